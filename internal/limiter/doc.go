@@ -1,0 +1,7 @@
+// Package limiter decides requests against limits, exactly and all or nothing.
+//
+// It holds the words of the trade as types (Limit, Hit, Decision, State), the
+// algorithm as pure functions of a state and a time, the spelling of counter
+// keys, the contract of a Store, and the Limiter that callers ask. It knows
+// nothing of YAML, of gRPC or of Redis; its sub-packages hold the stores.
+package limiter

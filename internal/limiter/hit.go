@@ -1,0 +1,56 @@
+package limiter
+
+import "time"
+
+// Hit is one limit asked for by one descriptor of one request.
+type Hit struct {
+	Limit *Limit
+	// Key spells the counter (see Keys). It belongs to the caller, who may use
+	// its memory again once the decision is there.
+	Key []byte
+	// Cost is how many units the hit asks for. 0 is a peek: it asks whether one
+	// more unit would pass, and writes nothing. Above MaxCost it counts as MaxCost.
+	Cost uint64
+	// Refund gives Cost back instead of taking it. A refund is always admitted
+	// and always written, and leaves no counter below 0.
+	Refund bool
+	// Always writes the cost even if the hit or its request is denied: for usage
+	// that has already happened.
+	Always bool
+}
+
+// MaxCost is the most that a hit can ask for and the most that a counter
+// holds; larger values are taken as this one. The sum of two is still exact in
+// Lua's numbers.
+const MaxCost = 1 << 52
+
+// cost is what the hit takes or gives, within 0 and MaxCost.
+func (h *Hit) cost() int64 { return int64(min(h.Cost, MaxCost)) }
+
+// wanted is what must be free for the hit to be admitted: a peek asks for one.
+func (h *Hit) wanted() int64 { return max(h.cost(), 1) }
+
+// unconditional tells whether the hit is written whatever becomes of its request.
+func (h *Hit) unconditional() bool { return h.Refund || h.Always && h.Cost > 0 }
+
+// Never is the RetryAfter of a hit that no waiting makes fit.
+const Never time.Duration = -1
+
+// Decision is the outcome for one hit.
+type Decision struct {
+	// Over tells that the hit did not fit its limit. What follows for the
+	// request depends on the limit's mode.
+	Over bool
+	// Charged tells that the cost was written (or, for a refund, given back).
+	Charged bool
+	// Used is what the counter holds after the request, 0 to MaxCost. It exceeds
+	// the limit where usage was charged that did not fit, or the limit was lowered.
+	Used int64
+	// Remaining is what the limit still admits after the request, 0 or more.
+	Remaining int64
+	// ResetAfter is the time until the whole limit is free again.
+	ResetAfter time.Duration
+	// RetryAfter is the time after which the same hit would be admitted if
+	// nothing else happened, 0 if it was admitted, Never if it cannot be.
+	RetryAfter time.Duration
+}

@@ -1,0 +1,94 @@
+package limiter
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Entry is one key and value of a descriptor, any bytes.
+type Entry struct {
+	Key, Value string
+}
+
+// Keys spells the keys of counters:
+//
+//	<prefix>w1|<domain>|<key>=<value>|...|<period in seconds>
+//
+// for example "w1|api|user=alice|path=/login|60". No two different inputs meet
+// in one key, whatever bytes they hold:
+//
+//   - The bytes % | = ~ # { }, blanks and control characters are written as %XX.
+//   - A long key or value is written as # and a 128-bit SHA-256 digest.
+//   - Where a wildcard's pattern stands for all its values, ~ stands for =.
+//   - A key that is still long holds one digest of all its parts but the prefix.
+//
+// w1 is the version of this spelling and of the state stored under it. The
+// amount of a limit is not in its key: a changed amount keeps the count.
+type Keys struct {
+	prefix string
+	digest bool
+}
+
+const (
+	formatVersion = "w1"
+	maxPart       = 64  // longest key or value that is spelled out, in bytes
+	maxKey        = 512 // longest key after the prefix, in bytes
+)
+
+// NewKeys spells keys that start with prefix, which keeps deployments apart
+// that share a Redis and may not contain '|'. With digestValues no value is
+// readable in a key, for privacy.
+func NewKeys(prefix string, digestValues bool) (Keys, error) {
+	if strings.Contains(prefix, "|") {
+		return Keys{}, fmt.Errorf("cache key prefix %q: '|' is not allowed", prefix)
+	}
+	return Keys{prefix, digestValues}, nil
+}
+
+// Append appends the key of limit's counter for a descriptor to dst. Where
+// patterns[i] is not empty, it replaces the value of entries[i]; patterns may
+// be shorter than entries.
+func (k Keys) Append(dst []byte, domain string, entries []Entry, patterns []string, limit *Limit) []byte {
+	dst = append(dst, k.prefix...)
+	start := len(dst)
+	dst = append(dst, formatVersion...)
+	dst = appendPart(append(dst, '|'), domain, false)
+	for i, e := range entries {
+		dst = appendPart(append(dst, '|'), e.Key, false)
+		if i < len(patterns) && patterns[i] != "" {
+			dst = appendPart(append(dst, '~'), patterns[i], false)
+		} else {
+			dst = appendPart(append(dst, '='), e.Value, k.digest)
+		}
+	}
+	dst = strconv.AppendInt(append(dst, '|'), int64(limit.Period().Seconds()), 10)
+	if len(dst)-start > maxKey {
+		digest := sha256.Sum256(dst[start:])
+		dst = append(dst[:start], formatVersion...)
+		dst = appendDigest(append(dst, '|'), digest)
+	}
+	return dst
+}
+
+func appendPart(dst []byte, s string, digest bool) []byte {
+	if digest && s != "" || len(s) > maxPart {
+		return appendDigest(dst, sha256.Sum256([]byte(s)))
+	}
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c <= ' ' || c == 0x7f || c == '%' || c == '|' || c == '=' || c == '~' || c == '#' || c == '{' || c == '}':
+			const hex = "0123456789ABCDEF"
+			dst = append(dst, '%', hex[c>>4], hex[c&15])
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}
+
+func appendDigest(dst []byte, digest [sha256.Size]byte) []byte {
+	return base64.RawURLEncoding.AppendEncode(append(dst, '#'), digest[:16])
+}
