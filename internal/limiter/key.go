@@ -75,7 +75,9 @@ func (k Keys) Append(dst []byte, domain string, entries []Entry, patterns []stri
 
 func appendPart(dst []byte, s string, digest bool) []byte {
 	if digest && s != "" || len(s) > maxPart {
-		return appendDigest(dst, sha256.Sum256([]byte(s)))
+		start := len(dst)
+		dst = append(dst, s...) // only to hash it without allocating
+		return appendDigest(dst[:start], sha256.Sum256(dst[start:]))
 	}
 	for i := range len(s) {
 		switch c := s[i]; {

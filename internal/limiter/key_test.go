@@ -1,0 +1,136 @@
+package limiter
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func mustKeys(t testing.TB, prefix string, digest bool) Keys {
+	t.Helper()
+	k, err := NewKeys(prefix, digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func TestKeySpelling(t *testing.T) {
+	minute := &Limit{Unit: Minute, RequestsPerUnit: 1}
+	alice := []Entry{{"user", "alice"}}
+	long := strings.Repeat("x", maxPart+1)
+	for _, tc := range []struct {
+		name     string
+		keys     Keys
+		entries  []Entry
+		patterns []string
+		limit    *Limit
+		want     string
+	}{
+		{"ordinary", Keys{}, alice, nil, minute, "w1|api|user=alice|60"},
+		{"prefix", mustKeys(t, "shop:", false), alice, nil, minute, "shop:w1|api|user=alice|60"},
+		{"two levels", Keys{}, []Entry{{"user", "alice"}, {"path", "/login"}}, nil, minute, "w1|api|user=alice|path=/login|60"},
+		{"multiplier", Keys{}, alice, nil, &Limit{Unit: Second, UnitMultiplier: 30}, "w1|api|user=alice|30"},
+		{"no value", Keys{}, []Entry{{"all", ""}}, nil, minute, "w1|api|all=|60"},
+		{"separators", Keys{}, []Entry{{"a|b", "c=d%~#{} \n\x7f"}}, nil, minute, "w1|api|a%7Cb=c%3Dd%25%7E%23%7B%7D%20%0A%7F|60"},
+		{"other bytes stay", Keys{}, []Entry{{"user", "é\xff"}}, nil, minute, "w1|api|user=é\xff|60"},
+		{"pattern", Keys{}, []Entry{{"path", "/a/7"}, {"user", "alice"}}, []string{"/a/*", ""}, minute, "w1|api|path~/a/*|user=alice|60"},
+		{"long value", Keys{}, []Entry{{"token", long}}, nil, minute, "w1|api|token=#lTfF_fEgSC99WNJentWD9Q|60"},
+		{"digested values", mustKeys(t, "", true), alice, nil, minute, "w1|api|user=#K9gGyX8OAK8aH8Myj6djqQ|60"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := string(tc.keys.Append(nil, "api", tc.entries, tc.patterns, tc.limit)); got != tc.want {
+				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestKeyIsBounded(t *testing.T) {
+	var entries []Entry
+	for i := range 1000 {
+		entries = append(entries, Entry{fmt.Sprint("key", i), "value"})
+	}
+	keys := mustKeys(t, "p", false)
+	limit := &Limit{Unit: Hour}
+	a := string(keys.Append(nil, "api", entries, nil, limit))
+	entries[999].Value = "other"
+	b := string(keys.Append(nil, "api", entries, nil, limit))
+	if len(a) > maxKey || !strings.HasPrefix(a, "pw1|#") || a == b {
+		t.Errorf("keys of 1,000 entries: %q and %q", a, b)
+	}
+}
+
+func TestKeyPrefixIsRefused(t *testing.T) {
+	if _, err := NewKeys("a|b", false); err == nil || !strings.Contains(err.Error(), `"a|b"`) {
+		t.Errorf("got %v, want an error that names the prefix", err)
+	}
+}
+
+func TestKeyAllocatesNothing(t *testing.T) {
+	entries := []Entry{{"user", "alice"}, {"path", "/a b"}, {"token", strings.Repeat("x", 100)}}
+	limit := &Limit{Unit: Minute}
+	buf := make([]byte, 0, 256)
+	if n := testing.AllocsPerRun(100, func() { buf = Keys{}.Append(buf[:0], "api", entries, nil, limit) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// input is one set of arguments of Append; two that differ must not meet.
+type input struct {
+	Prefix, Domain string
+	Entries        []Entry
+	Patterns       []string
+	Period         int
+}
+
+// readInput makes an input of arbitrary bytes: NUL ends a string, and the
+// first byte of an entry tells whether a pattern replaces its value.
+func readInput(data string) input {
+	fields := strings.Split(data, "\x00")
+	next := func() (s string) {
+		if len(fields) > 0 {
+			s, fields = fields[0], fields[1:]
+		}
+		return s
+	}
+	in := input{Prefix: strings.ReplaceAll(next(), "|", ""), Domain: next(), Period: 1 + len(next())%7}
+	for len(fields) > 0 {
+		e, pattern := Entry{Key: next(), Value: next()}, ""
+		if strings.HasPrefix(e.Value, "*") {
+			pattern, e.Value = e.Value, ""
+		}
+		in.Entries = append(in.Entries, e)
+		in.Patterns = append(in.Patterns, pattern)
+	}
+	return in
+}
+
+func (in input) spell(t *testing.T, digest bool) string {
+	limit := &Limit{Unit: Unit(in.Period)}
+	return string(mustKeys(t, in.Prefix, digest).Append(nil, in.Domain, in.Entries, in.Patterns, limit))
+}
+
+func FuzzKeysDoNotMeet(f *testing.F) {
+	f.Add("\x00api\x00\x00user\x00alice", "\x00api\x00\x00user\x00bob")
+	f.Add("\x00a|b=c\x00\x00k\x00v", "\x00a\x00\x00b\x00c\x00k\x00v")
+	f.Add("\x00a\x00\x00k_v\x00w", "\x00a\x00\x00k\x00v_w")
+	f.Add("\x00a\x00\x00k\x00*x", "\x00a\x00\x00k\x00x")
+	f.Add("\x00a\x00\x00k\x00%7C", "\x00a\x00\x00k\x00|")
+	f.Add("w1\x00a\x00\x00k\x00v", "\x00w1\x00\x00a\x00k\x00v")
+	f.Add("\x00a\x00\x00k\x00"+strings.Repeat("v", 65), "\x00a\x00\x00k\x00#1zn0EjvmWJDZ8D8pyfvMVQ")
+	f.Add(strings.Repeat("\x00aaaaaaaaaa", 100), strings.Repeat("\x00aaaaaaaaaa", 102))
+	f.Fuzz(func(t *testing.T, a, b string) {
+		x, y := readInput(a), readInput(b)
+		for _, digest := range []bool{false, true} {
+			kx, ky := x.spell(t, digest), y.spell(t, digest)
+			if (kx == ky) != reflect.DeepEqual(x, y) {
+				t.Errorf("%+v\nspells %q\n%+v\nspells %q", x, kx, y, ky)
+			}
+			if len(kx) > len(x.Prefix)+maxKey {
+				t.Errorf("%+v\nspells %d bytes", x, len(kx))
+			}
+		}
+	})
+}
