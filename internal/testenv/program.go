@@ -1,0 +1,27 @@
+package testenv
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// requireVariable names the programs whose tests may not be skipped.
+const requireVariable = "WEIR_TEST_REQUIRE"
+
+// program returns the path of an executable, or skips the test or benchmark
+// that needs it.
+func program(t testing.TB, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path
+	}
+	if slices.Contains(strings.Split(os.Getenv(requireVariable), ","), name) {
+		t.Fatalf("%s requires %s: %v", requireVariable, name, err)
+	}
+	t.Skipf("%s is not installed: %v", name, err)
+	return ""
+}

@@ -1,0 +1,149 @@
+package testenv
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// startTimeout is how long a redis-server may take until it answers.
+const startTimeout = 10 * time.Second
+
+// Redis is a redis-server that belongs to one test. It keeps its data in memory
+// and its files in a directory that goes with the test.
+type Redis struct {
+	t       testing.TB
+	program string
+	args    []string
+	addr    string
+	socket  string
+	log     bytes.Buffer
+	cmd     *exec.Cmd
+	exited  chan struct{} // closed when cmd has ended
+}
+
+// RedisServer starts a redis-server on a free port of 127.0.0.1 and on a unix
+// socket, waits until it answers, and kills it when the test ends. args are
+// further command-line options, such as "--maxmemory", "1mb". Without
+// redis-server, the test is skipped.
+func RedisServer(t testing.TB, args ...string) *Redis {
+	t.Helper()
+	r := &Redis{t: t, program: program(t, "redis-server")}
+	// Not t.TempDir, which holds the test's name: the path of a unix socket is
+	// limited to about 100 bytes.
+	dir, err := os.MkdirTemp("", "redis")
+	if err != nil {
+		t.Fatalf("making a directory for redis-server: %v", err)
+	}
+	r.socket = filepath.Join(dir, "redis.sock")
+	t.Cleanup(func() {
+		r.Stop()
+		os.RemoveAll(dir)
+	})
+
+	// Between the choice of a port and its use another process may take it.
+	for range 3 {
+		r.addr = freeAddr(t)
+		host, port, _ := net.SplitHostPort(r.addr)
+		r.args = append([]string{
+			"--bind", host, "--port", port, "--unixsocket", r.socket,
+			"--dir", dir, "--save", "", "--appendonly", "no",
+		}, args...)
+		if err = r.start(); err == nil {
+			return r
+		}
+		r.Stop()
+	}
+	t.Fatalf("starting redis-server: %v\n%s", err, r.log.Bytes())
+	return nil
+}
+
+// Addr is the server's TCP address, host:port.
+func (r *Redis) Addr() string { return r.addr }
+
+// Socket is the path of the server's unix socket.
+func (r *Redis) Socket() string { return r.socket }
+
+// Stop kills the server without giving it a chance to say goodbye, as a crash
+// does. It does nothing if the server is not running.
+func (r *Redis) Stop() {
+	if r.cmd == nil {
+		return
+	}
+	_ = r.cmd.Process.Kill() // fails only if the server has ended by itself
+	<-r.exited
+	r.cmd = nil
+}
+
+// Start starts the server again after Stop, with the same addresses and
+// options, and waits until it answers.
+func (r *Redis) Start() {
+	r.t.Helper()
+	if err := r.start(); err != nil {
+		r.Stop()
+		r.t.Fatalf("starting redis-server again: %v\n%s", err, r.log.Bytes())
+	}
+}
+
+func (r *Redis) start() error {
+	r.log.Reset()
+	r.cmd = exec.Command(r.program, r.args...)
+	r.cmd.Stdout, r.cmd.Stderr = &r.log, &r.log
+	if err := r.cmd.Start(); err != nil {
+		r.cmd = nil
+		return err
+	}
+	r.exited = make(chan struct{})
+	go func(cmd *exec.Cmd, exited chan struct{}) {
+		_ = cmd.Wait() // it is killed, or the log says why it ended
+		close(exited)
+	}(r.cmd, r.exited)
+
+	deadline := time.Now().Add(startTimeout)
+	for !answers(r.addr) {
+		select {
+		case <-r.exited:
+			return fmt.Errorf("it ended: %v", r.cmd.ProcessState)
+		case <-time.After(5 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("no answer within %v", startTimeout)
+		}
+	}
+	return nil
+}
+
+// answers tells whether a Redis replies to PING at addr. An error reply counts:
+// a server that asks for a password or is loading its data is there.
+func answers(addr string) bool {
+	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		return false
+	}
+	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
+		return false
+	}
+	reply, err := bufio.NewReader(conn).ReadString('\n')
+	return err == nil && (reply[0] == '+' || reply[0] == '-')
+}
+
+// freeAddr returns an address of 127.0.0.1 that nobody listens on.
+func freeAddr(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("looking for a free port: %v", err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
