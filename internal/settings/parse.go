@@ -1,0 +1,74 @@
+package settings
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// BeforeReset makes a variable that is set to nothing count as unset, as
+// compose files and charts write it. It is a hook of the parser.
+func (s *Settings) BeforeReset(ctx *kong.Context) error {
+	ctx.AddResolver(kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+		if !flag.HasDefault {
+			return nil, nil
+		}
+		for _, name := range flag.Envs {
+			if value, ok := os.LookupEnv(name); ok && value == "" {
+				return flag.Default, nil
+			}
+		}
+		return nil, nil
+	}))
+	return nil
+}
+
+// AfterApply checks what a type alone can not say: the tags min and max, and
+// settings that contradict each other. It is a hook of the parser.
+func (s *Settings) AfterApply(ctx *kong.Context) error {
+	for _, flag := range ctx.Flags() {
+		if err := checkRange(flag); err != nil {
+			return err
+		}
+	}
+	if strings.Contains(s.Store.CacheKeyPrefix, "|") {
+		return fmt.Errorf("--cache-key-prefix ($CACHE_KEY_PREFIX): %q is not allowed, it may not contain '|'", s.Store.CacheKeyPrefix)
+	}
+	return nil
+}
+
+// checkRange compares a number or duration with the tags min and max.
+func checkRange(flag *kong.Flag) error {
+	value := flag.Target
+	if value.Kind() != reflect.Int && value.Kind() != reflect.Int64 {
+		return nil
+	}
+	low, high := flag.Tag.Get("min"), flag.Tag.Get("max")
+	switch {
+	case low != "" && value.Int() < number(low), high != "" && value.Int() > number(high):
+	default:
+		return nil
+	}
+	allowed := low + " or more"
+	if high != "" {
+		allowed = low + " to " + high
+	}
+	return fmt.Errorf("--%s ($%s): %v is not allowed, allowed is %s", flag.Name, flag.Envs[0], value.Interface(), allowed)
+}
+
+// number reads the bound in a tag, which is right or a bug.
+func number(bound string) int64 {
+	if d, err := time.ParseDuration(bound); err == nil {
+		return int64(d)
+	}
+	n, err := strconv.ParseInt(bound, 10, 64)
+	if err != nil {
+		panic("settings: bad bound in a tag: " + bound)
+	}
+	return n
+}

@@ -1,0 +1,183 @@
+package settings
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// parse reads settings from flags and from exactly the variables in env.
+func parse(t *testing.T, env map[string]string, args ...string) (Settings, error) {
+	t.Helper()
+	var cli struct{ Settings }
+	parser := newParser(t, &cli)
+	for _, flag := range parser.Model.Flags {
+		for _, name := range flag.Envs {
+			unset(t, name)
+		}
+	}
+	for name, value := range env {
+		t.Setenv(name, value)
+	}
+	_, err := parser.Parse(args)
+	return cli.Settings, err
+}
+
+func newParser(t *testing.T, cli any, options ...kong.Option) *kong.Kong {
+	t.Helper()
+	parser, err := kong.New(cli, append(options, kong.Name("weir"))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parser
+}
+
+// unset removes a variable until the test ends.
+func unset(t *testing.T, name string) {
+	t.Setenv(name, "") // restores the old value at the end
+	if err := os.Unsetenv(name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPrecedence(t *testing.T) {
+	type env = map[string]string
+	tests := []struct {
+		name string
+		env  env
+		args []string
+		get  func(Settings) any
+		want any
+	}{
+		{"default", nil, nil, func(s Settings) any { return s.Listen.Port }, Port(8080)},
+		{"variable over default", env{"PORT": "1"}, nil, func(s Settings) any { return s.Listen.Port }, Port(1)},
+		{"flag over variable", env{"PORT": "1"}, []string{"--port=2"}, func(s Settings) any { return s.Listen.Port }, Port(2)},
+		{"flag over bad variable", env{"PORT": "tcp://10.0.0.1:8080"}, []string{"--port=2"}, func(s Settings) any { return s.Listen.Port }, Port(2)},
+		{"empty variable is unset", env{"PORT": ""}, nil, func(s Settings) any { return s.Listen.Port }, Port(8080)},
+		{"empty variable of a switch", env{"REDIS_TLS": ""}, nil, func(s Settings) any { return s.Store.RedisTLS }, false},
+		{"empty variable without default", env{"REDIS_SOCKET_TYPE": ""}, nil, func(s Settings) any { return s.Store.RedisSocketType }, SocketType("")},
+		{"empty path", env{"PROMETHEUS_PATH": ""}, nil, func(s Settings) any { return s.Listen.PrometheusPath }, URLPath("/metrics")},
+		{"switch by variable", env{"MERGE_DOMAIN_CONFIG": "TRUE"}, nil, func(s Settings) any { return s.Rules.MergeDomainConfig }, true},
+		{"switch by flag", nil, []string{"--merge-domain-config"}, func(s Settings) any { return s.Rules.MergeDomainConfig }, true},
+		{"switch off by flag", env{"MERGE_DOMAIN_CONFIG": "true"}, []string{"--merge-domain-config=false"}, func(s Settings) any { return s.Rules.MergeDomainConfig }, false},
+		{"duration", env{"DRAIN_TIMEOUT": "1m30s"}, nil, func(s Settings) any { return s.Process.DrainTimeout }, 90 * time.Second},
+		{"level of the reference", env{"LOG_LEVEL": "WARNING"}, nil, func(s Settings) any { return s.Process.LogLevel }, LogLevel(slog.LevelWarn)},
+		{"finest level of the reference", env{"LOG_LEVEL": "trace"}, nil, func(s Settings) any { return s.Process.LogLevel }, LogLevel(slog.LevelDebug)},
+		{"format in any case", env{"LOG_FORMAT": "JSON"}, nil, func(s Settings) any { return s.Process.LogFormat }, LogFormat("json")},
+		{"backend in any case", env{"BACKEND_TYPE": "Redis"}, nil, func(s Settings) any { return s.Store.BackendType }, Backend("redis")},
+		{"metrics address", env{"PROMETHEUS_ADDR": "127.0.0.1:0"}, nil, func(s Settings) any { return s.Listen.PrometheusAddr }, Address("127.0.0.1:0")},
+		{"IPv6 host", nil, []string{"--host=::1", "--port=80"}, func(s Settings) any { return s.Listen.Port.On(s.Listen.Host) }, "[::1]:80"},
+		{"names of other programs", env{"REDIS_PORT": "tcp://10.0.0.1:6379", "RATELIMIT_PORT": "x"}, nil, func(s Settings) any { return s.Store.RedisURL }, ""},
+		{"password", env{"REDIS_AUTH": "pa:ss"}, nil, func(s Settings) any { return s.Store.RedisUser() + " " + s.Store.RedisPassword() }, "pa ss"},
+		{"password alone", env{"REDIS_AUTH": "secret"}, nil, func(s Settings) any { return s.Store.RedisUser() + " " + s.Store.RedisPassword() }, " secret"},
+		{"no TLS", nil, nil, func(s Settings) any { return s.Store.RedisTLSConfig() == nil }, true},
+		{"TLS", env{"REDIS_TLS": "true"}, nil, func(s Settings) any { return s.Store.RedisTLSConfig() == nil }, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s, err := parse(t, tt.env, tt.args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := tt.get(s); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestImpossibleValues(t *testing.T) {
+	const ports = " is not a port, allowed are 0 to 65535"
+	tests := []struct {
+		name  string
+		env   string // NAME=value
+		flag  string
+		wants []string
+	}{
+		{name: "word as port", env: "PORT=http", wants: []string{"PORT", `"http"` + ports}},
+		{name: "too large port", flag: "--port=65536", wants: []string{"--port", `"65536"` + ports}},
+		{name: "service link", env: "GRPC_PORT=tcp://10.0.0.1:8081", wants: []string{"GRPC_PORT", "--grpc-port", ports, "enableServiceLinks"}},
+		{name: "metrics address without port", env: "PROMETHEUS_ADDR=localhost", wants: []string{"PROMETHEUS_ADDR", `"localhost" is not an address, allowed is host:port or :port`}},
+		{name: "metrics address with named port", flag: "--prometheus-addr=:http", wants: []string{"--prometheus-addr", `"http"` + ports}},
+		{name: "metrics path", env: "PROMETHEUS_PATH=metrics", wants: []string{"PROMETHEUS_PATH", "begins with /"}},
+		{name: "metrics path pattern", env: "PROMETHEUS_PATH=/{x", wants: []string{"PROMETHEUS_PATH", "begins with /"}},
+		{name: "header", env: "LIMIT_RESET_HEADER=Reset: now", wants: []string{"LIMIT_RESET_HEADER", `"Reset: now" is not a header name, allowed are letters`}},
+		{name: "memcache", env: "BACKEND_TYPE=memcache", wants: []string{"BACKEND_TYPE", "memcache is not supported, allowed is redis"}},
+		{name: "other backend", env: "BACKEND_TYPE=etcd", wants: []string{"BACKEND_TYPE", `"etcd" is not a backend, allowed is redis`}},
+		{name: "socket type", env: "REDIS_SOCKET_TYPE=udp", wants: []string{"REDIS_SOCKET_TYPE", "allowed are tcp and unix"}},
+		{name: "level", env: "LOG_LEVEL=loud", wants: []string{"LOG_LEVEL", `"loud" is not a log level, allowed are debug, info, warn and error`}},
+		{name: "format", env: "LOG_FORMAT=xml", wants: []string{"LOG_FORMAT", `"xml" is not a log format, allowed are text and json`}},
+		{name: "switch", env: "REDIS_TLS=maybe", wants: []string{"REDIS_TLS", "true, 1, yes, false, 0 or no"}},
+		{name: "duration", env: "REDIS_OP_TIMEOUT=20", wants: []string{"REDIS_OP_TIMEOUT", "expected duration"}},
+		{name: "no time to drain", env: "DRAIN_TIMEOUT=0s", wants: []string{"--drain-timeout ($DRAIN_TIMEOUT): 0s is not allowed, allowed is 1ms or more"}},
+		{name: "too long", flag: "--redis-op-timeout=1h", wants: []string{"--redis-op-timeout ($REDIS_OP_TIMEOUT): 1h0m0s is not allowed, allowed is 1ms to 1m"}},
+		{name: "no descriptors", env: "MAX_DESCRIPTORS=0", wants: []string{"MAX_DESCRIPTORS", "0 is not allowed, allowed is 1 to 10000"}},
+		{name: "prefix", env: "CACHE_KEY_PREFIX=a|b", wants: []string{"CACHE_KEY_PREFIX", `"a|b" is not allowed, it may not contain '|'`}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var env map[string]string
+			if name, value, ok := strings.Cut(tt.env, "="); ok {
+				env = map[string]string{name: value}
+			}
+			var args []string
+			if tt.flag != "" {
+				args = []string{tt.flag}
+			}
+			_, err := parse(t, env, args...)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, want := range tt.wants {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error %q does not contain %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestPathOfRules(t *testing.T) {
+	tests := []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"nothing given", nil, "config"},
+		{"path", []string{"--config=/etc/weir"}, "/etc/weir"},
+		{"root", []string{"--runtime-root=/data"}, "/data/config"},
+		{"subdirectory", []string{"--runtime-subdirectory=ratelimit"}, "/srv/runtime_data/current/ratelimit/config"},
+		{"all of it", []string{"--runtime-root=/data", "--runtime-subdirectory=ratelimit", "--runtime-appdirectory=rules"}, "/data/ratelimit/rules"},
+		{"path wins", []string{"--config=here", "--runtime-root=/data"}, "here"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s, err := parse(t, nil, tt.args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := s.Rules.Path(); got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestSecretShowsNowhere(t *testing.T) {
+	s, err := parse(t, map[string]string{"REDIS_AUTH": "swordfish"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("settings", "auth", s.Store.RedisAuth)
+	for _, text := range []string{log.String(), fmt.Sprintf("%v %+v %#v", s, s, s)} {
+		if strings.Contains(text, "swordfish") {
+			t.Errorf("shows the password: %s", text)
+		}
+	}
+}

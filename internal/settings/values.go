@@ -1,0 +1,158 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+)
+
+// Port is a TCP port, 0 to 65535.
+type Port uint16
+
+// UnmarshalText accepts a decimal number.
+func (p *Port) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseUint(string(text), 10, 16)
+	switch {
+	case err == nil:
+		*p = Port(n)
+		return nil
+	case strings.Contains(string(text), "://"):
+		return fmt.Errorf("%q is not a port, allowed are 0 to 65535; Kubernetes sets such variables for services unless the pod has enableServiceLinks: false", text)
+	default:
+		return fmt.Errorf("%q is not a port, allowed are 0 to 65535", text)
+	}
+}
+
+// On is the address of the port on host.
+func (p Port) On(host string) string {
+	return net.JoinHostPort(host, strconv.Itoa(int(p)))
+}
+
+// Address is host:port, where the host may be empty: all of this machine's.
+type Address string
+
+// UnmarshalText accepts an address whose port is a number.
+func (a *Address) UnmarshalText(text []byte) error {
+	_, port, err := net.SplitHostPort(string(text))
+	if err != nil {
+		return fmt.Errorf("%q is not an address, allowed is host:port or :port", text)
+	}
+	if err := new(Port).UnmarshalText([]byte(port)); err != nil {
+		return err
+	}
+	*a = Address(text)
+	return nil
+}
+
+// URLPath is the path of a URL.
+type URLPath string
+
+// UnmarshalText accepts a path that begins with a slash.
+func (p *URLPath) UnmarshalText(text []byte) error {
+	if !strings.HasPrefix(string(text), "/") || strings.ContainsAny(string(text), "{} ?#") {
+		return fmt.Errorf("%q is not a path, allowed is one that begins with / and has no blank and none of {}?#", text)
+	}
+	*p = URLPath(text)
+	return nil
+}
+
+// HeaderName is the name of an HTTP header.
+type HeaderName string
+
+// UnmarshalText accepts letters, digits and the other characters of a token
+// (RFC 9110, section 5.6.2).
+func (h *HeaderName) UnmarshalText(text []byte) error {
+	for _, c := range text {
+		letterOrDigit := 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9'
+		if !letterOrDigit && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
+			return fmt.Errorf("%q is not a header name, allowed are letters, digits and !#$%%&'*+-.^_`|~", text)
+		}
+	}
+	*h = HeaderName(text)
+	return nil
+}
+
+// Backend is the kind of store.
+type Backend string
+
+// UnmarshalText accepts redis, in any case.
+func (b *Backend) UnmarshalText(text []byte) error {
+	switch s := strings.ToLower(string(text)); s {
+	case "redis":
+		*b = Backend(s)
+		return nil
+	case "memcache":
+		return errors.New("memcache is not supported, allowed is redis; without REDIS_URL counters are kept in memory")
+	default:
+		return fmt.Errorf("%q is not a backend, allowed is redis", text)
+	}
+}
+
+// SocketType is the kind of socket that reaches Redis; empty leaves it to the
+// form of the address.
+type SocketType string
+
+// UnmarshalText accepts tcp and unix, in any case.
+func (t *SocketType) UnmarshalText(text []byte) error {
+	switch s := strings.ToLower(string(text)); s {
+	case "", "tcp", "unix":
+		*t = SocketType(s)
+		return nil
+	default:
+		return fmt.Errorf("%q is not a socket type, allowed are tcp and unix", text)
+	}
+}
+
+// Secret is a string that shows in no log and no message.
+type Secret string
+
+// String hides the secret.
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return "(hidden)"
+}
+
+// GoString hides the secret from %#v.
+func (s Secret) GoString() string { return s.String() }
+
+// LogValue hides the secret from a log.
+func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// LogLevel is the least severe level that is logged.
+type LogLevel slog.Level
+
+// UnmarshalText accepts the spellings of envoyproxy/ratelimit, in any case.
+func (l *LogLevel) UnmarshalText(text []byte) error {
+	switch strings.ToLower(string(text)) {
+	case "trace", "debug":
+		*l = LogLevel(slog.LevelDebug)
+	case "info":
+		*l = LogLevel(slog.LevelInfo)
+	case "warn", "warning":
+		*l = LogLevel(slog.LevelWarn)
+	case "error", "fatal", "panic":
+		*l = LogLevel(slog.LevelError)
+	default:
+		return fmt.Errorf("%q is not a log level, allowed are debug, info, warn and error", text)
+	}
+	return nil
+}
+
+// LogFormat is text or json.
+type LogFormat string
+
+// UnmarshalText accepts text and json, in any case.
+func (f *LogFormat) UnmarshalText(text []byte) error {
+	switch s := strings.ToLower(string(text)); s {
+	case "text", "json":
+		*f = LogFormat(s)
+		return nil
+	default:
+		return fmt.Errorf("%q is not a log format, allowed are text and json", text)
+	}
+}
