@@ -1,0 +1,21 @@
+# syntax=docker/dockerfile:1
+FROM golang:1.26 AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+# The image of envoyproxy/ratelimit has its program at /bin/ratelimit, and
+# manifests call it there.
+RUN CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o /image/bin/weir ./cmd/server && \
+    ln -s weir /image/bin/ratelimit && \
+    install -D /etc/ssl/certs/ca-certificates.crt /image/etc/ssl/certs/ca-certificates.crt && \
+    cp -r config /image/config
+
+# Nothing but the program, the certificates for rediss:// and the rules that are
+# served unless others are mounted over /config. Writes no file.
+FROM scratch
+COPY --from=build /image/ /
+USER 65534:65534
+# gRPC; HTTP; operators; metrics
+EXPOSE 8081 8080 6070 9090
+ENTRYPOINT ["/bin/weir"]

