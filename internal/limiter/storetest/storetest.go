@@ -1,0 +1,151 @@
+// Package storetest is the one conformance suite for every limiter.Store. A
+// store's own test calls Run; what only that store does (how it expires,
+// connects or evicts) is tested beside it.
+//
+// The suite drives the store's clock. A store may also expire counters in real
+// time, as Redis does, so no case relies on a counter whose window has less
+// than a few seconds left, nor on one whose window the clock has ever passed.
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"weir/internal/limiter"
+)
+
+// Run checks that a store keeps the contract of limiter.Store. open returns a
+// store with no counters that takes the time from now, and closes it with
+// t.Cleanup; it is called once per case.
+func Run(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Store) {
+	for _, table := range [][]tableCase{windowCases(), requestCases(), chargeCases()} {
+		for _, c := range table {
+			t.Run(c.name, func(t *testing.T) {
+				b := newBench(t, open)
+				for i, s := range c.steps {
+					b.at(s.at)
+					b.expect(fmt.Sprintf("step %d at %v", i, s.at), s)
+				}
+			})
+		}
+	}
+	for _, c := range []struct {
+		name string
+		run  func(b *bench)
+	}{
+		{"keys of any bytes are told apart", testKeys},
+		{"a request of many hits is decided as a whole", testManyHits},
+		{"concurrent requests admit exactly the limit", testConcurrent},
+		{"concurrent requests on crossing counters stay whole", testCrossing},
+		{"a caller that goes away leaves the state whole", testCancelled},
+		{"hits and keys may be used again at once", testReuse},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.run(newBench(t, open)) })
+	}
+	t.Run("random histories are decided as by the model", func(t *testing.T) { testHistories(t, open) })
+}
+
+// start is where every case's clock starts. The lefts are what is left then of
+// the windows around it.
+var start = time.Date(2026, time.January, 2, 3, 4, 5, 678_000_000, time.UTC)
+
+const (
+	minuteLeft = 54*time.Second + 322*time.Millisecond
+	hourLeft   = 55*time.Minute + minuteLeft
+	dayLeft    = 20*time.Hour + hourLeft
+)
+
+// clock is a clock that stands where it is set.
+type clock struct{ micros atomic.Int64 }
+
+func (c *clock) now() time.Time  { return time.UnixMicro(c.micros.Load()) }
+func (c *clock) set(t time.Time) { c.micros.Store(t.UnixMicro()) }
+
+// tableCase is a store's life, told by steps.
+type tableCase struct {
+	name  string
+	steps []step
+}
+
+// step is one request and what must come of it.
+type step struct {
+	at     time.Duration // after start; a clock may step back
+	hits   []limiter.Hit
+	want   []limiter.Decision
+	denied bool
+}
+
+// bench is a store on test and its clock.
+type bench struct {
+	*testing.T
+	store limiter.Store
+	clock *clock
+}
+
+func newBench(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Store) *bench {
+	c := new(clock)
+	c.set(start)
+	return &bench{t, open(t, c.now), c}
+}
+
+// at sets the clock to d after start.
+func (b *bench) at(d time.Duration) { b.clock.set(start.Add(d)) }
+
+// decide asks the store and takes an error for a failure of the test.
+func (b *bench) decide(hits ...limiter.Hit) (out []limiter.Decision, denied bool) {
+	b.Helper()
+	out = make([]limiter.Decision, len(hits))
+	denied, err := b.store.Decide(b.Context(), hits, out)
+	if err != nil {
+		b.Fatalf("Decide: %v", err)
+	}
+	return out, denied
+}
+
+// expect asks the store for what s asks, and compares the answer.
+func (b *bench) expect(label string, s step) {
+	b.Helper()
+	out, denied := b.decide(s.hits...)
+	if denied != s.denied {
+		b.Errorf("%s: denied is %v, want %v", label, denied, s.denied)
+	}
+	if len(s.want) != len(s.hits) {
+		b.Fatalf("%s: %d decisions wanted for %d hits", label, len(s.want), len(s.hits))
+	}
+	for i := range s.hits {
+		if out[i] != s.want[i] {
+			b.Errorf("%s: hit %d %s:\n got %+v\nwant %+v", label, i, describe(s.hits[i]), out[i], s.want[i])
+		}
+	}
+}
+
+// used reads what counters hold, without changing them.
+func (b *bench) used(l *limiter.Limit, keys ...string) []int64 {
+	b.Helper()
+	var hits []limiter.Hit
+	for _, key := range keys {
+		hits = append(hits, peek(key, l))
+	}
+	out, _ := b.decide(hits...)
+	var used []int64
+	for _, d := range out {
+		used = append(used, d.Used)
+	}
+	return used
+}
+
+// expectUsed compares what counters hold.
+func (b *bench) expectUsed(l *limiter.Limit, want []int64, keys ...string) {
+	b.Helper()
+	if got := b.used(l, keys...); !slices.Equal(got, want) {
+		b.Errorf("counters %.40q hold %v, want %v", keys, got, want)
+	}
+}
+
+func describe(h limiter.Hit) string {
+	return fmt.Sprintf("{%.40q %d per %v mode %d, cost %d refund %v always %v}",
+		h.Key, h.Limit.RequestsPerUnit, h.Limit.Period(), h.Limit.Mode, h.Cost, h.Refund, h.Always)
+}

@@ -1,0 +1,79 @@
+package storetest
+
+import (
+	"time"
+
+	"weir/internal/limiter"
+)
+
+// The words in which the tables are written.
+
+func per(amount uint32, unit limiter.Unit) *limiter.Limit {
+	return &limiter.Limit{RequestsPerUnit: amount, Unit: unit}
+}
+
+// Limits per minute.
+func enforced(amount uint32) *limiter.Limit { return per(amount, limiter.Minute) }
+
+func shadow(amount uint32) *limiter.Limit {
+	return &limiter.Limit{RequestsPerUnit: amount, Unit: limiter.Minute, Mode: limiter.Shadow}
+}
+
+func quota(amount uint32) *limiter.Limit {
+	return &limiter.Limit{RequestsPerUnit: amount, Unit: limiter.Minute, Mode: limiter.Quota}
+}
+
+// Requests.
+func request(hits ...limiter.Hit) []limiter.Hit { return hits }
+
+func take(key string, l *limiter.Limit, cost uint64) limiter.Hit {
+	return limiter.Hit{Key: []byte(key), Limit: l, Cost: cost}
+}
+
+func peek(key string, l *limiter.Limit) limiter.Hit { return take(key, l, 0) }
+
+func refund(key string, l *limiter.Limit, cost uint64) limiter.Hit {
+	return limiter.Hit{Key: []byte(key), Limit: l, Cost: cost, Refund: true}
+}
+
+func always(key string, l *limiter.Limit, cost uint64) limiter.Hit {
+	return limiter.Hit{Key: []byte(key), Limit: l, Cost: cost, Always: true}
+}
+
+// Decisions on limits per minute while the clock stands at start.
+func decisions(ds ...limiter.Decision) []limiter.Decision { return ds }
+
+// charged fitted and was written.
+func charged(used, remaining int64) limiter.Decision {
+	return limiter.Decision{Charged: true, Used: used, Remaining: remaining, ResetAfter: minuteLeft}
+}
+
+// spared fitted and was not written: a peek, or another hit denied the request.
+func spared(used, remaining int64) limiter.Decision {
+	return limiter.Decision{Used: used, Remaining: remaining, ResetAfter: minuteLeft}
+}
+
+// over did not fit and was not written.
+func over(used, remaining int64) limiter.Decision {
+	return limiter.Decision{Over: true, Used: used, Remaining: remaining, ResetAfter: minuteLeft, RetryAfter: minuteLeft}
+}
+
+// overCharged did not fit and was written all the same.
+func overCharged(used, remaining int64) limiter.Decision {
+	return limiter.Decision{Over: true, Charged: true, Used: used, Remaining: remaining, ResetAfter: minuteLeft, RetryAfter: minuteLeft}
+}
+
+// never is d where no waiting helps.
+func never(d limiter.Decision) limiter.Decision {
+	d.RetryAfter = limiter.Never
+	return d
+}
+
+// left is d at another time or for another period: the window ends after d.
+func left(rest time.Duration, d limiter.Decision) limiter.Decision {
+	d.ResetAfter = rest
+	if d.RetryAfter > 0 {
+		d.RetryAfter = rest
+	}
+	return d
+}
