@@ -1,0 +1,153 @@
+package admin
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// get returns the answer of handler to a request without a body.
+func get(handler http.Handler, method, path string) (code int, contentType, body string) {
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+	return w.Code, w.Header().Get("Content-Type"), w.Body.String()
+}
+
+const text = "text/plain; charset=utf-8"
+
+func TestService(t *testing.T) {
+	health := errors.New("waiting for redis")
+	handler := Service(func() error { return health }, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+	if code, kind, body := get(handler, "GET", "/healthcheck"); code != 500 || kind != text || body != "waiting for redis\n" {
+		t.Errorf("unhealthy: got %d %s %q", code, kind, body)
+	}
+	health = nil
+	if code, kind, body := get(handler, "GET", "/healthcheck"); code != 200 || kind != text || body != "OK" {
+		t.Errorf("healthy: got %d %s %q", code, kind, body)
+	}
+	if code, _, _ := get(handler, "POST", "/json"); code != 429 {
+		t.Errorf("/json: got %d", code)
+	}
+	if code, _, _ := get(handler, "GET", "/"); code != 404 {
+		t.Errorf("/: got %d", code)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	hits := prometheus.NewCounter(prometheus.CounterOpts{Name: "hits", Help: "Hits."})
+	registry.MustRegister(hits)
+	hits.Add(3)
+	handler := Metrics("/numbers", registry)
+	if code, _, body := get(handler, "GET", "/numbers"); code != 200 || !strings.Contains(body, "\nhits 3\n") {
+		t.Errorf("got %d %s", code, body)
+	}
+	if code, _, _ := get(handler, "GET", "/metrics"); code != 404 {
+		t.Errorf("other path: got %d", code)
+	}
+}
+
+func TestDebug(t *testing.T) {
+	debug := Debug{
+		Status: func() Status { return Status{Version: "v1"} },
+		Rules: func(w io.Writer) error {
+			_, err := io.WriteString(w, "api.user: 5 per minute\n")
+			return err
+		},
+		Reload: func() error { return nil },
+	}
+	broken := Debug{
+		Status: debug.Status,
+		Rules:  func(io.Writer) error { return errors.New("no rules") },
+		Reload: func() error { return errors.New("open config: no such file") },
+	}
+	invalid := debug
+	invalid.Reload = func() error { return fmt.Errorf("%w:\na.yaml:1:1: first\nb.yaml:2:2: second", ErrInvalidRules) }
+	tests := []struct {
+		name         string
+		debug        Debug
+		method, path string
+		code         int
+		body         string
+	}{
+		{"status", debug, "GET", "/", 200, "Weir v1, up 0s"},
+		{"rules", debug, "GET", "/rlconfig", 200, "api.user: 5 per minute\n"},
+		{"rules fail", broken, "GET", "/rlconfig", 500, "no rules\n"},
+		{"reload", debug, "POST", "/-/reload", 200, "rules loaded\n"},
+		{"reload of invalid rules", invalid, "POST", "/-/reload", 422, "invalid rules:\na.yaml:1:1: first\nb.yaml:2:2: second\n"},
+		{"reload of unreadable rules", broken, "POST", "/-/reload", 500, "open config: no such file\n"},
+		{"profiles", debug, "GET", "/debug/pprof/", 200, "goroutine"},
+		{"one profile", debug, "GET", "/debug/pprof/goroutine?debug=1", 200, "goroutine profile:"},
+		{"no reload by a link", debug, "GET", "/-/reload", 405, ""},
+		{"no command line", debug, "GET", "/debug/pprof/cmdline", 404, ""},
+		{"elsewhere", debug, "GET", "/nowhere", 404, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			code, _, body := get(tt.debug.Handler(), tt.method, tt.path)
+			if code != tt.code || !strings.Contains(body, tt.body) {
+				t.Errorf("got %d %q, want %d %q", code, body, tt.code, tt.body)
+			}
+		})
+	}
+}
+
+func TestStatusPage(t *testing.T) {
+	at := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	tests := []struct {
+		name   string
+		status Status
+		want   string
+	}{
+		{"well", Status{
+			Version: "v1.2.3", Uptime: 90*time.Second + time.Millisecond, Store: "in memory",
+			Rules: Rules{Path: "config", LoadedAt: at, Files: 2, Domains: 3, Rules: 4},
+		}, `Weir v1.2.3, up 1m30s
+
+health    OK
+counters  in memory
+rules     4 in 3 domains, loaded from 2 files of config at 2026-05-04T03:02:01Z
+`},
+		{"nothing loaded, store away", Status{
+			Version: "v1.2.3", Health: errors.New("redis was not reached yet"), Store: "redis at db:6379",
+			Rules: Rules{Path: "config", FailedAt: at, Problems: "open config: no such file"},
+		}, `Weir v1.2.3, up 0s
+
+health    redis was not reached yet
+counters  redis at db:6379
+rules     none loaded from config yet
+
+The last load, at 2026-05-04T03:02:01Z, failed and changed nothing:
+
+open config: no such file
+`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := tt.status.String(); !strings.HasPrefix(got, tt.want) {
+				t.Errorf("got:\n%s\nwant:\n%s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestServerHasTimeouts(t *testing.T) {
+	s := NewServer(http.NotFoundHandler(), slog.New(slog.DiscardHandler))
+	for name, timeout := range map[string]time.Duration{
+		"ReadHeaderTimeout": s.ReadHeaderTimeout, "ReadTimeout": s.ReadTimeout, "WriteTimeout": s.WriteTimeout, "IdleTimeout": s.IdleTimeout,
+	} {
+		if timeout <= 0 {
+			t.Errorf("%s is not set", name)
+		}
+	}
+}
