@@ -1,0 +1,349 @@
+package memstore_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/memstore"
+	"weir/internal/limiter/storetest"
+)
+
+func TestStore(t *testing.T) {
+	for _, maxCounters := range []int{0, 500} { // many shards, and one
+		t.Run(fmt.Sprint("max ", maxCounters), func(t *testing.T) {
+			storetest.Run(t, func(_ *testing.T, now func() time.Time) limiter.Store {
+				return memstore.New(memstore.Options{MaxCounters: maxCounters, Now: now})
+			})
+		})
+	}
+}
+
+var (
+	perMinute = &limiter.Limit{RequestsPerUnit: 10, Unit: limiter.Minute}
+	perHour   = &limiter.Limit{RequestsPerUnit: 10, Unit: limiter.Hour}
+	perDay    = &limiter.Limit{RequestsPerUnit: 10, Unit: limiter.Day}
+	none      = &limiter.Limit{RequestsPerUnit: 0, Unit: limiter.Day}
+)
+
+// bench is a store with its metrics and a clock that stands where it is set.
+type bench struct {
+	testing.TB
+	*memstore.Store
+	reg *prometheus.Registry
+	now atomic.Pointer[time.Time]
+}
+
+func newBench(t testing.TB, maxCounters int) *bench {
+	b := &bench{TB: t, reg: prometheus.NewRegistry()}
+	b.set(0)
+	b.Store = memstore.New(memstore.Options{
+		MaxCounters: maxCounters,
+		Now:         func() time.Time { return *b.now.Load() },
+		Registerer:  b.reg,
+	})
+	return b
+}
+
+// set sets the clock to d after the first microsecond of a day.
+func (b *bench) set(d time.Duration) {
+	now := time.Date(2026, time.January, 2, 0, 0, 0, 0, time.UTC).Add(d)
+	b.now.Store(&now)
+}
+
+func hit(limit *limiter.Limit, cost uint64, key ...any) limiter.Hit {
+	return limiter.Hit{Limit: limit, Key: []byte(fmt.Sprint(key...)), Cost: cost}
+}
+
+// decide returns the decision of the first hit.
+func (b *bench) decide(hits ...limiter.Hit) limiter.Decision {
+	b.Helper()
+	out := make([]limiter.Decision, len(hits))
+	if _, err := b.Decide(context.Background(), hits, out); err != nil {
+		b.Fatalf("Decide: %v", err)
+	}
+	return out[0]
+}
+
+// metric reads a metric of the store.
+func (b *bench) metric(name string) int {
+	b.Helper()
+	families, err := b.reg.Gather()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			m := f.GetMetric()[0]
+			return int(m.GetGauge().GetValue() + m.GetCounter().GetValue())
+		}
+	}
+	b.Fatalf("no metric %s", name)
+	return 0
+}
+
+func (b *bench) expect(counters, evictions int) {
+	b.Helper()
+	if got := b.metric("weir_memory_counters"); got != counters {
+		b.Errorf("%d counters kept, want %d", got, counters)
+	}
+	if got := b.metric("weir_memory_evictions_total"); got != evictions {
+		b.Errorf("%d evictions counted, want %d", got, evictions)
+	}
+}
+
+func TestMetricsLint(t *testing.T) {
+	problems, err := testutil.GatherAndLint(newBench(t, 0).reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// Counters leave memory after their windows through any traffic, here peeks at
+// one key.
+func TestExpiry(t *testing.T) {
+	const n = 10_000
+	b := newBench(t, 0)
+	for i := range n {
+		b.decide(hit(perMinute, 1, "minute ", i), hit(perHour, 1, "hour ", i))
+	}
+	b.expect(2*n, 0)
+	traffic := func() {
+		for range 2 * n {
+			b.decide(hit(perDay, 0, "peek"))
+		}
+	}
+	b.set(time.Minute - time.Microsecond)
+	traffic()
+	b.expect(2*n, 0)
+	b.set(time.Minute)
+	for i := range 100 { // the oldest, now in a new window
+		b.decide(hit(perMinute, 1, "minute ", i))
+	}
+	traffic()
+	b.expect(n+100, 0)
+	b.set(time.Hour)
+	traffic()
+	b.expect(0, 0)
+}
+
+// Not only the counters but also their tables are freed after a flood.
+func TestExpiryFreesMemory(t *testing.T) {
+	const n = 100_000
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	b := newBench(t, 0)
+	before := heap()
+	for i := range n {
+		b.decide(hit(perMinute, 1, "a key of forty bytes and a number ", i))
+	}
+	flooded := heap() - before
+	t.Logf("%d bytes per counter", flooded/n)
+	b.set(time.Minute)
+	for range n {
+		b.decide(hit(perDay, 0, "peek"))
+	}
+	b.expect(0, 0)
+	if left := heap() - before; left > flooded/10 {
+		t.Errorf("%d bytes left of %d", left, flooded)
+	}
+	runtime.KeepAlive(b)
+}
+
+// A counter that holds nothing is not kept.
+func TestUnusedCountersAreNotKept(t *testing.T) {
+	b := newBench(t, 0)
+	b.decide(hit(perMinute, 0, "peek"))
+	b.decide(hit(none, 1, "denied"))
+	b.decide(hit(perMinute, 1, "beside a denied one"), hit(none, 1, "denied"))
+	b.decide(limiter.Hit{Limit: perMinute, Key: []byte("refund"), Cost: 1, Refund: true})
+	b.expect(0, 0)
+
+	b.decide(hit(perMinute, 1, "a"))
+	b.expect(1, 0)
+	b.decide(hit(perMinute, 1, "a"), hit(none, 1, "denied"))
+	b.expect(1, 0)
+	b.decide(limiter.Hit{Limit: perMinute, Key: []byte("a"), Cost: 1, Refund: true})
+	b.expect(0, 0)
+}
+
+// When memory is full, the counter nearest to its expiry makes room.
+func TestEviction(t *testing.T) {
+	b := newBench(t, 10)
+	used := func(limit *limiter.Limit, key string) int64 { return b.decide(hit(limit, 0, key)).Used }
+	for i := range 5 {
+		b.decide(hit(perMinute, 1, "minute ", i))
+		b.decide(hit(perHour, 1, "hour ", i))
+	}
+	b.expect(10, 0)
+	b.decide(hit(perMinute, 0, "peek"))
+	b.expect(10, 0)
+
+	b.decide(hit(perDay, 1, "day 0"), hit(perDay, 1, "day 1"))
+	b.expect(10, 2)
+	b.decide(hit(perMinute, 1, "new"))
+	b.expect(10, 3)
+	if got := used(perMinute, "new"); got != 1 {
+		t.Errorf("the new counter holds %d, want 1: it does not make room for itself", got)
+	}
+
+	// Three minutes are left, the new one among them. Expired, they go unnoticed.
+	b.set(time.Minute)
+	b.decide(hit(perDay, 1, "day 2"), hit(perDay, 1, "day 3"), hit(perDay, 1, "day 4"))
+	b.expect(10, 3)
+	for i := range 5 {
+		if h, d := used(perHour, fmt.Sprint("hour ", i)), used(perDay, fmt.Sprint("day ", i)); h != 1 || d != 1 {
+			t.Errorf("hour %d holds %d and day %d holds %d, want 1", i, h, i, d)
+		}
+	}
+	b.decide(hit(perDay, 1, "day 5"))
+	b.expect(10, 4)
+	hours := int64(0)
+	for i := range 5 {
+		hours += used(perHour, fmt.Sprint("hour ", i))
+	}
+	if hours != 4 {
+		t.Errorf("%d of the 5 counters per hour are left, want 4", hours)
+	}
+}
+
+// A request with more new counters than there is room for is decided all the
+// same, and may push out counters of its own.
+func TestEvictionWithinARequest(t *testing.T) {
+	b := newBench(t, 2)
+	d := b.decide(hit(perMinute, 1, "a"), hit(perHour, 2, "b"), hit(perMinute, 3, "a"), hit(perDay, 1, "c"), hit(perDay, 1, "d"))
+	if !d.Charged || d.Used != 4 {
+		t.Errorf("got %+v, want 4 used", d)
+	}
+	b.expect(2, 2)
+	b.decide(hit(perDay, 1, "e"), hit(perDay, 1, "c"), hit(perDay, 1, "d"))
+	b.expect(2, 3)
+}
+
+func TestFloodOfKeys(t *testing.T) {
+	const limit, flood = 10_000, 100_000
+	b := newBench(t, limit)
+	for i := range flood {
+		b.decide(hit(perMinute, 1, "key ", i))
+	}
+	kept := b.metric("weir_memory_counters")
+	if kept > limit || kept < limit*95/100 {
+		t.Errorf("%d counters kept, want at most %d and not many fewer", kept, limit)
+	}
+	b.expect(kept, flood-kept)
+}
+
+// Requests of many goroutines, overlapping, on a store that evicts.
+func TestConcurrentEviction(t *testing.T) {
+	const goroutines, limit = 8, 5000
+	b := newBench(t, limit)
+	done := make(chan struct{})
+	for g := range goroutines {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			r := rand.New(rand.NewPCG(1, uint64(g)))
+			for i := range 2000 {
+				var hits []limiter.Hit
+				for range 1 + r.IntN(20) {
+					hits = append(hits, hit([]*limiter.Limit{perMinute, perHour, perDay}[r.IntN(3)], r.Uint64N(3), "key ", r.IntN(2*limit)))
+				}
+				if _, err := b.Decide(context.Background(), hits, make([]limiter.Decision, len(hits))); err != nil {
+					b.Errorf("Decide: %v", err)
+				}
+				if i%100 == 0 {
+					b.set(time.Duration(r.IntN(5)) * 30 * time.Second)
+				}
+			}
+		}()
+	}
+	for range goroutines {
+		<-done
+		if n := b.metric("weir_memory_counters"); n > limit {
+			t.Errorf("%d counters kept, want at most %d", n, limit)
+		}
+	}
+	if b.metric("weir_memory_evictions_total") == 0 {
+		t.Error("no evictions: the store was never full")
+	}
+}
+
+// requestOf returns a request on n counters of a limit nobody uses up.
+func requestOf(n int, unit limiter.Unit, key ...any) ([]limiter.Hit, []limiter.Decision) {
+	limit := &limiter.Limit{RequestsPerUnit: 1 << 31, Unit: unit}
+	var hits []limiter.Hit
+	for i := range n {
+		hits = append(hits, hit(limit, 1, append(key, strings.Repeat("k", 30), i)...))
+	}
+	return hits, make([]limiter.Decision, n)
+}
+
+func TestNoAllocationOnExistingCounters(t *testing.T) {
+	for _, n := range []int{1, 10, 16} {
+		b := newBench(t, 0)
+		hits, out := requestOf(n, limiter.Second)
+		later := make([]time.Time, 200)
+		for i := range later {
+			later[i] = b.now.Load().Add(time.Duration(i) * 300 * time.Millisecond)
+		}
+		i := 0
+		allocs := testing.AllocsPerRun(len(later)-1, func() {
+			b.now.Store(&later[i])
+			i++
+			if denied, err := b.Decide(context.Background(), hits, out); denied || err != nil {
+				t.Fatal(denied, err)
+			}
+		})
+		if allocs != 0 {
+			t.Errorf("%d hits: %v allocations, want none", n, allocs)
+		}
+	}
+}
+
+func BenchmarkDecide(b *testing.B) {
+	for _, n := range []int{1, 10} {
+		b.Run(fmt.Sprint("hits=", n), func(b *testing.B) {
+			s := memstore.New(memstore.Options{})
+			var caller atomic.Int64
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				hits, out := requestOf(n, limiter.Minute, "caller ", caller.Add(1))
+				for pb.Next() {
+					if _, err := s.Decide(context.Background(), hits, out); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		})
+	}
+	// Every request brings a new key, as in a flood, and memory is full.
+	b.Run("new keys", func(b *testing.B) {
+		s := memstore.New(memstore.Options{MaxCounters: 100_000})
+		var key atomic.Uint64
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			hits, out := requestOf(1, limiter.Hour)
+			for pb.Next() {
+				hits[0].Key = fmt.Appendf(hits[0].Key[:0], "%040d", key.Add(1))
+				if _, err := s.Decide(context.Background(), hits, out); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	})
+}
