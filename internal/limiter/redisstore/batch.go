@@ -1,0 +1,88 @@
+package redisstore
+
+import (
+	"strconv"
+
+	"weir/internal/limiter"
+)
+
+// batch is the requests that go to Redis in one call. It has its own copy of
+// what it needs of them, because their callers may leave before it flies.
+type batch struct {
+	keys     texts // of each hit
+	requests texts // of each request, as decide.lua reads them
+
+	done  chan struct{} // closed when reply and err are set
+	reply []int64       // of decide.lua
+	err   error
+}
+
+// add appends a request.
+func (b *batch) add(hits []limiter.Hit) {
+	text := b.requests.bytes
+	for i := range hits {
+		h := &hits[i]
+		b.keys.bytes = append(b.keys.bytes, h.Key...)
+		b.keys.end()
+		for _, n := range [...]int64{
+			how(h), int64(min(h.Cost, limiter.MaxCost)), int64(h.Limit.RequestsPerUnit), h.Limit.Period().Microseconds(),
+		} {
+			text = append(strconv.AppendInt(text, n, 10), ' ')
+		}
+	}
+	b.requests.bytes = text
+	b.requests.end()
+}
+
+// how is the mode and the charge of a hit in one number, see decide.lua.
+func how(h *limiter.Hit) int64 {
+	mode := int64(h.Limit.Mode)
+	switch {
+	case h.Refund:
+		return mode + 3*2
+	case h.Always:
+		return mode + 3*1
+	}
+	return mode
+}
+
+// decisions reads what the reply says about hits, which begin at first, into
+// out, and tells whether their request is denied.
+func (b *batch) decisions(first int, hits []limiter.Hit, out []limiter.Decision) (denied bool) {
+	now, reply := b.reply[0], b.reply[1+3*first:]
+	for i := range hits {
+		out[i].Over = reply[3*i] != 0
+	}
+	denied = limiter.Settle(hits, out)
+	for i := range hits {
+		charged := out[i].Charged
+		out[i] = hits[i].Describe(out[i].Over, limiter.State{Window: reply[3*i+1], Used: reply[3*i+2]}, now)
+		out[i].Charged = charged
+	}
+	return denied
+}
+
+// texts is a list of strings in one piece of memory.
+type texts struct {
+	bytes []byte
+	ends  []int
+}
+
+// len is how many strings there are.
+func (t *texts) len() int { return len(t.ends) }
+
+// end ends a string: it is what was appended to bytes since the one before.
+func (t *texts) end() { t.ends = append(t.ends, len(t.bytes)) }
+
+// appendTo appends the strings to the arguments of a command, as pointers,
+// which need no memory of their own in an interface.
+func (t *texts) appendTo(args []any) []any {
+	all, list, start := string(t.bytes), make([]string, len(t.ends)), 0
+	for i, end := range t.ends {
+		list[i] = all[start:end]
+		args = append(args, &list[i])
+		start = end
+	}
+	return args
+}
+

@@ -1,0 +1,74 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"weir/internal/limiter"
+)
+
+// kind is a kind of error, as operators tell them apart.
+type kind string
+
+const (
+	kindTimeout    kind = "timeout"    // no answer in time
+	kindConnection kind = "connection" // no connection, or a broken one
+	kindNoScript   kind = "noscript"   // Redis had lost the script; not an error by itself
+	kindReadOnly   kind = "readonly"   // a replica, usually after a failover
+	kindLoading    kind = "loading"    // Redis has just started and reads its data
+	kindOOM        kind = "oom"        // maxmemory is reached
+	kindAuth       kind = "auth"       // user or password is wrong, or may not do this
+	kindQueueFull  kind = "queue_full" // too much waits; Redis was not asked
+	kindOther      kind = "other"
+)
+
+var kinds = []kind{
+	kindTimeout, kindConnection, kindNoScript, kindReadOnly, kindLoading, kindOOM, kindAuth, kindQueueFull, kindOther,
+}
+
+// classify tells the kind of an error of go-redis.
+func classify(err error) kind {
+	var reply redis.Error
+	if errors.As(err, &reply) {
+		return classifyReply(reply)
+	}
+	var network net.Error
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, redis.ErrPoolTimeout),
+		errors.As(err, &network) && network.Timeout():
+		return kindTimeout
+	}
+	return kindConnection
+}
+
+// classifyReply tells the kind of an error that Redis replied. Before Redis 7,
+// the code of an error inside a script stands somewhere in the text.
+func classifyReply(err redis.Error) kind {
+	for _, c := range []struct {
+		code string
+		kind kind
+	}{
+		{"NOSCRIPT", kindNoScript},
+		{"READONLY", kindReadOnly},
+		{"LOADING", kindLoading},
+		{"OOM", kindOOM},
+		{"NOAUTH", kindAuth},
+		{"WRONGPASS", kindAuth},
+		{"NOPERM", kindAuth},
+	} {
+		if redis.HasErrorPrefix(err, c.code) || strings.Contains(err.Error(), "-"+c.code+" ") {
+			return c.kind
+		}
+	}
+	return kindOther
+}
+
+// unavailable wraps an error of go-redis for the callers of the store.
+func unavailable(err error) error {
+	return fmt.Errorf("%w: asking Redis: %w", limiter.ErrUnavailable, err)
+}

@@ -1,0 +1,91 @@
+package redisstore
+
+import (
+	"fmt"
+	"sync"
+
+	"weir/internal/limiter"
+)
+
+const (
+	// maxBatch is the most hits that go into one call, except that a larger
+	// request goes alone. A call of this size keeps Redis busy for a few
+	// milliseconds, in which it serves nobody else.
+	maxBatch = 1024
+	// maxQueue is the most hits that wait. Redis needs about half of
+	// DefaultOpTimeout for them: more would not be answered in time.
+	maxQueue = 16 * maxBatch
+)
+
+var (
+	errQueueFull = fmt.Errorf("%w: more than %d hits wait for Redis", limiter.ErrUnavailable, maxQueue)
+	errClosed    = fmt.Errorf("%w: the Redis store is closed", limiter.ErrUnavailable)
+)
+
+// queue holds the requests that wait for a call, first come first served.
+type queue struct {
+	mu      sync.Mutex
+	batches []*batch // oldest first; the last one takes more requests
+	hits    int      // in batches
+	closed  bool
+	flying  bool          // somebody makes calls until the queue is empty
+	landed  chan struct{} // closed when the queue is closed and nobody makes calls
+}
+
+func newQueue() *queue { return &queue{landed: make(chan struct{})} }
+
+// add takes a request on. It tells its batch and the place of its first hit in
+// it, and whether the caller must see to it that calls are made.
+func (q *queue) add(hits []limiter.Hit) (b *batch, first int, start bool, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closed:
+		return nil, 0, false, errClosed
+	case q.hits > 0 && q.hits+len(hits) > maxQueue:
+		return nil, 0, false, errQueueFull
+	}
+	if n := len(q.batches); n > 0 && q.batches[n-1].keys.len()+len(hits) <= maxBatch {
+		b = q.batches[n-1]
+	} else {
+		b = &batch{done: make(chan struct{})}
+		q.batches = append(q.batches, b)
+	}
+	first = b.keys.len()
+	b.add(hits)
+	q.hits += len(hits)
+	start, q.flying = !q.flying, true
+	return b, first, start, nil
+}
+
+// next takes the oldest batch out of the queue. After nil, which means that
+// there is none, the caller makes no more calls.
+func (q *queue) next() *batch {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.batches) == 0 {
+		q.flying = false
+		if q.closed {
+			close(q.landed)
+		}
+		return nil
+	}
+	b := q.batches[0]
+	q.batches[0] = nil
+	q.batches = q.batches[1:]
+	q.hits -= b.keys.len()
+	return b
+}
+
+// close refuses further requests. What waits is still called.
+func (q *queue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
+	q.closed = true
+	if !q.flying {
+		close(q.landed)
+	}
+}

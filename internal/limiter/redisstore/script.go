@@ -1,0 +1,75 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/sha1"
+	_ "embed"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed lua/decide.lua
+var script string
+
+// scriptSHA is the name by which Redis knows the script.
+var scriptSHA = func() string {
+	sum := sha1.Sum([]byte(script))
+	return hex.EncodeToString(sum[:])
+}()
+
+// call asks Redis to decide b and sets its reply or its error.
+func (s *Store) call(b *batch) {
+	// Not the context of any caller: the batch belongs to several, and is
+	// decided even if all of them leave.
+	ctx, cancel := context.WithTimeout(context.Background(), s.opTimeout)
+	defer cancel()
+	start := time.Now()
+	reply, err := s.evalsha(ctx, b)
+	s.metrics.calls.Inc()
+	s.metrics.requests.Observe(float64(b.requests.len()))
+	s.metrics.seconds.Observe(time.Since(start).Seconds())
+	if want := 1 + 3*b.keys.len(); err == nil && len(reply) != want {
+		err = fmt.Errorf("the script replied %d numbers instead of %d", len(reply), want)
+	}
+	if err != nil {
+		s.metrics.errors[classify(err)].Inc()
+		b.err = unavailable(err)
+	}
+	b.reply = reply
+	s.outage.observe(err)
+}
+
+// evalsha runs the script on b, and loads it first if Redis does not have it:
+// NOSCRIPT is the one error after which a call can be repeated.
+func (s *Store) evalsha(ctx context.Context, b *batch) ([]int64, error) {
+	args := make([]any, 0, 4+b.keys.len()+b.requests.len())
+	args = append(args, "evalsha", scriptSHA, b.keys.len())
+	args = b.keys.appendTo(args)
+	args = append(args, s.clock())
+	args = b.requests.appendTo(args)
+
+	cmd := redis.NewIntSliceCmd(ctx, args...)
+	err := s.client.Process(ctx, cmd)
+	if !redis.HasErrorPrefix(err, "NOSCRIPT") {
+		return cmd.Val(), err
+	}
+	s.metrics.errors[kindNoScript].Inc()
+	if err := s.client.ScriptLoad(ctx, script).Err(); err != nil {
+		return nil, fmt.Errorf("loading the script: %w", err)
+	}
+	cmd = redis.NewIntSliceCmd(ctx, args...)
+	err = s.client.Process(ctx, cmd)
+	return cmd.Val(), err
+}
+
+// clock is the time of a call as decide.lua reads it: empty for Redis' own.
+func (s *Store) clock() string {
+	if s.now == nil {
+		return ""
+	}
+	return strconv.FormatInt(s.now().UnixMicro(), 10)
+}

@@ -1,0 +1,124 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"weir/internal/limiter"
+)
+
+// Store is a limiter.Store on a single Redis. Its Decide holds a request back
+// while the call before is in flight.
+//
+// Whatever Redis does, Decide returns within Options.OpTimeout, and within
+// seven eighths of the time that the caller's context leaves, so that the
+// caller learns of the failure before its own caller gives up.
+type Store struct {
+	client    *redis.Client
+	opTimeout time.Duration
+	now       func() time.Time // nil: Redis' clock
+	queue     *queue
+	metrics   *metrics
+	outage    outage
+}
+
+var _ limiter.Store = (*Store)(nil)
+
+// New returns a store on the Redis that o names, or an error that names what is
+// wrong with o. It does not connect: Redis need not be there yet.
+func New(o Options) (*Store, error) {
+	client, err := o.client()
+	if err != nil {
+		return nil, err
+	}
+	log := o.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Store{
+		client:    redis.NewClient(client),
+		opTimeout: client.ReadTimeout,
+		now:       o.Now,
+		queue:     newQueue(),
+		metrics:   newMetrics(o.Registerer),
+		outage:    outage{log: log.With("address", client.Addr)},
+	}, nil
+}
+
+// Decide implements limiter.Store. Its errors wrap limiter.ErrUnavailable and
+// say what happened, if it is the context that ended too.
+func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
+	b, first, start, err := s.queue.add(hits)
+	if err != nil {
+		if err == errQueueFull {
+			s.metrics.errors[kindQueueFull].Inc()
+		}
+		return false, err
+	}
+	if start {
+		go s.fly()
+	}
+	if err := s.wait(ctx, b); err != nil {
+		return false, err
+	}
+	return b.decisions(first, hits, out), nil
+}
+
+// fly makes calls, one after the other, as long as requests wait.
+func (s *Store) fly() {
+	for b := s.queue.next(); b != nil; b = s.queue.next() {
+		s.call(b)
+		close(b.done)
+	}
+}
+
+// wait waits for the call of b, but not longer than the caller can.
+func (s *Store) wait(ctx context.Context, b *batch) error {
+	patience := s.opTimeout
+	if deadline, ok := ctx.Deadline(); ok {
+		patience = min(patience, max(0, time.Until(deadline)*7/8))
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-b.done:
+		return b.err
+	case <-timer.C:
+		return fmt.Errorf("%w: no answer of Redis within %v", limiter.ErrUnavailable, patience)
+	case <-ctx.Done():
+		return fmt.Errorf("%w: waiting for Redis: %w", limiter.ErrUnavailable, context.Cause(ctx))
+	}
+}
+
+// Ping tells whether Redis answers, within Options.OpTimeout and ctx.
+func (s *Store) Ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.opTimeout)
+	defer cancel()
+	if err := s.client.Ping(ctx).Err(); err != nil {
+		return unavailable(err)
+	}
+	return nil
+}
+
+// Close ends the store: it refuses new requests, lets those that it has taken
+// on be decided for at most ten times Options.OpTimeout, and closes the
+// connections. It returns when nothing of the store runs any more.
+func (s *Store) Close() error {
+	s.queue.close()
+	timer := time.NewTimer(10 * s.opTimeout)
+	defer timer.Stop()
+	select {
+	case <-s.queue.landed:
+	case <-timer.C:
+	}
+	err := s.client.Close() // calls that still wait fail at once
+	<-s.queue.landed
+	if err != nil {
+		return fmt.Errorf("closing the connections to Redis: %w", err)
+	}
+	return nil
+}
