@@ -11,10 +11,10 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// BeforeReset makes a variable that is set to nothing count as unset, as
-// compose files and charts write it. It is a hook of the parser.
-func (s *Settings) BeforeReset(ctx *kong.Context) error {
-	ctx.AddResolver(kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+// EmptyIsUnset makes a variable that is set to nothing count as unset, because
+// compose files and charts write it so. A parser of Settings needs it.
+func EmptyIsUnset() kong.Option {
+	return kong.Resolvers(kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 		if !flag.HasDefault {
 			return nil, nil
 		}
@@ -25,11 +25,9 @@ func (s *Settings) BeforeReset(ctx *kong.Context) error {
 		}
 		return nil, nil
 	}))
-	return nil
 }
 
-// AfterApply checks what a type alone can not say: the tags min and max, and
-// settings that contradict each other. It is a hook of the parser.
+// AfterApply checks what a type alone cannot say. It is a hook of the parser.
 func (s *Settings) AfterApply(ctx *kong.Context) error {
 	for _, flag := range ctx.Flags() {
 		if err := checkRange(flag); err != nil {
@@ -49,9 +47,7 @@ func checkRange(flag *kong.Flag) error {
 		return nil
 	}
 	low, high := flag.Tag.Get("min"), flag.Tag.Get("max")
-	switch {
-	case low != "" && value.Int() < number(low), high != "" && value.Int() > number(high):
-	default:
+	if (low == "" || value.Int() >= number(low)) && (high == "" || value.Int() <= number(high)) {
 		return nil
 	}
 	allowed := low + " or more"

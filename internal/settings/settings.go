@@ -48,7 +48,7 @@ type Rules struct {
 	RuntimeAppDirectory string `name:"runtime-appdirectory" env:"RUNTIME_APPDIRECTORY" default:"config" help:"See --runtime-root."`
 
 	MergeDomainConfig  bool          `env:"MERGE_DOMAIN_CONFIG" default:"false" help:"Let several files hold rules of one domain."`
-	ForceStart         bool          `name:"force-start-without-initial-config" env:"FORCE_START_WITHOUT_INITIAL_CONFIG" default:"false" help:"Start even if the rules are missing or bad. Until some are loaded every request is admitted and the health check fails."`
+	ForceStart         bool          `name:"force-start-without-initial-config" env:"FORCE_START_WITHOUT_INITIAL_CONFIG" default:"false" help:"Start even if the rules are missing or bad. Until some are loaded the answer is UNAVAILABLE and the health check fails."`
 	ConfigPollInterval time.Duration `env:"CONFIG_POLL_INTERVAL" default:"5s" min:"100ms" help:"How often the rules are compared with their files, in case a file system tells of no changes."`
 }
 
@@ -70,12 +70,17 @@ func (r Rules) Path() string {
 
 // Answers says which requests are taken and what an answer carries.
 type Answers struct {
-	MaxDescriptors int `env:"MAX_DESCRIPTORS" default:"100" min:"1" max:"10000" help:"Most descriptors of one request; a request with more is refused." unit:"descriptors"`
+	MaxDescriptors int `env:"MAX_DESCRIPTORS" default:"1000" min:"1" max:"10000" help:"Most descriptors of one request; a request with more is refused." unit:"descriptors"`
 
-	ResponseHeaders bool       `name:"limit-response-headers-enabled" env:"LIMIT_RESPONSE_HEADERS_ENABLED" default:"false" help:"Add the three headers below to the responses."`
-	LimitHeader     HeaderName `name:"limit-limit-header" env:"LIMIT_LIMIT_HEADER" default:"RateLimit-Limit" help:"Name of the header that holds the limit."`
-	RemainingHeader HeaderName `name:"limit-remaining-header" env:"LIMIT_REMAINING_HEADER" default:"RateLimit-Remaining" help:"Name of the header that holds what is left of it."`
-	ResetHeader     HeaderName `name:"limit-reset-header" env:"LIMIT_RESET_HEADER" default:"RateLimit-Reset" help:"Name of the header that holds the seconds until the limit is whole again."`
+	ResponseHeaders         bool       `name:"limit-response-headers-enabled" env:"LIMIT_RESPONSE_HEADERS_ENABLED" default:"false" help:"Let Envoy add these headers to the response."`
+	ResponseLimitHeader     HeaderName `name:"limit-limit-header" env:"LIMIT_LIMIT_HEADER" default:"RateLimit-Limit" help:"Name of the response header that holds the limit."`
+	ResponseRemainingHeader HeaderName `name:"limit-remaining-header" env:"LIMIT_REMAINING_HEADER" default:"RateLimit-Remaining" help:"Name of the response header that holds what is left of it."`
+	ResponseResetHeader     HeaderName `name:"limit-reset-header" env:"LIMIT_RESET_HEADER" default:"RateLimit-Reset" help:"Name of the response header that holds the seconds until the limit is whole again."`
+
+	RequestHeaders         bool       `name:"limit-request-headers-enabled" env:"LIMIT_REQUEST_HEADERS_ENABLED" default:"false" help:"Let Envoy add these headers to the request that it forwards."`
+	RequestLimitHeader     HeaderName `name:"limit-request-limit-header" env:"LIMIT_REQUEST_LIMIT_HEADER" default:"RateLimit-Limit" help:"Name of the request header that holds the limit."`
+	RequestRemainingHeader HeaderName `name:"limit-request-remaining-header" env:"LIMIT_REQUEST_REMAINING_HEADER" default:"RateLimit-Remaining" help:"Name of the request header that holds what is left of it."`
+	RequestResetHeader     HeaderName `name:"limit-request-reset-header" env:"LIMIT_REQUEST_RESET_HEADER" default:"RateLimit-Reset" help:"Name of the request header that holds the seconds until the limit is whole again."`
 
 	DynamicMetadata bool `name:"response-dynamic-metadata" env:"RESPONSE_DYNAMIC_METADATA" default:"false" help:"Add domain, descriptors and metadata of the rules to the answer, for Envoy's access log."`
 }
@@ -88,30 +93,34 @@ type Store struct {
 	RedisSocketType SocketType    `env:"REDIS_SOCKET_TYPE" placeholder:"tcp|unix" help:"How to reach a Redis that is not given as a URL. By default unix for a path, tcp otherwise."`
 	RedisAuth       Secret        `env:"REDIS_AUTH" placeholder:"PASSWORD" help:"Password of Redis, or user:password."`
 	RedisTLS        bool          `name:"redis-tls" env:"REDIS_TLS" default:"false" help:"Reach Redis over TLS."`
-	RedisOpTimeout  time.Duration `env:"REDIS_OP_TIMEOUT" default:"1s" min:"1ms" max:"1m" help:"Longest that a decision waits for Redis. The deadline of the request, if it comes first, wins."`
+	RedisOpTimeout  time.Duration `env:"REDIS_OP_TIMEOUT" default:"100ms" min:"1ms" max:"1m" help:"Longest that a decision waits for Redis. It waits less if the deadline of the request comes first."`
 
 	CacheKeyPrefix     string `env:"CACHE_KEY_PREFIX" placeholder:"PREFIX" help:"Start of every counter's key, to keep deployments apart that share a Redis. May not contain '|'."`
 	CacheKeyHashValues bool   `env:"CACHE_KEY_HASH_VALUES" default:"false" help:"Spell descriptor values in keys as digests, for privacy."`
 
-	MemoryMaxCounters int `env:"MEMORY_MAX_COUNTERS" default:"1000000" min:"1000" help:"Most counters kept in memory." unit:"counters"`
+	MemoryMaxCounters int `env:"MEMORY_MAX_COUNTERS" default:"1000000" min:"1000" help:"Most counters kept in memory, about 150 bytes each. Beyond it, those nearest to the end of their window are given up." unit:"counters"`
 }
 
-// RedisUser and RedisPassword are the parts of REDIS_AUTH.
-func (s Store) RedisUser() string {
-	user, _, found := strings.Cut(string(s.RedisAuth), ":")
-	if !found {
-		return ""
+// RedisSocket is the kind of socket at RedisURL, empty if that says it itself.
+func (s Store) RedisSocket() string {
+	if s.RedisSocketType == "" && strings.HasPrefix(s.RedisURL, "/") {
+		return "unix"
 	}
-	return user
+	return string(s.RedisSocketType)
 }
 
-// RedisPassword is the password in REDIS_AUTH, "" if there is none.
-func (s Store) RedisPassword() string {
-	_, password, found := strings.Cut(string(s.RedisAuth), ":")
+// RedisName is where Redis is, without what may be a password.
+func (s Store) RedisName() string {
+	return s.RedisURL[strings.LastIndexByte(s.RedisURL, '@')+1:]
+}
+
+// RedisLogin takes the user, which may be empty, and the password from RedisAuth.
+func (s Store) RedisLogin() (user, password string) {
+	user, password, found := strings.Cut(string(s.RedisAuth), ":")
 	if !found {
-		return string(s.RedisAuth)
+		return "", string(s.RedisAuth)
 	}
-	return password
+	return user, password
 }
 
 // RedisTLSConfig is nil unless Redis is reached over TLS.

@@ -30,7 +30,7 @@ func parse(t *testing.T, env map[string]string, args ...string) (Settings, error
 
 func newParser(t *testing.T, cli any, options ...kong.Option) *kong.Kong {
 	t.Helper()
-	parser, err := kong.New(cli, append(options, kong.Name("weir"))...)
+	parser, err := kong.New(cli, append(options, kong.Name("weir"), EmptyIsUnset())...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,6 +47,10 @@ func unset(t *testing.T, name string) {
 
 func TestPrecedence(t *testing.T) {
 	type env = map[string]string
+	login := func(s Settings) any {
+		user, password := s.Store.RedisLogin()
+		return user + " " + password
+	}
 	tests := []struct {
 		name string
 		env  env
@@ -73,8 +77,14 @@ func TestPrecedence(t *testing.T) {
 		{"metrics address", env{"PROMETHEUS_ADDR": "127.0.0.1:0"}, nil, func(s Settings) any { return s.Listen.PrometheusAddr }, Address("127.0.0.1:0")},
 		{"IPv6 host", nil, []string{"--host=::1", "--port=80"}, func(s Settings) any { return s.Listen.Port.On(s.Listen.Host) }, "[::1]:80"},
 		{"names of other programs", env{"REDIS_PORT": "tcp://10.0.0.1:6379", "RATELIMIT_PORT": "x"}, nil, func(s Settings) any { return s.Store.RedisURL }, ""},
-		{"password", env{"REDIS_AUTH": "pa:ss"}, nil, func(s Settings) any { return s.Store.RedisUser() + " " + s.Store.RedisPassword() }, "pa ss"},
-		{"password alone", env{"REDIS_AUTH": "secret"}, nil, func(s Settings) any { return s.Store.RedisUser() + " " + s.Store.RedisPassword() }, " secret"},
+		{"user and password", env{"REDIS_AUTH": "pa:ss:word"}, nil, login, "pa ss:word"},
+		{"password alone", env{"REDIS_AUTH": "secret"}, nil, login, " secret"},
+		{"no password", nil, nil, login, " "},
+		{"name of Redis", env{"REDIS_URL": "rediss://me:p@ss@db:6379/1"}, nil, func(s Settings) any { return s.Store.RedisName() }, "db:6379/1"},
+		{"name of plain Redis", env{"REDIS_URL": "db:6379"}, nil, func(s Settings) any { return s.Store.RedisName() }, "db:6379"},
+		{"socket of a path", env{"REDIS_URL": "/run/redis.sock"}, nil, func(s Settings) any { return s.Store.RedisSocket() }, "unix"},
+		{"socket of an address", env{"REDIS_URL": "db:6379"}, nil, func(s Settings) any { return s.Store.RedisSocket() }, ""},
+		{"socket as given", env{"REDIS_URL": "db:6379", "REDIS_SOCKET_TYPE": "TCP"}, nil, func(s Settings) any { return s.Store.RedisSocket() }, "tcp"},
 		{"no TLS", nil, nil, func(s Settings) any { return s.Store.RedisTLSConfig() == nil }, true},
 		{"TLS", env{"REDIS_TLS": "true"}, nil, func(s Settings) any { return s.Store.RedisTLSConfig() == nil }, false},
 	}
