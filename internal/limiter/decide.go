@@ -38,9 +38,10 @@ func Decide(hits []Hit, states []*State, now int64, out []Decision) (denied bool
 			*states[i] = before[i]
 		}
 		for i := range hits {
-			if h, s := &hits[i], states[i]; h.Refund {
+			switch h, s := &hits[i], states[i]; {
+			case h.Refund:
 				*s = s.roll(h.Limit, now).give(h.cost())
-			} else if h.Always {
+			case h.unconditional():
 				*s = s.roll(h.Limit, now).take(h.cost())
 			}
 		}
