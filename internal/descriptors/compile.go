@@ -1,14 +1,6 @@
 package descriptors
 
-import (
-	"fmt"
-	"regexp"
-	"strconv"
-	"strings"
-	"unicode"
-
-	"weir/internal/limiter"
-)
+import "weir/internal/limiter"
 
 // Options say how files are joined.
 type Options struct {
@@ -28,7 +20,7 @@ func Load(files []File, opts Options) (*Tree, error) {
 	}
 	var problems Problems
 	if len(files) == 0 {
-		problems = append(problems, Problem{Message: "there is no rule file"})
+		problems = append(problems, Problem{Message: "there is no rule file, at least one is needed"})
 	}
 	for _, f := range files {
 		problems = append(problems, c.file(f)...)
@@ -38,6 +30,13 @@ func Load(files []File, opts Options) (*Tree, error) {
 		return nil, problems
 	}
 	return c.tree, nil
+}
+
+// compiler adds file after file to a tree.
+type compiler struct {
+	opts    Options
+	tree    *Tree
+	defined map[*node]origin
 }
 
 // origin is where a node was defined.
@@ -50,13 +49,6 @@ func (o origin) String() string {
 	return Problem{File: o.file, Line: o.line, Column: o.column}.String()
 }
 
-// compiler adds file after file to a tree.
-type compiler struct {
-	opts    Options
-	tree    *Tree
-	defined map[*node]origin
-}
-
 func (c *compiler) file(f File) Problems {
 	d := decoder{reporter: reporter{file: f.Name}}
 	root := d.parse(f.Data)
@@ -64,32 +56,42 @@ func (c *compiler) file(f File) Problems {
 		return d.problems
 	}
 	config := d.file(root)
-	n := c.domain(&d.reporter, config)
-	b := branch{reporter: &d.reporter, compiler: c, domain: config.domain}
-	b.descriptors(n, config.descriptors)
+	b := branch{reporter: &d.reporter, compiler: c, domain: sanitize(config.domain)}
+	b.descriptors(c.domain(&d.reporter, config), config.descriptors)
 	return d.problems
 }
 
-// domain returns the root node of a file's domain.
+// domain returns the root node of a file's domain. Where the domain is wrong it
+// is a new one, so that only what is wrong within the file is found in it.
 func (c *compiler) domain(r *reporter, config fileConfig) *node {
-	n := c.tree.domains[config.domain]
+	root := &node{entry: limiter.Entry{Key: config.domain}}
+	first := c.tree.domains[config.domain]
 	switch {
-	case n == nil:
-		n = &node{}
-		c.defined[n] = origin{r.file, config.domainAt}
-		c.tree.domains[config.domain] = n
-	case !c.opts.MergeDomains:
-		r.problemIn("domain", config.domainAt, "domain %q is already in %s, allowed is one file per domain unless MERGE_DOMAIN_CONFIG is true", config.domain, c.defined[n])
+	case config.domain == "":
+	case first == nil:
+		c.tree.domains[config.domain] = root
+		c.defined[root] = origin{r.file, config.domainAt}
+	case c.opts.MergeDomains:
+		return first
+	default:
+		r.problemIn("domain", config.domainAt, "%q is already the domain of %s, allowed is one file per domain unless MERGE_DOMAIN_CONFIG is true",
+			config.domain, c.defined[first])
 	}
-	return n
+	return root
 }
 
-// branch is the way from a domain to the nodes that are added.
+// branch is the way from a domain to the node that is being added.
 type branch struct {
 	*reporter
 	compiler *compiler
-	domain   string
-	levels   []*descriptorConfig // from the first level on
+	domain   string  // as a label
+	levels   []level // from the first one on
+}
+
+// level is what the rules at and below a descriptor need to know of it.
+type level struct {
+	*descriptorConfig
+	label string
 }
 
 // descriptors adds children to a node.
@@ -98,7 +100,7 @@ func (b *branch) descriptors(parent *node, list []descriptorConfig) {
 	defer b.leave()
 	for i := range list {
 		b.enter(step{index: i})
-		b.levels = append(b.levels, &list[i])
+		b.levels = append(b.levels, level{&list[i], label(&list[i])})
 		b.descriptor(parent, &list[i])
 		b.levels = b.levels[:len(b.levels)-1]
 		b.leave()
@@ -106,61 +108,53 @@ func (b *branch) descriptors(parent *node, list []descriptorConfig) {
 }
 
 func (b *branch) descriptor(parent *node, config *descriptorConfig) {
-	n := &node{}
-	entry := limiter.Entry{Key: config.key, Value: config.value}
-	if twin := parent.children[entry]; twin == nil {
-		parent.add(entry, n)
+	n := &node{parent: parent, entry: limiter.Entry{Key: config.key, Value: config.value}}
+	if twin := parent.children[n.entry]; twin == nil {
+		parent.add(n)
 		b.compiler.defined[n] = origin{b.file, config.at}
 	} else if config.key != "" {
 		b.problem(config.at, "%s is already at %s, allowed is one descriptor per key and value", config, b.compiler.defined[twin])
 	}
 	if config.limit != nil || len(config.descriptors) == 0 {
-		n.rule = b.rule(config)
+		n.rule = b.rule(n, config)
 		b.compiler.tree.rules = append(b.compiler.tree.rules, n.rule)
 	}
 	b.descriptors(n, config.descriptors)
 }
 
-// String names the descriptor in a problem.
-func (c *descriptorConfig) String() string {
-	if c.value == "" {
-		return fmt.Sprintf("key %q without value", c.key)
-	}
-	return fmt.Sprintf("key %q with value %q", c.key, c.value)
-}
-
-func (n *node) add(entry limiter.Entry, child *node) {
+// add makes child, which has its entry, a child of n.
+func (n *node) add(child *node) {
 	if n.children == nil {
 		n.children = make(map[limiter.Entry]*node)
 	}
-	n.children[entry] = child
-	if !isWildcard(entry.Value) {
+	n.children[child.entry] = child
+	key, value := child.entry.Key, child.entry.Value
+	if !isWildcard(value) {
 		return
 	}
 	if n.wildcards == nil {
 		n.wildcards = make(map[string]*wildcards)
 	}
-	if n.wildcards[entry.Key] == nil {
-		n.wildcards[entry.Key] = newWildcards()
+	if n.wildcards[key] == nil {
+		n.wildcards[key] = newWildcards()
 	}
-	n.wildcards[entry.Key].add(entry.Value, child)
+	n.wildcards[key].add(value, child)
 }
 
-// rule builds the rule of the branch's last level.
-func (b *branch) rule(config *descriptorConfig) *Rule {
+// rule builds the rule of n, the branch's last level.
+func (b *branch) rule(n *node, config *descriptorConfig) *Rule {
 	r := &Rule{
 		Limit:          config.limit,
 		Metadata:       config.metadata,
 		DetailedMetric: config.detailedMetric,
-		path:           word(b.domain),
+		node:           n,
 	}
-	for i, level := range b.levels {
-		r.path += "|" + spell(limiter.Entry{Key: level.key, Value: level.value})
-		if level.shareThreshold {
+	for i, l := range b.levels {
+		if l.shareThreshold {
 			r.Patterns = append(r.Patterns, make([]string, i+1-len(r.Patterns))...)
-			r.Patterns[i] = level.value
+			r.Patterns[i] = l.value
 		}
-		if level.valueToMetric {
+		if l.valueToMetric {
 			r.ValueToMetric = append(r.ValueToMetric, make([]bool, i+1-len(r.ValueToMetric))...)
 			r.ValueToMetric[i] = true
 		}
@@ -174,49 +168,9 @@ func (b *branch) rule(config *descriptorConfig) *Rule {
 	case config.quota:
 		r.Limit.Mode = limiter.Quota
 	}
-	r.Limit.Series = limiter.Series{Domain: label(b.domain), Key1: b.label(0), Key2: b.label(1)}
+	r.Limit.Series = limiter.Series{Domain: b.domain, Key1: b.levels[0].label}
+	if len(b.levels) > 1 {
+		r.Limit.Series.Key2 = b.levels[1].label
+	}
 	return r
-}
-
-// label is the metrics' label for a level, "" if there is no such level.
-func (b *branch) label(level int) string {
-	if level >= len(b.levels) {
-		return ""
-	}
-	c := b.levels[level]
-	if c.value == "" {
-		return label(c.key)
-	}
-	return label(c.key + "_" + c.value)
-}
-
-var (
-	notInLabels = strings.NewReplacer(":", "_", "|", "_")
-	ipv4        = regexp.MustCompile(`\d{1,3}(\.\d{1,3}){3}`)
-)
-
-// label spells s as the metrics of the reference do, so that dashboards keep
-// working: without ':' and '|', and without the dots of IPv4 addresses. Labels
-// are UTF-8.
-func label(s string) string {
-	s = notInLabels.Replace(strings.ToValidUTF8(s, "_"))
-	return ipv4.ReplaceAllStringFunc(s, func(ip string) string { return strings.ReplaceAll(ip, ".", "_") })
-}
-
-// spell writes an entry for people: key=value, or key if there is no value.
-func spell(e limiter.Entry) string {
-	if e.Value == "" {
-		return word(e.Key)
-	}
-	return word(e.Key) + "=" + word(e.Value)
-}
-
-// word quotes s if that is needed to tell where it begins and ends.
-func word(s string) string {
-	for _, r := range s {
-		if !unicode.IsGraphic(r) || r == unicode.ReplacementChar || strings.ContainsRune("|=\" ", r) {
-			return strconv.Quote(s)
-		}
-	}
-	return s
 }

@@ -31,6 +31,14 @@ type descriptorConfig struct {
 	descriptors    []descriptorConfig
 }
 
+// String names the descriptor in a problem.
+func (c *descriptorConfig) String() string {
+	if c.value == "" {
+		return fmt.Sprintf("key %q without value", c.key)
+	}
+	return fmt.Sprintf("key %q with value %q", c.key, c.value)
+}
+
 // The fields of the format, by where they belong.
 var (
 	fileFields       = []string{"domain", "name", "descriptors"}

@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"weir/internal/limiter"
 )
@@ -20,31 +23,18 @@ func (t *Tree) Dump(w io.Writer) error {
 	return b.Flush()
 }
 
-func (r *Rule) describe() []string {
-	if r.Limit == nil {
-		return r.describeOptions([]string{"no limit"})
+// String is the rule's domain and entries, such as api|user=alice|path.
+func (r *Rule) String() string {
+	var words []string
+	for n := r.node; n != nil; n = n.parent {
+		words = append(words, spell(n.entry))
 	}
-	l := r.Limit
-	parts := []string{fmt.Sprintf("%d per %s", l.RequestsPerUnit, l.Unit)}
-	if l.Unlimited {
-		parts[0] = "unlimited"
-	}
-	if l.Name != "" {
-		parts = append(parts, "name "+word(l.Name))
-	}
-	for _, name := range l.Replaces {
-		parts = append(parts, "replaces "+word(name))
-	}
-	switch l.Mode {
-	case limiter.Shadow:
-		parts = append(parts, "shadow_mode")
-	case limiter.Quota:
-		parts = append(parts, "quota_mode")
-	}
-	return r.describeOptions(parts)
+	slices.Reverse(words)
+	return strings.Join(words, "|")
 }
 
-func (r *Rule) describeOptions(parts []string) []string {
+func (r *Rule) describe() []string {
+	parts := describeLimit(r.Limit)
 	if r.Patterns != nil {
 		parts = append(parts, "share_threshold")
 	}
@@ -60,4 +50,47 @@ func (r *Rule) describeOptions(parts []string) []string {
 		parts = append(parts, "metadata "+string(data))
 	}
 	return parts
+}
+
+func describeLimit(l *limiter.Limit) []string {
+	var parts []string
+	switch {
+	case l == nil:
+		return []string{"no limit"}
+	case l.Unlimited:
+		parts = append(parts, "unlimited")
+	default:
+		parts = append(parts, fmt.Sprintf("%d per %s", l.RequestsPerUnit, l.Unit))
+	}
+	if l.Name != "" {
+		parts = append(parts, "name "+word(l.Name))
+	}
+	for _, name := range l.Replaces {
+		parts = append(parts, "replaces "+word(name))
+	}
+	switch l.Mode {
+	case limiter.Shadow:
+		parts = append(parts, "shadow_mode")
+	case limiter.Quota:
+		parts = append(parts, "quota_mode")
+	}
+	return parts
+}
+
+// spell writes an entry for people: key=value, or key if there is no value.
+func spell(e limiter.Entry) string {
+	if e.Value == "" {
+		return word(e.Key)
+	}
+	return word(e.Key) + "=" + word(e.Value)
+}
+
+// word quotes s if that is needed to tell where it begins and ends.
+func word(s string) string {
+	for _, r := range s {
+		if !unicode.IsGraphic(r) || r == unicode.ReplacementChar || strings.ContainsRune("|=,:\" ", r) {
+			return strconv.Quote(s)
+		}
+	}
+	return s
 }

@@ -27,15 +27,14 @@ type Rule struct {
 	// the value of its entry. It is nil if none shall.
 	ValueToMetric []bool
 
-	path string // domain and entries, for people
+	node *node // where it is
 }
-
-// String is the rule's domain and entries, such as api|user=alice|path.
-func (r *Rule) String() string { return r.path }
 
 // node is one place of a domain's tree.
 type node struct {
-	rule *Rule // nil if the node only leads to others
+	parent *node         // nil for a domain
+	entry  limiter.Entry // what leads here from parent; of a domain its name, as key
+	rule   *Rule         // nil if the node only leads to others
 	// children by key and value. The value of a child that has none is "", which
 	// no other child has.
 	children  map[limiter.Entry]*node
@@ -69,6 +68,7 @@ func (t *Tree) Match(domain string, entries []limiter.Entry) *Rule {
 
 // next returns the child that an entry leads to, or nil: the one with its key
 // and value, else the first wildcard, else the one with its key and no value.
+// An entry without value is no exception: the wildcard * alone matches it.
 func (n *node) next(e limiter.Entry) *node {
 	if child := n.children[e]; child != nil {
 		return child
