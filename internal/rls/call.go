@@ -19,8 +19,11 @@ type call struct {
 	reply  []byte // the answer as it is sent
 }
 
-// maxKept is the largest buffer, in elements, that an unused call keeps.
-const maxKept = 4096
+// What a rare enormous request allocated is not kept.
+const (
+	maxKeptEntries = 4096
+	maxKeptBytes   = 256 << 10
+)
 
 // newCall returns a call that is ready for a request.
 func (s *Service) newCall() *call {
@@ -29,7 +32,7 @@ func (s *Service) newCall() *call {
 
 // release keeps the memory of c for a later call. Nothing of c may be used any more.
 func (s *Service) release(c *call) {
-	if len(c.request.entries) > maxKept || cap(c.keys) > 64*maxKept || cap(c.reply) > 64*maxKept {
+	if cap(c.request.entries) > maxKeptEntries || cap(c.keys) > maxKeptBytes || cap(c.reply) > maxKeptBytes {
 		return
 	}
 	c.clear()

@@ -19,9 +19,13 @@ type header struct {
 	key, value string
 }
 
-// about returns the headers about s.
-func (h Headers) about(s *status) []header {
-	if h == (Headers{}) || s == nil {
+// about returns the headers for a, none if no limit was counted.
+func (h Headers) about(a *answer) []header {
+	if h == (Headers{}) {
+		return nil
+	}
+	s := a.tightest()
+	if s == nil {
 		return nil
 	}
 	return []header{
@@ -32,8 +36,8 @@ func (h Headers) about(s *status) []header {
 }
 
 // tightest returns the status that headers are about: the last one that denies
-// the request by itself, else the first with the least left. It returns nil if
-// no limit was counted.
+// the request by itself, else the first with the least left. It is nil if no limit
+// was counted.
 func (a *answer) tightest() *status {
 	var least *status
 	for i := range a.statuses {

@@ -1,12 +1,9 @@
 package rls
 
-import (
-	"testing"
-)
+import "testing"
 
 func TestHeaders(t *testing.T) {
-	opts := options(t, rules)
-	opts.Headers = Headers{Limit: "RateLimit-Limit", Remaining: "RateLimit-Remaining", Reset: "RateLimit-Reset"}
+	names := []string{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"}
 	headers := func(limit, remaining, reset string) [3]string { return [3]string{limit, remaining, reset} }
 	none := [3]string{}
 	for _, tc := range []struct {
@@ -23,9 +20,9 @@ func TestHeaders(t *testing.T) {
 		{"a quota denies nothing by itself", []string{d("model", "a"), d("tried", "a") + d("model", "a") + d("model", "b")}, headers("1", "0", "1")},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			fresh := options(t, rules)
-			fresh.Headers = opts.Headers
-			conn := serve(t, New(fresh))
+			opts := options(t, rules)
+			opts.Headers = Headers{Limit: names[0], Remaining: names[1], Reset: names[2]}
+			conn := serve(t, New(opts))
 			var got [3]string
 			for _, request := range tc.requests {
 				response, err := ask(t, conn, "domain: 'api' "+request)
@@ -34,8 +31,8 @@ func TestHeaders(t *testing.T) {
 				}
 				got = none
 				for i, h := range response.GetResponseHeadersToAdd() {
-					if want := []string{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"}[i]; h.GetKey() != want {
-						t.Errorf("header %d is %q, want %q", i, h.GetKey(), want)
+					if h.GetKey() != names[i] {
+						t.Errorf("header %d is %q, want %q", i, h.GetKey(), names[i])
 					}
 					got[i] = h.GetValue()
 				}

@@ -3,7 +3,6 @@ package rls
 import (
 	"testing"
 
-	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -68,7 +67,6 @@ func entryMessage(key, value string) message {
 }
 
 func TestNoMetadataUnlessAskedFor(t *testing.T) {
-	var response *ratelimitv3.RateLimitResponse
 	response, err := ask(t, serve(t, New(options(t, metadataRules))), "domain: 'api' "+d("a", "1"))
 	if err != nil {
 		t.Fatal(err)

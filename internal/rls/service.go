@@ -68,7 +68,7 @@ func (s *Service) Register(reg grpc.ServiceRegistrar) {
 }
 
 // handle serves one call of ShouldRateLimit. To interceptors its request is a
-// *call and its response a *reply, which they must leave as they are.
+// *call and its response a *reply, which they must neither change nor keep.
 func handle(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 	s := srv.(*Service)
 	c := s.newCall()
@@ -114,7 +114,7 @@ func (s *Service) decide(ctx context.Context, c *call) error {
 		return undecided(ctx)
 	}
 	c.settle(denied)
-	c.answer.headers = s.opts.Headers.about(c.answer.tightest())
+	c.answer.headers = s.opts.Headers.about(&c.answer)
 	if s.opts.DynamicMetadata {
 		// The hits are counted by now: rather an answer without metadata than none.
 		if c.answer.metadata, err = c.metadata(); err != nil {

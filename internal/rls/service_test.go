@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"weir/internal/descriptors"
@@ -232,70 +233,34 @@ func TestExactUnderConcurrency(t *testing.T) {
 	}
 }
 
-// hotRequest has one entry for each of n descriptors, all under a limit.
-func hotRequest(n int) []byte {
-	m := message{}.string(1, "api")
-	for i := range n {
-		m = m.bytes(2, message{}.bytes(1, message{}.string(1, "user").string(2, fmt.Sprint("user-", i))))
+// Whatever is sent, there is an answer to each descriptor or a reason why not.
+func FuzzDecide(f *testing.F) {
+	for _, wire := range wires(f) {
+		f.Add(wire)
 	}
-	return m
-}
-
-const hotRules = "{domain: api, descriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: 4000000000}}]}"
-
-// What a decision costs before and after gRPC: the copy of the message and the
-// reply are made anew for each request, everything else is used again.
-func TestHotPathAllocations(t *testing.T) {
-	for _, n := range []int{1, 3, 10} {
-		s := New(options(t, hotRules))
-		wire := hotRequest(n)
-		allocs := testing.AllocsPerRun(1000, func() {
-			c := s.newCall()
-			defer s.release(c)
-			c.wire = wire
-			if _, err := s.shouldRateLimit(context.Background(), c); err != nil {
-				t.Fatal(err)
+	opts := options(f, rules)
+	opts.DynamicMetadata = true
+	opts.Headers = Headers{Limit: "l", Remaining: "r", Reset: "s"}
+	s := New(opts)
+	f.Fuzz(func(t *testing.T, wire []byte) {
+		c := s.newCall()
+		defer s.release(c)
+		c.wire = wire
+		if err := s.decide(t.Context(), c); err != nil {
+			if grpcstatus.Code(err) != codes.InvalidArgument {
+				t.Errorf("got %v, want a reason that is INVALID_ARGUMENT", err)
 			}
-		})
-		if allocs > 3 { // bytes, slice header and holder of the reply
-			t.Errorf("%d descriptors: %v allocations, want at most 3", n, allocs)
+			return
 		}
-	}
-}
-
-func BenchmarkDecide(b *testing.B) {
-	for _, n := range []int{1, 3, 10} {
-		b.Run(fmt.Sprint("descriptors=", n), func(b *testing.B) {
-			s := New(options(b, hotRules))
-			wire := hotRequest(n)
-			b.ReportAllocs()
-			for b.Loop() {
-				c := s.newCall()
-				c.wire = wire
-				if _, err := s.shouldRateLimit(context.Background(), c); err != nil {
-					b.Fatal(err)
-				}
-				s.release(c)
-			}
-		})
-	}
-}
-
-// One decision through gRPC on the loopback device.
-func BenchmarkShouldRateLimit(b *testing.B) {
-	for _, n := range []int{1, 3, 10} {
-		b.Run(fmt.Sprint("descriptors=", n), func(b *testing.B) {
-			conn := serve(b, New(options(b, hotRules)))
-			wire := hotRequest(n)
-			b.ReportAllocs()
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					if _, err := askRaw(b, conn, wire); err != nil {
-						b.Error(err)
-						return
-					}
-				}
-			})
-		})
-	}
+		var response ratelimitv3.RateLimitResponse
+		if err := proto.Unmarshal(c.answer.append(nil), &response); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := len(response.GetStatuses()), len(c.request.descriptors); got != want {
+			t.Errorf("%d statuses for %d descriptors", got, want)
+		}
+		if response.GetDynamicMetadata() == nil {
+			t.Error("no dynamic metadata")
+		}
+	})
 }
