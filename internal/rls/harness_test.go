@@ -76,7 +76,7 @@ func serve(t testing.TB, s *Service, opts ...grpc.ServerOption) *grpc.ClientConn
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { conn.Close() })
+	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
 
