@@ -85,4 +85,3 @@ func (t *texts) appendTo(args []any) []any {
 	}
 	return args
 }
-

@@ -16,7 +16,8 @@
 -- periods, and the units used in it. It expires with the window. Anything else that a key holds counts
 -- as unused, and is replaced by the first charge. The hits of one key have one period: it is in the key.
 --
--- Every number is an integer below 2^53, up to which those of Lua are exact.
+-- Every number is an integer below 2^53, up to which those of Lua are exact. An error leaves nothing
+-- half written: Redis refuses the first SET (replica, out of memory), or none.
 
 local MAX_USED = 2 ^ 52 -- what a counter holds at most
 local CHUNK = 1024      -- keys per MGET: unpack can return some thousand values only
@@ -24,6 +25,7 @@ local CHUNK = 1024      -- keys per MGET: unpack can return some thousand values
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 local KEYS = KEYS
 
+-- First of all, because Redis reckons PX from the moment at which the script began.
 local now = tonumber(ARGV[1])
 if not now then
   local time = redis.call("TIME")
@@ -54,7 +56,8 @@ for i = 1, #KEYS, CHUNK do
   end
 end
 
--- The counters by key, as of now: hits of one key share them.
+-- The counters by key, as of now: hits of one key share them. expiry is that of the counters which are
+-- not in Redis.
 local window, used, stored, expiry = {}, {}, {}, {}
 
 local function read(key, text, period)
@@ -67,13 +70,14 @@ local function read(key, text, period)
   -- A window newer than the current one goes on: the clock was set back.
   if not w or w < current or u > MAX_USED or (w + 1) * period >= 2 ^ 53 then
     w, u = current, 0
+    expiry[key] = (w + 1) * period
   end
-  window[key], used[key], stored[key], expiry[key] = w, u, u, (w + 1) * period
+  window[key], used[key], stored[key] = w, u, u
 end
 
-local before = {}   -- used of each hit's counter, before the hit
+local over, before = {}, {} -- of a request's hits: 1 if over; used of the counter before the hit
 local reply = { now }
-local first = 0     -- hits of earlier requests
+local first = 0             -- hits of earlier requests
 
 for r = 1, #requests do
   local request = requests[r]
@@ -86,25 +90,24 @@ for r = 1, #requests do
     if not used[key] then
       read(key, texts[first + h], request[4 * h])
     end
-    local u, over = used[key], 0
-    before[h] = u
+    local u = used[key]
+    before[h], over[h] = u, 0
     if how >= 6 then
       used[key] = max(u - cost, 0)
     elseif u + max(cost, 1) <= amount then
       used[key] = u + cost
     else
-      over = 1
+      over[h] = 1
       if how >= 3 then
         used[key] = min(u + cost, MAX_USED)
       end
     end
-    reply[3 * (first + h) - 1] = over
 
     local mode = how % 3
     if mode == 0 then
-      denied = denied or over == 1
+      denied = denied or over[h] == 1
     elseif mode == 2 then
-      quotas, quotas_over = quotas + 1, quotas_over + over
+      quotas, quotas_over = quotas + 1, quotas_over + over[h]
     end
   end
 
@@ -123,8 +126,10 @@ for r = 1, #requests do
   end
 
   for h = 1, hits do
-    local key = KEYS[first + h]
-    reply[3 * (first + h)], reply[3 * (first + h) + 1] = window[key], used[key]
+    local key, n = KEYS[first + h], 3 * (first + h) - 1
+    reply[n] = over[h]
+    reply[n + 1] = window[key]
+    reply[n + 2] = used[key]
   end
   first = first + hits
 end
@@ -133,9 +138,13 @@ for i = 1, #KEYS do
   local key = KEYS[i]
   local u = used[key]
   if u ~= stored[key] then
-    -- %.0f: %d is 32 bits wide in some builds of Lua, and tostring gives 1.79e+15.
-    redis.call("SET", key, string.format("%.0f %.0f", window[key], u), "PX", ceil((expiry[key] - now) / 1000))
     stored[key] = u
+    local text = string.format("%d %d", window[key], u) -- tostring gives 1.79e+15
+    if expiry[key] then
+      redis.call("SET", key, text, "PX", ceil((expiry[key] - now) / 1000))
+    else
+      redis.call("SET", key, text, "KEEPTTL") -- takes Redis half as long as PX
+    end
   end
 end
 
