@@ -35,6 +35,6 @@ func (v validation) run(stdout, stderr io.Writer) int {
 		fmt.Fprintln(stdout, err) // every problem on a line of its own
 		return exitFailed
 	}
-	fmt.Fprintf(stdout, "valid: %d rules, %d domains, %d files\n", tree.Rules(), tree.Domains(), len(files))
+	fmt.Fprintf(stdout, "valid: files=%d domains=%d rules=%d\n", len(files), tree.Domains(), tree.Rules())
 	return exitOK
 }

@@ -116,7 +116,7 @@ func TestStatusPage(t *testing.T) {
 
 health    OK
 counters  in memory
-rules     4 in 3 domains, loaded from 2 files of config at 2026-05-04T03:02:01Z
+rules     4 (files: 2, domains: 3), loaded from config at 2026-05-04T03:02:01Z
 `},
 		{"nothing loaded, store away", Status{
 			Version: "v1.2.3", Health: errors.New("redis was not reached yet"), Store: "redis at db:6379",

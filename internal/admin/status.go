@@ -38,8 +38,8 @@ func (s Status) String() string {
 	if r.LoadedAt.IsZero() {
 		fmt.Fprintf(&b, "rules     none loaded from %s yet\n", r.Path)
 	} else {
-		fmt.Fprintf(&b, "rules     %d in %d domains, loaded from %d files of %s at %s\n",
-			r.Rules, r.Domains, r.Files, r.Path, r.LoadedAt.UTC().Format(time.RFC3339))
+		fmt.Fprintf(&b, "rules     %d (files: %d, domains: %d), loaded from %s at %s\n",
+			r.Rules, r.Files, r.Domains, r.Path, r.LoadedAt.UTC().Format(time.RFC3339))
 	}
 	if !r.FailedAt.IsZero() {
 		fmt.Fprintf(&b, "\nThe last load, at %s, failed and changed nothing:\n\n%s\n", r.FailedAt.UTC().Format(time.RFC3339), r.Problems)

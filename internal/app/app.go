@@ -59,6 +59,9 @@ func (a *App) build() error {
 		return err
 	}
 	a.cleanups.add("store", func(context.Context) error { return a.store.close() })
+	if a.store.ping == nil {
+		a.health.setStoreFound()
+	}
 
 	keys, err := limiter.NewKeys(s.Store.CacheKeyPrefix, s.Store.CacheKeyHashValues)
 	if err != nil {
@@ -155,7 +158,9 @@ func (a *App) Run(ctx context.Context) error {
 	defer stop()
 	var tasks sync.WaitGroup
 	tasks.Go(func() { a.rules.watch(background, a.opts.Settings.Rules.ConfigPollInterval, a.opts.Reload) })
-	tasks.Go(func() { a.store.find(background, a.health.setStoreFound, a.logger) })
+	if a.store.ping != nil {
+		tasks.Go(func() { a.store.find(background, a.health.setStoreFound, a.logger) })
+	}
 
 	servers := []*server{a.grpc, a.http, a.debug, a.metrics}
 	failed := make(chan error, len(servers))

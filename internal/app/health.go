@@ -55,7 +55,7 @@ func (h *health) err() error {
 	case !h.rulesLoaded:
 		return errors.New("no rules are loaded yet")
 	case !h.storeFound:
-		return errors.New("redis has not been reached yet")
+		return errors.New("Redis has not been reached yet")
 	}
 	return nil
 }

@@ -50,13 +50,13 @@ func redisComesAndGoes(t *testing.T, r redis) {
 	addr := r.Addr()
 	r.Stop()
 	f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+addr)
-	f.wantHealth(false, "redis has not been reached yet")
-	f.wantLog("store cannot be reached")
+	f.wantHealth(false, "Redis has not been reached yet")
+	f.wantLog("Redis cannot be reached")
 	f.wantUnavailable()
 
 	r.Start()
 	f.wantHealth(true, "OK")
-	f.wantLog("store found")
+	f.wantLog("Redis found")
 	f.wantLimit(3)
 	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "in Redis at "+addr)
 

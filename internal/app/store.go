@@ -18,7 +18,7 @@ import (
 type store struct {
 	limiter.Store
 	name  string                      // what and where it is
-	ping  func(context.Context) error // tells whether it can be reached
+	ping  func(context.Context) error // tells whether it can be reached, nil if that is no question
 	close func() error
 }
 
@@ -29,7 +29,6 @@ func openStore(s settings.Store, logger *slog.Logger, reg prometheus.Registerer)
 		return &store{
 			Store: memstore.New(memstore.Options{MaxCounters: s.MemoryMaxCounters, Registerer: reg}),
 			name:  fmt.Sprintf("in memory, at most %d", s.MemoryMaxCounters),
-			ping:  func(context.Context) error { return nil },
 			close: func() error { return nil },
 		}, nil
 	}
@@ -51,16 +50,16 @@ func openStore(s settings.Store, logger *slog.Logger, reg prometheus.Registerer)
 	return &store{Store: redis, name: "in Redis at " + s.RedisName(), ping: redis.Ping, close: redis.Close}, nil
 }
 
-// How long to wait between two tries to reach the store, and between two lines
-// in the log that say it is not there.
+// How long to wait between two tries to reach Redis, and between two lines in
+// the log that say it is not there.
 const (
 	firstRetry = 50 * time.Millisecond
 	lastRetry  = 2 * time.Second
 	reminder   = time.Minute
 )
 
-// find waits until the store is reached for the first time or ctx ends. After
-// that nobody asks it but for decisions.
+// find waits until Redis is reached for the first time or ctx ends. After that
+// nobody asks it but for decisions.
 func (s *store) find(ctx context.Context, found func(), logger *slog.Logger) {
 	var said time.Time
 	for retry := firstRetry; ; retry = min(2*retry, lastRetry) {
@@ -68,7 +67,7 @@ func (s *store) find(ctx context.Context, found func(), logger *slog.Logger) {
 		switch {
 		case err == nil:
 			if !said.IsZero() {
-				logger.Info("store found", "store", s.name)
+				logger.Info("Redis found")
 			}
 			found()
 			return
@@ -76,7 +75,7 @@ func (s *store) find(ctx context.Context, found func(), logger *slog.Logger) {
 			return
 		case time.Since(said) >= reminder:
 			said = time.Now()
-			logger.Warn("store cannot be reached, requests are answered UNAVAILABLE until it can", "store", s.name, "err", err)
+			logger.Warn("Redis cannot be reached, requests are answered UNAVAILABLE until it can", "err", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"weir/internal/settings"
+)
+
+// asProgram makes the test's binary be the program itself.
+const asProgram = "WEIR_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	for _, flag := range serveFlags() {
+		os.Unsetenv(flag.Envs[0]) // the settings of the tests are theirs alone
+	}
+	os.Exit(m.Run())
+}
+
+func serveFlags() []*kong.Flag {
+	return kong.Must(&struct{ settings.Settings }{}, kong.NoDefaultHelp()).Model.Flags
+}
+
+// call runs the program within the test.
+func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // whatever serves ends at once
+	code = run(ctx, args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// rules makes a directory of files, given as name and content in turn.
+func rules(t *testing.T, files ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i := 0; i < len(files); i += 2 {
+		if err := os.WriteFile(filepath.Join(dir, files[i]), []byte(files[i+1]), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+const (
+	good = "domain: api\ndescriptors:\n  - key: user\n    rate_limit: {unit: day, requests_per_unit: 3}\n"
+	more = "domain: api\ndescriptors:\n  - key: path\n"
+	bad  = "domain: api\ndescriptors:\n  - key: a\n    rate_limit: {unit: minuet, requests_per_unit: 1}\n  - key: b\n    colour: red\n"
+)
+
+// local are flags that let any number of tests serve.
+var local = []string{"--host=127.0.0.1", "--port=0", "--grpc-host=127.0.0.1", "--grpc-port=0", "--debug-host=127.0.0.1", "--debug-port=0", "--prometheus-addr=127.0.0.1:0"}
+
+func TestExitCodes(t *testing.T) {
+	dir := rules(t, "a.yaml", good)
+	two := rules(t, "a.yaml", good, "b.yaml", more, "notes.txt", "")
+	wrong := rules(t, "a.yaml", bad)
+	missing := filepath.Join(t.TempDir(), "missing")
+	serve := func(args ...string) []string { return append(local[:len(local):len(local)], args...) }
+	tests := []struct {
+		name   string
+		env    string // NAME=value
+		args   []string
+		code   int
+		stdout []string
+		stderr []string
+	}{
+		{name: "serve", args: append([]string{"serve"}, serve("--config="+dir)...), stderr: []string{"listening", "draining", "stopped"}},
+		{name: "serve by default", args: serve("--config=" + dir), stderr: []string{"listening"}},
+		{name: "rules by variable", env: "CONFIG_PATH=" + dir, args: serve(), stderr: []string{"listening"}},
+		{name: "log as JSON", env: "LOG_FORMAT=json", args: serve("--config=" + dir), stderr: []string{`"msg":"listening"`}},
+		{name: "bad rules", args: serve("--config=" + wrong), code: 1, stderr: []string{"\n" + wrong + "/a.yaml:4:", "minuet", "\n" + wrong + "/a.yaml:6:", "colour"}},
+		{name: "no rules", args: serve("--config=" + missing), code: 1, stderr: []string{"missing: no such file"}},
+		{name: "unknown flag", args: []string{"--nope"}, code: 2, stderr: []string{"weir: unknown flag --nope\n", "Usage: weir", "--help"}},
+		{name: "unknown flag of a command", args: []string{"validate", "--port=1", dir}, code: 2, stderr: []string{"weir: unknown flag --port\n", "Usage: weir validate"}},
+		{name: "unknown command", args: []string{"explode"}, code: 2, stderr: []string{"weir: unexpected argument explode\n", "Usage: weir"}},
+		{name: "bad flag", args: []string{"--port=http"}, code: 2, stderr: []string{"--port", "allowed are 0 to 65535", "Usage: weir"}},
+		{name: "bad variable", env: "GRPC_PORT=tcp://10.0.0.1:8081", code: 2, stderr: []string{"GRPC_PORT", "allowed are 0 to 65535", "Usage: weir"}},
+		{name: "out of range", env: "DRAIN_TIMEOUT=0s", code: 2, stderr: []string{"DRAIN_TIMEOUT", "1ms or more"}},
+		{name: "valid", args: []string{"validate", dir}, stdout: []string{"valid: files=1 domains=1 rules=1\n"}},
+		{name: "valid file", args: []string{"validate", dir + "/a.yaml"}, stdout: []string{"valid: files=1"}},
+		{name: "problems", args: []string{"validate", wrong}, code: 1, stdout: []string{wrong + "/a.yaml:4:", "minuet", wrong + "/a.yaml:6:", "colour"}},
+		{name: "one domain twice", args: []string{"validate", two}, code: 1, stdout: []string{"b.yaml:1:", "api"}, stderr: []string{"notes.txt: skipped"}},
+		{name: "one domain twice, merged", args: []string{"validate", "--merge-domain-config", two}, stdout: []string{"files=2"}},
+		{name: "one domain twice, merged by variable", env: "MERGE_DOMAIN_CONFIG=true", args: []string{"validate", two}, stdout: []string{"files=2"}},
+		{name: "nothing to validate", args: []string{"validate", t.TempDir()}, code: 1, stdout: []string{"no file of rules found\n"}},
+		{name: "unreadable path", args: []string{"validate", dir, missing}, code: 2, stderr: []string{"missing: no such file"}},
+		{name: "no path", args: []string{"validate"}, code: 2, stderr: []string{"<path>", "Usage: weir validate"}},
+		{name: "version", args: []string{"version"}, stdout: []string{"weir ", runtime.Version()}},
+		{name: "help", args: []string{"--help"}, stdout: []string{"Usage: weir <command>", "validate", "version", "Usage: weir serve"}},
+		{name: "help whatever else is wrong", env: "PORT=http", args: []string{"validate", "--help"}, stdout: []string{"Usage: weir validate"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if name, value, ok := strings.Cut(tt.env, "="); ok {
+				t.Setenv(name, value)
+			}
+			code, stdout, stderr := call(t, tt.args...)
+			if code != tt.code {
+				t.Errorf("exit code %d, want %d\n%s%s", code, tt.code, stdout, stderr)
+			}
+			for _, want := range tt.stdout {
+				if !strings.Contains(stdout, want) {
+					t.Errorf("stdout %q does not contain %q", stdout, want)
+				}
+			}
+			for _, want := range tt.stderr {
+				if !strings.Contains(stderr, want) {
+					t.Errorf("stderr %q does not contain %q", stderr, want)
+				}
+			}
+		})
+	}
+}
+
+func TestHelpIsComplete(t *testing.T) {
+	for _, args := range [][]string{{"--help"}, {"serve", "--help"}} {
+		_, help, _ := call(t, args...)
+		for _, flag := range serveFlags() {
+			for _, want := range []string{"--" + flag.Name, "$" + flag.Envs[0]} {
+				if !strings.Contains(help, want) {
+					t.Errorf("weir %s does not show %s", strings.Join(args, " "), want)
+				}
+			}
+			if want := "--" + flag.Name + "=" + flag.FormatPlaceHolder(); !flag.IsBool() && !strings.Contains(help, want) {
+				t.Errorf("weir %s does not show the default in %s", strings.Join(args, " "), want)
+			}
+		}
+	}
+}
+
+func TestNoSecretIsShown(t *testing.T) {
+	t.Setenv("REDIS_AUTH", "swordfish")
+	t.Setenv("REDIS_URL", "redis://user:halibut@127.0.0.1:1")
+	_, help, _ := call(t, "--help")
+	_, _, log := call(t, append(local[:len(local):len(local)], "--log-level=debug", "--config="+rules(t, "a.yaml", good))...)
+	_, _, usage := call(t, "--redis-auth=swordfish", "--redis-url=redis://user:halibut@db", "--port=http")
+	for name, text := range map[string]string{"help": help, "log": log, "usage": usage} {
+		if text == "" || strings.Contains(text, "swordfish") || strings.Contains(text, "halibut") {
+			t.Errorf("%s shows a secret, or nothing: %q", name, text)
+		}
+	}
+}
+
+// TestSignals holds a real process to its signals.
+func TestSignals(t *testing.T) {
+	dir := rules(t, "a.yaml", good)
+	command := exec.Command(os.Args[0], append(local[:len(local):len(local)], "--config="+dir, "--config-poll-interval=1h")...)
+	command.Env = append(os.Environ(), asProgram+"=1")
+	var log logFile
+	log.create(t)
+	command.Stderr = log.file
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = command.Process.Kill() }() // it has ended unless the test failed
+
+	log.wait(t, `msg=listening.*`, 1)
+	send(t, command, syscall.SIGHUP)
+	log.wait(t, `msg="rules loaded"`, 2)
+	send(t, command, syscall.SIGTERM)
+	if err := command.Wait(); err != nil {
+		t.Errorf("after SIGTERM: %v", err)
+	}
+	log.wait(t, `msg=draining`, 1)
+	log.wait(t, `msg=stopped`, 1)
+}
+
+func send(t *testing.T, command *exec.Cmd, signal os.Signal) {
+	t.Helper()
+	if err := command.Process.Signal(signal); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// logFile is what a process writes.
+type logFile struct{ file *os.File }
+
+func (l *logFile) create(t *testing.T) {
+	t.Helper()
+	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	l.file = file
+}
+
+// wait waits until a pattern occurs n times.
+func (l *logFile) wait(t *testing.T, pattern string, n int) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		text, err := os.ReadFile(l.file.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(regexp.MustCompile(pattern).FindAll(text, -1)) >= n {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(fmt.Errorf("the log does not contain %s %d times:\n%s", pattern, n, text))
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
