@@ -11,8 +11,9 @@ RUN CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o /image/bin/weir ./cmd/s
     install -D /etc/ssl/certs/ca-certificates.crt /image/etc/ssl/certs/ca-certificates.crt && \
     cp -r config /image/config
 
-# Nothing but the program, the certificates for rediss:// and the rules that are
-# served unless others are mounted over /config. Writes no file.
+# Nothing but the program, the certificates for rediss://, and in /config, which
+# is where the program looks by default, rules that others are mounted over. The
+# program writes no file.
 FROM scratch
 COPY --from=build /image/ /
 USER 65534:65534
