@@ -20,6 +20,7 @@ import (
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -124,7 +125,7 @@ func (f *fixture) ask(ctx context.Context, user string) (ratelimitv3.RateLimitRe
 // limit asks as a new user until that is denied, and returns how often it passed.
 func (f *fixture) limit() (int, error) {
 	user := fmt.Sprintf("user%d", time.Now().UnixNano())
-	for n := 0; n <= 100; n++ {
+	for n := range 100 {
 		switch code, err := f.ask(f.t.Context(), user); {
 		case err != nil:
 			return 0, err
@@ -301,6 +302,22 @@ func TestServes(t *testing.T) {
 		fmt.Sprintf("grpc=%s http=%s debug=%s metrics=%s", f.GRPCAddr(), f.HTTPAddr(), f.DebugAddr(), f.MetricsAddr()),
 	} {
 		f.wantLog(want)
+	}
+}
+
+// TestMetricsAreWellFormed lints what all parts together show.
+func TestMetricsAreWellFormed(t *testing.T) {
+	f := start(t, "--config="+directory(t, limited(3)))
+	f.wantLimit(3)
+	problems, err := testutil.GatherAndLint(f.opts.Registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		named := strings.HasPrefix(p.Metric, "ratelimit_service_") // as dashboards know them, without _total
+		if !named || !strings.Contains(p.Text, "_total") {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
 	}
 }
 

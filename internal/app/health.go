@@ -55,7 +55,7 @@ func (h *health) err() error {
 	case !h.rulesLoaded:
 		return errors.New("no rules are loaded yet")
 	case !h.storeFound:
-		return errors.New("Redis has not been reached yet")
+		return errors.New("redis has not been reached yet")
 	}
 	return nil
 }
@@ -75,9 +75,9 @@ func (h *health) update(change func()) {
 	}
 }
 
-// endStreams is an interceptor that ends a followed health check when the
-// server drains; by itself it would last, and with it the drain, until the
-// client leaves. The last message says that this server no longer serves.
+// endStreams is an interceptor that ends a followed health check, the only
+// stream there is, when the server drains; by itself it would last, and with it
+// the drain, until the client leaves. Its last message is NOT_SERVING.
 func (h *health) endStreams(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,13 +51,16 @@ func redisComesAndGoes(t *testing.T, r redis) {
 	addr := r.Addr()
 	r.Stop()
 	f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+addr)
-	f.wantHealth(false, "Redis has not been reached yet")
+	f.wantHealth(false, "redis has not been reached yet")
 	f.wantLog("Redis cannot be reached")
 	f.wantUnavailable()
 
 	r.Start()
 	f.wantHealth(true, "OK")
 	f.wantLog("Redis found")
+	if n := strings.Count(f.log.String(), "Redis cannot be reached"); n != 1 {
+		t.Errorf("its absence was logged %d times, want once", n)
+	}
 	f.wantLimit(3)
 	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "in Redis at "+addr)
 

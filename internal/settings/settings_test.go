@@ -116,6 +116,7 @@ func TestImpossibleValues(t *testing.T) {
 		{name: "metrics address with named port", flag: "--prometheus-addr=:http", wants: []string{"--prometheus-addr", `"http"` + ports}},
 		{name: "metrics path", env: "PROMETHEUS_PATH=metrics", wants: []string{"PROMETHEUS_PATH", "begins with /"}},
 		{name: "metrics path pattern", env: "PROMETHEUS_PATH=/{x", wants: []string{"PROMETHEUS_PATH", "begins with /"}},
+		{name: "metrics path not clean", env: "PROMETHEUS_PATH=//metrics", wants: []string{"PROMETHEUS_PATH", "without //"}},
 		{name: "header", env: "LIMIT_RESET_HEADER=Reset: now", wants: []string{"LIMIT_RESET_HEADER", `"Reset: now" is not a header name, allowed are letters`}},
 		{name: "memcache", env: "BACKEND_TYPE=memcache", wants: []string{"BACKEND_TYPE", "memcache is not supported, allowed is redis"}},
 		{name: "other backend", env: "BACKEND_TYPE=etcd", wants: []string{"BACKEND_TYPE", `"etcd" is not a backend, allowed is redis`}},

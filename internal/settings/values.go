@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"path"
 	"strconv"
 	"strings"
 )
@@ -50,10 +51,13 @@ func (a *Address) UnmarshalText(text []byte) error {
 // URLPath is the path of a URL.
 type URLPath string
 
-// UnmarshalText accepts a path that begins with a slash.
+// UnmarshalText accepts a path that begins with a slash and is in its shortest
+// form.
 func (p *URLPath) UnmarshalText(text []byte) error {
-	if !strings.HasPrefix(string(text), "/") || strings.ContainsAny(string(text), "{} ?#") {
-		return fmt.Errorf("%q is not a path, allowed is one that begins with / and has no blank and none of {}?#", text)
+	s := string(text)
+	clean := path.Clean(s)
+	if !strings.HasPrefix(s, "/") || strings.ContainsAny(s, "{} ?#") || s != clean && s != clean+"/" {
+		return fmt.Errorf("%q is not a path, allowed is one that begins with /, without //, . or .., blanks and {}?#", text)
 	}
 	*p = URLPath(text)
 	return nil
