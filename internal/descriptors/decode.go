@@ -67,7 +67,7 @@ func (d *decoder) file(root *yaml.Node) fileConfig {
 		}
 	})
 	if missing {
-		d.problemIn("domain", c.domainAt, "missing, allowed is any text but the empty one")
+		d.problemIn("domain", c.domainAt, "a domain is needed, allowed is any text but the empty one")
 	}
 	return c
 }
@@ -111,7 +111,7 @@ func (d *decoder) descriptor(n *yaml.Node) descriptorConfig {
 		}
 	})
 	if missing {
-		d.problemIn("key", keyAt, "missing, allowed is any text but the empty one")
+		d.problemIn("key", keyAt, "a key is needed, allowed is any text but the empty one")
 	}
 	if c.shareThreshold && !isWildcard(c.value) {
 		d.problemIn("share_threshold", shareAt, "nothing to share, allowed beside a value with a wildcard (*)")
@@ -153,7 +153,7 @@ func (d *decoder) limit(n *yaml.Node) *limiter.Limit {
 		l.Unit = d.unit(unit, unitAt, l.Unlimited)
 	}
 	if amountMissing && !l.Unlimited {
-		d.problemIn("requests_per_unit", at(n), "missing, allowed are whole numbers from 0 to %d, or unlimited: true instead", uint32(math.MaxUint32))
+		d.problemIn("requests_per_unit", at(n), "a number is needed, allowed are whole numbers from 0 to %d, or unlimited: true instead", uint32(math.MaxUint32))
 	}
 	if l.Name != "" && slices.Contains(l.Replaces, l.Name) {
 		d.problemIn("replaces", listAt, "the limit replaces itself (%q), allowed are names of other limits", l.Name)
@@ -169,7 +169,7 @@ func (d *decoder) unit(name string, at position, unlimited bool) limiter.Unit {
 		d.problemIn("unit", at, "an unlimited limit has no unit, allowed is one of unit and unlimited")
 	case unlimited:
 	case name == "":
-		d.problemIn("unit", at, "missing, allowed are %s", allowed)
+		d.problemIn("unit", at, "a unit is needed, allowed are %s", allowed)
 	case !known:
 		d.problemIn("unit", at, "unknown unit %q, allowed are %s", name, allowed)
 	}
@@ -186,7 +186,7 @@ func (d *decoder) replaces(n *yaml.Node) []string {
 			names = append(names, name)
 		})
 		if missing {
-			d.problemIn("name", nameAt, "missing, allowed are names of other limits")
+			d.problemIn("name", nameAt, "a name is needed, allowed are names of other limits")
 		}
 	})
 	return names

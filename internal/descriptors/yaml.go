@@ -10,15 +10,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
 )
 
 const (
-	// maxDepth bounds how deep YAML nodes may lie in each other, so that a file
+	// maxDepth bounds how deep lists and mappings may lie in each other, so that a file
 	// cannot exhaust the stack. A level of descriptors takes two.
-	maxDepth = 200
+	maxDepth = 100
 	// maxAliased bounds how many nodes the aliases of a file may stand for, so
 	// that a few lines cannot grow into gigabytes.
 	maxAliased = 1_000_000
@@ -46,43 +47,40 @@ func (d *decoder) parse(data []byte) *yaml.Node {
 		d.problem(position{}, "the file is empty, a domain and its descriptors are needed")
 		return nil
 	case err != nil:
-		d.syntax(err)
+		d.syntax(err, data)
 		return nil
 	}
 	switch err := dec.Decode(&second); {
 	case err == nil:
 		d.problem(at(&second), "a second document, one per file is allowed")
 	case !errors.Is(err, io.EOF):
-		d.syntax(err)
+		d.syntax(err, data)
 	}
 	return first.Content[0]
 }
 
 // refuse says what keeps a file from being parsed at all.
 func refuse(data []byte) (at position, what string) {
-	switch i := invalidUTF8(data); {
-	case len(data) > maxFileSize:
+	if len(data) > maxFileSize {
 		return position{}, fmt.Sprintf("the file is too large, at most %d MiB are allowed", maxFileSize>>20)
-	case i >= 0:
-		line := bytes.Count(data[:i], []byte("\n")) + 1
-		return position{line: line}, fmt.Sprintf("the byte 0x%02x is not UTF-8, allowed is UTF-8 text", data[i])
 	}
-	// Each directive is compared with all before it: many would take hours.
-	line := 0
-	for text := range bytes.Lines(data) {
-		line++
-		if bytes.HasPrefix(text, []byte("%TAG")) {
-			return position{line: line}, "%TAG is not allowed, leave it out"
-		}
+	if i := notText(data); i >= 0 {
+		return position{line: lineOf(data, i)}, fmt.Sprintf("the byte 0x%02x is not text, allowed is UTF-8 without control characters", data[i])
+	}
+	// The parser compares each of these with all before it: many would take hours.
+	tag := []byte("%TAG")
+	if i := bytes.Index(data, append([]byte("\n"), tag...)); i >= 0 || bytes.HasPrefix(data, tag) {
+		return position{line: lineOf(data, i+1)}, "%TAG is not allowed, leave it out"
 	}
 	return position{}, ""
 }
 
-// invalidUTF8 returns the index of the first byte that is not UTF-8, or -1.
-func invalidUTF8(data []byte) int {
+// notText returns the index of the first byte that is not UTF-8 or begins a
+// control character, or -1.
+func notText(data []byte) int {
 	for i := 0; i < len(data); {
 		r, size := utf8.DecodeRune(data[i:])
-		if r == utf8.RuneError && size == 1 {
+		if r == utf8.RuneError && size == 1 || unicode.IsControl(r) && !strings.ContainsRune("\t\n\r\u0085", r) {
 			return i
 		}
 		i += size
@@ -90,14 +88,25 @@ func invalidUTF8(data []byte) int {
 	return -1
 }
 
-// syntax reports an error of the YAML parser.
-func (d *decoder) syntax(err error) {
+// lineOf is the line of the byte at index i, from 1.
+func lineOf(data []byte, i int) int { return bytes.Count(data[:i], []byte("\n")) + 1 }
+
+// syntax reports an error of the YAML parser, which names the line in its text,
+// counted from 0 in some cases and left out if it is the first.
+func (d *decoder) syntax(err error, data []byte) {
 	message := strings.TrimPrefix(err.Error(), "yaml: ")
-	var at position
-	if n, _ := fmt.Sscanf(message, "line %d:", &at.line); n == 1 {
+	line := 1
+	if n, _ := fmt.Sscanf(message, "line %d:", &line); n == 1 {
 		_, message, _ = strings.Cut(message, ": ")
+		if strings.HasPrefix(message, "did not find expected") {
+			line++
+		}
 	}
-	d.problem(at, "invalid YAML: %s", message)
+	if _, rest, ok := strings.Cut(message, "unknown anchor '"); ok {
+		name, _, _ := strings.Cut(rest, "'")
+		line = lineOf(data, max(bytes.Index(data, []byte("*"+name)), 0))
+	}
+	d.problem(position{line: line}, "invalid YAML: %s", message)
 }
 
 func at(n *yaml.Node) position { return position{n.Line, n.Column} }
@@ -105,7 +114,7 @@ func at(n *yaml.Node) position { return position{n.Line, n.Column} }
 // visit walks into a field or item of the current node, through its alias if
 // it is one.
 func (d *decoder) visit(s step, n *yaml.Node, walk func(*yaml.Node)) {
-	if len(d.path) == maxDepth {
+	if len(d.path) >= maxDepth && n.Kind != yaml.ScalarNode {
 		d.problem(at(n), "nested too deep, at most %d levels are allowed", maxDepth)
 		return
 	}

@@ -1,0 +1,248 @@
+package descriptors
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const (
+	descriptorFieldsText = "key, value, rate_limit, descriptors, shadow_mode, quota_mode, detailed_metric, value_to_metric, share_threshold, metadata"
+	limitFieldsText      = "unit, requests_per_unit, unlimited, name, replaces"
+	unitsText            = "second, minute, hour, day, week, month, year"
+)
+
+// bad holds for each file and directory in testdata/bad the whole report.
+var bad = map[string][]string{
+	"alias_bomb.yaml": {
+		"alias_bomb.yaml:5:23: descriptors[0].metadata.f[7][8][8][9][0][3]: aliases repeat too much, at most 1000000 values are allowed",
+	},
+	"alias_cycle.yaml": {
+		`alias_cycle.yaml:5:19: descriptors[0].descriptors[0]: alias "user" leads back to itself, allowed are aliases of other values`,
+	},
+	"alias_repeats_problem.yaml": {
+		`alias_repeats_problem.yaml:4:58: descriptors[0].rate_limit.requests_per_unit: "many" is not allowed, allowed are whole numbers from 0 to 4294967295`,
+	},
+	"alias_unknown.yaml": {
+		"alias_unknown.yaml:4: invalid YAML: unknown anchor 'limit' referenced",
+	},
+	"binary_invalid.yaml": {
+		`binary_invalid.yaml:4:12: descriptors[0].value: !!binary "%%" is not base64, which !!binary needs`,
+	},
+	"control_character.yaml": {
+		"control_character.yaml:3: the byte 0x00 is not text, allowed is UTF-8 without control characters",
+	},
+	"descriptor_null.yaml": {
+		"descriptor_null.yaml:3:4: descriptors[0]: null is not allowed, a mapping is needed",
+	},
+	"descriptor_text.yaml": {
+		`descriptor_text.yaml:3:5: descriptors[0]: "user" is not allowed, a mapping is needed`,
+	},
+	"descriptors_mapping.yaml": {
+		"descriptors_mapping.yaml:3:3: descriptors: a mapping is not allowed, a list is needed",
+	},
+	"document_second.yaml": {
+		"document_second.yaml:5:1: a second document, one per file is allowed",
+	},
+	"document_second_invalid.yaml": {
+		"document_second_invalid.yaml:7: invalid YAML: did not find expected node content",
+	},
+	"domain_empty.yaml": {
+		"domain_empty.yaml:1:9: domain: a domain is needed, allowed is any text but the empty one",
+	},
+	"domain_list.yaml": {
+		"domain_list.yaml:1:9: domain: a list is not allowed, text is needed",
+	},
+	"domain_missing.yaml": {
+		"domain_missing.yaml:1:1: domain: a domain is needed, allowed is any text but the empty one",
+	},
+	"domain_twice": {
+		`domain_twice/2.yaml:1:9: domain: "api" is already the domain of domain_twice/1.yaml:1:9, allowed is one file per domain unless MERGE_DOMAIN_CONFIG is true`,
+	},
+	"duplicate_key.yaml": {
+		`duplicate_key.yaml:7:5: descriptors[2]: key "user" without value is already at duplicate_key.yaml:3:5, allowed is one descriptor per key and value`,
+	},
+	"duplicate_key_and_value.yaml": {
+		`duplicate_key_and_value.yaml:7:9: descriptors[0].descriptors[1]: key "path" with value "/login" is already at duplicate_key_and_value.yaml:5:9, allowed is one descriptor per key and value`,
+	},
+	"empty.yaml": {
+		"empty.yaml: the file is empty, a domain and its descriptors are needed",
+	},
+	"empty_but_comment.yaml": {
+		"empty_but_comment.yaml: the file is empty, a domain and its descriptors are needed",
+	},
+	"empty_null.yaml": {
+		"empty_null.yaml: the file is empty, a domain and its descriptors are needed",
+	},
+	"field_misplaced.yaml": {
+		`field_misplaced.yaml:4:5: descriptors[0]: unknown field "requests_per_unit" (it belongs to a rate_limit), allowed are ` + descriptorFieldsText,
+		`field_misplaced.yaml:5:54: descriptors[0].rate_limit: unknown field "shadow_mode" (it belongs to a descriptor), allowed are ` + limitFieldsText,
+	},
+	"field_misspelt.yaml": {
+		`field_misspelt.yaml:4:5: descriptors[0]: unknown field "rate_limits" (did you mean rate_limit?), allowed are ` + descriptorFieldsText,
+		"field_misspelt.yaml:5:17: descriptors[0].rate_limit.requests_per_unit: a number is needed, allowed are whole numbers from 0 to 4294967295, or unlimited: true instead",
+		`field_misspelt.yaml:5:32: descriptors[0].rate_limit: unknown field "request_per_unit" (did you mean requests_per_unit?), allowed are ` + limitFieldsText,
+	},
+	"field_name_list.yaml": {
+		"field_name_list.yaml:4:7: descriptors[0]: a field's name is needed before the colon, allowed are " + descriptorFieldsText,
+	},
+	"field_repeated.yaml": {
+		`field_repeated.yaml:6:5: descriptors[0]: field "value" is repeated, allowed is once`,
+	},
+	"field_unknown.yaml": {
+		`field_unknown.yaml:5:5: descriptors[0]: unknown field "colour", allowed are ` + descriptorFieldsText,
+	},
+	"flag_number.yaml": {
+		`flag_number.yaml:4:18: descriptors[0].shadow_mode: "1" is not allowed, allowed are true and false`,
+		`flag_number.yaml:5:17: descriptors[0].quota_mode: "true" is not allowed, allowed are true and false`,
+		"flag_number.yaml:6:22: descriptors[0].detailed_metric: a list is not allowed, allowed are true and false",
+	},
+	"key_empty.yaml": {
+		"key_empty.yaml:3:10: descriptors[0].key: a key is needed, allowed is any text but the empty one",
+	},
+	"key_mapping.yaml": {
+		"key_mapping.yaml:3:10: descriptors[0].key: a mapping is not allowed, text is needed",
+	},
+	"key_missing.yaml": {
+		"key_missing.yaml:3:5: descriptors[0].key: a key is needed, allowed is any text but the empty one",
+	},
+	"many.yaml": {
+		`many.yaml:1:1: unknown field "domian" (did you mean domain?), allowed are domain, name, descriptors`,
+		"many.yaml:1:1: domain: a domain is needed, allowed is any text but the empty one",
+		`many.yaml:5:13: descriptors[0].rate_limit.unit: unknown unit "fortnight", allowed are ` + unitsText,
+		`many.yaml:6:26: descriptors[0].rate_limit.requests_per_unit: "-1" is not allowed, allowed are whole numbers from 0 to 4294967295`,
+		`many.yaml:7:17: descriptors[0].rate_limit.replaces: "none" is not allowed, a list is needed`,
+		"many.yaml:9:9: descriptors[0].descriptors[0].key: a key is needed, allowed is any text but the empty one",
+		`many.yaml:10:22: descriptors[0].descriptors[0].shadow_mode: "maybe" is not allowed, allowed are true and false`,
+	},
+	"merge_text.yaml": {
+		`merge_text.yaml:4:9: descriptors[0].<<: "limit" cannot be merged, allowed are mappings`,
+		"merge_text.yaml:6:23: descriptors[1].<<[1]: a list cannot be merged, allowed are mappings",
+	},
+	"merged_duplicate": {
+		`merged_duplicate/2.yaml:5:5: descriptors[1]: key "user" with value "alice" is already at merged_duplicate/1.yaml:3:5, allowed is one descriptor per key and value`,
+	},
+	"metadata_list.yaml": {
+		"metadata_list.yaml:4:15: descriptors[0].metadata: a list is not allowed, a mapping is needed",
+	},
+	"metadata_not_json.yaml": {
+		`metadata_not_json.yaml:5:14: descriptors[0].metadata.limit: ".inf" is not allowed, allowed are the numbers of JSON`,
+		`metadata_not_json.yaml:6:14: descriptors[0].metadata.ratio: ".nan" is not allowed, allowed are the numbers of JSON`,
+		`metadata_not_json.yaml:7:12: descriptors[0].metadata.raw: !!binary "/w==" is not allowed, text is needed`,
+		`metadata_not_json.yaml:8:15: descriptors[0].metadata.custom: !thing "a" is not allowed, text is needed`,
+		"metadata_not_json.yaml:9:17: descriptors[0].metadata.list[0]: a list is not allowed, text is needed",
+	},
+	"metadata_repeated.yaml": {
+		`metadata_repeated.yaml:5:24: descriptors[0].metadata.owner: field "team" is repeated, allowed is once`,
+	},
+	"nested_too_deep.yaml": {
+		"nested_too_deep.yaml:2:1164: " + strings.Repeat("descriptors[0].", 49) + "descriptors[0]: nested too deep, at most 100 levels are allowed",
+	},
+	"not_utf8.yaml": {
+		"not_utf8.yaml:3: the byte 0xe9 is not text, allowed is UTF-8 without control characters",
+	},
+	"rate_limit_text.yaml": {
+		`rate_limit_text.yaml:4:17: descriptors[0].rate_limit: "5/minute" is not allowed, a mapping is needed`,
+	},
+	"replaces_empty.yaml": {
+		"replaces_empty.yaml:8:17: descriptors[0].rate_limit.replaces[0].name: a name is needed, allowed are names of other limits",
+		"replaces_empty.yaml:9:11: descriptors[0].rate_limit.replaces[1].name: a name is needed, allowed are names of other limits",
+	},
+	"replaces_names.yaml": {
+		`replaces_names.yaml:7:18: descriptors[0].rate_limit.replaces[0]: "steady" is not allowed, a mapping is needed`,
+	},
+	"replaces_self.yaml": {
+		`replaces_self.yaml:8:17: descriptors[0].rate_limit.replaces: the limit replaces itself ("steady"), allowed are names of other limits`,
+	},
+	"requests_per_unit_fraction.yaml": {
+		`requests_per_unit_fraction.yaml:6:26: descriptors[0].rate_limit.requests_per_unit: "0.5" is not allowed, allowed are whole numbers from 0 to 4294967295`,
+	},
+	"requests_per_unit_missing.yaml": {
+		"requests_per_unit_missing.yaml:5:7: descriptors[0].rate_limit.requests_per_unit: a number is needed, allowed are whole numbers from 0 to 4294967295, or unlimited: true instead",
+	},
+	"requests_per_unit_negative.yaml": {
+		`requests_per_unit_negative.yaml:6:26: descriptors[0].rate_limit.requests_per_unit: "-1" is not allowed, allowed are whole numbers from 0 to 4294967295`,
+	},
+	"requests_per_unit_null.yaml": {
+		"requests_per_unit_null.yaml:5:7: descriptors[0].rate_limit.requests_per_unit: a number is needed, allowed are whole numbers from 0 to 4294967295, or unlimited: true instead",
+	},
+	"requests_per_unit_text.yaml": {
+		`requests_per_unit_text.yaml:6:26: descriptors[0].rate_limit.requests_per_unit: "many" is not allowed, allowed are whole numbers from 0 to 4294967295`,
+	},
+	"requests_per_unit_too_large.yaml": {
+		`requests_per_unit_too_large.yaml:6:26: descriptors[0].rate_limit.requests_per_unit: "4294967296" is not allowed, allowed are whole numbers from 0 to 4294967295`,
+	},
+	"root_list.yaml": {
+		"root_list.yaml:1:1: a list is not allowed, a mapping is needed",
+	},
+	"root_text.yaml": {
+		`root_text.yaml:1:1: "api" is not allowed, a mapping is needed`,
+	},
+	"share_threshold_without_wildcard.yaml": {
+		"share_threshold_without_wildcard.yaml:4:22: descriptors[0].share_threshold: nothing to share, allowed beside a value with a wildcard (*)",
+		"share_threshold_without_wildcard.yaml:8:22: descriptors[1].share_threshold: nothing to share, allowed beside a value with a wildcard (*)",
+	},
+	"syntax.yaml": {
+		"syntax.yaml:4: invalid YAML: did not find expected ',' or '}'",
+	},
+	"syntax_first_line.yaml": {
+		"syntax_first_line.yaml:2: invalid YAML: did not find expected ',' or '}'",
+	},
+	"syntax_tab.yaml": {
+		"syntax_tab.yaml:3: invalid YAML: found character that cannot start any token",
+	},
+	"tag_directive.yaml": {
+		"tag_directive.yaml:1: %TAG is not allowed, leave it out",
+	},
+	"unit_empty.yaml": {
+		"unit_empty.yaml:4:24: descriptors[0].rate_limit.unit: a unit is needed, allowed are " + unitsText,
+	},
+	"unit_missing.yaml": {
+		"unit_missing.yaml:4:17: descriptors[0].rate_limit.unit: a unit is needed, allowed are " + unitsText,
+	},
+	"unit_unknown.yaml": {
+		`unit_unknown.yaml:4:24: descriptors[0].rate_limit.unit: unknown unit "minutes", allowed are ` + unitsText,
+	},
+	"unlimited_with_unit.yaml": {
+		"unlimited_with_unit.yaml:4:41: descriptors[0].rate_limit.unit: an unlimited limit has no unit, allowed is one of unit and unlimited",
+	},
+	"value_custom_tag.yaml": {
+		`value_custom_tag.yaml:4:12: descriptors[0].value: !secret "alice" is not allowed, text is needed`,
+	},
+	"value_list.yaml": {
+		"value_list.yaml:4:12: descriptors[0].value: a list is not allowed, text is needed",
+	},
+}
+
+func TestLoadReportsEveryProblem(t *testing.T) {
+	const dir = "testdata/bad"
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	untested := maps.Clone(bad)
+	for _, entry := range entries {
+		t.Run(entry.Name(), func(t *testing.T) {
+			delete(untested, entry.Name())
+			files, _, err := ReadFiles(filepath.Join(dir, entry.Name()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range files {
+				files[i].Name = strings.TrimPrefix(filepath.ToSlash(files[i].Name), dir+"/")
+			}
+			tree, err := Load(files, Options{MergeDomains: strings.HasPrefix(entry.Name(), "merged_")})
+			if tree != nil || err == nil {
+				t.Fatal("a bad file was loaded")
+			}
+			if got, want := err.Error(), strings.Join(bad[entry.Name()], "\n"); got != want {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+	for name := range untested {
+		t.Errorf("%s/%s is missing", dir, name)
+	}
+}

@@ -1,0 +1,206 @@
+package descriptors
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"weir/internal/limiter"
+)
+
+// load loads one file that must be good.
+func load(t testing.TB, data string) *Tree {
+	t.Helper()
+	tree, err := Load([]File{{Name: "rules.yaml", Data: []byte(data)}}, Options{})
+	if err != nil {
+		t.Fatalf("loading rules:\n%v", err)
+	}
+	return tree
+}
+
+func dump(t testing.TB, tree *Tree) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := tree.Dump(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestLoadReportsProblemsOfAllFilesInOrder(t *testing.T) {
+	_, err := Load([]File{
+		{Name: "b.yaml", Data: []byte("domain: api\ndescriptors:\n  - value: x\n")},
+		{Name: "a.yaml", Data: []byte("domain: [\n")},
+		{Name: "c.yaml", Data: []byte("domain: other\n")},
+		{Name: "d.yaml", Data: []byte("domain: api\n")},
+	}, Options{})
+	var got Problems
+	if !errors.As(err, &got) {
+		t.Fatalf("got a %T, want Problems", err)
+	}
+	want := Problems{
+		{"a.yaml", 2, 0, "", "invalid YAML: did not find expected node content"},
+		{"b.yaml", 3, 5, "descriptors[0].key", "a key is needed, allowed is any text but the empty one"},
+		{"d.yaml", 1, 9, "domain", `"api" is already the domain of b.yaml:1:9, allowed is one file per domain unless MERGE_DOMAIN_CONFIG is true`},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%v\nwant\n%v", got, want)
+	}
+}
+
+func TestLoadRefusesWhatIsTooLargeOrNothing(t *testing.T) {
+	large := append([]byte("domain: api\n#"), bytes.Repeat([]byte("x"), maxFileSize)...)
+	for _, test := range []struct {
+		name  string
+		files []File
+		want  string
+	}{
+		{"no file", nil, "there is no rule file, at least one is needed"},
+		{"large", []File{{"large.yaml", large}}, "large.yaml: the file is too large, at most 16 MiB are allowed"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if _, err := Load(test.files, Options{}); err == nil || err.Error() != test.want {
+				t.Errorf("got %v, want %s", err, test.want)
+			}
+		})
+	}
+	if _, err := Load([]File{{"largest.yaml", large[:maxFileSize]}}, Options{}); err != nil {
+		t.Errorf("a file of the largest size: %v", err)
+	}
+}
+
+// TestLoadGood loads each file in testdata/good and compares the dump with the
+// text file beside it.
+func TestLoadGood(t *testing.T) {
+	names, err := filepath.Glob("testdata/good/*.[yj]*")
+	if err != nil || len(names) == 0 {
+		t.Fatal("no files", err)
+	}
+	for _, name := range names {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := os.ReadFile(strings.TrimSuffix(name, filepath.Ext(name)) + ".txt")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := dump(t, load(t, string(data))); got != string(want) {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+func TestLoadFillsRule(t *testing.T) {
+	tree := load(t, `
+domain: "api|v1:8080"
+descriptors:
+  - key: address
+    value: 10.1.2.3:80
+    value_to_metric: true
+    descriptors:
+      - key: path
+        value: /files/*
+        share_threshold: true
+        descriptors:
+          - key: user
+            shadow_mode: true
+            quota_mode: true
+            detailed_metric: true
+            rate_limit:
+              unit: Week
+              requests_per_unit: 7
+              name: files
+              replaces: [{name: a}, {name: b}]
+            metadata: {team: core, level: 1, share: 0.5, tags: [x, null, true], more: {a: b}, "1": one}
+`)
+	rule := tree.Match("api|v1:8080", []limiter.Entry{{Key: "address", Value: "10.1.2.3:80"}, {Key: "path", Value: "/files/a"}, {Key: "user", Value: "alice"}})
+	if rule == nil {
+		t.Fatal("the rule does not match")
+	}
+	want := &limiter.Limit{
+		Name: "files", RequestsPerUnit: 7, Unit: limiter.Week, Mode: limiter.Shadow, Replaces: []string{"a", "b"},
+		Series: limiter.Series{Domain: "api_v1_8080", Key1: "address_10_1_2_3_80", Key2: "path_/files/*"},
+	}
+	if !reflect.DeepEqual(rule.Limit, want) {
+		t.Errorf("got limit %+v, want %+v", rule.Limit, want)
+	}
+	if want := []string{"", "/files/*"}; !slices.Equal(rule.Patterns, want) {
+		t.Errorf("got patterns %q, want %q", rule.Patterns, want)
+	}
+	if want := []bool{true}; !slices.Equal(rule.ValueToMetric, want) || !rule.DetailedMetric {
+		t.Errorf("got value_to_metric %v, detailed_metric %v", rule.ValueToMetric, rule.DetailedMetric)
+	}
+	metadata := map[string]any{
+		"team": "core", "level": 1.0, "share": 0.5, "tags": []any{"x", nil, true}, "more": map[string]any{"a": "b"}, "1": "one",
+	}
+	if !reflect.DeepEqual(rule.Metadata, metadata) {
+		t.Errorf("got metadata %#v, want %#v", rule.Metadata, metadata)
+	}
+}
+
+func TestLoadUnitsAndModes(t *testing.T) {
+	for _, test := range []struct {
+		fields string
+		want   *limiter.Limit
+	}{
+		{"rate_limit: {unit: second, requests_per_unit: 1}", &limiter.Limit{Unit: limiter.Second, RequestsPerUnit: 1}},
+		{"rate_limit: {unit: MINUTE, requests_per_unit: 1}", &limiter.Limit{Unit: limiter.Minute, RequestsPerUnit: 1}},
+		{"rate_limit: {unit: Hour, requests_per_unit: 1}", &limiter.Limit{Unit: limiter.Hour, RequestsPerUnit: 1}},
+		{"rate_limit: {unit: dAY, requests_per_unit: 1}", &limiter.Limit{Unit: limiter.Day, RequestsPerUnit: 1}},
+		{"rate_limit: {unit: week, requests_per_unit: 1}", &limiter.Limit{Unit: limiter.Week, RequestsPerUnit: 1}},
+		{"rate_limit: {unit: month, requests_per_unit: 1}", &limiter.Limit{Unit: limiter.Month, RequestsPerUnit: 1}},
+		{"rate_limit: {unit: year, requests_per_unit: 0}", &limiter.Limit{Unit: limiter.Year}},
+		{"rate_limit: {unlimited: true}", &limiter.Limit{Unlimited: true}},
+		{"rate_limit: {unlimited: false, unit: day, requests_per_unit: 4294967295}", &limiter.Limit{Unit: limiter.Day, RequestsPerUnit: 1<<32 - 1}},
+		{"quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1}", &limiter.Limit{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Quota}},
+		{"shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 1}", &limiter.Limit{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Shadow}},
+		{"shadow_mode: true, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1}", &limiter.Limit{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Shadow}},
+	} {
+		tree := load(t, "{domain: api, descriptors: [{key: user, "+test.fields+"}]}")
+		test.want.Series = limiter.Series{Domain: "api", Key1: "user"}
+		rule := tree.Match("api", []limiter.Entry{{Key: "user", Value: "alice"}})
+		if rule == nil || !reflect.DeepEqual(rule.Limit, test.want) {
+			t.Errorf("%s: got %+v, want %+v", test.fields, rule, test.want)
+		}
+	}
+}
+
+// Prometheus panics on labels that are not UTF-8.
+func TestLoadKeepsSeriesUTF8(t *testing.T) {
+	tree := load(t, `{domain: api, descriptors: [{key: q, value: !!binary "Yf9i", rate_limit: {unit: day, requests_per_unit: 1}}]}`)
+	rule := tree.Match("api", []limiter.Entry{{Key: "q", Value: "a\xffb"}})
+	if rule == nil {
+		t.Fatal("the rule does not match its bytes")
+	}
+	if got, want := rule.Limit.Series.Key1, "q_a_b"; got != want {
+		t.Errorf("got label %q, want %q", got, want)
+	}
+}
+
+func TestLoadMergesDomains(t *testing.T) {
+	tree, err := Load([]File{
+		{"1.yaml", []byte("{domain: api, descriptors: [{key: user, value: a*}]}")},
+		{"2.yaml", []byte("{domain: web, descriptors: [{key: user}]}")},
+		{"3.yaml", []byte("{domain: api, descriptors: [{key: user, value: '*'}, {key: path}]}")},
+	}, Options{MergeDomains: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := dump(t, tree), "api|user=a*: no limit\nweb|user: no limit\napi|user=*: no limit\napi|path: no limit\n"; got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+	if tree.Domains() != 2 || tree.Rules() != 4 || !tree.HasDomain("api") || tree.HasDomain("") {
+		t.Errorf("got %d domains, %d rules", tree.Domains(), tree.Rules())
+	}
+	if rule := tree.Match("api", []limiter.Entry{{Key: "user", Value: "abc"}}); rule.String() != "api|user=a*" {
+		t.Errorf("got %v, want the wildcard of the first file", rule)
+	}
+}
