@@ -58,9 +58,7 @@ func (r *rules) refresh() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c := r.read(); c.digest != r.digest {
-		if err := r.load(c); err != nil {
-			r.logger.Error("new rules refused, the old ones go on serving", "path", r.path, "problems", err)
-		}
+		_ = r.renew(c) // it has logged its error
 	}
 }
 
@@ -69,7 +67,12 @@ func (r *rules) refresh() {
 func (r *rules) reload() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := r.read()
+	return r.renew(r.read())
+}
+
+// renew loads rules in place of others, and logs what is wrong with them unless
+// the last load said so.
+func (r *rules) renew(c content) error {
 	known := c.digest == r.digest
 	err := r.load(c)
 	switch {
