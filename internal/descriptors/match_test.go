@@ -39,6 +39,10 @@ descriptors:
   - {key: any, value: b_c}
   - {key: middle, value: a*b*b*c}
   - {key: middle, value: x**y}
+  - {key: order, value: aa*x}
+  - {key: order, value: bb*}
+  - {key: order, value: cc*x}
+  - {key: order, value: cc*}
 `)
 	for _, test := range []struct {
 		descriptor []limiter.Entry
@@ -72,6 +76,7 @@ descriptors:
 		{entries("host=www.example.org"), "api|host=www*"},
 		{entries("host=web.example.org.com"), "api|host=w*.*.com"},
 		{entries("host=x"), "api|host=*"},
+		{entries("order=ccx"), "api|order=cc*x"},
 		{entries("host=.example.com"), "api|host=*.example.com"},
 
 		// No value is no exception: only * alone matches it.
