@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"gopkg.in/yaml.v3"
@@ -86,15 +87,16 @@ func TestComposeHealthcheckAsksWeir(t *testing.T) {
 	if len(test) != 4 || !slices.Equal(test[:3], []string{"CMD", "bash", "-c"}) {
 		t.Fatalf("the health check of envoy is not a line of bash: %q", test)
 	}
+	shell := testenv.Shell(t)
 	w := startWeir(t, "config")
 	_, port, _ := strings.Cut(w.http, ":")
 	script := strings.ReplaceAll(test[3], "/8080", "/"+port)
-	if out, err := exec.Command("bash", "-c", script).CombinedOutput(); err != nil {
+	if out, err := exec.Command(shell, "-c", script).CombinedOutput(); err != nil {
 		t.Errorf("it fails while Weir is healthy: %v\n%s", err, out)
 	}
-	w.signal(9)
+	w.signal(syscall.SIGKILL)
 	w.exitCode()
-	if err := exec.Command("bash", "-c", script).Run(); err == nil {
+	if err := exec.Command(shell, "-c", script).Run(); err == nil {
 		t.Error("it passes without Weir")
 	}
 }

@@ -27,7 +27,7 @@ descriptors:
 			if name != "memory" {
 				env = []string{"REDIS_URL=" + testenv.RedisServer(t).Addr(), "REDIS_OP_TIMEOUT=20s"}
 			}
-			awayFromMidnight(t)
+			awayFromMidnight()
 			dir := writeRules(t, rules)
 			var clients []service.RateLimitServiceClient
 			for range processes {

@@ -27,14 +27,15 @@ type envoy struct {
 // for the addresses and for the given fields of its rate-limit filter.
 func startEnvoy(t *testing.T, weirAddr, upstreamAddr string, filter map[string]any) *envoy {
 	t.Helper()
-	program := testenv.Envoy(t)
+	doc := exampleBootstrap(t)
+	setAddr(t, get(t, doc, "admin"), "127.0.0.1:0")
+	setAddr(t, get(t, doc, "static_resources", "listeners", 0), "127.0.0.1:0")
+	setUpstreams(t, doc, weirAddr, upstreamAddr)
+	maps.Copy(get(t, connectionManager(t, doc), "http_filters", 0, "typed_config"), filter)
+
 	dir := t.TempDir()
-	config := filepath.Join(dir, "envoy.yaml")
 	adminFile := filepath.Join(dir, "admin")
-	if err := os.WriteFile(config, bootstrap(t, weirAddr, upstreamAddr, filter), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	e := &envoy{process: run(t, dir, nil, program, "-c", config, "--admin-address-path", adminFile,
+	e := &envoy{process: run(t, dir, nil, testenv.Envoy(t), "-c", writeBootstrap(t, doc), "--admin-address-path", adminFile,
 		"--use-dynamic-base-id", "--concurrency", "1", "--log-level", "warn")}
 
 	eventually(t, "waiting for Envoy", func() error {
@@ -55,29 +56,47 @@ func startEnvoy(t *testing.T, weirAddr, upstreamAddr string, filter map[string]a
 	return e
 }
 
-// bootstrap is examples/envoy/envoy.yaml, changed as startEnvoy says.
-func bootstrap(t *testing.T, weirAddr, upstreamAddr string, filter map[string]any) []byte {
+// exampleBootstrap reads examples/envoy/envoy.yaml.
+func exampleBootstrap(t *testing.T) map[string]any {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(testenv.Repository(t), "examples/envoy/envoy.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var b map[string]any
-	if err := yaml.Unmarshal(data, &b); err != nil {
+	var doc map[string]any
+	if err := yaml.Unmarshal(data, &doc); err != nil {
 		t.Fatal(err)
 	}
-	setAddr(t, get(t, b, "admin"), "127.0.0.1:0")
-	listener := get(t, b, "static_resources", "listeners", 0)
-	setAddr(t, listener, "127.0.0.1:0")
-	setAddr(t, get(t, b, "static_resources", "clusters", 0, "load_assignment", "endpoints", 0, "lb_endpoints", 0, "endpoint"), weirAddr)
-	setAddr(t, get(t, b, "static_resources", "clusters", 1, "load_assignment", "endpoints", 0, "lb_endpoints", 0, "endpoint"), upstreamAddr)
-	maps.Copy(get(t, listener, "filter_chains", 0, "filters", 0, "typed_config", "http_filters", 0, "typed_config"), filter)
+	return doc
+}
 
-	data, err = yaml.Marshal(b)
+// connectionManager is the configuration of the only HTTP connection manager.
+func connectionManager(t *testing.T, doc map[string]any) map[string]any {
+	t.Helper()
+	return get(t, doc, "static_resources", "listeners", 0, "filter_chains", 0, "filters", 0, "typed_config")
+}
+
+// setUpstreams changes the addresses of the clusters weir and echo.
+func setUpstreams(t *testing.T, doc map[string]any, addrs ...string) {
+	t.Helper()
+	for i, addr := range addrs {
+		cluster := get(t, doc, "static_resources", "clusters", i, "load_assignment")
+		setAddr(t, get(t, cluster, "endpoints", 0, "lb_endpoints", 0, "endpoint"), addr)
+	}
+}
+
+// writeBootstrap writes a bootstrap into a file and returns its path.
+func writeBootstrap(t *testing.T, doc map[string]any) string {
+	t.Helper()
+	data, err := yaml.Marshal(doc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return data
+	file := filepath.Join(t.TempDir(), "envoy.yaml")
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // get follows path, of names and indices, down a YAML document to a mapping.

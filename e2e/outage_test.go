@@ -54,7 +54,7 @@ descriptors:
 
 func TestWeirWaitsForARedisThatIsNotThereYet(t *testing.T) {
 	t.Parallel()
-	awayFromMidnight(t)
+	awayFromMidnight()
 	const rules = "domain: api\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 2}}]\n"
 	redis := testenv.RedisServer(t)
 	redis.Stop()

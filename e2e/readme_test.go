@@ -7,16 +7,18 @@ import (
 	"testing"
 	"time"
 
+	"gopkg.in/yaml.v3"
+
 	"weir/internal/testenv"
 )
 
 // The commands of the README are executed as they stand, on other ports.
 func TestReadme(t *testing.T) {
 	t.Parallel()
-	root := testenv.Repository(t)
+	root, shell := testenv.Repository(t), testenv.Shell(t)
 	var w *weir
 	serve := func(command string) {
-		w = runWeir(t, nil, "sh", "-c", command)
+		w = runWeir(t, nil, shell, "-c", command)
 		w.waitUntilHealthy()
 		awayFromEnd(time.Minute, 10*time.Second)
 	}
@@ -25,7 +27,7 @@ func TestReadme(t *testing.T) {
 		"go run ./cmd/server": func(_ *testing.T, command string) { serve(command) },
 		loop: func(t *testing.T, command string) {
 			command = strings.ReplaceAll(command, "127.0.0.1:8080", w.http)
-			out, err := exec.Command("bash", "-c", command).CombinedOutput()
+			out, err := exec.Command(shell, "-c", command).CombinedOutput()
 			if want := strings.Repeat("200\n", 5) + "429\n"; err != nil || string(out) != want {
 				t.Errorf("%v, printed:\n%s\nwant:\n%s", err, out, want)
 			}
@@ -52,5 +54,39 @@ func TestReadme(t *testing.T) {
 	}
 	for name := range execute {
 		t.Errorf("the README lacks the command %s", name)
+	}
+}
+
+// The YAML of the README is accepted by those it is meant for.
+func TestReadmeYAML(t *testing.T) {
+	t.Parallel()
+	accepted := map[string]int{}
+	for _, b := range codeBlocks(t, filepath.Join(testenv.Repository(t), "README.md")) {
+		if b.language != "yaml" {
+			continue
+		}
+		kind, _, _ := strings.Cut(b.text, ":")
+		accepted[kind]++
+		switch kind {
+		case "domain":
+			validateRules(t, writeRules(t, b.text))
+		case "http_filters":
+			var snippet struct {
+				Filters []any `yaml:"http_filters"`
+			}
+			if err := yaml.Unmarshal([]byte(b.text), &snippet); err != nil {
+				t.Fatal(err)
+			}
+			doc := exampleBootstrap(t)
+			manager := connectionManager(t, doc)
+			router := manager["http_filters"].([]any)[1]
+			manager["http_filters"] = append(snippet.Filters, router)
+			validateBootstrap(t, writeBootstrap(t, doc))
+		default:
+			t.Errorf("this YAML is not tested:\n%s", b.text)
+		}
+	}
+	if accepted["domain"] == 0 || accepted["http_filters"] == 0 {
+		t.Errorf("the README should show rules and Envoy's filter, but shows %v", accepted)
 	}
 }

@@ -38,7 +38,7 @@ func inEachStore(t *testing.T, rules string, test func(t *testing.T, s *stack)) 
 func startStack(t *testing.T, redis *testenv.Redis, rules string, filter map[string]any) *stack {
 	t.Helper()
 	testenv.Envoy(t) // before anything is built and started for nothing
-	awayFromMidnight(t)
+	awayFromMidnight()
 	var env []string
 	if redis != nil {
 		env = []string{"REDIS_URL=" + redis.Addr(), "REDIS_OP_TIMEOUT=5s"}
