@@ -121,7 +121,7 @@ func parseURL(url, socketType string) (*redis.Options, error) {
 			return nil, errors.New("is not host:port; a user or a database needs redis://, a path needs unix://")
 		}
 		if _, err := net.LookupPort("tcp", port); err != nil {
-			return nil, fmt.Errorf("port %q is none", port)
+			return nil, fmt.Errorf("port %q is unknown", port)
 		}
 		return &redis.Options{Network: "tcp", Addr: url}, nil
 	case scheme != "redis" && scheme != "rediss" && scheme != "unix":

@@ -3,6 +3,8 @@ package redisstore
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -101,6 +103,20 @@ func TestAddresses(t *testing.T) {
 				t.Errorf("the first unit makes %d used", d.Used)
 			}
 		})
+	}
+}
+
+func TestCertificateIsChecked(t *testing.T) {
+	server, _ := certificates(t)
+	r := miniredis.NewMiniRedis()
+	if err := r.StartTLS(server); err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	s := open(t, Options{URL: "rediss://" + r.Addr(), OpTimeout: long})
+	var unknown x509.UnknownAuthorityError
+	if err := mustFail(t, s); !errors.As(err, &unknown) {
+		t.Errorf("got error %v, want one about the certificate", err)
 	}
 }
 
