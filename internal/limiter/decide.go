@@ -1,5 +1,10 @@
 package limiter
 
+import (
+	"bytes"
+	"time"
+)
+
 // Decide decides the hits of one request, all or nothing. It is the
 // specification of every store: pure, and told the time.
 //
@@ -16,20 +21,15 @@ func Decide(hits []Hit, states []*State, now int64, out []Decision) (denied bool
 	before := scratch[:0]
 	for i := range hits {
 		h, s := &hits[i], states[i]
+		m, t := h.Limit.meter, now/h.Limit.tick
 		before = append(before, *s)
-		*s = s.roll(h.Limit, now)
+		*s = m.roll(*s, t)
+		out[i].Over = !h.Refund && !m.fits(*s, t, h.Wanted())
 		switch {
 		case h.Refund:
-			*s = s.give(h.cost())
-			out[i].Over = false
-		case s.fits(h.Limit, h.wanted()):
-			*s = s.take(h.cost())
-			out[i].Over = false
-		default:
-			if h.Always {
-				*s = s.take(h.cost())
-			}
-			out[i].Over = true
+			*s = m.give(*s, t, h.Units())
+		case !out[i].Over || h.Always:
+			*s = m.take(*s, t, h.Units())
 		}
 	}
 	if Settle(hits, out) {
@@ -38,17 +38,18 @@ func Decide(hits []Hit, states []*State, now int64, out []Decision) (denied bool
 			*states[i] = before[i]
 		}
 		for i := range hits {
-			if h, s := &hits[i], states[i]; h.Refund {
-				*s = s.roll(h.Limit, now).give(h.cost())
-			} else if h.Always {
-				*s = s.roll(h.Limit, now).take(h.cost())
+			h, s := &hits[i], states[i]
+			m, t := h.Limit.meter, now/h.Limit.tick
+			switch {
+			case h.Refund:
+				*s = m.give(m.roll(*s, t), t, h.Units())
+			case h.Always:
+				*s = m.take(m.roll(*s, t), t, h.Units())
 			}
 		}
 	}
 	for i := range hits {
-		charged := out[i].Charged
-		out[i] = hits[i].Describe(out[i].Over, *states[i], now)
-		out[i].Charged = charged
+		Describe(hits, i, *states[i], now, out)
 	}
 	return denied
 }
@@ -77,4 +78,37 @@ func Settle(hits []Hit, out []Decision) (denied bool) {
 		out[i].Charged = h.unconditional() || h.Cost > 0 && !out[i].Over && !denied
 	}
 	return denied
+}
+
+// Describe fills in out[i] but for Over and Charged, which are known: what the
+// outcome of hits[i] means to its caller. s is the counter's state after the
+// request, now the time of the decision in microseconds since the epoch.
+func Describe(hits []Hit, i int, s State, now int64, out []Decision) {
+	h, d := &hits[i], &out[i]
+	m, tick := h.Limit.meter, h.Limit.tick
+	t := now / tick
+	s = m.roll(s, t)
+	after := func(ticks int64) time.Duration {
+		return time.Duration(max(ticks*tick-now%tick, 0)) * time.Microsecond
+	}
+	used, free, whole := m.left(s, t)
+	d.Used, d.Remaining, d.ResetAfter, d.RetryAfter = used, free, after(whole), 0
+	if d.Over {
+		d.RetryAfter = Never
+		if wait := m.wait(s, t, h.Wanted()+ahead(hits, i, out)); wait != never {
+			d.RetryAfter = after(wait)
+		}
+	}
+}
+
+// ahead is what earlier hits of the same request take from the counter of
+// hits[i], and would take again with the next request of the kind.
+func ahead(hits []Hit, i int, out []Decision) (units int64) {
+	for j := range hits[:i] {
+		h := &hits[j]
+		if !h.Refund && !out[j].Over && bytes.Equal(h.Key, hits[i].Key) {
+			units += h.Units()
+		}
+	}
+	return units
 }
