@@ -47,7 +47,7 @@ type meter interface {
 	// wait is how long until cost units fit if nothing else happens, 0 if they
 	// do, never if no waiting helps.
 	wait(s State, now, cost int64) int64
-	// expiry is when the state will be as good as unused.
+	// expiry is when the state will be as good as unused; not after now if it is.
 	expiry(s State) int64
 	// most is the largest cost, and the largest number of used units, that is
 	// told apart from larger ones.
@@ -82,6 +82,9 @@ func newMeter(s *Spec) (m meter, tick int64, err error) {
 	return nil, 0, fmt.Errorf("%d per %v needs numbers above 2^53, which Redis scripts cannot count exactly; use a smaller amount, a shorter period or a fixed window",
 		s.RequestsPerUnit, s.Period())
 }
+
+// roll brings s up to now, in microseconds since the epoch.
+func (l *Limit) roll(s State, now int64) State { return l.meter.roll(s, now/l.tick) }
 
 // Expiry is when the counter in state s will be as good as unused, in
 // microseconds since the epoch.

@@ -21,30 +21,20 @@ func Decide(hits []Hit, states []*State, now int64, out []Decision) (denied bool
 	before := scratch[:0]
 	for i := range hits {
 		h, s := &hits[i], states[i]
-		m, t := h.Limit.meter, now/h.Limit.tick
 		before = append(before, *s)
-		*s = m.roll(*s, t)
-		out[i].Over = !h.Refund && !m.fits(*s, t, h.Wanted())
-		switch {
-		case h.Refund:
-			*s = m.give(*s, t, h.Units())
-		case !out[i].Over || h.Always:
-			*s = m.take(*s, t, h.Units())
+		*s = h.Limit.roll(*s, now)
+		out[i].Over = !h.Refund && !h.Limit.meter.fits(*s, now/h.Limit.tick, h.Wanted())
+		if !out[i].Over || h.Always {
+			*s = h.write(*s, now)
 		}
 	}
-	if Settle(hits, out) {
-		denied = true
+	if denied = Settle(hits, out); denied {
 		for i := len(hits) - 1; i >= 0; i-- {
 			*states[i] = before[i]
 		}
 		for i := range hits {
-			h, s := &hits[i], states[i]
-			m, t := h.Limit.meter, now/h.Limit.tick
-			switch {
-			case h.Refund:
-				*s = m.give(m.roll(*s, t), t, h.Units())
-			case h.Always:
-				*s = m.take(m.roll(*s, t), t, h.Units())
+			if h, s := &hits[i], states[i]; h.unconditional() {
+				*s = h.write(h.Limit.roll(*s, now), now)
 			}
 		}
 	}
@@ -52,6 +42,15 @@ func Decide(hits []Hit, states []*State, now int64, out []Decision) (denied bool
 		Describe(hits, i, *states[i], now, out)
 	}
 	return denied
+}
+
+// write takes or gives the units of h. s is rolled.
+func (h *Hit) write(s State, now int64) State {
+	change := h.Limit.meter.take
+	if h.Refund {
+		change = h.Limit.meter.give
+	}
+	return change(s, now/h.Limit.tick, h.Units())
 }
 
 // Settle draws the conclusion from which hits are over: whether the request is
@@ -87,7 +86,7 @@ func Describe(hits []Hit, i int, s State, now int64, out []Decision) {
 	h, d := &hits[i], &out[i]
 	m, tick := h.Limit.meter, h.Limit.tick
 	t := now / tick
-	s = m.roll(s, t)
+	s = h.Limit.roll(s, now)
 	after := func(ticks int64) time.Duration {
 		return time.Duration(max(ticks*tick-now%tick, 0)) * time.Microsecond
 	}

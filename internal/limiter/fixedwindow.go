@@ -36,7 +36,7 @@ func (w fixedWindow) give(s State, _, cost int64) State {
 }
 
 func (w fixedWindow) left(s State, now int64) (used, free, whole int64) {
-	return s.Used, max(w.amount-s.Used, 0), w.expiry(s) - now
+	return s.Used, max(w.amount-s.Used, 0), s.At + w.period - now
 }
 
 func (w fixedWindow) wait(s State, now, cost int64) int64 {
@@ -46,11 +46,16 @@ func (w fixedWindow) wait(s State, now, cost int64) int64 {
 	case w.fits(s, now, cost):
 		return 0
 	default:
-		return w.expiry(s) - now
+		return s.At + w.period - now
 	}
 }
 
-func (w fixedWindow) expiry(s State) int64 { return s.At + w.period }
+func (w fixedWindow) expiry(s State) int64 {
+	if s.Used == 0 {
+		return s.At
+	}
+	return s.At + w.period
+}
 
 func (w fixedWindow) most() int64 { return maxExact / 2 }
 

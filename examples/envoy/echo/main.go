@@ -5,14 +5,19 @@ package main
 import (
 	"flag"
 	"log"
+	"net"
 	"net/http"
 )
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:8000", "address to listen on")
 	flag.Parse()
-	log.Printf("listening on %s", *listen)
-	log.Fatal(http.ListenAndServe(*listen, http.HandlerFunc(echo)))
+	listener, err := net.Listen("tcp", *listen)
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Printf("listening on %s", listener.Addr())
+	log.Fatal(http.Serve(listener, http.HandlerFunc(echo)))
 }
 
 func echo(w http.ResponseWriter, r *http.Request) {

@@ -35,29 +35,30 @@ var (
 	none      = &limiter.Limit{RequestsPerUnit: 0, Unit: limiter.Day}
 )
 
-// bench is a store with its metrics and a clock that stands where it is set.
-type bench struct {
+// fixture is a store with its metrics and a clock that stands where it is set.
+type fixture struct {
 	testing.TB
 	*memstore.Store
 	reg *prometheus.Registry
 	now atomic.Pointer[time.Time]
 }
 
-func newBench(t testing.TB, maxCounters int) *bench {
-	b := &bench{TB: t, reg: prometheus.NewRegistry()}
-	b.set(0)
-	b.Store = memstore.New(memstore.Options{
+func newFixture(tb testing.TB, maxCounters int) *fixture {
+	tb.Helper()
+	f := &fixture{TB: tb, reg: prometheus.NewRegistry()}
+	f.set(0)
+	f.Store = memstore.New(memstore.Options{
 		MaxCounters: maxCounters,
-		Now:         func() time.Time { return *b.now.Load() },
-		Registerer:  b.reg,
+		Now:         func() time.Time { return *f.now.Load() },
+		Registerer:  f.reg,
 	})
-	return b
+	return f
 }
 
 // set sets the clock to d after the first microsecond of a day.
-func (b *bench) set(d time.Duration) {
+func (f *fixture) set(d time.Duration) {
 	now := time.Date(2026, time.January, 2, 0, 0, 0, 0, time.UTC).Add(d)
-	b.now.Store(&now)
+	f.now.Store(&now)
 }
 
 func hit(limit *limiter.Limit, cost uint64, key ...any) limiter.Hit {
@@ -65,21 +66,21 @@ func hit(limit *limiter.Limit, cost uint64, key ...any) limiter.Hit {
 }
 
 // decide returns the decision of the first hit.
-func (b *bench) decide(hits ...limiter.Hit) limiter.Decision {
-	b.Helper()
+func (f *fixture) decide(hits ...limiter.Hit) limiter.Decision {
+	f.Helper()
 	out := make([]limiter.Decision, len(hits))
-	if _, err := b.Decide(context.Background(), hits, out); err != nil {
-		b.Fatalf("Decide: %v", err)
+	if _, err := f.Decide(context.Background(), hits, out); err != nil {
+		f.Fatalf("Decide: %v", err)
 	}
 	return out[0]
 }
 
 // metric reads a metric of the store.
-func (b *bench) metric(name string) int {
-	b.Helper()
-	families, err := b.reg.Gather()
+func (f *fixture) metric(name string) int {
+	f.Helper()
+	families, err := f.reg.Gather()
 	if err != nil {
-		b.Fatal(err)
+		f.Fatal(err)
 	}
 	for _, f := range families {
 		if f.GetName() == name {
@@ -87,22 +88,22 @@ func (b *bench) metric(name string) int {
 			return int(m.GetGauge().GetValue() + m.GetCounter().GetValue())
 		}
 	}
-	b.Fatalf("no metric %s", name)
+	f.Fatalf("no metric %s", name)
 	return 0
 }
 
-func (b *bench) expect(counters, evictions int) {
-	b.Helper()
-	if got := b.metric("weir_memory_counters"); got != counters {
-		b.Errorf("%d counters kept, want %d", got, counters)
+func (f *fixture) expect(counters, evictions int) {
+	f.Helper()
+	if got := f.metric("weir_memory_counters"); got != counters {
+		f.Errorf("%d counters kept, want %d", got, counters)
 	}
-	if got := b.metric("weir_memory_evictions_total"); got != evictions {
-		b.Errorf("%d evictions counted, want %d", got, evictions)
+	if got := f.metric("weir_memory_evictions_total"); got != evictions {
+		f.Errorf("%d evictions counted, want %d", got, evictions)
 	}
 }
 
 func TestMetricsLint(t *testing.T) {
-	problems, err := testutil.GatherAndLint(newBench(t, 0).reg)
+	problems, err := testutil.GatherAndLint(newFixture(t, 0).reg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,28 +116,28 @@ func TestMetricsLint(t *testing.T) {
 // one key.
 func TestExpiry(t *testing.T) {
 	const n = 10_000
-	b := newBench(t, 0)
+	f := newFixture(t, 0)
 	for i := range n {
-		b.decide(hit(perMinute, 1, "minute ", i), hit(perHour, 1, "hour ", i))
+		f.decide(hit(perMinute, 1, "minute ", i), hit(perHour, 1, "hour ", i))
 	}
-	b.expect(2*n, 0)
+	f.expect(2*n, 0)
 	traffic := func() {
 		for range 2 * n {
-			b.decide(hit(perDay, 0, "peek"))
+			f.decide(hit(perDay, 0, "peek"))
 		}
 	}
-	b.set(time.Minute - time.Microsecond)
+	f.set(time.Minute - time.Microsecond)
 	traffic()
-	b.expect(2*n, 0)
-	b.set(time.Minute)
+	f.expect(2*n, 0)
+	f.set(time.Minute)
 	for i := range 100 { // the oldest, now in a new window
-		b.decide(hit(perMinute, 1, "minute ", i))
+		f.decide(hit(perMinute, 1, "minute ", i))
 	}
 	traffic()
-	b.expect(n+100, 0)
-	b.set(time.Hour)
+	f.expect(n+100, 0)
+	f.set(time.Hour)
 	traffic()
-	b.expect(0, 0)
+	f.expect(0, 0)
 }
 
 // Not only the counters but also their tables are freed after a flood.
@@ -148,72 +149,72 @@ func TestExpiryFreesMemory(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return int64(m.HeapAlloc)
 	}
-	b := newBench(t, 0)
+	f := newFixture(t, 0)
 	before := heap()
 	for i := range n {
-		b.decide(hit(perMinute, 1, "a key of forty bytes and a number ", i))
+		f.decide(hit(perMinute, 1, "a key of forty bytes and a number ", i))
 	}
 	flooded := heap() - before
 	t.Logf("%d bytes per counter", flooded/n)
-	b.set(time.Minute)
+	f.set(time.Minute)
 	for range n {
-		b.decide(hit(perDay, 0, "peek"))
+		f.decide(hit(perDay, 0, "peek"))
 	}
-	b.expect(0, 0)
+	f.expect(0, 0)
 	if left := heap() - before; left > flooded/10 {
 		t.Errorf("%d bytes left of %d", left, flooded)
 	}
-	runtime.KeepAlive(b)
+	runtime.KeepAlive(f)
 }
 
 // A counter that holds nothing is not kept.
 func TestUnusedCountersAreNotKept(t *testing.T) {
-	b := newBench(t, 0)
-	b.decide(hit(perMinute, 0, "peek"))
-	b.decide(hit(none, 1, "denied"))
-	b.decide(hit(perMinute, 1, "beside a denied one"), hit(none, 1, "denied"))
-	b.decide(limiter.Hit{Limit: perMinute, Key: []byte("refund"), Cost: 1, Refund: true})
-	b.expect(0, 0)
+	f := newFixture(t, 0)
+	f.decide(hit(perMinute, 0, "peek"))
+	f.decide(hit(none, 1, "denied"))
+	f.decide(hit(perMinute, 1, "beside a denied one"), hit(none, 1, "denied"))
+	f.decide(limiter.Hit{Limit: perMinute, Key: []byte("refund"), Cost: 1, Refund: true})
+	f.expect(0, 0)
 
-	b.decide(hit(perMinute, 1, "a"))
-	b.expect(1, 0)
-	b.decide(hit(perMinute, 1, "a"), hit(none, 1, "denied"))
-	b.expect(1, 0)
-	b.decide(limiter.Hit{Limit: perMinute, Key: []byte("a"), Cost: 1, Refund: true})
-	b.expect(0, 0)
+	f.decide(hit(perMinute, 1, "a"))
+	f.expect(1, 0)
+	f.decide(hit(perMinute, 1, "a"), hit(none, 1, "denied"))
+	f.expect(1, 0)
+	f.decide(limiter.Hit{Limit: perMinute, Key: []byte("a"), Cost: 1, Refund: true})
+	f.expect(0, 0)
 }
 
 // When memory is full, the counter nearest to its expiry makes room.
 func TestEviction(t *testing.T) {
-	b := newBench(t, 10)
-	used := func(limit *limiter.Limit, key string) int64 { return b.decide(hit(limit, 0, key)).Used }
+	f := newFixture(t, 10)
+	used := func(limit *limiter.Limit, key string) int64 { return f.decide(hit(limit, 0, key)).Used }
 	for i := range 5 {
-		b.decide(hit(perMinute, 1, "minute ", i))
-		b.decide(hit(perHour, 1, "hour ", i))
+		f.decide(hit(perMinute, 1, "minute ", i))
+		f.decide(hit(perHour, 1, "hour ", i))
 	}
-	b.expect(10, 0)
-	b.decide(hit(perMinute, 0, "peek"))
-	b.expect(10, 0)
+	f.expect(10, 0)
+	f.decide(hit(perMinute, 0, "peek"))
+	f.expect(10, 0)
 
-	b.decide(hit(perDay, 1, "day 0"), hit(perDay, 1, "day 1"))
-	b.expect(10, 2)
-	b.decide(hit(perMinute, 1, "new"))
-	b.expect(10, 3)
+	f.decide(hit(perDay, 1, "day 0"), hit(perDay, 1, "day 1"))
+	f.expect(10, 2)
+	f.decide(hit(perMinute, 1, "new"))
+	f.expect(10, 3)
 	if got := used(perMinute, "new"); got != 1 {
 		t.Errorf("the new counter holds %d, want 1: it does not make room for itself", got)
 	}
 
 	// Three minutes are left, the new one among them. Expired, they go unnoticed.
-	b.set(time.Minute)
-	b.decide(hit(perDay, 1, "day 2"), hit(perDay, 1, "day 3"), hit(perDay, 1, "day 4"))
-	b.expect(10, 3)
+	f.set(time.Minute)
+	f.decide(hit(perDay, 1, "day 2"), hit(perDay, 1, "day 3"), hit(perDay, 1, "day 4"))
+	f.expect(10, 3)
 	for i := range 5 {
 		if h, d := used(perHour, fmt.Sprint("hour ", i)), used(perDay, fmt.Sprint("day ", i)); h != 1 || d != 1 {
 			t.Errorf("hour %d holds %d and day %d holds %d, want 1", i, h, i, d)
 		}
 	}
-	b.decide(hit(perDay, 1, "day 5"))
-	b.expect(10, 4)
+	f.decide(hit(perDay, 1, "day 5"))
+	f.expect(10, 4)
 	hours := int64(0)
 	for i := range 5 {
 		hours += used(perHour, fmt.Sprint("hour ", i))
@@ -226,33 +227,33 @@ func TestEviction(t *testing.T) {
 // A request with more new counters than there is room for is decided all the
 // same, and may push out counters of its own.
 func TestEvictionWithinARequest(t *testing.T) {
-	b := newBench(t, 2)
-	d := b.decide(hit(perMinute, 1, "a"), hit(perHour, 2, "b"), hit(perMinute, 3, "a"), hit(perDay, 1, "c"), hit(perDay, 1, "d"))
+	f := newFixture(t, 2)
+	d := f.decide(hit(perMinute, 1, "a"), hit(perHour, 2, "b"), hit(perMinute, 3, "a"), hit(perDay, 1, "c"), hit(perDay, 1, "d"))
 	if !d.Charged || d.Used != 4 {
 		t.Errorf("got %+v, want 4 used", d)
 	}
-	b.expect(2, 2)
-	b.decide(hit(perDay, 1, "e"), hit(perDay, 1, "c"), hit(perDay, 1, "d"))
-	b.expect(2, 3)
+	f.expect(2, 2)
+	f.decide(hit(perDay, 1, "e"), hit(perDay, 1, "c"), hit(perDay, 1, "d"))
+	f.expect(2, 3)
 }
 
 func TestFloodOfKeys(t *testing.T) {
 	const limit, flood = 10_000, 100_000
-	b := newBench(t, limit)
+	f := newFixture(t, limit)
 	for i := range flood {
-		b.decide(hit(perMinute, 1, "key ", i))
+		f.decide(hit(perMinute, 1, "key ", i))
 	}
-	kept := b.metric("weir_memory_counters")
+	kept := f.metric("weir_memory_counters")
 	if kept > limit || kept < limit*95/100 {
 		t.Errorf("%d counters kept, want at most %d and not many fewer", kept, limit)
 	}
-	b.expect(kept, flood-kept)
+	f.expect(kept, flood-kept)
 }
 
 // Requests of many goroutines, overlapping, on a store that evicts.
 func TestConcurrentEviction(t *testing.T) {
 	const goroutines, limit = 8, 5000
-	b := newBench(t, limit)
+	f := newFixture(t, limit)
 	done := make(chan struct{})
 	for g := range goroutines {
 		go func() {
@@ -263,22 +264,22 @@ func TestConcurrentEviction(t *testing.T) {
 				for range 1 + r.IntN(20) {
 					hits = append(hits, hit([]*limiter.Limit{perMinute, perHour, perDay}[r.IntN(3)], r.Uint64N(3), "key ", r.IntN(2*limit)))
 				}
-				if _, err := b.Decide(context.Background(), hits, make([]limiter.Decision, len(hits))); err != nil {
-					b.Errorf("Decide: %v", err)
+				if _, err := f.Decide(context.Background(), hits, make([]limiter.Decision, len(hits))); err != nil {
+					f.Errorf("Decide: %v", err)
 				}
 				if i%100 == 0 {
-					b.set(time.Duration(r.IntN(5)) * 30 * time.Second)
+					f.set(time.Duration(r.IntN(5)) * 30 * time.Second)
 				}
 			}
 		}()
 	}
 	for range goroutines {
 		<-done
-		if n := b.metric("weir_memory_counters"); n > limit {
+		if n := f.metric("weir_memory_counters"); n > limit {
 			t.Errorf("%d counters kept, want at most %d", n, limit)
 		}
 	}
-	if b.metric("weir_memory_evictions_total") == 0 {
+	if f.metric("weir_memory_evictions_total") == 0 {
 		t.Error("no evictions: the store was never full")
 	}
 }
@@ -295,17 +296,17 @@ func requestOf(n int, unit limiter.Unit, key ...any) ([]limiter.Hit, []limiter.D
 
 func TestNoAllocationOnExistingCounters(t *testing.T) {
 	for _, n := range []int{1, 10, 16} {
-		b := newBench(t, 0)
+		f := newFixture(t, 0)
 		hits, out := requestOf(n, limiter.Second)
 		later := make([]time.Time, 200)
 		for i := range later {
-			later[i] = b.now.Load().Add(time.Duration(i) * 300 * time.Millisecond)
+			later[i] = f.now.Load().Add(time.Duration(i) * 300 * time.Millisecond)
 		}
 		i := 0
 		allocs := testing.AllocsPerRun(len(later)-1, func() {
-			b.now.Store(&later[i])
+			f.now.Store(&later[i])
 			i++
-			if denied, err := b.Decide(context.Background(), hits, out); denied || err != nil {
+			if denied, err := f.Decide(context.Background(), hits, out); denied || err != nil {
 				t.Fatal(denied, err)
 			}
 		})

@@ -116,8 +116,8 @@ func parseURL(url, socketType string) (*redis.Options, error) {
 	case !ok && socketType == "unix":
 		return &redis.Options{Network: "unix", Addr: url}, nil
 	case !ok:
-		host, port, err := net.SplitHostPort(url)
-		if err != nil || strings.ContainsAny(host, "@/") {
+		_, port, err := net.SplitHostPort(url)
+		if err != nil || strings.ContainsAny(url, "@/") {
 			return nil, errors.New("is not host:port; a user or a database needs redis://, a path needs unix://")
 		}
 		if _, err := net.LookupPort("tcp", port); err != nil {

@@ -14,6 +14,7 @@ import (
 // random requests on few counters. One seed is new each time; add it to the
 // list to see its history again.
 func testHistories(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Store) {
+	t.Helper()
 	requests := 1000
 	if testing.Short() {
 		requests = 200
@@ -21,14 +22,14 @@ func testHistories(t *testing.T, open func(t *testing.T, now func() time.Time) l
 	for _, seed := range []uint64{1, 2, rand.Uint64()} {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Logf("seed %d", seed)
-			b := newBench(t, open)
-			h := newHistory(seed, b.clock)
+			f := newFixture(t, open)
+			h := newHistory(seed, f.clock)
 			for i := range requests {
 				if h.tick() {
-					h.compare(b, "renewal", h.renewal())
+					h.compare(f, "renewal", h.renewal())
 					h.stepBack()
 				}
-				h.compare(b, fmt.Sprint("request ", i), h.request())
+				h.compare(f, fmt.Sprint("request ", i), h.request())
 				if t.Failed() {
 					return
 				}
@@ -75,10 +76,10 @@ func newHistory(seed uint64, c *clock) *history {
 }
 
 // compare lets store and model decide hits.
-func (h *history) compare(b *bench, label string, hits []limiter.Hit) {
+func (h *history) compare(f *fixture, label string, hits []limiter.Hit) {
 	want := make([]limiter.Decision, len(hits))
-	denied, _ := h.model.Decide(b.Context(), hits, want)
-	b.expect(fmt.Sprintf("%s at %v", label, h.clock.now().UTC()), step{hits: hits, want: want, denied: denied})
+	denied, _ := h.model.Decide(f.Context(), hits, want)
+	f.expect(fmt.Sprintf("%s at %v", label, h.clock.now().UTC()), step{hits: hits, want: want, denied: denied})
 }
 
 // behind tells whether the clock has stepped back and not caught up yet.

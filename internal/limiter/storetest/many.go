@@ -3,7 +3,6 @@ package storetest
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -13,7 +12,7 @@ import (
 )
 
 // testKeys: a store takes any bytes for a key and never two for one.
-func testKeys(b *bench) {
+func testKeys(f *fixture) {
 	l := per(1000, limiter.Day)
 	long := strings.Repeat("k", 10_000)
 	keys := []string{
@@ -21,15 +20,15 @@ func testKeys(b *bench) {
 		"A", "{a}", "{a}b", "*", "%s", "'", `"`, `\`, "1", "1.0", long, long + "x", long[1:],
 	}
 	for i, key := range keys {
-		b.decide(take(key, l, uint64(i+1)))
+		f.decide(take(key, l, uint64(i+1)))
 	}
 	for i, key := range keys {
-		b.expectUsed(l, []int64{int64(i + 1)}, key)
+		f.expectUsed(l, []int64{int64(i + 1)}, key)
 	}
 }
 
 // testManyHits: requests far larger than a store's scratch space.
-func testManyHits(b *bench) {
+func testManyHits(f *fixture) {
 	const n = 200
 	one, all := per(1, limiter.Day), per(n, limiter.Day)
 	var distinct, crowded []limiter.Hit
@@ -39,19 +38,19 @@ func testManyHits(b *bench) {
 		distinct = append(distinct, take(keys[i], one, 1))
 		crowded = append(crowded, take(fmt.Sprint("crowded ", i%7), all, 1))
 	}
-	b.decide(take(keys[n-1], one, 1))
-	if _, denied := b.decide(distinct...); !denied {
-		b.Errorf("admitted, though the last of %d hits is over", n)
+	f.decide(take(keys[n-1], one, 1))
+	if _, denied := f.decide(distinct...); !denied {
+		f.Errorf("admitted, though the last of %d hits is over", n)
 	}
-	b.expectUsed(one, append(make([]int64, n-1), 1), keys...)
-	if out, denied := b.decide(distinct[:n-1]...); denied {
-		b.Errorf("denied, want %d hits on unused counters admitted: %+v", n-1, out)
+	f.expectUsed(one, append(make([]int64, n-1), 1), keys...)
+	if out, denied := f.decide(distinct[:n-1]...); denied {
+		f.Errorf("denied, want %d hits on unused counters admitted: %+v", n-1, out)
 	}
-	b.expectUsed(one, slices.Repeat([]int64{1}, n), keys...)
+	f.expectUsed(one, slices.Repeat([]int64{1}, n), keys...)
 
-	out, denied := b.decide(crowded...)
+	out, denied := f.decide(crowded...)
 	if want := int64(n/7 + 1); denied || out[0].Used != want || out[n-1].Used != want {
-		b.Errorf("%d hits on 7 counters: denied %v, used %d and %d, want %d", n, denied, out[0].Used, out[n-1].Used, want)
+		f.Errorf("%d hits on 7 counters: denied %v, used %d and %d, want %d", n, denied, out[0].Used, out[n-1].Used, want)
 	}
 }
 
@@ -70,30 +69,30 @@ func together(n int, f func(i int)) {
 }
 
 // testConcurrent: 1,000 requests of 1 at the same time on 100 per day.
-func testConcurrent(b *bench) {
+func testConcurrent(f *fixture) {
 	l := per(100, limiter.Day)
 	var admitted atomic.Int64
 	together(1000, func(int) {
 		hits, out := request(take("a", l, 1)), make([]limiter.Decision, 1)
-		denied, err := b.store.Decide(b.Context(), hits, out)
+		denied, err := f.store.Decide(f.Context(), hits, out)
 		switch {
 		case err != nil:
-			b.Errorf("Decide: %v", err)
+			f.Errorf("Decide: %v", err)
 		case denied != out[0].Over || denied == out[0].Charged:
-			b.Errorf("denied is %v, decision %+v", denied, out[0])
+			f.Errorf("denied is %v, decision %+v", denied, out[0])
 		case !denied:
 			admitted.Add(1)
 		}
 	})
 	if got := admitted.Load(); got != 100 {
-		b.Errorf("%d requests admitted, want 100", got)
+		f.Errorf("%d requests admitted, want 100", got)
 	}
-	b.expectUsed(l, []int64{100}, "a")
+	f.expectUsed(l, []int64{100}, "a")
 }
 
 // testCrossing: requests that take counters in opposite orders neither block
 // each other nor leave one counter without the other.
-func testCrossing(b *bench) {
+func testCrossing(f *fixture) {
 	small, large := per(100, limiter.Day), per(150, limiter.Day)
 	orders := [][]limiter.Hit{
 		request(take("a", small, 1), take("b", large, 1), take("c", large, 1)),
@@ -104,9 +103,9 @@ func testCrossing(b *bench) {
 	var admitted [4]atomic.Int64
 	together(1000, func(i int) {
 		hits := orders[i%4]
-		denied, err := b.store.Decide(b.Context(), hits, make([]limiter.Decision, len(hits)))
+		denied, err := f.store.Decide(f.Context(), hits, make([]limiter.Decision, len(hits)))
 		if err != nil {
-			b.Errorf("Decide: %v", err)
+			f.Errorf("Decide: %v", err)
 		} else if !denied {
 			admitted[i%4].Add(1)
 		}
@@ -114,17 +113,17 @@ func testCrossing(b *bench) {
 	three := admitted[0].Load() + admitted[1].Load()
 	two := admitted[2].Load() + admitted[3].Load()
 	if three > 100 || three+two != 150 {
-		b.Errorf("%d requests on a, b and c and %d on b and c admitted, want at most 100, and 150 together", three, two)
+		f.Errorf("%d requests on a, b and c and %d on b and c admitted, want at most 100, and 150 together", three, two)
 	}
-	b.expectUsed(small, []int64{three}, "a")
-	b.expectUsed(large, []int64{150, 150}, "b", "c")
+	f.expectUsed(small, []int64{three}, "a")
+	f.expectUsed(large, []int64{150, 150}, "b", "c")
 }
 
 // testCancelled: callers whose context has ended, or ends while they wait, get
 // a decision or an error, and their requests are written whole or not at all.
-func testCancelled(b *bench) {
+func testCancelled(f *fixture) {
 	l := per(1_000_000, limiter.Day)
-	gone, cancel := context.WithCancel(b.Context())
+	gone, cancel := context.WithCancel(f.Context())
 	cancel()
 	var admitted atomic.Int64
 	const callers, requests = 20, 20
@@ -133,11 +132,11 @@ func testCancelled(b *bench) {
 			ctx := gone
 			if i%2 == 0 {
 				var leave context.CancelFunc
-				ctx, leave = context.WithCancel(b.Context())
+				ctx, leave = context.WithCancel(f.Context())
 				go leave()
 			}
 			hits, out := request(take("a", l, 1), take("b", l, 1)), make([]limiter.Decision, 2)
-			if denied, err := b.store.Decide(ctx, hits, out); err == nil && !denied {
+			if denied, err := f.store.Decide(ctx, hits, out); err == nil && !denied {
 				admitted.Add(1)
 			}
 			copy(hits[0].Key, "x") // gone or not, it is the caller's again
@@ -145,34 +144,33 @@ func testCancelled(b *bench) {
 			out[0] = limiter.Decision{}
 		}
 	})
-	used := b.used(l, "a", "b", "x")
+	used := f.used(l, "a", "b", "x")
 	if used[0] != used[1] || used[2] != 0 {
-		b.Errorf("counters a, b and x hold %v, want a and b equal and nothing in x", used)
+		f.Errorf("counters a, b and x hold %v, want a and b equal and nothing in x", used)
 	}
 	if used[0] < admitted.Load() || used[0] > callers*requests {
-		b.Errorf("counters hold %d, want at least the %d admitted and at most the %d asked for", used[0], admitted.Load(), callers*requests)
+		f.Errorf("counters hold %d, want at least the %d admitted and at most the %d asked for", used[0], admitted.Load(), callers*requests)
 	}
 }
 
 // testReuse: one caller's memory serves for request after request.
-func testReuse(b *bench) {
+func testReuse(f *fixture) {
 	l := per(1_000_000, limiter.Day)
-	r := rand.New(rand.NewPCG(1, 2))
 	key := make([]byte, 1)
 	hits, out := make([]limiter.Hit, 1), make([]limiter.Decision, 1)
 	want := make([]int64, 3)
-	for range 200 {
-		i := r.IntN(len(want))
+	for n := range 200 {
+		i := n * n % len(want)
 		key[0] = "abc"[i]
 		hits[0] = limiter.Hit{Limit: l, Key: key, Cost: 1}
-		if _, err := b.store.Decide(b.Context(), hits, out); err != nil {
-			b.Fatalf("Decide: %v", err)
+		if _, err := f.store.Decide(f.Context(), hits, out); err != nil {
+			f.Fatalf("Decide: %v", err)
 		}
 		want[i]++
 		if out[0].Used != want[i] {
-			b.Fatalf("counter %s holds %d, want %d", key, out[0].Used, want[i])
+			f.Fatalf("counter %s holds %d, want %d", key, out[0].Used, want[i])
 		}
 		key[0], hits[0], out[0] = 'x', limiter.Hit{}, limiter.Decision{}
 	}
-	b.expectUsed(l, append(want, 0), "a", "b", "c", "x")
+	f.expectUsed(l, append(want, 0), "a", "b", "c", "x")
 }

@@ -21,20 +21,23 @@ import (
 // store with no counters that takes the time from now, and closes it with
 // t.Cleanup; it is called once per case.
 func Run(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Store) {
-	for _, table := range [][]tableCase{windowCases(), requestCases(), chargeCases()} {
+	t.Helper()
+	for _, table := range [][]tableCase{
+		windowCases, periodCases(), amountCases, saturationCases, requestCases, modeCases, chargeCases,
+	} {
 		for _, c := range table {
 			t.Run(c.name, func(t *testing.T) {
-				b := newBench(t, open)
+				f := newFixture(t, open)
 				for i, s := range c.steps {
-					b.at(s.at)
-					b.expect(fmt.Sprintf("step %d at %v", i, s.at), s)
+					f.at(s.at)
+					f.expect(fmt.Sprintf("step %d at %v", i, s.at), s)
 				}
 			})
 		}
 	}
 	for _, c := range []struct {
 		name string
-		run  func(b *bench)
+		run  func(f *fixture)
 	}{
 		{"keys of any bytes are told apart", testKeys},
 		{"a request of many hits is decided as a whole", testManyHits},
@@ -43,7 +46,7 @@ func Run(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Sto
 		{"a caller that goes away leaves the state whole", testCancelled},
 		{"hits and keys may be used again at once", testReuse},
 	} {
-		t.Run(c.name, func(t *testing.T) { c.run(newBench(t, open)) })
+		t.Run(c.name, func(t *testing.T) { c.run(newFixture(t, open)) })
 	}
 	t.Run("random histories are decided as by the model", func(t *testing.T) { testHistories(t, open) })
 }
@@ -78,58 +81,59 @@ type step struct {
 	denied bool
 }
 
-// bench is a store on test and its clock.
-type bench struct {
+// fixture is a store on test and its clock.
+type fixture struct {
 	*testing.T
 	store limiter.Store
 	clock *clock
 }
 
-func newBench(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Store) *bench {
+func newFixture(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Store) *fixture {
+	t.Helper()
 	c := new(clock)
 	c.set(start)
-	return &bench{t, open(t, c.now), c}
+	return &fixture{t, open(t, c.now), c}
 }
 
 // at sets the clock to d after start.
-func (b *bench) at(d time.Duration) { b.clock.set(start.Add(d)) }
+func (f *fixture) at(d time.Duration) { f.clock.set(start.Add(d)) }
 
 // decide asks the store and takes an error for a failure of the test.
-func (b *bench) decide(hits ...limiter.Hit) (out []limiter.Decision, denied bool) {
-	b.Helper()
+func (f *fixture) decide(hits ...limiter.Hit) (out []limiter.Decision, denied bool) {
+	f.Helper()
 	out = make([]limiter.Decision, len(hits))
-	denied, err := b.store.Decide(b.Context(), hits, out)
+	denied, err := f.store.Decide(f.Context(), hits, out)
 	if err != nil {
-		b.Fatalf("Decide: %v", err)
+		f.Fatalf("Decide: %v", err)
 	}
 	return out, denied
 }
 
 // expect asks the store for what s asks, and compares the answer.
-func (b *bench) expect(label string, s step) {
-	b.Helper()
-	out, denied := b.decide(s.hits...)
+func (f *fixture) expect(label string, s step) {
+	f.Helper()
+	out, denied := f.decide(s.hits...)
 	if denied != s.denied {
-		b.Errorf("%s: denied is %v, want %v", label, denied, s.denied)
+		f.Errorf("%s: denied is %v, want %v", label, denied, s.denied)
 	}
 	if len(s.want) != len(s.hits) {
-		b.Fatalf("%s: %d decisions wanted for %d hits", label, len(s.want), len(s.hits))
+		f.Fatalf("%s: %d decisions wanted for %d hits", label, len(s.want), len(s.hits))
 	}
 	for i := range s.hits {
 		if out[i] != s.want[i] {
-			b.Errorf("%s: hit %d %s:\n got %+v\nwant %+v", label, i, describe(s.hits[i]), out[i], s.want[i])
+			f.Errorf("%s: hit %d %s:\n got %+v\nwant %+v", label, i, describe(s.hits[i]), out[i], s.want[i])
 		}
 	}
 }
 
 // used reads what counters hold, without changing them.
-func (b *bench) used(l *limiter.Limit, keys ...string) []int64 {
-	b.Helper()
+func (f *fixture) used(l *limiter.Limit, keys ...string) []int64 {
+	f.Helper()
 	var hits []limiter.Hit
 	for _, key := range keys {
 		hits = append(hits, peek(key, l))
 	}
-	out, _ := b.decide(hits...)
+	out, _ := f.decide(hits...)
 	var used []int64
 	for _, d := range out {
 		used = append(used, d.Used)
@@ -138,10 +142,10 @@ func (b *bench) used(l *limiter.Limit, keys ...string) []int64 {
 }
 
 // expectUsed compares what counters hold.
-func (b *bench) expectUsed(l *limiter.Limit, want []int64, keys ...string) {
-	b.Helper()
-	if got := b.used(l, keys...); !slices.Equal(got, want) {
-		b.Errorf("counters %.40q hold %v, want %v", keys, got, want)
+func (f *fixture) expectUsed(l *limiter.Limit, want []int64, keys ...string) {
+	f.Helper()
+	if got := f.used(l, keys...); !slices.Equal(got, want) {
+		f.Errorf("counters %.40q hold %v, want %v", keys, got, want)
 	}
 }
 

@@ -2,101 +2,67 @@ package storetest
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"weir/internal/limiter"
 )
 
-// windowCases are lives of one counter: windows, amounts, numbers.
-func windowCases() []tableCase {
-	three := enforced(3)
-	cases := []tableCase{
-		{"a window ends with its last microsecond", []step{
-			{at: 0, hits: request(take("a", three, 3)), want: decisions(charged(3, 0))},
-			{at: minuteLeft - time.Microsecond, hits: request(take("a", three, 1)), denied: true,
-				want: decisions(left(time.Microsecond, over(3, 0)))},
-			{at: minuteLeft, hits: request(take("a", three, 1)),
-				want: decisions(left(time.Minute, charged(1, 2)))},
-			{at: minuteLeft + time.Minute - time.Microsecond, hits: request(take("a", three, 2)),
-				want: decisions(left(time.Microsecond, charged(3, 0)))},
-			{at: minuteLeft + time.Minute, hits: request(take("a", three, 3)),
-				want: decisions(left(time.Minute, charged(3, 0)))},
-		}},
-		{"a window is forgotten however many pass", []step{
-			{at: 0, hits: request(take("a", three, 3)), want: decisions(charged(3, 0))},
-			{at: minuteLeft + 1000*time.Hour, hits: request(take("a", three, 1)),
-				want: decisions(left(time.Minute, charged(1, 2)))},
-		}},
-		{"a clock that steps back reopens no window", []step{
-			{at: minuteLeft, hits: request(take("a", three, 2)),
-				want: decisions(left(time.Minute, charged(2, 1)))},
-			{at: 0, hits: request(take("a", three, 1)),
-				want: decisions(left(minuteLeft+time.Minute, charged(3, 0)))},
-			{at: -time.Hour, hits: request(take("a", three, 1)), denied: true,
-				want: decisions(left(time.Hour+minuteLeft+time.Minute, over(3, 0)))},
-			{at: minuteLeft + 10*time.Second, hits: request(take("a", three, 1)), denied: true,
-				want: decisions(left(50*time.Second, over(3, 0)))},
-			{at: minuteLeft + time.Minute, hits: request(take("a", three, 1)),
-				want: decisions(left(time.Minute, charged(1, 2)))},
-		}},
-		{"used and remaining follow every hit", []step{
-			{hits: request(take("a", three, 1)), want: decisions(charged(1, 2))},
-			{hits: request(take("a", three, 1)), want: decisions(charged(2, 1))},
-			{hits: request(take("a", three, 1)), want: decisions(charged(3, 0))},
-			{hits: request(take("a", three, 1)), want: decisions(over(3, 0)), denied: true},
-			{hits: request(take("b", three, 1)), want: decisions(charged(1, 2))},
-		}},
-		{"a limit of 0 never admits", []step{
-			{hits: request(take("a", enforced(0), 1)), want: decisions(never(over(0, 0))), denied: true},
-			{hits: request(peek("a", enforced(0))), want: decisions(never(over(0, 0))), denied: true},
-		}},
-		{"a cost above the limit never fits", []step{
-			{hits: request(take("a", three, 4)), want: decisions(never(over(0, 3))), denied: true},
-			{hits: request(take("a", three, 1)), want: decisions(charged(1, 2))},
-			{hits: request(take("a", three, 4)), want: decisions(never(over(1, 2))), denied: true},
-		}},
-		{"a cost of exactly the limit fits once", []step{
-			{hits: request(take("a", three, 3)), want: decisions(charged(3, 0))},
-			{hits: request(take("a", three, 3)), want: decisions(over(3, 0)), denied: true},
-		}},
-		{"a cost above what remains takes nothing", []step{
-			{hits: request(take("a", three, 2)), want: decisions(charged(2, 1))},
-			{hits: request(take("a", three, 2)), want: decisions(over(2, 1)), denied: true},
-			{hits: request(take("a", three, 1)), want: decisions(charged(3, 0))},
-		}},
-		{"a changed amount keeps the count", []step{
-			{hits: request(take("a", three, 3)), want: decisions(charged(3, 0))},
-			{hits: request(take("a", enforced(5), 1)), want: decisions(charged(4, 1))},
-			{hits: request(take("a", enforced(2), 1)), want: decisions(over(4, 0)), denied: true},
-		}},
-		saturation(),
-	}
-	return append(cases, periods()...)
+// windowCases are lives of one counter through several windows.
+var windowCases = []tableCase{
+	{"a window ends with its last microsecond", []step{
+		{at: 0, hits: request(take("a", three, 3)), want: decisions(charged(3, 0))},
+		{
+			at: minuteLeft - time.Microsecond, hits: request(take("a", three, 1)), denied: true,
+			want: decisions(left(time.Microsecond, over(3, 0))),
+		},
+		{
+			at: minuteLeft, hits: request(take("a", three, 1)),
+			want: decisions(left(time.Minute, charged(1, 2))),
+		},
+		{
+			at: minuteLeft + time.Minute - time.Microsecond, hits: request(take("a", three, 2)),
+			want: decisions(left(time.Microsecond, charged(3, 0))),
+		},
+		{
+			at: minuteLeft + time.Minute, hits: request(take("a", three, 3)),
+			want: decisions(left(time.Minute, charged(3, 0))),
+		},
+	}},
+	{"a window is forgotten however many pass", []step{
+		{at: 0, hits: request(take("a", three, 3)), want: decisions(charged(3, 0))},
+		{
+			at: minuteLeft + 1000*time.Hour, hits: request(take("a", three, 1)),
+			want: decisions(left(time.Minute, charged(1, 2))),
+		},
+	}},
+	{"a clock that steps back reopens no window", []step{
+		{
+			at: minuteLeft, hits: request(take("a", three, 2)),
+			want: decisions(left(time.Minute, charged(2, 1))),
+		},
+		{
+			at: 0, hits: request(take("a", three, 1)),
+			want: decisions(left(minuteLeft+time.Minute, charged(3, 0))),
+		},
+		{
+			at: -time.Hour, hits: request(take("a", three, 1)), denied: true,
+			want: decisions(left(time.Hour+minuteLeft+time.Minute, over(3, 0))),
+		},
+		{
+			at: minuteLeft + 10*time.Second, hits: request(take("a", three, 1)), denied: true,
+			want: decisions(left(50*time.Second, over(3, 0))),
+		},
+		{
+			at: minuteLeft + time.Minute, hits: request(take("a", three, 1)),
+			want: decisions(left(time.Minute, charged(1, 2))),
+		},
+	}},
 }
 
-// saturation: costs and counters end at MaxCost, far above the largest limit.
-func saturation() tableCase {
-	most := enforced(math.MaxUint32)
-	return tableCase{"costs and counters saturate", []step{
-		{hits: request(take("a", most, math.MaxUint32)), want: decisions(charged(math.MaxUint32, 0))},
-		{hits: request(take("a", most, 1<<63)), want: decisions(never(over(math.MaxUint32, 0))), denied: true},
-		{hits: request(take("a", most, math.MaxUint64)), want: decisions(never(over(math.MaxUint32, 0))), denied: true},
-		{hits: request(always("a", most, limiter.MaxCost-1)), want: decisions(never(overCharged(limiter.MaxCost, 0))), denied: true},
-		{hits: request(always("a", most, 1)), want: decisions(overCharged(limiter.MaxCost, 0)), denied: true},
-		{hits: request(always("a", most, 1<<63), always("a", most, math.MaxUint64)), denied: true,
-			want: decisions(never(overCharged(limiter.MaxCost, 0)), never(overCharged(limiter.MaxCost, 0)))},
-		{hits: request(refund("a", most, limiter.MaxCost-5)), want: decisions(charged(5, math.MaxUint32-5))},
-		{hits: request(refund("a", most, math.MaxUint64)), want: decisions(charged(0, math.MaxUint32))},
-		{hits: request(always("a", most, limiter.MaxCost-1)), want: decisions(never(overCharged(limiter.MaxCost-1, 0))), denied: true},
-		{hits: request(always("a", most, 2)), want: decisions(overCharged(limiter.MaxCost, 0)), denied: true},
-	}}
-}
-
-// periods: every unit, and multiples of some, with the end of the window that
-// start lies in. A week starts on a Thursday, as the epoch did; months of 30
+// periodCases are every unit, and multiples of some, with the end of the window
+// that start lies in. A week starts on a Thursday, as the epoch did; months of 30
 // days and years of 365 have left the calendar since.
-func periods() []tableCase {
+func periodCases() []tableCase {
 	var cases []tableCase
 	for _, p := range []struct {
 		multiplier uint32

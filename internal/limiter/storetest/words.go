@@ -6,14 +6,17 @@ import (
 	"weir/internal/limiter"
 )
 
-// The words in which the tables are written.
+// The words in which the tables are written: limits, requests, decisions.
 
 func per(amount uint32, unit limiter.Unit) *limiter.Limit {
 	return &limiter.Limit{RequestsPerUnit: amount, Unit: unit}
 }
 
-// Limits per minute.
+// enforced, shadow and quota are limits per minute.
 func enforced(amount uint32) *limiter.Limit { return per(amount, limiter.Minute) }
+
+// three is the limit of most tables.
+var three = enforced(3)
 
 func shadow(amount uint32) *limiter.Limit {
 	return &limiter.Limit{RequestsPerUnit: amount, Unit: limiter.Minute, Mode: limiter.Shadow}
@@ -23,7 +26,6 @@ func quota(amount uint32) *limiter.Limit {
 	return &limiter.Limit{RequestsPerUnit: amount, Unit: limiter.Minute, Mode: limiter.Quota}
 }
 
-// Requests.
 func request(hits ...limiter.Hit) []limiter.Hit { return hits }
 
 func take(key string, l *limiter.Limit, cost uint64) limiter.Hit {
@@ -40,10 +42,10 @@ func always(key string, l *limiter.Limit, cost uint64) limiter.Hit {
 	return limiter.Hit{Key: []byte(key), Limit: l, Cost: cost, Always: true}
 }
 
-// Decisions on limits per minute while the clock stands at start.
 func decisions(ds ...limiter.Decision) []limiter.Decision { return ds }
 
-// charged fitted and was written.
+// charged fitted and was written. It, spared, over and overCharged are decisions
+// on a limit per minute while the clock stands at start.
 func charged(used, remaining int64) limiter.Decision {
 	return limiter.Decision{Charged: true, Used: used, Remaining: remaining, ResetAfter: minuteLeft}
 }
@@ -69,7 +71,7 @@ func never(d limiter.Decision) limiter.Decision {
 	return d
 }
 
-// left is d at another time or for another period: the window ends after d.
+// left is d at another time or for another period: the window ends after rest.
 func left(rest time.Duration, d limiter.Decision) limiter.Decision {
 	d.ResetAfter = rest
 	if d.RetryAfter > 0 {

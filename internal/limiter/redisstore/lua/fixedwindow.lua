@@ -22,7 +22,7 @@ local fixed_window = {
   end,
 
   expiry = function(state, limit)
-    return state.at + limit.period
+    return state.used > 0 and state.at + limit.period or state.at
   end,
 }
 

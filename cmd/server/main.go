@@ -1,0 +1,98 @@
+// Command server is weir: it serves Envoy's rate limit requests, checks rules,
+// and tells its version. It is thin: flags become settings, and package app does
+// the rest.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"weir/internal/settings"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// What the process exits with.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2 // wrong flags, variables or arguments
+)
+
+// commandLine is what can be asked of the program.
+type commandLine struct {
+	Serve    settings.Settings `cmd:"" default:"withargs" help:"Serve rate limit requests. This is what happens if no command is given."`
+	Validate validation        `cmd:"" help:"Check rules. Exits with 0 if they are valid, 1 after printing every problem, one per line, and 2 if they cannot be read."`
+	Version  struct{}          `cmd:"" help:"Print the version."`
+}
+
+// run does what args ask for until that is done or ctx ends, and returns what
+// to exit with.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	var line commandLine
+	helped := false
+	parser, err := kong.New(&line,
+		kong.Name("weir"),
+		kong.Description("Weir is a rate limit service for Envoy."),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(int) { helped = true }),
+		kong.Help(help),
+		settings.EmptyIsUnset(),
+	)
+	if err != nil {
+		fmt.Fprintf(stderr, "weir: %v\n", err)
+		return exitFailed
+	}
+	parsed, err := parser.Parse(args)
+	switch {
+	case helped: // whatever else is wrong
+		return exitOK
+	case err != nil:
+		fmt.Fprintf(stderr, "weir: %v\n\n", err)
+		printUsage(parser, err, stderr)
+		return exitUsage
+	}
+	switch parsed.Selected().Name {
+	case "validate":
+		return line.Validate.run(stdout, stderr)
+	case "version":
+		fmt.Fprintln(stdout, "weir", version())
+		return exitOK
+	default:
+		return serve(ctx, line.Serve, stderr)
+	}
+}
+
+// help prints what can be asked. Of the program as a whole that includes the
+// flags of serve, which need no command.
+func help(options kong.HelpOptions, ctx *kong.Context) error {
+	if err := kong.DefaultHelpPrinter(options, ctx); err != nil || ctx.Selected() != nil || options.Summary {
+		return err
+	}
+	serve, err := kong.Trace(ctx.Kong, []string{"serve"})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(ctx.Stdout)
+	return kong.DefaultHelpPrinter(options, serve)
+}
+
+// printUsage says in short how to do what failed with err.
+func printUsage(parser *kong.Kong, err error, w io.Writer) {
+	var failed *kong.ParseError
+	if errors.As(err, &failed) {
+		parser.Stdout = w
+		_ = failed.Context.PrintUsage(true) // there is no other place to say it
+	}
+}

@@ -1,0 +1,100 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+
+	"weir/internal/testenv"
+)
+
+// compose is what the tests read of docker-compose.yml.
+type compose struct {
+	Services map[string]struct {
+		Image, Build string
+		NetworkMode  string `yaml:"network_mode"`
+		Environment  map[string]string
+		Volumes      []string
+		DependsOn    map[string]struct{ Condition string } `yaml:"depends_on"`
+		Healthcheck  struct{ Test []string }
+	}
+}
+
+func readCompose(t *testing.T) compose {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(testenv.Repository(t), "docker-compose.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c compose
+	if err := yaml.Unmarshal(data, &c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// The images cannot be had everywhere. What the file says of this repository
+// can be checked: services, mounts, environment and versions.
+func TestCompose(t *testing.T) {
+	t.Parallel()
+	root := testenv.Repository(t)
+	services := readCompose(t).Services
+	help, err := exec.Command(program(t), "--help").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, help)
+	}
+	for _, name := range []string{"envoy", "weir", "echo", "redis"} {
+		s, ok := services[name]
+		if !ok {
+			t.Errorf("service %s is missing", name)
+		}
+		if s.Build == "" && !regexp.MustCompile(`:v?\d+\.\d+`).MatchString(s.Image) {
+			t.Errorf("service %s: image %q has no fixed version", name, s.Image)
+		}
+		for _, v := range s.Volumes {
+			source, _, _ := strings.Cut(v, ":")
+			if _, err := os.Stat(filepath.Join(root, source)); err != nil {
+				t.Errorf("service %s mounts what is not there: %v", name, err)
+			}
+		}
+		needed := strings.TrimPrefix(s.NetworkMode, "service:")
+		if _, ok := services[needed]; needed != "" && !ok {
+			t.Errorf("service %s shares the network of %q, which does not exist", name, needed)
+		}
+		for needed, d := range s.DependsOn {
+			if d.Condition == "service_healthy" && services[needed].Healthcheck.Test == nil {
+				t.Errorf("service %s waits for %s to be healthy, which has no health check", name, needed)
+			}
+		}
+	}
+	for variable := range services["weir"].Environment {
+		if !strings.Contains(string(help), "$"+variable) {
+			t.Errorf("service weir sets %s, which --help does not know", variable)
+		}
+	}
+}
+
+func TestComposeHealthcheckAsksWeir(t *testing.T) {
+	t.Parallel()
+	test := readCompose(t).Services["envoy"].Healthcheck.Test
+	if len(test) != 4 || !slices.Equal(test[:3], []string{"CMD", "bash", "-c"}) {
+		t.Fatalf("the health check of envoy is not a line of bash: %q", test)
+	}
+	w := startWeir(t, "config")
+	_, port, _ := strings.Cut(w.http, ":")
+	script := strings.ReplaceAll(test[3], "/8080", "/"+port)
+	if out, err := exec.Command("bash", "-c", script).CombinedOutput(); err != nil {
+		t.Errorf("it fails while Weir is healthy: %v\n%s", err, out)
+	}
+	w.signal(9)
+	w.exitCode()
+	if err := exec.Command("bash", "-c", script).Run(); err == nil {
+		t.Error("it passes without Weir")
+	}
+}

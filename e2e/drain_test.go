@@ -1,0 +1,107 @@
+package e2e
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"weir/internal/testenv"
+)
+
+// A decision that is under way when the process is told to end is still given,
+// and the process ends with exit code 0.
+func TestTerminationDrains(t *testing.T) {
+	t.Parallel()
+	const rules = "domain: api\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 2}}]\n"
+	s := startStack(t, testenv.RedisServer(t), rules, nil)
+	s.want("/", "x-user: alice", 200)
+
+	// Redis takes the scripts of Weir and holds them back until told otherwise.
+	redisCommand(t, s.redis, "CLIENT PAUSE 60000 WRITE")
+	answers := make(chan answer, 1)
+	go func() {
+		a, err := fetch("http://"+s.addr+"/", "x-user: alice")
+		if err != nil {
+			t.Errorf("asking while the process ends: %v", err)
+		}
+		answers <- a
+	}()
+	eventually(t, "waiting for Redis to hold a script back", func() error {
+		if info := redisCommand(t, s.redis, "INFO clients"); !strings.Contains(info, "blocked_clients:1") {
+			return errors.New(info)
+		}
+		return nil
+	})
+
+	s.weir.signal(syscall.SIGTERM)
+	eventually(t, "waiting for the end of new requests", func() error {
+		if conn, err := net.Dial("tcp", s.weir.grpc); err == nil {
+			conn.Close()
+			return errors.New("Weir still listens")
+		}
+		return nil
+	})
+	redisCommand(t, s.redis, "CLIENT UNPAUSE")
+
+	if a := <-answers; a.status != 200 {
+		t.Errorf("the request in flight got %d, want 200", a.status)
+	}
+	if code := s.weir.exitCode(); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+}
+
+func TestIdleProcessEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	w := startWeir(t, "config")
+	begin := time.Now()
+	w.signal(syscall.SIGTERM)
+	if code := w.exitCode(); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// redisCommand sends one command and returns the reply, undecoded.
+func redisCommand(t *testing.T, r *testenv.Redis, command string) string {
+	t.Helper()
+	conn, err := net.Dial("tcp", r.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Fprintf(conn, "%s\r\n", command); err != nil {
+		t.Fatal(err)
+	}
+	reader := bufio.NewReader(conn)
+	reply, err := reader.ReadString('\n')
+	if err != nil {
+		t.Fatalf("%s: %v", command, err)
+	}
+	switch reply[0] {
+	case '-':
+		t.Fatalf("%s: %s", command, reply)
+	case '$': // a text of so many bytes follows
+		var size int
+		if _, err := fmt.Sscanf(reply, "$%d", &size); err != nil {
+			t.Fatalf("%s: %v", command, err)
+		}
+		text := make([]byte, size)
+		if _, err := io.ReadFull(reader, text); err != nil {
+			t.Fatalf("%s: %v", command, err)
+		}
+		return string(text)
+	}
+	return reply
+}

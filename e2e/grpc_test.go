@@ -1,0 +1,47 @@
+package e2e
+
+import (
+	"context"
+	"testing"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	service "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// dial returns a client of the rate-limit service at addr, on a connection of
+// its own.
+func dial(t *testing.T, addr string) service.RateLimitServiceClient {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return service.NewRateLimitServiceClient(conn)
+}
+
+// descriptor is one descriptor of one entry.
+func descriptor(key, value string) *ratelimit.RateLimitDescriptor {
+	return &ratelimit.RateLimitDescriptor{
+		Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: key, Value: value}},
+	}
+}
+
+// remaining peeks at the limit of a descriptor: how much it still admits.
+func (w *weir) remaining(key, value string) uint32 {
+	w.t.Helper()
+	d := descriptor(key, value)
+	d.HitsAddend = wrapperspb.UInt64(0)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	resp, err := dial(w.t, w.grpc).ShouldRateLimit(ctx, &service.RateLimitRequest{
+		Domain: "api", Descriptors: []*ratelimit.RateLimitDescriptor{d},
+	})
+	if err != nil {
+		w.t.Fatalf("peeking at %s=%s: %v", key, value, err)
+	}
+	return resp.Statuses[0].LimitRemaining
+}

@@ -1,0 +1,93 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// answer is an HTTP response that has been read.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// client opens a connection per request, so that a process under test that
+// counts or drains connections meets no idle one.
+var client = &http.Client{
+	Timeout:   patience,
+	Transport: &http.Transport{DisableKeepAlives: true},
+}
+
+// fetch gets url with headers, each "name: value".
+func fetch(url string, headers ...string) (answer, error) {
+	req, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		return answer{}, err
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		req.Header.Add(name, value)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{resp.StatusCode, resp.Header, string(body)}, nil
+}
+
+// ask gets path from Envoy, which must answer.
+func (e *envoy) ask(path string, headers ...string) answer {
+	e.t.Helper()
+	a, err := fetch("http://"+e.addr+path, headers...)
+	if err != nil {
+		e.t.Fatalf("asking Envoy for %s: %v", path, err)
+	}
+	return a
+}
+
+// want asks Envoy for path as often as there are statuses, and compares.
+func (e *envoy) want(path, header string, statuses ...int) {
+	e.t.Helper()
+	for i, want := range statuses {
+		if got := e.ask(path, header).status; got != want {
+			e.t.Fatalf("request %d to %s with %q: status %d, want %d", i+1, path, header, got, want)
+		}
+	}
+}
+
+// startUpstream starts what Envoy forwards to, and returns its address.
+func startUpstream(t *testing.T) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "upstream got %s", r.URL)
+	}))
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String()
+}
+
+// awayFromMidnight waits if the day, in UTC, ends within margin: the tests
+// count per day, and a day that ends in between would begin a new count.
+func awayFromMidnight(t *testing.T) {
+	t.Helper()
+	awayFromEnd(24*time.Hour, 2*time.Minute)
+}
+
+// awayFromEnd waits for the end of the period that the epoch is divided into,
+// if it is nearer than margin.
+func awayFromEnd(period, margin time.Duration) {
+	now := time.Now()
+	if end := now.Truncate(period).Add(period); end.Sub(now) < margin {
+		<-time.After(time.Until(end))
+	}
+}

@@ -1,0 +1,77 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"weir/internal/testenv"
+)
+
+func TestEnvoyDecidesWhileRedisIsAway(t *testing.T) {
+	t.Parallel()
+	const rules = `
+domain: api
+descriptors:
+  - key: user
+    rate_limit: {unit: day, requests_per_unit: 2}
+`
+	const timeout = 2 * time.Second // of Envoy
+	closed := startStack(t, testenv.RedisServer(t), rules, map[string]any{"timeout": timeout.String()})
+	open := startEnvoy(t, closed.weir.grpc, startUpstream(t), map[string]any{"timeout": timeout.String(), "failure_mode_deny": false})
+	closed.want("/", "x-user: alice", 200, 200, 429)
+	open.want("/", "x-user: alice", 429)
+
+	closed.redis.Stop()
+	for name, c := range map[string]struct {
+		envoy  *envoy
+		status int
+	}{"failure_mode_deny": {closed.envoy, 500}, "failure mode allow": {open, 200}} {
+		for range 3 {
+			begin := time.Now()
+			a := c.envoy.ask("/", "x-user: alice")
+			if took := time.Since(begin); a.status != c.status || took > timeout+time.Second {
+				t.Errorf("without Redis, %s: status %d after %v, want %d within %v", name, a.status, took, c.status, timeout)
+			}
+		}
+	}
+	// Another instance would not do better: the process stays in service.
+	if a, err := fetch("http://" + closed.weir.http + "/healthcheck"); err != nil || a.status != 200 {
+		t.Errorf("health check without Redis: %d %s, %v; want 200", a.status, a.body, err)
+	}
+
+	closed.redis.Start()
+	eventually(t, "waiting for decisions again", func() error {
+		if a := closed.ask("/", "x-user: probe"); a.status == 500 {
+			return fmt.Errorf("status %d", a.status)
+		}
+		return nil
+	})
+	// The counters went with the old Redis.
+	closed.want("/", "x-user: alice", 200, 200, 429)
+	open.want("/", "x-user: alice", 429)
+}
+
+func TestWeirWaitsForARedisThatIsNotThereYet(t *testing.T) {
+	t.Parallel()
+	awayFromMidnight(t)
+	const rules = "domain: api\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 2}}]\n"
+	redis := testenv.RedisServer(t)
+	redis.Stop()
+	w := runWeir(t, []string{"CONFIG_PATH=" + writeRules(t, rules), "REDIS_URL=" + redis.Addr()}, program(t))
+	eventually(t, "waiting for the health check", func() error {
+		if err := w.readAddresses(); err != nil {
+			return err
+		}
+		a, err := fetch("http://" + w.http + "/healthcheck")
+		if err == nil && a.status != 500 {
+			t.Fatalf("health check without Redis: %d %s, want 500", a.status, a.body)
+		}
+		return err
+	})
+	redis.Start()
+	w.waitUntilHealthy()
+	if got := w.remaining("user", "alice"); got != 2 {
+		t.Errorf("the user has %d requests left, want 2", got)
+	}
+}

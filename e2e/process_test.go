@@ -1,0 +1,121 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience is how long anything may take that happens by itself: generous,
+// because nothing waits longer than it has to.
+const patience = 30 * time.Second
+
+// process is a program that belongs to one test.
+type process struct {
+	t      *testing.T
+	name   string
+	cmd    *exec.Cmd
+	output output
+	exited chan struct{} // closed when the program has ended
+}
+
+// run starts a program with the test's environment and env on top of it. It is
+// killed with everything it started when the test ends; if the test failed, its
+// output is logged.
+func run(t *testing.T, dir string, env []string, name string, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, name: name, exited: make(chan struct{})}
+	p.cmd = exec.Command(name, args...)
+	p.cmd.Dir = dir
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // one signal reaches all
+	if err := p.cmd.Start(); err != nil {
+		t.Fatalf("starting %s: %v", name, err)
+	}
+	go func() {
+		_ = p.cmd.Wait() // its outcome is in ProcessState
+		close(p.exited)
+	}()
+	t.Cleanup(func() {
+		p.signal(syscall.SIGKILL)
+		<-p.exited
+		if t.Failed() {
+			t.Logf("output of %s %s:\n%s", name, strings.Join(args, " "), &p.output)
+		}
+	})
+	return p
+}
+
+// signal sends sig to the program and everything it started, unless it has ended.
+func (p *process) signal(sig syscall.Signal) {
+	select {
+	case <-p.exited:
+	default:
+		_ = syscall.Kill(-p.cmd.Process.Pid, sig) // fails only if it has just ended
+	}
+}
+
+// exitCode waits for the program to end by itself.
+func (p *process) exitCode() int {
+	p.t.Helper()
+	select {
+	case <-p.exited:
+	case <-time.After(patience):
+		p.t.Fatalf("%s still runs", p.name)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// ended returns an error if the program has ended.
+func (p *process) ended() error {
+	select {
+	case <-p.exited:
+		return fmt.Errorf("%s ended: %v", p.name, p.cmd.ProcessState)
+	default:
+		return nil
+	}
+}
+
+// output is what a program has written so far.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// eventually asks check until it returns nil, and fails the test if that takes
+// too long.
+func eventually(t *testing.T, what string, check func() error) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.Now().Add(patience)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %v", what, err)
+		}
+		<-tick.C
+	}
+}

@@ -1,0 +1,56 @@
+package e2e
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/testenv"
+)
+
+// The commands of the README are executed as they stand, on other ports.
+func TestReadme(t *testing.T) {
+	t.Parallel()
+	root := testenv.Repository(t)
+	var w *weir
+	serve := func(command string) {
+		w = runWeir(t, nil, "sh", "-c", command)
+		w.waitUntilHealthy()
+		awayFromEnd(time.Minute, 10*time.Second)
+	}
+	const loop = "for i in 1 2 3 4 5 6; do"
+	execute := map[string]func(t *testing.T, command string){
+		"go run ./cmd/server": func(_ *testing.T, command string) { serve(command) },
+		loop: func(t *testing.T, command string) {
+			command = strings.ReplaceAll(command, "127.0.0.1:8080", w.http)
+			out, err := exec.Command("bash", "-c", command).CombinedOutput()
+			if want := strings.Repeat("200\n", 5) + "429\n"; err != nil || string(out) != want {
+				t.Errorf("%v, printed:\n%s\nwant:\n%s", err, out, want)
+			}
+		},
+		"REDIS_URL=127.0.0.1:6379 go run ./cmd/server": func(t *testing.T, command string) {
+			serve(strings.ReplaceAll(command, "127.0.0.1:6379", testenv.RedisServer(t).Addr()))
+		},
+		"make test":                 nil, // runs this
+		"docker compose up --build": nil, // TestCompose reads its file
+	}
+	for _, b := range codeBlocks(t, filepath.Join(root, "README.md")) {
+		if b.language != "sh" {
+			continue
+		}
+		name, _, _ := strings.Cut(b.text, "\n")
+		run, known := execute[name]
+		if !known {
+			t.Errorf("this command is not executed:\n%s", b.text)
+		}
+		delete(execute, name)
+		if run != nil {
+			run(t, b.text)
+		}
+	}
+	for name := range execute {
+		t.Errorf("the README lacks the command %s", name)
+	}
+}

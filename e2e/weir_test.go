@@ -1,0 +1,129 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"weir/internal/testenv"
+)
+
+// binaries is where the program is built, once for all tests.
+var binaries string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		var err error
+		if binaries, err = os.MkdirTemp("", "weir-e2e"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(binaries)
+		return m.Run()
+	}())
+}
+
+var buildOnce = sync.OnceValue(func() error {
+	out, err := exec.Command("go", "build", "-o", filepath.Join(binaries, "weir"), "weir/cmd/server").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("building the program: %w\n%s", err, out)
+	}
+	return nil
+})
+
+// program returns the path of the program, built on first use.
+func program(t *testing.T) string {
+	t.Helper()
+	if err := buildOnce(); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(binaries, "weir")
+}
+
+// weir is a running Weir.
+type weir struct {
+	*process
+	grpc, http, metrics string // where it listens, host:port
+}
+
+// anyPort are the settings that let the system choose every port.
+var anyPort = []string{
+	"GRPC_HOST=127.0.0.1", "GRPC_PORT=0", "HOST=127.0.0.1", "PORT=0",
+	"DEBUG_HOST=127.0.0.1", "DEBUG_PORT=0", "PROMETHEUS_ADDR=127.0.0.1:0", "LOG_FORMAT=json",
+}
+
+// startWeir starts Weir with the given rules and environment, and waits until
+// it is healthy.
+func startWeir(t *testing.T, rules string, env ...string) *weir {
+	t.Helper()
+	w := runWeir(t, append(env, "CONFIG_PATH="+rules), program(t))
+	w.waitUntilHealthy()
+	return w
+}
+
+// runWeir runs a command that is or starts a Weir, from the repository's root.
+func runWeir(t *testing.T, env []string, command ...string) *weir {
+	t.Helper()
+	return &weir{process: run(t, testenv.Repository(t), append(slices.Clone(anyPort), env...), command[0], command[1:]...)}
+}
+
+// waitUntilHealthy waits for the log to say where Weir listens, and for its
+// health check to agree.
+func (w *weir) waitUntilHealthy() {
+	w.t.Helper()
+	eventually(w.t, "waiting for Weir", func() error {
+		if err := w.ended(); err != nil {
+			w.t.Fatal(err)
+		}
+		if err := w.readAddresses(); err != nil {
+			return err
+		}
+		a, err := fetch("http://" + w.http + "/healthcheck")
+		if err == nil && a.status != 200 {
+			err = fmt.Errorf("health check: %d %s", a.status, a.body)
+		}
+		return err
+	})
+}
+
+// readAddresses reads from the log where Weir listens.
+func (w *weir) readAddresses() error {
+	lines := bufio.NewScanner(strings.NewReader(w.output.String()))
+	for lines.Scan() {
+		var entry struct{ Msg, GRPC, HTTP, Metrics string }
+		if json.Unmarshal(lines.Bytes(), &entry) == nil && entry.Msg == "listening" {
+			w.grpc, w.http, w.metrics = entry.GRPC, entry.HTTP, entry.Metrics
+			return nil
+		}
+	}
+	return errors.New("it has not logged where it listens")
+}
+
+// writeRules writes rules into a new directory and returns it.
+func writeRules(t *testing.T, rules string) string {
+	t.Helper()
+	dir := t.TempDir()
+	replaceRules(t, dir, rules)
+	return dir
+}
+
+// replaceRules puts rules in the place of those that writeRules wrote, in one
+// step, as editors and deployments do.
+func replaceRules(t *testing.T, dir, rules string) {
+	t.Helper()
+	next := filepath.Join(dir, ".next")
+	if err := os.WriteFile(next, []byte(rules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(next, filepath.Join(dir, "rules.yaml")); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,395 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"weir/internal/settings"
+)
+
+func TestMain(m *testing.M) {
+	// The settings of the tests are theirs alone.
+	for _, flag := range kong.Must(&struct{ settings.Settings }{}, kong.NoDefaultHelp()).Model.Flags {
+		for _, name := range flag.Envs {
+			os.Unsetenv(name)
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// patience is how long anything may take that happens by itself.
+const patience = 20 * time.Second
+
+// fixture is a server on ports of the system, with its clients.
+type fixture struct {
+	*App
+	t      *testing.T
+	log    *logBuffer
+	reload chan os.Signal
+	stop   context.CancelFunc
+	ended  chan error // what Run returned
+	http   http.Client
+	conn   *grpc.ClientConn
+}
+
+// options are those of a server on ports of the system.
+func options(t *testing.T, log io.Writer, args ...string) Options {
+	t.Helper()
+	var line struct{ settings.Settings }
+	parser, err := kong.New(&line, settings.EmptyIsUnset())
+	if err != nil {
+		t.Fatal(err)
+	}
+	local := []string{
+		"--host=127.0.0.1", "--port=0", "--grpc-host=127.0.0.1", "--grpc-port=0",
+		"--debug-host=127.0.0.1", "--debug-port=0", "--prometheus-addr=127.0.0.1:0", "--drain-timeout=1m",
+	}
+	if _, err := parser.Parse(append(local, args...)); err != nil {
+		t.Fatal(err)
+	}
+	return Options{
+		Settings: line.Settings,
+		Logger:   slog.New(slog.NewTextHandler(log, nil)),
+		Registry: prometheus.NewRegistry(),
+		Version:  "v0-test",
+	}
+}
+
+// start runs a server until the test ends or stop is called.
+func start(t *testing.T, args ...string) *fixture {
+	t.Helper()
+	f := &fixture{t: t, log: new(logBuffer), reload: make(chan os.Signal), ended: make(chan error, 1)}
+	opts := options(t, f.log, args...)
+	opts.Reload = f.reload
+	app, err := New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.App = app
+	f.http.Transport = &http.Transport{DisableKeepAlives: true}
+	f.conn, err = grpc.NewClient(app.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	f.stop = cancel
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		f.ended <- app.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		f.conn.Close()
+		<-ended
+		if t.Failed() {
+			t.Logf("log:\n%s", f.log)
+		}
+	})
+	return f
+}
+
+// ask asks whether one more request of user may pass in domain api.
+func (f *fixture) ask(ctx context.Context, user string) (ratelimitv3.RateLimitResponse_Code, error) {
+	response, err := ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{
+		Domain:      "api",
+		Descriptors: []*commonv3.RateLimitDescriptor{{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: user}}}},
+	})
+	return response.GetOverallCode(), err
+}
+
+// limit asks as a new user until that is denied, and returns how often it passed.
+func (f *fixture) limit() (int, error) {
+	user := fmt.Sprintf("user%d", time.Now().UnixNano())
+	for n := 0; n <= 100; n++ {
+		switch code, err := f.ask(f.t.Context(), user); {
+		case err != nil:
+			return 0, err
+		case code == ratelimitv3.RateLimitResponse_OVER_LIMIT:
+			return n, nil
+		}
+	}
+	return 0, errors.New("never denied")
+}
+
+// wantLimit waits until so many requests of a user pass.
+func (f *fixture) wantLimit(want int) {
+	f.t.Helper()
+	eventually(f.t, func() error {
+		if got, err := f.limit(); err != nil || got != want {
+			return fmt.Errorf("%d requests passed, want %d (error: %v)", got, want, err)
+		}
+		return nil
+	})
+}
+
+// request sends an HTTP request and returns status and body of the answer.
+func (f *fixture) request(method, addr, path, body string) (int, string, error) {
+	request, err := http.NewRequestWithContext(f.t.Context(), method, "http://"+addr+path, strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	response, err := f.http.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(answer), err
+}
+
+// wantAnswer waits until a request is answered so.
+func (f *fixture) wantAnswer(method, addr, path string, code int, contains ...string) {
+	f.t.Helper()
+	eventually(f.t, func() error {
+		got, body, err := f.request(method, addr, path, "")
+		if err != nil || got != code {
+			return fmt.Errorf("%s %s: got %d %q, want %d (error: %v)", method, path, got, body, code, err)
+		}
+		for _, want := range contains {
+			if !strings.Contains(body, want) {
+				return fmt.Errorf("%s %s: got %q, want it to contain %q", method, path, body, want)
+			}
+		}
+		return nil
+	})
+}
+
+// wantHealth waits until all health checks say so.
+func (f *fixture) wantHealth(healthy bool, reason string) {
+	f.t.Helper()
+	code, serving := http.StatusInternalServerError, grpc_health_v1.HealthCheckResponse_NOT_SERVING
+	if healthy {
+		code, serving = http.StatusOK, grpc_health_v1.HealthCheckResponse_SERVING
+	}
+	f.wantAnswer("GET", f.HTTPAddr(), "/healthcheck", code, reason)
+	for _, service := range []string{"", "ratelimit"} {
+		eventually(f.t, func() error {
+			got, err := grpc_health_v1.NewHealthClient(f.conn).Check(f.t.Context(), &grpc_health_v1.HealthCheckRequest{Service: service})
+			if err != nil || got.Status != serving {
+				return fmt.Errorf("gRPC health of %q: got %v, want %v (error: %v)", service, got, serving, err)
+			}
+			return nil
+		})
+	}
+}
+
+// wantLog waits until the log contains text.
+func (f *fixture) wantLog(text string) {
+	f.t.Helper()
+	eventually(f.t, func() error {
+		if !strings.Contains(f.log.String(), text) {
+			return fmt.Errorf("the log does not contain %q", text)
+		}
+		return nil
+	})
+}
+
+// wantEnd waits until Run has returned, and returns its error.
+func (f *fixture) wantEnd() error {
+	f.t.Helper()
+	select {
+	case err := <-f.ended:
+		return err
+	case <-time.After(patience):
+		f.t.Fatal("still running")
+		return nil
+	}
+}
+
+// eventually asks check until it returns nil, and fails the test if that takes
+// too long.
+func eventually(t *testing.T, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+// logBuffer is a log that can be read while it is written.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// limited are rules that let n requests a day of each user pass.
+func limited(n int) string {
+	return fmt.Sprintf("domain: api\ndescriptors:\n  - key: user\n    rate_limit: {unit: day, requests_per_unit: %d}\n", n)
+}
+
+// write makes a file of content, with its directory.
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// directory makes a directory with one file of rules.
+func directory(t *testing.T, content string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "config")
+	write(t, filepath.Join(dir, "rules.yaml"), content)
+	return dir
+}
+
+func TestServes(t *testing.T) {
+	f := start(t, "--config="+directory(t, limited(3)), "--prometheus-path=/numbers")
+	f.wantHealth(true, "OK")
+	f.wantLimit(3)
+
+	question := `{"domain": "api", "descriptors": [{"entries": [{"key": "user", "value": "alice"}]}]}`
+	for _, want := range []int{200, 200, 200, 429} {
+		if code, body, err := f.request("POST", f.HTTPAddr(), "/json", question); code != want {
+			t.Errorf("/json: got %d %s, want %d (error: %v)", code, body, want, err)
+		}
+	}
+	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "Weir v0-test", "health    OK", "in memory", "1 in 1 domains")
+	f.wantAnswer("GET", f.DebugAddr(), "/rlconfig", 200, "api", "user")
+	f.wantAnswer("GET", f.DebugAddr(), "/debug/pprof/goroutine", 200)
+	f.wantAnswer("GET", f.MetricsAddr(), "/numbers", 200,
+		"ratelimit_service_config_load_success 1\n", "ratelimit_service_config_load_error 0\n",
+		`ratelimit_service_rate_limit_over_limit{domain="api",key1="user",key2=""} 2`, "go_goroutines", "process_")
+	for _, want := range []string{
+		"version=v0-test", `msg="rules loaded"`, "files=1 domains=1 rules=1", "REDIS_URL is not set",
+		fmt.Sprintf("grpc=%s http=%s debug=%s metrics=%s", f.GRPCAddr(), f.HTTPAddr(), f.DebugAddr(), f.MetricsAddr()),
+	} {
+		f.wantLog(want)
+	}
+}
+
+func TestBadRequest(t *testing.T) {
+	f := start(t, "--config="+directory(t, limited(3)), "--max-descriptors=1")
+	client := ratelimitv3.NewRateLimitServiceClient(f.conn)
+	one := &commonv3.RateLimitDescriptor{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: "alice"}}}
+	_, err := client.ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{Domain: "api", Descriptors: []*commonv3.RateLimitDescriptor{one, one}})
+	if status.Code(err) != codes.InvalidArgument {
+		t.Errorf("more descriptors than the setting permits: %v", err)
+	}
+}
+
+func TestHeadersAndMetadataAsSet(t *testing.T) {
+	f := start(t, "--config="+directory(t, limited(3)), "--limit-response-headers-enabled", "--limit-limit-header=X-Limit",
+		"--limit-reset-header=X-Reset", "--response-dynamic-metadata")
+	response, err := ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{
+		Domain:      "api",
+		Descriptors: []*commonv3.RateLimitDescriptor{{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: "alice"}}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := response.ResponseHeadersToAdd; len(got) != 3 || got[0].Key != "X-Limit" || got[1].Key != "RateLimit-Remaining" || got[2].Key != "X-Reset" {
+		t.Errorf("headers: %v", got)
+	}
+	if response.DynamicMetadata == nil {
+		t.Error("no dynamic metadata")
+	}
+}
+
+func TestNewNamesWhatIsWrong(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	_, port, _ := net.SplitHostPort(taken.Addr().String())
+	good := directory(t, limited(3))
+	tests := []struct {
+		name  string
+		args  []string
+		wants []string
+	}{
+		{"gRPC port taken", []string{"--config=" + good, "--grpc-port=" + port}, []string{"gRPC", "GRPC_PORT", taken.Addr().String(), "address already in use"}},
+		{"HTTP port taken", []string{"--config=" + good, "--port=" + port}, []string{"HTTP", "PORT", taken.Addr().String()}},
+		{"debug port taken", []string{"--config=" + good, "--debug-port=" + port}, []string{"debug", "DEBUG_PORT", taken.Addr().String()}},
+		{"metrics port taken", []string{"--config=" + good, "--prometheus-addr=127.0.0.1:" + port}, []string{"metrics", "PROMETHEUS_ADDR", taken.Addr().String()}},
+		{"no host", []string{"--config=" + good, "--host=no.such.host.invalid"}, []string{"HTTP", "HOST", "no.such.host.invalid"}},
+		{"Redis address", []string{"--config=" + good, "--redis-url=user:swordfish@nowhere"}, []string{"REDIS_URL"}},
+		{"all problems of the rules", []string{"--config=" + directory(t, "domain: api\ndescriptors:\n  - key: a\n    rate_limit: {unit: minuet, requests_per_unit: 1}\n  - key: b\n    colour: red\n")}, []string{"rules.yaml:4:", "minuet", "rules.yaml:6:", "colour"}},
+		{"no rules", []string{"--config=" + filepath.Join(t.TempDir(), "missing")}, []string{"missing", "no such file"}},
+		{"empty directory", []string{"--config=" + t.TempDir()}, []string{"no file of rules"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := New(options(t, io.Discard, tt.args...))
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, want := range tt.wants {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error %q does not contain %q", err, want)
+				}
+			}
+			if strings.Contains(err.Error(), "swordfish") {
+				t.Errorf("error %q shows the password", err)
+			}
+		})
+	}
+}
+
+func TestForcedStartWithoutRules(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "not", "there", "yet")
+	f := start(t, "--config="+dir, "--force-start-without-initial-config", "--config-poll-interval=100ms")
+	f.wantHealth(false, "no rules are loaded yet")
+	if _, err := f.ask(t.Context(), "alice"); status.Code(err) != codes.Unavailable {
+		t.Errorf("answer without rules: %v", err)
+	}
+	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "none loaded", "no such file")
+	f.wantAnswer("GET", f.DebugAddr(), "/rlconfig", 500, "no rules are loaded yet")
+	write(t, filepath.Join(dir, "rules.yaml"), limited(2))
+	f.wantHealth(true, "OK")
+	f.wantLimit(2)
+}
+
+func TestReloadSignal(t *testing.T) {
+	f := start(t, "--config="+directory(t, limited(3)), "--config-poll-interval=1h")
+	f.reload <- syscall.SIGHUP
+	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_config_load_success 2\n")
+}

@@ -1,0 +1,100 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	grpchealth "google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+)
+
+// health tells whether requests should be sent here: the rules have been
+// loaded, the store has been reached, and the server is not draining. The first
+// two, once true, stay true: what a lost store means for a request is for the
+// answer to that request to say, and old rules serve on when new ones are bad.
+type health struct {
+	grpc     *grpchealth.Server
+	draining context.Context
+	drain    context.CancelFunc
+
+	mu          sync.Mutex
+	rulesLoaded bool
+	storeFound  bool
+}
+
+func newHealth() *health {
+	h := &health{grpc: grpchealth.NewServer()}
+	h.draining, h.drain = context.WithCancel(context.Background())
+	h.update(func() {})
+	return h
+}
+
+// setRulesLoaded tells that there are rules.
+func (h *health) setRulesLoaded() { h.update(func() { h.rulesLoaded = true }) }
+
+// setStoreFound tells that the store has answered.
+func (h *health) setStoreFound() { h.update(func() { h.storeFound = true }) }
+
+// setDraining fails all checks from now on, and ends those that are followed.
+func (h *health) setDraining() {
+	h.grpc.Shutdown()
+	h.drain()
+}
+
+// err is why no requests should be sent here, nil if they should.
+func (h *health) err() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.draining.Err() != nil:
+		return errors.New("draining")
+	case !h.rulesLoaded:
+		return errors.New("no rules are loaded yet")
+	case !h.storeFound:
+		return errors.New("redis has not been reached yet")
+	}
+	return nil
+}
+
+// update changes the state and tells the gRPC health service, under the names
+// that clients of envoyproxy/ratelimit ask for.
+func (h *health) update(change func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	change()
+	serving := grpc_health_v1.HealthCheckResponse_NOT_SERVING
+	if h.rulesLoaded && h.storeFound {
+		serving = grpc_health_v1.HealthCheckResponse_SERVING
+	}
+	for _, service := range []string{"", "ratelimit"} {
+		h.grpc.SetServingStatus(service, serving)
+	}
+}
+
+// endStreams is an interceptor that ends a followed health check when the
+// server drains; by itself it would last, and with it the drain, until the
+// client leaves. The last message says that this server no longer serves.
+func (h *health) endStreams(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	stop := context.AfterFunc(h.draining, cancel)
+	defer stop()
+	err := handler(srv, streamContext{stream, ctx})
+	if h.draining.Err() == nil {
+		return err
+	}
+	_ = stream.SendMsg(&grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_NOT_SERVING}) // or the client has gone
+	return status.Error(codes.Unavailable, "draining")
+}
+
+// streamContext is a stream with another context.
+type streamContext struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s streamContext) Context() context.Context { return s.ctx }

@@ -1,0 +1,23 @@
+package app
+
+import (
+	"log/slog"
+	"os"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/settings"
+)
+
+// Options says what an App is made of. All fields but Reload are required.
+type Options struct {
+	Settings settings.Settings
+	Logger   *slog.Logger
+	// Registry receives the metrics of all parts, and is what the metrics
+	// listener shows.
+	Registry *prometheus.Registry
+	// Version is shown in the log and on the status page.
+	Version string
+	// Reload makes the rules be loaded anew with each signal that it delivers.
+	Reload <-chan os.Signal
+}

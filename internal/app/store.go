@@ -1,0 +1,87 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/memstore"
+	"weir/internal/limiter/redisstore"
+	"weir/internal/settings"
+)
+
+// store is what keeps the counters, with what the server has to know of it.
+type store struct {
+	limiter.Store
+	name  string                      // what and where it is
+	ping  func(context.Context) error // tells whether it can be reached
+	close func() error
+}
+
+// openStore makes the store that the settings name. Redis need not be there yet.
+func openStore(s settings.Store, logger *slog.Logger, reg prometheus.Registerer) (*store, error) {
+	if s.RedisURL == "" {
+		logger.Info("counters are kept in memory, for this process only, because REDIS_URL is not set", "max_counters", s.MemoryMaxCounters)
+		return &store{
+			Store: memstore.New(memstore.Options{MaxCounters: s.MemoryMaxCounters, Registerer: reg}),
+			name:  fmt.Sprintf("in memory, at most %d", s.MemoryMaxCounters),
+			ping:  func(context.Context) error { return nil },
+			close: func() error { return nil },
+		}, nil
+	}
+	user, password := s.RedisLogin()
+	redis, err := redisstore.New(redisstore.Options{
+		URL:        s.RedisURL,
+		SocketType: s.RedisSocket(),
+		Username:   user,
+		Password:   password,
+		TLS:        s.RedisTLSConfig(),
+		OpTimeout:  s.RedisOpTimeout,
+		Logger:     logger,
+		Registerer: reg,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("REDIS_URL: %w", err)
+	}
+	logger.Info("counters are kept in Redis", "redis", s.RedisName(), "op_timeout", s.RedisOpTimeout)
+	return &store{Store: redis, name: "in Redis at " + s.RedisName(), ping: redis.Ping, close: redis.Close}, nil
+}
+
+// How long to wait between two tries to reach the store, and between two lines
+// in the log that say it is not there.
+const (
+	firstRetry = 50 * time.Millisecond
+	lastRetry  = 2 * time.Second
+	reminder   = time.Minute
+)
+
+// find waits until the store is reached for the first time or ctx ends. After
+// that nobody asks it but for decisions.
+func (s *store) find(ctx context.Context, found func(), logger *slog.Logger) {
+	var said time.Time
+	for retry := firstRetry; ; retry = min(2*retry, lastRetry) {
+		err := s.ping(ctx)
+		switch {
+		case err == nil:
+			if !said.IsZero() {
+				logger.Info("store found", "store", s.name)
+			}
+			found()
+			return
+		case ctx.Err() != nil:
+			return
+		case time.Since(said) >= reminder:
+			said = time.Now()
+			logger.Warn("store cannot be reached, requests are answered UNAVAILABLE until it can", "store", s.name, "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(retry):
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package descriptors
+
+import "weir/internal/limiter"
+
+// Options say how files are joined.
+type Options struct {
+	// MergeDomains lets several files hold rules of one domain. They are joined
+	// in the order of the files; the same descriptor may be in one of them only.
+	MergeDomains bool
+}
+
+// Load checks files and builds the Tree of their rules. The error is of type
+// Problems and holds every problem of every file; no file at all is one, too,
+// because rules that got lost must not pass for rules that allow everything.
+func Load(files []File, opts Options) (*Tree, error) {
+	c := compiler{
+		opts:    opts,
+		tree:    &Tree{domains: make(map[string]*node)},
+		defined: make(map[*node]origin),
+	}
+	var problems Problems
+	if len(files) == 0 {
+		problems = append(problems, Problem{Message: "there is no rule file, at least one is needed"})
+	}
+	for _, f := range files {
+		problems = append(problems, c.file(f)...)
+	}
+	if len(problems) > 0 {
+		problems.sort()
+		return nil, problems
+	}
+	return c.tree, nil
+}
+
+// compiler adds file after file to a tree.
+type compiler struct {
+	opts    Options
+	tree    *Tree
+	defined map[*node]origin
+}
+
+// origin is where a node was defined.
+type origin struct {
+	file string
+	position
+}
+
+func (o origin) String() string {
+	return Problem{File: o.file, Line: o.line, Column: o.column}.String()
+}
+
+func (c *compiler) file(f File) Problems {
+	d := decoder{reporter: reporter{file: f.Name}}
+	root := d.parse(f.Data)
+	if root == nil {
+		return d.problems
+	}
+	config := d.file(root)
+	b := branch{reporter: &d.reporter, compiler: c, domain: sanitize(config.domain)}
+	b.descriptors(c.domain(&d.reporter, config), config.descriptors)
+	return d.problems
+}
+
+// domain returns the root node of a file's domain. Where the domain is wrong it
+// is a new one, so that only what is wrong within the file is found in it.
+func (c *compiler) domain(r *reporter, config fileConfig) *node {
+	root := &node{entry: limiter.Entry{Key: config.domain}}
+	first := c.tree.domains[config.domain]
+	switch {
+	case config.domain == "":
+	case first == nil:
+		c.tree.domains[config.domain] = root
+		c.defined[root] = origin{r.file, config.domainAt}
+	case c.opts.MergeDomains:
+		return first
+	default:
+		r.problemIn("domain", config.domainAt, "%q is already the domain of %s, allowed is one file per domain unless MERGE_DOMAIN_CONFIG is true",
+			config.domain, c.defined[first])
+	}
+	return root
+}
+
+// branch is the way from a domain to the node that is being added.
+type branch struct {
+	*reporter
+	compiler *compiler
+	domain   string  // as a label
+	levels   []level // from the first one on
+}
+
+// level is what the rules at and below a descriptor need to know of it.
+type level struct {
+	*descriptorConfig
+	label string
+}
+
+// descriptors adds children to a node.
+func (b *branch) descriptors(parent *node, list []descriptorConfig) {
+	b.enter(step{field: "descriptors"})
+	defer b.leave()
+	for i := range list {
+		b.enter(step{index: i})
+		b.levels = append(b.levels, level{&list[i], label(&list[i])})
+		b.descriptor(parent, &list[i])
+		b.levels = b.levels[:len(b.levels)-1]
+		b.leave()
+	}
+}
+
+func (b *branch) descriptor(parent *node, config *descriptorConfig) {
+	n := &node{parent: parent, entry: limiter.Entry{Key: config.key, Value: config.value}}
+	if twin := parent.children[n.entry]; twin == nil {
+		parent.add(n)
+		b.compiler.defined[n] = origin{b.file, config.at}
+	} else if config.key != "" {
+		b.problem(config.at, "%s is already at %s, allowed is one descriptor per key and value", config, b.compiler.defined[twin])
+	}
+	if config.limit != nil || len(config.descriptors) == 0 {
+		n.rule = b.rule(n, config)
+		b.compiler.tree.rules = append(b.compiler.tree.rules, n.rule)
+	}
+	b.descriptors(n, config.descriptors)
+}
+
+// add makes child, which has its entry, a child of n.
+func (n *node) add(child *node) {
+	if n.children == nil {
+		n.children = make(map[limiter.Entry]*node)
+	}
+	n.children[child.entry] = child
+	key, value := child.entry.Key, child.entry.Value
+	if !isWildcard(value) {
+		return
+	}
+	if n.wildcards == nil {
+		n.wildcards = make(map[string]*wildcards)
+	}
+	if n.wildcards[key] == nil {
+		n.wildcards[key] = newWildcards()
+	}
+	n.wildcards[key].add(value, child)
+}
+
+// rule builds the rule of n, the branch's last level.
+func (b *branch) rule(n *node, config *descriptorConfig) *Rule {
+	r := &Rule{
+		Limit:          config.limit,
+		Metadata:       config.metadata,
+		DetailedMetric: config.detailedMetric,
+		node:           n,
+	}
+	for i, l := range b.levels {
+		if l.shareThreshold {
+			r.Patterns = append(r.Patterns, make([]string, i+1-len(r.Patterns))...)
+			r.Patterns[i] = l.value
+		}
+		if l.valueToMetric {
+			r.ValueToMetric = append(r.ValueToMetric, make([]bool, i+1-len(r.ValueToMetric))...)
+			r.ValueToMetric[i] = true
+		}
+	}
+	if r.Limit == nil {
+		return r
+	}
+	switch {
+	case config.shadow:
+		r.Limit.Mode = limiter.Shadow
+	case config.quota:
+		r.Limit.Mode = limiter.Quota
+	}
+	r.Limit.Series = limiter.Series{Domain: b.domain, Key1: b.levels[0].label}
+	if len(b.levels) > 1 {
+		r.Limit.Series.Key2 = b.levels[1].label
+	}
+	return r
+}

@@ -1,0 +1,211 @@
+package descriptors
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"weir/internal/limiter"
+)
+
+// fileConfig is a rule file as it is written.
+type fileConfig struct {
+	domain      string
+	domainAt    position
+	descriptors []descriptorConfig
+}
+
+// descriptorConfig is one item of a list of descriptors.
+type descriptorConfig struct {
+	at             position
+	key, value     string
+	limit          *limiter.Limit // without mode and series
+	shadow, quota  bool
+	detailedMetric bool
+	valueToMetric  bool
+	shareThreshold bool
+	metadata       map[string]any
+	descriptors    []descriptorConfig
+}
+
+// String names the descriptor in a problem.
+func (c *descriptorConfig) String() string {
+	if c.value == "" {
+		return fmt.Sprintf("key %q without value", c.key)
+	}
+	return fmt.Sprintf("key %q with value %q", c.key, c.value)
+}
+
+// The fields of the format, by where they belong.
+var (
+	fileFields       = []string{"domain", "name", "descriptors"}
+	descriptorFields = []string{
+		"key", "value", "rate_limit", "descriptors", "shadow_mode", "quota_mode",
+		"detailed_metric", "value_to_metric", "share_threshold", "metadata",
+	}
+	limitFields    = []string{"unit", "requests_per_unit", "unlimited", "name", "replaces"}
+	replacesFields = []string{"name"}
+)
+
+func (d *decoder) file(root *yaml.Node) fileConfig {
+	c := fileConfig{domainAt: at(root)}
+	missing := root.Kind == yaml.MappingNode
+	d.fields(root, fileFields, func(name string, n *yaml.Node) {
+		switch name {
+		case "domain":
+			var ok bool
+			c.domain, ok = d.text(n)
+			c.domainAt = at(n)
+			missing = ok && c.domain == ""
+		case "name":
+			d.text(n) // names the file for a management server, means nothing here
+		case "descriptors":
+			c.descriptors = d.descriptors(n)
+		}
+	})
+	if missing {
+		d.problemIn("domain", c.domainAt, "missing, allowed is any text but the empty one")
+	}
+	return c
+}
+
+func (d *decoder) descriptors(n *yaml.Node) []descriptorConfig {
+	var list []descriptorConfig
+	d.items(n, func(n *yaml.Node) { list = append(list, d.descriptor(n)) })
+	return list
+}
+
+func (d *decoder) descriptor(n *yaml.Node) descriptorConfig {
+	c := descriptorConfig{at: at(n)}
+	keyAt, missing := c.at, n.Kind == yaml.MappingNode
+	var shareAt position
+	d.fields(n, descriptorFields, func(name string, n *yaml.Node) {
+		switch name {
+		case "key":
+			var ok bool
+			c.key, ok = d.bytes(n)
+			keyAt = at(n)
+			missing = ok && c.key == ""
+		case "value":
+			c.value, _ = d.bytes(n)
+		case "rate_limit":
+			c.limit = d.limit(n)
+		case "descriptors":
+			c.descriptors = d.descriptors(n)
+		case "shadow_mode":
+			c.shadow = d.flag(n)
+		case "quota_mode":
+			c.quota = d.flag(n)
+		case "detailed_metric":
+			c.detailedMetric = d.flag(n)
+		case "value_to_metric":
+			c.valueToMetric = d.flag(n)
+		case "share_threshold":
+			c.shareThreshold = d.flag(n)
+			shareAt = at(n)
+		case "metadata":
+			c.metadata = d.metadata(n)
+		}
+	})
+	if missing {
+		d.problemIn("key", keyAt, "missing, allowed is any text but the empty one")
+	}
+	if c.shareThreshold && !isWildcard(c.value) {
+		d.problemIn("share_threshold", shareAt, "nothing to share, allowed beside a value with a wildcard (*)")
+	}
+	return c
+}
+
+// limit decodes a rate_limit; it returns nil for null.
+func (d *decoder) limit(n *yaml.Node) *limiter.Limit {
+	if isNull(n) {
+		return nil
+	}
+	var (
+		l              limiter.Limit
+		unit           string
+		unitValid      = n.Kind == yaml.MappingNode
+		amountMissing  = unitValid
+		unitAt, listAt = at(n), at(n)
+	)
+	d.fields(n, limitFields, func(name string, n *yaml.Node) {
+		switch name {
+		case "unit":
+			unit, unitValid = d.text(n)
+			unitAt = at(n)
+		case "requests_per_unit":
+			if amountMissing = isNull(n); !amountMissing {
+				l.RequestsPerUnit = d.amount(n)
+			}
+		case "unlimited":
+			l.Unlimited = d.flag(n)
+		case "name":
+			l.Name, _ = d.text(n)
+		case "replaces":
+			l.Replaces = d.replaces(n)
+			listAt = at(n)
+		}
+	})
+	if unitValid {
+		l.Unit = d.unit(unit, unitAt, l.Unlimited)
+	}
+	if amountMissing && !l.Unlimited {
+		d.problemIn("requests_per_unit", at(n), "missing, allowed are whole numbers from 0 to %d, or unlimited: true instead", uint32(math.MaxUint32))
+	}
+	if l.Name != "" && slices.Contains(l.Replaces, l.Name) {
+		d.problemIn("replaces", listAt, "the limit replaces itself (%q), allowed are names of other limits", l.Name)
+	}
+	return &l
+}
+
+func (d *decoder) unit(name string, at position, unlimited bool) limiter.Unit {
+	unit, known := limiter.ParseUnit(name)
+	allowed := strings.Join(limiter.UnitNames(), ", ")
+	switch {
+	case unlimited && name != "":
+		d.problemIn("unit", at, "an unlimited limit has no unit, allowed is one of unit and unlimited")
+	case unlimited:
+	case name == "":
+		d.problemIn("unit", at, "missing, allowed are %s", allowed)
+	case !known:
+		d.problemIn("unit", at, "unknown unit %q, allowed are %s", name, allowed)
+	}
+	return unit
+}
+
+func (d *decoder) replaces(n *yaml.Node) []string {
+	var names []string
+	d.items(n, func(n *yaml.Node) {
+		nameAt, missing := at(n), n.Kind == yaml.MappingNode
+		d.fields(n, replacesFields, func(_ string, n *yaml.Node) {
+			name, ok := d.text(n)
+			nameAt, missing = at(n), ok && name == ""
+			names = append(names, name)
+		})
+		if missing {
+			d.problemIn("name", nameAt, "missing, allowed are names of other limits")
+		}
+	})
+	return names
+}
+
+// unknownField reports a field that is not among allowed, and guesses what was
+// meant.
+func (d *decoder) unknownField(key *yaml.Node, allowed []string) {
+	if key.Kind != yaml.ScalarNode {
+		d.problem(at(key), "a field's name is needed before the colon, allowed are %s", strings.Join(allowed, ", "))
+		return
+	}
+	hint := ""
+	if near := nearest(key.Value, allowed); near != "" {
+		hint = fmt.Sprintf(" (did you mean %s?)", near)
+	} else if slices.Contains(descriptorFields, key.Value) {
+		hint = " (it belongs to a descriptor)"
+	} else if slices.Contains(limitFields, key.Value) {
+		hint = " (it belongs to a rate_limit)"
+	}
+	d.problem(at(key), "unknown field %s%s, allowed are %s", describe(key), hint, strings.Join(allowed, ", "))
+}

@@ -1,0 +1,18 @@
+// Package descriptors turns rule files into a Tree, and finds in it the rule
+// for a descriptor.
+//
+// The life of a rule:
+//
+//   - file.go: ReadFiles finds and reads the files.
+//   - yaml.go, decode.go: each file is read as YAML nodes, which know their line
+//     and column, and decoded strictly. What is wrong becomes a Problem
+//     (problem.go); decoding goes on, so that one report holds all of them.
+//   - compile.go: Load joins the files of a domain and builds the Tree. One
+//     problem anywhere, and there is no Tree.
+//   - match.go, wildcard.go: Tree.Match walks down one level per entry of a
+//     descriptor and returns the Rule, without allocating.
+//   - dump.go: Tree.Dump writes the rules for people to read.
+//
+// A Tree is immutable: a changed file makes a new one. This package knows
+// nothing of counters, stores or gRPC, and of limiter only the types.
+package descriptors

@@ -1,0 +1,110 @@
+package descriptors
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// File is the content of a rule file.
+type File struct {
+	Name string // as shown in problems
+	Data []byte
+}
+
+// maxFileSize bounds what is read of a file, and what Load accepts, in bytes.
+const maxFileSize = 16 << 20
+
+// ReadFiles reads the rule files that paths name.
+//
+// Of a directory it reads, in the order of names and recursively, what ends in
+// .yaml, .yml or .json or has no extension. It passes over names that begin
+// with a dot, so that the files of a mounted ConfigMap are read once, and over
+// *_test.yaml. Whatever else is there is returned in skipped. A path that is
+// not a directory is read whatever its name.
+//
+// The error names every path that could not be read.
+func ReadFiles(paths ...string) (files []File, skipped []string, err error) {
+	var r reader
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		switch {
+		case err != nil:
+			r.errs = append(r.errs, err)
+		case info.IsDir():
+			r.directory(path)
+		default:
+			r.file(path)
+		}
+	}
+	if err := errors.Join(r.errs...); err != nil {
+		return nil, nil, fmt.Errorf("reading rules: %w", err)
+	}
+	return r.files, r.skipped, nil
+}
+
+type reader struct {
+	files   []File
+	skipped []string
+	errs    []error
+}
+
+func (r *reader) directory(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		r.errs = append(r.errs, err)
+		return
+	}
+	for _, entry := range entries {
+		name, path := entry.Name(), filepath.Join(dir, entry.Name())
+		if strings.HasPrefix(name, ".") {
+			continue
+		}
+		if entry.IsDir() {
+			r.directory(path)
+			continue
+		}
+		// A link to a file is as good as the file. One to a directory is not
+		// followed: it may lead back up.
+		info, err := os.Stat(path)
+		switch {
+		case err != nil:
+			r.errs = append(r.errs, err)
+		case strings.HasSuffix(name, "_test.yaml"):
+		case !info.Mode().IsRegular() || !holdsRules(name):
+			r.skipped = append(r.skipped, path)
+		default:
+			r.file(path)
+		}
+	}
+}
+
+// holdsRules tells by its name whether a file of a directory is a rule file.
+func holdsRules(name string) bool {
+	switch filepath.Ext(name) {
+	case ".yaml", ".yml", ".json", "":
+		return true
+	}
+	return false
+}
+
+// file reads one byte more than is allowed at most; Load reports that as a
+// problem beside all others.
+func (r *reader) file(path string) {
+	f, err := os.Open(path)
+	if err != nil {
+		r.errs = append(r.errs, err)
+		return
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
+	if err != nil {
+		r.errs = append(r.errs, &fs.PathError{Op: "read", Path: path, Err: err})
+		return
+	}
+	r.files = append(r.files, File{Name: path, Data: data})
+}

@@ -1,0 +1,82 @@
+package descriptors
+
+import "weir/internal/limiter"
+
+// Tree holds the rules of all domains. It is immutable, and safe for use by
+// many goroutines. The zero Tree has no rules.
+type Tree struct {
+	domains map[string]*node
+	rules   []*Rule // in the order of the files
+}
+
+// Rule is a node of the tree at which a descriptor can end. It is immutable.
+type Rule struct {
+	// Limit is nil for a whitelist entry: the descriptor is known and unlimited.
+	Limit *limiter.Limit
+	// Patterns holds for each level the wildcard that stands for the value in
+	// the counter's key (share_threshold), "" where the value itself does. It
+	// ends with the last wildcard and is nil if there is none, as
+	// limiter.Keys.Append wants it.
+	Patterns []string
+	// Metadata is what answers about this rule carry, nil if nothing. Its values
+	// are those of encoding/json.
+	Metadata map[string]any
+	// DetailedMetric asks for the values of all entries in the metrics' labels.
+	DetailedMetric bool
+	// ValueToMetric tells for each level whether the metrics' labels shall hold
+	// the value of its entry. It is nil if none shall.
+	ValueToMetric []bool
+
+	node *node // where it is
+}
+
+// node is one place of a domain's tree.
+type node struct {
+	parent *node         // nil for a domain
+	entry  limiter.Entry // what leads here from parent; of a domain its name, as key
+	rule   *Rule         // nil if the node only leads to others
+	// children by key and value. The value of a child that has none is "", which
+	// no other child has.
+	children  map[limiter.Entry]*node
+	wildcards map[string]*wildcards // by key; they are in children, too
+}
+
+// HasDomain tells whether there are rules for domain.
+func (t *Tree) HasDomain(domain string) bool { return t.domains[domain] != nil }
+
+// Domains is the number of domains.
+func (t *Tree) Domains() int { return len(t.domains) }
+
+// Rules is the number of rules, whitelist entries included.
+func (t *Tree) Rules() int { return len(t.rules) }
+
+// Match returns the rule that applies to a descriptor, or nil if none does: the
+// one that its last entry leads to, if its entries lead there level by level.
+// It does not go back to try another way. It does not allocate.
+func (t *Tree) Match(domain string, entries []limiter.Entry) *Rule {
+	n := t.domains[domain]
+	if n == nil {
+		return nil
+	}
+	for _, e := range entries {
+		if n = n.next(e); n == nil {
+			return nil
+		}
+	}
+	return n.rule
+}
+
+// next returns the child that an entry leads to, or nil: the one with its key
+// and value, else the first wildcard, else the one with its key and no value.
+// An entry without value is no exception: the wildcard * alone matches it.
+func (n *node) next(e limiter.Entry) *node {
+	if child := n.children[e]; child != nil {
+		return child
+	}
+	if w := n.wildcards[e.Key]; w != nil {
+		if child := w.find(e.Value); child != nil {
+			return child
+		}
+	}
+	return n.children[limiter.Entry{Key: e.Key}]
+}

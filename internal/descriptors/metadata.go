@@ -1,0 +1,71 @@
+package descriptors
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// metadata decodes a mapping of anything into the types of encoding/json; it
+// returns nil for null.
+func (d *decoder) metadata(n *yaml.Node) map[string]any {
+	if isNull(n) {
+		return nil
+	}
+	if n.Kind != yaml.MappingNode {
+		d.problem(at(n), "%s is not allowed, a mapping is needed", describe(n))
+		return nil
+	}
+	m := make(map[string]any, len(n.Content)/2)
+	own := make(map[string]bool, len(n.Content)/2)
+	d.pairs(n, false, func(key, value *yaml.Node, merged bool) {
+		name, ok := d.text(key)
+		switch {
+		case !ok || merged && own[name]:
+		case own[name]:
+			d.problem(at(key), "field %q is repeated, allowed is once", name)
+		default:
+			own[name] = true
+			d.visit(step{field: name}, value, func(n *yaml.Node) { m[name] = d.json(n) })
+		}
+	})
+	return m
+}
+
+func (d *decoder) json(n *yaml.Node) any {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		return d.metadata(n)
+	case n.Kind == yaml.SequenceNode:
+		list := make([]any, 0, len(n.Content))
+		d.items(n, func(n *yaml.Node) { list = append(list, d.json(n)) })
+		return list
+	case isNull(n):
+		return nil
+	}
+	switch n.ShortTag() {
+	case "!!bool":
+		return d.flag(n)
+	case "!!int", "!!float":
+		return d.number(n)
+	default:
+		text, _ := d.text(n)
+		return text
+	}
+}
+
+// number returns a number as JSON knows it, neither infinite nor NaN.
+func (d *decoder) number(n *yaml.Node) float64 {
+	digits := strings.ReplaceAll(n.Value, "_", "")
+	if i, err := strconv.ParseInt(digits, 0, 64); err == nil {
+		return float64(i)
+	}
+	f, err := strconv.ParseFloat(digits, 64)
+	if err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
+		d.problem(at(n), "%s is not allowed, allowed are the numbers of JSON", describe(n))
+		return 0
+	}
+	return f
+}

@@ -1,0 +1,39 @@
+package descriptors
+
+// nearest returns the candidate that at most two typing errors turn into word,
+// or "".
+func nearest(word string, candidates []string) string {
+	const longest = 40 // no field's name is nearly as long
+	best, least := "", 3
+	for _, c := range candidates {
+		if len(word) > longest {
+			break
+		}
+		if n := editDistance(word, c); n < least && n < len(c)-1 {
+			best, least = c, n
+		}
+	}
+	return best
+}
+
+// editDistance is the number of bytes to insert, remove or replace in a to get
+// b (Levenshtein).
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1) // distances of a[:i] to each b[:j]
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, diagonal+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}

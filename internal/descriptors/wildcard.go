@@ -1,0 +1,98 @@
+package descriptors
+
+import "strings"
+
+// wildcards are the children of one node and key whose values hold a '*',
+// which stands for any run of characters, also for none.
+//
+// They are found by the text before their first '*' and after their last one.
+// So the cost of a search depends on how many different pairs of lengths these
+// texts have, and not on how many wildcards there are; only wildcards that
+// agree in both texts are tried one after the other.
+type wildcards struct {
+	shapes []shape        // by order
+	known  map[shape]bool // shapes, without their order
+	byEnds map[ends][]wildcard
+	count  int
+}
+
+// ends are the texts before the first and after the last '*' of a wildcard.
+type ends struct{ prefix, suffix string }
+
+// shape is a pair of lengths that ends of wildcards have.
+type shape struct {
+	prefix, suffix int
+	order          int // of the first wildcard of this shape
+}
+
+// wildcard is one of these children.
+type wildcard struct {
+	order  int      // place in the file, among the wildcards of its node and key
+	middle []string // texts between two '*', to be found one after the other
+	child  *node
+}
+
+func newWildcards() *wildcards {
+	return &wildcards{known: make(map[shape]bool), byEnds: make(map[ends][]wildcard)}
+}
+
+func isWildcard(value string) bool { return strings.Contains(value, "*") }
+
+func (w *wildcards) add(value string, child *node) {
+	texts := strings.Split(value, "*")
+	last := len(texts) - 1
+	e := ends{texts[0], texts[last]}
+	order := w.count
+	w.count++
+	w.byEnds[e] = append(w.byEnds[e], wildcard{order, texts[1:last], child})
+	s := shape{prefix: len(e.prefix), suffix: len(e.suffix)}
+	if !w.known[s] {
+		w.known[s] = true
+		s.order = order
+		w.shapes = append(w.shapes, s)
+	}
+}
+
+// find returns the first child in the order of the file that matches value,
+// or nil.
+func (w *wildcards) find(value string) *node {
+	var best *wildcard
+	for _, s := range w.shapes {
+		if best != nil && best.order < s.order {
+			break // what follows comes later in the file
+		}
+		end := len(value) - s.suffix
+		if end < s.prefix {
+			continue
+		}
+		same := w.byEnds[ends{value[:s.prefix], value[end:]}]
+		for i := range same {
+			c := &same[i]
+			if best != nil && best.order < c.order {
+				break
+			}
+			if c.matches(value[s.prefix:end]) {
+				best = c
+				break
+			}
+		}
+	}
+	if best == nil {
+		return nil
+	}
+	return best.child
+}
+
+// matches tells whether the part of a value between the ends holds the middle
+// texts in their order. Taking each where it occurs first is enough: it leaves
+// the most for those that follow.
+func (c *wildcard) matches(rest string) bool {
+	for _, text := range c.middle {
+		i := strings.Index(rest, text)
+		if i < 0 {
+			return false
+		}
+		rest = rest[i+len(text):]
+	}
+	return true
+}

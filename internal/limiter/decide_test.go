@@ -1,0 +1,225 @@
+package limiter
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// What Decide decides is told by the tables of storetest; here is what it
+// leaves in the states, down to the last bit.
+func TestDecideStates(t *testing.T) {
+	three := &Limit{RequestsPerUnit: 3, Unit: Minute}
+	shadow := &Limit{RequestsPerUnit: 3, Unit: Minute, Mode: Shadow}
+	quota := &Limit{RequestsPerUnit: 3, Unit: Minute, Mode: Quota}
+	now := at(0) / 60e6 // the window of the request
+	type hit struct {
+		counter int
+		hit     Hit
+	}
+	take := func(counter int, l *Limit, cost uint64) hit { return hit{counter, Hit{Limit: l, Cost: cost}} }
+	refund := func(counter int, cost uint64) hit { return hit{counter, Hit{Limit: three, Cost: cost, Refund: true}} }
+	always := func(counter int, cost uint64) hit { return hit{counter, Hit{Limit: three, Cost: cost, Always: true}} }
+
+	for _, tc := range []struct {
+		name   string
+		before []State
+		hits   []hit
+		after  []State
+		denied bool
+	}{
+		{"admitted", []State{{}, {now, 1}}, []hit{take(0, three, 1), take(1, three, 2)}, []State{{now, 1}, {now, 3}}, false},
+		{"admitted in a new window", []State{{now - 1, 3}}, []hit{take(0, three, 1)}, []State{{now, 1}}, false},
+		{"admitted in an old window", []State{{now + 1, 1}}, []hit{take(0, three, 1)}, []State{{now + 1, 2}}, false},
+		{
+			"denied by the last",
+			[]State{{}, {now, 1}, {now, 3}},
+			[]hit{take(0, three, 1), take(1, three, 1), take(2, three, 1)},
+			[]State{{}, {now, 1}, {now, 3}},
+			true,
+		},
+		{
+			"denied in a new window",
+			[]State{{now - 1, 2}, {now - 7, 3}},
+			[]hit{take(0, three, 1), take(1, three, 4)},
+			[]State{{now - 1, 2}, {now - 7, 3}},
+			true,
+		},
+		{
+			"denied on one counter",
+			[]State{{now - 1, 2}},
+			[]hit{take(0, three, 1), take(0, three, 1), take(0, three, 2)},
+			[]State{{now - 1, 2}},
+			true,
+		},
+		{"a shadow over", []State{{now, 3}, {}}, []hit{take(0, shadow, 1), take(1, three, 1)}, []State{{now, 3}, {now, 1}}, false},
+		{"one quota of two over", []State{{now, 3}, {}}, []hit{take(0, quota, 1), take(1, quota, 1)}, []State{{now, 3}, {now, 1}}, false},
+		{
+			"both quotas over",
+			[]State{{now, 3}, {now, 2}, {now, 1}},
+			[]hit{take(0, quota, 1), take(1, quota, 2), take(2, shadow, 1)},
+			[]State{{now, 3}, {now, 2}, {now, 1}},
+			true,
+		},
+		{
+			"always and refund beside a denial",
+			[]State{{now, 3}, {now - 1, 3}, {now, 2}},
+			[]hit{take(0, three, 1), always(1, 2), refund(2, 1)},
+			[]State{{now, 3}, {now, 2}, {now, 1}},
+			true,
+		},
+		{
+			"a peek charged always beside a denial in a new window",
+			[]State{{now - 1, 3}, {now, 3}},
+			[]hit{always(0, 0), take(1, three, 1)},
+			[]State{{now - 1, 3}, {now, 3}},
+			true,
+		},
+		{
+			"always, take and refund of one counter denied",
+			[]State{{now, 1}},
+			[]hit{take(0, three, 2), refund(0, 1), always(0, 5), take(0, three, 1)},
+			[]State{{now, 5}},
+			true,
+		},
+		{"refund in an old window", []State{{now + 1, 2}}, []hit{refund(0, 5)}, []State{{now + 1, 0}}, false},
+		{
+			"refund beside a denial in a new window",
+			[]State{{now - 1, 3}, {now, 3}},
+			[]hit{refund(0, 1), take(1, three, 1)},
+			[]State{{now, 0}, {now, 3}},
+			true,
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			after := slices.Clone(tc.before)
+			var hits []Hit
+			var states []*State
+			for _, h := range tc.hits {
+				hits = append(hits, h.hit)
+				states = append(states, &after[h.counter])
+			}
+			if denied := Decide(hits, states, at(0), make([]Decision, len(hits))); denied != tc.denied {
+				t.Errorf("denied is %v, want %v", denied, tc.denied)
+			}
+			if !slices.Equal(after, tc.after) {
+				t.Errorf("states are %v, want %v", after, tc.after)
+			}
+		})
+	}
+}
+
+// Decide fills out whatever it held before.
+func TestDecideOverwritesDecisions(t *testing.T) {
+	out := []Decision{{Over: true, Charged: true, Used: 9, Remaining: 9, ResetAfter: 9, RetryAfter: 9}}
+	denied := Decide([]Hit{{Limit: &Limit{RequestsPerUnit: 1, Unit: Minute}}}, []*State{new(State)}, at(0), out)
+	if want := (Decision{Remaining: 1, ResetAfter: time.Minute}); denied || out[0] != want {
+		t.Errorf("denied is %v, got %+v, want %+v", denied, out[0], want)
+	}
+}
+
+func TestDecideAllocatesNothing(t *testing.T) {
+	for _, n := range []int{1, 16} {
+		hits, states, out := make([]Hit, n), make([]*State, n), make([]Decision, n)
+		for i := range hits {
+			hits[i] = Hit{Limit: &Limit{RequestsPerUnit: 50, Unit: Minute}, Cost: 1}
+			states[i] = new(State)
+		}
+		denials := 0
+		allocs := testing.AllocsPerRun(100, func() {
+			if Decide(hits, states, at(0), out) {
+				denials++
+			}
+		})
+		if allocs != 0 || denials == 0 {
+			t.Errorf("%d hits: %v allocations and %d denials, want none and some", n, allocs, denials)
+		}
+	}
+}
+
+func TestSettle(t *testing.T) {
+	type hit struct {
+		mode         Mode
+		over         bool
+		hit          Hit
+		want         bool // charged
+		wantIfDenied bool
+	}
+	taking, peeking := Hit{Cost: 1}, Hit{}
+	fits := func(m Mode) hit { return hit{m, false, taking, true, false} }
+	over := func(m Mode) hit { return hit{m, true, taking, false, false} }
+	for _, tc := range []struct {
+		name   string
+		hits   []hit
+		denied bool
+	}{
+		{"fits", []hit{fits(Enforced)}, false},
+		{"over", []hit{over(Enforced)}, true},
+		{"over and fits", []hit{over(Enforced), fits(Enforced), fits(Shadow), fits(Quota)}, true},
+		{"fits and over", []hit{fits(Enforced), over(Enforced)}, true},
+		{"shadow over", []hit{over(Shadow)}, false},
+		{"shadow over beside others", []hit{fits(Enforced), over(Shadow), fits(Quota)}, false},
+		{"quota over", []hit{over(Quota)}, true},
+		{"quota over beside others", []hit{fits(Enforced), over(Quota), fits(Shadow)}, true},
+		{"one quota over", []hit{over(Quota), fits(Quota), fits(Enforced)}, false},
+		{"all quotas over", []hit{over(Quota), fits(Enforced), over(Quota)}, true},
+		{"one quota and an enforced limit over", []hit{over(Quota), fits(Quota), over(Enforced)}, true},
+		{"peeks", []hit{{Enforced, false, peeking, false, false}, fits(Enforced)}, false},
+		{"a peek over", []hit{{Enforced, true, peeking, false, false}, fits(Enforced)}, true},
+		{"a peek of cost 0 that is always charged", []hit{{Enforced, false, Hit{Always: true}, false, false}}, false},
+		{"always over", []hit{{Enforced, true, Hit{Cost: 1, Always: true}, true, true}, fits(Enforced)}, true},
+		{"always beside a denial", []hit{{Enforced, false, Hit{Cost: 1, Always: true}, true, true}, over(Enforced)}, true},
+		{"refund", []hit{{Enforced, false, Hit{Cost: 1, Refund: true}, true, true}}, false},
+		{"refund beside a denial", []hit{{Quota, false, Hit{Cost: 1, Refund: true}, true, true}, over(Enforced)}, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var hits []Hit
+			var out []Decision
+			var want []bool
+			for _, h := range tc.hits {
+				h.hit.Limit = &Limit{Mode: h.mode}
+				hits = append(hits, h.hit)
+				out = append(out, Decision{Over: h.over, Charged: len(out)%2 == 0})
+				if tc.denied {
+					want = append(want, h.wantIfDenied)
+				} else {
+					want = append(want, h.want)
+				}
+			}
+			if denied := Settle(hits, out); denied != tc.denied {
+				t.Errorf("denied is %v, want %v", denied, tc.denied)
+			}
+			for i := range out {
+				if out[i].Charged != want[i] {
+					t.Errorf("hit %d: charged is %v, want %v", i, out[i].Charged, want[i])
+				}
+			}
+		})
+	}
+}
+
+// When a single hit is told to come back, it passes then and not earlier.
+func TestRetryAfterIsExact(t *testing.T) {
+	for _, multiplier := range []uint32{1, 7} {
+		for _, cost := range []uint64{0, 1, 3} {
+			limit := &Limit{RequestsPerUnit: 3, Unit: Minute, UnitMultiplier: multiplier}
+			t.Run(fmt.Sprintf("%d minutes, cost %d", multiplier, cost), func(t *testing.T) {
+				ask := func(s State, now int64) Decision {
+					out := make([]Decision, 1)
+					Decide([]Hit{{Limit: limit, Cost: cost}}, []*State{&s}, now, out)
+					return out[0]
+				}
+				now := at(12345678 * time.Microsecond)
+				full := State{}.roll(limit, now).take(3)
+				retry := ask(full, now).RetryAfter
+				if d := ask(full, now+(retry-time.Microsecond).Microseconds()); !d.Over {
+					t.Errorf("a microsecond before %v: %+v, want over", retry, d)
+				}
+				if d := ask(full, now+retry.Microseconds()); d.Over {
+					t.Errorf("after %v: %+v, want admitted", retry, d)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package storetest
+
+import (
+	"math"
+
+	"weir/internal/limiter"
+)
+
+// amountCases are lives of one counter within one window.
+var amountCases = []tableCase{
+	{"used and remaining follow every hit", []step{
+		{hits: request(take("a", three, 1)), want: decisions(charged(1, 2))},
+		{hits: request(take("a", three, 1)), want: decisions(charged(2, 1))},
+		{hits: request(take("a", three, 1)), want: decisions(charged(3, 0))},
+		{hits: request(take("a", three, 1)), want: decisions(over(3, 0)), denied: true},
+		{hits: request(take("b", three, 1)), want: decisions(charged(1, 2))},
+	}},
+	{"a limit of 0 never admits", []step{
+		{hits: request(take("a", enforced(0), 1)), want: decisions(never(over(0, 0))), denied: true},
+		{hits: request(peek("a", enforced(0))), want: decisions(never(over(0, 0))), denied: true},
+	}},
+	{"a cost above the limit never fits", []step{
+		{hits: request(take("a", three, 4)), want: decisions(never(over(0, 3))), denied: true},
+		{hits: request(take("a", three, 1)), want: decisions(charged(1, 2))},
+		{hits: request(take("a", three, 4)), want: decisions(never(over(1, 2))), denied: true},
+	}},
+	{"a cost of exactly the limit fits once", []step{
+		{hits: request(take("a", three, 3)), want: decisions(charged(3, 0))},
+		{hits: request(take("a", three, 3)), want: decisions(over(3, 0)), denied: true},
+	}},
+	{"a cost above what remains takes nothing", []step{
+		{hits: request(take("a", three, 2)), want: decisions(charged(2, 1))},
+		{hits: request(take("a", three, 2)), want: decisions(over(2, 1)), denied: true},
+		{hits: request(take("a", three, 1)), want: decisions(charged(3, 0))},
+	}},
+	{"a changed amount keeps the count", []step{
+		{hits: request(take("a", three, 3)), want: decisions(charged(3, 0))},
+		{hits: request(take("a", enforced(5), 1)), want: decisions(charged(4, 1))},
+		{hits: request(take("a", enforced(2), 1)), want: decisions(over(4, 0)), denied: true},
+	}},
+}
+
+// most is the largest limit. Costs and counters end at MaxCost, far above it.
+var most = enforced(math.MaxUint32)
+
+var saturationCases = []tableCase{
+	{"costs and counters saturate", []step{
+		{hits: request(take("a", most, math.MaxUint32)), want: decisions(charged(math.MaxUint32, 0))},
+		{hits: request(take("a", most, 1<<63)), want: decisions(never(over(math.MaxUint32, 0))), denied: true},
+		{hits: request(take("a", most, math.MaxUint64)), want: decisions(never(over(math.MaxUint32, 0))), denied: true},
+		{hits: request(always("a", most, limiter.MaxCost-1)), want: decisions(never(overCharged(limiter.MaxCost, 0))), denied: true},
+		{hits: request(always("a", most, 1)), want: decisions(overCharged(limiter.MaxCost, 0)), denied: true},
+		{
+			hits: request(always("a", most, 1<<63), always("a", most, math.MaxUint64)), denied: true,
+			want: decisions(never(overCharged(limiter.MaxCost, 0)), never(overCharged(limiter.MaxCost, 0))),
+		},
+		{hits: request(refund("a", most, limiter.MaxCost-5)), want: decisions(charged(5, math.MaxUint32-5))},
+		{hits: request(refund("a", most, math.MaxUint64)), want: decisions(charged(0, math.MaxUint32))},
+		{hits: request(always("a", most, limiter.MaxCost-1)), want: decisions(never(overCharged(limiter.MaxCost-1, 0))), denied: true},
+		{hits: request(always("a", most, 2)), want: decisions(overCharged(limiter.MaxCost, 0)), denied: true},
+	}},
+}

@@ -1,0 +1,235 @@
+package rls
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/limiter"
+)
+
+const rules = `
+domain: api
+descriptors:
+  - key: user
+    rate_limit: {unit: minute, requests_per_unit: 2}
+  - key: user
+    value: root
+    rate_limit: {unlimited: true}
+  - key: user
+    value: friend
+  - key: path
+    rate_limit: {unit: hour, requests_per_unit: 3, name: paths}
+  - key: nobody
+    rate_limit: {unit: day, requests_per_unit: 0}
+  - key: tried
+    rate_limit: {unit: second, requests_per_unit: 1}
+    shadow_mode: true
+  - key: model
+    rate_limit: {unit: week, requests_per_unit: 1}
+    quota_mode: true
+  - key: vip
+    rate_limit: {unit: month, requests_per_unit: 100, replaces: [{name: paths}]}
+  - key: free
+    rate_limit: {unlimited: true, replaces: [{name: paths}]}
+  - key: tokens
+    rate_limit: {unit: year, requests_per_unit: 100}
+`
+
+// d is a descriptor of one entry in text format; more are its other fields.
+func d(key, value string, more ...string) string {
+	return fmt.Sprintf("descriptors {entries {key: %q value: %q} %s} ", key, value, strings.Join(more, " "))
+}
+
+// The statuses of the rules above, in text format.
+func user(code string, remaining int) string {
+	return fmt.Sprintf("statuses {code: %s current_limit {requests_per_unit: 2 unit: MINUTE} limit_remaining: %d duration_until_reset {seconds: 30}} ", code, remaining)
+}
+
+func path(code string, remaining int) string {
+	return fmt.Sprintf("statuses {code: %s current_limit {requests_per_unit: 3 unit: HOUR name: 'paths'} limit_remaining: %d duration_until_reset {seconds: 30}} ", code, remaining)
+}
+
+func tried(remaining int) string {
+	return fmt.Sprintf("statuses {code: OK current_limit {requests_per_unit: 1 unit: SECOND} limit_remaining: %d duration_until_reset {seconds: 1}} ", remaining)
+}
+
+func model(code string, remaining int) string {
+	return fmt.Sprintf("statuses {code: %s current_limit {requests_per_unit: 1 unit: WEEK} limit_remaining: %d duration_until_reset {seconds: 388830}} ", code, remaining)
+}
+
+func vip(remaining int) string {
+	return fmt.Sprintf("statuses {code: OK current_limit {requests_per_unit: 100 unit: MONTH} limit_remaining: %d duration_until_reset {seconds: 302430}} ", remaining)
+}
+
+func tokens(code string, remaining int) string {
+	return fmt.Sprintf("statuses {code: %s current_limit {requests_per_unit: 100 unit: YEAR} limit_remaining: %d duration_until_reset {seconds: 11966430}} ", code, remaining)
+}
+
+func TestAnswers(t *testing.T) {
+	const (
+		ok        = "overall_code: OK "
+		over      = "overall_code: OVER_LIMIT "
+		none      = "statuses {code: OK} "
+		unlimited = "statuses {code: OK limit_remaining: 4294967295} "
+		api       = "domain: 'api' "
+	)
+	addend := func(n uint64) string { return fmt.Sprintf("hits_addend {value: %d}", n) }
+	type step struct{ request, want string }
+	for _, tc := range []struct {
+		name  string
+		steps []step
+	}{
+		{"up to the limit and over", []step{
+			{api + d("user", "a"), ok + user("OK", 1)},
+			{api + d("user", "a"), ok + user("OK", 0)},
+			{api + d("user", "a"), over + user("OVER_LIMIT", 0)},
+			{api + d("user", "b"), ok + user("OK", 1)},
+		}},
+		{"nothing applies", []step{
+			{api + d("stranger", "a"), ok + none},
+			{"domain: 'other' " + d("user", "a"), ok + none},
+			{api + d("user", "friend"), ok + none},
+			{api + "descriptors {}", ok + none},
+		}},
+		{"unlimited", []step{{api + d("user", "root"), ok + unlimited}}},
+		{"one status for each descriptor, in order", []step{
+			{api + d("path", "/") + d("stranger", "a") + d("user", "a") + d("user", "root"), ok + path("OK", 2) + none + user("OK", 1) + unlimited},
+		}},
+		{"the same descriptor twice", []step{
+			{api + d("user", "a") + d("user", "a"), ok + user("OK", 0) + user("OK", 0)},
+			{api + d("user", "b") + d("user", "b") + d("user", "b"), over + user("OK", 2) + user("OK", 2) + user("OVER_LIMIT", 0)},
+		}},
+		{"a denied request takes nothing from the others", []step{
+			{api + d("user", "a") + "hits_addend: 2", ok + user("OK", 0)},
+			{api + d("path", "/") + d("user", "a"), over + path("OK", 3) + user("OVER_LIMIT", 0)},
+			{api + d("path", "/"), ok + path("OK", 2)},
+		}},
+		{"deny all: no time to wait for", []step{
+			{api + d("nobody", "a"), over + "statuses {code: OVER_LIMIT current_limit {unit: DAY}}"},
+		}},
+		{"nothing remains for who asks for too much", []step{
+			{api + d("user", "a"), ok + user("OK", 1)},
+			{api + d("user", "a") + "hits_addend: 2", over + user("OVER_LIMIT", 0)},
+			{api + d("user", "a") + "hits_addend: 3", over + "statuses {code: OVER_LIMIT current_limit {requests_per_unit: 2 unit: MINUTE}}"},
+		}},
+		{"shadow", []step{
+			{api + d("tried", "a"), ok + tried(0)},
+			{api + d("tried", "a"), ok + tried(0)},
+		}},
+		{"quota: over when all are", []step{
+			{api + d("model", "a"), ok + model("OK", 0)},
+			{api + d("model", "a") + d("model", "b"), ok + model("OVER_LIMIT", 0) + model("OK", 0)},
+			{api + d("model", "a") + d("model", "b"), over + model("OVER_LIMIT", 0) + model("OVER_LIMIT", 0)},
+		}},
+		{"replaces", []step{
+			{api + d("path", "/") + d("vip", "a"), ok + none + vip(99)},
+			{api + d("vip", "a") + d("path", "/"), ok + vip(98) + none},
+			{api + d("free", "a") + d("path", "/"), ok + unlimited + none},
+			{api + d("path", "/"), ok + path("OK", 2)},
+		}},
+		{"cost of the request", []step{
+			{api + d("path", "/") + d("user", "a") + "hits_addend: 2", ok + path("OK", 1) + user("OK", 0)},
+		}},
+		{"cost of the descriptor", []step{
+			{api + d("path", "/", addend(3)) + d("user", "a") + "hits_addend: 2", ok + path("OK", 0) + user("OK", 0)},
+		}},
+		{"peek", []step{
+			{api + d("user", "a", addend(0)), ok + user("OK", 2)},
+			{api + d("user", "a") + "hits_addend: 2", ok + user("OK", 0)},
+			{api + d("user", "a", addend(0)), over + user("OVER_LIMIT", 0)},
+		}},
+		{"refund", []step{
+			{api + d("user", "a") + "hits_addend: 2", ok + user("OK", 0)},
+			{api + d("user", "a", "is_negative_hits: true"), ok + user("OK", 1)},
+			{api + d("user", "a", "is_negative_hits: true", addend(5)), ok + user("OK", 2)},
+		}},
+		{"a descriptor's own addend is charged always", []step{
+			{api + d("tokens", "a", addend(90)), ok + tokens("OK", 10)},
+			{api + d("tokens", "a", addend(20)), over + tokens("OVER_LIMIT", 0)},
+			{api + d("tokens", "a", "is_negative_hits: true", addend(15)), ok + tokens("OK", 5)},
+		}},
+		{"enormous costs", []step{
+			{api + d("user", "a", addend(1<<63)), over + "statuses {code: OVER_LIMIT current_limit {requests_per_unit: 2 unit: MINUTE}}"},
+			{api + d("user", "a", addend(1<<64-1), "is_negative_hits: true"), ok + user("OK", 2)},
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			conn := serve(t, New(options(t, rules)))
+			for _, s := range tc.steps {
+				expect(t, conn, s.request, s.want)
+			}
+		})
+	}
+}
+
+func TestOverride(t *testing.T) {
+	limit := func(fields string) string { return "limit {" + fields + "}" }
+	current := func(code, limit string, remaining, seconds int) string {
+		return fmt.Sprintf("statuses {code: %s current_limit {%s} limit_remaining: %d duration_until_reset {seconds: %d}}", code, limit, remaining, seconds)
+	}
+	conn := serve(t, New(options(t, rules)))
+	for _, s := range []struct{ name, request, want string }{
+		{"instead of the rule", "domain: 'api' " + d("user", "a", limit("requests_per_unit: 1 unit: HOUR")),
+			"overall_code: OK " + current("OK", "requests_per_unit: 1 unit: HOUR", 0, 30)},
+		{"over", "domain: 'api' " + d("user", "a", limit("requests_per_unit: 1 unit: HOUR")),
+			"overall_code: OVER_LIMIT " + current("OVER_LIMIT", "requests_per_unit: 1 unit: HOUR", 0, 30)},
+		{"another amount keeps the count", "domain: 'api' " + d("user", "a", limit("requests_per_unit: 5 unit: HOUR")),
+			"overall_code: OK " + current("OK", "requests_per_unit: 5 unit: HOUR", 3, 30)},
+		{"multiplier", "domain: 'api' " + d("user", "a", limit("requests_per_unit: 5 unit: MINUTE unit_multiplier {value: 10}")),
+			"overall_code: OK " + current("OK", "requests_per_unit: 5 unit: MINUTE unit_multiplier {value: 10}", 4, 30)},
+		{"without a rule", "domain: 'api' " + d("stranger", "a", limit("requests_per_unit: 9 unit: SECOND")),
+			"overall_code: OK " + current("OK", "requests_per_unit: 9 unit: SECOND", 8, 1)},
+		{"month", "domain: 'api' " + d("user", "a", limit("requests_per_unit: 9 unit: MONTH")),
+			"overall_code: OK " + current("OK", "requests_per_unit: 9 unit: MONTH", 8, 302430)},
+		{"year", "domain: 'api' " + d("user", "a", limit("requests_per_unit: 9 unit: YEAR")),
+			"overall_code: OK " + current("OK", "requests_per_unit: 9 unit: YEAR", 8, 11966430)},
+		{"day", "domain: 'api' " + d("user", "a", limit("requests_per_unit: 9 unit: DAY")),
+			"overall_code: OK " + current("OK", "requests_per_unit: 9 unit: DAY", 8, 43230)},
+		{"unknown domain", "domain: 'other' " + d("user", "a", limit("requests_per_unit: 1 unit: HOUR")),
+			"overall_code: OK statuses {code: OK}"},
+	} {
+		t.Run(s.name, func(t *testing.T) { expect(t, conn, s.request, s.want) })
+	}
+}
+
+func TestOverridesAreBounded(t *testing.T) {
+	var os overrides
+	first, err := os.limit("api", override{requestsPerUnit: 0, unit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, _ := os.limit("api", override{requestsPerUnit: 0, unit: 1}); again != first {
+		t.Error("the same override made two limits")
+	}
+	if other, _ := os.limit("web", override{requestsPerUnit: 0, unit: 1}); other.Series.Domain != "web" {
+		t.Errorf("domain of the metrics is %q, want web", other.Series.Domain)
+	}
+	for n := range uint32(3 * maxOverrides) {
+		if l, err := os.limit("api", override{requestsPerUnit: n, unit: 1}); err != nil || l.RequestsPerUnit != n {
+			t.Fatalf("override %d: got %v, %v", n, l, err)
+		}
+	}
+	if len(os.limits) > maxOverrides {
+		t.Errorf("%d limits are kept, want at most %d", len(os.limits), maxOverrides)
+	}
+}
+
+func TestSecondsRoundUp(t *testing.T) {
+	for d, want := range map[time.Duration]int64{
+		0:                              1,
+		time.Microsecond:               1,
+		time.Second:                    1,
+		time.Second + 1:                2,
+		2900 * time.Millisecond:        3,
+		limiter.MaxPeriod:              100 * 365 * 24 * 3600,
+		30*time.Second - 1:             30,
+		365 * 24 * time.Hour:           365 * 24 * 3600,
+		time.Minute + time.Duration(1): 61,
+	} {
+		if got := seconds(d); got != want {
+			t.Errorf("seconds(%v) = %d, want %d", d, got, want)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package rls
+
+import (
+	"context"
+	"fmt"
+	"testing"
+)
+
+// hotRequest has one entry for each of n descriptors, all under a limit.
+func hotRequest(n int) []byte {
+	m := message{}.string(1, "api")
+	for i := range n {
+		m = m.bytes(2, message{}.bytes(1, message{}.string(1, "user").string(2, fmt.Sprint("user-", i))))
+	}
+	return m
+}
+
+const hotRules = "{domain: api, descriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: 4000000000}}]}"
+
+// Only the reply is made anew for each request, everything else is used again.
+// The call is kept here, because under the race detector a pool forgets some.
+func TestHotPathAllocations(t *testing.T) {
+	for _, n := range []int{1, 3, 10} {
+		s := New(options(t, hotRules))
+		wire := hotRequest(n)
+		c := s.newCall()
+		allocs := testing.AllocsPerRun(1000, func() {
+			c.clear()
+			c.wire = wire
+			if _, err := s.shouldRateLimit(context.Background(), c); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if allocs > 3 { // bytes, slice header and holder of the reply
+			t.Errorf("%d descriptors: %v allocations, want at most 3", n, allocs)
+		}
+	}
+}
+
+func BenchmarkDecide(b *testing.B) {
+	for _, n := range []int{1, 3, 10} {
+		b.Run(fmt.Sprint("descriptors=", n), func(b *testing.B) {
+			s := New(options(b, hotRules))
+			wire := hotRequest(n)
+			b.ReportAllocs()
+			for b.Loop() {
+				c := s.newCall()
+				c.wire = wire
+				if _, err := s.shouldRateLimit(context.Background(), c); err != nil {
+					b.Fatal(err)
+				}
+				s.release(c)
+			}
+		})
+	}
+}
+
+// One decision through gRPC on the loopback device.
+func BenchmarkShouldRateLimit(b *testing.B) {
+	for _, n := range []int{1, 3, 10} {
+		b.Run(fmt.Sprint("descriptors=", n), func(b *testing.B) {
+			conn := serve(b, New(options(b, hotRules)))
+			wire := hotRequest(n)
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if _, err := askRaw(b, conn, wire); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		})
+	}
+}

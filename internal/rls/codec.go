@@ -1,0 +1,51 @@
+package rls
+
+import (
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	protocodec "google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+)
+
+// ServerOptions are what a server needs that a Service is registered with: the
+// codec of its messages. Other services of that server work as ever.
+func ServerOptions() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(protocodec.Name)}),
+	}
+}
+
+// codec hands the bytes of a request to its call, and sends those of its reply.
+// All other messages, of the health service for example, are left to the
+// standard codec.
+type codec struct {
+	standard encoding.CodecV2
+}
+
+// reply is the encoded response of a call. It is not part of the call, because
+// gRPC sends it when the call is over.
+type reply [1]mem.Buffer
+
+func newReply(message []byte) *reply {
+	return &reply{mem.Copy(message, mem.DefaultBufferPool())}
+}
+
+func (c codec) Name() string { return c.standard.Name() }
+
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	if r, ok := v.(*reply); ok {
+		return r[:], nil
+	}
+	return c.standard.Marshal(v)
+}
+
+// Unmarshal gives a call its own copy of the bytes, which its strings may share.
+// It does not decode them: gRPC reports what fails here as INTERNAL, while a
+// bad request is INVALID_ARGUMENT.
+func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
+	if call, ok := v.(*call); ok {
+		call.wire = data.Materialize() //nolint:misspell // gRPC's name
+		return nil
+	}
+	return c.standard.Unmarshal(data, v)
+}

@@ -1,0 +1,259 @@
+package rls
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"weir/internal/limiter"
+)
+
+// requestOf is what decode must read from the encoding of m.
+func requestOf(m *ratelimitv3.RateLimitRequest) request {
+	r := request{domain: m.GetDomain(), hitsAddend: m.GetHitsAddend()}
+	for _, md := range m.GetDescriptors() {
+		d := descriptor{
+			hasLimit: md.GetLimit() != nil,
+			limit: override{
+				requestsPerUnit: md.GetLimit().GetRequestsPerUnit(),
+				unit:            int32(md.GetLimit().GetUnit()),
+				unitMultiplier:  md.GetLimit().GetUnitMultiplier().GetValue(),
+			},
+			hasHitsAddend: md.GetHitsAddend() != nil,
+			hitsAddend:    md.GetHitsAddend().GetValue(),
+			negativeHits:  md.GetIsNegativeHits(),
+		}
+		for _, e := range md.GetEntries() {
+			d.entries = append(d.entries, limiter.Entry{Key: e.GetKey(), Value: e.GetValue()})
+		}
+		r.descriptors = append(r.descriptors, d)
+	}
+	return r
+}
+
+// sameRequest compares what requests say, not how their memory is laid out.
+func sameRequest(a, b request) bool {
+	if a.domain != b.domain || a.hitsAddend != b.hitsAddend || len(a.descriptors) != len(b.descriptors) {
+		return false
+	}
+	for i := range a.descriptors {
+		x, y := a.descriptors[i], b.descriptors[i]
+		if len(x.entries) == 0 && len(y.entries) == 0 {
+			x.entries, y.entries = nil, nil
+		}
+		if !reflect.DeepEqual(x, y) {
+			return false
+		}
+	}
+	return true
+}
+
+func marshal(t testing.TB, m proto.Message) []byte {
+	t.Helper()
+	b, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// message builds a message field by field, in ways that no encoder would.
+type message []byte
+
+func (m message) bytes(num protowire.Number, b []byte) message {
+	return protowire.AppendBytes(protowire.AppendTag(m, num, protowire.BytesType), b)
+}
+
+func (m message) string(num protowire.Number, s string) message { return m.bytes(num, []byte(s)) }
+
+func (m message) varint(num protowire.Number, v uint64) message {
+	return protowire.AppendVarint(protowire.AppendTag(m, num, protowire.VarintType), v)
+}
+
+func (m message) fixed32(num protowire.Number, v uint32) message {
+	return protowire.AppendFixed32(protowire.AppendTag(m, num, protowire.Fixed32Type), v)
+}
+
+func (m message) fixed64(num protowire.Number, v uint64) message {
+	return protowire.AppendFixed64(protowire.AppendTag(m, num, protowire.Fixed64Type), v)
+}
+
+func (m message) group(num protowire.Number, body message) message {
+	m = protowire.AppendTag(m, num, protowire.StartGroupType)
+	return protowire.AppendTag(append(m, body...), num, protowire.EndGroupType)
+}
+
+func entry(key, value string) *commonv3.RateLimitDescriptor_Entry {
+	return &commonv3.RateLimitDescriptor_Entry{Key: key, Value: value}
+}
+
+// wires are encoded requests, whole ones and odd ones, for tests and fuzzing.
+func wires(t testing.TB) map[string][]byte {
+	full := marshal(t, &ratelimitv3.RateLimitRequest{
+		Domain: "api",
+		Descriptors: []*commonv3.RateLimitDescriptor{{
+			Entries:        []*commonv3.RateLimitDescriptor_Entry{entry("user", "alice"), entry("path", "")},
+			HitsAddend:     wrapperspb.UInt64(1 << 63),
+			IsNegativeHits: true,
+		}, {
+			Entries: []*commonv3.RateLimitDescriptor_Entry{entry("user", "bob")},
+			Limit: &commonv3.RateLimitDescriptor_RateLimitOverride{
+				RequestsPerUnit: 10, Unit: typev3.RateLimitUnit_HOUR, UnitMultiplier: wrapperspb.UInt32(3),
+			},
+		}, {}},
+		HitsAddend: 7,
+	})
+	multiplier := message{}.varint(1, 5)
+	return map[string][]byte{
+		"empty":               {},
+		"full":                full,
+		"last scalar wins":    message{}.string(1, "a").varint(3, 1).string(1, "b").varint(3, 2),
+		"zero addend is set":  message{}.bytes(2, message{}.bytes(3, nil)),
+		"addends merge":       message{}.bytes(2, message{}.bytes(3, message{}.varint(1, 9)).bytes(3, nil)),
+		"limits merge":        message{}.bytes(2, message{}.bytes(2, message{}.varint(1, 5)).bytes(2, message{}.varint(2, 2)).bytes(2, message{}.bytes(3, multiplier)).bytes(2, message{}.bytes(3, nil))),
+		"wrong types":         message{}.varint(1, 1).fixed32(2, 1).fixed64(3, 1).bytes(3, nil).bytes(2, message{}.varint(1, 1).varint(2, 1).varint(3, 1).bytes(4, nil)),
+		"wrong types below":   message{}.bytes(2, message{}.bytes(1, message{}.varint(1, 1).fixed64(2, 1)).bytes(2, message{}.bytes(1, nil).bytes(2, nil).varint(3, 1)).bytes(3, message{}.bytes(1, nil))),
+		"unknown fields":      message{}.string(99, "x").bytes(2, message{}.varint(99, 1).bytes(1, message{}.fixed32(99, 1).string(1, "k"))),
+		"groups":              message{}.group(99, message{}.varint(1, 1).group(2, message{}.string(1, "x"))).group(1, nil).string(1, "a"),
+		"undefined unit":      message{}.bytes(2, message{}.bytes(2, message{}.varint(2, 1<<40|77))),
+		"numbers cut off":     message{}.varint(3, 1<<40|5).bytes(2, message{}.varint(4, 1<<40)),
+		"not UTF-8":           message{}.string(1, "a\xff").bytes(2, message{}.bytes(1, message{}.string(1, "k\xfe").string(2, "\xff"))),
+		"cut in a tag":        {0x80},
+		"cut in a value":      full[:len(full)-1],
+		"cut in a string":     message{}.string(1, "domain")[:4],
+		"cut in a descriptor": message{}.bytes(2, message{}.string(1, "entry")[:3]),
+		"cut in an entry":     message{}.bytes(2, message{}.bytes(1, message{}.string(1, "key")[:3])),
+		"field number 0":      {0x00, 0x00},
+		"field number 2^29":   protowire.AppendVarint(nil, 1<<29<<3),
+		"reserved wire type":  {0x0f},
+		"end of no group":     {0x0c},
+		"group without end":   {0x0b},
+		"endless varint":      {0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02},
+	}
+}
+
+// checkDecode compares decode with generated code, which refuses strings that
+// are not UTF-8 but is right about everything else.
+func checkDecode(t *testing.T, wire []byte) {
+	t.Helper()
+	var got request
+	err := got.decode(wire, 1<<20)
+	var want ratelimitv3.RateLimitRequest
+	wantErr := proto.Unmarshal(wire, &want)
+	switch {
+	case wantErr != nil && strings.Contains(wantErr.Error(), "invalid UTF-8"):
+		// There is nothing to compare with.
+	case wantErr != nil:
+		if err == nil {
+			t.Errorf("accepted, want %v", wantErr)
+		}
+	case err != nil:
+		if errors.Is(err, errMalformed) || !exceedsEntries(&want) {
+			t.Errorf("refused: %v", err)
+		}
+	case !sameRequest(got, requestOf(&want)):
+		t.Errorf("got %+v, want %+v", got, requestOf(&want))
+	}
+}
+
+func exceedsEntries(m *ratelimitv3.RateLimitRequest) bool {
+	for _, d := range m.GetDescriptors() {
+		if len(d.GetEntries()) > maxEntries {
+			return true
+		}
+	}
+	return false
+}
+
+func TestDecodeAsGeneratedCode(t *testing.T) {
+	for name, wire := range wires(t) {
+		t.Run(name, func(t *testing.T) { checkDecode(t, wire) })
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, wire := range wires(f) {
+		f.Add(wire)
+	}
+	f.Fuzz(checkDecode)
+}
+
+func TestDecodeAnyBytes(t *testing.T) {
+	var got request
+	if err := got.decode(wires(t)["not UTF-8"], 10); err != nil {
+		t.Fatal(err)
+	}
+	want := request{domain: "a\xff", descriptors: []descriptor{{entries: []limiter.Entry{{Key: "k\xfe", Value: "\xff"}}}}}
+	if !sameRequest(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestDecodeForgetsThePreviousRequest(t *testing.T) {
+	var got request
+	for _, name := range []string{"full", "empty", "full"} {
+		var want request
+		if err := want.decode(wires(t)[name], 10); err != nil {
+			t.Fatal(err)
+		}
+		if err := got.decode(wires(t)[name], 10); err != nil {
+			t.Fatal(err)
+		}
+		if !sameRequest(got, want) {
+			t.Errorf("%s: got %+v, want %+v", name, got, want)
+		}
+	}
+}
+
+func TestDecodeBounds(t *testing.T) {
+	descriptors := func(n, entries int) []byte {
+		var d, m message
+		for range entries {
+			d = d.bytes(1, message{}.string(1, "k"))
+		}
+		for range n {
+			m = m.bytes(2, d)
+		}
+		return m
+	}
+	for _, tc := range []struct {
+		name string
+		wire []byte
+		want string
+	}{
+		{"at the bounds", descriptors(10, maxEntries), ""},
+		{"descriptors", descriptors(11, 1), "the request has more than the 10 descriptors that are permitted"},
+		{"entries", append(descriptors(1, 1), descriptors(1, maxEntries+1)...), "descriptor 1 has more than the 100 entries that are permitted"},
+		{"bytes", message{}.bytes(99, make([]byte, maxBytes)), "the message has 1048581 bytes, at most 1048576 are permitted"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var r request
+			got := ""
+			if err := r.decode(tc.wire, 10); err != nil {
+				got = err.Error()
+			}
+			if got != tc.want {
+				t.Errorf("got error %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	wire := wires(b)["full"]
+	var r request
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := r.decode(wire, 10); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package rls
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"weir/internal/limiter"
+)
+
+// responseOf is what the encoding of a must say.
+func responseOf(t testing.TB, a *answer) *ratelimitv3.RateLimitResponse {
+	m := &ratelimitv3.RateLimitResponse{OverallCode: ratelimitv3.RateLimitResponse_Code(a.overall)}
+	for _, s := range a.statuses {
+		ms := &ratelimitv3.RateLimitResponse_DescriptorStatus{
+			Code:           ratelimitv3.RateLimitResponse_Code(s.code),
+			LimitRemaining: s.remaining,
+		}
+		if l := s.limit; l != nil {
+			unit := ratelimitv3.RateLimitResponse_RateLimit_Unit_value[strings.ToUpper(l.Unit.String())]
+			ms.CurrentLimit = &ratelimitv3.RateLimitResponse_RateLimit{
+				Name:            l.Name,
+				RequestsPerUnit: l.RequestsPerUnit,
+				Unit:            ratelimitv3.RateLimitResponse_RateLimit_Unit(unit),
+			}
+			if l.UnitMultiplier > 1 {
+				ms.CurrentLimit.UnitMultiplier = wrapperspb.UInt32(l.UnitMultiplier)
+			}
+		}
+		if s.untilReset > 0 {
+			ms.DurationUntilReset = &durationpb.Duration{Seconds: s.untilReset}
+		}
+		m.Statuses = append(m.Statuses, ms)
+	}
+	for _, h := range a.headers {
+		m.ResponseHeadersToAdd = append(m.ResponseHeadersToAdd, &corev3.HeaderValue{Key: h.key, Value: h.value})
+	}
+	if a.metadata != nil {
+		m.DynamicMetadata = new(structpb.Struct)
+		if err := proto.Unmarshal(a.metadata, m.DynamicMetadata); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return m
+}
+
+// randomAnswer draws an answer whose parts are present or not, short or long.
+func randomAnswer(t testing.TB, r *rand.Rand) *answer {
+	number := func() uint64 { return r.Uint64() >> r.IntN(64) }
+	text := func() string { return strings.Repeat("x", r.IntN(2)*r.IntN(300)) }
+	a := &answer{overall: code(r.IntN(3))}
+	for range r.IntN(5) {
+		s := status{code: code(r.IntN(3)), remaining: uint32(number()), untilReset: int64(number() >> 1)}
+		if r.IntN(4) > 0 {
+			s.limit = &limiter.Limit{
+				Name:            text(),
+				RequestsPerUnit: uint32(number()),
+				Unit:            limiter.Unit(1 + r.IntN(int(limiter.Year))),
+				UnitMultiplier:  uint32(number()),
+			}
+		}
+		a.statuses = append(a.statuses, s)
+	}
+	for range r.IntN(4) {
+		a.headers = append(a.headers, header{text(), text()})
+	}
+	if r.IntN(2) == 0 {
+		a.metadata = marshal(t, &structpb.Struct{Fields: map[string]*structpb.Value{"domain": structpb.NewStringValue(text())}})
+	}
+	return a
+}
+
+func FuzzEncode(f *testing.F) {
+	for seed := range uint64(500) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		a := randomAnswer(t, rand.New(rand.NewPCG(seed, 0)))
+		var got ratelimitv3.RateLimitResponse
+		if err := proto.Unmarshal(a.append(nil), &got); err != nil {
+			t.Fatal(err)
+		}
+		if want := responseOf(t, a); !proto.Equal(&got, want) {
+			t.Errorf("got %v, want %v", &got, want)
+		}
+	})
+}
+
+func BenchmarkEncode(b *testing.B) {
+	l := &limiter.Limit{RequestsPerUnit: 100, Unit: limiter.Minute}
+	s := status{code: codeOK, limit: l, remaining: 99, untilReset: 30}
+	a := answer{overall: codeOK, statuses: []status{s, s, s}}
+	var wire []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		wire = a.append(wire[:0])
+	}
+}

@@ -1,0 +1,138 @@
+package rls
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"testing"
+	"time"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
+
+	"weir/internal/descriptors"
+	"weir/internal/limiter"
+	"weir/internal/limiter/memstore"
+)
+
+// now is the time of all decisions: 30 s before the end of a minute and an
+// hour, 30 s and 12 h before that of a day.
+var now = time.Date(2026, 8, 1, 11, 59, 30, 0, time.UTC)
+
+func clock() time.Time { return now }
+
+func load(t testing.TB, rules string) *descriptors.Tree {
+	t.Helper()
+	tree, err := descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(rules)}}, descriptors.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+// options are those of a service with these rules whose counters are in memory.
+func options(t testing.TB, rules string) Options {
+	t.Helper()
+	tree := load(t, rules)
+	reg := prometheus.NewRegistry()
+	keys, err := limiter.NewKeys("", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Options{
+		Rules:      func() *descriptors.Tree { return tree },
+		Limiter:    limiter.New(memstore.New(memstore.Options{Now: clock}), reg),
+		Keys:       keys,
+		Registerer: reg,
+		Logger:     slog.New(slog.DiscardHandler),
+	}
+}
+
+// serve runs s, and the health service beside it, on a port of its own.
+func serve(t testing.TB, s *Service, opts ...grpc.ServerOption) *grpc.ClientConn {
+	t.Helper()
+	server := grpc.NewServer(append(ServerOptions(), opts...)...)
+	s.Register(server)
+	healthv1.RegisterHealthServer(server, health.NewServer())
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// ask sends a request in protobuf's text format.
+func ask(t testing.TB, conn *grpc.ClientConn, request string) (*ratelimitv3.RateLimitResponse, error) {
+	t.Helper()
+	var m ratelimitv3.RateLimitRequest
+	parse(t, request, &m)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	return ratelimitv3.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, &m)
+}
+
+// expect compares the answer to a request with want, both in text format.
+func expect(t *testing.T, conn *grpc.ClientConn, request, want string) {
+	t.Helper()
+	got, err := ask(t, conn, request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m ratelimitv3.RateLimitResponse
+	parse(t, want, &m)
+	if !proto.Equal(got, &m) {
+		t.Errorf("request %s\n got %v\nwant %v", request, got, &m)
+	}
+}
+
+func parse(t testing.TB, text string, m proto.Message) {
+	t.Helper()
+	if err := prototext.Unmarshal([]byte(text), m); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+}
+
+// rawCodec sends and receives bytes as they are.
+type rawCodec struct{}
+
+func (rawCodec) Name() string                  { return "proto" }
+func (rawCodec) Marshal(v any) ([]byte, error) { return v.([]byte), nil }
+func (rawCodec) Unmarshal(data []byte, v any) error {
+	*v.(*[]byte) = append([]byte(nil), data...)
+	return nil
+}
+
+// askRaw sends a request that is encoded already, which need not be one that
+// generated code would send.
+func askRaw(t testing.TB, conn *grpc.ClientConn, wire []byte) (*ratelimitv3.RateLimitResponse, error) {
+	t.Helper()
+	var reply []byte
+	err := conn.Invoke(t.Context(), ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName, wire, &reply, grpc.ForceCodec(rawCodec{}))
+	if err != nil {
+		return nil, err
+	}
+	var m ratelimitv3.RateLimitResponse
+	if err := proto.Unmarshal(reply, &m); err != nil {
+		t.Fatal(err)
+	}
+	return &m, nil
+}

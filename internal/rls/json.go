@@ -1,0 +1,118 @@
+package rls
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+// JSONHandler serves POST /json, for clients that speak no gRPC: a
+// RateLimitRequest as protobuf JSON in, a RateLimitResponse as protobuf JSON
+// out, with status 200, or 429 and Retry-After if the request is over a limit.
+//
+// A request without a decision gets one sentence of plain text: 400 for a bad
+// one, 405 for another method than POST, 413 for one that is too large, 503 if
+// the store failed.
+func (s *Service) JSONHandler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			w.Header().Set("Allow", http.MethodPost)
+			http.Error(w, "only POST is allowed", http.StatusMethodNotAllowed)
+			return
+		}
+		response, err := s.decideJSON(w, r)
+		if err != nil {
+			http.Error(w, grpcstatus.Convert(err).Message(), httpStatus(err))
+			return
+		}
+		writeJSON(w, response)
+	})
+}
+
+// decideJSON decides the request in the body of r. Its errors are gRPC statuses.
+func (s *Service) decideJSON(w http.ResponseWriter, r *http.Request) (*ratelimitv3.RateLimitResponse, error) {
+	c := s.newCall()
+	defer s.release(c)
+	var err error
+	if c.wire, err = readJSON(w, r); err != nil {
+		s.metrics.serviceErrors.Inc()
+		return nil, err
+	}
+	if err := s.decide(r.Context(), c); err != nil {
+		return nil, err
+	}
+	c.reply = c.answer.append(c.reply)
+	response := new(ratelimitv3.RateLimitResponse)
+	if err := proto.Unmarshal(c.reply, response); err != nil {
+		return nil, grpcstatus.Errorf(codes.Internal, "reading the response: %v", err)
+	}
+	return response, nil
+}
+
+// readJSON returns the RateLimitRequest in the body of r as protobuf.
+func readJSON(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBytes))
+	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
+		return nil, grpcstatus.Errorf(codes.ResourceExhausted, "the body has more than %d bytes", tooLarge.Limit)
+	}
+	if err != nil {
+		return nil, grpcstatus.Error(codes.InvalidArgument, "the body cannot be read")
+	}
+	var request ratelimitv3.RateLimitRequest
+	if err := protojson.Unmarshal(body, &request); err != nil {
+		return nil, grpcstatus.Errorf(codes.InvalidArgument, "the body is not a RateLimitRequest: %v", err)
+	}
+	return proto.Marshal(&request)
+}
+
+func writeJSON(w http.ResponseWriter, response *ratelimitv3.RateLimitResponse) {
+	body, err := protojson.Marshal(response)
+	if err != nil {
+		http.Error(w, "the response cannot be written as JSON", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.GetOverallCode() == ratelimitv3.RateLimitResponse_OVER_LIMIT {
+		if after, ok := retryAfter(response); ok {
+			w.Header().Set("Retry-After", strconv.FormatInt(after, 10))
+		}
+		w.WriteHeader(http.StatusTooManyRequests)
+	}
+	_, _ = w.Write(append(body, '\n')) // if it fails, the client has gone
+}
+
+// retryAfter is the longest time of the denied statuses, in seconds. There is
+// none if one of them says that no waiting helps.
+func retryAfter(response *ratelimitv3.RateLimitResponse) (after int64, ok bool) {
+	for _, s := range response.GetStatuses() {
+		if s.GetCode() != ratelimitv3.RateLimitResponse_OVER_LIMIT {
+			continue
+		}
+		if s.GetDurationUntilReset() == nil {
+			return 0, false
+		}
+		after = max(after, s.GetDurationUntilReset().GetSeconds())
+	}
+	return after, true
+}
+
+// httpStatus maps the gRPC status of err.
+func httpStatus(err error) int {
+	switch grpcstatus.Code(err) {
+	case codes.InvalidArgument:
+		return http.StatusBadRequest
+	case codes.ResourceExhausted:
+		return http.StatusRequestEntityTooLarge
+	case codes.Internal:
+		return http.StatusInternalServerError
+	default:
+		return http.StatusServiceUnavailable
+	}
+}

@@ -1,0 +1,77 @@
+package rls
+
+import (
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+const metadataRules = `
+domain: api
+descriptors:
+  - key: a
+    rate_limit: {unit: minute, requests_per_unit: 1}
+    metadata: {team: blue, price: {currency: EUR, amount: 5}, tags: [x, true]}
+  - key: b
+    rate_limit: {unit: minute, requests_per_unit: 100}
+    metadata: {team: red, price: {currency: USD, unit: token}, extra: null}
+  - key: c
+    rate_limit: {unlimited: true}
+    metadata: {team: green}
+  - key: d
+    rate_limit: {unit: minute, requests_per_unit: 100}
+`
+
+func TestDynamicMetadata(t *testing.T) {
+	opts := options(t, metadataRules)
+	opts.DynamicMetadata = true
+	conn := serve(t, New(opts))
+	for _, tc := range []struct {
+		name string
+		wire []byte
+		want string
+	}{
+		{"without metadata", message{}.string(1, "api").varint(3, 5).bytes(2, entryMessage("d", "1")),
+			`{"domain": "api", "hitsAddend": 5, "descriptors": [{"entries": ["d=1"]}]}`},
+		{"the first of several stays, maps are merged", message{}.string(1, "api").bytes(2, entryMessage("a", "1")).bytes(2, entryMessage("b", "1")),
+			`{"domain": "api", "descriptors": [{"entries": ["a=1"]}, {"entries": ["b=1"]}],
+			  "metadata": {"team": "blue", "price": {"currency": "EUR", "amount": 5, "unit": "token"}, "tags": ["x", true], "extra": null}}`},
+		{"only of the admitted", message{}.string(1, "api").bytes(2, entryMessage("a", "1")).bytes(2, entryMessage("b", "1")),
+			`{"domain": "api", "descriptors": [{"entries": ["a=1"]}, {"entries": ["b=1"]}],
+			  "metadata": {"team": "red", "price": {"currency": "USD", "unit": "token"}, "extra": null}}`},
+		{"not of the unlimited", message{}.string(1, "api").bytes(2, entryMessage("c", "1")),
+			`{"domain": "api", "descriptors": [{"entries": ["c=1"]}]}`},
+		{"what a descriptor brings along", message{}.string(1, "api").bytes(2, entryMessage("x", "\xff").bytes(2, message{}.varint(1, 10).varint(2, 3)).bytes(3, message{}.varint(1, 7))),
+			"{\"domain\": \"api\", \"descriptors\": [{\"entries\": [\"x=\uFFFD\"], \"limit\": \"requests_per_unit:10 unit:HOUR\", \"hitsAddend\": 7}]}"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			response, err := askRaw(t, conn, tc.wire)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want structpb.Struct
+			if err := protojson.Unmarshal([]byte(tc.want), &want); err != nil {
+				t.Fatal(err)
+			}
+			if got := response.GetDynamicMetadata(); !proto.Equal(got, &want) {
+				t.Errorf("got %v, want %v", got, &want)
+			}
+		})
+	}
+}
+
+func entryMessage(key, value string) message {
+	return message{}.bytes(1, message{}.string(1, key).string(2, value))
+}
+
+func TestNoMetadataUnlessAskedFor(t *testing.T) {
+	response, err := ask(t, serve(t, New(options(t, metadataRules))), "domain: 'api' "+d("a", "1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := response.GetDynamicMetadata(); m != nil {
+		t.Errorf("got %v", m)
+	}
+}

@@ -1,0 +1,266 @@
+package rls
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"weir/internal/descriptors"
+	"weir/internal/limiter"
+)
+
+func TestBadRequests(t *testing.T) {
+	opts := options(t, rules)
+	opts.MaxDescriptors = 3
+	conn := serve(t, New(opts))
+	for _, tc := range []struct{ name, request, want string }{
+		{"empty domain", d("user", "a"), "the domain is empty"},
+		{"no descriptors", "domain: 'api'", "the request has no descriptors"},
+		{"empty key", "domain: 'api' descriptors {} descriptors {entries {key: 'user' value: 'a'} entries {value: 'b'}}", "descriptor 1: the key of entry 1 is empty"},
+		{"no unit", "domain: 'api' " + d("user", "a", "limit {requests_per_unit: 1}"), "descriptor 0: limit: undefined unit, allowed are second, minute, hour, day, week, month, year"},
+		{"undefined unit", "domain: 'api' " + d("user", "a", "limit {requests_per_unit: 1 unit: 7}"), "descriptor 0: limit: undefined unit, allowed are second, minute, hour, day, week, month, year"},
+		{"long period", "domain: 'api' " + d("user", "a") + d("user", "a", "limit {unit: YEAR unit_multiplier {value: 101}}"), "descriptor 1: limit: a period of 101 years is too long, at most 100 years are allowed"},
+		{"many descriptors", "domain: 'api' " + strings.Repeat("descriptors {} ", 4), "the request has more than the 3 descriptors that are permitted"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := ask(t, conn, tc.request)
+			expectError(t, err, codes.InvalidArgument, tc.want)
+		})
+	}
+	t.Run("not a request", func(t *testing.T) {
+		_, err := askRaw(t, conn, []byte{0x0a, 0xff})
+		expectError(t, err, codes.InvalidArgument, "the message is not a RateLimitRequest")
+	})
+}
+
+func expectError(t *testing.T, err error, code codes.Code, message string) {
+	t.Helper()
+	if s := grpcstatus.Convert(err); s.Code() != code || s.Message() != message {
+		t.Errorf("got %v: %q, want %v: %q", s.Code(), s.Message(), code, message)
+	}
+}
+
+// Envoy sends the raw bytes of a header, which need not be UTF-8.
+func TestAnyBytesAreCounted(t *testing.T) {
+	conn := serve(t, New(options(t, rules)))
+	request := func(value string) []byte {
+		return message{}.string(1, "api").bytes(2, message{}.bytes(1, message{}.string(1, "user").string(2, value)))
+	}
+	for _, value := range []string{"\xff", "\xfe", "\xff\xff", "\xef\xbf\xbd", "%ff", "a\x00b", strings.Repeat("\xff", 10_000)} {
+		for i, want := range []ratelimitv3.RateLimitResponse_Code{1, 1, 2} {
+			got, err := askRaw(t, conn, request(value))
+			if err != nil {
+				t.Fatalf("value %.10q: %v", value, err)
+			}
+			if got.GetOverallCode() != want {
+				t.Errorf("value %.10q, request %d: got %v, want %v", value, i, got.GetOverallCode(), want)
+			}
+		}
+	}
+}
+
+// failing is a store that cannot decide. It waits for the caller to give up if
+// it is told to.
+type failing struct{ wait bool }
+
+func (s failing) Decide(ctx context.Context, _ []limiter.Hit, _ []limiter.Decision) (bool, error) {
+	if s.wait {
+		<-ctx.Done()
+	}
+	return false, fmt.Errorf("asking redis://:secret@10.0.0.1: %w", limiter.ErrUnavailable)
+}
+
+func TestStoreFails(t *testing.T) {
+	expired, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, tc := range []struct {
+		name string
+		ctx  context.Context
+		wait bool
+		code codes.Code
+		want string
+	}{
+		{"at once", t.Context(), false, codes.Unavailable, "the store of the counters is unavailable"},
+		{"after the deadline", expired, true, codes.DeadlineExceeded, "the store did not decide within the caller's deadline"},
+		{"after the caller has gone", cancelled, true, codes.Canceled, "the caller cancelled the request"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			opts := options(t, rules)
+			opts.Limiter = limiter.New(failing{tc.wait}, prometheus.NewRegistry())
+			s := New(opts)
+			c := s.newCall()
+			c.wire = wires(t)["full"]
+			expectError(t, s.decide(tc.ctx, c), tc.code, tc.want)
+		})
+	}
+}
+
+func TestUnavailableThroughGRPC(t *testing.T) {
+	opts := options(t, rules)
+	opts.Limiter = limiter.New(failing{}, prometheus.NewRegistry())
+	conn := serve(t, New(opts))
+	_, err := ask(t, conn, "domain: 'api' "+d("user", "a"))
+	expectError(t, err, codes.Unavailable, "the store of the counters is unavailable")
+	// Without a limit there is no need of the store.
+	expect(t, conn, "domain: 'api' "+d("user", "root")+d("stranger", "a"),
+		"overall_code: OK statuses {code: OK limit_remaining: 4294967295} statuses {code: OK}")
+}
+
+func TestNoRules(t *testing.T) {
+	opts := options(t, rules)
+	opts.Rules = func() *descriptors.Tree { return nil }
+	_, err := ask(t, serve(t, New(opts)), "domain: 'api' "+d("user", "a"))
+	expectError(t, err, codes.Unavailable, "no rules are loaded")
+}
+
+func TestRulesOfTheMoment(t *testing.T) {
+	opts := options(t, rules)
+	tree := opts.Rules()
+	opts.Rules = func() *descriptors.Tree { return tree }
+	conn := serve(t, New(opts))
+	expect(t, conn, "domain: 'api' "+d("user", "a"), "overall_code: OK "+user("OK", 1))
+	tree = load(t, "domain: api")
+	expect(t, conn, "domain: 'api' "+d("user", "a"), "overall_code: OK statuses {code: OK}")
+}
+
+func TestOtherServicesOfTheServer(t *testing.T) {
+	conn := serve(t, New(options(t, rules)))
+	got, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.GetStatus() != healthv1.HealthCheckResponse_SERVING {
+		t.Errorf("got %v, want SERVING", got.GetStatus())
+	}
+}
+
+func TestReflectionFindsTheService(t *testing.T) {
+	server := grpc.NewServer(ServerOptions()...)
+	New(options(t, rules)).Register(server)
+	info, ok := server.GetServiceInfo()[ratelimitv3.RateLimitService_ServiceDesc.ServiceName]
+	if !ok {
+		t.Fatalf("services are %v", server.GetServiceInfo())
+	}
+	file, err := protoregistry.GlobalFiles.FindFileByPath(info.Metadata.(string))
+	if err != nil {
+		t.Fatal(err)
+	}
+	service := file.Services().ByName("RateLimitService")
+	if service == nil || service.Methods().ByName(methodName) == nil {
+		t.Errorf("%s does not describe the service", file.Path())
+	}
+}
+
+func TestInterceptors(t *testing.T) {
+	refusal := grpcstatus.Error(codes.PermissionDenied, "not today")
+	var method string
+	refuse := false
+	conn := serve(t, New(options(t, rules)), grpc.UnaryInterceptor(
+		func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			method = info.FullMethod
+			if refuse {
+				return nil, refusal
+			}
+			return handler(ctx, req)
+		}))
+	expect(t, conn, "domain: 'api' "+d("user", "a"), "overall_code: OK "+user("OK", 1))
+	if method != ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName {
+		t.Errorf("the interceptor saw method %q", method)
+	}
+	refuse = true
+	_, err := ask(t, conn, "domain: 'api' "+d("user", "a"))
+	if !errors.Is(err, refusal) {
+		t.Errorf("got %v, want %v", err, refusal)
+	}
+}
+
+// Requests at the same time, and one after the other in the same memory, do not
+// see each other.
+func TestConcurrentRequests(t *testing.T) {
+	conn := serve(t, New(options(t, rules)))
+	var wg sync.WaitGroup
+	for worker := range 16 {
+		wg.Go(func() {
+			for i := range 50 {
+				name := strings.Repeat(fmt.Sprint(worker, "-", i), 1+i%7)
+				expect(t, conn, "domain: 'api' "+d("user", name)+strings.Repeat(d("path", name), i%3),
+					"overall_code: OK "+user("OK", 1)+[]string{"", path("OK", 2), path("OK", 1) + path("OK", 1)}[i%3])
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestExactUnderConcurrency(t *testing.T) {
+	conn := serve(t, New(options(t, "{domain: api, descriptors: [{key: all, rate_limit: {unit: day, requests_per_unit: 100}}]}")))
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	admitted := 0
+	for range 20 {
+		wg.Go(func() {
+			for range 50 {
+				got, err := ask(t, conn, "domain: 'api' "+d("all", "x"))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if got.GetOverallCode() == ratelimitv3.RateLimitResponse_OK {
+					mu.Lock()
+					admitted++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if admitted != 100 {
+		t.Errorf("admitted %d of 1000 requests, want 100", admitted)
+	}
+}
+
+// Whatever is sent, there is an answer to each descriptor or a reason why not.
+func FuzzDecide(f *testing.F) {
+	for _, wire := range wires(f) {
+		f.Add(wire)
+	}
+	opts := options(f, rules)
+	opts.DynamicMetadata = true
+	opts.Headers = Headers{Limit: "l", Remaining: "r", Reset: "s"}
+	s := New(opts)
+	f.Fuzz(func(t *testing.T, wire []byte) {
+		c := s.newCall()
+		defer s.release(c)
+		c.wire = wire
+		if err := s.decide(t.Context(), c); err != nil {
+			if grpcstatus.Code(err) != codes.InvalidArgument {
+				t.Errorf("got %v, want a reason that is INVALID_ARGUMENT", err)
+			}
+			return
+		}
+		var response ratelimitv3.RateLimitResponse
+		if err := proto.Unmarshal(c.answer.append(nil), &response); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := len(response.GetStatuses()), len(c.request.descriptors); got != want {
+			t.Errorf("%d statuses for %d descriptors", got, want)
+		}
+		if response.GetDynamicMetadata() == nil {
+			t.Error("no dynamic metadata")
+		}
+	})
+}
