@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -376,7 +375,7 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 
 func TestForcedStartWithoutRules(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "not", "there", "yet")
-	f := start(t, "--config="+dir, "--force-start-without-initial-config", "--config-poll-interval=100ms")
+	f := start(t, "--config="+dir, "--force-start-without-initial-config", never)
 	f.wantHealth(false, "no rules are loaded yet")
 	if _, err := f.ask(t.Context(), "alice"); status.Code(err) != codes.Unavailable {
 		t.Errorf("answer without rules: %v", err)
@@ -386,10 +385,4 @@ func TestForcedStartWithoutRules(t *testing.T) {
 	write(t, filepath.Join(dir, "rules.yaml"), limited(2))
 	f.wantHealth(true, "OK")
 	f.wantLimit(2)
-}
-
-func TestReloadSignal(t *testing.T) {
-	f := start(t, "--config="+directory(t, limited(3)), "--config-poll-interval=1h")
-	f.reload <- syscall.SIGHUP
-	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_config_load_success 2\n")
 }

@@ -44,7 +44,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 // bad request is INVALID_ARGUMENT.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if call, ok := v.(*call); ok {
-		call.wire = data.Materialize() //nolint:misspell // gRPC's name
+		call.wire = data.Materialize()
 		return nil
 	}
 	return c.standard.Unmarshal(data, v)

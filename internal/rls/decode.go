@@ -196,5 +196,5 @@ func (f *fields) is(num protowire.Number, typ protowire.Type) bool {
 
 // text makes a string of b without copying it. b must not change any more.
 func text(b []byte) string {
-	return unsafe.String(unsafe.SliceData(b), len(b)) //nolint:gosec // b is a part of a message that nobody writes to
+	return unsafe.String(unsafe.SliceData(b), len(b))
 }

@@ -85,7 +85,7 @@ func writeJSON(w http.ResponseWriter, response *ratelimitv3.RateLimitResponse) {
 		}
 		w.WriteHeader(http.StatusTooManyRequests)
 	}
-	_, _ = w.Write(append(body, '\n')) // if it fails, the client has gone
+	_, _ = w.Write(append(body, '\n')) //nolint:gosec // it is JSON, no page; if it fails, the client has gone
 }
 
 // retryAfter is the longest time of the denied statuses, in seconds. There is

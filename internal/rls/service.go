@@ -69,7 +69,7 @@ func (s *Service) Register(reg grpc.ServiceRegistrar) {
 
 // handle serves one call of ShouldRateLimit. To interceptors its request is a
 // *call and its response a *reply, which they must neither change nor keep.
-func handle(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // gRPC orders the arguments
+func handle(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 	s := srv.(*Service)
 	c := s.newCall()
 	defer s.release(c)

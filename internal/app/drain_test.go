@@ -1,0 +1,174 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	miniserver "github.com/alicebob/miniredis/v2/server"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+)
+
+// heldRedis is a Redis that decides nothing until release is closed.
+func heldRedis(t *testing.T) (addr string, asked <-chan struct{}, release chan struct{}) {
+	t.Helper()
+	redis := miniredis.RunT(t)
+	first := make(chan struct{}, 1)
+	release = make(chan struct{})
+	redis.Server().SetPreHook(func(_ *miniserver.Peer, command string, _ ...string) bool {
+		if strings.HasPrefix(strings.ToUpper(command), "EVAL") {
+			select {
+			case first <- struct{}{}:
+			default:
+			}
+			<-release
+		}
+		return false
+	})
+	return redis.Addr(), first, release
+}
+
+// wantRefused waits until nobody listens at addr.
+func wantRefused(t *testing.T, addr string) {
+	t.Helper()
+	eventually(t, func() error {
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			return nil
+		}
+		conn.Close()
+		return fmt.Errorf("%s takes a connection", addr)
+	})
+}
+
+func TestDrainLetsARequestFinish(t *testing.T) {
+	addr, asked, release := heldRedis(t)
+	f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+addr, "--redis-op-timeout=30s")
+	f.wantHealth(true, "OK")
+
+	type answer struct {
+		code ratelimitv3.RateLimitResponse_Code
+		err  error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		code, err := f.ask(context.Background(), "alice")
+		answered <- answer{code, err}
+	}()
+	<-asked
+	f.stop()
+	f.wantAnswer("GET", f.HTTPAddr(), "/healthcheck", 500, "draining")
+	wantRefused(t, f.GRPCAddr())
+	close(release)
+	if got := <-answered; got.err != nil || got.code != ratelimitv3.RateLimitResponse_OK {
+		t.Errorf("the request in flight: %v %v", got.code, got.err)
+	}
+	if err := f.wantEnd(); err != nil {
+		t.Error(err)
+	}
+	for _, addr := range []string{f.HTTPAddr(), f.DebugAddr(), f.MetricsAddr()} {
+		wantRefused(t, addr)
+	}
+	f.wantLog("draining")
+	f.wantLog("stopped")
+}
+
+func TestDrainLetsAnHTTPRequestFinish(t *testing.T) {
+	f := start(t, "--config="+directory(t, limited(3)))
+	f.wantHealth(true, "OK")
+	body, send := io.Pipe()
+	statuses := make(chan int, 1)
+	go func() {
+		defer close(statuses)
+		response, err := f.http.Post("http://"+f.HTTPAddr()+"/json", "application/json", body)
+		if err == nil {
+			response.Body.Close()
+			statuses <- response.StatusCode
+		}
+	}()
+	fmt.Fprint(send, `{"domain": "api", `) // returns when the request is under way
+	f.stop()
+	wantRefused(t, f.HTTPAddr())
+	fmt.Fprint(send, `"descriptors": [{"entries": [{"key": "user", "value": "alice"}]}]}`)
+	send.Close()
+	if got := <-statuses; got != http.StatusOK {
+		t.Errorf("the request in flight: %d", got)
+	}
+	if err := f.wantEnd(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDrainIsBounded(t *testing.T) {
+	addr, asked, release := heldRedis(t)
+	t.Cleanup(func() { close(release) })
+	f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+addr, "--redis-op-timeout=1s", "--drain-timeout=50ms")
+	answered := make(chan error, 1)
+	go func() {
+		_, err := f.ask(context.Background(), "alice")
+		answered <- err
+	}()
+	<-asked
+	f.stop()
+	if err := f.wantEnd(); err == nil || !strings.Contains(err.Error(), "stopping gRPC: requests cut off") {
+		t.Errorf("Run returned %v", err)
+	}
+	if err := <-answered; status.Code(err) != codes.Unavailable {
+		t.Errorf("the request in flight: %v", err)
+	}
+}
+
+func TestFollowedHealthDoesNotHoldUpTheDrain(t *testing.T) {
+	f := start(t, "--config="+directory(t, limited(3)))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	follow, err := grpc_health_v1.NewHealthClient(f.conn).Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for response := new(grpc_health_v1.HealthCheckResponse); response.Status != grpc_health_v1.HealthCheckResponse_SERVING; {
+		if response, err = follow.Recv(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.stop()
+	began := time.Now()
+	var last *grpc_health_v1.HealthCheckResponse
+	for {
+		response, err := follow.Recv()
+		if err != nil {
+			if status.Code(err) != codes.Unavailable {
+				t.Errorf("the stream ended with %v", err)
+			}
+			break
+		}
+		last = response
+	}
+	if last.GetStatus() != grpc_health_v1.HealthCheckResponse_NOT_SERVING {
+		t.Errorf("the last status was %v", last)
+	}
+	if err := f.wantEnd(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > 10*time.Second { // the drain timeout is a minute
+		t.Errorf("the drain took %v", took)
+	}
+}
+
+func TestRunEndsWhenAListenerFails(t *testing.T) {
+	f := start(t, "--config="+directory(t, limited(3)))
+	f.wantHealth(true, "OK")
+	f.debug.listener.Close()
+	if err := f.wantEnd(); err == nil || !strings.Contains(err.Error(), "serving debug") {
+		t.Errorf("Run returned %v", err)
+	}
+}

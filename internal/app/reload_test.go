@@ -1,0 +1,261 @@
+package app
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// never is a poll interval that no test lives to see.
+const never = "--config-poll-interval=1h"
+
+func TestReloadOnChange(t *testing.T) {
+	tests := []struct {
+		name   string
+		config func(t *testing.T, root string) string // makes the rules, returns their path
+		change func(t *testing.T, root string)        // lets 7 pass instead of 3
+		poll   string
+	}{
+		{
+			name: "file written",
+			config: func(t *testing.T, root string) string {
+				write(t, root+"/config/a.yaml", limited(3))
+				return root + "/config"
+			},
+			change: func(t *testing.T, root string) { write(t, root+"/config/a.yaml", limited(7)) },
+			poll:   never,
+		},
+		{
+			name: "file replaced, as editors do",
+			config: func(t *testing.T, root string) string {
+				write(t, root+"/config/a.yaml", limited(3))
+				return root + "/config"
+			},
+			change: func(t *testing.T, root string) {
+				write(t, root+"/config/.a.yaml.swp", limited(7))
+				rename(t, root+"/config/.a.yaml.swp", root+"/config/a.yaml")
+			},
+			poll: never,
+		},
+		{
+			name: "single file replaced",
+			config: func(t *testing.T, root string) string {
+				write(t, root+"/a.yaml", limited(3))
+				return root + "/a.yaml"
+			},
+			change: func(t *testing.T, root string) {
+				write(t, root+"/new", limited(7))
+				rename(t, root+"/new", root+"/a.yaml")
+			},
+			poll: never,
+		},
+		{
+			name: "ConfigMap swapped",
+			config: func(t *testing.T, root string) string {
+				configMap(t, root+"/config", limited(3))
+				return root + "/config"
+			},
+			change: func(t *testing.T, root string) { configMap(t, root+"/config", limited(7)) },
+			poll:   never,
+		},
+		{
+			name: "single file of a ConfigMap swapped",
+			config: func(t *testing.T, root string) string {
+				configMap(t, root+"/config", limited(3))
+				return root + "/config/rules.yaml"
+			},
+			change: func(t *testing.T, root string) { configMap(t, root+"/config", limited(7)) },
+			poll:   never,
+		},
+		{
+			name: "link on the way turned elsewhere",
+			config: func(t *testing.T, root string) string {
+				write(t, root+"/v1/ratelimit/config/a.yaml", limited(3))
+				write(t, root+"/v2/ratelimit/config/a.yaml", limited(7))
+				link(t, "v1", root+"/current")
+				return root + "/current/ratelimit/config"
+			},
+			change: func(t *testing.T, root string) { link(t, "v2", root+"/current") },
+			poll:   never,
+		},
+		{
+			name: "file moved to a new subdirectory",
+			config: func(t *testing.T, root string) string {
+				write(t, root+"/config/a.yaml", limited(3))
+				return root + "/config"
+			},
+			change: func(t *testing.T, root string) {
+				write(t, root+"/config/.new/a.yaml", limited(7))
+				rename(t, root+"/config/.new", root+"/config/sub")
+				remove(t, root+"/config/a.yaml")
+			},
+			poll: never,
+		},
+		{
+			name: "directory replaced",
+			config: func(t *testing.T, root string) string {
+				write(t, root+"/config/a.yaml", limited(3))
+				return root + "/config"
+			},
+			change: func(t *testing.T, root string) {
+				rename(t, root+"/config", root+"/old")
+				write(t, root+"/config/a.yaml", limited(7))
+			},
+			poll: never,
+		},
+		{
+			name: "file elsewhere written, noticed by polling",
+			config: func(t *testing.T, root string) string {
+				write(t, root+"/elsewhere/a.yaml", limited(3))
+				write(t, root+"/config/b.yaml", "domain: other\n")
+				link(t, "../elsewhere/a.yaml", root+"/config/a.yaml")
+				return root + "/config"
+			},
+			change: func(t *testing.T, root string) { write(t, root+"/elsewhere/a.yaml", limited(7)) },
+			poll:   "--config-poll-interval=100ms",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			root := t.TempDir()
+			f := start(t, "--config="+tt.config(t, root), tt.poll)
+			f.wantLimit(3)
+			tt.change(t, root)
+			f.wantLimit(7)
+		})
+	}
+}
+
+// TestChangeInNewSubdirectory holds the watch to directories that came later.
+func TestChangeInNewSubdirectory(t *testing.T) {
+	dir := directory(t, "domain: other\n")
+	f := start(t, "--config="+dir, never)
+	write(t, dir+"/.new/a.yaml", limited(3))
+	rename(t, dir+"/.new", dir+"/sub")
+	f.wantLimit(3)
+	write(t, dir+"/sub/a.yaml", limited(7))
+	f.wantLimit(7)
+}
+
+func TestReloadOnRequest(t *testing.T) {
+	dir := directory(t, limited(3))
+	f := start(t, "--config="+dir, never)
+	f.wantAnswer("POST", f.DebugAddr(), "/-/reload", 200, "rules loaded")
+	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_config_load_success 2\n")
+	f.reload <- syscall.SIGHUP
+	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_config_load_success 3\n")
+	remove(t, dir)
+	f.wantAnswer("POST", f.DebugAddr(), "/-/reload", 500, "no such file")
+}
+
+func TestBadRulesChangeNothing(t *testing.T) {
+	dir := directory(t, limited(3))
+	f := start(t, "--config="+dir, "--config-poll-interval=100ms")
+	f.wantLimit(3)
+
+	write(t, dir+"/rules.yaml", "domain: api\ndescriptors:\n  - key: a\n    rate_limit: {unit: minuet, requests_per_unit: 1}\n  - key: b\n    colour: red\n")
+	problems := []string{"rules.yaml:4:", "minuet", "rules.yaml:6:", "colour"}
+	f.wantAnswer("GET", f.DebugAddr(), "/", 200, append(problems, "failed and changed nothing")...)
+	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_config_load_error 1\n")
+	f.wantAnswer("POST", f.DebugAddr(), "/-/reload", 422, problems...)
+	f.reload <- syscall.SIGHUP
+	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_config_load_error 3\n")
+	f.wantLimit(3)
+	f.wantHealth(true, "OK")
+	f.wantLog("refused again")
+	if n := strings.Count(f.log.String(), "minuet"); n != 1 {
+		t.Errorf("the problems were logged %d times, want once", n)
+	}
+
+	write(t, dir+"/rules.yaml", limited(7))
+	f.wantLimit(7)
+	code, page, err := f.request("GET", f.DebugAddr(), "/", "")
+	if err != nil || code != 200 || strings.Contains(page, "failed") {
+		t.Errorf("status after good rules: %d %s (error: %v)", code, page, err)
+	}
+}
+
+func TestRulesThatDisappearGoOnServing(t *testing.T) {
+	tests := []struct {
+		name    string
+		remove  string // below the directory of the rules
+		problem string
+	}{
+		{"directory", "", "no such file"},
+		{"all files", "rules.yaml", "no file of rules"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := directory(t, limited(3))
+			f := start(t, "--config="+dir, never)
+			f.wantLimit(3)
+			remove(t, filepath.Join(dir, tt.remove))
+			f.wantAnswer("GET", f.DebugAddr(), "/", 200, tt.problem)
+			f.wantLimit(3)
+			write(t, dir+"/rules.yaml", limited(7))
+			f.wantLimit(7)
+		})
+	}
+}
+
+func TestSkippedFileIsNamedOnce(t *testing.T) {
+	dir := directory(t, limited(3))
+	write(t, dir+"/notes.txt", "not rules")
+	f := start(t, "--config="+dir, never)
+	f.wantLog("notes.txt")
+	f.wantAnswer("POST", f.DebugAddr(), "/-/reload", 200)
+	if n := strings.Count(f.log.String(), "notes.txt"); n != 1 {
+		t.Errorf("the file was named %d times, want once", n)
+	}
+}
+
+func TestMergedDomains(t *testing.T) {
+	dir := directory(t, limited(3))
+	write(t, dir+"/more.yaml", "domain: api\ndescriptors:\n  - key: path\n")
+	if _, err := New(options(t, new(logBuffer), "--config="+dir)); err == nil {
+		t.Error("two files of one domain accepted")
+	}
+	start(t, "--config="+dir, "--merge-domain-config").wantLimit(3)
+}
+
+// configMap makes dir what the kubelet makes of a ConfigMap, or swaps it as the
+// kubelet does: files are links through the link ..data, which alone is replaced.
+func configMap(t *testing.T, dir, content string) {
+	t.Helper()
+	entries, _ := os.ReadDir(dir) // none the first time
+	version := fmt.Sprintf("..version%d", len(entries))
+	write(t, filepath.Join(dir, version, "rules.yaml"), content)
+	old, _ := os.Readlink(filepath.Join(dir, "..data"))
+	link(t, version, filepath.Join(dir, "..data"))
+	if old == "" {
+		link(t, "..data/rules.yaml", filepath.Join(dir, "rules.yaml"))
+		return
+	}
+	remove(t, filepath.Join(dir, old))
+}
+
+// link makes a symbolic link, in one step in place of an older one.
+func link(t *testing.T, target, name string) {
+	t.Helper()
+	if err := os.Symlink(target, name+"_tmp"); err != nil {
+		t.Fatal(err)
+	}
+	rename(t, name+"_tmp", name)
+}
+
+func rename(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func remove(t *testing.T, path string) {
+	t.Helper()
+	if err := os.RemoveAll(path); err != nil {
+		t.Fatal(err)
+	}
+}
