@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"bytes"
+	"math"
 	"time"
 )
 
@@ -25,7 +26,7 @@ func Decide(hits []Hit, states []*State, now int64, out []Decision) (denied bool
 		*s = h.Limit.roll(*s, now)
 		out[i].Over = !h.Refund && !h.Limit.meter.fits(*s, now/h.Limit.tick, h.Wanted())
 		if !out[i].Over || h.Always {
-			*s = h.write(*s, now)
+			*s = h.write(*s)
 		}
 	}
 	if denied = Settle(hits, out); denied {
@@ -34,23 +35,22 @@ func Decide(hits []Hit, states []*State, now int64, out []Decision) (denied bool
 		}
 		for i := range hits {
 			if h, s := &hits[i], states[i]; h.unconditional() {
-				*s = h.write(h.Limit.roll(*s, now), now)
+				*s = h.write(h.Limit.roll(*s, now))
 			}
 		}
 	}
 	for i := range hits {
-		Describe(hits, i, *states[i], now, out)
+		Describe(hits, i, *states[i], now, &out[i])
 	}
 	return denied
 }
 
 // write takes or gives the units of h. s is rolled.
-func (h *Hit) write(s State, now int64) State {
-	change := h.Limit.meter.take
+func (h *Hit) write(s State) State {
 	if h.Refund {
-		change = h.Limit.meter.give
+		return h.Limit.meter.give(s, h.Units())
 	}
-	return change(s, now/h.Limit.tick, h.Units())
+	return h.Limit.meter.take(s, h.Units())
 }
 
 // Settle draws the conclusion from which hits are over: whether the request is
@@ -79,35 +79,39 @@ func Settle(hits []Hit, out []Decision) (denied bool) {
 	return denied
 }
 
-// Describe fills in out[i] but for Over and Charged, which are known: what the
+// longest is the longest Duration, in microseconds: three times MaxPeriod, or
+// what remains of a window after the clock was put back by decades.
+const longest = math.MaxInt64 / int64(time.Microsecond)
+
+// Describe fills in d but for Over and Charged, which are known: what the
 // outcome of hits[i] means to its caller. s is the counter's state after the
 // request, now the time of the decision in microseconds since the epoch.
-func Describe(hits []Hit, i int, s State, now int64, out []Decision) {
-	h, d := &hits[i], &out[i]
-	m, tick := h.Limit.meter, h.Limit.tick
-	t := now / tick
-	s = h.Limit.roll(s, now)
-	after := func(ticks int64) time.Duration {
-		return time.Duration(max(ticks*tick-now%tick, 0)) * time.Microsecond
+func Describe(hits []Hit, i int, s State, now int64, d *Decision) {
+	m, tick := hits[i].Limit.meter, hits[i].Limit.tick
+	after := func(ticks int64) time.Duration { // which begin with the tick that now is in
+		return time.Duration(min(max(ticks*tick-now%tick, 0), longest)) * time.Microsecond
 	}
-	used, free, whole := m.left(s, t)
+	s = hits[i].Limit.roll(s, now)
+	used, free, whole := m.left(s, now/tick)
 	d.Used, d.Remaining, d.ResetAfter, d.RetryAfter = used, free, after(whole), 0
 	if d.Over {
 		d.RetryAfter = Never
-		if wait := m.wait(s, t, h.Wanted()+ahead(hits, i, out)); wait != never {
+		if wait := m.wait(s, now/tick, wanted(hits, i)); wait != never {
 			d.RetryAfter = after(wait)
 		}
 	}
 }
 
-// ahead is what earlier hits of the same request take from the counter of
-// hits[i], and would take again with the next request of the kind.
-func ahead(hits []Hit, i int, out []Decision) (units int64) {
-	for j := range hits[:i] {
+// wanted is what must be free in the counter of hits[i] for all hits on it to
+// fit, each beside the earlier ones.
+func wanted(hits []Hit, i int) int64 {
+	var taken, most int64
+	for j := range hits {
 		h := &hits[j]
-		if !h.Refund && !out[j].Over && bytes.Equal(h.Key, hits[i].Key) {
-			units += h.Units()
+		if !h.Refund && (j == i || bytes.Equal(h.Key, hits[i].Key)) {
+			most = max(most, taken+h.Wanted())
+			taken += h.Units()
 		}
 	}
-	return units
+	return most
 }

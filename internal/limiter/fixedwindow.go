@@ -2,41 +2,46 @@ package limiter
 
 // fixedWindow admits an amount in each window of one period. Windows follow
 // each other from the epoch, or start with the first hit after the last one
-// ended (firstHit); later hits never extend them.
+// ended; later hits never extend them. What leaves a window unused, a peek or a
+// refund of everything, starts none.
 //
-// State: At is the start of the window, Used what was used in it.
+// State: At is the start of the window, counted in grids since the epoch, Used
+// what was used in it.
 type fixedWindow struct {
 	period, amount int64
-	firstHit       bool
+	grid           int64 // where windows can start: at multiples of the period, or at any tick
 }
 
-func (w fixedWindow) roll(s State, now int64) State {
-	switch {
-	case w.firstHit && s.Used == 0:
-		return State{At: max(now, s.At)}
-	case now < s.At+w.period:
-		return s
-	case w.firstHit:
-		return State{At: now}
-	default:
-		return State{At: now - now%w.period}
+func newFixedWindow(period, amount int64, anchor Anchor) fixedWindow {
+	if anchor == FirstHit {
+		return fixedWindow{period, amount, 1}
 	}
+	return fixedWindow{period, amount, period}
+}
+
+func (w fixedWindow) end(s State) int64 { return s.At*w.grid + w.period }
+
+func (w fixedWindow) roll(s State, now int64) State {
+	if !s.unused() && now < w.end(s) {
+		return s
+	}
+	return State{At: now / w.grid}
 }
 
 func (w fixedWindow) fits(s State, _, cost int64) bool { return s.Used+cost <= w.amount }
 
-func (w fixedWindow) take(s State, _, cost int64) State {
+func (w fixedWindow) take(s State, cost int64) State {
 	s.Used = min(s.Used+cost, w.most())
 	return s
 }
 
-func (w fixedWindow) give(s State, _, cost int64) State {
+func (w fixedWindow) give(s State, cost int64) State {
 	s.Used = max(s.Used-cost, 0)
 	return s
 }
 
 func (w fixedWindow) left(s State, now int64) (used, free, whole int64) {
-	return s.Used, max(w.amount-s.Used, 0), s.At + w.period - now
+	return s.Used, max(w.amount-s.Used, 0), w.end(s) - now
 }
 
 func (w fixedWindow) wait(s State, now, cost int64) int64 {
@@ -46,23 +51,20 @@ func (w fixedWindow) wait(s State, now, cost int64) int64 {
 	case w.fits(s, now, cost):
 		return 0
 	default:
-		return s.At + w.period - now
+		return w.end(s) - now
 	}
 }
 
 func (w fixedWindow) expiry(s State) int64 {
-	if s.Used == 0 {
-		return s.At
+	if s.unused() {
+		return 0
 	}
-	return s.At + w.period
+	return w.end(s)
 }
 
+// most is also the largest Used. The sum of both is exact.
 func (w fixedWindow) most() int64 { return maxExact / 2 }
 
 func (w fixedWindow) numbers() (Kind, [4]int64) {
-	kind := KindFixedWindow
-	if w.firstHit {
-		kind = KindFirstHitWindow
-	}
-	return kind, [4]int64{w.period, w.amount, w.most()}
+	return KindFixedWindow, [4]int64{w.period, w.amount, w.grid, w.most()}
 }

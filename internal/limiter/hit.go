@@ -40,14 +40,17 @@ type Decision struct {
 	Over bool
 	// Charged tells that the cost was written (or, for a refund, given back).
 	Charged bool
-	// Used is what the counter holds after the request, 0 to MaxCost. It exceeds
-	// the limit where usage was charged that did not fit, or the limit was lowered.
+	// Used is what the counter holds after the request, rounded up to a unit. It
+	// exceeds the limit where usage was charged that did not fit, or the limit
+	// was lowered.
 	Used int64
 	// Remaining is what the limit still admits after the request, 0 or more.
 	Remaining int64
 	// ResetAfter is the time until the whole limit is free again.
 	ResetAfter time.Duration
-	// RetryAfter is the time after which the same hit would be admitted if
-	// nothing else happened, 0 if it was admitted, Never if it cannot be.
+	// RetryAfter is the time after which this counter would admit the same
+	// request if nothing else happened, that is all hits on it together: Never
+	// if no waiting helps, 0 if the hit fitted, or would now that the request's
+	// refunds are written.
 	RetryAfter time.Duration
 }

@@ -98,9 +98,9 @@ const (
 	Always
 )
 
-// MaxPeriod is the longest period of a limit. Up to it the end of any window,
-// in microseconds since the epoch, stays below 2^53, the largest range in
-// which Lua counts exactly.
+// MaxPeriod is the longest period of a limit, and the longest time in which an
+// empty bucket refills. Up to it the end of any window, in microseconds since
+// the epoch, stays below 2^53, the largest range in which Lua counts exactly.
 const MaxPeriod = 100 * 365 * 24 * time.Hour
 
 // Spec says what a limit is: an amount per period, how it is counted, and what
@@ -126,8 +126,18 @@ func (s *Spec) Period() time.Duration {
 	return s.Unit.Duration() * time.Duration(max(s.UnitMultiplier, 1))
 }
 
-func (s *Spec) burst() uint32 {
-	if s.Burst > 0 {
+// per names the period, such as "minute" or "5 minutes".
+func (s *Spec) per() string {
+	if s.UnitMultiplier > 1 {
+		return fmt.Sprintf("%d %ss", s.UnitMultiplier, s.Unit)
+	}
+	return s.Unit.String()
+}
+
+// Size is how many units fit at once: the amount, or the burst of a bucket that
+// has one.
+func (s *Spec) Size() uint32 {
+	if s.Burst > 0 && s.RequestsPerUnit > 0 {
 		return s.Burst
 	}
 	return s.RequestsPerUnit
@@ -143,8 +153,8 @@ type Limit struct {
 }
 
 // NewLimit makes a limit. The error tells what makes it impossible to count: a
-// missing unit, a period above MaxPeriod, options of another algorithm, or
-// numbers that would not be exact.
+// missing unit, a period or a refill above MaxPeriod, options of another
+// algorithm, or numbers that would not be exact.
 func NewLimit(s Spec) (*Limit, error) {
 	l := &Limit{Spec: s}
 	switch {
@@ -153,7 +163,7 @@ func NewLimit(s Spec) (*Limit, error) {
 	case s.Unit < Second || s.Unit > Year:
 		return nil, fmt.Errorf("undefined unit, allowed are %s", strings.Join(UnitNames(), ", "))
 	case int64(max(s.UnitMultiplier, 1)) > int64(MaxPeriod/s.Unit.Duration()):
-		return nil, fmt.Errorf("a period of %d %ss is too long, at most 100 years are allowed", s.UnitMultiplier, s.Unit)
+		return nil, fmt.Errorf("a period of %s is too long, at most 100 years are allowed", s.per())
 	case s.Burst > 0 && s.Algorithm != TokenBucket:
 		return nil, errors.New("burst is for algorithm token_bucket only")
 	case s.Anchor != Epoch && s.Algorithm != FixedWindow:

@@ -10,35 +10,38 @@ package limiter
 // where rest is the time left of the current window. The test multiplies out,
 // so that nothing is lost to rounding.
 //
-// State: At is the start of the current window, Used and Prev what was used in
-// it and in the one before.
+// State: At is the number of the current window, counted from the epoch, Used
+// and Prev what was used in it and in the one before.
 type slidingWindow struct {
 	period, amount int64
 	cap            int64 // largest Used, Prev and cost
 }
 
-// newSlidingWindow reports whether all products are exact. The largest is
-// prev*rest + (used+cost)*period with each number at its cap.
+// newSlidingWindow reports whether all products are exact. The largest sum is
+// prev*rest + (used+cost)*period with each number at its cap, which must leave
+// room for a debt of the amount.
 func newSlidingWindow(period, amount int64) (slidingWindow, bool) {
 	w := slidingWindow{period, amount, maxExact / 3 / period}
-	return w, w.cap > 2*amount
+	return w, w.cap > 2*max(amount, 1)
 }
 
 func (w slidingWindow) roll(s State, now int64) State {
-	switch n := now/w.period - s.At/w.period; {
-	case n <= 0:
+	switch current := now / w.period; {
+	case !s.unused() && current <= s.At:
 		return s
-	case n == 1:
-		return State{At: s.At + w.period, Prev: s.Used}
+	case current == s.At+1:
+		return State{At: current, Prev: s.Used}
 	default:
-		return State{At: now - now%w.period}
+		return State{At: current}
 	}
 }
+
+func (w slidingWindow) end(s State) int64 { return (s.At + 1) * w.period }
 
 // rest is what is left of the current window. A clock that stepped back out of
 // it counts as being at its start.
 func (w slidingWindow) rest(s State, now int64) int64 {
-	return min(s.At+w.period-now, w.period)
+	return min(w.end(s)-now, w.period)
 }
 
 // weight is the estimated use, in units times ticks.
@@ -50,12 +53,12 @@ func (w slidingWindow) fits(s State, now, cost int64) bool {
 	return w.weight(s, now)+cost*w.period <= w.amount*w.period
 }
 
-func (w slidingWindow) take(s State, _, cost int64) State {
+func (w slidingWindow) take(s State, cost int64) State {
 	s.Used = min(s.Used+cost, w.cap)
 	return s
 }
 
-func (w slidingWindow) give(s State, _, cost int64) State {
+func (w slidingWindow) give(s State, cost int64) State {
 	s.Used = max(s.Used-cost, 0)
 	return s
 }
@@ -66,11 +69,12 @@ func (w slidingWindow) left(s State, now int64) (used, free, whole int64) {
 }
 
 func (w slidingWindow) wait(s State, now, cost int64) int64 {
-	over := w.weight(s, now) + (cost-w.amount)*w.period
-	end := s.At + w.period - now
-	switch {
-	case cost > w.amount:
+	if cost > w.amount {
 		return never
+	}
+	over := w.weight(s, now) + (cost-w.amount)*w.period
+	end := w.end(s) - now
+	switch {
 	case over <= 0:
 		return 0
 	case s.Used+cost <= w.amount: // once enough of the previous window has left the span
@@ -83,11 +87,11 @@ func (w slidingWindow) wait(s State, now, cost int64) int64 {
 func (w slidingWindow) expiry(s State) int64 {
 	switch {
 	case s.Used > 0:
-		return s.At + 2*w.period
+		return w.end(s) + w.period
 	case s.Prev > 0:
-		return s.At + w.period
+		return w.end(s)
 	default:
-		return s.At
+		return 0
 	}
 }
 
@@ -96,6 +100,3 @@ func (w slidingWindow) most() int64 { return w.cap }
 func (w slidingWindow) numbers() (Kind, [4]int64) {
 	return KindSlidingWindow, [4]int64{w.period, w.amount, w.cap}
 }
-
-// ceilDiv is a/b rounded up, for a >= 0 and b > 0.
-func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }

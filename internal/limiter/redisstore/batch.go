@@ -12,8 +12,8 @@ type batch struct {
 	keys     texts // of each hit
 	requests texts // of each request, as decide.lua reads them
 
-	done  chan struct{} // closed when reply and err are set
-	reply []int64       // of decide.lua
+	done  chan struct{} // closed when reply or err is set
+	reply reply
 	err   error
 }
 
@@ -48,14 +48,13 @@ func how(h *limiter.Hit) int64 {
 // decisions reads what the reply says about hits, which begin at first, into
 // out, and tells whether their request is denied.
 func (b *batch) decisions(first int, hits []limiter.Hit, out []limiter.Decision) (denied bool) {
-	now, reply := b.reply[0], b.reply[1+4*first:]
+	outcomes := b.reply.outcomes[first:]
 	for i := range hits {
-		out[i].Over = reply[4*i] != 0
+		out[i].Over = outcomes[i].over
 	}
 	denied = limiter.Settle(hits, out)
 	for i := range hits {
-		state := limiter.State{At: reply[4*i+1], Used: reply[4*i+2], Prev: reply[4*i+3]}
-		limiter.Describe(hits, i, state, now, out)
+		limiter.Describe(hits, i, outcomes[i].state, b.reply.now, &out[i])
 	}
 	return denied
 }

@@ -1,4 +1,4 @@
-package redisstore_test
+package redisstore
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/redisstore"
+	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
 
@@ -27,18 +27,13 @@ func BenchmarkDecide(b *testing.B) {
 
 func benchmarkDecide(b *testing.B, hits int) {
 	r := testenv.RedisServer(b)
-	admin := redis.NewClient(&redis.Options{Addr: r.Addr()})
-	defer admin.Close()
+	admin := connect(b, r)
 	reg := prometheus.NewRegistry()
-	s, err := redisstore.New(redisstore.Options{URL: r.Addr(), Registerer: reg})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer s.Close()
+	s := open(b, Options{URL: r.Addr(), Registerer: reg})
 
 	limits := make([]*limiter.Limit, hits)
 	for i := range limits {
-		limits[i] = &limiter.Limit{RequestsPerUnit: 1 << 30, Unit: limiter.Minute, UnitMultiplier: uint32(i)}
+		limits[i] = storetest.Must(limiter.Spec{RequestsPerUnit: 1 << 30, Unit: limiter.Minute, UnitMultiplier: uint32(i)})
 	}
 	var caller atomic.Int64
 	b.ReportAllocs()
@@ -61,7 +56,7 @@ func benchmarkDecide(b *testing.B, hits int) {
 	})
 	b.StopTimer()
 	b.ReportMetric((redisCPU(b, admin)-before)*1e6/float64(b.N), "redis-µs/op")
-	b.ReportMetric(counter(b, reg, "weir_redis_calls_total", "")/float64(b.N), "calls/op")
+	b.ReportMetric(value(b, reg, "weir_redis_calls_total", "")/float64(b.N), "calls/op")
 }
 
 // redisCPU is the CPU time that Redis has used, in seconds.
@@ -83,22 +78,4 @@ func redisCPU(b *testing.B, client *redis.Client) float64 {
 		}
 	}
 	return sum
-}
-
-// counter reads the counter of that name, and of that kind if it has one.
-func counter(t testing.TB, reg prometheus.Gatherer, name, kind string) float64 {
-	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			if f.GetName() == name && (kind == "" || m.GetLabel()[0].GetValue() == kind) {
-				return m.GetCounter().GetValue()
-			}
-		}
-	}
-	t.Fatalf("no counter %s %s", name, kind)
-	return 0
 }

@@ -46,12 +46,12 @@ type Options struct {
 const DefaultOpTimeout = 100 * time.Millisecond
 
 const (
-	// connections is how many there are at most: one for calls, one for Ping,
-	// and room for two that are still being made.
+	// connections is how many there are at most: one for calls, which are made
+	// one after the other, one for Ping, and room for two that are being made.
 	connections = 4
-	// connectTimeout bounds the making of a connection, or OpTimeout if that is longer. It goes on in the
-	// background when the call that wants it gives up, so that a slow handshake
-	// succeeds although OpTimeout is short.
+	// connectTimeout bounds the making of a connection, unless OpTimeout is
+	// longer. It goes on in the background when the call that wants it gives up,
+	// so that a slow handshake succeeds although OpTimeout is short.
 	connectTimeout = time.Second
 	// maxIdle is when an idle connection is closed. Load balancers and NAT
 	// forget connections, silently, after some minutes.
@@ -121,7 +121,7 @@ func parseURL(url, socketType string) (*redis.Options, error) {
 			return nil, errors.New("is not host:port; a user or a database needs redis://, a path needs unix://")
 		}
 		if _, err := net.LookupPort("tcp", port); err != nil {
-			return nil, fmt.Errorf("port %q is none", port)
+			return nil, fmt.Errorf("port %q is unknown", port)
 		}
 		return &redis.Options{Network: "tcp", Addr: url}, nil
 	case scheme != "redis" && scheme != "rediss" && scheme != "unix":

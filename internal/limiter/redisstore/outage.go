@@ -25,6 +25,6 @@ func (o *outage) observe(err error) {
 		o.log.Info("redis works again", "after", time.Since(o.warned).Round(time.Millisecond))
 	case err != nil && !o.on && time.Since(o.warned) >= quiet:
 		o.on, o.warned = true, time.Now()
-		o.log.Warn("redis fails", "kind", string(classify(err)), "error", err)
+		o.log.Warn("redis fails", "kind", string(classify(err)), "err", err)
 	}
 }

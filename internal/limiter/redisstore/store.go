@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -49,12 +50,12 @@ func New(o Options) (*Store, error) {
 	}, nil
 }
 
-// Decide implements limiter.Store. Its errors wrap limiter.ErrUnavailable and
-// say what happened, if it is the context that ended too.
+// Decide implements limiter.Store. All its errors wrap limiter.ErrUnavailable;
+// if the caller went away, also the cause of that.
 func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
 	b, first, start, err := s.queue.add(hits)
 	if err != nil {
-		if err == errQueueFull {
+		if errors.Is(err, errQueueFull) {
 			s.metrics.errors[kindQueueFull].Inc()
 		}
 		return false, err
@@ -88,7 +89,7 @@ func (s *Store) wait(ctx context.Context, b *batch) error {
 	case <-b.done:
 		return b.err
 	case <-timer.C:
-		return fmt.Errorf("%w: no answer of Redis within %v", limiter.ErrUnavailable, patience)
+		return fmt.Errorf("%w: no answer of Redis within %v", limiter.ErrUnavailable, patience.Round(time.Millisecond))
 	case <-ctx.Done():
 		return fmt.Errorf("%w: waiting for Redis: %w", limiter.ErrUnavailable, context.Cause(ctx))
 	}

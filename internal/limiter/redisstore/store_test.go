@@ -1,43 +1,146 @@
-package redisstore_test
+package redisstore
 
 import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/redisstore"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
 
-func open(t *testing.T, o redisstore.Options) *redisstore.Store {
-	t.Helper()
-	s, err := redisstore.New(o)
-	if err != nil {
-		t.Fatalf("New: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-	})
-	return s
-}
-
 func TestStoreOnMiniredis(t *testing.T) {
 	storetest.Run(t, func(t *testing.T, now func() time.Time) limiter.Store {
-		return open(t, redisstore.Options{URL: miniredis.RunT(t).Addr(), Now: now, OpTimeout: 10 * time.Second})
+		return open(t, Options{URL: miniredis.RunT(t).Addr(), Now: now, OpTimeout: long})
 	})
 }
 
 func TestStoreOnRedis(t *testing.T) {
 	r := testenv.RedisServer(t)
-	_ = r
 	storetest.Run(t, func(t *testing.T, now func() time.Time) limiter.Store {
-		r.Stop()
-		r.Start()
-		return open(t, redisstore.Options{URL: r.Addr(), Now: now, OpTimeout: 10 * time.Second})
+		do(t, connect(t, r), "flushall")
+		return open(t, Options{URL: r.Addr(), Now: now, OpTimeout: long})
 	})
+}
+
+// Two stores on one Redis stand for two processes.
+func TestTwoStoresAdmitExactlyTheLimit(t *testing.T) {
+	r := testenv.RedisServer(t)
+	stores := []*Store{
+		open(t, Options{URL: r.Addr(), OpTimeout: long}),
+		open(t, Options{URL: "unix://" + r.Socket(), OpTimeout: long}),
+	}
+	limit := storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Day})
+	var admitted atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 1000 {
+		wg.Go(func() {
+			d, err := ask(context.Background(), stores[i%2], "k", limit)
+			if err != nil {
+				t.Errorf("Decide: %v", err)
+			} else if !d.Over {
+				admitted.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if n := admitted.Load(); n != 100 {
+		t.Errorf("%d of 1000 requests were admitted, want 100", n)
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	real := testenv.RedisServer(t)
+	guarded := miniredis.RunT(t)
+	guarded.RequireUserAuth("weir", "p@ss/word")
+	secret := miniredis.RunT(t)
+	secret.RequireAuth("p@ss/word")
+	serverTLS, clientTLS := certificates(t)
+	encrypted := miniredis.NewMiniRedis()
+	if err := encrypted.StartTLS(serverTLS); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(encrypted.Close)
+
+	escaped := url.QueryEscape("p@ss/word")
+	for _, c := range []struct {
+		name    string
+		options Options
+	}{
+		{"host and port", Options{URL: real.Addr()}},
+		{"host and port, tcp", Options{URL: real.Addr(), SocketType: "tcp"}},
+		{"redis", Options{URL: "redis://" + real.Addr()}},
+		{"database", Options{URL: "redis://" + real.Addr() + "/3"}},
+		{"path", Options{URL: real.Socket(), SocketType: "unix"}},
+		{"unix", Options{URL: "unix://" + real.Socket()}},
+		{"unix, twice said", Options{URL: "unix://" + real.Socket(), SocketType: "unix"}},
+		{"password", Options{URL: secret.Addr(), Password: "p@ss/word"}},
+		{"password in the URL", Options{URL: "redis://:" + escaped + "@" + secret.Addr()}},
+		{"user", Options{URL: guarded.Addr(), Username: "weir", Password: "p@ss/word"}},
+		{"user in the URL", Options{URL: "redis://weir:" + escaped + "@" + guarded.Addr(), Username: "not", Password: "used"}},
+		{"TLS", Options{URL: encrypted.Addr(), TLS: clientTLS}},
+		{"rediss", Options{URL: "rediss://" + encrypted.Addr(), TLS: clientTLS}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.options.OpTimeout = long
+			s := open(t, c.options)
+			if err := s.Ping(context.Background()); err != nil {
+				t.Fatalf("Ping: %v", err)
+			}
+			if d := mustAsk(t, s, c.name, perMinute); d.Used != 1 {
+				t.Errorf("the first unit makes %d used", d.Used)
+			}
+		})
+	}
+}
+
+func TestCertificateIsChecked(t *testing.T) {
+	server, _ := certificates(t)
+	r := miniredis.NewMiniRedis()
+	if err := r.StartTLS(server); err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	s := open(t, Options{URL: "rediss://" + r.Addr(), OpTimeout: long})
+	var unknown x509.UnknownAuthorityError
+	if err := mustFail(t, s); !errors.As(err, &unknown) {
+		t.Errorf("got error %v, want one about the certificate", err)
+	}
+}
+
+// certificates returns the two sides of a TLS connection to 127.0.0.1.
+func certificates(t *testing.T) (server, client *tls.Config) {
+	t.Helper()
+	s := httptest.NewTLSServer(nil)
+	defer s.Close()
+	return s.TLS, s.Client().Transport.(*http.Transport).TLSClientConfig
+}
+
+func TestLargeRequest(t *testing.T) {
+	s := open(t, Options{URL: testenv.RedisServer(t).Addr(), OpTimeout: long})
+	hits := make([]limiter.Hit, 5*maxBatch)
+	for i := range hits {
+		hits[i] = limiter.Hit{Limit: perMinute, Key: fmt.Append(nil, i), Cost: 1}
+	}
+	out := make([]limiter.Decision, len(hits))
+	if denied, err := s.Decide(context.Background(), hits, out); denied || err != nil {
+		t.Fatalf("denied %v, error %v", denied, err)
+	}
+	for i := range out {
+		if out[i].Used != 1 {
+			t.Fatalf("hit %d: %d used", i, out[i].Used)
+		}
+	}
 }

@@ -7,44 +7,43 @@
 --            how     mode + 3 * charge
 --                    mode: 0 enforced, 1 shadow, 2 quota; charge: 0 if admitted, 1 always, 2 refund
 --            cost    units taken or, by a refund, given back; 0 is a peek
---            kind    of the limit's algorithm: 0 fixed window, 1 fixed window from the first hit,
---                    2 sliding window, 3 token bucket
+--            kind    of the limit's algorithm: 0 fixed window, 1 sliding window, 2 token bucket
 --            tick    in which the algorithm counts time, in microseconds
---            four constants of the algorithm, in the order of its list; 0 where it has fewer
--- Reply    integers: the time of the decision, and for every hit
---            1 if it is over its limit, else 0
---            at, used and prev of its counter after its request, as in limiter.State
+--            four constants of the algorithm, see its function limit; 0 where it has fewer
+-- Reply    a text: the time of the decision and, for every hit, a comma, a ! if the hit is over its
+--          limit, and the state of its counter after its request
 --
--- A counter is stored as its state, "<at> <used>" or "<at> <used> <prev>", and expires when that is as
--- good as unused. Anything else that a key holds counts as unused, and is replaced by the first charge.
--- The hits of one key have one kind, tick and period: they are in the key.
+-- A state is written "<at> <used>", or "<at> <used> <prev>" where prev is not 0, with the numbers of
+-- limiter.State. So it is stored, until it is as good as unused. Anything else that a key holds counts
+-- as unused, and is replaced by the first charge. The hits of one key have one kind, tick and period:
+-- they are in the key.
 --
--- Every number is an integer below 2^53, up to which those of Lua are exact.
+-- Every number is an integer below 2^53, up to which those of Lua are exact. An error leaves nothing
+-- half written: Redis refuses the first SET (replica, out of memory), or none.
 
-local algorithms = { [0] = fixed_window, first_hit_window, sliding_window, token_bucket }
+local algorithms = { [0] = fixed_window, sliding_window, token_bucket }
 
 local CHUNK = 1024 -- keys per MGET: unpack can return some thousand values only
 local HIT = string.rep("(%d+) ", 8)
+local EXACT = 2 ^ 53
 
+-- First of all, because Redis reckons PX from the moment at which the script began.
 local now = tonumber(ARGV[1])
 if not now then
-  local time = redis.call("TIME")
+  local time = call("TIME")
   now = time[1] * 1000000 + time[2]
 end
 
 local function read_request(text)
   local hits = {}
   for how, cost, kind, tick, a, b, c, d in string.gmatch(text, HIT) do
-    local algorithm = algorithms[tonumber(kind)]
-    how, tick = tonumber(how), tonumber(tick)
-    local hit = {
-      mode = how % 3, charge = floor(how / 3), cost = tonumber(cost),
-      algorithm = algorithm, tick = tick, t = (now - fmod(now, tick)) / tick,
+    how, cost, tick = tonumber(how), tonumber(cost), tonumber(tick)
+    local algorithm, t = algorithms[tonumber(kind)], (now - fmod(now, tick)) / tick
+    hits[#hits + 1] = {
+      mode = how % 3, charge = floor(how / 3), cost = cost, wanted = max(cost, 1),
+      algorithm = algorithm, admit = algorithm.admit, tick = tick,
+      limit = algorithm.limit(t, tonumber(a), tonumber(b), tonumber(c), tonumber(d)),
     }
-    for i, constant in ipairs({ a, b, c, d }) do
-      hit[algorithm.constants[i] or i] = tonumber(constant)
-    end
-    hits[#hits + 1] = hit
   end
   return hits
 end
@@ -54,40 +53,56 @@ end
 local requests, known = {}, {}
 for r = 2, #ARGV do
   local text = ARGV[r]
-  known[text] = known[text] or read_request(text)
-  requests[r - 1] = known[text]
+  local request = known[text]
+  if not request then
+    request = read_request(text)
+    known[text] = request
+  end
+  requests[r - 1] = request
 end
 
-local texts = {}
+local texts = {} -- of the states, as stored
 for i = 1, #KEYS, CHUNK do
-  local chunk = redis.call("MGET", unpack(KEYS, i, min(i + CHUNK - 1, #KEYS)))
+  local chunk = call("MGET", unpack(KEYS, i, min(i + CHUNK - 1, #KEYS)))
   for j = 1, #chunk do
     texts[i + j - 1] = chunk[j]
   end
 end
 
--- The state that a text holds, as of now. The hit tells how to read it.
-local function read_state(text, hit)
-  local state = { at = 0, used = 0, prev = 0, hit = hit }
+-- The counters, by the number of the first hit on them: their states, what was stored of these, and the
+-- hit that tells how to read them.
+local at, used, prev = {}, {}, {}
+local used_stored, prev_stored, lives_on = {}, {}, {}
+local read_by = {}
+local counter_of = {} -- by key
+
+-- Reads the state that a text holds, as of now.
+local function read(i, hit)
+  local limit, text = hit.limit, texts[i]
+  local a, u, p = 0, 0, 0
   if text then
-    local at, used, prev = string.match(text, "^(%d+) (%d+) ?(%d*)$")
-    if at then
-      state.at, state.used, state.prev = tonumber(at), tonumber(used), tonumber(prev) or 0
-      local most = hit.most or 2 ^ 53
-      if state.used > most or state.prev > most or hit.algorithm.expiry(state, hit) * hit.tick >= 2 ^ 53 then
-        state.at, state.used, state.prev = 0, 0, 0
+    local x, y, z = match(text, "^(%d+) (%d+)$")
+    if not x then
+      x, y, z = match(text, "^(%d+) (%d+) (%d+)$")
+    end
+    if x then
+      x, y, z = tonumber(x), tonumber(y), z and tonumber(z) or 0
+      if y <= limit.most and z <= limit.most and x * limit.grid * hit.tick < EXACT then
+        a, u, p = x, y, z
       end
     end
   end
-  hit.algorithm.roll(state, hit, hit.t)
-  state.stored_at, state.stored_used = state.at, state.used
-  return state
+  local a_stored = a
+  a, u, p = hit.algorithm.roll(limit, a, u, p)
+  at[i], used[i], prev[i] = a, u, p
+  lives_on[i] = u > 0 and a == a_stored and limit.period
+  used_stored[i], prev_stored[i] = u, p
+  read_by[i] = hit
 end
 
-local states = {} -- by key: hits of one key share one
-local at_before, used_before = {}, {}
-local reply = { now }
-local first = 0 -- hits of earlier requests
+local over, used_before, prev_before = {}, {}, {} -- of a request's hits
+local reply = { "" }
+local first = 0                    -- hits of earlier requests
 
 for r = 1, #requests do
   local hits = requests[r]
@@ -95,68 +110,83 @@ for r = 1, #requests do
 
   for h = 1, #hits do
     local hit, key = hits[h], KEYS[first + h]
-    local state = states[key]
-    if not state then
-      state = read_state(texts[first + h], hit)
-      states[key] = state
+    local limit = hit.limit
+    local i = counter_of[key]
+    if not i then
+      i = first + h
+      counter_of[key] = i
+      read(i, hit)
     end
-    at_before[h], used_before[h] = state.at, state.used
+    local u, p = used[i], prev[i]
+    used_before[h], prev_before[h] = u, p
 
-    local algorithm, over = hit.algorithm, 0
+    over[h] = false
     if hit.charge == 2 then
-      algorithm.give(state, hit, hit.t, hit.cost)
+      used[i], prev[i] = hit.algorithm.give(limit, hit.cost, u, p)
     else
-      if not algorithm.fits(state, hit, hit.t, max(hit.cost, 1)) then
-        over = 1
-      end
-      if over == 0 or hit.charge == 1 then
-        algorithm.take(state, hit, hit.t, hit.cost)
+      local u_after, p_after = hit.admit(limit, hit.cost, hit.wanted, at[i], u, p)
+      if u_after then
+        used[i], prev[i] = u_after, p_after
+      else
+        over[h] = true
+        if hit.charge == 1 then
+          used[i], prev[i] = hit.algorithm.take(limit, hit.cost, u, p)
+        end
       end
     end
-    reply[4 * (first + h) - 2] = over
 
     if hit.mode == 0 then
-      denied = denied or over == 1
+      denied = denied or over[h]
     elseif hit.mode == 2 then
-      quotas, quotas_over = quotas + 1, quotas_over + over
+      quotas = quotas + 1
+      if over[h] then
+        quotas_over = quotas_over + 1
+      end
     end
   end
 
   if denied or quotas > 0 and quotas == quotas_over then
     for h = #hits, 1, -1 do
-      local state = states[KEYS[first + h]]
-      state.at, state.used = at_before[h], used_before[h]
+      local i = counter_of[KEYS[first + h]]
+      used[i], prev[i] = used_before[h], prev_before[h]
     end
     for h = 1, #hits do
-      local hit = hits[h]
+      local hit, i = hits[h], counter_of[KEYS[first + h]]
       if hit.charge == 2 then
-        hit.algorithm.give(states[KEYS[first + h]], hit, hit.t, hit.cost)
+        used[i], prev[i] = hit.algorithm.give(hit.limit, hit.cost, used[i], prev[i])
       elseif hit.charge == 1 then
-        hit.algorithm.take(states[KEYS[first + h]], hit, hit.t, hit.cost)
+        used[i], prev[i] = hit.algorithm.take(hit.limit, hit.cost, used[i], prev[i])
       end
     end
   end
 
   for h = 1, #hits do
-    local state, n = states[KEYS[first + h]], 4 * (first + h)
-    reply[n - 1], reply[n], reply[n + 1] = state.at, state.used, state.prev
+    local i, text = counter_of[KEYS[first + h]]
+    if prev[i] == 0 then
+      text = format("%d %d", at[i], used[i]) -- tostring gives 1.79e+15
+    else
+      text = format("%d %d %d", at[i], used[i], prev[i])
+    end
+    texts[i] = text
+    reply[first + h + 1] = over[h] and "!" .. text or text
   end
   first = first + #hits
 end
 
--- %.0f: %d is 32 bits wide in some builds of Lua, and tostring gives 1.79e+15.
-for key, state in pairs(states) do
-  if state.at ~= state.stored_at or state.used ~= state.stored_used then
-    local hit = state.hit
-    local left = ceil((hit.algorithm.expiry(state, hit) * hit.tick - now) / 1000)
-    if left <= 0 then
-      redis.call("DEL", key)
-    elseif state.prev == 0 then
-      redis.call("SET", key, string.format("%.0f %.0f", state.at, state.used), "PX", left)
+for i = 1, #KEYS do
+  local u, p = used[i], prev[i]
+  if u and (u ~= used_stored[i] or p ~= prev_stored[i]) then
+    local hit, key = read_by[i], KEYS[i]
+    if u == 0 and p == 0 then
+      call("DEL", key)
+    elseif u > 0 and lives_on[i] then
+      call("SET", key, texts[i], "KEEPTTL") -- takes Redis half as long as PX
     else
-      redis.call("SET", key, string.format("%.0f %.0f %.0f", state.at, state.used, state.prev), "PX", left)
+      local left = (hit.algorithm.expiry(hit.limit, at[i], u, p) - hit.limit.t) * hit.tick - fmod(now, hit.tick)
+      call("SET", key, texts[i], "PX", ceil(left / 1000))
     end
   end
 end
 
-return reply
+reply[1] = format("%d", now)
+return table.concat(reply, ",")

@@ -1,45 +1,35 @@
--- Fixed windows, as fixedwindow.go counts them. State: start of the window, units used in it.
+-- Fixed windows, as fixedwindow.go counts them. State: start of the window in grids, units used in it, 0.
 
 local fixed_window = {
-  constants = { "period", "amount", "most" },
+  limit = function(t, period, amount, grid, most)
+    return { t = t, period = period, amount = amount, grid = grid, most = most, current = (t - fmod(t, grid)) / grid }
+  end,
 
-  roll = function(state, limit, t)
-    if t >= state.at + limit.period then
-      state.at, state.used = t - fmod(t, limit.period), 0
+  -- The state as of now.
+  roll = function(limit, at, used)
+    if used > 0 and limit.t < at * limit.grid + limit.period then
+      return at, used, 0
+    end
+    return limit.current, 0, 0
+  end,
+
+  -- What is used after a hit, nothing if the hit does not fit.
+  admit = function(limit, cost, wanted, _, used)
+    if used + wanted <= limit.amount then
+      return used + cost, 0
     end
   end,
 
-  fits = function(state, limit, _, cost)
-    return state.used + cost <= limit.amount
+  take = function(limit, cost, used, prev)
+    return min(used + cost, limit.most), prev
   end,
 
-  take = function(state, limit, _, cost)
-    state.used = min(state.used + cost, limit.most)
+  give = function(_, cost, used, prev)
+    return max(used - cost, 0), prev
   end,
 
-  give = function(state, _, _, cost)
-    state.used = max(state.used - cost, 0)
-  end,
-
-  expiry = function(state, limit)
-    return state.used > 0 and state.at + limit.period or state.at
+  expiry = function(limit, at)
+    return at * limit.grid + limit.period
   end,
 }
 
--- The same with windows that start with their first hit.
-local first_hit_window = {
-  constants = fixed_window.constants,
-
-  roll = function(state, limit, t)
-    if state.used == 0 then
-      state.at = max(t, state.at)
-    elseif t >= state.at + limit.period then
-      state.at, state.used = t, 0
-    end
-  end,
-
-  fits = fixed_window.fits,
-  take = fixed_window.take,
-  give = fixed_window.give,
-  expiry = fixed_window.expiry,
-}

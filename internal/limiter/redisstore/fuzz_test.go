@@ -1,0 +1,137 @@
+package redisstore
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"weir/internal/limiter"
+)
+
+// FuzzDecide lets the script and the specification decide the same batches,
+// made of any bytes: what hits ask for, their keys, the clock.
+func FuzzDecide(f *testing.F) {
+	f.Add([]byte(nil))
+	f.Add([]byte("the same counter twice, in two batches"))
+	for n := range 8 {
+		seed := make([]byte, 200)
+		for i := range seed {
+			seed[i] = byte(i*i*31 + n*17)
+		}
+		f.Add(seed)
+	}
+	redis := miniredis.RunT(f)
+	var now int64
+	s := open(f, Options{URL: redis.Addr(), OpTimeout: long, Now: func() time.Time { return time.UnixMicro(now) }})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		redis.FlushAll()
+		in := input{data}
+		states := map[string]*limiter.State{}
+		now = 0
+		for len(in.data) > 0 {
+			// Not back: a window that was only looked at is remembered by the
+			// specification and not by Redis. The conformance suite steps back.
+			now = max(now, in.time())
+			requests := in.requests()
+			b := &batch{}
+			for _, hits := range requests {
+				b.add(hits)
+			}
+			s.call(b)
+			if b.err != nil {
+				t.Fatalf("deciding %v: %v", requests, b.err)
+			}
+			first := 0
+			for _, hits := range requests {
+				compare(t, b, first, hits, states, now)
+				first += len(hits)
+			}
+		}
+	})
+}
+
+// compare compares what b says about hits with what limiter.Decide says.
+func compare(t *testing.T, b *batch, first int, hits []limiter.Hit, states map[string]*limiter.State, now int64) {
+	t.Helper()
+	of := make([]*limiter.State, len(hits))
+	for i, h := range hits {
+		key := string(h.Key)
+		if states[key] == nil {
+			states[key] = new(limiter.State)
+		}
+		of[i] = states[key]
+	}
+	got, want := make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
+	denied := b.decisions(first, hits, got)
+	if wantDenied := limiter.Decide(hits, of, now, want); denied != wantDenied {
+		t.Errorf("at %d: denied is %v, want %v", now, denied, wantDenied)
+	}
+	for i, h := range hits {
+		if got[i] != want[i] {
+			t.Errorf("at %d: hit %d %+v of limit %+v:\n got %+v\nwant %+v", now, i, h, h.Limit, got[i], want[i])
+		}
+	}
+}
+
+// input turns bytes into requests. Used up, it gives zeros.
+type input struct{ data []byte }
+
+func (in *input) byte() byte {
+	if len(in.data) == 0 {
+		return 0
+	}
+	b := in.data[0]
+	in.data = in.data[1:]
+	return b
+}
+
+// number is of any size, but more often small.
+func (in *input) number() uint64 {
+	var bytes [8]byte
+	for i := range in.byte() % 9 {
+		bytes[i] = in.byte()
+	}
+	return binary.LittleEndian.Uint64(bytes[:])
+}
+
+// time is a time of the years 1970 to 2150, in microseconds since the epoch.
+func (in *input) time() int64 {
+	return int64(in.number() % uint64(180*365*24*time.Hour/time.Microsecond))
+}
+
+func (in *input) requests() [][]limiter.Hit {
+	requests := make([][]limiter.Hit, 1+in.byte()%4)
+	for r := range requests {
+		for range 1 + in.byte()%6 {
+			requests[r] = append(requests[r], in.hit())
+		}
+	}
+	return requests
+}
+
+func (in *input) hit() limiter.Hit {
+	how := in.byte()
+	spec := limiter.Spec{
+		RequestsPerUnit: uint32(in.number()),
+		Unit:            limiter.Second + limiter.Unit(in.byte())%limiter.Year,
+		Mode:            limiter.Mode(how % 3),
+		Algorithm:       limiter.Algorithm(how / 3 % 3),
+	}
+	longest := uint64(limiter.MaxPeriod / spec.Unit.Duration())
+	spec.UnitMultiplier = uint32(in.number() % (longest + 1))
+	switch spec.Algorithm {
+	case limiter.FixedWindow:
+		spec.Anchor = limiter.Anchor(in.byte() % 2)
+	case limiter.TokenBucket:
+		spec.Burst = uint32(in.number())
+	}
+	limit, err := limiter.NewLimit(spec)
+	for err != nil { // its numbers are too large
+		spec.RequestsPerUnit, spec.Burst = spec.RequestsPerUnit/1000, spec.Burst/1_000_000
+		limit, err = limiter.NewLimit(spec)
+	}
+	key := limiter.Keys{}.Append(nil, "fuzz", []limiter.Entry{{Key: "k", Value: string('a' + rune(in.byte()%4))}}, nil, limit)
+	return limiter.Hit{Limit: limit, Key: key, Cost: in.number(), Refund: how&32 != 0, Always: how&64 != 0}
+}

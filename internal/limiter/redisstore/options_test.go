@@ -1,0 +1,70 @@
+package redisstore
+
+import (
+	"crypto/tls"
+	"testing"
+	"time"
+)
+
+func TestOptionsAreChecked(t *testing.T) {
+	for _, c := range []struct {
+		options Options
+		want    string
+	}{
+		{Options{}, `redis URL "": is empty`},
+		{Options{URL: "redis"}, `redis URL "redis": is not host:port; a user or a database needs redis://, a path needs unix://`},
+		{Options{URL: "/run/redis.sock"}, `redis URL "/run/redis.sock": is not host:port; a user or a database needs redis://, a path needs unix://`},
+		{Options{URL: "redis:6379/1"}, `redis URL "redis:6379/1": is not host:port; a user or a database needs redis://, a path needs unix://`},
+		{Options{URL: "swordfish@redis:6379"}, `redis URL "***@redis:6379": is not host:port; a user or a database needs redis://, a path needs unix://`},
+		{Options{URL: "user:swordfish@redis:6379"}, `redis URL "***@redis:6379": is not host:port; a user or a database needs redis://, a path needs unix://`},
+		{Options{URL: "user:swordfish@redis"}, `redis URL "***@redis": is not host:port; a user or a database needs redis://, a path needs unix://`},
+		{Options{URL: "redis:port"}, `redis URL "redis:port": port "port" is unknown`},
+		{Options{URL: "redis:70000"}, `redis URL "redis:70000": port "70000" is unknown`},
+		{Options{URL: "http://redis:6379"}, `redis URL "http://redis:6379": scheme is none of redis, rediss and unix`},
+		{Options{URL: "redis://:sword/fish@redis:6379"}, `redis URL "***@redis:6379": cannot be understood; in a password, special characters are written as %XX`},
+		{Options{URL: "redis://:1/swordfish@redis:6379"}, `redis URL "***@redis:6379": cannot be understood; in a password, special characters are written as %XX`},
+		{Options{URL: "redis://redis/one"}, `redis URL "redis://redis/one": cannot be understood; in a password, special characters are written as %XX`},
+		{Options{URL: "unix://"}, `redis URL "unix://": cannot be understood; in a password, special characters are written as %XX`},
+		{Options{URL: "redis:6379", SocketType: "udp"}, `redis URL "redis:6379": socket type "udp" is neither tcp nor unix`},
+		{Options{URL: "redis://redis:6379", SocketType: "unix"}, `redis URL "redis://redis:6379": scheme redis contradicts socket type unix`},
+		{Options{URL: "unix:///run/redis.sock", TLS: &tls.Config{}}, `redis URL "unix:///run/redis.sock": a unix socket does not speak TLS`},
+		{Options{URL: "redis:6379", Username: "weir"}, `redis user "weir": has no password`},
+		{Options{URL: "redis:6379", OpTimeout: -time.Second}, `redis op timeout -1s: must not be negative`},
+	} {
+		s, err := New(c.options)
+		if err == nil {
+			t.Errorf("%+v: accepted", c.options)
+			s.Close()
+			continue
+		}
+		if err.Error() != c.want {
+			t.Errorf("%+v:\n got %v\nwant %s", c.options, err, c.want)
+		}
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	for _, c := range []struct {
+		url, addr string
+		db        int
+	}{
+		{"redis:6379", "redis:6379", 0},
+		{"[::1]:6379", "[::1]:6379", 0},
+		{"redis://redis", "redis:6379", 0},
+		{"redis://[::1]/2", "[::1]:6379", 2},
+		{"rediss://redis:7000/1", "redis:7000", 1},
+	} {
+		o := Options{URL: c.url}
+		client, err := o.client()
+		if err != nil {
+			t.Errorf("%s: %v", c.url, err)
+			continue
+		}
+		if client.Addr != c.addr || client.DB != c.db {
+			t.Errorf("%s: address %s, database %d", c.url, client.Addr, client.DB)
+		}
+		if client.ReadTimeout != DefaultOpTimeout {
+			t.Errorf("%s: a call may take %v, want %v", c.url, client.ReadTimeout, DefaultOpTimeout)
+		}
+	}
+}

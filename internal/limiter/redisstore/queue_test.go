@@ -1,0 +1,237 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"weir/internal/limiter"
+)
+
+// waiting is how many hits wait for a call.
+func waiting(s *Store) int {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	return s.queue.hits
+}
+
+// inFlight tells whether somebody makes calls.
+func inFlight(s *Store) bool {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	return s.queue.flying
+}
+
+// gate is a hook that stops every call of the script before it reaches Redis.
+type gate struct {
+	keys chan []string // of a call that has come
+	pass chan struct{} // lets it go on
+}
+
+func newGate(t *testing.T, s *Store) gate {
+	t.Helper()
+	if err := s.client.ScriptLoad(context.Background(), script).Err(); err != nil {
+		t.Fatal(err)
+	}
+	g := gate{make(chan []string), make(chan struct{})}
+	s.client.AddHook(g)
+	return g
+}
+
+func (gate) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (gate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (g gate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if args := cmd.Args(); cmd.Name() == "evalsha" {
+			var keys []string
+			for _, key := range args[3 : 3+args[2].(int)] {
+				keys = append(keys, *key.(*string))
+			}
+			g.keys <- keys
+			<-g.pass
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func TestRequestsThatArriveDuringACallShareTheNext(t *testing.T) {
+	s := open(t, Options{URL: miniredis.RunT(t).Addr(), OpTimeout: long})
+	g := newGate(t, s)
+	var wg sync.WaitGroup
+	start := func(key string) {
+		wg.Go(func() { mustAsk(t, s, key, perMinute) })
+	}
+	expect := func(want ...string) {
+		t.Helper()
+		if got := <-g.keys; !slices.Equal(got, want) {
+			t.Errorf("a call for %q, want %q", got, want)
+		}
+	}
+
+	start("first")
+	expect("first")
+	var want []string
+	for i := range 50 {
+		key := fmt.Sprint("key ", i)
+		want = append(want, key)
+		start(key)
+		eventually(t, "the request waits", func() bool { return waiting(s) == i+1 })
+	}
+	g.pass <- struct{}{}
+	expect(want...)
+	start("last")
+	eventually(t, "the request waits", func() bool { return waiting(s) == 1 })
+	g.pass <- struct{}{}
+	expect("last")
+	g.pass <- struct{}{}
+	wg.Wait()
+}
+
+// request is one of n hits.
+func request(n int) []limiter.Hit {
+	hits := make([]limiter.Hit, n)
+	for i := range hits {
+		hits[i] = limiter.Hit{Limit: perMinute, Key: []byte("k"), Cost: 1}
+	}
+	return hits
+}
+
+func TestBatchesAreBounded(t *testing.T) {
+	for _, c := range []struct {
+		requests, want []int // hits
+	}{
+		{[]int{1}, []int{1}},
+		{[]int{1, 2, 3}, []int{6}},
+		{[]int{maxBatch}, []int{maxBatch}},
+		{[]int{maxBatch - 1, 1, 1}, []int{maxBatch, 1}},
+		{[]int{1, maxBatch}, []int{1, maxBatch}},
+		{[]int{maxBatch + 1}, []int{maxBatch + 1}},
+		{[]int{1, 3 * maxBatch, 1, 1}, []int{1, 3 * maxBatch, 2}},
+		{[]int{600, 600, 400, 100}, []int{600, 1000, 100}},
+		{[]int{2 * maxQueue}, []int{2 * maxQueue}},
+	} {
+		q := newQueue()
+		for _, n := range c.requests {
+			if _, _, _, err := q.add(request(n)); err != nil {
+				t.Fatalf("%v: %v", c.requests, err)
+			}
+		}
+		var got []int
+		for b := q.next(); b != nil; b = q.next() {
+			got = append(got, b.keys.len())
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("requests of %v hits make batches of %v, want %v", c.requests, got, c.want)
+		}
+		if q.hits != 0 || q.flying {
+			t.Errorf("%v: an empty queue holds %d hits, flying is %v", c.requests, q.hits, q.flying)
+		}
+	}
+}
+
+func TestQueueTellsWhoMakesTheCalls(t *testing.T) {
+	q := newQueue()
+	for _, want := range []bool{true, false, false} {
+		if _, _, start, _ := q.add(request(1)); start != want {
+			t.Errorf("start is %v, want %v", start, want)
+		}
+	}
+	q.next()
+	if _, _, start, _ := q.add(request(1)); start {
+		t.Error("a second goroutine shall start while one makes calls")
+	}
+	for q.next() != nil {
+	}
+	if _, _, start, _ := q.add(request(1)); !start {
+		t.Error("nobody makes calls any more")
+	}
+}
+
+func TestQueueIsBounded(t *testing.T) {
+	s := open(t, Options{URL: miniredis.RunT(t).Addr(), OpTimeout: long})
+	g := newGate(t, s)
+	var wg sync.WaitGroup
+	decide := func(n int) {
+		hits := request(n)
+		if _, err := s.Decide(context.Background(), hits, make([]limiter.Decision, n)); err != nil {
+			t.Errorf("Decide: %v", err)
+		}
+	}
+	wg.Go(func() { decide(1) })
+	<-g.keys
+	wg.Go(func() { decide(maxQueue) })
+	eventually(t, "the queue is full", func() bool { return waiting(s) == maxQueue })
+
+	_, err := ask(context.Background(), s, "k", perMinute)
+	const want = "store unavailable: more than 16384 hits wait for Redis"
+	if !errors.Is(err, limiter.ErrUnavailable) || err.Error() != want {
+		t.Errorf("got error %v, want %s", err, want)
+	}
+	g.pass <- struct{}{}
+	<-g.keys
+	g.pass <- struct{}{}
+	wg.Wait()
+}
+
+func TestCloseFinishesWhatWaits(t *testing.T) {
+	r := miniredis.RunT(t)
+	s, err := New(Options{URL: r.Addr(), OpTimeout: long})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := newGate(t, s)
+	var wg sync.WaitGroup
+	wg.Go(func() { mustAsk(t, s, "in flight", perMinute) })
+	<-g.keys
+	wg.Go(func() { mustAsk(t, s, "waiting", perMinute) })
+	eventually(t, "the request waits", func() bool { return waiting(s) == 1 })
+
+	wg.Go(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	eventually(t, "the store closes", func() bool {
+		s.queue.mu.Lock()
+		defer s.queue.mu.Unlock()
+		return s.queue.closed
+	})
+	if _, err := ask(context.Background(), s, "late", perMinute); !errors.Is(err, errClosed) {
+		t.Errorf("got error %v, want %v", err, errClosed)
+	}
+	g.pass <- struct{}{}
+	<-g.keys
+	g.pass <- struct{}{}
+	wg.Wait()
+	if !r.Exists("in flight") || !r.Exists("waiting") || r.Exists("late") {
+		t.Errorf("counters %q, want the one in flight and the one that waited", r.Keys())
+	}
+}
+
+func TestCloseIsBounded(t *testing.T) {
+	s, err := New(Options{URL: silent(t), OpTimeout: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range maxQueue / maxBatch { // their calls take longer than Close waits
+		s.queue.add(request(maxBatch))
+	}
+	go s.fly()
+	if err := s.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	if inFlight(s) {
+		t.Error("calls go on after Close")
+	}
+}
