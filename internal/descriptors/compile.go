@@ -144,7 +144,6 @@ func (n *node) add(child *node) {
 // rule builds the rule of n, the branch's last level.
 func (b *branch) rule(n *node, config *descriptorConfig) *Rule {
 	r := &Rule{
-		Limit:          config.limit,
 		Metadata:       config.metadata,
 		DetailedMetric: config.detailedMetric,
 		node:           n,
@@ -159,18 +158,28 @@ func (b *branch) rule(n *node, config *descriptorConfig) *Rule {
 			r.ValueToMetric[i] = true
 		}
 	}
-	if r.Limit == nil {
-		return r
-	}
-	switch {
-	case config.shadow:
-		r.Limit.Mode = limiter.Shadow
-	case config.quota:
-		r.Limit.Mode = limiter.Quota
-	}
-	r.Limit.Series = limiter.Series{Domain: b.domain, Key1: b.levels[0].label}
-	if len(b.levels) > 1 {
-		r.Limit.Series.Key2 = b.levels[1].label
+	if config.limit != nil {
+		r.Limit = b.limit(config)
 	}
 	return r
+}
+
+// limit builds the limit of a rule, nil if it has problems.
+func (b *branch) limit(config *descriptorConfig) *limiter.Limit {
+	spec := *config.limit
+	switch {
+	case config.shadow:
+		spec.Mode = limiter.Shadow
+	case config.quota:
+		spec.Mode = limiter.Quota
+	}
+	spec.Series = limiter.Series{Domain: b.domain, Key1: b.levels[0].label}
+	if len(b.levels) > 1 {
+		spec.Series.Key2 = b.levels[1].label
+	}
+	l, err := limiter.NewLimit(spec)
+	if err != nil && len(b.problems) == 0 {
+		b.problem(config.at, "%v", err)
+	}
+	return l
 }

@@ -22,7 +22,7 @@ type fileConfig struct {
 type descriptorConfig struct {
 	at             position
 	key, value     string
-	limit          *limiter.Limit // without mode and series
+	limit          *limiter.Spec // without mode and series
 	shadow, quota  bool
 	detailedMetric bool
 	valueToMetric  bool
@@ -120,12 +120,12 @@ func (d *decoder) descriptor(n *yaml.Node) descriptorConfig {
 }
 
 // limit decodes a rate_limit; it returns nil for null.
-func (d *decoder) limit(n *yaml.Node) *limiter.Limit {
+func (d *decoder) limit(n *yaml.Node) *limiter.Spec {
 	if isNull(n) {
 		return nil
 	}
 	var (
-		l              limiter.Limit
+		l              limiter.Spec
 		unit           string
 		unitValid      = n.Kind == yaml.MappingNode
 		amountMissing  = unitValid

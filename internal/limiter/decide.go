@@ -1,5 +1,11 @@
 package limiter
 
+import (
+	"bytes"
+	"math"
+	"time"
+)
+
 // Decide decides the hits of one request, all or nothing. It is the
 // specification of every store: pure, and told the time.
 //
@@ -17,41 +23,34 @@ func Decide(hits []Hit, states []*State, now int64, out []Decision) (denied bool
 	for i := range hits {
 		h, s := &hits[i], states[i]
 		before = append(before, *s)
-		*s = s.roll(h.Limit, now)
-		switch {
-		case h.Refund:
-			*s = s.give(h.cost())
-			out[i].Over = false
-		case s.fits(h.Limit, h.wanted()):
-			*s = s.take(h.cost())
-			out[i].Over = false
-		default:
-			if h.Always {
-				*s = s.take(h.cost())
-			}
-			out[i].Over = true
+		*s = h.Limit.roll(*s, now)
+		out[i].Over = !h.Refund && !h.Limit.meter.fits(*s, now/h.Limit.tick, h.Wanted())
+		if !out[i].Over || h.Always {
+			*s = h.write(*s)
 		}
 	}
-	if Settle(hits, out) {
-		denied = true
+	if denied = Settle(hits, out); denied {
 		for i := len(hits) - 1; i >= 0; i-- {
 			*states[i] = before[i]
 		}
 		for i := range hits {
-			switch h, s := &hits[i], states[i]; {
-			case h.Refund:
-				*s = s.roll(h.Limit, now).give(h.cost())
-			case h.unconditional():
-				*s = s.roll(h.Limit, now).take(h.cost())
+			if h, s := &hits[i], states[i]; h.unconditional() {
+				*s = h.write(h.Limit.roll(*s, now))
 			}
 		}
 	}
 	for i := range hits {
-		charged := out[i].Charged
-		out[i] = hits[i].Describe(out[i].Over, *states[i], now)
-		out[i].Charged = charged
+		Describe(hits, i, *states[i], now, &out[i])
 	}
 	return denied
+}
+
+// write takes or gives the units of h. s is rolled.
+func (h *Hit) write(s State) State {
+	if h.Refund {
+		return h.Limit.meter.give(s, h.Units())
+	}
+	return h.Limit.meter.take(s, h.Units())
 }
 
 // Settle draws the conclusion from which hits are over: whether the request is
@@ -78,4 +77,41 @@ func Settle(hits []Hit, out []Decision) (denied bool) {
 		out[i].Charged = h.unconditional() || h.Cost > 0 && !out[i].Over && !denied
 	}
 	return denied
+}
+
+// longest is the longest Duration, in microseconds: three times MaxPeriod, or
+// what remains of a window after the clock was put back by decades.
+const longest = math.MaxInt64 / int64(time.Microsecond)
+
+// Describe fills in d but for Over and Charged, which are known: what the
+// outcome of hits[i] means to its caller. s is the counter's state after the
+// request, now the time of the decision in microseconds since the epoch.
+func Describe(hits []Hit, i int, s State, now int64, d *Decision) {
+	m, tick := hits[i].Limit.meter, hits[i].Limit.tick
+	after := func(ticks int64) time.Duration { // which begin with the tick that now is in
+		return time.Duration(min(max(ticks*tick-now%tick, 0), longest)) * time.Microsecond
+	}
+	s = hits[i].Limit.roll(s, now)
+	used, free, whole := m.left(s, now/tick)
+	d.Used, d.Remaining, d.ResetAfter, d.RetryAfter = used, free, after(whole), 0
+	if d.Over {
+		d.RetryAfter = Never
+		if wait := m.wait(s, now/tick, wanted(hits, i)); wait != never {
+			d.RetryAfter = after(wait)
+		}
+	}
+}
+
+// wanted is what must be free in the counter of hits[i] for all hits on it to
+// fit, each beside the earlier ones.
+func wanted(hits []Hit, i int) int64 {
+	var taken, most int64
+	for j := range hits {
+		h := &hits[j]
+		if !h.Refund && (j == i || bytes.Equal(h.Key, hits[i].Key)) {
+			most = max(most, taken+h.Wanted())
+			taken += h.Units()
+		}
+	}
+	return most
 }

@@ -1,7 +1,6 @@
 package limiter
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -10,9 +9,9 @@ import (
 // What Decide decides is told by the tables of storetest; here is what it
 // leaves in the states, down to the last bit.
 func TestDecideStates(t *testing.T) {
-	three := &Limit{RequestsPerUnit: 3, Unit: Minute}
-	shadow := &Limit{RequestsPerUnit: 3, Unit: Minute, Mode: Shadow}
-	quota := &Limit{RequestsPerUnit: 3, Unit: Minute, Mode: Quota}
+	three := must(Spec{RequestsPerUnit: 3, Unit: Minute})
+	shadow := must(Spec{RequestsPerUnit: 3, Unit: Minute, Mode: Shadow})
+	quota := must(Spec{RequestsPerUnit: 3, Unit: Minute, Mode: Quota})
 	now := at(0) / 60e6 // the window of the request
 	type hit struct {
 		counter int
@@ -29,66 +28,66 @@ func TestDecideStates(t *testing.T) {
 		after  []State
 		denied bool
 	}{
-		{"admitted", []State{{}, {now, 1}}, []hit{take(0, three, 1), take(1, three, 2)}, []State{{now, 1}, {now, 3}}, false},
-		{"admitted in a new window", []State{{now - 1, 3}}, []hit{take(0, three, 1)}, []State{{now, 1}}, false},
-		{"admitted in an old window", []State{{now + 1, 1}}, []hit{take(0, three, 1)}, []State{{now + 1, 2}}, false},
+		{"admitted", []State{{}, {At: now, Used: 1}}, []hit{take(0, three, 1), take(1, three, 2)}, []State{{At: now, Used: 1}, {At: now, Used: 3}}, false},
+		{"admitted in a new window", []State{{At: now - 1, Used: 3}}, []hit{take(0, three, 1)}, []State{{At: now, Used: 1}}, false},
+		{"admitted in an old window", []State{{At: now + 1, Used: 1}}, []hit{take(0, three, 1)}, []State{{At: now + 1, Used: 2}}, false},
 		{
 			"denied by the last",
-			[]State{{}, {now, 1}, {now, 3}},
+			[]State{{}, {At: now, Used: 1}, {At: now, Used: 3}},
 			[]hit{take(0, three, 1), take(1, three, 1), take(2, three, 1)},
-			[]State{{}, {now, 1}, {now, 3}},
+			[]State{{}, {At: now, Used: 1}, {At: now, Used: 3}},
 			true,
 		},
 		{
 			"denied in a new window",
-			[]State{{now - 1, 2}, {now - 7, 3}},
+			[]State{{At: now - 1, Used: 2}, {At: now - 7, Used: 3}},
 			[]hit{take(0, three, 1), take(1, three, 4)},
-			[]State{{now - 1, 2}, {now - 7, 3}},
+			[]State{{At: now - 1, Used: 2}, {At: now - 7, Used: 3}},
 			true,
 		},
 		{
 			"denied on one counter",
-			[]State{{now - 1, 2}},
+			[]State{{At: now - 1, Used: 2}},
 			[]hit{take(0, three, 1), take(0, three, 1), take(0, three, 2)},
-			[]State{{now - 1, 2}},
+			[]State{{At: now - 1, Used: 2}},
 			true,
 		},
-		{"a shadow over", []State{{now, 3}, {}}, []hit{take(0, shadow, 1), take(1, three, 1)}, []State{{now, 3}, {now, 1}}, false},
-		{"one quota of two over", []State{{now, 3}, {}}, []hit{take(0, quota, 1), take(1, quota, 1)}, []State{{now, 3}, {now, 1}}, false},
+		{"a shadow over", []State{{At: now, Used: 3}, {}}, []hit{take(0, shadow, 1), take(1, three, 1)}, []State{{At: now, Used: 3}, {At: now, Used: 1}}, false},
+		{"one quota of two over", []State{{At: now, Used: 3}, {}}, []hit{take(0, quota, 1), take(1, quota, 1)}, []State{{At: now, Used: 3}, {At: now, Used: 1}}, false},
 		{
 			"both quotas over",
-			[]State{{now, 3}, {now, 2}, {now, 1}},
+			[]State{{At: now, Used: 3}, {At: now, Used: 2}, {At: now, Used: 1}},
 			[]hit{take(0, quota, 1), take(1, quota, 2), take(2, shadow, 1)},
-			[]State{{now, 3}, {now, 2}, {now, 1}},
+			[]State{{At: now, Used: 3}, {At: now, Used: 2}, {At: now, Used: 1}},
 			true,
 		},
 		{
 			"always and refund beside a denial",
-			[]State{{now, 3}, {now - 1, 3}, {now, 2}},
+			[]State{{At: now, Used: 3}, {At: now - 1, Used: 3}, {At: now, Used: 2}},
 			[]hit{take(0, three, 1), always(1, 2), refund(2, 1)},
-			[]State{{now, 3}, {now, 2}, {now, 1}},
+			[]State{{At: now, Used: 3}, {At: now, Used: 2}, {At: now, Used: 1}},
 			true,
 		},
 		{
 			"a peek charged always beside a denial in a new window",
-			[]State{{now - 1, 3}, {now, 3}},
+			[]State{{At: now - 1, Used: 3}, {At: now, Used: 3}},
 			[]hit{always(0, 0), take(1, three, 1)},
-			[]State{{now - 1, 3}, {now, 3}},
+			[]State{{At: now - 1, Used: 3}, {At: now, Used: 3}},
 			true,
 		},
 		{
 			"always, take and refund of one counter denied",
-			[]State{{now, 1}},
+			[]State{{At: now, Used: 1}},
 			[]hit{take(0, three, 2), refund(0, 1), always(0, 5), take(0, three, 1)},
-			[]State{{now, 5}},
+			[]State{{At: now, Used: 5}},
 			true,
 		},
-		{"refund in an old window", []State{{now + 1, 2}}, []hit{refund(0, 5)}, []State{{now + 1, 0}}, false},
+		{"refund in an old window", []State{{At: now + 1, Used: 2}}, []hit{refund(0, 5)}, []State{{At: now + 1, Used: 0}}, false},
 		{
 			"refund beside a denial in a new window",
-			[]State{{now - 1, 3}, {now, 3}},
+			[]State{{At: now - 1, Used: 3}, {At: now, Used: 3}},
 			[]hit{refund(0, 1), take(1, three, 1)},
-			[]State{{now, 0}, {now, 3}},
+			[]State{{At: now, Used: 0}, {At: now, Used: 3}},
 			true,
 		},
 	} {
@@ -113,7 +112,7 @@ func TestDecideStates(t *testing.T) {
 // Decide fills out whatever it held before.
 func TestDecideOverwritesDecisions(t *testing.T) {
 	out := []Decision{{Over: true, Charged: true, Used: 9, Remaining: 9, ResetAfter: 9, RetryAfter: 9}}
-	denied := Decide([]Hit{{Limit: &Limit{RequestsPerUnit: 1, Unit: Minute}}}, []*State{new(State)}, at(0), out)
+	denied := Decide([]Hit{{Limit: must(Spec{RequestsPerUnit: 1, Unit: Minute})}}, []*State{new(State)}, at(0), out)
 	if want := (Decision{Remaining: 1, ResetAfter: time.Minute}); denied || out[0] != want {
 		t.Errorf("denied is %v, got %+v, want %+v", denied, out[0], want)
 	}
@@ -123,7 +122,7 @@ func TestDecideAllocatesNothing(t *testing.T) {
 	for _, n := range []int{1, 16} {
 		hits, states, out := make([]Hit, n), make([]*State, n), make([]Decision, n)
 		for i := range hits {
-			hits[i] = Hit{Limit: &Limit{RequestsPerUnit: 50, Unit: Minute}, Cost: 1}
+			hits[i] = Hit{Limit: must(Spec{RequestsPerUnit: 50, Unit: Minute}), Cost: 1}
 			states[i] = new(State)
 		}
 		denials := 0
@@ -178,7 +177,7 @@ func TestSettle(t *testing.T) {
 			var out []Decision
 			var want []bool
 			for _, h := range tc.hits {
-				h.hit.Limit = &Limit{Mode: h.mode}
+				h.hit.Limit = must(Spec{Unit: Minute, Mode: h.mode})
 				hits = append(hits, h.hit)
 				out = append(out, Decision{Over: h.over, Charged: len(out)%2 == 0})
 				if tc.denied {
@@ -196,30 +195,5 @@ func TestSettle(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// When a single hit is told to come back, it passes then and not earlier.
-func TestRetryAfterIsExact(t *testing.T) {
-	for _, multiplier := range []uint32{1, 7} {
-		for _, cost := range []uint64{0, 1, 3} {
-			limit := &Limit{RequestsPerUnit: 3, Unit: Minute, UnitMultiplier: multiplier}
-			t.Run(fmt.Sprintf("%d minutes, cost %d", multiplier, cost), func(t *testing.T) {
-				ask := func(s State, now int64) Decision {
-					out := make([]Decision, 1)
-					Decide([]Hit{{Limit: limit, Cost: cost}}, []*State{&s}, now, out)
-					return out[0]
-				}
-				now := at(12345678 * time.Microsecond)
-				full := State{}.roll(limit, now).take(3)
-				retry := ask(full, now).RetryAfter
-				if d := ask(full, now+(retry-time.Microsecond).Microseconds()); !d.Over {
-					t.Errorf("a microsecond before %v: %+v, want over", retry, d)
-				}
-				if d := ask(full, now+retry.Microseconds()); d.Over {
-					t.Errorf("after %v: %+v, want admitted", retry, d)
-				}
-			})
-		}
 	}
 }

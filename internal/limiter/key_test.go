@@ -17,7 +17,7 @@ func mustKeys(t testing.TB, prefix string, digest bool) Keys {
 }
 
 func TestKeySpelling(t *testing.T) {
-	minute := &Limit{Unit: Minute, RequestsPerUnit: 1}
+	minute := must(Spec{Unit: Minute, RequestsPerUnit: 1})
 	alice := []Entry{{"user", "alice"}}
 	long := strings.Repeat("x", maxPart+1)
 	for _, tc := range []struct {
@@ -31,7 +31,7 @@ func TestKeySpelling(t *testing.T) {
 		{"ordinary", Keys{}, alice, nil, minute, "w1|api|user=alice|60"},
 		{"prefix", mustKeys(t, "shop:", false), alice, nil, minute, "shop:w1|api|user=alice|60"},
 		{"two levels", Keys{}, []Entry{{"user", "alice"}, {"path", "/login"}}, nil, minute, "w1|api|user=alice|path=/login|60"},
-		{"multiplier", Keys{}, alice, nil, &Limit{Unit: Second, UnitMultiplier: 30}, "w1|api|user=alice|30"},
+		{"multiplier", Keys{}, alice, nil, must(Spec{Unit: Second, UnitMultiplier: 30}), "w1|api|user=alice|30"},
 		{"no value", Keys{}, []Entry{{"all", ""}}, nil, minute, "w1|api|all=|60"},
 		{"separators", Keys{}, []Entry{{"a|b", "c=d%~#{} \n\x7f"}}, nil, minute, "w1|api|a%7Cb=c%3Dd%25%7E%23%7B%7D%20%0A%7F|60"},
 		{"other bytes stay", Keys{}, []Entry{{"user", "é\xff"}}, nil, minute, "w1|api|user=é\xff|60"},
@@ -53,7 +53,7 @@ func TestKeyIsBounded(t *testing.T) {
 		entries = append(entries, Entry{fmt.Sprint("key", i), "value"})
 	}
 	keys := mustKeys(t, "p", false)
-	limit := &Limit{Unit: Hour}
+	limit := must(Spec{Unit: Hour})
 	a := string(keys.Append(nil, "api", entries, nil, limit))
 	entries[999].Value = "other"
 	b := string(keys.Append(nil, "api", entries, nil, limit))
@@ -70,7 +70,7 @@ func TestKeyPrefixIsRefused(t *testing.T) {
 
 func TestKeyAllocatesNothing(t *testing.T) {
 	entries := []Entry{{"user", "alice"}, {"path", "/a b"}, {"token", strings.Repeat("x", 100)}}
-	limit := &Limit{Unit: Minute}
+	limit := must(Spec{Unit: Minute})
 	buf := make([]byte, 0, 256)
 	if n := testing.AllocsPerRun(100, func() { buf = Keys{}.Append(buf[:0], "api", entries, nil, limit) }); n != 0 {
 		t.Errorf("%v allocations", n)
@@ -108,7 +108,7 @@ func readInput(data string) input {
 }
 
 func (in input) spell(t *testing.T, digest bool) string {
-	limit := &Limit{Unit: Unit(in.Period)}
+	limit := must(Spec{Unit: Unit(in.Period)})
 	return string(mustKeys(t, in.Prefix, digest).Append(nil, in.Domain, in.Entries, in.Patterns, limit))
 }
 

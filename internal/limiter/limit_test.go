@@ -31,6 +31,15 @@ func TestParseUnit(t *testing.T) {
 	}
 }
 
+// must makes a limit of a test, whose Spec is right.
+func must(s Spec) *Limit {
+	l, err := NewLimit(s)
+	if err != nil {
+		panic(err)
+	}
+	return l
+}
+
 func TestPeriod(t *testing.T) {
 	for _, tc := range []struct {
 		unit       Unit
@@ -43,61 +52,78 @@ func TestPeriod(t *testing.T) {
 		{Month, 2, 60 * 24 * time.Hour},
 		{Year, 100, MaxPeriod},
 	} {
-		l := Limit{Unit: tc.unit, UnitMultiplier: tc.multiplier}
-		if got := l.Period(); got != tc.want {
+		s := Spec{Unit: tc.unit, UnitMultiplier: tc.multiplier}
+		if got := s.Period(); got != tc.want {
 			t.Errorf("%d %ss last %v, want %v", tc.multiplier, tc.unit, got, tc.want)
 		}
 	}
 }
 
-func TestCheck(t *testing.T) {
-	const undefined = "undefined unit, allowed are second, minute, hour, day, week, month, year"
+func TestSize(t *testing.T) {
 	for _, tc := range []struct {
-		unit       Unit
-		multiplier uint32
-		unlimited  bool
-		want       string
+		spec Spec
+		want uint32
 	}{
-		{unit: Second},
-		{unit: Year, multiplier: 1},
-		{unit: Second, multiplier: 3_153_600_000},
-		{unit: Second, multiplier: 3_153_600_001, want: "a period of 3153600001 seconds is too long, at most 100 years are allowed"},
-		{unit: Month, multiplier: 1216},
-		{unit: Month, multiplier: 1217, want: "a period of 1217 months is too long, at most 100 years are allowed"},
-		{unit: Year, multiplier: 100},
-		{unit: Year, multiplier: 101, want: "a period of 101 years is too long, at most 100 years are allowed"},
-		{unit: Year, multiplier: math.MaxUint32, want: "a period of 4294967295 years is too long, at most 100 years are allowed"},
-		{unit: 0, want: undefined},
-		{unit: Year + 1, want: undefined},
-		{unit: math.MaxUint8, multiplier: 2, want: undefined},
-		{unlimited: true},
+		{Spec{RequestsPerUnit: 7}, 7},
+		{Spec{RequestsPerUnit: 7, Algorithm: TokenBucket}, 7},
+		{Spec{RequestsPerUnit: 7, Algorithm: TokenBucket, Burst: 3}, 3},
+		{Spec{RequestsPerUnit: 7, Algorithm: TokenBucket, Burst: 30}, 30},
+		{Spec{Algorithm: TokenBucket, Burst: 30}, 0},
 	} {
-		l := Limit{Unit: tc.unit, UnitMultiplier: tc.multiplier, Unlimited: tc.unlimited}
-		got := ""
-		if err := l.Check(); err != nil {
-			got = err.Error()
-		}
-		if got != tc.want {
-			t.Errorf("unit %d, multiplier %d: got %q, want %q", tc.unit, tc.multiplier, got, tc.want)
+		if got := tc.spec.Size(); got != tc.want {
+			t.Errorf("%+v: %d, want %d", tc.spec, got, tc.want)
 		}
 	}
 }
 
-// What Check lets pass can be counted in Lua's numbers and told in Durations,
-// for generations.
-func TestLongestPeriodsAreExact(t *testing.T) {
-	now := time.Date(2155, time.January, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
-	for u := Second; u <= Year; u++ {
-		longest := Limit{Unit: u, UnitMultiplier: uint32(MaxPeriod / u.Duration())}
-		if err := longest.Check(); err != nil {
-			t.Errorf("%v: %v", u, err)
+func TestNewLimitRefuses(t *testing.T) {
+	const (
+		undefined = "undefined unit, allowed are second, minute, hour, day, week, month, year"
+		inexact   = " needs numbers above 2^53, which cannot be counted exactly; a smaller amount, a shorter period or a fixed window can"
+	)
+	for _, tc := range []struct {
+		spec Spec
+		want string
+	}{
+		{Spec{Unit: Second}, ""},
+		{Spec{Unit: Year, UnitMultiplier: 1}, ""},
+		{Spec{Unit: Second, UnitMultiplier: 3_153_600_000}, ""},
+		{Spec{Unit: Second, UnitMultiplier: 3_153_600_001}, "a period of 3153600001 seconds is too long, at most 100 years are allowed"},
+		{Spec{Unit: Month, UnitMultiplier: 1216}, ""},
+		{Spec{Unit: Month, UnitMultiplier: 1217}, "a period of 1217 months is too long, at most 100 years are allowed"},
+		{Spec{Unit: Year, UnitMultiplier: 100}, ""},
+		{Spec{Unit: Year, UnitMultiplier: 101}, "a period of 101 years is too long, at most 100 years are allowed"},
+		{Spec{Unit: Year, UnitMultiplier: math.MaxUint32}, "a period of 4294967295 years is too long, at most 100 years are allowed"},
+		{Spec{}, undefined},
+		{Spec{Unit: Year + 1}, undefined},
+		{Spec{Unit: math.MaxUint8, UnitMultiplier: 2}, undefined},
+		{Spec{Unlimited: true}, ""},
+		{Spec{Unit: Minute, Burst: 1}, "burst is for algorithm token_bucket only"},
+		{Spec{Unit: Minute, Algorithm: SlidingWindow, Burst: 1}, "burst is for algorithm token_bucket only"},
+		{Spec{Unit: Minute, Algorithm: SlidingWindow, Anchor: FirstHit}, "anchor is for algorithm fixed_window only"},
+		{Spec{Unit: Minute, Algorithm: TokenBucket, Anchor: FirstHit}, "anchor is for algorithm fixed_window only"},
+		{Spec{Unit: Month, RequestsPerUnit: math.MaxUint32, Algorithm: SlidingWindow}, "4294967295 per month" + inexact},
+		{Spec{Unit: Day, UnitMultiplier: 5, RequestsPerUnit: math.MaxUint32, Algorithm: SlidingWindow}, "4294967295 per 5 days" + inexact},
+		{
+			Spec{Unit: Month, RequestsPerUnit: 4_294_967_291, Algorithm: TokenBucket, Burst: 10}, // a prime
+			"a bucket of 10 that refills at 4294967291 per month" + inexact,
+		},
+		{
+			Spec{Unit: Second, RequestsPerUnit: 1, Algorithm: TokenBucket, Burst: 3_153_600_001},
+			"a bucket of 3153600001 that refills at 1 per second takes too long, at most 100 years are allowed",
+		},
+		{
+			Spec{Unit: Year, UnitMultiplier: 50, RequestsPerUnit: 10, Algorithm: TokenBucket, Burst: 21},
+			"a bucket of 21 that refills at 10 per 50 years takes too long, at most 100 years are allowed",
+		},
+		{Spec{Unit: Year, UnitMultiplier: 50, RequestsPerUnit: 10, Algorithm: TokenBucket, Burst: 20}, ""},
+	} {
+		got := ""
+		if _, err := NewLimit(tc.spec); err != nil {
+			got = err.Error()
 		}
-		if p := longest.Period(); p <= 0 || p > MaxPeriod {
-			t.Errorf("%v: the longest period is %v", u, p)
-		}
-		end := State{}.roll(&longest, now).Expiry(&longest)
-		if end <= now || end >= 1<<53 {
-			t.Errorf("%v: at %d the window ends at %d, want later and below 2^53", u, now, end)
+		if got != tc.want {
+			t.Errorf("%+v:\n got %q\nwant %q", tc.spec, got, tc.want)
 		}
 	}
 }

@@ -34,7 +34,7 @@ func TestLimiterWithoutHitsAdmits(t *testing.T) {
 
 func TestLimiterReturnsTheStoresError(t *testing.T) {
 	l := New(fixed{err: ErrUnavailable}, prometheus.NewRegistry())
-	hits := []Hit{{Limit: &Limit{Unit: Minute, RequestsPerUnit: 1}, Cost: 1}}
+	hits := []Hit{{Limit: must(Spec{Unit: Minute, RequestsPerUnit: 1}), Cost: 1}}
 	if _, err := l.Decide(context.Background(), hits, make([]Decision, 1)); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("got %v", err)
 	}

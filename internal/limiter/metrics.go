@@ -60,12 +60,11 @@ func (m *metrics) bind(limit *Limit) *seriesCounters {
 
 // observe counts one hit. Refunds and peeks ask for no units.
 func (m *metrics) observe(h *Hit, d *Decision) {
-	cost := h.cost()
-	if h.Refund || cost == 0 {
+	if h.Refund || h.Cost == 0 {
 		return
 	}
 	c := m.bind(h.Limit)
-	c.total.Add(float64(cost))
+	c.total.Add(float64(counted(h)))
 	u := split(h, d)
 	add(c.over, u.over)
 	add(c.near, u.near)
@@ -74,6 +73,9 @@ func (m *metrics) observe(h *Hit, d *Decision) {
 		add(c.shadow, u.over)
 	}
 }
+
+// counted is the cost of h, but no more than a sum of many can tell.
+func counted(h *Hit) int64 { return int64(min(h.Cost, maxExact/2)) }
 
 func add(c prometheus.Counter, units int64) {
 	if units > 0 {
@@ -88,8 +90,8 @@ type parts struct{ over, near, within int64 }
 // A hit that was charged although it did not fit is over only with the units
 // above the limit. What another limit of the request denied is none of the three.
 func split(h *Hit, d *Decision) parts {
-	cost, amount := h.cost(), int64(h.Limit.RequestsPerUnit)
-	near := int64(float64(amount) * nearRatio)
+	cost, size := counted(h), int64(h.Limit.Size())
+	near := int64(float64(size) * nearRatio)
 	above := func(line int64) int64 { return min(max(d.Used-line, 0), cost) }
 	switch {
 	case !d.Charged && d.Over:
@@ -97,7 +99,7 @@ func split(h *Hit, d *Decision) parts {
 	case !d.Charged:
 		return parts{}
 	case d.Over:
-		return parts{over: above(amount), near: above(near) - above(amount)}
+		return parts{over: above(size), near: above(near) - above(size)}
 	default:
 		return parts{near: above(near), within: cost}
 	}

@@ -11,9 +11,9 @@ import (
 func TestMetricsCountUnitsOfCost(t *testing.T) {
 	type units struct{ total, over, near, within, shadow float64 }
 	ten := func(mode Mode) *Limit {
-		return &Limit{Unit: Minute, RequestsPerUnit: 10, Mode: mode, Series: Series{"api", "user", ""}}
+		return must(Spec{Unit: Minute, RequestsPerUnit: 10, Mode: mode, Series: Series{"api", "user", ""}})
 	}
-	full := Hit{Limit: &Limit{Unit: Minute, Series: Series{"api", "other", ""}}, Cost: 1}
+	full := Hit{Limit: must(Spec{Unit: Minute, Series: Series{"api", "other", ""}}), Cost: 1}
 	for _, tc := range []struct {
 		name string
 		used int64
@@ -31,11 +31,11 @@ func TestMetricsCountUnitsOfCost(t *testing.T) {
 		{"shadow", 10, []Hit{{Limit: ten(Shadow), Cost: 3}}, units{total: 3, over: 3, shadow: 3}},
 		{"peek", 10, []Hit{{Limit: ten(Enforced)}}, units{}},
 		{"refund", 10, []Hit{{Limit: ten(Enforced), Cost: 3, Refund: true}}, units{}},
-		{"huge", 0, []Hit{{Limit: ten(Enforced), Cost: 1<<64 - 1}}, units{total: MaxCost, over: MaxCost}},
+		{"huge", 0, []Hit{{Limit: ten(Enforced), Cost: 1<<64 - 1}}, units{total: 1 << 52, over: 1 << 52}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			const now = 1_767_323_045_000_000
-			l := New(fixed{state: State{Window: now / 60_000_000, Used: tc.used}, now: now}, prometheus.NewRegistry())
+			l := New(fixed{state: State{At: now / 60_000_000, Used: tc.used}, now: now}, prometheus.NewRegistry())
 			if _, err := l.Decide(context.Background(), tc.hits, make([]Decision, len(tc.hits))); err != nil {
 				t.Fatal(err)
 			}
@@ -52,8 +52,8 @@ func TestMetricsCountUnitsOfCost(t *testing.T) {
 }
 
 func TestLimitsOfOneSeriesShareItAndFollowTheirLimiter(t *testing.T) {
-	a := &Limit{Unit: Minute, RequestsPerUnit: 10, Series: Series{"api", "user", ""}}
-	b := &Limit{Unit: Minute, RequestsPerUnit: 10, Series: Series{"api", "user", ""}}
+	a := must(Spec{Unit: Minute, RequestsPerUnit: 10, Series: Series{"api", "user", ""}})
+	b := must(Spec{Unit: Minute, RequestsPerUnit: 10, Series: Series{"api", "user", ""}})
 	for range 2 {
 		l := New(fixed{}, prometheus.NewRegistry())
 		for _, limit := range []*Limit{a, b, a} {

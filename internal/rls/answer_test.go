@@ -74,6 +74,7 @@ func TestAnswers(t *testing.T) {
 		none      = "statuses {code: OK} "
 		unlimited = "statuses {code: OK limit_remaining: 4294967295} "
 		api       = "domain: 'api' "
+		tooMany   = "statuses {code: OVER_LIMIT current_limit {requests_per_unit: 2 unit: MINUTE}} " // whenever it is asked
 	)
 	addend := func(n uint64) string { return fmt.Sprintf("hits_addend {value: %d}", n) }
 	type step struct{ request, want string }
@@ -99,7 +100,7 @@ func TestAnswers(t *testing.T) {
 		}},
 		{"the same descriptor twice", []step{
 			{api + d("user", "a") + d("user", "a"), ok + user("OK", 0) + user("OK", 0)},
-			{api + d("user", "b") + d("user", "b") + d("user", "b"), over + user("OK", 2) + user("OK", 2) + user("OVER_LIMIT", 0)},
+			{api + d("user", "b") + d("user", "b") + d("user", "b"), over + user("OK", 2) + user("OK", 2) + tooMany},
 		}},
 		{"a denied request takes nothing from the others", []step{
 			{api + d("user", "a") + "hits_addend: 2", ok + user("OK", 0)},

@@ -33,13 +33,13 @@ func (os *overrides) limit(domain string, o override) (*limiter.Limit, error) {
 		return l, nil
 	}
 	domain = strings.Clone(domain) // which is a part of a whole message
-	l = &limiter.Limit{
+	l, err := limiter.NewLimit(limiter.Spec{
 		RequestsPerUnit: o.requestsPerUnit,
 		Unit:            unitOf(o.unit),
 		UnitMultiplier:  o.unitMultiplier,
 		Series:          limiter.Series{Domain: domain, Key1: "override"},
-	}
-	if err := l.Check(); err != nil {
+	})
+	if err != nil {
 		return nil, err
 	}
 	os.mu.Lock()

@@ -29,10 +29,10 @@ func TestStore(t *testing.T) {
 }
 
 var (
-	perMinute = &limiter.Limit{RequestsPerUnit: 10, Unit: limiter.Minute}
-	perHour   = &limiter.Limit{RequestsPerUnit: 10, Unit: limiter.Hour}
-	perDay    = &limiter.Limit{RequestsPerUnit: 10, Unit: limiter.Day}
-	none      = &limiter.Limit{RequestsPerUnit: 0, Unit: limiter.Day}
+	perMinute = storetest.Must(limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Minute})
+	perHour   = storetest.Must(limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Hour})
+	perDay    = storetest.Must(limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Day})
+	none      = storetest.Must(limiter.Spec{RequestsPerUnit: 0, Unit: limiter.Day})
 )
 
 // fixture is a store with its metrics and a clock that stands where it is set.
@@ -286,7 +286,7 @@ func TestConcurrentEviction(t *testing.T) {
 
 // requestOf returns a request on n counters of a limit nobody uses up.
 func requestOf(n int, unit limiter.Unit, key ...any) ([]limiter.Hit, []limiter.Decision) {
-	limit := &limiter.Limit{RequestsPerUnit: 1 << 31, Unit: unit}
+	limit := storetest.Must(limiter.Spec{RequestsPerUnit: 1 << 31, Unit: unit})
 	var hits []limiter.Hit
 	for i := range n {
 		hits = append(hits, hit(limit, 1, append(key, strings.Repeat("k", 30), i)...))

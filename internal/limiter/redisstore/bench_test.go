@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
 
@@ -32,7 +33,7 @@ func benchmarkDecide(b *testing.B, hits int) {
 
 	limits := make([]*limiter.Limit, hits)
 	for i := range limits {
-		limits[i] = &limiter.Limit{RequestsPerUnit: 1 << 30, Unit: limiter.Minute, UnitMultiplier: uint32(i)}
+		limits[i] = storetest.Must(limiter.Spec{RequestsPerUnit: 1 << 30, Unit: limiter.Minute, UnitMultiplier: uint32(i)})
 	}
 	var caller atomic.Int64
 	b.ReportAllocs()

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"encoding/binary"
-	"fmt"
 	"testing"
 	"time"
 
@@ -114,14 +113,25 @@ func (in *input) requests() [][]limiter.Hit {
 
 func (in *input) hit() limiter.Hit {
 	how := in.byte()
-	limit := &limiter.Limit{
+	spec := limiter.Spec{
 		RequestsPerUnit: uint32(in.number()),
 		Unit:            limiter.Second + limiter.Unit(in.byte())%limiter.Year,
 		Mode:            limiter.Mode(how % 3),
+		Algorithm:       limiter.Algorithm(how / 3 % 3),
 	}
-	longest := uint64(limiter.MaxPeriod / limit.Unit.Duration())
-	limit.UnitMultiplier = uint32(in.number() % (longest + 1))
-	// As in real keys, the period is in the key.
-	key := fmt.Appendf(nil, "%c|%d", in.byte()%4, limit.Period())
-	return limiter.Hit{Limit: limit, Key: key, Cost: in.number(), Refund: how&64 != 0, Always: how&128 != 0}
+	longest := uint64(limiter.MaxPeriod / spec.Unit.Duration())
+	spec.UnitMultiplier = uint32(in.number() % (longest + 1))
+	switch spec.Algorithm {
+	case limiter.FixedWindow:
+		spec.Anchor = limiter.Anchor(in.byte() % 2)
+	case limiter.TokenBucket:
+		spec.Burst = uint32(in.number())
+	}
+	limit, err := limiter.NewLimit(spec)
+	for err != nil { // its numbers are too large
+		spec.RequestsPerUnit, spec.Burst = spec.RequestsPerUnit/1000, spec.Burst/1_000_000
+		limit, err = limiter.NewLimit(spec)
+	}
+	key := limiter.Keys{}.Append(nil, "fuzz", []limiter.Entry{{Key: "k", Value: string('a' + rune(in.byte()%4))}}, nil, limit)
+	return limiter.Hit{Limit: limit, Key: key, Cost: in.number(), Refund: how&32 != 0, Always: how&64 != 0}
 }

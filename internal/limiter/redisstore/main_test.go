@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
 
@@ -19,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // long is an OpTimeout that no healthy call reaches, however busy the machine.
 const long = 20 * time.Second
 
-var perMinute = &limiter.Limit{RequestsPerUnit: 100, Unit: limiter.Minute}
+var perMinute = storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Minute})
 
 // open returns a store that is closed when the test ends.
 func open(t testing.TB, o Options) *Store {

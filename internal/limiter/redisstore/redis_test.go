@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
 
@@ -120,7 +121,7 @@ func TestCountersExpireWithTheirWindow(t *testing.T) {
 	admin := connect(t, r)
 	s := open(t, Options{URL: r.Addr(), OpTimeout: long})
 	for _, unit := range []limiter.Unit{limiter.Minute, limiter.Day, limiter.Year} {
-		limit := &limiter.Limit{RequestsPerUnit: 100, Unit: unit}
+		limit := storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: unit})
 		key := unit.String()
 		for _, charge := range []string{"first", "second"} {
 			mustAsk(t, s, key, limit)
@@ -133,7 +134,7 @@ func TestCountersExpireWithTheirWindow(t *testing.T) {
 		}
 	}
 
-	second := &limiter.Limit{RequestsPerUnit: 100, Unit: limiter.Second}
+	second := storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Second})
 	mustAsk(t, s, "second", second)
 	eventually(t, "the counter of a second has gone", func() bool {
 		return do(t, admin, "exists", "second").(int64) == 0
@@ -144,7 +145,7 @@ func TestNothingIsWrittenInVain(t *testing.T) {
 	r := testenv.RedisServer(t)
 	admin := connect(t, r)
 	s := open(t, Options{URL: r.Addr(), OpTimeout: long})
-	full := &limiter.Limit{Unit: limiter.Minute}
+	full := storetest.Must(limiter.Spec{Unit: limiter.Minute})
 	for _, c := range []struct {
 		name string
 		hits []limiter.Hit
@@ -166,8 +167,9 @@ func TestForeignValuesCountAsUnused(t *testing.T) {
 	r := testenv.RedisServer(t)
 	admin := connect(t, r)
 	s := open(t, Options{URL: r.Addr(), OpTimeout: long})
-	window := time.Now().UnixMicro() / time.Hour.Microseconds()
-	hourly := &limiter.Limit{RequestsPerUnit: 100, Unit: limiter.Hour}
+	const hour = int64(time.Hour / time.Microsecond)
+	window := time.Now().UnixMicro() / hour
+	hourly := storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Hour})
 	for _, c := range []struct {
 		name    string
 		command []any
@@ -181,7 +183,8 @@ func TestForeignValuesCountAsUnused(t *testing.T) {
 		{"more than a counter holds", []any{"set", "k", fmt.Sprintf("%d 4503599627370497", window)}, 1},
 		{"beyond all numbers", []any{"set", "k", fmt.Sprintf("%d %s", window, strings.Repeat("9", 400))}, 1},
 		{"a window beyond all numbers", []any{"set", "k", strings.Repeat("9", 400) + " 5"}, 1},
-		{"a window beyond the last", []any{"set", "k", "99999999999999 5"}, 1},
+		{"a window beyond the last", []any{"set", "k", "99999999999 5"}, 1},
+		{"four numbers", []any{"set", "k", fmt.Sprintf("%d 5 6 7", window)}, 1},
 		{"another type", []any{"rpush", "k", "a", "b"}, 1},
 		{"a state of a window that is over", []any{"set", "k", fmt.Sprintf("%d 5", window-2)}, 1},
 		{"a state", []any{"set", "k", fmt.Sprintf("%d 5", window+2)}, 6},

@@ -3,17 +3,31 @@ package redisstore
 import (
 	"context"
 	"crypto/sha1"
-	_ "embed"
+	"embed"
 	"encoding/hex"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-//go:embed lua/decide.lua
-var script string
+//go:embed lua/*.lua
+var lua embed.FS
+
+// script is the files of the algorithms and of the decision in one.
+var script = func() string {
+	var b strings.Builder
+	for _, name := range []string{"prelude", "fixedwindow", "slidingwindow", "tokenbucket", "decide"} {
+		text, err := lua.ReadFile("lua/" + name + ".lua")
+		if err != nil {
+			panic(err) // it is embedded above
+		}
+		b.Write(text)
+	}
+	return b.String()
+}()
 
 // scriptSHA is the name by which Redis knows the script.
 var scriptSHA = func() string {
@@ -28,40 +42,39 @@ func (s *Store) call(b *batch) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.opTimeout)
 	defer cancel()
 	start := time.Now()
-	reply, err := s.evalsha(ctx, b)
+	text, err := s.evalsha(ctx, b)
 	s.metrics.calls.Inc()
 	s.metrics.requests.Observe(float64(b.requests.len()))
 	s.metrics.seconds.Observe(time.Since(start).Seconds())
-	if want := 1 + 3*b.keys.len(); err == nil && len(reply) != want {
-		err = fmt.Errorf("the script replied %d numbers instead of %d", len(reply), want)
+	if err == nil {
+		b.reply, err = parseReply(text, b.keys.len())
 	}
 	if err != nil {
 		s.metrics.errors[classify(err)].Inc()
 		b.err = unavailable(err)
 	}
-	b.reply = reply
 	s.outage.observe(err)
 }
 
 // evalsha runs the script on b, and loads it first if Redis does not have it:
 // NOSCRIPT is the one error after which a call can be repeated.
-func (s *Store) evalsha(ctx context.Context, b *batch) ([]int64, error) {
+func (s *Store) evalsha(ctx context.Context, b *batch) (string, error) {
 	args := make([]any, 0, 4+b.keys.len()+b.requests.len())
 	args = append(args, "evalsha", scriptSHA, b.keys.len())
 	args = b.keys.appendTo(args)
 	args = append(args, s.clock())
 	args = b.requests.appendTo(args)
 
-	cmd := redis.NewIntSliceCmd(ctx, args...)
+	cmd := redis.NewStringCmd(ctx, args...)
 	err := s.client.Process(ctx, cmd)
 	if !redis.HasErrorPrefix(err, "NOSCRIPT") {
 		return cmd.Val(), err
 	}
 	s.metrics.errors[kindNoScript].Inc()
 	if err := s.client.ScriptLoad(ctx, script).Err(); err != nil {
-		return nil, fmt.Errorf("loading the script: %w", err)
+		return "", fmt.Errorf("loading the script: %w", err)
 	}
-	cmd = redis.NewIntSliceCmd(ctx, args...)
+	cmd = redis.NewStringCmd(ctx, args...)
 	err = s.client.Process(ctx, cmd)
 	return cmd.Val(), err
 }

@@ -42,7 +42,7 @@ func TestTwoStoresAdmitExactlyTheLimit(t *testing.T) {
 		open(t, Options{URL: r.Addr(), OpTimeout: long}),
 		open(t, Options{URL: "unix://" + r.Socket(), OpTimeout: long}),
 	}
-	limit := &limiter.Limit{RequestsPerUnit: 100, Unit: limiter.Day}
+	limit := storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Day})
 	var admitted atomic.Int64
 	var wg sync.WaitGroup
 	for i := range 1000 {

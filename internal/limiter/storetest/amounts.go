@@ -2,8 +2,6 @@ package storetest
 
 import (
 	"math"
-
-	"weir/internal/limiter"
 )
 
 // amountCases are lives of one counter within one window.
@@ -40,23 +38,26 @@ var amountCases = []tableCase{
 	}},
 }
 
-// most is the largest limit. Costs and counters end at MaxCost, far above it.
+// most is the largest limit. Costs and counters of fixed windows end at
+// maxCount, far above it.
 var most = enforced(math.MaxUint32)
+
+const maxCount = 1 << 52
 
 var saturationCases = []tableCase{
 	{"costs and counters saturate", []step{
 		{hits: request(take("a", most, math.MaxUint32)), want: decisions(charged(math.MaxUint32, 0))},
 		{hits: request(take("a", most, 1<<63)), want: decisions(never(over(math.MaxUint32, 0))), denied: true},
 		{hits: request(take("a", most, math.MaxUint64)), want: decisions(never(over(math.MaxUint32, 0))), denied: true},
-		{hits: request(always("a", most, limiter.MaxCost-1)), want: decisions(never(overCharged(limiter.MaxCost, 0))), denied: true},
-		{hits: request(always("a", most, 1)), want: decisions(overCharged(limiter.MaxCost, 0)), denied: true},
+		{hits: request(always("a", most, maxCount-1)), want: decisions(never(overCharged(maxCount, 0))), denied: true},
+		{hits: request(always("a", most, 1)), want: decisions(overCharged(maxCount, 0)), denied: true},
 		{
 			hits: request(always("a", most, 1<<63), always("a", most, math.MaxUint64)), denied: true,
-			want: decisions(never(overCharged(limiter.MaxCost, 0)), never(overCharged(limiter.MaxCost, 0))),
+			want: decisions(never(overCharged(maxCount, 0)), never(overCharged(maxCount, 0))),
 		},
-		{hits: request(refund("a", most, limiter.MaxCost-5)), want: decisions(charged(5, math.MaxUint32-5))},
+		{hits: request(refund("a", most, maxCount-5)), want: decisions(charged(5, math.MaxUint32-5))},
 		{hits: request(refund("a", most, math.MaxUint64)), want: decisions(charged(0, math.MaxUint32))},
-		{hits: request(always("a", most, limiter.MaxCost-1)), want: decisions(never(overCharged(limiter.MaxCost-1, 0))), denied: true},
-		{hits: request(always("a", most, 2)), want: decisions(overCharged(limiter.MaxCost, 0)), denied: true},
+		{hits: request(always("a", most, maxCount-1)), want: decisions(never(overCharged(maxCount-1, 0))), denied: true},
+		{hits: request(always("a", most, 2)), want: decisions(overCharged(maxCount, 0)), denied: true},
 	}},
 }

@@ -65,9 +65,9 @@ func newHistory(seed uint64, c *clock) *history {
 		c := counter{key: fmt.Sprint("counter ", i)}
 		for _, mode := range []limiter.Mode{limiter.Enforced, limiter.Enforced, limiter.Shadow, limiter.Quota} {
 			for _, amount := range []uint32{0, 10, 20, 50, 100, 100} {
-				c.limits = append(c.limits, &limiter.Limit{
+				c.limits = append(c.limits, Must(limiter.Spec{
 					RequestsPerUnit: amount, Unit: period.unit, UnitMultiplier: period.multiplier, Mode: mode,
-				})
+				}))
 			}
 		}
 		h.counters = append(h.counters, c)
@@ -157,7 +157,7 @@ func (h *history) cost() uint64 {
 	case n < 97:
 		return h.Uint64N(20)
 	default:
-		large := []uint64{math.MaxUint32, limiter.MaxCost, 1 << 63, math.MaxUint64}
+		large := []uint64{math.MaxUint32, maxCount, 1 << 63, math.MaxUint64}
 		return large[h.IntN(len(large))]
 	}
 }

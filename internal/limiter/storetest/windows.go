@@ -84,7 +84,7 @@ func periodCases() []tableCase {
 		{2, limiter.Week, date(2026, 1, 15, 0, 0, 0), 336 * time.Hour},
 		{100, limiter.Year, date(2069, 12, 7, 0, 0, 0), 876000 * time.Hour},
 	} {
-		l := &limiter.Limit{RequestsPerUnit: 3, Unit: p.unit, UnitMultiplier: p.multiplier}
+		l := Must(limiter.Spec{RequestsPerUnit: 3, Unit: p.unit, UnitMultiplier: p.multiplier})
 		rest := p.end.Sub(start)
 		cases = append(cases, tableCase{fmt.Sprintf("a period of %d %ss", p.multiplier, p.unit), []step{
 			{at: 0, hits: request(take("a", l, 2)), want: decisions(left(rest, charged(2, 1)))},

@@ -8,8 +8,17 @@ import (
 
 // The words in which the tables are written: limits, requests, decisions.
 
+// Must makes a limit of a test, whose Spec is right.
+func Must(s limiter.Spec) *limiter.Limit {
+	l, err := limiter.NewLimit(s)
+	if err != nil {
+		panic(err)
+	}
+	return l
+}
+
 func per(amount uint32, unit limiter.Unit) *limiter.Limit {
-	return &limiter.Limit{RequestsPerUnit: amount, Unit: unit}
+	return Must(limiter.Spec{RequestsPerUnit: amount, Unit: unit})
 }
 
 // enforced, shadow and quota are limits per minute.
@@ -19,11 +28,11 @@ func enforced(amount uint32) *limiter.Limit { return per(amount, limiter.Minute)
 var three = enforced(3)
 
 func shadow(amount uint32) *limiter.Limit {
-	return &limiter.Limit{RequestsPerUnit: amount, Unit: limiter.Minute, Mode: limiter.Shadow}
+	return Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Minute, Mode: limiter.Shadow})
 }
 
 func quota(amount uint32) *limiter.Limit {
-	return &limiter.Limit{RequestsPerUnit: amount, Unit: limiter.Minute, Mode: limiter.Quota}
+	return Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Minute, Mode: limiter.Quota})
 }
 
 func request(hits ...limiter.Hit) []limiter.Hit { return hits }
@@ -68,6 +77,12 @@ func overCharged(used, remaining int64) limiter.Decision {
 // never is d where no waiting helps.
 func never(d limiter.Decision) limiter.Decision {
 	d.RetryAfter = limiter.Never
+	return d
+}
+
+// atOnce is d where the request would be admitted now: it gave units back.
+func atOnce(d limiter.Decision) limiter.Decision {
+	d.RetryAfter = 0
 	return d
 }
 

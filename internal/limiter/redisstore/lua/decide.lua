@@ -1,151 +1,192 @@
--- Decides a batch of requests in their order, each all or nothing, as limiter.Decide does.
+-- Decides a batch of requests in their order, each all or nothing, as limiter.Decide does. The files of
+-- the algorithms stand before this one.
 --
 -- KEYS     the counter of every hit, request after request
 -- ARGV[1]  the time of the decision in microseconds since the epoch; empty: the time of Redis
--- ARGV[2]  and each further one: a request, as four integers for every hit of it:
+-- ARGV[2]  and each further one: a request, as eight integers for every hit of it:
 --            how     mode + 3 * charge
 --                    mode: 0 enforced, 1 shadow, 2 quota; charge: 0 if admitted, 1 always, 2 refund
 --            cost    units taken or, by a refund, given back; 0 is a peek
---            amount  units that the limit admits per period
---            period  of the limit, in microseconds
--- Reply    integers: the time of the decision, and for every hit
---            1 if it is over its limit, else 0
---            window and units used of its counter after its request
+--            kind    of the limit's algorithm: 0 fixed window, 1 sliding window, 2 token bucket
+--            tick    in which the algorithm counts time, in microseconds
+--            four constants of the algorithm, see its function limit; 0 where it has fewer
+-- Reply    a text: the time of the decision and, for every hit, a comma, a ! if the hit is over its
+--          limit, and the state of its counter after its request
 --
--- A counter is stored as "<window> <used>": the number of its fixed window, counted from the epoch in
--- periods, and the units used in it. It expires with the window. Anything else that a key holds counts
--- as unused, and is replaced by the first charge. The hits of one key have one period: it is in the key.
+-- A state is written "<at> <used>", or "<at> <used> <prev>" where prev is not 0, with the numbers of
+-- limiter.State. So it is stored, until it is as good as unused. Anything else that a key holds counts
+-- as unused, and is replaced by the first charge. The hits of one key have one kind, tick and period:
+-- they are in the key.
 --
 -- Every number is an integer below 2^53, up to which those of Lua are exact. An error leaves nothing
 -- half written: Redis refuses the first SET (replica, out of memory), or none.
 
-local MAX_USED = 2 ^ 52 -- what a counter holds at most
-local CHUNK = 1024      -- keys per MGET: unpack can return some thousand values only
+local algorithms = { [0] = fixed_window, sliding_window, token_bucket }
 
-local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
-local KEYS = KEYS
+local CHUNK = 1024 -- keys per MGET: unpack can return some thousand values only
+local HIT = string.rep("(%d+) ", 8)
+local EXACT = 2 ^ 53
 
 -- First of all, because Redis reckons PX from the moment at which the script began.
 local now = tonumber(ARGV[1])
 if not now then
-  local time = redis.call("TIME")
+  local time = call("TIME")
   now = time[1] * 1000000 + time[2]
 end
 
--- Requests that meet the same rules have equal texts. Each text is read once, into the list of its
--- numbers, because reading takes longer than deciding.
+local function read_request(text)
+  local hits = {}
+  for how, cost, kind, tick, a, b, c, d in string.gmatch(text, HIT) do
+    how, cost, tick = tonumber(how), tonumber(cost), tonumber(tick)
+    local algorithm, t = algorithms[tonumber(kind)], (now - fmod(now, tick)) / tick
+    hits[#hits + 1] = {
+      mode = how % 3, charge = floor(how / 3), cost = cost, wanted = max(cost, 1),
+      algorithm = algorithm, admit = algorithm.admit, tick = tick,
+      limit = algorithm.limit(t, tonumber(a), tonumber(b), tonumber(c), tonumber(d)),
+    }
+  end
+  return hits
+end
+
+-- Requests that meet the same rules have equal texts. Each text is read once, because reading takes
+-- longer than deciding.
 local requests, known = {}, {}
 for r = 2, #ARGV do
   local text = ARGV[r]
   local request = known[text]
   if not request then
-    request = {}
-    for number in string.gmatch(text, "%d+") do
-      request[#request + 1] = tonumber(number)
-    end
+    request = read_request(text)
     known[text] = request
   end
   requests[r - 1] = request
 end
 
-local texts = {}
+local texts = {} -- of the states, as stored
 for i = 1, #KEYS, CHUNK do
-  local chunk = redis.call("MGET", unpack(KEYS, i, min(i + CHUNK - 1, #KEYS)))
+  local chunk = call("MGET", unpack(KEYS, i, min(i + CHUNK - 1, #KEYS)))
   for j = 1, #chunk do
     texts[i + j - 1] = chunk[j]
   end
 end
 
--- The counters by key, as of now: hits of one key share them. expiry is that of the counters which are
--- not in Redis.
-local window, used, stored, expiry = {}, {}, {}, {}
+-- The counters, by the number of the first hit on them: their states, what was stored of these, and the
+-- hit that tells how to read them.
+local at, used, prev = {}, {}, {}
+local used_stored, prev_stored, lives_on = {}, {}, {}
+local read_by = {}
+local counter_of = {} -- by key
 
-local function read(key, text, period)
-  local current = floor(now / period)
-  local w, u
+-- Reads the state that a text holds, as of now.
+local function read(i, hit)
+  local limit, text = hit.limit, texts[i]
+  local a, u, p = 0, 0, 0
   if text then
-    w, u = string.match(text, "^(%d+) (%d+)$")
-    w, u = tonumber(w), tonumber(u)
+    local x, y, z = match(text, "^(%d+) (%d+)$")
+    if not x then
+      x, y, z = match(text, "^(%d+) (%d+) (%d+)$")
+    end
+    if x then
+      x, y, z = tonumber(x), tonumber(y), z and tonumber(z) or 0
+      if y <= limit.most and z <= limit.most and x * limit.grid * hit.tick < EXACT then
+        a, u, p = x, y, z
+      end
+    end
   end
-  -- A window newer than the current one goes on: the clock was set back.
-  if not w or w < current or u > MAX_USED or (w + 1) * period >= 2 ^ 53 then
-    w, u = current, 0
-    expiry[key] = (w + 1) * period
-  end
-  window[key], used[key], stored[key] = w, u, u
+  local a_stored = a
+  a, u, p = hit.algorithm.roll(limit, a, u, p)
+  at[i], used[i], prev[i] = a, u, p
+  lives_on[i] = u > 0 and a == a_stored and limit.period
+  used_stored[i], prev_stored[i] = u, p
+  read_by[i] = hit
 end
 
-local over, before = {}, {} -- of a request's hits: 1 if over; used of the counter before the hit
-local reply = { now }
-local first = 0             -- hits of earlier requests
+local over, used_before, prev_before = {}, {}, {} -- of a request's hits
+local reply = { "" }
+local first = 0                    -- hits of earlier requests
 
 for r = 1, #requests do
-  local request = requests[r]
-  local hits = #request / 4
+  local hits = requests[r]
   local denied, quotas, quotas_over = false, 0, 0
 
-  for h = 1, hits do
-    local key = KEYS[first + h]
-    local how, cost, amount = request[4 * h - 3], request[4 * h - 2], request[4 * h - 1]
-    if not used[key] then
-      read(key, texts[first + h], request[4 * h])
+  for h = 1, #hits do
+    local hit, key = hits[h], KEYS[first + h]
+    local limit = hit.limit
+    local i = counter_of[key]
+    if not i then
+      i = first + h
+      counter_of[key] = i
+      read(i, hit)
     end
-    local u = used[key]
-    before[h], over[h] = u, 0
-    if how >= 6 then
-      used[key] = max(u - cost, 0)
-    elseif u + max(cost, 1) <= amount then
-      used[key] = u + cost
+    local u, p = used[i], prev[i]
+    used_before[h], prev_before[h] = u, p
+
+    over[h] = false
+    if hit.charge == 2 then
+      used[i], prev[i] = hit.algorithm.give(limit, hit.cost, u, p)
     else
-      over[h] = 1
-      if how >= 3 then
-        used[key] = min(u + cost, MAX_USED)
+      local u_after, p_after = hit.admit(limit, hit.cost, hit.wanted, at[i], u, p)
+      if u_after then
+        used[i], prev[i] = u_after, p_after
+      else
+        over[h] = true
+        if hit.charge == 1 then
+          used[i], prev[i] = hit.algorithm.take(limit, hit.cost, u, p)
+        end
       end
     end
 
-    local mode = how % 3
-    if mode == 0 then
-      denied = denied or over[h] == 1
-    elseif mode == 2 then
-      quotas, quotas_over = quotas + 1, quotas_over + over[h]
+    if hit.mode == 0 then
+      denied = denied or over[h]
+    elseif hit.mode == 2 then
+      quotas = quotas + 1
+      if over[h] then
+        quotas_over = quotas_over + 1
+      end
     end
   end
 
   if denied or quotas > 0 and quotas == quotas_over then
-    for h = hits, 1, -1 do
-      used[KEYS[first + h]] = before[h]
+    for h = #hits, 1, -1 do
+      local i = counter_of[KEYS[first + h]]
+      used[i], prev[i] = used_before[h], prev_before[h]
     end
-    for h = 1, hits do
-      local key, how, cost = KEYS[first + h], request[4 * h - 3], request[4 * h - 2]
-      if how >= 6 then
-        used[key] = max(used[key] - cost, 0)
-      elseif how >= 3 then
-        used[key] = min(used[key] + cost, MAX_USED)
+    for h = 1, #hits do
+      local hit, i = hits[h], counter_of[KEYS[first + h]]
+      if hit.charge == 2 then
+        used[i], prev[i] = hit.algorithm.give(hit.limit, hit.cost, used[i], prev[i])
+      elseif hit.charge == 1 then
+        used[i], prev[i] = hit.algorithm.take(hit.limit, hit.cost, used[i], prev[i])
       end
     end
   end
 
-  for h = 1, hits do
-    local key, n = KEYS[first + h], 3 * (first + h) - 1
-    reply[n] = over[h]
-    reply[n + 1] = window[key]
-    reply[n + 2] = used[key]
+  for h = 1, #hits do
+    local i, text = counter_of[KEYS[first + h]]
+    if prev[i] == 0 then
+      text = format("%d %d", at[i], used[i]) -- tostring gives 1.79e+15
+    else
+      text = format("%d %d %d", at[i], used[i], prev[i])
+    end
+    texts[i] = text
+    reply[first + h + 1] = over[h] and "!" .. text or text
   end
-  first = first + hits
+  first = first + #hits
 end
 
 for i = 1, #KEYS do
-  local key = KEYS[i]
-  local u = used[key]
-  if u ~= stored[key] then
-    stored[key] = u
-    local text = string.format("%d %d", window[key], u) -- tostring gives 1.79e+15
-    if expiry[key] then
-      redis.call("SET", key, text, "PX", ceil((expiry[key] - now) / 1000))
+  local u, p = used[i], prev[i]
+  if u and (u ~= used_stored[i] or p ~= prev_stored[i]) then
+    local hit, key = read_by[i], KEYS[i]
+    if u == 0 and p == 0 then
+      call("DEL", key)
+    elseif u > 0 and lives_on[i] then
+      call("SET", key, texts[i], "KEEPTTL") -- takes Redis half as long as PX
     else
-      redis.call("SET", key, text, "KEEPTTL") -- takes Redis half as long as PX
+      local left = (hit.algorithm.expiry(hit.limit, at[i], u, p) - hit.limit.t) * hit.tick - fmod(now, hit.tick)
+      call("SET", key, texts[i], "PX", ceil(left / 1000))
     end
   end
 end
 
-return reply
+reply[1] = format("%d", now)
+return table.concat(reply, ",")

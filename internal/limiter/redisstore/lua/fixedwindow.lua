@@ -1,0 +1,35 @@
+-- Fixed windows, as fixedwindow.go counts them. State: start of the window in grids, units used in it, 0.
+
+local fixed_window = {
+  limit = function(t, period, amount, grid, most)
+    return { t = t, period = period, amount = amount, grid = grid, most = most, current = (t - fmod(t, grid)) / grid }
+  end,
+
+  -- The state as of now.
+  roll = function(limit, at, used)
+    if used > 0 and limit.t < at * limit.grid + limit.period then
+      return at, used, 0
+    end
+    return limit.current, 0, 0
+  end,
+
+  -- What is used after a hit, nothing if the hit does not fit.
+  admit = function(limit, cost, wanted, _, used)
+    if used + wanted <= limit.amount then
+      return used + cost, 0
+    end
+  end,
+
+  take = function(limit, cost, used, prev)
+    return min(used + cost, limit.most), prev
+  end,
+
+  give = function(_, cost, used, prev)
+    return max(used - cost, 0), prev
+  end,
+
+  expiry = function(limit, at)
+    return at * limit.grid + limit.period
+  end,
+}
+
