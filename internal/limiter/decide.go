@@ -1,5 +1,10 @@
 package limiter
 
+import (
+	"bytes"
+	"time"
+)
+
 // Decide decides the hits of one request, all or nothing. It is the
 // specification of every store: pure, and told the time.
 //
@@ -17,41 +22,35 @@ func Decide(hits []Hit, states []*State, now int64, out []Decision) (denied bool
 	for i := range hits {
 		h, s := &hits[i], states[i]
 		before = append(before, *s)
-		*s = s.roll(h.Limit, now)
-		switch {
-		case h.Refund:
-			*s = s.give(h.cost())
-			out[i].Over = false
-		case s.fits(h.Limit, h.wanted()):
-			*s = s.take(h.cost())
-			out[i].Over = false
-		default:
-			if h.Always {
-				*s = s.take(h.cost())
-			}
-			out[i].Over = true
+		*s = h.Limit.roll(*s, now)
+		out[i].Over = !h.Refund && !h.Limit.meter.fits(*s, now/h.Limit.tick, h.Wanted())
+		if !out[i].Over || h.Always {
+			*s = h.write(*s, now)
 		}
 	}
-	if Settle(hits, out) {
-		denied = true
+	if denied = Settle(hits, out); denied {
 		for i := len(hits) - 1; i >= 0; i-- {
 			*states[i] = before[i]
 		}
 		for i := range hits {
-			switch h, s := &hits[i], states[i]; {
-			case h.Refund:
-				*s = s.roll(h.Limit, now).give(h.cost())
-			case h.unconditional():
-				*s = s.roll(h.Limit, now).take(h.cost())
+			if h, s := &hits[i], states[i]; h.unconditional() {
+				*s = h.write(h.Limit.roll(*s, now), now)
 			}
 		}
 	}
 	for i := range hits {
-		charged := out[i].Charged
-		out[i] = hits[i].Describe(out[i].Over, *states[i], now)
-		out[i].Charged = charged
+		Describe(hits, i, *states[i], now, out)
 	}
 	return denied
+}
+
+// write takes or gives the units of h. s is rolled.
+func (h *Hit) write(s State, now int64) State {
+	change := h.Limit.meter.take
+	if h.Refund {
+		change = h.Limit.meter.give
+	}
+	return change(s, now/h.Limit.tick, h.Units())
 }
 
 // Settle draws the conclusion from which hits are over: whether the request is
@@ -78,4 +77,37 @@ func Settle(hits []Hit, out []Decision) (denied bool) {
 		out[i].Charged = h.unconditional() || h.Cost > 0 && !out[i].Over && !denied
 	}
 	return denied
+}
+
+// Describe fills in out[i] but for Over and Charged, which are known: what the
+// outcome of hits[i] means to its caller. s is the counter's state after the
+// request, now the time of the decision in microseconds since the epoch.
+func Describe(hits []Hit, i int, s State, now int64, out []Decision) {
+	h, d := &hits[i], &out[i]
+	m, tick := h.Limit.meter, h.Limit.tick
+	t := now / tick
+	s = h.Limit.roll(s, now)
+	after := func(ticks int64) time.Duration {
+		return time.Duration(max(ticks*tick-now%tick, 0)) * time.Microsecond
+	}
+	used, free, whole := m.left(s, t)
+	d.Used, d.Remaining, d.ResetAfter, d.RetryAfter = used, free, after(whole), 0
+	if d.Over {
+		d.RetryAfter = Never
+		if wait := m.wait(s, t, h.Wanted()+ahead(hits, i, out)); wait != never {
+			d.RetryAfter = after(wait)
+		}
+	}
+}
+
+// ahead is what earlier hits of the same request take from the counter of
+// hits[i], and would take again with the next request of the kind.
+func ahead(hits []Hit, i int, out []Decision) (units int64) {
+	for j := range hits[:i] {
+		h := &hits[j]
+		if !h.Refund && !out[j].Over && bytes.Equal(h.Key, hits[i].Key) {
+			units += h.Units()
+		}
+	}
+	return units
 }

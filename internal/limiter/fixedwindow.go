@@ -1,66 +1,68 @@
 package limiter
 
-import "time"
-
-// State is what a store keeps of a counter. Its zero value is an unused one.
+// fixedWindow admits an amount in each window of one period. Windows follow
+// each other from the epoch, or start with the first hit after the last one
+// ended (firstHit); later hits never extend them.
 //
-// A fixed window keeps the number of the window, counted from the epoch in
-// periods, and what was used in it. Stored numbers never decrease: when the
-// clock steps back, the newest window known goes on.
-type State struct {
-	Window int64
-	Used   int64
+// State: At is the start of the window, Used what was used in it.
+type fixedWindow struct {
+	period, amount int64
+	firstHit       bool
 }
 
-// roll returns the state as of now, in microseconds since the epoch: unchanged
-// within its window, unused in a later one.
-func (s State) roll(l *Limit, now int64) State {
-	if n := now / l.Period().Microseconds(); n > s.Window {
-		return State{Window: n}
+func (w fixedWindow) roll(s State, now int64) State {
+	switch {
+	case w.firstHit && s.Used == 0:
+		return State{At: max(now, s.At)}
+	case now < s.At+w.period:
+		return s
+	case w.firstHit:
+		return State{At: now}
+	default:
+		return State{At: now - now%w.period}
 	}
+}
+
+func (w fixedWindow) fits(s State, _, cost int64) bool { return s.Used+cost <= w.amount }
+
+func (w fixedWindow) take(s State, _, cost int64) State {
+	s.Used = min(s.Used+cost, w.most())
 	return s
 }
 
-// fits tells whether cost more units stay within the limit. s is rolled.
-func (s State) fits(l *Limit, cost int64) bool {
-	return s.Used+cost <= int64(l.RequestsPerUnit)
-}
-
-// take returns the state with cost more units used. s is rolled.
-func (s State) take(cost int64) State {
-	s.Used = min(s.Used+cost, MaxCost)
-	return s
-}
-
-// give returns the state with cost units given back. s is rolled.
-func (s State) give(cost int64) State {
+func (w fixedWindow) give(s State, _, cost int64) State {
 	s.Used = max(s.Used-cost, 0)
 	return s
 }
 
-// Expiry is the time from which the state no longer matters, in microseconds
-// since the epoch: the end of its window.
-func (s State) Expiry(l *Limit) int64 {
-	return (s.Window + 1) * l.Period().Microseconds()
+func (w fixedWindow) left(s State, now int64) (used, free, whole int64) {
+	return s.Used, max(w.amount-s.Used, 0), s.At + w.period - now
 }
 
-// Describe tells what a hit's outcome means to its caller: s is the counter's
-// state after the request, now the time of the decision in microseconds since
-// the epoch. Charged is left to Settle.
-func (h *Hit) Describe(over bool, s State, now int64) Decision {
-	s = s.roll(h.Limit, now)
-	amount := int64(h.Limit.RequestsPerUnit)
-	d := Decision{
-		Over:       over,
-		Used:       s.Used,
-		Remaining:  max(amount-s.Used, 0),
-		ResetAfter: time.Duration(s.Expiry(h.Limit)-now) * time.Microsecond,
-	}
+func (w fixedWindow) wait(s State, now, cost int64) int64 {
 	switch {
-	case over && h.wanted() > amount:
-		d.RetryAfter = Never
-	case over:
-		d.RetryAfter = d.ResetAfter
+	case cost > w.amount:
+		return never
+	case w.fits(s, now, cost):
+		return 0
+	default:
+		return s.At + w.period - now
 	}
-	return d
+}
+
+func (w fixedWindow) expiry(s State) int64 {
+	if s.Used == 0 {
+		return s.At
+	}
+	return s.At + w.period
+}
+
+func (w fixedWindow) most() int64 { return maxExact / 2 }
+
+func (w fixedWindow) numbers() (Kind, [4]int64) {
+	kind := KindFixedWindow
+	if w.firstHit {
+		kind = KindFirstHitWindow
+	}
+	return kind, [4]int64{w.period, w.amount, w.most()}
 }

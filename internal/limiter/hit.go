@@ -9,7 +9,8 @@ type Hit struct {
 	// its memory again once the decision is there.
 	Key []byte
 	// Cost is how many units the hit asks for. 0 is a peek: it asks whether one
-	// more unit would pass, and writes nothing. Above MaxCost it counts as MaxCost.
+	// more unit would pass, and writes nothing. Costs too large to be counted
+	// exactly, which are all far above the limit, are taken as one large number.
 	Cost uint64
 	// Refund gives Cost back instead of taking it. A refund is always admitted
 	// and always written, and leaves no counter below 0.
@@ -19,16 +20,12 @@ type Hit struct {
 	Always bool
 }
 
-// MaxCost is the most that a hit can ask for and the most that a counter
-// holds; larger values are taken as this one. The sum of two is still exact in
-// Lua's numbers.
-const MaxCost = 1 << 52
+// Units is what the hit takes or gives: its cost, or the largest that its
+// limit counts exactly.
+func (h *Hit) Units() int64 { return int64(min(h.Cost, uint64(h.Limit.meter.most()))) }
 
-// cost is what the hit takes or gives, within 0 and MaxCost.
-func (h *Hit) cost() int64 { return int64(min(h.Cost, MaxCost)) }
-
-// wanted is what must be free for the hit to be admitted: a peek asks for one.
-func (h *Hit) wanted() int64 { return max(h.cost(), 1) }
+// Wanted is what must be free for the hit to be admitted: a peek asks for one.
+func (h *Hit) Wanted() int64 { return max(h.Units(), 1) }
 
 // unconditional tells whether the hit is written whatever becomes of its request.
 func (h *Hit) unconditional() bool { return h.Refund || h.Always && h.Cost > 0 }

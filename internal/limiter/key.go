@@ -15,9 +15,12 @@ type Entry struct {
 
 // Keys spells the keys of counters:
 //
-//	<prefix>w1|<domain>|<key>=<value>|...|<period in seconds>
+//	<prefix>w1|<domain>|<key>=<value>|...|<kind><period in seconds>
 //
-// for example "w1|api|user=alice|path=/login|60". No two different inputs meet
+// for example "w1|api|user=alice|path=/login|60". The kind is nothing for a
+// fixed window, f for one that starts with its first hit, s for a sliding window
+// and b for a token bucket; m or c follows it where time is counted in
+// milliseconds or seconds instead of microseconds. No two different inputs meet
 // in one key, whatever bytes they hold:
 //
 //   - The bytes % | = ~ # { }, blanks and control characters are written as %XX.
@@ -64,13 +67,32 @@ func (k Keys) Append(dst []byte, domain string, entries []Entry, patterns []stri
 			dst = appendPart(append(dst, '='), e.Value, k.digest)
 		}
 	}
-	dst = strconv.AppendInt(append(dst, '|'), int64(limit.Period().Seconds()), 10)
+	dst = limit.appendKind(append(dst, '|'))
 	if len(dst)-start > maxKey {
 		digest := sha256.Sum256(dst[start:])
 		dst = append(dst[:start], formatVersion...)
 		dst = appendDigest(append(dst, '|'), digest)
 	}
 	return dst
+}
+
+// appendKind appends what tells apart counters that cannot be read as each other.
+func (l *Limit) appendKind(dst []byte) []byte {
+	switch {
+	case l.Algorithm == SlidingWindow:
+		dst = append(dst, 's')
+	case l.Algorithm == TokenBucket:
+		dst = append(dst, 'b')
+	case l.Anchor == FirstHit:
+		dst = append(dst, 'f')
+	}
+	switch l.tick {
+	case 1000:
+		dst = append(dst, 'm')
+	case 1_000_000:
+		dst = append(dst, 'c')
+	}
+	return strconv.AppendInt(dst, int64(l.Period().Seconds()), 10)
 }
 
 func appendPart(dst []byte, s string, digest bool) []byte {

@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -72,26 +73,98 @@ const (
 	Quota
 )
 
+// Anchor says where the windows of a fixed window limit start.
+type Anchor uint8
+
+const (
+	// Epoch lets windows follow each other from 1970-01-01 00:00 UTC: full
+	// seconds, full minutes.
+	Epoch Anchor = iota
+	// FirstHit starts a window with the first hit after the last one ended, so
+	// that clients do not all return at the full minute.
+	FirstHit
+)
+
+// Charge says what becomes of the cost of a hit that is denied.
+type Charge uint8
+
+const (
+	// Auto is Always for a hit whose descriptor carries its own cost, such as
+	// tokens or bytes, and Admitted for others.
+	Auto Charge = iota
+	// Admitted writes a hit only if its request is admitted.
+	Admitted
+	// Always writes a hit although it does not fit or its request is denied.
+	Always
+)
+
 // MaxPeriod is the longest period of a limit. Up to it the end of any window,
 // in microseconds since the epoch, stays below 2^53, the largest range in
 // which Lua counts exactly.
 const MaxPeriod = 100 * 365 * 24 * time.Hour
 
-// Limit is an amount per period, and what to do when it is used up. It is
-// immutable once it serves; a new configuration makes new limits.
+// Spec says what a limit is: an amount per period, how it is counted, and what
+// happens when it is used up.
+type Spec struct {
+	Name            string    // as configured, may be empty
+	RequestsPerUnit uint32    // amount per period, 0 denies all
+	Unit            Unit      // with UnitMultiplier, the period
+	UnitMultiplier  uint32    // periods of so many units; 0 means 1
+	Unlimited       bool      // admits everything and never reaches a store
+	Algorithm       Algorithm // how the amount is counted
+	Anchor          Anchor    // of a fixed window
+	Burst           uint32    // size of a token bucket; 0 means RequestsPerUnit
+	Charge          Charge    // whether denied hits are written
+	Mode            Mode      // what a denial means
+	Replaces        []string  // names of limits that do not count beside this one
+	Series          Series    // of the metrics; limits of equal labels share them
+}
+
+// Period is the length of the limit's window, or the time in which a bucket
+// refills by the amount.
+func (s *Spec) Period() time.Duration {
+	return s.Unit.Duration() * time.Duration(max(s.UnitMultiplier, 1))
+}
+
+func (s *Spec) burst() uint32 {
+	if s.Burst > 0 {
+		return s.Burst
+	}
+	return s.RequestsPerUnit
+}
+
+// Limit is a Spec that can be counted. It is immutable; a new configuration
+// makes new limits.
 type Limit struct {
-	Name            string   // as configured, may be empty
-	RequestsPerUnit uint32   // amount per period, 0 denies all
-	Unit            Unit     // with UnitMultiplier, the period
-	UnitMultiplier  uint32   // periods of so many units; 0 means 1
-	Unlimited       bool     // admits everything and never reaches a store
-	Mode            Mode     // what a denial means
-	Replaces        []string // names of limits that do not count beside this one
-
-	// Series names the limit's metrics. Limits of equal labels share them.
-	Series Series
-
+	Spec
+	meter    meter
+	tick     int64                          // of meter's time, in microseconds
 	counters atomic.Pointer[seriesCounters] // of Series, bound at first use
+}
+
+// NewLimit makes a limit. The error tells what makes it impossible to count: a
+// missing unit, a period above MaxPeriod, options of another algorithm, or
+// numbers that would not be exact.
+func NewLimit(s Spec) (*Limit, error) {
+	l := &Limit{Spec: s}
+	switch {
+	case s.Unlimited:
+		return l, nil
+	case s.Unit < Second || s.Unit > Year:
+		return nil, fmt.Errorf("undefined unit, allowed are %s", strings.Join(UnitNames(), ", "))
+	case int64(max(s.UnitMultiplier, 1)) > int64(MaxPeriod/s.Unit.Duration()):
+		return nil, fmt.Errorf("a period of %d %ss is too long, at most 100 years are allowed", s.UnitMultiplier, s.Unit)
+	case s.Burst > 0 && s.Algorithm != TokenBucket:
+		return nil, errors.New("burst is for algorithm token_bucket only")
+	case s.Anchor != Epoch && s.Algorithm != FixedWindow:
+		return nil, errors.New("anchor is for algorithm fixed_window only")
+	}
+	var err error
+	l.meter, l.tick, err = newMeter(&l.Spec)
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
 }
 
 // Series holds the label values of a limit's metrics. They come from the
@@ -100,23 +173,4 @@ type Series struct {
 	Domain string
 	Key1   string // first level of the rule: key, or key_value
 	Key2   string // second level, empty if there is none
-}
-
-// Period is the length of the limit's window.
-func (l *Limit) Period() time.Duration {
-	return l.Unit.Duration() * time.Duration(max(l.UnitMultiplier, 1))
-}
-
-// Check reports what makes the limit impossible to count: a missing unit or a
-// period above MaxPeriod.
-func (l *Limit) Check() error {
-	switch {
-	case l.Unlimited:
-		return nil
-	case l.Unit < Second || l.Unit > Year:
-		return fmt.Errorf("undefined unit, allowed are %s", strings.Join(UnitNames(), ", "))
-	case int64(max(l.UnitMultiplier, 1)) > int64(MaxPeriod/l.Unit.Duration()):
-		return fmt.Errorf("a period of %d %ss is too long, at most 100 years are allowed", l.UnitMultiplier, l.Unit)
-	}
-	return nil
 }

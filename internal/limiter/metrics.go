@@ -60,7 +60,7 @@ func (m *metrics) bind(limit *Limit) *seriesCounters {
 
 // observe counts one hit. Refunds and peeks ask for no units.
 func (m *metrics) observe(h *Hit, d *Decision) {
-	cost := h.cost()
+	cost := h.Units()
 	if h.Refund || cost == 0 {
 		return
 	}
@@ -88,7 +88,7 @@ type parts struct{ over, near, within int64 }
 // A hit that was charged although it did not fit is over only with the units
 // above the limit. What another limit of the request denied is none of the three.
 func split(h *Hit, d *Decision) parts {
-	cost, amount := h.cost(), int64(h.Limit.RequestsPerUnit)
+	cost, amount := h.Units(), int64(h.Limit.RequestsPerUnit)
 	near := int64(float64(amount) * nearRatio)
 	above := func(line int64) int64 { return min(max(d.Used-line, 0), cost) }
 	switch {

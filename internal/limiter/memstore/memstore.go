@@ -117,7 +117,7 @@ func (s *Store) decide(hits []limiter.Hit, places []uint64, now int64, out []lim
 	}
 	denied = limiter.Decide(hits, states, now, out)
 	for i, c := range counters {
-		if s.shards[places[i]].keep(c, c.state.Expiry(hits[i].Limit), now) {
+		if s.shards[places[i]].keep(c, hits[i].Limit.Expiry(c.state), now) {
 			s.metrics.evictions.Inc()
 		}
 	}

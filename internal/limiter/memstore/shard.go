@@ -44,7 +44,7 @@ func (s *shard) find(key []byte) *counter {
 func (s *shard) keep(c *counter, expiry, now int64) (evicted bool) {
 	switch {
 	case c.index == dropped: // by an earlier hit of the same request
-	case c.state.Used == 0:
+	case expiry <= now:
 		s.drop(c)
 	case c.index == fresh:
 		if len(s.byExpiry) >= s.max {

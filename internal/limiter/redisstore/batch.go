@@ -24,9 +24,8 @@ func (b *batch) add(hits []limiter.Hit) {
 		h := &hits[i]
 		b.keys.bytes = append(b.keys.bytes, h.Key...)
 		b.keys.end()
-		for _, n := range [...]int64{
-			how(h), int64(min(h.Cost, limiter.MaxCost)), int64(h.Limit.RequestsPerUnit), h.Limit.Period().Microseconds(),
-		} {
+		n := h.Limit.Numbers()
+		for _, n := range [...]int64{how(h), h.Units(), int64(n.Kind), n.Tick, n.Of[0], n.Of[1], n.Of[2], n.Of[3]} {
 			text = append(strconv.AppendInt(text, n, 10), ' ')
 		}
 	}
@@ -49,15 +48,14 @@ func how(h *limiter.Hit) int64 {
 // decisions reads what the reply says about hits, which begin at first, into
 // out, and tells whether their request is denied.
 func (b *batch) decisions(first int, hits []limiter.Hit, out []limiter.Decision) (denied bool) {
-	now, reply := b.reply[0], b.reply[1+3*first:]
+	now, reply := b.reply[0], b.reply[1+4*first:]
 	for i := range hits {
-		out[i].Over = reply[3*i] != 0
+		out[i].Over = reply[4*i] != 0
 	}
 	denied = limiter.Settle(hits, out)
 	for i := range hits {
-		charged := out[i].Charged
-		out[i] = hits[i].Describe(out[i].Over, limiter.State{Window: reply[3*i+1], Used: reply[3*i+2]}, now)
-		out[i].Charged = charged
+		state := limiter.State{At: reply[4*i+1], Used: reply[4*i+2], Prev: reply[4*i+3]}
+		limiter.Describe(hits, i, state, now, out)
 	}
 	return denied
 }

@@ -3,17 +3,31 @@ package redisstore
 import (
 	"context"
 	"crypto/sha1"
-	_ "embed"
+	"embed"
 	"encoding/hex"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-//go:embed lua/decide.lua
-var script string
+//go:embed lua/*.lua
+var lua embed.FS
+
+// script is the files of the algorithms and of the decision in one.
+var script = func() string {
+	var b strings.Builder
+	for _, name := range []string{"prelude", "fixedwindow", "slidingwindow", "tokenbucket", "decide"} {
+		text, err := lua.ReadFile("lua/" + name + ".lua")
+		if err != nil {
+			panic(err) // it is embedded above
+		}
+		b.Write(text)
+	}
+	return b.String()
+}()
 
 // scriptSHA is the name by which Redis knows the script.
 var scriptSHA = func() string {
@@ -32,7 +46,7 @@ func (s *Store) call(b *batch) {
 	s.metrics.calls.Inc()
 	s.metrics.requests.Observe(float64(b.requests.len()))
 	s.metrics.seconds.Observe(time.Since(start).Seconds())
-	if want := 1 + 3*b.keys.len(); err == nil && len(reply) != want {
+	if want := 1 + 4*b.keys.len(); err == nil && len(reply) != want {
 		err = fmt.Errorf("the script replied %d numbers instead of %d", len(reply), want)
 	}
 	if err != nil {
