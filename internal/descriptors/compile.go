@@ -115,7 +115,7 @@ func (b *branch) descriptor(parent *node, config *descriptorConfig) {
 	} else if config.key != "" {
 		b.problem(config.at, "%s is already at %s, allowed is one descriptor per key and value", config, b.compiler.defined[twin])
 	}
-	if config.limit != nil || len(config.descriptors) == 0 {
+	if len(config.limits) > 0 || len(config.descriptors) == 0 {
 		n.rule = b.rule(n, config)
 		b.compiler.tree.rules = append(b.compiler.tree.rules, n.rule)
 	}
@@ -144,7 +144,7 @@ func (n *node) add(child *node) {
 // rule builds the rule of n, the branch's last level.
 func (b *branch) rule(n *node, config *descriptorConfig) *Rule {
 	r := &Rule{
-		Limit:          config.limit,
+		Limits:         config.limits,
 		Metadata:       config.metadata,
 		DetailedMetric: config.detailedMetric,
 		node:           n,
@@ -159,18 +159,26 @@ func (b *branch) rule(n *node, config *descriptorConfig) *Rule {
 			r.ValueToMetric[i] = true
 		}
 	}
-	if r.Limit == nil {
-		return r
-	}
-	switch {
-	case config.shadow:
-		r.Limit.Mode = limiter.Shadow
-	case config.quota:
-		r.Limit.Mode = limiter.Quota
-	}
-	r.Limit.Series = limiter.Series{Domain: b.domain, Key1: b.levels[0].label}
-	if len(b.levels) > 1 {
-		r.Limit.Series.Key2 = b.levels[1].label
+	for _, l := range r.Limits {
+		b.complete(l, r)
 	}
 	return r
+}
+
+// complete adds to a limit what its rule says of it.
+func (b *branch) complete(l *limiter.Limit, r *Rule) {
+	last := b.levels[len(b.levels)-1]
+	l.Series = limiter.Series{Domain: b.domain, Key1: b.levels[0].label}
+	if len(b.levels) > 1 {
+		l.Series.Key2 = b.levels[1].label
+	}
+	if len(r.Limits) > 1 {
+		l.Own = limiter.OwnSeries{Rule: r.way(), Limit: limitLabel(l)}
+	}
+	switch {
+	case last.shadow:
+		l.Mode = limiter.Shadow
+	case last.quota && l.Mode == limiter.Enforced:
+		l.Mode = limiter.Quota
+	}
 }
