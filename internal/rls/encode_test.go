@@ -59,12 +59,12 @@ func randomAnswer(t testing.TB, r *rand.Rand) *answer {
 	for range r.IntN(5) {
 		s := status{code: code(r.IntN(3)), remaining: uint32(number()), untilReset: int64(number() >> 1)}
 		if r.IntN(4) > 0 {
-			s.limit = &limiter.Limit{
+			s.limit = &limiter.Limit{Spec: limiter.Spec{
 				Name:            text(),
 				RequestsPerUnit: uint32(number()),
 				Unit:            limiter.Unit(1 + r.IntN(int(limiter.Year))),
 				UnitMultiplier:  uint32(number()),
-			}
+			}}
 		}
 		a.statuses = append(a.statuses, s)
 	}
@@ -94,7 +94,7 @@ func FuzzEncode(f *testing.F) {
 }
 
 func BenchmarkEncode(b *testing.B) {
-	l := &limiter.Limit{RequestsPerUnit: 100, Unit: limiter.Minute}
+	l := &limiter.Limit{Spec: limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Minute}}
 	s := status{code: codeOK, limit: l, remaining: 99, untilReset: 30}
 	a := answer{overall: codeOK, statuses: []status{s, s, s}}
 	var wire []byte
