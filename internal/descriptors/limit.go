@@ -25,7 +25,7 @@ var (
 var (
 	algorithms = []string{limiter.FixedWindow: "fixed_window", limiter.SlidingWindow: "sliding_window", limiter.TokenBucket: "token_bucket"}
 	anchors    = []string{limiter.Epoch: "epoch", limiter.FirstHit: "first_hit"}
-	charges    = []string{limiter.Auto - limiter.Auto: "auto", limiter.Admitted - limiter.Auto: "admitted", limiter.Always - limiter.Auto: "always"}
+	charges    = []string{"auto", "admitted", "always"} // from limiter.Auto on
 )
 
 // limitConfig is a rate_limit, or an item of rate_limits.
@@ -49,17 +49,16 @@ func (d *decoder) rateLimit(n *yaml.Node) []*limiter.Limit {
 // rateLimits decodes rate_limits. An empty list is a problem: a rule whose limits
 // were all commented out must not pass for one that allows everything.
 func (d *decoder) rateLimits(n *yaml.Node) []*limiter.Limit {
-	var (
-		configs []limitConfig
-		limits  []*limiter.Limit
-	)
+	var limits []*limiter.Limit
+	first := places{names: map[string]int{}, counters: map[string]int{}}
+	i := 0
 	d.items(n, func(n *yaml.Node) {
 		c := d.limit(n)
-		d.distinct(configs, c, n)
-		configs = append(configs, c)
+		d.distinct(first, i, c, at(n))
 		if c.limit != nil {
 			limits = append(limits, c.limit)
 		}
+		i++
 	})
 	if isNull(n) || n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
 		d.problem(at(n), "the list is empty, at least one limit is needed")
@@ -67,26 +66,30 @@ func (d *decoder) rateLimits(n *yaml.Node) []*limiter.Limit {
 	return limits
 }
 
-// distinct reports what c has in common with an earlier limit of its rule: a
+// places tells where in rate_limits a name, and a counter, first occurs.
+type places struct{ names, counters map[string]int }
+
+// distinct reports what the limit at place i has in common with an earlier one: a
 // name, which tells them apart in metrics and in replaces, or a counter, which
 // both would count in.
-func (d *decoder) distinct(earlier []limitConfig, c limitConfig, n *yaml.Node) {
-	if i := slices.IndexFunc(earlier, func(e limitConfig) bool { return e.name != "" && e.name == c.name }); i >= 0 {
-		d.problemIn("name", c.nameAt, "%q is already the name of rate_limits[%d], allowed is one limit of a rule per name", c.name, i)
+func (d *decoder) distinct(first places, i int, c limitConfig, limitAt position) {
+	if c.name != "" {
+		if j, taken := first.names[c.name]; taken {
+			d.problemIn("name", c.nameAt, "%q is already the name of rate_limits[%d], allowed is one limit of a rule per name", c.name, j)
+		} else {
+			first.names[c.name] = i
+		}
 	}
-	if i := slices.IndexFunc(earlier, func(e limitConfig) bool { return sameCounter(e.limit, c.limit) }); i >= 0 {
-		d.problem(at(n), "rate_limits[%d] has the same counter, allowed are limits that differ in algorithm, anchor or period", i)
+	if c.limit == nil || c.limit.Unlimited {
+		return
 	}
-}
-
-// sameCounter tells whether two limits of one rule would count in one counter.
-// nil and unlimited limits have none.
-func sameCounter(a, b *limiter.Limit) bool {
-	if a == nil || b == nil || a.Unlimited || b.Unlimited {
-		return false
+	// What tells apart the counters of one descriptor is in their keys.
+	counter := string(limiter.Keys{}.Append(nil, "", nil, nil, c.limit))
+	if j, taken := first.counters[counter]; taken {
+		d.problem(limitAt, "rate_limits[%d] has the same counter, allowed are limits that differ in algorithm, anchor or period", j)
+	} else {
+		first.counters[counter] = i
 	}
-	var keys limiter.Keys
-	return string(keys.Append(nil, "", nil, nil, a)) == string(keys.Append(nil, "", nil, nil, b))
 }
 
 // limit decodes a rate_limit or an item of rate_limits.
