@@ -85,16 +85,11 @@ func (m *metrics) observe(h *Hit, d *Decision) {
 	add(c.over, u.over)
 	add(c.near, u.near)
 	add(c.within, u.within)
+	if c.own != nil {
+		c.own.observe(h, d, u)
+	}
 	if h.Limit.Mode == Shadow {
 		add(c.shadow, u.over)
-	}
-	switch {
-	case c.own == nil:
-	case !d.Charged && !d.Over:
-		add(c.own.withheld, cost)
-	default:
-		add(c.own.over, u.over)
-		add(c.own.admitted, cost-u.over)
 	}
 }
 
@@ -124,4 +119,13 @@ func split(h *Hit, d *Decision) parts {
 	default:
 		return parts{near: above(near), within: cost}
 	}
+}
+
+func (c *ownCounters) observe(h *Hit, d *Decision, u parts) {
+	if !d.Charged && !d.Over {
+		add(c.withheld, h.Units())
+		return
+	}
+	add(c.over, u.over)
+	add(c.admitted, h.Units()-u.over)
 }
