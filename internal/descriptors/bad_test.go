@@ -199,9 +199,10 @@ var bad = map[string][]string{
 		"rate_limits_mapping.yaml:4:18: descriptors[0].rate_limits: a mapping is not allowed, a list is needed",
 	},
 	"rate_limits_same_counter.yaml": {
-		"rate_limits_same_counter.yaml:7:9: descriptors[0].rate_limits[2]: rate_limits[0] has the same counter, allowed are limits that differ in algorithm, anchor or period",
-		"rate_limits_same_counter.yaml:14:13: descriptors[0].descriptors[0].rate_limits[1]: rate_limits[0] has the same counter, allowed are limits that differ in algorithm, anchor or period",
-		"rate_limits_same_counter.yaml:15:13: descriptors[0].descriptors[0].rate_limits[2]: rate_limits[0] has the same counter, allowed are limits that differ in algorithm, anchor or period",
+		"rate_limits_same_counter.yaml:7:9: descriptors[0].rate_limits[2]: rate_limits[0] has the same counter, allowed are limits that differ in algorithm, anchor, period or shadow_mode",
+		"rate_limits_same_counter.yaml:11:9: descriptors[0].rate_limits[6]: rate_limits[5] has the same counter, allowed are limits that differ in algorithm, anchor, period or shadow_mode",
+		"rate_limits_same_counter.yaml:16:13: descriptors[0].descriptors[0].rate_limits[1]: rate_limits[0] has the same counter, allowed are limits that differ in algorithm, anchor, period or shadow_mode",
+		"rate_limits_same_counter.yaml:17:13: descriptors[0].descriptors[0].rate_limits[2]: rate_limits[0] has the same counter, allowed are limits that differ in algorithm, anchor, period or shadow_mode",
 	},
 	"rate_limits_same_name.yaml": {
 		`rate_limits_same_name.yaml:7:33: descriptors[0].rate_limits[2].name: "steady" is already the name of rate_limits[0], allowed is one limit of a rule per name`,

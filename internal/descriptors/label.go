@@ -36,7 +36,10 @@ func limitLabel(l *limiter.Limit) string {
 		return strings.ToValidUTF8(l.Name, "_")
 	case l.Unlimited:
 		return "unlimited"
-	default:
-		return strings.Join(append([]string{period(l)}, describeCounting(l)...), " ")
 	}
+	words := append([]string{period(l)}, describeCounting(l)...)
+	if l.Trial {
+		words = append(words, "shadow_mode")
+	}
+	return strings.Join(words, " ")
 }

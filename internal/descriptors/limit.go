@@ -86,7 +86,7 @@ func (d *decoder) distinct(first places, i int, c limitConfig, limitAt position)
 	// What tells apart the counters of one descriptor is in their keys.
 	counter := string(limiter.Keys{}.Append(nil, "", nil, nil, c.limit))
 	if j, taken := first.counters[counter]; taken {
-		d.problem(limitAt, "rate_limits[%d] has the same counter, allowed are limits that differ in algorithm, anchor or period", j)
+		d.problem(limitAt, "rate_limits[%d] has the same counter, allowed are limits that differ in algorithm, anchor, period or shadow_mode", j)
 	} else {
 		first.counters[counter] = i
 	}
@@ -140,7 +140,7 @@ func (d *decoder) limitField(s *limiter.Spec, name string, n *yaml.Node) {
 		s.Charge = limiter.Auto + limiter.Charge(d.word(n, charges))
 	case "shadow_mode":
 		if d.flag(n) {
-			s.Mode = limiter.Shadow
+			s.Mode, s.Trial = limiter.Shadow, true
 		}
 	}
 }

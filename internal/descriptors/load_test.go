@@ -188,8 +188,8 @@ func TestLoadFillsLimit(t *testing.T) {
 		{"quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Quota}},
 		{"shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 1}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Shadow}},
 		{"shadow_mode: true, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Shadow}},
-		{"rate_limit: {unit: day, requests_per_unit: 1, shadow_mode: true}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Shadow}},
-		{"quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1, shadow_mode: true}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Shadow}},
+		{"rate_limit: {unit: day, requests_per_unit: 1, shadow_mode: true}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Shadow, Trial: true}},
+		{"quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1, shadow_mode: true}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Shadow, Trial: true}},
 		{"rate_limit: , rate_limits: [{unit: day, requests_per_unit: 1}]", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1}},
 	} {
 		t.Run(test.fields, func(t *testing.T) {
@@ -213,7 +213,7 @@ descriptors:
         rate_limits:
           - {name: burst, unit: second, requests_per_unit: 5}
           - {unit: minute, unit_multiplier: 5, requests_per_unit: 100, algorithm: sliding_window}
-          - {unit: minute, unit_multiplier: 5, requests_per_unit: 90, anchor: first_hit, shadow_mode: true}
+          - {unit: minute, unit_multiplier: 5, requests_per_unit: 90, algorithm: sliding_window, shadow_mode: true}
           - {unlimited: true}
 `)
 	spec := limiter.Spec{Mode: limiter.Quota, Series: limiter.Series{Domain: "api", Key1: "user", Key2: "q___"}}
@@ -222,8 +222,8 @@ descriptors:
 	burst.Name, burst.Unit, burst.RequestsPerUnit, burst.Own.Limit = "burst", limiter.Second, 5, "burst"
 	steady.Unit, steady.UnitMultiplier, steady.RequestsPerUnit, steady.Own.Limit = limiter.Minute, 5, 100, "5 minutes sliding_window"
 	steady.Algorithm = limiter.SlidingWindow
-	trial.Unit, trial.UnitMultiplier, trial.RequestsPerUnit, trial.Own.Limit = limiter.Minute, 5, 90, "5 minutes first_hit"
-	trial.Anchor, trial.Mode = limiter.FirstHit, limiter.Shadow
+	trial.Unit, trial.UnitMultiplier, trial.RequestsPerUnit, trial.Own.Limit = limiter.Minute, 5, 90, "5 minutes sliding_window shadow_mode"
+	trial.Algorithm, trial.Mode, trial.Trial = limiter.SlidingWindow, limiter.Shadow, true
 	unlimited.Unlimited, unlimited.Own.Limit = true, "unlimited"
 	wantLimits(t, tree.Match("api", entries("user=alice", "q=\xff|")), burst, steady, trial, unlimited)
 }

@@ -119,6 +119,7 @@ type Spec struct {
 	Burst           uint32    // size of a token bucket; 0 means RequestsPerUnit
 	Charge          Charge    // whether denied hits are written
 	Mode            Mode      // what a denial means
+	Trial           bool      // has a counter of its own beside a limit of its rule that counts alike
 	Replaces        []string  // names of limits that do not count beside this one
 	Series          Series    // of the metrics; limits of equal labels share them
 	Own             OwnSeries // of the limit's own metrics, none if it is empty

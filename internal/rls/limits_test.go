@@ -166,6 +166,24 @@ func TestAnswersOfSeveralLimits(t *testing.T) {
 	}
 }
 
+// A tighter limit that is tried beside the one that holds counts for itself.
+func TestTrialHasItsOwnCounter(t *testing.T) {
+	s := New(options(t, `
+domain: api
+descriptors:
+  - key: user
+    rate_limits:
+      - {unit: minute, requests_per_unit: 10}
+      - {unit: minute, requests_per_unit: 3, shadow_mode: true}
+`))
+	for i := range int64(10) {
+		c := decide(t, s, "domain: 'api' "+d("user", "a"))
+		if real, trial := c.decisions[0], c.decisions[1]; real.Used != i+1 || trial.Used != min(i+1, 3) || trial.Over != (i >= 3) || c.answer.overall != codeOK {
+			t.Errorf("request %d: got %+v and the trial %+v", i+1, real, trial)
+		}
+	}
+}
+
 // What becomes of a hit that fits, in a request that another limit denies.
 func TestCharge(t *testing.T) {
 	for _, tc := range []struct {
