@@ -27,6 +27,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"weir/internal/settings"
 )
@@ -346,6 +347,35 @@ func TestHeadersAndMetadataAsSet(t *testing.T) {
 	}
 	if response.DynamicMetadata == nil {
 		t.Error("no dynamic metadata")
+	}
+}
+
+// TestChargeAsSet denies a plain request and one that tells its own cost, and
+// looks what that took from another limit.
+func TestChargeAsSet(t *testing.T) {
+	config := "--config=" + directory(t, limited(10)+"  - key: blocked\n    rate_limit: {unit: day, requests_per_unit: 0}\n")
+	descriptor := func(key string) *commonv3.RateLimitDescriptor {
+		return &commonv3.RateLimitDescriptor{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: key, Value: "alice"}}}
+	}
+	for setting, want := range map[string]uint32{"": 9, "true": 10, "false": 8} {
+		t.Run(setting, func(t *testing.T) {
+			f := start(t, config, "--stop-cache-key-increment-when-overlimit="+setting)
+			ask := func(first, second *commonv3.RateLimitDescriptor) *ratelimitv3.RateLimitResponse {
+				response, err := ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(t.Context(),
+					&ratelimitv3.RateLimitRequest{Domain: "api", Descriptors: []*commonv3.RateLimitDescriptor{first, second}})
+				if err != nil || response.OverallCode != ratelimitv3.RateLimitResponse_OVER_LIMIT {
+					t.Fatalf("got %v (error: %v), want a denied request", response, err)
+				}
+				return response
+			}
+			costly, peek := descriptor("user"), descriptor("user")
+			costly.HitsAddend, peek.HitsAddend = wrapperspb.UInt64(1), wrapperspb.UInt64(0)
+			ask(descriptor("user"), descriptor("blocked"))
+			ask(costly, descriptor("blocked"))
+			if got := ask(peek, descriptor("blocked")).Statuses[0].LimitRemaining; got != want {
+				t.Errorf("%d of 10 are left, want %d", got, want)
+			}
+		})
 	}
 }
 

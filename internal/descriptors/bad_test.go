@@ -9,13 +9,17 @@ import (
 )
 
 const (
-	descriptorFieldsText = "key, value, rate_limit, descriptors, shadow_mode, quota_mode, detailed_metric, value_to_metric, share_threshold, metadata"
-	limitFieldsText      = "unit, requests_per_unit, unlimited, name, replaces"
+	descriptorFieldsText = "key, value, rate_limit, rate_limits, descriptors, shadow_mode, quota_mode, detailed_metric, value_to_metric, share_threshold, metadata"
+	limitFieldsText      = "unit, unit_multiplier, requests_per_unit, unlimited, name, replaces, algorithm, anchor, burst, charge, shadow_mode"
 	unitsText            = "second, minute, hour, day, week, month, year"
 )
 
 // bad holds for each file and directory in testdata/bad the whole report.
 var bad = map[string][]string{
+	"algorithm_unknown.yaml": {
+		`algorithm_unknown.yaml:4:65: descriptors[0].rate_limit.algorithm: "gcra" is not allowed, allowed are fixed_window, sliding_window, token_bucket`,
+		"algorithm_unknown.yaml:6:65: descriptors[1].rate_limit.algorithm: a list is not allowed, allowed are fixed_window, sliding_window, token_bucket",
+	},
 	"alias_bomb.yaml": {
 		"alias_bomb.yaml:5:23: descriptors[0].metadata.f[7][8][8][9][0][3]: aliases repeat too much, at most 1000000 values are allowed",
 	},
@@ -28,8 +32,32 @@ var bad = map[string][]string{
 	"alias_unknown.yaml": {
 		"alias_unknown.yaml:4: invalid YAML: unknown anchor 'limit' referenced",
 	},
+	"amount_too_large.yaml": {
+		"amount_too_large.yaml:4:17: descriptors[0].rate_limit: 4294967295 per year needs numbers above 2^53, which cannot be counted exactly; a smaller amount, a shorter period or a fixed window can",
+		"amount_too_large.yaml:8:9: descriptors[1].rate_limits[1]: a bucket of 4294967295 that refills at 4294967295 per year needs numbers above 2^53, which cannot be counted exactly; a smaller amount, a shorter period or a fixed window can",
+		"amount_too_large.yaml:11:9: descriptors[2].rate_limits[0]: a bucket of 4294967295 that refills at 1000000007 per year needs numbers above 2^53, which cannot be counted exactly; a smaller amount, a shorter period or a fixed window can",
+	},
+	"anchor_of_other_algorithm.yaml": {
+		"anchor_of_other_algorithm.yaml:5:81: descriptors[0].rate_limits[0].anchor: sliding_window has no anchor, allowed is one with algorithm fixed_window",
+		"anchor_of_other_algorithm.yaml:6:79: descriptors[0].rate_limits[1].anchor: token_bucket has no anchor, allowed is one with algorithm fixed_window",
+	},
+	"anchor_unknown.yaml": {
+		`anchor_unknown.yaml:4:62: descriptors[0].rate_limit.anchor: "First_Hit" is not allowed, allowed are epoch, first_hit`,
+	},
 	"binary_invalid.yaml": {
 		`binary_invalid.yaml:4:12: descriptors[0].value: !!binary "%%" is not base64, which !!binary needs`,
+	},
+	"burst_of_window.yaml": {
+		"burst_of_window.yaml:5:53: descriptors[0].rate_limits[0].burst: fixed_window has no burst, allowed is one with algorithm token_bucket",
+		"burst_of_window.yaml:6:79: descriptors[0].rate_limits[1].burst: sliding_window has no burst, allowed is one with algorithm token_bucket",
+		"burst_of_window.yaml:8:86: descriptors[1].rate_limit.burst: fixed_window has no burst, allowed is one with algorithm token_bucket",
+	},
+	"burst_zero.yaml": {
+		`burst_zero.yaml:4:86: descriptors[0].rate_limit.burst: "0" is not allowed, allowed are whole numbers from 1 to 4294967295`,
+	},
+	"charge_unknown.yaml": {
+		`charge_unknown.yaml:4:62: descriptors[0].rate_limit.charge: "" is not allowed, allowed are auto, admitted, always`,
+		"charge_unknown.yaml:6:62: descriptors[1].rate_limit.charge: a mapping is not allowed, allowed are auto, admitted, always",
 	},
 	"control_character.yaml": {
 		"control_character.yaml:3: the byte 0x00 is not text, allowed is UTF-8 without control characters",
@@ -78,10 +106,10 @@ var bad = map[string][]string{
 	},
 	"field_misplaced.yaml": {
 		`field_misplaced.yaml:4:5: descriptors[0]: unknown field "requests_per_unit" (it belongs to a rate_limit), allowed are ` + descriptorFieldsText,
-		`field_misplaced.yaml:5:54: descriptors[0].rate_limit: unknown field "shadow_mode" (it belongs to a descriptor), allowed are ` + limitFieldsText,
+		`field_misplaced.yaml:5:54: descriptors[0].rate_limit: unknown field "quota_mode" (it belongs to a descriptor), allowed are ` + limitFieldsText,
 	},
 	"field_misspelt.yaml": {
-		`field_misspelt.yaml:4:5: descriptors[0]: unknown field "rate_limits" (did you mean rate_limit?), allowed are ` + descriptorFieldsText,
+		`field_misspelt.yaml:4:5: descriptors[0]: unknown field "rate_limitz" (did you mean rate_limit?), allowed are ` + descriptorFieldsText,
 		"field_misspelt.yaml:5:17: descriptors[0].rate_limit.requests_per_unit: a number is needed, allowed are whole numbers from 0 to 4294967295, or unlimited: true instead",
 		`field_misspelt.yaml:5:32: descriptors[0].rate_limit: unknown field "request_per_unit" (did you mean requests_per_unit?), allowed are ` + limitFieldsText,
 	},
@@ -107,6 +135,9 @@ var bad = map[string][]string{
 	},
 	"key_missing.yaml": {
 		"key_missing.yaml:3:5: descriptors[0].key: a key is needed, allowed is any text but the empty one",
+	},
+	"limit_shadow_mode.yaml": {
+		`limit_shadow_mode.yaml:5:59: descriptors[0].rate_limits[0].shadow_mode: "maybe" is not allowed, allowed are true and false`,
 	},
 	"many.yaml": {
 		`many.yaml:1:1: unknown field "domian" (did you mean domain?), allowed are domain, name, descriptors`,
@@ -143,8 +174,40 @@ var bad = map[string][]string{
 	"not_utf8.yaml": {
 		"not_utf8.yaml:3: the byte 0xe9 is not text, allowed is UTF-8 without control characters",
 	},
+	"period_too_long.yaml": {
+		"period_too_long.yaml:4:17: descriptors[0].rate_limit: a period of 101 years is too long, at most 100 years are allowed",
+	},
+	"rate_limit_and_rate_limits.yaml": {
+		"rate_limit_and_rate_limits.yaml:6:7: descriptors[0].rate_limits: there is a rate_limit, too, allowed is one of rate_limit and rate_limits",
+		"rate_limit_and_rate_limits.yaml:8:18: descriptors[1].rate_limits: there is a rate_limit, too, allowed is one of rate_limit and rate_limits",
+		`rate_limit_and_rate_limits.yaml:9:51: descriptors[1].rate_limit.requests_per_unit: "many" is not allowed, allowed are whole numbers from 0 to 4294967295`,
+	},
 	"rate_limit_text.yaml": {
 		`rate_limit_text.yaml:4:17: descriptors[0].rate_limit: "5/minute" is not allowed, a mapping is needed`,
+	},
+	"rate_limits_empty.yaml": {
+		"rate_limits_empty.yaml:4:18: descriptors[0].rate_limits: the list is empty, at least one limit is needed",
+		"rate_limits_empty.yaml:6:17: descriptors[1].rate_limits: the list is empty, at least one limit is needed",
+	},
+	"rate_limits_item.yaml": {
+		`rate_limits_item.yaml:5:9: descriptors[0].rate_limits[0]: "5/minute" is not allowed, a mapping is needed`,
+		"rate_limits_item.yaml:6:8: descriptors[0].rate_limits[1]: null is not allowed, a mapping is needed",
+		"rate_limits_item.yaml:7:9: descriptors[0].rate_limits[2].requests_per_unit: a number is needed, allowed are whole numbers from 0 to 4294967295, or unlimited: true instead",
+		`rate_limits_item.yaml:7:24: descriptors[0].rate_limits[2]: unknown field "requests_per_units" (did you mean requests_per_unit?), allowed are ` + limitFieldsText,
+	},
+	"rate_limits_mapping.yaml": {
+		"rate_limits_mapping.yaml:4:18: descriptors[0].rate_limits: a mapping is not allowed, a list is needed",
+	},
+	"rate_limits_same_counter.yaml": {
+		"rate_limits_same_counter.yaml:7:9: descriptors[0].rate_limits[2]: rate_limits[0] has the same counter, allowed are limits that differ in algorithm, anchor, period or shadow_mode",
+		"rate_limits_same_counter.yaml:11:9: descriptors[0].rate_limits[6]: rate_limits[5] has the same counter, allowed are limits that differ in algorithm, anchor, period or shadow_mode",
+		"rate_limits_same_counter.yaml:16:13: descriptors[0].descriptors[0].rate_limits[1]: rate_limits[0] has the same counter, allowed are limits that differ in algorithm, anchor, period or shadow_mode",
+		"rate_limits_same_counter.yaml:17:13: descriptors[0].descriptors[0].rate_limits[2]: rate_limits[0] has the same counter, allowed are limits that differ in algorithm, anchor, period or shadow_mode",
+	},
+	"rate_limits_same_name.yaml": {
+		`rate_limits_same_name.yaml:7:33: descriptors[0].rate_limits[2].name: "steady" is already the name of rate_limits[0], allowed is one limit of a rule per name`,
+		`rate_limits_same_name.yaml:8:40: descriptors[0].rate_limits[3].requests_per_unit: "none" is not allowed, allowed are whole numbers from 0 to 4294967295`,
+		`rate_limits_same_name.yaml:8:52: descriptors[0].rate_limits[3].name: "steady" is already the name of rate_limits[0], allowed is one limit of a rule per name`,
 	},
 	"replaces_empty.yaml": {
 		"replaces_empty.yaml:8:17: descriptors[0].rate_limit.replaces[0].name: a name is needed, allowed are names of other limits",
@@ -197,13 +260,26 @@ var bad = map[string][]string{
 		"tag_directive.yaml:1: %TAG is not allowed, leave it out",
 	},
 	"unit_empty.yaml": {
-		"unit_empty.yaml:4:24: descriptors[0].rate_limit.unit: a unit is needed, allowed are " + unitsText,
+		"unit_empty.yaml:4:17: descriptors[0].rate_limit.unit: a unit is needed, allowed are " + unitsText,
 	},
 	"unit_missing.yaml": {
 		"unit_missing.yaml:4:17: descriptors[0].rate_limit.unit: a unit is needed, allowed are " + unitsText,
 	},
+	"unit_multiplier.yaml": {
+		`unit_multiplier.yaml:5:41: descriptors[0].rate_limits[0].unit_multiplier: "0" is not allowed, allowed are whole numbers from 1 to 4294967295`,
+		`unit_multiplier.yaml:6:41: descriptors[0].rate_limits[1].unit_multiplier: "-1" is not allowed, allowed are whole numbers from 1 to 4294967295`,
+		`unit_multiplier.yaml:7:41: descriptors[0].rate_limits[2].unit_multiplier: "1.5" is not allowed, allowed are whole numbers from 1 to 4294967295`,
+		`unit_multiplier.yaml:8:41: descriptors[0].rate_limits[3].unit_multiplier: "4294967296" is not allowed, allowed are whole numbers from 1 to 4294967295`,
+	},
 	"unit_unknown.yaml": {
 		`unit_unknown.yaml:4:24: descriptors[0].rate_limit.unit: unknown unit "minutes", allowed are ` + unitsText,
+	},
+	"unlimited_but_counting.yaml": {
+		"unlimited_but_counting.yaml:6:26: descriptors[0].rate_limits[0].unit_multiplier: an unlimited limit has no unit_multiplier, allowed is one of unit_multiplier and unlimited",
+		"unlimited_but_counting.yaml:7:20: descriptors[0].rate_limits[0].algorithm: an unlimited limit has no algorithm, allowed is one of algorithm and unlimited",
+		"unlimited_but_counting.yaml:8:17: descriptors[0].rate_limits[0].anchor: an unlimited limit has no anchor, allowed is one of anchor and unlimited",
+		"unlimited_but_counting.yaml:9:16: descriptors[0].rate_limits[0].burst: an unlimited limit has no burst, allowed is one of burst and unlimited",
+		"unlimited_but_counting.yaml:10:17: descriptors[0].rate_limits[0].charge: an unlimited limit has no charge, allowed is one of charge and unlimited",
 	},
 	"unlimited_with_unit.yaml": {
 		"unlimited_with_unit.yaml:4:41: descriptors[0].rate_limit.unit: an unlimited limit has no unit, allowed is one of unit and unlimited",

@@ -115,7 +115,7 @@ func (b *branch) descriptor(parent *node, config *descriptorConfig) {
 	} else if config.key != "" {
 		b.problem(config.at, "%s is already at %s, allowed is one descriptor per key and value", config, b.compiler.defined[twin])
 	}
-	if config.limit != nil || len(config.descriptors) == 0 {
+	if len(config.limits) > 0 || len(config.descriptors) == 0 {
 		n.rule = b.rule(n, config)
 		b.compiler.tree.rules = append(b.compiler.tree.rules, n.rule)
 	}
@@ -144,6 +144,7 @@ func (n *node) add(child *node) {
 // rule builds the rule of n, the branch's last level.
 func (b *branch) rule(n *node, config *descriptorConfig) *Rule {
 	r := &Rule{
+		Limits:         config.limits,
 		Metadata:       config.metadata,
 		DetailedMetric: config.detailedMetric,
 		node:           n,
@@ -158,28 +159,26 @@ func (b *branch) rule(n *node, config *descriptorConfig) *Rule {
 			r.ValueToMetric[i] = true
 		}
 	}
-	if config.limit != nil {
-		r.Limit = b.limit(config)
+	for _, l := range r.Limits {
+		b.complete(l, r)
 	}
 	return r
 }
 
-// limit builds the limit of a rule, nil if it has problems.
-func (b *branch) limit(config *descriptorConfig) *limiter.Limit {
-	spec := *config.limit
-	switch {
-	case config.shadow:
-		spec.Mode = limiter.Shadow
-	case config.quota:
-		spec.Mode = limiter.Quota
-	}
-	spec.Series = limiter.Series{Domain: b.domain, Key1: b.levels[0].label}
+// complete adds to a limit what its rule says of it.
+func (b *branch) complete(l *limiter.Limit, r *Rule) {
+	last := b.levels[len(b.levels)-1]
+	l.Series = limiter.Series{Domain: b.domain, Key1: b.levels[0].label}
 	if len(b.levels) > 1 {
-		spec.Series.Key2 = b.levels[1].label
+		l.Series.Key2 = b.levels[1].label
 	}
-	l, err := limiter.NewLimit(spec)
-	if err != nil && len(b.problems) == 0 {
-		b.problem(config.at, "%v", err)
+	if len(r.Limits) > 1 {
+		l.Own = limiter.OwnSeries{Rule: r.way(), Limit: limitLabel(l)}
 	}
-	return l
+	switch {
+	case last.shadow:
+		l.Mode = limiter.Shadow
+	case last.quota && l.Mode == limiter.Enforced:
+		l.Mode = limiter.Quota
+	}
 }

@@ -2,7 +2,6 @@ package descriptors
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -22,7 +21,7 @@ type fileConfig struct {
 type descriptorConfig struct {
 	at             position
 	key, value     string
-	limit          *limiter.Spec // without mode and series
+	limits         []*limiter.Limit // without mode and series
 	shadow, quota  bool
 	detailedMetric bool
 	valueToMetric  bool
@@ -39,15 +38,13 @@ func (c *descriptorConfig) String() string {
 	return fmt.Sprintf("key %q with value %q", c.key, c.value)
 }
 
-// The fields of the format, by where they belong.
+// The fields of the format, by where they belong; those of a limit are in limit.go.
 var (
 	fileFields       = []string{"domain", "name", "descriptors"}
 	descriptorFields = []string{
-		"key", "value", "rate_limit", "descriptors", "shadow_mode", "quota_mode",
+		"key", "value", "rate_limit", "rate_limits", "descriptors", "shadow_mode", "quota_mode",
 		"detailed_metric", "value_to_metric", "share_threshold", "metadata",
 	}
-	limitFields    = []string{"unit", "requests_per_unit", "unlimited", "name", "replaces"}
-	replacesFields = []string{"name"}
 )
 
 func (d *decoder) file(root *yaml.Node) fileConfig {
@@ -81,7 +78,8 @@ func (d *decoder) descriptors(n *yaml.Node) []descriptorConfig {
 func (d *decoder) descriptor(n *yaml.Node) descriptorConfig {
 	c := descriptorConfig{at: at(n)}
 	keyAt, missing := c.at, n.Kind == yaml.MappingNode
-	var shareAt position
+	var shareAt, limitsAt position
+	hasLimit := false
 	d.fields(n, descriptorFields, func(name string, n *yaml.Node) {
 		switch name {
 		case "key":
@@ -92,7 +90,11 @@ func (d *decoder) descriptor(n *yaml.Node) descriptorConfig {
 		case "value":
 			c.value, _ = d.bytes(n)
 		case "rate_limit":
-			c.limit = d.limit(n)
+			hasLimit = !isNull(n)
+			c.limits = append(c.limits, d.rateLimit(n)...)
+		case "rate_limits":
+			limitsAt = at(n)
+			c.limits = append(c.limits, d.rateLimits(n)...)
 		case "descriptors":
 			c.descriptors = d.descriptors(n)
 		case "shadow_mode":
@@ -116,80 +118,10 @@ func (d *decoder) descriptor(n *yaml.Node) descriptorConfig {
 	if c.shareThreshold && !isWildcard(c.value) {
 		d.problemIn("share_threshold", shareAt, "nothing to share, allowed beside a value with a wildcard (*)")
 	}
+	if hasLimit && limitsAt != (position{}) {
+		d.problemIn("rate_limits", limitsAt, "there is a rate_limit, too, allowed is one of rate_limit and rate_limits")
+	}
 	return c
-}
-
-// limit decodes a rate_limit; it returns nil for null.
-func (d *decoder) limit(n *yaml.Node) *limiter.Spec {
-	if isNull(n) {
-		return nil
-	}
-	var (
-		l              limiter.Spec
-		unit           string
-		unitValid      = n.Kind == yaml.MappingNode
-		amountMissing  = unitValid
-		unitAt, listAt = at(n), at(n)
-	)
-	d.fields(n, limitFields, func(name string, n *yaml.Node) {
-		switch name {
-		case "unit":
-			unit, unitValid = d.text(n)
-			unitAt = at(n)
-		case "requests_per_unit":
-			if amountMissing = isNull(n); !amountMissing {
-				l.RequestsPerUnit = d.amount(n)
-			}
-		case "unlimited":
-			l.Unlimited = d.flag(n)
-		case "name":
-			l.Name, _ = d.text(n)
-		case "replaces":
-			l.Replaces = d.replaces(n)
-			listAt = at(n)
-		}
-	})
-	if unitValid {
-		l.Unit = d.unit(unit, unitAt, l.Unlimited)
-	}
-	if amountMissing && !l.Unlimited {
-		d.problemIn("requests_per_unit", at(n), "a number is needed, allowed are whole numbers from 0 to %d, or unlimited: true instead", uint32(math.MaxUint32))
-	}
-	if l.Name != "" && slices.Contains(l.Replaces, l.Name) {
-		d.problemIn("replaces", listAt, "the limit replaces itself (%q), allowed are names of other limits", l.Name)
-	}
-	return &l
-}
-
-func (d *decoder) unit(name string, at position, unlimited bool) limiter.Unit {
-	unit, known := limiter.ParseUnit(name)
-	allowed := strings.Join(limiter.UnitNames(), ", ")
-	switch {
-	case unlimited && name != "":
-		d.problemIn("unit", at, "an unlimited limit has no unit, allowed is one of unit and unlimited")
-	case unlimited:
-	case name == "":
-		d.problemIn("unit", at, "a unit is needed, allowed are %s", allowed)
-	case !known:
-		d.problemIn("unit", at, "unknown unit %q, allowed are %s", name, allowed)
-	}
-	return unit
-}
-
-func (d *decoder) replaces(n *yaml.Node) []string {
-	var names []string
-	d.items(n, func(n *yaml.Node) {
-		nameAt, missing := at(n), n.Kind == yaml.MappingNode
-		d.fields(n, replacesFields, func(_ string, n *yaml.Node) {
-			name, ok := d.text(n)
-			nameAt, missing = at(n), ok && name == ""
-			names = append(names, name)
-		})
-		if missing {
-			d.problemIn("name", nameAt, "a name is needed, allowed are names of other limits")
-		}
-	})
-	return names
 }
 
 // unknownField reports a field that is not among allowed, and guesses what was

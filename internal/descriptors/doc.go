@@ -4,8 +4,8 @@
 // The life of a rule:
 //
 //   - file.go: ReadFiles finds and reads the files.
-//   - yaml.go, decode.go: each file is read as YAML nodes, which know their line
-//     and column, and decoded strictly. What is wrong becomes a Problem
+//   - yaml.go, decode.go, limit.go: each file is read as YAML nodes, which know
+//     their line and column, and decoded strictly. What is wrong becomes a Problem
 //     (problem.go); decoding goes on, so that one report holds all of them.
 //   - compile.go: Load joins the files of a domain and builds the Tree. One
 //     problem anywhere, and there is no Tree.

@@ -26,7 +26,7 @@ func TestRuleReferenceLoads(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, fields := range [][]string{fileFields, descriptorFields, limitFields, limiter.UnitNames()} {
+	for _, fields := range [][]string{fileFields, descriptorFields, limitFields, limiter.UnitNames(), algorithms, anchors, charges} {
 		for _, field := range fields {
 			if !strings.Contains(string(text), "`"+field+"`") {
 				t.Errorf("docs/rules.md does not explain %s", field)
@@ -46,10 +46,10 @@ func TestDefaultRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	rule := tree.Match("api", entries("user=anybody"))
-	if rule == nil || rule.Limit == nil {
-		t.Fatal("users of the domain api have no limit")
+	if rule == nil || len(rule.Limits) != 1 {
+		t.Fatal("users of the domain api do not have one limit")
 	}
-	if l := rule.Limit; l.RequestsPerUnit != 5 || l.Unit != limiter.Minute || l.Mode != limiter.Enforced {
+	if l := rule.Limits[0]; l.RequestsPerUnit != 5 || l.Unit != limiter.Minute || l.Mode != limiter.Enforced {
 		t.Errorf("users have %d per %v in mode %v, want 5 per minute", l.RequestsPerUnit, l.Unit, l.Mode)
 	}
 }

@@ -3,6 +3,8 @@ package descriptors
 import (
 	"regexp"
 	"strings"
+
+	"weir/internal/limiter"
 )
 
 // label is what metrics call a level: key, or key_value.
@@ -24,4 +26,20 @@ var (
 func sanitize(s string) string {
 	s = notInLabels.Replace(strings.ToValidUTF8(s, "_"))
 	return ipv4.ReplaceAllStringFunc(s, func(ip string) string { return strings.ReplaceAll(ip, ".", "_") })
+}
+
+// limitLabel is what metrics call a limit that has others beside it in its rule:
+// its name, or how it counts, in which it differs from the others.
+func limitLabel(l *limiter.Limit) string {
+	switch {
+	case l.Name != "":
+		return strings.ToValidUTF8(l.Name, "_")
+	case l.Unlimited:
+		return "unlimited"
+	}
+	words := append([]string{period(l)}, describeCounting(l)...)
+	if l.Trial {
+		words = append(words, "shadow_mode")
+	}
+	return strings.Join(words, " ")
 }

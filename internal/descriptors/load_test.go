@@ -125,13 +125,10 @@ descriptors:
 	if rule == nil {
 		t.Fatal("the rule does not match")
 	}
-	want := &limiter.Limit{
+	wantLimits(t, rule, limiter.Spec{
 		Name: "files", RequestsPerUnit: 7, Unit: limiter.Week, Mode: limiter.Shadow, Replaces: []string{"a", "b"},
 		Series: limiter.Series{Domain: "api_v1_8080", Key1: "address_10_1_2_3_80", Key2: "path_/files/*"},
-	}
-	if !reflect.DeepEqual(rule.Limit, want) {
-		t.Errorf("got limit %+v, want %+v", rule.Limit, want)
-	}
+	})
 	if want := []string{"", "/files/*"}; !slices.Equal(rule.Patterns, want) {
 		t.Errorf("got patterns %q, want %q", rule.Patterns, want)
 	}
@@ -146,31 +143,89 @@ descriptors:
 	}
 }
 
-func TestLoadUnitsAndModes(t *testing.T) {
-	for _, test := range []struct {
-		fields string
-		want   *limiter.Limit
-	}{
-		{"rate_limit: {unit: second, requests_per_unit: 1}", &limiter.Limit{Unit: limiter.Second, RequestsPerUnit: 1}},
-		{"rate_limit: {unit: MINUTE, requests_per_unit: 1}", &limiter.Limit{Unit: limiter.Minute, RequestsPerUnit: 1}},
-		{"rate_limit: {unit: Hour, requests_per_unit: 1}", &limiter.Limit{Unit: limiter.Hour, RequestsPerUnit: 1}},
-		{"rate_limit: {unit: dAY, requests_per_unit: 1}", &limiter.Limit{Unit: limiter.Day, RequestsPerUnit: 1}},
-		{"rate_limit: {unit: week, requests_per_unit: 1}", &limiter.Limit{Unit: limiter.Week, RequestsPerUnit: 1}},
-		{"rate_limit: {unit: month, requests_per_unit: 1}", &limiter.Limit{Unit: limiter.Month, RequestsPerUnit: 1}},
-		{"rate_limit: {unit: year, requests_per_unit: 0}", &limiter.Limit{Unit: limiter.Year}},
-		{"rate_limit: {unlimited: true}", &limiter.Limit{Unlimited: true}},
-		{"rate_limit: {unlimited: false, unit: day, requests_per_unit: 4294967295}", &limiter.Limit{Unit: limiter.Day, RequestsPerUnit: 1<<32 - 1}},
-		{"quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1}", &limiter.Limit{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Quota}},
-		{"shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 1}", &limiter.Limit{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Shadow}},
-		{"shadow_mode: true, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1}", &limiter.Limit{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Shadow}},
-	} {
-		tree := load(t, "{domain: api, descriptors: [{key: user, "+test.fields+"}]}")
-		test.want.Series = limiter.Series{Domain: "api", Key1: "user"}
-		rule := tree.Match("api", []limiter.Entry{{Key: "user", Value: "alice"}})
-		if rule == nil || !reflect.DeepEqual(rule.Limit, test.want) {
-			t.Errorf("%s: got %+v, want %+v", test.fields, rule, test.want)
+// wantLimits compares the limits of a rule with those that specs make.
+func wantLimits(t *testing.T, rule *Rule, specs ...limiter.Spec) {
+	t.Helper()
+	if rule == nil || len(rule.Limits) != len(specs) {
+		t.Fatalf("got the rule %v, want one with %d limits", rule, len(specs))
+	}
+	for i, spec := range specs {
+		want, err := limiter.NewLimit(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(rule.Limits[i], want) {
+			t.Errorf("limit %d: got %+v, want %+v", i, rule.Limits[i].Spec, spec)
 		}
 	}
+}
+
+func TestLoadFillsLimit(t *testing.T) {
+	for _, test := range []struct {
+		fields string
+		want   limiter.Spec
+	}{
+		{"rate_limit: {unit: second, requests_per_unit: 1}", limiter.Spec{Unit: limiter.Second, RequestsPerUnit: 1}},
+		{"rate_limit: {unit: MINUTE, requests_per_unit: 1}", limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 1}},
+		{"rate_limit: {unit: Hour, requests_per_unit: 1}", limiter.Spec{Unit: limiter.Hour, RequestsPerUnit: 1}},
+		{"rate_limit: {unit: dAY, requests_per_unit: 1}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1}},
+		{"rate_limit: {unit: week, requests_per_unit: 1}", limiter.Spec{Unit: limiter.Week, RequestsPerUnit: 1}},
+		{"rate_limit: {unit: month, requests_per_unit: 1}", limiter.Spec{Unit: limiter.Month, RequestsPerUnit: 1}},
+		{"rate_limit: {unit: year, requests_per_unit: 0}", limiter.Spec{Unit: limiter.Year}},
+		{"rate_limit: {unlimited: true}", limiter.Spec{Unlimited: true}},
+		{"rate_limit: {unlimited: false, unit: day, requests_per_unit: 4294967295}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1<<32 - 1}},
+		{"rate_limit: {unit: second, unit_multiplier: 30, requests_per_unit: 20}", limiter.Spec{Unit: limiter.Second, UnitMultiplier: 30, RequestsPerUnit: 20}},
+		{"rate_limit: {unit: second, unit_multiplier: 3153600000, requests_per_unit: 1}", limiter.Spec{Unit: limiter.Second, UnitMultiplier: 100 * 365 * 24 * 3600, RequestsPerUnit: 1}},
+		{"rate_limit: {unit: day, requests_per_unit: 1, algorithm: fixed_window, anchor: epoch}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1}},
+		{"rate_limit: {unit: day, requests_per_unit: 1, anchor: first_hit}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Anchor: limiter.FirstHit}},
+		{"rate_limit: {unit: day, requests_per_unit: 1, algorithm: sliding_window}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Algorithm: limiter.SlidingWindow}},
+		{"rate_limit: {unit: day, requests_per_unit: 1, algorithm: token_bucket}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Algorithm: limiter.TokenBucket}},
+		{"rate_limit: {unit: day, requests_per_unit: 1, algorithm: token_bucket, burst: 7}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Algorithm: limiter.TokenBucket, Burst: 7}},
+		{"rate_limit: {unit: day, requests_per_unit: 1, charge: auto}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Charge: limiter.Auto}},
+		{"rate_limit: {unit: day, requests_per_unit: 1, charge: admitted}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Charge: limiter.Admitted}},
+		{"rate_limit: {unit: day, requests_per_unit: 1, charge: always}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Charge: limiter.Always}},
+		{"rate_limit: {unit: day, requests_per_unit: 1, unit_multiplier: , algorithm: , anchor: , burst: , charge: , shadow_mode: , name: , replaces: }", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1}},
+		{"quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Quota}},
+		{"shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 1}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Shadow}},
+		{"shadow_mode: true, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Shadow}},
+		{"rate_limit: {unit: day, requests_per_unit: 1, shadow_mode: true}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Shadow, Trial: true}},
+		{"quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1, shadow_mode: true}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Shadow, Trial: true}},
+		{"rate_limit: , rate_limits: [{unit: day, requests_per_unit: 1}]", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1}},
+	} {
+		t.Run(test.fields, func(t *testing.T) {
+			tree := load(t, "{domain: api, descriptors: [{key: user, "+test.fields+"}]}")
+			test.want.Series = limiter.Series{Domain: "api", Key1: "user"}
+			wantLimits(t, tree.Match("api", entries("user=alice")), test.want)
+		})
+	}
+}
+
+// What a rule says holds for all its limits, and each has metrics of its own.
+func TestLoadSeveralLimits(t *testing.T) {
+	tree := load(t, `
+domain: api
+descriptors:
+  - key: user
+    descriptors:
+      - key: q
+        value: !!binary /3w=
+        quota_mode: true
+        rate_limits:
+          - {name: burst, unit: second, requests_per_unit: 5}
+          - {unit: minute, unit_multiplier: 5, requests_per_unit: 100, algorithm: sliding_window}
+          - {unit: minute, unit_multiplier: 5, requests_per_unit: 90, algorithm: sliding_window, shadow_mode: true}
+          - {unlimited: true}
+`)
+	spec := limiter.Spec{Mode: limiter.Quota, Series: limiter.Series{Domain: "api", Key1: "user", Key2: "q___"}}
+	spec.Own.Rule = `user|q="\xff|"`
+	burst, steady, trial, unlimited := spec, spec, spec, spec
+	burst.Name, burst.Unit, burst.RequestsPerUnit, burst.Own.Limit = "burst", limiter.Second, 5, "burst"
+	steady.Unit, steady.UnitMultiplier, steady.RequestsPerUnit, steady.Own.Limit = limiter.Minute, 5, 100, "5 minutes sliding_window"
+	steady.Algorithm = limiter.SlidingWindow
+	trial.Unit, trial.UnitMultiplier, trial.RequestsPerUnit, trial.Own.Limit = limiter.Minute, 5, 90, "5 minutes sliding_window shadow_mode"
+	trial.Algorithm, trial.Mode, trial.Trial = limiter.SlidingWindow, limiter.Shadow, true
+	unlimited.Unlimited, unlimited.Own.Limit = true, "unlimited"
+	wantLimits(t, tree.Match("api", entries("user=alice", "q=\xff|")), burst, steady, trial, unlimited)
 }
 
 // Prometheus panics on labels that are not UTF-8.
@@ -180,7 +235,7 @@ func TestLoadKeepsSeriesUTF8(t *testing.T) {
 	if rule == nil {
 		t.Fatal("the rule does not match its bytes")
 	}
-	if got, want := rule.Limit.Series.Key1, "q_a_b"; got != want {
+	if got, want := rule.Limits[0].Series.Key1, "q_a_b"; got != want {
 		t.Errorf("got label %q, want %q", got, want)
 	}
 }

@@ -11,8 +11,9 @@ type Tree struct {
 
 // Rule is a node of the tree at which a descriptor can end. It is immutable.
 type Rule struct {
-	// Limit is nil for a whitelist entry: the descriptor is known and unlimited.
-	Limit *limiter.Limit
+	// Limits are all to be kept. They have different counters. A whitelist entry
+	// has none: the descriptor is known and unlimited.
+	Limits []*limiter.Limit
 	// Patterns holds for each level the wildcard that stands for the value in
 	// the counter's key (share_threshold), "" where the value itself does. It
 	// ends with the last wildcard and is nil if there is none, as

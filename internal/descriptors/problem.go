@@ -76,6 +76,7 @@ type reporter struct {
 	file     string
 	path     []step
 	problems Problems
+	found    int              // how often something was wrong, repetitions included
 	seen     map[Problem]bool // by all but the path
 	muted    bool             // what else is found would only follow from an earlier problem
 }
@@ -83,6 +84,7 @@ type reporter struct {
 // problem reports something at a position. What an alias repeats is reported
 // once, with the path of its first use.
 func (r *reporter) problem(at position, format string, args ...any) {
+	r.found++
 	p := Problem{File: r.file, Line: at.line, Column: at.column, Message: fmt.Sprintf(format, args...)}
 	if r.muted || r.seen[p] {
 		return

@@ -255,15 +255,15 @@ func (d *decoder) flag(n *yaml.Node) bool {
 	return false
 }
 
-// amount returns a whole number that fits in 32 bits.
-func (d *decoder) amount(n *yaml.Node) uint32 {
+// amount returns a whole number that is at least least and fits in 32 bits.
+func (d *decoder) amount(n *yaml.Node, least uint32) uint32 {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!int" {
 		digits := strings.TrimPrefix(strings.ReplaceAll(n.Value, "_", ""), "+")
-		if v, err := strconv.ParseUint(digits, 0, 32); err == nil {
+		if v, err := strconv.ParseUint(digits, 0, 32); err == nil && v >= uint64(least) {
 			return uint32(v)
 		}
 	}
-	d.problem(at(n), "%s is not allowed, allowed are whole numbers from 0 to %d", describe(n), uint32(math.MaxUint32))
+	d.problem(at(n), "%s is not allowed, allowed are whole numbers from %d to %d", describe(n), least, uint32(math.MaxUint32))
 	return 0
 }
 

@@ -20,8 +20,9 @@ type Entry struct {
 // for example "w1|api|user=alice|path=/login|60". The kind is nothing for a
 // fixed window, f for one that starts with its first hit, s for a sliding window
 // and b for a token bucket; m or c follows it where time is counted in
-// milliseconds or seconds instead of microseconds. No two different inputs meet
-// in one key, whatever bytes they hold:
+// milliseconds or seconds instead of microseconds. A trial, which has a counter of
+// its own beside a limit that counts alike, has a t before all that. No two
+// different inputs meet in one key, whatever bytes they hold:
 //
 //   - The bytes % | = ~ # { }, blanks and control characters are written as %XX.
 //   - A long key or value is written as # and a 128-bit SHA-256 digest.
@@ -78,6 +79,9 @@ func (k Keys) Append(dst []byte, domain string, entries []Entry, patterns []stri
 
 // appendKind appends what tells apart counters that cannot be read as each other.
 func (l *Limit) appendKind(dst []byte) []byte {
+	if l.Trial {
+		dst = append(dst, 't')
+	}
 	switch {
 	case l.Algorithm == SlidingWindow:
 		dst = append(dst, 's')

@@ -89,9 +89,12 @@ const (
 type Charge uint8
 
 const (
+	// ByDefault leaves it to the server's setting, which is Auto unless it says
+	// otherwise.
+	ByDefault Charge = iota
 	// Auto is Always for a hit whose descriptor carries its own cost, such as
 	// tokens or bytes, and Admitted for others.
-	Auto Charge = iota
+	Auto
 	// Admitted writes a hit only if its request is admitted.
 	Admitted
 	// Always writes a hit although it does not fit or its request is denied.
@@ -116,8 +119,10 @@ type Spec struct {
 	Burst           uint32    // size of a token bucket; 0 means RequestsPerUnit
 	Charge          Charge    // whether denied hits are written
 	Mode            Mode      // what a denial means
+	Trial           bool      // has a counter of its own beside a limit of its rule that counts alike
 	Replaces        []string  // names of limits that do not count beside this one
 	Series          Series    // of the metrics; limits of equal labels share them
+	Own             OwnSeries // of the limit's own metrics, none if it is empty
 }
 
 // Period is the length of the limit's window, or the time in which a bucket
@@ -183,4 +188,11 @@ type Series struct {
 	Domain string
 	Key1   string // first level of the rule: key, or key_value
 	Key2   string // second level, empty if there is none
+}
+
+// OwnSeries holds, beside Series.Domain, the label values of metrics that a
+// limit shares with no other. Limits have them that are not alone in their rule.
+type OwnSeries struct {
+	Rule  string // keys and values that lead to the rule
+	Limit string // tells the limits of a rule apart
 }

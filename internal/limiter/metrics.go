@@ -8,6 +8,7 @@ const nearRatio = 0.8
 // metrics counts decisions, in units of cost, by the limit's Series.
 type metrics struct {
 	total, over, near, within, shadow *prometheus.CounterVec
+	own                               *prometheus.CounterVec // by OwnSeries
 	storeErrors                       prometheus.Counter
 }
 
@@ -15,7 +16,11 @@ type metrics struct {
 type seriesCounters struct {
 	of                                *metrics
 	total, over, near, within, shadow prometheus.Counter
+	own                               *ownCounters // nil: none
 }
+
+// ownCounters are the counters of one OwnSeries.
+type ownCounters struct{ admitted, over, withheld prometheus.Counter }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	vec := func(name, help string) *prometheus.CounterVec {
@@ -31,11 +36,15 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		near:   vec("near_limit", "Units admitted above 80 % of the limit."),
 		within: vec("within_limit", "Units admitted."),
 		shadow: vec("shadow_mode", "Units over a limit in shadow mode."),
+		own: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_limit_hits_total",
+			Help: "Units asked of one of several limits of a rule: admitted; over, they did not fit it; withheld, they did but another limit denied the request.",
+		}, []string{"domain", "rule", "limit", "outcome"}),
 		storeErrors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_store_errors_total", Help: "Requests that the store could not decide.",
 		}),
 	}
-	reg.MustRegister(m.storeErrors)
+	reg.MustRegister(m.own, m.storeErrors)
 	return m
 }
 
@@ -54,6 +63,12 @@ func (m *metrics) bind(limit *Limit) *seriesCounters {
 		within: m.within.WithLabelValues(labels...),
 		shadow: m.shadow.WithLabelValues(labels...),
 	}
+	if limit.Own != (OwnSeries{}) {
+		own := func(outcome string) prometheus.Counter {
+			return m.own.WithLabelValues(s.Domain, limit.Own.Rule, limit.Own.Limit, outcome)
+		}
+		c.own = &ownCounters{admitted: own("admitted"), over: own("over"), withheld: own("withheld")}
+	}
 	limit.counters.Store(c)
 	return c
 }
@@ -69,6 +84,9 @@ func (m *metrics) observe(h *Hit, d *Decision) {
 	add(c.over, u.over)
 	add(c.near, u.near)
 	add(c.within, u.within)
+	if c.own != nil {
+		c.own.observe(h, d, u)
+	}
 	if h.Limit.Mode == Shadow {
 		add(c.shadow, u.over)
 	}
@@ -103,4 +121,13 @@ func split(h *Hit, d *Decision) parts {
 	default:
 		return parts{near: above(near), within: cost}
 	}
+}
+
+func (c *ownCounters) observe(h *Hit, d *Decision, u parts) {
+	if !d.Charged && !d.Over {
+		add(c.withheld, h.Units())
+		return
+	}
+	add(c.over, u.over)
+	add(c.admitted, h.Units()-u.over)
 }

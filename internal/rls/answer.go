@@ -1,6 +1,7 @@
 package rls
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -43,11 +44,47 @@ func (c *call) settle(denied bool) {
 		s := status{code: codeOK}
 		switch m := &c.matches[i]; {
 		case m.counted():
-			s = describe(m.limit, &c.decisions[m.hit])
-		case m.limit != nil:
+			hit := c.decisive(m)
+			s = describe(c.hits[hit].Limit, &c.decisions[hit])
+		case m.unlimited:
 			s.remaining = math.MaxUint32
 		}
 		c.answer.statuses = append(c.answer.statuses, s)
+	}
+}
+
+// decisive returns the place of the hit that the status of a descriptor is about.
+func (c *call) decisive(m *match) int {
+	best := m.first
+	for i := m.first + 1; i < m.end; i++ {
+		if c.compare(i, best) < 0 {
+			best = i
+		}
+	}
+	return best
+}
+
+// compare tells by a negative number that the outcome of hit i says more about
+// a descriptor than that of hit j: what is denied comes before what is admitted,
+// then who has to wait longer, then who has less left. A limit in shadow mode,
+// which clients are not to notice, comes after all others.
+func (c *call) compare(i, j int) int {
+	a, b := &c.decisions[i], &c.decisions[j]
+	return cmp.Or(
+		cmp.Compare(weight(c.hits[j].Limit, b), weight(c.hits[i].Limit, a)),
+		cmp.Compare(uint64(b.RetryAfter), uint64(a.RetryAfter)), // Never, -1, becomes the longest
+		cmp.Compare(a.Remaining, b.Remaining),
+	)
+}
+
+func weight(l *limiter.Limit, d *limiter.Decision) int {
+	switch {
+	case l.Mode == limiter.Shadow:
+		return 0
+	case !d.Over:
+		return 1
+	default:
+		return 2
 	}
 }
 

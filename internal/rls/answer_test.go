@@ -74,7 +74,6 @@ func TestAnswers(t *testing.T) {
 		none      = "statuses {code: OK} "
 		unlimited = "statuses {code: OK limit_remaining: 4294967295} "
 		api       = "domain: 'api' "
-		tooMany   = "statuses {code: OVER_LIMIT current_limit {requests_per_unit: 2 unit: MINUTE}} " // whenever it is asked
 	)
 	addend := func(n uint64) string { return fmt.Sprintf("hits_addend {value: %d}", n) }
 	type step struct{ request, want string }
@@ -100,7 +99,7 @@ func TestAnswers(t *testing.T) {
 		}},
 		{"the same descriptor twice", []step{
 			{api + d("user", "a") + d("user", "a"), ok + user("OK", 0) + user("OK", 0)},
-			{api + d("user", "b") + d("user", "b") + d("user", "b"), over + user("OK", 2) + user("OK", 2) + tooMany},
+			{api + d("user", "b") + d("user", "b") + d("user", "b"), over + user("OK", 2) + user("OK", 2) + "statuses {code: OVER_LIMIT current_limit {requests_per_unit: 2 unit: MINUTE}}"},
 		}},
 		{"a denied request takes nothing from the others", []step{
 			{api + d("user", "a") + "hits_addend: 2", ok + user("OK", 0)},
@@ -197,23 +196,28 @@ func TestOverride(t *testing.T) {
 
 func TestOverridesAreBounded(t *testing.T) {
 	var os overrides
-	first, err := os.limit("api", override{requestsPerUnit: 0, unit: 1})
-	if err != nil {
-		t.Fatal(err)
+	limit := func(domain string, o override) *limiter.Limit {
+		t.Helper()
+		limits, err := os.limits(domain, o)
+		if err != nil || len(limits) != 1 {
+			t.Fatalf("got %v, %v, want one limit", limits, err)
+		}
+		return limits[0]
 	}
-	if again, _ := os.limit("api", override{requestsPerUnit: 0, unit: 1}); again != first {
+	first := limit("api", override{requestsPerUnit: 0, unit: 1})
+	if limit("api", override{requestsPerUnit: 0, unit: 1}) != first {
 		t.Error("the same override made two limits")
 	}
-	if other, _ := os.limit("web", override{requestsPerUnit: 0, unit: 1}); other.Series.Domain != "web" {
+	if other := limit("web", override{requestsPerUnit: 0, unit: 1}); other.Series.Domain != "web" {
 		t.Errorf("domain of the metrics is %q, want web", other.Series.Domain)
 	}
 	for n := range uint32(3 * maxOverrides) {
-		if l, err := os.limit("api", override{requestsPerUnit: n, unit: 1}); err != nil || l.RequestsPerUnit != n {
-			t.Fatalf("override %d: got %v, %v", n, l, err)
+		if l := limit("api", override{requestsPerUnit: n, unit: 1}); l.RequestsPerUnit != n {
+			t.Fatalf("override %d: got %v", n, l.RequestsPerUnit)
 		}
 	}
-	if len(os.limits) > maxOverrides {
-		t.Errorf("%d limits are kept, want at most %d", len(os.limits), maxOverrides)
+	if len(os.known) > maxOverrides {
+		t.Errorf("%d limits are kept, want at most %d", len(os.known), maxOverrides)
 	}
 }
 

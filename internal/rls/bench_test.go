@@ -15,14 +15,27 @@ func hotRequest(n int) []byte {
 	return m
 }
 
+const hotRulesOfSeveral = `
+domain: api
+descriptors:
+  - key: user
+    rate_limits:
+      - {unit: hour, requests_per_unit: 4000000000}
+      - {unit: minute, unit_multiplier: 5, requests_per_unit: 4000000, algorithm: sliding_window}
+      - {unit: second, requests_per_unit: 4000000, algorithm: token_bucket}
+`
+
 const hotRules = "{domain: api, descriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: 4000000000}}]}"
 
 // Only the reply is made anew for each request, everything else is used again.
 // The call is kept here, because under the race detector a pool forgets some.
 func TestHotPathAllocations(t *testing.T) {
-	for _, n := range []int{1, 3, 10} {
-		s := New(options(t, hotRules))
-		wire := hotRequest(n)
+	for _, tc := range []struct {
+		descriptors int
+		rules       string
+	}{{1, hotRules}, {3, hotRules}, {10, hotRules}, {1, hotRulesOfSeveral}, {5, hotRulesOfSeveral}} {
+		s := New(options(t, tc.rules))
+		wire := hotRequest(tc.descriptors)
 		c := s.newCall()
 		allocs := testing.AllocsPerRun(1000, func() {
 			c.clear()
@@ -32,7 +45,7 @@ func TestHotPathAllocations(t *testing.T) {
 			}
 		})
 		if allocs > 3 { // bytes, slice header and holder of the reply
-			t.Errorf("%d descriptors: %v allocations, want at most 3", n, allocs)
+			t.Errorf("%d descriptors of %s: %v allocations, want at most 3", tc.descriptors, tc.rules, allocs)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package rls
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,13 +12,15 @@ import (
 
 // match is what applies to one descriptor of a request.
 type match struct {
-	rule  *descriptors.Rule // nil: none, or an override
-	limit *limiter.Limit    // nil: none
-	hit   int               // the limit's place in call.hits, if it is counted
+	rule      *descriptors.Rule // nil: none, or an override
+	limits    []*limiter.Limit  // of the rule, or the override; replaced ones included
+	unlimited bool              // one of the limits admits everything
+	// The hits of the limits that are counted are call.hits[first:end].
+	first, end int
 }
 
-// counted tells whether the match's limit is one that reaches the limiter.
-func (m *match) counted() bool { return m.limit != nil && !m.limit.Unlimited }
+// counted tells whether any limit of the match is one that reaches the limiter.
+func (m *match) counted() bool { return m.first < m.end }
 
 // check finds what is wrong with a request, except for its overrides.
 func (r *request) check() error {
@@ -52,67 +55,81 @@ func (c *call) match(tree *descriptors.Tree, overrides *overrides) error {
 		d := &r.descriptors[i]
 		var m match
 		if d.hasLimit {
-			limit, err := overrides.limit(r.domain, d.limit)
+			limits, err := overrides.limits(r.domain, d.limit)
 			if err != nil {
 				return fmt.Errorf("descriptor %d: limit: %w", i, err)
 			}
 			if tree.HasDomain(r.domain) {
-				m.limit = limit
+				m.limits = limits
 			}
 		} else if m.rule = tree.Match(r.domain, d.entries); m.rule != nil {
-			m.limit = m.rule.Limit
+			m.limits = m.rule.Limits
 		}
+		c.noteReplaced(m.limits)
 		c.matches = append(c.matches, m)
 	}
-	c.dropReplaced()
 	return nil
 }
 
-// dropReplaced takes out the limits whose name another limit of the request
-// says it replaces, even if that one is replaced itself. Unlimited limits
-// replace, but are not replaced.
-func (c *call) dropReplaced() {
-	for i := range c.matches {
-		if l := c.matches[i].limit; l != nil {
-			for _, name := range l.Replaces {
-				if !slices.Contains(c.replaced, name) {
-					c.replaced = append(c.replaced, name)
-				}
+// noteReplaced collects the names of the limits that limits replace.
+func (c *call) noteReplaced(limits []*limiter.Limit) {
+	for _, l := range limits {
+		for _, name := range l.Replaces {
+			if !slices.Contains(c.replaced, name) {
+				c.replaced = append(c.replaced, name)
 			}
-		}
-	}
-	for i := range c.matches {
-		m := &c.matches[i]
-		if m.counted() && m.limit.Name != "" && slices.Contains(c.replaced, m.limit.Name) {
-			m.limit = nil
 		}
 	}
 }
 
-// addHits makes a hit of every match that is counted.
-func (c *call) addHits(keys limiter.Keys) {
+// isReplaced tells whether some limit of the request says that it replaces l,
+// even if that one is replaced itself.
+func (c *call) isReplaced(l *limiter.Limit) bool {
+	return l.Name != "" && slices.Contains(c.replaced, l.Name)
+}
+
+// addHits makes a hit of every limit that is counted: neither unlimited, which
+// cannot be replaced, nor replaced. charge is for limits that do not say it
+// themselves.
+func (c *call) addHits(keys limiter.Keys, charge limiter.Charge) {
 	for i := range c.matches {
 		m := &c.matches[i]
-		if !m.counted() {
-			continue
+		m.first = len(c.hits)
+		for _, l := range m.limits {
+			switch {
+			case l.Unlimited:
+				m.unlimited = true
+			case !c.isReplaced(l):
+				c.addHit(keys, charge, m, &c.request.descriptors[i], l)
+			}
 		}
-		d := &c.request.descriptors[i]
-		var patterns []string
-		if m.rule != nil {
-			patterns = m.rule.Patterns
-		}
-		start := len(c.keys)
-		c.keys = keys.Append(c.keys, c.request.domain, d.entries, patterns, m.limit)
-		m.hit = len(c.hits)
-		c.hits = append(c.hits, limiter.Hit{
-			Limit:  m.limit,
-			Key:    c.keys[start:len(c.keys):len(c.keys)],
-			Cost:   c.request.cost(d),
-			Refund: d.negativeHits,
-			// A descriptor that says how much it used tells of what has
-			// happened already, such as the tokens of an answer.
-			Always: d.hasHitsAddend && d.hitsAddend > 0 && !d.negativeHits,
-		})
+		m.end = len(c.hits)
 	}
 	c.decisions = slices.Grow(c.decisions, len(c.hits))[:len(c.hits)]
+}
+
+func (c *call) addHit(keys limiter.Keys, charge limiter.Charge, m *match, d *descriptor, l *limiter.Limit) {
+	var patterns []string
+	if m.rule != nil {
+		patterns = m.rule.Patterns
+	}
+	start := len(c.keys)
+	c.keys = keys.Append(c.keys, c.request.domain, d.entries, patterns, l)
+	c.hits = append(c.hits, limiter.Hit{
+		Limit:  l,
+		Key:    c.keys[start:len(c.keys):len(c.keys)],
+		Cost:   c.request.cost(d),
+		Refund: d.negativeHits,
+		Always: d.chargedAlways(cmp.Or(l.Charge, charge, limiter.Auto)),
+	})
+}
+
+// chargedAlways tells whether the cost of d is written although it does not fit.
+func (d *descriptor) chargedAlways(charge limiter.Charge) bool {
+	if charge == limiter.Auto {
+		// A descriptor that says how much it used tells of what has happened
+		// already, such as the tokens of an answer.
+		return d.hasHitsAddend && d.hitsAddend > 0
+	}
+	return charge == limiter.Always
 }

@@ -2,6 +2,7 @@ package rls
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/memstore"
 )
 
 func TestMetrics(t *testing.T) {
@@ -48,6 +50,52 @@ ratelimit_service_total_requests{grpc_method="ShouldRateLimit"} 4
 		}
 	}
 	t.Error("no response times")
+}
+
+// The names of the reference tell of a rule, ours of each of its limits.
+func TestMetricsOfSeveralLimits(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	opts := options(t, `
+domain: api
+descriptors:
+  - key: user
+    value: a|b
+    descriptors:
+      - key: path
+        rate_limits:
+          - {name: burst, unit: second, requests_per_unit: 3}
+          - {unit: minute, requests_per_unit: 100, algorithm: token_bucket}
+          - {unit: minute, requests_per_unit: 2, algorithm: sliding_window, shadow_mode: true}
+  - key: alone
+    rate_limit: {unit: second, requests_per_unit: 1}
+`)
+	opts.Limiter = limiter.New(memstore.New(memstore.Options{Now: clock}), reg)
+	s := New(opts)
+	const user = "domain: 'api' descriptors {entries {key: 'user' value: 'a|b'} entries {key: 'path' value: '/'} %s} "
+	decide(t, s, fmt.Sprintf(user, "")+d("alone", "x")+"hits_addend: 2") // denied by alone
+	decide(t, s, fmt.Sprintf(user, "")+"hits_addend: 2")
+	decide(t, s, fmt.Sprintf(user, "")+"hits_addend: 2")      // denied by burst
+	decide(t, s, fmt.Sprintf(user, "hits_addend {value: 2}")) // the same, but charged
+	decide(t, s, fmt.Sprintf(user, "hits_addend {value: 0}")) // asks for nothing
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
+# HELP ratelimit_service_rate_limit_total_hits Units asked for.
+# TYPE ratelimit_service_rate_limit_total_hits counter
+ratelimit_service_rate_limit_total_hits{domain="api",key1="alone",key2=""} 2
+ratelimit_service_rate_limit_total_hits{domain="api",key1="user_a_b",key2="path"} 24
+# HELP weir_limit_hits_total Units asked of one of several limits of a rule: admitted; over, they did not fit it; withheld, they did but another limit denied the request.
+# TYPE weir_limit_hits_total counter
+weir_limit_hits_total{domain="api",limit="burst",outcome="admitted",rule="user=\"a|b\"|path"} 3
+weir_limit_hits_total{domain="api",limit="burst",outcome="over",rule="user=\"a|b\"|path"} 3
+weir_limit_hits_total{domain="api",limit="burst",outcome="withheld",rule="user=\"a|b\"|path"} 2
+weir_limit_hits_total{domain="api",limit="minute sliding_window shadow_mode",outcome="admitted",rule="user=\"a|b\"|path"} 2
+weir_limit_hits_total{domain="api",limit="minute sliding_window shadow_mode",outcome="over",rule="user=\"a|b\"|path"} 4
+weir_limit_hits_total{domain="api",limit="minute sliding_window shadow_mode",outcome="withheld",rule="user=\"a|b\"|path"} 2
+weir_limit_hits_total{domain="api",limit="minute token_bucket",outcome="admitted",rule="user=\"a|b\"|path"} 4
+weir_limit_hits_total{domain="api",limit="minute token_bucket",outcome="over",rule="user=\"a|b\"|path"} 0
+weir_limit_hits_total{domain="api",limit="minute token_bucket",outcome="withheld",rule="user=\"a|b\"|path"} 4
+`), "ratelimit_service_rate_limit_total_hits", "weir_limit_hits_total"); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestStoreErrorsAreCounted(t *testing.T) {

@@ -14,8 +14,8 @@ const maxOverrides = 1024
 // rule, so that each is checked and its metrics are looked up only once. When
 // it is full it starts anew.
 type overrides struct {
-	mu     sync.RWMutex
-	limits map[overrideOf]*limiter.Limit
+	mu    sync.RWMutex
+	known map[overrideOf][]*limiter.Limit // each holds one
 }
 
 type overrideOf struct {
@@ -23,14 +23,14 @@ type overrideOf struct {
 	limit  override
 }
 
-// limit returns the fixed window that o asks for in domain, or what is wrong
-// with it.
-func (os *overrides) limit(domain string, o override) (*limiter.Limit, error) {
+// limits returns the fixed window that o asks for in domain as the only one of
+// a list, or what is wrong with it.
+func (os *overrides) limits(domain string, o override) ([]*limiter.Limit, error) {
 	os.mu.RLock()
-	l := os.limits[overrideOf{domain, o}]
+	limits := os.known[overrideOf{domain, o}]
 	os.mu.RUnlock()
-	if l != nil {
-		return l, nil
+	if limits != nil {
+		return limits, nil
 	}
 	domain = strings.Clone(domain) // which is a part of a whole message
 	l, err := limiter.NewLimit(limiter.Spec{
@@ -42,13 +42,14 @@ func (os *overrides) limit(domain string, o override) (*limiter.Limit, error) {
 	if err != nil {
 		return nil, err
 	}
+	limits = []*limiter.Limit{l}
 	os.mu.Lock()
 	defer os.mu.Unlock()
-	if os.limits == nil || len(os.limits) >= maxOverrides {
-		os.limits = make(map[overrideOf]*limiter.Limit)
+	if os.known == nil || len(os.known) >= maxOverrides {
+		os.known = make(map[overrideOf][]*limiter.Limit)
 	}
-	os.limits[overrideOf{domain, o}] = l
-	return l, nil
+	os.known[overrideOf{domain, o}] = limits
+	return limits, nil
 }
 
 // unitOf maps an envoy.type.v3.RateLimitUnit, whose numbers are not those of

@@ -25,6 +25,7 @@ type Options struct {
 	Rules   func() *descriptors.Tree
 	Limiter *limiter.Limiter
 	Keys    limiter.Keys
+	Charge  limiter.Charge // of limits that do not say it themselves; the zero value means Auto
 
 	Headers         Headers // that Envoy adds to the response
 	DynamicMetadata bool    // answer also what was asked, and the metadata of the rules that admitted it
@@ -135,7 +136,7 @@ func (s *Service) prepare(c *call, tree *descriptors.Tree) error {
 	if err := c.match(tree, &s.overrides); err != nil {
 		return err
 	}
-	c.addHits(s.opts.Keys)
+	c.addHits(s.opts.Keys, s.opts.Charge)
 	return nil
 }
 

@@ -238,7 +238,10 @@ func FuzzDecide(f *testing.F) {
 	for _, wire := range wires(f) {
 		f.Add(wire)
 	}
-	opts := options(f, rules)
+	for _, wire := range wiresOfSeveral() {
+		f.Add(wire)
+	}
+	opts := options(f, rules+rulesOfSeveral)
 	opts.DynamicMetadata = true
 	opts.Headers = Headers{Limit: "l", Remaining: "r", Reset: "s"}
 	s := New(opts)
@@ -259,6 +262,7 @@ func FuzzDecide(f *testing.F) {
 		if got, want := len(response.GetStatuses()), len(c.request.descriptors); got != want {
 			t.Errorf("%d statuses for %d descriptors", got, want)
 		}
+		checkStatuses(t, c)
 		if response.GetDynamicMetadata() == nil {
 			t.Error("no dynamic metadata")
 		}

@@ -80,7 +80,7 @@ type Answers struct {
 	DynamicMetadata bool `name:"response-dynamic-metadata" env:"RESPONSE_DYNAMIC_METADATA" default:"false" help:"Add domain, descriptors and metadata of the rules to the answer, for Envoy's access log."`
 }
 
-// Store says where the counters are kept.
+// Store says where the counters are kept and what they count.
 type Store struct {
 	BackendType Backend `env:"BACKEND_TYPE" default:"redis" help:"Only 'redis' is supported."`
 
@@ -92,6 +92,8 @@ type Store struct {
 
 	CacheKeyPrefix     string `env:"CACHE_KEY_PREFIX" placeholder:"PREFIX" help:"Start of every counter's key, to keep deployments apart that share a Redis. May not contain '|'."`
 	CacheKeyHashValues bool   `env:"CACHE_KEY_HASH_VALUES" default:"false" help:"Spell descriptor values in keys as digests, for privacy."`
+
+	StopWhenOverLimit Choice `name:"stop-cache-key-increment-when-overlimit" env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" placeholder:"true|false" help:"Whether a denied request is kept out of the counters: true, always; false, never, as by default in envoyproxy/ratelimit. If it is not set, only a descriptor with its own hits_addend, such as the tokens of an answer, is counted although its request is denied. The field charge of a limit wins." unit:"switch"`
 
 	MemoryMaxCounters int `env:"MEMORY_MAX_COUNTERS" default:"1000000" min:"1000" help:"Most counters kept in memory, about 150 bytes each. Beyond it, those nearest to the end of their window are given up." unit:"counters"`
 }

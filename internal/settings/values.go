@@ -110,6 +110,24 @@ func (t *SocketType) UnmarshalText(text []byte) error {
 	}
 }
 
+// Choice is a switch that has a third position: not set.
+type Choice struct{ Set, On bool }
+
+// UnmarshalText accepts what kong does for a switch, in any case.
+func (c *Choice) UnmarshalText(text []byte) error {
+	switch strings.ToLower(string(text)) {
+	case "":
+		*c = Choice{}
+	case "true", "1", "yes":
+		*c = Choice{Set: true, On: true}
+	case "false", "0", "no":
+		*c = Choice{Set: true}
+	default:
+		return fmt.Errorf("%q is no switch, allowed are true, 1, yes, false, 0 and no", text)
+	}
+	return nil
+}
+
 // Secret is a string that shows in no log and no message.
 type Secret string
 

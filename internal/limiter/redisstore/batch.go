@@ -45,20 +45,6 @@ func how(h *limiter.Hit) int64 {
 	return mode
 }
 
-// decisions reads what the reply says about hits, which begin at first, into
-// out, and tells whether their request is denied.
-func (b *batch) decisions(first int, hits []limiter.Hit, out []limiter.Decision) (denied bool) {
-	outcomes := b.reply.outcomes[first:]
-	for i := range hits {
-		out[i].Over = outcomes[i].over
-	}
-	denied = limiter.Settle(hits, out)
-	for i := range hits {
-		limiter.Describe(hits, i, outcomes[i].state, b.reply.now, &out[i])
-	}
-	return denied
-}
-
 // texts is a list of strings in one piece of memory.
 type texts struct {
 	bytes []byte

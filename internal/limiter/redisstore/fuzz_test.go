@@ -43,17 +43,15 @@ func FuzzDecide(f *testing.F) {
 			if b.err != nil {
 				t.Fatalf("deciding %v: %v", requests, b.err)
 			}
-			first := 0
-			for _, hits := range requests {
-				compare(t, b, first, hits, states, now)
-				first += len(hits)
+			for place, hits := range requests {
+				compare(t, b, place, hits, states, now)
 			}
 		}
 	})
 }
 
 // compare compares what b says about hits with what limiter.Decide says.
-func compare(t *testing.T, b *batch, first int, hits []limiter.Hit, states map[string]*limiter.State, now int64) {
+func compare(t *testing.T, b *batch, place int, hits []limiter.Hit, states map[string]*limiter.State, now int64) {
 	t.Helper()
 	of := make([]*limiter.State, len(hits))
 	for i, h := range hits {
@@ -64,7 +62,10 @@ func compare(t *testing.T, b *batch, first int, hits []limiter.Hit, states map[s
 		of[i] = states[key]
 	}
 	got, want := make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
-	denied := b.decisions(first, hits, got)
+	denied, err := b.reply.decisions(place, hits, got)
+	if err != nil {
+		t.Fatalf("reading what became of %v: %v", hits, err)
+	}
 	if wantDenied := limiter.Decide(hits, of, now, want); denied != wantDenied {
 		t.Errorf("at %d: denied is %v, want %v", now, denied, wantDenied)
 	}

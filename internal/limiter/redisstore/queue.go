@@ -34,9 +34,9 @@ type queue struct {
 
 func newQueue() *queue { return &queue{landed: make(chan struct{})} }
 
-// add takes a request on. It tells its batch and the place of its first hit in
-// it, and whether the caller must see to it that calls are made.
-func (q *queue) add(hits []limiter.Hit) (b *batch, first int, start bool, err error) {
+// add takes a request on. It tells its batch and its place in it, and whether
+// the caller must see to it that calls are made.
+func (q *queue) add(hits []limiter.Hit) (b *batch, place int, start bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
@@ -51,11 +51,11 @@ func (q *queue) add(hits []limiter.Hit) (b *batch, first int, start bool, err er
 		b = &batch{done: make(chan struct{})}
 		q.batches = append(q.batches, b)
 	}
-	first = b.keys.len()
+	place = b.requests.len()
 	b.add(hits)
 	q.hits += len(hits)
 	start, q.flying = !q.flying, true
-	return b, first, start, nil
+	return b, place, start, nil
 }
 
 // next takes the oldest batch out of the queue. After nil, which means that

@@ -10,53 +10,76 @@ import (
 
 // reply is what decide.lua says about a batch.
 type reply struct {
-	now      int64 // time of the decisions, in microseconds since the epoch
-	outcomes []outcome
+	now      int64    // time of the decisions, in microseconds since the epoch
+	requests []string // of each request, what became of it
 }
 
-// outcome is what it says about one hit.
-type outcome struct {
-	over  bool
-	state limiter.State // of its counter, after its request
-}
-
-// parseReply reads a reply on so many hits: the time and the outcomes, each
-// after a comma; an outcome is a state as it is stored, after a ! if the hit is
-// over.
-func parseReply(text string, hits int) (reply, error) {
-	r := reply{outcomes: make([]outcome, 0, hits)}
-	now, rest, more := strings.Cut(text, ",")
-	p := parser{}
-	r.now = p.number(now)
-	for more {
-		var o outcome
-		var state string
-		state, rest, more = strings.Cut(rest, ",")
-		state, o.over = strings.CutPrefix(state, "!")
-		at, state, _ := strings.Cut(state, " ")
-		used, prev, three := strings.Cut(state, " ")
-		o.state.At, o.state.Used = p.number(at), p.number(used)
-		if three {
-			o.state.Prev = p.number(prev)
-		}
-		r.outcomes = append(r.outcomes, o)
+func newReply(texts []string, requests int) (r reply, err error) {
+	if len(texts) != 1+requests {
+		return reply{}, fmt.Errorf("the script replied on %d requests instead of %d", len(texts)-1, requests)
 	}
-	if len(r.outcomes) != hits {
-		return reply{}, fmt.Errorf("the script replied on %d hits instead of %d", len(r.outcomes), hits)
-	}
-	if p.err != nil {
-		return reply{}, fmt.Errorf("reading the reply of the script: %w", p.err)
+	r.requests = texts[1:]
+	if r.now, err = strconv.ParseInt(texts[0], 10, 64); err != nil {
+		return reply{}, fmt.Errorf("reading the time of the script: %w", err)
 	}
 	return r, nil
 }
 
-// parser keeps the first error of many numbers.
-type parser struct{ err error }
-
-func (p *parser) number(s string) int64 {
-	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil && p.err == nil {
-		p.err = err
+// failure is the error of the requests whose writes Redis refused, nil if there
+// are none. They all have the same.
+func (r *reply) failure() error {
+	for _, text := range r.requests {
+		if refused, ok := strings.CutPrefix(text, "-"); ok {
+			return scriptError(refused)
+		}
 	}
-	return n
+	return nil
+}
+
+// scriptError is an error that Redis replied to a command of the script.
+type scriptError string
+
+func (e scriptError) Error() string { return string(e) }
+
+// RedisError makes it a redis.Error.
+func (e scriptError) RedisError() {}
+
+// decisions reads what became of hits, which are the request at place, into
+// out, and tells whether the request is denied.
+func (r *reply) decisions(place int, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
+	text := r.requests[place]
+	if refused, ok := strings.CutPrefix(text, "-"); ok {
+		return false, unavailable(scriptError(refused))
+	}
+	var buf [16]limiter.State
+	states := buf[:0]
+	for i := range hits {
+		outcome, rest, _ := strings.Cut(text, ",")
+		state, over := strings.CutPrefix(outcome, "!")
+		s, err := parseState(state)
+		if err != nil {
+			return false, unavailable(fmt.Errorf("reading the reply of the script: %w", err))
+		}
+		states, text = append(states, s), rest
+		out[i].Over = over
+	}
+	denied = limiter.Settle(hits, out)
+	for i := range hits {
+		limiter.Describe(hits, i, states[i], r.now, &out[i])
+	}
+	return denied, nil
+}
+
+// parseState reads a state as it is stored.
+func parseState(text string) (s limiter.State, err error) {
+	at, rest, _ := strings.Cut(text, " ")
+	used, prev, three := strings.Cut(rest, " ")
+	if s.At, err = strconv.ParseInt(at, 10, 64); err != nil {
+		return s, err
+	}
+	if s.Used, err = strconv.ParseInt(used, 10, 64); err != nil || !three {
+		return s, err
+	}
+	s.Prev, err = strconv.ParseInt(prev, 10, 64)
+	return s, err
 }

@@ -42,39 +42,43 @@ func (s *Store) call(b *batch) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.opTimeout)
 	defer cancel()
 	start := time.Now()
-	text, err := s.evalsha(ctx, b)
+	texts, err := s.evalsha(ctx, b)
 	s.metrics.calls.Inc()
 	s.metrics.requests.Observe(float64(b.requests.len()))
 	s.metrics.seconds.Observe(time.Since(start).Seconds())
 	if err == nil {
-		b.reply, err = parseReply(text, b.keys.len())
+		b.reply, err = newReply(texts, b.requests.len())
+	}
+	if err != nil {
+		b.err = unavailable(err)
+	} else {
+		err = b.reply.failure()
 	}
 	if err != nil {
 		s.metrics.errors[classify(err)].Inc()
-		b.err = unavailable(err)
 	}
 	s.outage.observe(err)
 }
 
 // evalsha runs the script on b, and loads it first if Redis does not have it:
 // NOSCRIPT is the one error after which a call can be repeated.
-func (s *Store) evalsha(ctx context.Context, b *batch) (string, error) {
+func (s *Store) evalsha(ctx context.Context, b *batch) ([]string, error) {
 	args := make([]any, 0, 4+b.keys.len()+b.requests.len())
 	args = append(args, "evalsha", scriptSHA, b.keys.len())
 	args = b.keys.appendTo(args)
 	args = append(args, s.clock())
 	args = b.requests.appendTo(args)
 
-	cmd := redis.NewStringCmd(ctx, args...)
+	cmd := redis.NewStringSliceCmd(ctx, args...)
 	err := s.client.Process(ctx, cmd)
 	if !redis.HasErrorPrefix(err, "NOSCRIPT") {
 		return cmd.Val(), err
 	}
 	s.metrics.errors[kindNoScript].Inc()
 	if err := s.client.ScriptLoad(ctx, script).Err(); err != nil {
-		return "", fmt.Errorf("loading the script: %w", err)
+		return nil, fmt.Errorf("loading the script: %w", err)
 	}
-	cmd = redis.NewStringCmd(ctx, args...)
+	cmd = redis.NewStringSliceCmd(ctx, args...)
 	err = s.client.Process(ctx, cmd)
 	return cmd.Val(), err
 }

@@ -15,9 +15,10 @@ import (
 // Store is a limiter.Store on a single Redis. Its Decide holds a request back
 // while the call before is in flight.
 //
-// Whatever Redis does, Decide returns within Options.OpTimeout, and within
-// seven eighths of the time that the caller's context leaves, so that the
-// caller learns of the failure before its own caller gives up.
+// Whatever Redis does, Decide returns within Options.OpTimeout, and so long
+// before the deadline of the caller's context (an eighth of the time left, and
+// answerTime if that is more) that the caller's own caller learns of the failure
+// before it gives up.
 type Store struct {
 	client    *redis.Client
 	opTimeout time.Duration
@@ -28,6 +29,10 @@ type Store struct {
 }
 
 var _ limiter.Store = (*Store)(nil)
+
+// answerTime is what an answer needs to wake up and travel on a busy machine. Of
+// Envoy's default of 20 ms it leaves 15 to Redis.
+const answerTime = 5 * time.Millisecond
 
 // New returns a store on the Redis that o names, or an error that names what is
 // wrong with o. It does not connect: Redis need not be there yet.
@@ -53,7 +58,7 @@ func New(o Options) (*Store, error) {
 // Decide implements limiter.Store. All its errors wrap limiter.ErrUnavailable;
 // if the caller went away, also the cause of that.
 func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
-	b, first, start, err := s.queue.add(hits)
+	b, place, start, err := s.queue.add(hits)
 	if err != nil {
 		if errors.Is(err, errQueueFull) {
 			s.metrics.errors[kindQueueFull].Inc()
@@ -66,7 +71,7 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 	if err := s.wait(ctx, b); err != nil {
 		return false, err
 	}
-	return b.decisions(first, hits, out), nil
+	return b.reply.decisions(place, hits, out)
 }
 
 // fly makes calls, one after the other, as long as requests wait.
@@ -81,7 +86,8 @@ func (s *Store) fly() {
 func (s *Store) wait(ctx context.Context, b *batch) error {
 	patience := s.opTimeout
 	if deadline, ok := ctx.Deadline(); ok {
-		patience = min(patience, max(0, time.Until(deadline)*7/8))
+		left := time.Until(deadline)
+		patience = min(patience, max(0, left-max(left/8, min(left/2, answerTime))))
 	}
 	timer := time.NewTimer(patience)
 	defer timer.Stop()

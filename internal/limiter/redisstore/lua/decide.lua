@@ -10,16 +10,16 @@
 --            kind    of the limit's algorithm: 0 fixed window, 1 sliding window, 2 token bucket
 --            tick    in which the algorithm counts time, in microseconds
 --            four constants of the algorithm, see its function limit; 0 where it has fewer
--- Reply    a text: the time of the decision and, for every hit, a comma, a ! if the hit is over its
---          limit, and the state of its counter after its request
+-- Reply    texts: the time of the decision, and one for every request: what became of its hits, a comma
+--          between them, each a ! if the hit is over its limit and the state of its counter after the
+--          request; or - and an error, if what it wrote could not be kept
 --
 -- A state is written "<at> <used>", or "<at> <used> <prev>" where prev is not 0, with the numbers of
 -- limiter.State. So it is stored, until it is as good as unused. Anything else that a key holds counts
 -- as unused, and is replaced by the first charge. The hits of one key have one kind, tick and period:
 -- they are in the key.
 --
--- Every number is an integer below 2^53, up to which those of Lua are exact. An error leaves nothing
--- half written: Redis refuses the first SET (replica, out of memory), or none.
+-- Every number is an integer below 2^53, up to which those of Lua are exact.
 
 local algorithms = { [0] = fixed_window, sliding_window, token_bucket }
 
@@ -100,9 +100,9 @@ local function read(i, hit)
   read_by[i] = hit
 end
 
-local over, used_before, prev_before = {}, {}, {} -- of a request's hits
-local reply = { "" }
-local first = 0                    -- hits of earlier requests
+local over, used_before, prev_before, outcomes = {}, {}, {}, {} -- of a request's hits
+local reply = { format("%d", now) } -- tostring gives 1.79e+15
+local first = 0                     -- hits of earlier requests
 
 for r = 1, #requests do
   local hits = requests[r]
@@ -163,30 +163,56 @@ for r = 1, #requests do
   for h = 1, #hits do
     local i, text = counter_of[KEYS[first + h]]
     if prev[i] == 0 then
-      text = format("%d %d", at[i], used[i]) -- tostring gives 1.79e+15
+      text = format("%d %d", at[i], used[i])
     else
       text = format("%d %d %d", at[i], used[i], prev[i])
     end
     texts[i] = text
-    reply[first + h + 1] = over[h] and "!" .. text or text
+    outcomes[h] = over[h] and "!" .. text or text
   end
+  reply[r + 1] = concat(outcomes, ",", 1, #hits)
   first = first + #hits
 end
 
+local function changed(i)
+  return used[i] ~= used_stored[i] or prev[i] ~= prev_stored[i]
+end
+
+-- Keeps the state of a counter.
+local function write(i)
+  local key, hit, u, p = KEYS[i], read_by[i], used[i], prev[i]
+  if u == 0 and p == 0 then
+    return pcall("DEL", key)
+  elseif u > 0 and lives_on[i] then
+    return pcall("SET", key, texts[i], "KEEPTTL") -- takes Redis half as long as PX
+  end
+  local left = (hit.algorithm.expiry(hit.limit, at[i], u, p) - hit.limit.t) * hit.tick - fmod(now, hit.tick)
+  return pcall("SET", key, texts[i], "PX", ceil(left / 1000))
+end
+
+-- Redis refuses the first write (a replica, or out of memory) or none, so that nothing is half written.
+local failure
 for i = 1, #KEYS do
-  local u, p = used[i], prev[i]
-  if u and (u ~= used_stored[i] or p ~= prev_stored[i]) then
-    local hit, key = read_by[i], KEYS[i]
-    if u == 0 and p == 0 then
-      call("DEL", key)
-    elseif u > 0 and lives_on[i] then
-      call("SET", key, texts[i], "KEEPTTL") -- takes Redis half as long as PX
-    else
-      local left = (hit.algorithm.expiry(hit.limit, at[i], u, p) - hit.limit.t) * hit.tick - fmod(now, hit.tick)
-      call("SET", key, texts[i], "PX", ceil(left / 1000))
+  if used[i] and changed(i) then
+    local result = write(i)
+    if type(result) == "table" and result.err then
+      failure = result.err
+      break
     end
   end
 end
 
-reply[1] = format("%d", now)
-return table.concat(reply, ",")
+-- Then only requests that would have changed nothing have their answer, such as denials.
+if failure then
+  first = 0
+  for r = 1, #requests do
+    for h = 1, #requests[r] do
+      if changed(counter_of[KEYS[first + h]]) then
+        reply[r + 1] = "-" .. failure
+      end
+    end
+    first = first + #requests[r]
+  end
+end
+
+return reply

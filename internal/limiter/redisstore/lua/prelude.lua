@@ -5,6 +5,6 @@
 -- the limit and the time t, in ticks as all times.
 
 local floor, ceil, max, min, fmod = math.floor, math.ceil, math.max, math.min, math.fmod
-local format, match, tonumber = string.format, string.match, tonumber
-local call, KEYS, ARGV = redis.call, KEYS, ARGV
+local format, match, concat, tonumber = string.format, string.match, table.concat, tonumber
+local call, pcall, KEYS, ARGV = redis.call, redis.pcall, KEYS, ARGV
 

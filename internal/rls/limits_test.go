@@ -1,0 +1,308 @@
+package rls
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"weir/internal/limiter"
+)
+
+// rulesOfSeveral goes on where rules ends: rules that carry several limits.
+const rulesOfSeveral = `
+  - key: mixed
+    rate_limits:
+      - {name: burst, unit: second, requests_per_unit: 2}
+      - {name: steady, unit: minute, unit_multiplier: 5, requests_per_unit: 4, algorithm: sliding_window}
+      - {name: budget, unit: day, requests_per_unit: 240, algorithm: token_bucket, burst: 5}
+  - key: windows
+    rate_limits:
+      - {name: minutes, unit: minute, requests_per_unit: 5}
+      - {name: hours, unit: hour, requests_per_unit: 3}
+      - {name: days, unit: day, requests_per_unit: 4}
+  - key: even
+    rate_limits:
+      - {unit: minute, requests_per_unit: 5}
+      - {unit: hour, requests_per_unit: 3}
+  - key: trial
+    rate_limits:
+      - {unit: second, requests_per_unit: 1, shadow_mode: true}
+      - {unit: minute, requests_per_unit: 10}
+  - key: trials
+    shadow_mode: true
+    rate_limits:
+      - {unit: minute, requests_per_unit: 10}
+      - {unit: second, requests_per_unit: 1}
+  - key: quotas
+    quota_mode: true
+    rate_limits:
+      - {unit: second, requests_per_unit: 1}
+      - {unit: minute, requests_per_unit: 2}
+  - key: partly
+    rate_limits:
+      - {unlimited: true}
+      - {name: minutes, unit: minute, requests_per_unit: 5}
+  - key: replacing
+    rate_limits:
+      - {unlimited: true, replaces: [{name: hours}, {name: burst}]}
+      - {unit: week, requests_per_unit: 9, replaces: [{name: minutes}]}
+  - key: kept
+    rate_limits:
+      - {unit: minute, requests_per_unit: 9}
+      - {unit: minute, requests_per_unit: 9, algorithm: sliding_window, charge: auto}
+      - {unit: minute, requests_per_unit: 9, anchor: first_hit, charge: admitted}
+      - {unit: minute, requests_per_unit: 9, algorithm: token_bucket, charge: always}
+`
+
+func TestAnswersOfSeveralLimits(t *testing.T) {
+	const (
+		ok   = "overall_code: OK "
+		over = "overall_code: OVER_LIMIT "
+		none = "statuses {code: OK} "
+		api  = "domain: 'api' "
+	)
+	// status is one of a limit, in text format; seconds 0 are not told.
+	status := func(code, limit string, remaining, seconds int) string {
+		reset := ""
+		if seconds > 0 {
+			reset = fmt.Sprintf("duration_until_reset {seconds: %d}", seconds)
+		}
+		return fmt.Sprintf("statuses {code: %s current_limit {%s} limit_remaining: %d %s} ", code, limit, remaining, reset)
+	}
+	const (
+		burst   = "name: 'burst' requests_per_unit: 2 unit: SECOND"
+		steady  = "name: 'steady' requests_per_unit: 4 unit: MINUTE unit_multiplier {value: 5}"
+		three   = "requests_per_unit: 3 unit: HOUR"
+		minutes = "name: 'minutes' requests_per_unit: 5 unit: MINUTE"
+		hours   = "name: 'hours' requests_per_unit: 3 unit: HOUR"
+		days    = "name: 'days' requests_per_unit: 4 unit: DAY"
+		perTen  = "requests_per_unit: 10 unit: MINUTE"
+		second  = "requests_per_unit: 1 unit: SECOND"
+		two     = "requests_per_unit: 2 unit: MINUTE"
+		week    = "requests_per_unit: 9 unit: WEEK"
+	)
+	type step struct{ request, want string }
+	for _, tc := range []struct {
+		name  string
+		steps []step
+	}{
+		{"fewest remaining, then the only one that denies", []step{
+			{api + d("mixed", "a"), ok + status("OK", burst, 1, 1)},
+			{api + d("mixed", "a"), ok + status("OK", burst, 0, 1)},
+			{api + d("mixed", "a"), over + status("OVER_LIMIT", burst, 0, 1)},
+			{api + d("mixed", "b"), ok + status("OK", burst, 1, 1)},
+		}},
+		{"a limit that never admits so much waits longest", []step{
+			{api + d("mixed", "a") + "hits_addend: 2", ok + status("OK", burst, 0, 1)},
+			{api + d("mixed", "a") + "hits_addend: 3", over + status("OVER_LIMIT", burst, 0, 0)},
+		}},
+		{"of those that never admit so much, the fewest remaining", []step{
+			{api + d("windows", "a") + "hits_addend: 6", over + status("OVER_LIMIT", hours, 0, 0)},
+		}},
+		{"longest wait", []step{
+			{api + d("windows", "a") + "hits_addend: 3", ok + status("OK", hours, 0, 30)},
+			{api + d("windows", "a"), over + status("OVER_LIMIT", hours, 0, 30)},
+			{api + d("windows", "a") + "hits_addend: 2", over + status("OVER_LIMIT", days, 0, 43230)},
+		}},
+		{"of equal waits, fewest remaining", []step{
+			{api + d("even", "a") + "hits_addend: 3", ok + status("OK", three, 0, 30)},
+			{api + d("even", "a") + "hits_addend: 3", over + status("OVER_LIMIT", three, 0, 30)},
+		}},
+		{"a denied request takes nothing from the other limits of its rule", []step{
+			{api + d("mixed", "a") + "hits_addend: 2", ok + status("OK", burst, 0, 1)},
+			{api + d("mixed", "a"), over + status("OVER_LIMIT", burst, 0, 1)},
+			{api + d("mixed", "a") + d("replacing", "b"), ok + status("OK", steady, 1, 330) + status("OK", week, 8, 388830)},
+			{api + d("mixed", "a") + d("replacing", "b"), ok + status("OK", steady, 0, 330) + status("OK", week, 7, 388830)},
+			{api + d("mixed", "a") + d("replacing", "b"), over + status("OVER_LIMIT", steady, 0, 105) + status("OK", week, 7, 388830)},
+		}},
+		{"a trial is not noticed beside a limit", []step{
+			{api + d("trial", "a"), ok + status("OK", perTen, 9, 30)},
+			{api + d("trial", "a"), ok + status("OK", perTen, 8, 30)},
+			{api + d("trial", "a") + "hits_addend: 9", over + status("OVER_LIMIT", perTen, 0, 30)},
+		}},
+		{"trials alone", []step{
+			{api + d("trials", "a"), ok + status("OK", second, 0, 1)},
+			{api + d("trials", "a"), ok + status("OK", second, 0, 1)},
+		}},
+		{"quotas: over when all are", []step{
+			{api + d("quotas", "a"), ok + status("OK", second, 0, 1)},
+			{api + d("quotas", "a"), ok + status("OVER_LIMIT", second, 0, 1)},
+			{api + d("quotas", "a"), over + status("OVER_LIMIT", two, 0, 30)},
+		}},
+		{"unlimited beside a limit", []step{
+			{api + d("partly", "a"), ok + status("OK", minutes, 4, 30)},
+		}},
+		{"replaced by name, each limit for itself", []step{
+			{api + d("replacing", "a") + d("windows", "a"), ok + status("OK", week, 8, 388830) + status("OK", days, 3, 43230)},
+			{api + d("windows", "a"), ok + status("OK", hours, 2, 30)},
+			{api + d("replacing", "a") + d("partly", "a"), ok + status("OK", week, 7, 388830) + "statuses {code: OK limit_remaining: 4294967295}"},
+			{api + d("vip", "a") + d("path", "/"), ok + vip(99) + none},
+		}},
+		{"the same descriptor twice", []step{
+			{api + d("mixed", "a") + d("mixed", "a"), ok + status("OK", burst, 0, 1) + status("OK", burst, 0, 1)},
+			{api + d("windows", "a") + d("windows", "a") + "hits_addend: 2", over + status("OK", hours, 3, 30) + status("OVER_LIMIT", hours, 0, 0)},
+		}},
+		{"peek and refund", []step{
+			{api + d("mixed", "a") + "hits_addend: 2", ok + status("OK", burst, 0, 1)},
+			{api + d("mixed", "a", "hits_addend {value: 0}"), over + status("OVER_LIMIT", burst, 0, 1)},
+			{api + d("mixed", "a", "is_negative_hits: true"), ok + status("OK", burst, 1, 1)},
+			{api + d("mixed", "a", "hits_addend {value: 0}"), ok + status("OK", burst, 1, 1)},
+		}},
+		{"an override is a fixed window, whatever the rule", []step{
+			{api + d("mixed", "a", "limit {requests_per_unit: 7 unit: MINUTE unit_multiplier {value: 5}}"),
+				ok + status("OK", "requests_per_unit: 7 unit: MINUTE unit_multiplier {value: 5}", 6, 30)},
+			{api + d("mixed", "a"), ok + status("OK", burst, 1, 1)},
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			conn := serve(t, New(options(t, rules+rulesOfSeveral)))
+			for _, s := range tc.steps {
+				expect(t, conn, s.request, s.want)
+			}
+		})
+	}
+}
+
+// A tighter limit that is tried beside the one that holds counts for itself.
+func TestTrialHasItsOwnCounter(t *testing.T) {
+	s := New(options(t, `
+domain: api
+descriptors:
+  - key: user
+    rate_limits:
+      - {unit: minute, requests_per_unit: 10}
+      - {unit: minute, requests_per_unit: 3, shadow_mode: true}
+`))
+	for i := range int64(10) {
+		c := decide(t, s, "domain: 'api' "+d("user", "a"))
+		if real, trial := c.decisions[0], c.decisions[1]; real.Used != i+1 || trial.Used != min(i+1, 3) || trial.Over != (i >= 3) || c.answer.overall != codeOK {
+			t.Errorf("request %d: got %+v and the trial %+v", i+1, real, trial)
+		}
+	}
+}
+
+// What becomes of a hit that fits, in a request that another limit denies.
+func TestCharge(t *testing.T) {
+	for _, tc := range []struct {
+		server limiter.Charge
+		// What is left of the limits of the rule kept, 9 each: of the one that
+		// says nothing, and of those with charge auto, admitted and always.
+		plain, ownAddend [4]int64
+	}{
+		{limiter.ByDefault, [4]int64{9, 9, 9, 8}, [4]int64{8, 8, 9, 8}},
+		{limiter.Auto, [4]int64{9, 9, 9, 8}, [4]int64{8, 8, 9, 8}},
+		{limiter.Admitted, [4]int64{9, 9, 9, 8}, [4]int64{9, 8, 9, 8}},
+		{limiter.Always, [4]int64{8, 9, 9, 8}, [4]int64{8, 8, 9, 8}},
+	} {
+		for fields, want := range map[string][4]int64{
+			"":                       tc.plain,
+			"hits_addend {value: 1}": tc.ownAddend,
+			"hits_addend {value: 0}": {9, 9, 9, 9},
+			"is_negative_hits: true": {9, 9, 9, 9},
+			"is_negative_hits: true hits_addend {value: 1}": {9, 9, 9, 9},
+		} {
+			t.Run(fmt.Sprint(tc.server, fields), func(t *testing.T) {
+				opts := options(t, rules+rulesOfSeveral)
+				opts.Charge = tc.server
+				c := decide(t, New(opts), "domain: 'api' "+d("kept", "a", fields)+d("nobody", "a"))
+				var got [4]int64
+				for i := range got {
+					got[i] = c.decisions[i].Remaining
+				}
+				if got != want || c.answer.overall != codeOverLimit {
+					t.Errorf("got %v and code %d, want %v and a denied request", got, c.answer.overall, want)
+				}
+			})
+		}
+	}
+}
+
+// An override says nothing of charges, so the server's setting holds.
+func TestChargeOfOverride(t *testing.T) {
+	opts := options(t, rules)
+	opts.Charge = limiter.Always
+	c := decide(t, New(opts), "domain: 'api' "+d("user", "a", "limit {requests_per_unit: 9 unit: HOUR}")+d("nobody", "a"))
+	if got := c.decisions[0].Remaining; got != 8 {
+		t.Errorf("%d of 9 are left, want 8", got)
+	}
+}
+
+// decide returns the call that has decided a request in text format.
+func decide(t *testing.T, s *Service, request string) *call {
+	t.Helper()
+	var m ratelimitv3.RateLimitRequest
+	parse(t, request, &m)
+	c := s.newCall()
+	c.wire = marshal(t, &m)
+	if err := s.decide(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// wiresOfSeveral are requests for rulesOfSeveral.
+func wiresOfSeveral() [][]byte {
+	var wires [][]byte
+	for _, key := range []string{"mixed", "windows", "even", "trial", "trials", "quotas", "partly", "replacing", "kept"} {
+		for _, cost := range []uint64{0, 1, 4, 1 << 63} {
+			own := entryMessage(key, "b").bytes(3, message{}.varint(1, cost))
+			wires = append(wires, message{}.string(1, "api").varint(3, cost).
+				bytes(2, entryMessage(key, "a")).bytes(2, own).bytes(2, own.varint(4, 1)))
+		}
+	}
+	return wires
+}
+
+// checkStatuses compares the statuses of a call with what was decided for the
+// limits of each descriptor, in other words than settle does.
+func checkStatuses(t *testing.T, c *call) {
+	t.Helper()
+	enforced := false // some enforced limit is over
+	for i := range c.matches {
+		m, s := &c.matches[i], &c.answer.statuses[i]
+		var visible, denied []limiter.Decision
+		var limits []*limiter.Limit
+		for j := m.first; j < m.end; j++ {
+			limit, decision := c.hits[j].Limit, c.decisions[j]
+			limits = append(limits, limit)
+			if limit.Mode != limiter.Shadow {
+				visible = append(visible, decision)
+			}
+			if limit.Mode != limiter.Shadow && decision.Over {
+				denied = append(denied, decision)
+			}
+			enforced = enforced || limit.Mode == limiter.Enforced && decision.Over
+		}
+		if (s.limit != nil) != m.counted() || s.limit != nil && !slices.Contains(limits, s.limit) {
+			t.Errorf("status %d is about the limit %v, want one of %v", i, s.limit, limits)
+		}
+		if (s.code == codeOverLimit) != (len(denied) > 0) {
+			t.Errorf("status %d has code %d, but %d limits deny it", i, s.code, len(denied))
+		}
+		if len(denied) > 0 && (s.remaining != 0 || s.untilReset != longestWait(denied)) {
+			t.Errorf("status %d: %d remain for %d s, want 0 for %d s", i, s.remaining, s.untilReset, longestWait(denied))
+		}
+		for _, decision := range visible {
+			if s.code == codeOK && int64(s.remaining) > min(decision.Remaining, math.MaxUint32) {
+				t.Errorf("status %d: %d remain, but of one limit only %d do", i, s.remaining, decision.Remaining)
+			}
+		}
+	}
+	if enforced && c.answer.overall != codeOverLimit {
+		t.Errorf("overall code %d, though an enforced limit is over", c.answer.overall)
+	}
+}
+
+// longestWait is in whole seconds, 0 if no waiting helps.
+func longestWait(denied []limiter.Decision) (longest int64) {
+	for _, decision := range denied {
+		if decision.RetryAfter == limiter.Never {
+			return 0
+		}
+		longest = max(longest, seconds(decision.RetryAfter))
+	}
+	return longest
+}
