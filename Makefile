@@ -48,6 +48,10 @@ lint: ## Run the linter, which also enforces the import arrows
 fmt: ## Format the Go files
 	$(GOLANGCI_LINT) fmt
 
+.PHONY: docs
+docs: ## Draw the pictures and tables of docs/algorithms.md anew
+	$(GO) run ./docs/draw
+
 .PHONY: tools
 tools: ## Install redis-server and Envoy for the tests, where that is possible
 	@scripts/tools.sh install

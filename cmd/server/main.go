@@ -1,5 +1,5 @@
-// Command server is weir: it serves Envoy's rate limit requests, checks rules,
-// and tells its version. It is thin: flags become settings, and package app does
+// Command server is weir: it serves Envoy's rate limit requests, checks,
+// explains and tests rules, and tells its version. It is thin: flags become settings, and package app does
 // the rest.
 package main
 
@@ -34,6 +34,8 @@ const (
 type commandLine struct {
 	Serve    settings.Settings `cmd:"" default:"withargs" help:"Serve rate limit requests. This is what happens if no command is given."`
 	Validate validation        `cmd:"" help:"Check rules. Exits with 0 if they are valid, 1 after printing every problem, one per line, and 2 if they cannot be read."`
+	Explain  explanation       `cmd:"" help:"Explain what becomes of a descriptor: its way through the rules, the rule that applies, its limits and their counters. Exits with 0 if a rule applies, 1 if none does, and 2 if the command or the rules are wrong."`
+	Test     ruleTests         `cmd:"" help:"Run unit tests of rules. Exits with 0 if all pass, 1 if one fails, and 2 if a file or the command is wrong or there is no test to run."`
 	Version  struct{}          `cmd:"" help:"Print the version."`
 }
 
@@ -66,6 +68,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	switch parsed.Selected().Name {
 	case "validate":
 		return line.Validate.run(stdout, stderr)
+	case "explain":
+		return line.Explain.run(stdout, stderr)
+	case "test":
+		return line.Test.run(ctx, stdout, stderr)
 	case "version":
 		fmt.Fprintln(stdout, "weir", version())
 		return exitOK

@@ -103,7 +103,7 @@ func TestExitCodes(t *testing.T) {
 		{name: "unreadable path", args: []string{"validate", dir, missing}, code: 2, stderr: []string{"missing: no such file"}},
 		{name: "no path", args: []string{"validate"}, code: 2, stderr: []string{"<path>", "Usage: weir validate"}},
 		{name: "version", args: []string{"version"}, stdout: []string{"weir ", runtime.Version()}},
-		{name: "help", args: []string{"--help"}, stdout: []string{"Usage: weir <command>", "validate", "version", "Usage: weir serve"}},
+		{name: "help", args: []string{"--help"}, stdout: []string{"Usage: weir <command>", "validate", "explain", "test", "version", "Usage: weir serve"}},
 		{name: "help whatever else is wrong", env: "PORT=http", args: []string{"validate", "--help"}, stdout: []string{"Usage: weir validate"}},
 	}
 	for _, tt := range tests {
@@ -112,20 +112,27 @@ func TestExitCodes(t *testing.T) {
 				t.Setenv(name, value)
 			}
 			code, stdout, stderr := call(t, tt.args...)
-			if code != tt.code {
-				t.Errorf("exit code %d, want %d\n%s%s", code, tt.code, stdout, stderr)
-			}
-			for _, want := range tt.stdout {
-				if !strings.Contains(stdout, want) {
-					t.Errorf("stdout %q does not contain %q", stdout, want)
-				}
-			}
-			for _, want := range tt.stderr {
-				if !strings.Contains(stderr, want) {
-					t.Errorf("stderr %q does not contain %q", stderr, want)
-				}
-			}
+			compare(t, tt.code, tt.stdout, tt.stderr, code, stdout, stderr)
 		})
+	}
+}
+
+// compare holds what a call returned to an exit code and to texts that must
+// occur.
+func compare(t *testing.T, wantCode int, wantStdout, wantStderr []string, code int, stdout, stderr string) {
+	t.Helper()
+	if code != wantCode {
+		t.Errorf("exit code %d, want %d\n%s%s", code, wantCode, stdout, stderr)
+	}
+	for _, want := range wantStdout {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("stdout %q does not contain %q", stdout, want)
+		}
+	}
+	for _, want := range wantStderr {
+		if !strings.Contains(stderr, want) {
+			t.Errorf("stderr %q does not contain %q", stderr, want)
+		}
 	}
 }
 

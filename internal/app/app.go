@@ -71,7 +71,7 @@ func (a *App) build() error {
 		Rules:           a.rules.tree.Load,
 		Limiter:         limiter.New(a.store, reg),
 		Keys:            keys,
-		Charge:          charge(s.Store.StopWhenOverLimit),
+		Charge:          Charge(s.Store.StopWhenOverLimit),
 		Headers:         headers(s.Answers),
 		DynamicMetadata: s.Answers.DynamicMetadata,
 		MaxDescriptors:  s.Answers.MaxDescriptors,
@@ -140,8 +140,8 @@ func headers(s settings.Answers) rls.Headers {
 	return rls.Headers{Limit: string(s.LimitHeader), Remaining: string(s.RemainingHeader), Reset: string(s.ResetHeader)}
 }
 
-// charge tells what becomes of denied hits whose limit does not say it.
-func charge(stopWhenOverLimit settings.Choice) limiter.Charge {
+// Charge tells what becomes of denied hits whose limit does not say it.
+func Charge(stopWhenOverLimit settings.Choice) limiter.Charge {
 	switch {
 	case !stopWhenOverLimit.Set:
 		return limiter.Auto

@@ -1,6 +1,9 @@
 package descriptors
 
-import "weir/internal/limiter"
+import (
+	"weir/internal/limiter"
+	"weir/internal/strictyaml"
+)
 
 // Options say how files are joined.
 type Options struct {
@@ -26,7 +29,7 @@ func Load(files []File, opts Options) (*Tree, error) {
 		problems = append(problems, c.file(f)...)
 	}
 	if len(problems) > 0 {
-		problems.sort()
+		problems.Sort()
 		return nil, problems
 	}
 	return c.tree, nil
@@ -42,39 +45,40 @@ type compiler struct {
 // origin is where a node was defined.
 type origin struct {
 	file string
-	position
+	at   strictyaml.Position
 }
 
 func (o origin) String() string {
-	return Problem{File: o.file, Line: o.line, Column: o.column}.String()
+	return Problem{File: o.file, Line: o.at.Line, Column: o.at.Column}.String()
 }
 
 func (c *compiler) file(f File) Problems {
-	d := decoder{reporter: reporter{file: f.Name}}
-	root := d.parse(f.Data)
+	var d decoder
+	d.File, d.Elsewhere = f.Name, elsewhere
+	root := d.Parse(f.Data, "a domain and its descriptors")
 	if root == nil {
-		return d.problems
+		return d.Problems
 	}
 	config := d.file(root)
-	b := branch{reporter: &d.reporter, compiler: c, domain: sanitize(config.domain)}
-	b.descriptors(c.domain(&d.reporter, config), config.descriptors)
-	return d.problems
+	b := branch{Reporter: &d.Reporter, compiler: c, domain: sanitize(config.domain)}
+	b.descriptors(c.domain(&d.Reporter, config), config.descriptors)
+	return d.Problems
 }
 
 // domain returns the root node of a file's domain. Where the domain is wrong it
 // is a new one, so that only what is wrong within the file is found in it.
-func (c *compiler) domain(r *reporter, config fileConfig) *node {
+func (c *compiler) domain(r *strictyaml.Reporter, config fileConfig) *node {
 	root := &node{entry: limiter.Entry{Key: config.domain}}
 	first := c.tree.domains[config.domain]
 	switch {
 	case config.domain == "":
 	case first == nil:
 		c.tree.domains[config.domain] = root
-		c.defined[root] = origin{r.file, config.domainAt}
+		c.defined[root] = origin{r.File, config.domainAt}
 	case c.opts.MergeDomains:
 		return first
 	default:
-		r.problemIn("domain", config.domainAt, "%q is already the domain of %s, allowed is one file per domain unless MERGE_DOMAIN_CONFIG is true",
+		r.ProblemIn("domain", config.domainAt, "%q is already the domain of %s, allowed is one file per domain unless MERGE_DOMAIN_CONFIG is true",
 			config.domain, c.defined[first])
 	}
 	return root
@@ -82,7 +86,7 @@ func (c *compiler) domain(r *reporter, config fileConfig) *node {
 
 // branch is the way from a domain to the node that is being added.
 type branch struct {
-	*reporter
+	*strictyaml.Reporter
 	compiler *compiler
 	domain   string  // as a label
 	levels   []level // from the first one on
@@ -96,14 +100,14 @@ type level struct {
 
 // descriptors adds children to a node.
 func (b *branch) descriptors(parent *node, list []descriptorConfig) {
-	b.enter(step{field: "descriptors"})
-	defer b.leave()
+	b.Enter(strictyaml.Step{Field: "descriptors"})
+	defer b.Leave()
 	for i := range list {
-		b.enter(step{index: i})
+		b.Enter(strictyaml.Step{Index: i})
 		b.levels = append(b.levels, level{&list[i], label(&list[i])})
 		b.descriptor(parent, &list[i])
 		b.levels = b.levels[:len(b.levels)-1]
-		b.leave()
+		b.Leave()
 	}
 }
 
@@ -111,9 +115,9 @@ func (b *branch) descriptor(parent *node, config *descriptorConfig) {
 	n := &node{parent: parent, entry: limiter.Entry{Key: config.key, Value: config.value}}
 	if twin := parent.children[n.entry]; twin == nil {
 		parent.add(n)
-		b.compiler.defined[n] = origin{b.file, config.at}
+		b.compiler.defined[n] = origin{b.File, config.at}
 	} else if config.key != "" {
-		b.problem(config.at, "%s is already at %s, allowed is one descriptor per key and value", config, b.compiler.defined[twin])
+		b.Problem(config.at, "%s is already at %s, allowed is one descriptor per key and value", config, b.compiler.defined[twin])
 	}
 	if len(config.limits) > 0 || len(config.descriptors) == 0 {
 		n.rule = b.rule(n, config)

@@ -3,23 +3,26 @@ package descriptors
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"gopkg.in/yaml.v3"
 
 	"weir/internal/limiter"
+	"weir/internal/strictyaml"
 )
+
+// decoder decodes one rule file.
+type decoder struct{ strictyaml.Decoder }
 
 // fileConfig is a rule file as it is written.
 type fileConfig struct {
 	domain      string
-	domainAt    position
+	domainAt    strictyaml.Position
 	descriptors []descriptorConfig
 }
 
 // descriptorConfig is one item of a list of descriptors.
 type descriptorConfig struct {
-	at             position
+	at             strictyaml.Position
 	key, value     string
 	limits         []*limiter.Limit // without mode and series
 	shadow, quota  bool
@@ -48,96 +51,89 @@ var (
 )
 
 func (d *decoder) file(root *yaml.Node) fileConfig {
-	c := fileConfig{domainAt: at(root)}
+	c := fileConfig{domainAt: strictyaml.At(root)}
 	missing := root.Kind == yaml.MappingNode
-	d.fields(root, fileFields, func(name string, n *yaml.Node) {
+	d.Fields(root, fileFields, func(name string, n *yaml.Node) {
 		switch name {
 		case "domain":
 			var ok bool
-			c.domain, ok = d.text(n)
-			c.domainAt = at(n)
+			c.domain, ok = d.Text(n)
+			c.domainAt = strictyaml.At(n)
 			missing = ok && c.domain == ""
 		case "name":
-			d.text(n) // names the file for a management server, means nothing here
+			d.Text(n) // names the file for a management server, means nothing here
 		case "descriptors":
 			c.descriptors = d.descriptors(n)
 		}
 	})
 	if missing {
-		d.problemIn("domain", c.domainAt, "a domain is needed, allowed is any text but the empty one")
+		d.ProblemIn("domain", c.domainAt, "a domain is needed, allowed is any text but the empty one")
 	}
 	return c
 }
 
 func (d *decoder) descriptors(n *yaml.Node) []descriptorConfig {
 	var list []descriptorConfig
-	d.items(n, func(n *yaml.Node) { list = append(list, d.descriptor(n)) })
+	d.Items(n, func(n *yaml.Node) { list = append(list, d.descriptor(n)) })
 	return list
 }
 
 func (d *decoder) descriptor(n *yaml.Node) descriptorConfig {
-	c := descriptorConfig{at: at(n)}
+	c := descriptorConfig{at: strictyaml.At(n)}
 	keyAt, missing := c.at, n.Kind == yaml.MappingNode
-	var shareAt, limitsAt position
+	var shareAt, limitsAt strictyaml.Position
 	hasLimit := false
-	d.fields(n, descriptorFields, func(name string, n *yaml.Node) {
+	d.Fields(n, descriptorFields, func(name string, n *yaml.Node) {
 		switch name {
 		case "key":
 			var ok bool
-			c.key, ok = d.bytes(n)
-			keyAt = at(n)
+			c.key, ok = d.Bytes(n)
+			keyAt = strictyaml.At(n)
 			missing = ok && c.key == ""
 		case "value":
-			c.value, _ = d.bytes(n)
+			c.value, _ = d.Bytes(n)
 		case "rate_limit":
-			hasLimit = !isNull(n)
+			hasLimit = !strictyaml.IsNull(n)
 			c.limits = append(c.limits, d.rateLimit(n)...)
 		case "rate_limits":
-			limitsAt = at(n)
+			limitsAt = strictyaml.At(n)
 			c.limits = append(c.limits, d.rateLimits(n)...)
 		case "descriptors":
 			c.descriptors = d.descriptors(n)
 		case "shadow_mode":
-			c.shadow = d.flag(n)
+			c.shadow = d.Flag(n)
 		case "quota_mode":
-			c.quota = d.flag(n)
+			c.quota = d.Flag(n)
 		case "detailed_metric":
-			c.detailedMetric = d.flag(n)
+			c.detailedMetric = d.Flag(n)
 		case "value_to_metric":
-			c.valueToMetric = d.flag(n)
+			c.valueToMetric = d.Flag(n)
 		case "share_threshold":
-			c.shareThreshold = d.flag(n)
-			shareAt = at(n)
+			c.shareThreshold = d.Flag(n)
+			shareAt = strictyaml.At(n)
 		case "metadata":
 			c.metadata = d.metadata(n)
 		}
 	})
 	if missing {
-		d.problemIn("key", keyAt, "a key is needed, allowed is any text but the empty one")
+		d.ProblemIn("key", keyAt, "a key is needed, allowed is any text but the empty one")
 	}
 	if c.shareThreshold && !isWildcard(c.value) {
-		d.problemIn("share_threshold", shareAt, "nothing to share, allowed beside a value with a wildcard (*)")
+		d.ProblemIn("share_threshold", shareAt, "nothing to share, allowed beside a value with a wildcard (*)")
 	}
-	if hasLimit && limitsAt != (position{}) {
-		d.problemIn("rate_limits", limitsAt, "there is a rate_limit, too, allowed is one of rate_limit and rate_limits")
+	if hasLimit && limitsAt != (strictyaml.Position{}) {
+		d.ProblemIn("rate_limits", limitsAt, "there is a rate_limit, too, allowed is one of rate_limit and rate_limits")
 	}
 	return c
 }
 
-// unknownField reports a field that is not among allowed, and guesses what was
-// meant.
-func (d *decoder) unknownField(key *yaml.Node, allowed []string) {
-	if key.Kind != yaml.ScalarNode {
-		d.problem(at(key), "a field's name is needed before the colon, allowed are %s", strings.Join(allowed, ", "))
-		return
+// elsewhere tells where a field belongs that is not allowed where it is.
+func elsewhere(field string) string {
+	switch {
+	case slices.Contains(descriptorFields, field):
+		return "a descriptor"
+	case slices.Contains(limitFields, field):
+		return "a rate_limit"
 	}
-	hint := ""
-	if near := nearest(key.Value, allowed); near != "" {
-		hint = fmt.Sprintf(" (did you mean %s?)", near)
-	} else if slices.Contains(descriptorFields, key.Value) {
-		hint = " (it belongs to a descriptor)"
-	} else if slices.Contains(limitFields, key.Value) {
-		hint = " (it belongs to a rate_limit)"
-	}
-	d.problem(at(key), "unknown field %s%s, allowed are %s", describe(key), hint, strings.Join(allowed, ", "))
+	return ""
 }

@@ -4,13 +4,14 @@
 // The life of a rule:
 //
 //   - file.go: ReadFiles finds and reads the files.
-//   - yaml.go, decode.go, limit.go: each file is read as YAML nodes, which know
-//     their line and column, and decoded strictly. What is wrong becomes a Problem
-//     (problem.go); decoding goes on, so that one report holds all of them.
+//   - decode.go, limit.go, metadata.go: each file is decoded strictly, with
+//     package strictyaml. What is wrong becomes a Problem with line and column;
+//     decoding goes on, so that one report holds all of them.
 //   - compile.go: Load joins the files of a domain and builds the Tree. One
 //     problem anywhere, and there is no Tree.
 //   - match.go, wildcard.go: Tree.Match walks down one level per entry of a
 //     descriptor and returns the Rule, without allocating.
+//   - explain.go: Tree.Explain tells the way that Match takes.
 //   - dump.go: Tree.Dump writes the rules for people to read.
 //
 // A Tree is immutable: a changed file makes a new one. This package knows

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"weir/internal/strictyaml"
 )
 
 // File is the content of a rule file.
@@ -15,9 +17,6 @@ type File struct {
 	Name string // as shown in problems
 	Data []byte
 }
-
-// maxFileSize bounds what is read of a file, and what Load accepts, in bytes.
-const maxFileSize = 16 << 20
 
 // ReadFiles reads the rule files that paths name.
 //
@@ -101,7 +100,7 @@ func (r *reader) file(path string) {
 		return
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
+	data, err := io.ReadAll(io.LimitReader(f, strictyaml.MaxFileSize+1))
 	if err != nil {
 		r.errs = append(r.errs, &fs.PathError{Op: "read", Path: path, Err: err})
 		return

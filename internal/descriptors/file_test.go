@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"weir/internal/strictyaml"
 )
 
 // write fills a new directory with files and returns its path. A content that
@@ -127,12 +129,12 @@ func TestReadFilesNamesEveryMissingPath(t *testing.T) {
 }
 
 func TestReadFilesBoundsSize(t *testing.T) {
-	dir := write(t, map[string]string{"rules.yaml": "domain: api\n#" + strings.Repeat("x", maxFileSize+100)})
+	dir := write(t, map[string]string{"rules.yaml": "domain: api\n#" + strings.Repeat("x", strictyaml.MaxFileSize+100)})
 	files, _, err := ReadFiles(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := len(files[0].Data), maxFileSize+1; got != want {
+	if got, want := len(files[0].Data), strictyaml.MaxFileSize+1; got != want {
 		t.Errorf("read %d bytes, want %d", got, want)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"weir/internal/limiter"
+	"weir/internal/strictyaml"
 )
 
 var (
@@ -31,13 +32,13 @@ var (
 // limitConfig is a rate_limit, or an item of rate_limits.
 type limitConfig struct {
 	name   string
-	nameAt position
+	nameAt strictyaml.Position
 	limit  *limiter.Limit // without the rule's mode and series; nil if something is wrong with it
 }
 
 // rateLimit decodes a rate_limit; null is none.
 func (d *decoder) rateLimit(n *yaml.Node) []*limiter.Limit {
-	if isNull(n) {
+	if strictyaml.IsNull(n) {
 		return nil
 	}
 	if c := d.limit(n); c.limit != nil {
@@ -52,16 +53,16 @@ func (d *decoder) rateLimits(n *yaml.Node) []*limiter.Limit {
 	var limits []*limiter.Limit
 	first := places{names: map[string]int{}, counters: map[string]int{}}
 	i := 0
-	d.items(n, func(n *yaml.Node) {
+	d.Items(n, func(n *yaml.Node) {
 		c := d.limit(n)
-		d.distinct(first, i, c, at(n))
+		d.distinct(first, i, c, strictyaml.At(n))
 		if c.limit != nil {
 			limits = append(limits, c.limit)
 		}
 		i++
 	})
-	if isNull(n) || n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
-		d.problem(at(n), "the list is empty, at least one limit is needed")
+	if strictyaml.IsNull(n) || n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
+		d.Problem(strictyaml.At(n), "the list is empty, at least one limit is needed")
 	}
 	return limits
 }
@@ -72,10 +73,10 @@ type places struct{ names, counters map[string]int }
 // distinct reports what the limit at place i has in common with an earlier one: a
 // name, which tells them apart in metrics and in replaces, or a counter, which
 // both would count in.
-func (d *decoder) distinct(first places, i int, c limitConfig, limitAt position) {
+func (d *decoder) distinct(first places, i int, c limitConfig, limitAt strictyaml.Position) {
 	if c.name != "" {
 		if j, taken := first.names[c.name]; taken {
-			d.problemIn("name", c.nameAt, "%q is already the name of rate_limits[%d], allowed is one limit of a rule per name", c.name, j)
+			d.ProblemIn("name", c.nameAt, "%q is already the name of rate_limits[%d], allowed is one limit of a rule per name", c.name, j)
 		} else {
 			first.names[c.name] = i
 		}
@@ -86,7 +87,7 @@ func (d *decoder) distinct(first places, i int, c limitConfig, limitAt position)
 	// What tells apart the counters of one descriptor is in their keys.
 	counter := string(limiter.Keys{}.Append(nil, "", nil, nil, c.limit))
 	if j, taken := first.counters[counter]; taken {
-		d.problem(limitAt, "rate_limits[%d] has the same counter, allowed are limits that differ in algorithm, anchor, period or shadow_mode", j)
+		d.Problem(limitAt, "rate_limits[%d] has the same counter, allowed are limits that differ in algorithm, anchor, period or shadow_mode", j)
 	} else {
 		first.counters[counter] = i
 	}
@@ -95,22 +96,22 @@ func (d *decoder) distinct(first places, i int, c limitConfig, limitAt position)
 // limit decodes a rate_limit or an item of rate_limits.
 func (d *decoder) limit(n *yaml.Node) limitConfig {
 	var s limiter.Spec
-	found, given := d.found, map[string]position{}
-	d.fields(n, limitFields, func(name string, n *yaml.Node) {
-		if isNull(n) || name == "unit" && n.Kind == yaml.ScalarNode && n.Value == "" {
+	found, given := d.Found(), map[string]strictyaml.Position{}
+	d.Fields(n, limitFields, func(name string, n *yaml.Node) {
+		if strictyaml.IsNull(n) || name == "unit" && n.Kind == yaml.ScalarNode && n.Value == "" {
 			return // as good as left out
 		}
-		given[name] = at(n)
+		given[name] = strictyaml.At(n)
 		d.limitField(&s, name, n)
 	})
 	if n.Kind == yaml.MappingNode {
-		d.wholeLimit(&s, given, at(n))
+		d.wholeLimit(&s, given, strictyaml.At(n))
 	}
 	c := limitConfig{name: s.Name, nameAt: given["name"]}
-	if d.found == found {
+	if d.Found() == found {
 		var err error
 		if c.limit, err = limiter.NewLimit(s); err != nil {
-			d.problem(at(n), "%v", err)
+			d.Problem(strictyaml.At(n), "%v", err)
 		}
 	}
 	return c
@@ -121,25 +122,25 @@ func (d *decoder) limitField(s *limiter.Spec, name string, n *yaml.Node) {
 	case "unit":
 		s.Unit = d.unit(n)
 	case "unit_multiplier":
-		s.UnitMultiplier = d.amount(n, 1)
+		s.UnitMultiplier = d.Amount(n, 1)
 	case "requests_per_unit":
-		s.RequestsPerUnit = d.amount(n, 0)
+		s.RequestsPerUnit = d.Amount(n, 0)
 	case "unlimited":
-		s.Unlimited = d.flag(n)
+		s.Unlimited = d.Flag(n)
 	case "name":
-		s.Name, _ = d.text(n)
+		s.Name, _ = d.Text(n)
 	case "replaces":
 		s.Replaces = d.replaces(n)
 	case "algorithm":
-		s.Algorithm = limiter.Algorithm(d.word(n, algorithms))
+		s.Algorithm = limiter.Algorithm(d.Word(n, algorithms))
 	case "anchor":
-		s.Anchor = limiter.Anchor(d.word(n, anchors))
+		s.Anchor = limiter.Anchor(d.Word(n, anchors))
 	case "burst":
-		s.Burst = d.amount(n, 1)
+		s.Burst = d.Amount(n, 1)
 	case "charge":
-		s.Charge = limiter.Auto + limiter.Charge(d.word(n, charges))
+		s.Charge = limiter.Auto + limiter.Charge(d.Word(n, charges))
 	case "shadow_mode":
-		if d.flag(n) {
+		if d.Flag(n) {
 			s.Mode, s.Trial = limiter.Shadow, true
 		}
 	}
@@ -147,62 +148,53 @@ func (d *decoder) limitField(s *limiter.Spec, name string, n *yaml.Node) {
 
 // wholeLimit reports which fields of a limit do not go together, and which are
 // missing. given tells where its fields are, and limitAt where the limit is.
-func (d *decoder) wholeLimit(s *limiter.Spec, given map[string]position, limitAt position) {
+func (d *decoder) wholeLimit(s *limiter.Spec, given map[string]strictyaml.Position, limitAt strictyaml.Position) {
 	has := func(field string) bool { _, ok := given[field]; return ok }
 	if s.Unlimited {
 		for _, field := range countingFields {
 			if has(field) {
-				d.problemIn(field, given[field], "an unlimited limit has no %s, allowed is one of %s and unlimited", field, field)
+				d.ProblemIn(field, given[field], "an unlimited limit has no %s, allowed is one of %s and unlimited", field, field)
 			}
 		}
 	} else {
 		if !has("unit") {
-			d.problemIn("unit", limitAt, "a unit is needed, allowed are %s", strings.Join(limiter.UnitNames(), ", "))
+			d.ProblemIn("unit", limitAt, "a unit is needed, allowed are %s", strings.Join(limiter.UnitNames(), ", "))
 		}
 		if !has("requests_per_unit") {
-			d.problemIn("requests_per_unit", limitAt, "a number is needed, allowed are whole numbers from 0 to %d, or unlimited: true instead", uint32(math.MaxUint32))
+			d.ProblemIn("requests_per_unit", limitAt, "a number is needed, allowed are whole numbers from 0 to %d, or unlimited: true instead", uint32(math.MaxUint32))
 		}
 		if window := s.Algorithm == limiter.FixedWindow || s.Algorithm == limiter.SlidingWindow; window && has("burst") {
-			d.problemIn("burst", given["burst"], "%s has no burst, allowed is one with algorithm token_bucket", algorithms[s.Algorithm])
+			d.ProblemIn("burst", given["burst"], "%s has no burst, allowed is one with algorithm token_bucket", algorithms[s.Algorithm])
 		}
 		if other := s.Algorithm == limiter.SlidingWindow || s.Algorithm == limiter.TokenBucket; other && has("anchor") {
-			d.problemIn("anchor", given["anchor"], "%s has no anchor, allowed is one with algorithm fixed_window", algorithms[s.Algorithm])
+			d.ProblemIn("anchor", given["anchor"], "%s has no anchor, allowed is one with algorithm fixed_window", algorithms[s.Algorithm])
 		}
 	}
 	if s.Name != "" && slices.Contains(s.Replaces, s.Name) {
-		d.problemIn("replaces", given["replaces"], "the limit replaces itself (%q), allowed are names of other limits", s.Name)
+		d.ProblemIn("replaces", given["replaces"], "the limit replaces itself (%q), allowed are names of other limits", s.Name)
 	}
 }
 
 func (d *decoder) unit(n *yaml.Node) limiter.Unit {
-	name, ok := d.text(n)
+	name, ok := d.Text(n)
 	unit, known := limiter.ParseUnit(name)
 	if ok && !known {
-		d.problem(at(n), "unknown unit %q, allowed are %s", name, strings.Join(limiter.UnitNames(), ", "))
+		d.Problem(strictyaml.At(n), "unknown unit %q, allowed are %s", name, strings.Join(limiter.UnitNames(), ", "))
 	}
 	return unit
 }
 
-// word returns the place of a text among words, or -1.
-func (d *decoder) word(n *yaml.Node, words []string) int {
-	if i := slices.Index(words, n.Value); n.Kind == yaml.ScalarNode && i >= 0 {
-		return i
-	}
-	d.problem(at(n), "%s is not allowed, allowed are %s", describe(n), strings.Join(words, ", "))
-	return -1
-}
-
 func (d *decoder) replaces(n *yaml.Node) []string {
 	var names []string
-	d.items(n, func(n *yaml.Node) {
-		nameAt, missing := at(n), n.Kind == yaml.MappingNode
-		d.fields(n, replacesFields, func(_ string, n *yaml.Node) {
-			name, ok := d.text(n)
-			nameAt, missing = at(n), ok && name == ""
+	d.Items(n, func(n *yaml.Node) {
+		nameAt, missing := strictyaml.At(n), n.Kind == yaml.MappingNode
+		d.Fields(n, replacesFields, func(_ string, n *yaml.Node) {
+			name, ok := d.Text(n)
+			nameAt, missing = strictyaml.At(n), ok && name == ""
 			names = append(names, name)
 		})
 		if missing {
-			d.problemIn("name", nameAt, "a name is needed, allowed are names of other limits")
+			d.ProblemIn("name", nameAt, "a name is needed, allowed are names of other limits")
 		}
 	})
 	return names

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"weir/internal/limiter"
+	"weir/internal/strictyaml"
 )
 
 // load loads one file that must be good.
@@ -44,9 +45,9 @@ func TestLoadReportsProblemsOfAllFilesInOrder(t *testing.T) {
 		t.Fatalf("got a %T, want Problems", err)
 	}
 	want := Problems{
-		{"a.yaml", 2, 0, "", "invalid YAML: did not find expected node content"},
-		{"b.yaml", 3, 5, "descriptors[0].key", "a key is needed, allowed is any text but the empty one"},
-		{"d.yaml", 1, 9, "domain", `"api" is already the domain of b.yaml:1:9, allowed is one file per domain unless MERGE_DOMAIN_CONFIG is true`},
+		{File: "a.yaml", Line: 2, Message: "invalid YAML: did not find expected node content"},
+		{File: "b.yaml", Line: 3, Column: 5, Path: "descriptors[0].key", Message: "a key is needed, allowed is any text but the empty one"},
+		{File: "d.yaml", Line: 1, Column: 9, Path: "domain", Message: `"api" is already the domain of b.yaml:1:9, allowed is one file per domain unless MERGE_DOMAIN_CONFIG is true`},
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%v\nwant\n%v", got, want)
@@ -54,7 +55,7 @@ func TestLoadReportsProblemsOfAllFilesInOrder(t *testing.T) {
 }
 
 func TestLoadRefusesWhatIsTooLargeOrNothing(t *testing.T) {
-	large := append([]byte("domain: api\n#"), bytes.Repeat([]byte("x"), maxFileSize)...)
+	large := append([]byte("domain: api\n#"), bytes.Repeat([]byte("x"), strictyaml.MaxFileSize)...)
 	for _, test := range []struct {
 		name  string
 		files []File
@@ -69,7 +70,7 @@ func TestLoadRefusesWhatIsTooLargeOrNothing(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Load([]File{{"largest.yaml", large[:maxFileSize]}}, Options{}); err != nil {
+	if _, err := Load([]File{{"largest.yaml", large[:strictyaml.MaxFileSize]}}, Options{}); err != nil {
 		t.Errorf("a file of the largest size: %v", err)
 	}
 }

@@ -6,29 +6,31 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"weir/internal/strictyaml"
 )
 
 // metadata decodes a mapping of anything into the types of encoding/json; it
 // returns nil for null.
 func (d *decoder) metadata(n *yaml.Node) map[string]any {
-	if isNull(n) {
+	if strictyaml.IsNull(n) {
 		return nil
 	}
 	if n.Kind != yaml.MappingNode {
-		d.problem(at(n), "%s is not allowed, a mapping is needed", describe(n))
+		d.Problem(strictyaml.At(n), "%s is not allowed, a mapping is needed", strictyaml.Describe(n))
 		return nil
 	}
 	m := make(map[string]any, len(n.Content)/2)
 	own := make(map[string]bool, len(n.Content)/2)
-	d.pairs(n, false, func(key, value *yaml.Node, merged bool) {
-		name, ok := d.text(key)
+	d.Pairs(n, false, func(key, value *yaml.Node, merged bool) {
+		name, ok := d.Text(key)
 		switch {
 		case !ok || merged && own[name]:
 		case own[name]:
-			d.problem(at(key), "field %q is repeated, allowed is once", name)
+			d.Problem(strictyaml.At(key), "field %q is repeated, allowed is once", name)
 		default:
 			own[name] = true
-			d.visit(step{field: name}, value, func(n *yaml.Node) { m[name] = d.json(n) })
+			d.Visit(strictyaml.Step{Field: name}, value, func(n *yaml.Node) { m[name] = d.json(n) })
 		}
 	})
 	return m
@@ -40,18 +42,18 @@ func (d *decoder) json(n *yaml.Node) any {
 		return d.metadata(n)
 	case n.Kind == yaml.SequenceNode:
 		list := make([]any, 0, len(n.Content))
-		d.items(n, func(n *yaml.Node) { list = append(list, d.json(n)) })
+		d.Items(n, func(n *yaml.Node) { list = append(list, d.json(n)) })
 		return list
-	case isNull(n):
+	case strictyaml.IsNull(n):
 		return nil
 	}
 	switch n.ShortTag() {
 	case "!!bool":
-		return d.flag(n)
+		return d.Flag(n)
 	case "!!int", "!!float":
 		return d.number(n)
 	default:
-		text, _ := d.text(n)
+		text, _ := d.Text(n)
 		return text
 	}
 }
@@ -64,7 +66,7 @@ func (d *decoder) number(n *yaml.Node) float64 {
 	}
 	f, err := strconv.ParseFloat(digits, 64)
 	if err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
-		d.problem(at(n), "%s is not allowed, allowed are the numbers of JSON", describe(n))
+		d.Problem(strictyaml.At(n), "%s is not allowed, allowed are the numbers of JSON", strictyaml.Describe(n))
 		return 0
 	}
 	return f

@@ -45,15 +45,7 @@ func (s *Service) decideJSON(w http.ResponseWriter, r *http.Request) (*ratelimit
 		s.metrics.serviceErrors.Inc()
 		return nil, err
 	}
-	if err := s.decide(r.Context(), c); err != nil {
-		return nil, err
-	}
-	c.reply = c.answer.append(c.reply)
-	response := new(ratelimitv3.RateLimitResponse)
-	if err := proto.Unmarshal(c.reply, response); err != nil {
-		return nil, grpcstatus.Errorf(codes.Internal, "reading the response: %v", err)
-	}
-	return response, nil
+	return s.respond(r.Context(), c)
 }
 
 // readJSON returns the RateLimitRequest in the body of r as protobuf.

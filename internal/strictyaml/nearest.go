@@ -1,4 +1,4 @@
-package descriptors
+package strictyaml
 
 // nearest returns the candidate that at most two typing errors turn into word,
 // or "".

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"weir/internal/app"
+	"weir/internal/descriptors"
+	"weir/internal/explain"
+	"weir/internal/limiter"
+	"weir/internal/settings"
+)
+
+// explanation is the command explain.
+type explanation struct {
+	Domain     string `arg:"" help:"Domain of the request."`
+	Descriptor string `arg:"" help:"Entries of the descriptor, such as user=alice,path=/login. A backslash before a comma, an = or a backslash takes it as it is."`
+
+	Config             string          `env:"CONFIG_PATH" default:"config" placeholder:"PATH" help:"File or directory of the rules. This and the next settings are those of the server."`
+	MergeDomainConfig  bool            `env:"MERGE_DOMAIN_CONFIG" default:"false" help:"Let several files hold rules of one domain."`
+	CacheKeyPrefix     string          `env:"CACHE_KEY_PREFIX" placeholder:"PREFIX" help:"Start of every counter's key."`
+	CacheKeyHashValues bool            `env:"CACHE_KEY_HASH_VALUES" default:"false" help:"Spell descriptor values in keys as digests."`
+	StopWhenOverLimit  settings.Choice `name:"stop-cache-key-increment-when-overlimit" env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" placeholder:"true|false" help:"Whether a denied request is kept out of the counters."`
+
+	Hits   uint32 `default:"1" help:"Units that the request asks for (hits_addend); 0 is a peek."`
+	Output string `enum:"text,json" default:"text" help:"Format of the answer: text or json."`
+}
+
+// What explain exits with, beside exitOK and exitUsage.
+const exitNoRule = 1
+
+// run explains what becomes of a descriptor.
+func (e explanation) run(stdout, stderr io.Writer) int {
+	answer, err := e.ask()
+	if err == nil {
+		err = e.write(stdout, answer)
+	}
+	switch {
+	case err != nil:
+		fmt.Fprintf(stderr, "weir: %v\n", err)
+		return exitUsage
+	case answer.Rule == "":
+		return exitNoRule
+	default:
+		return exitOK
+	}
+}
+
+func (e explanation) ask() (*explain.Answer, error) {
+	entries, err := explain.ParseDescriptor(e.Descriptor)
+	if err != nil {
+		return nil, fmt.Errorf("descriptor %q: %w", e.Descriptor, err)
+	}
+	keys, err := limiter.NewKeys(e.CacheKeyPrefix, e.CacheKeyHashValues)
+	if err != nil {
+		return nil, err
+	}
+	files, _, err := descriptors.ReadFiles(e.Config)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := descriptors.Load(files, descriptors.Options{MergeDomains: e.MergeDomainConfig})
+	if err != nil {
+		return nil, fmt.Errorf("invalid rules:\n%w", err)
+	}
+	answer := explain.Explain(explain.Question{
+		Tree: tree, Keys: keys, Charge: app.Charge(e.StopWhenOverLimit),
+		Domain: e.Domain, Descriptor: entries, Hits: e.Hits,
+	})
+	return &answer, nil
+}
+
+func (e explanation) write(w io.Writer, answer *explain.Answer) error {
+	if e.Output == "json" {
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(answer)
+	}
+	return answer.WriteText(w)
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestExplain(t *testing.T) {
+	dir := rules(t, "a.yaml", good)
+	two := rules(t, "a.yaml", good, "b.yaml", more)
+	wrong := rules(t, "a.yaml", bad)
+	explain := func(args ...string) []string { return append([]string{"explain", "--config=" + dir}, args...) }
+	tests := []struct {
+		name   string
+		env    string // NAME=value
+		args   []string
+		code   int
+		stdout []string
+		stderr []string
+	}{
+		{name: "a rule", args: explain("api", "user=alice"), stdout: []string{"rule api|user\n", "3 per day", "w1|api|user=alice|86400", "slot ", "2 remaining"}},
+		{name: "rules by variable", env: "CONFIG_PATH=" + dir, args: []string{"explain", "api", "user=alice"}, stdout: []string{"rule api|user\n"}},
+		{name: "escaped", args: explain("api", `user=a\,b=c`), stdout: []string{`user="a,b=c"`}},
+		{name: "prefix", args: explain("--cache-key-prefix=p:", "api", "user=alice"), stdout: []string{" p:w1|api|user=alice|"}},
+		{name: "prefix by variable", env: "CACHE_KEY_PREFIX=p:", args: explain("api", "user=alice"), stdout: []string{" p:w1|api|"}},
+		{name: "digests by variable", env: "CACHE_KEY_HASH_VALUES=true", args: explain("api", "user=alice"), stdout: []string{" w1|api|user=#"}},
+		{name: "charge by variable", env: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=false", args: explain("api", "user=alice"), stdout: []string{"charge     always"}},
+		{name: "hits", args: explain("--hits=4", "api", "user=alice"), stdout: []string{"4 on a fresh counter: more than ever fits", "is denied"}},
+		{name: "no rule", args: explain("api", "path=/"), code: 1, stdout: []string{"no rule applies: below the domain nothing matches path=/", "there are: user\n"}},
+		{name: "no domain", args: explain("shop", "user=alice"), code: 1, stdout: []string{`no rules for the domain "shop"`, "there are: api\n"}},
+		{name: "two files of one domain, merged", args: []string{"explain", "--merge-domain-config", "--config=" + two, "api", "path=/"}, stdout: []string{"whitelist entry"}},
+
+		{name: "two files of one domain", args: []string{"explain", "--config=" + two, "api", "path=/"}, code: 2, stderr: []string{"weir: invalid rules:\n" + two + "/b.yaml:1:9: domain"}},
+		{name: "bad rules", args: []string{"explain", "--config=" + wrong, "api", "a"}, code: 2, stderr: []string{"\n" + wrong + "/a.yaml:4:", "\n" + wrong + "/a.yaml:6:"}},
+		{name: "no rules", args: []string{"explain", "--config=" + filepath.Join(dir, "none"), "api", "a"}, code: 2, stderr: []string{"none: no such file"}},
+		{name: "bad descriptor", args: explain("api", "user=alice,"), code: 2, stderr: []string{`weir: descriptor "user=alice,": entry 2 has no key`}},
+		{name: "bad prefix", args: explain("--cache-key-prefix=a|b", "api", "user"), code: 2, stderr: []string{"'|' is not allowed"}},
+		{name: "no descriptor", args: explain("api"), code: 2, stderr: []string{"<descriptor>", "Usage: weir explain"}},
+		{name: "bad output", args: explain("--output=xml", "api", "user"), code: 2, stderr: []string{"--output", `"text","json"`}},
+		{name: "bad hits", args: explain("--hits=-1", "api", "user"), code: 2, stderr: []string{"--hits"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if name, value, ok := strings.Cut(tt.env, "="); ok {
+				t.Setenv(name, value)
+			}
+			code, stdout, stderr := call(t, tt.args...)
+			compare(t, tt.code, tt.stdout, tt.stderr, code, stdout, stderr)
+		})
+	}
+}
+
+func TestExplainAsJSON(t *testing.T) {
+	code, stdout, _ := call(t, "explain", "--config="+rules(t, "a.yaml", good), "--output=json", "--hits=2", "api", "user=alice")
+	var answer struct {
+		Rule   string
+		Hits   int
+		Limits []struct{ Key string }
+	}
+	if err := json.Unmarshal([]byte(stdout), &answer); err != nil || code != 0 {
+		t.Fatalf("exit code %d, %v in\n%s", code, err, stdout)
+	}
+	if answer.Rule != "api|user" || answer.Hits != 2 || len(answer.Limits) != 1 || answer.Limits[0].Key != "w1|api|user=alice|86400" {
+		t.Errorf("got %+v of\n%s", answer, stdout)
+	}
+}

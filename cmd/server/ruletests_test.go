@@ -1,0 +1,72 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const (
+	passing = "rules: [a.yaml]\ntests:\n- {name: three a day, domain: api, steps: [{send: 4, request: [{user: a}], expect: {admitted: 3}}]}\n"
+	failing = "rules: [a.yaml]\ntests:\n" +
+		"- {name: four a day, domain: api, steps: [{send: 4, request: [{user: a}], expect: {admitted: 4}}]}\n" +
+		"- {name: a thousand, domain: api, steps: [{hits_addend: 3, request: [{user: a}], expect: {code: OK}}]}\n"
+	misspelt = "rules: [a.yaml]\ntest:\n"
+)
+
+func TestRuleTests(t *testing.T) {
+	dir := rules(t, "a.yaml", good, "pass_test.yaml", passing, "fail_test.yaml", failing, "bad_test.yaml", misspelt)
+	pass, fail, wrong := dir+"/pass_test.yaml", dir+"/fail_test.yaml", dir+"/bad_test.yaml"
+	const failure = "fail_test.yaml:3:94: four a day: step 1 at 0s: admitted: expected 4, got 3\n    user=a: OVER_LIMIT, limit of 3 per day, remaining 0, retry_after 24h0m0s\n"
+	charged := rules(t, "a.yaml", good+"  - {key: none, rate_limit: {unit: day, requests_per_unit: 0}}\n",
+		"charge_test.yaml", "rules: [a.yaml]\ntests:\n- {name: charge, domain: api, steps: [{request: [{user: a}, {none: b}]}, {request: [{user: a}], expect: {remaining: 2}}]}\n")
+	tests := []struct {
+		name   string
+		env    string // NAME=value
+		args   []string
+		code   int
+		stdout []string
+		stderr []string
+	}{
+		{name: "pass", args: []string{pass}, stdout: []string{"passed: files=1 tests=1\n"}},
+		{name: "one fails", args: []string{fail}, code: 1, stdout: []string{failure, "failed: files=1 tests=2 failed=1\n"}},
+		{name: "one file fails", args: []string{pass, fail}, code: 1, stdout: []string{failure, "failed: files=2 tests=3 failed=1\n"}},
+		{name: "none that fails is run", args: []string{"--run=^three", fail, pass}, stdout: []string{"passed: files=2 tests=1\n"}},
+		{name: "none is run", args: []string{"--run=nothing", fail, pass}, code: 2, stdout: []string{`no test matches "nothing"` + "\n"}},
+		{name: "a bad file", args: []string{wrong, fail}, code: 2, stdout: []string{
+			wrong + `:2:1: unknown field "test" (did you mean tests?), allowed are rules, tests`, failure, "invalid: files=2 invalid=1 tests=2 failed=1\n"}},
+		{name: "charge", args: []string{charged + "/charge_test.yaml"}, stdout: []string{"passed"}},
+		{name: "charge as the server's", env: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=false", args: []string{charged + "/charge_test.yaml"}, code: 1, stdout: []string{"expected 2, got 1"}},
+		{name: "no such file", args: []string{dir + "/none_test.yaml"}, code: 2, stdout: []string{"none_test.yaml: no such file"}},
+		{name: "no file", code: 2, stderr: []string{"<file>", "Usage: weir test"}},
+		{name: "bad expression", args: []string{"--run=(", pass}, code: 2, stderr: []string{"--run", "missing closing )"}},
+		{name: "nowhere to report", args: []string{"--junit=" + dir, pass}, code: 2, stderr: []string{"weir: open " + dir}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if name, value, ok := strings.Cut(tt.env, "="); ok {
+				t.Setenv(name, value)
+			}
+			code, stdout, stderr := call(t, append([]string{"test"}, tt.args...)...)
+			compare(t, tt.code, tt.stdout, tt.stderr, code, stdout, stderr)
+		})
+	}
+}
+
+func TestRuleTestsReport(t *testing.T) {
+	dir := rules(t, "a.yaml", good, "fail_test.yaml", failing, "bad_test.yaml", misspelt)
+	junit := filepath.Join(dir, "report.xml")
+	if code, stdout, stderr := call(t, "test", "--junit="+junit, dir+"/fail_test.yaml", dir+"/bad_test.yaml"); code != 2 {
+		t.Errorf("exit code %d, want 2\n%s%s", code, stdout, stderr)
+	}
+	report, err := os.ReadFile(junit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`fail_test.yaml" tests="2" failures="1" errors="0"`, `bad_test.yaml" tests="1" failures="0" errors="1"`, "expected 4, got 3", "unknown field"} {
+		if !strings.Contains(string(report), want) {
+			t.Errorf("the report lacks %s:\n%s", want, report)
+		}
+	}
+}

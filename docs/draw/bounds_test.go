@@ -1,0 +1,76 @@
+package main
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"weir/internal/limiter"
+)
+
+// TestBounds holds the algorithms to what docs/algorithms.md says they admit at
+// most, under loads that come in bursts at random. That the bounds are reached
+// is told by docs/algorithms/rules_test.yaml.
+func TestBounds(t *testing.T) {
+	const period = time.Minute
+	share := func(amount int64, span time.Duration) int64 { return amount * int64(span) / int64(period) }
+	bounds := []struct {
+		name    string
+		longest time.Duration // that the bound speaks of
+		spec    limiter.Spec
+		most    func(amount, burst int64, span time.Duration) int64
+	}{
+		{"fixed_window", period - 1, limiter.Spec{}, func(amount, _ int64, _ time.Duration) int64 { return 2 * amount }},
+		{"first_hit", period - 1, limiter.Spec{Anchor: limiter.FirstHit}, func(amount, _ int64, _ time.Duration) int64 { return 2*amount - 1 }},
+		{"sliding_window", period, limiter.Spec{Algorithm: limiter.SlidingWindow}, func(amount, _ int64, span time.Duration) int64 { return amount + share(amount, span) }},
+		{"token_bucket", time.Hour, limiter.Spec{Algorithm: limiter.TokenBucket}, func(amount, burst int64, span time.Duration) int64 { return burst + share(amount, span) }},
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, b := range bounds {
+		t.Run(b.name, func(t *testing.T) {
+			for range 300 {
+				amount, burst := 1+random.Uint32N(20), 1+random.Uint32N(20)
+				b.spec.Unit, b.spec.RequestsPerUnit = limiter.Minute, amount
+				if b.spec.Algorithm == limiter.TokenBucket {
+					b.spec.Burst = burst
+				}
+				limit, err := limiter.NewLimit(b.spec)
+				if err != nil {
+					t.Fatal(err)
+				}
+				admitted, err := run(limit, bursts(random))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i, from := range admitted {
+					for j, to := range admitted[i:] {
+						span := to - from
+						if most := b.most(int64(amount), int64(burst), span); span <= b.longest && int64(j+1) > most {
+							t.Fatalf("%d of %d per minute, burst %d, were admitted from %v to %v, want at most %d", j+1, amount, burst, from, to, most)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// bursts returns ten minutes of a load that likes the ends of minutes.
+func bursts(random *rand.Rand) []time.Duration {
+	var times []time.Duration
+	for range 1 + random.IntN(15) {
+		from := time.Duration(random.IntN(10)) * time.Minute
+		if random.IntN(2) == 0 {
+			from += time.Duration(random.IntN(60_000)) * time.Millisecond
+		} else {
+			from += time.Minute - time.Duration(1+random.IntN(1000))*time.Millisecond
+		}
+		gap := time.Duration(1+random.IntN(2000)) * time.Millisecond
+		for i := range 1 + random.IntN(60) {
+			times = append(times, from+time.Duration(i)*gap)
+		}
+	}
+	slices.Sort(times)
+	return times
+}

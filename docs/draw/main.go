@@ -1,0 +1,71 @@
+// Command draw makes what docs/algorithms.md shows out of real runs of the
+// algorithms: the pictures, and the tables of the walks, which stand in the
+// document between comments. `make docs` runs it, and a test tells if what is
+// there is not what it makes.
+//
+// It writes SVG by itself: two charts of bars and lines do not earn a library,
+// and so the bytes depend on nothing but this repository.
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+func main() {
+	docs := flag.String("docs", "docs", "directory of the documents")
+	flag.Parse()
+	files, err := draw(*docs)
+	for name, data := range files {
+		if err == nil {
+			err = os.WriteFile(name, data, 0o644)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "draw:", err)
+		os.Exit(1)
+	}
+}
+
+// draw returns by name what shall be in the documents' directory.
+func draw(docs string) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	for name, picture := range map[string]func() ([]byte, error){
+		"admitted.svg":    admittedPicture,
+		"last-minute.svg": lastMinutePicture,
+	} {
+		data, err := picture()
+		if err != nil {
+			return nil, fmt.Errorf("drawing %s: %w", name, err)
+		}
+		files[filepath.Join(docs, "algorithms", name)] = data
+	}
+	name := filepath.Join(docs, "algorithms.md")
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	files[name], err = withWalks(text)
+	return files, err
+}
+
+// withWalks returns the document with its tables made anew.
+func withWalks(text []byte) ([]byte, error) {
+	tables, err := walks()
+	if err != nil {
+		return nil, err
+	}
+	for title, table := range tables {
+		begin, end := fmt.Appendf(nil, "<!-- walk: %s -->\n", title), []byte("<!-- end -->\n")
+		before, rest, found := bytes.Cut(text, begin)
+		_, after, closed := bytes.Cut(rest, end)
+		if !found || !closed {
+			return nil, fmt.Errorf("algorithms.md has no place for the table of %s: %s...%s", title, begin, end)
+		}
+		text = bytes.Join([][]byte{before, begin, table, end, after}, nil)
+	}
+	return text, nil
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"testing"
+)
+
+// What is in docs/ is what the program makes of it.
+func TestDocumentsAreCurrent(t *testing.T) {
+	files, err := draw("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range files {
+		got, err := os.ReadFile(name)
+		if err != nil {
+			t.Error(err)
+		} else if !bytes.Equal(got, want) {
+			t.Errorf("%s is not what the algorithms do, run: make docs", name)
+		}
+	}
+	if len(files) != 3 {
+		t.Errorf("%d files, want two pictures and the document", len(files))
+	}
+}
+
+func TestDocumentWithoutPlaceForATable(t *testing.T) {
+	for _, text := range []string{"", "<!-- walk: fixed_window -->\n"} {
+		if _, err := withWalks([]byte(text)); err == nil {
+			t.Errorf("%q: no error", text)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// bin is the width of a bar.
+const bin = 2 * time.Second
+
+// admittedPicture shows what of the load each limit admits.
+func admittedPicture() ([]byte, error) {
+	list, err := subjects(loadAmount)
+	if err != nil {
+		return nil, err
+	}
+	c := newChart("Requests admitted by each algorithm under the same load", loadBegin, loadEnd, len(list))
+	next := c.legend(marginLeft, colorSent, "", "sent in 2 seconds")
+	c.legend(next, colorAdmitted, "", "admitted in 2 seconds")
+	for i, s := range list {
+		admitted, err := run(s.limit, load())
+		if err != nil {
+			return nil, err
+		}
+		p := c.panel(i, fmt.Sprintf("%s: %d of %d admitted", s.title, len(admitted), len(load())), 20, 10)
+		p.bars(bins(load()), bin, colorSent)
+		p.bars(bins(admitted), bin, colorAdmitted)
+	}
+	return c.finish(), nil
+}
+
+// bins counts times by bins from the start on.
+func bins(times []time.Duration) []int {
+	counts := make([]int, (loadEnd-loadBegin)/bin)
+	for _, t := range times {
+		counts[(t-loadBegin)/bin]++
+	}
+	return counts
+}
+
+// lastMinutePicture shows how much each limit has admitted in the minute before.
+func lastMinutePicture() ([]byte, error) {
+	list, err := subjects(loadAmount)
+	if err != nil {
+		return nil, err
+	}
+	c := newChart("Requests admitted in the last minute under the same load", loadBegin, loadEnd, len(list))
+	next := c.legend(marginLeft, colorAdmitted, "", "admitted in the minute before")
+	c.legend(next, colorLimit, "4 3", fmt.Sprintf("the limit, %d per minute", loadAmount))
+	for i, s := range list {
+		admitted, err := run(s.limit, load())
+		if err != nil {
+			return nil, err
+		}
+		peak := slices.Max(within(time.Minute, admitted))
+		p := c.panel(i, fmt.Sprintf("%s: at most %d in a minute", s.title, peak), 130, 60)
+		p.curve(lastMinute(admitted), time.Second/2, colorAdmitted)
+		c.line(marginLeft, p.y(loadAmount), chartWidth-marginRight, p.y(loadAmount), colorLimit, "4 3")
+	}
+	return c.finish(), nil
+}
+
+// lastMinute counts, every half second, the times in the minute before.
+func lastMinute(times []time.Duration) []int {
+	var counts []int
+	for t := loadBegin; t <= loadEnd; t += time.Second / 2 {
+		n := 0
+		for _, at := range times {
+			if t-time.Minute < at && at <= t {
+				n++
+			}
+		}
+		counts = append(counts, n)
+	}
+	return counts
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/memstore"
+)
+
+// subject is a limit that the document shows at work.
+type subject struct {
+	title string
+	limit *limiter.Limit
+}
+
+// subjects are limits of one amount per minute, counted in every way.
+func subjects(amount uint32) ([]subject, error) {
+	specs := []struct {
+		title string
+		limiter.Spec
+	}{
+		{"fixed_window", limiter.Spec{}},
+		{"fixed_window, anchor first_hit", limiter.Spec{Anchor: limiter.FirstHit}},
+		{"sliding_window", limiter.Spec{Algorithm: limiter.SlidingWindow}},
+		{"token_bucket", limiter.Spec{Algorithm: limiter.TokenBucket}},
+		{fmt.Sprintf("token_bucket, burst %d", amount/6), limiter.Spec{Algorithm: limiter.TokenBucket, Burst: amount / 6}},
+	}
+	var list []subject
+	for _, s := range specs {
+		s.Unit, s.RequestsPerUnit = limiter.Minute, amount
+		limit, err := limiter.NewLimit(s.Spec)
+		if err != nil {
+			return nil, fmt.Errorf("making the limit %q: %w", s.title, err)
+		}
+		list = append(list, subject{s.title, limit})
+	}
+	return list, nil
+}
+
+// The load under which the pictures show the limits.
+const (
+	loadAmount = 60 // per minute, of the limits
+	loadBegin  = 30 * time.Second
+	loadEnd    = 5 * time.Minute
+)
+
+// load returns when requests are sent, since the start: two bursts just before
+// and just after a full minute, then twice what the limits allow, then a burst
+// after some rest.
+func load() []time.Duration {
+	var times []time.Duration
+	for _, phase := range []struct {
+		from, to time.Duration
+		perSec   int
+	}{
+		{50 * time.Second, 58 * time.Second, 10},
+		{60 * time.Second, 68 * time.Second, 10},
+		{120 * time.Second, 210 * time.Second, 2},
+		{270 * time.Second, 280 * time.Second, 10},
+	} {
+		gap := time.Second / time.Duration(phase.perSec)
+		for t := phase.from; t < phase.to; t += gap {
+			times = append(times, t)
+		}
+	}
+	return times
+}
+
+// run sends one request at each of the times, on a counter in the memory store,
+// and returns the times of those that were admitted.
+func run(limit *limiter.Limit, times []time.Duration) ([]time.Duration, error) {
+	var now time.Duration
+	store := memstore.New(memstore.Options{Now: func() time.Time { return time.Unix(0, int64(now)) }})
+	hits := []limiter.Hit{{Limit: limit, Key: []byte("key"), Cost: 1}}
+	out := make([]limiter.Decision, 1)
+	var admitted []time.Duration
+	for _, now = range times {
+		denied, err := store.Decide(context.Background(), hits, out)
+		if err != nil {
+			return nil, err
+		}
+		if !denied {
+			admitted = append(admitted, now)
+		}
+	}
+	return admitted, nil
+}
+
+// within returns for each of the times how many of them lie in the span that
+// ends with it, itself included.
+func within(span time.Duration, times []time.Duration) []int {
+	counts := make([]int, len(times))
+	first := 0
+	for i, t := range times {
+		for times[first] <= t-span {
+			first++
+		}
+		counts[i] = i - first + 1
+	}
+	return counts
+}

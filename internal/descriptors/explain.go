@@ -1,0 +1,121 @@
+package descriptors
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"weir/internal/limiter"
+)
+
+// Trace is the way that Match takes through the tree for one descriptor.
+type Trace struct {
+	// Known tells that there are rules for the domain. If there are none, Domains
+	// are those that there are rules for, sorted.
+	Known   bool
+	Domains []string
+	// Levels holds one level for each entry, up to the first that leads nowhere.
+	Levels []Level
+	// Rule is what Match returns.
+	Rule *Rule
+	// Children are the nodes to which a way was left where it ended without a
+	// rule: because an entry leads nowhere, or because the descriptor ends too
+	// early. They are sorted by key and value; the value of one without is "".
+	Children []limiter.Entry
+}
+
+// Level is what becomes of one entry of a descriptor.
+type Level struct {
+	Entry limiter.Entry
+	How   How
+	// Node is the key and value of the node that the entry leads to, as they are
+	// configured: the value is a pattern for ByWildcard and "" for ByKey.
+	Node limiter.Entry
+}
+
+// How tells by what an entry leads to a node.
+type How uint8
+
+// The ways, from the most to the least exact.
+const (
+	Nowhere    How = iota // there is no node for the entry
+	ByValue               // key and value are the node's
+	ByWildcard            // the node's value is the first wildcard that matches
+	ByKey                 // the node has the key and no value
+)
+
+// Explain tells how Match finds the rule for a descriptor, or why it finds none.
+func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
+	n := t.domains[domain]
+	if n == nil {
+		return Trace{Domains: slices.Sorted(maps.Keys(t.domains))}
+	}
+	trace := Trace{Known: true}
+	for _, e := range entries {
+		next := n.next(e)
+		trace.Levels = append(trace.Levels, leads(e, next))
+		if next == nil {
+			trace.Children = n.list()
+			return trace
+		}
+		n = next
+	}
+	if trace.Rule = n.rule; trace.Rule == nil {
+		trace.Children = n.list()
+	}
+	return trace
+}
+
+// leads tells how an entry led to a node, nil if it led nowhere.
+func leads(e limiter.Entry, n *node) Level {
+	switch {
+	case n == nil:
+		return Level{Entry: e}
+	case n.entry.Value == "":
+		return Level{e, ByKey, n.entry}
+	case n.entry.Value == e.Value:
+		return Level{e, ByValue, n.entry}
+	default:
+		return Level{e, ByWildcard, n.entry}
+	}
+}
+
+// list returns the keys and values of the children in order.
+func (n *node) list() []limiter.Entry {
+	return slices.SortedFunc(maps.Keys(n.children), func(a, b limiter.Entry) int {
+		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Value, b.Value))
+	})
+}
+
+// Spell writes a key and value for people: key=value, or key if there is no value.
+func Spell(e limiter.Entry) string { return spell(e) }
+
+// Words say how a limit counts, in the words of rule files, defaults included.
+type Words struct {
+	Period    string // such as minute, or 5 minutes
+	Algorithm string
+	Anchor    string // "" unless a fixed window
+	Charge    string
+	Mode      string // enforced, shadow_mode or quota_mode
+}
+
+// WordsFor returns the words for a limit that is not unlimited. charge is that
+// of limits that do not say it themselves.
+func WordsFor(l *limiter.Limit, charge limiter.Charge) Words {
+	w := Words{
+		Period:    period(l),
+		Algorithm: algorithms[l.Algorithm],
+		Charge:    charges[cmp.Or(l.Charge, charge, limiter.Auto)-limiter.Auto],
+		Mode:      "enforced",
+	}
+	if l.Algorithm == limiter.FixedWindow {
+		w.Anchor = anchors[l.Anchor]
+	}
+	switch l.Mode {
+	case limiter.Shadow:
+		w.Mode = "shadow_mode"
+	case limiter.Quota:
+		w.Mode = "quota_mode"
+	}
+	return w
+}

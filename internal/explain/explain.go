@@ -1,0 +1,216 @@
+// Package explain answers why a descriptor is limited as it is: the way through
+// the tree of rules level by level, the rule that applies or why none does, and
+// every limit with its counter's key.
+//
+// It asks the same code that serves: descriptors finds the rule, limiter spells
+// the keys and decides. It only words what they say, for people and as JSON, and
+// touches no counters.
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/internal/descriptors"
+	"weir/internal/limiter"
+)
+
+// Question is what shall be explained.
+type Question struct {
+	Tree       *descriptors.Tree
+	Keys       limiter.Keys
+	Charge     limiter.Charge // of limits that do not say it themselves
+	Domain     string
+	Descriptor []limiter.Entry
+	Hits       uint32 // units that the request asks for; 0 is a peek
+}
+
+// Answer explains what becomes of a descriptor.
+type Answer struct {
+	Domain     string   `json:"domain"`
+	Descriptor []string `json:"descriptor"`
+	Levels     []Level  `json:"levels"`
+	// Rule is where the rule is in the tree, empty if none applies. Then Reason
+	// says why, and Candidates are the keys and values, or the domains, that are
+	// there instead.
+	Rule       string   `json:"rule,omitempty"`
+	Reason     string   `json:"reason,omitempty"`
+	Candidates []string `json:"candidates,omitempty"`
+	// Limits are those of the rule, none if it is a whitelist entry.
+	Limits []Limit `json:"limits,omitempty"`
+	// Hits is what a request asks for, and Denied what would become of it if all
+	// counters were fresh.
+	Hits   uint32 `json:"hits"`
+	Denied bool   `json:"denied"`
+}
+
+// Level is what one entry of the descriptor leads to.
+type Level struct {
+	Entry string `json:"entry"`
+	Match string `json:"match"` // value, wildcard, key or none
+	Node  string `json:"node,omitempty"`
+}
+
+// matches words how an entry leads to a node.
+var matches = map[descriptors.How]string{
+	descriptors.Nowhere:    "none",
+	descriptors.ByValue:    "value",
+	descriptors.ByWildcard: "wildcard",
+	descriptors.ByKey:      "key",
+}
+
+// Limit is one of a rule's limits. Of an unlimited one there is nothing to tell
+// but its name and what it replaces.
+type Limit struct {
+	Name            string   `json:"name,omitempty"`
+	Unlimited       bool     `json:"unlimited,omitempty"`
+	RequestsPerUnit uint32   `json:"requests_per_unit"`
+	Period          string   `json:"period,omitempty"` // such as minute, or 5 minutes
+	PeriodSeconds   int64    `json:"period_seconds,omitempty"`
+	Algorithm       string   `json:"algorithm,omitempty"`
+	Anchor          string   `json:"anchor,omitempty"`
+	Burst           uint32   `json:"burst,omitempty"`
+	Charge          string   `json:"charge,omitempty"`
+	Mode            string   `json:"mode,omitempty"`
+	Replaces        []string `json:"replaces,omitempty"`
+
+	// An unlimited limit has no counter, so nothing of this.
+	Key      string    `json:"key,omitempty"` // as redis-cli takes it
+	Slot     *int      `json:"slot,omitempty"`
+	Decision *Decision `json:"decision,omitempty"`
+}
+
+// Decision is what would become of the hits on a fresh counter. If they do not
+// fit that, they never do.
+type Decision struct {
+	Fits       bool    `json:"fits"`
+	Charged    bool    `json:"charged"`
+	Remaining  int64   `json:"remaining"`
+	ResetAfter float64 `json:"reset_after_seconds"`
+}
+
+// Explain answers a question.
+func Explain(q Question) Answer {
+	a := Answer{Domain: q.Domain, Hits: q.Hits, Levels: []Level{}}
+	for _, e := range q.Descriptor {
+		a.Descriptor = append(a.Descriptor, descriptors.Spell(e))
+	}
+	trace := q.Tree.Explain(q.Domain, q.Descriptor)
+	for _, l := range trace.Levels {
+		level := Level{Entry: descriptors.Spell(l.Entry), Match: matches[l.How]}
+		if l.How != descriptors.Nowhere {
+			level.Node = descriptors.Spell(l.Node)
+		}
+		a.Levels = append(a.Levels, level)
+	}
+	if trace.Rule == nil {
+		a.Reason, a.Candidates = reason(q, trace)
+		return a
+	}
+	a.Rule = trace.Rule.String()
+	a.decide(q, trace.Rule)
+	return a
+}
+
+// reason tells why no rule applies, and what is there instead.
+func reason(q Question, trace descriptors.Trace) (why string, candidates []string) {
+	if !trace.Known {
+		return fmt.Sprintf("there are no rules for the domain %q", q.Domain), trace.Domains
+	}
+	n := len(trace.Levels)
+	above := "the domain"
+	switch {
+	case n > 0 && trace.Levels[n-1].How == descriptors.Nowhere:
+		missing := trace.Levels[n-1].Entry
+		if n > 1 {
+			above = descriptors.Spell(trace.Levels[n-2].Node)
+		}
+		why = fmt.Sprintf("below %s nothing matches %s", above, descriptors.Spell(missing))
+		slices.SortStableFunc(trace.Children, func(a, b limiter.Entry) int { // the likeliest first
+			return cmp.Compare(differs(a.Key, missing.Key), differs(b.Key, missing.Key))
+		})
+	default:
+		if n > 0 {
+			above = descriptors.Spell(trace.Levels[n-1].Node)
+		}
+		why = fmt.Sprintf("the descriptor ends at %s, which only leads to others", above)
+	}
+	for _, e := range trace.Children {
+		candidates = append(candidates, descriptors.Spell(e))
+	}
+	return why, candidates
+}
+
+func differs(a, b string) int {
+	if a == b {
+		return 0
+	}
+	return 1
+}
+
+// decide tells about the rule's limits, and decides the hits on fresh counters
+// at the start of a window.
+func (a *Answer) decide(q Question, rule *descriptors.Rule) {
+	var hits []limiter.Hit
+	var states []*limiter.State
+	var places []int // of hits, in a.Limits
+	for i, l := range rule.Limits {
+		a.Limits = append(a.Limits, about(l, q.Charge))
+		if l.Unlimited {
+			continue
+		}
+		key := q.Keys.Append(nil, q.Domain, q.Descriptor, rule.Patterns, l)
+		slot := Slot(key)
+		a.Limits[i].Key, a.Limits[i].Slot = quote(key), &slot
+		hits = append(hits, limiter.Hit{
+			Limit: l, Key: key, Cost: uint64(q.Hits),
+			Always: cmp.Or(l.Charge, q.Charge) == limiter.Always, // auto is not: the hits are the request's
+		})
+		states = append(states, new(limiter.State))
+		places = append(places, i)
+	}
+	out := make([]limiter.Decision, len(hits))
+	a.Denied = limiter.Decide(hits, states, 0, out)
+	for i, d := range out {
+		a.Limits[places[i]].Decision = &Decision{!d.Over, d.Charged, d.Remaining, d.ResetAfter.Seconds()}
+	}
+}
+
+// about tells what a limit is.
+func about(l *limiter.Limit, charge limiter.Charge) Limit {
+	a := Limit{Name: l.Name, Unlimited: l.Unlimited, Replaces: l.Replaces}
+	if l.Unlimited {
+		return a
+	}
+	words := descriptors.WordsFor(l, charge)
+	a.RequestsPerUnit = l.RequestsPerUnit
+	a.Period, a.PeriodSeconds = words.Period, int64(l.Period()/time.Second)
+	a.Algorithm, a.Anchor, a.Charge, a.Mode = words.Algorithm, words.Anchor, words.Charge, words.Mode
+	if l.Algorithm == limiter.TokenBucket {
+		a.Burst = cmp.Or(l.Burst, l.RequestsPerUnit)
+	}
+	return a
+}
+
+// quote returns a key that is text as it is, and any other as redis-cli takes
+// it: in quotes, with bytes as \xff.
+func quote(key []byte) string {
+	text := true
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, c := range key {
+		if c < ' ' || c > '~' || c == '"' || c == '\\' {
+			fmt.Fprintf(&b, `\x%02x`, c)
+			text = false
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	if text {
+		return string(key)
+	}
+	return b.String() + `"`
+}

@@ -1,0 +1,148 @@
+package explain
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"weir/internal/descriptors"
+	"weir/internal/limiter"
+)
+
+var update = flag.Bool("update", false, "write testdata/*.txt and *.json anew")
+
+func tree(t *testing.T) *descriptors.Tree {
+	t.Helper()
+	files, _, err := descriptors.ReadFiles("testdata/rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := descriptors.Load(files, descriptors.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+// question is about a descriptor as ParseDescriptor takes it.
+func question(t *testing.T, descriptor string) Question {
+	t.Helper()
+	entries, err := ParseDescriptor(descriptor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Question{Tree: tree(t), Domain: "shop", Descriptor: entries, Hits: 1}
+}
+
+func text(t *testing.T, a Answer) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := a.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// Each answer is in a file of testdata, some as JSON, too.
+func TestExplain(t *testing.T) {
+	inJSON := map[string]bool{"several": true, "too_many_hits": true, "nowhere": true, "unlimited": true, "bytes": true}
+	keys, err := limiter.NewKeys("{weir}", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*Question){
+		"several":       func(q *Question) { q.Descriptor = question(t, "user=alice").Descriptor },
+		"too_many_hits": func(q *Question) { q.Hits = 30 },
+		"peek":          func(q *Question) { q.Hits = 0; q.Charge = limiter.Admitted },
+		"wildcard":      func(q *Question) { q.Descriptor = question(t, "user=alice,path=/files/a").Descriptor },
+		"digests":       func(q *Question) { q.Keys = keys },
+		"whitelist":     func(q *Question) { q.Descriptor = question(t, "user=root").Descriptor },
+		"unlimited":     func(q *Question) { q.Descriptor = question(t, "user=batch").Descriptor },
+		"domain":        func(q *Question) { q.Domain = "shopping" },
+		"nowhere":       func(q *Question) { q.Descriptor = question(t, "user=alice,path=/cart,x=y").Descriptor },
+		"first_level":   func(q *Question) { q.Descriptor = question(t, "users=alice").Descriptor },
+		"below_leaf":    func(q *Question) { q.Descriptor = question(t, "user=root,path=/").Descriptor },
+		"too_short":     func(q *Question) { q.Descriptor = question(t, "tenant=a").Descriptor },
+		"bytes":         func(q *Question) { q.Descriptor = question(t, "user=\xff\"\x00 ").Descriptor },
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := question(t, "user=alice")
+			change(&q)
+			a := Explain(q)
+			data, err := json.MarshalIndent(a, "", "  ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, "testdata/"+name+".txt", text(t, a))
+			if inJSON[name] {
+				golden(t, "testdata/"+name+".json", string(data)+"\n")
+			}
+		})
+	}
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
+	}
+}
+
+// People are not shown a hundred thousand of what they might have meant, but
+// those of the same key come first.
+func TestManyCandidates(t *testing.T) {
+	var rules strings.Builder
+	rules.WriteString("domain: shop\ndescriptors:\n  - key: zone\n")
+	for i := range 100 {
+		fmt.Fprintf(&rules, "  - {key: user, value: user%02d}\n", i)
+	}
+	q := question(t, "zone=1,x=y")
+	var err error
+	if q.Tree, err = descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(rules.String())}}, descriptors.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	q.Descriptor = question(t, "user=nobody").Descriptor
+	a := Explain(q)
+	if got := text(t, a); !strings.Contains(got, "there are: user=user00, user=user01,") || !strings.Contains(got, "user=user19 and 81 more\n") {
+		t.Errorf("got\n%s", got)
+	}
+	if len(a.Candidates) != 101 || a.Candidates[100] != "zone" {
+		t.Errorf("got %d candidates: %v", len(a.Candidates), a.Candidates)
+	}
+}
+
+// What is said of fresh counters is what the first request meets.
+func TestDecisionIsTheLimiters(t *testing.T) {
+	for hits := range uint32(40) {
+		q := question(t, "user=alice")
+		q.Hits = hits
+		a := Explain(q)
+		fits := true
+		for _, l := range a.Limits {
+			most := l.RequestsPerUnit
+			if l.Burst > 0 {
+				most = l.Burst
+			}
+			if l.Decision.Fits != (max(hits, 1) <= most) {
+				t.Errorf("%d hits on %+v: %+v", hits, l, l.Decision)
+			}
+			fits = fits && (l.Decision.Fits || l.Mode != "enforced")
+		}
+		if a.Denied == fits {
+			t.Errorf("%d hits: denied %v", hits, a.Denied)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package explain
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// maxCandidates are shown to people of what might have been meant.
+const maxCandidates = 20
+
+// WriteText writes the answer for people to read.
+func (a *Answer) WriteText(w io.Writer) error {
+	b := bufio.NewWriter(w)
+	fmt.Fprintf(b, "domain %s\n", a.Domain)
+	a.writeLevels(b)
+	switch {
+	case a.Rule == "":
+		fmt.Fprintf(b, "no rule applies: %s\n", a.Reason)
+		a.writeCandidates(b)
+		fmt.Fprintln(b, "The descriptor is admitted and not counted.")
+	case len(a.Limits) == 0:
+		fmt.Fprintf(b, "rule %s\n", a.Rule)
+		fmt.Fprintln(b, "A whitelist entry, without limits: the descriptor is admitted and not counted.")
+	default:
+		fmt.Fprintf(b, "rule %s\n", a.Rule)
+		for i := range a.Limits {
+			fmt.Fprintln(b)
+			a.writeLimit(b, i)
+		}
+		fmt.Fprintln(b)
+		fmt.Fprintf(b, "On fresh counters the request is %s.\n", outcome(a.Denied))
+	}
+	return b.Flush()
+}
+
+func (a *Answer) writeLevels(w io.Writer) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, l := range a.Levels {
+		fmt.Fprintf(t, "  %s\t%s\n", l.Entry, l.describe())
+	}
+	for _, e := range a.Descriptor[len(a.Levels):] {
+		fmt.Fprintf(t, "  %s\tnot looked at\n", e)
+	}
+	_ = t.Flush() // w keeps its error
+}
+
+func (l *Level) describe() string {
+	switch l.Match {
+	case "value":
+		return "matches " + l.Node + " exactly"
+	case "wildcard":
+		return "matches the wildcard " + l.Node
+	case "key":
+		return "matches " + l.Node + " with any value"
+	default:
+		return "matches nothing"
+	}
+}
+
+func (a *Answer) writeCandidates(w io.Writer) {
+	if len(a.Candidates) == 0 {
+		fmt.Fprintln(w, "  there is nothing else")
+		return
+	}
+	shown, more := a.Candidates, ""
+	if n := len(shown) - maxCandidates; n > 0 {
+		shown, more = shown[:maxCandidates], fmt.Sprintf(" and %d more", n)
+	}
+	fmt.Fprintf(w, "  there are: %s%s\n", strings.Join(shown, ", "), more)
+}
+
+func (a *Answer) writeLimit(w io.Writer, i int) {
+	l := &a.Limits[i]
+	title := fmt.Sprintf("limit %d of %d", i+1, len(a.Limits))
+	if l.Name != "" {
+		title += ": " + l.Name
+	}
+	fmt.Fprintln(w, title)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(field, format string, args ...any) {
+		fmt.Fprintf(t, "  %s\t"+format+"\n", append([]any{field}, args...)...)
+	}
+	if l.Unlimited {
+		line("amount", "unlimited, admitted and not counted")
+	} else {
+		line("amount", "%d per %s", l.RequestsPerUnit, l.Period)
+		line("algorithm", "%s", l.algorithm())
+		line("mode", "%s", l.Mode)
+		line("charge", "%s", l.charge())
+	}
+	if len(l.Replaces) > 0 {
+		line("replaces", "%s", strings.Join(l.Replaces, ", "))
+	}
+	if d := l.Decision; d != nil {
+		line("key", "%s", l.Key)
+		line("slot", "%d", *l.Slot)
+		line("hits", "%d on a fresh counter: %s", a.Hits, d.describe(a.Hits, l))
+	}
+	_ = t.Flush() // w keeps its error
+}
+
+func (l *Limit) algorithm() string {
+	switch {
+	case l.Anchor != "":
+		return l.Algorithm + ", anchor " + l.Anchor
+	case l.Algorithm == "token_bucket":
+		return fmt.Sprintf("%s, burst %d", l.Algorithm, l.Burst)
+	default:
+		return l.Algorithm
+	}
+}
+
+// charge adds to the charge what becomes of a denied hit.
+func (l *Limit) charge() string {
+	switch l.Charge {
+	case "admitted":
+		return "admitted, so what is denied is not counted"
+	case "always":
+		return "always, so what is denied is counted all the same"
+	default:
+		return "auto, so what is denied is counted only if its descriptor has its own hits_addend"
+	}
+}
+
+func (d *Decision) describe(hits uint32, l *Limit) string {
+	switch {
+	case !d.Fits && l.Mode == "shadow_mode":
+		return "more than ever fits, but the mode lets it pass"
+	case !d.Fits && d.Charged:
+		return "more than ever fits, but counted all the same"
+	case !d.Fits:
+		return "more than ever fits"
+	case hits == 0:
+		return fmt.Sprintf("a peek, %d remaining", d.Remaining)
+	case !d.Charged:
+		return "fits, but is not counted, because another limit denies the request"
+	default:
+		reset := time.Duration(d.ResetAfter * float64(time.Second))
+		return fmt.Sprintf("fits, %d remaining, reset after %v", d.Remaining, reset)
+	}
+}
+
+func outcome(denied bool) string {
+	if denied {
+		return "denied"
+	}
+	return "admitted"
+}

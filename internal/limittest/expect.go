@@ -1,0 +1,210 @@
+package limittest
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"weir/internal/rls"
+	"weir/internal/strictyaml"
+)
+
+// outcome is what became of the requests of a step.
+type outcome struct {
+	admitted, denied int
+	last             rls.Response
+}
+
+func (o *outcome) add(r rls.Response) {
+	o.last = r
+	if r.OverLimit {
+		o.denied++
+	} else {
+		o.admitted++
+	}
+}
+
+// check is one expectation. What is expected and what was got are compared as
+// they are shown.
+type check struct {
+	at   strictyaml.Position
+	what string // such as statuses[1].remaining
+	want string
+	got  func(outcome) string
+}
+
+// expectation is the field expect as it is written.
+type expectation struct {
+	request  []check // about the step's requests and the last one as a whole
+	status   []statusCheck
+	statuses [][]statusCheck // of each descriptor
+	// statusAt and statusesAt are where status and statuses are, of the first
+	// that is there.
+	statusAt, statusesAt strictyaml.Position
+}
+
+// statusCheck is an expectation about the status of some descriptor.
+type statusCheck struct {
+	at         strictyaml.Position
+	what, want string
+	got        func(rls.Status) string
+}
+
+func (d *decoder) expectation(n *yaml.Node) expectation {
+	var c expectation
+	d.Fields(n, expectFields, func(name string, n *yaml.Node) {
+		at := strictyaml.At(n)
+		count := func(got func(outcome) int) {
+			want := strconv.FormatUint(d.Whole(n, 0, maxSend), 10)
+			c.request = append(c.request, check{at, name, want, func(o outcome) string { return strconv.Itoa(got(o)) }})
+		}
+		switch name {
+		case "admitted":
+			count(func(o outcome) int { return o.admitted })
+		case "denied":
+			count(func(o outcome) int { return o.denied })
+		case "code":
+			c.request = append(c.request, check{at, name, d.code(n), func(o outcome) string { return code(o.last.OverLimit) }})
+		case "statuses":
+			c.statusesAt = at
+			d.Items(n, func(n *yaml.Node) { c.statuses = append(c.statuses, d.status(n)) })
+		default:
+			c.statusAt = at
+			c.status = append(c.status, d.statusField(name, n))
+		}
+	})
+	return c
+}
+
+// status decodes what is expected of one descriptor.
+func (d *decoder) status(n *yaml.Node) []statusCheck {
+	var list []statusCheck
+	if strictyaml.IsNull(n) {
+		return nil
+	}
+	d.Fields(n, statusFields, func(name string, n *yaml.Node) { list = append(list, d.statusField(name, n)) })
+	return list
+}
+
+func (d *decoder) statusField(name string, n *yaml.Node) statusCheck {
+	c := statusCheck{at: strictyaml.At(n), what: name}
+	switch name {
+	case "code":
+		c.want = d.code(n)
+		c.got = func(s rls.Status) string { return code(s.OverLimit) }
+	case "remaining":
+		c.want = strconv.FormatUint(uint64(d.Amount(n, 0)), 10)
+		c.got = func(s rls.Status) string { return strconv.FormatUint(uint64(s.Remaining), 10) }
+	case "reset":
+		c.want = d.duration(n, time.Second).String()
+		c.got = reset
+	case "retry_after":
+		if c.want = never; n.Value != never {
+			c.want = d.duration(n, time.Second).String()
+		}
+		c.got = retryAfter
+	case "limit":
+		c.want = d.limit(n)
+		c.got = limit
+	}
+	return c
+}
+
+// checks makes the checks of a step whose requests have so many descriptors.
+func (d *decoder) checks(c expectation, descriptors int) []check {
+	d.Enter(strictyaml.Step{Field: "expect"})
+	defer d.Leave()
+	checks := c.request
+	if len(c.status) > 0 && descriptors != 1 {
+		d.Problem(c.statusAt, "the request has %d descriptors, allowed is this in statuses only", descriptors)
+	}
+	if c.statuses != nil && len(c.statuses) != descriptors {
+		d.ProblemIn("statuses", c.statusesAt, "the request has %d descriptors, allowed are as many statuses; null expects nothing", descriptors)
+	}
+	for _, s := range c.status {
+		checks = append(checks, s.of(0, s.what))
+	}
+	for i, status := range c.statuses {
+		for _, s := range status {
+			checks = append(checks, s.of(i, fmt.Sprintf("statuses[%d].%s", i, s.what)))
+		}
+	}
+	return checks
+}
+
+// of is the check of descriptor i's status.
+func (c statusCheck) of(i int, what string) check {
+	return check{c.at, what, c.want, func(o outcome) string { return c.got(o.last.Statuses[i]) }}
+}
+
+const (
+	codeOK        = "OK"
+	codeOverLimit = "OVER_LIMIT"
+	never         = "never"
+	none          = "none"
+)
+
+func code(over bool) string {
+	if over {
+		return codeOverLimit
+	}
+	return codeOK
+}
+
+func (d *decoder) code(n *yaml.Node) string {
+	text, ok := d.Text(n)
+	if ok && text != codeOK && text != codeOverLimit {
+		d.Problem(strictyaml.At(n), "unknown code %q, allowed are %s and %s", text, codeOK, codeOverLimit)
+	}
+	return text
+}
+
+// reset is the time until the limit of an admitted descriptor is whole again.
+func reset(s rls.Status) string {
+	switch {
+	case s.OverLimit:
+		return "none, because the code is OVER_LIMIT with retry_after " + retryAfter(s)
+	case s.Limit == nil:
+		return "none, because no limit was counted"
+	default:
+		return s.UntilReset.String()
+	}
+}
+
+// retryAfter is the time after which a denied descriptor would be admitted.
+func retryAfter(s rls.Status) string {
+	switch {
+	case !s.OverLimit:
+		return "none, because the code is OK"
+	case s.UntilReset == 0:
+		return never
+	default:
+		return s.UntilReset.String()
+	}
+}
+
+// limit spells the limit that decided. A name is quoted, so that none is taken
+// for none.
+func limit(s rls.Status) string {
+	switch l := s.Limit; {
+	case l == nil:
+		return none
+	case l.Name == "":
+		return fmt.Sprintf("one without a name, of %s", amount(l))
+	default:
+		return strconv.Quote(l.Name)
+	}
+}
+
+func (d *decoder) limit(n *yaml.Node) string {
+	if strictyaml.IsNull(n) {
+		return none
+	}
+	text, ok := d.Text(n)
+	if ok && text == "" {
+		d.Problem(strictyaml.At(n), "a name is needed, allowed is that of a limit, or null if none shall be counted")
+	}
+	return strconv.Quote(text)
+}

@@ -1,0 +1,150 @@
+package limittest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/descriptors"
+	"weir/internal/limiter"
+	"weir/internal/limiter/memstore"
+	"weir/internal/rls"
+	"weir/internal/strictyaml"
+)
+
+// Result is what became of one test. It passed if there are no failures.
+type Result struct {
+	Test     string
+	Line     int // of the test in its file
+	Failures []Failure
+}
+
+// Failure is one expectation that was not met.
+type Failure struct {
+	File     string
+	At       strictyaml.Position // of the expectation
+	Test     string
+	Step     int           // from 1
+	Time     time.Duration // of the step's last request, since the start of the test
+	What     string        // what was compared, such as statuses[1].remaining
+	Expected string
+	Got      string
+	Answer   []string // the step's last answer, a line for each descriptor; of its last failure
+}
+
+// String tells the failure in a line that begins with the expectation's place,
+// and the answer in indented lines below.
+func (f Failure) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s:%d:%d: %s: step %d at %v: %s: expected %s, got %s",
+		f.File, f.At.Line, f.At.Column, f.Test, f.Step, f.Time, f.What, f.Expected, f.Got)
+	for _, line := range f.Answer {
+		b.WriteString("\n    " + line)
+	}
+	return b.String()
+}
+
+// Run runs the tests whose names match filter, all if it is nil.
+func (f *File) Run(ctx context.Context, filter *regexp.Regexp) []Result {
+	var results []Result
+	for i := range f.tests {
+		if t := &f.tests[i]; filter == nil || filter.MatchString(t.name) {
+			results = append(results, f.run(ctx, t))
+		}
+	}
+	return results
+}
+
+func (f *File) run(ctx context.Context, t *test) Result {
+	r := Result{Test: t.name, Line: t.line}
+	var now time.Duration // since the epoch
+	service := f.service(func() time.Time { return time.Unix(0, int64(now)) })
+	for i, s := range t.steps {
+		var o outcome
+		for n := range s.send {
+			now = s.first + time.Duration(n)*s.every
+			response, err := service.Ask(ctx, s.request)
+			if err != nil {
+				r.Failures = append(r.Failures, Failure{
+					File: f.Name, At: s.at, Test: t.name, Step: i + 1, Time: now,
+					What: "request", Expected: "an answer", Got: err.Error(),
+				})
+				return r
+			}
+			o.add(response)
+		}
+		r.Failures = append(r.Failures, f.compare(t, i, o, now)...)
+	}
+	return r
+}
+
+// compare checks the outcome of step i.
+func (f *File) compare(t *test, i int, o outcome, now time.Duration) []Failure {
+	var failures []Failure
+	s := &t.steps[i]
+	for _, c := range s.checks {
+		if got := c.got(o); got != c.want {
+			failures = append(failures, Failure{
+				File: f.Name, At: c.at, Test: t.name, Step: i + 1, Time: now,
+				What: c.what, Expected: c.want, Got: got,
+			})
+		}
+	}
+	if n := len(failures); n > 0 {
+		failures[n-1].Answer = describe(s.request, o.last)
+	}
+	return failures
+}
+
+// service is a server with counters of its own.
+func (f *File) service(now func() time.Time) *rls.Service {
+	reg := prometheus.NewRegistry()
+	return rls.New(rls.Options{
+		Rules:      func() *descriptors.Tree { return f.tree },
+		Limiter:    limiter.New(memstore.New(memstore.Options{Now: now}), reg),
+		Charge:     f.opts.Charge,
+		Registerer: reg,
+		Logger:     slog.New(slog.DiscardHandler),
+	})
+}
+
+// describe tells each descriptor's status.
+func describe(request rls.Request, response rls.Response) []string {
+	var lines []string
+	for i, s := range response.Statuses {
+		var entries []string
+		for _, e := range request.Descriptors[i].Entries {
+			entries = append(entries, descriptors.Spell(e))
+		}
+		line := strings.Join(entries, ", ") + ": " + code(s.OverLimit)
+		switch l := s.Limit; {
+		case l == nil:
+			line += ", no limit was counted"
+		case s.OverLimit:
+			line += fmt.Sprintf(", %s, remaining %d, retry_after %s", title(l), s.Remaining, retryAfter(s))
+		default:
+			line += fmt.Sprintf(", %s, remaining %d, reset %s", title(l), s.Remaining, reset(s))
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func title(l *rls.CurrentLimit) string {
+	if l.Name == "" {
+		return "limit of " + amount(l)
+	}
+	return fmt.Sprintf("limit %q of %s", l.Name, amount(l))
+}
+
+func amount(l *rls.CurrentLimit) string {
+	if l.UnitMultiplier > 1 {
+		return fmt.Sprintf("%d per %d %ss", l.RequestsPerUnit, l.UnitMultiplier, l.Unit)
+	}
+	return fmt.Sprintf("%d per %s", l.RequestsPerUnit, l.Unit)
+}

@@ -1,0 +1,132 @@
+package strictyaml
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Problem is one thing that is wrong in a file.
+type Problem struct {
+	File         string // as its reader named it, may be empty
+	Line, Column int    // from 1, 0 if unknown
+	Path         string // way from the root of the file, such as descriptors[0].key
+	Message      string // what is wrong, what is allowed
+}
+
+// String is the problem as file:line:column: path: message, without what is
+// unknown.
+func (p Problem) String() string {
+	var b strings.Builder
+	b.WriteString(p.File)
+	if p.Line > 0 {
+		fmt.Fprintf(&b, ":%d", p.Line)
+		if p.Column > 0 {
+			fmt.Fprintf(&b, ":%d", p.Column)
+		}
+	}
+	for _, s := range []string{p.Path, p.Message} {
+		if s != "" && b.Len() > 0 {
+			b.WriteString(": ")
+		}
+		b.WriteString(s)
+	}
+	return b.String()
+}
+
+// Problems is every problem of a set of files.
+type Problems []Problem
+
+// Error lists the problems, one per line.
+func (ps Problems) Error() string {
+	lines := make([]string, len(ps))
+	for i, p := range ps {
+		lines[i] = p.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Sort sorts the problems by place.
+func (ps Problems) Sort() {
+	slices.SortFunc(ps, func(a, b Problem) int {
+		return cmp.Or(
+			cmp.Compare(a.File, b.File),
+			cmp.Compare(a.Line, b.Line),
+			cmp.Compare(a.Column, b.Column),
+			cmp.Compare(a.Path, b.Path),
+			cmp.Compare(a.Message, b.Message),
+		)
+	})
+}
+
+// Position is a place in a file, counted from 1.
+type Position struct{ Line, Column int }
+
+// Step leads from a YAML node to a node in it: to a field of a mapping or, if
+// Field is empty, to a place in a list.
+type Step struct {
+	Field string
+	Index int
+}
+
+// Reporter collects the problems of one file. Whoever walks the file keeps
+// the way with Enter and Leave, so that it is spelled only where something is wrong.
+type Reporter struct {
+	File     string // as problems shall name it
+	Problems Problems
+
+	path  []Step
+	found int              // problems, also muted and repeated ones
+	seen  map[Problem]bool // by all but the path
+	muted bool             // what else is found would only follow from an earlier problem
+}
+
+// Problem reports something at a position. What an alias repeats is reported
+// once, with the path of its first use.
+func (r *Reporter) Problem(at Position, format string, args ...any) {
+	r.found++
+	p := Problem{File: r.File, Line: at.Line, Column: at.Column, Message: fmt.Sprintf(format, args...)}
+	if r.muted || r.seen[p] {
+		return
+	}
+	if r.seen == nil {
+		r.seen = make(map[Problem]bool)
+	}
+	r.seen[p] = true
+	p.Path = r.spellPath()
+	r.Problems = append(r.Problems, p)
+}
+
+// ProblemIn reports something about a field of the current node.
+func (r *Reporter) ProblemIn(field string, at Position, format string, args ...any) {
+	r.Enter(Step{Field: field})
+	defer r.Leave()
+	r.Problem(at, format, args...)
+}
+
+// Found is how many problems were found so far, also those that are not
+// reported again. It tells whether something is wrong with a part of the file.
+func (r *Reporter) Found() int { return r.found }
+
+// Enter makes the node that a step leads to the current one.
+func (r *Reporter) Enter(s Step) { r.path = append(r.path, s) }
+
+// Leave goes back to where the last step came from.
+func (r *Reporter) Leave() { r.path = r.path[:len(r.path)-1] }
+
+func (r *Reporter) spellPath() string {
+	var b strings.Builder
+	for _, s := range r.path {
+		switch {
+		case s.Field == "":
+			b.WriteString("[" + strconv.Itoa(s.Index) + "]")
+		case b.Len() == 0:
+			b.WriteString(s.Field)
+		default:
+			b.WriteString("." + s.Field)
+		}
+	}
+	return b.String()
+}

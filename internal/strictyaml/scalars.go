@@ -1,0 +1,104 @@
+package strictyaml
+
+import (
+	"encoding/base64"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// IsNull tells whether a node is null, which an empty field is, too.
+func IsNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
+
+// Text returns the text of a scalar as it is written, also of a number or a
+// boolean; of null it is "".
+func (d *Decoder) Text(n *yaml.Node) (s string, ok bool) {
+	if n.Kind == yaml.ScalarNode {
+		switch n.ShortTag() {
+		case "!!str", "!!int", "!!float", "!!bool", "!!timestamp":
+			return n.Value, true
+		case "!!null":
+			return "", true
+		}
+	}
+	d.Problem(At(n), "%s is not allowed, text is needed", Describe(n))
+	return "", false
+}
+
+// Bytes is text that may be given in base64, as !!binary, because not every
+// byte can be written in YAML.
+func (d *Decoder) Bytes(n *yaml.Node) (s string, ok bool) {
+	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!binary" {
+		return d.Text(n)
+	}
+	raw, err := base64.StdEncoding.DecodeString(n.Value)
+	if err != nil {
+		d.Problem(At(n), "%s is not base64, which !!binary needs", Describe(n))
+		return "", false
+	}
+	return string(raw), true
+}
+
+// Flag returns a boolean, in the words of YAML 1.1 as the reference does; null
+// is false.
+func (d *Decoder) Flag(n *yaml.Node) bool {
+	plain := n.Kind == yaml.ScalarNode && n.Style == 0
+	switch text := strings.ToLower(n.Value); {
+	case IsNull(n):
+		return false
+	case plain && slices.Contains([]string{"true", "yes", "on", "y"}, text):
+		return true
+	case plain && slices.Contains([]string{"false", "no", "off", "n"}, text):
+		return false
+	}
+	d.Problem(At(n), "%s is not allowed, allowed are true and false", Describe(n))
+	return false
+}
+
+// Amount returns a whole number that is at least least and fits in 32 bits.
+func (d *Decoder) Amount(n *yaml.Node, least uint32) uint32 {
+	return uint32(d.Whole(n, uint64(least), math.MaxUint32))
+}
+
+// Whole returns a whole number from least to most; of anything else it is least.
+func (d *Decoder) Whole(n *yaml.Node, least, most uint64) uint64 {
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!int" {
+		digits := strings.TrimPrefix(strings.ReplaceAll(n.Value, "_", ""), "+")
+		if v, err := strconv.ParseUint(digits, 0, 64); err == nil && least <= v && v <= most {
+			return v
+		}
+	}
+	d.Problem(At(n), "%s is not allowed, allowed are whole numbers from %d to %d", Describe(n), least, most)
+	return least
+}
+
+// Word returns the place of a text among words, or -1.
+func (d *Decoder) Word(n *yaml.Node, words []string) int {
+	if i := slices.Index(words, n.Value); n.Kind == yaml.ScalarNode && i >= 0 {
+		return i
+	}
+	d.Problem(At(n), "%s is not allowed, allowed are %s", Describe(n), strings.Join(words, ", "))
+	return -1
+}
+
+// Describe names a node in a problem.
+func Describe(n *yaml.Node) string {
+	const longest = 50
+	switch {
+	case n.Kind == yaml.MappingNode:
+		return "a mapping"
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case IsNull(n):
+		return "null"
+	case len(n.Value) > longest:
+		return strconv.Quote(strings.ToValidUTF8(n.Value[:longest], "")) + "..."
+	case n.Style&yaml.TaggedStyle != 0:
+		return n.ShortTag() + " " + strconv.Quote(n.Value)
+	default:
+		return strconv.Quote(n.Value)
+	}
+}

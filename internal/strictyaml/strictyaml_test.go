@@ -1,0 +1,160 @@
+package strictyaml
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+)
+
+// recipe is what the tests decode: one field of every kind.
+type recipe struct {
+	Name  string
+	Raw   string
+	Hot   bool
+	Size  uint64
+	Mood  int
+	Parts []string
+}
+
+var moods = []string{"good", "bad"}
+
+func decode(text string) (recipe, Problems) {
+	var r recipe
+	var d Decoder
+	d.File = "recipe.yaml"
+	d.Elsewhere = func(field string) string { return map[string]string{"spoon": "the drawer"}[field] }
+	root := d.Parse([]byte(text), "a name and parts")
+	if root == nil {
+		return r, d.Problems
+	}
+	d.Fields(root, []string{"name", "raw", "hot", "size", "mood", "parts"}, func(name string, n *yaml.Node) {
+		switch name {
+		case "name":
+			r.Name, _ = d.Text(n)
+		case "raw":
+			r.Raw, _ = d.Bytes(n)
+		case "hot":
+			r.Hot = d.Flag(n)
+		case "size":
+			r.Size = d.Whole(n, 2, 1<<64-1)
+		case "mood":
+			r.Mood = d.Word(n, moods)
+		case "parts":
+			d.Items(n, func(n *yaml.Node) {
+				part, _ := d.Text(n)
+				r.Parts = append(r.Parts, part)
+			})
+		}
+	})
+	d.Problems.Sort()
+	return r, d.Problems
+}
+
+// What rule files hold beyond this is tested where they are decoded.
+func TestDecode(t *testing.T) {
+	tests := []struct {
+		name, text string
+		want       recipe
+		problems   []string
+	}{
+		{
+			name: "every kind", text: "name: soup\nraw: !!binary /w==\nhot: yes\nsize: 18446744073709551615\nmood: bad\nparts: [a, 2, true]\n",
+			want: recipe{Name: "soup", Raw: "\xff", Hot: true, Size: 1<<64 - 1, Mood: 1, Parts: []string{"a", "2", "true"}},
+		},
+		{
+			name: "aliases and merged fields", text: "name: &n soup\nparts: [*n, *n]\n<<: {name: tea, hot: true}\n",
+			want: recipe{Name: "soup", Hot: true, Parts: []string{"soup", "soup"}},
+		},
+		{name: "empty", text: "# nothing\n", problems: []string{"recipe.yaml: the file is empty, a name and parts are needed"}},
+		{
+			name: "every kind is wrong", text: "name: [a]\nraw: !!binary '%'\nhot: 1\nsize: 1\nmood: ugly\nparts: {a: b}\n",
+			want: recipe{Size: 2, Mood: -1},
+			problems: []string{
+				"recipe.yaml:1:7: name: a list is not allowed, text is needed",
+				`recipe.yaml:2:6: raw: !!binary "%" is not base64, which !!binary needs`,
+				`recipe.yaml:3:6: hot: "1" is not allowed, allowed are true and false`,
+				`recipe.yaml:4:7: size: "1" is not allowed, allowed are whole numbers from 2 to 18446744073709551615`,
+				`recipe.yaml:5:7: mood: "ugly" is not allowed, allowed are good, bad`,
+				"recipe.yaml:6:8: parts: a mapping is not allowed, a list is needed",
+			},
+		},
+		{
+			name: "unknown fields", text: "naem: soup\nspoon: 1\nlid: 1\nhot: true\nhot: false\n",
+			want: recipe{Hot: true},
+			problems: []string{
+				`recipe.yaml:1:1: unknown field "naem" (did you mean name?), allowed are name, raw, hot, size, mood, parts`,
+				`recipe.yaml:2:1: unknown field "spoon" (it belongs to the drawer), allowed are name, raw, hot, size, mood, parts`,
+				`recipe.yaml:3:1: unknown field "lid", allowed are name, raw, hot, size, mood, parts`,
+				`recipe.yaml:5:1: field "hot" is repeated, allowed is once`,
+			},
+		},
+		{
+			name: "an alias repeats a problem", text: "parts: [&p [x], *p, *p]\n",
+			want:     recipe{Parts: []string{"", "", ""}},
+			problems: []string{"recipe.yaml:1:9: parts[0]: a list is not allowed, text is needed"},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, problems := decode(tt.text)
+			if !reflect.DeepEqual(got, tt.want) {
+				t.Errorf("got %+v, want %+v", got, tt.want)
+			}
+			if got, want := problems.Error(), strings.Join(tt.problems, "\n"); got != want {
+				t.Errorf("got the problems\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+func TestProblemString(t *testing.T) {
+	for want, p := range map[string]Problem{
+		"a.yaml:1:2: b[0].c: wrong": {File: "a.yaml", Line: 1, Column: 2, Path: "b[0].c", Message: "wrong"},
+		"a.yaml:1: wrong":           {File: "a.yaml", Line: 1, Message: "wrong"},
+		"a.yaml: wrong":             {File: "a.yaml", Message: "wrong"},
+		"a.yaml:1:2":                {File: "a.yaml", Line: 1, Column: 2},
+		"wrong":                     {Message: "wrong"},
+	} {
+		if got := p.String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// Problems are an error that callers can take apart, in the order of places.
+func TestProblems(t *testing.T) {
+	ps := Problems{{File: "b", Message: "1"}, {File: "a", Line: 2, Message: "2"}, {File: "a", Line: 1, Column: 9, Message: "3"}, {File: "a", Line: 1, Column: 2, Message: "4"}}
+	ps.Sort()
+	var got Problems
+	if err := fmt.Errorf("loading: %w", ps); !errors.As(err, &got) || got.Error() != "a:1:2: 4\na:1:9: 3\na:2: 2\nb: 1" {
+		t.Errorf("got %v", got)
+	}
+}
+
+// Found counts what is not reported again, too: whether a part of a file is
+// good does not depend on what was said before.
+func TestFound(t *testing.T) {
+	var r Reporter
+	for range 2 {
+		r.Problem(Position{1, 1}, "wrong")
+	}
+	if r.Found() != 2 || len(r.Problems) != 1 {
+		t.Errorf("found %d, reported %d, want 2 and 1", r.Found(), len(r.Problems))
+	}
+}
+
+func TestNearest(t *testing.T) {
+	words := []string{"unit", "name", "rate_limit"}
+	for word, want := range map[string]string{
+		"unt": "unit", "units": "unit", "uint": "unit", "naem": "name", "ratelimit": "rate_limit",
+		"": "", "n": "", "colour": "", strings.Repeat("rate_limit", 5): "",
+	} {
+		if got := nearest(word, words); got != want {
+			t.Errorf("%q: got %q, want %q", word, got, want)
+		}
+	}
+}
