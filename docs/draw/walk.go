@@ -66,7 +66,9 @@ func decide(hit limiter.Hit, state *limiter.State, now int64) limiter.Decision {
 
 // arithmetic spells the test that decides whether a cost fits a state at now.
 func arithmetic(limit *limiter.Limit, s limiter.State, now int64, cost uint64) string {
-	numbers := limit.Numbers()
+	// Both in microseconds, in which limits as small as these count.
+	period := limit.Period().Microseconds()
+	second := time.Second.Microseconds()
 	compare := func(sum, most float64) string {
 		if sum <= most {
 			return "≤"
@@ -75,13 +77,12 @@ func arithmetic(limit *limiter.Limit, s limiter.State, now int64, cost uint64) s
 	}
 	switch limit.Algorithm {
 	case limiter.SlidingWindow:
-		second := 1_000_000 / numbers.Tick
-		period, rest := numbers.Of[0]/second, (s.At+numbers.Of[0]-now)/second
+		rest := ((s.At+1)*period - now) / second
+		period /= second
 		sum, most := s.Prev*rest+(s.Used+int64(cost))*period, walkAmount*period
 		return fmt.Sprintf("%d · %d + (%d + %d) · %d = %d %s %d", s.Prev, rest, s.Used, cost, period, sum, compare(float64(sum), float64(most)), most)
 	case limiter.TokenBucket:
-		price, drain := numbers.Of[0], numbers.Of[1]
-		level := float64((s.At-now)*drain+s.Used) / float64(price)
+		level := float64(s.Used) + float64(s.Prev)/float64(period)
 		sum := level + float64(cost)
 		return fmt.Sprintf("%s + %d = %s %s %d", decimal(level), cost, decimal(sum), compare(sum, walkAmount), walkAmount)
 	default:
