@@ -12,17 +12,13 @@ import (
 // The walks are the same six requests on the same amount, 4 per minute.
 const walkAmount = 4
 
-var walk = []struct {
-	at   time.Duration
-	cost uint64
-}{
-	{40 * time.Second, 3},
-	{50 * time.Second, 1},
-	{55 * time.Second, 1},
-	{60 * time.Second, 2},
-	{75 * time.Second, 2},
-	{100 * time.Second, 1},
+// request is one of them, or one of them that was admitted.
+type request struct {
+	at   int // seconds
+	cost int
 }
+
+var walk = []request{{40, 3}, {50, 1}, {55, 1}, {60, 2}, {75, 2}, {100, 1}}
 
 // walks returns the table of each walk, by the title of its limit.
 func walks() (map[string][]byte, error) {
@@ -32,65 +28,92 @@ func walks() (map[string][]byte, error) {
 	}
 	tables := map[string][]byte{}
 	for _, s := range list[:4] { // the bucket with the default burst
-		tables[s.title] = table(s.limit)
+		if tables[s.title], err = table(s.limit); err != nil {
+			return nil, fmt.Errorf("walking %s: %w", s.title, err)
+		}
 	}
 	return tables, nil
 }
 
-// table walks a limit through the requests.
-func table(limit *limiter.Limit) []byte {
+// table walks a limit through the requests. Beside what the limit decides it
+// shows the test that decides it, which is reckoned here from what was admitted.
+func table(limit *limiter.Limit) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString("| at | cost | test | answer | remaining | time |\n|---|---|---|---|---|---|\n")
 	var state limiter.State
+	var admitted []request
 	for _, r := range walk {
-		now := r.at.Microseconds()
-		before := state
-		decide(limiter.Hit{Limit: limit, Refund: true}, &before, now) // of nothing: it brings the state up to now
-		d := decide(limiter.Hit{Limit: limit, Cost: r.cost}, &state, now)
-		answer := fmt.Sprintf("admitted | %d | reset after %s", d.Remaining, seconds(d.ResetAfter))
-		if d.Over {
-			answer = "**denied** | 0 | retry after " + seconds(d.RetryAfter)
+		test, fits := arithmetic(limit, admitted, r)
+		d := decide(limit, &state, r)
+		if fits == d.Over {
+			return nil, fmt.Errorf("at %d s the limit decides otherwise than the test %s", r.at, test)
 		}
-		fmt.Fprintf(&b, "| %s | %d | %s | %s |\n", seconds(r.at), r.cost, arithmetic(limit, before, now, r.cost), answer)
+		answer := "**denied** | 0 | retry after " + seconds(d.RetryAfter)
+		if fits {
+			admitted = append(admitted, r)
+			answer = fmt.Sprintf("admitted | %d | reset after %s", d.Remaining, seconds(d.ResetAfter))
+		}
+		fmt.Fprintf(&b, "| %d s | %d | %s | %s |\n", r.at, r.cost, test, answer)
 	}
-	return b.Bytes()
+	return b.Bytes(), nil
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%d s", d/time.Second) }
 
-func decide(hit limiter.Hit, state *limiter.State, now int64) limiter.Decision {
+func decide(limit *limiter.Limit, state *limiter.State, r request) limiter.Decision {
 	var out [1]limiter.Decision
-	limiter.Decide([]limiter.Hit{hit}, []*limiter.State{state}, now, out[:])
+	hits := []limiter.Hit{{Limit: limit, Cost: uint64(r.cost)}}
+	limiter.Decide(hits, []*limiter.State{state}, int64(r.at)*1_000_000, out[:])
 	return out[0]
 }
 
-// arithmetic spells the test that decides whether a cost fits a state at now.
-func arithmetic(limit *limiter.Limit, s limiter.State, now int64, cost uint64) string {
-	// Both in microseconds, in which limits as small as these count.
-	period := limit.Period().Microseconds()
-	second := time.Second.Microseconds()
-	compare := func(sum, most float64) string {
-		if sum <= most {
-			return "≤"
-		}
-		return ">"
-	}
+// arithmetic spells the test of a request after those that were admitted, and
+// tells whether it fits.
+func arithmetic(limit *limiter.Limit, admitted []request, r request) (test string, fits bool) {
+	const period, full = 60, walkAmount * 60
+	compare := map[bool]string{true: "≤", false: ">"}
 	switch limit.Algorithm {
 	case limiter.SlidingWindow:
-		rest := ((s.At+1)*period - now) / second
-		period /= second
-		sum, most := s.Prev*rest+(s.Used+int64(cost))*period, walkAmount*period
-		return fmt.Sprintf("%d · %d + (%d + %d) · %d = %d %s %d", s.Prev, rest, s.Used, cost, period, sum, compare(float64(sum), float64(most)), most)
+		previous, count := 0, 0
+		for _, a := range admitted {
+			switch r.at/period - a.at/period {
+			case 0:
+				count += a.cost
+			case 1:
+				previous += a.cost
+			}
+		}
+		rest := period - r.at%period
+		sum := previous*rest + (count+r.cost)*period
+		fits = sum <= full
+		return fmt.Sprintf("%d · %d + (%d + %d) · %d = %d %s %d", previous, rest, count, r.cost, period, sum, compare[fits], full), fits
 	case limiter.TokenBucket:
-		level := float64(s.Used) + float64(s.Prev)/float64(period)
-		sum := level + float64(cost)
-		return fmt.Sprintf("%s + %d = %s %s %d", decimal(level), cost, decimal(sum), compare(sum, walkAmount), walkAmount)
+		const price = period / walkAmount // seconds in which a unit drains
+		level, at := 0, 0                 // in seconds until the bucket is empty
+		for _, a := range admitted {
+			level, at = max(level-(a.at-at), 0)+a.cost*price, a.at
+		}
+		level = max(level-(r.at-at), 0)
+		sum := level + r.cost*price
+		fits = sum <= full/walkAmount
+		return fmt.Sprintf("%s + %d = %s %s %d", decimal(level, price), r.cost, decimal(sum, price), compare[fits], walkAmount), fits
 	default:
-		return fmt.Sprintf("%d + %d %s %d", s.Used, cost, compare(float64(s.Used+int64(cost)), walkAmount), walkAmount)
+		count, begin := 0, -period
+		for _, a := range append(admitted[:len(admitted):len(admitted)], request{at: r.at}) {
+			if a.at >= begin+period { // a new window
+				count, begin = 0, a.at
+				if limit.Anchor == limiter.Epoch {
+					begin -= a.at % period
+				}
+			}
+			count += a.cost
+		}
+		fits = count+r.cost <= walkAmount
+		return fmt.Sprintf("%d + %d %s %d", count, r.cost, compare[fits], walkAmount), fits
 	}
 }
 
-// decimal writes a number with at most two digits after the point.
-func decimal(f float64) string {
-	return strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.2f", f), "0"), ".")
+// decimal writes a/b with at most two digits after the point.
+func decimal(a, b int) string {
+	return strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.2f", float64(a)/float64(b)), "0"), ".")
 }
