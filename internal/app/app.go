@@ -145,7 +145,7 @@ func (a *App) status() admin.Status {
 		Version: a.opts.Version,
 		Uptime:  time.Since(a.started),
 		Health:  a.health.err(),
-		Store:   a.store.name,
+		Store:   a.store.status(),
 		Rules:   a.rules.report(),
 	}
 }
