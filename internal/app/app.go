@@ -46,6 +46,9 @@ func (a *App) build() error {
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	a.logger.Info("starting", "version", a.opts.Version)
+	for _, w := range s.Warnings {
+		a.logger.Warn("a variable of envoyproxy/ratelimit has no effect", "variable", w.Variable, "value", w.Value, "instead", w.Instead)
+	}
 	a.rules = newRules(s.Rules, a.health.setRulesLoaded, a.logger, reg)
 	if err := a.rules.start(); err != nil {
 		if !s.Rules.ForceStart {

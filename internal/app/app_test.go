@@ -60,7 +60,7 @@ type fixture struct {
 func options(t *testing.T, log io.Writer, args ...string) Options {
 	t.Helper()
 	var line struct{ settings.Settings }
-	parser, err := kong.New(&line, settings.EmptyIsUnset())
+	parser, err := kong.New(&line, settings.EmptyIsUnset(), settings.Switches())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -305,6 +305,35 @@ func TestServes(t *testing.T) {
 	}
 }
 
+func TestWarnsOfVariablesWithoutEffect(t *testing.T) {
+	config := "--config=" + directory(t, limited(3))
+	log := new(logBuffer)
+	if _, err := New(options(t, log, config)); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(log.String(), "level=WARN") {
+		t.Errorf("warns of nothing:\n%s", log)
+	}
+
+	t.Setenv("SHADOW_MODE", "true")
+	t.Setenv("REDIS_AUTH", "swordfish")
+	log = new(logBuffer)
+	if _, err := New(options(t, log, config)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`level=WARN msg="a variable of envoyproxy/ratelimit has no effect" variable=SHADOW_MODE value=true instead="requests over a limit are denied`,
+		`level=WARN msg="counters are kept in memory, for this process only, because REDIS_URL is not set" max_counters=1000000 although_set=REDIS_AUTH`,
+	} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log lacks %s:\n%s", want, log)
+		}
+	}
+	if strings.Contains(log.String(), "swordfish") {
+		t.Errorf("the log shows the password:\n%s", log)
+	}
+}
+
 // TestMetricsAreWellFormed lints what all parts together show.
 func TestMetricsAreWellFormed(t *testing.T) {
 	f := start(t, "--config="+directory(t, limited(3)))
@@ -368,6 +397,7 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 		{"metrics port taken", []string{"--config=" + good, "--prometheus-addr=127.0.0.1:" + port}, []string{"metrics", "PROMETHEUS_ADDR", taken.Addr().String()}},
 		{"no host", []string{"--config=" + good, "--host=no.such.host.invalid"}, []string{"HTTP", "HOST", "no.such.host.invalid"}},
 		{"Redis address", []string{"--config=" + good, "--redis-url=user:swordfish@nowhere"}, []string{"REDIS_URL"}},
+		{"Redis port", []string{"--config=" + good, "--redis-url=redis://:swordfish@db:99999"}, []string{"REDIS_URL", "99999", "1 to 65535"}},
 		{"all problems of the rules", []string{"--config=" + directory(t, "domain: api\ndescriptors:\n  - key: a\n    rate_limit: {unit: minuet, requests_per_unit: 1}\n  - key: b\n    colour: red\n")}, []string{"rules.yaml:4:", "minuet", "rules.yaml:6:", "colour"}},
 		{"no rules", []string{"--config=" + filepath.Join(t.TempDir(), "missing")}, []string{"missing", "no such file"}},
 		{"empty directory", []string{"--config=" + t.TempDir()}, []string{"no file of rules"}},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -40,7 +41,12 @@ func (s *store) status() admin.Store {
 // openStore makes the store that the settings name. Redis need not be there yet.
 func openStore(s settings.Store, logger *slog.Logger, reg prometheus.Registerer) (*store, error) {
 	if s.RedisURL == "" {
-		logger.Info("counters are kept in memory, for this process only, because REDIS_URL is not set", "max_counters", s.MemoryMaxCounters)
+		const kept = "counters are kept in memory, for this process only, because REDIS_URL is not set"
+		if s.RedisVariables == nil {
+			logger.Info(kept, "max_counters", s.MemoryMaxCounters)
+		} else { // somebody means to use Redis
+			logger.Warn(kept, "max_counters", s.MemoryMaxCounters, "although_set", strings.Join(s.RedisVariables, " "))
+		}
 		return &store{
 			Store: memstore.New(memstore.Options{MaxCounters: s.MemoryMaxCounters, Registerer: reg}),
 			name:  fmt.Sprintf("in memory, at most %d", s.MemoryMaxCounters),
