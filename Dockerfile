@@ -4,9 +4,11 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
+# What `weir version` shows: docker build --build-arg VERSION=v1.2.3, see make docker.
+ARG VERSION
 # The image of envoyproxy/ratelimit has its program at /bin/ratelimit, and
 # manifests call it there.
-RUN CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o /image/bin/weir ./cmd/server && \
+RUN CGO_ENABLED=0 go build -trimpath -ldflags="-s -w -X main.release=$VERSION" -o /image/bin/weir ./cmd/server && \
     ln -s weir /image/bin/ratelimit && \
     install -D /etc/ssl/certs/ca-certificates.crt /image/etc/ssl/certs/ca-certificates.crt && \
     cp -r config /image/config

@@ -1,9 +1,11 @@
 # Targets carry their description after ##; `make help` lists them.
 .DEFAULT_GOAL := help
 
-GO     ?= go
-FUZZ   ?= 10s
-IMAGE  ?= weir
+GO      ?= go
+FUZZ    ?= 10s
+IMAGE   ?= weir
+# Of the image; .dockerignore leaves the repository's history out of the build.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 
 # The race detector needs cgo and a C compiler.
 RACE := $(shell test "$$($(GO) env CGO_ENABLED)" = 1 && command -v $$($(GO) env CC) >/dev/null && echo -race)
@@ -59,7 +61,7 @@ tools: ## Install redis-server and Envoy for the tests, where that is possible
 
 .PHONY: docker
 docker: ## Build the image
-	docker build -t $(IMAGE) .
+	docker build --build-arg VERSION=$(VERSION) -t $(IMAGE) .
 
 .PHONY: clean
 clean: ## Remove what was built and installed here

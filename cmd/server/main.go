@@ -10,6 +10,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -37,6 +39,8 @@ type commandLine struct {
 	Explain  explanation       `cmd:"" help:"Explain what becomes of a descriptor: its way through the rules, the rule that applies, its limits and their counters. Exits with 0 if a rule applies, 1 if none does, and 2 if the command or the rules are wrong."`
 	Test     ruleTests         `cmd:"" help:"Run unit tests of rules. Exits with 0 if all pass, 1 if one fails, and 2 if a file or the command is wrong or there is no test to run."`
 	Version  struct{}          `cmd:"" help:"Print the version."`
+
+	VersionFlag kong.VersionFlag `name:"version" help:"Print the version."`
 }
 
 // run does what args ask for until that is done or ctx ends, and returns what
@@ -50,7 +54,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		kong.Writers(stdout, stderr),
 		kong.Exit(func(int) { helped = true }),
 		kong.Help(help),
+		kong.Vars{"version": "weir " + version()},
 		settings.EmptyIsUnset(),
+		settings.Switches(),
 	)
 	if err != nil {
 		fmt.Fprintf(stderr, "weir: %v\n", err)
@@ -61,8 +67,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case helped: // whatever else is wrong
 		return exitOK
 	case err != nil:
-		fmt.Fprintf(stderr, "weir: %v\n\n", err)
-		printUsage(parser, err, stderr)
+		process := line.Serve.Process
+		if process.LogFormat == "" { // the parser did not come to it
+			_ = process.LogFormat.UnmarshalText([]byte(os.Getenv("LOG_FORMAT"))) // or text
+		}
+		complain(stderr, process, "wrong flags, variables or arguments", errors.New(plain(err)))
+		if process.LogFormat != "json" {
+			fmt.Fprintln(stderr, usage(parser, err))
+		}
 		return exitUsage
 	}
 	switch parsed.Selected().Name {
@@ -94,11 +106,24 @@ func help(options kong.HelpOptions, ctx *kong.Context) error {
 	return kong.DefaultHelpPrinter(options, serve)
 }
 
-// printUsage says in short how to do what failed with err.
-func printUsage(parser *kong.Kong, err error, w io.Writer) {
+// usage says in two lines how to do what failed with err.
+func usage(parser *kong.Kong, err error) string {
+	node := parser.Model.Node
 	var failed *kong.ParseError
-	if errors.As(err, &failed) {
-		parser.Stdout = w
-		_ = failed.Context.PrintUsage(true) // there is no other place to say it
+	if errors.As(err, &failed) && failed.Context.Selected() != nil {
+		node = failed.Context.Selected()
 	}
+	return fmt.Sprintf("\nUsage: weir %s\nRun \"%s --help\" for more information.", strings.TrimSpace(node.Summary()), node.FullPath())
+}
+
+// What the parser says in words of its own.
+var (
+	fromVariable = regexp.MustCompile(` \(from envar (\w+)=("(?:[^"\\]|\\.)*")\)`)
+	noValue      = regexp.MustCompile(`expected \w+ value but got "EOL" \(<EOL>\)`)
+)
+
+// plain says what is wrong in words that need no knowledge of the parser.
+func plain(err error) string {
+	text := fromVariable.ReplaceAllString(err.Error(), " ($$$1 is $2)")
+	return noValue.ReplaceAllString(text, "needs a value")
 }

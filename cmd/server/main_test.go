@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -90,8 +91,12 @@ func TestExitCodes(t *testing.T) {
 		{name: "unknown flag", args: []string{"--nope"}, code: 2, stderr: []string{"weir: unknown flag --nope\n", "Usage: weir", "--help"}},
 		{name: "unknown flag of a command", args: []string{"validate", "--port=1", dir}, code: 2, stderr: []string{"weir: unknown flag --port\n", "Usage: weir validate"}},
 		{name: "unknown command", args: []string{"explode"}, code: 2, stderr: []string{"weir: unexpected argument explode\n", "Usage: weir"}},
-		{name: "bad flag", args: []string{"--port=http"}, code: 2, stderr: []string{"--port", "allowed are 0 to 65535", "Usage: weir"}},
-		{name: "bad variable", env: "GRPC_PORT=tcp://10.0.0.1:8081", code: 2, stderr: []string{"GRPC_PORT", "allowed are 0 to 65535", "Usage: weir"}},
+		{name: "bad flag", args: []string{"--port=http"}, code: 2, stderr: []string{"weir: --port: \"http\" is not a port, allowed are 0 to 65535\n\nUsage: weir <command> [flags]\nRun \"weir --help\" for more information.\n"}},
+		{name: "bad variable", env: "GRPC_PORT=tcp://10.0.0.1:8081", code: 2, stderr: []string{"--grpc-port: ", "allowed are 0 to 65535", "enableServiceLinks: false ($GRPC_PORT is \"tcp://10.0.0.1:8081\")\n\nUsage: weir serve [flags]\n"}},
+		{name: "flag without its value", args: []string{"--port"}, code: 2, stderr: []string{"weir: --port: needs a value\n"}},
+		{name: "duration without its value", args: []string{"--drain-timeout"}, code: 2, stderr: []string{"weir: --drain-timeout: needs a value\n"}},
+		{name: "letter of a switch", env: "MERGE_DOMAIN_CONFIG=T", args: []string{"validate", two}, stdout: []string{"files=2"}},
+		{name: "what the reference has and is unsafe to ignore", env: "GRPC_SERVER_USE_TLS=true", code: 2, stderr: []string{"weir: $GRPC_SERVER_USE_TLS: \"true\" is not supported: the gRPC listener speaks no TLS\n"}},
 		{name: "out of range", env: "DRAIN_TIMEOUT=0s", code: 2, stderr: []string{"DRAIN_TIMEOUT", "1ms or more"}},
 		{name: "valid", args: []string{"validate", dir}, stdout: []string{"valid: files=1 domains=1 rules=1\n"}},
 		{name: "valid file", args: []string{"validate", dir + "/a.yaml"}, stdout: []string{"valid: files=1"}},
@@ -103,6 +108,7 @@ func TestExitCodes(t *testing.T) {
 		{name: "unreadable path", args: []string{"validate", dir, missing}, code: 2, stderr: []string{"missing: no such file"}},
 		{name: "no path", args: []string{"validate"}, code: 2, stderr: []string{"<path>", "Usage: weir validate"}},
 		{name: "version", args: []string{"version"}, stdout: []string{"weir ", runtime.Version()}},
+		{name: "version by flag", args: []string{"--version"}, stdout: []string{"weir ", runtime.Version()}},
 		{name: "help", args: []string{"--help"}, stdout: []string{"Usage: weir <command>", "validate", "explain", "test", "version", "Usage: weir serve"}},
 		{name: "help whatever else is wrong", env: "PORT=http", args: []string{"validate", "--help"}, stdout: []string{"Usage: weir validate"}},
 	}
@@ -133,6 +139,79 @@ func compare(t *testing.T, wantCode int, wantStdout, wantStderr []string, code i
 		if !strings.Contains(stderr, want) {
 			t.Errorf("stderr %q does not contain %q", stderr, want)
 		}
+	}
+}
+
+// TestLogAsJSON holds all that is written to the format, up to the end.
+func TestLogAsJSON(t *testing.T) {
+	type line struct {
+		Level, Msg, Reason string
+		Problems           []string
+		Timeout            any
+	}
+	tests := []struct {
+		name string
+		env  map[string]string
+		args []string
+		code int
+		want func(line) bool
+	}{
+		{name: "duration", args: append(local[:len(local):len(local)], "--drain-timeout=1m30s", "--config="+rules(t, "a.yaml", good)),
+			want: func(l line) bool { return l.Msg == "draining" && l.Timeout == "1m30s" }},
+		{name: "bad rules", args: []string{"--config=" + rules(t, "a.yaml", bad)}, code: 1, want: func(l line) bool {
+			return l.Level == "ERROR" && l.Reason == "cannot start" && len(l.Problems) == 3 &&
+				strings.Contains(l.Problems[1], "a.yaml:4:") && strings.Contains(l.Problems[2], "a.yaml:6:")
+		}},
+		{name: "bad variable", env: map[string]string{"PORT": "http"}, code: 2, want: func(l line) bool {
+			return l.Level == "ERROR" && len(l.Problems) == 1 && strings.Contains(l.Problems[0], "allowed are 0 to 65535")
+		}},
+		{name: "unknown flag", args: []string{"--nope"}, code: 2, want: func(l line) bool {
+			return l.Level == "ERROR" && len(l.Problems) == 1 && l.Problems[0] == "unknown flag --nope"
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Setenv("LOG_FORMAT", "json")
+			for name, value := range tt.env {
+				t.Setenv(name, value)
+			}
+			code, _, stderr := call(t, tt.args...)
+			if code != tt.code {
+				t.Errorf("exit code %d, want %d", code, tt.code)
+			}
+			found := false
+			for text := range strings.Lines(stderr) {
+				var l line
+				if err := json.Unmarshal([]byte(text), &l); err != nil {
+					t.Errorf("%s: %v", text, err)
+				}
+				found = found || tt.want(l)
+			}
+			if !found {
+				t.Errorf("the wanted line is missing in:\n%s", stderr)
+			}
+		})
+	}
+}
+
+// TestReleaseOfImage builds as the Dockerfile does, for its version to arrive.
+func TestReleaseOfImage(t *testing.T) {
+	dockerfile, err := os.ReadFile("../../Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := regexp.MustCompile(`-ldflags="([^"]*)"`).FindSubmatch(dockerfile)
+	if flags == nil || !bytes.Contains(dockerfile, []byte("\nARG VERSION\n")) {
+		t.Fatal("the Dockerfile builds without -ldflags or VERSION")
+	}
+	program := filepath.Join(t.TempDir(), "weir")
+	build := exec.Command("go", "build", "-ldflags="+strings.ReplaceAll(string(flags[1]), "$VERSION", "v9.8.7"), "-o", program, ".")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	out, err := exec.Command(program, "version").CombinedOutput()
+	if err != nil || !strings.HasPrefix(string(out), "weir v9.8.7, ") {
+		t.Errorf("version: %s (error: %v)", out, err)
 	}
 }
 

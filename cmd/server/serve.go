@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,27 +22,49 @@ func serve(ctx context.Context, s settings.Settings, stderr io.Writer) int {
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
 
+	logger := newLogger(s.Process, stderr)
 	server, err := app.New(app.Options{
 		Settings: s,
-		Logger:   newLogger(s.Process, stderr),
+		Logger:   logger,
 		Registry: prometheus.NewRegistry(),
 		Version:  version(),
 		Reload:   reload,
 	})
-	if err == nil {
-		err = server.Run(ctx)
-	}
 	if err != nil {
-		fmt.Fprintf(stderr, "weir: %v\n", err)
+		complain(stderr, s.Process, "cannot start", err)
+		return exitFailed
+	}
+	if err := server.Run(ctx); err != nil {
+		complain(stderr, s.Process, "failed", err)
 		return exitFailed
 	}
 	return exitOK
 }
 
+// complain says why the program ends: to people in lines that they can read, to
+// programs that read a log in JSON as one more line of it.
+func complain(w io.Writer, s settings.Process, what string, err error) {
+	if s.LogFormat == "json" {
+		newLogger(s, w).Error("weir ends", "reason", what, "problems", strings.Split(err.Error(), "\n"))
+		return
+	}
+	fmt.Fprintf(w, "weir: %v\n", err)
+}
+
 func newLogger(s settings.Process, w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: slog.Level(s.LogLevel)}
 	if s.LogFormat == "json" {
+		options.ReplaceAttr = readable
 		return slog.New(slog.NewJSONHandler(w, options))
 	}
 	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// readable spells a duration as a setting does, which JSON would show in
+// nanoseconds.
+func readable(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
 }

@@ -1,18 +1,23 @@
 package main
 
 import (
+	"cmp"
 	"runtime/debug"
 	"strings"
 )
 
-// version tells the module's version, the revision it was built from and the
-// Go version, as far as the build recorded them.
+// release is the version that the build was told, with -ldflags "-X main.release=...".
+var release string
+
+// version tells the version of the program, the revision it was built from and
+// the Go version, as far as the build recorded them. Without release the version
+// is that of the module.
 func version() string {
 	build, ok := debug.ReadBuildInfo()
 	if !ok {
-		return "unknown"
+		return cmp.Or(release, "unknown")
 	}
-	words := []string{build.Main.Version}
+	words := []string{cmp.Or(release, build.Main.Version)}
 	for _, setting := range build.Settings {
 		switch {
 		case setting.Key == "vcs.revision":

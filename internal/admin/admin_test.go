@@ -110,7 +110,7 @@ func TestStatusPage(t *testing.T) {
 		want   string
 	}{
 		{"well", Status{
-			Version: "v1.2.3", Uptime: 90*time.Second + time.Millisecond, Store: "in memory",
+			Version: "v1.2.3", Uptime: 90*time.Second + time.Millisecond, Store: Store{Name: "in memory"},
 			Rules: Rules{Path: "config", LoadedAt: at, Files: 2, Domains: 3, Rules: 4},
 		}, `Weir v1.2.3, up 1m30s
 
@@ -119,12 +119,13 @@ counters  in memory
 rules     4 (files: 2, domains: 3), loaded from config at 2026-05-04T03:02:01Z
 `},
 		{"nothing loaded, store away", Status{
-			Version: "v1.2.3", Health: errors.New("redis was not reached yet"), Store: "redis at db:6379",
+			Version: "v1.2.3", Health: errors.New("redis was not reached yet"), Store: Store{Name: "redis at db:6379", Remote: true},
 			Rules: Rules{Path: "config", FailedAt: at, Problems: "open config: no such file"},
 		}, `Weir v1.2.3, up 0s
 
 health    redis was not reached yet
 counters  redis at db:6379
+store     not asked yet
 rules     none loaded from config yet
 
 The last load, at 2026-05-04T03:02:01Z, failed and changed nothing:
@@ -136,6 +137,42 @@ open config: no such file
 		t.Run(tt.name, func(t *testing.T) {
 			if got := tt.status.String(); !strings.HasPrefix(got, tt.want) {
 				t.Errorf("got:\n%s\nwant:\n%s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestStoreOnStatusPage(t *testing.T) {
+	at := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	later := at.Add(time.Minute)
+	tests := []struct {
+		name  string
+		store Store
+		want  string // "" if nothing is said
+	}{
+		{"in memory", Store{Name: "in memory"}, ""},
+		{"not asked", Store{Remote: true}, "not asked yet"},
+		{"works", Store{Remote: true, WorkedAt: at}, "works, worked last: 2026-05-04T03:02:01Z"},
+		{"never worked", Store{Remote: true, FailingSince: at, FailedAt: later, Kind: "readonly", Problem: "redis is a replica"},
+			"FAILS since 2026-05-04T03:02:01Z, requests are answered UNAVAILABLE; worked last: never\n" +
+				"          last error at 2026-05-04T03:03:01Z (readonly): redis is a replica"},
+		{"fails", Store{Remote: true, WorkedAt: at, FailingSince: later, FailedAt: later, Kind: "timeout", Problem: "no answer"},
+			"FAILS since 2026-05-04T03:03:01Z, requests are answered UNAVAILABLE; worked last: 2026-05-04T03:02:01Z\n" +
+				"          last error at 2026-05-04T03:03:01Z (timeout): no answer"},
+		{"works again", Store{Remote: true, WorkedAt: later, FailedAt: at, Kind: "timeout", Problem: "no answer"},
+			"works, worked last: 2026-05-04T03:03:01Z\n          last error at 2026-05-04T03:02:01Z (timeout): no answer"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			page := Status{Store: tt.store}.String()
+			if tt.want == "" {
+				if strings.Contains(page, "store ") {
+					t.Errorf("says something:\n%s", page)
+				}
+				return
+			}
+			if !strings.Contains(page, "\nstore     "+tt.want+"\n") {
+				t.Errorf("got:\n%s\nwant:\n%s", page, tt.want)
 			}
 		})
 	}

@@ -10,9 +10,42 @@ import (
 type Status struct {
 	Version string
 	Uptime  time.Duration
-	Health  error  // why it should get no requests, nil if it should
-	Store   string // what keeps the counters, and where
+	Health  error // why it should get no requests, nil if it should
+	Store   Store
 	Rules   Rules
+}
+
+// Store tells what keeps the counters, and whether it works.
+type Store struct {
+	Name string // what it is, and where
+	// Remote tells that it can fail. Only then does the rest say something.
+	Remote       bool
+	WorkedAt     time.Time // of the last call that succeeded, zero if none has
+	FailingSince time.Time // zero unless it fails now
+	FailedAt     time.Time // of the last call that failed, zero if none has
+	Kind         string    // of its error
+	Problem      string    // its error, which holds no secret
+}
+
+// String is the line of the store, without its name.
+func (s Store) String() string {
+	when := func(t time.Time) string {
+		if t.IsZero() {
+			return "never"
+		}
+		return t.UTC().Format(time.RFC3339)
+	}
+	switch {
+	case !s.FailingSince.IsZero():
+		return fmt.Sprintf("FAILS since %s, requests are answered UNAVAILABLE; worked last: %s\n          last error at %s (%s): %s",
+			when(s.FailingSince), when(s.WorkedAt), when(s.FailedAt), s.Kind, s.Problem)
+	case s.WorkedAt.IsZero():
+		return "not asked yet"
+	case s.FailedAt.IsZero():
+		return "works, worked last: " + when(s.WorkedAt)
+	default:
+		return fmt.Sprintf("works, worked last: %s\n          last error at %s (%s): %s", when(s.WorkedAt), when(s.FailedAt), s.Kind, s.Problem)
+	}
 }
 
 // Rules tells which rules serve, and what became of newer ones.
@@ -33,7 +66,10 @@ func (s Status) String() string {
 	} else {
 		fmt.Fprintf(&b, "health    %s\n", s.Health)
 	}
-	fmt.Fprintf(&b, "counters  %s\n", s.Store)
+	fmt.Fprintf(&b, "counters  %s\n", s.Store.Name)
+	if s.Store.Remote {
+		fmt.Fprintf(&b, "store     %s\n", s.Store)
+	}
 	r := s.Rules
 	if r.LoadedAt.IsZero() {
 		fmt.Fprintf(&b, "rules     none loaded from %s yet\n", r.Path)

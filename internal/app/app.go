@@ -46,6 +46,9 @@ func (a *App) build() error {
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	a.logger.Info("starting", "version", a.opts.Version)
+	for _, w := range s.Warnings {
+		a.logger.Warn("a variable of envoyproxy/ratelimit has no effect", "variable", w.Variable, "value", w.Value, "instead", w.Instead)
+	}
 	a.rules = newRules(s.Rules, a.health.setRulesLoaded, a.logger, reg)
 	if err := a.rules.start(); err != nil {
 		if !s.Rules.ForceStart {
@@ -80,42 +83,29 @@ func (a *App) build() error {
 	}))
 }
 
-// bind binds the listeners and makes their servers. What is bound last is
+// bind binds the listeners and makes their servers. What is made last is
 // stopped first: the answers to Envoy, so that the others can be watched
 // meanwhile.
 func (a *App) bind(service *rls.Service) error {
 	l := a.opts.Settings.Listen
-
-	listener, err := listen("metrics", "PROMETHEUS_ADDR", string(l.PrometheusAddr))
+	bound, err := listen(l)
 	if err != nil {
 		return err
 	}
-	a.metrics = httpServer("metrics", listener, admin.Metrics(string(l.PrometheusPath), a.opts.Registry), a.logger)
+	a.metrics = httpServer("metrics", bound.metrics, admin.Metrics(string(l.PrometheusPath), a.opts.Registry), a.logger)
 	a.cleanups.add("metrics", a.metrics.close)
 
-	listener, err = listen("debug", "DEBUG_HOST and DEBUG_PORT", l.DebugPort.On(l.DebugHost))
-	if err != nil {
-		return err
-	}
 	debug := admin.Debug{Status: a.status, Rules: a.rules.dump, Reload: a.rules.reload}
-	a.debug = httpServer("debug", listener, debug.Handler(), a.logger)
+	a.debug = httpServer("debug", bound.debug, debug.Handler(), a.logger)
 	a.cleanups.add("debug", a.debug.close)
 
-	listener, err = listen("HTTP", "HOST and PORT", l.Port.On(l.Host))
-	if err != nil {
-		return err
-	}
-	a.http = httpServer("HTTP", listener, admin.Service(a.health.err, service.JSONHandler()), a.logger)
+	a.http = httpServer("HTTP", bound.http, admin.Service(a.health.err, service.JSONHandler()), a.logger)
 	a.cleanups.add("HTTP", a.http.close)
 
-	listener, err = listen("gRPC", "GRPC_HOST and GRPC_PORT", l.GRPCPort.On(l.GRPCHost))
-	if err != nil {
-		return err
-	}
 	s := grpc.NewServer(a.grpcOptions()...)
 	service.Register(s)
 	grpc_health_v1.RegisterHealthServer(s, a.health.grpc)
-	a.grpc = grpcServer(listener, s)
+	a.grpc = grpcServer(bound.grpc, s)
 	a.cleanups.add("gRPC", a.grpc.close)
 	return nil
 }
@@ -158,7 +148,7 @@ func (a *App) status() admin.Status {
 		Version: a.opts.Version,
 		Uptime:  time.Since(a.started),
 		Health:  a.health.err(),
-		Store:   a.store.name,
+		Store:   a.store.status(),
 		Rules:   a.rules.report(),
 	}
 }

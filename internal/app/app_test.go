@@ -61,7 +61,7 @@ type fixture struct {
 func options(t *testing.T, log io.Writer, args ...string) Options {
 	t.Helper()
 	var line struct{ settings.Settings }
-	parser, err := kong.New(&line, settings.EmptyIsUnset())
+	parser, err := kong.New(&line, settings.EmptyIsUnset(), settings.Switches())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -306,6 +306,41 @@ func TestServes(t *testing.T) {
 	}
 }
 
+func TestWarnsOfVariablesWithoutEffect(t *testing.T) {
+	config := "--config=" + directory(t, limited(3))
+	warn := func(log io.Writer) {
+		t.Helper()
+		app, err := New(options(t, log, config))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := app.cleanUp(); err != nil {
+			t.Error(err)
+		}
+	}
+	log := new(logBuffer)
+	warn(log)
+	if strings.Contains(log.String(), "level=WARN") {
+		t.Errorf("warns of nothing:\n%s", log)
+	}
+
+	t.Setenv("SHADOW_MODE", "true")
+	t.Setenv("REDIS_AUTH", "swordfish")
+	log = new(logBuffer)
+	warn(log)
+	for _, want := range []string{
+		`level=WARN msg="a variable of envoyproxy/ratelimit has no effect" variable=SHADOW_MODE value=true instead="requests over a limit are denied`,
+		`level=WARN msg="counters are kept in memory, for this process only, because REDIS_URL is not set" max_counters=1000000 although_set=REDIS_AUTH`,
+	} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log lacks %s:\n%s", want, log)
+		}
+	}
+	if strings.Contains(log.String(), "swordfish") {
+		t.Errorf("the log shows the password:\n%s", log)
+	}
+}
+
 // TestMetricsAreWellFormed lints what all parts together show.
 func TestMetricsAreWellFormed(t *testing.T) {
 	f := start(t, "--config="+directory(t, limited(3)))
@@ -387,6 +422,10 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 	defer taken.Close()
 	_, port, _ := net.SplitHostPort(taken.Addr().String())
 	good := directory(t, limited(3))
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
 	tests := []struct {
 		name  string
 		args  []string
@@ -396,10 +435,14 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 		{"HTTP port taken", []string{"--config=" + good, "--port=" + port}, []string{"HTTP", "PORT", taken.Addr().String()}},
 		{"debug port taken", []string{"--config=" + good, "--debug-port=" + port}, []string{"debug", "DEBUG_PORT", taken.Addr().String()}},
 		{"metrics port taken", []string{"--config=" + good, "--prometheus-addr=127.0.0.1:" + port}, []string{"metrics", "PROMETHEUS_ADDR", taken.Addr().String()}},
+		{"all ports taken", []string{"--config=" + good, "--grpc-port=" + port, "--port=" + port, "--debug-port=" + port, "--prometheus-addr=127.0.0.1:" + port},
+			[]string{"GRPC_HOST and GRPC_PORT", "see HOST and PORT", "DEBUG_HOST and DEBUG_PORT", "PROMETHEUS_ADDR"}},
 		{"no host", []string{"--config=" + good, "--host=no.such.host.invalid"}, []string{"HTTP", "HOST", "no.such.host.invalid"}},
 		{"Redis address", []string{"--config=" + good, "--redis-url=user:swordfish@nowhere"}, []string{"REDIS_URL"}},
+		{"Redis port", []string{"--config=" + good, "--redis-url=redis://:swordfish@db:99999"}, []string{"REDIS_URL", "99999", "1 to 65535"}},
 		{"all problems of the rules", []string{"--config=" + directory(t, "domain: api\ndescriptors:\n  - key: a\n    rate_limit: {unit: minuet, requests_per_unit: 1}\n  - key: b\n    colour: red\n")}, []string{"rules.yaml:4:", "minuet", "rules.yaml:6:", "colour"}},
-		{"no rules", []string{"--config=" + filepath.Join(t.TempDir(), "missing")}, []string{"missing", "no such file"}},
+		{"no rules", []string{"--config=" + filepath.Join(t.TempDir(), "missing")}, []string{"missing (see --config, CONFIG_PATH): ", "no such file"}},
+		{"no rules at a relative path", []string{"--config=missing"}, []string{"rules at " + here + "/missing (see --config, CONFIG_PATH): "}},
 		{"empty directory", []string{"--config=" + t.TempDir()}, []string{"no file of rules"}},
 	}
 	for _, tt := range tests {

@@ -13,7 +13,7 @@ import (
 )
 
 // health tells whether requests should be sent here: the rules have been
-// loaded, the store has been reached, and the server is not draining. The first
+// loaded, the store has been found fit to decide, and the server is not draining. The first
 // two, once true, stay true: what a lost store means for a request is for the
 // answer to that request to say, and old rules serve on when new ones are bad.
 type health struct {
@@ -36,7 +36,7 @@ func newHealth() *health {
 // setRulesLoaded tells that there are rules.
 func (h *health) setRulesLoaded() { h.update(func() { h.rulesLoaded = true }) }
 
-// setStoreFound tells that the store has answered.
+// setStoreFound tells that the store can decide.
 func (h *health) setStoreFound() { h.update(func() { h.storeFound = true }) }
 
 // setDraining fails all checks from now on, and ends those that are followed.
@@ -55,7 +55,7 @@ func (h *health) err() error {
 	case !h.rulesLoaded:
 		return errors.New("no rules are loaded yet")
 	case !h.storeFound:
-		return errors.New("redis has not been reached yet")
+		return errors.New("redis has not been able to decide yet")
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	"weir/internal/admin"
+	"weir/internal/settings"
 )
 
 // server is something that serves a listener until it is stopped.
@@ -23,13 +24,37 @@ type server struct {
 	stop func(ctx context.Context) error
 }
 
-// listen binds an address. setting names where the address comes from.
-func listen(name, setting, address string) (net.Listener, error) {
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("binding the %s listener (see %s): %w", name, setting, err)
+// listeners are bound addresses, each for one server.
+type listeners struct{ grpc, http, debug, metrics net.Listener }
+
+// listen binds all addresses or none. The error names every one that could not
+// be bound, and the setting that it comes from.
+func listen(s settings.Listen) (l listeners, err error) {
+	var bound []net.Listener
+	var errs []error
+	for _, b := range []struct {
+		name, setting, address string
+		listener               *net.Listener
+	}{
+		{"gRPC", "GRPC_HOST and GRPC_PORT", s.GRPCPort.On(s.GRPCHost), &l.grpc},
+		{"HTTP", "HOST and PORT", s.Port.On(s.Host), &l.http},
+		{"debug", "DEBUG_HOST and DEBUG_PORT", s.DebugPort.On(s.DebugHost), &l.debug},
+		{"metrics", "PROMETHEUS_ADDR", string(s.PrometheusAddr), &l.metrics},
+	} {
+		listener, err := net.Listen("tcp", b.address)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("binding the %s listener (see %s): %w", b.name, b.setting, err))
+			continue
+		}
+		*b.listener, bound = listener, append(bound, listener)
 	}
-	return listener, nil
+	if errs != nil {
+		for _, listener := range bound {
+			listener.Close()
+		}
+		return listeners{}, errors.Join(errs...)
+	}
+	return l, nil
 }
 
 // run serves until the server is stopped, and returns what went wrong before.

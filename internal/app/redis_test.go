@@ -51,25 +51,45 @@ func redisComesAndGoes(t *testing.T, r redis) {
 	addr := r.Addr()
 	r.Stop()
 	f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+addr)
-	f.wantHealth(false, "redis has not been reached yet")
-	f.wantLog("Redis cannot be reached")
+	f.wantHealth(false, "redis has not been able to decide yet")
+	const fails = "redis fails, requests are answered UNAVAILABLE"
+	f.wantLog(fails)
 	f.wantUnavailable()
+	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "in Redis at "+addr, "FAILS since", "worked last: never", "(connection)")
 
 	r.Start()
 	f.wantHealth(true, "OK")
-	f.wantLog("Redis found")
-	if n := strings.Count(f.log.String(), "Redis cannot be reached"); n != 1 {
+	f.wantLog("redis works again")
+	f.wantLog("redis can decide")
+	if n := strings.Count(f.log.String(), fails); n != 1 {
 		t.Errorf("its absence was logged %d times, want once", n)
 	}
 	f.wantLimit(3)
-	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "in Redis at "+addr)
+	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "in Redis at "+addr, "works, worked last: 2")
 
 	r.Stop()
 	f.wantUnavailable()
 	f.wantHealth(true, "OK") // old news to Envoy, and a restart would not help
+	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "health    OK", "FAILS since", "(connection)")
 
 	r.Start()
 	f.wantLimit(3)
+}
+
+// TestRedisThatCannotDecide is answered by, but must not count as healthy.
+func TestRedisThatCannotDecide(t *testing.T) {
+	for _, tt := range []struct{ name, option, value, reason string }{
+		{"replica", "--replicaof", "127.0.0.1 1", "redis is a read-only replica"},
+		{"cluster", "--cluster-enabled", "yes", "redis runs in cluster mode"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := testenv.RedisServer(t, append([]string{tt.option}, strings.Fields(tt.value)...)...)
+			f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+r.Addr())
+			f.wantLog(tt.reason)
+			f.wantHealth(false, "redis has not been able to decide yet")
+			f.wantAnswer("GET", f.DebugAddr(), "/", 200, "FAILS since", tt.reason)
+		})
+	}
 }
 
 // wantUnavailable asks with a deadline, and wants UNAVAILABLE before it.

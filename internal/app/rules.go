@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,15 +71,10 @@ func (r *rules) reload() error {
 	return r.renew(r.read())
 }
 
-// renew loads rules in place of others, and logs what is wrong with them unless
-// the last load said so.
+// renew loads rules in place of others, and logs what is wrong with them.
 func (r *rules) renew(c content) error {
-	known := c.digest == r.digest
 	err := r.load(c)
-	switch {
-	case err != nil && known:
-		r.logger.Error("rules refused again, they have not changed", "path", r.path)
-	case err != nil:
+	if err != nil {
 		r.logger.Error("new rules refused, the old ones go on serving", "path", r.path, "problems", err)
 	}
 	return err
@@ -95,7 +91,11 @@ type content struct {
 func (r *rules) read() content {
 	files, skipped, err := descriptors.ReadFiles(r.path)
 	if err == nil && len(files) == 0 {
-		err = fmt.Errorf("reading rules: no file of rules in %s", r.path)
+		err = errors.New("reading rules: no file of rules there")
+	}
+	if err != nil {
+		path, _ := filepath.Abs(r.path) // fails if there is no working directory
+		err = fmt.Errorf("rules at %s (see --config, CONFIG_PATH): %w", path, err)
 	}
 	for _, name := range skipped {
 		if !r.skipped[name] {

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/internal/admin"
 	"weir/internal/limiter"
 	"weir/internal/limiter/memstore"
 	"weir/internal/limiter/redisstore"
@@ -18,14 +20,33 @@ import (
 type store struct {
 	limiter.Store
 	name  string                      // what and where it is
-	ping  func(context.Context) error // tells whether it can be reached, nil if that is no question
+	ping  func(context.Context) error // tells whether it can decide, nil if that is no question
+	state func() redisstore.State     // tells what became of the last calls, nil with ping
 	close func() error
+}
+
+// status is what the status page shows.
+func (s *store) status() admin.Store {
+	if s.state == nil {
+		return admin.Store{Name: s.name}
+	}
+	now := s.state()
+	return admin.Store{
+		Name: s.name, Remote: true,
+		WorkedAt: now.WorkedAt, FailingSince: now.FailingSince,
+		FailedAt: now.FailedAt, Kind: now.Kind, Problem: now.Problem,
+	}
 }
 
 // openStore makes the store that the settings name. Redis need not be there yet.
 func openStore(s settings.Store, logger *slog.Logger, reg prometheus.Registerer) (*store, error) {
 	if s.RedisURL == "" {
-		logger.Info("counters are kept in memory, for this process only, because REDIS_URL is not set", "max_counters", s.MemoryMaxCounters)
+		const kept = "counters are kept in memory, for this process only, because REDIS_URL is not set"
+		if s.RedisVariables == nil {
+			logger.Info(kept, "max_counters", s.MemoryMaxCounters)
+		} else { // somebody means to use Redis
+			logger.Warn(kept, "max_counters", s.MemoryMaxCounters, "although_set", strings.Join(s.RedisVariables, " "))
+		}
 		return &store{
 			Store: memstore.New(memstore.Options{MaxCounters: s.MemoryMaxCounters, Registerer: reg}),
 			name:  fmt.Sprintf("in memory, at most %d", s.MemoryMaxCounters),
@@ -47,35 +68,27 @@ func openStore(s settings.Store, logger *slog.Logger, reg prometheus.Registerer)
 		return nil, fmt.Errorf("REDIS_URL: %w", err)
 	}
 	logger.Info("counters are kept in Redis", "redis", s.RedisName(), "op_timeout", s.RedisOpTimeout)
-	return &store{Store: redis, name: "in Redis at " + s.RedisName(), ping: redis.Ping, close: redis.Close}, nil
+	return &store{Store: redis, name: "in Redis at " + s.RedisName(), ping: redis.Ping, state: redis.State, close: redis.Close}, nil
 }
 
-// How long to wait between two tries to reach Redis, and between two lines in
-// the log that say it is not there.
+// How long to wait between two tries to find Redis fit to decide.
 const (
 	firstRetry = 50 * time.Millisecond
 	lastRetry  = 2 * time.Second
-	reminder   = time.Minute
 )
 
-// find waits until Redis is reached for the first time or ctx ends. After that
-// nobody asks it but for decisions.
+// find waits until Redis can decide for the first time or ctx ends. After that
+// nobody asks it but for decisions. The store itself logs what keeps it.
 func (s *store) find(ctx context.Context, found func(), logger *slog.Logger) {
-	var said time.Time
 	for retry := firstRetry; ; retry = min(2*retry, lastRetry) {
 		err := s.ping(ctx)
 		switch {
 		case err == nil:
-			if !said.IsZero() {
-				logger.Info("Redis found")
-			}
+			logger.Info("redis can decide")
 			found()
 			return
 		case ctx.Err() != nil:
 			return
-		case time.Since(said) >= reminder:
-			said = time.Now()
-			logger.Warn("Redis cannot be reached, requests are answered UNAVAILABLE until it can", "err", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -82,11 +82,18 @@ func (w *watcher) close() {
 	}
 }
 
-// follow watches the directories that matter now and no others.
+// follow watches the directories that matter now and no others. It looks again
+// after it began to watch one, because what appeared in it before told nobody.
 func (w *watcher) follow() {
 	if w.notify == nil {
 		return
 	}
+	for w.adjust() {
+	}
+}
+
+// adjust watches what matters and tells whether that includes a new directory.
+func (w *watcher) adjust() (added bool) {
 	w.places = placesOf(w.path)
 	wanted := w.places.directories()
 	for _, dir := range w.notify.WatchList() {
@@ -98,8 +105,11 @@ func (w *watcher) follow() {
 	for dir := range wanted {
 		if err := w.notify.Add(dir); err != nil {
 			w.logger.Debug("changes of a directory are noticed by polling only", "directory", dir, "err", err)
+			continue
 		}
+		added = true
 	}
+	return added
 }
 
 // concerns tells whether a change of name may change the rules.

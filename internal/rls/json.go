@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"time"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/codes"
@@ -38,6 +39,7 @@ func (s *Service) JSONHandler() http.Handler {
 
 // decideJSON decides the request in the body of r. Its errors are gRPC statuses.
 func (s *Service) decideJSON(w http.ResponseWriter, r *http.Request) (*ratelimitv3.RateLimitResponse, error) {
+	defer s.metrics.json.observe(time.Now())
 	c := s.newCall()
 	defer s.release(c)
 	var err error

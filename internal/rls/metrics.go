@@ -8,18 +8,26 @@ import (
 
 // metrics bear the names that the dashboards of the reference know.
 type metrics struct {
-	requests      prometheus.Counter
-	seconds       prometheus.Observer
+	grpc, json    entrance
 	storeErrors   prometheus.Counter
 	serviceErrors prometheus.Counter
 }
 
+// entrance measures the requests that come one way.
+type entrance struct {
+	requests prometheus.Counter
+	seconds  prometheus.Observer
+}
+
+// jsonMethod is what stands for a gRPC method where a request came to /json.
+const jsonMethod = "/json"
+
 func newMetrics(reg prometheus.Registerer) *metrics {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "ratelimit_service", Name: "total_requests", Help: "gRPC requests.",
+		Namespace: "ratelimit_service", Name: "total_requests", Help: "Requests by gRPC method, or /json.",
 	}, []string{"grpc_method"})
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: "ratelimit_service", Name: "response_time_seconds", Help: "Time from a decoded gRPC request to its answer.",
+		Namespace: "ratelimit_service", Name: "response_time_seconds", Help: "Time from a request to its answer, by gRPC method, or /json.",
 		Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .02, .05, .1, .25, 1},
 	}, []string{"grpc_method"})
 	errors := prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -28,15 +36,15 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}, []string{"err_type"})
 	reg.MustRegister(requests, seconds, errors)
 	return &metrics{
-		requests:      requests.WithLabelValues(methodName),
-		seconds:       seconds.WithLabelValues(methodName),
+		grpc:          entrance{requests.WithLabelValues(methodName), seconds.WithLabelValues(methodName)},
+		json:          entrance{requests.WithLabelValues(jsonMethod), seconds.WithLabelValues(jsonMethod)},
 		storeErrors:   errors.WithLabelValues("redis_error"),
 		serviceErrors: errors.WithLabelValues("service_error"),
 	}
 }
 
-// observe counts one gRPC request that began at start.
-func (m *metrics) observe(start time.Time) {
-	m.requests.Inc()
-	m.seconds.Observe(time.Since(start).Seconds())
+// observe counts one request that began at start.
+func (e entrance) observe(start time.Time) {
+	e.requests.Inc()
+	e.seconds.Observe(time.Since(start).Seconds())
 }

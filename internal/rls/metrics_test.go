@@ -3,6 +3,8 @@ package rls
 import (
 	"context"
 	"fmt"
+	"maps"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -13,11 +15,14 @@ import (
 	"weir/internal/limiter/memstore"
 )
 
+// Both entrances count their requests and errors, so that the share of errors
+// is one of all requests.
 func TestMetrics(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	opts := options(t, rules)
 	opts.Registerer = reg
-	conn := serve(t, New(opts))
+	s := New(opts)
+	conn := serve(t, s)
 	for range 3 {
 		if _, err := ask(t, conn, "domain: 'api' "+d("user", "a")); err != nil {
 			t.Fatal(err)
@@ -26,13 +31,23 @@ func TestMetrics(t *testing.T) {
 	if _, err := ask(t, conn, "domain: 'api'"); err == nil {
 		t.Fatal("a bad request was accepted")
 	}
+	for body, want := range map[string]int{
+		`{"domain": "api", "descriptors": [{"entries": [{"key": "user", "value": "b"}]}]}`: 200,
+		`{"domain": "api"}`: 400,
+		`{`:                 400,
+	} {
+		if w := post(s.JSONHandler(), http.MethodPost, body); w.Code != want {
+			t.Fatalf("%s: got %d, want %d", body, w.Code, want)
+		}
+	}
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
 # HELP ratelimit_service_should_rate_limit_error Requests without a decision: redis_error, the store of whatever kind failed; service_error, the request is bad or there are no rules.
 # TYPE ratelimit_service_should_rate_limit_error counter
 ratelimit_service_should_rate_limit_error{err_type="redis_error"} 0
-ratelimit_service_should_rate_limit_error{err_type="service_error"} 1
-# HELP ratelimit_service_total_requests gRPC requests.
+ratelimit_service_should_rate_limit_error{err_type="service_error"} 3
+# HELP ratelimit_service_total_requests Requests by gRPC method, or /json.
 # TYPE ratelimit_service_total_requests counter
+ratelimit_service_total_requests{grpc_method="/json"} 3
 ratelimit_service_total_requests{grpc_method="ShouldRateLimit"} 4
 `), "ratelimit_service_should_rate_limit_error", "ratelimit_service_total_requests"); err != nil {
 		t.Error(err)
@@ -41,15 +56,17 @@ ratelimit_service_total_requests{grpc_method="ShouldRateLimit"} 4
 	if err != nil {
 		t.Fatal(err)
 	}
+	times := map[string]uint64{}
 	for _, f := range families {
 		if f.GetName() == "ratelimit_service_response_time_seconds" {
-			if n := f.GetMetric()[0].GetHistogram().GetSampleCount(); n != 4 {
-				t.Errorf("%d response times, want 4", n)
+			for _, m := range f.GetMetric() {
+				times[m.GetLabel()[0].GetValue()] = m.GetHistogram().GetSampleCount()
 			}
-			return
 		}
 	}
-	t.Error("no response times")
+	if want := map[string]uint64{"/json": 3, "ShouldRateLimit": 4}; !maps.Equal(times, want) {
+		t.Errorf("response times of %v requests, want %v", times, want)
+	}
 }
 
 // The names of the reference tell of a rule, ours of each of its limits.

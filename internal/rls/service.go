@@ -87,7 +87,7 @@ func handle(srv any, ctx context.Context, decode func(any) error, interceptor gr
 }
 
 func (s *Service) shouldRateLimit(ctx context.Context, c *call) (any, error) {
-	defer s.metrics.observe(time.Now())
+	defer s.metrics.grpc.observe(time.Now())
 	if err := s.decide(ctx, c); err != nil {
 		return nil, err
 	}

@@ -27,12 +27,49 @@ func EmptyIsUnset() kong.Option {
 	}))
 }
 
+// Switches makes switches accept what strconv.ParseBool does, as
+// envoyproxy/ratelimit has it, beside yes and no, all in any case.
+func Switches() kong.Option { return kong.KindMapper(reflect.Bool, switchMapper{}) }
+
+type switchMapper struct{}
+
+func (switchMapper) IsBool() bool { return true }
+
+// Decode sets a switch. A flag without a value is on.
+func (switchMapper) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
+	if ctx.Scan.Peek().Type != kong.FlagValueToken {
+		target.SetBool(true)
+		return nil
+	}
+	on, err := parseSwitch(fmt.Sprint(ctx.Scan.Pop().Value))
+	target.SetBool(on)
+	return err
+}
+
+func parseSwitch(text string) (bool, error) {
+	switch strings.ToLower(text) {
+	case "true", "t", "yes", "1":
+		return true, nil
+	case "false", "f", "no", "0":
+		return false, nil
+	}
+	return false, fmt.Errorf("%q is no switch, allowed are true, t, yes, 1, false, f, no and 0", text)
+}
+
 // AfterApply checks what a type alone cannot say. It is a hook of the parser.
-func (s *Settings) AfterApply(ctx *kong.Context) error {
+func (s *Settings) AfterApply(ctx *kong.Context) (err error) {
+	var names []string
 	for _, flag := range ctx.Flags() {
 		if err := checkRange(flag); err != nil {
 			return err
 		}
+		names = append(names, flag.Envs...)
+	}
+	if s.Store.RedisURL == "" {
+		s.Store.RedisVariables = redisVariables(names)
+	}
+	if s.Warnings, err = compare(); err != nil {
+		return err
 	}
 	if strings.Contains(s.Store.CacheKeyPrefix, "|") {
 		return fmt.Errorf("--cache-key-prefix ($CACHE_KEY_PREFIX): %q is not allowed, it may not contain '|'", s.Store.CacheKeyPrefix)
@@ -50,11 +87,20 @@ func checkRange(flag *kong.Flag) error {
 	if (low == "" || value.Int() >= number(low)) && (high == "" || value.Int() <= number(high)) {
 		return nil
 	}
-	allowed := low + " or more"
-	if high != "" {
-		allowed = low + " to " + high
+	return fmt.Errorf("--%s ($%s): %v is not allowed, allowed is %s", flag.Name, flag.Envs[0], value.Interface(), allowed(flag))
+}
+
+// allowed tells the range of a setting, "" if it has none.
+func allowed(flag *kong.Flag) string {
+	low, high := flag.Tag.Get("min"), flag.Tag.Get("max")
+	switch {
+	case low == "":
+		return ""
+	case high == "":
+		return low + " or more"
+	default:
+		return low + " to " + high
 	}
-	return fmt.Errorf("--%s ($%s): %v is not allowed, allowed is %s", flag.Name, flag.Envs[0], value.Interface(), allowed)
 }
 
 // number reads the bound in a tag, which is right or a bug.

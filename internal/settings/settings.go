@@ -2,9 +2,10 @@
 // the command line parser fills from flags and environment variables.
 //
 // A flag wins over its variable, a variable over the default, and a variable
-// that is set to nothing counts as unset. Variables that are not named here are
-// ignored. Names and defaults are those of envoyproxy/ratelimit where it has
-// the setting. The package reads nothing else and starts nothing.
+// that is set to nothing counts as unset. Names and defaults are those of
+// envoyproxy/ratelimit where it has the setting; what it has beyond them is in
+// reference.go, because to ignore some of it would be unsafe. Other variables
+// are ignored. The package reads nothing else and starts nothing.
 package settings
 
 import (
@@ -21,6 +22,9 @@ type Settings struct {
 	Answers Answers `embed:"" group:"Requests and answers:"`
 	Store   Store   `embed:"" group:"Counters:"`
 	Process Process `embed:"" group:"Process:"`
+
+	// Warnings tell of variables of envoyproxy/ratelimit that have no effect.
+	Warnings []Warning `kong:"-"`
 }
 
 // Listen says where the server listens. Port 0 lets the system choose.
@@ -94,6 +98,9 @@ type Store struct {
 	CacheKeyHashValues bool   `env:"CACHE_KEY_HASH_VALUES" default:"false" help:"Spell descriptor values in keys as digests, for privacy."`
 
 	StopWhenOverLimit Choice `name:"stop-cache-key-increment-when-overlimit" env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" placeholder:"true|false" help:"Whether a denied request is kept out of the counters: true, always; false, never, as by default in envoyproxy/ratelimit. If it is not set, only a descriptor with its own hits_addend, such as the tokens of an answer, is counted although its request is denied. The field charge of a limit wins." unit:"switch"`
+
+	// RedisVariables are those that say how to use a Redis, if RedisURL names none.
+	RedisVariables []string `kong:"-"`
 
 	MemoryMaxCounters int `env:"MEMORY_MAX_COUNTERS" default:"1000000" min:"1000" help:"Most counters kept in memory, about 150 bytes each. Beyond it, those nearest to the end of their window are given up." unit:"counters"`
 }

@@ -21,6 +21,9 @@ func parse(t *testing.T, env map[string]string, args ...string) (Settings, error
 			unset(t, name)
 		}
 	}
+	for _, v := range reference {
+		unset(t, v.name)
+	}
 	for name, value := range env {
 		t.Setenv(name, value)
 	}
@@ -30,7 +33,7 @@ func parse(t *testing.T, env map[string]string, args ...string) (Settings, error
 
 func newParser(t *testing.T, cli any, options ...kong.Option) *kong.Kong {
 	t.Helper()
-	parser, err := kong.New(cli, append(options, kong.Name("weir"), EmptyIsUnset())...)
+	parser, err := kong.New(cli, append(options, kong.Name("weir"), EmptyIsUnset(), Switches())...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,6 +72,8 @@ func TestPrecedence(t *testing.T) {
 		{"switch by variable", env{"MERGE_DOMAIN_CONFIG": "TRUE"}, nil, func(s Settings) any { return s.Rules.MergeDomainConfig }, true},
 		{"switch by flag", nil, []string{"--merge-domain-config"}, func(s Settings) any { return s.Rules.MergeDomainConfig }, true},
 		{"switch off by flag", env{"MERGE_DOMAIN_CONFIG": "true"}, []string{"--merge-domain-config=false"}, func(s Settings) any { return s.Rules.MergeDomainConfig }, false},
+		{"letter of a switch", env{"REDIS_TLS": "T"}, nil, func(s Settings) any { return s.Store.RedisTLS }, true},
+		{"letter of a switch by flag", env{"REDIS_TLS": "yes"}, []string{"--redis-tls=f"}, func(s Settings) any { return s.Store.RedisTLS }, false},
 		{"duration", env{"DRAIN_TIMEOUT": "1m30s"}, nil, func(s Settings) any { return s.Process.DrainTimeout }, 90 * time.Second},
 		{"level of the reference", env{"LOG_LEVEL": "WARNING"}, nil, func(s Settings) any { return s.Process.LogLevel }, LogLevel(slog.LevelWarn)},
 		{"finest level of the reference", env{"LOG_LEVEL": "trace"}, nil, func(s Settings) any { return s.Process.LogLevel }, LogLevel(slog.LevelDebug)},
@@ -128,8 +133,9 @@ func TestImpossibleValues(t *testing.T) {
 		{name: "socket type", env: "REDIS_SOCKET_TYPE=udp", wants: []string{"REDIS_SOCKET_TYPE", "allowed are tcp and unix"}},
 		{name: "level", env: "LOG_LEVEL=loud", wants: []string{"LOG_LEVEL", `"loud" is not a log level, allowed are debug, info, warn and error`}},
 		{name: "format", env: "LOG_FORMAT=xml", wants: []string{"LOG_FORMAT", `"xml" is not a log format, allowed are text and json`}},
-		{name: "switch", env: "REDIS_TLS=maybe", wants: []string{"REDIS_TLS", "true, 1, yes, false, 0 or no"}},
-		{name: "choice", env: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=auto", wants: []string{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", `"auto" is no switch, allowed are true, 1, yes, false, 0 and no`}},
+		{name: "switch", env: "REDIS_TLS=maybe", wants: []string{"REDIS_TLS", `"maybe" is no switch, allowed are true, t, yes, 1, false, f, no and 0`}},
+		{name: "switch by flag", flag: "--redis-tls=2", wants: []string{"--redis-tls", `"2" is no switch`}},
+		{name: "choice", env: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=auto", wants: []string{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", `"auto" is no switch, allowed are true, t, yes, 1, false, f, no and 0`}},
 		{name: "duration", env: "REDIS_OP_TIMEOUT=20", wants: []string{"REDIS_OP_TIMEOUT", "expected duration"}},
 		{name: "no time to drain", env: "DRAIN_TIMEOUT=0s", wants: []string{"--drain-timeout ($DRAIN_TIMEOUT): 0s is not allowed, allowed is 1ms or more"}},
 		{name: "too long", flag: "--redis-op-timeout=1h", wants: []string{"--redis-op-timeout ($REDIS_OP_TIMEOUT): 1h0m0s is not allowed, allowed is 1ms to 1m"}},

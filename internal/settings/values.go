@@ -113,19 +113,15 @@ func (t *SocketType) UnmarshalText(text []byte) error {
 // Choice is a switch that has a third position: not set.
 type Choice struct{ Set, On bool }
 
-// UnmarshalText accepts what kong does for a switch, in any case.
+// UnmarshalText accepts what a switch does, and nothing.
 func (c *Choice) UnmarshalText(text []byte) error {
-	switch strings.ToLower(string(text)) {
-	case "":
+	if len(text) == 0 {
 		*c = Choice{}
-	case "true", "1", "yes":
-		*c = Choice{Set: true, On: true}
-	case "false", "0", "no":
-		*c = Choice{Set: true}
-	default:
-		return fmt.Errorf("%q is no switch, allowed are true, 1, yes, false, 0 and no", text)
+		return nil
 	}
-	return nil
+	on, err := parseSwitch(string(text))
+	*c = Choice{Set: err == nil, On: on}
+	return err
 }
 
 // Secret is a string that shows in no log and no message.

@@ -10,7 +10,7 @@
 // Redis' clock tells the time, so that processes need not agree on theirs.
 // Counters expire with their window. A value that is none of a counter's counts
 // as unused and is replaced, so that it makes no request fail. Redis must be of
-// version 6.0 or later.
+// version 6.0 or later, and one primary: neither a cluster nor a replica.
 //
 // A call is never repeated once Redis may have seen it, since that would charge
 // twice. The price is that a request in flight when a connection breaks fails,

@@ -22,17 +22,22 @@ const (
 	kindReadOnly   kind = "readonly"   // a replica, usually after a failover
 	kindLoading    kind = "loading"    // Redis has just started and reads its data
 	kindOOM        kind = "oom"        // maxmemory is reached
+	kindCluster    kind = "cluster"    // Redis runs in cluster mode
 	kindAuth       kind = "auth"       // user or password is wrong, or may not do this
 	kindQueueFull  kind = "queue_full" // too much waits; Redis was not asked
 	kindOther      kind = "other"
 )
 
 var kinds = []kind{
-	kindTimeout, kindConnection, kindNoScript, kindReadOnly, kindLoading, kindOOM, kindAuth, kindQueueFull, kindOther,
+	kindTimeout, kindConnection, kindNoScript, kindReadOnly, kindLoading, kindOOM, kindCluster, kindAuth, kindQueueFull, kindOther,
 }
 
-// classify tells the kind of an error of go-redis.
+// classify tells the kind of an error of go-redis or of a probe.
 func classify(err error) kind {
+	var found unfit
+	if errors.As(err, &found) {
+		return found.kind
+	}
 	var reply redis.Error
 	if errors.As(err, &reply) {
 		return classifyReply(reply)
@@ -57,6 +62,11 @@ func classifyReply(err redis.Error) kind {
 		{"READONLY", kindReadOnly},
 		{"LOADING", kindLoading},
 		{"OOM", kindOOM},
+		{"CROSSSLOT", kindCluster},
+		{"MOVED", kindCluster},
+		{"ASK", kindCluster},
+		{"TRYAGAIN", kindCluster},
+		{"CLUSTERDOWN", kindCluster},
 		{"NOAUTH", kindAuth},
 		{"WRONGPASS", kindAuth},
 		{"NOPERM", kindAuth},

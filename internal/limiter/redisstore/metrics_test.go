@@ -42,6 +42,7 @@ weir_redis_calls_total 2
 # HELP weir_redis_errors_total Calls to Redis that failed, and requests refused because too many wait, by kind.
 # TYPE weir_redis_errors_total counter
 weir_redis_errors_total{kind="auth"} 0
+weir_redis_errors_total{kind="cluster"} 0
 weir_redis_errors_total{kind="connection"} 0
 weir_redis_errors_total{kind="loading"} 0
 weir_redis_errors_total{kind="noscript"} 1

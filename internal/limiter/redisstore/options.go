@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	neturl "net/url"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
@@ -113,17 +116,15 @@ func parseURL(url, socketType string) (*redis.Options, error) {
 	switch {
 	case url == "":
 		return nil, errors.New("is empty")
+	case strings.ContainsFunc(url, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
+		return nil, errors.New("has a blank in it")
 	case !ok && socketType == "unix":
 		return &redis.Options{Network: "unix", Addr: url}, nil
 	case !ok:
-		_, port, err := net.SplitHostPort(url)
-		if err != nil || strings.ContainsAny(url, "@/") {
+		if _, _, err := net.SplitHostPort(url); err != nil || strings.ContainsAny(url, "@/") {
 			return nil, errors.New("is not host:port; a user or a database needs redis://, a path needs unix://")
 		}
-		if _, err := net.LookupPort("tcp", port); err != nil {
-			return nil, fmt.Errorf("port %q is unknown", port)
-		}
-		return &redis.Options{Network: "tcp", Addr: url}, nil
+		return &redis.Options{Network: "tcp", Addr: url}, checkAddress(url)
 	case scheme != "redis" && scheme != "rediss" && scheme != "unix":
 		return nil, errors.New("scheme is none of redis, rediss and unix")
 	case socketType == "unix" && scheme != "unix":
@@ -134,7 +135,31 @@ func parseURL(url, socketType string) (*redis.Options, error) {
 		// The reason may quote a part of the password, so it is not told.
 		return nil, errors.New("cannot be understood; in a password, special characters are written as %XX")
 	}
-	return c, nil
+	if c.Network == "unix" {
+		return c, nil
+	}
+	// ParseURL takes a URL without a host for one of this machine.
+	if u, err := neturl.Parse(url); err != nil || u.Hostname() == "" {
+		return nil, errNoHost
+	}
+	return c, checkAddress(c.Addr)
+}
+
+var errNoHost = errors.New("has no host")
+
+// checkAddress checks host:port, which has been found to have this form.
+func checkAddress(address string) error {
+	host, port, _ := net.SplitHostPort(address)
+	switch {
+	case host == "":
+		return errNoHost
+	case strings.Contains(host, ","):
+		return errors.New("names several hosts, allowed is one")
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return fmt.Errorf("port %q is not allowed, allowed are 1 to 65535", port)
+	}
+	return nil
 }
 
 // redact hides what may be a password.

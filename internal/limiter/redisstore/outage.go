@@ -2,29 +2,108 @@ package redisstore
 
 import (
 	"log/slog"
+	"sync"
 	"time"
 )
 
-// quiet is the least time between two warnings. A Redis that fails every other
-// call, such as a full one, must not fill the log.
-const quiet = 10 * time.Second
+const (
+	// quiet is the least time between two warnings. A Redis that fails every
+	// other call, such as a full one, must not fill the log.
+	quiet = 10 * time.Second
+	// reminder is the time between two warnings of one outage.
+	reminder = time.Minute
+)
 
-// outage logs when Redis begins to fail and when it works again. It is for one
-// goroutine at a time.
+// State tells whether Redis decides.
+type State struct {
+	WorkedAt     time.Time // of the last call that succeeded, zero if none has
+	FailingSince time.Time // of the first call that failed since then, zero if none has
+	FailedAt     time.Time // of the last call that failed, zero if none has
+	Kind         string    // of its error, as the metric has it
+	Problem      string    // the error itself, without passwords
+}
+
+// outage keeps the state and logs when Redis begins to fail, now and then while
+// it does, and when it works again.
 type outage struct {
-	log    *slog.Logger
-	on     bool
-	warned time.Time
+	log *slog.Logger
+
+	mu       sync.Mutex
+	state    State
+	told     bool // that it fails
+	warned   time.Time
+	failures int         // since warned
+	late     *time.Timer // will tell of failures that came too soon after a warning
 }
 
 // observe notes the outcome of a call.
 func (o *outage) observe(err error) {
-	switch {
-	case err == nil && o.on:
-		o.on = false
-		o.log.Info("redis works again", "after", time.Since(o.warned).Round(time.Millisecond))
-	case err != nil && !o.on && time.Since(o.warned) >= quiet:
-		o.on, o.warned = true, time.Now()
-		o.log.Warn("redis fails", "kind", string(classify(err)), "err", err)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := time.Now()
+	if err == nil {
+		if o.told {
+			o.log.Info("redis works again", "after", now.Sub(o.state.FailingSince).Round(time.Millisecond))
+		}
+		o.told, o.state.FailingSince, o.state.WorkedAt = false, time.Time{}, now
+		return
 	}
+	if o.state.FailingSince.IsZero() {
+		o.state.FailingSince = now
+	}
+	o.state.FailedAt, o.state.Kind, o.state.Problem = now, string(classify(err)), err.Error()
+	o.failures++
+	pause := quiet
+	if o.told {
+		pause = reminder
+	}
+	switch rest := pause - now.Sub(o.warned); {
+	case rest <= 0:
+		o.warn(now)
+	case !o.told && o.late == nil:
+		o.late = time.AfterFunc(rest, o.catchUp)
+	}
+}
+
+// catchUp tells of what failed while the log was quiet, even if no call follows.
+func (o *outage) catchUp() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.late != nil {
+		o.warn(time.Now())
+	}
+}
+
+func (o *outage) warn(now time.Time) {
+	o.stop()
+	args := []any{"kind", o.state.Kind, "err", o.state.Problem, "failed_calls", o.failures}
+	if since := o.state.FailingSince; since.IsZero() {
+		o.log.Warn("redis failed for a while, requests were answered UNAVAILABLE", args...)
+	} else {
+		o.log.Warn("redis fails, requests are answered UNAVAILABLE", append(args, "for", now.Sub(since).Round(time.Millisecond))...)
+		o.told = true
+	}
+	o.warned, o.failures = now, 0
+}
+
+// stop forgets what catchUp was to tell.
+func (o *outage) stop() {
+	if o.late != nil {
+		o.late.Stop()
+		o.late = nil
+	}
+}
+
+// close ends the log.
+func (o *outage) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.stop()
+}
+
+// now returns the state.
+func (o *outage) now() State {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.state
 }

@@ -9,39 +9,147 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"weir/internal/testenv"
 )
 
-func TestOutageIsLoggedOnce(t *testing.T) {
+// An outage is told of at once, then once a minute, and so is its end. What
+// fails too soon after a warning is told of when the log has been quiet enough.
+func TestOutageIsLoggedSparingly(t *testing.T) {
+	timeout := fmt.Errorf("no answer: %w", context.DeadlineExceeded)
+	const fails = `WARN redis fails, requests are answered UNAVAILABLE kind=timeout err="no answer: context deadline exceeded" `
+	type step struct {
+		after time.Duration
+		err   error
+		want  string // logged meanwhile and then
+	}
+	for _, c := range []struct {
+		name  string
+		steps []step
+	}{
+		{"works", []step{{0, nil, ""}, {time.Hour, nil, ""}}},
+		{"fails and works again", []step{
+			{time.Second, timeout, fails + "failed_calls=1 for=0s"},
+			{2 * time.Second, nil, "INFO redis works again after=2s"},
+			{time.Second, nil, ""},
+			{quiet, timeout, fails + "failed_calls=1 for=0s"},
+		}},
+		{"fails for long", []step{
+			{time.Second, timeout, fails + "failed_calls=1 for=0s"},
+			{30 * time.Second, timeout, ""},
+			{30 * time.Second, timeout, fails + "failed_calls=2 for=1m0s"},
+			{time.Second, timeout, ""},
+			{time.Second, nil, "INFO redis works again after=1m2s"},
+		}},
+		{"fails again soon and goes on failing", []step{
+			{time.Second, timeout, fails + "failed_calls=1 for=0s"},
+			{time.Second, nil, "INFO redis works again after=1s"},
+			{time.Second, timeout, ""},
+			{time.Second, timeout, ""},
+			{time.Minute, timeout, fails + "failed_calls=2 for=8s"},
+			{time.Second, nil, "INFO redis works again after=1m2s"},
+		}},
+		{"fails again soon and works", []step{
+			{time.Second, timeout, fails + "failed_calls=1 for=0s"},
+			{time.Second, nil, "INFO redis works again after=1s"},
+			{time.Second, timeout, ""},
+			{time.Second, nil, ""},
+			{time.Second, timeout, ""},
+			{time.Second, nil, ""},
+			{time.Minute, nil, `WARN redis failed for a while, requests were answered UNAVAILABLE kind=timeout err="no answer: context deadline exceeded" failed_calls=2`},
+			{time.Hour, nil, ""},
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				o := outage{log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: bare}))}
+				for i, s := range c.steps {
+					time.Sleep(s.after) // synctest's clock
+					synctest.Wait()     // for what is told late
+					o.observe(s.err)
+					o.mu.Lock() // which it holds when it logs
+					if got := plain(log.String()); got != s.want {
+						t.Errorf("step %d: logged\n%s, want\n%s", i, got, s.want)
+					}
+					log.Reset()
+					o.mu.Unlock()
+				}
+				o.close()
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				if log.Len() != 0 {
+					t.Errorf("logged after its end: %s", &log)
+				}
+			})
+		})
+	}
+}
+
+// bare leaves the time out of a line.
+func bare(_ []string, a slog.Attr) slog.Attr {
+	if a.Key == slog.TimeKey {
+		return slog.Attr{}
+	}
+	return a
+}
+
+// plain takes the keys of level and message out of a line.
+func plain(line string) string {
+	line = strings.TrimSpace(strings.ReplaceAll(strings.ReplaceAll(line, "level=", ""), "msg=", ""))
+	if before, rest, ok := strings.Cut(line, ` "`); ok { // the message
+		message, rest, _ := strings.Cut(rest, `"`)
+		line = before + " " + message + rest
+	}
+	return line
+}
+
+func TestEndOfStoreSilencesItsLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		o := outage{log: slog.New(slog.NewTextHandler(&log, nil))}
-		timeout := fmt.Errorf("no answer: %w", context.DeadlineExceeded)
-		for _, c := range []struct {
-			after time.Duration
-			err   error
-			want  string
-		}{
-			{0, nil, ""},
-			{0, timeout, `level=WARN msg="redis fails" kind=timeout err="no answer: context deadline exceeded"`},
-			{time.Minute, timeout, ""},
-			{2 * time.Second, nil, `level=INFO msg="redis works again" after=1m2s`},
-			{time.Second, nil, ""},
-			{time.Second, timeout, `level=WARN msg="redis fails" kind=timeout err="no answer: context deadline exceeded"`},
-			{time.Second, nil, `level=INFO msg="redis works again" after=1s`},
-			{time.Second, timeout, ""}, // too soon after the last warning
-			{time.Second, nil, ""},
-			{quiet, timeout, `level=WARN msg="redis fails" kind=timeout err="no answer: context deadline exceeded"`},
-		} {
-			time.Sleep(c.after) // synctest's clock
-			log.Reset()
-			o.observe(c.err)
-			got := strings.TrimSpace(log.String())
-			if _, message, ok := strings.Cut(got, " "); ok { // without the time
-				got = message
-			}
-			if got != c.want {
-				t.Errorf("%v later, after error %v: logged %q, want %q", c.after, c.err, got, c.want)
-			}
+		for range 2 {
+			o.observe(context.DeadlineExceeded)
+			o.observe(nil)
+		}
+		log.Reset()
+		o.close()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if log.Len() != 0 {
+			t.Errorf("logged after its end: %s", &log)
 		}
 	})
+}
+
+func TestState(t *testing.T) {
+	r := testenv.RedisServer(t)
+	s := open(t, Options{URL: r.Addr(), OpTimeout: long})
+	if got := s.State(); got != (State{}) {
+		t.Errorf("before any call: %+v", got)
+	}
+	mustAsk(t, s, "k", perMinute)
+	worked := s.State()
+	if worked.WorkedAt.IsZero() || worked != (State{WorkedAt: worked.WorkedAt}) {
+		t.Errorf("after a decision: %+v", worked)
+	}
+
+	admin := connect(t, r)
+	do(t, admin, "replicaof", "127.0.0.1", "1")
+	mustFail(t, s)
+	mustFail(t, s)
+	failed := s.State()
+	if failed.WorkedAt != worked.WorkedAt || failed.FailingSince.Before(worked.WorkedAt) || !failed.FailedAt.After(failed.FailingSince) {
+		t.Errorf("times of a failure: %+v after %+v", failed, worked)
+	}
+	if failed.Kind != "readonly" || !strings.Contains(failed.Problem, "READONLY") {
+		t.Errorf("reason of a failure: %+v", failed)
+	}
+
+	do(t, admin, "replicaof", "no", "one")
+	mustAsk(t, s, "k", perMinute)
+	again := s.State()
+	if !again.FailingSince.IsZero() || !again.WorkedAt.After(failed.FailedAt) || again.FailedAt != failed.FailedAt || again.Problem != failed.Problem {
+		t.Errorf("after the failure: %+v", again)
+	}
 }

@@ -101,15 +101,8 @@ func (s *Store) wait(ctx context.Context, b *batch) error {
 	}
 }
 
-// Ping tells whether Redis answers, within Options.OpTimeout and ctx.
-func (s *Store) Ping(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, s.opTimeout)
-	defer cancel()
-	if err := s.client.Ping(ctx).Err(); err != nil {
-		return unavailable(err)
-	}
-	return nil
-}
+// State tells whether Redis decides, as of the last call.
+func (s *Store) State() State { return s.outage.now() }
 
 // Close ends the store: it refuses new requests, lets those that it has taken
 // on be decided for at most ten times Options.OpTimeout, and closes the
@@ -124,6 +117,7 @@ func (s *Store) Close() error {
 	}
 	err := s.client.Close() // calls that still wait fail at once
 	<-s.queue.landed
+	s.outage.close()
 	if err != nil {
 		return fmt.Errorf("closing the connections to Redis: %w", err)
 	}

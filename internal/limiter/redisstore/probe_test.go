@@ -1,0 +1,120 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"weir/internal/limiter"
+	"weir/internal/testenv"
+)
+
+// A Redis that answers PING but cannot decide is not one that works.
+func TestPingProvesThatRedisCanDecide(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		args []string // of redis-server
+		want string   // in the error, "" for none
+		kind kind
+		mend []any // command after which it works
+	}{
+		{name: "primary"},
+		{name: "replica", args: []string{"--replicaof", "127.0.0.1", "1"}, kind: kindReadOnly,
+			want: "redis is a read-only replica", mend: []any{"replicaof", "no", "one"}},
+		{name: "writable replica", args: []string{"--replicaof", "127.0.0.1", "1", "--replica-read-only", "no"}},
+		{name: "cluster", args: []string{"--cluster-enabled", "yes"}, kind: kindCluster,
+			want: "redis runs in cluster mode, which is not supported; one primary is"},
+		{name: "no scripts for this user", args: []string{"--user", "default", "on", "nopass", "~*", "+@all", "-evalsha"}, kind: kindAuth,
+			want: "NOPERM", mend: []any{"acl", "setuser", "default", "+@all"}},
+		{name: "no loading of scripts for this user", args: []string{"--user", "default", "on", "nopass", "~*", "+@all", "-script"}, kind: kindAuth,
+			want: "loading the script: NOPERM"},
+		{name: "no TIME", args: []string{"--rename-command", "TIME", "NOTIME"}, kind: kindOther, want: "Unknown Redis command"},
+		{name: "no INFO for this user", args: []string{"--user", "default", "on", "nopass", "~*", "+@all", "-info"}},
+		{name: "no password", args: []string{"--requirepass", "right"}, kind: kindAuth, want: "NOAUTH"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := testenv.RedisServer(t, c.args...)
+			s := open(t, Options{URL: r.Addr(), OpTimeout: long})
+			err := s.Ping(context.Background())
+			if c.want == "" {
+				if err != nil {
+					t.Fatalf("Ping: %v", err)
+				}
+				mustAsk(t, s, "k", perMinute)
+				return
+			}
+			if !errors.Is(err, limiter.ErrUnavailable) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got error %v, want one with %q", err, c.want)
+			}
+			if state := s.State(); state.FailingSince.IsZero() || state.Kind != string(c.kind) || !strings.Contains(state.Problem, c.want) {
+				t.Errorf("state %+v, want it to fail with kind %s for %q", state, c.kind, c.want)
+			}
+			if c.mend == nil {
+				return
+			}
+			do(t, connect(t, r), c.mend...)
+			if err := s.Ping(context.Background()); err != nil {
+				t.Errorf("Ping after %v: %v", c.mend, err)
+			}
+			if state := s.State(); !state.FailingSince.IsZero() {
+				t.Errorf("state %+v, want it to work", state)
+			}
+		})
+	}
+}
+
+func TestPingWritesNothing(t *testing.T) {
+	r := testenv.RedisServer(t)
+	s := open(t, Options{URL: r.Addr(), OpTimeout: long})
+	if err := s.Ping(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if n := do(t, connect(t, r), "dbsize").(int64); n != 0 {
+		t.Errorf("%d keys were written", n)
+	}
+}
+
+func TestCancelledPingIsNoOutage(t *testing.T) {
+	s := open(t, Options{URL: silent(t), OpTimeout: long})
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := s.Ping(ctx); !errors.Is(err, limiter.ErrUnavailable) {
+		t.Errorf("got error %v, want one that wraps %v", err, limiter.ErrUnavailable)
+	}
+	if state := s.State(); state != (State{}) {
+		t.Errorf("state %+v, want none", state)
+	}
+}
+
+// A cluster refuses what its client does not know to send elsewhere.
+func TestClusterIsAKindOfItsOwn(t *testing.T) {
+	r := testenv.RedisServer(t, "--cluster-enabled", "yes")
+	s := open(t, Options{URL: r.Addr(), OpTimeout: long})
+	wantKind := func(code string) {
+		t.Helper()
+		eventually(t, "an error says "+code, func() bool {
+			hits := []limiter.Hit{{Limit: perMinute, Key: []byte("a"), Cost: 1}, {Limit: perMinute, Key: []byte("b"), Cost: 1}}
+			_, err := s.Decide(context.Background(), hits, make([]limiter.Decision, 2))
+			return err != nil && strings.Contains(err.Error(), code)
+		})
+		if state := s.State(); state.Kind != string(kindCluster) {
+			t.Errorf("state %+v, want kind %s", state, kindCluster)
+		}
+	}
+	wantKind("CLUSTERDOWN")
+	do(t, connect(t, r), "cluster", "addslotsrange", 0, 16383)
+	wantKind("CROSSSLOT")
+}
+
+func TestMovedKeysAreOfACluster(t *testing.T) {
+	r := miniredis.RunT(t)
+	s := open(t, Options{URL: r.Addr(), OpTimeout: long})
+	r.SetError("MOVED 15495 127.0.0.1:1")
+	mustFail(t, s)
+	if state := s.State(); state.Kind != string(kindCluster) {
+		t.Errorf("state %+v, want kind %s", state, kindCluster)
+	}
+}

@@ -1,0 +1,125 @@
+package settings
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestReferenceIsCompared holds every row of the table to what it says of a
+// value that asks for something, and of one that does not.
+func TestReferenceIsCompared(t *testing.T) {
+	for _, v := range reference {
+		t.Run(v.name, func(t *testing.T) {
+			asking, silent := "somewhere", ""
+			switch {
+			case v.asks.text == isOn.text:
+				asking, silent = "t", "FALSE"
+			case strings.HasPrefix(v.asks.text, "is not "):
+				silent = strings.TrimPrefix(v.asks.text, "is not ")
+			}
+			if s, err := parse(t, map[string]string{v.name: silent}); err != nil || len(s.Warnings) != 0 {
+				t.Errorf("%q: got %v %v, want nothing", silent, s.Warnings, err)
+			}
+			s, err := parse(t, map[string]string{v.name: asking})
+			switch v.outcome {
+			case refused:
+				want := fmt.Sprintf("$%s: %q is not supported: %s", v.name, asking, v.instead)
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%q: got error %v, want %s", asking, err, want)
+				}
+			case warned:
+				if want := []Warning{{v.name, asking, v.instead}}; err != nil || !slices.Equal(s.Warnings, want) {
+					t.Errorf("%q: got %v %v, want %v", asking, s.Warnings, err, want)
+				}
+			case ignored:
+				if err != nil || len(s.Warnings) != 0 {
+					t.Errorf("%q: got %v %v, want nothing", asking, s.Warnings, err)
+				}
+			default:
+				t.Errorf("unknown outcome %q", v.outcome)
+			}
+		})
+	}
+}
+
+func TestWhatIsUnsafeIsRefused(t *testing.T) {
+	tests := []struct {
+		env     string
+		refused bool
+	}{
+		{"GRPC_SERVER_USE_TLS=true", true},
+		{"GRPC_SERVER_USE_TLS=1", true},
+		{"GRPC_SERVER_USE_TLS=maybe", true}, // it asks for something
+		{"GRPC_SERVER_USE_TLS=false", false},
+		{"REDIS_TYPE=CLUSTER", true},
+		{"REDIS_TYPE=sentinel", true},
+		{"REDIS_TYPE=single", false},
+		{"REDIS_PERSECOND=true", true},
+		{"REDIS_PERSECOND=0", false},
+		{"CONFIG_TYPE=GRPC_XDS_SOTW", true},
+		{"CONFIG_TYPE=file", false},
+		{"NEAR_LIMIT_RATIO=0.80", false},
+		{"SHADOW_MODE=true", false},
+	}
+	for _, tt := range tests {
+		name, value, _ := strings.Cut(tt.env, "=")
+		_, err := parse(t, map[string]string{name: value})
+		if got := err != nil && strings.Contains(err.Error(), "$"+name); got != tt.refused {
+			t.Errorf("%s: got error %v, want one: %t", tt.env, err, tt.refused)
+		}
+	}
+}
+
+func TestAllThatIsUnsafeIsToldAtOnce(t *testing.T) {
+	_, err := parse(t, map[string]string{"REDIS_TYPE": "CLUSTER", "CONFIG_TYPE": "GRPC_XDS_SOTW"})
+	for _, want := range []string{"$REDIS_TYPE", "$CONFIG_TYPE"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v does not name %s", err, want)
+		}
+	}
+}
+
+// TestReferenceHoldsNoSetting keeps the table free of what is honoured.
+func TestReferenceHoldsNoSetting(t *testing.T) {
+	known := map[string]bool{}
+	for _, flag := range flags(t) {
+		known[flag.Envs[0]] = true
+	}
+	for _, v := range reference {
+		if known[v.name] {
+			t.Errorf("%s is a setting, or twice in the table", v.name)
+		}
+		known[v.name] = true
+	}
+}
+
+func TestRedisVariablesWithoutRedis(t *testing.T) {
+	type env = map[string]string
+	tests := []struct {
+		name string
+		env  env
+		args []string
+		want []string
+	}{
+		{"nothing", nil, nil, nil},
+		{"settings", env{"REDIS_AUTH": "secret", "REDIS_TLS": "true"}, nil, []string{"REDIS_AUTH", "REDIS_TLS"}},
+		{"variables of the reference", env{"REDIS_POOL_SIZE": "5"}, nil, []string{"REDIS_POOL_SIZE"}},
+		{"with Redis", env{"REDIS_AUTH": "secret", "REDIS_URL": "db:6379"}, nil, nil},
+		{"with Redis by flag", env{"REDIS_AUTH": "secret"}, []string{"--redis-url=db:6379"}, nil},
+		{"links of Kubernetes", env{"REDIS_PORT": "tcp://10.0.0.1:6379", "REDIS_SERVICE_HOST": "10.0.0.1"}, nil, nil},
+		{"set to nothing", env{"REDIS_AUTH": ""}, nil, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s, err := parse(t, tt.env, tt.args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(s.Store.RedisVariables, tt.want) {
+				t.Errorf("got %v, want %v", s.Store.RedisVariables, tt.want)
+			}
+		})
+	}
+}
