@@ -21,4 +21,6 @@ COPY --from=build /image/ /
 USER 65534:65534
 # gRPC; HTTP; operators; metrics
 EXPOSE 8081 8080 6070 9090
-ENTRYPOINT ["/bin/weir"]
+# No ENTRYPOINT, as in the image of envoyproxy/ratelimit: "command: /bin/ratelimit"
+# and "docker run weir weir validate /config" both name the program.
+CMD ["/bin/weir"]

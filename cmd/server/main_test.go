@@ -194,6 +194,18 @@ func TestLogAsJSON(t *testing.T) {
 	}
 }
 
+// With an ENTRYPOINT, manifests that call /bin/ratelimit in the image would pass
+// it to the program as an argument.
+func TestImageNamesNoEntrypoint(t *testing.T) {
+	dockerfile, err := os.ReadFile("../../Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(dockerfile, []byte("\nCMD [\"/bin/weir\"]\n")) || bytes.Contains(dockerfile, []byte("\nENTRYPOINT ")) {
+		t.Error("the image does not run by CMD alone")
+	}
+}
+
 // TestReleaseOfImage builds as the Dockerfile does, for its version to arrive.
 func TestReleaseOfImage(t *testing.T) {
 	dockerfile, err := os.ReadFile("../../Dockerfile")
