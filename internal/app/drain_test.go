@@ -90,7 +90,7 @@ func TestDrainLetsAnHTTPRequestFinish(t *testing.T) {
 	statuses := make(chan int, 1)
 	go func() {
 		defer close(statuses)
-		request, err := http.NewRequest("POST", "http://"+f.HTTPAddr()+"/json", body)
+		request, err := http.NewRequest(http.MethodPost, "http://"+f.HTTPAddr()+"/json", body)
 		if err != nil {
 			return
 		}
