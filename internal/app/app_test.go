@@ -91,7 +91,7 @@ func start(t *testing.T, args ...string) *fixture {
 		t.Fatal(err)
 	}
 	f.App = app
-	f.http.Transport = &http.Transport{DisableKeepAlives: true}
+	f.http.Transport = &http.Transport{DisableKeepAlives: true, ExpectContinueTimeout: patience}
 	f.conn, err = grpc.NewClient(app.GRPCAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)

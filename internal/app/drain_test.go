@@ -90,13 +90,18 @@ func TestDrainLetsAnHTTPRequestFinish(t *testing.T) {
 	statuses := make(chan int, 1)
 	go func() {
 		defer close(statuses)
-		response, err := f.http.Post("http://"+f.HTTPAddr()+"/json", "application/json", body)
+		request, err := http.NewRequest(http.MethodPost, "http://"+f.HTTPAddr()+"/json", body)
+		if err != nil {
+			return
+		}
+		request.Header.Set("Expect", "100-continue")
+		response, err := f.http.Do(request)
 		if err == nil {
 			response.Body.Close()
 			statuses <- response.StatusCode
 		}
 	}()
-	fmt.Fprint(send, `{"domain": "api", `) // returns when the request is under way
+	fmt.Fprint(send, `{"domain": "api", `) // returns when the server has begun to read the body
 	f.stop()
 	wantRefused(t, f.HTTPAddr())
 	fmt.Fprint(send, `"descriptors": [{"entries": [{"key": "user", "value": "alice"}]}]}`)

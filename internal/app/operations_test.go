@@ -1,0 +1,102 @@
+package app
+
+import (
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+	"github.com/alicebob/miniredis/v2"
+	"gopkg.in/yaml.v3"
+
+	"weir/internal/settings"
+)
+
+// operations is the document for operators.
+func operations(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestOperationsListEveryMetric compares the document with what the server
+// shows, once with each store.
+func TestOperationsListEveryMetric(t *testing.T) {
+	names, kinds := map[string]bool{}, map[string]bool{}
+	for _, args := range [][]string{nil, {"--redis-url=" + miniredis.RunT(t).Addr()}} {
+		f := start(t, append(args, "--config="+directory(t, limited(3)))...)
+		f.wantHealth(true, "OK")
+		f.wantLimit(3) // metrics by rule appear with the first request
+		families, err := f.opts.Registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, family := range families {
+			name := family.GetName()
+			if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") {
+				continue
+			}
+			names[name] = true
+			if name == "weir_redis_errors_total" {
+				for _, m := range family.GetMetric() {
+					kinds[m.GetLabel()[0].GetValue()] = true
+				}
+			}
+		}
+	}
+	_, metrics, _ := strings.Cut(operations(t), "\n## Metrics\n")
+	wantRows(t, metrics, names)
+	_, failures, _ := strings.Cut(operations(t), "\n## When Redis fails\n")
+	failures, _, _ = strings.Cut(failures, "\n## ")
+	wantRows(t, failures, kinds)
+}
+
+// wantRows compares the first column of the tables in text with names.
+func wantRows(t *testing.T, text string, names map[string]bool) {
+	t.Helper()
+	listed := map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|").FindAllStringSubmatch(text, -1) {
+		listed[row[1]] = true
+	}
+	if !maps.Equal(listed, names) {
+		t.Errorf("docs/operations.md lists %v, want %v", slices.Sorted(maps.Keys(listed)), slices.Sorted(maps.Keys(names)))
+	}
+}
+
+// TestOperationsNameSettingsThatExist parses what the document tells to set.
+func TestOperationsNameSettingsThatExist(t *testing.T) {
+	known := map[string]bool{}
+	for _, flag := range kong.Must(&struct{ settings.Settings }{}, kong.NoDefaultHelp()).Model.Flags {
+		known[flag.Envs[0]] = true
+	}
+	_, snippet, _ := strings.Cut(operations(t), "```yaml\n")
+	snippet, _, _ = strings.Cut(snippet, "```")
+	var pod struct {
+		Containers []struct {
+			Env []struct{ Name, Value string }
+		}
+	}
+	if err := yaml.Unmarshal([]byte(snippet), &pod); err != nil {
+		t.Fatal(err)
+	}
+	if len(pod.Containers) != 1 || len(pod.Containers[0].Env) == 0 {
+		t.Fatalf("the document should set variables of a container, but has %+v", pod)
+	}
+	for _, env := range pod.Containers[0].Env {
+		if !known[env.Name] {
+			t.Errorf("%s is no setting", env.Name)
+		}
+	}
+	// In the text, what is spelled like a variable and has one of its prefixes.
+	for _, name := range regexp.MustCompile("`((?:GRPC|DEBUG|REDIS|PROMETHEUS|CACHE|DRAIN|MEMORY|LOG)_[A-Z_]+)[`=]").FindAllStringSubmatch(operations(t), -1) {
+		if !known[name[1]] {
+			t.Errorf("%s is no setting", name[1])
+		}
+	}
+}

@@ -1,0 +1,59 @@
+// Package scripts tests the scripts of its directory.
+package scripts
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"weir/internal/testenv"
+)
+
+// TestMissingToolsNameOnlyLogsThatExist runs tools.sh where nothing is installed.
+func TestMissingToolsNameOnlyLogsThatExist(t *testing.T) {
+	shell := testenv.Shell(t)
+	root, bin := t.TempDir(), t.TempDir()
+	script, err := os.ReadFile("tools.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"scripts", ".tools"} {
+		if err := os.Mkdir(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write := func(path, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(root, path), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("scripts/tools.sh", string(script))
+	dirname, err := exec.LookPath("dirname") // the script finds its place with it
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(dirname, filepath.Join(bin, "dirname")); err != nil {
+		t.Fatal(err)
+	}
+	missing := func() string {
+		t.Helper()
+		command := exec.Command(shell, filepath.Join(root, "scripts/tools.sh"), "missing")
+		command.Env = []string{"PATH=" + bin}
+		out, err := command.CombinedOutput()
+		if err != nil || strings.Count(string(out), "LEFT OUT: ") != 2 {
+			t.Fatalf("got %s, want two suites left out (error: %v)", out, err)
+		}
+		return string(out)
+	}
+
+	if out := missing(); strings.Contains(out, ".log") {
+		t.Errorf("names a log that was never written:\n%s", out)
+	}
+	write(".tools/envoy.log", "no network")
+	if out := missing(); !strings.Contains(out, "see .tools/envoy.log") || strings.Contains(out, "redis.log") {
+		t.Errorf("names the wrong logs:\n%s", out)
+	}
+}
