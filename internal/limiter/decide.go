@@ -24,7 +24,7 @@ func Decide(hits []Hit, states []*State, now int64, out []Decision) (denied bool
 		h, s := &hits[i], states[i]
 		before = append(before, *s)
 		*s = h.Limit.roll(*s, now)
-		out[i].Over = !h.Refund && !h.Limit.meter.fits(*s, now/h.Limit.tick, h.Wanted())
+		out[i].Over = !h.Refund && !h.Limit.meter.fits(*s, now/h.Limit.tick, h.wanted())
 		if !out[i].Over || h.Always {
 			*s = h.write(*s)
 		}
@@ -96,21 +96,21 @@ func Describe(hits []Hit, i int, s State, now int64, d *Decision) {
 	d.Used, d.Remaining, d.ResetAfter, d.RetryAfter = used, free, after(whole), 0
 	if d.Over {
 		d.RetryAfter = Never
-		if wait := m.wait(s, now/tick, wanted(hits, i)); wait != never {
+		if wait := m.wait(s, now/tick, wantedWith(hits, i)); wait != never {
 			d.RetryAfter = after(wait)
 		}
 	}
 }
 
-// wanted is what must be free in the counter of hits[i] for all hits on it to
-// fit, each beside the earlier ones.
-func wanted(hits []Hit, i int) int64 {
+// wantedWith is what must be free in the counter of hits[i] for all hits on it
+// to fit, each beside the earlier ones.
+func wantedWith(hits []Hit, i int) int64 {
 	var taken, most int64
 	for j := range hits {
 		h := &hits[j]
 		if !h.Refund && (j == i || bytes.Equal(h.Key, hits[i].Key)) {
-			most = max(most, taken+h.Wanted())
-			taken += h.Units()
+			most = max(most, taken+max(h.cost(), 1))
+			taken = min(taken+h.cost(), maxExact)
 		}
 	}
 	return most

@@ -20,12 +20,15 @@ type Hit struct {
 	Always bool
 }
 
+// cost is Cost, or a number larger than any limit of which some can be summed.
+func (h *Hit) cost() int64 { return int64(min(h.Cost, maxExact/2)) }
+
 // Units is what the hit takes or gives: its cost, or the largest that its
 // limit counts exactly.
 func (h *Hit) Units() int64 { return int64(min(h.Cost, uint64(h.Limit.meter.most()))) }
 
-// Wanted is what must be free for the hit to be admitted: a peek asks for one.
-func (h *Hit) Wanted() int64 { return max(h.Units(), 1) }
+// wanted is what must be free for the hit to be admitted: a peek asks for one.
+func (h *Hit) wanted() int64 { return max(h.Units(), 1) }
 
 // unconditional tells whether the hit is written whatever becomes of its request.
 func (h *Hit) unconditional() bool { return h.Refund || h.Always && h.Cost > 0 }

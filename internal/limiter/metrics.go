@@ -79,7 +79,7 @@ func (m *metrics) observe(h *Hit, d *Decision) {
 		return
 	}
 	c := m.bind(h.Limit)
-	c.total.Add(float64(counted(h)))
+	c.total.Add(float64(h.cost()))
 	u := split(h, d)
 	add(c.over, u.over)
 	add(c.near, u.near)
@@ -91,9 +91,6 @@ func (m *metrics) observe(h *Hit, d *Decision) {
 		add(c.shadow, u.over)
 	}
 }
-
-// counted is the cost of h, but no more than a sum of many can tell.
-func counted(h *Hit) int64 { return int64(min(h.Cost, maxExact/2)) }
 
 func add(c prometheus.Counter, units int64) {
 	if units > 0 {
@@ -108,7 +105,7 @@ type parts struct{ over, near, within int64 }
 // A hit that was charged although it did not fit is over only with the units
 // above the limit. What another limit of the request denied is none of the three.
 func split(h *Hit, d *Decision) parts {
-	cost, size := counted(h), int64(h.Limit.Size())
+	cost, size := h.cost(), int64(h.Limit.Size())
 	near := int64(float64(size) * nearRatio)
 	above := func(line int64) int64 { return min(max(d.Used-line, 0), cost) }
 	switch {

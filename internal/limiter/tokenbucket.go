@@ -22,9 +22,7 @@ type tokenBucket struct {
 // newTokenBucket reports whether all products are exact. The largest is a level
 // at the brim with the largest cost added.
 func newTokenBucket(period, amount, burst int64) (tokenBucket, bool) {
-	if amount == 0 { // no room for anything; a debt drains all the same
-		amount, burst = 1, 0
-	}
+	amount = max(amount, 1) // without it, burst is 0 as well: nothing fits, but debt drains
 	g := gcd(period, amount)
 	b := tokenBucket{price: period / g, drain: amount / g, amount: amount, burst: burst}
 	return b, burst+amount+b.most() <= maxExact/b.price
@@ -52,7 +50,7 @@ func (b tokenBucket) level(s State) int64 {
 	if s.Used >= b.burst+b.amount {
 		return b.brim()
 	}
-	return min(s.Used*b.price+ceilDiv(s.Prev, b.grain()), b.brim())
+	return s.Used*b.price + ceilDiv(s.Prev, b.grain())
 }
 
 // state is the state of a level.

@@ -1,0 +1,141 @@
+package limiter
+
+import "math/big"
+
+// The books of the judge, one kind for each algorithm. An empty one is as good
+// as new, whatever time it has seen.
+
+// windowBook is what a fixed window used.
+type windowBook struct {
+	start int64
+	use   *big.Rat
+}
+
+func (b windowBook) turn(r *rule, now int64) book {
+	if !b.empty() && now < b.start+r.period {
+		return b
+	}
+	start := now
+	if r.limit.Anchor == Epoch {
+		start -= now % r.period
+	}
+	return windowBook{start, new(big.Rat)}
+}
+
+func (b windowBook) write(_ *rule, change *big.Rat) book {
+	return windowBook{b.start, within(sum(b.use, change), rat(1<<52))}
+}
+
+func (b windowBook) used(*rule) *big.Rat { return b.use }
+func (b windowBook) empty() bool         { return b.use.Sign() == 0 }
+func (b windowBook) newest(*rule) int64  { return b.start }
+
+// slidingBook is what each window used. Of the previous one it counts the share
+// that a span of one period up to now covers, or all if the clock is behind.
+type slidingBook struct {
+	now    int64 // tick by tick
+	window int64 // number of the newest window seen
+	uses   map[int64]*big.Rat
+}
+
+func (b slidingBook) turn(r *rule, now int64) book {
+	b.now = now - now%r.tick
+	if window := now / r.period; window > b.window || b.empty() {
+		b.window = window
+		b.uses = map[int64]*big.Rat{window: b.of(window), window - 1: b.of(window - 1)} // others never matter again
+	}
+	return b
+}
+
+func (b slidingBook) of(window int64) *big.Rat {
+	if use := b.uses[window]; use != nil {
+		return use
+	}
+	return new(big.Rat)
+}
+
+func (b slidingBook) used(r *rule) *big.Rat {
+	elapsed := max(b.now-b.window*r.period, 0)
+	share := big.NewRat(r.period-elapsed, r.period)
+	return sum(b.of(b.window), share.Mul(share, b.of(b.window-1)))
+}
+
+func (b slidingBook) write(r *rule, change *big.Rat) book {
+	largest := new(big.Int).Lsh(big.NewInt(1), 53) // in units of a tick
+	largest.Div(largest, big.NewInt(3*r.period/r.tick))
+	current := within(sum(b.of(b.window), change), new(big.Rat).SetInt(largest))
+	uses := map[int64]*big.Rat{b.window: current, b.window - 1: b.of(b.window - 1)}
+	return slidingBook{b.now, b.window, uses}
+}
+
+func (b slidingBook) empty() bool {
+	return b.of(b.window).Sign() == 0 && b.of(b.window-1).Sign() == 0
+}
+
+func (b slidingBook) newest(r *rule) int64 { return b.window * r.period }
+
+// bucketBook is a bucket's level in units, which sinks evenly but is looked at
+// tick by tick.
+type bucketBook struct {
+	at    int64
+	level *big.Rat
+}
+
+func (b bucketBook) turn(r *rule, now int64) book {
+	now -= now % r.tick
+	amount := r.amount
+	if amount.Sign() == 0 {
+		amount = rat(1) // nothing fits such a limit, but a debt goes away
+	}
+	level := within(b.level, sum(r.size, amount)) // lower if the limit was lowered
+	// A level is counted in parts of a unit, as many as ticks of a period divided
+	// by the divisor that it has in common with the amount. Only the level that
+	// another amount left can lie between two of them.
+	period := big.NewInt(r.period / r.tick)
+	parts := new(big.Rat).SetInt(new(big.Int).Div(period, new(big.Int).GCD(nil, nil, period, amount.Num())))
+	level = new(big.Rat).Mul(level, parts)
+	level = new(big.Rat).Quo(new(big.Rat).SetInt(ceil(level)), parts)
+	if now > b.at {
+		drained := big.NewRat(now-b.at, r.period)
+		level = within(difference(level, drained.Mul(drained, amount)), level)
+	}
+	if level.Sign() == 0 {
+		return bucketBook{now, level}
+	}
+	return bucketBook{max(now, b.at), level}
+}
+
+func (b bucketBook) write(r *rule, change *big.Rat) book {
+	amount := r.amount
+	if amount.Sign() == 0 {
+		amount = rat(1)
+	}
+	return bucketBook{b.at, within(sum(b.level, change), sum(r.size, amount))}
+}
+
+func (b bucketBook) used(*rule) *big.Rat { return b.level }
+func (b bucketBook) empty() bool         { return b.level.Sign() == 0 }
+func (b bucketBook) newest(*rule) int64  { return b.at }
+
+func rat(n uint64) *big.Rat { return new(big.Rat).SetInt(new(big.Int).SetUint64(n)) }
+
+func sum(a, b *big.Rat) *big.Rat { return new(big.Rat).Add(a, b) }
+
+func difference(a, b *big.Rat) *big.Rat { return new(big.Rat).Sub(a, b) }
+
+// within is a, but at least 0 and at most b.
+func within(a, b *big.Rat) *big.Rat {
+	switch {
+	case a.Sign() < 0:
+		return new(big.Rat)
+	case a.Cmp(b) > 0:
+		return b
+	}
+	return a
+}
+
+func floor(a *big.Rat) *big.Int { return new(big.Int).Div(a.Num(), a.Denom()) } // Div rounds down for b > 0
+
+func ceil(a *big.Rat) *big.Int {
+	return new(big.Int).Neg(floor(new(big.Rat).Neg(a)))
+}

@@ -1,0 +1,225 @@
+package limiter
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math/big"
+	"strings"
+	"time"
+)
+
+// judge decides as the specification reads, with exact rational numbers and by
+// trying everything on a copy: slow, and independent of Decide. When a hit may
+// come back and when a counter is whole again it finds by looking at the times
+// to come, not by a formula.
+type judge struct {
+	books map[string]book // by counter
+}
+
+// book is what a counter holds, at any time from the one at which it was
+// written. All of its methods leave it as it is.
+type book interface {
+	// turn is the book at now.
+	turn(r *rule, now int64) book
+	// used is the exact use, in units.
+	used(r *rule) *big.Rat
+	// write adds units, or takes them back if they are negative.
+	write(r *rule, units *big.Rat) book
+	// empty tells whether nothing is used.
+	empty() bool
+	// newest is the latest time that the book knows.
+	newest(r *rule) int64
+}
+
+// rule is a limit in the judge's words, with times in microseconds.
+type rule struct {
+	limit        *Limit
+	period, tick int64
+	amount, size *big.Rat // what a period, and what a moment admits
+}
+
+func newRule(l *Limit) *rule {
+	seconds := map[Unit]int64{
+		Second: 1, Minute: 60, Hour: 3600, Day: 86400, Week: 604800, Month: 2592000, Year: 31536000,
+	}[l.Unit]
+	r := &rule{limit: l, period: seconds * int64(max(l.UnitMultiplier, 1)) * 1_000_000, tick: l.Numbers().Tick}
+	r.amount = rat(uint64(l.RequestsPerUnit))
+	r.size = r.amount
+	if l.Algorithm == TokenBucket && l.Burst > 0 && l.RequestsPerUnit > 0 {
+		r.size = rat(uint64(l.Burst))
+	}
+	return r
+}
+
+func (r *rule) newBook() book {
+	switch r.limit.Algorithm {
+	case SlidingWindow:
+		return slidingBook{}
+	case TokenBucket:
+		return bucketBook{level: new(big.Rat)}
+	default:
+		return windowBook{use: new(big.Rat)}
+	}
+}
+
+// fits tells whether b has room for units.
+func (r *rule) fits(b book, units *big.Rat) bool {
+	return sum(b.used(r), units).Cmp(r.size) <= 0
+}
+
+// verdict is a Decision with exact numbers.
+type verdict struct {
+	over, charged   bool
+	used, remaining *big.Int
+	reset, retry    int64 // in microseconds; retry -1: never
+}
+
+func (j *judge) decide(hits []Hit, now int64) (denied bool, verdicts []verdict) {
+	verdicts = make([]verdict, len(hits))
+	trial := maps.Clone(j.books)
+	open := func(h *Hit) (r *rule, b book) {
+		r = newRule(h.Limit)
+		if b = trial[string(h.Key)]; b == nil {
+			b = r.newBook()
+		}
+		return r, b.turn(r, now)
+	}
+	enforcedOver, quotas, quotasOver := false, 0, 0
+	for i := range hits {
+		h := &hits[i]
+		r, b := open(h)
+		over := !h.Refund && !r.fits(b, wish(h))
+		verdicts[i].over = over
+		if !over || h.Always {
+			b = b.write(r, change(h))
+		}
+		trial[string(h.Key)] = b
+		switch h.Limit.Mode {
+		case Enforced:
+			enforcedOver = enforcedOver || over
+		case Quota:
+			quotas++
+			if over {
+				quotasOver++
+			}
+		}
+	}
+	denied = enforcedOver || quotas > 0 && quotas == quotasOver
+	if denied {
+		trial = maps.Clone(j.books)
+	}
+	for i := range hits {
+		h := &hits[i]
+		unconditional := h.Refund || h.Always && h.Cost > 0
+		verdicts[i].charged = unconditional || !denied && !verdicts[i].over && h.Cost > 0
+		if denied && unconditional {
+			r, b := open(h)
+			trial[string(h.Key)] = b.write(r, change(h))
+		}
+	}
+	j.books = trial
+	for i := range hits {
+		r, b := open(&hits[i])
+		verdicts[i].describe(r, b, hits, i, now)
+	}
+	return denied, verdicts
+}
+
+func (v *verdict) describe(r *rule, b book, hits []Hit, i int, now int64) {
+	v.used = ceil(b.used(r))
+	v.remaining = floor(difference(r.size, b.used(r)))
+	if v.remaining.Sign() < 0 {
+		v.remaining = new(big.Int)
+	}
+	if w, ok := b.(windowBook); ok {
+		v.reset = w.start + r.period - now // used or not
+	} else {
+		v.reset = r.first(b, now, book.empty)
+	}
+	if v.over {
+		v.retry = r.first(b, now, func(b book) bool { return r.admits(b, hits, i) })
+	}
+}
+
+// admits tells whether b has room for all hits on the counter of hits[i].
+func (r *rule) admits(b book, hits []Hit, i int) bool {
+	for j := range hits {
+		h := &hits[j]
+		if h.Refund || !bytes.Equal(h.Key, hits[i].Key) {
+			continue
+		}
+		if !r.fits(b, wish(h)) {
+			return false
+		}
+		b = b.write(r, change(h))
+	}
+	return true
+}
+
+// first is how long it takes until b is as wished, -1 if it never will be. A
+// book that is left alone only gets better, so bisection finds it.
+func (r *rule) first(b book, now int64, good func(book) bool) int64 {
+	// wait is the time from now to the n-th tick after that in which now is.
+	wait := func(n int64) int64 {
+		if n == 0 {
+			return 0
+		}
+		return (now/r.tick+n)*r.tick - now
+	}
+	at := func(n int64) bool { return good(b.turn(r, now+wait(n))) }
+	drained := new(big.Rat).SetInt64(r.period)
+	if r.amount.Sign() > 0 {
+		drained.Mul(drained, new(big.Rat).Quo(sum(r.size, r.amount), r.amount))
+	}
+	low, high := int64(0), (max(b.newest(r)-now, 0)+2*r.period+ceil(drained).Int64())/r.tick+2
+	if at(low) {
+		return 0
+	}
+	if !at(high) {
+		return -1
+	}
+	for high-low > 1 {
+		if middle := (low + high) / 2; at(middle) {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	return wait(high)
+}
+
+// wish is what must be free for h.
+func wish(h *Hit) *big.Rat { return rat(max(h.Cost, 1)) }
+
+// change is what h adds.
+func change(h *Hit) *big.Rat {
+	if h.Refund {
+		return new(big.Rat).Neg(rat(h.Cost))
+	}
+	return rat(h.Cost)
+}
+
+// differs tells how d differs from the verdict.
+func (v verdict) differs(d Decision) string {
+	var diff strings.Builder
+	check := func(name string, got, want any) {
+		if g, w := fmt.Sprint(got), fmt.Sprint(want); g != w {
+			fmt.Fprintf(&diff, " %s %s, want %s;", name, g, w)
+		}
+	}
+	duration := func(micros int64) time.Duration {
+		return time.Duration(min(micros, longest)) * time.Microsecond
+	}
+	check("over", d.Over, v.over)
+	check("charged", d.Charged, v.charged)
+	check("used", d.Used, v.used)
+	check("remaining", d.Remaining, v.remaining)
+	check("reset", d.ResetAfter, duration(v.reset))
+	if v.retry < 0 {
+		check("retry", d.RetryAfter, Never)
+	} else {
+		check("retry", d.RetryAfter, duration(v.retry))
+	}
+	return diff.String()
+}
