@@ -18,7 +18,7 @@ type Options struct {
 func Load(files []File, opts Options) (*Tree, error) {
 	c := compiler{
 		opts:    opts,
-		tree:    &Tree{domains: make(map[string]*node)},
+		tree:    &Tree{domains: make(map[string]*node), labels: make(map[string]string)},
 		defined: make(map[*node]origin),
 	}
 	var problems Problems
@@ -55,13 +55,14 @@ func (o origin) String() string {
 func (c *compiler) file(f File) Problems {
 	var d decoder
 	d.File, d.Elsewhere = f.Name, elsewhere
-	root := d.Parse(f.Data, "a domain and its descriptors")
-	if root == nil {
+	document := d.Parse(f.Data, "a domain and its descriptors")
+	if document == nil {
 		return d.Problems
 	}
-	config := d.file(root)
-	b := branch{Reporter: &d.Reporter, compiler: c, domain: sanitize(config.domain)}
-	b.descriptors(c.domain(&d.Reporter, config), config.descriptors)
+	config := d.file(document)
+	root := c.domain(&d.Reporter, config)
+	b := branch{Reporter: &d.Reporter, compiler: c, domain: c.tree.labels[config.domain]}
+	b.descriptors(root, config.descriptors)
 	return d.Problems
 }
 
@@ -74,6 +75,7 @@ func (c *compiler) domain(r *strictyaml.Reporter, config fileConfig) *node {
 	case config.domain == "":
 	case first == nil:
 		c.tree.domains[config.domain] = root
+		c.tree.labels[config.domain] = sanitize(config.domain)
 		c.defined[root] = origin{r.File, config.domainAt}
 	case c.opts.MergeDomains:
 		return first

@@ -256,6 +256,9 @@ func TestLoadMergesDomains(t *testing.T) {
 	if tree.Domains() != 2 || tree.Rules() != 4 || !tree.HasDomain("api") || tree.HasDomain("") {
 		t.Errorf("got %d domains, %d rules", tree.Domains(), tree.Rules())
 	}
+	if got := tree.DomainLabel("api") + tree.DomainLabel("none"); got != "api" {
+		t.Errorf("got the labels %q, want one of the known domain", got)
+	}
 	if rule := tree.Match("api", []limiter.Entry{{Key: "user", Value: "abc"}}); rule.String() != "api|user=a*" {
 		t.Errorf("got %v, want the wildcard of the first file", rule)
 	}

@@ -6,7 +6,8 @@ import "weir/internal/limiter"
 // many goroutines. The zero Tree has no rules.
 type Tree struct {
 	domains map[string]*node
-	rules   []*Rule // in the order of the files
+	labels  map[string]string // of the domains, in metrics
+	rules   []*Rule           // in the order of the files
 }
 
 // Rule is a node of the tree at which a descriptor can end. It is immutable.
@@ -44,6 +45,9 @@ type node struct {
 
 // HasDomain tells whether there are rules for domain.
 func (t *Tree) HasDomain(domain string) bool { return t.domains[domain] != nil }
+
+// DomainLabel is what metrics call a domain, "" if there are no rules for it.
+func (t *Tree) DomainLabel(domain string) string { return t.labels[domain] }
 
 // Domains is the number of domains.
 func (t *Tree) Domains() int { return len(t.domains) }

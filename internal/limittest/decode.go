@@ -256,7 +256,7 @@ func (d *decoder) entries(n *yaml.Node) []limiter.Entry {
 func (d *decoder) override(n *yaml.Node) *rls.Override {
 	var o rls.Override
 	found := d.Found()
-	allowed := []string{"second", "minute", "hour", "day", "month", "year"} // Envoy cannot send a week
+	allowed := rls.OverrideUnitNames()
 	d.Fields(n, overrideFields, func(name string, n *yaml.Node) {
 		switch name {
 		case "requests_per_unit":

@@ -221,6 +221,17 @@ func TestOverridesAreBounded(t *testing.T) {
 	}
 }
 
+// Callers may send any domain: what they send must not pile up.
+func TestOverridesOfUnknownDomainsAreNotKept(t *testing.T) {
+	s := New(options(t, rules))
+	for i := range 10 {
+		decide(t, s, fmt.Sprintf("domain: 'nobody%d' ", i)+d("user", "a", "limit {requests_per_unit: 1 unit: HOUR}"))
+	}
+	if n := len(s.overrides.known); n > 0 {
+		t.Errorf("%d limits are kept, want none", n)
+	}
+}
+
 func TestSecondsRoundUp(t *testing.T) {
 	for d, want := range map[time.Duration]int64{
 		0:                              1,

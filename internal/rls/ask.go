@@ -145,19 +145,9 @@ func (d *Descriptor) append(b []byte) []byte {
 // append writes o as a RateLimitOverride.
 func (o *Override) append(b []byte) []byte {
 	b = appendUint(b, 1, uint64(o.RequestsPerUnit))
-	b = appendUint(b, 2, uint64(overrideUnit(o.Unit)))
+	b = appendUint(b, 2, uint64(numberOf(o.Unit)))
 	if o.UnitMultiplier > 0 {
 		b = appendWrapped(b, 3, uint64(o.UnitMultiplier))
 	}
 	return b
-}
-
-// overrideUnit is the number of an envoy.type.v3.RateLimitUnit, 0 if it has none.
-func overrideUnit(u limiter.Unit) int32 {
-	for number := int32(1); unitOf(number) != 0; number++ {
-		if unitOf(number) == u {
-			return number
-		}
-	}
-	return 0
 }

@@ -35,7 +35,9 @@ type override struct {
 	unitMultiplier  uint32
 }
 
-// A request holds at most so much. The most descriptors are a setting.
+// A request holds at most so much. The most descriptors are a setting. Above 4
+// MiB gRPC itself refuses a message, unread and with RESOURCE_EXHAUSTED: to be
+// told INVALID_ARGUMENT instead is not worth the memory.
 const (
 	maxBytes   = 1 << 20
 	maxEntries = 100 // of one descriptor

@@ -55,12 +55,9 @@ func (c *call) match(tree *descriptors.Tree, overrides *overrides) error {
 		d := &r.descriptors[i]
 		var m match
 		if d.hasLimit {
-			limits, err := overrides.limits(r.domain, d.limit)
-			if err != nil {
+			var err error
+			if m.limits, err = overrides.limits(tree.DomainLabel(r.domain), d.limit); err != nil {
 				return fmt.Errorf("descriptor %d: limit: %w", i, err)
-			}
-			if tree.HasDomain(r.domain) {
-				m.limits = limits
 			}
 		} else if m.rule = tree.Match(r.domain, d.entries); m.rule != nil {
 			m.limits = m.rule.Limits

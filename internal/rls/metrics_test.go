@@ -115,6 +115,22 @@ weir_limit_hits_total{domain="api",limit="minute token_bucket",outcome="withheld
 	}
 }
 
+// A dashboard finds the overrides of a domain where it finds its rules.
+func TestMetricsOfOverrides(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	opts := options(t, `{domain: "a:b|c", descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 9}}]}`)
+	opts.Limiter = limiter.New(memstore.New(memstore.Options{Now: clock}), reg)
+	decide(t, New(opts), "domain: 'a:b|c' "+d("user", "x")+d("user", "x", "limit {requests_per_unit: 9 unit: DAY}"))
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
+# HELP ratelimit_service_rate_limit_total_hits Units asked for.
+# TYPE ratelimit_service_rate_limit_total_hits counter
+ratelimit_service_rate_limit_total_hits{domain="a_b_c",key1="override",key2=""} 1
+ratelimit_service_rate_limit_total_hits{domain="a_b_c",key1="user",key2=""} 1
+`), "ratelimit_service_rate_limit_total_hits"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestStoreErrorsAreCounted(t *testing.T) {
 	opts := options(t, rules)
 	opts.Limiter = limiter.New(failing{}, prometheus.NewRegistry())

@@ -1,6 +1,8 @@
 package rls
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -12,19 +14,21 @@ const maxOverrides = 1024
 
 // overrides remembers the limits that requests bring along, which are few as a
 // rule, so that each is checked and its metrics are looked up only once. When
-// it is full it starts anew.
+// it is full it starts anew. It keeps nothing of a request, whose texts may be
+// long and any.
 type overrides struct {
 	mu    sync.RWMutex
 	known map[overrideOf][]*limiter.Limit // each holds one
 }
 
 type overrideOf struct {
-	domain string
+	domain string // as a label
 	limit  override
 }
 
-// limits returns the fixed window that o asks for in domain as the only one of
-// a list, or what is wrong with it.
+// limits returns the fixed window that o asks for as the only one of a list, or
+// what is wrong with it. domain is the label of the request's domain; without
+// one there are no rules for the domain, and nothing is limited.
 func (os *overrides) limits(domain string, o override) ([]*limiter.Limit, error) {
 	os.mu.RLock()
 	limits := os.known[overrideOf{domain, o}]
@@ -32,14 +36,8 @@ func (os *overrides) limits(domain string, o override) ([]*limiter.Limit, error)
 	if limits != nil {
 		return limits, nil
 	}
-	domain = strings.Clone(domain) // which is a part of a whole message
-	l, err := limiter.NewLimit(limiter.Spec{
-		RequestsPerUnit: o.requestsPerUnit,
-		Unit:            unitOf(o.unit),
-		UnitMultiplier:  o.unitMultiplier,
-		Series:          limiter.Series{Domain: domain, Key1: "override"},
-	})
-	if err != nil {
+	l, err := o.newLimit(domain)
+	if err != nil || domain == "" {
 		return nil, err
 	}
 	limits = []*limiter.Limit{l}
@@ -52,22 +50,41 @@ func (os *overrides) limits(domain string, o override) ([]*limiter.Limit, error)
 	return limits, nil
 }
 
-// unitOf maps an envoy.type.v3.RateLimitUnit, whose numbers are not those of
-// the response's unit. An undefined one is no unit.
-func unitOf(unit int32) limiter.Unit {
-	switch unit {
-	case 1:
-		return limiter.Second
-	case 2:
-		return limiter.Minute
-	case 3:
-		return limiter.Hour
-	case 4:
-		return limiter.Day
-	case 5:
-		return limiter.Month
-	case 6:
-		return limiter.Year
+// overrideUnits are the units by the numbers of envoy.type.v3.RateLimitUnit,
+// which are not those of the response's unit. It knows no week.
+var overrideUnits = []limiter.Unit{1: limiter.Second, limiter.Minute, limiter.Hour, limiter.Day, limiter.Month, limiter.Year}
+
+func (o override) newLimit(domain string) (*limiter.Limit, error) {
+	if unitOf(o.unit) == 0 {
+		return nil, fmt.Errorf("undefined unit, allowed are %s", strings.Join(OverrideUnitNames(), ", "))
 	}
-	return 0
+	return limiter.NewLimit(limiter.Spec{
+		RequestsPerUnit: o.requestsPerUnit,
+		Unit:            unitOf(o.unit),
+		UnitMultiplier:  o.unitMultiplier,
+		Series:          limiter.Series{Domain: domain, Key1: "override"},
+	})
+}
+
+// unitOf maps an envoy.type.v3.RateLimitUnit. An undefined one is no unit.
+func unitOf(number int32) limiter.Unit {
+	if number < 0 || int(number) >= len(overrideUnits) {
+		return 0
+	}
+	return overrideUnits[number]
+}
+
+// numberOf maps back what unitOf does, and any other unit to 0.
+func numberOf(u limiter.Unit) int32 {
+	return int32(max(slices.Index(overrideUnits, u), 0))
+}
+
+// OverrideUnitNames lists the names of the units that an override can have,
+// shortest first.
+func OverrideUnitNames() []string {
+	var names []string
+	for _, u := range overrideUnits[1:] {
+		names = append(names, u.String())
+	}
+	return names
 }

@@ -30,8 +30,10 @@ func TestBadRequests(t *testing.T) {
 		{"empty domain", d("user", "a"), "the domain is empty"},
 		{"no descriptors", "domain: 'api'", "the request has no descriptors"},
 		{"empty key", "domain: 'api' descriptors {} descriptors {entries {key: 'user' value: 'a'} entries {value: 'b'}}", "descriptor 1: the key of entry 1 is empty"},
-		{"no unit", "domain: 'api' " + d("user", "a", "limit {requests_per_unit: 1}"), "descriptor 0: limit: undefined unit, allowed are second, minute, hour, day, week, month, year"},
-		{"undefined unit", "domain: 'api' " + d("user", "a", "limit {requests_per_unit: 1 unit: 7}"), "descriptor 0: limit: undefined unit, allowed are second, minute, hour, day, week, month, year"},
+		{"no unit", "domain: 'api' " + d("user", "a", "limit {requests_per_unit: 1}"), "descriptor 0: limit: undefined unit, allowed are second, minute, hour, day, month, year"},
+		{"undefined unit", "domain: 'api' " + d("user", "a", "limit {requests_per_unit: 1 unit: 7}"), "descriptor 0: limit: undefined unit, allowed are second, minute, hour, day, month, year"},
+		{"undefined unit in a domain without rules", "domain: 'none' " + d("user", "a", "limit {unit: 7}"), "descriptor 0: limit: undefined unit, allowed are second, minute, hour, day, month, year"},
+		{"long period in a domain without rules", "domain: 'none' " + d("user", "a", "limit {unit: YEAR unit_multiplier {value: 101}}"), "descriptor 0: limit: a period of 101 years is too long, at most 100 years are allowed"},
 		{"long period", "domain: 'api' " + d("user", "a") + d("user", "a", "limit {unit: YEAR unit_multiplier {value: 101}}"), "descriptor 1: limit: a period of 101 years is too long, at most 100 years are allowed"},
 		{"many descriptors", "domain: 'api' " + strings.Repeat("descriptors {} ", 4), "the request has more than the 3 descriptors that are permitted"},
 	} {
@@ -40,6 +42,16 @@ func TestBadRequests(t *testing.T) {
 			expectError(t, err, codes.InvalidArgument, tc.want)
 		})
 	}
+	t.Run("large", func(t *testing.T) {
+		_, err := askRaw(t, conn, message{}.string(1, strings.Repeat("a", maxBytes)))
+		expectError(t, err, codes.InvalidArgument, "the message has 1048580 bytes, at most 1048576 are permitted")
+	})
+	t.Run("too large for gRPC", func(t *testing.T) {
+		_, err := askRaw(t, conn, message{}.string(1, strings.Repeat("a", 4<<20)))
+		if grpcstatus.Code(err) != codes.ResourceExhausted {
+			t.Errorf("got %v, want RESOURCE_EXHAUSTED", err)
+		}
+	})
 	t.Run("not a request", func(t *testing.T) {
 		_, err := askRaw(t, conn, []byte{0x0a, 0xff})
 		expectError(t, err, codes.InvalidArgument, "the message is not a RateLimitRequest")
