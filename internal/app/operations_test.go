@@ -28,9 +28,11 @@ func operations(t *testing.T) string {
 // TestOperationsListEveryMetric compares the document with what the server
 // shows, once with each store.
 func TestOperationsListEveryMetric(t *testing.T) {
+	const twoLimits = "domain: api\ndescriptors:\n  - key: user\n    rate_limits:\n" +
+		"      - {unit: day, requests_per_unit: 3}\n      - {unit: week, requests_per_unit: 9}\n"
 	names, kinds := map[string]bool{}, map[string]bool{}
 	for _, args := range [][]string{nil, {"--redis-url=" + miniredis.RunT(t).Addr()}} {
-		f := start(t, append(args, "--config="+directory(t, limited(3)))...)
+		f := start(t, append(args, "--config="+directory(t, twoLimits))...)
 		f.wantHealth(true, "OK")
 		f.wantLimit(3) // metrics by rule appear with the first request
 		families, err := f.opts.Registry.Gather()
