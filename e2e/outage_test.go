@@ -58,7 +58,7 @@ func TestWeirWaitsForARedisThatIsNotThereYet(t *testing.T) {
 	const rules = "domain: api\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 2}}]\n"
 	redis := testenv.RedisServer(t)
 	redis.Stop()
-	w := runWeir(t, []string{"CONFIG_PATH=" + writeRules(t, rules), "REDIS_URL=" + redis.Addr()}, program(t))
+	w := runWeir(t, []string{"CONFIG_PATH=" + writeRules(t, rules), "REDIS_URL=" + redis.Addr(), "REDIS_OP_TIMEOUT=20s"}, program(t))
 	eventually(t, "waiting for the health check", func() error {
 		if err := w.readAddresses(); err != nil {
 			return err

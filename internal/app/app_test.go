@@ -257,9 +257,10 @@ func (b *logBuffer) String() string {
 	return b.buf.String()
 }
 
-// limited are rules that let n requests a day of each user pass.
+// limited are rules that let n requests a year of each user pass: no window ends
+// during a test.
 func limited(n int) string {
-	return fmt.Sprintf("domain: api\ndescriptors:\n  - key: user\n    rate_limit: {unit: day, requests_per_unit: %d}\n", n)
+	return fmt.Sprintf("domain: api\ndescriptors:\n  - key: user\n    rate_limit: {unit: year, requests_per_unit: %d}\n", n)
 }
 
 // write makes a file of content, with its directory.
@@ -388,7 +389,7 @@ func TestHeadersAndMetadataAsSet(t *testing.T) {
 // TestChargeAsSet denies a plain request and one that tells its own cost, and
 // looks what that took from another limit.
 func TestChargeAsSet(t *testing.T) {
-	config := "--config=" + directory(t, limited(10)+"  - key: blocked\n    rate_limit: {unit: day, requests_per_unit: 0}\n")
+	config := "--config=" + directory(t, limited(10)+"  - key: blocked\n    rate_limit: {unit: year, requests_per_unit: 0}\n")
 	descriptor := func(key string) *commonv3.RateLimitDescriptor {
 		return &commonv3.RateLimitDescriptor{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: key, Value: "alice"}}}
 	}

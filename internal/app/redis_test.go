@@ -3,18 +3,23 @@ package app
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	goredis "github.com/redis/go-redis/v9"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-
 	"weir/internal/testenv"
 )
+
+// inTime is a time-out that no healthy Redis reaches, however busy the machine.
+const inTime = "--redis-op-timeout=20s"
 
 // redis is one that can go and come back at the same address.
 type redis interface {
@@ -50,7 +55,7 @@ func TestRedisComesAndGoes(t *testing.T) {
 func redisComesAndGoes(t *testing.T, r redis) {
 	addr := r.Addr()
 	r.Stop()
-	f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+addr)
+	f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+addr, inTime)
 	f.wantHealth(false, "redis has not been able to decide yet")
 	const fails = "redis fails, requests are answered UNAVAILABLE"
 	f.wantLog(fails)
@@ -84,7 +89,7 @@ func TestRedisThatCannotDecide(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := testenv.RedisServer(t, append([]string{tt.option}, strings.Fields(tt.value)...)...)
-			f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+r.Addr())
+			f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+r.Addr(), inTime)
 			f.wantLog(tt.reason)
 			f.wantHealth(false, "redis has not been able to decide yet")
 			f.wantAnswer("GET", f.DebugAddr(), "/", 200, "FAILS since", tt.reason)
@@ -127,13 +132,70 @@ func TestShortDeadline(t *testing.T) {
 func TestRedisOptions(t *testing.T) {
 	server := miniredis.RunT(t)
 	server.RequireUserAuth("weir", "pa:ss")
-	f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+server.Addr(), "--redis-auth=weir:pa:ss", "--cache-key-prefix=blue:")
+	f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+server.Addr(), inTime, "--redis-auth=weir:pa:ss", "--cache-key-prefix=blue:")
 	f.wantHealth(true, "OK")
 	if code, err := f.ask(t.Context(), "alice"); err != nil || code != ratelimitv3.RateLimitResponse_OK {
 		t.Fatalf("got %v %v", code, err)
 	}
 	keys := server.DB(0).Keys()
-	if len(keys) != 1 || keys[0] != "blue:w1|api|user=alice|86400" {
+	if len(keys) != 1 || keys[0] != "blue:w1|api|user=alice|31536000" {
 		t.Errorf("keys: %q", keys)
 	}
+}
+
+// TestOneRequestIsOneCommand watches Redis while Envoy asks about five limits.
+func TestOneRequestIsOneCommand(t *testing.T) {
+	r := testenv.RedisServer(t)
+	client := goredis.NewClient(&goredis.Options{Addr: r.Addr(), ReadTimeout: patience})
+	defer client.Close()
+	f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+r.Addr(), inTime)
+	f.wantHealth(true, "OK")
+	if _, err := f.ask(t.Context(), "warm"); err != nil { // connects, and loads the script
+		t.Fatal(err)
+	}
+
+	request := &ratelimitv3.RateLimitRequest{Domain: "api"}
+	for i := range 5 {
+		request.Descriptors = append(request.Descriptors, &commonv3.RateLimitDescriptor{
+			Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: fmt.Sprint("user", i)}},
+		})
+	}
+	before := commandCalls(t, client)
+	response, err := ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := commandCalls(t, client)
+	for i, status := range response.Statuses {
+		if status.LimitRemaining != 2 {
+			t.Errorf("descriptor %d: %d of 3 are left, want 2", i, status.LimitRemaining)
+		}
+	}
+	for name, n := range before {
+		if got[name] -= n; got[name] == 0 {
+			delete(got, name)
+		}
+	}
+	// What the script does is counted beside it.
+	if want := map[string]int{"evalsha": 1, "time": 1, "mget": 1, "set": 5, "info": 1}; !maps.Equal(got, want) {
+		t.Errorf("Redis was sent %v, want %v", got, want)
+	}
+}
+
+// commandCalls tells how often each command was called before this one.
+func commandCalls(t *testing.T, client *goredis.Client) map[string]int {
+	t.Helper()
+	stats, err := client.InfoMap(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := map[string]int{}
+	for name, numbers := range stats["Commandstats"] {
+		var n int
+		if _, err := fmt.Sscanf(numbers, "calls=%d,", &n); err != nil {
+			t.Fatalf("%s: %v", numbers, err)
+		}
+		calls[strings.TrimPrefix(name, "cmdstat_")] = n
+	}
+	return calls
 }

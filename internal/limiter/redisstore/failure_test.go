@@ -20,13 +20,13 @@ import (
 func TestRedisIsKilledAndStartedAgain(t *testing.T) {
 	r := testenv.RedisServer(t)
 	s := open(t, Options{URL: r.Addr(), OpTimeout: long})
-	mustAsk(t, s, "k", perMinute)
+	mustAsk(t, s, "k", perYear)
 
 	// Nobody asks while it is away: the first request after is not the victim
 	// of a connection that Redis has closed.
 	r.Stop()
 	r.Start()
-	mustAsk(t, s, "k", perMinute)
+	mustAsk(t, s, "k", perYear)
 
 	r.Stop()
 	for range 10 * connections { // go-redis begins to refuse after so many
@@ -36,7 +36,7 @@ func TestRedisIsKilledAndStartedAgain(t *testing.T) {
 		t.Errorf("Ping of a dead Redis: %v", err)
 	}
 	r.Start()
-	mustAsk(t, s, "k", perMinute)
+	mustAsk(t, s, "k", perYear)
 }
 
 // TLS hides from go-redis that the other side has closed a connection.
@@ -48,13 +48,13 @@ func TestRedisBehindTLSIsStartedAgain(t *testing.T) {
 	}
 	defer r.Close()
 	s := open(t, Options{URL: "rediss://" + r.Addr(), TLS: client, OpTimeout: long})
-	mustAsk(t, s, "k", perMinute)
+	mustAsk(t, s, "k", perYear)
 	addr := r.Addr()
 	r.Close()
 	if err := r.StartAddrTLS(addr, server); err != nil {
 		t.Fatal(err)
 	}
-	mustAsk(t, s, "k", perMinute)
+	mustAsk(t, s, "k", perYear)
 }
 
 func TestScriptIsLoadedAgain(t *testing.T) {
@@ -63,7 +63,7 @@ func TestScriptIsLoadedAgain(t *testing.T) {
 	s := open(t, Options{URL: r.Addr(), OpTimeout: long, Registerer: reg})
 	for i := range 3 {
 		do(t, connect(t, r), "script", "flush")
-		if d := mustAsk(t, s, "k", perMinute); d.Used != int64(i+1) {
+		if d := mustAsk(t, s, "k", perYear); d.Used != int64(i+1) {
 			t.Errorf("%d used after %d charges", d.Used, i+1)
 		}
 	}
@@ -99,7 +99,7 @@ func TestRefusals(t *testing.T) {
 				return
 			}
 			do(t, connect(t, r), c.mend...)
-			if d := mustAsk(t, s, "k", perMinute); d.Used != 1 {
+			if d := mustAsk(t, s, "k", perYear); d.Used != 1 {
 				t.Errorf("%d used, want 1: the refused request was counted", d.Used)
 			}
 		})
@@ -148,7 +148,7 @@ func TestRedisIsLoading(t *testing.T) {
 		t.Errorf("%v errors of this kind are counted, want 1", n)
 	}
 	eventually(t, "Redis has loaded its data", func() bool {
-		_, err := ask(context.Background(), s, "k", perMinute)
+		_, err := ask(context.Background(), s, "k", perYear)
 		return err == nil
 	})
 }
@@ -185,7 +185,7 @@ func TestRedisDoesNotAnswer(t *testing.T) {
 						ctx, cancel = context.WithTimeout(ctx, c.deadline)
 						defer cancel()
 					}
-					_, err := ask(ctx, s, fmt.Sprint(i), perMinute)
+					_, err := ask(ctx, s, fmt.Sprint(i), perYear)
 					if !errors.Is(err, limiter.ErrUnavailable) {
 						t.Errorf("got error %v, want one that wraps %v", err, limiter.ErrUnavailable)
 					}
@@ -204,7 +204,7 @@ func TestRedisHangsAndGoesOn(t *testing.T) {
 	admin := connect(t, r)
 	s := open(t, Options{URL: r.Addr(), OpTimeout: 100 * time.Millisecond})
 	works := func() bool {
-		_, err := ask(context.Background(), s, "k", perMinute)
+		_, err := ask(context.Background(), s, "k", perYear)
 		return err == nil
 	}
 	eventually(t, "the first request is decided", works)
@@ -229,13 +229,13 @@ func TestCallersThatLeaveAreCounted(t *testing.T) {
 	r := testenv.RedisServer(t)
 	admin := connect(t, r)
 	s := open(t, Options{URL: r.Addr(), OpTimeout: long})
-	mustAsk(t, s, "k", perMinute)
+	mustAsk(t, s, "k", perYear)
 	do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
 
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	leave := func() {
-		if _, err := ask(ctx, s, "k", perMinute); !errors.Is(err, context.Canceled) {
+		if _, err := ask(ctx, s, "k", perYear); !errors.Is(err, context.Canceled) {
 			t.Errorf("got error %v, want one that wraps %v", err, context.Canceled)
 		}
 	}
@@ -249,7 +249,7 @@ func TestCallersThatLeaveAreCounted(t *testing.T) {
 	wg.Wait() // while Redis still stands
 	leave()   // and one that had left before it came
 	do(t, admin, "client", "unpause")
-	if d := mustAsk(t, s, "k", perMinute); d.Used != 14 {
+	if d := mustAsk(t, s, "k", perYear); d.Used != 14 {
 		t.Errorf("%d used, want 14", d.Used)
 	}
 }

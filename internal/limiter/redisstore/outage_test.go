@@ -128,7 +128,7 @@ func TestState(t *testing.T) {
 	if got := s.State(); got != (State{}) {
 		t.Errorf("before any call: %+v", got)
 	}
-	mustAsk(t, s, "k", perMinute)
+	mustAsk(t, s, "k", perYear)
 	worked := s.State()
 	if worked.WorkedAt.IsZero() || worked != (State{WorkedAt: worked.WorkedAt}) {
 		t.Errorf("after a decision: %+v", worked)
@@ -147,7 +147,7 @@ func TestState(t *testing.T) {
 	}
 
 	do(t, admin, "replicaof", "no", "one")
-	mustAsk(t, s, "k", perMinute)
+	mustAsk(t, s, "k", perYear)
 	again := s.State()
 	if !again.FailingSince.IsZero() || !again.WorkedAt.After(failed.FailedAt) || again.FailedAt != failed.FailedAt || again.Problem != failed.Problem {
 		t.Errorf("after the failure: %+v", again)
