@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -195,6 +196,43 @@ func TestRedisDoesNotAnswer(t *testing.T) {
 				})
 			}
 			wg.Wait()
+		})
+	}
+}
+
+// TestPatience waits for a call that never ends, on a clock of its own.
+func TestPatience(t *testing.T) {
+	for _, c := range []struct {
+		opTimeout, deadline, want time.Duration // deadline of the caller, 0: none
+	}{
+		{100 * time.Millisecond, 0, 100 * time.Millisecond},
+		{100 * time.Millisecond, 20 * time.Millisecond, 15 * time.Millisecond}, // Envoy's default
+		{100 * time.Millisecond, 40 * time.Millisecond, 35 * time.Millisecond},
+		{100 * time.Millisecond, 80 * time.Millisecond, 70 * time.Millisecond},
+		{100 * time.Millisecond, 112 * time.Millisecond, 98 * time.Millisecond},
+		{100 * time.Millisecond, 115 * time.Millisecond, 100 * time.Millisecond},
+		{100 * time.Millisecond, time.Hour, 100 * time.Millisecond},
+		{10 * time.Millisecond, 20 * time.Millisecond, 10 * time.Millisecond},
+		{100 * time.Millisecond, 10 * time.Millisecond, 5 * time.Millisecond},
+		{100 * time.Millisecond, 4 * time.Millisecond, 2 * time.Millisecond},
+		{100 * time.Millisecond, -time.Second, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx := t.Context()
+			if c.deadline != 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, c.deadline)
+				defer cancel()
+			}
+			s := &Store{opTimeout: c.opTimeout}
+			began := time.Now()
+			err := s.wait(ctx, &batch{done: make(chan struct{})})
+			if !errors.Is(err, limiter.ErrUnavailable) {
+				t.Errorf("got error %v, want one that wraps %v", err, limiter.ErrUnavailable)
+			}
+			if took := time.Since(began); took != c.want {
+				t.Errorf("op timeout %v, deadline %v: waited %v, want %v", c.opTimeout, c.deadline, took, c.want)
+			}
 		})
 	}
 }

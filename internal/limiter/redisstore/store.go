@@ -86,8 +86,7 @@ func (s *Store) fly() {
 func (s *Store) wait(ctx context.Context, b *batch) error {
 	patience := s.opTimeout
 	if deadline, ok := ctx.Deadline(); ok {
-		left := time.Until(deadline)
-		patience = min(patience, max(0, left-max(left/8, min(left/2, answerTime))))
+		patience = min(patience, patienceOf(time.Until(deadline)))
 	}
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -99,6 +98,13 @@ func (s *Store) wait(ctx context.Context, b *batch) error {
 	case <-ctx.Done():
 		return fmt.Errorf("%w: waiting for Redis: %w", limiter.ErrUnavailable, context.Cause(ctx))
 	}
+}
+
+// patienceOf is how long a caller can wait who gives up when so much time has
+// passed, and whose own caller is to learn of it before that.
+func patienceOf(left time.Duration) time.Duration {
+	answer := max(left/8, min(left/2, answerTime))
+	return max(0, left-answer)
 }
 
 // State tells whether Redis decides, as of the last call.
