@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	neturl "net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -20,10 +21,10 @@ import (
 
 // Options say which Redis to use, and how.
 type Options struct {
-	// URL is where Redis listens: host:port,
-	// redis://[user:password@]host[:port][/database], the same with rediss://
-	// for TLS, unix://[user:password@]/path[?db=database], or a path if
-	// SocketType is "unix".
+	// URL is where Redis listens: host:port; redis://host[:port][/database];
+	// redis://user:password@host:port[/database], where the user may be empty; the
+	// same with rediss:// for TLS; unix://[user:password@]/path[?db=database]; or a
+	// path if SocketType is "unix".
 	URL string
 	// SocketType is "tcp", "unix" or empty, which means tcp. A URL with a scheme
 	// says it itself.
@@ -130,22 +131,54 @@ func parseURL(url, socketType string) (*redis.Options, error) {
 	case socketType == "unix" && scheme != "unix":
 		return nil, fmt.Errorf("scheme %s contradicts socket type unix", scheme)
 	}
+	u, err := neturl.Parse(url)
+	if err != nil {
+		return nil, errUnclear
+	}
+	if err := checkQuery(u); err != nil {
+		return nil, err
+	}
 	c, err := redis.ParseURL(url)
 	if err != nil {
-		// The reason may quote a part of the password, so it is not told.
-		return nil, errors.New("cannot be understood; in a password, special characters are written as %XX")
+		return nil, errUnclear
 	}
-	if c.Network == "unix" {
-		return c, nil
-	}
-	// ParseURL takes a URL without a host for one of this machine.
-	if u, err := neturl.Parse(url); err != nil || u.Hostname() == "" {
-		return nil, errNoHost
-	}
-	return c, checkAddress(c.Addr)
+	return c, checkHost(u, c)
 }
 
-var errNoHost = errors.New("has no host")
+// checkQuery refuses what would be ignored.
+func checkQuery(u *neturl.URL) error {
+	for name := range u.Query() {
+		if u.Scheme != "unix" || name != "db" {
+			return errors.New("has a query, allowed is ?db=database after unix://")
+		}
+	}
+	if u.Fragment != "" {
+		return errors.New("has a # in it; in a password, special characters are written as %XX")
+	}
+	return nil
+}
+
+// checkHost refuses hosts that ParseURL, which made c of u, puts up with.
+func checkHost(u *neturl.URL, c *redis.Options) error {
+	switch {
+	case u.Scheme == "unix" && u.Host != "":
+		return errors.New("has a host, a unix socket has none")
+	case u.Scheme == "unix":
+		return nil
+	case u.Hostname() == "":
+		return errNoHost // rather than one of this machine
+	case u.User != nil && u.Port() == "":
+		// Where the host was forgotten, this is the end of a password.
+		return errors.New("has a password but no port, which is needed then")
+	}
+	return checkAddress(c.Addr)
+}
+
+var (
+	errNoHost = errors.New("has no host")
+	// The reason may quote a part of the password, so it is not told.
+	errUnclear = errors.New("cannot be understood; in a password, special characters are written as %XX")
+)
 
 // checkAddress checks host:port, which has been found to have this form.
 func checkAddress(address string) error {
@@ -157,15 +190,36 @@ func checkAddress(address string) error {
 		return errors.New("names several hosts, allowed is one")
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return fmt.Errorf("port %q is not allowed, allowed are 1 to 65535", port)
+		return errors.New("port is not a number from 1 to 65535") // but may be a password
 	}
 	return nil
 }
 
-// redact hides what may be a password.
+// addresses is an address, or several, in which no password can be.
+var addresses = regexp.MustCompile(`^([^:]*|\[[0-9A-Fa-f:.]*\])(:\s*\d{0,5}\s*)?(,[^:]*:\d{0,5})*$`)
+
+// redact hides what may be a password: all before an @, a query, and what is
+// where an address should be.
 func redact(url string) string {
-	if i := strings.LastIndexByte(url, '@'); i >= 0 {
-		return "***" + url[i:]
+	const hidden = "***"
+	start := 0
+	if i := strings.Index(url, "://"); i >= 0 {
+		start = i + len("://")
 	}
-	return url
+	shown := url
+	at := strings.LastIndexByte(url, '@')
+	if at >= 0 {
+		start = at + 1
+		shown = hidden + url[at:]
+	}
+	host, _, _ := strings.Cut(url[start:], "/")
+	host, _, _ = strings.Cut(host, "?")
+	// Behind an @, only a port tells a host from the end of a password.
+	if !addresses.MatchString(host) || at >= 0 && host != "" && !strings.Contains(host, ":") {
+		return hidden
+	}
+	if i := strings.IndexAny(shown, "?#"); i >= 0 {
+		shown = shown[:i+1] + hidden
+	}
+	return shown
 }
