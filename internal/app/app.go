@@ -160,7 +160,8 @@ func (a *App) Run(ctx context.Context) error {
 	background, stop := context.WithCancel(ctx)
 	defer stop()
 	var tasks sync.WaitGroup
-	tasks.Go(func() { a.rules.watch(background, a.opts.Settings.Rules.ConfigPollInterval, a.opts.Reload) })
+	watcher := newWatcher(a.rules.path, a.logger)
+	tasks.Go(func() { a.rules.watch(background, watcher, a.opts.Settings.Rules.ConfigPollInterval, a.opts.Reload) })
 	if a.store.ping != nil {
 		tasks.Go(func() { a.store.find(background, a.health.setStoreFound, a.logger) })
 	}

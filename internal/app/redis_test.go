@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -199,4 +200,18 @@ func commandCalls(t *testing.T, client *goredis.Client) map[string]int {
 		calls[strings.TrimPrefix(name, "cmdstat_")] = n
 	}
 	return calls
+}
+
+// TestRedisTLS reaches for a Redis that proves to be one by a certificate of
+// its own making.
+func TestRedisTLS(t *testing.T) {
+	https := httptest.NewTLSServer(nil)
+	defer https.Close()
+	redis := miniredis.NewMiniRedis()
+	if err := redis.StartTLS(https.TLS); err != nil {
+		t.Fatal(err)
+	}
+	defer redis.Close()
+	f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+redis.Addr(), "--redis-tls", inTime)
+	f.wantLog("certificate signed by unknown authority")
 }

@@ -16,11 +16,10 @@ import (
 // that a file is whole and a set of files is read once.
 const quiet = 50 * time.Millisecond
 
-// watch keeps the rules as their files are until ctx ends: it looks when the
-// file system tells of a change and after every interval, because some file
-// systems tell nothing. A value from reload loads them unconditionally.
-func (r *rules) watch(ctx context.Context, interval time.Duration, reload <-chan os.Signal) {
-	w := newWatcher(r.path, r.logger)
+// watch keeps the rules as their files are until ctx ends: it looks when w tells
+// of a change and after every interval, because some file systems tell nothing.
+// A value from reload loads them unconditionally.
+func (r *rules) watch(ctx context.Context, w *watcher, interval time.Duration, reload <-chan os.Signal) {
 	defer w.close()
 	poll := time.NewTicker(interval)
 	defer poll.Stop()

@@ -1,9 +1,18 @@
 package app
 
 import (
+	"context"
+	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sync"
 	"testing"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/settings"
 )
 
 func TestWhichChangesConcernTheRules(t *testing.T) {
@@ -40,4 +49,30 @@ func TestWhichChangesConcernTheRules(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Of what the system could not tell, nobody knows what it was.
+func TestLostEventsLetTheRulesBeRead(t *testing.T) {
+	dir := directory(t, limited(3))
+	r := newRules(settings.Rules{Config: dir}, func() {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	rules := func(want int) {
+		t.Helper()
+		eventually(t, func() error {
+			if tree := r.tree.Load(); tree == nil || tree.Rules() != want {
+				return fmt.Errorf("%d rules are not loaded", want)
+			}
+			return nil
+		})
+	}
+	lost := make(chan error)
+	ctx, stop := context.WithCancel(t.Context())
+	var task sync.WaitGroup
+	task.Go(func() { r.watch(ctx, &watcher{path: dir, errors: lost}, time.Hour, nil) })
+	defer task.Wait()
+	defer stop()
+	rules(1)
+
+	write(t, dir+"/rules.yaml", limited(3)+"  - key: path\n")
+	lost <- fsnotify.ErrEventOverflow
+	rules(2)
 }

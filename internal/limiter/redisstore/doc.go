@@ -4,8 +4,8 @@
 // One EVALSHA of lua/decide.lua decides whole requests, each all or nothing.
 // Requests that arrive while a call is in flight wait for it and go together
 // into the next one: no timer delays a request, and the busier the store, the
-// fewer calls per request it makes. batch.go holds that queue, script.go the
-// call, store.go what a caller sees of both.
+// fewer calls per request it makes. queue.go holds that queue, batch.go what
+// waits in it, script.go the call, store.go what a caller sees of them.
 //
 // Redis' clock tells the time, so that processes need not agree on theirs.
 // Counters expire with their window. A value that is none of a counter's counts
