@@ -12,6 +12,8 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+
+	"weir/internal/limiter"
 )
 
 // JSONHandler serves POST /json, for clients that speak no gRPC: a
@@ -28,26 +30,27 @@ func (s *Service) JSONHandler() http.Handler {
 			http.Error(w, "only POST is allowed", http.StatusMethodNotAllowed)
 			return
 		}
-		response, err := s.decideJSON(w, r)
+		response, retryAfter, err := s.decideJSON(w, r)
 		if err != nil {
 			http.Error(w, grpcstatus.Convert(err).Message(), httpStatus(err))
 			return
 		}
-		writeJSON(w, response)
+		writeJSON(w, response, retryAfter)
 	})
 }
 
-// decideJSON decides the request in the body of r. Its errors are gRPC statuses.
-func (s *Service) decideJSON(w http.ResponseWriter, r *http.Request) (*ratelimitv3.RateLimitResponse, error) {
+// decideJSON decides the request in the body of r, and tells when to try again
+// if it is denied. Its errors are gRPC statuses.
+func (s *Service) decideJSON(w http.ResponseWriter, r *http.Request) (response *ratelimitv3.RateLimitResponse, retryAfter time.Duration, err error) {
 	defer s.metrics.json.observe(time.Now())
 	c := s.newCall()
 	defer s.release(c)
-	var err error
 	if c.wire, err = readJSON(w, r); err != nil {
 		s.metrics.serviceErrors.Inc()
-		return nil, err
+		return nil, 0, err
 	}
-	return s.respond(r.Context(), c)
+	response, err = s.respond(r.Context(), c)
+	return response, c.retryAfter(), err
 }
 
 // readJSON returns the RateLimitRequest in the body of r as protobuf.
@@ -66,7 +69,7 @@ func readJSON(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return proto.Marshal(&request)
 }
 
-func writeJSON(w http.ResponseWriter, response *ratelimitv3.RateLimitResponse) {
+func writeJSON(w http.ResponseWriter, response *ratelimitv3.RateLimitResponse, retryAfter time.Duration) {
 	body, err := protojson.Marshal(response)
 	if err != nil {
 		http.Error(w, "the response cannot be written as JSON", http.StatusInternalServerError)
@@ -74,27 +77,32 @@ func writeJSON(w http.ResponseWriter, response *ratelimitv3.RateLimitResponse) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if response.GetOverallCode() == ratelimitv3.RateLimitResponse_OVER_LIMIT {
-		if after, ok := retryAfter(response); ok {
-			w.Header().Set("Retry-After", strconv.FormatInt(after, 10))
+		if retryAfter != limiter.Never {
+			w.Header().Set("Retry-After", strconv.FormatInt(seconds(retryAfter), 10))
 		}
 		w.WriteHeader(http.StatusTooManyRequests)
 	}
 	_, _ = w.Write(append(body, '\n')) //nolint:gosec // it is JSON, no page; if it fails, the client has gone
 }
 
-// retryAfter is the longest time of the denied statuses, in seconds. There is
-// none if one of them says that no waiting helps.
-func retryAfter(response *ratelimitv3.RateLimitResponse) (after int64, ok bool) {
-	for _, s := range response.GetStatuses() {
-		if s.GetCode() != ratelimitv3.RateLimitResponse_OVER_LIMIT {
-			continue
+// retryAfter is when a denied request would be admitted: when no enforced limit
+// is over any more and, of the quotas, not all are.
+func (c *call) retryAfter() time.Duration {
+	var enforced, quotas uint64 // Never, -1, becomes the longest
+	anyQuota := false
+	for i := range c.hits {
+		wait := uint64(c.decisions[i].RetryAfter) // 0 if the limit is not over
+		switch c.hits[i].Limit.Mode {
+		case limiter.Enforced:
+			enforced = max(enforced, wait)
+		case limiter.Quota:
+			if !anyQuota {
+				quotas = wait
+			}
+			quotas, anyQuota = min(quotas, wait), true
 		}
-		if s.GetDurationUntilReset() == nil {
-			return 0, false
-		}
-		after = max(after, s.GetDurationUntilReset().GetSeconds())
 	}
-	return after, true
+	return time.Duration(max(enforced, quotas))
 }
 
 // httpStatus maps the gRPC status of err.

@@ -51,17 +51,48 @@ func TestJSONDecisions(t *testing.T) {
 	}
 }
 
-func TestRetryAfterIsTheLongest(t *testing.T) {
-	h := New(options(t, `
+// Retry-After is when the request would be admitted, and a quota that is over
+// does not deny it unless all are.
+func TestRetryAfter(t *testing.T) {
+	const rules = `
 domain: api
 descriptors:
-  - {key: day, rate_limit: {unit: day, requests_per_unit: 1}}
+  - {key: second, rate_limit: {unit: second, requests_per_unit: 1}}
   - {key: hour, rate_limit: {unit: hour, requests_per_unit: 1}}
-`)).JSONHandler()
-	const request = `{"domain": "api", "descriptors": [{"entries": [{"key": "day"}]}, {"entries": [{"key": "hour"}]}]}`
-	post(h, http.MethodPost, request)
-	if got := post(h, http.MethodPost, request).Header().Get("Retry-After"); got != "43230" {
-		t.Errorf("Retry-After is %q, want 43230", got)
+  - {key: day, rate_limit: {unit: day, requests_per_unit: 1}}
+  - {key: never, rate_limit: {unit: day, requests_per_unit: 0}}
+  - {key: trial, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 1}}
+  - {key: daily, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1}}
+  - {key: hourly, quota_mode: true, rate_limit: {unit: hour, requests_per_unit: 1}}
+  - {key: plenty, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1000}}
+  - {key: nothing, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 0}}
+`
+	for keys, want := range map[string]string{
+		"hour day second":            "43230",
+		"second never":               "",
+		"second trial":               "1",
+		"second daily plenty":        "1",
+		"second nothing plenty":      "1",
+		"daily hourly":               "30",
+		"hourly nothing":             "30",
+		"day daily hourly":           "43230",
+		"second daily hourly":        "30",
+		"nothing":                    "",
+		"hour nothing nothing daily": "43230",
+	} {
+		t.Run(keys, func(t *testing.T) {
+			h := New(options(t, rules)).JSONHandler()
+			body := func(keys ...string) string {
+				return `{"domain": "api", "descriptors": [{"entries": [{"key": "` + strings.Join(keys, `"}]}, {"entries": [{"key": "`) + `"}]}]}`
+			}
+			for _, key := range strings.Fields(keys) { // each is used up by itself
+				post(h, http.MethodPost, body(key))
+			}
+			w := post(h, http.MethodPost, body(strings.Fields(keys)...))
+			if got := w.Header().Get("Retry-After"); w.Code != http.StatusTooManyRequests || got != want {
+				t.Errorf("got %d, Retry-After %q, want 429, %q", w.Code, got, want)
+			}
+		})
 	}
 }
 
