@@ -30,7 +30,8 @@ type Entry struct {
 //   - A key that is still long holds one digest of all its parts but the prefix.
 //
 // w1 is the version of this spelling and of the state stored under it. The
-// amount of a limit is not in its key: a changed amount keeps the count.
+// amount of a limit is not in its key: a changed amount keeps the count, unless
+// it is so much larger or smaller that it needs another unit of time.
 type Keys struct {
 	prefix string
 	digest bool
