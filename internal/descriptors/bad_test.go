@@ -30,7 +30,7 @@ var bad = map[string][]string{
 		`alias_repeats_problem.yaml:4:58: descriptors[0].rate_limit.requests_per_unit: "many" is not allowed, allowed are whole numbers from 0 to 4294967295`,
 	},
 	"alias_unknown.yaml": {
-		"alias_unknown.yaml:4: invalid YAML: unknown anchor 'limit' referenced",
+		"alias_unknown.yaml:4: invalid YAML: unknown anchor 'limit' referenced; a value that begins with * or & must be in quotes",
 	},
 	"amount_too_large.yaml": {
 		"amount_too_large.yaml:4:17: descriptors[0].rate_limit: 4294967295 per year needs numbers above 2^53, which cannot be counted exactly; a smaller amount, a shorter period or a fixed window can",
@@ -124,7 +124,7 @@ var bad = map[string][]string{
 	},
 	"flag_number.yaml": {
 		`flag_number.yaml:4:18: descriptors[0].shadow_mode: "1" is not allowed, allowed are true and false`,
-		`flag_number.yaml:5:17: descriptors[0].quota_mode: "true" is not allowed, allowed are true and false`,
+		`flag_number.yaml:5:17: descriptors[0].quota_mode: the text "true" (in quotes) is not allowed, allowed are true and false`,
 		"flag_number.yaml:6:22: descriptors[0].detailed_metric: a list is not allowed, allowed are true and false",
 	},
 	"key_empty.yaml": {
@@ -231,6 +231,9 @@ var bad = map[string][]string{
 	"requests_per_unit_null.yaml": {
 		"requests_per_unit_null.yaml:5:7: descriptors[0].rate_limit.requests_per_unit: a number is needed, allowed are whole numbers from 0 to 4294967295, or unlimited: true instead",
 	},
+	"requests_per_unit_quoted.yaml": {
+		`requests_per_unit_quoted.yaml:4:51: descriptors[0].rate_limit.requests_per_unit: the text "10" (in quotes) is not allowed, allowed are whole numbers from 0 to 4294967295`,
+	},
 	"requests_per_unit_text.yaml": {
 		`requests_per_unit_text.yaml:6:26: descriptors[0].rate_limit.requests_per_unit: "many" is not allowed, allowed are whole numbers from 0 to 4294967295`,
 	},
@@ -283,6 +286,9 @@ var bad = map[string][]string{
 	},
 	"unlimited_with_unit.yaml": {
 		"unlimited_with_unit.yaml:4:41: descriptors[0].rate_limit.unit: an unlimited limit has no unit, allowed is one of unit and unlimited",
+	},
+	"value_begins_with_star.yaml": {
+		"value_begins_with_star.yaml:4: invalid YAML: did not find expected alphabetic or numeric character; a value that begins with * or & must be in quotes",
 	},
 	"value_custom_tag.yaml": {
 		`value_custom_tag.yaml:4:12: descriptors[0].value: !secret "alice" is not allowed, text is needed`,

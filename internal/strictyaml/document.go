@@ -59,14 +59,14 @@ func (d *Decoder) Parse(data []byte, needed string) *yaml.Node {
 		d.Problem(Position{}, "the file is empty, %s are needed", needed)
 		return nil
 	case err != nil:
-		d.syntax(err, data)
+		d.Problem(Position{Line: syntaxLine(err, data)}, "invalid YAML: %s", syntaxMessage(err))
 		return nil
 	}
 	switch err := dec.Decode(&second); {
 	case err == nil:
 		d.Problem(At(&second), "a second document, one per file is allowed")
 	case !errors.Is(err, io.EOF):
-		d.syntax(err, data)
+		d.Problem(Position{Line: syntaxLine(err, data)}, "invalid YAML: %s", syntaxMessage(err))
 	}
 	return first.Content[0]
 }
@@ -102,21 +102,3 @@ func notText(data []byte) int {
 
 // lineOf is the line of the byte at index i, from 1.
 func lineOf(data []byte, i int) int { return bytes.Count(data[:i], []byte("\n")) + 1 }
-
-// syntax reports an error of the YAML parser, which names the line in its text,
-// counted from 0 in some cases and left out if it is the first.
-func (d *Decoder) syntax(err error, data []byte) {
-	message := strings.TrimPrefix(err.Error(), "yaml: ")
-	line := 1
-	if n, _ := fmt.Sscanf(message, "line %d:", &line); n == 1 {
-		_, message, _ = strings.Cut(message, ": ")
-		if strings.HasPrefix(message, "did not find expected") {
-			line++
-		}
-	}
-	if _, rest, ok := strings.Cut(message, "unknown anchor '"); ok {
-		name, _, _ := strings.Cut(rest, "'")
-		line = lineOf(data, max(bytes.Index(data, []byte("*"+name)), 0))
-	}
-	d.Problem(Position{Line: line}, "invalid YAML: %s", message)
-}

@@ -54,7 +54,7 @@ func (d *Decoder) Flag(n *yaml.Node) bool {
 	case plain && slices.Contains([]string{"false", "no", "off", "n"}, text):
 		return false
 	}
-	d.Problem(At(n), "%s is not allowed, allowed are true and false", Describe(n))
+	d.Problem(At(n), "%s is not allowed, allowed are true and false", describeNoText(n))
 	return false
 }
 
@@ -71,7 +71,7 @@ func (d *Decoder) Whole(n *yaml.Node, least, most uint64) uint64 {
 			return v
 		}
 	}
-	d.Problem(At(n), "%s is not allowed, allowed are whole numbers from %d to %d", Describe(n), least, most)
+	d.Problem(At(n), "%s is not allowed, allowed are whole numbers from %d to %d", describeNoText(n), least, most)
 	return least
 }
 
@@ -82,6 +82,15 @@ func (d *Decoder) Word(n *yaml.Node, words []string) int {
 	}
 	d.Problem(At(n), "%s is not allowed, allowed are %s", Describe(n), strings.Join(words, ", "))
 	return -1
+}
+
+// describeNoText names a node where a number or a boolean is needed. Its quotes
+// are named, too: in a problem they look like those around any value.
+func describeNoText(n *yaml.Node) string {
+	if n.Kind == yaml.ScalarNode && n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
+		return "the text " + Describe(n) + " (in quotes)"
+	}
+	return Describe(n)
 }
 
 // Describe names a node in a problem.

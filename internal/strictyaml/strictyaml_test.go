@@ -83,6 +83,14 @@ func TestDecode(t *testing.T) {
 			},
 		},
 		{
+			name: "text in quotes", text: "hot: 'yes'\nsize: \"10\"\n",
+			want: recipe{Size: 2},
+			problems: []string{
+				`recipe.yaml:1:6: hot: the text "yes" (in quotes) is not allowed, allowed are true and false`,
+				`recipe.yaml:2:7: size: the text "10" (in quotes) is not allowed, allowed are whole numbers from 2 to 18446744073709551615`,
+			},
+		},
+		{
 			name: "unknown fields", text: "naem: soup\nspoon: 1\nlid: 1\nhot: true\nhot: false\n",
 			want: recipe{Hot: true},
 			problems: []string{
@@ -108,6 +116,39 @@ func TestDecode(t *testing.T) {
 				t.Errorf("got the problems\n%s\nwant\n%s", got, want)
 			}
 		})
+	}
+}
+
+// The parser names the line, but not always the right one.
+func TestLinesOfSyntaxErrors(t *testing.T) {
+	const quote = "; a value that begins with * or & must be in quotes"
+	for _, tt := range []struct {
+		text string
+		line int
+		want string
+	}{
+		{"name: *\nhot: yes", 1, "did not find expected alphabetic or numeric character" + quote},
+		{"hot: yes\nname: *.zip\nhot: yes", 2, "did not find expected alphabetic or numeric character" + quote},
+		{"hot: yes\nname: *soup\nsize: 3", 2, "unknown anchor 'soup' referenced" + quote},
+		{"hot: yes\nname: *soup*\nsize: 3", 2, "did not find expected alphabetic or numeric character" + quote},
+		{"name: {a\nhot: yes", 2, "did not find expected ',' or '}'"},
+		{"hot: yes\nname: [a\nsize: 3", 2, "did not find expected ',' or ']'"},
+		{"hot: yes\nname: }\nsize: 3", 2, "did not find expected node content"},
+		{"hot: yes\nname: !a!b c\nsize: 3", 2, "found undefined tag handle"},
+		{"%YAML 1.1\n%YAML 1.1\n---\nhot: yes", 2, "found duplicate %YAML directive"},
+		{"hot: yes\nname: 'it's'\nsize: 3", 2, "did not find expected key"},
+		{"hot: yes\nmood:\n  good: 1\n  bad: 2\n sad: 3\nsize: 3", 5, "did not find expected key"},
+		{"hot: yes\nparts:\n  - a\n  - b\n  - c\n  size: 3\nname: a", 6, "did not find expected '-' indicator"},
+		{"hot: yes\nmood:\n  - good: 1\n    bad: 'it's'\n  - good: 2", 4, "did not find expected key"},
+		{"hot: yes\nname: a: b\nsize: 3", 2, "mapping values are not allowed in this context"},
+		{"hot: yes\nname: @a\nsize: 3", 2, "found character that cannot start any token"},
+		{"hot: yes\n---\nname: a\n- b\nsize: 3", 4, "did not find expected key"},
+	} {
+		_, problems := decode(tt.text)
+		want := fmt.Sprintf("recipe.yaml:%d: invalid YAML: %s", tt.line, tt.want)
+		if got := problems.Error(); got != want {
+			t.Errorf("%q:\n got %s\nwant %s", tt.text, got, want)
+		}
 	}
 }
 

@@ -1,0 +1,86 @@
+package strictyaml
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// syntaxMessage is what an error of the YAML parser says, without its line.
+func syntaxMessage(err error) string {
+	message := strings.TrimPrefix(err.Error(), "yaml: ")
+	if strings.HasPrefix(message, "line ") {
+		_, message, _ = strings.Cut(message, ": ")
+	}
+	if message == badName || strings.HasPrefix(message, unknownAnchor) {
+		message += "; a value that begins with * or & must be in quotes"
+	}
+	return message
+}
+
+const (
+	badName       = "did not find expected alphabetic or numeric character" // behind * or &
+	unknownAnchor = "unknown anchor '"
+)
+
+// Some errors of the parser count lines from 0. Some of these name the line in
+// which a list or mapping begins, and not the one in which it goes wrong.
+var (
+	countFromZero = []string{
+		"did not find expected <document start>", "did not find expected node content",
+		"did not find expected ',' or ']'", "did not find expected ',' or '}'",
+		"found undefined tag handle", "found duplicate %YAML directive", "found incompatible YAML document",
+	}
+	nameTheBeginning = []string{"did not find expected key", "did not find expected '-' indicator"}
+)
+
+// syntaxLine is the line that an error of the YAML parser is about, which names
+// it in its text unless it is the first.
+func syntaxLine(err error, data []byte) int {
+	message, line := strings.TrimPrefix(err.Error(), "yaml: "), 1
+	n, _ := fmt.Sscanf(message, "line %d:", &line)
+	named := n == 1
+	if named {
+		_, message, _ = strings.Cut(message, ": ")
+	}
+	switch {
+	case strings.HasPrefix(message, unknownAnchor):
+		name, _, _ := strings.Cut(message[len(unknownAnchor):], "'")
+		return lineOf(data, max(bytes.Index(data, []byte("*"+name)), 0))
+	case slices.Contains(nameTheBeginning, message):
+		return firstLineOf(err, data)
+	case named && slices.Contains(countFromZero, message):
+		return line + 1
+	}
+	return line
+}
+
+// firstLineOf finds the line without which the error would not be there.
+func firstLineOf(err error, data []byte) int {
+	lines := bytes.SplitAfter(data, []byte("\n"))
+	ends := make([]int, len(lines))
+	end := 0
+	for i, line := range lines {
+		end += len(line)
+		ends[i] = end
+	}
+	return 1 + sort.Search(len(ends)-1, func(i int) bool {
+		found := parseError(data[:ends[i]])
+		return found != nil && found.Error() == err.Error()
+	})
+}
+
+// parseError is the first error in any document of data; io.EOF if there is none.
+func parseError(data []byte) error {
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	for {
+		var document yaml.Node
+		if err := dec.Decode(&document); err != nil {
+			return err
+		}
+	}
+}
