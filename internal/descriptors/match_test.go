@@ -152,11 +152,12 @@ descriptors:
 func manyRules(n int) string {
 	var b strings.Builder
 	b.WriteString("domain: api\ndescriptors:\n")
+	const limit = "rate_limit: {unit: minute, requests_per_unit: 5}"
 	for i := range n {
-		fmt.Fprintf(&b, "- {key: user, value: user-%d, rate_limit: {unit: minute, requests_per_unit: 5}}\n", i)
-		fmt.Fprintf(&b, "- {key: path, value: /%d/*, descriptors: [{key: user}]}\n", i)
-		fmt.Fprintf(&b, "- {key: path, value: \"*.%d\"}\n", i)
-		fmt.Fprintf(&b, "- {key: path, value: /%d/*/a*b/%d}\n", i, i)
+		fmt.Fprintf(&b, "- {key: user, value: user-%d, %s}\n", i, limit)
+		fmt.Fprintf(&b, "- {key: path, value: /%d/*, descriptors: [{key: user, %s}]}\n", i, limit)
+		fmt.Fprintf(&b, "- {key: path, value: \"*.%d\", share_threshold: true, %s}\n", i, limit)
+		fmt.Fprintf(&b, "- {key: path, value: /deep/%d/*/a*b/%d, %s}\n", i, i, limit)
 	}
 	return b.String()
 }
@@ -168,6 +169,7 @@ func lookups(n int) []lookup {
 		{"exact", entries(fmt.Sprintf("user=user-%d", last)), true},
 		{"prefix", entries(fmt.Sprintf("path=/%d/index", last), "user=alice"), true},
 		{"suffix", entries(fmt.Sprintf("path=index.%d", last)), true},
+		{"middle", entries(fmt.Sprintf("path=/deep/%d/x/a-b/%d", last, last)), true},
 		{"none", entries("path=index.html/nothing-like-it"), false},
 	}
 }
@@ -178,14 +180,29 @@ type lookup struct {
 	matches    bool
 }
 
+// appendKeys does for a descriptor what a request does: it finds the rule, and
+// spells the keys of its counters.
+func (l *lookup) appendKeys(dst []byte, tree *Tree) []byte {
+	if rule := tree.Match("api", l.descriptor); rule != nil {
+		for _, limit := range rule.Limits {
+			dst = limiter.Keys{}.Append(dst, "api", l.descriptor, rule.Patterns, limit)
+		}
+	}
+	return dst
+}
+
 func TestMatchDoesNotAllocate(t *testing.T) {
+	var keys []byte
 	tree := load(t, manyRules(100))
 	for _, l := range lookups(100) {
 		if matches := tree.Match("api", l.descriptor) != nil; matches != l.matches {
 			t.Errorf("%s: matches: %v", l.name, matches)
 		}
-		if n := testing.AllocsPerRun(100, func() { tree.Match("api", l.descriptor) }); n != 0 {
+		if n := testing.AllocsPerRun(100, func() { keys = l.appendKeys(keys[:0], tree) }); n != 0 {
 			t.Errorf("%s: %v allocations", l.name, n)
+		}
+		if spelled := len(keys) > 0; spelled != l.matches {
+			t.Errorf("%s: keys %q", l.name, keys)
 		}
 	}
 }
@@ -210,14 +227,16 @@ func TestMatchCostDoesNotGrowWithRules(t *testing.T) {
 	}
 }
 
+// BenchmarkMatch finds rules and spells keys.
 func BenchmarkMatch(b *testing.B) {
-	for _, n := range []int{10, 100_000 / 4} {
+	var keys []byte
+	for _, n := range []int{3, 100_000 / 4} {
 		tree := load(b, manyRules(n))
 		for _, l := range lookups(n) {
 			b.Run(fmt.Sprintf("rules=%d/%s", tree.Rules(), l.name), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					tree.Match("api", l.descriptor)
+					keys = l.appendKeys(keys[:0], tree)
 				}
 			})
 		}
