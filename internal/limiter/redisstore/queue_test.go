@@ -170,7 +170,9 @@ func TestQueueIsBounded(t *testing.T) {
 	}
 	wg.Go(func() { decide(1) })
 	<-g.keys
-	wg.Go(func() { decide(maxQueue) })
+	for range maxQueue / maxBatch {
+		wg.Go(func() { decide(maxBatch) })
+	}
 	eventually(t, "the queue is full", func() bool { return waiting(s) == maxQueue })
 
 	_, err := ask(context.Background(), s, "k", perMinute)
@@ -179,8 +181,10 @@ func TestQueueIsBounded(t *testing.T) {
 		t.Errorf("got error %v, want %s", err, want)
 	}
 	g.pass <- struct{}{}
-	<-g.keys
-	g.pass <- struct{}{}
+	for range maxQueue / maxBatch {
+		<-g.keys
+		g.pass <- struct{}{}
+	}
 	wg.Wait()
 }
 

@@ -14,49 +14,45 @@ type reply struct {
 	outcomes []outcome
 }
 
-// outcome is what it says about one hit.
+// outcome is what it says about a hit.
 type outcome struct {
 	over  bool
 	state limiter.State // of its counter, after its request
 }
 
-// parseReply reads a reply on so many hits: the time and the outcomes, each
-// after a comma; an outcome is a state as it is stored, after a ! if the hit is
-// over.
-func parseReply(text string, hits int) (reply, error) {
-	r := reply{outcomes: make([]outcome, 0, hits)}
+// parseReply reads a reply on so many hits.
+func parseReply(text string, hits int) (r reply, err error) {
 	now, rest, more := strings.Cut(text, ",")
-	p := parser{}
-	r.now = p.number(now)
+	if r.now, err = strconv.ParseInt(now, 10, 64); err != nil {
+		return r, fmt.Errorf("reading the time that the script replied: %w", err)
+	}
+	r.outcomes = make([]outcome, 0, hits)
 	for more {
-		var o outcome
-		var state string
-		state, rest, more = strings.Cut(rest, ",")
-		state, o.over = strings.CutPrefix(state, "!")
-		at, state, _ := strings.Cut(state, " ")
-		used, prev, three := strings.Cut(state, " ")
-		o.state.At, o.state.Used = p.number(at), p.number(used)
-		if three {
-			o.state.Prev = p.number(prev)
+		var hit string
+		hit, rest, more = strings.Cut(rest, ",")
+		state, over := strings.CutPrefix(hit, "!")
+		s, err := parseState(state)
+		if err != nil {
+			return r, fmt.Errorf("reading %.40q, which the script replied: %w", hit, err)
 		}
-		r.outcomes = append(r.outcomes, o)
+		r.outcomes = append(r.outcomes, outcome{over, s})
 	}
 	if len(r.outcomes) != hits {
-		return reply{}, fmt.Errorf("the script replied on %d hits instead of %d", len(r.outcomes), hits)
-	}
-	if p.err != nil {
-		return reply{}, fmt.Errorf("reading the reply of the script: %w", p.err)
+		return r, fmt.Errorf("the script replied on %d hits instead of %d", len(r.outcomes), hits)
 	}
 	return r, nil
 }
 
-// parser keeps the first error of many numbers.
-type parser struct{ err error }
-
-func (p *parser) number(s string) int64 {
-	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil && p.err == nil {
-		p.err = err
+// parseState reads a state as it is stored.
+func parseState(text string) (s limiter.State, err error) {
+	at, rest, _ := strings.Cut(text, " ")
+	used, prev, three := strings.Cut(rest, " ")
+	if s.At, err = strconv.ParseInt(at, 10, 64); err != nil {
+		return s, err
 	}
-	return n
+	if s.Used, err = strconv.ParseInt(used, 10, 64); err != nil || !three {
+		return s, err
+	}
+	s.Prev, err = strconv.ParseInt(prev, 10, 64)
+	return s, err
 }
