@@ -1,0 +1,171 @@
+package limitcases
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/memstore"
+	"weir/internal/limiter/storetest"
+	"weir/internal/testenv"
+)
+
+// "5 requests per 10 seconds, attacked by 10 and by 200 concurrent clients", in
+// windows that start with their first hit.
+var per10Seconds = storetest.Must(limiter.Spec{
+	RequestsPerUnit: 5, Unit: limiter.Second, UnitMultiplier: 10, Anchor: limiter.FirstHit,
+})
+
+// However many ask at the same time, exactly 5 are admitted.
+func TestAttackGetsExactly5(t *testing.T) {
+	t.Parallel()
+	for _, clients := range []int{10, 200} {
+		t.Run(fmt.Sprint(clients, " clients in memory"), func(t *testing.T) {
+			t.Parallel()
+			attack(t, clients, replica{t, memstore.New(memstore.Options{})})
+		})
+		t.Run(fmt.Sprint(clients, " clients of two replicas on redis"), func(t *testing.T) {
+			t.Parallel()
+			server := testenv.RedisServer(t)
+			attack(t, clients, onRedis(t, server, nil), onRedis(t, server, nil))
+		})
+	}
+}
+
+// attack lets clients ask at the same moment, each one of the replicas.
+func attack(t *testing.T, clients int, replicas ...replica) {
+	t.Helper()
+	h := hit(per10Seconds, "ip", "192.0.2.1")
+	for _, r := range replicas {
+		r.expectUsed(0, h) // connects
+	}
+	var admitted atomic.Int64
+	var attackers sync.WaitGroup
+	gate := make(chan struct{})
+	for i := range clients {
+		attackers.Go(func() {
+			<-gate
+			if _, ok := replicas[i%len(replicas)].ask(h); ok {
+				admitted.Add(1)
+			}
+		})
+	}
+	close(gate)
+	attackers.Wait()
+	if n := admitted.Load(); n != 5 {
+		t.Errorf("%d of %d clients are admitted, want 5", n, clients)
+	}
+	replicas[0].expectUsed(5, h)
+}
+
+// "The window is not extended by later requests", admitted or denied: it ends
+// 10 s after the first.
+func TestLaterRequestsDoNotExtendTheWindow(t *testing.T) {
+	t.Parallel()
+	onEachStore(t, func(r replica, c *clock) {
+		h := hit(per10Seconds, "ip", "192.0.2.1")
+		for second := range 10 {
+			c.set(oddTime.Add(time.Duration(second) * time.Second))
+			rest := time.Duration(10-second) * time.Second
+			d, admitted := r.ask(h)
+			if admitted != (second < 5) || d.ResetAfter != rest {
+				r.Fatalf("request at %d s: admitted %v, window ends after %v, want the first 5 admitted and the end after %v", second, admitted, d.ResetAfter, rest)
+			}
+		}
+		c.set(oddTime.Add(10*time.Second - time.Microsecond))
+		r.expectDenied(time.Microsecond, h)
+		c.set(oddTime.Add(10 * time.Second))
+		r.expectAdmitted(5, h)
+		r.expectDenied(10*time.Second, h)
+	})
+}
+
+// Nor does a later request extend the life of the key in Redis.
+func TestLaterRequestsDoNotExtendTheKey(t *testing.T) {
+	t.Parallel()
+	server := testenv.RedisServer(t)
+	r, redis := onRedis(t, server, nil), inspect(t, server)
+	h := hit(per10Seconds, "ip", "192.0.2.1")
+	r.expectAdmitted(1, h)
+	answered := time.Now()
+
+	requests := 1
+	for time.Since(answered) < 300*time.Millisecond {
+		_, admitted := r.ask(h)
+		if requests++; admitted != (requests <= 5) {
+			t.Fatalf("request %d: admitted %v, want the first 5", requests, admitted)
+		}
+		since := time.Since(answered)
+		const rounding = 2 * time.Millisecond // of PX and of PTTL
+		left, there := redis.ttl(h.Key)
+		if !there || left > 10*time.Second-since+rounding {
+			t.Fatalf("request %d, %v after the first: the key lives for %v (there: %v), want its end 10s after the first", requests, since, left, there)
+		}
+	}
+	if requests <= 5 {
+		t.Errorf("%d requests in 300ms, want some that are denied", requests)
+	}
+}
+
+// "A key that expires between check and increment does no harm": there is no
+// such moment, because the decision is one step. Clients ask without a pause
+// while windows end in real time. Each window counts 1, 2, 3, 4, 5, so among all
+// admitted requests every count must occur once for each window, and no more
+// windows fit into the time than their length allows.
+func TestAttackAcrossWindowEnds(t *testing.T) {
+	t.Parallel()
+	const amount, clients, duration = 5, 16, 3200 * time.Millisecond
+	for _, anchor := range []limiter.Anchor{limiter.Epoch, limiter.FirstHit} {
+		limit := storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Second, Anchor: anchor})
+		t.Run(map[limiter.Anchor]string{limiter.Epoch: "full seconds", limiter.FirstHit: "from the first hit"}[anchor], func(t *testing.T) {
+			t.Parallel()
+			server := testenv.RedisServer(t)
+			replicas := []replica{onRedis(t, server, nil), onRedis(t, server, nil)}
+			redis := inspect(t, server)
+			h := hit(limit, "ip", "192.0.2.1")
+
+			var admittedAs [amount + 1]atomic.Int64 // by what the counter held then
+			var attackers sync.WaitGroup
+			start := time.Now()
+			for i := range clients {
+				attackers.Go(func() {
+					// The last request is a denied one, so the last window is full.
+					for admitted := true; (admitted || time.Since(start) < duration) && !t.Failed(); {
+						var d limiter.Decision
+						if d, admitted = replicas[i%2].ask(h); !admitted {
+							continue
+						}
+						if d.Used < 1 || d.Used > amount {
+							t.Errorf("admitted as number %d of a window, want at most %d", d.Used, amount)
+							return
+						}
+						admittedAs[d.Used].Add(1)
+					}
+				})
+			}
+			attackers.Go(func() {
+				for time.Since(start) < duration && !t.Failed() {
+					if left, _ := redis.ttl(h.Key); left > time.Second {
+						t.Errorf("the key lives for %v, want at most 1s", left)
+					}
+				}
+			})
+			attackers.Wait()
+			took := time.Since(start)
+
+			windows := admittedAs[1].Load()
+			if most := int64(took/time.Second) + 2; windows < 3 || windows > most {
+				t.Errorf("%d windows in %v, want at least 3 and at most %d", windows, took, most)
+			}
+			for n := range admittedAs[1:] {
+				if times := admittedAs[n+1].Load(); times != windows {
+					t.Errorf("%d requests were number %d of a window, want one for each of %d windows", times, n+1, windows)
+				}
+			}
+			redis.expectGone()
+		})
+	}
+}
