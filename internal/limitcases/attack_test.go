@@ -2,6 +2,7 @@ package limitcases
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -117,55 +118,60 @@ func TestLaterRequestsDoNotExtendTheKey(t *testing.T) {
 // windows fit into the time than their length allows.
 func TestAttackAcrossWindowEnds(t *testing.T) {
 	t.Parallel()
-	const amount, clients, duration = 5, 16, 3200 * time.Millisecond
-	for _, anchor := range []limiter.Anchor{limiter.Epoch, limiter.FirstHit} {
-		limit := storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Second, Anchor: anchor})
-		t.Run(map[limiter.Anchor]string{limiter.Epoch: "full seconds", limiter.FirstHit: "from the first hit"}[anchor], func(t *testing.T) {
+	for name, anchor := range map[string]limiter.Anchor{"full seconds": limiter.Epoch, "from the first hit": limiter.FirstHit} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := testenv.RedisServer(t)
-			replicas := []replica{onRedis(t, server, nil), onRedis(t, server, nil)}
 			redis := inspect(t, server)
-			h := hit(limit, "ip", "192.0.2.1")
+			perSecond := storetest.Must(limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Second, Anchor: anchor})
+			h := hit(perSecond, "ip", "192.0.2.1")
 
-			var admittedAs [amount + 1]atomic.Int64 // by what the counter held then
-			var attackers sync.WaitGroup
 			start := time.Now()
-			for i := range clients {
-				attackers.Go(func() {
-					// The last request is a denied one, so the last window is full.
-					for admitted := true; (admitted || time.Since(start) < duration) && !t.Failed(); {
-						var d limiter.Decision
-						if d, admitted = replicas[i%2].ask(h); !admitted {
-							continue
-						}
-						if d.Used < 1 || d.Used > amount {
-							t.Errorf("admitted as number %d of a window, want at most %d", d.Used, amount)
-							return
-						}
-						admittedAs[d.Used].Add(1)
-					}
-				})
-			}
-			attackers.Go(func() {
-				for time.Since(start) < duration && !t.Failed() {
+			end := start.Add(3200 * time.Millisecond)
+			var watcher sync.WaitGroup
+			watcher.Go(func() {
+				for time.Now().Before(end) && !t.Failed() {
 					if left, _ := redis.ttl(h.Key); left > time.Second {
 						t.Errorf("the key lives for %v, want at most 1s", left)
 					}
 				}
 			})
-			attackers.Wait()
+			admittedAs := siege(end, h, onRedis(t, server, nil), onRedis(t, server, nil))
 			took := time.Since(start)
+			watcher.Wait()
 
-			windows := admittedAs[1].Load()
-			if most := int64(took/time.Second) + 2; windows < 3 || windows > most {
+			windows := admittedAs[1]
+			if most := int(took/time.Second) + 2; windows < 3 || windows > most {
 				t.Errorf("%d windows in %v, want at least 3 and at most %d", windows, took, most)
 			}
-			for n := range admittedAs[1:] {
-				if times := admittedAs[n+1].Load(); times != windows {
-					t.Errorf("%d requests were number %d of a window, want one for each of %d windows", times, n+1, windows)
-				}
+			if want := map[int64]int{1: windows, 2: windows, 3: windows, 4: windows, 5: windows}; !maps.Equal(admittedAs, want) {
+				t.Errorf("requests admitted as number n of a window: %v, want %v", admittedAs, want)
 			}
 			redis.expectGone()
 		})
 	}
+}
+
+// siege lets 16 clients of the replicas ask without a pause until end. It counts
+// the admitted requests by what the counter held with them.
+func siege(end time.Time, h limiter.Hit, replicas ...replica) (admittedAs map[int64]int) {
+	admittedAs = map[int64]int{}
+	var mu sync.Mutex
+	var attackers sync.WaitGroup
+	for i := range 16 {
+		r := replicas[i%len(replicas)]
+		attackers.Go(func() {
+			// The last request of each is a denied one, so that the last window is full.
+			for admitted := true; (admitted || time.Now().Before(end)) && !r.Failed(); {
+				var d limiter.Decision
+				if d, admitted = r.ask(h); admitted {
+					mu.Lock()
+					admittedAs[d.Used]++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	attackers.Wait()
+	return admittedAs
 }

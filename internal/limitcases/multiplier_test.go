@@ -110,36 +110,57 @@ func TestRedisClockKeepsItsWord(t *testing.T) {
 			h := hit(storetest.Must(c.spec), "user", "alice")
 			replicas[0].expectAdmitted(1, units(uint64(c.spec.RequestsPerUnit), h))
 
-			// The moment lies between the times of asking and of the answer, each
-			// with the wait that was told. slack is for clocks that are being slewed.
-			const slack = time.Millisecond
-			var earliest, latest time.Time
-			tries := 0
-			eventually(t, "the next request is admitted", func() bool {
+			var told moment
+			for tries := 0; ; tries++ {
 				asked := time.Now()
 				d, admitted := replicas[tries%2].ask(h)
-				answered := time.Now()
-				tries++
 				if admitted {
-					if tries == 1 || answered.Before(earliest.Add(-slack)) {
-						t.Errorf("admitted in try %d, %v too early", tries, earliest.Sub(answered))
-					}
-					return true
+					told.expectReached(t, tries)
+					return
 				}
-				if tries > 1 && asked.After(latest.Add(slack)) {
-					t.Errorf("denied in try %d, %v after the time it was told", tries, asked.Sub(latest))
-				}
-				if e := asked.Add(d.RetryAfter); tries == 1 || e.After(earliest) {
-					earliest = e
-				}
-				if l := answered.Add(d.RetryAfter); tries == 1 || l.Before(latest) {
-					latest = l
-				}
-				if earliest.After(latest.Add(slack)) {
-					t.Errorf("try %d is told another time than those before it, %v away", tries, earliest.Sub(latest))
-				}
-				return false
-			})
+				told.expectAgain(t, asked, d.RetryAfter)
+				time.Sleep(2 * time.Millisecond)
+			}
 		})
+	}
+}
+
+// moment is when a request will be admitted, as far as a client knows that was
+// told so several times: each time it lies between when the client asked and when
+// it had the answer, plus what it was told to wait.
+type moment struct{ earliest, latest time.Time }
+
+// slack is for clocks that are being slewed.
+const slack = time.Millisecond
+
+// expectAgain narrows m down to what one more denial tells.
+func (m *moment) expectAgain(t *testing.T, asked time.Time, retry time.Duration) {
+	t.Helper()
+	earliest, latest := asked.Add(retry), time.Now().Add(retry)
+	if m.earliest.IsZero() {
+		*m = moment{earliest, latest}
+	}
+	if asked.After(m.latest.Add(slack)) {
+		t.Fatalf("denied %v after the moment that it was told", asked.Sub(m.latest))
+	}
+	if earliest.After(m.latest.Add(slack)) || latest.Before(m.earliest.Add(-slack)) {
+		t.Fatalf("told another moment, between %v and %v instead of %v and %v", earliest, latest, m.earliest, m.latest)
+	}
+	if earliest.After(m.earliest) {
+		m.earliest = earliest
+	}
+	if latest.Before(m.latest) {
+		m.latest = latest
+	}
+}
+
+// expectReached wants m to be over, after some denials.
+func (m *moment) expectReached(t *testing.T, denials int) {
+	t.Helper()
+	if denials == 0 {
+		t.Fatal("admitted at once, want it denied at first")
+	}
+	if early := time.Until(m.earliest); early > slack {
+		t.Fatalf("admitted %v before the moment that it was told", early)
 	}
 }
