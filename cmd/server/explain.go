@@ -2,8 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"strconv"
+
+	"github.com/alecthomas/kong"
 
 	"weir/internal/app"
 	"weir/internal/descriptors"
@@ -14,8 +18,8 @@ import (
 
 // explanation is the command explain.
 type explanation struct {
-	Domain     string `arg:"" help:"Domain of the request."`
-	Descriptor string `arg:"" help:"Entries of the descriptor, such as user=alice,path=/login. A backslash before a comma, an = or a backslash takes it as it is."`
+	Domain     anyBytes `arg:"" help:"Domain of the request."`
+	Descriptor anyBytes `arg:"" help:"Entries of the descriptor, such as user=alice,path=/login. A backslash before a comma, an = or a backslash takes it as it is."`
 
 	Config             string          `env:"CONFIG_PATH" default:"config" placeholder:"PATH" help:"File or directory of the rules. This and the next settings are those of the server."`
 	MergeDomainConfig  bool            `env:"MERGE_DOMAIN_CONFIG" default:"false" help:"Let several files hold rules of one domain."`
@@ -23,8 +27,40 @@ type explanation struct {
 	CacheKeyHashValues bool            `env:"CACHE_KEY_HASH_VALUES" default:"false" help:"Spell descriptor values in keys as digests."`
 	StopWhenOverLimit  settings.Choice `name:"stop-cache-key-increment-when-overlimit" env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" placeholder:"true|false" help:"Whether a denied request is kept out of the counters."`
 
-	Hits   uint32 `default:"1" help:"Units that the request asks for (hits_addend); 0 is a peek."`
+	Hits   units  `default:"1" help:"Units that the request asks for (hits_addend); 0 is a peek."`
 	Output string `enum:"text,json" default:"text" help:"Format of the answer: text or json."`
+}
+
+// anyBytes is an argument as it was given. As a string, the parser would replace
+// what is not UTF-8.
+type anyBytes string
+
+// Decode takes any argument that is no flag.
+func (b *anyBytes) Decode(ctx *kong.DecodeContext) error {
+	token, err := ctx.Scan.PopValue("text")
+	if err == nil {
+		*b = anyBytes(token.String())
+	}
+	return err
+}
+
+// units is a number of units.
+type units uint32
+
+// Decode takes what follows the flag, even if it begins with a minus sign, for
+// what is wrong with it to be told.
+func (u *units) Decode(ctx *kong.DecodeContext) error {
+	if ctx.Scan.Peek().IsEOL() {
+		_, err := ctx.Scan.PopValue("number")
+		return err
+	}
+	text := ctx.Scan.Pop().String()
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		return fmt.Errorf("%q is not allowed, allowed are whole numbers from 0 to 4294967295", text)
+	}
+	*u = units(n)
+	return nil
 }
 
 // What explain exits with, beside exitOK and exitUsage.
@@ -48,7 +84,10 @@ func (e explanation) run(stdout, stderr io.Writer) int {
 }
 
 func (e explanation) ask() (*explain.Answer, error) {
-	entries, err := explain.ParseDescriptor(e.Descriptor)
+	if e.Domain == "" {
+		return nil, errors.New("the domain is empty")
+	}
+	entries, err := explain.ParseDescriptor(string(e.Descriptor))
 	if err != nil {
 		return nil, fmt.Errorf("descriptor %q: %w", e.Descriptor, err)
 	}
@@ -66,7 +105,7 @@ func (e explanation) ask() (*explain.Answer, error) {
 	}
 	answer := explain.Explain(explain.Question{
 		Tree: tree, Keys: keys, Charge: app.Charge(e.StopWhenOverLimit),
-		Domain: e.Domain, Descriptor: entries, Hits: e.Hits,
+		Domain: string(e.Domain), Descriptor: entries, Hits: uint32(e.Hits),
 	})
 	return &answer, nil
 }

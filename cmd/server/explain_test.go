@@ -28,6 +28,8 @@ func TestExplain(t *testing.T) {
 		{name: "digests by variable", env: "CACHE_KEY_HASH_VALUES=true", args: explain("api", "user=alice"), stdout: []string{" w1|api|user=#"}},
 		{name: "charge by variable", env: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=false", args: explain("api", "user=alice"), stdout: []string{"charge     always"}},
 		{name: "hits", args: explain("--hits=4", "api", "user=alice"), stdout: []string{"4 on a fresh counter: more than ever fits", "is denied"}},
+		{name: "bytes", args: explain("api", "user=\xff"), stdout: []string{`  user="\xff"`, `"w1|api|user=\xff|86400"`}},
+		{name: "bytes of a domain", args: explain("\xff", "user"), code: 1, stdout: []string{`no rules for the domain "\xff"`}},
 		{name: "no rule", args: explain("api", "path=/"), code: 1, stdout: []string{"no rule applies: below the domain nothing matches path=/", "there are: user\n"}},
 		{name: "no domain", args: explain("shop", "user=alice"), code: 1, stdout: []string{`no rules for the domain "shop"`, "there are: api\n"}},
 		{name: "two files of one domain, merged", args: []string{"explain", "--merge-domain-config", "--config=" + two, "api", "path=/"}, stdout: []string{"whitelist entry"}},
@@ -39,7 +41,10 @@ func TestExplain(t *testing.T) {
 		{name: "bad prefix", args: explain("--cache-key-prefix=a|b", "api", "user"), code: 2, stderr: []string{"'|' is not allowed"}},
 		{name: "no descriptor", args: explain("api"), code: 2, stderr: []string{"<descriptor>", "Usage: weir explain"}},
 		{name: "bad output", args: explain("--output=xml", "api", "user"), code: 2, stderr: []string{"--output", `"text","json"`}},
-		{name: "bad hits", args: explain("--hits=-1", "api", "user"), code: 2, stderr: []string{"--hits"}},
+		{name: "bad hits", args: explain("--hits=-1", "api", "user"), code: 2, stderr: []string{`weir: --hits: "-1" is not allowed, allowed are whole numbers from 0 to 4294967295` + "\n"}},
+		{name: "bad hits apart", args: explain("--hits", "-1", "api", "user"), code: 2, stderr: []string{`weir: --hits: "-1" is not allowed, allowed are`}},
+		{name: "hits without value", args: explain("api", "user", "--hits"), code: 2, stderr: []string{"weir: --hits: needs a value\n"}},
+		{name: "empty domain", args: explain("", "user"), code: 2, stderr: []string{"weir: the domain is empty\n"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

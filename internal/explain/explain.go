@@ -67,17 +67,19 @@ var matches = map[descriptors.How]string{
 type Limit struct {
 	Name            string   `json:"name,omitempty"`
 	Unlimited       bool     `json:"unlimited,omitempty"`
-	RequestsPerUnit uint32   `json:"requests_per_unit"`
+	RequestsPerUnit *uint32  `json:"requests_per_unit,omitempty"`
 	Period          string   `json:"period,omitempty"` // such as minute, or 5 minutes
 	PeriodSeconds   int64    `json:"period_seconds,omitempty"`
 	Algorithm       string   `json:"algorithm,omitempty"`
 	Anchor          string   `json:"anchor,omitempty"`
-	Burst           uint32   `json:"burst,omitempty"`
+	Burst           *uint32  `json:"burst,omitempty"` // what fits into a token bucket
 	Charge          string   `json:"charge,omitempty"`
 	Mode            string   `json:"mode,omitempty"`
 	Replaces        []string `json:"replaces,omitempty"`
+	// ReplacedBy names the limits of the same rule that replace this one.
+	ReplacedBy []string `json:"replaced_by,omitempty"`
 
-	// An unlimited limit has no counter, so nothing of this.
+	// A limit that is unlimited or replaced is not counted, so nothing of this.
 	Key      string    `json:"key,omitempty"` // as redis-cli takes it
 	Slot     *int      `json:"slot,omitempty"`
 	Decision *Decision `json:"decision,omitempty"`
@@ -94,7 +96,7 @@ type Decision struct {
 
 // Explain answers a question.
 func Explain(q Question) Answer {
-	a := Answer{Domain: q.Domain, Hits: q.Hits, Levels: []Level{}}
+	a := Answer{Domain: descriptors.Spell(limiter.Entry{Key: q.Domain}), Hits: q.Hits, Levels: []Level{}}
 	for _, e := range q.Descriptor {
 		a.Descriptor = append(a.Descriptor, descriptors.Spell(e))
 	}
@@ -159,7 +161,8 @@ func (a *Answer) decide(q Question, rule *descriptors.Rule) {
 	var places []int // of hits, in a.Limits
 	for i, l := range rule.Limits {
 		a.Limits = append(a.Limits, about(l, q.Charge))
-		if l.Unlimited {
+		a.Limits[i].ReplacedBy = replacing(l, rule.Limits)
+		if l.Unlimited || len(a.Limits[i].ReplacedBy) > 0 {
 			continue
 		}
 		key := q.Keys.Append(nil, q.Domain, q.Descriptor, rule.Patterns, l)
@@ -179,6 +182,18 @@ func (a *Answer) decide(q Question, rule *descriptors.Rule) {
 	}
 }
 
+// replacing names those of a rule's limits that say that they replace l, even
+// if they are replaced themselves; one without a name is called by its place. An
+// unlimited limit cannot be replaced.
+func replacing(l *limiter.Limit, limits []*limiter.Limit) (names []string) {
+	for i, other := range limits {
+		if l.Name != "" && !l.Unlimited && slices.Contains(other.Replaces, l.Name) {
+			names = append(names, cmp.Or(other.Name, fmt.Sprintf("limit %d", i+1)))
+		}
+	}
+	return names
+}
+
 // about tells what a limit is.
 func about(l *limiter.Limit, charge limiter.Charge) Limit {
 	a := Limit{Name: l.Name, Unlimited: l.Unlimited, Replaces: l.Replaces}
@@ -186,11 +201,12 @@ func about(l *limiter.Limit, charge limiter.Charge) Limit {
 		return a
 	}
 	words := descriptors.WordsFor(l, charge)
-	a.RequestsPerUnit = l.RequestsPerUnit
+	a.RequestsPerUnit = &l.RequestsPerUnit
 	a.Period, a.PeriodSeconds = words.Period, int64(l.Period()/time.Second)
 	a.Algorithm, a.Anchor, a.Charge, a.Mode = words.Algorithm, words.Anchor, words.Charge, words.Mode
 	if l.Algorithm == limiter.TokenBucket {
-		a.Burst = cmp.Or(l.Burst, l.RequestsPerUnit)
+		size := l.Size()
+		a.Burst = &size
 	}
 	return a
 }

@@ -5,12 +5,17 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
+	"weir/internal/limiter/memstore"
+	"weir/internal/rls"
 )
 
 var update = flag.Bool("update", false, "write testdata/*.txt and *.json anew")
@@ -49,7 +54,7 @@ func text(t *testing.T, a Answer) string {
 
 // Each answer is in a file of testdata, some as JSON, too.
 func TestExplain(t *testing.T) {
-	inJSON := map[string]bool{"several": true, "too_many_hits": true, "nowhere": true, "unlimited": true, "bytes": true}
+	inJSON := map[string]bool{"several": true, "too_many_hits": true, "nowhere": true, "unlimited": true, "bytes": true, "replaced": true}
 	keys, err := limiter.NewKeys("{weir}", true)
 	if err != nil {
 		t.Fatal(err)
@@ -62,6 +67,8 @@ func TestExplain(t *testing.T) {
 		"digests":       func(q *Question) { q.Keys = keys },
 		"whitelist":     func(q *Question) { q.Descriptor = question(t, "user=root").Descriptor },
 		"unlimited":     func(q *Question) { q.Descriptor = question(t, "user=batch").Descriptor },
+		"replaced":      func(q *Question) { q.Descriptor = question(t, "job=a").Descriptor },
+		"closed":        func(q *Question) { q.Descriptor = question(t, "closed=a").Descriptor },
 		"domain":        func(q *Question) { q.Domain = "shopping" },
 		"nowhere":       func(q *Question) { q.Descriptor = question(t, "user=alice,path=/cart,x=y").Descriptor },
 		"first_level":   func(q *Question) { q.Descriptor = question(t, "users=alice").Descriptor },
@@ -132,9 +139,9 @@ func TestDecisionIsTheLimiters(t *testing.T) {
 		a := Explain(q)
 		fits := true
 		for _, l := range a.Limits {
-			most := l.RequestsPerUnit
-			if l.Burst > 0 {
-				most = l.Burst
+			most := *l.RequestsPerUnit
+			if l.Burst != nil {
+				most = *l.Burst
 			}
 			if l.Decision.Fits != (max(hits, 1) <= most) {
 				t.Errorf("%d hits on %+v: %+v", hits, l, l.Decision)
@@ -143,6 +150,31 @@ func TestDecisionIsTheLimiters(t *testing.T) {
 		}
 		if a.Denied == fits {
 			t.Errorf("%d hits: denied %v", hits, a.Denied)
+		}
+	}
+}
+
+// A request is denied as the server denies the first one, whatever replaces
+// whatever.
+func TestDeniedAsByTheServer(t *testing.T) {
+	for _, descriptor := range []string{"user=alice", "job=a", "closed=a", "user=batch"} {
+		for hits := uint32(1); hits < 40; hits++ {
+			q := question(t, descriptor)
+			q.Hits = hits
+			reg := prometheus.NewRegistry()
+			server := rls.New(rls.Options{
+				Rules:      func() *descriptors.Tree { return q.Tree },
+				Limiter:    limiter.New(memstore.New(memstore.Options{}), reg),
+				Registerer: reg,
+				Logger:     slog.New(slog.DiscardHandler),
+			})
+			want, err := server.Ask(t.Context(), rls.Request{Domain: q.Domain, HitsAddend: hits, Descriptors: []rls.Descriptor{{Entries: q.Descriptor}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := Explain(q).Denied; got != want.OverLimit {
+				t.Errorf("%d hits of %s: denied is %v, the server says %v", hits, descriptor, got, want.OverLimit)
+			}
 		}
 	}
 }

@@ -87,13 +87,16 @@ func (a *Answer) writeLimit(w io.Writer, i int) {
 	if l.Unlimited {
 		line("amount", "unlimited, admitted and not counted")
 	} else {
-		line("amount", "%d per %s", l.RequestsPerUnit, l.Period)
+		line("amount", "%d per %s", *l.RequestsPerUnit, l.Period)
 		line("algorithm", "%s", l.algorithm())
 		line("mode", "%s", l.Mode)
 		line("charge", "%s", l.charge())
 	}
 	if len(l.Replaces) > 0 {
 		line("replaces", "%s", strings.Join(l.Replaces, ", "))
+	}
+	if len(l.ReplacedBy) > 0 {
+		line("replaced", "by %s, not counted", strings.Join(l.ReplacedBy, ", "))
 	}
 	if d := l.Decision; d != nil {
 		line("key", "%s", l.Key)
@@ -108,7 +111,7 @@ func (l *Limit) algorithm() string {
 	case l.Anchor != "":
 		return l.Algorithm + ", anchor " + l.Anchor
 	case l.Algorithm == "token_bucket":
-		return fmt.Sprintf("%s, burst %d", l.Algorithm, l.Burst)
+		return fmt.Sprintf("%s, burst %d", l.Algorithm, *l.Burst)
 	default:
 		return l.Algorithm
 	}

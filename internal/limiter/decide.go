@@ -11,7 +11,7 @@ import (
 //
 // states[i] is the state of the counter of hits[i]; hits of one counter share
 // one pointer. now is in microseconds since the epoch. Decide changes the
-// states to what must be kept, fills out, which is as long as hits, and tells
+// states that are written, fills out, which is as long as hits, and tells
 // whether the request is denied.
 //
 // Every hit is checked against a state that includes the earlier hits of the
@@ -23,10 +23,10 @@ func Decide(hits []Hit, states []*State, now int64, out []Decision) (denied bool
 	for i := range hits {
 		h, s := &hits[i], states[i]
 		before = append(before, *s)
-		*s = h.Limit.roll(*s, now)
-		out[i].Over = !h.Refund && !h.Limit.meter.fits(*s, now/h.Limit.tick, h.wanted())
-		if !out[i].Over || h.Always {
-			*s = h.write(*s)
+		rolled := h.Limit.roll(*s, now)
+		out[i].Over = !h.Refund && !h.Limit.meter.fits(rolled, now/h.Limit.tick, h.wanted())
+		if h.Cost > 0 && (!out[i].Over || h.Always) {
+			*s = h.write(rolled)
 		}
 	}
 	if denied = Settle(hits, out); denied {
@@ -34,7 +34,7 @@ func Decide(hits []Hit, states []*State, now int64, out []Decision) (denied bool
 			*states[i] = before[i]
 		}
 		for i := range hits {
-			if h, s := &hits[i], states[i]; h.unconditional() {
+			if h, s := &hits[i], states[i]; h.Cost > 0 && h.unconditional() {
 				*s = h.write(h.Limit.roll(*s, now))
 			}
 		}

@@ -91,10 +91,9 @@ func (j *judge) decide(hits []Hit, now int64) (denied bool, verdicts []verdict) 
 		r, b := open(h)
 		over := !h.Refund && !r.fits(b, wish(h))
 		verdicts[i].over = over
-		if !over || h.Always {
-			b = b.write(r, change(h))
+		if h.Cost > 0 && (!over || h.Always) {
+			trial[string(h.Key)] = b.write(r, change(h))
 		}
-		trial[string(h.Key)] = b
 		switch h.Limit.Mode {
 		case Enforced:
 			enforcedOver = enforcedOver || over
@@ -113,7 +112,7 @@ func (j *judge) decide(hits []Hit, now int64) (denied bool, verdicts []verdict) 
 		h := &hits[i]
 		unconditional := h.Refund || h.Always && h.Cost > 0
 		verdicts[i].charged = unconditional || !denied && !verdicts[i].over && h.Cost > 0
-		if denied && unconditional {
+		if denied && unconditional && h.Cost > 0 {
 			r, b := open(h)
 			trial[string(h.Key)] = b.write(r, change(h))
 		}

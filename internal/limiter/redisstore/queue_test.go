@@ -180,11 +180,11 @@ func TestQueueIsBounded(t *testing.T) {
 	if !errors.Is(err, limiter.ErrUnavailable) || err.Error() != want {
 		t.Errorf("got error %v, want %s", err, want)
 	}
-	for range maxQueue / maxBatch {
-		g.pass <- struct{}{}
-		<-g.keys
-	}
 	g.pass <- struct{}{}
+	for range maxQueue / maxBatch {
+		<-g.keys
+		g.pass <- struct{}{}
+	}
 	wg.Wait()
 }
 

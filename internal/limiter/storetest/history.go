@@ -1,163 +1,281 @@
 package storetest
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"weir/internal/limiter"
 )
 
-// testHistories compares the store with the model, decision by decision, over
-// random requests on few counters. One seed is new each time; add it to the
-// list to see its history again.
+// testHistories runs short random histories. One seed is new each time; add it
+// to the list to see its history again.
 func testHistories(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Store) {
 	t.Helper()
-	requests := 1000
+	decisions := 10_000
 	if testing.Short() {
-		requests = 200
+		decisions = 2000
 	}
 	for _, seed := range []uint64{1, 2, rand.Uint64()} {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			t.Logf("seed %d", seed)
-			f := newFixture(t, open)
-			h := newHistory(seed, f.clock)
-			for i := range requests {
-				if h.tick() {
-					h.compare(f, "renewal", h.renewal())
-					h.stepBack()
-				}
-				h.compare(f, fmt.Sprint("request ", i), h.request())
-				if t.Failed() {
-					return
-				}
-			}
+			Differential(t, open, seed, decisions)
 		})
 	}
 }
 
-// history draws requests and times.
-type history struct {
-	*rand.Rand
-	model    *Model
-	clock    *clock
-	newest   time.Time // the latest time the clock has shown
-	counters []counter
-}
-
-// counter is a key with limits of one period: as configured now, as configured
-// before, and in every mode.
-type counter struct {
-	key    string
-	limits []*limiter.Limit
-}
-
-func newHistory(seed uint64, c *clock) *history {
-	h := &history{Rand: rand.New(rand.NewPCG(seed, 0)), model: NewModel(c.now), clock: c, newest: c.now()}
-	for i, period := range []struct {
-		unit       limiter.Unit
-		multiplier uint32
-	}{
-		{limiter.Minute, 0}, {limiter.Minute, 1}, {limiter.Minute, 7}, {limiter.Hour, 1}, {limiter.Hour, 2}, {limiter.Day, 1},
-	} {
-		c := counter{key: fmt.Sprint("counter ", i)}
-		for _, mode := range []limiter.Mode{limiter.Enforced, limiter.Enforced, limiter.Shadow, limiter.Quota} {
-			for _, amount := range []uint32{0, 10, 20, 50, 100, 100} {
-				c.limits = append(c.limits, Must(limiter.Spec{
-					RequestsPerUnit: amount, Unit: period.unit, UnitMultiplier: period.multiplier, Mode: mode,
-				}))
-			}
-		}
-		h.counters = append(h.counters, c)
+// Differential compares a store with the model, decision by decision, over at
+// least so many random decisions, and returns their number. Several players
+// ask at the same time, each on few counters of its own, while the clock runs
+// on, stands still or steps back.
+func Differential(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Store, seed uint64, decisions int) (decided int) {
+	t.Helper()
+	const players, requests = 16, 4 // requests of a player while the clock stands
+	f := newFixture(t, open)
+	time := &timeline{rand.New(rand.NewPCG(seed, 0)), f.clock, f.clock.now()}
+	all := make([]*player, players)
+	for i := range all {
+		all[i] = newPlayer(seed, i, f, time)
 	}
-	return h
+	for decided < decisions && !t.Failed() {
+		stepBack := time.tick()
+		var round sync.WaitGroup
+		for _, p := range all {
+			round.Go(func() {
+				for range requests {
+					p.play(p.request())
+				}
+				if stepBack {
+					p.play(p.renewal())
+				}
+			})
+		}
+		round.Wait()
+		if stepBack {
+			time.stepBack()
+		}
+		decided = 0
+		for _, p := range all {
+			decided += p.decided
+		}
+	}
+	if t.Failed() {
+		t.Logf("seed %d", seed)
+	}
+	return decided
 }
 
-// compare lets store and model decide hits.
-func (h *history) compare(f *fixture, label string, hits []limiter.Hit) {
-	want := make([]limiter.Decision, len(hits))
-	denied, _ := h.model.Decide(f.Context(), hits, want)
-	f.expect(fmt.Sprintf("%s at %v", label, h.clock.now().UTC()), step{hits: hits, want: want, denied: denied})
+// timeline moves the clock.
+type timeline struct {
+	*rand.Rand
+	clock  *clock
+	newest time.Time // the latest time the clock has shown
 }
 
 // behind tells whether the clock has stepped back and not caught up yet.
-func (h *history) behind() bool { return h.clock.now().Before(h.newest) }
+func (l *timeline) behind() bool { return l.clock.now().Before(l.newest) }
 
 // tick moves the clock on, or leaves it. It tells whether to step back next.
-func (h *history) tick() (back bool) {
-	now := h.clock.now()
-	switch n := h.IntN(100); {
-	case n < 10:
-		now = now.Add(time.Duration(h.IntN(20_000_000)) * time.Microsecond)
-	case n < 14:
+func (l *timeline) tick() (back bool) {
+	now := l.clock.now()
+	switch n := l.IntN(100); {
+	case n < 30:
+		now = now.Add(time.Duration(l.IntN(20_000_000)) * time.Microsecond)
+	case n < 40:
 		now = now.Truncate(time.Minute).Add(time.Minute)
-	case n < 16:
+	case n < 44:
 		now = now.Truncate(time.Hour).Add(time.Hour)
-	case n < 17:
+	case n < 46:
 		now = now.Truncate(24 * time.Hour).Add(24 * time.Hour)
-	case n < 40 && h.behind():
-		now = h.newest
-	case n < 20 && !h.behind():
+	case n < 47:
+		now = now.Add(time.Duration(l.Int64N(int64(40 * 24 * time.Hour))))
+	case n < 60 && l.behind():
+		now = l.newest
+	case n < 50:
 		return true
 	}
-	h.set(now)
+	l.set(now)
 	return false
 }
 
 // stepBack sets the clock back by up to two hours. Before, every counter must
 // have been renewed: a store may have forgotten a window that has ended.
-func (h *history) stepBack() {
-	h.set(h.clock.now().Add(-time.Duration(h.Int64N(int64(2 * time.Hour)))))
+func (l *timeline) stepBack() {
+	l.set(l.clock.now().Add(-time.Duration(l.Int64N(int64(2 * time.Hour)))))
 }
 
 // set sets the clock, but never close before the end of a window: what is
 // written there could expire in real time while the clock stands.
-func (h *history) set(now time.Time) {
-	if next := now.Truncate(time.Minute).Add(time.Minute); next.Sub(now) < 10*time.Second {
+func (l *timeline) set(now time.Time) {
+	if next := now.Truncate(time.Minute).Add(time.Minute); next.Sub(now) < lifetime {
 		now = next
 	}
-	h.clock.set(now)
-	if now.After(h.newest) {
-		h.newest = now
+	l.clock.set(now)
+	if now.After(l.newest) {
+		l.newest = now
 	}
 }
 
-// renewal is a request that leaves every counter used in its current window.
-func (h *history) renewal() []limiter.Hit {
-	var hits []limiter.Hit
-	for _, c := range h.counters {
-		hits = append(hits, always(c.key, c.limits[0], 1))
-	}
-	return hits
+// lifetime is how long what is written must last in real time.
+const lifetime = 10 * time.Second
+
+// player draws requests and compares what the store and the model make of them.
+type player struct {
+	*fixture
+	*rand.Rand
+	name     int
+	time     *timeline
+	model    *Model
+	counters []counter
+	decided  int
 }
 
-// request draws one to five hits.
-func (h *history) request() []limiter.Hit {
-	var hits []limiter.Hit
-	for range 1 + h.IntN(5) {
-		c := &h.counters[h.IntN(len(h.counters))]
-		hit := take(c.key, c.limits[h.IntN(len(c.limits))], h.cost())
-		switch n := h.IntN(10); {
-		case n == 0:
-			hit.Always = true
-		case n < 3 && !h.behind(): // a refund may empty a counter, which is as good as forgotten
-			hit.Refund = true
+func newPlayer(seed uint64, name int, f *fixture, l *timeline) *player {
+	p := &player{
+		fixture: f, Rand: rand.New(rand.NewPCG(seed, uint64(name+1))), name: name,
+		time: l, model: NewModel(f.clock.now),
+	}
+	for i, c := range counters {
+		c.key = fmt.Sprintf("player %d counter %d", name, i)
+		p.counters = append(p.counters, c)
+	}
+	return p
+}
+
+// play lets store and model decide hits.
+func (p *player) play(hits []limiter.Hit) {
+	want, got := make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
+	wantDenied, _ := p.model.Decide(p.Context(), hits, want)
+	denied, err := p.store.Decide(context.WithoutCancel(p.Context()), hits, got)
+	p.decided += len(hits)
+	if err != nil || denied != wantDenied || !slices.Equal(got, want) {
+		p.Errorf("player %d after %d decisions at %v: error %v, denied is %v, want %v",
+			p.name, p.decided, p.clock.now().UTC(), err, denied, wantDenied)
+		for i, h := range hits {
+			p.Logf("hit %d %s:\n got %+v\nwant %+v", i, describe(h), got[i], want[i])
 		}
-		hits = append(hits, hit)
+	}
+}
+
+// renewal is a request that leaves every counter used now.
+func (p *player) renewal() []limiter.Hit {
+	var hits []limiter.Hit
+	for i := range p.counters {
+		c := &p.counters[i]
+		hits = append(hits, always(c.key, c.amounts[c.amount][0], c.scale))
 	}
 	return hits
 }
 
-func (h *history) cost() uint64 {
-	switch n := h.IntN(100); {
+// request draws one to five hits that leave nothing which expires soon.
+func (p *player) request() []limiter.Hit {
+	for range 20 {
+		var hits []limiter.Hit
+		for range 1 + p.IntN(5) {
+			hits = append(hits, p.hit(&p.counters[p.IntN(len(p.counters))]))
+		}
+		if !p.model.expiresSoon(hits) {
+			return hits
+		}
+	}
+	return request(peek(p.counters[0].key, p.limit(&p.counters[0])))
+}
+
+func (p *player) hit(c *counter) limiter.Hit {
+	hit := take(c.key, p.limit(c), p.cost(c.scale))
+	switch p.IntN(10) {
+	case 0:
+		hit.Always = true
+	case 1, 2:
+		hit.Refund = true
+	}
+	return hit
+}
+
+func (p *player) cost(scale uint64) uint64 {
+	switch n := p.IntN(100); {
+	case n < 60:
+		return p.Uint64N(4) * scale
 	case n < 90:
-		return h.Uint64N(4)
+		return p.Uint64N(4 * scale)
 	case n < 97:
-		return h.Uint64N(20)
+		return p.Uint64N(20) * scale
 	default:
 		large := []uint64{math.MaxUint32, maxCount, 1 << 63, math.MaxUint64}
-		return large[h.IntN(len(large))]
+		return large[p.IntN(len(large))]
 	}
+}
+
+// counter is a key with limits of one algorithm and period, of several amounts
+// and in every mode.
+type counter struct {
+	key     string
+	amounts [][]*limiter.Limit // by amount, then by mode
+	amount  int                // of a bucket: the one that is configured now
+	scale   uint64             // of costs
+}
+
+// limit draws one of the limits. That of a bucket is only ever raised: a store
+// may have forgotten what the limit that was asked last took for empty.
+func (p *player) limit(c *counter) *limiter.Limit {
+	amount := p.IntN(len(c.amounts))
+	if c.amounts[0][0].Algorithm == limiter.TokenBucket {
+		if c.amount < len(c.amounts)-1 && p.IntN(50) == 0 {
+			c.amount++
+		}
+		amount = c.amount
+	}
+	modes := c.amounts[amount]
+	return modes[p.IntN(len(modes))]
+}
+
+// counters are those of a player. Every bucket takes more than lifetime to lose
+// one unit of scale.
+var counters = []counter{
+	newCounter(1, limiter.Spec{Unit: limiter.Minute}, 0, 10, 20, 50, 100),
+	newCounter(1, limiter.Spec{Unit: limiter.Minute, UnitMultiplier: 7}, 10, 20, 50),
+	newCounter(1, limiter.Spec{Unit: limiter.Day}, 0, 50, 100),
+	newCounter(1<<26, limiter.Spec{Unit: limiter.Minute}, 1<<30, math.MaxUint32),
+
+	newCounter(1, limiter.Spec{Unit: limiter.Minute, Anchor: limiter.FirstHit}, 10, 20),
+	newCounter(1, limiter.Spec{Unit: limiter.Second, UnitMultiplier: 30, Anchor: limiter.FirstHit}, 0, 20),
+	newCounter(1, limiter.Spec{Unit: limiter.Hour, UnitMultiplier: 2, Anchor: limiter.FirstHit}, 10, 50),
+
+	newCounter(1, limiter.Spec{Unit: limiter.Minute, Algorithm: limiter.SlidingWindow}, 0, 10, 20, 50),
+	newCounter(1, limiter.Spec{Unit: limiter.Hour, Algorithm: limiter.SlidingWindow}, 10, 20, 100),
+	newCounter(1, limiter.Spec{Unit: limiter.Month, Algorithm: limiter.SlidingWindow}, 10, 20, 100),
+	// In milliseconds, and twice in seconds.
+	newCounter(50, limiter.Spec{Unit: limiter.Month, Algorithm: limiter.SlidingWindow}, 600, 1000, 5000),
+	newCounter(50_000, limiter.Spec{Unit: limiter.Month, Algorithm: limiter.SlidingWindow}, 600_000, 1_000_000),
+	newCounter(1<<26, limiter.Spec{Unit: limiter.Day, Algorithm: limiter.SlidingWindow}, math.MaxUint32-4, math.MaxUint32),
+
+	newCounter(1, limiter.Spec{Unit: limiter.Hour, Algorithm: limiter.TokenBucket}, 0, 7, 10, 20, 100),
+	newCounter(1, limiter.Spec{Unit: limiter.Hour, Algorithm: limiter.TokenBucket, Burst: 5}, 7, 10, 20),
+	newCounter(1, limiter.Spec{Unit: limiter.Day, Algorithm: limiter.TokenBucket, Burst: 50}, 7, 10, 20),
+	// In milliseconds, and twice in seconds.
+	newCounter(5, limiter.Spec{Unit: limiter.Month, Algorithm: limiter.TokenBucket}, 1009, 2003, 3001),
+	newCounter(1_000_000, limiter.Spec{Unit: limiter.Year, Algorithm: limiter.TokenBucket}, 71_000_003, 71_000_009),
+	newCounter(5_000_000, limiter.Spec{Unit: limiter.Year, Algorithm: limiter.TokenBucket, Burst: 1 << 26}, 71_000_003),
+}
+
+func newCounter(scale uint64, s limiter.Spec, amounts ...uint32) counter {
+	c := counter{scale: scale}
+	var ticks []int64
+	for _, amount := range amounts {
+		var modes []*limiter.Limit
+		for _, mode := range []limiter.Mode{limiter.Enforced, limiter.Enforced, limiter.Shadow, limiter.Quota} {
+			s.RequestsPerUnit, s.Mode = amount, mode
+			modes = append(modes, Must(s))
+			ticks = append(ticks, modes[0].Numbers().Tick)
+		}
+		c.amounts = append(c.amounts, modes)
+	}
+	if slices.Min(ticks) != slices.Max(ticks) {
+		panic(fmt.Sprintf("%+v: amounts %v have different keys, for they are counted in ticks of %v", s, amounts, ticks))
+	}
+	return c
 }

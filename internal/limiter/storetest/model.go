@@ -26,13 +26,40 @@ func NewModel(now func() time.Time) *Model {
 func (m *Model) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return limiter.Decide(hits, statesOf(hits, m.counters), m.now().UnixMicro(), out), nil
+}
+
+// expiresSoon tells whether hits, if they were decided now, would leave a
+// counter that is forgotten within lifetime. It changes nothing.
+func (m *Model) expiresSoon(hits []limiter.Hit) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	trial := make(map[string]*limiter.State)
+	for key, s := range m.counters {
+		kept := *s
+		trial[key] = &kept
+	}
+	now := m.now()
+	states := statesOf(hits, trial)
+	limiter.Decide(hits, states, now.UnixMicro(), make([]limiter.Decision, len(hits)))
+	for i, s := range states {
+		left := hits[i].Limit.Expiry(*s) - now.UnixMicro()
+		if left > 0 && left < lifetime.Microseconds() {
+			return true
+		}
+	}
+	return false
+}
+
+// statesOf returns the states of the counters of hits, from all that there are.
+func statesOf(hits []limiter.Hit, all map[string]*limiter.State) []*limiter.State {
 	states := make([]*limiter.State, len(hits))
 	for i := range hits {
 		key := string(hits[i].Key)
-		if m.counters[key] == nil {
-			m.counters[key] = new(limiter.State)
+		if all[key] == nil {
+			all[key] = new(limiter.State)
 		}
-		states[i] = m.counters[key]
+		states[i] = all[key]
 	}
-	return limiter.Decide(hits, states, m.now().UnixMicro(), out), nil
+	return states
 }

@@ -40,8 +40,9 @@ local function read_request(text)
     how, cost, tick = tonumber(how), tonumber(cost), tonumber(tick)
     local algorithm, t = algorithms[tonumber(kind)], (now - fmod(now, tick)) / tick
     hits[#hits + 1] = {
-      mode = how % 3, charge = floor(how / 3), cost = cost, wanted = max(cost, 1),
-      algorithm = algorithm, admit = algorithm.admit, tick = tick,
+      mode = how % 3, refund = how >= 6, always = how >= 3, unconditional = how >= 3 and cost > 0, cost = cost, wanted = max(cost, 1),
+      roll = algorithm.roll, admit = algorithm.admit, take = algorithm.take, give = algorithm.give,
+      expiry = algorithm.expiry, tick = tick,
       limit = algorithm.limit(t, tonumber(a), tonumber(b), tonumber(c), tonumber(d)),
     }
   end
@@ -61,48 +62,47 @@ for r = 2, #ARGV do
   requests[r - 1] = request
 end
 
-local texts = {} -- of the states, as stored
+local stored = {}
 for i = 1, #KEYS, CHUNK do
   local chunk = call("MGET", unpack(KEYS, i, min(i + CHUNK - 1, #KEYS)))
   for j = 1, #chunk do
-    texts[i + j - 1] = chunk[j]
+    stored[i + j - 1] = chunk[j]
   end
 end
 
--- The counters, by the number of the first hit on them: their states, what was stored of these, and the
--- hit that tells how to read them.
-local at, used, prev = {}, {}, {}
-local used_stored, prev_stored, lives_on = {}, {}, {}
-local read_by = {}
-local counter_of = {} -- by key
+-- The counters, by the number of the first hit on them.
+local counter_of = {}             -- by key
+local at, used, prev = {}, {}, {} -- their states, as they were written last
+local changed = {}                -- the hit that changed the state last, within the request
+local writer = {}                 -- the same, of all requests
+local texts = {}                  -- the states as texts; none if unused
+local lives_on = {}               -- the at with which the state, if it is used, expires when it did before
 
--- Reads the state that a text holds, as of now.
+-- Reads a counter. hit tells which states are possible.
 local function read(i, hit)
-  local limit, text = hit.limit, texts[i]
-  local a, u, p = 0, 0, 0
-  if text then
-    local x, y, z = match(text, "^(%d+) (%d+)$")
-    if not x then
-      x, y, z = match(text, "^(%d+) (%d+) (%d+)$")
-    end
-    if x then
-      x, y, z = tonumber(x), tonumber(y), z and tonumber(z) or 0
-      if y <= limit.most and z <= limit.most and x * limit.grid * hit.tick < EXACT then
-        a, u, p = x, y, z
-      end
-    end
+  local limit, text = hit.limit, stored[i]
+  at[i], used[i], prev[i] = 0, 0, 0
+  if not text then
+    return
   end
-  local a_stored = a
-  a, u, p = hit.algorithm.roll(limit, a, u, p)
-  at[i], used[i], prev[i] = a, u, p
-  lives_on[i] = u > 0 and a == a_stored and limit.period
-  used_stored[i], prev_stored[i] = u, p
-  read_by[i] = hit
+  local a, u, p = match(text, "^(%d+) (%d+)$")
+  if not a then
+    a, u, p = match(text, "^(%d+) (%d+) (%d+)$")
+  end
+  if not a then
+    return
+  end
+  a, u, p = tonumber(a), tonumber(u), p and tonumber(p) or 0
+  if u <= limit.most and p <= limit.most and a * limit.grid * hit.tick < EXACT then
+    at[i], used[i], prev[i], texts[i] = a, u, p, text
+    lives_on[i] = u > 0 and limit.period and a
+  end
 end
 
-local over, used_before, prev_before, outcomes = {}, {}, {}, {} -- of a request's hits
-local reply = { format("%d", now) } -- tostring gives 1.79e+15
-local first = 0                     -- hits of earlier requests
+local over, outcomes = {}, {}                          -- of a request's hits: whether it is over, what is replied
+local at_before, used_before, prev_before = {}, {}, {} -- the state of its counter before
+local reply = { format("%d", now) }
+local first = 0                                        -- hits of earlier requests
 
 for r = 1, #requests do
   local hits = requests[r]
@@ -110,90 +110,95 @@ for r = 1, #requests do
 
   for h = 1, #hits do
     local hit, key = hits[h], KEYS[first + h]
-    local limit = hit.limit
-    local i = counter_of[key]
+    local i, limit, cost = counter_of[key], hit.limit, hit.cost
     if not i then
       i = first + h
       counter_of[key] = i
       read(i, hit)
     end
-    local u, p = used[i], prev[i]
-    used_before[h], prev_before[h] = u, p
+    local a, u, p = at[i], used[i], prev[i]
+    at_before[h], used_before[h], prev_before[h] = a, u, p
+    if a < limit.oldest or u == 0 then
+      a, u, p = hit.roll(limit, a, u, p)
+    end
 
+    local u_after, p_after
     over[h] = false
-    if hit.charge == 2 then
-      used[i], prev[i] = hit.algorithm.give(limit, hit.cost, u, p)
+    if hit.refund then
+      u_after, p_after = hit.give(limit, cost, u, p)
     else
-      local u_after, p_after = hit.admit(limit, hit.cost, hit.wanted, at[i], u, p)
-      if u_after then
-        used[i], prev[i] = u_after, p_after
-      else
+      u_after, p_after = hit.admit(limit, cost, hit.wanted, a, u, p)
+      if not u_after then
         over[h] = true
-        if hit.charge == 1 then
-          used[i], prev[i] = hit.algorithm.take(limit, hit.cost, u, p)
+        if hit.always then
+          u_after, p_after = hit.take(limit, cost, u, p)
         end
       end
+    end
+    if u_after and cost > 0 then
+      at[i], used[i], prev[i], changed[i] = a, u_after, p_after, hit
     end
 
     if hit.mode == 0 then
       denied = denied or over[h]
     elseif hit.mode == 2 then
-      quotas = quotas + 1
-      if over[h] then
-        quotas_over = quotas_over + 1
-      end
+      quotas, quotas_over = quotas + 1, quotas_over + (over[h] and 1 or 0)
     end
   end
 
   if denied or quotas > 0 and quotas == quotas_over then
     for h = #hits, 1, -1 do
       local i = counter_of[KEYS[first + h]]
-      used[i], prev[i] = used_before[h], prev_before[h]
+      at[i], used[i], prev[i], changed[i] = at_before[h], used_before[h], prev_before[h], false
     end
     for h = 1, #hits do
-      local hit, i = hits[h], counter_of[KEYS[first + h]]
-      if hit.charge == 2 then
-        used[i], prev[i] = hit.algorithm.give(hit.limit, hit.cost, used[i], prev[i])
-      elseif hit.charge == 1 then
-        used[i], prev[i] = hit.algorithm.take(hit.limit, hit.cost, used[i], prev[i])
+      local hit = hits[h]
+      if hit.unconditional then
+        local i, change = counter_of[KEYS[first + h]], hit.refund and hit.give or hit.take
+        local a, u, p = hit.roll(hit.limit, at[i], used[i], prev[i])
+        at[i], changed[i] = a, hit
+        used[i], prev[i] = change(hit.limit, hit.cost, u, p)
       end
     end
   end
 
   for h = 1, #hits do
-    local i, text = counter_of[KEYS[first + h]]
-    if prev[i] == 0 then
-      text = format("%d %d", at[i], used[i])
-    else
-      text = format("%d %d %d", at[i], used[i], prev[i])
+    local i = counter_of[KEYS[first + h]]
+    if changed[i] then
+      writer[i], changed[i] = changed[i], false
+      if prev[i] == 0 then
+        texts[i] = format("%d %d", at[i], used[i]) -- tostring gives 1.79e+15
+      else
+        texts[i] = format("%d %d %d", at[i], used[i], prev[i])
+      end
     end
-    texts[i] = text
+    local text = texts[i] or "0 0"
     outcomes[h] = over[h] and "!" .. text or text
   end
   reply[r + 1] = concat(outcomes, ",", 1, #hits)
   first = first + #hits
 end
 
-local function changed(i)
-  return used[i] ~= used_stored[i] or prev[i] ~= prev_stored[i]
+-- Whether a counter is not what is stored of it.
+local function dirty(i)
+  return writer[i] and texts[i] ~= stored[i] and (used[i] > 0 or prev[i] > 0 or stored[i])
 end
 
--- Keeps the state of a counter.
 local function write(i)
-  local key, hit, u, p = KEYS[i], read_by[i], used[i], prev[i]
-  if u == 0 and p == 0 then
-    return pcall("DEL", key)
-  elseif u > 0 and lives_on[i] then
-    return pcall("SET", key, texts[i], "KEEPTTL") -- takes Redis half as long as PX
+  local hit = writer[i]
+  if used[i] == 0 and prev[i] == 0 then
+    return pcall("DEL", KEYS[i])
+  elseif used[i] > 0 and at[i] == lives_on[i] then
+    return pcall("SET", KEYS[i], texts[i], "KEEPTTL") -- takes Redis half as long as PX
   end
-  local left = (hit.algorithm.expiry(hit.limit, at[i], u, p) - hit.limit.t) * hit.tick - fmod(now, hit.tick)
-  return pcall("SET", key, texts[i], "PX", ceil(left / 1000))
+  local left = hit.expiry(hit.limit, at[i], used[i], prev[i]) - hit.limit.t
+  return pcall("SET", KEYS[i], texts[i], "PX", ceil((left * hit.tick - fmod(now, hit.tick)) / 1000))
 end
 
 -- Redis refuses the first write (a replica, or out of memory) or none, so that nothing is half written.
 local failure
 for i = 1, #KEYS do
-  if used[i] and changed(i) then
+  if dirty(i) then
     local result = write(i)
     if type(result) == "table" and result.err then
       failure = result.err
@@ -202,12 +207,12 @@ for i = 1, #KEYS do
   end
 end
 
--- Then only requests that would have changed nothing have their answer, such as denials.
+-- Then only requests on counters that nobody changed have their answer, such as denials.
 if failure then
   first = 0
   for r = 1, #requests do
     for h = 1, #requests[r] do
-      if changed(counter_of[KEYS[first + h]]) then
+      if dirty(counter_of[KEYS[first + h]]) then
         reply[r + 1] = "-" .. failure
       end
     end

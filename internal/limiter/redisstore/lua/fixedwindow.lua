@@ -2,12 +2,16 @@
 
 local fixed_window = {
   limit = function(t, period, amount, grid, most)
-    return { t = t, period = period, amount = amount, grid = grid, most = most, current = (t - fmod(t, grid)) / grid }
+    local current = (t - fmod(t, grid)) / grid
+    return {
+      t = t, period = period, amount = amount, grid = grid, most = most,
+      current = current, oldest = current + 1 - period / grid,
+    }
   end,
 
   -- The state as of now.
   roll = function(limit, at, used)
-    if used > 0 and limit.t < at * limit.grid + limit.period then
+    if used > 0 and at >= limit.oldest then
       return at, used, 0
     end
     return limit.current, 0, 0

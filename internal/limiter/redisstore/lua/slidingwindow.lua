@@ -3,7 +3,8 @@
 
 local sliding_window = {
   limit = function(t, period, amount, most)
-    return { t = t, period = period, amount = amount, grid = period, most = most, current = (t - fmod(t, period)) / period }
+    local current = (t - fmod(t, period)) / period
+    return { t = t, period = period, amount = amount, grid = period, most = most, current = current, oldest = current }
   end,
 
   roll = function(limit, at, used, prev)

@@ -14,7 +14,7 @@ end
 local token_bucket = {
   limit = function(t, price, drain, amount, burst)
     return {
-      t = t, price = price, drain = drain, grain = amount / drain, grid = 1,
+      t = t, price = price, drain = drain, grain = amount / drain, grid = 1, oldest = t,
       full = burst * price, brim = (burst + amount) * price, most = 2 ^ 53,
     }
   end,
