@@ -69,8 +69,7 @@ func firstLineOf(err error, data []byte) int {
 		ends[i] = end
 	}
 	return 1 + sort.Search(len(ends)-1, func(i int) bool {
-		found := parseError(data[:ends[i]])
-		return found != nil && found.Error() == err.Error()
+		return parseError(data[:ends[i]]).Error() == err.Error()
 	})
 }
 
