@@ -27,6 +27,10 @@ const (
 	unknownAnchor = "unknown anchor '"
 )
 
+// maxSearched is how large a file may be, in bytes, that is parsed again and again
+// to find a line. It takes a second.
+const maxSearched = 1 << 20
+
 // Some errors of the parser count lines from 0. Some of these name the line in
 // which a list or mapping begins, and not the one in which it goes wrong.
 var (
@@ -51,9 +55,9 @@ func syntaxLine(err error, data []byte) int {
 	case strings.HasPrefix(message, unknownAnchor):
 		name, _, _ := strings.Cut(message[len(unknownAnchor):], "'")
 		return lineOf(data, max(bytes.Index(data, []byte("*"+name)), 0))
-	case slices.Contains(nameTheBeginning, message):
+	case slices.Contains(nameTheBeginning, message) && len(data) <= maxSearched:
 		return firstLineOf(err, data)
-	case named && slices.Contains(countFromZero, message):
+	case named && (slices.Contains(countFromZero, message) || slices.Contains(nameTheBeginning, message)):
 		return line + 1
 	}
 	return line
