@@ -82,7 +82,7 @@ func newMeter(s *Spec) (m meter, tick int64, err error) {
 	}
 	for _, tick = range ticks {
 		period := s.Period().Microseconds() / tick
-		ok := false
+		var ok bool
 		switch s.Algorithm {
 		case SlidingWindow:
 			m, ok = newSlidingWindow(period, amount)
