@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,5 +37,25 @@ func TestCommandsOfDocuments(t *testing.T) {
 				t.Errorf("%s: %s printed\n%s\nwant\n%s", name, block[1], got, want)
 			}
 		}
+	}
+}
+
+// What the algorithms admit at most is the same in both documents that tell it.
+func TestBoundsInDocuments(t *testing.T) {
+	bounds := func(name string) (cells []string) {
+		text, err := os.ReadFile(filepath.Join("../..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, table, _ := strings.Cut(string(text), " | admits at most |\n|---|---|---|\n")
+		table, _, _ = strings.Cut(table, "\n\n")
+		for row := range strings.SplitSeq(table, "\n") {
+			cells = append(cells, row[strings.LastIndex(strings.TrimSuffix(row, " |"), "|")+1:])
+		}
+		return cells
+	}
+	rules, algorithms := bounds("docs/rules.md"), bounds("docs/algorithms.md")
+	if len(rules) != 4 || !slices.Equal(rules, algorithms) {
+		t.Errorf("the rules tell %q, the algorithms %q", rules, algorithms)
 	}
 }

@@ -40,9 +40,14 @@ func serveFlags() []*kong.Flag {
 // call runs the program within the test.
 func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	var out, errs bytes.Buffer
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // whatever serves ends at once
+	return callUntil(ctx, args...)
+}
+
+// callUntil runs the program within the test until ctx ends.
+func callUntil(ctx context.Context, args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
 	code = run(ctx, args, &out, &errs)
 	return code, out.String(), errs.String()
 }

@@ -26,33 +26,35 @@ type ruleTests struct {
 
 // run runs the tests of all files. Each file has its own rules.
 func (r ruleTests) run(ctx context.Context, stdout, stderr io.Writer) int {
-	reports, code := r.report(ctx, stdout)
-	if r.JUnit != "" {
-		if err := writeJUnit(r.JUnit, reports); err != nil {
-			fmt.Fprintf(stderr, "weir: %v\n", err)
-			return exitUsage
-		}
+	if r.JUnit == "" {
+		_, code := r.report(ctx, stdout)
+		return code
+	}
+	code, err := r.runWithJUnit(ctx, stdout)
+	if err != nil {
+		fmt.Fprintf(stderr, "weir: %v\n", err)
+		return exitUsage
 	}
 	return code
 }
 
-// report runs the tests, prints what is wrong and a summary, and returns what
-// to exit with.
-func (r ruleTests) report(ctx context.Context, w io.Writer) (reports []limittest.Report, code int) {
-	opts := limittest.Options{
-		Rules:  descriptors.Options{MergeDomains: r.MergeDomainConfig},
-		Charge: app.Charge(r.StopWhenOverLimit),
+// runWithJUnit runs no test unless the file for the results can be written.
+func (r ruleTests) runWithJUnit(ctx context.Context, stdout io.Writer) (code int, err error) {
+	f, err := os.Create(r.JUnit)
+	if err != nil {
+		return 0, err
 	}
-	tests, failed, bad := 0, 0, 0
+	defer func() { err = errors.Join(err, f.Close()) }()
+	reports, code := r.report(ctx, stdout)
+	return code, limittest.WriteJUnit(f, reports)
+}
+
+// report runs the tests, prints what is wrong and a summary, and returns what
+// to exit with. It ends early if ctx does.
+func (r ruleTests) report(ctx context.Context, w io.Writer) (reports []limittest.Report, code int) {
+	tests, failed, bad, interrupted := 0, 0, 0, false
 	for _, name := range r.Files {
-		report := limittest.Report{File: name}
-		var file *limittest.File
-		if file, report.Err = limittest.Load(name, opts); report.Err != nil {
-			fmt.Fprintln(w, report.Err)
-			bad++
-		} else {
-			report.Results = file.Run(ctx, r.Only)
-		}
+		report := r.runFile(ctx, name)
 		for _, result := range report.Results {
 			for _, failure := range result.Failures {
 				fmt.Fprintln(w, failure)
@@ -61,8 +63,18 @@ func (r ruleTests) report(ctx context.Context, w io.Writer) (reports []limittest
 		tests += len(report.Results)
 		failed += report.Failed()
 		reports = append(reports, report)
+		if interrupted = errors.Is(report.Err, context.Canceled); interrupted {
+			break
+		}
+		if report.Err != nil {
+			fmt.Fprintln(w, report.Err)
+			bad++
+		}
 	}
 	switch {
+	case interrupted:
+		fmt.Fprintf(w, "interrupted: files=%d invalid=%d tests=%d failed=%d\n", len(reports), bad, tests, failed)
+		return reports, exitUsage
 	case bad > 0:
 		fmt.Fprintf(w, "invalid: files=%d invalid=%d tests=%d failed=%d\n", len(r.Files), bad, tests, failed)
 		return reports, exitUsage
@@ -78,11 +90,18 @@ func (r ruleTests) report(ctx context.Context, w io.Writer) (reports []limittest
 	}
 }
 
-func writeJUnit(name string, reports []limittest.Report) (err error) {
-	f, err := os.Create(name)
+func (r ruleTests) runFile(ctx context.Context, name string) limittest.Report {
+	report := limittest.Report{File: name}
+	file, err := limittest.Load(name, limittest.Options{
+		Rules:  descriptors.Options{MergeDomains: r.MergeDomainConfig},
+		Charge: app.Charge(r.StopWhenOverLimit),
+	})
 	if err != nil {
-		return err
+		report.Err = err
+		return report
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	return limittest.WriteJUnit(f, reports)
+	if report.Results, err = file.Run(ctx, r.Only); err != nil {
+		report.Err = fmt.Errorf("interrupted: %w", err)
+	}
+	return report
 }

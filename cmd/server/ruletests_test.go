@@ -1,9 +1,12 @@
 package main
 
 import (
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -27,6 +30,7 @@ func TestRuleTests(t *testing.T) {
 		args   []string
 		code   int
 		stdout []string
+		silent bool // nothing at all on stdout
 		stderr []string
 	}{
 		{name: "pass", args: []string{pass}, stdout: []string{"passed: files=1 tests=1\n"}},
@@ -41,30 +45,62 @@ func TestRuleTests(t *testing.T) {
 		{name: "no such file", args: []string{dir + "/none_test.yaml"}, code: 2, stdout: []string{"none_test.yaml: no such file"}},
 		{name: "no file", code: 2, stderr: []string{"<file>", "Usage: weir test"}},
 		{name: "bad expression", args: []string{"--run=(", pass}, code: 2, stderr: []string{"--run", "missing closing )"}},
-		{name: "nowhere to report", args: []string{"--junit=" + dir, pass}, code: 2, stderr: []string{"weir: open " + dir}},
+		{name: "nowhere to report", args: []string{"--junit=" + dir, pass}, silent: true, code: 2, stderr: []string{"weir: open " + dir}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if name, value, ok := strings.Cut(tt.env, "="); ok {
 				t.Setenv(name, value)
 			}
-			code, stdout, stderr := call(t, append([]string{"test"}, tt.args...)...)
+			code, stdout, stderr := callUntil(t.Context(), append([]string{"test"}, tt.args...)...)
 			compare(t, tt.code, tt.stdout, tt.stderr, code, stdout, stderr)
+			if tt.silent && stdout != "" {
+				t.Errorf("stdout is %q, want nothing", stdout)
+			}
 		})
+	}
+}
+
+// A signal ends a real process amid its tests.
+func TestRuleTestsInterrupted(t *testing.T) {
+	long := "rules: [a.yaml]\ntests:\n- {name: long, domain: api, steps: [" +
+		strings.Repeat("{send: 1000000, request: [{user: a}], expect: {code: OVER_LIMIT}}, ", 10) + "]}\n"
+	dir := rules(t, "a.yaml", good, "fail_test.yaml", failing, "long_test.yaml", long, "pass_test.yaml", passing)
+	junit := filepath.Join(dir, "report.xml")
+	command := exec.Command(os.Args[0], "test", "--junit="+junit, dir+"/fail_test.yaml", dir+"/long_test.yaml", dir+"/pass_test.yaml")
+	command.Env = append(os.Environ(), asProgram+"=1")
+	var log logFile
+	log.create(t)
+	command.Stdout = log.file
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = command.Process.Kill() }() // it has ended unless the test failed
+
+	log.wait(t, "four a day", 1) // it has come to the second file
+	send(t, command, syscall.SIGTERM)
+	var exit *exec.ExitError
+	if err := command.Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitUsage {
+		t.Errorf("after SIGTERM: %v, want exit code %d", err, exitUsage)
+	}
+	log.wait(t, "(?m)^interrupted: files=2 invalid=0 tests=2 failed=1$", 1)
+	report, err := os.ReadFile(junit)
+	if want := `<testsuites tests="3" failures="1" errors="1"`; err != nil || !strings.Contains(string(report), want) {
+		t.Errorf("the report lacks %s: %v\n%s", want, err, report)
 	}
 }
 
 func TestRuleTestsReport(t *testing.T) {
 	dir := rules(t, "a.yaml", good, "fail_test.yaml", failing, "bad_test.yaml", misspelt)
 	junit := filepath.Join(dir, "report.xml")
-	if code, stdout, stderr := call(t, "test", "--junit="+junit, dir+"/fail_test.yaml", dir+"/bad_test.yaml"); code != 2 {
+	if code, stdout, stderr := callUntil(t.Context(), "test", "--junit="+junit, dir+"/fail_test.yaml", dir+"/bad_test.yaml"); code != 2 {
 		t.Errorf("exit code %d, want 2\n%s%s", code, stdout, stderr)
 	}
 	report, err := os.ReadFile(junit)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`fail_test.yaml" tests="2" failures="1" errors="0"`, `bad_test.yaml" tests="1" failures="0" errors="1"`, "expected 4, got 3", "unknown field"} {
+	for _, want := range []string{`<testsuites tests="3" failures="1" errors="1" time="`, `fail_test.yaml" tests="2" failures="1" errors="0"`, `bad_test.yaml" tests="1" failures="0" errors="1"`, "expected 4, got 3", "unknown field"} {
 		if !strings.Contains(string(report), want) {
 			t.Errorf("the report lacks %s:\n%s", want, report)
 		}

@@ -12,7 +12,8 @@ import (
 
 const (
 	stepFieldsText   = "at, send, every, request, hits_addend, expect"
-	expectFieldsText = "admitted, denied, statuses, code, remaining, reset, retry_after, limit"
+	expectFieldsText = "admitted, denied, statuses, " + statusFieldsText
+	statusFieldsText = "code, remaining, reset, retry_after, limit"
 	timesText        = "multiples of 1µs up to 100 years, such as 30s, 1m30s, 24h"
 	secondsText      = "multiples of 1s up to 100 years, such as 30s, 1m30s, 24h"
 	unitsText        = "second, minute, hour, day, month, year"
@@ -43,10 +44,21 @@ var bad = map[string][]string{
 		`expectations.yaml:6:47: tests[0].steps[0].expect.code: unknown code "ok", allowed are OK and OVER_LIMIT`,
 		"expectations.yaml:7:48: tests[0].steps[1].expect.limit: a name is needed, allowed is that of a limit, or null if none shall be counted",
 		"expectations.yaml:8:73: tests[0].steps[2].expect: the request has 2 descriptors, allowed is this in statuses only",
-		"expectations.yaml:9:62: tests[0].steps[3].expect.statuses: the request has 2 descriptors, allowed are as many statuses; null expects nothing",
+		"expectations.yaml:9:62: tests[0].steps[3].expect.statuses: 1 statuses, allowed are as many as the request has descriptors, 2; null expects nothing",
 		`expectations.yaml:10:52: tests[0].steps[4].expect.statuses[0]: "OK" is not allowed, a mapping is needed`,
 		`expectations.yaml:11:40: tests[0].steps[5].expect: "5" is not allowed, a mapping is needed`,
 		"expectations.yaml:12:47: tests[0].steps[6].expect.code: a list is not allowed, text is needed",
+		"expectations.yaml:13:71: tests[0].steps[7].expect: admitted and denied sum up to 12, allowed is at most send, 3",
+		"expectations.yaml:14:51: tests[0].steps[8].expect: admitted and denied sum up to 2, allowed is at most send, 1",
+	},
+	"expectations_empty.yaml": {
+		"expectations_empty.yaml:7:40: tests[0].steps[1].expect: nothing is expected, allowed are " + expectFieldsText,
+		"expectations_empty.yaml:8:40: tests[0].steps[2].expect: null is not allowed, a mapping is needed",
+		"expectations_empty.yaml:9:51: tests[0].steps[3].expect.statuses: 0 statuses, allowed are as many as the request has descriptors, 1; null expects nothing",
+		"expectations_empty.yaml:10:61: tests[0].steps[4].expect.statuses: 0 statuses, allowed are as many as the request has descriptors, 1; null expects nothing",
+		"expectations_empty.yaml:11:52: tests[0].steps[5].expect.statuses[0]: nothing is expected, allowed are " + statusFieldsText + "; null says so",
+		"expectations_empty.yaml:12:75: tests[0].steps[6].expect.statuses[1]: nothing is expected, allowed are " + statusFieldsText + "; null says so",
+		"expectations_empty.yaml:13:51: tests[0].steps[7].expect: nothing is expected, allowed are " + expectFieldsText,
 	},
 	"fields_unknown.yaml": {
 		`fields_unknown.yaml:2:1: unknown field "test" (did you mean tests?), allowed are rules, tests`,
@@ -71,7 +83,7 @@ var bad = map[string][]string{
 	},
 	"nothing_expected.yaml": {
 		"nothing_expected.yaml:3:5: tests[0].steps: nothing is expected, at least one step with expect is needed",
-		"nothing_expected.yaml:9:5: tests[1].steps: nothing is expected, at least one step with expect is needed",
+		"nothing_expected.yaml:8:5: tests[1].steps: nothing is expected, at least one step with expect is needed",
 	},
 	"nothing_in_it.yaml": {
 		"nothing_in_it.yaml:1:1: rules: rules are needed, allowed are paths of files and directories, relative to this file",
@@ -92,6 +104,7 @@ var bad = map[string][]string{
 		"override.yaml:7:50: tests[0].steps[1].request[0].limit.unit: a unit is needed, allowed are " + unitsText,
 		`override.yaml:8:79: tests[0].steps[2].request[0].limit.unit_multiplier: "0" is not allowed, allowed are whole numbers from 1 to 4294967295`,
 		`override.yaml:9:50: tests[0].steps[3].request[0].limit: "5 per minute" is not allowed, a mapping is needed`,
+		"override.yaml:10:50: tests[0].steps[4].request[0].limit: a period of 101 years is too long, at most 100 years are allowed",
 	},
 	"rules_bad.yaml": {
 		`rules/bad.yaml:4:24: descriptors[0].rate_limit.unit: unknown unit "fortnight", allowed are second, minute, hour, day, week, month, year`,

@@ -169,6 +169,8 @@ func (d *decoder) step(n *yaml.Node, others []step) step {
 		d.ProblemIn("at", firstAt, "%v is before the last request of the step above, at %v", s.first, earliest)
 	case s.every > (maxTime-s.first)/time.Duration(s.send):
 		d.ProblemIn("every", everyAt, "the last request comes too late, at most 100 years are allowed")
+	case wanted.outcomes > uint64(s.send):
+		d.ProblemIn("expect", wanted.countAt, "admitted and denied sum up to %d, allowed is at most send, %d", wanted.outcomes, s.send)
 	}
 	if len(s.request.Descriptors) > 0 {
 		s.checks = d.checks(wanted, len(s.request.Descriptors))
@@ -273,6 +275,12 @@ func (d *decoder) override(n *yaml.Node) *rls.Override {
 	})
 	if o.Unit == 0 && d.Found() == found {
 		d.ProblemIn("unit", strictyaml.At(n), "a unit is needed, allowed are %s", strings.Join(allowed, ", "))
+	}
+	if d.Found() == found {
+		spec := limiter.Spec{RequestsPerUnit: o.RequestsPerUnit, Unit: o.Unit, UnitMultiplier: o.UnitMultiplier}
+		if _, err := limiter.NewLimit(spec); err != nil { // which the server would refuse, too
+			d.Problem(strictyaml.At(n), "%v", err)
+		}
 	}
 	return &o
 }

@@ -41,7 +41,7 @@ func TestDocument(t *testing.T) {
 
 	write("api_test.yaml", strings.Replace(good, "admitted: 2", "admitted: 3", 1))
 	var got string
-	for _, r := range load(t, "config/api_test.yaml", Options{}).Run(t.Context(), nil) {
+	for _, r := range run(t, load(t, "config/api_test.yaml", Options{})) {
 		for _, f := range r.Failures {
 			got += f.String() + "\n"
 		}

@@ -2,7 +2,9 @@ package limittest
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"gopkg.in/yaml.v3"
@@ -41,8 +43,11 @@ type expectation struct {
 	status   []statusCheck
 	statuses [][]statusCheck // of each descriptor
 	// statusAt and statusesAt are where status and statuses are, of the first
-	// that is there.
+	// that is there. The zero value is nowhere.
 	statusAt, statusesAt strictyaml.Position
+	// outcomes is the sum of admitted and denied, the last of which is at countAt.
+	outcomes uint64
+	countAt  strictyaml.Position
 }
 
 // statusCheck is an expectation about the status of some descriptor.
@@ -54,11 +59,13 @@ type statusCheck struct {
 
 func (d *decoder) expectation(n *yaml.Node) expectation {
 	var c expectation
+	found := d.Found()
 	d.Fields(n, expectFields, func(name string, n *yaml.Node) {
 		at := strictyaml.At(n)
 		count := func(got func(outcome) int) {
-			want := strconv.FormatUint(d.Whole(n, 0, maxSend), 10)
-			c.request = append(c.request, check{at, name, want, func(o outcome) string { return strconv.Itoa(got(o)) }})
+			want := d.Whole(n, 0, maxSend)
+			c.outcomes, c.countAt = c.outcomes+want, at
+			c.request = append(c.request, check{at, name, strconv.FormatUint(want, 10), func(o outcome) string { return strconv.Itoa(got(o)) }})
 		}
 		switch name {
 		case "admitted":
@@ -75,7 +82,18 @@ func (d *decoder) expectation(n *yaml.Node) expectation {
 			c.status = append(c.status, d.statusField(name, n))
 		}
 	})
+	if c.isEmpty() && d.Found() == found {
+		d.Problem(strictyaml.At(n), "nothing is expected, allowed are %s", strings.Join(expectFields, ", "))
+	}
 	return c
+}
+
+// isEmpty tells whether nothing is expected, however that is written. An empty
+// list of statuses is not, because its length is wrong.
+func (c *expectation) isEmpty() bool {
+	some := func(status []statusCheck) bool { return len(status) > 0 }
+	wrongLength := c.statusesAt != strictyaml.Position{} && len(c.statuses) == 0
+	return len(c.request) == 0 && len(c.status) == 0 && !slices.ContainsFunc(c.statuses, some) && !wrongLength
 }
 
 // status decodes what is expected of one descriptor.
@@ -84,7 +102,11 @@ func (d *decoder) status(n *yaml.Node) []statusCheck {
 	if strictyaml.IsNull(n) {
 		return nil
 	}
+	found := d.Found()
 	d.Fields(n, statusFields, func(name string, n *yaml.Node) { list = append(list, d.statusField(name, n)) })
+	if len(list) == 0 && d.Found() == found {
+		d.Problem(strictyaml.At(n), "nothing is expected, allowed are %s; null says so", strings.Join(statusFields, ", "))
+	}
 	return list
 }
 
@@ -120,8 +142,8 @@ func (d *decoder) checks(c expectation, descriptors int) []check {
 	if len(c.status) > 0 && descriptors != 1 {
 		d.Problem(c.statusAt, "the request has %d descriptors, allowed is this in statuses only", descriptors)
 	}
-	if c.statuses != nil && len(c.statuses) != descriptors {
-		d.ProblemIn("statuses", c.statusesAt, "the request has %d descriptors, allowed are as many statuses; null expects nothing", descriptors)
+	if written := c.statusesAt != (strictyaml.Position{}); written && len(c.statuses) != descriptors {
+		d.ProblemIn("statuses", c.statusesAt, "%d statuses, allowed are as many as the request has descriptors, %d; null expects nothing", len(c.statuses), descriptors)
 	}
 	for _, s := range c.status {
 		checks = append(checks, s.of(0, s.what))

@@ -47,7 +47,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		file := File{Name: d.File, tree: sound.tree, tests: config.tests}
-		if got := file.Run(t.Context(), nil); len(got) != len(config.tests) {
+		if got := run(t, &file); len(got) != len(config.tests) {
 			t.Fatalf("%d results of %d tests", len(got), len(config.tests))
 		}
 	})

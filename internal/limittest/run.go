@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	grpcstatus "google.golang.org/grpc/status"
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
@@ -20,7 +21,8 @@ import (
 // Result is what became of one test. It passed if there are no failures.
 type Result struct {
 	Test     string
-	Line     int // of the test in its file
+	Line     int           // of the test in its file
+	Took     time.Duration // by the clock on the wall
 	Failures []Failure
 }
 
@@ -49,19 +51,28 @@ func (f Failure) String() string {
 	return b.String()
 }
 
-// Run runs the tests whose names match filter, all if it is nil.
-func (f *File) Run(ctx context.Context, filter *regexp.Regexp) []Result {
+// Run runs the tests whose names match filter, all if it is nil. If ctx ends
+// meanwhile it returns the results so far and ctx's error.
+func (f *File) Run(ctx context.Context, filter *regexp.Regexp) ([]Result, error) {
 	var results []Result
 	for i := range f.tests {
-		if t := &f.tests[i]; filter == nil || filter.MatchString(t.name) {
-			results = append(results, f.run(ctx, t))
+		t := &f.tests[i]
+		if filter != nil && !filter.MatchString(t.name) {
+			continue
 		}
+		start := time.Now()
+		failures, err := f.run(ctx, t)
+		if err != nil {
+			return results, err
+		}
+		results = append(results, Result{t.name, t.line, time.Since(start), failures})
 	}
-	return results
+	return results, nil
 }
 
-func (f *File) run(ctx context.Context, t *test) Result {
-	r := Result{Test: t.name, Line: t.line}
+// run runs one test. The error is that of ctx.
+func (f *File) run(ctx context.Context, t *test) ([]Failure, error) {
+	var failures []Failure
 	var now time.Duration // since the epoch
 	service := f.service(func() time.Time { return time.Unix(0, int64(now)) })
 	for i, s := range t.steps {
@@ -69,18 +80,20 @@ func (f *File) run(ctx context.Context, t *test) Result {
 		for n := range s.send {
 			now = s.first + time.Duration(n)*s.every
 			response, err := service.Ask(ctx, s.request)
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
 			if err != nil {
-				r.Failures = append(r.Failures, Failure{
+				return append(failures, Failure{
 					File: f.Name, At: s.at, Test: t.name, Step: i + 1, Time: now,
-					What: "request", Expected: "an answer", Got: err.Error(),
-				})
-				return r
+					What: "request", Expected: "an answer", Got: grpcstatus.Convert(err).Message(),
+				}), nil
 			}
 			o.add(response)
 		}
-		r.Failures = append(r.Failures, f.compare(t, i, o, now)...)
+		failures = append(failures, f.compare(t, i, o, now)...)
 	}
-	return r
+	return failures, nil
 }
 
 // compare checks the outcome of step i.

@@ -1,6 +1,10 @@
 package limittest
 
 import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -18,10 +22,20 @@ func load(t *testing.T, name string, opts Options) *File {
 	return f
 }
 
+// run runs all tests of a file.
+func run(t *testing.T, f *File) []Result {
+	t.Helper()
+	results, err := f.Run(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return results
+}
+
 // pass fails the test with every failure of the file's tests.
 func pass(t *testing.T, f *File) {
 	t.Helper()
-	results := f.Run(t.Context(), nil)
+	results := run(t, f)
 	if len(results) == 0 {
 		t.Errorf("%s: no test was run", f.Name)
 	}
@@ -48,7 +62,7 @@ func TestEveryExpectationCanFail(t *testing.T) {
 				right := c.want
 				c.want = "something else"
 				var failures []Failure
-				for _, r := range f.Run(t.Context(), nil) {
+				for _, r := range run(t, f) {
 					failures = append(failures, r.Failures...)
 				}
 				c.want = right
@@ -90,11 +104,8 @@ testdata/failing_test.yaml:25:42: fails: step 3 at 1h0m0s: retry_after: expected
 testdata/failing_test.yaml:27:25: fails: step 4 at 1h0m0s: limit: expected none, got one without a name, of 7 per 5 minutes
     user=bob: OK, limit of 7 per 5 minutes, remaining 6, reset 5m0s
 `,
-		"is refused": `
-testdata/failing_test.yaml:32:9: is refused: step 1 at 0s: request: expected an answer, got rpc error: code = InvalidArgument desc = descriptor 0: limit: a period of 101 years is too long, at most 100 years are allowed
-`,
 	}
-	results := f.Run(t.Context(), nil)
+	results := run(t, f)
 	if len(results) != len(want) {
 		t.Errorf("%d results, want %d", len(results), len(want))
 	}
@@ -109,19 +120,47 @@ testdata/failing_test.yaml:32:9: is refused: step 1 at 0s: request: expected an 
 	}
 }
 
+// A request that the server refuses ends its test.
+func TestRefusedRequest(t *testing.T) {
+	rules, err := filepath.Abs("testdata/rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(t.TempDir(), "refused_test.yaml")
+	text := "rules: [" + rules + "]\ntests:\n- name: refused\n  domain: shop\n  steps:\n" +
+		"  - {request: [" + strings.Repeat("{user: a}, ", 101) + "], expect: {code: OK}}\n" +
+		"  - {request: [{user: a}], expect: {admitted: 0}}\n"
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	results := run(t, load(t, name, Options{}))
+	const want = ":6:5: refused: step 1 at 0s: request: expected an answer, got the request has more than the 100 descriptors that are permitted"
+	if len(results) != 1 || len(results[0].Failures) != 1 || results[0].Failures[0].String() != name+want {
+		t.Errorf("got %v, want %s%s", results, name, want)
+	}
+}
+
 func TestFilter(t *testing.T) {
 	f := load(t, "testdata/failing_test.yaml", Options{})
-	for filter, want := range map[string]int{"": 3, "^passes$": 1, "s": 3, "refused|fails": 2, "Passes": 0} {
-		if got := len(f.Run(t.Context(), regexp.MustCompile(filter))); got != want {
-			t.Errorf("%q: %d tests, want %d", filter, got, want)
+	for filter, want := range map[string]int{"": 2, "^passes$": 1, "s": 2, "none|fails": 1, "Passes": 0} {
+		if got, err := f.Run(t.Context(), regexp.MustCompile(filter)); err != nil || len(got) != want {
+			t.Errorf("%q: %d tests, %v, want %d", filter, len(got), err, want)
 		}
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if results, err := load(t, "testdata/every_field_test.yaml", Options{}).Run(ctx, nil); len(results) > 0 || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %d results, %v", len(results), err)
 	}
 }
 
 // The server's settings make a difference.
 func TestOptions(t *testing.T) {
 	failed := func(opts Options) (failures int) {
-		for _, r := range load(t, "testdata/charge_test.yaml", opts).Run(t.Context(), nil) {
+		for _, r := range run(t, load(t, "testdata/charge_test.yaml", opts)) {
 			failures += len(r.Failures)
 		}
 		return failures
