@@ -31,9 +31,7 @@ func FuzzDecide(f *testing.F) {
 		states := map[string]*limiter.State{}
 		now = 0
 		for len(in.data) > 0 {
-			// Not back: a window that was only looked at is remembered by the
-			// specification and not by Redis. The conformance suite steps back.
-			now = max(now, in.time())
+			now = in.time(now)
 			requests := in.requests()
 			b := &batch{}
 			for _, hits := range requests {
@@ -97,9 +95,22 @@ func (in *input) number() uint64 {
 	return binary.LittleEndian.Uint64(bytes[:])
 }
 
-// time is a time of the years 1970 to 2150, in microseconds since the epoch.
-func (in *input) time() int64 {
-	return int64(in.number() % uint64(180*365*24*time.Hour/time.Microsecond))
+// time is a time of the years 1970 to 2150, in microseconds since the epoch:
+// any, somewhat after now, or somewhat before.
+func (in *input) time(now int64) int64 {
+	const hour = uint64(time.Hour / time.Microsecond)
+	const end = 180 * 365 * 24 * hour
+	switch in.byte() % 4 {
+	case 0:
+		return int64(in.number() % end)
+	case 1:
+		now -= int64(in.number() % hour)
+	case 2:
+		now += int64(in.number() % hour)
+	case 3:
+		now += int64(in.number() % (60 * 24 * hour))
+	}
+	return min(max(now, 0), int64(end))
 }
 
 func (in *input) requests() [][]limiter.Hit {

@@ -84,11 +84,31 @@ func periodCases() []tableCase {
 		{2, limiter.Week, date(2026, 1, 15, 0, 0, 0), 336 * time.Hour},
 		{100, limiter.Year, date(2069, 12, 7, 0, 0, 0), 876000 * time.Hour},
 	} {
-		l := Must(limiter.Spec{RequestsPerUnit: 3, Unit: p.unit, UnitMultiplier: p.multiplier})
-		rest := p.end.Sub(start)
-		cases = append(cases, tableCase{fmt.Sprintf("a period of %d %ss", p.multiplier, p.unit), []step{
+		spec := limiter.Spec{RequestsPerUnit: 3, Unit: p.unit, UnitMultiplier: p.multiplier}
+		rest, name := p.end.Sub(start), fmt.Sprintf("a period of %d %ss", p.multiplier, p.unit)
+		l := Must(spec)
+		cases = append(cases, tableCase{name, []step{
 			{at: 0, hits: request(take("a", l, 2)), want: decisions(left(rest, charged(2, 1)))},
 			{at: rest, hits: request(take("a", l, 3)), want: decisions(left(p.period, charged(3, 0)))},
+		}})
+		if p.period < 5*second { // too short for the following
+			continue
+		}
+		spec.Algorithm = limiter.SlidingWindow
+		s := Must(spec)
+		spec.Algorithm = limiter.TokenBucket
+		b := Must(spec)
+		spec.Algorithm, spec.Anchor = limiter.FixedWindow, limiter.FirstHit
+		f := Must(spec)
+		third := (p.period/3 + micro - 1).Truncate(micro)
+		cases = append(cases, tableCase{name + ", by every algorithm", []step{
+			{at: 0, hits: request(take("s", s, 2)), want: decisions(told(rest+p.period, 0, charged(2, 1)))},
+			{at: 0, hits: request(take("b", b, 3)), want: decisions(told(p.period, 0, charged(3, 0)))},
+			{at: 0, hits: request(take("b", b, 1)), want: decisions(told(p.period, third, over(3, 0))), denied: true},
+			{at: 0, hits: request(take("f", f, 3)), want: decisions(told(p.period, 0, charged(3, 0)))},
+			{at: third, hits: request(take("b", b, 1)), want: decisions(told(p.period, 0, charged(3, 0)))},
+			{at: third, hits: request(take("f", f, 1)), want: decisions(told(p.period-third, p.period-third, over(3, 0))), denied: true},
+			{at: rest, hits: request(take("s", s, 1)), want: decisions(told(2*p.period, 0, charged(3, 0)))},
 		}})
 	}
 	return cases

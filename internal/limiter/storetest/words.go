@@ -86,6 +86,13 @@ func atOnce(d limiter.Decision) limiter.Decision {
 	return d
 }
 
+// told is d with these times, for limits that are whole again before or after
+// the end of a window.
+func told(reset, retry time.Duration, d limiter.Decision) limiter.Decision {
+	d.ResetAfter, d.RetryAfter = reset, retry
+	return d
+}
+
 // left is d at another time or for another period: the window ends after rest.
 func left(rest time.Duration, d limiter.Decision) limiter.Decision {
 	d.ResetAfter = rest
