@@ -3,6 +3,7 @@
 
 GO     ?= go
 FUZZ   ?= 10s
+DECISIONS ?= 1000000
 IMAGE  ?= weir
 
 # The race detector needs cgo and a C compiler.
@@ -39,6 +40,11 @@ bench: ## Run the benchmarks
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZ (10s) beyond its stored inputs
 	@scripts/fuzz.sh $(FUZZ)
+
+.PHONY: differential
+differential: tools ## Compare DECISIONS (1000000) random decisions of a real Redis with the model
+	WEIR_TEST_REQUIRE=redis-server WEIR_DIFFERENTIAL=$(DECISIONS) \
+		$(GO) test -run='^TestDifferential$$' -count=1 -timeout=1h -v ./internal/limiter/redisstore
 
 .PHONY: lint
 lint: ## Run the linter, which also enforces the import arrows
