@@ -1,11 +1,12 @@
 # Targets carry their description after ##; `make help` lists them.
 .DEFAULT_GOAL := help
 
-GO      ?= go
-FUZZ    ?= 10s
-IMAGE   ?= weir
+GO        ?= go
+FUZZ      ?= 10s
+DECISIONS ?= 1000000
+IMAGE     ?= weir
 # Of the image; .dockerignore leaves the repository's history out of the build.
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
+VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 
 # The race detector needs cgo and a C compiler.
 RACE := $(shell test "$$($(GO) env CGO_ENABLED)" = 1 && command -v $$($(GO) env CC) >/dev/null && echo -race)
@@ -41,6 +42,11 @@ bench: ## Run the benchmarks
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZ (10s) beyond its stored inputs
 	@scripts/fuzz.sh $(FUZZ)
+
+.PHONY: differential
+differential: tools ## Compare DECISIONS (1000000) random decisions of a real Redis with the model
+	WEIR_TEST_REQUIRE=redis-server WEIR_DIFFERENTIAL=$(DECISIONS) \
+		$(GO) test -run='^TestDifferential$$' -count=1 -timeout=1h -v ./internal/limiter/redisstore
 
 .PHONY: lint
 lint: ## Run the linter, which also enforces the import arrows

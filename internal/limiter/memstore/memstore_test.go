@@ -140,6 +140,39 @@ func TestExpiry(t *testing.T) {
 	f.expect(0, 0)
 }
 
+// A counter of any algorithm is kept until it is as good as unused, and no longer.
+func TestExpiryOfEveryAlgorithm(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		spec limiter.Spec
+		at   time.Duration // when 2 units are used; windows start at 0
+		want time.Duration // when they no longer matter
+	}{
+		{"fixed window", limiter.Spec{}, 20 * time.Second, 60 * time.Second},
+		{"first hit", limiter.Spec{Anchor: limiter.FirstHit}, 20 * time.Second, 80 * time.Second},
+		{"sliding window", limiter.Spec{Algorithm: limiter.SlidingWindow}, 20 * time.Second, 120 * time.Second},
+		{"token bucket", limiter.Spec{Algorithm: limiter.TokenBucket}, 20 * time.Second, 32 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.spec.RequestsPerUnit, c.spec.Unit = 10, limiter.Minute
+			limit := storetest.Must(c.spec)
+			f := newFixture(t, 500) // in one shard
+			f.set(c.at)
+			f.decide(hit(limit, 2, "a"))
+			f.set(c.want - time.Microsecond)
+			f.decide(hit(perDay, 0, "peek"))
+			f.expect(1, 0)
+			f.set(c.want)
+			f.decide(hit(perDay, 0, "peek"))
+			f.expect(0, 0)
+
+			f.decide(hit(limit, 2, "a"))
+			f.decide(limiter.Hit{Limit: limit, Key: []byte("a"), Cost: 2, Refund: true})
+			f.expect(0, 0)
+		})
+	}
+}
+
 // Not only the counters but also their tables are freed after a flood.
 func TestExpiryFreesMemory(t *testing.T) {
 	const n = 100_000

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"weir/internal/limiter"
@@ -23,9 +24,12 @@ func TestOneRequestIsOneCommand(t *testing.T) {
 	s := open(t, Options{URL: r.Addr(), OpTimeout: long})
 	mustAsk(t, s, "warm", perYear) // connects and loads the script
 
-	hits := make([]limiter.Hit, 5)
-	for i := range hits {
-		hits[i] = limiter.Hit{Limit: perYear, Key: fmt.Append(nil, "counter ", i), Cost: 1}
+	var hits []limiter.Hit
+	for i, spec := range []limiter.Spec{
+		{}, {Anchor: limiter.FirstHit}, {Algorithm: limiter.SlidingWindow}, {Algorithm: limiter.TokenBucket}, {Mode: limiter.Shadow},
+	} {
+		spec.RequestsPerUnit, spec.Unit = 100, limiter.Year
+		hits = append(hits, limiter.Hit{Limit: storetest.Must(spec), Key: fmt.Append(nil, "counter ", i), Cost: 1})
 	}
 	before := commandCalls(t, admin)
 	monitor := startMonitor(t, r)
@@ -140,11 +144,74 @@ func TestCountersExpireWithTheirWindow(t *testing.T) {
 		}
 	}
 
-	second := storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Second})
-	mustAsk(t, s, "second", second)
-	eventually(t, "the counter of a second has gone", func() bool {
-		return do(t, admin, "exists", "second").(int64) == 0
+	for name, spec := range map[string]limiter.Spec{
+		"fixed": {}, "first hit": {Anchor: limiter.FirstHit}, "sliding": {Algorithm: limiter.SlidingWindow}, "bucket": {Algorithm: limiter.TokenBucket},
+	} {
+		spec.RequestsPerUnit, spec.Unit = 1, limiter.Second
+		mustAsk(t, s, name, storetest.Must(spec))
+	}
+	eventually(t, "the counters of a second have gone", func() bool {
+		return do(t, admin, "dbsize").(int64) == 3 // those of the longer periods
 	})
+}
+
+// A counter expires when it is as good as unused, to the millisecond above.
+func TestExpiry(t *testing.T) {
+	start := time.UnixMicro(1_767_323_045_678_900) // 54.3211 s before a full minute
+	minute := limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Minute}
+	firstHit, sliding, bucket := minute, minute, minute
+	firstHit.Anchor, sliding.Algorithm, bucket.Algorithm = limiter.FirstHit, limiter.SlidingWindow, limiter.TokenBucket
+	inSevenths := bucket
+	inSevenths.RequestsPerUnit = 7
+	inMillis := limiter.Spec{RequestsPerUnit: 1_000_000, Unit: limiter.Day, Algorithm: limiter.SlidingWindow}
+
+	for _, c := range []struct {
+		name  string
+		spec  limiter.Spec
+		steps []expiryStep
+	}{
+		{"fixed window", minute, []expiryStep{
+			{0, 1, 54_322}, {10 * time.Second, 1, 44_322}, {20 * time.Second, -1, 34_322}, {20 * time.Second, -1, 0},
+			{54 * time.Second, 1, 322}, {54_321_100 * time.Microsecond, 1, 60_000},
+		}},
+		{"first hit", firstHit, []expiryStep{{0, 1, 60_000}, {10 * time.Second, 1, 50_000}, {20 * time.Second, -2, 0}, {30 * time.Second, 1, 60_000}}},
+		{"sliding window", sliding, []expiryStep{
+			{0, 1, 114_322}, {10 * time.Second, 3, 104_322}, {54_321_100 * time.Microsecond, 1, 120_000},
+			{60 * time.Second, -1, 54_322}, {60 * time.Second, 1, 114_322},
+		}},
+		{"sliding window in milliseconds", inMillis, []expiryStep{{0, 1, 75_354_322 + 86_400_000}}},
+		{"token bucket", bucket, []expiryStep{
+			{0, 1, 6000}, {0, 1, 12_000}, {500 * time.Microsecond, 1, 18_000}, {17 * time.Second, -1, 0}, {17 * time.Second, 2, 12_000}, {20 * time.Second, -1, 3000},
+		}},
+		{"token bucket in parts of a microsecond", inSevenths, []expiryStep{{0, 1, 8572}, {time.Second, 1, 16_143}}},
+	} {
+		t.Run(c.name, func(t *testing.T) { checkExpiry(t, start, storetest.Must(c.spec), c.steps) })
+	}
+}
+
+// expiryStep takes units, or gives them back if they are negative.
+type expiryStep struct {
+	at    time.Duration
+	units int
+	want  int64 // milliseconds that the counter has left then, 0: it has gone
+}
+
+func checkExpiry(t *testing.T, start time.Time, limit *limiter.Limit, steps []expiryStep) {
+	t.Helper()
+	r := miniredis.RunT(t) // where no time passes by itself
+	now := start
+	s := open(t, Options{URL: r.Addr(), OpTimeout: long, Now: func() time.Time { return now }})
+	for i, step := range steps {
+		r.FastForward(start.Add(step.at).Sub(now))
+		now = start.Add(step.at)
+		hit := limiter.Hit{Limit: limit, Key: []byte("k"), Cost: uint64(max(step.units, -step.units)), Refund: step.units < 0}
+		if _, err := s.Decide(context.Background(), []limiter.Hit{hit}, make([]limiter.Decision, 1)); err != nil {
+			t.Fatalf("step %d: %v", i, err)
+		}
+		if got := r.TTL("k"); got != time.Duration(step.want)*time.Millisecond || r.Exists("k") != (step.want > 0) {
+			t.Errorf("step %d at %v: expires in %v, want %d ms", i, step.at, got, step.want)
+		}
+	}
 }
 
 func TestNothingIsWrittenInVain(t *testing.T) {

@@ -102,6 +102,12 @@ var bucketCases = []tableCase{
 		{at: 0, hits: request(take("a", bucket(5, 0), 1)), want: decisions(told(84*second, 36*second, over(7, 0))), denied: true},
 		{at: 0, hits: request(take("a", bucket(5, 30), 1)), want: decisions(told(96*second, 0, charged(8, 22)))},
 	}},
+	{"bucket: a lowered limit bounds the debt", []step{
+		{at: 0, hits: request(take("a", bucket(100, 0), 90)), want: decisions(told(54*second, 0, charged(90, 10)))},
+		{at: 0, hits: request(refund("a", bucket(1, 1), 1)), want: decisions(told(60*second, 0, charged(1, 0)))},
+		{at: 0, hits: request(take("a", bucket(100, 0), 99)), want: decisions(told(60*second, 0, charged(100, 0)))},
+		{at: 6 * second, hits: request(take("a", bucket(5, 2), 1)), want: decisions(told(78*second, 66*second, over(7, 0))), denied: true},
+	}},
 	{"bucket: a peek with another amount leaves it alone", []step{
 		{at: 0, hits: request(take("a", bucket(100, 0), 90)), want: decisions(told(54*second, 0, charged(90, 10)))},
 		{at: 0, hits: request(peek("a", bucket(1, 1))), want: decisions(told(120*second, 120*second, over(2, 0))), denied: true},
