@@ -29,7 +29,7 @@ func benchmarkDecide(b *testing.B, hits int) {
 	r := testenv.RedisServer(b)
 	admin := connect(b, r)
 	reg := prometheus.NewRegistry()
-	s := open(b, Options{URL: r.Addr(), Registerer: reg})
+	s := open(b, Options{URL: r.Addr(), OpTimeout: long, Registerer: reg})
 
 	limits := make([]*limiter.Limit, hits)
 	for i := range limits {

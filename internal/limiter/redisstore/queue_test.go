@@ -151,7 +151,7 @@ func TestQueueTellsWhoMakesTheCalls(t *testing.T) {
 	if _, _, start, _ := q.add(request(1)); start {
 		t.Error("a second goroutine shall start while one makes calls")
 	}
-	for q.next() != nil {
+	for q.next() != nil { // empties the queue
 	}
 	if _, _, start, _ := q.add(request(1)); !start {
 		t.Error("nobody makes calls any more")
