@@ -40,7 +40,8 @@ local function read_request(text)
     how, cost, tick = tonumber(how), tonumber(cost), tonumber(tick)
     local algorithm, t = algorithms[tonumber(kind)], (now - fmod(now, tick)) / tick
     hits[#hits + 1] = {
-      mode = how % 3, refund = how >= 6, always = how >= 3, unconditional = how >= 3 and cost > 0, cost = cost, wanted = max(cost, 1),
+      mode = how % 3, refund = how >= 6, always = how >= 3, unconditional = how >= 3 and cost > 0,
+      cost = cost, wanted = max(cost, 1),
       roll = algorithm.roll, admit = algorithm.admit, take = algorithm.take, give = algorithm.give,
       expiry = algorithm.expiry, tick = tick,
       limit = algorithm.limit(t, tonumber(a), tonumber(b), tonumber(c), tonumber(d)),
