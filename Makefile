@@ -40,7 +40,7 @@ bench: ## Run the benchmarks
 	$(GO) test -run='^$$' -bench=. -benchmem ./...
 
 .PHONY: fuzz
-fuzz: ## Run each fuzz target for FUZZ (10s) beyond its stored inputs
+fuzz: ## Run each fuzz target for FUZZ (10s, or 1000x inputs) beyond its stored ones
 	@scripts/fuzz.sh $(FUZZ)
 
 .PHONY: differential

@@ -1,0 +1,34 @@
+package settings
+
+import (
+	"path/filepath"
+	"time"
+)
+
+// Rules says where the rules are and how they are loaded.
+type Rules struct {
+	Config              string `env:"CONFIG_PATH" placeholder:"PATH" help:"File or directory of the rules. By default the directory 'config', or the one that the runtime settings name if --runtime-root or --runtime-subdirectory is set."`
+	RuntimeRoot         string `env:"RUNTIME_ROOT" placeholder:"PATH" help:"Rules are in ROOT/SUBDIRECTORY/APPDIRECTORY. By default /srv/runtime_data/current, if --runtime-subdirectory is set."`
+	RuntimeSubdirectory string `env:"RUNTIME_SUBDIRECTORY" placeholder:"NAME" help:"See --runtime-root."`
+	RuntimeAppDirectory string `name:"runtime-appdirectory" env:"RUNTIME_APPDIRECTORY" default:"config" help:"See --runtime-root."`
+
+	MergeDomainConfig  bool          `env:"MERGE_DOMAIN_CONFIG" default:"false" help:"Let several files hold rules of one domain."`
+	ForceStart         bool          `name:"force-start-without-initial-config" env:"FORCE_START_WITHOUT_INITIAL_CONFIG" default:"false" help:"Start even if the rules are missing or bad. Until some are loaded the answer is UNAVAILABLE and the health check fails."`
+	ConfigPollInterval time.Duration `env:"CONFIG_POLL_INTERVAL" default:"5s" min:"100ms" help:"How often the rules are compared with their files, in case a file system tells of no changes."`
+}
+
+// Path is the file or directory of the rules.
+func (r Rules) Path() string {
+	switch {
+	case r.Config != "":
+		return r.Config
+	case r.RuntimeRoot != "" || r.RuntimeSubdirectory != "":
+		root := r.RuntimeRoot
+		if root == "" {
+			root = "/srv/runtime_data/current"
+		}
+		return filepath.Join(root, r.RuntimeSubdirectory, r.RuntimeAppDirectory)
+	default:
+		return "config"
+	}
+}
