@@ -17,10 +17,10 @@ import (
 	"weir/internal/testenv"
 )
 
-// envoy is a running Envoy with the bootstrap of examples/envoy.
+// envoy is a running Envoy.
 type envoy struct {
 	*process
-	addr string // where it serves, host:port
+	addr, admin string // where it serves and where it is asked about itself, host:port
 }
 
 // startEnvoy starts Envoy with the bootstrap of examples/envoy as it is, except
@@ -28,15 +28,22 @@ type envoy struct {
 func startEnvoy(t *testing.T, weirAddr, upstreamAddr string, filter map[string]any) *envoy {
 	t.Helper()
 	doc := exampleBootstrap(t)
-	setAddr(t, get(t, doc, "admin"), "127.0.0.1:0")
-	setAddr(t, get(t, doc, "static_resources", "listeners", 0), "127.0.0.1:0")
 	setUpstreams(t, doc, weirAddr, upstreamAddr)
 	maps.Copy(get(t, connectionManager(t, doc), "http_filters", 0, "typed_config"), filter)
+	return runEnvoy(t, doc)
+}
+
+// runEnvoy starts Envoy with a bootstrap of one listener, on ports of the
+// system's choice.
+func runEnvoy(t *testing.T, doc map[string]any) *envoy {
+	t.Helper()
+	setAddr(t, get(t, doc, "admin"), "127.0.0.1:0")
+	setAddr(t, get(t, doc, "static_resources", "listeners", 0), "127.0.0.1:0")
 
 	dir := t.TempDir()
 	adminFile := filepath.Join(dir, "admin")
 	e := &envoy{process: run(t, dir, nil, testenv.Envoy(t), "-c", writeBootstrap(t, doc), "--admin-address-path", adminFile,
-		"--use-dynamic-base-id", "--concurrency", "1", "--log-level", "warn")}
+		"--use-dynamic-base-id", "--concurrency", "1", "--log-level", "warn", "--file-flush-interval-msec", "10")}
 
 	eventually(t, "waiting for Envoy", func() error {
 		if err := e.ended(); err != nil {
@@ -46,7 +53,8 @@ func startEnvoy(t *testing.T, weirAddr, upstreamAddr string, filter map[string]a
 		if err != nil {
 			return err
 		}
-		answer, err := fetch("http://" + strings.TrimSpace(string(admin)) + "/listeners?format=json")
+		e.admin = strings.TrimSpace(string(admin))
+		answer, err := fetch("http://" + e.admin + "/listeners?format=json")
 		if err != nil {
 			return err
 		}

@@ -33,6 +33,16 @@ func descriptor(key, value string) *ratelimit.RateLimitDescriptor {
 // remaining peeks at the limit of a descriptor: how much it still admits.
 func (w *weir) remaining(key, value string) uint32 {
 	w.t.Helper()
+	remaining, err := w.peek(key, value)
+	if err != nil {
+		w.t.Fatalf("peeking at %s=%s: %v", key, value, err)
+	}
+	return remaining
+}
+
+// peek is remaining where Weir may fail to answer.
+func (w *weir) peek(key, value string) (uint32, error) {
+	w.t.Helper()
 	d := descriptor(key, value)
 	d.HitsAddend = wrapperspb.UInt64(0)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -41,7 +51,7 @@ func (w *weir) remaining(key, value string) uint32 {
 		Domain: "api", Descriptors: []*ratelimit.RateLimitDescriptor{d},
 	})
 	if err != nil {
-		w.t.Fatalf("peeking at %s=%s: %v", key, value, err)
+		return 0, err
 	}
-	return resp.Statuses[0].LimitRemaining
+	return resp.Statuses[0].LimitRemaining, nil
 }
