@@ -32,12 +32,7 @@ func TestTerminationDrains(t *testing.T) {
 		}
 		answers <- a
 	}()
-	eventually(t, "waiting for Redis to hold a script back", func() error {
-		if info := redisCommand(t, s.redis, "INFO clients"); !strings.Contains(info, "blocked_clients:1") {
-			return errors.New(info)
-		}
-		return nil
-	})
+	waitForHeldScript(t, s.redis)
 
 	s.weir.signal(syscall.SIGTERM)
 	eventually(t, "waiting for the end of new requests", func() error {
@@ -68,6 +63,17 @@ func TestIdleProcessEndsAtOnce(t *testing.T) {
 	if took := time.Since(begin); took > 5*time.Second {
 		t.Errorf("it took %v", took)
 	}
+}
+
+// waitForHeldScript waits until a paused Redis holds a script of Weir back.
+func waitForHeldScript(t *testing.T, r *testenv.Redis) {
+	t.Helper()
+	eventually(t, "waiting for Redis to hold a script back", func() error {
+		if info := redisCommand(t, r, "INFO clients"); !strings.Contains(info, "blocked_clients:1") {
+			return errors.New(info)
+		}
+		return nil
+	})
 }
 
 // redisCommand sends one command and returns the reply, undecoded.

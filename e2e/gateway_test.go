@@ -14,7 +14,7 @@ import (
 type gateway struct {
 	rateLimit   string // fields of the rate-limit filter
 	filters     string // HTTP filters in front of it, a list
-	virtualHost string // the routes and their rate limits, in the place of the example's
+	virtualHost string // the routes and their rate limits, if not those of the example
 	manager     string // further fields of the HTTP connection manager
 	http2       bool   // the upstream speaks HTTP/2, as for gRPC
 }
@@ -34,9 +34,11 @@ func (g gateway) bootstrap(t *testing.T, weirAddr, upstreamAddr string) map[stri
 	parse(t, g.filters, &before)
 	manager["http_filters"] = append(before, manager["http_filters"].([]any)...)
 
-	host := map[string]any{"name": "all", "domains": []string{"*"}}
-	parse(t, g.virtualHost, &host)
-	get(t, manager, "route_config")["virtual_hosts"] = []any{host}
+	if g.virtualHost != "" {
+		host := map[string]any{"name": "all", "domains": []string{"*"}}
+		parse(t, g.virtualHost, &host)
+		get(t, manager, "route_config")["virtual_hosts"] = []any{host}
+	}
 
 	if g.http2 {
 		const options = "typed_extension_protocol_options"

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -74,4 +75,43 @@ func TestWeirWaitsForARedisThatIsNotThereYet(t *testing.T) {
 	if got := w.remaining("user", "alice"); got != 2 {
 		t.Errorf("the user has %d requests left, want 2", got)
 	}
+}
+
+// Requests that wait for Redis when it dies are answered at once, not when
+// somebody's patience ends, and decisions go on when it is back.
+func TestRequestsInFlightWhenRedisDies(t *testing.T) {
+	t.Parallel()
+	const rules = "domain: api\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 2}}]\n"
+	closed := startGateway(t, gateway{rateLimit: "timeout: 25s"}, startUpstream(t), rules) // Weir waits for 20 s
+	open := startEnvoy(t, closed.weir.grpc, startUpstream(t), map[string]any{"timeout": "25s", "failure_mode_deny": false})
+	closed.want("/", "x-user: alice", 200)
+
+	redisCommand(t, closed.redis, "CLIENT PAUSE 60000 WRITE")
+	begin := time.Now()
+	var requests sync.WaitGroup
+	for range 5 {
+		for name, c := range map[string]struct {
+			envoy  *envoy
+			status int
+		}{"failure_mode_deny": {closed.envoy, 500}, "failure mode allow": {open, 200}} {
+			requests.Go(func() {
+				a, err := fetch("http://"+c.envoy.addr+"/", "x-user: alice")
+				if took := time.Since(begin); err != nil || a.status != c.status || took > 15*time.Second {
+					t.Errorf("%s: status %d, %v, after %v; want %d at once", name, a.status, err, took, c.status)
+				}
+			})
+		}
+	}
+	waitForHeldScript(t, closed.redis)
+	closed.redis.Stop()
+	requests.Wait()
+
+	closed.redis.Start()
+	eventually(t, "waiting for decisions again", func() error {
+		if a := closed.ask("/", "x-user: probe"); a.status == 500 {
+			return fmt.Errorf("status %d", a.status)
+		}
+		return nil
+	})
+	closed.want("/", "x-user: alice", 200, 200, 429)
 }
