@@ -24,14 +24,7 @@ func TestTerminationDrains(t *testing.T) {
 
 	// Redis takes the scripts of Weir and holds them back until told otherwise.
 	redisCommand(t, s.redis, "CLIENT PAUSE 60000 WRITE")
-	answers := make(chan answer, 1)
-	go func() {
-		a, err := fetch("http://"+s.addr+"/", "x-user: alice")
-		if err != nil {
-			t.Errorf("asking while the process ends: %v", err)
-		}
-		answers <- a
-	}()
+	answers := s.askInBackground("/", "alice")
 	waitForHeldScript(t, s.redis)
 
 	s.weir.signal(syscall.SIGTERM)

@@ -56,6 +56,19 @@ func (e *envoy) ask(path string, headers ...string) answer {
 	return a
 }
 
+// askInBackground asks for path; the channel gets the answer when there is one.
+func (e *envoy) askInBackground(path, user string) <-chan answer {
+	answers := make(chan answer, 1)
+	go func() {
+		a, err := fetch("http://"+e.addr+path, "x-user: "+user)
+		if err != nil {
+			e.t.Errorf("asking Envoy for %s: %v", path, err)
+		}
+		answers <- a
+	}()
+	return answers
+}
+
 // want asks Envoy for path as often as there are statuses, and compares.
 func (e *envoy) want(path, header string, statuses ...int) {
 	e.t.Helper()

@@ -7,14 +7,7 @@ func TestFilterWithoutTimeoutWaits(t *testing.T) {
 	t.Parallel()
 	s := startGateway(t, gateway{rateLimit: "timeout: 0s"}, startUpstream(t), oneADay)
 	redisCommand(t, s.redis, "CLIENT PAUSE 60000 WRITE")
-	answers := make(chan answer, 1)
-	go func() {
-		a, err := fetch("http://"+s.addr+"/", "x-user: alice")
-		if err != nil {
-			t.Errorf("asking while Redis is paused: %v", err)
-		}
-		answers <- a
-	}()
+	answers := s.askInBackground("/", "alice")
 	waitForHeldScript(t, s.redis)
 	redisCommand(t, s.redis, "CLIENT UNPAUSE")
 	if a := <-answers; a.status != 200 {

@@ -38,6 +38,20 @@ routes:
           - actions: [{request_headers: {header_name: x-user, descriptor_key: user}}]
             hits_addend: {format: "%RESP(X-TOKENS)%"}
             apply_on_stream_done: true
+  - match: {path: /reserved}
+    route: {cluster: echo}
+    typed_per_filter_config:
+      envoy.filters.http.ratelimit:
+        "@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute
+        rate_limits:
+          - actions: [{request_headers: {header_name: x-user, descriptor_key: user}}]
+            hits_addend: {number: 50}
+          - actions: [{request_headers: {header_name: x-user, descriptor_key: user}}]
+            hits_addend: {number: 50, is_negative_hits: true}
+            apply_on_stream_done: true
+          - actions: [{request_headers: {header_name: x-user, descriptor_key: user}}]
+            hits_addend: {format: "%RESP(X-TOKENS)%"}
+            apply_on_stream_done: true
 `
 
 // tokenFilters find the tokens in the body of an answer.
@@ -76,7 +90,7 @@ func startModel(t *testing.T) *model {
 func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.asked.Add(1)
 	query := r.URL.Query()
-	if r.URL.Path == "/header" {
+	if r.URL.Path != "/body" {
 		w.Header().Set("x-tokens", query.Get("tokens"))
 	}
 	w.Header().Set("content-type", "application/json")
@@ -123,20 +137,28 @@ func TestTokensAreChargedWhenTheClientLeaves(t *testing.T) {
 	s.weir.waitForRemaining("alice", 40)
 }
 
+// Who would rather not let many requests in before the first is charged
+// reserves an amount, and gives it back when it is known what the answer took.
+func TestReservedTokensAreGivenBack(t *testing.T) {
+	t.Parallel()
+	m := startModel(t)
+	s := startGateway(t, gateway{virtualHost: tokenRoutes}, m.addr, tokenRules(100))
+	answers := s.askInBackground("/reserved?tokens=20&hold", "alice")
+	s.weir.waitForRemaining("alice", 50)
+	close(m.release)
+	if a := <-answers; a.status != 200 {
+		t.Errorf("status %d, want 200", a.status)
+	}
+	s.weir.waitForRemaining("alice", 80)
+}
+
 // Envoy does not wait for the outcome of a charge longer than its timeout. Weir
 // has taken the charge by then, and completes it.
 func TestTokensAreChargedWhenEnvoyNoLongerWaits(t *testing.T) {
 	t.Parallel()
 	m := startModel(t)
 	s := startGateway(t, gateway{virtualHost: tokenRoutes, rateLimit: "timeout: 2s"}, m.addr, tokenRules(100))
-	answers := make(chan answer, 1)
-	go func() {
-		a, err := fetch("http://"+s.addr+"/header?tokens=60&hold", "x-user: alice")
-		if err != nil {
-			t.Errorf("asking the model: %v", err)
-		}
-		answers <- a
-	}()
+	answers := s.askInBackground("/header?tokens=60&hold", "alice")
 	eventually(t, "waiting for the model to be asked", func() error {
 		if m.asked.Load() == 0 {
 			return errors.New("it has not been asked")
