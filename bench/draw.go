@@ -1,0 +1,62 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// draw makes the plots and the tables of docs/performance.md out of the
+// results. The tables stand in the document between comments.
+func draw(docs string, r *results) error {
+	for name, plot := range map[string]func(*results) ([]byte, error){
+		"latency.svg":     latencyPlot,
+		"descriptors.svg": descriptorsPlot,
+		"rules.svg":       rulesPlot,
+	} {
+		data, err := plot(r)
+		if err != nil {
+			return fmt.Errorf("drawing %s: %w", name, err)
+		}
+		if err := os.WriteFile(filepath.Join(docs, "performance", name), data, 0o644); err != nil { //nolint:gosec // a file of the repository
+			return err
+		}
+	}
+	name := filepath.Join(docs, "performance.md")
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	if text, err = withTables(text, r); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return os.WriteFile(name, text, 0o644) //nolint:gosec // a file of the repository
+}
+
+// withTables returns the document with its tables made anew.
+func withTables(text []byte, r *results) ([]byte, error) {
+	for _, table := range []struct {
+		name string
+		rows func(*results) []string
+	}{
+		{"machine", machineTable},
+		{"targets", targetsTable},
+		{"cost", costTable},
+		{"latency", latencyTable},
+		{"growth", growthTable},
+		{"rules", rulesTable},
+		{"reload", reloadTable},
+		{"counters", countersTable},
+	} {
+		begin, end := fmt.Appendf(nil, "<!-- %s -->\n", table.name), fmt.Appendf(nil, "<!-- end of %s -->\n", table.name)
+		before, rest, found := bytes.Cut(text, begin)
+		_, after, closed := bytes.Cut(rest, end)
+		if !found || !closed {
+			return nil, fmt.Errorf("no place for the table %s", table.name)
+		}
+		text = bytes.Join([][]byte{before, begin, []byte(strings.Join(table.rows(r), "\n")), []byte("\n"), end, after}, nil)
+	}
+	return text, nil
+}

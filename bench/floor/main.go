@@ -1,0 +1,54 @@
+// Command floor is the least that a rate limit service in Go can be: a grpc-go
+// server with the library's defaults that admits everything. What other servers
+// cost is told in units of it, because that survives a change of the machine.
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+type floor struct {
+	ratelimitv3.UnimplementedRateLimitServiceServer
+}
+
+// ShouldRateLimit answers with one full status for each descriptor.
+func (floor) ShouldRateLimit(_ context.Context, r *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
+	response := &ratelimitv3.RateLimitResponse{OverallCode: ratelimitv3.RateLimitResponse_OK}
+	for range r.Descriptors {
+		response.Statuses = append(response.Statuses, &ratelimitv3.RateLimitResponse_DescriptorStatus{
+			Code: ratelimitv3.RateLimitResponse_OK,
+			CurrentLimit: &ratelimitv3.RateLimitResponse_RateLimit{
+				RequestsPerUnit: 10, Unit: ratelimitv3.RateLimitResponse_RateLimit_MINUTE,
+			},
+			LimitRemaining:     5,
+			DurationUntilReset: durationpb.New(5 * time.Second),
+		})
+	}
+	return response, nil
+}
+
+// The one argument is the address to listen at.
+func main() {
+	if err := serve(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "floor:", err)
+		os.Exit(1)
+	}
+}
+
+func serve(address string) error {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	s := grpc.NewServer()
+	ratelimitv3.RegisterRateLimitServiceServer(s, floor{})
+	return s.Serve(listener)
+}

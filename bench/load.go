@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"weir/internal/loadgen"
+)
+
+const domain = "bench"
+
+// plenty is an amount that no run uses up.
+const plenty = 4_000_000_000
+
+// rulesOf writes rules for descriptors k0, k1 and so on, each with a counter for
+// every value.
+func rulesOf(descriptors int, amount int64) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "domain: %s\ndescriptors:\n", domain)
+	for i := range descriptors {
+		fmt.Fprintf(&text, "  - key: k%d\n    rate_limit: {unit: hour, requests_per_unit: %d}\n", i, amount)
+	}
+	return text.String()
+}
+
+// descriptorsOf are requests for these rules.
+func descriptorsOf(n int) [][]loadgen.Entry {
+	var all [][]loadgen.Entry
+	for i := range n {
+		all = append(all, []loadgen.Entry{{Key: fmt.Sprintf("k%d", i), Value: "user-{}"}})
+	}
+	return all
+}
+
+// load is the usual load: a closed loop of 64 callers on 4 connections, and
+// 1,000 values.
+func (b *bench) load(p *program, descriptors int, watched ...*program) loadgen.Options {
+	opts := loadgen.Options{
+		Servers: []string{p.address}, Connections: 4, Callers: 64,
+		Warmup: time.Second / 2, Duration: time.Second/2 + b.seconds,
+		Traffic: loadgen.Traffic{Domain: domain, Descriptors: descriptorsOf(descriptors), Keys: 1000, Distribution: loadgen.Uniform},
+		PIDs:    []int{p.pid()},
+	}
+	for _, w := range watched {
+		opts.PIDs = append(opts.PIDs, w.pid())
+	}
+	return opts
+}
+
+// measured runs a load that must not fail.
+func measured(ctx context.Context, opts loadgen.Options) (*loadgen.Result, error) {
+	result, err := loadgen.Run(ctx, opts)
+	switch {
+	case err != nil:
+		return nil, err
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case result.Failed > 0:
+		return nil, fmt.Errorf("%d requests failed, the last by: %s", result.Failed, result.LastError)
+	}
+	return result, nil
+}

@@ -1,0 +1,131 @@
+// Command bench measures the whole server beside the floor (see floor) and
+// beside itself, in memory and with a Redis of its own, and writes what
+// docs/performance.md shows: raw figures as JSON, tables and plots. `make
+// measure` runs it. All load goes to loopback.
+//
+// Rounds are interleaved, each measures everything once, and what is compared
+// is compared within a round, so that a machine that others disturb disturbs all
+// alike. The figures told are medians of the rounds.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"time"
+)
+
+// bench is one run of the program.
+type bench struct {
+	*workshop
+	rounds  int
+	seconds time.Duration // of each measurement, without its warm-up
+	results results
+}
+
+// experiments by their names, in the order in which they run.
+var experiments = []struct {
+	name string
+	run  func(*bench, context.Context) error
+}{
+	{"cost", (*bench).cost},
+	{"latency", (*bench).latency},
+	{"descriptors", (*bench).descriptors},
+	{"connections", (*bench).connections},
+	{"rules", (*bench).rules},
+	{"reload", (*bench).reload},
+	{"counters", (*bench).counters},
+	{"neighbours", (*bench).neighbours},
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	docs := flag.String("docs", "docs", "directory of the documents")
+	rounds := flag.Int("rounds", 5, "rounds of interleaved measurements")
+	seconds := flag.Duration("seconds", 3*time.Second, "length of each measurement")
+	only := flag.String("run", "", "run only experiments whose name matches this regular expression; the figures of others stay")
+	drawOnly := flag.Bool("draw", false, "measure nothing, draw the stored figures anew")
+	flag.Parse()
+	if err := run(ctx, *docs, *rounds, *seconds, *only, *drawOnly); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, docs string, rounds int, seconds time.Duration, only string, drawOnly bool) error {
+	b := &bench{rounds: rounds, seconds: seconds}
+	stored := filepath.Join(docs, "performance", "results.json")
+	if err := b.results.read(stored); err != nil {
+		return err
+	}
+	if !drawOnly {
+		if err := b.measure(ctx, only); err != nil {
+			return err
+		}
+		if err := b.results.write(stored); err != nil {
+			return err
+		}
+	}
+	return draw(docs, &b.results)
+}
+
+func (b *bench) measure(ctx context.Context, only string) (err error) {
+	chosen, err := regexp.Compile(only)
+	if err != nil {
+		return err
+	}
+	if b.results.Machine, err = thisMachine(); err != nil {
+		return err
+	}
+	for _, e := range experiments {
+		if !chosen.MatchString(e.name) {
+			continue
+		}
+		start := time.Now()
+		if err := b.inWorkshop(ctx, e.run); err != nil {
+			return fmt.Errorf("%s: %w", e.name, err)
+		}
+		fmt.Fprintf(os.Stderr, "%s: %.0f s\n", e.name, time.Since(start).Seconds())
+	}
+	return nil
+}
+
+// inWorkshop runs an experiment with programs of its own.
+func (b *bench) inWorkshop(ctx context.Context, experiment func(*bench, context.Context) error) (err error) {
+	if b.workshop, err = newWorkshop(); err != nil {
+		return err
+	}
+	defer b.close()
+	return experiment(b, ctx)
+}
+
+// read takes the figures of earlier runs, if there are any.
+func (r *results) read(name string) error {
+	data, err := os.ReadFile(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, r)
+}
+
+func (r *results) write(name string) error {
+	data, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil { //nolint:gosec // a directory of the repository
+		return err
+	}
+	return os.WriteFile(name, append(data, '\n'), 0o644) //nolint:gosec // a file of the repository
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"weir/internal/loadgen"
+)
+
+// neighbours is what quiet users get beside a noisy one.
+type neighbours struct {
+	Quiet, Noisy neighbour
+}
+
+type neighbour struct {
+	Asked, Admitted int64
+}
+
+// neighbours measures how many requests of 49 quiet users, one a second each,
+// are admitted beside a user who asks 300 times a second, under one limit of
+// their tenant that is large enough for what each user's own limit admits.
+func (b *bench) neighbours(ctx context.Context) error {
+	redis, err := b.redis()
+	if err != nil {
+		return err
+	}
+	weir, err := b.weir("neighbours", fmt.Sprintf(`domain: %s
+descriptors:
+  - key: tenant
+    rate_limit: {unit: second, requests_per_unit: 120}
+    descriptors:
+      - key: user
+        rate_limit: {unit: second, requests_per_unit: 20}
+`, domain), "REDIS_URL="+redis.address)
+	if err != nil {
+		return err
+	}
+	requests := func(rate float64, keys int, user string) loadgen.Options {
+		opts := b.load(weir, 0)
+		opts.Rate, opts.Callers, opts.Warmup, opts.Duration = rate, 64, 0, 3*b.seconds
+		opts.Traffic.Keys = keys
+		opts.Traffic.Descriptors = [][]loadgen.Entry{{{Key: "tenant", Value: "t"}}, {{Key: "tenant", Value: "t"}, {Key: "user", Value: user}}}
+		return opts
+	}
+	quiet, noisy := make(chan *loadgen.Result, 1), make(chan *loadgen.Result, 1)
+	failed := make(chan error, 2)
+	run := func(opts loadgen.Options, done chan<- *loadgen.Result) {
+		result, err := measured(ctx, opts)
+		failed <- err
+		done <- result
+	}
+	go run(requests(49, 49, "quiet-{}"), quiet)
+	go run(requests(300, 1, "noisy"), noisy)
+	for range 2 {
+		if err := <-failed; err != nil {
+			return err
+		}
+	}
+	q, n := <-quiet, <-noisy
+	b.results.Neighbours = neighbours{neighbour{q.Answered, q.OK}, neighbour{n.Answered, n.OK}}
+	return nil
+}

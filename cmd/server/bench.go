@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/term"
+
+	"weir/internal/explain"
+	"weir/internal/loadgen"
+)
+
+// benchmark is the command bench.
+type benchmark struct {
+	Servers []string `arg:"" optional:"" name:"server" default:"127.0.0.1:8081" help:"gRPC addresses of the servers, such as host:port or unix:PATH. Any server of Envoy's RateLimitService v3 will do."`
+
+	Rate        float64       `default:"0" help:"Requests per second of an open loop, sent by a plan that waits for no answer; latencies count from the planned time. By default a closed loop: each caller sends its next request when the last is answered."`
+	Callers     int           `default:"0" placeholder:"N" help:"Requests that may wait for an answer at once. By default 64, of an open loop 512."`
+	Connections int           `default:"4" help:"Connections, dealt out to the servers in turn."`
+	Duration    time.Duration `default:"10s" help:"How long requests are sent."`
+	Warmup      time.Duration `default:"1s" help:"How much of that, at the start, is not measured."`
+	Requests    int64         `default:"0" placeholder:"N" help:"At most so many requests are sent, those of the warm-up included. 0 is no bound but the duration."`
+	Timeout     time.Duration `default:"0s" help:"After which a request is given up. 0 is never."`
+
+	Domain       string   `default:"api" help:"Domain of the requests."`
+	Descriptor   []string `default:"user={}" sep:"none" help:"Entries of a descriptor, such as user={},path=/login, where {} is the number of a key. May be given several times: each request carries all."`
+	Keys         int      `default:"1000" help:"How many different keys there are."`
+	Distribution string   `enum:"uniform,zipf,hot" default:"uniform" help:"How the keys are drawn: uniform, zipf or hot, which is one key only."`
+	ZipfExponent float64  `default:"1.1" help:"Exponent of zipf, above 1. The larger, the fewer keys get most requests."`
+	Hits         uint32   `default:"1" help:"Units that each request asks for (hits_addend)."`
+
+	PID    []int  `name:"pid" placeholder:"PID" help:"Local processes whose CPU time per answer is measured, such as the server and its Redis."`
+	Output string `enum:"text,json" default:"text" help:"Format of the result: text or json."`
+}
+
+// run puts the load on the servers and prints what was measured. Progress is
+// shown if stderr is a terminal.
+func (b benchmark) run(ctx context.Context, stdout, stderr io.Writer) int {
+	opts, err := b.options()
+	if err != nil {
+		fmt.Fprintf(stderr, "weir: %v\n", err)
+		return exitUsage
+	}
+	if f, ok := stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		opts.Progress = func(p loadgen.Progress) {
+			fmt.Fprintf(stderr, "\r%3.0f s of %.0f s  sent %d  answered %d  failed %d ", p.Elapsed.Seconds(), p.Duration.Seconds(), p.Sent, p.Answered, p.Failures)
+		}
+	}
+	result, err := loadgen.Run(ctx, opts)
+	if opts.Progress != nil {
+		fmt.Fprintln(stderr)
+	}
+	if err == nil {
+		err = b.write(stdout, result)
+	}
+	switch {
+	case err != nil:
+		fmt.Fprintf(stderr, "weir: %v\n", err)
+		return exitUsage
+	case result.Failed > 0 || result.Answered == 0:
+		return exitFailed
+	default:
+		return exitOK
+	}
+}
+
+func (b benchmark) options() (loadgen.Options, error) {
+	opts := loadgen.Options{
+		Servers: b.Servers, Connections: b.Connections, Callers: b.Callers,
+		Rate: b.Rate, Duration: b.Duration, Warmup: b.Warmup, Requests: b.Requests, Timeout: b.Timeout,
+		Traffic: loadgen.Traffic{
+			Domain: b.Domain, Hits: b.Hits,
+			Keys: b.Keys, Distribution: loadgen.Distribution(b.Distribution), Exponent: b.ZipfExponent,
+		},
+		PIDs: b.PID,
+	}
+	if opts.Callers == 0 {
+		opts.Callers = 64
+		if b.Rate > 0 {
+			opts.Callers = 512
+		}
+	}
+	for _, text := range b.Descriptor {
+		parsed, err := explain.ParseDescriptor(text)
+		if err != nil {
+			return opts, fmt.Errorf("descriptor %q: %w", text, err)
+		}
+		var entries []loadgen.Entry
+		for _, e := range parsed {
+			entries = append(entries, loadgen.Entry(e))
+		}
+		opts.Traffic.Descriptors = append(opts.Traffic.Descriptors, entries)
+	}
+	return opts, nil
+}
+
+func (b benchmark) write(w io.Writer, result *loadgen.Result) error {
+	if b.Output == "json" {
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(result)
+	}
+	return result.WriteText(w)
+}

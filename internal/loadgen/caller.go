@@ -1,0 +1,154 @@
+package loadgen
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// connectTimeout is how long a server may take to be reached.
+const connectTimeout = 10 * time.Second
+
+// caller sends one request at a time over one connection, and records what
+// becomes of them.
+type caller struct {
+	recorder
+	conn    *grpc.ClientConn
+	key     func() int
+	request *request
+	wire    message // the request, encoded
+	answer  message // the response, encoded
+}
+
+// newCallers connects to the servers.
+func newCallers(ctx context.Context, opts *Options) (callers []*caller, err error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	conns := make([]*grpc.ClientConn, opts.Connections)
+	defer func() {
+		for _, conn := range conns {
+			if err != nil && conn != nil {
+				conn.Close()
+			}
+		}
+	}()
+	for i := range conns {
+		server := opts.Servers[i%len(opts.Servers)]
+		conns[i], err = grpc.NewClient(server,
+			grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec{})),
+			grpc.WithNoProxy())
+		if err != nil {
+			return nil, fmt.Errorf("server %q: %w", server, err)
+		}
+		if err := connect(ctx, conns[i]); err != nil {
+			return nil, fmt.Errorf("server %q: %w", server, err)
+		}
+	}
+	for i := range opts.Callers {
+		callers = append(callers, &caller{
+			recorder: newRecorder(),
+			conn:     conns[i%len(conns)],
+			key:      opts.Traffic.keys(uint64(i)),
+			request:  opts.Traffic.request(),
+		})
+	}
+	return callers, nil
+}
+
+// connect waits until conn is ready, or has failed to be.
+func connect(ctx context.Context, conn *grpc.ClientConn) error {
+	conn.Connect()
+	for {
+		state := conn.GetState()
+		switch state {
+		case connectivity.Ready:
+			return nil
+		case connectivity.TransientFailure:
+			return errors.New("no connection: it refuses, or does not speak HTTP/2 without TLS")
+		}
+		if !conn.WaitForStateChange(ctx, state) {
+			return fmt.Errorf("no connection: %w", ctx.Err())
+		}
+	}
+}
+
+func closeAll(callers []*caller) {
+	for _, c := range callers {
+		c.conn.Close() // some share one; to close it again does nothing
+	}
+}
+
+// ask sends a request and returns the overall code of the answer.
+func (c *caller) ask(ctx context.Context, timeout time.Duration) (code ratelimitv3.RateLimitResponse_Code, err error) {
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	if c.wire, err = c.request.append(c.wire[:0], c.key()); err != nil {
+		return 0, err
+	}
+	if err = c.conn.Invoke(ctx, ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName, &c.wire, &c.answer); err != nil {
+		c.wire = nil // the connection may not be done with it
+		return 0, err
+	}
+	return overallCode(c.answer)
+}
+
+// overallCode reads the one field of a RateLimitResponse that is wanted.
+func overallCode(b []byte) (code ratelimitv3.RateLimitResponse_Code, err error) {
+	for len(b) > 0 {
+		field, kind, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			break
+		}
+		b = b[n:]
+		if n = protowire.ConsumeFieldValue(field, kind, b); n < 0 {
+			break
+		}
+		if field == 1 && kind == protowire.VarintType {
+			v, _ := protowire.ConsumeVarint(b)
+			code = ratelimitv3.RateLimitResponse_Code(v)
+			break // servers write it once, and first
+		}
+		b = b[n:]
+	}
+	switch code {
+	case ratelimitv3.RateLimitResponse_OK, ratelimitv3.RateLimitResponse_OVER_LIMIT:
+		return code, nil
+	}
+	return 0, status.Errorf(codes.Unknown, "the answer has overall code %v", code)
+}
+
+// message is an encoded message.
+type message []byte
+
+// codec hands encoded messages through, so that the client costs little beside
+// the server on one machine.
+type codec struct{}
+
+func (codec) Name() string { return "proto" }
+
+func (codec) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(*v.(*message))}, nil
+}
+
+func (codec) Unmarshal(data mem.BufferSlice, v any) error {
+	m := v.(*message)
+	*m = (*m)[:0]
+	for _, part := range data {
+		*m = append(*m, part.ReadOnlyData()...)
+	}
+	return nil
+}

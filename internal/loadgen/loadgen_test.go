@@ -1,0 +1,344 @@
+package loadgen
+
+import (
+	"context"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// server answers as it is told and remembers what it was asked.
+type server struct {
+	ratelimitv3.UnimplementedRateLimitServiceServer
+	answer func(n int64) (ratelimitv3.RateLimitResponse_Code, error) // to the n-th request; nil: OK
+	asked  atomic.Int64
+
+	mu       sync.Mutex
+	requests map[string]int // by their text
+}
+
+func (s *server) ShouldRateLimit(_ context.Context, r *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
+	n := s.asked.Add(1)
+	var text []string
+	for _, d := range r.Descriptors {
+		for _, e := range d.Entries {
+			text = append(text, e.Key+"="+e.Value)
+		}
+		text = append(text, ";")
+	}
+	s.mu.Lock()
+	s.requests[r.Domain+" "+strings.Join(text, " ")]++
+	s.mu.Unlock()
+	code := ratelimitv3.RateLimitResponse_OK
+	if s.answer != nil {
+		var err error
+		if code, err = s.answer(n); err != nil {
+			return nil, err
+		}
+	}
+	return &ratelimitv3.RateLimitResponse{OverallCode: code}, nil
+}
+
+// start serves until the test ends, at the address that it returns.
+func (s *server) start(t *testing.T) string {
+	t.Helper()
+	s.requests = map[string]int{}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer()
+	ratelimitv3.RegisterRateLimitServiceServer(g, s)
+	go g.Serve(listener)
+	t.Cleanup(g.Stop)
+	return listener.Addr().String()
+}
+
+// closed are options of a short closed loop.
+func closed(addrs ...string) Options {
+	return Options{
+		Servers: addrs, Connections: 2, Callers: 4, Duration: time.Minute, Requests: 200,
+		Traffic: Traffic{Domain: "d", Descriptors: [][]Entry{{{"user", "u{}"}}}, Keys: 10, Distribution: Uniform},
+	}
+}
+
+func mustRun(t *testing.T, opts Options) *Result {
+	t.Helper()
+	result, err := Run(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+func TestNeverMoreRequestsThanAskedFor(t *testing.T) {
+	for _, rate := range []float64{0, 5000} {
+		s := new(server)
+		opts := closed(s.start(t))
+		opts.Rate, opts.Requests = rate, 333
+		result := mustRun(t, opts)
+		if s.asked.Load() != 333 || result.Sent != 333 || result.Answered != 333 || result.OK != 333 || result.Unsent != 0 {
+			t.Errorf("rate %v: the server was asked %d times, the result is %+v, want 333", rate, s.asked.Load(), result)
+		}
+	}
+}
+
+func TestOpenLoopSendsAsPlanned(t *testing.T) {
+	s := new(server)
+	opts := closed(s.start(t))
+	opts.Rate, opts.Requests, opts.Duration = 400, 0, 500*time.Millisecond
+	opts.Callers = 50
+	result := mustRun(t, opts)
+	if got := result.Sent + result.Unsent; got != 200 || result.Sent != s.asked.Load() {
+		t.Errorf("400/s for 0.5 s: planned %d, sent %d, the server was asked %d times", got, result.Sent, s.asked.Load())
+	}
+	if result.Seconds < 0.4 {
+		t.Errorf("sent within %.3f s", result.Seconds)
+	}
+}
+
+// TestStallCannotHide has a server that stalls once, for 300 ms. A closed loop
+// of one caller would see one slow answer; the plan of the open loop has 300
+// requests meanwhile, which all come late.
+func TestStallCannotHide(t *testing.T) {
+	const stall = 300 * time.Millisecond
+	s := &server{answer: func(n int64) (ratelimitv3.RateLimitResponse_Code, error) {
+		if n == 10 {
+			<-time.After(stall)
+		}
+		return ratelimitv3.RateLimitResponse_OK, nil
+	}}
+	opts := closed(s.start(t))
+	opts.Rate, opts.Requests, opts.Callers, opts.Connections = 1000, 600, 1, 1
+	result := mustRun(t, opts)
+	if p50, most := result.Latency.P50, result.Latency.Max; p50 < 20_000 || most < stall.Microseconds() {
+		t.Errorf("latency p50 %d µs, max %d µs, want half the requests late and one by %v", p50, most, stall)
+	}
+	if result.Lateness.Max < stall.Microseconds()*8/10 {
+		t.Errorf("sent late by %d µs at most, want about %v", result.Lateness.Max, stall)
+	}
+}
+
+func TestWhatIsNeverSentIsTold(t *testing.T) {
+	release := make(chan struct{})
+	s := &server{answer: func(int64) (ratelimitv3.RateLimitResponse_Code, error) {
+		<-release
+		return ratelimitv3.RateLimitResponse_OK, nil
+	}}
+	opts := closed(s.start(t))
+	opts.Rate, opts.Requests, opts.Callers, opts.Duration = 100, 0, 4, 200*time.Millisecond
+	time.AfterFunc(300*time.Millisecond, func() { close(release) })
+	result := mustRun(t, opts)
+	if result.Sent != 4 || result.Unsent != 16 {
+		t.Errorf("sent %d, unsent %d, want 4 and 16", result.Sent, result.Unsent)
+	}
+}
+
+func TestAnswersAreCounted(t *testing.T) {
+	s := &server{answer: func(n int64) (ratelimitv3.RateLimitResponse_Code, error) {
+		switch n % 4 {
+		case 0:
+			return 0, status.Error(codes.Unavailable, "the store is away")
+		case 1:
+			return ratelimitv3.RateLimitResponse_OVER_LIMIT, nil
+		case 2:
+			return ratelimitv3.RateLimitResponse_UNKNOWN, nil
+		default:
+			return ratelimitv3.RateLimitResponse_OK, nil
+		}
+	}}
+	result := mustRun(t, closed(s.start(t)))
+	if result.OK != 50 || result.OverLimit != 50 || result.Answered != 100 || result.Failed != 100 {
+		t.Errorf("got %+v, want 50 of each kind", result)
+	}
+	if want := map[string]int64{"Unavailable": 50, "Unknown": 50}; !maps.Equal(result.Errors, want) {
+		t.Errorf("got errors %v, want %v", result.Errors, want)
+	}
+}
+
+func TestWarmupIsNotMeasured(t *testing.T) {
+	s := new(server)
+	opts := closed(s.start(t))
+	opts.Rate, opts.Requests, opts.Duration, opts.Warmup = 500, 0, 400*time.Millisecond, 200*time.Millisecond
+	result := mustRun(t, opts)
+	if result.Sent+result.Unsent != 200 || result.Answered > 100 || result.Answered < 50 {
+		t.Errorf("sent %d, unsent %d, measured %d, want 100 of 200 measured", result.Sent, result.Unsent, result.Answered)
+	}
+}
+
+func TestTrafficIsAsTold(t *testing.T) {
+	two := [][]Entry{{{"user", "u{}"}, {"path", "/"}}, {{"ip", "{}-{}"}}}
+	tests := []struct {
+		name    string
+		traffic Traffic
+		check   func(requests map[string]int) bool
+	}{
+		{"uniform", Traffic{Descriptors: two, Keys: 4, Distribution: Uniform}, func(r map[string]int) bool {
+			return len(r) == 4 && r["d user=u3 path=/ ; ip=3-3 ;"] > 20
+		}},
+		{"zipf", Traffic{Descriptors: two, Keys: 1000, Distribution: Zipf, Exponent: 1.5}, func(r map[string]int) bool {
+			return len(r) > 5 && r["d user=u0 path=/ ; ip=0-0 ;"] > 60 && r["d user=u0 path=/ ; ip=0-0 ;"] < 200
+		}},
+		{"hot", Traffic{Descriptors: two, Keys: 1000, Distribution: Hot}, func(r map[string]int) bool {
+			return len(r) == 1 && r["d user=u0 path=/ ; ip=0-0 ;"] == 200
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := new(server)
+			opts := closed(s.start(t))
+			opts.Traffic, opts.Traffic.Domain = tt.traffic, "d"
+			mustRun(t, opts)
+			if !tt.check(s.requests) {
+				t.Errorf("the server was asked %v", s.requests)
+			}
+		})
+	}
+}
+
+func TestHitsAndOrderOfFields(t *testing.T) {
+	traffic := Traffic{Domain: "d", Hits: 7, Descriptors: [][]Entry{{{"k", "{}"}}}, Keys: 1, Distribution: Uniform}
+	b, err := traffic.request().append(nil, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m ratelimitv3.RateLimitRequest
+	if err := proto.Unmarshal(b, &m); err != nil || m.HitsAddend != 7 || m.Descriptors[0].Entries[0].Value != "3" {
+		t.Errorf("got %v, %v", &m, err)
+	}
+
+	head, _ := proto.Marshal(&ratelimitv3.RateLimitResponse{OverallCode: ratelimitv3.RateLimitResponse_OVER_LIMIT})
+	tail, _ := proto.Marshal(&ratelimitv3.RateLimitResponse{Statuses: []*ratelimitv3.RateLimitResponse_DescriptorStatus{{LimitRemaining: 9}}})
+	for _, answer := range [][]byte{slices.Concat(head, tail), slices.Concat(tail, head)} {
+		if code, err := overallCode(answer); code != ratelimitv3.RateLimitResponse_OVER_LIMIT || err != nil {
+			t.Errorf("% x: got %v, %v", answer, code, err)
+		}
+	}
+	for _, answer := range [][]byte{nil, tail, {0x08}, {0xff}, {0x08, 0x07}} {
+		if _, err := overallCode(answer); err == nil {
+			t.Errorf("% x: got no error", answer)
+		}
+	}
+}
+
+func TestServersShareTheConnections(t *testing.T) {
+	a, b := new(server), new(server)
+	opts := closed(a.start(t), b.start(t))
+	mustRun(t, opts)
+	if a.asked.Load() == 0 || b.asked.Load() == 0 {
+		t.Errorf("asked %d and %d times, want both", a.asked.Load(), b.asked.Load())
+	}
+}
+
+func TestInterruptedRunTellsWhatItMeasured(t *testing.T) {
+	for _, rate := range []float64{0, 1000} {
+		s := new(server)
+		opts := closed(s.start(t))
+		opts.Requests, opts.Rate = 0, rate
+		ctx, cancel := context.WithCancel(t.Context())
+		s.answer = func(n int64) (ratelimitv3.RateLimitResponse_Code, error) {
+			if n == 20 {
+				cancel()
+			}
+			return ratelimitv3.RateLimitResponse_OK, nil
+		}
+		result, err := Run(ctx, opts)
+		if err != nil || result.Failed != 0 || result.Answered < 20 || result.Seconds > 30 {
+			t.Errorf("rate %v: got %+v, %v", rate, result, err)
+		}
+	}
+}
+
+func TestTimeoutGivesUp(t *testing.T) {
+	release := make(chan struct{})
+	s := &server{answer: func(n int64) (ratelimitv3.RateLimitResponse_Code, error) {
+		if n == 1 {
+			<-release
+		}
+		return ratelimitv3.RateLimitResponse_OK, nil
+	}}
+	t.Cleanup(func() { close(release) })
+	opts := closed(s.start(t))
+	opts.Timeout, opts.Requests = 200*time.Millisecond, 20
+	result := mustRun(t, opts)
+	if result.Errors["DeadlineExceeded"] != 1 || result.OK != 19 {
+		t.Errorf("got %+v, want one request given up", result)
+	}
+}
+
+func TestProcessesAreMeasured(t *testing.T) {
+	s := new(server)
+	opts := closed(s.start(t))
+	opts.PIDs = []int{os.Getppid()}
+	opts.Requests = 5000
+	result := mustRun(t, opts)
+	if len(result.Processes) != 2 || result.Processes[0].PID != os.Getppid() || result.Processes[0].Load || !result.Processes[1].Load {
+		t.Fatalf("got %+v, want the parent and this process", result.Processes)
+	}
+	if p := result.Processes[1]; p.CPUPerRequest <= 0 || p.ResidentBytes <= 0 || p.Cores <= 0 {
+		t.Errorf("got %+v for a process that was busy", p)
+	}
+}
+
+func TestProgressIsTold(t *testing.T) {
+	s := new(server)
+	opts := closed(s.start(t))
+	opts.Rate, opts.Requests, opts.Duration = 100, 0, 1300*time.Millisecond
+	var seen []Progress
+	opts.Progress = func(p Progress) { seen = append(seen, p) }
+	mustRun(t, opts)
+	if len(seen) == 0 || seen[0].Sent < 50 || seen[0].Elapsed < time.Second || seen[0].Duration != opts.Duration {
+		t.Errorf("got %+v", seen)
+	}
+}
+
+func TestBadOptions(t *testing.T) {
+	tests := []struct {
+		change func(*Options)
+		want   string
+	}{
+		{func(o *Options) { o.Servers = nil }, "no server is given"},
+		{func(o *Options) { o.Servers = []string{"a:1", "b:1", "c:1"} }, "2 connections do not reach 3 servers, each needs one"},
+		{func(o *Options) { o.Callers = 0 }, "0 callers can send nothing, allowed is 1 or more"},
+		{func(o *Options) { o.Rate = -1 }, "a rate of -1 is not allowed, allowed is up to 10000000 requests a second, or 0 for a closed loop"},
+		{func(o *Options) { o.Duration = 0 }, "a duration of 0s is not allowed, allowed is more than 0"},
+		{func(o *Options) { o.Warmup = o.Duration }, "a warm-up of 1m0s leaves nothing of 1m0s to be measured"},
+		{func(o *Options) { o.Requests = -1 }, "-1 requests are not allowed, allowed is 0 for any number, or more"},
+		{func(o *Options) { o.Traffic.Domain = "" }, "the domain is empty"},
+		{func(o *Options) { o.Traffic.Descriptors = nil }, "no descriptor is given"},
+		{func(o *Options) { o.Traffic.Keys = 0 }, "0 keys are not allowed, allowed is 1 or more"},
+		{func(o *Options) { o.Traffic.Distribution, o.Traffic.Exponent = Zipf, 1 }, "an exponent of 1 is not allowed, allowed is more than 1"},
+		{func(o *Options) { o.Traffic.Distribution = "flat" }, `"flat" is not a distribution, allowed are uniform, zipf and hot`},
+		{func(o *Options) { o.Servers = []string{"127.0.0.1:1"} }, `server "127.0.0.1:1": no connection: it refuses, or does not speak HTTP/2 without TLS`},
+		{func(o *Options) { o.PIDs = []int{1 << 30} }, "process 1073741824: "},
+	}
+	s := new(server)
+	addr := s.start(t)
+	for _, tt := range tests {
+		t.Run(tt.want, func(t *testing.T) {
+			opts := closed(addr)
+			tt.change(&opts)
+			if _, err := Run(t.Context(), opts); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+				t.Errorf("got error %v, want %s", err, tt.want)
+			}
+		})
+	}
+	if s.asked.Load() != 0 {
+		t.Errorf("the server was asked %d times", s.asked.Load())
+	}
+}

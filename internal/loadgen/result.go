@@ -1,0 +1,166 @@
+package loadgen
+
+import (
+	"time"
+
+	hdr "github.com/HdrHistogram/hdrhistogram-go"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/status"
+)
+
+// Result is what a run measured. Times are in microseconds.
+type Result struct {
+	Loop        string  `json:"loop"` // open or closed
+	Callers     int     `json:"callers"`
+	Connections int     `json:"connections"`
+	Rate        float64 `json:"rate,omitempty"` // planned, of an open loop
+
+	Sent    int64   `json:"sent"`    // all requests, those of the warm-up included
+	Seconds float64 `json:"seconds"` // that were measured; the figures below are of them
+
+	Answered  int64            `json:"answered"`
+	PerSecond float64          `json:"answered_per_second"`
+	OK        int64            `json:"ok"`
+	OverLimit int64            `json:"over_limit"`
+	Failed    int64            `json:"failed"`           // without an answer
+	Errors    map[string]int64 `json:"errors,omitempty"` // these by their gRPC codes
+	LastError string           `json:"last_error,omitempty"`
+	// Planned requests that were never sent, because all callers waited until the end.
+	Unsent int64 `json:"unsent,omitempty"`
+
+	// Latency of the answers, in an open loop from the time for which the
+	// request was planned.
+	Latency Latencies `json:"latency_us"`
+	// Lateness is how long after its plan a request was sent. If it is not far
+	// below the latency, callers were missing or the client was the slow one.
+	Lateness Latencies `json:"lateness_us"`
+
+	Processes []Process `json:"processes,omitempty"`
+}
+
+// Latencies sums up a histogram.
+type Latencies struct {
+	Mean    float64  `json:"mean"`
+	P50     int64    `json:"p50"`
+	P90     int64    `json:"p90"`
+	P99     int64    `json:"p99"`
+	P999    int64    `json:"p999"`
+	Max     int64    `json:"max"`
+	Buckets []Bucket `json:"buckets,omitempty"`
+}
+
+// Bucket is a part of a histogram.
+type Bucket struct {
+	UpTo  int64 `json:"up_to"` // and above the bucket before
+	Count int64 `json:"count"`
+}
+
+// Process is what a local process used meanwhile.
+type Process struct {
+	PID           int     `json:"pid"`
+	Name          string  `json:"name"`
+	Load          bool    `json:"load,omitempty"` // this is the load generator itself
+	CPUPerRequest float64 `json:"cpu_us_per_answer"`
+	Cores         float64 `json:"cores"`
+	ResidentBytes int64   `json:"resident_bytes"`
+}
+
+// recorder counts what became of the requests of one caller.
+type recorder struct {
+	latency, lateness *hdr.Histogram
+	ok, over          int64
+	errors            map[string]int64
+	lastError         string
+}
+
+// Latencies are told apart by three digits, from a microsecond to two minutes.
+const longest = 2 * time.Minute
+
+func newHistogram() *hdr.Histogram { return hdr.New(1, longest.Microseconds(), 3) }
+
+func newRecorder() recorder {
+	return recorder{latency: newHistogram(), lateness: newHistogram(), errors: map[string]int64{}}
+}
+
+func (r *recorder) record(code ratelimitv3.RateLimitResponse_Code, err error, late, took time.Duration) {
+	record(r.lateness, late)
+	switch {
+	case err != nil:
+		r.errors[status.Code(err).String()]++
+		r.lastError = err.Error()
+		return
+	case code == ratelimitv3.RateLimitResponse_OVER_LIMIT:
+		r.over++
+	default:
+		r.ok++
+	}
+	record(r.latency, took)
+}
+
+func record(h *hdr.Histogram, d time.Duration) {
+	_ = h.RecordValue(min(d, longest).Microseconds()) // it is in range
+}
+
+// result adds up what the callers recorded.
+func (r *run) result(callers []*caller, meter *cpuMeter, took time.Duration) (*Result, error) {
+	all := newRecorder()
+	for _, c := range callers {
+		all.latency.Merge(c.latency)
+		all.lateness.Merge(c.lateness)
+		all.ok += c.ok
+		all.over += c.over
+		for code, n := range c.errors {
+			all.errors[code] += n
+			all.lastError = c.lastError
+		}
+	}
+	result := &Result{
+		Loop: "closed", Callers: r.opts.Callers, Connections: r.opts.Connections,
+		Sent: r.sent.Load(), Seconds: max(took, time.Microsecond).Seconds(),
+		Answered: all.ok + all.over, OK: all.ok, OverLimit: all.over,
+		Errors: all.errors, LastError: all.lastError,
+		Latency: latencies(all.latency), Lateness: latencies(all.lateness),
+	}
+	result.PerSecond = float64(result.Answered) / result.Seconds
+	for _, n := range all.errors {
+		result.Failed += n
+	}
+	if r.opts.Rate > 0 {
+		result.Loop, result.Rate = "open", r.opts.Rate
+		result.Unsent = r.unsent
+	}
+	var err error
+	result.Processes, err = meter.read(result.Answered, took)
+	return result, err
+}
+
+func latencies(h *hdr.Histogram) Latencies {
+	l := Latencies{
+		Mean: h.Mean(), P50: h.ValueAtQuantile(50), P90: h.ValueAtQuantile(90),
+		P99: h.ValueAtQuantile(99), P999: h.ValueAtQuantile(99.9), Max: h.Max(),
+	}
+	for _, bar := range h.Distribution() {
+		if bar.Count == 0 {
+			continue
+		}
+		up := roundUp(bar.From) // within three digits
+		if n := len(l.Buckets); n > 0 && l.Buckets[n-1].UpTo == up {
+			l.Buckets[n-1].Count += bar.Count
+		} else {
+			l.Buckets = append(l.Buckets, Bucket{up, bar.Count})
+		}
+	}
+	return l
+}
+
+// roundUp is the next of 1, 1.5, 2, 3, 5, 7 and 10 times a power of ten: steps
+// that look even on a logarithmic scale.
+func roundUp(us int64) int64 {
+	for power := int64(1); ; power *= 10 {
+		for _, step := range []int64{10, 15, 20, 30, 50, 70} {
+			if up := step * power / 10; us <= up {
+				return up
+			}
+		}
+	}
+}

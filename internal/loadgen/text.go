@@ -1,0 +1,101 @@
+package loadgen
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// WriteText writes the result as a table and the latencies as a histogram.
+func (r *Result) WriteText(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) { fmt.Fprintf(t, name+"\t"+format+"\n", args...) }
+
+	loop := "closed loop"
+	if r.Loop == "open" {
+		loop = fmt.Sprintf("open loop at %.6g/s", r.Rate)
+	}
+	row("load", "%s, %d callers, %d connections, %.1f s measured", loop, r.Callers, r.Connections, r.Seconds)
+	row("answered", "%d  %.0f/s", r.Answered, r.PerSecond)
+	row("ok", "%d  %s", r.OK, share(r.OK, r.Answered))
+	row("over limit", "%d  %s", r.OverLimit, share(r.OverLimit, r.Answered))
+	row("failed", "%d%s", r.Failed, r.failures())
+	if r.Unsent > 0 {
+		row("never sent", "%d, all callers were waiting", r.Unsent)
+	}
+	row("latency", "%s", r.Latency)
+	if r.Loop == "open" {
+		row("sent late", "%s", r.Lateness)
+	}
+	for _, p := range r.Processes {
+		name := fmt.Sprintf("%s (%d)", p.Name, p.PID)
+		if p.Load {
+			name = "this client"
+		}
+		row("CPU", "%s: %.1f µs per answer, %.2f cores, %.0f MiB", name, p.CPUPerRequest, p.Cores, float64(p.ResidentBytes)/(1<<20))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return r.Latency.writeBars(w)
+}
+
+func share(n, of int64) string {
+	if of == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.1f %%", 100*float64(n)/float64(of))
+}
+
+// failures names the errors, most frequent first.
+func (r *Result) failures() string {
+	codes := slices.SortedFunc(maps.Keys(r.Errors), func(a, b string) int { return int(r.Errors[b] - r.Errors[a]) })
+	var text strings.Builder
+	for _, code := range codes {
+		fmt.Fprintf(&text, "  %s %d", code, r.Errors[code])
+	}
+	if r.LastError != "" {
+		fmt.Fprintf(&text, "  last: %s", r.LastError)
+	}
+	return text.String()
+}
+
+// String tells the usual percentiles.
+func (l Latencies) String() string {
+	return fmt.Sprintf("p50 %s  p90 %s  p99 %s  p99.9 %s  max %s  mean %s",
+		short(l.P50), short(l.P90), short(l.P99), short(l.P999), short(l.Max), short(int64(l.Mean)))
+}
+
+// short writes microseconds with three digits.
+func short(us int64) string {
+	switch d := time.Duration(us) * time.Microsecond; {
+	case d < time.Millisecond:
+		return fmt.Sprintf("%dµs", us)
+	case d < time.Second:
+		return fmt.Sprintf("%.3gms", float64(us)/1e3)
+	default:
+		return fmt.Sprintf("%.3gs", d.Seconds())
+	}
+}
+
+// writeBars draws the histogram.
+func (l Latencies) writeBars(w io.Writer) error {
+	const width = 50
+	var most, all int64
+	for _, b := range l.Buckets {
+		most, all = max(most, b.Count), all+b.Count
+	}
+	var seen int64
+	for _, b := range l.Buckets {
+		seen += b.Count
+		bar := strings.Repeat("#", int((b.Count*width+most-1)/most))
+		if _, err := fmt.Fprintf(w, "%10s  %-*s  %7.3f %%\n", "<= "+short(b.UpTo), width, bar, 100*float64(seen)/float64(all)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
