@@ -368,24 +368,6 @@ func TestBadRequest(t *testing.T) {
 	}
 }
 
-func TestHeadersAndMetadataAsSet(t *testing.T) {
-	f := start(t, "--config="+directory(t, limited(3)), "--limit-response-headers-enabled", "--limit-limit-header=X-Limit",
-		"--limit-reset-header=X-Reset", "--response-dynamic-metadata")
-	response, err := ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{
-		Domain:      "api",
-		Descriptors: []*commonv3.RateLimitDescriptor{{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: "alice"}}}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := response.ResponseHeadersToAdd; len(got) != 3 || got[0].Key != "X-Limit" || got[1].Key != "RateLimit-Remaining" || got[2].Key != "X-Reset" {
-		t.Errorf("headers: %v", got)
-	}
-	if response.DynamicMetadata == nil {
-		t.Error("no dynamic metadata")
-	}
-}
-
 // TestChargeAsSet denies a plain request and one that tells its own cost, and
 // looks what that took from another limit.
 func TestChargeAsSet(t *testing.T) {
