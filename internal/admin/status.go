@@ -82,6 +82,7 @@ func (s Status) String() string {
 	}
 	b.WriteString(`
 GET  /rlconfig       the rules that serve
+GET  /stats          the metrics
 POST /-/reload       load the rules now
 GET  /debug/pprof/   profiles
 `)

@@ -61,8 +61,7 @@ var reference = []variable{
 	{"REDIS_PERSECOND", isOn, refused, "there is no second Redis, limits per second are counted in that of REDIS_URL"},
 	{"CONFIG_TYPE", isNot("FILE"), refused, "rules come from files only, see CONFIG_PATH"},
 
-	{"SHADOW_MODE", isOn, warned, "requests over a limit are denied; shadow_mode is set per rule"},
-	{"QUOTA_MODE", isOn, warned, "requests over a limit are denied; quota_mode is set per rule"},
+	{"USE_CALENDAR_MONTH_RATE_LIMIT", isOn, warned, "a month has 30 days, counted from 1970-01-01"},
 	{"GRPC_UDS", isSet, warned, "gRPC is served on GRPC_HOST and GRPC_PORT, not on a unix socket"},
 	{"GRPC_CLIENT_TLS_CACERT", isSet, warned, "clients of the gRPC listener are not authenticated"},
 	{"GRPC_CLIENT_TLS_SAN", isSet, warned, "clients of the gRPC listener are not authenticated"},

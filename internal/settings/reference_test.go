@@ -61,7 +61,7 @@ func TestWhatIsUnsafeIsRefused(t *testing.T) {
 		{"CONFIG_TYPE=GRPC_XDS_SOTW", true},
 		{"CONFIG_TYPE=file", false},
 		{"NEAR_LIMIT_RATIO=0.80", false},
-		{"SHADOW_MODE=true", false},
+		{"TRACING_ENABLED=true", false},
 	}
 	for _, tt := range tests {
 		name, value, _ := strings.Cut(tt.env, "=")
