@@ -4,6 +4,7 @@
 GO        ?= go
 FUZZ      ?= 10s
 DECISIONS ?= 1000000
+COUNT     ?= 6
 IMAGE     ?= weir
 # Of the image; .dockerignore leaves the repository's history out of the build.
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null)
@@ -36,8 +37,12 @@ e2e: tools ## Run the end-to-end tests only
 	@scripts/tools.sh missing
 
 .PHONY: bench
-bench: ## Run the benchmarks
-	$(GO) test -run='^$$' -bench=. -benchmem ./...
+bench: ## Run the benchmarks of each stage, COUNT (6) times each, for benchstat
+	$(GO) test -run='^$$' -bench=. -benchmem -count=$(COUNT) $(BENCHFLAGS) ./...
+
+.PHONY: measure
+measure: tools ## Measure the whole server, and write docs/performance.md anew
+	$(GO) run ./bench
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZ (10s, or 1000x inputs) beyond its stored ones

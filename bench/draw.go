@@ -8,9 +8,24 @@ import (
 	"strings"
 )
 
-// draw makes the plots and the tables of docs/performance.md out of the
-// results. The tables stand in the document between comments.
+// draw writes the plots and the tables of docs/performance.md.
 func draw(docs string, r *results) error {
+	files, err := drawn(docs, r)
+	if err != nil {
+		return err
+	}
+	for name, data := range files {
+		if err := os.WriteFile(name, data, 0o644); err != nil { //nolint:gosec // a file of the repository
+			return err
+		}
+	}
+	return nil
+}
+
+// drawn returns by name the files that show the results. The tables stand in
+// the document between comments.
+func drawn(docs string, r *results) (map[string][]byte, error) {
+	files := map[string][]byte{}
 	for name, plot := range map[string]func(*results) ([]byte, error){
 		"latency.svg":     latencyPlot,
 		"descriptors.svg": descriptorsPlot,
@@ -18,21 +33,19 @@ func draw(docs string, r *results) error {
 	} {
 		data, err := plot(r)
 		if err != nil {
-			return fmt.Errorf("drawing %s: %w", name, err)
+			return nil, fmt.Errorf("drawing %s: %w", name, err)
 		}
-		if err := os.WriteFile(filepath.Join(docs, "performance", name), data, 0o644); err != nil { //nolint:gosec // a file of the repository
-			return err
-		}
+		files[filepath.Join(docs, "performance", name)] = data
 	}
 	name := filepath.Join(docs, "performance.md")
 	text, err := os.ReadFile(name)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if text, err = withTables(text, r); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+	if files[name], err = withTables(text, r); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return os.WriteFile(name, text, 0o644) //nolint:gosec // a file of the repository
+	return files, nil
 }
 
 // withTables returns the document with its tables made anew.

@@ -85,26 +85,22 @@ func (b *bench) measure(ctx context.Context, only string) (err error) {
 	if b.results.Machine, err = thisMachine(); err != nil {
 		return err
 	}
+	if b.workshop, err = newWorkshop(); err != nil {
+		return err
+	}
+	defer b.close()
 	for _, e := range experiments {
 		if !chosen.MatchString(e.name) {
 			continue
 		}
 		start := time.Now()
-		if err := b.inWorkshop(ctx, e.run); err != nil {
+		if err := e.run(b, ctx); err != nil {
 			return fmt.Errorf("%s: %w", e.name, err)
 		}
+		b.stopAll()
 		fmt.Fprintf(os.Stderr, "%s: %.0f s\n", e.name, time.Since(start).Seconds())
 	}
 	return nil
-}
-
-// inWorkshop runs an experiment with programs of its own.
-func (b *bench) inWorkshop(ctx context.Context, experiment func(*bench, context.Context) error) (err error) {
-	if b.workshop, err = newWorkshop(); err != nil {
-		return err
-	}
-	defer b.close()
-	return experiment(b, ctx)
 }
 
 // read takes the figures of earlier runs, if there are any.

@@ -32,6 +32,9 @@ func picture(title, x, y string, lines []line, logX bool) ([]byte, error) {
 	if logX {
 		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	}
+	if len(lines[0].points) == 0 {
+		p.X.Min, p.X.Max = 1, 10 // nothing was measured yet
+	}
 	p.Add(plotter.NewGrid())
 	for i, l := range lines {
 		drawn, marks, err := plotter.NewLinePoints(l.points)

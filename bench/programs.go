@@ -52,11 +52,17 @@ func newWorkshop() (*workshop, error) {
 	return w, nil
 }
 
-// close ends all programs and removes what was built.
-func (w *workshop) close() {
+// stopAll ends all programs.
+func (w *workshop) stopAll() {
 	for _, p := range w.programs {
 		p.stop()
 	}
+	w.programs = nil
+}
+
+// close ends all programs and removes what was built.
+func (w *workshop) close() {
+	w.stopAll()
 	os.RemoveAll(w.dir) //nolint:errcheck // a temporary directory
 }
 

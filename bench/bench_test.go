@@ -1,0 +1,77 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"weir/internal/testenv"
+)
+
+const docs = "../docs"
+
+// TestDocumentShowsTheResults tells if docs/performance.md or a plot does not
+// show what is in results.json.
+func TestDocumentShowsTheResults(t *testing.T) {
+	var r results
+	if err := r.read(filepath.Join(docs, "performance", "results.json")); err != nil {
+		t.Fatal(err)
+	}
+	files, err := drawn(docs, &r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range files {
+		got, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s does not show the results; run: go run ./bench -draw", name)
+		}
+	}
+}
+
+// TestExperiments runs those experiments that are done in a moment, so that the
+// program keeps working; what they measure in so short a time means nothing.
+func TestExperiments(t *testing.T) {
+	testenv.RedisServer(t) // skips where there is none
+	dir := t.TempDir()
+	text, err := os.ReadFile(filepath.Join(docs, "performance.md"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "performance.md"), text, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir("..")
+	if err := run(t.Context(), dir, 1, 200*time.Millisecond, "^(connections|neighbours)$", false); err != nil {
+		t.Fatal(err)
+	}
+	var r results
+	if err := r.read(filepath.Join(dir, "performance", "results.json")); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Connections) != 4 || r.Connections[0].Memory.Server.median() <= 0 || r.Connections[0].Redis.Calls.median() <= 0 {
+		t.Errorf("connections: got %+v", r.Connections)
+	}
+	if n := r.Neighbours; n.Quiet.Admitted != n.Quiet.Asked || n.Noisy.Admitted == n.Noisy.Asked {
+		t.Errorf("quiet and noisy users: %+v, want no quiet request denied", n)
+	}
+	for _, name := range []string{"latency.svg", "descriptors.svg", "rules.svg"} {
+		if svg, err := os.ReadFile(filepath.Join(dir, "performance", name)); err != nil || !bytes.Contains(svg, []byte("<svg")) {
+			t.Errorf("%s: %v, %.40q", name, err, svg)
+		}
+	}
+}
+
+func TestRounds(t *testing.T) {
+	if got := (rounds{5, 1, 9}).median(); got != 5 {
+		t.Errorf("median: got %v, want 5", got)
+	}
+	if got := (rounds{6, 8, 1}).over(rounds{2, 4}).median(); got != 3 {
+		t.Errorf("median of ratios 3 and 2: got %v, want the upper", got)
+	}
+}
