@@ -46,6 +46,7 @@ func (a *App) build() error {
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	a.logger.Info("starting", "version", a.opts.Version)
+	limitMemory(a.logger)
 	for _, w := range s.Warnings {
 		a.logger.Warn("a variable of envoyproxy/ratelimit has no effect", "variable", w.Variable, "value", w.Value, "instead", w.Instead)
 	}
@@ -171,6 +172,7 @@ func (a *App) Run(ctx context.Context) error {
 	defer stop()
 	var tasks sync.WaitGroup
 	watcher := newWatcher(a.rules.path, a.logger)
+	tasks.Go(func() { tuneCollector(background) })
 	tasks.Go(func() { a.rules.watch(background, watcher, a.opts.Settings.Rules.ConfigPollInterval, a.opts.Reload) })
 	if a.store.ping != nil {
 		tasks.Go(func() { a.store.find(background, a.health.setStoreFound, a.logger) })

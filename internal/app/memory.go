@@ -27,10 +27,12 @@ const (
 // limitMemory makes the runtime keep within the memory of the container, if
 // that has a limit and GOMEMLIMIT sets no other.
 func limitMemory(logger *slog.Logger) {
-	_, err := memlimit.Set(memlimit.WithRatio(memoryShare), memlimit.WithProvider(memlimit.FromCgroup))
+	limit, err := memlimit.Set(memlimit.WithRatio(memoryShare), memlimit.WithProvider(memlimit.FromCgroup))
 	if err != nil {
-		logger.Debug("no memory limit of a container", "err", err)
+		logger.Debug("the container has no memory limit", "err", err)
+		return
 	}
+	logger.Info("memory is limited", "bytes", limit)
 }
 
 // tuneCollector keeps the collector's target at the allowed garbage until ctx
@@ -66,4 +68,3 @@ func collectorTarget(live uint64) int {
 	}
 	return percent
 }
-

@@ -1,0 +1,49 @@
+package app
+
+import (
+	"runtime/debug"
+	"testing"
+	"time"
+)
+
+func TestCollectorTarget(t *testing.T) {
+	tests := []struct {
+		live uint64
+		want int // percent
+	}{
+		{0, 1600},
+		{3 << 20, 1600}, // 48 MiB of garbage
+		{5 << 20, 800},  // 40
+		{40 << 20, 100},
+		{31 << 20, 200}, // 62
+		{10 << 30, 100}, // the runtime's own
+	}
+	for _, tt := range tests {
+		if got := collectorTarget(tt.live); got != tt.want {
+			t.Errorf("%d MiB live: got %d %%, want %d %%", tt.live>>20, got, tt.want)
+		}
+	}
+}
+
+func TestCollectorIsTunedUnlessToldOtherwise(t *testing.T) {
+	const other = 77
+	for _, gogc := range []string{"", "77"} {
+		t.Run("GOGC="+gogc, func(t *testing.T) {
+			t.Setenv("GOGC", gogc)
+			before := debug.SetGCPercent(other)
+			defer debug.SetGCPercent(before)
+			start(t, "--config="+directory(t, limited(3)))
+			deadline := time.Now().Add(10 * time.Second)
+			for {
+				now := debug.SetGCPercent(other)
+				if tuned := now != other; tuned == (gogc == "") {
+					return
+				}
+				if time.Now().After(deadline) {
+					t.Fatalf("the target is %d %%", now)
+				}
+				<-time.After(10 * time.Millisecond)
+			}
+		})
+	}
+}
