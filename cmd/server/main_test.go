@@ -71,7 +71,7 @@ const (
 )
 
 // local are flags that let any number of tests serve.
-var local = []string{"--host=127.0.0.1", "--port=0", "--grpc-host=127.0.0.1", "--grpc-port=0", "--debug-host=127.0.0.1", "--debug-port=0", "--prometheus-addr=127.0.0.1:0"}
+var local = []string{"--host=127.0.0.1", "--port=0", "--grpc-host=127.0.0.1", "--grpc-port=0", "--debug-host=127.0.0.1", "--debug-port=0", "--prometheus-addr=127.0.0.1:0", "--drain-delay=0s"}
 
 func TestExitCodes(t *testing.T) {
 	dir := rules(t, "a.yaml", good)
@@ -101,7 +101,7 @@ func TestExitCodes(t *testing.T) {
 		{name: "flag without its value", args: []string{"--port"}, code: 2, stderr: []string{"weir: --port: needs a value\n"}},
 		{name: "duration without its value", args: []string{"--drain-timeout"}, code: 2, stderr: []string{"weir: --drain-timeout: needs a value\n"}},
 		{name: "letter of a switch", env: "MERGE_DOMAIN_CONFIG=T", args: []string{"validate", two}, stdout: []string{"files=2"}},
-		{name: "what the reference has and is unsafe to ignore", env: "GRPC_SERVER_USE_TLS=true", code: 2, stderr: []string{"weir: $GRPC_SERVER_USE_TLS: \"true\" is not supported: the gRPC listener speaks no TLS\n"}},
+		{name: "TLS without files", env: "GRPC_SERVER_USE_TLS=true", code: 2, stderr: []string{"weir: --grpc-server-tls-cert ($GRPC_SERVER_TLS_CERT): a file is needed", "\n--grpc-server-tls-key ($GRPC_SERVER_TLS_KEY): a file is needed"}},
 		{name: "out of range", env: "DRAIN_TIMEOUT=0s", code: 2, stderr: []string{"DRAIN_TIMEOUT", "1ms or more"}},
 		{name: "valid", args: []string{"validate", dir}, stdout: []string{"valid: files=1 domains=1 rules=1\n"}},
 		{name: "valid file", args: []string{"validate", dir + "/a.yaml"}, stdout: []string{"valid: files=1"}},

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -16,11 +17,13 @@ import (
 	"weir/internal/settings"
 )
 
-// serve serves until ctx ends. SIGHUP loads the rules anew.
+// serve serves until ctx ends, and a while longer. SIGHUP loads the rules anew.
 func serve(ctx context.Context, s settings.Settings, stderr io.Writer) int {
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
+	drain, stop := whenToDrain(ctx, s.Process.DrainDelay)
+	defer stop()
 
 	logger := newLogger(s.Process, stderr)
 	server, err := app.New(app.Options{
@@ -34,11 +37,38 @@ func serve(ctx context.Context, s settings.Settings, stderr io.Writer) int {
 		complain(stderr, s.Process, "cannot start", err)
 		return exitFailed
 	}
-	if err := server.Run(ctx); err != nil {
+	if err := server.Run(ctx, drain); err != nil {
 		complain(stderr, s.Process, "failed", err)
 		return exitFailed
 	}
 	return exitOK
+}
+
+// whenToDrain returns a context that ends delay after ctx, which the first
+// signal ends, or at once with SIGINT or a second signal. From then on a signal
+// ends the process.
+func whenToDrain(ctx context.Context, delay time.Duration) (drain context.Context, stop context.CancelFunc) {
+	drain, stop = context.WithCancel(context.WithoutCancel(ctx))
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(drain, func() { signal.Stop(signals) })
+	context.AfterFunc(ctx, func() {
+		defer stop()
+		over := time.After(delay)
+		for first := true; ; first = false {
+			select {
+			case <-drain.Done():
+				return
+			case <-over:
+				return
+			case s := <-signals:
+				if s == os.Interrupt || !first {
+					return
+				}
+			}
+		}
+	})
+	return drain, stop
 }
 
 // complain says why the program ends: to people in lines that they can read, to

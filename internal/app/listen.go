@@ -1,50 +1,49 @@
 package app
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
+	"strings"
 
-	"google.golang.org/grpc"
-
-	"weir/internal/admin"
 	"weir/internal/settings"
 )
-
-// server is something that serves a listener until it is stopped.
-type server struct {
-	name     string
-	listener net.Listener
-	serve    func(net.Listener) error
-	// stop refuses new connections and lets requests in flight finish until ctx
-	// ends.
-	stop func(ctx context.Context) error
-}
 
 // listeners are bound addresses, each for one server.
 type listeners struct{ grpc, http, debug, metrics net.Listener }
 
 // listen binds all addresses or none. The error names every one that could not
 // be bound, and the setting that it comes from.
-func listen(s settings.Listen) (l listeners, err error) {
+func listen(s settings.Listen, logger *slog.Logger) (l listeners, err error) {
+	network := string(s.Proto)
+	tcp := func(address string) func() (net.Listener, error) {
+		return func() (net.Listener, error) { return listenTCP(network, address) }
+	}
+	grpcSetting, grpc := "GRPC_HOST and GRPC_PORT", tcp(s.GRPCPort.On(s.GRPCHost))
+	if s.GRPCUDS != "" {
+		grpcSetting, grpc = "GRPC_UDS", func() (net.Listener, error) { return listenUnix(s.GRPCUDS) }
+	}
 	var bound []net.Listener
+	var without []string // listeners that do without IPv6
 	var errs []error
 	for _, b := range []struct {
-		name, setting, address string
-		listener               *net.Listener
+		name, setting string
+		listen        func() (net.Listener, error)
+		listener      *net.Listener
 	}{
-		{"gRPC", "GRPC_HOST and GRPC_PORT", s.GRPCPort.On(s.GRPCHost), &l.grpc},
-		{"HTTP", "HOST and PORT", s.Port.On(s.Host), &l.http},
-		{"debug", "DEBUG_HOST and DEBUG_PORT", s.DebugPort.On(s.DebugHost), &l.debug},
-		{"metrics", "PROMETHEUS_ADDR", string(s.PrometheusAddr), &l.metrics},
+		{"gRPC", grpcSetting, grpc, &l.grpc},
+		{"HTTP", "HOST and PORT", tcp(s.Port.On(s.Host)), &l.http},
+		{"debug", "DEBUG_HOST and DEBUG_PORT", tcp(s.DebugPort.On(s.DebugHost)), &l.debug},
+		{"metrics", "PROMETHEUS_ADDR", tcp(string(s.PrometheusAddr)), &l.metrics},
 	} {
-		listener, err := net.Listen("tcp", b.address)
+		listener, err := b.listen()
 		if err != nil {
 			errs = append(errs, fmt.Errorf("binding the %s listener (see %s): %w", b.name, b.setting, err))
 			continue
+		}
+		if _, ok := listener.(withoutIPv6); ok {
+			without = append(without, b.name)
 		}
 		*b.listener, bound = listener, append(bound, listener)
 	}
@@ -54,51 +53,8 @@ func listen(s settings.Listen) (l listeners, err error) {
 		}
 		return listeners{}, errors.Join(errs...)
 	}
+	if without != nil {
+		logger.Warn("this machine has no IPv6, listening on IPv4 alone", "listeners", strings.Join(without, " "))
+	}
 	return l, nil
-}
-
-// run serves until the server is stopped, and returns what went wrong before.
-func (s *server) run() error {
-	err := s.serve(s.listener)
-	if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, grpc.ErrServerStopped) {
-		return nil
-	}
-	return fmt.Errorf("serving %s: %w", s.name, err)
-}
-
-// close stops the server and frees its address, whether or not it ever served.
-func (s *server) close(ctx context.Context) error {
-	err := s.stop(ctx)
-	_ = s.listener.Close() // a server that served has closed it
-	return err
-}
-
-func httpServer(name string, listener net.Listener, handler http.Handler, logger *slog.Logger) *server {
-	s := admin.NewServer(handler, logger)
-	stop := func(ctx context.Context) error {
-		if err := s.Shutdown(ctx); err != nil {
-			return errors.Join(fmt.Errorf("requests cut off: %w", err), s.Close())
-		}
-		return nil
-	}
-	return &server{name, listener, s.Serve, stop}
-}
-
-func grpcServer(listener net.Listener, s *grpc.Server) *server {
-	stop := func(ctx context.Context) error {
-		done := make(chan struct{})
-		go func() {
-			s.GracefulStop()
-			close(done)
-		}()
-		select {
-		case <-done:
-			return nil
-		case <-ctx.Done():
-			s.Stop() // makes GracefulStop return
-			<-done
-			return fmt.Errorf("requests cut off: %w", ctx.Err())
-		}
-	}
-	return &server{"gRPC", listener, s.Serve, stop}
 }

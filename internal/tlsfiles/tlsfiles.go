@@ -31,7 +31,8 @@ type Options struct {
 	SkipHostnameVerification bool
 	// Interval is how often the files are compared, 5 s if it is 0.
 	Interval time.Duration
-	// Logger hears of files that change; nil drops that.
+	// Logger hears of files that change and of gRPC clients that are refused; nil
+	// drops that.
 	Logger *slog.Logger
 }
 
@@ -43,6 +44,7 @@ type Config struct {
 	make    func(material) *tls.Config
 	current atomic.Pointer[tls.Config]
 	seen    [sha256.Size]byte // what the last look at the files saw
+	refused atomic.Int64      // when the log was last told of a client, in seconds
 	stop    context.CancelFunc
 	ended   sync.WaitGroup
 }
