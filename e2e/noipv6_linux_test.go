@@ -63,7 +63,7 @@ func TestAllAddressesWithoutIPv6(t *testing.T) {
 			t.Errorf("%s is at %s", name, addr)
 		}
 	}
-	const line = `"msg":"this machine has no IPv6, listening on IPv4 alone","listeners":"gRPC HTTP debug metrics"`
+	const line = `"level":"warning","@message":"this machine has no IPv6, listening on IPv4 alone","listeners":"gRPC HTTP debug metrics"`
 	if log := w.output.String(); strings.Count(log, "no IPv6") != 1 || !strings.Contains(log, line) {
 		t.Errorf("want one line with %s in the log:\n%s", line, log)
 	}
