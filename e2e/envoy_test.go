@@ -33,13 +33,24 @@ func startEnvoy(t *testing.T, weirAddr, upstreamAddr string, filter map[string]a
 	return runEnvoy(t, doc)
 }
 
-// runEnvoy starts Envoy with a bootstrap of one listener, on ports of the
-// system's choice.
+// startPatientEnvoy starts Envoy with the bootstrap of examples/envoy and the
+// filter as patient has it. edit changes the cluster of Weir.
+func startPatientEnvoy(t *testing.T, edit func(cluster map[string]any)) *envoy {
+	t.Helper()
+	doc := exampleBootstrap(t)
+	upstream := startUpstream(t)
+	setUpstreams(t, doc, upstream, upstream)
+	maps.Copy(get(t, connectionManager(t, doc), "http_filters", 0, "typed_config"), patient)
+	edit(get(t, doc, "static_resources", "clusters", 0))
+	return runEnvoy(t, doc)
+}
+
+// runEnvoy runs Envoy with a bootstrap, on ports of the system, and waits until
+// it serves.
 func runEnvoy(t *testing.T, doc map[string]any) *envoy {
 	t.Helper()
 	setAddr(t, get(t, doc, "admin"), "127.0.0.1:0")
 	setAddr(t, get(t, doc, "static_resources", "listeners", 0), "127.0.0.1:0")
-
 	dir := t.TempDir()
 	adminFile := filepath.Join(dir, "admin")
 	e := &envoy{process: run(t, dir, nil, testenv.Envoy(t), "-c", writeBootstrap(t, doc), "--admin-address-path", adminFile,
@@ -58,7 +69,13 @@ func runEnvoy(t *testing.T, doc map[string]any) *envoy {
 		if err != nil {
 			return err
 		}
-		e.addr, err = listenerAddr(answer.body)
+		if e.addr, err = listenerAddr(answer.body); err != nil {
+			return err
+		}
+		conn, err := net.Dial("tcp", e.addr) // it has the address before it takes connections
+		if err == nil {
+			conn.Close()
+		}
 		return err
 	})
 	return e
