@@ -49,10 +49,10 @@ func (r *Rule) describe() []string {
 	if r.Patterns != nil {
 		options = append(options, "share_threshold")
 	}
-	if r.DetailedMetric {
+	if r.detailedMetric {
 		options = append(options, "detailed_metric")
 	}
-	if r.ValueToMetric != nil {
+	if r.valueToMetric {
 		options = append(options, "value_to_metric")
 	}
 	if r.Metadata != nil {

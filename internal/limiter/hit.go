@@ -18,6 +18,10 @@ type Hit struct {
 	// Always writes the cost even if the hit or its request is denied: for usage
 	// that has already happened.
 	Always bool
+	// Labels are what metrics call the levels of the rule for this request, each
+	// followed by LevelEnd, where they hold values of the request. nil leaves the
+	// hit to the limit's Series. They belong to the caller, like Key.
+	Labels []byte
 }
 
 // cost is Cost, or a number larger than any limit of which some can be summed.
@@ -43,6 +47,9 @@ type Decision struct {
 	Over bool
 	// Charged tells that the cost was written (or, for a refund, given back).
 	Charged bool
+	// Remembered tells that the hit was known to be over without asking where the
+	// counter is.
+	Remembered bool
 	// Used is what the counter holds after the request, rounded up to a unit. It
 	// exceeds the limit where usage was charged that did not fit, or the limit
 	// was lowered.
