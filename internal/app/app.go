@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health/grpc_health_v1"
@@ -49,7 +50,9 @@ func (a *App) build() error {
 	for _, w := range s.Warnings {
 		a.logger.Warn("a variable of envoyproxy/ratelimit has no effect", "variable", w.Variable, "value", w.Value, "instead", w.Instead)
 	}
-	a.rules = newRules(s.Rules, a.health.setRulesLoaded, a.logger, reg)
+	service := prometheus.NewRegistry() // of what statsd is told, too
+	reg.MustRegister(service)
+	a.rules = newRules(s.Rules, a.health.setRulesLoaded, a.logger, service)
 	if err := a.rules.start(); err != nil {
 		if !s.Rules.ForceStart {
 			return err
@@ -70,15 +73,27 @@ func (a *App) build() error {
 	if err != nil {
 		return err
 	}
+	decides := limiter.NewWith(a.store, limiter.Options{
+		Registerer:        reg,
+		NearLimitRatio:    float32(s.Metrics.NearLimitRatio),
+		MaxDetailedSeries: s.Metrics.MaxDetailedSeries,
+		Logger:            a.logger,
+	})
+	for _, client := range startStatsd(s.Metrics, statsdSource(decides, service), a.logger) {
+		a.cleanups.add("statsd", func(context.Context) error {
+			client.Stop()
+			return nil
+		})
+	}
 	return a.bind(rls.New(rls.Options{
 		Rules:           a.rules.tree.Load,
-		Limiter:         limiter.New(a.store, reg),
+		Limiter:         decides,
 		Keys:            keys,
 		Charge:          Charge(s.Store.StopWhenOverLimit),
 		Headers:         headers(s.Answers),
 		DynamicMetadata: s.Answers.DynamicMetadata,
 		MaxDescriptors:  s.Answers.MaxDescriptors,
-		Registerer:      reg,
+		Registerer:      service,
 		Logger:          a.logger,
 	}))
 }

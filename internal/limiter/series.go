@@ -164,17 +164,28 @@ func (t *seriesTable) addDetail(d detail) *seriesCounters {
 	return c
 }
 
-// each yields all series in no order, with their sums.
+// each yields all series in no order, with their sums. Nobody has to wait for
+// what is done with them.
 func (t *seriesTable) each() iter.Seq2[Series, Units] {
 	return func(yield func(Series, Units) bool) {
 		t.mu.RLock()
-		defer t.mu.RUnlock()
+		all := make([]counted, 0, len(t.all))
 		for s, c := range t.all {
-			if !yield(s, c.units()) {
+			all = append(all, counted{s, c})
+		}
+		t.mu.RUnlock()
+		for _, c := range all {
+			if !yield(c.Series, c.units()) {
 				return
 			}
 		}
 	}
+}
+
+// counted is a series with its counters.
+type counted struct {
+	Series
+	*seriesCounters
 }
 
 // seriesMetrics are the metrics of envoyproxy/ratelimit, with their values.

@@ -60,7 +60,7 @@ func TestWhatIsUnsafeIsRefused(t *testing.T) {
 		{"REDIS_PERSECOND=0", false},
 		{"CONFIG_TYPE=GRPC_XDS_SOTW", true},
 		{"CONFIG_TYPE=file", false},
-		{"NEAR_LIMIT_RATIO=0.80", false},
+		{"LOCAL_CACHE_SIZE_IN_BYTES=0", false},
 		{"SHADOW_MODE=true", false},
 	}
 	for _, tt := range tests {

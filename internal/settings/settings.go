@@ -14,6 +14,7 @@ type Settings struct {
 	Rules   Rules   `embed:"" group:"Rules:"`
 	Answers Answers `embed:"" group:"Requests and answers:"`
 	Store   Store   `embed:"" group:"Counters:"`
+	Metrics Metrics `embed:"" group:"Metrics:"`
 	Process Process `embed:"" group:"Process:"`
 
 	// Warnings tell of variables of envoyproxy/ratelimit that have no effect.
