@@ -27,6 +27,7 @@ type App struct {
 	health   *health
 	rules    *rules
 	store    *store
+	tracing  *tracing // nil: none
 	cleanups cleanups
 
 	grpc, http, debug, metrics *server
@@ -85,6 +86,12 @@ func (a *App) build() error {
 			return nil
 		})
 	}
+	if a.tracing, err = startTracing(s.Tracing, a.logger); err != nil {
+		return err
+	}
+	if a.tracing != nil {
+		a.cleanups.add("traces", a.tracing.stop)
+	}
 	return a.bind(rls.New(rls.Options{
 		Rules:           a.rules.tree.Load,
 		Limiter:         decides,
@@ -127,7 +134,7 @@ func (a *App) bind(service *rls.Service) error {
 
 func (a *App) grpcOptions() []grpc.ServerOption {
 	l := a.opts.Settings.Listen
-	return append(rls.ServerOptions(),
+	options := append(rls.ServerOptions(),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionAge:      l.GRPCMaxConnectionAge,
 			MaxConnectionAgeGrace: l.GRPCMaxConnectionAgeGrace,
@@ -136,6 +143,10 @@ func (a *App) grpcOptions() []grpc.ServerOption {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.StreamInterceptor(a.health.endStreams),
 	)
+	if a.tracing != nil {
+		options = append(options, a.tracing.grpcOption())
+	}
+	return options
 }
 
 func headers(s settings.Answers) rls.Headers {

@@ -100,6 +100,7 @@ func TestMetricsAreThoseOfTheReference(t *testing.T) {
 		{limit: 20, used: 16, cost: 3, near: 3, within: 3},
 		{limit: 20, used: 19, cost: 3, over: 2, near: 1},
 		{limit: 20, used: 15, cost: 7, over: 2, near: 4},
+		{limit: 20, used: 20, cost: 3, over: 3},
 		{limit: 10, used: 12, cost: 3, over: 3},
 		{limit: 0, used: 0, cost: 2, over: 2},
 		{limit: 1, used: 0, cost: 1, near: 1, within: 1},

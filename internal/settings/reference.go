@@ -74,7 +74,6 @@ var reference = []variable{
 	{"REDIS_TIMEOUT", isSet, warned, "REDIS_OP_TIMEOUT bounds how long a decision waits for Redis"},
 	{"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", isOn, warned, "the health check does not depend on Redis once that has been able to decide"},
 	{"PROMETHEUS_MAPPER_YAML", isSet, warned, "metrics have the names and labels of the reference's own mapping"},
-	{"TRACING_ENABLED", isOn, warned, "there are no traces"},
 
 	{"LOCAL_CACHE_SIZE_IN_BYTES", isNotNumber(0), ignored, "there is no cache of denied counters in front of Redis"},
 	{"EXPIRATION_JITTER_MAX_SECONDS", isSet, ignored, "counters expire with their window"},
