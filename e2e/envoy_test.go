@@ -72,9 +72,10 @@ func runEnvoy(t *testing.T, doc map[string]any) *envoy {
 		if e.addr, err = listenerAddr(answer.body); err != nil {
 			return err
 		}
-		conn, err := net.Dial("tcp", e.addr) // it has the address before it takes connections
-		if err == nil {
-			conn.Close()
+		// It has the address before it takes connections.
+		answer, err = fetch("http://" + e.admin + "/stats?filter=workers_started")
+		if err == nil && !strings.Contains(answer.body, "workers_started: 1\n") {
+			err = errors.New(answer.body)
 		}
 		return err
 	})

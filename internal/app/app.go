@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -29,6 +30,7 @@ type App struct {
 	health   *health
 	rules    *rules
 	store    *store
+	tracing  *tracing // nil: none
 	cleanups cleanups
 
 	grpc, http, debug, metrics *server
@@ -53,7 +55,9 @@ func (a *App) build() error {
 	for _, w := range s.Warnings {
 		a.logger.Warn("a variable of envoyproxy/ratelimit has no effect", "variable", w.Variable, "value", w.Value, "instead", w.Instead)
 	}
-	a.rules = newRules(s.Rules, a.health.setRulesLoaded, a.logger, reg)
+	service := prometheus.NewRegistry() // of what statsd is told, too
+	reg.MustRegister(service)
+	a.rules = newRules(s.Rules, a.health.setRulesLoaded, a.logger, service)
 	if err := a.rules.start(); err != nil {
 		if !s.Rules.ForceStart {
 			return err
@@ -74,9 +78,27 @@ func (a *App) build() error {
 	if err != nil {
 		return err
 	}
+	decides := limiter.NewWith(a.store, limiter.Options{
+		Registerer:        reg,
+		NearLimitRatio:    float32(s.Metrics.NearLimitRatio),
+		MaxDetailedSeries: s.Metrics.MaxDetailedSeries,
+		Logger:            a.logger,
+	})
+	for _, client := range startStatsd(s.Metrics, statsdSource(decides, service), a.logger) {
+		a.cleanups.add("statsd", func(context.Context) error {
+			client.Stop()
+			return nil
+		})
+	}
+	if a.tracing, err = startTracing(s.Tracing, a.logger); err != nil {
+		return err
+	}
+	if a.tracing != nil {
+		a.cleanups.add("traces", a.tracing.stop)
+	}
 	return a.bind(rls.New(rls.Options{
 		Rules:           a.rules.tree.Load,
-		Limiter:         limiter.New(a.store, reg),
+		Limiter:         decides,
 		Keys:            keys,
 		Charge:          Charge(s.Store.StopWhenOverLimit),
 		ShadowMode:      s.Answers.ShadowMode,
@@ -85,7 +107,7 @@ func (a *App) build() error {
 		RequestHeaders:  requestHeaders(s.Answers),
 		DynamicMetadata: s.Answers.DynamicMetadata,
 		MaxDescriptors:  s.Answers.MaxDescriptors,
-		Registerer:      reg,
+		Registerer:      service,
 		Logger:          a.logger,
 	}))
 }
@@ -142,7 +164,7 @@ func (a *App) transport() (credentials.TransportCredentials, error) {
 
 func (a *App) grpcOptions(transport credentials.TransportCredentials) []grpc.ServerOption {
 	l := a.opts.Settings.Listen
-	return append(rls.ServerOptions(),
+	options := append(rls.ServerOptions(),
 		grpc.Creds(transport),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionAge:      l.GRPCMaxConnectionAge,
@@ -152,6 +174,10 @@ func (a *App) grpcOptions(transport credentials.TransportCredentials) []grpc.Ser
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.StreamInterceptor(a.health.endStreams),
 	)
+	if a.tracing != nil {
+		options = append(options, a.tracing.grpcOption())
+	}
+	return options
 }
 
 func responseHeaders(s settings.Answers) rls.Headers {

@@ -327,12 +327,12 @@ func TestWarnsOfVariablesWithoutEffect(t *testing.T) {
 		t.Errorf("warns of nothing:\n%s", log)
 	}
 
-	t.Setenv("TRACING_ENABLED", "true")
+	t.Setenv("USE_CALENDAR_MONTH_RATE_LIMIT", "true")
 	t.Setenv("REDIS_AUTH", "swordfish")
 	log = new(logBuffer)
 	warn(log)
 	for _, want := range []string{
-		`level=WARN msg="a variable of envoyproxy/ratelimit has no effect" variable=TRACING_ENABLED value=true instead="there are no traces"`,
+		`level=WARN msg="a variable of envoyproxy/ratelimit has no effect" variable=USE_CALENDAR_MONTH_RATE_LIMIT value=true instead="a month has 30 days, counted from 1970-01-01"`,
 		`level=WARN msg="counters are kept in memory, for this process only, because REDIS_URL is not set" max_counters=1000000 although_set=REDIS_AUTH`,
 	} {
 		if !strings.Contains(log.String(), want) {

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"log/slog"
+	"math"
 	"os"
 	"runtime/debug"
 	"runtime/metrics"
@@ -28,11 +29,12 @@ const (
 // that has a limit and GOMEMLIMIT sets no other.
 func limitMemory(logger *slog.Logger) {
 	limit, err := memlimit.Set(memlimit.WithRatio(memoryShare), memlimit.WithProvider(memlimit.FromCgroup))
-	if err != nil {
-		logger.Debug("the container has no memory limit", "err", err)
-		return
+	switch {
+	case err != nil:
+		logger.Debug("the memory limit of the container is not known", "err", err)
+	case limit < math.MaxInt64:
+		logger.Info("the container's memory is limited", "runtime_bytes", limit)
 	}
-	logger.Info("memory is limited", "bytes", limit)
 }
 
 // tuneCollector keeps the collector's target at the allowed garbage until ctx

@@ -16,18 +16,20 @@ import (
 )
 
 // operations is the document for operators.
-func operations(t *testing.T) string {
+func operations(t *testing.T) string { return document(t, "operations.md") }
+
+func document(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/operations.md")
+	text, err := os.ReadFile("../../docs/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(text)
 }
 
-// TestOperationsListEveryMetric compares the document with what the server
+// TestDocumentsListEveryMetric compares the documents with what the server
 // shows, once with each store.
-func TestOperationsListEveryMetric(t *testing.T) {
+func TestDocumentsListEveryMetric(t *testing.T) {
 	const twoLimits = "domain: api\ndescriptors:\n  - key: user\n    rate_limits:\n" +
 		"      - {unit: day, requests_per_unit: 3}\n      - {unit: week, requests_per_unit: 9}\n"
 	names, kinds := map[string]bool{}, map[string]bool{}
@@ -52,7 +54,7 @@ func TestOperationsListEveryMetric(t *testing.T) {
 			}
 		}
 	}
-	_, metrics, _ := strings.Cut(operations(t), "\n## Metrics\n")
+	metrics, _, _ := strings.Cut(document(t, "metrics.md"), "\n## ")
 	wantRows(t, metrics, names)
 	_, failures, _ := strings.Cut(operations(t), "\n## When Redis fails\n")
 	failures, _, _ = strings.Cut(failures, "\n## ")
@@ -67,7 +69,7 @@ func wantRows(t *testing.T, text string, names map[string]bool) {
 		listed[row[1]] = true
 	}
 	if !maps.Equal(listed, names) {
-		t.Errorf("docs/operations.md lists %v, want %v", slices.Sorted(maps.Keys(listed)), slices.Sorted(maps.Keys(names)))
+		t.Errorf("the document lists %v, want %v", slices.Sorted(maps.Keys(listed)), slices.Sorted(maps.Keys(names)))
 	}
 }
 

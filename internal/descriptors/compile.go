@@ -90,14 +90,8 @@ func (c *compiler) domain(r *strictyaml.Reporter, config fileConfig) *node {
 type branch struct {
 	*strictyaml.Reporter
 	compiler *compiler
-	domain   string  // as a label
-	levels   []level // from the first one on
-}
-
-// level is what the rules at and below a descriptor need to know of it.
-type level struct {
-	*descriptorConfig
-	label string
+	domain   string              // as a label
+	levels   []*descriptorConfig // from the first one on
 }
 
 // descriptors adds children to a node.
@@ -106,7 +100,7 @@ func (b *branch) descriptors(parent *node, list []descriptorConfig) {
 	defer b.Leave()
 	for i := range list {
 		b.Enter(strictyaml.Step{Index: i})
-		b.levels = append(b.levels, level{&list[i], label(&list[i])})
+		b.levels = append(b.levels, &list[i])
 		b.descriptor(parent, &list[i])
 		b.levels = b.levels[:len(b.levels)-1]
 		b.Leave()
@@ -152,7 +146,7 @@ func (b *branch) rule(n *node, config *descriptorConfig) *Rule {
 	r := &Rule{
 		Limits:         config.limits,
 		Metadata:       config.metadata,
-		DetailedMetric: config.detailedMetric,
+		detailedMetric: config.detailedMetric,
 		node:           n,
 	}
 	for i, l := range b.levels {
@@ -160,24 +154,46 @@ func (b *branch) rule(n *node, config *descriptorConfig) *Rule {
 			r.Patterns = append(r.Patterns, make([]string, i+1-len(r.Patterns))...)
 			r.Patterns[i] = l.value
 		}
-		if l.valueToMetric {
-			r.ValueToMetric = append(r.ValueToMetric, make([]bool, i+1-len(r.ValueToMetric))...)
-			r.ValueToMetric[i] = true
-		}
+		r.valueToMetric = r.valueToMetric || l.valueToMetric
 	}
+	r.labels = b.valuedLabels()
+	series := b.series()
 	for _, l := range r.Limits {
+		l.Series = series
 		b.complete(l, r)
 	}
 	return r
 }
 
+// series is what metrics call the rule of the branch's last level.
+func (b *branch) series() limiter.Series {
+	var labels []byte
+	for _, l := range b.levels {
+		labels = append(append(labels, configured(l)...), limiter.LevelEnd)
+	}
+	return limiter.NewSeries(b.domain, string(labels))
+}
+
+// valuedLabels are those of the rule of the branch's last level if values of
+// requests belong in them, else nil.
+func (b *branch) valuedLabels() []levelLabel {
+	detailed := b.levels[len(b.levels)-1].detailedMetric
+	var labels []levelLabel
+	valued := false
+	for _, l := range b.levels {
+		label := label(l, detailed)
+		labels = append(labels, label)
+		valued = valued || label.valued
+	}
+	if !valued {
+		return nil
+	}
+	return labels
+}
+
 // complete adds to a limit what its rule says of it.
 func (b *branch) complete(l *limiter.Limit, r *Rule) {
 	last := b.levels[len(b.levels)-1]
-	l.Series = limiter.Series{Domain: b.domain, Key1: b.levels[0].label}
-	if len(b.levels) > 1 {
-		l.Series.Key2 = b.levels[1].label
-	}
 	if len(r.Limits) > 1 {
 		l.Own = limiter.OwnSeries{Rule: r.way(), Limit: limitLabel(l)}
 	}

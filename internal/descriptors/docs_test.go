@@ -35,6 +35,36 @@ func TestRuleReferenceLoads(t *testing.T) {
 	}
 }
 
+// docs/metrics.md tells the labels of its rule, also those of a request with
+// detailed_metric.
+func TestDocumentedLabels(t *testing.T) {
+	text, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindSubmatch(text)
+	if block == nil {
+		t.Fatal("docs/metrics.md has no YAML")
+	}
+	request := entries("tenant=acme", "path=/files/a")
+	series := load(t, string(block[1])).Match("shop", request).Limits[0].Series
+	for _, want := range []string{
+		fmt.Sprintf("{domain=%q, key1=%q, key2=%q}", series.Domain, series.Key1, series.Key2),
+		fmt.Sprintf("key2=%q", limiter.NewSeries("shop", detailedLabels(t, string(block[1]), request)).Key2),
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("docs/metrics.md does not tell %s", want)
+		}
+	}
+}
+
+// detailedLabels are those of a request to rules whose limit gets a detailed_metric.
+func detailedLabels(t *testing.T, rules string, request []limiter.Entry) string {
+	t.Helper()
+	rules = strings.Replace(rules, "        rate_limit:", "        detailed_metric: true\n        rate_limit:", 1)
+	return string(load(t, rules).Match("shop", request).AppendLabels(nil, request))
+}
+
 // README.md promises what the rules in config/ do.
 func TestDefaultRules(t *testing.T) {
 	files, skipped, err := ReadFiles("../../config")

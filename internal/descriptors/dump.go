@@ -70,10 +70,10 @@ func (r *Rule) options() []string {
 	if r.Patterns != nil {
 		options = append(options, "share_threshold: true")
 	}
-	if r.DetailedMetric {
+	if r.detailedMetric {
 		options = append(options, "detailed_metric: true")
 	}
-	if r.ValueToMetric != nil {
+	if r.valueToMetric {
 		options = append(options, "value_to_metric: true")
 	}
 	if r.Metadata != nil {

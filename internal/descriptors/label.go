@@ -1,31 +1,109 @@
 package descriptors
 
 import (
-	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"weir/internal/limiter"
 )
 
-// label is what metrics call a level: key, or key_value.
-func label(c *descriptorConfig) string {
+// levelLabel is what metrics call a level of a rule. They are spelled as those
+// of envoyproxy/ratelimit, so that dashboards keep working.
+type levelLabel struct {
+	text   string // key, or key_value
+	valued bool   // the value of the request follows, if it is not empty
+}
+
+// label is what metrics call a level, where detailed tells that its rule has
+// detailed_metric, which asks for the values of all levels. Where the value is
+// configured, or share_threshold lets the wildcard stand for all values, there
+// is nothing to ask for.
+func label(c *descriptorConfig, detailed bool) levelLabel {
+	open := c.value == "" || isWildcard(c.value) && !c.shareThreshold
+	if open && (detailed || c.valueToMetric) {
+		return levelLabel{sanitize(c.key), true}
+	}
+	return levelLabel{configured(c), false}
+}
+
+// configured is what metrics call a level as long as no value is asked for.
+func configured(c *descriptorConfig) string {
 	if c.value == "" {
 		return sanitize(c.key)
 	}
 	return sanitize(c.key + "_" + c.value)
 }
 
-var (
-	notInLabels = strings.NewReplacer(":", "_", "|", "_")
-	ipv4        = regexp.MustCompile(`\d{1,3}(\.\d{1,3}){3}`)
-)
+// maxLabelValue is how many bytes of a request's value a label holds at most.
+const maxLabelValue = 128
 
-// sanitize spells a label as the metrics of the reference do, so that
-// dashboards keep working: without ':' and '|', and without the dots of IPv4
-// addresses. Bytes that are not UTF-8, which Prometheus refuses, become '_'.
-func sanitize(s string) string {
-	s = notInLabels.Replace(strings.ToValidUTF8(s, "_"))
-	return ipv4.ReplaceAllStringFunc(s, func(ip string) string { return strings.ReplaceAll(ip, ".", "_") })
+// AppendLabels appends to dst what metrics call the levels of the rule for a
+// request that matched it with entries, as limiter.Hit.Labels wants it: nothing
+// if they hold no values of requests. It does not allocate.
+func (r *Rule) AppendLabels(dst []byte, entries []limiter.Entry) []byte {
+	for i, l := range r.labels {
+		dst = append(dst, l.text...)
+		if value := entries[i].Value; l.valued && value != "" {
+			dst = appendLabel(append(dst, '_'), value[:min(len(value), maxLabelValue)])
+		}
+		dst = append(dst, limiter.LevelEnd)
+	}
+	return dst
+}
+
+// sanitize spells a text of the configuration as a label.
+func sanitize(s string) string { return string(appendLabel(nil, s)) }
+
+// appendLabel appends s as a label, which is also a part of a name of statsd:
+// without ':' and '|', without the dots of IPv4 addresses, and without control
+// characters and bytes that are not UTF-8, which Prometheus refuses; all of them
+// become '_', runs of such bytes a single one.
+func appendLabel(dst []byte, s string) []byte {
+	for broken := false; s != ""; {
+		if n := ipv4(s); n > 0 {
+			for _, c := range []byte(s[:n]) {
+				if c == '.' {
+					c = '_'
+				}
+				dst = append(dst, c)
+			}
+			s, broken = s[n:], false
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(s)
+		isBroken := r == utf8.RuneError && n == 1
+		switch {
+		case isBroken && broken: // of a run
+		case isBroken || r < ' ' || r == 0x7f || r == ':' || r == '|':
+			dst = append(dst, '_')
+		default:
+			dst = append(dst, s[:n]...)
+		}
+		s, broken = s[n:], isBroken
+	}
+	return dst
+}
+
+// ipv4 returns the length of what looks like an IPv4 address at the start of s:
+// four groups of one to three digits.
+func ipv4(s string) int {
+	n := 0
+	for group := range 4 {
+		if group > 0 {
+			if n == len(s) || s[n] != '.' {
+				return 0
+			}
+			n++
+		}
+		start := n
+		for n < len(s) && n < start+3 && '0' <= s[n] && s[n] <= '9' {
+			n++
+		}
+		if n == start {
+			return 0
+		}
+	}
+	return n
 }
 
 // limitLabel is what metrics call a limit that has others beside it in its rule:

@@ -128,13 +128,10 @@ descriptors:
 	}
 	wantLimits(t, rule, limiter.Spec{
 		Name: "files", RequestsPerUnit: 7, Unit: limiter.Week, Mode: limiter.Shadow, Replaces: []string{"a", "b"},
-		Series: limiter.Series{Domain: "api_v1_8080", Key1: "address_10_1_2_3_80", Key2: "path_/files/*"},
+		Series: limiter.Series{Domain: "api_v1_8080", Key1: "address_10_1_2_3_80", Key2: "path_/files/*", More: "user"},
 	})
 	if want := []string{"", "/files/*"}; !slices.Equal(rule.Patterns, want) {
 		t.Errorf("got patterns %q, want %q", rule.Patterns, want)
-	}
-	if want := []bool{true}; !slices.Equal(rule.ValueToMetric, want) || !rule.DetailedMetric {
-		t.Errorf("got value_to_metric %v, detailed_metric %v", rule.ValueToMetric, rule.DetailedMetric)
 	}
 	metadata := map[string]any{
 		"team": "core", "level": 1.0, "share": 0.5, "tags": []any{"x", nil, true}, "more": map[string]any{"a": "b"}, "1": "one",

@@ -23,13 +23,13 @@ type Rule struct {
 	// Metadata is what answers about this rule carry, nil if nothing. Its values
 	// are those of encoding/json.
 	Metadata map[string]any
-	// DetailedMetric asks for the values of all entries in the metrics' labels.
-	DetailedMetric bool
-	// ValueToMetric tells for each level whether the metrics' labels shall hold
-	// the value of its entry. It is nil if none shall.
-	ValueToMetric []bool
 
 	node *node // where it is
+	// labels are those of the metrics, one for each level, nil if they hold no
+	// values of requests and are those of the limits.
+	labels []levelLabel
+	// What asked for values in the labels.
+	detailedMetric, valueToMetric bool
 }
 
 // node is one place of a domain's tree.

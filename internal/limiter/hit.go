@@ -24,6 +24,10 @@ type Hit struct {
 	// Mode holds instead of the limit's own unless it is Enforced, for servers
 	// that try all limits, or take all for quotas.
 	Mode Mode
+	// Labels are what metrics call the levels of the rule for this request, each
+	// followed by LevelEnd, where they hold values of the request. nil leaves the
+	// hit to the limit's Series. They belong to the caller, like Key.
+	Labels []byte
 }
 
 // EffectiveMode says what it means for the request that the hit is over.
@@ -52,6 +56,9 @@ type Decision struct {
 	Over bool
 	// Charged tells that the cost was written (or, for a refund, given back).
 	Charged bool
+	// Remembered tells that the hit was known to be over without asking where the
+	// counter is.
+	Remembered bool
 	// Used is what the counter holds after the request, rounded up to a unit. It
 	// exceeds the limit where usage was charged that did not fit, or the limit
 	// was lowered.

@@ -152,9 +152,9 @@ func (s *Spec) Size() uint32 {
 // makes new limits.
 type Limit struct {
 	Spec
-	meter    meter
-	tick     int64                          // of meter's time, in microseconds
-	counters atomic.Pointer[seriesCounters] // of Series, bound at first use
+	meter  meter
+	tick   int64                  // of meter's time, in microseconds
+	meters atomic.Pointer[meters] // bound at first use
 }
 
 // NewLimit makes a limit. The error tells what makes it impossible to count: a
@@ -180,19 +180,4 @@ func NewLimit(s Spec) (*Limit, error) {
 		return nil, err
 	}
 	return l, nil
-}
-
-// Series holds the label values of a limit's metrics. They come from the
-// configuration, never from a request, so that traffic cannot add series.
-type Series struct {
-	Domain string
-	Key1   string // first level of the rule: key, or key_value
-	Key2   string // second level, empty if there is none
-}
-
-// OwnSeries holds, beside Series.Domain, the label values of metrics that a
-// limit shares with no other. Limits have them that are not alone in their rule.
-type OwnSeries struct {
-	Rule  string // keys and values that lead to the rule
-	Limit string // tells the limits of a rule apart
 }

@@ -41,7 +41,7 @@ func TestLimiterReturnsTheStoresError(t *testing.T) {
 	if n := testutil.ToFloat64(l.metrics.storeErrors); n != 1 {
 		t.Errorf("weir_store_errors_total is %v, want 1", n)
 	}
-	if n := testutil.CollectAndCount(l.metrics.total); n != 0 {
+	if n := testutil.CollectAndCount(l.metrics.series); n != 0 {
 		t.Errorf("%d series of hits after an error, want none", n)
 	}
 }

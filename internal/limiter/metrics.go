@@ -1,41 +1,34 @@
 package limiter
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"sync/atomic"
 
-// nearRatio is the part of a limit from which usage counts as near it.
-const nearRatio = 0.8
+	"github.com/prometheus/client_golang/prometheus"
+)
 
-// metrics counts decisions, in units of cost, by the limit's Series.
+// metrics counts decisions in units of cost.
 type metrics struct {
-	total, over, near, within, shadow *prometheus.CounterVec
-	own                               *prometheus.CounterVec // by OwnSeries
-	storeErrors                       prometheus.Counter
+	series      *seriesTable
+	nearRatio   float32
+	own         *prometheus.CounterVec // by OwnSeries
+	storeErrors prometheus.Counter
 }
 
-// seriesCounters are the counters of one Series, looked up once per limit.
-type seriesCounters struct {
-	of                                *metrics
-	total, over, near, within, shadow prometheus.Counter
-	own                               *ownCounters // nil: none
+// meters are the counters of one limit, looked up once.
+type meters struct {
+	of       *metrics
+	nearFrom int64           // units of the limit above which usage is near it
+	series   *seriesCounters // of Limit.Series; nil if the hit that bound it has Labels
+	own      *ownCounters    // nil: none
 }
 
 // ownCounters are the counters of one OwnSeries.
 type ownCounters struct{ admitted, over, withheld prometheus.Counter }
 
-func newMetrics(reg prometheus.Registerer) *metrics {
-	vec := func(name, help string) *prometheus.CounterVec {
-		v := prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "ratelimit_service", Subsystem: "rate_limit", Name: name, Help: help,
-		}, []string{"domain", "key1", "key2"})
-		reg.MustRegister(v)
-		return v
-	}
+func newMetrics(opts Options) *metrics {
 	m := &metrics{
-		total:  vec("total_hits", "Units asked for."),
-		over:   vec("over_limit", "Units that did not fit the limit."),
-		near:   vec("near_limit", "Units admitted above 80 % of the limit."),
-		within: vec("within_limit", "Units admitted."),
-		shadow: vec("shadow_mode", "Units over a limit in shadow mode."),
+		series:    newSeriesTable(opts),
+		nearRatio: opts.NearLimitRatio,
 		own: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_limit_hits_total",
 			Help: "Units asked of one of several limits of a rule: admitted; over, they did not fit it; withheld, they did but another limit denied the request.",
@@ -44,33 +37,32 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "weir_store_errors_total", Help: "Requests that the store could not decide.",
 		}),
 	}
-	reg.MustRegister(m.own, m.storeErrors)
+	opts.Registerer.MustRegister(m.own, m.storeErrors)
 	return m
 }
 
-// bind returns the counters of limit.
-func (m *metrics) bind(limit *Limit) *seriesCounters {
-	if c := limit.counters.Load(); c != nil && c.of == m {
-		return c
+// bind returns the counters of the limit of h.
+func (m *metrics) bind(h *Hit) *meters {
+	limit := h.Limit
+	if b := limit.meters.Load(); b != nil && b.of == m {
+		return b
 	}
-	s := limit.Series
-	labels := []string{s.Domain, s.Key1, s.Key2}
-	c := &seriesCounters{
-		of:     m,
-		total:  m.total.WithLabelValues(labels...),
-		over:   m.over.WithLabelValues(labels...),
-		near:   m.near.WithLabelValues(labels...),
-		within: m.within.WithLabelValues(labels...),
-		shadow: m.shadow.WithLabelValues(labels...),
+	b := &meters{
+		of: m,
+		// In 32 bits, like envoyproxy/ratelimit: 0.29 of 100 is 29, and not 28.
+		nearFrom: int64(float32(limit.Size()) * m.nearRatio),
+	}
+	if h.Labels == nil {
+		b.series = m.series.of(limit.Series)
 	}
 	if limit.Own != (OwnSeries{}) {
 		own := func(outcome string) prometheus.Counter {
-			return m.own.WithLabelValues(s.Domain, limit.Own.Rule, limit.Own.Limit, outcome)
+			return m.own.WithLabelValues(limit.Series.Domain, limit.Own.Rule, limit.Own.Limit, outcome)
 		}
-		c.own = &ownCounters{admitted: own("admitted"), over: own("over"), withheld: own("withheld")}
+		b.own = &ownCounters{admitted: own("admitted"), over: own("over"), withheld: own("withheld")}
 	}
-	limit.counters.Store(c)
-	return c
+	limit.meters.Store(b)
+	return b
 }
 
 // observe counts one hit. Refunds and peeks ask for no units.
@@ -78,23 +70,41 @@ func (m *metrics) observe(h *Hit, d *Decision) {
 	if h.Refund || h.Cost == 0 {
 		return
 	}
-	c := m.bind(h.Limit)
-	c.total.Add(float64(h.cost()))
-	u := split(h, d)
-	add(c.over, u.over)
-	add(c.near, u.near)
-	add(c.within, u.within)
-	if c.own != nil {
-		c.own.observe(h, d, u)
+	b := m.bind(h)
+	series := m.seriesOf(h, b)
+	p := split(h, d, b.nearFrom)
+	add(&series.total, h.cost())
+	add(&series.over, p.over)
+	add(&series.near, p.near)
+	add(&series.within, p.within)
+	if d.Over && d.Remembered {
+		add(&series.remembered, p.over)
 	}
-	if h.Limit.Mode == Shadow {
-		add(c.shadow, u.over)
+	if d.Over && h.Limit.Mode == Shadow {
+		add(&series.shadow, h.cost())
+	}
+	if b.own != nil {
+		b.own.observe(h, d, p)
 	}
 }
 
-func add(c prometheus.Counter, units int64) {
+// seriesOf returns the counters that h is counted in, b being those of its limit.
+func (m *metrics) seriesOf(h *Hit, b *meters) *seriesCounters {
+	if h.Labels != nil {
+		if c := m.series.detailOf(h.Limit.Series.Domain, h.Labels); c != nil {
+			return c
+		}
+	}
+	if b.series != nil {
+		return b.series
+	}
+	return m.series.of(h.Limit.Series)
+}
+
+// add does not write to what other processors read, if there is nothing to add.
+func add(sum *atomic.Uint64, units int64) {
 	if units > 0 {
-		c.Add(float64(units))
+		sum.Add(uint64(units))
 	}
 }
 
@@ -102,29 +112,39 @@ func add(c prometheus.Counter, units int64) {
 type parts struct{ over, near, within int64 }
 
 // split tells which units of a hit are over the limit, near it, and within it.
-// A hit that was charged although it did not fit is over only with the units
-// above the limit. What another limit of the request denied is none of the three.
-func split(h *Hit, d *Decision) parts {
-	cost, size := h.cost(), int64(h.Limit.Size())
-	near := int64(float64(size) * nearRatio)
-	above := func(line int64) int64 { return min(max(d.Used-line, 0), cost) }
+//
+// Of a hit that does not fit, the units that would have fitted are not over, as
+// in envoyproxy/ratelimit, and those of them above nearFrom are near, whether
+// or not the hit was charged. What another limit of the request denied is none
+// of the three.
+func split(h *Hit, d *Decision, nearFrom int64) parts {
+	cost, size, used := h.cost(), int64(h.Limit.Size()), d.Used
+	if !d.Charged {
+		used += cost
+	}
+	above := func(line int64) int64 { return min(max(used-line, 0), cost) }
 	switch {
-	case !d.Charged && d.Over:
+	case d.Over && used <= size: // other hits of the same request had taken it
 		return parts{over: cost}
+	case d.Over:
+		return parts{over: above(size), near: above(nearFrom) - above(size)}
 	case !d.Charged:
 		return parts{}
-	case d.Over:
-		return parts{over: above(size), near: above(near) - above(size)}
 	default:
-		return parts{near: above(near), within: cost}
+		return parts{near: above(nearFrom), within: cost}
 	}
 }
 
-func (c *ownCounters) observe(h *Hit, d *Decision, u parts) {
-	if !d.Charged && !d.Over {
-		add(c.withheld, h.Units())
-		return
+// observe counts a hit, as a whole unless it was charged beyond its limit.
+func (c *ownCounters) observe(h *Hit, d *Decision, p parts) {
+	switch {
+	case d.Charged:
+		over := min(p.over, h.Units())
+		c.admitted.Add(float64(h.Units() - over))
+		c.over.Add(float64(over))
+	case d.Over:
+		c.over.Add(float64(h.Units()))
+	default:
+		c.withheld.Add(float64(h.Units()))
 	}
-	add(c.over, u.over)
-	add(c.admitted, h.Units()-u.over)
 }

@@ -5,33 +5,44 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-func TestMetricsCountUnitsOfCost(t *testing.T) {
-	type units struct{ total, over, near, within, shadow float64 }
-	ten := func(mode Mode) *Limit {
-		return must(Spec{Unit: Minute, RequestsPerUnit: 10, Mode: mode, Series: Series{"api", "user", ""}})
+// sumsOf are the units of one series.
+func sumsOf(l *Limiter, s Series) Units {
+	for series, units := range l.Units() {
+		if series == s {
+			return units
+		}
 	}
-	full := Hit{Limit: must(Spec{Unit: Minute, Series: Series{"api", "other", ""}}), Cost: 1}
+	return Units{}
+}
+
+func TestMetricsCountUnitsOfCost(t *testing.T) {
+	user := Series{Domain: "api", Key1: "user"}
+	ten := func(mode Mode) *Limit {
+		return must(Spec{Unit: Minute, RequestsPerUnit: 10, Mode: mode, Series: user})
+	}
+	full := Hit{Limit: must(Spec{Unit: Minute, Series: Series{Domain: "api", Key1: "other"}}), Cost: 1, Key: []byte("full")}
 	for _, tc := range []struct {
 		name string
 		used int64
 		hits []Hit
-		want units // of the first hit
+		want Units // of the first hit
 	}{
-		{"far below", 0, []Hit{{Limit: ten(Enforced), Cost: 3}}, units{total: 3, within: 3}},
-		{"up to 80 %", 5, []Hit{{Limit: ten(Enforced), Cost: 3}}, units{total: 3, within: 3}},
-		{"across 80 %", 7, []Hit{{Limit: ten(Enforced), Cost: 3}}, units{total: 3, near: 2, within: 3}},
-		{"above 80 %", 8, []Hit{{Limit: ten(Enforced), Cost: 2}}, units{total: 2, near: 2, within: 2}},
-		{"over", 9, []Hit{{Limit: ten(Enforced), Cost: 3}}, units{total: 3, over: 3}},
-		{"over, charged all the same", 7, []Hit{{Limit: ten(Enforced), Cost: 5, Always: true}}, units{total: 5, over: 2, near: 2}},
-		{"far over, charged all the same", 90, []Hit{{Limit: ten(Enforced), Cost: 5, Always: true}}, units{total: 5, over: 5}},
-		{"denied by another limit", 0, []Hit{{Limit: ten(Enforced), Cost: 3}, full}, units{total: 3}},
-		{"shadow", 10, []Hit{{Limit: ten(Shadow), Cost: 3}}, units{total: 3, over: 3, shadow: 3}},
-		{"peek", 10, []Hit{{Limit: ten(Enforced)}}, units{}},
-		{"refund", 10, []Hit{{Limit: ten(Enforced), Cost: 3, Refund: true}}, units{}},
-		{"huge", 0, []Hit{{Limit: ten(Enforced), Cost: 1<<64 - 1}}, units{total: 1 << 52, over: 1 << 52}},
+		{"far below", 0, []Hit{{Limit: ten(Enforced), Cost: 3}}, Units{TotalHits: 3, WithinLimit: 3}},
+		{"up to 80 %", 5, []Hit{{Limit: ten(Enforced), Cost: 3}}, Units{TotalHits: 3, WithinLimit: 3}},
+		{"across 80 %", 7, []Hit{{Limit: ten(Enforced), Cost: 3}}, Units{TotalHits: 3, NearLimit: 2, WithinLimit: 3}},
+		{"above 80 %", 8, []Hit{{Limit: ten(Enforced), Cost: 2}}, Units{TotalHits: 2, NearLimit: 2, WithinLimit: 2}},
+		{"over", 10, []Hit{{Limit: ten(Enforced), Cost: 3}}, Units{TotalHits: 3, OverLimit: 3}},
+		{"partly over", 9, []Hit{{Limit: ten(Enforced), Cost: 3}}, Units{TotalHits: 3, OverLimit: 2, NearLimit: 1}},
+		{"over, charged all the same", 7, []Hit{{Limit: ten(Enforced), Cost: 5, Always: true}}, Units{TotalHits: 5, OverLimit: 2, NearLimit: 2}},
+		{"far over, charged all the same", 90, []Hit{{Limit: ten(Enforced), Cost: 5, Always: true}}, Units{TotalHits: 5, OverLimit: 5}},
+		{"denied by another limit", 0, []Hit{{Limit: ten(Enforced), Cost: 3}, full}, Units{TotalHits: 3}},
+		{"shadow", 10, []Hit{{Limit: ten(Shadow), Cost: 3}}, Units{TotalHits: 3, OverLimit: 3, ShadowMode: 3}},
+		{"shadow, partly over", 8, []Hit{{Limit: ten(Shadow), Cost: 3}}, Units{TotalHits: 3, OverLimit: 1, NearLimit: 2, ShadowMode: 3}},
+		{"peek", 10, []Hit{{Limit: ten(Enforced)}}, Units{}},
+		{"refund", 10, []Hit{{Limit: ten(Enforced), Cost: 3, Refund: true}}, Units{}},
+		{"huge", 0, []Hit{{Limit: ten(Enforced), Cost: 1<<64 - 1}}, Units{TotalHits: 1 << 52, OverLimit: 1<<52 - 10, NearLimit: 2}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			const now = 1_767_323_045_000_000
@@ -39,21 +50,124 @@ func TestMetricsCountUnitsOfCost(t *testing.T) {
 			if _, err := l.Decide(context.Background(), tc.hits, make([]Decision, len(tc.hits))); err != nil {
 				t.Fatal(err)
 			}
-			m := l.metrics
-			value := func(v *prometheus.CounterVec) float64 {
-				return testutil.ToFloat64(v.WithLabelValues("api", "user", ""))
-			}
-			got := units{value(m.total), value(m.over), value(m.near), value(m.within), value(m.shadow)}
-			if got != tc.want {
+			if got := sumsOf(l, user); got != tc.want {
 				t.Errorf("got %+v, want %+v", got, tc.want)
 			}
 		})
 	}
 }
 
+// Of two hits on one counter the second is over although the counter, which
+// holds neither after all, has room for it.
+func TestMetricsOfAHitThatAnEarlierOneLeftNoRoomFor(t *testing.T) {
+	limit := must(Spec{Unit: Minute, RequestsPerUnit: 3, Series: Series{Domain: "api", Key1: "user"}})
+	l := New(shared{}, prometheus.NewRegistry())
+	if denied, err := l.Decide(context.Background(), []Hit{{Limit: limit, Cost: 2}, {Limit: limit, Cost: 2}}, make([]Decision, 2)); !denied || err != nil {
+		t.Fatalf("got denied %v, error %v", denied, err)
+	}
+	if got, want := sumsOf(l, limit.Series), (Units{TotalHits: 4, OverLimit: 2}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// shared is a store with one counter for all hits.
+type shared struct{}
+
+func (shared) Decide(_ context.Context, hits []Hit, out []Decision) (bool, error) {
+	states, counter := make([]*State, len(hits)), new(State)
+	for i := range states {
+		states[i] = counter
+	}
+	return Decide(hits, states, 0, out), nil
+}
+
+// TestMetricsAreThoseOfTheReference compares with what envoyproxy/ratelimit
+// counts for a counter that a hit raises from used by cost. Its near limit is
+// the part above 80 % of the limit, rounded down.
+func TestMetricsAreThoseOfTheReference(t *testing.T) {
+	for _, tc := range []struct {
+		limit      uint32
+		used       int64
+		cost       uint64
+		over, near uint64
+		within     uint64
+	}{
+		{limit: 15, used: 10, cost: 1, within: 1},
+		{limit: 15, used: 12, cost: 1, near: 1, within: 1},
+		{limit: 15, used: 15, cost: 1, over: 1},
+		{limit: 20, used: 2, cost: 3, within: 3},
+		{limit: 8, used: 5, cost: 2, near: 1, within: 2},
+		{limit: 20, used: 16, cost: 3, near: 3, within: 3},
+		{limit: 20, used: 19, cost: 3, over: 2, near: 1},
+		{limit: 20, used: 15, cost: 7, over: 2, near: 4},
+		{limit: 20, used: 20, cost: 3, over: 3},
+		{limit: 10, used: 12, cost: 3, over: 3},
+		{limit: 0, used: 0, cost: 2, over: 2},
+		{limit: 1, used: 0, cost: 1, near: 1, within: 1},
+	} {
+		for _, always := range []bool{false, true} { // as with STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT, and without
+			const now = 1_767_323_045_000_000
+			limit := must(Spec{Unit: Minute, RequestsPerUnit: tc.limit, Series: Series{Domain: "api", Key1: "user"}})
+			l := New(fixed{state: State{At: now / 60_000_000, Used: tc.used}, now: now}, prometheus.NewRegistry())
+			if _, err := l.Decide(context.Background(), []Hit{{Limit: limit, Cost: tc.cost, Always: always}}, make([]Decision, 1)); err != nil {
+				t.Fatal(err)
+			}
+			want := Units{TotalHits: tc.cost, OverLimit: tc.over, NearLimit: tc.near, WithinLimit: tc.within}
+			if got := sumsOf(l, limit.Series); got != want {
+				t.Errorf("%+v, always %t: got %+v", tc, always, got)
+			}
+		}
+	}
+}
+
+func TestNearLimitRatio(t *testing.T) {
+	for _, tc := range []struct {
+		ratio float32
+		limit uint32
+		near  uint64 // of a hit that takes all
+	}{
+		{0, 10, 10},
+		{0.5, 10, 5},
+		{0.29, 100, 71},
+		{0.8, 4_000_000_000, 800_000_000},
+		{1, 10, 0},
+	} {
+		l := NewWith(shared{}, Options{Registerer: prometheus.NewRegistry(), NearLimitRatio: tc.ratio})
+		limit := must(Spec{Unit: Minute, RequestsPerUnit: tc.limit, Series: Series{Domain: "api", Key1: "user"}})
+		if _, err := l.Decide(context.Background(), []Hit{{Limit: limit, Cost: uint64(tc.limit)}}, make([]Decision, 1)); err != nil {
+			t.Fatal(err)
+		}
+		if got := sumsOf(l, limit.Series).NearLimit; got != tc.near {
+			t.Errorf("%v of %d: got %d units near, want %d", tc.ratio, tc.limit, got, tc.near)
+		}
+	}
+}
+
+// remembering is a store that knows of every hit that it is over.
+type remembering struct{}
+
+func (remembering) Decide(_ context.Context, hits []Hit, out []Decision) (bool, error) {
+	for i := range hits {
+		out[i] = Decision{Over: true, Remembered: true, Used: int64(hits[i].Limit.Size())}
+	}
+	return true, nil
+}
+
+func TestMetricsTellWhatWasRemembered(t *testing.T) {
+	limit := must(Spec{Unit: Minute, RequestsPerUnit: 10, Series: Series{Domain: "api", Key1: "user"}})
+	l := New(remembering{}, prometheus.NewRegistry())
+	if _, err := l.Decide(context.Background(), []Hit{{Limit: limit, Cost: 3}}, make([]Decision, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := sumsOf(l, limit.Series), (Units{TotalHits: 3, OverLimit: 3, OverLimitWithLocalCache: 3}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
 func TestLimitsOfOneSeriesShareItAndFollowTheirLimiter(t *testing.T) {
-	a := must(Spec{Unit: Minute, RequestsPerUnit: 10, Series: Series{"api", "user", ""}})
-	b := must(Spec{Unit: Minute, RequestsPerUnit: 10, Series: Series{"api", "user", ""}})
+	user := Series{Domain: "api", Key1: "user"}
+	a := must(Spec{Unit: Minute, RequestsPerUnit: 10, Series: user})
+	b := must(Spec{Unit: Minute, RequestsPerUnit: 10, Series: user})
 	for range 2 {
 		l := New(fixed{}, prometheus.NewRegistry())
 		for _, limit := range []*Limit{a, b, a} {
@@ -61,8 +175,8 @@ func TestLimitsOfOneSeriesShareItAndFollowTheirLimiter(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if n := testutil.ToFloat64(l.metrics.total.WithLabelValues("api", "user", "")); n != 3 {
-			t.Errorf("total_hits is %v, want 3", n)
+		if got := sumsOf(l, user).TotalHits; got != 3 {
+			t.Errorf("total_hits is %v, want 3", got)
 		}
 	}
 }

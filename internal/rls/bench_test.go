@@ -27,13 +27,15 @@ descriptors:
 
 const hotRules = "{domain: api, descriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: 4000000000}}]}"
 
+const hotRulesOfValues = "{domain: api, descriptors: [{key: user, detailed_metric: true, rate_limit: {unit: hour, requests_per_unit: 4000000000}}]}"
+
 // Only the reply is made anew for each request, everything else is used again.
 // The call is kept here, because under the race detector a pool forgets some.
 func TestHotPathAllocations(t *testing.T) {
 	for _, tc := range []struct {
 		descriptors int
 		rules       string
-	}{{1, hotRules}, {3, hotRules}, {10, hotRules}, {1, hotRulesOfSeveral}, {5, hotRulesOfSeveral}} {
+	}{{1, hotRules}, {3, hotRules}, {10, hotRules}, {1, hotRulesOfSeveral}, {5, hotRulesOfSeveral}, {3, hotRulesOfValues}} {
 		s := New(options(t, tc.rules))
 		wire := hotRequest(tc.descriptors)
 		c := s.newCall()

@@ -13,6 +13,7 @@ type call struct {
 
 	hits      []limiter.Hit
 	keys      []byte // of hits, one after the other
+	labels    []byte // likewise, of those with values of the request
 	decisions []limiter.Decision
 
 	answer answer
@@ -32,7 +33,7 @@ func (s *Service) newCall() *call {
 
 // release keeps the memory of c for a later call. Nothing of c may be used any more.
 func (s *Service) release(c *call) {
-	if cap(c.request.entries) > maxKeptEntries || cap(c.keys) > maxKeptBytes || cap(c.reply) > maxKeptBytes {
+	if cap(c.request.entries) > maxKeptEntries || cap(c.keys) > maxKeptBytes || cap(c.labels) > maxKeptBytes || cap(c.reply) > maxKeptBytes {
 		return
 	}
 	c.clear()
@@ -57,6 +58,7 @@ func (c *call) clear() {
 		replaced:  c.replaced[:0],
 		hits:      c.hits[:0],
 		keys:      c.keys[:0],
+		labels:    c.labels[:0],
 		decisions: c.decisions[:0],
 		answer:    answer{statuses: c.answer.statuses[:0]},
 		reply:     c.reply[:0],

@@ -90,13 +90,15 @@ func (c *call) isReplaced(l *limiter.Limit) bool {
 func (c *call) addHits(o *Options) {
 	for i := range c.matches {
 		m := &c.matches[i]
+		d := &c.request.descriptors[i]
+		labels := c.addLabels(m, d)
 		m.first = len(c.hits)
 		for _, l := range m.limits {
 			switch {
 			case l.Unlimited:
 				m.unlimited = true
 			case !c.isReplaced(l):
-				c.addHit(o, m, &c.request.descriptors[i], l)
+				c.addHit(o, m, d, l, labels)
 			}
 		}
 		m.end = len(c.hits)
@@ -104,7 +106,19 @@ func (c *call) addHits(o *Options) {
 	c.decisions = slices.Grow(c.decisions, len(c.hits))[:len(c.hits)]
 }
 
-func (c *call) addHit(o *Options, m *match, d *descriptor, l *limiter.Limit) {
+// addLabels spells what metrics call the hits of d, nil if only the rules say it.
+func (c *call) addLabels(m *match, d *descriptor) []byte {
+	start := len(c.labels)
+	if m.rule != nil {
+		c.labels = m.rule.AppendLabels(c.labels, d.entries)
+	}
+	if len(c.labels) == start {
+		return nil
+	}
+	return c.labels[start:len(c.labels):len(c.labels)]
+}
+
+func (c *call) addHit(o *Options, m *match, d *descriptor, l *limiter.Limit, labels []byte) {
 	var patterns []string
 	if m.rule != nil {
 		patterns = m.rule.Patterns
@@ -118,6 +132,7 @@ func (c *call) addHit(o *Options, m *match, d *descriptor, l *limiter.Limit) {
 		Refund: d.negativeHits,
 		Always: d.chargedAlways(cmp.Or(l.Charge, o.Charge, limiter.Auto)),
 		Mode:   o.decidingMode(l),
+		Labels: labels,
 	})
 }
 

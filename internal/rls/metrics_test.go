@@ -3,6 +3,7 @@ package rls
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"strings"
@@ -111,6 +112,46 @@ weir_limit_hits_total{domain="api",limit="minute token_bucket",outcome="admitted
 weir_limit_hits_total{domain="api",limit="minute token_bucket",outcome="over",rule="user=\"a|b\"|path"} 0
 weir_limit_hits_total{domain="api",limit="minute token_bucket",outcome="withheld",rule="user=\"a|b\"|path"} 4
 `), "ratelimit_service_rate_limit_total_hits", "weir_limit_hits_total"); err != nil {
+		t.Error(err)
+	}
+}
+
+// Values of requests stand in labels where a rule asks for them, whoever sends
+// them, and nowhere else.
+func TestMetricsOfValues(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	opts := options(t, `
+domain: api
+descriptors:
+  - key: user
+    detailed_metric: true
+    rate_limits:
+      - {unit: day, requests_per_unit: 100}
+      - {unit: second, requests_per_unit: 100}
+  - key: path
+    rate_limit: {unit: day, requests_per_unit: 100}
+`)
+	opts.Limiter = limiter.NewWith(memstore.New(memstore.Options{Now: clock}), limiter.Options{
+		Registerer: reg, NearLimitRatio: 0.8, MaxDetailedSeries: 2, Logger: slog.New(slog.DiscardHandler),
+	})
+	s := New(opts)
+	for _, user := range []string{"alice", "a|b:c", "too many", "far too many", "alice"} {
+		decide(t, s, "domain: 'api' "+d("user", user)+d("path", user))
+	}
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
+# HELP ratelimit_service_rate_limit_total_hits Units asked for.
+# TYPE ratelimit_service_rate_limit_total_hits counter
+ratelimit_service_rate_limit_total_hits{domain="api",key1="path",key2=""} 5
+ratelimit_service_rate_limit_total_hits{domain="api",key1="user",key2=""} 4
+ratelimit_service_rate_limit_total_hits{domain="api",key1="user_a_b_c",key2=""} 2
+ratelimit_service_rate_limit_total_hits{domain="api",key1="user_alice",key2=""} 4
+# HELP weir_detailed_series Series that detailed_metric and value_to_metric made of the values of requests.
+# TYPE weir_detailed_series gauge
+weir_detailed_series 2
+# HELP weir_detailed_series_overflow_total Hits that detailed_metric or value_to_metric would have given a new series, but for MAX_DETAILED_SERIES.
+# TYPE weir_detailed_series_overflow_total counter
+weir_detailed_series_overflow_total 4
+`), "ratelimit_service_rate_limit_total_hits", "weir_detailed_series", "weir_detailed_series_overflow_total"); err != nil {
 		t.Error(err)
 	}
 }

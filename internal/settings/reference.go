@@ -67,12 +67,7 @@ var reference = []variable{
 	{"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", isOn, warned, "the host name in the certificate of Redis is checked"},
 	{"REDIS_TIMEOUT", isSet, warned, "REDIS_OP_TIMEOUT bounds how long a decision waits for Redis"},
 	{"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", isOn, warned, "the health check does not depend on Redis once that has been able to decide"},
-	{"NEAR_LIMIT_RATIO", isNotNumber(0.8), warned, "near_limit counts from 80 % of a limit"},
-	{"USE_STATSD", isOn, warned, "there is no statsd client, metrics are served at PROMETHEUS_ADDR"},
-	{"USE_DOG_STATSD", isOn, warned, "there is no statsd client, metrics are served at PROMETHEUS_ADDR"},
-	{"EXTRA_TAGS", isSet, warned, "metrics carry no further labels"},
 	{"PROMETHEUS_MAPPER_YAML", isSet, warned, "metrics have the names and labels of the reference's own mapping"},
-	{"TRACING_ENABLED", isOn, warned, "there are no traces"},
 
 	{"LOCAL_CACHE_SIZE_IN_BYTES", isNotNumber(0), ignored, "there is no cache of denied counters in front of Redis"},
 	{"EXPIRATION_JITTER_MAX_SECONDS", isSet, ignored, "counters expire with their window"},
@@ -85,7 +80,6 @@ var reference = []variable{
 	{"RUNTIME_WATCH_ROOT", isSet, ignored, "every directory on the way to the rules is watched"},
 	{"RUNTIME_IGNOREDOTFILES", isSet, ignored, "dot files are never read"},
 	{"USE_PROMETHEUS", isSet, ignored, "metrics are always served at PROMETHEUS_ADDR"},
-	{"DISABLE_STATS", isSet, ignored, "metrics are always served at PROMETHEUS_ADDR"},
 }
 
 // Warning tells of a variable that has no effect although it asks for one.

@@ -58,8 +58,6 @@ func TestWhatIsUnsafeIsRefused(t *testing.T) {
 		{"REDIS_PERSECOND=0", false},
 		{"CONFIG_TYPE=GRPC_XDS_SOTW", true},
 		{"CONFIG_TYPE=file", false},
-		{"NEAR_LIMIT_RATIO=0.80", false},
-		{"TRACING_ENABLED=true", false},
 	}
 	for _, tt := range tests {
 		name, value, _ := strings.Cut(tt.env, "=")

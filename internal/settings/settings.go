@@ -15,6 +15,8 @@ type Settings struct {
 	Rules   Rules   `embed:"" group:"Rules:"`
 	Answers Answers `embed:"" group:"Requests and answers:"`
 	Store   Store   `embed:"" group:"Counters:"`
+	Metrics Metrics `embed:"" group:"Metrics:"`
+	Tracing Tracing `embed:"" group:"Traces:"`
 	Process Process `embed:"" group:"Process:"`
 
 	// Warnings tell of variables of envoyproxy/ratelimit that have no effect.

@@ -1,0 +1,143 @@
+package app
+
+import (
+	"iter"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"weir/internal/limiter"
+	"weir/internal/settings"
+	"weir/internal/statsd"
+)
+
+// startStatsd starts the clients that the settings ask for.
+func startStatsd(s settings.Metrics, source iter.Seq[statsd.Sum], logger *slog.Logger) (clients []*statsd.Client) {
+	if s.DisableStats {
+		return nil
+	}
+	opts := statsd.Options{
+		Source:   source,
+		Network:  string(s.StatsdProtocol),
+		Address:  s.StatsdAddress(),
+		Interval: s.StatsFlushInterval,
+		Tags:     statsdTags(s.ExtraTags),
+		Logger:   logger,
+	}
+	if s.UseStatsd.On || !s.UseStatsd.Set && !s.UseDogStatsd {
+		plain := opts
+		plain.Quiet = !s.UseStatsd.Set
+		clients = append(clients, statsd.Start(plain))
+	}
+	if s.UseDogStatsd {
+		opts.Network, opts.DogStatsD = "udp", true
+		if s.Mogrifiers != nil {
+			var rules []statsd.Rule
+			for _, m := range s.Mogrifiers {
+				rules = append(rules, statsd.Rule{Pattern: m.Pattern, Name: m.Name, Tags: statsdTags(m.Tags)})
+			}
+			opts.Rename = statsd.Renamer(rules)
+		}
+		clients = append(clients, statsd.Start(opts))
+	}
+	return clients
+}
+
+func statsdTags(tags settings.Tags) (list []statsd.Tag) {
+	for _, t := range tags {
+		list = append(list, statsd.Tag(t))
+	}
+	return list
+}
+
+// statsdSource yields what is counted for limits, and what service holds, under
+// the names of envoyproxy/ratelimit.
+func statsdSource(l *limiter.Limiter, service prometheus.Gatherer) iter.Seq[statsd.Sum] {
+	return func(yield func(statsd.Sum) bool) {
+		var name []byte
+		for s, u := range l.Units() {
+			name = appendSeries(name[:0], s)
+			for _, stat := range []struct {
+				name  string
+				total uint64
+			}{
+				{"total_hits", u.TotalHits},
+				{"over_limit", u.OverLimit},
+				{"near_limit", u.NearLimit},
+				{"within_limit", u.WithinLimit},
+				{"shadow_mode", u.ShadowMode},
+				{"over_limit_with_local_cache", u.OverLimitWithLocalCache},
+			} {
+				if stat.total > 0 && !yield(statsd.Sum{Name: append(name, stat.name...), Total: stat.total}) {
+					return
+				}
+			}
+		}
+		families, _ := service.Gather() // what is wrong with one metric leaves the others
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				for sum := range statsdSums(f.GetName(), m) {
+					if !yield(sum) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// appendSeries writes what comes before the name of a sum of a limit.
+func appendSeries(dst []byte, s limiter.Series) []byte {
+	dst = append(dst, "ratelimit.service.rate_limit."...)
+	for _, part := range []string{s.Domain, s.Key1, s.Key2, s.More} {
+		if part != "" {
+			dst = append(append(dst, part...), '.')
+		}
+	}
+	return dst
+}
+
+// statsdSums yields a counter, or the buckets of a histogram of seconds as
+// timings that took as long as the bucket's upper bound.
+func statsdSums(family string, m *dto.Metric) iter.Seq[statsd.Sum] {
+	return func(yield func(statsd.Sum) bool) {
+		name := []byte(statsdName(family, m))
+		h := m.GetHistogram()
+		if h == nil {
+			yield(statsd.Sum{Name: name, Total: uint64(m.GetCounter().GetValue())})
+			return
+		}
+		var below uint64
+		var bound time.Duration
+		for _, b := range h.GetBucket() {
+			bound = time.Duration(b.GetUpperBound() * float64(time.Second))
+			if !yield(statsd.Sum{Name: name, Total: b.GetCumulativeCount() - below, Took: bound}) {
+				return
+			}
+			below = b.GetCumulativeCount()
+		}
+		// What took longer than any bucket: any longer time tells it apart.
+		yield(statsd.Sum{Name: name, Total: h.GetSampleCount() - below, Took: 2 * bound})
+	}
+}
+
+// statsdName is what envoyproxy/ratelimit calls a metric of the service.
+func statsdName(family string, m *dto.Metric) string {
+	label := ""
+	for _, l := range m.GetLabel() {
+		label = strings.TrimPrefix(l.GetValue(), "/")
+	}
+	switch family {
+	case "ratelimit_service_total_requests":
+		return "ratelimit_server." + label + ".total_requests"
+	case "ratelimit_service_response_time_seconds":
+		return "ratelimit_server." + label + ".response_time"
+	case "ratelimit_service_should_rate_limit_error":
+		return "ratelimit.service.call.should_rate_limit." + label
+	default:
+		return "ratelimit.service." + strings.TrimPrefix(family, "ratelimit_service_")
+	}
+}

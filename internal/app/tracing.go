@@ -1,0 +1,89 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc/filters"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"google.golang.org/grpc"
+
+	"weir/internal/settings"
+)
+
+// tracing sends traces of gRPC calls.
+type tracing struct{ provider *sdktrace.TracerProvider }
+
+// startTracing begins to send traces, or returns nil if the settings do not ask
+// for any. The collector need not be there.
+func startTracing(s settings.Tracing, logger *slog.Logger) (*tracing, error) {
+	if !s.Enabled {
+		return nil, nil
+	}
+	// It is the exporter's only way to tell of what it lost, and the process's own.
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { logger.Warn("traces got lost", "err", err) }))
+	var exporter sdktrace.SpanExporter
+	var err error
+	if s.ExporterProtocol == "grpc" {
+		exporter, err = otlptracegrpc.New(context.Background())
+	} else {
+		exporter, err = otlptracehttp.New(context.Background())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("exporting traces (see TRACING_ENABLED and OTEL_EXPORTER_OTLP_ENDPOINT): %w", err)
+	}
+	about := []attribute.KeyValue{
+		semconv.ServiceName(s.ServiceName),
+		semconv.ServiceInstanceID(cmp.Or(s.ServiceInstanceID, uuid.NewString())),
+	}
+	if s.ServiceNamespace != "" {
+		about = append(about, semconv.ServiceNamespace(s.ServiceNamespace))
+	}
+	service, err := resource.Merge(resource.Default(), resource.NewSchemaless(about...))
+	if err != nil {
+		return nil, fmt.Errorf("describing this service to the collector of traces: %w", err)
+	}
+	logger.Info("traces are sent", "protocol", s.ExporterProtocol, "sampling_rate", float32(s.SamplingRate))
+	return &tracing{sdktrace.NewTracerProvider(
+		sdktrace.WithBatcher(exporter),
+		sdktrace.WithResource(service),
+		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(float64(s.SamplingRate)))),
+	)}, nil
+}
+
+// grpcOption traces the calls of a server, but for its health checks.
+func (t *tracing) grpcOption() grpc.ServerOption {
+	return grpc.StatsHandler(otelgrpc.NewServerHandler(
+		otelgrpc.WithTracerProvider(t.provider),
+		otelgrpc.WithPropagators(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})),
+		otelgrpc.WithMeterProvider(noop.NewMeterProvider()),
+		otelgrpc.WithFilter(filters.Not(filters.HealthCheck())),
+	))
+}
+
+// lastTraces bounds how long sending what is left may take.
+const lastTraces = 2 * time.Second
+
+// stop sends what is left. A collector that does not take it is no failure of
+// this process.
+func (t *tracing) stop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, lastTraces)
+	defer cancel()
+	if err := t.provider.Shutdown(ctx); err != nil {
+		otel.Handle(err)
+	}
+	return nil
+}

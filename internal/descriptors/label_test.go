@@ -1,0 +1,137 @@
+package descriptors
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"weir/internal/limiter"
+)
+
+// What the labels of a rule hold when a request matched it: the reference's
+// names, level by level.
+func TestLabels(t *testing.T) {
+	tree := load(t, `
+domain: api
+descriptors:
+  - key: plain
+    rate_limit: {unit: day, requests_per_unit: 1}
+  - key: detailed
+    detailed_metric: true
+    rate_limit: {unit: day, requests_per_unit: 1}
+  - key: detailed
+    value: known
+    detailed_metric: true
+    rate_limit: {unit: day, requests_per_unit: 1}
+  - key: detailed
+    value: file*
+    detailed_metric: true
+    rate_limit: {unit: day, requests_per_unit: 1}
+  - key: detailed
+    value: share*
+    detailed_metric: true
+    value_to_metric: true
+    share_threshold: true
+    rate_limit: {unit: day, requests_per_unit: 1}
+  - key: any
+    value_to_metric: true
+    rate_limit: {unit: day, requests_per_unit: 1}
+  - key: any
+    value: file*
+    value_to_metric: true
+    rate_limit: {unit: day, requests_per_unit: 1}
+  - key: any
+    value: dir*
+    rate_limit: {unit: day, requests_per_unit: 1}
+  - key: any
+    value: share*
+    value_to_metric: true
+    share_threshold: true
+    rate_limit: {unit: day, requests_per_unit: 1}
+  - key: route
+    descriptors:
+      - key: method
+        value_to_metric: true
+        descriptors:
+          - key: path
+            value: /v1*
+            rate_limit: {unit: day, requests_per_unit: 1}
+          - key: user
+            detailed_metric: true
+            rate_limit: {unit: day, requests_per_unit: 1}
+  - key: file
+    value: f*
+    share_threshold: true
+    descriptors:
+      - key: user
+        detailed_metric: true
+        rate_limit: {unit: day, requests_per_unit: 1}
+`)
+	for _, tc := range []struct{ entries, want string }{
+		{"plain=x", ""},
+		{"detailed=x", "detailed_x|"},
+		{"detailed=", "detailed|"},
+		{"detailed=known", ""}, // the rule says it
+		{"detailed=file1", "detailed_file1|"},
+		{"detailed=share1", ""},
+		{"any=x", "any_x|"},
+		{"any=file1", "any_file1|"},
+		{"any=dir1", ""},
+		{"any=share1", ""},
+		{"route=draw method=GET path=/v1/a", "route|method_GET|path_/v1*|"},
+		{"route=draw method=GET user=alice", "route_draw|method_GET|user_alice|"},
+		{"file=f1 user=alice", "file_f*|user_alice|"},
+		{"detailed=10.1.2.3:80|a", "detailed_10_1_2_3_80_a|"},
+		{"detailed=" + strings.Repeat("x", 1000), "detailed_" + strings.Repeat("x", maxLabelValue) + "|"},
+	} {
+		list := entries(strings.Fields(tc.entries)...)
+		rule := tree.Match("api", list)
+		if rule == nil {
+			t.Errorf("%s: no rule", tc.entries)
+			continue
+		}
+		if got := strings.ReplaceAll(string(rule.AppendLabels(nil, list)), "\x00", "|"); got != tc.want {
+			t.Errorf("%s: got %q, want %q", tc.entries, got, tc.want)
+		}
+	}
+}
+
+func TestLabelsDoNotAllocate(t *testing.T) {
+	tree := load(t, "{domain: api, descriptors: [{key: user, detailed_metric: true, rate_limit: {unit: day, requests_per_unit: 1}}]}")
+	list := entries("user=10.1.2.3")
+	rule, buf := tree.Match("api", list), make([]byte, 0, 64)
+	if n := testing.AllocsPerRun(100, func() { buf = rule.AppendLabels(buf[:0], list) }); n != 0 {
+		t.Errorf("%v allocations, want none", n)
+	}
+}
+
+func TestSeriesOfTheConfiguration(t *testing.T) {
+	tree := load(t, "{domain: 'a:b', descriptors: [{key: k, value: 10.0.0.1, descriptors: [{key: l, descriptors: [{key: m, value: 1.5, descriptors: [{key: n, rate_limit: {unit: day, requests_per_unit: 1}}]}]}]}]}")
+	rule := tree.Match("a:b", entries("k=10.0.0.1", "l=x", "m=1.5", "n=y"))
+	if got, want := rule.Limits[0].Series, (limiter.Series{Domain: "a_b", Key1: "k_10_0_0_1", Key2: "l", More: "m_1.5.n"}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// FuzzSanitize compares with regular expressions, and sees to it that nothing is
+// left that could end a name of statsd or that Prometheus refuses.
+func FuzzSanitize(f *testing.F) {
+	for _, s := range []string{"", "user_alice", "10.1.2.3:80", "1234.1.1.1", "1.2.3", "1.2.3.4.5.6.7.8", "255.255.255.2555", "a|b:c", "\xff\xfea\xff", "é\n\x00\x7f", "\uFFFD"} {
+		f.Add(s)
+	}
+	replace := strings.NewReplacer(":", "_", "|", "_")
+	control := regexp.MustCompile("[\x00-\x1f\x7f]")
+	ipv4 := regexp.MustCompile(`\d{1,3}(\.\d{1,3}){3}`)
+	f.Fuzz(func(t *testing.T, s string) {
+		want := control.ReplaceAllString(replace.Replace(strings.ToValidUTF8(s, "_")), "_")
+		want = ipv4.ReplaceAllStringFunc(want, func(ip string) string { return strings.ReplaceAll(ip, ".", "_") })
+		got := sanitize(s)
+		if got != want {
+			t.Errorf("%q: got %q, want %q", s, got, want)
+		}
+		if !utf8.ValidString(got) || strings.ContainsAny(got, ":|\n\x00") {
+			t.Errorf("%q: %q is no label", s, got)
+		}
+	})
+}

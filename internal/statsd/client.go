@@ -1,0 +1,130 @@
+package statsd
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+)
+
+// Sum is something that only grows.
+type Sum struct {
+	// Name of the metric, without ':', '|' and control characters. Its memory may
+	// be used again for the next sum.
+	Name  []byte
+	Total uint64
+	// Took, if it is not 0, makes this a timing: Total things took about so long
+	// each.
+	Took time.Duration
+}
+
+// Tag is a name with a value.
+type Tag struct{ Name, Value string }
+
+// Options says what a Client sends, and where.
+type Options struct {
+	Source   iter.Seq[Sum] // every sum, with a name and Took of its own
+	Network  string        // tcp or udp
+	Address  string        // host:port
+	Interval time.Duration // between two flushes
+	// Tags are those of all metrics. To statsd they are parts of the names, spelled
+	// as envoyproxy/ratelimit does.
+	Tags []Tag
+	// DogStatsD sends tags as such. Rename, if it is not nil, makes more of them of
+	// a name. It is asked once for each name.
+	DogStatsD bool
+	Rename    func(name string) (newName string, tags []Tag)
+	// Quiet logs failures at level Debug: nobody said that there is a server.
+	Quiet  bool
+	Logger *slog.Logger
+}
+
+// Client sends until it is stopped.
+type Client struct {
+	opts  Options
+	lines map[string]*line // by name and Took
+
+	told, reached bool // whether it was told, and what, of the last flush
+
+	stopping chan struct{}
+	ctx      context.Context // of every flush
+	cancel   context.CancelFunc
+	loop     sync.WaitGroup
+}
+
+const (
+	patience  = 2 * time.Second        // for one flush
+	lastFlush = 500 * time.Millisecond // for what remains when the client is stopped
+)
+
+// Start begins to flush in each interval.
+func Start(opts Options) *Client {
+	c := &Client{opts: opts, lines: make(map[string]*line), stopping: make(chan struct{})}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.loop.Go(c.run)
+	return c
+}
+
+// Stop flushes for the last time. It takes half a second at most, whatever the
+// server does.
+func (c *Client) Stop() {
+	defer time.AfterFunc(lastFlush, c.cancel).Stop()
+	defer c.cancel()
+	close(c.stopping)
+	c.loop.Wait()
+}
+
+func (c *Client) run() {
+	tick := time.NewTicker(c.opts.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			c.tell(c.flush())
+		case <-c.stopping:
+			c.tell(c.flush())
+			return
+		}
+	}
+}
+
+// tell logs when metrics begin to arrive, or no longer do.
+func (c *Client) tell(err error) {
+	reached := err == nil
+	if c.told && c.reached == reached {
+		return
+	}
+	c.told, c.reached = true, reached
+	logger := c.opts.Logger.With("network", c.opts.Network, "address", c.opts.Address, "tags", c.opts.DogStatsD)
+	switch {
+	case reached:
+		logger.Info("metrics are sent to statsd")
+	case c.opts.Quiet:
+		logger.Debug("no statsd takes metrics", "err", err)
+	default:
+		logger.Warn("metrics do not reach statsd and stay due", "err", err)
+	}
+}
+
+// flush sends what every sum grew by since it was last sent.
+func (c *Client) flush() error {
+	ctx, cancel := context.WithTimeout(c.ctx, patience)
+	defer cancel()
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, c.opts.Network, c.opts.Address)
+	if err != nil {
+		return fmt.Errorf("connecting: %w", err)
+	}
+	defer context.AfterFunc(ctx, func() { conn.Close() })() // ends a write
+	defer conn.Close()
+	p := packet{conn: conn, most: mostBytes(c.opts.Network)}
+	for sum := range c.opts.Source {
+		if err := p.add(c.line(sum), sum); err != nil {
+			return err
+		}
+	}
+	return p.send()
+}

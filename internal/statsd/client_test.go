@@ -1,0 +1,338 @@
+package statsd
+
+import (
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"net"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// testPatience is how long anything may take that happens by itself.
+const testPatience = 20 * time.Second
+
+// sums are a source whose totals a test sets.
+type sums struct {
+	mu   sync.Mutex
+	list []Sum
+}
+
+func (s *sums) set(list ...Sum) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = list
+}
+
+// all yields the sums with one memory for all names, as it is allowed.
+func (s *sums) all() iter.Seq[Sum] {
+	return func(yield func(Sum) bool) {
+		s.mu.Lock()
+		list := slices.Clone(s.list)
+		s.mu.Unlock()
+		var name []byte
+		for _, sum := range list {
+			name = append(name[:0], sum.Name...)
+			if !yield(Sum{name, sum.Total, sum.Took}) {
+				return
+			}
+		}
+	}
+}
+
+func count(name string, total uint64) Sum { return Sum{Name: []byte(name), Total: total} }
+
+// server is a statsd that keeps the lines that it gets.
+type server struct {
+	network, address string
+	lines            chan string
+}
+
+func serveTCP(t *testing.T, address string) server {
+	t.Helper()
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := server{"tcp", listener.Addr().String(), make(chan string, 100_000)}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() {
+				defer conn.Close()
+				data, _ := io.ReadAll(conn) // what came before an error counts, too
+				s.take(string(data))
+			})
+		}
+	})
+	t.Cleanup(func() {
+		listener.Close()
+		serving.Wait()
+	})
+	return s
+}
+
+func serveUDP(t *testing.T) server {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := server{"udp", conn.LocalAddr().String(), make(chan string, 100_000)}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		buffer := make([]byte, 64<<10)
+		for {
+			n, _, err := conn.ReadFrom(buffer)
+			if err != nil {
+				return
+			}
+			if n > 1432 {
+				t.Errorf("a datagram of %d bytes", n)
+			}
+			s.take(string(buffer[:n]))
+		}
+	})
+	t.Cleanup(func() {
+		conn.Close()
+		serving.Wait()
+	})
+	return s
+}
+
+func (s server) take(data string) {
+	for line := range strings.Lines(data) {
+		s.lines <- line
+	}
+}
+
+// want waits for these lines, in any order, and for no others.
+func (s server) want(t *testing.T, want ...string) {
+	t.Helper()
+	var got []string
+	late := time.After(testPatience)
+	for len(got) < len(want) {
+		select {
+		case line := <-s.lines:
+			got = append(got, strings.TrimSuffix(line, "\n"))
+		case <-late:
+			t.Fatalf("got %q, want %q", got, want)
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Fatalf("got %q, want %q", got, want)
+	}
+}
+
+func start(t *testing.T, opts Options) *Client {
+	t.Helper()
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.Interval == 0 {
+		opts.Interval = 10 * time.Millisecond
+	}
+	c := Start(opts)
+	t.Cleanup(sync.OnceFunc(func() { stop(c) }))
+	return c
+}
+
+// stop stops a client that may have been stopped.
+func stop(c *Client) {
+	select {
+	case <-c.stopping:
+	default:
+		c.Stop()
+	}
+}
+
+func TestOnlyGrowthIsSent(t *testing.T) {
+	for _, s := range []server{serveTCP(t, "127.0.0.1:0"), serveUDP(t)} {
+		t.Run(s.network, func(t *testing.T) {
+			var source sums
+			source.set(count("a", 3), count("b", 0), count("c", 1<<60))
+			c := start(t, Options{Source: source.all(), Network: s.network, Address: s.address})
+			s.want(t, "a:3|c", "c:1152921504606846976|c")
+			source.set(count("a", 3), count("b", 2), count("c", 1<<60+1))
+			s.want(t, "b:2|c", "c:1|c")
+			source.set(count("a", 10))
+			stop(c) // sends what is due
+			s.want(t, "a:7|c")
+		})
+	}
+}
+
+func TestTimings(t *testing.T) {
+	s := serveTCP(t, "127.0.0.1:0")
+	var source sums
+	timing := func(total uint64, took time.Duration) Sum { return Sum{[]byte("t"), total, took} }
+	source.set(timing(1, 250*time.Microsecond), timing(4, time.Second), timing(0, time.Minute))
+	start(t, Options{Source: source.all(), Network: s.network, Address: s.address, DogStatsD: true, Tags: []Tag{{"zone", "a"}}})
+	s.want(t, "t:0.25|ms|#zone:a", "t:1000|ms|@0.25|#zone:a")
+}
+
+// A server that cuts off the fraction of 1/rate must not lose one of n.
+func TestRateCountsAll(t *testing.T) {
+	for n := uint64(1); n < 100_000; n++ {
+		if got := uint64(1 / rate(n)); got != n {
+			t.Fatalf("%d things are told as %d", n, got)
+		}
+	}
+}
+
+func TestTags(t *testing.T) {
+	const name = "ratelimit.service.rate_limit.mongo_cps.database_users.within_limit"
+	rules := []Rule{
+		{regexp.MustCompile(`^other\.(.*)$`), "x.$1", nil},
+		{regexp.MustCompile(`^ratelimit\.service\.rate_limit\.(.*)\.(.*)\.(.*)$`), "ratelimit.service.rate_limit.$3",
+			[]Tag{{"descriptor", "$2"}, {"domain", "$1"}, {"none", "$5"}}},
+		{regexp.MustCompile(`within`), "never", nil},
+	}
+	extra := []Tag{{"COMMIT", "1.2:3"}, {"DEPLOY", "6,7"}}
+	for _, tc := range []struct {
+		opts Options
+		want string
+	}{
+		{Options{}, name + ":1|c"},
+		{Options{Tags: extra}, name + ".__COMMIT=1_2_3.__DEPLOY=6,7:1|c"},
+		{Options{DogStatsD: true}, name + ":1|c"},
+		{Options{DogStatsD: true, Tags: extra}, name + ":1|c|#COMMIT:1.2:3,DEPLOY:6_7"},
+		{Options{DogStatsD: true, Rename: Renamer(rules[:1])}, name + ":1|c"},
+		{Options{DogStatsD: true, Tags: extra[:1], Rename: Renamer(rules)},
+			"ratelimit.service.rate_limit.within_limit:1|c|#COMMIT:1.2:3,descriptor:database_users,domain:mongo_cps,none:$5"},
+	} {
+		t.Run(tc.want, func(t *testing.T) {
+			s := serveUDP(t)
+			var source sums
+			source.set(count(name, 1))
+			tc.opts.Source, tc.opts.Network, tc.opts.Address = source.all(), s.network, s.address
+			start(t, tc.opts)
+			s.want(t, tc.want)
+		})
+	}
+}
+
+// More than fits into one packet arrives whole.
+func TestManyLines(t *testing.T) {
+	for s, lines := range map[server]int{
+		serveTCP(t, "127.0.0.1:0"): 5000,
+		serveUDP(t):                500, // what the socket holds without being read
+	} {
+		t.Run(s.network, func(t *testing.T) {
+			var list []Sum
+			var want []string
+			for i := range lines {
+				name := fmt.Sprintf("ratelimit.service.rate_limit.api.user_%d.total_hits", i)
+				list, want = append(list, count(name, 7)), append(want, name+":7|c")
+			}
+			var source sums
+			source.set(list...)
+			start(t, Options{Source: source.all(), Network: s.network, Address: s.address})
+			s.want(t, want...)
+		})
+	}
+}
+
+// What a server missed while it was away is sent when it is back.
+func TestServerComesAndGoes(t *testing.T) {
+	var log logBuffer
+	address := unused(t)
+	var source sums
+	source.set(count("a", 1))
+	c := start(t, Options{Source: source.all(), Network: "tcp", Address: address, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	log.waitFor(t, "do not reach statsd")
+	source.set(count("a", 5))
+	s := serveTCP(t, address)
+	s.want(t, "a:5|c")
+	stop(c)
+	for _, line := range []string{"do not reach statsd", "metrics are sent"} {
+		if got := strings.Count(log.String(), line); got != 1 {
+			t.Errorf("told %d times %q, want once:\n%s", got, line, log.String())
+		}
+	}
+}
+
+func TestQuiet(t *testing.T) {
+	var log logBuffer
+	c := start(t, Options{Source: new(sums).all(), Network: "tcp", Address: unused(t), Quiet: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	stop(c) // has flushed
+	if log.String() != "" {
+		t.Errorf("log is not empty:\n%s", log.String())
+	}
+}
+
+// A server that takes connections and reads nothing holds up neither the source
+// nor, for more than a moment, the end.
+func TestSlowServer(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	var list []Sum
+	for i := range 200_000 { // more than the kernel takes
+		list = append(list, count(fmt.Sprintf("ratelimit.service.rate_limit.api.user_%d.total_hits", i), 7))
+	}
+	var source sums
+	source.set(list...)
+	c := start(t, Options{Source: source.all(), Network: "tcp", Address: listener.Addr().String(), Interval: time.Hour})
+	began := time.Now()
+	stop(c)
+	if took := time.Since(began); took > testPatience {
+		t.Errorf("stopping took %v", took)
+	}
+}
+
+// unused returns an address at which nothing listens.
+func unused(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// logBuffer is a log that can be read while it is written.
+type logBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// waitFor waits until the log holds text.
+func (b *logBuffer) waitFor(t *testing.T, text string) {
+	t.Helper()
+	for deadline := time.Now().Add(testPatience); !strings.Contains(b.String(), text); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%q is not in the log:\n%s", text, b.String())
+		}
+	}
+}
