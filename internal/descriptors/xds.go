@@ -24,7 +24,7 @@ const ResourceType = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimi
 //
 // The error is of type Problems, which name the resource and the way to the
 // field. Fields that are not known here, as a newer control plane may send them,
-// are left out and returned in unknown.
+// are left out; unknown tells the first of each resource.
 func LoadResources(resources []*anypb.Any, opts Options) (tree *Tree, unknown Problems, err error) {
 	c := newCompiler("resource", opts)
 	configs := make([]*ratelimit.RateLimitConfig, 0, len(resources))

@@ -94,11 +94,14 @@ func (w *messageWriter) replaces(list []*ratelimit.RateLimitReplace) *yaml.Node 
 	return items
 }
 
+// mostUnknown bounds how many such fields are told of a resource.
+const mostUnknown = 20
+
 // unknownFields reports the fields of the current message that are not part of its
 // type here, each number once.
 func (w *messageWriter) unknownFields(m proto.Message) {
 	rest := m.ProtoReflect().GetUnknown()
-	for len(rest) > 0 {
+	for len(rest) > 0 && len(w.Problems) < mostUnknown {
 		number, _, size := protowire.ConsumeField(rest)
 		if size < 0 {
 			return // Unmarshal lets no such bytes pass
