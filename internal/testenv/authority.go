@@ -40,6 +40,9 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
+// Name is what its certificates call their issuer.
+func (a *Authority) Name() string { return a.certificate.Subject.CommonName }
+
 // PEM is the certificate of the authority.
 func (a *Authority) PEM() []byte { return pemBlock("CERTIFICATE", a.certificate.Raw) }
 

@@ -19,15 +19,9 @@ func program(t testing.TB, name string) string {
 	if err == nil {
 		return path
 	}
-	missing(t, name, err)
-	return ""
-}
-
-// missing ends a test that needs what is not there: as failed if that must be.
-func missing(t testing.TB, name string, err error) {
-	t.Helper()
 	if slices.Contains(strings.Split(os.Getenv(requireVariable), ","), name) {
 		t.Fatalf("%s requires %s: %v", requireVariable, name, err)
 	}
 	t.Skipf("%s is not installed: %v", name, err)
+	return ""
 }

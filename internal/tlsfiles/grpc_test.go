@@ -2,8 +2,11 @@ package tlsfiles
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
+	"strings"
+	"sync"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -54,4 +57,53 @@ func TestCredentialsFollowTheFiles(t *testing.T) {
 		changed.write("tls.key", key)
 	}
 	eventually(t, check)
+}
+
+func TestRefusedClientsAreToldOfSparingly(t *testing.T) {
+	ours, theirs := testenv.NewAuthority(t), testenv.NewAuthority(t)
+	s := newSide(t, ours, ours, "weir.example")
+	transport := s.config(Server).Credentials()
+	dial := func(client func(net.Conn)) {
+		t.Helper()
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		var clients sync.WaitGroup
+		clients.Go(func() {
+			conn, err := net.Dial("tcp", listener.Addr().String())
+			if err == nil {
+				client(conn)
+				conn.Close()
+			}
+		})
+		conn, err := listener.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := transport.ServerHandshake(conn); err == nil {
+			t.Error("let in")
+		}
+		clients.Wait()
+	}
+	probe := func(net.Conn) {}
+	stranger := func(conn net.Conn) {
+		config := newSide(t, theirs, ours).config(Client).TLS().Clone()
+		config.ServerName, config.NextProtos = "weir.example", []string{"h2"}
+		_, _ = tls.Client(conn, config).Read(make([]byte, 1)) // until it is refused
+	}
+	for _, step := range []struct {
+		client func(net.Conn)
+		lines  int
+	}{{probe, 0}, {stranger, 1}, {stranger, 1}, {probe, 1}} {
+		dial(step.client)
+		log := s.log.String()
+		if got := strings.Count(log, "a TLS client is refused"); got != step.lines {
+			t.Fatalf("%d lines, want %d:\n%s", got, step.lines, log)
+		}
+	}
+	if log := s.log.String(); !strings.Contains(log, "client=127.0.0.1:") || !strings.Contains(log, "certificate") {
+		t.Errorf("the log says neither who nor why:\n%s", log)
+	}
 }

@@ -10,27 +10,6 @@ import (
 	"syscall"
 )
 
-// withoutIPv6 is a listener on all addresses of IPv4, where those of IPv6 were
-// asked for, too.
-type withoutIPv6 struct{ net.Listener }
-
-// listenTCP binds address. The host :: means all addresses, those of IPv4
-// included, and these alone on a machine without IPv6.
-func listenTCP(network, address string) (net.Listener, error) {
-	listener, err := net.Listen(network, address)
-	if err == nil || network != "tcp" || !errors.Is(err, syscall.EAFNOSUPPORT) && !errors.Is(err, syscall.EADDRNOTAVAIL) {
-		return listener, err
-	}
-	host, port, _ := net.SplitHostPort(address)
-	if ip := net.ParseIP(host); ip == nil || !ip.Equal(net.IPv6unspecified) {
-		return nil, err
-	}
-	if listener, err = net.Listen("tcp4", net.JoinHostPort("0.0.0.0", port)); err != nil {
-		return nil, err
-	}
-	return withoutIPv6{listener}, nil
-}
-
 // socketMode lets owner and group connect, which takes the right to write.
 const socketMode = 0o660
 
