@@ -1,6 +1,7 @@
 package descriptors
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 
@@ -113,13 +114,8 @@ func (w *messageWriter) unknownFields(m proto.Message) {
 
 func structNode(m *structpb.Struct) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.MappingNode}
-	names := make([]string, 0, len(m.GetFields()))
-	for name := range m.GetFields() {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		put(n, name, valueNode(m.GetFields()[name]))
+	for _, name := range slices.Sorted(maps.Keys(m.GetFields())) {
+		n.Content = append(n.Content, scalar("!!str", name), valueNode(m.GetFields()[name]))
 	}
 	return n
 }
@@ -145,9 +141,19 @@ func valueNode(v *structpb.Value) *yaml.Node {
 	}
 }
 
+// fieldNames are the nodes of the names of all fields. They are shared, because a
+// large message would need hundreds of thousands.
+var fieldNames = func() map[string]*yaml.Node {
+	nodes := make(map[string]*yaml.Node)
+	for _, name := range slices.Concat(fileFields, descriptorFields, limitFields) {
+		nodes[name] = scalar("!!str", name)
+	}
+	return nodes
+}()
+
 // put adds a field to a mapping.
 func put(mapping *yaml.Node, field string, value *yaml.Node) {
-	mapping.Content = append(mapping.Content, scalar("!!str", field), value)
+	mapping.Content = append(mapping.Content, fieldNames[field], value)
 }
 
 // putText adds a field unless it is empty.
