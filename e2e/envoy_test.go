@@ -68,7 +68,13 @@ func runEnvoy(t *testing.T, doc map[string]any) *envoy {
 		if err != nil {
 			return err
 		}
-		e.addr, err = listenerAddr(answer.body)
+		if e.addr, err = listenerAddr(answer.body); err != nil {
+			return err
+		}
+		conn, err := net.Dial("tcp", e.addr) // it has the address before it takes connections
+		if err == nil {
+			conn.Close()
+		}
 		return err
 	})
 	return e

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -20,6 +22,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
+	"gopkg.in/yaml.v3"
+
+	"weir/internal/testenv"
 )
 
 // TestRollingRestart restarts two instances one after the other, while Envoy
@@ -44,10 +49,7 @@ descriptors:
 	}
 	gateway := startPatientEnvoy(t, func(cluster map[string]any) {
 		setEndpoints(t, cluster, instances[0].grpc, instances[1].grpc)
-		cluster["health_checks"] = []any{map[string]any{
-			"timeout": "1s", "interval": "0.1s", "no_traffic_interval": "0.1s", "unhealthy_threshold": 1, "healthy_threshold": 1,
-			"grpc_health_check": map[string]any{"service_name": "ratelimit"},
-		}}
+		cluster["health_checks"] = documentedHealthChecks(t)
 	})
 	load := startLoad(t, map[string]func(context.Context) error{
 		"envoy":  throughEnvoy(gateway),
@@ -72,6 +74,23 @@ descriptors:
 	} else {
 		t.Logf("%d calls", calls)
 	}
+}
+
+// documentedHealthChecks are what docs/operations.md says an Envoy needs.
+func documentedHealthChecks(t *testing.T) any {
+	t.Helper()
+	for _, block := range codeBlocks(t, filepath.Join(testenv.Repository(t), "docs/operations.md")) {
+		if block.language != "yaml" || !strings.HasPrefix(block.text, "health_checks:") {
+			continue
+		}
+		var cluster map[string]any
+		if err := yaml.Unmarshal([]byte(block.text), &cluster); err != nil {
+			t.Fatal(err)
+		}
+		return cluster["health_checks"]
+	}
+	t.Fatal("docs/operations.md has no health_checks")
+	return nil
 }
 
 // load asks in several ways at once until it is stopped.

@@ -10,7 +10,7 @@ import (
 
 // whenToDrain returns a context that ends delay after ctx, which the first
 // signal ends, or at once with SIGINT or a second signal. From then on a signal
-// ends the process.
+// ends the process as if nobody listened to it.
 func whenToDrain(ctx context.Context, delay time.Duration) (drain context.Context, stop context.CancelFunc) {
 	drain, stop = context.WithCancel(context.WithoutCancel(ctx))
 	signals := make(chan os.Signal, 2)

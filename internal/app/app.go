@@ -221,7 +221,7 @@ func (a *App) Run(ctx, drain context.Context) error {
 	select {
 	case <-ctx.Done():
 		a.health.setLeaving()
-		a.logger.Info("leaving, health checks fail and requests are still served")
+		a.logger.Info("leaving, health checks fail and requests are still served", "at_most", a.opts.Settings.Process.DrainDelay)
 		select {
 		case <-drain.Done():
 		case err = <-failed:

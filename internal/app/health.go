@@ -13,9 +13,10 @@ import (
 )
 
 // health tells whether requests should be sent here: the rules have been
-// loaded, the store has been found fit to decide, and the server is not about to
-// end. The first two, once true, stay true: what a lost store means for a request is for the
-// answer to that request to say, and old rules serve on when new ones are bad.
+// loaded, the store has been found fit to decide, and the server is not about
+// to end. The first two, once true, stay true: what a lost store means for a
+// request is for the answer to that request to say, and old rules serve on when
+// new ones are bad.
 type health struct {
 	grpc     *grpchealth.Server
 	draining context.Context

@@ -77,8 +77,9 @@ func TestOperationsNameSettingsThatExist(t *testing.T) {
 	for _, flag := range kong.Must(&struct{ settings.Settings }{}, kong.NoDefaultHelp()).Model.Flags {
 		known[flag.Envs[0]] = true
 	}
-	_, snippet, _ := strings.Cut(operations(t), "```yaml\n")
-	snippet, _, _ = strings.Cut(snippet, "```")
+	const start = "containers:\n"
+	_, snippet, _ := strings.Cut(operations(t), "```yaml\n"+start)
+	snippet, _, _ = strings.Cut(start+snippet, "```")
 	var pod struct {
 		Containers []struct {
 			Env []struct{ Name, Value string }
@@ -96,7 +97,7 @@ func TestOperationsNameSettingsThatExist(t *testing.T) {
 		}
 	}
 	// In the text, what is spelled like a variable and has one of its prefixes.
-	for _, name := range regexp.MustCompile("`((?:GRPC|DEBUG|REDIS|PROMETHEUS|CACHE|DRAIN|MEMORY|LOG)_[A-Z_]+)[`=]").FindAllStringSubmatch(operations(t), -1) {
+	for _, name := range regexp.MustCompile("(?m)(?:`|^)((?:GRPC|DEBUG|REDIS|PROMETHEUS|CACHE|DRAIN|MEMORY|LOG)_[A-Z_]+)[`=]").FindAllStringSubmatch(operations(t), -1) {
 		if !known[name[1]] {
 			t.Errorf("%s is no setting", name[1])
 		}
