@@ -139,6 +139,34 @@ The last load, at 2026-05-04T03:02:01Z, failed and changed nothing:
 
 open config: no such file
 `},
+		{"from a control plane", Status{
+			Version: "v1.2.3", Store: Store{Name: "in memory"},
+			Rules: Rules{
+				Path: "the control plane at cp:1", LoadedAt: at, Files: 2, Domains: 3, Rules: 4, Version: "7", FailedVersion: "8", FailedAt: at.Add(time.Hour), Problems: "bad",
+				ControlPlane: &ControlPlane{Since: at.Add(time.Minute), Problem: "connection refused"},
+			},
+		}, `Weir v1.2.3, up 0s
+
+health    OK
+counters  in memory
+rules     4 (resources: 2, domains: 3), version "7", loaded from the control plane at cp:1 at 2026-05-04T03:02:01Z
+          NOT connected since 2026-05-04T03:03:01Z, the last stream ended: connection refused
+
+The last load, of version "8", at 2026-05-04T04:02:01Z, failed and changed nothing:
+
+bad
+`},
+		{"waiting for a control plane", Status{
+			Version: "v1.2.3", Health: errors.New("no rules are loaded yet"), Store: Store{Name: "in memory"},
+			Rules: Rules{Path: "the control plane at cp:1", ControlPlane: &ControlPlane{Connected: true, Since: at}},
+		}, `Weir v1.2.3, up 0s
+
+health    no rules are loaded yet
+counters  in memory
+rules     none loaded from the control plane at cp:1 yet
+          connected since 2026-05-04T03:02:01Z
+
+GET `},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

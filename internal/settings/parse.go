@@ -78,6 +78,10 @@ func (s *Settings) AfterApply(ctx *kong.Context) (err error) {
 	if s.Metrics.Mogrifiers, err = mogrifiers(s.Metrics.DogStatsdMogrifiers); err != nil {
 		return err
 	}
+	if err := s.XDS.check(); err != nil {
+		return err
+	}
+	s.Warnings = append(s.Warnings, s.XDS.warnings()...)
 	if strings.Contains(s.Store.CacheKeyPrefix, "|") {
 		return fmt.Errorf("--cache-key-prefix ($CACHE_KEY_PREFIX): %q is not allowed, it may not contain '|'", s.Store.CacheKeyPrefix)
 	}

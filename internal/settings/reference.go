@@ -58,7 +58,6 @@ func isNotNumber(standard float64) condition {
 var reference = []variable{
 	{"REDIS_TYPE", isNot("SINGLE"), refused, "neither Redis Cluster nor Sentinel is supported, REDIS_URL must name one primary"},
 	{"REDIS_PERSECOND", isOn, refused, "there is no second Redis, limits per second are counted in that of REDIS_URL"},
-	{"CONFIG_TYPE", isNot("FILE"), refused, "rules come from files only, see CONFIG_PATH"},
 
 	{"USE_CALENDAR_MONTH_RATE_LIMIT", isOn, warned, "a month has 30 days, counted from 1970-01-01"},
 	{"REDIS_TLS_CACERT", isSet, warned, "the certificate of Redis is checked against the authorities of the system, see SSL_CERT_FILE"},

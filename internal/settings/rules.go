@@ -13,7 +13,7 @@ type Rules struct {
 	RuntimeAppDirectory string `name:"runtime-appdirectory" env:"RUNTIME_APPDIRECTORY" default:"config" help:"See --runtime-root."`
 
 	MergeDomainConfig  bool          `env:"MERGE_DOMAIN_CONFIG" default:"false" help:"Let several files hold rules of one domain."`
-	ForceStart         bool          `name:"force-start-without-initial-config" env:"FORCE_START_WITHOUT_INITIAL_CONFIG" default:"false" help:"Start even if the rules are missing or bad. Until some are loaded the answer is UNAVAILABLE and the health check fails."`
+	ForceStart         bool          `name:"force-start-without-initial-config" env:"FORCE_START_WITHOUT_INITIAL_CONFIG" default:"false" help:"Start even if the rules are missing or bad. Until some are loaded the answer is UNAVAILABLE and the health check fails. With a control plane, which is always waited for, it means to be healthy once that is reached although it has no rules to send."`
 	ConfigPollInterval time.Duration `env:"CONFIG_POLL_INTERVAL" default:"5s" min:"100ms" help:"How often the rules are compared with their files, in case a file system tells of no changes."`
 }
 

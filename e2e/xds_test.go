@@ -1,0 +1,95 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"weir/internal/testenv"
+)
+
+// The rules come from a control plane: what it sends serves at once, what is bad
+// is refused and changes nothing, and the stream does not hold up the end.
+func TestRulesFromControlPlane(t *testing.T) {
+	t.Parallel()
+	plane := testenv.StartControlPlane(t)
+	set := func(version, unit string, amount int) {
+		plane.Set(version, fmt.Sprintf(`{"name": "x", "domain": "api", "descriptors": [{"key": "user", "rate_limit": {"unit": %q, "requests_per_unit": %d}}]}`, unit, amount))
+	}
+	set("1", "YEAR", 3)
+	w := runWeir(t, []string{
+		"CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL=" + plane.Addr, "CONFIG_GRPC_XDS_NODE_METADATA=zone=a",
+		"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS=authorization:swordfish", "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL=100ms",
+		"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL=100ms", "DRAIN_DELAY=0s",
+	}, program(t))
+	w.waitUntilHealthy()
+	admits := func(want uint32) {
+		t.Helper()
+		eventually(t, "waiting for the rules", func() error {
+			if got := w.remaining("user", "alice"); got != want {
+				return fmt.Errorf("a user may make %d requests, want %d", got, want)
+			}
+			return nil
+		})
+	}
+	admits(3)
+	if got := plane.Requests()[0].GetNode().GetMetadata().GetFields()["zone"].GetStringValue(); got != "a" {
+		t.Errorf("the zone of the node is %q", got)
+	}
+	set("2", "YEAR", 5)
+	admits(5)
+
+	set("3", "UNKNOWN", 9)
+	refusal := plane.WaitFor("that refuses", func(r *discovery.DiscoveryRequest) bool { return r.GetErrorDetail() != nil })
+	if got := refusal.GetErrorDetail().GetMessage(); !strings.HasPrefix(got, `resource "x": descriptors[0].rate_limit.unit: a unit is needed`) {
+		t.Errorf("refused because of %q", got)
+	}
+	w.wantMetric("ratelimit_service_config_load_error 1")
+	admits(5)
+
+	plane.Stop()
+	eventually(t, "waiting for the loss of the control plane", func() error { return w.hasMetric("weir_xds_connected 0") })
+	admits(5)
+	plane.Start()
+	set("1", "YEAR", 7)
+	admits(7)
+
+	begin := time.Now()
+	w.signal(syscall.SIGTERM)
+	if code := w.exitCode(); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("it took %v to end", took)
+	}
+	if strings.Contains(w.output.String(), "swordfish") {
+		t.Error("the log shows a header to the control plane")
+	}
+}
+
+// Without its control plane a process starts, lets nobody believe that it has
+// rules, and ends when it is told to.
+func TestStartWithoutControlPlane(t *testing.T) {
+	t.Parallel()
+	plane := testenv.StartControlPlane(t)
+	plane.Stop()
+	w := runWeir(t, []string{"CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL=" + plane.Addr, "DRAIN_DELAY=0s"}, program(t))
+	eventually(t, "waiting for the first attempt to fail", func() error {
+		if !strings.Contains(w.output.String(), "connection refused") {
+			return errors.New("it is not in the log")
+		}
+		return w.readAddresses()
+	})
+	if a, err := fetch("http://" + w.http + "/healthcheck"); err != nil || a.status != 500 {
+		t.Errorf("health check: %d %s (error: %v)", a.status, a.body, err)
+	}
+	w.signal(syscall.SIGTERM)
+	if code := w.exitCode(); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+}
