@@ -9,7 +9,7 @@ package limiter
 // what was used in it.
 type fixedWindow struct {
 	period, amount int64
-	grid           int64 // where windows can start: at multiples of the period, or at any tick
+	grid           int64 // where windows can start: at multiples of the period, or at any microsecond
 }
 
 func newFixedWindow(period, amount int64, anchor Anchor) fixedWindow {
