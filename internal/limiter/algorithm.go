@@ -124,7 +124,7 @@ type Kind int64
 
 // The kinds, and what Numbers.Of holds for each.
 const (
-	KindFixedWindow   Kind = iota // period, amount, grid, most
+	KindFixedWindow   Kind = iota // period, amount, grid
 	KindSlidingWindow             // period, amount, most
 	KindTokenBucket               // period, amount, burst, divisor
 )

@@ -66,5 +66,5 @@ func (w fixedWindow) expiry(s State) int64 {
 func (w fixedWindow) most() int64 { return maxExact / 2 }
 
 func (w fixedWindow) numbers() (Kind, [4]int64) {
-	return KindFixedWindow, [4]int64{w.period, w.amount, w.grid, w.most()}
+	return KindFixedWindow, [4]int64{w.period, w.amount, w.grid}
 }

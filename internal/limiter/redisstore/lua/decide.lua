@@ -13,9 +13,10 @@
 --          between them, each a ! if the hit is over its limit and the state of its counter after the
 --          request; or - and an error, if what it wrote could not be kept
 --
--- A state is written "<at> <used>", or "<at> <used> <prev>" where prev is not 0, with the numbers of
--- limiter.State. So it is stored, until it is as good as unused. Anything else that a key holds counts
--- as unused, and is replaced by the first charge. The hits of one key have one kind and period: they are
+-- A state is written "<at> <used> <prev>", with the numbers of limiter.State, or without prev where that is
+-- 0; then, if at is below 2^33 and used below a million, as at * 1000000 + used: Redis keeps an integer in
+-- less memory than a text. So it is stored, until it is as good as unused. Anything else that a key holds
+-- counts as unused, and is replaced by the first charge. The hits of one key have one kind and period: they are
 -- in the key.
 --
 -- Every number is an integer below 2^53, up to which those of Lua are exact.
@@ -24,6 +25,7 @@ local algorithms = { [0] = fixed_window, sliding_window, token_bucket }
 
 local CHUNK = 1024 -- keys per MGET: unpack can return some thousand values only
 local HIT = string.rep("(%d+) ", 7)
+local MILLION = 1000000
 
 -- First of all, because Redis reckons PX from the moment at which the script began.
 local now = tonumber(ARGV[1])
@@ -74,7 +76,7 @@ local counter_of = {}             -- by key
 local at, used, prev = {}, {}, {} -- their states, as they were written last
 local changed = {}                -- the hit that changed the state last, within the request
 local writer = {}                 -- the same, of all requests
-local texts = {}                  -- the states as texts; none if unused
+local texts = {}                  -- the states as texts, once they were needed
 local lives_on = {}               -- the at with which the state, if it is used, expires when it did before
 
 -- Reads a counter. limit tells which states are possible, with any amount.
@@ -84,18 +86,32 @@ local function read(i, limit)
   if not text then
     return
   end
-  local a, u, p = match(text, "^(%d+) (%d+)$")
-  if not a then
-    a, u, p = match(text, "^(%d+) (%d+) (%d+)$")
+  local a, u, p
+  local both = tonumber(text)
+  if both and both >= 0 and both < EXACT and both % 1 == 0 then
+    u, p = both % MILLION, 0
+    a = (both - u) / MILLION
+  else
+    a, u, p = match(text, "^(%d+) (%d+) ?(%d*)$")
+    if not a then
+      return
+    end
+    a, u, p = tonumber(a), tonumber(u), tonumber(p) or 0
   end
-  if not a then
-    return
-  end
-  a, u, p = tonumber(a), tonumber(u), p and tonumber(p) or 0
   if u <= limit.most and p <= limit.most_prev and a * limit.grid < EXACT then
-    at[i], used[i], prev[i], texts[i] = a, u, p, text
+    at[i], used[i], prev[i] = a, u, p
     lives_on[i] = limit.lasting and u > 0 and a
   end
+end
+
+local function written(a, u, p) -- tostring gives 1.79e+15
+  if p > 0 then
+    return format("%d %d %d", a, u, p)
+  end
+  if u < MILLION and a < 2 ^ 33 then
+    return format("%d", a * MILLION + u)
+  end
+  return format("%d %d", a, u)
 end
 
 local over, outcomes = {}, {}                          -- of a request's hits: whether it is over, what is replied
@@ -163,15 +179,14 @@ for r = 1, #requests do
 
   for h = 1, #hits do
     local i = counter_of[KEYS[first + h]]
+    local text = texts[i]
     if changed[i] then
-      writer[i], changed[i] = changed[i], false
-      if prev[i] == 0 then
-        texts[i] = format("%d %d", at[i], used[i]) -- tostring gives 1.79e+15
-      else
-        texts[i] = format("%d %d %d", at[i], used[i], prev[i])
-      end
+      writer[i], changed[i], text = changed[i], false, nil
     end
-    local text = texts[i] or "0 0"
+    if not text then
+      text = written(at[i], used[i], prev[i])
+      texts[i] = text
+    end
     outcomes[h] = over[h] and "!" .. text or text
   end
   reply[r + 1] = concat(outcomes, ",", 1, #hits)
