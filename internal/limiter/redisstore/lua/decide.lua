@@ -14,10 +14,10 @@
 --          request; or - and an error, if what it wrote could not be kept
 --
 -- A state is written "<at> <used> <prev>", with the numbers of limiter.State, or without prev where that is
--- 0; then, if at is below 2^33 and used below a million, as at * 1000000 + used: Redis keeps an integer in
--- less memory than a text. So it is stored, until it is as good as unused. Anything else that a key holds
--- counts as unused, and is replaced by the first charge. The hits of one key have one kind and period: they are
--- in the key.
+-- 0; then, if at is below 2^33 and used below a million, as at * 1000000 + used: Redis keeps an integer
+-- in less memory than a text. So it is stored, until it is as good as unused. Anything else that a key holds
+-- counts as unused, and is replaced by the first charge. The hits of one key have one kind and period:
+-- they are in the key.
 --
 -- Every number is an integer below 2^53, up to which those of Lua are exact.
 

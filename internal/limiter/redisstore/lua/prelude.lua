@@ -9,15 +9,15 @@
 --   oldest     the smallest at of a used state that is as of now already, and need not be rolled
 --   lasting    whether a used state expires when it did before, as long as its at is the same
 
-local floor, ceil, max, min, fmod = math.floor, math.ceil, math.max, math.min, math.fmod
+local ceil, max, min, fmod = math.ceil, math.max, math.min, math.fmod
 local format, match, concat, tonumber = string.format, string.match, table.concat, tonumber
 local call, pcall, KEYS, ARGV = redis.call, redis.pcall, KEYS, ARGV
 
 local SECOND = 1000000
 local EXACT = 2 ^ 53
 
--- n * time / seconds in units, and a remainder that may hold more of them, in units per so many seconds'
--- microseconds. Whole seconds first: the product with all the microseconds of a time would not be exact.
+-- n * time / seconds, for a time in microseconds: a number of units, and a rest that may hold more of them,
+-- in units divided by the microseconds of the seconds. It takes two products, because one would not be exact.
 local function share(n, time, seconds)
   local micros = fmod(time, SECOND)
   local product = n * ((time - micros) / SECOND)

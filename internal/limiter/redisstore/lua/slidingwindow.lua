@@ -5,8 +5,8 @@ local sliding_window = {
   limit = function(t, period, amount, most)
     local current = (t - fmod(t, period)) / period
     return {
-      t = t, period = period, seconds = period / SECOND, amount = amount, grid = period, most = most, most_prev = most,
-      current = current, oldest = current, lasting = true,
+      t = t, period = period, seconds = period / SECOND, amount = amount, grid = period,
+      most = most, most_prev = most, current = current, oldest = current, lasting = true,
     }
   end,
 
