@@ -28,7 +28,7 @@ const (
 type State struct {
 	At   int64 // which window it is, or when the bucket was like this
 	Used int64 // units used in the window, or in the bucket
-	Prev int64 // units used in the previous window, or the part of one more unit in the bucket
+	Prev int64 // units used in the previous window, or the parts of one more unit in the bucket
 }
 
 // unused tells whether s holds nothing, whatever its time.

@@ -9,9 +9,10 @@ package limiter
 // size, up to the brim: a period's amount of debt.
 //
 // State: At is when the bucket was seen last, in microseconds since the epoch,
-// Used the units that it held then and Prev the part of one more, in units per
-// period: what drains in a microsecond is just the amount. While the clock is
-// behind At, nothing drains.
+// Used the units that it held then and Prev the parts of one more. A unit has as
+// many parts as the period has microseconds, so that one microsecond drains as
+// many parts as the amount is: all is in whole numbers, whatever the amount.
+// While the clock is behind At, nothing drains.
 type tokenBucket struct {
 	period, amount, burst int64
 	divisor               int64 // the largest that the amount and the period's seconds have in common
@@ -20,7 +21,7 @@ type tokenBucket struct {
 // newTokenBucket reports whether all products can be exact. The largest is what
 // a bucket at the brim loses until it is empty, in units times seconds, with
 // amount and period divided by their divisor. Products with the microseconds of
-// one second are far below 2^53.
+// one second, and a period added, are below 2^53 for all there are.
 func newTokenBucket(period, amount, burst int64) (tokenBucket, bool) {
 	amount = max(amount, 1) // without it, burst is 0 as well: nothing fits, but debt drains
 	b := tokenBucket{period, amount, burst, gcd(period/second, amount)}
@@ -54,11 +55,11 @@ func (b tokenBucket) units(s State) int64 {
 	return s.Used
 }
 
-// drainTime is how long it takes to lose units and a part of one more. They are
-// at most the brim.
-func (b tokenBucket) drainTime(units, part int64) int64 {
+// drainTime is how long it takes to lose units and some parts of one more. They
+// are at most the brim.
+func (b tokenBucket) drainTime(units, parts int64) int64 {
 	time, rest := mulDiv(units, b.period, b.amount)
-	return time + ceilDiv(rest+part, b.amount)
+	return time + ceilDiv(rest+parts, b.amount)
 }
 
 func (b tokenBucket) roll(s State, now int64) State {
@@ -67,8 +68,8 @@ func (b tokenBucket) roll(s State, now int64) State {
 	if elapsed >= b.drainTime(s.Used, s.Prev) {
 		return State{At: now}
 	}
-	units, part := mulDiv(b.amount, elapsed, b.period)
-	s = State{At: s.At + elapsed, Used: s.Used - units, Prev: s.Prev - part}
+	units, parts := mulDiv(b.amount, elapsed, b.period)
+	s = State{At: s.At + elapsed, Used: s.Used - units, Prev: s.Prev - parts}
 	if s.Prev < 0 {
 		s.Used, s.Prev = s.Used-1, s.Prev+b.period
 	}

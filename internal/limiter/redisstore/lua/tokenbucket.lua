@@ -1,5 +1,5 @@
--- Token buckets, as tokenbucket.go counts them. State: when the bucket was like this, units in it, the
--- part of one more in units per period.
+-- Token buckets, as tokenbucket.go counts them. State: when the bucket was like this, units in it,
+-- parts of one more, of which a unit has as many as the period has microseconds.
 
 -- A level that a larger amount left is lowered to the brim.
 local function clamp(limit, used, prev)
