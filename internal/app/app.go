@@ -72,7 +72,7 @@ func (a *App) build() error {
 		a.health.setStoreFound()
 	}
 
-	keys, err := limiter.NewKeys(s.Store.CacheKeyPrefix, s.Store.CacheKeyHashValues)
+	keys, err := limiter.NewKeys(string(s.Store.CacheKeyPrefix), s.Store.CacheKeyHashValues)
 	if err != nil {
 		return err
 	}

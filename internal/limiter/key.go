@@ -19,10 +19,9 @@ type Entry struct {
 //
 // for example "w1|api|user=alice|path=/login|60". The kind is nothing for a
 // fixed window, f for one that starts with its first hit, s for a sliding window
-// and b for a token bucket; m or c follows it where time is counted in
-// milliseconds or seconds instead of microseconds. A trial, which has a counter of
-// its own beside a limit that counts alike, has a t before all that. No two
-// different inputs meet in one key, whatever bytes they hold:
+// and b for a token bucket. A trial, which has a counter of its own beside a limit
+// that counts alike, has a t before all that. No two different inputs meet in one
+// key, whatever bytes they hold:
 //
 //   - The bytes % | = ~ # { }, blanks and control characters are written as %XX.
 //   - A long key or value is written as # and a 128-bit SHA-256 digest.
@@ -30,8 +29,7 @@ type Entry struct {
 //   - A key that is still long holds one digest of all its parts but the prefix.
 //
 // w1 is the version of this spelling and of the state stored under it. The
-// amount of a limit is not in its key: a changed amount keeps the count, unless
-// it is so much larger or smaller that it needs another unit of time.
+// amount of a limit is not in its key: a changed amount keeps the count.
 type Keys struct {
 	prefix string
 	digest bool
@@ -90,12 +88,6 @@ func (l *Limit) appendKind(dst []byte) []byte {
 		dst = append(dst, 'b')
 	case l.Anchor == FirstHit:
 		dst = append(dst, 'f')
-	}
-	switch l.tick {
-	case 1000:
-		dst = append(dst, 'm')
-	case 1_000_000:
-		dst = append(dst, 'c')
 	}
 	return strconv.AppendInt(dst, int64(l.Period().Seconds()), 10)
 }
