@@ -50,6 +50,11 @@ func (a *App) build() error {
 		a.logger.Warn("a variable of envoyproxy/ratelimit has no effect", "variable", w.Variable, "value", w.Value, "instead", w.Instead)
 	}
 	a.rules = newRules(s.Rules, a.health.setRulesLoaded, a.logger, reg)
+	if s.Rules.ForceStart && !s.Rules.HealthNeedsRules {
+		// Envoy Gateway starts it before there is a gateway, and so a rule, and
+		// restarts what is not healthy.
+		a.health.setRulesLoaded()
+	}
 	if err := a.rules.start(); err != nil {
 		if !s.Rules.ForceStart {
 			return err

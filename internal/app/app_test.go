@@ -370,7 +370,7 @@ func TestBadRequest(t *testing.T) {
 
 func TestHeadersAndMetadataAsSet(t *testing.T) {
 	f := start(t, "--config="+directory(t, limited(3)), "--limit-response-headers-enabled", "--limit-limit-header=X-Limit",
-		"--limit-reset-header=X-Reset", "--response-dynamic-metadata")
+		"--limit-remaining-header=X-Remaining", "--limit-reset-header=X-Reset", "--response-dynamic-metadata")
 	response, err := ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{
 		Domain:      "api",
 		Descriptors: []*commonv3.RateLimitDescriptor{{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: "alice"}}}},
@@ -378,7 +378,7 @@ func TestHeadersAndMetadataAsSet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := response.ResponseHeadersToAdd; len(got) != 3 || got[0].Key != "X-Limit" || got[1].Key != "RateLimit-Remaining" || got[2].Key != "X-Reset" {
+	if got := response.ResponseHeadersToAdd; len(got) != 3 || got[0].Key != "X-Limit" || got[1].Key != "X-Remaining" || got[2].Key != "X-Reset" {
 		t.Errorf("headers: %v", got)
 	}
 	if response.DynamicMetadata == nil {
@@ -444,6 +444,7 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 		{"all problems of the rules", []string{"--config=" + directory(t, "domain: api\ndescriptors:\n  - key: a\n    rate_limit: {unit: minuet, requests_per_unit: 1}\n  - key: b\n    colour: red\n")}, []string{"rules.yaml:4:", "minuet", "rules.yaml:6:", "colour"}},
 		{"no rules", []string{"--config=" + filepath.Join(t.TempDir(), "missing")}, []string{"missing (see --config, CONFIG_PATH): ", "no such file"}},
 		{"no rules at a relative path", []string{"--config=missing"}, []string{"rules at " + here + "/missing (see --config, CONFIG_PATH): "}},
+		{"runtime directory without its subdirectory", []string{"--runtime-root=missing"}, []string{"rules at " + here + "/missing/config (see RUNTIME_ROOT, RUNTIME_SUBDIRECTORY, RUNTIME_APPDIRECTORY): "}},
 		{"empty directory", []string{"--config=" + t.TempDir()}, []string{"no file of rules"}},
 	}
 	for _, tt := range tests {
@@ -467,12 +468,20 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 func TestForcedStartWithoutRules(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "not", "there", "yet")
 	f := start(t, "--config="+dir, "--force-start-without-initial-config", never)
-	f.wantHealth(false, "no rules are loaded yet")
+	f.wantHealth(true, "OK")
 	if _, err := f.ask(t.Context(), "alice"); status.Code(err) != codes.Unavailable {
 		t.Errorf("answer without rules: %v", err)
 	}
 	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "none loaded", "no such file")
 	f.wantAnswer("GET", f.DebugAddr(), "/rlconfig", 500, "no rules are loaded yet")
+	write(t, filepath.Join(dir, "rules.yaml"), limited(2))
+	f.wantLimit(2)
+}
+
+func TestHealthThatNeedsRules(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "not", "there", "yet")
+	f := start(t, "--config="+dir, "--force-start-without-initial-config", "--healthy-with-at-least-one-config-loaded", never)
+	f.wantHealth(false, "no rules are loaded yet")
 	write(t, filepath.Join(dir, "rules.yaml"), limited(2))
 	f.wantHealth(true, "OK")
 	f.wantLimit(2)

@@ -22,6 +22,7 @@ import (
 // new tree and swaps one pointer; if anything is wrong, the old tree stays.
 type rules struct {
 	path    string
+	named   string // the settings that say so
 	options descriptors.Options
 	loaded  func() // told of every load that succeeds
 	metrics *loadMetrics
@@ -38,6 +39,7 @@ type rules struct {
 func newRules(s settings.Rules, loaded func(), logger *slog.Logger, reg prometheus.Registerer) *rules {
 	return &rules{
 		path:    s.Path(),
+		named:   s.Named(),
 		options: descriptors.Options{MergeDomains: s.MergeDomainConfig},
 		loaded:  loaded,
 		metrics: newLoadMetrics(reg),
@@ -95,7 +97,7 @@ func (r *rules) read() content {
 	}
 	if err != nil {
 		path, _ := filepath.Abs(r.path) // fails if there is no working directory
-		err = fmt.Errorf("rules at %s (see --config, CONFIG_PATH): %w", path, err)
+		err = fmt.Errorf("rules at %s (see %s): %w", path, r.named, err)
 	}
 	for _, name := range skipped {
 		if !r.skipped[name] {
