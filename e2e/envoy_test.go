@@ -28,11 +28,16 @@ type envoy struct {
 func startEnvoy(t *testing.T, weirAddr, upstreamAddr string, filter map[string]any) *envoy {
 	t.Helper()
 	doc := exampleBootstrap(t)
-	setAddr(t, get(t, doc, "admin"), "127.0.0.1:0")
-	setAddr(t, get(t, doc, "static_resources", "listeners", 0), "127.0.0.1:0")
 	setUpstreams(t, doc, weirAddr, upstreamAddr)
 	maps.Copy(get(t, connectionManager(t, doc), "http_filters", 0, "typed_config"), filter)
+	return startBootstrap(t, doc)
+}
 
+// startBootstrap starts Envoy with a bootstrap that has one listener.
+func startBootstrap(t *testing.T, doc map[string]any) *envoy {
+	t.Helper()
+	setAddr(t, get(t, doc, "admin"), "127.0.0.1:0")
+	setAddr(t, get(t, doc, "static_resources", "listeners", 0), "127.0.0.1:0")
 	dir := t.TempDir()
 	adminFile := filepath.Join(dir, "admin")
 	e := &envoy{process: run(t, dir, nil, testenv.Envoy(t), "-c", writeBootstrap(t, doc), "--admin-address-path", adminFile,

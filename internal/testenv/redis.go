@@ -28,13 +28,20 @@ type Redis struct {
 	exited  chan struct{} // closed when cmd has ended
 }
 
+// RedisProgram returns the path of redis-server, for a test that starts one
+// itself. Without it, the test is skipped.
+func RedisProgram(t testing.TB) string {
+	t.Helper()
+	return program(t, "redis-server")
+}
+
 // RedisServer starts a redis-server on a free port of 127.0.0.1 and on a unix
 // socket, waits until it answers, and kills it when the test ends. args are
 // further command-line options, such as "--maxmemory", "1mb". Without
 // redis-server, the test is skipped.
 func RedisServer(t testing.TB, args ...string) *Redis {
 	t.Helper()
-	r := &Redis{t: t, program: program(t, "redis-server")}
+	r := &Redis{t: t, program: RedisProgram(t)}
 	// Not t.TempDir, which holds the test's name: the path of a unix socket is
 	// limited to about 100 bytes.
 	dir, err := os.MkdirTemp("", "redis")
