@@ -30,11 +30,24 @@ func startEnvoy(t *testing.T, weirAddr, upstreamAddr string, filter map[string]a
 	doc := exampleBootstrap(t)
 	setUpstreams(t, doc, weirAddr, upstreamAddr)
 	maps.Copy(get(t, connectionManager(t, doc), "http_filters", 0, "typed_config"), filter)
-	return startBootstrap(t, doc)
+	return runEnvoy(t, doc)
 }
 
-// startBootstrap starts Envoy with a bootstrap that has one listener.
-func startBootstrap(t *testing.T, doc map[string]any) *envoy {
+// startPatientEnvoy starts Envoy with the bootstrap of examples/envoy and the
+// filter as patient has it. edit changes the cluster of Weir.
+func startPatientEnvoy(t *testing.T, edit func(cluster map[string]any)) *envoy {
+	t.Helper()
+	doc := exampleBootstrap(t)
+	upstream := startUpstream(t)
+	setUpstreams(t, doc, upstream, upstream)
+	maps.Copy(get(t, connectionManager(t, doc), "http_filters", 0, "typed_config"), patient)
+	edit(get(t, doc, "static_resources", "clusters", 0))
+	return runEnvoy(t, doc)
+}
+
+// runEnvoy runs Envoy with a bootstrap, on ports of the system, and waits until
+// it serves.
+func runEnvoy(t *testing.T, doc map[string]any) *envoy {
 	t.Helper()
 	setAddr(t, get(t, doc, "admin"), "127.0.0.1:0")
 	setAddr(t, get(t, doc, "static_resources", "listeners", 0), "127.0.0.1:0")

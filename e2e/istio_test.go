@@ -61,7 +61,7 @@ func TestIstioSidecar(t *testing.T) {
 	w := startWeir(t, "examples/istio/rules")
 	doc := istioBootstrap(t, "examples/istio/sidecar.yaml", w.grpc, startUpstream(t))
 	validateBootstrap(t, writeBootstrap(t, doc))
-	e := startBootstrap(t, doc)
+	e := runEnvoy(t, doc)
 	awayFromEnd(time.Minute, 20*time.Second)
 	e.want("/productpage", "x-user: alice", 200, 429)
 	e.want("/login", "x-user: alice", 200, 200)

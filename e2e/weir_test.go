@@ -100,8 +100,11 @@ func (w *weir) waitUntilHealthy() {
 func (w *weir) readAddresses() error {
 	lines := bufio.NewScanner(strings.NewReader(w.output.String()))
 	for lines.Scan() {
-		var entry struct{ Msg, GRPC, HTTP, Metrics string }
-		if json.Unmarshal(lines.Bytes(), &entry) == nil && entry.Msg == "listening" {
+		var entry struct {
+			Message             string `json:"@message"`
+			GRPC, HTTP, Metrics string
+		}
+		if json.Unmarshal(lines.Bytes(), &entry) == nil && entry.Message == "listening" {
 			w.grpc, w.http, w.metrics = entry.GRPC, entry.HTTP, entry.Metrics
 			return nil
 		}

@@ -71,7 +71,7 @@ const (
 )
 
 // local are flags that let any number of tests serve.
-var local = []string{"--host=127.0.0.1", "--port=0", "--grpc-host=127.0.0.1", "--grpc-port=0", "--debug-host=127.0.0.1", "--debug-port=0", "--prometheus-addr=127.0.0.1:0"}
+var local = []string{"--host=127.0.0.1", "--port=0", "--grpc-host=127.0.0.1", "--grpc-port=0", "--debug-host=127.0.0.1", "--debug-port=0", "--prometheus-addr=127.0.0.1:0", "--drain-delay=0s"}
 
 func TestExitCodes(t *testing.T) {
 	dir := rules(t, "a.yaml", good)
@@ -90,7 +90,7 @@ func TestExitCodes(t *testing.T) {
 		{name: "serve", args: append([]string{"serve"}, serve("--config="+dir)...), stderr: []string{"listening", "draining", "stopped"}},
 		{name: "serve by default", args: serve("--config=" + dir), stderr: []string{"listening"}},
 		{name: "rules by variable", env: "CONFIG_PATH=" + dir, args: serve(), stderr: []string{"listening"}},
-		{name: "log as JSON", env: "LOG_FORMAT=json", args: serve("--config=" + dir), stderr: []string{`"msg":"listening"`}},
+		{name: "log as JSON", env: "LOG_FORMAT=json", args: serve("--config=" + dir), stderr: []string{`"level":"info","@message":"listening"`, `{"@timestamp":"20`}},
 		{name: "bad rules", args: serve("--config=" + wrong), code: 1, stderr: []string{"\n" + wrong + "/a.yaml:4:", "minuet", "\n" + wrong + "/a.yaml:6:", "colour"}},
 		{name: "no rules", args: serve("--config=" + missing), code: 1, stderr: []string{"missing: no such file"}},
 		{name: "unknown flag", args: []string{"--nope"}, code: 2, stderr: []string{"weir: unknown flag --nope\n", "Usage: weir", "--help"}},
@@ -101,7 +101,7 @@ func TestExitCodes(t *testing.T) {
 		{name: "flag without its value", args: []string{"--port"}, code: 2, stderr: []string{"weir: --port: needs a value\n"}},
 		{name: "duration without its value", args: []string{"--drain-timeout"}, code: 2, stderr: []string{"weir: --drain-timeout: needs a value\n"}},
 		{name: "letter of a switch", env: "MERGE_DOMAIN_CONFIG=T", args: []string{"validate", two}, stdout: []string{"files=2"}},
-		{name: "what the reference has and is unsafe to ignore", env: "GRPC_SERVER_USE_TLS=true", code: 2, stderr: []string{"weir: $GRPC_SERVER_USE_TLS: \"true\" is not supported: the gRPC listener speaks no TLS\n"}},
+		{name: "TLS without files", env: "GRPC_SERVER_USE_TLS=true", code: 2, stderr: []string{"weir: --grpc-server-tls-cert ($GRPC_SERVER_TLS_CERT): a file is needed", "\n--grpc-server-tls-key ($GRPC_SERVER_TLS_KEY): a file is needed"}},
 		{name: "out of range", env: "DRAIN_TIMEOUT=0s", code: 2, stderr: []string{"DRAIN_TIMEOUT", "1ms or more"}},
 		{name: "valid", args: []string{"validate", dir}, stdout: []string{"valid: files=1 domains=1 rules=1\n"}},
 		{name: "valid file", args: []string{"validate", dir + "/a.yaml"}, stdout: []string{"valid: files=1"}},
@@ -150,9 +150,10 @@ func compare(t *testing.T, wantCode int, wantStdout, wantStderr []string, code i
 // TestLogAsJSON holds all that is written to the format, up to the end.
 func TestLogAsJSON(t *testing.T) {
 	type line struct {
-		Level, Msg, Reason string
-		Problems           []string
-		Timeout            any
+		Level, Reason string
+		Msg           string `json:"@message"`
+		Problems      []string
+		Timeout       any
 	}
 	tests := []struct {
 		name string
@@ -164,14 +165,14 @@ func TestLogAsJSON(t *testing.T) {
 		{name: "duration", args: append(local[:len(local):len(local)], "--drain-timeout=1m30s", "--config="+rules(t, "a.yaml", good)),
 			want: func(l line) bool { return l.Msg == "draining" && l.Timeout == "1m30s" }},
 		{name: "bad rules", args: []string{"--config=" + rules(t, "a.yaml", bad)}, code: 1, want: func(l line) bool {
-			return l.Level == "ERROR" && l.Reason == "cannot start" && len(l.Problems) == 3 &&
+			return l.Level == "error" && l.Reason == "cannot start" && len(l.Problems) == 3 &&
 				strings.Contains(l.Problems[1], "a.yaml:4:") && strings.Contains(l.Problems[2], "a.yaml:6:")
 		}},
 		{name: "bad variable", env: map[string]string{"PORT": "http"}, code: 2, want: func(l line) bool {
-			return l.Level == "ERROR" && len(l.Problems) == 1 && strings.Contains(l.Problems[0], "allowed are 0 to 65535")
+			return l.Level == "error" && len(l.Problems) == 1 && strings.Contains(l.Problems[0], "allowed are 0 to 65535")
 		}},
 		{name: "unknown flag", args: []string{"--nope"}, code: 2, want: func(l line) bool {
-			return l.Level == "ERROR" && len(l.Problems) == 1 && l.Problems[0] == "unknown flag --nope"
+			return l.Level == "error" && len(l.Problems) == 1 && l.Problems[0] == "unknown flag --nope"
 		}},
 	}
 	for _, tt := range tests {

@@ -2,12 +2,9 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,11 +13,13 @@ import (
 	"weir/internal/settings"
 )
 
-// serve serves until ctx ends. SIGHUP loads the rules anew.
+// serve serves until ctx ends, and a while longer. SIGHUP loads the rules anew.
 func serve(ctx context.Context, s settings.Settings, stderr io.Writer) int {
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
+	drain, stop := whenToDrain(ctx, s.Process.DrainDelay)
+	defer stop()
 
 	logger := newLogger(s.Process, stderr)
 	server, err := app.New(app.Options{
@@ -34,37 +33,9 @@ func serve(ctx context.Context, s settings.Settings, stderr io.Writer) int {
 		complain(stderr, s.Process, "cannot start", err)
 		return exitFailed
 	}
-	if err := server.Run(ctx); err != nil {
+	if err := server.Run(ctx, drain); err != nil {
 		complain(stderr, s.Process, "failed", err)
 		return exitFailed
 	}
 	return exitOK
-}
-
-// complain says why the program ends: to people in lines that they can read, to
-// programs that read a log in JSON as one more line of it.
-func complain(w io.Writer, s settings.Process, what string, err error) {
-	if s.LogFormat == "json" {
-		newLogger(s, w).Error("weir ends", "reason", what, "problems", strings.Split(err.Error(), "\n"))
-		return
-	}
-	fmt.Fprintf(w, "weir: %v\n", err)
-}
-
-func newLogger(s settings.Process, w io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: slog.Level(s.LogLevel)}
-	if s.LogFormat == "json" {
-		options.ReplaceAttr = readable
-		return slog.New(slog.NewJSONHandler(w, options))
-	}
-	return slog.New(slog.NewTextHandler(w, options))
-}
-
-// readable spells a duration as a setting does, which JSON would show in
-// nanoseconds.
-func readable(_ []string, a slog.Attr) slog.Attr {
-	if a.Value.Kind() == slog.KindDuration {
-		a.Value = slog.StringValue(a.Value.Duration().String())
-	}
-	return a
 }

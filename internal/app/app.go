@@ -9,8 +9,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
 
 	"weir/internal/admin"
 	"weir/internal/limiter"
@@ -93,7 +96,11 @@ func (a *App) build() error {
 // meanwhile.
 func (a *App) bind(service *rls.Service) error {
 	l := a.opts.Settings.Listen
-	bound, err := listen(l)
+	transport, err := a.transport()
+	if err != nil {
+		return err
+	}
+	bound, err := listen(l, a.logger)
 	if err != nil {
 		return err
 	}
@@ -107,17 +114,37 @@ func (a *App) bind(service *rls.Service) error {
 	a.http = httpServer("HTTP", bound.http, admin.Service(a.health.err, service.JSONHandler()), a.logger)
 	a.cleanups.add("HTTP", a.http.close)
 
-	s := grpc.NewServer(a.grpcOptions()...)
+	s := grpc.NewServer(a.grpcOptions(transport)...)
 	service.Register(s)
 	grpc_health_v1.RegisterHealthServer(s, a.health.grpc)
+	if l.GRPCReflection {
+		reflection.Register(s)
+	}
 	a.grpc = grpcServer(bound.grpc, s)
 	a.cleanups.add("gRPC", a.grpc.close)
 	return nil
 }
 
-func (a *App) grpcOptions() []grpc.ServerOption {
+// transport is how the bytes of gRPC travel, with TLS or without.
+func (a *App) transport() (credentials.TransportCredentials, error) {
+	config, err := openTLS(a.opts.Settings.TLS, a.logger)
+	if err != nil {
+		return nil, err
+	}
+	if config == nil {
+		return insecure.NewCredentials(), nil
+	}
+	a.cleanups.add("TLS", func(context.Context) error {
+		config.Close()
+		return nil
+	})
+	return config.Credentials(), nil
+}
+
+func (a *App) grpcOptions(transport credentials.TransportCredentials) []grpc.ServerOption {
 	l := a.opts.Settings.Listen
 	return append(rls.ServerOptions(),
+		grpc.Creds(transport),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionAge:      l.GRPCMaxConnectionAge,
 			MaxConnectionAgeGrace: l.GRPCMaxConnectionAgeGrace,
@@ -158,11 +185,12 @@ func (a *App) status() admin.Status {
 	}
 }
 
-// Run serves until ctx ends, then drains: the health checks fail, no new
-// connection is taken, and requests in flight have the drain timeout to finish.
-// The error tells what failed while serving or had to be cut off.
-func (a *App) Run(ctx context.Context) error {
-	background, stop := context.WithCancel(ctx)
+// Run serves until ctx ends. Then the health checks fail, so that clients go
+// elsewhere, while everything else goes on until drain ends. Then it drains: no
+// new connection is taken, and requests in flight have the drain timeout to
+// finish. The error tells what failed while serving or had to be cut off.
+func (a *App) Run(ctx, drain context.Context) error {
+	background, stop := context.WithCancel(drain)
 	defer stop()
 	var tasks sync.WaitGroup
 	watcher := newWatcher(a.rules.path, a.logger)
@@ -185,7 +213,15 @@ func (a *App) Run(ctx context.Context) error {
 	var err error
 	select {
 	case <-ctx.Done():
+		a.health.setLeaving()
+		a.logger.Info("leaving, health checks fail and requests are still served")
+		select {
+		case <-drain.Done():
+		case err = <-failed:
+		}
 	case err = <-failed:
+	}
+	if err != nil {
 		a.logger.Error("a listener failed", "err", err)
 	}
 	stop()
@@ -204,8 +240,14 @@ func (a *App) cleanUp() error {
 	return a.cleanups.run(ctx, a.logger)
 }
 
-// GRPCAddr is where gRPC listens, host:port.
-func (a *App) GRPCAddr() string { return a.grpc.listener.Addr().String() }
+// GRPCAddr is where gRPC listens, host:port or unix:path.
+func (a *App) GRPCAddr() string {
+	addr := a.grpc.listener.Addr()
+	if addr.Network() == "unix" {
+		return "unix:" + addr.String()
+	}
+	return addr.String()
+}
 
 // HTTPAddr is where /healthcheck and /json are, host:port.
 func (a *App) HTTPAddr() string { return a.http.listener.Addr().String() }

@@ -51,8 +51,9 @@ type fixture struct {
 	t      *testing.T
 	log    *logBuffer
 	reload chan os.Signal
-	stop   context.CancelFunc
-	ended  chan error // what Run returned
+	leave  context.CancelFunc // makes the server fail its health checks
+	stop   context.CancelFunc // makes it drain at once
+	ended  chan error         // what Run returned
 	http   http.Client
 	conn   *grpc.ClientConn
 }
@@ -96,15 +97,16 @@ func start(t *testing.T, args ...string) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	f.stop = cancel
+	ctx, leave := context.WithCancel(context.Background())
+	drain, stop := context.WithCancel(context.Background())
+	f.leave, f.stop = leave, func() { leave(); stop() }
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		f.ended <- app.Run(ctx)
+		f.ended <- app.Run(ctx, drain)
 	}()
 	t.Cleanup(func() {
-		cancel()
+		f.stop()
 		f.conn.Close()
 		<-ended
 		if t.Failed() {

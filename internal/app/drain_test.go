@@ -114,6 +114,44 @@ func TestDrainLetsAnHTTPRequestFinish(t *testing.T) {
 	}
 }
 
+// TestLeavingServesOn looks at the time between the end of the health and the
+// drain.
+func TestLeavingServesOn(t *testing.T) {
+	f := start(t, "--config="+directory(t, limited(3)))
+	f.wantHealth(true, "OK")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	follow, err := grpc_health_v1.NewHealthClient(f.conn).Watch(ctx, &grpc_health_v1.HealthCheckRequest{Service: "ratelimit"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response, err := follow.Recv(); err != nil || response.Status != grpc_health_v1.HealthCheckResponse_SERVING {
+		t.Fatalf("followed: %v (error: %v)", response, err)
+	}
+	f.leave()
+	if response, err := follow.Recv(); err != nil || response.Status != grpc_health_v1.HealthCheckResponse_NOT_SERVING {
+		t.Errorf("followed: %v (error: %v)", response, err)
+	}
+	f.wantHealth(false, "draining") // on new connections of HTTP, and the old one of gRPC
+	for _, addr := range []string{f.GRPCAddr(), f.HTTPAddr()} {
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatalf("no new connection: %v", err)
+		}
+		conn.Close()
+	}
+	f.wantLimit(3)
+	write(t, f.opts.Settings.Rules.Path()+"/rules.yaml", limited(2))
+	f.wantLimit(2) // even rules are still loaded
+	f.wantHealth(false, "draining")
+
+	f.stop()
+	wantRefused(t, f.GRPCAddr())
+	if err := f.wantEnd(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestDrainIsBounded(t *testing.T) {
 	addr, asked, release := heldRedis(t)
 	t.Cleanup(func() { close(release) })

@@ -13,8 +13,8 @@ import (
 )
 
 // health tells whether requests should be sent here: the rules have been
-// loaded, the store has been found fit to decide, and the server is not draining. The first
-// two, once true, stay true: what a lost store means for a request is for the
+// loaded, the store has been found fit to decide, and the server is not about to
+// end. The first two, once true, stay true: what a lost store means for a request is for the
 // answer to that request to say, and old rules serve on when new ones are bad.
 type health struct {
 	grpc     *grpchealth.Server
@@ -24,6 +24,7 @@ type health struct {
 	mu          sync.Mutex
 	rulesLoaded bool
 	storeFound  bool
+	leaving     bool
 }
 
 func newHealth() *health {
@@ -39,9 +40,12 @@ func (h *health) setRulesLoaded() { h.update(func() { h.rulesLoaded = true }) }
 // setStoreFound tells that the store can decide.
 func (h *health) setStoreFound() { h.update(func() { h.storeFound = true }) }
 
-// setDraining fails all checks from now on, and ends those that are followed.
+// setLeaving fails all checks from now on.
+func (h *health) setLeaving() { h.update(func() { h.leaving = true }) }
+
+// setDraining fails all checks, too, and ends those that are followed.
 func (h *health) setDraining() {
-	h.grpc.Shutdown()
+	h.setLeaving()
 	h.drain()
 }
 
@@ -50,7 +54,7 @@ func (h *health) err() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case h.draining.Err() != nil:
+	case h.leaving:
 		return errors.New("draining")
 	case !h.rulesLoaded:
 		return errors.New("no rules are loaded yet")
@@ -67,7 +71,7 @@ func (h *health) update(change func()) {
 	defer h.mu.Unlock()
 	change()
 	serving := grpc_health_v1.HealthCheckResponse_NOT_SERVING
-	if h.rulesLoaded && h.storeFound {
+	if h.rulesLoaded && h.storeFound && !h.leaving {
 		serving = grpc_health_v1.HealthCheckResponse_SERVING
 	}
 	for _, service := range []string{"", "ratelimit"} {
@@ -75,10 +79,10 @@ func (h *health) update(change func()) {
 	}
 }
 
-// endStreams is an interceptor that ends a followed health check, the only
-// stream there is, when the server drains; by itself it would last, and with it
-// the drain, until the client leaves. Its last message is NOT_SERVING.
-func (h *health) endStreams(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+// endStreams is an interceptor that ends streams when the server drains; by
+// themselves they would last, and with them the drain, until the client leaves.
+// The last message of a followed health check is NOT_SERVING.
+func (h *health) endStreams(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	stop := context.AfterFunc(h.draining, cancel)
@@ -87,14 +91,28 @@ func (h *health) endStreams(srv any, stream grpc.ServerStream, _ *grpc.StreamSer
 	if h.draining.Err() == nil {
 		return err
 	}
-	_ = stream.SendMsg(&grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_NOT_SERVING}) // or the client has gone
+	if info.FullMethod == grpc_health_v1.Health_Watch_FullMethodName {
+		_ = stream.SendMsg(&grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_NOT_SERVING}) // or the client has gone
+	}
 	return status.Error(codes.Unavailable, "draining")
 }
 
-// streamContext is a stream with another context.
+// streamContext is a stream with another context, which ends it for a handler
+// that waits for a message, too.
 type streamContext struct {
 	grpc.ServerStream
 	ctx context.Context
 }
 
 func (s streamContext) Context() context.Context { return s.ctx }
+
+func (s streamContext) RecvMsg(m any) error {
+	received := make(chan error, 1)
+	go func() { received <- s.ServerStream.RecvMsg(m) }()
+	select {
+	case err := <-received:
+		return err
+	case <-s.ctx.Done():
+		return status.FromContextError(s.ctx.Err()).Err()
+	}
+}

@@ -1,52 +1,48 @@
 package app
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
+	"strings"
 
-	"google.golang.org/grpc"
-
-	"weir/internal/admin"
 	"weir/internal/settings"
 )
-
-// server is something that serves a listener until it is stopped.
-type server struct {
-	name     string
-	listener net.Listener
-	serve    func(net.Listener) error
-	// stop refuses new connections and lets requests in flight finish until ctx
-	// ends.
-	stop func(ctx context.Context) error
-}
 
 // listeners are bound addresses, each for one server.
 type listeners struct{ grpc, http, debug, metrics net.Listener }
 
 // listen binds all addresses or none. The error names every one that could not
 // be bound, and the setting that it comes from.
-func listen(s settings.Listen) (l listeners, err error) {
+func listen(s settings.Listen, logger *slog.Logger) (l listeners, err error) {
+	type place struct {
+		name, setting, network, address string
+		listener                        *net.Listener
+	}
+	tcp := string(s.Proto)
+	grpc := place{"gRPC", "GRPC_HOST and GRPC_PORT", tcp, s.GRPCPort.On(s.GRPCHost), &l.grpc}
+	if s.GRPCUDS != "" {
+		grpc = place{"gRPC", "GRPC_UDS", "unix", s.GRPCUDS, &l.grpc}
+	}
 	var bound []net.Listener
+	var without []string // listeners that do without IPv6
 	var errs []error
-	for _, b := range []struct {
-		name, setting, address string
-		listener               *net.Listener
-	}{
-		{"gRPC", "GRPC_HOST and GRPC_PORT", s.GRPCPort.On(s.GRPCHost), &l.grpc},
-		{"HTTP", "HOST and PORT", s.Port.On(s.Host), &l.http},
-		{"debug", "DEBUG_HOST and DEBUG_PORT", s.DebugPort.On(s.DebugHost), &l.debug},
-		{"metrics", "PROMETHEUS_ADDR", string(s.PrometheusAddr), &l.metrics},
+	for _, p := range []place{
+		grpc,
+		{"HTTP", "HOST and PORT", tcp, s.Port.On(s.Host), &l.http},
+		{"debug", "DEBUG_HOST and DEBUG_PORT", tcp, s.DebugPort.On(s.DebugHost), &l.debug},
+		{"metrics", "PROMETHEUS_ADDR", tcp, string(s.PrometheusAddr), &l.metrics},
 	} {
-		listener, err := net.Listen("tcp", b.address)
+		listener, err := bind(p.network, p.address)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("binding the %s listener (see %s): %w", b.name, b.setting, err))
+			errs = append(errs, fmt.Errorf("binding the %s listener (see %s): %w", p.name, p.setting, err))
 			continue
 		}
-		*b.listener, bound = listener, append(bound, listener)
+		if isIPv4(listener) && strings.HasPrefix(p.address, "[::]:") {
+			without = append(without, p.name)
+		}
+		*p.listener, bound = listener, append(bound, listener)
 	}
 	if errs != nil {
 		for _, listener := range bound {
@@ -54,51 +50,22 @@ func listen(s settings.Listen) (l listeners, err error) {
 		}
 		return listeners{}, errors.Join(errs...)
 	}
+	if without != nil {
+		logger.Warn("this machine has no IPv6, listening on IPv4 alone", "listeners", strings.Join(without, " "))
+	}
 	return l, nil
 }
 
-// run serves until the server is stopped, and returns what went wrong before.
-func (s *server) run() error {
-	err := s.serve(s.listener)
-	if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, grpc.ErrServerStopped) {
-		return nil
+// bind binds an address. The host :: means all addresses, those of IPv4
+// included, and these alone on a machine without IPv6.
+func bind(network, address string) (net.Listener, error) {
+	if network == "unix" {
+		return listenUnix(address)
 	}
-	return fmt.Errorf("serving %s: %w", s.name, err)
+	return net.Listen(network, address)
 }
 
-// close stops the server and frees its address, whether or not it ever served.
-func (s *server) close(ctx context.Context) error {
-	err := s.stop(ctx)
-	_ = s.listener.Close() // a server that served has closed it
-	return err
-}
-
-func httpServer(name string, listener net.Listener, handler http.Handler, logger *slog.Logger) *server {
-	s := admin.NewServer(handler, logger)
-	stop := func(ctx context.Context) error {
-		if err := s.Shutdown(ctx); err != nil {
-			return errors.Join(fmt.Errorf("requests cut off: %w", err), s.Close())
-		}
-		return nil
-	}
-	return &server{name, listener, s.Serve, stop}
-}
-
-func grpcServer(listener net.Listener, s *grpc.Server) *server {
-	stop := func(ctx context.Context) error {
-		done := make(chan struct{})
-		go func() {
-			s.GracefulStop()
-			close(done)
-		}()
-		select {
-		case <-done:
-			return nil
-		case <-ctx.Done():
-			s.Stop() // makes GracefulStop return
-			<-done
-			return fmt.Errorf("requests cut off: %w", ctx.Err())
-		}
-	}
-	return &server{"gRPC", listener, s.Serve, stop}
+func isIPv4(listener net.Listener) bool {
+	addr, ok := listener.Addr().(*net.TCPAddr)
+	return ok && addr.IP.To4() != nil
 }

@@ -71,6 +71,10 @@ func (s *Settings) AfterApply(ctx *kong.Context) (err error) {
 	if s.Warnings, err = compare(); err != nil {
 		return err
 	}
+	if err := s.TLS.check(); err != nil {
+		return err
+	}
+	s.Warnings = append(s.Warnings, s.TLS.warnings()...)
 	if strings.Contains(s.Store.CacheKeyPrefix, "|") {
 		return fmt.Errorf("--cache-key-prefix ($CACHE_KEY_PREFIX): %q is not allowed, it may not contain '|'", s.Store.CacheKeyPrefix)
 	}

@@ -56,17 +56,12 @@ func isNotNumber(standard float64) condition {
 // reference lists the variables of envoyproxy/ratelimit that mean nothing here,
 // but for those that only go with another one of the list.
 var reference = []variable{
-	{"GRPC_SERVER_USE_TLS", isOn, refused, "the gRPC listener speaks no TLS"},
 	{"REDIS_TYPE", isNot("SINGLE"), refused, "neither Redis Cluster nor Sentinel is supported, REDIS_URL must name one primary"},
 	{"REDIS_PERSECOND", isOn, refused, "there is no second Redis, limits per second are counted in that of REDIS_URL"},
 	{"CONFIG_TYPE", isNot("FILE"), refused, "rules come from files only, see CONFIG_PATH"},
 
 	{"SHADOW_MODE", isOn, warned, "requests over a limit are denied; shadow_mode is set per rule"},
 	{"QUOTA_MODE", isOn, warned, "requests over a limit are denied; quota_mode is set per rule"},
-	{"GRPC_UDS", isSet, warned, "gRPC is served on GRPC_HOST and GRPC_PORT, not on a unix socket"},
-	{"GRPC_CLIENT_TLS_CACERT", isSet, warned, "clients of the gRPC listener are not authenticated"},
-	{"GRPC_CLIENT_TLS_SAN", isSet, warned, "clients of the gRPC listener are not authenticated"},
-	{"PROTO", isNot("tcp"), warned, "all listeners use tcp"},
 	{"REDIS_TLS_CACERT", isSet, warned, "the certificate of Redis is checked against the authorities of the system, see SSL_CERT_FILE"},
 	{"REDIS_TLS_CLIENT_CERT", isSet, warned, "no certificate is shown to Redis"},
 	{"REDIS_TLS_CLIENT_KEY", isSet, warned, "no certificate is shown to Redis"},

@@ -11,6 +11,7 @@ package settings
 // Settings are the settings of the command serve. docs/settings.md lists them.
 type Settings struct {
 	Listen  Listen  `embed:"" group:"Listeners:"`
+	TLS     TLS     `embed:"" group:"TLS of the gRPC listener:"`
 	Rules   Rules   `embed:"" group:"Rules:"`
 	Answers Answers `embed:"" group:"Requests and answers:"`
 	Store   Store   `embed:"" group:"Counters:"`

@@ -95,6 +95,7 @@ func TestPrecedence(t *testing.T) {
 		{"choice for", env{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT": "True"}, nil, func(s Settings) any { return s.Store.StopWhenOverLimit }, Choice{Set: true, On: true}},
 		{"choice against", nil, []string{"--stop-cache-key-increment-when-overlimit=no"}, func(s Settings) any { return s.Store.StopWhenOverLimit }, Choice{Set: true}},
 		{"choice by number", env{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT": "0"}, []string{"--stop-cache-key-increment-when-overlimit=1"}, func(s Settings) any { return s.Store.StopWhenOverLimit }, Choice{Set: true, On: true}},
+		{"addresses in any case", env{"PROTO": "TCP4"}, nil, func(s Settings) any { return s.Listen.Proto }, Proto("tcp4")},
 		{"no TLS", nil, nil, func(s Settings) any { return s.Store.RedisTLSConfig() == nil }, true},
 		{"TLS", env{"REDIS_TLS": "true"}, nil, func(s Settings) any { return s.Store.RedisTLSConfig() == nil }, false},
 	}
@@ -137,6 +138,8 @@ func TestImpossibleValues(t *testing.T) {
 		{name: "switch by flag", flag: "--redis-tls=2", wants: []string{"--redis-tls", `"2" is no switch`}},
 		{name: "choice", env: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=auto", wants: []string{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", `"auto" is no switch, allowed are true, t, yes, 1, false, f, no and 0`}},
 		{name: "duration", env: "REDIS_OP_TIMEOUT=20", wants: []string{"REDIS_OP_TIMEOUT", "expected duration"}},
+		{name: "addresses", env: "PROTO=udp", wants: []string{"PROTO", `"udp" is no kind of addresses, allowed are tcp, tcp4 and tcp6`}},
+		{name: "delay before draining", env: "DRAIN_DELAY=-1s", wants: []string{"--drain-delay ($DRAIN_DELAY): -1s is not allowed, allowed is 0s or more"}},
 		{name: "no time to drain", env: "DRAIN_TIMEOUT=0s", wants: []string{"--drain-timeout ($DRAIN_TIMEOUT): 0s is not allowed, allowed is 1ms or more"}},
 		{name: "too long", flag: "--redis-op-timeout=1h", wants: []string{"--redis-op-timeout ($REDIS_OP_TIMEOUT): 1h0m0s is not allowed, allowed is 1ms to 1m"}},
 		{name: "no descriptors", env: "MAX_DESCRIPTORS=0", wants: []string{"MAX_DESCRIPTORS", "0 is not allowed, allowed is 1 to 10000"}},

@@ -32,6 +32,20 @@ func (p Port) On(host string) string {
 	return net.JoinHostPort(host, strconv.Itoa(int(p)))
 }
 
+// Proto is the kind of addresses to listen on.
+type Proto string
+
+// UnmarshalText accepts tcp, tcp4 and tcp6, in any case.
+func (p *Proto) UnmarshalText(text []byte) error {
+	switch s := strings.ToLower(string(text)); s {
+	case "tcp", "tcp4", "tcp6":
+		*p = Proto(s)
+		return nil
+	default:
+		return fmt.Errorf("%q is no kind of addresses, allowed are tcp, tcp4 and tcp6", text)
+	}
+}
+
 // Address is host:port, where the host may be empty: all of this machine's.
 type Address string
 

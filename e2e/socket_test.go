@@ -1,0 +1,33 @@
+package e2e
+
+import (
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"weir/internal/testenv"
+)
+
+// Envoy reaches Weir over a unix socket, also after a Weir that was killed and
+// left the socket behind.
+func TestUnixSocket(t *testing.T) {
+	t.Parallel()
+	testenv.Envoy(t)
+	awayFromMidnight()
+	socket := filepath.Join(t.TempDir(), "weir.sock")
+	start := func() *weir { return startWeir(t, writeRules(t, twoADay), "GRPC_UDS="+socket) }
+	w := start()
+	if w.grpc != "unix:"+socket {
+		t.Errorf("gRPC is at %s", w.grpc)
+	}
+	e := startPatientEnvoy(t, func(cluster map[string]any) {
+		get(t, cluster, "load_assignment", "endpoints", 0, "lb_endpoints", 0, "endpoint")["address"] = map[string]any{
+			"pipe": map[string]any{"path": socket},
+		}
+	})
+	e.want("/", "x-user: alice", 200, 200, 429)
+	w.signal(syscall.SIGKILL)
+	w.exitCode()
+	start()
+	e.want("/", "x-user: alice", 200, 200, 429) // the counters were in memory
+}

@@ -1,0 +1,150 @@
+package e2e
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"weir/internal/testenv"
+)
+
+// identity is a directory with what one side of TLS shows and trusts: tls.crt,
+// tls.key and ca.crt.
+type identity string
+
+// newIdentity makes an identity. Without issuer it has nothing to show.
+func newIdentity(t *testing.T, issuer *testenv.Authority, trusted []byte, names ...string) identity {
+	t.Helper()
+	i := identity(t.TempDir())
+	i.trust(t, trusted)
+	if issuer != nil {
+		i.show(t, issuer, names...)
+	}
+	return i
+}
+
+func (i identity) file(name string) string { return filepath.Join(string(i), name) }
+
+// trust replaces the authorities.
+func (i identity) trust(t *testing.T, authorities []byte) {
+	t.Helper()
+	i.replace(t, "ca.crt", authorities)
+}
+
+// show replaces the certificate and its key.
+func (i identity) show(t *testing.T, issuer *testenv.Authority, names ...string) {
+	t.Helper()
+	certificate, key := issuer.Issue(t, names...)
+	i.replace(t, "tls.crt", certificate)
+	i.replace(t, "tls.key", key)
+}
+
+func (i identity) replace(t *testing.T, name string, content []byte) {
+	t.Helper()
+	next := i.file(".next")
+	if err := errors.Join(os.WriteFile(next, content, 0o600), os.Rename(next, i.file(name))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startTLSEnvoy starts an Envoy that speaks TLS with Weir. With a certificate it
+// shows that.
+func startTLSEnvoy(t *testing.T, w *weir, i identity) *envoy {
+	t.Helper()
+	inFile := func(name string) map[string]any { return map[string]any{"filename": i.file(name)} }
+	context := map[string]any{"validation_context": map[string]any{
+		"trusted_ca": inFile("ca.crt"),
+		"match_typed_subject_alt_names": []any{
+			map[string]any{"san_type": "DNS", "matcher": map[string]any{"exact": "weir.example"}},
+		},
+	}}
+	if _, err := os.Stat(i.file("tls.crt")); err == nil {
+		context["tls_certificates"] = []any{map[string]any{"certificate_chain": inFile("tls.crt"), "private_key": inFile("tls.key")}}
+	}
+	return startPatientEnvoy(t, func(cluster map[string]any) {
+		setEndpoints(t, cluster, w.grpc)
+		cluster["transport_socket"] = map[string]any{
+			"name": "envoy.transport_sockets.tls",
+			"typed_config": map[string]any{
+				"@type":              "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+				"sni":                "weir.example",
+				"common_tls_context": context,
+			},
+		}
+	})
+}
+
+const twoADay = "domain: api\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 2}}]\n"
+
+// Envoy and Weir authenticate each other; who is not the Envoy that Weir was
+// told of gets no answer, and files that are replaced are used without restart.
+func TestMutualTLS(t *testing.T) {
+	t.Parallel()
+	testenv.Envoy(t)
+	awayFromMidnight()
+	const name = "spiffe://mesh/ns/gateway/sa/envoy"
+	before, after := testenv.NewAuthority(t), testenv.NewAuthority(t)
+	both := append(before.PEM(), after.PEM()...)
+	server := newIdentity(t, before, before.PEM(), "weir.example")
+	w := startWeir(t, writeRules(t, twoADay), "GRPC_SERVER_USE_TLS=true", "GRPC_MAX_CONNECTION_AGE=1s",
+		"GRPC_SERVER_TLS_CERT="+server.file("tls.crt"), "GRPC_SERVER_TLS_KEY="+server.file("tls.key"),
+		"GRPC_CLIENT_TLS_CACERT="+server.file("ca.crt"), "GRPC_CLIENT_TLS_SAN="+name)
+
+	trusted := startTLSEnvoy(t, w, newIdentity(t, before, both, name))
+	trusted.want("/", "x-user: alice", 200, 200, 429)
+	renewed := startTLSEnvoy(t, w, newIdentity(t, after, both, name))
+	for what, stranger := range map[string]*envoy{
+		"without a certificate":                     startTLSEnvoy(t, w, newIdentity(t, nil, both)),
+		"with another name in its certificate":      startTLSEnvoy(t, w, newIdentity(t, before, both, "spiffe://mesh/ns/gateway/sa/other")),
+		"with a certificate of another authority":   renewed,
+		"that trusts another authority than Weir's": startTLSEnvoy(t, w, newIdentity(t, before, after.PEM(), name)),
+	} {
+		if status := stranger.ask("/", "x-user: bob").status; status != 500 {
+			t.Errorf("an Envoy %s got %d, want 500", what, status)
+		}
+	}
+
+	// The certificate is replaced while Envoy asks.
+	server.show(t, after, "weir.example")
+	eventually(t, "waiting for the new certificate", func() error {
+		trusted.want("/", "x-user: alice", 429)
+		issuer, err := issuerOf(w.grpc)
+		if err == nil && issuer != after.Name() {
+			err = fmt.Errorf("it is of %s", issuer)
+		}
+		return err
+	})
+	// The authority is replaced: the Envoy that was a stranger takes over.
+	server.trust(t, both)
+	eventually(t, "waiting for Weir to trust the new authority", func() error { return renewed.answers(429) })
+	server.trust(t, after.PEM())
+	eventually(t, "waiting for Weir to trust the old authority no more", func() error { return trusted.answers(500) })
+	renewed.want("/", "x-user: alice", 429)
+}
+
+// answers tells whether alice is answered so.
+func (e *envoy) answers(status int) error {
+	if got := e.ask("/", "x-user: alice").status; got != status {
+		return fmt.Errorf("status %d", got)
+	}
+	return nil
+}
+
+// issuerOf tells who issued the certificate that a listener shows.
+func issuerOf(addr string) (string, error) {
+	var issuer string
+	conn, err := tls.Dial("tcp", addr, &tls.Config{
+		InsecureSkipVerify: true, // to look at it is all that is wanted
+		VerifyConnection: func(state tls.ConnectionState) error {
+			issuer = state.PeerCertificates[0].Issuer.CommonName
+			return nil
+		},
+	})
+	if err == nil {
+		conn.Close()
+	}
+	return issuer, err
+}

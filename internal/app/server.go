@@ -1,0 +1,70 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+
+	"google.golang.org/grpc"
+
+	"weir/internal/admin"
+)
+
+// server is something that serves a listener until it is stopped.
+type server struct {
+	name     string
+	listener net.Listener
+	serve    func(net.Listener) error
+	// stop refuses new connections and lets requests in flight finish until ctx
+	// ends.
+	stop func(ctx context.Context) error
+}
+
+// run serves until the server is stopped, and returns what went wrong before.
+func (s *server) run() error {
+	err := s.serve(s.listener)
+	if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, grpc.ErrServerStopped) {
+		return nil
+	}
+	return fmt.Errorf("serving %s: %w", s.name, err)
+}
+
+// close stops the server and frees its address, whether or not it ever served.
+func (s *server) close(ctx context.Context) error {
+	err := s.stop(ctx)
+	_ = s.listener.Close() // a server that served has closed it
+	return err
+}
+
+func httpServer(name string, listener net.Listener, handler http.Handler, logger *slog.Logger) *server {
+	s := admin.NewServer(handler, logger)
+	stop := func(ctx context.Context) error {
+		if err := s.Shutdown(ctx); err != nil {
+			return errors.Join(fmt.Errorf("requests cut off: %w", err), s.Close())
+		}
+		return nil
+	}
+	return &server{name, listener, s.Serve, stop}
+}
+
+func grpcServer(listener net.Listener, s *grpc.Server) *server {
+	stop := func(ctx context.Context) error {
+		done := make(chan struct{})
+		go func() {
+			s.GracefulStop()
+			close(done)
+		}()
+		select {
+		case <-done:
+			return nil
+		case <-ctx.Done():
+			s.Stop() // makes GracefulStop return
+			<-done
+			return fmt.Errorf("requests cut off: %w", ctx.Err())
+		}
+	}
+	return &server{"gRPC", listener, s.Serve, stop}
+}
