@@ -52,9 +52,60 @@ func (s Store) String() string {
 type Rules struct {
 	Path                  string    // where they come from
 	LoadedAt              time.Time // zero if none were loaded yet
-	Files, Domains, Rules int
+	Files, Domains, Rules int       // files, or resources of a control plane
 	FailedAt              time.Time // of the last load, zero if it succeeded
 	Problems              string    // of the last load, one per line
+	// Version is what a control plane calls the rules that serve, FailedVersion
+	// those of the last load, if that failed. Files have none.
+	Version, FailedVersion string
+	// ControlPlane is where they come from, nil if that is files.
+	ControlPlane *ControlPlane
+}
+
+// ControlPlane tells what sends the rules, and how it is reached.
+type ControlPlane struct {
+	Connected bool
+	Since     time.Time // of Connected, or of its opposite
+	Problem   string    // why the last stream ended, "" if none has
+}
+
+// String tells where the rules come from and what became of newer ones.
+func (r Rules) String() string {
+	var b strings.Builder
+	at := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+	cp := r.ControlPlane
+	switch {
+	case r.LoadedAt.IsZero():
+		fmt.Fprintf(&b, "none loaded from %s yet\n", r.Path)
+	case cp == nil:
+		fmt.Fprintf(&b, "%d (files: %d, domains: %d), loaded from %s at %s\n", r.Rules, r.Files, r.Domains, r.Path, at(r.LoadedAt))
+	default:
+		fmt.Fprintf(&b, "%d (resources: %d, domains: %d), version %q, loaded from %s at %s\n", r.Rules, r.Files, r.Domains, r.Version, r.Path, at(r.LoadedAt))
+	}
+	if cp != nil {
+		fmt.Fprintf(&b, "          %s\n", cp)
+	}
+	if r.FailedAt.IsZero() {
+		return b.String()
+	}
+	what := "The last load"
+	if cp != nil {
+		what = fmt.Sprintf("The last load, of version %q", r.FailedVersion)
+	}
+	fmt.Fprintf(&b, "\n%s, at %s, failed and changed nothing:\n\n%s\n", what, at(r.FailedAt), r.Problems)
+	return b.String()
+}
+
+// String is the line of the control plane.
+func (c ControlPlane) String() string {
+	state, ended := "NOT connected", ""
+	if c.Connected {
+		state = "connected"
+	}
+	if c.Problem != "" {
+		ended = ", the last stream ended: " + c.Problem
+	}
+	return fmt.Sprintf("%s since %s%s", state, c.Since.UTC().Format(time.RFC3339), ended)
 }
 
 // String is the page.
@@ -70,16 +121,7 @@ func (s Status) String() string {
 	if s.Store.Remote {
 		fmt.Fprintf(&b, "store     %s\n", s.Store)
 	}
-	r := s.Rules
-	if r.LoadedAt.IsZero() {
-		fmt.Fprintf(&b, "rules     none loaded from %s yet\n", r.Path)
-	} else {
-		fmt.Fprintf(&b, "rules     %d (files: %d, domains: %d), loaded from %s at %s\n",
-			r.Rules, r.Files, r.Domains, r.Path, r.LoadedAt.UTC().Format(time.RFC3339))
-	}
-	if !r.FailedAt.IsZero() {
-		fmt.Fprintf(&b, "\nThe last load, at %s, failed and changed nothing:\n\n%s\n", r.FailedAt.UTC().Format(time.RFC3339), r.Problems)
-	}
+	fmt.Fprintf(&b, "rules     %s", s.Rules)
 	b.WriteString(`
 GET  /rlconfig       the rules that serve
 POST /-/reload       load the rules now

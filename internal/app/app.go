@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"weir/internal/admin"
+	"weir/internal/descriptors"
 	"weir/internal/limiter"
 	"weir/internal/rls"
 	"weir/internal/settings"
@@ -28,6 +30,7 @@ type App struct {
 	started  time.Time
 	health   *health
 	rules    *rules
+	source   source
 	store    *store
 	cleanups cleanups
 
@@ -52,20 +55,10 @@ func (a *App) build() error {
 	for _, w := range s.Warnings {
 		a.logger.Warn("a variable of envoyproxy/ratelimit has no effect", "variable", w.Variable, "value", w.Value, "instead", w.Instead)
 	}
-	a.rules = newRules(s.Rules, a.health.setRulesLoaded, a.logger, reg)
-	if s.Rules.ForceStart && !s.Rules.HealthNeedsRules {
-		// Envoy Gateway starts it before there is a gateway, and so a rule, and
-		// restarts what is not healthy.
-		a.health.setRulesLoaded()
+	err := a.openRules()
+	if err != nil {
+		return err
 	}
-	if err := a.rules.start(); err != nil {
-		if !s.Rules.ForceStart {
-			return err
-		}
-		a.logger.Error("starting without rules, requests are answered UNAVAILABLE until there are some", "path", s.Rules.Path(), "problems", err)
-	}
-
-	var err error
 	if a.store, err = openStore(s.Store, a.logger, reg); err != nil {
 		return err
 	}
@@ -91,6 +84,19 @@ func (a *App) build() error {
 	}))
 }
 
+// openRules finds the source of the rules, and the rules if they are there.
+func (a *App) openRules() (err error) {
+	s, reg := a.opts.Settings, a.opts.Registry
+	a.rules = newRules(descriptors.Options{MergeDomains: s.Rules.MergeDomainConfig}, a.health.setRulesLoaded, a.logger, reg)
+	a.source = newFiles(a.rules, s.Rules, a.opts.Reload)
+	if s.XDS.Enabled() {
+		if a.source, err = newControlPlane(a.rules, s, a.opts.Reload, &a.cleanups, reg); err != nil {
+			return err
+		}
+	}
+	return a.source.start()
+}
+
 // bind binds the listeners and makes their servers. What is made last is
 // stopped first: the answers to Envoy, so that the others can be watched
 // meanwhile.
@@ -107,7 +113,7 @@ func (a *App) bind(service *rls.Service) error {
 	a.metrics = httpServer("metrics", bound.metrics, admin.Metrics(string(l.PrometheusPath), a.opts.Registry), a.logger)
 	a.cleanups.add("metrics", a.metrics.close)
 
-	debug := admin.Debug{Status: a.status, Rules: a.rules.dump, Reload: a.rules.reload}
+	debug := admin.Debug{Status: a.status, Rules: a.dump, Reload: a.source.reload}
 	a.debug = httpServer("debug", bound.debug, debug.Handler(), a.logger)
 	a.cleanups.add("debug", a.debug.close)
 
@@ -181,9 +187,11 @@ func (a *App) status() admin.Status {
 		Uptime:  time.Since(a.started),
 		Health:  a.health.err(),
 		Store:   a.store.status(),
-		Rules:   a.rules.report(),
+		Rules:   a.source.report(),
 	}
 }
+
+func (a *App) dump(w io.Writer) error { return a.rules.dump(w, a.source.report()) }
 
 // Run serves until ctx ends. Then the health checks fail, so that clients go
 // elsewhere, while everything else goes on until drain ends. Then it drains: no
@@ -193,8 +201,7 @@ func (a *App) Run(ctx, drain context.Context) error {
 	background, stop := context.WithCancel(drain)
 	defer stop()
 	var tasks sync.WaitGroup
-	watcher := newWatcher(a.rules.path, a.logger)
-	tasks.Go(func() { a.rules.watch(background, watcher, a.opts.Settings.Rules.ConfigPollInterval, a.opts.Reload) })
+	tasks.Go(func() { a.source.run(background) })
 	if a.store.ping != nil {
 		tasks.Go(func() { a.store.find(background, a.health.setStoreFound, a.logger) })
 	}

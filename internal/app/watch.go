@@ -19,13 +19,13 @@ const quiet = 50 * time.Millisecond
 // watch keeps the rules as their files are until ctx ends: it looks when w tells
 // of a change and after every interval, because some file systems tell nothing.
 // A value from reload loads them unconditionally.
-func (r *rules) watch(ctx context.Context, w *watcher, interval time.Duration, reload <-chan os.Signal) {
+func (f *files) watch(ctx context.Context, w *watcher, interval time.Duration, reload <-chan os.Signal) {
 	defer w.close()
 	poll := time.NewTicker(interval)
 	defer poll.Stop()
 	refresh := func() {
 		w.follow() // first, so that no later change is missed
-		r.refresh()
+		f.refresh()
 	}
 	refresh()
 	var settled <-chan time.Time
@@ -45,7 +45,7 @@ func (r *rules) watch(ctx context.Context, w *watcher, interval time.Duration, r
 		case <-poll.C:
 			refresh()
 		case <-reload:
-			_ = r.reload() // it has logged its error
+			_ = f.reload() // it has logged its error
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/internal/descriptors"
 	"weir/internal/settings"
 )
 
@@ -54,7 +55,8 @@ func TestWhichChangesConcernTheRules(t *testing.T) {
 // Of what the system could not tell, nobody knows what it was.
 func TestLostEventsLetTheRulesBeRead(t *testing.T) {
 	dir := directory(t, limited(3))
-	r := newRules(settings.Rules{Config: dir}, func() {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	r := newRules(descriptors.Options{}, func() {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	f := newFiles(r, settings.Rules{Config: dir}, nil)
 	rules := func(want int) {
 		t.Helper()
 		eventually(t, func() error {
@@ -67,7 +69,7 @@ func TestLostEventsLetTheRulesBeRead(t *testing.T) {
 	lost := make(chan error)
 	ctx, stop := context.WithCancel(t.Context())
 	var task sync.WaitGroup
-	task.Go(func() { r.watch(ctx, &watcher{path: dir, errors: lost}, time.Hour, nil) })
+	task.Go(func() { f.watch(ctx, &watcher{path: dir, errors: lost}, time.Hour, nil) })
 	defer task.Wait()
 	defer stop()
 	rules(1)

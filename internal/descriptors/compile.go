@@ -1,6 +1,8 @@
 package descriptors
 
 import (
+	"gopkg.in/yaml.v3"
+
 	"weir/internal/limiter"
 	"weir/internal/strictyaml"
 )
@@ -16,58 +18,77 @@ type Options struct {
 // Problems and holds every problem of every file; no file at all is one, too,
 // because rules that got lost must not pass for rules that allow everything.
 func Load(files []File, opts Options) (*Tree, error) {
-	c := compiler{
+	c := newCompiler("file", opts)
+	if len(files) == 0 {
+		c.problems = append(c.problems, Problem{Message: "there is no rule file, at least one is needed"})
+	}
+	for _, f := range files {
+		d := newDecoder(f.Name)
+		if document := d.Parse(f.Data, "a domain and its descriptors"); document != nil {
+			c.add(d, document)
+		}
+		c.problems = append(c.problems, d.Problems...)
+	}
+	return c.result()
+}
+
+// compiler adds document after document to a tree.
+type compiler struct {
+	opts     Options
+	unit     string // what holds a document: a file, or a resource of a control plane
+	tree     *Tree
+	defined  map[*node]origin
+	problems Problems
+}
+
+func newCompiler(unit string, opts Options) *compiler {
+	return &compiler{
 		opts:    opts,
+		unit:    unit,
 		tree:    &Tree{domains: make(map[string]*node), labels: make(map[string]string)},
 		defined: make(map[*node]origin),
 	}
-	var problems Problems
-	if len(files) == 0 {
-		problems = append(problems, Problem{Message: "there is no rule file, at least one is needed"})
-	}
-	for _, f := range files {
-		problems = append(problems, c.file(f)...)
-	}
-	if len(problems) > 0 {
-		problems.Sort()
-		return nil, problems
-	}
-	return c.tree, nil
 }
 
-// compiler adds file after file to a tree.
-type compiler struct {
-	opts    Options
-	tree    *Tree
-	defined map[*node]origin
+// result is the tree or, if there is any problem, all of them.
+func (c *compiler) result() (*Tree, error) {
+	if len(c.problems) > 0 {
+		c.problems.Sort()
+		return nil, c.problems
+	}
+	return c.tree, nil
 }
 
 // origin is where a node was defined.
 type origin struct {
 	file string
 	at   strictyaml.Position
+	path string // if it has no position
 }
 
 func (o origin) String() string {
-	return Problem{File: o.file, Line: o.at.Line, Column: o.at.Column}.String()
+	return Problem{File: o.file, Line: o.at.Line, Column: o.at.Column, Path: o.path}.String()
 }
 
-func (c *compiler) file(f File) Problems {
-	var d decoder
-	d.File, d.Elsewhere = f.Name, elsewhere
-	document := d.Parse(f.Data, "a domain and its descriptors")
-	if document == nil {
-		return d.Problems
+// here is the origin of the current node of r, which is at a position.
+func here(r *strictyaml.Reporter, at strictyaml.Position) origin {
+	o := origin{file: r.File, at: at}
+	if at == (strictyaml.Position{}) {
+		o.path = r.Path()
 	}
+	return o
+}
+
+// add adds the rules of a document. What is wrong goes to the decoder.
+func (c *compiler) add(d *decoder, document *yaml.Node) {
 	config := d.file(document)
 	root := c.domain(&d.Reporter, config)
 	b := branch{Reporter: &d.Reporter, compiler: c, domain: c.tree.labels[config.domain]}
 	b.descriptors(root, config.descriptors)
-	return d.Problems
 }
 
-// domain returns the root node of a file's domain. Where the domain is wrong it
-// is a new one, so that only what is wrong within the file is found in it.
+// domain returns the root node of a document's domain. Where the domain is wrong it
+// is a new one, so that only what is wrong within the document is found in it.
 func (c *compiler) domain(r *strictyaml.Reporter, config fileConfig) *node {
 	root := &node{entry: limiter.Entry{Key: config.domain}}
 	first := c.tree.domains[config.domain]
@@ -76,12 +97,12 @@ func (c *compiler) domain(r *strictyaml.Reporter, config fileConfig) *node {
 	case first == nil:
 		c.tree.domains[config.domain] = root
 		c.tree.labels[config.domain] = sanitize(config.domain)
-		c.defined[root] = origin{r.File, config.domainAt}
+		c.defined[root] = here(r, config.domainAt)
 	case c.opts.MergeDomains:
 		return first
 	default:
-		r.ProblemIn("domain", config.domainAt, "%q is already the domain of %s, allowed is one file per domain unless MERGE_DOMAIN_CONFIG is true",
-			config.domain, c.defined[first])
+		r.ProblemIn("domain", config.domainAt, "%q is already the domain of %s, allowed is one %s per domain unless MERGE_DOMAIN_CONFIG is true",
+			config.domain, c.defined[first], c.unit)
 	}
 	return root
 }
@@ -117,7 +138,7 @@ func (b *branch) descriptor(parent *node, config *descriptorConfig) {
 	n := &node{parent: parent, entry: limiter.Entry{Key: config.key, Value: config.value}}
 	if twin := parent.children[n.entry]; twin == nil {
 		parent.add(n)
-		b.compiler.defined[n] = origin{b.File, config.at}
+		b.compiler.defined[n] = here(b.Reporter, config.at)
 	} else if config.key != "" {
 		b.Problem(config.at, "%s is already at %s, allowed is one descriptor per key and value", config, b.compiler.defined[twin])
 	}

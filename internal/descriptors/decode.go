@@ -10,8 +10,15 @@ import (
 	"weir/internal/strictyaml"
 )
 
-// decoder decodes one rule file.
+// decoder decodes one rule file, or a resource of a control plane.
 type decoder struct{ strictyaml.Decoder }
+
+// newDecoder returns a decoder whose problems shall name a file so.
+func newDecoder(name string) *decoder {
+	d := new(decoder)
+	d.File, d.Elsewhere = name, elsewhere
+	return d
+}
 
 // fileConfig is a rule file as it is written.
 type fileConfig struct {

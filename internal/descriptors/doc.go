@@ -1,5 +1,5 @@
-// Package descriptors turns rule files into a Tree, and finds in it the rule
-// for a descriptor.
+// Package descriptors turns rule files, or the messages of a control plane, into
+// a Tree, and finds in it the rule for a descriptor.
 //
 // The life of a rule:
 //
@@ -7,6 +7,8 @@
 //   - decode.go, limit.go, metadata.go: each file is decoded strictly, with
 //     package strictyaml. What is wrong becomes a Problem with line and column;
 //     decoding goes on, so that one report holds all of them.
+//   - xds.go, xdsmessage.go: rules that a control plane sends instead are written
+//     as the nodes of such a file, and decoded by the same code.
 //   - compile.go: Load joins the files of a domain and builds the Tree. One
 //     problem anywhere, and there is no Tree.
 //   - match.go, wildcard.go: Tree.Match walks down one level per entry of a

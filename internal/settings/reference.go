@@ -58,7 +58,6 @@ func isNotNumber(standard float64) condition {
 var reference = []variable{
 	{"REDIS_TYPE", isNot("SINGLE"), refused, "neither Redis Cluster nor Sentinel is supported, REDIS_URL must name one primary"},
 	{"REDIS_PERSECOND", isOn, refused, "there is no second Redis, limits per second are counted in that of REDIS_URL"},
-	{"CONFIG_TYPE", isNot("FILE"), refused, "rules come from files only, see CONFIG_PATH"},
 
 	{"SHADOW_MODE", isOn, warned, "requests over a limit are denied; shadow_mode is set per rule"},
 	{"QUOTA_MODE", isOn, warned, "requests over a limit are denied; quota_mode is set per rule"},

@@ -56,8 +56,6 @@ func TestWhatIsUnsafeIsRefused(t *testing.T) {
 		{"REDIS_TYPE=single", false},
 		{"REDIS_PERSECOND=true", true},
 		{"REDIS_PERSECOND=0", false},
-		{"CONFIG_TYPE=GRPC_XDS_SOTW", true},
-		{"CONFIG_TYPE=file", false},
 		{"NEAR_LIMIT_RATIO=0.80", false},
 		{"SHADOW_MODE=true", false},
 	}
@@ -71,8 +69,8 @@ func TestWhatIsUnsafeIsRefused(t *testing.T) {
 }
 
 func TestAllThatIsUnsafeIsToldAtOnce(t *testing.T) {
-	_, err := parse(t, map[string]string{"REDIS_TYPE": "CLUSTER", "CONFIG_TYPE": "GRPC_XDS_SOTW"})
-	for _, want := range []string{"$REDIS_TYPE", "$CONFIG_TYPE"} {
+	_, err := parse(t, map[string]string{"REDIS_TYPE": "CLUSTER", "REDIS_PERSECOND": "true"})
+	for _, want := range []string{"$REDIS_TYPE", "$REDIS_PERSECOND"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v does not name %s", err, want)
 		}

@@ -13,6 +13,7 @@ type Settings struct {
 	Listen  Listen  `embed:"" group:"Listeners:"`
 	TLS     TLS     `embed:"" group:"TLS of the gRPC listener:"`
 	Rules   Rules   `embed:"" group:"Rules:"`
+	XDS     XDS     `embed:"" group:"Rules by xDS:"`
 	Answers Answers `embed:"" group:"Requests and answers:"`
 	Store   Store   `embed:"" group:"Counters:"`
 	Process Process `embed:"" group:"Process:"`

@@ -61,7 +61,8 @@ func (ps Problems) Sort() {
 	})
 }
 
-// Position is a place in a file, counted from 1.
+// Position is a place in a file, counted from 1. What does not come from the text
+// of a file has none, it is the zero Position.
 type Position struct{ Line, Column int }
 
 // Step leads from a YAML node to a node in it: to a field of a mapping or, if
@@ -79,15 +80,19 @@ type Reporter struct {
 
 	path  []Step
 	found int              // problems, also muted and repeated ones
-	seen  map[Problem]bool // by all but the path
+	seen  map[Problem]bool // by all but the path, if they have a line
 	muted bool             // what else is found would only follow from an earlier problem
 }
 
 // Problem reports something at a position. What an alias repeats is reported
-// once, with the path of its first use.
+// once, with the path of its first use; what has no position is told apart by its
+// path.
 func (r *Reporter) Problem(at Position, format string, args ...any) {
 	r.found++
 	p := Problem{File: r.File, Line: at.Line, Column: at.Column, Message: fmt.Sprintf(format, args...)}
+	if at == (Position{}) {
+		p.Path = r.Path()
+	}
 	if r.muted || r.seen[p] {
 		return
 	}
@@ -95,7 +100,7 @@ func (r *Reporter) Problem(at Position, format string, args ...any) {
 		r.seen = make(map[Problem]bool)
 	}
 	r.seen[p] = true
-	p.Path = r.spellPath()
+	p.Path = r.Path()
 	r.Problems = append(r.Problems, p)
 }
 
@@ -116,7 +121,9 @@ func (r *Reporter) Enter(s Step) { r.path = append(r.path, s) }
 // Leave goes back to where the last step came from.
 func (r *Reporter) Leave() { r.path = r.path[:len(r.path)-1] }
 
-func (r *Reporter) spellPath() string {
+// Path is the way from the root of the file to the current node, such as
+// descriptors[0].key.
+func (r *Reporter) Path() string {
 	var b strings.Builder
 	for _, s := range r.path {
 		switch {

@@ -1,0 +1,135 @@
+package app
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"weir/internal/admin"
+	"weir/internal/descriptors"
+	"weir/internal/settings"
+)
+
+// files are the source of rules that are in files. A load checks all of them and
+// compiles them to a new tree.
+type files struct {
+	*rules
+	settings settings.Rules
+	path     string
+	requests <-chan os.Signal // to load them anew
+
+	loading sync.Mutex // one load at a time
+	digest  [sha256.Size]byte
+	skipped map[string]bool
+}
+
+func newFiles(r *rules, s settings.Rules, requests <-chan os.Signal) *files {
+	r.status.Path = s.Path()
+	return &files{rules: r, settings: s, path: s.Path(), requests: requests, skipped: map[string]bool{}}
+}
+
+// start loads the rules for the first time. Whether it may fail is a setting.
+func (f *files) start() error {
+	f.loading.Lock()
+	defer f.loading.Unlock()
+	err := f.load(f.read())
+	if err != nil && f.settings.ForceStart {
+		f.logger.Error("starting without rules, requests are answered UNAVAILABLE until there are some", "path", f.path, "problems", err)
+		if !f.settings.HealthNeedsRules {
+			f.loaded() // as far as health is concerned
+		}
+		return nil
+	}
+	return err
+}
+
+// run follows the files until ctx ends.
+func (f *files) run(ctx context.Context) {
+	f.watch(ctx, newWatcher(f.path, f.logger), f.settings.ConfigPollInterval, f.requests)
+}
+
+// refresh loads the rules if they are not what the last load saw.
+func (f *files) refresh() {
+	f.loading.Lock()
+	defer f.loading.Unlock()
+	if c := f.read(); c.digest != f.digest {
+		_ = f.renew(c) // it has logged its error
+	}
+}
+
+func (f *files) reload() error {
+	f.loading.Lock()
+	defer f.loading.Unlock()
+	return f.renew(f.read())
+}
+
+// renew loads rules in place of others, and logs what is wrong with them.
+func (f *files) renew(c content) error {
+	err := f.load(c)
+	if err != nil {
+		f.logger.Error("new rules refused, the old ones go on serving", "path", f.path, "problems", err)
+	}
+	return err
+}
+
+// content is what was found at the path of the rules.
+type content struct {
+	files  []descriptors.File
+	err    error
+	digest [sha256.Size]byte
+}
+
+// read reads the files, and warns of those that it leaves out.
+func (f *files) read() content {
+	found, skipped, err := descriptors.ReadFiles(f.path)
+	if err == nil && len(found) == 0 {
+		err = errors.New("reading rules: no file of rules there")
+	}
+	if err != nil {
+		path, _ := filepath.Abs(f.path) // fails if there is no working directory
+		err = fmt.Errorf("rules at %s (see %s): %w", path, f.settings.Named(), err)
+	}
+	for _, name := range skipped {
+		if !f.skipped[name] {
+			f.skipped[name] = true
+			f.logger.Warn("file skipped, its name is not that of a file of rules", "file", name)
+		}
+	}
+	hash := sha256.New()
+	for _, file := range found {
+		fmt.Fprintf(hash, "%q %d ", file.Name, len(file.Data))
+		hash.Write(file.Data)
+	}
+	if err != nil {
+		fmt.Fprint(hash, err)
+	}
+	return content{found, err, [sha256.Size]byte(hash.Sum(nil))}
+}
+
+// load compiles what was read and lets it serve, or notes why it cannot.
+func (f *files) load(c content) error {
+	f.digest = c.digest
+	tree, err := f.compile(c)
+	if err != nil {
+		f.refuse(err, "")
+		return err
+	}
+	f.accept(tree, admin.Rules{Path: f.path, Files: len(c.files)})
+	f.logger.Info("rules loaded", "path", f.path, "files", len(c.files), "domains", tree.Domains(), "rules", tree.Rules())
+	return nil
+}
+
+func (f *files) compile(c content) (*descriptors.Tree, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
+	tree, err := descriptors.Load(c.files, f.options)
+	if err != nil {
+		return nil, fmt.Errorf("%w:\n%w", admin.ErrInvalidRules, err)
+	}
+	return tree, nil
+}

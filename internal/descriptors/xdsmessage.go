@@ -1,0 +1,169 @@
+package descriptors
+
+import (
+	"slices"
+	"strconv"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+	"gopkg.in/yaml.v3"
+
+	"weir/internal/strictyaml"
+)
+
+// messageWriter writes a message as the YAML nodes of a file that says the same,
+// so that the decoder of files judges both. The nodes have no position. Its
+// problems are the fields that it does not know.
+type messageWriter struct{ strictyaml.Reporter }
+
+func (w *messageWriter) config(m *ratelimit.RateLimitConfig) *yaml.Node {
+	w.unknownFields(m)
+	n := &yaml.Node{Kind: yaml.MappingNode}
+	putText(n, "name", m.GetName())
+	putText(n, "domain", m.GetDomain())
+	w.putDescriptors(n, m.GetDescriptors())
+	return n
+}
+
+func (w *messageWriter) putDescriptors(parent *yaml.Node, list []*ratelimit.RateLimitDescriptor) {
+	if len(list) == 0 {
+		return
+	}
+	items := &yaml.Node{Kind: yaml.SequenceNode}
+	put(parent, "descriptors", items)
+	w.Enter(strictyaml.Step{Field: "descriptors"})
+	defer w.Leave()
+	for i, m := range list {
+		w.Enter(strictyaml.Step{Index: i})
+		items.Content = append(items.Content, w.descriptor(m))
+		w.Leave()
+	}
+}
+
+func (w *messageWriter) descriptor(m *ratelimit.RateLimitDescriptor) *yaml.Node {
+	w.unknownFields(m)
+	n := &yaml.Node{Kind: yaml.MappingNode}
+	putText(n, "key", m.GetKey())
+	putText(n, "value", m.GetValue())
+	putFlag(n, "shadow_mode", m.GetShadowMode())
+	putFlag(n, "quota_mode", m.GetQuotaMode())
+	putFlag(n, "detailed_metric", m.GetDetailedMetric())
+	if limit := m.GetRateLimit(); limit != nil {
+		w.Enter(strictyaml.Step{Field: "rate_limit"})
+		put(n, "rate_limit", w.limit(limit))
+		w.Leave()
+	}
+	if metadata := m.GetMetadata(); metadata != nil {
+		put(n, "metadata", structNode(metadata))
+	}
+	w.putDescriptors(n, m.GetDescriptors())
+	return n
+}
+
+func (w *messageWriter) limit(m *ratelimit.RateLimitPolicy) *yaml.Node {
+	w.unknownFields(m)
+	n := &yaml.Node{Kind: yaml.MappingNode}
+	if m.GetUnit() != ratelimit.RateLimitUnit_UNKNOWN {
+		putText(n, "unit", m.GetUnit().String()) // of an unknown one, its number
+	}
+	putFlag(n, "unlimited", m.GetUnlimited())
+	if !m.GetUnlimited() || m.GetRequestsPerUnit() > 0 {
+		put(n, "requests_per_unit", scalar("!!int", strconv.FormatUint(uint64(m.GetRequestsPerUnit()), 10)))
+	}
+	putText(n, "name", m.GetName())
+	if len(m.GetReplaces()) > 0 {
+		put(n, "replaces", w.replaces(m.GetReplaces()))
+	}
+	return n
+}
+
+func (w *messageWriter) replaces(list []*ratelimit.RateLimitReplace) *yaml.Node {
+	w.Enter(strictyaml.Step{Field: "replaces"})
+	defer w.Leave()
+	items := &yaml.Node{Kind: yaml.SequenceNode}
+	for i, m := range list {
+		w.Enter(strictyaml.Step{Index: i})
+		w.unknownFields(m)
+		w.Leave()
+		n := &yaml.Node{Kind: yaml.MappingNode}
+		putText(n, "name", m.GetName())
+		items.Content = append(items.Content, n)
+	}
+	return items
+}
+
+// mostUnknown bounds how many such fields are told of a resource.
+const mostUnknown = 20
+
+// unknownFields reports the fields of the current message that are not part of its
+// type here, each number once.
+func (w *messageWriter) unknownFields(m proto.Message) {
+	rest := m.ProtoReflect().GetUnknown()
+	for len(rest) > 0 && len(w.Problems) < mostUnknown {
+		number, _, size := protowire.ConsumeField(rest)
+		if size < 0 {
+			return // Unmarshal lets no such bytes pass
+		}
+		w.Problem(strictyaml.Position{}, "field %d of %s is not known", number, m.ProtoReflect().Descriptor().Name())
+		rest = rest[size:]
+	}
+}
+
+func structNode(m *structpb.Struct) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.MappingNode}
+	names := make([]string, 0, len(m.GetFields()))
+	for name := range m.GetFields() {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		put(n, name, valueNode(m.GetFields()[name]))
+	}
+	return n
+}
+
+func valueNode(v *structpb.Value) *yaml.Node {
+	switch kind := v.GetKind().(type) {
+	case *structpb.Value_StructValue:
+		return structNode(kind.StructValue)
+	case *structpb.Value_ListValue:
+		n := &yaml.Node{Kind: yaml.SequenceNode}
+		for _, item := range kind.ListValue.GetValues() {
+			n.Content = append(n.Content, valueNode(item))
+		}
+		return n
+	case *structpb.Value_StringValue:
+		return scalar("!!str", kind.StringValue)
+	case *structpb.Value_NumberValue:
+		return scalar("!!float", strconv.FormatFloat(kind.NumberValue, 'g', -1, 64))
+	case *structpb.Value_BoolValue:
+		return scalar("!!bool", strconv.FormatBool(kind.BoolValue))
+	default:
+		return scalar("!!null", "null")
+	}
+}
+
+// put adds a field to a mapping.
+func put(mapping *yaml.Node, field string, value *yaml.Node) {
+	mapping.Content = append(mapping.Content, scalar("!!str", field), value)
+}
+
+// putText adds a field unless it is empty.
+func putText(mapping *yaml.Node, field, text string) {
+	if text != "" {
+		put(mapping, field, scalar("!!str", text))
+	}
+}
+
+// putFlag adds a field unless it is false.
+func putFlag(mapping *yaml.Node, field string, on bool) {
+	if on {
+		put(mapping, field, scalar("!!bool", "true"))
+	}
+}
+
+func scalar(tag, value string) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: value}
+}

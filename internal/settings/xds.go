@@ -1,0 +1,168 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// XDS says whether the rules come from a control plane, and from which.
+type XDS struct {
+	ConfigType ConfigType `env:"CONFIG_TYPE" default:"FILE" help:"Where the rules come from: FILE, or GRPC_XDS_SOTW for a control plane that sends them by xDS."`
+
+	ServerURL    Target       `name:"config-grpc-xds-server-url" env:"CONFIG_GRPC_XDS_SERVER_URL" default:"localhost:18000" help:"Control plane: host:port, or another target of gRPC such as unix:/run/xds.sock."`
+	NodeID       string       `name:"config-grpc-xds-node-id" env:"CONFIG_GRPC_XDS_NODE_ID" default:"default" help:"Node for which the control plane has rules."`
+	NodeMetadata NodeMetadata `name:"config-grpc-xds-node-metadata" env:"CONFIG_GRPC_XDS_NODE_METADATA" placeholder:"KEY=VALUE,..." help:"Metadata of that node." unit:"text"`
+	Headers      Secret       `name:"config-grpc-xds-client-additional-headers" env:"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS" placeholder:"NAME:VALUE,..." help:"Headers that go to the control plane with every stream."`
+
+	UseTLS     bool   `name:"config-grpc-xds-server-use-tls" env:"CONFIG_GRPC_XDS_SERVER_USE_TLS" default:"false" help:"Reach the control plane over TLS. The files below are read anew when they change."`
+	ClientCert string `name:"config-grpc-xds-client-tls-cert" env:"CONFIG_GRPC_XDS_CLIENT_TLS_CERT" placeholder:"PATH" help:"Certificate shown to the control plane, in PEM."`
+	ClientKey  string `name:"config-grpc-xds-client-tls-key" env:"CONFIG_GRPC_XDS_CLIENT_TLS_KEY" placeholder:"PATH" help:"Key of that certificate, in PEM."`
+	ServerCA   string `name:"config-grpc-xds-server-tls-cacert" env:"CONFIG_GRPC_XDS_SERVER_TLS_CACERT" placeholder:"PATH" help:"Authorities from which the certificate of the control plane must come, in PEM. By default those of the system."`
+	ServerSAN  string `name:"config-grpc-xds-server-tls-san" env:"CONFIG_GRPC_XDS_SERVER_TLS_SAN" placeholder:"NAME" help:"Name that the certificate of the control plane must hold, instead of the host in its address."`
+
+	MaxMessageSize int           `name:"xds-client-max-msg-size-in-bytes" env:"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES" default:"4194304" min:"0" max:"2147483647" help:"Largest response of the control plane, which holds all rules. 0 is the default." unit:"bytes"`
+	RetryInterval  time.Duration `name:"config-grpc-xds-server-connect-retry-interval" env:"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL" default:"3s" min:"1ms" help:"How long to wait before a control plane is tried again that cannot be reached. It doubles with every failure. Also how long to wait before the same bad rules are refused again."`
+	BackoffInitial time.Duration `name:"xds-client-backoff-initial-interval" env:"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL" default:"10s" min:"1ms" help:"How long to wait before a stream is opened again that broke. It doubles with every one that breaks without a response."`
+	BackoffMax     time.Duration `name:"xds-client-backoff-max-interval" env:"XDS_CLIENT_BACKOFF_MAX_INTERVAL" default:"60s" min:"1ms" help:"What these two grow to."`
+	BackoffRandom  Fraction      `name:"xds-client-backoff-random-factor" env:"XDS_CLIENT_BACKOFF_RANDOM_FACTOR" default:"0.5" help:"Part by which these times are made longer or shorter at random." unit:"0 to 1"`
+	BackoffJitter  bool          `name:"xds-client-backoff-jitter" env:"XDS_CLIENT_BACKOFF_JITTER" default:"true" help:"Whether they are."`
+}
+
+// Enabled tells whether the rules come from a control plane.
+func (x XDS) Enabled() bool { return x.ConfigType == fromControlPlane }
+
+// BackoffSpread is the part by which times are made longer or shorter, 0 to 1.
+func (x XDS) BackoffSpread() float64 {
+	if !x.BackoffJitter {
+		return 0
+	}
+	return float64(x.BackoffRandom)
+}
+
+// check looks for what the settings cannot say one by one.
+func (x XDS) check() error {
+	if _, err := x.HeaderValues(); err != nil {
+		return fmt.Errorf("--config-grpc-xds-client-additional-headers ($CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS): %w", err)
+	}
+	if x.BackoffInitial > x.BackoffMax {
+		return fmt.Errorf("--xds-client-backoff-initial-interval ($XDS_CLIENT_BACKOFF_INITIAL_INTERVAL): %v is not allowed, allowed is at most $XDS_CLIENT_BACKOFF_MAX_INTERVAL, which is %v", x.BackoffInitial, x.BackoffMax)
+	}
+	if x.UseTLS && (x.ClientCert == "") != (x.ClientKey == "") {
+		return errors.New("$CONFIG_GRPC_XDS_CLIENT_TLS_CERT and $CONFIG_GRPC_XDS_CLIENT_TLS_KEY go together, but only one of them is set")
+	}
+	return nil
+}
+
+// warnings tell of variables that protect nothing, because TLS is off.
+func (x XDS) warnings() (warnings []Warning) {
+	if !x.Enabled() || x.UseTLS {
+		return nil
+	}
+	for _, name := range []string{"CONFIG_GRPC_XDS_CLIENT_TLS_CERT", "CONFIG_GRPC_XDS_CLIENT_TLS_KEY", "CONFIG_GRPC_XDS_SERVER_TLS_CACERT", "CONFIG_GRPC_XDS_SERVER_TLS_SAN"} {
+		if value := os.Getenv(name); value != "" {
+			warnings = append(warnings, Warning{name, value, "CONFIG_GRPC_XDS_SERVER_USE_TLS is off: the control plane is not authenticated"})
+		}
+	}
+	return warnings
+}
+
+// HeaderValues are the headers by name. Its error shows no value, because that
+// may be a password.
+func (x XDS) HeaderValues() (map[string]string, error) {
+	headers := map[string]string{}
+	for _, pair := range pairs(string(x.Headers)) {
+		name, value, found := strings.Cut(pair, ":")
+		name = strings.ToLower(strings.TrimSpace(name))
+		switch {
+		case !found:
+			return nil, errors.New("there is a header without a colon, allowed are NAME:VALUE, separated by commas")
+		case name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" || strings.HasPrefix(name, "grpc-"):
+			return nil, fmt.Errorf("%q is not the name of a header, allowed are letters, digits, -, _ and ., but not grpc- at the beginning", name)
+		case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }):
+			return nil, fmt.Errorf("the value of the header %q is not allowed, allowed are printable characters of ASCII", name)
+		}
+		headers[name] = value
+	}
+	return headers, nil
+}
+
+// pairs are what commas separate, without what is empty.
+func pairs(text string) (list []string) {
+	for pair := range strings.SplitSeq(text, ",") {
+		if pair = strings.TrimSpace(pair); pair != "" {
+			list = append(list, pair)
+		}
+	}
+	return list
+}
+
+// ConfigType is where the rules come from.
+type ConfigType string
+
+const fromControlPlane ConfigType = "GRPC_XDS_SOTW"
+
+// UnmarshalText accepts FILE and GRPC_XDS_SOTW, in any case.
+func (t *ConfigType) UnmarshalText(text []byte) error {
+	switch s := ConfigType(strings.ToUpper(string(text))); s {
+	case "FILE", fromControlPlane:
+		*t = s
+		return nil
+	default:
+		return fmt.Errorf("%q is not a source of rules, allowed are FILE and GRPC_XDS_SOTW", text)
+	}
+}
+
+// Target is where a gRPC server is.
+type Target string
+
+// UnmarshalText accepts host:port, and targets of gRPC that name their scheme.
+func (t *Target) UnmarshalText(text []byte) error {
+	s := string(text)
+	for _, scheme := range []string{"dns:///", "unix:", "unix-abstract:", "passthrough:///"} {
+		if strings.HasPrefix(s, scheme) && s != scheme {
+			*t = Target(s)
+			return nil
+		}
+	}
+	_, port, err := net.SplitHostPort(s)
+	if err != nil || new(Port).UnmarshalText([]byte(port)) != nil {
+		return fmt.Errorf("%q is not a gRPC server, allowed are host:port, and targets of gRPC such as unix:/run/xds.sock", text)
+	}
+	*t = Target(s)
+	return nil
+}
+
+// NodeMetadata is metadata of an xDS node.
+type NodeMetadata map[string]string
+
+// UnmarshalText accepts KEY=VALUE, separated by commas.
+func (m *NodeMetadata) UnmarshalText(text []byte) error {
+	parsed := NodeMetadata{}
+	for _, pair := range pairs(string(text)) {
+		key, value, found := strings.Cut(pair, "=")
+		if !found || key == "" {
+			return fmt.Errorf("%q is not metadata, allowed are KEY=VALUE, separated by commas", pair)
+		}
+		parsed[key] = value
+	}
+	*m = parsed
+	return nil
+}
+
+// Fraction is a number from 0 to 1.
+type Fraction float64
+
+// UnmarshalText accepts a decimal number.
+func (f *Fraction) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseFloat(string(text), 64)
+	if err != nil || !(0 <= n && n <= 1) {
+		return fmt.Errorf("%q is not allowed, allowed are numbers from 0 to 1", text)
+	}
+	*f = Fraction(n)
+	return nil
+}

@@ -1,0 +1,119 @@
+package settings
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestXDS(t *testing.T) {
+	type env = map[string]string
+	headers := func(x XDS) any {
+		values, err := x.HeaderValues()
+		return fmt.Sprint(values, err)
+	}
+	tests := []struct {
+		name string
+		env  env
+		args []string
+		get  func(XDS) any
+		want any
+	}{
+		{"files by default", nil, nil, func(x XDS) any { return x.Enabled() }, false},
+		{"files", env{"CONFIG_TYPE": "file"}, nil, func(x XDS) any { return x.Enabled() }, false},
+		{"control plane", env{"CONFIG_TYPE": "grpc_xds_sotw"}, nil, func(x XDS) any { return x.Enabled() }, true},
+		{"server by default", nil, nil, func(x XDS) any { return x.ServerURL }, Target("localhost:18000")},
+		{"server", env{"CONFIG_GRPC_XDS_SERVER_URL": "[::1]:18001"}, nil, func(x XDS) any { return x.ServerURL }, Target("[::1]:18001")},
+		{"socket", env{"CONFIG_GRPC_XDS_SERVER_URL": "unix:/run/xds.sock"}, nil, func(x XDS) any { return x.ServerURL }, Target("unix:/run/xds.sock")},
+		{"target", env{"CONFIG_GRPC_XDS_SERVER_URL": "dns:///cp:18000"}, nil, func(x XDS) any { return x.ServerURL }, Target("dns:///cp:18000")},
+		{"node by default", nil, nil, func(x XDS) any { return x.NodeID }, "default"},
+		{"metadata", env{"CONFIG_GRPC_XDS_NODE_METADATA": "zone=a, team=x=y,empty=,"}, nil, func(x XDS) any {
+			return maps.Equal(x.NodeMetadata, NodeMetadata{"zone": "a", "team": "x=y", "empty": ""})
+		}, true},
+		{"no metadata", env{"CONFIG_GRPC_XDS_NODE_METADATA": ""}, nil, func(x XDS) any { return len(x.NodeMetadata) }, 0},
+		{"headers", env{"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS": "Authorization:Bearer a:b,x-team: y"}, nil, headers, "map[authorization:Bearer a:b x-team: y] <nil>"},
+		{"no headers", nil, nil, headers, "map[] <nil>"},
+		{"retry by default", nil, nil, func(x XDS) any { return x.RetryInterval }, 3 * time.Second},
+		{"back-off by default", nil, nil, func(x XDS) any { return fmt.Sprint(x.BackoffInitial, x.BackoffMax, x.BackoffSpread()) }, "10s 1m0s 0.5"},
+		{"spread", env{"XDS_CLIENT_BACKOFF_RANDOM_FACTOR": "0.25"}, nil, func(x XDS) any { return x.BackoffSpread() }, 0.25},
+		{"no jitter", env{"XDS_CLIENT_BACKOFF_JITTER": "false"}, nil, func(x XDS) any { return x.BackoffSpread() }, 0.0},
+		{"no jitter by flag", nil, []string{"--xds-client-backoff-jitter=no"}, func(x XDS) any { return x.BackoffSpread() }, 0.0},
+		{"size by default", nil, nil, func(x XDS) any { return x.MaxMessageSize }, 4 << 20},
+		{"half a certificate without TLS", env{"CONFIG_GRPC_XDS_CLIENT_TLS_CERT": "a.pem"}, nil, func(x XDS) any { return x.UseTLS }, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s, err := parse(t, tt.env, tt.args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := tt.get(s.XDS); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestImpossibleXDS(t *testing.T) {
+	type env = map[string]string
+	tests := []struct {
+		env   env
+		wants []string
+	}{
+		{env{"CONFIG_TYPE": "GRPC_XDS_DELTA"}, []string{"CONFIG_TYPE", `"GRPC_XDS_DELTA" is not a source of rules, allowed are FILE and GRPC_XDS_SOTW`}},
+		{env{"CONFIG_GRPC_XDS_SERVER_URL": "http://cp:18000"}, []string{"CONFIG_GRPC_XDS_SERVER_URL", `"http://cp:18000" is not a gRPC server, allowed are host:port`}},
+		{env{"CONFIG_GRPC_XDS_SERVER_URL": "cp"}, []string{"CONFIG_GRPC_XDS_SERVER_URL", `"cp" is not a gRPC server`}},
+		{env{"CONFIG_GRPC_XDS_SERVER_URL": "cp:http"}, []string{"CONFIG_GRPC_XDS_SERVER_URL", `"cp:http" is not a gRPC server`}},
+		{env{"CONFIG_GRPC_XDS_SERVER_URL": "unix:"}, []string{"CONFIG_GRPC_XDS_SERVER_URL", `"unix:" is not a gRPC server`}},
+		{env{"CONFIG_GRPC_XDS_NODE_METADATA": "a=b,zone:c"}, []string{"CONFIG_GRPC_XDS_NODE_METADATA", `"zone:c" is not metadata, allowed are KEY=VALUE`}},
+		{env{"CONFIG_GRPC_XDS_NODE_METADATA": "=c"}, []string{"CONFIG_GRPC_XDS_NODE_METADATA", `"=c" is not metadata`}},
+		{env{"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS": "a:b,c"}, []string{"$CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", "a header without a colon, allowed are NAME:VALUE"}},
+		{env{"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS": "a b:c"}, []string{"$CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", `"a b" is not the name of a header`}},
+		{env{"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS": "grpc-timeout:1"}, []string{"$CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", `"grpc-timeout" is not the name of a header`}},
+		{env{"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS": "a:\u00fc"}, []string{"$CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", `the value of the header "a" is not allowed`}},
+		{env{"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL": "0s"}, []string{"$CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL", "allowed is 1ms or more"}},
+		{env{"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL": "2m"}, []string{"$XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", "2m0s is not allowed, allowed is at most $XDS_CLIENT_BACKOFF_MAX_INTERVAL, which is 1m0s"}},
+		{env{"XDS_CLIENT_BACKOFF_RANDOM_FACTOR": "1.5"}, []string{"XDS_CLIENT_BACKOFF_RANDOM_FACTOR", `"1.5" is not allowed, allowed are numbers from 0 to 1`}},
+		{env{"XDS_CLIENT_BACKOFF_RANDOM_FACTOR": "NaN"}, []string{"XDS_CLIENT_BACKOFF_RANDOM_FACTOR", "allowed are numbers from 0 to 1"}},
+		{env{"XDS_CLIENT_BACKOFF_JITTER": "some"}, []string{"XDS_CLIENT_BACKOFF_JITTER", `"some" is no switch`}},
+		{env{"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES": "-1"}, []string{"$XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", "-1 is not allowed, allowed is 0 to 2147483647"}},
+		{env{"CONFIG_GRPC_XDS_SERVER_USE_TLS": "true", "CONFIG_GRPC_XDS_CLIENT_TLS_KEY": "key.pem"}, []string{"$CONFIG_GRPC_XDS_CLIENT_TLS_CERT and $CONFIG_GRPC_XDS_CLIENT_TLS_KEY go together"}},
+	}
+	for _, tt := range tests {
+		t.Run(fmt.Sprint(tt.env), func(t *testing.T) {
+			_, err := parse(t, tt.env)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, want := range tt.wants {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error %q does not contain %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestXDSWithoutTLS(t *testing.T) {
+	files := map[string]string{"CONFIG_TYPE": "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_TLS_CACERT": "ca.pem", "CONFIG_GRPC_XDS_SERVER_TLS_SAN": "cp"}
+	s, err := parse(t, files)
+	if err != nil || len(s.Warnings) != 2 || s.Warnings[0].Variable != "CONFIG_GRPC_XDS_SERVER_TLS_CACERT" || s.Warnings[0].Value != "ca.pem" {
+		t.Errorf("got %v, error: %v", s.Warnings, err)
+	}
+	files["CONFIG_GRPC_XDS_SERVER_USE_TLS"] = "true"
+	if s, err := parse(t, files); err != nil || len(s.Warnings) != 0 {
+		t.Errorf("with TLS: got %v, error: %v", s.Warnings, err)
+	}
+}
+
+// TestHeadersShowNowhere holds headers to be secrets: they carry tokens.
+func TestHeadersShowNowhere(t *testing.T) {
+	for _, value := range []string{"authorization:swordfish", "authorization:swordfish\u00fc", "swordfish"} {
+		s, err := parse(t, map[string]string{"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS": value})
+		if text := fmt.Sprintf("%v %+v %#v %v", s, s, s, err); strings.Contains(text, "swordfish") {
+			t.Errorf("shows the header: %s", text)
+		}
+	}
+}

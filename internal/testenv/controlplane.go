@@ -1,0 +1,134 @@
+package testenv
+
+import (
+	"context"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
+	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/server/v3"
+	ratelimit "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+// Node is the node for which a ControlPlane has rules.
+const Node = "default"
+
+// ControlPlane sends rules by xDS, with the server and the cache of
+// go-control-plane, as Envoy Gateway does.
+type ControlPlane struct {
+	Addr string // host:port, the same after a restart
+
+	t       testing.TB
+	listen  func(addr string) (net.Listener, error)
+	options []grpc.ServerOption
+	server  *grpc.Server
+	cache   cache.SnapshotCache
+
+	mu       sync.Mutex
+	requests []*discovery.DiscoveryRequest
+}
+
+// StartControlPlane starts a control plane that has no rules for anybody. It ends
+// with the test.
+func StartControlPlane(t testing.TB, options ...grpc.ServerOption) *ControlPlane {
+	t.Helper()
+	listen := func(addr string) (net.Listener, error) { return net.Listen("tcp", addr) }
+	return startControlPlane(&ControlPlane{t: t, listen: listen, options: options, Addr: "127.0.0.1:0"})
+}
+
+// ControlPlane starts a control plane in the pod, at addr.
+func (p *Pod) ControlPlane(t testing.TB, addr string, options ...grpc.ServerOption) *ControlPlane {
+	t.Helper()
+	listen := func(addr string) (net.Listener, error) { return p.Listen(t, addr), nil }
+	return startControlPlane(&ControlPlane{t: t, listen: listen, options: options, Addr: addr})
+}
+
+func startControlPlane(c *ControlPlane) *ControlPlane {
+	c.t.Helper()
+	c.Start()
+	c.t.Cleanup(c.Stop)
+	return c
+}
+
+// Start starts a control plane anew that was stopped. It knows nothing of what it
+// was before.
+func (c *ControlPlane) Start() {
+	c.t.Helper()
+	listener, err := c.listen(c.Addr)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.Addr = listener.Addr().String()
+	c.cache = cache.NewSnapshotCache(false, cache.IDHash{}, nil)
+	c.server = grpc.NewServer(c.options...)
+	callbacks := server.CallbackFuncs{StreamRequestFunc: func(_ int64, r *discovery.DiscoveryRequest) error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.requests = append(c.requests, proto.Clone(r).(*discovery.DiscoveryRequest))
+		return nil
+	}}
+	discovery.RegisterAggregatedDiscoveryServiceServer(c.server, server.NewServer(context.Background(), c.cache, callbacks))
+	served := c.server
+	go func() { _ = served.Serve(listener) }() // ends with Stop
+}
+
+// Stop ends all streams and listens no more.
+func (c *ControlPlane) Stop() { c.server.Stop() }
+
+// Set makes the control plane send rules, each a RateLimitConfig in JSON. None
+// but version makes it send that there are none.
+func (c *ControlPlane) Set(version string, configs ...string) {
+	c.t.Helper()
+	c.SetFor(Node, version, configs...)
+}
+
+// SetFor does so for another node.
+func (c *ControlPlane) SetFor(node, version string, configs ...string) {
+	c.t.Helper()
+	var list []types.Resource
+	for _, text := range configs {
+		config := new(ratelimit.RateLimitConfig)
+		if err := protojson.Unmarshal([]byte(text), config); err != nil {
+			c.t.Fatalf("%v in %s", err, text)
+		}
+		list = append(list, config)
+	}
+	snapshot, err := cache.NewSnapshot(version, map[resource.Type][]types.Resource{resource.RateLimitConfigType: list})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if err := c.cache.SetSnapshot(context.Background(), node, snapshot); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// Requests are those that came so far, also before a restart.
+func (c *ControlPlane) Requests() []*discovery.DiscoveryRequest {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.requests)
+}
+
+// WaitFor waits for a request that meets want, and returns it.
+func (c *ControlPlane) WaitFor(what string, want func(*discovery.DiscoveryRequest) bool) *discovery.DiscoveryRequest {
+	c.t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for tick := time.Tick(10 * time.Millisecond); ; <-tick {
+		requests := c.Requests()
+		if i := slices.IndexFunc(requests, want); i >= 0 {
+			return requests[i]
+		}
+		if time.Now().After(deadline) {
+			c.t.Fatalf("no request %s, but %v", what, requests)
+		}
+	}
+}

@@ -1,0 +1,218 @@
+package xds
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	grpcbackoff "google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// Options say whom a Client asks for what. Server, Type, Apply, Retry, Backoff
+// and Registerer are required.
+type Options struct {
+	// Server is where the control plane is: host:port, or another target of gRPC
+	// such as unix:/run/xds.sock.
+	Server string
+	// Credentials are those of TLS, nil for plain text.
+	Credentials credentials.TransportCredentials
+	// NodeID and NodeMetadata tell the control plane who asks.
+	NodeID       string
+	NodeMetadata map[string]string
+	// Headers go with every stream.
+	Headers map[string]string
+	// MaxMessageSize bounds a response, in bytes; 0 is 4 MiB.
+	MaxMessageSize int
+
+	// Type is the URL of the type of the resources.
+	Type string
+	// Apply is called with every response, one at a time. Its error refuses the
+	// response and is told to the control plane.
+	Apply func(Update) error
+	// Silent is called if the control plane is reached and has sent nothing for
+	// 15 s, which means that it has nothing for this node; nil drops that.
+	Silent func()
+
+	// Retry is how long to wait before a control plane is tried again that could
+	// not be reached. It grows while that goes on. The same response is also not
+	// refused more often than that.
+	Retry time.Duration
+	// Backoff is how long to wait before a stream is opened again that has ended.
+	Backoff Backoff
+
+	// Logger hears of streams that begin and end; nil drops that.
+	Logger *slog.Logger
+	// Registerer receives the client's metrics.
+	Registerer prometheus.Registerer
+}
+
+// Backoff is how long to wait between attempts. The time doubles with each that
+// fails.
+type Backoff struct {
+	// Initial and Max bound the time, before it is spread.
+	Initial, Max time.Duration
+	// Spread is the part by which a time is made longer or shorter at random, 0
+	// to 1, so that many clients do not come back at once.
+	Spread float64
+}
+
+// Update is what the control plane has now.
+type Update struct {
+	Version   string // as the control plane names it, may be empty
+	Resources []*anypb.Any
+}
+
+// Status tells how a Client reaches its control plane.
+type Status struct {
+	Connected bool
+	Since     time.Time // of Connected, or of its opposite
+	Err       error     // why the last stream ended or could not be opened
+}
+
+// Client subscribes to the resources of a control plane.
+type Client struct {
+	opts    Options
+	node    *core.Node
+	dial    []grpc.DialOption
+	metrics *metrics
+
+	unreachable, ended *backoff.ExponentialBackOff
+
+	mu     sync.Mutex
+	status Status
+}
+
+// How soon a control plane that does not answer is noticed.
+const (
+	connectTimeout = 10 * time.Second // for a connection and its TLS handshake
+	// Servers made with grpc-go end connections that ping more often than every
+	// 5 min, unless they are told otherwise.
+	pingAfter   = 6 * time.Minute
+	pingTimeout = 20 * time.Second
+)
+
+// defaultMaxMessageSize is that of gRPC, in bytes.
+const defaultMaxMessageSize = 4 << 20
+
+// New checks the options and returns a client that has not asked for anything
+// yet.
+func New(opts Options) (*Client, error) {
+	if opts.Credentials == nil {
+		opts.Credentials = insecure.NewCredentials()
+	}
+	if opts.MaxMessageSize == 0 {
+		opts.MaxMessageSize = defaultMaxMessageSize
+	}
+	if opts.Silent == nil {
+		opts.Silent = func() {}
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	c := &Client{
+		opts: opts,
+		node: &core.Node{Id: opts.NodeID, Metadata: nodeMetadata(opts.NodeMetadata)},
+		dial: []grpc.DialOption{
+			grpc.WithTransportCredentials(keepAlive{opts.Credentials}),
+			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pingTimeout}),
+			grpc.WithConnectParams(grpc.ConnectParams{Backoff: grpcbackoff.DefaultConfig, MinConnectTimeout: connectTimeout}),
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(opts.MaxMessageSize)),
+		},
+		unreachable: exponential(opts.Retry, opts.Backoff),
+		ended:       exponential(opts.Backoff.Initial, opts.Backoff),
+		status:      Status{Since: time.Now()},
+	}
+	conn, err := grpc.NewClient(opts.Server, c.dial...)
+	if err != nil {
+		return nil, fmt.Errorf("control plane %q: %w", opts.Server, err)
+	}
+	conn.Close()
+	c.metrics = newMetrics(opts.Registerer)
+	return c, nil
+}
+
+func nodeMetadata(pairs map[string]string) *structpb.Struct {
+	m := &structpb.Struct{Fields: make(map[string]*structpb.Value, len(pairs))}
+	for name, value := range pairs {
+		m.Fields[name] = structpb.NewStringValue(value)
+	}
+	return m
+}
+
+func exponential(initial time.Duration, b Backoff) *backoff.ExponentialBackOff {
+	return &backoff.ExponentialBackOff{
+		InitialInterval:     initial,
+		MaxInterval:         max(initial, b.Max),
+		Multiplier:          2,
+		RandomizationFactor: b.Spread,
+	}
+}
+
+// Run keeps a stream to the control plane open until ctx ends.
+func (c *Client) Run(ctx context.Context) {
+	ctx = metadata.NewOutgoingContext(ctx, metadata.New(c.opts.Headers))
+	c.opts.Logger.Info("asking the control plane", "server", c.opts.Server, "node", c.opts.NodeID)
+	for {
+		reached, err := c.attempt(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		delays := c.unreachable
+		if reached {
+			delays = c.ended
+		}
+		wait := delays.NextBackOff()
+		c.disconnected(err)
+		c.opts.Logger.Warn("the control plane is not connected, what it sent last stays", "server", c.opts.Server, "err", err, "retry_in", wait.Round(time.Millisecond))
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// Status tells how the control plane is reached now.
+func (c *Client) Status() Status {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.status
+}
+
+func (c *Client) connected() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.status = Status{Connected: true, Since: time.Now(), Err: c.status.Err}
+	c.metrics.connected.Set(1)
+	c.opts.Logger.Info("the control plane is connected", "server", c.opts.Server)
+}
+
+func (c *Client) disconnected(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	since := c.status.Since
+	if c.status.Connected {
+		since = time.Now()
+	}
+	c.status = Status{Since: since, Err: err}
+	c.metrics.connected.Set(0)
+}
+
+// answered notes that the control plane works, so that the next attempt after a
+// failure comes soon.
+func (c *Client) answered() {
+	c.unreachable.Reset()
+	c.ended.Reset()
+}

@@ -1,0 +1,335 @@
+package xds
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	ratelimit "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+
+	"weir/internal/testenv"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	configType = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig"
+	waitMost   = time.Minute // for anything that happens by itself
+)
+
+// subscriber notes what its client is told.
+type subscriber struct {
+	*Client
+	t   *testing.T
+	reg *prometheus.Registry
+
+	mu      sync.Mutex
+	applied []string // version: names of the resources
+	silent  int
+}
+
+// subscribe runs a client until the test ends. It refuses resources of domain bad.
+func subscribe(t *testing.T, opts Options) *subscriber {
+	t.Helper()
+	s := &subscriber{t: t, reg: prometheus.NewRegistry()}
+	opts.NodeID, opts.Type, opts.Apply, opts.Registerer = testenv.Node, configType, s.apply, s.reg
+	opts.Silent = func() { s.mu.Lock(); defer s.mu.Unlock(); s.silent++ }
+	if opts.Retry == 0 {
+		opts.Retry = 10 * time.Millisecond
+	}
+	if opts.Backoff == (Backoff{}) {
+		opts.Backoff = Backoff{Initial: 10 * time.Millisecond, Max: 100 * time.Millisecond, Spread: 0.5}
+	}
+	client, err := New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Client = client
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); client.Run(ctx) }()
+	t.Cleanup(func() { stop(); <-ended })
+	return s
+}
+
+func (s *subscriber) apply(u Update) error {
+	var names []string
+	for _, r := range u.Resources {
+		config := new(ratelimit.RateLimitConfig)
+		if err := proto.Unmarshal(r.GetValue(), config); err != nil {
+			return err
+		}
+		if config.GetDomain() == "bad" {
+			return errors.New("bad domain\nin a resource")
+		}
+		names = append(names, config.GetName())
+	}
+	slices.Sort(names)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.applied = append(s.applied, u.Version+": "+strings.Join(names, " "))
+	return nil
+}
+
+// want waits until the client was told this last.
+func (s *subscriber) want(update string) {
+	s.t.Helper()
+	eventually(s.t, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if n := len(s.applied); n == 0 || s.applied[n-1] != update {
+			return fmt.Errorf("got %q, want %q at the end", s.applied, update)
+		}
+		return nil
+	})
+}
+
+// wantDown waits until there is no stream, for a reason.
+func (s *subscriber) wantDown(reason string) {
+	s.t.Helper()
+	eventually(s.t, func() error {
+		if got := s.Status(); got.Connected || got.Err == nil || !strings.Contains(got.Err.Error(), reason) {
+			return fmt.Errorf("got %+v, want %s", got, reason)
+		}
+		return nil
+	})
+}
+
+func eventually(t *testing.T, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(waitMost)
+	for tick := time.Tick(5 * time.Millisecond); ; <-tick {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func config(name, domain string) string {
+	return fmt.Sprintf(`{"name": %q, "domain": %q}`, name, domain)
+}
+
+func accepts(version string) func(*discovery.DiscoveryRequest) bool {
+	return func(r *discovery.DiscoveryRequest) bool {
+		return r.GetResponseNonce() != "" && r.GetErrorDetail() == nil && r.GetVersionInfo() == version
+	}
+}
+
+func refuses(r *discovery.DiscoveryRequest) bool { return r.GetErrorDetail() != nil }
+
+func TestResponsesAreAcceptedOrRefused(t *testing.T) {
+	plane := testenv.StartControlPlane(t)
+	plane.Set("1", config("a", "good"), config("b", "fine"))
+	s := subscribe(t, Options{Server: plane.Addr, NodeMetadata: map[string]string{"zone": "x"}})
+	s.want("1: a b")
+	first := plane.Requests()[0]
+	if first.GetVersionInfo() != "" || first.GetResponseNonce() != "" || first.GetTypeUrl() != configType || len(first.GetResourceNames()) != 0 ||
+		first.GetNode().GetId() != testenv.Node || first.GetNode().GetMetadata().GetFields()["zone"].GetStringValue() != "x" {
+		t.Errorf("the first request is %v", first)
+	}
+	plane.WaitFor("that accepts", accepts("1"))
+
+	plane.Set("2", config("a", "bad"))
+	refusal := plane.WaitFor("that refuses", refuses)
+	if got := refusal.GetErrorDetail(); got.GetMessage() != "bad domain\nin a resource" || codes.Code(got.GetCode()) != codes.InvalidArgument {
+		t.Errorf("got %v", got)
+	}
+	if refusal.GetVersionInfo() != "1" || refusal.GetResponseNonce() == "" {
+		t.Errorf("the refusal is %v, want the version accepted last and a nonce", refusal)
+	}
+	s.want("1: a b")
+
+	plane.Set("3", config("c", "good"))
+	s.want("3: c")
+	plane.WaitFor("that accepts", accepts("3"))
+	plane.Set("4")
+	s.want("4: ")
+	if got := s.Status(); !got.Connected || got.Err != nil {
+		t.Errorf("status: %+v", got)
+	}
+	if got := testutil.ToFloat64(s.metrics.connected); got != 1 {
+		t.Errorf("weir_xds_connected is %v", got)
+	}
+}
+
+// TestRepeatedRefusal holds the client to patience with a control plane that
+// sends at once again what was refused.
+func TestRepeatedRefusal(t *testing.T) {
+	plane := testenv.StartControlPlane(t)
+	plane.Set("1", config("a", "bad"))
+	s := subscribe(t, Options{Server: plane.Addr, Retry: 300 * time.Millisecond})
+	started := time.Now()
+	count := func() (n int) {
+		for _, r := range plane.Requests() {
+			if refuses(r) {
+				n++
+			}
+		}
+		return n
+	}
+	eventually(t, func() error {
+		if count() < 3 {
+			return errors.New("not refused three times")
+		}
+		return nil
+	})
+	if most := 1 + int(time.Since(started)/(300*time.Millisecond)); count() > most {
+		t.Errorf("refused %d times, want at most %d", count(), most)
+	}
+	plane.Set("2", config("a", "good"))
+	s.want("2: a")
+}
+
+// TestControlPlaneStartedAnew counts on a version that means something else after
+// a restart, as with Envoy Gateway, which counts from 1 again.
+func TestControlPlaneStartedAnew(t *testing.T) {
+	plane := testenv.StartControlPlane(t)
+	plane.Set("1", config("a", "good"))
+	s := subscribe(t, Options{Server: plane.Addr})
+	s.want("1: a")
+	plane.WaitFor("that accepts", accepts("1"))
+
+	plane.Stop()
+	s.wantDown("")
+	if got := testutil.ToFloat64(s.metrics.connected); got != 0 {
+		t.Errorf("weir_xds_connected is %v", got)
+	}
+	seen := len(plane.Requests())
+	plane.Start()
+	plane.Set("1", config("b", "good"))
+	s.want("1: b")
+	if first := plane.Requests()[seen]; first.GetVersionInfo() != "" || first.GetResponseNonce() != "" {
+		t.Errorf("the first request of the new stream is %v", first)
+	}
+}
+
+func TestControlPlaneThatComesLate(t *testing.T) {
+	plane := testenv.StartControlPlane(t)
+	plane.Stop()
+	s := subscribe(t, Options{Server: plane.Addr})
+	s.wantDown("connection refused")
+	plane.Start()
+	plane.Set("1", config("a", "good"))
+	s.want("1: a")
+}
+
+func TestResponseTooLarge(t *testing.T) {
+	plane := testenv.StartControlPlane(t)
+	plane.Set("1", config("a", "good"))
+	s := subscribe(t, Options{Server: plane.Addr, MaxMessageSize: 1000})
+	s.want("1: a")
+	plane.Set("2", config(strings.Repeat("b", 2000), "good"))
+	s.wantDown("at most 1000 bytes at once (see XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES)")
+	plane.Set("3", config("c", "good"))
+	s.want("3: c")
+}
+
+func TestLargeResponse(t *testing.T) {
+	plane := testenv.StartControlPlane(t)
+	name := strings.Repeat("n", 5<<20)
+	plane.Set("1", config(name, "good"))
+	subscribe(t, Options{Server: plane.Addr, MaxMessageSize: 6 << 20}).want("1: " + name)
+	subscribe(t, Options{Server: plane.Addr}).wantDown("at most 4194304 bytes at once")
+}
+
+func TestHeaders(t *testing.T) {
+	headers := make(chan metadata.MD, 1)
+	plane := testenv.StartControlPlane(t, grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		md, _ := metadata.FromIncomingContext(stream.Context())
+		headers <- md
+		return handler(srv, stream)
+	}))
+	subscribe(t, Options{Server: plane.Addr, Headers: map[string]string{"authorization": "Bearer token"}})
+	if got := (<-headers).Get("authorization"); !slices.Equal(got, []string{"Bearer token"}) {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestTLS(t *testing.T) {
+	ours, other := testenv.NewAuthority(t), testenv.NewAuthority(t)
+	certificate := func(a *testenv.Authority) tls.Certificate {
+		pair, err := tls.X509KeyPair(a.Issue(t, "127.0.0.1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pair
+	}
+	pool := func(a *testenv.Authority) *x509.CertPool {
+		p := x509.NewCertPool()
+		p.AppendCertsFromPEM(a.PEM())
+		return p
+	}
+	plane := testenv.StartControlPlane(t, grpc.Creds(credentials.NewTLS(&tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{certificate(ours)}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool(ours),
+	})))
+	plane.Set("1", config("a", "good"))
+	client := func(authority, own *testenv.Authority) *subscriber {
+		return subscribe(t, Options{Server: plane.Addr, Credentials: credentials.NewTLS(&tls.Config{
+			RootCAs: pool(authority), Certificates: []tls.Certificate{certificate(own)},
+		})})
+	}
+	client(ours, ours).want("1: a")
+	client(other, ours).wantDown("certificate signed by unknown authority")
+	client(ours, other).wantDown("")
+	subscribe(t, Options{Server: plane.Addr}).wantDown("")
+}
+
+// TestServerThatSaysNothing is about a control plane that takes connections and
+// never speaks: the client must give up by itself.
+func TestServerThatSaysNothing(t *testing.T) {
+	t.Parallel() // it takes as long as connecting may
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	s := subscribe(t, Options{Server: listener.Addr().String()})
+	s.wantDown("connecting: ")
+}
+
+func TestBadServer(t *testing.T) {
+	_, err := New(Options{Server: "cp\x7f:1", Registerer: prometheus.NewRegistry()})
+	if err == nil || !strings.Contains(err.Error(), `control plane "cp\x7f:1": `) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestMetricsLint(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	newMetrics(reg)
+	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
+		t.Errorf("%v %v", problems, err)
+	}
+}
+
+func TestLongReasonIsCut(t *testing.T) {
+	line := strings.Repeat("ä", 50) + "\n"
+	got := bounded(strings.Repeat(line, 1000))
+	if len(got) > 17<<10 || !strings.HasPrefix(got, line) || !strings.HasSuffix(got, line+"and more") {
+		t.Errorf("got %d bytes, %.120q", len(got), got[len(got)-120:])
+	}
+	if got := bounded("short"); got != "short" {
+		t.Errorf("got %q", got)
+	}
+}

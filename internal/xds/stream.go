@@ -1,0 +1,138 @@
+package xds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+)
+
+// patience is how long a control plane may be silent before it counts as one that
+// has nothing for this node.
+const patience = 15 * time.Second
+
+// attempt connects to the control plane, and applies what it sends until the
+// stream ends. Each attempt has its own connection, so that the error is its own
+// and not that of an earlier one. reached tells whether there was a stream.
+func (c *Client) attempt(ctx context.Context) (reached bool, err error) {
+	conn, err := grpc.NewClient(c.opts.Server, c.dial...)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ads, err := discovery.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
+	if err != nil {
+		return false, fmt.Errorf("connecting: %w", err)
+	}
+	c.connected()
+	s := stream{Client: c, ads: ads}
+	return true, s.run(ctx)
+}
+
+// stream is one stream of discovery. What it has agreed upon with the control
+// plane ends with it: a control plane that was started anew may give the same
+// version to other resources.
+type stream struct {
+	*Client
+	ads      discovery.AggregatedDiscoveryService_StreamAggregatedResourcesClient
+	accepted string // version of the last response that was applied
+	refused  string // version of the last response, if that was refused
+	problem  error  // why it was
+}
+
+func (s *stream) run(ctx context.Context) error {
+	if err := s.send("", nil); err != nil {
+		return err
+	}
+	silence := time.AfterFunc(patience, s.opts.Silent)
+	defer silence.Stop()
+	for {
+		response, err := s.receive()
+		silence.Stop()
+		if err != nil {
+			return err
+		}
+		if err := s.answer(ctx, response); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *stream) receive() (*discovery.DiscoveryResponse, error) {
+	response, err := s.ads.Recv()
+	switch {
+	case grpcstatus.Code(err) == codes.ResourceExhausted:
+		return nil, fmt.Errorf("receiving, at most %d bytes at once (see XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES): %w", s.opts.MaxMessageSize, err)
+	case err != nil:
+		return nil, fmt.Errorf("receiving: %w", err)
+	}
+	s.answered()
+	return response, nil
+}
+
+// answer applies a response, and accepts or refuses it.
+func (s *stream) answer(ctx context.Context, r *discovery.DiscoveryResponse) error {
+	if s.problem != nil && r.GetVersionInfo() != "" && r.GetVersionInfo() == s.refused {
+		// Control planes made with go-control-plane send at once again what was
+		// refused.
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(s.opts.Retry):
+		}
+		return s.send(r.GetNonce(), s.problem)
+	}
+	s.refused, s.problem = r.GetVersionInfo(), s.apply(r)
+	if s.problem == nil {
+		s.accepted = r.GetVersionInfo()
+	}
+	return s.send(r.GetNonce(), s.problem)
+}
+
+func (s *stream) apply(r *discovery.DiscoveryResponse) error {
+	if r.GetTypeUrl() != s.opts.Type {
+		return fmt.Errorf("a response of type %q is not allowed, allowed is %s", r.GetTypeUrl(), s.opts.Type)
+	}
+	return s.opts.Apply(Update{Version: r.GetVersionInfo(), Resources: r.GetResources()})
+}
+
+// send asks for all resources. It accepts the response of a nonce, or refuses it
+// because of a problem; a stream begins without either.
+func (s *stream) send(nonce string, problem error) error {
+	request := &discovery.DiscoveryRequest{
+		Node:          s.node,
+		TypeUrl:       s.opts.Type,
+		VersionInfo:   s.accepted,
+		ResponseNonce: nonce,
+	}
+	if problem != nil {
+		request.ErrorDetail = &rpcstatus.Status{Code: int32(codes.InvalidArgument), Message: bounded(problem.Error())}
+	}
+	if err := s.ads.Send(request); err != nil && !errors.Is(err, io.EOF) { // receiving tells why it is at its end
+		return fmt.Errorf("sending: %w", err)
+	}
+	return nil
+}
+
+// bounded cuts a list of problems so that it fits into any message.
+func bounded(text string) string {
+	const longest = 16 << 10 // bytes
+	if len(text) <= longest {
+		return text
+	}
+	text = strings.ToValidUTF8(text[:longest], "")
+	if end := strings.LastIndexByte(text, '\n'); end > 0 {
+		text = text[:end]
+	}
+	return text + "\nand more"
+}

@@ -1,0 +1,147 @@
+package xds
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/test/bufconn"
+)
+
+// inBubble runs a client for some time on a clock of its own. dial stands for the
+// network.
+func inBubble(t *testing.T, opts Options, duration time.Duration, dial func(context.Context, string) (net.Conn, error)) {
+	t.Helper()
+	opts.Server, opts.Type, opts.Registerer = "passthrough:///plane", configType, prometheus.NewRegistry()
+	opts.Apply = func(Update) error { return nil }
+	client, err := New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.dial = append(client.dial, grpc.WithContextDialer(dial))
+	ctx, stop := context.WithTimeout(t.Context(), duration)
+	defer stop()
+	client.Run(ctx)
+	synctest.Wait()
+}
+
+func TestWaitsGrow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		started := time.Now()
+		var mu sync.Mutex
+		var tried []time.Duration
+		opts := Options{Retry: time.Second, Backoff: Backoff{Initial: time.Minute, Max: 5 * time.Second}}
+		inBubble(t, opts, 20*time.Second, func(context.Context, string) (net.Conn, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			tried = append(tried, time.Since(started))
+			return nil, errors.New("nobody there")
+		})
+		want := []time.Duration{0, 1 * time.Second, 3 * time.Second, 7 * time.Second, 12 * time.Second, 17 * time.Second}
+		if !slices.Equal(tried, want) {
+			t.Errorf("tried after %v, want %v", tried, want)
+		}
+	})
+}
+
+// TestBrokenStreams is about a control plane that ends every stream: at once, or
+// after a response.
+func TestBrokenStreams(t *testing.T) {
+	tests := []struct {
+		name      string
+		responses []*discovery.DiscoveryResponse
+		want      []time.Duration
+	}{
+		{"at once", nil, []time.Duration{0, 2 * time.Second, 6 * time.Second, 14 * time.Second}},
+		{"after a response", []*discovery.DiscoveryResponse{{TypeUrl: configType}},
+			[]time.Duration{0, 2 * time.Second, 4 * time.Second, 6 * time.Second, 8 * time.Second, 10 * time.Second, 12 * time.Second, 14 * time.Second}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				started := time.Now()
+				var mu sync.Mutex
+				var opened []time.Duration
+				dial := serve(t, func(stream discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+					mu.Lock()
+					opened = append(opened, time.Since(started))
+					mu.Unlock()
+					for _, response := range tt.responses {
+						if err := stream.Send(response); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+				opts := Options{Retry: time.Hour, Backoff: Backoff{Initial: 2 * time.Second, Max: 10 * time.Second}}
+				inBubble(t, opts, 15*time.Second, dial)
+				mu.Lock()
+				defer mu.Unlock()
+				if !slices.Equal(opened, tt.want) {
+					t.Errorf("opened after %v, want %v", opened, tt.want)
+				}
+			})
+		})
+	}
+}
+
+func TestSilentControlPlane(t *testing.T) {
+	tests := []struct {
+		name  string
+		after time.Duration // of the first response
+		want  int
+	}{
+		{"nothing for this node", time.Hour, 1},
+		{"slow", patience - time.Millisecond, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dial := serve(t, func(stream discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+					select {
+					case <-time.After(tt.after):
+						if err := stream.Send(&discovery.DiscoveryResponse{TypeUrl: configType}); err != nil {
+							return err
+						}
+					case <-stream.Context().Done():
+					}
+					<-stream.Context().Done()
+					return nil
+				})
+				silent := 0
+				opts := Options{Retry: time.Second, Backoff: Backoff{Initial: time.Second, Max: time.Second}, Silent: func() { silent++ }}
+				inBubble(t, opts, time.Minute, dial)
+				if silent != tt.want {
+					t.Errorf("told %d times, want %d", silent, tt.want)
+				}
+			})
+		})
+	}
+}
+
+type planeFunc struct {
+	discovery.UnimplementedAggregatedDiscoveryServiceServer
+	stream func(discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error
+}
+
+func (p planeFunc) StreamAggregatedResources(s discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+	return p.stream(s)
+}
+
+// serve serves streams within the bubble, and returns how to reach them.
+func serve(t *testing.T, stream func(discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error) func(context.Context, string) (net.Conn, error) {
+	listener := bufconn.Listen(1 << 16)
+	server := grpc.NewServer()
+	discovery.RegisterAggregatedDiscoveryServiceServer(server, planeFunc{stream: stream})
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	return func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }
+}
