@@ -52,8 +52,12 @@ func healthcheck(health func() error) http.HandlerFunc {
 // Metrics serves what gatherer holds at path.
 func Metrics(path string, gatherer prometheus.Gatherer) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle(path, promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}))
+	mux.Handle(path, metrics(gatherer))
 	return mux
+}
+
+func metrics(gatherer prometheus.Gatherer) http.Handler {
+	return promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{})
 }
 
 func plain(w http.ResponseWriter) {

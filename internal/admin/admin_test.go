@@ -43,12 +43,17 @@ func TestService(t *testing.T) {
 	}
 }
 
-func TestMetrics(t *testing.T) {
+// registryWith holds a counter of that name that is at 3.
+func registryWith(name string) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
-	hits := prometheus.NewCounter(prometheus.CounterOpts{Name: "hits", Help: "Hits."})
-	registry.MustRegister(hits)
-	hits.Add(3)
-	handler := Metrics("/numbers", registry)
+	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: "Things."})
+	registry.MustRegister(counter)
+	counter.Add(3)
+	return registry
+}
+
+func TestMetrics(t *testing.T) {
+	handler := Metrics("/numbers", registryWith("hits"))
 	if code, _, body := get(handler, "GET", "/numbers"); code != 200 || !strings.Contains(body, "\nhits 3\n") {
 		t.Errorf("got %d %s", code, body)
 	}
@@ -61,10 +66,11 @@ func TestDebug(t *testing.T) {
 	debug := Debug{
 		Status: func() Status { return Status{Version: "v1"} },
 		Rules: func(w io.Writer) error {
-			_, err := io.WriteString(w, "api.user: 5 per minute\n")
+			_, err := io.WriteString(w, "api.user: unit=MINUTE requests_per_unit=5, shadow_mode: false\n")
 			return err
 		},
-		Reload: func() error { return nil },
+		Reload:  func() error { return nil },
+		Metrics: registryWith("hits"),
 	}
 	broken := Debug{
 		Status: debug.Status,
@@ -81,8 +87,9 @@ func TestDebug(t *testing.T) {
 		body         string
 	}{
 		{"status", debug, "GET", "/", 200, "Weir v1, up 0s"},
-		{"rules", debug, "GET", "/rlconfig", 200, "api.user: 5 per minute\n"},
+		{"rules", debug, "GET", "/rlconfig", 200, "api.user: unit=MINUTE requests_per_unit=5, shadow_mode: false\n"},
 		{"rules fail", broken, "GET", "/rlconfig", 500, "no rules\n"},
+		{"metrics", debug, "GET", "/stats", 200, "\nhits 3\n"},
 		{"reload", debug, "POST", "/-/reload", 200, "rules loaded\n"},
 		{"reload of invalid rules", invalid, "POST", "/-/reload", 422, "invalid rules:\na.yaml:1:1: first\nb.yaml:2:2: second\n"},
 		{"reload of unreadable rules", broken, "POST", "/-/reload", 500, "open config: no such file\n"},

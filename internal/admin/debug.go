@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/pprof"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Debug is what operators can see and do. All functions must be set and safe
@@ -19,16 +21,19 @@ type Debug struct {
 	// Reload loads the rules anew. Its error wraps ErrInvalidRules if they were
 	// read but are wrong, and its text is shown whole.
 	Reload func() error
+	// Metrics holds what /stats shows.
+	Metrics prometheus.Gatherer
 }
 
 // ErrInvalidRules tells that rules were read and found wrong.
 var ErrInvalidRules = errors.New("invalid rules")
 
-// Handler serves the status page, /rlconfig, POST /-/reload and profiles.
+// Handler serves the status page, /rlconfig, /stats, POST /-/reload and profiles.
 func (d Debug) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", d.status)
 	mux.HandleFunc("GET /rlconfig", d.rules)
+	mux.Handle("GET /stats", metrics(d.Metrics))
 	mux.HandleFunc("POST /-/reload", d.reload)
 	// Not pprof.Cmdline: flags may hold a password.
 	mux.HandleFunc("/debug/pprof/", pprof.Index)

@@ -124,6 +124,7 @@ func (s Status) String() string {
 	fmt.Fprintf(&b, "rules     %s", s.Rules)
 	b.WriteString(`
 GET  /rlconfig       the rules that serve
+GET  /stats          the metrics
 POST /-/reload       load the rules now
 GET  /debug/pprof/   profiles
 `)

@@ -76,7 +76,10 @@ func (a *App) build() error {
 		Limiter:         limiter.New(a.store, reg),
 		Keys:            keys,
 		Charge:          Charge(s.Store.StopWhenOverLimit),
-		Headers:         headers(s.Answers),
+		ShadowMode:      s.Answers.ShadowMode,
+		QuotaMode:       s.Answers.QuotaMode,
+		ResponseHeaders: responseHeaders(s.Answers),
+		RequestHeaders:  requestHeaders(s.Answers),
 		DynamicMetadata: s.Answers.DynamicMetadata,
 		MaxDescriptors:  s.Answers.MaxDescriptors,
 		Registerer:      reg,
@@ -113,7 +116,7 @@ func (a *App) bind(service *rls.Service) error {
 	a.metrics = httpServer("metrics", bound.metrics, admin.Metrics(string(l.PrometheusPath), a.opts.Registry), a.logger)
 	a.cleanups.add("metrics", a.metrics.close)
 
-	debug := admin.Debug{Status: a.status, Rules: a.dump, Reload: a.source.reload}
+	debug := admin.Debug{Status: a.status, Rules: a.dump, Reload: a.source.reload, Metrics: a.opts.Registry}
 	a.debug = httpServer("debug", bound.debug, debug.Handler(), a.logger)
 	a.cleanups.add("debug", a.debug.close)
 
@@ -161,11 +164,18 @@ func (a *App) grpcOptions(transport credentials.TransportCredentials) []grpc.Ser
 	)
 }
 
-func headers(s settings.Answers) rls.Headers {
+func responseHeaders(s settings.Answers) rls.Headers {
 	if !s.ResponseHeaders {
 		return rls.Headers{}
 	}
 	return rls.Headers{Limit: string(s.LimitHeader), Remaining: string(s.RemainingHeader), Reset: string(s.ResetHeader)}
+}
+
+func requestHeaders(s settings.Answers) rls.Headers {
+	if !s.RequestHeaders {
+		return rls.Headers{}
+	}
+	return rls.Headers{Limit: string(s.RequestLimitHeader), Remaining: string(s.RequestRemainingHeader), Reset: string(s.RequestResetHeader)}
 }
 
 // Charge tells what becomes of denied hits whose limit does not say it.

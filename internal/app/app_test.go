@@ -296,7 +296,7 @@ func TestServes(t *testing.T) {
 		}
 	}
 	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "Weir v0-test", "health    OK", "in memory", "1 (files: 1, domains: 1)")
-	f.wantAnswer("GET", f.DebugAddr(), "/rlconfig", 200, "api", "user")
+	f.wantAnswer("GET", f.DebugAddr(), "/rlconfig", 200, "api.user: unit=YEAR requests_per_unit=3, shadow_mode: false")
 	f.wantAnswer("GET", f.DebugAddr(), "/debug/pprof/goroutine", 200)
 	f.wantAnswer("GET", f.MetricsAddr(), "/numbers", 200,
 		"ratelimit_service_config_load_success 1\n", "ratelimit_service_config_load_error 0\n",
@@ -327,12 +327,12 @@ func TestWarnsOfVariablesWithoutEffect(t *testing.T) {
 		t.Errorf("warns of nothing:\n%s", log)
 	}
 
-	t.Setenv("SHADOW_MODE", "true")
+	t.Setenv("TRACING_ENABLED", "true")
 	t.Setenv("REDIS_AUTH", "swordfish")
 	log = new(logBuffer)
 	warn(log)
 	for _, want := range []string{
-		`level=WARN msg="a variable of envoyproxy/ratelimit has no effect" variable=SHADOW_MODE value=true instead="requests over a limit are denied`,
+		`level=WARN msg="a variable of envoyproxy/ratelimit has no effect" variable=TRACING_ENABLED value=true instead="there are no traces"`,
 		`level=WARN msg="counters are kept in memory, for this process only, because REDIS_URL is not set" max_counters=1000000 although_set=REDIS_AUTH`,
 	} {
 		if !strings.Contains(log.String(), want) {
@@ -367,24 +367,6 @@ func TestBadRequest(t *testing.T) {
 	_, err := client.ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{Domain: "api", Descriptors: []*commonv3.RateLimitDescriptor{one, one}})
 	if status.Code(err) != codes.InvalidArgument {
 		t.Errorf("more descriptors than the setting permits: %v", err)
-	}
-}
-
-func TestHeadersAndMetadataAsSet(t *testing.T) {
-	f := start(t, "--config="+directory(t, limited(3)), "--limit-response-headers-enabled", "--limit-limit-header=X-Limit",
-		"--limit-remaining-header=X-Remaining", "--limit-reset-header=X-Reset", "--response-dynamic-metadata")
-	response, err := ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(t.Context(), &ratelimitv3.RateLimitRequest{
-		Domain:      "api",
-		Descriptors: []*commonv3.RateLimitDescriptor{{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: "alice"}}}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := response.ResponseHeadersToAdd; len(got) != 3 || got[0].Key != "X-Limit" || got[1].Key != "X-Remaining" || got[2].Key != "X-Reset" {
-		t.Errorf("headers: %v", got)
-	}
-	if response.DynamicMetadata == nil {
-		t.Error("no dynamic metadata")
 	}
 }
 

@@ -13,14 +13,40 @@ import (
 	"weir/internal/limiter"
 )
 
-// Dump writes the rules for people to read, one per line and in the order of
-// the files: domain and entries, then each limit, then what else was configured.
+// Dump writes the limits of all rules, one per line and in the order of the
+// files, as envoyproxy/ratelimit does, whose users have scripts that read it:
+//
+//	domain.key_value.key: unit=MINUTE requests_per_unit=5, shadow_mode: false, quota_mode: false
+//
+// What else was configured follows in the words of rule files. A rule without
+// limits, a whitelist entry, has a line that says so.
 func (t *Tree) Dump(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	for _, r := range t.rules {
-		fmt.Fprintf(b, "%s: %s\n", r, strings.Join(r.describe(), "; "))
+		name, options := r.dotted(), r.options()
+		for _, l := range r.Limits {
+			fmt.Fprintf(b, "%s: %s\n", name, strings.Join(append(describeLimit(l), options...), ", "))
+		}
+		if len(r.Limits) == 0 {
+			fmt.Fprintf(b, "%s: %s\n", name, strings.Join(append([]string{"no limit"}, options...), ", "))
+		}
 	}
 	return b.Flush()
+}
+
+// dotted is the way to the rule as the reference spells it, which does not tell
+// where a key ends and its value begins.
+func (r *Rule) dotted() string {
+	var words []string
+	for n := r.node; n != nil; n = n.parent {
+		word := n.entry.Key
+		if n.entry.Value != "" {
+			word += "_" + n.entry.Value
+		}
+		words = append(words, printable(word))
+	}
+	slices.Reverse(words)
+	return strings.Join(words, ".")
 }
 
 // String is the rule's domain and entries, such as api|user=alice|path.
@@ -38,56 +64,57 @@ func (r *Rule) words() []string {
 	return words
 }
 
-func (r *Rule) describe() []string {
-	var parts, options []string
-	for _, l := range r.Limits {
-		parts = append(parts, strings.Join(describeLimit(l), ", "))
-	}
-	if parts == nil {
-		parts = []string{"no limit"}
-	}
+// options are what a rule says of all its limits.
+func (r *Rule) options() []string {
+	var options []string
 	if r.Patterns != nil {
-		options = append(options, "share_threshold")
+		options = append(options, "share_threshold: true")
 	}
 	if r.DetailedMetric {
-		options = append(options, "detailed_metric")
+		options = append(options, "detailed_metric: true")
 	}
 	if r.ValueToMetric != nil {
-		options = append(options, "value_to_metric")
+		options = append(options, "value_to_metric: true")
 	}
 	if r.Metadata != nil {
 		// Marshal cannot fail: Load made the values of what JSON has.
 		data, _ := json.Marshal(r.Metadata)
-		options = append(options, "metadata "+string(data))
+		options = append(options, "metadata: "+string(data))
 	}
-	if options != nil {
-		parts = append(parts, strings.Join(options, ", "))
-	}
-	return parts
+	return options
 }
 
+// describeLimit tells unit, amount and modes, then what is not the default. The
+// unit of an unlimited limit is UNKNOWN.
 func describeLimit(l *limiter.Limit) []string {
-	parts := []string{"unlimited"}
-	if !l.Unlimited {
-		parts = append([]string{fmt.Sprintf("%d per %s", l.RequestsPerUnit, period(l))}, describeCounting(l)...)
+	parts := []string{
+		fmt.Sprintf("unit=%s requests_per_unit=%d", strings.ToUpper(l.Unit.String()), l.RequestsPerUnit),
+		fmt.Sprintf("shadow_mode: %t", l.Mode == limiter.Shadow),
+		fmt.Sprintf("quota_mode: %t", l.Mode == limiter.Quota),
+	}
+	if l.Unlimited {
+		parts = append(parts, "unlimited: true")
+	}
+	if l.UnitMultiplier > 1 {
+		parts = append(parts, fmt.Sprintf("unit_multiplier: %d", l.UnitMultiplier))
+	}
+	if l.Algorithm != limiter.FixedWindow {
+		parts = append(parts, "algorithm: "+algorithms[l.Algorithm])
+	}
+	if l.Anchor != limiter.Epoch {
+		parts = append(parts, "anchor: "+anchors[l.Anchor])
 	}
 	if l.Burst > 0 {
-		parts = append(parts, fmt.Sprintf("burst %d", l.Burst))
+		parts = append(parts, fmt.Sprintf("burst: %d", l.Burst))
 	}
 	if l.Charge != limiter.ByDefault {
-		parts = append(parts, "charge "+charges[l.Charge-limiter.Auto])
+		parts = append(parts, "charge: "+charges[l.Charge-limiter.Auto])
 	}
 	if l.Name != "" {
-		parts = append(parts, "name "+word(l.Name))
+		parts = append(parts, "name: "+word(l.Name))
 	}
 	for _, name := range l.Replaces {
-		parts = append(parts, "replaces "+word(name))
-	}
-	switch l.Mode {
-	case limiter.Shadow:
-		parts = append(parts, "shadow_mode")
-	case limiter.Quota:
-		parts = append(parts, "quota_mode")
+		parts = append(parts, "replaces: "+word(name))
 	}
 	return parts
 }
@@ -118,6 +145,17 @@ func spell(e limiter.Entry) string {
 		return word(e.Key)
 	}
 	return word(e.Key) + "=" + word(e.Value)
+}
+
+// printable escapes what does not belong into a line of text.
+func printable(s string) string {
+	for _, r := range s {
+		if !unicode.IsGraphic(r) || r == unicode.ReplacementChar {
+			quoted := strconv.Quote(s)
+			return quoted[1 : len(quoted)-1]
+		}
+	}
+	return s
 }
 
 // word quotes s if that is needed to tell where it begins and ends.

@@ -250,7 +250,7 @@ func TestLoadMergesDomains(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := dump(t, tree), "api|user=a*: no limit\nweb|user: no limit\napi|user=*: no limit\napi|path: no limit\n"; got != want {
+	if got, want := dump(t, tree), "api.user_a*: no limit\nweb.user: no limit\napi.user_*: no limit\napi.path: no limit\n"; got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 	if tree.Domains() != 2 || tree.Rules() != 4 || !tree.HasDomain("api") || tree.HasDomain("") {

@@ -61,7 +61,7 @@ func (h *Hit) write(s State) State {
 func Settle(hits []Hit, out []Decision) (denied bool) {
 	quotas, quotasOver := 0, 0
 	for i := range hits {
-		switch hits[i].Limit.Mode {
+		switch hits[i].EffectiveMode() {
 		case Enforced:
 			denied = denied || out[i].Over
 		case Quota:

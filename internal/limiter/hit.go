@@ -1,6 +1,9 @@
 package limiter
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Hit is one limit asked for by one descriptor of one request.
 type Hit struct {
@@ -18,7 +21,13 @@ type Hit struct {
 	// Always writes the cost even if the hit or its request is denied: for usage
 	// that has already happened.
 	Always bool
+	// Mode holds instead of the limit's own unless it is Enforced, for servers
+	// that try all limits, or take all for quotas.
+	Mode Mode
 }
+
+// EffectiveMode says what it means for the request that the hit is over.
+func (h *Hit) EffectiveMode() Mode { return cmp.Or(h.Mode, h.Limit.Mode) }
 
 // cost is Cost, or a number larger than any limit of which some can be summed.
 func (h *Hit) cost() int64 { return int64(min(h.Cost, maxExact/2)) }
@@ -39,7 +48,7 @@ const Never time.Duration = -1
 // Decision is the outcome for one hit.
 type Decision struct {
 	// Over tells that the hit did not fit its limit. What follows for the
-	// request depends on the limit's mode.
+	// request depends on the hit's mode.
 	Over bool
 	// Charged tells that the cost was written (or, for a refund, given back).
 	Charged bool

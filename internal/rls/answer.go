@@ -10,10 +10,11 @@ import (
 
 // answer is a RateLimitResponse.
 type answer struct {
-	overall  code
-	statuses []status // one for each descriptor, in order
-	headers  []header // for the response
-	metadata []byte   // a google.protobuf.Struct, encoded, nil for none
+	overall         code
+	statuses        []status // one for each descriptor, in order
+	responseHeaders []header
+	requestHeaders  []header
+	metadata        []byte // a google.protobuf.Struct, encoded, nil for none
 }
 
 // code is a RateLimitResponse.Code.
@@ -28,6 +29,7 @@ const (
 type status struct {
 	code       code
 	limit      *limiter.Limit // nil: no limit was counted
+	mode       limiter.Mode   // of limit, see Options.mode
 	remaining  uint32
 	untilReset int64 // whole seconds, 0: not told
 
@@ -35,7 +37,7 @@ type status struct {
 }
 
 // settle fills the answer in from what became of the hits.
-func (c *call) settle(denied bool) {
+func (c *call) settle(denied bool, o *Options) {
 	c.answer.overall = codeOK
 	if denied {
 		c.answer.overall = codeOverLimit
@@ -46,6 +48,7 @@ func (c *call) settle(denied bool) {
 		case m.counted():
 			hit := c.decisive(m)
 			s = describe(c.hits[hit].Limit, &c.decisions[hit])
+			s.mode = o.mode(s.limit)
 		case m.unlimited:
 			s.remaining = math.MaxUint32
 		}

@@ -43,7 +43,7 @@ const (
 	maxEntries = 100 // of one descriptor
 )
 
-var errMalformed = errors.New("the message is not a RateLimitRequest")
+var errMalformed = errors.New("the message is malformed")
 
 // decode reads a RateLimitRequest into r, whose slices are used again. The
 // strings of r are parts of wire, which must not change any more. As protobuf
@@ -65,7 +65,7 @@ func (r *request) decode(wire []byte, maxDescriptors int) error {
 				return fmt.Errorf("the request has more than the %d descriptors that are permitted", maxDescriptors)
 			}
 			if err := r.decodeDescriptor(f.bytes); err != nil {
-				return err
+				return fmt.Errorf("descriptor %d: %w", len(r.descriptors), err)
 			}
 		case f.is(3, protowire.VarintType):
 			r.hitsAddend = uint32(f.varint)
@@ -82,29 +82,31 @@ func (r *request) decodeDescriptor(wire []byte) error {
 		switch {
 		case f.is(1, protowire.BytesType):
 			if len(r.entries)-start == maxEntries {
-				return fmt.Errorf("descriptor %d has more than the %d entries that are permitted", len(r.descriptors), maxEntries)
+				return fmt.Errorf("it has more than the %d entries that are permitted", maxEntries)
 			}
 			e, err := decodeEntry(f.bytes)
 			if err != nil {
-				return err
+				return fmt.Errorf("entry %d: %w", len(r.entries)-start, err)
 			}
 			r.entries = append(r.entries, e)
 		case f.is(2, protowire.BytesType):
 			d.hasLimit = true
 			if err := d.limit.merge(f.bytes); err != nil {
-				return err
+				return fmt.Errorf("limit: %w", err)
 			}
 		case f.is(3, protowire.BytesType):
 			d.hasHitsAddend = true
 			if err := mergeWrapper(f.bytes, &d.hitsAddend); err != nil {
-				return err
+				return fmt.Errorf("hits_addend: %w", err)
 			}
 		case f.is(4, protowire.VarintType):
 			d.negativeHits = protowire.DecodeBool(f.varint)
 		}
 	}
 	d.entries = r.entries[start:len(r.entries):len(r.entries)]
-	r.descriptors = append(r.descriptors, d)
+	if f.err == nil {
+		r.descriptors = append(r.descriptors, d)
+	}
 	return f.err
 }
 

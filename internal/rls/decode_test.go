@@ -231,7 +231,7 @@ func TestDecodeBounds(t *testing.T) {
 	}{
 		{"at the bounds", descriptors(10, maxEntries), ""},
 		{"descriptors", descriptors(11, 1), "the request has more than the 10 descriptors that are permitted"},
-		{"entries", append(descriptors(1, 1), descriptors(1, maxEntries+1)...), "descriptor 1 has more than the 100 entries that are permitted"},
+		{"entries", append(descriptors(1, 1), descriptors(1, maxEntries+1)...), "descriptor 1: it has more than the 100 entries that are permitted"},
 		{"bytes", message{}.bytes(99, make([]byte, maxBytes)), "the message has 1048581 bytes, at most 1048576 are permitted"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

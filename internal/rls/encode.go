@@ -18,16 +18,23 @@ func (a *answer) append(b []byte) []byte {
 		b = a.statuses[i].append(b)
 		b = prefixLength(b, start)
 	}
-	for _, h := range a.headers {
-		b = protowire.AppendTag(b, 3, protowire.BytesType)
+	b = appendHeaders(b, 3, a.responseHeaders)
+	b = appendHeaders(b, 4, a.requestHeaders)
+	if a.metadata != nil {
+		b = protowire.AppendTag(b, 6, protowire.BytesType)
+		b = protowire.AppendBytes(b, a.metadata)
+	}
+	return b
+}
+
+// appendHeaders writes headers as HeaderValues of field num.
+func appendHeaders(b []byte, num protowire.Number, headers []header) []byte {
+	for _, h := range headers {
+		b = protowire.AppendTag(b, num, protowire.BytesType)
 		start := len(b)
 		b = appendString(b, 1, h.key)
 		b = appendString(b, 2, h.value)
 		b = prefixLength(b, start)
-	}
-	if a.metadata != nil {
-		b = protowire.AppendTag(b, 6, protowire.BytesType)
-		b = protowire.AppendBytes(b, a.metadata)
 	}
 	return b
 }

@@ -39,8 +39,11 @@ func responseOf(t testing.TB, a *answer) *ratelimitv3.RateLimitResponse {
 		}
 		m.Statuses = append(m.Statuses, ms)
 	}
-	for _, h := range a.headers {
+	for _, h := range a.responseHeaders {
 		m.ResponseHeadersToAdd = append(m.ResponseHeadersToAdd, &corev3.HeaderValue{Key: h.key, Value: h.value})
+	}
+	for _, h := range a.requestHeaders {
+		m.RequestHeadersToAdd = append(m.RequestHeadersToAdd, &corev3.HeaderValue{Key: h.key, Value: h.value})
 	}
 	if a.metadata != nil {
 		m.DynamicMetadata = new(structpb.Struct)
@@ -69,7 +72,10 @@ func randomAnswer(t testing.TB, r *rand.Rand) *answer {
 		a.statuses = append(a.statuses, s)
 	}
 	for range r.IntN(4) {
-		a.headers = append(a.headers, header{text(), text()})
+		a.responseHeaders = append(a.responseHeaders, header{text(), text()})
+	}
+	for range r.IntN(4) {
+		a.requestHeaders = append(a.requestHeaders, header{text(), text()})
 	}
 	if r.IntN(2) == 0 {
 		a.metadata = marshal(t, &structpb.Struct{Fields: map[string]*structpb.Value{"domain": structpb.NewStringValue(text())}})

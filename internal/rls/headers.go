@@ -56,5 +56,5 @@ func (a *answer) tightest() *status {
 // denies tells whether s denies the request whatever the other statuses are,
 // which a quota does not.
 func (s *status) denies() bool {
-	return s.code == codeOverLimit && s.limit.Mode == limiter.Enforced
+	return s.code == codeOverLimit && s.mode == limiter.Enforced
 }

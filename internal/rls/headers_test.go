@@ -21,7 +21,7 @@ func TestHeaders(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			opts := options(t, rules)
-			opts.Headers = Headers{Limit: names[0], Remaining: names[1], Reset: names[2]}
+			opts.ResponseHeaders = Headers{Limit: names[0], Remaining: names[1], Reset: names[2]}
 			conn := serve(t, New(opts))
 			var got [3]string
 			for _, request := range tc.requests {
@@ -44,12 +44,37 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
+// The headers for the service behind Envoy are the same, under names of their own.
+func TestRequestHeaders(t *testing.T) {
+	names := Headers{Limit: "x-limit", Remaining: "x-remaining", Reset: "x-reset"}
+	const (
+		response = "response_headers_to_add {key: 'limit' value: '2'} response_headers_to_add {key: 'remaining' value: '1'} response_headers_to_add {key: 'reset' value: '30'} "
+		request  = "request_headers_to_add {key: 'x-limit' value: '2'} request_headers_to_add {key: 'x-remaining' value: '1'} request_headers_to_add {key: 'x-reset' value: '30'} "
+	)
+	for _, tc := range []struct {
+		name      string
+		responses Headers
+		want      string
+	}{
+		{"alone", Headers{}, request},
+		{"beside those of the response", Headers{Limit: "limit", Remaining: "remaining", Reset: "reset"}, response + request},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			opts := options(t, rules)
+			opts.ResponseHeaders, opts.RequestHeaders = tc.responses, names
+			conn := serve(t, New(opts))
+			expect(t, conn, "domain: 'api' "+d("user", "a"), "overall_code: OK "+user("OK", 1)+tc.want)
+			expect(t, conn, "domain: 'api' "+d("stranger", "a"), "overall_code: OK statuses {code: OK}")
+		})
+	}
+}
+
 func TestNoHeadersUnlessAskedFor(t *testing.T) {
 	response, err := ask(t, serve(t, New(options(t, rules))), "domain: 'api' "+d("user", "a"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h := response.GetResponseHeadersToAdd(); h != nil {
+	if h := append(response.GetResponseHeadersToAdd(), response.GetRequestHeadersToAdd()...); h != nil {
 		t.Errorf("got %v", h)
 	}
 }

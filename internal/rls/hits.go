@@ -86,9 +86,8 @@ func (c *call) isReplaced(l *limiter.Limit) bool {
 }
 
 // addHits makes a hit of every limit that is counted: neither unlimited, which
-// cannot be replaced, nor replaced. charge is for limits that do not say it
-// themselves.
-func (c *call) addHits(keys limiter.Keys, charge limiter.Charge) {
+// cannot be replaced, nor replaced.
+func (c *call) addHits(o *Options) {
 	for i := range c.matches {
 		m := &c.matches[i]
 		m.first = len(c.hits)
@@ -97,7 +96,7 @@ func (c *call) addHits(keys limiter.Keys, charge limiter.Charge) {
 			case l.Unlimited:
 				m.unlimited = true
 			case !c.isReplaced(l):
-				c.addHit(keys, charge, m, &c.request.descriptors[i], l)
+				c.addHit(o, m, &c.request.descriptors[i], l)
 			}
 		}
 		m.end = len(c.hits)
@@ -105,19 +104,20 @@ func (c *call) addHits(keys limiter.Keys, charge limiter.Charge) {
 	c.decisions = slices.Grow(c.decisions, len(c.hits))[:len(c.hits)]
 }
 
-func (c *call) addHit(keys limiter.Keys, charge limiter.Charge, m *match, d *descriptor, l *limiter.Limit) {
+func (c *call) addHit(o *Options, m *match, d *descriptor, l *limiter.Limit) {
 	var patterns []string
 	if m.rule != nil {
 		patterns = m.rule.Patterns
 	}
 	start := len(c.keys)
-	c.keys = keys.Append(c.keys, c.request.domain, d.entries, patterns, l)
+	c.keys = o.Keys.Append(c.keys, c.request.domain, d.entries, patterns, l)
 	c.hits = append(c.hits, limiter.Hit{
 		Limit:  l,
 		Key:    c.keys[start:len(c.keys):len(c.keys)],
 		Cost:   c.request.cost(d),
 		Refund: d.negativeHits,
-		Always: d.chargedAlways(cmp.Or(l.Charge, charge, limiter.Auto)),
+		Always: d.chargedAlways(cmp.Or(l.Charge, o.Charge, limiter.Auto)),
+		Mode:   o.decidingMode(l),
 	})
 }
 

@@ -21,8 +21,8 @@ import (
 // out, with status 200, or 429 and Retry-After if the request is over a limit.
 //
 // A request without a decision gets one sentence of plain text: 400 for a bad
-// one, 405 for another method than POST, 413 for one that is too large, 503 if
-// the store failed.
+// one, 405 for another method than POST, 413 for one that is too large, 503 and
+// Retry-After if the store failed or no rules are loaded.
 func (s *Service) JSONHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
@@ -32,7 +32,11 @@ func (s *Service) JSONHandler() http.Handler {
 		}
 		response, retryAfter, err := s.decideJSON(w, r)
 		if err != nil {
-			http.Error(w, grpcstatus.Convert(err).Message(), httpStatus(err))
+			code := httpStatus(err)
+			if code == http.StatusServiceUnavailable {
+				w.Header().Set("Retry-After", "1") // nobody knows when the store is back
+			}
+			http.Error(w, grpcstatus.Convert(err).Message(), code)
 			return
 		}
 		writeJSON(w, response, retryAfter)
@@ -92,7 +96,7 @@ func (c *call) retryAfter() time.Duration {
 	anyQuota := false
 	for i := range c.hits {
 		wait := uint64(c.decisions[i].RetryAfter) // 0 if the limit is not over
-		switch c.hits[i].Limit.Mode {
+		switch c.hits[i].EffectiveMode() {
 		case limiter.Enforced:
 			enforced = max(enforced, wait)
 		case limiter.Quota:

@@ -124,6 +124,9 @@ func TestJSONErrors(t *testing.T) {
 			if w.Code == http.StatusMethodNotAllowed && w.Header().Get("Allow") != http.MethodPost {
 				t.Errorf("Allow is %q", w.Header().Get("Allow"))
 			}
+			if retry := w.Header().Get("Retry-After"); (retry == "1") != (w.Code == http.StatusServiceUnavailable) {
+				t.Errorf("Retry-After is %q", retry)
+			}
 		})
 	}
 }

@@ -43,13 +43,25 @@ func (d *descriptor) metadata() map[string]any {
 	}
 	fields := map[string]any{"entries": entries}
 	if d.hasLimit {
-		fields["limit"] = fmt.Sprintf("requests_per_unit:%d unit:%s",
-			d.limit.requestsPerUnit, strings.ToUpper(unitOf(d.limit.unit).String()))
+		fields["limit"] = d.limit.String()
 	}
 	if d.hasHitsAddend {
 		fields["hitsAddend"] = d.hitsAddend
 	}
 	return fields
+}
+
+// String is the override in protobuf's text format, as in the reference's metadata.
+func (o override) String() string {
+	var fields []string
+	if o.requestsPerUnit > 0 {
+		fields = append(fields, fmt.Sprintf("requests_per_unit:%d", o.requestsPerUnit))
+	}
+	fields = append(fields, "unit:"+strings.ToUpper(unitOf(o.unit).String()))
+	if o.unitMultiplier > 0 {
+		fields = append(fields, fmt.Sprintf("unit_multiplier:{value:%d}", o.unitMultiplier))
+	}
+	return strings.Join(fields, " ")
 }
 
 // mergeMetadata adds to into what only from says. Of two different values for

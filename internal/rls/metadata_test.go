@@ -1,11 +1,16 @@
 package rls
 
 import (
+	"math"
+	"strings"
 	"testing"
 
+	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
 const metadataRules = `
@@ -59,6 +64,25 @@ func TestDynamicMetadata(t *testing.T) {
 				t.Errorf("got %v, want %v", got, &want)
 			}
 		})
+	}
+}
+
+// What the metadata says of an override is protobuf's text, but for the blanks,
+// which protobuf varies on purpose.
+func TestOverrideInMetadata(t *testing.T) {
+	for _, o := range []override{
+		{requestsPerUnit: 10, unit: 3},
+		{requestsPerUnit: 0, unit: 1},
+		{requestsPerUnit: math.MaxUint32, unit: 6, unitMultiplier: 2},
+		{requestsPerUnit: 1, unit: 2, unitMultiplier: 1},
+	} {
+		m := &commonv3.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: o.requestsPerUnit, Unit: typev3.RateLimitUnit(o.unit)}
+		if o.unitMultiplier > 0 {
+			m.UnitMultiplier = wrapperspb.UInt32(o.unitMultiplier)
+		}
+		if want := strings.Join(strings.Fields(m.String()), " "); o.String() != want {
+			t.Errorf("got %s, want %s", o, want)
+		}
 	}
 }
 

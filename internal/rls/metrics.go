@@ -11,6 +11,7 @@ type metrics struct {
 	grpc, json    entrance
 	storeErrors   prometheus.Counter
 	serviceErrors prometheus.Counter
+	globalShadow  prometheus.Counter
 }
 
 // entrance measures the requests that come one way.
@@ -34,12 +35,16 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		Namespace: "ratelimit_service", Name: "should_rate_limit_error",
 		Help: "Requests without a decision: redis_error, the store of whatever kind failed; service_error, the request is bad or there are no rules.",
 	}, []string{"err_type"})
-	reg.MustRegister(requests, seconds, errors)
+	globalShadow := prometheus.NewCounter(prometheus.CounterOpts{
+		Namespace: "ratelimit_service", Name: "global_shadow_mode", Help: "Requests that were admitted because SHADOW_MODE is on.",
+	})
+	reg.MustRegister(requests, seconds, errors, globalShadow)
 	return &metrics{
 		grpc:          entrance{requests.WithLabelValues(methodName), seconds.WithLabelValues(methodName)},
 		json:          entrance{requests.WithLabelValues(jsonMethod), seconds.WithLabelValues(jsonMethod)},
 		storeErrors:   errors.WithLabelValues("redis_error"),
 		serviceErrors: errors.WithLabelValues("service_error"),
+		globalShadow:  globalShadow,
 	}
 }
 

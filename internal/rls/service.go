@@ -27,7 +27,10 @@ type Options struct {
 	Keys    limiter.Keys
 	Charge  limiter.Charge // of limits that do not say it themselves; the zero value means Auto
 
-	Headers         Headers // that Envoy adds to the response
+	ShadowMode      bool    // deny nothing, but tell in the statuses what would be
+	QuotaMode       bool    // take every enforced limit for a quota
+	ResponseHeaders Headers // that Envoy adds to the response
+	RequestHeaders  Headers // that Envoy adds to the request when it passes it on
 	DynamicMetadata bool    // answer also what was asked, and the metadata of the rules that admitted it
 	MaxDescriptors  int     // of one request, which is refused if it has more; 0 means 100
 
@@ -114,8 +117,12 @@ func (s *Service) decide(ctx context.Context, c *call) error {
 		s.opts.Logger.Debug("undecided request", "domain", c.request.domain, "err", err)
 		return undecided(ctx)
 	}
-	c.settle(denied)
-	c.answer.headers = s.opts.Headers.about(&c.answer)
+	c.settle(denied, &s.opts)
+	if s.opts.ShadowMode && c.wouldBeDenied(&s.opts) {
+		s.metrics.globalShadow.Inc()
+	}
+	c.answer.responseHeaders = s.opts.ResponseHeaders.about(&c.answer)
+	c.answer.requestHeaders = s.opts.RequestHeaders.about(&c.answer)
 	if s.opts.DynamicMetadata {
 		// The hits are counted by now: rather an answer without metadata than none.
 		if c.answer.metadata, err = c.metadata(); err != nil {
@@ -136,7 +143,7 @@ func (s *Service) prepare(c *call, tree *descriptors.Tree) error {
 	if err := c.match(tree, &s.overrides); err != nil {
 		return err
 	}
-	c.addHits(s.opts.Keys, s.opts.Charge)
+	c.addHits(&s.opts)
 	return nil
 }
 

@@ -10,7 +10,7 @@ type Listen struct {
 	Host     string `env:"HOST" default:"0.0.0.0" help:"Host or address of the HTTP listener: /healthcheck and /json."`
 	Port     Port   `env:"PORT" default:"8080" help:"Port of the HTTP listener." unit:"port"`
 
-	DebugHost string `env:"DEBUG_HOST" default:"0.0.0.0" help:"Host or address of the debug listener: status page, /rlconfig, /-/reload and profiles."`
+	DebugHost string `env:"DEBUG_HOST" default:"0.0.0.0" help:"Host or address of the debug listener: status page, /rlconfig, /stats, /-/reload and profiles."`
 	DebugPort Port   `env:"DEBUG_PORT" default:"6070" help:"Port of the debug listener." unit:"port"`
 
 	Proto Proto `env:"PROTO" default:"tcp" help:"Addresses of the listeners: 'tcp' is all, 'tcp4' is IPv4 only, 'tcp6' is IPv6 only."`

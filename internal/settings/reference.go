@@ -59,8 +59,6 @@ var reference = []variable{
 	{"REDIS_TYPE", isNot("SINGLE"), refused, "neither Redis Cluster nor Sentinel is supported, REDIS_URL must name one primary"},
 	{"REDIS_PERSECOND", isOn, refused, "there is no second Redis, limits per second are counted in that of REDIS_URL"},
 
-	{"SHADOW_MODE", isOn, warned, "requests over a limit are denied; shadow_mode is set per rule"},
-	{"QUOTA_MODE", isOn, warned, "requests over a limit are denied; quota_mode is set per rule"},
 	{"REDIS_TLS_CACERT", isSet, warned, "the certificate of Redis is checked against the authorities of the system, see SSL_CERT_FILE"},
 	{"REDIS_TLS_CLIENT_CERT", isSet, warned, "no certificate is shown to Redis"},
 	{"REDIS_TLS_CLIENT_KEY", isSet, warned, "no certificate is shown to Redis"},
@@ -74,8 +72,7 @@ var reference = []variable{
 	{"PROMETHEUS_MAPPER_YAML", isSet, warned, "metrics have the names and labels of the reference's own mapping"},
 	{"TRACING_ENABLED", isOn, warned, "there are no traces"},
 	{"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", isOn, warned, "ratelimit_service_response_time_seconds is in seconds"},
-	{"LIMIT_REQUEST_HEADERS_ENABLED", isOn, warned, "no headers are added to the request that goes upstream"},
-	{"USE_CALENDAR_MONTH_RATE_LIMIT", isOn, warned, "a month is 30 days, whatever the calendar says"},
+	{"USE_CALENDAR_MONTH_RATE_LIMIT", isOn, warned, "a month has 30 days, counted from 1970-01-01"},
 	{"MAX_CONCURRENT_REQUESTS", isNotNumber(0), warned, "the number of requests is not bounded; each waits for Redis at most REDIS_OP_TIMEOUT"},
 	{"REQUEST_TIMEOUT", isNot("0"), warned, "REDIS_OP_TIMEOUT and the caller's own deadline bound how long a request waits"},
 	{"GRPC_MAX_CONCURRENT_STREAMS", isNotNumber(0), warned, "the number of streams of a connection is not bounded"},

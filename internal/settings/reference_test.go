@@ -57,7 +57,7 @@ func TestWhatIsUnsafeIsRefused(t *testing.T) {
 		{"REDIS_PERSECOND=true", true},
 		{"REDIS_PERSECOND=0", false},
 		{"NEAR_LIMIT_RATIO=0.80", false},
-		{"SHADOW_MODE=true", false},
+		{"TRACING_ENABLED=true", false},
 	}
 	for _, tt := range tests {
 		name, value, _ := strings.Cut(tt.env, "=")

@@ -35,7 +35,7 @@ func (b *batch) add(hits []limiter.Hit) {
 
 // how is the mode and the charge of a hit in one number, see decide.lua.
 func how(h *limiter.Hit) int64 {
-	mode := int64(h.Limit.Mode)
+	mode := int64(h.EffectiveMode())
 	switch {
 	case h.Refund:
 		return mode + 3*2

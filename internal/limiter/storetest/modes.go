@@ -1,5 +1,7 @@
 package storetest
 
+import "weir/internal/limiter"
+
 // modeCases are requests with limits that do not simply deny.
 var modeCases = []tableCase{
 	{"a shadow limit never denies", []step{
@@ -44,4 +46,18 @@ var modeCases = []tableCase{
 		},
 		{hits: request(take("p", quota(2), 2)), want: decisions(charged(2, 0))},
 	}},
+	{"a hit's own mode holds instead of its limit's", []step{
+		{hits: request(decidedIn(take("a", three, 3), limiter.Shadow)), want: decisions(charged(3, 0))},
+		{hits: request(decidedIn(take("a", three, 1), limiter.Shadow)), want: decisions(over(3, 0))},
+		{hits: request(decidedIn(take("a", three, 1), limiter.Quota), decidedIn(take("b", three, 1), limiter.Quota)), want: decisions(over(3, 0), charged(1, 2))},
+		{hits: request(decidedIn(take("p", quota(2), 3), limiter.Shadow)), want: decisions(never(over(0, 2)))},
+		{hits: request(decidedIn(take("a", three, 1), limiter.Enforced)), want: decisions(over(3, 0)), denied: true},
+		{hits: request(decidedIn(take("s", shadow(2), 3), limiter.Enforced)), want: decisions(never(over(0, 2)))},
+	}},
+}
+
+// decidedIn is h in a mode that is not its limit's.
+func decidedIn(h limiter.Hit, m limiter.Mode) limiter.Hit {
+	h.Mode = m
+	return h
 }

@@ -1,0 +1,61 @@
+package descriptors
+
+import (
+	"strings"
+	"testing"
+)
+
+// Faults that envoyproxy/ratelimit is known for, as far as rules show them. Those
+// of requests and answers are in package rls.
+
+// It looks rules up by key and value joined by "_", so that the rule of the key
+// t_u applies to the entry t=u.
+func TestFaultUnderscoreJoinsKeyAndValue(t *testing.T) {
+	tree := load(t, `
+domain: api
+descriptors:
+  - {key: t_u, rate_limit: {unit: day, requests_per_unit: 1}}
+  - {key: v_w*, rate_limit: {unit: day, requests_per_unit: 1}}
+  - {key: a, value: b_c, rate_limit: {unit: day, requests_per_unit: 1}}
+  - {key: a_b, value: c, rate_limit: {unit: day, requests_per_unit: 1}}
+`)
+	for descriptor, want := range map[string]string{
+		"t=u":   "",
+		"t_u=x": "api|t_u",
+		"v=wx":  "",
+		"a=b_c": "api|a=b_c",
+		"a_b=c": "api|a_b=c",
+		"a=b":   "",
+	} {
+		got := ""
+		if rule := tree.Match("api", entries(descriptor)); rule != nil {
+			got = rule.String()
+		}
+		if got != want {
+			t.Errorf("%s: got the rule %q, want %q", descriptor, got, want)
+		}
+	}
+}
+
+// One bad file, or none at all, leaves it without rules, and so everything is
+// allowed.
+func TestFaultBadFilesAllowEverything(t *testing.T) {
+	good := File{"good.yaml", []byte("{domain: api, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1}}]}")}
+	for _, tc := range []struct {
+		name  string
+		files []File
+		want  string // in the error
+	}{
+		{"no file", nil, "at least one is needed"},
+		{"one of two is no YAML", []File{good, {"bad.yaml", []byte("domain: [")}}, "bad.yaml:2"},
+		{"one of two has a bad limit", []File{good, {"bad.yaml", []byte("{domain: web, descriptors: [{key: a, rate_limit: {unit: eon, requests_per_unit: 1}}]}")}}, "bad.yaml:1"},
+		{"one of two is empty", []File{good, {"bad.yaml", nil}}, "bad.yaml"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tree, err := Load(tc.files, Options{})
+			if tree != nil || err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got the tree %v and %v, want an error that tells %s", tree, err, tc.want)
+			}
+		})
+	}
+}

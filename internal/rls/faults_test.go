@@ -1,0 +1,243 @@
+package rls
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"strings"
+	"testing"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"weir/internal/descriptors"
+	"weir/internal/limiter"
+	"weir/internal/limiter/memstore"
+)
+
+// Faults that envoyproxy/ratelimit is known for, as far as requests and their
+// answers show them. Those of rules are in package descriptors.
+
+// It joins keys and values by "_" for its counters, so that these two descriptors
+// share one.
+func TestFaultUnderscoreJoinsCounters(t *testing.T) {
+	conn := serve(t, New(options(t, `
+domain: api
+descriptors:
+  - {key: a, rate_limit: {unit: minute, requests_per_unit: 2}}
+  - {key: a_b, rate_limit: {unit: minute, requests_per_unit: 2}}
+`)))
+	expect(t, conn, "domain: 'api' "+d("a", "b_c"), "overall_code: OK "+user("OK", 1))
+	expect(t, conn, "domain: 'api' "+d("a_b", "c"), "overall_code: OK "+user("OK", 1))
+}
+
+// An override whose unit is undefined kills its process.
+func TestFaultOverrideWithUndefinedUnit(t *testing.T) {
+	conn := serve(t, New(options(t, rules)))
+	for _, unit := range []int{0, 7, 99, -1, math.MinInt32} {
+		_, err := ask(t, conn, "domain: 'api' "+d("user", "a")+d("user", "a", fmt.Sprintf("limit {requests_per_unit: 1 unit: %d}", unit)))
+		expectError(t, err, codes.InvalidArgument, "descriptor 1: limit: undefined unit, allowed are second, minute, hour, day, month, year")
+	}
+	expect(t, conn, "domain: 'api' "+d("user", "a"), "overall_code: OK "+user("OK", 1))
+}
+
+// An addend of 2^63 or more becomes a negative number, which gives units back.
+func TestFaultEnormousAddendRefunds(t *testing.T) {
+	for _, addend := range []uint64{1 << 63, 1<<63 + 1, math.MaxUint64} {
+		t.Run(fmt.Sprint(addend), func(t *testing.T) {
+			s := New(options(t, rules))
+			conn, handler := serve(t, s), s.JSONHandler()
+			// a pays by gRPC, b by JSON. It is charged, so that nothing is left.
+			for value, send := range map[string]func(){
+				"a": func() {
+					got, err := ask(t, conn, "domain: 'api' "+d("user", "a", fmt.Sprintf("hits_addend {value: %d}", addend)))
+					if err != nil || got.GetOverallCode() != ratelimitv3.RateLimitResponse_OVER_LIMIT {
+						t.Errorf("got %v, %v, want OVER_LIMIT", got, err)
+					}
+				},
+				"b": func() {
+					body := fmt.Sprintf(`{"domain": "api", "descriptors": [{"entries": [{"key": "user", "value": "b"}], "hitsAddend": "%d"}]}`, addend)
+					if w := post(handler, http.MethodPost, body); w.Code != http.StatusTooManyRequests {
+						t.Errorf("got %d %s, want 429", w.Code, w.Body)
+					}
+				},
+			} {
+				expect(t, conn, "domain: 'api' "+d("user", value), "overall_code: OK "+user("OK", 1))
+				send()
+				expect(t, conn, "domain: 'api' "+d("user", value), "overall_code: OVER_LIMIT "+user("OVER_LIMIT", 0))
+			}
+		})
+	}
+}
+
+// With STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT, a rule in shadow mode that is over
+// its limit keeps all others of the request from being counted, and so enforced.
+func TestFaultShadowRuleSwitchesEnforcementOff(t *testing.T) {
+	for _, charge := range []limiter.Charge{limiter.Admitted, limiter.Auto, limiter.Always} {
+		for _, request := range []string{d("tried", "a") + d("path", "/"), d("path", "/") + d("tried", "a")} {
+			opts := options(t, rules)
+			opts.Charge = charge
+			s := New(opts)
+			admitted := 0
+			for range 10 {
+				if decide(t, s, "domain: 'api' "+request).answer.overall == codeOK {
+					admitted++
+				}
+			}
+			if admitted != 3 {
+				t.Errorf("charge %v, %s: %d requests of 10 are admitted, want 3", charge, request, admitted)
+			}
+		}
+	}
+}
+
+// Its cache of denied counters goes on denying when the limit is higher now: by
+// the override of a request, or by new rules.
+func TestFaultDeniesAboveRaisedLimit(t *testing.T) {
+	opts := options(t, rules)
+	tree := opts.Rules()
+	opts.Rules = func() *descriptors.Tree { return tree }
+	s := New(opts)
+	admits := func(request string, want bool) {
+		t.Helper()
+		if got := decide(t, s, "domain: 'api' "+request).answer.overall == codeOK; got != want {
+			t.Errorf("%s: admitted %t, want %t", request, got, want)
+		}
+	}
+	override := func(n int) string {
+		return d("tenant", "a", fmt.Sprintf("limit {requests_per_unit: %d unit: HOUR}", n))
+	}
+	admits(override(1), true)
+	admits(override(1), false)
+	admits(override(2), true)
+	admits(override(2), false)
+
+	admits(d("user", "a")+"hits_addend: 2", true)
+	admits(d("user", "a"), false)
+	tree = load(t, strings.ReplaceAll(rules, "requests_per_unit: 2}", "requests_per_unit: 3}"))
+	admits(d("user", "a"), true)
+	admits(d("user", "a"), false)
+}
+
+// A rule with detailed_metric loses its metadata, and what descriptors of one
+// request say together stays in the rule of the first.
+func TestFaultMetadataLostOrLeaked(t *testing.T) {
+	opts := options(t, `
+domain: api
+descriptors:
+  - key: model
+    detailed_metric: true
+    rate_limit: {unit: minute, requests_per_unit: 100}
+    metadata: {price: {currency: EUR}, tags: [a]}
+  - key: path
+    value: /v1/*
+    value_to_metric: true
+    rate_limit: {unit: minute, requests_per_unit: 100}
+    metadata: {price: {unit: token, more: {deep: 1}}, version: 1}
+  - key: path
+    value: /v2/*
+    share_threshold: true
+    rate_limit: {unit: minute, requests_per_unit: 100}
+    metadata: {price: {more: {deeper: 2}}, version: 2}
+`)
+	opts.DynamicMetadata = true
+	s := New(opts)
+	const (
+		model = `{"price": {"currency": "EUR"}, "tags": ["a"]}`
+		v1    = `{"price": {"unit": "token", "more": {"deep": 1}}, "version": 1}`
+		v2    = `{"price": {"more": {"deeper": 2}}, "version": 2}`
+	)
+	for _, tc := range []struct{ request, want string }{
+		{d("model", "x"), model},
+		{d("model", "x") + d("path", "/v1/a") + d("path", "/v2/a"),
+			`{"price": {"currency": "EUR", "unit": "token", "more": {"deep": 1, "deeper": 2}}, "tags": ["a"], "version": 1}`},
+		{d("model", "x"), model},
+		{d("path", "/v2/a") + d("path", "/v1/a"), `{"price": {"unit": "token", "more": {"deep": 1, "deeper": 2}}, "version": 2}`},
+		{d("path", "/v1/b"), v1},
+		{d("path", "/v2/b"), v2},
+		{d("model", "y"), model},
+	} {
+		c := decide(t, s, "domain: 'api' "+tc.request)
+		var got, want structpb.Struct
+		if err := proto.Unmarshal(c.answer.metadata, &got); err != nil {
+			t.Fatal(err)
+		}
+		if err := protojson.Unmarshal([]byte(tc.want), &want); err != nil {
+			t.Fatal(err)
+		}
+		if said := got.GetFields()["metadata"].GetStructValue(); !proto.Equal(said, &want) {
+			t.Errorf("%s: got %v, want %v", tc.request, said, &want)
+		}
+	}
+}
+
+// Whatever is wrong with Redis, it answers UNKNOWN.
+func TestFaultStoreErrorsAreUnknown(t *testing.T) {
+	opts := options(t, rules)
+	opts.Limiter = limiter.New(failing{}, prometheus.NewRegistry())
+	conn := serve(t, New(opts))
+	_, err := ask(t, conn, "domain: 'api' "+d("user", "a"))
+	expectError(t, err, codes.Unavailable, "the store of the counters is unavailable")
+	// Without a limit there is no need of the store.
+	expect(t, conn, "domain: 'api' "+d("user", "root")+d("stranger", "a"),
+		"overall_code: OK statuses {code: OK limit_remaining: 4294967295} statuses {code: OK}")
+}
+
+// Every unknown domain and every override makes series that stay.
+func TestFaultSeriesFromTraffic(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	opts := options(t, rules)
+	opts.Registerer = reg
+	opts.Limiter = limiter.New(memstore.New(memstore.Options{Now: clock}), reg)
+	s := New(opts)
+	traffic := func(n int) {
+		for i := range n {
+			override := fmt.Sprintf("limit {requests_per_unit: %d unit: HOUR}", i)
+			decide(t, s, "domain: 'api' "+d("user", fmt.Sprint("u", i))+d("stranger", fmt.Sprint(i))+d(fmt.Sprint("key", i), "a", override))
+			decide(t, s, fmt.Sprintf("domain: 'domain%d' ", i)+d("user", "a")+d("user", "a", override))
+		}
+	}
+	traffic(1)
+	few := series(t, reg)
+	traffic(2000)
+	if many := series(t, reg); many != few {
+		t.Errorf("%d series after one request of each kind, %d after 2000", few, many)
+	}
+}
+
+// series is how many series reg shows.
+func series(t *testing.T, reg prometheus.Gatherer) (n int) {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		n += len(f.GetMetric())
+	}
+	return n
+}
+
+// Envoy sends the raw bytes of a header. What is not UTF-8 is refused before it is
+// counted, and Envoy lets the request pass.
+func TestFaultInvalidUTF8BypassesLimits(t *testing.T) {
+	conn := serve(t, New(options(t, rules)))
+	request := func(value string) []byte {
+		return message{}.string(1, "api").bytes(2, entryMessage("user", value))
+	}
+	for _, value := range []string{"\xff", "\xfe", "\xff\xff", "\xef\xbf\xbd", "%ff", "a\x00b", strings.Repeat("\xff", 10_000)} {
+		for i, want := range []ratelimitv3.RateLimitResponse_Code{1, 1, 2} {
+			got, err := askRaw(t, conn, request(value))
+			if err != nil {
+				t.Fatalf("value %.10q: %v", value, err)
+			}
+			if got.GetOverallCode() != want {
+				t.Errorf("value %.10q, request %d: got %v, want %v", value, i, got.GetOverallCode(), want)
+			}
+		}
+	}
+}
