@@ -1,4 +1,5 @@
-// Package testenv gives tests the real programs that Weir works with.
+// Package testenv gives tests the real programs that Weir works with, and
+// certificates for them.
 //
 // It is the only place that skips a test: where a program is not installed,
 // what asks for it is skipped, unless the environment variable

@@ -1,0 +1,100 @@
+package testenv
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Authority issues certificates for tests. Each one has a name and a key of its
+// own, so that no other vouches for what it issued.
+type Authority struct {
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+}
+
+// NewAuthority makes an authority that lasts an hour.
+func NewAuthority(t testing.TB) *Authority {
+	t.Helper()
+	a := &Authority{key: newKey(t)}
+	template := certificate(t)
+	template.Subject = pkix.Name{CommonName: "authority " + template.SerialNumber.String()}
+	template.IsCA, template.BasicConstraintsValid = true, true
+	template.KeyUsage = x509.KeyUsageCertSign
+	der, err := x509.CreateCertificate(rand.Reader, template, template, a.key.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.certificate, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// PEM is the certificate of the authority.
+func (a *Authority) PEM() []byte { return pemBlock("CERTIFICATE", a.certificate.Raw) }
+
+// Issue returns a certificate for servers and clients, and its key, in PEM
+// form. The subject alternative names are URIs, email addresses, IP addresses
+// or DNS names, as they look.
+func (a *Authority) Issue(t testing.TB, names ...string) (certificatePEM, keyPEM []byte) {
+	t.Helper()
+	template, key := certificate(t), newKey(t)
+	template.Subject = pkix.Name{CommonName: "issued"}
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	for _, name := range names {
+		uri, err := url.Parse(name)
+		switch ip := net.ParseIP(name); {
+		case ip != nil:
+			template.IPAddresses = append(template.IPAddresses, ip)
+		case err == nil && uri.Scheme != "":
+			template.URIs = append(template.URIs, uri)
+		case strings.Contains(name, "@"):
+			template.EmailAddresses = append(template.EmailAddresses, name)
+		default:
+			template.DNSNames = append(template.DNSNames, name)
+		}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pemBlock("CERTIFICATE", der), pemBlock("PRIVATE KEY", keyDER)
+}
+
+func newKey(t testing.TB) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// certificate is the start of one, valid from an hour ago for two hours.
+func certificate(t testing.TB) *x509.Certificate {
+	t.Helper()
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 100))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &x509.Certificate{SerialNumber: serial, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+}
+
+func pemBlock(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}

@@ -1,0 +1,176 @@
+package tlsfiles
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weir/internal/testenv"
+)
+
+func TestCertificateIsReplaced(t *testing.T) {
+	ours := testenv.NewAuthority(t)
+	s := newSide(t, ours, nil, "weir.example")
+	server := s.config(Server)
+	if err := shown(t, server).VerifyHostname("new.example"); err == nil {
+		t.Fatal("the first certificate has the name of the second")
+	}
+	certificate, key := ours.Issue(t, "new.example")
+	s.write("tls.crt", certificate)
+	s.write("tls.key", key)
+	eventually(t, func() error { return shown(t, server).VerifyHostname("new.example") })
+}
+
+func TestClientCertificateIsReplaced(t *testing.T) {
+	ours, theirs := testenv.NewAuthority(t), testenv.NewAuthority(t)
+	server := newSide(t, ours, ours, "weir.example").config(Server)
+	c := newSide(t, theirs, ours, "envoy.example")
+	client := c.config(Client)
+	if err, _ := handshake(t, server.TLS(), client.TLS(), "weir.example"); err == nil {
+		t.Fatal("a client of another authority is let in")
+	}
+	certificate, key := ours.Issue(t, "envoy.example")
+	c.write("tls.crt", certificate)
+	c.write("tls.key", key)
+	eventually(t, func() error {
+		err, _ := handshake(t, server.TLS(), client.TLS(), "weir.example")
+		return err
+	})
+}
+
+func TestAuthorityIsReplaced(t *testing.T) {
+	before, after := testenv.NewAuthority(t), testenv.NewAuthority(t)
+	for _, test := range []struct {
+		name      string
+		follow    func(*testing.T) (*side, *Config)
+		connected func(*testing.T, *Config, *testenv.Authority) error // by a peer of the authority
+	}{
+		{"of the server", func(t *testing.T) (*side, *Config) {
+			s := newSide(t, before, before, "weir.example")
+			return s, s.config(Server)
+		}, func(t *testing.T, server *Config, authority *testenv.Authority) error {
+			err, _ := handshake(t, server.TLS(), newSide(t, authority, before).config(Client).TLS(), "weir.example")
+			return err
+		}},
+		{"of the client", func(t *testing.T) (*side, *Config) {
+			s := newSide(t, nil, before)
+			return s, s.config(Client)
+		}, func(t *testing.T, client *Config, authority *testenv.Authority) error {
+			_, err := handshake(t, newSide(t, authority, nil, "weir.example").config(Server).TLS(), client.TLS(), "weir.example")
+			return err
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s, config := test.follow(t)
+			if err := test.connected(t, config, before); err != nil {
+				t.Fatal(err)
+			}
+			if err := test.connected(t, config, after); err == nil {
+				t.Fatal("trusted before it was told")
+			}
+			s.write("ca.crt", append(before.PEM(), after.PEM()...)) // as in a rotation: both for a while
+			eventually(t, func() error { return test.connected(t, config, after) })
+			if err := test.connected(t, config, before); err != nil {
+				t.Fatal(err)
+			}
+			s.write("ca.crt", after.PEM())
+			eventually(t, func() error {
+				if err := test.connected(t, config, before); err != nil {
+					return nil
+				}
+				return errors.New("the old authority is still trusted")
+			})
+		})
+	}
+}
+
+func TestBadReplacementIsLoggedOnceAndLeftOut(t *testing.T) {
+	ours := testenv.NewAuthority(t)
+	s := newSide(t, ours, nil, "weir.example")
+	s.opts.Interval = 0 // the default
+	good, err := os.ReadFile(s.opts.KeyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, otherKey := ours.Issue(t)
+	const bad, fine = "changed TLS files are bad", "changed TLS files are in use"
+	synctest.Test(t, func(t *testing.T) {
+		server, err := Server(s.opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer server.Close()
+		first := server.TLS()
+		for _, step := range []struct {
+			change    func() error
+			line      string
+			bad, fine int // lines in all
+		}{
+			{func() error { s.write("tls.key", otherKey); return nil }, "private key does not match public key", 1, 0},
+			{func() error { return os.Remove(s.opts.KeyFile) }, "tls.key: no such file or directory", 2, 0},
+			{func() error { s.write("tls.key", []byte("nonsense")); return nil }, "failed to find any PEM data in key input", 3, 0},
+			{func() error { s.write("tls.key", good); return nil }, fine, 3, 1},
+		} {
+			if err := step.change(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute) // enough for a dozen looks
+			synctest.Wait()
+			log := s.log.String()
+			if strings.Count(log, step.line) != 1 || strings.Count(log, bad) != step.bad || strings.Count(log, fine) != step.fine {
+				t.Errorf("want %q once, %q %d times, %q %d times, in the log\n%s", step.line, bad, step.bad, fine, step.fine, log)
+			}
+			if step.fine == 0 && server.TLS() != first {
+				t.Error("the configuration has changed")
+			}
+		}
+	})
+	for _, secret := range [][]byte{good, otherKey} {
+		if line := strings.Split(string(secret), "\n")[1]; strings.Contains(s.log.String(), line) {
+			t.Errorf("the log holds a private key:\n%s", s.log.String())
+		}
+	}
+}
+
+// TestMountedSecret replaces files as a kubelet does: they are links through
+// ..data, a link to a directory that is exchanged by one rename.
+func TestMountedSecret(t *testing.T) {
+	ours := testenv.NewAuthority(t)
+	s := newSide(t, nil, nil)
+	mount := func(version, name string) {
+		t.Helper()
+		if err := os.Mkdir(filepath.Join(s.dir, version), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		certificate, key := ours.Issue(t, name)
+		s.write(version+"/tls.crt", certificate)
+		s.write(version+"/tls.key", key)
+		next, data := filepath.Join(s.dir, "..data_tmp"), filepath.Join(s.dir, "..data")
+		if err := errors.Join(os.Symlink(version, next), os.Rename(next, data)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mount("..2026_01", "weir.example")
+	for _, file := range []string{"tls.crt", "tls.key"} {
+		if err := os.Symlink("..data/"+file, filepath.Join(s.dir, file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.opts.CertFile, s.opts.KeyFile = filepath.Join(s.dir, "tls.crt"), filepath.Join(s.dir, "tls.key")
+	server := s.config(Server)
+	mount("..2026_02", "new.example")
+	eventually(t, func() error { return shown(t, server).VerifyHostname("new.example") })
+}
+
+func TestCloseKeepsTheLastConfiguration(t *testing.T) {
+	s := newSide(t, testenv.NewAuthority(t), nil, "weir.example")
+	server := s.config(Server)
+	server.Close()
+	if err := shown(t, server).VerifyHostname("weir.example"); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,282 @@
+package tlsfiles
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"weir/internal/testenv"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is what a busy machine may take for anything.
+const patience = time.Minute
+
+// side is one side's directory, with the names that Options want.
+type side struct {
+	t    *testing.T
+	dir  string
+	opts Options
+	log  logBuffer
+}
+
+// newSide writes a certificate of issuer with the given names, and the
+// authorities of the peer; nil leaves them out.
+func newSide(t *testing.T, issuer, peers *testenv.Authority, names ...string) *side {
+	t.Helper()
+	s := &side{t: t, dir: t.TempDir()}
+	s.opts = Options{Interval: 5 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&s.log, nil))}
+	if issuer != nil {
+		certificate, key := issuer.Issue(t, names...)
+		s.opts.CertFile, s.opts.KeyFile = s.write("tls.crt", certificate), s.write("tls.key", key)
+	}
+	if peers != nil {
+		s.opts.CAFile = s.write("ca.crt", peers.PEM())
+	}
+	return s
+}
+
+func (s *side) write(name string, content []byte) string {
+	s.t.Helper()
+	path := filepath.Join(s.dir, name)
+	half := path + ".new"
+	if err := errors.Join(os.WriteFile(half, content, 0o600), os.Rename(half, path)); err != nil {
+		s.t.Fatal(err)
+	}
+	return path
+}
+
+// config opens one side with Server or Client.
+func (s *side) config(open func(Options) (*Config, error)) *Config {
+	s.t.Helper()
+	c, err := open(s.opts)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(c.Close)
+	return c
+}
+
+// logBuffer is written by the watch and read by the test.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// handshake connects the two sides over a socket, the client to host, and
+// returns what each made of it.
+func handshake(t *testing.T, server, client *tls.Config, host string) (serverErr, clientErr error) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	done := make(chan error, 1)
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			done <- err
+			return
+		}
+		defer conn.Close()
+		s := tls.Server(conn, server)
+		if err = s.Handshake(); err == nil {
+			_, err = s.Write([]byte("."))
+		}
+		done <- err
+	}()
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	client = client.Clone()
+	client.ServerName = host
+	if len(client.Certificates) > 0 { // by itself Go shows none that the server has not asked for
+		client.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &client.Certificates[0], nil }
+	}
+	c := tls.Client(conn, client)
+	// With TLS 1.3 the client learns only when it reads that it was refused.
+	_, clientErr = c.Read(make([]byte, 1))
+	conn.Close()
+	return <-done, clientErr
+}
+
+// eventually polls until probe reports no error.
+func eventually(t *testing.T, probe func() error) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		err := probe()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestPeers(t *testing.T) {
+	ours, theirs := testenv.NewAuthority(t), testenv.NewAuthority(t)
+	const spiffe = "spiffe://mesh/ns/gateway/sa/envoy"
+	client := func(issuer *testenv.Authority, change func(*Options), names ...string) *side {
+		s := newSide(t, issuer, ours, names...)
+		if change != nil {
+			change(&s.opts)
+		}
+		return s
+	}
+	san := func(name string) func(*Options) { return func(o *Options) { o.PeerSAN = name } }
+	skip := func(o *Options) { o.SkipHostnameVerification = true }
+	strangers := func(o *Options) { o.CAFile = newSide(t, nil, theirs).opts.CAFile }
+
+	for _, test := range []struct {
+		name      string
+		authority *testenv.Authority // of clients
+		san       string             // that clients must hold
+		client    *side
+		host      string
+		server    string // what the server says, "" if all is well
+		want      string // what the client says
+	}{
+		{name: "no client certificates asked for", client: client(nil, nil)},
+		{name: "client by its address", client: client(nil, nil), host: "127.0.0.1"},
+		{name: "client of the authority", authority: ours, client: client(ours, nil)},
+		{name: "client without certificate", authority: ours, client: client(nil, nil), server: "didn't provide a certificate", want: "certificate required"},
+		{name: "client of another authority", authority: ours, client: client(theirs, nil), server: "unknown authority", want: "unknown certificate authority"},
+		{name: "SAN is a DNS name", authority: ours, san: "envoy.example", client: client(ours, nil, "other.example", "envoy.example")},
+		{name: "SAN is a URI", authority: ours, san: spiffe, client: client(ours, nil, spiffe)},
+		{name: "SAN is an address", authority: ours, san: "192.0.2.7", client: client(ours, nil, "192.0.2.7")},
+		{name: "SAN is an email address", authority: ours, san: "envoy@example.org", client: client(ours, nil, "envoy@example.org")},
+		{name: "wrong SAN", authority: ours, san: spiffe, client: client(ours, nil, "envoy.example"), server: `does not hold the name "` + spiffe + `", but [envoy.example]`, want: "bad certificate"},
+		{name: "right SAN, wrong authority", authority: ours, san: spiffe, client: client(theirs, nil, spiffe), server: "unknown authority", want: "unknown certificate authority"},
+
+		{name: "server of another authority", client: client(nil, strangers), server: "bad certificate", want: "unknown authority"},
+		{name: "server of no authority of the system", client: client(nil, func(o *Options) { o.CAFile = "" }), server: "bad certificate", want: "unknown authority"},
+		{name: "server under another name", client: client(nil, nil), host: "other.example", server: "bad certificate", want: "not other.example"},
+		{name: "server under another address", client: client(nil, nil), host: "192.0.2.7", server: "bad certificate", want: "not 192.0.2.7"},
+		{name: "host name skipped", client: client(nil, skip), host: "other.example"},
+		{name: "host name skipped, another authority", client: client(nil, func(o *Options) { skip(o); strangers(o) }), server: "bad certificate", want: "unknown authority"},
+		{name: "server's SAN instead of the host", client: client(nil, san("weir.example")), host: "other.example"},
+		{name: "server without the SAN", client: client(nil, san(spiffe)), server: "bad certificate", want: "does not hold the name"},
+		{name: "server with the SAN of another authority", client: client(nil, func(o *Options) { o.PeerSAN = "weir.example"; strangers(o) }), server: "bad certificate", want: "unknown authority"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := newSide(t, ours, test.authority, "weir.example", "127.0.0.1")
+			s.opts.PeerSAN = test.san
+			host := test.host
+			if host == "" {
+				host = "weir.example"
+			}
+			serverErr, clientErr := handshake(t, s.config(Server).TLS(), test.client.config(Client).TLS(), host)
+			wantError(t, "server", serverErr, test.server)
+			wantError(t, "client", clientErr, test.want)
+		})
+	}
+}
+
+func wantError(t *testing.T, who string, err error, want string) {
+	t.Helper()
+	if want == "" && err == nil || want != "" && err != nil && strings.Contains(err.Error(), want) {
+		return
+	}
+	t.Errorf("%s: got error %v, want %q", who, err, want)
+}
+
+func TestTLS11IsRefused(t *testing.T) {
+	ours := testenv.NewAuthority(t)
+	old := newSide(t, nil, ours).config(Client).TLS().Clone()
+	old.MinVersion, old.MaxVersion = tls.VersionTLS11, tls.VersionTLS11
+	serverErr, clientErr := handshake(t, newSide(t, ours, nil, "weir.example").config(Server).TLS(), old, "weir.example")
+	wantError(t, "server", serverErr, "unsupported versions")
+	wantError(t, "client", clientErr, "protocol version not supported")
+}
+
+func TestBadFiles(t *testing.T) {
+	ours := testenv.NewAuthority(t)
+	certificate, key := ours.Issue(t, "weir.example")
+	_, otherKey := ours.Issue(t, "weir.example")
+	dir := t.TempDir()
+	file := func(name string, content []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	crt, pem, other := file("tls.crt", certificate), file("tls.key", key), file("other.key", otherKey)
+	empty, absent := file("empty", nil), filepath.Join(dir, "absent")
+
+	for _, test := range []struct {
+		name string
+		open func(Options) (*Config, error)
+		opts Options
+		want string // %s is the directory
+	}{
+		{"server without files", Server, Options{}, "a server needs a certificate file and a key file"},
+		{"certificate without key", Client, Options{CertFile: crt}, `a certificate and its key go together, but there is only "%s/tls.crt"`},
+		{"key without certificate", Client, Options{KeyFile: pem}, `a certificate and its key go together, but there is only "%s/tls.key"`},
+		{"no certificate file", Server, Options{CertFile: absent, KeyFile: pem}, "open %s/absent: no such file or directory"},
+		{"no key file", Server, Options{CertFile: crt, KeyFile: absent}, "open %s/absent: no such file or directory"},
+		{"no CA file", Client, Options{CAFile: absent}, "open %s/absent: no such file or directory"},
+		{"a directory", Client, Options{CAFile: dir}, "read %s: is a directory"},
+		{"key of another certificate", Server, Options{CertFile: crt, KeyFile: other}, "certificate %[1]s/tls.crt with key %[1]s/other.key: tls: private key does not match public key"},
+		{"empty certificate", Server, Options{CertFile: empty, KeyFile: pem}, "certificate %[1]s/empty with key %[1]s/tls.key: tls: failed to find any PEM data in certificate input"},
+		{"key instead of certificate", Server, Options{CertFile: pem, KeyFile: pem}, "certificate %[1]s/tls.key with key %[1]s/tls.key: tls: failed to find certificate PEM data in certificate input, but did find a private key; PEM inputs may have been switched"},
+		{"no authority in its file", Client, Options{CAFile: pem}, "authorities %s/tls.key: no certificate in PEM form"},
+		{"name of clients without authority", Server, Options{CertFile: crt, KeyFile: pem, PeerSAN: "envoy"}, `the name "envoy" is to be in certificates of clients, but there is no file of authorities to check these against`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			want := test.want
+			if strings.Contains(want, "%") {
+				want = fmt.Sprintf(want, dir)
+			}
+			if _, err := test.open(test.opts); err == nil || err.Error() != want {
+				t.Errorf("got  %v\nwant %s", err, want)
+			}
+		})
+	}
+}
+
+// shown is the certificate that a handshake with server shows.
+func shown(t *testing.T, server *Config) *x509.Certificate {
+	t.Helper()
+	var leaf *x509.Certificate
+	see := &tls.Config{InsecureSkipVerify: true, VerifyConnection: func(state tls.ConnectionState) error {
+		leaf = state.PeerCertificates[0]
+		return nil
+	}}
+	handshake(t, server.TLS(), see, "weir.example")
+	return leaf
+}
