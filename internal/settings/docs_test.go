@@ -33,7 +33,7 @@ kept in memory, without ` + "`RUNTIME_ROOT` and `RUNTIME_SUBDIRECTORY` rules are
 is an error.
 
 These variables of the reference are not honoured. Where that changes what is decided, protected or shown, it is told at start: an error ends the process, a warning is one line in the
-log. Variables that only go with one of these, such as ` + "`GRPC_SERVER_TLS_CERT`, `REDIS_PERSECOND_URL` or `CONFIG_GRPC_XDS_NODE_ID`" + `, are not listed.
+log. Variables that only go with one of these, such as ` + "`GRPC_SERVER_TLS_CERT` or `CONFIG_GRPC_XDS_NODE_ID`" + `, are not listed.
 
 | environment | if it | at start | instead |
 |---|---|---|---|

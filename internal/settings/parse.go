@@ -65,8 +65,11 @@ func (s *Settings) AfterApply(ctx *kong.Context) (err error) {
 		}
 		names = append(names, flag.Envs...)
 	}
-	if s.Store.RedisURL == "" {
-		s.Store.RedisVariables = redisVariables(names)
+	if s.Redis.Main.URL == "" {
+		s.Redis.Variables = redisVariables(names)
+	}
+	if err := s.Redis.check(); err != nil {
+		return err
 	}
 	if s.Warnings, err = compare(); err != nil {
 		return err

@@ -53,11 +53,6 @@ func TestWhatIsUnsafeIsRefused(t *testing.T) {
 		{"GRPC_SERVER_USE_TLS=1", true},
 		{"GRPC_SERVER_USE_TLS=maybe", true}, // it asks for something
 		{"GRPC_SERVER_USE_TLS=false", false},
-		{"REDIS_TYPE=CLUSTER", true},
-		{"REDIS_TYPE=sentinel", true},
-		{"REDIS_TYPE=single", false},
-		{"REDIS_PERSECOND=true", true},
-		{"REDIS_PERSECOND=0", false},
 		{"CONFIG_TYPE=GRPC_XDS_SOTW", true},
 		{"CONFIG_TYPE=file", false},
 		{"NEAR_LIMIT_RATIO=0.80", false},
@@ -73,8 +68,8 @@ func TestWhatIsUnsafeIsRefused(t *testing.T) {
 }
 
 func TestAllThatIsUnsafeIsToldAtOnce(t *testing.T) {
-	_, err := parse(t, map[string]string{"REDIS_TYPE": "CLUSTER", "CONFIG_TYPE": "GRPC_XDS_SOTW"})
-	for _, want := range []string{"$REDIS_TYPE", "$CONFIG_TYPE"} {
+	_, err := parse(t, map[string]string{"GRPC_SERVER_USE_TLS": "true", "CONFIG_TYPE": "GRPC_XDS_SOTW"})
+	for _, want := range []string{"$GRPC_SERVER_USE_TLS", "$CONFIG_TYPE"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v does not name %s", err, want)
 		}
@@ -105,7 +100,7 @@ func TestRedisVariablesWithoutRedis(t *testing.T) {
 	}{
 		{"nothing", nil, nil, nil},
 		{"settings", env{"REDIS_AUTH": "secret", "REDIS_TLS": "true"}, nil, []string{"REDIS_AUTH", "REDIS_TLS"}},
-		{"variables of the reference", env{"REDIS_POOL_SIZE": "5"}, nil, []string{"REDIS_POOL_SIZE"}},
+		{"variables of the reference", env{"REDIS_PIPELINE_LIMIT": "5"}, nil, []string{"REDIS_PIPELINE_LIMIT"}},
 		{"with Redis", env{"REDIS_AUTH": "secret", "REDIS_URL": "db:6379"}, nil, nil},
 		{"with Redis by flag", env{"REDIS_AUTH": "secret"}, []string{"--redis-url=db:6379"}, nil},
 		{"links of Kubernetes", env{"REDIS_PORT": "tcp://10.0.0.1:6379", "REDIS_SERVICE_HOST": "10.0.0.1"}, nil, nil},
@@ -117,8 +112,8 @@ func TestRedisVariablesWithoutRedis(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !slices.Equal(s.Store.RedisVariables, tt.want) {
-				t.Errorf("got %v, want %v", s.Store.RedisVariables, tt.want)
+			if !slices.Equal(s.Redis.Variables, tt.want) {
+				t.Errorf("got %v, want %v", s.Redis.Variables, tt.want)
 			}
 		})
 	}

@@ -14,6 +14,7 @@ type Settings struct {
 	Rules   Rules   `embed:"" group:"Rules:"`
 	Answers Answers `embed:"" group:"Requests and answers:"`
 	Store   Store   `embed:"" group:"Counters:"`
+	Redis   Redis   `embed:"" group:"Redis:"`
 	Process Process `embed:"" group:"Process:"`
 
 	// Warnings tell of variables of envoyproxy/ratelimit that have no effect.
