@@ -21,11 +21,12 @@ type explanation struct {
 	Domain     anyBytes `arg:"" help:"Domain of the request."`
 	Descriptor anyBytes `arg:"" help:"Entries of the descriptor, such as user=alice,path=/login. A backslash before a comma, an = or a backslash takes it as it is."`
 
-	Config             string          `env:"CONFIG_PATH" default:"config" placeholder:"PATH" help:"File or directory of the rules. This and the next settings are those of the server."`
-	MergeDomainConfig  bool            `env:"MERGE_DOMAIN_CONFIG" default:"false" help:"Let several files hold rules of one domain."`
-	CacheKeyPrefix     string          `env:"CACHE_KEY_PREFIX" placeholder:"PREFIX" help:"Start of every counter's key."`
-	CacheKeyHashValues bool            `env:"CACHE_KEY_HASH_VALUES" default:"false" help:"Spell descriptor values in keys as digests."`
-	StopWhenOverLimit  settings.Choice `name:"stop-cache-key-increment-when-overlimit" env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" placeholder:"true|false" help:"Whether a denied request is kept out of the counters."`
+	Config             string             `env:"CONFIG_PATH" default:"config" placeholder:"PATH" help:"File or directory of the rules. This and the next settings are those of the server."`
+	MergeDomainConfig  bool               `env:"MERGE_DOMAIN_CONFIG" default:"false" help:"Let several files hold rules of one domain."`
+	CacheKeyPrefix     string             `env:"CACHE_KEY_PREFIX" placeholder:"PREFIX" help:"Start of every counter's key."`
+	CacheKeyHashValues bool               `env:"CACHE_KEY_HASH_VALUES" default:"false" help:"Spell descriptor values in keys as digests."`
+	RedisType          settings.RedisType `env:"REDIS_TYPE" default:"SINGLE" help:"What Redis consists of: SINGLE, SENTINEL or CLUSTER, whose keys have a hash tag."`
+	StopWhenOverLimit  settings.Choice    `name:"stop-cache-key-increment-when-overlimit" env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" placeholder:"true|false" help:"Whether a denied request is kept out of the counters."`
 
 	Hits   units  `default:"1" help:"Units that the request asks for (hits_addend); 0 is a peek."`
 	Output string `enum:"text,json" default:"text" help:"Format of the answer: text or json."`
@@ -92,6 +93,9 @@ func (e explanation) ask() (*explain.Answer, error) {
 		return nil, fmt.Errorf("descriptor %q: %w", e.Descriptor, err)
 	}
 	keys, err := limiter.NewKeys(e.CacheKeyPrefix, e.CacheKeyHashValues)
+	if err == nil && e.RedisType == settings.RedisCluster {
+		keys, err = keys.InBuckets()
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -173,7 +173,7 @@ const compatibilityIntroduction = `# Compatibility with envoyproxy/ratelimit
 
 Every environment variable of [envoyproxy/ratelimit](https://github.com/envoyproxy/ratelimit) (the reference), with its default there and what becomes of it here. A variable that is
 **honoured** has the meaning and the default that it has in the reference, but for what the row says; the test named beside it holds Weir to that. All others are accepted. Where that changes what
-is decided, protected or shown, it is told at start: **refused** ends the process with an error, **warned of** is one line in the log, **ignored** says nothing.
+is decided, protected or shown, it is **warned of** in one line of the log at start; where nothing is lost it is **ignored**.
 
 [MIGRATING.md](../MIGRATING.md) tells what else is different. [settings.md](settings.md) lists the settings of Weir, with those that the reference does not have.
 
@@ -244,7 +244,7 @@ func sameDefault(a, b string) bool {
 
 // notHonoured describes a variable of the table reference.
 func notHonoured(v variable) string {
-	verb := map[outcome]string{refused: "refused", warned: "warned of", ignored: "ignored"}[v.outcome]
+	verb := map[outcome]string{warned: "warned of", ignored: "ignored"}[v.outcome]
 	if v.asks.text == isSet.text {
 		return fmt.Sprintf("%s: %s", verb, v.instead)
 	}

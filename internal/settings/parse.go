@@ -57,7 +57,7 @@ func parseSwitch(text string) (bool, error) {
 }
 
 // AfterApply checks what a type alone cannot say. It is a hook of the parser.
-func (s *Settings) AfterApply(ctx *kong.Context) (err error) {
+func (s *Settings) AfterApply(ctx *kong.Context) error {
 	var names []string
 	for _, flag := range ctx.Flags() {
 		if err := checkRange(flag); err != nil {
@@ -65,12 +65,13 @@ func (s *Settings) AfterApply(ctx *kong.Context) (err error) {
 		}
 		names = append(names, flag.Envs...)
 	}
-	if s.Store.RedisURL == "" {
-		s.Store.RedisVariables = redisVariables(names)
+	if s.Redis.Main.URL == "" {
+		s.Redis.Variables = redisVariables(names)
 	}
-	if s.Warnings, err = compare(); err != nil {
+	if err := s.Redis.check(); err != nil {
 		return err
 	}
+	s.Warnings = compare()
 	if err := s.TLS.check(); err != nil {
 		return err
 	}

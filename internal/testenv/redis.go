@@ -23,6 +23,7 @@ type Redis struct {
 	args    []string
 	addr    string
 	socket  string
+	bus     string // port on which nodes of a cluster talk to each other
 	log     bytes.Buffer
 	cmd     *exec.Cmd
 	exited  chan struct{} // closed when cmd has ended

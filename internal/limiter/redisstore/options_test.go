@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"crypto/tls"
 	"testing"
 	"time"
 )
@@ -54,7 +53,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		{Options{URL: "unix://"}, `redis URL "unix://": cannot be understood; in a password, special characters are written as %XX`},
 		{Options{URL: "redis:6379", SocketType: "udp"}, `redis URL "redis:6379": socket type "udp" is neither tcp nor unix`},
 		{Options{URL: "redis://redis:6379", SocketType: "unix"}, `redis URL "redis://redis:6379": scheme redis contradicts socket type unix`},
-		{Options{URL: "unix:///run/redis.sock", TLS: &tls.Config{}}, `redis URL "unix:///run/redis.sock": a unix socket does not speak TLS`},
+		{Options{URL: "unix:///run/redis.sock", TLS: always(nil)}, `redis URL "unix:///run/redis.sock": a unix socket does not speak TLS`},
 		{Options{URL: "redis:6379", Username: "weir"}, `redis user "weir": has no password`},
 		{Options{URL: "redis:6379", OpTimeout: -time.Second}, `redis op timeout -1s: must not be negative`},
 	} {
@@ -82,7 +81,7 @@ func TestDefaults(t *testing.T) {
 		{"rediss://redis:7000/1", "redis:7000", 1},
 	} {
 		o := Options{URL: c.url}
-		client, err := o.client()
+		client, err := o.connection()
 		if err != nil {
 			t.Errorf("%s: %v", c.url, err)
 			continue

@@ -31,7 +31,7 @@ func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
 	mustAsk(t, s, "half", two)
 	do(t, connect(t, r), "config", "set", "maxmemory", "1kb")
 
-	b := new(batch)
+	b := &batch{script: decideScript}
 	requests := []struct {
 		hits   []limiter.Hit
 		denied bool
@@ -46,9 +46,9 @@ func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
 		{hits: []limiter.Hit{hit("other", 1), hit("full", 1)}, denied: true},
 	}
 	for _, q := range requests {
-		b.add(q.hits)
+		b.add(q.hits, false)
 	}
-	s.call(b)
+	s.main.call(b)
 	if b.err != nil {
 		t.Fatalf("the whole call failed: %v", b.err)
 	}
