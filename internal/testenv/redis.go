@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 )
@@ -18,15 +19,16 @@ const startTimeout = 10 * time.Second
 // Redis is a redis-server that belongs to one test. It keeps its data in memory
 // and its files in a directory that goes with the test.
 type Redis struct {
-	t       testing.TB
-	program string
-	args    []string
-	addr    string
-	socket  string
-	bus     string // port on which nodes of a cluster talk to each other
-	log     bytes.Buffer
-	cmd     *exec.Cmd
-	exited  chan struct{} // closed when cmd has ended
+	t        testing.TB
+	program  string
+	args     []string
+	addr     string
+	socket   string
+	password string
+	bus      string // port on which nodes of a cluster talk to each other
+	log      bytes.Buffer
+	cmd      *exec.Cmd
+	exited   chan struct{} // closed when cmd has ended
 }
 
 // RedisProgram returns the path of redis-server, for a test that starts one
@@ -43,6 +45,9 @@ func RedisProgram(t testing.TB) string {
 func RedisServer(t testing.TB, args ...string) *Redis {
 	t.Helper()
 	r := &Redis{t: t, program: RedisProgram(t)}
+	if i := slices.Index(args, "--requirepass"); i >= 0 {
+		r.password = args[i+1]
+	}
 	// Not t.TempDir, which holds the test's name: the path of a unix socket is
 	// limited to about 100 bytes.
 	dir, err := os.MkdirTemp("", "redis")

@@ -12,10 +12,19 @@ import (
 	"time"
 )
 
-// command sends a command to the Redis at addr and returns its reply, a simple or
-// a bulk string. It is for what a server must be told before a client can use it.
-func command(addr string, words ...string) (string, error) {
-	conn, err := net.DialTimeout("tcp", addr, time.Second)
+// command sends a command that must succeed and returns its reply, a simple or a
+// bulk string. It is for what a server must be told before a client can use it.
+func (r *Redis) command(words ...string) string {
+	r.t.Helper()
+	reply, err := r.try(strings.Join(words, " "))
+	if err != nil {
+		r.t.Fatalf("%s of %s: %v", strings.Join(words, " "), r.addr, err)
+	}
+	return reply
+}
+
+func (r *Redis) try(line string) (string, error) {
+	conn, err := net.DialTimeout("tcp", r.addr, time.Second)
 	if err != nil {
 		return "", err
 	}
@@ -23,10 +32,20 @@ func command(addr string, words ...string) (string, error) {
 	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
 		return "", err
 	}
-	if _, err := fmt.Fprintf(conn, "%s\r\n", strings.Join(words, " ")); err != nil {
+	reader := bufio.NewReader(conn)
+	if r.password != "" {
+		if _, err := send(conn, reader, "auth "+r.password); err != nil {
+			return "", err
+		}
+	}
+	return send(conn, reader, line)
+}
+
+// send sends a command and reads its reply.
+func send(conn io.Writer, reader *bufio.Reader, command string) (string, error) {
+	if _, err := fmt.Fprintf(conn, "%s\r\n", command); err != nil {
 		return "", err
 	}
-	reader := bufio.NewReader(conn)
 	line, err := reader.ReadString('\n')
 	if err != nil {
 		return "", err
@@ -45,16 +64,6 @@ func command(addr string, words ...string) (string, error) {
 	default:
 		return text, nil
 	}
-}
-
-// command sends a command that must succeed.
-func (r *Redis) command(words ...string) string {
-	r.t.Helper()
-	reply, err := command(r.addr, words...)
-	if err != nil {
-		r.t.Fatalf("%s of %s: %v", strings.Join(words, " "), r.addr, err)
-	}
-	return reply
 }
 
 // eventually polls until ok.

@@ -15,6 +15,11 @@ import (
 func RedisSentinel(t testing.TB, primary *Redis, config ...string) *Redis {
 	t.Helper()
 	s := &Redis{t: t, program: program(t, "redis-server"), addr: freeAddr(t)}
+	for _, line := range config {
+		if password, ok := strings.CutPrefix(line, "requirepass "); ok {
+			s.password = password
+		}
+	}
 	dir := t.TempDir()
 	file := filepath.Join(dir, "sentinel.conf") // which it rewrites
 	host, port, _ := net.SplitHostPort(primary.addr)

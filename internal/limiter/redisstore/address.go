@@ -6,7 +6,6 @@ import (
 	"net"
 	neturl "net/url"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -50,14 +49,12 @@ func (o *Options) address() (address, error) {
 		}
 	}
 	for i, node := range a.nodes {
-		single, err := parseURL(node, "tcp")
+		_, err := parseURL(node, "tcp")
 		switch {
 		case strings.Contains(node, "://"):
 			return a, fmt.Errorf("has a scheme, allowed are host:port,... with type %s", o.Type)
 		case err != nil:
 			return a, fmt.Errorf("address %d %w", i+1, err)
-		case slices.Contains(a.nodes[:i], single.Addr):
-			return a, fmt.Errorf("address %d is there twice", i+1)
 		}
 	}
 	return a, nil

@@ -34,6 +34,7 @@ func newBackend(o *Options, metrics *metrics, log *slog.Logger) (*backend, error
 	if err != nil {
 		return nil, err
 	}
+	silence()
 	b := &backend{
 		client:    c.client(o),
 		dialer:    c.dialer,
@@ -49,6 +50,14 @@ func newBackend(o *Options, metrics *metrics, log *slog.Logger) (*backend, error
 	}
 	return b, nil
 }
+
+// silence ends the log of go-redis, which writes lines of its own form. What
+// they tell, calls return as errors.
+var silence = sync.OnceFunc(func() { redis.SetLogger(noLog{}) })
+
+type noLog struct{}
+
+func (noLog) Printf(context.Context, string, ...any) {}
 
 // lane returns the lane of a counter.
 func (b *backend) lane(key []byte) *lane {

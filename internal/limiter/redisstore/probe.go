@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -54,13 +55,19 @@ func (b *backend) probe(ctx context.Context) error {
 	if !ok {
 		return b.probeNode(ctx, b.client, false)
 	}
+	var asked atomic.Bool
 	err := cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		asked.Store(true)
 		return b.probeNode(ctx, node, true)
 	})
-	if err != nil && strings.Contains(err.Error(), "cluster support disabled") {
+	switch {
+	case err != nil && strings.Contains(err.Error(), noCluster):
 		return errNoCluster
+	case err == nil && !asked.Load():
+		return errClusterDown // no node has slots
+	default:
+		return err
 	}
-	return err
 }
 
 // probeNode tells whether one server can decide, and is of a cluster or not.
