@@ -48,7 +48,7 @@ func TestRulesOfControlPlane(t *testing.T) {
 	f.wantHealth(true, "OK")
 	loaded := fmt.Sprintf(`1 (resources: 1, domains: 1), version "v1", loaded from the control plane at %s (node default) at `, plane.Addr)
 	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "rules     "+loaded, "\n          connected since ")
-	f.wantAnswer("GET", f.DebugAddr(), "/rlconfig", 200, "# "+loaded, "\napi|user: 3 per year\n")
+	f.wantAnswer("GET", f.DebugAddr(), "/rlconfig", 200, "# "+loaded, "\napi.user: unit=YEAR requests_per_unit=3")
 	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_config_load_success 1\n", "ratelimit_service_config_load_error 0\n", "weir_xds_connected 1\n")
 
 	plane.Set("v2", sent("x", 7))
@@ -65,7 +65,7 @@ func TestRulesOfControlPlane(t *testing.T) {
 	f.wantHealth(true, "OK")
 	failed := []string{`version "v2"`, `The last load, of version "v3", at `, "failed and changed nothing", problem}
 	f.wantAnswer("GET", f.DebugAddr(), "/", 200, failed...)
-	f.wantAnswer("GET", f.DebugAddr(), "/rlconfig", 200, append(failed, "\n# "+problem, "\napi|user: 7 per year\n")...)
+	f.wantAnswer("GET", f.DebugAddr(), "/rlconfig", 200, append(failed, "\n# "+problem, "\napi.user: unit=YEAR requests_per_unit=7")...)
 	// Refused again and again, it counts and is logged once.
 	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_config_load_error 1\n")
 	if n := strings.Count(f.log.String(), "new rules refused"); n != 1 {
