@@ -48,6 +48,10 @@ measure: tools ## Measure the whole server, and write docs/performance.md anew
 fuzz: ## Run each fuzz target for FUZZ (10s, or 1000x inputs) beyond its stored ones
 	@scripts/fuzz.sh $(FUZZ)
 
+.PHONY: manifests
+manifests: ## Compare the manifests of the examples with the schemas of Kubernetes and others
+	$(GO) -C examples/check test -count=1 ./...
+
 .PHONY: differential
 differential: tools ## Compare DECISIONS (1000000) random decisions of a real Redis with the model
 	WEIR_TEST_REQUIRE=redis-server WEIR_DIFFERENTIAL=$(DECISIONS) \

@@ -90,7 +90,13 @@ func TestExampleBootstrapIsAcceptedAsItIs(t *testing.T) {
 
 func TestExampleRulesAreValid(t *testing.T) {
 	t.Parallel()
-	validateRules(t, filepath.Join(testenv.Repository(t), "examples/envoy/rules"))
+	dirs, err := filepath.Glob(filepath.Join(testenv.Repository(t), "examples/*/rules"))
+	if err != nil || len(dirs) < 4 {
+		t.Errorf("examples have rules in %q (error: %v)", dirs, err)
+	}
+	for _, dir := range dirs {
+		validateRules(t, dir)
+	}
 }
 
 // validateBootstrap lets Envoy check a bootstrap; a warning, as of a deprecated

@@ -26,6 +26,11 @@ var client = &http.Client{
 
 // fetch gets url with headers, each "name: value".
 func fetch(url string, headers ...string) (answer, error) {
+	return fetchBy(client, url, headers...)
+}
+
+// fetchBy fetches by means of a client.
+func fetchBy(client *http.Client, url string, headers ...string) (answer, error) {
 	req, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {
 		return answer{}, err

@@ -30,14 +30,21 @@ type process struct {
 // output is logged.
 func run(t *testing.T, dir string, env []string, name string, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, name: name, exited: make(chan struct{})}
-	p.cmd = exec.Command(name, args...)
-	p.cmd.Dir = dir
-	p.cmd.Env = append(os.Environ(), env...)
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), env...)
+	return launch(t, cmd, cmd.Start)
+}
+
+// launch starts cmd by means of start. What run does for a program, it does
+// for this one.
+func launch(t *testing.T, cmd *exec.Cmd, start func() error) *process {
+	t.Helper()
+	p := &process{t: t, name: cmd.Path, cmd: cmd, exited: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // one signal reaches all
-	if err := p.cmd.Start(); err != nil {
-		t.Fatalf("starting %s: %v", name, err)
+	if err := start(); err != nil {
+		t.Fatalf("starting %s: %v", p.name, err)
 	}
 	go func() {
 		_ = p.cmd.Wait() // its outcome is in ProcessState
@@ -47,7 +54,7 @@ func run(t *testing.T, dir string, env []string, name string, args ...string) *p
 		p.signal(syscall.SIGKILL)
 		<-p.exited
 		if t.Failed() {
-			t.Logf("output of %s %s:\n%s", name, strings.Join(args, " "), &p.output)
+			t.Logf("output of %s:\n%s", strings.Join(cmd.Args, " "), &p.output)
 		}
 	})
 	return p

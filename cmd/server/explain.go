@@ -25,6 +25,7 @@ type explanation struct {
 	MergeDomainConfig  bool               `env:"MERGE_DOMAIN_CONFIG" default:"false" help:"Let several files hold rules of one domain."`
 	CacheKeyPrefix     settings.KeyPrefix `env:"CACHE_KEY_PREFIX" placeholder:"PREFIX" help:"Start of every counter's key."`
 	CacheKeyHashValues bool               `env:"CACHE_KEY_HASH_VALUES" default:"false" help:"Spell descriptor values in keys as digests."`
+	RedisType          settings.RedisType `env:"REDIS_TYPE" default:"SINGLE" help:"What Redis consists of: SINGLE, SENTINEL or CLUSTER, whose keys have a hash tag."`
 	StopWhenOverLimit  settings.Choice    `name:"stop-cache-key-increment-when-overlimit" env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" placeholder:"true|false" help:"Whether a denied request is kept out of the counters."`
 
 	Hits   units  `default:"1" help:"Units that the request asks for (hits_addend); 0 is a peek."`
@@ -92,6 +93,9 @@ func (e explanation) ask() (*explain.Answer, error) {
 		return nil, fmt.Errorf("descriptor %q: %w", e.Descriptor, err)
 	}
 	keys, err := limiter.NewKeys(string(e.CacheKeyPrefix), e.CacheKeyHashValues)
+	if err == nil && e.RedisType == settings.RedisCluster {
+		keys, err = keys.InBuckets()
+	}
 	if err != nil {
 		return nil, err
 	}

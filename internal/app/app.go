@@ -64,15 +64,15 @@ func (a *App) build() error {
 	if err != nil {
 		return err
 	}
-	if a.store, err = openStore(s.Store, a.logger, reg); err != nil {
+	if a.store, err = openStore(s, a.logger, reg); err != nil {
 		return err
 	}
 	a.cleanups.add("store", func(context.Context) error { return a.store.close() })
 	if a.store.ping == nil {
-		a.health.setStoreFound()
+		a.health.setStoreFound(true)
 	}
 
-	keys, err := limiter.NewKeys(string(s.Store.CacheKeyPrefix), s.Store.CacheKeyHashValues)
+	keys, err := newKeys(s)
 	if err != nil {
 		return err
 	}
@@ -242,7 +242,7 @@ func (a *App) Run(ctx, drain context.Context) error {
 	tasks.Go(func() { tuneCollector(background) })
 	tasks.Go(func() { a.source.run(background) })
 	if a.store.ping != nil {
-		tasks.Go(func() { a.store.find(background, a.health.setStoreFound, a.logger) })
+		tasks.Go(func() { a.store.find(background, a.health, a.logger) })
 	}
 
 	servers := []*server{a.grpc, a.http, a.debug, a.metrics}

@@ -425,9 +425,15 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 		{"no host", []string{"--config=" + good, "--host=no.such.host.invalid"}, []string{"HTTP", "HOST", "no.such.host.invalid"}},
 		{"Redis address", []string{"--config=" + good, "--redis-url=user:swordfish@nowhere"}, []string{"REDIS_URL"}},
 		{"Redis port", []string{"--config=" + good, "--redis-url=redis://:swordfish@db:99999"}, []string{"REDIS_URL", "99999", "1 to 65535"}},
+		{"address of a cluster", []string{"--config=" + good, "--redis-type=CLUSTER", "--redis-url=one:1,:swordfish@two:2"}, []string{"REDIS_URL", "address 2"}},
+		{"no sentinels", []string{"--config=" + good, "--redis-type=SENTINEL", "--redis-url=one:1"}, []string{"REDIS_URL", "the name of the primary, then the addresses of its sentinels"}},
+		{"second Redis", []string{"--config=" + good, "--redis-url=db:6379", "--redis-persecond", "--redis-persecond-url=:swordfish@nowhere"}, []string{"REDIS_PERSECOND_URL"}},
+		{"prefix of keys in a cluster", []string{"--config=" + good, "--redis-type=CLUSTER", "--redis-url=one:1", "--cache-key-prefix={blue}"}, []string{"CACHE_KEY_PREFIX", "{blue}"}},
+		{"authorities of Redis", []string{"--config=" + good, "--redis-url=db:6379", "--redis-tls", "--redis-tls-cacert=/no/such/file"}, []string{"REDIS_TLS_CACERT", "/no/such/file"}},
 		{"all problems of the rules", []string{"--config=" + directory(t, "domain: api\ndescriptors:\n  - key: a\n    rate_limit: {unit: minuet, requests_per_unit: 1}\n  - key: b\n    colour: red\n")}, []string{"rules.yaml:4:", "minuet", "rules.yaml:6:", "colour"}},
 		{"no rules", []string{"--config=" + filepath.Join(t.TempDir(), "missing")}, []string{"missing (see --config, CONFIG_PATH): ", "no such file"}},
 		{"no rules at a relative path", []string{"--config=missing"}, []string{"rules at " + here + "/missing (see --config, CONFIG_PATH): "}},
+		{"runtime directory without its subdirectory", []string{"--runtime-root=missing"}, []string{"rules at " + here + "/missing/config (see RUNTIME_ROOT, RUNTIME_SUBDIRECTORY, RUNTIME_APPDIRECTORY): "}},
 		{"empty directory", []string{"--config=" + t.TempDir()}, []string{"no file of rules"}},
 	}
 	for _, tt := range tests {
@@ -451,12 +457,20 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 func TestForcedStartWithoutRules(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "not", "there", "yet")
 	f := start(t, "--config="+dir, "--force-start-without-initial-config", never)
-	f.wantHealth(false, "no rules are loaded yet")
+	f.wantHealth(true, "OK")
 	if _, err := f.ask(t.Context(), "alice"); status.Code(err) != codes.Unavailable {
 		t.Errorf("answer without rules: %v", err)
 	}
 	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "none loaded", "no such file")
 	f.wantAnswer("GET", f.DebugAddr(), "/rlconfig", 500, "no rules are loaded yet")
+	write(t, filepath.Join(dir, "rules.yaml"), limited(2))
+	f.wantLimit(2)
+}
+
+func TestHealthThatNeedsRules(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "not", "there", "yet")
+	f := start(t, "--config="+dir, "--force-start-without-initial-config", "--healthy-with-at-least-one-config-loaded", never)
+	f.wantHealth(false, "no rules are loaded yet")
 	write(t, filepath.Join(dir, "rules.yaml"), limited(2))
 	f.wantHealth(true, "OK")
 	f.wantLimit(2)

@@ -55,7 +55,7 @@ func newControlPlane(r *rules, s settings.Settings, requests <-chan os.Signal, c
 		Logger:         r.logger,
 		Registerer:     reg,
 	}
-	if s.Rules.ForceStart {
+	if s.Rules.ForceStart && !s.Rules.HealthNeedsRules {
 		options.Silent = c.silent
 	}
 	if c.client, err = xds.New(options); err != nil {

@@ -39,6 +39,9 @@ func (f *files) start() error {
 	err := f.load(f.read())
 	if err != nil && f.settings.ForceStart {
 		f.logger.Error("starting without rules, requests are answered UNAVAILABLE until there are some", "path", f.path, "problems", err)
+		if !f.settings.HealthNeedsRules {
+			f.loaded() // as far as health is concerned
+		}
 		return nil
 	}
 	return err
@@ -88,7 +91,7 @@ func (f *files) read() content {
 	}
 	if err != nil {
 		path, _ := filepath.Abs(f.path) // fails if there is no working directory
-		err = fmt.Errorf("rules at %s (see --config, CONFIG_PATH): %w", path, err)
+		err = fmt.Errorf("rules at %s (see %s): %w", path, f.settings.Named(), err)
 	}
 	for _, name := range skipped {
 		if !f.skipped[name] {

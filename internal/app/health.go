@@ -13,10 +13,10 @@ import (
 )
 
 // health tells whether requests should be sent here: the rules have been
-// loaded, the store has been found fit to decide, and the server is not about
-// to end. The first two, once true, stay true: what a lost store means for a
-// request is for the answer to that request to say, and old rules serve on when
-// new ones are bad.
+// loaded, the store has been found fit to decide, and the server is not about to
+// end. The first two, once true, stay true, unless the settings want the store
+// to be followed: what a lost store means for a request is for the answer to
+// that request to say, and old rules serve on when new ones are bad.
 type health struct {
 	grpc     *grpchealth.Server
 	draining context.Context
@@ -25,6 +25,7 @@ type health struct {
 	mu          sync.Mutex
 	rulesLoaded bool
 	storeFound  bool
+	storeKnown  bool // has been found once
 	leaving     bool
 }
 
@@ -38,8 +39,10 @@ func newHealth() *health {
 // setRulesLoaded tells that there are rules.
 func (h *health) setRulesLoaded() { h.update(func() { h.rulesLoaded = true }) }
 
-// setStoreFound tells that the store can decide.
-func (h *health) setStoreFound() { h.update(func() { h.storeFound = true }) }
+// setStoreFound tells whether the store can decide.
+func (h *health) setStoreFound(found bool) {
+	h.update(func() { h.storeFound, h.storeKnown = found, true })
+}
 
 // setLeaving fails all checks from now on.
 func (h *health) setLeaving() { h.update(func() { h.leaving = true }) }
@@ -59,8 +62,10 @@ func (h *health) err() error {
 		return errors.New("draining")
 	case !h.rulesLoaded:
 		return errors.New("no rules are loaded yet")
-	case !h.storeFound:
+	case !h.storeKnown:
 		return errors.New("redis has not been able to decide yet")
+	case !h.storeFound:
+		return errors.New("redis cannot decide")
 	}
 	return nil
 }

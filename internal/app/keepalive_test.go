@@ -8,7 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 )
 
 func TestConnectionsAge(t *testing.T) {
@@ -20,6 +23,24 @@ func TestConnectionsAge(t *testing.T) {
 	defer cancel()
 	if !f.conn.WaitForStateChange(ctx, connectivity.Ready) {
 		t.Error("the connection stays")
+	}
+}
+
+// TestGraceOfOldConnections follows the health check, a call that does not end
+// by itself, beyond the age of its connection.
+func TestGraceOfOldConnections(t *testing.T) {
+	f := start(t, "--config="+directory(t, limited(3)), "--grpc-max-connection-age=1s", "--grpc-max-connection-age-grace=1s")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	watch, err := grpc_health_v1.NewHealthClient(f.conn).Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := watch.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := watch.Recv(); status.Code(err) != codes.Unavailable {
+		t.Errorf("a call goes on after the grace: %v", err)
 	}
 }
 

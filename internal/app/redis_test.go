@@ -86,7 +86,7 @@ func redisComesAndGoes(t *testing.T, r redis) {
 func TestRedisThatCannotDecide(t *testing.T) {
 	for _, tt := range []struct{ name, option, value, reason string }{
 		{"replica", "--replicaof", "127.0.0.1 1", "redis is a read-only replica"},
-		{"cluster", "--cluster-enabled", "yes", "redis runs in cluster mode"},
+		{"cluster", "--cluster-enabled", "yes", "redis runs in cluster mode; set REDIS_TYPE to CLUSTER"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := testenv.RedisServer(t, append([]string{tt.option}, strings.Fields(tt.value)...)...)

@@ -19,10 +19,11 @@ import (
 // store is what keeps the counters, with what the server has to know of it.
 type store struct {
 	limiter.Store
-	name  string                      // what and where it is
-	ping  func(context.Context) error // tells whether it can decide, nil if that is no question
-	state func() redisstore.State     // tells what became of the last calls, nil with ping
-	close func() error
+	name     string                      // what and where it is
+	ping     func(context.Context) error // tells whether it can decide, nil if that is no question
+	state    func() redisstore.State     // tells what became of the last calls, nil with ping
+	followed bool                        // its failures fail the health check, even after it has been found
+	close    func() error
 }
 
 // status is what the status page shows.
@@ -39,36 +40,35 @@ func (s *store) status() admin.Store {
 }
 
 // openStore makes the store that the settings name. Redis need not be there yet.
-func openStore(s settings.Store, logger *slog.Logger, reg prometheus.Registerer) (*store, error) {
-	if s.RedisURL == "" {
-		const kept = "counters are kept in memory, for this process only, because REDIS_URL is not set"
-		if s.RedisVariables == nil {
-			logger.Info(kept, "max_counters", s.MemoryMaxCounters)
-		} else { // somebody means to use Redis
-			logger.Warn(kept, "max_counters", s.MemoryMaxCounters, "although_set", strings.Join(s.RedisVariables, " "))
-		}
-		return &store{
-			Store: memstore.New(memstore.Options{MaxCounters: s.MemoryMaxCounters, Registerer: reg}),
-			name:  fmt.Sprintf("in memory, at most %d", s.MemoryMaxCounters),
-			close: func() error { return nil },
-		}, nil
+func openStore(s settings.Settings, logger *slog.Logger, reg prometheus.Registerer) (*store, error) {
+	if s.Redis.Main.URL != "" {
+		return openRedis(s.Redis, logger, reg)
 	}
-	user, password := s.RedisLogin()
-	redis, err := redisstore.New(redisstore.Options{
-		URL:        s.RedisURL,
-		SocketType: s.RedisSocket(),
-		Username:   user,
-		Password:   password,
-		TLS:        s.RedisTLSConfig(),
-		OpTimeout:  s.RedisOpTimeout,
-		Logger:     logger,
-		Registerer: reg,
-	})
+	const kept = "counters are kept in memory, for this process only, because REDIS_URL is not set"
+	limit := s.Store.MemoryMaxCounters
+	if s.Redis.Variables == nil {
+		logger.Info(kept, "max_counters", limit)
+	} else { // somebody means to use Redis
+		logger.Warn(kept, "max_counters", limit, "although_set", strings.Join(s.Redis.Variables, " "))
+	}
+	return &store{
+		Store: memstore.New(memstore.Options{MaxCounters: limit, Registerer: reg}),
+		name:  fmt.Sprintf("in memory, at most %d", limit),
+		close: func() error { return nil },
+	}, nil
+}
+
+// newKeys spells the keys of counters as the settings say. A cluster needs hash
+// tags, which only make the keys longer elsewhere.
+func newKeys(s settings.Settings) (limiter.Keys, error) {
+	keys, err := limiter.NewKeys(string(s.Store.CacheKeyPrefix), s.Store.CacheKeyHashValues)
+	if err == nil && s.Redis.Main.URL != "" && s.Redis.Clustered() {
+		keys, err = keys.InBuckets()
+	}
 	if err != nil {
-		return nil, fmt.Errorf("REDIS_URL: %w", err)
+		return limiter.Keys{}, fmt.Errorf("CACHE_KEY_PREFIX: %w", err)
 	}
-	logger.Info("counters are kept in Redis", "redis", s.RedisName(), "op_timeout", s.RedisOpTimeout)
-	return &store{Store: redis, name: "in Redis at " + s.RedisName(), ping: redis.Ping, state: redis.State, close: redis.Close}, nil
+	return keys, nil
 }
 
 // How long to wait between two tries to find Redis fit to decide.
@@ -77,23 +77,33 @@ const (
 	lastRetry  = 2 * time.Second
 )
 
+// nextLook is the time between two looks at a Redis that is followed.
+const nextLook = time.Second
+
 // find waits until Redis can decide for the first time or ctx ends. After that
-// nobody asks it but for decisions. The store itself logs what keeps it.
-func (s *store) find(ctx context.Context, found func(), logger *slog.Logger) {
-	for retry := firstRetry; ; retry = min(2*retry, lastRetry) {
-		err := s.ping(ctx)
-		switch {
-		case err == nil:
-			logger.Info("redis can decide")
-			found()
-			return
-		case ctx.Err() != nil:
+// nobody asks it but for decisions, unless it is followed. The store itself logs
+// what keeps it.
+func (s *store) find(ctx context.Context, health *health, logger *slog.Logger) {
+	for retry := firstRetry; s.ping(ctx) != nil; retry = min(2*retry, lastRetry) {
+		if !pause(ctx, retry) {
 			return
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(retry):
+	}
+	logger.Info("redis can decide")
+	health.setStoreFound(true)
+	for s.followed && pause(ctx, nextLook) {
+		if err := s.ping(ctx); ctx.Err() == nil {
+			health.setStoreFound(err == nil)
 		}
+	}
+}
+
+// pause waits, and tells whether ctx goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
 	}
 }

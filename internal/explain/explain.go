@@ -166,7 +166,7 @@ func (a *Answer) decide(q Question, rule *descriptors.Rule) {
 			continue
 		}
 		key := q.Keys.Append(nil, q.Domain, q.Descriptor, rule.Patterns, l)
-		slot := Slot(key)
+		slot := limiter.Slot(key)
 		a.Limits[i].Key, a.Limits[i].Slot = quote(key), &slot
 		hits = append(hits, limiter.Hit{
 			Limit: l, Key: key, Cost: uint64(q.Hits),

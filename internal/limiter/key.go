@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"hash/crc32"
 	"strconv"
 	"strings"
 )
@@ -28,17 +29,27 @@ type Entry struct {
 //   - Where a wildcard's pattern stands for all its values, ~ stands for =.
 //   - A key that is still long holds one digest of all its parts but the prefix.
 //
+// In a cluster the first entry is followed by a hash tag, {00} to {7F}: the
+// bucket of the counter, which follows from all that stands before the tag but
+// the prefix. Counters of one bucket are on one hash slot and decided in one
+// call; so are all counters of a tenant whose name is the first entry.
+//
 // w1 is the version of this spelling and of the state stored under it. The
 // amount of a limit is not in its key: a changed amount keeps the count.
 type Keys struct {
 	prefix string
 	digest bool
+	tagged bool // for a cluster
 }
 
 const (
 	formatVersion = "w1"
 	maxPart       = 64  // longest key or value that is spelled out, in bytes
 	maxKey        = 512 // longest key after the prefix, in bytes
+
+	// buckets is a compromise: the fewer there are, the more requests share a
+	// call; the more, the more evenly a cluster is loaded.
+	buckets = 128
 )
 
 // NewKeys spells keys that start with prefix, which keeps deployments apart
@@ -48,7 +59,17 @@ func NewKeys(prefix string, digestValues bool) (Keys, error) {
 	if strings.Contains(prefix, "|") {
 		return Keys{}, fmt.Errorf("cache key prefix %q: '|' is not allowed", prefix)
 	}
-	return Keys{prefix, digestValues}, nil
+	return Keys{prefix: prefix, digest: digestValues}, nil
+}
+
+// InBuckets returns k with hash tags, for a cluster. The prefix may not hold a
+// tag of its own.
+func (k Keys) InBuckets() (Keys, error) {
+	if strings.Contains(k.prefix, "{") {
+		return Keys{}, fmt.Errorf("cache key prefix %q: '{' is not allowed in a cluster", k.prefix)
+	}
+	k.tagged = true
+	return k, nil
 }
 
 // Append appends the key of limit's counter for a descriptor to dst. Where
@@ -56,7 +77,7 @@ func NewKeys(prefix string, digestValues bool) (Keys, error) {
 // be shorter than entries.
 func (k Keys) Append(dst []byte, domain string, entries []Entry, patterns []string, limit *Limit) []byte {
 	dst = append(dst, k.prefix...)
-	start := len(dst)
+	start, bucket := len(dst), uint32(0)
 	dst = append(dst, formatVersion...)
 	dst = appendPart(append(dst, '|'), domain, false)
 	for i, e := range entries {
@@ -66,15 +87,30 @@ func (k Keys) Append(dst []byte, domain string, entries []Entry, patterns []stri
 		} else {
 			dst = appendPart(append(dst, '='), e.Value, k.digest)
 		}
+		if i == 0 && k.tagged {
+			bucket = crc32.ChecksumIEEE(dst[start:]) % buckets
+			dst = appendTag(dst, bucket)
+		}
 	}
 	dst = limit.appendKind(append(dst, '|'))
 	if len(dst)-start > maxKey {
 		digest := sha256.Sum256(dst[start:])
 		dst = append(dst[:start], formatVersion...)
 		dst = appendDigest(append(dst, '|'), digest)
+		if k.tagged {
+			dst = appendTag(dst, bucket)
+		}
 	}
 	return dst
 }
+
+// appendTag appends the hash tag of a bucket. Two hexadecimal digits spread the
+// buckets more evenly over the slots of a cluster than a plain number does.
+func appendTag(dst []byte, bucket uint32) []byte {
+	return append(dst, '{', hex[bucket>>4], hex[bucket&15], '}')
+}
+
+const hex = "0123456789ABCDEF"
 
 // appendKind appends what tells apart counters that cannot be read as each other.
 func (l *Limit) appendKind(dst []byte) []byte {
@@ -101,7 +137,6 @@ func appendPart(dst []byte, s string, digest bool) []byte {
 	for i := range len(s) {
 		switch c := s[i]; {
 		case c <= ' ' || c == 0x7f || c == '%' || c == '|' || c == '=' || c == '~' || c == '#' || c == '{' || c == '}':
-			const hex = "0123456789ABCDEF"
 			dst = append(dst, '%', hex[c>>4], hex[c&15])
 		default:
 			dst = append(dst, c)

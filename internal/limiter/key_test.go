@@ -1,8 +1,10 @@
 package limiter
 
 import (
+	"bytes"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -10,6 +12,15 @@ import (
 func mustKeys(t testing.TB, prefix string, digest bool) Keys {
 	t.Helper()
 	k, err := NewKeys(prefix, digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func mustBucket(t testing.TB, k Keys) Keys {
+	t.Helper()
+	k, err := k.InBuckets()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,6 +48,7 @@ func TestKeySpelling(t *testing.T) {
 		{"other bytes stay", Keys{}, []Entry{{"user", "é\xff"}}, nil, minute, "w1|api|user=é\xff|60"},
 		{"pattern", Keys{}, []Entry{{"path", "/a/7"}, {"user", "alice"}}, []string{"/a/*", ""}, minute, "w1|api|path~/a/*|user=alice|60"},
 		{"long value", Keys{}, []Entry{{"token", long}}, nil, minute, "w1|api|token=#lTfF_fEgSC99WNJentWD9Q|60"},
+		{"in a cluster", mustBucket(t, mustKeys(t, "shop:", false)), []Entry{{"user", "alice"}, {"path", "/login"}}, nil, minute, "shop:w1|api|user=alice{71}|path=/login|60"},
 		{"digested values", mustKeys(t, "", true), alice, nil, minute, "w1|api|user=#K9gGyX8OAK8aH8Myj6djqQ|60"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -68,12 +80,76 @@ func TestKeyPrefixIsRefused(t *testing.T) {
 	}
 }
 
+func TestClusterRefusesATagInThePrefix(t *testing.T) {
+	if _, err := mustKeys(t, "a{b", false).InBuckets(); err == nil || !strings.Contains(err.Error(), `"a{b"`) {
+		t.Errorf("got %v, want an error that names the prefix", err)
+	}
+}
+
+// What begins alike lies on one slot, however it goes on and however long it is.
+func TestBucketFollowsFromTheFirstEntry(t *testing.T) {
+	keys := mustBucket(t, mustKeys(t, "shop:", false))
+	spell := func(domain, tenant, pattern string, others int, limit *Limit) []byte {
+		entries := []Entry{{"tenant", tenant}}
+		for i := range others {
+			entries = append(entries, Entry{"path", fmt.Sprint("/some/path/", i)})
+		}
+		return keys.Append(nil, domain, entries, []string{pattern}, limit)
+	}
+	minute, hour := must(Spec{Unit: Minute}), must(Spec{Unit: Hour, Algorithm: TokenBucket})
+	want := Slot(spell("api", "acme", "", 0, minute))
+	for _, key := range [][]byte{spell("api", "acme", "", 1, hour), spell("api", "acme", "", 100, minute)} {
+		if got := Slot(key); got != want {
+			t.Errorf("slot of %s: %d, want %d as of the first entry alone", key, got, want)
+		}
+	}
+	if a, b := spell("api", "acme", "a*", 0, minute), spell("api", "apex", "a*", 0, minute); Slot(a) != Slot(b) {
+		t.Errorf("%s and %s are one counter on two slots", a, b)
+	}
+	slots := map[int]bool{}
+	for i := range 20 {
+		slots[Slot(spell("api", fmt.Sprint("tenant", i), "", 1, minute))] = true
+		slots[Slot(spell(fmt.Sprint("domain", i), "acme", "", 1, minute))] = true
+	}
+	if len(slots) < 20 {
+		t.Errorf("40 tenants and domains are on %d slots", len(slots))
+	}
+}
+
+// A cluster divides the slots into ranges of about the same size.
+func TestBucketsLoadAClusterEvenly(t *testing.T) {
+	for nodes := 1; nodes <= 16; nodes++ {
+		on := make([]int, nodes)
+		for b := range uint32(buckets) {
+			on[Slot(appendTag(nil, b))*nodes/slots]++
+		}
+		if most := float64(slices.Max(on)*nodes) / buckets; most > 1.3 {
+			t.Errorf("one of %d nodes has %.2f times its share of buckets", nodes, most)
+		}
+	}
+	keys, on := mustBucket(t, Keys{}), make([]int, buckets)
+	const users = 100 * buckets
+	for i := range users {
+		key := keys.Append(nil, "api", []Entry{{"user", fmt.Sprint(i)}}, nil, must(Spec{Unit: Minute}))
+		for b := range uint32(buckets) {
+			if bytes.Contains(key, appendTag(nil, b)) {
+				on[b]++
+			}
+		}
+	}
+	if least, most := slices.Min(on), slices.Max(on); least < 60 || most > 150 {
+		t.Errorf("%d users: %d in one bucket and %d in another", users, least, most)
+	}
+}
+
 func TestKeyAllocatesNothing(t *testing.T) {
 	entries := []Entry{{"user", "alice"}, {"path", "/a b"}, {"token", strings.Repeat("x", 100)}}
 	limit := must(Spec{Unit: Minute})
 	buf := make([]byte, 0, 256)
-	if n := testing.AllocsPerRun(100, func() { buf = Keys{}.Append(buf[:0], "api", entries, nil, limit) }); n != 0 {
-		t.Errorf("%v allocations", n)
+	for _, keys := range []Keys{{}, mustBucket(t, Keys{})} {
+		if n := testing.AllocsPerRun(100, func() { buf = keys.Append(buf[:0], "api", entries, nil, limit) }); n != 0 {
+			t.Errorf("%+v: %v allocations", keys, n)
+		}
 	}
 }
 
@@ -107,9 +183,9 @@ func readInput(data string) input {
 	return in
 }
 
-func (in input) spell(t *testing.T, digest bool) string {
-	limit := must(Spec{Unit: Unit(in.Period)})
-	return string(mustKeys(t, in.Prefix, digest).Append(nil, in.Domain, in.Entries, in.Patterns, limit))
+func (in input) spell(keys Keys) string {
+	keys.prefix = in.Prefix
+	return string(keys.Append(nil, in.Domain, in.Entries, in.Patterns, must(Spec{Unit: Unit(in.Period)})))
 }
 
 func FuzzKeysDoNotMeet(f *testing.F) {
@@ -123,8 +199,8 @@ func FuzzKeysDoNotMeet(f *testing.F) {
 	f.Add(strings.Repeat("\x00aaaaaaaaaa", 100), strings.Repeat("\x00aaaaaaaaaa", 102))
 	f.Fuzz(func(t *testing.T, a, b string) {
 		x, y := readInput(a), readInput(b)
-		for _, digest := range []bool{false, true} {
-			kx, ky := x.spell(t, digest), y.spell(t, digest)
+		for _, keys := range []Keys{{}, {digest: true}, {tagged: true}, {digest: true, tagged: true}} {
+			kx, ky := x.spell(keys), y.spell(keys)
 			if (kx == ky) != reflect.DeepEqual(x, y) {
 				t.Errorf("%+v\nspells %q\n%+v\nspells %q", x, kx, y, ky)
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-var update = flag.Bool("update", false, "write docs/settings.md anew")
+var update = flag.Bool("update", false, "write docs/settings.md and docs/compatibility.md anew")
 
 const document = "../../docs/settings.md"
 
@@ -21,22 +21,8 @@ const introduction = `# Settings
 <!-- Written by: go test ./internal/settings -update -->
 
 Every setting of ` + "`weir serve`" + ` is a flag and an environment variable. A flag wins over its variable, a variable over the default, and a variable that is set to nothing counts as
-unset. Other variables are ignored, except for some [of the reference](#differences-from-the-reference). Durations are written like ` + "`500ms`, `10s`, `1m30s` or `24h`" + `, switches
+unset. Other variables are ignored, except for some [of envoyproxy/ratelimit](compatibility.md). Durations are written like ` + "`500ms`, `10s`, `1m30s` or `24h`" + `, switches
 are true, t, yes, 1 or false, f, no, 0. A value that is not allowed is an error at start, which names the setting and what is allowed.
-`
-
-const differences = `
-## Differences from the reference
-
-Settings have the names and defaults that they have in [envoyproxy/ratelimit](https://github.com/envoyproxy/ratelimit) (the reference), except that without ` + "`REDIS_URL`" + ` counters are
-kept in memory, without ` + "`RUNTIME_ROOT` and `RUNTIME_SUBDIRECTORY` rules are in `config`, `REDIS_SOCKET_TYPE`" + ` follows from the address, ` + "`LOG_LEVEL`" + ` is info, and ` + "`BACKEND_TYPE`" + ` memcache
-is an error.
-
-These variables of the reference are not honoured. Where that changes what is decided, protected or shown, it is told at start: an error ends the process, a warning is one line in the
-log. Variables that only go with one of these, such as ` + "`REDIS_PERSECOND_URL`" + `, are not listed.
-
-| environment | if it | at start | instead |
-|---|---|---|---|
 `
 
 // TestDocument keeps docs/settings.md and the settings the same.
@@ -50,10 +36,12 @@ func TestDocument(t *testing.T) {
 		}
 		want += fmt.Sprintf("| `--%s` | `%s` | %s | %s | %s |\n", flag.Name, flag.Envs[0], code(flag.Default), unit(t, flag), strings.ReplaceAll(flag.Help, "|", `\|`))
 	}
-	want += differences
-	for _, v := range reference {
-		want += fmt.Sprintf("| `%s` | %s | %s | %s |\n", v.name, v.asks.text, v.outcome, v.instead)
-	}
+	compareDocument(t, document, want)
+}
+
+// compareDocument compares a document with what it should be, or writes it.
+func compareDocument(t *testing.T, document, want string) {
+	t.Helper()
 	if *update {
 		if err := os.WriteFile(document, []byte(want), 0o644); err != nil {
 			t.Fatal(err)

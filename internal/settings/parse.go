@@ -65,12 +65,13 @@ func (s *Settings) AfterApply(ctx *kong.Context) (err error) {
 		}
 		names = append(names, flag.Envs...)
 	}
-	if s.Store.RedisURL == "" {
-		s.Store.RedisVariables = redisVariables(names)
+	if s.Redis.Main.URL == "" {
+		s.Redis.Variables = redisVariables(names)
 	}
-	if s.Warnings, err = compare(); err != nil {
+	if err := s.Redis.check(); err != nil {
 		return err
 	}
+	s.Warnings = compare()
 	if err := s.TLS.check(); err != nil {
 		return err
 	}

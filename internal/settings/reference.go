@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -21,7 +20,6 @@ type variable struct {
 type outcome string
 
 const (
-	refused outcome = "error" // it would be unsafe to serve as if it were not set
 	warned  outcome = "warning"
 	ignored outcome = "none" // nothing is lost
 )
@@ -56,26 +54,29 @@ func isNotNumber(standard float64) condition {
 // reference lists the variables of envoyproxy/ratelimit that mean nothing here,
 // but for those that only go with another one of the list.
 var reference = []variable{
-	{"REDIS_TYPE", isNot("SINGLE"), refused, "neither Redis Cluster nor Sentinel is supported, REDIS_URL must name one primary"},
-	{"REDIS_PERSECOND", isOn, refused, "there is no second Redis, limits per second are counted in that of REDIS_URL"},
-
-	{"USE_CALENDAR_MONTH_RATE_LIMIT", isOn, warned, "a month has 30 days, counted from 1970-01-01"},
-	{"REDIS_TLS_CACERT", isSet, warned, "the certificate of Redis is checked against the authorities of the system, see SSL_CERT_FILE"},
-	{"REDIS_TLS_CLIENT_CERT", isSet, warned, "no certificate is shown to Redis"},
-	{"REDIS_TLS_CLIENT_KEY", isSet, warned, "no certificate is shown to Redis"},
-	{"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", isOn, warned, "the host name in the certificate of Redis is checked"},
-	{"REDIS_TIMEOUT", isSet, warned, "REDIS_OP_TIMEOUT bounds how long a decision waits for Redis"},
-	{"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", isOn, warned, "the health check does not depend on Redis once that has been able to decide"},
 	{"PROMETHEUS_MAPPER_YAML", isSet, warned, "metrics have the names and labels of the reference's own mapping"},
+	{"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", isOn, warned, "ratelimit_service_response_time_seconds is in seconds"},
+	{"USE_CALENDAR_MONTH_RATE_LIMIT", isOn, warned, "a month has 30 days, counted from 1970-01-01"},
+	{"MAX_CONCURRENT_REQUESTS", isNotNumber(0), warned, "the number of requests is not bounded; each waits for Redis at most REDIS_OP_TIMEOUT"},
+	{"REQUEST_TIMEOUT", isNot("0"), warned, "REDIS_OP_TIMEOUT and the caller's own deadline bound how long a request waits"},
+	{"GRPC_MAX_CONCURRENT_STREAMS", isNotNumber(0), warned, "the number of streams of a connection is not bounded"},
 
 	{"LOCAL_CACHE_SIZE_IN_BYTES", isNotNumber(0), ignored, "there is no cache of denied counters in front of Redis"},
 	{"EXPIRATION_JITTER_MAX_SECONDS", isSet, ignored, "counters expire with their window"},
-	{"REDIS_POOL_SIZE", isSet, ignored, "requests share calls, and these one connection"},
-	{"REDIS_POOL_ON_EMPTY_BEHAVIOR", isSet, ignored, "requests share calls, and these one connection"},
+	{"REDIS_POOL_ON_EMPTY_BEHAVIOR", isSet, ignored, "a call waits for a connection, within its time"},
 	{"REDIS_PIPELINE_WINDOW", isSet, ignored, "requests that arrive during a call go into the next one"},
 	{"REDIS_PIPELINE_LIMIT", isSet, ignored, "requests that arrive during a call go into the next one"},
 	{"REDIS_USE_EXPLICIT_PIPELINE", isSet, ignored, "requests that arrive during a call go into the next one"},
-	{"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", isSet, ignored, "the health check always needs rules"},
+	{"REDIS_POOL_ON_EMPTY_WAIT_DURATION", isSet, ignored, "a call waits for a connection, within its time"},
+	{"REDIS_CLUSTER_PIPELINE_PARALLELISM", isSet, ignored, "requests that arrive during a call go into the next one"},
+	{"REDIS_CLOSE_CONNECTION_ON_READONLY_ERROR", isSet, ignored, "a connection to a replica is always closed, and the primary looked for"},
+	{"SANITIZE_DESCRIPTOR_METRIC_DOTS", isSet, ignored, "a dot in a key or value does not break up the labels of metrics"},
+	{"REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR", isSet, ignored, "a call waits for a connection, within its time"},
+	{"REDIS_PERSECOND_POOL_ON_EMPTY_WAIT_DURATION", isSet, ignored, "a call waits for a connection, within its time"},
+	{"REDIS_PERSECOND_PIPELINE_WINDOW", isSet, ignored, "requests that arrive during a call go into the next one"},
+	{"REDIS_PERSECOND_PIPELINE_LIMIT", isSet, ignored, "requests that arrive during a call go into the next one"},
+	{"REDIS_PERSECOND_USE_EXPLICIT_PIPELINE", isSet, ignored, "requests that arrive during a call go into the next one"},
+	{"REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM", isSet, ignored, "requests that arrive during a call go into the next one"},
 	{"RUNTIME_WATCH_ROOT", isSet, ignored, "every directory on the way to the rules is watched"},
 	{"RUNTIME_IGNOREDOTFILES", isSet, ignored, "dot files are never read"},
 	{"USE_PROMETHEUS", isSet, ignored, "metrics are always served at PROMETHEUS_ADDR"},
@@ -87,26 +88,15 @@ type Warning struct {
 	Instead         string // what happens
 }
 
-// compare looks for what the environment asks for as of the reference. The
-// error names every variable without which it is unsafe to serve.
-func compare() (warnings []Warning, err error) {
-	var problems []string
+// compare looks for what the environment asks for as of the reference.
+func compare() (warnings []Warning) {
 	for _, v := range reference {
 		value := os.Getenv(v.name)
-		if value == "" || !v.asks.met(value) {
-			continue
-		}
-		switch v.outcome {
-		case refused:
-			problems = append(problems, fmt.Sprintf("$%s: %q is not supported: %s", v.name, value, v.instead))
-		case warned:
+		if v.outcome == warned && value != "" && v.asks.met(value) {
 			warnings = append(warnings, Warning{v.name, value, v.instead})
 		}
 	}
-	if problems != nil {
-		return nil, errors.New(strings.Join(problems, "\n"))
-	}
-	return warnings, nil
+	return warnings
 }
 
 // redisVariables names the variables that say how to use a Redis.

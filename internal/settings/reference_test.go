@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -24,11 +23,6 @@ func TestReferenceIsCompared(t *testing.T) {
 			}
 			s, err := parse(t, map[string]string{v.name: asking})
 			switch v.outcome {
-			case refused:
-				want := fmt.Sprintf("$%s: %q is not supported: %s", v.name, asking, v.instead)
-				if err == nil || !strings.Contains(err.Error(), want) {
-					t.Errorf("%q: got error %v, want %s", asking, err, want)
-				}
 			case warned:
 				if want := []Warning{{v.name, asking, v.instead}}; err != nil || !slices.Equal(s.Warnings, want) {
 					t.Errorf("%q: got %v %v, want %v", asking, s.Warnings, err, want)
@@ -41,37 +35,6 @@ func TestReferenceIsCompared(t *testing.T) {
 				t.Errorf("unknown outcome %q", v.outcome)
 			}
 		})
-	}
-}
-
-func TestWhatIsUnsafeIsRefused(t *testing.T) {
-	tests := []struct {
-		env     string
-		refused bool
-	}{
-		{"REDIS_PERSECOND=1", true},
-		{"REDIS_PERSECOND=maybe", true}, // it asks for something
-		{"REDIS_TYPE=CLUSTER", true},
-		{"REDIS_TYPE=sentinel", true},
-		{"REDIS_TYPE=single", false},
-		{"REDIS_PERSECOND=true", true},
-		{"REDIS_PERSECOND=0", false},
-	}
-	for _, tt := range tests {
-		name, value, _ := strings.Cut(tt.env, "=")
-		_, err := parse(t, map[string]string{name: value})
-		if got := err != nil && strings.Contains(err.Error(), "$"+name); got != tt.refused {
-			t.Errorf("%s: got error %v, want one: %t", tt.env, err, tt.refused)
-		}
-	}
-}
-
-func TestAllThatIsUnsafeIsToldAtOnce(t *testing.T) {
-	_, err := parse(t, map[string]string{"REDIS_TYPE": "CLUSTER", "REDIS_PERSECOND": "true"})
-	for _, want := range []string{"$REDIS_TYPE", "$REDIS_PERSECOND"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v does not name %s", err, want)
-		}
 	}
 }
 
@@ -99,7 +62,7 @@ func TestRedisVariablesWithoutRedis(t *testing.T) {
 	}{
 		{"nothing", nil, nil, nil},
 		{"settings", env{"REDIS_AUTH": "secret", "REDIS_TLS": "true"}, nil, []string{"REDIS_AUTH", "REDIS_TLS"}},
-		{"variables of the reference", env{"REDIS_POOL_SIZE": "5"}, nil, []string{"REDIS_POOL_SIZE"}},
+		{"variables of the reference", env{"REDIS_PIPELINE_LIMIT": "5"}, nil, []string{"REDIS_PIPELINE_LIMIT"}},
 		{"with Redis", env{"REDIS_AUTH": "secret", "REDIS_URL": "db:6379"}, nil, nil},
 		{"with Redis by flag", env{"REDIS_AUTH": "secret"}, []string{"--redis-url=db:6379"}, nil},
 		{"links of Kubernetes", env{"REDIS_PORT": "tcp://10.0.0.1:6379", "REDIS_SERVICE_HOST": "10.0.0.1"}, nil, nil},
@@ -111,8 +74,8 @@ func TestRedisVariablesWithoutRedis(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !slices.Equal(s.Store.RedisVariables, tt.want) {
-				t.Errorf("got %v, want %v", s.Store.RedisVariables, tt.want)
+			if !slices.Equal(s.Redis.Variables, tt.want) {
+				t.Errorf("got %v, want %v", s.Redis.Variables, tt.want)
 			}
 		})
 	}

@@ -8,12 +8,13 @@ import (
 // Rules says where the rules are and how they are loaded.
 type Rules struct {
 	Config              string `env:"CONFIG_PATH" placeholder:"PATH" help:"File or directory of the rules. By default the directory 'config', or the one that the runtime settings name if --runtime-root or --runtime-subdirectory is set."`
-	RuntimeRoot         string `env:"RUNTIME_ROOT" placeholder:"PATH" help:"Rules are in ROOT/SUBDIRECTORY/APPDIRECTORY. By default /srv/runtime_data/current, if --runtime-subdirectory is set."`
+	RuntimeRoot         string `env:"RUNTIME_ROOT" placeholder:"PATH" help:"Rules are in ROOT/SUBDIRECTORY/APPDIRECTORY, which may be reached by symbolic links that are turned elsewhere. By default /srv/runtime_data/current, if --runtime-subdirectory is set."`
 	RuntimeSubdirectory string `env:"RUNTIME_SUBDIRECTORY" placeholder:"NAME" help:"See --runtime-root."`
 	RuntimeAppDirectory string `name:"runtime-appdirectory" env:"RUNTIME_APPDIRECTORY" default:"config" help:"See --runtime-root."`
 
 	MergeDomainConfig  bool          `env:"MERGE_DOMAIN_CONFIG" default:"false" help:"Let several files hold rules of one domain."`
-	ForceStart         bool          `name:"force-start-without-initial-config" env:"FORCE_START_WITHOUT_INITIAL_CONFIG" default:"false" help:"Start even if the rules are missing or bad. Until some are loaded the answer is UNAVAILABLE and the health check fails. With a control plane, which is always waited for, it means to be healthy once that is reached although it has no rules to send."`
+	ForceStart         bool          `name:"force-start-without-initial-config" env:"FORCE_START_WITHOUT_INITIAL_CONFIG" default:"false" help:"Start even if the rules are missing or bad; a control plane is always waited for. Until some are loaded, requests are answered UNAVAILABLE, but the health check passes, with a control plane once that is reached."`
+	HealthNeedsRules   bool          `name:"healthy-with-at-least-one-config-loaded" env:"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED" default:"false" help:"After such a start, let the health check fail until rules are loaded."`
 	ConfigPollInterval time.Duration `env:"CONFIG_POLL_INTERVAL" default:"5s" min:"100ms" help:"How often the rules are compared with their files, in case a file system tells of no changes."`
 }
 
@@ -31,4 +32,12 @@ func (r Rules) Path() string {
 	default:
 		return "config"
 	}
+}
+
+// Named tells which settings made up the path.
+func (r Rules) Named() string {
+	if r.Config == "" && (r.RuntimeRoot != "" || r.RuntimeSubdirectory != "") {
+		return "RUNTIME_ROOT, RUNTIME_SUBDIRECTORY, RUNTIME_APPDIRECTORY"
+	}
+	return "--config, CONFIG_PATH"
 }

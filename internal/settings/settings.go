@@ -16,6 +16,7 @@ type Settings struct {
 	XDS     XDS     `embed:"" group:"Rules by xDS:"`
 	Answers Answers `embed:"" group:"Requests and answers:"`
 	Store   Store   `embed:"" group:"Counters:"`
+	Redis   Redis   `embed:"" group:"Redis:"`
 	Metrics Metrics `embed:"" group:"Metrics:"`
 	Tracing Tracing `embed:"" group:"Traces:"`
 	Process Process `embed:"" group:"Process:"`

@@ -51,7 +51,7 @@ func unset(t *testing.T, name string) {
 func TestPrecedence(t *testing.T) {
 	type env = map[string]string
 	login := func(s Settings) any {
-		user, password := s.Store.RedisLogin()
+		user, password := s.Redis.Main.Auth.Login()
 		return user + " " + password
 	}
 	tests := []struct {
@@ -66,14 +66,14 @@ func TestPrecedence(t *testing.T) {
 		{"flag over variable", env{"PORT": "1"}, []string{"--port=2"}, func(s Settings) any { return s.Listen.Port }, Port(2)},
 		{"flag over bad variable", env{"PORT": "tcp://10.0.0.1:8080"}, []string{"--port=2"}, func(s Settings) any { return s.Listen.Port }, Port(2)},
 		{"empty variable is unset", env{"PORT": ""}, nil, func(s Settings) any { return s.Listen.Port }, Port(8080)},
-		{"empty variable of a switch", env{"REDIS_TLS": ""}, nil, func(s Settings) any { return s.Store.RedisTLS }, false},
-		{"empty variable without default", env{"REDIS_SOCKET_TYPE": ""}, nil, func(s Settings) any { return s.Store.RedisSocketType }, SocketType("")},
+		{"empty variable of a switch", env{"REDIS_TLS": ""}, nil, func(s Settings) any { return s.Redis.Main.TLS }, false},
+		{"empty variable without default", env{"REDIS_SOCKET_TYPE": ""}, nil, func(s Settings) any { return s.Redis.Main.SocketType }, SocketType("")},
 		{"empty path", env{"PROMETHEUS_PATH": ""}, nil, func(s Settings) any { return s.Listen.PrometheusPath }, URLPath("/metrics")},
 		{"switch by variable", env{"MERGE_DOMAIN_CONFIG": "TRUE"}, nil, func(s Settings) any { return s.Rules.MergeDomainConfig }, true},
 		{"switch by flag", nil, []string{"--merge-domain-config"}, func(s Settings) any { return s.Rules.MergeDomainConfig }, true},
 		{"switch off by flag", env{"MERGE_DOMAIN_CONFIG": "true"}, []string{"--merge-domain-config=false"}, func(s Settings) any { return s.Rules.MergeDomainConfig }, false},
-		{"letter of a switch", env{"REDIS_TLS": "T"}, nil, func(s Settings) any { return s.Store.RedisTLS }, true},
-		{"letter of a switch by flag", env{"REDIS_TLS": "yes"}, []string{"--redis-tls=f"}, func(s Settings) any { return s.Store.RedisTLS }, false},
+		{"letter of a switch", env{"REDIS_TLS": "T"}, nil, func(s Settings) any { return s.Redis.Main.TLS }, true},
+		{"letter of a switch by flag", env{"REDIS_TLS": "yes"}, []string{"--redis-tls=f"}, func(s Settings) any { return s.Redis.Main.TLS }, false},
 		{"duration", env{"DRAIN_TIMEOUT": "1m30s"}, nil, func(s Settings) any { return s.Process.DrainTimeout }, 90 * time.Second},
 		{"level of the reference", env{"LOG_LEVEL": "WARNING"}, nil, func(s Settings) any { return s.Process.LogLevel }, LogLevel(slog.LevelWarn)},
 		{"finest level of the reference", env{"LOG_LEVEL": "trace"}, nil, func(s Settings) any { return s.Process.LogLevel }, LogLevel(slog.LevelDebug)},
@@ -81,23 +81,26 @@ func TestPrecedence(t *testing.T) {
 		{"backend in any case", env{"BACKEND_TYPE": "Redis"}, nil, func(s Settings) any { return s.Store.BackendType }, Backend("redis")},
 		{"metrics address", env{"PROMETHEUS_ADDR": "127.0.0.1:0"}, nil, func(s Settings) any { return s.Listen.PrometheusAddr }, Address("127.0.0.1:0")},
 		{"IPv6 host", nil, []string{"--host=::1", "--port=80"}, func(s Settings) any { return s.Listen.Port.On(s.Listen.Host) }, "[::1]:80"},
-		{"names of other programs", env{"REDIS_PORT": "tcp://10.0.0.1:6379", "RATELIMIT_PORT": "x"}, nil, func(s Settings) any { return s.Store.RedisURL }, ""},
+		{"names of other programs", env{"REDIS_PORT": "tcp://10.0.0.1:6379", "RATELIMIT_PORT": "x"}, nil, func(s Settings) any { return s.Redis.Main.URL }, ""},
 		{"user and password", env{"REDIS_AUTH": "pa:ss:word"}, nil, login, "pa ss:word"},
 		{"password alone", env{"REDIS_AUTH": "secret"}, nil, login, " secret"},
 		{"no password", nil, nil, login, " "},
-		{"name of Redis", env{"REDIS_URL": "rediss://me:p@ss@db:6379/1"}, nil, func(s Settings) any { return s.Store.RedisName() }, "db:6379/1"},
-		{"name of plain Redis", env{"REDIS_URL": "db:6379"}, nil, func(s Settings) any { return s.Store.RedisName() }, "db:6379"},
-		{"socket of a path", env{"REDIS_URL": "/run/redis.sock"}, nil, func(s Settings) any { return s.Store.RedisSocket() }, "unix"},
-		{"socket of an address", env{"REDIS_URL": "db:6379"}, nil, func(s Settings) any { return s.Store.RedisSocket() }, ""},
-		{"socket as given", env{"REDIS_URL": "db:6379", "REDIS_SOCKET_TYPE": "TCP"}, nil, func(s Settings) any { return s.Store.RedisSocket() }, "tcp"},
+		{"name of Redis", env{"REDIS_URL": "rediss://me:p@ss@db:6379/1"}, nil, func(s Settings) any { return s.Redis.Main.Name() }, "db:6379/1"},
+		{"name of plain Redis", env{"REDIS_URL": "db:6379"}, nil, func(s Settings) any { return s.Redis.Main.Name() }, "db:6379"},
+		{"socket of a path", env{"REDIS_URL": "/run/redis.sock"}, nil, func(s Settings) any { return s.Redis.Main.Socket() }, "unix"},
+		{"socket of an address", env{"REDIS_URL": "db:6379"}, nil, func(s Settings) any { return s.Redis.Main.Socket() }, ""},
+		{"socket as given", env{"REDIS_URL": "db:6379", "REDIS_SOCKET_TYPE": "TCP"}, nil, func(s Settings) any { return s.Redis.Main.Socket() }, "tcp"},
 		{"choice not set", nil, nil, func(s Settings) any { return s.Store.StopWhenOverLimit }, Choice{}},
 		{"empty variable of a choice", env{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT": ""}, nil, func(s Settings) any { return s.Store.StopWhenOverLimit }, Choice{}},
 		{"choice for", env{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT": "True"}, nil, func(s Settings) any { return s.Store.StopWhenOverLimit }, Choice{Set: true, On: true}},
 		{"choice against", nil, []string{"--stop-cache-key-increment-when-overlimit=no"}, func(s Settings) any { return s.Store.StopWhenOverLimit }, Choice{Set: true}},
 		{"choice by number", env{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT": "0"}, []string{"--stop-cache-key-increment-when-overlimit=1"}, func(s Settings) any { return s.Store.StopWhenOverLimit }, Choice{Set: true, On: true}},
 		{"addresses in any case", env{"PROTO": "TCP4"}, nil, func(s Settings) any { return s.Listen.Proto }, Proto("tcp4")},
-		{"no TLS", nil, nil, func(s Settings) any { return s.Store.RedisTLSConfig() == nil }, true},
-		{"TLS", env{"REDIS_TLS": "true"}, nil, func(s Settings) any { return s.Store.RedisTLSConfig() == nil }, false},
+		{"type of Redis", env{"REDIS_TYPE": "Cluster"}, nil, func(s Settings) any { return s.Redis.Main.Type }, RedisType("cluster")},
+		{"no cluster", nil, nil, func(s Settings) any { return s.Redis.Clustered() }, false},
+		{"cluster per second, not used", env{"REDIS_PERSECOND_TYPE": "CLUSTER"}, nil, func(s Settings) any { return s.Redis.Clustered() }, false},
+		{"cluster per second", env{"REDIS_URL": "a:1", "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": "b:2", "REDIS_PERSECOND_TYPE": "CLUSTER"}, nil, func(s Settings) any { return s.Redis.Clustered() }, true},
+		{"twins are apart", env{"REDIS_AUTH": "one", "REDIS_PERSECOND_AUTH": "two"}, nil, func(s Settings) any { return string(s.Redis.Main.Auth + " " + s.Redis.PerSecond.Auth) }, "one two"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -132,6 +135,11 @@ func TestImpossibleValues(t *testing.T) {
 		{name: "memcache", env: "BACKEND_TYPE=memcache", wants: []string{"BACKEND_TYPE", "memcache is not supported, allowed is redis"}},
 		{name: "other backend", env: "BACKEND_TYPE=etcd", wants: []string{"BACKEND_TYPE", `"etcd" is not a backend, allowed is redis`}},
 		{name: "socket type", env: "REDIS_SOCKET_TYPE=udp", wants: []string{"REDIS_SOCKET_TYPE", "allowed are tcp and unix"}},
+		{name: "type of Redis", env: "REDIS_TYPE=RING", wants: []string{"REDIS_TYPE", `"RING" is not a type of Redis, allowed are SINGLE, SENTINEL and CLUSTER`}},
+		{name: "no connections", env: "REDIS_PERSECOND_POOL_SIZE=0", wants: []string{"REDIS_PERSECOND_POOL_SIZE", "0 is not allowed, allowed is 1 to 10000"}},
+		{name: "no time for Redis", env: "REDIS_TIMEOUT=0s", wants: []string{"REDIS_TIMEOUT", "0s is not allowed, allowed is 1ms or more"}},
+		{name: "second Redis without a first", env: "REDIS_PERSECOND=true", wants: []string{"REDIS_PERSECOND", "needs $REDIS_URL"}},
+		{name: "certificate without key", env: "REDIS_TLS_CLIENT_CERT=/a", wants: []string{"REDIS_TLS_CLIENT_CERT", "one is set without the other"}},
 		{name: "level", env: "LOG_LEVEL=loud", wants: []string{"LOG_LEVEL", `"loud" is not a log level, allowed are debug, info, warn and error`}},
 		{name: "format", env: "LOG_FORMAT=xml", wants: []string{"LOG_FORMAT", `"xml" is not a log format, allowed are text and json`}},
 		{name: "switch", env: "REDIS_TLS=maybe", wants: []string{"REDIS_TLS", `"maybe" is no switch, allowed are true, t, yes, 1, false, f, no and 0`}},
@@ -196,13 +204,22 @@ func TestPathOfRules(t *testing.T) {
 	}
 }
 
+func TestSecondRedisNeedsItsOwnURL(t *testing.T) {
+	_, err := parse(t, map[string]string{"REDIS_URL": "a:1", "REDIS_PERSECOND": "true"})
+	if err == nil || !strings.Contains(err.Error(), "$REDIS_PERSECOND_URL") {
+		t.Errorf("got error %v, want one that names the variable", err)
+	}
+}
+
 func TestSecretShowsNowhere(t *testing.T) {
-	s, err := parse(t, map[string]string{"REDIS_AUTH": "swordfish"})
+	s, err := parse(t, map[string]string{
+		"REDIS_AUTH": "swordfish", "REDIS_SENTINEL_AUTH": "swordfish", "REDIS_PERSECOND_AUTH": "swordfish", "REDIS_PERSECOND_SENTINEL_AUTH": "swordfish",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var log strings.Builder
-	slog.New(slog.NewJSONHandler(&log, nil)).Info("settings", "auth", s.Store.RedisAuth)
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("settings", "auth", s.Redis.Main.Auth, "redis", s.Redis.Main, "second", s.Redis.PerSecond)
 	for _, text := range []string{log.String(), fmt.Sprintf("%v %+v %#v", s, s, s)} {
 		if strings.Contains(text, "swordfish") {
 			t.Errorf("shows the password: %s", text)

@@ -176,6 +176,9 @@ func (s Secret) String() string {
 // GoString hides the secret from %#v.
 func (s Secret) GoString() string { return s.String() }
 
+// MarshalText hides the secret from whatever writes it, such as JSON.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
 // LogValue hides the secret from a log.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 

@@ -28,6 +28,7 @@ type ControlPlane struct {
 	Addr string // host:port, the same after a restart
 
 	t       testing.TB
+	listen  func(addr string) (net.Listener, error)
 	options []grpc.ServerOption
 	server  *grpc.Server
 	cache   cache.SnapshotCache
@@ -40,9 +41,21 @@ type ControlPlane struct {
 // with the test.
 func StartControlPlane(t testing.TB, options ...grpc.ServerOption) *ControlPlane {
 	t.Helper()
-	c := &ControlPlane{t: t, options: options, Addr: "127.0.0.1:0"}
+	listen := func(addr string) (net.Listener, error) { return net.Listen("tcp", addr) }
+	return startControlPlane(&ControlPlane{t: t, listen: listen, options: options, Addr: "127.0.0.1:0"})
+}
+
+// ControlPlane starts a control plane in the pod, at addr.
+func (p *Pod) ControlPlane(t testing.TB, addr string, options ...grpc.ServerOption) *ControlPlane {
+	t.Helper()
+	listen := func(addr string) (net.Listener, error) { return p.Listen(t, addr), nil }
+	return startControlPlane(&ControlPlane{t: t, listen: listen, options: options, Addr: addr})
+}
+
+func startControlPlane(c *ControlPlane) *ControlPlane {
+	c.t.Helper()
 	c.Start()
-	t.Cleanup(c.Stop)
+	c.t.Cleanup(c.Stop)
 	return c
 }
 
@@ -50,7 +63,7 @@ func StartControlPlane(t testing.TB, options ...grpc.ServerOption) *ControlPlane
 // was before.
 func (c *ControlPlane) Start() {
 	c.t.Helper()
-	listener, err := net.Listen("tcp", c.Addr)
+	listener, err := c.listen(c.Addr)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -75,6 +88,12 @@ func (c *ControlPlane) Stop() { c.server.Stop() }
 // but version makes it send that there are none.
 func (c *ControlPlane) Set(version string, configs ...string) {
 	c.t.Helper()
+	c.SetFor(Node, version, configs...)
+}
+
+// SetFor does so for another node.
+func (c *ControlPlane) SetFor(node, version string, configs ...string) {
+	c.t.Helper()
 	var list []types.Resource
 	for _, text := range configs {
 		config := new(ratelimit.RateLimitConfig)
@@ -87,7 +106,7 @@ func (c *ControlPlane) Set(version string, configs ...string) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	if err := c.cache.SetSnapshot(context.Background(), Node, snapshot); err != nil {
+	if err := c.cache.SetSnapshot(context.Background(), node, snapshot); err != nil {
 		c.t.Fatal(err)
 	}
 }

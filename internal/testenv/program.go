@@ -19,9 +19,16 @@ func program(t testing.TB, name string) string {
 	if err == nil {
 		return path
 	}
+	unavailable(t, name, err)
+	return ""
+}
+
+// unavailable skips a test, because of err, that needs what has this name, or
+// fails it if that is required.
+func unavailable(t testing.TB, name string, err error) {
+	t.Helper()
 	if slices.Contains(strings.Split(os.Getenv(requireVariable), ","), name) {
 		t.Fatalf("%s requires %s: %v", requireVariable, name, err)
 	}
-	t.Skipf("%s is not installed: %v", name, err)
-	return ""
+	t.Skipf("%s is not available: %v", name, err)
 }

@@ -25,8 +25,8 @@ func (r *recorder) end(format string, args ...any) {
 func TestProgramIsSkippedUnlessRequired(t *testing.T) {
 	const missing = "no-such-program"
 	for _, c := range []struct{ require, want string }{
-		{"", `skipped: no-such-program is not installed: exec: "no-such-program": executable file not found in $PATH`},
-		{"redis-server,no-such", `skipped: no-such-program is not installed: exec: "no-such-program": executable file not found in $PATH`},
+		{"", `skipped: no-such-program is not available: exec: "no-such-program": executable file not found in $PATH`},
+		{"redis-server,no-such", `skipped: no-such-program is not available: exec: "no-such-program": executable file not found in $PATH`},
 		{"redis-server,no-such-program", `failed: WEIR_TEST_REQUIRE requires no-such-program: exec: "no-such-program": executable file not found in $PATH`},
 	} {
 		t.Setenv(requireVariable, c.require)

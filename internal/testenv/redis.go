@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 )
@@ -18,14 +19,23 @@ const startTimeout = 10 * time.Second
 // Redis is a redis-server that belongs to one test. It keeps its data in memory
 // and its files in a directory that goes with the test.
 type Redis struct {
-	t       testing.TB
-	program string
-	args    []string
-	addr    string
-	socket  string
-	log     bytes.Buffer
-	cmd     *exec.Cmd
-	exited  chan struct{} // closed when cmd has ended
+	t        testing.TB
+	program  string
+	args     []string
+	addr     string
+	socket   string
+	password string
+	bus      string // port on which nodes of a cluster talk to each other
+	log      bytes.Buffer
+	cmd      *exec.Cmd
+	exited   chan struct{} // closed when cmd has ended
+}
+
+// RedisProgram returns the path of redis-server, for a test that starts one
+// itself. Without it, the test is skipped.
+func RedisProgram(t testing.TB) string {
+	t.Helper()
+	return program(t, "redis-server")
 }
 
 // RedisServer starts a redis-server on a free port of 127.0.0.1 and on a unix
@@ -34,7 +44,10 @@ type Redis struct {
 // redis-server, the test is skipped.
 func RedisServer(t testing.TB, args ...string) *Redis {
 	t.Helper()
-	r := &Redis{t: t, program: program(t, "redis-server")}
+	r := &Redis{t: t, program: RedisProgram(t)}
+	if i := slices.Index(args, "--requirepass"); i >= 0 {
+		r.password = args[i+1]
+	}
 	// Not t.TempDir, which holds the test's name: the path of a unix socket is
 	// limited to about 100 bytes.
 	dir, err := os.MkdirTemp("", "redis")

@@ -31,3 +31,15 @@ func TestRedisServerStopsAndStartsOnTheSameAddress(t *testing.T) {
 	}
 	conn.Close()
 }
+
+func TestRedisClusterServes(t *testing.T) {
+	if nodes := testenv.RedisCluster(t, 3, 1); len(nodes) != 4 {
+		t.Errorf("%d nodes, want 4", len(nodes))
+	}
+}
+
+func TestRedisSentinelKnowsTheReplica(t *testing.T) {
+	primary := testenv.RedisServer(t)
+	testenv.RedisReplica(t, primary)
+	testenv.RedisSentinel(t, primary)
+}

@@ -6,26 +6,28 @@ import (
 	"weir/internal/limiter"
 )
 
-// batch is the requests that go to Redis in one call. It has its own copy of
-// what it needs of them, because their callers may leave before it flies.
+// batch is the requests, or what is to be given back, that go to Redis in one
+// call. It has its own copy of what it needs of them, because their callers may
+// leave before it flies.
 type batch struct {
+	script   *script
 	keys     texts // of each hit
-	requests texts // of each request, as decide.lua reads them
+	requests texts // of each request, as the script reads them
 
 	done  chan struct{} // closed when reply or err is set
 	reply reply
 	err   error
 }
 
-// add appends a request.
-func (b *batch) add(hits []limiter.Hit) {
+// add appends a request, or a part of one.
+func (b *batch) add(hits []limiter.Hit, isPart bool) {
 	text := b.requests.bytes
 	for i := range hits {
 		h := &hits[i]
 		b.keys.bytes = append(b.keys.bytes, h.Key...)
 		b.keys.end()
 		n := h.Limit.Numbers()
-		for _, n := range [...]int64{how(h), h.Units(), int64(n.Kind), n.Of[0], n.Of[1], n.Of[2], n.Of[3]} {
+		for _, n := range [...]int64{how(h, isPart), h.Units(), int64(n.Kind), n.Of[0], n.Of[1], n.Of[2], n.Of[3]} {
 			text = append(strconv.AppendInt(text, n, 10), ' ')
 		}
 	}
@@ -33,9 +35,13 @@ func (b *batch) add(hits []limiter.Hit) {
 	b.requests.end()
 }
 
-// how is the mode and the charge of a hit in one number, see decide.lua.
-func how(h *limiter.Hit) int64 {
+// how is the mode and the charge of a hit in one number, see decide.lua. A quota
+// limit of a part cannot deny it.
+func how(h *limiter.Hit, isPart bool) int64 {
 	mode := int64(h.EffectiveMode())
+	if isPart && h.EffectiveMode() == limiter.Quota {
+		mode = int64(limiter.Shadow)
+	}
 	switch {
 	case h.Refund:
 		return mode + 3*2

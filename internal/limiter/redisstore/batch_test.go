@@ -17,7 +17,7 @@ func BenchmarkBatch(b *testing.B) {
 	for b.Loop() {
 		var batch batch
 		for range 64 {
-			batch.add(hits)
+			batch.add(hits, false)
 		}
 		args = batch.requests.appendTo(batch.keys.appendTo(args[:0]))
 	}

@@ -4,45 +4,83 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"sync"
 	"syscall"
 	"time"
 )
 
-// dialer returns how go-redis connects: with TLS if config is not nil.
+// dialer is how go-redis connects.
 //
 // It never reports an error but hands out a connection that fails with it.
 // go-redis counts errors of dialing over the life of its pool and, once there
 // have been as many as the pool has room for, refuses to dial for a second
 // after each: Redis would be back and we would not ask it.
-func dialer(config *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
-	// A dead peer is noticed within 45 s even if nothing is sent.
-	plain := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
-		Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3,
-	}}
-	secure := &tls.Dialer{NetDialer: plain, Config: config}
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		var conn net.Conn
-		var err error
-		if config == nil {
-			conn, err = plain.DialContext(ctx, network, addr)
-		} else if conn, err = secure.DialContext(ctx, network, addr); err == nil {
-			conn = tlsConn{conn.(*tls.Conn)}
+type dialer struct {
+	tls func() *tls.Config // nil: none
+
+	mu   sync.Mutex
+	made map[*conn]struct{} // and not closed yet
+}
+
+func newDialer(config func() *tls.Config) *dialer {
+	return &dialer{tls: config, made: make(map[*conn]struct{})}
+}
+
+// keepAlive notices a dead peer within 45 s even if nothing is sent.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}
+
+// dial connects to addr.
+func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	plain := &net.Dialer{KeepAliveConfig: keepAlive}
+	c := &conn{dialer: d}
+	var err error
+	if d.tls == nil {
+		if c.Conn, err = plain.DialContext(ctx, network, addr); err == nil {
+			c.socket = c.Conn.(syscall.Conn)
 		}
-		if err != nil {
-			pipe, _ := net.Pipe()
-			return failedConn{pipe, err}, nil
+	} else {
+		secure := &tls.Dialer{NetDialer: plain, Config: d.tls()}
+		if c.Conn, err = secure.DialContext(ctx, network, addr); err == nil {
+			c.socket = c.Conn.(*tls.Conn).NetConn().(syscall.Conn)
 		}
-		return conn, nil
+	}
+	if err != nil {
+		pipe, _ := net.Pipe()
+		return failedConn{pipe, err}, nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.made[c] = struct{}{}
+	return c, nil
+}
+
+// drop breaks all connections, so that the next call makes a new one: to whoever
+// is the primary by then.
+func (d *dialer) drop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for c := range d.made {
+		_ = c.Conn.Close() // go-redis finds out and closes it for good
 	}
 }
 
-// tlsConn lets go-redis look at the socket below TLS. That is how it finds out
-// that Redis has closed an idle connection, and takes a new one instead of
-// failing a call.
-type tlsConn struct{ *tls.Conn }
+// conn is a connection that can be dropped. It lets go-redis look at its
+// socket, also below TLS. That is how it finds out that a connection is closed,
+// and takes a new one instead of failing a call.
+type conn struct {
+	net.Conn
+	dialer *dialer
+	socket syscall.Conn
+}
 
-func (c tlsConn) SyscallConn() (syscall.RawConn, error) {
-	return c.NetConn().(*net.TCPConn).SyscallConn()
+func (c *conn) SyscallConn() (syscall.RawConn, error) { return c.socket.SyscallConn() }
+
+// Close ends the connection and forgets it.
+func (c *conn) Close() error {
+	c.dialer.mu.Lock()
+	defer c.dialer.mu.Unlock()
+	delete(c.dialer.made, c)
+	return c.Conn.Close()
 }
 
 // failedConn is a connection that could not be made.

@@ -22,7 +22,7 @@ const (
 	kindReadOnly   kind = "readonly"   // a replica, usually after a failover
 	kindLoading    kind = "loading"    // Redis has just started and reads its data
 	kindOOM        kind = "oom"        // maxmemory is reached
-	kindCluster    kind = "cluster"    // Redis runs in cluster mode
+	kindCluster    kind = "cluster"    // a cluster that is down or moves its slots; or what is none, or should be none
 	kindAuth       kind = "auth"       // user or password is wrong, or may not do this
 	kindQueueFull  kind = "queue_full" // too much waits; Redis was not asked
 	kindOther      kind = "other"
@@ -51,6 +51,9 @@ func classify(err error) kind {
 	return kindConnection
 }
 
+// noCluster is how a Redis refuses to be asked about its cluster.
+const noCluster = "cluster support disabled"
+
 // classifyReply tells the kind of an error that Redis replied. Before Redis 7,
 // the code of an error inside a script stands somewhere in the text.
 func classifyReply(err redis.Error) kind {
@@ -75,10 +78,16 @@ func classifyReply(err redis.Error) kind {
 			return c.kind
 		}
 	}
+	if strings.Contains(err.Error(), noCluster) {
+		return kindCluster
+	}
 	return kindOther
 }
 
 // unavailable wraps an error of go-redis for the callers of the store.
 func unavailable(err error) error {
+	if errors.Is(err, redis.Nil) { // the script always replies something
+		return fmt.Errorf("%w: the sentinels know no primary of this name: %w", limiter.ErrUnavailable, err)
+	}
 	return fmt.Errorf("%w: asking Redis: %w", limiter.ErrUnavailable, err)
 }

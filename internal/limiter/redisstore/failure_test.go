@@ -48,7 +48,7 @@ func TestRedisBehindTLSIsStartedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	s := open(t, Options{URL: "rediss://" + r.Addr(), TLS: client, OpTimeout: long})
+	s := open(t, Options{URL: "rediss://" + r.Addr(), TLS: always(client), OpTimeout: long})
 	mustAsk(t, s, "k", perYear)
 	addr := r.Addr()
 	r.Close()
@@ -224,9 +224,9 @@ func TestPatience(t *testing.T) {
 				ctx, cancel = context.WithTimeout(ctx, c.deadline)
 				defer cancel()
 			}
-			s := &Store{opTimeout: c.opTimeout}
+			b := &backend{opTimeout: c.opTimeout}
 			began := time.Now()
-			err := s.wait(ctx, &batch{done: make(chan struct{})})
+			err := b.wait(ctx, make(chan struct{}))
 			if !errors.Is(err, limiter.ErrUnavailable) {
 				t.Errorf("got error %v, want one that wraps %v", err, limiter.ErrUnavailable)
 			}

@@ -33,11 +33,11 @@ func FuzzDecide(f *testing.F) {
 		for len(in.data) > 0 {
 			now = in.time(now)
 			requests := in.requests()
-			b := &batch{}
+			b := &batch{script: decideScript}
 			for _, hits := range requests {
-				b.add(hits)
+				b.add(hits, false)
 			}
-			s.call(b)
+			s.main.call(b)
 			if b.err != nil {
 				t.Fatalf("deciding %v: %v", requests, b.err)
 			}

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"testing"
 	"time"
@@ -57,6 +58,11 @@ func do(t testing.TB, c *redis.Client, args ...any) any {
 		t.Fatalf("%v: %v", args, err)
 	}
 	return reply
+}
+
+// always is a configuration that does not change.
+func always(config *tls.Config) func() *tls.Config {
+	return func() *tls.Config { return config }
 }
 
 // ask asks for one unit of limit under key.

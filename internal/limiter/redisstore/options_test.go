@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"crypto/tls"
 	"testing"
 	"time"
 )
@@ -54,8 +53,20 @@ func TestOptionsAreChecked(t *testing.T) {
 		{Options{URL: "unix://"}, `redis URL "unix://": cannot be understood; in a password, special characters are written as %XX`},
 		{Options{URL: "redis:6379", SocketType: "udp"}, `redis URL "redis:6379": socket type "udp" is neither tcp nor unix`},
 		{Options{URL: "redis://redis:6379", SocketType: "unix"}, `redis URL "redis://redis:6379": scheme redis contradicts socket type unix`},
-		{Options{URL: "unix:///run/redis.sock", TLS: &tls.Config{}}, `redis URL "unix:///run/redis.sock": a unix socket does not speak TLS`},
+		{Options{URL: "unix:///run/redis.sock", TLS: always(nil)}, `redis URL "unix:///run/redis.sock": a unix socket does not speak TLS`},
 		{Options{URL: "redis:6379", Username: "weir"}, `redis user "weir": has no password`},
+		{Options{Type: Sentinel, URL: "redis:6379,redis:6380"}, `redis URL "redis:6379,redis:6380": is not name,host:port,...: the name of the primary, then the addresses of its sentinels`},
+		{Options{Type: Sentinel, URL: "main"}, `redis URL "main": is not name,host:port,...: the name of the primary, then the addresses of its sentinels`},
+		{Options{Type: Sentinel, URL: "main,one:1,two"}, `redis URL "***": address 2 is not host:port; a user or a database needs redis://, a path needs unix://`},
+		{Options{Type: Sentinel, URL: "main,:swordfish@one:1"}, `redis URL "***@one:1": address 1 is not host:port; a user or a database needs redis://, a path needs unix://`},
+		{Options{Type: Sentinel, URL: "main,one:1", SocketType: "unix"}, `redis URL "main,one:1": type sentinel is reached over tcp only`},
+		{Options{Type: Sentinel, URL: "main,one:1", SentinelUsername: "weir"}, `sentinel user "weir": has no password`},
+		{Options{Type: Cluster, URL: ""}, `redis URL "": address 1 is empty`},
+		{Options{Type: Cluster, URL: "one:1,"}, `redis URL "***": address 2 is empty`},
+		{Options{Type: Cluster, URL: "one:1,two:0"}, `redis URL "one:1,two:0": address 2 port is not a number from 1 to 65535`},
+		{Options{Type: Cluster, URL: "redis://:swordfish@one:1"}, `redis URL "***@one:1": has a scheme, allowed are host:port,... with type cluster`},
+		{Options{Type: Cluster, URL: "/run/redis.sock", SocketType: "unix"}, `redis URL "/run/redis.sock": type cluster is reached over tcp only`},
+		{Options{URL: "redis:6379", PerSecond: &Options{URL: "other"}}, `redis URL "other": is not host:port; a user or a database needs redis://, a path needs unix://`},
 		{Options{URL: "redis:6379", OpTimeout: -time.Second}, `redis op timeout -1s: must not be negative`},
 	} {
 		s, err := New(c.options)
@@ -82,7 +93,7 @@ func TestDefaults(t *testing.T) {
 		{"rediss://redis:7000/1", "redis:7000", 1},
 	} {
 		o := Options{URL: c.url}
-		client, err := o.client()
+		client, err := o.connection()
 		if err != nil {
 			t.Errorf("%s: %v", c.url, err)
 			continue

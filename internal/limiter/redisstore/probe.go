@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -17,42 +18,83 @@ type unfit struct {
 func (u unfit) Error() string { return u.reason }
 
 var (
-	errReplica = unfit{kindReadOnly, "redis is a read-only replica; the address must be that of its primary"}
-	errCluster = unfit{kindCluster, "redis runs in cluster mode, which is not supported; one primary is"}
+	errReplica     = unfit{kindReadOnly, "redis is a read-only replica; the address must be that of its primary"}
+	errCluster     = unfit{kindCluster, "redis runs in cluster mode; set REDIS_TYPE to CLUSTER"}
+	errClusterDown = unfit{kindCluster, "the Redis cluster is down or does not serve all slots"}
+	errNoCluster   = unfit{kindCluster, "redis does not run in cluster mode; set REDIS_TYPE to SINGLE or SENTINEL"}
 )
 
 // Ping tells whether Redis can decide, within Options.OpTimeout and ctx: it has
-// the script, lets us run it, and is a primary of its own. It writes nothing.
+// the script, lets us run it, and is a primary; of a cluster, every primary is
+// asked, and all slots are served. It writes nothing.
 func (s *Store) Ping(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, s.opTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.main.opTimeout)
 	defer cancel()
-	err := s.probe(ctx)
+	for _, b := range s.backends() {
+		if err := b.ping(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *backend) ping(ctx context.Context) error {
+	err := b.probe(ctx)
 	if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		s.outage.observe(err) // else nobody waited for the outcome
+		b.outage.observe(err) // else nobody waited for the outcome
 	}
 	if err != nil {
+		b.reconnect(err)
 		return unavailable(err)
 	}
 	return nil
 }
 
-func (s *Store) probe(ctx context.Context) error {
-	if _, err := s.evalsha(ctx, new(batch)); err != nil {
+func (b *backend) probe(ctx context.Context) error {
+	cluster, ok := b.client.(*redis.ClusterClient)
+	if !ok {
+		return b.probeNode(ctx, b.client, false)
+	}
+	var asked atomic.Bool
+	err := cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		asked.Store(true)
+		return b.probeNode(ctx, node, true)
+	})
+	switch {
+	case err != nil && strings.Contains(err.Error(), noCluster):
+		return errNoCluster
+	case err == nil && !asked.Load():
+		return errClusterDown // no node has slots
+	default:
+		return err
+	}
+}
+
+// probeNode tells whether one server can decide, and is of a cluster or not.
+func (b *backend) probeNode(ctx context.Context, node redis.UniversalClient, clustered bool) error {
+	if _, err := b.run(ctx, node, &batch{script: decideScript}); err != nil {
 		return err
 	}
 	// A script that touches no key runs on replicas and in clusters, too.
-	info, err := s.client.Info(ctx).Result()
+	info, err := node.Info(ctx).Result()
 	if reply := redis.Error(nil); errors.As(err, &reply) {
 		return nil // a user who may not ask this can decide all the same
 	}
 	if err != nil {
 		return err
 	}
-	return fit(info)
+	if err := fit(info, clustered); err != nil || !clustered {
+		return err
+	}
+	state, err := node.ClusterInfo(ctx).Result()
+	if err == nil && !strings.Contains(state, "cluster_state:ok") {
+		return errClusterDown
+	}
+	return err
 }
 
 // fit reads the answer to INFO. What it does not tell is not held against Redis.
-func fit(info string) error {
+func fit(info string, clustered bool) error {
 	fields := map[string]string{}
 	for line := range strings.Lines(info) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
@@ -60,7 +102,7 @@ func fit(info string) error {
 		}
 	}
 	switch {
-	case fields["cluster_enabled"] == "1":
+	case fields["cluster_enabled"] == "1" && !clustered:
 		return errCluster
 	case fields["role"] == "slave" && fields["slave_read_only"] == "1":
 		return errReplica

@@ -34,9 +34,9 @@ type queue struct {
 
 func newQueue() *queue { return &queue{landed: make(chan struct{})} }
 
-// add takes a request on. It tells its batch and its place in it, and whether
-// the caller must see to it that calls are made.
-func (q *queue) add(hits []limiter.Hit) (b *batch, place int, start bool, err error) {
+// add takes a request on, or a part of one. It tells its batch and its place in
+// it, and whether the caller must see to it that calls are made.
+func (q *queue) add(hits []limiter.Hit, isPart bool) (b *batch, place int, start bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
@@ -45,17 +45,40 @@ func (q *queue) add(hits []limiter.Hit) (b *batch, place int, start bool, err er
 	case q.hits > 0 && q.hits+len(hits) > maxQueue:
 		return nil, 0, false, errQueueFull
 	}
-	if n := len(q.batches); n > 0 && q.batches[n-1].keys.len()+len(hits) <= maxBatch {
-		b = q.batches[n-1]
-	} else {
-		b = &batch{done: make(chan struct{})}
-		q.batches = append(q.batches, b)
-	}
+	b = q.room(decideScript, len(hits))
 	place = b.requests.len()
-	b.add(hits)
-	q.hits += len(hits)
-	start, q.flying = !q.flying, true
-	return b, place, start, nil
+	b.add(hits, isPart)
+	return b, place, q.start(), nil
+}
+
+// addGiveBacks takes on what is to be given back, all of it in one batch.
+func (q *queue) addGiveBacks(charges []giveBack) (b *batch, start bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	b = q.room(giveBackScript, len(charges))
+	for _, g := range charges {
+		b.addGiveBack(g)
+	}
+	return b, q.start()
+}
+
+// room returns the batch that takes so many more hits: the last one, if it is
+// for the same script.
+func (q *queue) room(s *script, hits int) *batch {
+	q.hits += hits
+	if n := len(q.batches); n > 0 && q.batches[n-1].script == s && q.batches[n-1].keys.len()+hits <= maxBatch {
+		return q.batches[n-1]
+	}
+	b := &batch{script: s, done: make(chan struct{})}
+	q.batches = append(q.batches, b)
+	return b
+}
+
+// start tells whether nobody makes calls yet.
+func (q *queue) start() bool {
+	started := q.flying
+	q.flying = true
+	return !started
 }
 
 // next takes the oldest batch out of the queue. After nil, which means that

@@ -17,16 +17,16 @@ import (
 
 // waiting is how many hits wait for a call.
 func waiting(s *Store) int {
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
-	return s.queue.hits
+	s.main.only.queue.mu.Lock()
+	defer s.main.only.queue.mu.Unlock()
+	return s.main.only.queue.hits
 }
 
 // inFlight tells whether somebody makes calls.
 func inFlight(s *Store) bool {
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
-	return s.queue.flying
+	s.main.only.queue.mu.Lock()
+	defer s.main.only.queue.mu.Unlock()
+	return s.main.only.queue.flying
 }
 
 // gate is a hook that stops every call of the script before it reaches Redis.
@@ -37,11 +37,11 @@ type gate struct {
 
 func newGate(t *testing.T, s *Store) gate {
 	t.Helper()
-	if err := s.client.ScriptLoad(context.Background(), script).Err(); err != nil {
+	if err := s.main.client.ScriptLoad(context.Background(), decideScript.text).Err(); err != nil {
 		t.Fatal(err)
 	}
 	g := gate{make(chan []string), make(chan struct{})}
-	s.client.AddHook(g)
+	s.main.client.AddHook(g)
 	return g
 }
 
@@ -123,7 +123,7 @@ func TestBatchesAreBounded(t *testing.T) {
 	} {
 		q := newQueue()
 		for _, n := range c.requests {
-			if _, _, _, err := q.add(request(n)); err != nil {
+			if _, _, _, err := q.add(request(n), false); err != nil {
 				t.Fatalf("%v: %v", c.requests, err)
 			}
 		}
@@ -143,17 +143,17 @@ func TestBatchesAreBounded(t *testing.T) {
 func TestQueueTellsWhoMakesTheCalls(t *testing.T) {
 	q := newQueue()
 	for _, want := range []bool{true, false, false} {
-		if _, _, start, _ := q.add(request(1)); start != want {
+		if _, _, start, _ := q.add(request(1), false); start != want {
 			t.Errorf("start is %v, want %v", start, want)
 		}
 	}
 	q.next()
-	if _, _, start, _ := q.add(request(1)); start {
+	if _, _, start, _ := q.add(request(1), false); start {
 		t.Error("a second goroutine shall start while one makes calls")
 	}
 	for q.next() != nil { // empties the queue
 	}
-	if _, _, start, _ := q.add(request(1)); !start {
+	if _, _, start, _ := q.add(request(1), false); !start {
 		t.Error("nobody makes calls any more")
 	}
 }
@@ -207,9 +207,9 @@ func TestCloseFinishesWhatWaits(t *testing.T) {
 		}
 	})
 	eventually(t, "the store closes", func() bool {
-		s.queue.mu.Lock()
-		defer s.queue.mu.Unlock()
-		return s.queue.closed
+		s.main.only.queue.mu.Lock()
+		defer s.main.only.queue.mu.Unlock()
+		return s.main.only.queue.closed
 	})
 	if _, err := ask(context.Background(), s, "late", perMinute); !errors.Is(err, errClosed) {
 		t.Errorf("got error %v, want %v", err, errClosed)
@@ -229,9 +229,9 @@ func TestCloseIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range maxQueue / maxBatch { // their calls take longer than Close waits
-		s.queue.add(request(maxBatch))
+		s.main.only.queue.add(request(maxBatch), false)
 	}
-	go s.fly()
+	go s.main.only.fly()
 	if err := s.Close(); err != nil {
 		t.Errorf("Close: %v", err)
 	}

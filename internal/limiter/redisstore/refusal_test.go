@@ -31,7 +31,7 @@ func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
 	mustAsk(t, s, "half", two)
 	do(t, connect(t, r), "config", "set", "maxmemory", "1kb")
 
-	b := new(batch)
+	b := &batch{script: decideScript}
 	requests := []struct {
 		hits   []limiter.Hit
 		denied bool
@@ -46,9 +46,9 @@ func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
 		{hits: []limiter.Hit{hit("other", 1), hit("full", 1)}, denied: true},
 	}
 	for _, q := range requests {
-		b.add(q.hits)
+		b.add(q.hits, false)
 	}
-	s.call(b)
+	s.main.call(b)
 	if b.err != nil {
 		t.Fatalf("the whole call failed: %v", b.err)
 	}
@@ -81,10 +81,30 @@ func TestALostReplyIsNotAskedForAgain(t *testing.T) {
 	}
 }
 
+// An address may lead to another server after a failover, while the connections
+// still lead to the old one.
+func TestADemotedPrimaryIsLeft(t *testing.T) {
+	old, promoted := testenv.RedisServer(t), testenv.RedisServer(t)
+	p := newProxy(t, old.Addr())
+	s := open(t, Options{URL: p.Addr().String(), OpTimeout: long})
+	mustAsk(t, s, "k", perYear)
+	target := promoted.Addr()
+	p.target.Store(&target)
+	do(t, connect(t, old), "replicaof", "127.0.0.1", "1")
+	if err := mustFail(t, s); classify(err) != kindReadOnly {
+		t.Errorf("got error %v, want one of kind %s", err, kindReadOnly)
+	}
+	mustAsk(t, s, "k", perYear)
+	if n := do(t, connect(t, promoted), "exists", "k").(int64); n != 1 {
+		t.Error("the counter is not on the new primary")
+	}
+}
+
 // proxy passes bytes on between a store and its Redis, until it is told to
 // swallow replies: then it breaks the connection instead.
 type proxy struct {
 	net.Listener
+	target  atomic.Pointer[string]
 	swallow atomic.Bool
 }
 
@@ -96,13 +116,14 @@ func newProxy(t *testing.T, target string) *proxy {
 	}
 	t.Cleanup(func() { l.Close() })
 	p := &proxy{Listener: l}
+	p.target.Store(&target)
 	go func() {
 		for {
 			client, err := l.Accept()
 			if err != nil {
 				return
 			}
-			server, err := net.Dial("tcp", target)
+			server, err := net.Dial("tcp", *p.target.Load())
 			if err != nil {
 				client.Close()
 				continue

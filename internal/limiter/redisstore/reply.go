@@ -47,27 +47,36 @@ func (e scriptError) RedisError() {}
 // decisions reads what became of hits, which are the request at place, into
 // out, and tells whether the request is denied.
 func (r *reply) decisions(place int, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
-	text := r.requests[place]
-	if refused, ok := strings.CutPrefix(text, "-"); ok {
-		return false, unavailable(scriptError(refused))
-	}
 	var buf [16]limiter.State
-	states := buf[:0]
-	for i := range hits {
-		outcome, rest, _ := strings.Cut(text, ",")
-		state, over := strings.CutPrefix(outcome, "!")
-		s, err := parseState(state)
-		if err != nil {
-			return false, unavailable(fmt.Errorf("reading the reply of the script: %w", err))
-		}
-		states, text = append(states, s), rest
-		out[i].Over = over
+	states, err := r.outcomes(place, out, buf[:0])
+	if err != nil {
+		return false, err
 	}
 	denied = limiter.Settle(hits, out)
 	for i := range hits {
 		limiter.Describe(hits, i, states[i], r.now, &out[i])
 	}
 	return denied, nil
+}
+
+// outcomes reads which hits of the request at place are over, and appends the
+// states of their counters after it.
+func (r *reply) outcomes(place int, out []limiter.Decision, states []limiter.State) ([]limiter.State, error) {
+	text := r.requests[place]
+	if refused, ok := strings.CutPrefix(text, "-"); ok {
+		return nil, unavailable(scriptError(refused))
+	}
+	for i := range out {
+		outcome, rest, _ := strings.Cut(text, ",")
+		state, over := strings.CutPrefix(outcome, "!")
+		s, err := parseState(state)
+		if err != nil {
+			return nil, unavailable(fmt.Errorf("reading the reply of the script: %w", err))
+		}
+		states, text = append(states, s), rest
+		out[i].Over = over
+	}
+	return states, nil
 }
 
 // parseState reads a state as it is stored, see decide.lua.

@@ -5,7 +5,6 @@ import (
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -16,77 +15,96 @@ import (
 //go:embed lua/*.lua
 var lua embed.FS
 
-// script is the files of the algorithms and of the decision in one.
-var script = func() string {
+// script is a program that Redis runs.
+type script struct {
+	text string
+	sha  string // by which Redis knows it
+}
+
+var (
+	decideScript   = newScript("decide")
+	giveBackScript = newScript("giveback")
+)
+
+// newScript puts what all scripts use, the algorithms, the states and the named file into one.
+func newScript(last string) *script {
 	var b strings.Builder
-	for _, name := range []string{"prelude", "fixedwindow", "slidingwindow", "tokenbucket", "decide"} {
+	for _, name := range []string{"prelude", "fixedwindow", "slidingwindow", "tokenbucket", "state", last} {
 		text, err := lua.ReadFile("lua/" + name + ".lua")
 		if err != nil {
 			panic(err) // it is embedded above
 		}
 		b.Write(text)
 	}
-	return b.String()
-}()
-
-// scriptSHA is the name by which Redis knows the script.
-var scriptSHA = func() string {
-	sum := sha1.Sum([]byte(script))
-	return hex.EncodeToString(sum[:])
-}()
-
-// call asks Redis to decide b and sets its reply or its error.
-func (s *Store) call(b *batch) {
-	// Not the context of any caller: the batch belongs to several, and is
-	// decided even if all of them leave.
-	ctx, cancel := context.WithTimeout(context.Background(), s.opTimeout)
-	defer cancel()
-	start := time.Now()
-	texts, err := s.evalsha(ctx, b)
-	s.metrics.calls.Inc()
-	s.metrics.requests.Observe(float64(b.requests.len()))
-	s.metrics.seconds.Observe(time.Since(start).Seconds())
-	if err == nil {
-		b.reply, err = newReply(texts, b.requests.len())
-	}
-	if err != nil {
-		b.err = unavailable(err)
-	} else {
-		err = b.reply.failure()
-	}
-	if err != nil {
-		s.metrics.errors[classify(err)].Inc()
-	}
-	s.outage.observe(err)
+	sum := sha1.Sum([]byte(b.String()))
+	return &script{b.String(), hex.EncodeToString(sum[:])}
 }
 
-// evalsha runs the script on b, and loads it first if Redis does not have it:
-// NOSCRIPT is the one error after which a call can be repeated.
-func (s *Store) evalsha(ctx context.Context, b *batch) ([]string, error) {
-	args := make([]any, 0, 4+b.keys.len()+b.requests.len())
-	args = append(args, "evalsha", scriptSHA, b.keys.len())
-	args = b.keys.appendTo(args)
-	args = append(args, s.clock())
-	args = b.requests.appendTo(args)
+// call asks Redis to decide b and sets its reply or its error.
+func (b *backend) call(batch *batch) {
+	// Not the context of any caller: the batch belongs to several, and is
+	// decided even if all of them leave.
+	ctx, cancel := context.WithTimeout(context.Background(), b.opTimeout)
+	defer cancel()
+	start := time.Now()
+	texts, err := b.run(ctx, b.client, batch)
+	b.metrics.calls.Inc()
+	b.metrics.requests.Observe(float64(batch.requests.len()))
+	b.metrics.seconds.Observe(time.Since(start).Seconds())
+	if err == nil {
+		batch.reply, err = newReply(texts, batch.requests.len())
+	}
+	if err != nil {
+		batch.err = unavailable(err)
+	} else {
+		err = batch.reply.failure()
+	}
+	if err != nil {
+		b.metrics.errors[classify(err)].Inc()
+		b.reconnect(err)
+	}
+	b.outage.observe(err)
+}
 
-	cmd := redis.NewStringSliceCmd(ctx, args...)
-	err := s.client.Process(ctx, cmd)
+// processor is a client of go-redis, or of one node of a cluster.
+type processor interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+}
+
+// run runs the script of a batch by its name, and sends its text if Redis does
+// not have it: NOSCRIPT is the one error after which a call can be repeated.
+// EVAL rather than SCRIPT LOAD, because in a cluster it goes to the same node.
+func (b *backend) run(ctx context.Context, client processor, batch *batch) ([]string, error) {
+	args := make([]any, 0, 4+batch.keys.len()+batch.requests.len())
+	args = append(args, "evalsha", batch.script.sha, batch.keys.len())
+	args = batch.keys.appendTo(args)
+	args = append(args, b.clock())
+	args = batch.requests.appendTo(args)
+
+	cmd := once{redis.NewStringSliceCmd(ctx, args...)}
+	err := client.Process(ctx, cmd)
 	if !redis.HasErrorPrefix(err, "NOSCRIPT") {
 		return cmd.Val(), err
 	}
-	s.metrics.errors[kindNoScript].Inc()
-	if err := s.client.ScriptLoad(ctx, script).Err(); err != nil {
-		return nil, fmt.Errorf("loading the script: %w", err)
-	}
-	cmd = redis.NewStringSliceCmd(ctx, args...)
-	err = s.client.Process(ctx, cmd)
+	b.metrics.errors[kindNoScript].Inc()
+	args[0], args[1] = "eval", batch.script.text
+	cmd = once{redis.NewStringSliceCmd(ctx, args...)}
+	err = client.Process(ctx, cmd)
 	return cmd.Val(), err
 }
 
-// clock is the time of a call as decide.lua reads it: empty for Redis' own.
-func (s *Store) clock() string {
-	if s.now == nil {
+// once is a command that go-redis does not repeat after an error of the network,
+// which would charge twice; only where a cluster says that another node has the
+// key, and so that nothing was done.
+type once struct{ *redis.StringSliceCmd }
+
+// NoRetry implements redis.Cmder.
+func (once) NoRetry() bool { return true }
+
+// clock is the time of a call as the scripts read it: empty for Redis' own.
+func (b *backend) clock() string {
+	if b.now == nil {
 		return ""
 	}
-	return strconv.FormatInt(s.now().UnixMicro(), 10)
+	return strconv.FormatInt(b.now().UnixMicro(), 10)
 }

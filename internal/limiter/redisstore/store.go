@@ -1,131 +1,144 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
+	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"weir/internal/limiter"
 )
 
-// Store is a limiter.Store on a single Redis. Its Decide holds a request back
-// while the call before is in flight.
+// Store is a limiter.Store on Redis. Its Decide holds a request back while the
+// call before is in flight.
 //
 // Whatever Redis does, Decide returns within Options.OpTimeout, and so long
 // before the deadline of the caller's context (an eighth of the time left, and
 // answerTime if that is more) that the caller's own caller learns of the failure
 // before it gives up.
 type Store struct {
-	client    *redis.Client
-	opTimeout time.Duration
-	now       func() time.Time // nil: Redis' clock
-	queue     *queue
-	metrics   *metrics
-	outage    outage
+	main      *backend
+	perSecond *backend // nil: none
+
+	mu      sync.Mutex
+	closed  bool           // takes no more spreads on
+	spreads sync.WaitGroup // that run
 }
 
 var _ limiter.Store = (*Store)(nil)
 
-// answerTime is what an answer needs to wake up and travel on a busy machine. Of
-// Envoy's default of 20 ms it leaves 15 to Redis.
-const answerTime = 5 * time.Millisecond
-
 // New returns a store on the Redis that o names, or an error that names what is
 // wrong with o. It does not connect: Redis need not be there yet.
 func New(o Options) (*Store, error) {
-	client, err := o.client()
-	if err != nil {
-		return nil, err
-	}
 	log := o.Logger
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Store{
-		client:    redis.NewClient(client),
-		opTimeout: client.ReadTimeout,
-		now:       o.Now,
-		queue:     newQueue(),
-		metrics:   newMetrics(o.Registerer),
-		outage:    outage{log: log.With("address", client.Addr)},
-	}, nil
-}
-
-// Decide implements limiter.Store. All its errors wrap limiter.ErrUnavailable;
-// if the caller went away, also the cause of that.
-func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
-	b, place, start, err := s.queue.add(hits)
-	if err != nil {
-		if errors.Is(err, errQueueFull) {
-			s.metrics.errors[kindQueueFull].Inc()
+	var second *Options
+	if o.PerSecond != nil {
+		second = new(*o.PerSecond)
+		second.OpTimeout, second.Now = cmp.Or(second.OpTimeout, o.OpTimeout), o.Now
+		if err := second.Validate(); err != nil {
+			return nil, err
 		}
-		return false, err
 	}
-	if start {
-		go s.fly()
+	if err := o.Validate(); err != nil {
+		return nil, err
 	}
-	if err := s.wait(ctx, b); err != nil {
-		return false, err
+	metrics := newMetrics(o.Registerer)
+	s := new(Store)
+	var err error
+	if s.main, err = newBackend(&o, metrics, log); err != nil {
+		return nil, err
 	}
-	return b.reply.decisions(place, hits, out)
+	if second != nil {
+		s.perSecond, err = newBackend(second, metrics, log)
+	}
+	return s, err
 }
 
-// fly makes calls, one after the other, as long as requests wait.
-func (s *Store) fly() {
-	for b := s.queue.next(); b != nil; b = s.queue.next() {
-		s.call(b)
-		close(b.done)
+// Decide implements limiter.Store, except that a request whose counters are on
+// several slots of a cluster, or in both Redis, is all or nothing only in the
+// end, see spread. All its errors wrap limiter.ErrUnavailable; if the caller
+// went away, also the cause of that.
+func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
+	first := s.laneOf(&hits[0])
+	for i := range hits[1:] {
+		if s.laneOf(&hits[1+i]) != first {
+			return s.decideSpread(ctx, hits, out)
+		}
 	}
+	return first.decide(ctx, hits, out)
 }
 
-// wait waits for the call of b, but not longer than the caller can.
-func (s *Store) wait(ctx context.Context, b *batch) error {
-	patience := s.opTimeout
-	if deadline, ok := ctx.Deadline(); ok {
-		patience = min(patience, patienceOf(time.Until(deadline)))
+// laneOf returns the lane of the counter of h.
+func (s *Store) laneOf(h *limiter.Hit) *lane {
+	if s.perSecond != nil && h.Limit.Unit == limiter.Second {
+		return s.perSecond.lane(h.Key)
 	}
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case <-b.done:
-		return b.err
-	case <-timer.C:
-		return fmt.Errorf("%w: no answer of Redis within %v", limiter.ErrUnavailable, patience.Round(time.Millisecond))
-	case <-ctx.Done():
-		return fmt.Errorf("%w: waiting for Redis: %w", limiter.ErrUnavailable, context.Cause(ctx))
-	}
+	return s.main.lane(h.Key)
 }
 
-// patienceOf is how long a caller can wait who gives up when so much time has
-// passed, and whose own caller is to learn of it before that.
-func patienceOf(left time.Duration) time.Duration {
-	answer := max(left/8, min(left/2, answerTime))
-	return max(0, left-answer)
+// beginSpread tells whether one more spread may run.
+func (s *Store) beginSpread() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.spreads.Add(1)
+	return true
 }
 
-// State tells whether Redis decides, as of the last call.
-func (s *Store) State() State { return s.outage.now() }
+// backends lists what the store consists of.
+func (s *Store) backends() []*backend {
+	if s.perSecond == nil {
+		return []*backend{s.main}
+	}
+	return []*backend{s.main, s.perSecond}
+}
+
+// State tells whether Redis decides, as of the last call. Of two, it is that of
+// the one that fails.
+func (s *Store) State() State {
+	for _, b := range s.backends() {
+		if state := b.outage.now(); !state.FailingSince.IsZero() {
+			return state
+		}
+	}
+	return s.main.outage.now()
+}
 
 // Close ends the store: it refuses new requests, lets those that it has taken
 // on be decided for at most ten times Options.OpTimeout, and closes the
 // connections. It returns when nothing of the store runs any more.
 func (s *Store) Close() error {
-	s.queue.close()
-	timer := time.NewTimer(10 * s.opTimeout)
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	landed := make(chan struct{})
+	go func() {
+		defer close(landed)
+		s.spreads.Wait() // what they give back must find the lanes open
+		for _, b := range s.backends() {
+			b.land()
+		}
+	}()
+	timer := time.NewTimer(10 * s.main.opTimeout)
 	defer timer.Stop()
 	select {
-	case <-s.queue.landed:
+	case <-landed:
 	case <-timer.C:
 	}
-	err := s.client.Close() // calls that still wait fail at once
-	<-s.queue.landed
-	s.outage.close()
-	if err != nil {
-		return fmt.Errorf("closing the connections to Redis: %w", err)
+	var errs []error
+	for _, b := range s.backends() {
+		errs = append(errs, b.disconnect())
 	}
-	return nil
+	<-landed
+	for _, b := range s.backends() {
+		b.outage.close()
+	}
+	return errors.Join(errs...)
 }

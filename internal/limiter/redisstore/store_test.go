@@ -89,8 +89,8 @@ func TestAddresses(t *testing.T) {
 		{"password in the URL", Options{URL: "redis://:" + escaped + "@" + secret.Addr()}},
 		{"user", Options{URL: guarded.Addr(), Username: "weir", Password: "p@ss/word"}},
 		{"user in the URL", Options{URL: "redis://weir:" + escaped + "@" + guarded.Addr(), Username: "not", Password: "used"}},
-		{"TLS", Options{URL: encrypted.Addr(), TLS: clientTLS}},
-		{"rediss", Options{URL: "rediss://" + encrypted.Addr(), TLS: clientTLS}},
+		{"TLS", Options{URL: encrypted.Addr(), TLS: always(clientTLS)}},
+		{"rediss", Options{URL: "rediss://" + encrypted.Addr(), TLS: always(clientTLS)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.options.OpTimeout = long

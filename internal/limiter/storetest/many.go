@@ -91,7 +91,8 @@ func testConcurrent(f *fixture) {
 }
 
 // testCrossing: requests that take counters in opposite orders neither block
-// each other nor leave one counter without the other.
+// each other nor leave one counter without the other. Where counters are apart,
+// denied requests may stand in the way of others, and fewer are admitted.
 func testCrossing(f *fixture) {
 	small, large := per(100, limiter.Day), per(150, limiter.Day)
 	orders := [][]limiter.Hit{
@@ -112,11 +113,11 @@ func testCrossing(f *fixture) {
 	})
 	three := admitted[0].Load() + admitted[1].Load()
 	two := admitted[2].Load() + admitted[3].Load()
-	if three > 100 || three+two != 150 {
+	if three > 100 || three+two > 150 || three+two < 150 && !f.apart {
 		f.Errorf("%d requests on a, b and c and %d on b and c admitted, want at most 100, and 150 together", three, two)
 	}
 	f.expectUsed(small, []int64{three}, "a")
-	f.expectUsed(large, []int64{150, 150}, "b", "c")
+	f.expectUsed(large, []int64{three + two, three + two}, "b", "c")
 }
 
 // testCancelled: callers whose context has ended, or ends while they wait, get

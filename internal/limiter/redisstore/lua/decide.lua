@@ -13,11 +13,7 @@
 --          between them, each a ! if the hit is over its limit and the state of its counter after the
 --          request; or - and an error, if what it wrote could not be kept
 --
--- A state is written "<at> <used> <prev>", with the numbers of limiter.State, or without prev where that is
--- 0; then, if at is below 2^33 and used below a million, as at * 1000000 + used: Redis keeps an integer
--- in less memory than a text. So it is stored, until it is as good as unused. Anything else that a key holds
--- counts as unused, and is replaced by the first charge. The hits of one key have one kind and period:
--- they are in the key.
+-- States are written as state.lua says. The hits of one key have one kind and period: they are in the key.
 --
 -- Every number is an integer below 2^53, up to which those of Lua are exact.
 
@@ -25,7 +21,6 @@ local algorithms = { [0] = fixed_window, sliding_window, token_bucket }
 
 local CHUNK = 1024 -- keys per MGET: unpack can return some thousand values only
 local HIT = string.rep("(%d+) ", 7)
-local MILLION = 1000000
 
 -- First of all, because Redis reckons PX from the moment at which the script began.
 local now = tonumber(ARGV[1])
@@ -79,39 +74,10 @@ local writer = {}                 -- the same, of all requests
 local texts = {}                  -- the states as texts, once they were needed
 local lives_on = {}               -- the at with which the state, if it is used, expires when it did before
 
--- Reads a counter. limit tells which states are possible, with any amount.
 local function read(i, limit)
-  local text = stored[i]
-  at[i], used[i], prev[i] = 0, 0, 0
-  if not text then
-    return
-  end
-  local a, u, p
-  local both = tonumber(text)
-  if both and both >= 0 and both < EXACT and both % 1 == 0 then
-    u, p = both % MILLION, 0
-    a = (both - u) / MILLION
-  else
-    a, u, p = match(text, "^(%d+) (%d+) ?(%d*)$")
-    if not a then
-      return
-    end
-    a, u, p = tonumber(a), tonumber(u), tonumber(p) or 0
-  end
-  if u <= limit.most and p <= limit.most_prev and a * limit.grid < EXACT then
-    at[i], used[i], prev[i] = a, u, p
-    lives_on[i] = limit.lasting and u > 0 and a
-  end
-end
-
-local function written(a, u, p) -- tostring gives 1.79e+15
-  if p > 0 then
-    return format("%d %d %d", a, u, p)
-  end
-  if u < MILLION and a < 2 ^ 33 then
-    return format("%d", a * MILLION + u)
-  end
-  return format("%d %d", a, u)
+  local a, u, p = parse(stored[i], limit)
+  at[i], used[i], prev[i] = a, u, p
+  lives_on[i] = limit.lasting and u > 0 and a
 end
 
 local over, outcomes = {}, {}                          -- of a request's hits: whether it is over, what is replied

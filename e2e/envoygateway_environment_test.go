@@ -1,0 +1,156 @@
+package e2e
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"weir/internal/testenv"
+)
+
+// envoyGatewayEnvironment is that of the container envoy-ratelimit which Envoy
+// Gateway 1.9.1 starts with its defaults and a Redis at redis.redis.svc.
+var envoyGatewayEnvironment = []string{
+	"RUNTIME_ROOT=/data",
+	"RUNTIME_SUBDIRECTORY=ratelimit",
+	"RUNTIME_IGNOREDOTFILES=true",
+	"RUNTIME_WATCH_ROOT=false",
+	"LOG_LEVEL=info",
+	"USE_STATSD=false",
+	"CONFIG_TYPE=GRPC_XDS_SOTW",
+	"CONFIG_GRPC_XDS_SERVER_URL=envoy-gateway:18001",
+	"CONFIG_GRPC_XDS_NODE_ID=envoy-ratelimit",
+	"GRPC_SERVER_USE_TLS=true",
+	"GRPC_SERVER_TLS_CERT=/certs/tls.crt",
+	"GRPC_SERVER_TLS_KEY=/certs/tls.key",
+	"GRPC_SERVER_TLS_CA_CERT=/certs/ca.crt",
+	"CONFIG_GRPC_XDS_SERVER_USE_TLS=true",
+	"CONFIG_GRPC_XDS_CLIENT_TLS_CERT=/certs/tls.crt",
+	"CONFIG_GRPC_XDS_CLIENT_TLS_KEY=/certs/tls.key",
+	"CONFIG_GRPC_XDS_SERVER_TLS_CACERT=/certs/ca.crt",
+	"FORCE_START_WITHOUT_INITIAL_CONFIG=true",
+	"REDIS_SOCKET_TYPE=tcp",
+	"REDIS_URL=redis.redis.svc:6379",
+	"USE_PROMETHEUS=true",
+	"PROMETHEUS_ADDR=:19001",
+	"PROMETHEUS_MAPPER_YAML=/etc/statsd-exporter/conf.yaml",
+}
+
+// envoyGatewayResource are what Envoy Gateway makes of the BackendTrafficPolicy in
+// examples/envoy-gateway.
+const envoyGatewayResource = `{
+	"name": "default/gateway/http", "domain": "default/gateway/http",
+	"descriptors": [{
+		"key": "httproute/default/shop/rule/0", "value": "httproute/default/shop/rule/0",
+		"descriptors": [{"key": "rule-0-match-0", "rate_limit": {"requests_per_unit": 3, "unit": "HOUR"}}]
+	}]
+}`
+
+// What Envoy Gateway starts, with another image: its environment and nothing
+// else, its certificates, nobody as user, a read-only root. Beside it a control
+// plane like that of Envoy Gateway, before it an Envoy as that configures one.
+func TestEnvoyGatewayEnvironmentServesEnvoy(t *testing.T) {
+	t.Parallel()
+	testenv.Envoy(t)
+	p := newPod(t)
+	p.redis()
+	authority := testenv.NewAuthority(t)
+	plane := p.ControlPlane(t, "127.0.0.1:18001", controlPlaneTLS(t, authority))
+	cert, key := authority.Issue(t, "*.envoy-gateway-system")
+	p.weir(envoyGatewayEnvironment, "envoy-gateway redis.redis.svc", map[string]map[string]string{
+		"/certs": {"tls.crt": string(cert), "tls.key": string(key), "ca.crt": string(authority.PEM())},
+	})
+	p.envoy(envoyGatewayBootstrap(t, authority))
+	alice := "x-user-id: alice"
+	eventually(t, "waiting for Envoy", func() error {
+		return p.status("/", 500, alice) // no rules, and failure_mode_deny
+	})
+	plane.SetFor("envoy-ratelimit", "1", envoyGatewayResource)
+	p.wantOK("http://127.0.0.1:8080/healthcheck")
+	p.wantOK("http://127.0.0.1:19001/metrics")
+	eventually(t, "waiting for the rules", func() error { return p.status("/", 200, "x-user-id: bob") })
+
+	for i, want := range []int{200, 200, 200, 429} {
+		a, err := fetchBy(p.client, "http://"+podEnvoy+"/", alice)
+		if got := a.header.Get("x-ratelimit-limit"); err != nil || a.status != want || got != "3, 3;w=3600" {
+			t.Errorf("request %d: status %d, x-ratelimit-limit %q (error: %v), want %d", i+1, a.status, got, err, want)
+		}
+	}
+}
+
+// status compares the status of one answer of Envoy.
+func (p *pod) status(path string, want int, headers ...string) error {
+	a, err := fetchBy(p.client, "http://"+podEnvoy+path, headers...)
+	if err == nil && a.status != want {
+		err = fmt.Errorf("status %d, want %d: %s", a.status, want, a.body)
+	}
+	return err
+}
+
+// controlPlaneTLS is that of Envoy Gateway: it wants to see a certificate.
+func controlPlaneTLS(t *testing.T, authority *testenv.Authority) grpc.ServerOption {
+	t.Helper()
+	cert, key := authority.Issue(t, "envoy-gateway")
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients := x509.NewCertPool()
+	clients.AppendCertsFromPEM(authority.PEM())
+	return grpc.Creds(credentials.NewTLS(&tls.Config{
+		Certificates: []tls.Certificate{pair}, ClientCAs: clients, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13,
+	}))
+}
+
+// envoyGatewayBootstrap is the bootstrap of examples/envoy with the filter, the
+// route and the cluster that Envoy Gateway makes. The filter is patient, and the
+// certificate comes from files.
+func envoyGatewayBootstrap(t *testing.T, authority *testenv.Authority) map[string]any {
+	t.Helper()
+	doc := exampleBootstrap(t)
+	setAddr(t, get(t, doc, "static_resources", "listeners", 0), podEnvoy)
+	setUpstreams(t, doc, "127.0.0.1:8081", podUpstream)
+
+	manager := connectionManager(t, doc)
+	get(t, manager, "http_filters", 0)["typed_config"] = map[string]any{
+		"@type":  "type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit",
+		"domain": "default/gateway/http", "disable_x_envoy_ratelimited_header": true,
+		"enable_x_ratelimit_headers": "DRAFT_VERSION_03", "timeout": "10s", "failure_mode_deny": true,
+		"rate_limit_service": map[string]any{
+			"transport_api_version": "V3",
+			"grpc_service":          map[string]any{"envoy_grpc": map[string]any{"cluster_name": "weir"}},
+		},
+	}
+	host := get(t, manager, "route_config", "virtual_hosts", 0)
+	delete(host, "rate_limits")
+	route := "httproute/default/shop/rule/0"
+	host["routes"] = []any{map[string]any{
+		"match": map[string]any{"prefix": "/"}, "route": map[string]any{"cluster": "echo"},
+		"typed_per_filter_config": map[string]any{"envoy.filters.http.ratelimit": map[string]any{
+			"@type":  "type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute",
+			"domain": "default/gateway/http",
+			"rate_limits": []any{map[string]any{"actions": []any{
+				map[string]any{"generic_key": map[string]any{"descriptor_key": route, "descriptor_value": route}},
+				map[string]any{"request_headers": map[string]any{"descriptor_key": "rule-0-match-0", "header_name": "x-user-id"}},
+			}}},
+		}},
+	}}
+
+	cert, key := authority.Issue(t, "*.envoy-gateway-system")
+	inline := func(pem []byte) any { return map[string]any{"inline_string": string(pem)} }
+	get(t, doc, "static_resources", "clusters", 0)["transport_socket"] = map[string]any{
+		"name": "envoy.transport_sockets.tls",
+		"typed_config": map[string]any{
+			"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+			"common_tls_context": map[string]any{
+				"tls_certificates":   []any{map[string]any{"certificate_chain": inline(cert), "private_key": inline(key)}},
+				"validation_context": map[string]any{"trusted_ca": inline(authority.PEM())},
+			},
+		},
+	}
+	return doc
+}

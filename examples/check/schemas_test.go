@@ -1,0 +1,171 @@
+package check
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	gateway "github.com/envoyproxy/gateway/api/v1alpha1"
+	contour "github.com/projectcontour/contour/apis/projectcontour/v1"
+	contouralpha "github.com/projectcontour/contour/apis/projectcontour/v1alpha1"
+	"google.golang.org/protobuf/encoding/protojson"
+	istio "istio.io/api/networking/v1alpha3"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+	"k8s.io/kube-openapi/pkg/validation/strfmt"
+	"k8s.io/kube-openapi/pkg/validation/validate"
+	gatewayapi "sigs.k8s.io/gateway-api/apis/v1"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// types are those that the manifests may have, by apiVersion and kind.
+var types = map[string]func() any{
+	"v1 ConfigMap":                                        func() any { return new(corev1.ConfigMap) },
+	"v1 Namespace":                                        func() any { return new(corev1.Namespace) },
+	"v1 Service":                                          func() any { return new(corev1.Service) },
+	"apps/v1 Deployment":                                  func() any { return new(appsv1.Deployment) },
+	"policy/v1 PodDisruptionBudget":                       func() any { return new(policyv1.PodDisruptionBudget) },
+	"networking.k8s.io/v1 NetworkPolicy":                  func() any { return new(networkingv1.NetworkPolicy) },
+	"autoscaling/v2 HorizontalPodAutoscaler":              func() any { return new(autoscalingv2.HorizontalPodAutoscaler) },
+	"gateway.networking.k8s.io/v1 GatewayClass":           func() any { return new(gatewayapi.GatewayClass) },
+	"gateway.networking.k8s.io/v1 Gateway":                func() any { return new(gatewayapi.Gateway) },
+	"gateway.networking.k8s.io/v1 HTTPRoute":              func() any { return new(gatewayapi.HTTPRoute) },
+	"gateway.envoyproxy.io/v1alpha1 BackendTrafficPolicy": func() any { return new(gateway.BackendTrafficPolicy) },
+	"gateway.envoyproxy.io/v1alpha1 EnvoyGateway":         func() any { return new(gateway.EnvoyGateway) },
+	"projectcontour.io/v1alpha1 ExtensionService":         func() any { return new(contouralpha.ExtensionService) },
+	"projectcontour.io/v1 HTTPProxy":                      func() any { return new(contour.HTTPProxy) },
+	"networking.istio.io/v1alpha3 EnvoyFilter":            func() any { return new(envoyFilter) },
+}
+
+// envoyFilter is an EnvoyFilter that is strict about its fields, which that of
+// Istio's client is not.
+type envoyFilter struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              envoyFilterSpec `json:"spec"`
+}
+
+type envoyFilterSpec struct{ istio.EnvoyFilter }
+
+func (s *envoyFilterSpec) UnmarshalJSON(data []byte) error {
+	return protojson.Unmarshal(data, &s.EnvoyFilter)
+}
+
+// decode reads a manifest into its type, strictly, and compares it with the
+// schema of its custom resource definition, if it has one.
+func decode(t *testing.T, schemas map[string]*spec.Schema, manifest []byte) any {
+	t.Helper()
+	var head metav1.TypeMeta
+	if err := yaml.Unmarshal(manifest, &head); err != nil {
+		t.Fatalf("%v in:\n%s", err, manifest)
+	}
+	name := head.APIVersion + " " + head.Kind
+	make, known := types[name]
+	if !known {
+		t.Fatalf("no type is known for %s", name)
+	}
+	object := make()
+	text, err := yaml.YAMLToJSONStrict(manifest)
+	if err != nil {
+		t.Fatalf("%s: %v in:\n%s", name, err, manifest)
+	}
+	problems, err := kjson.UnmarshalStrict(text, object) // minds upper and lower case
+	if err := errors.Join(append(problems, err)...); err != nil {
+		t.Errorf("%s: %v in:\n%s", name, err, manifest)
+	}
+	if schema := schemas[name]; schema != nil {
+		var content any
+		if err := yaml.Unmarshal(manifest, &content); err != nil {
+			t.Fatal(err)
+		}
+		if err := validate.NewSchemaValidator(schema, nil, "", strfmt.Default).Validate(content).AsError(); err != nil {
+			t.Errorf("%s: %v in:\n%s", name, err, manifest)
+		}
+	} else if strings.Contains(head.APIVersion, ".io/") && !strings.Contains(head.APIVersion, ".k8s.io/") && head.Kind != "EnvoyGateway" {
+		t.Errorf("no custom resource definition is known for %s", name)
+	}
+	return object
+}
+
+// definitions maps the modules that ship custom resource definitions to their files.
+var definitions = map[string]string{
+	"istio.io/api":                      "kubernetes/customresourcedefinitions.gen.yaml",
+	"github.com/projectcontour/contour": "examples/contour/01-crds.yaml",
+	"github.com/envoyproxy/gateway":     "charts/gateway-crds-helm/templates/generated/gateway.envoyproxy.io_backendtrafficpolicies.yaml",
+}
+
+// readSchemas reads the schemas of custom resources, by apiVersion and kind.
+func readSchemas(t *testing.T) map[string]*spec.Schema {
+	t.Helper()
+	schemas := map[string]*spec.Schema{}
+	for module, file := range definitions {
+		dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+		if err != nil {
+			t.Fatalf("looking for module %s: %v", module, err)
+		}
+		text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, document := range documents(text) {
+			addSchemas(t, schemas, document)
+		}
+	}
+	return schemas
+}
+
+// addSchemas adds those of each version of a custom resource definition.
+func addSchemas(t *testing.T, schemas map[string]*spec.Schema, document []byte) {
+	t.Helper()
+	var definition struct {
+		Kind string
+		Spec struct {
+			Group    string
+			Names    struct{ Kind string }
+			Versions []struct {
+				Name   string
+				Schema struct {
+					OpenAPIV3Schema json.RawMessage
+				}
+			}
+		}
+	}
+	if err := yaml.Unmarshal(document, &definition); err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range definition.Spec.Versions {
+		schema := new(spec.Schema)
+		if err := json.Unmarshal(version.Schema.OpenAPIV3Schema, schema); err != nil {
+			t.Fatal(err)
+		}
+		schemas[fmt.Sprintf("%s/%s %s", definition.Spec.Group, version.Name, definition.Spec.Names.Kind)] = schema
+	}
+}
+
+// documents splits a YAML file; templates of Helm around them are left out.
+func documents(text []byte) (documents [][]byte) {
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "{{") {
+			lines = append(lines, line)
+		}
+	}
+	for _, d := range strings.Split("\n"+strings.Join(lines, ""), "\n---") {
+		var content map[string]any
+		if yaml.Unmarshal([]byte(d), &content) != nil || len(content) > 0 {
+			documents = append(documents, []byte(d))
+		}
+	}
+	return documents
+}

@@ -1,0 +1,72 @@
+package limiter
+
+import (
+	"testing"
+	"time"
+)
+
+// TestGiveBack takes back a charge of 4 that was made at second 30 of a minute.
+func TestGiveBack(t *testing.T) {
+	const charged = 4
+	at := func(seconds float64) int64 { return int64(seconds * 1e6) }
+	ten := Spec{RequestsPerUnit: 10, Unit: Minute}
+	firstHit, sliding, bucket := ten, ten, ten
+	firstHit.Anchor, sliding.Algorithm, bucket.Algorithm = FirstHit, SlidingWindow, TokenBucket
+	for _, c := range []struct {
+		name   string
+		spec   Spec
+		before int64   // units used when the charge is made
+		other  int64   // units charged in between, by others
+		when   float64 // second at which they are
+		back   float64 // second at which the charge is taken back
+		want   int64   // units used then, rounded up
+	}{
+		{"window, at once", ten, 3, 0, 30, 30, 3},
+		{"window, after others", ten, 3, 2, 40, 59, 5},
+		{"window, in the next", ten, 3, 0, 30, 60, 0},
+		{"window, in the next after others", ten, 3, 5, 61, 62, 5},
+		{"first hit, after others", firstHit, 3, 2, 40, 80, 5},
+		{"first hit, in the next after others", firstHit, 3, 5, 91, 92, 5},
+		{"sliding, after others", sliding, 3, 2, 40, 59, 5},
+		{"sliding, from the previous window", sliding, 3, 0, 30, 90, 2}, // half of 3
+		{"sliding, from the previous window beside others", sliding, 3, 2, 70, 90, 4},
+		{"sliding, two windows later", sliding, 3, 5, 125, 130, 5},
+		{"bucket, at once", bucket, 3, 0, 30, 30, 3},
+		{"bucket, while it drains", bucket, 3, 0, 30, 36, 2},
+		{"bucket, which would be empty", bucket, 3, 0, 30, 60, 0},
+		{"bucket, after others", bucket, 6, 2, 36, 42, 6},
+		{"bucket, long after it was empty", bucket, 3, 5, 80, 80, 5},
+		{"bucket, partly drained", bucket, 0, 0, 30, 42, 0},
+		{"bucket, partly drained beside others", bucket, 0, 5, 42, 42, 5},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := must(c.spec)
+			take := func(s State, now int64, units int64) State { return l.meter.take(l.meter.roll(s, now), units) }
+			s := take(State{}, at(30), c.before)
+			if c.before == 0 {
+				s = State{}
+			}
+			after := take(s, at(30), charged)
+			s = after
+			if c.other > 0 {
+				s = take(s, at(c.when), c.other)
+			}
+			var d Decision
+			Describe([]Hit{{Limit: l}}, 0, l.GiveBack(s, after, charged, at(c.back)), at(c.back), &d)
+			if d.Used != c.want {
+				t.Errorf("%d used, want %d", d.Used, c.want)
+			}
+		})
+	}
+}
+
+// What a window lost meanwhile, to a refund of everything, is not given back twice.
+func TestGiveBackToAWindowThatStartedAnew(t *testing.T) {
+	l := must(Spec{RequestsPerUnit: 10, Unit: Minute, Anchor: FirstHit})
+	second := time.Second.Microseconds()
+	charged := l.meter.take(l.meter.roll(State{}, 10*second), 4)
+	anew := l.meter.take(l.meter.roll(l.meter.give(charged, 10), 20*second), 3)
+	if got := l.GiveBack(anew, charged, 4, 30*second); got != anew {
+		t.Errorf("%+v became %+v", anew, got)
+	}
+}

@@ -1,0 +1,157 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"weir/internal/limiter"
+)
+
+// backend is one Redis as operators know it: a server, a primary behind
+// sentinels, or a cluster.
+type backend struct {
+	client    redis.UniversalClient
+	dialer    *dialer
+	opTimeout time.Duration
+	now       func() time.Time // nil: Redis' clock
+	metrics   *metrics
+	outage    outage
+
+	only *lane // nil: a cluster
+
+	mu     sync.RWMutex
+	lanes  map[int]*lane // of a cluster, by slot
+	closed bool
+}
+
+func newBackend(o *Options, metrics *metrics, log *slog.Logger) (*backend, error) {
+	c, err := o.connection()
+	if err != nil {
+		return nil, err
+	}
+	silence()
+	b := &backend{
+		client:    c.client(o),
+		dialer:    c.dialer,
+		opTimeout: c.ReadTimeout,
+		now:       o.Now,
+		metrics:   metrics,
+		outage:    outage{log: log.With("address", c.address.name())},
+	}
+	if o.Type == Cluster {
+		b.lanes = make(map[int]*lane)
+	} else {
+		b.only = newLane(b)
+	}
+	return b, nil
+}
+
+// silence ends the log of go-redis, which writes lines of its own form. What
+// they tell, calls return as errors.
+var silence = sync.OnceFunc(func() { redis.SetLogger(noLog{}) })
+
+type noLog struct{}
+
+func (noLog) Printf(context.Context, string, ...any) {}
+
+// lane returns the lane of a counter.
+func (b *backend) lane(key []byte) *lane {
+	if b.only != nil {
+		return b.only
+	}
+	slot := limiter.Slot(key)
+	b.mu.RLock()
+	l := b.lanes[slot]
+	b.mu.RUnlock()
+	if l != nil {
+		return l
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if l = b.lanes[slot]; l == nil {
+		l = newLane(b)
+		if b.closed {
+			l.queue.close()
+		}
+		b.lanes[slot] = l
+	}
+	return l
+}
+
+// wait waits until done is closed, but not longer than the caller can.
+func (b *backend) wait(ctx context.Context, done <-chan struct{}) error {
+	patience := b.opTimeout
+	if deadline, ok := ctx.Deadline(); ok {
+		patience = min(patience, patienceOf(time.Until(deadline)))
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-timer.C:
+		return fmt.Errorf("%w: no answer of Redis within %v", limiter.ErrUnavailable, patience.Round(time.Millisecond))
+	case <-ctx.Done():
+		return fmt.Errorf("%w: waiting for Redis: %w", limiter.ErrUnavailable, context.Cause(ctx))
+	}
+}
+
+// answerTime is what an answer needs to wake up and travel on a busy machine. Of
+// Envoy's default of 20 ms it leaves 15 to Redis.
+const answerTime = 5 * time.Millisecond
+
+// patienceOf is how long a caller can wait who gives up when so much time has
+// passed, and whose own caller is to learn of it before that.
+func patienceOf(left time.Duration) time.Duration {
+	answer := max(left/8, min(left/2, answerTime))
+	return max(0, left-answer)
+}
+
+// reconnect does what helps against an error: after a failover somebody else
+// may be the primary.
+func (b *backend) reconnect(err error) {
+	kind := classify(err)
+	switch client := b.client.(type) {
+	case *redis.ClusterClient:
+		if kind == kindConnection || kind == kindTimeout || kind == kindReadOnly || kind == kindCluster {
+			client.ReloadState(context.Background()) // in the background, and not too often
+		}
+	default:
+		if kind == kindReadOnly {
+			b.dialer.drop()
+		}
+	}
+}
+
+// land refuses further requests and waits until those taken on are decided.
+func (b *backend) land() {
+	b.mu.Lock()
+	b.closed = true
+	lanes := []*lane{b.only}
+	if b.only == nil {
+		lanes = lanes[:0]
+		for _, l := range b.lanes {
+			lanes = append(lanes, l)
+		}
+	}
+	b.mu.Unlock()
+	for _, l := range lanes {
+		l.queue.close()
+	}
+	for _, l := range lanes {
+		<-l.queue.landed
+	}
+}
+
+// disconnect makes calls that still wait fail at once.
+func (b *backend) disconnect() error {
+	if err := b.client.Close(); err != nil {
+		return fmt.Errorf("closing the connections to Redis: %w", err)
+	}
+	return nil
+}

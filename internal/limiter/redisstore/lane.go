@@ -1,0 +1,63 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+
+	"weir/internal/limiter"
+)
+
+// lane makes calls one after the other: to the one Redis there is, or about one
+// slot of a cluster. What arrives during a call goes into the next.
+type lane struct {
+	*backend
+	queue *queue
+}
+
+func newLane(b *backend) *lane { return &lane{b, newQueue()} }
+
+// decide decides hits, which all have this lane.
+func (l *lane) decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
+	b, place, err := l.send(hits, false)
+	if err != nil {
+		return false, err
+	}
+	if err := l.wait(ctx, b.done); err != nil {
+		return false, err
+	}
+	if b.err != nil {
+		return false, b.err
+	}
+	return b.reply.decisions(place, hits, out)
+}
+
+// send takes a request on, or a part of one. It tells its batch and its place
+// in it.
+func (l *lane) send(hits []limiter.Hit, isPart bool) (b *batch, place int, err error) {
+	b, place, start, err := l.queue.add(hits, isPart)
+	if errors.Is(err, errQueueFull) {
+		l.metrics.errors[kindQueueFull].Inc()
+	}
+	if start {
+		go l.fly()
+	}
+	return b, place, err
+}
+
+// sendBack takes on what is to be given back. It is never refused, since it
+// comes of what was taken on.
+func (l *lane) sendBack(charges []giveBack) *batch {
+	b, start := l.queue.addGiveBacks(charges)
+	if start {
+		go l.fly()
+	}
+	return b
+}
+
+// fly makes calls, one after the other, as long as something waits.
+func (l *lane) fly() {
+	for b := l.queue.next(); b != nil; b = l.queue.next() {
+		l.call(b)
+		close(b.done)
+	}
+}

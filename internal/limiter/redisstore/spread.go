@@ -1,0 +1,186 @@
+package redisstore
+
+import (
+	"context"
+	"slices"
+
+	"weir/internal/limiter"
+)
+
+// spread is a request whose hits have several lanes: slots of a cluster, or the
+// two Redis of Options.PerSecond. No script sees all of them, so it is decided
+// in two steps:
+//
+//  1. The hits of each lane are a part. All parts are decided at the same time,
+//     each atomically, and written unless an enforced limit of the part itself is
+//     over. A quota limit counts as a shadow limit meanwhile, because only all
+//     quota limits of the request together can deny it.
+//  2. Every hit now being known to fit or not, the request is denied or admitted
+//     as always. If it is denied, or a part could not be decided, what the other
+//     parts were charged is given back, each in its own window.
+//
+// Between the steps counters of a denied request are too high. So others may be
+// denied that need not be, but never is more admitted than a limit says. When
+// the second step has ended, nothing is left of a denied request but what is
+// written whatever becomes of it: all or nothing, if not at once.
+//
+// Both steps are taken to their end even if the caller leaves. What cannot be
+// given back, because Redis fails or this process dies between the steps, counts
+// until its window ends. Like every call, it is not tried again: that might give
+// back twice.
+type spread struct {
+	hits  []limiter.Hit // part after part, with keys of their own
+	place []int         // of each of them in the request
+	parts []part
+
+	out    []limiter.Decision // of hits, void if err is not nil
+	denied bool
+	err    error
+
+	decided chan struct{} // closed when denied, err and out are set
+	settled chan struct{} // closed when nothing more is to be given back
+}
+
+// part is the hits of a spread that have one lane.
+type part struct {
+	lane       *lane
+	start, end int // of its hits
+	batch      *batch
+	request    int // its place in batch
+	states     []limiter.State
+	denied     bool // by one of its own limits: it was charged nothing that can be given back
+	err        error
+}
+
+// newSpread copies what it needs of hits, which are the caller's.
+func newSpread(hits []limiter.Hit, laneOf func(*limiter.Hit) *lane) *spread {
+	r := &spread{
+		hits: make([]limiter.Hit, 0, len(hits)), place: make([]int, 0, len(hits)),
+		out:     make([]limiter.Decision, len(hits)),
+		decided: make(chan struct{}), settled: make(chan struct{}),
+	}
+	lanes := make([]*lane, len(hits))
+	for i := range hits {
+		lanes[i] = laneOf(&hits[i])
+	}
+	for i, l := range lanes {
+		if slices.Index(lanes, l) < i {
+			continue // its part is made
+		}
+		p := part{lane: l, start: len(r.hits)}
+		for j := i; j < len(hits); j++ {
+			if lanes[j] == l {
+				h := hits[j]
+				h.Key = slices.Clone(h.Key)
+				r.hits, r.place = append(r.hits, h), append(r.place, j)
+			}
+		}
+		p.end = len(r.hits)
+		r.parts = append(r.parts, p)
+	}
+	return r
+}
+
+// decideSpread decides hits that have several lanes, as Decide does.
+func (s *Store) decideSpread(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
+	if !s.beginSpread() {
+		return false, errClosed
+	}
+	r := newSpread(hits, s.laneOf)
+	for i := range r.parts {
+		p := &r.parts[i]
+		p.batch, p.request, p.err = p.lane.send(r.hits[p.start:p.end], true)
+	}
+	go func() {
+		defer s.spreads.Done()
+		r.run()
+	}()
+	if err := s.main.wait(ctx, r.settled); err != nil {
+		select {
+		case <-r.decided: // giving back takes longer than the caller can wait
+		default:
+			return false, err
+		}
+	}
+	for i, at := range r.place {
+		out[at] = r.out[i]
+	}
+	return r.denied, r.err
+}
+
+// run takes the steps.
+func (r *spread) run() {
+	defer close(r.settled)
+	for i := range r.parts {
+		r.await(&r.parts[i])
+	}
+	r.conclude()
+	close(r.decided)
+	if r.err != nil || r.denied {
+		r.giveBack()
+	}
+}
+
+// await waits for the decision of p, which comes within the time that its calls
+// are given.
+func (r *spread) await(p *part) {
+	if p.err != nil {
+		return
+	}
+	<-p.batch.done
+	if p.err = p.batch.err; p.err != nil {
+		return
+	}
+	hits, out := r.hits[p.start:p.end], r.out[p.start:p.end]
+	p.states, p.err = p.batch.reply.outcomes(p.request, out, nil)
+	for i := range hits {
+		p.denied = p.denied || hits[i].EffectiveMode() == limiter.Enforced && out[i].Over
+	}
+}
+
+// conclude draws the conclusion from all parts. What it tells of the counters of
+// a denied request is as after its charges were given back.
+func (r *spread) conclude() {
+	for i := range r.parts {
+		if r.err = r.parts[i].err; r.err != nil {
+			return
+		}
+	}
+	r.denied = limiter.Settle(r.hits, r.out)
+	for i := range r.parts {
+		p := &r.parts[i]
+		for j, h := range r.hits[p.start:p.end] {
+			state := p.states[j]
+			if r.denied {
+				for _, g := range r.charges(p) {
+					if string(g.key) == string(h.Key) {
+						state = h.Limit.GiveBack(state, g.charged, g.units, p.batch.reply.now)
+					}
+				}
+			}
+			limiter.Describe(r.hits, p.start+j, state, p.batch.reply.now, &r.out[p.start+j])
+		}
+	}
+}
+
+// charges are what p was charged that a denied request is not to be.
+func (r *spread) charges(p *part) []giveBack {
+	if p.err != nil || p.denied {
+		return nil
+	}
+	return giveBacks(r.hits[p.start:p.end], r.out[p.start:p.end], p.states)
+}
+
+// giveBack gives back what all parts were charged, and waits until it is.
+func (r *spread) giveBack() {
+	var batches []*batch
+	for i := range r.parts {
+		p := &r.parts[i]
+		if charges := r.charges(p); charges != nil {
+			batches = append(batches, p.lane.sendBack(charges))
+		}
+	}
+	for _, b := range batches {
+		<-b.done
+	}
+}

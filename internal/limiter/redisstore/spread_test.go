@@ -1,0 +1,304 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/storetest"
+)
+
+// pair is a store on two Redis, with a clock that stands where it is set.
+type pair struct {
+	*Store
+	first, second *miniredis.Miniredis
+	micros        atomic.Int64
+}
+
+func newPair(t *testing.T) *pair {
+	t.Helper()
+	p := &pair{first: miniredis.RunT(t), second: miniredis.RunT(t)}
+	p.micros.Store(time.Date(2026, time.January, 2, 3, 4, 5, 0, time.UTC).UnixMicro())
+	p.Store = open(t, Options{URL: p.first.Addr(), PerSecond: &Options{URL: p.second.Addr()}, OpTimeout: long, Now: p.now})
+	return p
+}
+
+func (p *pair) now() time.Time          { return time.UnixMicro(p.micros.Load()) }
+func (p *pair) forward(d time.Duration) { p.micros.Add(d.Microseconds()) }
+
+// perSeconds is a limit of the second Redis, of a window that no test outlives.
+func perSeconds(amount uint32) *limiter.Limit {
+	return storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Second, UnitMultiplier: 1_000_000})
+}
+
+// used reads what a counter holds.
+func (p *pair) used(t *testing.T, key string, l *limiter.Limit) int64 {
+	t.Helper()
+	var out [1]limiter.Decision
+	if _, err := p.Decide(context.Background(), []limiter.Hit{{Limit: l, Key: []byte(key)}}, out[:]); err != nil {
+		t.Fatal(err)
+	}
+	return out[0].Used
+}
+
+func TestLimitsPerSecondHaveARedisOfTheirOwn(t *testing.T) {
+	p := newPair(t)
+	hits := []limiter.Hit{{Limit: perYear, Key: []byte("year"), Cost: 1}, {Limit: perSeconds(3), Key: []byte("second"), Cost: 1}}
+	out := make([]limiter.Decision, 2)
+	if denied, err := p.Decide(t.Context(), hits, out); denied || err != nil || out[0].Used != 1 || out[1].Used != 1 {
+		t.Errorf("denied %v, error %v, %+v", denied, err, out)
+	}
+	if first, second := p.first.Keys(), p.second.Keys(); !slices.Equal(first, []string{"year"}) || !slices.Equal(second, []string{"second"}) {
+		t.Errorf("%q in the first Redis and %q in the second", first, second)
+	}
+}
+
+// TestSpreadIsDecidedAsByTheModel draws requests that come one after the other,
+// so that what is decided in two places must be as if it were one.
+func TestSpreadIsDecidedAsByTheModel(t *testing.T) {
+	p := newPair(t)
+	model := storetest.NewModel(p.now)
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 1))
+	var limits []*limiter.Limit
+	for _, unit := range []limiter.Unit{limiter.Second, limiter.Minute} {
+		for _, spec := range []limiter.Spec{{}, {Anchor: limiter.FirstHit}, {Algorithm: limiter.SlidingWindow}, {Algorithm: limiter.TokenBucket}} {
+			for _, mode := range []limiter.Mode{limiter.Enforced, limiter.Shadow, limiter.Quota} {
+				spec.Unit, spec.UnitMultiplier, spec.RequestsPerUnit, spec.Mode = unit, 30, 7, mode
+				limits = append(limits, storetest.Must(spec))
+			}
+		}
+	}
+	denials := 0
+	for n := range 2000 {
+		if random.IntN(3) == 0 {
+			p.forward(time.Duration(random.IntN(20_000)) * time.Millisecond)
+		}
+		hits := make([]limiter.Hit, 1+random.IntN(5))
+		for i := range hits {
+			l := random.IntN(len(limits))
+			hits[i] = limiter.Hit{Limit: limits[l], Key: fmt.Appendf(nil, "%d %d", l/3, random.IntN(2)), Cost: uint64(random.IntN(4))}
+			switch random.IntN(8) {
+			case 0:
+				hits[i].Refund = true
+			case 1:
+				hits[i].Always = true
+			}
+		}
+		got, want := make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
+		denied, err := p.Decide(t.Context(), hits, got)
+		wantDenied, _ := model.Decide(t.Context(), hits, want)
+		if err != nil || denied != wantDenied || !slices.Equal(got, want) {
+			t.Errorf("request %d of seed %d: denied %v, want %v, error %v", n, seed, denied, wantDenied, err)
+			for i, h := range hits {
+				t.Logf("%s of %+v, cost %d, refund %v, always %v:\n got %+v\nwant %+v", h.Key, h.Limit.Spec, h.Cost, h.Refund, h.Always, got[i], want[i])
+			}
+			return
+		}
+		if denied {
+			denials++
+		}
+	}
+	if denials < 200 {
+		t.Errorf("only %d requests were denied", denials)
+	}
+}
+
+func TestSpreadsAdmitNoMoreThanTheLimit(t *testing.T) {
+	p := newPair(t)
+	tight, loose := perSeconds(100), storetest.Must(limiter.Spec{RequestsPerUnit: 150, Unit: limiter.Year})
+	var spreads, alone atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 1000 {
+		wg.Go(func() {
+			hits := []limiter.Hit{{Limit: loose, Key: []byte("loose"), Cost: 1}, {Limit: tight, Key: []byte("tight"), Cost: 1}}
+			count := &spreads
+			if i%2 == 0 {
+				hits, count = hits[:1], &alone
+			}
+			denied, err := p.Decide(context.Background(), hits, make([]limiter.Decision, len(hits)))
+			if err != nil {
+				t.Errorf("Decide: %v", err)
+			} else if !denied {
+				count.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if got, want := p.used(t, "tight", tight), spreads.Load(); got != want || got > 100 {
+		t.Errorf("tight holds %d, want the %d admitted, at most 100", got, want)
+	}
+	if got, want := p.used(t, "loose", loose), spreads.Load()+alone.Load(); got != want || got > 150 {
+		t.Errorf("loose holds %d, want the %d admitted, at most 150", got, want)
+	}
+}
+
+func TestSpreadOfWhichAPartFails(t *testing.T) {
+	p := newPair(t)
+	limit := perSeconds(10)
+	hits := []limiter.Hit{{Limit: perYear, Key: []byte("year"), Cost: 5}, {Limit: limit, Key: []byte("second"), Cost: 1}}
+	ask := func() error {
+		_, err := p.Decide(t.Context(), hits, make([]limiter.Decision, 2))
+		return err
+	}
+	if err := ask(); err != nil {
+		t.Fatal(err)
+	}
+	p.second.SetError("LOADING Redis is loading the dataset in memory")
+	if err := ask(); !errors.Is(err, limiter.ErrUnavailable) || !strings.Contains(err.Error(), "LOADING") {
+		t.Errorf("got error %v, want LOADING", err)
+	}
+	if state := p.State(); state.Kind != string(kindLoading) || state.FailingSince.IsZero() {
+		t.Errorf("state %+v, want it to fail with kind %s", state, kindLoading)
+	}
+	if got := p.used(t, "year", perYear); got != 5 {
+		t.Errorf("%d used in the Redis that works, want 5 as of the first request", got)
+	}
+	p.second.SetError("")
+	if err := ask(); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.used(t, "year", perYear); got != 10 {
+		t.Errorf("%d used, want 10", got)
+	}
+}
+
+// heldBack asks for year and second, of which second is over, and stops what
+// year is given back.
+func heldBack(t *testing.T, p *pair, ctx context.Context, year *limiter.Limit) (end func()) {
+	t.Helper()
+	limit := perSeconds(1)
+	mustAsk(t, p, "second", limit)
+	if err := p.main.client.ScriptLoad(ctx, giveBackScript.text).Err(); err != nil {
+		t.Fatal(err)
+	}
+	g := newGate(t, p.Store)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		hits := []limiter.Hit{{Limit: year, Key: []byte("year"), Cost: 5}, {Limit: limit, Key: []byte("second"), Cost: 1}}
+		denied, err := p.Decide(ctx, hits, make([]limiter.Decision, 2))
+		if !denied || err != nil {
+			t.Errorf("denied %v, error %v, want a denial", denied, err)
+		}
+	}()
+	<-g.keys // is decided
+	g.pass <- struct{}{}
+	<-g.keys // is given back
+	return func() {
+		g.pass <- struct{}{}
+		<-done
+		eventually(t, "nothing is in flight", func() bool { return !inFlight(p.Store) })
+		go func() { // whoever asks next passes
+			for range g.keys {
+				g.pass <- struct{}{}
+			}
+		}()
+		t.Cleanup(func() { close(g.keys) })
+	}
+}
+
+// A caller who cannot wait until all is given back learns that he is denied.
+func TestDenialDoesNotWaitForLongUntilAllIsGivenBack(t *testing.T) {
+	p := newPair(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	end := heldBack(t, p, ctx, perYear)
+	cancel()
+	end()
+	if got := p.used(t, "year", perYear); got != 0 {
+		t.Errorf("%d used by a denied request", got)
+	}
+}
+
+// What comes back too late takes nothing from the next window.
+func TestGivenBackInTheNextWindow(t *testing.T) {
+	p := newPair(t)
+	end := heldBack(t, p, context.Background(), perMinute)
+	p.forward(time.Minute)
+	key := p.first.Keys()[0]
+	if err := p.first.Set(key, fmt.Sprint(p.now().Unix()/60, " 9")); err != nil { // others came
+		t.Fatal(err)
+	}
+	end()
+	if got := p.used(t, "year", perMinute); got != 9 {
+		t.Errorf("%d used in the next window, want the 9 of others", got)
+	}
+}
+
+// A caller who leaves before the decision leaves nothing behind.
+func TestCallerOfASpreadLeaves(t *testing.T) {
+	p := newPair(t)
+	limit := perSeconds(1)
+	mustAsk(t, p, "second", limit)
+	g := newGate(t, p.Store)
+	ctx, cancel := context.WithCancel(context.Background())
+	left := make(chan error)
+	go func() {
+		hits := []limiter.Hit{{Limit: perYear, Key: []byte("year"), Cost: 5}, {Limit: limit, Key: []byte("second"), Cost: 1}}
+		_, err := p.Decide(ctx, hits, make([]limiter.Decision, 2))
+		copy(hits[0].Key, "xxxx") // it is the caller's again
+		left <- err
+	}()
+	<-g.keys
+	cancel()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v, want one that wraps %v", err, context.Canceled)
+	}
+	go func() {
+		g.pass <- struct{}{}
+		for range g.keys {
+			g.pass <- struct{}{}
+		}
+	}()
+	t.Cleanup(func() { close(g.keys) })
+	eventually(t, "all is given back", func() bool { return len(p.first.Keys()) == 0 && !inFlight(p.Store) })
+}
+
+func TestCloseWaitsForSpreads(t *testing.T) {
+	first, second := miniredis.RunT(t), miniredis.RunT(t)
+	s, err := New(Options{URL: first.Addr(), PerSecond: &Options{URL: second.Addr()}, OpTimeout: long})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := perSeconds(1)
+	mustAsk(t, s, "second", limit)
+	g := newGate(t, s)
+	hits := []limiter.Hit{{Limit: perYear, Key: []byte("year"), Cost: 5}, {Limit: limit, Key: []byte("second"), Cost: 1}}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if denied, err := s.Decide(context.Background(), hits, make([]limiter.Decision, 2)); !denied || err != nil {
+			t.Errorf("denied %v, error %v, want a denial", denied, err)
+		}
+	})
+	<-g.keys
+	wg.Go(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	eventually(t, "the store closes", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.closed
+	})
+	if _, err := s.Decide(context.Background(), hits, make([]limiter.Decision, 2)); !errors.Is(err, errClosed) {
+		t.Errorf("got error %v, want %v", err, errClosed)
+	}
+	g.pass <- struct{}{}
+	<-g.keys // the second step
+	g.pass <- struct{}{}
+	wg.Wait()
+	if keys := first.Keys(); len(keys) != 0 {
+		t.Errorf("%q are left of a denied request", keys)
+	}
+}

@@ -1,0 +1,53 @@
+package redisstore
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"weir/internal/testenv"
+)
+
+// clientOf is a configuration of a client that trusts an authority and shows a
+// certificate of another, if there is one.
+func clientOf(t *testing.T, trusted, issuer *testenv.Authority) *tls.Config {
+	t.Helper()
+	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
+	config.RootCAs.AppendCertsFromPEM(trusted.PEM())
+	if issuer != nil {
+		pair, err := tls.X509KeyPair(issuer.Issue(t, "weir"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config
+}
+
+// TestRedisOverTLS asks for the configuration with each connection: what is
+// replaced helps without a restart.
+func TestRedisOverTLS(t *testing.T) {
+	ours, theirs := testenv.NewAuthority(t), testenv.NewAuthority(t)
+	_, addr := testenv.RedisTLS(t, ours)
+	var current atomic.Pointer[tls.Config]
+	s := open(t, Options{URL: addr, TLS: current.Load, OpTimeout: long})
+	for _, c := range []struct {
+		name   string
+		config *tls.Config
+		want   string // in the error, "" for none
+	}{
+		{"an authority that did not issue the server's certificate", clientOf(t, theirs, ours), "certificate signed by unknown authority"},
+		{"no certificate of the client", clientOf(t, ours, nil), "certificate required"},
+		{"a client's certificate of another authority", clientOf(t, ours, theirs), "unknown certificate authority"},
+		{"the right ones", clientOf(t, ours, ours), ""},
+	} {
+		current.Store(c.config)
+		if c.want == "" {
+			mustAsk(t, s, "k", perYear)
+		} else if err := mustFail(t, s); !strings.Contains(err.Error(), c.want) || classify(err) != kindConnection {
+			t.Errorf("%s: error %v of kind %s, want one with %q of kind %s", c.name, err, classify(err), c.want, kindConnection)
+		}
+	}
+}

@@ -1,0 +1,315 @@
+package settings
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+)
+
+// counterpart is a variable of envoyproxy/ratelimit. Whether it is honoured
+// follows from the settings; if it is, differs and proof are needed, if it is
+// not, the table reference or the variable that it goes with tells why.
+type counterpart struct {
+	name     string
+	standard string // its default there
+	with     string // variable without which it means nothing
+	differs  string // what it does otherwise here, as a clause
+	proof    string // the test that holds Weir to it
+}
+
+// counterparts are all variables that the reference reads, in the order of its
+// settings: those of its code and those that its README adds.
+var counterparts = []counterpart{
+	{name: "PROTO", standard: "tcp", proof: "TestAllAddresses"},
+	{name: "HOST", standard: "0.0.0.0", proof: "TestIstioEnvironmentServesEnvoy"},
+	{name: "PORT", standard: "8080", proof: "TestNewNamesWhatIsWrong"},
+	{name: "DEBUG_HOST", standard: "0.0.0.0", proof: "TestNewNamesWhatIsWrong"},
+	{name: "DEBUG_PORT", standard: "6070", proof: "TestNewNamesWhatIsWrong"},
+	{name: "GRPC_UDS", proof: "TestUnixSocket"},
+	{name: "GRPC_HOST", standard: "0.0.0.0", proof: "TestIstioEnvironmentServesEnvoy"},
+	{name: "GRPC_PORT", standard: "8081", proof: "TestNewNamesWhatIsWrong"},
+	{name: "GRPC_MAX_CONNECTION_AGE", standard: "24h", proof: "TestConnectionsAge"},
+	{name: "GRPC_MAX_CONNECTION_AGE_GRACE", standard: "1h", proof: "TestGraceOfOldConnections"},
+	{name: "GRPC_MAX_CONCURRENT_STREAMS", standard: "0"},
+	{name: "GRPC_SERVER_USE_TLS", standard: "false", proof: "TestMutualTLS"},
+	{name: "GRPC_SERVER_TLS_CERT", with: "GRPC_SERVER_USE_TLS", proof: "TestMutualTLS"},
+	{name: "GRPC_SERVER_TLS_KEY", with: "GRPC_SERVER_USE_TLS", proof: "TestMutualTLS"},
+	{name: "GRPC_CLIENT_TLS_CACERT", proof: "TestMutualTLS"},
+	{name: "GRPC_CLIENT_TLS_SAN", proof: "TestMutualTLS"},
+	{name: "MAX_CONCURRENT_REQUESTS", standard: "0"},
+	{name: "REQUEST_TIMEOUT", standard: "0"},
+
+	{name: "LOG_LEVEL", standard: "WARN", differs: "the default is info", proof: "TestPrecedence"},
+	{name: "LOG_FORMAT", standard: "text", proof: "TestLogAsJSON"},
+
+	{name: "CONFIG_TYPE", standard: "FILE", proof: "TestEnvoyGatewayEnvironmentServesEnvoy"},
+	{name: "FORCE_START_WITHOUT_INITIAL_CONFIG", standard: "false", differs: "until rules are loaded requests are answered UNAVAILABLE, not OK", proof: "TestForcedStartWithoutRules"},
+	{name: "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", standard: "false", differs: "it matters after a forced start only, and the health check does not fail again when later rules are bad, because the old ones go on serving", proof: "TestHealthThatNeedsRules"},
+	{name: "CONFIG_GRPC_XDS_NODE_ID", standard: "default", with: "CONFIG_TYPE", proof: "TestEnvoyGatewayEnvironmentServesEnvoy"},
+	{name: "CONFIG_GRPC_XDS_NODE_METADATA", with: "CONFIG_TYPE", proof: "TestXDS"},
+	{name: "CONFIG_GRPC_XDS_SERVER_URL", standard: "localhost:18000", with: "CONFIG_TYPE", proof: "TestEnvoyGatewayEnvironmentServesEnvoy"},
+	{name: "CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL", standard: "3s", with: "CONFIG_TYPE", proof: "TestRulesOfControlPlane"},
+	{name: "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", with: "CONFIG_TYPE", proof: "TestXDS"},
+	{name: "CONFIG_GRPC_XDS_SERVER_USE_TLS", standard: "false", with: "CONFIG_TYPE", proof: "TestEnvoyGatewayEnvironmentServesEnvoy"},
+	{name: "CONFIG_GRPC_XDS_CLIENT_TLS_CERT", with: "CONFIG_TYPE", proof: "TestEnvoyGatewayEnvironmentServesEnvoy"},
+	{name: "CONFIG_GRPC_XDS_CLIENT_TLS_KEY", with: "CONFIG_TYPE", proof: "TestEnvoyGatewayEnvironmentServesEnvoy"},
+	{name: "CONFIG_GRPC_XDS_SERVER_TLS_CACERT", with: "CONFIG_TYPE", proof: "TestEnvoyGatewayEnvironmentServesEnvoy"},
+	{name: "CONFIG_GRPC_XDS_SERVER_TLS_SAN", with: "CONFIG_TYPE", proof: "TestTLSToControlPlane"},
+	{name: "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", standard: "10s", with: "CONFIG_TYPE", proof: "TestRulesOfControlPlane"},
+	{name: "XDS_CLIENT_BACKOFF_MAX_INTERVAL", standard: "60s", with: "CONFIG_TYPE", proof: "TestRulesOfControlPlane"},
+	{name: "XDS_CLIENT_BACKOFF_RANDOM_FACTOR", standard: "0.5", with: "CONFIG_TYPE", proof: "TestXDS"},
+	{name: "XDS_CLIENT_BACKOFF_JITTER", standard: "true", with: "CONFIG_TYPE", proof: "TestXDS"},
+	{name: "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", with: "CONFIG_TYPE", differs: "unset means the same 4 MiB, spelled out", proof: "TestResponseTooLarge"},
+	{name: "RUNTIME_ROOT", standard: "/srv/runtime_data/current", differs: "it is the default only if RUNTIME_SUBDIRECTORY is set, otherwise rules are in `config`", proof: "TestRuntimeDirectories"},
+	{name: "RUNTIME_SUBDIRECTORY", differs: "if it is forgotten, the missing directory is an error, not an empty set of rules", proof: "TestRuntimeDirectories"},
+	{name: "RUNTIME_APPDIRECTORY", standard: "config", proof: "TestRuntimeDirectories"},
+	{name: "RUNTIME_IGNOREDOTFILES", standard: "false"},
+	{name: "RUNTIME_WATCH_ROOT", standard: "true"},
+	{name: "MERGE_DOMAIN_CONFIG", standard: "false", proof: "TestMergedDomains"},
+
+	{name: "USE_STATSD", standard: "true"},
+	{name: "STATSD_HOST", standard: "localhost", with: "USE_STATSD"},
+	{name: "STATSD_PORT", standard: "8125", with: "USE_STATSD"},
+	{name: "STATS_FLUSH_INTERVAL", standard: "10s", with: "USE_STATSD"},
+	{name: "USE_DOG_STATSD", standard: "false"},
+	{name: "USE_DOG_STATSD_MOGRIFIERS", with: "USE_DOG_STATSD"},
+	{name: "DOG_STATSD_MOGRIFIER_NAME_PATTERN", with: "USE_DOG_STATSD"},
+	{name: "DOG_STATSD_MOGRIFIER_NAME_NAME", with: "USE_DOG_STATSD"},
+	{name: "DOG_STATSD_MOGRIFIER_NAME_TAGS", with: "USE_DOG_STATSD"},
+	{name: "EXTRA_TAGS"},
+	{name: "DISABLE_STATS", standard: "false"},
+	{name: "USE_PROMETHEUS", standard: "false"},
+	{name: "PROMETHEUS_ADDR", standard: ":9090", proof: "TestNewNamesWhatIsWrong"},
+	{name: "PROMETHEUS_PATH", standard: "/metrics", proof: "TestServes"},
+	{name: "PROMETHEUS_MAPPER_YAML"},
+	{name: "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", standard: "false"},
+	{name: "SANITIZE_DESCRIPTOR_METRIC_DOTS", standard: "false"},
+	{name: "NEAR_LIMIT_RATIO", standard: "0.8"},
+
+	{name: "SHADOW_MODE", standard: "false", proof: "TestSettingsOfAnswers"},
+	{name: "QUOTA_MODE", standard: "false", proof: "TestSettingsOfAnswers"},
+	{name: "LIMIT_RESPONSE_HEADERS_ENABLED", standard: "false", proof: "TestSettingsOfAnswers"},
+	{name: "LIMIT_LIMIT_HEADER", standard: "RateLimit-Limit", proof: "TestSettingsOfAnswers"},
+	{name: "LIMIT_REMAINING_HEADER", standard: "RateLimit-Remaining", proof: "TestSettingsOfAnswers"},
+	{name: "LIMIT_RESET_HEADER", standard: "RateLimit-Reset", proof: "TestSettingsOfAnswers"},
+	{name: "LIMIT_REQUEST_HEADERS_ENABLED", standard: "false", proof: "TestSettingsOfAnswers"},
+	{name: "LIMIT_REQUEST_LIMIT_HEADER", standard: "RateLimit-Limit", with: "LIMIT_REQUEST_HEADERS_ENABLED", proof: "TestSettingsOfAnswers"},
+	{name: "LIMIT_REQUEST_REMAINING_HEADER", standard: "RateLimit-Remaining", with: "LIMIT_REQUEST_HEADERS_ENABLED", proof: "TestSettingsOfAnswers"},
+	{name: "LIMIT_REQUEST_RESET_HEADER", standard: "RateLimit-Reset", with: "LIMIT_REQUEST_HEADERS_ENABLED", proof: "TestSettingsOfAnswers"},
+	{name: "RESPONSE_DYNAMIC_METADATA", standard: "false", proof: "TestSettingsOfAnswers"},
+
+	{name: "BACKEND_TYPE", standard: "redis", differs: "memcache is refused", proof: "TestImpossibleValues"},
+	{name: "CACHE_KEY_PREFIX", differs: "it may not contain `|`, and what follows it is spelled otherwise", proof: "TestRedisCluster"},
+	{name: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", standard: "false", differs: "unset, a denied request is counted only where its descriptor has a hits_addend of its own; false counts all of them, as there", proof: "TestChargeAsSet"},
+	{name: "EXPIRATION_JITTER_MAX_SECONDS", standard: "300"},
+	{name: "LOCAL_CACHE_SIZE_IN_BYTES", standard: "0"},
+	{name: "USE_CALENDAR_MONTH_RATE_LIMIT", standard: "false"},
+
+	{name: "REDIS_SOCKET_TYPE", standard: "unix", differs: "unset, it follows from the form of REDIS_URL", proof: "TestIstioEnvironmentServesEnvoy"},
+	{name: "REDIS_TYPE", standard: "SINGLE", proof: "TestRedisCluster"},
+	{name: "REDIS_URL", standard: "/var/run/nutcracker/ratelimit.sock", differs: "unset, counters are kept in memory", proof: "TestIstioEnvironmentServesEnvoy"},
+	{name: "REDIS_AUTH", proof: "TestRedisCluster"},
+	{name: "REDIS_SENTINEL_AUTH", with: "REDIS_TYPE", proof: "TestRedisSentinel"},
+	{name: "REDIS_TLS", standard: "false", proof: "TestRedisTLS"},
+	{name: "REDIS_TLS_CLIENT_CERT", proof: "TestRedisTLSFiles"},
+	{name: "REDIS_TLS_CLIENT_KEY", proof: "TestRedisTLSFiles"},
+	{name: "REDIS_TLS_CACERT", proof: "TestRedisTLSFiles"},
+	{name: "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", standard: "false", proof: "TestVariablesOfBothRedis"},
+	{name: "REDIS_TIMEOUT", standard: "10s", differs: "a decision waits REDIS_OP_TIMEOUT at most, and a connection a second, if that is sooner", proof: "TestVariablesOfBothRedis"},
+	{name: "REDIS_POOL_SIZE", standard: "10", differs: "requests share calls, so that but for clusters no more than 4 connections are made", proof: "TestVariablesOfBothRedis"},
+	{name: "REDIS_POOL_ON_EMPTY_BEHAVIOR", standard: "WAIT"},
+	{name: "REDIS_POOL_ON_EMPTY_WAIT_DURATION", standard: "1s"},
+	{name: "REDIS_PIPELINE_WINDOW", standard: "0"},
+	{name: "REDIS_PIPELINE_LIMIT", standard: "0"},
+	{name: "REDIS_USE_EXPLICIT_PIPELINE", standard: "false"},
+	{name: "REDIS_CLUSTER_PIPELINE_PARALLELISM", standard: "1"},
+	{name: "REDIS_CLOSE_CONNECTION_ON_READONLY_ERROR", standard: "false"},
+	{name: "REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", standard: "false", proof: "TestRedisThatIsFollowed"},
+	{name: "REDIS_PERSECOND", standard: "false", proof: "TestRedisPerSecond"},
+	{name: "REDIS_PERSECOND_SOCKET_TYPE", standard: "unix", with: "REDIS_PERSECOND", differs: "unset, it follows from the form of the address", proof: "TestVariablesOfBothRedis"},
+	{name: "REDIS_PERSECOND_TYPE", standard: "SINGLE", with: "REDIS_PERSECOND", proof: "TestVariablesOfBothRedis"},
+	{name: "REDIS_PERSECOND_URL", standard: "/var/run/nutcracker/ratelimitpersecond.sock", with: "REDIS_PERSECOND", differs: "it has to be named", proof: "TestRedisPerSecond"},
+	{name: "REDIS_PERSECOND_AUTH", with: "REDIS_PERSECOND", proof: "TestRedisPerSecond"},
+	{name: "REDIS_PERSECOND_SENTINEL_AUTH", with: "REDIS_PERSECOND", proof: "TestVariablesOfBothRedis"},
+	{name: "REDIS_PERSECOND_TLS", standard: "false", with: "REDIS_PERSECOND", proof: "TestVariablesOfBothRedis"},
+	{name: "REDIS_PERSECOND_TIMEOUT", standard: "10s", with: "REDIS_PERSECOND", differs: "as REDIS_TIMEOUT", proof: "TestVariablesOfBothRedis"},
+	{name: "REDIS_PERSECOND_POOL_SIZE", standard: "10", with: "REDIS_PERSECOND", differs: "as REDIS_POOL_SIZE", proof: "TestVariablesOfBothRedis"},
+	{name: "REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR", standard: "WAIT", with: "REDIS_PERSECOND"},
+	{name: "REDIS_PERSECOND_POOL_ON_EMPTY_WAIT_DURATION", standard: "1s", with: "REDIS_PERSECOND"},
+	{name: "REDIS_PERSECOND_PIPELINE_WINDOW", standard: "0", with: "REDIS_PERSECOND"},
+	{name: "REDIS_PERSECOND_PIPELINE_LIMIT", standard: "0", with: "REDIS_PERSECOND"},
+	{name: "REDIS_PERSECOND_USE_EXPLICIT_PIPELINE", standard: "false", with: "REDIS_PERSECOND"},
+	{name: "REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM", standard: "1", with: "REDIS_PERSECOND"},
+
+	{name: "MEMCACHE_HOST_PORT", with: "BACKEND_TYPE"},
+	{name: "MEMCACHE_MAX_IDLE_CONNS", standard: "2", with: "BACKEND_TYPE"},
+	{name: "MEMCACHE_SRV", with: "BACKEND_TYPE"},
+	{name: "MEMCACHE_SRV_REFRESH", standard: "0", with: "BACKEND_TYPE"},
+	{name: "MEMCACHE_TLS", standard: "false", with: "BACKEND_TYPE"},
+	{name: "MEMCACHE_TLS_CLIENT_CERT", with: "BACKEND_TYPE"},
+	{name: "MEMCACHE_TLS_CLIENT_KEY", with: "BACKEND_TYPE"},
+	{name: "MEMCACHE_TLS_CACERT", with: "BACKEND_TYPE"},
+	{name: "MEMCACHE_TLS_SKIP_HOSTNAME_VERIFICATION", standard: "false", with: "BACKEND_TYPE"},
+
+	{name: "TRACING_ENABLED", standard: "false"},
+	{name: "TRACING_EXPORTER_PROTOCOL", standard: "http", with: "TRACING_ENABLED"},
+	{name: "TRACING_SERVICE_NAME", standard: "RateLimit", with: "TRACING_ENABLED"},
+	{name: "TRACING_SERVICE_NAMESPACE", with: "TRACING_ENABLED"},
+	{name: "TRACING_SERVICE_INSTANCE_ID", with: "TRACING_ENABLED"},
+	{name: "TRACING_SAMPLING_RATE", standard: "1", with: "TRACING_ENABLED"},
+}
+
+const compatibilityDocument = "../../docs/compatibility.md"
+
+const compatibilityIntroduction = `# Compatibility with envoyproxy/ratelimit
+
+<!-- Written by: go test ./internal/settings -update -->
+
+Every environment variable of [envoyproxy/ratelimit](https://github.com/envoyproxy/ratelimit) (the reference), with its default there and what becomes of it here. A variable that is
+**honoured** has the meaning and the default that it has in the reference, but for what the row says; the test named beside it holds Weir to that. All others are accepted. Where that changes what
+is decided, protected or shown, it is **warned of** in one line of the log at start; where nothing is lost it is **ignored**.
+
+[MIGRATING.md](../MIGRATING.md) tells what else is different. [settings.md](settings.md) lists the settings of Weir, with those that the reference does not have.
+
+| environment | default of the reference | here | test |
+|---|---|---|---|
+`
+
+// TestCompatibilityDocument keeps docs/compatibility.md, the settings and the
+// table of what is not honoured the same.
+func TestCompatibilityDocument(t *testing.T) {
+	settings := map[string]*kong.Flag{}
+	for _, flag := range flags(t) {
+		settings[flag.Envs[0]] = flag
+	}
+	others := map[string]variable{}
+	for _, v := range reference {
+		others[v.name] = v
+	}
+	want := compatibilityIntroduction
+	listed := map[string]bool{}
+	for _, c := range counterparts {
+		if listed[c.name] {
+			t.Errorf("%s is listed twice", c.name)
+		}
+		listed[c.name] = true
+		flag, isSetting := settings[c.name]
+		other, isOther := others[c.name]
+		var here, proof string
+		switch {
+		case isSetting:
+			here, proof = honoured(t, c, flag), "`"+c.proof+"`"
+		case isOther:
+			here = notHonoured(other)
+		case c.with != "":
+			here = fmt.Sprintf("ignored: it means nothing without `%s`, see there", c.with)
+		default:
+			t.Errorf("%s is neither a setting nor in the table of what is not honoured", c.name)
+		}
+		want += fmt.Sprintf("| `%s` | %s | %s | %s |\n", c.name, code(c.standard), here, proof)
+	}
+	for name := range others {
+		if !listed[name] {
+			t.Errorf("%s is no variable of the reference", name)
+		}
+	}
+	compareDocument(t, compatibilityDocument, want)
+}
+
+// honoured describes a variable that is a setting.
+func honoured(t *testing.T, c counterpart, flag *kong.Flag) string {
+	t.Helper()
+	if c.differs == "" && !sameDefault(c.standard, flag.Default) {
+		t.Errorf("%s: the default is %q, that of the reference %q, and nothing says so", c.name, flag.Default, c.standard)
+	}
+	if c.proof == "" {
+		t.Errorf("%s is a setting, but no test is named that proves it", c.name)
+	}
+	if c.differs == "" {
+		return "honoured"
+	}
+	return "honoured, but " + c.differs
+}
+
+// sameDefault tells whether two defaults mean the same: 0 and 0s do.
+func sameDefault(a, b string) bool {
+	return strings.EqualFold(strings.TrimSuffix(a, "s"), strings.TrimSuffix(b, "s"))
+}
+
+// notHonoured describes a variable of the table reference.
+func notHonoured(v variable) string {
+	verb := map[outcome]string{warned: "warned of", ignored: "ignored"}[v.outcome]
+	if v.asks.text == isSet.text {
+		return fmt.Sprintf("%s: %s", verb, v.instead)
+	}
+	return fmt.Sprintf("%s if it %s: %s", verb, v.asks.text, v.instead)
+}
+
+// TestProofsExist looks for the tests that the table names, and in their files
+// for the variables that they prove.
+func TestProofsExist(t *testing.T) {
+	texts := testFiles(t)
+	settings := map[string]string{}
+	for _, flag := range flags(t) {
+		settings[flag.Envs[0]] = "--" + flag.Name
+	}
+	for _, c := range counterparts {
+		flag, isSetting := settings[c.name]
+		if !isSetting || c.proof == "" {
+			continue
+		}
+		found := false
+		for _, text := range texts[c.proof] {
+			found = found || strings.Contains(text, c.name) || strings.Contains(text, flag)
+		}
+		if !found {
+			t.Errorf("%s: there is no test %s in a file that names %s or %s", c.name, c.proof, c.name, flag)
+		}
+	}
+}
+
+// testFiles maps the name of each test of the module to the texts of the files
+// that have one of that name.
+func testFiles(t *testing.T) map[string][]string {
+	t.Helper()
+	texts := map[string][]string{}
+	declaration := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, match := range declaration.FindAllStringSubmatch(string(text), -1) {
+			texts[match[1]] = append(texts[match[1]], string(text))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return texts
+}
+
+// TestDefaultsOfTheReferenceAreAccepted starts from the environment of one who
+// has spelled all defaults out.
+func TestDefaultsOfTheReferenceAreAccepted(t *testing.T) {
+	env := map[string]string{}
+	for _, c := range counterparts {
+		env[c.name] = c.standard
+	}
+	s, err := parse(t, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range s.Warnings {
+		if w.Variable != "USE_STATSD" { // which is on by default, and sends nothing here
+			t.Errorf("a default of the reference is warned of: %+v", w)
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Redis says which Redis keeps the counters, and how to reach it.
+type Redis struct {
+	Main RedisServer `embed:"" prefix:"redis-" envprefix:"REDIS_"`
+
+	OpTimeout time.Duration `name:"redis-op-timeout" env:"REDIS_OP_TIMEOUT" default:"100ms" min:"1ms" max:"1m" help:"Longest that a decision waits for Redis. It waits less if the deadline of the request comes first."`
+
+	TLSCACert                   string `name:"redis-tls-cacert" env:"REDIS_TLS_CACERT" placeholder:"FILE" help:"Authorities that the certificates of Redis must come from, in PEM form. By default those of the system. This and the other files are read anew when they change."`
+	TLSClientCert               string `name:"redis-tls-client-cert" env:"REDIS_TLS_CLIENT_CERT" placeholder:"FILE" help:"Certificate that is shown to Redis, in PEM form."`
+	TLSClientKey                string `name:"redis-tls-client-key" env:"REDIS_TLS_CLIENT_KEY" placeholder:"FILE" help:"Key of that certificate."`
+	TLSSkipHostnameVerification bool   `name:"redis-tls-skip-hostname-verification" env:"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION" default:"false" help:"Accept a certificate of Redis whatever host it names, as long as its authority is trusted."`
+
+	HealthCheckActiveConnection bool `name:"redis-health-check-active-connection" env:"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION" default:"false" help:"Fail the health check while Redis cannot decide, asked every second. By default only until it has been able to for the first time."`
+
+	UsePerSecond bool        `name:"redis-persecond" env:"REDIS_PERSECOND" default:"false" help:"Keep the counters of limits per second in a Redis of their own, which the next settings name. The settings above that have no twin there hold for both."`
+	PerSecond    RedisServer `embed:"" prefix:"redis-persecond-" envprefix:"REDIS_PERSECOND_"`
+
+	// Variables are those that say how to use a Redis, if none is named.
+	Variables []string `kong:"-"`
+}
+
+// RedisServer says where one Redis is, and what belongs to it alone.
+type RedisServer struct {
+	URL          string        `name:"url" env:"URL" placeholder:"URL" help:"Where Redis is: host:port, path of a unix socket, or a redis://, rediss:// or unix:// URL; with type SENTINEL name,host:port,... of the primary and its sentinels; with CLUSTER host:port,... of some nodes. If REDIS_URL is not set, counters are kept in memory."`
+	Type         RedisType     `env:"TYPE" default:"SINGLE" help:"What Redis consists of: SINGLE, SENTINEL or CLUSTER."`
+	SocketType   SocketType    `env:"SOCKET_TYPE" placeholder:"tcp|unix" help:"How to reach a Redis that is not given as a URL. By default unix for a path, tcp otherwise."`
+	Auth         Secret        `env:"AUTH" placeholder:"PASSWORD" help:"Password of Redis, or user:password."`
+	SentinelAuth Secret        `env:"SENTINEL_AUTH" placeholder:"PASSWORD" help:"Password of the sentinels, or user:password. By default none."`
+	TLS          bool          `name:"tls" env:"TLS" default:"false" help:"Reach Redis, and its sentinels, over TLS 1.2 or later."`
+	PoolSize     int           `env:"POOL_SIZE" default:"10" min:"1" max:"10000" unit:"connections" help:"Most connections to each node of a cluster. Any other Redis needs one for all calls, and gets no more than 4."`
+	Timeout      time.Duration `env:"TIMEOUT" default:"10s" min:"1ms" help:"Longest that connecting or a call may take. Calls end after REDIS_OP_TIMEOUT, and connecting after a second, if that is sooner."`
+}
+
+// Socket is the kind of socket at URL, empty if that says it itself.
+func (s RedisServer) Socket() string {
+	if s.SocketType == "" && strings.HasPrefix(s.URL, "/") {
+		return "unix"
+	}
+	return string(s.SocketType)
+}
+
+// Name is where Redis is, without what may be a password.
+func (s RedisServer) Name() string {
+	return s.URL[strings.LastIndexByte(s.URL, '@')+1:]
+}
+
+// Login takes the user, which may be empty, and the password from an Auth.
+func (s Secret) Login() (user, password string) {
+	user, password, found := strings.Cut(string(s), ":")
+	if !found {
+		return "", string(s)
+	}
+	return user, password
+}
+
+// RedisType is what a Redis consists of.
+type RedisType string
+
+// RedisCluster is the type whose keys need hash tags.
+const RedisCluster RedisType = "cluster"
+
+// UnmarshalText accepts SINGLE, SENTINEL and CLUSTER, in any case.
+func (t *RedisType) UnmarshalText(text []byte) error {
+	switch s := strings.ToLower(string(text)); s {
+	case "single", "sentinel", "cluster":
+		*t = RedisType(s)
+		return nil
+	default:
+		return fmt.Errorf("%q is not a type of Redis, allowed are SINGLE, SENTINEL and CLUSTER", text)
+	}
+}
+
+// Clustered tells whether counters are kept in a cluster, so that their keys need
+// hash tags.
+func (r *Redis) Clustered() bool {
+	return r.Main.Type == RedisCluster || r.UsePerSecond && r.PerSecond.Type == RedisCluster
+}
+
+// check tells what does not go together.
+func (r *Redis) check() error {
+	switch {
+	case r.UsePerSecond && r.Main.URL == "":
+		return errors.New("--redis-persecond ($REDIS_PERSECOND): needs $REDIS_URL, which keeps all other limits")
+	case r.UsePerSecond && r.PerSecond.URL == "":
+		return errors.New("--redis-persecond-url ($REDIS_PERSECOND_URL): is not set, but $REDIS_PERSECOND is")
+	case (r.TLSClientCert == "") != (r.TLSClientKey == ""):
+		return errors.New("--redis-tls-client-cert and --redis-tls-client-key ($REDIS_TLS_CLIENT_CERT, $REDIS_TLS_CLIENT_KEY): one is set without the other")
+	}
+	return nil
+}

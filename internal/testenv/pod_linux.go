@@ -1,0 +1,140 @@
+package testenv
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Pod is a network of its own, as the containers of a Kubernetes pod share it:
+// nothing but a loopback interface, on which every port is free. It is for
+// programs whose ports a test may not choose.
+type Pod struct{ network *os.File }
+
+// NewPod makes a pod that lasts as long as the test. Where that is not allowed,
+// which is so for most users but root, the test is skipped; the name for
+// WEIR_TEST_REQUIRE is namespaces.
+func NewPod(t testing.TB) *Pod {
+	t.Helper()
+	p := new(Pod)
+	err := inThread(func() (err error) {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("making a network namespace: %w", err)
+		}
+		if err := raiseLoopback(); err != nil {
+			return err
+		}
+		p.network, err = os.Open("/proc/thread-self/ns/net")
+		return err
+	})
+	if err != nil {
+		unavailable(t, "namespaces", err)
+	}
+	t.Cleanup(func() { p.network.Close() })
+	return p
+}
+
+// raiseLoopback brings up the loopback interface of the thread's network.
+func raiseLoopback() error {
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("opening a socket: %w", err)
+	}
+	defer unix.Close(socket)
+	request, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	request.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	if err := unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, request); err != nil {
+		return fmt.Errorf("bringing up the loopback interface: %w", err)
+	}
+	return nil
+}
+
+// Listen listens in the pod.
+func (p *Pod) Listen(t testing.TB, addr string) net.Listener {
+	t.Helper()
+	var l net.Listener
+	err := p.within(func() (err error) {
+		l, err = net.Listen("tcp", addr)
+		return err
+	})
+	if err != nil {
+		t.Fatalf("listening in the pod: %v", err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// Dial connects to an address in the pod; it fits http.Transport and gRPC.
+func (p *Pod) Dial(ctx context.Context, network, addr string) (conn net.Conn, err error) {
+	err = p.within(func() (err error) {
+		conn, err = new(net.Dialer).DialContext(ctx, network, addr)
+		return err
+	})
+	return conn, err
+}
+
+// Start starts cmd in the pod.
+func (p *Pod) Start(cmd *exec.Cmd) error { return p.within(cmd.Start) }
+
+// StartContainer starts cmd in the pod as Kubernetes runs a container with
+// runAsUser 65534 and readOnlyRootFilesystem: root is its root directory and
+// nobody can write there, and the program has no privileges.
+func (p *Pod) StartContainer(cmd *exec.Cmd, root string) error {
+	return p.within(func() error {
+		// A mount namespace of its own needs a root and a working directory of its own.
+		if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
+			return fmt.Errorf("making a mount namespace: %w", err)
+		}
+		mounts := []struct {
+			source, target string
+			flags          uintptr
+		}{
+			{"none", "/", unix.MS_REC | unix.MS_PRIVATE}, // what follows shows nowhere else
+			{root, root, unix.MS_BIND},
+			{"none", root, unix.MS_REMOUNT | unix.MS_BIND | unix.MS_RDONLY},
+		}
+		for _, m := range mounts {
+			if err := unix.Mount(m.source, m.target, "", m.flags, ""); err != nil {
+				return fmt.Errorf("mounting %s: %w", m.target, err)
+			}
+		}
+		if cmd.SysProcAttr == nil {
+			cmd.SysProcAttr = new(syscall.SysProcAttr)
+		}
+		cmd.SysProcAttr.Chroot = root
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 65534, Gid: 65534}
+		cmd.Dir = "/"
+		return cmd.Start()
+	})
+}
+
+// within runs f in a thread that is in the pod.
+func (p *Pod) within(f func() error) error {
+	return inThread(func() error {
+		if err := unix.Setns(int(p.network.Fd()), unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("entering the pod: %w", err)
+		}
+		return f()
+	})
+}
+
+// inThread runs f in a thread of its own, which ends with f, so that whatever f
+// does to it concerns nobody else.
+func inThread(f func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for good
+		done <- f()
+	}()
+	return <-done
+}

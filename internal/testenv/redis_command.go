@@ -1,0 +1,78 @@
+package testenv
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// command sends a command that must succeed and returns its reply, a simple or a
+// bulk string. It is for what a server must be told before a client can use it.
+func (r *Redis) command(words ...string) string {
+	r.t.Helper()
+	reply, err := r.try(strings.Join(words, " "))
+	if err != nil {
+		r.t.Fatalf("%s of %s: %v", strings.Join(words, " "), r.addr, err)
+	}
+	return reply
+}
+
+func (r *Redis) try(line string) (string, error) {
+	conn, err := net.DialTimeout("tcp", r.addr, time.Second)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		return "", err
+	}
+	reader := bufio.NewReader(conn)
+	if r.password != "" {
+		if _, err := send(conn, reader, "auth "+r.password); err != nil {
+			return "", err
+		}
+	}
+	return send(conn, reader, line)
+}
+
+// send sends a command and reads its reply.
+func send(conn io.Writer, reader *bufio.Reader, command string) (string, error) {
+	if _, err := fmt.Fprintf(conn, "%s\r\n", command); err != nil {
+		return "", err
+	}
+	line, err := reader.ReadString('\n')
+	if err != nil {
+		return "", err
+	}
+	switch text := strings.TrimSpace(line[1:]); line[0] {
+	case '-':
+		return "", errors.New(text)
+	case '$':
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return "", err
+		}
+		bulk := make([]byte, max(n, 0))
+		_, err = io.ReadFull(reader, bulk)
+		return string(bulk), err
+	default:
+		return text, nil
+	}
+}
+
+// eventually polls until ok.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	const patience = 30 * time.Second
+	for end := time.Now().Add(patience); !ok(); <-time.After(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited %v in vain until %s", patience, what)
+		}
+	}
+}

@@ -1,0 +1,30 @@
+package testenv
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// RedisTLS starts a redis-server that also speaks TLS, at the address returned:
+// with a certificate of authority for 127.0.0.1, and with clients only that show
+// one of it. args are further options.
+func RedisTLS(t testing.TB, authority *Authority, args ...string) (r *Redis, addr string) {
+	t.Helper()
+	addr = freeAddr(t)
+	_, port, _ := net.SplitHostPort(addr)
+	certificate, key := authority.Issue(t, "127.0.0.1")
+	dir := t.TempDir()
+	options := []string{"--tls-port", port, "--tls-auth-clients", "yes"}
+	for option, content := range map[string][]byte{
+		"--tls-cert-file": certificate, "--tls-key-file": key, "--tls-ca-cert-file": authority.PEM(),
+	} {
+		file := filepath.Join(dir, option)
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		options = append(options, option, file)
+	}
+	return RedisServer(t, append(options, args...)...), addr
+}
