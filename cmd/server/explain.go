@@ -23,7 +23,7 @@ type explanation struct {
 
 	Config             string             `env:"CONFIG_PATH" default:"config" placeholder:"PATH" help:"File or directory of the rules. This and the next settings are those of the server."`
 	MergeDomainConfig  bool               `env:"MERGE_DOMAIN_CONFIG" default:"false" help:"Let several files hold rules of one domain."`
-	CacheKeyPrefix     string             `env:"CACHE_KEY_PREFIX" placeholder:"PREFIX" help:"Start of every counter's key."`
+	CacheKeyPrefix     settings.KeyPrefix `env:"CACHE_KEY_PREFIX" placeholder:"PREFIX" help:"Start of every counter's key."`
 	CacheKeyHashValues bool               `env:"CACHE_KEY_HASH_VALUES" default:"false" help:"Spell descriptor values in keys as digests."`
 	RedisType          settings.RedisType `env:"REDIS_TYPE" default:"SINGLE" help:"What Redis consists of: SINGLE, SENTINEL or CLUSTER, whose keys have a hash tag."`
 	StopWhenOverLimit  settings.Choice    `name:"stop-cache-key-increment-when-overlimit" env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" placeholder:"true|false" help:"Whether a denied request is kept out of the counters."`
@@ -92,7 +92,7 @@ func (e explanation) ask() (*explain.Answer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("descriptor %q: %w", e.Descriptor, err)
 	}
-	keys, err := limiter.NewKeys(e.CacheKeyPrefix, e.CacheKeyHashValues)
+	keys, err := limiter.NewKeys(string(e.CacheKeyPrefix), e.CacheKeyHashValues)
 	if err == nil && e.RedisType == settings.RedisCluster {
 		keys, err = keys.InBuckets()
 	}

@@ -188,6 +188,7 @@ var bad = map[string][]string{
 	"rate_limits_empty.yaml": {
 		"rate_limits_empty.yaml:4:18: descriptors[0].rate_limits: the list is empty, at least one limit is needed",
 		"rate_limits_empty.yaml:6:17: descriptors[1].rate_limits: the list is empty, at least one limit is needed",
+		"rate_limits_empty.yaml:10:18: descriptors[2].rate_limits: the list is empty, at least one limit is needed",
 	},
 	"rate_limits_item.yaml": {
 		`rate_limits_item.yaml:5:9: descriptors[0].rate_limits[0]: "5/minute" is not allowed, a mapping is needed`,

@@ -96,7 +96,9 @@ func (d *decoder) descriptor(n *yaml.Node) descriptorConfig {
 			hasLimit = !strictyaml.IsNull(n)
 			c.limits = append(c.limits, d.rateLimit(n)...)
 		case "rate_limits":
-			limitsAt = strictyaml.At(n)
+			if !isEmptyList(n) { // which is a problem of its own
+				limitsAt = strictyaml.At(n)
+			}
 			c.limits = append(c.limits, d.rateLimits(n)...)
 		case "descriptors":
 			c.descriptors = d.descriptors(n)

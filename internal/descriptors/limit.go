@@ -61,10 +61,14 @@ func (d *decoder) rateLimits(n *yaml.Node) []*limiter.Limit {
 		}
 		i++
 	})
-	if strictyaml.IsNull(n) || n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
+	if isEmptyList(n) {
 		d.Problem(strictyaml.At(n), "the list is empty, at least one limit is needed")
 	}
 	return limits
+}
+
+func isEmptyList(n *yaml.Node) bool {
+	return strictyaml.IsNull(n) || n.Kind == yaml.SequenceNode && len(n.Content) == 0
 }
 
 // places tells where in rate_limits a name, and a counter, first occurs.

@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"fmt"
+	"math/bits"
 	"time"
 )
 
@@ -22,23 +23,27 @@ const (
 
 // State is what a store keeps of a counter. Its zero value is an unused one, as
 // good as none at all. What the numbers mean is the algorithm's; none exceeds
-// 2^53 or is negative.
+// 2^53 or is negative. It does not depend on the limit's amount, so that a
+// changed amount keeps what is used.
 type State struct {
 	At   int64 // which window it is, or when the bucket was like this
 	Used int64 // units used in the window, or in the bucket
-	Prev int64 // units used in the previous window, or the part of one more unit in the bucket
+	Prev int64 // units used in the previous window, or the parts of one more unit in the bucket
 }
 
 // unused tells whether s holds nothing, whatever its time.
 func (s State) unused() bool { return s.Used == 0 && s.Prev == 0 }
 
-// maxExact is the largest range in which Lua's numbers count exactly. No
-// product or sum of an algorithm exceeds it.
+// maxExact is the largest range in which Lua's numbers count exactly. A store
+// that counts in Lua must be able to stay below it, see newMeter.
 const maxExact = 1 << 53
 
+// second is the number of microseconds in a second.
+const second = 1_000_000
+
 // meter is an algorithm with the numbers of one limit. It is pure; now and all
-// spans are in ticks of the limit, now since the epoch. Costs are at least 0
-// and at most what meter.most tells.
+// spans are in microseconds, now since the epoch. Costs are at least 0 and at
+// most what meter.most tells.
 type meter interface {
 	// roll brings a state up to now. The other functions take rolled states only.
 	// Time never goes back for a used counter: when the clock does, the newest
@@ -66,36 +71,33 @@ type meter interface {
 
 const never = -1
 
-// ticks are the units of time that limits count in, in microseconds, the finest first.
-var ticks = [...]int64{1, 1000, 1_000_000}
-
-// newMeter builds the meter of a limit in the finest tick in which all its
-// products are exact.
-func newMeter(s *Spec) (m meter, tick int64, err error) {
-	amount, burst := int64(s.RequestsPerUnit), int64(s.Size())
+// newMeter builds the meter of a limit. All times are in microseconds, whose
+// products with large amounts exceed 2^53. Lua multiplies the seconds of a time
+// and what is left of it one after the other, so that only the products with
+// whole seconds must be exact: limits of which even those are too large are
+// refused.
+func newMeter(s *Spec) (m meter, err error) {
+	period, amount, burst := s.Period().Microseconds(), int64(s.RequestsPerUnit), int64(s.Size())
 	what := fmt.Sprintf("%d per %s", amount, s.per())
 	if s.Algorithm == TokenBucket {
 		what = fmt.Sprintf("a bucket of %d that refills at %s", burst, what)
 		if refillsTooSlowly(s) {
-			return nil, 0, fmt.Errorf("%s takes too long, at most 100 years are allowed", what)
+			return nil, fmt.Errorf("%s takes too long, at most 100 years are allowed", what)
 		}
 	}
-	for _, tick = range ticks {
-		period := s.Period().Microseconds() / tick
-		var ok bool
-		switch s.Algorithm {
-		case SlidingWindow:
-			m, ok = newSlidingWindow(period, amount)
-		case TokenBucket:
-			m, ok = newTokenBucket(period, amount, burst)
-		default:
-			m, ok = newFixedWindow(period, amount, s.Anchor), true
-		}
-		if ok {
-			return m, tick, nil
-		}
+	var exact bool
+	switch s.Algorithm {
+	case SlidingWindow:
+		m, exact = newSlidingWindow(period, amount)
+	case TokenBucket:
+		m, exact = newTokenBucket(period, amount, burst)
+	default:
+		m, exact = newFixedWindow(period, amount, s.Anchor), true
 	}
-	return nil, 0, fmt.Errorf("%s needs numbers above 2^53, which cannot be counted exactly; a smaller amount, a shorter period or a fixed window can", what)
+	if exact {
+		return m, nil
+	}
+	return nil, fmt.Errorf("%s needs numbers above 2^53, which cannot be counted exactly; a smaller amount, a shorter period or a fixed window can", what)
 }
 
 // refillsTooSlowly tells whether an empty bucket needs more than MaxPeriod to
@@ -106,18 +108,14 @@ func refillsTooSlowly(s *Spec) bool {
 	return uint64(s.Size())*uint64(s.Period()/time.Second) > uint64(s.RequestsPerUnit)*longest
 }
 
-// roll brings s up to now, in microseconds since the epoch.
-func (l *Limit) roll(s State, now int64) State { return l.meter.roll(s, now/l.tick) }
-
 // Expiry is when the counter in state s will be as good as unused, in
 // microseconds since the epoch; 0 if it is.
-func (l *Limit) Expiry(s State) int64 { return l.meter.expiry(s) * l.tick }
+func (l *Limit) Expiry(s State) int64 { return l.meter.expiry(s) }
 
 // Numbers are the constants of a limit's algorithm, for a store that counts
 // elsewhere.
 type Numbers struct {
 	Kind Kind
-	Tick int64    // in microseconds; all other times are in ticks
 	Of   [4]int64 // see the constants of Kind; unused ones are 0
 }
 
@@ -126,15 +124,23 @@ type Kind int64
 
 // The kinds, and what Numbers.Of holds for each.
 const (
-	KindFixedWindow   Kind = iota // period, amount, grid, most
+	KindFixedWindow   Kind = iota // period, amount, grid
 	KindSlidingWindow             // period, amount, most
-	KindTokenBucket               // price, drain, amount, burst
+	KindTokenBucket               // period, amount, burst, divisor
 )
 
 // Numbers returns the constants of the limit's algorithm.
 func (l *Limit) Numbers() Numbers {
 	kind, of := l.meter.numbers()
-	return Numbers{kind, l.tick, of}
+	return Numbers{kind, of}
+}
+
+// mulDiv is a*b/c rounded down, and the remainder, for numbers of which none is
+// negative and a quotient below 2^63. The product may be larger.
+func mulDiv(a, b, c int64) (quotient, remainder int64) {
+	high, low := bits.Mul64(uint64(a), uint64(b))
+	q, r := bits.Div64(high, low, uint64(c))
+	return int64(q), int64(r)
 }
 
 // ceilDiv is a/b rounded up, for a >= 0 and b > 0.

@@ -31,58 +31,57 @@ func extremes() []Spec {
 	return specs
 }
 
-// No number that an algorithm comes to exceeds 2^53: up to there those of Lua
-// are exact. Of the ticks in which that holds, a limit has the finest; it is
-// refused only if there is none, or if a Duration could not tell its times.
+// No number that a store in Lua comes to exceeds 2^53: up to there those of Lua
+// are exact. A limit is refused only if one would, or if a Duration could not
+// tell its times.
 func TestNumbersAreExact(t *testing.T) {
-	accepted := map[int64]int{} // by tick
+	accepted, refused := 0, 0
 	for _, s := range extremes() {
 		l, err := NewLimit(s)
-		want := int64(0)
-		for _, tick := range []int64{1_000_000, 1000, 1} {
-			if largest(&s, tick).Cmp(big.NewInt(1<<53)) <= 0 && refill(&s) <= MaxPeriod {
-				want = tick
-			}
+		exact := largest(&s).Cmp(big.NewInt(1<<53)) <= 0
+		if want := exact && refill(&s) <= MaxPeriod; (err == nil) != want {
+			t.Errorf("%+v: error %v, want one: %v", s, err, !want)
 		}
-		switch {
-		case err != nil && want != 0:
-			t.Errorf("%+v: %v, want it counted in %d µs", s, err, want)
-		case err == nil && l.Numbers().Tick != want:
-			t.Errorf("%+v: counted in %d µs, want %d (0: refused)", s, l.Numbers().Tick, want)
-		case err == nil:
-			accepted[want]++
-			checkEnd(t, l)
+		if err != nil {
+			refused++
+			continue
 		}
+		accepted++
+		checkEnd(t, l)
 	}
-	if len(accepted) != 3 {
-		t.Errorf("limits are counted in %v, want some in each tick", accepted)
+	if accepted == 0 || refused == 0 {
+		t.Errorf("%d limits are accepted and %d refused, want some of both", accepted, refused)
 	}
 }
 
-// largest is the largest number that the limit comes to within a tick so long.
-func largest(s *Spec, tick int64) *big.Int {
-	product := func(a int64, bs ...int64) *big.Int {
-		p := big.NewInt(a)
-		for _, b := range bs {
-			p.Mul(p, big.NewInt(b))
-		}
-		return p
-	}
-	period := s.Period().Microseconds() / tick
-	amount := max(int64(s.RequestsPerUnit), 1)
+// largest is the largest number that a store in Lua comes to for the limit. It
+// multiplies units by whole seconds first and by what is left of a time, up to a
+// second's microseconds, then; to that product it adds the remainder of the
+// first one, in microseconds.
+func largest(s *Spec) *big.Int {
+	seconds, second := big.NewInt(int64(s.Period()/time.Second)), big.NewInt(1_000_000)
+	amount := big.NewInt(max(int64(s.RequestsPerUnit), 1))
+	product := func(a, b *big.Int) *big.Int { return new(big.Int).Mul(a, b) }
+	sum := func(a, b *big.Int) *big.Int { return new(big.Int).Add(a, b) }
+	within := func(units *big.Int) *big.Int { return sum(product(units, second), product(seconds, second)) }
 	switch s.Algorithm {
 	case SlidingWindow:
-		// All counts up to twice the amount, and one, in the previous window, in the
-		// current one and as a cost.
-		return product(3, 2*amount+1, period)
+		debt := product(amount, big.NewInt(2)) // can be counted at least
+		return larger(product(debt, seconds), within(debt))
 	case TokenBucket:
-		// The level at the brim, and a cost that is larger than it.
-		divisor := new(big.Int).GCD(nil, nil, big.NewInt(amount), big.NewInt(period)).Int64()
-		brim := int64(s.Size()) + amount
-		return product(brim+brim+1, period/divisor)
+		divisor := new(big.Int).GCD(nil, nil, amount, seconds)
+		brim := sum(big.NewInt(int64(s.Size())), amount)
+		return larger(product(brim, new(big.Int).Div(seconds, divisor)), within(amount))
 	default:
-		return product(2, 1<<52) // two counts
+		return big.NewInt(1 << 53) // two counts
 	}
+}
+
+func larger(a, b *big.Int) *big.Int {
+	if a.Cmp(b) > 0 {
+		return a
+	}
+	return b
 }
 
 // refill is how long an empty bucket refills.
@@ -98,45 +97,20 @@ func refill(s *Spec) time.Duration {
 	return time.Duration(micros.Int64()) * time.Microsecond
 }
 
-// checkEnd checks that a counter that holds all it can, for generations to
-// come, ends at a time that Lua and a Duration can tell.
+// checkEnd checks that the window that is current, for generations to come, ends
+// at a time that Lua can tell, and that a counter that holds all it can is whole
+// again in a time that Lua and a Duration can tell.
 func checkEnd(t *testing.T, l *Limit) {
 	t.Helper()
 	now := time.Date(2110, time.January, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
-	full := l.meter.take(l.roll(State{}, now), l.meter.most())
-	end := l.meter.expiry(full)
-	if end >= 1<<53 || full.Used > 1<<53 || full.Prev > 1<<53 || full.Used < int64(l.Size()) {
-		t.Errorf("%+v: %+v ends at tick %d", l.Spec, full, end)
+	full := l.meter.take(l.meter.roll(State{}, now), l.meter.most())
+	period := l.Period().Microseconds()
+	if end := (now/period + 1) * period; end >= 1<<53 || l.Expiry(full)-now >= 1<<53 || full.Used > 1<<53 || full.Prev > 1<<53 || full.Used < int64(l.Size()) {
+		t.Errorf("%+v: %+v ends at %d", l.Spec, full, l.Expiry(full))
 	}
 	var d Decision
 	Describe([]Hit{{Limit: l, Cost: 1}}, 0, full, now, &d)
 	if left := (l.Expiry(full) - now) * 1000; d.ResetAfter <= 0 || int64(d.ResetAfter) != left || d.ResetAfter > 2*MaxPeriod {
 		t.Errorf("%+v: %+v is whole after %v, %d ns", l.Spec, full, d.ResetAfter, left)
-	}
-}
-
-func TestTicks(t *testing.T) {
-	for _, tc := range []struct {
-		spec Spec
-		want int64 // microseconds
-	}{
-		{Spec{Unit: Year, UnitMultiplier: 100, RequestsPerUnit: math.MaxUint32}, 1},
-		{Spec{Unit: Minute, RequestsPerUnit: 25_019_997, Algorithm: SlidingWindow}, 1},
-		{Spec{Unit: Minute, RequestsPerUnit: 25_019_998, Algorithm: SlidingWindow}, 1000},
-		{Spec{Unit: Second, RequestsPerUnit: math.MaxUint32, Algorithm: SlidingWindow}, 1000},
-		{Spec{Unit: Day, RequestsPerUnit: 1_000_000, Algorithm: SlidingWindow}, 1000},
-		{Spec{Unit: Month, RequestsPerUnit: 1_000_000, Algorithm: SlidingWindow}, 1_000_000},
-		{Spec{Unit: Minute, RequestsPerUnit: 10, Algorithm: TokenBucket}, 1},
-		{Spec{Unit: Day, RequestsPerUnit: 1_000_000, Algorithm: TokenBucket}, 1}, // a unit in 86.4 ms
-		{Spec{Unit: Day, RequestsPerUnit: 999_999, Algorithm: TokenBucket}, 1000},
-		{Spec{Unit: Second, RequestsPerUnit: math.MaxUint32, Algorithm: TokenBucket}, 1},
-		{Spec{Unit: Year, RequestsPerUnit: 70_000_001, Algorithm: TokenBucket}, 1_000_000},
-	} {
-		l, err := NewLimit(tc.spec)
-		if err != nil {
-			t.Errorf("%+v: %v", tc.spec, err)
-		} else if got := l.Numbers().Tick; got != tc.want {
-			t.Errorf("%+v: counted in %d µs, want %d", tc.spec, got, tc.want)
-		}
 	}
 }

@@ -33,13 +33,13 @@ func (b windowBook) newest(*rule) int64  { return b.start }
 // slidingBook is what each window used. Of the previous one it counts the share
 // that a span of one period up to now covers, or all if the clock is behind.
 type slidingBook struct {
-	now    int64 // tick by tick
+	now    int64
 	window int64 // number of the newest window seen
 	uses   map[int64]*big.Rat
 }
 
 func (b slidingBook) turn(r *rule, now int64) book {
-	b.now = now - now%r.tick
+	b.now = now
 	if window := now / r.period; window > b.window || b.empty() {
 		b.window = window
 		b.uses = map[int64]*big.Rat{window: b.of(window), window - 1: b.of(window - 1)} // others never matter again
@@ -61,9 +61,10 @@ func (b slidingBook) used(r *rule) *big.Rat {
 }
 
 func (b slidingBook) write(r *rule, change *big.Rat) book {
-	largest := new(big.Int).Lsh(big.NewInt(1), 53) // in units of a tick
-	largest.Div(largest, big.NewInt(3*r.period/r.tick))
-	current := within(sum(b.of(b.window), change), new(big.Rat).SetInt(largest))
+	// Neither in units times seconds nor, with a period added, in units times
+	// microseconds it exceeds 2^53.
+	largest := min(1<<53/(r.period/1e6), (1<<53-r.period)/1e6)
+	current := within(sum(b.of(b.window), change), rat(uint64(largest)))
 	uses := map[int64]*big.Rat{b.window: current, b.window - 1: b.of(b.window - 1)}
 	return slidingBook{b.now, b.window, uses}
 }
@@ -74,27 +75,18 @@ func (b slidingBook) empty() bool {
 
 func (b slidingBook) newest(r *rule) int64 { return b.window * r.period }
 
-// bucketBook is a bucket's level in units, which sinks evenly but is looked at
-// tick by tick.
+// bucketBook is a bucket's level in units, which sinks evenly.
 type bucketBook struct {
 	at    int64
 	level *big.Rat
 }
 
 func (b bucketBook) turn(r *rule, now int64) book {
-	now -= now % r.tick
 	amount := r.amount
 	if amount.Sign() == 0 {
 		amount = rat(1) // nothing fits such a limit, but a debt goes away
 	}
 	level := within(b.level, sum(r.size, amount)) // lower if the limit was lowered
-	// A level is counted in parts of a unit, as many as ticks of a period divided
-	// by the divisor that it has in common with the amount. Only the level that
-	// another amount left can lie between two of them.
-	period := big.NewInt(r.period / r.tick)
-	parts := new(big.Rat).SetInt(new(big.Int).Div(period, new(big.Int).GCD(nil, nil, period, amount.Num())))
-	level = new(big.Rat).Mul(level, parts)
-	level = new(big.Rat).Quo(new(big.Rat).SetInt(ceil(level)), parts)
 	if now > b.at {
 		drained := big.NewRat(now-b.at, r.period)
 		level = within(difference(level, drained.Mul(drained, amount)), level)

@@ -23,8 +23,8 @@ func Decide(hits []Hit, states []*State, now int64, out []Decision) (denied bool
 	for i := range hits {
 		h, s := &hits[i], states[i]
 		before = append(before, *s)
-		rolled := h.Limit.roll(*s, now)
-		out[i].Over = !h.Refund && !h.Limit.meter.fits(rolled, now/h.Limit.tick, h.wanted())
+		rolled := h.Limit.meter.roll(*s, now)
+		out[i].Over = !h.Refund && !h.Limit.meter.fits(rolled, now, h.wanted())
 		if h.Cost > 0 && (!out[i].Over || h.Always) {
 			*s = h.write(rolled)
 		}
@@ -35,7 +35,7 @@ func Decide(hits []Hit, states []*State, now int64, out []Decision) (denied bool
 		}
 		for i := range hits {
 			if h, s := &hits[i], states[i]; h.Cost > 0 && h.unconditional() {
-				*s = h.write(h.Limit.roll(*s, now))
+				*s = h.write(h.Limit.meter.roll(*s, now))
 			}
 		}
 	}
@@ -87,16 +87,16 @@ const longest = math.MaxInt64 / int64(time.Microsecond)
 // outcome of hits[i] means to its caller. s is the counter's state after the
 // request, now the time of the decision in microseconds since the epoch.
 func Describe(hits []Hit, i int, s State, now int64, d *Decision) {
-	m, tick := hits[i].Limit.meter, hits[i].Limit.tick
-	after := func(ticks int64) time.Duration { // which begin with the tick that now is in
-		return time.Duration(min(max(ticks*tick-now%tick, 0), longest)) * time.Microsecond
+	m := hits[i].Limit.meter
+	after := func(micros int64) time.Duration {
+		return time.Duration(min(micros, longest)) * time.Microsecond
 	}
-	s = hits[i].Limit.roll(s, now)
-	used, free, whole := m.left(s, now/tick)
+	s = m.roll(s, now)
+	used, free, whole := m.left(s, now)
 	d.Used, d.Remaining, d.ResetAfter, d.RetryAfter = used, free, after(whole), 0
 	if d.Over {
 		d.RetryAfter = Never
-		if wait := m.wait(s, now/tick, wantedWith(hits, i)); wait != never {
+		if wait := m.wait(s, now, wantedWith(hits, i)); wait != never {
 			d.RetryAfter = after(wait)
 		}
 	}

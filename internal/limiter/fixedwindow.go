@@ -9,7 +9,7 @@ package limiter
 // what was used in it.
 type fixedWindow struct {
 	period, amount int64
-	grid           int64 // where windows can start: at multiples of the period, or at any tick
+	grid           int64 // where windows can start: at multiples of the period, or at any microsecond
 }
 
 func newFixedWindow(period, amount int64, anchor Anchor) fixedWindow {
@@ -66,5 +66,5 @@ func (w fixedWindow) expiry(s State) int64 {
 func (w fixedWindow) most() int64 { return maxExact / 2 }
 
 func (w fixedWindow) numbers() (Kind, [4]int64) {
-	return KindFixedWindow, [4]int64{w.period, w.amount, w.grid, w.most()}
+	return KindFixedWindow, [4]int64{w.period, w.amount, w.grid}
 }

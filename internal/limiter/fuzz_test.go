@@ -46,7 +46,7 @@ var drawn = []Spec{
 // limit draws a limit for the counter of that number, of any amount.
 func (d *draw) limit(counter int) *Limit {
 	s := drawn[counter]
-	s.RequestsPerUnit = []uint32{3, 10, 100, 7, 1, 0, 60, 1_000_000, math.MaxUint32, math.MaxUint32 - 4}[d.below(10)]
+	s.RequestsPerUnit = []uint32{3, 10, 100, 7, 1, 0, 60, 1001, 1_000_000, 50_000_017, math.MaxUint32, math.MaxUint32 - 4}[d.below(12)]
 	if s.Algorithm == TokenBucket {
 		s.Burst = []uint32{0, 0, 1, 5, 20, 1000, math.MaxUint32}[d.below(7)]
 	}

@@ -12,7 +12,7 @@ package limiter
 // bucket that ran dry meanwhile it may give back less, by what drained since the
 // charge, but never more.
 func (l *Limit) GiveBack(s, charged State, units, now int64) State {
-	rolled, left := l.roll(s, now), l.roll(charged, now)
+	rolled, left := l.meter.roll(s, now), l.meter.roll(charged, now)
 	switch {
 	case l.Algorithm == TokenBucket:
 		if left.Used >= units {
@@ -34,7 +34,7 @@ func (l *Limit) GiveBack(s, charged State, units, now int64) State {
 func (l *Limit) drainBy(s, by State) State {
 	s.Used, s.Prev = s.Used-by.Used, s.Prev-by.Prev
 	if s.Prev < 0 {
-		s.Used, s.Prev = s.Used-1, s.Prev+l.Period().Microseconds()/l.tick
+		s.Used, s.Prev = s.Used-1, s.Prev+l.Period().Microseconds()
 	}
 	if s.Used < 0 {
 		return State{At: s.At}

@@ -41,7 +41,7 @@ func TestGiveBack(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := must(c.spec)
-			take := func(s State, now int64, units int64) State { return l.meter.take(l.roll(s, now), units) }
+			take := func(s State, now int64, units int64) State { return l.meter.take(l.meter.roll(s, now), units) }
 			s := take(State{}, at(30), c.before)
 			if c.before == 0 {
 				s = State{}
@@ -64,8 +64,8 @@ func TestGiveBack(t *testing.T) {
 func TestGiveBackToAWindowThatStartedAnew(t *testing.T) {
 	l := must(Spec{RequestsPerUnit: 10, Unit: Minute, Anchor: FirstHit})
 	second := time.Second.Microseconds()
-	charged := l.meter.take(l.roll(State{}, 10*second), 4)
-	anew := l.meter.take(l.roll(l.meter.give(charged, 10), 20*second), 3)
+	charged := l.meter.take(l.meter.roll(State{}, 10*second), 4)
+	anew := l.meter.take(l.meter.roll(l.meter.give(charged, 10), 20*second), 3)
 	if got := l.GiveBack(anew, charged, 4, 30*second); got != anew {
 		t.Errorf("%+v became %+v", anew, got)
 	}

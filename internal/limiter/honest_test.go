@@ -1,7 +1,9 @@
 package limiter
 
 import (
+	"bytes"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 )
@@ -9,15 +11,16 @@ import (
 // FuzzHonestTimes asks after a history of requests whether the times that a
 // request is told are true, if nothing else happens:
 //
-//   - A denied request is admitted after the longest RetryAfter of its hits, and
-//     not a microsecond earlier.
-//   - A request that is told Never is not admitted whenever it is tried again.
+//   - A counter that was over admits the same hits on it after RetryAfter, and
+//     not a microsecond earlier; it never does if it says Never.
+//   - A denied request is admitted when all enforced limits and one quota limit
+//     of it may come back, and not a microsecond earlier.
 //   - After ResetAfter the whole limit is free, and not a microsecond earlier if
 //     anything is used.
 func FuzzHonestTimes(f *testing.F) {
 	addHistories(f)
-	f.Fuzz(func(t *testing.T, bytes []byte) {
-		d := &draw{bytes[:min(len(bytes), 1024)]}
+	f.Fuzz(func(t *testing.T, input []byte) {
+		d := &draw{input[:min(len(input), 1024)]}
 		h := history{TB: t, states: map[string]*State{}, now: at(0)}
 		limits := map[int]*Limit{} // one for each counter
 		first := d.below(len(drawn))
@@ -28,6 +31,7 @@ func FuzzHonestTimes(f *testing.F) {
 				counter := (first + d.below(3)) % len(drawn)
 				if limits[counter] == nil {
 					limits[counter] = d.limit(counter)
+					limits[counter].Mode = []Mode{Enforced, Enforced, Shadow, Quota}[d.below(4)]
 				}
 				hits = append(hits, d.hit(counter, limits[counter]))
 			}
@@ -47,27 +51,93 @@ type history struct {
 func (h *history) decide(hits []Hit) {
 	out := make([]Decision, len(hits))
 	denied := Decide(hits, statesOf(hits, h.states), h.now, out)
-	moved, retry := false, time.Duration(0)
 	for i := range hits {
 		h.checkReset(&hits[i], out[i].ResetAfter)
-		moved = moved || out[i].Charged && !out[i].Over
-		if retry != Never && (out[i].RetryAfter == Never || out[i].RetryAfter > retry) {
-			retry = out[i].RetryAfter
-		}
-		if !out[i].Over && out[i].RetryAfter != 0 {
+		if out[i].Over {
+			h.checkRetry(onCounter(hits, i), out[i].RetryAfter, true)
+		} else if out[i].RetryAfter != 0 {
 			h.Fatalf("%s: it fits, but may come back after %v", h.at(hits[i]), out[i].RetryAfter)
 		}
 	}
+	if denied && !fitsNoMore(hits, out) {
+		retry, exact := comeBack(hits, out)
+		h.checkRetry(hits, retry, exact)
+	}
+}
+
+// fitsNoMore tells whether a denied request charged a counter on which one of
+// its hits fitted. That hit was told nothing, and must fit once more when the
+// request is tried again.
+func fitsNoMore(hits []Hit, out []Decision) bool {
+	for i := range hits {
+		for j := range hits {
+			charged := out[j].Charged && !hits[j].Refund && bytes.Equal(hits[i].Key, hits[j].Key)
+			if charged && !out[i].Over && !hits[i].Refund {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// onCounter are the hits on the counter of hits[i] that ask for something, as
+// if the limit were enforced.
+func onCounter(hits []Hit, i int) (same []Hit) {
+	enforced := must(hits[i].Limit.Spec)
+	enforced.Mode = Enforced
+	for _, hit := range hits {
+		if bytes.Equal(hit.Key, hits[i].Key) && !hit.Refund {
+			hit.Limit = enforced
+			same = append(same, hit)
+		}
+	}
+	return same
+}
+
+// comeBack is when a denied request may come back: when all enforced limits
+// admit it, and one of its quota limits does. It may be admitted even earlier if
+// it gives units back each time it is tried, or if of several hits on a quota's
+// counter only some must fit.
+func comeBack(hits []Hit, out []Decision) (retry time.Duration, exact bool) {
+	const forever = math.MaxInt64
+	exact = true
+	quota, quotas := time.Duration(forever), map[string]bool{}
+	for i := range hits {
+		wait := out[i].RetryAfter
+		if wait == Never {
+			wait = forever
+		}
+		switch key := string(hits[i].Key); {
+		case hits[i].Refund:
+			exact = false
+		case hits[i].Limit.Mode == Enforced:
+			retry = max(retry, wait)
+		case hits[i].Limit.Mode == Quota:
+			exact = exact && !quotas[key]
+			quota, quotas[key] = min(quota, wait), true
+		}
+	}
+	if len(quotas) > 0 {
+		retry = max(retry, quota)
+	}
+	if retry == forever {
+		retry = Never
+	}
+	return retry, exact
+}
+
+// checkRetry checks that hits are admitted after retry and, if it is exact, not
+// earlier.
+func (h *history) checkRetry(hits []Hit, retry time.Duration, exact bool) {
 	switch {
-	case !denied:
-	case moved: // a refund or a charge beside the denial, which happens each time it is tried
-	case retry == Never:
+	case retry == Never && exact:
 		for _, later := range []time.Duration{0, time.Second, time.Hour, MaxPeriod / 4, MaxPeriod, 2*MaxPeriod + MaxPeriod/2} {
 			if h.admits(hits, later) {
 				h.Fatalf("%s: never, but it is admitted after %v", h.at(hits...), later)
 			}
 		}
-	case h.admits(hits, retry-time.Microsecond):
+	case retry == Never:
+	case exact && retry > 0 && h.admits(hits, retry-time.Microsecond):
 		h.Fatalf("%s: it is admitted before %v", h.at(hits...), retry)
 	case !h.admits(hits, retry):
 		h.Fatalf("%s: it is not admitted after %v", h.at(hits...), retry)
@@ -95,7 +165,7 @@ func (h *history) checkReset(hit *Hit, reset time.Duration) {
 	if !whole(reset) {
 		h.Fatalf("%s: not whole after %v", h.at(*hit), reset)
 	}
-	used := !hit.Limit.roll(*h.states[string(hit.Key)], h.now).unused()
+	used := !hit.Limit.meter.roll(*h.states[string(hit.Key)], h.now).unused()
 	if used && size > 0 && whole(reset-time.Microsecond) {
 		h.Fatalf("%s: whole before %v", h.at(*hit), reset)
 	}

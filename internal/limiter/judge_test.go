@@ -35,7 +35,7 @@ type book interface {
 // rule is a limit in the judge's words, with times in microseconds.
 type rule struct {
 	limit        *Limit
-	period, tick int64
+	period       int64
 	amount, size *big.Rat // what a period, and what a moment admits
 }
 
@@ -43,7 +43,7 @@ func newRule(l *Limit) *rule {
 	seconds := map[Unit]int64{
 		Second: 1, Minute: 60, Hour: 3600, Day: 86400, Week: 604800, Month: 2592000, Year: 31536000,
 	}[l.Unit]
-	r := &rule{limit: l, period: seconds * int64(max(l.UnitMultiplier, 1)) * 1_000_000, tick: l.Numbers().Tick}
+	r := &rule{limit: l, period: seconds * int64(max(l.UnitMultiplier, 1)) * 1_000_000}
 	r.amount = rat(uint64(l.RequestsPerUnit))
 	r.size = r.amount
 	if l.Algorithm == TokenBucket && l.Burst > 0 && l.RequestsPerUnit > 0 {
@@ -159,19 +159,12 @@ func (r *rule) admits(b book, hits []Hit, i int) bool {
 // first is how long it takes until b is as wished, -1 if it never will be. A
 // book that is left alone only gets better, so bisection finds it.
 func (r *rule) first(b book, now int64, good func(book) bool) int64 {
-	// wait is the time from now to the n-th tick after that in which now is.
-	wait := func(n int64) int64 {
-		if n == 0 {
-			return 0
-		}
-		return (now/r.tick+n)*r.tick - now
-	}
-	at := func(n int64) bool { return good(b.turn(r, now+wait(n))) }
+	at := func(wait int64) bool { return good(b.turn(r, now+wait)) }
 	drained := new(big.Rat).SetInt64(r.period)
 	if r.amount.Sign() > 0 {
 		drained.Mul(drained, new(big.Rat).Quo(sum(r.size, r.amount), r.amount))
 	}
-	low, high := int64(0), (max(b.newest(r)-now, 0)+2*r.period+ceil(drained).Int64())/r.tick+2
+	low, high := int64(0), max(b.newest(r)-now, 0)+2*r.period+ceil(drained).Int64()+2
 	if at(low) {
 		return 0
 	}
@@ -185,7 +178,7 @@ func (r *rule) first(b book, now int64, good func(book) bool) int64 {
 			low = middle
 		}
 	}
-	return wait(high)
+	return high
 }
 
 // wish is what must be free for h.

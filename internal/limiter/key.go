@@ -20,10 +20,9 @@ type Entry struct {
 //
 // for example "w1|api|user=alice|path=/login|60". The kind is nothing for a
 // fixed window, f for one that starts with its first hit, s for a sliding window
-// and b for a token bucket; m or c follows it where time is counted in
-// milliseconds or seconds instead of microseconds. A trial, which has a counter of
-// its own beside a limit that counts alike, has a t before all that. No two
-// different inputs meet in one key, whatever bytes they hold:
+// and b for a token bucket. A trial, which has a counter of its own beside a limit
+// that counts alike, has a t before all that. No two different inputs meet in one
+// key, whatever bytes they hold:
 //
 //   - The bytes % | = ~ # { }, blanks and control characters are written as %XX.
 //   - A long key or value is written as # and a 128-bit SHA-256 digest.
@@ -36,8 +35,7 @@ type Entry struct {
 // call; so are all counters of a tenant whose name is the first entry.
 //
 // w1 is the version of this spelling and of the state stored under it. The
-// amount of a limit is not in its key: a changed amount keeps the count, unless
-// it is so much larger or smaller that it needs another unit of time.
+// amount of a limit is not in its key: a changed amount keeps the count.
 type Keys struct {
 	prefix string
 	digest bool
@@ -126,12 +124,6 @@ func (l *Limit) appendKind(dst []byte) []byte {
 		dst = append(dst, 'b')
 	case l.Anchor == FirstHit:
 		dst = append(dst, 'f')
-	}
-	switch l.tick {
-	case 1000:
-		dst = append(dst, 'm')
-	case 1_000_000:
-		dst = append(dst, 'c')
 	}
 	return strconv.AppendInt(dst, int64(l.Period().Seconds()), 10)
 }

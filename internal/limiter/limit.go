@@ -153,7 +153,6 @@ func (s *Spec) Size() uint32 {
 type Limit struct {
 	Spec
 	meter    meter
-	tick     int64                          // of meter's time, in microseconds
 	counters atomic.Pointer[seriesCounters] // of Series, bound at first use
 }
 
@@ -175,7 +174,7 @@ func NewLimit(s Spec) (*Limit, error) {
 		return nil, errors.New("anchor is for algorithm fixed_window only")
 	}
 	var err error
-	l.meter, l.tick, err = newMeter(&l.Spec)
+	l.meter, err = newMeter(&l.Spec)
 	if err != nil {
 		return nil, err
 	}

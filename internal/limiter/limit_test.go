@@ -103,7 +103,8 @@ func TestNewLimitRefuses(t *testing.T) {
 		{Spec{Unit: Minute, Algorithm: SlidingWindow, Anchor: FirstHit}, "anchor is for algorithm fixed_window only"},
 		{Spec{Unit: Minute, Algorithm: TokenBucket, Anchor: FirstHit}, "anchor is for algorithm fixed_window only"},
 		{Spec{Unit: Month, RequestsPerUnit: math.MaxUint32, Algorithm: SlidingWindow}, "4294967295 per month" + inexact},
-		{Spec{Unit: Day, UnitMultiplier: 5, RequestsPerUnit: math.MaxUint32, Algorithm: SlidingWindow}, "4294967295 per 5 days" + inexact},
+		{Spec{Unit: Day, UnitMultiplier: 13, RequestsPerUnit: math.MaxUint32, Algorithm: SlidingWindow}, "4294967295 per 13 days" + inexact},
+		{Spec{Unit: Day, UnitMultiplier: 12, RequestsPerUnit: math.MaxUint32, Algorithm: SlidingWindow}, ""},
 		{
 			Spec{Unit: Month, RequestsPerUnit: 4_294_967_291, Algorithm: TokenBucket, Burst: 10}, // a prime
 			"a bucket of 10 that refills at 4294967291 per month" + inexact,

@@ -5,24 +5,25 @@ package limiter
 // span still covers, as if it had been used evenly. A hit is admitted if with
 // it the estimate stays within the amount:
 //
-//	prev*rest + (used+cost)*period <= amount*period
+//	prev*rest/period + used + cost <= amount
 //
-// where rest is the time left of the current window. The test multiplies out,
-// so that nothing is lost to rounding.
+// where rest is the time left of the current window. The share is rounded up to
+// a unit, which changes nothing: all else is in whole units.
 //
 // State: At is the number of the current window, counted from the epoch, Used
 // and Prev what was used in it and in the one before.
 type slidingWindow struct {
 	period, amount int64
-	cap            int64 // largest Used, Prev and cost
+	cap            int64 // largest Used, Prev and cost; the same for all amounts
 }
 
-// newSlidingWindow reports whether all products are exact. The largest sum is
-// prev*rest + (used+cost)*period with each number at its cap, which must leave
-// room for a debt of the amount.
+// newSlidingWindow reports whether all products can be exact. They are those of
+// a use at its cap with the whole seconds of a period, and with the microseconds
+// of one second, to which a remainder below the period is added. The cap must
+// leave room for a debt of the amount.
 func newSlidingWindow(period, amount int64) (slidingWindow, bool) {
-	w := slidingWindow{period, amount, maxExact / 3 / period}
-	return w, w.cap > 2*max(amount, 1)
+	w := slidingWindow{period, amount, min(maxExact/(period/second), (maxExact-period)/second)}
+	return w, w.cap >= 2*max(amount, 1)
 }
 
 func (w slidingWindow) roll(s State, now int64) State {
@@ -38,19 +39,16 @@ func (w slidingWindow) roll(s State, now int64) State {
 
 func (w slidingWindow) end(s State) int64 { return (s.At + 1) * w.period }
 
-// rest is what is left of the current window. A clock that stepped back out of
-// it counts as being at its start.
-func (w slidingWindow) rest(s State, now int64) int64 {
-	return min(w.end(s)-now, w.period)
-}
-
-// weight is the estimated use, in units times ticks.
-func (w slidingWindow) weight(s State, now int64) int64 {
-	return s.Prev*w.rest(s, now) + s.Used*w.period
+// estimate is the use of the last period, rounded up. A clock that stepped back
+// out of the current window counts as being at its start.
+func (w slidingWindow) estimate(s State, now int64) int64 {
+	rest := min(w.end(s)-now, w.period)
+	units, part := mulDiv(s.Prev, rest, w.period)
+	return s.Used + units + ceilDiv(part, w.period)
 }
 
 func (w slidingWindow) fits(s State, now, cost int64) bool {
-	return w.weight(s, now)+cost*w.period <= w.amount*w.period
+	return w.estimate(s, now)+cost <= w.amount
 }
 
 func (w slidingWindow) take(s State, cost int64) State {
@@ -64,24 +62,25 @@ func (w slidingWindow) give(s State, cost int64) State {
 }
 
 func (w slidingWindow) left(s State, now int64) (used, free, whole int64) {
-	used = ceilDiv(w.weight(s, now), w.period)
+	used = w.estimate(s, now)
 	return used, max(w.amount-used, 0), max(w.expiry(s)-now, 0)
 }
 
 func (w slidingWindow) wait(s State, now, cost int64) int64 {
-	if cost > w.amount {
-		return never
-	}
-	over := w.weight(s, now) + (cost-w.amount)*w.period
-	end := w.end(s) - now
 	switch {
-	case over <= 0:
+	case cost > w.amount:
+		return never
+	case w.fits(s, now, cost):
 		return 0
-	case s.Used+cost <= w.amount: // once enough of the previous window has left the span
-		return end - w.rest(s, now) + ceilDiv(over, s.Prev)
-	default: // once enough of the current one has, when it is the previous one
-		return end + ceilDiv(w.period*(s.Used+cost-w.amount), s.Used)
 	}
+	// It fits once no more than free units of a window are covered, which is the
+	// previous one now, or will be when the current one is.
+	end, free, window := w.end(s), w.amount-cost-s.Used, s.Prev
+	if free < 0 {
+		end, free, window = end+w.period, w.amount-cost, s.Used
+	}
+	covered, _ := mulDiv(free, w.period, window)
+	return end - covered - now
 }
 
 func (w slidingWindow) expiry(s State) int64 {

@@ -5,27 +5,27 @@ package limiter
 // if the bucket does not overflow with it. So a burst is at most the bucket's
 // size, and what is admitted in any span t is at most burst + amount*t/period.
 //
-// It counts in whole numbers: with period and amount divided by their greatest
-// common divisor, a unit adds price to the bucket's level and each tick takes
-// drain from it. A hit that is charged although it does not fit raises the
-// level above the size, up to the brim: a period's amount of debt.
+// A hit that is charged although it does not fit raises the level above the
+// size, up to the brim: a period's amount of debt.
 //
-// State: At is when the bucket was seen last, Used the units that it held then
-// and Prev the part of one more, in units per period: a measure that does not
-// depend on the amount, so that a changed amount keeps what is used. While the
-// clock is behind At, nothing drains.
+// State: At is when the bucket was seen last, in microseconds since the epoch,
+// Used the units that it held then and Prev the parts of one more. A unit has as
+// many parts as the period has microseconds, so that one microsecond drains as
+// many parts as the amount is: all is in whole numbers, whatever the amount.
+// While the clock is behind At, nothing drains.
 type tokenBucket struct {
-	price, drain  int64
-	amount, burst int64
+	period, amount, burst int64
+	divisor               int64 // the largest that the amount and the period's seconds have in common
 }
 
-// newTokenBucket reports whether all products are exact. The largest is a level
-// at the brim with the largest cost added.
+// newTokenBucket reports whether all products can be exact. The largest is what
+// a bucket at the brim loses until it is empty, in units times seconds, with
+// amount and period divided by their divisor. Products with the microseconds of
+// one second, and a period added, are below 2^53 for all there are.
 func newTokenBucket(period, amount, burst int64) (tokenBucket, bool) {
 	amount = max(amount, 1) // without it, burst is 0 as well: nothing fits, but debt drains
-	g := gcd(period, amount)
-	b := tokenBucket{price: period / g, drain: amount / g, amount: amount, burst: burst}
-	return b, burst+amount+b.most() <= maxExact/b.price
+	b := tokenBucket{period, amount, burst, gcd(period/second, amount)}
+	return b, b.brim() <= maxExact/(period/second/b.divisor)
 }
 
 func gcd(a, b int64) int64 {
@@ -35,75 +35,89 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// full is the level at which nothing fits any more.
-func (b tokenBucket) full() int64 { return b.burst * b.price }
+// brim is the highest level that is counted, in units.
+func (b tokenBucket) brim() int64 { return b.burst + b.amount }
 
-// brim is the highest level that is counted.
-func (b tokenBucket) brim() int64 { return (b.burst + b.amount) * b.price }
-
-// grain is what a level of 1 is in State.Prev.
-func (b tokenBucket) grain() int64 { return b.amount / b.drain }
-
-// level is the bucket's level at s.At. Only a state that was left by another
-// amount can be above the brim, or in parts that must be rounded.
-func (b tokenBucket) level(s State) int64 {
-	if s.Used >= b.burst+b.amount {
-		return b.brim()
+// clamp lowers a level to the brim, above which only a larger amount can have
+// left it.
+func (b tokenBucket) clamp(s State) State {
+	if s.Used >= b.brim() {
+		s.Used, s.Prev = b.brim(), 0
 	}
-	return s.Used*b.price + ceilDiv(s.Prev, b.grain())
+	return s
 }
 
-// state is the state of a level.
-func (b tokenBucket) state(at, level int64) State {
-	return State{At: at, Used: level / b.price, Prev: level % b.price * b.grain()}
+// units is the level in units, rounded up.
+func (b tokenBucket) units(s State) int64 {
+	if s.Prev > 0 {
+		return s.Used + 1
+	}
+	return s.Used
+}
+
+// drainTime is how long it takes to lose units and some parts of one more. They
+// are at most the brim.
+func (b tokenBucket) drainTime(units, parts int64) int64 {
+	time, rest := mulDiv(units, b.period, b.amount)
+	return time + ceilDiv(rest+parts, b.amount)
 }
 
 func (b tokenBucket) roll(s State, now int64) State {
-	level, elapsed := b.level(s), max(now-s.At, 0)
-	if elapsed >= ceilDiv(level, b.drain) { // else the product below is no larger than level
+	s = b.clamp(s)
+	elapsed := max(now-s.At, 0)
+	if elapsed >= b.drainTime(s.Used, s.Prev) {
 		return State{At: now}
 	}
-	return b.state(s.At+elapsed, level-elapsed*b.drain)
+	units, parts := mulDiv(b.amount, elapsed, b.period)
+	s = State{At: s.At + elapsed, Used: s.Used - units, Prev: s.Prev - parts}
+	if s.Prev < 0 {
+		s.Used, s.Prev = s.Used-1, s.Prev+b.period
+	}
+	return s
 }
 
-func (b tokenBucket) fits(s State, _, cost int64) bool {
-	return b.level(s)+cost*b.price <= b.full()
-}
+func (b tokenBucket) fits(s State, _, cost int64) bool { return b.units(s)+cost <= b.burst }
 
 func (b tokenBucket) take(s State, cost int64) State {
-	return b.state(s.At, min(b.level(s)+cost*b.price, b.brim()))
+	s.Used += cost
+	return b.clamp(s)
 }
 
 func (b tokenBucket) give(s State, cost int64) State {
-	return b.state(s.At, max(b.level(s)-cost*b.price, 0))
+	if cost > s.Used {
+		return State{At: s.At}
+	}
+	s.Used -= cost
+	return s
 }
 
 func (b tokenBucket) left(s State, now int64) (used, free, whole int64) {
-	level := b.level(s)
-	return ceilDiv(level, b.price), max(b.full()-level, 0) / b.price, max(b.expiry(s)-now, 0)
+	used = b.units(s)
+	return used, max(b.burst-used, 0), max(b.expiry(s)-now, 0)
 }
 
 func (b tokenBucket) wait(s State, now, cost int64) int64 {
-	if cost > b.burst {
+	switch {
+	case cost > b.burst:
 		return never
-	}
-	over := b.level(s) + cost*b.price - b.full()
-	if over <= 0 {
+	case b.fits(s, now, cost):
 		return 0
+	default:
+		return s.At - now + b.drainTime(s.Used+cost-b.burst, s.Prev)
 	}
-	return s.At - now + ceilDiv(over, b.drain)
 }
 
 func (b tokenBucket) expiry(s State) int64 {
 	if s.unused() {
 		return 0
 	}
-	return s.At + ceilDiv(b.level(s), b.drain)
+	s = b.clamp(s)
+	return s.At + b.drainTime(s.Used, s.Prev)
 }
 
 // most fills the emptiest bucket to the brim, empties the fullest, and fits none.
-func (b tokenBucket) most() int64 { return b.burst + b.amount + 1 }
+func (b tokenBucket) most() int64 { return b.brim() }
 
 func (b tokenBucket) numbers() (Kind, [4]int64) {
-	return KindTokenBucket, [4]int64{b.price, b.drain, b.amount, b.burst}
+	return KindTokenBucket, [4]int64{b.period, b.amount, b.burst, b.divisor}
 }

@@ -74,9 +74,6 @@ func (s *Settings) AfterApply(ctx *kong.Context) (err error) {
 	if s.Warnings, err = compare(); err != nil {
 		return err
 	}
-	if strings.Contains(s.Store.CacheKeyPrefix, "|") {
-		return fmt.Errorf("--cache-key-prefix ($CACHE_KEY_PREFIX): %q is not allowed, it may not contain '|'", s.Store.CacheKeyPrefix)
-	}
 	return nil
 }
 

@@ -149,6 +149,8 @@ func TestImpossibleValues(t *testing.T) {
 		{name: "too long", flag: "--redis-op-timeout=1h", wants: []string{"--redis-op-timeout ($REDIS_OP_TIMEOUT): 1h0m0s is not allowed, allowed is 1ms to 1m"}},
 		{name: "no descriptors", env: "MAX_DESCRIPTORS=0", wants: []string{"MAX_DESCRIPTORS", "0 is not allowed, allowed is 1 to 10000"}},
 		{name: "prefix", env: "CACHE_KEY_PREFIX=a|b", wants: []string{"CACHE_KEY_PREFIX", `"a|b" is not allowed, it may not contain '|'`}},
+		{name: "prefix of other bytes", env: "CACHE_KEY_PREFIX=a\xff", wants: []string{"CACHE_KEY_PREFIX", `"a\xff" is not allowed, it must be UTF-8`}},
+		{name: "prefix by flag", flag: "--cache-key-prefix=a\xff", wants: []string{"--cache-key-prefix", `"a\xff" is not allowed, it must be UTF-8`}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

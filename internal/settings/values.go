@@ -8,6 +8,9 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"unicode/utf8"
+
+	"github.com/alecthomas/kong"
 )
 
 // Port is a TCP port, 0 to 65535.
@@ -60,6 +63,27 @@ func (p *URLPath) UnmarshalText(text []byte) error {
 		return fmt.Errorf("%q is not a path, allowed is one that begins with /, without //, . or .., blanks and {}?#", text)
 	}
 	*p = URLPath(text)
+	return nil
+}
+
+// KeyPrefix starts every counter's key.
+type KeyPrefix string
+
+// Decode accepts UTF-8 without '|', which ends the prefix in a key. It takes the
+// text as it came: kong would put U+FFFD for other bytes, and two prefixes that
+// differ in them would become one.
+func (p *KeyPrefix) Decode(ctx *kong.DecodeContext) error {
+	token, err := ctx.Scan.PopValue("text")
+	text := token.String()
+	switch {
+	case err != nil:
+		return err
+	case !utf8.ValidString(text):
+		return fmt.Errorf("%q is not allowed, it must be UTF-8", text)
+	case strings.Contains(text, "|"):
+		return fmt.Errorf("%q is not allowed, it may not contain '|'", text)
+	}
+	*p = KeyPrefix(text)
 	return nil
 }
 

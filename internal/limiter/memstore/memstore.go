@@ -99,8 +99,9 @@ func (s *Store) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Deci
 
 	s.lock(touched)
 	defer s.unlock(touched)
-	// Under the locks, time never runs behind that at which a counter was cleared
-	// away as expired: its window cannot open again.
+	// The time is read under the locks, so that of two requests on a counter the
+	// later one does not come with an earlier time, unless the clock stepped back:
+	// then a counter that has expired and was cleared away starts anew.
 	now := s.now().UnixMicro()
 	denied = s.decide(hits, places, now, out)
 	s.shards[clearing].clearExpired(now, clearedPerHit*len(hits))

@@ -27,7 +27,7 @@ func (b *batch) add(hits []limiter.Hit, isPart bool) {
 		b.keys.bytes = append(b.keys.bytes, h.Key...)
 		b.keys.end()
 		n := h.Limit.Numbers()
-		for _, n := range [...]int64{how(h, isPart), h.Units(), int64(n.Kind), n.Tick, n.Of[0], n.Of[1], n.Of[2], n.Of[3]} {
+		for _, n := range [...]int64{how(h, isPart), h.Units(), int64(n.Kind), n.Of[0], n.Of[1], n.Of[2], n.Of[3]} {
 			text = append(strconv.AppendInt(text, n, 10), ' ')
 		}
 	}

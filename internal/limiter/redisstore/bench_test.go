@@ -21,19 +21,27 @@ import (
 // the calls per decision.
 func BenchmarkDecide(b *testing.B) {
 	for _, hits := range []int{1, 3, 10} {
-		b.Run(fmt.Sprintf("hits=%d", hits), func(b *testing.B) { benchmarkDecide(b, hits) })
+		limits := make([]limiter.Spec, hits)
+		for i := range limits {
+			limits[i].UnitMultiplier = uint32(i)
+		}
+		b.Run(fmt.Sprintf("hits=%d", hits), func(b *testing.B) { benchmarkDecide(b, limits) })
+	}
+	for name, algorithm := range map[string]limiter.Algorithm{"sliding": limiter.SlidingWindow, "bucket": limiter.TokenBucket} {
+		b.Run(name, func(b *testing.B) { benchmarkDecide(b, []limiter.Spec{{Algorithm: algorithm}}) })
 	}
 }
 
-func benchmarkDecide(b *testing.B, hits int) {
+func benchmarkDecide(b *testing.B, specs []limiter.Spec) {
 	r := testenv.RedisServer(b)
 	admin := connect(b, r)
 	reg := prometheus.NewRegistry()
 	s := open(b, Options{URL: r.Addr(), OpTimeout: long, Registerer: reg})
 
-	limits := make([]*limiter.Limit, hits)
-	for i := range limits {
-		limits[i] = storetest.Must(limiter.Spec{RequestsPerUnit: 1 << 30, Unit: limiter.Minute, UnitMultiplier: uint32(i)})
+	limits := make([]*limiter.Limit, len(specs))
+	for i, spec := range specs {
+		spec.RequestsPerUnit, spec.Unit = 1<<30, limiter.Minute
+		limits[i] = storetest.Must(spec)
 	}
 	var caller atomic.Int64
 	b.ReportAllocs()
@@ -42,11 +50,11 @@ func benchmarkDecide(b *testing.B, hits int) {
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		user := caller.Add(1)
-		request := make([]limiter.Hit, hits)
+		request := make([]limiter.Hit, len(limits))
 		for i := range request {
 			request[i] = limiter.Hit{Limit: limits[i], Cost: 1, Key: fmt.Appendf(nil, "w1|api|user=user-%d|path=/login/%d|60", user, i)}
 		}
-		out := make([]limiter.Decision, hits)
+		out := make([]limiter.Decision, len(limits))
 		for pb.Next() {
 			if _, err := s.Decide(context.Background(), request, out); err != nil {
 				b.Error(err)

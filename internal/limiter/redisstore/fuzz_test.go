@@ -127,12 +127,15 @@ func (in *input) hit() limiter.Hit {
 	how := in.byte()
 	spec := limiter.Spec{
 		RequestsPerUnit: uint32(in.number()),
-		Unit:            limiter.Second + limiter.Unit(in.byte())%limiter.Year,
+		Unit:            limiter.Month, // so that hits of different amounts meet on few counters
 		Mode:            limiter.Mode(how % 3),
 		Algorithm:       limiter.Algorithm(how / 3 % 3),
 	}
-	longest := uint64(limiter.MaxPeriod / spec.Unit.Duration())
-	spec.UnitMultiplier = uint32(in.number() % (longest + 1))
+	if how&128 != 0 {
+		spec.Unit = limiter.Second + limiter.Unit(in.byte())%limiter.Year
+		longest := uint64(limiter.MaxPeriod / spec.Unit.Duration())
+		spec.UnitMultiplier = uint32(in.number() % (longest + 1))
+	}
 	switch spec.Algorithm {
 	case limiter.FixedWindow:
 		spec.Anchor = limiter.Anchor(in.byte() % 2)
@@ -144,6 +147,6 @@ func (in *input) hit() limiter.Hit {
 		spec.RequestsPerUnit, spec.Burst = spec.RequestsPerUnit/1000, spec.Burst/1_000_000
 		limit, err = limiter.NewLimit(spec)
 	}
-	key := limiter.Keys{}.Append(nil, "fuzz", []limiter.Entry{{Key: "k", Value: string('a' + rune(in.byte()%4))}}, nil, limit)
+	key := limiter.Keys{}.Append(nil, "fuzz", []limiter.Entry{{Key: "k", Value: string('a' + rune(in.byte()%2))}}, nil, limit)
 	return limiter.Hit{Limit: limit, Key: key, Cost: in.number(), Refund: how&32 != 0, Always: how&64 != 0}
 }

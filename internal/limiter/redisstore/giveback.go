@@ -42,11 +42,10 @@ func (b *batch) addGiveBack(g giveBack) {
 	b.keys.bytes = append(b.keys.bytes, g.key...)
 	b.keys.end()
 	n := g.limit.Numbers()
-	period := g.limit.Period().Microseconds() / n.Tick
 	text := b.requests.bytes
 	for _, n := range [...]int64{
-		g.units, g.charged.At, g.charged.Used, g.charged.Prev, period,
-		int64(n.Kind), n.Tick, n.Of[0], n.Of[1], n.Of[2], n.Of[3],
+		g.units, g.charged.At, g.charged.Used, g.charged.Prev, g.limit.Period().Microseconds(),
+		int64(n.Kind), n.Of[0], n.Of[1], n.Of[2], n.Of[3],
 	} {
 		text = append(strconv.AppendInt(text, n, 10), ' ')
 	}

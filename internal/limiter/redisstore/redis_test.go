@@ -260,10 +260,23 @@ func TestForeignValuesCountAsUnused(t *testing.T) {
 		{"four numbers", []any{"set", "k", fmt.Sprintf("%d 5 6 7", window)}, 1},
 		{"another type", []any{"rpush", "k", "a", "b"}, 1},
 		{"a state of a window that is over", []any{"set", "k", fmt.Sprintf("%d 5", window-1)}, 1},
+		{"a window beyond the last in one number", []any{"set", "k", "9000000000000005"}, 1},
+		{"a number beyond all", []any{"set", "k", "9999999999900000005"}, 1},
+		{"a fraction of a number", []any{"set", "k", "5.5"}, 1},
+		{"a negative number", []any{"set", "k", fmt.Sprintf("-%d000005", window)}, 1},
+		{"a number in other words", []any{"set", "k", "0x5"}, 1},
+		{"infinity", []any{"set", "k", "-inf"}, 1},
+		{"no number", []any{"set", "k", "nan"}, 1},
 		{"a state", []any{"set", "k", fmt.Sprintf("%d 5", window)}, 6},
+		{"a state in one number", []any{"set", "k", fmt.Sprintf("%d000005", window)}, 6},
 	} {
 		do(t, admin, "del", "k")
 		do(t, admin, c.command...)
+		peek := []limiter.Hit{{Limit: hourly, Key: []byte("k")}}
+		out := make([]limiter.Decision, 1)
+		if _, err := s.Decide(t.Context(), peek, out); err != nil || out[0].Used != c.want-1 {
+			t.Errorf("%s: %d used before any charge, error %v, want %d", c.name, out[0].Used, err, c.want-1)
+		}
 		// The other request of the key must not notice.
 		for i := range int64(2) {
 			if d := mustAsk(t, s, "k", hourly); d.Used != c.want+i {

@@ -79,9 +79,13 @@ func (r *reply) outcomes(place int, out []limiter.Decision, states []limiter.Sta
 	return states, nil
 }
 
-// parseState reads a state as it is stored.
+// parseState reads a state as it is stored, see decide.lua.
 func parseState(text string) (s limiter.State, err error) {
-	at, rest, _ := strings.Cut(text, " ")
+	at, rest, apart := strings.Cut(text, " ")
+	if !apart {
+		both, err := strconv.ParseInt(text, 10, 64)
+		return limiter.State{At: both / 1_000_000, Used: both % 1_000_000}, err
+	}
 	used, prev, three := strings.Cut(rest, " ")
 	if s.At, err = strconv.ParseInt(at, 10, 64); err != nil {
 		return s, err

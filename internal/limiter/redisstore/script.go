@@ -29,7 +29,7 @@ var (
 // newScript puts what all scripts use, the algorithms and the named file into one.
 func newScript(last string) *script {
 	var b strings.Builder
-	for _, name := range []string{"prelude", "fixedwindow", "slidingwindow", "tokenbucket", last} {
+	for _, name := range []string{"prelude", "state", "fixedwindow", "slidingwindow", "tokenbucket", last} {
 		text, err := lua.ReadFile("lua/" + name + ".lua")
 		if err != nil {
 			panic(err) // it is embedded above

@@ -247,35 +247,30 @@ var counters = []counter{
 
 	newCounter(1, limiter.Spec{Unit: limiter.Minute, Algorithm: limiter.SlidingWindow}, 0, 10, 20, 50),
 	newCounter(1, limiter.Spec{Unit: limiter.Hour, Algorithm: limiter.SlidingWindow}, 10, 20, 100),
-	newCounter(1, limiter.Spec{Unit: limiter.Month, Algorithm: limiter.SlidingWindow}, 10, 20, 100),
-	// In milliseconds, and twice in seconds.
-	newCounter(50, limiter.Spec{Unit: limiter.Month, Algorithm: limiter.SlidingWindow}, 600, 1000, 5000),
-	newCounter(50_000, limiter.Spec{Unit: limiter.Month, Algorithm: limiter.SlidingWindow}, 600_000, 1_000_000),
+	// Of small and large amounts in long periods.
+	newCounter(1, limiter.Spec{Unit: limiter.Month, Algorithm: limiter.SlidingWindow}, 10, 20, 100, 600, 1_000_003),
+	newCounter(50_000, limiter.Spec{Unit: limiter.Month, Algorithm: limiter.SlidingWindow}, 500, 600_000, 1_000_000, 1_700_000_000),
 	newCounter(1<<26, limiter.Spec{Unit: limiter.Day, Algorithm: limiter.SlidingWindow}, math.MaxUint32-4, math.MaxUint32),
 
 	newCounter(1, limiter.Spec{Unit: limiter.Hour, Algorithm: limiter.TokenBucket}, 0, 7, 10, 20, 100),
 	newCounter(1, limiter.Spec{Unit: limiter.Hour, Algorithm: limiter.TokenBucket, Burst: 5}, 7, 10, 20),
 	newCounter(1, limiter.Spec{Unit: limiter.Day, Algorithm: limiter.TokenBucket, Burst: 50}, 7, 10, 20),
-	// In milliseconds, and twice in seconds.
-	newCounter(5, limiter.Spec{Unit: limiter.Month, Algorithm: limiter.TokenBucket}, 1009, 2003, 3001),
-	newCounter(1_000_000, limiter.Spec{Unit: limiter.Year, Algorithm: limiter.TokenBucket}, 71_000_003, 71_000_009),
-	newCounter(5_000_000, limiter.Spec{Unit: limiter.Year, Algorithm: limiter.TokenBucket, Burst: 1 << 26}, 71_000_003),
+	// Of small and large amounts in long periods.
+	newCounter(5, limiter.Spec{Unit: limiter.Month, Algorithm: limiter.TokenBucket}, 1000, 1001, 2003, 1_000_003),
+	newCounter(200, limiter.Spec{Unit: limiter.Month, Algorithm: limiter.TokenBucket, Burst: 1000}, 1001, 50_000_000, 50_000_017),
+	newCounter(1_000_000, limiter.Spec{Unit: limiter.Year, Algorithm: limiter.TokenBucket}, 71_000_003, 140_000_009),
+	newCounter(5_000_000, limiter.Spec{Unit: limiter.Year, Algorithm: limiter.TokenBucket, Burst: 1 << 26}, 1_000_003, 71_000_003),
 }
 
 func newCounter(scale uint64, s limiter.Spec, amounts ...uint32) counter {
 	c := counter{scale: scale}
-	var ticks []int64
 	for _, amount := range amounts {
 		var modes []*limiter.Limit
 		for _, mode := range []limiter.Mode{limiter.Enforced, limiter.Enforced, limiter.Shadow, limiter.Quota} {
 			s.RequestsPerUnit, s.Mode = amount, mode
 			modes = append(modes, Must(s))
-			ticks = append(ticks, modes[0].Numbers().Tick)
 		}
 		c.amounts = append(c.amounts, modes)
-	}
-	if slices.Min(ticks) != slices.Max(ticks) {
-		panic(fmt.Sprintf("%+v: amounts %v have different keys, for they are counted in ticks of %v", s, amounts, ticks))
 	}
 	return c
 }

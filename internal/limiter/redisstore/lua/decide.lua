@@ -3,29 +3,25 @@
 --
 -- KEYS     the counter of every hit, request after request
 -- ARGV[1]  the time of the decision in microseconds since the epoch; empty: the time of Redis
--- ARGV[2]  and each further one: a request, as eight integers for every hit of it:
+-- ARGV[2]  and each further one: a request, as seven integers for every hit of it:
 --            how     mode + 3 * charge
 --                    mode: 0 enforced, 1 shadow, 2 quota; charge: 0 if admitted, 1 always, 2 refund
 --            cost    units taken or, by a refund, given back; 0 is a peek
 --            kind    of the limit's algorithm: 0 fixed window, 1 sliding window, 2 token bucket
---            tick    in which the algorithm counts time, in microseconds
 --            four constants of the algorithm, see its function limit; 0 where it has fewer
 -- Reply    texts: the time of the decision, and one for every request: what became of its hits, a comma
 --          between them, each a ! if the hit is over its limit and the state of its counter after the
 --          request; or - and an error, if what it wrote could not be kept
 --
--- A state is written "<at> <used>", or "<at> <used> <prev>" where prev is not 0, with the numbers of
--- limiter.State. So it is stored, until it is as good as unused. Anything else that a key holds counts
--- as unused, and is replaced by the first charge. The hits of one key have one kind, tick and period:
--- they are in the key.
+-- A state is stored until it is as good as unused. Anything else that a key holds counts as unused, and is
+-- replaced by the first charge. The hits of one key have one kind and period: they are in the key.
 --
 -- Every number is an integer below 2^53, up to which those of Lua are exact.
 
 local algorithms = { [0] = fixed_window, sliding_window, token_bucket }
 
 local CHUNK = 1024 -- keys per MGET: unpack can return some thousand values only
-local HIT = string.rep("(%d+) ", 8)
-local EXACT = 2 ^ 53
+local HIT = string.rep("(%d+) ", 7)
 
 -- First of all, because Redis reckons PX from the moment at which the script began.
 local now = tonumber(ARGV[1])
@@ -36,15 +32,15 @@ end
 
 local function read_request(text)
   local hits = {}
-  for how, cost, kind, tick, a, b, c, d in string.gmatch(text, HIT) do
-    how, cost, tick = tonumber(how), tonumber(cost), tonumber(tick)
-    local algorithm, t = algorithms[tonumber(kind)], (now - fmod(now, tick)) / tick
+  for how, cost, kind, a, b, c, d in string.gmatch(text, HIT) do
+    how, cost = tonumber(how), tonumber(cost)
+    local algorithm = algorithms[tonumber(kind)]
     hits[#hits + 1] = {
       mode = how % 3, refund = how >= 6, always = how >= 3, unconditional = how >= 3 and cost > 0,
       cost = cost, wanted = max(cost, 1),
       roll = algorithm.roll, admit = algorithm.admit, take = algorithm.take, give = algorithm.give,
-      expiry = algorithm.expiry, tick = tick,
-      limit = algorithm.limit(t, tonumber(a), tonumber(b), tonumber(c), tonumber(d)),
+      left = algorithm.left,
+      limit = algorithm.limit(now, tonumber(a), tonumber(b), tonumber(c), tonumber(d)),
     }
   end
   return hits
@@ -76,27 +72,20 @@ local counter_of = {}             -- by key
 local at, used, prev = {}, {}, {} -- their states, as they were written last
 local changed = {}                -- the hit that changed the state last, within the request
 local writer = {}                 -- the same, of all requests
-local texts = {}                  -- the states as texts; none if unused
+local texts = {}                  -- the states as texts, once they were needed
 local lives_on = {}               -- the at with which the state, if it is used, expires when it did before
 
--- Reads a counter. hit tells which states are possible.
-local function read(i, hit)
-  local limit, text = hit.limit, stored[i]
+-- Reads a counter. limit tells which states are possible, with any amount.
+local function read(i, limit)
+  local text = stored[i]
   at[i], used[i], prev[i] = 0, 0, 0
   if not text then
     return
   end
-  local a, u, p = match(text, "^(%d+) (%d+)$")
-  if not a then
-    a, u, p = match(text, "^(%d+) (%d+) (%d+)$")
-  end
-  if not a then
-    return
-  end
-  a, u, p = tonumber(a), tonumber(u), p and tonumber(p) or 0
-  if u <= limit.most and p <= limit.most and a * limit.grid * hit.tick < EXACT then
-    at[i], used[i], prev[i], texts[i] = a, u, p, text
-    lives_on[i] = u > 0 and limit.period and a
+  local a, u, p = parse_state(text)
+  if a and u <= limit.most and p <= limit.most_prev and a * limit.grid < EXACT then
+    at[i], used[i], prev[i] = a, u, p
+    lives_on[i] = limit.lasting and u > 0 and a
   end
 end
 
@@ -115,7 +104,7 @@ for r = 1, #requests do
     if not i then
       i = first + h
       counter_of[key] = i
-      read(i, hit)
+      read(i, limit)
     end
     local a, u, p = at[i], used[i], prev[i]
     at_before[h], used_before[h], prev_before[h] = a, u, p
@@ -165,15 +154,14 @@ for r = 1, #requests do
 
   for h = 1, #hits do
     local i = counter_of[KEYS[first + h]]
+    local text = texts[i]
     if changed[i] then
-      writer[i], changed[i] = changed[i], false
-      if prev[i] == 0 then
-        texts[i] = format("%d %d", at[i], used[i]) -- tostring gives 1.79e+15
-      else
-        texts[i] = format("%d %d %d", at[i], used[i], prev[i])
-      end
+      writer[i], changed[i], text = changed[i], false, nil
     end
-    local text = texts[i] or "0 0"
+    if not text then
+      text = state_text(at[i], used[i], prev[i])
+      texts[i] = text
+    end
     outcomes[h] = over[h] and "!" .. text or text
   end
   reply[r + 1] = concat(outcomes, ",", 1, #hits)
@@ -192,8 +180,8 @@ local function write(i)
   elseif used[i] > 0 and at[i] == lives_on[i] then
     return pcall("SET", KEYS[i], texts[i], "KEEPTTL") -- takes Redis half as long as PX
   end
-  local left = hit.expiry(hit.limit, at[i], used[i], prev[i]) - hit.limit.t
-  return pcall("SET", KEYS[i], texts[i], "PX", ceil((left * hit.tick - fmod(now, hit.tick)) / 1000))
+  local left = hit.left(hit.limit, at[i], used[i], prev[i])
+  return pcall("SET", KEYS[i], texts[i], "PX", ceil(left / 1000))
 end
 
 -- Redis refuses the first write (a replica, or out of memory) or none, so that nothing is half written.

@@ -1,10 +1,10 @@
 -- Fixed windows, as fixedwindow.go counts them. State: start of the window in grids, units used in it, 0.
 
 local fixed_window = {
-  limit = function(t, period, amount, grid, most)
+  limit = function(t, period, amount, grid)
     local current = (t - fmod(t, grid)) / grid
     return {
-      t = t, period = period, amount = amount, grid = grid, most = most,
+      t = t, period = period, amount = amount, grid = grid, most = EXACT / 2, most_prev = 0, lasting = true,
       current = current, oldest = current + 1 - period / grid,
     }
   end,
@@ -32,8 +32,9 @@ local fixed_window = {
     return max(used - cost, 0), prev
   end,
 
-  expiry = function(limit, at)
-    return at * limit.grid + limit.period
+  -- The time until the state is as good as unused.
+  left = function(limit, at)
+    return at * limit.grid + limit.period - limit.t
   end,
 }
 

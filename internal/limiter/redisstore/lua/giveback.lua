@@ -6,14 +6,14 @@
 -- ARGV[2]  and each further one: of the counter of that number, integers:
 --            units   that were charged
 --            at, used and prev of its state after the charge
---            period  of its limit, in ticks
---            kind, tick and four constants of its algorithm, as in decide.lua
+--            period  of its limit, in microseconds
+--            kind and four constants of its algorithm, as in decide.lua
 -- Reply    texts: the time, and the state of each counter afterwards, "0 0" if nothing is stored
 
 local algorithms = { [0] = fixed_window, sliding_window, token_bucket }
 local TOKEN_BUCKET = 2
 
-local GIVE_BACK = string.rep("(%d+) ", 11)
+local GIVE_BACK = string.rep("(%d+) ", 10)
 
 local now = tonumber(ARGV[1])
 if not now then
@@ -34,16 +34,15 @@ local function drain_by(period, used, prev, left_used, left_prev)
 end
 
 local function give_back(key, text, stored)
-  local units, charged_at, charged_used, charged_prev, period, kind, tick, a, b, c, d = match(text, GIVE_BACK)
-  units, charged_at, kind, tick = tonumber(units), tonumber(charged_at), tonumber(kind), tonumber(tick)
-  local at, used, prev = match(stored, "^(%d+) (%d+) ?(%d*)$")
+  local units, charged_at, charged_used, charged_prev, period, kind, a, b, c, d = match(text, GIVE_BACK)
+  units, charged_at, kind = tonumber(units), tonumber(charged_at), tonumber(kind)
+  local at, used, prev = parse_state(stored)
   if not at then
     return stored
   end
-  at, used, prev = tonumber(at), tonumber(used), tonumber(prev) or 0
 
-  local algorithm, t = algorithms[kind], (now - fmod(now, tick)) / tick
-  local limit = algorithm.limit(t, tonumber(a), tonumber(b), tonumber(c), tonumber(d))
+  local algorithm = algorithms[kind]
+  local limit = algorithm.limit(now, tonumber(a), tonumber(b), tonumber(c), tonumber(d))
   local left_at, left_used, left_prev =
     algorithm.roll(limit, charged_at, tonumber(charged_used), tonumber(charged_prev))
   at, used, prev = algorithm.roll(limit, at, used, prev)
@@ -65,9 +64,8 @@ local function give_back(key, text, stored)
     call("DEL", key)
     return "0 0"
   end
-  local left = algorithm.expiry(limit, at, used, prev) - t
-  text = prev == 0 and format("%d %d", at, used) or format("%d %d %d", at, used, prev)
-  call("SET", key, text, "PX", ceil((left * tick - fmod(now, tick)) / 1000))
+  text = state_text(at, used, prev)
+  call("SET", key, text, "PX", ceil(algorithm.left(limit, at, used, prev) / 1000))
   return text
 end
 

@@ -2,12 +2,26 @@
 --
 -- An algorithm is the pure functions of its Go file; a state is handed round as its three numbers. Its
 -- function limit prepares, once for all counters of a limit, what the others take first: the constants of
--- the limit, the time t, in ticks as all times are, and
---   grid    what at counts, in ticks
---   most    the largest used and prev of a state
---   oldest  the smallest at of a used state that is as of now already, and need not be rolled
+-- the limit, the time t, in microseconds as all times are, and
+--   grid       what at counts, in microseconds
+--   most       the largest used of a state
+--   most_prev  the largest prev of a state
+--   oldest     the smallest at of a used state that is as of now already, and need not be rolled
+--   lasting    whether a used state expires when it did before, as long as its at is the same
 
-local floor, ceil, max, min, fmod = math.floor, math.ceil, math.max, math.min, math.fmod
+local ceil, max, min, fmod = math.ceil, math.max, math.min, math.fmod
 local format, match, concat, tonumber = string.format, string.match, table.concat, tonumber
 local call, pcall, KEYS, ARGV = redis.call, redis.pcall, KEYS, ARGV
+
+local SECOND = 1000000
+local EXACT = 2 ^ 53
+
+-- n * time / seconds, for a time in microseconds: a number of units, and a rest that may hold more of them,
+-- in units divided by the microseconds of the seconds. It takes two products, because one would not be exact.
+local function share(n, time, seconds)
+  local micros = fmod(time, SECOND)
+  local product = n * ((time - micros) / SECOND)
+  local rest = fmod(product, seconds)
+  return (product - rest) / seconds, rest * SECOND + n * micros
+end
 

@@ -4,7 +4,10 @@
 local sliding_window = {
   limit = function(t, period, amount, most)
     local current = (t - fmod(t, period)) / period
-    return { t = t, period = period, amount = amount, grid = period, most = most, current = current, oldest = current }
+    return {
+      t = t, period = period, seconds = period / SECOND, amount = amount, grid = period,
+      most = most, most_prev = most, current = current, oldest = current, lasting = true,
+    }
   end,
 
   roll = function(limit, at, used, prev)
@@ -18,9 +21,13 @@ local sliding_window = {
   end,
 
   admit = function(limit, cost, wanted, at, used, prev)
-    local period = limit.period
-    local rest = min((at + 1) * period - limit.t, period)
-    if prev * rest + (used + wanted) * period <= limit.amount * period then
+    local covered = 0
+    if prev > 0 then
+      local period = limit.period
+      local units, part = share(prev, min((at + 1) * period - limit.t, period), limit.seconds)
+      covered = units + ceil(part / period)
+    end
+    if covered + used + wanted <= limit.amount then
       return used + cost, prev
     end
   end,
@@ -28,8 +35,9 @@ local sliding_window = {
   take = fixed_window.take,
   give = fixed_window.give,
 
-  expiry = function(limit, at, used)
-    return (used > 0 and at + 2 or at + 1) * limit.period
+  left = function(limit, at, used)
+    local rest = (at + 1) * limit.period - limit.t
+    return used > 0 and rest + limit.period or rest
   end,
 }
 

@@ -1,50 +1,72 @@
--- Token buckets, as tokenbucket.go counts them. State: when the bucket was like this, units in it, the
--- part of one more in units per period.
+-- Token buckets, as tokenbucket.go counts them. State: when the bucket was like this, units in it,
+-- parts of one more, of which a unit has as many as the period has microseconds.
 
-local function level_of(limit, used, prev)
-  return min(used * limit.price + ceil(prev / limit.grain), limit.brim)
+-- A level that a larger amount left is lowered to the brim.
+local function clamp(limit, used, prev)
+  if used >= limit.brim then
+    return limit.brim, 0
+  end
+  return used, prev
 end
 
--- The numbers of a state that tell its level.
-local function used_of(limit, level)
-  local part = fmod(level, limit.price)
-  return (level - part) / limit.price, part * limit.grain
+local function drain_time(limit, used, prev)
+  local product = used * limit.price -- in seconds, times drain
+  local rest = fmod(product, limit.drain)
+  local seconds = (product - rest) / limit.drain
+  return seconds * SECOND + ceil((rest * limit.divisor * SECOND + prev) / limit.amount)
 end
 
 local token_bucket = {
-  limit = function(t, price, drain, amount, burst)
-    return {
-      t = t, price = price, drain = drain, grain = amount / drain, grid = 1, oldest = t,
-      full = burst * price, brim = (burst + amount) * price, most = 2 ^ 53,
+  -- A unit drains in price / drain seconds, the same as period / amount.
+  limit = function(t, period, amount, burst, divisor)
+    local limit = {
+      t = t, period = period, amount = amount, burst = burst, brim = burst + amount,
+      divisor = divisor, price = period / SECOND / divisor, drain = amount / divisor,
+      grid = 1, most = EXACT, most_prev = period - 1, oldest = t,
     }
+    limit.longest = drain_time(limit, limit.brim, 0)
+    return limit
   end,
 
   roll = function(limit, at, used, prev)
     local elapsed = max(limit.t - at, 0)
-    local level = level_of(limit, used, prev) - elapsed * limit.drain -- far below 0 if not exact
-    if level > 0 then
-      return at + elapsed, used_of(limit, level)
+    if elapsed >= limit.longest then -- what drains in more would not be exact
+      return limit.t, 0, 0
     end
-    return limit.t, 0, 0
+    used, prev = clamp(limit, used, prev)
+    local units, part = share(limit.drain, elapsed, limit.price)
+    prev = prev - part * limit.divisor
+    part = fmod(prev, limit.period)
+    used = used - units + (prev - part) / limit.period
+    if part < 0 then
+      used, part = used - 1, part + limit.period
+    end
+    if used < 0 or used + part == 0 then
+      return limit.t, 0, 0
+    end
+    return at + elapsed, used, part
   end,
 
   admit = function(limit, cost, wanted, _, used, prev)
-    local level = level_of(limit, used, prev)
-    if level + wanted * limit.price <= limit.full then
-      return used_of(limit, level + cost * limit.price)
+    if used + (prev > 0 and 1 or 0) + wanted <= limit.burst then
+      return used + cost, prev
     end
   end,
 
   take = function(limit, cost, used, prev)
-    return used_of(limit, min(level_of(limit, used, prev) + cost * limit.price, limit.brim))
+    return clamp(limit, used + cost, prev)
   end,
 
   give = function(limit, cost, used, prev)
-    return used_of(limit, max(level_of(limit, used, prev) - cost * limit.price, 0))
+    used, prev = clamp(limit, used, prev)
+    if cost > used then
+      return 0, 0
+    end
+    return used - cost, prev
   end,
 
-  expiry = function(limit, at, used, prev)
-    return at + ceil(level_of(limit, used, prev) / limit.drain)
+  left = function(limit, at, used, prev)
+    return at - limit.t + drain_time(limit, used, prev)
   end,
 }
 

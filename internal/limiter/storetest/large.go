@@ -1,0 +1,69 @@
+package storetest
+
+import (
+	"math"
+	"time"
+
+	"weir/internal/limiter"
+)
+
+// monthly and monthlyBucket are limits per month of 30 days.
+func monthly(amount uint32) *limiter.Limit {
+	return Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Month, Algorithm: limiter.SlidingWindow})
+}
+
+func monthlyBucket(amount, burst uint32) *limiter.Limit {
+	return Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Month, Algorithm: limiter.TokenBucket, Burst: burst})
+}
+
+// million is so much that its product with a day in microseconds exceeds 2^53.
+var million = Must(limiter.Spec{RequestsPerUnit: 1_000_000, Unit: limiter.Day, Algorithm: limiter.SlidingWindow})
+
+const (
+	month     = 30 * 24 * time.Hour
+	monthLeft = 4*24*time.Hour + dayLeft
+)
+
+// largeCases are limits of large amounts in long periods, which count to the
+// microsecond like any others, and share their counters with small ones when an
+// amount is changed.
+var largeCases = []tableCase{
+	{"sliding: a large amount in a long period", []step{
+		{at: 0, hits: request(take("a", million, 999_999)), want: decisions(told(dayLeft+24*time.Hour, 0, charged(999_999, 1)))},
+		{ // A unit of the 999,999 takes 86,400.09 µs to go out of sight.
+			at: 123 * micro, hits: request(take("a", million, 2)), denied: true,
+			want: decisions(told(dayLeft+24*time.Hour-123*micro, dayLeft-123*micro+86_401*micro, over(999_999, 1))),
+		},
+		{at: dayLeft + 86_400*micro, hits: request(take("a", million, 2)), want: decisions(told(24*time.Hour-86_400*micro, micro, over(999_999, 1))), denied: true},
+		{at: dayLeft + 86_401*micro, hits: request(take("a", million, 2)), want: decisions(told(48*time.Hour-86_401*micro, 0, charged(1_000_000, 0)))},
+	}},
+	{"sliding: an amount changed to a much larger one and back", []step{
+		{at: 0, hits: request(take("a", monthly(500), 400)), want: decisions(told(monthLeft+month, 0, charged(400, 100)))},
+		{at: 0, hits: request(take("a", monthly(600), 100)), want: decisions(told(monthLeft+month, 0, charged(500, 100)))},
+		{at: 0, hits: request(take("a", monthly(1_000_000), 500_000)), want: decisions(told(monthLeft+month, 0, charged(500_500, 499_500)))},
+		{at: 0, hits: request(take("a", monthly(500), 1)), want: decisions(told(monthLeft+month, monthLeft+month-2_584_231_768*micro, over(500_500, 0))), denied: true},
+		{at: 0, hits: request(refund("a", monthly(500), 500_100)), want: decisions(told(monthLeft+month, 0, charged(400, 100)))},
+		{at: 0, hits: request(take("a", monthly(1_700_000_000), 1_699_999_600)), want: decisions(told(monthLeft+month, 0, charged(1_700_000_000, 0)))},
+	}},
+	{"bucket: an amount changed to a much larger one and back", []step{
+		{at: 0, hits: request(take("a", monthlyBucket(1000, 0), 600)), want: decisions(told(432*time.Hour, 0, charged(600, 400)))},
+		{at: second, hits: request(take("a", monthlyBucket(1001, 0), 1)), want: decisions(told(1_556_234_764_236*micro, 0, charged(601, 400)))},
+		{at: 2 * second, hits: request(take("a", monthlyBucket(50_000_017, 0), 1000)), want: decisions(told(81_995_792*micro, 0, charged(1582, 49_998_435)))},
+		{at: 3 * second, hits: request(take("a", monthlyBucket(1000, 0), 1)), want: decisions(told(4_099_789_982*time.Millisecond, 1_510_381_982*time.Millisecond, over(1582, 0))), denied: true},
+		{at: 3 * second, hits: request(refund("a", monthlyBucket(1000, 0), 1000)), want: decisions(told(1_507_789_982*time.Millisecond, 0, charged(582, 418)))},
+	}},
+	{"bucket: a burst that refills in less than a second", []step{
+		// A unit takes 51,839.98 µs.
+		{at: 0, hits: request(take("a", monthlyBucket(50_000_017, 10), 10)), want: decisions(told(518_400*micro, 0, charged(10, 0)))},
+		{at: 51_839 * micro, hits: request(take("a", monthlyBucket(50_000_017, 10), 1)), want: decisions(told(466_561*micro, micro, over(10, 0))), denied: true},
+		{at: 51_840 * micro, hits: request(take("a", monthlyBucket(50_000_017, 10), 1)), want: decisions(told(518_400*micro, 0, charged(10, 0)))},
+		{at: 51_840 * micro, hits: request(take("a", monthlyBucket(50_000_017, 10), 1)), want: decisions(told(518_400*micro, 51_840*micro, over(10, 0))), denied: true},
+	}},
+	{"bucket: the largest there is", []step{
+		{at: 0, hits: request(take("a", hugeBucket, math.MaxUint32)), want: decisions(told(24*time.Hour, 0, charged(math.MaxUint32, 0)))},
+		{at: 0, hits: request(always("a", hugeBucket, math.MaxUint64)), want: decisions(told(48*time.Hour, limiter.Never, overCharged(2*math.MaxUint32, 0))), denied: true},
+		{at: 12 * time.Hour, hits: request(take("a", hugeBucket, 1)), want: decisions(told(36*time.Hour, 12*time.Hour+21*micro, over(6_442_450_943, 0))), denied: true},
+	}},
+}
+
+var hugeBucket = Must(limiter.Spec{RequestsPerUnit: math.MaxUint32, Unit: limiter.Day, Algorithm: limiter.TokenBucket})
