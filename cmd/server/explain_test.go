@@ -25,6 +25,8 @@ func TestExplain(t *testing.T) {
 		{name: "escaped", args: explain("api", `user=a\,b=c`), stdout: []string{`user="a,b=c"`}},
 		{name: "prefix", args: explain("--cache-key-prefix=p:", "api", "user=alice"), stdout: []string{" p:w1|api|user=alice|"}},
 		{name: "prefix by variable", env: "CACHE_KEY_PREFIX=p:", args: explain("api", "user=alice"), stdout: []string{" p:w1|api|"}},
+		{name: "cluster", env: "REDIS_TYPE=CLUSTER", args: explain("api", "user=alice"), stdout: []string{" w1|api|user=alice{71}|"}},
+		{name: "prefix in a cluster", args: explain("--redis-type=cluster", "--cache-key-prefix={a}", "api", "user"), code: 2, stderr: []string{"'{' is not allowed in a cluster"}},
 		{name: "digests by variable", env: "CACHE_KEY_HASH_VALUES=true", args: explain("api", "user=alice"), stdout: []string{" w1|api|user=#"}},
 		{name: "charge by variable", env: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=false", args: explain("api", "user=alice"), stdout: []string{"charge     always"}},
 		{name: "hits", args: explain("--hits=4", "api", "user=alice"), stdout: []string{"4 on a fresh counter: more than ever fits", "is denied"}},

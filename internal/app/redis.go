@@ -84,7 +84,7 @@ func encrypted(r settings.RedisServer) bool {
 // redisTLS reads the TLS files, if a Redis is reached over TLS, and follows them
 // until it is stopped.
 func redisTLS(s settings.Redis, logger *slog.Logger) (config func() *tls.Config, stop func(), err error) {
-	if !encrypted(s.Main) && !(s.UsePerSecond && encrypted(s.PerSecond)) {
+	if needed := encrypted(s.Main) || s.UsePerSecond && encrypted(s.PerSecond); !needed {
 		return nil, func() {}, nil
 	}
 	files, err := tlsfiles.Client(tlsfiles.Options{

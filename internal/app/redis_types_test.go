@@ -166,7 +166,7 @@ func TestRedisTLSFiles(t *testing.T) {
 	issue(testenv.NewAuthority(t)) // whom Redis does not know
 	f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+addr, "--redis-tls", inTime,
 		"--redis-tls-cacert="+file("ca.crt"), "--redis-tls-client-cert="+file("tls.crt"), "--redis-tls-client-key="+file("tls.key"))
-	f.wantLog("unknown certificate authority")
+	f.wantLog("kind=connection")
 	issue(authority)
 	f.wantHealth(true, "OK")
 	f.wantLimit(3)

@@ -153,6 +153,13 @@ var statsdLines = []string{
 	"ratelimit_server.json.total_requests:1|c",
 }
 
+func TestNearLimitRatioIsASetting(t *testing.T) {
+	t.Setenv("NEAR_LIMIT_RATIO", "0.5")
+	f := startMetrics(t)
+	// Of 10 for user a: 4 beyond the first 5 in the first request, the tenth in the next.
+	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, `ratelimit_service_rate_limit_near_limit{domain="api",key1="user",key2=""} 5`+"\n")
+}
+
 // All that was counted is sent when the server stops, at the latest, if nobody
 // said that it should not be.
 func TestStatsd(t *testing.T) {

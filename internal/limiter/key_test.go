@@ -48,7 +48,7 @@ func TestKeySpelling(t *testing.T) {
 		{"other bytes stay", Keys{}, []Entry{{"user", "é\xff"}}, nil, minute, "w1|api|user=é\xff|60"},
 		{"pattern", Keys{}, []Entry{{"path", "/a/7"}, {"user", "alice"}}, []string{"/a/*", ""}, minute, "w1|api|path~/a/*|user=alice|60"},
 		{"long value", Keys{}, []Entry{{"token", long}}, nil, minute, "w1|api|token=#lTfF_fEgSC99WNJentWD9Q|60"},
-		{"in a cluster", mustBucket(t, mustKeys(t, "shop:", false)), []Entry{{"user", "alice"}, {"path", "/login"}}, nil, minute, "shop:w1|api|user=alice{71}|path=/login|60"},
+		{"in a cluster", mustBucket(t, mustKeys(t, "shop:", false)), []Entry{{"tenant", "acme"}, {"path", "/login"}}, nil, minute, "shop:w1|api|tenant=acme{55}|path=/login|60"},
 		{"digested values", mustKeys(t, "", true), alice, nil, minute, "w1|api|user=#K9gGyX8OAK8aH8Myj6djqQ|60"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -19,6 +19,7 @@ type counterpart struct {
 	name     string
 	standard string // its default there
 	with     string // variable without which it means nothing
+	readWith string // setting that it is read with, because its name holds one that is chosen there
 	differs  string // what it does otherwise here, as a clause
 	proof    string // the test that holds Weir to it
 }
@@ -73,24 +74,24 @@ var counterparts = []counterpart{
 	{name: "RUNTIME_WATCH_ROOT", standard: "true"},
 	{name: "MERGE_DOMAIN_CONFIG", standard: "false", proof: "TestMergedDomains"},
 
-	{name: "USE_STATSD", standard: "true"},
-	{name: "STATSD_HOST", standard: "localhost", with: "USE_STATSD"},
-	{name: "STATSD_PORT", standard: "8125", with: "USE_STATSD"},
-	{name: "STATS_FLUSH_INTERVAL", standard: "10s", with: "USE_STATSD"},
-	{name: "USE_DOG_STATSD", standard: "false"},
-	{name: "USE_DOG_STATSD_MOGRIFIERS", with: "USE_DOG_STATSD"},
-	{name: "DOG_STATSD_MOGRIFIER_NAME_PATTERN", with: "USE_DOG_STATSD"},
-	{name: "DOG_STATSD_MOGRIFIER_NAME_NAME", with: "USE_DOG_STATSD"},
-	{name: "DOG_STATSD_MOGRIFIER_NAME_TAGS", with: "USE_DOG_STATSD"},
-	{name: "EXTRA_TAGS"},
-	{name: "DISABLE_STATS", standard: "false"},
+	{name: "USE_STATSD", standard: "true", differs: "unset, metrics are sent if something listens there, and nothing is said if not", proof: "TestStatsd"},
+	{name: "STATSD_HOST", standard: "localhost", with: "USE_STATSD", proof: "TestStatsd"},
+	{name: "STATSD_PORT", standard: "8125", with: "USE_STATSD", proof: "TestStatsd"},
+	{name: "STATS_FLUSH_INTERVAL", standard: "10s", with: "USE_STATSD", proof: "TestStatsd"},
+	{name: "USE_DOG_STATSD", standard: "false", proof: "TestDogStatsD"},
+	{name: "USE_DOG_STATSD_MOGRIFIERS", with: "USE_DOG_STATSD", proof: "TestDogStatsD"},
+	{name: "DOG_STATSD_MOGRIFIER_NAME_PATTERN", with: "USE_DOG_STATSD", readWith: "USE_DOG_STATSD_MOGRIFIERS", proof: "TestMogrifiers"},
+	{name: "DOG_STATSD_MOGRIFIER_NAME_NAME", with: "USE_DOG_STATSD", readWith: "USE_DOG_STATSD_MOGRIFIERS", proof: "TestMogrifiers"},
+	{name: "DOG_STATSD_MOGRIFIER_NAME_TAGS", with: "USE_DOG_STATSD", readWith: "USE_DOG_STATSD_MOGRIFIERS", proof: "TestMogrifiers"},
+	{name: "EXTRA_TAGS", proof: "TestDogStatsD"},
+	{name: "DISABLE_STATS", standard: "false", proof: "TestStatsIsDisabled"},
 	{name: "USE_PROMETHEUS", standard: "false"},
 	{name: "PROMETHEUS_ADDR", standard: ":9090", proof: "TestNewNamesWhatIsWrong"},
 	{name: "PROMETHEUS_PATH", standard: "/metrics", proof: "TestServes"},
 	{name: "PROMETHEUS_MAPPER_YAML"},
 	{name: "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", standard: "false"},
 	{name: "SANITIZE_DESCRIPTOR_METRIC_DOTS", standard: "false"},
-	{name: "NEAR_LIMIT_RATIO", standard: "0.8"},
+	{name: "NEAR_LIMIT_RATIO", standard: "0.8", proof: "TestNearLimitRatioIsASetting"},
 
 	{name: "SHADOW_MODE", standard: "false", proof: "TestSettingsOfAnswers"},
 	{name: "QUOTA_MODE", standard: "false", proof: "TestSettingsOfAnswers"},
@@ -157,12 +158,12 @@ var counterparts = []counterpart{
 	{name: "MEMCACHE_TLS_CACERT", with: "BACKEND_TYPE"},
 	{name: "MEMCACHE_TLS_SKIP_HOSTNAME_VERIFICATION", standard: "false", with: "BACKEND_TYPE"},
 
-	{name: "TRACING_ENABLED", standard: "false"},
-	{name: "TRACING_EXPORTER_PROTOCOL", standard: "http", with: "TRACING_ENABLED"},
-	{name: "TRACING_SERVICE_NAME", standard: "RateLimit", with: "TRACING_ENABLED"},
-	{name: "TRACING_SERVICE_NAMESPACE", with: "TRACING_ENABLED"},
-	{name: "TRACING_SERVICE_INSTANCE_ID", with: "TRACING_ENABLED"},
-	{name: "TRACING_SAMPLING_RATE", standard: "1", with: "TRACING_ENABLED"},
+	{name: "TRACING_ENABLED", standard: "false", proof: "TestTraces"},
+	{name: "TRACING_EXPORTER_PROTOCOL", standard: "http", with: "TRACING_ENABLED", proof: "TestTraces"},
+	{name: "TRACING_SERVICE_NAME", standard: "RateLimit", with: "TRACING_ENABLED", proof: "TestTraces"},
+	{name: "TRACING_SERVICE_NAMESPACE", with: "TRACING_ENABLED", proof: "TestTraces"},
+	{name: "TRACING_SERVICE_INSTANCE_ID", with: "TRACING_ENABLED", proof: "TestTraces"},
+	{name: "TRACING_SAMPLING_RATE", standard: "1", with: "TRACING_ENABLED", proof: "TestTraces"},
 }
 
 const compatibilityDocument = "../../docs/compatibility.md"
@@ -205,6 +206,8 @@ func TestCompatibilityDocument(t *testing.T) {
 		switch {
 		case isSetting:
 			here, proof = honoured(t, c, flag), "`"+c.proof+"`"
+		case c.readWith != "":
+			here, proof = fmt.Sprintf("honoured, see `%s`", c.readWith), "`"+c.proof+"`"
 		case isOther:
 			here = notHonoured(other)
 		case c.with != "":
@@ -308,8 +311,6 @@ func TestDefaultsOfTheReferenceAreAccepted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, w := range s.Warnings {
-		if w.Variable != "USE_STATSD" { // which is on by default, and sends nothing here
-			t.Errorf("a default of the reference is warned of: %+v", w)
-		}
+		t.Errorf("a default of the reference is warned of: %+v", w)
 	}
 }

@@ -54,7 +54,6 @@ func isNotNumber(standard float64) condition {
 // reference lists the variables of envoyproxy/ratelimit that mean nothing here,
 // but for those that only go with another one of the list.
 var reference = []variable{
-	{"PROMETHEUS_MAPPER_YAML", isSet, warned, "metrics have the names and labels of the reference's own mapping"},
 	{"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", isOn, warned, "ratelimit_service_response_time_seconds is in seconds"},
 	{"USE_CALENDAR_MONTH_RATE_LIMIT", isOn, warned, "a month has 30 days, counted from 1970-01-01"},
 	{"MAX_CONCURRENT_REQUESTS", isNotNumber(0), warned, "the number of requests is not bounded; each waits for Redis at most REDIS_OP_TIMEOUT"},
@@ -79,6 +78,7 @@ var reference = []variable{
 	{"REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM", isSet, ignored, "requests that arrive during a call go into the next one"},
 	{"RUNTIME_WATCH_ROOT", isSet, ignored, "every directory on the way to the rules is watched"},
 	{"RUNTIME_IGNOREDOTFILES", isSet, ignored, "dot files are never read"},
+	{"PROMETHEUS_MAPPER_YAML", isSet, ignored, "metrics have the names and labels of the reference's own mapping"},
 	{"USE_PROMETHEUS", isSet, ignored, "metrics are always served at PROMETHEUS_ADDR"},
 }
 

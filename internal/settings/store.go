@@ -5,7 +5,7 @@ type Store struct {
 	BackendType Backend `env:"BACKEND_TYPE" default:"redis" help:"Only 'redis' is supported."`
 
 	CacheKeyPrefix     KeyPrefix `env:"CACHE_KEY_PREFIX" placeholder:"PREFIX" help:"Start of every counter's key, to keep deployments apart that share a Redis. May not contain '|', nor '{' in a cluster."`
-	CacheKeyHashValues bool   `env:"CACHE_KEY_HASH_VALUES" default:"false" help:"Spell descriptor values in keys as digests, for privacy."`
+	CacheKeyHashValues bool      `env:"CACHE_KEY_HASH_VALUES" default:"false" help:"Spell descriptor values in keys as digests, for privacy."`
 
 	StopWhenOverLimit Choice `name:"stop-cache-key-increment-when-overlimit" env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" placeholder:"true|false" help:"Whether a denied request is kept out of the counters: true, always; false, never, as by default in envoyproxy/ratelimit. If it is not set, only a descriptor with its own hits_addend, such as the tokens of an answer, is counted although its request is denied. The field charge of a limit wins." unit:"switch"`
 

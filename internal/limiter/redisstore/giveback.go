@@ -44,7 +44,7 @@ func (b *batch) addGiveBack(g giveBack) {
 	n := g.limit.Numbers()
 	text := b.requests.bytes
 	for _, n := range [...]int64{
-		g.units, g.charged.At, g.charged.Used, g.charged.Prev,
+		g.units, g.charged.At, g.charged.Used, g.charged.Prev, g.limit.Period().Microseconds(),
 		int64(n.Kind), n.Of[0], n.Of[1], n.Of[2], n.Of[3],
 	} {
 		text = append(strconv.AppendInt(text, n, 10), ' ')

@@ -77,18 +77,17 @@ func (b *backend) probeNode(ctx context.Context, node redis.UniversalClient, clu
 	}
 	// A script that touches no key runs on replicas and in clusters, too.
 	info, err := node.Info(ctx).Result()
+	if err == nil {
+		err = fit(info, clustered)
+	}
+	if err == nil && clustered {
+		info, err = node.ClusterInfo(ctx).Result()
+		if err == nil && !strings.Contains(info, "cluster_state:ok") {
+			err = errClusterDown
+		}
+	}
 	if reply := redis.Error(nil); errors.As(err, &reply) {
 		return nil // a user who may not ask this can decide all the same
-	}
-	if err != nil {
-		return err
-	}
-	if err := fit(info, clustered); err != nil || !clustered {
-		return err
-	}
-	state, err := node.ClusterInfo(ctx).Result()
-	if err == nil && !strings.Contains(state, "cluster_state:ok") {
-		return errClusterDown
 	}
 	return err
 }

@@ -26,10 +26,10 @@ var (
 	giveBackScript = newScript("giveback")
 )
 
-// newScript puts what all scripts use, the algorithms, the states and the named file into one.
+// newScript puts what all scripts use, the algorithms and the named file into one.
 func newScript(last string) *script {
 	var b strings.Builder
-	for _, name := range []string{"prelude", "fixedwindow", "slidingwindow", "tokenbucket", "state", last} {
+	for _, name := range []string{"prelude", "state", "fixedwindow", "slidingwindow", "tokenbucket", last} {
 		text, err := lua.ReadFile("lua/" + name + ".lua")
 		if err != nil {
 			panic(err) // it is embedded above

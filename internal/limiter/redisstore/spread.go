@@ -1,6 +1,8 @@
 package redisstore
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"slices"
 
@@ -48,7 +50,8 @@ type part struct {
 	batch      *batch
 	request    int // its place in batch
 	states     []limiter.State
-	denied     bool // by one of its own limits: it was charged nothing that can be given back
+	denied     bool       // by one of its own limits: it was charged nothing that can be given back
+	charges    []giveBack // what it was charged, if the request is denied or fails
 	err        error
 }
 
@@ -116,9 +119,7 @@ func (r *spread) run() {
 	}
 	r.conclude()
 	close(r.decided)
-	if r.err != nil || r.denied {
-		r.giveBack()
-	}
+	r.giveBack()
 }
 
 // await waits for the decision of p, which comes within the time that its calls
@@ -142,42 +143,38 @@ func (r *spread) await(p *part) {
 // a denied request is as after its charges were given back.
 func (r *spread) conclude() {
 	for i := range r.parts {
-		if r.err = r.parts[i].err; r.err != nil {
-			return
-		}
+		r.err = cmp.Or(r.err, r.parts[i].err)
 	}
-	r.denied = limiter.Settle(r.hits, r.out)
+	if r.err == nil {
+		r.denied = limiter.Settle(r.hits, r.out)
+	}
 	for i := range r.parts {
 		p := &r.parts[i]
-		for j, h := range r.hits[p.start:p.end] {
-			state := p.states[j]
-			if r.denied {
-				for _, g := range r.charges(p) {
-					if string(g.key) == string(h.Key) {
-						state = h.Limit.GiveBack(state, g.charged, g.units, p.batch.reply.now)
-					}
+		hits, out := r.hits[p.start:p.end], r.out[p.start:p.end]
+		if (r.denied || r.err != nil) && p.err == nil && !p.denied {
+			p.charges = giveBacks(hits, out, p.states)
+		}
+		if r.err != nil {
+			continue
+		}
+		for j := range hits {
+			state, now := p.states[j], p.batch.reply.now
+			for _, g := range p.charges {
+				if bytes.Equal(g.key, hits[j].Key) {
+					state = hits[j].Limit.GiveBack(state, g.charged, g.units, now)
 				}
 			}
-			limiter.Describe(r.hits, p.start+j, state, p.batch.reply.now, &r.out[p.start+j])
+			limiter.Describe(r.hits, p.start+j, state, now, &out[j])
 		}
 	}
 }
 
-// charges are what p was charged that a denied request is not to be.
-func (r *spread) charges(p *part) []giveBack {
-	if p.err != nil || p.denied {
-		return nil
-	}
-	return giveBacks(r.hits[p.start:p.end], r.out[p.start:p.end], p.states)
-}
-
-// giveBack gives back what all parts were charged, and waits until it is.
+// giveBack gives back what the parts were charged, and waits until it is.
 func (r *spread) giveBack() {
 	var batches []*batch
 	for i := range r.parts {
-		p := &r.parts[i]
-		if charges := r.charges(p); charges != nil {
-			batches = append(batches, p.lane.sendBack(charges))
+		if p := &r.parts[i]; p.charges != nil {
+			batches = append(batches, p.lane.sendBack(p.charges))
 		}
 	}
 	for _, b := range batches {

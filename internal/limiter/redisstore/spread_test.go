@@ -175,7 +175,7 @@ func TestSpreadOfWhichAPartFails(t *testing.T) {
 
 // heldBack asks for year and second, of which second is over, and stops what
 // year is given back.
-func heldBack(t *testing.T, p *pair, ctx context.Context, year *limiter.Limit) (end func()) {
+func heldBack(ctx context.Context, t *testing.T, p *pair, year *limiter.Limit) (end func()) {
 	t.Helper()
 	limit := perSeconds(1)
 	mustAsk(t, p, "second", limit)
@@ -212,7 +212,7 @@ func heldBack(t *testing.T, p *pair, ctx context.Context, year *limiter.Limit) (
 func TestDenialDoesNotWaitForLongUntilAllIsGivenBack(t *testing.T) {
 	p := newPair(t)
 	ctx, cancel := context.WithCancel(context.Background())
-	end := heldBack(t, p, ctx, perYear)
+	end := heldBack(ctx, t, p, perYear)
 	cancel()
 	end()
 	if got := p.used(t, "year", perYear); got != 0 {
@@ -223,7 +223,7 @@ func TestDenialDoesNotWaitForLongUntilAllIsGivenBack(t *testing.T) {
 // What comes back too late takes nothing from the next window.
 func TestGivenBackInTheNextWindow(t *testing.T) {
 	p := newPair(t)
-	end := heldBack(t, p, context.Background(), perMinute)
+	end := heldBack(context.Background(), t, p, perMinute)
 	p.forward(time.Minute)
 	key := p.first.Keys()[0]
 	if err := p.first.Set(key, fmt.Sprint(p.now().Unix()/60, " 9")); err != nil { // others came

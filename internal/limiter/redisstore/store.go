@@ -65,8 +65,8 @@ func New(o Options) (*Store, error) {
 // went away, also the cause of that.
 func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
 	first := s.laneOf(&hits[0])
-	for i := range hits[1:] {
-		if s.laneOf(&hits[1+i]) != first {
+	for i := range hits {
+		if s.laneOf(&hits[i]) != first {
 			return s.decideSpread(ctx, hits, out)
 		}
 	}

@@ -13,7 +13,8 @@
 --          between them, each a ! if the hit is over its limit and the state of its counter after the
 --          request; or - and an error, if what it wrote could not be kept
 --
--- States are written as state.lua says. The hits of one key have one kind and period: they are in the key.
+-- A state is stored until it is as good as unused. Anything else that a key holds counts as unused, and is
+-- replaced by the first charge. The hits of one key have one kind and period: they are in the key.
 --
 -- Every number is an integer below 2^53, up to which those of Lua are exact.
 
@@ -74,10 +75,18 @@ local writer = {}                 -- the same, of all requests
 local texts = {}                  -- the states as texts, once they were needed
 local lives_on = {}               -- the at with which the state, if it is used, expires when it did before
 
+-- Reads a counter. limit tells which states are possible, with any amount.
 local function read(i, limit)
-  local a, u, p = parse(stored[i], limit)
-  at[i], used[i], prev[i] = a, u, p
-  lives_on[i] = limit.lasting and u > 0 and a
+  local text = stored[i]
+  at[i], used[i], prev[i] = 0, 0, 0
+  if not text then
+    return
+  end
+  local a, u, p = parse_state(text)
+  if a and u <= limit.most and p <= limit.most_prev and a * limit.grid < EXACT then
+    at[i], used[i], prev[i] = a, u, p
+    lives_on[i] = limit.lasting and u > 0 and a
+  end
 end
 
 local over, outcomes = {}, {}                          -- of a request's hits: whether it is over, what is replied
@@ -150,7 +159,7 @@ for r = 1, #requests do
       writer[i], changed[i], text = changed[i], false, nil
     end
     if not text then
-      text = written(at[i], used[i], prev[i])
+      text = state_text(at[i], used[i], prev[i])
       texts[i] = text
     end
     outcomes[h] = over[h] and "!" .. text or text

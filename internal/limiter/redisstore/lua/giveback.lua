@@ -6,13 +6,14 @@
 -- ARGV[2]  and each further one: of the counter of that number, integers:
 --            units   that were charged
 --            at, used and prev of its state after the charge
+--            period  of its limit, in microseconds
 --            kind and four constants of its algorithm, as in decide.lua
--- Reply    texts: the time, and the state of each counter afterwards, as state.lua writes it
+-- Reply    texts: the time, and the state of each counter afterwards, "0 0" if nothing is stored
 
 local algorithms = { [0] = fixed_window, sliding_window, token_bucket }
 local TOKEN_BUCKET = 2
 
-local GIVE_BACK = string.rep("(%d+) ", 9)
+local GIVE_BACK = string.rep("(%d+) ", 10)
 
 local now = tonumber(ARGV[1])
 if not now then
@@ -33,15 +34,15 @@ local function drain_by(period, used, prev, left_used, left_prev)
 end
 
 local function give_back(key, text, stored)
-  local units, charged_at, charged_used, charged_prev, kind, a, b, c, d = match(text, GIVE_BACK)
+  local units, charged_at, charged_used, charged_prev, period, kind, a, b, c, d = match(text, GIVE_BACK)
   units, charged_at, kind = tonumber(units), tonumber(charged_at), tonumber(kind)
-  local algorithm = algorithms[kind]
-  local limit = algorithm.limit(now, tonumber(a), tonumber(b), tonumber(c), tonumber(d))
-  local at, used, prev = parse(stored, limit)
-  if used == 0 and prev == 0 then
-    return stored or written(0, 0, 0)
+  local at, used, prev = parse_state(stored)
+  if not at then
+    return stored
   end
 
+  local algorithm = algorithms[kind]
+  local limit = algorithm.limit(now, tonumber(a), tonumber(b), tonumber(c), tonumber(d))
   local left_at, left_used, left_prev =
     algorithm.roll(limit, charged_at, tonumber(charged_used), tonumber(charged_prev))
   at, used, prev = algorithm.roll(limit, at, used, prev)
@@ -49,7 +50,7 @@ local function give_back(key, text, stored)
     if left_used >= units then
       used, prev = algorithm.give(limit, units, used, prev)
     else
-      used, prev = drain_by(limit.period, used, prev, left_used, left_prev)
+      used, prev = drain_by(tonumber(period), used, prev, left_used, left_prev)
     end
   elseif at ~= left_at then
     return stored
@@ -59,17 +60,18 @@ local function give_back(key, text, stored)
     used, prev = algorithm.give(limit, min(units, left_used), used, prev)
   end
 
-  text = written(at, used, prev)
   if used == 0 and prev == 0 then
     call("DEL", key)
-  else
-    call("SET", key, text, "PX", ceil(algorithm.left(limit, at, used, prev) / 1000))
+    return "0 0"
   end
+  text = state_text(at, used, prev)
+  call("SET", key, text, "PX", ceil(algorithm.left(limit, at, used, prev) / 1000))
   return text
 end
 
 local reply = { format("%d", now) }
 for i = 1, #KEYS do
-  reply[i + 1] = give_back(KEYS[i], ARGV[i + 1], call("GET", KEYS[i]))
+  local stored = call("GET", KEYS[i])
+  reply[i + 1] = stored and give_back(KEYS[i], ARGV[i + 1], stored) or "0 0"
 end
 return reply
