@@ -126,7 +126,7 @@ func TestRedisPerSecond(t *testing.T) {
 				t.Errorf("key %s is in the wrong Redis", key)
 			}
 		}
-		if text, err := r.Get("w1|api|user=alice" + name); err != nil || !strings.HasSuffix(text, " 2") {
+		if text, err := r.Get("w1|api|user=alice" + name); err != nil || !strings.HasSuffix(text, "000002") {
 			t.Errorf("counter of alice%s: %q, want 2 used (error: %v)", name, text, err)
 		}
 	}
