@@ -22,6 +22,7 @@ func openRedis(s settings.Redis, logger *slog.Logger, reg prometheus.Registerer)
 	}
 	options := redisOptions(s.Main, s, encrypt)
 	options.Logger, options.Registerer = logger, reg
+	options.DenyMemory = s.DenyMemory
 	name := "in Redis at " + s.Main.Name()
 	if err = options.Validate(); err != nil {
 		err = fmt.Errorf("REDIS_URL: %w", err)

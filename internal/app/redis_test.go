@@ -215,3 +215,22 @@ func TestRedisTLS(t *testing.T) {
 	f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+redis.Addr(), "--redis-tls", inTime)
 	f.wantLog("certificate signed by unknown authority")
 }
+
+// TestDenyMemoryIsASetting counts what Redis is asked about a counter that is
+// known to be over.
+func TestDenyMemoryIsASetting(t *testing.T) {
+	const denials = `ratelimit_service_rate_limit_over_limit_with_local_cache{domain="api",key1="user",key2=""} `
+	for _, c := range []struct{ value, remembered string }{{"", "9\n"}, {"0", "0\n"}} {
+		t.Run("LOCAL_CACHE_SIZE_IN_BYTES="+c.value, func(t *testing.T) {
+			t.Setenv("LOCAL_CACHE_SIZE_IN_BYTES", c.value)
+			f := start(t, "--config="+directory(t, limited(1)), "--redis-url="+miniredis.RunT(t).Addr(), inTime)
+			f.wantHealth(true, "OK")
+			for range 11 { // admitted, denied by Redis, and denied again
+				if _, err := f.ask(t.Context(), "alice"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, denials+c.remembered)
+		})
+	}
+}

@@ -60,7 +60,6 @@ var reference = []variable{
 	{"REQUEST_TIMEOUT", isNot("0"), warned, "REDIS_OP_TIMEOUT and the caller's own deadline bound how long a request waits"},
 	{"GRPC_MAX_CONCURRENT_STREAMS", isNotNumber(0), warned, "the number of streams of a connection is not bounded"},
 
-	{"LOCAL_CACHE_SIZE_IN_BYTES", isNotNumber(0), ignored, "there is no cache of denied counters in front of Redis"},
 	{"EXPIRATION_JITTER_MAX_SECONDS", isSet, ignored, "counters expire with their window"},
 	{"REDIS_POOL_ON_EMPTY_BEHAVIOR", isSet, ignored, "a call waits for a connection, within its time"},
 	{"REDIS_PIPELINE_WINDOW", isSet, ignored, "requests that arrive during a call go into the next one"},

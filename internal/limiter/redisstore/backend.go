@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,6 +20,8 @@ type backend struct {
 	dialer    *dialer
 	opTimeout time.Duration
 	now       func() time.Time // nil: Redis' clock
+	local     func() time.Time // of what is remembered
+	calls     atomic.Int64
 	metrics   *metrics
 	outage    outage
 
@@ -40,6 +43,7 @@ func newBackend(o *Options, metrics *metrics, log *slog.Logger) (*backend, error
 		dialer:    c.dialer,
 		opTimeout: c.ReadTimeout,
 		now:       o.Now,
+		local:     localClock(o.Now),
 		metrics:   metrics,
 		outage:    outage{log: log.With("address", c.address.name())},
 	}

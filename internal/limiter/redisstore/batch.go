@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"strconv"
+	"time"
 
 	"weir/internal/limiter"
 )
@@ -14,9 +15,11 @@ type batch struct {
 	keys     texts // of each hit
 	requests texts // of each request, as the script reads them
 
-	done  chan struct{} // closed when reply or err is set
-	reply reply
-	err   error
+	number int64         // of the call, in the order of calls
+	asked  time.Time     // when it began
+	done   chan struct{} // closed when reply or err is set
+	reply  reply
+	err    error
 }
 
 // add appends a request, or a part of one.

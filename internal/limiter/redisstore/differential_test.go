@@ -36,7 +36,11 @@ func TestDifferential(t *testing.T) {
 			t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 				t.Parallel()
 				got := storetest.Differential(t, func(t *testing.T, now func() time.Time) limiter.Store {
-					return open(t, Options{URL: fmt.Sprintf("redis://%s/%d", r.Addr(), n), Now: now, OpTimeout: long})
+					o := Options{URL: fmt.Sprintf("redis://%s/%d", r.Addr(), n), Now: now, OpTimeout: long}
+					if n%2 == 1 {
+						o.DenyMemory = 1 << 20
+					}
+					return alike{open(t, o)}
 				}, seed, (decisions+stores-1)/stores)
 				decided.Add(int64(got))
 			})

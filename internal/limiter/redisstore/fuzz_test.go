@@ -60,7 +60,7 @@ func compare(t *testing.T, b *batch, place int, hits []limiter.Hit, states map[s
 		of[i] = states[key]
 	}
 	got, want := make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
-	denied, err := b.reply.decisions(place, hits, got)
+	_, denied, err := b.reply.decisions(place, hits, got, nil)
 	if err != nil {
 		t.Fatalf("reading what became of %v: %v", hits, err)
 	}

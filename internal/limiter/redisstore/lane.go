@@ -17,7 +17,7 @@ type lane struct {
 func newLane(b *backend) *lane { return &lane{b, newQueue()} }
 
 // decide decides hits, which all have this lane.
-func (l *lane) decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
+func (l *lane) decide(ctx context.Context, d *denials, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
 	b, place, err := l.send(hits, false)
 	if err != nil {
 		return false, err
@@ -28,7 +28,12 @@ func (l *lane) decide(ctx context.Context, hits []limiter.Hit, out []limiter.Dec
 	if b.err != nil {
 		return false, b.err
 	}
-	return b.reply.decisions(place, hits, out)
+	var buf [16]limiter.State
+	states, denied, err := b.reply.decisions(place, hits, out, buf[:0])
+	if err == nil {
+		d.note(b, place, hits, states, denied)
+	}
+	return denied, err
 }
 
 // send takes a request on, or a part of one. It tells its batch and its place

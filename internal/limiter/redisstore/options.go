@@ -47,6 +47,9 @@ type Options struct {
 	// PerSecond, if not nil, is a second Redis, for limits of unit second. Only
 	// what stands above counts of it.
 	PerSecond *Options
+	// DenyMemory is about how many bytes may be used to remember counters that are
+	// known to be over, so that Redis need not be asked again; 0 means none.
+	DenyMemory int
 	// Now tells the time of decisions. nil means Redis' own clock; only a Redis
 	// that refuses TIME in scripts, or a test, needs another.
 	Now func() time.Time

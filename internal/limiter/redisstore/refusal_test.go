@@ -53,7 +53,7 @@ func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
 		t.Fatalf("the whole call failed: %v", b.err)
 	}
 	for i, q := range requests {
-		denied, err := b.reply.decisions(i, q.hits, make([]limiter.Decision, len(q.hits)))
+		_, denied, err := b.reply.decisions(i, q.hits, make([]limiter.Decision, len(q.hits)), nil)
 		if denied != q.denied || (err != nil) != q.fails {
 			t.Errorf("request %d: denied %v, error %v; want denied %v, failed %v", i, denied, err, q.denied, q.fails)
 		}

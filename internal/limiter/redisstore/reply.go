@@ -45,18 +45,17 @@ func (e scriptError) Error() string { return string(e) }
 func (e scriptError) RedisError() {}
 
 // decisions reads what became of hits, which are the request at place, into
-// out, and tells whether the request is denied.
-func (r *reply) decisions(place int, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
-	var buf [16]limiter.State
-	states, err := r.outcomes(place, out, buf[:0])
-	if err != nil {
-		return false, err
+// out, and tells whether the request is denied. It appends the states of the
+// hits' counters to states.
+func (r *reply) decisions(place int, hits []limiter.Hit, out []limiter.Decision, states []limiter.State) (_ []limiter.State, denied bool, err error) {
+	if states, err = r.outcomes(place, out, states); err != nil {
+		return nil, false, err
 	}
 	denied = limiter.Settle(hits, out)
 	for i := range hits {
 		limiter.Describe(hits, i, states[i], r.now, &out[i])
 	}
-	return denied, nil
+	return states, denied, nil
 }
 
 // outcomes reads which hits of the request at place are over, and appends the

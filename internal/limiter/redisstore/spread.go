@@ -108,6 +108,11 @@ func (s *Store) decideSpread(ctx context.Context, hits []limiter.Hit, out []limi
 	for i, at := range r.place {
 		out[at] = r.out[i]
 	}
+	if r.err == nil {
+		for _, p := range r.parts {
+			s.denials.note(p.batch, p.request, r.hits[p.start:p.end], p.states, r.denied)
+		}
+	}
 	return r.denied, r.err
 }
 
@@ -158,13 +163,13 @@ func (r *spread) conclude() {
 			continue
 		}
 		for j := range hits {
-			state, now := p.states[j], p.batch.reply.now
+			state, now := &p.states[j], p.batch.reply.now
 			for _, g := range p.charges {
 				if bytes.Equal(g.key, hits[j].Key) {
-					state = hits[j].Limit.GiveBack(state, g.charged, g.units, now)
+					*state = hits[j].Limit.GiveBack(*state, g.charged, g.units, now)
 				}
 			}
-			limiter.Describe(r.hits, p.start+j, state, now, &out[j])
+			limiter.Describe(r.hits, p.start+j, *state, now, &out[j])
 		}
 	}
 }

@@ -21,6 +21,7 @@ import (
 type Store struct {
 	main      *backend
 	perSecond *backend // nil: none
+	denials   *denials // nil: none
 
 	mu      sync.Mutex
 	closed  bool           // takes no more spreads on
@@ -48,7 +49,7 @@ func New(o Options) (*Store, error) {
 		return nil, err
 	}
 	metrics := newMetrics(o.Registerer)
-	s := new(Store)
+	s := &Store{denials: newDenials(o.DenyMemory, localClock(o.Now))}
 	var err error
 	if s.main, err = newBackend(&o, metrics, log); err != nil {
 		return nil, err
@@ -64,13 +65,16 @@ func New(o Options) (*Store, error) {
 // end, see spread. All its errors wrap limiter.ErrUnavailable; if the caller
 // went away, also the cause of that.
 func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
+	if s.denials.deny(hits, out) {
+		return true, nil
+	}
 	first := s.laneOf(&hits[0])
 	for i := range hits {
 		if s.laneOf(&hits[i]) != first {
 			return s.decideSpread(ctx, hits, out)
 		}
 	}
-	return first.decide(ctx, hits, out)
+	return first.decide(ctx, s.denials, hits, out)
 }
 
 // laneOf returns the lane of the counter of h.

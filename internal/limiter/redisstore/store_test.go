@@ -35,12 +35,21 @@ func TestStoreOnRedis(t *testing.T) {
 	})
 }
 
+// TestStoreOnRedisThatRemembers is TestStoreOnRedis with a memory of denials.
+func TestStoreOnRedisThatRemembers(t *testing.T) {
+	r := testenv.RedisServer(t)
+	storetest.Run(t, func(t *testing.T, now func() time.Time) limiter.Store {
+		do(t, connect(t, r), "flushall")
+		return alike{open(t, Options{URL: r.Addr(), Now: now, OpTimeout: long, DenyMemory: 1 << 20})}
+	})
+}
+
 // Two stores on one Redis stand for two processes.
 func TestTwoStoresAdmitExactlyTheLimit(t *testing.T) {
 	r := testenv.RedisServer(t)
 	stores := []*Store{
-		open(t, Options{URL: r.Addr(), OpTimeout: long}),
-		open(t, Options{URL: "unix://" + r.Socket(), OpTimeout: long}),
+		open(t, Options{URL: r.Addr(), OpTimeout: long, DenyMemory: 1 << 20}),
+		open(t, Options{URL: "unix://" + r.Socket(), OpTimeout: long, DenyMemory: 1 << 20}),
 	}
 	var admitted atomic.Int64
 	var wg sync.WaitGroup

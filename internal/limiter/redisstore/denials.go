@@ -1,0 +1,177 @@
+package redisstore
+
+import (
+	"bytes"
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"weir/internal/limiter"
+)
+
+// denials remembers the counters of requests that Redis denied, so that a
+// counter known to be over costs no call: for as long as the denial holds, but
+// at most for maxMemory. It is exact as far as this process can know. Use by
+// others only makes a counter fuller, and a denied request takes nothing, so
+// that nobody notices whether Redis was asked. What would be noticed lasts for
+// maxMemory at most: units given back by another process, and a counter that
+// somebody deleted.
+//
+// What is remembered is the states, not the denials: a request is denied if
+// limiter.Decide denies it on them. So a limit that was raised, an override or a
+// smaller cost is denied only if it does not fit, and the other decisions of the
+// answer tell what this process saw last.
+type denials struct {
+	now    func() time.Time
+	seed   maphash.Seed
+	used   atomic.Int64 // counters remembered, of all shards
+	shards [denialShards]denialShard
+	max    int // counters of a shard
+}
+
+const (
+	maxMemory    = time.Second
+	denialShards = 16
+	// denialBytes is about what a remembered counter takes, its key included.
+	denialBytes = 160
+)
+
+type denialShard struct {
+	mu       sync.Mutex
+	counters map[string]seen
+}
+
+// seen is a counter as a call saw it.
+type seen struct {
+	state limiter.State
+	at    int64     // when, in microseconds since the epoch by the clock of the decision
+	asked time.Time // when the call began, by this process' clock, which is not later
+	order int64     // of the requests on the counter
+}
+
+// localClock is the clock of what is remembered: that of the decisions, if the
+// store has one, or this process'.
+func localClock(now func() time.Time) func() time.Time {
+	if now == nil {
+		return time.Now
+	}
+	return now
+}
+
+// newDenials remembers in about so many bytes. Without bytes there is no memory:
+// nil, which denies nothing.
+func newDenials(bytes int, now func() time.Time) *denials {
+	if bytes <= 0 {
+		return nil
+	}
+	d := &denials{now: now, seed: maphash.MakeSeed(), max: max(bytes/denialBytes/denialShards, 1)}
+	for i := range d.shards {
+		d.shards[i].counters = map[string]seen{}
+	}
+	return d
+}
+
+// deny decides hits if they are known to be denied, and tells whether they are.
+// A request that writes something even so is for Redis.
+func (d *denials) deny(hits []limiter.Hit, out []limiter.Decision) bool {
+	if d == nil || d.used.Load() == 0 {
+		return false
+	}
+	var buf [16]limiter.State
+	var pointers [16]*limiter.State
+	states, of := buf[:0], pointers[:0]
+	if len(hits) > len(buf) { // of keeps pointers into states, which must not move
+		states = make([]limiter.State, 0, len(hits))
+	}
+	// Of counters in several places the clocks may differ. With the latest no
+	// denial is held on to for too long.
+	now, local := int64(0), d.now()
+	for i := range hits {
+		h := &hits[i]
+		if h.Refund || h.Always && h.Cost > 0 {
+			return false
+		}
+		s, ok := d.seen(h.Key, local)
+		if !ok {
+			return false
+		}
+		now = max(now, s.at+local.Sub(s.asked).Microseconds())
+		states = append(states, s.state)
+		of = append(of, &states[i])
+		for j := range i { // hits on one counter share its state
+			if bytes.Equal(h.Key, hits[j].Key) {
+				of[i] = of[j]
+				break
+			}
+		}
+	}
+	if !limiter.Decide(hits, of, now, out) {
+		return false
+	}
+	for i := range out {
+		out[i].Remembered = out[i].Over
+	}
+	return true
+}
+
+// seen finds a counter that was seen in the last maxMemory.
+func (d *denials) seen(key []byte, local time.Time) (seen, bool) {
+	shard := d.shard(key)
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	s, ok := shard.counters[string(key)]
+	if age := local.Sub(s.asked); ok && (age < 0 || age > maxMemory) {
+		delete(shard.counters, string(key))
+		d.used.Add(-1)
+		return s, false
+	}
+	return s, ok
+}
+
+// note takes note of what the call of b did to the counters of hits, which are a
+// request or a part of one, at a place in it: it remembers them if the request is
+// denied, and follows those that it knew already.
+func (d *denials) note(b *batch, place int, hits []limiter.Hit, states []limiter.State, denied bool) {
+	if d == nil || !denied && d.used.Load() == 0 {
+		return
+	}
+	order := b.number<<32 | int64(place)
+	for i := range hits {
+		key := hits[i].Key
+		shard := d.shard(key)
+		shard.mu.Lock()
+		known, ok := shard.counters[string(key)]
+		if !ok && denied {
+			d.makeRoom(shard, b.asked)
+			d.used.Add(1)
+		}
+		// The callers of two requests may come here in another order.
+		if ok && known.order <= order || !ok && denied {
+			shard.counters[string(key)] = seen{states[i], b.reply.now, b.asked, order}
+		}
+		shard.mu.Unlock()
+	}
+}
+
+// makeRoom forgets a counter if the shard is full, an outdated one if it meets
+// one soon.
+func (d *denials) makeRoom(shard *denialShard, local time.Time) {
+	if len(shard.counters) < d.max {
+		return
+	}
+	const tries = 8
+	victim, tried := "", 0
+	for key, s := range shard.counters { // in random order
+		victim, tried = key, tried+1
+		if local.Sub(s.asked) > maxMemory || tried == tries {
+			break
+		}
+	}
+	delete(shard.counters, victim)
+	d.used.Add(-1)
+}
+
+func (d *denials) shard(key []byte) *denialShard {
+	return &d.shards[maphash.Bytes(d.seed, key)%denialShards]
+}

@@ -1,0 +1,341 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/storetest"
+	"weir/internal/testenv"
+)
+
+// alike makes decisions from memory comparable with those of Redis.
+type alike struct{ limiter.Store }
+
+func (s alike) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (bool, error) {
+	denied, err := s.Store.Decide(ctx, hits, out)
+	for i := range out {
+		out[i].Remembered = false
+	}
+	return denied, err
+}
+
+// TestMemoryOfDenialsChangesNoDecision runs the suite, and long random histories,
+// on a store with a memory. As long as one process asks, nobody can tell.
+func TestMemoryOfDenialsChangesNoDecision(t *testing.T) {
+	open := func(t *testing.T, now func() time.Time) limiter.Store {
+		return alike{open(t, Options{URL: miniredis.RunT(t).Addr(), Now: now, OpTimeout: long, DenyMemory: 1 << 20})}
+	}
+	storetest.Run(t, open)
+	storetest.Differential(t, open, 7, 20_000)
+}
+
+// memoryFixture is a store that counts by Redis' clock and remembers by one that
+// the test sets, beside a second store without memory, as another process.
+type memoryFixture struct {
+	*testing.T
+	store, other *Store
+	redis        *testenv.Redis
+	reg          *prometheus.Registry
+	mu           sync.Mutex
+	now          time.Time
+}
+
+func newMemoryFixture(t *testing.T) *memoryFixture {
+	f := &memoryFixture{T: t, redis: testenv.RedisServer(t), reg: prometheus.NewRegistry(), now: time.Now()}
+	f.store = open(t, Options{URL: f.redis.Addr(), OpTimeout: long, Registerer: f.reg})
+	f.store.denials = newDenials(1<<20, f.clock)
+	f.store.main.local = f.clock
+	f.other = open(t, Options{URL: f.redis.Addr(), OpTimeout: long})
+	return f
+}
+
+func (f *memoryFixture) clock() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.now
+}
+
+func (f *memoryFixture) pass(d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.now = f.now.Add(d)
+}
+
+// ask decides a request and tells how many calls it cost.
+func (f *memoryFixture) ask(hits ...limiter.Hit) (out []limiter.Decision, denied bool, calls int) {
+	f.Helper()
+	before := value(f, f.reg, "weir_redis_calls_total", "")
+	out = make([]limiter.Decision, len(hits))
+	denied, err := f.store.Decide(f.Context(), hits, out)
+	if err != nil {
+		f.Fatalf("Decide: %v", err)
+	}
+	return out, denied, int(value(f, f.reg, "weir_redis_calls_total", "") - before)
+}
+
+// want asks and compares.
+func (f *memoryFixture) want(what string, denied bool, calls int, hits ...limiter.Hit) []limiter.Decision {
+	f.Helper()
+	out, gotDenied, gotCalls := f.ask(hits...)
+	if gotDenied != denied || gotCalls != calls {
+		f.Errorf("%s: denied %t with %d calls, want %t with %d", what, gotDenied, gotCalls, denied, calls)
+	}
+	return out
+}
+
+func hit(key string, l *limiter.Limit, cost uint64) limiter.Hit {
+	return limiter.Hit{Limit: l, Key: []byte(key), Cost: cost}
+}
+
+func yearly(amount uint32) *limiter.Limit {
+	return storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Year})
+}
+
+func TestKnownDenialCostsNoCall(t *testing.T) {
+	f := newMemoryFixture(t)
+	user, tenant := hit("user", yearly(2), 1), hit("tenant", yearly(10), 1)
+	f.want("first", false, 1, tenant, user)
+	f.want("second", false, 1, tenant, user)
+	f.want("third, which Redis denies", true, 1, tenant, user)
+	for range 5 {
+		out := f.want("known", true, 0, tenant, user)
+		if d := out[0]; d.Over || d.Remembered || d.Charged || d.Used != 2 || d.Remaining != 8 {
+			t.Errorf("the tenant: got %+v, want what was seen last", d)
+		}
+		if d := out[1]; !d.Over || !d.Remembered || d.Charged || d.Used != 2 || d.Remaining != 0 || d.RetryAfter <= 0 {
+			t.Errorf("the user: got %+v", d)
+		}
+	}
+	f.want("peek", true, 0, tenant, hit("user", user.Limit, 0))
+	f.want("another user", false, 1, tenant, hit("other", user.Limit, 1))
+	f.want("the user alone", true, 0, user)
+
+	f.pass(time.Second)
+	f.want("after a second", true, 0, user)
+	f.pass(time.Microsecond)
+	f.want("after that, which asks again", true, 1, user)
+	f.want("then known again", true, 0, user)
+	f.pass(-time.Hour)
+	f.want("the clock was put back", true, 1, user)
+}
+
+func TestKnownDenialTellsTheTime(t *testing.T) {
+	f := newMemoryFixture(t)
+	l := storetest.Must(limiter.Spec{RequestsPerUnit: 3600, Unit: limiter.Hour, Algorithm: limiter.TokenBucket, Burst: 1})
+	f.want("first", false, 1, hit("k", l, 1))
+	told := f.want("second", true, 1, hit("k", l, 1))[0].RetryAfter
+	f.pass(300 * time.Millisecond)
+	if left := f.want("known", true, 0, hit("k", l, 1))[0].RetryAfter; left > told-300*time.Millisecond || left < told-400*time.Millisecond {
+		t.Errorf("got retry after %v, then %v, 300 ms later", told, left)
+	}
+	f.pass(told - 300*time.Millisecond)
+	if _, _, calls := f.ask(hit("k", l, 1)); calls != 1 {
+		t.Errorf("%d calls when the time has come, want one", calls)
+	}
+}
+
+// TestFaultCacheDeniesTooMuch is about what a cache of denials must not do:
+// hold on to a denial that no longer holds, for what this process can know.
+func TestFaultCacheDeniesTooMuch(t *testing.T) {
+	two := yearly(2)
+	for _, c := range []struct {
+		name   string
+		change func(f *memoryFixture)
+		ask    limiter.Hit
+		denied bool
+	}{
+		{"nothing changed", func(*memoryFixture) {}, hit("k", two, 1), true},
+		{"limit raised", func(*memoryFixture) {}, hit("k", yearly(3), 1), false},
+		{"limit raised, not enough", func(*memoryFixture) {}, hit("k", yearly(3), 2), true},
+		{"other rule, other counter", func(*memoryFixture) {}, hit("k2", two, 1), false},
+		{"limit no longer enforced", func(*memoryFixture) {}, hit("k", storetest.Must(limiter.Spec{RequestsPerUnit: 2, Unit: limiter.Year, Mode: limiter.Shadow}), 1), false},
+		{"given back by this process", func(f *memoryFixture) {
+			f.want("refund", false, 1, limiter.Hit{Limit: two, Key: []byte("k"), Cost: 1, Refund: true})
+		}, hit("k", two, 1), false},
+		{"given back by another, within a second", func(f *memoryFixture) { giveBackByOther(f, two) }, hit("k", two, 1), true},
+		{"given back by another, a second later", func(f *memoryFixture) { giveBackByOther(f, two); f.pass(maxMemory + 1) }, hit("k", two, 1), false},
+		{"deleted, a second later", func(f *memoryFixture) { do(f, connect(f, f.redis), "del", "k"); f.pass(maxMemory + 1) }, hit("k", two, 1), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newMemoryFixture(t)
+			f.want("first", false, 1, hit("k", two, 2))
+			f.want("second", true, 1, hit("k", two, 1))
+			c.change(f)
+			if _, denied, _ := f.ask(c.ask); denied != c.denied {
+				t.Errorf("denied %t, want %t", denied, c.denied)
+			}
+		})
+	}
+}
+
+func giveBackByOther(f *memoryFixture, l *limiter.Limit) {
+	out := make([]limiter.Decision, 1)
+	if _, err := f.other.Decide(f.Context(), []limiter.Hit{{Limit: l, Key: []byte("k"), Cost: 1, Refund: true}}, out); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func TestSmallerCostIsAskedFor(t *testing.T) {
+	f := newMemoryFixture(t)
+	l := yearly(10)
+	f.want("7 of 10", false, 1, hit("k", l, 7))
+	f.want("5 more", true, 1, hit("k", l, 5))
+	f.want("4, known not to fit", true, 0, hit("k", l, 4))
+	f.want("3, which fit", false, 1, hit("k", l, 3))
+	f.want("1 more, of which is known that nothing is left", true, 0, hit("k", l, 1))
+}
+
+func TestChargesAreWrittenThoughTheDenialIsKnown(t *testing.T) {
+	f := newMemoryFixture(t)
+	l := yearly(2)
+	f.want("first", false, 1, hit("k", l, 2))
+	f.want("denied", true, 1, hit("k", l, 1))
+	charge := limiter.Hit{Limit: l, Key: []byte("k"), Cost: 5, Always: true}
+	if d := f.want("charge", true, 1, charge)[0]; d.Used != 7 || !d.Charged {
+		t.Errorf("got %+v, want 7 used", d)
+	}
+	if d := f.want("known", true, 0, hit("k", l, 1))[0]; d.Used != 7 {
+		t.Errorf("got %+v, want what the charge left", d)
+	}
+}
+
+func TestQuotaAndShadowHitsOfKnownDenials(t *testing.T) {
+	f := newMemoryFixture(t)
+	quota := func(key string) limiter.Hit {
+		h := hit(key, yearly(1), 1)
+		h.Mode = limiter.Quota
+		return h
+	}
+	shadow := hit("s", yearly(1), 1)
+	shadow.Mode = limiter.Shadow
+	f.want("both quotas", false, 1, quota("a"), quota("b"), shadow)
+	f.want("both over", true, 1, quota("a"), quota("b"), shadow)
+	out := f.want("known", true, 0, quota("a"), quota("b"), shadow)
+	if !out[0].Over || !out[1].Over || !out[2].Over {
+		t.Errorf("got %+v", out)
+	}
+	f.want("one quota that is left", false, 1, quota("a"), quota("c"), shadow)
+}
+
+func TestDenialsOfOneCounterTwice(t *testing.T) {
+	f := newMemoryFixture(t)
+	l := yearly(3)
+	f.want("2 + 2 of 3", true, 1, hit("k", l, 2), hit("k", l, 2))
+	f.want("known", true, 0, hit("k", l, 2), hit("k", l, 2))
+	f.want("1 + 2 of 3", false, 1, hit("k", l, 1), hit("k", l, 2))
+}
+
+func TestKnownDenialsGoOnWithoutRedis(t *testing.T) {
+	f := newMemoryFixture(t)
+	l := yearly(1)
+	f.want("first", false, 1, hit("k", l, 1))
+	f.want("denied", true, 1, hit("k", l, 1))
+	f.redis.Stop()
+	f.want("without Redis", true, 0, hit("k", l, 1))
+	if _, err := ask(t.Context(), f.store, "other", l); err == nil {
+		t.Error("a counter that is not known was decided without Redis")
+	}
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	now := time.Now()
+	d := newDenials(100*denialBytes, func() time.Time { return now })
+	l := yearly(1)
+	deny := func(key string) {
+		b := &batch{asked: now, reply: reply{now: now.UnixMicro()}}
+		d.note(b, 0, []limiter.Hit{hit(key, l, 1)}, []limiter.State{{At: 1, Used: 1}}, true)
+	}
+	count := func() (n int) {
+		for i := range d.shards {
+			n += len(d.shards[i].counters)
+		}
+		return n
+	}
+	for i := range 10_000 {
+		deny(fmt.Sprint(i))
+	}
+	if n := count(); n > 100 || n < 50 || int64(n) != d.used.Load() {
+		t.Errorf("%d counters are remembered, by its own count %d, want 100 at most", n, d.used.Load())
+	}
+	// What has expired goes first: with room for it, something new stays.
+	now = now.Add(2 * maxMemory)
+	for i := range 50 {
+		deny(fmt.Sprint("new", i))
+	}
+	known := 0
+	for i := range 50 {
+		if _, ok := d.seen(fmt.Append(nil, "new", i), now); ok {
+			known++
+		}
+	}
+	if known < 40 {
+		t.Errorf("%d of 50 new counters are remembered beside old ones", known)
+	}
+}
+
+func TestManyCallersOfAKnownDenial(t *testing.T) {
+	r := testenv.RedisServer(t)
+	s := open(t, Options{URL: r.Addr(), OpTimeout: long, DenyMemory: 1 << 20})
+	l := yearly(100)
+	var mu sync.Mutex
+	admitted := 0
+	var wg sync.WaitGroup
+	for i := range 50 {
+		wg.Go(func() {
+			for range 100 {
+				d := mustAsk(t, s, "k", l)
+				if !d.Over {
+					mu.Lock()
+					admitted++
+					mu.Unlock()
+				}
+				if i == 0 { // whose counter goes up and down
+					mustAsk(t, s, strings.Repeat("x", i+1), l)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if admitted != 100 {
+		t.Errorf("%d requests were admitted, want 100", admitted)
+	}
+}
+
+// TestKnownDenialInTwoPlaces denies a request whose counters are in two Redis.
+func TestKnownDenialInTwoPlaces(t *testing.T) {
+	first, second := testenv.RedisServer(t), testenv.RedisServer(t)
+	reg := prometheus.NewRegistry()
+	s := open(t, Options{
+		URL: first.Addr(), PerSecond: &Options{URL: second.Addr()}, OpTimeout: long, Registerer: reg, DenyMemory: 1 << 20,
+	})
+	long := storetest.Must(limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Second, UnitMultiplier: 1_000_000})
+	request := []limiter.Hit{hit("s", long, 1), hit("y", yearly(2), 1)}
+	out := make([]limiter.Decision, 2)
+	ask := func() bool {
+		denied, err := s.Decide(t.Context(), request, out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return denied
+	}
+	for i, want := range []bool{false, false, true} {
+		if got := ask(); got != want {
+			t.Fatalf("request %d: denied %t, want %t", i+1, got, want)
+		}
+	}
+	if out[0].Used != 2 || out[0].Over {
+		t.Errorf("the first counter: got %+v, want 2 used, since the third was given back", out[0])
+	}
+	calls := value(t, reg, "weir_redis_calls_total", "")
+	if !ask() || out[0].Used != 2 || !out[1].Remembered || value(t, reg, "weir_redis_calls_total", "") != calls {
+		t.Errorf("known: got %+v with %v calls", out, value(t, reg, "weir_redis_calls_total", "")-calls)
+	}
+}
