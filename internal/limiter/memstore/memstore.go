@@ -12,7 +12,7 @@ import (
 	"context"
 	"hash/maphash"
 	"math/bits"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -42,20 +42,18 @@ type Options struct {
 }
 
 const (
-	maxShards      = 64   // bits of the mask of locks
-	minPerShard    = 1024 // below it, fewer shards keep the bound closer
-	scratch        = 16   // hits of a request that is decided without allocation
-	clearedPerHit  = 2    // expired counters cleared away for each hit, which adds at most one
-	worthReturning = 1024 // counters a shard must have held for its tables to be freed when empty
+	maxShards     = 64   // bits of the mask of locks
+	minPerShard   = 1024 // below it, fewer shards keep the bound closer
+	clearedPerHit = 2    // expired counters cleared away for each hit, which adds at most one
 )
 
 // Store is a limiter.Store in memory. It needs no closing.
 type Store struct {
-	now     func() time.Time
-	seed    maphash.Seed
-	shards  []shard // a power of two
-	turn    atomic.Uint32
-	metrics *metrics
+	now      func() time.Time
+	seed     maphash.Seed
+	shards   []shard // a power of two
+	requests sync.Pool
+	metrics  *metrics
 }
 
 var _ limiter.Store = (*Store)(nil)
@@ -74,9 +72,10 @@ func New(o Options) *Store {
 	}
 	s := &Store{now: o.Now, seed: maphash.MakeSeed(), shards: make([]shard, n)}
 	for i := range s.shards {
-		s.shards[i].counters = make(map[string]*counter)
-		s.shards[i].max = o.MaxCounters / n
+		s.shards[i].max = uint32(min(o.MaxCounters/n, none))
+		s.shards[i].order.width = 1
 	}
+	s.requests.New = func() any { return new(request) }
 	s.metrics = newMetrics(o.Registerer, s.counters)
 	return s
 }
@@ -84,46 +83,34 @@ func New(o Options) *Store {
 // Decide implements limiter.Store. It never waits for anything but other
 // requests, so it looks at no context, and it never fails.
 func (s *Store) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
-	var placesBuf [scratch]uint64
-	places := placesBuf[:0] // places[i] is the shard of hits[i]
-	mask := uint64(len(s.shards) - 1)
+	r := s.requests.Get().(*request)
+	r.start(s, hits)
+	denied, now, turn := s.decide(r, out)
+	r.finish()
+	s.requests.Put(r)
+
 	// One more shard, in turn, is cleared of expired counters, so that traffic on
 	// few keys clears them all.
-	clearing := uint64(s.turn.Add(1)) & mask
-	touched := uint64(1) << clearing
-	for i := range hits {
-		place := maphash.Bytes(s.seed, hits[i].Key) & mask
-		places = append(places, place)
-		touched |= 1 << place
-	}
-
-	s.lock(touched)
-	defer s.unlock(touched)
-	// Under the locks, time never runs behind that at which a counter was cleared
-	// away as expired: its window cannot open again.
-	now := s.now().UnixMicro()
-	denied = s.decide(hits, places, now, out)
-	s.shards[clearing].clearExpired(now, clearedPerHit*len(hits))
+	s.shards[turn].tryClear(now, clearedPerHit*len(hits))
 	return denied, nil
 }
 
-// decide is Decide under the locks of places.
-func (s *Store) decide(hits []limiter.Hit, places []uint64, now int64, out []limiter.Decision) (denied bool) {
-	var countersBuf [scratch]*counter
-	var statesBuf [scratch]*limiter.State
-	counters, states := countersBuf[:0], statesBuf[:0]
-	for i := range hits {
-		c := s.shards[places[i]].find(hits[i].Key)
-		counters = append(counters, c)
-		states = append(states, &c.state)
+// decide decides r under the locks of its shards. It tells at what time it did,
+// and which shard's turn it is to be cleared.
+func (s *Store) decide(r *request, out []limiter.Decision) (denied bool, now int64, turn int) {
+	s.lock(r.touched)
+	defer s.unlock(r.touched)
+	// Under the locks, time never runs behind that at which a counter was cleared
+	// away as expired: its window cannot open again.
+	now = s.now().UnixMicro()
+	r.find()
+	denied = limiter.Decide(r.hits, r.states, now, out)
+	if evictions := r.keep(now); evictions > 0 {
+		s.metrics.evictions.Add(float64(evictions))
 	}
-	denied = limiter.Decide(hits, states, now, out)
-	for i, c := range counters {
-		if s.shards[places[i]].keep(c, hits[i].Limit.Expiry(c.state), now) {
-			s.metrics.evictions.Inc()
-		}
-	}
-	return denied
+	first := r.asks[0].shard
+	first.turn = (first.turn + 1) % len(s.shards)
+	return denied, now, first.turn
 }
 
 // lock locks the shards of a mask, the lowest first, as every request does.
@@ -143,7 +130,7 @@ func (s *Store) unlock(mask uint64) {
 func (s *Store) counters() (n int) {
 	for i := range s.shards {
 		s.shards[i].mu.Lock()
-		n += len(s.shards[i].byExpiry)
+		n += int(s.shards[i].order.n)
 		s.shards[i].mu.Unlock()
 	}
 	return n

@@ -348,36 +348,3 @@ func TestNoAllocationOnExistingCounters(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkDecide(b *testing.B) {
-	for _, n := range []int{1, 10} {
-		b.Run(fmt.Sprint("hits=", n), func(b *testing.B) {
-			s := memstore.New(memstore.Options{})
-			var caller atomic.Int64
-			b.ReportAllocs()
-			b.RunParallel(func(pb *testing.PB) {
-				hits, out := requestOf(n, limiter.Minute, "caller ", caller.Add(1))
-				for pb.Next() {
-					if _, err := s.Decide(context.Background(), hits, out); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-		})
-	}
-	// Every request brings a new key, as in a flood, and memory is full.
-	b.Run("new keys", func(b *testing.B) {
-		s := memstore.New(memstore.Options{MaxCounters: 100_000})
-		var key atomic.Uint64
-		b.ReportAllocs()
-		b.RunParallel(func(pb *testing.PB) {
-			hits, out := requestOf(1, limiter.Hour)
-			for pb.Next() {
-				hits[0].Key = fmt.Appendf(hits[0].Key[:0], "%040d", key.Add(1))
-				if _, err := s.Decide(context.Background(), hits, out); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	})
-}

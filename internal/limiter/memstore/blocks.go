@@ -1,0 +1,63 @@
+package memstore
+
+import "slices"
+
+// blocks is a list that grows and shrinks at its end. It lives in blocks, so
+// that growing copies nothing but the first few items and leaves no garbage, and
+// what it has shrunk by is given back. Each item is width elements side by side.
+type blocks[T any] struct {
+	width int
+	n     uint32 // items
+	list  [][]T
+	spare []T // emptied last: a list that goes back and forth over the edge of a block needs no new one
+}
+
+const perBlock = 256 // items
+
+// at returns the item i, or its first element.
+func (b *blocks[T]) at(i uint32) *T { return &b.list[i/perBlock][int(i%perBlock)*b.width] }
+
+// row returns the elements of item i.
+func (b *blocks[T]) row(i uint32) []T {
+	return b.list[i/perBlock][int(i%perBlock)*b.width:][:b.width]
+}
+
+// grow adds an item, whose elements hold anything. Pointers to others may point
+// to copies from then on.
+func (b *blocks[T]) grow() []T {
+	if b.n%perBlock == 0 {
+		b.list = append(b.list, b.newBlock())
+	}
+	last := &b.list[len(b.list)-1]
+	size := len(*last)
+	*last = slices.Grow(*last, b.width)[:size+b.width]
+	b.n++
+	return (*last)[size:]
+}
+
+// newBlock returns an empty block. The first one grows with its items, for a list
+// that stays short.
+func (b *blocks[T]) newBlock() (block []T) {
+	switch {
+	case b.n == 0:
+		return nil
+	case b.spare != nil:
+		block, b.spare = b.spare, nil
+		return block
+	default:
+		return make([]T, 0, perBlock*b.width)
+	}
+}
+
+// shrink takes the last item away.
+func (b *blocks[T]) shrink() {
+	b.n--
+	end := len(b.list) - 1
+	last := &b.list[end]
+	*last = (*last)[:len(*last)-b.width]
+	if b.n == 0 {
+		b.list, b.spare = nil, nil
+	} else if b.n%perBlock == 0 {
+		b.spare, *last, b.list = *last, nil, b.list[:end]
+	}
+}
