@@ -19,8 +19,8 @@ import (
 
 // plenty are limits that nobody uses up.
 var plenty = map[string]*limiter.Limit{
-	"fixed window": storetest.Must(limiter.Spec{RequestsPerUnit: 1 << 31, Unit: limiter.Minute}),
-	"token bucket": storetest.Must(limiter.Spec{RequestsPerUnit: 1 << 20, Unit: limiter.Second, Algorithm: limiter.TokenBucket}),
+	"fixed window": storetest.Must(limiter.Spec{RequestsPerUnit: 1 << 31, Unit: limiter.Month}),
+	"token bucket": storetest.Must(limiter.Spec{RequestsPerUnit: 10_000, Unit: limiter.Day, Algorithm: limiter.TokenBucket, Burst: 1 << 27}),
 }
 
 // keyOf appends the key of a counter, of 31 bytes.

@@ -14,8 +14,8 @@ type blocks[T any] struct {
 
 const perBlock = 256 // items
 
-// at returns the item i, or its first element.
-func (b *blocks[T]) at(i uint32) *T { return &b.list[i/perBlock][int(i%perBlock)*b.width] }
+// at returns item i of a list of width 1.
+func (b *blocks[T]) at(i uint32) *T { return &b.list[i/perBlock][i%perBlock] }
 
 // row returns the elements of item i.
 func (b *blocks[T]) row(i uint32) []T {

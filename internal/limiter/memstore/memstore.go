@@ -12,7 +12,7 @@ import (
 	"context"
 	"hash/maphash"
 	"math/bits"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -44,16 +44,16 @@ type Options struct {
 const (
 	maxShards     = 64   // bits of the mask of locks
 	minPerShard   = 1024 // below it, fewer shards keep the bound closer
+	scratch       = 16   // hits of a request that is decided without allocation
 	clearedPerHit = 2    // expired counters cleared away for each hit, which adds at most one
 )
 
 // Store is a limiter.Store in memory. It needs no closing.
 type Store struct {
-	now      func() time.Time
-	seed     maphash.Seed
-	shards   []shard // a power of two
-	requests sync.Pool
-	metrics  *metrics
+	now     func() time.Time
+	seed    maphash.Seed
+	shards  []shard // a power of two
+	metrics *metrics
 }
 
 var _ limiter.Store = (*Store)(nil)
@@ -75,7 +75,6 @@ func New(o Options) *Store {
 		s.shards[i].max = uint32(min(o.MaxCounters/n, none))
 		s.shards[i].order.width = 1
 	}
-	s.requests.New = func() any { return new(request) }
 	s.metrics = newMetrics(o.Registerer, s.counters)
 	return s
 }
@@ -83,34 +82,37 @@ func New(o Options) *Store {
 // Decide implements limiter.Store. It never waits for anything but other
 // requests, so it looks at no context, and it never fails.
 func (s *Store) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
-	r := s.requests.Get().(*request)
-	r.start(s, hits)
-	denied, now, turn := s.decide(r, out)
-	r.finish()
-	s.requests.Put(r)
+	var buf [scratch]asked
+	asks := slices.Grow(buf[:0], len(hits))[:len(hits)]
+	touched, mask := uint64(0), uint64(len(s.shards)-1)
+	for i := range hits {
+		hash := maphash.Bytes(s.seed, hits[i].Key)
+		touched |= 1 << (hash & mask)
+		asks[i].shard, asks[i].hash = &s.shards[hash&mask], uint32(hash>>32)
+	}
+	denied, now := s.decide(hits, asks, touched, out)
 
 	// One more shard, in turn, is cleared of expired counters, so that traffic on
 	// few keys clears them all.
-	s.shards[turn].tryClear(now, clearedPerHit*len(hits))
+	turn := asks[0].shard.turn.Add(1)
+	s.shards[turn&mask].tryClear(now, clearedPerHit*len(hits))
 	return denied, nil
 }
 
-// decide decides r under the locks of its shards. It tells at what time it did,
-// and which shard's turn it is to be cleared.
-func (s *Store) decide(r *request, out []limiter.Decision) (denied bool, now int64, turn int) {
-	s.lock(r.touched)
-	defer s.unlock(r.touched)
+// decide is Decide under the locks of the shards touched. It tells at what time
+// it decided.
+func (s *Store) decide(hits []limiter.Hit, asks []asked, touched uint64, out []limiter.Decision) (denied bool, now int64) {
+	s.lock(touched)
+	defer s.unlock(touched)
 	// Under the locks, time never runs behind that at which a counter was cleared
 	// away as expired: its window cannot open again.
 	now = s.now().UnixMicro()
-	r.find()
-	denied = limiter.Decide(r.hits, r.states, now, out)
-	if evictions := r.keep(now); evictions > 0 {
+	var buf [scratch]*limiter.State
+	denied = limiter.Decide(hits, find(hits, asks, buf[:0]), now, out)
+	if evictions := keep(hits, asks, now); evictions > 0 {
 		s.metrics.evictions.Add(float64(evictions))
 	}
-	first := r.asks[0].shard
-	first.turn = (first.turn + 1) % len(s.shards)
-	return denied, now, first.turn
+	return denied, now
 }
 
 // lock locks the shards of a mask, the lowest first, as every request does.

@@ -2,90 +2,79 @@ package memstore
 
 import (
 	"bytes"
-	"hash/maphash"
 
 	"weir/internal/limiter"
 )
 
-// request is a request that is being decided. Its memory is used again.
-type request struct {
-	hits    []limiter.Hit
-	asks    []asked          // by hit
-	states  []*limiter.State // by hit
-	touched uint64           // mask of the shards asked
-}
-
-// asked is what a request asks for with one hit.
+// asked is what a request asks for with one of its hits.
 type asked struct {
 	shard   *shard
-	hash    uint32
-	counter *counter      // nil if there is none yet
-	state   limiter.State // of the counter that there is not yet
-	again   bool          // an earlier hit asks for the same new counter
+	counter *counter       // nil if there is none yet
+	state   *limiter.State // of the counter, or what it will be
+	hash    uint32         // of the key
+	again   bool           // an earlier hit asks for the same new counter
 }
 
-// start tells which shards have the counters of hits. They may then be locked.
-func (r *request) start(s *Store, hits []limiter.Hit) {
-	r.hits = hits
-	mask := uint64(len(s.shards) - 1)
+// find finds the counters of hits and appends their states, unused ones where
+// there is no counter yet. Hits of one counter share one state.
+func find(hits []limiter.Hit, asks []asked, states []*limiter.State) []*limiter.State {
+	var unused []limiter.State
 	for i := range hits {
-		hash := maphash.Bytes(s.seed, hits[i].Key)
-		r.touched |= 1 << (hash & mask)
-		r.asks = append(r.asks, asked{shard: &s.shards[hash&mask], hash: uint32(hash >> 32)})
-	}
-}
-
-// find finds the counters and their states. Hits of one counter share one state.
-func (r *request) find() {
-	for i := range r.asks {
-		a := &r.asks[i]
-		if a.counter = a.shard.find(a.hash, r.hits[i].Key); a.counter != nil {
-			r.states = append(r.states, &a.counter.state)
-			continue
+		a := &asks[i]
+		if a.counter = a.shard.find(a.hash, hits[i].Key); a.counter != nil {
+			a.state = &a.counter.state
+		} else if first := firstOf(hits, asks, i); first < i {
+			a.state, a.again = asks[first].state, true
+		} else {
+			if unused == nil {
+				unused = make([]limiter.State, len(hits)-i)
+			}
+			a.state, unused = &unused[0], unused[1:]
 		}
-		first := r.firstOf(i)
-		a.again = first != i
-		r.states = append(r.states, &r.asks[first].state)
+		states = append(states, a.state)
 	}
+	return states
 }
 
-// firstOf returns the first hit on the counter of hit i.
-func (r *request) firstOf(i int) (first int) {
-	for r.asks[first].hash != r.asks[i].hash || !bytes.Equal(r.hits[first].Key, r.hits[i].Key) {
+// firstOf returns the first hit with the key of hit i.
+func firstOf(hits []limiter.Hit, asks []asked, i int) (first int) {
+	for asks[first].hash != asks[i].hash || !bytes.Equal(hits[first].Key, hits[i].Key) {
 		first++
 	}
 	return first
 }
 
-// keep files the counters as they are after the decision, adds those that are
-// new, and drops those that are no longer used, with a few that have expired. It
-// tells how many others had to make room.
-func (r *request) keep(now int64) (evictions int) {
+// keep files the counters of hits as they are after the decision, adds those that
+// are new, and drops those that are no longer used. It tells how many others had
+// to make room.
+func keep(hits []limiter.Hit, asks []asked, now int64) (evictions int) {
 	// First what was found: counters move when others are added or dropped.
-	for i := range r.asks {
-		if a := &r.asks[i]; a.counter != nil {
-			a.shard.refile(a.counter.place, r.hits[i].Limit.Expiry(a.counter.state))
+	moves := false
+	for i := range asks {
+		a := &asks[i]
+		if a.counter == nil {
+			moves = true
+			continue
 		}
+		expiry := hits[i].Limit.Expiry(*a.state)
+		a.shard.refile(a.counter.place, expiry)
+		moves = moves || expiry <= now
 	}
-	for i := range r.asks {
-		a := &r.asks[i]
+	if !moves {
+		return 0
+	}
+	for i := range asks {
+		a := &asks[i]
 		if a.counter != nil || a.again {
 			continue
 		}
-		expiry := r.hits[i].Limit.Expiry(a.state)
-		if expiry > now && a.shard.add(a.hash, r.hits[i].Key, a.state, expiry, now) {
+		expiry := hits[i].Limit.Expiry(*a.state)
+		if expiry > now && a.shard.add(a.hash, hits[i].Key, *a.state, expiry, now) {
 			evictions++
 		}
 	}
-	for i := range r.asks {
-		r.asks[i].shard.clear(now, clearedPerHit)
+	for i := range asks {
+		asks[i].shard.clear(now, 1) // those no longer used expire before all others
 	}
 	return evictions
-}
-
-// finish forgets the hits and counters.
-func (r *request) finish() {
-	clear(r.asks)
-	clear(r.states)
-	*r = request{asks: r.asks[:0], states: r.states[:0]}
 }

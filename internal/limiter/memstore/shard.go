@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"weir/internal/limiter"
 )
@@ -9,9 +10,9 @@ import (
 // shard is a part of the counters, under one lock.
 type shard struct {
 	mu     sync.Mutex
-	max    uint32   // counters to keep at most
-	turn   int      // which other shard was cleared last by requests of this one
-	tables []*table // by the steps of their keys, nil where no key ever was
+	max    uint32        // counters to keep at most
+	turn   atomic.Uint64 // which other shard was cleared last by requests of this one
+	tables []*table      // by the steps of their keys, nil where no key ever was
 	order  blocks[due]
 
 	_ [32]byte // keeps shards in cache lines of their own
