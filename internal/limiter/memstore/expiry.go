@@ -62,12 +62,13 @@ func (s *shard) settle(place uint32, d due) {
 // firstChild returns the child of place that expires first.
 func (s *shard) firstChild(place uint32) (first uint32, found bool) {
 	first = children*place + 1
-	for child := first + 1; child < min(first+children, s.order.n); child++ {
+	end := min(first+children, s.order.n)
+	for child := first + 1; child < end; child++ {
 		if s.order.at(child).expiry < s.order.at(first).expiry {
 			first = child
 		}
 	}
-	return first, first < s.order.n
+	return first, first < end
 }
 
 // put puts d at place, and tells its counter.
