@@ -24,7 +24,7 @@ type Store struct {
 	// RedisVariables are those that say how to use a Redis, if RedisURL names none.
 	RedisVariables []string `kong:"-"`
 
-	MemoryMaxCounters int `env:"MEMORY_MAX_COUNTERS" default:"1000000" min:"1000" help:"Most counters kept in memory, 200 to 300 bytes each, up to 500 while new ones push out old ones. Beyond it, those nearest to the end of their window are given up." unit:"counters"`
+	MemoryMaxCounters int `env:"MEMORY_MAX_COUNTERS" default:"1000000" min:"1000" help:"Most counters kept in memory, 60 bytes each and as much as their keys. Beyond it, those nearest to the end of their window are given up." unit:"counters"`
 }
 
 // RedisSocket is the kind of socket at RedisURL, empty if that says it itself.

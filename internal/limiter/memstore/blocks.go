@@ -2,14 +2,14 @@ package memstore
 
 import "slices"
 
-// blocks is a list that grows and shrinks at its end. It lives in blocks, so
-// that growing copies nothing but the first few items and leaves no garbage, and
-// what it has shrunk by is given back. Each item is width elements side by side.
+// blocks is a list that grows and shrinks at its end. It consists of blocks, so
+// that growing copies and throws away nothing but a short first block, and what
+// the list has shrunk by goes back to the collector.
 type blocks[T any] struct {
-	width int
+	width int    // elements of an item, which lie side by side
 	n     uint32 // items
 	list  [][]T
-	spare []T // emptied last: a list that goes back and forth over the edge of a block needs no new one
+	spare []T // the block emptied last, for a list that goes back and forth over its edge
 }
 
 const perBlock = 256 // items
@@ -22,8 +22,8 @@ func (b *blocks[T]) row(i uint32) []T {
 	return b.list[i/perBlock][int(i%perBlock)*b.width:][:b.width]
 }
 
-// grow adds an item, whose elements hold anything. Pointers to others may point
-// to copies from then on.
+// grow adds an item and returns its elements, which may hold anything. Pointers
+// to other items are void from then on: the first block may have moved.
 func (b *blocks[T]) grow() []T {
 	if b.n%perBlock == 0 {
 		b.list = append(b.list, b.newBlock())

@@ -6,6 +6,12 @@
 // shards of all its hits at once, in ascending order, and so is decided as one
 // step without waiting for requests elsewhere. There is no goroutine: expired
 // counters are cleared away by the requests that follow.
+//
+// However many counters there are, the garbage collector has little to follow
+// and no request waits for others to be moved: counters, their keys, the index by
+// key (index.go) and the order by expiry (expiry.go) are lists of plain numbers
+// and bytes without gaps, which refer to each other by number and grow and shrink
+// by a block at a time (blocks.go).
 package memstore
 
 import (
@@ -20,10 +26,9 @@ import (
 	"weir/internal/limiter"
 )
 
-// DefaultMaxCounters is used where Options say nothing. With keys of 30 to 70
-// bytes a counter takes 160 to 210 bytes, and the process 200 to 290 for it: this
-// many take 200 to 290 MB. While new keys push out old ones, the garbage that
-// they are until it is collected takes up to 500 MB altogether.
+// DefaultMaxCounters is used where Options say nothing. A counter takes 60 bytes
+// and its key, rounded up to 8: this many with keys of 30 to 70 bytes take 92 to
+// 132 MB.
 const DefaultMaxCounters = 1_000_000
 
 // Options are what a Store needs; the zero value works.
@@ -72,8 +77,7 @@ func New(o Options) *Store {
 	}
 	s := &Store{now: o.Now, seed: maphash.MakeSeed(), shards: make([]shard, n)}
 	for i := range s.shards {
-		s.shards[i].max = uint32(min(o.MaxCounters/n, none))
-		s.shards[i].order.width = 1
+		s.shards[i].init(o.MaxCounters / n)
 	}
 	s.metrics = newMetrics(o.Registerer, s.counters)
 	return s

@@ -11,11 +11,16 @@ import (
 type shard struct {
 	mu     sync.Mutex
 	max    uint32        // counters to keep at most
-	turn   atomic.Uint64 // which other shard was cleared last by requests of this one
+	turn   atomic.Uint64 // which shard requests of this one cleared last
 	tables []*table      // by the steps of their keys, nil where no key ever was
 	order  blocks[due]
 
 	_ [32]byte // keeps shards in cache lines of their own
+}
+
+func (s *shard) init(maxCounters int) {
+	s.max = uint32(min(maxCounters, none))
+	s.order.width = 1
 }
 
 // find returns the counter of key, nil if there is none. It is valid until a
@@ -62,6 +67,7 @@ func (s *shard) tryClear(now int64, n int) {
 	}
 }
 
+// dropNearest drops the counter that expires first.
 func (s *shard) dropNearest() {
 	d := s.nearest()
 	s.unfile(0)

@@ -25,9 +25,9 @@ type kept struct {
 	expiry int64
 }
 
-func newHistory(t *testing.T, maxCounters uint32, hash func([]byte) uint32) *history {
+func newHistory(t *testing.T, maxCounters int, hash func([]byte) uint32) *history {
 	h := &history{T: t, hash: hash, want: make(map[string]kept)}
-	h.shard.max, h.shard.order.width = maxCounters, 1
+	h.shard.init(maxCounters)
 	return h
 }
 
@@ -189,7 +189,7 @@ func FuzzShard(f *testing.F) {
 	all := hashes()
 	f.Fuzz(func(t *testing.T, maxCounters uint8, steps []byte) {
 		for _, name := range []string{"good", "three bits", "one"} {
-			h := newHistory(t, 1+uint32(maxCounters), all[name])
+			h := newHistory(t, 1+int(maxCounters), all[name])
 			rest := steps
 			next := func(n int) int {
 				if len(rest) == 0 {

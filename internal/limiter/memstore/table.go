@@ -9,13 +9,10 @@ import (
 // table keeps counters of keys of about one length: the counters 0 to n-1,
 // without a gap, and the key of each at the same place. When one is removed, the
 // last one moves to its place.
-//
-// Its lists hold no pointers: however many counters there are, the garbage
-// collector has only the blocks to follow.
 type table struct {
 	counters blocks[counter]
-	keys     blocks[byte]   // with room for the longest key of the table
-	buckets  blocks[uint32] // as many as counters, see index.go
+	keys     blocks[byte]   // of the counters, each with room for the longest
+	buckets  blocks[uint32] // of the index, as many as counters
 }
 
 // counter is the state of one key. It is found by its hash and filed by its expiry.
@@ -27,7 +24,7 @@ type counter struct {
 	length uint32 // of the key, in bytes
 }
 
-// Keys of one table have equally many steps of bytes.
+// keyStep is by how many bytes the keys of one table may differ in length.
 const keyStep = 8
 
 func keySteps(key []byte) int { return (len(key) + keyStep - 1) / keyStep }
@@ -66,8 +63,8 @@ func (t *table) add(hash uint32, key []byte, state limiter.State) (i uint32) {
 	return i
 }
 
-// remove removes counter i and tells whether there still is one of that number,
-// which is the one that was last.
+// remove removes counter i and tells whether another one, the last, is number i
+// now.
 func (t *table) remove(i uint32) (moved bool) {
 	t.unlink(i)
 	last := t.counters.n - 1
