@@ -6,13 +6,19 @@
 // shards of all its hits at once, in ascending order, and so is decided as one
 // step without waiting for requests elsewhere. There is no goroutine: expired
 // counters are cleared away by the requests that follow.
+//
+// However many counters there are, the garbage collector has little to follow
+// and no request waits for others to be moved: counters, their keys, the index by
+// key (index.go) and the order by expiry (expiry.go) are lists of plain numbers
+// and bytes without gaps, which refer to each other by number and grow and shrink
+// by a block at a time (blocks.go).
 package memstore
 
 import (
 	"context"
 	"hash/maphash"
 	"math/bits"
-	"sync/atomic"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,10 +26,9 @@ import (
 	"weir/internal/limiter"
 )
 
-// DefaultMaxCounters is used where Options say nothing. With keys of 30 to 70
-// bytes a counter takes 160 to 210 bytes, and the process 200 to 290 for it: this
-// many take 200 to 290 MB. While new keys push out old ones, the garbage that
-// they are until it is collected takes up to 500 MB altogether.
+// DefaultMaxCounters is used where Options say nothing. A counter takes 60 bytes
+// and its key, rounded up to 8: this many with keys of 30 to 70 bytes take 92 to
+// 132 MB.
 const DefaultMaxCounters = 1_000_000
 
 // Options are what a Store needs; the zero value works.
@@ -42,11 +47,10 @@ type Options struct {
 }
 
 const (
-	maxShards      = 64   // bits of the mask of locks
-	minPerShard    = 1024 // below it, fewer shards keep the bound closer
-	scratch        = 16   // hits of a request that is decided without allocation
-	clearedPerHit  = 2    // expired counters cleared away for each hit, which adds at most one
-	worthReturning = 1024 // counters a shard must have held for its tables to be freed when empty
+	maxShards     = 64   // bits of the mask of locks
+	minPerShard   = 1024 // below it, fewer shards keep the bound closer
+	scratch       = 16   // hits of a request that is decided without allocation
+	clearedPerHit = 2    // expired counters cleared away for each hit, which adds at most one
 )
 
 // Store is a limiter.Store in memory. It needs no closing.
@@ -54,7 +58,6 @@ type Store struct {
 	now     func() time.Time
 	seed    maphash.Seed
 	shards  []shard // a power of two
-	turn    atomic.Uint32
 	metrics *metrics
 }
 
@@ -74,8 +77,7 @@ func New(o Options) *Store {
 	}
 	s := &Store{now: o.Now, seed: maphash.MakeSeed(), shards: make([]shard, n)}
 	for i := range s.shards {
-		s.shards[i].counters = make(map[string]*counter)
-		s.shards[i].max = o.MaxCounters / n
+		s.shards[i].init(o.MaxCounters / n)
 	}
 	s.metrics = newMetrics(o.Registerer, s.counters)
 	return s
@@ -84,47 +86,38 @@ func New(o Options) *Store {
 // Decide implements limiter.Store. It never waits for anything but other
 // requests, so it looks at no context, and it never fails.
 func (s *Store) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
-	var placesBuf [scratch]uint64
-	places := placesBuf[:0] // places[i] is the shard of hits[i]
-	mask := uint64(len(s.shards) - 1)
+	var buf [scratch]asked
+	asks := slices.Grow(buf[:0], len(hits))[:len(hits)]
+	touched, mask := uint64(0), uint64(len(s.shards)-1)
+	for i := range hits {
+		hash := maphash.Bytes(s.seed, hits[i].Key)
+		touched |= 1 << (hash & mask)
+		asks[i].shard, asks[i].hash = &s.shards[hash&mask], uint32(hash>>32)
+	}
+	denied, now := s.decide(hits, asks, touched, out)
+
 	// One more shard, in turn, is cleared of expired counters, so that traffic on
 	// few keys clears them all.
-	clearing := uint64(s.turn.Add(1)) & mask
-	touched := uint64(1) << clearing
-	for i := range hits {
-		place := maphash.Bytes(s.seed, hits[i].Key) & mask
-		places = append(places, place)
-		touched |= 1 << place
-	}
+	turn := asks[0].shard.turn.Add(1)
+	s.shards[turn&mask].tryClear(now, clearedPerHit*len(hits))
+	return denied, nil
+}
 
+// decide is Decide under the locks of the shards touched. It tells at what time
+// it decided.
+func (s *Store) decide(hits []limiter.Hit, asks []asked, touched uint64, out []limiter.Decision) (denied bool, now int64) {
 	s.lock(touched)
 	defer s.unlock(touched)
 	// The time is read under the locks, so that of two requests on a counter the
 	// later one does not come with an earlier time, unless the clock stepped back:
 	// then a counter that has expired and was cleared away starts anew.
-	now := s.now().UnixMicro()
-	denied = s.decide(hits, places, now, out)
-	s.shards[clearing].clearExpired(now, clearedPerHit*len(hits))
-	return denied, nil
-}
-
-// decide is Decide under the locks of places.
-func (s *Store) decide(hits []limiter.Hit, places []uint64, now int64, out []limiter.Decision) (denied bool) {
-	var countersBuf [scratch]*counter
-	var statesBuf [scratch]*limiter.State
-	counters, states := countersBuf[:0], statesBuf[:0]
-	for i := range hits {
-		c := s.shards[places[i]].find(hits[i].Key)
-		counters = append(counters, c)
-		states = append(states, &c.state)
+	now = s.now().UnixMicro()
+	var buf [scratch]*limiter.State
+	denied = limiter.Decide(hits, find(hits, asks, buf[:0]), now, out)
+	if evictions := keep(hits, asks, now); evictions > 0 {
+		s.metrics.evictions.Add(float64(evictions))
 	}
-	denied = limiter.Decide(hits, states, now, out)
-	for i, c := range counters {
-		if s.shards[places[i]].keep(c, hits[i].Limit.Expiry(c.state), now) {
-			s.metrics.evictions.Inc()
-		}
-	}
-	return denied
+	return denied, now
 }
 
 // lock locks the shards of a mask, the lowest first, as every request does.
@@ -144,7 +137,7 @@ func (s *Store) unlock(mask uint64) {
 func (s *Store) counters() (n int) {
 	for i := range s.shards {
 		s.shards[i].mu.Lock()
-		n += len(s.shards[i].byExpiry)
+		n += int(s.shards[i].order.n)
 		s.shards[i].mu.Unlock()
 	}
 	return n

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -173,29 +174,71 @@ func TestExpiryOfEveryAlgorithm(t *testing.T) {
 	}
 }
 
-// Not only the counters but also their tables are freed after a flood.
+// heapBytes is what is live on the heap.
+func heapBytes() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// Not only counters leave memory after a flood, but also what they took, even if
+// some of them stay.
 func TestExpiryFreesMemory(t *testing.T) {
-	const n = 100_000
-	heap := func() int64 {
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
-	}
+	const n, stay = 400_000, 4000
 	f := newFixture(t, 0)
-	before := heap()
+	before := heapBytes()
 	for i := range n {
-		f.decide(hit(perMinute, 1, "a key of forty bytes and a number ", i))
+		limit := perMinute
+		if i%(n/stay) == 0 {
+			limit = perHour
+		}
+		f.decide(hit(limit, 1, "a key of forty bytes and a number ", i))
 	}
-	flooded := heap() - before
-	t.Logf("%d bytes per counter", flooded/n)
+	flooded := heapBytes() - before
+	peeks := func() {
+		for range n {
+			f.decide(hit(perDay, 0, "peek"))
+		}
+	}
 	f.set(time.Minute)
-	for range n {
-		f.decide(hit(perDay, 0, "peek"))
+	peeks()
+	f.expect(stay, 0)
+	if left := heapBytes() - before; left > flooded/10 {
+		t.Errorf("%d bytes left of %d for one counter of %d", left, flooded, n/stay)
 	}
+	f.set(time.Hour)
+	peeks()
 	f.expect(0, 0)
-	if left := heap() - before; left > flooded/10 {
-		t.Errorf("%d bytes left of %d", left, flooded)
+	if left := heapBytes() - before; left > flooded/100 {
+		t.Errorf("%d bytes left of %d for no counter", left, flooded)
+	}
+	runtime.KeepAlive(f)
+}
+
+// Counters take few bytes, and to grow by one does not copy what there is again
+// and again.
+func TestBytesPerCounter(t *testing.T) {
+	const n, most = 200_000, 100
+	f := newFixture(t, 0)
+	hits, out := []limiter.Hit{{Limit: perDay, Cost: 1}}, make([]limiter.Decision, 1)
+	live := heapBytes()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for i := range n {
+		hits[0].Key = fmt.Appendf(hits[0].Key[:0], "w1|api|user=%07x|path=/in|60", i)
+		if _, err := f.Decide(context.Background(), hits, out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	live = heapBytes() - live
+	t.Logf("%d bytes per counter with keys of %d bytes", live/n, len(hits[0].Key))
+	if live > most*n {
+		t.Errorf("%d bytes live for %d counters, want at most %d for each", live, n, most)
+	}
+	if made := int64(after.TotalAlloc - before.TotalAlloc); made > 3*most*n {
+		t.Errorf("%d bytes allocated for %d counters, want at most %d for each", made, n, 3*most)
 	}
 	runtime.KeepAlive(f)
 }
@@ -268,6 +311,47 @@ func TestEvictionWithinARequest(t *testing.T) {
 	f.expect(2, 2)
 	f.decide(hit(perDay, 1, "e"), hit(perDay, 1, "c"), hit(perDay, 1, "d"))
 	f.expect(2, 3)
+}
+
+// A long history of many counters, which come and go in waves, is decided as by
+// the model, which forgets nothing.
+func TestLongHistory(t *testing.T) {
+	rounds, perRound := 60, 2000
+	if testing.Short() {
+		rounds = 15
+	}
+	limits := []*limiter.Limit{
+		perMinute, perHour,
+		storetest.Must(limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Minute, Anchor: limiter.FirstHit}),
+		storetest.Must(limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Minute, Algorithm: limiter.SlidingWindow}),
+		storetest.Must(limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Hour, Algorithm: limiter.TokenBucket}),
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	f := newFixture(t, 0)
+	model := storetest.NewModel(func() time.Time { return *f.now.Load() })
+	var elapsed time.Duration
+	for round := range rounds {
+		keys := 1 + random.IntN(20_000) // few at times, so that others expire
+		for range perRound {
+			elapsed += time.Duration(random.IntN(100_000)) * time.Microsecond
+			f.set(elapsed)
+			var hits []limiter.Hit
+			for range 1 + random.IntN(4) {
+				kind, n := random.IntN(len(limits)), random.IntN(keys)
+				h := hit(limits[kind], random.Uint64N(5), kind, strings.Repeat("|", n%50), n)
+				h.Refund = random.IntN(8) == 0
+				hits = append(hits, h)
+			}
+			got, want := make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
+			denied, _ := f.Decide(t.Context(), hits, got)
+			wantDenied, _ := model.Decide(t.Context(), hits, want)
+			if denied != wantDenied || !slices.Equal(got, want) {
+				t.Fatalf("round %d at %v: got %v %+v, want %v %+v", round, elapsed, denied, got, wantDenied, want)
+			}
+		}
+	}
 }
 
 func TestFloodOfKeys(t *testing.T) {
@@ -347,37 +431,4 @@ func TestNoAllocationOnExistingCounters(t *testing.T) {
 			t.Errorf("%d hits: %v allocations, want none", n, allocs)
 		}
 	}
-}
-
-func BenchmarkDecide(b *testing.B) {
-	for _, n := range []int{1, 10} {
-		b.Run(fmt.Sprint("hits=", n), func(b *testing.B) {
-			s := memstore.New(memstore.Options{})
-			var caller atomic.Int64
-			b.ReportAllocs()
-			b.RunParallel(func(pb *testing.PB) {
-				hits, out := requestOf(n, limiter.Minute, "caller ", caller.Add(1))
-				for pb.Next() {
-					if _, err := s.Decide(context.Background(), hits, out); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-		})
-	}
-	// Every request brings a new key, as in a flood, and memory is full.
-	b.Run("new keys", func(b *testing.B) {
-		s := memstore.New(memstore.Options{MaxCounters: 100_000})
-		var key atomic.Uint64
-		b.ReportAllocs()
-		b.RunParallel(func(pb *testing.PB) {
-			hits, out := requestOf(1, limiter.Hour)
-			for pb.Next() {
-				hits[0].Key = fmt.Appendf(hits[0].Key[:0], "%040d", key.Add(1))
-				if _, err := s.Decide(context.Background(), hits, out); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	})
 }
