@@ -16,7 +16,8 @@ import (
 // often by the runtime's default, which is to collect when as much garbage has
 // piled up as is live: of the CPU time of a decision that was a sixth.
 const (
-	// garbage is what may pile up between two collections, if less is live.
+	// garbage is what may pile up between two collections, or a quarter of what is
+	// live, if that is more.
 	garbage = 64 << 20
 	// memoryShare is the part of the container's memory that the runtime keeps
 	// within, by collecting more often; the rest is for what it does not count.
@@ -63,9 +64,9 @@ func tuneCollector(ctx context.Context) {
 // collectorTarget is the garbage that may pile up beside so many live bytes, in
 // percent of these (see GOGC), in steps, since to set it stops the world.
 func collectorTarget(live uint64) int {
-	const most = 1600
+	const most, least = 1600, 25 // counters in memory are no work for the collector
 	percent := most
-	for percent > 100 && uint64(percent)*live > 100*garbage {
+	for percent > least && uint64(percent)*live > 100*garbage {
 		percent /= 2
 	}
 	return percent

@@ -16,7 +16,8 @@ func TestCollectorTarget(t *testing.T) {
 		{5 << 20, 800},  // 40
 		{40 << 20, 100},
 		{31 << 20, 200}, // 62
-		{10 << 30, 100}, // the runtime's own
+		{100 << 20, 50},
+		{10 << 30, 25},
 	}
 	for _, tt := range tests {
 		if got := collectorTarget(tt.live); got != tt.want {
