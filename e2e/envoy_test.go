@@ -82,10 +82,16 @@ func runEnvoy(t *testing.T, doc map[string]any) *envoy {
 	return e
 }
 
-// exampleBootstrap reads examples/envoy/envoy.yaml.
+// exampleBootstrap reads the bootstrap that most tests use.
 func exampleBootstrap(t *testing.T) map[string]any {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(testenv.Repository(t), "examples/envoy/envoy.yaml"))
+	return readBootstrap(t, "examples/envoy/envoy.yaml")
+}
+
+// readBootstrap reads a file of the repository.
+func readBootstrap(t *testing.T, file string) map[string]any {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(testenv.Repository(t), file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +108,7 @@ func connectionManager(t *testing.T, doc map[string]any) map[string]any {
 	return get(t, doc, "static_resources", "listeners", 0, "filter_chains", 0, "filters", 0, "typed_config")
 }
 
-// setUpstreams changes the addresses of the clusters weir and echo.
+// setUpstreams changes the addresses of the clusters: Weir, then the upstream.
 func setUpstreams(t *testing.T, doc map[string]any, addrs ...string) {
 	t.Helper()
 	for i, addr := range addrs {

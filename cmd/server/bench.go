@@ -16,7 +16,7 @@ import (
 
 // benchmark is the command bench.
 type benchmark struct {
-	Servers []string `arg:"" optional:"" name:"server" default:"127.0.0.1:8081" help:"gRPC addresses of the servers, such as host:port or unix:PATH. Any server of Envoy's RateLimitService v3 will do."`
+	Servers []string `arg:"" optional:"" name:"server" default:"127.0.0.1:8081" help:"gRPC addresses of the servers, such as host:port or unix:PATH, by default 127.0.0.1:8081. Any server of Envoy's RateLimitService v3 will do."`
 
 	Rate        float64       `default:"0" help:"Requests per second of an open loop, sent by a plan that waits for no answer; latencies count from the planned time. By default a closed loop: each caller sends its next request when the last is answered."`
 	Callers     int           `default:"0" placeholder:"N" help:"Requests that may wait for an answer at once. By default 64, of an open loop 512."`

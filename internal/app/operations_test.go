@@ -13,6 +13,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"weir/internal/settings"
+	"weir/internal/testenv"
 )
 
 // operations is the document for operators.
@@ -28,13 +29,16 @@ func document(t *testing.T, name string) string {
 }
 
 // TestDocumentsListEveryMetric compares the documents with what the server
-// shows, once with each store.
+// shows, with each store and with a control plane.
 func TestDocumentsListEveryMetric(t *testing.T) {
 	const twoLimits = "domain: api\ndescriptors:\n  - key: user\n    rate_limits:\n" +
 		"      - {unit: day, requests_per_unit: 3}\n      - {unit: week, requests_per_unit: 9}\n"
 	names, kinds := map[string]bool{}, map[string]bool{}
-	for _, args := range [][]string{nil, {"--redis-url=" + miniredis.RunT(t).Addr()}} {
-		f := start(t, append(args, "--config="+directory(t, twoLimits))...)
+	plane := testenv.StartControlPlane(t)
+	plane.Set("v1", sent("x", 3))
+	rules := "--config=" + directory(t, twoLimits)
+	for _, args := range [][]string{{rules}, {rules, "--redis-url=" + miniredis.RunT(t).Addr()}, fromControlPlane(plane)} {
+		f := start(t, args...)
 		f.wantHealth(true, "OK")
 		f.wantLimit(3) // metrics by rule appear with the first request
 		families, err := f.opts.Registry.Gather()

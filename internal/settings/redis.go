@@ -9,7 +9,7 @@ import (
 
 // Redis says which Redis keeps the counters, and how to reach it.
 type Redis struct {
-	Main RedisServer `embed:"" prefix:"redis-" envprefix:"REDIS_"`
+	Main RedisServer `embed:"" prefix:"redis-" envprefix:"REDIS_" set:"absent=If it is not set, counters are kept in memory."`
 
 	OpTimeout time.Duration `name:"redis-op-timeout" env:"REDIS_OP_TIMEOUT" default:"100ms" min:"1ms" max:"1m" help:"Longest that a decision waits for Redis. It waits less if the deadline of the request comes first."`
 
@@ -21,7 +21,7 @@ type Redis struct {
 	HealthCheckActiveConnection bool `name:"redis-health-check-active-connection" env:"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION" default:"false" help:"Fail the health check while Redis cannot decide, asked every second. By default only until it has been able to for the first time."`
 
 	UsePerSecond bool        `name:"redis-persecond" env:"REDIS_PERSECOND" default:"false" help:"Keep the counters of limits per second in a Redis of their own, which the next settings name. The settings above that have no twin there hold for both."`
-	PerSecond    RedisServer `embed:"" prefix:"redis-persecond-" envprefix:"REDIS_PERSECOND_"`
+	PerSecond    RedisServer `embed:"" prefix:"redis-persecond-" envprefix:"REDIS_PERSECOND_" set:"absent=Needed if REDIS_PERSECOND is on."`
 
 	DenyMemory int `name:"local-cache-size-in-bytes" env:"LOCAL_CACHE_SIZE_IN_BYTES" default:"4194304" min:"0" max:"1073741824" unit:"bytes" help:"Memory for counters known to be over their limit. They are denied without asking Redis, for as long as the denial holds, and a second at most before Redis is asked again. 0 is none."`
 
@@ -29,9 +29,10 @@ type Redis struct {
 	Variables []string `kong:"-"`
 }
 
-// RedisServer says where one Redis is, and what belongs to it alone.
+// RedisServer says where one Redis is, and what belongs to it alone. The help
+// of its URL ends with what it means to have none, ${absent}.
 type RedisServer struct {
-	URL          string        `name:"url" env:"URL" placeholder:"URL" help:"Where Redis is: host:port, path of a unix socket, or a redis://, rediss:// or unix:// URL; with type SENTINEL name,host:port,... of the primary and its sentinels; with CLUSTER host:port,... of some nodes. If REDIS_URL is not set, counters are kept in memory."`
+	URL          string        `name:"url" env:"URL" placeholder:"URL" help:"Where Redis is: host:port, path of a unix socket, or a redis://, rediss:// or unix:// URL; with type SENTINEL name,host:port,... of the primary and its sentinels; with CLUSTER host:port,... of some nodes. ${absent}"`
 	Type         RedisType     `env:"TYPE" default:"SINGLE" help:"What Redis consists of: SINGLE, SENTINEL or CLUSTER."`
 	SocketType   SocketType    `env:"SOCKET_TYPE" placeholder:"tcp|unix" help:"How to reach a Redis that is not given as a URL. By default unix for a path, tcp otherwise."`
 	Auth         Secret        `env:"AUTH" placeholder:"PASSWORD" help:"Password of Redis, or user:password."`

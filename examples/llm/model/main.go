@@ -1,0 +1,48 @@
+// Command model is the upstream of the example: it answers like a language
+// model, at once and without sense, and takes as many tokens as the request
+// permits (max_tokens). With stream it answers in events.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+)
+
+func main() {
+	listen := flag.String("listen", "127.0.0.1:8000", "address to listen on")
+	flag.Parse()
+	listener, err := net.Listen("tcp", *listen)
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Printf("listening on %s", listener.Addr())
+	http.HandleFunc("POST /v1/chat/completions", complete)
+	log.Fatal(http.Serve(listener, nil))
+}
+
+func complete(w http.ResponseWriter, r *http.Request) {
+	var request struct {
+		MaxTokens int  `json:"max_tokens"`
+		Stream    bool `json:"stream"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
+		http.Error(w, "the body is no request: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	// Only a client that has gone fails below.
+	if !request.Stream {
+		w.Header().Set("content-type", "application/json")
+		fmt.Fprintf(w, `{"choices": [{"message": {"content": "How do you do?"}}], "usage": {"total_tokens": %d}}`+"\n", request.MaxTokens)
+		return
+	}
+	w.Header().Set("content-type", "text/event-stream")
+	for _, word := range []string{"How", " do", " you", " do?"} {
+		fmt.Fprintf(w, `data: {"choices": [{"delta": {"content": %q}}], "usage": null}`+"\n\n", word)
+		_ = http.NewResponseController(w).Flush()
+	}
+	fmt.Fprintf(w, `data: {"choices": [], "usage": {"total_tokens": %d}}`+"\n\ndata: [DONE]\n\n", request.MaxTokens)
+}
