@@ -51,7 +51,7 @@ install)
 missing)
   have_redis || echo "LEFT OUT: the Redis store on a real Redis, and e2e: no redis-server in PATH" \
     "(apt-get install redis-server, or your system's package$(see_log redis))"
-  have_envoy || echo "LEFT OUT: e2e and the check of examples/envoy: no envoy in PATH, \$ENVOY or $venv" \
+  have_envoy || echo "LEFT OUT: e2e and the checks of the bootstraps in examples: no envoy in PATH, \$ENVOY or $venv" \
     "(needs python3 with venv$(see_log envoy))"
   ;;
 *)
