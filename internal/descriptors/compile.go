@@ -1,8 +1,6 @@
 package descriptors
 
 import (
-	"gopkg.in/yaml.v3"
-
 	"weir/internal/limiter"
 	"weir/internal/strictyaml"
 )
@@ -23,9 +21,9 @@ func Load(files []File, opts Options) (*Tree, error) {
 		c.problems = append(c.problems, Problem{Message: "there is no rule file, at least one is needed"})
 	}
 	for _, f := range files {
-		d := newDecoder(f.Name)
-		if document := d.Parse(f.Data, "a domain and its descriptors"); document != nil {
-			c.add(d, document)
+		d, config := decodeFile(f)
+		if config != nil {
+			c.add(d, config)
 		}
 		c.problems = append(c.problems, d.Problems...)
 	}
@@ -79,9 +77,8 @@ func here(r *strictyaml.Reporter, at strictyaml.Position) origin {
 	return o
 }
 
-// add adds the rules of a document. What is wrong goes to the decoder.
-func (c *compiler) add(d *decoder, document *yaml.Node) {
-	config := d.file(document)
+// add adds the rules of a document. What is wrong goes to its decoder.
+func (c *compiler) add(d *decoder, config *fileConfig) {
 	root := c.domain(&d.Reporter, config)
 	b := branch{Reporter: &d.Reporter, compiler: c, domain: c.tree.labels[config.domain]}
 	b.descriptors(root, config.descriptors)
@@ -89,7 +86,7 @@ func (c *compiler) add(d *decoder, document *yaml.Node) {
 
 // domain returns the root node of a document's domain. Where the domain is wrong it
 // is a new one, so that only what is wrong within the document is found in it.
-func (c *compiler) domain(r *strictyaml.Reporter, config fileConfig) *node {
+func (c *compiler) domain(r *strictyaml.Reporter, config *fileConfig) *node {
 	root := &node{entry: limiter.Entry{Key: config.domain}}
 	first := c.tree.domains[config.domain]
 	switch {
