@@ -116,6 +116,9 @@ type branch struct {
 func (b *branch) descriptors(parent *node, list []descriptorConfig) {
 	b.Enter(strictyaml.Step{Field: "descriptors"})
 	defer b.Leave()
+	if parent.children == nil && len(list) > 0 {
+		parent.children = make(map[limiter.Entry]*node, len(list))
+	}
 	for i := range list {
 		b.Enter(strictyaml.Step{Index: i})
 		b.levels = append(b.levels, &list[i])
@@ -142,9 +145,6 @@ func (b *branch) descriptor(parent *node, config *descriptorConfig) {
 
 // add makes child, which has its entry, a child of n.
 func (n *node) add(child *node) {
-	if n.children == nil {
-		n.children = make(map[limiter.Entry]*node)
-	}
 	n.children[child.entry] = child
 	key, value := child.entry.Key, child.entry.Value
 	if !isWildcard(value) {

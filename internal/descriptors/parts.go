@@ -27,6 +27,7 @@ func decodeParts(f File, size int) (*decoder, *fileConfig) {
 	}
 	d := newDecoder(f.Name)
 	config := d.file(parts.Head)
+	config.descriptors = make([]descriptorConfig, 0, parts.Items())
 	d.Enter(strictyaml.Step{Field: "descriptors"})
 	defer d.Leave()
 	for {

@@ -105,6 +105,10 @@ func (p *Parts) separable(head []byte) bool {
 	return true
 }
 
+// Items is about how many items are in all parts that were not yet returned:
+// more than there are if text of several lines looks like some.
+func (p *Parts) Items() int { return 1 + bytes.Count(p.rest, append([]byte("\n"), p.dash...)) }
+
 // Next returns the items of the next part, none after the last. It is not ok if
 // the part cannot be parsed alone, because of an error or an alias of what
 // comes before it: then the file must be parsed as a whole.
