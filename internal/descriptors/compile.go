@@ -5,12 +5,18 @@ import (
 	"weir/internal/strictyaml"
 )
 
-// Options say how files are joined.
+// Options say how rules are loaded.
 type Options struct {
 	// MergeDomains lets several files hold rules of one domain. They are joined
 	// in the order of the files; the same descriptor may be in one of them only.
 	MergeDomains bool
+	// Pause is called again and again during a load, so that a large one can let
+	// others work. It may be nil.
+	Pause func()
 }
+
+// pausedAfter is how many descriptors are compiled without a pause.
+const pausedAfter = 100
 
 // Load checks files and builds the Tree of their rules. The error is of type
 // Problems and holds every problem of every file; no file at all is one, too,
@@ -21,7 +27,7 @@ func Load(files []File, opts Options) (*Tree, error) {
 		c.problems = append(c.problems, Problem{Message: "there is no rule file, at least one is needed"})
 	}
 	for _, f := range files {
-		d, config := decodeFile(f)
+		d, config := decodeFile(f, c.opts.Pause)
 		if config != nil {
 			c.add(d, config)
 		}
@@ -40,6 +46,9 @@ type compiler struct {
 }
 
 func newCompiler(unit string, opts Options) *compiler {
+	if opts.Pause == nil {
+		opts.Pause = func() {}
+	}
 	return &compiler{
 		opts:    opts,
 		unit:    unit,
@@ -125,6 +134,9 @@ func (b *branch) descriptors(parent *node, list []descriptorConfig) {
 		b.descriptor(parent, &list[i])
 		b.levels = b.levels[:len(b.levels)-1]
 		b.Leave()
+		if i%pausedAfter == pausedAfter-1 {
+			b.compiler.opts.Pause()
+		}
 	}
 }
 

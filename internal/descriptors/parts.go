@@ -2,13 +2,15 @@ package descriptors
 
 import "weir/internal/strictyaml"
 
-// partSize is how much of a large file is decoded at once, in bytes.
-const partSize = 64 << 10
+// partSize is how much of a large file is decoded at once, in bytes: a
+// millisecond's work.
+const partSize = 8 << 10
 
-// decodeFile decodes a file, part by part if it is large. What is wrong is told
-// by the decoder. There is no fileConfig if it is not YAML.
-func decodeFile(f File) (*decoder, *fileConfig) {
-	if d, config := decodeParts(f, partSize); config != nil {
+// decodeFile decodes a file, part by part if it is large, with a pause after
+// each. What is wrong is told by the decoder. There is no fileConfig if it is not
+// YAML.
+func decodeFile(f File, pause func()) (*decoder, *fileConfig) {
+	if d, config := decodeParts(f, partSize, pause); config != nil {
 		return d, config
 	}
 	d := newDecoder(f.Name)
@@ -20,7 +22,7 @@ func decodeFile(f File) (*decoder, *fileConfig) {
 
 // decodeParts decodes a file part by part, with the same outcome as that of
 // decoding it as a whole. There is no fileConfig if that is not possible.
-func decodeParts(f File, size int) (*decoder, *fileConfig) {
+func decodeParts(f File, size int, pause func()) (*decoder, *fileConfig) {
 	parts := strictyaml.Split(f.Data, "descriptors", size)
 	if parts == nil {
 		return nil, nil
@@ -39,5 +41,6 @@ func decodeParts(f File, size int) (*decoder, *fileConfig) {
 			return d, config
 		}
 		config.descriptors = d.appendDescriptors(config.descriptors, items)
+		pause()
 	}
 }

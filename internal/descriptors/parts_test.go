@@ -52,7 +52,7 @@ func TestDecodeParts(t *testing.T) {
 // decoded in parts.
 func comparePartsToWhole(t *testing.T, data []byte, size int) bool {
 	t.Helper()
-	got, config := decodeParts(File{Name: "rules.yaml", Data: data}, size)
+	got, config := decodeParts(File{Name: "rules.yaml", Data: data}, size, func() {})
 	if config == nil {
 		return false
 	}
