@@ -107,7 +107,7 @@ func (c *controlPlane) reload() error {
 // apply lets rules serve that the control plane sent, or tells what is wrong with
 // them.
 func (c *controlPlane) apply(u xds.Update) error {
-	tree, unknown, err := descriptors.LoadResources(u.Resources, c.options)
+	tree, unknown, err := descriptors.LoadResources(u.Resources, c.loadOptions())
 	if err != nil {
 		c.refuse(err, u.Version)
 		c.logger.Error("new rules refused, the old ones go on serving", "version", u.Version, "problems", err)

@@ -127,7 +127,7 @@ func (f *files) compile(c content) (*descriptors.Tree, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	tree, err := descriptors.Load(c.files, f.options)
+	tree, err := descriptors.Load(c.files, f.loadOptions())
 	if err != nil {
 		return nil, fmt.Errorf("%w:\n%w", admin.ErrInvalidRules, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -49,6 +50,20 @@ func newRules(options descriptors.Options, loaded func(), logger *slog.Logger, r
 	return &rules{options: options, loaded: loaded, metrics: newLoadMetrics(reg), logger: logger}
 }
 
+// manyRules is from how many rules on the memory that a load took is given back
+// to the system at once. The tree takes a fraction of it, and a heap as large as
+// the load's peak would be collected too seldom to shrink by itself.
+const manyRules = 10_000
+
+// loadOptions are the options of the next load.
+func (r *rules) loadOptions() descriptors.Options {
+	options := r.options
+	if r.tree.Load() != nil {
+		options.Pause = rests()
+	}
+	return options
+}
+
 // accept lets new rules serve. status tells where they come from, in how many
 // files or resources, and of which version.
 func (r *rules) accept(tree *descriptors.Tree, status admin.Rules) {
@@ -59,6 +74,9 @@ func (r *rules) accept(tree *descriptors.Tree, status admin.Rules) {
 	r.status = status
 	r.mu.Unlock()
 	r.loaded()
+	if tree.Rules() >= manyRules {
+		debug.FreeOSMemory()
+	}
 }
 
 // refuse notes why new rules cannot serve. version is theirs, if they have one.

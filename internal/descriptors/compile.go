@@ -1,18 +1,22 @@
 package descriptors
 
 import (
-	"gopkg.in/yaml.v3"
-
 	"weir/internal/limiter"
 	"weir/internal/strictyaml"
 )
 
-// Options say how files are joined.
+// Options say how rules are loaded.
 type Options struct {
 	// MergeDomains lets several files hold rules of one domain. They are joined
 	// in the order of the files; the same descriptor may be in one of them only.
 	MergeDomains bool
+	// Pause is called again and again during a load, so that a large one can let
+	// others work. It may be nil.
+	Pause func()
 }
+
+// pausedAfter is how many descriptors are compiled without a pause.
+const pausedAfter = 100
 
 // Load checks files and builds the Tree of their rules. The error is of type
 // Problems and holds every problem of every file; no file at all is one, too,
@@ -23,9 +27,9 @@ func Load(files []File, opts Options) (*Tree, error) {
 		c.problems = append(c.problems, Problem{Message: "there is no rule file, at least one is needed"})
 	}
 	for _, f := range files {
-		d := newDecoder(f.Name)
-		if document := d.Parse(f.Data, "a domain and its descriptors"); document != nil {
-			c.add(d, document)
+		d, config := decodeFile(f, c.opts.Pause)
+		if config != nil {
+			c.add(d, config)
 		}
 		c.problems = append(c.problems, d.Problems...)
 	}
@@ -42,6 +46,9 @@ type compiler struct {
 }
 
 func newCompiler(unit string, opts Options) *compiler {
+	if opts.Pause == nil {
+		opts.Pause = func() {}
+	}
 	return &compiler{
 		opts:    opts,
 		unit:    unit,
@@ -79,9 +86,8 @@ func here(r *strictyaml.Reporter, at strictyaml.Position) origin {
 	return o
 }
 
-// add adds the rules of a document. What is wrong goes to the decoder.
-func (c *compiler) add(d *decoder, document *yaml.Node) {
-	config := d.file(document)
+// add adds the rules of a document. What is wrong goes to its decoder.
+func (c *compiler) add(d *decoder, config *fileConfig) {
 	root := c.domain(&d.Reporter, config)
 	b := branch{Reporter: &d.Reporter, compiler: c, domain: c.tree.labels[config.domain]}
 	b.descriptors(root, config.descriptors)
@@ -89,7 +95,7 @@ func (c *compiler) add(d *decoder, document *yaml.Node) {
 
 // domain returns the root node of a document's domain. Where the domain is wrong it
 // is a new one, so that only what is wrong within the document is found in it.
-func (c *compiler) domain(r *strictyaml.Reporter, config fileConfig) *node {
+func (c *compiler) domain(r *strictyaml.Reporter, config *fileConfig) *node {
 	root := &node{entry: limiter.Entry{Key: config.domain}}
 	first := c.tree.domains[config.domain]
 	switch {
@@ -119,12 +125,18 @@ type branch struct {
 func (b *branch) descriptors(parent *node, list []descriptorConfig) {
 	b.Enter(strictyaml.Step{Field: "descriptors"})
 	defer b.Leave()
+	if parent.children == nil && len(list) > 0 {
+		parent.children = make(map[limiter.Entry]*node, len(list))
+	}
 	for i := range list {
 		b.Enter(strictyaml.Step{Index: i})
 		b.levels = append(b.levels, &list[i])
 		b.descriptor(parent, &list[i])
 		b.levels = b.levels[:len(b.levels)-1]
 		b.Leave()
+		if i%pausedAfter == pausedAfter-1 {
+			b.compiler.opts.Pause()
+		}
 	}
 }
 
@@ -145,9 +157,6 @@ func (b *branch) descriptor(parent *node, config *descriptorConfig) {
 
 // add makes child, which has its entry, a child of n.
 func (n *node) add(child *node) {
-	if n.children == nil {
-		n.children = make(map[limiter.Entry]*node)
-	}
 	n.children[child.entry] = child
 	key, value := child.entry.Key, child.entry.Value
 	if !isWildcard(value) {

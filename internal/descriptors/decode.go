@@ -57,8 +57,8 @@ var (
 	}
 )
 
-func (d *decoder) file(root *yaml.Node) fileConfig {
-	c := fileConfig{domainAt: strictyaml.At(root)}
+func (d *decoder) file(root *yaml.Node) *fileConfig {
+	c := &fileConfig{domainAt: strictyaml.At(root)}
 	missing := root.Kind == yaml.MappingNode
 	d.Fields(root, fileFields, func(name string, n *yaml.Node) {
 		switch name {
@@ -82,6 +82,13 @@ func (d *decoder) file(root *yaml.Node) fileConfig {
 func (d *decoder) descriptors(n *yaml.Node) []descriptorConfig {
 	var list []descriptorConfig
 	d.Items(n, func(n *yaml.Node) { list = append(list, d.descriptor(n)) })
+	return list
+}
+
+// appendDescriptors decodes further items of the list of descriptors that is
+// being decoded.
+func (d *decoder) appendDescriptors(list []descriptorConfig, items []*yaml.Node) []descriptorConfig {
+	d.ItemsFrom(len(list), items, func(n *yaml.Node) { list = append(list, d.descriptor(n)) })
 	return list
 }
 

@@ -7,6 +7,7 @@
 //   - decode.go, limit.go, metadata.go: each file is decoded strictly, with
 //     package strictyaml. What is wrong becomes a Problem with line and column;
 //     decoding goes on, so that one report holds all of them.
+//   - parts.go: a large file is decoded part by part, to need less memory.
 //   - xds.go, xdsmessage.go: rules that a control plane sends instead are written
 //     as the nodes of such a file, and decoded by the same code.
 //   - compile.go: Load joins the files of a domain and builds the Tree. One

@@ -1,6 +1,7 @@
 package descriptors
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -100,10 +101,23 @@ func (r *reader) file(path string) {
 		return
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, strictyaml.MaxFileSize+1))
+	data, err := readAll(f)
 	if err != nil {
 		r.errs = append(r.errs, &fs.PathError{Op: "read", Path: path, Err: err})
 		return
 	}
 	r.files = append(r.files, File{Name: path, Data: data})
+}
+
+// readAll makes room for a file at once: what io.ReadAll throws away while it
+// grows is a multiple of the file.
+func readAll(f *os.File) ([]byte, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	b.Grow(int(min(info.Size(), strictyaml.MaxFileSize)) + bytes.MinRead)
+	_, err = b.ReadFrom(io.LimitReader(f, strictyaml.MaxFileSize+1))
+	return b.Bytes(), err
 }

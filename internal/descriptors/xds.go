@@ -42,7 +42,7 @@ func LoadResources(resources []*anypb.Any, opts Options) (tree *Tree, unknown Pr
 		var writer messageWriter
 		writer.File = name
 		d := newDecoder(name)
-		c.add(d, writer.config(config))
+		c.add(d, d.file(writer.config(config)))
 		c.problems = append(c.problems, d.Problems...)
 		unknown = append(unknown, writer.Problems...)
 	}
