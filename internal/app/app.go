@@ -58,6 +58,9 @@ func (a *App) build() error {
 	for _, w := range s.Warnings {
 		a.logger.Warn("a variable of envoyproxy/ratelimit has no effect", "variable", w.Variable, "value", w.Value, "instead", w.Instead)
 	}
+	for _, note := range switchedOn(s.Answers) {
+		a.logger.Warn("a switch changes every answer", "effect", note)
+	}
 	service := prometheus.NewRegistry() // of what statsd is told, too
 	reg.MustRegister(service)
 	err := a.openRules(service)
@@ -232,6 +235,7 @@ func (a *App) status() admin.Status {
 		Health:  a.health.err(),
 		Store:   a.store.status(),
 		Rules:   a.source.report(),
+		Notes:   switchedOn(a.opts.Settings.Answers),
 	}
 }
 

@@ -48,7 +48,7 @@ const (
 func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 	n := t.domains[domain]
 	if n == nil {
-		return Trace{Domains: slices.Sorted(maps.Keys(t.domains))}
+		return Trace{Domains: t.DomainNames()}
 	}
 	trace := Trace{Known: true}
 	for _, e := range entries {

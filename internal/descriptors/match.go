@@ -1,6 +1,11 @@
 package descriptors
 
-import "weir/internal/limiter"
+import (
+	"maps"
+	"slices"
+
+	"weir/internal/limiter"
+)
 
 // Tree holds the rules of all domains. It is immutable, and safe for use by
 // many goroutines. The zero Tree has no rules.
@@ -51,6 +56,9 @@ func (t *Tree) DomainLabel(domain string) string { return t.labels[domain] }
 
 // Domains is the number of domains.
 func (t *Tree) Domains() int { return len(t.domains) }
+
+// DomainNames are those of the domains, sorted.
+func (t *Tree) DomainNames() []string { return slices.Sorted(maps.Keys(t.domains)) }
 
 // Rules is the number of rules, whitelist entries included.
 func (t *Tree) Rules() int { return len(t.rules) }
