@@ -76,7 +76,7 @@ var local = []string{"--host=127.0.0.1", "--port=0", "--grpc-host=127.0.0.1", "-
 func TestExitCodes(t *testing.T) {
 	dir := rules(t, "a.yaml", good)
 	two := rules(t, "a.yaml", good, "b.yaml", more, "notes.txt", "")
-	wrong := rules(t, "a.yaml", bad)
+	wrong, hollow := rules(t, "a.yaml", bad), rules(t, "a.yaml", "domain: api\n")
 	missing := filepath.Join(t.TempDir(), "missing")
 	serve := func(args ...string) []string { return append(local[:len(local):len(local)], args...) }
 	tests := []struct {
@@ -106,6 +106,7 @@ func TestExitCodes(t *testing.T) {
 		{name: "valid", args: []string{"validate", dir}, stdout: []string{"valid: files=1 domains=1 rules=1\n"}},
 		{name: "valid file", args: []string{"validate", dir + "/a.yaml"}, stdout: []string{"valid: files=1"}},
 		{name: "problems", args: []string{"validate", wrong}, code: 1, stdout: []string{wrong + "/a.yaml:4:", "minuet", wrong + "/a.yaml:6:", "colour"}},
+		{name: "warnings", args: []string{"validate", hollow}, stdout: []string{"valid: files=1 domains=1 rules=0\n"}, stderr: []string{"warning: " + hollow + `/a.yaml:1:9: domain: the domain "api" has no rules, everything is admitted` + "\n"}},
 		{name: "one domain twice", args: []string{"validate", two}, code: 1, stdout: []string{"b.yaml:1:", "api"}, stderr: []string{"notes.txt: skipped"}},
 		{name: "one domain twice, merged", args: []string{"validate", "--merge-domain-config", two}, stdout: []string{"files=2"}},
 		{name: "one domain twice, merged by variable", env: "MERGE_DOMAIN_CONFIG=true", args: []string{"validate", two}, stdout: []string{"files=2"}},

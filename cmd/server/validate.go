@@ -10,7 +10,7 @@ import (
 
 // validation is the command validate.
 type validation struct {
-	Paths             []string `arg:"" name:"path" help:"Files and directories of rules. Directories are read as serve reads them."`
+	Paths             []string `arg:"" name:"path" help:"Files and directories of rules. Directories are read as serve reads them. What is valid, but hardly meant, is told on stderr."`
 	MergeDomainConfig bool     `env:"MERGE_DOMAIN_CONFIG" default:"false" help:"Let several files hold rules of one domain."`
 }
 
@@ -34,6 +34,9 @@ func (v validation) run(stdout, stderr io.Writer) int {
 	if err != nil {
 		fmt.Fprintln(stdout, err) // every problem on a line of its own
 		return exitFailed
+	}
+	for _, w := range tree.Warnings() {
+		fmt.Fprintf(stderr, "warning: %s\n", w)
 	}
 	fmt.Fprintf(stdout, "valid: files=%d domains=%d rules=%d\n", len(files), tree.Domains(), tree.Rules())
 	return exitOK

@@ -38,6 +38,7 @@ type compiler struct {
 	unit     string // what holds a document: a file, or a resource of a control plane
 	tree     *Tree
 	defined  map[*node]origin
+	names    map[string]*names // by domain
 	problems Problems
 }
 
@@ -47,6 +48,7 @@ func newCompiler(unit string, opts Options) *compiler {
 		unit:    unit,
 		tree:    &Tree{domains: make(map[string]*node), labels: make(map[string]string)},
 		defined: make(map[*node]origin),
+		names:   make(map[string]*names),
 	}
 }
 
@@ -56,6 +58,7 @@ func (c *compiler) result() (*Tree, error) {
 		c.problems.Sort()
 		return nil, c.problems
 	}
+	c.finishWarnings()
 	return c.tree, nil
 }
 
@@ -85,6 +88,7 @@ func (c *compiler) add(d *decoder, document *yaml.Node) {
 	root := c.domain(&d.Reporter, config)
 	b := branch{Reporter: &d.Reporter, compiler: c, domain: c.tree.labels[config.domain]}
 	b.descriptors(root, config.descriptors)
+	c.addWarnings(config.domain, d)
 }
 
 // domain returns the root node of a document's domain. Where the domain is wrong it
@@ -131,6 +135,7 @@ func (b *branch) descriptors(parent *node, list []descriptorConfig) {
 func (b *branch) descriptor(parent *node, config *descriptorConfig) {
 	n := &node{parent: parent, entry: limiter.Entry{Key: config.key, Value: config.value}}
 	if twin := parent.children[n.entry]; twin == nil {
+		b.warnIfHidden(parent, config)
 		parent.add(n)
 		b.compiler.defined[n] = here(b.Reporter, config.at)
 	} else if config.key != "" {

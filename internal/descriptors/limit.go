@@ -53,14 +53,25 @@ func (d *decoder) rateLimits(n *yaml.Node) []*limiter.Limit {
 	var limits []*limiter.Limit
 	first := places{names: map[string]int{}, counters: map[string]int{}}
 	i := 0
+	var idle []int // places of limits that do nothing beside others
 	d.Items(n, func(n *yaml.Node) {
 		c := d.limit(n)
+		if c.limit != nil && c.limit.Unlimited && len(c.limit.Replaces) == 0 {
+			idle = append(idle, i)
+		}
 		d.distinct(first, i, c, strictyaml.At(n))
 		if c.limit != nil {
 			limits = append(limits, c.limit)
 		}
 		i++
 	})
+	if i > 1 {
+		for _, place := range idle {
+			d.Enter(strictyaml.Step{Index: place})
+			d.WarnIn("unlimited", strictyaml.At(n.Content[place]), "the other limits count all the same; leave this one out, or let it replace them")
+			d.Leave()
+		}
+	}
 	if isEmptyList(n) {
 		d.Problem(strictyaml.At(n), "the list is empty, at least one limit is needed")
 	}
@@ -110,6 +121,9 @@ func (d *decoder) limit(n *yaml.Node) limitConfig {
 	})
 	if n.Kind == yaml.MappingNode {
 		d.wholeLimit(&s, given, strictyaml.At(n))
+	}
+	if s.Name != "" {
+		d.names.given[s.Name] = true
 	}
 	c := limitConfig{name: s.Name, nameAt: given["name"]}
 	if d.Found() == found {
@@ -196,6 +210,7 @@ func (d *decoder) replaces(n *yaml.Node) []string {
 			name, ok := d.Text(n)
 			nameAt, missing = strictyaml.At(n), ok && name == ""
 			names = append(names, name)
+			d.names.mentions = append(d.names.mentions, mention{name, d.Here(nameAt)})
 		})
 		if missing {
 			d.ProblemIn("name", nameAt, "a name is needed, allowed are names of other limits")

@@ -13,6 +13,8 @@ type Tree struct {
 	domains map[string]*node
 	labels  map[string]string // of the domains, in metrics
 	rules   []*Rule           // in the order of the files
+
+	warnings Problems
 }
 
 // Rule is a node of the tree at which a descriptor can end. It is immutable.
