@@ -20,8 +20,11 @@ func TestExplain(t *testing.T) {
 		stdout []string
 		stderr []string
 	}{
-		{name: "a rule", args: explain("api", "user=alice"), stdout: []string{"rule api|user\n", "3 per day", "w1|api|user=alice|86400", "slot ", "2 remaining"}},
-		{name: "rules by variable", env: "CONFIG_PATH=" + dir, args: []string{"explain", "api", "user=alice"}, stdout: []string{"rule api|user\n"}},
+		{name: "a rule", args: explain("api", "user=alice"), stdout: []string{"rule api|user (" + dir + "/a.yaml:3:5)\n", "3 per day", "w1|api|user=alice|86400", "slot ", "2 remaining"}},
+		{name: "rules by variable", env: "CONFIG_PATH=" + dir, args: []string{"explain", "api", "user=alice"}, stdout: []string{"rule api|user ("}},
+		{name: "rules of the runtime", env: "RUNTIME_ROOT=" + filepath.Dir(dir), args: []string{"explain", "--runtime-appdirectory=" + filepath.Base(dir), "api", "user=alice"}, stdout: []string{"rule api|user ("}},
+		{name: "shadow mode by variable", env: "SHADOW_MODE=true", args: explain("--hits=4", "api", "user=alice"), stdout: []string{"because SHADOW_MODE is on", "is admitted"}},
+		{name: "quota mode by variable", env: "QUOTA_MODE=true", args: explain("api", "user=alice"), stdout: []string{"because QUOTA_MODE is on"}},
 		{name: "escaped", args: explain("api", `user=a\,b=c`), stdout: []string{`user="a,b=c"`}},
 		{name: "prefix", args: explain("--cache-key-prefix=p:", "api", "user=alice"), stdout: []string{" p:w1|api|user=alice|"}},
 		{name: "prefix by variable", env: "CACHE_KEY_PREFIX=p:", args: explain("api", "user=alice"), stdout: []string{" p:w1|api|"}},
@@ -29,7 +32,7 @@ func TestExplain(t *testing.T) {
 		{name: "prefix in a cluster", args: explain("--redis-type=cluster", "--cache-key-prefix={a}", "api", "user"), code: 2, stderr: []string{"'{' is not allowed in a cluster"}},
 		{name: "digests by variable", env: "CACHE_KEY_HASH_VALUES=true", args: explain("api", "user=alice"), stdout: []string{" w1|api|user=#"}},
 		{name: "charge by variable", env: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=false", args: explain("api", "user=alice"), stdout: []string{"charge     always"}},
-		{name: "hits", args: explain("--hits=4", "api", "user=alice"), stdout: []string{"4 on a fresh counter: more than ever fits", "is denied"}},
+		{name: "hits", args: explain("--hits=4", "api", "user=alice"), stdout: []string{"4 on a fresh counter: more than ever fits, but counted all the same", "is denied"}},
 		{name: "bytes", args: explain("api", "user=\xff"), stdout: []string{`  user="\xff"`, `"w1|api|user=\xff|86400"`}},
 		{name: "bytes of a domain", args: explain("\xff", "user"), code: 1, stdout: []string{`no rules for the domain "\xff"`}},
 		{name: "no rule", args: explain("api", "path=/"), code: 1, stdout: []string{"no rule applies: below the domain nothing matches path=/", "there are: user\n"}},
@@ -43,7 +46,7 @@ func TestExplain(t *testing.T) {
 		{name: "bad prefix", args: explain("--cache-key-prefix=a|b", "api", "user"), code: 2, stderr: []string{"may not contain '|'"}},
 		{name: "no descriptor", args: explain("api"), code: 2, stderr: []string{"<descriptor>", "Usage: weir explain"}},
 		{name: "bad output", args: explain("--output=xml", "api", "user"), code: 2, stderr: []string{"--output", `"text","json"`}},
-		{name: "bad hits", args: explain("--hits=-1", "api", "user"), code: 2, stderr: []string{`weir: --hits: "-1" is not allowed, allowed are whole numbers from 0 to 4294967295` + "\n"}},
+		{name: "bad hits", args: explain("--hits=-1", "api", "user"), code: 2, stderr: []string{`weir: --hits: "-1" is not allowed, allowed are whole numbers from 0 to 18446744073709551615` + "\n"}},
 		{name: "bad hits apart", args: explain("--hits", "-1", "api", "user"), code: 2, stderr: []string{`weir: --hits: "-1" is not allowed, allowed are`}},
 		{name: "hits without value", args: explain("api", "user", "--hits"), code: 2, stderr: []string{"weir: --hits: needs a value\n"}},
 		{name: "empty domain", args: explain("", "user"), code: 2, stderr: []string{"weir: the domain is empty\n"}},

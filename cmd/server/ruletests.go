@@ -11,7 +11,6 @@ import (
 	"weir/internal/app"
 	"weir/internal/descriptors"
 	"weir/internal/limittest"
-	"weir/internal/settings"
 )
 
 // ruleTests is the command test.
@@ -20,8 +19,7 @@ type ruleTests struct {
 	Only  *regexp.Regexp `name:"run" placeholder:"REGEXP" help:"Run only tests with a matching name."`
 	JUnit string         `name:"junit" placeholder:"FILE" help:"Write the results to this file, too, in the XML format of JUnit."`
 
-	MergeDomainConfig bool            `env:"MERGE_DOMAIN_CONFIG" default:"false" help:"Let several files hold rules of one domain."`
-	StopWhenOverLimit settings.Choice `name:"stop-cache-key-increment-when-overlimit" env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" placeholder:"true|false" help:"Whether a denied request is kept out of the counters, as the server is told."`
+	likeServer
 }
 
 // run runs the tests of all files. Each file has its own rules.
@@ -94,7 +92,7 @@ func (r ruleTests) runFile(ctx context.Context, name string) limittest.Report {
 	report := limittest.Report{File: name}
 	file, err := limittest.Load(name, limittest.Options{
 		Rules:  descriptors.Options{MergeDomains: r.MergeDomainConfig},
-		Charge: app.Charge(r.StopWhenOverLimit),
+		Charge: app.Charge(r.StopWhenOverLimit), ShadowMode: r.ShadowMode, QuotaMode: r.QuotaMode,
 	})
 	if err != nil {
 		report.Err = err

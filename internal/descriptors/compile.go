@@ -174,6 +174,8 @@ func (b *branch) rule(n *node, config *descriptorConfig) *Rule {
 		Metadata:       config.metadata,
 		detailedMetric: config.detailedMetric,
 		node:           n,
+		file:           b.File,
+		at:             config.at,
 	}
 	for i, l := range b.levels {
 		if l.shareThreshold {

@@ -106,16 +106,22 @@ func WordsFor(l *limiter.Limit, charge limiter.Charge) Words {
 		Period:    period(l),
 		Algorithm: algorithms[l.Algorithm],
 		Charge:    charges[cmp.Or(l.Charge, charge, limiter.Auto)-limiter.Auto],
-		Mode:      "enforced",
+		Mode:      ModeWord(l.Mode),
 	}
 	if l.Algorithm == limiter.FixedWindow {
 		w.Anchor = anchors[l.Anchor]
 	}
-	switch l.Mode {
-	case limiter.Shadow:
-		w.Mode = "shadow_mode"
-	case limiter.Quota:
-		w.Mode = "quota_mode"
-	}
 	return w
+}
+
+// ModeWord names a mode by the field that asks for it.
+func ModeWord(m limiter.Mode) string {
+	switch m {
+	case limiter.Shadow:
+		return "shadow_mode"
+	case limiter.Quota:
+		return "quota_mode"
+	default:
+		return "enforced"
+	}
 }

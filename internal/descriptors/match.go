@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"weir/internal/limiter"
+	"weir/internal/strictyaml"
 )
 
 // Tree holds the rules of all domains. It is immutable, and safe for use by
@@ -32,6 +33,8 @@ type Rule struct {
 	Metadata map[string]any
 
 	node *node // where it is
+	file string
+	at   strictyaml.Position // in file; of a resource of a control plane there is none
 	// labels are those of the metrics, one for each level, nil if they hold no
 	// values of requests and are those of the limits.
 	labels []levelLabel

@@ -32,6 +32,8 @@ import (
 type Options struct {
 	Rules  descriptors.Options
 	Charge limiter.Charge // of limits that do not say it themselves
+
+	ShadowMode, QuotaMode bool
 }
 
 // File is a checked file of tests. It is immutable.
