@@ -47,8 +47,10 @@ func TestRuleTests(t *testing.T) {
 		{name: "shadow mode by variable", env: "SHADOW_MODE=true", args: []string{pass}, code: 1, stdout: []string{"expected 3, got 4"}},
 		{name: "quota mode by variable", env: "QUOTA_MODE=true", args: []string{quotas + "/quota_test.yaml"}, stdout: []string{"passed"}},
 		{name: "no quota mode", args: []string{quotas + "/quota_test.yaml"}, code: 1, stdout: []string{"expected OK, got OVER_LIMIT"}},
+		{name: "directory", args: []string{dir}, code: 2, stdout: []string{"four a day", "bad_test.yaml:2:1", "invalid: files=3 invalid=1 tests=3 failed=1\n"}},
+		{name: "directory without tests", args: []string{t.TempDir()}, code: 2, silent: true, stderr: []string{"weir: finding tests: no file below ", " ends in _test.yaml\n"}},
 		{name: "no such file", args: []string{dir + "/none_test.yaml"}, code: 2, stdout: []string{"none_test.yaml: no such file"}},
-		{name: "no file", code: 2, stderr: []string{"<file>", "Usage: weir test"}},
+		{name: "no file", code: 2, stderr: []string{"<path>", "Usage: weir test"}},
 		{name: "bad expression", args: []string{"--run=(", pass}, code: 2, stderr: []string{"--run", "missing closing )"}},
 		{name: "nowhere to report", args: []string{"--junit=" + dir, pass}, silent: true, code: 2, stderr: []string{"weir: open " + dir}},
 	}

@@ -8,6 +8,7 @@
 // Envoy would read from the bytes that come back. So nothing here decides
 // anything, and nothing listens, waits or asks Redis.
 //
+//   - find.go: Find finds the files in directories.
 //   - file.go: Load reads a file and the rules that it names.
 //   - decode.go, expect.go: what a file may say; anything else is a problem with
 //     file, line and column.

@@ -1,8 +1,8 @@
 package strictyaml
 
-// nearest returns the candidate that at most two typing errors turn into word,
+// Nearest returns the candidate that at most two typing errors turn into word,
 // or "".
-func nearest(word string, candidates []string) string {
+func Nearest(word string, candidates []string) string {
 	const longest = 40 // no field's name is nearly as long
 	best, least := "", 3
 	for _, c := range candidates {

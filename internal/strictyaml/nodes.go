@@ -116,7 +116,7 @@ func (d *Decoder) unknownField(key *yaml.Node, allowed []string) {
 		return
 	}
 	hint := ""
-	if near := nearest(key.Value, allowed); near != "" {
+	if near := Nearest(key.Value, allowed); near != "" {
 		hint = fmt.Sprintf(" (did you mean %s?)", near)
 	} else if d.Elsewhere != nil && d.Elsewhere(key.Value) != "" {
 		hint = fmt.Sprintf(" (it belongs to %s)", d.Elsewhere(key.Value))

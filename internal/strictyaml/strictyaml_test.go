@@ -194,7 +194,7 @@ func TestNearest(t *testing.T) {
 		"unt": "unit", "units": "unit", "uint": "unit", "naem": "name", "ratelimit": "rate_limit",
 		"": "", "n": "", "colour": "", strings.Repeat("rate_limit", 5): "",
 	} {
-		if got := nearest(word, words); got != want {
+		if got := Nearest(word, words); got != want {
 			t.Errorf("%q: got %q, want %q", word, got, want)
 		}
 	}
