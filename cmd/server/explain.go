@@ -111,8 +111,11 @@ func (e explanation) ask() (*explain.Answer, error) {
 		return nil, err
 	}
 	files, _, err := descriptors.ReadFiles(e.Path())
+	if err == nil && len(files) == 0 {
+		err = descriptors.NoFiles(e.Path())
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w (see %s)", err, e.Named())
 	}
 	tree, err := descriptors.Load(files, descriptors.Options{MergeDomains: e.MergeDomainConfig})
 	if err != nil {

@@ -76,10 +76,12 @@ var local = []string{"--host=127.0.0.1", "--port=0", "--grpc-host=127.0.0.1", "-
 func TestExitCodes(t *testing.T) {
 	dir := rules(t, "a.yaml", good)
 	two := rules(t, "a.yaml", good, "b.yaml", more, "notes.txt", "")
+	tests := rules(t, "a_test.yaml", passing)
 	wrong, hollow := rules(t, "a.yaml", bad), rules(t, "a.yaml", "domain: api\n")
+	empty := t.TempDir()
 	missing := filepath.Join(t.TempDir(), "missing")
 	serve := func(args ...string) []string { return append(local[:len(local):len(local)], args...) }
-	tests := []struct {
+	cases := []struct {
 		name   string
 		env    string // NAME=value
 		args   []string
@@ -112,10 +114,11 @@ func TestExitCodes(t *testing.T) {
 		{name: "valid file", args: []string{"validate", dir + "/a.yaml"}, stdout: []string{"valid: files=1"}},
 		{name: "problems", args: []string{"validate", wrong}, code: 1, stdout: []string{wrong + "/a.yaml:4:", "minuet", wrong + "/a.yaml:6:", "colour"}},
 		{name: "warnings", args: []string{"validate", hollow}, stdout: []string{"valid: files=1 domains=1 rules=0\n"}, stderr: []string{"warning: " + hollow + `/a.yaml:1:9: domain: the domain "api" has no rules, everything is admitted` + "\n"}},
+		{name: "tests", args: []string{"validate", dir + "/a.yaml", tests + "/a_test.yaml"}, code: 1, stdout: []string{tests + "/a_test.yaml:1:1: this is a file of tests, run it with weir test\n"}},
 		{name: "one domain twice", args: []string{"validate", two}, code: 1, stdout: []string{"b.yaml:1:", "api"}, stderr: []string{"notes.txt: skipped"}},
 		{name: "one domain twice, merged", args: []string{"validate", "--merge-domain-config", two}, stdout: []string{"files=2"}},
 		{name: "one domain twice, merged by variable", env: "MERGE_DOMAIN_CONFIG=true", args: []string{"validate", two}, stdout: []string{"files=2"}},
-		{name: "nothing to validate", args: []string{"validate", t.TempDir()}, code: 1, stdout: []string{"no file of rules found\n"}},
+		{name: "nothing to validate", args: []string{"validate", empty}, code: 1, stdout: []string{"no file of rules in " + empty + ", read is what ends in .yaml, "}},
 		{name: "unreadable path", args: []string{"validate", dir, missing}, code: 2, stderr: []string{"missing: no such file"}},
 		{name: "no path", args: []string{"validate"}, code: 2, stderr: []string{"<path>", "Usage: weir validate"}},
 		{name: "version", args: []string{"version"}, stdout: []string{"weir ", runtime.Version()}},
@@ -123,7 +126,7 @@ func TestExitCodes(t *testing.T) {
 		{name: "help", args: []string{"--help"}, stdout: []string{"Usage: weir <command>", "validate", "explain", "test", "version", "Usage: weir serve"}},
 		{name: "help whatever else is wrong", env: "PORT=http", args: []string{"validate", "--help"}, stdout: []string{"Usage: weir validate"}},
 	}
-	for _, tt := range tests {
+	for _, tt := range cases {
 		t.Run(tt.name, func(t *testing.T) {
 			if name, value, ok := strings.Cut(tt.env, "="); ok {
 				t.Setenv(name, value)

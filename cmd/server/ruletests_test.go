@@ -49,6 +49,7 @@ func TestRuleTests(t *testing.T) {
 		{name: "no quota mode", args: []string{quotas + "/quota_test.yaml"}, code: 1, stdout: []string{"expected OK, got OVER_LIMIT"}},
 		{name: "directory", args: []string{dir}, code: 2, stdout: []string{"four a day", "bad_test.yaml:2:1", "invalid: files=3 invalid=1 tests=3 failed=1\n"}},
 		{name: "directory without tests", args: []string{t.TempDir()}, code: 2, silent: true, stderr: []string{"weir: finding tests: no file below ", " ends in _test.yaml\n"}},
+		{name: "rules", args: []string{dir + "/a.yaml"}, code: 2, stdout: []string{dir + "/a.yaml:1:1: this is a file of rules, check it with weir validate", "invalid: files=1"}},
 		{name: "no such file", args: []string{dir + "/none_test.yaml"}, code: 2, stdout: []string{"none_test.yaml: no such file"}},
 		{name: "no file", code: 2, stderr: []string{"<path>", "Usage: weir test"}},
 		{name: "bad expression", args: []string{"--run=(", pass}, code: 2, stderr: []string{"--run", "missing closing )"}},

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 
@@ -25,7 +24,7 @@ func (v validation) run(stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "%s: skipped, its name is not that of a file of rules\n", name)
 	}
 	if len(files) == 0 {
-		err = errors.New("no file of rules found")
+		err = descriptors.NoFiles(v.Paths...)
 	}
 	var tree *descriptors.Tree
 	if err == nil {

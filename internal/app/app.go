@@ -120,6 +120,9 @@ func (a *App) openRules(service prometheus.Registerer) (err error) {
 	a.rules = newRules(descriptors.Options{MergeDomains: s.Rules.MergeDomainConfig}, a.health.setRulesLoaded, a.logger, service)
 	a.source = newFiles(a.rules, s.Rules, a.opts.Reload)
 	if s.XDS.Enabled() {
+		if s.Rules.Config != "" {
+			a.logger.Warn("the rules come from the control plane, --config (CONFIG_PATH) is not read", "path", s.Rules.Config)
+		}
 		if a.source, err = newControlPlane(a.rules, s, a.opts.Reload, &a.cleanups, reg); err != nil {
 			return err
 		}

@@ -258,7 +258,7 @@ var bad = map[string][]string{
 		"syntax_first_line.yaml:2: invalid YAML: did not find expected ',' or '}'",
 	},
 	"syntax_tab.yaml": {
-		"syntax_tab.yaml:3: invalid YAML: found character that cannot start any token",
+		"syntax_tab.yaml:3: invalid YAML: found character that cannot start any token; the line begins with a tab, indent with spaces",
 	},
 	"tag_directive.yaml": {
 		"tag_directive.yaml:1: %TAG is not allowed, leave it out",

@@ -63,6 +63,10 @@ var (
 
 func (d *decoder) file(root *yaml.Node) fileConfig {
 	c := fileConfig{domainAt: strictyaml.At(root)}
+	if strictyaml.Has(root, "tests") && !strictyaml.Has(root, "domain") {
+		d.Problem(strictyaml.At(root), "this is a file of tests, run it with weir test")
+		return c
+	}
 	missing := root.Kind == yaml.MappingNode
 	d.Fields(root, fileFields, func(name string, n *yaml.Node) {
 		switch name {

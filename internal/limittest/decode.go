@@ -62,6 +62,10 @@ type rulesPath struct {
 
 func (d *decoder) file(root *yaml.Node) fileConfig {
 	var c fileConfig
+	if strictyaml.Has(root, "domain") && !strictyaml.Has(root, "tests") {
+		d.Problem(strictyaml.At(root), "this is a file of rules, check it with weir validate; tests of them are in a file of its own, *"+Suffix)
+		return c
+	}
 	noRules, noTests := root.Kind == yaml.MappingNode, root.Kind == yaml.MappingNode
 	d.Fields(root, fileFields, func(name string, n *yaml.Node) {
 		switch name {

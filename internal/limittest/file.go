@@ -108,7 +108,7 @@ func (d *decoder) load(config fileConfig, opts Options) *descriptors.Tree {
 		}
 		found, _, err := descriptors.ReadFiles(path)
 		if err == nil && len(found) == 0 {
-			err = fmt.Errorf("there is no file of rules in %s", path)
+			err = descriptors.NoFiles(path)
 		}
 		if err != nil {
 			d.Enter(strictyaml.Step{Index: i})

@@ -59,14 +59,14 @@ func (d *Decoder) Parse(data []byte, needed string) *yaml.Node {
 		d.Problem(Position{}, "the file is empty, %s are needed", needed)
 		return nil
 	case err != nil:
-		d.Problem(Position{Line: syntaxLine(err, data)}, "invalid YAML: %s", syntaxMessage(err))
+		d.syntaxProblem(err, data)
 		return nil
 	}
 	switch err := dec.Decode(&second); {
 	case err == nil:
 		d.Problem(At(&second), "a second document, one per file is allowed")
 	case !errors.Is(err, io.EOF):
-		d.Problem(Position{Line: syntaxLine(err, data)}, "invalid YAML: %s", syntaxMessage(err))
+		d.syntaxProblem(err, data)
 	}
 	return first.Content[0]
 }

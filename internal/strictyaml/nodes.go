@@ -65,6 +65,16 @@ func (d *Decoder) Fields(n *yaml.Node, allowed []string, visit func(name string,
 	})
 }
 
+// Has tells whether a node is a mapping with a field.
+func Has(n *yaml.Node, field string) bool {
+	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == field {
+			return true
+		}
+	}
+	return false
+}
+
 // Pairs calls visit for each key and value of a mapping, and then for those of
 // the mappings that it merges (<<).
 func (d *Decoder) Pairs(n *yaml.Node, merged bool, visit func(key, value *yaml.Node, merged bool)) {

@@ -142,6 +142,8 @@ func TestLinesOfSyntaxErrors(t *testing.T) {
 		{"hot: yes\nmood:\n  - good: 1\n    bad: 'it's'\n  - good: 2", 4, "did not find expected key"},
 		{"hot: yes\nname: a: b\nsize: 3", 2, "mapping values are not allowed in this context"},
 		{"hot: yes\nname: @a\nsize: 3", 2, "found character that cannot start any token"},
+		{"hot: yes\nparts:\n\t- a", 3, "found character that cannot start any token; the line begins with a tab, indent with spaces"},
+		{"hot: yes\nmood:\n  good: 1\n \tbad: 2", 4, "found a tab character that violates indentation; the line begins with a tab, indent with spaces"},
 		{"hot: yes\n---\nname: a\n- b\nsize: 3", 4, "did not find expected key"},
 	} {
 		_, problems := decode(tt.text)
