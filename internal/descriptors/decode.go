@@ -19,7 +19,7 @@ type decoder struct {
 // newDecoder returns a decoder whose problems shall name a file so.
 func newDecoder(name string) *decoder {
 	d := new(decoder)
-	d.File, d.Elsewhere = name, elsewhere
+	d.File, d.Elsewhere, d.Synonyms = name, elsewhere, synonyms
 	d.names.given = make(map[string]bool)
 	return d
 }

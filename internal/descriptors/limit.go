@@ -27,6 +27,8 @@ var (
 	algorithms = []string{limiter.FixedWindow: "fixed_window", limiter.SlidingWindow: "sliding_window", limiter.TokenBucket: "token_bucket"}
 	anchors    = []string{limiter.Epoch: "epoch", limiter.FirstHit: "first_hit"}
 	charges    = []string{"auto", "admitted", "always"} // from limiter.Auto on
+
+	synonyms = map[string]string{"leaky_bucket": "token_bucket", "gcra": "token_bucket"}
 )
 
 // limitConfig is a rate_limit, or an item of rate_limits.
@@ -39,6 +41,10 @@ type limitConfig struct {
 // rateLimit decodes a rate_limit; null is none.
 func (d *decoder) rateLimit(n *yaml.Node) []*limiter.Limit {
 	if strictyaml.IsNull(n) {
+		return nil
+	}
+	if n.Kind == yaml.SequenceNode {
+		d.Problem(strictyaml.At(n), "a list is not allowed (did you mean rate_limits?), a mapping is needed")
 		return nil
 	}
 	if c := d.limit(n); c.limit != nil {
@@ -197,7 +203,7 @@ func (d *decoder) unit(n *yaml.Node) limiter.Unit {
 	name, ok := d.Text(n)
 	unit, known := limiter.ParseUnit(name)
 	if ok && !known {
-		d.Problem(strictyaml.At(n), "unknown unit %q, allowed are %s", name, strings.Join(limiter.UnitNames(), ", "))
+		d.Problem(strictyaml.At(n), "unknown unit %q%s, allowed are %s", name, d.DidYouMean(name, limiter.UnitNames()), strings.Join(limiter.UnitNames(), ", "))
 	}
 	return unit
 }
@@ -205,6 +211,10 @@ func (d *decoder) unit(n *yaml.Node) limiter.Unit {
 func (d *decoder) replaces(n *yaml.Node) []string {
 	var names []string
 	d.Items(n, func(n *yaml.Node) {
+		if n.Kind == yaml.ScalarNode && !strictyaml.IsNull(n) {
+			d.Problem(strictyaml.At(n), "%s is not allowed, a mapping is needed, such as name: %[1]s", strictyaml.Describe(n))
+			return
+		}
 		nameAt, missing := strictyaml.At(n), n.Kind == yaml.MappingNode
 		d.Fields(n, replacesFields, func(_ string, n *yaml.Node) {
 			name, ok := d.Text(n)

@@ -270,7 +270,7 @@ func (d *decoder) override(n *yaml.Node) *rls.Override {
 		case "unit":
 			text, ok := d.Text(n)
 			if !slices.Contains(allowed, strings.ToLower(text)) && ok {
-				d.Problem(strictyaml.At(n), "unknown unit %q, allowed are %s", text, strings.Join(allowed, ", "))
+				d.Problem(strictyaml.At(n), "unknown unit %q%s, allowed are %s", text, d.DidYouMean(text, allowed), strings.Join(allowed, ", "))
 			}
 			o.Unit, _ = limiter.ParseUnit(text)
 		case "unit_multiplier":

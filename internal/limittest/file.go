@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"weir/internal/descriptors"
@@ -128,15 +129,22 @@ func (d *decoder) load(config fileConfig, opts Options) *descriptors.Tree {
 	return tree
 }
 
+// maxDomains are told of what there is instead of an unknown one.
+const maxDomains = 20
+
 // checkDomains reports domains that there are no rules for: whatever is asked
 // there is admitted, which no test means.
 func (d *decoder) checkDomains(f *File) {
 	d.Enter(strictyaml.Step{Field: "tests"})
 	defer d.Leave()
+	names := f.tree.DomainNames()
+	if more := len(names) - maxDomains; more > 0 {
+		names = append(names[:maxDomains], fmt.Sprintf("and %d more", more))
+	}
 	for i, t := range f.tests {
 		if t.domain != "" && !f.tree.HasDomain(t.domain) {
 			d.Enter(strictyaml.Step{Index: i})
-			d.ProblemIn("domain", t.domainAt, "there are no rules for the domain %q", t.domain)
+			d.ProblemIn("domain", t.domainAt, "there are no rules for the domain %q, there are: %s", t.domain, strings.Join(names, ", "))
 			d.Leave()
 		}
 	}

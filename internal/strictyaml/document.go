@@ -39,6 +39,9 @@ type Decoder struct {
 	// Elsewhere tells where a field belongs that is not allowed where it is, such
 	// as "a rate_limit"; "" if nowhere. It may be nil.
 	Elsewhere func(field string) string
+	// Synonyms tells which allowed field or word is meant by one that other programs
+	// have for it. It may be nil.
+	Synonyms map[string]string
 
 	open    []*yaml.Node // that the way to the current node leads through
 	inAlias int          // how many aliases lead to the current node

@@ -110,11 +110,23 @@ func (d *Decoder) Items(n *yaml.Node, visit func(*yaml.Node)) {
 	switch {
 	case IsNull(n):
 	case n.Kind != yaml.SequenceNode:
-		d.Problem(At(n), "%s is not allowed, a list is needed", Describe(n))
+		d.Problem(At(n), "%s is not allowed, a list is needed%s", Describe(n), makeList(n))
 	default:
 		for i, item := range n.Content {
 			d.Visit(Step{Index: i}, item, visit)
 		}
+	}
+}
+
+// makeList tells how to make a list of a mapping.
+func makeList(n *yaml.Node) string {
+	switch {
+	case n.Kind != yaml.MappingNode:
+		return ""
+	case n.Style&yaml.FlowStyle != 0:
+		return "; put it in brackets, [{...}]"
+	default:
+		return `; put "- " before its first field`
 	}
 }
 
@@ -125,10 +137,11 @@ func (d *Decoder) unknownField(key *yaml.Node, allowed []string) {
 		d.Problem(At(key), "a field's name is needed before the colon, allowed are %s", strings.Join(allowed, ", "))
 		return
 	}
-	hint := ""
-	if near := Nearest(key.Value, allowed); near != "" {
-		hint = fmt.Sprintf(" (did you mean %s?)", near)
-	} else if d.Elsewhere != nil && d.Elsewhere(key.Value) != "" {
+	name, _, joined := strings.Cut(key.Value, ":")
+	hint := d.DidYouMean(key.Value, allowed)
+	if joined && slices.Contains(allowed, name) {
+		hint = " (a blank is needed after the colon)"
+	} else if hint == "" && d.Elsewhere != nil && d.Elsewhere(key.Value) != "" {
 		hint = fmt.Sprintf(" (it belongs to %s)", d.Elsewhere(key.Value))
 	}
 	d.Problem(At(key), "unknown field %s%s, allowed are %s", Describe(key), hint, strings.Join(allowed, ", "))

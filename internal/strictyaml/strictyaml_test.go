@@ -79,7 +79,7 @@ func TestDecode(t *testing.T) {
 				`recipe.yaml:3:6: hot: "1" is not allowed, allowed are true and false`,
 				`recipe.yaml:4:7: size: "1" is not allowed, allowed are whole numbers from 2 to 18446744073709551615`,
 				`recipe.yaml:5:7: mood: "ugly" is not allowed, allowed are good, bad`,
-				"recipe.yaml:6:8: parts: a mapping is not allowed, a list is needed",
+				"recipe.yaml:6:8: parts: a mapping is not allowed, a list is needed; put it in brackets, [{...}]",
 			},
 		},
 		{
@@ -193,7 +193,7 @@ func TestFound(t *testing.T) {
 func TestNearest(t *testing.T) {
 	words := []string{"unit", "name", "rate_limit"}
 	for word, want := range map[string]string{
-		"unt": "unit", "units": "unit", "uint": "unit", "naem": "name", "ratelimit": "rate_limit",
+		"unt": "unit", "units": "unit", "uint": "unit", "naem": "name", "ratelimit": "rate_limit", "rate": "rate_limit", "ra": "",
 		"": "", "n": "", "colour": "", strings.Repeat("rate_limit", 5): "",
 	} {
 		if got := Nearest(word, words); got != want {
