@@ -9,7 +9,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"weir/internal/strictyaml"
+	"weir/internal/spelling"
 )
 
 // mistyped says of an argument that no command takes what was meant, or returns
@@ -25,8 +25,8 @@ func mistyped(parser *kong.Kong, args []string, err error) error {
 	for _, command := range parser.Model.Children {
 		commands = append(commands, command.Name)
 	}
-	near := strictyaml.Nearest(argument, commands)
-	_, noFile := os.Stat(argument)
+	near := spelling.Nearest(argument, commands)
+	_, noFile := os.Stat(argument) //nolint:gosec // only whether it exists is asked
 	switch {
 	case near != "" && !slices.Contains(args, parser.Model.DefaultCmd.Name):
 		return fmt.Errorf("unknown command %q, did you mean %s?", argument, near)

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"weir/internal/spelling"
 )
 
 // At is where a node is.
@@ -145,4 +147,18 @@ func (d *Decoder) unknownField(key *yaml.Node, allowed []string) {
 		hint = fmt.Sprintf(" (it belongs to %s)", d.Elsewhere(key.Value))
 	}
 	d.Problem(At(key), "unknown field %s%s, allowed are %s", Describe(key), hint, strings.Join(allowed, ", "))
+}
+
+// DidYouMean returns a hint at which of allowed is meant by word, "" if nothing is
+// near.
+func (d *Decoder) DidYouMean(word string, allowed []string) string {
+	word = strings.ToLower(word)
+	meant := d.Synonyms[word]
+	if !slices.Contains(allowed, meant) {
+		meant = spelling.Nearest(word, allowed)
+	}
+	if meant == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (did you mean %s?)", meant)
 }

@@ -189,15 +189,3 @@ func TestFound(t *testing.T) {
 		t.Errorf("found %d, reported %d, want 2 and 1", r.Found(), len(r.Problems))
 	}
 }
-
-func TestNearest(t *testing.T) {
-	words := []string{"unit", "name", "rate_limit"}
-	for word, want := range map[string]string{
-		"unt": "unit", "units": "unit", "uint": "unit", "naem": "name", "ratelimit": "rate_limit", "rate": "rate_limit", "ra": "",
-		"": "", "n": "", "colour": "", strings.Repeat("rate_limit", 5): "",
-	} {
-		if got := Nearest(word, words); got != want {
-			t.Errorf("%q: got %q, want %q", word, got, want)
-		}
-	}
-}

@@ -1,31 +1,15 @@
-package strictyaml
+// Package spelling guesses which of some words was meant by a misspelt one. It
+// knows nothing of where the words come from.
+package spelling
 
-import (
-	"fmt"
-	"slices"
-	"strings"
-)
-
-// DidYouMean returns a hint at which of allowed is meant by word, "" if nothing is
-// near.
-func (d *Decoder) DidYouMean(word string, allowed []string) string {
-	word = strings.ToLower(word)
-	meant := d.Synonyms[word]
-	if !slices.Contains(allowed, meant) {
-		meant = Nearest(word, allowed)
-	}
-	if meant == "" {
-		return ""
-	}
-	return fmt.Sprintf(" (did you mean %s?)", meant)
-}
+import "strings"
 
 // Nearest returns the first candidate that begins with word, else the one that at
 // most two typing errors turn into it, or "".
 func Nearest(word string, candidates []string) string {
 	const (
 		shortest = 3  // letters that tell which word was begun
-		longest  = 40 // no field's name is nearly as long
+		longest  = 40 // no name that people type is nearly as long
 	)
 	if len(word) > longest {
 		return ""
