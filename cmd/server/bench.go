@@ -18,13 +18,13 @@ import (
 type benchmark struct {
 	Servers []string `arg:"" optional:"" name:"server" default:"127.0.0.1:8081" help:"gRPC addresses of the servers, such as host:port or unix:PATH, by default 127.0.0.1:8081. Any server of Envoy's RateLimitService v3 will do."`
 
-	Rate        float64       `default:"0" help:"Requests per second of an open loop, sent by a plan that waits for no answer; latencies count from the planned time. By default a closed loop: each caller sends its next request when the last is answered."`
-	Callers     int           `default:"0" placeholder:"N" help:"Requests that may wait for an answer at once. By default 64, of an open loop 512."`
-	Connections int           `default:"4" help:"Connections, dealt out to the servers in turn."`
-	Duration    time.Duration `default:"10s" help:"How long requests are sent."`
-	Warmup      time.Duration `default:"1s" help:"How much of that, at the start, is not measured."`
-	Requests    int64         `default:"0" placeholder:"N" help:"At most so many requests are sent, those of the warm-up included. 0 is no bound but the duration."`
-	Timeout     time.Duration `default:"0s" help:"After which a request is given up. 0 is never."`
+	Rate        float64        `default:"0" help:"Requests per second of an open loop, sent by a plan that waits for no answer; latencies count from the planned time. By default a closed loop: each caller sends its next request when the last is answered."`
+	Callers     int            `default:"0" placeholder:"N" help:"Requests that may wait for an answer at once. By default 64, of an open loop 512."`
+	Connections int            `default:"4" help:"Connections, dealt out to the servers in turn."`
+	Duration    time.Duration  `default:"10s" help:"How long requests are sent."`
+	Warmup      *time.Duration `placeholder:"DURATION" help:"How much of that, at the start, is not measured. By default a tenth, and at most 1s."`
+	Requests    int64          `default:"0" placeholder:"N" help:"At most so many requests are sent, those of the warm-up included. 0 is no bound but the duration."`
+	Timeout     time.Duration  `default:"0s" help:"After which a request is given up. 0 is never."`
 
 	Domain       string   `default:"api" help:"Domain of the requests."`
 	Descriptor   []string `default:"user={}" sep:"none" help:"Entries of a descriptor, such as user={},path=/login, where {} is the number of a key. May be given several times: each request carries all."`
@@ -71,7 +71,7 @@ func (b benchmark) run(ctx context.Context, stdout, stderr io.Writer) int {
 func (b benchmark) options() (loadgen.Options, error) {
 	opts := loadgen.Options{
 		Servers: b.Servers, Connections: b.Connections, Callers: b.Callers,
-		Rate: b.Rate, Duration: b.Duration, Warmup: b.Warmup, Requests: b.Requests, Timeout: b.Timeout,
+		Rate: b.Rate, Duration: b.Duration, Warmup: b.warmup(), Requests: b.Requests, Timeout: b.Timeout,
 		Traffic: loadgen.Traffic{
 			Domain: b.Domain, Hits: b.Hits,
 			Keys: b.Keys, Distribution: loadgen.Distribution(b.Distribution), Exponent: b.ZipfExponent,
@@ -96,6 +96,14 @@ func (b benchmark) options() (loadgen.Options, error) {
 		opts.Traffic.Descriptors = append(opts.Traffic.Descriptors, entries)
 	}
 	return opts, nil
+}
+
+// warmup is what is given, or what a run of any duration can do without.
+func (b benchmark) warmup() time.Duration {
+	if b.Warmup != nil {
+		return *b.Warmup
+	}
+	return min(b.Duration/10, time.Second)
 }
 
 func (b benchmark) write(w io.Writer, result *loadgen.Result) error {

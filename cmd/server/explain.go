@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 
 	"github.com/alecthomas/kong"
@@ -21,14 +22,13 @@ type explanation struct {
 	Domain     anyBytes `arg:"" help:"Domain of the request."`
 	Descriptor anyBytes `arg:"" help:"Entries of the descriptor, such as user=alice,path=/login. A backslash before a comma, an = or a backslash takes it as it is."`
 
-	Config             string             `env:"CONFIG_PATH" default:"config" placeholder:"PATH" help:"File or directory of the rules. This and the next settings are those of the server."`
-	MergeDomainConfig  bool               `env:"MERGE_DOMAIN_CONFIG" default:"false" help:"Let several files hold rules of one domain."`
+	settings.RulesPath
+	likeServer
 	CacheKeyPrefix     settings.KeyPrefix `env:"CACHE_KEY_PREFIX" placeholder:"PREFIX" help:"Start of every counter's key."`
 	CacheKeyHashValues bool               `env:"CACHE_KEY_HASH_VALUES" default:"false" help:"Spell descriptor values in keys as digests."`
 	RedisType          settings.RedisType `env:"REDIS_TYPE" default:"SINGLE" help:"What Redis consists of: SINGLE, SENTINEL or CLUSTER, whose keys have a hash tag."`
-	StopWhenOverLimit  settings.Choice    `name:"stop-cache-key-increment-when-overlimit" env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" placeholder:"true|false" help:"Whether a denied request is kept out of the counters."`
 
-	Hits   units  `default:"1" help:"Units that the request asks for (hits_addend); 0 is a peek."`
+	Hits   units  `placeholder:"N" help:"hits_addend of the descriptor itself, which may be charged although it is denied; 0 is a peek. By default it has none, and the request asks for 1."`
 	Output string `enum:"text,json" default:"text" help:"Format of the answer: text or json."`
 }
 
@@ -45,8 +45,19 @@ func (b *anyBytes) Decode(ctx *kong.DecodeContext) error {
 	return err
 }
 
-// units is a number of units.
-type units uint32
+// units is a number of units, if it is given.
+type units struct {
+	given bool
+	n     uint64
+}
+
+// own is the number, nil if it is not given.
+func (u units) own() *uint64 {
+	if !u.given {
+		return nil
+	}
+	return &u.n
+}
 
 // Decode takes what follows the flag, even if it begins with a minus sign, for
 // what is wrong with it to be told.
@@ -56,11 +67,11 @@ func (u *units) Decode(ctx *kong.DecodeContext) error {
 		return err
 	}
 	text := ctx.Scan.Pop().String()
-	n, err := strconv.ParseUint(text, 10, 32)
+	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return fmt.Errorf("%q is not allowed, allowed are whole numbers from 0 to 4294967295", text)
+		return fmt.Errorf("%q is not allowed, allowed are whole numbers from 0 to %d", text, uint64(math.MaxUint64))
 	}
-	*u = units(n)
+	*u = units{true, n}
 	return nil
 }
 
@@ -99,9 +110,12 @@ func (e explanation) ask() (*explain.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	files, _, err := descriptors.ReadFiles(e.Config)
+	files, _, err := descriptors.ReadFiles(e.Path())
+	if err == nil && len(files) == 0 {
+		err = descriptors.NoFiles(e.Path())
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w (see %s)", err, e.Named())
 	}
 	tree, err := descriptors.Load(files, descriptors.Options{MergeDomains: e.MergeDomainConfig})
 	if err != nil {
@@ -109,7 +123,8 @@ func (e explanation) ask() (*explain.Answer, error) {
 	}
 	answer := explain.Explain(explain.Question{
 		Tree: tree, Keys: keys, Charge: app.Charge(e.StopWhenOverLimit),
-		Domain: string(e.Domain), Descriptor: entries, Hits: uint32(e.Hits),
+		Domain: string(e.Domain), Descriptor: entries, HitsAddend: e.Hits.own(),
+		ShadowMode: e.ShadowMode, QuotaMode: e.QuotaMode,
 	})
 	return &answer, nil
 }

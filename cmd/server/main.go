@@ -72,7 +72,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		if process.LogFormat == "" { // the parser did not come to it
 			_ = process.LogFormat.UnmarshalText([]byte(os.Getenv("LOG_FORMAT"))) // or text
 		}
-		complain(stderr, process, "wrong flags, variables or arguments", errors.New(plain(err)))
+		complain(stderr, process, "wrong flags, variables or arguments", errors.New(plain(mistyped(parser, args, err))))
 		if process.LogFormat != "json" {
 			fmt.Fprintln(stderr, usage(parser, err))
 		}

@@ -76,10 +76,12 @@ var local = []string{"--host=127.0.0.1", "--port=0", "--grpc-host=127.0.0.1", "-
 func TestExitCodes(t *testing.T) {
 	dir := rules(t, "a.yaml", good)
 	two := rules(t, "a.yaml", good, "b.yaml", more, "notes.txt", "")
-	wrong := rules(t, "a.yaml", bad)
+	tests := rules(t, "a_test.yaml", passing)
+	wrong, hollow := rules(t, "a.yaml", bad), rules(t, "a.yaml", "domain: api\n")
+	empty := t.TempDir()
 	missing := filepath.Join(t.TempDir(), "missing")
 	serve := func(args ...string) []string { return append(local[:len(local):len(local)], args...) }
-	tests := []struct {
+	cases := []struct {
 		name   string
 		env    string // NAME=value
 		args   []string
@@ -95,21 +97,29 @@ func TestExitCodes(t *testing.T) {
 		{name: "no rules", args: serve("--config=" + missing), code: 1, stderr: []string{"missing: no such file"}},
 		{name: "unknown flag", args: []string{"--nope"}, code: 2, stderr: []string{"weir: unknown flag --nope\n", "Usage: weir", "--help"}},
 		{name: "unknown flag of a command", args: []string{"validate", "--port=1", dir}, code: 2, stderr: []string{"weir: unknown flag --port\n", "Usage: weir validate"}},
-		{name: "unknown command", args: []string{"explode"}, code: 2, stderr: []string{"weir: unexpected argument explode\n", "Usage: weir"}},
+		{name: "unknown command", args: []string{"explode"}, code: 2, stderr: []string{"weir: unknown command \"explode\", allowed are serve, validate, explain, test, bench, version\n", "Usage: weir"}},
+		{name: "misspelt command", args: []string{"validat", dir}, code: 2, stderr: []string{"weir: unknown command \"validat\", did you mean validate?\n"}},
+		{name: "misspelt command behind a flag", args: []string{"--port=1", "explian"}, code: 2, stderr: []string{"did you mean explain?\n"}},
+		{name: "path without flag", args: []string{dir}, code: 2, stderr: []string{"weir: unexpected argument " + dir + ", did you mean --config " + dir + "?\n"}},
+		{name: "path of serve without flag", args: []string{"serve", dir}, code: 2, stderr: []string{", did you mean --config " + dir + "?\n"}},
+		{name: "argument of serve", args: []string{"serve", "validat"}, code: 2, stderr: []string{"weir: unexpected argument validat\n"}},
 		{name: "bad flag", args: []string{"--port=http"}, code: 2, stderr: []string{"weir: --port: \"http\" is not a port, allowed are 0 to 65535\n\nUsage: weir <command> [flags]\nRun \"weir --help\" for more information.\n"}},
 		{name: "bad variable", env: "GRPC_PORT=tcp://10.0.0.1:8081", code: 2, stderr: []string{"--grpc-port: ", "allowed are 0 to 65535", "enableServiceLinks: false ($GRPC_PORT is \"tcp://10.0.0.1:8081\")\n\nUsage: weir serve [flags]\n"}},
 		{name: "flag without its value", args: []string{"--port"}, code: 2, stderr: []string{"weir: --port: needs a value\n"}},
 		{name: "duration without its value", args: []string{"--drain-timeout"}, code: 2, stderr: []string{"weir: --drain-timeout: needs a value\n"}},
 		{name: "letter of a switch", env: "MERGE_DOMAIN_CONFIG=T", args: []string{"validate", two}, stdout: []string{"files=2"}},
 		{name: "TLS without files", env: "GRPC_SERVER_USE_TLS=true", code: 2, stderr: []string{"weir: --grpc-server-tls-cert ($GRPC_SERVER_TLS_CERT): a file is needed", "\n--grpc-server-tls-key ($GRPC_SERVER_TLS_KEY): a file is needed"}},
+		{name: "several bad settings", env: "GRPC_SERVER_USE_TLS=true", args: []string{"--drain-timeout=0s", "--max-descriptors=0"}, code: 2, stderr: []string{"\n--drain-timeout ($DRAIN_TIMEOUT): 0s is not allowed", "weir: --max-descriptors ($MAX_DESCRIPTORS): 0 is not allowed", "\n--grpc-server-tls-key ($GRPC_SERVER_TLS_KEY): a file is needed"}},
 		{name: "out of range", env: "DRAIN_TIMEOUT=0s", code: 2, stderr: []string{"DRAIN_TIMEOUT", "1ms or more"}},
 		{name: "valid", args: []string{"validate", dir}, stdout: []string{"valid: files=1 domains=1 rules=1\n"}},
 		{name: "valid file", args: []string{"validate", dir + "/a.yaml"}, stdout: []string{"valid: files=1"}},
 		{name: "problems", args: []string{"validate", wrong}, code: 1, stdout: []string{wrong + "/a.yaml:4:", "minuet", wrong + "/a.yaml:6:", "colour"}},
+		{name: "warnings", args: []string{"validate", hollow}, stdout: []string{"valid: files=1 domains=1 rules=0\n"}, stderr: []string{"warning: " + hollow + `/a.yaml:1:9: domain: the domain "api" has no rules, everything is admitted` + "\n"}},
+		{name: "tests", args: []string{"validate", dir + "/a.yaml", tests + "/a_test.yaml"}, code: 1, stdout: []string{tests + "/a_test.yaml:1:1: this is a file of tests, run it with weir test\n"}},
 		{name: "one domain twice", args: []string{"validate", two}, code: 1, stdout: []string{"b.yaml:1:", "api"}, stderr: []string{"notes.txt: skipped"}},
 		{name: "one domain twice, merged", args: []string{"validate", "--merge-domain-config", two}, stdout: []string{"files=2"}},
 		{name: "one domain twice, merged by variable", env: "MERGE_DOMAIN_CONFIG=true", args: []string{"validate", two}, stdout: []string{"files=2"}},
-		{name: "nothing to validate", args: []string{"validate", t.TempDir()}, code: 1, stdout: []string{"no file of rules found\n"}},
+		{name: "nothing to validate", args: []string{"validate", empty}, code: 1, stdout: []string{"no file of rules in " + empty + ", read is what ends in .yaml, "}},
 		{name: "unreadable path", args: []string{"validate", dir, missing}, code: 2, stderr: []string{"missing: no such file"}},
 		{name: "no path", args: []string{"validate"}, code: 2, stderr: []string{"<path>", "Usage: weir validate"}},
 		{name: "version", args: []string{"version"}, stdout: []string{"weir ", runtime.Version()}},
@@ -117,7 +127,7 @@ func TestExitCodes(t *testing.T) {
 		{name: "help", args: []string{"--help"}, stdout: []string{"Usage: weir <command>", "validate", "explain", "test", "version", "Usage: weir serve"}},
 		{name: "help whatever else is wrong", env: "PORT=http", args: []string{"validate", "--help"}, stdout: []string{"Usage: weir validate"}},
 	}
-	for _, tt := range tests {
+	for _, tt := range cases {
 		t.Run(tt.name, func(t *testing.T) {
 			if name, value, ok := strings.Cut(tt.env, "="); ok {
 				t.Setenv(name, value)

@@ -11,26 +11,29 @@ import (
 	"weir/internal/app"
 	"weir/internal/descriptors"
 	"weir/internal/limittest"
-	"weir/internal/settings"
 )
 
 // ruleTests is the command test.
 type ruleTests struct {
-	Files []string       `arg:"" name:"file" help:"Files of tests, FILE_test.yaml."`
+	Paths []string       `arg:"" name:"path" help:"Files of tests, FILE_test.yaml, and directories, below which all such files are taken."`
 	Only  *regexp.Regexp `name:"run" placeholder:"REGEXP" help:"Run only tests with a matching name."`
 	JUnit string         `name:"junit" placeholder:"FILE" help:"Write the results to this file, too, in the XML format of JUnit."`
 
-	MergeDomainConfig bool            `env:"MERGE_DOMAIN_CONFIG" default:"false" help:"Let several files hold rules of one domain."`
-	StopWhenOverLimit settings.Choice `name:"stop-cache-key-increment-when-overlimit" env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" placeholder:"true|false" help:"Whether a denied request is kept out of the counters, as the server is told."`
+	likeServer
 }
 
 // run runs the tests of all files. Each file has its own rules.
 func (r ruleTests) run(ctx context.Context, stdout, stderr io.Writer) int {
+	files, err := limittest.Find(r.Paths...)
+	if err != nil {
+		fmt.Fprintf(stderr, "weir: %v\n", err)
+		return exitUsage
+	}
 	if r.JUnit == "" {
-		_, code := r.report(ctx, stdout)
+		_, code := r.report(ctx, files, stdout)
 		return code
 	}
-	code, err := r.runWithJUnit(ctx, stdout)
+	code, err := r.runWithJUnit(ctx, files, stdout)
 	if err != nil {
 		fmt.Fprintf(stderr, "weir: %v\n", err)
 		return exitUsage
@@ -39,21 +42,21 @@ func (r ruleTests) run(ctx context.Context, stdout, stderr io.Writer) int {
 }
 
 // runWithJUnit runs no test unless the file for the results can be written.
-func (r ruleTests) runWithJUnit(ctx context.Context, stdout io.Writer) (code int, err error) {
+func (r ruleTests) runWithJUnit(ctx context.Context, files []string, stdout io.Writer) (code int, err error) {
 	f, err := os.Create(r.JUnit)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	reports, code := r.report(ctx, stdout)
+	reports, code := r.report(ctx, files, stdout)
 	return code, limittest.WriteJUnit(f, reports)
 }
 
 // report runs the tests, prints what is wrong and a summary, and returns what
 // to exit with. It ends early if ctx does.
-func (r ruleTests) report(ctx context.Context, w io.Writer) (reports []limittest.Report, code int) {
+func (r ruleTests) report(ctx context.Context, files []string, w io.Writer) (reports []limittest.Report, code int) {
 	tests, failed, bad, interrupted := 0, 0, 0, false
-	for _, name := range r.Files {
+	for _, name := range files {
 		report := r.runFile(ctx, name)
 		for _, result := range report.Results {
 			for _, failure := range result.Failures {
@@ -76,16 +79,16 @@ func (r ruleTests) report(ctx context.Context, w io.Writer) (reports []limittest
 		fmt.Fprintf(w, "interrupted: files=%d invalid=%d tests=%d failed=%d\n", len(reports), bad, tests, failed)
 		return reports, exitUsage
 	case bad > 0:
-		fmt.Fprintf(w, "invalid: files=%d invalid=%d tests=%d failed=%d\n", len(r.Files), bad, tests, failed)
+		fmt.Fprintf(w, "invalid: files=%d invalid=%d tests=%d failed=%d\n", len(files), bad, tests, failed)
 		return reports, exitUsage
 	case tests == 0:
 		fmt.Fprintf(w, "no test matches %q\n", r.Only)
 		return reports, exitUsage
 	case failed > 0:
-		fmt.Fprintf(w, "failed: files=%d tests=%d failed=%d\n", len(r.Files), tests, failed)
+		fmt.Fprintf(w, "failed: files=%d tests=%d failed=%d\n", len(files), tests, failed)
 		return reports, exitFailed
 	default:
-		fmt.Fprintf(w, "passed: files=%d tests=%d\n", len(r.Files), tests)
+		fmt.Fprintf(w, "passed: files=%d tests=%d\n", len(files), tests)
 		return reports, exitOK
 	}
 }
@@ -94,7 +97,7 @@ func (r ruleTests) runFile(ctx context.Context, name string) limittest.Report {
 	report := limittest.Report{File: name}
 	file, err := limittest.Load(name, limittest.Options{
 		Rules:  descriptors.Options{MergeDomains: r.MergeDomainConfig},
-		Charge: app.Charge(r.StopWhenOverLimit),
+		Charge: app.Charge(r.StopWhenOverLimit), ShadowMode: r.ShadowMode, QuotaMode: r.QuotaMode,
 	})
 	if err != nil {
 		report.Err = err

@@ -24,6 +24,8 @@ func TestRuleTests(t *testing.T) {
 	const failure = "fail_test.yaml:3:94: four a day: step 1 at 0s: admitted: expected 4, got 3\n    user=a: OVER_LIMIT, limit of 3 per day, remaining 0, retry_after 24h0m0s\n"
 	charged := rules(t, "a.yaml", good+"  - {key: none, rate_limit: {unit: day, requests_per_unit: 0}}\n",
 		"charge_test.yaml", "rules: [a.yaml]\ntests:\n- {name: charge, domain: api, steps: [{request: [{user: a}, {none: b}]}, {request: [{user: a}], expect: {remaining: 2}}]}\n")
+	quotas := rules(t, "a.yaml", good+"  - {key: none, rate_limit: {unit: day, requests_per_unit: 0}}\n",
+		"quota_test.yaml", "rules: [a.yaml]\ntests:\n- {name: quota, domain: api, steps: [{request: [{user: a}, {none: b}], expect: {code: OK}}]}\n")
 	tests := []struct {
 		name   string
 		env    string // NAME=value
@@ -42,8 +44,14 @@ func TestRuleTests(t *testing.T) {
 			wrong + `:2:1: unknown field "test" (did you mean tests?), allowed are rules, tests`, failure, "invalid: files=2 invalid=1 tests=2 failed=1\n"}},
 		{name: "charge", args: []string{charged + "/charge_test.yaml"}, stdout: []string{"passed"}},
 		{name: "charge as the server's", env: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=false", args: []string{charged + "/charge_test.yaml"}, code: 1, stdout: []string{"expected 2, got 1"}},
+		{name: "shadow mode by variable", env: "SHADOW_MODE=true", args: []string{pass}, code: 1, stdout: []string{"expected 3, got 4"}},
+		{name: "quota mode by variable", env: "QUOTA_MODE=true", args: []string{quotas + "/quota_test.yaml"}, stdout: []string{"passed"}},
+		{name: "no quota mode", args: []string{quotas + "/quota_test.yaml"}, code: 1, stdout: []string{"expected OK, got OVER_LIMIT"}},
+		{name: "directory", args: []string{dir}, code: 2, stdout: []string{"four a day", "bad_test.yaml:2:1", "invalid: files=3 invalid=1 tests=3 failed=1\n"}},
+		{name: "directory without tests", args: []string{t.TempDir()}, code: 2, silent: true, stderr: []string{"weir: finding tests: no file below ", " ends in _test.yaml\n"}},
+		{name: "rules", args: []string{dir + "/a.yaml"}, code: 2, stdout: []string{dir + "/a.yaml:1:1: this is a file of rules, check it with weir validate", "invalid: files=1"}},
 		{name: "no such file", args: []string{dir + "/none_test.yaml"}, code: 2, stdout: []string{"none_test.yaml: no such file"}},
-		{name: "no file", code: 2, stderr: []string{"<file>", "Usage: weir test"}},
+		{name: "no file", code: 2, stderr: []string{"<path>", "Usage: weir test"}},
 		{name: "bad expression", args: []string{"--run=(", pass}, code: 2, stderr: []string{"--run", "missing closing )"}},
 		{name: "nowhere to report", args: []string{"--junit=" + dir, pass}, silent: true, code: 2, stderr: []string{"weir: open " + dir}},
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 
@@ -10,7 +9,7 @@ import (
 
 // validation is the command validate.
 type validation struct {
-	Paths             []string `arg:"" name:"path" help:"Files and directories of rules. Directories are read as serve reads them."`
+	Paths             []string `arg:"" name:"path" help:"Files and directories of rules. Directories are read as serve reads them. What is valid, but hardly meant, is told on stderr."`
 	MergeDomainConfig bool     `env:"MERGE_DOMAIN_CONFIG" default:"false" help:"Let several files hold rules of one domain."`
 }
 
@@ -25,7 +24,7 @@ func (v validation) run(stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "%s: skipped, its name is not that of a file of rules\n", name)
 	}
 	if len(files) == 0 {
-		err = errors.New("no file of rules found")
+		err = descriptors.NoFiles(v.Paths...)
 	}
 	var tree *descriptors.Tree
 	if err == nil {
@@ -34,6 +33,9 @@ func (v validation) run(stdout, stderr io.Writer) int {
 	if err != nil {
 		fmt.Fprintln(stdout, err) // every problem on a line of its own
 		return exitFailed
+	}
+	for _, w := range tree.Warnings() {
+		fmt.Fprintf(stderr, "warning: %s\n", w)
 	}
 	fmt.Fprintf(stdout, "valid: files=%d domains=%d rules=%d\n", len(files), tree.Domains(), tree.Rules())
 	return exitOK

@@ -118,10 +118,12 @@ func TestStatusPage(t *testing.T) {
 	}{
 		{"well", Status{
 			Version: "v1.2.3", Uptime: 90*time.Second + time.Millisecond, Store: Store{Name: "in memory"},
+			Notes: []string{"SHADOW_MODE is on: no request is denied"},
 			Rules: Rules{Path: "config", LoadedAt: at, Files: 2, Domains: 3, Rules: 4},
 		}, `Weir v1.2.3, up 1m30s
 
 health    OK
+note      SHADOW_MODE is on: no request is denied
 counters  in memory
 rules     4 (files: 2, domains: 3), loaded from config at 2026-05-04T03:02:01Z
 `},

@@ -13,6 +13,7 @@ type Status struct {
 	Health  error // why it should get no requests, nil if it should
 	Store   Store
 	Rules   Rules
+	Notes   []string // what else an operator should know, such as a switch that was left on
 }
 
 // Store tells what keeps the counters, and whether it works.
@@ -116,6 +117,9 @@ func (s Status) String() string {
 		b.WriteString("health    OK\n")
 	} else {
 		fmt.Fprintf(&b, "health    %s\n", s.Health)
+	}
+	for _, note := range s.Notes {
+		fmt.Fprintf(&b, "note      %s\n", note)
 	}
 	fmt.Fprintf(&b, "counters  %s\n", s.Store.Name)
 	if s.Store.Remote {

@@ -58,6 +58,9 @@ func (a *App) build() error {
 	for _, w := range s.Warnings {
 		a.logger.Warn("a variable of envoyproxy/ratelimit has no effect", "variable", w.Variable, "value", w.Value, "instead", w.Instead)
 	}
+	for _, note := range switchedOn(s.Answers) {
+		a.logger.Warn("a switch changes every answer", "effect", note)
+	}
 	service := prometheus.NewRegistry() // of what statsd is told, too
 	reg.MustRegister(service)
 	err := a.openRules(service)
@@ -117,6 +120,9 @@ func (a *App) openRules(service prometheus.Registerer) (err error) {
 	a.rules = newRules(descriptors.Options{MergeDomains: s.Rules.MergeDomainConfig}, a.health.setRulesLoaded, a.logger, service)
 	a.source = newFiles(a.rules, s.Rules, a.opts.Reload)
 	if s.XDS.Enabled() {
+		if s.Rules.Config != "" {
+			a.logger.Warn("the rules come from the control plane, --config (CONFIG_PATH) is not read", "path", s.Rules.Config)
+		}
 		if a.source, err = newControlPlane(a.rules, s, a.opts.Reload, &a.cleanups, reg); err != nil {
 			return err
 		}
@@ -232,6 +238,7 @@ func (a *App) status() admin.Status {
 		Health:  a.health.err(),
 		Store:   a.store.status(),
 		Rules:   a.source.report(),
+		Notes:   switchedOn(a.opts.Settings.Answers),
 	}
 }
 

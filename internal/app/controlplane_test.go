@@ -35,7 +35,8 @@ func refusals(r *discovery.DiscoveryRequest) bool { return r.GetErrorDetail() !=
 
 func TestRulesOfControlPlane(t *testing.T) {
 	plane := testenv.StartControlPlane(t)
-	f := start(t, fromControlPlane(plane)...)
+	f := start(t, fromControlPlane(plane, "--config=elsewhere")...)
+	f.wantLog(`msg="the rules come from the control plane, --config (CONFIG_PATH) is not read" path=elsewhere`)
 	f.wantLog("waiting for the rules of the control plane")
 	f.wantHealth(false, "no rules are loaded yet")
 	if _, err := f.ask(t.Context(), "alice"); status.Code(err) != codes.Unavailable {

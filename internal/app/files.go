@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -87,7 +86,7 @@ type content struct {
 func (f *files) read() content {
 	found, skipped, err := descriptors.ReadFiles(f.path)
 	if err == nil && len(found) == 0 {
-		err = errors.New("reading rules: no file of rules there")
+		err = descriptors.NoFiles(f.path)
 	}
 	if err != nil {
 		path, _ := filepath.Abs(f.path) // fails if there is no working directory

@@ -10,6 +10,8 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/alicebob/miniredis/v2"
+	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"gopkg.in/yaml.v3"
 
 	"weir/internal/settings"
@@ -41,6 +43,7 @@ func TestDocumentsListEveryMetric(t *testing.T) {
 		f := start(t, args...)
 		f.wantHealth(true, "OK")
 		f.wantLimit(3) // metrics by rule appear with the first request
+		f.askStranger()
 		families, err := f.opts.Registry.Gather()
 		if err != nil {
 			t.Fatal(err)
@@ -63,6 +66,18 @@ func TestDocumentsListEveryMetric(t *testing.T) {
 	_, failures, _ := strings.Cut(operations(t), "\n## When Redis fails\n")
 	failures, _, _ = strings.Cut(failures, "\n## ")
 	wantRows(t, failures, kinds)
+}
+
+// askStranger asks for a key of domain api that no rule is for.
+func (f *fixture) askStranger() {
+	f.t.Helper()
+	_, err := ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(f.t.Context(), &ratelimitv3.RateLimitRequest{
+		Domain:      "api",
+		Descriptors: []*commonv3.RateLimitDescriptor{{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "stranger"}}}},
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
 }
 
 // wantRows compares the first column of the tables in text with names.

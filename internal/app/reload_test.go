@@ -2,11 +2,14 @@ package app
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"weir/internal/descriptors"
 )
 
 // never is a poll interval that no test lives to see.
@@ -257,5 +260,22 @@ func remove(t *testing.T, path string) {
 	t.Helper()
 	if err := os.RemoveAll(path); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// What is hardly meant is told whenever rules are loaded, and does not keep them
+// from serving.
+func TestWarningsOfRulesAreLogged(t *testing.T) {
+	f := start(t, "--config="+directory(t, "domain: api\n"))
+	f.wantLog(`level=WARN msg="the rules may not do what they seem to" warning="`)
+	f.wantLog(`domain: the domain \"api\" has no rules, everything is admitted`)
+}
+
+func TestWarningsInTheLogAreBounded(t *testing.T) {
+	log := new(logBuffer)
+	r := &rules{logger: slog.New(slog.NewTextHandler(log, nil))}
+	r.warn(make(descriptors.Problems, maxWarnings+7))
+	if n := strings.Count(log.String(), "may not do"); n != maxWarnings || !strings.Contains(log.String(), "more=7") {
+		t.Errorf("%d warnings, want %d and 7 more:\n%s", n, maxWarnings, log)
 	}
 }

@@ -74,8 +74,22 @@ func (r *rules) accept(tree *descriptors.Tree, status admin.Rules) {
 	r.status = status
 	r.mu.Unlock()
 	r.loaded()
+	r.warn(tree.Warnings())
 	if tree.Rules() >= manyRules {
 		debug.FreeOSMemory()
+	}
+}
+
+// maxWarnings bounds how many warnings of a load the log tells.
+const maxWarnings = 20
+
+// warn tells the log what is hardly meant in new rules.
+func (r *rules) warn(warnings descriptors.Problems) {
+	for _, w := range warnings[:min(len(warnings), maxWarnings)] {
+		r.logger.Warn("the rules may not do what they seem to", "warning", w.String())
+	}
+	if more := len(warnings) - maxWarnings; more > 0 {
+		r.logger.Warn("the rules have more warnings, weir validate tells all", "more", more)
 	}
 }
 

@@ -78,6 +78,9 @@ func statsdSource(l *limiter.Limiter, service prometheus.Gatherer) iter.Seq[stat
 		}
 		families, _ := service.Gather() // what is wrong with one metric leaves the others
 		for _, f := range families {
+			if strings.HasPrefix(f.GetName(), "weir_") { // for Prometheus only
+				continue
+			}
 			for _, m := range f.GetMetric() {
 				for sum := range statsdSums(f.GetName(), m) {
 					if !yield(sum) {

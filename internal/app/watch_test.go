@@ -56,7 +56,7 @@ func TestWhichChangesConcernTheRules(t *testing.T) {
 func TestLostEventsLetTheRulesBeRead(t *testing.T) {
 	dir := directory(t, limited(3))
 	r := newRules(descriptors.Options{}, func() {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-	f := newFiles(r, settings.Rules{Config: dir}, nil)
+	f := newFiles(r, settings.Rules{RulesPath: settings.RulesPath{Config: dir}}, nil)
 	rules := func(want int) {
 		t.Helper()
 		eventually(t, func() error {

@@ -17,7 +17,7 @@ const (
 // bad holds for each file and directory in testdata/bad the whole report.
 var bad = map[string][]string{
 	"algorithm_unknown.yaml": {
-		`algorithm_unknown.yaml:4:65: descriptors[0].rate_limit.algorithm: "gcra" is not allowed, allowed are fixed_window, sliding_window, token_bucket`,
+		`algorithm_unknown.yaml:4:65: descriptors[0].rate_limit.algorithm: "gcra" is not allowed (did you mean token_bucket?), allowed are fixed_window, sliding_window, token_bucket`,
 		"algorithm_unknown.yaml:6:65: descriptors[1].rate_limit.algorithm: a list is not allowed, allowed are fixed_window, sliding_window, token_bucket",
 	},
 	"alias_bomb.yaml": {
@@ -42,10 +42,14 @@ var bad = map[string][]string{
 		"anchor_of_other_algorithm.yaml:6:79: descriptors[0].rate_limits[1].anchor: token_bucket has no anchor, allowed is one with algorithm fixed_window",
 	},
 	"anchor_unknown.yaml": {
-		`anchor_unknown.yaml:4:62: descriptors[0].rate_limit.anchor: "First_Hit" is not allowed, allowed are epoch, first_hit`,
+		`anchor_unknown.yaml:4:62: descriptors[0].rate_limit.anchor: "First_Hit" is not allowed (did you mean first_hit?), allowed are epoch, first_hit`,
 	},
 	"binary_invalid.yaml": {
 		`binary_invalid.yaml:4:12: descriptors[0].value: !!binary "%%" is not base64, which !!binary needs`,
+	},
+	"blank_missing.yaml": {
+		"blank_missing.yaml:4:17: descriptors[0].rate_limit.unit: a unit is needed, allowed are " + unitsText,
+		`blank_missing.yaml:4:18: descriptors[0].rate_limit: unknown field "unit:minute" (a blank is needed after the colon), allowed are ` + limitFieldsText,
 	},
 	"burst_of_window.yaml": {
 		"burst_of_window.yaml:5:53: descriptors[0].rate_limits[0].burst: fixed_window has no burst, allowed is one with algorithm token_bucket",
@@ -69,7 +73,7 @@ var bad = map[string][]string{
 		`descriptor_text.yaml:3:5: descriptors[0]: "user" is not allowed, a mapping is needed`,
 	},
 	"descriptors_mapping.yaml": {
-		"descriptors_mapping.yaml:3:3: descriptors: a mapping is not allowed, a list is needed",
+		`descriptors_mapping.yaml:3:3: descriptors: a mapping is not allowed, a list is needed; put "- " before its first field`,
 	},
 	"document_second.yaml": {
 		"document_second.yaml:5:1: a second document, one per file is allowed",
@@ -182,6 +186,9 @@ var bad = map[string][]string{
 		"rate_limit_and_rate_limits.yaml:8:18: descriptors[1].rate_limits: there is a rate_limit, too, allowed is one of rate_limit and rate_limits",
 		`rate_limit_and_rate_limits.yaml:9:51: descriptors[1].rate_limit.requests_per_unit: "many" is not allowed, allowed are whole numbers from 0 to 4294967295`,
 	},
+	"rate_limit_list.yaml": {
+		"rate_limit_list.yaml:5:7: descriptors[0].rate_limit: a list is not allowed (did you mean rate_limits?), a mapping is needed",
+	},
 	"rate_limit_text.yaml": {
 		`rate_limit_text.yaml:4:17: descriptors[0].rate_limit: "5/minute" is not allowed, a mapping is needed`,
 	},
@@ -197,7 +204,7 @@ var bad = map[string][]string{
 		`rate_limits_item.yaml:7:24: descriptors[0].rate_limits[2]: unknown field "requests_per_units" (did you mean requests_per_unit?), allowed are ` + limitFieldsText,
 	},
 	"rate_limits_mapping.yaml": {
-		"rate_limits_mapping.yaml:4:18: descriptors[0].rate_limits: a mapping is not allowed, a list is needed",
+		"rate_limits_mapping.yaml:4:18: descriptors[0].rate_limits: a mapping is not allowed, a list is needed; put it in brackets, [{...}]",
 	},
 	"rate_limits_same_counter.yaml": {
 		"rate_limits_same_counter.yaml:7:9: descriptors[0].rate_limits[2]: rate_limits[0] has the same counter, allowed are limits that differ in algorithm, anchor, period or shadow_mode",
@@ -215,7 +222,7 @@ var bad = map[string][]string{
 		"replaces_empty.yaml:9:11: descriptors[0].rate_limit.replaces[1].name: a name is needed, allowed are names of other limits",
 	},
 	"replaces_names.yaml": {
-		`replaces_names.yaml:7:18: descriptors[0].rate_limit.replaces[0]: "steady" is not allowed, a mapping is needed`,
+		`replaces_names.yaml:7:18: descriptors[0].rate_limit.replaces[0]: "steady" is not allowed, a mapping is needed, such as name: "steady"`,
 	},
 	"replaces_self.yaml": {
 		`replaces_self.yaml:8:17: descriptors[0].rate_limit.replaces: the limit replaces itself ("steady"), allowed are names of other limits`,
@@ -258,7 +265,7 @@ var bad = map[string][]string{
 		"syntax_first_line.yaml:2: invalid YAML: did not find expected ',' or '}'",
 	},
 	"syntax_tab.yaml": {
-		"syntax_tab.yaml:3: invalid YAML: found character that cannot start any token",
+		"syntax_tab.yaml:3: invalid YAML: found character that cannot start any token; the line begins with a tab, indent with spaces",
 	},
 	"tag_directive.yaml": {
 		"tag_directive.yaml:1: %TAG is not allowed, leave it out",
@@ -276,7 +283,7 @@ var bad = map[string][]string{
 		`unit_multiplier.yaml:8:41: descriptors[0].rate_limits[3].unit_multiplier: "4294967296" is not allowed, allowed are whole numbers from 1 to 4294967295`,
 	},
 	"unit_unknown.yaml": {
-		`unit_unknown.yaml:4:24: descriptors[0].rate_limit.unit: unknown unit "minutes", allowed are ` + unitsText,
+		`unit_unknown.yaml:4:24: descriptors[0].rate_limit.unit: unknown unit "minutes" (did you mean minute?), allowed are ` + unitsText,
 	},
 	"unlimited_but_counting.yaml": {
 		"unlimited_but_counting.yaml:6:26: descriptors[0].rate_limits[0].unit_multiplier: an unlimited limit has no unit_multiplier, allowed is one of unit_multiplier and unlimited",
@@ -287,6 +294,12 @@ var bad = map[string][]string{
 	},
 	"unlimited_with_unit.yaml": {
 		"unlimited_with_unit.yaml:4:41: descriptors[0].rate_limit.unit: an unlimited limit has no unit, allowed is one of unit and unlimited",
+	},
+	"words_of_others.yaml": {
+		`words_of_others.yaml:4:24: descriptors[0].rate_limit.unit: unknown unit "MIN" (did you mean minute?), allowed are ` + unitsText,
+		`words_of_others.yaml:4:62: descriptors[0].rate_limit.algorithm: "sliding" is not allowed (did you mean sliding_window?), allowed are fixed_window, sliding_window, token_bucket`,
+		`words_of_others.yaml:6:65: descriptors[1].rate_limit.algorithm: "leaky_bucket" is not allowed (did you mean token_bucket?), allowed are fixed_window, sliding_window, token_bucket`,
+		`words_of_others.yaml:7:5: descriptors[1]: unknown field "shadow" (did you mean shadow_mode?), allowed are ` + descriptorFieldsText,
 	},
 	"value_begins_with_star.yaml": {
 		"value_begins_with_star.yaml:4: invalid YAML: did not find expected alphabetic or numeric character; a value that begins with * or & must be in quotes",

@@ -42,6 +42,7 @@ type compiler struct {
 	unit     string // what holds a document: a file, or a resource of a control plane
 	tree     *Tree
 	defined  map[*node]origin
+	names    map[string]*names // by domain
 	problems Problems
 }
 
@@ -54,6 +55,7 @@ func newCompiler(unit string, opts Options) *compiler {
 		unit:    unit,
 		tree:    &Tree{domains: make(map[string]*node), labels: make(map[string]string)},
 		defined: make(map[*node]origin),
+		names:   make(map[string]*names),
 	}
 }
 
@@ -63,6 +65,7 @@ func (c *compiler) result() (*Tree, error) {
 		c.problems.Sort()
 		return nil, c.problems
 	}
+	c.finishWarnings()
 	return c.tree, nil
 }
 
@@ -91,6 +94,7 @@ func (c *compiler) add(d *decoder, config *fileConfig) {
 	root := c.domain(&d.Reporter, config)
 	b := branch{Reporter: &d.Reporter, compiler: c, domain: c.tree.labels[config.domain]}
 	b.descriptors(root, config.descriptors)
+	c.addWarnings(config.domain, d)
 }
 
 // domain returns the root node of a document's domain. Where the domain is wrong it
@@ -143,6 +147,7 @@ func (b *branch) descriptors(parent *node, list []descriptorConfig) {
 func (b *branch) descriptor(parent *node, config *descriptorConfig) {
 	n := &node{parent: parent, entry: limiter.Entry{Key: config.key, Value: config.value}}
 	if twin := parent.children[n.entry]; twin == nil {
+		b.warnIfHidden(parent, config)
 		parent.add(n)
 		b.compiler.defined[n] = here(b.Reporter, config.at)
 	} else if config.key != "" {
@@ -178,6 +183,8 @@ func (b *branch) rule(n *node, config *descriptorConfig) *Rule {
 		Metadata:       config.metadata,
 		detailedMetric: config.detailedMetric,
 		node:           n,
+		file:           b.File,
+		at:             config.at,
 	}
 	for i, l := range b.levels {
 		if l.shareThreshold {

@@ -11,12 +11,16 @@ import (
 )
 
 // decoder decodes one rule file, or a resource of a control plane.
-type decoder struct{ strictyaml.Decoder }
+type decoder struct {
+	strictyaml.Decoder
+	names names
+}
 
 // newDecoder returns a decoder whose problems shall name a file so.
 func newDecoder(name string) *decoder {
 	d := new(decoder)
-	d.File, d.Elsewhere = name, elsewhere
+	d.File, d.Elsewhere, d.Synonyms = name, elsewhere, synonyms
+	d.names.given = make(map[string]bool)
 	return d
 }
 
@@ -59,6 +63,10 @@ var (
 
 func (d *decoder) file(root *yaml.Node) *fileConfig {
 	c := &fileConfig{domainAt: strictyaml.At(root)}
+	if strictyaml.Has(root, "tests") && !strictyaml.Has(root, "domain") {
+		d.Problem(strictyaml.At(root), "this is a file of tests, run it with weir test")
+		return c
+	}
 	missing := root.Kind == yaml.MappingNode
 	d.Fields(root, fileFields, func(name string, n *yaml.Node) {
 		switch name {
@@ -95,7 +103,7 @@ func (d *decoder) appendDescriptors(list []descriptorConfig, items []*yaml.Node)
 func (d *decoder) descriptor(n *yaml.Node) descriptorConfig {
 	c := descriptorConfig{at: strictyaml.At(n)}
 	keyAt, missing := c.at, n.Kind == yaml.MappingNode
-	var shareAt, limitsAt strictyaml.Position
+	var shareAt, limitsAt, emptyAt strictyaml.Position
 	hasLimit := false
 	d.Fields(n, descriptorFields, func(name string, n *yaml.Node) {
 		switch name {
@@ -107,7 +115,9 @@ func (d *decoder) descriptor(n *yaml.Node) descriptorConfig {
 		case "value":
 			c.value, _ = d.Bytes(n)
 		case "rate_limit":
-			hasLimit = !strictyaml.IsNull(n)
+			if hasLimit = !strictyaml.IsNull(n); !hasLimit {
+				d.Warn(strictyaml.At(n), "nothing stands here, which limits nothing; give a limit, or leave rate_limit out")
+			}
 			c.limits = append(c.limits, d.rateLimit(n)...)
 		case "rate_limits":
 			if !isEmptyList(n) { // which is a problem of its own
@@ -116,6 +126,7 @@ func (d *decoder) descriptor(n *yaml.Node) descriptorConfig {
 			c.limits = append(c.limits, d.rateLimits(n)...)
 		case "descriptors":
 			c.descriptors = d.descriptors(n)
+			emptyAt = strictyaml.At(n)
 		case "shadow_mode":
 			c.shadow = d.Flag(n)
 		case "quota_mode":
@@ -133,6 +144,9 @@ func (d *decoder) descriptor(n *yaml.Node) descriptorConfig {
 	})
 	if missing {
 		d.ProblemIn("key", keyAt, "a key is needed, allowed is any text but the empty one")
+	}
+	if emptyAt != (strictyaml.Position{}) && len(c.descriptors)+len(c.limits) == 0 {
+		d.WarnIn("descriptors", emptyAt, "the list is empty, so everything is admitted here; list descriptors, or leave it out")
 	}
 	if c.shareThreshold && !isWildcard(c.value) {
 		d.ProblemIn("share_threshold", shareAt, "nothing to share, allowed beside a value with a wildcard (*)")

@@ -52,6 +52,9 @@ func (r *Rule) dotted() string {
 // String is the rule's domain and entries, such as api|user=alice|path.
 func (r *Rule) String() string { return strings.Join(r.words(), "|") }
 
+// Place is where the rule is written, such as config/api.yaml:9:5.
+func (r *Rule) Place() string { return origin{file: r.file, at: r.at}.String() }
+
 // way is String without the domain.
 func (r *Rule) way() string { return strings.Join(r.words()[1:], "|") }
 

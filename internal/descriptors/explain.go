@@ -48,7 +48,7 @@ const (
 func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 	n := t.domains[domain]
 	if n == nil {
-		return Trace{Domains: slices.Sorted(maps.Keys(t.domains))}
+		return Trace{Domains: t.DomainNames()}
 	}
 	trace := Trace{Known: true}
 	for _, e := range entries {
@@ -106,16 +106,22 @@ func WordsFor(l *limiter.Limit, charge limiter.Charge) Words {
 		Period:    period(l),
 		Algorithm: algorithms[l.Algorithm],
 		Charge:    charges[cmp.Or(l.Charge, charge, limiter.Auto)-limiter.Auto],
-		Mode:      "enforced",
+		Mode:      ModeWord(l.Mode),
 	}
 	if l.Algorithm == limiter.FixedWindow {
 		w.Anchor = anchors[l.Anchor]
 	}
-	switch l.Mode {
-	case limiter.Shadow:
-		w.Mode = "shadow_mode"
-	case limiter.Quota:
-		w.Mode = "quota_mode"
-	}
 	return w
+}
+
+// ModeWord names a mode by the field that asks for it.
+func ModeWord(m limiter.Mode) string {
+	switch m {
+	case limiter.Shadow:
+		return "shadow_mode"
+	case limiter.Quota:
+		return "quota_mode"
+	default:
+		return "enforced"
+	}
 }

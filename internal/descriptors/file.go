@@ -47,6 +47,12 @@ func ReadFiles(paths ...string) (files []File, skipped []string, err error) {
 	return r.files, r.skipped, nil
 }
 
+// NoFiles is the error of callers that need at least one file, where ReadFiles
+// found none.
+func NoFiles(paths ...string) error {
+	return fmt.Errorf("no file of rules in %s, read is what ends in .yaml, .yml or .json or has no extension, but neither *_test.yaml nor what begins with a dot", strings.Join(paths, ", "))
+}
+
 type reader struct {
 	files   []File
 	skipped []string

@@ -27,6 +27,8 @@ var (
 	algorithms = []string{limiter.FixedWindow: "fixed_window", limiter.SlidingWindow: "sliding_window", limiter.TokenBucket: "token_bucket"}
 	anchors    = []string{limiter.Epoch: "epoch", limiter.FirstHit: "first_hit"}
 	charges    = []string{"auto", "admitted", "always"} // from limiter.Auto on
+
+	synonyms = map[string]string{"leaky_bucket": "token_bucket", "gcra": "token_bucket"}
 )
 
 // limitConfig is a rate_limit, or an item of rate_limits.
@@ -41,6 +43,10 @@ func (d *decoder) rateLimit(n *yaml.Node) []*limiter.Limit {
 	if strictyaml.IsNull(n) {
 		return nil
 	}
+	if n.Kind == yaml.SequenceNode {
+		d.Problem(strictyaml.At(n), "a list is not allowed (did you mean rate_limits?), a mapping is needed")
+		return nil
+	}
 	if c := d.limit(n); c.limit != nil {
 		return []*limiter.Limit{c.limit}
 	}
@@ -53,14 +59,25 @@ func (d *decoder) rateLimits(n *yaml.Node) []*limiter.Limit {
 	var limits []*limiter.Limit
 	first := places{names: map[string]int{}, counters: map[string]int{}}
 	i := 0
+	var idle []int // places of limits that do nothing beside others
 	d.Items(n, func(n *yaml.Node) {
 		c := d.limit(n)
+		if c.limit != nil && c.limit.Unlimited && len(c.limit.Replaces) == 0 {
+			idle = append(idle, i)
+		}
 		d.distinct(first, i, c, strictyaml.At(n))
 		if c.limit != nil {
 			limits = append(limits, c.limit)
 		}
 		i++
 	})
+	if i > 1 {
+		for _, place := range idle {
+			d.Enter(strictyaml.Step{Index: place})
+			d.WarnIn("unlimited", strictyaml.At(n.Content[place]), "the other limits count all the same; leave this one out, or let it replace them")
+			d.Leave()
+		}
+	}
 	if isEmptyList(n) {
 		d.Problem(strictyaml.At(n), "the list is empty, at least one limit is needed")
 	}
@@ -110,6 +127,9 @@ func (d *decoder) limit(n *yaml.Node) limitConfig {
 	})
 	if n.Kind == yaml.MappingNode {
 		d.wholeLimit(&s, given, strictyaml.At(n))
+	}
+	if s.Name != "" {
+		d.names.given[s.Name] = true
 	}
 	c := limitConfig{name: s.Name, nameAt: given["name"]}
 	if d.Found() == found {
@@ -183,7 +203,7 @@ func (d *decoder) unit(n *yaml.Node) limiter.Unit {
 	name, ok := d.Text(n)
 	unit, known := limiter.ParseUnit(name)
 	if ok && !known {
-		d.Problem(strictyaml.At(n), "unknown unit %q, allowed are %s", name, strings.Join(limiter.UnitNames(), ", "))
+		d.Problem(strictyaml.At(n), "unknown unit %q%s, allowed are %s", name, d.DidYouMean(name, limiter.UnitNames()), strings.Join(limiter.UnitNames(), ", "))
 	}
 	return unit
 }
@@ -191,11 +211,16 @@ func (d *decoder) unit(n *yaml.Node) limiter.Unit {
 func (d *decoder) replaces(n *yaml.Node) []string {
 	var names []string
 	d.Items(n, func(n *yaml.Node) {
+		if n.Kind == yaml.ScalarNode && !strictyaml.IsNull(n) {
+			d.Problem(strictyaml.At(n), "%s is not allowed, a mapping is needed, such as name: %[1]s", strictyaml.Describe(n))
+			return
+		}
 		nameAt, missing := strictyaml.At(n), n.Kind == yaml.MappingNode
 		d.Fields(n, replacesFields, func(_ string, n *yaml.Node) {
 			name, ok := d.Text(n)
 			nameAt, missing = strictyaml.At(n), ok && name == ""
 			names = append(names, name)
+			d.names.mentions = append(d.names.mentions, mention{name, d.Here(nameAt)})
 		})
 		if missing {
 			d.ProblemIn("name", nameAt, "a name is needed, allowed are names of other limits")

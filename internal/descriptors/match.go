@@ -1,6 +1,12 @@
 package descriptors
 
-import "weir/internal/limiter"
+import (
+	"maps"
+	"slices"
+
+	"weir/internal/limiter"
+	"weir/internal/strictyaml"
+)
 
 // Tree holds the rules of all domains. It is immutable, and safe for use by
 // many goroutines. The zero Tree has no rules.
@@ -8,6 +14,8 @@ type Tree struct {
 	domains map[string]*node
 	labels  map[string]string // of the domains, in metrics
 	rules   []*Rule           // in the order of the files
+
+	warnings Problems
 }
 
 // Rule is a node of the tree at which a descriptor can end. It is immutable.
@@ -25,6 +33,8 @@ type Rule struct {
 	Metadata map[string]any
 
 	node *node // where it is
+	file string
+	at   strictyaml.Position // in file; of a resource of a control plane there is none
 	// labels are those of the metrics, one for each level, nil if they hold no
 	// values of requests and are those of the limits.
 	labels []levelLabel
@@ -51,6 +61,9 @@ func (t *Tree) DomainLabel(domain string) string { return t.labels[domain] }
 
 // Domains is the number of domains.
 func (t *Tree) Domains() int { return len(t.domains) }
+
+// DomainNames are those of the domains, sorted.
+func (t *Tree) DomainNames() []string { return slices.Sorted(maps.Keys(t.domains)) }
 
 // Rules is the number of rules, whitelist entries included.
 func (t *Tree) Rules() int { return len(t.rules) }

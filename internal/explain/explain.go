@@ -18,16 +18,6 @@ import (
 	"weir/internal/limiter"
 )
 
-// Question is what shall be explained.
-type Question struct {
-	Tree       *descriptors.Tree
-	Keys       limiter.Keys
-	Charge     limiter.Charge // of limits that do not say it themselves
-	Domain     string
-	Descriptor []limiter.Entry
-	Hits       uint32 // units that the request asks for; 0 is a peek
-}
-
 // Answer explains what becomes of a descriptor.
 type Answer struct {
 	Domain     string   `json:"domain"`
@@ -37,14 +27,18 @@ type Answer struct {
 	// says why, and Candidates are the keys and values, or the domains, that are
 	// there instead.
 	Rule       string   `json:"rule,omitempty"`
+	Place      string   `json:"place,omitempty"` // in the files
 	Reason     string   `json:"reason,omitempty"`
 	Candidates []string `json:"candidates,omitempty"`
 	// Limits are those of the rule, none if it is a whitelist entry.
 	Limits []Limit `json:"limits,omitempty"`
-	// Hits is what a request asks for, and Denied what would become of it if all
+	// Shared are the wildcards whose values all share one counter.
+	Shared []string `json:"shared,omitempty"`
+	// Hits is what the descriptor asks for, OwnHits tells that it says so itself, and Denied what would become of it if all
 	// counters were fresh.
-	Hits   uint32 `json:"hits"`
-	Denied bool   `json:"denied"`
+	Hits    uint64 `json:"hits"`
+	OwnHits bool   `json:"own_hits,omitempty"`
+	Denied  bool   `json:"denied"`
 }
 
 // Level is what one entry of the descriptor leads to.
@@ -75,6 +69,8 @@ type Limit struct {
 	Burst           *uint32  `json:"burst,omitempty"` // what fits into a token bucket
 	Charge          string   `json:"charge,omitempty"`
 	Mode            string   `json:"mode,omitempty"`
+	DecidedAs       string   `json:"decided_as,omitempty"` // the mode that a switch of the server makes of it
+	Switch          string   `json:"switch,omitempty"`     // which one
 	Replaces        []string `json:"replaces,omitempty"`
 	// ReplacedBy names the limits of the same rule that replace this one.
 	ReplacedBy []string `json:"replaced_by,omitempty"`
@@ -96,7 +92,7 @@ type Decision struct {
 
 // Explain answers a question.
 func Explain(q Question) Answer {
-	a := Answer{Domain: descriptors.Spell(limiter.Entry{Key: q.Domain}), Hits: q.Hits, Levels: []Level{}}
+	a := Answer{Domain: descriptors.Spell(limiter.Entry{Key: q.Domain}), Hits: q.cost(), OwnHits: q.HitsAddend != nil, Levels: []Level{}}
 	for _, e := range q.Descriptor {
 		a.Descriptor = append(a.Descriptor, descriptors.Spell(e))
 	}
@@ -112,7 +108,12 @@ func Explain(q Question) Answer {
 		a.Reason, a.Candidates = reason(q, trace)
 		return a
 	}
-	a.Rule = trace.Rule.String()
+	a.Rule, a.Place = trace.Rule.String(), trace.Rule.Place()
+	for _, pattern := range trace.Rule.Patterns {
+		if pattern != "" {
+			a.Shared = append(a.Shared, pattern)
+		}
+	}
 	a.decide(q, trace.Rule)
 	return a
 }
@@ -160,7 +161,11 @@ func (a *Answer) decide(q Question, rule *descriptors.Rule) {
 	var states []*limiter.State
 	var places []int // of hits, in a.Limits
 	for i, l := range rule.Limits {
+		mode, by := q.mode(l)
 		a.Limits = append(a.Limits, about(l, q.Charge))
+		if by != "" && !l.Unlimited {
+			a.Limits[i].DecidedAs, a.Limits[i].Switch = descriptors.ModeWord(mode), by
+		}
 		a.Limits[i].ReplacedBy = replacing(l, rule.Limits)
 		if l.Unlimited || len(a.Limits[i].ReplacedBy) > 0 {
 			continue
@@ -168,10 +173,7 @@ func (a *Answer) decide(q Question, rule *descriptors.Rule) {
 		key := q.Keys.Append(nil, q.Domain, q.Descriptor, rule.Patterns, l)
 		slot := limiter.Slot(key)
 		a.Limits[i].Key, a.Limits[i].Slot = quote(key), &slot
-		hits = append(hits, limiter.Hit{
-			Limit: l, Key: key, Cost: uint64(q.Hits),
-			Always: cmp.Or(l.Charge, q.Charge) == limiter.Always, // auto is not: the hits are the request's
-		})
+		hits = append(hits, limiter.Hit{Limit: l, Key: key, Cost: q.cost(), Always: q.always(l), Mode: mode})
 		states = append(states, new(limiter.State))
 		places = append(places, i)
 	}

@@ -40,8 +40,10 @@ func question(t *testing.T, descriptor string) Question {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Question{Tree: tree(t), Domain: "shop", Descriptor: entries, Hits: 1}
+	return Question{Tree: tree(t), Domain: "shop", Descriptor: entries}
 }
+
+func units(n uint64) *uint64 { return &n }
 
 func text(t *testing.T, a Answer) string {
 	t.Helper()
@@ -54,15 +56,18 @@ func text(t *testing.T, a Answer) string {
 
 // Each answer is in a file of testdata, some as JSON, too.
 func TestExplain(t *testing.T) {
-	inJSON := map[string]bool{"several": true, "too_many_hits": true, "nowhere": true, "unlimited": true, "bytes": true, "replaced": true}
+	inJSON := map[string]bool{"several": true, "too_many_hits": true, "nowhere": true, "unlimited": true, "bytes": true, "replaced": true, "shadow_mode": true, "wildcard": true}
 	keys, err := limiter.NewKeys("{weir}", true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(*Question){
 		"several":       func(q *Question) { q.Descriptor = question(t, "user=alice").Descriptor },
-		"too_many_hits": func(q *Question) { q.Hits = 30 },
-		"peek":          func(q *Question) { q.Hits = 0; q.Charge = limiter.Admitted },
+		"too_many_hits": func(q *Question) { q.HitsAddend = units(30); q.Charge = limiter.Admitted },
+		"charge":        func(q *Question) { q.HitsAddend = units(30) },
+		"shadow_mode":   func(q *Question) { q.HitsAddend = units(30); q.ShadowMode = true },
+		"quota_mode":    func(q *Question) { q.Descriptor = question(t, "user=alice,method=GET").Descriptor; q.QuotaMode = true },
+		"peek":          func(q *Question) { q.HitsAddend = units(0); q.Charge = limiter.Admitted },
 		"wildcard":      func(q *Question) { q.Descriptor = question(t, "user=alice,path=/files/a").Descriptor },
 		"digests":       func(q *Question) { q.Keys = keys },
 		"whitelist":     func(q *Question) { q.Descriptor = question(t, "user=root").Descriptor },
@@ -133,15 +138,15 @@ func TestManyCandidates(t *testing.T) {
 
 // What is said of fresh counters is what the first request meets.
 func TestDecisionIsTheLimiters(t *testing.T) {
-	for hits := range uint32(40) {
+	for hits := range uint64(40) {
 		q := question(t, "user=alice")
-		q.Hits = hits
+		q.HitsAddend = &hits
 		a := Explain(q)
 		fits := true
 		for _, l := range a.Limits {
-			most := *l.RequestsPerUnit
+			most := uint64(*l.RequestsPerUnit)
 			if l.Burst != nil {
-				most = *l.Burst
+				most = uint64(*l.Burst)
 			}
 			if l.Decision.Fits != (max(hits, 1) <= most) {
 				t.Errorf("%d hits on %+v: %+v", hits, l, l.Decision)
@@ -155,26 +160,48 @@ func TestDecisionIsTheLimiters(t *testing.T) {
 }
 
 // A request is denied as the server denies the first one, whatever replaces
-// whatever.
+// whatever and whatever the server's switches are, and is charged if it charges it.
 func TestDeniedAsByTheServer(t *testing.T) {
-	for _, descriptor := range []string{"user=alice", "job=a", "closed=a", "user=batch"} {
-		for hits := uint32(1); hits < 40; hits++ {
-			q := question(t, descriptor)
-			q.Hits = hits
-			reg := prometheus.NewRegistry()
-			server := rls.New(rls.Options{
-				Rules:      func() *descriptors.Tree { return q.Tree },
-				Limiter:    limiter.New(memstore.New(memstore.Options{}), reg),
-				Registerer: reg,
-				Logger:     slog.New(slog.DiscardHandler),
-			})
-			want, err := server.Ask(t.Context(), rls.Request{Domain: q.Domain, HitsAddend: hits, Descriptors: []rls.Descriptor{{Entries: q.Descriptor}}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := Explain(q).Denied; got != want.OverLimit {
-				t.Errorf("%d hits of %s: denied is %v, the server says %v", hits, descriptor, got, want.OverLimit)
+	for _, descriptor := range []string{"user=alice", "user=alice,path=/files/a", "job=a", "closed=a", "user=batch"} {
+		for switches := range 4 {
+			for hits := range uint64(40) {
+				q := question(t, descriptor)
+				q.ShadowMode, q.QuotaMode = switches&1 > 0, switches&2 > 0
+				if hits > 0 {
+					hits-- // of the descriptor itself, from 0 on
+					q.HitsAddend = &hits
+				}
+				first, second := askTwice(t, q)
+				a := Explain(q)
+				if a.Denied != first.OverLimit {
+					t.Errorf("%v hits of %s: denied is %v, the server says %v", hits, descriptor, a.Denied, first.OverLimit)
+				}
+				if charged := len(a.Limits) == 1 && a.Limits[0].Decision != nil && a.Limits[0].Decision.Charged; charged && first.Statuses[0].Remaining > 0 && second.Statuses[0].Remaining >= first.Statuses[0].Remaining {
+					t.Errorf("%v hits of %s: charged, but then the server has %d and %d left", hits, descriptor, first.Statuses[0].Remaining, second.Statuses[0].Remaining)
+				}
 			}
 		}
 	}
+}
+
+// askTwice asks a server with fresh counters twice.
+func askTwice(t *testing.T, q Question) (first, second rls.Response) {
+	t.Helper()
+	reg := prometheus.NewRegistry()
+	server := rls.New(rls.Options{
+		Rules:      func() *descriptors.Tree { return q.Tree },
+		Limiter:    limiter.New(memstore.New(memstore.Options{}), reg),
+		ShadowMode: q.ShadowMode,
+		QuotaMode:  q.QuotaMode,
+		Registerer: reg,
+		Logger:     slog.New(slog.DiscardHandler),
+	})
+	request := rls.Request{Domain: q.Domain, Descriptors: []rls.Descriptor{{Entries: q.Descriptor, HitsAddend: q.HitsAddend}}}
+	for _, response := range []*rls.Response{&first, &second} {
+		var err error
+		if *response, err = server.Ask(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return first, second
 }

@@ -23,10 +23,10 @@ func (a *Answer) WriteText(w io.Writer) error {
 		a.writeCandidates(b)
 		fmt.Fprintln(b, "The descriptor is admitted and not counted.")
 	case len(a.Limits) == 0:
-		fmt.Fprintf(b, "rule %s\n", a.Rule)
+		fmt.Fprintf(b, "rule %s (%s)\n", a.Rule, a.Place)
 		fmt.Fprintln(b, "A whitelist entry, without limits: the descriptor is admitted and not counted.")
 	default:
-		fmt.Fprintf(b, "rule %s\n", a.Rule)
+		fmt.Fprintf(b, "rule %s (%s)\n", a.Rule, a.Place)
 		for i := range a.Limits {
 			fmt.Fprintln(b)
 			a.writeLimit(b, i)
@@ -89,8 +89,8 @@ func (a *Answer) writeLimit(w io.Writer, i int) {
 	} else {
 		line("amount", "%d per %s", *l.RequestsPerUnit, l.Period)
 		line("algorithm", "%s", l.algorithm())
-		line("mode", "%s", l.Mode)
-		line("charge", "%s", l.charge())
+		line("mode", "%s", l.mode())
+		line("charge", "%s", l.charge(a.OwnHits))
 	}
 	if len(l.Replaces) > 0 {
 		line("replaces", "%s", strings.Join(l.Replaces, ", "))
@@ -101,6 +101,9 @@ func (a *Answer) writeLimit(w io.Writer, i int) {
 	if d := l.Decision; d != nil {
 		line("key", "%s", l.Key)
 		line("slot", "%d", *l.Slot)
+		if len(a.Shared) > 0 {
+			line("counter", "shared by all values that match %s", strings.Join(a.Shared, ", "))
+		}
 		line("hits", "%d on a fresh counter: %s", a.Hits, d.describe(a.Hits, l))
 	}
 	_ = t.Flush() // w keeps its error
@@ -117,21 +120,32 @@ func (l *Limit) algorithm() string {
 	}
 }
 
-// charge adds to the charge what becomes of a denied hit.
-func (l *Limit) charge() string {
-	switch l.Charge {
-	case "admitted":
+// mode adds to the mode what a switch of the server makes of it.
+func (l *Limit) mode() string {
+	if l.Switch == "" {
+		return l.Mode
+	}
+	return fmt.Sprintf("%s, decided as %s because %s is on", l.Mode, l.DecidedAs, l.Switch)
+}
+
+// charge adds to the charge what becomes of a denied hit, whose descriptor may have
+// its own hits_addend.
+func (l *Limit) charge(own bool) string {
+	switch {
+	case l.Charge == "admitted":
 		return "admitted, so what is denied is not counted"
-	case "always":
+	case l.Charge == "always":
 		return "always, so what is denied is counted all the same"
+	case own:
+		return "auto, so what is denied is counted all the same, because its descriptor has its own hits_addend"
 	default:
 		return "auto, so what is denied is counted only if its descriptor has its own hits_addend"
 	}
 }
 
-func (d *Decision) describe(hits uint32, l *Limit) string {
+func (d *Decision) describe(hits uint64, l *Limit) string {
 	switch {
-	case !d.Fits && l.Mode == "shadow_mode":
+	case !d.Fits && (l.Mode == "shadow_mode" || l.DecidedAs == "shadow_mode"):
 		return "more than ever fits, but the mode lets it pass"
 	case !d.Fits && d.Charged:
 		return "more than ever fits, but counted all the same"

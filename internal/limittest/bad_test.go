@@ -22,7 +22,7 @@ const (
 // bad holds for each file in testdata/bad the whole report.
 var bad = map[string][]string{
 	"descriptors.yaml": {
-		"descriptors.yaml:6:19: tests[0].steps[0].request: a mapping is not allowed, a list is needed",
+		"descriptors.yaml:6:19: tests[0].steps[0].request: a mapping is not allowed, a list is needed; put it in brackets, [{...}]",
 		`descriptors.yaml:7:20: tests[0].steps[1].request[0]: "user=a" is not allowed, a mapping of keys and values is needed`,
 		"descriptors.yaml:8:20: tests[0].steps[2].request[0]: the descriptor has no entries, at least one is needed",
 		"descriptors.yaml:9:21: tests[0].steps[3].request[0]: a key is needed, allowed is any text but the empty one",
@@ -35,7 +35,7 @@ var bad = map[string][]string{
 		`descriptors.yaml:16:43: tests[0].steps[10].request[0]: field "entries" is repeated, allowed is once`,
 	},
 	"domain_unknown.yaml": {
-		`domain_unknown.yaml:4:25: tests[1].domain: there are no rules for the domain "shopping"`,
+		`domain_unknown.yaml:4:25: tests[1].domain: there are no rules for the domain "shopping", there are: shop`,
 	},
 	"empty.yaml": {
 		"empty.yaml: the file is empty, rules and tests are needed",
@@ -65,8 +65,8 @@ var bad = map[string][]string{
 		`fields_unknown.yaml:6:5: tests[0]: unknown field "step" (did you mean steps?), allowed are name, domain, steps`,
 		`fields_unknown.yaml:8:9: tests[0].steps[0]: unknown field "sent" (did you mean send?), allowed are ` + stepFieldsText,
 		`fields_unknown.yaml:11:18: tests[0].steps[0].expect: unknown field "admittet" (did you mean admitted?), allowed are ` + expectFieldsText,
-		`fields_unknown.yaml:11:31: tests[0].steps[0].expect: unknown field "retry", allowed are ` + expectFieldsText,
-		`fields_unknown.yaml:12:46: tests[0].steps[1].request[0]: unknown field "hits", allowed are entries, hits_addend, is_negative_hits, limit`,
+		`fields_unknown.yaml:11:31: tests[0].steps[0].expect: unknown field "retry" (did you mean retry_after?), allowed are ` + expectFieldsText,
+		`fields_unknown.yaml:12:46: tests[0].steps[1].request[0]: unknown field "hits" (did you mean hits_addend?), allowed are entries, hits_addend, is_negative_hits, limit`,
 		`fields_unknown.yaml:13:9: tests[0].steps[1]: unknown field "admitted" (it belongs to expect), allowed are ` + stepFieldsText,
 		`fields_unknown.yaml:14:30: tests[0].steps[1].expect.statuses[0]: unknown field "codes" (did you mean code?), allowed are code, remaining, reset, retry_after, limit`,
 	},

@@ -62,6 +62,10 @@ type rulesPath struct {
 
 func (d *decoder) file(root *yaml.Node) fileConfig {
 	var c fileConfig
+	if strictyaml.Has(root, "domain") && !strictyaml.Has(root, "tests") {
+		d.Problem(strictyaml.At(root), "this is a file of rules, check it with weir validate; tests of them are in a file of its own, *"+Suffix)
+		return c
+	}
 	noRules, noTests := root.Kind == yaml.MappingNode, root.Kind == yaml.MappingNode
 	d.Fields(root, fileFields, func(name string, n *yaml.Node) {
 		switch name {
@@ -266,7 +270,7 @@ func (d *decoder) override(n *yaml.Node) *rls.Override {
 		case "unit":
 			text, ok := d.Text(n)
 			if !slices.Contains(allowed, strings.ToLower(text)) && ok {
-				d.Problem(strictyaml.At(n), "unknown unit %q, allowed are %s", text, strings.Join(allowed, ", "))
+				d.Problem(strictyaml.At(n), "unknown unit %q%s, allowed are %s", text, d.DidYouMean(text, allowed), strings.Join(allowed, ", "))
 			}
 			o.Unit, _ = limiter.ParseUnit(text)
 		case "unit_multiplier":

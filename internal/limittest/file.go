@@ -8,6 +8,7 @@
 // Envoy would read from the bytes that come back. So nothing here decides
 // anything, and nothing listens, waits or asks Redis.
 //
+//   - find.go: Find finds the files in directories.
 //   - file.go: Load reads a file and the rules that it names.
 //   - decode.go, expect.go: what a file may say; anything else is a problem with
 //     file, line and column.
@@ -20,6 +21,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"weir/internal/descriptors"
@@ -32,6 +34,8 @@ import (
 type Options struct {
 	Rules  descriptors.Options
 	Charge limiter.Charge // of limits that do not say it themselves
+
+	ShadowMode, QuotaMode bool
 }
 
 // File is a checked file of tests. It is immutable.
@@ -105,7 +109,7 @@ func (d *decoder) load(config fileConfig, opts Options) *descriptors.Tree {
 		}
 		found, _, err := descriptors.ReadFiles(path)
 		if err == nil && len(found) == 0 {
-			err = fmt.Errorf("there is no file of rules in %s", path)
+			err = descriptors.NoFiles(path)
 		}
 		if err != nil {
 			d.Enter(strictyaml.Step{Index: i})
@@ -125,15 +129,22 @@ func (d *decoder) load(config fileConfig, opts Options) *descriptors.Tree {
 	return tree
 }
 
+// maxDomains are told of what there is instead of an unknown one.
+const maxDomains = 20
+
 // checkDomains reports domains that there are no rules for: whatever is asked
 // there is admitted, which no test means.
 func (d *decoder) checkDomains(f *File) {
 	d.Enter(strictyaml.Step{Field: "tests"})
 	defer d.Leave()
+	names := f.tree.DomainNames()
+	if more := len(names) - maxDomains; more > 0 {
+		names = append(names[:maxDomains], fmt.Sprintf("and %d more", more))
+	}
 	for i, t := range f.tests {
 		if t.domain != "" && !f.tree.HasDomain(t.domain) {
 			d.Enter(strictyaml.Step{Index: i})
-			d.ProblemIn("domain", t.domainAt, "there are no rules for the domain %q", t.domain)
+			d.ProblemIn("domain", t.domainAt, "there are no rules for the domain %q, there are: %s", t.domain, strings.Join(names, ", "))
 			d.Leave()
 		}
 	}

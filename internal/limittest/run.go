@@ -121,6 +121,8 @@ func (f *File) service(now func() time.Time) *rls.Service {
 		Rules:      func() *descriptors.Tree { return f.tree },
 		Limiter:    limiter.New(memstore.New(memstore.Options{Now: now}), reg),
 		Charge:     f.opts.Charge,
+		ShadowMode: f.opts.ShadowMode,
+		QuotaMode:  f.opts.QuotaMode,
 		Registerer: reg,
 		Logger:     slog.New(slog.DiscardHandler),
 	})

@@ -2,8 +2,8 @@ package loadgen
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -75,11 +75,29 @@ func connect(ctx context.Context, conn *grpc.ClientConn) error {
 		case connectivity.Ready:
 			return nil
 		case connectivity.TransientFailure:
-			return errors.New("no connection: it refuses, or does not speak HTTP/2 without TLS")
+			return whyNot(ctx, conn)
 		}
 		if !conn.WaitForStateChange(ctx, state) {
 			return fmt.Errorf("no connection: %w", ctx.Err())
 		}
+	}
+}
+
+// whyNot tells why conn has failed. gRPC says it to a call only, which it refuses.
+func whyNot(ctx context.Context, conn *grpc.ClientConn) error {
+	err := conn.Invoke(ctx, ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName, &message{}, &message{})
+	return fmt.Errorf("no connection: %s", plain(status.Convert(err).Message()))
+}
+
+// plain adds to what gRPC says of a connection what it leaves to be guessed.
+func plain(why string) string {
+	switch {
+	case strings.Contains(why, "produced zero addresses"):
+		return "the host is unknown: " + why
+	case strings.Contains(why, "server preface"):
+		return "it is no gRPC server without TLS: " + why
+	default:
+		return why
 	}
 }
 

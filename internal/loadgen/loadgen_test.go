@@ -324,7 +324,7 @@ func TestBadOptions(t *testing.T) {
 		{func(o *Options) { o.Traffic.Keys = 0 }, "0 keys are not allowed, allowed is 1 or more"},
 		{func(o *Options) { o.Traffic.Distribution, o.Traffic.Exponent = Zipf, 1 }, "an exponent of 1 is not allowed, allowed is more than 1"},
 		{func(o *Options) { o.Traffic.Distribution = "flat" }, `"flat" is not a distribution, allowed are uniform, zipf and hot`},
-		{func(o *Options) { o.Servers = []string{"127.0.0.1:1"} }, `server "127.0.0.1:1": no connection: it refuses, or does not speak HTTP/2 without TLS`},
+		{func(o *Options) { o.Servers = []string{"127.0.0.1:1"} }, `server "127.0.0.1:1": no connection: connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:1: connect: connection refused"`},
 		{func(o *Options) { o.PIDs = []int{1 << 30} }, "process 1073741824: "},
 	}
 	s := new(server)

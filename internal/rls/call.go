@@ -8,8 +8,9 @@ type call struct {
 	wire    []byte // the request, which its strings are parts of; never written
 	request request
 
-	matches  []match // one for each descriptor
-	replaced []string
+	matches   []match // one for each descriptor
+	unmatched int     // how many of these have neither a rule nor an override
+	replaced  []string
 
 	hits      []limiter.Hit
 	keys      []byte // of hits, one after the other

@@ -48,7 +48,8 @@ func (r *request) cost(d *descriptor) uint64 {
 	return uint64(max(r.hitsAddend, 1))
 }
 
-// match finds what applies to each descriptor of the request.
+// match finds what applies to each descriptor of the request, and counts those
+// that nothing applies to.
 func (c *call) match(tree *descriptors.Tree, overrides *overrides) error {
 	r := &c.request
 	for i := range r.descriptors {
@@ -61,6 +62,9 @@ func (c *call) match(tree *descriptors.Tree, overrides *overrides) error {
 			}
 		} else if m.rule = tree.Match(r.domain, d.entries); m.rule != nil {
 			m.limits = m.rule.Limits
+		}
+		if m.rule == nil && m.limits == nil {
+			c.unmatched++
 		}
 		c.noteReplaced(m.limits)
 		c.matches = append(c.matches, m)

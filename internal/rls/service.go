@@ -35,7 +35,7 @@ type Options struct {
 	MaxDescriptors  int     // of one request, which is refused if it has more; 0 means 100
 
 	Registerer prometheus.Registerer
-	Logger     *slog.Logger // undecided requests, at level Debug
+	Logger     *slog.Logger // undecided requests, at level Debug; domains without rules, once a minute
 }
 
 // Service answers Envoy's rate limit requests.
@@ -43,6 +43,7 @@ type Service struct {
 	opts      Options
 	overrides overrides
 	metrics   *metrics
+	unmatched *unmatched
 	calls     sync.Pool // of *call
 }
 
@@ -50,9 +51,10 @@ type Service struct {
 func New(opts Options) *Service {
 	opts.MaxDescriptors = cmp.Or(opts.MaxDescriptors, 100)
 	return &Service{
-		opts:    opts,
-		metrics: newMetrics(opts.Registerer),
-		calls:   sync.Pool{New: func() any { return new(call) }},
+		opts:      opts,
+		metrics:   newMetrics(opts.Registerer),
+		unmatched: newUnmatched(opts.Registerer, opts.Logger),
+		calls:     sync.Pool{New: func() any { return new(call) }},
 	}
 }
 
@@ -142,6 +144,9 @@ func (s *Service) prepare(c *call, tree *descriptors.Tree) error {
 	}
 	if err := c.match(tree, &s.overrides); err != nil {
 		return err
+	}
+	if c.unmatched > 0 {
+		s.unmatched.note(tree, c.request.domain, c.unmatched)
 	}
 	c.addHits(&s.opts)
 	return nil

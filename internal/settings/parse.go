@@ -1,9 +1,11 @@
 package settings
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -56,34 +58,23 @@ func parseSwitch(text string) (bool, error) {
 	return false, fmt.Errorf("%q is no switch, allowed are true, t, yes, 1, false, f, no and 0", text)
 }
 
-// AfterApply checks what a type alone cannot say. It is a hook of the parser.
-func (s *Settings) AfterApply(ctx *kong.Context) (err error) {
+// AfterApply checks what a type alone cannot say, and tells all that is wrong. It
+// is a hook of the parser.
+func (s *Settings) AfterApply(ctx *kong.Context) error {
 	var names []string
+	var errs []error
 	for _, flag := range ctx.Flags() {
-		if err := checkRange(flag); err != nil {
-			return err
-		}
+		errs = append(errs, checkRange(flag))
 		names = append(names, flag.Envs...)
 	}
 	if s.Redis.Main.URL == "" {
 		s.Redis.Variables = redisVariables(names)
 	}
-	if err := s.Redis.check(); err != nil {
-		return err
-	}
-	s.Warnings = compare()
-	if err := s.TLS.check(); err != nil {
-		return err
-	}
-	s.Warnings = append(s.Warnings, s.TLS.warnings()...)
-	if s.Metrics.Mogrifiers, err = mogrifiers(s.Metrics.DogStatsdMogrifiers); err != nil {
-		return err
-	}
-	if err := s.XDS.check(); err != nil {
-		return err
-	}
-	s.Warnings = append(s.Warnings, s.XDS.warnings()...)
-	return nil
+	var err error
+	s.Metrics.Mogrifiers, err = mogrifiers(s.Metrics.DogStatsdMogrifiers)
+	errs = append(errs, s.Redis.check(), s.TLS.check(), err, s.XDS.check())
+	s.Warnings = slices.Concat(compare(), s.TLS.warnings(), s.XDS.warnings())
+	return errors.Join(errs...)
 }
 
 // checkRange compares a number or duration with the tags min and max.

@@ -5,12 +5,17 @@ import (
 	"time"
 )
 
-// Rules says where the rules are and how they are loaded.
-type Rules struct {
+// RulesPath says where the rules are.
+type RulesPath struct {
 	Config              string `env:"CONFIG_PATH" placeholder:"PATH" help:"File or directory of the rules. By default the directory 'config', or the one that the runtime settings name if --runtime-root or --runtime-subdirectory is set."`
 	RuntimeRoot         string `env:"RUNTIME_ROOT" placeholder:"PATH" help:"Rules are in ROOT/SUBDIRECTORY/APPDIRECTORY, which may be reached by symbolic links that are turned elsewhere. By default /srv/runtime_data/current, if --runtime-subdirectory is set."`
 	RuntimeSubdirectory string `env:"RUNTIME_SUBDIRECTORY" placeholder:"NAME" help:"See --runtime-root."`
 	RuntimeAppDirectory string `name:"runtime-appdirectory" env:"RUNTIME_APPDIRECTORY" default:"config" help:"See --runtime-root."`
+}
+
+// Rules says where the rules are and how they are loaded.
+type Rules struct {
+	RulesPath
 
 	MergeDomainConfig  bool          `env:"MERGE_DOMAIN_CONFIG" default:"false" help:"Let several files hold rules of one domain."`
 	ForceStart         bool          `name:"force-start-without-initial-config" env:"FORCE_START_WITHOUT_INITIAL_CONFIG" default:"false" help:"Start even if the rules are missing or bad. Until some are loaded, requests are answered UNAVAILABLE, and the health check passes all the same. With a control plane, for which every start waits, it passes once that is reached, even if it sends nothing."`
@@ -19,7 +24,7 @@ type Rules struct {
 }
 
 // Path is the file or directory of the rules.
-func (r Rules) Path() string {
+func (r RulesPath) Path() string {
 	switch {
 	case r.Config != "":
 		return r.Config
@@ -35,7 +40,7 @@ func (r Rules) Path() string {
 }
 
 // Named tells which settings made up the path.
-func (r Rules) Named() string {
+func (r RulesPath) Named() string {
 	if r.Config == "" && (r.RuntimeRoot != "" || r.RuntimeSubdirectory != "") {
 		return "RUNTIME_ROOT, RUNTIME_SUBDIRECTORY, RUNTIME_APPDIRECTORY"
 	}

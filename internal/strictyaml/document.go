@@ -39,6 +39,9 @@ type Decoder struct {
 	// Elsewhere tells where a field belongs that is not allowed where it is, such
 	// as "a rate_limit"; "" if nowhere. It may be nil.
 	Elsewhere func(field string) string
+	// Synonyms tells which allowed field or word is meant by one that other programs
+	// have for it. It may be nil.
+	Synonyms map[string]string
 
 	open    []*yaml.Node // that the way to the current node leads through
 	inAlias int          // how many aliases lead to the current node
@@ -59,14 +62,14 @@ func (d *Decoder) Parse(data []byte, needed string) *yaml.Node {
 		d.Problem(Position{}, "the file is empty, %s are needed", needed)
 		return nil
 	case err != nil:
-		d.Problem(Position{Line: syntaxLine(err, data)}, "invalid YAML: %s", syntaxMessage(err))
+		d.syntaxProblem(err, data)
 		return nil
 	}
 	switch err := dec.Decode(&second); {
 	case err == nil:
 		d.Problem(At(&second), "a second document, one per file is allowed")
 	case !errors.Is(err, io.EOF):
-		d.Problem(Position{Line: syntaxLine(err, data)}, "invalid YAML: %s", syntaxMessage(err))
+		d.syntaxProblem(err, data)
 	}
 	return first.Content[0]
 }

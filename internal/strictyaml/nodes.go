@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"weir/internal/spelling"
 )
 
 // At is where a node is.
@@ -65,6 +67,16 @@ func (d *Decoder) Fields(n *yaml.Node, allowed []string, visit func(name string,
 	})
 }
 
+// Has tells whether a node is a mapping with a field.
+func Has(n *yaml.Node, field string) bool {
+	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == field {
+			return true
+		}
+	}
+	return false
+}
+
 // Pairs calls visit for each key and value of a mapping, and then for those of
 // the mappings that it merges (<<).
 func (d *Decoder) Pairs(n *yaml.Node, merged bool, visit func(key, value *yaml.Node, merged bool)) {
@@ -100,7 +112,7 @@ func (d *Decoder) Items(n *yaml.Node, visit func(*yaml.Node)) {
 	switch {
 	case IsNull(n):
 	case n.Kind != yaml.SequenceNode:
-		d.Problem(At(n), "%s is not allowed, a list is needed", Describe(n))
+		d.Problem(At(n), "%s is not allowed, a list is needed%s", Describe(n), makeList(n))
 	default:
 		d.ItemsFrom(0, n.Content, visit)
 	}
@@ -114,6 +126,18 @@ func (d *Decoder) ItemsFrom(first int, items []*yaml.Node, visit func(*yaml.Node
 	}
 }
 
+// makeList tells how to make a list of a mapping.
+func makeList(n *yaml.Node) string {
+	switch {
+	case n.Kind != yaml.MappingNode:
+		return ""
+	case n.Style&yaml.FlowStyle != 0:
+		return "; put it in brackets, [{...}]"
+	default:
+		return `; put "- " before its first field`
+	}
+}
+
 // unknownField reports a field that is not among allowed, and guesses what was
 // meant.
 func (d *Decoder) unknownField(key *yaml.Node, allowed []string) {
@@ -121,11 +145,26 @@ func (d *Decoder) unknownField(key *yaml.Node, allowed []string) {
 		d.Problem(At(key), "a field's name is needed before the colon, allowed are %s", strings.Join(allowed, ", "))
 		return
 	}
-	hint := ""
-	if near := nearest(key.Value, allowed); near != "" {
-		hint = fmt.Sprintf(" (did you mean %s?)", near)
-	} else if d.Elsewhere != nil && d.Elsewhere(key.Value) != "" {
+	name, _, joined := strings.Cut(key.Value, ":")
+	hint := d.DidYouMean(key.Value, allowed)
+	if joined && slices.Contains(allowed, name) {
+		hint = " (a blank is needed after the colon)"
+	} else if hint == "" && d.Elsewhere != nil && d.Elsewhere(key.Value) != "" {
 		hint = fmt.Sprintf(" (it belongs to %s)", d.Elsewhere(key.Value))
 	}
 	d.Problem(At(key), "unknown field %s%s, allowed are %s", Describe(key), hint, strings.Join(allowed, ", "))
+}
+
+// DidYouMean returns a hint at which of allowed is meant by word, "" if nothing is
+// near.
+func (d *Decoder) DidYouMean(word string, allowed []string) string {
+	word = strings.ToLower(word)
+	meant := d.Synonyms[word]
+	if !slices.Contains(allowed, meant) {
+		meant = spelling.Nearest(word, allowed)
+	}
+	if meant == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (did you mean %s?)", meant)
 }

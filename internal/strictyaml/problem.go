@@ -77,6 +77,7 @@ type Step struct {
 type Reporter struct {
 	File     string // as problems shall name it
 	Problems Problems
+	Warnings Problems // of what is allowed, but hardly meant
 
 	path  []Step
 	found int              // problems, also muted and repeated ones
@@ -89,19 +90,45 @@ type Reporter struct {
 // path.
 func (r *Reporter) Problem(at Position, format string, args ...any) {
 	r.found++
-	p := Problem{File: r.File, Line: at.Line, Column: at.Column, Message: fmt.Sprintf(format, args...)}
+	if p, isNew := r.newProblem(at, fmt.Sprintf(format, args...)); isNew {
+		r.Problems = append(r.Problems, p)
+	}
+}
+
+// Warn notes something at a position that is no problem, as Problem does.
+func (r *Reporter) Warn(at Position, format string, args ...any) {
+	if p, isNew := r.newProblem(at, fmt.Sprintf(format, args...)); isNew {
+		r.Warnings = append(r.Warnings, p)
+	}
+}
+
+// WarnIn warns of a field of the current node.
+func (r *Reporter) WarnIn(field string, at Position, format string, args ...any) {
+	r.Enter(Step{Field: field})
+	defer r.Leave()
+	r.Warn(at, format, args...)
+}
+
+// newProblem makes a problem at a position, and tells whether it is not known yet.
+func (r *Reporter) newProblem(at Position, message string) (p Problem, isNew bool) {
+	p = Problem{File: r.File, Line: at.Line, Column: at.Column, Message: message}
 	if at == (Position{}) {
 		p.Path = r.Path()
 	}
 	if r.muted || r.seen[p] {
-		return
+		return p, false
 	}
 	if r.seen == nil {
 		r.seen = make(map[Problem]bool)
 	}
 	r.seen[p] = true
 	p.Path = r.Path()
-	r.Problems = append(r.Problems, p)
+	return p, true
+}
+
+// Here is the place of a problem of the current node at a position.
+func (r *Reporter) Here(at Position) Problem {
+	return Problem{File: r.File, Line: at.Line, Column: at.Column, Path: r.Path()}
 }
 
 // ProblemIn reports something about a field of the current node.

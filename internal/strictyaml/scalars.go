@@ -80,7 +80,11 @@ func (d *Decoder) Word(n *yaml.Node, words []string) int {
 	if i := slices.Index(words, n.Value); n.Kind == yaml.ScalarNode && i >= 0 {
 		return i
 	}
-	d.Problem(At(n), "%s is not allowed, allowed are %s", Describe(n), strings.Join(words, ", "))
+	hint := ""
+	if n.Kind == yaml.ScalarNode {
+		hint = d.DidYouMean(n.Value, words)
+	}
+	d.Problem(At(n), "%s is not allowed%s, allowed are %s", Describe(n), hint, strings.Join(words, ", "))
 	return -1
 }
 

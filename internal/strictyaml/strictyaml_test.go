@@ -79,7 +79,7 @@ func TestDecode(t *testing.T) {
 				`recipe.yaml:3:6: hot: "1" is not allowed, allowed are true and false`,
 				`recipe.yaml:4:7: size: "1" is not allowed, allowed are whole numbers from 2 to 18446744073709551615`,
 				`recipe.yaml:5:7: mood: "ugly" is not allowed, allowed are good, bad`,
-				"recipe.yaml:6:8: parts: a mapping is not allowed, a list is needed",
+				"recipe.yaml:6:8: parts: a mapping is not allowed, a list is needed; put it in brackets, [{...}]",
 			},
 		},
 		{
@@ -142,6 +142,8 @@ func TestLinesOfSyntaxErrors(t *testing.T) {
 		{"hot: yes\nmood:\n  - good: 1\n    bad: 'it's'\n  - good: 2", 4, "did not find expected key"},
 		{"hot: yes\nname: a: b\nsize: 3", 2, "mapping values are not allowed in this context"},
 		{"hot: yes\nname: @a\nsize: 3", 2, "found character that cannot start any token"},
+		{"hot: yes\nparts:\n\t- a", 3, "found character that cannot start any token; the line begins with a tab, indent with spaces"},
+		{"hot: yes\nmood:\n  good: 1\n \tbad: 2", 4, "found a tab character that violates indentation; the line begins with a tab, indent with spaces"},
 		{"hot: yes\n---\nname: a\n- b\nsize: 3", 4, "did not find expected key"},
 	} {
 		_, problems := decode(tt.text)
@@ -185,17 +187,5 @@ func TestFound(t *testing.T) {
 	}
 	if r.Found() != 2 || len(r.Problems) != 1 {
 		t.Errorf("found %d, reported %d, want 2 and 1", r.Found(), len(r.Problems))
-	}
-}
-
-func TestNearest(t *testing.T) {
-	words := []string{"unit", "name", "rate_limit"}
-	for word, want := range map[string]string{
-		"unt": "unit", "units": "unit", "uint": "unit", "naem": "name", "ratelimit": "rate_limit",
-		"": "", "n": "", "colour": "", strings.Repeat("rate_limit", 5): "",
-	} {
-		if got := nearest(word, words); got != want {
-			t.Errorf("%q: got %q, want %q", word, got, want)
-		}
 	}
 }

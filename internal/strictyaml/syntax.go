@@ -10,6 +10,27 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
+// syntaxProblem reports an error of the YAML parser.
+func (d *Decoder) syntaxProblem(err error, data []byte) {
+	line, hint := syntaxLine(err, data), ""
+	message := syntaxMessage(err)
+	if (message == badCharacter || message == badTab) && beginsWithTab(data, line) {
+		hint = "; the line begins with a tab, indent with spaces"
+	}
+	d.Problem(Position{Line: line}, "invalid YAML: %s%s", message, hint)
+}
+
+// beginsWithTab tells whether there is a tab before the text of a line.
+func beginsWithTab(data []byte, line int) bool {
+	for i, text := range bytes.Split(data, []byte("\n")) {
+		if i+1 == line {
+			indent := text[:len(text)-len(bytes.TrimLeft(text, " \t"))]
+			return bytes.ContainsRune(indent, '\t')
+		}
+	}
+	return false
+}
+
 // syntaxMessage is what an error of the YAML parser says, without its line.
 func syntaxMessage(err error) string {
 	message := strings.TrimPrefix(err.Error(), "yaml: ")
@@ -25,6 +46,8 @@ func syntaxMessage(err error) string {
 const (
 	badName       = "did not find expected alphabetic or numeric character" // behind * or &
 	unknownAnchor = "unknown anchor '"
+	badCharacter  = "found character that cannot start any token"
+	badTab        = "found a tab character that violates indentation"
 )
 
 // maxSearched is how large a file may be, in bytes, that is parsed again and again
@@ -39,7 +62,7 @@ var (
 		"did not find expected ',' or ']'", "did not find expected ',' or '}'",
 		"found undefined tag handle", "found duplicate %YAML directive", "found incompatible YAML document",
 	}
-	nameTheBeginning = []string{"did not find expected key", "did not find expected '-' indicator"}
+	nameTheBeginning = []string{"did not find expected key", "did not find expected '-' indicator", badTab}
 )
 
 // syntaxLine is the line that an error of the YAML parser is about, which names

@@ -1,0 +1,88 @@
+package rls
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+const unmatchedRules = `
+domain: api
+descriptors:
+  - {key: user, rate_limit: {unit: minute, requests_per_unit: 10}}
+  - {key: free}
+`
+
+func TestUnmatchedAreCounted(t *testing.T) {
+	tests := []struct {
+		name, request        string
+		descriptors, domains float64
+	}{
+		{"matched", "domain: 'api' " + d("user", "a"), 0, 0},
+		{"whitelisted", "domain: 'api' " + d("free", "a"), 0, 0},
+		{"limit of the request", "domain: 'api' " + d("typo", "a", "limit {requests_per_unit: 1 unit: MINUTE}"), 0, 0},
+		{"one of two", "domain: 'api' " + d("user", "a") + d("typo", "a"), 1, 0},
+		{"two of two", "domain: 'api' " + d("typo", "a") + d("typo", "a"), 2, 0},
+		{"unknown domain", "domain: 'typo' " + d("user", "a") + d("user", "b"), 0, 1},
+		{"unknown domain, limit of the request", "domain: 'typo' " + d("user", "a", "limit {requests_per_unit: 1 unit: MINUTE}"), 0, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := New(options(t, unmatchedRules))
+			if c := decide(t, s, tt.request); c.answer.overall != codeOK {
+				t.Errorf("code %v", c.answer.overall)
+			}
+			if got := testutil.ToFloat64(s.unmatched.descriptors.WithLabelValues("api")); got != tt.descriptors {
+				t.Errorf("%v descriptors, want %v", got, tt.descriptors)
+			}
+			if got := testutil.ToFloat64(s.unmatched.requests); got != tt.domains {
+				t.Errorf("%v requests, want %v", got, tt.domains)
+			}
+			if got := testutil.CollectAndCount(s.unmatched.descriptors); got > 1 {
+				t.Errorf("%d series of descriptors, want one of the domain api at most", got)
+			}
+		})
+	}
+}
+
+func TestLogTellsOfUnknownDomains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		u := newUnmatched(prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)))
+		tree := load(t, unmatchedRules)
+		lines := func() int { return strings.Count(log.String(), "a request names a domain without rules") }
+		for range 3 {
+			u.note(tree, "typo", 1)
+		}
+		u.note(tree, "api", 1)
+		if lines() != 1 || !strings.Contains(log.String(), "domain=typo there_are=[api]") {
+			t.Errorf("want one line, got\n%s", log.String())
+		}
+		time.Sleep(tellEvery - 1)
+		u.note(tree, "typo", 1)
+		if lines() != 1 {
+			t.Errorf("within a minute another line:\n%s", log.String())
+		}
+		time.Sleep(time.Nanosecond)
+		u.note(tree, strings.Repeat("x", 1000), 1)
+		if lines() != 2 || strings.Contains(log.String(), strings.Repeat("x", maxToldDomain+1)) {
+			t.Errorf("want another line of bounded length, got\n%s", log.String())
+		}
+	})
+}
+
+func TestUnmatchedDoNotAllocate(t *testing.T) {
+	u := newUnmatched(prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	tree := load(t, unmatchedRules)
+	for _, domain := range []string{"api", "typo"} {
+		if n := testing.AllocsPerRun(100, func() { u.note(tree, domain, 2) }); n > 0 {
+			t.Errorf("domain %s: %v allocations", domain, n)
+		}
+	}
+}

@@ -1,0 +1,18 @@
+package spelling
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestNearest(t *testing.T) {
+	words := []string{"unit", "name", "rate_limit"}
+	for word, want := range map[string]string{
+		"unt": "unit", "units": "unit", "uint": "unit", "naem": "name", "ratelimit": "rate_limit", "rate": "rate_limit", "ra": "",
+		"": "", "n": "", "colour": "", strings.Repeat("rate_limit", 5): "",
+	} {
+		if got := Nearest(word, words); got != want {
+			t.Errorf("%q: got %q, want %q", word, got, want)
+		}
+	}
+}
