@@ -86,10 +86,15 @@ func newSpread(hits []limiter.Hit, laneOf func(*limiter.Hit) *lane) *spread {
 
 // decideSpread decides hits that have several lanes, as Decide does.
 func (s *Store) decideSpread(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
+	r := newSpread(hits, s.laneOf)
+	for i := range r.parts {
+		if r.parts[i].lane.breaker.isOpen() {
+			return false, errOpen // rather than charge the other parts in vain
+		}
+	}
 	if !s.beginSpread() {
 		return false, errClosed
 	}
-	r := newSpread(hits, s.laneOf)
 	for i := range r.parts {
 		p := &r.parts[i]
 		p.batch, p.request, p.err = p.lane.send(r.hits[p.start:p.end], true)
