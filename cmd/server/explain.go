@@ -28,6 +28,8 @@ type explanation struct {
 	RedisType          settings.RedisType `env:"REDIS_TYPE" default:"SINGLE" help:"What Redis consists of: SINGLE, SENTINEL or CLUSTER, whose keys have a hash tag."`
 	StopWhenOverLimit  settings.Choice    `name:"stop-cache-key-increment-when-overlimit" env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" placeholder:"true|false" help:"Whether a denied request is kept out of the counters."`
 
+	FailureMode settings.FailureMode `env:"FAILURE_MODE" default:"error" help:"What becomes of limits without a failure_mode of their own while Redis fails."`
+
 	Hits   units  `default:"1" help:"Units that the request asks for (hits_addend); 0 is a peek."`
 	Output string `enum:"text,json" default:"text" help:"Format of the answer: text or json."`
 }
@@ -108,7 +110,7 @@ func (e explanation) ask() (*explain.Answer, error) {
 		return nil, fmt.Errorf("invalid rules:\n%w", err)
 	}
 	answer := explain.Explain(explain.Question{
-		Tree: tree, Keys: keys, Charge: app.Charge(e.StopWhenOverLimit),
+		Tree: tree, Keys: keys, Charge: app.Charge(e.StopWhenOverLimit), Failure: app.FailureMode(e.FailureMode),
 		Domain: string(e.Domain), Descriptor: entries, Hits: uint32(e.Hits),
 	})
 	return &answer, nil

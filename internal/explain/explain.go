@@ -26,6 +26,8 @@ type Question struct {
 	Domain     string
 	Descriptor []limiter.Entry
 	Hits       uint32 // units that the request asks for; 0 is a peek
+
+	Failure limiter.FailureMode // of limits that do not say it themselves
 }
 
 // Answer explains what becomes of a descriptor.
@@ -75,6 +77,7 @@ type Limit struct {
 	Burst           *uint32  `json:"burst,omitempty"` // what fits into a token bucket
 	Charge          string   `json:"charge,omitempty"`
 	Mode            string   `json:"mode,omitempty"`
+	FailureMode     string   `json:"failure_mode,omitempty"`
 	Replaces        []string `json:"replaces,omitempty"`
 	// ReplacedBy names the limits of the same rule that replace this one.
 	ReplacedBy []string `json:"replaced_by,omitempty"`
@@ -160,7 +163,7 @@ func (a *Answer) decide(q Question, rule *descriptors.Rule) {
 	var states []*limiter.State
 	var places []int // of hits, in a.Limits
 	for i, l := range rule.Limits {
-		a.Limits = append(a.Limits, about(l, q.Charge))
+		a.Limits = append(a.Limits, about(l, q.Charge, q.Failure))
 		a.Limits[i].ReplacedBy = replacing(l, rule.Limits)
 		if l.Unlimited || len(a.Limits[i].ReplacedBy) > 0 {
 			continue
@@ -195,15 +198,16 @@ func replacing(l *limiter.Limit, limits []*limiter.Limit) (names []string) {
 }
 
 // about tells what a limit is.
-func about(l *limiter.Limit, charge limiter.Charge) Limit {
+func about(l *limiter.Limit, charge limiter.Charge, failure limiter.FailureMode) Limit {
 	a := Limit{Name: l.Name, Unlimited: l.Unlimited, Replaces: l.Replaces}
 	if l.Unlimited {
 		return a
 	}
-	words := descriptors.WordsFor(l, charge)
+	words := descriptors.WordsFor(l, charge, failure)
 	a.RequestsPerUnit = &l.RequestsPerUnit
 	a.Period, a.PeriodSeconds = words.Period, int64(l.Period()/time.Second)
 	a.Algorithm, a.Anchor, a.Charge, a.Mode = words.Algorithm, words.Anchor, words.Charge, words.Mode
+	a.FailureMode = words.FailureMode
 	if l.Algorithm == limiter.TokenBucket {
 		size := l.Size()
 		a.Burst = &size

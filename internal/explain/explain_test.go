@@ -62,7 +62,7 @@ func TestExplain(t *testing.T) {
 	for name, change := range map[string]func(*Question){
 		"several":       func(q *Question) { q.Descriptor = question(t, "user=alice").Descriptor },
 		"too_many_hits": func(q *Question) { q.Hits = 30 },
-		"peek":          func(q *Question) { q.Hits = 0; q.Charge = limiter.Admitted },
+		"peek":          func(q *Question) { q.Hits = 0; q.Charge = limiter.Admitted; q.Failure = limiter.FailureDeny },
 		"wildcard":      func(q *Question) { q.Descriptor = question(t, "user=alice,path=/files/a").Descriptor },
 		"digests":       func(q *Question) { q.Keys = keys },
 		"whitelist":     func(q *Question) { q.Descriptor = question(t, "user=root").Descriptor },

@@ -91,6 +91,7 @@ func (a *Answer) writeLimit(w io.Writer, i int) {
 		line("algorithm", "%s", l.algorithm())
 		line("mode", "%s", l.Mode)
 		line("charge", "%s", l.charge())
+		line("failure", "%s", l.failure())
 	}
 	if len(l.Replaces) > 0 {
 		line("replaces", "%s", strings.Join(l.Replaces, ", "))
@@ -126,6 +127,20 @@ func (l *Limit) charge() string {
 		return "always, so what is denied is counted all the same"
 	default:
 		return "auto, so what is denied is counted only if its descriptor has its own hits_addend"
+	}
+}
+
+// failure adds to the failure mode what it does while the store fails.
+func (l *Limit) failure() string {
+	switch l.FailureMode {
+	case "allow":
+		return "allow, so without Redis it admits, uncounted"
+	case "deny":
+		return "deny, so without Redis it is over"
+	case "local":
+		return "local, so without Redis each replica counts for itself"
+	default:
+		return "error, so without Redis the request is answered UNAVAILABLE"
 	}
 }
 
