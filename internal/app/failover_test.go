@@ -46,7 +46,7 @@ func (f *fixture) answer(key string) string {
 func (f *fixture) answerJSON(key string) string {
 	f.t.Helper()
 	question := fmt.Sprintf(`{"domain": "api", "descriptors": [{"entries": [{"key": %q, "value": "json"}]}]}`, key)
-	request, err := http.NewRequestWithContext(f.t.Context(), "POST", "http://"+f.HTTPAddr()+"/json", strings.NewReader(question))
+	request, err := http.NewRequestWithContext(f.t.Context(), http.MethodPost, "http://"+f.HTTPAddr()+"/json", strings.NewReader(question))
 	if err != nil {
 		f.t.Fatal(err)
 	}

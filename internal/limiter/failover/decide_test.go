@@ -97,7 +97,7 @@ func TestModes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			now := func() time.Time { return time.Unix(30, 0) }
-			s, _, _ := open(c.mode, now, down)
+			s, _, _ := open(c.mode, now, errDown)
 			for _, hits := range c.before {
 				if _, err := s.Decide(t.Context(), hits, make([]limiter.Decision, len(hits))); err != nil {
 					t.Fatal(err)
@@ -124,7 +124,7 @@ func TestModes(t *testing.T) {
 }
 
 func TestModesAreCounted(t *testing.T) {
-	s, _, reg := open(limiter.FailureError, nil, down)
+	s, _, reg := open(limiter.FailureError, nil, errDown)
 	for _, hits := range [][]limiter.Hit{
 		{hit(locally), hit(byDefault), hit(erring)}, // undecided: only what kept it so counts
 		{hit(locally), hit(locally), shadow(hit(erring))},

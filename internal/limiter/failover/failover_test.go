@@ -30,8 +30,8 @@ func (f *failing) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.
 	return f.Store.Decide(ctx, hits, out)
 }
 
-// down is why a store fails.
-var down = fmt.Errorf("%w: somebody pulled the plug", limiter.ErrUnavailable)
+// errDown is why a store fails.
+var errDown = fmt.Errorf("%w: somebody pulled the plug", limiter.ErrUnavailable)
 
 func open(mode limiter.FailureMode, now func() time.Time, err error) (*Store, *failing, *prometheus.Registry) {
 	inMemory := func() limiter.Store { return memstore.New(memstore.Options{Now: now}) }
@@ -45,7 +45,7 @@ func TestStore(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		err  error
-	}{{"works", nil}, {"fails", down}} {
+	}{{"works", nil}, {"fails", errDown}} {
 		t.Run(c.name, func(t *testing.T) {
 			storetest.Run(t, func(_ *testing.T, now func() time.Time) limiter.Store {
 				s, _, _ := open(limiter.FailureLocal, now, c.err)
@@ -142,12 +142,12 @@ func TestLocalCountersAreForgotten(t *testing.T) {
 			want  int64
 		}{
 			{0, nil, 1}, // in the store
-			{0, down, 1},
-			{time.Hour, down, 2}, // nothing has shown that it is back
+			{0, errDown, 1},
+			{time.Hour, errDown, 2}, // nothing has shown that it is back
 			{calm - 1, nil, 2},
-			{0, down, 3},
+			{0, errDown, 3},
 			{calm, nil, 3},
-			{0, down, 1},
+			{0, errDown, 1},
 		} {
 			time.Sleep(step.after)
 			if got := used(step.err); got != step.want {

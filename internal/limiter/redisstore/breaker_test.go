@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,36 +63,44 @@ func TestBreakerProbes(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
-				probes := 0
+				var probes atomic.Int64
+				answers := make(chan struct{})
 				gauge := prometheus.NewGauge(prometheus.GaugeOpts{Name: "open"})
 				reg := prometheus.NewRegistry()
 				reg.MustRegister(gauge)
 				b := newBreaker(func(ctx context.Context) error {
-					if probes++; probes <= 3 {
-						<-ctx.Done() // as long as it may
+					probes.Add(1)
+					select {
+					case <-ctx.Done():
 						return ctx.Err()
+					case <-answers:
+						return c.answer
 					}
-					return c.answer
 				}, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: bare})), gauge)
 				defer b.close()
 				for range patientCalls {
 					b.observe(context.DeadlineExceeded)
 				}
-				time.Sleep(3*(probeTimeout+probeEvery) - time.Millisecond) // synctest's clock
+				time.Sleep(time.Minute) // synctest's clock
 				synctest.Wait()
+				if got, want := probes.Load(), int64(time.Minute/(probeTimeout+2*probeEvery)); got < want {
+					t.Errorf("%d probes in a minute, want %d or more", got, want)
+				}
 				if !b.isOpen() || gaugeOf(t, reg, "open") != 1 || plain(log.String()) != "WARN redis does not answer, it is not asked until it does failed_calls=5" {
 					t.Errorf("while it is silent: open is %v, logged %s", b.isOpen(), &log)
 				}
 				log.Reset()
-				time.Sleep(probeTimeout)
+				close(answers)
+				time.Sleep(2 * probeEvery)
 				synctest.Wait()
 				if b.isOpen() || gaugeOf(t, reg, "open") != 0 || plain(log.String()) != "INFO redis answers, it is asked again" {
 					t.Errorf("when it answers: open is %v, logged %s", b.isOpen(), &log)
 				}
-				before := probes
+				before := probes.Load()
 				time.Sleep(time.Hour)
-				if probes != before || before != 4 {
-					t.Errorf("%d probes, then %d more", before, probes-before)
+				synctest.Wait()
+				if n := probes.Load() - before; n != 0 {
+					t.Errorf("%d probes when it had answered", n)
 				}
 			})
 		})
