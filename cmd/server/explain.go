@@ -28,6 +28,8 @@ type explanation struct {
 	CacheKeyHashValues bool               `env:"CACHE_KEY_HASH_VALUES" default:"false" help:"Spell descriptor values in keys as digests."`
 	RedisType          settings.RedisType `env:"REDIS_TYPE" default:"SINGLE" help:"What Redis consists of: SINGLE, SENTINEL or CLUSTER, whose keys have a hash tag."`
 
+	FailureMode settings.FailureMode `env:"FAILURE_MODE" default:"error" help:"What becomes of limits without a failure_mode of their own while Redis fails."`
+
 	Hits   units  `placeholder:"N" help:"hits_addend of the descriptor itself, which may be charged although it is denied; 0 is a peek. By default it has none, and the request asks for 1."`
 	Output string `enum:"text,json" default:"text" help:"Format of the answer: text or json."`
 }
@@ -122,7 +124,7 @@ func (e explanation) ask() (*explain.Answer, error) {
 		return nil, fmt.Errorf("invalid rules:\n%w", err)
 	}
 	answer := explain.Explain(explain.Question{
-		Tree: tree, Keys: keys, Charge: app.Charge(e.StopWhenOverLimit),
+		Tree: tree, Keys: keys, Charge: app.Charge(e.StopWhenOverLimit), Failure: app.FailureMode(e.FailureMode),
 		Domain: string(e.Domain), Descriptor: entries, HitsAddend: e.Hits.own(),
 		ShadowMode: e.ShadowMode, QuotaMode: e.QuotaMode,
 	})

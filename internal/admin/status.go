@@ -38,7 +38,7 @@ func (s Store) String() string {
 	}
 	switch {
 	case !s.FailingSince.IsZero():
-		return fmt.Sprintf("FAILS since %s, requests are answered UNAVAILABLE; worked last: %s\n          last error at %s (%s): %s",
+		return fmt.Sprintf("FAILS since %s, failure modes decide; worked last: %s\n          last error at %s (%s): %s",
 			when(s.FailingSince), when(s.WorkedAt), when(s.FailedAt), s.Kind, s.Problem)
 	case s.WorkedAt.IsZero():
 		return "not asked yet"

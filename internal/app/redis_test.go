@@ -58,7 +58,7 @@ func redisComesAndGoes(t *testing.T, r redis) {
 	r.Stop()
 	f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+addr, inTime)
 	f.wantHealth(false, "redis has not been able to decide yet")
-	const fails = "redis fails, requests are answered UNAVAILABLE"
+	const fails = "redis fails, failure modes decide"
 	f.wantLog(fails)
 	f.wantUnavailable()
 	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "in Redis at "+addr, "FAILS since", "worked last: never", "(connection)")

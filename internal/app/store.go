@@ -42,7 +42,7 @@ func (s *store) status() admin.Store {
 // openStore makes the store that the settings name. Redis need not be there yet.
 func openStore(s settings.Settings, logger *slog.Logger, reg prometheus.Registerer) (*store, error) {
 	if s.Redis.Main.URL != "" {
-		return openRedis(s.Redis, logger, reg)
+		return openRedisOrElse(s, logger, reg)
 	}
 	const kept = "counters are kept in memory, for this process only, because REDIS_URL is not set"
 	limit := s.Store.MemoryMaxCounters

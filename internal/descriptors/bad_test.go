@@ -10,7 +10,7 @@ import (
 
 const (
 	descriptorFieldsText = "key, value, rate_limit, rate_limits, descriptors, shadow_mode, quota_mode, detailed_metric, value_to_metric, share_threshold, metadata"
-	limitFieldsText      = "unit, unit_multiplier, requests_per_unit, unlimited, name, replaces, algorithm, anchor, burst, charge, shadow_mode"
+	limitFieldsText      = "unit, unit_multiplier, requests_per_unit, unlimited, name, replaces, algorithm, anchor, burst, charge, failure_mode, shadow_mode"
 	unitsText            = "second, minute, hour, day, week, month, year"
 )
 
@@ -107,6 +107,10 @@ var bad = map[string][]string{
 	},
 	"empty_null.yaml": {
 		"empty_null.yaml: the file is empty, a domain and its descriptors are needed",
+	},
+	"failure_mode_unknown.yaml": {
+		`failure_mode_unknown.yaml:4:68: descriptors[0].rate_limit.failure_mode: "closed" is not allowed, allowed are error, allow, deny, local`,
+		"failure_mode_unknown.yaml:6:68: descriptors[1].rate_limit.failure_mode: a list is not allowed, allowed are error, allow, deny, local",
 	},
 	"field_misplaced.yaml": {
 		`field_misplaced.yaml:4:5: descriptors[0]: unknown field "requests_per_unit" (it belongs to a rate_limit), allowed are ` + descriptorFieldsText,
@@ -291,6 +295,7 @@ var bad = map[string][]string{
 		"unlimited_but_counting.yaml:8:17: descriptors[0].rate_limits[0].anchor: an unlimited limit has no anchor, allowed is one of anchor and unlimited",
 		"unlimited_but_counting.yaml:9:16: descriptors[0].rate_limits[0].burst: an unlimited limit has no burst, allowed is one of burst and unlimited",
 		"unlimited_but_counting.yaml:10:17: descriptors[0].rate_limits[0].charge: an unlimited limit has no charge, allowed is one of charge and unlimited",
+		"unlimited_but_counting.yaml:11:23: descriptors[0].rate_limits[0].failure_mode: an unlimited limit has no failure_mode, allowed is one of failure_mode and unlimited",
 	},
 	"unlimited_with_unit.yaml": {
 		"unlimited_with_unit.yaml:4:41: descriptors[0].rate_limit.unit: an unlimited limit has no unit, allowed is one of unit and unlimited",

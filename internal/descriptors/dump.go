@@ -113,6 +113,9 @@ func describeLimit(l *limiter.Limit) []string {
 	if l.Charge != limiter.ByDefault {
 		parts = append(parts, "charge: "+charges[l.Charge-limiter.Auto])
 	}
+	if l.FailureMode != limiter.FailureByDefault {
+		parts = append(parts, "failure_mode: "+l.FailureMode.String())
+	}
 	if l.Name != "" {
 		parts = append(parts, "name: "+word(l.Name))
 	}

@@ -97,16 +97,20 @@ type Words struct {
 	Anchor    string // "" unless a fixed window
 	Charge    string
 	Mode      string // enforced, shadow_mode or quota_mode
+	// FailureMode is error, allow, deny or local.
+	FailureMode string
 }
 
-// WordsFor returns the words for a limit that is not unlimited. charge is that
-// of limits that do not say it themselves.
-func WordsFor(l *limiter.Limit, charge limiter.Charge) Words {
+// WordsFor returns the words for a limit that is not unlimited. charge and
+// failure are those of limits that do not say it themselves.
+func WordsFor(l *limiter.Limit, charge limiter.Charge, failure limiter.FailureMode) Words {
 	w := Words{
 		Period:    period(l),
 		Algorithm: algorithms[l.Algorithm],
 		Charge:    charges[cmp.Or(l.Charge, charge, limiter.Auto)-limiter.Auto],
 		Mode:      ModeWord(l.Mode),
+
+		FailureMode: cmp.Or(l.FailureMode, failure, limiter.FailureError).String(),
 	}
 	if l.Algorithm == limiter.FixedWindow {
 		w.Anchor = anchors[l.Anchor]

@@ -14,11 +14,11 @@ import (
 var (
 	limitFields = []string{
 		"unit", "unit_multiplier", "requests_per_unit", "unlimited", "name", "replaces",
-		"algorithm", "anchor", "burst", "charge", "shadow_mode",
+		"algorithm", "anchor", "burst", "charge", "failure_mode", "shadow_mode",
 	}
 	// countingFields say how to count, which an unlimited limit does not do. The
 	// reference permits requests_per_unit there.
-	countingFields = []string{"unit", "unit_multiplier", "algorithm", "anchor", "burst", "charge"}
+	countingFields = []string{"unit", "unit_multiplier", "algorithm", "anchor", "burst", "charge", "failure_mode"}
 	replacesFields = []string{"name"}
 )
 
@@ -163,6 +163,8 @@ func (d *decoder) limitField(s *limiter.Spec, name string, n *yaml.Node) {
 		s.Burst = d.Amount(n, 1)
 	case "charge":
 		s.Charge = limiter.Auto + limiter.Charge(d.Word(n, charges))
+	case "failure_mode":
+		s.FailureMode = limiter.FailureError + limiter.FailureMode(d.Word(n, limiter.FailureModeNames()))
 	case "shadow_mode":
 		if d.Flag(n) {
 			s.Mode, s.Trial = limiter.Shadow, true

@@ -71,6 +71,7 @@ type Limit struct {
 	Mode            string   `json:"mode,omitempty"`
 	DecidedAs       string   `json:"decided_as,omitempty"` // the mode that a switch of the server makes of it
 	Switch          string   `json:"switch,omitempty"`     // which one
+	FailureMode     string   `json:"failure_mode,omitempty"`
 	Replaces        []string `json:"replaces,omitempty"`
 	// ReplacedBy names the limits of the same rule that replace this one.
 	ReplacedBy []string `json:"replaced_by,omitempty"`
@@ -162,7 +163,7 @@ func (a *Answer) decide(q Question, rule *descriptors.Rule) {
 	var places []int // of hits, in a.Limits
 	for i, l := range rule.Limits {
 		mode, by := q.mode(l)
-		a.Limits = append(a.Limits, about(l, q.Charge))
+		a.Limits = append(a.Limits, about(l, q.Charge, q.Failure))
 		if by != "" && !l.Unlimited {
 			a.Limits[i].DecidedAs, a.Limits[i].Switch = descriptors.ModeWord(mode), by
 		}
@@ -197,15 +198,16 @@ func replacing(l *limiter.Limit, limits []*limiter.Limit) (names []string) {
 }
 
 // about tells what a limit is.
-func about(l *limiter.Limit, charge limiter.Charge) Limit {
+func about(l *limiter.Limit, charge limiter.Charge, failure limiter.FailureMode) Limit {
 	a := Limit{Name: l.Name, Unlimited: l.Unlimited, Replaces: l.Replaces}
 	if l.Unlimited {
 		return a
 	}
-	words := descriptors.WordsFor(l, charge)
+	words := descriptors.WordsFor(l, charge, failure)
 	a.RequestsPerUnit = &l.RequestsPerUnit
 	a.Period, a.PeriodSeconds = words.Period, int64(l.Period()/time.Second)
 	a.Algorithm, a.Anchor, a.Charge, a.Mode = words.Algorithm, words.Anchor, words.Charge, words.Mode
+	a.FailureMode = words.FailureMode
 	if l.Algorithm == limiter.TokenBucket {
 		size := l.Size()
 		a.Burst = &size

@@ -67,19 +67,23 @@ func TestExplain(t *testing.T) {
 		"charge":        func(q *Question) { q.HitsAddend = units(30) },
 		"shadow_mode":   func(q *Question) { q.HitsAddend = units(30); q.ShadowMode = true },
 		"quota_mode":    func(q *Question) { q.Descriptor = question(t, "user=alice,method=GET").Descriptor; q.QuotaMode = true },
-		"peek":          func(q *Question) { q.HitsAddend = units(0); q.Charge = limiter.Admitted },
-		"wildcard":      func(q *Question) { q.Descriptor = question(t, "user=alice,path=/files/a").Descriptor },
-		"digests":       func(q *Question) { q.Keys = keys },
-		"whitelist":     func(q *Question) { q.Descriptor = question(t, "user=root").Descriptor },
-		"unlimited":     func(q *Question) { q.Descriptor = question(t, "user=batch").Descriptor },
-		"replaced":      func(q *Question) { q.Descriptor = question(t, "job=a").Descriptor },
-		"closed":        func(q *Question) { q.Descriptor = question(t, "closed=a").Descriptor },
-		"domain":        func(q *Question) { q.Domain = "shopping" },
-		"nowhere":       func(q *Question) { q.Descriptor = question(t, "user=alice,path=/cart,x=y").Descriptor },
-		"first_level":   func(q *Question) { q.Descriptor = question(t, "users=alice").Descriptor },
-		"below_leaf":    func(q *Question) { q.Descriptor = question(t, "user=root,path=/").Descriptor },
-		"too_short":     func(q *Question) { q.Descriptor = question(t, "tenant=a").Descriptor },
-		"bytes":         func(q *Question) { q.Descriptor = question(t, "user=\xff\"\x00 ").Descriptor },
+		"peek": func(q *Question) {
+			q.HitsAddend = units(0)
+			q.Charge = limiter.Admitted
+			q.Failure = limiter.FailureDeny
+		},
+		"wildcard":    func(q *Question) { q.Descriptor = question(t, "user=alice,path=/files/a").Descriptor },
+		"digests":     func(q *Question) { q.Keys = keys },
+		"whitelist":   func(q *Question) { q.Descriptor = question(t, "user=root").Descriptor },
+		"unlimited":   func(q *Question) { q.Descriptor = question(t, "user=batch").Descriptor },
+		"replaced":    func(q *Question) { q.Descriptor = question(t, "job=a").Descriptor },
+		"closed":      func(q *Question) { q.Descriptor = question(t, "closed=a").Descriptor },
+		"domain":      func(q *Question) { q.Domain = "shopping" },
+		"nowhere":     func(q *Question) { q.Descriptor = question(t, "user=alice,path=/cart,x=y").Descriptor },
+		"first_level": func(q *Question) { q.Descriptor = question(t, "users=alice").Descriptor },
+		"below_leaf":  func(q *Question) { q.Descriptor = question(t, "user=root,path=/").Descriptor },
+		"too_short":   func(q *Question) { q.Descriptor = question(t, "tenant=a").Descriptor },
+		"bytes":       func(q *Question) { q.Descriptor = question(t, "user=\xff\"\x00 ").Descriptor },
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := question(t, "user=alice")

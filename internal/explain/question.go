@@ -11,7 +11,8 @@ import (
 type Question struct {
 	Tree       *descriptors.Tree
 	Keys       limiter.Keys
-	Charge     limiter.Charge // of limits that do not say it themselves
+	Charge     limiter.Charge      // of limits that do not say it themselves
+	Failure    limiter.FailureMode // the same
 	Domain     string
 	Descriptor []limiter.Entry
 	// HitsAddend is the descriptor's own, 0 of which is a peek. nil is none: the

@@ -91,6 +91,7 @@ func (a *Answer) writeLimit(w io.Writer, i int) {
 		line("algorithm", "%s", l.algorithm())
 		line("mode", "%s", l.mode())
 		line("charge", "%s", l.charge(a.OwnHits))
+		line("failure", "%s", l.failure())
 	}
 	if len(l.Replaces) > 0 {
 		line("replaces", "%s", strings.Join(l.Replaces, ", "))
@@ -140,6 +141,20 @@ func (l *Limit) charge(own bool) string {
 		return "auto, so what is denied is counted all the same, because its descriptor has its own hits_addend"
 	default:
 		return "auto, so what is denied is counted only if its descriptor has its own hits_addend"
+	}
+}
+
+// failure adds to the failure mode what it does while the store fails.
+func (l *Limit) failure() string {
+	switch l.FailureMode {
+	case "allow":
+		return "allow, so without Redis it admits, uncounted"
+	case "deny":
+		return "deny, so without Redis it is over"
+	case "local":
+		return "local, so without Redis each replica counts for itself"
+	default:
+		return "error, so without Redis the request is answered UNAVAILABLE"
 	}
 }
 

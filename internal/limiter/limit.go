@@ -123,6 +123,8 @@ type Spec struct {
 	Replaces        []string  // names of limits that do not count beside this one
 	Series          Series    // of the metrics; limits of equal labels share them
 	Own             OwnSeries // of the limit's own metrics, none if it is empty
+
+	FailureMode FailureMode // what becomes of hits while the store fails
 }
 
 // Period is the length of the limit's window, or the time in which a bucket

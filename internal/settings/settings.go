@@ -17,6 +17,7 @@ type Settings struct {
 	Answers Answers `embed:"" group:"Requests and answers:"`
 	Store   Store   `embed:"" group:"Counters:"`
 	Redis   Redis   `embed:"" group:"Redis:"`
+	Failure Failure `embed:"" group:"When Redis fails:"`
 	Metrics Metrics `embed:"" group:"Metrics:"`
 	Tracing Tracing `embed:"" group:"Traces:"`
 	Process Process `embed:"" group:"Process:"`

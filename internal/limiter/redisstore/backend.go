@@ -24,6 +24,7 @@ type backend struct {
 	calls     atomic.Int64
 	metrics   *metrics
 	outage    outage
+	breaker   *breaker // nil: none
 
 	only *lane // nil: a cluster
 
@@ -32,12 +33,14 @@ type backend struct {
 	closed bool
 }
 
-func newBackend(o *Options, metrics *metrics, log *slog.Logger) (*backend, error) {
+// newBackend makes a backend. name tells it from the other one in metrics.
+func newBackend(name string, o *Options, metrics *metrics, log *slog.Logger) (*backend, error) {
 	c, err := o.connection()
 	if err != nil {
 		return nil, err
 	}
 	silence()
+	log = log.With("address", c.address.name())
 	b := &backend{
 		client:    c.client(o),
 		dialer:    c.dialer,
@@ -45,12 +48,13 @@ func newBackend(o *Options, metrics *metrics, log *slog.Logger) (*backend, error
 		now:       o.Now,
 		local:     localClock(o.Now),
 		metrics:   metrics,
-		outage:    outage{log: log.With("address", c.address.name())},
+		outage:    outage{log: log},
 	}
 	if o.Type == Cluster {
 		b.lanes = make(map[int]*lane)
 	} else {
 		b.only = newLane(b)
+		b.breaker = newBreaker(b.pingInTime, log, metrics.breakerOpen.WithLabelValues(name))
 	}
 	return b, nil
 }
@@ -150,6 +154,12 @@ func (b *backend) land() {
 	for _, l := range lanes {
 		<-l.queue.landed
 	}
+}
+
+// close ends what goes on beside calls, when no call is made any more.
+func (b *backend) close() {
+	b.breaker.close()
+	b.outage.close()
 }
 
 // disconnect makes calls that still wait fail at once.

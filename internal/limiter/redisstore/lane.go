@@ -59,10 +59,15 @@ func (l *lane) sendBack(charges []giveBack) *batch {
 	return b
 }
 
-// fly makes calls, one after the other, as long as something waits.
+// fly makes calls, one after the other, as long as something waits. If there is
+// no use in calls, what waits fails at once.
 func (l *lane) fly() {
 	for b := l.queue.next(); b != nil; b = l.queue.next() {
-		l.call(b)
+		if l.breaker.isOpen() {
+			b.err = errOpen
+		} else {
+			l.call(b)
+		}
 		close(b.done)
 	}
 }

@@ -11,6 +11,8 @@ type metrics struct {
 	requests prometheus.Histogram
 	seconds  prometheus.Histogram
 	errors   map[kind]prometheus.Counter
+
+	breakerOpen *prometheus.GaugeVec // by backend
 }
 
 // newMetrics registers the metrics with reg, unless that is nil.
@@ -31,6 +33,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "weir_redis_call_seconds", Help: "Duration of a call to Redis.",
 			Buckets: prometheus.ExponentialBuckets(100e-6, 2, 14),
 		}),
+		breakerOpen: create.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "weir_redis_breaker_open", Help: "1 while Redis does not answer and so is not asked, else 0; none for a cluster.",
+		}, []string{"redis"}),
 		errors: make(map[kind]prometheus.Counter, len(kinds)),
 	}
 	for _, k := range kinds {

@@ -78,9 +78,9 @@ func (o *outage) warn(now time.Time) {
 	o.stop()
 	args := []any{"kind", o.state.Kind, "err", o.state.Problem, "failed_calls", o.failures}
 	if since := o.state.FailingSince; since.IsZero() {
-		o.log.Warn("redis failed for a while, requests were answered UNAVAILABLE", args...)
+		o.log.Warn("redis failed for a while, failure modes decided", args...)
 	} else {
-		o.log.Warn("redis fails, requests are answered UNAVAILABLE", append(args, "for", now.Sub(since).Round(time.Millisecond))...)
+		o.log.Warn("redis fails, failure modes decide", append(args, "for", now.Sub(since).Round(time.Millisecond))...)
 		o.told = true
 	}
 	o.warned, o.failures = now, 0

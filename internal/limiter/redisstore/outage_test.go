@@ -17,7 +17,7 @@ import (
 // fails too soon after a warning is told of when the log has been quiet enough.
 func TestOutageIsLoggedSparingly(t *testing.T) {
 	timeout := fmt.Errorf("no answer: %w", context.DeadlineExceeded)
-	const fails = `WARN redis fails, requests are answered UNAVAILABLE kind=timeout err="no answer: context deadline exceeded" `
+	const fails = `WARN redis fails, failure modes decide kind=timeout err="no answer: context deadline exceeded" `
 	type step struct {
 		after time.Duration
 		err   error
@@ -56,7 +56,7 @@ func TestOutageIsLoggedSparingly(t *testing.T) {
 			{time.Second, nil, ""},
 			{time.Second, timeout, ""},
 			{time.Second, nil, ""},
-			{time.Minute, nil, `WARN redis failed for a while, requests were answered UNAVAILABLE kind=timeout err="no answer: context deadline exceeded" failed_calls=2`},
+			{time.Minute, nil, `WARN redis failed for a while, failure modes decided kind=timeout err="no answer: context deadline exceeded" failed_calls=2`},
 			{time.Hour, nil, ""},
 		}},
 	} {

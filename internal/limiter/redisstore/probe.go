@@ -38,6 +38,13 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
+// pingInTime is ping within Options.OpTimeout.
+func (b *backend) pingInTime(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, b.opTimeout)
+	defer cancel()
+	return b.ping(ctx)
+}
+
 func (b *backend) ping(ctx context.Context) error {
 	err := b.probe(ctx)
 	if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {

@@ -65,6 +65,7 @@ func (b *backend) call(batch *batch) {
 		b.reconnect(err)
 	}
 	b.outage.observe(err)
+	b.breaker.observe(err)
 }
 
 // processor is a client of go-redis, or of one node of a cluster.

@@ -26,6 +26,11 @@ import (
 // the second step has ended, nothing is left of a denied request but what is
 // written whatever becomes of it: all or nothing, if not at once.
 //
+// One thing is not exact: where a denied request has, on one counter, a hit that
+// is to be given back beside a refund or an always charged hit, these met a
+// counter that was too high. So a refund may give back more than it would have
+// found, and a charge that ends at the brim of a bucket leave less debt.
+//
 // Both steps are taken to their end even if the caller leaves. What cannot be
 // given back, because Redis fails or this process dies between the steps, counts
 // until its window ends. Like every call, it is not tried again: that might give
@@ -86,10 +91,15 @@ func newSpread(hits []limiter.Hit, laneOf func(*limiter.Hit) *lane) *spread {
 
 // decideSpread decides hits that have several lanes, as Decide does.
 func (s *Store) decideSpread(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
+	r := newSpread(hits, s.laneOf)
+	for i := range r.parts {
+		if r.parts[i].lane.breaker.isOpen() {
+			return false, errOpen // rather than charge the other parts in vain
+		}
+	}
 	if !s.beginSpread() {
 		return false, errClosed
 	}
-	r := newSpread(hits, s.laneOf)
 	for i := range r.parts {
 		p := &r.parts[i]
 		p.batch, p.request, p.err = p.lane.send(r.hits[p.start:p.end], true)

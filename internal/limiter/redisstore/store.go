@@ -51,11 +51,11 @@ func New(o Options) (*Store, error) {
 	metrics := newMetrics(o.Registerer)
 	s := &Store{denials: newDenials(o.DenyMemory, localClock(o.Now))}
 	var err error
-	if s.main, err = newBackend(&o, metrics, log); err != nil {
+	if s.main, err = newBackend("main", &o, metrics, log); err != nil {
 		return nil, err
 	}
 	if second != nil {
-		s.perSecond, err = newBackend(second, metrics, log)
+		s.perSecond, err = newBackend("per_second", second, metrics, log)
 	}
 	return s, err
 }
@@ -142,7 +142,7 @@ func (s *Store) Close() error {
 	}
 	<-landed
 	for _, b := range s.backends() {
-		b.outage.close()
+		b.close()
 	}
 	return errors.Join(errs...)
 }
