@@ -25,8 +25,8 @@ type source interface {
 	// run hands over new rules until ctx ends.
 	run(ctx context.Context)
 	// reload loads the rules whether or not they have changed. Its error wraps
-	// admin.ErrInvalidRules if they were read but are wrong, and holds every
-	// problem.
+	// admin.ErrInvalidRules if they were read but are wrong, and holds the first
+	// problems.
 	reload() error
 	// report tells what serves and what became of the last load.
 	report() admin.Rules
@@ -68,6 +68,18 @@ func (r *rules) refuse(err error, version string) {
 	defer r.mu.Unlock()
 	r.status.FailedAt, r.status.Problems = time.Now(), err.Error()
 	r.status.FailedVersion = version
+}
+
+// mostProblems is how many problems of rules are told where people read and
+// memory is kept: in log, status page and answers. weir validate lists them all.
+const mostProblems = 100
+
+// brief leaves out of an error what is too much to tell.
+func brief(err error) error {
+	if problems, ok := errors.AsType[descriptors.Problems](err); ok {
+		return problems.First(mostProblems)
+	}
+	return err
 }
 
 func (r *rules) report() admin.Rules {
