@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	"weir/internal/admin"
 	"weir/internal/descriptors"
+	"weir/internal/limiter"
 )
 
 // source is where the rules come from. It checks what it finds, makes a tree of
@@ -38,6 +40,7 @@ type rules struct {
 	loaded  func() // told of every load that succeeds
 	metrics *loadMetrics
 	logger  *slog.Logger
+	keep    func(iter.Seq[*limiter.Limit]) // told of the limits of newer rules, if it is not nil
 
 	tree atomic.Pointer[descriptors.Tree]
 
@@ -54,6 +57,9 @@ func newRules(options descriptors.Options, loaded func(), logger *slog.Logger, r
 func (r *rules) accept(tree *descriptors.Tree, status admin.Rules) {
 	status.LoadedAt, status.Domains, status.Rules = time.Now(), tree.Domains(), tree.Rules()
 	r.tree.Store(tree)
+	if r.keep != nil {
+		r.keep(tree.Limits())
+	}
 	r.metrics.success.Inc()
 	r.mu.Lock()
 	r.status = status
