@@ -58,9 +58,9 @@ func TestSeriesOfRulesThatAreGoneAreGivenUp(t *testing.T) {
 		wantSeries(t, l, reg, 2, all)
 
 		l.Keep(slices.Values([]*Limit{a}))
-		time.Sleep(keepIdle - 1)
+		time.Sleep(keepIdle - time.Nanosecond)
 		wantSeries(t, l, reg, 2, all)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		wantSeries(t, l, reg, 1, map[Series]uint64{seriesA: 1})
 		if n := testutil.CollectAndCount(l.metrics.series, "ratelimit_service_rate_limit_total_hits"); n != 1 {
 			t.Errorf("%d series, want 1", n)
@@ -91,9 +91,9 @@ func TestSeriesThatAreUsedOrComeBackStay(t *testing.T) {
 				a := must(Spec{Unit: Minute, RequestsPerUnit: 10, Series: Series{Domain: "a", Key1: "user"}})
 				hit(t, l, Hit{Limit: a, Cost: 1})
 				l.Keep(slices.Values([]*Limit{}))
-				time.Sleep(keepIdle - 1)
+				time.Sleep(keepIdle - time.Nanosecond)
 				tt.meanwhile(t, l, a)
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				wantSeries(t, l, reg, 0, map[Series]uint64{a.Series: tt.total})
 			})
 		})
