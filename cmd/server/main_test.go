@@ -259,9 +259,15 @@ func TestHelpIsComplete(t *testing.T) {
 	}
 }
 
+// TestNoSecretIsShown is about what the program prints; package app tests what its
+// pages show.
 func TestNoSecretIsShown(t *testing.T) {
-	t.Setenv("REDIS_AUTH", "swordfish")
+	for _, name := range []string{"REDIS_AUTH", "REDIS_SENTINEL_AUTH", "REDIS_PERSECOND_AUTH", "REDIS_PERSECOND_SENTINEL_AUTH"} {
+		t.Setenv(name, "swordfish")
+	}
 	t.Setenv("REDIS_URL", "redis://user:halibut@127.0.0.1:1")
+	t.Setenv("REDIS_PERSECOND_URL", "redis://user:halibut@127.0.0.1:1")
+	t.Setenv("CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", "authorization:swordfish")
 	_, help, _ := call(t, "--help")
 	_, _, log := call(t, append(local[:len(local):len(local)], "--log-level=debug", "--config="+rules(t, "a.yaml", good))...)
 	_, _, usage := call(t, "--redis-auth=swordfish", "--redis-url=redis://user:halibut@db", "--port=http")

@@ -40,7 +40,7 @@ type App struct {
 }
 
 // New loads the rules, opens the store and binds all listeners. Nothing serves
-// yet. If the rules are missing or bad, the error holds every problem.
+// yet. If the rules are missing or bad, the error tells the problems.
 func New(opts Options) (*App, error) {
 	a := &App{opts: opts, logger: opts.Logger, started: time.Now(), health: newHealth()}
 	if err := a.build(); err != nil {
@@ -85,6 +85,7 @@ func (a *App) build() error {
 		MaxDetailedSeries: s.Metrics.MaxDetailedSeries,
 		Logger:            a.logger,
 	})
+	a.rules.keep = decides.Keep
 	for _, client := range startStatsd(s.Metrics, statsdSource(decides, service), a.logger) {
 		a.cleanups.add("statsd", func(context.Context) error {
 			client.Stop()

@@ -50,6 +50,7 @@ func newControlPlane(r *rules, s settings.Settings, requests <-chan os.Signal, c
 		MaxMessageSize: s.XDS.MaxMessageSize,
 		Type:           descriptors.ResourceType,
 		Apply:          c.apply,
+		Refused:        c.refused,
 		Retry:          s.XDS.RetryInterval,
 		Backoff:        xds.Backoff{Initial: s.XDS.BackoffInitial, Max: s.XDS.BackoffMax, Spread: s.XDS.BackoffSpread()},
 		Logger:         r.logger,
@@ -109,19 +110,25 @@ func (c *controlPlane) reload() error {
 func (c *controlPlane) apply(u xds.Update) error {
 	tree, unknown, err := descriptors.LoadResources(u.Resources, c.loadOptions())
 	if err != nil {
-		c.refuse(err, u.Version)
-		c.logger.Error("new rules refused, the old ones go on serving", "version", u.Version, "problems", err)
+		err = brief(err)
+		c.refused(u.Version, err)
 		return err
 	}
 	c.accept(tree, admin.Rules{Path: c.path, Files: len(u.Resources), Version: u.Version})
 	c.logger.Info("rules loaded", "version", u.Version, "resources", len(u.Resources), "domains", tree.Domains(), "rules", tree.Rules())
 	if len(unknown) > 0 {
-		c.logger.Warn("fields of the rules are not known to this version and have no effect", "fields", unknown)
+		c.logger.Warn("fields of the rules are not known to this version and have no effect", "fields", unknown.First(mostProblems))
 	}
 	if len(u.Resources) == 0 {
 		c.logger.Warn("the control plane has no rules, every request passes", "version", u.Version)
 	}
 	return nil
+}
+
+// refused notes why rules that the control plane sent do not serve.
+func (c *controlPlane) refused(version string, problem error) {
+	c.refuse(problem, version)
+	c.logger.Error("new rules refused, the old ones go on serving", "version", version, "problems", problem)
 }
 
 // silent makes the server healthy although there are no rules, because the

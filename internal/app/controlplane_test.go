@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,6 +79,35 @@ func TestRulesOfControlPlane(t *testing.T) {
 	if code, page, err := f.request("GET", f.DebugAddr(), "/", ""); err != nil || code != 200 || strings.Contains(page, "failed") {
 		t.Errorf("status after good rules: %d %s (error: %v)", code, page, err)
 	}
+}
+
+// wrongPlane is a control plane that sends what nobody asked for.
+type wrongPlane struct {
+	discovery.UnimplementedAggregatedDiscoveryServiceServer
+}
+
+func (wrongPlane) StreamAggregatedResources(stream discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+	if err := stream.Send(&discovery.DiscoveryResponse{TypeUrl: "clusters", VersionInfo: "v9"}); err != nil {
+		return err
+	}
+	<-stream.Context().Done()
+	return nil
+}
+
+func TestControlPlaneThatSendsAnotherType(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	discovery.RegisterAggregatedDiscoveryServiceServer(server, wrongPlane{})
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	f := start(t, fromControlPlane(&testenv.ControlPlane{Addr: listener.Addr().String()})...)
+	problem := `a response of type "clusters" is not allowed`
+	f.wantAnswer("GET", f.DebugAddr(), "/", 200, `The last load, of version "v9", at `, problem)
+	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_config_load_error 1\n")
+	f.wantLog(`level=ERROR msg="new rules refused, the old ones go on serving" version=v9`)
 }
 
 func TestControlPlaneThatIsAway(t *testing.T) {

@@ -128,7 +128,7 @@ func (f *files) compile(c content) (*descriptors.Tree, error) {
 	}
 	tree, err := descriptors.Load(c.files, f.loadOptions())
 	if err != nil {
-		return nil, fmt.Errorf("%w:\n%w", admin.ErrInvalidRules, err)
+		return nil, fmt.Errorf("%w:\n%w", admin.ErrInvalidRules, brief(err))
 	}
 	return tree, nil
 }

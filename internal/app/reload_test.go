@@ -2,14 +2,20 @@ package app
 
 import (
 	"fmt"
+	"iter"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/admin"
 	"weir/internal/descriptors"
+	"weir/internal/limiter"
 )
 
 // never is a poll interval that no test lives to see.
@@ -178,6 +184,47 @@ func TestBadRulesChangeNothing(t *testing.T) {
 	code, page, err := f.request("GET", f.DebugAddr(), "/", "")
 	if err != nil || code != 200 || strings.Contains(page, "failed") {
 		t.Errorf("status after good rules: %d %s (error: %v)", code, page, err)
+	}
+}
+
+// TestManyProblems bounds what a broken file costs where it is told and kept.
+func TestManyProblems(t *testing.T) {
+	dir := directory(t, limited(3))
+	f := start(t, "--config="+dir, never)
+	write(t, dir+"/rules.yaml", "domain: api\ndescriptors:\n"+strings.Repeat("- colour: red\n", 10_000))
+	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "rules.yaml:3:", "rules.yaml:52:", "\nand 19900 more\n")
+	code, answer, err := f.request("POST", f.DebugAddr(), "/-/reload", "")
+	if err != nil || code != 422 || strings.Count(answer, "rules.yaml:") != mostProblems || !strings.Contains(answer, "\nand 19900 more") {
+		t.Errorf("reload: %d, %d bytes (error: %v):\n%.2000s", code, len(answer), err, answer)
+	}
+	if n := len(f.log.String()); n > 100<<10 {
+		t.Errorf("the log has %d bytes", n)
+	}
+	f.wantLimit(3)
+
+	_, err = New(options(t, new(logBuffer), "--config="+dir))
+	if err == nil || strings.Count(err.Error(), "\n") != mostProblems+1 {
+		t.Errorf("the error at start is %.2000v", err)
+	}
+}
+
+// TestMetricsOfRulesThatAreGone holds the server to telling its limiter what
+// limits there are. What that makes of it is tested in package limiter.
+func TestMetricsOfRulesThatAreGone(t *testing.T) {
+	if f := start(t, "--config="+directory(t, limited(3)), never); f.rules.keep == nil {
+		t.Error("nobody is told of new limits")
+	}
+	r := newRules(descriptors.Options{}, func() {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	told := -1
+	r.keep = func(limits iter.Seq[*limiter.Limit]) { told = len(slices.Collect(limits)) }
+	for content, want := range map[string]int{limited(7): 1, "domain: api\n": 0} {
+		tree, err := descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(content)}}, r.options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.accept(tree, admin.Rules{}); told != want {
+			t.Errorf("told of %d limits, want %d", told, want)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"runtime/debug"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"weir/internal/admin"
 	"weir/internal/descriptors"
+	"weir/internal/limiter"
 )
 
 // source is where the rules come from. It checks what it finds, makes a tree of
@@ -26,8 +28,8 @@ type source interface {
 	// run hands over new rules until ctx ends.
 	run(ctx context.Context)
 	// reload loads the rules whether or not they have changed. Its error wraps
-	// admin.ErrInvalidRules if they were read but are wrong, and holds every
-	// problem.
+	// admin.ErrInvalidRules if they were read but are wrong, and holds the first
+	// problems.
 	reload() error
 	// report tells what serves and what became of the last load.
 	report() admin.Rules
@@ -39,6 +41,7 @@ type rules struct {
 	loaded  func() // told of every load that succeeds
 	metrics *loadMetrics
 	logger  *slog.Logger
+	keep    func(iter.Seq[*limiter.Limit]) // told of the limits of newer rules, if it is not nil
 
 	tree atomic.Pointer[descriptors.Tree]
 
@@ -69,6 +72,9 @@ func (r *rules) loadOptions() descriptors.Options {
 func (r *rules) accept(tree *descriptors.Tree, status admin.Rules) {
 	status.LoadedAt, status.Domains, status.Rules = time.Now(), tree.Domains(), tree.Rules()
 	r.tree.Store(tree)
+	if r.keep != nil {
+		r.keep(tree.Limits())
+	}
 	r.metrics.success.Inc()
 	r.mu.Lock()
 	r.status = status
@@ -100,6 +106,18 @@ func (r *rules) refuse(err error, version string) {
 	defer r.mu.Unlock()
 	r.status.FailedAt, r.status.Problems = time.Now(), err.Error()
 	r.status.FailedVersion = version
+}
+
+// mostProblems is how many problems of rules are told where people read and
+// memory is kept: in log, status page and answers. weir validate lists them all.
+const mostProblems = 100
+
+// brief leaves out of an error what is too much to tell.
+func brief(err error) error {
+	if problems, ok := errors.AsType[descriptors.Problems](err); ok {
+		return problems.First(mostProblems)
+	}
+	return err
 }
 
 func (r *rules) report() admin.Rules {

@@ -94,12 +94,12 @@ func TestScrapedMetrics(t *testing.T) {
 		`config_load_error 0`,
 		`config_load_success 1`,
 		`global_shadow_mode 0`,
-		`rate_limit_near_limit{domain="api",key1="tenant_acme",key2="path_/files/a"} 1`,
+		`rate_limit_near_limit{domain="api",key1="tenant_acme",key2="path_/files/a"} 0`,
 		`rate_limit_near_limit{domain="api",key1="tenant_acme",key2="path_/files/b"} 0`,
-		`rate_limit_near_limit{domain="api",key1="user",key2=""} 2`,
-		`rate_limit_over_limit{domain="api",key1="tenant_acme",key2="path_/files/a"} 3`,
+		`rate_limit_near_limit{domain="api",key1="user",key2=""} 1`,
+		`rate_limit_over_limit{domain="api",key1="tenant_acme",key2="path_/files/a"} 4`,
 		`rate_limit_over_limit{domain="api",key1="tenant_acme",key2="path_/files/b"} 0`,
-		`rate_limit_over_limit{domain="api",key1="user",key2=""} 2`,
+		`rate_limit_over_limit{domain="api",key1="user",key2=""} 3`,
 		`rate_limit_over_limit_with_local_cache{domain="api",key1="tenant_acme",key2="path_/files/a"} 0`,
 		`rate_limit_over_limit_with_local_cache{domain="api",key1="tenant_acme",key2="path_/files/b"} 0`,
 		`rate_limit_over_limit_with_local_cache{domain="api",key1="user",key2=""} 0`,
@@ -138,15 +138,14 @@ func TestScrapedMetrics(t *testing.T) {
 var statsdLines = []string{
 	"ratelimit.service.call.should_rate_limit.service_error:1|c",
 	"ratelimit.service.config_load_success:1|c",
-	"ratelimit.service.rate_limit.api.tenant_acme.path_/files/a.method.near_limit:1|c",
-	"ratelimit.service.rate_limit.api.tenant_acme.path_/files/a.method.over_limit:3|c",
+	"ratelimit.service.rate_limit.api.tenant_acme.path_/files/a.method.over_limit:4|c",
 	"ratelimit.service.rate_limit.api.tenant_acme.path_/files/a.method.shadow_mode:4|c",
 	"ratelimit.service.rate_limit.api.tenant_acme.path_/files/a.method.total_hits:8|c",
 	"ratelimit.service.rate_limit.api.tenant_acme.path_/files/a.method.within_limit:4|c",
 	"ratelimit.service.rate_limit.api.tenant_acme.path_/files/b.method.total_hits:1|c",
 	"ratelimit.service.rate_limit.api.tenant_acme.path_/files/b.method.within_limit:1|c",
-	"ratelimit.service.rate_limit.api.user.near_limit:2|c",
-	"ratelimit.service.rate_limit.api.user.over_limit:2|c",
+	"ratelimit.service.rate_limit.api.user.near_limit:1|c",
+	"ratelimit.service.rate_limit.api.user.over_limit:3|c",
 	"ratelimit.service.rate_limit.api.user.total_hits:13|c",
 	"ratelimit.service.rate_limit.api.user.within_limit:10|c",
 	"ratelimit_server.ShouldRateLimit.total_requests:14|c",
@@ -157,7 +156,7 @@ func TestNearLimitRatioIsASetting(t *testing.T) {
 	t.Setenv("NEAR_LIMIT_RATIO", "0.5")
 	f := startMetrics(t)
 	// Of 10 for user a: 4 beyond the first 5 in the first request, the tenth in the next.
-	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, `ratelimit_service_rate_limit_near_limit{domain="api",key1="user",key2=""} 5`+"\n")
+	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, `ratelimit_service_rate_limit_near_limit{domain="api",key1="user",key2=""} 4`+"\n")
 }
 
 // All that was counted is sent when the server stops, at the latest, if nobody

@@ -10,13 +10,13 @@ import (
 type metrics struct {
 	series      *seriesTable
 	nearRatio   float32
-	own         *prometheus.CounterVec // by OwnSeries
 	storeErrors prometheus.Counter
 }
 
 // meters are the counters of one limit, looked up once.
 type meters struct {
 	of       *metrics
+	epoch    uint64          // of.series.epoch
 	nearFrom int64           // units of the limit above which usage is near it
 	series   *seriesCounters // of Limit.Series; nil if the hit that bound it has Labels
 	own      *ownCounters    // nil: none
@@ -25,30 +25,33 @@ type meters struct {
 // ownCounters are the counters of one OwnSeries.
 type ownCounters struct{ admitted, over, withheld prometheus.Counter }
 
+// ownKey is an OwnSeries in its domain.
+type ownKey struct {
+	domain string
+	OwnSeries
+}
+
 func newMetrics(opts Options) *metrics {
 	m := &metrics{
 		series:    newSeriesTable(opts),
 		nearRatio: opts.NearLimitRatio,
-		own: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_limit_hits_total",
-			Help: "Units asked of one of several limits of a rule: admitted; over, they did not fit it; withheld, they did but another limit denied the request.",
-		}, []string{"domain", "rule", "limit", "outcome"}),
 		storeErrors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_store_errors_total", Help: "Requests that the store could not decide.",
 		}),
 	}
-	opts.Registerer.MustRegister(m.own, m.storeErrors)
+	opts.Registerer.MustRegister(m.storeErrors)
 	return m
 }
 
 // bind returns the counters of the limit of h.
 func (m *metrics) bind(h *Hit) *meters {
-	limit := h.Limit
-	if b := limit.meters.Load(); b != nil && b.of == m {
+	limit, epoch := h.Limit, m.series.epoch.Load()
+	if b := limit.meters.Load(); b != nil && b.of == m && b.epoch == epoch {
 		return b
 	}
 	b := &meters{
-		of: m,
+		of:    m,
+		epoch: epoch,
 		// In 32 bits, like envoyproxy/ratelimit: 0.29 of 100 is 29, and not 28.
 		nearFrom: int64(float32(limit.Size()) * m.nearRatio),
 	}
@@ -56,10 +59,7 @@ func (m *metrics) bind(h *Hit) *meters {
 		b.series = m.series.of(limit.Series)
 	}
 	if limit.Own != (OwnSeries{}) {
-		own := func(outcome string) prometheus.Counter {
-			return m.own.WithLabelValues(limit.Series.Domain, limit.Own.Rule, limit.Own.Limit, outcome)
-		}
-		b.own = &ownCounters{admitted: own("admitted"), over: own("over"), withheld: own("withheld")}
+		b.own = m.series.ownOf(ownKey{limit.Series.Domain, limit.Own})
 	}
 	limit.meters.Store(b)
 	return b
@@ -91,7 +91,7 @@ func (m *metrics) observe(h *Hit, d *Decision) {
 // seriesOf returns the counters that h is counted in, b being those of its limit.
 func (m *metrics) seriesOf(h *Hit, b *meters) *seriesCounters {
 	if h.Labels != nil {
-		if c := m.series.detailOf(h.Limit.Series.Domain, h.Labels); c != nil {
+		if c := m.series.detailOf(h.Limit.Series, h.Labels); c != nil {
 			return c
 		}
 	}
@@ -113,18 +113,16 @@ type parts struct{ over, near, within int64 }
 
 // split tells which units of a hit are over the limit, near it, and within it.
 //
-// Of a hit that does not fit, the units that would have fitted are not over, as
-// in envoyproxy/ratelimit, and those of them above nearFrom are near, whether
-// or not the hit was charged. What another limit of the request denied is none
-// of the three.
+// A hit that does not fit and was not charged is over as a whole: the counter has
+// not moved, so that its part up to the limit would be counted again with every
+// further one. Of one that was charged, the units up to the limit are not over, as
+// in envoyproxy/ratelimit, and those of them above nearFrom are near. What another
+// limit of the request denied is none of the three.
 func split(h *Hit, d *Decision, nearFrom int64) parts {
-	cost, size, used := h.cost(), int64(h.Limit.Size()), d.Used
-	if !d.Charged {
-		used += cost
-	}
-	above := func(line int64) int64 { return min(max(used-line, 0), cost) }
+	cost, size := h.cost(), int64(h.Limit.Size())
+	above := func(line int64) int64 { return min(max(d.Used-line, 0), cost) }
 	switch {
-	case d.Over && used <= size: // other hits of the same request had taken it
+	case d.Over && (!d.Charged || d.Used <= size): // in the latter case other hits of the request had taken it
 		return parts{over: cost}
 	case d.Over:
 		return parts{over: above(size), near: above(nearFrom) - above(size)}
@@ -133,6 +131,21 @@ func split(h *Hit, d *Decision, nearFrom int64) parts {
 	default:
 		return parts{near: above(nearFrom), within: cost}
 	}
+}
+
+// ownOf returns the counters of a limit that has some of its own.
+func (t *seriesTable) ownOf(k ownKey) *ownCounters {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.own[k]
+	if c == nil {
+		outcome := func(name string) prometheus.Counter {
+			return t.ownHits.WithLabelValues(k.domain, k.Rule, k.Limit, name)
+		}
+		c = &ownCounters{admitted: outcome("admitted"), over: outcome("over"), withheld: outcome("withheld")}
+		t.own[k] = c
+	}
+	return c
 }
 
 // observe counts a hit, as a whole unless it was charged beyond its limit.

@@ -34,15 +34,16 @@ func TestMetricsCountUnitsOfCost(t *testing.T) {
 		{"across 80 %", 7, []Hit{{Limit: ten(Enforced), Cost: 3}}, Units{TotalHits: 3, NearLimit: 2, WithinLimit: 3}},
 		{"above 80 %", 8, []Hit{{Limit: ten(Enforced), Cost: 2}}, Units{TotalHits: 2, NearLimit: 2, WithinLimit: 2}},
 		{"over", 10, []Hit{{Limit: ten(Enforced), Cost: 3}}, Units{TotalHits: 3, OverLimit: 3}},
-		{"partly over", 9, []Hit{{Limit: ten(Enforced), Cost: 3}}, Units{TotalHits: 3, OverLimit: 2, NearLimit: 1}},
+		{"partly over", 9, []Hit{{Limit: ten(Enforced), Cost: 3}}, Units{TotalHits: 3, OverLimit: 3}},
+		{"partly over, charged all the same", 9, []Hit{{Limit: ten(Enforced), Cost: 3, Always: true}}, Units{TotalHits: 3, OverLimit: 2, NearLimit: 1}},
 		{"over, charged all the same", 7, []Hit{{Limit: ten(Enforced), Cost: 5, Always: true}}, Units{TotalHits: 5, OverLimit: 2, NearLimit: 2}},
 		{"far over, charged all the same", 90, []Hit{{Limit: ten(Enforced), Cost: 5, Always: true}}, Units{TotalHits: 5, OverLimit: 5}},
 		{"denied by another limit", 0, []Hit{{Limit: ten(Enforced), Cost: 3}, full}, Units{TotalHits: 3}},
 		{"shadow", 10, []Hit{{Limit: ten(Shadow), Cost: 3}}, Units{TotalHits: 3, OverLimit: 3, ShadowMode: 3}},
-		{"shadow, partly over", 8, []Hit{{Limit: ten(Shadow), Cost: 3}}, Units{TotalHits: 3, OverLimit: 1, NearLimit: 2, ShadowMode: 3}},
+		{"shadow, partly over", 8, []Hit{{Limit: ten(Shadow), Cost: 3}}, Units{TotalHits: 3, OverLimit: 3, ShadowMode: 3}},
 		{"peek", 10, []Hit{{Limit: ten(Enforced)}}, Units{}},
 		{"refund", 10, []Hit{{Limit: ten(Enforced), Cost: 3, Refund: true}}, Units{}},
-		{"huge", 0, []Hit{{Limit: ten(Enforced), Cost: 1<<64 - 1}}, Units{TotalHits: 1 << 52, OverLimit: 1<<52 - 10, NearLimit: 2}},
+		{"huge", 0, []Hit{{Limit: ten(Enforced), Cost: 1<<64 - 1}}, Units{TotalHits: 1 << 52, OverLimit: 1 << 52}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			const now = 1_767_323_045_000_000
@@ -55,6 +56,33 @@ func TestMetricsCountUnitsOfCost(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestUnitsNearALimitAreCountedOnce denies the same again and again: what there is
+// room for stays, and is near the limit once, when it is used.
+func TestUnitsNearALimitAreCountedOnce(t *testing.T) {
+	limit := must(Spec{Unit: Minute, RequestsPerUnit: 3, Series: Series{Domain: "api", Key1: "user"}})
+	var counter State
+	l := New(lasting{&counter}, prometheus.NewRegistry())
+	for range 5 {
+		if _, err := l.Decide(context.Background(), []Hit{{Limit: limit, Cost: 2}}, make([]Decision, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := sumsOf(l, limit.Series), (Units{TotalHits: 10, WithinLimit: 2, OverLimit: 8}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// lasting is a store with one counter that lasts.
+type lasting struct{ *State }
+
+func (s lasting) Decide(_ context.Context, hits []Hit, out []Decision) (bool, error) {
+	states := make([]*State, len(hits))
+	for i := range states {
+		states[i] = s.State
+	}
+	return Decide(hits, states, 0, out), nil
 }
 
 // Of two hits on one counter the second is over although the counter, which
@@ -83,7 +111,8 @@ func (shared) Decide(_ context.Context, hits []Hit, out []Decision) (bool, error
 
 // TestMetricsAreThoseOfTheReference compares with what envoyproxy/ratelimit
 // counts for a counter that a hit raises from used by cost. Its near limit is
-// the part above 80 % of the limit, rounded down.
+// the part above 80 % of the limit, rounded down. A hit that is denied and not
+// charged raises nothing: all of it is over.
 func TestMetricsAreThoseOfTheReference(t *testing.T) {
 	for _, tc := range []struct {
 		limit      uint32
@@ -113,6 +142,9 @@ func TestMetricsAreThoseOfTheReference(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := Units{TotalHits: tc.cost, OverLimit: tc.over, NearLimit: tc.near, WithinLimit: tc.within}
+			if !always && tc.over > 0 {
+				want.OverLimit, want.NearLimit = tc.cost, 0
+			}
 			if got := sumsOf(l, limit.Series); got != want {
 				t.Errorf("%+v, always %t: got %+v", tc, always, got)
 			}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -78,7 +79,14 @@ type seriesTable struct {
 
 	mu       sync.RWMutex
 	all      map[Series]*seriesCounters
-	detailed map[detail]*seriesCounters // those with values of requests; they are in all, too
+	detailed map[detail]*detailSeries // those with values of requests; they are in all, too
+	own      map[ownKey]*ownCounters
+
+	leaving    leaving[Series] // of all
+	ownLeaving leaving[ownKey] // of own
+	epoch      atomic.Uint64   // changes when counters were given up
+
+	ownHits *prometheus.CounterVec // what is counted in own
 
 	overflow     prometheus.Counter // hits that found detailed full
 	overflowOnce sync.Once
@@ -87,18 +95,32 @@ type seriesTable struct {
 // detail is what makes a series of a request's values: domain and Hit.Labels.
 type detail struct{ domain, labels string }
 
+// detailSeries are the counters of a detail.
+type detailSeries struct {
+	*seriesCounters
+	series Series // of the detail
+	rule   Series // of the limit that made it
+}
+
 func newSeriesTable(opts Options) *seriesTable {
 	t := &seriesTable{
 		maxDetailed: opts.MaxDetailedSeries,
 		logger:      opts.Logger,
 		all:         make(map[Series]*seriesCounters),
-		detailed:    make(map[detail]*seriesCounters),
+		detailed:    make(map[detail]*detailSeries),
+		own:         make(map[ownKey]*ownCounters),
+		leaving:     make(leaving[Series]),
+		ownLeaving:  make(leaving[ownKey]),
+		ownHits: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_limit_hits_total",
+			Help: "Units asked of one of several limits of a rule: admitted; over, they did not fit it; withheld, they did but another limit denied the request.",
+		}, []string{"domain", "rule", "limit", "outcome"}),
 		overflow: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_detailed_series_overflow_total",
 			Help: "Hits that detailed_metric or value_to_metric would have given a new series, but for MAX_DETAILED_SERIES.",
 		}),
 	}
-	opts.Registerer.MustRegister(t, t.overflow, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	opts.Registerer.MustRegister(t, t.ownHits, t.overflow, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "weir_detailed_series", Help: "Series that detailed_metric and value_to_metric made of the values of requests.",
 	}, func() float64 {
 		t.mu.RLock()
@@ -131,43 +153,50 @@ func (t *seriesTable) locked(s Series) *seriesCounters {
 	return c
 }
 
-// detailOf returns the counters for values of a request, or nil if that would
-// be one series too many. It allocates for values that it has not seen only.
-func (t *seriesTable) detailOf(domain string, labels []byte) *seriesCounters {
+// detailOf returns the counters for values of a request to a rule, or nil if that
+// would be one series too many. It allocates for values that it has not seen only.
+func (t *seriesTable) detailOf(rule Series, labels []byte) *seriesCounters {
 	t.mu.RLock()
-	c, full := t.detailed[detail{domain, string(labels)}], len(t.detailed) >= t.maxDetailed
+	d, full := t.detailed[detail{rule.Domain, string(labels)}], len(t.detailed) >= t.maxDetailed
 	t.mu.RUnlock()
-	if c != nil {
-		return c
+	if d != nil {
+		return d.seriesCounters
 	}
+	var c *seriesCounters
 	if !full {
-		c = t.addDetail(detail{domain, string(labels)})
+		c = t.addDetail(detail{rule.Domain, string(labels)}, rule)
 	}
 	if c == nil {
 		t.overflow.Inc()
 		t.overflowOnce.Do(func() {
 			t.logger.Warn("values of requests made as many series of metrics as is allowed, further ones are counted under their rule",
-				"domain", domain, "setting", "MAX_DETAILED_SERIES", "max", t.maxDetailed)
+				"domain", rule.Domain, "setting", "MAX_DETAILED_SERIES", "max", t.maxDetailed)
 		})
 	}
 	return c
 }
 
-func (t *seriesTable) addDetail(d detail) *seriesCounters {
+func (t *seriesTable) addDetail(d detail, rule Series) *seriesCounters {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.detailed[d]
-	if c == nil && len(t.detailed) < t.maxDetailed {
-		c = t.locked(NewSeries(d.domain, d.labels))
-		t.detailed[d] = c
+	if known := t.detailed[d]; known != nil {
+		return known.seriesCounters
 	}
+	if len(t.detailed) >= t.maxDetailed {
+		return nil
+	}
+	series := NewSeries(d.domain, d.labels)
+	c := t.locked(series)
+	t.detailed[d] = &detailSeries{c, series, rule}
 	return c
 }
 
 // each yields all series in no order, with their sums. Nobody has to wait for
-// what is done with them.
+// what is done with them. Whoever reads them gives up those of rules that are
+// gone, so that a request need not.
 func (t *seriesTable) each() iter.Seq2[Series, Units] {
 	return func(yield func(Series, Units) bool) {
+		t.expire(time.Now())
 		t.mu.RLock()
 		all := make([]counted, 0, len(t.all))
 		for s, c := range t.all {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"maps"
 	"net"
 	"sync"
 	"time"
@@ -26,7 +27,9 @@ type Tag struct{ Name, Value string }
 
 // Options says what a Client sends, and where.
 type Options struct {
-	Source   iter.Seq[Sum] // every sum, with a name and Took of its own
+	// Source yields every sum, with a name and Took of its own. One that it leaves
+	// out begins with 0 when it comes back.
+	Source   iter.Seq[Sum]
 	Network  string        // tcp or udp
 	Address  string        // host:port
 	Interval time.Duration // between two flushes
@@ -46,6 +49,7 @@ type Options struct {
 type Client struct {
 	opts  Options
 	lines map[string]*line // by name and Took
+	round uint64           // counts the flushes
 
 	told, reached bool // whether it was told, and what, of the last flush
 
@@ -120,11 +124,13 @@ func (c *Client) flush() error {
 	}
 	defer context.AfterFunc(ctx, func() { conn.Close() })() // ends a write
 	defer conn.Close()
+	c.round++
 	p := packet{conn: conn, most: mostBytes(c.opts.Network)}
 	for sum := range c.opts.Source {
 		if err := p.add(c.line(sum), sum); err != nil {
 			return err
 		}
 	}
+	maps.DeleteFunc(c.lines, func(_ string, l *line) bool { return l.round != c.round })
 	return p.send()
 }

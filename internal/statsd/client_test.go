@@ -177,6 +177,23 @@ func TestOnlyGrowthIsSent(t *testing.T) {
 	}
 }
 
+// A sum that began anew is sent from 0 on, whether or not a flush has missed it.
+func TestSumsBeginAnew(t *testing.T) {
+	s := serveTCP(t, "127.0.0.1:0")
+	var source sums
+	source.set(count("a", 7), count("b", 7))
+	c := start(t, Options{Source: source.all(), Network: s.network, Address: s.address})
+	s.want(t, "a:7|c", "b:7|c")
+	source.set(count("a", 3), count("c", 1))
+	s.want(t, "a:3|c", "c:1|c")
+	source.set(count("a", 3), count("b", 9))
+	s.want(t, "b:9|c")
+	stop(c)
+	if len(c.lines) != 2 || c.lines["c"] != nil {
+		t.Errorf("the client keeps %d lines, want those of a and b", len(c.lines))
+	}
+}
+
 func TestTimings(t *testing.T) {
 	s := serveTCP(t, "127.0.0.1:0")
 	var source sums

@@ -15,6 +15,8 @@ type line struct {
 	name string // with tags that are part of it
 	tags string // of DogStatsD, with what leads them in
 	sent uint64 // what the server was told of Total
+
+	round uint64 // of the last flush that had the sum
 }
 
 // line returns the line of a sum.
@@ -27,6 +29,9 @@ func (c *Client) line(sum Sum) *line {
 	if l == nil {
 		l = c.newLine(string(sum.Name))
 		c.lines[string(key)] = l
+	}
+	if l.round = c.round; sum.Total < l.sent { // it began anew between two flushes
+		l.sent = 0
 	}
 	return l
 }

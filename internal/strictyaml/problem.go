@@ -48,6 +48,15 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
+// First is the first n problems, and one more that counts the others if there
+// are any. It keeps no memory of those.
+func (ps Problems) First(n int) Problems {
+	if len(ps) <= n {
+		return ps
+	}
+	return append(slices.Clone(ps[:n]), Problem{Message: fmt.Sprintf("and %d more", len(ps)-n)})
+}
+
 // Sort sorts the problems by place.
 func (ps Problems) Sort() {
 	slices.SortFunc(ps, func(a, b Problem) int {

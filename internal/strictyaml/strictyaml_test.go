@@ -189,3 +189,15 @@ func TestFound(t *testing.T) {
 		t.Errorf("found %d, reported %d, want 2 and 1", r.Found(), len(r.Problems))
 	}
 }
+
+func TestFirstProblems(t *testing.T) {
+	ps := Problems{{Message: "a"}, {Message: "b"}, {Message: "c"}}
+	for n, want := range map[int]string{0: "and 3 more", 1: "a\nand 2 more", 2: "a\nb\nand 1 more", 3: "a\nb\nc", 4: "a\nb\nc"} {
+		if got := ps.First(n).Error(); got != want {
+			t.Errorf("first %d: got %q, want %q", n, got, want)
+		}
+	}
+	if got := ps.Error(); got != "a\nb\nc" {
+		t.Errorf("the problems are now %q", got)
+	}
+}

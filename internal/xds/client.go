@@ -41,13 +41,16 @@ type Options struct {
 	// Apply is called with every response, one at a time. Its error refuses the
 	// response and is told to the control plane.
 	Apply func(Update) error
+	// Refused is called with a response that is of another type and therefore never
+	// reaches Apply; nil drops that.
+	Refused func(version string, problem error)
 	// Silent is called if the control plane is reached and has sent nothing for
 	// 15 s, which means that it has nothing for this node; nil drops that.
 	Silent func()
 
 	// Retry is how long to wait before a control plane is tried again that could
-	// not be reached. It grows while that goes on. The same response is also not
-	// refused more often than that.
+	// not be reached. It grows while that goes on. Between the refusals of responses
+	// that follow each other is this time, too.
 	Retry time.Duration
 	// Backoff is how long to wait before a stream is opened again that has ended.
 	Backoff Backoff
@@ -114,6 +117,9 @@ func New(opts Options) (*Client, error) {
 	}
 	if opts.MaxMessageSize == 0 {
 		opts.MaxMessageSize = defaultMaxMessageSize
+	}
+	if opts.Refused == nil {
+		opts.Refused = func(string, error) {}
 	}
 	if opts.Silent == nil {
 		opts.Silent = func() {}

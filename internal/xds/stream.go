@@ -2,9 +2,11 @@ package xds
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,8 +48,17 @@ type stream struct {
 	*Client
 	ads      discovery.AggregatedDiscoveryService_StreamAggregatedResourcesClient
 	accepted string // version of the last response that was applied
-	refused  string // version of the last response, if that was refused
-	problem  error  // why it was
+
+	problem error             // why the last response was refused, nil if it was not
+	refused [sha256.Size]byte // digest of that response
+	nonce   string            // its nonce
+	held    <-chan time.Time  // when the control plane is told; nil if it was
+}
+
+// received is what the stream had next: a response, or an error at its end.
+type received struct {
+	response *discovery.DiscoveryResponse
+	err      error
 }
 
 func (s *stream) run(ctx context.Context) error {
@@ -56,14 +67,40 @@ func (s *stream) run(ctx context.Context) error {
 	}
 	silence := time.AfterFunc(patience, s.opts.Silent)
 	defer silence.Stop()
+	next := make(chan received)
+	go s.receiveAll(ctx, next)
 	for {
-		response, err := s.receive()
-		silence.Stop()
+		var err error
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.held:
+			s.held = nil
+			err = s.send(s.nonce, s.problem)
+		case r := <-next:
+			silence.Stop()
+			if err = r.err; err == nil {
+				err = s.answer(r.response)
+			}
+		}
 		if err != nil {
 			return err
 		}
-		if err := s.answer(ctx, response); err != nil {
-			return err
+	}
+}
+
+// receiveAll hands over what comes until the stream or ctx ends. Good resources
+// need not wait so for a refusal that is held back.
+func (s *stream) receiveAll(ctx context.Context, next chan<- received) {
+	for {
+		response, err := s.receive()
+		select {
+		case next <- received{response, err}:
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			return
 		}
 	}
 }
@@ -80,30 +117,48 @@ func (s *stream) receive() (*discovery.DiscoveryResponse, error) {
 	return response, nil
 }
 
-// answer applies a response, and accepts or refuses it.
-func (s *stream) answer(ctx context.Context, r *discovery.DiscoveryResponse) error {
-	if s.problem != nil && r.GetVersionInfo() != "" && r.GetVersionInfo() == s.refused {
-		// Control planes made with go-control-plane send at once again what was
-		// refused.
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(s.opts.Retry):
-		}
-		return s.send(r.GetNonce(), s.problem)
+// answer applies a response, and accepts or refuses it. After one refusal the
+// next is held back: control planes made with go-control-plane send at once again
+// what was refused.
+func (s *stream) answer(r *discovery.DiscoveryResponse) error {
+	again := s.problem != nil
+	if sum := digest(r); !again || sum != s.refused {
+		s.refused, s.problem = sum, s.apply(r)
 	}
-	s.refused, s.problem = r.GetVersionInfo(), s.apply(r)
-	if s.problem == nil {
-		s.accepted = r.GetVersionInfo()
+	switch {
+	case s.problem == nil:
+		s.accepted, s.held = r.GetVersionInfo(), nil
+	case again:
+		s.nonce = r.GetNonce() // the control plane waits for no older one
+		if s.held == nil {
+			s.held = time.After(s.opts.Retry)
+		}
+		return nil
 	}
 	return s.send(r.GetNonce(), s.problem)
 }
 
 func (s *stream) apply(r *discovery.DiscoveryResponse) error {
 	if r.GetTypeUrl() != s.opts.Type {
-		return fmt.Errorf("a response of type %q is not allowed, allowed is %s", r.GetTypeUrl(), s.opts.Type)
+		problem := fmt.Errorf("a response of type %q is not allowed, allowed is %s", r.GetTypeUrl(), s.opts.Type)
+		s.opts.Refused(r.GetVersionInfo(), problem)
+		return problem
 	}
 	return s.opts.Apply(Update{Version: r.GetVersionInfo(), Resources: r.GetResources()})
+}
+
+// digest tells responses apart by type and resources: a version need not mean the
+// same for long, and the resources come in any order.
+func digest(r *discovery.DiscoveryResponse) [sha256.Size]byte {
+	sums := make([]string, 0, len(r.GetResources()))
+	for _, resource := range r.GetResources() {
+		hash := sha256.New()
+		fmt.Fprintf(hash, "%q", resource.GetTypeUrl())
+		hash.Write(resource.GetValue())
+		sums = append(sums, string(hash.Sum(nil)))
+	}
+	slices.Sort(sums)
+	return sha256.Sum256(fmt.Appendf(nil, "%q%s", r.GetTypeUrl(), strings.Join(sums, "")))
 }
 
 // send asks for all resources. It accepts the response of a nonce, or refuses it

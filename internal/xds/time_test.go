@@ -21,7 +21,9 @@ import (
 func inBubble(t *testing.T, opts Options, duration time.Duration, dial func(context.Context, string) (net.Conn, error)) {
 	t.Helper()
 	opts.Server, opts.Type, opts.Registerer = "passthrough:///plane", configType, prometheus.NewRegistry()
-	opts.Apply = func(Update) error { return nil }
+	if opts.Apply == nil {
+		opts.Apply = func(Update) error { return nil }
+	}
 	client, err := New(opts)
 	if err != nil {
 		t.Fatal(err)
