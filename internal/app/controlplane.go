@@ -51,7 +51,7 @@ func newControlPlane(r *rules, s settings.Settings, requests <-chan os.Signal, c
 		Type:           descriptors.ResourceType,
 		Apply:          c.apply,
 		Retry:          s.XDS.RetryInterval,
-		Backoff:        xds.Backoff{Initial: s.XDS.BackoffInitial, Max: s.XDS.BackoffMax, Spread: s.XDS.BackoffSpread()},
+		Backoff:        xds.Backoff{Initial: min(s.XDS.BackoffInitial, s.XDS.BackoffMax), Max: s.XDS.BackoffMax, Spread: s.XDS.BackoffSpread()},
 		Logger:         r.logger,
 		Registerer:     reg,
 	}

@@ -78,7 +78,6 @@ var reference = []variable{
 	{"RUNTIME_WATCH_ROOT", isSet, ignored, "every directory on the way to the rules is watched"},
 	{"RUNTIME_IGNOREDOTFILES", isSet, ignored, "dot files are never read"},
 	{"PROMETHEUS_MAPPER_YAML", isSet, ignored, "metrics have the names and labels of the reference's own mapping"},
-	{"USE_PROMETHEUS", isSet, ignored, "metrics are always served at PROMETHEUS_ADDR"},
 }
 
 // Warning tells of a variable that has no effect although it asks for one.

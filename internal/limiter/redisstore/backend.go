@@ -32,11 +32,8 @@ type backend struct {
 	closed bool
 }
 
-func newBackend(o *Options, metrics *metrics, log *slog.Logger) (*backend, error) {
-	c, err := o.connection()
-	if err != nil {
-		return nil, err
-	}
+// newBackend makes the client of c, which are the options o.
+func newBackend(o *Options, c *connection, metrics *metrics, log *slog.Logger) *backend {
 	silence()
 	b := &backend{
 		client:    c.client(o),
@@ -52,7 +49,7 @@ func newBackend(o *Options, metrics *metrics, log *slog.Logger) (*backend, error
 	} else {
 		b.only = newLane(b)
 	}
-	return b, nil
+	return b
 }
 
 // silence ends the log of go-redis, which writes lines of its own form. What

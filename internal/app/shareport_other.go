@@ -1,0 +1,8 @@
+//go:build !(linux || darwin || dragonfly || freebsd || netbsd || openbsd)
+
+package app
+
+import "syscall"
+
+// sharePort does nothing where a port cannot be shared.
+func sharePort(_, _ string, _ syscall.RawConn) error { return nil }

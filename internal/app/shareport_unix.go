@@ -1,0 +1,26 @@
+//go:build linux || darwin || dragonfly || freebsd || netbsd || openbsd
+
+package app
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// sharePort lets other processes of the same user listen at the address, too, if
+// they do the same: the system spreads new connections over them. So one server
+// can take the place of another on the same machine, as envoyproxy/ratelimit lets
+// it. A port that the system is to choose is not shared.
+func sharePort(_, address string, socket syscall.RawConn) error {
+	if strings.HasSuffix(address, ":0") {
+		return nil
+	}
+	var refused error
+	err := socket.Control(func(fd uintptr) {
+		refused = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+	})
+	return errors.Join(err, refused)
+}
