@@ -107,6 +107,8 @@ func (a *App) build() error {
 		RequestHeaders:  requestHeaders(s.Answers),
 		DynamicMetadata: s.Answers.DynamicMetadata,
 		MaxDescriptors:  s.Answers.MaxDescriptors,
+		MaxConcurrent:   s.Answers.MaxConcurrentRequests,
+		Timeout:         s.Answers.RequestTimeout,
 		Registerer:      service,
 		Logger:          a.logger,
 	}))
@@ -199,6 +201,9 @@ func (a *App) grpcOptions(transport credentials.TransportCredentials) []grpc.Ser
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.StreamInterceptor(a.health.endStreams),
 	)
+	if most := l.GRPCMaxConcurrentStreams; most > 0 {
+		options = append(options, grpc.MaxConcurrentStreams(uint32(most))) //nolint:gosec // the setting has that range
+	}
 	if a.tracing != nil {
 		options = append(options, a.tracing.grpcOption())
 	}

@@ -49,7 +49,9 @@ func (f *files) start() error {
 
 // run follows the files until ctx ends.
 func (f *files) run(ctx context.Context) {
-	f.watch(ctx, newWatcher(f.path, f.logger), f.settings.ConfigPollInterval, f.requests)
+	w := newWatcher(f.path, f.logger)
+	w.siblings = f.settings.WithSiblings()
+	f.watch(ctx, w, f.settings.ConfigPollInterval, f.requests)
 }
 
 // refresh loads the rules if they are not what the last load saw.
@@ -85,7 +87,7 @@ type content struct {
 
 // read reads the files, and warns of those that it leaves out.
 func (f *files) read() content {
-	found, skipped, err := descriptors.ReadFiles(f.path)
+	found, skipped, err := f.find()
 	if err == nil && len(found) == 0 {
 		err = errors.New("reading rules: no file of rules there")
 	}
@@ -108,6 +110,13 @@ func (f *files) read() content {
 		fmt.Fprint(hash, err)
 	}
 	return content{found, err, [sha256.Size]byte(hash.Sum(nil))}
+}
+
+func (f *files) find() (found []descriptors.File, skipped []string, err error) {
+	if f.settings.WithSiblings() {
+		return descriptors.ReadWithSiblings(f.path)
+	}
+	return descriptors.ReadFiles(f.path)
 }
 
 // load compiles what was read and lets it serve, or notes why it cannot.

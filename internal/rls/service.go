@@ -34,6 +34,9 @@ type Options struct {
 	DynamicMetadata bool    // answer also what was asked, and the metadata of the rules that admitted it
 	MaxDescriptors  int     // of one request, which is refused if it has more; 0 means 100
 
+	MaxConcurrent int           // requests that are decided at a time; more are refused; 0 means any number
+	Timeout       time.Duration // of a decision, beside the caller's own; 0 means none
+
 	Registerer prometheus.Registerer
 	Logger     *slog.Logger // undecided requests, at level Debug
 }
@@ -43,6 +46,7 @@ type Service struct {
 	opts      Options
 	overrides overrides
 	metrics   *metrics
+	admission admission
 	calls     sync.Pool // of *call
 }
 
@@ -50,9 +54,10 @@ type Service struct {
 func New(opts Options) *Service {
 	opts.MaxDescriptors = cmp.Or(opts.MaxDescriptors, 100)
 	return &Service{
-		opts:    opts,
-		metrics: newMetrics(opts.Registerer),
-		calls:   sync.Pool{New: func() any { return new(call) }},
+		opts:      opts,
+		metrics:   newMetrics(opts.Registerer),
+		admission: admission{most: int64(opts.MaxConcurrent), timeout: opts.Timeout},
+		calls:     sync.Pool{New: func() any { return new(call) }},
 	}
 }
 
@@ -101,6 +106,12 @@ func (s *Service) shouldRateLimit(ctx context.Context, c *call) (any, error) {
 // decide decides the request in c.wire and fills in c.answer. Its errors are
 // gRPC statuses that Envoy may see.
 func (s *Service) decide(ctx context.Context, c *call) error {
+	ctx, leave, admitted := s.admission.enter(ctx)
+	if !admitted {
+		s.metrics.overloads.Inc()
+		return errTooMany
+	}
+	defer leave()
 	tree := s.opts.Rules()
 	if tree == nil {
 		s.metrics.serviceErrors.Inc()
@@ -154,7 +165,7 @@ func undecided(ctx context.Context) error {
 	case errors.Is(err, context.Canceled):
 		return grpcstatus.Error(codes.Canceled, "the caller cancelled the request")
 	case errors.Is(err, context.DeadlineExceeded):
-		return grpcstatus.Error(codes.DeadlineExceeded, "the store did not decide within the caller's deadline")
+		return grpcstatus.Error(codes.DeadlineExceeded, "the store did not decide within the deadline")
 	}
 	return grpcstatus.Error(codes.Unavailable, "the store of the counters is unavailable")
 }

@@ -71,7 +71,9 @@ func (s *Settings) AfterApply(ctx *kong.Context) (err error) {
 	if err := s.Redis.check(); err != nil {
 		return err
 	}
-	s.Warnings = compare()
+	if s.Warnings, err = compare(); err != nil {
+		return err
+	}
 	if err := s.TLS.check(); err != nil {
 		return err
 	}

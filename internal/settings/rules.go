@@ -11,6 +11,7 @@ type Rules struct {
 	RuntimeRoot         string `env:"RUNTIME_ROOT" placeholder:"PATH" help:"Rules are in ROOT/SUBDIRECTORY/APPDIRECTORY, which may be reached by symbolic links that are turned elsewhere. By default /srv/runtime_data/current, if --runtime-subdirectory is set."`
 	RuntimeSubdirectory string `env:"RUNTIME_SUBDIRECTORY" placeholder:"NAME" help:"See --runtime-root."`
 	RuntimeAppDirectory string `name:"runtime-appdirectory" env:"RUNTIME_APPDIRECTORY" default:"config" help:"See --runtime-root."`
+	RuntimeWatchRoot    bool   `env:"RUNTIME_WATCH_ROOT" default:"true" help:"Read also what is beside that directory and bears its name with a dot and more, such as ROOT/SUBDIRECTORY/config.yaml, which may stand alone. It needs --runtime-subdirectory."`
 
 	MergeDomainConfig  bool          `env:"MERGE_DOMAIN_CONFIG" default:"false" help:"Let several files hold rules of one domain."`
 	ForceStart         bool          `name:"force-start-without-initial-config" env:"FORCE_START_WITHOUT_INITIAL_CONFIG" default:"false" help:"Start even if the rules are missing or bad; a control plane is always waited for. Until some are loaded, requests are answered UNAVAILABLE, but the health check passes, with a control plane once that is reached."`
@@ -32,6 +33,12 @@ func (r Rules) Path() string {
 	default:
 		return "config"
 	}
+}
+
+// WithSiblings tells whether what is beside the path and bears its name with a dot
+// and more holds rules, too.
+func (r Rules) WithSiblings() bool {
+	return r.Config == "" && r.RuntimeSubdirectory != "" && r.RuntimeWatchRoot
 }
 
 // Named tells which settings made up the path.

@@ -147,6 +147,11 @@ func TestImpossibleValues(t *testing.T) {
 		{name: "format", env: "LOG_FORMAT=xml", wants: []string{"LOG_FORMAT", `"xml" is not a log format, allowed are text and json`}},
 		{name: "switch", env: "REDIS_TLS=maybe", wants: []string{"REDIS_TLS", `"maybe" is no switch, allowed are true, t, yes, 1, false, f, no and 0`}},
 		{name: "switch by flag", flag: "--redis-tls=2", wants: []string{"--redis-tls", `"2" is no switch`}},
+		{name: "choice of metrics", env: "USE_PROMETHEUS=maybe", wants: []string{"USE_PROMETHEUS", `"maybe" is no switch`}},
+		{name: "word as streams", env: "GRPC_MAX_CONCURRENT_STREAMS=x", wants: []string{"GRPC_MAX_CONCURRENT_STREAMS", `"x"`}},
+		{name: "fewer than no streams", env: "GRPC_MAX_CONCURRENT_STREAMS=-1", wants: []string{"GRPC_MAX_CONCURRENT_STREAMS", "-1 is not allowed, allowed is 0 to 4294967295"}},
+		{name: "fewer than no requests", env: "MAX_CONCURRENT_REQUESTS=-1", wants: []string{"MAX_CONCURRENT_REQUESTS", "-1 is not allowed, allowed is 0 or more"}},
+		{name: "timeout in the past", env: "REQUEST_TIMEOUT=-1s", wants: []string{"REQUEST_TIMEOUT", "-1s is not allowed, allowed is 0s or more"}},
 		{name: "choice", env: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=auto", wants: []string{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", `"auto" is no switch, allowed are true, t, yes, 1, false, f, no and 0`}},
 		{name: "duration", env: "REDIS_OP_TIMEOUT=20", wants: []string{"REDIS_OP_TIMEOUT", "expected duration"}},
 		{name: "addresses", env: "PROTO=udp", wants: []string{"PROTO", `"udp" is no kind of addresses, allowed are tcp, tcp4 and tcp6`}},
@@ -183,16 +188,19 @@ func TestImpossibleValues(t *testing.T) {
 
 func TestPathOfRules(t *testing.T) {
 	tests := []struct {
-		name string
-		args []string
-		want string
+		name     string
+		args     []string
+		want     string
+		siblings bool
 	}{
-		{"nothing given", nil, "config"},
-		{"path", []string{"--config=/etc/weir"}, "/etc/weir"},
-		{"root", []string{"--runtime-root=/data"}, "/data/config"},
-		{"subdirectory", []string{"--runtime-subdirectory=ratelimit"}, "/srv/runtime_data/current/ratelimit/config"},
-		{"all of it", []string{"--runtime-root=/data", "--runtime-subdirectory=ratelimit", "--runtime-appdirectory=rules"}, "/data/ratelimit/rules"},
-		{"path wins", []string{"--config=here", "--runtime-root=/data"}, "here"},
+		{"nothing given", nil, "config", false},
+		{"path", []string{"--config=/etc/weir"}, "/etc/weir", false},
+		{"root", []string{"--runtime-root=/data"}, "/data/config", false},
+		{"subdirectory", []string{"--runtime-subdirectory=ratelimit"}, "/srv/runtime_data/current/ratelimit/config", true},
+		{"all of it", []string{"--runtime-root=/data", "--runtime-subdirectory=ratelimit", "--runtime-appdirectory=rules"}, "/data/ratelimit/rules", true},
+		{"alone", []string{"--runtime-root=/data", "--runtime-subdirectory=ratelimit", "--runtime-watch-root=false"}, "/data/ratelimit/config", false},
+		{"path wins over subdirectory", []string{"--config=here", "--runtime-subdirectory=ratelimit"}, "here", false},
+		{"path wins", []string{"--config=here", "--runtime-root=/data"}, "here", false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -200,8 +208,8 @@ func TestPathOfRules(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := s.Rules.Path(); got != tt.want {
-				t.Errorf("got %s, want %s", got, tt.want)
+			if got := s.Rules.Path(); got != tt.want || s.Rules.WithSiblings() != tt.siblings {
+				t.Errorf("got %s (with siblings: %t), want %s (%t)", got, s.Rules.WithSiblings(), tt.want, tt.siblings)
 			}
 		})
 	}
