@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -63,6 +65,39 @@ func TestStaleUnixSocketIsReplaced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "weir.sock")
 	stale(t, path)
 	start(t, "--config="+directory(t, limited(3)), "--grpc-uds="+path).wantLimit(3)
+}
+
+// TestStaleUnixSocketIsReplacedOnce starts several at once, over and over: one of
+// them gets the socket, and keeps it.
+func TestStaleUnixSocketIsReplacedOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "weir.sock")
+	for range 50 {
+		stale(t, path)
+		bound := make(chan net.Listener, 8)
+		var starting sync.WaitGroup
+		for range cap(bound) {
+			starting.Go(func() {
+				if listener, err := listenUnix(path); err == nil {
+					bound <- listener
+				} else if !errors.Is(err, syscall.EADDRINUSE) {
+					t.Error(err)
+				}
+			})
+		}
+		starting.Wait()
+		close(bound)
+		if len(bound) != 1 {
+			t.Errorf("%d listen at one socket, want 1", len(bound))
+		}
+		if conn, err := net.Dial("unix", path); err != nil {
+			t.Error(err)
+		} else {
+			conn.Close()
+		}
+		for listener := range bound {
+			listener.Close()
+		}
+	}
 }
 
 func TestUnixSocketThatCannotBe(t *testing.T) {

@@ -4,6 +4,7 @@ package app
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"syscall"
 
@@ -23,4 +24,15 @@ func sharePort(_, address string, socket syscall.RawConn) error {
 		refused = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
 	})
 	return errors.Join(err, refused)
+}
+
+// lockDirectory keeps other processes that do the same out of a directory until it
+// is unlocked. Where it may not be read, it is not locked.
+func lockDirectory(dir string) (unlock func()) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return func() {}
+	}
+	_ = unix.Flock(int(f.Fd()), unix.LOCK_EX) // some file systems know no locks
+	return func() { _ = f.Close() }           // which unlocks it
 }

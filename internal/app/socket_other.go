@@ -6,3 +6,6 @@ import "syscall"
 
 // sharePort does nothing where a port cannot be shared.
 func sharePort(_, _ string, _ syscall.RawConn) error { return nil }
+
+// lockDirectory does nothing where a directory cannot be locked.
+func lockDirectory(string) (unlock func()) { return func() {} }
