@@ -202,7 +202,7 @@ func (a *App) grpcOptions(transport credentials.TransportCredentials) []grpc.Ser
 		grpc.StreamInterceptor(a.health.endStreams),
 	)
 	if most := l.GRPCMaxConcurrentStreams; most > 0 {
-		options = append(options, grpc.MaxConcurrentStreams(uint32(most))) //nolint:gosec // the setting has that range
+		options = append(options, grpc.MaxConcurrentStreams(uint32(most)))
 	}
 	if a.tracing != nil {
 		options = append(options, a.tracing.grpcOption())
