@@ -46,6 +46,16 @@ func TestRuntimeDirectories(t *testing.T) {
 			},
 		},
 		{
+			name: "ConfigMap in the place of the subdirectory",
+			env:  []string{"RUNTIME_ROOT=ROOT", "RUNTIME_SUBDIRECTORY=ratelimit"},
+			make: func(t *testing.T, root string) {
+				mount(t, root+"/ratelimit", "1", map[string]string{"config.yaml": userRules(3), "other.yaml": "no: rules"})
+			},
+			change: func(t *testing.T, root string) {
+				mount(t, root+"/ratelimit", "2", map[string]string{"config.yaml": userRules(7), "other.yaml": "no: rules"})
+			},
+		},
+		{
 			name:   "directory of another name",
 			env:    []string{"RUNTIME_ROOT=ROOT", "RUNTIME_SUBDIRECTORY=a/b", "RUNTIME_APPDIRECTORY=rules"},
 			make:   func(t *testing.T, root string) { write(t, root+"/a/b/rules/a.yaml", userRules(3)) },

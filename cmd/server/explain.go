@@ -112,7 +112,7 @@ func (e explanation) ask() (*explain.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	files, _, err := descriptors.ReadFiles(e.Path())
+	files, _, err := app.ReadRules(e.RulesPath, e.Path())
 	if err == nil && len(files) == 0 {
 		err = descriptors.NoFiles(e.Path())
 	}

@@ -36,7 +36,9 @@ type App struct {
 	tracing  *tracing // nil: none
 	cleanups cleanups
 
-	grpc, http, debug, metrics *server
+	grpc, http     *server
+	debug, metrics *server // nil: not bound
+	servers        []*server
 }
 
 // New loads the rules, opens the store and binds all listeners. Nothing serves
@@ -109,6 +111,8 @@ func (a *App) build() error {
 		RequestHeaders:  requestHeaders(s.Answers),
 		DynamicMetadata: s.Answers.DynamicMetadata,
 		MaxDescriptors:  s.Answers.MaxDescriptors,
+		MaxConcurrent:   s.Answers.MaxConcurrentRequests,
+		Timeout:         s.Answers.RequestTimeout,
 		Registerer:      service,
 		Logger:          a.logger,
 	}))
@@ -144,15 +148,14 @@ func (a *App) bind(service *rls.Service) error {
 	if err != nil {
 		return err
 	}
-	a.metrics = httpServer("metrics", bound.metrics, admin.Metrics(string(l.PrometheusPath), a.opts.Registry), a.logger)
-	a.cleanups.add("metrics", a.metrics.close)
-
-	debug := admin.Debug{Status: a.status, Rules: a.dump, Reload: a.source.reload, Metrics: a.opts.Registry}
-	a.debug = httpServer("debug", bound.debug, debug.Handler(), a.logger)
-	a.cleanups.add("debug", a.debug.close)
-
-	a.http = httpServer("HTTP", bound.http, admin.Service(a.health.err, service.JSONHandler()), a.logger)
-	a.cleanups.add("HTTP", a.http.close)
+	if bound.metrics != nil {
+		a.metrics = a.add(httpServer("metrics", bound.metrics, admin.Metrics(string(l.PrometheusPath), a.opts.Registry), a.logger))
+	}
+	if bound.debug != nil {
+		debug := admin.Debug{Status: a.status, Rules: a.dump, Reload: a.source.reload, Metrics: a.opts.Registry}
+		a.debug = a.add(httpServer("debug", bound.debug, debug.Handler(), a.logger))
+	}
+	a.http = a.add(httpServer("HTTP", bound.http, admin.Service(a.health.err, service.JSONHandler()), a.logger))
 
 	s := grpc.NewServer(a.grpcOptions(transport)...)
 	service.Register(s)
@@ -160,9 +163,15 @@ func (a *App) bind(service *rls.Service) error {
 	if l.GRPCReflection {
 		reflection.Register(s)
 	}
-	a.grpc = grpcServer(bound.grpc, s)
-	a.cleanups.add("gRPC", a.grpc.close)
+	a.grpc = a.add(grpcServer(bound.grpc, s))
 	return nil
+}
+
+// add lets a server run and stop with a.
+func (a *App) add(s *server) *server {
+	a.servers = append(a.servers, s)
+	a.cleanups.add(s.name, s.close)
+	return s
 }
 
 // transport is how the bytes of gRPC travel, with TLS or without.
@@ -199,6 +208,9 @@ func (a *App) grpcOptions(transport credentials.TransportCredentials) []grpc.Ser
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.StreamInterceptor(a.health.endStreams),
 	)
+	if most := l.GRPCMaxConcurrentStreams; most > 0 {
+		options = append(options, grpc.MaxConcurrentStreams(uint32(most)))
+	}
 	if a.tracing != nil {
 		options = append(options, a.tracing.grpcOption())
 	}
@@ -259,9 +271,8 @@ func (a *App) Run(ctx, drain context.Context) error {
 		tasks.Go(func() { a.store.find(background, a.health, a.logger) })
 	}
 
-	servers := []*server{a.grpc, a.http, a.debug, a.metrics}
-	failed := make(chan error, len(servers))
-	for _, s := range servers {
+	failed := make(chan error, len(a.servers))
+	for _, s := range a.servers {
 		tasks.Go(func() {
 			if err := s.run(); err != nil {
 				failed <- err
@@ -301,19 +312,13 @@ func (a *App) cleanUp() error {
 }
 
 // GRPCAddr is where gRPC listens, host:port or unix:path.
-func (a *App) GRPCAddr() string {
-	addr := a.grpc.listener.Addr()
-	if addr.Network() == "unix" {
-		return "unix:" + addr.String()
-	}
-	return addr.String()
-}
+func (a *App) GRPCAddr() string { return a.grpc.addr() }
 
 // HTTPAddr is where /healthcheck and /json are, host:port.
-func (a *App) HTTPAddr() string { return a.http.listener.Addr().String() }
+func (a *App) HTTPAddr() string { return a.http.addr() }
 
-// DebugAddr is where operators look, host:port.
-func (a *App) DebugAddr() string { return a.debug.listener.Addr().String() }
+// DebugAddr is where operators look, host:port, or "none".
+func (a *App) DebugAddr() string { return a.debug.addr() }
 
-// MetricsAddr is where the metrics are, host:port.
-func (a *App) MetricsAddr() string { return a.metrics.listener.Addr().String() }
+// MetricsAddr is where the metrics are, host:port, or "none".
+func (a *App) MetricsAddr() string { return a.metrics.addr() }

@@ -58,23 +58,29 @@ type fixture struct {
 	conn   *grpc.ClientConn
 }
 
-// options are those of a server on ports of the system.
-func options(t *testing.T, log io.Writer, args ...string) Options {
+// fromEnvironment are the settings that flags and the environment make.
+func fromEnvironment(t *testing.T, args ...string) settings.Settings {
 	t.Helper()
 	var line struct{ settings.Settings }
 	parser, err := kong.New(&line, settings.EmptyIsUnset(), settings.Switches())
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := parser.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return line.Settings
+}
+
+// options are those of a server on ports of the system.
+func options(t *testing.T, log io.Writer, args ...string) Options {
+	t.Helper()
 	local := []string{
 		"--host=127.0.0.1", "--port=0", "--grpc-host=127.0.0.1", "--grpc-port=0",
 		"--debug-host=127.0.0.1", "--debug-port=0", "--prometheus-addr=127.0.0.1:0", "--drain-timeout=1m",
 	}
-	if _, err := parser.Parse(append(local, args...)); err != nil {
-		t.Fatal(err)
-	}
 	return Options{
-		Settings: line.Settings,
+		Settings: fromEnvironment(t, append(local, args...)...),
 		Logger:   slog.New(slog.NewTextHandler(log, nil)),
 		Registry: prometheus.NewRegistry(),
 		Version:  "v0-test",
@@ -418,10 +424,7 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 	}{
 		{"gRPC port taken", []string{"--config=" + good, "--grpc-port=" + port}, []string{"gRPC", "GRPC_PORT", taken.Addr().String(), "address already in use"}},
 		{"HTTP port taken", []string{"--config=" + good, "--port=" + port}, []string{"HTTP", "PORT", taken.Addr().String()}},
-		{"debug port taken", []string{"--config=" + good, "--debug-port=" + port}, []string{"debug", "DEBUG_PORT", taken.Addr().String()}},
-		{"metrics port taken", []string{"--config=" + good, "--prometheus-addr=127.0.0.1:" + port}, []string{"metrics", "PROMETHEUS_ADDR", taken.Addr().String()}},
-		{"all ports taken", []string{"--config=" + good, "--grpc-port=" + port, "--port=" + port, "--debug-port=" + port, "--prometheus-addr=127.0.0.1:" + port},
-			[]string{"GRPC_HOST and GRPC_PORT", "see HOST and PORT", "DEBUG_HOST and DEBUG_PORT", "PROMETHEUS_ADDR"}},
+		{"both ports taken", []string{"--config=" + good, "--grpc-port=" + port, "--port=" + port}, []string{"GRPC_HOST and GRPC_PORT", "see HOST and PORT"}},
 		{"no host", []string{"--config=" + good, "--host=no.such.host.invalid"}, []string{"HTTP", "HOST", "no.such.host.invalid"}},
 		{"Redis address", []string{"--config=" + good, "--redis-url=user:swordfish@nowhere"}, []string{"REDIS_URL"}},
 		{"Redis port", []string{"--config=" + good, "--redis-url=redis://:swordfish@db:99999"}, []string{"REDIS_URL", "99999", "1 to 65535"}},

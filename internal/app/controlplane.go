@@ -41,21 +41,10 @@ func newControlPlane(r *rules, s settings.Settings, requests <-chan os.Signal, c
 	c := &controlPlane{rules: r, requests: requests}
 	c.path = fmt.Sprintf("the control plane at %s (node %s)", s.XDS.ServerURL, s.XDS.NodeID)
 	c.status.Path = c.path
-	options := xds.Options{
-		Server:         string(s.XDS.ServerURL),
-		Credentials:    credentials,
-		NodeID:         s.XDS.NodeID,
-		NodeMetadata:   s.XDS.NodeMetadata,
-		Headers:        headers,
-		MaxMessageSize: s.XDS.MaxMessageSize,
-		Type:           descriptors.ResourceType,
-		Apply:          c.apply,
-		Refused:        c.refused,
-		Retry:          s.XDS.RetryInterval,
-		Backoff:        xds.Backoff{Initial: s.XDS.BackoffInitial, Max: s.XDS.BackoffMax, Spread: s.XDS.BackoffSpread()},
-		Logger:         r.logger,
-		Registerer:     reg,
-	}
+	options := xdsOptions(s.XDS)
+	options.Credentials, options.Headers = credentials, headers
+	options.Type, options.Apply, options.Refused = descriptors.ResourceType, c.apply, c.refused
+	options.Logger, options.Registerer = r.logger, reg
 	if s.Rules.ForceStart && !s.Rules.HealthNeedsRules {
 		options.Silent = c.silent
 	}
@@ -63,6 +52,18 @@ func newControlPlane(r *rules, s settings.Settings, requests <-chan os.Signal, c
 		return nil, fmt.Errorf("CONFIG_GRPC_XDS_SERVER_URL: %w", err)
 	}
 	return c, nil
+}
+
+// xdsOptions are those that need nothing but the settings.
+func xdsOptions(s settings.XDS) xds.Options {
+	return xds.Options{
+		Server:         string(s.ServerURL),
+		NodeID:         s.NodeID,
+		NodeMetadata:   s.NodeMetadata,
+		MaxMessageSize: s.MaxMessageSize,
+		Retry:          s.RetryInterval,
+		Backoff:        xds.Backoff{Initial: min(s.BackoffInitial, s.BackoffMax), Max: s.BackoffMax, Spread: s.BackoffSpread()},
+	}
 }
 
 // xdsCredentials are nil for plain text.

@@ -5,9 +5,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
@@ -16,6 +18,7 @@ import (
 
 	"weir/internal/testenv"
 	"weir/internal/tlsfiles"
+	"weir/internal/xds"
 )
 
 // fromControlPlane are flags of a server whose rules come from a control plane,
@@ -224,5 +227,30 @@ func TestControlPlaneDoesNotDelayTheEnd(t *testing.T) {
 	f.stop()
 	if err := f.wantEnd(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestControlPlaneOptions holds every variable to what the client is told.
+func TestControlPlaneOptions(t *testing.T) {
+	for variable, value := range map[string]string{
+		"CONFIG_GRPC_XDS_SERVER_URL": "cp:18001", "CONFIG_GRPC_XDS_NODE_ID": "one", "CONFIG_GRPC_XDS_NODE_METADATA": "zone=a",
+		"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL": "1s", "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES": "5",
+		"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL": "2s", "XDS_CLIENT_BACKOFF_MAX_INTERVAL": "3s", "XDS_CLIENT_BACKOFF_RANDOM_FACTOR": "0.25",
+	} {
+		t.Setenv(variable, value)
+	}
+	want := xds.Options{
+		Server: "cp:18001", NodeID: "one", NodeMetadata: map[string]string{"zone": "a"},
+		Retry: time.Second, MaxMessageSize: 5,
+		Backoff: xds.Backoff{Initial: 2 * time.Second, Max: 3 * time.Second, Spread: 0.25},
+	}
+	if got := xdsOptions(fromEnvironment(t).XDS); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	t.Setenv("XDS_CLIENT_BACKOFF_JITTER", "false")
+	t.Setenv("XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", "") // 10 s by default
+	want.Backoff.Initial, want.Backoff.Spread = 3*time.Second, 0
+	if got := xdsOptions(fromEnvironment(t).XDS); !reflect.DeepEqual(got, want) {
+		t.Errorf("without jitter: got %+v, want %+v", got, want)
 	}
 }

@@ -48,7 +48,9 @@ func (f *files) start() error {
 
 // run follows the files until ctx ends.
 func (f *files) run(ctx context.Context) {
-	f.watch(ctx, newWatcher(f.path, f.logger), f.settings.ConfigPollInterval, f.requests)
+	w := newWatcher(f.path, f.logger)
+	w.siblings = f.settings.WithSiblings()
+	f.watch(ctx, w, f.settings.ConfigPollInterval, f.requests)
 }
 
 // refresh loads the rules if they are not what the last load saw.
@@ -84,7 +86,7 @@ type content struct {
 
 // read reads the files, and warns of those that it leaves out.
 func (f *files) read() content {
-	found, skipped, err := descriptors.ReadFiles(f.path)
+	found, skipped, err := f.find()
 	if err == nil && len(found) == 0 {
 		err = descriptors.NoFiles(f.path)
 	}
@@ -107,6 +109,19 @@ func (f *files) read() content {
 		fmt.Fprint(hash, err)
 	}
 	return content{found, err, [sha256.Size]byte(hash.Sum(nil))}
+}
+
+func (f *files) find() (found []descriptors.File, skipped []string, err error) {
+	return ReadRules(f.settings.RulesPath, f.path)
+}
+
+// ReadRules reads the files of rules at path, which is that of s, as the server
+// does. skipped are files whose names say that they are none.
+func ReadRules(s settings.RulesPath, path string) (found []descriptors.File, skipped []string, err error) {
+	if s.WithSiblings() {
+		return descriptors.ReadWithSiblings(path)
+	}
+	return descriptors.ReadFiles(path)
 }
 
 // load compiles what was read and lets it serve, or notes why it cannot.

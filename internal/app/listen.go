@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,32 +11,57 @@ import (
 	"weir/internal/settings"
 )
 
-// listeners are bound addresses, each for one server.
+// listeners are bound addresses, each for one server. Requests are answered
+// without debug and metrics, too: these may be nil.
 type listeners struct{ grpc, http, debug, metrics net.Listener }
 
-// listen binds all addresses or none. The error names every one that could not
-// be bound, and the setting that it comes from.
-func listen(s settings.Listen, logger *slog.Logger) (l listeners, err error) {
-	type place struct {
-		name, setting, network, address string
-		listener                        *net.Listener
-	}
+// place is an address to bind.
+type place struct {
+	name, setting    string
+	network, address string
+	listener         *net.Listener
+	// lost is how severe it is to go on without, if that is possible at all. It is
+	// nil for what Envoy needs.
+	lost *slog.Level
+}
+
+// places are the addresses that the settings name.
+func (l *listeners) places(s settings.Listen) []place {
 	tcp := string(s.Proto)
-	grpc := place{"gRPC", "GRPC_HOST and GRPC_PORT", tcp, s.GRPCPort.On(s.GRPCHost), &l.grpc}
+	unwell, bad := slog.LevelWarn, slog.LevelError
+	grpc := place{"gRPC", "GRPC_HOST and GRPC_PORT", tcp, s.GRPCPort.On(s.GRPCHost), &l.grpc, nil}
 	if s.GRPCUDS != "" {
-		grpc = place{"gRPC", "GRPC_UDS", "unix", s.GRPCUDS, &l.grpc}
+		grpc = place{"gRPC", "GRPC_UDS", "unix", s.GRPCUDS, &l.grpc, nil}
 	}
+	list := []place{
+		grpc,
+		{"HTTP", "HOST and PORT", tcp, s.Port.On(s.Host), &l.http, nil},
+		{"debug", "DEBUG_HOST and DEBUG_PORT", tcp, s.DebugPort.On(s.DebugHost), &l.debug, &bad},
+	}
+	metrics := place{"metrics", "PROMETHEUS_ADDR", tcp, string(s.PrometheusAddr), &l.metrics, &unwell}
+	switch {
+	case s.UsePrometheus.On:
+		metrics.lost = &bad
+	case s.UsePrometheus.Set:
+		return list
+	}
+	return append(list, metrics)
+}
+
+// listen binds all addresses, or none if one is missing that is needed. The
+// error names every one of these, and the setting that it comes from.
+func listen(s settings.Listen, logger *slog.Logger) (listeners, error) {
+	var l listeners
 	var bound []net.Listener
 	var without []string // listeners that do without IPv6
 	var errs []error
-	for _, p := range []place{
-		grpc,
-		{"HTTP", "HOST and PORT", tcp, s.Port.On(s.Host), &l.http},
-		{"debug", "DEBUG_HOST and DEBUG_PORT", tcp, s.DebugPort.On(s.DebugHost), &l.debug},
-		{"metrics", "PROMETHEUS_ADDR", tcp, string(s.PrometheusAddr), &l.metrics},
-	} {
+	for _, p := range l.places(s) {
 		listener, err := bind(p.network, p.address)
-		if err != nil {
+		switch {
+		case err != nil && p.lost != nil:
+			logger.Log(context.Background(), *p.lost, "a listener cannot be bound, requests are answered without it", "listener", p.name, "settings", p.setting, "err", err)
+			continue
+		case err != nil:
 			errs = append(errs, fmt.Errorf("binding the %s listener (see %s): %w", p.name, p.setting, err))
 			continue
 		}
@@ -62,7 +88,8 @@ func bind(network, address string) (net.Listener, error) {
 	if network == "unix" {
 		return listenUnix(address)
 	}
-	return net.Listen(network, address)
+	config := net.ListenConfig{Control: sharePort}
+	return config.Listen(context.Background(), network, address)
 }
 
 func isIPv4(listener net.Listener) bool {

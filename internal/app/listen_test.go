@@ -10,7 +10,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -62,6 +65,39 @@ func TestStaleUnixSocketIsReplaced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "weir.sock")
 	stale(t, path)
 	start(t, "--config="+directory(t, limited(3)), "--grpc-uds="+path).wantLimit(3)
+}
+
+// TestStaleUnixSocketIsReplacedOnce starts several at once, over and over: one of
+// them gets the socket, and keeps it.
+func TestStaleUnixSocketIsReplacedOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "weir.sock")
+	for range 50 {
+		stale(t, path)
+		bound := make(chan net.Listener, 8)
+		var starting sync.WaitGroup
+		for range cap(bound) {
+			starting.Go(func() {
+				if listener, err := listenUnix(path); err == nil {
+					bound <- listener
+				} else if !errors.Is(err, syscall.EADDRINUSE) {
+					t.Error(err)
+				}
+			})
+		}
+		starting.Wait()
+		close(bound)
+		if len(bound) != 1 {
+			t.Errorf("%d listen at one socket, want 1", len(bound))
+		}
+		if conn, err := net.Dial("unix", path); err != nil {
+			t.Error(err)
+		} else {
+			conn.Close()
+		}
+		for listener := range bound {
+			listener.Close()
+		}
+	}
 }
 
 func TestUnixSocketThatCannotBe(t *testing.T) {
@@ -262,4 +298,79 @@ func TestTLSOnUnixSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.wantLimit(3)
+}
+
+// TestListenersToDoWithout takes the addresses that only operators look at, or
+// asks for none.
+func TestListenersToDoWithout(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0") // by a program that does not share
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	_, port, _ := net.SplitHostPort(taken.Addr().String())
+	const lost = `msg="a listener cannot be bound, requests are answered without it" listener=`
+	for _, test := range []struct {
+		name           string
+		args           []string
+		debug, metrics bool // are there
+		logged         string
+	}{
+		{"all there", nil, true, true, ""},
+		{"debug taken", []string{"--debug-port=" + port}, false, true, "level=ERROR " + lost + `debug settings="DEBUG_HOST and DEBUG_PORT" err="listen tcp ` + taken.Addr().String()},
+		{"metrics taken", []string{"--prometheus-addr=127.0.0.1:" + port}, true, false, "level=WARN " + lost + "metrics settings=PROMETHEUS_ADDR"},
+		{"wanted metrics taken", []string{"--use-prometheus=true", "--prometheus-addr=127.0.0.1:" + port}, true, false, "level=ERROR " + lost + "metrics settings=PROMETHEUS_ADDR"},
+		{"metrics wanted", []string{"--use-prometheus=true"}, true, true, ""},
+		{"no metrics wanted", []string{"--use-prometheus=false", "--prometheus-addr=127.0.0.1:" + port}, true, false, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := start(t, append(test.args, "--config="+directory(t, limited(3)))...)
+			f.wantHealth(true, "OK")
+			f.wantLimit(3)
+			for addr, there := range map[string]bool{f.DebugAddr(): test.debug, f.MetricsAddr(): test.metrics} {
+				if (addr != "none") != there {
+					t.Errorf("debug is at %s, metrics are at %s", f.DebugAddr(), f.MetricsAddr())
+				}
+			}
+			if test.debug {
+				f.wantAnswer("GET", f.DebugAddr(), "/stats", 200, "ratelimit_service_total_requests")
+			}
+			if test.metrics {
+				f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_total_requests")
+			}
+			if log := f.log.String(); !strings.Contains(log, test.logged) || test.logged == "" && strings.Contains(log, lost) {
+				t.Errorf("want %q in the log\n%s", test.logged, log)
+			}
+			f.stop()
+			if err := f.wantEnd(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestListenersAreWhereTheSettingsSay gives each an address of its own.
+func TestListenersAreWhereTheSettingsSay(t *testing.T) {
+	for variable, value := range map[string]string{
+		"HOST": "127.0.0.2", "PORT": "1", "GRPC_HOST": "127.0.0.3", "GRPC_PORT": "2",
+		"DEBUG_HOST": "127.0.0.4", "DEBUG_PORT": "3", "PROMETHEUS_ADDR": "127.0.0.5:4", "PROTO": "tcp4",
+	} {
+		t.Setenv(variable, value)
+	}
+	type at struct{ name, network, address string }
+	var got []at
+	for _, p := range new(listeners).places(fromEnvironment(t).Listen) {
+		got = append(got, at{p.name, p.network, p.address})
+	}
+	want := []at{
+		{"gRPC", "tcp4", "127.0.0.3:2"}, {"HTTP", "tcp4", "127.0.0.2:1"},
+		{"debug", "tcp4", "127.0.0.4:3"}, {"metrics", "tcp4", "127.0.0.5:4"},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	t.Setenv("GRPC_UDS", "/run/weir.sock")
+	if p := new(listeners).places(fromEnvironment(t).Listen)[0]; p.network != "unix" || p.address != "/run/weir.sock" {
+		t.Errorf("with a socket gRPC is at %s %s", p.network, p.address)
+	}
 }

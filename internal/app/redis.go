@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -71,21 +70,16 @@ func redisOptions(r settings.RedisServer, shared settings.Redis, encrypt func() 
 	}
 	o.Username, o.Password = r.Auth.Login()
 	o.SentinelUsername, o.SentinelPassword = r.SentinelAuth.Login()
-	if encrypted(r) {
+	if r.Encrypted() {
 		o.TLS = encrypt
 	}
 	return o
 }
 
-// encrypted tells whether a Redis is reached over TLS.
-func encrypted(r settings.RedisServer) bool {
-	return r.TLS || strings.HasPrefix(r.URL, "rediss://")
-}
-
 // redisTLS reads the TLS files, if a Redis is reached over TLS, and follows them
 // until it is stopped.
 func redisTLS(s settings.Redis, logger *slog.Logger) (config func() *tls.Config, stop func(), err error) {
-	if needed := encrypted(s.Main) || s.UsePerSecond && encrypted(s.PerSecond); !needed {
+	if !s.Encrypted() {
 		return nil, func() {}, nil
 	}
 	files, err := tlsfiles.Client(tlsfiles.Options{

@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"io"
 	"iter"
 	"log/slog"
 	"os"
@@ -147,6 +148,69 @@ func TestChangeInNewSubdirectory(t *testing.T) {
 	f.wantLimit(3)
 	write(t, dir+"/sub/a.yaml", limited(7))
 	f.wantLimit(7)
+}
+
+// TestSiblingsOfTheRules changes what is beside the directory that the runtime
+// settings name.
+func TestSiblingsOfTheRules(t *testing.T) {
+	const other = "domain: other\n"
+	for _, test := range []struct {
+		name         string
+		make, change func(t *testing.T, dir string) // lets 3, and then 7 pass
+	}{
+		{
+			"file alone",
+			func(t *testing.T, dir string) { write(t, dir+"/config.yaml", limited(3)) },
+			func(t *testing.T, dir string) { write(t, dir+"/config.yaml", limited(7)) },
+		},
+		{
+			"file that leads elsewhere",
+			func(t *testing.T, dir string) {
+				configMap(t, dir+"/mounted", limited(3))
+				link(t, "mounted/rules.yaml", dir+"/config.yaml")
+			},
+			func(t *testing.T, dir string) { configMap(t, dir+"/mounted", limited(7)) },
+		},
+		{
+			"file that comes later",
+			func(t *testing.T, dir string) { write(t, dir+"/config/a.yaml", limited(3)) },
+			func(t *testing.T, dir string) {
+				write(t, dir+"/config/a.yaml", other)
+				write(t, dir+"/config.api.yaml", limited(7))
+			},
+		},
+		{
+			"directory beside the directory",
+			func(t *testing.T, dir string) {
+				write(t, dir+"/config/a.yaml", other)
+				write(t, dir+"/config.d/sub/a.yaml", limited(3))
+			},
+			func(t *testing.T, dir string) { write(t, dir+"/config.d/sub/a.yaml", limited(7)) },
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			root := t.TempDir()
+			test.make(t, root+"/ratelimit")
+			where := []string{"--runtime-root=" + root, "--runtime-subdirectory=ratelimit"}
+			f := start(t, append(where, never)...)
+			f.wantLimit(3)
+			test.change(t, root+"/ratelimit")
+			f.wantLimit(7)
+		})
+	}
+}
+
+// TestRulesWithoutSiblings has a sibling that is no rule at all.
+func TestRulesWithoutSiblings(t *testing.T) {
+	root := t.TempDir()
+	write(t, root+"/ratelimit/config/a.yaml", limited(3))
+	write(t, root+"/ratelimit/config.yaml", "nonsense")
+	args := []string{"--runtime-root=" + root, "--runtime-subdirectory=ratelimit"}
+	if _, err := New(options(t, io.Discard, args...)); err == nil || !strings.Contains(err.Error(), "config.yaml:1") {
+		t.Errorf("got error %v, want one that names the sibling", err)
+	}
+	t.Setenv("RUNTIME_WATCH_ROOT", "false")
+	start(t, args...).wantLimit(3)
 }
 
 func TestReloadOnRequest(t *testing.T) {

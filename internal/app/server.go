@@ -32,6 +32,18 @@ func (s *server) run() error {
 	return fmt.Errorf("serving %s: %w", s.name, err)
 }
 
+// addr is where the server listens, host:port or unix:path. There may be none.
+func (s *server) addr() string {
+	if s == nil {
+		return "none"
+	}
+	addr := s.listener.Addr()
+	if addr.Network() == "unix" {
+		return "unix:" + addr.String()
+	}
+	return addr.String()
+}
+
 // close stops the server and frees its address, whether or not it ever served.
 func (s *server) close(ctx context.Context) error {
 	err := s.stop(ctx)

@@ -114,6 +114,7 @@ func TestScrapedMetrics(t *testing.T) {
 		`rate_limit_within_limit{domain="api",key1="user",key2=""} 10`,
 		`response_time_seconds_count{grpc_method="/json"} 1`,
 		`response_time_seconds_count{grpc_method="ShouldRateLimit"} 14`,
+		`should_rate_limit_error{err_type="overload"} 0`,
 		`should_rate_limit_error{err_type="redis_error"} 0`,
 		`should_rate_limit_error{err_type="service_error"} 1`,
 		`total_requests{grpc_method="/json"} 1`,
@@ -180,6 +181,57 @@ func TestStatsd(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantStatsd(t, string(sent), statsdLines)
+}
+
+// TestStatsFlushInterval reads what is sent while the server runs.
+func TestStatsFlushInterval(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	for variable, value := range map[string]string{
+		"STATS_FLUSH_INTERVAL": "20ms", "STATSD_HOST": "127.0.0.1", "STATSD_PORT": port, "STATSD_PROTOCOL": "tcp", "USE_STATSD": "true",
+	} {
+		t.Setenv(variable, value)
+	}
+	f := start(t, "--config="+directory(t, limited(3)))
+	for _, user := range []string{"alice", "bob"} { // so that there are two messages
+		f.askMany(user)
+		eventually(t, func() error {
+			conn, err := accept(listener, patience) // one for each message
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			sent, err := io.ReadAll(conn)
+			if !strings.Contains(string(sent), "ratelimit.service.rate_limit.api.user.total_hits:1|c\n") {
+				return fmt.Errorf("nothing of %s is sent before the server stops (error: %v)", user, err)
+			}
+			return nil
+		})
+	}
+}
+
+// TestNoStatsd listens where nothing is to be sent.
+func TestNoStatsd(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	t.Setenv("USE_STATSD", "false")
+	f := startMetrics(t, "--statsd-host=127.0.0.1", "--statsd-port="+port)
+	f.stop()
+	if err := f.wantEnd(); err != nil {
+		t.Fatal(err)
+	}
+	if conn, err := accept(listener, 100*time.Millisecond); err == nil { // it would be waiting
+		conn.Close()
+		t.Error("something was sent")
+	}
 }
 
 // Both are on at once.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 )
@@ -19,6 +20,8 @@ func listenUnix(path string) (net.Listener, error) {
 	if most := len(syscall.RawSockaddrUnix{}.Path) - 1; len(path) > most {
 		return nil, fmt.Errorf("%s: the path has %d bytes, allowed are at most %d", path, len(path), most)
 	}
+	// Or of two that start at once, one could remove the fresh socket of the other.
+	defer lockDirectory(filepath.Dir(path))()
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -54,8 +55,9 @@ func (f *files) watch(ctx context.Context, w *watcher, interval time.Duration, r
 // watched rather than files, because editors and ConfigMaps replace a file
 // instead of writing to it.
 type watcher struct {
-	path   string
-	logger *slog.Logger
+	path     string
+	siblings bool // what begins with path and a dot matters, too
+	logger   *slog.Logger
 
 	notify *fsnotify.Watcher // nil if the system has none to give
 	events <-chan fsnotify.Event
@@ -94,6 +96,9 @@ func (w *watcher) follow() {
 // adjust watches what matters and tells whether that includes a new directory.
 func (w *watcher) adjust() (added bool) {
 	w.places = placesOf(w.path)
+	if w.siblings {
+		w.places.addSiblings(w.path)
+	}
 	wanted := w.places.directories()
 	for _, dir := range w.notify.WatchList() {
 		if !wanted[dir] {
@@ -162,4 +167,27 @@ func placesOf(path string) places {
 		return nil // what cannot be read is not watched
 	})
 	return p
+}
+
+// addSiblings adds the directory that path is in, and the places of what is in it
+// and bears the name of path with a dot and more.
+func (p places) addSiblings(path string) {
+	dir, err := filepath.Abs(filepath.Dir(path))
+	if err != nil {
+		return
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		p.trees[real] = true
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return // as what cannot be read in a directory
+	}
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), filepath.Base(path)+".") {
+			sibling := placesOf(filepath.Join(dir, entry.Name()))
+			maps.Copy(p.trees, sibling.trees)
+			maps.Copy(p.names, sibling.names)
+		}
+	}
 }

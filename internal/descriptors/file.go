@@ -31,20 +31,25 @@ type File struct {
 func ReadFiles(paths ...string) (files []File, skipped []string, err error) {
 	var r reader
 	for _, path := range paths {
-		info, err := os.Stat(path)
-		switch {
-		case err != nil:
-			r.errs = append(r.errs, err)
-		case info.IsDir():
-			r.directory(path)
-		default:
-			r.file(path)
-		}
+		r.path(path)
 	}
-	if err := errors.Join(r.errs...); err != nil {
-		return nil, nil, fmt.Errorf("reading rules: %w", err)
+	return r.result()
+}
+
+// ReadWithSiblings reads as ReadFiles does, and beside path, by the same rules,
+// what bears its name with a dot and more, such as config.yaml beside config. If
+// it finds any, path itself may be missing.
+func ReadWithSiblings(path string) (files []File, skipped []string, err error) {
+	var siblings, r reader
+	dir := filepath.Dir(path)
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		siblings.directory(dir, filepath.Base(path)+".")
 	}
-	return r.files, r.skipped, nil
+	if _, err := os.Stat(path); len(siblings.files) == 0 || !errors.Is(err, fs.ErrNotExist) {
+		r.path(path)
+	}
+	r.files, r.skipped, r.errs = append(r.files, siblings.files...), append(r.skipped, siblings.skipped...), append(r.errs, siblings.errs...)
+	return r.result()
 }
 
 // NoFiles is the error of callers that need at least one file, where ReadFiles
@@ -59,7 +64,27 @@ type reader struct {
 	errs    []error
 }
 
-func (r *reader) directory(dir string) {
+func (r *reader) result() (files []File, skipped []string, err error) {
+	if err := errors.Join(r.errs...); err != nil {
+		return nil, nil, fmt.Errorf("reading rules: %w", err)
+	}
+	return r.files, r.skipped, nil
+}
+
+func (r *reader) path(path string) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		r.errs = append(r.errs, err)
+	case info.IsDir():
+		r.directory(path, "")
+	default:
+		r.file(path)
+	}
+}
+
+// directory reads what is in dir and has names that begin with prefix.
+func (r *reader) directory(dir, prefix string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		r.errs = append(r.errs, err)
@@ -67,11 +92,11 @@ func (r *reader) directory(dir string) {
 	}
 	for _, entry := range entries {
 		name, path := entry.Name(), filepath.Join(dir, entry.Name())
-		if strings.HasPrefix(name, ".") {
+		if strings.HasPrefix(name, ".") || !strings.HasPrefix(name, prefix) {
 			continue
 		}
 		if entry.IsDir() {
-			r.directory(path)
+			r.directory(path, "")
 			continue
 		}
 		// A link to a file is as good as the file. One to a directory is not

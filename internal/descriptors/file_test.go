@@ -138,3 +138,51 @@ func TestReadFilesBoundsSize(t *testing.T) {
 		t.Errorf("read %d bytes, want %d", got, want)
 	}
 }
+
+func TestReadWithSiblings(t *testing.T) {
+	for _, test := range []struct {
+		name          string
+		files         map[string]string
+		want, skipped []string
+		problem       string
+	}{
+		{
+			name: "all that begins so",
+			files: map[string]string{
+				"config/a.yaml": "", "config/config.b.yaml": "", "config.yaml": "", "config.d/sub/c": "", "config.json": "",
+				"configs.yaml": "", "config_test.yaml": "", "config.x_test.yaml": "", "a.yaml": "", "config.bak": "",
+			},
+			want:    []string{"config/a.yaml", "config/config.b.yaml", "config.d/sub/c", "config.json", "config.yaml"},
+			skipped: []string{"config.bak"},
+		},
+		{name: "only siblings", files: map[string]string{"config.yaml": ""}, want: []string{"config.yaml"}},
+		{name: "none", files: map[string]string{"config/a.yaml": "", "other.yaml": ""}, want: []string{"config/a.yaml"}},
+		{name: "nothing", files: map[string]string{"other.yaml": ""}, problem: "config: no such file"},
+		{name: "a sibling that leads nowhere", files: map[string]string{"config/a.yaml": "", "config.yaml": "-> nowhere"}, problem: "config.yaml: no such file"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := write(t, test.files)
+			files, skipped, err := ReadWithSiblings(filepath.Join(dir, "config"))
+			if test.problem != "" {
+				if err == nil || !strings.Contains(err.Error(), test.problem) {
+					t.Errorf("got error %v, want %s", err, test.problem)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, f := range files {
+				name, _ := filepath.Rel(dir, f.Name)
+				got = append(got, name)
+			}
+			for i := range skipped {
+				skipped[i], _ = filepath.Rel(dir, skipped[i])
+			}
+			if !slices.Equal(got, test.want) || !slices.Equal(skipped, test.skipped) {
+				t.Errorf("got %v, skipped %v, want %v, skipped %v", got, skipped, test.want, test.skipped)
+			}
+		})
+	}
+}

@@ -22,7 +22,8 @@ import (
 //
 // A request without a decision gets one sentence of plain text: 400 for a bad
 // one, 405 for another method than POST, 413 for one that is too large, 503 and
-// Retry-After if the store failed or no rules are loaded.
+// Retry-After if the store failed, no rules are loaded or too many requests are
+// being decided.
 func (s *Service) JSONHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
@@ -111,6 +112,9 @@ func (c *call) retryAfter() time.Duration {
 
 // httpStatus maps the gRPC status of err.
 func httpStatus(err error) int {
+	if errors.Is(err, errTooMany) {
+		return http.StatusServiceUnavailable
+	}
 	switch grpcstatus.Code(err) {
 	case codes.InvalidArgument:
 		return http.StatusBadRequest

@@ -12,6 +12,7 @@ type metrics struct {
 	storeErrors   prometheus.Counter
 	serviceErrors prometheus.Counter
 	globalShadow  prometheus.Counter
+	overloads     prometheus.Counter
 }
 
 // entrance measures the requests that come one way.
@@ -33,7 +34,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}, []string{"grpc_method"})
 	errors := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "ratelimit_service", Name: "should_rate_limit_error",
-		Help: "Requests without a decision: redis_error, the store of whatever kind failed; service_error, the request is bad or there are no rules.",
+		Help: "Requests without a decision: redis_error, the store of whatever kind failed; service_error, the request is bad or there are no rules; overload, it was refused because of MAX_CONCURRENT_REQUESTS.",
 	}, []string{"err_type"})
 	globalShadow := prometheus.NewCounter(prometheus.CounterOpts{
 		Namespace: "ratelimit_service", Name: "global_shadow_mode", Help: "Requests that were admitted because SHADOW_MODE is on.",
@@ -45,6 +46,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		storeErrors:   errors.WithLabelValues("redis_error"),
 		serviceErrors: errors.WithLabelValues("service_error"),
 		globalShadow:  globalShadow,
+		overloads:     errors.WithLabelValues("overload"),
 	}
 }
 

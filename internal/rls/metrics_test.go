@@ -42,8 +42,9 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
-# HELP ratelimit_service_should_rate_limit_error Requests without a decision: redis_error, the store of whatever kind failed; service_error, the request is bad or there are no rules.
+# HELP ratelimit_service_should_rate_limit_error Requests without a decision: redis_error, the store of whatever kind failed; service_error, the request is bad or there are no rules; overload, it was refused because of MAX_CONCURRENT_REQUESTS.
 # TYPE ratelimit_service_should_rate_limit_error counter
+ratelimit_service_should_rate_limit_error{err_type="overload"} 0
 ratelimit_service_should_rate_limit_error{err_type="redis_error"} 0
 ratelimit_service_should_rate_limit_error{err_type="service_error"} 3
 # HELP ratelimit_service_total_requests Requests by gRPC method, or /json.

@@ -34,6 +34,9 @@ type Options struct {
 	DynamicMetadata bool    // answer also what was asked, and the metadata of the rules that admitted it
 	MaxDescriptors  int     // of one request, which is refused if it has more; 0 means 100
 
+	MaxConcurrent int           // requests that are decided at a time; more are refused; 0 means any number
+	Timeout       time.Duration // of a decision, beside the caller's own; 0 means none
+
 	Registerer prometheus.Registerer
 	Logger     *slog.Logger // undecided requests, at level Debug; domains without rules, once a minute
 }
@@ -44,6 +47,7 @@ type Service struct {
 	overrides overrides
 	metrics   *metrics
 	unmatched *unmatched
+	admission admission
 	calls     sync.Pool // of *call
 }
 
@@ -54,6 +58,7 @@ func New(opts Options) *Service {
 		opts:      opts,
 		metrics:   newMetrics(opts.Registerer),
 		unmatched: newUnmatched(opts.Registerer, opts.Logger),
+		admission: admission{most: int64(opts.MaxConcurrent), timeout: opts.Timeout},
 		calls:     sync.Pool{New: func() any { return new(call) }},
 	}
 }
@@ -103,6 +108,12 @@ func (s *Service) shouldRateLimit(ctx context.Context, c *call) (any, error) {
 // decide decides the request in c.wire and fills in c.answer. Its errors are
 // gRPC statuses that Envoy may see.
 func (s *Service) decide(ctx context.Context, c *call) error {
+	ctx, leave, admitted := s.admission.enter(ctx)
+	if !admitted {
+		s.metrics.overloads.Inc()
+		return errTooMany
+	}
+	defer leave()
 	tree := s.opts.Rules()
 	if tree == nil {
 		s.metrics.serviceErrors.Inc()
@@ -159,7 +170,7 @@ func undecided(ctx context.Context) error {
 	case errors.Is(err, context.Canceled):
 		return grpcstatus.Error(codes.Canceled, "the caller cancelled the request")
 	case errors.Is(err, context.DeadlineExceeded):
-		return grpcstatus.Error(codes.DeadlineExceeded, "the store did not decide within the caller's deadline")
+		return grpcstatus.Error(codes.DeadlineExceeded, "the store did not decide within the deadline")
 	}
 	return grpcstatus.Error(codes.Unavailable, "the store of the counters is unavailable")
 }

@@ -98,7 +98,7 @@ func TestStoreFails(t *testing.T) {
 		want string
 	}{
 		{"at once", t.Context(), false, codes.Unavailable, "the store of the counters is unavailable"},
-		{"after the deadline", expired, true, codes.DeadlineExceeded, "the store did not decide within the caller's deadline"},
+		{"after the deadline", expired, true, codes.DeadlineExceeded, "the store did not decide within the deadline"},
 		{"after the caller has gone", cancelled, true, codes.Canceled, "the caller cancelled the request"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -1,8 +1,13 @@
 package settings
 
+import "time"
+
 // Answers says which requests are taken and what an answer carries.
 type Answers struct {
 	MaxDescriptors int `env:"MAX_DESCRIPTORS" default:"100" min:"1" max:"10000" help:"Most descriptors of one request; a request with more is refused." unit:"descriptors"`
+
+	MaxConcurrentRequests int           `env:"MAX_CONCURRENT_REQUESTS" default:"0" min:"0" help:"Most requests that are decided at a time. More are refused at once, over gRPC with RESOURCE_EXHAUSTED, at /json with status 503. 0 is any number." unit:"requests"`
+	RequestTimeout        time.Duration `env:"REQUEST_TIMEOUT" default:"0s" min:"0s" help:"Longest that a decision may take, if the caller's own deadline is not sooner. 0 is no bound; the next that holds is --redis-op-timeout."`
 
 	ShadowMode bool `env:"SHADOW_MODE" default:"false" help:"Deny no request. All is counted, and the statuses of an answer say what they would without this switch; only its overall code is always OK."`
 	QuotaMode  bool `env:"QUOTA_MODE" default:"false" help:"Take every limit for a quota, as if its rule had quota_mode: a request is denied only if all its limits are over."`

@@ -2,10 +2,15 @@ package settings
 
 import (
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,23 +33,23 @@ type counterpart struct {
 // settings: those of its code and those that its README adds.
 var counterparts = []counterpart{
 	{name: "PROTO", standard: "tcp", proof: "TestAllAddresses"},
-	{name: "HOST", standard: "0.0.0.0", proof: "TestIstioEnvironmentServesEnvoy"},
-	{name: "PORT", standard: "8080", proof: "TestNewNamesWhatIsWrong"},
-	{name: "DEBUG_HOST", standard: "0.0.0.0", proof: "TestNewNamesWhatIsWrong"},
-	{name: "DEBUG_PORT", standard: "6070", proof: "TestNewNamesWhatIsWrong"},
+	{name: "HOST", standard: "0.0.0.0", proof: "TestListenersAreWhereTheSettingsSay"},
+	{name: "PORT", standard: "8080", proof: "TestListenersAreWhereTheSettingsSay"},
+	{name: "DEBUG_HOST", standard: "0.0.0.0", proof: "TestListenersAreWhereTheSettingsSay"},
+	{name: "DEBUG_PORT", standard: "6070", proof: "TestListenersAreWhereTheSettingsSay"},
 	{name: "GRPC_UDS", proof: "TestUnixSocket"},
-	{name: "GRPC_HOST", standard: "0.0.0.0", proof: "TestIstioEnvironmentServesEnvoy"},
-	{name: "GRPC_PORT", standard: "8081", proof: "TestNewNamesWhatIsWrong"},
+	{name: "GRPC_HOST", standard: "0.0.0.0", proof: "TestListenersAreWhereTheSettingsSay"},
+	{name: "GRPC_PORT", standard: "8081", proof: "TestListenersAreWhereTheSettingsSay"},
 	{name: "GRPC_MAX_CONNECTION_AGE", standard: "24h", proof: "TestConnectionsAge"},
 	{name: "GRPC_MAX_CONNECTION_AGE_GRACE", standard: "1h", proof: "TestGraceOfOldConnections"},
-	{name: "GRPC_MAX_CONCURRENT_STREAMS", standard: "0"},
+	{name: "GRPC_MAX_CONCURRENT_STREAMS", standard: "0", proof: "TestStreamsOfAConnection"},
 	{name: "GRPC_SERVER_USE_TLS", standard: "false", proof: "TestMutualTLS"},
 	{name: "GRPC_SERVER_TLS_CERT", with: "GRPC_SERVER_USE_TLS", proof: "TestMutualTLS"},
 	{name: "GRPC_SERVER_TLS_KEY", with: "GRPC_SERVER_USE_TLS", proof: "TestMutualTLS"},
 	{name: "GRPC_CLIENT_TLS_CACERT", proof: "TestMutualTLS"},
 	{name: "GRPC_CLIENT_TLS_SAN", proof: "TestMutualTLS"},
-	{name: "MAX_CONCURRENT_REQUESTS", standard: "0"},
-	{name: "REQUEST_TIMEOUT", standard: "0"},
+	{name: "MAX_CONCURRENT_REQUESTS", standard: "0", proof: "TestBoundsOfRequests"},
+	{name: "REQUEST_TIMEOUT", standard: "0", differs: "a request that waits for Redis is answered UNAVAILABLE a little before, not DEADLINE_EXCEEDED", proof: "TestBoundsOfRequests"},
 
 	{name: "LOG_LEVEL", standard: "WARN", differs: "the default is info", proof: "TestPrecedence"},
 	{name: "LOG_FORMAT", standard: "text", proof: "TestLogAsJSON"},
@@ -53,31 +58,32 @@ var counterparts = []counterpart{
 	{name: "FORCE_START_WITHOUT_INITIAL_CONFIG", standard: "false", differs: "until rules are loaded requests are answered UNAVAILABLE, not OK", proof: "TestForcedStartWithoutRules"},
 	{name: "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", standard: "false", differs: "it matters after a forced start only, and the health check does not fail again when later rules are bad, because the old ones go on serving", proof: "TestHealthThatNeedsRules"},
 	{name: "CONFIG_GRPC_XDS_NODE_ID", standard: "default", with: "CONFIG_TYPE", proof: "TestEnvoyGatewayEnvironmentServesEnvoy"},
-	{name: "CONFIG_GRPC_XDS_NODE_METADATA", with: "CONFIG_TYPE", proof: "TestXDS"},
+	{name: "CONFIG_GRPC_XDS_NODE_METADATA", with: "CONFIG_TYPE", proof: "TestControlPlaneOptions"},
 	{name: "CONFIG_GRPC_XDS_SERVER_URL", standard: "localhost:18000", with: "CONFIG_TYPE", proof: "TestEnvoyGatewayEnvironmentServesEnvoy"},
-	{name: "CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL", standard: "3s", with: "CONFIG_TYPE", proof: "TestRulesOfControlPlane"},
+	{name: "CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL", standard: "3s", with: "CONFIG_TYPE", proof: "TestControlPlaneOptions"},
 	{name: "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", with: "CONFIG_TYPE", proof: "TestXDS"},
 	{name: "CONFIG_GRPC_XDS_SERVER_USE_TLS", standard: "false", with: "CONFIG_TYPE", proof: "TestEnvoyGatewayEnvironmentServesEnvoy"},
 	{name: "CONFIG_GRPC_XDS_CLIENT_TLS_CERT", with: "CONFIG_TYPE", proof: "TestEnvoyGatewayEnvironmentServesEnvoy"},
 	{name: "CONFIG_GRPC_XDS_CLIENT_TLS_KEY", with: "CONFIG_TYPE", proof: "TestEnvoyGatewayEnvironmentServesEnvoy"},
 	{name: "CONFIG_GRPC_XDS_SERVER_TLS_CACERT", with: "CONFIG_TYPE", proof: "TestEnvoyGatewayEnvironmentServesEnvoy"},
 	{name: "CONFIG_GRPC_XDS_SERVER_TLS_SAN", with: "CONFIG_TYPE", proof: "TestTLSToControlPlane"},
-	{name: "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", standard: "10s", with: "CONFIG_TYPE", proof: "TestRulesOfControlPlane"},
-	{name: "XDS_CLIENT_BACKOFF_MAX_INTERVAL", standard: "60s", with: "CONFIG_TYPE", proof: "TestRulesOfControlPlane"},
-	{name: "XDS_CLIENT_BACKOFF_RANDOM_FACTOR", standard: "0.5", with: "CONFIG_TYPE", proof: "TestXDS"},
-	{name: "XDS_CLIENT_BACKOFF_JITTER", standard: "true", with: "CONFIG_TYPE", proof: "TestXDS"},
-	{name: "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", with: "CONFIG_TYPE", differs: "unset means the same 4 MiB, spelled out", proof: "TestResponseTooLarge"},
+	{name: "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", standard: "10s", with: "CONFIG_TYPE", proof: "TestControlPlaneOptions"},
+	{name: "XDS_CLIENT_BACKOFF_MAX_INTERVAL", standard: "60s", with: "CONFIG_TYPE", proof: "TestControlPlaneOptions"},
+	{name: "XDS_CLIENT_BACKOFF_RANDOM_FACTOR", standard: "0.5", with: "CONFIG_TYPE", proof: "TestControlPlaneOptions"},
+	{name: "XDS_CLIENT_BACKOFF_JITTER", standard: "true", with: "CONFIG_TYPE", proof: "TestControlPlaneOptions"},
+	{name: "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", with: "CONFIG_TYPE", differs: "unset means the same 4 MiB, spelled out", proof: "TestControlPlaneOptions"},
+	{name: "DESCRIPTOR_KEY_CONFIG"},
 	{name: "RUNTIME_ROOT", standard: "/srv/runtime_data/current", differs: "it is the default only if RUNTIME_SUBDIRECTORY is set, otherwise rules are in `config`", proof: "TestRuntimeDirectories"},
 	{name: "RUNTIME_SUBDIRECTORY", differs: "if it is forgotten, the missing directory is an error, not an empty set of rules", proof: "TestRuntimeDirectories"},
 	{name: "RUNTIME_APPDIRECTORY", standard: "config", proof: "TestRuntimeDirectories"},
 	{name: "RUNTIME_IGNOREDOTFILES", standard: "false"},
-	{name: "RUNTIME_WATCH_ROOT", standard: "true"},
+	{name: "RUNTIME_WATCH_ROOT", standard: "true", differs: "it says only which files are read; every directory on the way to them is watched", proof: "TestRulesWithoutSiblings"},
 	{name: "MERGE_DOMAIN_CONFIG", standard: "false", proof: "TestMergedDomains"},
 
-	{name: "USE_STATSD", standard: "true", differs: "unset, metrics are sent if something listens there, and nothing is said if not", proof: "TestStatsd"},
+	{name: "USE_STATSD", standard: "true", differs: "unset, metrics are sent if something listens there, and nothing is said if not", proof: "TestNoStatsd"},
 	{name: "STATSD_HOST", standard: "localhost", with: "USE_STATSD", proof: "TestStatsd"},
 	{name: "STATSD_PORT", standard: "8125", with: "USE_STATSD", proof: "TestStatsd"},
-	{name: "STATS_FLUSH_INTERVAL", standard: "10s", with: "USE_STATSD", proof: "TestStatsd"},
+	{name: "STATS_FLUSH_INTERVAL", standard: "10s", with: "USE_STATSD", proof: "TestStatsFlushInterval"},
 	{name: "USE_DOG_STATSD", standard: "false", proof: "TestDogStatsD"},
 	{name: "USE_DOG_STATSD_MOGRIFIERS", with: "USE_DOG_STATSD", proof: "TestDogStatsD"},
 	{name: "DOG_STATSD_MOGRIFIER_NAME_PATTERN", with: "USE_DOG_STATSD", readWith: "USE_DOG_STATSD_MOGRIFIERS", proof: "TestMogrifiers"},
@@ -85,8 +91,8 @@ var counterparts = []counterpart{
 	{name: "DOG_STATSD_MOGRIFIER_NAME_TAGS", with: "USE_DOG_STATSD", readWith: "USE_DOG_STATSD_MOGRIFIERS", proof: "TestMogrifiers"},
 	{name: "EXTRA_TAGS", proof: "TestDogStatsD"},
 	{name: "DISABLE_STATS", standard: "false", proof: "TestStatsIsDisabled"},
-	{name: "USE_PROMETHEUS", standard: "false"},
-	{name: "PROMETHEUS_ADDR", standard: ":9090", proof: "TestNewNamesWhatIsWrong"},
+	{name: "USE_PROMETHEUS", standard: "false", differs: "unset, metrics are served", proof: "TestListenersToDoWithout"},
+	{name: "PROMETHEUS_ADDR", standard: ":9090", proof: "TestListenersAreWhereTheSettingsSay"},
 	{name: "PROMETHEUS_PATH", standard: "/metrics", proof: "TestServes"},
 	{name: "PROMETHEUS_MAPPER_YAML"},
 	{name: "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", standard: "false"},
@@ -121,7 +127,7 @@ var counterparts = []counterpart{
 	{name: "REDIS_TLS_CLIENT_CERT", proof: "TestRedisTLSFiles"},
 	{name: "REDIS_TLS_CLIENT_KEY", proof: "TestRedisTLSFiles"},
 	{name: "REDIS_TLS_CACERT", proof: "TestRedisTLSFiles"},
-	{name: "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", standard: "false", proof: "TestVariablesOfBothRedis"},
+	{name: "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", standard: "false", proof: "TestRedisHostnameVerification"},
 	{name: "REDIS_TIMEOUT", standard: "10s", differs: "a decision waits REDIS_OP_TIMEOUT at most, and a connection a second, if that is sooner", proof: "TestVariablesOfBothRedis"},
 	{name: "REDIS_POOL_SIZE", standard: "10", differs: "requests share calls, so that but for clusters no more than 4 connections are made", proof: "TestVariablesOfBothRedis"},
 	{name: "REDIS_POOL_ON_EMPTY_BEHAVIOR", standard: "WAIT"},
@@ -131,6 +137,9 @@ var counterparts = []counterpart{
 	{name: "REDIS_USE_EXPLICIT_PIPELINE", standard: "false"},
 	{name: "REDIS_CLUSTER_PIPELINE_PARALLELISM", standard: "1"},
 	{name: "REDIS_CLOSE_CONNECTION_ON_READONLY_ERROR", standard: "false"},
+	{name: "REDIS_STARTUP_INITIAL_INTERVAL", standard: "1s"},
+	{name: "REDIS_STARTUP_MAX_INTERVAL", standard: "30s"},
+	{name: "REDIS_STARTUP_MAX_ELAPSED_TIME", standard: "0"},
 	{name: "REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", standard: "false", proof: "TestRedisThatIsFollowed"},
 	{name: "REDIS_PERSECOND", standard: "false", proof: "TestRedisPerSecond"},
 	{name: "REDIS_PERSECOND_SOCKET_TYPE", standard: "unix", with: "REDIS_PERSECOND", differs: "unset, it follows from the form of the address", proof: "TestVariablesOfBothRedis"},
@@ -254,10 +263,10 @@ func notHonoured(v variable) string {
 	return fmt.Sprintf("%s if it %s: %s", verb, v.asks.text, v.instead)
 }
 
-// TestProofsExist looks for the tests that the table names, and in their files
-// for the variables that they prove.
+// TestProofsExist looks into the tests that the table names for the variables
+// that they prove, or their flags.
 func TestProofsExist(t *testing.T) {
-	texts := testFiles(t)
+	proofs := testTexts(t)
 	settings := map[string]string{}
 	for _, flag := range flags(t) {
 		settings[flag.Envs[0]] = "--" + flag.Name
@@ -267,29 +276,31 @@ func TestProofsExist(t *testing.T) {
 		if !isSetting || c.proof == "" {
 			continue
 		}
-		found := false
-		for _, text := range texts[c.proof] {
-			found = found || strings.Contains(text, c.name) || strings.Contains(text, flag)
-		}
-		if !found {
-			t.Errorf("%s: there is no test %s in a file that names %s or %s", c.name, c.proof, c.name, flag)
+		named := regexp.MustCompile(`(^|[^-\w])(` + c.name + `|` + flag + `)($|[^-\w])`)
+		if !slices.ContainsFunc(proofs[c.proof], named.MatchString) {
+			t.Errorf("%s: there is no test %s that names %s or %s", c.name, c.proof, c.name, flag)
 		}
 	}
 }
 
-// testFiles maps the name of each test of the module to the texts of the files
-// that have one of that name.
-func testFiles(t *testing.T) map[string][]string {
+// testTexts maps the name of each test of the module to its text, with that of all
+// that it uses of its file. A name may be that of several.
+func testTexts(t *testing.T) map[string][]string {
 	t.Helper()
 	texts := map[string][]string{}
-	declaration := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
 		text, err := os.ReadFile(path)
-		for _, match := range declaration.FindAllStringSubmatch(string(text), -1) {
-			texts[match[1]] = append(texts[match[1]], string(text))
+		if err != nil {
+			return err
+		}
+		declared, err := declarations(string(text))
+		for name := range declared {
+			if strings.HasPrefix(name, "Test") {
+				texts[name] = append(texts[name], withUsed(name, declared))
+			}
 		}
 		return err
 	})
@@ -297,6 +308,55 @@ func testFiles(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	return texts
+}
+
+// declarations maps what a file declares to the texts of these declarations.
+func declarations(text string) (map[string]string, error) {
+	file, err := parser.ParseFile(token.NewFileSet(), "", text, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	declared := map[string]string{}
+	for _, d := range file.Decls {
+		whole := text[d.Pos()-file.FileStart : d.End()-file.FileStart]
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			declared[d.Name.Name] = whole
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				if v, ok := spec.(*ast.ValueSpec); ok {
+					for _, name := range v.Names {
+						declared[name.Name] = whole
+					}
+				}
+			}
+		}
+	}
+	return declared, nil
+}
+
+var words = regexp.MustCompile(`\w+`)
+
+// withUsed is the text of a declaration, with those that it uses, each once.
+func withUsed(name string, declared map[string]string) string {
+	rest := maps.Clone(declared)
+	var text strings.Builder
+	var add func(name string)
+	add = func(name string) {
+		own, found := rest[name]
+		if !found {
+			return
+		}
+		delete(rest, name)
+		text.WriteString(own + "\n")
+		for _, word := range words.FindAllString(own, -1) {
+			if !strings.HasPrefix(word, "Test") {
+				add(word)
+			}
+		}
+	}
+	add(name)
+	return text.String()
 }
 
 // TestDefaultsOfTheReferenceAreAccepted starts from the environment of one who

@@ -15,10 +15,12 @@ type Listen struct {
 
 	Proto Proto `env:"PROTO" default:"tcp" help:"Addresses of the listeners: 'tcp' is all, 'tcp4' is IPv4 only, 'tcp6' is IPv6 only."`
 
+	UsePrometheus  Choice  `env:"USE_PROMETHEUS" placeholder:"true|false" help:"Serve metrics at the next address. If it is not set, they are. The debug listener has them in any case, at /stats." unit:"switch"`
 	PrometheusAddr Address `env:"PROMETHEUS_ADDR" default:":9090" help:"Address of the metrics listener." unit:"host:port"`
 	PrometheusPath URLPath `env:"PROMETHEUS_PATH" default:"/metrics" help:"Path of the metrics."`
 
-	GRPCMaxConnectionAge      time.Duration `name:"grpc-max-connection-age" env:"GRPC_MAX_CONNECTION_AGE" default:"24h" min:"1s" help:"Age at which a gRPC connection is asked to close, give or take 10 %."`
-	GRPCMaxConnectionAgeGrace time.Duration `name:"grpc-max-connection-age-grace" env:"GRPC_MAX_CONNECTION_AGE_GRACE" default:"1h" min:"1s" help:"Time that calls on such a connection have to finish."`
+	GRPCMaxConnectionAge      time.Duration `name:"grpc-max-connection-age" env:"GRPC_MAX_CONNECTION_AGE" default:"24h" min:"0s" help:"Age at which a gRPC connection is asked to close, give or take 10 %. 0 is never."`
+	GRPCMaxConnectionAgeGrace time.Duration `name:"grpc-max-connection-age-grace" env:"GRPC_MAX_CONNECTION_AGE_GRACE" default:"1h" min:"0s" help:"Time that calls on such a connection have to finish. 0 is as long as they take."`
+	GRPCMaxConcurrentStreams  int           `name:"grpc-max-concurrent-streams" env:"GRPC_MAX_CONCURRENT_STREAMS" default:"0" min:"0" max:"4294967295" help:"Most calls at a time on one gRPC connection. Clients wait with more. 0 is any number." unit:"calls"`
 	GRPCReflection            bool          `name:"grpc-reflection" env:"GRPC_REFLECTION" default:"false" help:"Tell gRPC clients such as grpcurl which services and messages there are."`
 }

@@ -12,7 +12,7 @@ func TestMigratingNamesWhatExists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tests := testFiles(t)
+	tests := testTexts(t)
 	for _, name := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(text), -1) {
 		if tests[name[1]] == nil {
 			t.Errorf("there is no test %s", name[1])

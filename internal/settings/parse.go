@@ -70,10 +70,11 @@ func (s *Settings) AfterApply(ctx *kong.Context) error {
 	if s.Redis.Main.URL == "" {
 		s.Redis.Variables = redisVariables(names)
 	}
+	warnings, unusable := compare()
 	var err error
 	s.Metrics.Mogrifiers, err = mogrifiers(s.Metrics.DogStatsdMogrifiers)
-	errs = append(errs, s.Redis.check(), s.TLS.check(), err, s.XDS.check())
-	s.Warnings = slices.Concat(compare(), s.TLS.warnings(), s.XDS.warnings())
+	errs = append(errs, unusable, s.Redis.check(), s.TLS.check(), err, s.XDS.check())
+	s.Warnings = slices.Concat(warnings, s.TLS.warnings(), s.XDS.warnings())
 	return errors.Join(errs...)
 }
 

@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -32,7 +31,7 @@ type Redis struct {
 // RedisServer says where one Redis is, and what belongs to it alone. The help
 // of its URL ends with what it means to have none, ${absent}.
 type RedisServer struct {
-	URL          string        `name:"url" env:"URL" placeholder:"URL" help:"Where Redis is: host:port, path of a unix socket, or a redis://, rediss:// or unix:// URL; with type SENTINEL name,host:port,... of the primary and its sentinels; with CLUSTER host:port,... of some nodes. ${absent}"`
+	URL          string        `name:"url" env:"URL" placeholder:"URL" help:"Where Redis is: host:port, path of a unix socket, or a redis://, rediss:// or unix:// URL; with type SENTINEL name,host:port,... of the primary and its sentinels; with CLUSTER host:port,... of some nodes; these may be URLs, too. ${absent}"`
 	Type         RedisType     `env:"TYPE" default:"SINGLE" help:"What Redis consists of: SINGLE, SENTINEL or CLUSTER."`
 	SocketType   SocketType    `env:"SOCKET_TYPE" placeholder:"tcp|unix" help:"How to reach a Redis that is not given as a URL. By default unix for a path, tcp otherwise."`
 	Auth         Secret        `env:"AUTH" placeholder:"PASSWORD" help:"Password of Redis, or user:password."`
@@ -52,7 +51,18 @@ func (s RedisServer) Socket() string {
 
 // Name is where Redis is, without what may be a password.
 func (s RedisServer) Name() string {
-	return s.URL[strings.LastIndexByte(s.URL, '@')+1:]
+	name, _, _ := strings.Cut(s.URL[strings.LastIndexByte(s.URL, '@')+1:], "?")
+	return name
+}
+
+// Encrypted tells whether Redis is reached over TLS.
+func (s RedisServer) Encrypted() bool {
+	for address := range strings.SplitSeq(s.URL, ",") {
+		if strings.HasPrefix(strings.TrimSpace(address), "rediss://") {
+			return true
+		}
+	}
+	return s.TLS
 }
 
 // Login takes the user, which may be empty, and the password from an Auth.
@@ -87,15 +97,20 @@ func (r *Redis) Clustered() bool {
 	return r.Main.Type == RedisCluster || r.UsePerSecond && r.PerSecond.Type == RedisCluster
 }
 
+// Encrypted tells whether any Redis is reached over TLS.
+func (r *Redis) Encrypted() bool {
+	return r.Main.Encrypted() || r.UsePerSecond && r.PerSecond.Encrypted()
+}
+
 // check tells what does not go together.
 func (r *Redis) check() error {
 	switch {
 	case r.UsePerSecond && r.Main.URL == "":
-		return errors.New("--redis-persecond ($REDIS_PERSECOND): needs $REDIS_URL, which keeps all other limits")
+		return wrong("REDIS_PERSECOND", "needs $REDIS_URL, which keeps all other limits")
 	case r.UsePerSecond && r.PerSecond.URL == "":
-		return errors.New("--redis-persecond-url ($REDIS_PERSECOND_URL): is not set, but $REDIS_PERSECOND is")
-	case (r.TLSClientCert == "") != (r.TLSClientKey == ""):
-		return errors.New("--redis-tls-client-cert and --redis-tls-client-key ($REDIS_TLS_CLIENT_CERT, $REDIS_TLS_CLIENT_KEY): one is set without the other")
+		return wrong("REDIS_PERSECOND_URL", "is not set, but $REDIS_PERSECOND is")
+	case r.Encrypted():
+		return checkPair(file{"REDIS_TLS_CLIENT_CERT", r.TLSClientCert}, file{"REDIS_TLS_CLIENT_KEY", r.TLSClientKey})
 	}
 	return nil
 }

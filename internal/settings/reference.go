@@ -1,19 +1,23 @@
 package settings
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // variable is one of envoyproxy/ratelimit that is not honoured here, or not
 // under its name.
 type variable struct {
 	name    string
+	values  values
 	asks    condition
 	outcome outcome
 	instead string // what happens, as a clause
+	twin    bool   // there is one for the second Redis, too: REDIS_PERSECOND_...
 }
 
 // outcome is what comes of a variable that asks for something.
@@ -22,6 +26,29 @@ type outcome string
 const (
 	warned  outcome = "warning"
 	ignored outcome = "none" // nothing is lost
+)
+
+// values are those that the reference takes. Another one is an error there, or
+// undoes it later, and a mistake here, too.
+type values struct {
+	allowed string
+	hold    func(value string) bool
+}
+
+var (
+	texts    = values{"any text", func(string) bool { return true }}
+	switches = values{"true, t, yes, 1, false, f, no and 0", func(value string) bool {
+		_, err := parseSwitch(value)
+		return err == nil
+	}}
+	counts = values{"whole numbers from 0", func(value string) bool {
+		_, err := strconv.ParseUint(value, 10, 63)
+		return err == nil
+	}}
+	durations = values{"durations such as 150us, 1s or 0", func(value string) bool {
+		d, err := time.ParseDuration(value)
+		return err == nil && d >= 0
+	}}
 )
 
 // condition tells which values of a variable ask for something that is not done.
@@ -33,52 +60,54 @@ type condition struct {
 var (
 	isSet = condition{"is set", func(string) bool { return true }}
 	isOn  = condition{"is true", func(value string) bool {
-		on, err := parseSwitch(value)
-		return on || err != nil
+		on, _ := parseSwitch(value)
+		return on
 	}}
 )
 
-// isNot is met by any other text than the reference's default.
-func isNot(standard string) condition {
-	return condition{"is not " + standard, func(value string) bool { return !strings.EqualFold(value, standard) }}
-}
-
-// isNotNumber is met by any other number than the reference's default.
-func isNotNumber(standard float64) condition {
-	return condition{fmt.Sprintf("is not %g", standard), func(value string) bool {
-		n, err := strconv.ParseFloat(value, 64)
-		return err != nil || n != standard
-	}}
+// isNot is met by any other text.
+func isNot(text string) condition {
+	return condition{"is not " + text, func(value string) bool { return value != text }}
 }
 
 // reference lists the variables of envoyproxy/ratelimit that mean nothing here,
 // but for those that only go with another one of the list.
-var reference = []variable{
-	{"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", isOn, warned, "ratelimit_service_response_time_seconds is in seconds"},
-	{"USE_CALENDAR_MONTH_RATE_LIMIT", isOn, warned, "a month has 30 days, counted from 1970-01-01"},
-	{"MAX_CONCURRENT_REQUESTS", isNotNumber(0), warned, "the number of requests is not bounded; each waits for Redis at most REDIS_OP_TIMEOUT"},
-	{"REQUEST_TIMEOUT", isNot("0"), warned, "REDIS_OP_TIMEOUT and the caller's own deadline bound how long a request waits"},
-	{"GRPC_MAX_CONCURRENT_STREAMS", isNotNumber(0), warned, "the number of streams of a connection is not bounded"},
+var reference = withTwins([]variable{
+	{name: "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", values: switches, asks: isOn, outcome: warned, instead: "ratelimit_service_response_time_seconds is in seconds"},
+	// That mapping, of the reference's examples and of Envoy Gateway, makes the same names and labels.
+	{name: "PROMETHEUS_MAPPER_YAML", values: texts, asks: isNot("/etc/statsd-exporter/conf.yaml"), outcome: warned, instead: "metrics have the names and labels of the reference's own mapping"},
+	{name: "USE_CALENDAR_MONTH_RATE_LIMIT", values: switches, asks: isOn, outcome: warned, instead: "a month has 30 days, counted from 1970-01-01"},
+	{name: "DESCRIPTOR_KEY_CONFIG", values: texts, asks: isSet, outcome: warned, instead: "limits that requests bring with them share one series of metrics for each domain, whatever their descriptors"},
 
-	{"EXPIRATION_JITTER_MAX_SECONDS", isSet, ignored, "counters expire with their window"},
-	{"REDIS_POOL_ON_EMPTY_BEHAVIOR", isSet, ignored, "a call waits for a connection, within its time"},
-	{"REDIS_PIPELINE_WINDOW", isSet, ignored, "requests that arrive during a call go into the next one"},
-	{"REDIS_PIPELINE_LIMIT", isSet, ignored, "requests that arrive during a call go into the next one"},
-	{"REDIS_USE_EXPLICIT_PIPELINE", isSet, ignored, "requests that arrive during a call go into the next one"},
-	{"REDIS_POOL_ON_EMPTY_WAIT_DURATION", isSet, ignored, "a call waits for a connection, within its time"},
-	{"REDIS_CLUSTER_PIPELINE_PARALLELISM", isSet, ignored, "requests that arrive during a call go into the next one"},
-	{"REDIS_CLOSE_CONNECTION_ON_READONLY_ERROR", isSet, ignored, "a connection to a replica is always closed, and the primary looked for"},
-	{"SANITIZE_DESCRIPTOR_METRIC_DOTS", isSet, ignored, "a dot in a key or value does not break up the labels of metrics"},
-	{"REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR", isSet, ignored, "a call waits for a connection, within its time"},
-	{"REDIS_PERSECOND_POOL_ON_EMPTY_WAIT_DURATION", isSet, ignored, "a call waits for a connection, within its time"},
-	{"REDIS_PERSECOND_PIPELINE_WINDOW", isSet, ignored, "requests that arrive during a call go into the next one"},
-	{"REDIS_PERSECOND_PIPELINE_LIMIT", isSet, ignored, "requests that arrive during a call go into the next one"},
-	{"REDIS_PERSECOND_USE_EXPLICIT_PIPELINE", isSet, ignored, "requests that arrive during a call go into the next one"},
-	{"REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM", isSet, ignored, "requests that arrive during a call go into the next one"},
-	{"RUNTIME_WATCH_ROOT", isSet, ignored, "every directory on the way to the rules is watched"},
-	{"RUNTIME_IGNOREDOTFILES", isSet, ignored, "dot files are never read"},
-	{"PROMETHEUS_MAPPER_YAML", isSet, ignored, "metrics have the names and labels of the reference's own mapping"},
-	{"USE_PROMETHEUS", isSet, ignored, "metrics are always served at PROMETHEUS_ADDR"},
+	{name: "EXPIRATION_JITTER_MAX_SECONDS", values: counts, asks: isSet, outcome: ignored, instead: "counters expire with their window"},
+	{name: "REDIS_STARTUP_INITIAL_INTERVAL", values: durations, asks: isSet, outcome: ignored, instead: untilThere},
+	{name: "REDIS_STARTUP_MAX_INTERVAL", values: durations, asks: isSet, outcome: ignored, instead: untilThere},
+	{name: "REDIS_STARTUP_MAX_ELAPSED_TIME", values: durations, asks: isSet, outcome: ignored, instead: untilThere},
+	{name: "REDIS_POOL_ON_EMPTY_BEHAVIOR", values: texts, asks: isSet, outcome: ignored, instead: "a call waits for a connection, within its time", twin: true},
+	{name: "REDIS_POOL_ON_EMPTY_WAIT_DURATION", values: durations, asks: isSet, outcome: ignored, instead: "a call waits for a connection, within its time", twin: true},
+	{name: "REDIS_PIPELINE_WINDOW", values: durations, asks: isSet, outcome: ignored, instead: together, twin: true},
+	{name: "REDIS_PIPELINE_LIMIT", values: counts, asks: isSet, outcome: ignored, instead: together, twin: true},
+	{name: "REDIS_USE_EXPLICIT_PIPELINE", values: switches, asks: isSet, outcome: ignored, instead: together, twin: true},
+	{name: "REDIS_CLUSTER_PIPELINE_PARALLELISM", values: counts, asks: isSet, outcome: ignored, instead: together, twin: true},
+	{name: "REDIS_CLOSE_CONNECTION_ON_READONLY_ERROR", values: switches, asks: isSet, outcome: ignored, instead: "a connection to a replica is always closed, and the primary looked for"},
+	{name: "SANITIZE_DESCRIPTOR_METRIC_DOTS", values: switches, asks: isSet, outcome: ignored, instead: "a dot in a key or value does not break up the labels of metrics"},
+	{name: "RUNTIME_IGNOREDOTFILES", values: switches, asks: isSet, outcome: ignored, instead: "dot files are never read"},
+})
+
+const (
+	together   = "requests that arrive during a call go into the next one"
+	untilThere = "Redis is looked for until it is there, every 2 s at least"
+)
+
+// withTwins adds the variables of the second Redis.
+func withTwins(list []variable) []variable {
+	for _, v := range list {
+		if v.twin {
+			v.name = strings.Replace(v.name, "REDIS_", "REDIS_PERSECOND_", 1)
+			list = append(list, v)
+		}
+	}
+	return list
 }
 
 // Warning tells of a variable that has no effect although it asks for one.
@@ -87,15 +116,21 @@ type Warning struct {
 	Instead         string // what happens
 }
 
-// compare looks for what the environment asks for as of the reference.
-func compare() (warnings []Warning) {
+// compare looks for what the environment asks for as of the reference. The error
+// names every value that means nothing.
+func compare() (warnings []Warning, err error) {
+	var errs []error
 	for _, v := range reference {
 		value := os.Getenv(v.name)
-		if v.outcome == warned && value != "" && v.asks.met(value) {
+		switch {
+		case value == "":
+		case !v.values.hold(value):
+			errs = append(errs, fmt.Errorf("$%s: %q is not allowed, allowed are %s", v.name, value, v.values.allowed))
+		case v.outcome == warned && v.asks.met(value):
 			warnings = append(warnings, Warning{v.name, value, v.instead})
 		}
 	}
-	return warnings
+	return warnings, errors.Join(errs...)
 }
 
 // redisVariables names the variables that say how to use a Redis.

@@ -1,22 +1,32 @@
 package settings
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 )
 
 // TestReferenceIsCompared holds every row of the table to what it says of a
-// value that asks for something, and of one that does not.
+// value that asks for something, of one that does not, and of one that means
+// nothing.
 func TestReferenceIsCompared(t *testing.T) {
 	for _, v := range reference {
 		t.Run(v.name, func(t *testing.T) {
-			asking, silent := "somewhere", ""
-			switch {
-			case v.asks.text == isOn.text:
-				asking, silent = "t", "FALSE"
-			case strings.HasPrefix(v.asks.text, "is not "):
-				silent = strings.TrimPrefix(v.asks.text, "is not ")
+			asking, wrong := "somewhere", ""
+			switch v.values.allowed {
+			case switches.allowed:
+				asking, wrong = "t", "maybe"
+			case counts.allowed:
+				asking, wrong = "7", "-5"
+			case durations.allowed:
+				asking, wrong = "150us", "xyz"
+			}
+			silent := ""
+			if v.asks.text == isOn.text {
+				silent = "FALSE"
+			} else if text, ok := strings.CutPrefix(v.asks.text, "is not "); ok {
+				silent = text
 			}
 			if s, err := parse(t, map[string]string{v.name: silent}); err != nil || len(s.Warnings) != 0 {
 				t.Errorf("%q: got %v %v, want nothing", silent, s.Warnings, err)
@@ -34,7 +44,21 @@ func TestReferenceIsCompared(t *testing.T) {
 			default:
 				t.Errorf("unknown outcome %q", v.outcome)
 			}
+			want := fmt.Sprintf("$%s: %q is not allowed, allowed are %s", v.name, wrong, v.values.allowed)
+			if _, err := parse(t, map[string]string{v.name: wrong}); wrong != "" && (err == nil || err.Error() != want) {
+				t.Errorf("%q: got error %v, want %s", wrong, err, want)
+			}
 		})
+	}
+}
+
+// TestAllWrongValuesAreTold has two at once, one of them of the second Redis.
+func TestAllWrongValuesAreTold(t *testing.T) {
+	_, err := parse(t, map[string]string{"EXPIRATION_JITTER_MAX_SECONDS": "many", "REDIS_PERSECOND_PIPELINE_WINDOW": "-1s"})
+	for _, want := range []string{"$EXPIRATION_JITTER_MAX_SECONDS: ", "$REDIS_PERSECOND_PIPELINE_WINDOW: "} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want %s", err, want)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ type RulesPath struct {
 	RuntimeRoot         string `env:"RUNTIME_ROOT" placeholder:"PATH" help:"Rules are in ROOT/SUBDIRECTORY/APPDIRECTORY, which may be reached by symbolic links that are turned elsewhere. By default /srv/runtime_data/current, if --runtime-subdirectory is set."`
 	RuntimeSubdirectory string `env:"RUNTIME_SUBDIRECTORY" placeholder:"NAME" help:"See --runtime-root."`
 	RuntimeAppDirectory string `name:"runtime-appdirectory" env:"RUNTIME_APPDIRECTORY" default:"config" help:"See --runtime-root."`
+	RuntimeWatchRoot    bool   `env:"RUNTIME_WATCH_ROOT" default:"true" help:"Read also what is beside that directory and bears its name with a dot and more, such as ROOT/SUBDIRECTORY/config.yaml, which may stand alone. It needs --runtime-subdirectory."`
 }
 
 // Rules says where the rules are and how they are loaded.
@@ -37,6 +38,12 @@ func (r RulesPath) Path() string {
 	default:
 		return "config"
 	}
+}
+
+// WithSiblings tells whether what is beside the path and bears its name with a dot
+// and more holds rules, too.
+func (r RulesPath) WithSiblings() bool {
+	return r.Config == "" && r.RuntimeSubdirectory != "" && r.RuntimeWatchRoot
 }
 
 // Named tells which settings made up the path.

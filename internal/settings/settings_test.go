@@ -80,12 +80,16 @@ func TestPrecedence(t *testing.T) {
 		{"format in any case", env{"LOG_FORMAT": "JSON"}, nil, func(s Settings) any { return s.Process.LogFormat }, LogFormat("json")},
 		{"backend in any case", env{"BACKEND_TYPE": "Redis"}, nil, func(s Settings) any { return s.Store.BackendType }, Backend("redis")},
 		{"metrics address", env{"PROMETHEUS_ADDR": "127.0.0.1:0"}, nil, func(s Settings) any { return s.Listen.PrometheusAddr }, Address("127.0.0.1:0")},
+		{"IPv6 host in brackets", env{"DEBUG_HOST": "[::]"}, nil, func(s Settings) any { return s.Listen.DebugPort.On(s.Listen.DebugHost) }, "[::]:6070"},
+		{"unlimited age", env{"GRPC_MAX_CONNECTION_AGE": "0"}, nil, func(s Settings) any { return s.Listen.GRPCMaxConnectionAge }, time.Duration(0)},
+		{"unlimited grace", env{"GRPC_MAX_CONNECTION_AGE_GRACE": "0s"}, nil, func(s Settings) any { return s.Listen.GRPCMaxConnectionAgeGrace }, time.Duration(0)},
 		{"IPv6 host", nil, []string{"--host=::1", "--port=80"}, func(s Settings) any { return s.Listen.Port.On(s.Listen.Host) }, "[::1]:80"},
 		{"names of other programs", env{"REDIS_PORT": "tcp://10.0.0.1:6379", "RATELIMIT_PORT": "x"}, nil, func(s Settings) any { return s.Redis.Main.URL }, ""},
 		{"user and password", env{"REDIS_AUTH": "pa:ss:word"}, nil, login, "pa ss:word"},
 		{"password alone", env{"REDIS_AUTH": "secret"}, nil, login, " secret"},
 		{"no password", nil, nil, login, " "},
 		{"name of Redis", env{"REDIS_URL": "rediss://me:p@ss@db:6379/1"}, nil, func(s Settings) any { return s.Redis.Main.Name() }, "db:6379/1"},
+		{"name of Redis with a query", env{"REDIS_URL": "redis://db:6379?password=secret"}, nil, func(s Settings) any { return s.Redis.Main.Name() }, "redis://db:6379"},
 		{"name of plain Redis", env{"REDIS_URL": "db:6379"}, nil, func(s Settings) any { return s.Redis.Main.Name() }, "db:6379"},
 		{"socket of a path", env{"REDIS_URL": "/run/redis.sock"}, nil, func(s Settings) any { return s.Redis.Main.Socket() }, "unix"},
 		{"socket of an address", env{"REDIS_URL": "db:6379"}, nil, func(s Settings) any { return s.Redis.Main.Socket() }, ""},
@@ -139,11 +143,15 @@ func TestImpossibleValues(t *testing.T) {
 		{name: "no connections", env: "REDIS_PERSECOND_POOL_SIZE=0", wants: []string{"REDIS_PERSECOND_POOL_SIZE", "0 is not allowed, allowed is 1 to 10000"}},
 		{name: "no time for Redis", env: "REDIS_TIMEOUT=0s", wants: []string{"REDIS_TIMEOUT", "0s is not allowed, allowed is 1ms or more"}},
 		{name: "second Redis without a first", env: "REDIS_PERSECOND=true", wants: []string{"REDIS_PERSECOND", "needs $REDIS_URL"}},
-		{name: "certificate without key", env: "REDIS_TLS_CLIENT_CERT=/a", wants: []string{"REDIS_TLS_CLIENT_CERT", "one is set without the other"}},
 		{name: "level", env: "LOG_LEVEL=loud", wants: []string{"LOG_LEVEL", `"loud" is not a log level, allowed are debug, info, warn and error`}},
 		{name: "format", env: "LOG_FORMAT=xml", wants: []string{"LOG_FORMAT", `"xml" is not a log format, allowed are text and json`}},
 		{name: "switch", env: "REDIS_TLS=maybe", wants: []string{"REDIS_TLS", `"maybe" is no switch, allowed are true, t, yes, 1, false, f, no and 0`}},
 		{name: "switch by flag", flag: "--redis-tls=2", wants: []string{"--redis-tls", `"2" is no switch`}},
+		{name: "choice of metrics", env: "USE_PROMETHEUS=maybe", wants: []string{"USE_PROMETHEUS", `"maybe" is no switch`}},
+		{name: "word as streams", env: "GRPC_MAX_CONCURRENT_STREAMS=x", wants: []string{"GRPC_MAX_CONCURRENT_STREAMS", `"x"`}},
+		{name: "fewer than no streams", env: "GRPC_MAX_CONCURRENT_STREAMS=-1", wants: []string{"GRPC_MAX_CONCURRENT_STREAMS", "-1 is not allowed, allowed is 0 to 4294967295"}},
+		{name: "fewer than no requests", env: "MAX_CONCURRENT_REQUESTS=-1", wants: []string{"MAX_CONCURRENT_REQUESTS", "-1 is not allowed, allowed is 0 or more"}},
+		{name: "timeout in the past", env: "REQUEST_TIMEOUT=-1s", wants: []string{"REQUEST_TIMEOUT", "-1s is not allowed, allowed is 0s or more"}},
 		{name: "choice", env: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=auto", wants: []string{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", `"auto" is no switch, allowed are true, t, yes, 1, false, f, no and 0`}},
 		{name: "duration", env: "REDIS_OP_TIMEOUT=20", wants: []string{"REDIS_OP_TIMEOUT", "expected duration"}},
 		{name: "addresses", env: "PROTO=udp", wants: []string{"PROTO", `"udp" is no kind of addresses, allowed are tcp, tcp4 and tcp6`}},
@@ -180,16 +188,19 @@ func TestImpossibleValues(t *testing.T) {
 
 func TestPathOfRules(t *testing.T) {
 	tests := []struct {
-		name string
-		args []string
-		want string
+		name     string
+		args     []string
+		want     string
+		siblings bool
 	}{
-		{"nothing given", nil, "config"},
-		{"path", []string{"--config=/etc/weir"}, "/etc/weir"},
-		{"root", []string{"--runtime-root=/data"}, "/data/config"},
-		{"subdirectory", []string{"--runtime-subdirectory=ratelimit"}, "/srv/runtime_data/current/ratelimit/config"},
-		{"all of it", []string{"--runtime-root=/data", "--runtime-subdirectory=ratelimit", "--runtime-appdirectory=rules"}, "/data/ratelimit/rules"},
-		{"path wins", []string{"--config=here", "--runtime-root=/data"}, "here"},
+		{"nothing given", nil, "config", false},
+		{"path", []string{"--config=/etc/weir"}, "/etc/weir", false},
+		{"root", []string{"--runtime-root=/data"}, "/data/config", false},
+		{"subdirectory", []string{"--runtime-subdirectory=ratelimit"}, "/srv/runtime_data/current/ratelimit/config", true},
+		{"all of it", []string{"--runtime-root=/data", "--runtime-subdirectory=ratelimit", "--runtime-appdirectory=rules"}, "/data/ratelimit/rules", true},
+		{"alone", []string{"--runtime-root=/data", "--runtime-subdirectory=ratelimit", "--runtime-watch-root=false"}, "/data/ratelimit/config", false},
+		{"path wins over subdirectory", []string{"--config=here", "--runtime-subdirectory=ratelimit"}, "here", false},
+		{"path wins", []string{"--config=here", "--runtime-root=/data"}, "here", false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -197,8 +208,8 @@ func TestPathOfRules(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := s.Rules.Path(); got != tt.want {
-				t.Errorf("got %s, want %s", got, tt.want)
+			if got := s.Rules.Path(); got != tt.want || s.Rules.WithSiblings() != tt.siblings {
+				t.Errorf("got %s (with siblings: %t), want %s (%t)", got, s.Rules.WithSiblings(), tt.want, tt.siblings)
 			}
 		})
 	}

@@ -1,10 +1,6 @@
 package settings
 
-import (
-	"errors"
-	"fmt"
-	"os"
-)
+import "errors"
 
 // TLS says how the gRPC listener encrypts, and what clients must prove. Files
 // hold PEM and are read anew when they change.
@@ -22,30 +18,23 @@ func (s TLS) check() error {
 		return nil
 	}
 	var errs []error
-	for _, file := range []struct{ value, flag, variable string }{
-		{s.Cert, "grpc-server-tls-cert", "GRPC_SERVER_TLS_CERT"},
-		{s.Key, "grpc-server-tls-key", "GRPC_SERVER_TLS_KEY"},
-	} {
-		if file.value == "" {
-			errs = append(errs, fmt.Errorf("--%s ($%s): a file is needed because --grpc-server-use-tls ($GRPC_SERVER_USE_TLS) is on", file.flag, file.variable))
+	for _, f := range []file{{"GRPC_SERVER_TLS_CERT", s.Cert}, {"GRPC_SERVER_TLS_KEY", s.Key}} {
+		if f.path == "" {
+			errs = append(errs, f.missing("GRPC_SERVER_USE_TLS", "on"))
 		}
 	}
 	if s.ClientSAN != "" && s.ClientCA == "" {
-		errs = append(errs, fmt.Errorf("--grpc-client-tls-san ($GRPC_CLIENT_TLS_SAN): %q can be checked only with --grpc-client-tls-cacert ($GRPC_CLIENT_TLS_CACERT)", s.ClientSAN))
+		errs = append(errs, wrong("GRPC_CLIENT_TLS_SAN", "%q can be checked only with %s", s.ClientSAN, settingName("GRPC_CLIENT_TLS_CACERT")))
 	}
 	return errors.Join(errs...)
 }
 
-// warnings tell of variables that protect nothing, because TLS is off. That is
-// no error: envoyproxy/ratelimit starts with them, too.
-func (s TLS) warnings() (warnings []Warning) {
+// warnings tell of settings that protect nothing.
+func (s TLS) warnings() []Warning {
 	if s.On {
 		return nil
 	}
-	for _, name := range []string{"GRPC_SERVER_TLS_CERT", "GRPC_SERVER_TLS_KEY", "GRPC_CLIENT_TLS_CACERT", "GRPC_CLIENT_TLS_SAN"} {
-		if value := os.Getenv(name); value != "" {
-			warnings = append(warnings, Warning{name, value, "GRPC_SERVER_USE_TLS is off: the gRPC listener speaks no TLS, and its clients are not authenticated"})
-		}
-	}
-	return warnings
+	return unused([]file{
+		{"GRPC_SERVER_TLS_CERT", s.Cert}, {"GRPC_SERVER_TLS_KEY", s.Key}, {"GRPC_CLIENT_TLS_CACERT", s.ClientCA}, {"GRPC_CLIENT_TLS_SAN", s.ClientSAN},
+	}, "GRPC_SERVER_USE_TLS is off: the gRPC listener speaks no TLS, and its clients are not authenticated")
 }

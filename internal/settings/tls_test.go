@@ -46,3 +46,15 @@ func TestTLS(t *testing.T) {
 		})
 	}
 }
+
+// TestFlagsWithoutTLS are warned of as their variables are.
+func TestFlagsWithoutTLS(t *testing.T) {
+	byVariable, err := parse(t, map[string]string{"GRPC_SERVER_TLS_CERT": "c", "GRPC_CLIENT_TLS_SAN": "envoy"})
+	if err != nil || len(byVariable.Warnings) != 2 {
+		t.Fatalf("got %v, error: %v", byVariable.Warnings, err)
+	}
+	byFlag, err := parse(t, nil, "--grpc-server-tls-cert=c", "--grpc-client-tls-san=envoy")
+	if err != nil || !slices.Equal(byFlag.Warnings, byVariable.Warnings) {
+		t.Errorf("got %v, want %v, error: %v", byFlag.Warnings, byVariable.Warnings, err)
+	}
+}

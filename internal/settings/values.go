@@ -30,8 +30,11 @@ func (p *Port) UnmarshalText(text []byte) error {
 	}
 }
 
-// On is the address of the port on host.
+// On is the address of the port on host, which may be an IPv6 address in brackets.
 func (p Port) On(host string) string {
+	if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
+		host = host[1 : len(host)-1]
+	}
 	return net.JoinHostPort(host, strconv.Itoa(int(p)))
 }
 

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,7 +27,7 @@ type XDS struct {
 
 	MaxMessageSize int           `name:"xds-client-max-msg-size-in-bytes" env:"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES" default:"4194304" min:"0" max:"2147483647" help:"Largest response of the control plane, which holds all rules. 0 is the default." unit:"bytes"`
 	RetryInterval  time.Duration `name:"config-grpc-xds-server-connect-retry-interval" env:"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL" default:"3s" min:"1ms" help:"How long to wait before a control plane is tried again that cannot be reached. It doubles with every failure. Also how long to wait before the same bad rules are refused again."`
-	BackoffInitial time.Duration `name:"xds-client-backoff-initial-interval" env:"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL" default:"10s" min:"1ms" help:"How long to wait before a stream is opened again that broke. It doubles with every one that breaks without a response."`
+	BackoffInitial time.Duration `name:"xds-client-backoff-initial-interval" env:"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL" default:"10s" min:"1ms" help:"How long to wait before a stream is opened again that broke, but no longer than the next setting says. It doubles with every one that breaks without a response."`
 	BackoffMax     time.Duration `name:"xds-client-backoff-max-interval" env:"XDS_CLIENT_BACKOFF_MAX_INTERVAL" default:"60s" min:"1ms" help:"What these two grow to."`
 	BackoffRandom  Fraction      `name:"xds-client-backoff-random-factor" env:"XDS_CLIENT_BACKOFF_RANDOM_FACTOR" default:"0.5" help:"Part by which these times are made longer or shorter at random." unit:"0 to 1"`
 	BackoffJitter  bool          `name:"xds-client-backoff-jitter" env:"XDS_CLIENT_BACKOFF_JITTER" default:"true" help:"Whether they are."`
@@ -47,28 +47,23 @@ func (x XDS) BackoffSpread() float64 {
 // check looks for what the settings cannot say one by one.
 func (x XDS) check() error {
 	if _, err := x.HeaderValues(); err != nil {
-		return fmt.Errorf("--config-grpc-xds-client-additional-headers ($CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS): %w", err)
+		return wrong("CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", "%w", err)
 	}
-	if x.BackoffInitial > x.BackoffMax {
-		return fmt.Errorf("--xds-client-backoff-initial-interval ($XDS_CLIENT_BACKOFF_INITIAL_INTERVAL): %v is not allowed, allowed is at most $XDS_CLIENT_BACKOFF_MAX_INTERVAL, which is %v", x.BackoffInitial, x.BackoffMax)
+	if !x.Enabled() || !x.UseTLS {
+		return nil
 	}
-	if x.UseTLS && (x.ClientCert == "") != (x.ClientKey == "") {
-		return errors.New("$CONFIG_GRPC_XDS_CLIENT_TLS_CERT and $CONFIG_GRPC_XDS_CLIENT_TLS_KEY go together, but only one of them is set")
-	}
-	return nil
+	return checkPair(file{"CONFIG_GRPC_XDS_CLIENT_TLS_CERT", x.ClientCert}, file{"CONFIG_GRPC_XDS_CLIENT_TLS_KEY", x.ClientKey})
 }
 
-// warnings tell of variables that protect nothing, because TLS is off.
-func (x XDS) warnings() (warnings []Warning) {
+// warnings tell of settings that protect nothing.
+func (x XDS) warnings() []Warning {
 	if !x.Enabled() || x.UseTLS {
 		return nil
 	}
-	for _, name := range []string{"CONFIG_GRPC_XDS_CLIENT_TLS_CERT", "CONFIG_GRPC_XDS_CLIENT_TLS_KEY", "CONFIG_GRPC_XDS_SERVER_TLS_CACERT", "CONFIG_GRPC_XDS_SERVER_TLS_SAN"} {
-		if value := os.Getenv(name); value != "" {
-			warnings = append(warnings, Warning{name, value, "CONFIG_GRPC_XDS_SERVER_USE_TLS is off: the control plane is not authenticated"})
-		}
-	}
-	return warnings
+	return unused([]file{
+		{"CONFIG_GRPC_XDS_CLIENT_TLS_CERT", x.ClientCert}, {"CONFIG_GRPC_XDS_CLIENT_TLS_KEY", x.ClientKey},
+		{"CONFIG_GRPC_XDS_SERVER_TLS_CACERT", x.ServerCA}, {"CONFIG_GRPC_XDS_SERVER_TLS_SAN", x.ServerSAN},
+	}, "CONFIG_GRPC_XDS_SERVER_USE_TLS is off: the control plane is not authenticated")
 }
 
 // HeaderValues are the headers by name. Its error shows no value, because that
@@ -120,14 +115,13 @@ func (t *ConfigType) UnmarshalText(text []byte) error {
 // Target is where a gRPC server is.
 type Target string
 
-// UnmarshalText accepts host:port, and targets of gRPC that name their scheme.
+// UnmarshalText accepts host:port, and targets of gRPC that name their scheme:
+// dns:cp:18000, dns:///cp:18000, unix:/run/xds.sock.
 func (t *Target) UnmarshalText(text []byte) error {
 	s := string(text)
-	for _, scheme := range []string{"dns:///", "unix:", "unix-abstract:", "passthrough:///"} {
-		if strings.HasPrefix(s, scheme) && s != scheme {
-			*t = Target(s)
-			return nil
-		}
+	if scheme, rest, found := strings.Cut(s, ":"); found && slices.Contains(schemes, scheme) && strings.Trim(rest, "/") != "" {
+		*t = Target(s)
+		return nil
 	}
 	_, port, err := net.SplitHostPort(s)
 	if err != nil || new(Port).UnmarshalText([]byte(port)) != nil {
@@ -136,6 +130,9 @@ func (t *Target) UnmarshalText(text []byte) error {
 	*t = Target(s)
 	return nil
 }
+
+// schemes are those that gRPC knows by itself.
+var schemes = []string{"dns", "passthrough", "unix", "unix-abstract"}
 
 // NodeMetadata is metadata of an xDS node.
 type NodeMetadata map[string]string

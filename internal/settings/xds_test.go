@@ -3,6 +3,7 @@ package settings
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +29,8 @@ func TestXDS(t *testing.T) {
 		{"server", env{"CONFIG_GRPC_XDS_SERVER_URL": "[::1]:18001"}, nil, func(x XDS) any { return x.ServerURL }, Target("[::1]:18001")},
 		{"socket", env{"CONFIG_GRPC_XDS_SERVER_URL": "unix:/run/xds.sock"}, nil, func(x XDS) any { return x.ServerURL }, Target("unix:/run/xds.sock")},
 		{"target", env{"CONFIG_GRPC_XDS_SERVER_URL": "dns:///cp:18000"}, nil, func(x XDS) any { return x.ServerURL }, Target("dns:///cp:18000")},
+		{"short target", env{"CONFIG_GRPC_XDS_SERVER_URL": "dns:cp:18000"}, nil, func(x XDS) any { return x.ServerURL }, Target("dns:cp:18000")},
+		{"half a certificate of files", env{"CONFIG_GRPC_XDS_SERVER_USE_TLS": "true", "CONFIG_GRPC_XDS_CLIENT_TLS_KEY": "key.pem"}, nil, func(x XDS) any { return x.Enabled() }, false},
 		{"node by default", nil, nil, func(x XDS) any { return x.NodeID }, "default"},
 		{"metadata", env{"CONFIG_GRPC_XDS_NODE_METADATA": "zone=a, team=x=y,empty=,"}, nil, func(x XDS) any {
 			return maps.Equal(x.NodeMetadata, NodeMetadata{"zone": "a", "team": "x=y", "empty": ""})
@@ -74,12 +77,12 @@ func TestImpossibleXDS(t *testing.T) {
 		{env{"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS": "grpc-timeout:1"}, []string{"$CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", `"grpc-timeout" is not the name of a header`}},
 		{env{"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS": "a:\u00fc"}, []string{"$CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", `the value of the header "a" is not allowed`}},
 		{env{"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL": "0s"}, []string{"$CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL", "allowed is 1ms or more"}},
-		{env{"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL": "2m"}, []string{"$XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", "2m0s is not allowed, allowed is at most $XDS_CLIENT_BACKOFF_MAX_INTERVAL, which is 1m0s"}},
 		{env{"XDS_CLIENT_BACKOFF_RANDOM_FACTOR": "1.5"}, []string{"XDS_CLIENT_BACKOFF_RANDOM_FACTOR", `"1.5" is not allowed, allowed are numbers from 0 to 1`}},
 		{env{"XDS_CLIENT_BACKOFF_RANDOM_FACTOR": "NaN"}, []string{"XDS_CLIENT_BACKOFF_RANDOM_FACTOR", "allowed are numbers from 0 to 1"}},
 		{env{"XDS_CLIENT_BACKOFF_JITTER": "some"}, []string{"XDS_CLIENT_BACKOFF_JITTER", `"some" is no switch`}},
 		{env{"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES": "-1"}, []string{"$XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", "-1 is not allowed, allowed is 0 to 2147483647"}},
-		{env{"CONFIG_GRPC_XDS_SERVER_USE_TLS": "true", "CONFIG_GRPC_XDS_CLIENT_TLS_KEY": "key.pem"}, []string{"$CONFIG_GRPC_XDS_CLIENT_TLS_CERT and $CONFIG_GRPC_XDS_CLIENT_TLS_KEY go together"}},
+		{env{"CONFIG_TYPE": "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_USE_TLS": "true", "CONFIG_GRPC_XDS_CLIENT_TLS_KEY": "key.pem"}, []string{"--config-grpc-xds-client-tls-cert ($CONFIG_GRPC_XDS_CLIENT_TLS_CERT): a file is needed because --config-grpc-xds-client-tls-key ($CONFIG_GRPC_XDS_CLIENT_TLS_KEY) is set"}},
+		{env{"CONFIG_GRPC_XDS_SERVER_URL": "dns:///"}, []string{"CONFIG_GRPC_XDS_SERVER_URL", `"dns:///" is not a gRPC server`}},
 	}
 	for _, tt := range tests {
 		t.Run(fmt.Sprint(tt.env), func(t *testing.T) {
@@ -101,6 +104,10 @@ func TestXDSWithoutTLS(t *testing.T) {
 	s, err := parse(t, files)
 	if err != nil || len(s.Warnings) != 2 || s.Warnings[0].Variable != "CONFIG_GRPC_XDS_SERVER_TLS_CACERT" || s.Warnings[0].Value != "ca.pem" {
 		t.Errorf("got %v, error: %v", s.Warnings, err)
+	}
+	byFlag, err := parse(t, nil, "--config-type=GRPC_XDS_SOTW", "--config-grpc-xds-server-tls-cacert=ca.pem", "--config-grpc-xds-server-tls-san=cp")
+	if err != nil || !slices.Equal(byFlag.Warnings, s.Warnings) {
+		t.Errorf("by flags: got %v, want %v, error: %v", byFlag.Warnings, s.Warnings, err)
 	}
 	files["CONFIG_GRPC_XDS_SERVER_USE_TLS"] = "true"
 	if s, err := parse(t, files); err != nil || len(s.Warnings) != 0 {

@@ -1,6 +1,7 @@
 package tlsfiles
 
 import (
+	"crypto/tls"
 	"errors"
 	"os"
 	"path/filepath"
@@ -85,6 +86,42 @@ func TestAuthorityIsReplaced(t *testing.T) {
 				return errors.New("the old authority is still trusted")
 			})
 		})
+	}
+}
+
+// TestSessionsAreNotResumed comes back with the session of a connection before,
+// with which a client need not show its certificate again.
+func TestSessionsAreNotResumed(t *testing.T) {
+	before, after := testenv.NewAuthority(t), testenv.NewAuthority(t)
+	s := newSide(t, before, before, "weir.example")
+	server := s.config(Server)
+	client := newSide(t, before, before).config(Client).TLS().Clone()
+	certificate, key := before.Issue(t, "envoy.example")
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.Certificates = []tls.Certificate{pair}
+	client.ClientSessionCache = tls.NewLRUClientSessionCache(0)
+	resumed := false
+	client.VerifyConnection = func(state tls.ConnectionState) error {
+		resumed = resumed || state.DidResume
+		return nil
+	}
+	for range 2 { // the second time it would have a session
+		if err, _ := handshake(t, server.TLS(), client, "weir.example"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.write("ca.crt", after.PEM())
+	eventually(t, func() error {
+		if err, _ := handshake(t, server.TLS(), client, "weir.example"); err != nil {
+			return nil
+		}
+		return errors.New("a client of the old authority is still let in")
+	})
+	if resumed {
+		t.Error("a session was resumed")
 	}
 }
 

@@ -1,6 +1,8 @@
 package redisstore
 
 import (
+	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -15,9 +17,21 @@ import (
 
 // address is where Options.URL leads to.
 type address struct {
-	*redis.Options          // of a single Redis: address, user, database and TLS
+	*redis.Options          // of a single Redis: address, user, database and TLS; of several: user and TLS
 	primary        string   // name by which sentinels know it
 	nodes          []string // sentinels, or nodes of a cluster to begin with
+	sentinel       login    // of sentinels
+}
+
+// login is a user, which may be empty, and a password.
+type login struct{ user, password string }
+
+// or is l, with what it lacks from other if it has no password.
+func (l login) or(other login) login {
+	if l.password != "" {
+		return l
+	}
+	return login{cmp.Or(l.user, other.user), other.password}
 }
 
 // name tells where Redis is, for the log.
@@ -38,26 +52,49 @@ func (o *Options) address() (address, error) {
 		single, err := parseURL(o.URL, o.SocketType)
 		return address{Options: single}, err
 	}
-	a := address{Options: &redis.Options{Network: "tcp"}, nodes: strings.Split(o.URL, ",")}
 	if o.SocketType != "" && o.SocketType != "tcp" {
-		return a, fmt.Errorf("type %s is reached over tcp only", o.Type)
+		return address{}, fmt.Errorf("type %s is reached over tcp only", o.Type)
+	}
+	var a address
+	entries := strings.Split(o.URL, ",")
+	for i := range entries {
+		entries[i] = strings.TrimSpace(entries[i])
 	}
 	if o.Type == Sentinel {
-		a.primary, a.nodes = a.nodes[0], a.nodes[1:]
-		if a.primary == "" || len(a.nodes) == 0 || strings.ContainsAny(a.primary, ":/@") {
-			return a, errors.New("is not name,host:port,...: the name of the primary, then the addresses of its sentinels")
+		a.primary, entries = entries[0], entries[1:]
+		if a.primary == "" || len(entries) == 0 || strings.ContainsAny(a.primary, ":/@") {
+			return address{}, errors.New("is not name,host:port,...: the name of the primary, then the addresses of its sentinels")
 		}
 	}
-	for i, node := range a.nodes {
-		_, err := parseURL(node, "tcp")
+	var err error
+	a.Options, a.nodes, err = parseList(entries)
+	return a, err
+}
+
+// parseList reads several addresses, each host:port or a URL. The user, the
+// password and TLS, which all have in common, are in the result.
+func parseList(entries []string) (common *redis.Options, nodes []string, err error) {
+	common = &redis.Options{Network: "tcp"}
+	for i, entry := range entries {
+		node, err := parseURL(entry, "tcp")
 		switch {
-		case strings.Contains(node, "://"):
-			return a, fmt.Errorf("has a scheme, allowed are host:port,... with type %s", o.Type)
 		case err != nil:
-			return a, fmt.Errorf("address %d %w", i+1, err)
+			return nil, nil, fmt.Errorf("address %d %w", i+1, err)
+		case node.Network != "tcp":
+			return nil, nil, fmt.Errorf("address %d is a unix socket, allowed are host:port and URLs with redis:// or rediss://", i+1)
+		case node.DB != 0:
+			return nil, nil, fmt.Errorf("address %d has a database, which is allowed with type single only", i+1)
+		case i == 0:
+			common.Username, common.Password = node.Username, node.Password
+			if node.TLSConfig != nil {
+				common.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12} // whatever the host
+			}
+		case node.Username != common.Username || node.Password != common.Password || (node.TLSConfig == nil) != (common.TLSConfig == nil):
+			return nil, nil, fmt.Errorf("address %d has another user, password or scheme than the first, allowed are the same for all", i+1)
 		}
+		nodes = append(nodes, node.Addr)
 	}
-	return a, nil
+	return common, nodes, nil
 }
 
 // parseURL finds out where url points. Only the address, the user, the
@@ -88,27 +125,43 @@ func parseURL(url, socketType string) (*redis.Options, error) {
 	if err != nil {
 		return nil, errUnclear
 	}
-	if err := checkQuery(u); err != nil {
+	moved, err := moveLogin(u)
+	if err != nil {
 		return nil, err
 	}
-	c, err := redis.ParseURL(url)
+	c, err := redis.ParseURL(moved.String())
 	if err != nil {
 		return nil, errUnclear
 	}
 	return c, checkHost(u, c)
 }
 
-// checkQuery refuses what would be ignored.
-func checkQuery(u *neturl.URL) error {
-	for name := range u.Query() {
-		if u.Scheme != "unix" || name != "db" {
-			return errors.New("has a query, allowed is ?db=database after unix://")
+// moveLogin moves user and password from the query, where envoyproxy/ratelimit
+// reads them, too, to before the host, where go-redis does. What stands there
+// already wins. It refuses what would be ignored.
+func moveLogin(u *neturl.URL) (*neturl.URL, error) {
+	query, err := neturl.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, errUnclear
+	}
+	for name := range query {
+		if name != "db" && name != "username" && name != "password" {
+			return nil, errors.New("has a query with something else than db, username and password")
 		}
 	}
 	if u.Fragment != "" {
-		return errors.New("has a # in it; in a password, special characters are written as %XX")
+		return nil, errors.New("has a # in it; in a password, special characters are written as %XX")
 	}
-	return nil
+	moved := *u
+	password, _ := u.User.Password()
+	user := cmp.Or(u.User.Username(), query.Get("username"))
+	if password = cmp.Or(password, query.Get("password")); user != "" || password != "" {
+		moved.User = neturl.UserPassword(user, password)
+	}
+	query.Del("username")
+	query.Del("password")
+	moved.RawQuery = query.Encode()
+	return &moved, nil
 }
 
 // checkHost refuses hosts that ParseURL, which made c of u, puts up with.
@@ -151,13 +204,16 @@ func checkAddress(address string) error {
 // addresses is an address, or several, in which no password can be.
 var addresses = regexp.MustCompile(`^([^:]*|\[[0-9A-Fa-f:.]*\])(:\s*\d{0,5}\s*)?(,[^:]*:\d{0,5})*$`)
 
+// schemes are those of a list, but for the first.
+var schemes = regexp.MustCompile(`,\s*rediss?://`)
+
 // redact hides what may be a password: all before an @, a query, and what is
 // where an address should be.
 func redact(url string) string {
 	const hidden = "***"
 	start := 0
-	if i := strings.Index(url, "://"); i >= 0 {
-		start = i + len("://")
+	if scheme, _, ok := strings.Cut(url, "://"); ok && !strings.Contains(scheme, ",") {
+		start = len(scheme) + len("://")
 	}
 	shown := url
 	at := strings.LastIndexByte(url, '@')
@@ -165,8 +221,10 @@ func redact(url string) string {
 		start = at + 1
 		shown = hidden + url[at:]
 	}
-	host, _, _ := strings.Cut(url[start:], "/")
-	host, _, _ = strings.Cut(host, "?")
+	host, _, _ := strings.Cut(schemes.ReplaceAllString(url[start:], ","), "?")
+	if !strings.Contains(host, ",") { // of a list, every address must be one
+		host, _, _ = strings.Cut(host, "/")
+	}
 	// Behind an @, only a port tells a host from the end of a password.
 	if !addresses.MatchString(host) || at >= 0 && host != "" && !strings.Contains(host, ":") {
 		return hidden

@@ -33,12 +33,9 @@ type backend struct {
 	closed bool
 }
 
-// newBackend makes a backend. name tells it from the other one in metrics.
-func newBackend(name string, o *Options, metrics *metrics, log *slog.Logger) (*backend, error) {
-	c, err := o.connection()
-	if err != nil {
-		return nil, err
-	}
+// newBackend makes the client of c, which are the options o. name tells it from
+// the other one in metrics.
+func newBackend(name string, o *Options, c *connection, metrics *metrics, log *slog.Logger) *backend {
 	silence()
 	log = log.With("address", c.address.name())
 	b := &backend{
@@ -56,7 +53,7 @@ func newBackend(name string, o *Options, metrics *metrics, log *slog.Logger) (*b
 		b.only = newLane(b)
 		b.breaker = newBreaker(b.pingInTime, log, metrics.breakerOpen.WithLabelValues(name))
 	}
-	return b, nil
+	return b
 }
 
 // silence ends the log of go-redis, which writes lines of its own form. What

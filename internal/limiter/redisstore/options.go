@@ -19,15 +19,17 @@ type Options struct {
 	// URL is where Redis listens: host:port; redis://host[:port][/database];
 	// redis://user:password@host:port[/database], where the user may be empty; the
 	// same with rediss:// for TLS; unix://[user:password@]/path[?db=database]; or a
-	// path if SocketType is "unix". With Sentinel it is the name of the primary and
-	// the addresses of its sentinels, name,host:port,...; with Cluster the addresses
-	// of some nodes, host:port,...
+	// path if SocketType is "unix". Instead, database, user and password may be a
+	// query: ?db=, &username= and &password=. With Sentinel it is the name of the
+	// primary and the addresses of its sentinels, name,host:port,...; with Cluster
+	// the addresses of some nodes, host:port,... Each of these may be a URL, with
+	// the same user, password and scheme in all; those of sentinels are not Redis'.
 	URL string
 	// SocketType is "tcp", "unix" or empty, which means tcp. A URL with a scheme
 	// says it itself.
 	SocketType string
-	// Username and Password are used where URL holds none. A password alone is
-	// that of Redis' default user.
+	// Username and Password are used where URL holds no password. A password alone
+	// is that of Redis' default user.
 	Username, Password string
 	// SentinelUsername and SentinelPassword are for the sentinels.
 	SentinelUsername, SentinelPassword string
@@ -110,14 +112,8 @@ func (o *Options) connection() (*connection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redis URL %q: %w", redact(o.URL), err)
 	}
-	if a.Username == "" && a.Password == "" {
-		a.Username, a.Password = o.Username, o.Password
-	}
-	if a.Username != "" && a.Password == "" {
-		return nil, fmt.Errorf("redis user %q: has no password", a.Username)
-	}
-	if o.SentinelUsername != "" && o.SentinelPassword == "" {
-		return nil, fmt.Errorf("sentinel user %q: has no password", o.SentinelUsername)
+	if err := o.login(&a); err != nil {
+		return nil, err
 	}
 	encrypt := o.TLS
 	switch {
@@ -153,11 +149,29 @@ func (o *Options) connection() (*connection, error) {
 	}}, nil
 }
 
+// login completes the users and passwords of a, which the URL may hold: that of a
+// list of sentinels holds those of the sentinels.
+func (o *Options) login(a *address) error {
+	if o.Type == Sentinel {
+		a.sentinel = login{a.Username, a.Password}.or(login{o.SentinelUsername, o.SentinelPassword})
+		a.Username, a.Password = "", ""
+	}
+	l := login{a.Username, a.Password}.or(login{o.Username, o.Password})
+	a.Username, a.Password = l.user, l.password
+	switch {
+	case l.user != "" && l.password == "":
+		return fmt.Errorf("redis user %q: has no password", l.user)
+	case a.sentinel.user != "" && a.sentinel.password == "":
+		return fmt.Errorf("sentinel user %q: has no password", a.sentinel.user)
+	}
+	return nil
+}
+
 // client makes the client of the type of o.
 func (c *connection) client(o *Options) redis.UniversalClient {
 	switch o.Type {
 	case Sentinel:
-		return redis.NewFailoverClient(c.failover(o))
+		return redis.NewFailoverClient(c.failover())
 	case Cluster:
 		return redis.NewClusterClient(c.cluster(o))
 	default:
@@ -165,10 +179,10 @@ func (c *connection) client(o *Options) redis.UniversalClient {
 	}
 }
 
-func (c *connection) failover(o *Options) *redis.FailoverOptions {
+func (c *connection) failover() *redis.FailoverOptions {
 	return &redis.FailoverOptions{
 		MasterName: c.address.primary, SentinelAddrs: c.address.nodes,
-		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword,
+		SentinelUsername: c.address.sentinel.user, SentinelPassword: c.address.sentinel.password,
 		Username: c.Username, Password: c.Password,
 		Dialer: c.Dialer, DialTimeout: c.DialTimeout, DialerRetries: c.DialerRetries,
 		ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, PoolTimeout: c.PoolTimeout,

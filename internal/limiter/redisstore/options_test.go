@@ -1,8 +1,11 @@
 package redisstore
 
 import (
+	"fmt"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 func TestOptionsAreChecked(t *testing.T) {
@@ -43,11 +46,12 @@ func TestOptionsAreChecked(t *testing.T) {
 		{Options{URL: "redis://:sword@fish"}, `redis URL "***": has a password but no port, which is needed then`},
 		{Options{URL: "redis://user:swordfish@redis/1"}, `redis URL "***": has a password but no port, which is needed then`},
 		{Options{URL: "weir:swordfish"}, `redis URL "***": port is not a number from 1 to 65535`},
-		{Options{URL: "redis://redis:6379?password=swordfish"}, `redis URL "redis://redis:6379?***": has a query, allowed is ?db=database after unix://`},
-		{Options{URL: "redis://redis?db=1"}, `redis URL "redis://redis?***": has a query, allowed is ?db=database after unix://`},
+		{Options{URL: "redis://redis:6379?password=swordfish&pool_size=1"}, `redis URL "redis://redis:6379?***": has a query with something else than db, username and password`},
+		{Options{URL: "redis://redis:6379?password=sword%fish"}, `redis URL "redis://redis:6379?***": cannot be understood; in a password, special characters are written as %XX`},
+		{Options{URL: "redis://redis?db=one"}, `redis URL "redis://redis?***": cannot be understood; in a password, special characters are written as %XX`},
+		{Options{URL: "redis://redis:6379?username=weir"}, `redis user "weir": has no password`},
 		{Options{URL: "redis://redis:6379/1#swordfish"}, `redis URL "redis://redis:6379/1#***": has a # in it; in a password, special characters are written as %XX`},
 		{Options{URL: "redis:6379?password=swordfish"}, `redis URL "redis:6379?***": port is not a number from 1 to 65535`},
-		{Options{URL: "unix:///run/redis.sock?password=swordfish"}, `redis URL "unix:///run/redis.sock?***": has a query, allowed is ?db=database after unix://`},
 		{Options{URL: "unix://:sword@fish/redis.sock"}, `redis URL "***": has a host, a unix socket has none`},
 		{Options{URL: "redis://redis/one"}, `redis URL "redis://redis/one": cannot be understood; in a password, special characters are written as %XX`},
 		{Options{URL: "unix://"}, `redis URL "unix://": cannot be understood; in a password, special characters are written as %XX`},
@@ -64,16 +68,27 @@ func TestOptionsAreChecked(t *testing.T) {
 		{Options{Type: Cluster, URL: ""}, `redis URL "": address 1 is empty`},
 		{Options{Type: Cluster, URL: "one:1,"}, `redis URL "***": address 2 is empty`},
 		{Options{Type: Cluster, URL: "one:1,two:0"}, `redis URL "one:1,two:0": address 2 port is not a number from 1 to 65535`},
-		{Options{Type: Cluster, URL: "redis://:swordfish@one:1"}, `redis URL "***@one:1": has a scheme, allowed are host:port,... with type cluster`},
+		{Options{Type: Cluster, URL: "redis://:swordfish@one:1,redis://two:2"}, `redis URL "***@one:1,redis://two:2": address 2 has another user, password or scheme than the first, allowed are the same for all`},
+		{Options{Type: Cluster, URL: "redis://one:1,rediss://two:2"}, `redis URL "redis://one:1,rediss://two:2": address 2 has another user, password or scheme than the first, allowed are the same for all`},
+		{Options{Type: Cluster, URL: "redis://one:1/0,redis://two:swordfish"}, `redis URL "***": address 2 cannot be understood; in a password, special characters are written as %XX`},
+		{Options{Type: Cluster, URL: "one:swordfish,redis://two:2"}, `redis URL "***": address 1 port is not a number from 1 to 65535`},
+		{Options{Type: Cluster, URL: "one:1,redis://two:2/3"}, `redis URL "***": address 2 has a database, which is allowed with type single only`},
+		{Options{Type: Cluster, URL: "one:1,unix:///run/redis.sock"}, `redis URL "***": address 2 is a unix socket, allowed are host:port and URLs with redis:// or rediss://`},
+		{Options{Type: Sentinel, URL: "main,redis://weir@one:1"}, `sentinel user "weir": has no password`},
 		{Options{Type: Cluster, URL: "/run/redis.sock", SocketType: "unix"}, `redis URL "/run/redis.sock": type cluster is reached over tcp only`},
 		{Options{URL: "redis:6379", PerSecond: &Options{URL: "other"}}, `redis URL "other": is not host:port; a user or a database needs redis://, a path needs unix://`},
 		{Options{URL: "redis:6379", OpTimeout: -time.Second}, `redis op timeout -1s: must not be negative`},
 	} {
+		registry := prometheus.NewRegistry()
+		c.options.Registerer = registry
 		s, err := New(c.options)
 		if err == nil {
 			t.Errorf("%+v: accepted", c.options)
 			s.Close()
 			continue
+		}
+		if left, _ := registry.Gather(); s != nil || left != nil {
+			t.Errorf("%+v: a store or metrics are left of what failed", c.options)
 		}
 		if err.Error() != c.want {
 			t.Errorf("%+v:\n got %v\nwant %s", c.options, err, c.want)
@@ -103,6 +118,45 @@ func TestDefaults(t *testing.T) {
 		}
 		if client.ReadTimeout != DefaultOpTimeout {
 			t.Errorf("%s: a call may take %v, want %v", c.url, client.ReadTimeout, DefaultOpTimeout)
+		}
+	}
+}
+
+// TestLogins reads users and passwords from wherever they may be.
+func TestLogins(t *testing.T) {
+	type logins struct {
+		addresses       string
+		db              int
+		redis, sentinel login
+	}
+	for _, c := range []struct {
+		options Options
+		want    logins
+	}{
+		{Options{URL: "redis://redis:6379?db=1"}, logins{"redis:6379", 1, login{}, login{}}},
+		{Options{URL: "redis://redis:6379?password=p+w%26&username=weir&db=2"}, logins{"redis:6379", 2, login{"weir", "p w&"}, login{}}},
+		{Options{URL: "redis://:first@redis:6379?password=second"}, logins{"redis:6379", 0, login{"", "first"}, login{}}},
+		{Options{URL: "redis://redis?password=p"}, logins{"redis:6379", 0, login{"", "p"}, login{}}},
+		{Options{URL: "redis://redis:6379?username=weir", Password: "p"}, logins{"redis:6379", 0, login{"weir", "p"}, login{}}},
+		{Options{URL: "redis://:url@redis:6379", Username: "weir", Password: "option"}, logins{"redis:6379", 0, login{"", "url"}, login{}}},
+		{Options{URL: "unix:///run/redis.sock?db=3&password=p"}, logins{"/run/redis.sock", 3, login{"", "p"}, login{}}},
+		{Options{Type: Cluster, URL: "redis://one:1,redis://two:2"}, logins{"[one:1 two:2]", 0, login{}, login{}}},
+		{Options{Type: Cluster, URL: "one:1, two:2"}, logins{"[one:1 two:2]", 0, login{}, login{}}},
+		{Options{Type: Cluster, URL: "redis://:p@one:1,redis://two:2?password=p"}, logins{"[one:1 two:2]", 0, login{"", "p"}, login{}}},
+		{Options{Type: Sentinel, URL: "main, redis://:s@one:1,redis://:s@two:2", Password: "p"}, logins{"[one:1 two:2]", 0, login{"", "p"}, login{"", "s"}}},
+		{Options{Type: Sentinel, URL: "main,one:1", SentinelUsername: "weir", SentinelPassword: "s"}, logins{"[one:1]", 0, login{}, login{"weir", "s"}}},
+	} {
+		got, err := c.options.connection()
+		if err != nil {
+			t.Errorf("%s: %v", c.options.URL, err)
+			continue
+		}
+		addresses := got.Addr
+		if got.address.nodes != nil {
+			addresses = fmt.Sprint(got.address.nodes)
+		}
+		if have := (logins{addresses, got.DB, login{got.Username, got.Password}, got.address.sentinel}); have != c.want {
+			t.Errorf("%s: got %+v, want %+v", c.options.URL, have, c.want)
 		}
 	}
 }

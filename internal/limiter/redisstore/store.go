@@ -37,27 +37,28 @@ func New(o Options) (*Store, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	var second *Options
+	first, err := o.connection()
+	if err != nil {
+		return nil, err
+	}
+	var perSecond Options
+	var second *connection
 	if o.PerSecond != nil {
-		second = new(*o.PerSecond)
-		second.OpTimeout, second.Now = cmp.Or(second.OpTimeout, o.OpTimeout), o.Now
-		if err := second.Validate(); err != nil {
+		perSecond = *o.PerSecond
+		perSecond.OpTimeout, perSecond.Now = cmp.Or(perSecond.OpTimeout, o.OpTimeout), o.Now
+		if second, err = perSecond.connection(); err != nil {
 			return nil, err
 		}
 	}
-	if err := o.Validate(); err != nil {
-		return nil, err
-	}
-	metrics := newMetrics(o.Registerer)
-	s := &Store{denials: newDenials(o.DenyMemory, localClock(o.Now))}
-	var err error
-	if s.main, err = newBackend("main", &o, metrics, log); err != nil {
-		return nil, err
+	metrics := newMetrics(o.Registerer) // nothing can fail any more
+	s := &Store{
+		main:    newBackend("main", &o, first, metrics, log),
+		denials: newDenials(o.DenyMemory, localClock(o.Now)),
 	}
 	if second != nil {
-		s.perSecond, err = newBackend("per_second", second, metrics, log)
+		s.perSecond = newBackend("per_second", &perSecond, second, metrics, log)
 	}
-	return s, err
+	return s, nil
 }
 
 // Decide implements limiter.Store, except that a request whose counters are on

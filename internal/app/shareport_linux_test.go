@@ -1,0 +1,48 @@
+package app
+
+import (
+	"net"
+	"syscall"
+	"testing"
+)
+
+// shared takes a port of the system that others may share, until it is released.
+func shared(t *testing.T) (addr, port string, release func()) {
+	t.Helper()
+	config := net.ListenConfig{Control: func(network, _ string, socket syscall.RawConn) error {
+		return sharePort(network, "any", socket)
+	}}
+	listener, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ = net.SplitHostPort(listener.Addr().String())
+	return listener.Addr().String(), port, func() { listener.Close() }
+}
+
+// TestServersOverlap starts a second server on all addresses of the first, which
+// then ends, as an upgrade on one machine does it.
+func TestServersOverlap(t *testing.T) {
+	args := []string{"--config=" + directory(t, limited(3))}
+	var releases []func()
+	for _, flag := range []string{"--grpc-port=", "--port=", "--debug-port="} {
+		_, port, release := shared(t)
+		args, releases = append(args, flag+port), append(releases, release)
+	}
+	metrics, _, release := shared(t)
+	args, releases = append(args, "--prometheus-addr="+metrics), append(releases, release)
+
+	old, young := start(t, args...), start(t, args...)
+	for _, release := range releases {
+		release()
+	}
+	old.wantHealth(true, "OK")
+	old.stop()
+	if err := old.wantEnd(); err != nil {
+		t.Error(err)
+	}
+	young.wantHealth(true, "OK")
+	young.wantLimit(3)
+	young.wantAnswer("GET", young.DebugAddr(), "/", 200, "Weir v0-test")
+	young.wantAnswer("GET", young.MetricsAddr(), "/metrics", 200, "ratelimit_service_total_requests")
+}

@@ -1,0 +1,38 @@
+//go:build linux || darwin || dragonfly || freebsd || netbsd || openbsd
+
+package app
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// sharePort lets other processes of the same user listen at the address, too, if
+// they do the same: the system spreads new connections over them. So one server
+// can take the place of another on the same machine, as envoyproxy/ratelimit lets
+// it. A port that the system is to choose is not shared.
+func sharePort(_, address string, socket syscall.RawConn) error {
+	if strings.HasSuffix(address, ":0") {
+		return nil
+	}
+	var refused error
+	err := socket.Control(func(fd uintptr) {
+		refused = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+	})
+	return errors.Join(err, refused)
+}
+
+// lockDirectory keeps other processes that do the same out of a directory until it
+// is unlocked. Where it may not be read, it is not locked.
+func lockDirectory(dir string) (unlock func()) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return func() {}
+	}
+	_ = unix.Flock(int(f.Fd()), unix.LOCK_EX) // some file systems know no locks
+	return func() { _ = f.Close() }           // which unlocks it
+}
