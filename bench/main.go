@@ -26,6 +26,7 @@ type bench struct {
 	*workshop
 	rounds  int
 	seconds time.Duration // of each measurement, without its warm-up
+	stored  string // where the results are
 	results results
 }
 
@@ -61,16 +62,12 @@ func main() {
 }
 
 func run(ctx context.Context, docs string, rounds int, seconds time.Duration, only string, drawOnly bool) error {
-	b := &bench{rounds: rounds, seconds: seconds}
-	stored := filepath.Join(docs, "performance", "results.json")
-	if err := b.results.read(stored); err != nil {
+	b := &bench{rounds: rounds, seconds: seconds, stored: filepath.Join(docs, "performance", "results.json")}
+	if err := b.results.read(b.stored); err != nil {
 		return err
 	}
 	if !drawOnly {
 		if err := b.measure(ctx, only); err != nil {
-			return err
-		}
-		if err := b.results.write(stored); err != nil {
 			return err
 		}
 	}
@@ -98,6 +95,9 @@ func (b *bench) measure(ctx context.Context, only string) (err error) {
 			return fmt.Errorf("%s: %w", e.name, err)
 		}
 		b.stopAll()
+		if err := b.results.write(b.stored); err != nil {
+			return err
+		}
 		fmt.Fprintf(os.Stderr, "%s: %.0f s\n", e.name, time.Since(start).Seconds())
 	}
 	return nil

@@ -22,7 +22,7 @@ type benchmark struct {
 	Callers     int            `default:"0" placeholder:"N" help:"Requests that may wait for an answer at once. By default 64, of an open loop 512."`
 	Connections int            `default:"4" help:"Connections, dealt out to the servers in turn."`
 	Duration    time.Duration  `default:"10s" help:"How long requests are sent."`
-	Warmup      *time.Duration `placeholder:"DURATION" help:"How much of that, at the start, is not measured. By default a tenth, and at most 1s."`
+	Warmup      *time.Duration `placeholder:"DURATION" help:"How much of that, at the start, is not measured. By default a tenth, and at most 1s; nothing with --requests."`
 	Requests    int64          `default:"0" placeholder:"N" help:"At most so many requests are sent, those of the warm-up included. 0 is no bound but the duration."`
 	Timeout     time.Duration  `default:"0s" help:"After which a request is given up. 0 is never."`
 
@@ -102,6 +102,9 @@ func (b benchmark) options() (loadgen.Options, error) {
 func (b benchmark) warmup() time.Duration {
 	if b.Warmup != nil {
 		return *b.Warmup
+	}
+	if b.Requests > 0 {
+		return 0 // or all might be sent before anything is measured
 	}
 	return min(b.Duration/10, time.Second)
 }

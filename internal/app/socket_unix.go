@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,12 +28,19 @@ func sharePort(_, address string, socket syscall.RawConn) error {
 }
 
 // lockDirectory keeps other processes that do the same out of a directory until it
-// is unlocked. Where it may not be read, it is not locked.
+// is unlocked. Where it may not be read, or somebody else keeps it locked for a
+// second, it is not locked.
 func lockDirectory(dir string) (unlock func()) {
 	f, err := os.Open(dir)
 	if err != nil {
 		return func() {}
 	}
-	_ = unix.Flock(int(f.Fd()), unix.LOCK_EX) // some file systems know no locks
-	return func() { _ = f.Close() }           // which unlocks it
+	for range 100 {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			break // locked, or the file system knows no locks
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	return func() { _ = f.Close() } // which unlocks it
 }

@@ -107,7 +107,10 @@ func (k known) ask(h *limiter.Hit) limiter.Hit {
 // to be charged, so that metrics count its units as admitted.
 func assume(h *limiter.Hit, over, denied bool) limiter.Decision {
 	size := int64(h.Limit.Size())
-	if over {
+	switch {
+	case over && size == 0:
+		return limiter.Decision{Over: true, ResetAfter: retryAfter, RetryAfter: limiter.Never}
+	case over:
 		return limiter.Decision{Over: true, Used: size, ResetAfter: retryAfter, RetryAfter: retryAfter}
 	}
 	return limiter.Decision{Charged: h.Cost > 0 && !denied, Remaining: size}

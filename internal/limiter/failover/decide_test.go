@@ -88,7 +88,7 @@ func TestModes(t *testing.T) {
 			want: []limiter.Decision{{Over: true, Used: 3, ResetAfter: 30 * time.Second, RetryAfter: 30 * time.Second}, allowed}},
 
 		{name: "a limit of 0 does not allow", hits: []limiter.Hit{hit(none)}, denied: true,
-			want: []limiter.Decision{{Over: true, ResetAfter: time.Second, RetryAfter: time.Second}}},
+			want: []limiter.Decision{{Over: true, ResetAfter: time.Second, RetryAfter: limiter.Never}}},
 		{name: "more than a limit is allowed", hits: []limiter.Hit{times(4, hit(allowing))}, want: []limiter.Decision{allowed}},
 		{name: "peeks", hits: []limiter.Hit{times(0, hit(allowing)), times(0, shadow(hit(denying)))}, want: []limiter.Decision{spared, denied}},
 		{name: "a peek is denied", hits: []limiter.Hit{times(0, hit(denying))}, want: []limiter.Decision{denied}, denied: true},

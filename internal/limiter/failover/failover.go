@@ -24,6 +24,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -71,10 +72,14 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 	case err == nil:
 		s.local.primaryDecided()
 		return denied, nil
-	case ctx.Err() != nil || !errors.Is(err, limiter.ErrUnavailable):
+	case !errors.Is(err, limiter.ErrUnavailable) || s.undecidable(hits):
 		return false, err
-	case s.undecidable(hits):
-		return false, err
+	case ctx.Err() == nil:
+		return s.decide(ctx, hits, out)
 	}
-	return s.decide(ctx, hits, out)
+	if slices.ContainsFunc(hits, func(h limiter.Hit) bool { return h.Refund || h.Always && h.Cost > 0 }) {
+		// It tells what has happened already, and is counted although nobody waits.
+		_, _ = s.decide(ctx, hits, out)
+	}
+	return false, err
 }

@@ -8,7 +8,7 @@ import "math/bits"
 // moment at which all counters must be filed anew.
 
 // none ends a chain.
-const none = 1<<32 - 1
+const none uint32 = 1<<32 - 1
 
 // bucketOf tells in which of n buckets a hash belongs: in that which its low bits
 // name or, while there is none of that number, in that which it will split from.

@@ -19,7 +19,7 @@ type shard struct {
 }
 
 func (s *shard) init(maxCounters int) {
-	s.max = uint32(min(maxCounters, none))
+	s.max = uint32(min(uint64(maxCounters), uint64(none)))
 	s.order.width = 1
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -21,7 +20,7 @@ type backend struct {
 	opTimeout time.Duration
 	now       func() time.Time // nil: Redis' clock
 	local     func() time.Time // of what is remembered
-	calls     atomic.Int64
+	denials   *denials         // nil: none
 	metrics   *metrics
 	outage    outage
 	breaker   *breaker // nil: none

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"bytes"
 	"strconv"
 	"time"
 
@@ -15,11 +16,18 @@ type batch struct {
 	keys     texts // of each hit
 	requests texts // of each request, as the script reads them
 
-	number int64         // of the call, in the order of calls
-	asked  time.Time     // when it began
-	done   chan struct{} // closed when reply or err is set
-	reply  reply
-	err    error
+	loosened []loosened    // what is given back
+	number   int64         // of the call, in the order of calls
+	asked    time.Time     // when it began
+	done     chan struct{} // closed when reply or err is set
+	reply    reply
+	err      error
+}
+
+// loosened is a counter to which a request of a batch gives something back.
+type loosened struct {
+	key   []byte
+	place int // of the request
 }
 
 // add appends a request, or a part of one.
@@ -29,6 +37,9 @@ func (b *batch) add(hits []limiter.Hit, isPart bool) {
 		h := &hits[i]
 		b.keys.bytes = append(b.keys.bytes, h.Key...)
 		b.keys.end()
+		if h.Refund && h.Cost > 0 {
+			b.loosened = append(b.loosened, loosened{bytes.Clone(h.Key), b.requests.len()})
+		}
 		n := h.Limit.Numbers()
 		for _, n := range [...]int64{how(h, isPart), h.Units(), int64(n.Kind), n.Of[0], n.Of[1], n.Of[2], n.Of[3]} {
 			text = append(strconv.AppendInt(text, n, 10), ' ')

@@ -16,7 +16,7 @@ import (
 // others only makes a counter fuller, and a denied request takes nothing, so
 // that nobody notices whether Redis was asked. What would be noticed lasts for
 // maxMemory at most: units given back by another process, and a counter that
-// somebody deleted.
+// somebody deleted. What this process gives back is known at once.
 //
 // What is remembered is the states, not the denials: a request is denied if
 // limiter.Decide denies it on them. So a limit that was raised, an override or a
@@ -25,21 +25,30 @@ import (
 type denials struct {
 	now    func() time.Time
 	seed   maphash.Seed
+	calls  atomic.Int64
 	used   atomic.Int64 // counters remembered, of all shards
 	shards [denialShards]denialShard
-	max    int // counters of a shard
+	max    int // bytes of a shard
 }
 
 const (
 	maxMemory    = time.Second
 	denialShards = 16
-	// denialBytes is about what a remembered counter takes, its key included.
-	denialBytes = 160
+	// denialBytes is about what a remembered counter takes beside its key.
+	denialBytes = 128
 )
 
 type denialShard struct {
 	mu       sync.Mutex
 	counters map[string]seen
+	bytes    int
+}
+
+// forget forgets a counter.
+func (d *denials) forget(shard *denialShard, key string) {
+	delete(shard.counters, key)
+	shard.bytes -= len(key) + denialBytes
+	d.used.Add(-1)
 }
 
 // seen is a counter as a call saw it.
@@ -48,6 +57,9 @@ type seen struct {
 	at    int64     // when, in microseconds since the epoch by the clock of the decision
 	asked time.Time // when the call began, by this process' clock, which is not later
 	order int64     // of the requests on the counter
+	// loosened tells that something was given back: what others saw before that
+	// is wrong, and what is in it now is not known.
+	loosened bool
 }
 
 // localClock is the clock of what is remembered: that of the decisions, if the
@@ -65,7 +77,7 @@ func newDenials(bytes int, now func() time.Time) *denials {
 	if bytes <= 0 {
 		return nil
 	}
-	d := &denials{now: now, seed: maphash.MakeSeed(), max: max(bytes/denialBytes/denialShards, 1)}
+	d := &denials{now: now, seed: maphash.MakeSeed(), max: bytes / denialShards}
 	for i := range d.shards {
 		d.shards[i].counters = map[string]seen{}
 	}
@@ -121,13 +133,29 @@ func (d *denials) seen(key []byte, local time.Time) (seen, bool) {
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
 	s, ok := shard.counters[string(key)]
-	if age := local.Sub(s.asked); ok && (age < 0 || age > maxMemory) {
-		delete(shard.counters, string(key))
-		d.used.Add(-1)
+	if ok && s.outdated(local) {
+		d.forget(shard, string(key))
 		return s, false
 	}
-	return s, ok
+	return s, ok && !s.loosened
 }
+
+// outdated tells whether s was seen too long ago, or after now.
+func (s seen) outdated(now time.Time) bool {
+	age := now.Sub(s.asked)
+	return age < 0 || age > maxMemory
+}
+
+// number numbers a call, in the order in which calls about one counter are made.
+func (d *denials) number() int64 {
+	if d == nil {
+		return 0
+	}
+	return d.calls.Add(1)
+}
+
+// orderOf is the order of a request among those of all calls.
+func orderOf(b *batch, place int) int64 { return b.number<<32 | int64(place) }
 
 // note takes note of what the call of b did to the counters of hits, which are a
 // request or a part of one, at a place in it: it remembers them if the request is
@@ -136,40 +164,58 @@ func (d *denials) note(b *batch, place int, hits []limiter.Hit, states []limiter
 	if d == nil || !denied && d.used.Load() == 0 {
 		return
 	}
-	order := b.number<<32 | int64(place)
+	order := orderOf(b, place)
 	for i := range hits {
 		key := hits[i].Key
 		shard := d.shard(key)
 		shard.mu.Lock()
 		known, ok := shard.counters[string(key)]
-		if !ok && denied {
-			d.makeRoom(shard, b.asked)
-			d.used.Add(1)
-		}
 		// The callers of two requests may come here in another order.
-		if ok && known.order <= order || !ok && denied {
-			shard.counters[string(key)] = seen{states[i], b.reply.now, b.asked, order}
+		if follows := ok && !known.loosened; (denied || follows) && (!ok || known.order <= order) {
+			if !ok {
+				d.makeRoom(shard, len(key)+denialBytes)
+			}
+			shard.counters[string(key)] = seen{state: states[i], at: b.reply.now, asked: b.asked, order: order}
 		}
 		shard.mu.Unlock()
 	}
 }
 
-// makeRoom forgets a counter if the shard is full, an outdated one if it meets
-// one soon.
-func (d *denials) makeRoom(shard *denialShard, local time.Time) {
-	if len(shard.counters) < d.max {
+// loosen forgets the counters to which the call of b gave something back,
+// whoever waits for it, and even if it failed: it may have been done.
+func (d *denials) loosen(b *batch) {
+	if d == nil {
 		return
 	}
+	for _, l := range b.loosened {
+		shard, order := d.shard(l.key), orderOf(b, l.place)
+		shard.mu.Lock()
+		if known, ok := shard.counters[string(l.key)]; !ok || known.order < order {
+			if !ok {
+				d.makeRoom(shard, len(l.key)+denialBytes)
+			}
+			shard.counters[string(l.key)] = seen{asked: b.asked, order: order, loosened: true}
+		}
+		shard.mu.Unlock()
+	}
+}
+
+// makeRoom makes room for one more counter of so many bytes. It forgets some
+// that are outdated, if it meets them soon, and others while there is no room.
+func (d *denials) makeRoom(shard *denialShard, bytes int) {
 	const tries = 8
-	victim, tried := "", 0
+	tried, now := 0, d.now()
 	for key, s := range shard.counters { // in random order
-		victim, tried = key, tried+1
-		if local.Sub(s.asked) > maxMemory || tried == tries {
+		full := shard.bytes+bytes > d.max
+		if tried++; tried > tries && !full {
 			break
 		}
+		if full || s.outdated(now) {
+			d.forget(shard, key)
+		}
 	}
-	delete(shard.counters, victim)
-	d.used.Add(-1)
+	shard.bytes += bytes
+	d.used.Add(1)
 }
 
 func (d *denials) shard(key []byte) *denialShard {

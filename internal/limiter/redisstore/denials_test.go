@@ -52,7 +52,7 @@ func newMemoryFixture(t *testing.T) *memoryFixture {
 	f := &memoryFixture{T: t, redis: testenv.RedisServer(t), reg: prometheus.NewRegistry(), now: time.Now()}
 	f.store = open(t, Options{URL: f.redis.Addr(), OpTimeout: long, Registerer: f.reg})
 	f.store.denials = newDenials(1<<20, f.clock)
-	f.store.main.local = f.clock
+	f.store.main.denials, f.store.main.local = f.store.denials, f.clock
 	f.other = open(t, Options{URL: f.redis.Addr(), OpTimeout: long})
 	return f
 }
@@ -247,7 +247,8 @@ func TestKnownDenialsGoOnWithoutRedis(t *testing.T) {
 
 func TestMemoryIsBounded(t *testing.T) {
 	now := time.Now()
-	d := newDenials(100*denialBytes, func() time.Time { return now })
+	const key = 22 // bytes
+	d := newDenials(100*(denialBytes+key), func() time.Time { return now })
 	l := yearly(1)
 	deny := func(key string) {
 		b := &batch{asked: now, reply: reply{now: now.UnixMicro()}}
@@ -260,7 +261,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		return n
 	}
 	for i := range 10_000 {
-		deny(fmt.Sprint(i))
+		deny(fmt.Sprintf("%0*d", key, i))
 	}
 	if n := count(); n > 100 || n < 50 || int64(n) != d.used.Load() {
 		t.Errorf("%d counters are remembered, by its own count %d, want 100 at most", n, d.used.Load())
@@ -268,11 +269,11 @@ func TestMemoryIsBounded(t *testing.T) {
 	// What has expired goes first: with room for it, something new stays.
 	now = now.Add(2 * maxMemory)
 	for i := range 50 {
-		deny(fmt.Sprint("new", i))
+		deny(fmt.Sprintf("new%0*d", key-3, i))
 	}
 	known := 0
 	for i := range 50 {
-		if _, ok := d.seen(fmt.Append(nil, "new", i), now); ok {
+		if _, ok := d.seen(fmt.Appendf(nil, "new%0*d", key-3, i), now); ok {
 			known++
 		}
 	}
@@ -307,6 +308,52 @@ func TestManyCallersOfAKnownDenial(t *testing.T) {
 	if admitted != 100 {
 		t.Errorf("%d requests were admitted, want 100", admitted)
 	}
+}
+
+// TestGivingBackIsKnownAtOnce has a charge that makes a counter full taken back
+// while the denial that it led to is remembered, and a refund whose caller left.
+func TestGivingBackIsKnownAtOnce(t *testing.T) {
+	l := yearly(1)
+	t.Run("of a request denied elsewhere", func(t *testing.T) {
+		f := newMemoryFixture(t)
+		part := []limiter.Hit{hit("k", l, 1)}
+		b, place, err := f.store.main.only.send(part, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-b.done
+		out := make([]limiter.Decision, 1)
+		states, err := b.reply.outcomes(place, out, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.want("beside the charge", true, 1, hit("k", l, 1))
+		f.want("known", true, 0, hit("k", l, 1))
+		back, _ := f.store.main.only.sendBack(giveBacks(part, out, states))
+		<-back.done
+		f.want("after it was given back", false, 1, hit("k", l, 1))
+	})
+	t.Run("of a refund whose caller left", func(t *testing.T) {
+		f := newMemoryFixture(t)
+		f.want("first", false, 1, hit("k", l, 1))
+		f.want("denied", true, 1, hit("k", l, 1))
+		b, _, err := f.store.main.only.send([]limiter.Hit{{Limit: l, Key: []byte("k"), Cost: 1, Refund: true}}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-b.done
+		f.want("after the refund", false, 1, hit("k", l, 1))
+	})
+	t.Run("of a refund that is noted before an earlier denial", func(t *testing.T) {
+		d := newDenials(1<<20, time.Now)
+		denial := &batch{number: 1, asked: time.Now()}
+		refund := &batch{number: 2, asked: time.Now(), loosened: []loosened{{[]byte("k"), 0}}}
+		d.loosen(refund)
+		d.note(denial, 0, []limiter.Hit{hit("k", l, 1)}, []limiter.State{{Used: 1}}, true)
+		if _, ok := d.seen([]byte("k"), time.Now()); ok {
+			t.Error("a denial from before the refund is remembered")
+		}
+	})
 }
 
 // TestKnownDenialInTwoPlaces denies a request whose counters are in two Redis.

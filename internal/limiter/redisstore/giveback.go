@@ -41,6 +41,7 @@ hits:
 func (b *batch) addGiveBack(g giveBack) {
 	b.keys.bytes = append(b.keys.bytes, g.key...)
 	b.keys.end()
+	b.loosened = append(b.loosened, loosened{bytes.Clone(g.key), b.requests.len()})
 	n := g.limit.Numbers()
 	text := b.requests.bytes
 	for _, n := range [...]int64{

@@ -17,7 +17,7 @@ type lane struct {
 func newLane(b *backend) *lane { return &lane{b, newQueue()} }
 
 // decide decides hits, which all have this lane.
-func (l *lane) decide(ctx context.Context, d *denials, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
+func (l *lane) decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
 	b, place, err := l.send(hits, false)
 	if err != nil {
 		return false, err
@@ -31,7 +31,7 @@ func (l *lane) decide(ctx context.Context, d *denials, hits []limiter.Hit, out [
 	var buf [16]limiter.State
 	states, denied, err := b.reply.decisions(place, hits, out, buf[:0])
 	if err == nil {
-		d.note(b, place, hits, states, denied)
+		l.denials.note(b, place, hits, states, denied)
 	}
 	return denied, err
 }
@@ -50,13 +50,13 @@ func (l *lane) send(hits []limiter.Hit, isPart bool) (b *batch, place int, err e
 }
 
 // sendBack takes on what is to be given back. It is never refused, since it
-// comes of what was taken on.
-func (l *lane) sendBack(charges []giveBack) *batch {
-	b, start := l.queue.addGiveBacks(charges)
+// comes of what was taken on. It tells the batch, and the place of the first in it.
+func (l *lane) sendBack(charges []giveBack) (b *batch, place int) {
+	b, place, start := l.queue.addGiveBacks(charges)
 	if start {
 		go l.fly()
 	}
-	return b
+	return b, place
 }
 
 // fly makes calls, one after the other, as long as something waits. If there is
@@ -67,6 +67,7 @@ func (l *lane) fly() {
 			b.err = errOpen
 		} else {
 			l.call(b)
+			l.denials.loosen(b)
 		}
 		close(b.done)
 	}

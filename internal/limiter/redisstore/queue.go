@@ -52,22 +52,29 @@ func (q *queue) add(hits []limiter.Hit, isPart bool) (b *batch, place int, start
 }
 
 // addGiveBacks takes on what is to be given back, all of it in one batch.
-func (q *queue) addGiveBacks(charges []giveBack) (b *batch, start bool) {
+func (q *queue) addGiveBacks(charges []giveBack) (b *batch, place int, start bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	b = q.room(giveBackScript, len(charges))
+	place = b.requests.len()
 	for _, g := range charges {
 		b.addGiveBack(g)
 	}
-	return b, q.start()
+	return b, place, q.start()
 }
 
-// room returns the batch that takes so many more hits: the last one, if it is
-// for the same script.
+// room returns the batch that takes so many more hits: the last one for the same
+// script. What is given back need not keep its place among requests, since those
+// that it comes of are decided; so the two scripts do not part what arrives.
 func (q *queue) room(s *script, hits int) *batch {
 	q.hits += hits
-	if n := len(q.batches); n > 0 && q.batches[n-1].script == s && q.batches[n-1].keys.len()+hits <= maxBatch {
-		return q.batches[n-1]
+	for n := len(q.batches) - 1; n >= max(0, len(q.batches)-2); n-- {
+		if b := q.batches[n]; b.script == s {
+			if b.keys.len()+hits <= maxBatch {
+				return b
+			}
+			break // requests keep their order among themselves
+		}
 	}
 	b := &batch{script: s, done: make(chan struct{})}
 	q.batches = append(q.batches, b)

@@ -47,7 +47,7 @@ func (b *backend) call(batch *batch) {
 	ctx, cancel := context.WithTimeout(context.Background(), b.opTimeout)
 	defer cancel()
 	start := time.Now()
-	batch.asked, batch.number = b.local(), b.calls.Add(1)
+	batch.asked, batch.number = b.local(), b.denials.number()
 	texts, err := b.run(ctx, b.client, batch)
 	b.metrics.calls.Inc()
 	b.metrics.requests.Observe(float64(batch.requests.len()))

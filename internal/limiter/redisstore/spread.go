@@ -57,6 +57,8 @@ type part struct {
 	states     []limiter.State
 	denied     bool       // by one of its own limits: it was charged nothing that can be given back
 	charges    []giveBack // what it was charged, if the request is denied or fails
+	back       *batch     // that gives it back, nil if there is nothing
+	backPlace  int        // of the first of charges in back
 	err        error
 }
 
@@ -118,11 +120,6 @@ func (s *Store) decideSpread(ctx context.Context, hits []limiter.Hit, out []limi
 	for i, at := range r.place {
 		out[at] = r.out[i]
 	}
-	if r.err == nil {
-		for _, p := range r.parts {
-			s.denials.note(p.batch, p.request, r.hits[p.start:p.end], p.states, r.denied)
-		}
-	}
 	return r.denied, r.err
 }
 
@@ -135,6 +132,7 @@ func (r *spread) run() {
 	r.conclude()
 	close(r.decided)
 	r.giveBack()
+	r.note()
 }
 
 // await waits for the decision of p, which comes within the time that its calls
@@ -186,13 +184,45 @@ func (r *spread) conclude() {
 
 // giveBack gives back what the parts were charged, and waits until it is.
 func (r *spread) giveBack() {
-	var batches []*batch
 	for i := range r.parts {
 		if p := &r.parts[i]; p.charges != nil {
-			batches = append(batches, p.lane.sendBack(p.charges))
+			p.back, p.backPlace = p.lane.sendBack(p.charges)
 		}
 	}
-	for _, b := range batches {
-		<-b.done
+	for _, p := range r.parts {
+		if p.back != nil {
+			<-p.back.done
+		}
+	}
+}
+
+// note takes note of what is known last of the counters.
+func (r *spread) note() {
+	if r.err != nil {
+		return
+	}
+	for _, p := range r.parts {
+		hits, b, place := r.hits[p.start:p.end], p.batch, p.request
+		if p.back != nil {
+			if p.back.err != nil {
+				continue
+			}
+			b, place = p.back, p.backPlace+len(p.charges)-1
+			p.follow(hits)
+		}
+		p.lane.denials.note(b, place, hits, p.states, r.denied)
+	}
+}
+
+// follow brings the states of hits up to what was replied when charges were given
+// back.
+func (p *part) follow(hits []limiter.Hit) {
+	for k, g := range p.charges {
+		state, err := parseState(p.back.reply.requests[p.backPlace+k])
+		for j := range hits {
+			if err == nil && bytes.Equal(g.key, hits[j].Key) {
+				p.states[j] = state
+			}
+		}
 	}
 }

@@ -58,6 +58,9 @@ func New(o Options) (*Store, error) {
 	if second != nil {
 		s.perSecond = newBackend("per_second", &perSecond, second, metrics, log)
 	}
+	for _, b := range s.backends() {
+		b.denials = s.denials
+	}
 	return s, nil
 }
 
@@ -75,7 +78,7 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 			return s.decideSpread(ctx, hits, out)
 		}
 	}
-	return first.decide(ctx, s.denials, hits, out)
+	return first.decide(ctx, hits, out)
 }
 
 // laneOf returns the lane of the counter of h.
