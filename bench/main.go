@@ -26,7 +26,7 @@ type bench struct {
 	*workshop
 	rounds  int
 	seconds time.Duration // of each measurement, without its warm-up
-	stored  string // where the results are
+	stored  string        // where the results are
 	results results
 }
 
