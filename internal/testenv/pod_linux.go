@@ -128,13 +128,16 @@ func (p *Pod) within(f func() error) error {
 	})
 }
 
-// inThread runs f in a thread of its own, which ends with f, so that whatever f
-// does to it concerns nobody else.
+// inThread runs f in a thread that serves nobody else afterwards. The thread
+// stays until this process ends: it may have started other programs before, and
+// some of these, such as Envoy's launcher, want to end with the thread that
+// started them.
 func inThread(f func() error) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // for good
 		done <- f()
+		select {}
 	}()
 	return <-done
 }
