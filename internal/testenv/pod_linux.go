@@ -130,8 +130,7 @@ func (p *Pod) within(f func() error) error {
 
 // inThread runs f in a thread that serves nobody else afterwards. The thread
 // stays until this process ends: it may have started other programs before, and
-// some of these, such as Envoy's launcher, want to end with the thread that
-// started them.
+// Envoys were seen to get a SIGTERM when threads ended.
 func inThread(f func() error) error {
 	done := make(chan error)
 	go func() {
