@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"weir/internal/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -347,9 +349,10 @@ func (b *logBuffer) String() string {
 // waitFor waits until the log holds text.
 func (b *logBuffer) waitFor(t *testing.T, text string) {
 	t.Helper()
-	for deadline := time.Now().Add(testPatience); !strings.Contains(b.String(), text); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%q is not in the log:\n%s", text, b.String())
+	testenv.Eventually(t, func() error {
+		if log := b.String(); !strings.Contains(log, text) {
+			return fmt.Errorf("%q is not in the log:\n%s", text, log)
 		}
-	}
+		return nil
+	})
 }

@@ -1,6 +1,6 @@
 // Package testenv gives tests the real programs that Weir works with,
-// certificates for them, a control plane, and the surroundings in which a
-// container runs.
+// certificates for them, a control plane, the surroundings in which a container
+// runs, and patience.
 //
 // It is the only place that skips a test: where a program is not installed,
 // what asks for it is skipped, unless the environment variable

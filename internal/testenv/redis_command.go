@@ -8,7 +8,6 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 )
 
@@ -63,16 +62,5 @@ func send(conn io.Writer, reader *bufio.Reader, command string) (string, error) 
 		return string(bulk), err
 	default:
 		return text, nil
-	}
-}
-
-// eventually polls until ok.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	const patience = 30 * time.Second
-	for end := time.Now().Add(patience); !ok(); <-time.After(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited %v in vain until %s", patience, what)
-		}
 	}
 }

@@ -23,7 +23,7 @@ func TestCertificateIsReplaced(t *testing.T) {
 	certificate, key := ours.Issue(t, "new.example")
 	s.write("tls.crt", certificate)
 	s.write("tls.key", key)
-	eventually(t, func() error { return shown(t, server).VerifyHostname("new.example") })
+	testenv.Eventually(t, func() error { return shown(t, server).VerifyHostname("new.example") })
 }
 
 func TestClientCertificateIsReplaced(t *testing.T) {
@@ -37,7 +37,7 @@ func TestClientCertificateIsReplaced(t *testing.T) {
 	certificate, key := ours.Issue(t, "envoy.example")
 	c.write("tls.crt", certificate)
 	c.write("tls.key", key)
-	eventually(t, func() error {
+	testenv.Eventually(t, func() error {
 		err, _ := handshake(t, server.TLS(), client.TLS(), "weir.example")
 		return err
 	})
@@ -74,12 +74,12 @@ func TestAuthorityIsReplaced(t *testing.T) {
 				t.Fatal("trusted before it was told")
 			}
 			s.write("ca.crt", append(before.PEM(), after.PEM()...)) // as in a rotation: both for a while
-			eventually(t, func() error { return test.connected(t, config, after) })
+			testenv.Eventually(t, func() error { return test.connected(t, config, after) })
 			if err := test.connected(t, config, before); err != nil {
 				t.Fatal(err)
 			}
 			s.write("ca.crt", after.PEM())
-			eventually(t, func() error {
+			testenv.Eventually(t, func() error {
 				if err := test.connected(t, config, before); err != nil {
 					return nil
 				}
@@ -114,7 +114,7 @@ func TestSessionsAreNotResumed(t *testing.T) {
 		}
 	}
 	s.write("ca.crt", after.PEM())
-	eventually(t, func() error {
+	testenv.Eventually(t, func() error {
 		if err, _ := handshake(t, server.TLS(), client, "weir.example"); err != nil {
 			return nil
 		}
@@ -200,7 +200,7 @@ func TestMountedSecret(t *testing.T) {
 	s.opts.CertFile, s.opts.KeyFile = filepath.Join(s.dir, "tls.crt"), filepath.Join(s.dir, "tls.key")
 	server := s.config(Server)
 	mount("..2026_02", "new.example")
-	eventually(t, func() error { return shown(t, server).VerifyHostname("new.example") })
+	testenv.Eventually(t, func() error { return shown(t, server).VerifyHostname("new.example") })
 }
 
 func TestCloseKeepsTheLastConfiguration(t *testing.T) {

@@ -46,7 +46,7 @@ func TestCredentialsFollowTheFiles(t *testing.T) {
 	}
 	for _, changed := range []*side{s, c} {
 		changed.write("ca.crt", after.PEM())
-		eventually(t, func() error {
+		testenv.Eventually(t, func() error {
 			if check() == nil {
 				return errors.New("the old authority is still trusted")
 			}
@@ -56,7 +56,7 @@ func TestCredentialsFollowTheFiles(t *testing.T) {
 		changed.write("tls.crt", certificate)
 		changed.write("tls.key", key)
 	}
-	eventually(t, check)
+	testenv.Eventually(t, check)
 }
 
 func TestRefusedClientsAreToldOfSparingly(t *testing.T) {

@@ -131,22 +131,6 @@ func handshake(t *testing.T, server, client *tls.Config, host string) (serverErr
 	return <-done, clientErr
 }
 
-// eventually polls until probe reports no error.
-func eventually(t *testing.T, probe func() error) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := probe()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
 func TestPeers(t *testing.T) {
 	ours, theirs := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	const spiffe = "spiffe://mesh/ns/gateway/sa/envoy"

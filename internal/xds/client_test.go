@@ -91,7 +91,7 @@ func (s *subscriber) apply(u Update) error {
 // want waits until the client was told this last.
 func (s *subscriber) want(update string) {
 	s.t.Helper()
-	eventually(s.t, func() error {
+	testenv.Eventually(s.t, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if n := len(s.applied); n == 0 || s.applied[n-1] != update {
@@ -104,26 +104,12 @@ func (s *subscriber) want(update string) {
 // wantDown waits until there is no stream, for a reason.
 func (s *subscriber) wantDown(reason string) {
 	s.t.Helper()
-	eventually(s.t, func() error {
+	testenv.Eventually(s.t, func() error {
 		if got := s.Status(); got.Connected || got.Err == nil || !strings.Contains(got.Err.Error(), reason) {
 			return fmt.Errorf("got %+v, want %s", got, reason)
 		}
 		return nil
 	})
-}
-
-func eventually(t *testing.T, check func() error) {
-	t.Helper()
-	deadline := time.Now().Add(waitMost)
-	for tick := time.Tick(5 * time.Millisecond); ; <-tick {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
 }
 
 func config(name, domain string) string {
@@ -188,7 +174,7 @@ func TestRepeatedRefusal(t *testing.T) {
 		}
 		return n
 	}
-	eventually(t, func() error {
+	testenv.Eventually(t, func() error {
 		if count() < 3 {
 			return errors.New("not refused three times")
 		}
