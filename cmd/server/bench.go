@@ -18,13 +18,13 @@ import (
 type benchmark struct {
 	Servers []string `arg:"" optional:"" name:"server" default:"127.0.0.1:8081" help:"gRPC addresses of the servers, such as host:port or unix:PATH, by default 127.0.0.1:8081. Any server of Envoy's RateLimitService v3 will do."`
 
-	Rate        float64        `default:"0" help:"Requests per second of an open loop, sent by a plan that waits for no answer; latencies count from the planned time. By default a closed loop: each caller sends its next request when the last is answered."`
-	Callers     int            `default:"0" placeholder:"N" help:"Requests that may wait for an answer at once. By default 64, of an open loop 512."`
-	Connections int            `default:"4" help:"Connections, dealt out to the servers in turn."`
+	Rate        float64        `default:"0" help:"Requests per second of an open loop, sent by a plan that waits for no answer; latencies count from the planned time, and those of requests that fail or are never sent until they are given up. By default a closed loop: each caller sends its next request when the last is answered."`
+	Callers     int            `default:"0" placeholder:"N" help:"Requests that may wait for an answer at once. By default 64, of an open loop 512; never more than --requests."`
+	Connections int            `default:"4" help:"Connections, dealt out to the servers in turn; never more than callers."`
 	Duration    time.Duration  `default:"10s" help:"How long requests are sent."`
 	Warmup      *time.Duration `placeholder:"DURATION" help:"How much of that, at the start, is not measured. By default a tenth, and at most 1s; nothing with --requests."`
 	Requests    int64          `default:"0" placeholder:"N" help:"At most so many requests are sent, those of the warm-up included. 0 is no bound but the duration."`
-	Timeout     time.Duration  `default:"0s" help:"After which a request is given up. 0 is never."`
+	Timeout     time.Duration  `default:"0s" help:"After which a request is given up, since it was sent; it counts as failed, and with the time it waited in the latencies. 0 is never. The last answers are waited for at most 10s."`
 
 	Domain       string   `default:"api" help:"Domain of the requests."`
 	Descriptor   []string `default:"user={}" sep:"none" help:"Entries of a descriptor, such as user={},path=/login, where {} is the number of a key. May be given several times: each request carries all."`
@@ -33,7 +33,7 @@ type benchmark struct {
 	ZipfExponent float64  `default:"1.1" help:"Exponent of zipf, above 1. The larger, the fewer keys get most requests."`
 	Hits         uint32   `default:"1" help:"Units that each request asks for (hits_addend)."`
 
-	PID    []int  `name:"pid" placeholder:"PID" help:"Local processes whose CPU time per answer is measured, such as the server and its Redis."`
+	PID    []int  `name:"pid" placeholder:"PID" help:"Local processes whose CPU time per answer is measured, such as the server and its Redis. It is, like the rate of answers, of the time between the warm-up and the last request that is sent."`
 	Output string `enum:"text,json" default:"text" help:"Format of the result: text or json."`
 }
 
@@ -45,13 +45,15 @@ func (b benchmark) run(ctx context.Context, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "weir: %v\n", err)
 		return exitUsage
 	}
+	progress := false
 	if f, ok := stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		opts.Progress = func(p loadgen.Progress) {
+			progress = true
 			fmt.Fprintf(stderr, "\r%3.0f s of %.0f s  sent %d  answered %d  failed %d ", p.Elapsed.Seconds(), p.Duration.Seconds(), p.Sent, p.Answered, p.Failures)
 		}
 	}
 	result, err := loadgen.Run(ctx, opts)
-	if opts.Progress != nil {
+	if progress {
 		fmt.Fprintln(stderr)
 	}
 	if err == nil {
@@ -61,7 +63,7 @@ func (b benchmark) run(ctx context.Context, stdout, stderr io.Writer) int {
 	case err != nil:
 		fmt.Fprintf(stderr, "weir: %v\n", err)
 		return exitUsage
-	case result.Failed > 0 || result.Answered == 0:
+	case result.Failed+result.Unsent > 0 || result.Answered == 0:
 		return exitFailed
 	default:
 		return exitOK

@@ -20,7 +20,7 @@ func TestExplain(t *testing.T) {
 		stdout []string
 		stderr []string
 	}{
-		{name: "a rule", args: explain("api", "user=alice"), stdout: []string{"rule api|user (" + dir + "/a.yaml:3:5)\n", "3 per day", "w1|api|user=alice|86400", "slot ", "2 remaining"}},
+		{name: "a rule", args: explain("api", "user=alice"), stdout: []string{"rule api|user (" + dir + "/a.yaml:3:5)\n", "3 per day", "w1|api|user=alice|1d", "slot ", "2 remaining"}},
 		{name: "rules by variable", env: "CONFIG_PATH=" + dir, args: []string{"explain", "api", "user=alice"}, stdout: []string{"rule api|user ("}},
 		{name: "rules of the runtime", env: "RUNTIME_ROOT=" + filepath.Dir(dir), args: []string{"explain", "--runtime-appdirectory=" + filepath.Base(dir), "api", "user=alice"}, stdout: []string{"rule api|user ("}},
 		{name: "shadow mode by variable", env: "SHADOW_MODE=true", args: explain("--hits=4", "api", "user=alice"), stdout: []string{"because SHADOW_MODE is on", "is admitted"}},
@@ -33,7 +33,7 @@ func TestExplain(t *testing.T) {
 		{name: "digests by variable", env: "CACHE_KEY_HASH_VALUES=true", args: explain("api", "user=alice"), stdout: []string{" w1|api|user=#"}},
 		{name: "charge by variable", env: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=false", args: explain("api", "user=alice"), stdout: []string{"charge     always"}},
 		{name: "hits", args: explain("--hits=4", "api", "user=alice"), stdout: []string{"4 on a fresh counter: more than ever fits, but counted all the same", "is denied"}},
-		{name: "bytes", args: explain("api", "user=\xff"), stdout: []string{`  user="\xff"`, `"w1|api|user=\xff|86400"`}},
+		{name: "bytes", args: explain("api", "user=\xff"), stdout: []string{`  user="\xff"`, `"w1|api|user=\xff|1d"`}},
 		{name: "bytes of a domain", args: explain("\xff", "user"), code: 1, stdout: []string{`no rules for the domain "\xff"`}},
 		{name: "no rule", args: explain("api", "path=/"), code: 1, stdout: []string{"no rule applies: below the domain nothing matches path=/", "there are: user\n"}},
 		{name: "no domain", args: explain("shop", "user=alice"), code: 1, stdout: []string{`no rules for the domain "shop"`, "there are: api\n"}},
@@ -74,7 +74,7 @@ func TestExplainAsJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &answer); err != nil || code != 0 {
 		t.Fatalf("exit code %d, %v in\n%s", code, err, stdout)
 	}
-	if answer.Rule != "api|user" || answer.Hits != 2 || len(answer.Limits) != 1 || answer.Limits[0].Key != "w1|api|user=alice|86400" {
+	if answer.Rule != "api|user" || answer.Hits != 2 || len(answer.Limits) != 1 || answer.Limits[0].Key != "w1|api|user=alice|1d" {
 		t.Errorf("got %+v of\n%s", answer, stdout)
 	}
 }

@@ -47,6 +47,7 @@ func newCallers(ctx context.Context, opts *Options) (callers []*caller, err erro
 		conns[i], err = grpc.NewClient(server,
 			grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec{})),
+			grpc.WithDisableServiceConfig(), // one in the DNS could have requests sent again
 			grpc.WithNoProxy())
 		if err != nil {
 			return nil, fmt.Errorf("server %q: %w", server, err)
@@ -57,7 +58,7 @@ func newCallers(ctx context.Context, opts *Options) (callers []*caller, err erro
 	}
 	for i := range opts.Callers {
 		callers = append(callers, &caller{
-			recorder: newRecorder(),
+			recorder: newRecorder(opts.longest()),
 			conn:     conns[i%len(conns)],
 			key:      opts.Traffic.keys(uint64(i)),
 			request:  opts.Traffic.request(),

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -19,14 +18,14 @@ import (
 // Options say what load to put on which servers.
 type Options struct {
 	Servers     []string // gRPC targets, such as host:port; connections are dealt out to them in turn
-	Connections int      // 1 or more
-	Callers     int      // requests that may wait for their answers at once, 1 or more
+	Connections int      // one for each server or more; no more are made than there are callers
+	Callers     int      // requests that may wait for their answers at once, one for each server or more
 	// Rate is how many requests a second an open loop plans. 0 makes a closed loop.
 	Rate     float64
 	Duration time.Duration // how long requests are sent
 	Warmup   time.Duration // of that, at the start, is not measured
 	Requests int64         // at most so many are sent, 0: no bound but Duration
-	Timeout  time.Duration // after which the client gives a request up, 0: never
+	Timeout  time.Duration // from when it is sent, after which the client gives a request up, 0: never
 	Traffic  Traffic
 	PIDs     []int // local processes whose CPU time is measured
 	// Progress, if it is not nil, is told once a second what has been done.
@@ -47,10 +46,12 @@ type run struct {
 	opts  Options
 	start time.Time // of the plan
 	from  time.Time // requests due before are not measured
+	// over ends the interval whose rate and CPU times are told: nothing more is sent.
+	over func()
 
-	reserved               atomic.Int64 // requests that may still be sent or have been
+	reserved               atomic.Int64 // requests of a closed loop that may still be sent or have been
 	sent, answered, failed atomic.Int64
-	unsent                 int64 // planned requests that found no caller free until the end
+	missed                 recorder // planned requests that found no caller free until the end
 }
 
 // Run puts the load on the servers until its end, or that of ctx, which is no
@@ -59,20 +60,28 @@ func Run(ctx context.Context, opts Options) (*Result, error) {
 	if err := opts.check(); err != nil {
 		return nil, err
 	}
+	if opts.Requests > 0 {
+		opts.Callers = int(min(int64(opts.Callers), opts.Requests)) // others would have nothing to send
+	}
+	opts.Connections = min(opts.Connections, opts.Callers)
 	callers, err := newCallers(ctx, &opts)
 	if err != nil {
 		return nil, err
 	}
 	defer closeAll(callers)
-	meter, err := newCPUMeter(opts.PIDs)
+
+	r := &run{opts: opts, missed: newRecorder(opts.longest())}
+	meter, err := newMeter(opts.PIDs, &r.answered)
 	if err != nil {
 		return nil, err
 	}
-
-	r := &run{opts: opts, start: time.Now()}
+	over := make(chan struct{})
+	r.over = sync.OnceFunc(func() { close(over) })
+	r.start = time.Now()
 	r.from = r.start.Add(opts.Warmup)
 	sending, stop := context.WithDeadline(ctx, r.start.Add(opts.Duration))
 	defer stop()
+	context.AfterFunc(sending, r.over)
 	answering, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	context.AfterFunc(sending, func() { time.AfterFunc(lastAnswers, giveUp) })
@@ -89,12 +98,11 @@ func Run(ctx context.Context, opts Options) (*Result, error) {
 	}
 	done := make(chan struct{})
 	others.Go(func() { r.watch(done) })
-	others.Go(func() { meter.startAt(r.from, done) })
+	others.Go(func() { meter.measure(r.from, over) })
 	callersWork.Wait()
-	took := time.Since(r.from)
 	close(done)
 	others.Wait()
-	return r.result(callers, meter, took)
+	return r.result(callers, meter)
 }
 
 // call sends what is due, one request after the other.
@@ -112,62 +120,85 @@ func (r *run) call(ctx context.Context, c *caller, next func() (due time.Time, o
 			r.answered.Add(1)
 		} else {
 			r.failed.Add(1)
-			pause(ctx, time.Millisecond) // a server that refuses at once must not make the client spin
 		}
 		if !due.Before(r.from) {
 			c.record(code, err, begun.Sub(due), answered.Sub(due))
 		}
+		if err != nil && r.opts.Rate == 0 {
+			pause(ctx, time.Millisecond) // a server that refuses at once must not make the client spin
+		}
 	}
 }
 
-// reserve tells whether one more request may be sent.
-func (r *run) reserve() bool {
-	return r.opts.Requests == 0 || r.reserved.Add(1) <= r.opts.Requests
-}
-
-// nextNow makes a closed loop: the next request is due as soon as a caller is free.
+// nextNow makes a closed loop: the next request is due as soon as a caller is
+// free. The first that finds nothing left to send ends the interval, because
+// from then on the load is not the one that was asked for.
 func (r *run) nextNow(ctx context.Context) func() (time.Time, bool) {
 	return func() (time.Time, bool) {
-		if ctx.Err() != nil || !r.reserve() {
+		switch {
+		case ctx.Err() != nil:
+			return time.Time{}, false
+		case r.opts.Requests > 0 && r.reserved.Add(1) > r.opts.Requests:
+			r.over()
 			return time.Time{}, false
 		}
 		return time.Now(), true
 	}
 }
 
-// plan makes an open loop: request n is due n/Rate seconds after the start,
-// whatever became of those before it. One that finds no caller free waits for
-// one, and what it waited counts as latency, so that a server that stalls
-// cannot hide it.
+// plan makes an open loop, which sends each request when it is due, whatever
+// became of those before it. One that finds no caller free waits for one, and
+// what it waited counts as latency, so that a server that stalls cannot hide it.
 func (r *run) plan(ctx context.Context, plan chan<- time.Time) {
+	defer r.over()
 	defer close(plan)
 	// The thread sleeps by itself: the timers of the runtime are late by up to a millisecond.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	end := r.start.Add(r.opts.Duration)
-	for n := 0; ; n++ {
-		due := r.start.Add(time.Duration(float64(n) / r.opts.Rate * float64(time.Second)))
-		if !due.Before(end) || !r.reserve() {
+	for n := int64(0); ; n++ {
+		due, planned := r.due(n)
+		late := time.Now().After(due)
+		sleepUntil(ctx, due)
+		if !planned {
 			return
 		}
-		sleepUntil(ctx, due)
+		if ctx.Err() != nil { // for a select would choose, if a caller is free as well
+			if late {
+				r.miss(n)
+			}
+			return
+		}
 		select {
 		case plan <- due:
 		case <-ctx.Done():
-			r.unsent = r.planned() - int64(n)
+			r.miss(n)
 			return
 		}
 	}
 }
 
-// planned is how many requests an open loop has planned by now.
-func (r *run) planned() int64 {
-	span := min(time.Since(r.start), r.opts.Duration)
-	n := int64(math.Ceil(span.Seconds() * r.opts.Rate))
-	if r.opts.Requests > 0 {
-		n = min(n, r.opts.Requests)
+// due is when request n of an open loop is to be sent, n/Rate seconds after the
+// start. If no such request is planned, it is the end of the plan.
+func (r *run) due(n int64) (due time.Time, planned bool) {
+	after := min(float64(n)/r.opts.Rate*float64(time.Second), float64(r.opts.Duration))
+	planned = after < float64(r.opts.Duration) && (r.opts.Requests == 0 || n < r.opts.Requests)
+	return r.start.Add(time.Duration(after)), planned
+}
+
+// miss records the requests from number n on that were due by now, and will
+// never be sent.
+func (r *run) miss(n int64) {
+	now := time.Now()
+	for {
+		due, planned := r.due(n)
+		if !planned || !due.Before(now) {
+			return
+		}
+		if !due.Before(r.from) {
+			r.missed.recordUnsent(now.Sub(due))
+		}
+		n++
 	}
-	return n
 }
 
 // watch tells of the progress once a second.
@@ -207,7 +238,9 @@ func (o *Options) check() error {
 		return fmt.Errorf("%d connections do not reach %d servers, each needs one", o.Connections, len(o.Servers))
 	case o.Callers < 1:
 		return fmt.Errorf("%d callers can send nothing, allowed is 1 or more", o.Callers)
-	case o.Rate < 0 || o.Rate > 1e7:
+	case o.Callers < len(o.Servers):
+		return fmt.Errorf("%d callers do not reach %d servers, each needs one", o.Callers, len(o.Servers))
+	case !(o.Rate >= 0 && o.Rate <= 1e7): // which is true of what is no number, too
 		return fmt.Errorf("a rate of %g is not allowed, allowed is up to 10000000 requests a second, or 0 for a closed loop", o.Rate)
 	case o.Duration <= 0:
 		return fmt.Errorf("a duration of %v is not allowed, allowed is more than 0", o.Duration)
@@ -215,6 +248,11 @@ func (o *Options) check() error {
 		return fmt.Errorf("a warm-up of %v leaves nothing of %v to be measured", o.Warmup, o.Duration)
 	case o.Requests < 0:
 		return fmt.Errorf("%d requests are not allowed, allowed is 0 for any number, or more", o.Requests)
+	case o.Timeout < 0:
+		return fmt.Errorf("a timeout of %v is not allowed, allowed is 0 for none, or more", o.Timeout)
 	}
 	return o.Traffic.check()
 }
+
+// longest is the most that a request may wait for its end.
+func (o *Options) longest() time.Duration { return o.Duration + lastAnswers }

@@ -15,24 +15,35 @@ type Result struct {
 	Connections int     `json:"connections"`
 	Rate        float64 `json:"rate,omitempty"` // planned, of an open loop
 
-	Sent    int64   `json:"sent"`    // all requests, those of the warm-up included
-	Seconds float64 `json:"seconds"` // that were measured; the figures below are of them
+	Sent int64 `json:"sent"` // all requests, those of the warm-up included
 
+	// Seconds is the interval from the end of the warm-up until nothing more was
+	// sent, and Received is how many answers came within it, whichever requests they
+	// are to. The rate and the CPU times are of these: what came later was waited
+	// for without load.
+	Seconds   float64 `json:"seconds"`
+	Received  int64   `json:"received"`
+	PerSecond float64 `json:"received_per_second"`
+
+	// What became of the requests that were due within the interval, however late.
 	Answered  int64            `json:"answered"`
-	PerSecond float64          `json:"answered_per_second"`
 	OK        int64            `json:"ok"`
 	OverLimit int64            `json:"over_limit"`
-	Failed    int64            `json:"failed"`           // without an answer
+	Failed    int64            `json:"failed"`           // without an answer, or given up
 	Errors    map[string]int64 `json:"errors,omitempty"` // these by their gRPC codes
 	LastError string           `json:"last_error,omitempty"`
-	// Planned requests that were never sent, because all callers waited until the end.
-	Unsent int64 `json:"unsent,omitempty"`
+	Unsent    int64            `json:"unsent,omitempty"` // planned, but all callers waited until the end
 
-	// Latency of the answers, in an open loop from the time for which the
-	// request was planned.
+	// Latency of all these requests, in an open loop from the time for which the
+	// request was planned. One that failed or was given up counts with the time
+	// until then, and one that was never sent with that until the end, or a server
+	// could hide what is slow by not answering it at all. An answer would have come
+	// later still. But a server that refuses at once looks fast: read it beside Failed.
+	// The histogram holds Answered, Failed and Unsent together.
 	Latency Latencies `json:"latency_us"`
-	// Lateness is how long after its plan a request was sent. If it is not far
-	// below the latency, callers were missing or the client was the slow one.
+	// Lateness is how long after its plan a request was sent, or had not been sent at
+	// the end. If it is not far below the latency, callers were missing or the client
+	// was the slow one.
 	Lateness Latencies `json:"lateness_us"`
 
 	Processes []Process `json:"processes,omitempty"`
@@ -55,7 +66,8 @@ type Bucket struct {
 	Count int64 `json:"count"`
 }
 
-// Process is what a local process used meanwhile.
+// Process is what a local process used within the interval, to 10 ms of CPU time,
+// as /proc tells it.
 type Process struct {
 	PID           int     `json:"pid"`
 	Name          string  `json:"name"`
@@ -68,69 +80,80 @@ type Process struct {
 // recorder counts what became of the requests of one caller.
 type recorder struct {
 	latency, lateness *hdr.Histogram
-	ok, over          int64
+	ok, over, unsent  int64
 	errors            map[string]int64
 	lastError         string
 }
 
-// Latencies are told apart by three digits, from a microsecond to two minutes.
-const longest = 2 * time.Minute
+// newHistogram tells latencies apart by three digits, from a microsecond to longest.
+func newHistogram(longest time.Duration) *hdr.Histogram { return hdr.New(1, longest.Microseconds(), 3) }
 
-func newHistogram() *hdr.Histogram { return hdr.New(1, longest.Microseconds(), 3) }
-
-func newRecorder() recorder {
-	return recorder{latency: newHistogram(), lateness: newHistogram(), errors: map[string]int64{}}
+func newRecorder(longest time.Duration) recorder {
+	return recorder{latency: newHistogram(longest), lateness: newHistogram(longest), errors: map[string]int64{}}
 }
 
+// record counts a request that was sent so late, and had an answer or err after
+// it took so long, both since it was due.
 func (r *recorder) record(code ratelimitv3.RateLimitResponse_Code, err error, late, took time.Duration) {
 	record(r.lateness, late)
+	record(r.latency, took)
 	switch {
 	case err != nil:
 		r.errors[status.Code(err).String()]++
 		r.lastError = err.Error()
-		return
 	case code == ratelimitv3.RateLimitResponse_OVER_LIMIT:
 		r.over++
 	default:
 		r.ok++
 	}
-	record(r.latency, took)
+}
+
+// recordUnsent counts a request that was never sent, since it was due.
+func (r *recorder) recordUnsent(waited time.Duration) {
+	record(r.lateness, waited)
+	record(r.latency, waited)
+	r.unsent++
+}
+
+// add adds what another recorder counted.
+func (r *recorder) add(other recorder) {
+	r.latency.Merge(other.latency)
+	r.lateness.Merge(other.lateness)
+	r.ok += other.ok
+	r.over += other.over
+	r.unsent += other.unsent
+	for code, n := range other.errors {
+		r.errors[code] += n
+		r.lastError = other.lastError
+	}
 }
 
 func record(h *hdr.Histogram, d time.Duration) {
-	_ = h.RecordValue(min(d, longest).Microseconds()) // it is in range
+	_ = h.RecordValue(min(d.Microseconds(), h.HighestTrackableValue())) // it is in range
 }
 
 // result adds up what the callers recorded.
-func (r *run) result(callers []*caller, meter *cpuMeter, took time.Duration) (*Result, error) {
-	all := newRecorder()
+func (r *run) result(callers []*caller, meter *meter) (*Result, error) {
+	all := r.missed
 	for _, c := range callers {
-		all.latency.Merge(c.latency)
-		all.lateness.Merge(c.lateness)
-		all.ok += c.ok
-		all.over += c.over
-		for code, n := range c.errors {
-			all.errors[code] += n
-			all.lastError = c.lastError
-		}
+		all.add(c.recorder)
 	}
 	result := &Result{
 		Loop: "closed", Callers: r.opts.Callers, Connections: r.opts.Connections,
-		Sent: r.sent.Load(), Seconds: max(took, time.Microsecond).Seconds(),
+		Sent: r.sent.Load(), Seconds: meter.seconds(), Received: meter.received(),
 		Answered: all.ok + all.over, OK: all.ok, OverLimit: all.over,
-		Errors: all.errors, LastError: all.lastError,
+		Errors: all.errors, LastError: all.lastError, Unsent: all.unsent,
 		Latency: latencies(all.latency), Lateness: latencies(all.lateness),
 	}
-	result.PerSecond = float64(result.Answered) / result.Seconds
+	result.PerSecond = ratio(float64(result.Received), result.Seconds)
 	for _, n := range all.errors {
 		result.Failed += n
 	}
 	if r.opts.Rate > 0 {
 		result.Loop, result.Rate = "open", r.opts.Rate
-		result.Unsent = r.unsent
 	}
 	var err error
-	result.Processes, err = meter.read(result.Answered, took)
+	result.Processes, err = meter.used()
 	return result, err
 }
 

@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -20,7 +21,7 @@ func (r *Result) WriteText(w io.Writer) error {
 		loop = fmt.Sprintf("open loop at %.6g/s", r.Rate)
 	}
 	row("load", "%s, %d callers, %d connections, %.1f s measured", loop, r.Callers, r.Connections, r.Seconds)
-	row("answered", "%d  %.0f/s", r.Answered, r.PerSecond)
+	row("answered", "%d  %.0f/s while sending", r.Answered, r.PerSecond)
 	row("ok", "%d  %s", r.OK, share(r.OK, r.Answered))
 	row("over limit", "%d  %s", r.OverLimit, share(r.OverLimit, r.Answered))
 	row("failed", "%d%s", r.Failed, r.failures())
@@ -28,6 +29,9 @@ func (r *Result) WriteText(w io.Writer) error {
 		row("never sent", "%d, all callers were waiting", r.Unsent)
 	}
 	row("latency", "%s", r.Latency)
+	if r.Failed+r.Unsent > 0 {
+		row("", "what failed or was never sent is in it, with the time that it waited")
+	}
 	if r.Loop == "open" {
 		row("sent late", "%s", r.Lateness)
 	}
@@ -53,7 +57,9 @@ func share(n, of int64) string {
 
 // failures names the errors, most frequent first.
 func (r *Result) failures() string {
-	codes := slices.SortedFunc(maps.Keys(r.Errors), func(a, b string) int { return int(r.Errors[b] - r.Errors[a]) })
+	codes := slices.SortedFunc(maps.Keys(r.Errors), func(a, b string) int {
+		return cmp.Or(cmp.Compare(r.Errors[b], r.Errors[a]), cmp.Compare(a, b))
+	})
 	var text strings.Builder
 	for _, code := range codes {
 		fmt.Fprintf(&text, "  %s %d", code, r.Errors[code])

@@ -7,7 +7,7 @@ import (
 )
 
 func TestText(t *testing.T) {
-	h := newHistogram()
+	h := newHistogram(time.Minute)
 	for us := int64(1); us <= 1000; us++ {
 		record(h, time.Duration(us)*time.Microsecond)
 	}
@@ -16,7 +16,7 @@ func TestText(t *testing.T) {
 		Loop: "open", Callers: 5, Connections: 2, Rate: 2500, Sent: 2000, Seconds: 1.5,
 		Answered: 1001, PerSecond: 667.33, OK: 1000, OverLimit: 1,
 		Failed: 3, Errors: map[string]int64{"Unavailable": 1, "Canceled": 2}, LastError: "gone", Unsent: 4,
-		Latency: latencies(h), Lateness: latencies(newHistogram()),
+		Latency: latencies(h), Lateness: latencies(newHistogram(time.Minute)),
 		Processes: []Process{
 			{PID: 12, Name: "weir", CPUPerRequest: 12.34, Cores: 0.5, ResidentBytes: 30 << 20},
 			{PID: 13, Name: "me", Load: true, CPUPerRequest: 9, Cores: 0.25, ResidentBytes: 1 << 20},
@@ -27,12 +27,13 @@ func TestText(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `load        open loop at 2500/s, 5 callers, 2 connections, 1.5 s measured
-answered    1001  667/s
+answered    1001  667/s while sending
 ok          1000  99.9 %
 over limit  1  0.1 %
 failed      3  Canceled 2  Unavailable 1  last: gone
 never sent  4, all callers were waiting
 latency     p50 501µs  p90 901µs  p99 991µs  p99.9 1ms  max 2s  mean 2.5ms
+            what failed or was never sent is in it, with the time that it waited
 sent late   p50 0µs  p90 0µs  p99 0µs  p99.9 0µs  max 0µs  mean 0µs
 CPU         weir (12): 12.3 µs per answer, 0.50 cores, 30 MiB
 CPU         this client: 9.0 µs per answer, 0.25 cores, 1 MiB

@@ -3,6 +3,7 @@ package loadgen
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -47,8 +48,8 @@ func (t *Traffic) check() error {
 		return errors.New("no descriptor is given")
 	case t.Keys < 1:
 		return fmt.Errorf("%d keys are not allowed, allowed is 1 or more", t.Keys)
-	case t.Distribution == Zipf && !(t.Exponent > 1):
-		return fmt.Errorf("an exponent of %g is not allowed, allowed is more than 1", t.Exponent)
+	case t.Distribution == Zipf && !(t.Exponent > 1 && t.Exponent <= math.MaxFloat64):
+		return fmt.Errorf("an exponent of %g is not allowed, allowed are numbers above 1", t.Exponent)
 	}
 	switch t.Distribution {
 	case Uniform, Zipf, Hot:
