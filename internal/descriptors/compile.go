@@ -11,12 +11,10 @@ type Options struct {
 	// in the order of the files; the same descriptor may be in one of them only.
 	MergeDomains bool
 	// Pause is called again and again during a load, so that a large one can let
-	// others work. It may be nil.
+	// others work. If it is nil, there are no others, and the load keeps all
+	// processors busy.
 	Pause func()
 }
-
-// pausedAfter is how many descriptors are compiled without a pause.
-const pausedAfter = 100
 
 // Load checks files and builds the Tree of their rules. The error is of type
 // Problems and holds every problem of every file; no file at all is one, too,
@@ -27,7 +25,7 @@ func Load(files []File, opts Options) (*Tree, error) {
 		c.problems = append(c.problems, Problem{Message: "there is no rule file, at least one is needed"})
 	}
 	for _, f := range files {
-		d, config := decodeFile(f, c.opts.Pause)
+		d, config := decodeFile(f, opts.Pause)
 		if config != nil {
 			c.add(d, config)
 		}
@@ -138,13 +136,11 @@ func (b *branch) descriptors(parent *node, list []descriptorConfig) {
 		b.descriptor(parent, &list[i])
 		b.levels = b.levels[:len(b.levels)-1]
 		b.Leave()
-		if i%pausedAfter == pausedAfter-1 {
-			b.compiler.opts.Pause()
-		}
 	}
 }
 
 func (b *branch) descriptor(parent *node, config *descriptorConfig) {
+	b.compiler.opts.Pause()
 	n := &node{parent: parent, entry: limiter.Entry{Key: config.key, Value: config.value}}
 	if twin := parent.children[n.entry]; twin == nil {
 		b.warnIfHidden(parent, config)
@@ -203,12 +199,12 @@ func (b *branch) rule(n *node, config *descriptorConfig) *Rule {
 }
 
 // series is what metrics call the rule of the branch's last level.
-func (b *branch) series() limiter.Series {
+func (b *branch) series() limiter.SeriesName {
 	var labels []byte
 	for _, l := range b.levels {
 		labels = append(append(labels, configured(l)...), limiter.LevelEnd)
 	}
-	return limiter.NewSeries(b.domain, string(labels))
+	return limiter.NewSeries(b.domain, string(labels)).Name()
 }
 
 // valuedLabels are those of the rule of the branch's last level if values of
@@ -232,7 +228,7 @@ func (b *branch) valuedLabels() []levelLabel {
 func (b *branch) complete(l *limiter.Limit, r *Rule) {
 	last := b.levels[len(b.levels)-1]
 	if len(r.Limits) > 1 {
-		l.Own = limiter.OwnSeries{Rule: r.way(), Limit: limitLabel(l)}
+		l.Own = &limiter.OwnSeries{Rule: r.way(), Limit: limitLabel(l)}
 	}
 	switch {
 	case last.shadow:

@@ -14,11 +14,12 @@ import (
 type decoder struct {
 	strictyaml.Decoder
 	names names
+	pause func() // is called for every descriptor, see Options
 }
 
 // newDecoder returns a decoder whose problems shall name a file so.
-func newDecoder(name string) *decoder {
-	d := new(decoder)
+func newDecoder(name string, pause func()) *decoder {
+	d := &decoder{pause: pause}
 	d.File, d.Elsewhere, d.Synonyms = name, elsewhere, synonyms
 	d.names.given = make(map[string]bool)
 	return d
@@ -101,6 +102,7 @@ func (d *decoder) appendDescriptors(list []descriptorConfig, items []*yaml.Node)
 }
 
 func (d *decoder) descriptor(n *yaml.Node) descriptorConfig {
+	d.pause()
 	c := descriptorConfig{at: strictyaml.At(n)}
 	keyAt, missing := c.at, n.Kind == yaml.MappingNode
 	var shareAt, limitsAt, emptyAt strictyaml.Position

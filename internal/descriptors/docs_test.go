@@ -47,7 +47,7 @@ func TestDocumentedLabels(t *testing.T) {
 		t.Fatal("docs/metrics.md has no YAML")
 	}
 	request := entries("tenant=acme", "path=/files/a")
-	series := load(t, string(block[1])).Match("shop", request).Limits[0].Series
+	series := load(t, string(block[1])).Match("shop", request).Limits[0].Series.Series()
 	for _, want := range []string{
 		fmt.Sprintf("{domain=%q, key1=%q, key2=%q}", series.Domain, series.Key1, series.Key2),
 		fmt.Sprintf("key2=%q", limiter.NewSeries("shop", detailedLabels(t, string(block[1]), request)).Key2),

@@ -128,7 +128,7 @@ descriptors:
 	}
 	wantLimits(t, rule, limiter.Spec{
 		Name: "files", RequestsPerUnit: 7, Unit: limiter.Week, Mode: limiter.Shadow, Replaces: []string{"a", "b"},
-		Series: limiter.Series{Domain: "api_v1_8080", Key1: "address_10_1_2_3_80", Key2: "path_/files/*", More: "user"},
+		Series: limiter.Series{Domain: "api_v1_8080", Key1: "address_10_1_2_3_80", Key2: "path_/files/*", More: "user"}.Name(),
 	})
 	if want := []string{"", "/files/*"}; !slices.Equal(rule.Patterns, want) {
 		t.Errorf("got patterns %q, want %q", rule.Patterns, want)
@@ -196,7 +196,7 @@ func TestLoadFillsLimit(t *testing.T) {
 	} {
 		t.Run(test.fields, func(t *testing.T) {
 			tree := load(t, "{domain: api, descriptors: [{key: user, "+test.fields+"}]}")
-			test.want.Series = limiter.Series{Domain: "api", Key1: "user"}
+			test.want.Series = limiter.Series{Domain: "api", Key1: "user"}.Name()
 			wantLimits(t, tree.Match("api", entries("user=alice")), test.want)
 		})
 	}
@@ -218,15 +218,21 @@ descriptors:
           - {unit: minute, unit_multiplier: 5, requests_per_unit: 90, algorithm: sliding_window, shadow_mode: true}
           - {unlimited: true}
 `)
-	spec := limiter.Spec{Mode: limiter.Quota, Series: limiter.Series{Domain: "api", Key1: "user", Key2: "q___"}}
-	spec.Own.Rule = `user|q="\xff|"`
-	burst, steady, trial, unlimited := spec, spec, spec, spec
-	burst.Name, burst.Unit, burst.RequestsPerUnit, burst.Own.Limit = "burst", limiter.Second, 5, "burst"
-	steady.Unit, steady.UnitMultiplier, steady.RequestsPerUnit, steady.Own.Limit = limiter.Minute, 5, 100, "5 minutes sliding_window"
+	of := func(limit string) limiter.Spec {
+		return limiter.Spec{
+			Mode:   limiter.Quota,
+			Series: limiter.Series{Domain: "api", Key1: "user", Key2: "q___"}.Name(),
+			Own:    &limiter.OwnSeries{Rule: `user|q="\xff|"`, Limit: limit},
+		}
+	}
+	burst, steady := of("burst"), of("5 minutes sliding_window")
+	trial, unlimited := of("5 minutes sliding_window shadow_mode"), of("unlimited")
+	burst.Name, burst.Unit, burst.RequestsPerUnit = "burst", limiter.Second, 5
+	steady.Unit, steady.UnitMultiplier, steady.RequestsPerUnit = limiter.Minute, 5, 100
 	steady.Algorithm = limiter.SlidingWindow
-	trial.Unit, trial.UnitMultiplier, trial.RequestsPerUnit, trial.Own.Limit = limiter.Minute, 5, 90, "5 minutes sliding_window shadow_mode"
+	trial.Unit, trial.UnitMultiplier, trial.RequestsPerUnit = limiter.Minute, 5, 90
 	trial.Algorithm, trial.Mode, trial.Trial = limiter.SlidingWindow, limiter.Shadow, true
-	unlimited.Unlimited, unlimited.Own.Limit = true, "unlimited"
+	unlimited.Unlimited = true
 	wantLimits(t, tree.Match("api", entries("user=alice", "q=\xff|")), burst, steady, trial, unlimited)
 }
 
@@ -237,7 +243,7 @@ func TestLoadKeepsSeriesUTF8(t *testing.T) {
 	if rule == nil {
 		t.Fatal("the rule does not match its bytes")
 	}
-	if got, want := rule.Limits[0].Series.Key1, "q_a_b"; got != want {
+	if got, want := rule.Limits[0].Series.Series().Key1, "q_a_b"; got != want {
 		t.Errorf("got label %q, want %q", got, want)
 	}
 }

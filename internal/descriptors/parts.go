@@ -1,19 +1,29 @@
 package descriptors
 
-import "weir/internal/strictyaml"
+import (
+	"runtime"
 
-// partSize is how much of a large file is decoded at once, in bytes: a
-// millisecond's work.
-const partSize = 8 << 10
+	"weir/internal/strictyaml"
+)
 
-// decodeFile decodes a file, part by part if it is large, with a pause after
-// each. What is wrong is told by the decoder. There is no fileConfig if it is not
-// YAML.
+// How much of a large file is decoded at once, in bytes.
+const (
+	partSize      = 2 << 10  // with pauses: it is parsed without any, in a millisecond
+	largePartSize = 64 << 10 // by all processors, which seldom wait for each other then
+)
+
+// decodeFile decodes a file, part by part if it is large, with pauses; without
+// them, all processors parse. What is wrong is told by the decoder.
+// There is no fileConfig if it is not YAML.
 func decodeFile(f File, pause func()) (*decoder, *fileConfig) {
-	if d, config := decodeParts(f, partSize, pause); config != nil {
+	size, ahead := partSize, 0
+	if pause == nil {
+		size, ahead, pause = largePartSize, runtime.GOMAXPROCS(0), func() {}
+	}
+	if d, config := decodeParts(f, size, ahead, pause); config != nil {
 		return d, config
 	}
-	d := newDecoder(f.Name)
+	d := newDecoder(f.Name, pause)
 	if root := d.Parse(f.Data, "a domain and its descriptors"); root != nil {
 		return d, d.file(root)
 	}
@@ -21,13 +31,14 @@ func decodeFile(f File, pause func()) (*decoder, *fileConfig) {
 }
 
 // decodeParts decodes a file part by part, with the same outcome as that of
-// decoding it as a whole. There is no fileConfig if that is not possible.
-func decodeParts(f File, size int, pause func()) (*decoder, *fileConfig) {
+// decoding it as a whole. There is no fileConfig if that is not possible. ahead is as in strictyaml.Parts.
+func decodeParts(f File, size, ahead int, pause func()) (*decoder, *fileConfig) {
 	parts := strictyaml.Split(f.Data, "descriptors", size)
 	if parts == nil {
 		return nil, nil
 	}
-	d := newDecoder(f.Name)
+	parts.Ahead = ahead
+	d := newDecoder(f.Name, pause)
 	config := d.file(parts.Head)
 	config.descriptors = make([]descriptorConfig, 0, parts.Items())
 	d.Enter(strictyaml.Step{Field: "descriptors"})
@@ -41,6 +52,5 @@ func decodeParts(f File, size int, pause func()) (*decoder, *fileConfig) {
 			return d, config
 		}
 		config.descriptors = d.appendDescriptors(config.descriptors, items)
-		pause()
 	}
 }

@@ -41,8 +41,10 @@ func TestDecodeParts(t *testing.T) {
 		{"no list", head + "  key: a\n", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if parts := comparePartsToWhole(t, []byte(test.data), 1); parts != test.parts {
-				t.Errorf("decoded in parts: %t, want %t", parts, test.parts)
+			for _, ahead := range []int{0, 3} {
+				if parts := comparePartsToWhole(t, []byte(test.data), 1, ahead); parts != test.parts {
+					t.Errorf("decoded in parts, %d ahead: %t, want %t", ahead, parts, test.parts)
+				}
 			}
 		})
 	}
@@ -50,13 +52,13 @@ func TestDecodeParts(t *testing.T) {
 
 // comparePartsToWhole decodes a file in both ways, and tells whether it can be
 // decoded in parts.
-func comparePartsToWhole(t *testing.T, data []byte, size int) bool {
+func comparePartsToWhole(t *testing.T, data []byte, size, ahead int) bool {
 	t.Helper()
-	got, config := decodeParts(File{Name: "rules.yaml", Data: data}, size, func() {})
+	got, config := decodeParts(File{Name: "rules.yaml", Data: data}, size, ahead, func() {})
 	if config == nil {
 		return false
 	}
-	want := newDecoder("rules.yaml")
+	want := newDecoder("rules.yaml", func() {})
 	root := want.Parse(data, "rules")
 	if root == nil {
 		t.Fatalf("decoded in parts, but as a whole %v", want.Problems)
@@ -89,7 +91,7 @@ func FuzzDecodeParts(f *testing.F) {
 	f.Add([]byte("domain: a\ndescriptors:\n- key: \"x\n- y\"\n- {key: z,\n- a}\n...\n--- b\n"), uint8(9))
 	f.Add([]byte("domain: a\ndescriptors:\n  - key: |\n     x\n  - key: >\n     y\n\n  -\n    key: 'z\n\n    '\n"), uint8(3))
 	f.Fuzz(func(t *testing.T, data []byte, size uint8) {
-		comparePartsToWhole(t, data, max(int(size), 1))
+		comparePartsToWhole(t, data, max(int(size), 1), int(size%4))
 	})
 }
 
@@ -108,7 +110,7 @@ rules.yaml:10004:6: descriptors[10001]: unknown field "kye", allowed are `
 	if err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}
-	if b.Len() <= 2*partSize {
+	if b.Len() <= 2*largePartSize {
 		t.Errorf("the file has %d bytes, want several parts", b.Len())
 	}
 }

@@ -29,6 +29,7 @@ func LoadResources(resources []*anypb.Any, opts Options) (tree *Tree, unknown Pr
 	c := newCompiler("resource", opts)
 	configs := make([]*ratelimit.RateLimitConfig, 0, len(resources))
 	for i, resource := range resources {
+		c.opts.Pause()
 		config, err := unpack(resource)
 		if err != nil {
 			c.problems = append(c.problems, Problem{File: fmt.Sprintf("resources[%d]", i), Message: err.Error()})
@@ -39,9 +40,9 @@ func LoadResources(resources []*anypb.Any, opts Options) (tree *Tree, unknown Pr
 	slices.SortStableFunc(configs, func(a, b *ratelimit.RateLimitConfig) int { return cmp.Compare(a.GetName(), b.GetName()) })
 	for _, config := range configs {
 		name := fmt.Sprintf("resource %q", config.GetName())
-		var writer messageWriter
+		writer := messageWriter{pause: c.opts.Pause}
 		writer.File = name
-		d := newDecoder(name)
+		d := newDecoder(name, c.opts.Pause)
 		c.add(d, d.file(writer.config(config)))
 		c.problems = append(c.problems, d.Problems...)
 		unknown = append(unknown, writer.Problems...)

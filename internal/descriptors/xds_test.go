@@ -219,6 +219,33 @@ func TestMergedResources(t *testing.T) {
 	}
 }
 
+// Whether rules come from a file or a control plane, each step of a load lets
+// others work at each descriptor, those below others included.
+func TestLoadsPause(t *testing.T) {
+	const n = 10 // descriptors
+	pauses := 0
+	opts := Options{Pause: func() { pauses++ }}
+	config := message(t, `{"domain": "api", "descriptors": [{"key": "user", "descriptors": [`+
+		strings.TrimSuffix(strings.Repeat(`{"key": "path"},`, n-1), ",")+`]}]}`)
+	for i, d := range config.GetDescriptors()[0].GetDescriptors() {
+		d.Value = fmt.Sprint(i)
+	}
+
+	if _, _, err := LoadResources(packed(t, config), opts); err != nil {
+		t.Fatal(err)
+	}
+	if want := 1 + 3*n; pauses != want { // unpacking; writing, decoding, compiling
+		t.Errorf("%d pauses in a load of a resource, want %d", pauses, want)
+	}
+	pauses = 0
+	if _, err := Load([]File{{Name: "rules.yaml", Data: []byte(asYAML(config))}}, opts); err != nil {
+		t.Fatal(err)
+	}
+	if want := 2 * n; pauses != want { // decoding, compiling
+		t.Errorf("%d pauses in a load of a file, want %d", pauses, want)
+	}
+}
+
 func TestUnknownFieldsOfMessages(t *testing.T) {
 	m := message(t, `{"name": "x", "domain": "api", "descriptors": [{"key": "a"}, {"key": "b", "rate_limit": {"unit": "DAY", "replaces": [{"name": "n"}]}}]}`)
 	unknown := func(m proto.Message, numbers ...protowire.Number) {

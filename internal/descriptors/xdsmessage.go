@@ -17,7 +17,10 @@ import (
 // messageWriter writes a message as the YAML nodes of a file that says the same,
 // so that the decoder of files judges both. The nodes have no position. Its
 // problems are the fields that it does not know.
-type messageWriter struct{ strictyaml.Reporter }
+type messageWriter struct {
+	strictyaml.Reporter
+	pause func() // is called for every descriptor, see Options
+}
 
 func (w *messageWriter) config(m *ratelimit.RateLimitConfig) *yaml.Node {
 	w.unknownFields(m)
@@ -44,6 +47,7 @@ func (w *messageWriter) putDescriptors(parent *yaml.Node, list []*ratelimit.Rate
 }
 
 func (w *messageWriter) descriptor(m *ratelimit.RateLimitDescriptor) *yaml.Node {
+	w.pause()
 	w.unknownFields(m)
 	n := &yaml.Node{Kind: yaml.MappingNode}
 	putText(n, "key", m.GetKey())

@@ -83,7 +83,9 @@ type Limit struct {
 }
 
 // Decision is what would become of the hits on a fresh counter. If they do not
-// fit that, they never do.
+// fit that, they never do. ResetAfter is the time until nothing of them counts any
+// more, if they come at the start of a window; later in one that is aligned to the
+// epoch, it is shorter.
 type Decision struct {
 	Fits       bool    `json:"fits"`
 	Charged    bool    `json:"charged"`

@@ -163,7 +163,7 @@ func (d *Decision) describe(hits uint64, l *Limit) string {
 	case !d.Fits && (l.Mode == "shadow_mode" || l.DecidedAs == "shadow_mode"):
 		return "more than ever fits, but the mode lets it pass"
 	case !d.Fits && d.Charged:
-		return "more than ever fits, but counted all the same"
+		return "more than ever fits, but counted all the same, " + d.reset(l)
 	case !d.Fits:
 		return "more than ever fits"
 	case hits == 0:
@@ -171,8 +171,23 @@ func (d *Decision) describe(hits uint64, l *Limit) string {
 	case !d.Charged:
 		return "fits, but is not counted, because another limit denies the request"
 	default:
-		reset := time.Duration(d.ResetAfter * float64(time.Second))
-		return fmt.Sprintf("fits, %d remaining, reset after %v", d.Remaining, reset)
+		return fmt.Sprintf("fits, %d remaining, %s", d.Remaining, d.reset(l))
+	}
+}
+
+// reset words when nothing of the hits counts any more: within the time that it
+// takes from the start of a window, if the hits may come later in it.
+func (d *Decision) reset(l *Limit) string {
+	after := time.Duration(d.ResetAfter * float64(time.Second))
+	switch {
+	case l.Algorithm == "token_bucket":
+		return fmt.Sprintf("full again after %v", after)
+	case l.Algorithm == "sliding_window":
+		return fmt.Sprintf("all free again within %v", after)
+	case l.Anchor == "first_hit":
+		return fmt.Sprintf("the window ends after %v", after)
+	default:
+		return fmt.Sprintf("the window ends within %v", after)
 	}
 }
 

@@ -108,9 +108,10 @@ func checkEnd(t *testing.T, l *Limit) {
 	if end := (now/period + 1) * period; end >= 1<<53 || l.Expiry(full)-now >= 1<<53 || full.Used > 1<<53 || full.Prev > 1<<53 || full.Used < int64(l.Size()) {
 		t.Errorf("%+v: %+v ends at %d", l.Spec, full, l.Expiry(full))
 	}
-	var d Decision
-	Describe([]Hit{{Limit: l, Cost: 1}}, 0, full, now, &d)
-	if left := (l.Expiry(full) - now) * 1000; d.ResetAfter <= 0 || int64(d.ResetAfter) != left || d.ResetAfter > 2*MaxPeriod {
-		t.Errorf("%+v: %+v is whole after %v, %d ns", l.Spec, full, d.ResetAfter, left)
+	out := make([]Decision, 1)
+	Describe([]Hit{{Limit: l, Cost: 1}}, []State{full}, now, out)
+	reset := out[0].ResetAfter
+	if left := (l.Expiry(full) - now) * 1000; reset <= 0 || int64(reset) != left || reset > 2*MaxPeriod {
+		t.Errorf("%+v: %+v is whole after %v, %d ns", l.Spec, full, reset, left)
 	}
 }

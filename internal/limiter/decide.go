@@ -1,10 +1,6 @@
 package limiter
 
-import (
-	"bytes"
-	"math"
-	"time"
-)
+import "slices"
 
 // Decide decides the hits of one request, all or nothing. It is the
 // specification of every store: pure, and told the time.
@@ -18,11 +14,21 @@ import (
 // same request. If the request is admitted, all hits that fit are written; if
 // it is denied, none is, except refunds and those charged always.
 func Decide(hits []Hit, states []*State, now int64, out []Decision) (denied bool) {
-	var scratch [16]State
-	before := scratch[:0]
+	var buf [few]State
+	after := slices.Grow(buf[:0], len(hits))[:len(hits)]
+	denied = Count(hits, states, now, out, after)
+	Describe(hits, after, now, out)
+	return denied
+}
+
+// Count is Decide without what Describe fills in: all that changes states, and so
+// all that a store must do under its locks. It copies the states as they are then
+// to after, which is as long as hits.
+func Count(hits []Hit, states []*State, now int64, out []Decision, after []State) (denied bool) {
+	before := after // for now
 	for i := range hits {
 		h, s := &hits[i], states[i]
-		before = append(before, *s)
+		before[i] = *s
 		rolled := h.Limit.meter.roll(*s, now)
 		out[i].Over = !h.Refund && !h.Limit.meter.fits(rolled, now, h.wanted())
 		if h.Cost > 0 && (!out[i].Over || h.Always) {
@@ -39,8 +45,8 @@ func Decide(hits []Hit, states []*State, now int64, out []Decision) (denied bool
 			}
 		}
 	}
-	for i := range hits {
-		Describe(hits, i, *states[i], now, &out[i])
+	for i, s := range states {
+		after[i] = *s
 	}
 	return denied
 }
@@ -53,65 +59,42 @@ func (h *Hit) write(s State) State {
 	return h.Limit.meter.take(s, h.Units())
 }
 
-// Settle draws the conclusion from which hits are over: whether the request is
-// denied, and which hits are therefore charged.
-//
-// A request is denied if an enforced limit is over, or if it has quota limits
-// and all of them are.
-func Settle(hits []Hit, out []Decision) (denied bool) {
-	quotas, quotasOver := 0, 0
-	for i := range hits {
-		switch hits[i].EffectiveMode() {
-		case Enforced:
-			denied = denied || out[i].Over
-		case Quota:
-			quotas++
-			if out[i].Over {
-				quotasOver++
-			}
+// Verdict is what its hits mean for a request, told by those that were added.
+type Verdict struct {
+	Vetoed             bool // an enforced limit is over, which no other limit can outweigh
+	quotas, quotasOver int
+}
+
+// Add adds a hit that has a mode and is over or not.
+func (v *Verdict) Add(mode Mode, over bool) {
+	switch mode {
+	case Enforced:
+		v.Vetoed = v.Vetoed || over
+	case Quota:
+		v.quotas++
+		if over {
+			v.quotasOver++
 		}
 	}
-	denied = denied || quotas > 0 && quotas == quotasOver
+}
+
+// Denied tells whether the request is denied: if an enforced limit is over, or if
+// it has quota limits and all of them are.
+func (v *Verdict) Denied() bool {
+	return v.Vetoed || v.quotas > 0 && v.quotas == v.quotasOver
+}
+
+// Settle draws the conclusion from which hits are over: whether the request is
+// denied, and which hits are therefore charged.
+func Settle(hits []Hit, out []Decision) (denied bool) {
+	var v Verdict
+	for i := range hits {
+		v.Add(hits[i].EffectiveMode(), out[i].Over)
+	}
+	denied = v.Denied()
 	for i := range hits {
 		h := &hits[i]
 		out[i].Charged = h.unconditional() || h.Cost > 0 && !out[i].Over && !denied
 	}
 	return denied
-}
-
-// longest is the longest Duration, in microseconds: three times MaxPeriod, or
-// what remains of a window after the clock was put back by decades.
-const longest = math.MaxInt64 / int64(time.Microsecond)
-
-// Describe fills in d but for Over and Charged, which are known: what the
-// outcome of hits[i] means to its caller. s is the counter's state after the
-// request, now the time of the decision in microseconds since the epoch.
-func Describe(hits []Hit, i int, s State, now int64, d *Decision) {
-	m := hits[i].Limit.meter
-	after := func(micros int64) time.Duration {
-		return time.Duration(min(micros, longest)) * time.Microsecond
-	}
-	s = m.roll(s, now)
-	used, free, whole := m.left(s, now)
-	d.Used, d.Remaining, d.ResetAfter, d.RetryAfter = used, free, after(whole), 0
-	if d.Over {
-		d.RetryAfter = Never
-		if wait := m.wait(s, now, wantedWith(hits, i)); wait != never {
-			d.RetryAfter = after(wait)
-		}
-	}
-}
-
-// wantedWith is what must be free in the counter of hits[i] for all hits on it
-// to fit, each beside the earlier ones.
-func wantedWith(hits []Hit, i int) int64 {
-	var taken, most int64
-	for j := range hits {
-		h := &hits[j]
-		if !h.Refund && (j == i || bytes.Equal(h.Key, hits[i].Key)) {
-			most = max(most, taken+max(h.cost(), 1))
-			taken = min(taken+h.cost(), maxExact)
-		}
-	}
-	return most
 }

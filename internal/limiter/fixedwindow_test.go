@@ -154,9 +154,9 @@ func TestDescribe(t *testing.T) {
 		{"earlier window", 1, false, State{At: window - 1, Used: 5}, Decision{Remaining: 5, ResetAfter: time.Minute}},
 		{"later window", 1, true, State{At: window + 1, Used: 5}, Decision{Over: true, Used: 5, ResetAfter: 2 * time.Minute, RetryAfter: 2 * time.Minute}},
 	} {
-		got := Decision{Over: tc.over}
-		Describe([]Hit{{Limit: limit, Cost: tc.cost}}, 0, tc.state, at(0), &got)
-		if got != tc.want {
+		out := []Decision{{Over: tc.over}}
+		Describe([]Hit{{Limit: limit, Cost: tc.cost}}, []State{tc.state}, at(0), out)
+		if got := out[0]; got != tc.want {
 			t.Errorf("%s:\n got %+v\nwant %+v", tc.name, got, tc.want)
 		}
 	}

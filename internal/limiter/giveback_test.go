@@ -51,10 +51,11 @@ func TestGiveBack(t *testing.T) {
 			if c.other > 0 {
 				s = take(s, at(c.when), c.other)
 			}
-			var d Decision
-			Describe([]Hit{{Limit: l}}, 0, l.GiveBack(s, after, charged, at(c.back)), at(c.back), &d)
-			if d.Used != c.want {
-				t.Errorf("%d used, want %d", d.Used, c.want)
+			left := []State{l.GiveBack(s, after, charged, at(c.back))}
+			out := make([]Decision, 1)
+			Describe([]Hit{{Limit: l}}, left, at(c.back), out)
+			if out[0].Used != c.want {
+				t.Errorf("%d used, want %d", out[0].Used, c.want)
 			}
 		})
 	}

@@ -157,10 +157,9 @@ func (h *history) admits(hits []Hit, later time.Duration) bool {
 func (h *history) checkReset(hit *Hit, reset time.Duration) {
 	size := int64(hit.Limit.Size())
 	whole := func(after time.Duration) bool {
-		s := *h.states[string(hit.Key)]
-		var d Decision
-		Describe([]Hit{*hit}, 0, s, h.now+after.Microseconds(), &d)
-		return d.Remaining == size
+		states, out := []State{*h.states[string(hit.Key)]}, make([]Decision, 1)
+		Describe([]Hit{*hit}, states, h.now+after.Microseconds(), out)
+		return out[0].Remaining == size
 	}
 	if !whole(reset) {
 		h.Fatalf("%s: not whole after %v", h.at(*hit), reset)

@@ -49,7 +49,7 @@ func (l leaving[K]) expire(total func(K) uint64, now time.Time) (expired []K) {
 func (l *Limiter) Keep(limits iter.Seq[*Limit]) { l.metrics.series.keep(limits, time.Now()) }
 
 func (t *seriesTable) keep(limits iter.Seq[*Limit], now time.Time) {
-	series, own := t.counted()
+	series, own := t.inUse()
 	if len(series) == 0 && len(own) == 0 {
 		return
 	}
@@ -57,8 +57,12 @@ func (t *seriesTable) keep(limits iter.Seq[*Limit], now time.Time) {
 		if _, counted := series[l.Series]; counted {
 			series[l.Series] = true
 		}
-		if _, counted := own[ownKey{l.Series.Domain, l.Own}]; counted {
-			own[ownKey{l.Series.Domain, l.Own}] = true
+		if l.Own == nil {
+			continue
+		}
+		key := ownKey{l.Series.domain(), *l.Own}
+		if _, counted := own[key]; counted {
+			own[key] = true
 		}
 	}
 	t.mu.Lock()
@@ -74,11 +78,11 @@ func (t *seriesTable) keep(limits iter.Seq[*Limit], now time.Time) {
 	}
 }
 
-// counted returns what there are series of, each with false.
-func (t *seriesTable) counted() (series map[Series]bool, own map[ownKey]bool) {
+// inUse returns what there are series of, each with false.
+func (t *seriesTable) inUse() (series map[SeriesName]bool, own map[ownKey]bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	series, own = make(map[Series]bool, len(t.all)), make(map[ownKey]bool, len(t.own))
+	series, own = make(map[SeriesName]bool, len(t.all)), make(map[ownKey]bool, len(t.own))
 	for s := range t.all {
 		series[s] = false
 	}
@@ -95,7 +99,7 @@ func (t *seriesTable) counted() (series map[Series]bool, own map[ownKey]bool) {
 func (t *seriesTable) expire(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	series := t.leaving.expire(func(s Series) uint64 { return t.all[s].total.Load() }, now)
+	series := t.leaving.expire(func(s SeriesName) uint64 { return t.all[s].total.Load() }, now)
 	own := t.ownLeaving.expire(func(ownKey) uint64 { return 0 }, now)
 	if len(series) == 0 && len(own) == 0 {
 		return

@@ -14,7 +14,7 @@ import (
 
 // tenant is a limit of a domain, one of several of its rule.
 func tenant(domain string) *Limit {
-	return must(Spec{Unit: Minute, RequestsPerUnit: 10, Series: Series{Domain: domain, Key1: "user"}, Own: OwnSeries{"user", "minute"}})
+	return must(Spec{Unit: Minute, RequestsPerUnit: 10, Series: Series{Domain: domain, Key1: "user"}.Name(), Own: &OwnSeries{"user", "minute"}})
 }
 
 func hit(t *testing.T, l *Limiter, h Hit) {
@@ -45,7 +45,7 @@ func TestSeriesOfRulesThatAreGoneAreGivenUp(t *testing.T) {
 		reg := prometheus.NewRegistry()
 		l := New(shared{}, reg)
 		a, b := tenant("a"), tenant("b")
-		seriesA, seriesB := a.Series, b.Series
+		seriesA, seriesB := a.Series.Series(), b.Series.Series()
 		alice := Series{Domain: "b", Key1: "user_alice"}
 		hit(t, l, Hit{Limit: a, Cost: 1})
 		hit(t, l, Hit{Limit: b, Cost: 2})
@@ -88,13 +88,13 @@ func TestSeriesThatAreUsedOrComeBackStay(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				reg := prometheus.NewRegistry()
 				l := New(shared{}, reg)
-				a := must(Spec{Unit: Minute, RequestsPerUnit: 10, Series: Series{Domain: "a", Key1: "user"}})
+				a := must(Spec{Unit: Minute, RequestsPerUnit: 10, Series: Series{Domain: "a", Key1: "user"}.Name()})
 				hit(t, l, Hit{Limit: a, Cost: 1})
 				l.Keep(slices.Values([]*Limit{}))
 				time.Sleep(keepIdle - time.Nanosecond)
 				tt.meanwhile(t, l, a)
 				time.Sleep(time.Nanosecond)
-				wantSeries(t, l, reg, 0, map[Series]uint64{a.Series: tt.total})
+				wantSeries(t, l, reg, 0, map[Series]uint64{a.Series.Series(): tt.total})
 			})
 		})
 	}

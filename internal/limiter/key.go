@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Entry is one key and value of a descriptor, any bytes.
@@ -16,9 +17,11 @@ type Entry struct {
 
 // Keys spells the keys of counters:
 //
-//	<prefix>w1|<domain>|<key>=<value>|...|<kind><period in seconds>
+//	<prefix>w1|<domain>|<key>=<value>|...|<kind><period>
 //
-// for example "w1|api|user=alice|path=/login|60". The kind is nothing for a
+// for example "w1|api|user=alice|path=/login|1m". The period is a number of days,
+// hours, minutes or seconds, the first of these that it is whole of, since in
+// Redis' memory every byte of a key counts. The kind is nothing for a
 // fixed window, f for one that starts with its first hit, s for a sliding window
 // and b for a token bucket. A trial, which has a counter of its own beside a limit
 // that counts alike, has a t before all that. No two different inputs meet in one
@@ -125,7 +128,20 @@ func (l *Limit) appendKind(dst []byte) []byte {
 	case l.Anchor == FirstHit:
 		dst = append(dst, 'f')
 	}
-	return strconv.AppendInt(dst, int64(l.Period().Seconds()), 10)
+	return appendPeriod(dst, l.Period())
+}
+
+// appendPeriod appends a period, which is whole seconds.
+func appendPeriod(dst []byte, period time.Duration) []byte {
+	for _, unit := range [...]struct {
+		length time.Duration
+		letter byte
+	}{{24 * time.Hour, 'd'}, {time.Hour, 'h'}, {time.Minute, 'm'}} {
+		if period%unit.length == 0 {
+			return append(strconv.AppendInt(dst, int64(period/unit.length), 10), unit.letter)
+		}
+	}
+	return append(strconv.AppendInt(dst, int64(period/time.Second), 10), 's')
 }
 
 func appendPart(dst []byte, s string, digest bool) []byte {

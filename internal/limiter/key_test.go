@@ -39,17 +39,17 @@ func TestKeySpelling(t *testing.T) {
 		limit    *Limit
 		want     string
 	}{
-		{"ordinary", Keys{}, alice, nil, minute, "w1|api|user=alice|60"},
-		{"prefix", mustKeys(t, "shop:", false), alice, nil, minute, "shop:w1|api|user=alice|60"},
-		{"two levels", Keys{}, []Entry{{"user", "alice"}, {"path", "/login"}}, nil, minute, "w1|api|user=alice|path=/login|60"},
-		{"multiplier", Keys{}, alice, nil, must(Spec{Unit: Second, UnitMultiplier: 30}), "w1|api|user=alice|30"},
-		{"no value", Keys{}, []Entry{{"all", ""}}, nil, minute, "w1|api|all=|60"},
-		{"separators", Keys{}, []Entry{{"a|b", "c=d%~#{} \n\x7f"}}, nil, minute, "w1|api|a%7Cb=c%3Dd%25%7E%23%7B%7D%20%0A%7F|60"},
-		{"other bytes stay", Keys{}, []Entry{{"user", "é\xff"}}, nil, minute, "w1|api|user=é\xff|60"},
-		{"pattern", Keys{}, []Entry{{"path", "/a/7"}, {"user", "alice"}}, []string{"/a/*", ""}, minute, "w1|api|path~/a/*|user=alice|60"},
-		{"long value", Keys{}, []Entry{{"token", long}}, nil, minute, "w1|api|token=#lTfF_fEgSC99WNJentWD9Q|60"},
-		{"in a cluster", mustBucket(t, mustKeys(t, "shop:", false)), []Entry{{"tenant", "acme"}, {"path", "/login"}}, nil, minute, "shop:w1|api|tenant=acme{55}|path=/login|60"},
-		{"digested values", mustKeys(t, "", true), alice, nil, minute, "w1|api|user=#K9gGyX8OAK8aH8Myj6djqQ|60"},
+		{"ordinary", Keys{}, alice, nil, minute, "w1|api|user=alice|1m"},
+		{"prefix", mustKeys(t, "shop:", false), alice, nil, minute, "shop:w1|api|user=alice|1m"},
+		{"two levels", Keys{}, []Entry{{"user", "alice"}, {"path", "/login"}}, nil, minute, "w1|api|user=alice|path=/login|1m"},
+		{"multiplier", Keys{}, alice, nil, must(Spec{Unit: Second, UnitMultiplier: 30}), "w1|api|user=alice|30s"},
+		{"no value", Keys{}, []Entry{{"all", ""}}, nil, minute, "w1|api|all=|1m"},
+		{"separators", Keys{}, []Entry{{"a|b", "c=d%~#{} \n\x7f"}}, nil, minute, "w1|api|a%7Cb=c%3Dd%25%7E%23%7B%7D%20%0A%7F|1m"},
+		{"other bytes stay", Keys{}, []Entry{{"user", "é\xff"}}, nil, minute, "w1|api|user=é\xff|1m"},
+		{"pattern", Keys{}, []Entry{{"path", "/a/7"}, {"user", "alice"}}, []string{"/a/*", ""}, minute, "w1|api|path~/a/*|user=alice|1m"},
+		{"long value", Keys{}, []Entry{{"token", long}}, nil, minute, "w1|api|token=#lTfF_fEgSC99WNJentWD9Q|1m"},
+		{"in a cluster", mustBucket(t, mustKeys(t, "shop:", false)), []Entry{{"tenant", "acme"}, {"path", "/login"}}, nil, minute, "shop:w1|api|tenant=acme{55}|path=/login|1m"},
+		{"digested values", mustKeys(t, "", true), alice, nil, minute, "w1|api|user=#K9gGyX8OAK8aH8Myj6djqQ|1m"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := string(tc.keys.Append(nil, "api", tc.entries, tc.patterns, tc.limit)); got != tc.want {

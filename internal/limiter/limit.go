@@ -109,22 +109,21 @@ const MaxPeriod = 100 * 365 * 24 * time.Hour
 // Spec says what a limit is: an amount per period, how it is counted, and what
 // happens when it is used up.
 type Spec struct {
-	Name            string    // as configured, may be empty
-	RequestsPerUnit uint32    // amount per period, 0 denies all
-	Unit            Unit      // with UnitMultiplier, the period
-	UnitMultiplier  uint32    // periods of so many units; 0 means 1
-	Unlimited       bool      // admits everything and never reaches a store
-	Algorithm       Algorithm // how the amount is counted
-	Anchor          Anchor    // of a fixed window
-	Burst           uint32    // size of a token bucket; 0 means RequestsPerUnit
-	Charge          Charge    // whether denied hits are written
-	Mode            Mode      // what a denial means
-	Trial           bool      // has a counter of its own beside a limit of its rule that counts alike
-	Replaces        []string  // names of limits that do not count beside this one
-	Series          Series    // of the metrics; limits of equal labels share them
-	Own             OwnSeries // of the limit's own metrics, none if it is empty
-
-	FailureMode FailureMode // what becomes of hits while the store fails
+	Name            string      // as configured, may be empty
+	RequestsPerUnit uint32      // amount per period, 0 denies all
+	Unit            Unit        // with UnitMultiplier, the period
+	UnitMultiplier  uint32      // periods of so many units; 0 means 1
+	Unlimited       bool        // admits everything and never reaches a store
+	Algorithm       Algorithm   // how the amount is counted
+	Anchor          Anchor      // of a fixed window
+	Burst           uint32      // size of a token bucket; 0 means RequestsPerUnit
+	Charge          Charge      // whether denied hits are written
+	Mode            Mode        // what a denial means
+	Trial           bool        // has a counter of its own beside a limit of its rule that counts alike
+	FailureMode     FailureMode // what becomes of hits while the store fails
+	Replaces        []string    // names of limits that do not count beside this one
+	Series          SeriesName  // of the metrics; limits of equal labels share them
+	Own             *OwnSeries  // of the limit's own metrics, nil: none
 }
 
 // Period is the length of the limit's window, or the time in which a bucket

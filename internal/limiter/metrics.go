@@ -15,11 +15,10 @@ type metrics struct {
 
 // meters are the counters of one limit, looked up once.
 type meters struct {
-	of       *metrics
-	epoch    uint64          // of.series.epoch
-	nearFrom int64           // units of the limit above which usage is near it
-	series   *seriesCounters // of Limit.Series; nil if the hit that bound it has Labels
-	own      *ownCounters    // nil: none
+	of     *metrics
+	epoch  uint64          // of.series.epoch
+	series *seriesCounters // of Limit.Series; nil if the hit that bound it has Labels
+	own    *ownCounters    // nil: none
 }
 
 // ownCounters are the counters of one OwnSeries.
@@ -49,17 +48,12 @@ func (m *metrics) bind(h *Hit) *meters {
 	if b := limit.meters.Load(); b != nil && b.of == m && b.epoch == epoch {
 		return b
 	}
-	b := &meters{
-		of:    m,
-		epoch: epoch,
-		// In 32 bits, like envoyproxy/ratelimit: 0.29 of 100 is 29, and not 28.
-		nearFrom: int64(float32(limit.Size()) * m.nearRatio),
-	}
+	b := &meters{of: m, epoch: epoch}
 	if h.Labels == nil {
 		b.series = m.series.of(limit.Series)
 	}
-	if limit.Own != (OwnSeries{}) {
-		b.own = m.series.ownOf(ownKey{limit.Series.Domain, limit.Own})
+	if limit.Own != nil {
+		b.own = m.series.ownOf(ownKey{limit.Series.domain(), *limit.Own})
 	}
 	limit.meters.Store(b)
 	return b
@@ -72,7 +66,8 @@ func (m *metrics) observe(h *Hit, d *Decision) {
 	}
 	b := m.bind(h)
 	series := m.seriesOf(h, b)
-	p := split(h, d, b.nearFrom)
+	// In 32 bits, like envoyproxy/ratelimit: 0.29 of 100 is 29, and not 28.
+	p := split(h, d, int64(float32(h.Limit.Size())*m.nearRatio))
 	add(&series.total, h.cost())
 	add(&series.over, p.over)
 	add(&series.near, p.near)
@@ -116,7 +111,7 @@ type parts struct{ over, near, within int64 }
 // A hit that does not fit and was not charged is over as a whole: the counter has
 // not moved, so that its part up to the limit would be counted again with every
 // further one. Of one that was charged, the units up to the limit are not over, as
-// in envoyproxy/ratelimit, and those of them above nearFrom are near. What another
+// in envoyproxy/ratelimit, and those of them above nearFrom, in units of the limit, are near. What another
 // limit of the request denied is none of the three.
 func split(h *Hit, d *Decision, nearFrom int64) parts {
 	cost, size := h.cost(), int64(h.Limit.Size())

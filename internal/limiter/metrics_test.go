@@ -20,9 +20,9 @@ func sumsOf(l *Limiter, s Series) Units {
 func TestMetricsCountUnitsOfCost(t *testing.T) {
 	user := Series{Domain: "api", Key1: "user"}
 	ten := func(mode Mode) *Limit {
-		return must(Spec{Unit: Minute, RequestsPerUnit: 10, Mode: mode, Series: user})
+		return must(Spec{Unit: Minute, RequestsPerUnit: 10, Mode: mode, Series: user.Name()})
 	}
-	full := Hit{Limit: must(Spec{Unit: Minute, Series: Series{Domain: "api", Key1: "other"}}), Cost: 1, Key: []byte("full")}
+	full := Hit{Limit: must(Spec{Unit: Minute, Series: Series{Domain: "api", Key1: "other"}.Name()}), Cost: 1, Key: []byte("full")}
 	for _, tc := range []struct {
 		name string
 		used int64
@@ -61,7 +61,7 @@ func TestMetricsCountUnitsOfCost(t *testing.T) {
 // TestUnitsNearALimitAreCountedOnce denies the same again and again: what there is
 // room for stays, and is near the limit once, when it is used.
 func TestUnitsNearALimitAreCountedOnce(t *testing.T) {
-	limit := must(Spec{Unit: Minute, RequestsPerUnit: 3, Series: Series{Domain: "api", Key1: "user"}})
+	limit := must(Spec{Unit: Minute, RequestsPerUnit: 3, Series: Series{Domain: "api", Key1: "user"}.Name()})
 	var counter State
 	l := New(lasting{&counter}, prometheus.NewRegistry())
 	for range 5 {
@@ -69,7 +69,7 @@ func TestUnitsNearALimitAreCountedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, want := sumsOf(l, limit.Series), (Units{TotalHits: 10, WithinLimit: 2, OverLimit: 8}); got != want {
+	if got, want := sumsOf(l, limit.Series.Series()), (Units{TotalHits: 10, WithinLimit: 2, OverLimit: 8}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
@@ -88,12 +88,12 @@ func (s lasting) Decide(_ context.Context, hits []Hit, out []Decision) (bool, er
 // Of two hits on one counter the second is over although the counter, which
 // holds neither after all, has room for it.
 func TestMetricsOfAHitThatAnEarlierOneLeftNoRoomFor(t *testing.T) {
-	limit := must(Spec{Unit: Minute, RequestsPerUnit: 3, Series: Series{Domain: "api", Key1: "user"}})
+	limit := must(Spec{Unit: Minute, RequestsPerUnit: 3, Series: Series{Domain: "api", Key1: "user"}.Name()})
 	l := New(shared{}, prometheus.NewRegistry())
 	if denied, err := l.Decide(context.Background(), []Hit{{Limit: limit, Cost: 2}, {Limit: limit, Cost: 2}}, make([]Decision, 2)); !denied || err != nil {
 		t.Fatalf("got denied %v, error %v", denied, err)
 	}
-	if got, want := sumsOf(l, limit.Series), (Units{TotalHits: 4, OverLimit: 2}); got != want {
+	if got, want := sumsOf(l, limit.Series.Series()), (Units{TotalHits: 4, OverLimit: 2}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
@@ -136,7 +136,7 @@ func TestMetricsAreThoseOfTheReference(t *testing.T) {
 	} {
 		for _, always := range []bool{false, true} { // as with STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT, and without
 			const now = 1_767_323_045_000_000
-			limit := must(Spec{Unit: Minute, RequestsPerUnit: tc.limit, Series: Series{Domain: "api", Key1: "user"}})
+			limit := must(Spec{Unit: Minute, RequestsPerUnit: tc.limit, Series: Series{Domain: "api", Key1: "user"}.Name()})
 			l := New(fixed{state: State{At: now / 60_000_000, Used: tc.used}, now: now}, prometheus.NewRegistry())
 			if _, err := l.Decide(context.Background(), []Hit{{Limit: limit, Cost: tc.cost, Always: always}}, make([]Decision, 1)); err != nil {
 				t.Fatal(err)
@@ -145,7 +145,7 @@ func TestMetricsAreThoseOfTheReference(t *testing.T) {
 			if !always && tc.over > 0 {
 				want.OverLimit, want.NearLimit = tc.cost, 0
 			}
-			if got := sumsOf(l, limit.Series); got != want {
+			if got := sumsOf(l, limit.Series.Series()); got != want {
 				t.Errorf("%+v, always %t: got %+v", tc, always, got)
 			}
 		}
@@ -165,11 +165,11 @@ func TestNearLimitRatio(t *testing.T) {
 		{1, 10, 0},
 	} {
 		l := NewWith(shared{}, Options{Registerer: prometheus.NewRegistry(), NearLimitRatio: tc.ratio})
-		limit := must(Spec{Unit: Minute, RequestsPerUnit: tc.limit, Series: Series{Domain: "api", Key1: "user"}})
+		limit := must(Spec{Unit: Minute, RequestsPerUnit: tc.limit, Series: Series{Domain: "api", Key1: "user"}.Name()})
 		if _, err := l.Decide(context.Background(), []Hit{{Limit: limit, Cost: uint64(tc.limit)}}, make([]Decision, 1)); err != nil {
 			t.Fatal(err)
 		}
-		if got := sumsOf(l, limit.Series).NearLimit; got != tc.near {
+		if got := sumsOf(l, limit.Series.Series()).NearLimit; got != tc.near {
 			t.Errorf("%v of %d: got %d units near, want %d", tc.ratio, tc.limit, got, tc.near)
 		}
 	}
@@ -186,20 +186,20 @@ func (remembering) Decide(_ context.Context, hits []Hit, out []Decision) (bool, 
 }
 
 func TestMetricsTellWhatWasRemembered(t *testing.T) {
-	limit := must(Spec{Unit: Minute, RequestsPerUnit: 10, Series: Series{Domain: "api", Key1: "user"}})
+	limit := must(Spec{Unit: Minute, RequestsPerUnit: 10, Series: Series{Domain: "api", Key1: "user"}.Name()})
 	l := New(remembering{}, prometheus.NewRegistry())
 	if _, err := l.Decide(context.Background(), []Hit{{Limit: limit, Cost: 3}}, make([]Decision, 1)); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := sumsOf(l, limit.Series), (Units{TotalHits: 3, OverLimit: 3, OverLimitWithLocalCache: 3}); got != want {
+	if got, want := sumsOf(l, limit.Series.Series()), (Units{TotalHits: 3, OverLimit: 3, OverLimitWithLocalCache: 3}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 
 func TestLimitsOfOneSeriesShareItAndFollowTheirLimiter(t *testing.T) {
 	user := Series{Domain: "api", Key1: "user"}
-	a := must(Spec{Unit: Minute, RequestsPerUnit: 10, Series: user})
-	b := must(Spec{Unit: Minute, RequestsPerUnit: 10, Series: user})
+	a := must(Spec{Unit: Minute, RequestsPerUnit: 10, Series: user.Name()})
+	b := must(Spec{Unit: Minute, RequestsPerUnit: 10, Series: user.Name()})
 	for range 2 {
 		l := New(fixed{}, prometheus.NewRegistry())
 		for _, limit := range []*Limit{a, b, a} {

@@ -24,6 +24,12 @@ func TestNewSeries(t *testing.T) {
 		if got := NewSeries("api", labels); got != want {
 			t.Errorf("%q: got %+v, want %+v", labels, got, want)
 		}
+		if got := want.Name().Series(); got != want {
+			t.Errorf("%q spells %+v, want %+v", want.Name(), got, want)
+		}
+		if got := want.Name().domain(); got != want.Domain {
+			t.Errorf("%q: got domain %q, want %q", want.Name(), got, want.Domain)
+		}
 	}
 }
 
@@ -32,7 +38,7 @@ func TestSeriesOfPrometheus(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	l := New(shared{}, reg)
 	for _, more := range []string{"c", "d"} {
-		limit := must(Spec{Unit: Minute, RequestsPerUnit: 10, Series: Series{Domain: "api", Key1: "a", Key2: "b", More: more}})
+		limit := must(Spec{Unit: Minute, RequestsPerUnit: 10, Series: Series{Domain: "api", Key1: "a", Key2: "b", More: more}.Name()})
 		if _, err := l.Decide(context.Background(), []Hit{{Limit: limit, Cost: 2}}, make([]Decision, 1)); err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +85,7 @@ func TestDetailedSeriesAreBounded(t *testing.T) {
 		Registerer: prometheus.NewRegistry(), NearLimitRatio: 0.8,
 		MaxDetailedSeries: bound, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
-	limit := must(Spec{Unit: Minute, RequestsPerUnit: 10, Series: Series{Domain: "api", Key1: "user"}})
+	limit := must(Spec{Unit: Minute, RequestsPerUnit: 10, Series: Series{Domain: "api", Key1: "user"}.Name()})
 	var asking sync.WaitGroup
 	for range workers {
 		asking.Go(func() {
@@ -103,7 +109,7 @@ func TestDetailedSeriesAreBounded(t *testing.T) {
 	if sum != values*workers {
 		t.Errorf("%d hits in all series, want %d", sum, values*workers)
 	}
-	if got, want := all[limit.Series].TotalHits, uint64((values-bound)*workers); got != want {
+	if got, want := all[limit.Series.Series()].TotalHits, uint64((values-bound)*workers); got != want {
 		t.Errorf("%d hits under the rule, want %d", got, want)
 	}
 	if got, want := testutil.ToFloat64(l.metrics.series.overflow), float64((values-bound)*workers); got != want {
@@ -116,7 +122,7 @@ func TestDetailedSeriesAreBounded(t *testing.T) {
 
 func TestKnownDetailsDoNotAllocate(t *testing.T) {
 	l := New(shared{}, prometheus.NewRegistry())
-	limit := must(Spec{Unit: Minute, RequestsPerUnit: 10, Series: Series{Domain: "api", Key1: "user"}})
+	limit := must(Spec{Unit: Minute, RequestsPerUnit: 10, Series: Series{Domain: "api", Key1: "user"}.Name()})
 	hit, d := Hit{Limit: limit, Cost: 1, Labels: []byte("user_alice\x00")}, Decision{Charged: true, Used: 1}
 	l.metrics.observe(&hit, &d)
 	if n := testing.AllocsPerRun(100, func() { l.metrics.observe(&hit, &d) }); n != 0 {
@@ -127,7 +133,7 @@ func TestKnownDetailsDoNotAllocate(t *testing.T) {
 func TestMetricNames(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	l := New(shared{}, reg)
-	limit := must(Spec{Unit: Minute, RequestsPerUnit: 10, Series: Series{Domain: "api", Key1: "user"}, Own: OwnSeries{"user", "minute"}})
+	limit := must(Spec{Unit: Minute, RequestsPerUnit: 10, Series: Series{Domain: "api", Key1: "user"}.Name(), Own: &OwnSeries{"user", "minute"}})
 	if _, err := l.Decide(context.Background(), []Hit{{Limit: limit, Cost: 1}}, make([]Decision, 1)); err != nil {
 		t.Fatal(err)
 	}

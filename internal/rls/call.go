@@ -23,8 +23,8 @@ type call struct {
 
 // What a rare enormous request allocated is not kept.
 const (
-	maxKeptEntries = 4096
-	maxKeptBytes   = 256 << 10
+	maxKeptItems = 4096 // of each kind
+	maxKeptBytes = 256 << 10
 )
 
 // newCall returns a call that is ready for a request.
@@ -34,11 +34,17 @@ func (s *Service) newCall() *call {
 
 // release keeps the memory of c for a later call. Nothing of c may be used any more.
 func (s *Service) release(c *call) {
-	if cap(c.request.entries) > maxKeptEntries || cap(c.keys) > maxKeptBytes || cap(c.labels) > maxKeptBytes || cap(c.reply) > maxKeptBytes {
+	if c.isEnormous() {
 		return
 	}
 	c.clear()
 	s.calls.Put(c)
+}
+
+func (c *call) isEnormous() bool {
+	items := max(cap(c.request.entries), cap(c.request.descriptors), cap(c.hits)) // all others are as many
+	bytes := max(cap(c.keys), cap(c.labels), cap(c.reply))
+	return items > maxKeptItems || bytes > maxKeptBytes
 }
 
 // clear forgets the request, and with it every reference to its bytes and to

@@ -21,22 +21,11 @@ func (o *Options) decidingMode(l *limiter.Limit) limiter.Mode {
 }
 
 // wouldBeDenied tells whether a request that ShadowMode lets pass would be
-// denied without it: an enforced limit is over, or every quota.
+// denied without it.
 func (c *call) wouldBeDenied(o *Options) bool {
-	quotas, quotasOver := 0, 0
+	var v limiter.Verdict
 	for i := range c.hits {
-		over := c.decisions[i].Over
-		switch o.mode(c.hits[i].Limit) {
-		case limiter.Enforced:
-			if over {
-				return true
-			}
-		case limiter.Quota:
-			quotas++
-			if over {
-				quotasOver++
-			}
-		}
+		v.Add(o.mode(c.hits[i].Limit), c.decisions[i].Over)
 	}
-	return quotas > 0 && quotas == quotasOver
+	return v.Denied()
 }

@@ -62,7 +62,7 @@ func (o override) newLimit(domain string) (*limiter.Limit, error) {
 		RequestsPerUnit: o.requestsPerUnit,
 		Unit:            unitOf(o.unit),
 		UnitMultiplier:  o.unitMultiplier,
-		Series:          limiter.Series{Domain: domain, Key1: "override"},
+		Series:          limiter.Series{Domain: domain, Key1: "override"}.Name(),
 	})
 }
 

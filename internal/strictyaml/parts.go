@@ -24,10 +24,16 @@ type Parts struct {
 	// Head is the mapping, in which the list is still null.
 	Head *yaml.Node
 
-	rest []byte // of the list, what was not yet returned
+	// Ahead is how many parts more are parsed meanwhile, each in a goroutine of
+	// its own, while the items of one are looked at.
+	Ahead int
+
+	rest []byte // of the list, what was not yet cut off
 	size int    // that a part must have to be cut off, in bytes
 	dash []byte // that every item begins with, and the blanks before it
 	line int    // how many lines come before rest
+
+	cut []func() *yaml.Node // parts that were not yet returned; each waits for its list
 }
 
 // Split cuts a file before items of a list, so that each part but the last has
@@ -105,9 +111,12 @@ func (p *Parts) separable(head []byte) bool {
 	return true
 }
 
-// Items is about how many items are in all parts that were not yet returned:
-// more than there are if text of several lines looks like some.
-func (p *Parts) Items() int { return 1 + bytes.Count(p.rest, append([]byte("\n"), p.dash...)) }
+// Items is about how many items there are, before the first part is returned: more
+// than there are if text of several lines looks like some.
+func (p *Parts) Items() int { return 1 + bytes.Count(p.rest, p.next()) }
+
+// next is what comes before the item after another one.
+func (p *Parts) next() []byte { return append([]byte("\n"), p.dash...) }
 
 // Next returns the items of the next part, none after the last. It is not ok if
 // the part cannot be parsed alone, because of an error or an alias of what
@@ -116,23 +125,50 @@ func (p *Parts) Items() int { return 1 + bytes.Count(p.rest, append([]byte("\n")
 // The cut is safe: a part that parses alone has all its quotes and brackets
 // closed, so that the next one begins an item of the list in the file, too.
 func (p *Parts) Next() (items []*yaml.Node, ok bool) {
-	if len(p.rest) == 0 {
+	for len(p.rest) > 0 && len(p.cut) <= p.Ahead {
+		p.cut = append(p.cut, p.parse(p.cutOff()))
+	}
+	if len(p.cut) == 0 {
 		return nil, true
 	}
-	part := p.rest
+	list := p.cut[0]()
+	p.cut = p.cut[1:]
+	if list == nil {
+		return nil, false
+	}
+	return list.Content, true
+}
+
+// cutOff takes the next part off the rest; line is how many lines come before it.
+func (p *Parts) cutOff() (part []byte, line int) {
+	part, line = p.rest, p.line
 	if len(part) > p.size {
-		if i := bytes.Index(part[p.size:], append([]byte("\n"), p.dash...)); i >= 0 {
+		if i := bytes.Index(part[p.size:], p.next()); i >= 0 {
 			part = part[:p.size+i+1]
 		}
 	}
-	list := parseAlone(part)
-	if list == nil || list.Kind != yaml.SequenceNode {
-		return nil, false
-	}
-	moveDown(list, p.line)
 	p.rest = p.rest[len(part):]
 	p.line += bytes.Count(part, []byte("\n"))
-	return list.Content, true
+	return part, line
+}
+
+// parse returns a function that returns the list which is a part, or nil if it is
+// none. It is parsed then, or from now on if that is to be done ahead.
+func (p *Parts) parse(part []byte, line int) func() *yaml.Node {
+	parse := func() *yaml.Node {
+		list := parseAlone(part)
+		if list == nil || list.Kind != yaml.SequenceNode {
+			return nil
+		}
+		moveDown(list, line)
+		return list
+	}
+	if p.Ahead == 0 {
+		return parse
+	}
+	parsed := make(chan *yaml.Node, 1) // nobody takes it if an earlier part is none
+	go func() { parsed <- parse() }()
+	return func() *yaml.Node { return <-parsed }
 }
 
 // parseAlone returns the root node of a text that is one document, else nil.

@@ -24,7 +24,7 @@ var plenty = map[string]*limiter.Limit{
 }
 
 // keyOf appends the key of a counter, of 31 bytes.
-func keyOf(dst []byte, n uint64) []byte { return fmt.Appendf(dst, "w1|api|user=%07x|path=/in|60", n) }
+func keyOf(dst []byte, n uint64) []byte { return fmt.Appendf(dst, "w1|api|user=%07x|path=/in|1m", n) }
 
 // BenchmarkDecide decides requests on counters that there are.
 func BenchmarkDecide(b *testing.B) {

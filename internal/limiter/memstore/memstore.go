@@ -86,35 +86,41 @@ func New(o Options) *Store {
 // Decide implements limiter.Store. It never waits for anything but other
 // requests, so it looks at no context, and it never fails.
 func (s *Store) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
-	var buf [scratch]asked
-	asks := slices.Grow(buf[:0], len(hits))[:len(hits)]
-	touched, mask := uint64(0), uint64(len(s.shards)-1)
+	var asks [scratch]asked
+	var after [scratch]limiter.State
+	r := request{
+		hits: hits, out: out,
+		asks:  slices.Grow(asks[:0], len(hits))[:len(hits)],
+		after: slices.Grow(after[:0], len(hits))[:len(hits)],
+	}
+	mask := uint64(len(s.shards) - 1)
 	for i := range hits {
 		hash := maphash.Bytes(s.seed, hits[i].Key)
-		touched |= 1 << (hash & mask)
-		asks[i].shard, asks[i].hash = &s.shards[hash&mask], uint32(hash>>32)
+		r.touched |= 1 << (hash & mask)
+		r.asks[i].shard, r.asks[i].hash = &s.shards[hash&mask], uint32(hash>>32)
 	}
-	denied, now := s.decide(hits, asks, touched, out)
+	denied, now := s.count(&r)
+	limiter.Describe(hits, r.after, now, out) // which keeps nobody waiting
 
 	// One more shard, in turn, is cleared of expired counters, so that traffic on
 	// few keys clears them all.
-	turn := asks[0].shard.turn.Add(1)
+	turn := r.asks[0].shard.turn.Add(1)
 	s.shards[turn&mask].tryClear(now, clearedPerHit*len(hits))
 	return denied, nil
 }
 
-// decide is Decide under the locks of the shards touched. It tells at what time
-// it decided.
-func (s *Store) decide(hits []limiter.Hit, asks []asked, touched uint64, out []limiter.Decision) (denied bool, now int64) {
-	s.lock(touched)
-	defer s.unlock(touched)
+// count is limiter.Count of a request, under the locks of the shards that it
+// touches. It tells at what time it was.
+func (s *Store) count(r *request) (denied bool, now int64) {
+	s.lock(r.touched)
+	defer s.unlock(r.touched)
 	// The time is read under the locks, so that of two requests on a counter the
 	// later one does not come with an earlier time, unless the clock stepped back:
 	// then a counter that has expired and was cleared away starts anew.
 	now = s.now().UnixMicro()
-	var buf [scratch]*limiter.State
-	denied = limiter.Decide(hits, find(hits, asks, buf[:0]), now, out)
-	if evictions := keep(hits, asks, now); evictions > 0 {
+	var states [scratch]*limiter.State
+	denied = limiter.Count(r.hits, r.find(states[:0]), now, r.out, r.after)
+	if evictions := r.keep(now); evictions > 0 {
 		s.metrics.evictions.Add(float64(evictions))
 	}
 	return denied, now

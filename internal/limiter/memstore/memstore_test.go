@@ -17,6 +17,7 @@ import (
 	"weir/internal/limiter"
 	"weir/internal/limiter/memstore"
 	"weir/internal/limiter/storetest"
+	"weir/internal/testenv"
 )
 
 func TestStore(t *testing.T) {
@@ -226,7 +227,7 @@ func TestBytesPerCounter(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for i := range n {
-		hits[0].Key = fmt.Appendf(hits[0].Key[:0], "w1|api|user=%07x|path=/in|60", i)
+		hits[0].Key = fmt.Appendf(hits[0].Key[:0], "w1|api|user=%07x|path=/in|1m", i)
 		if _, err := f.Decide(context.Background(), hits, out); err != nil {
 			t.Fatal(err)
 		}
@@ -429,6 +430,27 @@ func TestNoAllocationOnExistingCounters(t *testing.T) {
 		})
 		if allocs != 0 {
 			t.Errorf("%d hits: %v allocations, want none", n, allocs)
+		}
+	}
+}
+
+// A request of very many hits is decided in time in proportion to them, whether
+// it finds its counters or makes them, on one counter or on many.
+func TestManyHitsInTime(t *testing.T) {
+	for _, limit := range []*limiter.Limit{none, perDay} {
+		for _, counters := range []int{1, 100, 10_000} {
+			t.Run(fmt.Sprintf("%d of %d per day", counters, limit.RequestsPerUnit), func(t *testing.T) {
+				f := newFixture(t, 0)
+				hits, out := make([]limiter.Hit, 10_000), make([]limiter.Decision, 10_000)
+				for i := range hits {
+					hits[i] = limiter.Hit{Limit: limit, Key: keyOf(nil, uint64(i%counters)), Cost: 1}
+				}
+				testenv.InTime(t, 150*time.Millisecond, func() {
+					if _, err := f.Decide(t.Context(), hits, out); err != nil {
+						t.Fatal(err)
+					}
+				})
+			})
 		}
 	}
 }

@@ -1,10 +1,6 @@
 package memstore
 
-import (
-	"bytes"
-
-	"weir/internal/limiter"
-)
+import "weir/internal/limiter"
 
 // asked is what a request asks for with one of its hits.
 type asked struct {
@@ -15,19 +11,29 @@ type asked struct {
 	again   bool           // an earlier hit asks for the same new counter
 }
 
-// find finds the counters of hits and appends their states, unused ones where
+// request is one request while it is decided.
+type request struct {
+	hits    []limiter.Hit
+	out     []limiter.Decision
+	asks    []asked         // of each hit
+	after   []limiter.State // of each hit's counter, once it is decided
+	touched uint64          // the shards of the counters, as a mask
+}
+
+// find finds the counters of the hits and appends their states, unused ones where
 // there is no counter yet. Hits of one counter share one state.
-func find(hits []limiter.Hit, asks []asked, states []*limiter.State) []*limiter.State {
+func (r *request) find(states []*limiter.State) []*limiter.State {
 	var unused []limiter.State
-	for i := range hits {
-		a := &asks[i]
-		if a.counter = a.shard.find(a.hash, hits[i].Key); a.counter != nil {
+	counters := limiter.CountersOf(r.hits)
+	for i := range r.asks {
+		a := &r.asks[i]
+		if a.counter = a.shard.find(a.hash, r.hits[i].Key); a.counter != nil {
 			a.state = &a.counter.state
-		} else if first := firstOf(hits, asks, i); first < i {
-			a.state, a.again = asks[first].state, true
+		} else if first := counters.First(i); first < i {
+			a.state, a.again = r.asks[first].state, true
 		} else {
 			if unused == nil {
-				unused = make([]limiter.State, len(hits)-i)
+				unused = make([]limiter.State, len(r.hits)-i)
 			}
 			a.state, unused = &unused[0], unused[1:]
 		}
@@ -36,45 +42,37 @@ func find(hits []limiter.Hit, asks []asked, states []*limiter.State) []*limiter.
 	return states
 }
 
-// firstOf returns the first hit with the key of hit i.
-func firstOf(hits []limiter.Hit, asks []asked, i int) (first int) {
-	for asks[first].hash != asks[i].hash || !bytes.Equal(hits[first].Key, hits[i].Key) {
-		first++
-	}
-	return first
-}
-
-// keep files the counters of hits as they are after the decision, adds those that
+// keep files the counters of the hits as they are after the decision, adds those that
 // are new, and drops those that are no longer used. It tells how many others had
 // to make room.
-func keep(hits []limiter.Hit, asks []asked, now int64) (evictions int) {
+func (r *request) keep(now int64) (evictions int) {
 	// First what was found: counters move when others are added or dropped.
 	moves := false
-	for i := range asks {
-		a := &asks[i]
+	for i := range r.asks {
+		a := &r.asks[i]
 		if a.counter == nil {
 			moves = true
 			continue
 		}
-		expiry := hits[i].Limit.Expiry(*a.state)
+		expiry := r.hits[i].Limit.Expiry(*a.state)
 		a.shard.refile(a.counter.place, expiry)
 		moves = moves || expiry <= now
 	}
 	if !moves {
 		return 0
 	}
-	for i := range asks {
-		a := &asks[i]
+	for i := range r.asks {
+		a := &r.asks[i]
 		if a.counter != nil || a.again {
 			continue
 		}
-		expiry := hits[i].Limit.Expiry(*a.state)
-		if expiry > now && a.shard.add(a.hash, hits[i].Key, *a.state, expiry, now) {
+		expiry := r.hits[i].Limit.Expiry(*a.state)
+		if expiry > now && a.shard.add(a.hash, r.hits[i].Key, *a.state, expiry, now) {
 			evictions++
 		}
 	}
-	for i := range asks {
-		asks[i].shard.clear(now, 1) // those no longer used expire before all others
+	for i := range r.asks {
+		r.asks[i].shard.clear(now, 1) // those no longer used expire before all others
 	}
 	return evictions
 }

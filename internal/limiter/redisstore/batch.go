@@ -13,8 +13,11 @@ import (
 // leave before it flies.
 type batch struct {
 	script   *script
-	keys     texts // of each hit
-	requests texts // of each request, as the script reads them
+	limits   []byte                 // which it meets, as limits.lua reads them
+	numbers  map[*limiter.Limit]int // of the limits, from 1 on
+	keys     texts                  // of each hit
+	requests texts                  // of each request, as the script reads them
+	counters []int                  // how many each request has, as often as it hits them
 
 	loosened []loosened    // what is given back
 	number   int64         // of the call, in the order of calls
@@ -30,23 +33,48 @@ type loosened struct {
 	place int // of the request
 }
 
+// newBatch makes a batch for a script, with room for as much as is expected.
+func newBatch(s *script, expected room) *batch {
+	return &batch{
+		script: s, numbers: make(map[*limiter.Limit]int), done: make(chan struct{}),
+		limits:   make([]byte, 0, expected.limits),
+		keys:     texts{make([]byte, 0, expected.keys), make([]int, 0, expected.hits)},
+		requests: texts{make([]byte, 0, expected.texts), make([]int, 0, expected.requests)},
+		counters: make([]int, 0, expected.requests),
+	}
+}
+
+// room is how much a batch holds, the first three in bytes.
+type room struct{ limits, keys, texts, hits, requests int }
+
+func (b *batch) size() room {
+	return room{len(b.limits), len(b.keys.bytes), len(b.requests.bytes), b.keys.len(), b.requests.len()}
+}
+
 // add appends a request, or a part of one.
 func (b *batch) add(hits []limiter.Hit, isPart bool) {
-	text := b.requests.bytes
 	for i := range hits {
 		h := &hits[i]
-		b.keys.bytes = append(b.keys.bytes, h.Key...)
-		b.keys.end()
+		b.keys.add(h.Key)
 		if h.Refund && h.Cost > 0 {
 			b.loosened = append(b.loosened, loosened{bytes.Clone(h.Key), b.requests.len()})
 		}
-		n := h.Limit.Numbers()
-		for _, n := range [...]int64{how(h, isPart), h.Units(), int64(n.Kind), n.Of[0], n.Of[1], n.Of[2], n.Of[3]} {
-			text = append(strconv.AppendInt(text, n, 10), ' ')
-		}
+		b.requests.write(how(h, isPart), h.Units(), b.limit(h.Limit))
 	}
-	b.requests.bytes = text
 	b.requests.end()
+	b.counters = append(b.counters, len(hits))
+}
+
+// limit returns the number of a limit, as an argument.
+func (b *batch) limit(l *limiter.Limit) int64 {
+	n, known := b.numbers[l]
+	if !known {
+		n = len(b.numbers) + 1
+		b.numbers[l] = n
+		c := l.Numbers()
+		b.limits = appendIntegers(b.limits, int64(c.Kind), c.Of[0], c.Of[1], c.Of[2], c.Of[3])
+	}
+	return int64(n)
 }
 
 // how is the mode and the charge of a hit in one number, see decide.lua. A quota
@@ -65,6 +93,14 @@ func how(h *limiter.Hit, isPart bool) int64 {
 	return mode
 }
 
+// appendIntegers appends integers as the scripts read them.
+func appendIntegers(dst []byte, integers ...int64) []byte {
+	for _, n := range integers {
+		dst = append(strconv.AppendInt(dst, n, 10), ' ')
+	}
+	return dst
+}
+
 // texts is a list of strings in one piece of memory.
 type texts struct {
 	bytes []byte
@@ -74,7 +110,16 @@ type texts struct {
 // len is how many strings there are.
 func (t *texts) len() int { return len(t.ends) }
 
-// end ends a string: it is what was appended to bytes since the one before.
+// add appends a string.
+func (t *texts) add(s []byte) {
+	t.bytes = append(t.bytes, s...)
+	t.end()
+}
+
+// write appends integers to the string that end will end.
+func (t *texts) write(integers ...int64) { t.bytes = appendIntegers(t.bytes, integers...) }
+
+// end ends a string: it is what was written since the one before.
 func (t *texts) end() { t.ends = append(t.ends, len(t.bytes)) }
 
 // appendTo appends the strings to the arguments of a command, as pointers,

@@ -52,7 +52,7 @@ func benchmarkDecide(b *testing.B, specs []limiter.Spec) {
 		user := caller.Add(1)
 		request := make([]limiter.Hit, len(limits))
 		for i := range request {
-			request[i] = limiter.Hit{Limit: limits[i], Cost: 1, Key: fmt.Appendf(nil, "w1|api|user=user-%d|path=/login/%d|60", user, i)}
+			request[i] = limiter.Hit{Limit: limits[i], Cost: 1, Key: fmt.Appendf(nil, "w1|api|user=user-%d|path=/login/%d|1m", user, i)}
 		}
 		out := make([]limiter.Decision, len(limits))
 		for pb.Next() {

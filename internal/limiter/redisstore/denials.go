@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"bytes"
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
@@ -24,9 +23,11 @@ import (
 // answer tell what this process saw last.
 type denials struct {
 	now    func() time.Time
+	start  time.Time // from which lasts is counted
 	seed   maphash.Seed
 	calls  atomic.Int64
 	used   atomic.Int64 // counters remembered, of all shards
+	lasts  atomic.Int64 // the Duration from start after which all of them are outdated
 	shards [denialShards]denialShard
 	max    int // bytes of a shard
 }
@@ -42,6 +43,18 @@ type denialShard struct {
 	mu       sync.Mutex
 	counters map[string]seen
 	bytes    int
+}
+
+// remember remembers a counter, known or not.
+func (d *denials) remember(shard *denialShard, key []byte, s seen) {
+	end := int64(s.asked.Sub(d.start) + maxMemory)
+	for lasts := d.lasts.Load(); lasts < end && !d.lasts.CompareAndSwap(lasts, end); {
+		lasts = d.lasts.Load()
+	}
+	if _, known := shard.counters[string(key)]; !known {
+		d.makeRoom(shard, len(key)+denialBytes)
+	}
+	shard.counters[string(key)] = s
 }
 
 // forget forgets a counter.
@@ -77,7 +90,7 @@ func newDenials(bytes int, now func() time.Time) *denials {
 	if bytes <= 0 {
 		return nil
 	}
-	d := &denials{now: now, seed: maphash.MakeSeed(), max: bytes / denialShards}
+	d := &denials{now: now, start: now(), seed: maphash.MakeSeed(), max: bytes / denialShards}
 	for i := range d.shards {
 		d.shards[i].counters = map[string]seen{}
 	}
@@ -90,15 +103,15 @@ func (d *denials) deny(hits []limiter.Hit, out []limiter.Decision) bool {
 	if d == nil || d.used.Load() == 0 {
 		return false
 	}
-	var buf [16]limiter.State
-	var pointers [16]*limiter.State
-	states, of := buf[:0], pointers[:0]
-	if len(hits) > len(buf) { // of keeps pointers into states, which must not move
-		states = make([]limiter.State, 0, len(hits))
-	}
 	// Of counters in several places the clocks may differ. With the latest no
 	// denial is held on to for too long.
 	now, local := int64(0), d.now()
+	if d.allOutdated(local) {
+		d.forgetAll(local)
+		return false
+	}
+	var buf [16]limiter.State
+	states := buf[:0]
 	for i := range hits {
 		h := &hits[i]
 		if h.Refund || h.Always && h.Cost > 0 {
@@ -110,13 +123,11 @@ func (d *denials) deny(hits []limiter.Hit, out []limiter.Decision) bool {
 		}
 		now = max(now, s.at+local.Sub(s.asked).Microseconds())
 		states = append(states, s.state)
-		of = append(of, &states[i])
-		for j := range i { // hits on one counter share its state
-			if bytes.Equal(h.Key, hits[j].Key) {
-				of[i] = of[j]
-				break
-			}
-		}
+	}
+	var pointers [16]*limiter.State
+	of, counters := pointers[:0], limiter.CountersOf(hits)
+	for i := range hits {
+		of = append(of, &states[counters.First(i)])
 	}
 	if !limiter.Decide(hits, of, now, out) {
 		return false
@@ -146,6 +157,25 @@ func (s seen) outdated(now time.Time) bool {
 	return age < 0 || age > maxMemory
 }
 
+// allOutdated tells whether all that is remembered was seen too long ago.
+func (d *denials) allOutdated(now time.Time) bool {
+	return int64(now.Sub(d.start)) > d.lasts.Load()
+}
+
+// forgetAll forgets what is outdated all at once: the first request after that
+// does it, so that those that follow need not look for anything.
+func (d *denials) forgetAll(now time.Time) {
+	for i := range d.shards {
+		shard := &d.shards[i]
+		shard.mu.Lock()
+		if d.allOutdated(now) { // unless somebody remembered something just now
+			d.used.Add(-int64(len(shard.counters)))
+			shard.counters, shard.bytes = map[string]seen{}, 0
+		}
+		shard.mu.Unlock()
+	}
+}
+
 // number numbers a call, in the order in which calls about one counter are made.
 func (d *denials) number() int64 {
 	if d == nil {
@@ -172,10 +202,7 @@ func (d *denials) note(b *batch, place int, hits []limiter.Hit, states []limiter
 		known, ok := shard.counters[string(key)]
 		// The callers of two requests may come here in another order.
 		if follows := ok && !known.loosened; (denied || follows) && (!ok || known.order <= order) {
-			if !ok {
-				d.makeRoom(shard, len(key)+denialBytes)
-			}
-			shard.counters[string(key)] = seen{state: states[i], at: b.reply.now, asked: b.asked, order: order}
+			d.remember(shard, key, seen{state: states[i], at: b.reply.now, asked: b.asked, order: order})
 		}
 		shard.mu.Unlock()
 	}
@@ -191,10 +218,7 @@ func (d *denials) loosen(b *batch) {
 		shard, order := d.shard(l.key), orderOf(b, l.place)
 		shard.mu.Lock()
 		if known, ok := shard.counters[string(l.key)]; !ok || known.order < order {
-			if !ok {
-				d.makeRoom(shard, len(l.key)+denialBytes)
-			}
-			shard.counters[string(l.key)] = seen{asked: b.asked, order: order, loosened: true}
+			d.remember(shard, l.key, seen{asked: b.asked, order: order, loosened: true})
 		}
 		shard.mu.Unlock()
 	}

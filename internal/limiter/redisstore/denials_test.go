@@ -386,3 +386,86 @@ func TestKnownDenialInTwoPlaces(t *testing.T) {
 		t.Errorf("known: got %+v with %v calls", out, value(t, reg, "weir_redis_calls_total", "")-calls)
 	}
 }
+
+// A request of very many hits that are all known is denied in time in proportion
+// to them.
+func TestManyKnownDenialsInTime(t *testing.T) {
+	for _, counters := range []int{1, 10_000} {
+		d := newDenials(1<<24, time.Now)
+		l := yearly(1)
+		hits, states := make([]limiter.Hit, 10_000), make([]limiter.State, 10_000)
+		for i := range hits {
+			hits[i] = hit(fmt.Sprintf("w1|api|user=%07d|60", i%counters), l, 1)
+			states[i] = limiter.State{At: time.Now().UnixMicro() / l.Period().Microseconds(), Used: 1}
+		}
+		out := make([]limiter.Decision, len(hits))
+		testenv.InTime(t, 150*time.Millisecond, func() {
+			d.note(&batch{asked: time.Now(), reply: reply{now: time.Now().UnixMicro()}}, 0, hits, states, true)
+			if !d.deny(hits, out) {
+				t.Error("not known to be denied")
+			}
+		})
+	}
+}
+
+// TestNothingIsLookedUpWhenAllDenialsRanOut asks for another counter when the
+// last denial ran out: that ends the search for all that follow.
+func TestNothingIsLookedUpWhenAllDenialsRanOut(t *testing.T) {
+	l := yearly(2)
+	for name, remember := range map[string]func(f *memoryFixture){
+		"a denial": func(f *memoryFixture) {
+			f.want("first", false, 1, hit("k", l, 2))
+			f.want("denied", true, 1, hit("k", l, 1))
+		},
+		"a refund": func(f *memoryFixture) {
+			f.want("refund", false, 1, limiter.Hit{Limit: l, Key: []byte("k"), Cost: 1, Refund: true})
+		},
+		"many denials, one after the other": func(f *memoryFixture) {
+			for i := range 50 {
+				f.pass(30 * time.Millisecond)
+				f.want("denied", true, 1, hit(fmt.Sprint("k", i), l, 3))
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newMemoryFixture(t)
+			remember(f)
+			d := f.store.denials
+			f.pass(maxMemory)
+			f.want("another, while the last is remembered", false, 1, hit("other", l, 1))
+			if d.used.Load() == 0 {
+				t.Error("nothing is remembered too early")
+			}
+			f.pass(time.Microsecond)
+			f.want("another, when all ran out", false, 1, hit("other", l, 1))
+			if n := d.used.Load(); n != 0 {
+				t.Errorf("%d counters are remembered", n)
+			}
+			f.want("too much, which Redis denies", true, 1, hit("k", l, 3))
+			f.want("known", true, 0, hit("k", l, 3))
+		})
+	}
+}
+
+// Callers use their decisions again.
+func TestWhatRedisDecidesIsNotRemembered(t *testing.T) {
+	f := newMemoryFixture(t)
+	out := make([]limiter.Decision, 1)
+	l := yearly(0)
+	h := []limiter.Hit{hit("a", l, 1)}
+	for range 2 {
+		if _, err := f.store.Decide(t.Context(), h, out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !out[0].Remembered {
+		t.Fatal("not remembered")
+	}
+	h[0].Key = []byte("b") // a counter that nobody knows: Redis is asked
+	if _, err := f.store.Decide(t.Context(), h, out); err != nil {
+		t.Fatal(err)
+	}
+	if out[0].Remembered {
+		t.Errorf("decided by Redis, yet Remembered")
+	}
+}

@@ -33,7 +33,7 @@ func FuzzDecide(f *testing.F) {
 		for len(in.data) > 0 {
 			now = in.time(now)
 			requests := in.requests()
-			b := &batch{script: decideScript}
+			b := newBatch(decideScript, room{})
 			for _, hits := range requests {
 				b.add(hits, false)
 			}

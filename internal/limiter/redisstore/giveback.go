@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"bytes"
-	"strconv"
 
 	"weir/internal/limiter"
 )
@@ -15,41 +14,35 @@ type giveBack struct {
 	limit   *limiter.Limit
 	units   int64
 	charged limiter.State // of the counter, after the charge
+	first   int           // hit on the counter, of those of the request there
 }
 
 // giveBacks lists what hits were charged that a denied request is not to be:
 // one giveBack for each counter, however many hits it has.
 func giveBacks(hits []limiter.Hit, out []limiter.Decision, states []limiter.State) (list []giveBack) {
-hits:
+	counters := limiter.CountersOf(hits)
+	size := make([]int, len(hits)) // of the list with the charge of a counter, 0 without; by the first hit on it
 	for i := range hits {
 		h := &hits[i]
 		if h.Refund || h.Always || h.Cost == 0 || out[i].Over {
 			continue
 		}
-		for j := range list {
-			if bytes.Equal(list[j].key, h.Key) {
-				list[j].units += h.Units()
-				continue hits
-			}
+		first := counters.First(i)
+		if size[first] > 0 {
+			list[size[first]-1].units += h.Units()
+			continue
 		}
-		list = append(list, giveBack{h.Key, h.Limit, h.Units(), states[i]})
+		list = append(list, giveBack{h.Key, h.Limit, h.Units(), states[i], first})
+		size[first] = len(list)
 	}
 	return list
 }
 
 // addGiveBack appends g as giveback.lua reads it.
 func (b *batch) addGiveBack(g giveBack) {
-	b.keys.bytes = append(b.keys.bytes, g.key...)
-	b.keys.end()
+	b.keys.add(g.key)
 	b.loosened = append(b.loosened, loosened{bytes.Clone(g.key), b.requests.len()})
-	n := g.limit.Numbers()
-	text := b.requests.bytes
-	for _, n := range [...]int64{
-		g.units, g.charged.At, g.charged.Used, g.charged.Prev, g.limit.Period().Microseconds(),
-		int64(n.Kind), n.Of[0], n.Of[1], n.Of[2], n.Of[3],
-	} {
-		text = append(strconv.AppendInt(text, n, 10), ' ')
-	}
-	b.requests.bytes = text
+	b.requests.write(g.units, g.charged.At, g.charged.Used, g.charged.Prev, b.limit(g.limit))
 	b.requests.end()
+	b.counters = append(b.counters, 1)
 }

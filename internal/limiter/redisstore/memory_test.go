@@ -33,7 +33,7 @@ func TestMemoryOfACounter(t *testing.T) {
 		{"a bucket", year(limiter.Spec{Algorithm: limiter.TokenBucket}), 7, "embstr", 130},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			const key = "w1|api|user=alice|60"
+			const key = "w1|api|user=alice|1m"
 			do(t, admin, "del", key)
 			hits, out := []limiter.Hit{{Limit: c.limit, Key: []byte(key), Cost: c.cost}}, make([]limiter.Decision, 1)
 			for _, hits[0].Cost = range []uint64{c.cost, 0} {

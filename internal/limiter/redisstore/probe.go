@@ -79,7 +79,7 @@ func (b *backend) probe(ctx context.Context) error {
 
 // probeNode tells whether one server can decide, and is of a cluster or not.
 func (b *backend) probeNode(ctx context.Context, node redis.UniversalClient, clustered bool) error {
-	if _, err := b.run(ctx, node, &batch{script: decideScript}); err != nil {
+	if _, err := b.run(ctx, node, newBatch(decideScript, room{})); err != nil {
 		return err
 	}
 	// A script that touches no key runs on replicas and in clusters, too.

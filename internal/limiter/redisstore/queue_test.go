@@ -19,7 +19,7 @@ import (
 func waiting(s *Store) int {
 	s.main.only.queue.mu.Lock()
 	defer s.main.only.queue.mu.Unlock()
-	return s.main.only.queue.hits
+	return s.main.only.queue.requests.hits
 }
 
 // inFlight tells whether somebody makes calls.
@@ -134,9 +134,89 @@ func TestBatchesAreBounded(t *testing.T) {
 		if !slices.Equal(got, c.want) {
 			t.Errorf("requests of %v hits make batches of %v, want %v", c.requests, got, c.want)
 		}
-		if q.hits != 0 || q.flying {
-			t.Errorf("%v: an empty queue holds %d hits, flying is %v", c.requests, q.hits, q.flying)
+		if q.requests.hits != 0 || q.flying {
+			t.Errorf("%v: an empty queue holds %d hits, flying is %v", c.requests, q.requests.hits, q.flying)
 		}
+	}
+}
+
+// charges are n counters to which something is to be given back.
+func charges(n int) []giveBack {
+	list := make([]giveBack, n)
+	for i := range list {
+		list[i] = giveBack{key: []byte("k"), limit: perMinute, units: 1}
+	}
+	return list
+}
+
+// TestLinesTakeTurns gives back while requests wait: neither makes the other wait
+// for more than one call, nor takes the room of the other.
+func TestLinesTakeTurns(t *testing.T) {
+	for _, c := range []struct {
+		name               string
+		requests, giveBack []int // hits of each
+		want               []int // hits of the calls, what is given back as a negative number
+	}{
+		{"one of each", []int{1}, []int{1}, []int{1, -1}},
+		{"only given back", nil, []int{1, 2, maxBatch}, []int{-3, -maxBatch}},
+		{"a flood of requests", []int{maxBatch, maxBatch, maxBatch}, []int{5, 6}, []int{maxBatch, -11, maxBatch, maxBatch}},
+		{"a flood of what is given back", []int{1, 2}, []int{maxBatch, maxBatch, maxBatch}, []int{3, -maxBatch, -maxBatch, -maxBatch}},
+		{"of both", []int{maxBatch, 7}, []int{maxBatch, 8}, []int{maxBatch, -maxBatch, 7, -8}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			q := newQueue()
+			for i := range max(len(c.requests), len(c.giveBack)) { // they arrive in turn
+				if i < len(c.giveBack) {
+					q.addGiveBacks(charges(c.giveBack[i]))
+				}
+				if i < len(c.requests) {
+					if _, _, _, err := q.add(request(c.requests[i]), false); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			var got []int
+			for b := q.next(); b != nil; b = q.next() {
+				n := b.keys.len()
+				if b.script == giveBackScript {
+					n = -n
+				}
+				got = append(got, n)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("calls of %v hits, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestGivingBackRefusesNoRequest(t *testing.T) {
+	q := newQueue()
+	for range 2 * maxQueue {
+		q.addGiveBacks(charges(1))
+	}
+	if _, _, _, err := q.add(request(maxQueue), false); err != nil {
+		t.Errorf("a request beside what is given back: %v", err)
+	}
+	if n := len(q.giveBacks.batches); n != 2*maxQueue/maxBatch {
+		t.Errorf("%d batches, want full ones", n)
+	}
+}
+
+// TestBatchesAreFew makes as many batches of the most hits as can be: of two that
+// follow each other, one more hit would have made one.
+func TestBatchesAreFew(t *testing.T) {
+	q := newQueue()
+	var err error
+	for i := 0; err == nil; i++ {
+		_, _, _, err = q.add(request([]int{1, maxBatch}[i%2]), false)
+		q.addGiveBacks(charges(1)) // parts no requests
+	}
+	if !errors.Is(err, errQueueFull) {
+		t.Fatal(err)
+	}
+	if n, most := len(q.requests.batches), 2*maxQueue/maxBatch+1; n > most || n < most/2 {
+		t.Errorf("%d batches, want at most %d", n, most)
 	}
 }
 

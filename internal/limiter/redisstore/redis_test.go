@@ -65,6 +65,41 @@ func TestOneRequestIsOneCommand(t *testing.T) {
 	}
 }
 
+// A counter that lives on is incremented, which takes Redis half as long as to
+// set it, and does not touch its expiry.
+func TestKnownCountersAreIncremented(t *testing.T) {
+	r := testenv.RedisServer(t)
+	admin := connect(t, r)
+	s := open(t, Options{URL: r.Addr(), OpTimeout: long})
+	l := storetest.Must(limiter.Spec{RequestsPerUnit: 3_000_000, Unit: limiter.Year})
+	for i, step := range []struct {
+		hit      limiter.Hit
+		set, inc int
+		want     int64
+	}{
+		{hit: hit("k", l, 1), set: 1, want: 1},
+		{hit: hit("k", l, 1), inc: 1, want: 2},
+		{hit: hit("k", l, 40), inc: 1, want: 42},
+		{hit: limiter.Hit{Limit: l, Key: []byte("k"), Cost: 2, Refund: true}, inc: 1, want: 40},
+		{hit: hit("k", l, 999_959), inc: 1, want: 999_999},
+		{hit: hit("k", l, 1), set: 1, want: 1_000_000}, // which is no short state any more
+		{hit: limiter.Hit{Limit: l, Key: []byte("k"), Cost: 1, Refund: true}, set: 1, want: 999_999},
+	} {
+		before := commandCalls(t, admin)
+		out := make([]limiter.Decision, 1)
+		if _, err := s.Decide(t.Context(), []limiter.Hit{step.hit}, out); err != nil {
+			t.Fatal(err)
+		}
+		after := commandCalls(t, admin)
+		if set, inc := after["set"]-before["set"], after["incrby"]-before["incrby"]; set != step.set || inc != step.inc || out[0].Used != step.want {
+			t.Errorf("step %d: %d SET, %d INCRBY, %d used; want %d, %d and %d", i, set, inc, out[0].Used, step.set, step.inc, step.want)
+		}
+		if ttl := do(t, admin, "pttl", "k").(int64); ttl <= 0 {
+			t.Errorf("step %d: the counter expires in %d ms", i, ttl)
+		}
+	}
+}
+
 // commandCalls tells how often each command was called.
 func commandCalls(t *testing.T, c *redis.Client) map[string]int {
 	t.Helper()
@@ -268,6 +303,8 @@ func TestForeignValuesCountAsUnused(t *testing.T) {
 		{"infinity", []any{"set", "k", "-inf"}, 1},
 		{"no number", []any{"set", "k", "nan"}, 1},
 		{"a state", []any{"set", "k", fmt.Sprintf("%d 5", window)}, 6},
+		{"a state in one number that Redis cannot increment", []any{"set", "k", fmt.Sprintf("0%d000005", window)}, 6},
+		{"a state in one number with a fraction", []any{"set", "k", fmt.Sprintf("%d000005.0", window)}, 6},
 		{"a state in one number", []any{"set", "k", fmt.Sprintf("%d000005", window)}, 6},
 	} {
 		do(t, admin, "del", "k")

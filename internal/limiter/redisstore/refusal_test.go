@@ -31,7 +31,7 @@ func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
 	mustAsk(t, s, "half", two)
 	do(t, connect(t, r), "config", "set", "maxmemory", "1kb")
 
-	b := &batch{script: decideScript}
+	b := newBatch(decideScript, room{})
 	requests := []struct {
 		hits   []limiter.Hit
 		denied bool

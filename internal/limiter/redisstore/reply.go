@@ -1,48 +1,92 @@
 package redisstore
 
 import (
+	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"weir/internal/limiter"
 )
 
-// reply is what decide.lua says about a batch.
+// reply is what a script says about a batch, see decide.lua.
 type reply struct {
-	now      int64    // time of the decisions, in microseconds since the epoch
-	requests []string // of each request, what became of it
+	now      int64   // time of the decisions, in microseconds since the epoch
+	integers []int64 // what became of each counter, request after request
+	begins   []int   // with which of them each request begins
+	refusal  error   // of the requests whose writes Redis refused, nil if there are none
 }
 
-func newReply(texts []string, requests int) (r reply, err error) {
-	if len(texts) != 1+requests {
-		return reply{}, fmt.Errorf("the script replied on %d requests instead of %d", len(texts)-1, requests)
+// What the scripts say of a counter, instead of its short state.
+const (
+	wordAdmitted = -1 // its state follows, in three integers
+	wordOver     = -2 // so it does
+	wordRefused  = -3 // of a whole request
+)
+
+// What a short state is reckoned with, see state.lua.
+const million = 1_000_000
+
+// exact is up to which numbers of Lua are exact.
+const exact = 1 << 53
+
+var errReply = errors.New("the script's reply is cut off or garbled")
+
+// newReply reads the reply on requests that have so many counters each.
+func newReply(integers []int64, counters []int) (r reply, err error) {
+	if len(integers) == 0 || !possible(integers[:1]) {
+		return reply{}, errReply
 	}
-	r.requests = texts[1:]
-	if r.now, err = strconv.ParseInt(texts[0], 10, 64); err != nil {
-		return reply{}, fmt.Errorf("reading the time of the script: %w", err)
+	r.now, r.integers, r.begins = integers[0], integers[1:], make([]int, len(counters))
+	next, refused := 0, false
+	for i, n := range counters {
+		r.begins[i] = next
+		for range n {
+			if next >= len(r.integers) {
+				return reply{}, errReply
+			}
+			word := r.integers[next]
+			if word == wordRefused {
+				next++
+				refused = true
+				break
+			}
+			begin := next
+			if next += length(word); next > len(r.integers) || !possible(r.integers[begin:next]) {
+				return reply{}, errReply
+			}
+		}
+	}
+	switch rest := r.integers[next:]; {
+	case refused:
+		r.refusal = newScriptError(rest)
+	case len(rest) > 0:
+		return reply{}, fmt.Errorf("%w: %d integers too many", errReply, len(rest))
 	}
 	return r, nil
 }
 
-// failure is the error of the requests whose writes Redis refused, nil if there
-// are none. They all have the same.
-func (r *reply) failure() error {
-	for _, text := range r.requests {
-		if refused, ok := strings.CutPrefix(text, "-"); ok {
-			return scriptError(refused)
-		}
+// length is how many integers tell of a counter, from the first of them.
+func length(word int64) int {
+	if word < 0 {
+		return 4
 	}
-	return nil
+	return 1
 }
 
-// scriptError is an error that Redis replied to a command of the script.
-type scriptError string
-
-func (e scriptError) Error() string { return string(e) }
-
-// RedisError makes it a redis.Error.
-func (e scriptError) RedisError() {}
+// possible tells whether a script says such a thing of a counter.
+func possible(words []int64) bool {
+	if len(words) > 1 {
+		if words[0] != wordAdmitted && words[0] != wordOver {
+			return false
+		}
+		words = words[1:]
+	}
+	for _, n := range words {
+		if n < 0 || n > exact {
+			return false
+		}
+	}
+	return true
+}
 
 // decisions reads what became of hits, which are the request at place, into
 // out, and tells whether the request is denied. It appends the states of the
@@ -52,46 +96,47 @@ func (r *reply) decisions(place int, hits []limiter.Hit, out []limiter.Decision,
 		return nil, false, err
 	}
 	denied = limiter.Settle(hits, out)
-	for i := range hits {
-		limiter.Describe(hits, i, states[i], r.now, &out[i])
-	}
+	limiter.Describe(hits, states, r.now, out)
 	return states, denied, nil
 }
 
 // outcomes reads which hits of the request at place are over, and appends the
 // states of their counters after it.
 func (r *reply) outcomes(place int, out []limiter.Decision, states []limiter.State) ([]limiter.State, error) {
-	text := r.requests[place]
-	if refused, ok := strings.CutPrefix(text, "-"); ok {
-		return nil, unavailable(scriptError(refused))
-	}
+	next := r.begins[place]
 	for i := range out {
-		outcome, rest, _ := strings.Cut(text, ",")
-		state, over := strings.CutPrefix(outcome, "!")
-		s, err := parseState(state)
-		if err != nil {
-			return nil, unavailable(fmt.Errorf("reading the reply of the script: %w", err))
+		word := r.integers[next]
+		if word == wordRefused {
+			return nil, unavailable(r.refusal)
 		}
-		states, text = append(states, s), rest
-		out[i].Over = over
+		out[i].Over = word == wordOver
+		states = append(states, r.state(next))
+		next += length(word)
 	}
 	return states, nil
 }
 
-// parseState reads a state as it is stored, see decide.lua.
-func parseState(text string) (s limiter.State, err error) {
-	at, rest, apart := strings.Cut(text, " ")
-	if !apart {
-		both, err := strconv.ParseInt(text, 10, 64)
-		return limiter.State{At: both / 1_000_000, Used: both % 1_000_000}, err
+// state reads the state that integers tell, from the given one on.
+func (r *reply) state(begin int) limiter.State {
+	if short := r.integers[begin]; short >= 0 {
+		return limiter.State{At: short / million, Used: short % million}
 	}
-	used, prev, three := strings.Cut(rest, " ")
-	if s.At, err = strconv.ParseInt(at, 10, 64); err != nil {
-		return s, err
-	}
-	if s.Used, err = strconv.ParseInt(used, 10, 64); err != nil || !three {
-		return s, err
-	}
-	s.Prev, err = strconv.ParseInt(prev, 10, 64)
-	return s, err
+	return limiter.State{At: r.integers[begin+1], Used: r.integers[begin+2], Prev: r.integers[begin+3]}
 }
+
+// scriptError is an error that Redis replied to a command of the script.
+type scriptError string
+
+// newScriptError makes it of its bytes.
+func newScriptError(integers []int64) scriptError {
+	text := make([]byte, len(integers))
+	for i, n := range integers {
+		text[i] = byte(n)
+	}
+	return scriptError(text)
+}
+
+func (e scriptError) Error() string { return string(e) }
+
+// RedisError makes it a redis.Error.
+func (e scriptError) RedisError() {}

@@ -26,10 +26,10 @@ var (
 	giveBackScript = newScript("giveback")
 )
 
-// newScript puts what all scripts use, the algorithms and the named file into one.
+// newScript puts what all scripts use and the named file into one.
 func newScript(last string) *script {
 	var b strings.Builder
-	for _, name := range []string{"prelude", "state", "fixedwindow", "slidingwindow", "tokenbucket", last} {
+	for _, name := range []string{"prelude", "state", "fixedwindow", "slidingwindow", "tokenbucket", "limits", last} {
 		text, err := lua.ReadFile("lua/" + name + ".lua")
 		if err != nil {
 			panic(err) // it is embedded above
@@ -48,17 +48,17 @@ func (b *backend) call(batch *batch) {
 	defer cancel()
 	start := time.Now()
 	batch.asked, batch.number = b.local(), b.denials.number()
-	texts, err := b.run(ctx, b.client, batch)
+	integers, err := b.run(ctx, b.client, batch)
 	b.metrics.calls.Inc()
 	b.metrics.requests.Observe(float64(batch.requests.len()))
 	b.metrics.seconds.Observe(time.Since(start).Seconds())
 	if err == nil {
-		batch.reply, err = newReply(texts, batch.requests.len())
+		batch.reply, err = newReply(integers, batch.counters)
 	}
 	if err != nil {
 		batch.err = unavailable(err)
 	} else {
-		err = batch.reply.failure()
+		err = batch.reply.refusal
 	}
 	if err != nil {
 		b.metrics.errors[classify(err)].Inc()
@@ -76,21 +76,21 @@ type processor interface {
 // run runs the script of a batch by its name, and sends its text if Redis does
 // not have it: NOSCRIPT is the one error after which a call can be repeated.
 // EVAL rather than SCRIPT LOAD, because in a cluster it goes to the same node.
-func (b *backend) run(ctx context.Context, client processor, batch *batch) ([]string, error) {
-	args := make([]any, 0, 4+batch.keys.len()+batch.requests.len())
+func (b *backend) run(ctx context.Context, client processor, batch *batch) ([]int64, error) {
+	args := make([]any, 0, 5+batch.keys.len()+batch.requests.len())
 	args = append(args, "evalsha", batch.script.sha, batch.keys.len())
 	args = batch.keys.appendTo(args)
-	args = append(args, b.clock())
+	args = append(args, b.clock(), batch.limits)
 	args = batch.requests.appendTo(args)
 
-	cmd := once{redis.NewStringSliceCmd(ctx, args...)}
+	cmd := once{redis.NewIntSliceCmd(ctx, args...)}
 	err := client.Process(ctx, cmd)
 	if !redis.HasErrorPrefix(err, "NOSCRIPT") {
 		return cmd.Val(), err
 	}
 	b.metrics.errors[kindNoScript].Inc()
 	args[0], args[1] = "eval", batch.script.text
-	cmd = once{redis.NewStringSliceCmd(ctx, args...)}
+	cmd = once{redis.NewIntSliceCmd(ctx, args...)}
 	err = client.Process(ctx, cmd)
 	return cmd.Val(), err
 }
@@ -98,7 +98,7 @@ func (b *backend) run(ctx context.Context, client processor, batch *batch) ([]st
 // once is a command that go-redis does not repeat after an error of the network,
 // which would charge twice; only where a cluster says that another node has the
 // key, and so that nothing was done.
-type once struct{ *redis.StringSliceCmd }
+type once struct{ *redis.IntSliceCmd }
 
 // NoRetry implements redis.Cmder.
 func (once) NoRetry() bool { return true }

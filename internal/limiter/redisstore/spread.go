@@ -1,13 +1,20 @@
 package redisstore
 
 import (
-	"bytes"
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 
 	"weir/internal/limiter"
 )
+
+// maxSpread is the most hits of the spreads that are under way, except that a
+// larger one may be alone: of several lanes that are all full. So it bounds also
+// what they have to give back, which is never refused.
+const maxSpread = 4 * maxQueue
+
+var errSpreadsFull = fmt.Errorf("%w: more than %d hits of requests with counters in several places wait for Redis", limiter.ErrUnavailable, maxSpread)
 
 // spread is a request whose hits have several lanes: slots of a cluster, or the
 // two Redis of Options.PerSecond. No script sees all of them, so it is decided
@@ -55,7 +62,7 @@ type part struct {
 	batch      *batch
 	request    int // its place in batch
 	states     []limiter.State
-	denied     bool       // by one of its own limits: it was charged nothing that can be given back
+	vetoed     bool       // by one of its own limits: it was charged nothing that can be given back
 	charges    []giveBack // what it was charged, if the request is denied or fails
 	back       *batch     // that gives it back, nil if there is nothing
 	backPlace  int        // of the first of charges in back
@@ -69,24 +76,23 @@ func newSpread(hits []limiter.Hit, laneOf func(*limiter.Hit) *lane) *spread {
 		out:     make([]limiter.Decision, len(hits)),
 		decided: make(chan struct{}), settled: make(chan struct{}),
 	}
-	lanes := make([]*lane, len(hits))
+	places := map[*lane][]int{} // of the hits of each lane, in the request
 	for i := range hits {
-		lanes[i] = laneOf(&hits[i])
-	}
-	for i, l := range lanes {
-		if slices.Index(lanes, l) < i {
-			continue // its part is made
+		l := laneOf(&hits[i])
+		if places[l] == nil {
+			r.parts = append(r.parts, part{lane: l})
 		}
-		p := part{lane: l, start: len(r.hits)}
-		for j := i; j < len(hits); j++ {
-			if lanes[j] == l {
-				h := hits[j]
-				h.Key = slices.Clone(h.Key)
-				r.hits, r.place = append(r.hits, h), append(r.place, j)
-			}
+		places[l] = append(places[l], i)
+	}
+	for i := range r.parts {
+		p := &r.parts[i]
+		p.start = len(r.hits)
+		for _, at := range places[p.lane] {
+			h := hits[at]
+			h.Key = slices.Clone(h.Key)
+			r.hits, r.place = append(r.hits, h), append(r.place, at)
 		}
 		p.end = len(r.hits)
-		r.parts = append(r.parts, p)
 	}
 	return r
 }
@@ -99,15 +105,15 @@ func (s *Store) decideSpread(ctx context.Context, hits []limiter.Hit, out []limi
 			return false, errOpen // rather than charge the other parts in vain
 		}
 	}
-	if !s.beginSpread() {
-		return false, errClosed
+	if err := s.beginSpread(len(hits)); err != nil {
+		return false, err
 	}
 	for i := range r.parts {
 		p := &r.parts[i]
 		p.batch, p.request, p.err = p.lane.send(r.hits[p.start:p.end], true)
 	}
 	go func() {
-		defer s.spreads.Done()
+		defer s.endSpread(len(hits))
 		r.run()
 	}()
 	if err := s.main.wait(ctx, r.settled); err != nil {
@@ -121,6 +127,29 @@ func (s *Store) decideSpread(ctx context.Context, hits []limiter.Hit, out []limi
 		out[at] = r.out[i]
 	}
 	return r.denied, r.err
+}
+
+// beginSpread takes on a spread of so many hits, unless too many are under way.
+func (s *Store) beginSpread(hits int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return errClosed
+	case s.spreadHits > 0 && s.spreadHits+hits > maxSpread:
+		s.main.metrics.errors[kindQueueFull].Inc()
+		return errSpreadsFull
+	}
+	s.spreadHits += hits
+	s.spreads.Add(1)
+	return nil
+}
+
+func (s *Store) endSpread(hits int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spreadHits -= hits
+	s.spreads.Done()
 }
 
 // run takes the steps.
@@ -147,9 +176,11 @@ func (r *spread) await(p *part) {
 	}
 	hits, out := r.hits[p.start:p.end], r.out[p.start:p.end]
 	p.states, p.err = p.batch.reply.outcomes(p.request, out, nil)
+	var v limiter.Verdict
 	for i := range hits {
-		p.denied = p.denied || hits[i].EffectiveMode() == limiter.Enforced && out[i].Over
+		v.Add(hits[i].EffectiveMode(), out[i].Over)
 	}
+	p.vetoed = v.Vetoed
 }
 
 // conclude draws the conclusion from all parts. What it tells of the counters of
@@ -164,21 +195,29 @@ func (r *spread) conclude() {
 	for i := range r.parts {
 		p := &r.parts[i]
 		hits, out := r.hits[p.start:p.end], r.out[p.start:p.end]
-		if (r.denied || r.err != nil) && p.err == nil && !p.denied {
+		if (r.denied || r.err != nil) && p.err == nil && !p.vetoed {
 			p.charges = giveBacks(hits, out, p.states)
 		}
 		if r.err != nil {
 			continue
 		}
-		for j := range hits {
-			state, now := &p.states[j], p.batch.reply.now
-			for _, g := range p.charges {
-				if bytes.Equal(g.key, hits[j].Key) {
-					*state = hits[j].Limit.GiveBack(*state, g.charged, g.units, now)
-				}
-			}
-			limiter.Describe(r.hits, p.start+j, *state, now, &out[j])
+		now := p.batch.reply.now
+		for _, g := range p.charges {
+			p.states[g.first] = g.limit.GiveBack(p.states[g.first], g.charged, g.units, now)
 		}
+		p.shareStates(hits)
+		limiter.Describe(hits, p.states, now, out)
+	}
+}
+
+// shareStates gives hits the state of the first hit on their counter.
+func (p *part) shareStates(hits []limiter.Hit) {
+	if len(p.charges) == 0 {
+		return
+	}
+	counters := limiter.CountersOf(hits)
+	for j := range hits {
+		p.states[j] = p.states[counters.First(j)]
 	}
 }
 
@@ -202,15 +241,28 @@ func (r *spread) note() {
 		return
 	}
 	for _, p := range r.parts {
-		hits, b, place := r.hits[p.start:p.end], p.batch, p.request
-		if p.back != nil {
-			if p.back.err != nil {
-				continue
-			}
-			b, place = p.back, p.backPlace+len(p.charges)-1
+		hits := r.hits[p.start:p.end]
+		if p.back == nil {
+			p.lane.denials.note(p.batch, p.request, hits, p.states, r.denied)
+			continue
+		}
+		charged := make([]bool, len(hits)) // by the first hit on a counter
+		for _, g := range p.charges {
+			charged[g.first] = true
+		}
+		if p.back.err == nil {
 			p.follow(hits)
 		}
-		p.lane.denials.note(b, place, hits, p.states, r.denied)
+		counters := limiter.CountersOf(hits)
+		for j := range hits {
+			b, place := p.batch, p.request
+			if charged[counters.First(j)] {
+				b, place = p.back, p.backPlace+len(p.charges)-1
+			}
+			if b.err == nil {
+				p.lane.denials.note(b, place, hits[j:j+1], p.states[j:j+1], r.denied)
+			}
+		}
 	}
 }
 
@@ -218,11 +270,8 @@ func (r *spread) note() {
 // back.
 func (p *part) follow(hits []limiter.Hit) {
 	for k, g := range p.charges {
-		state, err := parseState(p.back.reply.requests[p.backPlace+k])
-		for j := range hits {
-			if err == nil && bytes.Equal(g.key, hits[j].Key) {
-				p.states[j] = state
-			}
-		}
+		back := &p.back.reply
+		p.states[g.first] = back.state(back.begins[p.backPlace+k])
 	}
+	p.shareStates(hits)
 }

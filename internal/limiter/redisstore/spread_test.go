@@ -13,9 +13,11 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/limiter"
 	"weir/internal/limiter/storetest"
+	"weir/internal/testenv"
 )
 
 // pair is a store on two Redis, with a clock that stands where it is set.
@@ -317,5 +319,97 @@ func TestCloseWaitsForSpreads(t *testing.T) {
 	wg.Wait()
 	if keys := first.Keys(); len(keys) != 0 {
 		t.Errorf("%q are left of a denied request", keys)
+	}
+}
+
+// What is done about a request of very many hits in many lanes takes time in
+// proportion to the hits.
+func TestManyHitsOfASpreadInTime(t *testing.T) {
+	const n = 10_000
+	hits := make([]limiter.Hit, n)
+	for i := range hits {
+		hits[i] = limiter.Hit{Limit: perYear, Key: fmt.Appendf(nil, "w1|api|user=%07d|60", i), Cost: 1}
+	}
+	lanes := make([]*lane, n) // the hits of the first lane come first, before one of each other lane
+	for i := range lanes {
+		lanes[i] = new(lane)
+	}
+	testenv.InTime(t, 200*time.Millisecond, func() {
+		hit := -1
+		r := newSpread(hits, func(*limiter.Hit) *lane {
+			hit++
+			return lanes[max(hit-n/2, 0)]
+		})
+		if want := n / 2; len(r.parts) != want || len(giveBacks(hits, r.out, make([]limiter.State, n))) != n {
+			t.Errorf("%d parts, want %d", len(r.parts), want)
+		}
+	})
+}
+
+func TestSpreadsAreBounded(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	first, second := miniredis.RunT(t), miniredis.RunT(t)
+	s := open(t, Options{URL: first.Addr(), PerSecond: &Options{URL: second.Addr()}, OpTimeout: long, Registerer: reg})
+	hits := []limiter.Hit{{Limit: perYear, Key: []byte("year"), Cost: 1}, {Limit: perSeconds(1), Key: []byte("second"), Cost: 1}}
+	out := make([]limiter.Decision, len(hits))
+
+	if err := s.beginSpread(2 * maxSpread); err != nil {
+		t.Fatalf("a large one alone: %v", err)
+	}
+	if _, err := s.Decide(t.Context(), hits, out); !errors.Is(err, errSpreadsFull) || !errors.Is(err, limiter.ErrUnavailable) {
+		t.Errorf("beside it: got error %v, want %v", err, errSpreadsFull)
+	}
+	if n := value(t, reg, "weir_redis_errors_total", kindQueueFull); n != 1 {
+		t.Errorf("%v refused requests are counted, want 1", n)
+	}
+	if keys := first.Keys(); len(keys) != 0 {
+		t.Errorf("a refused request left %q", keys)
+	}
+	s.endSpread(2 * maxSpread)
+	if denied, err := s.Decide(t.Context(), hits, out); denied || err != nil {
+		t.Errorf("after it: denied %v, error %v", denied, err)
+	}
+	eventually(t, "all has ended", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.spreadHits == 0
+	})
+}
+
+// A spread that gives something back notes that later than it was decided; what
+// happened meanwhile to its other counters counts.
+func TestARefundBetweenTheStepsOfASpreadIsKnown(t *testing.T) {
+	p := newPair(t)
+	x := storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Year, Mode: limiter.Quota})
+	y, z := yearly(10), perSeconds(0)
+	one := func(h limiter.Hit) bool {
+		var out [1]limiter.Decision
+		denied, err := p.Decide(t.Context(), []limiter.Hit{h}, out[:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return denied
+	}
+	if one(hit("x", x, 1)) {
+		t.Fatal("x is new")
+	}
+	hits := []limiter.Hit{hit("x", x, 1), hit("y", y, 1), hit("z", z, 1)}
+	r := newSpread(hits, p.laneOf)
+	for i := range r.parts {
+		q := &r.parts[i]
+		q.batch, q.request, q.err = q.lane.send(r.hits[q.start:q.end], true)
+	}
+	for i := range r.parts {
+		r.await(&r.parts[i])
+	}
+	r.conclude()
+	// meanwhile, another request of this process refunds x
+	if one(limiter.Hit{Limit: x, Key: []byte("x"), Cost: 1, Refund: true}) {
+		t.Fatal("refund denied")
+	}
+	r.giveBack()
+	r.note()
+	if one(hit("x", x, 1)) {
+		t.Errorf("x is free (refunded by this process), but denied from memory")
 	}
 }

@@ -23,9 +23,10 @@ type Store struct {
 	perSecond *backend // nil: none
 	denials   *denials // nil: none
 
-	mu      sync.Mutex
-	closed  bool           // takes no more spreads on
-	spreads sync.WaitGroup // that run
+	mu         sync.Mutex
+	closed     bool           // takes no more spreads on
+	spreads    sync.WaitGroup // that run
+	spreadHits int            // of them
 }
 
 var _ limiter.Store = (*Store)(nil)
@@ -87,17 +88,6 @@ func (s *Store) laneOf(h *limiter.Hit) *lane {
 		return s.perSecond.lane(h.Key)
 	}
 	return s.main.lane(h.Key)
-}
-
-// beginSpread tells whether one more spread may run.
-func (s *Store) beginSpread() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return false
-	}
-	s.spreads.Add(1)
-	return true
 }
 
 // backends lists what the store consists of.

@@ -1,46 +1,33 @@
--- Decides a batch of requests in their order, each all or nothing, as limiter.Decide does. The files of
--- the algorithms stand before this one.
+-- Decides a batch of requests in their order, each all or nothing, as limiter.Decide does. The other files
+-- stand before this one.
 --
 -- KEYS     the counter of every hit, request after request
--- ARGV[1]  the time of the decision in microseconds since the epoch; empty: the time of Redis
--- ARGV[2]  and each further one: a request, as seven integers for every hit of it:
+-- ARGV     see limits.lua; each from the third on is a request, as three integers for every hit of it:
 --            how     mode + 3 * charge
 --                    mode: 0 enforced, 1 shadow, 2 quota; charge: 0 if admitted, 1 always, 2 refund
 --            cost    units taken or, by a refund, given back; 0 is a peek
---            kind    of the limit's algorithm: 0 fixed window, 1 sliding window, 2 token bucket
---            four constants of the algorithm, see its function limit; 0 where it has fewer
--- Reply    texts: the time of the decision, and one for every request: what became of its hits, a comma
---          between them, each a ! if the hit is over its limit and the state of its counter after the
---          request; or - and an error, if what it wrote could not be kept
+--            limit   its number
+-- Reply    integers: the time of the decision, and for every hit what became of it and the state of its
+--          counter after the request:
+--            at * 1000000 + used   if it is not over its limit and the state is short, see state.lua
+--            ADMITTED or OVER, at, used, prev   otherwise
+--          or, of a request whose writes Redis refused, only REFUSED; then the bytes of Redis' error follow
 --
 -- A state is stored until it is as good as unused. Anything else that a key holds counts as unused, and is
 -- replaced by the first charge. The hits of one key have one kind and period: they are in the key.
---
--- Every number is an integer below 2^53, up to which those of Lua are exact.
-
-local algorithms = { [0] = fixed_window, sliding_window, token_bucket }
 
 local CHUNK = 1024 -- keys per MGET: unpack can return some thousand values only
-local HIT = string.rep("(%d+) ", 7)
-
--- First of all, because Redis reckons PX from the moment at which the script began.
-local now = tonumber(ARGV[1])
-if not now then
-  local time = call("TIME")
-  now = time[1] * 1000000 + time[2]
-end
 
 local function read_request(text)
   local hits = {}
-  for how, cost, kind, a, b, c, d in string.gmatch(text, HIT) do
+  for how, cost, n in gmatch(text, "(%d+) (%d+) (%d+) ") do
     how, cost = tonumber(how), tonumber(cost)
-    local algorithm = algorithms[tonumber(kind)]
+    local limit = limits[tonumber(n)]
+    local algorithm = limit.algorithm
     hits[#hits + 1] = {
       mode = how % 3, refund = how >= 6, always = how >= 3, unconditional = how >= 3 and cost > 0,
-      cost = cost, wanted = max(cost, 1),
+      cost = cost, wanted = max(cost, 1), limit = limit,
       roll = algorithm.roll, admit = algorithm.admit, take = algorithm.take, give = algorithm.give,
-      left = algorithm.left,
-      limit = algorithm.limit(now, tonumber(a), tonumber(b), tonumber(c), tonumber(d)),
     }
   end
   return hits
@@ -49,14 +36,14 @@ end
 -- Requests that meet the same rules have equal texts. Each text is read once, because reading takes
 -- longer than deciding.
 local requests, known = {}, {}
-for r = 2, #ARGV do
+for r = 3, #ARGV do
   local text = ARGV[r]
   local request = known[text]
   if not request then
     request = read_request(text)
     known[text] = request
   end
-  requests[r - 1] = request
+  requests[r - 2] = request
 end
 
 local stored = {}
@@ -70,28 +57,30 @@ end
 -- The counters, by the number of the first hit on them.
 local counter_of = {}             -- by key
 local at, used, prev = {}, {}, {} -- their states, as they were written last
-local changed = {}                -- the hit that changed the state last, within the request
-local writer = {}                 -- the same, of all requests
-local texts = {}                  -- the states as texts, once they were needed
+local writer = {}                 -- the hit that wrote last
 local lives_on = {}               -- the at with which the state, if it is used, expires when it did before
+local counted = {}                -- the used that is stored, if INCRBY can change it
 
--- Reads a counter. limit tells which states are possible, with any amount.
+-- Reads a counter and returns its state.
 local function read(i, limit)
   local text = stored[i]
-  at[i], used[i], prev[i] = 0, 0, 0
-  if not text then
-    return
+  local a, u, p, short
+  if text then
+    a, u, p, short = parse_state(text, limit)
   end
-  local a, u, p = parse_state(text)
-  if a and u <= limit.most and p <= limit.most_prev and a * limit.grid < EXACT then
-    at[i], used[i], prev[i] = a, u, p
-    lives_on[i] = limit.lasting and u > 0 and a
+  if not a then
+    a, u, p = 0, 0, 0
+  elseif limit.lasting and u > 0 then
+    lives_on[i], counted[i] = a, short and u
   end
+  return a, u, p
 end
 
-local over, outcomes = {}, {}                          -- of a request's hits: whether it is over, what is replied
+local counter, over = {}, {}                           -- of a request's hits: its counter, whether it is over
 local at_before, used_before, prev_before = {}, {}, {} -- the state of its counter before
-local reply = { format("%d", now) }
+local writer_before = {}
+local reply, replied = { now }, 1                      -- integers, and how many
+local begins = {}                                      -- behind which of them each request begins
 local first = 0                                        -- hits of earlier requests
 
 for r = 1, #requests do
@@ -100,33 +89,34 @@ for r = 1, #requests do
 
   for h = 1, #hits do
     local hit, key = hits[h], KEYS[first + h]
-    local i, limit, cost = counter_of[key], hit.limit, hit.cost
-    if not i then
+    local limit, cost = hit.limit, hit.cost
+    local i, a, u, p = counter_of[key], nil, nil, nil
+    if i then
+      a, u, p = at[i], used[i], prev[i]
+    else
       i = first + h
       counter_of[key] = i
-      read(i, limit)
+      a, u, p = read(i, limit)
+      at[i], used[i], prev[i] = a, u, p
     end
-    local a, u, p = at[i], used[i], prev[i]
-    at_before[h], used_before[h], prev_before[h] = a, u, p
+    counter[h], at_before[h], used_before[h], prev_before[h], writer_before[h] = i, a, u, p, writer[i]
     if a < limit.oldest or u == 0 then
       a, u, p = hit.roll(limit, a, u, p)
     end
 
     local u_after, p_after
-    over[h] = false
     if hit.refund then
+      over[h] = false
       u_after, p_after = hit.give(limit, cost, u, p)
     else
       u_after, p_after = hit.admit(limit, cost, hit.wanted, a, u, p)
-      if not u_after then
-        over[h] = true
-        if hit.always then
-          u_after, p_after = hit.take(limit, cost, u, p)
-        end
+      over[h] = not u_after
+      if not u_after and hit.always then
+        u_after, p_after = hit.take(limit, cost, u, p)
       end
     end
     if u_after and cost > 0 then
-      at[i], used[i], prev[i], changed[i] = a, u_after, p_after, hit
+      at[i], used[i], prev[i], writer[i] = a, u_after, p_after, hit
     end
 
     if hit.mode == 0 then
@@ -138,75 +128,95 @@ for r = 1, #requests do
 
   if denied or quotas > 0 and quotas == quotas_over then
     for h = #hits, 1, -1 do
-      local i = counter_of[KEYS[first + h]]
-      at[i], used[i], prev[i], changed[i] = at_before[h], used_before[h], prev_before[h], false
+      local i = counter[h]
+      at[i], used[i], prev[i], writer[i] = at_before[h], used_before[h], prev_before[h], writer_before[h]
     end
     for h = 1, #hits do
       local hit = hits[h]
       if hit.unconditional then
-        local i, change = counter_of[KEYS[first + h]], hit.refund and hit.give or hit.take
+        local i, change = counter[h], hit.refund and hit.give or hit.take
         local a, u, p = hit.roll(hit.limit, at[i], used[i], prev[i])
-        at[i], changed[i] = a, hit
+        at[i], writer[i] = a, hit
         used[i], prev[i] = change(hit.limit, hit.cost, u, p)
       end
     end
   end
 
+  begins[r] = replied
   for h = 1, #hits do
-    local i = counter_of[KEYS[first + h]]
-    local text = texts[i]
-    if changed[i] then
-      writer[i], changed[i], text = changed[i], false, nil
+    local i = counter[h]
+    local a, u, p = at[i], used[i], prev[i]
+    if p == 0 and u < MILLION and a < SHORT and not over[h] then
+      replied = replied + 1
+      reply[replied] = a * MILLION + u
+    else
+      reply[replied + 1] = over[h] and OVER or ADMITTED
+      reply[replied + 2], reply[replied + 3], reply[replied + 4] = a, u, p
+      replied = replied + 4
     end
-    if not text then
-      text = state_text(at[i], used[i], prev[i])
-      texts[i] = text
-    end
-    outcomes[h] = over[h] and "!" .. text or text
   end
-  reply[r + 1] = concat(outcomes, ",", 1, #hits)
   first = first + #hits
 end
 
 -- Whether a counter is not what is stored of it.
 local function dirty(i)
-  return writer[i] and texts[i] ~= stored[i] and (used[i] > 0 or prev[i] > 0 or stored[i])
+  return writer[i] and (used[i] > 0 or prev[i] > 0 or stored[i])
+    and state_text(at[i], used[i], prev[i]) ~= stored[i]
 end
 
 local function write(i)
-  local hit = writer[i]
-  if used[i] == 0 and prev[i] == 0 then
+  local a, u, p, limit = at[i], used[i], prev[i], writer[i].limit
+  if not dirty(i) then
+    return
+  elseif u == 0 and p == 0 then
     return pcall("DEL", KEYS[i])
-  elseif used[i] > 0 and at[i] == lives_on[i] then
-    return pcall("SET", KEYS[i], texts[i], "KEEPTTL") -- takes Redis half as long as PX
+  elseif u > 0 and a == lives_on[i] then
+    return pcall("SET", KEYS[i], state_text(a, u, p), "KEEPTTL") -- takes Redis half as long as PX
   end
-  local left = hit.left(hit.limit, at[i], used[i], prev[i])
-  return pcall("SET", KEYS[i], texts[i], "PX", ceil(left / 1000))
+  return pcall("SET", KEYS[i], state_text(a, u, p), "PX", ceil(limit.algorithm.left(limit, a, u, p) / 1000))
 end
 
 -- Redis refuses the first write (a replica, or out of memory) or none, so that nothing is half written.
 local failure
 for i = 1, #KEYS do
-  if dirty(i) then
-    local result = write(i)
+  if writer[i] then
+    local u, before, result = used[i], counted[i], nil
+    local n = before and at[i] == lives_on[i] and u > 0 and u < MILLION and u - before or 0
+    if n ~= 0 then -- takes Redis half as long as SET
+      result = pcall("INCRBY", KEYS[i], n == 1 and "1" or format("%d", n))
+    end
+    if n == 0 or type(result) == "table" then -- a table if Redis does not read the integer as tonumber does
+      result = write(i)
+    end
     if type(result) == "table" and result.err then
       failure = result.err
       break
     end
   end
 end
-
--- Then only requests on counters that nobody changed have their answer, such as denials.
-if failure then
-  first = 0
-  for r = 1, #requests do
-    for h = 1, #requests[r] do
-      if dirty(counter_of[KEYS[first + h]]) then
-        reply[r + 1] = "-" .. failure
-      end
-    end
-    first = first + #requests[r]
-  end
+if not failure then
+  return reply
 end
 
-return reply
+-- Only requests on counters that nobody changed have their answer, such as denials.
+begins[#requests + 1] = replied
+local answer = { now }
+first = 0
+for r = 1, #requests do
+  local refused = false
+  for h = 1, #requests[r] do
+    refused = refused or dirty(counter_of[KEYS[first + h]])
+  end
+  if refused then
+    answer[#answer + 1] = REFUSED
+  else
+    for n = begins[r] + 1, begins[r + 1] do
+      answer[#answer + 1] = reply[n]
+    end
+  end
+  first = first + #requests[r]
+end
+for n = 1, #failure do
+  answer[#answer + 1] = byte(failure, n)
+end
+return answer

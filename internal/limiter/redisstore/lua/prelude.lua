@@ -10,11 +10,15 @@
 --   lasting    whether a used state expires when it did before, as long as its at is the same
 
 local ceil, max, min, fmod = math.ceil, math.max, math.min, math.fmod
-local format, match, concat, tonumber = string.format, string.match, table.concat, tonumber
+local format, match, gmatch, byte = string.format, string.match, string.gmatch, string.byte
+local tonumber, unpack = tonumber, unpack
 local call, pcall, KEYS, ARGV = redis.call, redis.pcall, KEYS, ARGV
 
 local SECOND = 1000000
 local EXACT = 2 ^ 53
+
+-- What is replied of a counter, if not its short state; the state follows the first two. See reply.go.
+local ADMITTED, OVER, REFUSED = -1, -2, -3
 
 -- n * time / seconds, for a time in microseconds: a number of units, and a rest that may hold more of them,
 -- in units divided by the microseconds of the seconds. It takes two products, because one would not be exact.

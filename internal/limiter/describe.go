@@ -1,0 +1,75 @@
+package limiter
+
+import (
+	"bytes"
+	"math"
+	"time"
+)
+
+// longest is the longest Duration, in microseconds: three times MaxPeriod, or
+// what remains of a window after the clock was put back by decades.
+const longest = math.MaxInt64 / int64(time.Microsecond)
+
+// Describe fills in out but for Over and Charged, which are known: what the
+// outcome of hits means to their caller. states[i] is the state of the counter of
+// hits[i] after the request, now the time of the decision in microseconds since
+// the epoch.
+func Describe(hits []Hit, states []State, now int64, out []Decision) {
+	var over demands
+	for i := range hits {
+		m, d := hits[i].Limit.meter, &out[i]
+		s := m.roll(states[i], now)
+		used, free, whole := m.left(s, now)
+		d.Used, d.Remaining, d.ResetAfter, d.RetryAfter, d.Remembered = used, free, duration(whole), 0, false
+		if d.Over {
+			d.RetryAfter = Never
+			if wait := m.wait(s, now, over.onCounterOf(hits, i)); wait != never {
+				d.RetryAfter = duration(wait)
+			}
+		}
+	}
+}
+
+func duration(micros int64) time.Duration {
+	return time.Duration(min(micros, longest)) * time.Microsecond
+}
+
+// demand is what the hits on one counter ask for together.
+type demand struct {
+	taken int64 // by all of them, if they fit
+	most  int64 // what must be free for all of them to fit, each beside the earlier ones
+}
+
+func (d *demand) add(h *Hit) {
+	if !h.Refund {
+		d.most = max(d.most, d.taken+max(h.cost(), 1))
+		d.taken = min(d.taken+h.cost(), maxExact)
+	}
+}
+
+// demands are those of the hits of one request, by the first hit on the counter.
+// Those of few hits are summed up each time, which takes no memory.
+type demands struct {
+	counters Counters
+	all      []demand // nil until somebody asks
+}
+
+// onCounterOf returns what must be free in the counter of hits[i].
+func (d *demands) onCounterOf(hits []Hit, i int) int64 {
+	if len(hits) <= few {
+		var sum demand
+		for j := range hits {
+			if j == i || bytes.Equal(hits[j].Key, hits[i].Key) {
+				sum.add(&hits[j])
+			}
+		}
+		return sum.most
+	}
+	if d.all == nil {
+		d.counters, d.all = CountersOf(hits), make([]demand, len(hits))
+		for j := range hits {
+			d.all[d.counters.First(j)].add(&hits[j])
+		}
+	}
+	return d.all[d.counters.First(i)].most
+}
