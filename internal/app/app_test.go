@@ -30,6 +30,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"weir/internal/settings"
+	"weir/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
@@ -148,7 +149,7 @@ func (f *fixture) limit() (int, error) {
 // wantLimit waits until so many requests of a user pass.
 func (f *fixture) wantLimit(want int) {
 	f.t.Helper()
-	eventually(f.t, func() error {
+	testenv.Eventually(f.t, func() error {
 		if got, err := f.limit(); err != nil || got != want {
 			return fmt.Errorf("%d requests passed, want %d (error: %v)", got, want, err)
 		}
@@ -174,7 +175,7 @@ func (f *fixture) request(method, addr, path, body string) (int, string, error) 
 // wantAnswer waits until a request is answered so.
 func (f *fixture) wantAnswer(method, addr, path string, code int, contains ...string) {
 	f.t.Helper()
-	eventually(f.t, func() error {
+	testenv.Eventually(f.t, func() error {
 		got, body, err := f.request(method, addr, path, "")
 		if err != nil || got != code {
 			return fmt.Errorf("%s %s: got %d %q, want %d (error: %v)", method, path, got, body, code, err)
@@ -197,7 +198,7 @@ func (f *fixture) wantHealth(healthy bool, reason string) {
 	}
 	f.wantAnswer("GET", f.HTTPAddr(), "/healthcheck", code, reason)
 	for _, service := range []string{"", "ratelimit"} {
-		eventually(f.t, func() error {
+		testenv.Eventually(f.t, func() error {
 			got, err := grpc_health_v1.NewHealthClient(f.conn).Check(f.t.Context(), &grpc_health_v1.HealthCheckRequest{Service: service})
 			if err != nil || got.Status != serving {
 				return fmt.Errorf("gRPC health of %q: got %v, want %v (error: %v)", service, got, serving, err)
@@ -210,7 +211,7 @@ func (f *fixture) wantHealth(healthy bool, reason string) {
 // wantLog waits until the log contains text.
 func (f *fixture) wantLog(text string) {
 	f.t.Helper()
-	eventually(f.t, func() error {
+	testenv.Eventually(f.t, func() error {
 		if !strings.Contains(f.log.String(), text) {
 			return fmt.Errorf("the log does not contain %q", text)
 		}
@@ -227,23 +228,6 @@ func (f *fixture) wantEnd() error {
 	case <-time.After(patience):
 		f.t.Fatal("still running")
 		return nil
-	}
-}
-
-// eventually asks check until it returns nil, and fails the test if that takes
-// too long.
-func eventually(t *testing.T, check func() error) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-		<-time.After(5 * time.Millisecond)
 	}
 }
 

@@ -109,7 +109,8 @@ func (c *controlPlane) reload() error {
 // apply lets rules serve that the control plane sent, or tells what is wrong with
 // them.
 func (c *controlPlane) apply(u xds.Update) error {
-	tree, unknown, err := descriptors.LoadResources(u.Resources, c.loadOptions())
+	defer c.end()
+	tree, unknown, err := descriptors.LoadResources(u.Resources, c.begin())
 	if err != nil {
 		err = brief(err)
 		c.refused(u.Version, err)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"weir/internal/testenv"
@@ -135,7 +137,7 @@ func TestControlPlaneWithoutRules(t *testing.T) {
 	f.wantLimit(3)
 	plane.Set("2")
 	f.wantLog("the control plane has no rules, every request passes")
-	eventually(t, func() error {
+	testenv.Eventually(t, func() error {
 		if _, err := f.limit(); err == nil || err.Error() != "never denied" {
 			return fmt.Errorf("got %v", err)
 		}
@@ -227,6 +229,29 @@ func TestControlPlaneDoesNotDelayTheEnd(t *testing.T) {
 	f.stop()
 	if err := f.wantEnd(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestControlPlaneHeaders looks for the headers at the control plane.
+func TestControlPlaneHeaders(t *testing.T) {
+	t.Setenv("CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", "Authorization:Bearer a:b,x-team:y")
+	headers := make(chan metadata.MD, 1)
+	plane := testenv.StartControlPlane(t, grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		got, _ := metadata.FromIncomingContext(stream.Context())
+		select {
+		case headers <- got:
+		default: // of a later stream
+		}
+		return handler(srv, stream)
+	}))
+	start(t, fromControlPlane(plane)...)
+	select {
+	case got := <-headers:
+		if !slices.Equal(got.Get("authorization"), []string{"Bearer a:b"}) || !slices.Equal(got.Get("x-team"), []string{"y"}) {
+			t.Errorf("the control plane got the headers %v", got)
+		}
+	case <-time.After(patience):
+		t.Fatal("there was no stream")
 	}
 }
 

@@ -16,6 +16,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+
+	"weir/internal/testenv"
 )
 
 // heldRedis is a Redis that decides nothing until release is closed.
@@ -41,7 +43,7 @@ func heldRedis(t *testing.T) (addr string, asked <-chan struct{}, release chan s
 // wantRefused waits until nobody listens at addr.
 func wantRefused(t *testing.T, addr string) {
 	t.Helper()
-	eventually(t, func() error {
+	testenv.Eventually(t, func() error {
 		conn, err := net.Dial("tcp", addr)
 		if err != nil {
 			return nil

@@ -137,7 +137,7 @@ func TestRedisThatHangs(t *testing.T) {
 	if err := client.Do(t.Context(), "client", "pause", patience.Milliseconds()*2, "write").Err(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error {
+	testenv.Eventually(t, func() error {
 		if got := f.answer("allow"); got != "OK" {
 			t.Fatalf("got %s, want OK", got)
 		}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"sync"
 
 	"weir/internal/admin"
@@ -71,6 +73,7 @@ func (f *files) reload() error {
 // renew loads rules in place of others, and logs what is wrong with them.
 func (f *files) renew(c content) error {
 	err := f.load(c)
+	f.end()
 	if err != nil {
 		f.logger.Error("new rules refused, the old ones go on serving", "path", f.path, "problems", err)
 	}
@@ -83,6 +86,10 @@ type content struct {
 	err    error
 	digest [sha256.Size]byte
 }
+
+// hashedAtOnce is how much is hashed without a rest, in bytes. Every poll hashes
+// all files.
+const hashedAtOnce = 256 << 10
 
 // read reads the files, and warns of those that it leaves out.
 func (f *files) read() content {
@@ -100,10 +107,13 @@ func (f *files) read() content {
 			f.logger.Warn("file skipped, its name is not that of a file of rules", "file", name)
 		}
 	}
-	hash := sha256.New()
+	hash, rest := sha256.New(), rests(runtime.GOMAXPROCS(0))
 	for _, file := range found {
 		fmt.Fprintf(hash, "%q %d ", file.Name, len(file.Data))
-		hash.Write(file.Data)
+		for chunk := range slices.Chunk(file.Data, hashedAtOnce) {
+			hash.Write(chunk)
+			rest()
+		}
 	}
 	if err != nil {
 		fmt.Fprint(hash, err)
@@ -141,7 +151,7 @@ func (f *files) compile(c content) (*descriptors.Tree, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	tree, err := descriptors.Load(c.files, f.loadOptions())
+	tree, err := descriptors.Load(c.files, f.begin())
 	if err != nil {
 		return nil, fmt.Errorf("%w:\n%w", admin.ErrInvalidRules, brief(err))
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime/debug"
 	"runtime/metrics"
+	"sync"
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -18,7 +19,10 @@ import (
 const (
 	// garbage is what may pile up between two collections, or a quarter of what is
 	// live, if that is more.
-	garbage = 64 << 20
+	garbage = 56 << 20
+	// loadGarbage is what may pile up while new rules are loaded. A load leaves so much
+	// behind that it would otherwise be collected ten times, each time by all processors.
+	loadGarbage = 3 * garbage
 	// memoryShare is the part of the container's memory that the runtime keeps
 	// within, by collecting more often; the rest is for what it does not count.
 	memoryShare = 0.9
@@ -38,21 +42,33 @@ func limitMemory(logger *slog.Logger) {
 	}
 }
 
-// tuneCollector keeps the collector's target at the allowed garbage until ctx
-// ends, unless GOGC sets it.
-func tuneCollector(ctx context.Context) {
+// tuner keeps the collector's target at the garbage that is allowed. None
+// leaves it as it is.
+type tuner struct {
+	mu      sync.Mutex
+	garbage uint64 // allowed, in bytes
+	percent int    // the target, 0: none was set yet
+}
+
+// newTuner returns none if GOGC sets the target.
+func newTuner() *tuner {
 	if os.Getenv("GOGC") != "" {
+		return nil
+	}
+	return &tuner{garbage: garbage}
+}
+
+// run lets the target follow what is live until ctx ends.
+func (t *tuner) run(ctx context.Context) {
+	if t == nil {
 		return
 	}
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	tick := time.NewTicker(tuneInterval)
 	defer tick.Stop()
-	for set := 0; ; {
-		metrics.Read(live)
-		if percent := collectorTarget(live[0].Value.Uint64()); percent != set {
-			debug.SetGCPercent(percent)
-			set = percent
-		}
+	for {
+		t.mu.Lock()
+		t.tune()
+		t.mu.Unlock()
 		select {
 		case <-ctx.Done():
 			return
@@ -61,9 +77,32 @@ func tuneCollector(ctx context.Context) {
 	}
 }
 
+// allow changes how much garbage may pile up, once a target is set.
+func (t *tuner) allow(garbage uint64) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.garbage = garbage
+	if t.percent != 0 {
+		t.tune()
+	}
+}
+
+// tune sets the target if it is to change, since that stops the world.
+func (t *tuner) tune() {
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(live)
+	if percent := collectorTarget(live[0].Value.Uint64(), t.garbage); percent != t.percent {
+		debug.SetGCPercent(percent)
+		t.percent = percent
+	}
+}
+
 // collectorTarget is the garbage that may pile up beside so many live bytes, in
-// percent of these (see GOGC), in steps, since to set it stops the world.
-func collectorTarget(live uint64) int {
+// percent of these (see GOGC), in steps.
+func collectorTarget(live, garbage uint64) int {
 	const most, least = 1600, 25 // counters in memory are no work for the collector
 	percent := most
 	for percent > least && uint64(percent)*live > 100*garbage {

@@ -60,7 +60,7 @@ func TestRedisCluster(t *testing.T) {
 
 	client := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: addrs, Password: "swordfish", ReadTimeout: patience})
 	defer client.Close()
-	spelling := regexp.MustCompile(`^blue:w1\|api\|user=\w+\{[0-7][0-9A-F]\}\|31536000$`)
+	spelling := regexp.MustCompile(`^blue:w1\|api\|user=\w+\{[0-7][0-9A-F]\}\|365d$`)
 	var mu sync.Mutex
 	found := 0
 	if err := client.ForEachMaster(t.Context(), func(ctx context.Context, node *goredis.Client) error {
@@ -120,7 +120,7 @@ func TestRedisPerSecond(t *testing.T) {
 	f.askMany("alice")
 	f.askMany("alice")
 	f.askMany("alice") // denied per second, and so not counted per year
-	for name, r := range map[string]*miniredis.Miniredis{"|31536000": first, "|1000000": second} {
+	for name, r := range map[string]*miniredis.Miniredis{"|365d": first, "|1000000s": second} {
 		for _, key := range r.Keys() {
 			if !strings.HasSuffix(key, name) {
 				t.Errorf("key %s is in the wrong Redis", key)
@@ -137,8 +137,8 @@ func TestRedisPerSecond(t *testing.T) {
 	if _, err := f.ask(t.Context(), "bob"); status.Code(err) != codes.Unavailable {
 		t.Errorf("got error %v without the second Redis, want UNAVAILABLE", err)
 	}
-	eventually(t, func() error { // it is given back
-		if slices.Contains(first.Keys(), "w1|api|user=bob|31536000") {
+	testenv.Eventually(t, func() error { // it is given back
+		if slices.Contains(first.Keys(), "w1|api|user=bob|365d") {
 			return fmt.Errorf("a request without an answer was counted")
 		}
 		return nil

@@ -2,22 +2,24 @@ package app
 
 import "time"
 
-// A load of many rules, and the collection of its garbage, can keep every
-// processor of a small container busy for seconds. While rules serve, it
-// therefore takes a rest after each stretch of work, which lets requests have
-// their turn and the load take twice the time.
+// A load of many rules can keep a processor busy for seconds, while requests and
+// other programs need it: what arrives would wait for milliseconds. While rules
+// serve, a load therefore rests after each stretch of work, so that it takes a
+// share of all processors and never one for long.
 const (
-	stretch     = time.Millisecond
+	stretch     = 250 * time.Microsecond
+	share       = 8                     // one part in so many
 	longestRest = 10 * time.Millisecond // should the system itself have interrupted the work
 )
 
-// rests returns a function for who works to call often. It rests as long as was
-// worked since it last did, once that is a stretch.
-func rests() func() {
+// rests returns a function for who works to call often, on a machine of so many
+// processors. It rests once a stretch was worked since it last did.
+func rests(processors int) func() {
 	since := time.Now()
 	return func() {
 		if worked := time.Since(since); worked >= stretch {
-			<-time.After(min(worked, longestRest))
+			rest := worked * time.Duration(share-processors) / time.Duration(processors)
+			<-time.After(min(rest, longestRest))
 			since = time.Now()
 		}
 	}

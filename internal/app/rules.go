@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"log/slog"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -43,6 +44,8 @@ type rules struct {
 	logger  *slog.Logger
 	keep    func(iter.Seq[*limiter.Limit]) // told of the limits of newer rules, if it is not nil
 
+	tuner *tuner // of the garbage of loads
+
 	tree atomic.Pointer[descriptors.Tree]
 
 	mu     sync.Mutex
@@ -58,11 +61,12 @@ func newRules(options descriptors.Options, loaded func(), logger *slog.Logger, r
 // the load's peak would be collected too seldom to shrink by itself.
 const manyRules = 10_000
 
-// loadOptions are the options of the next load.
-func (r *rules) loadOptions() descriptors.Options {
+// begin begins a load and returns its options. end must follow.
+func (r *rules) begin() descriptors.Options {
 	options := r.options
 	if r.tree.Load() != nil {
-		options.Pause = rests()
+		options.Pause = rests(runtime.GOMAXPROCS(0))
+		r.tuner.allow(loadGarbage)
 	}
 	return options
 }
@@ -71,19 +75,25 @@ func (r *rules) loadOptions() descriptors.Options {
 // files or resources, and of which version.
 func (r *rules) accept(tree *descriptors.Tree, status admin.Rules) {
 	status.LoadedAt, status.Domains, status.Rules = time.Now(), tree.Domains(), tree.Rules()
-	r.tree.Store(tree)
 	if r.keep != nil {
-		r.keep(tree.Limits())
+		r.keep(tree.Limits()) // before requests look up the series of new limits, which have to wait for it
 	}
+	r.tree.Store(tree)
 	r.metrics.success.Inc()
 	r.mu.Lock()
 	r.status = status
 	r.mu.Unlock()
 	r.loaded()
 	r.warn(tree.Warnings())
-	if tree.Rules() >= manyRules {
+}
+
+// end ends a load and gives back what a large one took. The next load begins after
+// that, or its garbage would come on top. Only the first rules serve before.
+func (r *rules) end() {
+	if tree := r.tree.Load(); tree != nil && tree.Rules() >= manyRules {
 		debug.FreeOSMemory()
 	}
+	r.tuner.allow(garbage)
 }
 
 // maxWarnings bounds how many warnings of a load the log tells.

@@ -1,8 +1,12 @@
 package app
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
+	"runtime/debug"
 	"runtime/metrics"
 	"strings"
 	"testing"
@@ -11,77 +15,96 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"weir/internal/admin"
 	"weir/internal/descriptors"
+	"weir/internal/testenv"
 )
-
-// largeTree has as many rules as make a load a large one.
-func largeTree(t *testing.T, opts descriptors.Options) *descriptors.Tree {
-	t.Helper()
-	var text strings.Builder
-	text.WriteString("domain: api\ndescriptors:\n")
-	for i := range manyRules {
-		fmt.Fprintf(&text, "- {key: user, value: user-%d, rate_limit: {unit: day, requests_per_unit: 1}}\n", i)
-	}
-	tree, err := descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(text.String())}}, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tree
-}
 
 func quietRules() *rules {
 	return newRules(descriptors.Options{}, func() {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 }
 
 func TestMemoryOfALargeLoadIsGivenBack(t *testing.T) {
-	tree := largeTree(t, descriptors.Options{})
-	garbage := make([][]byte, 64)
-	for i := range garbage {
-		garbage[i] = make([]byte, 1<<20)
+	var text strings.Builder
+	text.WriteString("domain: api\ndescriptors:\n")
+	for i := range manyRules {
+		fmt.Fprintf(&text, "- {key: user, value: user-%d, rate_limit: {unit: day, requests_per_unit: 1}}\n", i)
 	}
-	clear(garbage)
-	quietRules().accept(tree, admin.Rules{})
-	kept := []metrics.Sample{{Name: "/memory/classes/heap/free:bytes"}}
-	metrics.Read(kept)
-	if mib := kept[0].Value.Uint64() >> 20; mib > 32 {
-		t.Errorf("%d MiB are free and not given back", mib)
+	dir := directory(t, text.String())
+	before := forcedCollections()
+	f := start(t, "--config="+dir, never)
+	testenv.Eventually(t, func() error {
+		if forcedCollections() == before {
+			return errors.New("the memory of the start is not given back")
+		}
+		return nil
+	})
+
+	before = forcedCollections()
+	f.wantAnswer("POST", f.DebugAddr(), "/-/reload", 200)
+	if forcedCollections() == before {
+		t.Error("the memory of a reload is not given back before the next may begin")
 	}
+}
+
+// forcedCollections is how many collections somebody asked for, as giving back
+// memory does.
+func forcedCollections() uint64 {
+	cycles := []metrics.Sample{{Name: "/gc/cycles/forced:gc-cycles"}}
+	metrics.Read(cycles)
+	return cycles[0].Value.Uint64()
 }
 
 func TestLoadRestsWhileRulesServe(t *testing.T) {
 	r := quietRules()
-	if r.loadOptions().Pause != nil {
+	if r.begin().Pause != nil {
 		t.Error("the first load shall not rest")
 	}
 	r.tree.Store(new(descriptors.Tree))
-	if r.loadOptions().Pause == nil {
+	if r.begin().Pause == nil {
 		t.Error("a load shall rest while rules serve")
-	}
-
-	pauses := 0
-	largeTree(t, descriptors.Options{Pause: func() { pauses++ }})
-	if pauses < manyRules/100 {
-		t.Errorf("%d pauses in a load of %d rules", pauses, manyRules)
 	}
 }
 
 func TestRests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rest := rests()
-		for _, step := range []struct{ work, want time.Duration }{
-			{stretch / 2, 0},
-			{stretch / 2, stretch}, // the second half
-			{stretch / 4, 0},
-			{3 * stretch, 3*stretch + stretch/4},
-			{time.Second, longestRest}, // another process had the processor
-		} {
-			time.Sleep(step.work)
-			start := time.Now()
-			rest()
-			if got := time.Since(start); got != step.want {
-				t.Errorf("after %v more of work: rested %v, want %v", step.work, got, step.want)
+	for processors, ratio := range map[int]int{1: 7, 2: 3, 4: 1, 8: 0, 64: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			rest := rests(processors)
+			for _, step := range []struct{ work, counted time.Duration }{
+				{stretch / 2, 0},
+				{stretch / 2, stretch}, // the second half
+				{stretch, stretch},
+				{2 * stretch, 2 * stretch},
+				{time.Second, time.Second}, // another process had the processor
+			} {
+				time.Sleep(step.work)
+				start := time.Now()
+				rest()
+				want := min(time.Duration(ratio)*step.counted, longestRest)
+				if got := time.Since(start); got != want {
+					t.Errorf("%d processors, after %v more of work: rested %v, want %v", processors, step.work, got, want)
+				}
 			}
-		}
-	})
+		})
+	}
+}
+
+func TestALoadMayLeaveMoreGarbage(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(100))
+	live := make([]byte, 40<<20)
+	defer runtime.KeepAlive(live)
+	runtime.GC() // which counts it as live
+	c := newTuner()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	c.run(ctx) // sets the usual target
+	r := quietRules()
+	r.tuner = c
+	r.tree.Store(new(descriptors.Tree))
+	usual := c.percent
+	r.begin()
+	during := c.percent
+	r.end()
+	if during <= usual || c.percent != usual {
+		t.Errorf("the target is %d %%, during a load %d %%, then %d %%", usual, during, c.percent)
+	}
 }

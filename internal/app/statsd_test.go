@@ -14,6 +14,8 @@ import (
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"weir/internal/testenv"
 )
 
 // Traffic of every kind, and what it must be counted as.
@@ -199,7 +201,7 @@ func TestStatsFlushInterval(t *testing.T) {
 	f := start(t, "--config="+directory(t, limited(3)))
 	for _, user := range []string{"alice", "bob"} { // so that there are two messages
 		f.askMany(user)
-		eventually(t, func() error {
+		testenv.Eventually(t, func() error {
 			conn, err := accept(listener, patience) // one for each message
 			if err != nil {
 				return err

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 )
@@ -20,19 +21,28 @@ func listenUnix(path string) (net.Listener, error) {
 	if most := len(syscall.RawSockaddrUnix{}.Path) - 1; len(path) > most {
 		return nil, fmt.Errorf("%s: the path has %d bytes, allowed are at most %d", path, len(path), most)
 	}
+	if abstract(path) {
+		return net.Listen("unix", path)
+	}
 	// Or of two that start at once, one could remove the fresh socket of the other.
 	defer lockDirectory(filepath.Dir(path))()
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}
 	listener, err := net.Listen("unix", path)
-	if err != nil || strings.HasPrefix(path, "@") { // Linux' name of a socket without a file
-		return listener, err
+	if err != nil {
+		return nil, err
 	}
 	if err := os.Chmod(path, socketMode); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
 	return listener, nil
+}
+
+// abstract tells whether path is a name that Linux keeps without a file, so that
+// there is nothing to lock, to remove or to protect.
+func abstract(path string) bool {
+	return runtime.GOOS == "linux" && strings.HasPrefix(path, "@")
 }
 
 // removeStale removes the socket that a process left behind which could not

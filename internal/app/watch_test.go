@@ -14,6 +14,7 @@ import (
 
 	"weir/internal/descriptors"
 	"weir/internal/settings"
+	"weir/internal/testenv"
 )
 
 func TestWhichChangesConcernTheRules(t *testing.T) {
@@ -59,7 +60,7 @@ func TestLostEventsLetTheRulesBeRead(t *testing.T) {
 	f := newFiles(r, settings.Rules{RulesPath: settings.RulesPath{Config: dir}}, nil)
 	rules := func(want int) {
 		t.Helper()
-		eventually(t, func() error {
+		testenv.Eventually(t, func() error {
 			if tree := r.tree.Load(); tree == nil || tree.Rules() != want {
 				return fmt.Errorf("%d rules are not loaded", want)
 			}
