@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,11 +15,18 @@ import (
 const docs = "../docs"
 
 // TestDocumentShowsTheResults tells if docs/performance.md or a plot does not
-// show what is in results.json.
+// show what is in results.json, or if an experiment is missing there.
 func TestDocumentShowsTheResults(t *testing.T) {
 	var r results
 	if err := r.read(filepath.Join(docs, "performance", "results.json")); err != nil {
 		t.Fatal(err)
+	}
+	for _, table := range tables {
+		for row := range strings.Lines(table.text(&r)) {
+			if strings.Contains(row, notMeasured) {
+				t.Errorf("table %s: %s\nrun the experiment: go run ./bench -run NAME", table.name, row)
+			}
+		}
 	}
 	files, err := drawn(docs, &r)
 	if err != nil {
@@ -47,7 +56,7 @@ func TestExperiments(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir("..")
-	if err := run(t.Context(), dir, 1, 200*time.Millisecond, "^(connections|neighbours)$", false); err != nil {
+	if err := run(t.Context(), dir, 1, time.Second, "^(connections|neighbours|tuning|allocations)$", false); err != nil {
 		t.Fatal(err)
 	}
 	var r results
@@ -57,12 +66,47 @@ func TestExperiments(t *testing.T) {
 	if len(r.Connections) != 4 || r.Connections[0].Memory.Server.median() <= 0 || r.Connections[0].Redis.Calls.median() <= 0 {
 		t.Errorf("connections: got %+v", r.Connections)
 	}
+	if len(r.Tuning) != 3 || r.Tuning[2].Server.median() <= 0 {
+		t.Errorf("tuning: got %+v", r.Tuning)
+	}
+	if len(r.Allocations) != 1 {
+		t.Errorf("allocations: got %v, want one figure", r.Allocations)
+	}
 	if n := r.Neighbours; n.Quiet.Admitted != n.Quiet.Asked || n.Noisy.Admitted == n.Noisy.Asked {
 		t.Errorf("quiet and noisy users: %+v, want no quiet request denied", n)
 	}
 	for _, name := range []string{"latency.svg", "descriptors.svg", "rules.svg"} {
 		if svg, err := os.ReadFile(filepath.Join(dir, "performance", name)); err != nil || !bytes.Contains(svg, []byte("<svg")) {
 			t.Errorf("%s: %v, %.40q", name, err, svg)
+		}
+	}
+}
+
+// What was not measured is neither reached nor missed.
+func TestNothingMeasured(t *testing.T) {
+	for _, table := range tables {
+		if table.name == "machine" {
+			continue // always known
+		}
+		text := table.text(new(results))
+		for _, row := range strings.Split(text, "\n")[min(2, strings.Count(text, "\n")):] {
+			if !strings.Contains(row, notMeasured) || strings.Contains(row, "reached") || strings.Contains(row, "missed") {
+				t.Errorf("%s: got %q of no figures", table.name, row)
+			}
+		}
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	for want, got := range map[string]rounds{
+		"| x | <= 2.0 | 2.0 (1.0–9.0) | reached |":    {1, 9, 2},
+		"| x | <= 2.0 | 2.1 (1.0–9.0) | **missed** |": {1, 9, 2.1},
+		"| x | <= 2.0 | 3.0 | **missed** |":           {3},
+		"| x | <= 2.0 | NaN | **missed** |":           {math.NaN()},
+		"| x | <= 2.0 | not measured |  |":            nil,
+	} {
+		if row := (target{"x", got, 2, "%.1f"}).row(); row != want {
+			t.Errorf("%v: got %s, want %s", got, row, want)
 		}
 	}
 }

@@ -15,53 +15,57 @@ type counters struct {
 	Live            int64
 	BytesPerCounter float64 // resident
 	Fill            float64 // counters made per second
-	P99Few, P99     rounds  // at 3,000 requests per second with few and with all, microseconds
+	P99Few, P99     rounds  // at the usual rate with few and with all, microseconds
 	P999            rounds
 	LongestPause    float64 // of the garbage collector, seconds, as the server tells it
 }
 
-// counters measures the memory store with ten million live counters.
+// counters measures the memory store with ten million live counters, beside one
+// with few.
 func (b *bench) counters(ctx context.Context) error {
-	const perRequest, requests = 20, 500_000
-	c := &b.results.Counters
-	*c = counters{Live: perRequest * requests}
-	weir, err := b.weir("counters", rulesOf(perRequest, plenty), "MEMORY_MAX_COUNTERS="+strconv.Itoa(2*perRequest*requests))
+	const perRequest, requests = mostDescriptors, 500_000
+	few, err := b.weir("few", rulesOf(1, plenty))
 	if err != nil {
 		return err
 	}
-	steady := b.load(weir, 1)
-	steady.Rate, steady.Callers = 3000, 512
-	few, err := measured(ctx, steady)
+	many, err := b.weir("many", rulesOf(perRequest, plenty), "MEMORY_MAX_COUNTERS="+strconv.Itoa(2*perRequest*requests))
 	if err != nil {
 		return err
 	}
-	before, err := weir.residentBytes()
+	// What the server needs anyway is no counter's.
+	if _, err := measured(ctx, b.load(many, perRequest)); err != nil {
+		return err
+	}
+	before, err := many.residentBytes()
 	if err != nil {
 		return err
 	}
 	// Nearly each request makes counters of its own: of so many keys few are drawn twice.
-	fill := b.load(weir, perRequest)
+	fill := b.load(many, perRequest)
 	fill.Warmup, fill.Duration, fill.Requests = 0, 5*time.Minute, requests
 	fill.Traffic.Keys = 200 * requests
 	filled, err := measured(ctx, fill)
 	if err != nil {
 		return err
 	}
-	c.Fill = filled.PerSecond * perRequest
-	after, err := weir.residentBytes()
+	after, err := many.residentBytes()
 	if err != nil {
 		return err
 	}
-	c.BytesPerCounter = float64(after-before) / float64(c.Live)
+	c := counters{Live: perRequest * requests, Fill: filled.PerSecond * perRequest}
+	c.BytesPerCounter = (after - before) / float64(c.Live)
 	for range b.rounds {
-		all, err := measured(ctx, steady)
+		if err := c.P99Few.addP99(ctx, b.planned(few, usualRate)); err != nil {
+			return err
+		}
+		all, err := measured(ctx, b.planned(many, usualRate))
 		if err != nil {
 			return err
 		}
-		c.P99Few = append(c.P99Few, float64(few.Latency.P99))
 		c.P99, c.P999 = append(c.P99, float64(all.Latency.P99)), append(c.P999, float64(all.Latency.P999))
 	}
-	c.LongestPause, err = longestPause(weir)
+	c.LongestPause, err = longestPause(many)
+	b.results.Counters = c
 	return err
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 )
 
 // draw writes the plots and the tables of docs/performance.md.
@@ -48,28 +47,33 @@ func drawn(docs string, r *results) (map[string][]byte, error) {
 	return files, nil
 }
 
+// tables by their names, as their places in the document are marked.
+var tables = []struct {
+	name string
+	text func(*results) string
+}{
+	{"machine", machineLine},
+	{"targets", targetsTable},
+	{"cost", costTable},
+	{"latency", latencyTable},
+	{"descriptors", descriptorsTable},
+	{"connections", connectionsTable},
+	{"rules", rulesTable},
+	{"reload", reloadTable},
+	{"counters", countersTable},
+	{"tuning", tuningTable},
+}
+
 // withTables returns the document with its tables made anew.
 func withTables(text []byte, r *results) ([]byte, error) {
-	for _, table := range []struct {
-		name string
-		rows func(*results) []string
-	}{
-		{"machine", machineTable},
-		{"targets", targetsTable},
-		{"cost", costTable},
-		{"latency", latencyTable},
-		{"growth", growthTable},
-		{"rules", rulesTable},
-		{"reload", reloadTable},
-		{"counters", countersTable},
-	} {
-		begin, end := fmt.Appendf(nil, "<!-- %s -->\n", table.name), fmt.Appendf(nil, "<!-- end of %s -->\n", table.name)
+	for _, table := range tables {
+		begin, end := fmt.Appendf(nil, "<!-- %s -->\n", table.name), fmt.Appendf(nil, "\n<!-- end of %s -->\n", table.name)
 		before, rest, found := bytes.Cut(text, begin)
 		_, after, closed := bytes.Cut(rest, end)
 		if !found || !closed {
 			return nil, fmt.Errorf("no place for the table %s", table.name)
 		}
-		text = bytes.Join([][]byte{before, begin, []byte(strings.Join(table.rows(r), "\n")), []byte("\n"), end, after}, nil)
+		text = bytes.Join([][]byte{before, begin, []byte(table.text(r)), end, after}, nil)
 	}
 	return text, nil
 }

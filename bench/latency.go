@@ -10,27 +10,15 @@ type latency struct {
 }
 
 // rates of the open loops, in requests per second.
-var rates = []float64{500, 1000, 2000, 3000, 5000, 8000}
+var rates = []float64{500, 1000, 2000, usualRate, 5000, 8000}
 
 // latency measures the latency of one limit against the rate.
 func (b *bench) latency(ctx context.Context) error {
-	floor, err := b.floor()
+	all, err := b.servers()
 	if err != nil {
 		return err
 	}
-	redis, err := b.redis()
-	if err != nil {
-		return err
-	}
-	memory, err := b.weir("memory", rulesOf(1, plenty))
-	if err != nil {
-		return err
-	}
-	weir, err := b.weir("redis", rulesOf(1, plenty), "REDIS_URL="+redis.address)
-	if err != nil {
-		return err
-	}
-	subjects := []subject{{name: nameFloor, server: floor}, {name: nameMemory, server: memory}, {name: nameRedis, server: weir}}
+	subjects := []subject{{name: nameFloor, server: all.floor}, {name: nameMemory, server: all.memory}, {name: nameRedis, server: all.stored}}
 	b.results.Latency = nil
 	for _, s := range subjects {
 		for _, rate := range rates {
@@ -51,9 +39,7 @@ func (b *bench) latency(ctx context.Context) error {
 }
 
 func (b *bench) addLatency(ctx context.Context, l *latency, server *program, rate float64) error {
-	opts := b.load(server, 1)
-	opts.Rate, opts.Callers = rate, 512
-	result, err := measured(ctx, opts)
+	result, err := measured(ctx, b.planned(server, rate))
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,13 @@ import (
 const domain = "bench"
 
 // plenty is an amount that no run uses up.
-const plenty = 4_000_000_000
+const plenty int64 = 4_000_000_000
+
+// mostDescriptors is how many descriptors a request has at most.
+const mostDescriptors = 20
+
+// usualRate of open loops, in requests per second.
+const usualRate = 3000
 
 // rulesOf writes rules for descriptors k0, k1 and so on, each with a counter for
 // every value.
@@ -35,17 +41,29 @@ func descriptorsOf(n int) [][]loadgen.Entry {
 }
 
 // load is the usual load: a closed loop of 64 callers on 4 connections, and
-// 1,000 values.
-func (b *bench) load(p *program, descriptors int, watched ...*program) loadgen.Options {
-	opts := loadgen.Options{
+// 1,000 values. Its warm-up asks for each value several times.
+func (b *bench) load(p *program, descriptors int) loadgen.Options {
+	return loadgen.Options{
 		Servers: []string{p.address}, Connections: 4, Callers: 64,
 		Warmup: time.Second / 2, Duration: time.Second/2 + b.seconds,
 		Traffic: loadgen.Traffic{Domain: domain, Descriptors: descriptorsOf(descriptors), Keys: 1000, Distribution: loadgen.Uniform},
 		PIDs:    []int{p.pid()},
 	}
-	for _, w := range watched {
-		opts.PIDs = append(opts.PIDs, w.pid())
-	}
+}
+
+// planned is an open loop for one limit.
+func (b *bench) planned(p *program, rate float64) loadgen.Options {
+	opts := b.load(p, 1)
+	opts.Rate, opts.Callers = rate, 512
+	return opts
+}
+
+// everyValue is a load that asks for so many values, five times each on
+// average, which leaves out seven in a thousand.
+func (b *bench) everyValue(p *program, values int) loadgen.Options {
+	opts := b.load(p, 1)
+	opts.Warmup, opts.Duration, opts.Requests = 0, 5*time.Minute, 5*int64(values)
+	opts.Traffic.Keys = values
 	return opts
 }
 
@@ -57,8 +75,20 @@ func measured(ctx context.Context, opts loadgen.Options) (*loadgen.Result, error
 		return nil, err
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
+	case result.Unsent > 0:
+		return nil, fmt.Errorf("%d requests that were planned could not be sent", result.Unsent)
 	case result.Failed > 0:
 		return nil, fmt.Errorf("%d requests failed, the last by: %s", result.Failed, result.LastError)
 	}
 	return result, nil
+}
+
+// addP99 adds the p99 of a load, in microseconds.
+func (r *rounds) addP99(ctx context.Context, opts loadgen.Options) error {
+	result, err := measured(ctx, opts)
+	if err != nil {
+		return err
+	}
+	*r = append(*r, float64(result.Latency.P99))
+	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"time"
 )
 
@@ -30,11 +31,14 @@ type bench struct {
 	results results
 }
 
-// experiments by their names, in the order in which they run.
-var experiments = []struct {
+// experiment is a measurement that can be run alone.
+type experiment struct {
 	name string
 	run  func(*bench, context.Context) error
-}{
+}
+
+// experiments in the order in which they run.
+var experiments = []experiment{
 	{"cost", (*bench).cost},
 	{"latency", (*bench).latency},
 	{"descriptors", (*bench).descriptors},
@@ -42,7 +46,10 @@ var experiments = []struct {
 	{"rules", (*bench).rules},
 	{"reload", (*bench).reload},
 	{"counters", (*bench).counters},
+	{"redismemory", (*bench).redisMemory},
 	{"neighbours", (*bench).neighbours},
+	{"tuning", (*bench).tuning},
+	{"allocations", (*bench).allocations},
 }
 
 func main() {
@@ -54,6 +61,10 @@ func main() {
 	only := flag.String("run", "", "run only experiments whose name matches this regular expression; the figures of others stay")
 	drawOnly := flag.Bool("draw", false, "measure nothing, draw the stored figures anew")
 	flag.Parse()
+	if flag.NArg() > 0 || *rounds < 1 || *seconds <= 0 {
+		fmt.Fprintln(os.Stderr, "bench: it takes flags only, and at least one round of some length")
+		os.Exit(2)
+	}
 	if err := run(ctx, *docs, *rounds, *seconds, *only, *drawOnly); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		stop()
@@ -78,6 +89,9 @@ func (b *bench) measure(ctx context.Context, only string) (err error) {
 	chosen, err := regexp.Compile(only)
 	if err != nil {
 		return err
+	}
+	if !slices.ContainsFunc(experiments, func(e experiment) bool { return chosen.MatchString(e.name) }) {
+		return fmt.Errorf("no experiment matches %q", only)
 	}
 	if b.results.Machine, err = thisMachine(); err != nil {
 		return err

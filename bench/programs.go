@@ -1,17 +1,13 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -31,6 +27,7 @@ type program struct {
 	http    string // of Weir's /healthcheck
 	debug   string // of Weir's /-/reload
 	cmd     *exec.Cmd
+	startup time.Duration // from its execution until it answered
 	exited  chan struct{}
 }
 
@@ -66,7 +63,8 @@ func (w *workshop) close() {
 	os.RemoveAll(w.dir) //nolint:errcheck // a temporary directory
 }
 
-// start runs a program and waits until it answers.
+// start runs a program and waits until it answers. Of the environment it gets
+// PATH only, and env, so that settings of whoever measures change nothing.
 func (w *workshop) start(p *program, path string, env []string, args ...string) (*program, error) {
 	log, err := os.Create(filepath.Join(w.dir, p.name+".log"))
 	if err != nil {
@@ -74,7 +72,9 @@ func (w *workshop) start(p *program, path string, env []string, args ...string) 
 	}
 	defer log.Close()
 	p.cmd = exec.Command(path, args...) //nolint:gosec // the programs of this file
-	p.cmd.Env, p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = env, w.dir, log, log
+	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, env...)
+	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = w.dir, log, log
+	begun := time.Now()
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -88,6 +88,7 @@ func (w *workshop) start(p *program, path string, env []string, args ...string) 
 		text, _ := os.ReadFile(log.Name())
 		return nil, fmt.Errorf("starting %s: %w\n%s", p.name, err, text)
 	}
+	p.startup = time.Since(begun)
 	return p, nil
 }
 
@@ -129,31 +130,50 @@ func (p *program) stop() {
 	<-p.exited
 }
 
+// addResident adds what the process holds of the machine's memory, in bytes.
+func (p *program) addResident(to *rounds) error {
+	bytes, err := p.residentBytes()
+	*to = append(*to, bytes)
+	return err
+}
+
 // residentBytes is what the process holds of the machine's memory.
-func (p *program) residentBytes() (int64, error) {
+func (p *program) residentBytes() (float64, error) {
 	proc, err := procfs.NewProc(p.pid())
 	if err != nil {
 		return 0, err
 	}
 	stat, err := proc.Stat()
-	return int64(stat.ResidentMemory()), err
+	return float64(stat.ResidentMemory()), err
+}
+
+// servers are what most experiments compare.
+type servers struct {
+	floor  *program
+	memory *program // Weir with counters in memory
+	redis  *program
+	stored *program // Weir with counters in that Redis
+}
+
+// servers starts them.
+func (w *workshop) servers() (s servers, err error) {
+	if s.floor, err = w.floor(); err != nil {
+		return s, err
+	}
+	if s.memory, err = w.weir("memory", rulesOf(mostDescriptors, plenty)); err != nil {
+		return s, err
+	}
+	if s.redis, err = w.redis(); err != nil {
+		return s, err
+	}
+	s.stored, err = w.weir("stored", rulesOf(mostDescriptors, plenty), "REDIS_URL="+s.redis.address)
+	return s, err
 }
 
 // floor starts the floor.
 func (w *workshop) floor() (*program, error) {
 	p := &program{name: "floor", address: freeAddress()}
-	return w.start(p, filepath.Join(w.dir, "floor"), os.Environ(), p.address)
-}
-
-// redis starts a Redis that keeps nothing on disk.
-func (w *workshop) redis() (*program, error) {
-	p := &program{name: "redis", address: freeAddress()}
-	host, port, _ := net.SplitHostPort(p.address)
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		return nil, err
-	}
-	return w.start(p, path, os.Environ(), "--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", w.dir)
+	return w.start(p, filepath.Join(w.dir, "floor"), nil, p.address)
 }
 
 // weir starts Weir with the given rules. env are settings, as NAME=value.
@@ -170,7 +190,7 @@ func (w *workshop) weir(name, rules string, env ...string) (*program, error) {
 	_, httpPort, _ := net.SplitHostPort(p.http)
 	_, debugPort, _ := net.SplitHostPort(p.debug)
 	env = append([]string{
-		"PATH=" + os.Getenv("PATH"), "CONFIG_PATH=" + dir, "LOG_LEVEL=warn",
+		"CONFIG_PATH=" + dir, "LOG_LEVEL=warn",
 		"REDIS_OP_TIMEOUT=10s", // what is slow shall be measured, not cut off
 		"GRPC_HOST=" + host, "HOST=" + host, "DEBUG_HOST=" + host,
 		"GRPC_PORT=" + port, "PORT=" + httpPort, "DEBUG_PORT=" + debugPort, "PROMETHEUS_ADDR=" + host + ":0",
@@ -186,46 +206,4 @@ func freeAddress() string {
 	}
 	defer listener.Close()
 	return listener.Addr().String()
-}
-
-// redisInfo reads a number such as used_memory from a section of INFO.
-func (p *program) redisInfo(ctx context.Context, section, field string) (int64, error) {
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "tcp", p.address)
-	if err != nil {
-		return 0, err
-	}
-	defer conn.Close()
-	if _, err := fmt.Fprintf(conn, "INFO %s\r\nQUIT\r\n", section); err != nil {
-		return 0, err
-	}
-	text, err := io.ReadAll(conn)
-	if err != nil {
-		return 0, err
-	}
-	_, rest, found := strings.Cut(string(text), "\n"+field+":")
-	if !found {
-		return 0, nil // a command that was never called
-	}
-	number, _, _ := strings.Cut(rest, "\r")
-	number, _, _ = strings.Cut(number, ",") // such as calls=7,usec=... and keys=7,expires=...
-	if _, value, found := strings.Cut(number, "="); found {
-		number = value
-	}
-	return strconv.ParseInt(number, 10, 64)
-}
-
-// redisFlush forgets all counters.
-func (p *program) redisFlush(ctx context.Context) error {
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "tcp", p.address)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if _, err := io.WriteString(conn, "FLUSHALL SYNC\r\nQUIT\r\n"); err != nil {
-		return err
-	}
-	_, err = io.ReadAll(conn)
-	return err
 }

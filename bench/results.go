@@ -1,12 +1,11 @@
 package main
 
 import (
+	"fmt"
 	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
-
-	"github.com/prometheus/procfs"
 )
 
 // results are the figures of all experiments. Of what was measured in several
@@ -20,43 +19,45 @@ type results struct {
 	Rules       []ruleCount
 	Reload      reload
 	Counters    counters
+	RedisMemory redisMemory
 	Neighbours  neighbours
+	Tuning      []cost
+	Allocations rounds // in matching and spelling of keys, per operation
 }
 
 // machine is where the figures come from.
 type machine struct {
-	CPU    string
-	Cores  int
-	Kernel string
-	Go     string
-	Redis  string
+	CPU       string
+	Cores     int
+	Kernel    string
+	Go        string
+	Redis     string
+	Allocator string // of Redis, which rounds memory up in its own way
 }
 
-func thisMachine() (machine, error) {
-	m := machine{Cores: runtime.NumCPU(), Go: runtime.Version()}
-	fs, err := procfs.NewDefaultFS()
-	if err != nil {
-		return m, err
-	}
-	cpus, err := fs.CPUInfo()
-	if err != nil {
-		return m, err
-	}
-	m.CPU = cpus[0].ModelName
-	for field, command := range map[*string][]string{
-		&m.Kernel: {"uname", "-sr"},
-		&m.Redis:  {"redis-server", "--version"},
-	} {
-		text, err := exec.Command(command[0], command[1:]...).Output() //nolint:gosec // the commands above
-		if err != nil {
-			return m, err
+func thisMachine() (m machine, err error) {
+	m = machine{Cores: runtime.NumCPU(), Go: runtime.Version()}
+	output := func(command ...string) (text string) {
+		if err == nil {
+			var data []byte
+			data, err = exec.Command(command[0], command[1:]...).Output() //nolint:gosec // the commands below
+			text = strings.TrimSpace(string(data))
 		}
-		*field = strings.TrimSpace(string(text))
+		return text
 	}
-	if fields := strings.Fields(m.Redis); len(fields) > 2 {
-		m.Redis = strings.TrimPrefix(fields[2], "v=")
+	m.Kernel = output("uname", "-sr")
+	_, model, _ := strings.Cut(output("lscpu"), "Model name:")
+	model, _, _ = strings.Cut(model, "\n")
+	m.CPU = strings.TrimSpace(model)
+	for field := range strings.FieldsSeq(output("redis-server", "--version")) {
+		switch name, value, _ := strings.Cut(field, "="); name {
+		case "v":
+			m.Redis = value
+		case "malloc":
+			m.Allocator = value
+		}
 	}
-	return m, nil
+	return m, err
 }
 
 // rounds are the figures of all rounds.
@@ -76,4 +77,40 @@ func (r rounds) over(other rounds) (ratios rounds) {
 		ratios = append(ratios, r[i]/other[i])
 	}
 	return ratios
+}
+
+// in tells the figures in a larger unit.
+func (r rounds) in(unit float64) (larger rounds) {
+	for _, figure := range r {
+		larger = append(larger, figure/unit)
+	}
+	return larger
+}
+
+// Units of figures, which are in microseconds and bytes.
+const (
+	milliseconds = 1000
+	mib          = 1 << 20
+)
+
+const notMeasured = "not measured"
+
+// show tells the median.
+func (r rounds) show(format string) string {
+	if len(r) == 0 {
+		return notMeasured
+	}
+	return fmt.Sprintf(format, r.median())
+}
+
+// spread tells the median and, where that shows, how far the rounds lie apart.
+func (r rounds) spread(format string) string {
+	if len(r) == 0 {
+		return notMeasured
+	}
+	least, most := fmt.Sprintf(format, slices.Min(r)), fmt.Sprintf(format, slices.Max(r))
+	if least == most {
+		return most
+	}
+	return fmt.Sprintf("%s (%s–%s)", r.show(format), least, most)
 }

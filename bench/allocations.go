@@ -1,0 +1,37 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+)
+
+// allocations runs the benchmarks of what shall make no garbage, each for a
+// moment, since how long it takes does not matter here.
+func (b *bench) allocations(ctx context.Context) error {
+	command := exec.CommandContext(ctx, "go", "test", "-run=^$", "-bench=^Benchmark(Match|Key)$", "-benchmem", "-benchtime=100ms",
+		"./internal/descriptors", "./internal/limiter")
+	text, err := command.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, text)
+	}
+	var counts rounds
+	for _, found := range allocationsOf.FindAllSubmatch(text, -1) {
+		n, err := strconv.ParseFloat(string(found[1]), 64)
+		if err != nil {
+			return err
+		}
+		counts = append(counts, n)
+	}
+	if counts == nil {
+		return errors.New("the benchmarks tell no allocations")
+	}
+	b.results.Allocations = rounds{slices.Max(counts)}
+	return nil
+}
+
+var allocationsOf = regexp.MustCompile(`(\d+) allocs/op`)

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// ruleCount is what a number of rules costs. All but the last two figures are of
+// the same requests, whatever the number.
+type ruleCount struct {
+	Rules        int
+	StartSeconds rounds // from the execution until the health check passes
+	IdleBytes    rounds // resident after the start
+	CPU          rounds // of the server per decision, in memory, microseconds
+	P99          rounds // at the usual rate, microseconds
+	FirstP99     rounds // of requests most of which use a rule for the first time
+	UsedBytes    rounds // resident when all rules have been used
+}
+
+// manyRules writes n rules: one for any value, the others for a value of their
+// own. So, however few there are, every value has a rule and its own counter,
+// and equal requests make equally many counters.
+func manyRules(n int) string {
+	var text strings.Builder
+	text.WriteString(rulesOf(1, plenty))
+	for i := range n - 1 {
+		fmt.Fprintf(&text, "  - {key: k0, value: user-%d, rate_limit: {unit: hour, requests_per_unit: %d}}\n", i, plenty)
+	}
+	return text.String()
+}
+
+// rules measures start, memory and decisions against the number of rules.
+func (b *bench) rules(ctx context.Context) error {
+	b.results.Rules = []ruleCount{{Rules: 10}, {Rules: 10_000}, {Rules: 100_000}}
+	for range b.rounds {
+		if err := b.addRules(ctx, b.results.Rules); err != nil {
+			return err
+		}
+		b.stopAll()
+	}
+	return nil
+}
+
+// addRules measures each number of rules in turn, on servers that are new.
+func (b *bench) addRules(ctx context.Context, counts []ruleCount) error {
+	servers := make([]*program, len(counts))
+	for i := range counts {
+		c := &counts[i]
+		var err error
+		if servers[i], err = b.weir(fmt.Sprintf("rules-%d", c.Rules), manyRules(c.Rules)); err != nil {
+			return err
+		}
+		c.StartSeconds = append(c.StartSeconds, servers[i].startup.Seconds())
+		if err := servers[i].addResident(&c.IdleBytes); err != nil {
+			return err
+		}
+	}
+	for _, measure := range []func(context.Context, *ruleCount, *program) error{b.rulesCPU, b.rulesP99, b.rulesFirstUse} {
+		for i, server := range servers {
+			if err := measure(ctx, &counts[i], server); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (b *bench) rulesCPU(ctx context.Context, c *ruleCount, weir *program) error {
+	result, err := measured(ctx, b.load(weir, 1))
+	if err != nil {
+		return err
+	}
+	c.CPU = append(c.CPU, result.Processes[0].CPUPerRequest)
+	return nil
+}
+
+func (b *bench) rulesP99(ctx context.Context, c *ruleCount, weir *program) error {
+	return c.P99.addP99(ctx, b.planned(weir, usualRate))
+}
+
+// rulesFirstUse asks for as many values as there are rules: first at the usual
+// rate, at which it takes longer than a measurement to use 100,000 of them, and
+// then as fast as the server answers, until nearly all were used.
+func (b *bench) rulesFirstUse(ctx context.Context, c *ruleCount, weir *program) error {
+	opts := b.planned(weir, usualRate)
+	opts.Traffic.Keys = c.Rules
+	if err := c.FirstP99.addP99(ctx, opts); err != nil {
+		return err
+	}
+	if _, err := measured(ctx, b.everyValue(weir, c.Rules)); err != nil {
+		return err
+	}
+	return weir.addResident(&c.UsedBytes)
+}
