@@ -42,7 +42,7 @@ type ControlPlane struct {
 func StartControlPlane(t testing.TB, options ...grpc.ServerOption) *ControlPlane {
 	t.Helper()
 	listen := func(addr string) (net.Listener, error) { return net.Listen("tcp", addr) }
-	return startControlPlane(&ControlPlane{t: t, listen: listen, options: options, Addr: "127.0.0.1:0"})
+	return startControlPlane(&ControlPlane{t: t, listen: listen, options: options, Addr: ownAddr(t)})
 }
 
 // ControlPlane starts a control plane in the pod, at addr.
@@ -67,7 +67,6 @@ func (c *ControlPlane) Start() {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.Addr = listener.Addr().String()
 	c.cache = cache.NewSnapshotCache(false, cache.IDHash{}, nil)
 	c.server = grpc.NewServer(c.options...)
 	callbacks := server.CallbackFuncs{StreamRequestFunc: func(_ int64, r *discovery.DiscoveryRequest) error {

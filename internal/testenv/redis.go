@@ -60,21 +60,16 @@ func RedisServer(t testing.TB, args ...string) *Redis {
 		os.RemoveAll(dir)
 	})
 
-	// Between the choice of a port and its use another process may take it.
-	for range 3 {
-		r.addr = freeAddr(t)
-		host, port, _ := net.SplitHostPort(r.addr)
-		r.args = append([]string{
-			"--bind", host, "--port", port, "--unixsocket", r.socket,
-			"--dir", dir, "--save", "", "--appendonly", "no",
-		}, args...)
-		if err = r.start(); err == nil {
-			return r
-		}
-		r.Stop()
+	r.addr = ownAddr(t)
+	host, port, _ := net.SplitHostPort(r.addr)
+	r.args = append([]string{
+		"--bind", host, "--port", port, "--unixsocket", r.socket,
+		"--dir", dir, "--save", "", "--appendonly", "no",
+	}, args...)
+	if err = r.start(); err != nil {
+		t.Fatalf("starting redis-server: %v\n%s", err, r.log.Bytes())
 	}
-	t.Fatalf("starting redis-server: %v\n%s", err, r.log.Bytes())
-	return nil
+	return r
 }
 
 // Addr is the server's TCP address, host:port.
@@ -148,15 +143,4 @@ func answers(addr string) bool {
 	}
 	reply, err := bufio.NewReader(conn).ReadString('\n')
 	return err == nil && (reply[0] == '+' || reply[0] == '-')
-}
-
-// freeAddr returns an address of 127.0.0.1 that nobody listens on.
-func freeAddr(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("looking for a free port: %v", err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

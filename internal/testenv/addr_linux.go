@@ -1,0 +1,34 @@
+package testenv
+
+import (
+	"net"
+	"os"
+	"strconv"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// ownAddr returns an address of 127.0.0.1 that belongs to the test until it
+// ends: the system gives its port to nobody who asks for any, also while no one
+// listens there. Who sets SO_REUSEADDR, as Redis and Go do, can listen, stop, and
+// listen again.
+func ownAddr(t testing.TB) string {
+	t.Helper()
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatalf("looking for a free port: %v", os.NewSyscallError("socket", err))
+	}
+	t.Cleanup(func() { unix.Close(socket) })
+	if err := unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+		t.Fatalf("looking for a free port: %v", os.NewSyscallError("setsockopt", err))
+	}
+	if err := unix.Bind(socket, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatalf("looking for a free port: %v", os.NewSyscallError("bind", err))
+	}
+	bound, err := unix.Getsockname(socket)
+	if err != nil {
+		t.Fatalf("looking for a free port: %v", os.NewSyscallError("getsockname", err))
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(bound.(*unix.SockaddrInet4).Port))
+}

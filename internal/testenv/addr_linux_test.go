@@ -1,0 +1,34 @@
+package testenv
+
+import (
+	"net"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// An address stays the test's own while nobody listens there, as when a Redis is
+// stopped for a while: only who shares addresses can have it.
+func TestAddressIsKept(t *testing.T) {
+	addr := ownAddr(t)
+	stranger := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		if refused := c.Control(func(fd uintptr) {
+			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 0)
+		}); refused != nil {
+			return refused
+		}
+		return err
+	}}
+	for _, when := range []string{"before it is used", "after that"} {
+		if l, err := stranger.Listen(t.Context(), "tcp", addr); err == nil {
+			l.Close()
+			t.Fatalf("another took the address %s", when)
+		}
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			t.Fatalf("listening %s: %v", when, err)
+		}
+		l.Close()
+	}
+}
