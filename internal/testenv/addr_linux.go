@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownAddr returns an address of 127.0.0.1 that belongs to the test until it
+// OwnAddr returns an address of 127.0.0.1 that belongs to the test until it
 // ends: the system gives its port to nobody who asks for any, also while no one
 // listens there. Who sets SO_REUSEADDR, as Redis and Go do, can listen, stop, and
 // listen again.
-func ownAddr(t testing.TB) string {
+func OwnAddr(t testing.TB) string {
 	t.Helper()
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 // An address stays the test's own while nobody listens there, as when a Redis is
 // stopped for a while: only who shares addresses can have it.
 func TestAddressIsKept(t *testing.T) {
-	addr := ownAddr(t)
+	addr := OwnAddr(t)
 	stranger := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
 		if refused := c.Control(func(fd uintptr) {
 			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 0)

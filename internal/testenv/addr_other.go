@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// ownAddr returns an address of 127.0.0.1 that nobody listens on. Another may take
+// OwnAddr returns an address of 127.0.0.1 that nobody listens on. Another may take
 // it before it is used: only Linux lets a socket keep it without listening.
-func ownAddr(t testing.TB) string {
+func OwnAddr(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

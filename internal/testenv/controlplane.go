@@ -42,7 +42,7 @@ type ControlPlane struct {
 func StartControlPlane(t testing.TB, options ...grpc.ServerOption) *ControlPlane {
 	t.Helper()
 	listen := func(addr string) (net.Listener, error) { return net.Listen("tcp", addr) }
-	return startControlPlane(&ControlPlane{t: t, listen: listen, options: options, Addr: ownAddr(t)})
+	return startControlPlane(&ControlPlane{t: t, listen: listen, options: options, Addr: OwnAddr(t)})
 }
 
 // ControlPlane starts a control plane in the pod, at addr.

@@ -60,7 +60,7 @@ func RedisServer(t testing.TB, args ...string) *Redis {
 		os.RemoveAll(dir)
 	})
 
-	r.addr = ownAddr(t)
+	r.addr = OwnAddr(t)
 	host, port, _ := net.SplitHostPort(r.addr)
 	r.args = append([]string{
 		"--bind", host, "--port", port, "--unixsocket", r.socket,

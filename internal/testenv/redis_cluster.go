@@ -17,7 +17,7 @@ func RedisCluster(t testing.TB, primaries, replicas int, args ...string) []*Redi
 	t.Helper()
 	nodes := make([]*Redis, primaries+replicas)
 	for i := range nodes {
-		_, bus, _ := net.SplitHostPort(ownAddr(t))
+		_, bus, _ := net.SplitHostPort(OwnAddr(t))
 		nodes[i] = RedisServer(t, append([]string{
 			"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "2000",
 		}, args...)...)

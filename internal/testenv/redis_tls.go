@@ -12,7 +12,7 @@ import (
 // one of it. args are further options.
 func RedisTLS(t testing.TB, authority *Authority, args ...string) (r *Redis, addr string) {
 	t.Helper()
-	addr = ownAddr(t)
+	addr = OwnAddr(t)
 	_, port, _ := net.SplitHostPort(addr)
 	certificate, key := authority.Issue(t, "127.0.0.1")
 	dir := t.TempDir()
