@@ -25,9 +25,9 @@ descriptors:
 			t.Parallel()
 			var env []string
 			if name != "memory" {
-				env = []string{"REDIS_URL=" + testenv.RedisServer(t).Addr(), "REDIS_OP_TIMEOUT=20s"}
+				env = onRedis(testenv.RedisServer(t))
 			}
-			awayFromMidnight()
+			awayFromMidnight(t)
 			dir := writeRules(t, rules)
 			var clients []service.RateLimitServiceClient
 			for range processes {

@@ -46,12 +46,12 @@ func TestContourLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := startWeir(t, writeRules(t, string(rules)), "REDIS_URL="+testenv.RedisServer(t).Addr(), "REDIS_OP_TIMEOUT=20s")
+	w := startWeir(t, writeRules(t, string(rules)), onRedis(testenv.RedisServer(t))...)
 	doc := contour.bootstrap(t, w.grpc, startUpstream(t))
 	get(t, doc, "static_resources", "clusters", 0)["name"] = contourCluster
 	e := runEnvoy(t, doc)
 
-	awayFromEnd(time.Minute, 10*time.Second)
+	awayFromEnd(time.Minute)
 	const plain, login = "100, 100;w=60", "3, 100;w=60, 50;w=1, 3;w=60"
 	for _, c := range []struct {
 		client, path, limit string

@@ -108,12 +108,14 @@ func connectionManager(t *testing.T, doc map[string]any) map[string]any {
 	return get(t, doc, "static_resources", "listeners", 0, "filter_chains", 0, "filters", 0, "typed_config")
 }
 
-// setUpstreams changes the addresses of the clusters: Weir, then the upstream.
+// setUpstreams changes the addresses of the clusters: Weir, then the upstream. No
+// connection to them takes too long, which those with TLS might on a busy machine.
 func setUpstreams(t *testing.T, doc map[string]any, addrs ...string) {
 	t.Helper()
 	for i, addr := range addrs {
-		cluster := get(t, doc, "static_resources", "clusters", i, "load_assignment")
-		setAddr(t, get(t, cluster, "endpoints", 0, "lb_endpoints", 0, "endpoint"), addr)
+		cluster := get(t, doc, "static_resources", "clusters", i)
+		setAddr(t, get(t, cluster, "load_assignment", "endpoints", 0, "lb_endpoints", 0, "endpoint"), addr)
+		cluster["connect_timeout"] = patient["timeout"]
 	}
 }
 

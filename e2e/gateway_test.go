@@ -60,9 +60,9 @@ func parse(t *testing.T, text string, into any) {
 func startGateway(t *testing.T, g gateway, upstreamAddr, rules string, env ...string) *stack {
 	t.Helper()
 	testenv.Envoy(t) // before anything is built and started for nothing
-	awayFromMidnight()
+	awayFromMidnight(t)
 	s := &stack{redis: testenv.RedisServer(t), rules: writeRules(t, rules)}
-	s.weir = startWeir(t, s.rules, append([]string{"REDIS_URL=" + s.redis.Addr(), "REDIS_OP_TIMEOUT=20s"}, env...)...)
+	s.weir = startWeir(t, s.rules, append(onRedis(s.redis), env...)...)
 	s.envoy = runEnvoy(t, g.bootstrap(t, s.weir.grpc, upstreamAddr))
 	return s
 }

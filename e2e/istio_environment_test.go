@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,9 +33,9 @@ func TestIstioExampleHasTheEnvironmentOfIstio(t *testing.T) {
 	}
 }
 
-// Istio's Deployment with another image: its environment and nothing else, its
-// mounts, nobody as user, a read-only root. Before it, an Envoy with what Istio
-// makes of the EnvoyFilters.
+// Istio's Deployment with another image: its environment and nothing else but
+// patience, its mounts, nobody as user, a read-only root. Before it, an Envoy with
+// what Istio makes of the EnvoyFilters.
 func TestIstioEnvironmentServesEnvoy(t *testing.T) {
 	t.Parallel()
 	testenv.Envoy(t)
@@ -44,13 +45,13 @@ func TestIstioEnvironmentServesEnvoy(t *testing.T) {
 	}
 	p := newPod(t)
 	p.redis()
-	p.weir(istioEnvironment, "redis", map[string]map[string]string{"/data/ratelimit/config": {"config.yaml": string(rules)}})
+	p.weir(slices.Concat(istioEnvironment, patientWithRedis), "redis", map[string]map[string]string{"/data/ratelimit/config": {"config.yaml": string(rules)}})
 	p.wantOK("http://127.0.0.1:8080/healthcheck")
 	p.wantOK("http://[::1]:8080/healthcheck")
 	p.envoy(istioBootstrap(t, "examples/istio/gateway.yaml", "127.0.0.1:8081", podUpstream))
 	p.wantOK("http://" + podEnvoy + "/ready")
 
-	awayFromEnd(time.Minute, 20*time.Second)
+	awayFromEnd(time.Minute)
 	p.want("/productpage", 200, 429)
 	p.want("/login", 200, 200)
 }
@@ -62,13 +63,14 @@ func TestIstioSidecar(t *testing.T) {
 	doc := istioBootstrap(t, "examples/istio/sidecar.yaml", w.grpc, startUpstream(t))
 	validateBootstrap(t, writeBootstrap(t, doc))
 	e := runEnvoy(t, doc)
-	awayFromEnd(time.Minute, 20*time.Second)
+	awayFromEnd(time.Minute)
 	e.want("/productpage", "x-user: alice", 200, 429)
 	e.want("/login", "x-user: alice", 200, 200)
 }
 
 // istioBootstrap is the bootstrap of examples/envoy without its limits, but
-// with what Istio adds for Weir's service and for the EnvoyFilters in a file.
+// with what Istio adds for Weir's service and for the EnvoyFilters in a file. The
+// filter is patient.
 func istioBootstrap(t *testing.T, file, weirAddr, upstreamAddr string) map[string]any {
 	t.Helper()
 	doc := exampleBootstrap(t)
@@ -89,6 +91,7 @@ func istioBootstrap(t *testing.T, file, weirAddr, upstreamAddr string) map[strin
 			applyPatch(t, manager, host, patch.(map[string]any))
 		}
 	}
+	maps.Copy(get(t, manager, "http_filters", 0, "typed_config"), patient)
 	return doc
 }
 

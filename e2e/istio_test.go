@@ -58,16 +58,16 @@ func TestIstioLimits(t *testing.T) {
 	// The environment of Istio's sample, but for ports.
 	root := t.TempDir()
 	writeConfigMap(t, filepath.Join(root, "ratelimit", "config"), "config.yaml", istioRules)
-	w := runWeir(t, []string{
-		"REDIS_SOCKET_TYPE=tcp", "REDIS_URL=" + testenv.RedisServer(t).Addr(), "REDIS_OP_TIMEOUT=20s", "LOG_LEVEL=debug", "USE_STATSD=false",
-		"RUNTIME_ROOT=" + root, "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_WATCH_ROOT=false", "RUNTIME_IGNOREDOTFILES=true",
-	}, program(t))
+	w := runWeir(t, append(onRedis(testenv.RedisServer(t)),
+		"REDIS_SOCKET_TYPE=tcp", "LOG_LEVEL=debug", "USE_STATSD=false",
+		"RUNTIME_ROOT="+root, "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_WATCH_ROOT=false", "RUNTIME_IGNOREDOTFILES=true",
+	), program(t))
 	w.waitUntilHealthy()
 	doc := istio.bootstrap(t, w.grpc, startUpstream(t))
 	get(t, doc, "static_resources", "clusters", 0)["name"] = istioCluster
 	e := runEnvoy(t, doc)
 
-	awayFromEnd(time.Minute, 10*time.Second)
+	awayFromEnd(time.Minute)
 	for _, c := range []struct {
 		limit string
 		paths []string // asked for in this order

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"weir/internal/testenv"
 )
@@ -17,9 +16,8 @@ descriptors:
   - key: user
     rate_limit: {unit: day, requests_per_unit: 2}
 `
-	const timeout = 2 * time.Second // of Envoy
-	closed := startStack(t, testenv.RedisServer(t), rules, map[string]any{"timeout": timeout.String()})
-	open := startEnvoy(t, closed.weir.grpc, startUpstream(t), map[string]any{"timeout": timeout.String(), "failure_mode_deny": false})
+	closed := startStack(t, testenv.RedisServer(t), rules, nil)
+	open := startEnvoy(t, closed.weir.grpc, startUpstream(t), map[string]any{"timeout": patient["timeout"], "failure_mode_deny": false})
 	closed.want("/", "x-user: alice", 200, 200, 429)
 	open.want("/", "x-user: alice", 429)
 
@@ -29,10 +27,8 @@ descriptors:
 		status int
 	}{"failure_mode_deny": {closed.envoy, 500}, "failure mode allow": {open, 200}} {
 		for range 3 {
-			begin := time.Now()
-			a := c.envoy.ask("/", "x-user: bob") // alice is remembered to be over
-			if took := time.Since(begin); a.status != c.status || took > timeout+time.Second {
-				t.Errorf("without Redis, %s: status %d after %v, want %d within %v", name, a.status, took, c.status, timeout)
+			if got := c.envoy.ask("/", "x-user: bob").status; got != c.status { // alice is remembered to be over
+				t.Errorf("without Redis, %s: status %d, want %d", name, got, c.status)
 			}
 		}
 	}
@@ -55,11 +51,11 @@ descriptors:
 
 func TestWeirWaitsForARedisThatIsNotThereYet(t *testing.T) {
 	t.Parallel()
-	awayFromMidnight()
+	awayFromMidnight(t)
 	const rules = "domain: api\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 2}}]\n"
 	redis := testenv.RedisServer(t)
 	redis.Stop()
-	w := runWeir(t, []string{"CONFIG_PATH=" + writeRules(t, rules), "REDIS_URL=" + redis.Addr(), "REDIS_OP_TIMEOUT=20s"}, program(t))
+	w := runWeir(t, append(onRedis(redis), "CONFIG_PATH="+writeRules(t, rules)), program(t))
 	eventually(t, "waiting for the health check", func() error {
 		if err := w.readAddresses(); err != nil {
 			return err
@@ -77,17 +73,16 @@ func TestWeirWaitsForARedisThatIsNotThereYet(t *testing.T) {
 	}
 }
 
-// Requests that wait for Redis when it dies are answered at once, not when
-// somebody's patience ends, and decisions go on when it is back.
+// Requests that wait for Redis when it dies are answered because of that, not
+// because somebody's patience ends, and decisions go on when it is back.
 func TestRequestsInFlightWhenRedisDies(t *testing.T) {
 	t.Parallel()
 	const rules = "domain: api\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 2}}]\n"
-	closed := startGateway(t, gateway{rateLimit: "timeout: 25s"}, startUpstream(t), rules) // Weir waits for 20 s
-	open := startEnvoy(t, closed.weir.grpc, startUpstream(t), map[string]any{"timeout": "25s", "failure_mode_deny": false})
+	closed := startStack(t, testenv.RedisServer(t), rules, nil)
+	open := startEnvoy(t, closed.weir.grpc, startUpstream(t), map[string]any{"timeout": patient["timeout"], "failure_mode_deny": false})
 	closed.want("/", "x-user: alice", 200)
 
 	redisCommand(t, closed.redis, "CLIENT PAUSE 60000 WRITE")
-	begin := time.Now()
 	var requests sync.WaitGroup
 	for range 5 {
 		for name, c := range map[string]struct {
@@ -96,8 +91,8 @@ func TestRequestsInFlightWhenRedisDies(t *testing.T) {
 		}{"failure_mode_deny": {closed.envoy, 500}, "failure mode allow": {open, 200}} {
 			requests.Go(func() {
 				a, err := fetch("http://"+c.envoy.addr+"/", "x-user: alice")
-				if took := time.Since(begin); err != nil || a.status != c.status || took > 15*time.Second {
-					t.Errorf("%s: status %d, %v, after %v; want %d at once", name, a.status, err, took, c.status)
+				if err != nil || a.status != c.status {
+					t.Errorf("%s: status %d, %v; want %d", name, a.status, err, c.status)
 				}
 			})
 		}
@@ -105,6 +100,7 @@ func TestRequestsInFlightWhenRedisDies(t *testing.T) {
 	waitForHeldScript(t, closed.redis)
 	closed.redis.Stop()
 	requests.Wait()
+	closed.weir.wantMetric(`weir_redis_errors_total{kind="timeout"} 0`)
 
 	closed.redis.Start()
 	eventually(t, "waiting for decisions again", func() error {

@@ -99,7 +99,7 @@ func TestOverrideWithoutUnitIsRefused(t *testing.T) {
 // protocol need not.
 func TestOverrideForSeveralUnits(t *testing.T) {
 	t.Parallel()
-	awayFromMidnight()
+	awayFromMidnight(t)
 	c := dial(t, startWeir(t, writeRules(t, oneADay)).grpc)
 	d := descriptor("user", "alice")
 	d.Limit = &ratelimit.RateLimitDescriptor_RateLimitOverride{

@@ -14,7 +14,7 @@ import (
 
 // patience is how long anything may take that happens by itself: generous,
 // because nothing waits longer than it has to.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // process is a program that belongs to one test.
 type process struct {

@@ -18,9 +18,10 @@ func TestReadme(t *testing.T) {
 	root, shell := testenv.Repository(t), testenv.Shell(t)
 	var w *weir
 	serve := func(command string) {
-		w = runWeir(t, []string{"REDIS_OP_TIMEOUT=20s"}, shell, "-c", command)
+		compile(t, shell, command)
+		w = runWeir(t, patientWithRedis, shell, "-c", command)
 		w.waitUntilHealthy()
-		awayFromEnd(time.Minute, 20*time.Second)
+		awayFromEnd(time.Minute)
 	}
 	const loop = "for i in 1 2 3 4 5 6; do"
 	execute := map[string]func(t *testing.T, command string){

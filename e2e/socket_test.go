@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -13,7 +14,7 @@ import (
 func TestUnixSocket(t *testing.T) {
 	t.Parallel()
 	testenv.Envoy(t)
-	awayFromMidnight()
+	awayFromMidnight(t)
 	socket := filepath.Join(t.TempDir(), "weir.sock")
 	start := func() *weir { return startWeir(t, writeRules(t, twoADay), "GRPC_UDS="+socket) }
 	w := start()
@@ -29,5 +30,11 @@ func TestUnixSocket(t *testing.T) {
 	w.signal(syscall.SIGKILL)
 	w.exitCode()
 	start()
+	eventually(t, "waiting for Envoy to connect anew", func() error {
+		if got := e.ask("/", "x-user: probe").status; got == 500 {
+			return fmt.Errorf("status %d", got)
+		}
+		return nil
+	})
 	e.want("/", "x-user: alice", 200, 200, 429) // the counters were in memory
 }

@@ -17,7 +17,16 @@ type stack struct {
 
 // patient is how the tests set the filter unless they are about its fields: no
 // decision is too late on a busy machine, and none that fails goes unnoticed.
-var patient = map[string]any{"timeout": "10s", "failure_mode_deny": true}
+var patient = map[string]any{"timeout": "60s", "failure_mode_deny": true}
+
+// patientWithRedis are the settings that let Weir, too, wait for Redis on a busy
+// machine.
+var patientWithRedis = []string{"REDIS_OP_TIMEOUT=50s", "REDIS_TIMEOUT=50s"}
+
+// onRedis are the settings of a Weir with its counters in redis.
+func onRedis(redis *testenv.Redis) []string {
+	return append([]string{"REDIS_URL=" + redis.Addr()}, patientWithRedis...)
+}
 
 // inEachStore runs test on a stack that keeps its counters in memory and on one
 // that keeps them in Redis.
@@ -38,10 +47,10 @@ func inEachStore(t *testing.T, rules string, test func(t *testing.T, s *stack)) 
 func startStack(t *testing.T, redis *testenv.Redis, rules string, filter map[string]any) *stack {
 	t.Helper()
 	testenv.Envoy(t) // before anything is built and started for nothing
-	awayFromMidnight()
+	awayFromMidnight(t)
 	var env []string
 	if redis != nil {
-		env = []string{"REDIS_URL=" + redis.Addr(), "REDIS_OP_TIMEOUT=5s"}
+		env = onRedis(redis)
 	}
 	s := &stack{redis: redis, rules: writeRules(t, rules)}
 	s.weir = startWeir(t, s.rules, env...)

@@ -15,7 +15,7 @@ const connectionFilters = `
     "@type": type.googleapis.com/envoy.extensions.filters.network.ratelimit.v3.RateLimit
     stat_prefix: connections
     domain: api
-    timeout: 10s
+    timeout: 60s
     failure_mode_deny: true
     descriptors:
       - entries: [{key: connections_of, value: "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%"}]
@@ -32,7 +32,7 @@ const connectionFilters = `
 func TestConnectionsAreLimited(t *testing.T) {
 	t.Parallel()
 	testenv.Envoy(t)
-	awayFromMidnight()
+	awayFromMidnight(t)
 	const rules = `
 domain: api
 descriptors:
@@ -40,7 +40,7 @@ descriptors:
     value: 127.0.0.1
     rate_limit: {unit: day, requests_per_unit: 2}
 `
-	w := startWeir(t, writeRules(t, rules), "REDIS_URL="+testenv.RedisServer(t).Addr(), "REDIS_OP_TIMEOUT=20s")
+	w := startWeir(t, writeRules(t, rules), onRedis(testenv.RedisServer(t))...)
 	doc := exampleBootstrap(t)
 	setUpstreams(t, doc, w.grpc, startUpstream(t))
 	var filters []any

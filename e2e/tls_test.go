@@ -84,7 +84,7 @@ const twoADay = "domain: api\ndescriptors: [{key: user, rate_limit: {unit: day, 
 func TestMutualTLS(t *testing.T) {
 	t.Parallel()
 	testenv.Envoy(t)
-	awayFromMidnight()
+	awayFromMidnight(t)
 	const name = "spiffe://mesh/ns/gateway/sa/envoy"
 	before, after := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	both := append(before.PEM(), after.PEM()...)

@@ -157,7 +157,7 @@ func TestReservedTokensAreGivenBack(t *testing.T) {
 func TestTokensAreChargedWhenEnvoyNoLongerWaits(t *testing.T) {
 	t.Parallel()
 	m := startModel(t)
-	s := startGateway(t, gateway{virtualHost: tokenRoutes, rateLimit: "timeout: 2s"}, m.addr, tokenRules(100))
+	s := startGateway(t, gateway{virtualHost: tokenRoutes, rateLimit: "timeout: 10s"}, m.addr, tokenRules(100))
 	answers := s.askInBackground("/header?tokens=60&hold", "alice")
 	eventually(t, "waiting for the model to be asked", func() error {
 		if m.asked.Load() == 0 {
