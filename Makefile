@@ -28,12 +28,12 @@ build: ## Build the static binary bin/weir
 
 .PHONY: test
 test: tools ## Run every test, on real Redis and real Envoy where possible
-	$(GO) test $(RACE) $(TESTFLAGS) ./...
+	$(GO) test $(RACE) -timeout=30m $(TESTFLAGS) ./...
 	@scripts/tools.sh missing
 
 .PHONY: e2e
 e2e: tools ## Run the end-to-end tests only
-	$(GO) test $(RACE) -count=1 $(TESTFLAGS) ./e2e
+	$(GO) test $(RACE) -timeout=30m -count=1 $(TESTFLAGS) ./e2e
 	@scripts/tools.sh missing
 
 .PHONY: bench
