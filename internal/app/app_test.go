@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long anything may take that happens by itself.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // fixture is a server on ports of the system, with its clients.
 type fixture struct {

@@ -39,6 +39,16 @@ type miniature struct {
 	t *testing.T
 }
 
+func newMiniature(t *testing.T) miniature {
+	t.Helper()
+	m := miniature{miniredis.NewMiniRedis(), t}
+	if err := m.StartAddr(testenv.OwnAddr(t)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	return m
+}
+
 func (m miniature) Stop() { m.Close() }
 
 func (m miniature) Start() {
@@ -50,7 +60,7 @@ func (m miniature) Start() {
 
 func TestRedisComesAndGoes(t *testing.T) {
 	t.Run("miniature", func(t *testing.T) {
-		redisComesAndGoes(t, miniature{miniredis.RunT(t), t})
+		redisComesAndGoes(t, newMiniature(t))
 	})
 	t.Run("real", func(t *testing.T) {
 		redisComesAndGoes(t, testenv.RedisServer(t))
@@ -105,25 +115,19 @@ func TestRedisThatCannotDecide(t *testing.T) {
 // wantUnavailable asks with a deadline, and wants UNAVAILABLE before it.
 func (f *fixture) wantUnavailable() {
 	f.t.Helper()
-	const deadline = 2 * time.Second
-	ctx, cancel := context.WithTimeout(f.t.Context(), deadline)
+	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
 	defer cancel()
-	began := time.Now()
-	code, err := f.ask(ctx, "alice")
-	if status.Code(err) != codes.Unavailable {
+	if code, err := f.ask(ctx, "alice"); status.Code(err) != codes.Unavailable {
 		f.t.Errorf("got %v %v, want UNAVAILABLE", code, err)
-	}
-	if took := time.Since(began); took >= deadline {
-		f.t.Errorf("the answer took %v", took)
 	}
 }
 
 // TestShortDeadline holds to Envoy's default deadline although Redis may take
 // longer.
 func TestShortDeadline(t *testing.T) {
-	addr, _, release := heldRedis(t)
-	t.Cleanup(func() { close(release) })
-	f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+addr, "--redis-op-timeout=1s")
+	onRedis, _, release := heldRedis(t)
+	defer close(release)
+	f := start(t, append(onRedis, "--config="+directory(t, limited(3)))...)
 	f.wantHealth(true, "OK")
 	testenv.Eventually(t, func() error { // a busy machine may miss so short a deadline
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -224,17 +228,27 @@ func TestRedisTLS(t *testing.T) {
 // known to be over.
 func TestDenyMemoryIsASetting(t *testing.T) {
 	const denials = `ratelimit_service_rate_limit_over_limit_with_local_cache{domain="api",key1="user",key2=""} `
-	for _, c := range []struct{ value, remembered string }{{"", "9\n"}, {"0", "0\n"}} {
+	for _, c := range []struct {
+		value      string
+		remembered bool
+	}{{"", true}, {"0", false}} {
 		t.Run("LOCAL_CACHE_SIZE_IN_BYTES="+c.value, func(t *testing.T) {
 			t.Setenv("LOCAL_CACHE_SIZE_IN_BYTES", c.value)
 			f := start(t, "--config="+directory(t, limited(1)), "--redis-url="+miniredis.RunT(t).Addr(), inTime)
 			f.wantHealth(true, "OK")
-			for range 11 { // admitted, denied by Redis, and denied again
-				if _, err := f.ask(t.Context(), "alice"); err != nil {
-					t.Fatal(err)
+			testenv.Eventually(t, func() error { // what is remembered is forgotten after a second
+				for range 3 { // admitted or denied by Redis, and denied again
+					if _, err := f.ask(t.Context(), "alice"); err != nil {
+						t.Fatal(err)
+					}
 				}
-			}
-			f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, denials+c.remembered)
+				_, page, err := f.request("GET", f.MetricsAddr(), "/metrics", "")
+				_, count, found := strings.Cut(page, denials)
+				if remembered := !strings.HasPrefix(count, "0\n"); err != nil || !found || remembered != c.remembered {
+					return fmt.Errorf("%.10q denials are remembered, want some: %t (error: %v)", count, c.remembered, err)
+				}
+				return nil
+			})
 		})
 	}
 }

@@ -229,7 +229,7 @@ func TestBadRulesChangeNothing(t *testing.T) {
 	f := start(t, "--config="+dir, "--config-poll-interval=100ms")
 	f.wantLimit(3)
 
-	write(t, dir+"/rules.yaml", "domain: api\ndescriptors:\n  - key: a\n    rate_limit: {unit: minuet, requests_per_unit: 1}\n  - key: b\n    colour: red\n")
+	replace(t, dir+"/rules.yaml", "domain: api\ndescriptors:\n  - key: a\n    rate_limit: {unit: minuet, requests_per_unit: 1}\n  - key: b\n    colour: red\n")
 	problems := []string{"rules.yaml:4:", "minuet", "rules.yaml:6:", "colour"}
 	f.wantAnswer("GET", f.DebugAddr(), "/", 200, append(problems, "failed and changed nothing")...)
 	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_config_load_error 1\n")
@@ -243,7 +243,7 @@ func TestBadRulesChangeNothing(t *testing.T) {
 		t.Errorf("the problems were logged %d times, want 3 times", n)
 	}
 
-	write(t, dir+"/rules.yaml", limited(7))
+	replace(t, dir+"/rules.yaml", limited(7))
 	f.wantLimit(7)
 	code, page, err := f.request("GET", f.DebugAddr(), "/", "")
 	if err != nil || code != 200 || strings.Contains(page, "failed") {
@@ -255,7 +255,7 @@ func TestBadRulesChangeNothing(t *testing.T) {
 func TestManyProblems(t *testing.T) {
 	dir := directory(t, limited(3))
 	f := start(t, "--config="+dir, never)
-	write(t, dir+"/rules.yaml", "domain: api\ndescriptors:\n"+strings.Repeat("- colour: red\n", 10_000))
+	replace(t, dir+"/rules.yaml", "domain: api\ndescriptors:\n"+strings.Repeat("- colour: red\n", 10_000))
 	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "rules.yaml:3:", "rules.yaml:52:", "\nand 19900 more\n")
 	code, answer, err := f.request("POST", f.DebugAddr(), "/-/reload", "")
 	if err != nil || code != 422 || strings.Count(answer, "rules.yaml:") != mostProblems || !strings.Contains(answer, "\nand 19900 more") {
@@ -358,6 +358,15 @@ func link(t *testing.T, target, name string) {
 		t.Fatal(err)
 	}
 	rename(t, name+"_tmp", name)
+}
+
+// replace puts content in the place of a file in one step, so that nobody reads a
+// part of it.
+func replace(t *testing.T, path, content string) {
+	t.Helper()
+	next := filepath.Join(filepath.Dir(path), ".next")
+	write(t, next, content)
+	rename(t, next, path)
 }
 
 func rename(t *testing.T, from, to string) {
