@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -56,12 +57,30 @@ func TestExperiments(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir("..")
-	if err := run(t.Context(), dir, 1, time.Second, "^(connections|neighbours|tuning|allocations)$", false); err != nil {
+	var r results
+	measure := func(only string) error {
+		if err := run(t.Context(), dir, 1, time.Second, only, false); err != nil {
+			return err
+		}
+		return r.read(filepath.Join(dir, "performance", "results.json"))
+	}
+	if err := measure("^(connections|tuning|allocations)$"); err != nil {
 		t.Fatal(err)
 	}
-	var r results
-	if err := r.read(filepath.Join(dir, "performance", "results.json")); err != nil {
-		t.Fatal(err)
+	// On a busy machine planned requests may come late, some of them after the end
+	// and others all at once.
+	for try := range 5 {
+		err := measure("^neighbours$")
+		n := r.Neighbours
+		if err == nil && (n.Quiet.Asked == 0 || n.Quiet.Admitted != n.Quiet.Asked || n.Noisy.Admitted == n.Noisy.Asked) {
+			err = fmt.Errorf("quiet and noisy users: %+v, want no quiet request denied", n)
+		}
+		if err == nil {
+			break
+		}
+		if try == 4 {
+			t.Error(err)
+		}
 	}
 	if len(r.Connections) != 4 || r.Connections[0].Memory.Server.median() <= 0 || r.Connections[0].Redis.Calls.median() <= 0 {
 		t.Errorf("connections: got %+v", r.Connections)
@@ -71,9 +90,6 @@ func TestExperiments(t *testing.T) {
 	}
 	if len(r.Allocations) != 1 {
 		t.Errorf("allocations: got %v, want one figure", r.Allocations)
-	}
-	if n := r.Neighbours; n.Quiet.Admitted != n.Quiet.Asked || n.Noisy.Admitted == n.Noisy.Asked {
-		t.Errorf("quiet and noisy users: %+v, want no quiet request denied", n)
 	}
 	for _, name := range []string{"latency.svg", "descriptors.svg", "rules.svg"} {
 		if svg, err := os.ReadFile(filepath.Join(dir, "performance", name)); err != nil || !bytes.Contains(svg, []byte("<svg")) {

@@ -55,7 +55,7 @@ func TestBench(t *testing.T) {
 		{name: "several descriptors", args: bench("--descriptor=a={},b=c", `--descriptor=user=x\,{}`), stdout: []string{"answered    100 "}},
 
 		{name: "no server", args: []string{"bench", "127.0.0.1:1"}, code: 2, stderr: []string{`weir: server "127.0.0.1:1": no connection`}},
-		{name: "short without warm-up", args: []string{"bench", listener.Addr().String(), "--duration=200ms"}, stdout: []string{"closed loop, 64 callers", "latency     p50 "}},
+		{name: "short without warm-up", args: []string{"bench", listener.Addr().String(), "--duration=2s"}, stdout: []string{"closed loop, 64 callers", "latency     p50 "}},
 		{name: "bad descriptor", args: bench("--descriptor=a=b,"), code: 2, stderr: []string{`weir: descriptor "a=b,": entry 2 has no key`}},
 		{name: "bad distribution", args: bench("--distribution=flat"), code: 2, stderr: []string{"flat", "uniform", "zipf", "hot"}},
 		{name: "no process", args: bench("--pid=1073741824"), code: 2, stderr: []string{"weir: process 1073741824: "}},

@@ -13,11 +13,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/alecthomas/kong"
 
 	"weir/internal/settings"
+	"weir/internal/testenv"
 )
 
 // asProgram makes the test's binary be the program itself.
@@ -325,18 +325,11 @@ func (l *logFile) create(t *testing.T) {
 // wait waits until a pattern occurs n times.
 func (l *logFile) wait(t *testing.T, pattern string, n int) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for {
+	testenv.Eventually(t, func() error {
 		text, err := os.ReadFile(l.file.Name())
-		if err != nil {
-			t.Fatal(err)
+		if err == nil && len(regexp.MustCompile(pattern).FindAll(text, -1)) < n {
+			err = fmt.Errorf("the log does not contain %s %d times:\n%s", pattern, n, text)
 		}
-		if len(regexp.MustCompile(pattern).FindAll(text, -1)) >= n {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(fmt.Errorf("the log does not contain %s %d times:\n%s", pattern, n, text))
-		}
-		<-time.After(5 * time.Millisecond)
-	}
+		return err
+	})
 }

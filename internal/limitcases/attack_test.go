@@ -112,7 +112,8 @@ func TestLaterRequestsDoNotExtendTheKey(t *testing.T) {
 // such moment, because the decision is one step. Clients ask without a pause
 // while windows end in real time. Each window counts 1, 2, 3, 4, 5, so among all
 // admitted requests every count must occur once for each window, and no more
-// windows fit into the time than their length allows.
+// windows fit into the time than their length allows. Only where a busy machine
+// let clients wait, windows may have ended before their fifth request.
 func TestAttackAcrossWindowEnds(t *testing.T) {
 	t.Parallel()
 	for name, anchor := range map[string]limiter.Anchor{"full seconds": limiter.Epoch, "from the first hit": limiter.FirstHit} {
@@ -121,37 +122,50 @@ func TestAttackAcrossWindowEnds(t *testing.T) {
 			server := testenv.RedisServer(t)
 			redis := inspect(t, server)
 			perSecond := storetest.Must(limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Second, Anchor: anchor})
-			h := hit(perSecond, "ip", "192.0.2.1")
+			for try := 1; ; try++ {
+				h := hit(perSecond, "ip", fmt.Sprint("192.0.2.", try))
+				start := time.Now()
+				end := start.Add(3200 * time.Millisecond)
+				var watcher sync.WaitGroup
+				watcher.Go(func() {
+					for time.Now().Before(end) && !t.Failed() {
+						if left, _ := redis.ttl(h.Key); left > time.Second {
+							t.Errorf("the key lives for %v, want at most 1s", left)
+						}
+					}
+				})
+				admittedAs, slowest := siege(end, h, onRedis(t, server, nil), onRedis(t, server, nil))
+				took := time.Since(start)
+				watcher.Wait()
 
-			start := time.Now()
-			end := start.Add(3200 * time.Millisecond)
-			var watcher sync.WaitGroup
-			watcher.Go(func() {
-				for time.Now().Before(end) && !t.Failed() {
-					if left, _ := redis.ttl(h.Key); left > time.Second {
-						t.Errorf("the key lives for %v, want at most 1s", left)
+				windows := admittedAs[1]
+				if most := int(took/time.Second) + 2; windows > most {
+					t.Errorf("%d windows in %v, want at most %d", windows, took, most)
+				}
+				for n, times := range admittedAs {
+					if n < 1 || n > 5 || times > windows {
+						t.Errorf("requests admitted as number n of a window: %v, want numbers from 1 to 5, and none more often than the first", admittedAs)
 					}
 				}
-			})
-			admittedAs := siege(end, h, onRedis(t, server, nil), onRedis(t, server, nil))
-			took := time.Since(start)
-			watcher.Wait()
-
-			windows := admittedAs[1]
-			if most := int(took/time.Second) + 2; windows < 3 || windows > most {
-				t.Errorf("%d windows in %v, want at least 3 and at most %d", windows, took, most)
+				redis.expectGone()
+				if slowest > 100*time.Millisecond && try < 3 {
+					t.Logf("a request took %v, another try", slowest)
+					continue
+				}
+				want := map[int64]int{1: windows, 2: windows, 3: windows, 4: windows, 5: windows}
+				if slowest <= 100*time.Millisecond && (windows < 3 || !maps.Equal(admittedAs, want)) {
+					t.Errorf("requests admitted as number n of a window: %v, want each number once for each of 3 or more windows", admittedAs)
+				}
+				return
 			}
-			if want := map[int64]int{1: windows, 2: windows, 3: windows, 4: windows, 5: windows}; !maps.Equal(admittedAs, want) {
-				t.Errorf("requests admitted as number n of a window: %v, want %v", admittedAs, want)
-			}
-			redis.expectGone()
 		})
 	}
 }
 
 // siege lets 16 clients of the replicas ask without a pause until end. It counts
-// the admitted requests by what the counter held with them.
-func siege(end time.Time, h limiter.Hit, replicas ...replica) (admittedAs map[int64]int) {
+// the admitted requests by what the counter held with them, and tells how long
+// the slowest request took.
+func siege(end time.Time, h limiter.Hit, replicas ...replica) (admittedAs map[int64]int, slowest time.Duration) {
 	admittedAs = map[int64]int{}
 	var mu sync.Mutex
 	var attackers sync.WaitGroup
@@ -161,14 +175,17 @@ func siege(end time.Time, h limiter.Hit, replicas ...replica) (admittedAs map[in
 			// The last request of each is a denied one, so that the last window is full.
 			for admitted := true; (admitted || time.Now().Before(end)) && !r.Failed(); {
 				var d limiter.Decision
-				if d, admitted = r.ask(h); admitted {
-					mu.Lock()
+				asked := time.Now()
+				d, admitted = r.ask(h)
+				mu.Lock()
+				slowest = max(slowest, time.Since(asked))
+				if admitted {
 					admittedAs[d.Used]++
-					mu.Unlock()
 				}
+				mu.Unlock()
 			}
 		})
 	}
 	attackers.Wait()
-	return admittedAs
+	return admittedAs, slowest
 }

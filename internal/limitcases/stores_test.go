@@ -1,6 +1,7 @@
 package limitcases
 
 import (
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -96,7 +97,7 @@ func onEachStore(t *testing.T, run func(r replica, c *clock)) {
 
 // onRedis is a replica on a Redis that several may share. Without now, the clock
 // of Redis tells the time.
-func onRedis(t testing.TB, r *testenv.Redis, now func() time.Time) replica {
+func onRedis(t testing.TB, r interface{ Addr() string }, now func() time.Time) replica {
 	t.Helper()
 	s, err := redisstore.New(redisstore.Options{URL: r.Addr(), OpTimeout: patience, Now: now})
 	if err != nil {
@@ -148,12 +149,13 @@ func (i inspector) expectGone() {
 	})
 }
 
-// eventually polls until ok, for what only real time brings.
+// eventually waits until ok, for what only real time brings.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited %v in vain until %s", patience, what)
+	testenv.Eventually(t, func() error {
+		if !ok() {
+			return fmt.Errorf("waited in vain until %s", what)
 		}
-	}
+		return nil
+	})
 }

@@ -85,7 +85,7 @@ func ask(t testing.TB, conn *grpc.ClientConn, request string) (*ratelimitv3.Rate
 	t.Helper()
 	var m ratelimitv3.RateLimitRequest
 	parse(t, request, &m)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	return ratelimitv3.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, &m)
 }

@@ -154,7 +154,7 @@ func TestBreakerOnRedisThatHangs(t *testing.T) {
 			t.Fatalf("got error %v, want that of the breaker", err)
 		}
 	}
-	if took := time.Since(began); took > requests*opTimeout/50 {
+	if took := time.Since(began); took > requests*opTimeout/2 {
 		t.Errorf("%d requests took %v, as if they had waited", requests, took)
 	}
 	if n := value(t, reg, "weir_redis_calls_total", "") - calls; n != 0 {

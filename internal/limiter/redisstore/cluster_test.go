@@ -20,10 +20,11 @@ import (
 	"weir/internal/testenv"
 )
 
-// startCluster starts one and returns options for a store on it, and a client.
+// startCluster starts one and returns options for a store on it, and a client. No
+// node takes another for dead who is only slow.
 func startCluster(t testing.TB, replicas int, args ...string) (Options, *redis.ClusterClient, []*testenv.Redis) {
 	t.Helper()
-	nodes := testenv.RedisCluster(t, 3, replicas, args...)
+	nodes := testenv.RedisCluster(t, 3, replicas, append([]string{"--cluster-node-timeout", "30000"}, args...)...)
 	var addrs []string
 	for _, n := range nodes {
 		addrs = append(addrs, n.Addr())
@@ -181,10 +182,10 @@ func TestSlotMoves(t *testing.T) {
 	ask("after the slot has moved") // MOVED
 }
 
-// TestNodeOfAClusterIsReplaced has a replica that takes over when it is told that
-// it may, and not as soon as its node is dead: that could be before anybody asks.
+// TestNodeOfAClusterIsReplaced has a replica that takes over when it is told to,
+// and not as soon as its node is dead: that could be before anybody asks.
 func TestNodeOfAClusterIsReplaced(t *testing.T) {
-	o, _, nodes := startCluster(t, 1, "--cluster-replica-no-failover", "yes", "--cluster-replica-validity-factor", "0")
+	o, _, nodes := startCluster(t, 1, "--cluster-replica-no-failover", "yes")
 	s := open(t, o)
 	const key = "{b}counter" // slot 3300, of the first node
 	mustAsk(t, s, key, perYear)
@@ -192,7 +193,7 @@ func TestNodeOfAClusterIsReplaced(t *testing.T) {
 	if _, err := ask(context.Background(), s, key, perYear); !errors.Is(err, limiter.ErrUnavailable) {
 		t.Errorf("got error %v of a dead node, want one that wraps %v", err, limiter.ErrUnavailable)
 	}
-	do(t, connect(t, nodes[3]), "config", "set", "cluster-replica-no-failover", "no")
+	do(t, connect(t, nodes[3]), "cluster", "failover", "takeover")
 	eventually(t, "the replica decides", func() bool {
 		_, err := ask(context.Background(), s, key, perYear)
 		return err == nil

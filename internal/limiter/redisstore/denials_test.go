@@ -128,18 +128,26 @@ func TestKnownDenialCostsNoCall(t *testing.T) {
 }
 
 func TestKnownDenialTellsTheTime(t *testing.T) {
-	f := newMemoryFixture(t)
+	f := &memoryFixture{T: t, reg: prometheus.NewRegistry(), now: time.Now()}
+	r := miniredis.RunT(t) // where no time passes by itself
+	f.store = open(t, Options{URL: r.Addr(), OpTimeout: long, Registerer: f.reg, DenyMemory: 1 << 20, Now: f.clock})
 	l := storetest.Must(limiter.Spec{RequestsPerUnit: 3600, Unit: limiter.Hour, Algorithm: limiter.TokenBucket, Burst: 1})
 	f.want("first", false, 1, hit("k", l, 1))
-	told := f.want("second", true, 1, hit("k", l, 1))[0].RetryAfter
-	f.pass(300 * time.Millisecond)
-	if left := f.want("known", true, 0, hit("k", l, 1))[0].RetryAfter; left > told-300*time.Millisecond || left < told-400*time.Millisecond {
-		t.Errorf("got retry after %v, then %v, 300 ms later", told, left)
+	for _, c := range []struct {
+		after, want time.Duration
+		calls       int
+	}{
+		{0, time.Second, 1},
+		{300 * time.Millisecond, 700 * time.Millisecond, 0},
+		{600 * time.Millisecond, 100 * time.Millisecond, 0},
+	} {
+		f.pass(c.after)
+		if got := f.want("denied", true, c.calls, hit("k", l, 1))[0].RetryAfter; got != c.want {
+			t.Errorf("%v later: got retry after %v, want %v", c.after, got, c.want)
+		}
 	}
-	f.pass(told - 300*time.Millisecond)
-	if _, _, calls := f.ask(hit("k", l, 1)); calls != 1 {
-		t.Errorf("%d calls when the time has come, want one", calls)
-	}
+	f.pass(100 * time.Millisecond)
+	f.want("the time has come", false, 1, hit("k", l, 1))
 }
 
 // TestFaultCacheDeniesTooMuch is about what a cache of denials must not do:

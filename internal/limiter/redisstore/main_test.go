@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -92,14 +93,15 @@ func mustFail(t testing.TB, s limiter.Store) error {
 	return err
 }
 
-// eventually polls until ok, for what another process has to do first.
+// eventually waits until ok, for what another process has to do first.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(long); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited %v in vain until %s", long, what)
+	testenv.Eventually(t, func() error {
+		if !ok() {
+			return fmt.Errorf("waited in vain until %s", what)
 		}
-	}
+		return nil
+	})
 }
 
 // value reads the counter of that name, and of that kind if it has one.

@@ -10,19 +10,24 @@ import (
 	"weir/internal/testenv"
 )
 
+// steady makes a sentinel take nobody for dead who is only slow.
+const steady = "sentinel down-after-milliseconds weir 600000"
+
 func TestSentinelPromotesAReplica(t *testing.T) {
 	primary := testenv.RedisServer(t)
 	replica := testenv.RedisReplica(t, primary)
-	sentinel := testenv.RedisSentinel(t, primary)
+	sentinel := testenv.RedisSentinel(t, primary, steady)
 	s := open(t, Options{Type: Sentinel, URL: "weir," + sentinel.Addr(), OpTimeout: long})
 	if err := s.Ping(context.Background()); err != nil {
 		t.Fatalf("Ping: %v", err)
 	}
 	mustAsk(t, s, "k", perYear)
-	do(t, connect(t, primary), "wait", 1, 5000) // until the replica has it
+	do(t, connect(t, primary), "wait", 1, long.Milliseconds()) // until the replica has it
 	primary.Stop()
 	mustFail(t, s)
+	admin := connect(t, sentinel)
 	eventually(t, "the promoted replica decides", func() bool {
+		_ = admin.Do(t.Context(), "sentinel", "failover", "weir").Err() // refused while one is under way
 		_, err := ask(context.Background(), s, "k", perYear)
 		return err == nil
 	})
@@ -37,7 +42,7 @@ func TestSentinelPromotesAReplica(t *testing.T) {
 func TestSentinelThatDoesNotKnow(t *testing.T) {
 	primary := testenv.RedisServer(t, "--requirepass", "right", "--masterauth", "right")
 	testenv.RedisReplica(t, primary, "--requirepass", "right", "--masterauth", "right")
-	sentinel := testenv.RedisSentinel(t, primary, "sentinel auth-pass weir right", "requirepass watchword")
+	sentinel := testenv.RedisSentinel(t, primary, steady, "sentinel auth-pass weir right", "requirepass watchword")
 	for _, c := range []struct {
 		name    string
 		options Options
