@@ -68,7 +68,7 @@ func TestManyHitsInTime(t *testing.T) {
 			for i := range states {
 				states[i] = &each[i%counters]
 			}
-			testenv.InTime(t, 100*time.Millisecond, func() {
+			testenv.InProcessorTime(t, 100*time.Millisecond, func() {
 				if !Decide(hits, states, at(0), out) {
 					t.Error("admitted")
 				}

@@ -21,7 +21,7 @@ func TestManyDescriptorsInTime(t *testing.T) {
 			for i := range o.MaxDescriptors {
 				m = m.bytes(2, message{}.bytes(1, message{}.string(1, "user").string(2, fmt.Sprint("user-", i%users))))
 			}
-			testenv.InTime(t, 200*time.Millisecond, func() {
+			testenv.InProcessorTime(t, 200*time.Millisecond, func() {
 				if err := decideOne(s, m); err != nil {
 					t.Fatal(err)
 				}

@@ -13,9 +13,6 @@ import (
 	"time"
 )
 
-// startTimeout is how long a redis-server may take until it answers.
-const startTimeout = 10 * time.Second
-
 // Redis is a redis-server that belongs to one test. It keeps its data in memory
 // and its files in a directory that goes with the test.
 type Redis struct {
@@ -113,15 +110,15 @@ func (r *Redis) start() error {
 		close(exited)
 	}(r.cmd, r.exited)
 
-	deadline := time.Now().Add(startTimeout)
+	deadline := time.Now().Add(patience)
 	for !answers(r.addr) {
 		select {
 		case <-r.exited:
 			return fmt.Errorf("it ended: %v", r.cmd.ProcessState)
-		case <-time.After(5 * time.Millisecond):
+		case <-time.After(pause):
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("no answer within %v", startTimeout)
+			return fmt.Errorf("no answer within %v", patience)
 		}
 	}
 	return nil
@@ -130,12 +127,12 @@ func (r *Redis) start() error {
 // answers tells whether a Redis replies to PING at addr. An error reply counts:
 // a server that asks for a password or is loading its data is there.
 func answers(addr string) bool {
-	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	conn, err := net.DialTimeout("tcp", addr, patience)
 	if err != nil {
 		return false
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return false
 	}
 	if _, err := conn.Write([]byte("PING\r\n")); err != nil {

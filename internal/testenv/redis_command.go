@@ -23,12 +23,12 @@ func (r *Redis) command(words ...string) string {
 }
 
 func (r *Redis) try(line string) (string, error) {
-	conn, err := net.DialTimeout("tcp", r.addr, time.Second)
+	conn, err := net.DialTimeout("tcp", r.addr, patience)
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return "", err
 	}
 	reader := bufio.NewReader(conn)

@@ -27,11 +27,11 @@ func Eventually(tb testing.TB, check func() error) {
 	}
 }
 
-// InTime runs f, and fails the test if it never takes less than bound of the
+// InProcessorTime runs f, and fails the test if it never takes less than bound of the
 // time of processors, which others on the machine do not take away; under the
 // race detector ten times as much. It has five tries, because a collection of
 // garbage may fall into any.
-func InTime(tb testing.TB, bound time.Duration, f func()) {
+func InProcessorTime(tb testing.TB, bound time.Duration, f func()) {
 	tb.Helper()
 	if raceDetector {
 		bound *= 10

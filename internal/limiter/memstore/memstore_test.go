@@ -445,7 +445,7 @@ func TestManyHitsInTime(t *testing.T) {
 				for i := range hits {
 					hits[i] = limiter.Hit{Limit: limit, Key: keyOf(nil, uint64(i%counters)), Cost: 1}
 				}
-				testenv.InTime(t, 150*time.Millisecond, func() {
+				testenv.InProcessorTime(t, 150*time.Millisecond, func() {
 					if _, err := f.Decide(t.Context(), hits, out); err != nil {
 						t.Fatal(err)
 					}

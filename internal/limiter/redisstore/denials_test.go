@@ -407,7 +407,7 @@ func TestManyKnownDenialsInTime(t *testing.T) {
 			states[i] = limiter.State{At: time.Now().UnixMicro() / l.Period().Microseconds(), Used: 1}
 		}
 		out := make([]limiter.Decision, len(hits))
-		testenv.InTime(t, 150*time.Millisecond, func() {
+		testenv.InProcessorTime(t, 150*time.Millisecond, func() {
 			d.note(&batch{asked: time.Now(), reply: reply{now: time.Now().UnixMicro()}}, 0, hits, states, true)
 			if !d.deny(hits, out) {
 				t.Error("not known to be denied")

@@ -334,7 +334,7 @@ func TestManyHitsOfASpreadInTime(t *testing.T) {
 	for i := range lanes {
 		lanes[i] = new(lane)
 	}
-	testenv.InTime(t, 200*time.Millisecond, func() {
+	testenv.InProcessorTime(t, 200*time.Millisecond, func() {
 		hit := -1
 		r := newSpread(hits, func(*limiter.Hit) *lane {
 			hit++
