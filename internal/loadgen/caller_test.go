@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"context"
 	"strings"
 	"testing"
 )
@@ -24,5 +25,15 @@ func TestNoConnection(t *testing.T) {
 		if got := plain(why); !strings.HasPrefix(got, want) || !strings.HasSuffix(got, why) {
 			t.Errorf("%s is told as %q, want %s", why, got, want)
 		}
+	}
+}
+
+// Whoever is interrupted while connecting is told that, not what became of a context.
+func TestInterruptedWhileConnecting(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	_, err := Run(ctx, closed("127.0.0.1:1"))
+	if want := `server "127.0.0.1:1": interrupted while connecting`; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
