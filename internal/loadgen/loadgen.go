@@ -7,30 +7,11 @@ package loadgen
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 )
-
-// Options say what load to put on which servers.
-type Options struct {
-	Servers     []string // gRPC targets, such as host:port; connections are dealt out to them in turn
-	Connections int      // one for each server or more; no more are made than there are callers
-	Callers     int      // requests that may wait for their answers at once, one for each server or more
-	// Rate is how many requests a second an open loop plans. 0 makes a closed loop.
-	Rate     float64
-	Duration time.Duration // how long requests are sent
-	Warmup   time.Duration // of that, at the start, is not measured
-	Requests int64         // at most so many are sent, 0: no bound but Duration
-	Timeout  time.Duration // from when it is sent, after which the client gives a request up, 0: never
-	Traffic  Traffic
-	PIDs     []int // local processes whose CPU time is measured
-	// Progress, if it is not nil, is told once a second what has been done.
-	Progress func(Progress)
-}
 
 // Progress is what a run has done so far, warm-up included.
 type Progress struct {
@@ -63,6 +44,7 @@ type run struct {
 
 // Run puts the load on the servers until its end, or that of ctx, which is no
 // error. What is not answered then has lastAnswers left, or afterInterruption.
+// An option that is not allowed is told by an *OptionError.
 func Run(ctx context.Context, opts Options) (*Result, error) {
 	if err := opts.check(); err != nil {
 		return nil, err
@@ -250,31 +232,3 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	}
 }
-
-// check finds what is wrong with the options.
-func (o *Options) check() error {
-	switch {
-	case len(o.Servers) == 0:
-		return errors.New("no server is given")
-	case o.Connections < len(o.Servers):
-		return fmt.Errorf("%d connections do not reach %d servers, each needs one", o.Connections, len(o.Servers))
-	case o.Callers < 1:
-		return fmt.Errorf("%d callers can send nothing, allowed is 1 or more", o.Callers)
-	case o.Callers < len(o.Servers):
-		return fmt.Errorf("%d callers do not reach %d servers, each needs one", o.Callers, len(o.Servers))
-	case !(o.Rate >= 0 && o.Rate <= 1e7): // which is true of what is no number, too
-		return fmt.Errorf("a rate of %g is not allowed, allowed is up to 10000000 requests a second, or 0 for a closed loop", o.Rate)
-	case o.Duration <= 0:
-		return fmt.Errorf("a duration of %v is not allowed, allowed is more than 0", o.Duration)
-	case o.Warmup < 0 || o.Warmup >= o.Duration:
-		return fmt.Errorf("a warm-up of %v leaves nothing of %v to be measured", o.Warmup, o.Duration)
-	case o.Requests < 0:
-		return fmt.Errorf("%d requests are not allowed, allowed is 0 for any number, or more", o.Requests)
-	case o.Timeout < 0:
-		return fmt.Errorf("a timeout of %v is not allowed, allowed is 0 for none, or more", o.Timeout)
-	}
-	return o.Traffic.check()
-}
-
-// longest is the most that a request may wait for its end.
-func (o *Options) longest() time.Duration { return o.Duration + lastAnswers }

@@ -93,7 +93,7 @@ func TestNeverMoreRequestsThanAskedFor(t *testing.T) {
 		opts := closed(s.start(t))
 		opts.Rate, opts.Requests = rate, 333
 		result := mustRun(t, opts)
-		if s.asked.Load() != 333 || result.Sent != 333 || result.Answered != 333 || result.OK != 333 || result.Unsent != 0 {
+		if s.asked.Load() != 333 || result.SentWithWarmup != 333 || result.Answered != 333 || result.OK != 333 || result.Unsent != 0 {
 			t.Errorf("rate %v: the server was asked %d times, the result is %+v, want 333", rate, s.asked.Load(), result)
 		}
 	}
@@ -105,8 +105,8 @@ func TestOpenLoopSendsAsPlanned(t *testing.T) {
 	opts.Rate, opts.Requests, opts.Duration = 400, 0, 500*time.Millisecond
 	opts.Callers = 50
 	result := mustRun(t, opts)
-	if got := result.Sent + result.Unsent; got != 200 || result.Sent != s.asked.Load() {
-		t.Errorf("400/s for 0.5 s: planned %d, sent %d, the server was asked %d times", got, result.Sent, s.asked.Load())
+	if got := result.SentWithWarmup + result.Unsent; got != 200 || result.SentWithWarmup != s.asked.Load() {
+		t.Errorf("400/s for 0.5 s: planned %d, sent %d, the server was asked %d times", got, result.SentWithWarmup, s.asked.Load())
 	}
 	if result.Seconds < 0.4 {
 		t.Errorf("sent within %.3f s", result.Seconds)
@@ -257,28 +257,32 @@ func TestProcessesAreMeasured(t *testing.T) {
 }
 
 func TestBadOptions(t *testing.T) {
+	zipf := func(exponent float64) func(*Options) {
+		return func(o *Options) { o.Traffic.Distribution, o.Traffic.Exponent = Zipf, exponent }
+	}
 	tests := []struct {
 		change func(*Options)
 		want   string
 	}{
 		{func(o *Options) { o.Servers = nil }, "no server is given"},
-		{func(o *Options) { o.Servers = []string{"a:1", "b:1", "c:1"} }, "2 connections do not reach 3 servers, each needs one"},
-		{func(o *Options) { o.Callers = 0 }, "0 callers can send nothing, allowed is 1 or more"},
-		{func(o *Options) { o.Servers, o.Callers = []string{"a:1", "b:1"}, 1 }, "1 callers do not reach 2 servers, each needs one"},
-		{func(o *Options) { o.Rate = math.NaN() }, "a rate of NaN is not allowed"},
-		{func(o *Options) { o.Timeout = -1 }, "a timeout of -1ns is not allowed, allowed is 0 for none, or more"},
-		{func(o *Options) { o.Traffic.Distribution, o.Traffic.Exponent = Zipf, math.Inf(1) }, "an exponent of +Inf is not allowed, allowed are numbers above 1"},
-		{func(o *Options) { o.Rate = -1 }, "a rate of -1 is not allowed, allowed is up to 10000000 requests a second, or 0 for a closed loop"},
-		{func(o *Options) { o.Duration = 0 }, "a duration of 0s is not allowed, allowed is more than 0"},
-		{func(o *Options) { o.Warmup = o.Duration }, "a warm-up of 1m0s leaves nothing of 1m0s to be measured"},
-		{func(o *Options) { o.Requests = -1 }, "-1 requests are not allowed, allowed is 0 for any number, or more"},
-		{func(o *Options) { o.Traffic.Domain = "" }, "the domain is empty"},
-		{func(o *Options) { o.Traffic.Descriptors = nil }, "no descriptor is given"},
-		{func(o *Options) { o.Traffic.Keys = 0 }, "0 keys are not allowed, allowed is 1 or more"},
-		{func(o *Options) { o.Traffic.Distribution, o.Traffic.Exponent = Zipf, 1 }, "an exponent of 1 is not allowed, allowed are numbers above 1"},
-		{func(o *Options) { o.Traffic.Distribution = "flat" }, `"flat" is not a distribution, allowed are uniform, zipf and hot`},
+		{func(o *Options) { o.Servers = []string{"a:1", "b:1", "c:1"} }, "Connections: 2 is too few, each server needs one: 3 or more"},
+		{func(o *Options) { o.Callers = 0 }, "Callers: 0 can send nothing, allowed is 1 or more"},
+		{func(o *Options) { o.Servers, o.Callers = []string{"a:1", "b:1"}, 1 }, "Callers: 1 is too few, each server needs one: 2 or more"},
+		{func(o *Options) { o.Servers, o.Requests = []string{"a:1", "b:1"}, 1 }, "Requests: 1 is too few, each server needs one: 2 or more"},
+		{func(o *Options) { o.Rate = math.NaN() }, "Rate: NaN is not allowed"},
+		{func(o *Options) { o.Timeout = -1 }, "Timeout: -1ns is not allowed, allowed is 0 for none, or more"},
+		{zipf(math.Inf(1)), "Exponent: +Inf is not allowed, allowed are numbers above 1"},
+		{zipf(1), "Exponent: 1 is not allowed, allowed are numbers above 1"},
+		{func(o *Options) { o.Rate = -1 }, "Rate: -1 is not allowed, allowed is up to 10000000 requests a second, or 0 for a closed loop"},
+		{func(o *Options) { o.Duration = 0 }, "Duration: 0s is not allowed, allowed is more than 0"},
+		{func(o *Options) { o.Warmup = o.Duration }, "Warmup: 1m0s is not allowed, allowed is 0 or more and less than the duration of 1m0s"},
+		{func(o *Options) { o.Requests = -1 }, "Requests: -1 is not allowed, allowed is 0 for any number, or more"},
+		{func(o *Options) { o.Traffic.Domain = "" }, "Domain: it is empty"},
+		{func(o *Options) { o.Traffic.Descriptors = nil }, "Descriptors: none is given"},
+		{func(o *Options) { o.Traffic.Keys = 0 }, "Keys: 0 is not allowed, allowed is 1 or more"},
+		{func(o *Options) { o.Traffic.Distribution = "flat" }, `Distribution: "flat" is not allowed, allowed are uniform, zipf and hot`},
 		{func(o *Options) { o.Servers = []string{"127.0.0.1:1"} }, `server "127.0.0.1:1": no connection: connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:1: connect: connection refused"`},
-		{func(o *Options) { o.PIDs = []int{1 << 30} }, "process 1073741824: "},
+		{func(o *Options) { o.PIDs = []int{1 << 30} }, "PIDs: process 1073741824: "},
 	}
 	s := new(server)
 	addr := s.start(t)

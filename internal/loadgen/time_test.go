@@ -95,8 +95,8 @@ func TestPlanIsKept(t *testing.T) {
 				}
 				p := &peer{takes: tt.takes}
 				result := load(t, ctx, opts, p, tt.change)
-				if result.Sent != tt.sent || result.Unsent != tt.unsent || p.asked.Load() != tt.sent {
-					t.Errorf("%d sent, %d never sent, %d arrived, want %d and %d", result.Sent, result.Unsent, p.asked.Load(), tt.sent, tt.unsent)
+				if result.SentWithWarmup != tt.sent || result.Unsent != tt.unsent || p.asked.Load() != tt.sent {
+					t.Errorf("%d sent, %d never sent, %d arrived, want %d and %d", result.SentWithWarmup, result.Unsent, p.asked.Load(), tt.sent, tt.unsent)
 				}
 				if got := counted(result.Latency); got != tt.sent+tt.unsent {
 					t.Errorf("%d latencies, want %d", got, tt.sent+tt.unsent)
@@ -135,8 +135,8 @@ func TestWarmupIsNotMeasured(t *testing.T) {
 		opts := closed()
 		opts.Rate, opts.Requests, opts.Duration, opts.Warmup = 500, 0, 400*time.Millisecond, 200*time.Millisecond
 		result := load(t, t.Context(), opts, new(peer), nil)
-		if result.Sent != 200 || result.Answered != 100 || result.Received != 100 || result.Seconds != 0.2 {
-			t.Errorf("%d answers to %d requests, %d within %g s, want 100 to 200 within 0.2", result.Answered, result.Sent, result.Received, result.Seconds)
+		if result.SentWithWarmup != 200 || result.Answered != 100 || result.Received != 100 || result.Seconds != 0.2 {
+			t.Errorf("%d answers to %d requests, %d within %g s, want 100 to 200 within 0.2", result.Answered, result.SentWithWarmup, result.Received, result.Seconds)
 		}
 	})
 }
@@ -155,7 +155,7 @@ func TestGivenUpIsSlow(t *testing.T) {
 		opts := closed()
 		opts.Rate, opts.Requests, opts.Duration, opts.Timeout = 500, 0, 500*time.Millisecond, 100*time.Millisecond
 		result := load(t, t.Context(), opts, p, nil)
-		if result.Answered != 9 || result.Failed < 16 || result.Errors["DeadlineExceeded"] != result.Failed || result.Answered+result.Failed+result.Unsent != 250 {
+		if result.Answered != 9 || result.Failed < 16 || result.Errors["DeadlineExceeded"] != result.Failed || result.Measured() != 250 {
 			t.Errorf("%d answered, %d failed, %d never sent, want 9 and the rest of 250", result.Answered, result.Failed, result.Unsent)
 		}
 		if got := counted(result.Latency); got != 250 || result.Latency.P50 < opts.Timeout.Microseconds() {
@@ -226,8 +226,8 @@ func TestEndOfAPlan(t *testing.T) {
 			t.Errorf("%d answers within %.3f s, %g/s, want 5 within 0.1", result.Received, result.Seconds, result.PerSecond)
 		}
 		opts.Rate, opts.Duration = 1e-300, 100*time.Millisecond // the second is due after more years than a Duration holds
-		if result := load(t, t.Context(), opts, new(peer), nil); result.Sent != 1 || result.Seconds != 0.1 {
-			t.Errorf("%d requests within %.3f s, want 1 within 0.1", result.Sent, result.Seconds)
+		if result := load(t, t.Context(), opts, new(peer), nil); result.SentWithWarmup != 1 || result.Seconds != 0.1 {
+			t.Errorf("%d requests within %.3f s, want 1 within 0.1", result.SentWithWarmup, result.Seconds)
 		}
 	})
 }
@@ -284,7 +284,7 @@ func TestInterruptionSendsNothing(t *testing.T) {
 				interrupt()
 				return time.Millisecond
 			}}
-			if result := load(t, ctx, opts, p, nil); result.Sent != 1 || result.Answered != 1 || result.Unsent != 0 {
+			if result := load(t, ctx, opts, p, nil); result.SentWithWarmup != 1 || result.Answered != 1 || result.Unsent != 0 {
 				t.Errorf("got %+v, want one request", result)
 			}
 		})
