@@ -218,10 +218,11 @@ func TestTimeoutGivesUp(t *testing.T) {
 	}}
 	t.Cleanup(func() { close(release) })
 	opts := closed(s.start(t))
-	opts.Timeout, opts.Requests = 2*time.Second, 20
+	opts.Timeout, opts.Requests = 200*time.Millisecond, 20
 	result := mustRun(t, opts)
-	if result.Errors["DeadlineExceeded"] != 1 || result.OK != 19 {
-		t.Errorf("got %+v, want one request given up", result)
+	// On a busy machine the client may give up others, too.
+	if result.Failed < 1 || result.Errors["DeadlineExceeded"] != result.Failed || result.Measured() != 20 {
+		t.Errorf("got %+v, want a request given up", result)
 	}
 	if result.Latency.Max < opts.Timeout.Microseconds() || counted(result.Latency) != 20 {
 		t.Errorf("%d latencies of up to %d µs, want 20 of up to %v", counted(result.Latency), result.Latency.Max, opts.Timeout)
@@ -242,7 +243,7 @@ func TestProcessesAreMeasured(t *testing.T) {
 	s := new(server)
 	opts := closed(s.start(t))
 	opts.PIDs = []int{os.Getppid()}
-	opts.Requests = 5000
+	opts.Requests = 2000
 	result := mustRun(t, opts)
 	if len(result.Processes) != 2 || result.Processes[0].PID != os.Getppid() || result.Processes[0].Load || !result.Processes[1].Load {
 		t.Fatalf("got %+v, want the parent and this process", result.Processes)
