@@ -119,6 +119,6 @@ func (b *bench) addCost(ctx context.Context, c *cost, s subject) error {
 		return err
 	}
 	c.Redis = append(c.Redis, result.Processes[1].CPUPerRequest)
-	c.Calls = append(c.Calls, float64(after-before)/float64(result.Sent))
+	c.Calls = append(c.Calls, float64(after-before)/float64(result.SentWithWarmup))
 	return nil
 }

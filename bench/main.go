@@ -78,6 +78,9 @@ func run(ctx context.Context, docs string, rounds int, seconds time.Duration, on
 		return err
 	}
 	if !drawOnly {
+		if _, err := drawn(docs, &b.results); err != nil {
+			return err // before half an hour is spent
+		}
 		if err := b.measure(ctx, only); err != nil {
 			return err
 		}
@@ -93,7 +96,8 @@ func (b *bench) measure(ctx context.Context, only string) (err error) {
 	if !slices.ContainsFunc(experiments, func(e experiment) bool { return chosen.MatchString(e.name) }) {
 		return fmt.Errorf("no experiment matches %q", only)
 	}
-	if b.results.Machine, err = thisMachine(); err != nil {
+	machine, err := thisMachine()
+	if err != nil {
 		return err
 	}
 	if b.workshop, err = newWorkshop(); err != nil {
@@ -109,6 +113,7 @@ func (b *bench) measure(ctx context.Context, only string) (err error) {
 			return fmt.Errorf("%s: %w", e.name, err)
 		}
 		b.stopAll()
+		b.results.ranOn(machine, e.name)
 		if err := b.results.write(b.stored); err != nil {
 			return err
 		}

@@ -36,8 +36,8 @@ descriptors:
 		return err
 	}
 	requests := func(rate float64, keys int, user string) loadgen.Options {
-		opts := b.load(weir, 0)
-		opts.Rate, opts.Callers, opts.Warmup, opts.Duration = rate, 64, 0, 3*b.seconds
+		opts := b.planned(weir, rate)
+		opts.Warmup, opts.Duration = 0, 3*b.seconds
 		opts.Traffic.Keys = keys
 		opts.Traffic.Descriptors = [][]loadgen.Entry{{{Key: "tenant", Value: "t"}}, {{Key: "tenant", Value: "t"}, {Key: "user", Value: user}}}
 		return opts

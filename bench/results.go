@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os/exec"
 	"runtime"
 	"slices"
@@ -12,6 +13,7 @@ import (
 // rounds, each number stands for a round.
 type results struct {
 	Machine     machine
+	Elsewhere   map[string]machine `json:",omitempty"` // of those experiments, by name, that ran on another
 	Cost        []cost
 	Latency     []latency
 	Descriptors []scaled
@@ -33,6 +35,10 @@ type machine struct {
 	Go        string
 	Redis     string
 	Allocator string // of Redis, which rounds memory up in its own way
+}
+
+func (m machine) String() string {
+	return fmt.Sprintf("%s, %d cores, %s, %s, Redis %s with %s", m.CPU, m.Cores, m.Kernel, m.Go, m.Redis, m.Allocator)
 }
 
 func thisMachine() (m machine, err error) {
@@ -58,6 +64,22 @@ func thisMachine() (m machine, err error) {
 		}
 	}
 	return m, err
+}
+
+// ranOn notes that the figures of an experiment are m's. Those of others stay
+// where they are from, unless none is from the first machine any more.
+func (r *results) ranOn(m machine, experiment string) {
+	if r.Machine == (machine{}) {
+		r.Machine = m
+	}
+	if r.Elsewhere == nil {
+		r.Elsewhere = map[string]machine{}
+	}
+	r.Elsewhere[experiment] = m
+	if len(r.Elsewhere) == len(experiments) {
+		r.Machine = m
+	}
+	maps.DeleteFunc(r.Elsewhere, func(_ string, other machine) bool { return other == r.Machine })
 }
 
 // rounds are the figures of all rounds.

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -14,9 +16,14 @@ func table(header string, rows ...string) string {
 	return strings.Join(append([]string{header, line}, rows...), "\n")
 }
 
+// machineLine tells where the figures are from, and by name which experiments
+// ran on another machine.
 func machineLine(r *results) string {
-	m := r.Machine
-	return fmt.Sprintf("%s, %d cores, %s, %s, Redis %s with %s.", m.CPU, m.Cores, m.Kernel, m.Go, m.Redis, m.Allocator)
+	text := r.Machine.String() + "."
+	for _, name := range slices.Sorted(maps.Keys(r.Elsewhere)) {
+		text += fmt.Sprintf("\nOn another machine, not to be compared: %s on %s.", name, r.Elsewhere[name])
+	}
+	return text
 }
 
 // costOf returns the cost of a subject.

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/term"
@@ -19,9 +22,9 @@ type benchmark struct {
 	Servers []string `arg:"" optional:"" name:"server" default:"127.0.0.1:8081" help:"gRPC addresses of the servers, such as host:port or unix:PATH, by default 127.0.0.1:8081. Any server of Envoy's RateLimitService v3 will do."`
 
 	Rate        float64        `default:"0" help:"Requests per second of an open loop, sent by a plan that waits for no answer; latencies count from the planned time, and those of requests that fail or are never sent until they are given up. By default a closed loop: each caller sends its next request when the last is answered."`
-	Callers     int            `default:"0" placeholder:"N" help:"Requests that may wait for an answer at once. By default 64, of an open loop 512; never more than --requests."`
+	Callers     *int           `placeholder:"N" help:"Requests that may wait for an answer at once. By default 64, of an open loop 512; never more than --requests."`
 	Connections int            `default:"4" help:"Connections, dealt out to the servers in turn; never more than callers."`
-	Duration    time.Duration  `default:"10s" help:"How long requests are sent."`
+	Duration    time.Duration  `default:"10s" help:"How long requests are sent. An interruption (Ctrl-C) ends them early, waits a second at most for the last answers, and shows what was measured; a second one ends at once."`
 	Warmup      *time.Duration `placeholder:"DURATION" help:"How much of that, at the start, is not measured. By default a tenth, and at most 1s; nothing with --requests."`
 	Requests    int64          `default:"0" placeholder:"N" help:"At most so many requests are sent, those of the warm-up included. 0 is no bound but the duration."`
 	Timeout     time.Duration  `default:"0s" help:"After which a request is given up, since it was sent; it counts as failed, and with the time it waited in the latencies. 0 is never. The last answers are waited for at most 10s."`
@@ -31,7 +34,7 @@ type benchmark struct {
 	Keys         int      `default:"1000" help:"How many different keys there are."`
 	Distribution string   `enum:"uniform,zipf,hot" default:"uniform" help:"How the keys are drawn: uniform, zipf or hot, which is one key only."`
 	ZipfExponent float64  `default:"1.1" help:"Exponent of zipf, above 1. The larger, the fewer keys get most requests."`
-	Hits         uint32   `default:"1" help:"Units that each request asks for (hits_addend)."`
+	Hits         uint32   `default:"1" help:"Units that each request asks for (hits_addend). 0 leaves them out, which servers take for 1."`
 
 	PID    []int  `name:"pid" placeholder:"PID" help:"Local processes whose CPU time per answer is measured, such as the server and its Redis. It is, like the rate of answers, of the time between the warm-up and the last request that is sent."`
 	Output string `enum:"text,json" default:"text" help:"Format of the result: text or json."`
@@ -56,23 +59,47 @@ func (b benchmark) run(ctx context.Context, stdout, stderr io.Writer) int {
 	if progress {
 		fmt.Fprintln(stderr)
 	}
+	if err == nil && result.Measured() == 0 {
+		fmt.Fprintf(stderr, "weir: nothing was measured%s\n", why(ctx, opts, result))
+		return exitFailed
+	}
 	if err == nil {
 		err = b.write(stdout, result)
 	}
 	switch {
 	case err != nil:
-		fmt.Fprintf(stderr, "weir: %v\n", err)
+		fmt.Fprintf(stderr, "weir: %v\n", byFlag(err))
 		return exitUsage
-	case result.Failed+result.Unsent > 0 || result.Answered == 0:
+	case result.Failed+result.Unsent > 0:
 		return exitFailed
 	default:
 		return exitOK
 	}
 }
 
+// why tells why nothing was measured.
+func why(ctx context.Context, opts loadgen.Options, result *loadgen.Result) string {
+	if ctx.Err() != nil {
+		return fmt.Sprintf(" yet: interrupted in the warm-up of %v", opts.Warmup)
+	}
+	return fmt.Sprintf(": of %d requests all were due in the warm-up of %v", result.SentWithWarmup, opts.Warmup)
+}
+
+// flags by the options that they set, where they are not called alike.
+var flags = map[string]string{"Descriptors": "descriptor", "Exponent": "zipf-exponent", "PIDs": "pid"}
+
+// byFlag names the flag of an option that is not allowed.
+func byFlag(err error) error {
+	var wrong *loadgen.OptionError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	return fmt.Errorf("--%s: %w", cmp.Or(flags[wrong.Option], strings.ToLower(wrong.Option)), wrong.Err)
+}
+
 func (b benchmark) options() (loadgen.Options, error) {
 	opts := loadgen.Options{
-		Servers: b.Servers, Connections: b.Connections, Callers: b.Callers,
+		Servers: b.Servers, Connections: b.Connections, Callers: b.callers(),
 		Rate: b.Rate, Duration: b.Duration, Warmup: b.warmup(), Requests: b.Requests, Timeout: b.Timeout,
 		Traffic: loadgen.Traffic{
 			Domain: b.Domain, Hits: b.Hits,
@@ -80,16 +107,10 @@ func (b benchmark) options() (loadgen.Options, error) {
 		},
 		PIDs: b.PID,
 	}
-	if opts.Callers == 0 {
-		opts.Callers = 64
-		if b.Rate > 0 {
-			opts.Callers = 512
-		}
-	}
 	for _, text := range b.Descriptor {
 		parsed, err := explain.ParseDescriptor(text)
 		if err != nil {
-			return opts, fmt.Errorf("descriptor %q: %w", text, err)
+			return opts, fmt.Errorf("--descriptor: %q: %w", text, err)
 		}
 		var entries []loadgen.Entry
 		for _, e := range parsed {
@@ -98,6 +119,18 @@ func (b benchmark) options() (loadgen.Options, error) {
 		opts.Traffic.Descriptors = append(opts.Traffic.Descriptors, entries)
 	}
 	return opts, nil
+}
+
+// callers is how many are given, or what keeps servers busy.
+func (b benchmark) callers() int {
+	switch {
+	case b.Callers != nil:
+		return *b.Callers
+	case b.Rate > 0:
+		return 512
+	default:
+		return 64
+	}
 }
 
 // warmup is what is given, or what a run of any duration can do without.

@@ -17,29 +17,43 @@ import (
 	"weir/internal/loadgen"
 )
 
-// oracle admits the domain api and fails for any other.
+// oracle admits the domain api, does not answer for the domain stall, and fails
+// for any other.
 type oracle struct {
 	ratelimitv3.UnimplementedRateLimitServiceServer
+	stalls func() // called for the domain stall
 }
 
-func (oracle) ShouldRateLimit(_ context.Context, r *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
-	if r.Domain != "api" {
+func (o oracle) ShouldRateLimit(ctx context.Context, r *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
+	switch r.Domain {
+	case "api":
+	case "stall":
+		o.stalls()
+		<-ctx.Done()
+	default:
 		return nil, status.Error(codes.Unavailable, "asked for "+r.Domain)
 	}
 	return &ratelimitv3.RateLimitResponse{OverallCode: ratelimitv3.RateLimitResponse_OK}, nil
 }
 
-func TestBench(t *testing.T) {
+// start serves until the test ends, at the address that it returns.
+func (o oracle) start(t *testing.T) string {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := grpc.NewServer()
-	ratelimitv3.RegisterRateLimitServiceServer(s, oracle{})
+	ratelimitv3.RegisterRateLimitServiceServer(s, o)
 	go s.Serve(listener)
 	t.Cleanup(s.Stop)
+	return listener.Addr().String()
+}
+
+func TestBench(t *testing.T) {
+	addr := oracle{}.start(t)
 	bench := func(args ...string) []string {
-		return append([]string{"bench", listener.Addr().String(), "--requests=100", "--warmup=0s"}, args...)
+		return append([]string{"bench", addr, "--requests=100", "--warmup=0s"}, args...)
 	}
 	tests := []struct {
 		name   string
@@ -51,14 +65,28 @@ func TestBench(t *testing.T) {
 		{name: "closed loop", args: bench(), stdout: []string{"closed loop, 64 callers, 4 connections", "answered    100 ", "ok          100  100.0 %", "failed      0\n", "latency     p50 "}},
 		{name: "open loop", args: bench("--rate=5000", "--distribution=zipf", "--pid="+strconv.Itoa(os.Getppid())), stdout: []string{"open loop at 5000/s, 100 callers", "answered    100 ", "CPU         ", "this client: "}},
 		{name: "failures", args: bench("--domain=shop"), code: 1, stdout: []string{"answered    0 ", "failed      100  Unavailable 100  last: rpc error: code = Unavailable desc = asked for shop"}},
-		{name: "too fast a plan", args: []string{"bench", listener.Addr().String(), "--rate=1000000", "--callers=1", "--duration=50ms"}, code: 1, stdout: []string{"failed      0\n", "never sent  "}},
+		{name: "too fast a plan", args: []string{"bench", addr, "--rate=1000000", "--callers=1", "--duration=50ms"}, code: 1, stdout: []string{"failed      0\n", "never sent  "}},
 		{name: "several descriptors", args: bench("--descriptor=a={},b=c", `--descriptor=user=x\,{}`), stdout: []string{"answered    100 "}},
 
 		{name: "no server", args: []string{"bench", "127.0.0.1:1"}, code: 2, stderr: []string{`weir: server "127.0.0.1:1": no connection`}},
-		{name: "short without warm-up", args: []string{"bench", listener.Addr().String(), "--duration=2s"}, stdout: []string{"closed loop, 64 callers", "latency     p50 "}},
-		{name: "bad descriptor", args: bench("--descriptor=a=b,"), code: 2, stderr: []string{`weir: descriptor "a=b,": entry 2 has no key`}},
+		{name: "short without warm-up", args: []string{"bench", addr, "--duration=2s"}, stdout: []string{"closed loop, 64 callers", "latency     p50 "}},
+		{name: "bad descriptor", args: bench("--descriptor=a=b,"), code: 2, stderr: []string{`weir: --descriptor: "a=b,": entry 2 has no key`}},
+		{name: "no descriptor", args: bench("--descriptor="), code: 2, stderr: []string{`weir: --descriptor: "": entry 1 has no key`}},
+		{name: "no callers", args: bench("--callers=0"), code: 2, stderr: []string{"weir: --callers: 0 can send nothing, allowed is 1 or more\n"}},
+		{name: "too few connections", args: bench("--connections=0"), code: 2, stderr: []string{"weir: --connections: 0 is too few"}},
+		{name: "bad rate", args: bench("--rate=-1"), code: 2, stderr: []string{"weir: --rate: -1 is not allowed"}},
+		{name: "bad duration", args: bench("--duration=0s"), code: 2, stderr: []string{"weir: --duration: 0s is not allowed"}},
+		{name: "bad warm-up", args: bench("--warmup=10s"), code: 2, stderr: []string{"weir: --warmup: 10s is not allowed"}},
+		{name: "bad number of requests", args: bench("--requests=-1"), code: 2, stderr: []string{"weir: --requests: -1 is not allowed"}},
+		{name: "bad timeout", args: bench("--timeout=-1s"), code: 2, stderr: []string{"weir: --timeout: -1s is not allowed"}},
+		{name: "no domain", args: bench("--domain="), code: 2, stderr: []string{"weir: --domain: it is empty"}},
+		{name: "no keys", args: bench("--keys=0"), code: 2, stderr: []string{"weir: --keys: 0 is not allowed"}},
+		{name: "bad exponent", args: bench("--distribution=zipf", "--zipf-exponent=1"), code: 2, stderr: []string{"weir: --zipf-exponent: 1 is not allowed, allowed are numbers above 1\n"}},
+		{name: "bad hits", args: bench("--hits=-1"), code: 2, stderr: []string{"weir: --hits: "}},
+		{name: "no port", args: []string{"bench", "localhost"}, code: 2, stderr: []string{`weir: server "localhost": missing port in address; expected is host:port`}},
+		{name: "nothing but warm-up", args: bench("--warmup=9s"), code: 1, stderr: []string{"weir: nothing was measured: of 100 requests all were due in the warm-up of 9s\n"}},
 		{name: "bad distribution", args: bench("--distribution=flat"), code: 2, stderr: []string{"flat", "uniform", "zipf", "hot"}},
-		{name: "no process", args: bench("--pid=1073741824"), code: 2, stderr: []string{"weir: process 1073741824: "}},
+		{name: "no process", args: bench("--pid=1073741824"), code: 2, stderr: []string{"weir: --pid: process 1073741824: "}},
 		{name: "bad output", args: bench("--output=xml"), code: 2, stderr: []string{"xml", "text", "json"}},
 	}
 	for _, tt := range tests {
@@ -72,7 +100,27 @@ func TestBench(t *testing.T) {
 	var result loadgen.Result
 	decoder := json.NewDecoder(strings.NewReader(stdout))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&result); err != nil || code != 0 || result.OK != 100 || result.Latency.P50 == 0 || len(result.Latency.Buckets) == 0 {
+	if err := decoder.Decode(&result); err != nil || code != 0 || result.OK != 100 || result.SentWithWarmup != 100 || result.Latency.P50 == 0 || len(result.Latency.Buckets) == 0 {
 		t.Errorf("got %d, %s, %s, %v", code, stdout, stderr, err)
+	}
+}
+
+// An interruption tells what was measured, of a server that does not answer, too,
+// and nothing where there was nothing yet.
+func TestBenchInterrupted(t *testing.T) {
+	tests := []struct {
+		warmup         string
+		stdout, stderr string
+	}{
+		{"0s", "failed      1  Canceled 1 ", ""},
+		{"9s", "", "weir: nothing was measured yet: interrupted in the warm-up of 9s\n"},
+	}
+	for _, tt := range tests {
+		ctx, interrupt := context.WithCancel(t.Context())
+		addr := oracle{stalls: interrupt}.start(t)
+		code, stdout, stderr := callUntil(ctx, "bench", addr, "--domain=stall", "--callers=1", "--warmup="+tt.warmup)
+		if code != 1 || !strings.Contains(stdout, tt.stdout) || (stdout == "") != (tt.stdout == "") || stderr != tt.stderr {
+			t.Errorf("warm-up of %s: got %d, %q, %q, want 1, %q, %q", tt.warmup, code, stdout, stderr, tt.stdout, tt.stderr)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package loadgen
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -23,39 +24,44 @@ const connectTimeout = 10 * time.Second
 // becomes of them.
 type caller struct {
 	recorder
-	conn    *grpc.ClientConn
+	conn    grpc.ClientConnInterface
 	key     func() int
 	request *request
 	wire    message // the request, encoded
 	answer  message // the response, encoded
 }
 
-// newCallers connects to the servers.
-func newCallers(ctx context.Context, opts *Options) (callers []*caller, err error) {
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
-	conns := make([]*grpc.ClientConn, opts.Connections)
-	defer func() {
-		for _, conn := range conns {
-			if err != nil && conn != nil {
-				conn.Close()
-			}
-		}
-	}()
-	for i := range conns {
+// connectAll connects to the servers. It returns the connections that were made
+// whatever became of the others.
+func connectAll(ctx context.Context, opts *Options) (conns []*grpc.ClientConn, err error) {
+	for i := range opts.Connections {
 		server := opts.Servers[i%len(opts.Servers)]
-		conns[i], err = grpc.NewClient(server,
+		conn, err := grpc.NewClient(server,
 			grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec{})),
 			grpc.WithDisableServiceConfig(), // one in the DNS could have requests sent again
 			grpc.WithNoProxy())
 		if err != nil {
-			return nil, fmt.Errorf("server %q: %w", server, err)
+			return conns, fmt.Errorf("server %q: %w", server, err)
 		}
-		if err := connect(ctx, conns[i]); err != nil {
-			return nil, fmt.Errorf("server %q: %w", server, err)
+		conns = append(conns, conn)
+	}
+	// All servers together have the time of one.
+	inTime, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	for i, conn := range conns {
+		if err := connect(inTime, conn); err != nil {
+			if ctx.Err() != nil {
+				err = errors.New("interrupted while connecting")
+			}
+			return conns, fmt.Errorf("server %q: %w", opts.Servers[i%len(opts.Servers)], err)
 		}
 	}
+	return conns, nil
+}
+
+// newCallers deals the callers out to the connections.
+func newCallers[C grpc.ClientConnInterface](opts *Options, conns []C) (callers []*caller) {
 	for i := range opts.Callers {
 		callers = append(callers, &caller{
 			recorder: newRecorder(opts.longest()),
@@ -64,7 +70,7 @@ func newCallers(ctx context.Context, opts *Options) (callers []*caller, err erro
 			request:  opts.Traffic.request(),
 		})
 	}
-	return callers, nil
+	return callers
 }
 
 // connect waits until conn is ready, or has failed to be.
@@ -79,7 +85,7 @@ func connect(ctx context.Context, conn *grpc.ClientConn) error {
 			return whyNot(ctx, conn)
 		}
 		if !conn.WaitForStateChange(ctx, state) {
-			return fmt.Errorf("no connection: %w", ctx.Err())
+			return fmt.Errorf("no connection within %v", connectTimeout)
 		}
 	}
 }
@@ -102,9 +108,9 @@ func plain(why string) string {
 	}
 }
 
-func closeAll(callers []*caller) {
-	for _, c := range callers {
-		c.conn.Close() // some share one; to close it again does nothing
+func closeAll(conns []*grpc.ClientConn) {
+	for _, conn := range conns {
+		conn.Close()
 	}
 }
 

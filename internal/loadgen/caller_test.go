@@ -1,6 +1,9 @@
 package loadgen
 
 import (
+	"cmp"
+	"context"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -24,5 +27,46 @@ func TestNoConnection(t *testing.T) {
 		if got := plain(why); !strings.HasPrefix(got, want) || !strings.HasSuffix(got, why) {
 			t.Errorf("%s is told as %q, want %s", why, got, want)
 		}
+	}
+}
+
+// An address that gRPC would read in a way of its own is told before it is asked.
+func TestAddresses(t *testing.T) {
+	const expected = "; expected is host:port such as 127.0.0.1:8081 or [::1]:8081, or unix:PATH"
+	for server, want := range map[string]string{
+		"localhost:8081":     "",
+		":8081":              "",
+		"[::1]:8081":         "",
+		"unix:weir.sock":     "",
+		"unix:///run/socket": "",
+		"dns:///weir:8081":   "",
+		"":                   "missing port in address" + expected,
+		"localhost":          "missing port in address" + expected,
+		"localhost:":         "missing port in address" + expected,
+		"::1":                "too many colons in address" + expected,
+		"[::1]":              "missing port in address" + expected,
+		"http://host:8081":   "too many colons in address" + expected,
+		"host:0":             `"0" is not a port, allowed are 1 to 65535` + expected,
+		"host:65536":         `"65536" is not a port, allowed are 1 to 65535` + expected,
+		"host:grpc":          `"grpc" is not a port, allowed are 1 to 65535` + expected,
+	} {
+		opts := closed(server)
+		err := opts.check()
+		if want != "" {
+			want = fmt.Sprintf("server %q: %s", server, want)
+		}
+		if fmt.Sprint(err) != cmp.Or(want, "<nil>") {
+			t.Errorf("%q: got %v, want %s", server, err, want)
+		}
+	}
+}
+
+// Whoever is interrupted while connecting is told that, not what became of a context.
+func TestInterruptedWhileConnecting(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	_, err := Run(ctx, closed("127.0.0.1:1"))
+	if want := `server "127.0.0.1:1": interrupted while connecting`; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -7,30 +7,11 @@ package loadgen
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 )
-
-// Options say what load to put on which servers.
-type Options struct {
-	Servers     []string // gRPC targets, such as host:port; connections are dealt out to them in turn
-	Connections int      // one for each server or more; no more are made than there are callers
-	Callers     int      // requests that may wait for their answers at once, one for each server or more
-	// Rate is how many requests a second an open loop plans. 0 makes a closed loop.
-	Rate     float64
-	Duration time.Duration // how long requests are sent
-	Warmup   time.Duration // of that, at the start, is not measured
-	Requests int64         // at most so many are sent, 0: no bound but Duration
-	Timeout  time.Duration // from when it is sent, after which the client gives a request up, 0: never
-	Traffic  Traffic
-	PIDs     []int // local processes whose CPU time is measured
-	// Progress, if it is not nil, is told once a second what has been done.
-	Progress func(Progress)
-}
 
 // Progress is what a run has done so far, warm-up included.
 type Progress struct {
@@ -38,16 +19,23 @@ type Progress struct {
 	Sent, Answered, Failures int64
 }
 
-// lastAnswers is how long after its end a run waits for answers.
-const lastAnswers = 10 * time.Second
+// How long a run waits for answers: after its end, and after an interruption.
+const (
+	lastAnswers       = 10 * time.Second
+	afterInterruption = time.Second
+)
 
 // run is one run of a load.
 type run struct {
 	opts  Options
 	start time.Time // of the plan
 	from  time.Time // requests due before are not measured
-	// over ends the interval whose rate and CPU times are told: nothing more is sent.
+	// over ends the interval whose rate and CPU times are told: from then on the
+	// load is not the one that was asked for.
 	over func()
+	// ended tells when the time to send was over, once it is.
+	ended chan time.Time
+	sleep func(ctx context.Context, until time.Time)
 
 	reserved               atomic.Int64 // requests of a closed loop that may still be sent or have been
 	sent, answered, failed atomic.Int64
@@ -55,7 +43,8 @@ type run struct {
 }
 
 // Run puts the load on the servers until its end, or that of ctx, which is no
-// error. What is not answered then has lastAnswers left.
+// error. What is not answered then has lastAnswers left, or afterInterruption.
+// An option that is not allowed is told by an *OptionError.
 func Run(ctx context.Context, opts Options) (*Result, error) {
 	if err := opts.check(); err != nil {
 		return nil, err
@@ -64,33 +53,44 @@ func Run(ctx context.Context, opts Options) (*Result, error) {
 		opts.Callers = int(min(int64(opts.Callers), opts.Requests)) // others would have nothing to send
 	}
 	opts.Connections = min(opts.Connections, opts.Callers)
-	callers, err := newCallers(ctx, &opts)
+	conns, err := connectAll(ctx, &opts)
+	defer closeAll(conns)
 	if err != nil {
 		return nil, err
 	}
-	defer closeAll(callers)
+	return newRun(opts).measure(ctx, newCallers(&opts, conns))
+}
 
-	r := &run{opts: opts, missed: newRecorder(opts.longest())}
-	meter, err := newMeter(opts.PIDs, &r.answered)
+func newRun(opts Options) *run {
+	return &run{opts: opts, missed: newRecorder(opts.longest()), ended: make(chan time.Time, 1), sleep: sleepUntil}
+}
+
+// measure has the callers send, and returns what was measured.
+func (r *run) measure(ctx context.Context, callers []*caller) (*Result, error) {
+	meter, err := newMeter(r.opts.PIDs, &r.answered)
 	if err != nil {
 		return nil, err
 	}
 	over := make(chan struct{})
 	r.over = sync.OnceFunc(func() { close(over) })
 	r.start = time.Now()
-	r.from = r.start.Add(opts.Warmup)
-	sending, stop := context.WithDeadline(ctx, r.start.Add(opts.Duration))
+	r.from = r.start.Add(r.opts.Warmup)
+	sending, stop := context.WithDeadline(ctx, r.start.Add(r.opts.Duration))
 	defer stop()
-	context.AfterFunc(sending, r.over)
 	answering, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
-	context.AfterFunc(sending, func() { time.AfterFunc(lastAnswers, giveUp) })
+	context.AfterFunc(sending, func() {
+		r.ended <- time.Now()
+		r.over()
+		time.AfterFunc(lastAnswers, giveUp)
+	})
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(afterInterruption, giveUp) })()
 
 	var callersWork, others sync.WaitGroup
 	next := r.nextNow(sending)
-	if opts.Rate > 0 {
+	if r.opts.Rate > 0 {
 		plan := make(chan time.Time)
-		others.Go(func() { r.plan(sending, plan) })
+		others.Go(func() { r.plan(ctx, sending, plan) })
 		next = func() (time.Time, bool) { due, ok := <-plan; return due, ok }
 	}
 	for _, c := range callers {
@@ -149,7 +149,10 @@ func (r *run) nextNow(ctx context.Context) func() (time.Time, bool) {
 // plan makes an open loop, which sends each request when it is due, whatever
 // became of those before it. One that finds no caller free waits for one, and
 // what it waited counts as latency, so that a server that stalls cannot hide it.
-func (r *run) plan(ctx context.Context, plan chan<- time.Time) {
+// sending is ctx with the end of the plan: what was due before that is sent even
+// after it if a caller is free, for a plan that wakes late must not lose
+// requests. After an interruption nothing is.
+func (r *run) plan(ctx, sending context.Context, plan chan<- time.Time) {
 	defer r.over()
 	defer close(plan)
 	// The thread sleeps by itself: the timers of the runtime are late by up to a millisecond.
@@ -157,21 +160,23 @@ func (r *run) plan(ctx context.Context, plan chan<- time.Time) {
 	defer runtime.UnlockOSThread()
 	for n := int64(0); ; n++ {
 		due, planned := r.due(n)
-		late := time.Now().After(due)
-		sleepUntil(ctx, due)
+		r.sleep(ctx, due)
 		if !planned {
 			return
 		}
-		if ctx.Err() != nil { // for a select would choose, if a caller is free as well
-			if late {
-				r.miss(n)
-			}
+		if ctx.Err() != nil {
+			r.miss(n, <-r.ended)
 			return
 		}
 		select {
 		case plan <- due:
-		case <-ctx.Done():
-			r.miss(n)
+			continue
+		default:
+		}
+		select {
+		case plan <- due:
+		case <-sending.Done():
+			r.miss(n, <-r.ended)
 			return
 		}
 	}
@@ -185,17 +190,16 @@ func (r *run) due(n int64) (due time.Time, planned bool) {
 	return r.start.Add(time.Duration(after)), planned
 }
 
-// miss records the requests from number n on that were due by now, and will
-// never be sent.
-func (r *run) miss(n int64) {
-	now := time.Now()
+// miss records the requests from number n on that were due before the end, and
+// will never be sent.
+func (r *run) miss(n int64, end time.Time) {
 	for {
 		due, planned := r.due(n)
-		if !planned || !due.Before(now) {
+		if !planned || !due.Before(end) {
 			return
 		}
 		if !due.Before(r.from) {
-			r.missed.recordUnsent(now.Sub(due))
+			r.missed.recordUnsent(end.Sub(due))
 		}
 		n++
 	}
@@ -228,31 +232,3 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	}
 }
-
-// check finds what is wrong with the options.
-func (o *Options) check() error {
-	switch {
-	case len(o.Servers) == 0:
-		return errors.New("no server is given")
-	case o.Connections < len(o.Servers):
-		return fmt.Errorf("%d connections do not reach %d servers, each needs one", o.Connections, len(o.Servers))
-	case o.Callers < 1:
-		return fmt.Errorf("%d callers can send nothing, allowed is 1 or more", o.Callers)
-	case o.Callers < len(o.Servers):
-		return fmt.Errorf("%d callers do not reach %d servers, each needs one", o.Callers, len(o.Servers))
-	case !(o.Rate >= 0 && o.Rate <= 1e7): // which is true of what is no number, too
-		return fmt.Errorf("a rate of %g is not allowed, allowed is up to 10000000 requests a second, or 0 for a closed loop", o.Rate)
-	case o.Duration <= 0:
-		return fmt.Errorf("a duration of %v is not allowed, allowed is more than 0", o.Duration)
-	case o.Warmup < 0 || o.Warmup >= o.Duration:
-		return fmt.Errorf("a warm-up of %v leaves nothing of %v to be measured", o.Warmup, o.Duration)
-	case o.Requests < 0:
-		return fmt.Errorf("%d requests are not allowed, allowed is 0 for any number, or more", o.Requests)
-	case o.Timeout < 0:
-		return fmt.Errorf("a timeout of %v is not allowed, allowed is 0 for none, or more", o.Timeout)
-	}
-	return o.Traffic.check()
-}
-
-// longest is the most that a request may wait for its end.
-func (o *Options) longest() time.Duration { return o.Duration + lastAnswers }

@@ -34,7 +34,7 @@ func newMeter(pids []int, answered *atomic.Int64) (*meter, error) {
 		for _, pid := range append(pids[:len(pids):len(pids)], os.Getpid()) {
 			p, err := procfs.NewProc(pid)
 			if err != nil {
-				return nil, fmt.Errorf("process %d: %w", pid, err)
+				return nil, wrong("PIDs", "process %d: %w", pid, err)
 			}
 			m.processes = append(m.processes, p)
 		}

@@ -15,7 +15,7 @@ type Result struct {
 	Connections int     `json:"connections"`
 	Rate        float64 `json:"rate,omitempty"` // planned, of an open loop
 
-	Sent int64 `json:"sent"` // all requests, those of the warm-up included
+	SentWithWarmup int64 `json:"sent_with_warmup"` // all requests; what follows is without the warm-up
 
 	// Seconds is the interval from the end of the warm-up until nothing more was
 	// sent, and Received is how many answers came within it, whichever requests they
@@ -48,6 +48,9 @@ type Result struct {
 
 	Processes []Process `json:"processes,omitempty"`
 }
+
+// Measured is how many requests were measured.
+func (r *Result) Measured() int64 { return r.Answered + r.Failed + r.Unsent }
 
 // Latencies sums up a histogram.
 type Latencies struct {
@@ -140,7 +143,7 @@ func (r *run) result(callers []*caller, meter *meter) (*Result, error) {
 	}
 	result := &Result{
 		Loop: "closed", Callers: r.opts.Callers, Connections: r.opts.Connections,
-		Sent: r.sent.Load(), Seconds: meter.seconds(), Received: meter.received(),
+		SentWithWarmup: r.sent.Load(), Seconds: meter.seconds(), Received: meter.received(),
 		Answered: all.ok + all.over, OK: all.ok, OverLimit: all.over,
 		Errors: all.errors, LastError: all.lastError, Unsent: all.unsent,
 		Latency: latencies(all.latency), Lateness: latencies(all.lateness),

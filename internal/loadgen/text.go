@@ -88,18 +88,24 @@ func short(us int64) string {
 	}
 }
 
-// writeBars draws the histogram.
+// writeBars draws the histogram, if there is anything in it.
 func (l Latencies) writeBars(w io.Writer) error {
 	const width = 50
 	var most, all int64
 	for _, b := range l.Buckets {
 		most, all = max(most, b.Count), all+b.Count
 	}
+	if all == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintf(w, "%10s  %-*s  %s\n", "latency", width, "requests", "cumulative"); err != nil {
+		return err
+	}
 	var seen int64
 	for _, b := range l.Buckets {
 		seen += b.Count
 		bar := strings.Repeat("#", int((b.Count*width+most-1)/most))
-		if _, err := fmt.Fprintf(w, "%10s  %-*s  %7.3f %%\n", "<= "+short(b.UpTo), width, bar, 100*float64(seen)/float64(all)); err != nil {
+		if _, err := fmt.Fprintf(w, "%10s  %-*s  %8.3f %%\n", "<= "+short(b.UpTo), width, bar, 100*float64(seen)/float64(all)); err != nil {
 			return err
 		}
 	}

@@ -13,7 +13,7 @@ func TestText(t *testing.T) {
 	}
 	record(h, 2*time.Second)
 	result := Result{
-		Loop: "open", Callers: 5, Connections: 2, Rate: 2500, Sent: 2000, Seconds: 1.5,
+		Loop: "open", Callers: 5, Connections: 2, Rate: 2500, SentWithWarmup: 2000, Seconds: 1.5,
 		Answered: 1001, PerSecond: 667.33, OK: 1000, OverLimit: 1,
 		Failed: 3, Errors: map[string]int64{"Unavailable": 1, "Canceled": 2}, LastError: "gone", Unsent: 4,
 		Latency: latencies(h), Lateness: latencies(newHistogram(time.Minute)),
@@ -42,11 +42,14 @@ CPU         this client: 9.0 µs per answer, 0.25 cores, 1 MiB
 		t.Errorf("got\n%s\nwant\n%s", got.String(), want)
 	}
 	bars := strings.TrimPrefix(got.String(), want)
+	if header := "   latency  requests                                            cumulative\n"; !strings.HasPrefix(bars, header) {
+		t.Errorf("the histogram\n%s\nlacks the header %q", bars, header)
+	}
 	for _, line := range []string{
-		"  <= 1µs  #                                                     0.100 %",
+		"  <= 1µs  #                                                      0.100 %",
 		"<= 500µs  #################################",
-		"  <= 1ms  ##################################################   99.900 %",
-		"   <= 2s  #                                                   100.000 %",
+		"  <= 1ms  ##################################################    99.900 %",
+		"   <= 2s  #                                                    100.000 %",
 	} {
 		if !strings.Contains(bars, line) {
 			t.Errorf("the histogram\n%s\nlacks %q", bars, line)

@@ -1,8 +1,6 @@
 package loadgen
 
 import (
-	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"strconv"
@@ -43,19 +41,19 @@ const (
 func (t *Traffic) check() error {
 	switch {
 	case t.Domain == "":
-		return errors.New("the domain is empty")
+		return wrong("Domain", "it is empty")
 	case len(t.Descriptors) == 0:
-		return errors.New("no descriptor is given")
+		return wrong("Descriptors", "none is given")
 	case t.Keys < 1:
-		return fmt.Errorf("%d keys are not allowed, allowed is 1 or more", t.Keys)
+		return wrong("Keys", "%d is not allowed, allowed is 1 or more", t.Keys)
 	case t.Distribution == Zipf && !(t.Exponent > 1 && t.Exponent <= math.MaxFloat64):
-		return fmt.Errorf("an exponent of %g is not allowed, allowed are numbers above 1", t.Exponent)
+		return wrong("Exponent", "%g is not allowed, allowed are numbers above 1", t.Exponent)
 	}
 	switch t.Distribution {
 	case Uniform, Zipf, Hot:
 		return nil
 	}
-	return fmt.Errorf("%q is not a distribution, allowed are %s, %s and %s", t.Distribution, Uniform, Zipf, Hot)
+	return wrong("Distribution", "%q is not allowed, allowed are %s, %s and %s", t.Distribution, Uniform, Zipf, Hot)
 }
 
 // keys returns a function that draws a key. Equal seeds draw equal keys.
