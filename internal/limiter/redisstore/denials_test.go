@@ -329,7 +329,8 @@ func TestGivingBackIsKnownAtOnce(t *testing.T) {
 		}
 		f.want("beside the charge", true, 1, hit("k", l, 1))
 		f.want("known", true, 0, hit("k", l, 1))
-		back, _ := f.store.main.only.sendBack(giveBacks(part, out, states))
+		counters := limiter.CountersOf(part)
+		back, _ := f.store.main.only.sendBack(giveBacks(part, &counters, out, states))
 		<-back.done
 		f.want("after it was given back", false, 1, hit("k", l, 1))
 	})
