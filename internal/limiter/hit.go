@@ -34,7 +34,7 @@ type Hit struct {
 func (h *Hit) EffectiveMode() Mode { return cmp.Or(h.Mode, h.Limit.Mode) }
 
 // cost is Cost, or a number larger than any limit of which some can be summed.
-func (h *Hit) cost() int64 { return int64(min(h.Cost, maxExact/2)) }
+func (h *Hit) cost() int64 { return int64(min(h.Cost, MaxExact/2)) }
 
 // Units is what the hit takes or gives: its cost, or the largest that its
 // limit counts exactly.
