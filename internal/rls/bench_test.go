@@ -33,10 +33,16 @@ const hotRulesOfValues = "{domain: api, descriptors: [{key: user, detailed_metri
 // The call is kept here, because under the race detector a pool forgets some.
 func TestHotPathAllocations(t *testing.T) {
 	for _, tc := range []struct {
-		descriptors int
-		rules       string
-	}{{1, hotRules}, {3, hotRules}, {10, hotRules}, {1, hotRulesOfSeveral}, {5, hotRulesOfSeveral}, {3, hotRulesOfValues}} {
-		s := New(options(t, tc.rules))
+		descriptors   int
+		rules         string
+		maxConcurrent int
+	}{
+		{1, hotRules, 0}, {3, hotRules, 0}, {10, hotRules, 0}, {1, hotRulesOfSeveral, 0}, {5, hotRulesOfSeveral, 0}, {3, hotRulesOfValues, 0},
+		{1, hotRules, 100},
+	} {
+		o := options(t, tc.rules)
+		o.MaxConcurrent = tc.maxConcurrent
+		s := New(o)
 		wire := hotRequest(tc.descriptors)
 		c := s.newCall()
 		allocs := testing.AllocsPerRun(1000, func() {
@@ -47,7 +53,7 @@ func TestHotPathAllocations(t *testing.T) {
 			}
 		})
 		if allocs > 3 { // bytes, slice header and holder of the reply
-			t.Errorf("%d descriptors of %s: %v allocations, want at most 3", tc.descriptors, tc.rules, allocs)
+			t.Errorf("%d descriptors of %s, %d requests at a time: %v allocations, want at most 3", tc.descriptors, tc.rules, tc.maxConcurrent, allocs)
 		}
 	}
 }
