@@ -3,6 +3,7 @@ package rls
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -60,19 +61,23 @@ func TestHotPathAllocations(t *testing.T) {
 
 func BenchmarkDecide(b *testing.B) {
 	for _, n := range []int{1, 3, 10} {
-		b.Run(fmt.Sprint("descriptors=", n), func(b *testing.B) {
-			s := New(options(b, hotRules))
-			wire := hotRequest(n)
-			b.ReportAllocs()
-			for b.Loop() {
-				c := s.newCall()
-				c.wire = wire
-				if _, err := s.shouldRateLimit(context.Background(), c); err != nil {
-					b.Fatal(err)
-				}
-				s.release(c)
-			}
-		})
+		b.Run(fmt.Sprint("descriptors=", n), func(b *testing.B) { benchmarkDecide(b, hotRules, hotRequest(n)) })
+	}
+	long := message{}.string(1, "api").bytes(2, message{}.bytes(1, message{}.string(1, "user").string(2, strings.Repeat("x", 200))))
+	b.Run("limits=3", func(b *testing.B) { benchmarkDecide(b, hotRulesOfSeveral, hotRequest(1)) })
+	b.Run("limits=3/long", func(b *testing.B) { benchmarkDecide(b, hotRulesOfSeveral, long) })
+}
+
+func benchmarkDecide(b *testing.B, rules string, wire []byte) {
+	s := New(options(b, rules))
+	b.ReportAllocs()
+	for b.Loop() {
+		c := s.newCall()
+		c.wire = wire
+		if _, err := s.shouldRateLimit(context.Background(), c); err != nil {
+			b.Fatal(err)
+		}
+		s.release(c)
 	}
 }
 
