@@ -122,7 +122,7 @@ func (d *denials) deny(hits []limiter.Hit, out []limiter.Decision) bool {
 	states := buf[:0]
 	for i := range hits {
 		h := &hits[i]
-		if h.Refund || h.Always && h.Cost > 0 {
+		if h.Unconditional() {
 			return false
 		}
 		s, ok := d.seen(h.Key, local)

@@ -23,7 +23,7 @@ func giveBacks(hits []limiter.Hit, counters *limiter.Counters, out []limiter.Dec
 	size := make([]int, len(hits)) // of the list with the charge of a counter, 0 without; by the first hit on it
 	for i := range hits {
 		h := &hits[i]
-		if h.Refund || h.Always || h.Cost == 0 || out[i].Over {
+		if h.Unconditional() || h.Cost == 0 || out[i].Over {
 			continue
 		}
 		first := counters.First(i)
