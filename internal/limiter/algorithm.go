@@ -23,7 +23,7 @@ const (
 
 // State is what a store keeps of a counter. Its zero value is an unused one, as
 // good as none at all. What the numbers mean is the algorithm's; none exceeds
-// 2^53 or is negative. It does not depend on the limit's amount, so that a
+// MaxExact or is negative. It does not depend on the limit's amount, so that a
 // changed amount keeps what is used.
 type State struct {
 	At   int64 // which window it is, or when the bucket was like this
@@ -34,9 +34,9 @@ type State struct {
 // unused tells whether s holds nothing, whatever its time.
 func (s State) unused() bool { return s.Used == 0 && s.Prev == 0 }
 
-// maxExact is the largest range in which Lua's numbers count exactly. A store
-// that counts in Lua must be able to stay below it, see newMeter.
-const maxExact = 1 << 53
+// MaxExact is the largest range in which Lua's numbers count exactly. A store
+// that counts in Lua must be able to stay below it, see NewLimit.
+const MaxExact = 1 << 53
 
 // second is the number of microseconds in a second.
 const second = 1_000_000

@@ -40,7 +40,7 @@ func Count(hits []Hit, states []*State, now int64, out []Decision, after []State
 			*states[i] = before[i]
 		}
 		for i := range hits {
-			if h, s := &hits[i], states[i]; h.Cost > 0 && h.unconditional() {
+			if h, s := &hits[i], states[i]; h.Cost > 0 && h.Unconditional() {
 				*s = h.write(h.Limit.meter.roll(*s, now))
 			}
 		}
@@ -94,7 +94,7 @@ func Settle(hits []Hit, out []Decision) (denied bool) {
 	denied = v.Denied()
 	for i := range hits {
 		h := &hits[i]
-		out[i].Charged = h.unconditional() || h.Cost > 0 && !out[i].Over && !denied
+		out[i].Charged = h.Unconditional() || h.Cost > 0 && !out[i].Over && !denied
 	}
 	return denied
 }

@@ -34,7 +34,7 @@ type Hit struct {
 func (h *Hit) EffectiveMode() Mode { return cmp.Or(h.Mode, h.Limit.Mode) }
 
 // cost is Cost, or a number larger than any limit of which some can be summed.
-func (h *Hit) cost() int64 { return int64(min(h.Cost, maxExact/2)) }
+func (h *Hit) cost() int64 { return int64(min(h.Cost, MaxExact/2)) }
 
 // Units is what the hit takes or gives: its cost, or the largest that its
 // limit counts exactly.
@@ -43,8 +43,8 @@ func (h *Hit) Units() int64 { return int64(min(h.Cost, uint64(h.Limit.meter.most
 // wanted is what must be free for the hit to be admitted: a peek asks for one.
 func (h *Hit) wanted() int64 { return max(h.Units(), 1) }
 
-// unconditional tells whether the hit is written whatever becomes of its request.
-func (h *Hit) unconditional() bool { return h.Refund || h.Always && h.Cost > 0 }
+// Unconditional tells whether the hit is written whatever becomes of its request.
+func (h *Hit) Unconditional() bool { return h.Refund || h.Always && h.Cost > 0 }
 
 // Never is the RetryAfter of a hit that no waiting makes fit.
 const Never time.Duration = -1

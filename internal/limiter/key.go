@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
@@ -105,6 +106,22 @@ func (k Keys) Append(dst []byte, domain string, entries []Entry, patterns []stri
 		}
 	}
 	return dst
+}
+
+// AppendSibling is Append for a descriptor of which another limit's key is known:
+// it need not be spelled, and its long values not hashed, once for each limit. It
+// appends nothing and returns false where either key is a digest of all parts.
+func (k Keys) AppendSibling(dst, sibling []byte, limit *Limit) (_ []byte, ok bool) {
+	end := bytes.LastIndexByte(sibling, '|')
+	if end == bytes.IndexByte(sibling, '|') { // between version and digest; others have one before the domain, too
+		return dst, false
+	}
+	start := len(dst)
+	dst = limit.appendKind(append(dst, sibling[:end+1]...))
+	if len(dst)-start-len(k.prefix) > maxKey {
+		return dst[:start], false
+	}
+	return dst, true
 }
 
 // appendTag appends the hash tag of a bucket. Two hexadecimal digits spread the

@@ -150,6 +150,9 @@ func TestKeyAllocatesNothing(t *testing.T) {
 		if n := testing.AllocsPerRun(100, func() { buf = keys.Append(buf[:0], "api", entries, nil, limit) }); n != 0 {
 			t.Errorf("%+v: %v allocations", keys, n)
 		}
+		if n := testing.AllocsPerRun(100, func() { _, _ = keys.AppendSibling(buf[len(buf):], buf, limit) }); n != 0 {
+			t.Errorf("%+v: %v allocations beside a sibling", keys, n)
+		}
 	}
 }
 
@@ -184,8 +187,31 @@ func readInput(data string) input {
 }
 
 func (in input) spell(keys Keys) string {
+	return string(in.spellFor(keys, must(Spec{Unit: Unit(in.Period)})))
+}
+
+func (in input) spellFor(keys Keys, limit *Limit) []byte {
 	keys.prefix = in.Prefix
-	return string(keys.Append(nil, in.Domain, in.Entries, in.Patterns, must(Spec{Unit: Unit(in.Period)})))
+	return keys.Append(nil, in.Domain, in.Entries, in.Patterns, limit)
+}
+
+// checkSiblings compares the keys of two limits with what is made of each other.
+func checkSiblings(t *testing.T, keys Keys, in input) {
+	t.Helper()
+	keys.prefix = in.Prefix
+	short, long := must(Spec{Unit: Week}), must(Spec{Unit: Second, UnitMultiplier: 1_000_001, Algorithm: SlidingWindow})
+	for _, pair := range [][2]*Limit{{short, long}, {long, short}} {
+		sibling, want := in.spellFor(keys, pair[0]), in.spellFor(keys, pair[1])
+		got, ok := keys.AppendSibling([]byte("before"), sibling, pair[1])
+		if !ok {
+			digests := bytes.Contains(sibling, []byte("w1|#")) || bytes.Contains(want, []byte("w1|#"))
+			if string(got) != "before" || !digests {
+				t.Errorf("%q: nothing is made of it but %q", sibling, got)
+			}
+		} else if string(got) != "before"+string(want) {
+			t.Errorf("of %q is made\n     %q\nwant %q", sibling, got[len("before"):], want)
+		}
+	}
 }
 
 func FuzzKeysDoNotMeet(f *testing.F) {
@@ -197,6 +223,9 @@ func FuzzKeysDoNotMeet(f *testing.F) {
 	f.Add("w1\x00a\x00\x00k\x00v", "\x00w1\x00\x00a\x00k\x00v")
 	f.Add("\x00a\x00\x00k\x00"+strings.Repeat("v", 65), "\x00a\x00\x00k\x00#1zn0EjvmWJDZ8D8pyfvMVQ")
 	f.Add(strings.Repeat("\x00aaaaaaaaaa", 100), strings.Repeat("\x00aaaaaaaaaa", 102))
+	for n := 55; n < 64; n++ { // around the longest key that is spelled out
+		f.Add("\x00a\x00"+strings.Repeat("\x00k\x00"+strings.Repeat("v", n), 8), "\x00a")
+	}
 	f.Fuzz(func(t *testing.T, a, b string) {
 		x, y := readInput(a), readInput(b)
 		for _, keys := range []Keys{{}, {digest: true}, {tagged: true}, {digest: true, tagged: true}} {
@@ -207,6 +236,7 @@ func FuzzKeysDoNotMeet(f *testing.F) {
 			if len(kx) > len(x.Prefix)+maxKey {
 				t.Errorf("%+v\nspells %d bytes", x, len(kx))
 			}
+			checkSiblings(t, keys, x)
 		}
 	})
 }

@@ -103,7 +103,7 @@ const (
 
 // MaxPeriod is the longest period of a limit, and the longest time in which an
 // empty bucket refills. Up to it the end of any window, in microseconds since
-// the epoch, stays below 2^53, the largest range in which Lua counts exactly.
+// the epoch, stays below MaxExact.
 const MaxPeriod = 100 * 365 * 24 * time.Hour
 
 // Spec says what a limit is: an amount per period, how it is counted, and what

@@ -22,7 +22,7 @@ type slidingWindow struct {
 // of one second, to which a remainder below the period is added. The cap must
 // leave room for a debt of the amount.
 func newSlidingWindow(period, amount int64) (slidingWindow, bool) {
-	w := slidingWindow{period, amount, min(maxExact/(period/second), (maxExact-period)/second)}
+	w := slidingWindow{period, amount, min(MaxExact/(period/second), (MaxExact-period)/second)}
 	return w, w.cap >= 2*max(amount, 1)
 }
 

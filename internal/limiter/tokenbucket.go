@@ -25,7 +25,7 @@ type tokenBucket struct {
 func newTokenBucket(period, amount, burst int64) (tokenBucket, bool) {
 	amount = max(amount, 1) // without it, burst is 0 as well: nothing fits, but debt drains
 	b := tokenBucket{period, amount, burst, gcd(period/second, amount)}
-	return b, b.brim() <= maxExact/(period/second/b.divisor)
+	return b, b.brim() <= MaxExact/(period/second/b.divisor)
 }
 
 func gcd(a, b int64) int64 {

@@ -222,13 +222,33 @@ func TestOverridesAreBounded(t *testing.T) {
 }
 
 // Callers may send any domain: what they send must not pile up.
-func TestOverridesOfUnknownDomainsAreNotKept(t *testing.T) {
+func TestOverridesOfUnknownDomainsAreOne(t *testing.T) {
 	s := New(options(t, rules))
 	for i := range 10 {
 		decide(t, s, fmt.Sprintf("domain: 'nobody%d' ", i)+d("user", "a", "limit {requests_per_unit: 1 unit: HOUR}"))
 	}
-	if n := len(s.overrides.known); n > 0 {
-		t.Errorf("%d limits are kept, want none", n)
+	if n := len(s.overrides.known); n != 1 {
+		t.Errorf("%d overrides are kept, want one", n)
+	}
+}
+
+func TestKnownOverridesAreNotMadeAnew(t *testing.T) {
+	for name, domain := range map[string]string{"a domain with rules": "api", "one without": ""} {
+		t.Run(name, func(t *testing.T) {
+			var os overrides
+			if n := testing.AllocsPerRun(100, func() {
+				if limits, err := os.limits(domain, override{requestsPerUnit: 1, unit: 1}); err != nil || len(limits) > 0 != (domain != "") {
+					t.Fatalf("got %v, %v", limits, err)
+				}
+			}); n != 0 {
+				t.Errorf("%v allocations, want none", n)
+			}
+			for range 2 {
+				if _, err := os.limits(domain, override{unit: 99}); err == nil {
+					t.Error("an undefined unit is no error")
+				}
+			}
+		})
 	}
 }
 

@@ -3,6 +3,7 @@ package rls
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -33,10 +34,16 @@ const hotRulesOfValues = "{domain: api, descriptors: [{key: user, detailed_metri
 // The call is kept here, because under the race detector a pool forgets some.
 func TestHotPathAllocations(t *testing.T) {
 	for _, tc := range []struct {
-		descriptors int
-		rules       string
-	}{{1, hotRules}, {3, hotRules}, {10, hotRules}, {1, hotRulesOfSeveral}, {5, hotRulesOfSeveral}, {3, hotRulesOfValues}} {
-		s := New(options(t, tc.rules))
+		descriptors   int
+		rules         string
+		maxConcurrent int
+	}{
+		{1, hotRules, 0}, {3, hotRules, 0}, {10, hotRules, 0}, {1, hotRulesOfSeveral, 0}, {5, hotRulesOfSeveral, 0}, {3, hotRulesOfValues, 0},
+		{1, hotRules, 100},
+	} {
+		o := options(t, tc.rules)
+		o.MaxConcurrent = tc.maxConcurrent
+		s := New(o)
 		wire := hotRequest(tc.descriptors)
 		c := s.newCall()
 		allocs := testing.AllocsPerRun(1000, func() {
@@ -47,26 +54,30 @@ func TestHotPathAllocations(t *testing.T) {
 			}
 		})
 		if allocs > 3 { // bytes, slice header and holder of the reply
-			t.Errorf("%d descriptors of %s: %v allocations, want at most 3", tc.descriptors, tc.rules, allocs)
+			t.Errorf("%d descriptors of %s, %d requests at a time: %v allocations, want at most 3", tc.descriptors, tc.rules, tc.maxConcurrent, allocs)
 		}
 	}
 }
 
 func BenchmarkDecide(b *testing.B) {
 	for _, n := range []int{1, 3, 10} {
-		b.Run(fmt.Sprint("descriptors=", n), func(b *testing.B) {
-			s := New(options(b, hotRules))
-			wire := hotRequest(n)
-			b.ReportAllocs()
-			for b.Loop() {
-				c := s.newCall()
-				c.wire = wire
-				if _, err := s.shouldRateLimit(context.Background(), c); err != nil {
-					b.Fatal(err)
-				}
-				s.release(c)
-			}
-		})
+		b.Run(fmt.Sprint("descriptors=", n), func(b *testing.B) { benchmarkDecide(b, hotRules, hotRequest(n)) })
+	}
+	long := message{}.string(1, "api").bytes(2, message{}.bytes(1, message{}.string(1, "user").string(2, strings.Repeat("x", 200))))
+	b.Run("limits=3", func(b *testing.B) { benchmarkDecide(b, hotRulesOfSeveral, hotRequest(1)) })
+	b.Run("limits=3/long", func(b *testing.B) { benchmarkDecide(b, hotRulesOfSeveral, long) })
+}
+
+func benchmarkDecide(b *testing.B, rules string, wire []byte) {
+	s := New(options(b, rules))
+	b.ReportAllocs()
+	for b.Loop() {
+		c := s.newCall()
+		c.wire = wire
+		if _, err := s.shouldRateLimit(context.Background(), c); err != nil {
+			b.Fatal(err)
+		}
+		s.release(c)
 	}
 }
 

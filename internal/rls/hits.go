@@ -122,16 +122,27 @@ func (c *call) addLabels(m *match, d *descriptor) []byte {
 	return c.labels[start:len(c.labels):len(c.labels)]
 }
 
-func (c *call) addHit(o *Options, m *match, d *descriptor, l *limiter.Limit, labels []byte) {
-	var patterns []string
-	if m.rule != nil {
-		patterns = m.rule.Patterns
+// addKey spells the key of l's counter, from the second limit of a rule on with
+// the help of the first one's.
+func (c *call) addKey(keys limiter.Keys, m *match, d *descriptor, l *limiter.Limit) []byte {
+	start, spelled := len(c.keys), false
+	if m.first < len(c.hits) {
+		c.keys, spelled = keys.AppendSibling(c.keys, c.hits[m.first].Key, l)
 	}
-	start := len(c.keys)
-	c.keys = o.Keys.Append(c.keys, c.request.domain, d.entries, patterns, l)
+	if !spelled {
+		var patterns []string
+		if m.rule != nil {
+			patterns = m.rule.Patterns
+		}
+		c.keys = keys.Append(c.keys, c.request.domain, d.entries, patterns, l)
+	}
+	return c.keys[start:len(c.keys):len(c.keys)]
+}
+
+func (c *call) addHit(o *Options, m *match, d *descriptor, l *limiter.Limit, labels []byte) {
 	c.hits = append(c.hits, limiter.Hit{
 		Limit:  l,
-		Key:    c.keys[start:len(c.keys):len(c.keys)],
+		Key:    c.addKey(o.Keys, m, d, l),
 		Cost:   c.request.cost(d),
 		Refund: d.negativeHits,
 		Always: d.chargedAlways(cmp.Or(l.Charge, o.Charge, limiter.Auto)),

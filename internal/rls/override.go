@@ -18,11 +18,11 @@ const maxOverrides = 1024
 // long and any.
 type overrides struct {
 	mu    sync.RWMutex
-	known map[overrideOf][]*limiter.Limit // each holds one
+	known map[overrideOf][]*limiter.Limit // each holds one, or none without rules for the domain
 }
 
 type overrideOf struct {
-	domain string // as a label
+	domain string // as a label; all domains without rules are one
 	limit  override
 }
 
@@ -31,16 +31,18 @@ type overrideOf struct {
 // one there are no rules for the domain, and nothing is limited.
 func (os *overrides) limits(domain string, o override) ([]*limiter.Limit, error) {
 	os.mu.RLock()
-	limits := os.known[overrideOf{domain, o}]
+	limits, known := os.known[overrideOf{domain, o}]
 	os.mu.RUnlock()
-	if limits != nil {
+	if known {
 		return limits, nil
 	}
 	l, err := o.newLimit(domain)
-	if err != nil || domain == "" {
+	if err != nil {
 		return nil, err
 	}
-	limits = []*limiter.Limit{l}
+	if domain != "" {
+		limits = []*limiter.Limit{l}
+	}
 	os.mu.Lock()
 	defer os.mu.Unlock()
 	if os.known == nil || len(os.known) >= maxOverrides {

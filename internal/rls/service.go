@@ -58,7 +58,7 @@ func New(opts Options) *Service {
 		opts:      opts,
 		metrics:   newMetrics(opts.Registerer),
 		unmatched: newUnmatched(opts.Registerer, opts.Logger),
-		admission: admission{most: int64(opts.MaxConcurrent), timeout: opts.Timeout},
+		admission: admission{most: int64(opts.MaxConcurrent)},
 		calls:     sync.Pool{New: func() any { return new(call) }},
 	}
 }
@@ -108,12 +108,16 @@ func (s *Service) shouldRateLimit(ctx context.Context, c *call) (any, error) {
 // decide decides the request in c.wire and fills in c.answer. Its errors are
 // gRPC statuses that Envoy may see.
 func (s *Service) decide(ctx context.Context, c *call) error {
-	ctx, leave, admitted := s.admission.enter(ctx)
-	if !admitted {
+	if !s.admission.enter() {
 		s.metrics.overloads.Inc()
 		return errTooMany
 	}
-	defer leave()
+	defer s.admission.leave()
+	if s.opts.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.opts.Timeout)
+		defer cancel()
+	}
 	tree := s.opts.Rules()
 	if tree == nil {
 		s.metrics.serviceErrors.Inc()

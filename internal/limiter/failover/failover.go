@@ -77,7 +77,7 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 	case ctx.Err() == nil:
 		return s.decide(ctx, hits, out)
 	}
-	if slices.ContainsFunc(hits, func(h limiter.Hit) bool { return h.Refund || h.Always && h.Cost > 0 }) {
+	if slices.ContainsFunc(hits, func(h limiter.Hit) bool { return h.Unconditional() }) {
 		// It tells what has happened already, and is counted although nobody waits.
 		_, _ = s.decide(ctx, hits, out)
 	}

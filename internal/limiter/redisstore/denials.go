@@ -43,6 +43,10 @@ type denialShard struct {
 	mu       sync.Mutex
 	counters map[string]seen
 	bytes    int
+	// loosened is the highest seen.loosened of what was forgotten. What a call saw
+	// before that is not remembered of a counter that is not known: it may be one
+	// of those to which something was given back since.
+	loosened int64
 }
 
 // remember remembers a counter, known or not.
@@ -59,6 +63,7 @@ func (d *denials) remember(shard *denialShard, key []byte, s seen) {
 
 // forget forgets a counter.
 func (d *denials) forget(shard *denialShard, key string) {
+	shard.loosened = max(shard.loosened, shard.counters[key].loosened)
 	delete(shard.counters, key)
 	shard.bytes -= len(key) + denialBytes
 	d.used.Add(-1)
@@ -70,9 +75,12 @@ type seen struct {
 	at    int64     // when, in microseconds since the epoch by the clock of the decision
 	asked time.Time // when the call began, by this process' clock, which is not later
 	order int64     // of the requests on the counter
-	// loosened tells that something was given back: what others saw before that
-	// is wrong, and what is in it now is not known.
-	loosened bool
+	// loosened is the order of the last request that gave something back, 0 if
+	// none is known: what others saw before that is wrong.
+	loosened int64
+	// unknown tells that state is not what is in the counter: nobody has seen it
+	// since something was given back.
+	unknown bool
 }
 
 // localClock is the clock of what is remembered: that of the decisions, if the
@@ -114,7 +122,7 @@ func (d *denials) deny(hits []limiter.Hit, out []limiter.Decision) bool {
 	states := buf[:0]
 	for i := range hits {
 		h := &hits[i]
-		if h.Refund || h.Always && h.Cost > 0 {
+		if h.Unconditional() {
 			return false
 		}
 		s, ok := d.seen(h.Key, local)
@@ -148,7 +156,7 @@ func (d *denials) seen(key []byte, local time.Time) (seen, bool) {
 		d.forget(shard, string(key))
 		return s, false
 	}
-	return s, ok && !s.loosened
+	return s, ok && !s.unknown
 }
 
 // outdated tells whether s was seen too long ago, or after now.
@@ -163,7 +171,8 @@ func (d *denials) allOutdated(now time.Time) bool {
 }
 
 // forgetAll forgets what is outdated all at once: the first request after that
-// does it, so that those that follow need not look for anything.
+// does it, so that those that follow need not look for anything. Where something
+// was given back need not be kept: what was seen before that is outdated, too.
 func (d *denials) forgetAll(now time.Time) {
 	for i := range d.shards {
 		shard := &d.shards[i]
@@ -200,9 +209,12 @@ func (d *denials) note(b *batch, place int, hits []limiter.Hit, states []limiter
 		shard := d.shard(key)
 		shard.mu.Lock()
 		known, ok := shard.counters[string(key)]
-		// The callers of two requests may come here in another order.
-		if follows := ok && !known.loosened; (denied || follows) && (!ok || known.order <= order) {
-			d.remember(shard, key, seen{state: states[i], at: b.reply.now, asked: b.asked, order: order})
+		newest := order >= known.order // the callers of two requests may come here in another order
+		if !ok {
+			newest = order >= shard.loosened
+		}
+		if follows := ok && !known.unknown; newest && (denied || follows) {
+			d.remember(shard, key, seen{state: states[i], at: b.reply.now, asked: b.asked, order: order, loosened: known.loosened})
 		}
 		shard.mu.Unlock()
 	}
@@ -218,7 +230,7 @@ func (d *denials) loosen(b *batch) {
 		shard, order := d.shard(l.key), orderOf(b, l.place)
 		shard.mu.Lock()
 		if known, ok := shard.counters[string(l.key)]; !ok || known.order < order {
-			d.remember(shard, l.key, seen{asked: b.asked, order: order, loosened: true})
+			d.remember(shard, l.key, seen{asked: b.asked, order: order, loosened: order, unknown: true})
 		}
 		shard.mu.Unlock()
 	}

@@ -19,12 +19,11 @@ type giveBack struct {
 
 // giveBacks lists what hits were charged that a denied request is not to be:
 // one giveBack for each counter, however many hits it has.
-func giveBacks(hits []limiter.Hit, out []limiter.Decision, states []limiter.State) (list []giveBack) {
-	counters := limiter.CountersOf(hits)
+func giveBacks(hits []limiter.Hit, counters *limiter.Counters, out []limiter.Decision, states []limiter.State) (list []giveBack) {
 	size := make([]int, len(hits)) // of the list with the charge of a counter, 0 without; by the first hit on it
 	for i := range hits {
 		h := &hits[i]
-		if h.Refund || h.Always || h.Cost == 0 || out[i].Over {
+		if h.Unconditional() || h.Cost == 0 || out[i].Over {
 			continue
 		}
 		first := counters.First(i)

@@ -100,6 +100,35 @@ func TestKnownCountersAreIncremented(t *testing.T) {
 	}
 }
 
+// TestWithoutIncrementsCountersAreSet has a user who may not run INCRBY: it decides
+// the same, and Redis is not told to note a refusal for each counter.
+func TestWithoutIncrementsCountersAreSet(t *testing.T) {
+	r := testenv.RedisServer(t)
+	admin := connect(t, r)
+	s := open(t, Options{URL: r.Addr(), OpTimeout: long})
+	do(t, admin, "acl", "setuser", "default", "-incrby")
+	l := storetest.Must(limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Year})
+	request := []limiter.Hit{hit("a", l, 1), hit("b", l, 2), hit("c", l, 3)}
+	out := make([]limiter.Decision, len(request))
+	for i := range int64(3) {
+		if denied, err := s.Decide(t.Context(), request, out); denied || err != nil {
+			t.Fatalf("denied: %t, error: %v", denied, err)
+		}
+		for h := range out {
+			if want := (i + 1) * int64(request[h].Cost); out[h].Used != want {
+				t.Errorf("request %d: %d used of %s, want %d", i, out[h].Used, request[h].Key, want)
+			}
+		}
+	}
+	refused := do(t, admin, "acl", "log").([]any)
+	if len(refused) != 1 {
+		t.Fatalf("%d entries in the log of refusals, want one", len(refused))
+	}
+	if n := refused[0].(map[any]any)["count"]; n != int64(2) {
+		t.Errorf("INCRBY was refused %v times, want once for each call on known counters", n)
+	}
+}
+
 // commandCalls tells how often each command was called.
 func commandCalls(t *testing.T, c *redis.Client) map[string]int {
 	t.Helper()

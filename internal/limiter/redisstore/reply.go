@@ -25,9 +25,6 @@ const (
 // What a short state is reckoned with, see state.lua.
 const million = 1_000_000
 
-// exact is up to which numbers of Lua are exact.
-const exact = 1 << 53
-
 var errReply = errors.New("the script's reply is cut off or garbled")
 
 // newReply reads the reply on requests that have so many counters each.
@@ -81,7 +78,7 @@ func possible(words []int64) bool {
 		words = words[1:]
 	}
 	for _, n := range words {
-		if n < 0 || n > exact {
+		if n < 0 || n > limiter.MaxExact {
 			return false
 		}
 	}

@@ -57,16 +57,18 @@ type spread struct {
 
 // part is the hits of a spread that have one lane.
 type part struct {
-	lane       *lane
-	start, end int // of its hits
-	batch      *batch
-	request    int // its place in batch
-	states     []limiter.State
-	vetoed     bool       // by one of its own limits: it was charged nothing that can be given back
-	charges    []giveBack // what it was charged, if the request is denied or fails
-	back       *batch     // that gives it back, nil if there is nothing
-	backPlace  int        // of the first of charges in back
-	err        error
+	lane      *lane
+	hits      []limiter.Hit // of spread.hits
+	counters  limiter.Counters
+	out       []limiter.Decision // of spread.out
+	batch     *batch
+	request   int // its place in batch
+	states    []limiter.State
+	vetoed    bool       // by one of its own limits: it was charged nothing that can be given back
+	charges   []giveBack // what it was charged, if the request is denied or fails
+	back      *batch     // that gives it back, nil if there is nothing
+	backPlace int        // of the first of charges in back
+	err       error
 }
 
 // newSpread copies what it needs of hits, which are the caller's.
@@ -86,13 +88,14 @@ func newSpread(hits []limiter.Hit, laneOf func(*limiter.Hit) *lane) *spread {
 	}
 	for i := range r.parts {
 		p := &r.parts[i]
-		p.start = len(r.hits)
+		start := len(r.hits)
 		for _, at := range places[p.lane] {
 			h := hits[at]
 			h.Key = slices.Clone(h.Key)
 			r.hits, r.place = append(r.hits, h), append(r.place, at)
 		}
-		p.end = len(r.hits)
+		p.hits, p.out = r.hits[start:], r.out[start:len(r.hits)]
+		p.counters = limiter.CountersOf(p.hits)
 	}
 	return r
 }
@@ -110,7 +113,7 @@ func (s *Store) decideSpread(ctx context.Context, hits []limiter.Hit, out []limi
 	}
 	for i := range r.parts {
 		p := &r.parts[i]
-		p.batch, p.request, p.err = p.lane.send(r.hits[p.start:p.end], true)
+		p.batch, p.request, p.err = p.lane.send(p.hits, true)
 	}
 	go func() {
 		defer s.endSpread(len(hits))
@@ -156,7 +159,7 @@ func (s *Store) endSpread(hits int) {
 func (r *spread) run() {
 	defer close(r.settled)
 	for i := range r.parts {
-		r.await(&r.parts[i])
+		r.parts[i].await()
 	}
 	r.conclude()
 	close(r.decided)
@@ -166,7 +169,7 @@ func (r *spread) run() {
 
 // await waits for the decision of p, which comes within the time that its calls
 // are given.
-func (r *spread) await(p *part) {
+func (p *part) await() {
 	if p.err != nil {
 		return
 	}
@@ -174,11 +177,10 @@ func (r *spread) await(p *part) {
 	if p.err = p.batch.err; p.err != nil {
 		return
 	}
-	hits, out := r.hits[p.start:p.end], r.out[p.start:p.end]
-	p.states, p.err = p.batch.reply.outcomes(p.request, out, nil)
+	p.states, p.err = p.batch.reply.outcomes(p.request, p.out, nil)
 	var v limiter.Verdict
-	for i := range hits {
-		v.Add(hits[i].EffectiveMode(), out[i].Over)
+	for i := range p.hits {
+		v.Add(p.hits[i].EffectiveMode(), p.out[i].Over)
 	}
 	p.vetoed = v.Vetoed
 }
@@ -194,9 +196,8 @@ func (r *spread) conclude() {
 	}
 	for i := range r.parts {
 		p := &r.parts[i]
-		hits, out := r.hits[p.start:p.end], r.out[p.start:p.end]
 		if (r.denied || r.err != nil) && p.err == nil && !p.vetoed {
-			p.charges = giveBacks(hits, out, p.states)
+			p.charges = giveBacks(p.hits, &p.counters, p.out, p.states)
 		}
 		if r.err != nil {
 			continue
@@ -205,19 +206,18 @@ func (r *spread) conclude() {
 		for _, g := range p.charges {
 			p.states[g.first] = g.limit.GiveBack(p.states[g.first], g.charged, g.units, now)
 		}
-		p.shareStates(hits)
-		limiter.Describe(hits, p.states, now, out)
+		p.shareStates()
+		limiter.Describe(p.hits, p.states, now, p.out)
 	}
 }
 
-// shareStates gives hits the state of the first hit on their counter.
-func (p *part) shareStates(hits []limiter.Hit) {
+// shareStates gives every hit the state of the first hit on its counter.
+func (p *part) shareStates() {
 	if len(p.charges) == 0 {
 		return
 	}
-	counters := limiter.CountersOf(hits)
-	for j := range hits {
-		p.states[j] = p.states[counters.First(j)]
+	for j := range p.hits {
+		p.states[j] = p.states[p.counters.First(j)]
 	}
 }
 
@@ -240,38 +240,36 @@ func (r *spread) note() {
 	if r.err != nil {
 		return
 	}
-	for _, p := range r.parts {
-		hits := r.hits[p.start:p.end]
+	for i := range r.parts {
+		p := &r.parts[i]
 		if p.back == nil {
-			p.lane.denials.note(p.batch, p.request, hits, p.states, r.denied)
+			p.lane.denials.note(p.batch, p.request, p.hits, p.states, r.denied)
 			continue
 		}
-		charged := make([]bool, len(hits)) // by the first hit on a counter
+		charged := make([]bool, len(p.hits)) // by the first hit on a counter
 		for _, g := range p.charges {
 			charged[g.first] = true
 		}
 		if p.back.err == nil {
-			p.follow(hits)
+			p.follow()
 		}
-		counters := limiter.CountersOf(hits)
-		for j := range hits {
+		for j := range p.hits {
 			b, place := p.batch, p.request
-			if charged[counters.First(j)] {
+			if charged[p.counters.First(j)] {
 				b, place = p.back, p.backPlace+len(p.charges)-1
 			}
 			if b.err == nil {
-				p.lane.denials.note(b, place, hits[j:j+1], p.states[j:j+1], r.denied)
+				p.lane.denials.note(b, place, p.hits[j:j+1], p.states[j:j+1], r.denied)
 			}
 		}
 	}
 }
 
-// follow brings the states of hits up to what was replied when charges were given
-// back.
-func (p *part) follow(hits []limiter.Hit) {
+// follow brings the states up to what was replied when the charges were given back.
+func (p *part) follow() {
 	for k, g := range p.charges {
 		back := &p.back.reply
 		p.states[g.first] = back.state(back.begins[p.backPlace+k])
 	}
-	p.shareStates(hits)
+	p.shareStates()
 }

@@ -340,7 +340,8 @@ func TestManyHitsOfASpreadInTime(t *testing.T) {
 			hit++
 			return lanes[max(hit-n/2, 0)]
 		})
-		if want := n / 2; len(r.parts) != want || len(giveBacks(hits, r.out, make([]limiter.State, n))) != n {
+		counters := limiter.CountersOf(hits)
+		if want := n / 2; len(r.parts) != want || len(giveBacks(hits, &counters, r.out, make([]limiter.State, n))) != n {
 			t.Errorf("%d parts, want %d", len(r.parts), want)
 		}
 	})
@@ -397,10 +398,10 @@ func TestARefundBetweenTheStepsOfASpreadIsKnown(t *testing.T) {
 	r := newSpread(hits, p.laneOf)
 	for i := range r.parts {
 		q := &r.parts[i]
-		q.batch, q.request, q.err = q.lane.send(r.hits[q.start:q.end], true)
+		q.batch, q.request, q.err = q.lane.send(q.hits, true)
 	}
 	for i := range r.parts {
-		r.await(&r.parts[i])
+		r.parts[i].await()
 	}
 	r.conclude()
 	// meanwhile, another request of this process refunds x

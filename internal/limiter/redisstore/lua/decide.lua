@@ -176,16 +176,20 @@ local function write(i)
   return pcall("SET", KEYS[i], state_text(a, u, p), "PX", ceil(limit.algorithm.left(limit, a, u, p) / 1000))
 end
 
--- Redis refuses the first write (a replica, or out of memory) or none, so that nothing is half written.
+-- Redis refuses the first write (a replica, or out of memory) or none, so that nothing is half written. But
+-- for INCRBY, which a user may not be permitted, and which fails if Redis does not read the integer as tonumber
+-- does: the rest of the call is then set, rather than have Redis note a refusal for each counter.
 local failure
+local increments = true
 for i = 1, #KEYS do
   if writer[i] then
     local u, before, result = used[i], counted[i], nil
-    local n = before and at[i] == lives_on[i] and u > 0 and u < MILLION and u - before or 0
+    local n = increments and before and at[i] == lives_on[i] and u > 0 and u < MILLION and u - before or 0
     if n ~= 0 then -- takes Redis half as long as SET
       result = pcall("INCRBY", KEYS[i], n == 1 and "1" or format("%d", n))
+      increments = type(result) ~= "table"
     end
-    if n == 0 or type(result) == "table" then -- a table if Redis does not read the integer as tonumber does
+    if n == 0 or not increments then
       result = write(i)
     end
     if type(result) == "table" and result.err then

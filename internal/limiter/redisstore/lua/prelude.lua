@@ -15,7 +15,7 @@ local tonumber, unpack = tonumber, unpack
 local call, pcall, KEYS, ARGV = redis.call, redis.pcall, KEYS, ARGV
 
 local SECOND = 1000000
-local EXACT = 2 ^ 53
+local EXACT = 2 ^ 53 -- limiter.MaxExact
 
 -- What is replied of a counter, if not its short state; the state follows the first two. See reply.go.
 local ADMITTED, OVER, REFUSED = -1, -2, -3
