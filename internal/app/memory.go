@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"sync"
@@ -20,14 +21,18 @@ const (
 	// garbage is what may pile up between two collections, or a quarter of what is
 	// live, if that is more.
 	garbage = 56 << 20
-	// loadGarbage is what may pile up while new rules are loaded. A load leaves so much
-	// behind that it would otherwise be collected ten times, each time by all processors.
-	loadGarbage = 3 * garbage
+	// loadGarbage is what may pile up while new rules are loaded. A load of 100,000 leaves
+	// 360 MB behind, and each collection on its way keeps all processors busy with the old
+	// rules and the new; now there is one.
+	loadGarbage = 4 * garbage
 	// memoryShare is the part of the container's memory that the runtime keeps
 	// within, by collecting more often; the rest is for what it does not count.
 	memoryShare = 0.9
 	// tuneInterval is how often the target follows what is live.
 	tuneInterval = 5 * time.Second
+	// idleAfterLoad is how long after a load a server is idle that has not collected
+	// since.
+	idleAfterLoad = 15 * time.Second
 )
 
 // limitMemory makes the runtime keep within the memory of the container, if
@@ -46,8 +51,8 @@ func limitMemory(logger *slog.Logger) {
 // leaves it as it is.
 type tuner struct {
 	mu      sync.Mutex
-	garbage uint64 // allowed, in bytes
-	percent int    // the target, 0: none was set yet
+	loading bool
+	percent int // the target, 0: none was set yet
 }
 
 // newTuner returns none if GOGC sets the target.
@@ -55,7 +60,7 @@ func newTuner() *tuner {
 	if os.Getenv("GOGC") != "" {
 		return nil
 	}
-	return &tuner{garbage: garbage}
+	return &tuner{}
 }
 
 // run lets the target follow what is live until ctx ends.
@@ -77,14 +82,14 @@ func (t *tuner) run(ctx context.Context) {
 	}
 }
 
-// allow changes how much garbage may pile up, once a target is set.
-func (t *tuner) allow(garbage uint64) {
+// load says that a load begins, or that it has ended.
+func (t *tuner) load(begins bool) {
 	if t == nil {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.garbage = garbage
+	t.loading = begins
 	if t.percent != 0 {
 		t.tune()
 	}
@@ -92,21 +97,56 @@ func (t *tuner) allow(garbage uint64) {
 
 // tune sets the target if it is to change, since that stops the world.
 func (t *tuner) tune() {
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(live)
-	if percent := collectorTarget(live[0].Value.Uint64(), t.garbage); percent != t.percent {
+	target := usualTarget
+	if t.loading {
+		target = loadTarget
+	}
+	if percent := target(read("/gc/heap/live:bytes")); percent != t.percent {
 		debug.SetGCPercent(percent)
 		t.percent = percent
 	}
 }
 
-// collectorTarget is the garbage that may pile up beside so many live bytes, in
-// percent of these (see GOGC), in steps.
-func collectorTarget(live, garbage uint64) int {
-	const most, least = 1600, 25 // counters in memory are no work for the collector
-	percent := most
-	for percent > least && uint64(percent)*live > 100*garbage {
+// The least and the most garbage that may pile up, in percent of what is live.
+const leastTarget, mostTarget = 25, 1600 // counters in memory are no work for the collector
+
+// usualTarget is the garbage that may pile up beside so many live bytes, in
+// percent of these (see GOGC), in steps, so that it seldom changes.
+func usualTarget(live uint64) int {
+	percent := mostTarget
+	for percent > leastTarget && uint64(percent)*live > 100*garbage {
 		percent /= 2
 	}
 	return percent
+}
+
+// loadTarget is the target while rules are loaded. Steps would make for one
+// collection more.
+func loadTarget(live uint64) int {
+	return int(min(max(100*loadGarbage/max(live, 1), leastTarget), mostTarget))
+}
+
+// giveBack frees what a load took. The runtime then returns the memory little by
+// little: to return it at once, by debug.FreeOSMemory, keeps a processor from all
+// else for tens of milliseconds, and the next load takes it again. How much it
+// may keep the runtime only sees at the collection after this one, which an idle
+// server makes here.
+func giveBack() {
+	runtime.GC()
+	cycles := collections()
+	time.AfterFunc(idleAfterLoad, func() {
+		if collections() == cycles {
+			runtime.GC()
+		}
+	})
+}
+
+// collections is how many there have been.
+func collections() uint64 { return read("/gc/cycles/total:gc-cycles") }
+
+// read reads a metric of the runtime.
+func read(name string) uint64 {
+	sample := []metrics.Sample{{Name: name}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
 }

@@ -1,6 +1,9 @@
 package app
 
-import "time"
+import (
+	"iter"
+	"time"
+)
 
 // A load of many rules can keep a processor busy for seconds, while requests and
 // other programs need it: what arrives would wait for milliseconds. While rules
@@ -21,6 +24,18 @@ func rests(processors int) func() {
 			rest := worked * time.Duration(share-processors) / time.Duration(processors)
 			<-time.After(min(rest, longestRest))
 			since = time.Now()
+		}
+	}
+}
+
+// resting yields what all does, and rests in between.
+func resting[T any](all iter.Seq[T], rest func()) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for v := range all {
+			rest()
+			if !yield(v) {
+				return
+			}
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"iter"
 	"log/slog"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -57,8 +56,8 @@ func newRules(options descriptors.Options, loaded func(), logger *slog.Logger, r
 }
 
 // manyRules is from how many rules on the memory that a load took is given back
-// to the system at once. The tree takes a fraction of it, and a heap as large as
-// the load's peak would be collected too seldom to shrink by itself.
+// to the system. The tree takes a fraction of it, and a heap as large as the load's
+// peak would be collected too seldom to shrink by itself.
 const manyRules = 10_000
 
 // begin begins a load and returns its options. end must follow.
@@ -66,7 +65,7 @@ func (r *rules) begin() descriptors.Options {
 	options := r.options
 	if r.tree.Load() != nil {
 		options.Pause = rests(runtime.GOMAXPROCS(0))
-		r.tuner.allow(loadGarbage)
+		r.tuner.load(true)
 	}
 	return options
 }
@@ -76,7 +75,8 @@ func (r *rules) begin() descriptors.Options {
 func (r *rules) accept(tree *descriptors.Tree, status admin.Rules) {
 	status.LoadedAt, status.Domains, status.Rules = time.Now(), tree.Domains(), tree.Rules()
 	if r.keep != nil {
-		r.keep(tree.Limits()) // before requests look up the series of new limits, which have to wait for it
+		limits := resting(tree.Limits(), rests(runtime.GOMAXPROCS(0)))
+		r.keep(limits) // before requests look up the series of new limits, which have to wait for it
 	}
 	r.tree.Store(tree)
 	r.metrics.success.Inc()
@@ -91,9 +91,9 @@ func (r *rules) accept(tree *descriptors.Tree, status admin.Rules) {
 // that, or its garbage would come on top. Only the first rules serve before.
 func (r *rules) end() {
 	if tree := r.tree.Load(); tree != nil && tree.Rules() >= manyRules {
-		debug.FreeOSMemory()
+		giveBack()
 	}
-	r.tuner.allow(garbage)
+	r.tuner.load(false)
 }
 
 // maxWarnings bounds how many warnings of a load the log tells.

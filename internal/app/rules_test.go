@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"runtime"
 	"runtime/debug"
-	"runtime/metrics"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -48,11 +47,7 @@ func TestMemoryOfALargeLoadIsGivenBack(t *testing.T) {
 
 // forcedCollections is how many collections somebody asked for, as giving back
 // memory does.
-func forcedCollections() uint64 {
-	cycles := []metrics.Sample{{Name: "/gc/cycles/forced:gc-cycles"}}
-	metrics.Read(cycles)
-	return cycles[0].Value.Uint64()
-}
+func forcedCollections() uint64 { return read("/gc/cycles/forced:gc-cycles") }
 
 func TestLoadRestsWhileRulesServe(t *testing.T) {
 	r := quietRules()
@@ -85,6 +80,24 @@ func TestRests(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What a load does with all limits at its end rests, too.
+func TestNewLimitsAreToldWithRests(t *testing.T) {
+	tree, err := descriptors.Load([]descriptors.File{{Data: []byte(limited(3))}}, descriptors.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits, rested := 0, 0
+	for range resting(tree.Limits(), func() { rested++ }) {
+		limits++
+	}
+	if limits == 0 || rested != limits {
+		t.Errorf("%d limits with %d rests", limits, rested)
+	}
+	for range resting(tree.Limits(), func() {}) {
+		break
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 
 // How much of a large file is decoded at once, in bytes.
 const (
-	partSize      = 2 << 10  // with pauses: it is parsed without any, in a millisecond
+	partSize      = 8 << 10  // with pauses: a smaller file is parsed without any, in a millisecond
 	largePartSize = 64 << 10 // by all processors, which seldom wait for each other then
 )
 
@@ -33,7 +33,7 @@ func decodeFile(f File, pause func()) (*decoder, *fileConfig) {
 // decodeParts decodes a file part by part, with the same outcome as that of
 // decoding it as a whole. There is no fileConfig if that is not possible. ahead is as in strictyaml.Parts.
 func decodeParts(f File, size, ahead int, pause func()) (*decoder, *fileConfig) {
-	parts := strictyaml.Split(f.Data, "descriptors", size)
+	parts := strictyaml.Split(f.Data, "descriptors", size, pause)
 	if parts == nil {
 		return nil, nil
 	}

@@ -76,11 +76,20 @@ func (d *Decoder) Parse(data []byte, needed string) *yaml.Node {
 
 // refuse says what keeps a file from being parsed at all.
 func refuse(data []byte) (at Position, what string) {
-	if len(data) > MaxFileSize {
-		return Position{}, fmt.Sprintf("the file is too large, at most %d MiB are allowed", MaxFileSize>>20)
+	if at, what := refuseBulk(data); what != "" {
+		return at, what
 	}
 	if i := notText(data); i >= 0 {
 		return Position{Line: lineOf(data, i)}, fmt.Sprintf("the byte 0x%02x is not text, allowed is UTF-8 without control characters", data[i])
+	}
+	return Position{}, ""
+}
+
+// refuseBulk is refuse without the look at every byte, which takes tens of
+// milliseconds.
+func refuseBulk(data []byte) (at Position, what string) {
+	if len(data) > MaxFileSize {
+		return Position{}, fmt.Sprintf("the file is too large, at most %d MiB are allowed", MaxFileSize>>20)
 	}
 	// The parser compares each of these with all before it: many would take hours.
 	tag := []byte("%TAG")

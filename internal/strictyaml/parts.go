@@ -28,10 +28,11 @@ type Parts struct {
 	// its own, while the items of one are looked at.
 	Ahead int
 
-	rest []byte // of the list, what was not yet cut off
-	size int    // that a part must have to be cut off, in bytes
-	dash []byte // that every item begins with, and the blanks before it
-	line int    // how many lines come before rest
+	rest  []byte // of the list, what was not yet cut off
+	size  int    // that a part must have to be cut off, in bytes
+	pause func() // is called again and again
+	dash  []byte // that every item begins with, and the blanks before it
+	line  int    // how many lines come before rest
 
 	cut []func() *yaml.Node // parts that were not yet returned; each waits for its list
 }
@@ -39,8 +40,10 @@ type Parts struct {
 // Split cuts a file before items of a list, so that each part but the last has
 // at least size bytes. It returns nil if the file is not larger than that, if it
 // is not written as it must be, or if it may be wrong: then Parse it as a whole.
-func Split(data []byte, list string, size int) *Parts {
-	if _, wrong := refuse(data); wrong != "" || len(data) <= size {
+// It calls pause again and again, as Next does, there from several goroutines if
+// parts are parsed ahead.
+func Split(data []byte, list string, size int, pause func()) *Parts {
+	if _, wrong := refuseBulk(data); wrong != "" || len(data) <= size {
 		return nil
 	}
 	field := []byte("\n" + list + ":\n")
@@ -51,8 +54,11 @@ func Split(data []byte, list string, size int) *Parts {
 	above, dash := firstItem(below)
 	rest := below[above:]
 	head := data[:len(data)-len(rest)]
-	p := &Parts{Head: parseAlone(head), rest: rest, size: size, dash: dash, line: bytes.Count(head, []byte("\n"))}
-	if dash == nil || !endsWithNull(p.Head, list) || !p.separable(head) {
+	p := &Parts{rest: rest, size: size, pause: pause, dash: dash, line: bytes.Count(head, []byte("\n"))}
+	if dash == nil || notText(head) >= 0 || !p.separable(head) {
+		return nil
+	}
+	if p.Head = p.parseAlone(head); !endsWithNull(p.Head, list) {
 		return nil
 	}
 	return p
@@ -89,8 +95,8 @@ func endsWithNull(n *yaml.Node, field string) bool {
 	return last[0].Value == field && IsNull(last[1])
 }
 
-// separable tells that nothing but the list follows the head, and that the
-// numbers of lines can be told without the parser.
+// separable tells that nothing but the list follows the head, that the list is
+// text, and that the numbers of lines can be told without the parser.
 func (p *Parts) separable(head []byte) bool {
 	for _, s := range []string{"\n---", "\n...", "\r", "\u0085", "\u2028", "\u2029"} {
 		if bytes.Contains(p.rest, []byte(s)) {
@@ -104,9 +110,10 @@ func (p *Parts) separable(head []byte) bool {
 	for line := range bytes.Lines(p.rest) {
 		text := bytes.TrimLeft(line, " ")
 		outside := len(line)-len(text) <= column && !bytes.HasPrefix(line, p.dash)
-		if outside && !saysNothing(text) {
+		if outside && !saysNothing(text) || notText(line) >= 0 {
 			return false
 		}
+		p.pause()
 	}
 	return true
 }
@@ -156,7 +163,7 @@ func (p *Parts) cutOff() (part []byte, line int) {
 // none. It is parsed then, or from now on if that is to be done ahead.
 func (p *Parts) parse(part []byte, line int) func() *yaml.Node {
 	parse := func() *yaml.Node {
-		list := parseAlone(part)
+		list := p.parseAlone(part)
 		if list == nil || list.Kind != yaml.SequenceNode {
 			return nil
 		}
@@ -172,13 +179,24 @@ func (p *Parts) parse(part []byte, line int) func() *yaml.Node {
 }
 
 // parseAlone returns the root node of a text that is one document, else nil.
-func parseAlone(text []byte) *yaml.Node {
+func (p *Parts) parseAlone(text []byte) *yaml.Node {
 	var first, second yaml.Node
-	dec := yaml.NewDecoder(bytes.NewReader(text))
+	dec := yaml.NewDecoder(pausing{bytes.NewReader(text), p.pause})
 	if dec.Decode(&first) != nil || !errors.Is(dec.Decode(&second), io.EOF) {
 		return nil
 	}
 	return first.Content[0]
+}
+
+// pausing pauses before the parser reads on, which it does every few hundred bytes.
+type pausing struct {
+	io.Reader
+	pause func()
+}
+
+func (p pausing) Read(b []byte) (int, error) {
+	p.pause()
+	return p.Reader.Read(b)
 }
 
 // moveDown moves a node and those below it by a number of lines.
