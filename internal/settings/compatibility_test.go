@@ -48,8 +48,8 @@ var counterparts = []counterpart{
 	{name: "GRPC_SERVER_TLS_KEY", with: "GRPC_SERVER_USE_TLS", proof: "TestMutualTLS"},
 	{name: "GRPC_CLIENT_TLS_CACERT", proof: "TestMutualTLS"},
 	{name: "GRPC_CLIENT_TLS_SAN", proof: "TestMutualTLS"},
-	{name: "MAX_CONCURRENT_REQUESTS", standard: "0", proof: "TestBoundsOfRequests"},
-	{name: "REQUEST_TIMEOUT", standard: "0", differs: "a request that waits for Redis is answered UNAVAILABLE a little before, not DEADLINE_EXCEEDED", proof: "TestBoundsOfRequests"},
+	{name: "MAX_CONCURRENT_REQUESTS", standard: "0", proof: "TestBoundOfConcurrentRequests"},
+	{name: "REQUEST_TIMEOUT", standard: "0", differs: "a request that waits for Redis is answered UNAVAILABLE a little before, not DEADLINE_EXCEEDED", proof: "TestBoundOfTheDuration"},
 
 	{name: "LOG_LEVEL", standard: "WARN", differs: "the default is info", proof: "TestPrecedence"},
 	{name: "LOG_FORMAT", standard: "text", proof: "TestLogAsJSON"},
