@@ -58,6 +58,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		kong.Vars{"version": "weir " + version()},
 		settings.EmptyIsUnset(),
 		settings.Switches(),
+		settings.Numbers(),
 	)
 	if err != nil {
 		fmt.Fprintf(stderr, "weir: %v\n", err)

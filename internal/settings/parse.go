@@ -88,12 +88,12 @@ func checkRange(flag *kong.Flag) error {
 	if (low == "" || value.Int() >= number(low)) && (high == "" || value.Int() <= number(high)) {
 		return nil
 	}
-	return fmt.Errorf("--%s ($%s): %v is not allowed, allowed is %s", flag.Name, flag.Envs[0], value.Interface(), allowed(flag))
+	return fmt.Errorf("--%s ($%s): %v is not allowed, allowed is %s", flag.Name, flag.Envs[0], value.Interface(), allowed(flag.Tag))
 }
 
 // allowed tells the range of a setting, "" if it has none.
-func allowed(flag *kong.Flag) string {
-	low, high := flag.Tag.Get("min"), flag.Tag.Get("max")
+func allowed(tag *kong.Tag) string {
+	low, high := tag.Get("min"), tag.Get("max")
 	switch {
 	case low == "":
 		return ""
