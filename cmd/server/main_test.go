@@ -97,8 +97,9 @@ func TestExitCodes(t *testing.T) {
 		{name: "no rules", args: serve("--config=" + missing), code: 1, stderr: []string{"missing: no such file"}},
 		{name: "unknown flag", args: []string{"--nope"}, code: 2, stderr: []string{"weir: unknown flag --nope\n", "Usage: weir", "--help"}},
 		{name: "unknown flag of a command", args: []string{"validate", "--port=1", dir}, code: 2, stderr: []string{"weir: unknown flag --port\n", "Usage: weir validate"}},
-		{name: "unknown command", args: []string{"explode"}, code: 2, stderr: []string{"weir: unknown command \"explode\", allowed are serve, validate, explain, test, bench, version\n", "Usage: weir"}},
-		{name: "misspelt command", args: []string{"validat", dir}, code: 2, stderr: []string{"weir: unknown command \"validat\", did you mean validate?\n"}},
+		{name: "unknown command", args: []string{"explode"}, code: 2, stderr: []string{"weir: unknown command \"explode\", allowed are serve, validate, explain, test, bench, version, help\n\nUsage: weir <command> [flags]\nRun \"weir --help\" for more information.\n"}},
+		{name: "misspelt command", args: []string{"validat", dir}, code: 2, stderr: []string{"weir: unknown command \"validat\", did you mean validate?\n\nUsage: weir <command> [flags]\nRun \"weir --help\" for"}},
+		{name: "unknown letter", args: []string{"-x"}, code: 2, stderr: []string{"weir: unknown flag -x\n"}},
 		{name: "misspelt command behind a flag", args: []string{"--port=1", "explian"}, code: 2, stderr: []string{"did you mean explain?\n"}},
 		{name: "path without flag", args: []string{dir}, code: 2, stderr: []string{"weir: unexpected argument " + dir + ", did you mean --config " + dir + "?\n"}},
 		{name: "path of serve without flag", args: []string{"serve", dir}, code: 2, stderr: []string{", did you mean --config " + dir + "?\n"}},
@@ -131,7 +132,11 @@ func TestExitCodes(t *testing.T) {
 		{name: "no path", args: []string{"validate"}, code: 2, stderr: []string{"<path>", "Usage: weir validate"}},
 		{name: "version", args: []string{"version"}, stdout: []string{"weir ", runtime.Version()}},
 		{name: "version by flag", args: []string{"--version"}, stdout: []string{"weir ", runtime.Version()}},
+		{name: "version by letter", args: []string{"-v"}, stdout: []string{"weir ", runtime.Version()}},
 		{name: "help", args: []string{"--help"}, stdout: []string{"Usage: weir <command>", "validate", "explain", "test", "version", "Usage: weir serve"}},
+		{name: "help by command", args: []string{"help"}, stdout: []string{"Usage: weir <command>", "validate", "Usage: weir serve"}},
+		{name: "help of a command", env: "PORT=http", args: []string{"help", "validate"}, stdout: []string{"Usage: weir validate"}},
+		{name: "help of a misspelt command", args: []string{"help", "validat"}, code: 2, stderr: []string{"weir: unknown command \"validat\", did you mean validate?\n\nUsage: weir <command> [flags]\n"}},
 		{name: "help whatever else is wrong", env: "PORT=http", args: []string{"validate", "--help"}, stdout: []string{"Usage: weir validate"}},
 	}
 	for _, tt := range cases {
