@@ -54,6 +54,9 @@ func TestPrecedence(t *testing.T) {
 		user, password := s.Redis.Main.Auth.Login()
 		return user + " " + password
 	}
+	hosts := func(s Settings) any {
+		return strings.Join([]string{s.Listen.GRPCHost, s.Listen.Host, s.Listen.DebugHost}, " ")
+	}
 	tests := []struct {
 		name string
 		env  env
@@ -84,6 +87,9 @@ func TestPrecedence(t *testing.T) {
 		{"unlimited age", env{"GRPC_MAX_CONNECTION_AGE": "0"}, nil, func(s Settings) any { return s.Listen.GRPCMaxConnectionAge }, time.Duration(0)},
 		{"unlimited grace", env{"GRPC_MAX_CONNECTION_AGE_GRACE": "0s"}, nil, func(s Settings) any { return s.Listen.GRPCMaxConnectionAgeGrace }, time.Duration(0)},
 		{"IPv6 host", nil, []string{"--host=::1", "--port=80"}, func(s Settings) any { return s.Listen.Port.On(s.Listen.Host) }, "[::1]:80"},
+		{"every address of IPv6", env{"PROTO": "TCP6"}, nil, hosts, ":: :: ::"},
+		{"some addresses of IPv6", env{"PROTO": "tcp6", "GRPC_HOST": "::1"}, []string{"--host="}, hosts, "::1  ::"},
+		{"every address of IPv4", env{"PROTO": "tcp4"}, nil, hosts, "0.0.0.0 0.0.0.0 0.0.0.0"},
 		{"names of other programs", env{"REDIS_PORT": "tcp://10.0.0.1:6379", "RATELIMIT_PORT": "x"}, nil, func(s Settings) any { return s.Redis.Main.URL }, ""},
 		{"user and password", env{"REDIS_AUTH": "pa:ss:word"}, nil, login, "pa ss:word"},
 		{"password alone", env{"REDIS_AUTH": "secret"}, nil, login, " secret"},
