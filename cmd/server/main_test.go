@@ -80,6 +80,10 @@ func TestExitCodes(t *testing.T) {
 	wrong, hollow := rules(t, "a.yaml", bad), rules(t, "a.yaml", "domain: api\n")
 	empty := t.TempDir()
 	missing := filepath.Join(t.TempDir(), "missing")
+	odd := rules(t, "a.yaml", good)
+	if err := syscall.Mkfifo(filepath.Join(odd, "b.yaml"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	serve := func(args ...string) []string { return append(local[:len(local):len(local)], args...) }
 	cases := []struct {
 		name   string
@@ -124,10 +128,13 @@ func TestExitCodes(t *testing.T) {
 		{name: "problems", args: []string{"validate", wrong}, code: 1, stdout: []string{wrong + "/a.yaml:4:", "minuet", wrong + "/a.yaml:6:", "colour"}},
 		{name: "warnings", args: []string{"validate", hollow}, stdout: []string{"valid: files=1 domains=1 rules=0\n"}, stderr: []string{"warning: " + hollow + `/a.yaml:1:9: domain: the domain "api" has no rules, everything is admitted` + "\n"}},
 		{name: "tests", args: []string{"validate", dir + "/a.yaml", tests + "/a_test.yaml"}, code: 1, stdout: []string{tests + "/a_test.yaml:1:1: this is a file of tests, run it with weir test\n"}},
-		{name: "one domain twice", args: []string{"validate", two}, code: 1, stdout: []string{"b.yaml:1:", "api"}, stderr: []string{"notes.txt: skipped"}},
+		{name: "one domain twice", args: []string{"validate", two}, code: 1, stdout: []string{"b.yaml:1:", "api"}, stderr: []string{"notes.txt: skipped, its name is not that of a file of rules\n"}},
+		{name: "pipe among rules", args: []string{"validate", odd}, stdout: []string{"files=1"}, stderr: []string{"b.yaml: skipped, it is no regular file\n"}},
+		{name: "pipe among rules served", args: serve("--config=" + odd), stderr: []string{"b.yaml reason=\"it is no regular file\""}},
 		{name: "one domain twice, merged", args: []string{"validate", "--merge-domain-config", two}, stdout: []string{"files=2"}},
 		{name: "one domain twice, merged by variable", env: "MERGE_DOMAIN_CONFIG=true", args: []string{"validate", two}, stdout: []string{"files=2"}},
 		{name: "nothing to validate", args: []string{"validate", empty}, code: 1, stdout: []string{"no file of rules in " + empty + ", read is what ends in .yaml, "}},
+		{name: "problems beside an unreadable path", args: []string{"validate", dir, missing, wrong}, code: 2, stdout: []string{wrong + "/a.yaml:4:", wrong + "/a.yaml:6:"}, stderr: []string{"missing: no such file"}},
 		{name: "unreadable path", args: []string{"validate", dir, missing}, code: 2, stderr: []string{"missing: no such file"}},
 		{name: "no path", args: []string{"validate"}, code: 2, stderr: []string{"<path>", "Usage: weir validate"}},
 		{name: "version", args: []string{"version"}, stdout: []string{"weir ", runtime.Version()}},
