@@ -118,7 +118,7 @@ func TestLLMExampleReadme(t *testing.T) {
 			".tools/envoy/bin/envoy -c examples/llm/envoy.yaml --log-level warn": func(string) {
 				doc := readBootstrap(t, "examples/llm/envoy.yaml")
 				setUpstreams(t, doc, weirProcess.grpc, model)
-				maps.Copy(get(t, connectionManager(t, doc), "http_filters", 0, "typed_config"), patient)
+				maps.Copy(get(t, connectionManager(t, doc), "http_filters", 1, "typed_config"), patient)
 				gateway = runEnvoy(t, doc)
 			},
 		},
@@ -127,6 +127,9 @@ func TestLLMExampleReadme(t *testing.T) {
 		},
 		waits: func(command string) bool { return strings.Contains(command, "/json") }, // for the charge
 	}.through(t, "examples/llm/README.md")
+	if log := gateway.output.String(); strings.Contains(log, "hits_addend") {
+		t.Errorf("Envoy complains of a charge:\n%s", log)
+	}
 }
 
 // compile lets go run compile what a command runs, and keep it: that may take

@@ -40,6 +40,38 @@ func TestCommandsOfDocuments(t *testing.T) {
 	}
 }
 
+// The problems that documents show are what validate prints of rules such as
+// these.
+func TestProblemsInDocuments(t *testing.T) {
+	tests := map[string]struct {
+		rules    string
+		problems int
+	}{
+		"README.md":     {"domain: api\ndescriptors:\n  - key: user\n    rate_limit: {unit: minuet, requests_per_unit: 5}\n", 1},
+		"docs/rules.md": {"domain: api\ndescriptors:\n  - key: user\n    rate_limit:\n      unit: minuet\n      requests_per_unit: 5\n  - key: path\n    rate_limit: {unit: second, requests_per_unit: 5}\n    shadow_modus: true\n", 2},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			document, err := os.ReadFile(filepath.Join("../..", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Chdir(t.TempDir())
+			if err := os.Mkdir("config", 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile("config/api.yaml", []byte(tt.rules), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			_, stdout, _ := call(t, "validate", "config/")
+			want := regexp.MustCompile(`(?m)^(.)`).ReplaceAllString(stdout, "    $1")
+			if !strings.Contains(string(document), "\n\n"+want+"\n") || strings.Count(want, "\n") != tt.problems {
+				t.Errorf("the document does not show\n%s", want)
+			}
+		})
+	}
+}
+
 // What the algorithms admit at most is the same in both documents that tell it.
 func TestBoundsInDocuments(t *testing.T) {
 	bounds := func(name string) (cells []string) {

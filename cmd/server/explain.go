@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"strconv"
 
 	"github.com/alecthomas/kong"
 
@@ -30,8 +28,8 @@ type explanation struct {
 
 	FailureMode settings.FailureMode `env:"FAILURE_MODE" default:"error" help:"What becomes of limits without a failure_mode of their own while Redis fails."`
 
-	Hits   units  `placeholder:"N" help:"hits_addend of the descriptor itself, which may be charged although it is denied; 0 is a peek. By default it has none, and the request asks for 1."`
-	Output string `enum:"text,json" default:"text" help:"Format of the answer: text or json."`
+	Hits   *uint64 `placeholder:"N" help:"hits_addend of the descriptor itself, which may be charged although it is denied; 0 is a peek. By default it has none, and the request asks for 1."`
+	Output string  `enum:"text,json" default:"text" help:"Format of the answer: text or json."`
 }
 
 // anyBytes is an argument as it was given. As a string, the parser would replace
@@ -45,36 +43,6 @@ func (b *anyBytes) Decode(ctx *kong.DecodeContext) error {
 		*b = anyBytes(token.String())
 	}
 	return err
-}
-
-// units is a number of units, if it is given.
-type units struct {
-	given bool
-	n     uint64
-}
-
-// own is the number, nil if it is not given.
-func (u units) own() *uint64 {
-	if !u.given {
-		return nil
-	}
-	return &u.n
-}
-
-// Decode takes what follows the flag, even if it begins with a minus sign, for
-// what is wrong with it to be told.
-func (u *units) Decode(ctx *kong.DecodeContext) error {
-	if ctx.Scan.Peek().IsEOL() {
-		_, err := ctx.Scan.PopValue("number")
-		return err
-	}
-	text := ctx.Scan.Pop().String()
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		return fmt.Errorf("%q is not allowed, allowed are whole numbers from 0 to %d", text, uint64(math.MaxUint64))
-	}
-	*u = units{true, n}
-	return nil
 }
 
 // What explain exits with, beside exitOK and exitUsage.
@@ -125,7 +93,7 @@ func (e explanation) ask() (*explain.Answer, error) {
 	}
 	answer := explain.Explain(explain.Question{
 		Tree: tree, Keys: keys, Charge: app.Charge(e.StopWhenOverLimit), Failure: app.FailureMode(e.FailureMode),
-		Domain: string(e.Domain), Descriptor: entries, HitsAddend: e.Hits.own(),
+		Domain: string(e.Domain), Descriptor: entries, HitsAddend: e.Hits,
 		ShadowMode: e.ShadowMode, QuotaMode: e.QuotaMode,
 	})
 	return &answer, nil

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -35,13 +36,14 @@ const (
 // commandLine is what can be asked of the program.
 type commandLine struct {
 	Serve    settings.Settings `cmd:"" default:"withargs" help:"Serve rate limit requests. This is what happens if no command is given."`
-	Validate validation        `cmd:"" help:"Check rules. Exits with 0 if they are valid, 1 after printing every problem, one per line, and 2 if they cannot be read."`
+	Validate validation        `cmd:"" help:"Check rules. Exits with 0 if they are valid, 1 after printing every problem, one per line, and 2 if some cannot be read."`
 	Explain  explanation       `cmd:"" help:"Explain what becomes of a descriptor: its way through the rules, the rule that applies, its limits and their counters. Exits with 0 if a rule applies, 1 if none does, and 2 if the command or the rules are wrong."`
 	Test     ruleTests         `cmd:"" help:"Run unit tests of rules. Exits with 0 if all pass, 1 if one fails, and 2 if a file or the command is wrong, there is no test to run, or a signal ended them."`
 	Bench    benchmark         `cmd:"" help:"Put load on a server of Envoy's RateLimitService and measure it. Exits with 0 if every request was sent and answered, 1 if not or if nothing was measured, and 2 if the command is wrong or a server or process cannot be reached."`
 	Version  struct{}          `cmd:"" help:"Print the version."`
+	Help     helping           `cmd:"" help:"Show what can be asked of the program, or of one command."`
 
-	VersionFlag kong.VersionFlag `name:"version" help:"Print the version."`
+	VersionFlag kong.VersionFlag `name:"version" short:"v" help:"Print the version."`
 }
 
 // run does what args ask for until that is done or ctx ends, and returns what
@@ -58,12 +60,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		kong.Vars{"version": "weir " + version()},
 		settings.EmptyIsUnset(),
 		settings.Switches(),
+		settings.Numbers(),
 	)
 	if err != nil {
 		fmt.Fprintf(stderr, "weir: %v\n", err)
 		return exitFailed
 	}
 	parsed, err := parser.Parse(args)
+	if err == nil && parsed.Selected().Name == "help" {
+		err = line.Help.run(parser)
+	}
 	switch {
 	case helped: // whatever else is wrong
 		return exitOK
@@ -72,7 +78,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		if process.LogFormat == "" { // the parser did not come to it
 			_ = process.LogFormat.UnmarshalText([]byte(os.Getenv("LOG_FORMAT"))) // or text
 		}
-		complain(stderr, process, "wrong flags, variables or arguments", errors.New(plain(mistyped(parser, args, err))))
+		err = mistyped(parser, args, err)
+		complain(stderr, process, "wrong flags, variables or arguments", errors.New(plain(err)))
 		if process.LogFormat != "json" {
 			fmt.Fprintln(stderr, usage(parser, err))
 		}
@@ -93,6 +100,24 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	default:
 		return serve(ctx, line.Serve, stderr)
 	}
+}
+
+// helping is the command help.
+type helping struct {
+	Command string `arg:"" optional:"" help:"Command to show the help of, by default that of the program."`
+}
+
+// run shows what --help does.
+func (h helping) run(parser *kong.Kong) error {
+	args := []string{"--help"}
+	if h.Command != "" {
+		if names := commands(parser); !slices.Contains(names, h.Command) {
+			return unknownCommand(h.Command, names)
+		}
+		args = []string{h.Command, "--help"}
+	}
+	_, err := parser.Parse(args)
+	return err
 }
 
 // help prints what can be asked. Of the program as a whole that includes the
@@ -123,10 +148,12 @@ func usage(parser *kong.Kong, err error) string {
 var (
 	fromVariable = regexp.MustCompile(` \(from envar (\w+)=("(?:[^"\\]|\\.)*")\)`)
 	noValue      = regexp.MustCompile(`expected \w+ value but got "EOL" \(<EOL>\)`)
+	nearLetter   = regexp.MustCompile(`^(unknown flag -\pL), did you mean .*\?$`) // all letters are near each other
 )
 
 // plain says what is wrong in words that need no knowledge of the parser.
 func plain(err error) string {
 	text := fromVariable.ReplaceAllString(err.Error(), " ($$$1 is $2)")
+	text = nearLetter.ReplaceAllString(text, "$1")
 	return noValue.ReplaceAllString(text, "needs a value")
 }

@@ -80,6 +80,10 @@ func TestExitCodes(t *testing.T) {
 	wrong, hollow := rules(t, "a.yaml", bad), rules(t, "a.yaml", "domain: api\n")
 	empty := t.TempDir()
 	missing := filepath.Join(t.TempDir(), "missing")
+	odd := rules(t, "a.yaml", good)
+	if err := syscall.Mkfifo(filepath.Join(odd, "b.yaml"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	serve := func(args ...string) []string { return append(local[:len(local):len(local)], args...) }
 	cases := []struct {
 		name   string
@@ -97,8 +101,9 @@ func TestExitCodes(t *testing.T) {
 		{name: "no rules", args: serve("--config=" + missing), code: 1, stderr: []string{"missing: no such file"}},
 		{name: "unknown flag", args: []string{"--nope"}, code: 2, stderr: []string{"weir: unknown flag --nope\n", "Usage: weir", "--help"}},
 		{name: "unknown flag of a command", args: []string{"validate", "--port=1", dir}, code: 2, stderr: []string{"weir: unknown flag --port\n", "Usage: weir validate"}},
-		{name: "unknown command", args: []string{"explode"}, code: 2, stderr: []string{"weir: unknown command \"explode\", allowed are serve, validate, explain, test, bench, version\n", "Usage: weir"}},
-		{name: "misspelt command", args: []string{"validat", dir}, code: 2, stderr: []string{"weir: unknown command \"validat\", did you mean validate?\n"}},
+		{name: "unknown command", args: []string{"explode"}, code: 2, stderr: []string{"weir: unknown command \"explode\", allowed are serve, validate, explain, test, bench, version, help\n\nUsage: weir <command> [flags]\nRun \"weir --help\" for more information.\n"}},
+		{name: "misspelt command", args: []string{"validat", dir}, code: 2, stderr: []string{"weir: unknown command \"validat\", did you mean validate?\n\nUsage: weir <command> [flags]\nRun \"weir --help\" for"}},
+		{name: "unknown letter", args: []string{"-x"}, code: 2, stderr: []string{"weir: unknown flag -x\n"}},
 		{name: "misspelt command behind a flag", args: []string{"--port=1", "explian"}, code: 2, stderr: []string{"did you mean explain?\n"}},
 		{name: "path without flag", args: []string{dir}, code: 2, stderr: []string{"weir: unexpected argument " + dir + ", did you mean --config " + dir + "?\n"}},
 		{name: "path of serve without flag", args: []string{"serve", dir}, code: 2, stderr: []string{", did you mean --config " + dir + "?\n"}},
@@ -107,6 +112,13 @@ func TestExitCodes(t *testing.T) {
 		{name: "bad variable", env: "GRPC_PORT=tcp://10.0.0.1:8081", code: 2, stderr: []string{"--grpc-port: ", "allowed are 0 to 65535", "enableServiceLinks: false ($GRPC_PORT is \"tcp://10.0.0.1:8081\")\n\nUsage: weir serve [flags]\n"}},
 		{name: "flag without its value", args: []string{"--port"}, code: 2, stderr: []string{"weir: --port: needs a value\n"}},
 		{name: "duration without its value", args: []string{"--drain-timeout"}, code: 2, stderr: []string{"weir: --drain-timeout: needs a value\n"}},
+		{name: "duration without a unit", env: "DRAIN_DELAY=5", code: 2, stderr: []string{"weir: --drain-delay: \"5\" is not a duration, allowed are numbers with a unit such as 300ms, 5s or 1m30s, here 0s or more ($DRAIN_DELAY is \"5\")\n"}},
+		{name: "word as number", args: []string{"--max-descriptors", "x"}, code: 2, stderr: []string{"weir: --max-descriptors: \"x\" is not allowed, allowed are whole numbers, here 1 to 10000\n"}},
+		{name: "word as number of a load", args: []string{"bench", "--keys=x"}, code: 2, stderr: []string{"weir: --keys: \"x\" is not allowed, allowed are whole numbers\n"}},
+		{name: "word as process", args: []string{"bench", "--pid=1,x"}, code: 2, stderr: []string{"weir: --pid: \"x\" is not allowed, allowed are whole numbers\n"}},
+		{name: "word as duration of a load", args: []string{"bench", "--warmup=abc"}, code: 2, stderr: []string{"weir: --warmup: \"abc\" is not a duration, allowed are numbers with a unit such as 300ms, 5s or 1m30s\n"}},
+		{name: "word as rate", args: []string{"bench", "--rate=fast"}, code: 2, stderr: []string{"weir: --rate: \"fast\" is not allowed, allowed are numbers such as 1000 or 1.5\n"}},
+		{name: "negative units of a load", args: []string{"bench", "--hits", "-1"}, code: 2, stderr: []string{"weir: --hits: \"-1\" is not allowed, allowed are whole numbers from 0 to 4294967295\n"}},
 		{name: "letter of a switch", env: "MERGE_DOMAIN_CONFIG=T", args: []string{"validate", two}, stdout: []string{"files=2"}},
 		{name: "TLS without files", env: "GRPC_SERVER_USE_TLS=true", code: 2, stderr: []string{"weir: --grpc-server-tls-cert ($GRPC_SERVER_TLS_CERT): a file is needed", "\n--grpc-server-tls-key ($GRPC_SERVER_TLS_KEY): a file is needed"}},
 		{name: "several bad settings", env: "GRPC_SERVER_USE_TLS=true", args: []string{"--drain-timeout=0s", "--max-descriptors=0"}, code: 2, stderr: []string{"\n--drain-timeout ($DRAIN_TIMEOUT): 0s is not allowed", "weir: --max-descriptors ($MAX_DESCRIPTORS): 0 is not allowed", "\n--grpc-server-tls-key ($GRPC_SERVER_TLS_KEY): a file is needed"}},
@@ -116,15 +128,22 @@ func TestExitCodes(t *testing.T) {
 		{name: "problems", args: []string{"validate", wrong}, code: 1, stdout: []string{wrong + "/a.yaml:4:", "minuet", wrong + "/a.yaml:6:", "colour"}},
 		{name: "warnings", args: []string{"validate", hollow}, stdout: []string{"valid: files=1 domains=1 rules=0\n"}, stderr: []string{"warning: " + hollow + `/a.yaml:1:9: domain: the domain "api" has no rules, everything is admitted` + "\n"}},
 		{name: "tests", args: []string{"validate", dir + "/a.yaml", tests + "/a_test.yaml"}, code: 1, stdout: []string{tests + "/a_test.yaml:1:1: this is a file of tests, run it with weir test\n"}},
-		{name: "one domain twice", args: []string{"validate", two}, code: 1, stdout: []string{"b.yaml:1:", "api"}, stderr: []string{"notes.txt: skipped"}},
+		{name: "one domain twice", args: []string{"validate", two}, code: 1, stdout: []string{"b.yaml:1:", "api"}, stderr: []string{"notes.txt: skipped, its name is not that of a file of rules\n"}},
+		{name: "pipe among rules", args: []string{"validate", odd}, stdout: []string{"files=1"}, stderr: []string{"b.yaml: skipped, it is no regular file\n"}},
+		{name: "pipe among rules served", args: serve("--config=" + odd), stderr: []string{"b.yaml reason=\"it is no regular file\""}},
 		{name: "one domain twice, merged", args: []string{"validate", "--merge-domain-config", two}, stdout: []string{"files=2"}},
 		{name: "one domain twice, merged by variable", env: "MERGE_DOMAIN_CONFIG=true", args: []string{"validate", two}, stdout: []string{"files=2"}},
 		{name: "nothing to validate", args: []string{"validate", empty}, code: 1, stdout: []string{"no file of rules in " + empty + ", read is what ends in .yaml, "}},
+		{name: "problems beside an unreadable path", args: []string{"validate", dir, missing, wrong}, code: 2, stdout: []string{wrong + "/a.yaml:4:", wrong + "/a.yaml:6:"}, stderr: []string{"missing: no such file"}},
 		{name: "unreadable path", args: []string{"validate", dir, missing}, code: 2, stderr: []string{"missing: no such file"}},
 		{name: "no path", args: []string{"validate"}, code: 2, stderr: []string{"<path>", "Usage: weir validate"}},
 		{name: "version", args: []string{"version"}, stdout: []string{"weir ", runtime.Version()}},
 		{name: "version by flag", args: []string{"--version"}, stdout: []string{"weir ", runtime.Version()}},
+		{name: "version by letter", args: []string{"-v"}, stdout: []string{"weir ", runtime.Version()}},
 		{name: "help", args: []string{"--help"}, stdout: []string{"Usage: weir <command>", "validate", "explain", "test", "version", "Usage: weir serve"}},
+		{name: "help by command", args: []string{"help"}, stdout: []string{"Usage: weir <command>", "validate", "Usage: weir serve"}},
+		{name: "help of a command", env: "PORT=http", args: []string{"help", "validate"}, stdout: []string{"Usage: weir validate"}},
+		{name: "help of a misspelt command", args: []string{"help", "validat"}, code: 2, stderr: []string{"weir: unknown command \"validat\", did you mean validate?\n\nUsage: weir <command> [flags]\n"}},
 		{name: "help whatever else is wrong", env: "PORT=http", args: []string{"validate", "--help"}, stdout: []string{"Usage: weir validate"}},
 	}
 	for _, tt := range cases {

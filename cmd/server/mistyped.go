@@ -21,20 +21,32 @@ func mistyped(parser *kong.Kong, args []string, err error) error {
 	if !ok || !errors.As(err, &failed) || failed.Context.Selected() != parser.Model.DefaultCmd {
 		return err
 	}
-	var commands []string
-	for _, command := range parser.Model.Children {
-		commands = append(commands, command.Name)
-	}
-	near := spelling.Nearest(argument, commands)
+	near := spelling.Nearest(argument, commands(parser))
+	named := slices.Contains(args, parser.Model.DefaultCmd.Name)
 	_, noFile := os.Stat(argument) //nolint:gosec // only whether it exists is asked
 	switch {
-	case near != "" && !slices.Contains(args, parser.Model.DefaultCmd.Name):
-		return fmt.Errorf("unknown command %q, did you mean %s?", argument, near)
-	case noFile == nil:
+	case noFile == nil && (near == "" || named):
 		return fmt.Errorf("%w, did you mean --config %s?", err, argument)
-	case !slices.Contains(args, parser.Model.DefaultCmd.Name):
-		return fmt.Errorf("unknown command %q, allowed are %s", argument, strings.Join(commands, ", "))
+	case !named:
+		return unknownCommand(argument, commands(parser))
 	default:
 		return err
 	}
+}
+
+// unknownCommand says what was meant or, if that cannot be told, what there is.
+// Being no error of the parser, it leads usage to that of the program.
+func unknownCommand(name string, commands []string) error {
+	if near := spelling.Nearest(name, commands); near != "" {
+		return fmt.Errorf("unknown command %q, did you mean %s?", name, near)
+	}
+	return fmt.Errorf("unknown command %q, allowed are %s", name, strings.Join(commands, ", "))
+}
+
+// commands lists the names of the commands.
+func commands(parser *kong.Kong) (names []string) {
+	for _, command := range parser.Model.Children {
+		names = append(names, command.Name)
+	}
+	return names
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -13,25 +14,34 @@ type validation struct {
 	MergeDomainConfig bool     `env:"MERGE_DOMAIN_CONFIG" default:"false" help:"Let several files hold rules of one domain."`
 }
 
-// run checks the rules as serve would load them.
+// run checks the rules as serve would load them. What cannot be read keeps
+// nothing else from being checked.
 func (v validation) run(stdout, stderr io.Writer) int {
-	files, skipped, err := descriptors.ReadFiles(v.Paths...)
-	if err != nil {
-		fmt.Fprintf(stderr, "weir: %v\n", err)
-		return exitUsage
-	}
-	for _, name := range skipped {
-		fmt.Fprintf(stderr, "%s: skipped, its name is not that of a file of rules\n", name)
-	}
-	if len(files) == 0 {
-		err = descriptors.NoFiles(v.Paths...)
+	var files []descriptors.File
+	var unread error
+	for _, path := range v.Paths {
+		found, skipped, err := descriptors.ReadFiles(path)
+		for _, name := range skipped {
+			fmt.Fprintf(stderr, "%s: skipped, %s\n", name, descriptors.WhySkipped(name))
+		}
+		files, unread = append(files, found...), errors.Join(unread, err)
 	}
 	var tree *descriptors.Tree
-	if err == nil {
+	var err error
+	switch {
+	case len(files) > 0:
 		tree, err = descriptors.Load(files, descriptors.Options{MergeDomains: v.MergeDomainConfig})
+	case unread == nil:
+		err = descriptors.NoFiles(v.Paths...)
 	}
 	if err != nil {
 		fmt.Fprintln(stdout, err) // every problem on a line of its own
+	}
+	switch {
+	case unread != nil:
+		fmt.Fprintf(stderr, "weir: %v\n", unread)
+		return exitUsage
+	case err != nil:
 		return exitFailed
 	}
 	for _, w := range tree.Warnings() {

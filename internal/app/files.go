@@ -104,7 +104,7 @@ func (f *files) read() content {
 	for _, name := range skipped {
 		if !f.skipped[name] {
 			f.skipped[name] = true
-			f.logger.Warn("file skipped, its name is not that of a file of rules", "file", name)
+			f.logger.Warn("file skipped", "file", name, "reason", descriptors.WhySkipped(name))
 		}
 	}
 	hash, rest := sha256.New(), rests(runtime.GOMAXPROCS(0))
@@ -126,7 +126,7 @@ func (f *files) find() (found []descriptors.File, skipped []string, err error) {
 }
 
 // ReadRules reads the files of rules at path, which is that of s, as the server
-// does. skipped are files whose names say that they are none.
+// does. skipped are files that hold no rules, see descriptors.WhySkipped.
 func ReadRules(s settings.RulesPath, path string) (found []descriptors.File, skipped []string, err error) {
 	if s.WithSiblings() {
 		return descriptors.ReadWithSiblings(path)

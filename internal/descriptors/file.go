@@ -52,6 +52,14 @@ func ReadWithSiblings(path string) (files []File, skipped []string, err error) {
 	return r.result()
 }
 
+// WhySkipped tells why ReadFiles returned a path in skipped.
+func WhySkipped(path string) string {
+	if holdsRules(path) {
+		return "it is no regular file"
+	}
+	return "its name is not that of a file of rules"
+}
+
 // NoFiles is the error of callers that need at least one file, where ReadFiles
 // found none.
 func NoFiles(paths ...string) error {

@@ -65,6 +65,7 @@ func TestExplain(t *testing.T) {
 		"several":       func(q *Question) { q.Descriptor = question(t, "user=alice").Descriptor },
 		"too_many_hits": func(q *Question) { q.HitsAddend = units(30); q.Charge = limiter.Admitted },
 		"charge":        func(q *Question) { q.HitsAddend = units(30) },
+		"peek_auto":     func(q *Question) { q.HitsAddend = units(0) },
 		"shadow_mode":   func(q *Question) { q.HitsAddend = units(30); q.ShadowMode = true },
 		"quota_mode":    func(q *Question) { q.Descriptor = question(t, "user=alice,method=GET").Descriptor; q.QuotaMode = true },
 		"peek": func(q *Question) {

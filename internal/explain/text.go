@@ -90,7 +90,7 @@ func (a *Answer) writeLimit(w io.Writer, i int) {
 		line("amount", "%d per %s", *l.RequestsPerUnit, l.Period)
 		line("algorithm", "%s", l.algorithm())
 		line("mode", "%s", l.mode())
-		line("charge", "%s", l.charge(a.OwnHits))
+		line("charge", "%s", l.charge(a.OwnHits, a.Hits))
 		line("failure", "%s", l.failure())
 	}
 	if len(l.Replaces) > 0 {
@@ -131,16 +131,18 @@ func (l *Limit) mode() string {
 
 // charge adds to the charge what becomes of a denied hit, whose descriptor may have
 // its own hits_addend.
-func (l *Limit) charge(own bool) string {
+func (l *Limit) charge(own bool, hits uint64) string {
 	switch {
 	case l.Charge == "admitted":
 		return "admitted, so what is denied is not counted"
 	case l.Charge == "always":
 		return "always, so what is denied is counted all the same"
+	case own && hits == 0:
+		return "auto, but a peek counts nothing, admitted or denied"
 	case own:
 		return "auto, so what is denied is counted all the same, because its descriptor has its own hits_addend"
 	default:
-		return "auto, so what is denied is counted only if its descriptor has its own hits_addend"
+		return "auto, so what is denied is counted only if its descriptor has its own hits_addend other than 0"
 	}
 }
 

@@ -112,7 +112,7 @@ func flags(t *testing.T) []*kong.Flag {
 // unit says in what a setting is given, and its range.
 func unit(t *testing.T, flag *kong.Flag) string {
 	tag := flag.Tag.Get("unit")
-	if span := allowed(flag); span != "" {
+	if span := allowed(flag.Tag); span != "" {
 		return baseUnit(t, flag, tag) + ", " + span
 	}
 	return baseUnit(t, flag, tag)

@@ -58,8 +58,8 @@ func parseSwitch(text string) (bool, error) {
 	return false, fmt.Errorf("%q is no switch, allowed are true, t, yes, 1, false, f, no and 0", text)
 }
 
-// AfterApply checks what a type alone cannot say, and tells all that is wrong. It
-// is a hook of the parser.
+// AfterApply checks and completes what a type alone cannot say, and tells all that
+// is wrong. It is a hook of the parser.
 func (s *Settings) AfterApply(ctx *kong.Context) error {
 	var names []string
 	var errs []error
@@ -67,6 +67,7 @@ func (s *Settings) AfterApply(ctx *kong.Context) error {
 		errs = append(errs, checkRange(flag))
 		names = append(names, flag.Envs...)
 	}
+	s.Listen.ofOneFamily()
 	if s.Redis.Main.URL == "" {
 		s.Redis.Variables = redisVariables(names)
 	}
@@ -88,12 +89,12 @@ func checkRange(flag *kong.Flag) error {
 	if (low == "" || value.Int() >= number(low)) && (high == "" || value.Int() <= number(high)) {
 		return nil
 	}
-	return fmt.Errorf("--%s ($%s): %v is not allowed, allowed is %s", flag.Name, flag.Envs[0], value.Interface(), allowed(flag))
+	return fmt.Errorf("--%s ($%s): %v is not allowed, allowed is %s", flag.Name, flag.Envs[0], value.Interface(), allowed(flag.Tag))
 }
 
 // allowed tells the range of a setting, "" if it has none.
-func allowed(flag *kong.Flag) string {
-	low, high := flag.Tag.Get("min"), flag.Tag.Get("max")
+func allowed(tag *kong.Tag) string {
+	low, high := tag.Get("min"), tag.Get("max")
 	switch {
 	case low == "":
 		return ""

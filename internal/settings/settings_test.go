@@ -33,7 +33,7 @@ func parse(t *testing.T, env map[string]string, args ...string) (Settings, error
 
 func newParser(t *testing.T, cli any, options ...kong.Option) *kong.Kong {
 	t.Helper()
-	parser, err := kong.New(cli, append(options, kong.Name("weir"), EmptyIsUnset(), Switches())...)
+	parser, err := kong.New(cli, append(options, kong.Name("weir"), EmptyIsUnset(), Switches(), Numbers())...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,6 +53,9 @@ func TestPrecedence(t *testing.T) {
 	login := func(s Settings) any {
 		user, password := s.Redis.Main.Auth.Login()
 		return user + " " + password
+	}
+	hosts := func(s Settings) any {
+		return strings.Join([]string{s.Listen.GRPCHost, s.Listen.Host, s.Listen.DebugHost}, " ")
 	}
 	tests := []struct {
 		name string
@@ -84,6 +87,9 @@ func TestPrecedence(t *testing.T) {
 		{"unlimited age", env{"GRPC_MAX_CONNECTION_AGE": "0"}, nil, func(s Settings) any { return s.Listen.GRPCMaxConnectionAge }, time.Duration(0)},
 		{"unlimited grace", env{"GRPC_MAX_CONNECTION_AGE_GRACE": "0s"}, nil, func(s Settings) any { return s.Listen.GRPCMaxConnectionAgeGrace }, time.Duration(0)},
 		{"IPv6 host", nil, []string{"--host=::1", "--port=80"}, func(s Settings) any { return s.Listen.Port.On(s.Listen.Host) }, "[::1]:80"},
+		{"every address of IPv6", env{"PROTO": "TCP6"}, nil, hosts, ":: :: ::"},
+		{"some addresses of IPv6", env{"PROTO": "tcp6", "GRPC_HOST": "::1"}, []string{"--host="}, hosts, "::1  ::"},
+		{"every address of IPv4", env{"PROTO": "tcp4"}, nil, hosts, "0.0.0.0 0.0.0.0 0.0.0.0"},
 		{"names of other programs", env{"REDIS_PORT": "tcp://10.0.0.1:6379", "RATELIMIT_PORT": "x"}, nil, func(s Settings) any { return s.Redis.Main.URL }, ""},
 		{"user and password", env{"REDIS_AUTH": "pa:ss:word"}, nil, login, "pa ss:word"},
 		{"password alone", env{"REDIS_AUTH": "secret"}, nil, login, " secret"},
@@ -148,12 +154,14 @@ func TestImpossibleValues(t *testing.T) {
 		{name: "switch", env: "REDIS_TLS=maybe", wants: []string{"REDIS_TLS", `"maybe" is no switch, allowed are true, t, yes, 1, false, f, no and 0`}},
 		{name: "switch by flag", flag: "--redis-tls=2", wants: []string{"--redis-tls", `"2" is no switch`}},
 		{name: "choice of metrics", env: "USE_PROMETHEUS=maybe", wants: []string{"USE_PROMETHEUS", `"maybe" is no switch`}},
-		{name: "word as streams", env: "GRPC_MAX_CONCURRENT_STREAMS=x", wants: []string{"GRPC_MAX_CONCURRENT_STREAMS", `"x"`}},
+		{name: "word as streams", env: "GRPC_MAX_CONCURRENT_STREAMS=x", wants: []string{"GRPC_MAX_CONCURRENT_STREAMS", `"x" is not allowed, allowed are whole numbers, here 0 to 4294967295`}},
+		{name: "more than any number", env: "MAX_CONCURRENT_REQUESTS=9223372036854775808", wants: []string{"MAX_CONCURRENT_REQUESTS", `"9223372036854775808" is not allowed, allowed are whole numbers, here 0 or more`}},
 		{name: "fewer than no streams", env: "GRPC_MAX_CONCURRENT_STREAMS=-1", wants: []string{"GRPC_MAX_CONCURRENT_STREAMS", "-1 is not allowed, allowed is 0 to 4294967295"}},
 		{name: "fewer than no requests", env: "MAX_CONCURRENT_REQUESTS=-1", wants: []string{"MAX_CONCURRENT_REQUESTS", "-1 is not allowed, allowed is 0 or more"}},
 		{name: "timeout in the past", env: "REQUEST_TIMEOUT=-1s", wants: []string{"REQUEST_TIMEOUT", "-1s is not allowed, allowed is 0s or more"}},
 		{name: "choice", env: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=auto", wants: []string{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", `"auto" is no switch, allowed are true, t, yes, 1, false, f, no and 0`}},
-		{name: "duration", env: "REDIS_OP_TIMEOUT=20", wants: []string{"REDIS_OP_TIMEOUT", "expected duration"}},
+		{name: "duration", env: "REDIS_OP_TIMEOUT=20", wants: []string{"REDIS_OP_TIMEOUT", `"20" is not a duration, allowed are numbers with a unit such as 300ms, 5s or 1m30s, here 1ms to 1m`}},
+		{name: "duration by flag", flag: "--drain-delay=soon", wants: []string{"--drain-delay", `"soon" is not a duration`, ", here 0s or more"}},
 		{name: "addresses", env: "PROTO=udp", wants: []string{"PROTO", `"udp" is no kind of addresses, allowed are tcp, tcp4 and tcp6`}},
 		{name: "delay before draining", env: "DRAIN_DELAY=-1s", wants: []string{"--drain-delay ($DRAIN_DELAY): -1s is not allowed, allowed is 0s or more"}},
 		{name: "no time to drain", env: "DRAIN_TIMEOUT=0s", wants: []string{"--drain-timeout ($DRAIN_TIMEOUT): 0s is not allowed, allowed is 1ms or more"}},
