@@ -37,13 +37,13 @@ func (o oracle) ShouldRateLimit(ctx context.Context, r *ratelimitv3.RateLimitReq
 }
 
 // start serves until the test ends, at the address that it returns.
-func (o oracle) start(t *testing.T) string {
+func (o oracle) start(t *testing.T, options ...grpc.ServerOption) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := grpc.NewServer()
+	s := grpc.NewServer(options...)
 	ratelimitv3.RegisterRateLimitServiceServer(s, o)
 	go s.Serve(listener)
 	t.Cleanup(s.Stop)

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
@@ -34,10 +35,14 @@ type caller struct {
 // connectAll connects to the servers. It returns the connections that were made
 // whatever became of the others.
 func connectAll(ctx context.Context, opts *Options) (conns []*grpc.ClientConn, err error) {
+	transport := insecure.NewCredentials()
+	if opts.TLS != nil {
+		transport = credentials.NewTLS(opts.TLS)
+	}
 	for i := range opts.Connections {
 		server := opts.Servers[i%len(opts.Servers)]
 		conn, err := grpc.NewClient(server,
-			grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithTransportCredentials(transport),
 			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec{})),
 			grpc.WithDisableServiceConfig(), // one in the DNS could have requests sent again
 			grpc.WithNoProxy())
@@ -101,8 +106,13 @@ func plain(why string) string {
 	switch {
 	case strings.Contains(why, "produced zero addresses"):
 		return "the host is unknown: " + why
+	case strings.Contains(why, "first record does not look like a TLS handshake"):
+		return "it does not speak TLS: " + why
+	case strings.Contains(why, "remote error: tls: "):
+		// By TLS 1.3 a client that is refused takes the handshake for done.
+		return "it refuses this client: " + why
 	case strings.Contains(why, "server preface"):
-		return "it is no gRPC server without TLS: " + why
+		return "it is no gRPC server, or one with TLS: " + why
 	default:
 		return why
 	}

@@ -20,9 +20,11 @@ func TestNoConnection(t *testing.T) {
 		}
 	}
 	for why, want := range map[string]string{
-		"name resolver error: produced zero addresses": "the host is unknown: ",
-		"error reading server preface: EOF":            "it is no gRPC server without TLS: ",
-		"connection refused":                           "connection refused",
+		"name resolver error: produced zero addresses":                           "the host is unknown: ",
+		"error reading server preface: EOF":                                      "it is no gRPC server, or one with TLS: ",
+		"handshake failed: tls: first record does not look like a TLS handshake": "it does not speak TLS: ",
+		"error reading server preface: remote error: tls: certificate required":  "it refuses this client: ",
+		"connection refused": "connection refused",
 	} {
 		if got := plain(why); !strings.HasPrefix(got, want) || !strings.HasSuffix(got, why) {
 			t.Errorf("%s is told as %q, want %s", why, got, want)
