@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"net"
@@ -102,6 +103,44 @@ func TestBench(t *testing.T) {
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&result); err != nil || code != 0 || result.OK != 100 || result.SentWithWarmup != 100 || result.Latency.P50 == 0 || len(result.Latency.Buckets) == 0 {
 		t.Errorf("got %d, %s, %s, %v", code, stdout, stderr, err)
+	}
+}
+
+// The result tells what it is of, as the names in it promise to programs that read it.
+func TestBenchTellsItsOptions(t *testing.T) {
+	addr := oracle{}.start(t)
+	tests := []struct {
+		args []string
+		want string
+	}{
+		{
+			[]string{addr, "--duration=50ms"},
+			`{"servers":["ADDR"],"tls":false,"loop":"closed","connections":4,"callers":64,"rate":0,` +
+				`"duration_seconds":0.05,"warmup_seconds":0.005,"requests":0,"timeout_seconds":0,` +
+				`"domain":"api","descriptors":[[{"key":"user","value":"{}"}]],"keys":1000,"distribution":"uniform","hits":1}`,
+		},
+		{
+			[]string{
+				addr, addr, "--rate=5000", "--requests=20", "--connections=50", "--timeout=9s", "--warmup=1ms",
+				"--descriptor=a=b,c={}", "--descriptor=d=e", "--keys=7", "--distribution=zipf", "--zipf-exponent=1.5", "--hits=0",
+			},
+			`{"servers":["ADDR","ADDR"],"tls":false,"loop":"open","connections":20,"callers":20,"rate":5000,` +
+				`"duration_seconds":10,"warmup_seconds":0.001,"requests":20,"timeout_seconds":9,` +
+				`"domain":"api","descriptors":[[{"key":"a","value":"b"},{"key":"c","value":"{}"}],[{"key":"d","value":"e"}]],` +
+				`"keys":7,"distribution":"zipf","zipf_exponent":1.5,"hits":0}`,
+		},
+	}
+	for _, tt := range tests {
+		_, stdout, stderr := callUntil(t.Context(), append([]string{"bench", "--output=json"}, tt.args...)...)
+		var result struct{ Options json.RawMessage }
+		var got bytes.Buffer
+		if err := json.Unmarshal([]byte(stdout), &result); err != nil {
+			t.Fatalf("%v: %v, %s", tt.args, err, stderr)
+		}
+		json.Compact(&got, result.Options)
+		if want := strings.ReplaceAll(tt.want, "ADDR", addr); got.String() != want {
+			t.Errorf("%v: got\n%s\nwant\n%s", tt.args, &got, want)
+		}
 	}
 }
 

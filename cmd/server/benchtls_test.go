@@ -72,7 +72,7 @@ func TestBenchTLS(t *testing.T) {
 				compare(t, exitUsage, nil, []string{tt.stderr}, code, stdout, stderr)
 				return
 			}
-			compare(t, exitOK, []string{"ok          100  100.0 %"}, nil, code, stdout, stderr)
+			compare(t, exitOK, []string{" connections with TLS, ", "ok          100  100.0 %"}, nil, code, stdout, stderr)
 		})
 	}
 }

@@ -234,7 +234,7 @@ func TestNoMoreCallersThanRequests(t *testing.T) {
 	s := new(server)
 	opts := closed(s.start(t))
 	opts.Requests = 1
-	if result := mustRun(t, opts); result.Callers != 1 || result.Connections != 1 || result.Answered != 1 || result.Received != 1 {
+	if result := mustRun(t, opts); result.Options.Callers != 1 || result.Options.Connections != 1 || result.Answered != 1 || result.Received != 1 {
 		t.Errorf("got %+v, want one of all", result)
 	}
 }

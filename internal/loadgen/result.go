@@ -10,10 +10,7 @@ import (
 
 // Result is what a run measured. Times are in microseconds.
 type Result struct {
-	Loop        string  `json:"loop"` // open or closed
-	Callers     int     `json:"callers"`
-	Connections int     `json:"connections"`
-	Rate        float64 `json:"rate,omitempty"` // planned, of an open loop
+	Options Used `json:"options"`
 
 	SentWithWarmup int64 `json:"sent_with_warmup"` // all requests; what follows is without the warm-up
 
@@ -142,8 +139,7 @@ func (r *run) result(callers []*caller, meter *meter) (*Result, error) {
 		all.add(c.recorder)
 	}
 	result := &Result{
-		Loop: "closed", Callers: r.opts.Callers, Connections: r.opts.Connections,
-		SentWithWarmup: r.sent.Load(), Seconds: meter.seconds(), Received: meter.received(),
+		Options: r.opts.used(), SentWithWarmup: r.sent.Load(), Seconds: meter.seconds(), Received: meter.received(),
 		Answered: all.ok + all.over, OK: all.ok, OverLimit: all.over,
 		Errors: all.errors, LastError: all.lastError, Unsent: all.unsent,
 		Latency: latencies(all.latency), Lateness: latencies(all.lateness),
@@ -151,9 +147,6 @@ func (r *run) result(callers []*caller, meter *meter) (*Result, error) {
 	result.PerSecond = ratio(float64(result.Received), result.Seconds)
 	for _, n := range all.errors {
 		result.Failed += n
-	}
-	if r.opts.Rate > 0 {
-		result.Loop, result.Rate = "open", r.opts.Rate
 	}
 	var err error
 	result.Processes, err = meter.used()
