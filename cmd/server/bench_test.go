@@ -64,6 +64,7 @@ func TestBench(t *testing.T) {
 		stderr []string
 	}{
 		{name: "closed loop", args: bench(), stdout: []string{"closed loop, 64 callers, 4 connections", "answered    100 ", "ok          100  100.0 %", "failed      0\n", "latency     p50 "}},
+		{name: "no rules", args: bench(), stdout: []string{"no limit    100  100.0 %\n            none of the answers carried a limit: does the server have rules for the domain \"api\" and these descriptors?\n"}},
 		{name: "open loop", args: bench("--rate=5000", "--distribution=zipf", "--pid="+strconv.Itoa(os.Getppid())), stdout: []string{"open loop at 5000/s, 100 callers", "answered    100 ", "CPU         ", "this client: "}},
 		{name: "failures", args: bench("--domain=shop"), code: 1, stdout: []string{"answered    0 ", "failed      100  Unavailable 100  last: rpc error: code = Unavailable desc = asked for shop"}},
 		{name: "too fast a plan", args: []string{"bench", addr, "--rate=1000000", "--callers=1", "--duration=50ms"}, code: 1, stdout: []string{"failed      0\n", "never sent  "}},

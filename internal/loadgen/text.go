@@ -28,6 +28,12 @@ func (r *Result) WriteText(w io.Writer) error {
 	row("answered", "%d  %.0f/s while sending", r.Answered, r.PerSecond)
 	row("ok", "%d  %s", r.OK, share(r.OK, r.Answered))
 	row("over limit", "%d  %s", r.OverLimit, share(r.OverLimit, r.Answered))
+	if r.NoLimit > 0 {
+		row("no limit", "%d  %s", r.NoLimit, share(r.NoLimit, r.Answered))
+	}
+	if r.NoLimit > 0 && r.NoLimit == r.Answered {
+		row("", "none of the answers carried a limit: does the server have rules for the domain %q and these descriptors?", r.Options.Domain)
+	}
 	row("failed", "%d%s", r.Failed, r.failures())
 	if r.Unsent > 0 {
 		row("never sent", "%d, all callers were waiting", r.Unsent)
