@@ -8,8 +8,8 @@ import (
 
 // scaled is what a decision costs when something grows.
 type scaled struct {
-	N             int
-	Memory, Redis cost
+	N                    int
+	Floor, Memory, Redis cost
 }
 
 // descriptors measures the cost against the number of descriptors of a request.
@@ -26,7 +26,7 @@ func (b *bench) connections(ctx context.Context) (err error) {
 	return err
 }
 
-// scale measures the cost in memory and with Redis for each n.
+// scale measures the cost of the floor, in memory and with Redis for each n.
 func (b *bench) scale(ctx context.Context, ns []int, change func(s *subject, n int)) ([]scaled, error) {
 	servers, err := b.servers()
 	if err != nil {
@@ -35,6 +35,7 @@ func (b *bench) scale(ctx context.Context, ns []int, change func(s *subject, n i
 	var subjects []subject
 	for _, n := range ns {
 		for _, s := range []subject{
+			{name: nameFloor, descriptors: 1, server: servers.floor},
 			{name: nameMemory, descriptors: 1, server: servers.memory},
 			{name: nameRedis, descriptors: 1, server: servers.stored, redis: servers.redis},
 		} {
@@ -48,7 +49,7 @@ func (b *bench) scale(ctx context.Context, ns []int, change func(s *subject, n i
 	}
 	var all []scaled
 	for i, n := range ns {
-		all = append(all, scaled{n, costs[2*i], costs[2*i+1]})
+		all = append(all, scaled{n, costs[3*i], costs[3*i+1], costs[3*i+2]})
 	}
 	return all, nil
 }

@@ -86,10 +86,12 @@ func connectionsTable(r *results) string { return scaledTable("connections", r.C
 func scaledTable(what string, all []scaled) string {
 	var rows []string
 	for _, s := range all {
-		rows = append(rows, fmt.Sprintf("| %d | %s | %s | %s | %s |", s.N,
-			s.Memory.Server.show("%.1f"), s.Redis.Server.show("%.1f"), s.Redis.Redis.show("%.1f"), s.Redis.Calls.show("%.3f")))
+		floor := s.Floor.Server
+		rows = append(rows, fmt.Sprintf("| %d | %s | %s | %s | %s | %s | %s | %s |", s.N, floor.show("%.1f"),
+			s.Memory.Server.show("%.1f"), s.Memory.Server.over(floor).show("%.2f"),
+			s.Redis.Server.show("%.1f"), s.Redis.Server.over(floor).show("%.2f"), s.Redis.Redis.show("%.1f"), s.Redis.Calls.show("%.3f")))
 	}
-	return table("| "+what+" | server in memory, µs | server with Redis, µs | Redis, µs | calls per decision |", rows...)
+	return table("| "+what+" | floor, µs | server in memory, µs | in floors | server with Redis, µs | in floors | Redis, µs | calls per decision |", rows...)
 }
 
 func rulesTable(r *results) string {

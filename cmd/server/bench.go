@@ -29,6 +29,8 @@ type benchmark struct {
 	Requests    int64          `default:"0" placeholder:"N" help:"At most so many requests are sent, those of the warm-up included. 0 is no bound but the duration."`
 	Timeout     time.Duration  `default:"0s" help:"After which a request is given up, since it was sent; it counts as failed, and with the time it waited in the latencies. 0 is never. The last answers are waited for at most 10s."`
 
+	benchTLS `embed:""`
+
 	Domain       string   `default:"api" help:"Domain of the requests."`
 	Descriptor   []string `default:"user={}" sep:"none" help:"Entries of a descriptor, such as user={},path=/login, where {} is the number of a key. May be given several times: each request carries all."`
 	Keys         int      `default:"1000" help:"How many different keys there are."`
@@ -106,6 +108,10 @@ func (b benchmark) options() (loadgen.Options, error) {
 			Keys: b.Keys, Distribution: loadgen.Distribution(b.Distribution), Exponent: b.ZipfExponent,
 		},
 		PIDs: b.PID,
+	}
+	var err error
+	if opts.TLS, err = b.config(); err != nil {
+		return opts, err
 	}
 	for _, text := range b.Descriptor {
 		parsed, err := explain.ParseDescriptor(text)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"net"
@@ -37,13 +38,13 @@ func (o oracle) ShouldRateLimit(ctx context.Context, r *ratelimitv3.RateLimitReq
 }
 
 // start serves until the test ends, at the address that it returns.
-func (o oracle) start(t *testing.T) string {
+func (o oracle) start(t *testing.T, options ...grpc.ServerOption) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := grpc.NewServer()
+	s := grpc.NewServer(options...)
 	ratelimitv3.RegisterRateLimitServiceServer(s, o)
 	go s.Serve(listener)
 	t.Cleanup(s.Stop)
@@ -63,6 +64,7 @@ func TestBench(t *testing.T) {
 		stderr []string
 	}{
 		{name: "closed loop", args: bench(), stdout: []string{"closed loop, 64 callers, 4 connections", "answered    100 ", "ok          100  100.0 %", "failed      0\n", "latency     p50 "}},
+		{name: "no rules", args: bench(), stdout: []string{"no limit    100  100.0 %\n            none of the answers carried a limit: does the server have rules for the domain \"api\" and these descriptors?\n"}},
 		{name: "open loop", args: bench("--rate=5000", "--distribution=zipf", "--pid="+strconv.Itoa(os.Getppid())), stdout: []string{"open loop at 5000/s, 100 callers", "answered    100 ", "CPU         ", "this client: "}},
 		{name: "failures", args: bench("--domain=shop"), code: 1, stdout: []string{"answered    0 ", "failed      100  Unavailable 100  last: rpc error: code = Unavailable desc = asked for shop"}},
 		{name: "too fast a plan", args: []string{"bench", addr, "--rate=1000000", "--callers=1", "--duration=50ms"}, code: 1, stdout: []string{"failed      0\n", "never sent  "}},
@@ -102,6 +104,44 @@ func TestBench(t *testing.T) {
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&result); err != nil || code != 0 || result.OK != 100 || result.SentWithWarmup != 100 || result.Latency.P50 == 0 || len(result.Latency.Buckets) == 0 {
 		t.Errorf("got %d, %s, %s, %v", code, stdout, stderr, err)
+	}
+}
+
+// The result tells what it is of, as the names in it promise to programs that read it.
+func TestBenchTellsItsOptions(t *testing.T) {
+	addr := oracle{}.start(t)
+	tests := []struct {
+		args []string
+		want string
+	}{
+		{
+			[]string{addr, "--duration=50ms"},
+			`{"servers":["ADDR"],"tls":false,"loop":"closed","connections":4,"callers":64,"rate":0,` +
+				`"duration_seconds":0.05,"warmup_seconds":0.005,"requests":0,"timeout_seconds":0,` +
+				`"domain":"api","descriptors":[[{"key":"user","value":"{}"}]],"keys":1000,"distribution":"uniform","hits":1}`,
+		},
+		{
+			[]string{
+				addr, addr, "--rate=5000", "--requests=20", "--connections=50", "--timeout=9s", "--warmup=1ms",
+				"--descriptor=a=b,c={}", "--descriptor=d=e", "--keys=7", "--distribution=zipf", "--zipf-exponent=1.5", "--hits=0",
+			},
+			`{"servers":["ADDR","ADDR"],"tls":false,"loop":"open","connections":20,"callers":20,"rate":5000,` +
+				`"duration_seconds":10,"warmup_seconds":0.001,"requests":20,"timeout_seconds":9,` +
+				`"domain":"api","descriptors":[[{"key":"a","value":"b"},{"key":"c","value":"{}"}],[{"key":"d","value":"e"}]],` +
+				`"keys":7,"distribution":"zipf","zipf_exponent":1.5,"hits":0}`,
+		},
+	}
+	for _, tt := range tests {
+		_, stdout, stderr := callUntil(t.Context(), append([]string{"bench", "--output=json"}, tt.args...)...)
+		var result struct{ Options json.RawMessage }
+		var got bytes.Buffer
+		if err := json.Unmarshal([]byte(stdout), &result); err != nil {
+			t.Fatalf("%v: %v, %s", tt.args, err, stderr)
+		}
+		json.Compact(&got, result.Options)
+		if want := strings.ReplaceAll(tt.want, "ADDR", addr); got.String() != want {
+			t.Errorf("%v: got\n%s\nwant\n%s", tt.args, &got, want)
+		}
 	}
 }
 

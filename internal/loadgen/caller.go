@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
@@ -34,10 +35,14 @@ type caller struct {
 // connectAll connects to the servers. It returns the connections that were made
 // whatever became of the others.
 func connectAll(ctx context.Context, opts *Options) (conns []*grpc.ClientConn, err error) {
+	transport := insecure.NewCredentials()
+	if opts.TLS != nil {
+		transport = credentials.NewTLS(opts.TLS)
+	}
 	for i := range opts.Connections {
 		server := opts.Servers[i%len(opts.Servers)]
 		conn, err := grpc.NewClient(server,
-			grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithTransportCredentials(transport),
 			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec{})),
 			grpc.WithDisableServiceConfig(), // one in the DNS could have requests sent again
 			grpc.WithNoProxy())
@@ -101,8 +106,13 @@ func plain(why string) string {
 	switch {
 	case strings.Contains(why, "produced zero addresses"):
 		return "the host is unknown: " + why
+	case strings.Contains(why, "first record does not look like a TLS handshake"):
+		return "it does not speak TLS: " + why
+	case strings.Contains(why, "remote error: tls: "):
+		// By TLS 1.3 a client that is refused takes the handshake for done.
+		return "it refuses this client: " + why
 	case strings.Contains(why, "server preface"):
-		return "it is no gRPC server without TLS: " + why
+		return "it is no gRPC server, or one with TLS: " + why
 	default:
 		return why
 	}
@@ -114,46 +124,93 @@ func closeAll(conns []*grpc.ClientConn) {
 	}
 }
 
-// ask sends a request and returns the overall code of the answer.
-func (c *caller) ask(ctx context.Context, timeout time.Duration) (code ratelimitv3.RateLimitResponse_Code, err error) {
+// ask sends a request and returns what is wanted of the answer.
+func (c *caller) ask(ctx context.Context, timeout time.Duration) (r reply, err error) {
 	if timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
 	if c.wire, err = c.request.append(c.wire[:0], c.key()); err != nil {
-		return 0, err
+		return reply{}, err
 	}
 	if err = c.conn.Invoke(ctx, ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName, &c.wire, &c.answer); err != nil {
 		c.wire = nil // the connection may not be done with it
-		return 0, err
+		return reply{}, err
 	}
-	return overallCode(c.answer)
+	return readReply(c.answer)
 }
 
-// overallCode reads the one field of a RateLimitResponse that is wanted.
-func overallCode(b []byte) (code ratelimitv3.RateLimitResponse_Code, err error) {
-	for len(b) > 0 {
-		field, kind, n := protowire.ConsumeTag(b)
+// reply is what is wanted of a RateLimitResponse.
+type reply struct {
+	code    ratelimitv3.RateLimitResponse_Code // OK or OVER_LIMIT
+	limited bool                               // there is a status with a limit
+}
+
+// The fields of the messages that are read.
+const (
+	overallCode  protowire.Number = 1 // of RateLimitResponse
+	statuses     protowire.Number = 2 // of RateLimitResponse
+	currentLimit protowire.Number = 2 // of a status
+)
+
+// readReply reads as much of a RateLimitResponse as is wanted.
+func readReply(b []byte) (r reply, err error) {
+	// Servers write the code once, and first.
+	for len(b) > 0 && (r.code == 0 || !r.limited) {
+		field, kind, number, text, n := nextField(b)
 		if n < 0 {
 			break
 		}
+		switch {
+		case field == overallCode && kind == protowire.VarintType:
+			r.code = ratelimitv3.RateLimitResponse_Code(number)
+		case field == statuses && kind == protowire.BytesType && !r.limited:
+			r.limited = holdsLimit(text)
+		}
 		b = b[n:]
-		if n = protowire.ConsumeFieldValue(field, kind, b); n < 0 {
+	}
+	switch r.code {
+	case ratelimitv3.RateLimitResponse_OK, ratelimitv3.RateLimitResponse_OVER_LIMIT:
+		return r, nil
+	}
+	return reply{}, status.Errorf(codes.Unknown, "the answer has overall code %v", r.code)
+}
+
+// holdsLimit tells whether a status has a current_limit.
+func holdsLimit(status []byte) bool {
+	for len(status) > 0 {
+		field, _, _, _, n := nextField(status)
+		if n < 0 {
 			break
 		}
-		if field == 1 && kind == protowire.VarintType {
-			v, _ := protowire.ConsumeVarint(b)
-			code = ratelimitv3.RateLimitResponse_Code(v)
-			break // servers write it once, and first
+		if field == currentLimit {
+			return true
 		}
-		b = b[n:]
+		status = status[n:]
 	}
-	switch code {
-	case ratelimitv3.RateLimitResponse_OK, ratelimitv3.RateLimitResponse_OVER_LIMIT:
-		return code, nil
+	return false
+}
+
+// nextField reads the first field of a message, of n bytes: a number, a text, or
+// something else. n is negative if the message is malformed.
+func nextField(b []byte) (field protowire.Number, kind protowire.Type, number uint64, text []byte, n int) {
+	field, kind, tag := protowire.ConsumeTag(b)
+	if tag < 0 {
+		return 0, 0, 0, nil, tag
 	}
-	return 0, status.Errorf(codes.Unknown, "the answer has overall code %v", code)
+	switch b = b[tag:]; kind {
+	case protowire.VarintType:
+		number, n = protowire.ConsumeVarint(b)
+	case protowire.BytesType:
+		text, n = protowire.ConsumeBytes(b)
+	default:
+		n = protowire.ConsumeFieldValue(field, kind, b)
+	}
+	if n < 0 {
+		return 0, 0, 0, nil, n
+	}
+	return field, kind, number, text, tag + n
 }
 
 // message is an encoded message.

@@ -114,7 +114,7 @@ func (r *run) call(ctx context.Context, c *caller, next func() (due time.Time, o
 		}
 		r.sent.Add(1)
 		begun := time.Now()
-		code, err := c.ask(ctx, r.opts.Timeout)
+		reply, err := c.ask(ctx, r.opts.Timeout)
 		answered := time.Now()
 		if err == nil {
 			r.answered.Add(1)
@@ -122,7 +122,7 @@ func (r *run) call(ctx context.Context, c *caller, next func() (due time.Time, o
 			r.failed.Add(1)
 		}
 		if !due.Before(r.from) {
-			c.record(code, err, begun.Sub(due), answered.Sub(due))
+			c.record(reply, err, begun.Sub(due), answered.Sub(due))
 		}
 		if err != nil && r.opts.Rate == 0 {
 			pause(ctx, time.Millisecond) // a server that refuses at once must not make the client spin

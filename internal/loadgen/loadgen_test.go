@@ -6,7 +6,6 @@ import (
 	"math"
 	"net"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,6 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type server struct {
 	ratelimitv3.UnimplementedRateLimitServiceServer
 	answer func(n int64) (ratelimitv3.RateLimitResponse_Code, error) // to the n-th request; nil: OK
+	limits func(n int64) bool                                        // whether the answer to it holds a limit; nil: no
 	asked  atomic.Int64
 
 	mu       sync.Mutex
@@ -52,7 +52,11 @@ func (s *server) ShouldRateLimit(_ context.Context, r *ratelimitv3.RateLimitRequ
 			return nil, err
 		}
 	}
-	return &ratelimitv3.RateLimitResponse{OverallCode: code}, nil
+	status := &ratelimitv3.RateLimitResponse_DescriptorStatus{Code: code}
+	if s.limits != nil && s.limits(n) {
+		status.CurrentLimit = new(ratelimitv3.RateLimitResponse_RateLimit)
+	}
+	return &ratelimitv3.RateLimitResponse{OverallCode: code, Statuses: []*ratelimitv3.RateLimitResponse_DescriptorStatus{status}}, nil
 }
 
 // start serves until the test ends, at the address that it returns.
@@ -114,7 +118,7 @@ func TestOpenLoopSendsAsPlanned(t *testing.T) {
 }
 
 func TestAnswersAreCounted(t *testing.T) {
-	s := &server{answer: func(n int64) (ratelimitv3.RateLimitResponse_Code, error) {
+	s := &server{limits: func(n int64) bool { return n%8 < 4 }, answer: func(n int64) (ratelimitv3.RateLimitResponse_Code, error) {
 		switch n % 4 {
 		case 0:
 			return 0, status.Error(codes.Unavailable, "the store is away")
@@ -127,7 +131,7 @@ func TestAnswersAreCounted(t *testing.T) {
 		}
 	}}
 	result := mustRun(t, closed(s.start(t)))
-	if result.OK != 50 || result.OverLimit != 50 || result.Answered != 100 || result.Failed != 100 {
+	if result.OK != 50 || result.OverLimit != 50 || result.NoLimit != 50 || result.Answered != 100 || result.Failed != 100 {
 		t.Errorf("got %+v, want 50 of each kind", result)
 	}
 	if want := map[string]int64{"Unavailable": 50, "Unknown": 50}; !maps.Equal(result.Errors, want) {
@@ -165,7 +169,7 @@ func TestTrafficIsAsTold(t *testing.T) {
 	}
 }
 
-func TestHitsAndOrderOfFields(t *testing.T) {
+func TestRequest(t *testing.T) {
 	traffic := Traffic{Domain: "d", Hits: 7, Descriptors: [][]Entry{{{"k", "{}"}}}, Keys: 1, Distribution: Uniform}
 	b, err := traffic.request().append(nil, 3)
 	if err != nil {
@@ -174,19 +178,6 @@ func TestHitsAndOrderOfFields(t *testing.T) {
 	var m ratelimitv3.RateLimitRequest
 	if err := proto.Unmarshal(b, &m); err != nil || m.HitsAddend != 7 || m.Descriptors[0].Entries[0].Value != "3" {
 		t.Errorf("got %v, %v", &m, err)
-	}
-
-	head, _ := proto.Marshal(&ratelimitv3.RateLimitResponse{OverallCode: ratelimitv3.RateLimitResponse_OVER_LIMIT})
-	tail, _ := proto.Marshal(&ratelimitv3.RateLimitResponse{Statuses: []*ratelimitv3.RateLimitResponse_DescriptorStatus{{LimitRemaining: 9}}})
-	for _, answer := range [][]byte{slices.Concat(head, tail), slices.Concat(tail, head)} {
-		if code, err := overallCode(answer); code != ratelimitv3.RateLimitResponse_OVER_LIMIT || err != nil {
-			t.Errorf("% x: got %v, %v", answer, code, err)
-		}
-	}
-	for _, answer := range [][]byte{nil, tail, {0x08}, {0xff}, {0x08, 0x07}} {
-		if _, err := overallCode(answer); err == nil {
-			t.Errorf("% x: got no error", answer)
-		}
 	}
 }
 
@@ -234,7 +225,7 @@ func TestNoMoreCallersThanRequests(t *testing.T) {
 	s := new(server)
 	opts := closed(s.start(t))
 	opts.Requests = 1
-	if result := mustRun(t, opts); result.Callers != 1 || result.Connections != 1 || result.Answered != 1 || result.Received != 1 {
+	if result := mustRun(t, opts); result.Options.Callers != 1 || result.Options.Connections != 1 || result.Answered != 1 || result.Received != 1 {
 		t.Errorf("got %+v, want one of all", result)
 	}
 }

@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -13,9 +14,11 @@ import (
 
 // Options say what load to put on which servers.
 type Options struct {
-	Servers     []string // gRPC targets, such as host:port; connections are dealt out to them in turn
-	Connections int      // one for each server or more; no more are made than there are callers
-	Callers     int      // requests that may wait for their answers at once, one for each server or more
+	Servers []string // gRPC targets, such as host:port; connections are dealt out to them in turn
+	// TLS is how servers are spoken to, and must not change any more. nil is without TLS.
+	TLS         *tls.Config
+	Connections int // one for each server or more; no more are made than there are callers
+	Callers     int // requests that may wait for their answers at once, one for each server or more
 	// Rate is how many requests a second an open loop plans. 0 makes a closed loop.
 	Rate     float64
 	Duration time.Duration // how long requests are sent

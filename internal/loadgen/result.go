@@ -10,10 +10,7 @@ import (
 
 // Result is what a run measured. Times are in microseconds.
 type Result struct {
-	Loop        string  `json:"loop"` // open or closed
-	Callers     int     `json:"callers"`
-	Connections int     `json:"connections"`
-	Rate        float64 `json:"rate,omitempty"` // planned, of an open loop
+	Options Used `json:"options"`
 
 	SentWithWarmup int64 `json:"sent_with_warmup"` // all requests; what follows is without the warm-up
 
@@ -29,6 +26,7 @@ type Result struct {
 	Answered  int64            `json:"answered"`
 	OK        int64            `json:"ok"`
 	OverLimit int64            `json:"over_limit"`
+	NoLimit   int64            `json:"no_limit"`         // of OK and OverLimit: no status held a current_limit, as where there is no rule
 	Failed    int64            `json:"failed"`           // without an answer, or given up
 	Errors    map[string]int64 `json:"errors,omitempty"` // these by their gRPC codes
 	LastError string           `json:"last_error,omitempty"`
@@ -83,7 +81,8 @@ type Process struct {
 // recorder counts what became of the requests of one caller.
 type recorder struct {
 	latency, lateness *hdr.Histogram
-	ok, over, unsent  int64
+	ok, over, noLimit int64
+	unsent            int64
 	errors            map[string]int64
 	lastError         string
 }
@@ -97,16 +96,20 @@ func newRecorder(longest time.Duration) recorder {
 
 // record counts a request that was sent so late, and had an answer or err after
 // it took so long, both since it was due.
-func (r *recorder) record(code ratelimitv3.RateLimitResponse_Code, err error, late, took time.Duration) {
+func (r *recorder) record(answer reply, err error, late, took time.Duration) {
 	record(r.lateness, late)
 	record(r.latency, took)
-	switch {
-	case err != nil:
+	if err != nil {
 		r.errors[status.Code(err).String()]++
 		r.lastError = err.Error()
-	case code == ratelimitv3.RateLimitResponse_OVER_LIMIT:
+		return
+	}
+	if !answer.limited {
+		r.noLimit++
+	}
+	if answer.code == ratelimitv3.RateLimitResponse_OVER_LIMIT {
 		r.over++
-	default:
+	} else {
 		r.ok++
 	}
 }
@@ -124,6 +127,7 @@ func (r *recorder) add(other recorder) {
 	r.lateness.Merge(other.lateness)
 	r.ok += other.ok
 	r.over += other.over
+	r.noLimit += other.noLimit
 	r.unsent += other.unsent
 	for code, n := range other.errors {
 		r.errors[code] += n
@@ -142,18 +146,14 @@ func (r *run) result(callers []*caller, meter *meter) (*Result, error) {
 		all.add(c.recorder)
 	}
 	result := &Result{
-		Loop: "closed", Callers: r.opts.Callers, Connections: r.opts.Connections,
-		SentWithWarmup: r.sent.Load(), Seconds: meter.seconds(), Received: meter.received(),
-		Answered: all.ok + all.over, OK: all.ok, OverLimit: all.over,
+		Options: r.opts.used(), SentWithWarmup: r.sent.Load(), Seconds: meter.seconds(), Received: meter.received(),
+		Answered: all.ok + all.over, OK: all.ok, OverLimit: all.over, NoLimit: all.noLimit,
 		Errors: all.errors, LastError: all.lastError, Unsent: all.unsent,
 		Latency: latencies(all.latency), Lateness: latencies(all.lateness),
 	}
 	result.PerSecond = ratio(float64(result.Received), result.Seconds)
 	for _, n := range all.errors {
 		result.Failed += n
-	}
-	if r.opts.Rate > 0 {
-		result.Loop, result.Rate = "open", r.opts.Rate
 	}
 	var err error
 	result.Processes, err = meter.used()

@@ -17,13 +17,23 @@ func (r *Result) WriteText(w io.Writer) error {
 	row := func(name, format string, args ...any) { fmt.Fprintf(t, name+"\t"+format+"\n", args...) }
 
 	loop := "closed loop"
-	if r.Loop == "open" {
-		loop = fmt.Sprintf("open loop at %.6g/s", r.Rate)
+	if r.Options.Loop == "open" {
+		loop = fmt.Sprintf("open loop at %.6g/s", r.Options.Rate)
 	}
-	row("load", "%s, %d callers, %d connections, %.1f s measured", loop, r.Callers, r.Connections, r.Seconds)
+	connections := "connections"
+	if r.Options.TLS {
+		connections += " with TLS"
+	}
+	row("load", "%s, %d callers, %d %s, %.1f s measured", loop, r.Options.Callers, r.Options.Connections, connections, r.Seconds)
 	row("answered", "%d  %.0f/s while sending", r.Answered, r.PerSecond)
 	row("ok", "%d  %s", r.OK, share(r.OK, r.Answered))
 	row("over limit", "%d  %s", r.OverLimit, share(r.OverLimit, r.Answered))
+	if r.NoLimit > 0 {
+		row("no limit", "%d  %s", r.NoLimit, share(r.NoLimit, r.Answered))
+	}
+	if r.NoLimit > 0 && r.NoLimit == r.Answered {
+		row("", "none of the answers carried a limit: does the server have rules for the domain %q and these descriptors?", r.Options.Domain)
+	}
 	row("failed", "%d%s", r.Failed, r.failures())
 	if r.Unsent > 0 {
 		row("never sent", "%d, all callers were waiting", r.Unsent)
@@ -32,7 +42,7 @@ func (r *Result) WriteText(w io.Writer) error {
 	if r.Failed+r.Unsent > 0 {
 		row("", "what failed or was never sent is in it, with the time that it waited")
 	}
-	if r.Loop == "open" {
+	if r.Options.Loop == "open" {
 		row("sent late", "%s", r.Lateness)
 	}
 	for _, p := range r.Processes {

@@ -13,8 +13,9 @@ func TestText(t *testing.T) {
 	}
 	record(h, 2*time.Second)
 	result := Result{
-		Loop: "open", Callers: 5, Connections: 2, Rate: 2500, SentWithWarmup: 2000, Seconds: 1.5,
-		Answered: 1001, PerSecond: 667.33, OK: 1000, OverLimit: 1,
+		Options:        Used{Loop: "open", Callers: 5, Connections: 2, Rate: 2500, TLS: true, Domain: "shop"},
+		SentWithWarmup: 2000, Seconds: 1.5,
+		Answered: 1001, PerSecond: 667.33, OK: 1000, OverLimit: 1, NoLimit: 7,
 		Failed: 3, Errors: map[string]int64{"Unavailable": 1, "Canceled": 2}, LastError: "gone", Unsent: 4,
 		Latency: latencies(h), Lateness: latencies(newHistogram(time.Minute)),
 		Processes: []Process{
@@ -26,10 +27,11 @@ func TestText(t *testing.T) {
 	if err := result.WriteText(&got); err != nil {
 		t.Fatal(err)
 	}
-	want := `load        open loop at 2500/s, 5 callers, 2 connections, 1.5 s measured
+	want := `load        open loop at 2500/s, 5 callers, 2 connections with TLS, 1.5 s measured
 answered    1001  667/s while sending
 ok          1000  99.9 %
 over limit  1  0.1 %
+no limit    7  0.7 %
 failed      3  Canceled 2  Unavailable 1  last: gone
 never sent  4, all callers were waiting
 latency     p50 501µs  p90 901µs  p99 991µs  p99.9 1ms  max 2s  mean 2.5ms

@@ -26,7 +26,10 @@ type Traffic struct {
 }
 
 // Entry is one key and value of a descriptor.
-type Entry struct{ Key, Value string }
+type Entry struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
 
 // Distribution says how often each key is asked for.
 type Distribution string

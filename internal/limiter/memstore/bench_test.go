@@ -76,6 +76,35 @@ func benchmarkDecide(b *testing.B, limit *limiter.Limit, hits, counters int) {
 	reportProcessorTime(b, time.Duration(used.Load()))
 }
 
+// BenchmarkShared decides requests on counters that all goroutines share, which
+// wait for each other at one hot key, and hardly at many. More goroutines need
+// more processors, as in -cpu 1,2,4.
+func BenchmarkShared(b *testing.B) {
+	for _, counters := range []int{1, 100_000} {
+		b.Run(fmt.Sprint("counters=", counters), func(b *testing.B) {
+			s, limit := memstore.New(memstore.Options{MaxCounters: 4_000_000}), plenty["fixed window"]
+			keys := make([][]byte, counters)
+			for i := range keys {
+				keys[i] = keyOf(nil, uint64(i))
+				decideOn(b, s, limit, keys[i])
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			used := processorTime(b)
+			b.RunParallel(func(pb *testing.PB) {
+				hits, out := []limiter.Hit{{Limit: limit, Cost: 1}}, make([]limiter.Decision, 1)
+				for pb.Next() {
+					hits[0].Key = keys[rand.IntN(counters)]
+					if _, err := s.Decide(context.Background(), hits, out); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+			reportProcessorTime(b, used)
+		})
+	}
+}
+
 func decideOn(b *testing.B, s *memstore.Store, limit *limiter.Limit, key []byte) {
 	hits, out := [...]limiter.Hit{{Limit: limit, Key: key, Cost: 1}}, [1]limiter.Decision{}
 	if _, err := s.Decide(context.Background(), hits[:], out[:]); err != nil {
