@@ -145,7 +145,7 @@ func (a *App) bind(service *rls.Service) error {
 	if err != nil {
 		return err
 	}
-	bound, err := listen(l, a.logger)
+	bound, err := listen(a.opts.Settings, a.logger)
 	if err != nil {
 		return err
 	}
