@@ -39,7 +39,8 @@ func (f *files) start() error {
 	defer f.loading.Unlock()
 	err := f.load(f.read())
 	if err != nil && f.settings.ForceStart {
-		f.logProblems(err, "starting without rules, requests are answered UNAVAILABLE until there are some", "path", f.path)
+		f.logger.Error("starting without rules, requests are answered UNAVAILABLE until there are some", "path", f.path)
+		f.logProblems(err)
 		if !f.settings.HealthNeedsRules {
 			f.loaded() // as far as health is concerned
 		}

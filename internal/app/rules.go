@@ -111,23 +111,21 @@ func (r *rules) warn(warnings descriptors.Problems) {
 
 // logRefusal tells why new rules do not serve. args say which.
 func (r *rules) logRefusal(err error, args ...any) {
-	message := "new rules refused, the old ones go on serving"
 	if r.tree.Load() == nil {
-		message = "new rules refused, there are none yet, requests are answered UNAVAILABLE"
+		r.logger.Error("new rules refused, there are none yet, requests are answered UNAVAILABLE", args...)
+	} else {
+		r.logger.Error("new rules refused, the old ones go on serving", args...)
 	}
-	r.logProblems(err, message, args...)
+	r.logProblems(err)
 }
 
-// logProblems logs a load that failed: what follows from that, and each problem of
-// the rules as a record of its own, because a text of many lines is one long line
-// in a log.
-func (r *rules) logProblems(err error, message string, args ...any) {
+// logProblems logs each problem of new rules in a record of its own, because a text
+// of many lines is one long line in a log.
+func (r *rules) logProblems(err error) {
 	problems, ok := errors.AsType[descriptors.Problems](err)
-	if !ok {
-		r.logger.Error(message, append(args, "err", err)...)
-		return
+	if !ok { // they could not be read
+		problems = descriptors.Problems{{Message: err.Error()}}
 	}
-	r.logger.Error(message, args...)
 	for _, p := range problems {
 		r.logger.Error("a problem of the new rules", "problem", p.String())
 	}
