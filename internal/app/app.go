@@ -145,7 +145,7 @@ func (a *App) bind(service *rls.Service) error {
 	if err != nil {
 		return err
 	}
-	bound, err := listen(l, a.logger)
+	bound, err := listen(a.opts.Settings, a.logger)
 	if err != nil {
 		return err
 	}
@@ -297,11 +297,7 @@ func (a *App) Run(ctx, drain context.Context) error {
 	select {
 	case <-ctx.Done():
 		a.health.setLeaving()
-		a.logger.Info("leaving, health checks fail and requests are still served", "at_most", a.opts.Settings.Process.DrainDelay)
-		select {
-		case <-drain.Done():
-		case err = <-failed:
-		}
+		err = a.leave(drain, failed)
 	case err = <-failed:
 	}
 	if err != nil {
@@ -314,6 +310,26 @@ func (a *App) Run(ctx, drain context.Context) error {
 	tasks.Wait()
 	a.logger.Info("stopped")
 	return err
+}
+
+// atOnce is within what time of the first context of Run the second has ended if
+// both end for one reason, such as SIGINT: not in the same instant.
+const atOnce = 100 * time.Millisecond
+
+// leave waits until drain ends or a listener fails, and returns its error. That
+// requests are still served is logged if it is so for longer than atOnce.
+func (a *App) leave(drain context.Context, failed <-chan error) error {
+	lasting := time.After(atOnce)
+	for {
+		select {
+		case <-lasting:
+			a.logger.Info("leaving, health checks fail and requests are still served", "at_most", a.opts.Settings.Process.DrainDelay)
+		case <-drain.Done():
+			return nil
+		case err := <-failed:
+			return err
+		}
+	}
 }
 
 // cleanUp stops what was started, within the drain timeout.

@@ -450,6 +450,9 @@ func TestForcedStartWithoutRules(t *testing.T) {
 	}
 	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "none loaded", "no such file")
 	f.wantAnswer("GET", f.DebugAddr(), "/rlconfig", 500, "no rules are loaded yet")
+	f.wantAnswer("POST", f.DebugAddr(), "/-/reload", 500, "no such file")
+	f.wantLog(`level=ERROR msg="new rules refused, there are none yet, requests are answered UNAVAILABLE" path=` + dir + "\n")
+	f.wantLog(`level=ERROR msg="a problem of the new rules" problem="rules at ` + dir)
 	write(t, filepath.Join(dir, "rules.yaml"), limited(2))
 	f.wantLimit(2)
 }

@@ -118,8 +118,8 @@ func (c *controlPlane) apply(u xds.Update) error {
 	}
 	c.accept(tree, admin.Rules{Path: c.path, Files: len(u.Resources), Version: u.Version})
 	c.logger.Info("rules loaded", "version", u.Version, "resources", len(u.Resources), "domains", tree.Domains(), "rules", tree.Rules())
-	if len(unknown) > 0 {
-		c.logger.Warn("fields of the rules are not known to this version and have no effect", "fields", unknown.First(mostProblems))
+	for _, field := range unknown.First(mostProblems) {
+		c.logger.Warn("a field of the rules is not known to this version and has no effect", "field", field.String())
 	}
 	if len(u.Resources) == 0 {
 		c.logger.Warn("the control plane has no rules, every request passes", "version", u.Version)
@@ -130,7 +130,7 @@ func (c *controlPlane) apply(u xds.Update) error {
 // refused notes why rules that the control plane sent do not serve.
 func (c *controlPlane) refused(version string, problem error) {
 	c.refuse(problem, version)
-	c.logger.Error("new rules refused, the old ones go on serving", "version", version, "problems", problem)
+	c.logRefusal(problem, "version", version)
 }
 
 // silent makes the server healthy although there are no rules, because the

@@ -112,7 +112,7 @@ func TestControlPlaneThatSendsAnotherType(t *testing.T) {
 	problem := `a response of type "clusters" is not allowed`
 	f.wantAnswer("GET", f.DebugAddr(), "/", 200, `The last load, of version "v9", at `, problem)
 	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_config_load_error 1\n")
-	f.wantLog(`level=ERROR msg="new rules refused, the old ones go on serving" version=v9`)
+	f.wantLog(`level=ERROR msg="new rules refused, there are none yet, requests are answered UNAVAILABLE" version=v9`)
 }
 
 func TestControlPlaneThatIsAway(t *testing.T) {
@@ -123,11 +123,47 @@ func TestControlPlaneThatIsAway(t *testing.T) {
 	plane.Stop()
 	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "weir_xds_connected 0\n")
 	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "NOT connected since ", "the last stream ended: ")
+	f.wantLog("the control plane is not connected, what it sent last stays")
 	f.wantLimit(3)
 	f.wantHealth(true, "OK")
 	plane.Start()
 	plane.Set("1", sent("x", 5)) // another control plane, the same version
 	f.wantLimit(5)
+}
+
+// TestControlPlaneThatSentNothingGood is away before it, or after what it sent was
+// refused.
+func TestControlPlaneThatSentNothingGood(t *testing.T) {
+	for _, bad := range []bool{false, true} {
+		plane := testenv.StartControlPlane(t)
+		if !bad {
+			plane.Stop()
+		}
+		f := start(t, fromControlPlane(plane)...)
+		if bad {
+			plane.Set("1", strings.ReplaceAll(sent("x", 3), "YEAR", "UNKNOWN"))
+			plane.WaitFor("that refuses", refusals)
+			plane.Stop()
+		}
+		f.wantLog("the control plane is not connected, there are no rules yet")
+		if strings.Contains(f.log.String(), "what it sent last stays") {
+			t.Errorf("the control plane sent nothing good (bad: %t), and that is said to stay", bad)
+		}
+	}
+}
+
+// TestProblemsOfTheControlPlane are logged one by one.
+func TestProblemsOfTheControlPlane(t *testing.T) {
+	plane := testenv.StartControlPlane(t)
+	plane.Set("1", sent("x", 3))
+	f := start(t, fromControlPlane(plane)...)
+	f.wantLimit(3)
+	plane.Set("2", strings.ReplaceAll(sent("x", 3), "YEAR", "UNKNOWN"), strings.ReplaceAll(sent("y", 3), "YEAR", "UNKNOWN"))
+	plane.WaitFor("that refuses", refusals)
+	f.wantLog(`level=ERROR msg="new rules refused, the old ones go on serving" version=2` + "\n")
+	for _, name := range []string{"x", "y"} {
+		f.wantLog(`level=ERROR msg="a problem of the new rules" problem="resource \"` + name + `\": descriptors[0].rate_limit.unit: a unit is needed`)
+	}
 }
 
 func TestControlPlaneWithoutRules(t *testing.T) {

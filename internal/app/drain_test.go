@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -156,6 +158,26 @@ func TestLeavingServesOn(t *testing.T) {
 	wantRefused(t, f.GRPCAddr())
 	if err := f.wantEnd(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestLeavingIsLoggedIfItLasts tells a pause from what SIGINT and a pause of 0 do,
+// after which the drain comes at once.
+func TestLeavingIsLoggedIfItLasts(t *testing.T) {
+	for lasts, logged := range map[time.Duration]bool{0: false, time.Millisecond: false, time.Second: true} {
+		synctest.Test(t, func(t *testing.T) {
+			log := new(logBuffer)
+			a := &App{logger: slog.New(slog.NewTextHandler(log, nil))}
+			a.opts.Settings.Process.DrainDelay = 5 * time.Second
+			drain, cancel := context.WithTimeout(t.Context(), lasts)
+			defer cancel()
+			if err := a.leave(drain, nil); err != nil {
+				t.Error(err)
+			}
+			if got := strings.Count(log.String(), `msg="leaving, health checks fail and requests are still served" at_most=5s`); got > 1 || (got == 1) != logged {
+				t.Errorf("a pause of %v is logged %d times, want it to be: %t\n%s", lasts, got, logged, log)
+			}
+		})
 	}
 }
 

@@ -39,7 +39,8 @@ func (f *files) start() error {
 	defer f.loading.Unlock()
 	err := f.load(f.read())
 	if err != nil && f.settings.ForceStart {
-		f.logger.Error("starting without rules, requests are answered UNAVAILABLE until there are some", "path", f.path, "problems", err)
+		f.logger.Error("starting without rules, requests are answered UNAVAILABLE until there are some", "path", f.path)
+		f.logProblems(err)
 		if !f.settings.HealthNeedsRules {
 			f.loaded() // as far as health is concerned
 		}
@@ -75,7 +76,7 @@ func (f *files) renew(c content) error {
 	err := f.load(c)
 	f.end()
 	if err != nil {
-		f.logger.Error("new rules refused, the old ones go on serving", "path", f.path, "problems", err)
+		f.logRefusal(err, "path", f.path)
 	}
 	return err
 }

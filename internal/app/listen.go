@@ -50,13 +50,14 @@ func (l *listeners) places(s settings.Listen) []place {
 
 // listen binds all addresses, or none if one is missing that is needed. The
 // error names every one of these, and the setting that it comes from.
-func listen(s settings.Listen, logger *slog.Logger) (listeners, error) {
+func listen(s settings.Settings, logger *slog.Logger) (listeners, error) {
 	var l listeners
+	config := listenConfig(s)
 	var bound []net.Listener
 	var without []string // listeners that do without IPv6
 	var errs []error
-	for _, p := range l.places(s) {
-		listener, err := bind(p.network, p.address)
+	for _, p := range l.places(s.Listen) {
+		listener, err := bind(config, p.network, p.address)
 		switch {
 		case err != nil && p.lost != nil:
 			logger.Log(context.Background(), *p.lost, "a listener cannot be bound, requests are answered without it", "listener", p.name, "settings", p.setting, "err", err)
@@ -82,13 +83,21 @@ func listen(s settings.Listen, logger *slog.Logger) (listeners, error) {
 	return l, nil
 }
 
+// listenConfig lets servers share ports that share their counters, too. Those that
+// count in memory would each admit the whole of every limit, unnoticed.
+func listenConfig(s settings.Settings) net.ListenConfig {
+	if s.Redis.Main.URL == "" {
+		return net.ListenConfig{}
+	}
+	return net.ListenConfig{Control: sharePort}
+}
+
 // bind binds an address. The host :: means all addresses, those of IPv4
 // included, and these alone on a machine without IPv6.
-func bind(network, address string) (net.Listener, error) {
+func bind(config net.ListenConfig, network, address string) (net.Listener, error) {
 	if network == "unix" {
 		return listenUnix(address)
 	}
-	config := net.ListenConfig{Control: sharePort}
 	return config.Listen(context.Background(), network, address)
 }
 

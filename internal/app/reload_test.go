@@ -17,6 +17,7 @@ import (
 	"weir/internal/admin"
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
+	"weir/internal/testenv"
 )
 
 // never is a poll interval that no test lives to see.
@@ -238,9 +239,19 @@ func TestBadRulesChangeNothing(t *testing.T) {
 	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_config_load_error 3\n")
 	f.wantLimit(3)
 	f.wantHealth(true, "OK")
-	// Once when they were found, and once for each time that somebody asked.
-	if n := strings.Count(f.log.String(), "minuet"); n != 3 {
-		t.Errorf("the problems were logged %d times, want 3 times", n)
+	// Once when they were found, and once for each time that somebody asked, each in
+	// a record of its own.
+	for _, want := range []string{
+		`level=ERROR msg="new rules refused, the old ones go on serving" path=` + dir + "\n",
+		`level=ERROR msg="a problem of the new rules" problem="` + dir + "/rules.yaml:4:",
+		`level=ERROR msg="a problem of the new rules" problem="` + dir + "/rules.yaml:6:",
+	} {
+		testenv.Eventually(t, func() error {
+			if n := strings.Count(f.log.String(), want); n != 3 {
+				return fmt.Errorf("%s was logged %d times, want 3 times", want, n)
+			}
+			return nil
+		})
 	}
 
 	replace(t, dir+"/rules.yaml", limited(7))
@@ -261,7 +272,11 @@ func TestManyProblems(t *testing.T) {
 	if err != nil || code != 422 || strings.Count(answer, "rules.yaml:") != mostProblems || !strings.Contains(answer, "\nand 19900 more") {
 		t.Errorf("reload: %d, %d bytes (error: %v):\n%.2000s", code, len(answer), err, answer)
 	}
-	if n := len(f.log.String()); n > 100<<10 {
+	log := f.log.String()
+	if n := strings.Count(log, "a problem of the new rules"); n > 2*(mostProblems+1) || !strings.Contains(log, `problem="and 19900 more"`) {
+		t.Errorf("%d problems are logged, want %d twice and how many more there are", n, mostProblems)
+	}
+	if n := len(log); n > 100<<10 {
 		t.Errorf("the log has %d bytes", n)
 	}
 	f.wantLimit(3)

@@ -109,6 +109,28 @@ func (r *rules) warn(warnings descriptors.Problems) {
 	}
 }
 
+// logRefusal tells why new rules do not serve. args say which.
+func (r *rules) logRefusal(err error, args ...any) {
+	if r.tree.Load() == nil {
+		r.logger.Error("new rules refused, there are none yet, requests are answered UNAVAILABLE", args...)
+	} else {
+		r.logger.Error("new rules refused, the old ones go on serving", args...)
+	}
+	r.logProblems(err)
+}
+
+// logProblems logs each problem of new rules in a record of its own, because a text
+// of many lines is one long line in a log.
+func (r *rules) logProblems(err error) {
+	problems, ok := errors.AsType[descriptors.Problems](err)
+	if !ok { // they could not be read
+		problems = descriptors.Problems{{Message: err.Error()}}
+	}
+	for _, p := range problems {
+		r.logger.Error("a problem of the new rules", "problem", p.String())
+	}
+}
+
 // refuse notes why new rules cannot serve. version is theirs, if they have one.
 func (r *rules) refuse(err error, version string) {
 	r.metrics.failure.Inc()

@@ -1,9 +1,15 @@
 package app
 
 import (
+	"io"
 	"net"
+	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"weir/internal/testenv"
 )
 
 // shared takes a port of the system that others may share, until it is released.
@@ -23,7 +29,7 @@ func shared(t *testing.T) (addr, port string, release func()) {
 // TestServersOverlap starts a second server on all addresses of the first, which
 // then ends, as an upgrade on one machine does it.
 func TestServersOverlap(t *testing.T) {
-	args := []string{"--config=" + directory(t, limited(3))}
+	args := []string{"--config=" + directory(t, limited(3)), "--redis-url=" + miniredis.RunT(t).Addr()}
 	var releases []func()
 	for _, flag := range []string{"--grpc-port=", "--port=", "--debug-port="} {
 		_, port, release := shared(t)
@@ -45,4 +51,27 @@ func TestServersOverlap(t *testing.T) {
 	young.wantLimit(3)
 	young.wantAnswer("GET", young.DebugAddr(), "/", 200, "Weir v0-test")
 	young.wantAnswer("GET", young.MetricsAddr(), "/metrics", 200, "ratelimit_service_total_requests")
+}
+
+// TestServersThatCountAloneDoNotOverlap starts a second server without Redis on an
+// address of the first, with which it would share no counter.
+func TestServersThatCountAloneDoNotOverlap(t *testing.T) {
+	for flag, settings := range map[string]string{"--grpc-port=": "GRPC_HOST and GRPC_PORT", "--port=": "HOST and PORT"} {
+		addr := testenv.OwnAddr(t)
+		_, port, _ := net.SplitHostPort(addr)
+		args := []string{"--config=" + directory(t, limited(3)), flag + port}
+		f := start(t, args...)
+		f.wantLimit(3)
+		second, err := New(options(t, io.Discard, args...))
+		if err == nil {
+			t.Errorf("two servers share %s", addr)
+			_ = second.cleanUp()
+			continue
+		}
+		for _, want := range []string{"(see " + settings + ")", addr, "address already in use"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("the error %v does not name %s", err, want)
+			}
+		}
+	}
 }

@@ -92,6 +92,7 @@ type Client struct {
 	metrics *metrics
 
 	unreachable, ended *backoff.ExponentialBackOff
+	applied            bool // a response was
 
 	mu     sync.Mutex
 	status Status
@@ -181,7 +182,12 @@ func (c *Client) Run(ctx context.Context) {
 		}
 		wait := delays.NextBackOff()
 		c.disconnected(err)
-		c.opts.Logger.Warn("the control plane is not connected, what it sent last stays", "server", c.opts.Server, "err", err, "retry_in", wait.Round(time.Millisecond))
+		args := []any{"server", c.opts.Server, "err", err, "retry_in", wait.Round(time.Millisecond)}
+		if c.applied {
+			c.opts.Logger.Warn("the control plane is not connected, what it sent last stays", args...)
+		} else {
+			c.opts.Logger.Warn("the control plane is not connected, there are no rules yet", args...)
+		}
 		select {
 		case <-ctx.Done():
 			return

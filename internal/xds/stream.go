@@ -144,7 +144,9 @@ func (s *stream) apply(r *discovery.DiscoveryResponse) error {
 		s.opts.Refused(r.GetVersionInfo(), problem)
 		return problem
 	}
-	return s.opts.Apply(Update{Version: r.GetVersionInfo(), Resources: r.GetResources()})
+	problem := s.opts.Apply(Update{Version: r.GetVersionInfo(), Resources: r.GetResources()})
+	s.applied = s.applied || problem == nil
+	return problem
 }
 
 // digest tells responses apart by type and resources: a version need not mean the
