@@ -89,10 +89,7 @@ func (b *backend) lane(key []byte) *lane {
 
 // wait waits until done is closed, but not longer than the caller can.
 func (b *backend) wait(ctx context.Context, done <-chan struct{}) error {
-	patience := b.opTimeout
-	if deadline, ok := ctx.Deadline(); ok {
-		patience = min(patience, patienceOf(time.Until(deadline)))
-	}
+	patience := b.patience(ctx)
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
@@ -103,6 +100,14 @@ func (b *backend) wait(ctx context.Context, done <-chan struct{}) error {
 	case <-ctx.Done():
 		return fmt.Errorf("%w: waiting for Redis: %w", limiter.ErrUnavailable, context.Cause(ctx))
 	}
+}
+
+// patience is how long a caller can wait for Redis.
+func (b *backend) patience(ctx context.Context) time.Duration {
+	if deadline, ok := ctx.Deadline(); ok {
+		return min(b.opTimeout, patienceOf(time.Until(deadline)))
+	}
+	return b.opTimeout
 }
 
 // answerTime is what an answer needs to wake up and travel on a busy machine. Of

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"bytes"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"weir/internal/limiter"
@@ -18,6 +19,10 @@ type batch struct {
 	keys     texts                  // of each hit
 	requests texts                  // of each request, as the script reads them
 	counters []int                  // how many each request has, as often as it hits them
+
+	needed  atomic.Int64 // of the requests, all but those whose callers have left
+	until   time.Time    // the call is of use, for the request that can wait longest
+	anytime bool         // it is of use at any time
 
 	loosened []loosened    // what is given back
 	number   int64         // of the call, in the order of calls
@@ -64,6 +69,22 @@ func (b *batch) add(hits []limiter.Hit, isPart bool) {
 	b.requests.end()
 	b.counters = append(b.counters, len(hits))
 }
+
+// need tells that a request of it is to be called until then.
+func (b *batch) need(until time.Time) {
+	b.needed.Add(1)
+	b.anytime = b.anytime || until.IsZero()
+	if until.After(b.until) {
+		b.until = until
+	}
+}
+
+// leave tells that nobody waits for a request of it any more. It is called
+// nevertheless with others that are needed.
+func (b *batch) leave() { b.needed.Add(-1) }
+
+// late tells whether it is too late for a call to be of use.
+func (b *batch) late(now time.Time) bool { return !b.anytime && now.After(b.until) }
 
 // limit returns the number of a limit, as an argument.
 func (b *batch) limit(l *limiter.Limit) int64 {

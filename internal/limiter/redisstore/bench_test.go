@@ -67,23 +67,95 @@ func benchmarkDecide(b *testing.B, specs []limiter.Spec) {
 	b.ReportMetric(value(b, reg, "weir_redis_calls_total", "")/float64(b.N), "calls/op")
 }
 
+// BenchmarkCall makes calls of so many hits, on counters that Redis has and on new
+// ones, in requests of one limit and of three. It tells how long a call keeps Redis
+// busy, in which it serves nobody else.
+func BenchmarkCall(b *testing.B) {
+	for _, counters := range []string{"known", "new"} {
+		for _, limits := range []int{1, 3} {
+			for _, hits := range []int{64, maxBatch, 4 * maxBatch} {
+				b.Run(fmt.Sprintf("%s/limits=%d/hits=%d", counters, limits, hits), func(b *testing.B) {
+					benchmarkCall(b, hits, limits, counters == "new")
+				})
+			}
+		}
+	}
+}
+
+func benchmarkCall(b *testing.B, hits, limits int, areNew bool) {
+	r := testenv.RedisServer(b)
+	admin := connect(b, r)
+	s := open(b, Options{URL: r.Addr(), OpTimeout: long})
+	of := make([]*limiter.Limit, limits)
+	for i := range of {
+		of[i] = storetest.Must(limiter.Spec{RequestsPerUnit: 1 << 30, Unit: limiter.Minute, UnitMultiplier: uint32(i + 1)})
+	}
+	call := func(generation int) {
+		batch := newBatch(decideScript, room{})
+		for n := range hits / limits {
+			request := make([]limiter.Hit, limits)
+			for i, limit := range of {
+				request[i] = limiter.Hit{Limit: limit, Cost: 1, Key: fmt.Appendf(nil, "w1|api|user=user-%d-%d|%d", generation, n, i)}
+			}
+			batch.add(request, false)
+		}
+		if s.main.call(batch); batch.err != nil {
+			b.Fatal(batch.err)
+		}
+	}
+	call(0)
+	if err := admin.ConfigResetStat(b.Context()).Err(); err != nil {
+		b.Fatal(err)
+	}
+	for n := 0; b.Loop(); n++ {
+		switch {
+		case !areNew:
+			call(0)
+		case n%100 == 99: // or Redis would outgrow the machine
+			b.StopTimer()
+			do(b, admin, "flushall")
+			b.StartTimer()
+			fallthrough
+		default:
+			call(n + 1)
+		}
+	}
+	stats := infoOf(b, admin, "commandstats")["cmdstat_evalsha"] // calls=1,usec=2,usec_per_call=2.00,...
+	_, after, _ := strings.Cut(stats, "usec_per_call=")
+	perCall, _, _ := strings.Cut(after, ",")
+	micros, err := strconv.ParseFloat(perCall, 64)
+	if err != nil {
+		b.Fatalf("%v in %q", err, stats)
+	}
+	b.ReportMetric(micros, "redis-µs/call")
+	b.ReportMetric(micros/float64(hits/limits*limits), "redis-µs/hit")
+}
+
 // redisCPU is the CPU time that Redis has used, in seconds.
 func redisCPU(b *testing.B, client *redis.Client) float64 {
 	b.Helper()
-	info, err := client.Info(b.Context(), "cpu").Result()
+	info, sum := infoOf(b, client, "cpu"), 0.0
+	for _, name := range []string{"used_cpu_user", "used_cpu_sys"} {
+		seconds, err := strconv.ParseFloat(info[name], 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		sum += seconds
+	}
+	return sum
+}
+
+// infoOf is a section of what Redis tells of itself, by name.
+func infoOf(b *testing.B, client *redis.Client, section string) map[string]string {
+	b.Helper()
+	text, err := client.Info(b.Context(), section).Result()
 	if err != nil {
 		b.Fatal(err)
 	}
-	sum := 0.0
-	for line := range strings.Lines(info) {
+	info := make(map[string]string)
+	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		if name == "used_cpu_user" || name == "used_cpu_sys" {
-			seconds, err := strconv.ParseFloat(value, 64)
-			if err != nil {
-				b.Fatal(err)
-			}
-			sum += seconds
-		}
+		info[name] = value
 	}
-	return sum
+	return info
 }

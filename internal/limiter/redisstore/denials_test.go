@@ -325,7 +325,7 @@ func TestGivingBackIsKnownAtOnce(t *testing.T) {
 	t.Run("of a request denied elsewhere", func(t *testing.T) {
 		f := newMemoryFixture(t)
 		part := []limiter.Hit{hit("k", l, 1)}
-		b, place, err := f.store.main.only.send(part, true)
+		b, place, err := f.store.main.only.send(part, true, anytime)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -346,7 +346,7 @@ func TestGivingBackIsKnownAtOnce(t *testing.T) {
 		f := newMemoryFixture(t)
 		f.want("first", false, 1, hit("k", l, 1))
 		f.want("denied", true, 1, hit("k", l, 1))
-		b, _, err := f.store.main.only.send([]limiter.Hit{{Limit: l, Key: []byte("k"), Cost: 1, Refund: true}}, false)
+		b, _, err := f.store.main.only.send([]limiter.Hit{{Limit: l, Key: []byte("k"), Cost: 1, Refund: true}}, false, anytime)
 		if err != nil {
 			t.Fatal(err)
 		}

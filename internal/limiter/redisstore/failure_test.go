@@ -268,31 +268,59 @@ func TestSilenceIsCountedAsTimeout(t *testing.T) {
 	})
 }
 
+// TestCallersThatLeaveAreCounted lets callers leave: those in flight are counted,
+// and those who wait if anybody in their batch is needed; the others need no call.
 func TestCallersThatLeaveAreCounted(t *testing.T) {
-	r := testenv.RedisServer(t)
-	admin := connect(t, r)
-	s := open(t, Options{URL: r.Addr(), OpTimeout: long})
-	mustAsk(t, s, "k", perYear)
-	do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
+	for _, c := range []struct {
+		name string
+		last limiter.Hit // of the one more that waits
+		stay bool
+		want int64
+	}{
+		{"all leave", limiter.Hit{Cost: 1}, false, 2},
+		{"one stays", limiter.Hit{Cost: 1}, true, 13},
+		{"one has used it already", limiter.Hit{Cost: 1, Always: true}, false, 13},
+		{"one gives something back", limiter.Hit{Cost: 2, Refund: true}, false, 10},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := testenv.RedisServer(t)
+			admin := connect(t, r)
+			s := open(t, Options{URL: r.Addr(), OpTimeout: long})
+			mustAsk(t, s, "k", perYear)
+			do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
 
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	leave := func() {
-		if _, err := ask(ctx, s, "k", perYear); !errors.Is(err, context.Canceled) {
-			t.Errorf("got error %v, want one that wraps %v", err, context.Canceled)
-		}
-	}
-	wg.Go(leave)
-	eventually(t, "one is in flight", func() bool { return inFlight(s) && waiting(s) == 0 })
-	for range 10 {
-		wg.Go(leave)
-	}
-	eventually(t, "the others wait", func() bool { return waiting(s) == 10 })
-	cancel()
-	wg.Wait() // while Redis still stands
-	leave()   // and one that had left before it came
-	do(t, admin, "client", "unpause")
-	if d := mustAsk(t, s, "k", perYear); d.Used != 14 {
-		t.Errorf("%d used, want 14", d.Used)
+			ctx, cancel := context.WithCancel(context.Background())
+			var left, stayed sync.WaitGroup
+			leave := func() {
+				if _, err := ask(ctx, s, "k", perYear); !errors.Is(err, context.Canceled) {
+					t.Errorf("got error %v, want one that wraps %v", err, context.Canceled)
+				}
+			}
+			left.Go(leave)
+			eventually(t, "one is in flight", func() bool { return inFlight(s) && waiting(s) == 0 })
+			for range 9 {
+				left.Go(leave)
+			}
+			c.last.Limit, c.last.Key = perYear, []byte("k")
+			if c.stay {
+				stayed.Go(func() { mustAsk(t, s, "k", perYear) })
+			} else {
+				left.Go(func() {
+					if _, err := s.Decide(ctx, []limiter.Hit{c.last}, make([]limiter.Decision, 1)); !errors.Is(err, context.Canceled) {
+						t.Errorf("got error %v, want one that wraps %v", err, context.Canceled)
+					}
+				})
+			}
+			eventually(t, "the others wait", func() bool { return waiting(s) == 10 })
+			cancel()
+			left.Wait() // while Redis still stands
+			leave()     // and one that had left before it came
+			do(t, admin, "client", "unpause")
+			stayed.Wait()
+			eventually(t, "nobody waits", func() bool { return !inFlight(s) })
+			if d := mustAsk(t, s, "k", perYear); d.Used != c.want+1 {
+				t.Errorf("%d used, want %d", d.Used-1, c.want)
+			}
+		})
 	}
 }

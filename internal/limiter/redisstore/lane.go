@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"time"
 
 	"weir/internal/limiter"
 )
@@ -19,14 +20,21 @@ func newLane(b *backend) *lane { return &lane{b, newQueue()} }
 
 // decide decides hits, which all have this lane.
 func (l *lane) decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
-	b, place, err := l.send(hits, false)
+	until := l.lastTakeOff(ctx, hits)
+	b, place, err := l.send(hits, false, until)
 	if err != nil {
 		return false, err
 	}
 	if err := l.wait(ctx, b.done); err != nil {
+		if !until.IsZero() {
+			b.leave()
+		}
 		return false, err
 	}
 	if b.err != nil {
+		if errors.Is(b.err, errLate) {
+			l.metrics.errors[kindQueueFull].Inc()
+		}
 		return false, b.err
 	}
 	var buf [16]limiter.State
@@ -37,10 +45,23 @@ func (l *lane) decide(ctx context.Context, hits []limiter.Hit, out []limiter.Dec
 	return denied, err
 }
 
-// send takes a request on, or a part of one. It tells its batch and its place
-// in it.
-func (l *lane) send(hits []limiter.Hit, isPart bool) (b *batch, place int, err error) {
-	b, place, start, err := l.queue.add(hits, isPart)
+// lastTakeOff is until when a call for hits is of use to their caller. The rest of
+// its patience is for the call itself: if everybody were served at the last moment,
+// as happens when more arrives than Redis decides, nobody would be answered in time.
+// What is written whatever becomes of it can be at any time.
+func (l *lane) lastTakeOff(ctx context.Context, hits []limiter.Hit) time.Time {
+	for i := range hits {
+		if hits[i].Unconditional() {
+			return anytime
+		}
+	}
+	return time.Now().Add(l.patience(ctx) * 3 / 4)
+}
+
+// send takes a request on, or a part of one, for a call until then; zero is any
+// time. It tells its batch and its place in it.
+func (l *lane) send(hits []limiter.Hit, isPart bool, until time.Time) (b *batch, place int, err error) {
+	b, place, start, err := l.queue.add(hits, isPart, until)
 	if errors.Is(err, errQueueFull) {
 		l.metrics.errors[kindQueueFull].Inc()
 	}

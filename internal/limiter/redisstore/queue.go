@@ -3,51 +3,66 @@ package redisstore
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"weir/internal/limiter"
 )
 
 const (
-	// maxBatch is the most hits that go into one call, except that a larger
-	// request goes alone. A call of this size keeps Redis busy for a few
-	// milliseconds, in which it serves nobody else.
-	maxBatch = 1024
-	// maxQueue is the most hits that wait, except that a larger request may wait
-	// alone. Redis needs about half of DefaultOpTimeout for them: more would not be
-	// answered in time.
-	maxQueue = 16 * maxBatch
+	// smallRequest is the most hits of a request that does not wait behind large ones.
+	smallRequest = 16
+	// maxBatch is the most hits that go into one call, except that a larger request
+	// goes alone. A call of this size keeps Redis busy for one to three milliseconds
+	// (BenchmarkCall), in which it serves nobody else. Larger calls would save round
+	// trips of large requests, but make small ones wait for longer.
+	maxBatch = 256
+	// maxQueue is the most hits that wait in a line, except that a larger request may
+	// wait alone. Redis needs 30 to 80 ms for them, which is most of DefaultOpTimeout:
+	// more would not be answered in time.
+	maxQueue = 32 * maxBatch
 )
 
 var (
 	errQueueFull = fmt.Errorf("%w: more than %d hits wait for Redis", limiter.ErrUnavailable, maxQueue)
 	errClosed    = fmt.Errorf("%w: the Redis store is closed", limiter.ErrUnavailable)
+	errLate      = fmt.Errorf("%w: too much waits for Redis", limiter.ErrUnavailable)
 )
 
-// queue holds what waits for a call: requests, and what is to be given back. Each
-// has a line of its own, and the two take turns, so that neither holds the other
-// up for longer than a call. What is given back need not keep its place among
-// requests, since those that it comes of are decided.
+// anytime is until when a call is of use that must be made however late it is.
+var anytime time.Time
+
+// queue holds what waits for a call: small requests, large ones, and what is to be
+// given back. Each of them has a line of its own, and the lines take turns, so that
+// none holds another up for longer than a call. Small and large requests need not
+// keep their order, since nobody has been answered yet; nor need what is given back
+// among requests, since those that it comes of are decided.
 //
-// Both lines are bounded. Requests are refused when theirs is full. What is to be
-// given back never is, because it would be missing until the end of its window;
-// it is bounded by maxSpread, which bounds what it comes of.
+// Every line is bounded. Requests are refused when theirs is full, so that those
+// who send large ones do not take the room of all others. What is to be given back
+// never is, because it would be missing until the end of its window; it is bounded
+// by maxSpread, which bounds what it comes of.
 type queue struct {
 	mu        sync.Mutex
-	requests  line
+	small     line
+	large     line
 	giveBacks line
 	closed    bool
 	flying    bool          // somebody makes calls until the queue is empty
-	backsNext bool          // it is the turn of giveBacks
+	turn      int           // of the lines, in the order of lines
 	landed    chan struct{} // closed when the queue is closed and nobody makes calls
 }
 
 func newQueue() *queue {
 	return &queue{
-		requests:  line{script: decideScript},
+		small:     line{script: decideScript},
+		large:     line{script: decideScript},
 		giveBacks: line{script: giveBackScript},
 		landed:    make(chan struct{}),
 	}
 }
+
+// lines lists the lines in the order in which they take turns.
+func (q *queue) lines() [3]*line { return [...]*line{&q.small, &q.large, &q.giveBacks} }
 
 // line is batches for one script, first come first served.
 type line struct {
@@ -69,33 +84,46 @@ func (l *line) room(hits int) *batch {
 	return b
 }
 
-// next takes the oldest batch out of the line, nil if there is none.
+// next takes the oldest batch out of the line, nil if there is none. It passes over
+// those that come too late for all their callers, because Redis would work for
+// nobody while those who wait behind become late in turn. But the last one goes even
+// late, as long as anybody waits for it: nothing is behind it.
 func (l *line) next() *batch {
-	if len(l.batches) == 0 {
-		return nil
+	for len(l.batches) > 0 {
+		b := l.batches[0]
+		l.batches[0] = nil
+		l.batches = l.batches[1:]
+		l.hits -= b.keys.len()
+		if b.needed.Load() > 0 && (len(l.batches) == 0 || !b.late(time.Now())) {
+			l.last = b.size()
+			return b
+		}
+		b.err = errLate
+		close(b.done)
 	}
-	b := l.batches[0]
-	l.batches[0] = nil
-	l.batches = l.batches[1:]
-	l.hits -= b.keys.len()
-	l.last = b.size()
-	return b
+	return nil
 }
 
-// add takes a request on, or a part of one. It tells its batch and its place in
-// it, and whether the caller must see to it that calls are made.
-func (q *queue) add(hits []limiter.Hit, isPart bool) (b *batch, place int, start bool, err error) {
+// add takes a request on, or a part of one, for a call until then.
+// It tells its batch and its place in it, and whether the caller must see to it that
+// calls are made.
+func (q *queue) add(hits []limiter.Hit, isPart bool, until time.Time) (b *batch, place int, start bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	line := &q.small
+	if len(hits) > smallRequest {
+		line = &q.large
+	}
 	switch {
 	case q.closed:
 		return nil, 0, false, errClosed
-	case q.requests.hits > 0 && q.requests.hits+len(hits) > maxQueue:
+	case line.hits > 0 && line.hits+len(hits) > maxQueue:
 		return nil, 0, false, errQueueFull
 	}
-	b = q.requests.room(len(hits))
+	b = line.room(len(hits))
 	place = b.requests.len()
 	b.add(hits, isPart)
+	b.need(until)
 	return b, place, q.start(), nil
 }
 
@@ -108,6 +136,7 @@ func (q *queue) addGiveBacks(charges []giveBack) (b *batch, place int, start boo
 	for _, g := range charges {
 		b.addGiveBack(g)
 	}
+	b.need(anytime)
 	return b, place, q.start()
 }
 
@@ -123,26 +152,22 @@ func (q *queue) start() bool {
 func (q *queue) next() *batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	first, second := &q.requests, &q.giveBacks
-	if q.backsNext {
-		first, second = second, first
-	}
-	b := first.next()
-	if b == nil {
-		b = second.next()
-	}
-	if b == nil {
-		q.flying = false
-		if q.closed {
-			close(q.landed)
+	lines := q.lines()
+	for range lines {
+		line := lines[q.turn]
+		q.turn = (q.turn + 1) % len(lines)
+		if b := line.next(); b != nil {
+			return b
 		}
-		return nil
 	}
-	q.backsNext = b.script == decideScript
-	return b
+	q.flying = false
+	if q.closed {
+		close(q.landed)
+	}
+	return nil
 }
 
-// close refuses further requests. What waits is still called.
+// close refuses further requests. What waits is still called, if anybody needs it.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

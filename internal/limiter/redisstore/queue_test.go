@@ -5,21 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"weir/internal/limiter"
+	"weir/internal/testenv"
 )
 
 // waiting is how many hits wait for a call.
 func waiting(s *Store) int {
-	s.main.only.queue.mu.Lock()
-	defer s.main.only.queue.mu.Unlock()
-	return s.main.only.queue.requests.hits
+	q := s.main.only.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.small.hits + q.large.hits
 }
 
 // inFlight tells whether somebody makes calls.
@@ -114,16 +118,17 @@ func TestBatchesAreBounded(t *testing.T) {
 		{[]int{1}, []int{1}},
 		{[]int{1, 2, 3}, []int{6}},
 		{[]int{maxBatch}, []int{maxBatch}},
-		{[]int{maxBatch - 1, 1, 1}, []int{maxBatch, 1}},
-		{[]int{1, maxBatch}, []int{1, maxBatch}},
+		{[]int{maxBatch - 20, 20, 20}, []int{maxBatch, 20}},
+		{[]int{20, maxBatch}, []int{20, maxBatch}},
 		{[]int{maxBatch + 1}, []int{maxBatch + 1}},
-		{[]int{1, 3 * maxBatch, 1, 1}, []int{1, 3 * maxBatch, 2}},
-		{[]int{600, 600, 400, 100}, []int{600, 1000, 100}},
+		{[]int{20, 3 * maxBatch, 20, 20}, []int{20, 3 * maxBatch, 40}},
+		{[]int{150, 150, 100, 25}, []int{150, 250, 25}},
+		{[]int{100, smallRequest, smallRequest + 1, 1}, []int{smallRequest + 1, 100 + smallRequest + 1}},
 		{[]int{2 * maxQueue}, []int{2 * maxQueue}},
 	} {
 		q := newQueue()
 		for _, n := range c.requests {
-			if _, _, _, err := q.add(request(n), false); err != nil {
+			if _, _, _, err := q.add(request(n), false, anytime); err != nil {
 				t.Fatalf("%v: %v", c.requests, err)
 			}
 		}
@@ -134,8 +139,8 @@ func TestBatchesAreBounded(t *testing.T) {
 		if !slices.Equal(got, c.want) {
 			t.Errorf("requests of %v hits make batches of %v, want %v", c.requests, got, c.want)
 		}
-		if q.requests.hits != 0 || q.flying {
-			t.Errorf("%v: an empty queue holds %d hits, flying is %v", c.requests, q.requests.hits, q.flying)
+		if n := q.small.hits + q.large.hits; n != 0 || q.flying {
+			t.Errorf("%v: an empty queue holds %d hits, flying is %v", c.requests, n, q.flying)
 		}
 	}
 }
@@ -149,19 +154,22 @@ func charges(n int) []giveBack {
 	return list
 }
 
-// TestLinesTakeTurns gives back while requests wait: neither makes the other wait
-// for more than one call, nor takes the room of the other.
+// TestLinesTakeTurns gives back while small and large requests wait: none makes
+// another wait for more than one call, nor takes the room of another.
 func TestLinesTakeTurns(t *testing.T) {
+	full := func(n int) []int { return slices.Repeat([]int{maxBatch}, n) }
 	for _, c := range []struct {
 		name               string
 		requests, giveBack []int // hits of each
 		want               []int // hits of the calls, what is given back as a negative number
 	}{
-		{"one of each", []int{1}, []int{1}, []int{1, -1}},
+		{"one of each", []int{1, 100}, []int{1}, []int{1, 100, -1}},
 		{"only given back", nil, []int{1, 2, maxBatch}, []int{-3, -maxBatch}},
-		{"a flood of requests", []int{maxBatch, maxBatch, maxBatch}, []int{5, 6}, []int{maxBatch, -11, maxBatch, maxBatch}},
-		{"a flood of what is given back", []int{1, 2}, []int{maxBatch, maxBatch, maxBatch}, []int{3, -maxBatch, -maxBatch, -maxBatch}},
-		{"of both", []int{maxBatch, 7}, []int{maxBatch, 8}, []int{maxBatch, -maxBatch, 7, -8}},
+		{"a flood of large requests", append(full(3), 2, 3), []int{5, 6}, []int{5, maxBatch, -11, maxBatch, maxBatch}},
+		{"a huge request", []int{9 * maxBatch, 1}, nil, []int{1, 9 * maxBatch}},
+		{"a flood of small requests", append(slices.Repeat([]int{smallRequest}, 40), 50, 60), []int{5}, []int{maxBatch, 110, -5, maxBatch, 128}},
+		{"a flood of what is given back", []int{1, 2}, full(3), []int{3, -maxBatch, -maxBatch, -maxBatch}},
+		{"of large ones and of what is given back", []int{maxBatch, 70}, []int{maxBatch, 8}, []int{maxBatch, -maxBatch, 70, -8}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			q := newQueue()
@@ -170,7 +178,7 @@ func TestLinesTakeTurns(t *testing.T) {
 					q.addGiveBacks(charges(c.giveBack[i]))
 				}
 				if i < len(c.requests) {
-					if _, _, _, err := q.add(request(c.requests[i]), false); err != nil {
+					if _, _, _, err := q.add(request(c.requests[i]), false, anytime); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -190,12 +198,178 @@ func TestLinesTakeTurns(t *testing.T) {
 	}
 }
 
+// TestFullLineRefusesOnlyItsOwn fills one line of requests: the other has room.
+func TestFullLineRefusesOnlyItsOwn(t *testing.T) {
+	for _, c := range []struct{ full, other int }{{100, 1}, {1, 100}} {
+		q := newQueue()
+		var err error
+		for err == nil {
+			_, _, _, err = q.add(request(c.full), false, anytime)
+		}
+		if !errors.Is(err, errQueueFull) {
+			t.Fatal(err)
+		}
+		if _, _, _, err := q.add(request(c.other), false, anytime); err != nil {
+			t.Errorf("a request of %d hits beside many of %d: %v", c.other, c.full, err)
+		}
+	}
+}
+
+// TestCallsThatHelpNobodyAreNotMade puts requests, each with a batch of its own, in
+// line whose callers wait, have left, or cannot be answered in time.
+func TestCallsThatHelpNobodyAreNotMade(t *testing.T) {
+	inTime, late := time.Now().Add(time.Hour), time.Now().Add(-time.Hour)
+	type asked struct {
+		hits  int
+		until time.Time
+		left  bool
+	}
+	const n = maxBatch // no other request is in its batch
+	for _, c := range []struct {
+		name     string
+		requests []asked
+		want     []int // hits of the calls
+	}{
+		{"all wait", []asked{{n, inTime, false}, {n + 1, inTime, false}}, []int{n, n + 1}},
+		{"one has left", []asked{{n, inTime, true}, {n + 1, inTime, false}}, []int{n + 1}},
+		{"all have left", []asked{{n, inTime, true}, {n + 1, inTime, true}, {1, inTime, true}}, nil},
+		{"one of a batch has left", []asked{{20, inTime, true}, {30, inTime, false}}, []int{50}},
+		{"all of a batch have left", []asked{{20, inTime, true}, {30, inTime, true}, {n, inTime, false}}, []int{n}},
+		{"one is late", []asked{{n, late, false}, {n + 1, inTime, false}}, []int{n + 1}},
+		{"one of a batch is late", []asked{{20, inTime, false}, {30, late, false}, {n, inTime, false}}, []int{50, n}},
+		{"the last is late", []asked{{n, late, false}, {n + 1, late, false}}, []int{n + 1}},
+		{"the last of a line is late", []asked{{n, late, false}, {1, inTime, false}}, []int{1, n}},
+		{"the last has left", []asked{{n, late, false}, {n + 1, late, true}}, nil},
+		{"one must be called", []asked{{n, anytime, false}, {n + 1, inTime, false}}, []int{n, n + 1}},
+		{"one of a batch must be called", []asked{{20, anytime, false}, {30, late, true}, {n, inTime, false}}, []int{50, n}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			q := newQueue()
+			var batches []*batch
+			for _, a := range c.requests {
+				b, _, _, err := q.add(request(a.hits), false, a.until)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if a.left {
+					b.leave()
+				}
+				batches = append(batches, b)
+			}
+			var got []int
+			called := map[*batch]bool{}
+			for b := q.next(); b != nil; b = q.next() {
+				got = append(got, b.keys.len())
+				called[b] = true
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("calls of %v hits, want %v", got, c.want)
+			}
+			for i, b := range batches {
+				if called[b] {
+					continue
+				}
+				select {
+				case <-b.done:
+				default:
+					t.Fatalf("request %d is neither called nor done", i)
+				}
+				if !errors.Is(b.err, errLate) || !errors.Is(b.err, limiter.ErrUnavailable) {
+					t.Errorf("request %d: got error %v, want %v", i, b.err, errLate)
+				}
+			}
+			if q.small.hits+q.large.hits != 0 || q.flying {
+				t.Errorf("an empty queue holds %d and %d hits, flying is %v", q.small.hits, q.large.hits, q.flying)
+			}
+		})
+	}
+}
+
+// sizes is a hook that notes how many keys each call has, and which is the first.
+type sizes struct {
+	gate // for the hooks that do nothing
+	mu   sync.Mutex
+	list []string
+}
+
+func (s *sizes) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if args := cmd.Args(); cmd.Name() == "evalsha" {
+			name, _, _ := strings.Cut(*args[3].(*string), " ")
+			s.mu.Lock()
+			s.list = append(s.list, fmt.Sprint(args[2], " ", name))
+			s.mu.Unlock()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// TestLargeRequestsDoNotHoldSmallOnesBack lets large requests fill their line while
+// Redis stands. Small ones that come after them all are taken on nevertheless, and
+// decided by the next call but one at the latest.
+func TestLargeRequestsDoNotHoldSmallOnesBack(t *testing.T) {
+	r := testenv.RedisServer(t)
+	admin := connect(t, r)
+	reg := prometheus.NewRegistry()
+	s := open(t, Options{URL: r.Addr(), OpTimeout: long, Registerer: reg})
+	mustAsk(t, s, "k", perYear) // Redis has the script now
+	do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
+	calls := &sizes{}
+	s.main.client.AddHook(calls)
+
+	var wg sync.WaitGroup
+	decide := func(name string, hits int) {
+		wg.Go(func() {
+			request := make([]limiter.Hit, hits)
+			for i := range request {
+				request[i] = limiter.Hit{Limit: perYear, Key: fmt.Appendf(nil, "%s %d", name, i), Cost: 1}
+			}
+			if denied, err := s.Decide(context.Background(), request, make([]limiter.Decision, hits)); denied || err != nil {
+				t.Errorf("%s request of %d hits: denied %v, error %v", name, hits, denied, err)
+			}
+		})
+	}
+	decide("first", 1)
+	eventually(t, "one is in flight", func() bool { return inFlight(s) && waiting(s) == 0 })
+	const large, small = maxQueue / 100, 50
+	for range large {
+		decide("large", 100)
+	}
+	eventually(t, "the large ones wait", func() bool { return waiting(s) == 100*large })
+	if _, err := s.Decide(t.Context(), request(100), make([]limiter.Decision, 100)); !errors.Is(err, errQueueFull) {
+		t.Errorf("a further large one: got error %v, want %v", err, errQueueFull)
+	}
+	for range small {
+		decide("small", 1)
+	}
+	eventually(t, "the small ones wait", func() bool { return waiting(s) == 100*large+small })
+	do(t, admin, "client", "unpause")
+	wg.Wait()
+
+	want := append([]string{"1 first"}, slices.Repeat([]string{"200 large"}, large/2)...)
+	if large%2 == 1 {
+		want = append(want, "100 large")
+	}
+	var got []string
+	for i, call := range calls.list {
+		switch {
+		case call != fmt.Sprint(small, " small"):
+			got = append(got, call)
+		case i > 2:
+			t.Errorf("the small ones are in call %d of %q", i, calls.list)
+		}
+	}
+	if !slices.Equal(got, want) || len(calls.list) != len(want)+1 {
+		t.Errorf("calls %q, want %q and the small ones", calls.list, want)
+	}
+}
+
 func TestGivingBackRefusesNoRequest(t *testing.T) {
 	q := newQueue()
 	for range 2 * maxQueue {
 		q.addGiveBacks(charges(1))
 	}
-	if _, _, _, err := q.add(request(maxQueue), false); err != nil {
+	if _, _, _, err := q.add(request(maxQueue), false, anytime); err != nil {
 		t.Errorf("a request beside what is given back: %v", err)
 	}
 	if n := len(q.giveBacks.batches); n != 2*maxQueue/maxBatch {
@@ -209,13 +383,13 @@ func TestBatchesAreFew(t *testing.T) {
 	q := newQueue()
 	var err error
 	for i := 0; err == nil; i++ {
-		_, _, _, err = q.add(request([]int{1, maxBatch}[i%2]), false)
+		_, _, _, err = q.add(request([]int{smallRequest + 1, maxBatch}[i%2]), false, anytime)
 		q.addGiveBacks(charges(1)) // parts no requests
 	}
 	if !errors.Is(err, errQueueFull) {
 		t.Fatal(err)
 	}
-	if n, most := len(q.requests.batches), 2*maxQueue/maxBatch+1; n > most || n < most/2 {
+	if n, most := len(q.large.batches), 2*maxQueue/maxBatch+1; n > most || n < most/2 {
 		t.Errorf("%d batches, want at most %d", n, most)
 	}
 }
@@ -223,17 +397,17 @@ func TestBatchesAreFew(t *testing.T) {
 func TestQueueTellsWhoMakesTheCalls(t *testing.T) {
 	q := newQueue()
 	for _, want := range []bool{true, false, false} {
-		if _, _, start, _ := q.add(request(1), false); start != want {
+		if _, _, start, _ := q.add(request(1), false, anytime); start != want {
 			t.Errorf("start is %v, want %v", start, want)
 		}
 	}
 	q.next()
-	if _, _, start, _ := q.add(request(1), false); start {
+	if _, _, start, _ := q.add(request(1), false, anytime); start {
 		t.Error("a second goroutine shall start while one makes calls")
 	}
 	for q.next() != nil { // empties the queue
 	}
-	if _, _, start, _ := q.add(request(1), false); !start {
+	if _, _, start, _ := q.add(request(1), false, anytime); !start {
 		t.Error("nobody makes calls any more")
 	}
 }
@@ -255,8 +429,8 @@ func TestQueueIsBounded(t *testing.T) {
 	}
 	eventually(t, "the queue is full", func() bool { return waiting(s) == maxQueue })
 
-	_, err := ask(context.Background(), s, "k", perMinute)
-	const want = "store unavailable: more than 16384 hits wait for Redis"
+	_, err := s.Decide(context.Background(), request(100), make([]limiter.Decision, 100))
+	const want = "store unavailable: more than 8192 hits wait for Redis"
 	if !errors.Is(err, limiter.ErrUnavailable) || err.Error() != want {
 		t.Errorf("got error %v, want %s", err, want)
 	}
@@ -309,7 +483,7 @@ func TestCloseIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range maxQueue / maxBatch { // their calls take longer than Close waits
-		s.main.only.queue.add(request(maxBatch), false)
+		s.main.only.queue.add(request(maxBatch), false, anytime)
 	}
 	go s.main.only.fly()
 	if err := s.Close(); err != nil {
@@ -317,5 +491,60 @@ func TestCloseIsBounded(t *testing.T) {
 	}
 	if inFlight(s) {
 		t.Error("calls go on after Close")
+	}
+}
+
+func TestLateRequestsAreCounted(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	s := open(t, Options{URL: miniredis.RunT(t).Addr(), OpTimeout: long, Registerer: reg})
+	l := s.main.only
+	l.queue.start() // so that nobody else makes calls
+	errs := make(chan error, 2)
+	for range 2 {
+		go func() {
+			_, err := s.Decide(context.Background(), request(maxBatch), make([]limiter.Decision, maxBatch))
+			errs <- err
+		}()
+	}
+	eventually(t, "both wait", func() bool { return waiting(s) == 2*maxBatch })
+	l.queue.mu.Lock()
+	l.queue.large.batches[0].until = time.Now().Add(-time.Hour)
+	l.queue.mu.Unlock()
+	l.fly()
+	first, second := <-errs, <-errs
+	if first == nil {
+		first, second = second, first
+	}
+	if !errors.Is(first, errLate) || second != nil {
+		t.Errorf("got errors %v and %v, want %v and none", first, second, errLate)
+	}
+	if n := value(t, reg, "weir_redis_errors_total", kindQueueFull); n != 1 {
+		t.Errorf("%v late requests are counted, want 1", n)
+	}
+}
+
+func TestLastTakeOffLeavesTimeForTheCall(t *testing.T) {
+	s := open(t, Options{URL: miniredis.RunT(t).Addr(), OpTimeout: time.Hour})
+	soon, cancel := context.WithTimeout(t.Context(), 8*time.Minute) // of which a minute is for the answer
+	defer cancel()
+	for _, c := range []struct {
+		ctx  context.Context
+		hit  limiter.Hit
+		want time.Duration // from now on, 0 is any time
+	}{
+		{t.Context(), limiter.Hit{Cost: 1}, 45 * time.Minute},
+		{soon, limiter.Hit{Cost: 1}, 7 * 45 * time.Second},
+		{t.Context(), limiter.Hit{Always: true}, 45 * time.Minute}, // a peek
+		{t.Context(), limiter.Hit{Cost: 1, Always: true}, 0},
+		{soon, limiter.Hit{Cost: 1, Refund: true}, 0},
+	} {
+		until := s.main.only.lastTakeOff(c.ctx, []limiter.Hit{{Cost: 1}, c.hit})
+		if c.want == 0 {
+			if !until.IsZero() {
+				t.Errorf("%+v: until %v, want any time", c.hit, until)
+			}
+		} else if left := time.Until(until); left > c.want || left < c.want-time.Minute {
+			t.Errorf("%+v: until %v from now, want %v", c.hit, left, c.want)
+		}
 	}
 }

@@ -113,7 +113,7 @@ func (s *Store) decideSpread(ctx context.Context, hits []limiter.Hit, out []limi
 	}
 	for i := range r.parts {
 		p := &r.parts[i]
-		p.batch, p.request, p.err = p.lane.send(p.hits, true)
+		p.batch, p.request, p.err = p.lane.send(p.hits, true, anytime)
 	}
 	go func() {
 		defer s.endSpread(len(hits))

@@ -398,7 +398,7 @@ func TestARefundBetweenTheStepsOfASpreadIsKnown(t *testing.T) {
 	r := newSpread(hits, p.laneOf)
 	for i := range r.parts {
 		q := &r.parts[i]
-		q.batch, q.request, q.err = q.lane.send(q.hits, true)
+		q.batch, q.request, q.err = q.lane.send(q.hits, true, anytime)
 	}
 	for i := range r.parts {
 		r.parts[i].await()
