@@ -1,9 +1,11 @@
 package redisstore
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,6 +32,7 @@ type backend struct {
 	mu     sync.RWMutex
 	lanes  map[int]*lane // of a cluster, by slot
 	closed bool
+	left   sync.WaitGroup // requests whose callers left, until they are decided
 }
 
 // newBackend makes the client of c, which are the options o. name tells it from
@@ -105,6 +108,34 @@ func (b *backend) wait(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
+// leave lets the caller of the request at place of a batch go, who owns hits, and
+// takes note of the answer when it comes, which is after the calls before it and
+// its own. Else a Redis slower than its callers would never be known to deny.
+func (b *backend) leave(batch *batch, place int, hits []limiter.Hit) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if b.closed || b.denials == nil {
+		return
+	}
+	hits = slices.Clone(hits)
+	for i := range hits {
+		h := &hits[i]
+		h.Key, h.Labels = bytes.Clone(h.Key), nil
+	}
+	b.left.Go(func() {
+		<-batch.done
+		if batch.err != nil {
+			return
+		}
+		out := make([]limiter.Decision, len(hits))
+		states, err := batch.reply.outcomes(place, out, nil)
+		if err != nil {
+			return
+		}
+		b.denials.note(batch, place, hits, states, limiter.Settle(hits, out))
+	})
+}
+
 // answerTime is what an answer needs to wake up and travel on a busy machine. Of
 // Envoy's default of 20 ms it leaves 15 to Redis.
 const answerTime = 5 * time.Millisecond
@@ -154,6 +185,7 @@ func (b *backend) land() {
 
 // close ends what goes on beside calls, when no call is made any more.
 func (b *backend) close() {
+	b.left.Wait()
 	b.breaker.close()
 	b.outage.close()
 }

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -522,5 +523,50 @@ func TestWhatRedisDecidesIsNotRemembered(t *testing.T) {
 	}
 	if out[0].Remembered {
 		t.Errorf("decided by Redis, yet Remembered")
+	}
+}
+
+// TestDenialsAreLearntAfterTheirCallersLeft has a Redis that answers later than
+// its callers can wait. What it tells is known to those who come after.
+func TestDenialsAreLearntAfterTheirCallersLeft(t *testing.T) {
+	perSecond := storetest.Must(limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Second, UnitMultiplier: 1_000_000})
+	for name, other := range map[string]*limiter.Limit{
+		"a request in one place":      yearly(5),
+		"a request in several places": perSecond,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := testenv.RedisServer(t)
+			admin := connect(t, r)
+			frozen := time.Now()
+			s := open(t, Options{URL: r.Addr(), PerSecond: &Options{URL: testenv.RedisServer(t).Addr()}, OpTimeout: long})
+			s.denials = newDenials(1<<20, func() time.Time { return frozen }) // which no slow machine forgets
+			for _, b := range s.backends() {
+				b.denials, b.local = s.denials, s.denials.now
+			}
+			request := []limiter.Hit{hit("user", yearly(1), 1), hit("other", other, 1)}
+			out := make([]limiter.Decision, len(request))
+			if denied, err := s.Decide(t.Context(), request, out); denied || err != nil {
+				t.Fatalf("the first request: denied %t, error %v", denied, err)
+			}
+
+			do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			defer cancel()
+			hits := []limiter.Hit{hit("user", request[0].Limit, 1), hit("other", other, 1)}
+			if _, err := s.Decide(ctx, hits, out); !errors.Is(err, limiter.ErrUnavailable) {
+				t.Fatalf("got error %v from a Redis that does not answer in time", err)
+			}
+			copy(hits[0].Key, "gone") // the caller's own, who uses them again
+			copy(hits[1].Key, "again")
+			do(t, admin, "client", "unpause")
+			eventually(t, "the denial is known", func() bool { return s.denials.used.Load() == 2 })
+
+			do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
+			defer do(t, admin, "client", "unpause")
+			denied, err := s.Decide(t.Context(), request, out)
+			if err != nil || !denied || !out[0].Remembered || out[0].Used != 1 || out[1].Used != 1 {
+				t.Errorf("then: denied %t, error %v, %+v; want a denial from memory", denied, err, out)
+			}
+		})
 	}
 }
