@@ -111,39 +111,62 @@ func (d *denials) deny(hits []limiter.Hit, out []limiter.Decision) bool {
 	if d == nil || d.used.Load() == 0 {
 		return false
 	}
-	// Of counters in several places the clocks may differ. With the latest no
-	// denial is held on to for too long.
-	now, local := int64(0), d.now()
+	local := d.now()
 	if d.allOutdated(local) {
 		d.forgetAll(local)
 		return false
 	}
-	var buf [16]limiter.State
-	states := buf[:0]
-	for i := range hits {
-		h := &hits[i]
-		if h.Unconditional() {
-			return false
-		}
-		s, ok := d.seen(h.Key, local)
-		if !ok {
-			return false
-		}
-		now = max(now, s.at+local.Sub(s.asked).Microseconds())
-		states = append(states, s.state)
-	}
-	var pointers [16]*limiter.State
-	of, counters := pointers[:0], limiter.CountersOf(hits)
-	for i := range hits {
-		of = append(of, &states[counters.First(i)])
-	}
-	if !limiter.Decide(hits, of, now, out) {
+	if !d.decide(hits, local, out) {
 		return false
 	}
 	for i := range out {
 		out[i].Remembered = out[i].Over
 	}
 	return true
+}
+
+// decide decides hits on what was seen of their counters, and tells whether they
+// are denied. Few hits, which are the usual, take no memory: the arrays stay on
+// the stack as long as no slice holds a pointer into them.
+func (d *denials) decide(hits []limiter.Hit, local time.Time, out []limiter.Decision) (denied bool) {
+	const few = 16
+	counters, n := limiter.CountersOf(hits), len(hits)
+	if n > few {
+		states, pointers := make([]limiter.State, n), make([]*limiter.State, n)
+		now, ok := d.recall(hits, local, states)
+		for i := 0; ok && i < n; i++ {
+			pointers[i] = &states[counters.First(i)]
+		}
+		return ok && limiter.Decide(hits, pointers, now, out)
+	}
+	var states [few]limiter.State
+	var pointers [few]*limiter.State
+	now, ok := d.recall(hits, local, states[:n])
+	for i := 0; ok && i < n; i++ {
+		pointers[i] = &states[counters.First(i)]
+	}
+	return ok && limiter.Decide(hits, pointers[:n], now, out)
+}
+
+// recall reads what was seen of the counters of hits into states, unless one is
+// not known or a hit is for Redis whatever is known. now is the time of the
+// decision in microseconds since the epoch.
+func (d *denials) recall(hits []limiter.Hit, local time.Time, states []limiter.State) (now int64, ok bool) {
+	for i := range hits {
+		h := &hits[i]
+		if h.Unconditional() {
+			return 0, false
+		}
+		s, ok := d.seen(h.Key, local)
+		if !ok {
+			return 0, false
+		}
+		// Of counters in several places the clocks may differ. With the latest no
+		// denial is held on to for too long.
+		now = max(now, s.at+local.Sub(s.asked).Microseconds())
+		states[i] = s.state
+	}
+	return now, true
 }
 
 // seen finds a counter that was seen in the last maxMemory.

@@ -570,3 +570,48 @@ func TestDenialsAreLearntAfterTheirCallersLeft(t *testing.T) {
 		})
 	}
 }
+
+// rememberOne returns a memory in which the counter "over" is denied.
+func rememberOne(l *limiter.Limit) *denials {
+	now := time.Now()
+	d := newDenials(1<<20, func() time.Time { return now })
+	state := limiter.State{At: now.UnixMicro() / l.Period().Microseconds(), Used: 1}
+	d.note(&batch{asked: now, reply: reply{now: now.UnixMicro()}}, 0, []limiter.Hit{hit("over", l, 1)}, []limiter.State{state}, true)
+	return d
+}
+
+// lookUps are requests met by a memory of one counter, "over".
+func lookUps(l *limiter.Limit) map[string][]limiter.Hit {
+	return map[string][]limiter.Hit{
+		"known":   {hit("over", l, 1), hit("over", l, 1)},
+		"unknown": {hit("other", l, 1), hit("another", l, 1)},
+	}
+}
+
+func TestLookingUpTakesNoMemory(t *testing.T) {
+	l := yearly(1)
+	for name, hits := range lookUps(l) {
+		t.Run(name, func(t *testing.T) {
+			d, out := rememberOne(l), make([]limiter.Decision, len(hits))
+			if denied := d.deny(hits, out); denied != (name == "known") {
+				t.Fatalf("denied: %t", denied)
+			}
+			if n := testing.AllocsPerRun(100, func() { d.deny(hits, out) }); n != 0 {
+				t.Errorf("%v allocations, want none", n)
+			}
+		})
+	}
+}
+
+func BenchmarkDenials(b *testing.B) {
+	l := yearly(1)
+	for name, hits := range lookUps(l) {
+		b.Run(name, func(b *testing.B) {
+			d, out := rememberOne(l), make([]limiter.Decision, len(hits))
+			b.ReportAllocs()
+			for b.Loop() {
+				d.deny(hits, out)
+			}
+		})
+	}
+}
