@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,25 +19,58 @@ import (
 	"weir/internal/testenv"
 )
 
-// alike makes decisions from memory comparable with those of Redis.
-type alike struct{ limiter.Store }
+// checked compares each denial from memory with what a store without memory says,
+// which it returns. Denied requests take nothing, so that it can be asked again.
+type checked struct {
+	*testing.T
+	store, plain limiter.Store
+	remembered   atomic.Int64 // denials from memory
+}
 
-func (s alike) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (bool, error) {
-	denied, err := s.Store.Decide(ctx, hits, out)
-	for i := range out {
-		out[i].Remembered = false
+// openChecked returns a store with a memory.
+func openChecked(t *testing.T, o Options) *checked {
+	c := &checked{T: t, plain: open(t, o)}
+	o.DenyMemory = 1 << 20
+	c.store = open(t, o)
+	return c
+}
+
+func (c *checked) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (bool, error) {
+	denied, err := c.store.Decide(ctx, hits, out)
+	got := slices.Clone(out)
+	if err != nil || !slices.ContainsFunc(got, func(d limiter.Decision) bool { return d.Remembered }) {
+		return denied, err
+	}
+	c.remembered.Add(1)
+	denied, err = c.plain.Decide(ctx, hits, out)
+	if !denied {
+		c.Errorf("%+v is denied from memory: %+v; Redis says %+v, error %v", hits, got, out, err)
+	}
+	for i, d := range got {
+		same := out[i]
+		same.Remembered = same.Over
+		unused := d.Used == 0 && d.Remaining >= same.Remaining
+		if d != same && !(unused && (same.Over || !d.Over)) {
+			c.Errorf("hit %d of %+v: from memory %+v, from Redis %+v", i, hits, d, same)
+		}
 	}
 	return denied, err
 }
 
 // TestMemoryOfDenialsChangesNoDecision runs the suite, and long random histories,
-// on a store with a memory. As long as one process asks, nobody can tell.
+// on a store with a memory. As long as one process asks, nobody can tell by who is
+// denied, and only by counters that are told as unused.
 func TestMemoryOfDenialsChangesNoDecision(t *testing.T) {
-	open := func(t *testing.T, now func() time.Time) limiter.Store {
-		return alike{open(t, Options{URL: miniredis.RunT(t).Addr(), Now: now, OpTimeout: long, DenyMemory: 1 << 20})}
+	var c *checked
+	store := func(t *testing.T, now func() time.Time) limiter.Store {
+		c = openChecked(t, Options{URL: miniredis.RunT(t).Addr(), Now: now, OpTimeout: long})
+		return c
 	}
-	storetest.Run(t, open)
-	storetest.Differential(t, open, 7, 20_000)
+	storetest.Run(t, store)
+	storetest.Differential(t, store, 7, 20_000)
+	if c.remembered.Load() == 0 {
+		t.Error("nothing was denied from memory")
+	}
 }
 
 // memoryFixture is a store that counts by Redis' clock and remembers by one that
@@ -126,6 +161,37 @@ func TestKnownDenialCostsNoCall(t *testing.T) {
 	f.want("then known again", true, 0, user)
 	f.pass(-time.Hour)
 	f.want("the clock was put back", true, 1, user)
+}
+
+// TestUnseenCountersDoNotHideADenial has a client that is over vary another value.
+func TestUnseenCountersDoNotHideADenial(t *testing.T) {
+	f := newMemoryFixture(t)
+	over := hit("user", yearly(1), 1)
+	f.want("first", false, 1, over)
+	f.want("denied", true, 1, over)
+	for i := range 20 {
+		out := f.want("beside a new counter", true, 0, hit(fmt.Sprint("path ", i), yearly(3), 1), over)
+		if d := out[0]; d.Over || d.Remembered || d.Charged || d.Used != 0 || d.Remaining != 3 {
+			t.Errorf("the new counter: got %+v, want it unused", d)
+		}
+		if d := out[1]; !d.Over || !d.Remembered || d.Used != 1 {
+			t.Errorf("the user: got %+v", d)
+		}
+	}
+	many := []limiter.Hit{over}
+	for i := range 100 {
+		many = append(many, hit(fmt.Sprint("path ", i), yearly(3), 1))
+	}
+	f.want("beside many", true, 0, many...)
+	f.want("a charge in any case", true, 1, limiter.Hit{Limit: yearly(3), Key: []byte("usage"), Cost: 1, Always: true}, over)
+
+	quota := func(key string, amount uint32) limiter.Hit {
+		h := hit(key, yearly(amount), 1)
+		h.Mode = limiter.Quota
+		return h
+	}
+	f.want("a quota that is not over", false, 1, quota("user", 1), quota("b", 3))
+	f.want("nothing that was seen is over", true, 1, quota("user", 1), quota("c", 0))
 }
 
 func TestKnownDenialTellsTheTime(t *testing.T) {
