@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,17 +80,20 @@ func TestScriptIsLoadedAgain(t *testing.T) {
 // Redis is there, but does not do what it is asked to.
 func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
+		name string // of its kind, if empty
 		kind kind
 		args []string // of redis-server
 		want string   // in the error
 		mend []any    // command after which it works
 	}{
-		{kindReadOnly, []string{"--replicaof", "127.0.0.1", "1"}, "READONLY", []any{"replicaof", "no", "one"}},
-		{kindOOM, []string{"--maxmemory", "1kb", "--maxmemory-policy", "noeviction"}, "OOM", []any{"config", "set", "maxmemory", "0"}},
-		{kindAuth, []string{"--user", "default", "on", "nopass", "~other*", "+@all"}, "NOPERM", []any{"acl", "setuser", "default", "allkeys"}},
-		{kindOther, []string{"--rename-command", "TIME", "NOTIME"}, "Unknown Redis command", nil},
+		{"", kindReadOnly, []string{"--replicaof", "127.0.0.1", "1"}, "READONLY", []any{"replicaof", "no", "one"}},
+		{"", kindOOM, []string{"--maxmemory", "1kb", "--maxmemory-policy", "noeviction"}, "OOM", []any{"config", "set", "maxmemory", "0"}},
+		{"", kindAuth, []string{"--user", "default", "on", "nopass", "~other*", "+@all"}, "NOPERM", []any{"acl", "setuser", "default", "allkeys"}},
+		{"no SET", kindAuth, []string{"--user", "default", "on", "nopass", "~*", "+@all", "-set"}, "", []any{"acl", "setuser", "default", "+set"}},
+		{"no MGET", kindAuth, []string{"--user", "default", "on", "nopass", "~*", "+@all", "-mget"}, "", []any{"acl", "setuser", "default", "+mget"}},
+		{"", kindOther, []string{"--rename-command", "TIME", "NOTIME"}, "Unknown Redis command", nil},
 	} {
-		t.Run(string(c.kind), func(t *testing.T) {
+		t.Run(cmp.Or(c.name, string(c.kind)), func(t *testing.T) {
 			r := testenv.RedisServer(t, c.args...)
 			reg := prometheus.NewRegistry()
 			s := open(t, Options{URL: r.Addr(), OpTimeout: long, Registerer: reg})
