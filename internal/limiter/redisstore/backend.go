@@ -23,6 +23,7 @@ type backend struct {
 	now       func() time.Time // nil: Redis' clock
 	local     func() time.Time // of what is remembered
 	denials   *denials         // nil: none
+	probeKey  string           // of the counter that probes charge
 	metrics   *metrics
 	outage    outage
 	breaker   *breaker // nil: none
@@ -46,6 +47,7 @@ func newBackend(name string, o *Options, c *connection, metrics *metrics, log *s
 		opTimeout: c.ReadTimeout,
 		now:       o.Now,
 		local:     localClock(o.Now),
+		probeKey:  limiter.ProbeKey(o.KeyPrefix),
 		metrics:   metrics,
 		outage:    outage{log: log},
 	}
