@@ -3,6 +3,7 @@ package redisstore
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -26,6 +27,7 @@ type backend struct {
 	probeKey  string           // of the counter that probes charge
 	metrics   *metrics
 	outage    outage
+	lateness  lateness
 	breaker   *breaker // nil: none
 
 	only *lane // nil: a cluster
@@ -50,6 +52,7 @@ func newBackend(name string, o *Options, c *connection, metrics *metrics, log *s
 		probeKey:  limiter.ProbeKey(o.KeyPrefix),
 		metrics:   metrics,
 		outage:    outage{log: log},
+		lateness:  lateness{log: log},
 	}
 	if o.Type == Cluster {
 		b.lanes = make(map[int]*lane)
@@ -113,20 +116,23 @@ func (b *backend) wait(ctx context.Context, done <-chan struct{}) error {
 // leave lets the caller of the request at place of a batch go, who owns hits, and
 // takes note of the answer when it comes, which is after the calls before it and
 // its own. Else a Redis slower than its callers would never be known to deny.
-func (b *backend) leave(batch *batch, place int, hits []limiter.Hit) {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	if b.closed || b.denials == nil {
-		return
+func (b *backend) leave(ctx context.Context, batch *batch, place int, hits []limiter.Hit) {
+	late := isLate(ctx)
+	if b.denials != nil {
+		hits = slices.Clone(hits)
+		for i := range hits {
+			h := &hits[i]
+			h.Key, h.Labels = bytes.Clone(h.Key), nil
+		}
 	}
-	hits = slices.Clone(hits)
-	for i := range hits {
-		h := &hits[i]
-		h.Key, h.Labels = bytes.Clone(h.Key), nil
-	}
-	b.left.Go(func() {
-		<-batch.done
+	b.after(batch.done, func() {
 		if batch.err != nil {
+			return // which is told of as that of the call
+		}
+		if late {
+			b.answeredLate()
+		}
+		if b.denials == nil {
 			return
 		}
 		out := make([]limiter.Decision, len(hits))
@@ -136,6 +142,30 @@ func (b *backend) leave(batch *batch, place int, hits []limiter.Hit) {
 		}
 		b.denials.note(batch, place, hits, states, limiter.Settle(hits, out))
 	})
+}
+
+// after does something when done is closed, unless the store is closed before.
+func (b *backend) after(done <-chan struct{}, do func()) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if b.closed {
+		return
+	}
+	b.left.Go(func() {
+		<-done
+		do()
+	})
+}
+
+// isLate tells of a caller who waited in vain whether time was up. A caller who
+// cancels need not have waited for long.
+func isLate(ctx context.Context) bool { return !errors.Is(ctx.Err(), context.Canceled) }
+
+// answeredLate tells of a request that Redis answered when its caller had left.
+// The breaker is not for this: Redis answers.
+func (b *backend) answeredLate() {
+	b.metrics.errors[kindTimeout].Inc()
+	b.lateness.observe()
 }
 
 // answerTime is what an answer needs to wake up and travel on a busy machine. Of
@@ -190,6 +220,7 @@ func (b *backend) close() {
 	b.left.Wait()
 	b.breaker.close()
 	b.outage.close()
+	b.lateness.close()
 }
 
 // disconnect makes calls that still wait fail at once.

@@ -24,7 +24,7 @@ func (l *lane) decide(ctx context.Context, hits []limiter.Hit, out []limiter.Dec
 		return false, err
 	}
 	if err := l.wait(ctx, b.done); err != nil {
-		l.leave(b, place, hits)
+		l.leave(ctx, b, place, hits)
 		return false, err
 	}
 	if b.err != nil {
