@@ -50,7 +50,7 @@ func (c *checked) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.
 		same := out[i]
 		same.Remembered = same.Over
 		unused := d.Used == 0 && d.Remaining >= same.Remaining
-		if d != same && !(unused && (same.Over || !d.Over)) {
+		if d != same && (!unused || d.Over && !same.Over) {
 			c.Errorf("hit %d of %+v: from memory %+v, from Redis %+v", i, hits, d, same)
 		}
 	}
