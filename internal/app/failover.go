@@ -14,7 +14,7 @@ import (
 // openRedisOrElse makes a store on Redis that decides by failure modes what Redis
 // cannot.
 func openRedisOrElse(s settings.Settings, logger *slog.Logger, reg prometheus.Registerer) (*store, error) {
-	redis, err := openRedis(s.Redis, logger, reg)
+	redis, err := openRedis(s.Redis, s.Store.CacheKeyPrefix, logger, reg)
 	if err != nil {
 		return nil, err
 	}

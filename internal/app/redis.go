@@ -12,16 +12,16 @@ import (
 	"weir/internal/tlsfiles"
 )
 
-// openRedis makes a store on the Redis, or the two, that the settings name. They
-// need not be there yet.
-func openRedis(s settings.Redis, logger *slog.Logger, reg prometheus.Registerer) (*store, error) {
+// openRedis makes a store on the Redis, or the two, that the settings name, for
+// counters whose keys start with prefix. They need not be there yet.
+func openRedis(s settings.Redis, prefix settings.KeyPrefix, logger *slog.Logger, reg prometheus.Registerer) (*store, error) {
 	encrypt, stop, err := redisTLS(s, logger)
 	if err != nil {
 		return nil, err
 	}
 	options := redisOptions(s.Main, s, encrypt)
 	options.Logger, options.Registerer = logger, reg
-	options.DenyMemory = s.DenyMemory
+	options.DenyMemory, options.KeyPrefix = s.DenyMemory, string(prefix)
 	name := "in Redis at " + s.Main.Name()
 	if err = options.Validate(); err != nil {
 		err = fmt.Errorf("REDIS_URL: %w", err)

@@ -66,6 +66,10 @@ func NewKeys(prefix string, digestValues bool) (Keys, error) {
 	return Keys{prefix: prefix, digest: digestValues}, nil
 }
 
+// ProbeKey is the key of a counter that no request has: it tries what a user may do
+// with keys that start with prefix.
+func ProbeKey(prefix string) string { return prefix + formatVersion + "|probe" }
+
 // InBuckets returns k with hash tags, for a cluster. The prefix may not hold a
 // tag of its own.
 func (k Keys) InBuckets() (Keys, error) {

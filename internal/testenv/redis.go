@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -84,6 +85,20 @@ func (r *Redis) Stop() {
 	_ = r.cmd.Process.Kill() // fails only if the server has ended by itself
 	<-r.exited
 	r.cmd = nil
+}
+
+// Pause stops the server where it is: it keeps its connections and answers nobody
+// until Resume.
+func (r *Redis) Pause() { r.signal(syscall.SIGSTOP) }
+
+// Resume lets the server go on after Pause.
+func (r *Redis) Resume() { r.signal(syscall.SIGCONT) }
+
+func (r *Redis) signal(s os.Signal) {
+	r.t.Helper()
+	if err := r.cmd.Process.Signal(s); err != nil {
+		r.t.Errorf("sending %v to redis-server: %v", s, err)
+	}
 }
 
 // Start starts the server again after Stop, with the same addresses and

@@ -1,9 +1,12 @@
 package redisstore
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,8 +24,10 @@ type backend struct {
 	now       func() time.Time // nil: Redis' clock
 	local     func() time.Time // of what is remembered
 	denials   *denials         // nil: none
+	probeKey  string           // of the counter that probes charge
 	metrics   *metrics
 	outage    outage
+	lateness  lateness
 	breaker   *breaker // nil: none
 
 	only *lane // nil: a cluster
@@ -30,6 +35,7 @@ type backend struct {
 	mu     sync.RWMutex
 	lanes  map[int]*lane // of a cluster, by slot
 	closed bool
+	left   sync.WaitGroup // requests whose callers left, until they are decided
 }
 
 // newBackend makes the client of c, which are the options o. name tells it from
@@ -43,8 +49,10 @@ func newBackend(name string, o *Options, c *connection, metrics *metrics, log *s
 		opTimeout: c.ReadTimeout,
 		now:       o.Now,
 		local:     localClock(o.Now),
+		probeKey:  limiter.ProbeKey(o.KeyPrefix),
 		metrics:   metrics,
 		outage:    outage{log: log},
+		lateness:  lateness{log: log},
 	}
 	if o.Type == Cluster {
 		b.lanes = make(map[int]*lane)
@@ -110,6 +118,61 @@ func (b *backend) patience(ctx context.Context) time.Duration {
 	return b.opTimeout
 }
 
+// afterwards takes note of the answer to the request at place of a batch when it
+// comes, which is after the calls before it and its own. Its caller, who owns hits,
+// has left: else a Redis slower than its callers would never be known to deny.
+func (b *backend) afterwards(ctx context.Context, batch *batch, place int, hits []limiter.Hit) {
+	late := isLate(ctx)
+	if b.denials != nil {
+		hits = slices.Clone(hits)
+		for i := range hits {
+			h := &hits[i]
+			h.Key, h.Labels = bytes.Clone(h.Key), nil
+		}
+	}
+	b.after(batch.done, func() {
+		if batch.err != nil && !errors.Is(batch.err, errLate) {
+			return // which is told of as that of the call
+		}
+		if late {
+			b.answeredLate()
+		}
+		if batch.err != nil || b.denials == nil {
+			return
+		}
+		out := make([]limiter.Decision, len(hits))
+		states, err := batch.reply.outcomes(place, out, nil)
+		if err != nil {
+			return
+		}
+		b.denials.note(batch, place, hits, states, limiter.Settle(hits, out))
+	})
+}
+
+// after does something when done is closed, unless the store is closed before.
+func (b *backend) after(done <-chan struct{}, do func()) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if b.closed {
+		return
+	}
+	b.left.Go(func() {
+		<-done
+		do()
+	})
+}
+
+// isLate tells of a caller who waited in vain whether time was up. A caller who
+// cancels need not have waited for long.
+func isLate(ctx context.Context) bool { return !errors.Is(ctx.Err(), context.Canceled) }
+
+// answeredLate tells of a request that Redis answered when its caller had left, or
+// would have. The breaker is not for this: Redis answers.
+func (b *backend) answeredLate() {
+	b.metrics.errors[kindTimeout].Inc()
+	b.lateness.observe()
+}
+
 // answerTime is what an answer needs to wake up and travel on a busy machine. Of
 // Envoy's default of 20 ms it leaves 15 to Redis.
 const answerTime = 5 * time.Millisecond
@@ -159,8 +222,10 @@ func (b *backend) land() {
 
 // close ends what goes on beside calls, when no call is made any more.
 func (b *backend) close() {
+	b.left.Wait()
 	b.breaker.close()
 	b.outage.close()
+	b.lateness.close()
 }
 
 // disconnect makes calls that still wait fail at once.

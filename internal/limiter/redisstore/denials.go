@@ -19,8 +19,9 @@ import (
 //
 // What is remembered is the states, not the denials: a request is denied if
 // limiter.Decide denies it on them. So a limit that was raised, an override or a
-// smaller cost is denied only if it does not fit, and the other decisions of the
-// answer tell what this process saw last.
+// smaller cost is denied only if it does not fit. The other decisions of the answer
+// tell what this process saw last of their counters: a counter that it has not seen
+// is told as unused, so that nobody who is over reaches Redis by varying a value.
 type denials struct {
 	now    func() time.Time
 	start  time.Time // from which lasts is counted
@@ -111,39 +112,78 @@ func (d *denials) deny(hits []limiter.Hit, out []limiter.Decision) bool {
 	if d == nil || d.used.Load() == 0 {
 		return false
 	}
-	// Of counters in several places the clocks may differ. With the latest no
-	// denial is held on to for too long.
-	now, local := int64(0), d.now()
+	local := d.now()
 	if d.allOutdated(local) {
 		d.forgetAll(local)
 		return false
 	}
-	var buf [16]limiter.State
-	states := buf[:0]
-	for i := range hits {
-		h := &hits[i]
-		if h.Unconditional() {
-			return false
-		}
-		s, ok := d.seen(h.Key, local)
-		if !ok {
-			return false
-		}
-		now = max(now, s.at+local.Sub(s.asked).Microseconds())
-		states = append(states, s.state)
-	}
-	var pointers [16]*limiter.State
-	of, counters := pointers[:0], limiter.CountersOf(hits)
-	for i := range hits {
-		of = append(of, &states[counters.First(i)])
-	}
-	if !limiter.Decide(hits, of, now, out) {
+	if !d.decide(hits, local, out) {
 		return false
 	}
 	for i := range out {
 		out[i].Remembered = out[i].Over
 	}
 	return true
+}
+
+// recalled is the state of a hit's counter: that which was seen, or unused.
+type recalled struct {
+	state limiter.State
+	known bool // it was seen
+}
+
+// decide decides hits on what was seen of their counters, and tells whether they
+// are known to be denied. Few hits, which are the usual, take no memory: the
+// arrays stay on the stack as long as no slice holds a pointer into them.
+func (d *denials) decide(hits []limiter.Hit, local time.Time, out []limiter.Decision) (denied bool) {
+	const few = 16
+	counters, n := limiter.CountersOf(hits), len(hits)
+	if n > few {
+		of, states := make([]recalled, n), make([]*limiter.State, n)
+		now, ok := d.recall(hits, local, of)
+		for i := 0; ok && i < n; i++ {
+			states[i] = &of[counters.First(i)].state
+		}
+		return ok && limiter.Decide(hits, states, now, out) && restsOn(of, hits, out)
+	}
+	var of [few]recalled
+	var states [few]*limiter.State
+	now, ok := d.recall(hits, local, of[:n])
+	for i := 0; ok && i < n; i++ {
+		states[i] = &of[counters.First(i)].state
+	}
+	return ok && limiter.Decide(hits, states[:n], now, out) && restsOn(of[:n], hits, out)
+}
+
+// recall recalls the counters of hits. now is the time of the decision in
+// microseconds since the epoch; ok is false if none of them was seen, or if a hit
+// is for Redis whatever is known.
+func (d *denials) recall(hits []limiter.Hit, local time.Time, of []recalled) (now int64, ok bool) {
+	for i := range hits {
+		h := &hits[i]
+		if h.Unconditional() {
+			return 0, false
+		}
+		s, known := d.seen(h.Key, local)
+		if !known {
+			continue
+		}
+		// Of counters in several places the clocks may differ. With the latest no
+		// denial is held on to for too long.
+		now, ok = max(now, s.at+local.Sub(s.asked).Microseconds()), true
+		of[i] = recalled{s.state, true}
+	}
+	return now, ok
+}
+
+// restsOn tells whether hits are denied for the counters that were seen, whatever
+// is in the others.
+func restsOn(of []recalled, hits []limiter.Hit, out []limiter.Decision) bool {
+	var v limiter.Verdict
+	for i := range hits {
+		v.Add(hits[i].EffectiveMode(), out[i].Over && of[i].known)
+	}
+	return v.Denied()
 }
 
 // seen finds a counter that was seen in the last maxMemory.

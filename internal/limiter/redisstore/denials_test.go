@@ -2,9 +2,12 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,25 +19,58 @@ import (
 	"weir/internal/testenv"
 )
 
-// alike makes decisions from memory comparable with those of Redis.
-type alike struct{ limiter.Store }
+// checked compares each denial from memory with what a store without memory says,
+// which it returns. Denied requests take nothing, so that it can be asked again.
+type checked struct {
+	*testing.T
+	store, plain limiter.Store
+	remembered   atomic.Int64 // denials from memory
+}
 
-func (s alike) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (bool, error) {
-	denied, err := s.Store.Decide(ctx, hits, out)
-	for i := range out {
-		out[i].Remembered = false
+// openChecked returns a store with a memory.
+func openChecked(t *testing.T, o Options) *checked {
+	c := &checked{T: t, plain: open(t, o)}
+	o.DenyMemory = 1 << 20
+	c.store = open(t, o)
+	return c
+}
+
+func (c *checked) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (bool, error) {
+	denied, err := c.store.Decide(ctx, hits, out)
+	got := slices.Clone(out)
+	if err != nil || !slices.ContainsFunc(got, func(d limiter.Decision) bool { return d.Remembered }) {
+		return denied, err
+	}
+	c.remembered.Add(1)
+	denied, err = c.plain.Decide(ctx, hits, out)
+	if !denied {
+		c.Errorf("%+v is denied from memory: %+v; Redis says %+v, error %v", hits, got, out, err)
+	}
+	for i, d := range got {
+		same := out[i]
+		same.Remembered = same.Over
+		unused := d.Used == 0 && d.Remaining >= same.Remaining
+		if d != same && (!unused || d.Over && !same.Over) {
+			c.Errorf("hit %d of %+v: from memory %+v, from Redis %+v", i, hits, d, same)
+		}
 	}
 	return denied, err
 }
 
 // TestMemoryOfDenialsChangesNoDecision runs the suite, and long random histories,
-// on a store with a memory. As long as one process asks, nobody can tell.
+// on a store with a memory. As long as one process asks, nobody can tell by who is
+// denied, and only by counters that are told as unused.
 func TestMemoryOfDenialsChangesNoDecision(t *testing.T) {
-	open := func(t *testing.T, now func() time.Time) limiter.Store {
-		return alike{open(t, Options{URL: miniredis.RunT(t).Addr(), Now: now, OpTimeout: long, DenyMemory: 1 << 20})}
+	var c *checked
+	store := func(t *testing.T, now func() time.Time) limiter.Store {
+		c = openChecked(t, Options{URL: miniredis.RunT(t).Addr(), Now: now, OpTimeout: long})
+		return c
 	}
-	storetest.Run(t, open)
-	storetest.Differential(t, open, 7, 20_000)
+	storetest.Run(t, store)
+	storetest.Differential(t, store, 7, 20_000)
+	if c.remembered.Load() == 0 {
+		t.Error("nothing was denied from memory")
+	}
 }
 
 // memoryFixture is a store that counts by Redis' clock and remembers by one that
@@ -125,6 +161,37 @@ func TestKnownDenialCostsNoCall(t *testing.T) {
 	f.want("then known again", true, 0, user)
 	f.pass(-time.Hour)
 	f.want("the clock was put back", true, 1, user)
+}
+
+// TestUnseenCountersDoNotHideADenial has a client that is over vary another value.
+func TestUnseenCountersDoNotHideADenial(t *testing.T) {
+	f := newMemoryFixture(t)
+	over := hit("user", yearly(1), 1)
+	f.want("first", false, 1, over)
+	f.want("denied", true, 1, over)
+	for i := range 20 {
+		out := f.want("beside a new counter", true, 0, hit(fmt.Sprint("path ", i), yearly(3), 1), over)
+		if d := out[0]; d.Over || d.Remembered || d.Charged || d.Used != 0 || d.Remaining != 3 {
+			t.Errorf("the new counter: got %+v, want it unused", d)
+		}
+		if d := out[1]; !d.Over || !d.Remembered || d.Used != 1 {
+			t.Errorf("the user: got %+v", d)
+		}
+	}
+	many := []limiter.Hit{over}
+	for i := range 100 {
+		many = append(many, hit(fmt.Sprint("path ", i), yearly(3), 1))
+	}
+	f.want("beside many", true, 0, many...)
+	f.want("a charge in any case", true, 1, limiter.Hit{Limit: yearly(3), Key: []byte("usage"), Cost: 1, Always: true}, over)
+
+	quota := func(key string, amount uint32) limiter.Hit {
+		h := hit(key, yearly(amount), 1)
+		h.Mode = limiter.Quota
+		return h
+	}
+	f.want("a quota that is not over", false, 1, quota("user", 1), quota("b", 3))
+	f.want("nothing that was seen is over", true, 1, quota("user", 1), quota("c", 0))
 }
 
 func TestKnownDenialTellsTheTime(t *testing.T) {
@@ -522,5 +589,95 @@ func TestWhatRedisDecidesIsNotRemembered(t *testing.T) {
 	}
 	if out[0].Remembered {
 		t.Errorf("decided by Redis, yet Remembered")
+	}
+}
+
+// TestDenialsAreLearntAfterTheirCallersLeft has a Redis that answers later than
+// its callers can wait. What it tells is known to those who come after.
+func TestDenialsAreLearntAfterTheirCallersLeft(t *testing.T) {
+	perSecond := storetest.Must(limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Second, UnitMultiplier: 1_000_000})
+	for name, other := range map[string]*limiter.Limit{
+		"a request in one place":      yearly(5),
+		"a request in several places": perSecond,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := testenv.RedisServer(t)
+			admin := connect(t, r)
+			frozen := time.Now()
+			s := open(t, Options{URL: r.Addr(), PerSecond: &Options{URL: testenv.RedisServer(t).Addr()}, OpTimeout: long})
+			s.denials = newDenials(1<<20, func() time.Time { return frozen }) // which no slow machine forgets
+			for _, b := range s.backends() {
+				b.denials, b.local = s.denials, s.denials.now
+			}
+			request := []limiter.Hit{hit("user", yearly(1), 1), hit("other", other, 1)}
+			out := make([]limiter.Decision, len(request))
+			if denied, err := s.Decide(t.Context(), request, out); denied || err != nil {
+				t.Fatalf("the first request: denied %t, error %v", denied, err)
+			}
+
+			do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			defer cancel()
+			hits := []limiter.Hit{hit("user", request[0].Limit, 1), hit("other", other, 1)}
+			if _, err := s.Decide(ctx, hits, out); !errors.Is(err, limiter.ErrUnavailable) {
+				t.Fatalf("got error %v from a Redis that does not answer in time", err)
+			}
+			copy(hits[0].Key, "gone") // the caller's own, who uses them again
+			copy(hits[1].Key, "again")
+			do(t, admin, "client", "unpause")
+			eventually(t, "the denial is known", func() bool { return s.denials.used.Load() == 2 })
+
+			do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
+			defer do(t, admin, "client", "unpause")
+			denied, err := s.Decide(t.Context(), request, out)
+			if err != nil || !denied || !out[0].Remembered || out[0].Used != 1 || out[1].Used != 1 {
+				t.Errorf("then: denied %t, error %v, %+v; want a denial from memory", denied, err, out)
+			}
+		})
+	}
+}
+
+// rememberOne returns a memory in which the counter "over" is denied.
+func rememberOne(l *limiter.Limit) *denials {
+	now := time.Now()
+	d := newDenials(1<<20, func() time.Time { return now })
+	state := limiter.State{At: now.UnixMicro() / l.Period().Microseconds(), Used: 1}
+	d.note(&batch{asked: now, reply: reply{now: now.UnixMicro()}}, 0, []limiter.Hit{hit("over", l, 1)}, []limiter.State{state}, true)
+	return d
+}
+
+// lookUps are requests met by a memory of one counter, "over".
+func lookUps(l *limiter.Limit) map[string][]limiter.Hit {
+	return map[string][]limiter.Hit{
+		"known":   {hit("over", l, 1), hit("over", l, 1)},
+		"unknown": {hit("other", l, 1), hit("another", l, 1)},
+	}
+}
+
+func TestLookingUpTakesNoMemory(t *testing.T) {
+	l := yearly(1)
+	for name, hits := range lookUps(l) {
+		t.Run(name, func(t *testing.T) {
+			d, out := rememberOne(l), make([]limiter.Decision, len(hits))
+			if denied := d.deny(hits, out); denied != (name == "known") {
+				t.Fatalf("denied: %t", denied)
+			}
+			if n := testing.AllocsPerRun(100, func() { d.deny(hits, out) }); n != 0 {
+				t.Errorf("%v allocations, want none", n)
+			}
+		})
+	}
+}
+
+func BenchmarkDenials(b *testing.B) {
+	l := yearly(1)
+	for name, hits := range lookUps(l) {
+		b.Run(name, func(b *testing.B) {
+			d, out := rememberOne(l), make([]limiter.Decision, len(hits))
+			b.ReportAllocs()
+			for b.Loop() {
+				d.deny(hits, out)
+			}
+		})
 	}
 }

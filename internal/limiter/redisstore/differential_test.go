@@ -38,9 +38,9 @@ func TestDifferential(t *testing.T) {
 				got := storetest.Differential(t, func(t *testing.T, now func() time.Time) limiter.Store {
 					o := Options{URL: fmt.Sprintf("redis://%s/%d", r.Addr(), n), Now: now, OpTimeout: long}
 					if n%2 == 1 {
-						o.DenyMemory = 1 << 20
+						return openChecked(t, o)
 					}
-					return alike{open(t, o)}
+					return open(t, o)
 				}, seed, (decisions+stores-1)/stores)
 				decided.Add(int64(got))
 			})

@@ -54,6 +54,10 @@ func classify(err error) kind {
 // noCluster is how a Redis refuses to be asked about its cluster.
 const noCluster = "cluster support disabled"
 
+// notPermitted is how Redis 7.0 and older refuse a command of a script, or its
+// keys, to a user. They give no code for it.
+const notPermitted = "The user executing the script can't"
+
 // classifyReply tells the kind of an error that Redis replied. Before Redis 7,
 // the code of an error inside a script stands somewhere in the text.
 func classifyReply(err redis.Error) kind {
@@ -78,8 +82,11 @@ func classifyReply(err redis.Error) kind {
 			return c.kind
 		}
 	}
-	if strings.Contains(err.Error(), noCluster) {
+	switch text := err.Error(); {
+	case strings.Contains(text, noCluster):
 		return kindCluster
+	case strings.Contains(text, notPermitted):
+		return kindAuth
 	}
 	return kindOther
 }

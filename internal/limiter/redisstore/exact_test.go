@@ -6,21 +6,46 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"weir/internal/limiter"
 	"weir/internal/testenv"
 )
 
-// TestFaultsAdmitNoMoreThanTheLimit cuts the connections of two processes again
-// and again while many callers share a limit, with batches and a memory of
+// TestFaultsAdmitNoMoreThanTheLimit does something to the Redis of two processes
+// again and again while many callers share a limit, with batches and a memory of
 // denials. A call whose reply was lost may have been counted, and is not
 // repeated: so fewer may be admitted, and never more.
 func TestFaultsAdmitNoMoreThanTheLimit(t *testing.T) {
-	r := testenv.RedisServer(t)
-	admin := connect(t, r)
-	stores := []*Store{
-		open(t, Options{URL: r.Addr(), OpTimeout: long, DenyMemory: 1 << 20}),
-		open(t, Options{URL: r.Addr(), OpTimeout: long, DenyMemory: 1 << 20}),
+	for _, c := range []struct {
+		name      string
+		opTimeout time.Duration
+		do        func(t *testing.T, r *testenv.Redis, admin *redis.Client)
+		fails     bool // some requests fail
+	}{
+		{"connections are cut", long, func(t *testing.T, _ *testenv.Redis, admin *redis.Client) {
+			do(t, admin, "client", "kill", "type", "normal", "skipme", "yes")
+		}, true},
+		{"scripts are forgotten", long, func(t *testing.T, _ *testenv.Redis, admin *redis.Client) {
+			do(t, admin, "script", "flush")
+		}, false},
+		{"Redis stands still", 20 * time.Millisecond, func(_ *testing.T, r *testenv.Redis, _ *redis.Client) {
+			r.Pause()
+			<-time.After(50 * time.Millisecond) // longer than calls may take
+			r.Resume()
+		}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := testenv.RedisServer(t)
+			admin := connect(t, r)
+			o := Options{URL: r.Addr(), OpTimeout: c.opTimeout, DenyMemory: 1 << 20}
+			admitUnderFaults(t, []*Store{open(t, o), open(t, o)}, func() { c.do(t, r, admin) }, c.fails)
+		})
 	}
+}
+
+// admitUnderFaults has many callers use up a limit while there are faults.
+func admitUnderFaults(t *testing.T, stores []*Store, fault func(), fails bool) {
 	const amount = 3000
 	tenant, user := hit("tenant", yearly(amount), 1), hit("user", yearly(2*amount), 1)
 	var admitted, denied, failed atomic.Int64
@@ -45,7 +70,7 @@ func TestFaultsAdmitNoMoreThanTheLimit(t *testing.T) {
 			case <-done:
 				return
 			case <-time.After(2 * time.Millisecond):
-				do(t, admin, "client", "kill", "type", "normal", "skipme", "yes")
+				fault()
 			}
 		}
 	})
@@ -59,8 +84,8 @@ func TestFaultsAdmitNoMoreThanTheLimit(t *testing.T) {
 	callers.Wait()
 	close(done)
 	faults.Wait()
-	if failed.Load() == 0 {
-		t.Error("no request failed, so that nothing was tried")
+	if got := failed.Load() > 0; got != fails {
+		t.Errorf("requests failed: %t, want %t", got, fails)
 	}
 
 	// What is left of the limit is admitted once the connections hold.

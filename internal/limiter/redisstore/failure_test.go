@@ -1,9 +1,12 @@
 package redisstore
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -79,17 +82,20 @@ func TestScriptIsLoadedAgain(t *testing.T) {
 // Redis is there, but does not do what it is asked to.
 func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
+		name string // of its kind, if empty
 		kind kind
 		args []string // of redis-server
 		want string   // in the error
 		mend []any    // command after which it works
 	}{
-		{kindReadOnly, []string{"--replicaof", "127.0.0.1", "1"}, "READONLY", []any{"replicaof", "no", "one"}},
-		{kindOOM, []string{"--maxmemory", "1kb", "--maxmemory-policy", "noeviction"}, "OOM", []any{"config", "set", "maxmemory", "0"}},
-		{kindAuth, []string{"--user", "default", "on", "nopass", "~other*", "+@all"}, "NOPERM", []any{"acl", "setuser", "default", "allkeys"}},
-		{kindOther, []string{"--rename-command", "TIME", "NOTIME"}, "Unknown Redis command", nil},
+		{"", kindReadOnly, []string{"--replicaof", "127.0.0.1", "1"}, "READONLY", []any{"replicaof", "no", "one"}},
+		{"", kindOOM, []string{"--maxmemory", "1kb", "--maxmemory-policy", "noeviction"}, "OOM", []any{"config", "set", "maxmemory", "0"}},
+		{"", kindAuth, []string{"--user", "default", "on", "nopass", "~other*", "+@all"}, "NOPERM", []any{"acl", "setuser", "default", "allkeys"}},
+		{"no SET", kindAuth, []string{"--user", "default", "on", "nopass", "~*", "+@all", "-set"}, "", []any{"acl", "setuser", "default", "+set"}},
+		{"no MGET", kindAuth, []string{"--user", "default", "on", "nopass", "~*", "+@all", "-mget"}, "", []any{"acl", "setuser", "default", "+mget"}},
+		{"", kindOther, []string{"--rename-command", "TIME", "NOTIME"}, "Unknown Redis command", nil},
 	} {
-		t.Run(string(c.kind), func(t *testing.T) {
+		t.Run(cmp.Or(c.name, string(c.kind)), func(t *testing.T) {
 			r := testenv.RedisServer(t, c.args...)
 			reg := prometheus.NewRegistry()
 			s := open(t, Options{URL: r.Addr(), OpTimeout: long, Registerer: reg})
@@ -266,6 +272,55 @@ func TestSilenceIsCountedAsTimeout(t *testing.T) {
 	eventually(t, "the call has timed out", func() bool {
 		return value(t, reg, "weir_redis_errors_total", kindTimeout) == 1
 	})
+}
+
+// TestAnswersThatComeTooLateAreTold has a Redis that answers when the callers'
+// deadlines are over. It must not be taken for one that does not answer.
+func TestAnswersThatComeTooLateAreTold(t *testing.T) {
+	for name, hits := range map[string][]limiter.Hit{
+		"in one place":      {hit("k", perYear, 1)},
+		"in several places": {hit("k", perYear, 1), hit("s", perSeconds(100), 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := testenv.RedisServer(t)
+			admin := connect(t, r)
+			reg := prometheus.NewRegistry()
+			var log bytes.Buffer
+			s := open(t, Options{
+				URL: r.Addr(), PerSecond: &Options{URL: testenv.RedisServer(t).Addr()}, OpTimeout: long, Registerer: reg,
+				Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			})
+			do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
+			var wg sync.WaitGroup
+			ask := func(ctx context.Context) {
+				if _, err := s.Decide(ctx, hits, make([]limiter.Decision, len(hits))); !errors.Is(err, limiter.ErrUnavailable) {
+					t.Errorf("got error %v, want one that wraps %v", err, limiter.ErrUnavailable)
+				}
+			}
+			for range 2 * patientCalls {
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+				defer cancel()
+				wg.Go(func() { ask(ctx) })
+			}
+			canceled, cancel := context.WithCancel(t.Context())
+			cancel()
+			ask(canceled)
+			wg.Wait()
+			do(t, admin, "client", "unpause")
+			if _, err := s.Decide(t.Context(), hits, make([]limiter.Decision, len(hits))); err != nil {
+				t.Errorf("the breaker is open: %v", err)
+			}
+			for _, b := range s.backends() {
+				b.left.Wait()
+			}
+			if n := value(t, reg, "weir_redis_errors_total", kindTimeout); n != 2*patientCalls {
+				t.Errorf("%v are counted, want %d and not the one that was canceled", n, 2*patientCalls)
+			}
+			if n := strings.Count(log.String(), "redis answers later than callers wait"); n != 1 || strings.Count(log.String(), "\n") != 1 {
+				t.Errorf("logged, of %d requests at the same time:\n%s", 2*patientCalls, log.String())
+			}
+		})
+	}
 }
 
 // TestCallersThatLeaveAreCounted lets callers leave: those in flight are counted,

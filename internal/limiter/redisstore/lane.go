@@ -29,6 +29,7 @@ func (l *lane) decide(ctx context.Context, hits []limiter.Hit, out []limiter.Dec
 		if !until.IsZero() {
 			b.leave()
 		}
+		l.afterwards(ctx, b, place, hits)
 		return false, err
 	}
 	if b.err != nil {

@@ -19,7 +19,7 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) *metrics {
 	create := promauto.With(reg)
 	errors := create.NewCounterVec(prometheus.CounterOpts{
-		Name: "weir_redis_errors_total", Help: "Calls to Redis that failed, and requests refused because too many wait, by kind.",
+		Name: "weir_redis_errors_total", Help: "Calls to Redis that failed, requests refused because too many wait, and requests that Redis answered too late, by kind.",
 	}, []string{"kind"})
 	m := &metrics{
 		calls: create.NewCounter(prometheus.CounterOpts{

@@ -39,7 +39,7 @@ weir_redis_batch_requests_count 2
 # HELP weir_redis_calls_total Calls to Redis, each for one batch of requests.
 # TYPE weir_redis_calls_total counter
 weir_redis_calls_total 2
-# HELP weir_redis_errors_total Calls to Redis that failed, and requests refused because too many wait, by kind.
+# HELP weir_redis_errors_total Calls to Redis that failed, requests refused because too many wait, and requests that Redis answered too late, by kind.
 # TYPE weir_redis_errors_total counter
 weir_redis_errors_total{kind="auth"} 0
 weir_redis_errors_total{kind="cluster"} 0

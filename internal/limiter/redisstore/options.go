@@ -49,6 +49,9 @@ type Options struct {
 	// PerSecond, if not nil, is a second Redis, for limits of unit second. Only
 	// what stands above counts of it.
 	PerSecond *Options
+	// KeyPrefix starts the key of the counter that Ping charges, as it does those of
+	// all others, which is what a user may be permitted.
+	KeyPrefix string
 	// DenyMemory is about how many bytes may be used to remember counters that are
 	// known to be over, so that Redis need not be asked again; 0 means none.
 	DenyMemory int

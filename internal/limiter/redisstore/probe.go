@@ -1,12 +1,18 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
+
+	"weir/internal/limiter"
 )
 
 // unfit is why a Redis that answers cannot decide.
@@ -24,9 +30,10 @@ var (
 	errNoCluster   = unfit{kindCluster, "redis does not run in cluster mode; set REDIS_TYPE to SINGLE or SENTINEL"}
 )
 
-// Ping tells whether Redis can decide, within Options.OpTimeout and ctx: it has
-// the script, lets us run it, and is a primary; of a cluster, every primary is
-// asked, and all slots are served. It writes nothing.
+// Ping tells whether Redis can decide, within Options.OpTimeout and ctx: it is a
+// primary and lets us count, for which a counter of Ping's own is charged that
+// expires within a second; of a cluster, every primary is asked, and all slots
+// are served. A Redis that is full can decide: it still denies.
 func (s *Store) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.main.opTimeout)
 	defer cancel()
@@ -60,29 +67,40 @@ func (b *backend) ping(ctx context.Context) error {
 func (b *backend) probe(ctx context.Context) error {
 	cluster, ok := b.client.(*redis.ClusterClient)
 	if !ok {
-		return b.probeNode(ctx, b.client, false)
+		if err := probeNode(ctx, b.client, false); err != nil {
+			return err
+		}
+		return b.probeCounter(ctx, b.probeKey)
 	}
 	var asked atomic.Bool
 	err := cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
 		asked.Store(true)
-		return b.probeNode(ctx, node, true)
+		return probeNode(ctx, node, true)
 	})
 	switch {
 	case err != nil && strings.Contains(err.Error(), noCluster):
 		return errNoCluster
-	case err == nil && !asked.Load():
+	case err != nil:
+		return err
+	case !asked.Load():
 		return errClusterDown // no node has slots
-	default:
+	}
+	slots, err := cluster.ClusterSlots(ctx).Result() //nolint:staticcheck // Redis 6 does not know CLUSTER SHARDS.
+	if err != nil {
 		return err
 	}
+	keys := probeKeys(b.probeKey, slots)
+	errs := make([]error, len(keys))
+	var wg sync.WaitGroup
+	for i, key := range keys {
+		wg.Go(func() { errs[i] = b.probeCounter(ctx, key) })
+	}
+	wg.Wait()
+	return cmp.Or(errs...)
 }
 
-// probeNode tells whether one server can decide, and is of a cluster or not.
-func (b *backend) probeNode(ctx context.Context, node redis.UniversalClient, clustered bool) error {
-	if _, err := b.run(ctx, node, newBatch(decideScript, room{})); err != nil {
-		return err
-	}
-	// A script that touches no key runs on replicas and in clusters, too.
+// probeNode tells whether one server is a primary, and of a cluster or not.
+func probeNode(ctx context.Context, node redis.UniversalClient, clustered bool) error {
 	info, err := node.Info(ctx).Result()
 	if err == nil {
 		err = fit(info, clustered)
@@ -97,6 +115,54 @@ func (b *backend) probeNode(ctx context.Context, node redis.UniversalClient, clu
 		return nil // a user who may not ask this can decide all the same
 	}
 	return err
+}
+
+// probeLimit is that of the counter that Ping charges: nobody reaches it.
+var probeLimit = func() *limiter.Limit {
+	l, err := limiter.NewLimit(limiter.Spec{RequestsPerUnit: math.MaxUint32, Unit: limiter.Second})
+	if err != nil {
+		panic(err) // it is spelled above
+	}
+	return l
+}()
+
+// probeCounter charges a counter as a request does, so that what the user may not
+// do with keys of this prefix shows.
+func (b *backend) probeCounter(ctx context.Context, key string) error {
+	batch := newBatch(decideScript, room{})
+	batch.add([]limiter.Hit{{Limit: probeLimit, Key: []byte(key), Cost: 1}}, false)
+	integers, err := b.run(ctx, b.client, batch)
+	if err != nil {
+		return err
+	}
+	reply, err := newReply(integers, batch.counters)
+	if err == nil && reply.refusal != nil && classify(reply.refusal) != kindOOM {
+		err = reply.refusal
+	}
+	return err
+}
+
+// probeKeys returns, for each primary that has slots, key with a hash tag of one
+// of them.
+func probeKeys(key string, slots []redis.ClusterSlot) []string {
+	missing := map[string]bool{} // primaries
+	for _, s := range slots {
+		if len(s.Nodes) > 0 {
+			missing[s.Nodes[0].ID] = true
+		}
+	}
+	var keys []string
+	for n := 0; len(missing) > 0; n++ { // any slot is met soon
+		tagged := fmt.Sprintf("%s{%d}", key, n)
+		slot := limiter.Slot([]byte(tagged))
+		for _, s := range slots {
+			if s.Start <= slot && slot <= s.End && len(s.Nodes) > 0 && missing[s.Nodes[0].ID] {
+				delete(missing, s.Nodes[0].ID)
+				keys = append(keys, tagged)
+			}
+		}
+	}
+	return keys
 }
 
 // fit reads the answer to INFO. What it does not tell is not held against Redis.

@@ -20,6 +20,7 @@ func TestPingProvesThatRedisCanDecide(t *testing.T) {
 		want string   // in the error, "" for none
 		kind kind
 		mend []any // command after which it works
+		full bool  // so that it can only deny
 	}{
 		{name: "primary"},
 		{name: "replica", args: []string{"--replicaof", "127.0.0.1", "1"}, kind: kindReadOnly,
@@ -31,6 +32,11 @@ func TestPingProvesThatRedisCanDecide(t *testing.T) {
 			want: "NOPERM", mend: []any{"acl", "setuser", "default", "+@all"}},
 		{name: "no loading of scripts for this user", args: []string{"--user", "default", "on", "nopass", "~*", "+@all", "-eval"}, kind: kindAuth,
 			want: "NOPERM"},
+		{name: "no SET for this user", args: []string{"--user", "default", "on", "nopass", "~*", "+@all", "-set"}, kind: kindAuth,
+			want: "The user executing the script can't run this command", mend: []any{"acl", "setuser", "default", "+set"}},
+		{name: "other keys for this user", args: []string{"--user", "default", "on", "nopass", "~other*", "+@all"}, kind: kindAuth,
+			want: "NOPERM", mend: []any{"acl", "setuser", "default", "allkeys"}},
+		{name: "full", args: []string{"--maxmemory", "1kb", "--maxmemory-policy", "noeviction"}, full: true},
 		{name: "no TIME", args: []string{"--rename-command", "TIME", "NOTIME"}, kind: kindOther, want: "Unknown Redis command"},
 		{name: "no INFO for this user", args: []string{"--user", "default", "on", "nopass", "~*", "+@all", "-info"}},
 		{name: "no password", args: []string{"--requirepass", "right"}, kind: kindAuth, want: "NOAUTH"},
@@ -43,7 +49,9 @@ func TestPingProvesThatRedisCanDecide(t *testing.T) {
 				if err != nil {
 					t.Fatalf("Ping: %v", err)
 				}
-				mustAsk(t, s, "k", perYear)
+				if !c.full {
+					mustAsk(t, s, "k", perYear)
+				}
 				return
 			}
 			if !errors.Is(err, limiter.ErrUnavailable) || !strings.Contains(err.Error(), c.want) {
@@ -66,14 +74,39 @@ func TestPingProvesThatRedisCanDecide(t *testing.T) {
 	}
 }
 
-func TestPingWritesNothing(t *testing.T) {
-	r := testenv.RedisServer(t)
-	s := open(t, Options{URL: r.Addr(), OpTimeout: long})
+func TestPingLeavesNothing(t *testing.T) {
+	r := testenv.RedisServer(t, "--user", "default", "on", "nopass", "~mine*", "+@all")
+	s := open(t, Options{URL: r.Addr(), OpTimeout: long, KeyPrefix: "mine "})
+	for range 2 {
+		if err := s.Ping(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	admin := connect(t, r)
+	if left := do(t, admin, "pttl", "mine w1|probe").(int64); left == -1 || left > 1000 {
+		t.Errorf("the counter lives for %d ms", left)
+	}
+	eventually(t, "no key is left", func() bool { return do(t, admin, "dbsize").(int64) == 0 })
+}
+
+// TestPingAsksEachNodeOfACluster has one node refuse what the others permit.
+func TestPingAsksEachNodeOfACluster(t *testing.T) {
+	o, _, nodes := startCluster(t, 0)
+	s := open(t, o)
 	if err := s.Ping(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if n := do(t, connect(t, r), "dbsize").(int64); n != 0 {
-		t.Errorf("%d keys were written", n)
+	for i, n := range nodes {
+		admin := connect(t, n)
+		do(t, admin, "acl", "setuser", "default", "-set")
+		eventually(t, "the counter of the Ping before is gone", func() bool { return do(t, admin, "dbsize").(int64) == 0 })
+		if err := s.Ping(context.Background()); err == nil || classify(err) != kindAuth {
+			t.Errorf("node %d refuses to write: got error %v", i, err)
+		}
+		do(t, admin, "acl", "setuser", "default", "+set")
+		if err := s.Ping(context.Background()); err != nil {
+			t.Errorf("then: %v", err)
+		}
 	}
 }
 

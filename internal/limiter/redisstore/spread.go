@@ -123,6 +123,13 @@ func (s *Store) decideSpread(ctx context.Context, hits []limiter.Hit, out []limi
 		select {
 		case <-r.decided: // giving back takes longer than the caller can wait
 		default:
+			if isLate(ctx) {
+				s.main.after(r.decided, func() {
+					if r.err == nil {
+						s.main.answeredLate()
+					}
+				})
+			}
 			return false, err
 		}
 	}

@@ -69,6 +69,8 @@ func TestLimitsPerSecondHaveARedisOfTheirOwn(t *testing.T) {
 // so that what is decided in two places must be as if it were one.
 func TestSpreadIsDecidedAsByTheModel(t *testing.T) {
 	p := newPair(t)
+	plain := Options{URL: p.first.Addr(), PerSecond: &Options{URL: p.second.Addr()}, OpTimeout: long, Now: p.now}
+	c := &checked{T: t, store: p, plain: open(t, plain)}
 	model := storetest.NewModel(p.now)
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 1))
@@ -101,7 +103,7 @@ func TestSpreadIsDecidedAsByTheModel(t *testing.T) {
 			continue // which is not exact, see spread
 		}
 		got, want := make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
-		denied, err := alike{p}.Decide(t.Context(), hits, got)
+		denied, err := c.Decide(t.Context(), hits, got)
 		wantDenied, _ := model.Decide(t.Context(), hits, want)
 		if err != nil || denied != wantDenied || !slices.Equal(got, want) {
 			t.Errorf("request %d of seed %d: denied %v, want %v, error %v", n, seed, denied, wantDenied, err)

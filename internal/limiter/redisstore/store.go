@@ -47,6 +47,7 @@ func New(o Options) (*Store, error) {
 	if o.PerSecond != nil {
 		perSecond = *o.PerSecond
 		perSecond.OpTimeout, perSecond.Now = cmp.Or(perSecond.OpTimeout, o.OpTimeout), o.Now
+		perSecond.KeyPrefix = o.KeyPrefix
 		if second, err = perSecond.connection(); err != nil {
 			return nil, err
 		}

@@ -40,7 +40,7 @@ func TestStoreOnRedisThatRemembers(t *testing.T) {
 	r := testenv.RedisServer(t)
 	storetest.Run(t, func(t *testing.T, now func() time.Time) limiter.Store {
 		do(t, connect(t, r), "flushall")
-		return alike{open(t, Options{URL: r.Addr(), Now: now, OpTimeout: long, DenyMemory: 1 << 20})}
+		return openChecked(t, Options{URL: r.Addr(), Now: now, OpTimeout: long})
 	})
 }
 
