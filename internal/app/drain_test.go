@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
+	"weir/internal/limiter"
 	"weir/internal/testenv"
 )
 
@@ -33,8 +34,8 @@ func heldRedis(t *testing.T) (flags []string, asked <-chan struct{}, release cha
 	first := make(chan struct{}, 1)
 	release = make(chan struct{})
 	redis.Server().SetPreHook(func(_ *miniserver.Peer, command string, args ...string) bool {
-		const keys = 1 // place of their number; the probe of the store has none
-		if strings.HasPrefix(strings.ToUpper(command), "EVAL") && args[keys] != "0" {
+		const key = 2 // place of the first; the probe of the store has one of its own
+		if strings.HasPrefix(strings.ToUpper(command), "EVAL") && args[key] != limiter.ProbeKey("") {
 			select {
 			case first <- struct{}{}:
 			default:
