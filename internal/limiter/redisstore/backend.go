@@ -95,9 +95,9 @@ func (b *backend) lane(key []byte) *lane {
 	return l
 }
 
-// wait waits until done is closed, but not longer than the caller can.
-func (b *backend) wait(ctx context.Context, done <-chan struct{}) error {
-	patience := b.patience(ctx)
+// wait waits until done is closed, but not longer than the caller can, which is
+// what patience returned.
+func (b *backend) wait(ctx context.Context, patience time.Duration, done <-chan struct{}) error {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
@@ -125,9 +125,8 @@ func (b *backend) afterwards(ctx context.Context, batch *batch, place int, hits 
 	late := isLate(ctx)
 	if b.denials != nil {
 		hits = slices.Clone(hits)
-		for i := range hits {
-			h := &hits[i]
-			h.Key, h.Labels = bytes.Clone(h.Key), nil
+		for i, h := range hits {
+			hits[i] = kept(h)
 		}
 	}
 	b.after(batch.done, func() {
@@ -147,6 +146,13 @@ func (b *backend) afterwards(ctx context.Context, batch *batch, place int, hits 
 		}
 		b.denials.note(batch, place, hits, states, limiter.Settle(hits, out))
 	})
+}
+
+// kept is a hit that may be kept when its request is answered: nothing of it is
+// the caller's, who uses its memory again.
+func kept(h limiter.Hit) limiter.Hit {
+	h.Key, h.Labels = bytes.Clone(h.Key), nil
+	return h
 }
 
 // after does something when done is closed, unless the store is closed before.

@@ -137,22 +137,29 @@ type recalled struct {
 // arrays stay on the stack as long as no slice holds a pointer into them.
 func (d *denials) decide(hits []limiter.Hit, local time.Time, out []limiter.Decision) (denied bool) {
 	const few = 16
-	counters, n := limiter.CountersOf(hits), len(hits)
+	n := len(hits)
 	if n > few {
-		of, states := make([]recalled, n), make([]*limiter.State, n)
+		of := make([]recalled, n)
 		now, ok := d.recall(hits, local, of)
-		for i := 0; ok && i < n; i++ {
+		if !ok {
+			return false
+		}
+		counters, states := limiter.CountersOf(hits), make([]*limiter.State, n)
+		for i := range states {
 			states[i] = &of[counters.First(i)].state
 		}
-		return ok && limiter.Decide(hits, states, now, out) && restsOn(of, hits, out)
+		return limiter.Decide(hits, states, now, out) && restsOn(of, hits, out)
 	}
 	var of [few]recalled
-	var states [few]*limiter.State
 	now, ok := d.recall(hits, local, of[:n])
-	for i := 0; ok && i < n; i++ {
+	if !ok {
+		return false
+	}
+	counters, states := limiter.CountersOf(hits), [few]*limiter.State{}
+	for i := range n {
 		states[i] = &of[counters.First(i)].state
 	}
-	return ok && limiter.Decide(hits, states[:n], now, out) && restsOn(of[:n], hits, out)
+	return limiter.Decide(hits, states[:n], now, out) && restsOn(of[:n], hits, out)
 }
 
 // recall recalls the counters of hits. now is the time of the decision in

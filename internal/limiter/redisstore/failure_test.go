@@ -237,7 +237,7 @@ func TestPatience(t *testing.T) {
 			}
 			b := &backend{opTimeout: c.opTimeout}
 			began := time.Now()
-			err := b.wait(ctx, make(chan struct{}))
+			err := b.wait(ctx, b.patience(ctx), make(chan struct{}))
 			if !errors.Is(err, limiter.ErrUnavailable) {
 				t.Errorf("got error %v, want one that wraps %v", err, limiter.ErrUnavailable)
 			}

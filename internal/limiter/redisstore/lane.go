@@ -20,12 +20,13 @@ func newLane(b *backend) *lane { return &lane{b, newQueue()} }
 
 // decide decides hits, which all have this lane.
 func (l *lane) decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
-	until := l.lastTakeOff(ctx, hits)
+	patience := l.patience(ctx)
+	until := lastTakeOff(patience, hits)
 	b, place, err := l.send(hits, false, until)
 	if err != nil {
 		return false, err
 	}
-	if err := l.wait(ctx, b.done); err != nil {
+	if err := l.wait(ctx, patience, b.done); err != nil {
 		if !until.IsZero() {
 			b.leave()
 		}
@@ -47,16 +48,16 @@ func (l *lane) decide(ctx context.Context, hits []limiter.Hit, out []limiter.Dec
 }
 
 // lastTakeOff is until when a call for hits is of use to their caller. The rest of
-// its patience is for the call itself: if everybody were served at the last moment,
+// its patience, from now on, is for the call itself: if everybody were served at the last moment,
 // as happens when more arrives than Redis decides, nobody would be answered in time.
 // What is written whatever becomes of it can be at any time.
-func (l *lane) lastTakeOff(ctx context.Context, hits []limiter.Hit) time.Time {
+func lastTakeOff(patience time.Duration, hits []limiter.Hit) time.Time {
 	for i := range hits {
 		if hits[i].Unconditional() {
 			return anytime
 		}
 	}
-	return time.Now().Add(l.patience(ctx) * 3 / 4)
+	return time.Now().Add(patience * 3 / 4)
 }
 
 // send takes a request on, or a part of one, for a call until then; zero is any

@@ -538,7 +538,7 @@ func TestLastTakeOffLeavesTimeForTheCall(t *testing.T) {
 		{t.Context(), limiter.Hit{Cost: 1, Always: true}, 0},
 		{soon, limiter.Hit{Cost: 1, Refund: true}, 0},
 	} {
-		until := s.main.only.lastTakeOff(c.ctx, []limiter.Hit{{Cost: 1}, c.hit})
+		until := lastTakeOff(s.main.patience(c.ctx), []limiter.Hit{{Cost: 1}, c.hit})
 		if c.want == 0 {
 			if !until.IsZero() {
 				t.Errorf("%+v: until %v, want any time", c.hit, until)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
 	"weir/internal/limiter"
 )
@@ -90,9 +89,7 @@ func newSpread(hits []limiter.Hit, laneOf func(*limiter.Hit) *lane) *spread {
 		p := &r.parts[i]
 		start := len(r.hits)
 		for _, at := range places[p.lane] {
-			h := hits[at]
-			h.Key = slices.Clone(h.Key)
-			r.hits, r.place = append(r.hits, h), append(r.place, at)
+			r.hits, r.place = append(r.hits, kept(hits[at])), append(r.place, at)
 		}
 		p.hits, p.out = r.hits[start:], r.out[start:len(r.hits)]
 		p.counters = limiter.CountersOf(p.hits)
@@ -119,7 +116,7 @@ func (s *Store) decideSpread(ctx context.Context, hits []limiter.Hit, out []limi
 		defer s.endSpread(len(hits))
 		r.run()
 	}()
-	if err := s.main.wait(ctx, r.settled); err != nil {
+	if err := s.main.wait(ctx, s.main.patience(ctx), r.settled); err != nil {
 		select {
 		case <-r.decided: // giving back takes longer than the caller can wait
 		default:
