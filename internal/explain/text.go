@@ -135,6 +135,8 @@ func (l *Limit) charge(own bool, hits uint64) string {
 	switch {
 	case l.Charge == "admitted":
 		return "admitted, so what is denied is not counted"
+	case l.Charge == "always" && own && hits == 0:
+		return "always, so a peek passes until more than the amount is used"
 	case l.Charge == "always":
 		return "always, so what is denied is counted all the same"
 	case own && hits == 0:
