@@ -30,6 +30,8 @@ type Answer struct {
 	Place      string   `json:"place,omitempty"` // in the files
 	Reason     string   `json:"reason,omitempty"`
 	Candidates []string `json:"candidates,omitempty"`
+	// Hidden tells of a rule that would apply if a more specific one did not hide it.
+	Hidden string `json:"hidden,omitempty"`
 	// Limits are those of the rule, none if it is a whitelist entry.
 	Limits []Limit `json:"limits,omitempty"`
 	// Shared are the wildcards whose values all share one counter.
@@ -109,6 +111,7 @@ func Explain(q Question) Answer {
 	}
 	if trace.Rule == nil {
 		a.Reason, a.Candidates = reason(q, trace)
+		a.Hidden = hidden(trace.Hidden)
 		return a
 	}
 	a.Rule, a.Place = trace.Rule.String(), trace.Rule.Place()
@@ -148,6 +151,26 @@ func reason(q Question, trace descriptors.Trace) (why string, candidates []strin
 		candidates = append(candidates, descriptors.Spell(e))
 	}
 	return why, candidates
+}
+
+// hidden words which rule is hidden and by what, "" if there is none.
+func hidden(h *descriptors.Hidden) string {
+	if h == nil {
+		return ""
+	}
+	general := descriptors.Spell(h.General)
+	if h.General.Value == "" {
+		general += " (any value)"
+	}
+	way := "a rule"
+	for i, e := range h.Way {
+		if i == 0 {
+			way = descriptors.Spell(e)
+		} else {
+			way += ", " + descriptors.Spell(e)
+		}
+	}
+	return fmt.Sprintf("%s has %s; %s hides it", general, way, descriptors.Spell(h.By))
 }
 
 func differs(a, b string) int {

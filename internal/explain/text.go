@@ -21,6 +21,9 @@ func (a *Answer) WriteText(w io.Writer) error {
 	case a.Rule == "":
 		fmt.Fprintf(b, "no rule applies: %s\n", a.Reason)
 		a.writeCandidates(b)
+		if a.Hidden != "" {
+			fmt.Fprintf(b, "  %s, because the search does not go back\n", a.Hidden)
+		}
 		fmt.Fprintln(b, "The descriptor is admitted and not counted.")
 	case len(a.Limits) == 0:
 		fmt.Fprintf(b, "rule %s (%s)\n", a.Rule, a.Place)
