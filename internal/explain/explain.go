@@ -78,7 +78,8 @@ type Limit struct {
 	// ReplacedBy names the limits of the same rule that replace this one.
 	ReplacedBy []string `json:"replaced_by,omitempty"`
 
-	// A limit that is unlimited or replaced is not counted, so nothing of this.
+	// A limit that is unlimited or replaced is not counted, so nothing of this. Key
+	// and Slot are there if the counter is in Redis, and in a cluster.
 	Key      string    `json:"key,omitempty"` // as redis-cli takes it
 	Slot     *int      `json:"slot,omitempty"`
 	Decision *Decision `json:"decision,omitempty"`
@@ -197,8 +198,12 @@ func (a *Answer) decide(q Question, rule *descriptors.Rule) {
 			continue
 		}
 		key := q.Keys.Append(nil, q.Domain, q.Descriptor, rule.Patterns, l)
-		slot := limiter.Slot(key)
-		a.Limits[i].Key, a.Limits[i].Slot = quote(key), &slot
+		if q.Store >= InRedis {
+			a.Limits[i].Key = quote(key)
+		}
+		if slot := limiter.Slot(key); q.Store == InCluster {
+			a.Limits[i].Slot = &slot
+		}
 		hits = append(hits, limiter.Hit{Limit: l, Key: key, Cost: q.cost(), Always: q.always(l), Mode: mode})
 		states = append(states, new(limiter.State))
 		places = append(places, i)

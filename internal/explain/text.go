@@ -103,8 +103,12 @@ func (a *Answer) writeLimit(w io.Writer, i int) {
 		line("replaced", "by %s, not counted", strings.Join(l.ReplacedBy, ", "))
 	}
 	if d := l.Decision; d != nil {
-		line("key", "%s", l.Key)
-		line("slot", "%d", *l.Slot)
+		if l.Key != "" {
+			line("key", "%s", l.Key)
+		}
+		if l.Slot != nil {
+			line("slot", "%d", *l.Slot)
+		}
 		if len(a.Shared) > 0 {
 			line("counter", "shared by all values that match %s", strings.Join(a.Shared, ", "))
 		}
