@@ -39,7 +39,7 @@ func (c *compiler) warnOfHidden() {
 		c.opts.Pause()
 		switch general := n.hides(); {
 		case general == nil:
-		case n.matchesAll(): // what follows of the same key is never reached, as warnIfHidden tells of other wildcards
+		case n.matchesAll(): // what it hides is never reached; of wildcards warnIfHidden tells
 			if general.entry.Value == "" {
 				c.warn(c.defined[general].place(), "never reached, %s at %s matches every value", n.entry.Value, c.defined[n])
 			}
@@ -53,10 +53,11 @@ func (c *compiler) warnOfHidden() {
 }
 
 // hides returns the node to which the values of n would lead if n were not there,
-// nil if there is none or n is never reached itself.
+// nil if there is none, if n is never reached itself, or if there are too many
+// wildcards to find out.
 func (n *node) hides() *node {
-	if w := n.parent.wildcards[n.entry.Key]; w != nil && w.count <= maxCompared {
-		if isWildcard(n.entry.Value) && w.find(n.entry.Value, nil) != n {
+	if w := n.parent.wildcards[n.entry.Key]; w != nil {
+		if w.count > maxCompared || isWildcard(n.entry.Value) && w.find(n.entry.Value, nil) != n {
 			return nil
 		}
 		if wider := w.find(n.entry.Value, n); wider != nil {
