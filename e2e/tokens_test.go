@@ -130,6 +130,26 @@ func TestTokensAreChargedAfterTheAnswer(t *testing.T) {
 	}
 }
 
+// Of a quota of two, which is peeked at before and charged after, the reference admits
+// three requests, and Weir does where it is asked for the counting of the reference.
+func TestPeeksAtAUsedUpQuota(t *testing.T) {
+	t.Parallel()
+	for setting, statuses := range map[string][]int{"": {200, 200, 429}, "false": {200, 200, 200, 429}} {
+		t.Run("setting "+setting, func(t *testing.T) {
+			t.Parallel()
+			s := startGateway(t, gateway{virtualHost: tokenRoutes}, startModel(t).addr, tokenRules(2), "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT="+setting)
+			for i, status := range statuses {
+				s.want("/header?tokens=1", "x-user: alice", status)
+				if status == 200 {
+					eventually(t, "waiting for the charge", func() error {
+						return s.weir.hasMetric(fmt.Sprintf(`ratelimit_service_rate_limit_total_hits{domain="api",key1="user",key2=""} %d`, i+1))
+					})
+				}
+			}
+		})
+	}
+}
+
 func TestTokensAreChargedWhenTheClientLeaves(t *testing.T) {
 	t.Parallel()
 	s := startGateway(t, gateway{virtualHost: tokenRoutes}, startModel(t).addr, tokenRules(100))

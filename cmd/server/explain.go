@@ -24,6 +24,7 @@ type explanation struct {
 	likeServer
 	CacheKeyPrefix     settings.KeyPrefix `env:"CACHE_KEY_PREFIX" placeholder:"PREFIX" help:"Start of every counter's key."`
 	CacheKeyHashValues bool               `env:"CACHE_KEY_HASH_VALUES" default:"false" help:"Spell descriptor values in keys as digests."`
+	RedisURL           string             `name:"redis-url" env:"REDIS_URL" placeholder:"URL" help:"Redis that the server uses, which is not asked. Without it counters are in memory, and have no keys to tell."`
 	RedisType          settings.RedisType `env:"REDIS_TYPE" default:"SINGLE" help:"What Redis consists of: SINGLE, SENTINEL or CLUSTER, whose keys have a hash tag."`
 
 	FailureMode settings.FailureMode `env:"FAILURE_MODE" default:"error" help:"What becomes of limits without a failure_mode of their own while Redis fails."`
@@ -94,9 +95,21 @@ func (e explanation) ask() (*explain.Answer, error) {
 	answer := explain.Explain(explain.Question{
 		Tree: tree, Keys: keys, Charge: app.Charge(e.StopWhenOverLimit), Failure: app.FailureMode(e.FailureMode),
 		Domain: string(e.Domain), Descriptor: entries, HitsAddend: e.Hits,
-		ShadowMode: e.ShadowMode, QuotaMode: e.QuotaMode,
+		Store: e.store(), ShadowMode: e.ShadowMode, QuotaMode: e.QuotaMode,
 	})
 	return &answer, nil
+}
+
+// store is what keeps the counters of the server.
+func (e explanation) store() explain.Store {
+	switch {
+	case e.RedisURL == "":
+		return explain.InMemory
+	case e.RedisType == settings.RedisCluster:
+		return explain.InCluster
+	default:
+		return explain.InRedis
+	}
 }
 
 func (e explanation) write(w io.Writer, answer *explain.Answer) error {

@@ -11,16 +11,22 @@ func TestExplain(t *testing.T) {
 	dir := rules(t, "a.yaml", good)
 	two := rules(t, "a.yaml", good, "b.yaml", more)
 	wrong := rules(t, "a.yaml", bad)
-	explain := func(args ...string) []string { return append([]string{"explain", "--config=" + dir}, args...) }
+	explain := func(args ...string) []string {
+		return append([]string{"explain", "--config=" + dir, "--redis-url=redis:6379"}, args...)
+	}
 	tests := []struct {
 		name   string
 		env    string // NAME=value
 		args   []string
 		code   int
 		stdout []string
+		absent string // from stdout, unless it is empty
 		stderr []string
 	}{
-		{name: "a rule", args: explain("api", "user=alice"), stdout: []string{"rule api|user (" + dir + "/a.yaml:3:5)\n", "3 per day", "w1|api|user=alice|1d", "slot ", "2 remaining"}},
+		{name: "a rule", args: explain("api", "user=alice"), stdout: []string{"rule api|user (" + dir + "/a.yaml:3:5)\n", "3 per day", "w1|api|user=alice|1d", "2 remaining"}, absent: "slot "},
+		{name: "counters in memory", args: []string{"explain", "--config=" + dir, "api", "user=alice"}, stdout: []string{"3 per day", "2 remaining"}, absent: "w1|"},
+		{name: "type of no Redis", env: "REDIS_TYPE=CLUSTER", args: []string{"explain", "--config=" + dir, "api", "user=alice"}, absent: "slot "},
+		{name: "Redis by variable", env: "REDIS_URL=redis:6379", args: []string{"explain", "--config=" + dir, "api", "user=alice"}, stdout: []string{"w1|api|user=alice|1d"}},
 		{name: "rules by variable", env: "CONFIG_PATH=" + dir, args: []string{"explain", "api", "user=alice"}, stdout: []string{"rule api|user ("}},
 		{name: "rules of the runtime", env: "RUNTIME_ROOT=" + filepath.Dir(dir), args: []string{"explain", "--runtime-appdirectory=" + filepath.Base(dir), "api", "user=alice"}, stdout: []string{"rule api|user ("}},
 		{name: "shadow mode by variable", env: "SHADOW_MODE=true", args: explain("--hits=4", "api", "user=alice"), stdout: []string{"because SHADOW_MODE is on", "is admitted"}},
@@ -28,7 +34,7 @@ func TestExplain(t *testing.T) {
 		{name: "escaped", args: explain("api", `user=a\,b=c`), stdout: []string{`user="a,b=c"`}},
 		{name: "prefix", args: explain("--cache-key-prefix=p:", "api", "user=alice"), stdout: []string{" p:w1|api|user=alice|"}},
 		{name: "prefix by variable", env: "CACHE_KEY_PREFIX=p:", args: explain("api", "user=alice"), stdout: []string{" p:w1|api|"}},
-		{name: "cluster", env: "REDIS_TYPE=CLUSTER", args: explain("api", "user=alice"), stdout: []string{" w1|api|user=alice{71}|"}},
+		{name: "cluster", env: "REDIS_TYPE=CLUSTER", args: explain("api", "user=alice"), stdout: []string{" w1|api|user=alice{71}|", "slot "}},
 		{name: "prefix in a cluster", args: explain("--redis-type=cluster", "--cache-key-prefix={a}", "api", "user"), code: 2, stderr: []string{"'{' is not allowed in a cluster"}},
 		{name: "digests by variable", env: "CACHE_KEY_HASH_VALUES=true", args: explain("api", "user=alice"), stdout: []string{" w1|api|user=#"}},
 		{name: "charge by variable", env: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=false", args: explain("api", "user=alice"), stdout: []string{"charge     always"}},
@@ -60,12 +66,15 @@ func TestExplain(t *testing.T) {
 			}
 			code, stdout, stderr := call(t, tt.args...)
 			compare(t, tt.code, tt.stdout, tt.stderr, code, stdout, stderr)
+			if tt.absent != "" && strings.Contains(stdout, tt.absent) {
+				t.Errorf("stdout %q contains %q", stdout, tt.absent)
+			}
 		})
 	}
 }
 
 func TestExplainAsJSON(t *testing.T) {
-	code, stdout, _ := call(t, "explain", "--config="+rules(t, "a.yaml", good), "--output=json", "--hits=2", "api", "user=alice")
+	code, stdout, _ := call(t, "explain", "--redis-url=redis:6379", "--config="+rules(t, "a.yaml", good), "--output=json", "--hits=2", "api", "user=alice")
 	var answer struct {
 		Rule   string
 		Hits   int

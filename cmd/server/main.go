@@ -30,7 +30,7 @@ func main() {
 const (
 	exitOK     = 0
 	exitFailed = 1
-	exitUsage  = 2 // wrong flags, variables or arguments
+	exitUsage  = 2 // wrong flags, variables or arguments, or nowhere to print
 )
 
 // commandLine is what can be asked of the program.
@@ -47,8 +47,33 @@ type commandLine struct {
 }
 
 // run does what args ask for until that is done or ctx ends, and returns what
-// to exit with.
+// to exit with. What cannot be printed makes it fail, whatever was asked for.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	out := &output{w: stdout}
+	code := runCommand(ctx, args, out, stderr)
+	if out.err != nil {
+		fmt.Fprintf(stderr, "weir: printing: %v\n", out.err)
+		return exitUsage
+	}
+	return code
+}
+
+// output keeps the first error of a writer, so that not each line that is printed
+// has to be checked, and passes over what follows.
+type output struct {
+	w   io.Writer
+	err error
+}
+
+// Write implements io.Writer. It never fails.
+func (o *output) Write(p []byte) (int, error) {
+	if o.err == nil {
+		_, o.err = o.w.Write(p)
+	}
+	return len(p), nil
+}
+
+func runCommand(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var line commandLine
 	helped := false
 	parser, err := kong.New(&line,

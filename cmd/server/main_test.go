@@ -352,3 +352,29 @@ func (l *logFile) wait(t *testing.T, pattern string, n int) {
 		return err
 	})
 }
+
+// A real process reads rules that another one writes.
+func TestValidateStandardInput(t *testing.T) {
+	for _, tt := range []struct {
+		name, input string
+		args        []string
+		code        int
+		stdout      string
+	}{
+		{"valid", good, nil, 0, "valid: files=1 domains=1 rules=1\n"},
+		{"problems", bad, nil, 1, "stdin:4:24: descriptors[0].rate_limit.unit: unknown unit"},
+		{"nothing", "", nil, 1, "stdin: "},
+		{"beside a file", more, []string{rules(t, "a.yaml", good) + "/a.yaml"}, 1, "stdin:1:9: domain: \"api\" is already the domain of "},
+		{"too long", strings.Repeat("#", 16<<20+1), nil, 1, "stdin: "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			command := exec.Command(os.Args[0], append(append([]string{"validate"}, tt.args...), "-")...)
+			command.Env = append(os.Environ(), asProgram+"=1")
+			command.Stdin = strings.NewReader(tt.input)
+			var stdout, stderr bytes.Buffer
+			command.Stdout, command.Stderr = &stdout, &stderr
+			_ = command.Run() // its exit code tells
+			compare(t, tt.code, []string{tt.stdout}, nil, command.ProcessState.ExitCode(), stdout.String(), stderr.String())
+		})
+	}
+}

@@ -30,10 +30,10 @@ func (r ruleTests) run(ctx context.Context, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	if r.JUnit == "" {
-		_, code := r.report(ctx, files, stdout)
+		_, code := r.report(ctx, files, stdout, stderr)
 		return code
 	}
-	code, err := r.runWithJUnit(ctx, files, stdout)
+	code, err := r.runWithJUnit(ctx, files, stdout, stderr)
 	if err != nil {
 		fmt.Fprintf(stderr, "weir: %v\n", err)
 		return exitUsage
@@ -42,25 +42,25 @@ func (r ruleTests) run(ctx context.Context, stdout, stderr io.Writer) int {
 }
 
 // runWithJUnit runs no test unless the file for the results can be written.
-func (r ruleTests) runWithJUnit(ctx context.Context, files []string, stdout io.Writer) (code int, err error) {
+func (r ruleTests) runWithJUnit(ctx context.Context, files []string, stdout, stderr io.Writer) (code int, err error) {
 	f, err := os.Create(r.JUnit)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	reports, code := r.report(ctx, files, stdout)
+	reports, code := r.report(ctx, files, stdout, stderr)
 	return code, limittest.WriteJUnit(f, reports)
 }
 
-// report runs the tests, prints what is wrong and a summary, and returns what
-// to exit with. It ends early if ctx does.
-func (r ruleTests) report(ctx context.Context, files []string, w io.Writer) (reports []limittest.Report, code int) {
+// report runs the tests, prints failures and a summary, tells what is wrong with
+// the files on stderr, and returns what to exit with. It ends early if ctx does.
+func (r ruleTests) report(ctx context.Context, files []string, stdout, stderr io.Writer) (reports []limittest.Report, code int) {
 	tests, failed, bad, interrupted := 0, 0, 0, false
 	for _, name := range files {
 		report := r.runFile(ctx, name)
 		for _, result := range report.Results {
 			for _, failure := range result.Failures {
-				fmt.Fprintln(w, failure)
+				fmt.Fprintln(stdout, failure)
 			}
 		}
 		tests += len(report.Results)
@@ -70,25 +70,25 @@ func (r ruleTests) report(ctx context.Context, files []string, w io.Writer) (rep
 			break
 		}
 		if report.Err != nil {
-			fmt.Fprintln(w, report.Err)
+			fmt.Fprintf(stderr, "weir: %v\n", report.Err)
 			bad++
 		}
 	}
 	switch {
 	case interrupted:
-		fmt.Fprintf(w, "interrupted: files=%d invalid=%d tests=%d failed=%d\n", len(reports), bad, tests, failed)
+		fmt.Fprintf(stdout, "interrupted: files=%d invalid=%d tests=%d failed=%d\n", len(reports), bad, tests, failed)
 		return reports, exitUsage
 	case bad > 0:
-		fmt.Fprintf(w, "invalid: files=%d invalid=%d tests=%d failed=%d\n", len(files), bad, tests, failed)
+		fmt.Fprintf(stdout, "invalid: files=%d invalid=%d tests=%d failed=%d\n", len(files), bad, tests, failed)
 		return reports, exitUsage
 	case tests == 0:
-		fmt.Fprintf(w, "no test matches %q\n", r.Only)
+		fmt.Fprintf(stderr, "weir: no test matches %q\n", r.Only)
 		return reports, exitUsage
 	case failed > 0:
-		fmt.Fprintf(w, "failed: files=%d tests=%d failed=%d\n", len(files), tests, failed)
+		fmt.Fprintf(stdout, "failed: files=%d tests=%d failed=%d\n", len(files), tests, failed)
 		return reports, exitFailed
 	default:
-		fmt.Fprintf(w, "passed: files=%d tests=%d\n", len(files), tests)
+		fmt.Fprintf(stdout, "passed: files=%d tests=%d\n", len(files), tests)
 		return reports, exitOK
 	}
 }

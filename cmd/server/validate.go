@@ -4,13 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"weir/internal/descriptors"
 )
 
 // validation is the command validate.
 type validation struct {
-	Paths             []string `arg:"" name:"path" help:"Files and directories of rules. Directories are read as serve reads them. What is valid, but hardly meant, is told on stderr."`
+	Paths             []string `arg:"" name:"path" help:"Files and directories of rules. Directories are read as serve reads them, and - is the standard input. What is valid, but hardly meant, is told on stderr."`
 	MergeDomainConfig bool     `env:"MERGE_DOMAIN_CONFIG" default:"false" help:"Let several files hold rules of one domain."`
 }
 
@@ -20,7 +21,7 @@ func (v validation) run(stdout, stderr io.Writer) int {
 	var files []descriptors.File
 	var unread error
 	for _, path := range v.Paths {
-		found, skipped, err := descriptors.ReadFiles(path)
+		found, skipped, err := read(path)
 		for _, name := range skipped {
 			fmt.Fprintf(stderr, "%s: skipped, %s\n", name, descriptors.WhySkipped(name))
 		}
@@ -49,4 +50,13 @@ func (v validation) run(stdout, stderr io.Writer) int {
 	}
 	fmt.Fprintf(stdout, "valid: files=%d domains=%d rules=%d\n", len(files), tree.Domains(), tree.Rules())
 	return exitOK
+}
+
+// read reads what a path names. A dash names the standard input.
+func read(path string) (files []descriptors.File, skipped []string, err error) {
+	if path != "-" {
+		return descriptors.ReadFiles(path)
+	}
+	file, err := descriptors.ReadFile(os.Stdin, "stdin")
+	return []descriptors.File{file}, nil, err
 }

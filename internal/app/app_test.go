@@ -363,7 +363,8 @@ func TestBadRequest(t *testing.T) {
 // TestChargeAsSet denies a plain request and one that tells its own cost, and
 // looks what that took from another limit.
 func TestChargeAsSet(t *testing.T) {
-	config := "--config=" + directory(t, limited(10)+"  - key: blocked\n    rate_limit: {unit: year, requests_per_unit: 0}\n")
+	config := "--config=" + directory(t, limited(10)+"  - key: blocked\n    rate_limit: {unit: year, requests_per_unit: 0}\n"+
+		"  - key: once\n    rate_limit: {unit: year, requests_per_unit: 1}\n")
 	descriptor := func(key string) *commonv3.RateLimitDescriptor {
 		return &commonv3.RateLimitDescriptor{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: key, Value: "alice"}}}
 	}
@@ -384,6 +385,15 @@ func TestChargeAsSet(t *testing.T) {
 			ask(costly, descriptor("blocked"))
 			if got := ask(peek, descriptor("blocked")).Statuses[0].LimitRemaining; got != want {
 				t.Errorf("%d of 10 are left, want %d", got, want)
+			}
+			spent := descriptor("once")
+			for _, addend := range []uint64{1, 0} { // the second is a peek at a limit that is used up
+				spent.HitsAddend = wrapperspb.UInt64(addend)
+				response := ask(spent, descriptor("blocked"))
+				passes := response.Statuses[0].Code == ratelimitv3.RateLimitResponse_OK
+				if want := addend > 0 || setting == "false"; setting != "true" && passes != want {
+					t.Errorf("hits_addend %d at a limit of 1: %v, want it to pass: %v", addend, response.Statuses[0], want)
+				}
 			}
 		})
 	}

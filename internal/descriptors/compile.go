@@ -40,6 +40,7 @@ type compiler struct {
 	unit     string // what holds a document: a file, or a resource of a control plane
 	tree     *Tree
 	defined  map[*node]origin
+	valued   []*node           // those with a value, in the order of the files
 	names    map[string]*names // by domain
 	problems Problems
 }
@@ -144,7 +145,11 @@ func (b *branch) descriptor(parent *node, config *descriptorConfig) {
 	n := &node{parent: parent, entry: limiter.Entry{Key: config.key, Value: config.value}}
 	if twin := parent.children[n.entry]; twin == nil {
 		b.warnIfHidden(parent, config)
+		b.warnOfMeaning(config)
 		parent.add(n)
+		if config.value != "" {
+			b.compiler.valued = append(b.compiler.valued, n)
+		}
 		b.compiler.defined[n] = here(b.Reporter, config.at)
 	} else if config.key != "" {
 		b.Problem(config.at, "%s is already at %s, allowed is one descriptor per key and value", config, b.compiler.defined[twin])

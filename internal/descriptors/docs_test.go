@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -81,5 +82,27 @@ func TestDefaultRules(t *testing.T) {
 	}
 	if l := rule.Limits[0]; l.RequestsPerUnit != 5 || l.Unit != limiter.Minute || l.Mode != limiter.Enforced {
 		t.Errorf("users have %d per %v in mode %v, want 5 per minute", l.RequestsPerUnit, l.Unit, l.Mode)
+	}
+}
+
+// TestMigratingNamesOwnFields holds MIGRATING.md to the fields that are to be removed
+// before one goes back to a server that refuses them.
+func TestMigratingNamesOwnFields(t *testing.T) {
+	text, err := os.ReadFile("../../MIGRATING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, back, found := strings.Cut(string(text), "## Back again")
+	if !found {
+		t.Fatal("MIGRATING.md does not tell how to go back")
+	}
+	reference := []string{
+		"domain", "key", "value", "descriptors", "rate_limit", "unit", "requests_per_unit", "unlimited", "name", "replaces",
+		"shadow_mode", "quota_mode", "detailed_metric", "value_to_metric", "share_threshold", "metadata",
+	}
+	for _, field := range slices.Concat(fileFields, descriptorFields, limitFields) {
+		if !slices.Contains(reference, field) && !strings.Contains(back, "`"+field+"`") {
+			t.Errorf("%s is not named, which envoyproxy/ratelimit refuses", field)
+		}
 	}
 }

@@ -50,17 +50,19 @@ func (r *Rule) dotted() string {
 }
 
 // String is the rule's domain and entries, such as api|user=alice|path.
-func (r *Rule) String() string { return strings.Join(r.words(), "|") }
+func (r *Rule) String() string { return strings.Join(r.node.words(), "|") }
 
 // Place is where the rule is written, such as config/api.yaml:9:5.
 func (r *Rule) Place() string { return origin{file: r.file, at: r.at}.String() }
 
 // way is String without the domain.
-func (r *Rule) way() string { return strings.Join(r.words()[1:], "|") }
+func (r *Rule) way() string { return r.node.way() }
 
-func (r *Rule) words() []string {
+func (n *node) way() string { return strings.Join(n.words()[1:], "|") }
+
+func (n *node) words() []string {
 	var words []string
-	for n := r.node; n != nil; n = n.parent {
+	for ; n != nil; n = n.parent {
 		words = append(words, spell(n.entry))
 	}
 	slices.Reverse(words)

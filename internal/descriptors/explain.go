@@ -22,6 +22,16 @@ type Trace struct {
 	// rule: because an entry leads nowhere, or because the descriptor ends too
 	// early. They are sorted by key and value; the value of one without is "".
 	Children []limiter.Entry
+	// Hidden is a rule that is not reached, nil if there is none.
+	Hidden *Hidden
+}
+
+// Hidden is a rule to which a descriptor would lead if one of its entries did not
+// lead to a more specific node. The search does not go back.
+type Hidden struct {
+	By      limiter.Entry   // the more specific node
+	General limiter.Entry   // the one beside it that the entry would lead to instead
+	Way     []limiter.Entry // from there to the rule, none if it is there
 }
 
 // Level is what becomes of one entry of a descriptor.
@@ -51,17 +61,19 @@ func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 		return Trace{Domains: t.DomainNames()}
 	}
 	trace := Trace{Known: true}
+	way := []*node{n}
 	for _, e := range entries {
 		next := n.next(e)
 		trace.Levels = append(trace.Levels, leads(e, next))
 		if next == nil {
-			trace.Children = n.list()
+			trace.Children, trace.Hidden = n.list(), hidden(way, entries)
 			return trace
 		}
 		n = next
+		way = append(way, n)
 	}
 	if trace.Rule = n.rule; trace.Rule == nil {
-		trace.Children = n.list()
+		trace.Children, trace.Hidden = n.list(), hidden(way, entries)
 	}
 	return trace
 }

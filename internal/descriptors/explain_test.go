@@ -70,7 +70,7 @@ descriptors:
 			want: Trace{Known: true, Levels: []Level{
 				{entry("user", "abc"), ByWildcard, entry("user", "a*")},
 				{Entry: entry("path", "/")},
-			}},
+			}, Hidden: &Hidden{By: entry("user", "a*"), General: entry("user", ""), Way: entries("path=/*")}},
 		},
 		{
 			name: "too short", domain: "api", descriptor: entries("user=alice"),
@@ -78,6 +78,16 @@ descriptors:
 				Known:    true,
 				Levels:   []Level{{entry("user", "alice"), ByValue, entry("user", "alice")}},
 				Children: []limiter.Entry{entry("path", "")},
+				Hidden:   &Hidden{By: entry("user", "alice"), General: entry("user", "a*"), Way: []limiter.Entry{}},
+			},
+		},
+		{
+			name: "hidden above, and nowhere to go", domain: "api", descriptor: entries("user=alice", "method=GET", "path=/"),
+			want: Trace{
+				Known:    true,
+				Levels:   []Level{{entry("user", "alice"), ByValue, entry("user", "alice")}, {Entry: entry("method", "GET")}},
+				Children: []limiter.Entry{entry("path", "")},
+				Hidden:   &Hidden{By: entry("user", "alice"), General: entry("user", ""), Way: entries("method", "path")},
 			},
 		},
 		{

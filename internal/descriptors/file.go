@@ -140,12 +140,21 @@ func (r *reader) file(path string) {
 		return
 	}
 	defer f.Close()
-	data, err := readAll(f)
+	file, err := ReadFile(f, path)
 	if err != nil {
-		r.errs = append(r.errs, &fs.PathError{Op: "read", Path: path, Err: err})
+		r.errs = append(r.errs, err)
 		return
 	}
-	r.files = append(r.files, File{Name: path, Data: data})
+	r.files = append(r.files, file)
+}
+
+// ReadFile reads an open file, to be shown by a name in problems.
+func ReadFile(f *os.File, name string) (File, error) {
+	data, err := readAll(f)
+	if err != nil {
+		return File{}, &fs.PathError{Op: "read", Path: name, Err: err}
+	}
+	return File{Name: name, Data: data}, nil
 }
 
 // readAll makes room for a file at once: what io.ReadAll throws away while it

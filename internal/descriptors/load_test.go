@@ -141,6 +141,40 @@ descriptors:
 	}
 }
 
+// The library of the reference knows booleans as YAML 1.1 spells them, each in three
+// ways, but only without quotes.
+func TestBooleansInMetadata(t *testing.T) {
+	tree := load(t, `
+domain: api
+descriptors:
+  - key: a
+    metadata:
+      "true": [true, True, TRUE, yes, Yes, YES, on, On, ON, y, Y]
+      "false": [false, False, FALSE, no, No, NO, off, Off, OFF, n, N]
+      text: ["yes", 'no', yEs, oN, !!str on, tRUE]
+`)
+	got := tree.Match("api", entries("a=b")).Metadata
+	want := map[string]any{
+		"true": slices.Repeat([]any{true}, 11), "false": slices.Repeat([]any{false}, 11),
+		"text": []any{"yes", "no", "yEs", "oN", "on", "tRUE"},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got\n%v\nwant\n%v", got, want)
+	}
+}
+
+// What a control plane sends as text stays text.
+func TestTextInMetadataOfResources(t *testing.T) {
+	m := message(t, `{"name": "a", "domain": "api", "descriptors": [{"key": "a", "metadata": {"v": "yes", "w": true}}]}`)
+	tree, _, err := LoadResources(packed(t, m), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := tree.Match("api", entries("a=b")).Metadata, (map[string]any{"v": "yes", "w": true}); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 // wantLimits compares the limits of a rule with those that specs make.
 func wantLimits(t *testing.T, rule *Rule, specs ...limiter.Spec) {
 	t.Helper()

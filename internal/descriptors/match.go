@@ -92,7 +92,7 @@ func (n *node) next(e limiter.Entry) *node {
 		return child
 	}
 	if w := n.wildcards[e.Key]; w != nil {
-		if child := w.find(e.Value); child != nil {
+		if child := w.find(e.Value, nil); child != nil {
 			return child
 		}
 	}

@@ -47,6 +47,9 @@ func (d *decoder) json(n *yaml.Node) any {
 	case strictyaml.IsNull(n):
 		return nil
 	}
+	if value, ok := strictyaml.Boolean(n); ok {
+		return value // also yes and no, as in YAML 1.1 and so in the reference
+	}
 	switch n.ShortTag() {
 	case "!!bool":
 		return d.Flag(n)

@@ -49,6 +49,7 @@ func (c *compiler) finishWarnings() {
 			}
 		}
 	}
+	c.warnOfHidden()
 	c.tree.warnings.Sort()
 	c.tree.warnings = slices.CompactFunc(c.tree.warnings, isRepeated)
 }
@@ -76,7 +77,7 @@ func (b *branch) warnIfHidden(parent *node, config *descriptorConfig) {
 	if earlier == nil || earlier.count > maxCompared || !isWildcard(config.value) {
 		return
 	}
-	if n := earlier.find(config.value); n != nil {
+	if n := earlier.find(config.value, nil); n != nil {
 		b.Warn(config.at, "never reached, %s at %s matches all of it and comes first", n.entry.Value, b.compiler.defined[n])
 	}
 }

@@ -36,7 +36,11 @@ func TestWarnings(t *testing.T) {
 
 // Rules that come as their author means them cause no warning.
 func TestNoWarnings(t *testing.T) {
-	files, _, err := ReadFiles("testdata/good/aliases.yaml", "../../config", "../../examples/envoy/rules")
+	examples, err := filepath.Glob("../../examples/*/rules")
+	if err != nil || len(examples) == 0 {
+		t.Fatalf("found the examples %v, error %v", examples, err)
+	}
+	files, _, err := ReadFiles(append(examples, "testdata/good/aliases.yaml", "../../config")...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,4 +78,54 @@ func TestManyWildcardsLoadFast(t *testing.T) {
 		fmt.Fprintf(&rules, "- {key: path, value: '*/%d/*'}\n", i)
 	}
 	testenv.InProcessorTime(t, time.Second, func() { load(t, rules.String()) })
+}
+
+// Of many rules that lack the same limits some are named and the others counted,
+// and looking for what is lost takes little of the time of a load.
+func TestManyHiddenLimits(t *testing.T) {
+	const limit = "rate_limit: {unit: minute, requests_per_unit: 1}"
+	list := func(n int, format string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, format, i)
+		}
+		return b.String()
+	}
+	for _, test := range []struct {
+		name, rules string
+		want        int
+		last        string
+	}{
+		{
+			"nothing below", "- {key: tenant, descriptors: [{key: user, " + limit + "}]}\n" + list(100_000, "- {key: tenant, value: t%d, "+limit+"}\n"), maxNamed + 1,
+			"rules.yaml:104:3: tenant=t100 and, of the rules that follow, 99899 more have no limit for what a more general one beside them has one for",
+		},
+		{
+			"all in another way", "- {key: tenant, descriptors: [" + list(10_000, "{key: user, value: u%d, "+limit+"}, ") + "]}\n" +
+				list(10_000, "- {key: tenant, value: t%d, descriptors: [{key: user, "+limit+"}]}\n"), 0, "",
+		},
+		{
+			"a wildcard before each", list(200, "- {key: tenant, value: '*-%d-*', descriptors: [{key: user, "+limit+"}]}\n") +
+				list(20_000, "- {key: tenant, value: -%d-, "+limit+"}\n"), maxNamed + 1,
+			"rules.yaml:303:3: tenant=-100- and, of the rules that follow, 99 more have no limit for what a more general one beside them has one for",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d, config := decodeFile(File{Name: "rules.yaml", Data: []byte("domain: api\ndescriptors:\n" + test.rules)}, nil)
+			c := newCompiler("file", Options{})
+			c.add(d, config)
+			testenv.InProcessorTime(t, time.Second, func() {
+				c.tree.warnings = nil
+				c.warnOfHidden()
+			})
+			c.tree.warnings.Sort()
+			got, last := c.tree.warnings, ""
+			if len(got) > 0 {
+				last = got[len(got)-1].String()
+			}
+			if len(got) != test.want || last != test.last {
+				t.Errorf("got %d warnings, want %d; the last is\n%s, want\n%s", len(got), test.want, last, test.last)
+			}
+		})
+	}
 }

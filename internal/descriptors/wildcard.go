@@ -53,9 +53,9 @@ func (w *wildcards) add(value string, child *node) {
 	}
 }
 
-// find returns the first child in the order of the file that matches value,
-// or nil.
-func (w *wildcards) find(value string) *node {
+// find returns the first child in the order of the file that matches value and is
+// not except, or nil.
+func (w *wildcards) find(value string, except *node) *node {
 	var best *wildcard
 	for _, s := range w.shapes {
 		if best != nil && best.order < s.order {
@@ -71,7 +71,7 @@ func (w *wildcards) find(value string) *node {
 			if best != nil && best.order < c.order {
 				break
 			}
-			if c.matches(value[s.prefix:end]) {
+			if c.child != except && c.matches(value[s.prefix:end]) {
 				best = c
 				break
 			}

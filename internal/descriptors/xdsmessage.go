@@ -135,7 +135,9 @@ func valueNode(v *structpb.Value) *yaml.Node {
 		}
 		return n
 	case *structpb.Value_StringValue:
-		return scalar("!!str", kind.StringValue)
+		text := scalar("!!str", kind.StringValue)
+		text.Style = yaml.DoubleQuotedStyle // "yes" is a text here, not a boolean of YAML
+		return text
 	case *structpb.Value_NumberValue:
 		return scalar("!!float", strconv.FormatFloat(kind.NumberValue, 'g', -1, 64))
 	case *structpb.Value_BoolValue:

@@ -30,6 +30,8 @@ type Answer struct {
 	Place      string   `json:"place,omitempty"` // in the files
 	Reason     string   `json:"reason,omitempty"`
 	Candidates []string `json:"candidates,omitempty"`
+	// Hidden tells of a rule that would apply if a more specific one did not hide it.
+	Hidden string `json:"hidden,omitempty"`
 	// Limits are those of the rule, none if it is a whitelist entry.
 	Limits []Limit `json:"limits,omitempty"`
 	// Shared are the wildcards whose values all share one counter.
@@ -76,7 +78,8 @@ type Limit struct {
 	// ReplacedBy names the limits of the same rule that replace this one.
 	ReplacedBy []string `json:"replaced_by,omitempty"`
 
-	// A limit that is unlimited or replaced is not counted, so nothing of this.
+	// A limit that is unlimited or replaced is not counted, so nothing of this. Key
+	// and Slot are there if the counter is in Redis, and in a cluster.
 	Key      string    `json:"key,omitempty"` // as redis-cli takes it
 	Slot     *int      `json:"slot,omitempty"`
 	Decision *Decision `json:"decision,omitempty"`
@@ -109,6 +112,7 @@ func Explain(q Question) Answer {
 	}
 	if trace.Rule == nil {
 		a.Reason, a.Candidates = reason(q, trace)
+		a.Hidden = hidden(trace.Hidden)
 		return a
 	}
 	a.Rule, a.Place = trace.Rule.String(), trace.Rule.Place()
@@ -150,6 +154,26 @@ func reason(q Question, trace descriptors.Trace) (why string, candidates []strin
 	return why, candidates
 }
 
+// hidden words which rule is hidden and by what, "" if there is none.
+func hidden(h *descriptors.Hidden) string {
+	if h == nil {
+		return ""
+	}
+	general := descriptors.Spell(h.General)
+	if h.General.Value == "" {
+		general += " (any value)"
+	}
+	way := "a rule"
+	for i, e := range h.Way {
+		if i == 0 {
+			way = descriptors.Spell(e)
+		} else {
+			way += ", " + descriptors.Spell(e)
+		}
+	}
+	return fmt.Sprintf("%s has %s; %s hides it", general, way, descriptors.Spell(h.By))
+}
+
 func differs(a, b string) int {
 	if a == b {
 		return 0
@@ -174,8 +198,12 @@ func (a *Answer) decide(q Question, rule *descriptors.Rule) {
 			continue
 		}
 		key := q.Keys.Append(nil, q.Domain, q.Descriptor, rule.Patterns, l)
-		slot := limiter.Slot(key)
-		a.Limits[i].Key, a.Limits[i].Slot = quote(key), &slot
+		if q.Store >= InRedis {
+			a.Limits[i].Key = quote(key)
+		}
+		if slot := limiter.Slot(key); q.Store == InCluster {
+			a.Limits[i].Slot = &slot
+		}
 		hits = append(hits, limiter.Hit{Limit: l, Key: key, Cost: q.cost(), Always: q.always(l), Mode: mode})
 		states = append(states, new(limiter.State))
 		places = append(places, i)

@@ -40,7 +40,7 @@ func question(t *testing.T, descriptor string) Question {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Question{Tree: tree(t), Domain: "shop", Descriptor: entries}
+	return Question{Tree: tree(t), Domain: "shop", Descriptor: entries, Store: InCluster}
 }
 
 func units(n uint64) *uint64 { return &n }
@@ -56,7 +56,7 @@ func text(t *testing.T, a Answer) string {
 
 // Each answer is in a file of testdata, some as JSON, too.
 func TestExplain(t *testing.T) {
-	inJSON := map[string]bool{"several": true, "too_many_hits": true, "nowhere": true, "unlimited": true, "bytes": true, "replaced": true, "shadow_mode": true, "wildcard": true}
+	inJSON := map[string]bool{"several": true, "too_many_hits": true, "nowhere": true, "unlimited": true, "bytes": true, "replaced": true, "shadow_mode": true, "wildcard": true, "hidden": true, "in_memory": true}
 	keys, err := limiter.NewKeys("{weir}", true)
 	if err != nil {
 		t.Fatal(err)
@@ -83,6 +83,9 @@ func TestExplain(t *testing.T) {
 		"nowhere":     func(q *Question) { q.Descriptor = question(t, "user=alice,path=/cart,x=y").Descriptor },
 		"first_level": func(q *Question) { q.Descriptor = question(t, "users=alice").Descriptor },
 		"below_leaf":  func(q *Question) { q.Descriptor = question(t, "user=root,path=/").Descriptor },
+		"hidden":      func(q *Question) { q.Descriptor = question(t, "tenant=acme,user=bob").Descriptor },
+		"in_memory":   func(q *Question) { q.Descriptor, q.Store = question(t, "closed=a").Descriptor, InMemory },
+		"in_redis":    func(q *Question) { q.Descriptor, q.Store = question(t, "closed=a").Descriptor, InRedis },
 		"too_short":   func(q *Question) { q.Descriptor = question(t, "tenant=a").Descriptor },
 		"bytes":       func(q *Question) { q.Descriptor = question(t, "user=\xff\"\x00 ").Descriptor },
 	} {

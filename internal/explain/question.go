@@ -18,9 +18,21 @@ type Question struct {
 	// HitsAddend is the descriptor's own, 0 of which is a peek. nil is none: the
 	// request asks for one unit.
 	HitsAddend *uint64
+	Store      Store // of the counters
 	// ShadowMode and QuotaMode are switches of the server.
 	ShadowMode, QuotaMode bool
 }
+
+// Store is what keeps the counters.
+type Store uint8
+
+// What can be looked up of a counter: nothing in the memory of a server, its key in
+// a Redis, and its slot, too, in a cluster.
+const (
+	InMemory Store = iota
+	InRedis
+	InCluster
+)
 
 // cost is how many units the descriptor asks for.
 func (q *Question) cost() uint64 {

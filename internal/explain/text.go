@@ -21,6 +21,9 @@ func (a *Answer) WriteText(w io.Writer) error {
 	case a.Rule == "":
 		fmt.Fprintf(b, "no rule applies: %s\n", a.Reason)
 		a.writeCandidates(b)
+		if a.Hidden != "" {
+			fmt.Fprintf(b, "  %s, because the search does not go back\n", a.Hidden)
+		}
 		fmt.Fprintln(b, "The descriptor is admitted and not counted.")
 	case len(a.Limits) == 0:
 		fmt.Fprintf(b, "rule %s (%s)\n", a.Rule, a.Place)
@@ -100,8 +103,12 @@ func (a *Answer) writeLimit(w io.Writer, i int) {
 		line("replaced", "by %s, not counted", strings.Join(l.ReplacedBy, ", "))
 	}
 	if d := l.Decision; d != nil {
-		line("key", "%s", l.Key)
-		line("slot", "%d", *l.Slot)
+		if l.Key != "" {
+			line("key", "%s", l.Key)
+		}
+		if l.Slot != nil {
+			line("slot", "%d", *l.Slot)
+		}
 		if len(a.Shared) > 0 {
 			line("counter", "shared by all values that match %s", strings.Join(a.Shared, ", "))
 		}
@@ -135,6 +142,8 @@ func (l *Limit) charge(own bool, hits uint64) string {
 	switch {
 	case l.Charge == "admitted":
 		return "admitted, so what is denied is not counted"
+	case l.Charge == "always" && own && hits == 0:
+		return "always, so a peek passes until more than the amount is used"
 	case l.Charge == "always":
 		return "always, so what is denied is counted all the same"
 	case own && hits == 0:

@@ -42,7 +42,7 @@ type demand struct {
 
 func (d *demand) add(h *Hit) {
 	if !h.Refund {
-		d.most = max(d.most, d.taken+max(h.cost(), 1))
+		d.most = max(d.most, d.taken+max(h.cost(), h.least()))
 		d.taken = min(d.taken+h.cost(), MaxExact)
 	}
 }

@@ -47,7 +47,9 @@ func TestFixedWindow(t *testing.T) {
 			{0, always(0), Decision{Remaining: 1, ResetAfter: 60 * second}},
 			{0, cost(1), Decision{Charged: true, Used: 1, ResetAfter: 60 * second}},
 			{0, cost(0), Decision{Over: true, Used: 1, ResetAfter: 60 * second, RetryAfter: 60 * second}},
-			{0, always(0), Decision{Over: true, Used: 1, ResetAfter: 60 * second, RetryAfter: 60 * second}},
+			{0, always(0), Decision{Used: 1, ResetAfter: 60 * second}},
+			{0, always(1), Decision{Over: true, Charged: true, Used: 2, ResetAfter: 60 * second, RetryAfter: 60 * second}},
+			{0, always(0), Decision{Over: true, Used: 2, ResetAfter: 60 * second, RetryAfter: 60 * second}},
 		}},
 		{"nothing allowed", must(Spec{Unit: Minute}), []step{
 			{0, cost(1), Decision{Over: true, ResetAfter: 60 * second, RetryAfter: Never}},

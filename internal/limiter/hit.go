@@ -11,8 +11,9 @@ type Hit struct {
 	// Key spells the counter (see Keys). It belongs to the caller, who may use
 	// its memory again once the decision is there.
 	Key []byte
-	// Cost is how many units the hit asks for. 0 is a peek: it asks whether one
-	// more unit would pass, and writes nothing. Costs too large to be counted
+	// Cost is how many units the hit asks for. 0 is a peek, which writes nothing:
+	// it asks whether one more unit would pass or, with Always, whether no more
+	// than the limit is used. Costs too large to be counted
 	// exactly, which are all far above the limit, are taken as one large number.
 	Cost uint64
 	// Refund gives Cost back instead of taking it. A refund is always admitted
@@ -40,8 +41,17 @@ func (h *Hit) cost() int64 { return int64(min(h.Cost, MaxExact/2)) }
 // limit counts exactly.
 func (h *Hit) Units() int64 { return int64(min(h.Cost, uint64(h.Limit.meter.most()))) }
 
-// wanted is what must be free for the hit to be admitted: a peek asks for one.
-func (h *Hit) wanted() int64 { return max(h.Units(), 1) }
+// least is what a peek asks for, in units. Where usage is charged although it does
+// not fit, a peek that asked for one would deny what the charge itself permits.
+func (h *Hit) least() int64 {
+	if h.Always {
+		return 0
+	}
+	return 1
+}
+
+// wanted is what must be free for the hit to be admitted.
+func (h *Hit) wanted() int64 { return max(h.Units(), h.least()) }
 
 // Unconditional tells whether the hit is written whatever becomes of its request.
 func (h *Hit) Unconditional() bool { return h.Refund || h.Always && h.Cost > 0 }

@@ -181,8 +181,14 @@ func (r *rule) first(b book, now int64, good func(book) bool) int64 {
 	return high
 }
 
-// wish is what must be free for h.
-func wish(h *Hit) *big.Rat { return rat(max(h.Cost, 1)) }
+// wish is what must be free for h: for a peek one unit, unless what is asked for is
+// charged in any case.
+func wish(h *Hit) *big.Rat {
+	if h.Cost == 0 && !h.Always {
+		return rat(1)
+	}
+	return rat(h.Cost)
+}
 
 // change is what h adds.
 func change(h *Hit) *big.Rat {

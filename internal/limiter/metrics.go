@@ -75,8 +75,8 @@ func (m *metrics) observe(h *Hit, d *Decision) {
 	if d.Over && d.Remembered {
 		add(&series.remembered, p.over)
 	}
-	if d.Over && h.Limit.Mode == Shadow {
-		add(&series.shadow, h.cost())
+	if h.Limit.Mode == Shadow {
+		add(&series.shadow, p.over)
 	}
 	if b.own != nil {
 		b.own.observe(h, d, p)

@@ -41,6 +41,7 @@ func TestMetricsCountUnitsOfCost(t *testing.T) {
 		{"denied by another limit", 0, []Hit{{Limit: ten(Enforced), Cost: 3}, full}, Units{TotalHits: 3}},
 		{"shadow", 10, []Hit{{Limit: ten(Shadow), Cost: 3}}, Units{TotalHits: 3, OverLimit: 3, ShadowMode: 3}},
 		{"shadow, partly over", 8, []Hit{{Limit: ten(Shadow), Cost: 3}}, Units{TotalHits: 3, OverLimit: 3, ShadowMode: 3}},
+		{"shadow, partly over, charged all the same", 8, []Hit{{Limit: ten(Shadow), Cost: 3, Always: true}}, Units{TotalHits: 3, OverLimit: 1, NearLimit: 2, ShadowMode: 1}},
 		{"peek", 10, []Hit{{Limit: ten(Enforced)}}, Units{}},
 		{"refund", 10, []Hit{{Limit: ten(Enforced), Cost: 3, Refund: true}}, Units{}},
 		{"huge", 0, []Hit{{Limit: ten(Enforced), Cost: 1<<64 - 1}}, Units{TotalHits: 1 << 52, OverLimit: 1 << 52}},
@@ -71,6 +72,21 @@ func TestUnitsNearALimitAreCountedOnce(t *testing.T) {
 	}
 	if got, want := sumsOf(l, limit.Series.Series()), (Units{TotalHits: 10, WithinLimit: 2, OverLimit: 8}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// TestUnitsOverAShadowLimit counts the units of three requests as the reference does,
+// where they are charged as there.
+func TestUnitsOverAShadowLimit(t *testing.T) {
+	limit := must(Spec{Unit: Minute, RequestsPerUnit: 3, Mode: Shadow, Series: Series{Domain: "api", Key1: "user"}.Name()})
+	l := New(lasting{new(State)}, prometheus.NewRegistry())
+	for range 3 {
+		if _, err := l.Decide(context.Background(), []Hit{{Limit: limit, Cost: 2, Always: true}}, make([]Decision, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := sumsOf(l, limit.Series.Series()); got.ShadowMode != 3 || got.OverLimit != 3 {
+		t.Errorf("got %+v, want 3 units over the limit and in shadow mode", got)
 	}
 }
 

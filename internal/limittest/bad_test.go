@@ -15,7 +15,7 @@ const (
 	expectFieldsText = "admitted, denied, statuses, " + statusFieldsText
 	statusFieldsText = "code, remaining, reset, retry_after, limit"
 	timesText        = "multiples of 1µs up to 100 years, such as 30s, 1m30s, 24h"
-	secondsText      = "multiples of 1s up to 100 years, such as 30s, 1m30s, 24h"
+	secondsText      = "multiples of 1s up to 290 years, such as 30s, 1m30s, 24h"
 	unitsText        = "second, minute, hour, day, month, year"
 )
 

@@ -45,6 +45,8 @@ func elsewhere(field string) string {
 const (
 	maxSend = 1_000_000         // requests of a step
 	maxTime = limiter.MaxPeriod // of a test
+	year    = 365 * 24 * time.Hour
+	maxWait = 290 * year // more than any answer tells, and less than a Duration holds
 )
 
 type decoder struct{ strictyaml.Decoder }
@@ -148,12 +150,12 @@ func (d *decoder) step(n *yaml.Node, others []step) step {
 	d.Fields(n, stepFields, func(name string, n *yaml.Node) {
 		switch name {
 		case "at":
-			s.first = d.duration(n, time.Microsecond)
+			s.first = d.duration(n, time.Microsecond, maxTime)
 			firstAt = strictyaml.At(n)
 		case "send":
 			s.send = int(d.Whole(n, 1, maxSend))
 		case "every":
-			s.every = d.duration(n, time.Microsecond)
+			s.every = d.duration(n, time.Microsecond, maxTime)
 			everyAt = strictyaml.At(n)
 		case "request":
 			noRequest = isEmpty(n)
@@ -182,15 +184,16 @@ func (d *decoder) step(n *yaml.Node, others []step) step {
 	return s
 }
 
-// duration decodes a time that is a multiple of unit.
-func (d *decoder) duration(n *yaml.Node, unit time.Duration) time.Duration {
+// duration decodes a time that is a multiple of unit, and at most most, which is
+// some years.
+func (d *decoder) duration(n *yaml.Node, unit, most time.Duration) time.Duration {
 	text, ok := d.Text(n)
 	if !ok {
 		return 0
 	}
 	v, err := time.ParseDuration(text)
-	if err != nil || v < 0 || v > maxTime || v%unit != 0 {
-		d.Problem(strictyaml.At(n), "%s is not allowed, allowed are multiples of %v up to 100 years, such as 30s, 1m30s, 24h", strictyaml.Describe(n), unit)
+	if err != nil || v < 0 || v > most || v%unit != 0 {
+		d.Problem(strictyaml.At(n), "%s is not allowed, allowed are multiples of %v up to %d years, such as 30s, 1m30s, 24h", strictyaml.Describe(n), unit, most/year)
 		return 0
 	}
 	return v

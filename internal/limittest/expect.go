@@ -120,11 +120,11 @@ func (d *decoder) statusField(name string, n *yaml.Node) statusCheck {
 		c.want = strconv.FormatUint(uint64(d.Amount(n, 0)), 10)
 		c.got = func(s rls.Status) string { return strconv.FormatUint(uint64(s.Remaining), 10) }
 	case "reset":
-		c.want = d.duration(n, time.Second).String()
+		c.want = d.duration(n, time.Second, maxWait).String()
 		c.got = reset
 	case "retry_after":
 		if c.want = never; n.Value != never {
-			c.want = d.duration(n, time.Second).String()
+			c.want = d.duration(n, time.Second, maxWait).String()
 		}
 		c.got = retryAfter
 	case "limit":

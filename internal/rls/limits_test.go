@@ -220,6 +220,25 @@ func TestCharge(t *testing.T) {
 	}
 }
 
+// A peek that comes before usage is told: of a limit of 2 a third one passes where
+// all usage is charged, as in the reference, whose scripts of quotas rely on it.
+func TestPeeksBeforeUsage(t *testing.T) {
+	for charge, want := range map[limiter.Charge]int{limiter.ByDefault: 2, limiter.Auto: 2, limiter.Admitted: 2, limiter.Always: 3} {
+		opts := options(t, "domain: api\ndescriptors: [{key: service, rate_limit: {unit: minute, requests_per_unit: 2}}]")
+		opts.Charge = charge
+		s, passed := New(opts), 0
+		for range 5 {
+			if c := decide(t, s, "domain: 'api' "+d("service", "2", "hits_addend {value: 0}")); c.answer.overall == codeOK {
+				passed++
+				decide(t, s, "domain: 'api' "+d("service", "2", "hits_addend {value: 1}"))
+			}
+		}
+		if passed != want {
+			t.Errorf("charge %v: %d of 5 peeks passed, want %d", charge, passed, want)
+		}
+	}
+}
+
 // An override says nothing of charges, so the server's setting holds.
 func TestChargeOfOverride(t *testing.T) {
 	opts := options(t, rules)

@@ -113,7 +113,7 @@ var counterparts = []counterpart{
 
 	{name: "BACKEND_TYPE", standard: "redis", differs: "memcache is refused", proof: "TestImpossibleValues"},
 	{name: "CACHE_KEY_PREFIX", differs: "it may not contain `|`, and what follows it is spelled otherwise", proof: "TestRedisCluster"},
-	{name: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", standard: "false", differs: "unset, a denied request is counted only where its descriptor has a hits_addend of its own; false counts all of them, as there", proof: "TestChargeAsSet"},
+	{name: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", standard: "false", differs: "unset, a denied request is counted only where its descriptor has a hits_addend of its own, and a peek at a used-up limit is denied; false is as there, peeks included", proof: "TestChargeAsSet"},
 	{name: "EXPIRATION_JITTER_MAX_SECONDS", standard: "300"},
 	{name: "LOCAL_CACHE_SIZE_IN_BYTES", standard: "0", differs: "the default is 4194304, and what is remembered is asked again after a second at most, so that refunds and changed limits are noticed", proof: "TestDenyMemoryIsASetting"},
 	{name: "USE_CALENDAR_MONTH_RATE_LIMIT", standard: "false"},

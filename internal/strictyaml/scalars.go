@@ -42,20 +42,32 @@ func (d *Decoder) Bytes(n *yaml.Node) (s string, ok bool) {
 	return string(raw), true
 }
 
+// booleans are the spellings of YAML 1.1, as the library of the reference knows them.
+var booleans = map[string]bool{
+	"true": true, "True": true, "TRUE": true, "yes": true, "Yes": true, "YES": true,
+	"on": true, "On": true, "ON": true, "y": true, "Y": true,
+	"false": false, "False": false, "FALSE": false, "no": false, "No": false, "NO": false,
+	"off": false, "Off": false, "OFF": false, "n": false, "N": false,
+}
+
+// Boolean returns what a scalar without quotes and tag means as a boolean of YAML
+// 1.1, and whether it is one.
+func Boolean(n *yaml.Node) (value, ok bool) {
+	if n.Kind != yaml.ScalarNode || n.Style != 0 {
+		return false, false
+	}
+	value, ok = booleans[n.Value]
+	return value, ok
+}
+
 // Flag returns a boolean, in the words of YAML 1.1 as the reference does; null
 // is false.
 func (d *Decoder) Flag(n *yaml.Node) bool {
-	plain := n.Kind == yaml.ScalarNode && n.Style == 0
-	switch text := strings.ToLower(n.Value); {
-	case IsNull(n):
-		return false
-	case plain && slices.Contains([]string{"true", "yes", "on", "y"}, text):
-		return true
-	case plain && slices.Contains([]string{"false", "no", "off", "n"}, text):
-		return false
+	value, ok := Boolean(n)
+	if !ok && !IsNull(n) {
+		d.Problem(At(n), "%s is not allowed, allowed are true and false", describeNoText(n))
 	}
-	d.Problem(At(n), "%s is not allowed, allowed are true and false", describeNoText(n))
-	return false
+	return value
 }
 
 // Amount returns a whole number that is at least least and fits in 32 bits.

@@ -282,6 +282,18 @@ func TestChargesAreWrittenThoughTheDenialIsKnown(t *testing.T) {
 	}
 }
 
+func TestPeeksOfKnownDenials(t *testing.T) {
+	f := newMemoryFixture(t)
+	l := yearly(2)
+	lenient := limiter.Hit{Limit: l, Key: []byte("k"), Always: true}
+	f.want("first", false, 1, hit("k", l, 2))
+	f.want("denied", true, 1, hit("k", l, 1))
+	f.want("a peek, which asks for one more", true, 0, hit("k", l, 0))
+	f.want("a peek of what is charged always, which does not", false, 1, lenient)
+	f.want("charge", true, 1, limiter.Hit{Limit: l, Key: []byte("k"), Cost: 1, Always: true})
+	f.want("such a peek when too much is used", true, 0, lenient)
+}
+
 func TestQuotaAndShadowHitsOfKnownDenials(t *testing.T) {
 	f := newMemoryFixture(t)
 	quota := func(key string) limiter.Hit {

@@ -12,6 +12,28 @@ var chargeCases = []tableCase{
 		{hits: request(always("a", three, 0)), want: decisions(over(11, 0)), denied: true},
 		{at: minuteLeft, hits: request(always("a", three, 1)), want: decisions(left(time.Minute, charged(1, 2)))},
 	}},
+	{"a peek of what is charged always passes until more than the limit is used", []step{
+		{hits: request(always("a", three, 3)), want: decisions(charged(3, 0))},
+		{hits: request(always("a", three, 0)), want: decisions(spared(3, 0))},
+		{hits: request(peek("a", three)), want: decisions(over(3, 0)), denied: true},
+		{hits: request(always("a", three, 0), take("b", three, 1)), want: decisions(spared(3, 0), charged(1, 2))},
+		{hits: request(always("a", three, 0), always("a", three, 1)), want: decisions(spared(4, 0), overCharged(4, 0)), denied: true},
+		{hits: request(always("a", three, 0)), want: decisions(over(4, 0)), denied: true},
+		{hits: request(always("none", enforced(0), 0)), want: decisions(spared(0, 0))},
+		{at: minuteLeft, hits: request(always("a", three, 0)), want: decisions(left(time.Minute, spared(0, 3)))},
+	}},
+	{"such a peek of a sliding window and of a bucket", []step{
+		{hits: request(always("s", sliding(3), 3), always("b", bucket(1, 3), 3)), want: decisions(
+			told(minuteLeft+time.Minute, 0, charged(3, 0)), told(3*time.Minute, 0, charged(3, 0)))},
+		{hits: request(always("s", sliding(3), 0), always("b", bucket(1, 3), 0)), want: decisions(
+			told(minuteLeft+time.Minute, 0, spared(3, 0)), told(3*time.Minute, 0, spared(3, 0)))},
+		{hits: request(always("s", sliding(3), 1)), want: decisions(
+			told(minuteLeft+time.Minute, minuteLeft+30*time.Second, overCharged(4, 0))), denied: true},
+		{hits: request(always("b", bucket(1, 3), 1)), want: decisions(told(4*time.Minute, 2*time.Minute, overCharged(4, 0))), denied: true},
+		{hits: request(always("s", sliding(3), 0)), want: decisions(
+			told(minuteLeft+time.Minute, minuteLeft+15*time.Second, over(4, 0))), denied: true},
+		{hits: request(always("b", bucket(1, 3), 0)), want: decisions(told(4*time.Minute, time.Minute, over(4, 0))), denied: true},
+	}},
 	{"always is written although another hit denies", []step{
 		{hits: request(take("a", three, 3)), want: decisions(charged(3, 0))},
 		{

@@ -5,7 +5,8 @@
 -- ARGV     see limits.lua; each from the third on is a request, as three integers for every hit of it:
 --            how     mode + 3 * charge
 --                    mode: 0 enforced, 1 shadow, 2 quota; charge: 0 if admitted, 1 always, 2 refund
---            cost    units taken or, by a refund, given back; 0 is a peek
+--            cost    units taken or, by a refund, given back; 0 is a peek, which asks for one unit unless it
+--                    is charged always
 --            limit   its number
 -- Reply    integers: the time of the decision, and for every hit what became of it and the state of its
 --          counter after the request:
@@ -26,7 +27,7 @@ local function read_request(text)
     local algorithm = limit.algorithm
     hits[#hits + 1] = {
       mode = how % 3, refund = how >= 6, always = how >= 3, unconditional = how >= 3 and cost > 0,
-      cost = cost, wanted = max(cost, 1), limit = limit,
+      cost = cost, wanted = max(cost, how >= 3 and 0 or 1), limit = limit,
       roll = algorithm.roll, admit = algorithm.admit, take = algorithm.take, give = algorithm.give,
     }
   end
