@@ -208,6 +208,7 @@ end
 -- Only requests on counters that nobody changed have their answer, such as denials.
 begins[#requests + 1] = replied
 local answer = { now }
+local some = false
 first = 0
 for r = 1, #requests do
   local refused = false
@@ -216,6 +217,7 @@ for r = 1, #requests do
     refused = refused or writer[i] and dirty(i)
   end
   if refused then
+    some = true
     answer[#answer + 1] = REFUSED
   else
     for n = begins[r] + 1, begins[r + 1] do
@@ -224,7 +226,7 @@ for r = 1, #requests do
   end
   first = first + #requests[r]
 end
-for n = 1, #failure do
+for n = 1, some and #failure or 0 do -- none, if only to bring back a counter was refused
   answer[#answer + 1] = byte(failure, n)
 end
 return answer
