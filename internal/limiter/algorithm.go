@@ -45,10 +45,14 @@ const second = 1_000_000
 // spans are in microseconds, now since the epoch. Costs are at least 0 and at
 // most what meter.most tells.
 type meter interface {
-	// roll brings a state up to now. The other functions take rolled states only.
-	// Time never goes back for a used counter: when the clock does, the newest
-	// time known stays.
+	// roll brings a state up to now, or back to now. The other functions take
+	// rolled states only.
 	roll(s State, now int64) State
+	// back is roll of a used state from after now, which a clock that then stepped
+	// back has left. All that it holds counts as used now: so the step costs no more
+	// than any use now would, and loses none of it. Whoever keeps the state must keep
+	// what back returns, even of a denied request: else time would not pass for it.
+	back(s State, now int64) State
 	// fits tells whether cost more units stay within the limit.
 	fits(s State, now, cost int64) bool
 	// take uses cost units, whether they fit or not.
@@ -125,7 +129,7 @@ type Kind int64
 // The kinds, and what Numbers.Of holds for each.
 const (
 	KindFixedWindow   Kind = iota // period, amount, grid
-	KindSlidingWindow             // period, amount, most
+	KindSlidingWindow             // period, amount, simple
 	KindTokenBucket               // period, amount, burst, divisor
 )
 

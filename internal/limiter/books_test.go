@@ -15,11 +15,19 @@ func (b windowBook) turn(r *rule, now int64) book {
 	if !b.empty() && now < b.start+r.period {
 		return b
 	}
-	start := now
+	return windowBook{r.start(now), new(big.Rat)}
+}
+
+// start is when the window starts that a hit at now would be in, if it is the first.
+func (r *rule) start(now int64) int64 {
 	if r.limit.Anchor == Epoch {
-		start -= now % r.period
+		return now - now%r.period
 	}
-	return windowBook{start, new(big.Rat)}
+	return now
+}
+
+func (b windowBook) back(r *rule, now int64) book {
+	return windowBook{min(b.start, r.start(now)), b.use}
 }
 
 func (b windowBook) write(_ *rule, change *big.Rat) book {
@@ -28,10 +36,9 @@ func (b windowBook) write(_ *rule, change *big.Rat) book {
 
 func (b windowBook) used(*rule) *big.Rat { return b.use }
 func (b windowBook) empty() bool         { return b.use.Sign() == 0 }
-func (b windowBook) newest(*rule) int64  { return b.start }
 
 // slidingBook is what each window used. Of the previous one it counts the share
-// that a span of one period up to now covers, or all if the clock is behind.
+// that a span of one period up to now covers.
 type slidingBook struct {
 	now    int64
 	window int64 // number of the newest window seen
@@ -55,25 +62,29 @@ func (b slidingBook) of(window int64) *big.Rat {
 }
 
 func (b slidingBook) used(r *rule) *big.Rat {
-	elapsed := max(b.now-b.window*r.period, 0)
+	elapsed := b.now - b.window*r.period
 	share := big.NewRat(r.period-elapsed, r.period)
 	return sum(b.of(b.window), share.Mul(share, b.of(b.window-1)))
 }
 
 func (b slidingBook) write(r *rule, change *big.Rat) book {
-	// Neither in units times seconds nor, with a period added, in units times
-	// microseconds it exceeds 2^53.
-	largest := min(1<<53/(r.period/1e6), (1<<53-r.period)/1e6)
-	current := within(sum(b.of(b.window), change), rat(uint64(largest)))
+	current := within(sum(b.of(b.window), change), rat(1<<52))
 	uses := map[int64]*big.Rat{b.window: current, b.window - 1: b.of(b.window - 1)}
 	return slidingBook{b.now, b.window, uses}
+}
+
+func (b slidingBook) back(r *rule, now int64) book {
+	window := now / r.period
+	if window >= b.window {
+		return b
+	}
+	all := within(sum(b.of(b.window), b.of(b.window-1)), rat(1<<52))
+	return slidingBook{now, window, map[int64]*big.Rat{window: all}}
 }
 
 func (b slidingBook) empty() bool {
 	return b.of(b.window).Sign() == 0 && b.of(b.window-1).Sign() == 0
 }
-
-func (b slidingBook) newest(r *rule) int64 { return b.window * r.period }
 
 // bucketBook is a bucket's level in units, which sinks evenly.
 type bucketBook struct {
@@ -94,8 +105,10 @@ func (b bucketBook) turn(r *rule, now int64) book {
 	if level.Sign() == 0 {
 		return bucketBook{now, level}
 	}
-	return bucketBook{max(now, b.at), level}
+	return bucketBook{now, level}
 }
+
+func (b bucketBook) back(_ *rule, now int64) book { return bucketBook{min(b.at, now), b.level} }
 
 func (b bucketBook) write(r *rule, change *big.Rat) book {
 	amount := r.amount
@@ -107,7 +120,6 @@ func (b bucketBook) write(r *rule, change *big.Rat) book {
 
 func (b bucketBook) used(*rule) *big.Rat { return b.level }
 func (b bucketBook) empty() bool         { return b.level.Sign() == 0 }
-func (b bucketBook) newest(*rule) int64  { return b.at }
 
 func rat(n uint64) *big.Rat { return new(big.Rat).SetInt(new(big.Int).SetUint64(n)) }
 

@@ -7,8 +7,8 @@ import "slices"
 //
 // states[i] is the state of the counter of hits[i]; hits of one counter share
 // one pointer. now is in microseconds since the epoch. Decide changes the
-// states that are written, fills out, which is as long as hits, and tells
-// whether the request is denied.
+// states that are written, and those that are from after now, fills out, which is
+// as long as hits, and tells whether the request is denied.
 //
 // Every hit is checked against a state that includes the earlier hits of the
 // same request. If the request is admitted, all hits that fit are written; if
@@ -28,8 +28,11 @@ func Count(hits []Hit, states []*State, now int64, out []Decision, after []State
 	before := after // for now
 	for i := range hits {
 		h, s := &hits[i], states[i]
-		before[i] = *s
 		rolled := h.Limit.meter.roll(*s, now)
+		if rolled.At < s.At {
+			*s = h.Limit.meter.back(*s, now)
+		}
+		before[i] = *s
 		out[i].Over = !h.Refund && !h.Limit.meter.fits(rolled, now, h.wanted())
 		if h.Cost > 0 && (!out[i].Over || h.Always) {
 			*s = h.write(rolled)

@@ -30,7 +30,9 @@ func TestDecideStates(t *testing.T) {
 	}{
 		{"admitted", []State{{}, {At: now, Used: 1}}, []hit{take(0, three, 1), take(1, three, 2)}, []State{{At: now, Used: 1}, {At: now, Used: 3}}, false},
 		{"admitted in a new window", []State{{At: now - 1, Used: 3}}, []hit{take(0, three, 1)}, []State{{At: now, Used: 1}}, false},
-		{"admitted in an old window", []State{{At: now + 1, Used: 1}}, []hit{take(0, three, 1)}, []State{{At: now + 1, Used: 2}}, false},
+		{"admitted after the clock stepped back", []State{{At: now + 7, Used: 1}}, []hit{take(0, three, 1)}, []State{{At: now, Used: 2}}, false},
+		{"denied after the clock stepped back", []State{{At: now + 7, Used: 2}, {At: now - 1, Used: 1}}, []hit{take(0, three, 2), take(1, three, 1)}, []State{{At: now, Used: 2}, {At: now - 1, Used: 1}}, true},
+		{"peeked at after the clock stepped back", []State{{At: now + 7, Used: 2}}, []hit{take(0, three, 0)}, []State{{At: now, Used: 2}}, false},
 		{
 			"denied by the last",
 			[]State{{}, {At: now, Used: 1}, {At: now, Used: 3}},
@@ -82,7 +84,7 @@ func TestDecideStates(t *testing.T) {
 			[]State{{At: now, Used: 5}},
 			true,
 		},
-		{"refund in an old window", []State{{At: now + 1, Used: 2}}, []hit{refund(0, 5)}, []State{{At: now + 1, Used: 0}}, false},
+		{"refund after the clock stepped back", []State{{At: now + 1, Used: 2}}, []hit{refund(0, 5)}, []State{{At: now, Used: 0}}, false},
 		{
 			"refund beside a denial in a new window",
 			[]State{{At: now - 1, Used: 3}, {At: now, Used: 3}},

@@ -2,13 +2,8 @@ package limiter
 
 import (
 	"bytes"
-	"math"
 	"time"
 )
-
-// longest is the longest Duration, in microseconds: three times MaxPeriod, or
-// what remains of a window after the clock was put back by decades.
-const longest = math.MaxInt64 / int64(time.Microsecond)
 
 // Describe fills in out but for Over and Charged, which are known: what the
 // outcome of hits means to their caller. states[i] is the state of the counter of
@@ -30,9 +25,8 @@ func Describe(hits []Hit, states []State, now int64, out []Decision) {
 	}
 }
 
-func duration(micros int64) time.Duration {
-	return time.Duration(min(micros, longest)) * time.Microsecond
-}
+// duration is so many microseconds, which are 2*MaxPeriod at most.
+func duration(micros int64) time.Duration { return time.Duration(micros) * time.Microsecond }
 
 // demand is what the hits on one counter ask for together.
 type demand struct {

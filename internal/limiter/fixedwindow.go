@@ -22,10 +22,19 @@ func newFixedWindow(period, amount int64, anchor Anchor) fixedWindow {
 func (w fixedWindow) end(s State) int64 { return s.At*w.grid + w.period }
 
 func (w fixedWindow) roll(s State, now int64) State {
-	if !s.unused() && now < w.end(s) {
+	switch start := s.At * w.grid; {
+	case s.unused() || now >= start+w.period:
+		return State{At: now / w.grid}
+	case now < start:
+		return w.back(s, now)
+	default:
 		return s
 	}
-	return State{At: now / w.grid}
+}
+
+// back makes what was used that of the current window, or of one that starts now.
+func (w fixedWindow) back(s State, now int64) State {
+	return State{At: now / w.grid, Used: s.Used}
 }
 
 func (w fixedWindow) fits(s State, _, cost int64) bool { return s.Used+cost <= w.amount }

@@ -59,11 +59,11 @@ func TestFixedWindow(t *testing.T) {
 		}},
 		{"the clock steps back", must(Spec{RequestsPerUnit: 2, Unit: Minute}), []step{
 			{60 * second, cost(1), Decision{Charged: true, Used: 1, Remaining: 1, ResetAfter: 60 * second}},
-			{59 * second, cost(1), Decision{Charged: true, Used: 2, ResetAfter: 61 * second}},
-			{-time.Hour, cost(1), Decision{Over: true, Used: 2, ResetAfter: time.Hour + 120*second, RetryAfter: time.Hour + 120*second}},
-			{-time.Hour, refund(1), Decision{Charged: true, Used: 1, Remaining: 1, ResetAfter: time.Hour + 120*second}},
-			{60 * second, cost(1), Decision{Charged: true, Used: 2, ResetAfter: 60 * second}},
-			{120 * second, cost(2), Decision{Charged: true, Used: 2, ResetAfter: 60 * second}},
+			{59 * second, cost(1), Decision{Charged: true, Used: 2, ResetAfter: second}},
+			{20 * second, cost(1), Decision{Over: true, Used: 2, ResetAfter: 40 * second, RetryAfter: 40 * second}},
+			{-time.Hour, cost(1), Decision{Over: true, Used: 2, ResetAfter: 60 * second, RetryAfter: 60 * second}},
+			{-time.Hour, refund(1), Decision{Charged: true, Used: 1, Remaining: 1, ResetAfter: 60 * second}},
+			{60*second - time.Hour, cost(2), Decision{Charged: true, Used: 2, ResetAfter: 60 * second}},
 		}},
 		{"refunds", must(Spec{RequestsPerUnit: 3, Unit: Minute}), []step{
 			{0, refund(1), Decision{Charged: true, Remaining: 3, ResetAfter: 60 * second}},
@@ -154,7 +154,7 @@ func TestDescribe(t *testing.T) {
 		{"cost above the limit", 6, true, State{}, Decision{Over: true, Remaining: 5, ResetAfter: time.Minute, RetryAfter: Never}},
 		{"room again", 5, true, State{}, Decision{Over: true, Remaining: 5, ResetAfter: time.Minute}},
 		{"earlier window", 1, false, State{At: window - 1, Used: 5}, Decision{Remaining: 5, ResetAfter: time.Minute}},
-		{"later window", 1, true, State{At: window + 1, Used: 5}, Decision{Over: true, Used: 5, ResetAfter: 2 * time.Minute, RetryAfter: 2 * time.Minute}},
+		{"later window", 1, true, State{At: window + 100, Used: 5}, Decision{Over: true, Used: 5, ResetAfter: time.Minute, RetryAfter: time.Minute}},
 	} {
 		out := []Decision{{Over: tc.over}}
 		Describe([]Hit{{Limit: limit, Cost: tc.cost}}, []State{tc.state}, at(0), out)

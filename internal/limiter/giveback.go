@@ -10,10 +10,13 @@ package limiter
 // moved on, of a bucket what it could not have drained. So a charge that comes
 // back late never takes anything from others. It is exact for windows; from a
 // bucket that ran dry meanwhile it may give back less, by what drained since the
-// charge, but never more.
+// charge, but never more. Nothing is given back to a state from after now, or of such
+// a charge: the clock stepped back, and nobody knows how long ago it was.
 func (l *Limit) GiveBack(s, charged State, units, now int64) State {
 	rolled, left := l.meter.roll(s, now), l.meter.roll(charged, now)
 	switch {
+	case rolled.At < s.At || left.At < charged.At:
+		return s
 	case l.Algorithm == TokenBucket:
 		if left.Used >= units {
 			return l.meter.give(rolled, units)

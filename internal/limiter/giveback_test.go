@@ -61,6 +61,30 @@ func TestGiveBack(t *testing.T) {
 	}
 }
 
+// What was charged, or what is stored, is from after now: the clock stepped back.
+func TestGiveBackAfterAStepBack(t *testing.T) {
+	const minute = 60_000_000
+	for _, spec := range []Spec{{}, {Anchor: FirstHit}, {Algorithm: SlidingWindow}, {Algorithm: TokenBucket}} {
+		spec.RequestsPerUnit, spec.Unit = 10, Minute
+		l := must(spec)
+		take := func(s State, now int64) State { return l.meter.take(l.meter.roll(s, now), 4) }
+		charged := take(State{}, 30*minute)
+		for name, s := range map[string]State{
+			"the charge":               charged,
+			"and it was brought back":  take(charged, 10*minute),
+			"and others came later on": take(take(charged, 10*minute), 11*minute),
+		} {
+			if got := l.GiveBack(s, charged, 4, 12*minute); got != s {
+				t.Errorf("%+v, %s: %+v became %+v", spec, name, s, got)
+			}
+		}
+		old := take(State{}, 12*minute)
+		if others := take(old, 30*minute); l.GiveBack(others, old, 4, 12*minute) != others {
+			t.Errorf("%+v: others lost what was charged before", spec)
+		}
+	}
+}
+
 // What a window lost meanwhile, to a refund of everything, is not given back twice.
 func TestGiveBackToAWindowThatStartedAnew(t *testing.T) {
 	l := must(Spec{RequestsPerUnit: 10, Unit: Minute, Anchor: FirstHit})

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math/big"
 	"strings"
-	"time"
 )
 
 // judge decides as the specification reads, with exact rational numbers and by
@@ -22,14 +21,15 @@ type judge struct {
 type book interface {
 	// turn is the book at now.
 	turn(r *rule, now int64) book
+	// back is the book if the clock has stepped back behind it, and all that is in
+	// it counts as used at now. Another one it leaves as it is.
+	back(r *rule, now int64) book
 	// used is the exact use, in units.
 	used(r *rule) *big.Rat
 	// write adds units, or takes them back if they are negative.
 	write(r *rule, units *big.Rat) book
 	// empty tells whether nothing is used.
 	empty() bool
-	// newest is the latest time that the book knows.
-	newest(r *rule) int64
 }
 
 // rule is a limit in the judge's words, with times in microseconds.
@@ -77,6 +77,11 @@ type verdict struct {
 
 func (j *judge) decide(hits []Hit, now int64) (denied bool, verdicts []verdict) {
 	verdicts = make([]verdict, len(hits))
+	for i := range hits {
+		if b := j.books[string(hits[i].Key)]; b != nil && !b.empty() {
+			j.books[string(hits[i].Key)] = b.back(newRule(hits[i].Limit), now)
+		}
+	}
 	trial := maps.Clone(j.books)
 	open := func(h *Hit) (r *rule, b book) {
 		r = newRule(h.Limit)
@@ -164,7 +169,7 @@ func (r *rule) first(b book, now int64, good func(book) bool) int64 {
 	if r.amount.Sign() > 0 {
 		drained.Mul(drained, new(big.Rat).Quo(sum(r.size, r.amount), r.amount))
 	}
-	low, high := int64(0), max(b.newest(r)-now, 0)+2*r.period+ceil(drained).Int64()+2
+	low, high := int64(0), 2*r.period+ceil(drained).Int64()+2
 	if at(low) {
 		return 0
 	}
@@ -205,9 +210,6 @@ func (v verdict) differs(d Decision) string {
 		if g, w := fmt.Sprint(got), fmt.Sprint(want); g != w {
 			fmt.Fprintf(&diff, " %s %s, want %s;", name, g, w)
 		}
-	}
-	duration := func(micros int64) time.Duration {
-		return time.Duration(min(micros, longest)) * time.Microsecond
 	}
 	check("over", d.Over, v.over)
 	check("charged", d.Charged, v.charged)

@@ -14,36 +14,42 @@ package limiter
 // and Prev what was used in it and in the one before.
 type slidingWindow struct {
 	period, amount int64
-	cap            int64 // largest Used, Prev and cost; the same for all amounts
+	simple         int64 // largest use of which Lua's products are exact; the same for all amounts
 }
 
-// newSlidingWindow reports whether all products can be exact. They are those of
-// a use at its cap with the whole seconds of a period, and with the microseconds
-// of one second, to which a remainder below the period is added. The cap must
-// leave room for a debt of the amount.
+// newSlidingWindow reports whether the products of ordinary uses can be exact,
+// which are up to twice the amount. They are those with the whole seconds of a
+// period, and with the microseconds of one second, to which a remainder below the
+// period is added. A store in Lua shares out larger ones bit by bit.
 func newSlidingWindow(period, amount int64) (slidingWindow, bool) {
 	w := slidingWindow{period, amount, min(MaxExact/(period/second), (MaxExact-period)/second)}
-	return w, w.cap >= 2*max(amount, 1)
+	return w, w.simple >= 2*max(amount, 1)
 }
 
 func (w slidingWindow) roll(s State, now int64) State {
 	switch current := now / w.period; {
-	case !s.unused() && current <= s.At:
+	case current == s.At:
 		return s
 	case current == s.At+1:
 		return State{At: current, Prev: s.Used}
+	case current < s.At && !s.unused():
+		return w.back(s, now)
 	default:
 		return State{At: current}
 	}
 }
 
+// back makes all that was used in both windows that of the current one. A share
+// of the previous one, as the clock tells it now, might be less than it was.
+func (w slidingWindow) back(s State, now int64) State {
+	return State{At: now / w.period, Used: min(s.Used+s.Prev, w.most())}
+}
+
 func (w slidingWindow) end(s State) int64 { return (s.At + 1) * w.period }
 
-// estimate is the use of the last period, rounded up. A clock that stepped back
-// out of the current window counts as being at its start.
+// estimate is the use of the last period, rounded up.
 func (w slidingWindow) estimate(s State, now int64) int64 {
-	rest := min(w.end(s)-now, w.period)
-	units, part := mulDiv(s.Prev, rest, w.period)
+	units, part := mulDiv(s.Prev, w.end(s)-now, w.period)
 	return s.Used + units + ceilDiv(part, w.period)
 }
 
@@ -52,7 +58,7 @@ func (w slidingWindow) fits(s State, now, cost int64) bool {
 }
 
 func (w slidingWindow) take(s State, cost int64) State {
-	s.Used = min(s.Used+cost, w.cap)
+	s.Used = min(s.Used+cost, w.most())
 	return s
 }
 
@@ -94,8 +100,9 @@ func (w slidingWindow) expiry(s State) int64 {
 	}
 }
 
-func (w slidingWindow) most() int64 { return w.cap }
+// most is also the largest Used and Prev. The sum of two is exact.
+func (w slidingWindow) most() int64 { return MaxExact / 2 }
 
 func (w slidingWindow) numbers() (Kind, [4]int64) {
-	return KindSlidingWindow, [4]int64{w.period, w.amount, w.cap}
+	return KindSlidingWindow, [4]int64{w.period, w.amount, w.simple}
 }

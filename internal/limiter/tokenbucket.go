@@ -12,7 +12,6 @@ package limiter
 // Used the units that it held then and Prev the parts of one more. A unit has as
 // many parts as the period has microseconds, so that one microsecond drains as
 // many parts as the amount is: all is in whole numbers, whatever the amount.
-// While the clock is behind At, nothing drains.
 type tokenBucket struct {
 	period, amount, burst int64
 	divisor               int64 // the largest that the amount and the period's seconds have in common
@@ -63,16 +62,22 @@ func (b tokenBucket) drainTime(units, parts int64) int64 {
 }
 
 func (b tokenBucket) roll(s State, now int64) State {
-	s = b.clamp(s)
-	elapsed := max(now-s.At, 0)
+	s = b.clamp(b.back(s, now))
+	elapsed := now - s.At
 	if elapsed >= b.drainTime(s.Used, s.Prev) {
 		return State{At: now}
 	}
 	units, parts := mulDiv(b.amount, elapsed, b.period)
-	s = State{At: s.At + elapsed, Used: s.Used - units, Prev: s.Prev - parts}
+	s = State{At: now, Used: s.Used - units, Prev: s.Prev - parts}
 	if s.Prev < 0 {
 		s.Used, s.Prev = s.Used-1, s.Prev+b.period
 	}
+	return s
+}
+
+// back lets what is in the bucket drain from now on.
+func (b tokenBucket) back(s State, now int64) State {
+	s.At = min(s.At, now)
 	return s
 }
 
@@ -96,14 +101,14 @@ func (b tokenBucket) left(s State, now int64) (used, free, whole int64) {
 	return used, max(b.burst-used, 0), max(b.expiry(s)-now, 0)
 }
 
-func (b tokenBucket) wait(s State, now, cost int64) int64 {
+func (b tokenBucket) wait(s State, _, cost int64) int64 {
 	switch {
 	case cost > b.burst:
 		return never
-	case b.fits(s, now, cost):
+	case b.fits(s, 0, cost):
 		return 0
 	default:
-		return s.At - now + b.drainTime(s.Used+cost-b.burst, s.Prev)
+		return b.drainTime(s.Used+cost-b.burst, s.Prev)
 	}
 }
 

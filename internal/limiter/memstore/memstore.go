@@ -40,7 +40,8 @@ type Options struct {
 	// holds an equal part, so a store of many counters evicts when its fullest
 	// shard is full, a few percent before MaxCounters.
 	MaxCounters int
-	// Now is the clock, time.Now if nil.
+	// Now is the clock. If nil, the machine's holds as it was when the store began,
+	// and what passes since: steps of that clock admit and deny nothing.
 	Now func() time.Time
 	// Registerer takes the metrics; if nil, nobody sees them.
 	Registerer prometheus.Registerer
@@ -55,7 +56,7 @@ const (
 
 // Store is a limiter.Store in memory. It needs no closing.
 type Store struct {
-	now     func() time.Time
+	now     func() int64 // in microseconds since the epoch
 	seed    maphash.Seed
 	shards  []shard // a power of two
 	metrics *metrics
@@ -68,14 +69,15 @@ func New(o Options) *Store {
 	if o.MaxCounters <= 0 {
 		o.MaxCounters = DefaultMaxCounters
 	}
+	now := func() int64 { return o.Now().UnixMicro() }
 	if o.Now == nil {
-		o.Now = time.Now
+		now = systemClock().now
 	}
 	n := maxShards
 	for n > 1 && o.MaxCounters/n < minPerShard {
 		n /= 2
 	}
-	s := &Store{now: o.Now, seed: maphash.MakeSeed(), shards: make([]shard, n)}
+	s := &Store{now: now, seed: maphash.MakeSeed(), shards: make([]shard, n)}
 	for i := range s.shards {
 		s.shards[i].init(o.MaxCounters / n)
 	}
@@ -115,9 +117,9 @@ func (s *Store) count(r *request) (denied bool, now int64) {
 	s.lock(r.touched)
 	defer s.unlock(r.touched)
 	// The time is read under the locks, so that of two requests on a counter the
-	// later one does not come with an earlier time, unless the clock stepped back:
-	// then a counter that has expired and was cleared away starts anew.
-	now = s.now().UnixMicro()
+	// later one does not come with an earlier time: that would take a counter back
+	// and forth between two times.
+	now = s.now()
 	var states [scratch]*limiter.State
 	denied = limiter.Count(r.hits, r.find(states[:0]), now, r.out, r.after)
 	if evictions := r.keep(now); evictions > 0 {

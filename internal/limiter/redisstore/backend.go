@@ -22,6 +22,7 @@ type backend struct {
 	dialer    *dialer
 	opTimeout time.Duration
 	now       func() time.Time // nil: Redis' clock
+	oneClock  bool             // now is that of all processes
 	local     func() time.Time // of what is remembered
 	denials   *denials         // nil: none
 	probeKey  string           // of the counter that probes charge
@@ -48,6 +49,7 @@ func newBackend(name string, o *Options, c *connection, metrics *metrics, log *s
 		dialer:    c.dialer,
 		opTimeout: c.ReadTimeout,
 		now:       o.Now,
+		oneClock:  o.oneClock,
 		local:     localClock(o.Now),
 		probeKey:  limiter.ProbeKey(o.KeyPrefix),
 		metrics:   metrics,

@@ -56,8 +56,14 @@ type Options struct {
 	// known to be over, so that Redis need not be asked again; 0 means none.
 	DenyMemory int
 	// Now tells the time of decisions. nil means Redis' own clock; only a Redis
-	// that refuses TIME in scripts, or a test, needs another.
+	// that refuses TIME in scripts, or a test, needs another. The clocks of
+	// processes differ: for each counter the newest time that any of them told
+	// holds, so one that runs ahead makes clients wait until that time. As long as
+	// they differ by less than a minute, no limit admits more for it.
 	Now func() time.Time
+	// oneClock says that Now is the same for all processes, as Redis' clock is. If
+	// it steps back, counters follow it.
+	oneClock bool
 	// Logger tells when Redis fails and when it is back. nil means no log.
 	Logger *slog.Logger
 	// Registerer takes the metrics. nil means that nobody reads them.

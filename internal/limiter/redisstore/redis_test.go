@@ -248,6 +248,13 @@ func TestExpiry(t *testing.T) {
 			{0, 1, 6000}, {0, 1, 12_000}, {500 * time.Microsecond, 1, 18_000}, {17 * time.Second, -1, 0}, {17 * time.Second, 2, 12_000}, {20 * time.Second, -1, 3000},
 		}},
 		{"token bucket in parts of a microsecond", inSevenths, []expiryStep{{0, 1, 8572}, {time.Second, 1, 16_143}}},
+
+		{"fixed window, the clock steps back within it", minute, []expiryStep{{10 * time.Second, 1, 44_322}, {0, 1, 54_322}, {20 * time.Second, 1, 34_322}}},
+		{"fixed window, the clock steps back out of it", minute, []expiryStep{{time.Minute, 1, 54_322}, {50 * time.Second, 1, 4322}, {-time.Hour, 1, 54_322}}},
+		{"fixed window, all are denied after the clock stepped back", minute, []expiryStep{{time.Minute, 10, 54_322}, {0, 1, 54_322}, {10 * time.Second, 1, 44_322}}},
+		{"first hit, the clock steps back", firstHit, []expiryStep{{10 * time.Second, 1, 60_000}, {20 * time.Second, 1, 50_000}, {15 * time.Second, 1, 55_000}, {0, 1, 60_000}, {5 * time.Second, 1, 55_000}}},
+		{"sliding window, the clock steps back", sliding, []expiryStep{{0, 1, 114_322}, {time.Minute, 1, 114_322}, {55 * time.Second, 1, 119_322}, {0, 1, 114_322}, {10 * time.Second, -3, 104_322}, {20 * time.Second, -1, 0}}},
+		{"token bucket, the clock steps back", bucket, []expiryStep{{time.Hour, 1, 6000}, {time.Hour - time.Second, 1, 12_000}, {0, 9, 12_000}, {6 * time.Second, -1, 0}}},
 	} {
 		t.Run(c.name, func(t *testing.T) { checkExpiry(t, start, storetest.Must(c.spec), c.steps) })
 	}
@@ -264,7 +271,7 @@ func checkExpiry(t *testing.T, start time.Time, limit *limiter.Limit, steps []ex
 	t.Helper()
 	r := miniredis.RunT(t) // where no time passes by itself
 	now := start
-	s := open(t, Options{URL: r.Addr(), OpTimeout: long, Now: func() time.Time { return now }})
+	s := open(t, Options{URL: r.Addr(), OpTimeout: long, Now: func() time.Time { return now }, oneClock: true})
 	for i, step := range steps {
 		r.FastForward(start.Add(step.at).Sub(now))
 		now = start.Add(step.at)
@@ -304,7 +311,7 @@ func TestForeignValuesCountAsUnused(t *testing.T) {
 	r := testenv.RedisServer(t)
 	admin := connect(t, r)
 	now := time.Date(2026, 8, 1, 11, 30, 0, 0, time.UTC)
-	s := open(t, Options{URL: r.Addr(), OpTimeout: long, Now: func() time.Time { return now }})
+	s := open(t, Options{URL: r.Addr(), OpTimeout: long, Now: func() time.Time { return now }, oneClock: true})
 	window := now.UnixMicro() / time.Hour.Microseconds()
 	hourly := storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Hour})
 	for _, c := range []struct {

@@ -103,10 +103,14 @@ type once struct{ *redis.IntSliceCmd }
 // NoRetry implements redis.Cmder.
 func (once) NoRetry() bool { return true }
 
-// clock is the time of a call as the scripts read it: empty for Redis' own.
+// clock is the time of a call as the scripts read it, see limits.lua.
 func (b *backend) clock() string {
-	if b.now == nil {
+	switch {
+	case b.now == nil:
 		return ""
+	case b.oneClock:
+		return strconv.FormatInt(b.now().UnixMicro(), 10) + " one"
+	default:
+		return strconv.FormatInt(b.now().UnixMicro(), 10) + " several"
 	}
-	return strconv.FormatInt(b.now().UnixMicro(), 10)
 }

@@ -46,7 +46,8 @@ func New(o Options) (*Store, error) {
 	var second *connection
 	if o.PerSecond != nil {
 		perSecond = *o.PerSecond
-		perSecond.OpTimeout, perSecond.Now = cmp.Or(perSecond.OpTimeout, o.OpTimeout), o.Now
+		perSecond.OpTimeout = cmp.Or(perSecond.OpTimeout, o.OpTimeout)
+		perSecond.Now, perSecond.oneClock = o.Now, o.oneClock
 		perSecond.KeyPrefix = o.KeyPrefix
 		if second, err = perSecond.connection(); err != nil {
 			return nil, err

@@ -38,7 +38,7 @@ var amountCases = []tableCase{
 	}},
 }
 
-// most is the largest limit. Costs and counters of fixed windows end at
+// most is the largest limit. Costs and counters of windows end at
 // maxCount, far above it.
 var most = enforced(math.MaxUint32)
 

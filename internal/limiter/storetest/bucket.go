@@ -89,13 +89,6 @@ var bucketCases = []tableCase{
 		{at: 0, hits: request(take("a", ten, math.MaxUint64)), want: decisions(told(0, limiter.Never, over(0, 10))), denied: true},
 		{at: 0, hits: request(take("a", ten, 10)), want: decisions(told(60*second, 0, charged(10, 0)))},
 	}},
-	{"bucket: while the clock is behind, nothing drains", []step{
-		{at: 0, hits: request(take("a", ten, 4)), want: decisions(told(24*second, 0, charged(4, 6)))},
-		{at: -10 * second, hits: request(take("a", ten, 1)), want: decisions(told(40*second, 0, charged(5, 5)))},
-		{at: -time.Hour, hits: request(take("a", ten, 6)), want: decisions(told(time.Hour+30*second, time.Hour+6*second, over(5, 5))), denied: true},
-		{at: 0, hits: request(take("a", ten, 6)), want: decisions(told(30*second, 6*second, over(5, 5))), denied: true},
-		{at: 6 * second, hits: request(take("a", ten, 6)), want: decisions(told(60*second, 0, charged(10, 0)))},
-	}},
 	{"bucket: a changed amount keeps the count", []step{
 		{at: 0, hits: request(take("a", ten, 6)), want: decisions(told(36*second, 0, charged(6, 4)))},
 		{at: 0, hits: request(take("a", bucket(20, 0), 1)), want: decisions(told(21*second, 0, charged(7, 13)))},

@@ -49,13 +49,6 @@ var firstHitCases = []tableCase{
 		{at: 10 * second, hits: request(always("a", twenty, 1)), want: decisions(left(20*second, overCharged(26, 0))), denied: true},
 		{at: 30 * second, hits: request(always("a", twenty, 1)), want: decisions(left(30*second, charged(1, 19)))},
 	}},
-	{"first hit: a clock that steps back reopens no window", []step{
-		{at: 40 * second, hits: request(take("a", twenty, 5)), want: decisions(left(30*second, charged(5, 15)))},
-		{at: 0, hits: request(take("a", twenty, 15)), want: decisions(left(70*second, charged(20, 0)))},
-		{at: 0, hits: request(take("a", twenty, 1)), want: decisions(left(70*second, over(20, 0))), denied: true},
-		{at: 50 * second, hits: request(take("a", twenty, 1)), want: decisions(left(20*second, over(20, 0))), denied: true},
-		{at: 70 * second, hits: request(take("a", twenty, 1)), want: decisions(left(30*second, charged(1, 19)))},
-	}},
 	{"first hit: a changed amount keeps the count", []step{
 		{at: 0, hits: request(take("a", twenty, 15)), want: decisions(left(30*second, charged(15, 5)))},
 		{at: second, hits: request(peek("a", firstHit(10))), want: decisions(left(29*second, over(15, 0))), denied: true},

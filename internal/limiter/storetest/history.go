@@ -102,10 +102,11 @@ func (l *timeline) tick() (back bool) {
 	return false
 }
 
-// stepBack sets the clock back by up to two hours. Before, every counter must
-// have been renewed: a store may have forgotten a window that has ended.
+// stepBack sets the clock back, by seconds, hours or months. Before, every counter
+// must have been renewed: a store may have forgotten a window that has ended.
 func (l *timeline) stepBack() {
-	l.set(l.clock.now().Add(-time.Duration(l.Int64N(int64(2 * time.Hour)))))
+	most := []time.Duration{20 * time.Second, 2 * time.Hour, 2 * time.Hour, 100 * 24 * time.Hour}[l.IntN(4)]
+	l.set(l.clock.now().Add(-time.Duration(l.Int64N(int64(most)))))
 }
 
 // set sets the clock, but never close before the end of a window: what is

@@ -22,6 +22,7 @@ var million = Must(limiter.Spec{RequestsPerUnit: 1_000_000, Unit: limiter.Day, A
 const (
 	month     = 30 * 24 * time.Hour
 	monthLeft = 4*24*time.Hour + dayLeft
+	debtGone  = monthLeft + month - 440_639_999_740*micro // but for what fits beside a unit
 )
 
 // largeCases are limits of large amounts in long periods, which count to the
@@ -44,6 +45,14 @@ var largeCases = []tableCase{
 		{at: 0, hits: request(take("a", monthly(500), 1)), want: decisions(told(monthLeft+month, monthLeft+month-2_584_231_768*micro, over(500_500, 0))), denied: true},
 		{at: 0, hits: request(refund("a", monthly(500), 500_100)), want: decisions(told(monthLeft+month, 0, charged(400, 100)))},
 		{at: 0, hits: request(take("a", monthly(1_700_000_000), 1_699_999_600)), want: decisions(told(monthLeft+month, 0, charged(1_700_000_000, 0)))},
+	}},
+	{"sliding: a debt of many times the amount", []step{
+		{at: 0, hits: request(always("a", monthly(1_700_000_000), 10_000_000_000)), want: decisions(never(told(monthLeft+month, 0, overCharged(10_000_000_000, 0)))), denied: true},
+		// A unit takes 259.2 µs to go out of sight.
+		{at: 0, hits: request(take("a", monthly(1_700_000_000), 1)), want: decisions(told(monthLeft+month, debtGone, over(10_000_000_000, 0))), denied: true},
+		{at: monthLeft + month/2, hits: request(peek("a", monthly(1_700_000_000))), want: decisions(told(month/2, debtGone-monthLeft-month/2, over(5_000_000_000, 0))), denied: true},
+		{at: debtGone - micro, hits: request(take("a", monthly(1_700_000_000), 1)), want: decisions(told(month+monthLeft-debtGone+micro, micro, over(1_700_000_000, 0))), denied: true},
+		{at: debtGone, hits: request(take("a", monthly(1_700_000_000), 1)), want: decisions(told(2*month+monthLeft-debtGone, 0, charged(1_700_000_000, 0)))},
 	}},
 	{"bucket: an amount changed to a much larger one and back", []step{
 		{at: 0, hits: request(take("a", monthlyBucket(1000, 0), 600)), want: decisions(told(432*time.Hour, 0, charged(600, 400)))},

@@ -40,7 +40,7 @@ func run(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Sto
 	t.Helper()
 	for _, table := range [][]tableCase{
 		windowCases, periodCases(), amountCases, saturationCases, requestCases, modeCases, chargeCases,
-		firstHitCases, slidingCases, bucketCases, largeCases, mixedCases,
+		firstHitCases, slidingCases, bucketCases, largeCases, mixedCases, clockCases,
 	} {
 		for _, c := range table {
 			t.Run(c.name, func(t *testing.T) {

@@ -35,28 +35,6 @@ var windowCases = []tableCase{
 			want: decisions(left(time.Minute, charged(1, 2))),
 		},
 	}},
-	{"a clock that steps back reopens no window", []step{
-		{
-			at: minuteLeft, hits: request(take("a", three, 2)),
-			want: decisions(left(time.Minute, charged(2, 1))),
-		},
-		{
-			at: 0, hits: request(take("a", three, 1)),
-			want: decisions(left(minuteLeft+time.Minute, charged(3, 0))),
-		},
-		{
-			at: -time.Hour, hits: request(take("a", three, 1)), denied: true,
-			want: decisions(left(time.Hour+minuteLeft+time.Minute, over(3, 0))),
-		},
-		{
-			at: minuteLeft + 10*time.Second, hits: request(take("a", three, 1)), denied: true,
-			want: decisions(left(50*time.Second, over(3, 0))),
-		},
-		{
-			at: minuteLeft + time.Minute, hits: request(take("a", three, 1)),
-			want: decisions(left(time.Minute, charged(1, 2))),
-		},
-	}},
 }
 
 // periodCases are every unit, and multiples of some, with the end of the window

@@ -59,18 +59,22 @@ end
 local counter_of = {}             -- by key
 local at, used, prev = {}, {}, {} -- their states, as they were written last
 local writer = {}                 -- the hit that wrote last
+local brought_back = {}           -- a hit on it, if the clock had stepped back behind what is stored
 local lives_on = {}               -- the at with which the state, if it is used, expires when it did before
 local counted = {}                -- the used that is stored, if INCRBY can change it
 
--- Reads a counter and returns its state.
-local function read(i, limit)
-  local text = stored[i]
+-- Reads a counter for a hit and returns its state.
+local function read(i, hit)
+  local limit, text = hit.limit, stored[i]
   local a, u, p, short
   if text then
     a, u, p, short = parse_state(text, limit)
   end
   if not a then
     a, u, p = 0, 0, 0
+  elseif a > limit.newest then
+    a, u, p = limit.algorithm.back(limit, a, u, p)
+    brought_back[i] = hit
   elseif limit.lasting and u > 0 then
     lives_on[i], counted[i] = a, short and u
   end
@@ -97,7 +101,7 @@ for r = 1, #requests do
     else
       i = first + h
       counter_of[key] = i
-      a, u, p = read(i, limit)
+      a, u, p = read(i, hit)
       at[i], used[i], prev[i] = a, u, p
     end
     counter[h], at_before[h], used_before[h], prev_before[h], writer_before[h] = i, a, u, p, writer[i]
@@ -161,12 +165,11 @@ end
 
 -- Whether a counter is not what is stored of it.
 local function dirty(i)
-  return writer[i] and (used[i] > 0 or prev[i] > 0 or stored[i])
-    and state_text(at[i], used[i], prev[i]) ~= stored[i]
+  return (used[i] > 0 or prev[i] > 0 or stored[i]) and state_text(at[i], used[i], prev[i]) ~= stored[i]
 end
 
 local function write(i)
-  local a, u, p, limit = at[i], used[i], prev[i], writer[i].limit
+  local a, u, p, limit = at[i], used[i], prev[i], (writer[i] or brought_back[i]).limit
   if not dirty(i) then
     return
   elseif u == 0 and p == 0 then
@@ -174,7 +177,7 @@ local function write(i)
   elseif u > 0 and a == lives_on[i] then
     return pcall("SET", KEYS[i], state_text(a, u, p), "KEEPTTL") -- takes Redis half as long as PX
   end
-  return pcall("SET", KEYS[i], state_text(a, u, p), "PX", ceil(limit.algorithm.left(limit, a, u, p) / 1000))
+  return pcall("SET", KEYS[i], state_text(a, u, p), "PX", ceil(limit.algorithm.left(limit, a, u, p) / 1000) + spare)
 end
 
 -- Redis refuses the first write (a replica, or out of memory) or none, so that nothing is half written. But
@@ -183,7 +186,7 @@ end
 local failure
 local increments = true
 for i = 1, #KEYS do
-  if writer[i] then
+  if writer[i] or brought_back[i] then
     local u, before, result = used[i], counted[i], nil
     local n = increments and before and at[i] == lives_on[i] and u > 0 and u < MILLION and u - before or 0
     if n ~= 0 then -- takes Redis half as long as SET
@@ -206,13 +209,16 @@ end
 -- Only requests on counters that nobody changed have their answer, such as denials.
 begins[#requests + 1] = replied
 local answer = { now }
+local some = false
 first = 0
 for r = 1, #requests do
   local refused = false
   for h = 1, #requests[r] do
-    refused = refused or dirty(counter_of[KEYS[first + h]])
+    local i = counter_of[KEYS[first + h]]
+    refused = refused or writer[i] and dirty(i)
   end
   if refused then
+    some = true
     answer[#answer + 1] = REFUSED
   else
     for n = begins[r] + 1, begins[r + 1] do
@@ -221,7 +227,7 @@ for r = 1, #requests do
   end
   first = first + #requests[r]
 end
-for n = 1, #failure do
+for n = 1, some and #failure or 0 do -- none, if only to bring back a counter was refused
   answer[#answer + 1] = byte(failure, n)
 end
 return answer

@@ -5,7 +5,7 @@ local fixed_window = {
     local current = (t - fmod(t, grid)) / grid
     return {
       t = t, period = period, amount = amount, grid = grid, most = EXACT / 2, most_prev = 0, lasting = true,
-      current = current, oldest = current + 1 - period / grid,
+      current = current, oldest = current + 1 - period / grid, newest = current,
     }
   end,
 
@@ -15,6 +15,11 @@ local fixed_window = {
       return at, used, 0
     end
     return limit.current, 0, 0
+  end,
+
+  -- The state as of now, if it is a used one from after now.
+  back = function(limit, _, used)
+    return limit.current, used, 0
   end,
 
   -- What is used after a hit, nothing if the hit does not fit.

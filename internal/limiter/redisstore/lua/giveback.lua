@@ -30,6 +30,9 @@ local function give_back(key, text, stored)
   if not at then
     return 0, 0, 0
   end
+  if max(at, charged_at) > limit.newest then -- the clock stepped back, and nobody knows how long ago it was
+    return at, used, prev
+  end
   local stored_at, stored_used, stored_prev = at, used, prev
 
   local algorithm = limit.algorithm
@@ -54,7 +57,7 @@ local function give_back(key, text, stored)
     call("DEL", key)
     return 0, 0, 0
   end
-  call("SET", key, state_text(at, used, prev), "PX", ceil(algorithm.left(limit, at, used, prev) / 1000))
+  call("SET", key, state_text(at, used, prev), "PX", ceil(algorithm.left(limit, at, used, prev) / 1000) + spare)
   return at, used, prev
 end
 

@@ -1,20 +1,32 @@
 -- Reads what the arguments of every script begin with:
 --
--- ARGV[1]  the time in microseconds since the epoch; empty: the time of Redis
+-- ARGV[1]  empty: the time is that of Redis; or the time of a caller, in microseconds since the epoch, a blank
+--          and whether all callers have "one" clock or "several"
 -- ARGV[2]  the limits that are met, as five integers for each:
 --            kind    of its algorithm: 0 fixed window, 1 sliding window, 2 token bucket
 --            four constants of the algorithm, see its function limit; 0 where it has fewer
 --          What follows names them by their numbers, from 1 on.
 --
+-- A state from after now is left by a clock that then stepped back, and is brought back to now. Not so with
+-- several clocks, of which any may be wrong: to bring back what one of them says for another one, and on again,
+-- would admit a limit each time. There the newest time that a counter has seen holds for it, and counters
+-- live SPARE longer, so that those behind still find what those ahead have seen.
+--
 -- Every number is an integer below 2^53, up to which those of Lua are exact.
+
+local SPARE = 60000 -- milliseconds
 
 local algorithms = { [0] = fixed_window, sliding_window, token_bucket }
 
 -- First of all, because Redis reckons PX from the moment at which the script began.
-local now = tonumber(ARGV[1])
-if not now then
+local now, several, spare = nil, false, 0
+if ARGV[1] == "" then
   local time = call("TIME")
   now = time[1] * 1000000 + time[2]
+else
+  local time, clocks = match(ARGV[1], "^(%d+) (%l+)$")
+  now, several = tonumber(time), clocks == "several"
+  spare = several and SPARE or 0
 end
 
 local limits = {}
@@ -22,5 +34,8 @@ for kind, a, b, c, d in gmatch(ARGV[2], "(%d+) (%d+) (%d+) (%d+) (%d+) ") do
   local algorithm = algorithms[tonumber(kind)]
   local limit = algorithm.limit(now, tonumber(a), tonumber(b), tonumber(c), tonumber(d))
   limit.algorithm = algorithm
+  if several then
+    limit.newest = EXACT
+  end
   limits[#limits + 1] = limit
 end

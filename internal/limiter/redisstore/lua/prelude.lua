@@ -7,6 +7,7 @@
 --   most       the largest used of a state
 --   most_prev  the largest prev of a state
 --   oldest     the smallest at of a used state that is as of now already, and need not be rolled
+--   newest     the largest at of a state that is not from after now, see limits.lua
 --   lasting    whether a used state expires when it did before, as long as its at is the same
 
 local ceil, max, min, fmod = math.ceil, math.max, math.min, math.fmod

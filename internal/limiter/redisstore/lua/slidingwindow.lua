@@ -1,12 +1,37 @@
 -- Sliding windows, as slidingwindow.go counts them. State: number of the current window, units used in
 -- it, units used in the one before.
 
+-- n * rest / period, rounded up, for an n of which the products that share takes would not be exact, and a
+-- rest of at most the period. It goes through the bits of n from the highest on, and doubles what it has.
+local function large_share(n, rest, period)
+  local units, part, bit = 0, 0, EXACT / 2
+  while bit >= 1 do
+    units = 2 * units
+    if part >= period - part then
+      units, part = units + 1, part - (period - part)
+    else
+      part = 2 * part
+    end
+    if n >= bit then
+      n = n - bit
+      if part >= period - rest then
+        units, part = units + 1, part - (period - rest)
+      else
+        part = part + rest
+      end
+    end
+    bit = bit / 2
+  end
+  return part > 0 and units + 1 or units
+end
+
 local sliding_window = {
-  limit = function(t, period, amount, most)
+  limit = function(t, period, amount, simple)
     local current = (t - fmod(t, period)) / period
     return {
       t = t, period = period, seconds = period / SECOND, amount = amount, grid = period,
-      most = most, most_prev = most, current = current, oldest = current, lasting = true,
+      most = EXACT / 2, most_prev = EXACT / 2, simple = simple,
+      current = current, oldest = current, newest = current, lasting = true,
     }
   end,
 
@@ -20,12 +45,21 @@ local sliding_window = {
     return at, used, prev
   end,
 
+  back = function(limit, _, used, prev)
+    return limit.current, min(used + prev, limit.most), 0
+  end,
+
   admit = function(limit, cost, wanted, at, used, prev)
     local covered = 0
     if prev > 0 then
       local period = limit.period
-      local units, part = share(prev, min((at + 1) * period - limit.t, period), limit.seconds)
-      covered = units + ceil(part / period)
+      local rest = min((at + 1) * period - limit.t, period)
+      if prev <= limit.simple then
+        local units, part = share(prev, rest, limit.seconds)
+        covered = units + ceil(part / period)
+      else
+        covered = large_share(prev, rest, period)
+      end
     end
     if covered + used + wanted <= limit.amount then
       return used + cost, prev

@@ -22,7 +22,7 @@ local token_bucket = {
     local limit = {
       t = t, period = period, amount = amount, burst = burst, brim = burst + amount,
       divisor = divisor, price = period / SECOND / divisor, drain = amount / divisor,
-      grid = 1, most = EXACT, most_prev = period - 1, oldest = t,
+      grid = 1, most = EXACT, most_prev = period - 1, oldest = t, newest = t,
     }
     limit.longest = drain_time(limit, limit.brim, 0)
     return limit
@@ -45,6 +45,10 @@ local token_bucket = {
       return limit.t, 0, 0
     end
     return at + elapsed, used, part
+  end,
+
+  back = function(limit, _, used, prev)
+    return limit.t, used, prev
   end,
 
   admit = function(limit, cost, wanted, _, used, prev)

@@ -1,0 +1,193 @@
+package limiter
+
+import (
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// TestStepsOfTheClock asks limits as greedily as it can on a clock that steps
+// back again and again, by fractions of a period and by many. It holds against
+// what docs/algorithms.md promises of such a clock, in exact numbers and to the
+// microsecond of the time that really passes:
+//
+//   - A bucket, a sliding window and one from the first hit admit no more in any
+//     span than on a steady clock.
+//   - Any window that the clock shows holds the amount at most, with all that was
+//     carried into it. So a step back admits one amount more at most, when the
+//     window that the clock has left begins again.
+//   - Who is denied waits no longer than the algorithm lets anybody wait, and is
+//     admitted when it was told.
+func TestStepsOfTheClock(t *testing.T) {
+	for _, spec := range bounded {
+		t.Run(fmt.Sprintf("algorithm %d anchor %d %d per %s burst %d", spec.Algorithm, spec.Anchor, spec.RequestsPerUnit, spec.per(), spec.Burst), func(t *testing.T) {
+			l := must(spec)
+			for seed := range uint64(5) {
+				c := newSteppedClient(t, l, seed)
+				for len(c.admitted) < 120 {
+					c.ask()
+					c.wait()
+					if c.IntN(6) == 0 {
+						c.stepBack()
+					}
+				}
+				c.checkBounds()
+			}
+		})
+	}
+}
+
+// TestAMomentInTheFuture puts the clock forward for a moment and back again: what
+// was admitted meanwhile counts, and nobody waits for that time to come.
+func TestAMomentInTheFuture(t *testing.T) {
+	for _, spec := range bounded {
+		l := must(spec)
+		for _, forward := range []int64{1, l.Period().Microseconds() / 3, l.Period().Microseconds(), 2*l.Period().Microseconds() + 1, 720 * l.Period().Microseconds()} {
+			c := newSteppedClient(t, l, uint64(forward))
+			c.takeAll()
+			if forward > (1<<52)-c.clock() {
+				continue // nor can Redis tell that time
+			}
+			c.offset += forward
+			c.takeAll()
+			c.real += 1000
+			before := c.decide(0).Used
+			c.offset -= forward
+			if after := c.decide(0).Used; after < before {
+				t.Errorf("%+v, %d µs ahead for a moment: %d used after %d", spec, forward, after, before)
+			}
+			c.mustWaitAsPromised()
+		}
+	}
+}
+
+// steppedClient is the only client of a counter, and its clock.
+type steppedClient struct {
+	*testing.T
+	*rand.Rand
+	limit *Limit
+	state State
+
+	real   int64 // what really passed, in microseconds
+	offset int64 // of the clock
+
+	admitted []admission // at real times
+	steps    int64       // back
+	stepped  []int64     // steps before each of admitted
+	window   admission   // of a clock's grid: the one that it shows, and what was carried and admitted into it
+}
+
+func newSteppedClient(t *testing.T, l *Limit, seed uint64) *steppedClient {
+	c := &steppedClient{T: t, Rand: rand.New(rand.NewPCG(seed, 1)), limit: l}
+	c.offset = at(0) + c.Int64N(l.Period().Microseconds())
+	return c
+}
+
+func (c *steppedClient) clock() int64 { return c.real + c.offset }
+
+func (c *steppedClient) decide(cost int64) Decision {
+	out := make([]Decision, 1)
+	Decide([]Hit{{Limit: c.limit, Cost: uint64(cost)}}, []*State{&c.state}, c.clock(), out)
+	if !out[0].Charged {
+		cost = 0
+	} else {
+		c.admitted, c.stepped = append(c.admitted, admission{c.real, cost}), append(c.stepped, c.steps)
+	}
+	if c.limit.Algorithm == TokenBucket || c.limit.Anchor == FirstHit {
+		return out[0]
+	}
+	switch shown := c.clock() / c.limit.Period().Microseconds(); {
+	case shown > c.window.at:
+		c.window = admission{at: shown}
+	case shown < c.window.at:
+		c.window = admission{shown, c.state.Used - cost}
+	}
+	if c.window.units += cost; cost > 0 && c.window.units > int64(c.limit.RequestsPerUnit) {
+		c.Fatalf("window %d holds %d with what was carried into it", c.window.at, c.window.units)
+	}
+	return out[0]
+}
+
+// ask asks for some, for all that is free, or for more.
+func (c *steppedClient) ask() {
+	free := c.decide(0).Remaining
+	c.decide([]int64{1, free, free + 1, 1 + c.Int64N(free+1)}[c.IntN(4)])
+}
+
+func (c *steppedClient) takeAll() {
+	if free := c.decide(0).Remaining; free > 0 {
+		c.decide(free)
+	}
+}
+
+// wait lets some time pass.
+func (c *steppedClient) wait() {
+	c.real += []int64{c.decide(0).RetryAfter.Microseconds(), 1, c.Int64N(1000), c.Int64N(c.limit.Period().Microseconds()), 0}[c.IntN(5)]
+}
+
+// stepBack sets the clock back, and at times waits as long as it is told then.
+func (c *steppedClient) stepBack() {
+	period := c.limit.Period().Microseconds()
+	before := c.decide(0)
+	back := []int64{1, 1000, c.Int64N(period), c.Int64N(period), period, c.Int64N(20 * period)}[c.IntN(6)]
+	c.offset -= min(back, c.clock()/2)
+	c.steps++
+	if after := c.decide(0); after.Used < before.Used {
+		c.Fatalf("%d used, and %d after a step back", before.Used, after.Used)
+	}
+	if c.IntN(2) == 0 {
+		c.mustWaitAsPromised()
+	}
+}
+
+// mustWaitAsPromised checks the times that are told now, and that one unit is
+// admitted after them and not before, although others are denied meanwhile.
+func (c *steppedClient) mustWaitAsPromised() {
+	c.Helper()
+	d := c.decide(0)
+	longest := c.limit.Period()
+	switch c.limit.Algorithm {
+	case SlidingWindow:
+		longest *= 2
+	case TokenBucket:
+		longest = refill(&c.limit.Spec)
+	}
+	if d.ResetAfter > longest || d.RetryAfter > longest {
+		c.Fatalf("whole after %v, next after %v, want at most %v", d.ResetAfter, d.RetryAfter, longest)
+	}
+	if d.RetryAfter == 0 {
+		return
+	}
+	end := c.real + d.RetryAfter.Microseconds()
+	for range 3 {
+		c.real += c.Int64N(end - c.real)
+		if again := c.decide(1); !again.Over || again.RetryAfter != time.Duration(end-c.real)*time.Microsecond {
+			c.Fatalf("%+v, want a denial until %d µs later", again, end-c.real)
+		}
+	}
+	if c.real = end; c.decide(1).Over {
+		c.Fatalf("denied after %v", d.RetryAfter)
+	}
+}
+
+// checkBounds checks what was admitted within every span of real time.
+func (c *steppedClient) checkBounds() {
+	r := newRule(c.limit)
+	if c.limit.Algorithm != FixedWindow || c.limit.Anchor == FirstHit {
+		checkBound(c.T, r, c.admitted)
+		return
+	}
+	for i := range c.admitted {
+		units := new(big.Rat)
+		for j := i; j < len(c.admitted); j++ {
+			units = sum(units, rat(uint64(c.admitted[j].units)))
+			span, steps := c.admitted[j].at-c.admitted[i].at, c.stepped[j]-c.stepped[i]
+			windows := 2 + span/r.period + steps
+			if units.Cmp(new(big.Rat).Mul(r.amount, rat(uint64(windows)))) > 0 {
+				c.Fatalf("%s units are admitted within %d µs and %d steps", units.FloatString(0), span, steps)
+			}
+		}
+	}
+}
