@@ -42,13 +42,16 @@ func classify(err error) kind {
 	if errors.As(err, &reply) {
 		return classifyReply(reply)
 	}
-	var network net.Error
-	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, redis.ErrPoolTimeout),
-		errors.As(err, &network) && network.Timeout():
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, redis.ErrPoolTimeout) || isTimeout(err) {
 		return kindTimeout
 	}
 	return kindConnection
+}
+
+// isTimeout reports whether a connection ran out of time.
+func isTimeout(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) && network.Timeout()
 }
 
 // noCluster is how a Redis refuses to be asked about its cluster.

@@ -142,24 +142,29 @@ func (b *backend) probeCounter(ctx context.Context, key string) error {
 	return err
 }
 
+// slotCount is how many slots a cluster has.
+const slotCount = 16384
+
 // probeKeys returns, for each primary that has slots, key with a hash tag of one
-// of them.
+// of them. Slots that there are not are passed over.
 func probeKeys(key string, slots []redis.ClusterSlot) []string {
-	missing := map[string]bool{} // primaries
-	for _, s := range slots {
-		if len(s.Nodes) > 0 {
-			missing[s.Nodes[0].ID] = true
+	var primaries [slotCount]string // their addresses, by slot
+	missing := map[string]bool{}
+	for _, s := range slots[:min(len(slots), slotCount)] {
+		for slot := max(s.Start, 0); slot <= min(s.End, slotCount-1) && len(s.Nodes) > 0; slot++ {
+			primaries[slot] = s.Nodes[0].Addr
 		}
 	}
+	for _, primary := range primaries {
+		missing[primary] = true
+	}
+	delete(missing, "")
 	var keys []string
 	for n := 0; len(missing) > 0; n++ { // any slot is met soon
 		tagged := fmt.Sprintf("%s{%d}", key, n)
-		slot := limiter.Slot([]byte(tagged))
-		for _, s := range slots {
-			if s.Start <= slot && slot <= s.End && len(s.Nodes) > 0 && missing[s.Nodes[0].ID] {
-				delete(missing, s.Nodes[0].ID)
-				keys = append(keys, tagged)
-			}
+		if primary := primaries[limiter.Slot([]byte(tagged))]; missing[primary] {
+			delete(missing, primary)
+			keys = append(keys, tagged)
 		}
 	}
 	return keys
