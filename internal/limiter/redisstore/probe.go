@@ -117,28 +117,43 @@ func probeNode(ctx context.Context, node redis.UniversalClient, clustered bool) 
 	return err
 }
 
-// probeLimit is that of the counter that Ping charges: nobody reaches it.
+// probeLimit is that of the counter that Ping charges: nobody reaches it. Its window
+// begins with the first charge, so that the second is sure to be of the same.
 var probeLimit = func() *limiter.Limit {
-	l, err := limiter.NewLimit(limiter.Spec{RequestsPerUnit: math.MaxUint32, Unit: limiter.Second})
+	l, err := limiter.NewLimit(limiter.Spec{RequestsPerUnit: math.MaxUint32, Unit: limiter.Second, Anchor: limiter.FirstHit})
 	if err != nil {
 		panic(err) // it is spelled above
 	}
 	return l
 }()
 
-// probeCounter charges a counter as a request does, so that what the user may not
-// do with keys of this prefix shows.
+// probeCounter charges a counter as requests do, one that is not there and one that
+// is, and gives both charges back. So it tries every command of the scripts but
+// INCRBY, which they can do without, and EVAL as well as EVALSHA.
 func (b *backend) probeCounter(ctx context.Context, key string) error {
-	batch := newBatch(decideScript, room{})
-	batch.add([]limiter.Hit{{Limit: probeLimit, Key: []byte(key), Cost: 1}}, false)
-	integers, err := b.run(ctx, b.client, batch)
-	if err != nil {
-		return err
+	charges := []limiter.Hit{{Limit: probeLimit, Key: []byte(key), Cost: 1}}
+	var last limiter.State
+	for _, run := range []func(context.Context, processor, *batch) ([]int64, error){b.run, b.load} {
+		batch := newBatch(decideScript, room{})
+		batch.add(charges, false)
+		integers, err := run(ctx, b.client, batch)
+		if err != nil {
+			return err
+		}
+		reply, err := newReply(integers, batch.counters)
+		switch {
+		case err != nil:
+			return err
+		case reply.refusal != nil && classify(reply.refusal) == kindOOM:
+			return nil // it can deny
+		case reply.refusal != nil:
+			return reply.refusal
+		}
+		last = reply.state(0)
 	}
-	reply, err := newReply(integers, batch.counters)
-	if err == nil && reply.refusal != nil && classify(reply.refusal) != kindOOM {
-		err = reply.refusal
-	}
+	batch := newBatch(giveBackScript, room{})
+	batch.addGiveBack(giveBack{key: []byte(key), limit: probeLimit, units: 2, charged: last})
+	_, err := b.run(ctx, b.client, batch)
 	return err
 }
 
