@@ -53,7 +53,7 @@ func (b *backend) pingInTime(ctx context.Context) error {
 }
 
 func (b *backend) ping(ctx context.Context) error {
-	err := b.probe(ctx)
+	err := clean(b.probe(ctx), b.secrets)
 	if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		b.outage.observe(err) // else nobody waited for the outcome
 	}

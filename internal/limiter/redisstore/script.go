@@ -56,8 +56,10 @@ func (b *backend) call(batch *batch) {
 		batch.reply, err = newReply(integers, batch.counters)
 	}
 	if err != nil {
+		err = clean(err, b.secrets)
 		batch.err = unavailable(err)
 	} else {
+		batch.reply.refusal = clean(batch.reply.refusal, b.secrets)
 		err = batch.reply.refusal
 	}
 	if err != nil {
