@@ -80,7 +80,7 @@ func closing(t *testing.T, says string, asked bool) string {
 // TestRedisInProtectedMode reaches a real one at an address of this machine that is
 // not of its loopback interface.
 func TestRedisInProtectedMode(t *testing.T) {
-	host := outerAddress(t)
+	host := testenv.OuterHost(t)
 	r := testenv.RedisServer(t, "--bind", "127.0.0.1", host, "--protected-mode", "yes")
 	_, port, err := net.SplitHostPort(r.Addr())
 	if err != nil {
@@ -93,23 +93,6 @@ func TestRedisInProtectedMode(t *testing.T) {
 	if err := s.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "protected mode") {
 		t.Errorf("Ping: got error %v, want one that tells of the protected mode", err)
 	}
-}
-
-// outerAddress is an IPv4 address of this machine that is not of its loopback
-// interface. Without one, the test is skipped.
-func outerAddress(t *testing.T) string {
-	t.Helper()
-	addresses, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range addresses {
-		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil && n.IP.IsGlobalUnicast() {
-			return n.IP.String()
-		}
-	}
-	t.Skip("this machine has a loopback interface only")
-	return ""
 }
 
 // TestRedisWithTooManyClients finds no room.
