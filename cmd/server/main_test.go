@@ -278,25 +278,6 @@ func TestHelpIsComplete(t *testing.T) {
 	}
 }
 
-// TestNoSecretIsShown is about what the program prints; package app tests what its
-// pages show.
-func TestNoSecretIsShown(t *testing.T) {
-	for _, name := range []string{"REDIS_AUTH", "REDIS_SENTINEL_AUTH", "REDIS_PERSECOND_AUTH", "REDIS_PERSECOND_SENTINEL_AUTH"} {
-		t.Setenv(name, "swordfish")
-	}
-	t.Setenv("REDIS_URL", "redis://user:halibut@127.0.0.1:1")
-	t.Setenv("REDIS_PERSECOND_URL", "redis://user:halibut@127.0.0.1:1")
-	t.Setenv("CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", "authorization:swordfish")
-	_, help, _ := call(t, "--help")
-	_, _, log := call(t, append(local[:len(local):len(local)], "--log-level=debug", "--config="+rules(t, "a.yaml", good))...)
-	_, _, usage := call(t, "--redis-auth=swordfish", "--redis-url=redis://user:halibut@db", "--port=http")
-	for name, text := range map[string]string{"help": help, "log": log, "usage": usage} {
-		if text == "" || strings.Contains(text, "swordfish") || strings.Contains(text, "halibut") {
-			t.Errorf("%s shows a secret, or nothing: %q", name, text)
-		}
-	}
-}
-
 // TestSignals holds a real process to its signals.
 func TestSignals(t *testing.T) {
 	dir := rules(t, "a.yaml", good)

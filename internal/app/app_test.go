@@ -421,7 +421,7 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 		{"both ports taken", []string{"--config=" + good, "--grpc-port=" + port, "--port=" + port}, []string{"GRPC_HOST and GRPC_PORT", "see HOST and PORT"}},
 		{"no host", []string{"--config=" + good, "--host=no.such.host.invalid"}, []string{"HTTP", "HOST", "no.such.host.invalid"}},
 		{"Redis address", []string{"--config=" + good, "--redis-url=user:swordfish@nowhere"}, []string{"REDIS_URL"}},
-		{"Redis port", []string{"--config=" + good, "--redis-url=redis://:swordfish@db:99999"}, []string{"REDIS_URL", "99999", "1 to 65535"}},
+		{"Redis port", []string{"--config=" + good, "--redis-url=redis://:swordfish@db:99999"}, []string{"REDIS_URL", "1 to 65535"}},
 		{"address of a cluster", []string{"--config=" + good, "--redis-type=CLUSTER", "--redis-url=one:1,:swordfish@two:2"}, []string{"REDIS_URL", "address 2"}},
 		{"no sentinels", []string{"--config=" + good, "--redis-type=SENTINEL", "--redis-url=one:1"}, []string{"REDIS_URL", "the name of the primary, then the addresses of its sentinels"}},
 		{"second Redis", []string{"--config=" + good, "--redis-url=db:6379", "--redis-persecond", "--redis-persecond-url=:swordfish@nowhere"}, []string{"REDIS_PERSECOND_URL"}},

@@ -62,7 +62,7 @@ func openRedis(s settings.Redis, prefix settings.KeyPrefix, logger *slog.Logger,
 func redisOptions(r settings.RedisServer, shared settings.Redis, encrypt func() *tls.Config) redisstore.Options {
 	o := redisstore.Options{
 		Type:           redisstore.Type(r.Type),
-		URL:            r.URL,
+		URL:            string(r.URL),
 		SocketType:     r.Socket(),
 		PoolSize:       r.PoolSize,
 		OpTimeout:      min(shared.OpTimeout, r.Timeout),

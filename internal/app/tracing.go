@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/google/uuid"
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc/filters"
@@ -35,12 +36,13 @@ func startTracing(s settings.Tracing, logger *slog.Logger) (*tracing, error) {
 	}
 	// It is the exporter's only way to tell of what it lost, and the process's own.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { logger.Warn("traces got lost", "err", err) }))
+	otel.SetLogger(logr.New(otelLog{logger}))
 	var exporter sdktrace.SpanExporter
 	var err error
 	if s.ExporterProtocol == "grpc" {
-		exporter, err = otlptracegrpc.New(context.Background())
+		exporter, err = otlptracegrpc.New(context.Background(), otlptracegrpc.WithHeaders(s.HeaderValues()))
 	} else {
-		exporter, err = otlptracehttp.New(context.Background())
+		exporter, err = otlptracehttp.New(context.Background(), otlptracehttp.WithHeaders(s.HeaderValues()))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("exporting traces (see TRACING_ENABLED and OTEL_EXPORTER_OTLP_ENDPOINT): %w", err)
@@ -63,6 +65,28 @@ func startTracing(s settings.Tracing, logger *slog.Logger) (*tracing, error) {
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(float64(s.SamplingRate)))),
 	)}, nil
 }
+
+// otelLog is where OpenTelemetry logs, instead of to the standard error. Only its
+// messages are handed on, because what it tells beside them may be a header, or a
+// URL with a password.
+type otelLog struct{ logger *slog.Logger }
+
+func (otelLog) Init(logr.RuntimeInfo) {}
+
+// Enabled tells what is of interest: errors are always, and 1 is a warning.
+func (otelLog) Enabled(level int) bool { return level <= 1 }
+
+func (o otelLog) Info(_ int, message string, _ ...any) {
+	o.logger.Warn("OpenTelemetry warns", "about", message)
+}
+
+func (o otelLog) Error(_ error, message string, _ ...any) {
+	o.logger.Warn("OpenTelemetry does not understand one of its variables", "failed", message)
+}
+
+func (o otelLog) WithValues(...any) logr.LogSink { return o }
+
+func (o otelLog) WithName(string) logr.LogSink { return o }
 
 // grpcOption traces the calls of a server, but for its health checks.
 func (t *tracing) grpcOption() grpc.ServerOption {

@@ -31,7 +31,7 @@ type Redis struct {
 // RedisServer says where one Redis is, and what belongs to it alone. The help
 // of its URL ends with what it means to have none, ${absent}.
 type RedisServer struct {
-	URL          string        `name:"url" env:"URL" placeholder:"URL" help:"Where Redis is: host:port, path of a unix socket, or a redis://, rediss:// or unix:// URL; with type SENTINEL name,host:port,... of the primary and its sentinels; with CLUSTER host:port,... of some nodes; these may be URLs, too. ${absent}"`
+	URL          Secret        `name:"url" env:"URL" placeholder:"URL" help:"Where Redis is: host:port, path of a unix socket, or a redis://, rediss:// or unix:// URL; with type SENTINEL name,host:port,... of the primary and its sentinels; with CLUSTER host:port,... of some nodes; these may be URLs, too. ${absent}"`
 	Type         RedisType     `env:"TYPE" default:"SINGLE" help:"What Redis consists of: SINGLE, SENTINEL or CLUSTER."`
 	SocketType   SocketType    `env:"SOCKET_TYPE" placeholder:"tcp|unix" help:"How to reach a Redis that is not given as a URL. By default unix for a path, tcp otherwise."`
 	Auth         Secret        `env:"AUTH" placeholder:"PASSWORD" help:"Password of Redis, or user:password."`
@@ -43,7 +43,7 @@ type RedisServer struct {
 
 // Socket is the kind of socket at URL, empty if that says it itself.
 func (s RedisServer) Socket() string {
-	if s.SocketType == "" && strings.HasPrefix(s.URL, "/") {
+	if s.SocketType == "" && strings.HasPrefix(string(s.URL), "/") {
 		return "unix"
 	}
 	return string(s.SocketType)
@@ -51,13 +51,14 @@ func (s RedisServer) Socket() string {
 
 // Name is where Redis is, without what may be a password.
 func (s RedisServer) Name() string {
-	name, _, _ := strings.Cut(s.URL[strings.LastIndexByte(s.URL, '@')+1:], "?")
+	url := string(s.URL)
+	name, _, _ := strings.Cut(url[strings.LastIndexByte(url, '@')+1:], "?")
 	return name
 }
 
 // Encrypted tells whether Redis is reached over TLS.
 func (s RedisServer) Encrypted() bool {
-	for address := range strings.SplitSeq(s.URL, ",") {
+	for address := range strings.SplitSeq(string(s.URL), ",") {
 		if strings.HasPrefix(strings.TrimSpace(address), "rediss://") {
 			return true
 		}
@@ -109,7 +110,21 @@ func (r *Redis) check() error {
 		return wrong("REDIS_PERSECOND", "needs $REDIS_URL, which keeps all other limits")
 	case r.UsePerSecond && r.PerSecond.URL == "":
 		return wrong("REDIS_PERSECOND_URL", "is not set, but $REDIS_PERSECOND is")
-	case r.Encrypted():
+	}
+	for _, login := range []struct {
+		variable string
+		Secret
+	}{
+		{"REDIS_AUTH", r.Main.Auth},
+		{"REDIS_SENTINEL_AUTH", r.Main.SentinelAuth},
+		{"REDIS_PERSECOND_AUTH", r.PerSecond.Auth},
+		{"REDIS_PERSECOND_SENTINEL_AUTH", r.PerSecond.SentinelAuth},
+	} {
+		if user, password := login.Login(); user != "" && password == "" {
+			return wrong(login.variable, "has nothing after the colon, allowed are PASSWORD and USER:PASSWORD")
+		}
+	}
+	if r.Encrypted() {
 		return checkPair(file{"REDIS_TLS_CLIENT_CERT", r.TLSClientCert}, file{"REDIS_TLS_CLIENT_KEY", r.TLSClientKey})
 	}
 	return nil

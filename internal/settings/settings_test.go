@@ -90,7 +90,7 @@ func TestPrecedence(t *testing.T) {
 		{"every address of IPv6", env{"PROTO": "TCP6"}, nil, hosts, ":: :: ::"},
 		{"some addresses of IPv6", env{"PROTO": "tcp6", "GRPC_HOST": "::1"}, []string{"--host="}, hosts, "::1  ::"},
 		{"every address of IPv4", env{"PROTO": "tcp4"}, nil, hosts, "0.0.0.0 0.0.0.0 0.0.0.0"},
-		{"names of other programs", env{"REDIS_PORT": "tcp://10.0.0.1:6379", "RATELIMIT_PORT": "x"}, nil, func(s Settings) any { return s.Redis.Main.URL }, ""},
+		{"names of other programs", env{"REDIS_PORT": "tcp://10.0.0.1:6379", "RATELIMIT_PORT": "x"}, nil, func(s Settings) any { return string(s.Redis.Main.URL) }, ""},
 		{"user and password", env{"REDIS_AUTH": "pa:ss:word"}, nil, login, "pa ss:word"},
 		{"password alone", env{"REDIS_AUTH": "secret"}, nil, login, " secret"},
 		{"no password", nil, nil, login, " "},

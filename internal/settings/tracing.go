@@ -2,6 +2,7 @@ package settings
 
 import (
 	"fmt"
+	"net/url"
 	"strings"
 )
 
@@ -15,6 +16,57 @@ type Tracing struct {
 	ServiceNamespace  string          `name:"tracing-service-namespace" env:"TRACING_SERVICE_NAMESPACE" placeholder:"NAME" help:"Namespace of that name."`
 	ServiceInstanceID string          `name:"tracing-service-instance-id" env:"TRACING_SERVICE_INSTANCE_ID" placeholder:"ID" help:"What tells this process apart from others of the service. By default a random UUID."`
 	SamplingRate      Ratio           `name:"tracing-sampling-rate" env:"TRACING_SAMPLING_RATE" default:"1" help:"Part of the traces that begin here to send, 0 to 1. A trace that began elsewhere is sent if it is there." unit:"number, 0 to 1"`
+
+	Headers       Secret `name:"otel-exporter-otlp-headers" env:"OTEL_EXPORTER_OTLP_HEADERS" placeholder:"NAME=VALUE,..." help:"Headers that go to the collector, as OpenTelemetry has them: values are written as in URLs, such as Bearer%20TOKEN."`
+	TracesHeaders Secret `name:"otel-exporter-otlp-traces-headers" env:"OTEL_EXPORTER_OTLP_TRACES_HEADERS" placeholder:"NAME=VALUE,..." help:"Headers that go to the collector instead of these."`
+}
+
+// check looks for what the types cannot say.
+func (t Tracing) check() error {
+	if !t.Enabled {
+		return nil
+	}
+	_, err := headersOf(t.Headers)
+	if err != nil {
+		return wrong("OTEL_EXPORTER_OTLP_HEADERS", "%w", err)
+	}
+	if _, err = headersOf(t.TracesHeaders); err != nil {
+		return wrong("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "%w", err)
+	}
+	return nil
+}
+
+// HeaderValues are the headers of traces by name, which have been checked.
+func (t Tracing) HeaderValues() map[string]string {
+	text := t.TracesHeaders
+	if text == "" {
+		text = t.Headers
+	}
+	headers, _ := headersOf(text)
+	return headers
+}
+
+// headersOf reads headers as OpenTelemetry's exporters do, but refuses what they
+// leave out. Its error shows nothing of them, because they may be passwords.
+func headersOf(text Secret) (map[string]string, error) {
+	headers := map[string]string{}
+	for i, pair := range pairs(string(text)) {
+		name, value, found := strings.Cut(pair, "=")
+		name = strings.TrimSpace(name)
+		var known HeaderName
+		switch {
+		case !found:
+			return nil, fmt.Errorf("header %d has no =, allowed are NAME=VALUE, separated by commas", i+1)
+		case name == "" || known.UnmarshalText([]byte(name)) != nil:
+			return nil, fmt.Errorf("the name of header %d is not allowed, allowed are letters, digits and !#$%%&'*+-.^_`|~", i+1)
+		}
+		value, err := url.PathUnescape(value)
+		if err != nil {
+			return nil, fmt.Errorf("the value of header %d has a %% without two hexadecimal digits after it", i+1)
+		}
+		headers[name] = strings.TrimSpace(value)
+	}
+	return headers, nil
 }
 
 // TracingProtocol is the protocol of traces: http or grpc.

@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -66,20 +65,20 @@ func (x XDS) warnings() []Warning {
 	}, "CONFIG_GRPC_XDS_SERVER_USE_TLS is off: the control plane is not authenticated")
 }
 
-// HeaderValues are the headers by name. Its error shows no value, because that
-// may be a password.
+// HeaderValues are the headers by name. Its error shows nothing of them, because
+// what is taken for a name may be a password, too.
 func (x XDS) HeaderValues() (map[string]string, error) {
 	headers := map[string]string{}
-	for _, pair := range pairs(string(x.Headers)) {
+	for i, pair := range pairs(string(x.Headers)) {
 		name, value, found := strings.Cut(pair, ":")
 		name = strings.ToLower(strings.TrimSpace(name))
 		switch {
 		case !found:
-			return nil, errors.New("there is a header without a colon, allowed are NAME:VALUE, separated by commas")
+			return nil, fmt.Errorf("header %d has no colon, allowed are NAME:VALUE, separated by commas", i+1)
 		case name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" || strings.HasPrefix(name, "grpc-"):
-			return nil, fmt.Errorf("%q is not the name of a header, allowed are letters, digits, -, _ and ., but not grpc- at the beginning", name)
+			return nil, fmt.Errorf("the name of header %d is not allowed, allowed are letters, digits, -, _ and ., but not grpc- at the beginning", i+1)
 		case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }):
-			return nil, fmt.Errorf("the value of the header %q is not allowed, allowed are printable characters of ASCII", name)
+			return nil, fmt.Errorf("the value of header %d is not allowed, allowed are printable characters of ASCII", i+1)
 		}
 		headers[name] = value
 	}

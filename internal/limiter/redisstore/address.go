@@ -110,7 +110,7 @@ func parseURL(url, socketType string) (*redis.Options, error) {
 	case strings.ContainsFunc(url, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
 		return nil, errors.New("has a blank in it")
 	case !ok && socketType == "unix":
-		return &redis.Options{Network: "unix", Addr: url}, nil
+		return &redis.Options{Network: "unix", Addr: url}, checkPath(url)
 	case !ok:
 		if _, _, err := net.SplitHostPort(url); err != nil || strings.ContainsAny(url, "@/") {
 			return nil, errors.New("is not host:port; a user or a database needs redis://, a path needs unix://")
@@ -170,7 +170,7 @@ func checkHost(u *neturl.URL, c *redis.Options) error {
 	case u.Scheme == "unix" && u.Host != "":
 		return errors.New("has a host, a unix socket has none")
 	case u.Scheme == "unix":
-		return nil
+		return checkPath(c.Addr)
 	case u.Hostname() == "":
 		return errNoHost // rather than one of this machine
 	case u.User != nil && u.Port() == "":
@@ -186,6 +186,18 @@ var (
 	errUnclear = errors.New("cannot be understood; in a password, special characters are written as %XX")
 )
 
+// loginLike is what a user, a password and an @ look like, wherever they stand.
+var loginLike = regexp.MustCompile(`^//|:[^/]*@`)
+
+// checkPath refuses what is hardly the path of a socket but a URL whose scheme was
+// forgotten: else its password would be shown as a part of the path.
+func checkPath(path string) error {
+	if loginLike.MatchString(path) {
+		return errors.New("is not the path of a socket; a URL needs redis://, rediss:// or unix:// before it")
+	}
+	return nil
+}
+
 // checkAddress checks host:port, which has been found to have this form.
 func checkAddress(address string) error {
 	host, port, _ := net.SplitHostPort(address)
@@ -199,38 +211,4 @@ func checkAddress(address string) error {
 		return errors.New("port is not a number from 1 to 65535") // but may be a password
 	}
 	return nil
-}
-
-// addresses is an address, or several, in which no password can be.
-var addresses = regexp.MustCompile(`^([^:]*|\[[0-9A-Fa-f:.]*\])(:\s*\d{0,5}\s*)?(,[^:]*:\d{0,5})*$`)
-
-// schemes are those of a list, but for the first.
-var schemes = regexp.MustCompile(`,\s*rediss?://`)
-
-// redact hides what may be a password: all before an @, a query, and what is
-// where an address should be.
-func redact(url string) string {
-	const hidden = "***"
-	start := 0
-	if scheme, _, ok := strings.Cut(url, "://"); ok && !strings.Contains(scheme, ",") {
-		start = len(scheme) + len("://")
-	}
-	shown := url
-	at := strings.LastIndexByte(url, '@')
-	if at >= 0 {
-		start = at + 1
-		shown = hidden + url[at:]
-	}
-	host, _, _ := strings.Cut(schemes.ReplaceAllString(url[start:], ","), "?")
-	if !strings.Contains(host, ",") { // of a list, every address must be one
-		host, _, _ = strings.Cut(host, "/")
-	}
-	// Behind an @, only a port tells a host from the end of a password.
-	if !addresses.MatchString(host) || at >= 0 && host != "" && !strings.Contains(host, ":") {
-		return hidden
-	}
-	if i := strings.IndexAny(shown, "?#"); i >= 0 {
-		shown = shown[:i+1] + hidden
-	}
-	return shown
 }

@@ -26,6 +26,7 @@ type backend struct {
 	local     func() time.Time // of what is remembered
 	denials   *denials         // nil: none
 	probeKey  string           // of the counter that probes charge
+	secrets   []string         // which nothing shows
 	metrics   *metrics
 	outage    outage
 	lateness  lateness
@@ -52,6 +53,7 @@ func newBackend(name string, o *Options, c *connection, metrics *metrics, log *s
 		oneClock:  o.oneClock,
 		local:     localClock(o.Now),
 		probeKey:  limiter.ProbeKey(o.KeyPrefix),
+		secrets:   c.secrets(),
 		metrics:   metrics,
 		outage:    outage{log: log},
 		lateness:  lateness{log: log},

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"sync"
 	"syscall"
@@ -67,10 +68,60 @@ func (d *dialer) drop() {
 // conn is a connection that can be dropped. It lets go-redis look at its
 // socket, also below TLS. That is how it finds out that a connection is closed,
 // and takes a new one instead of failing a call.
+//
+// Of what the other side sends it hands on nothing that no Redis replies: it fails
+// then. If the other side breaks it, the error tells what
+// Redis said last, if that was an error: Redis says why before it closes.
 type conn struct {
 	net.Conn
 	dialer *dialer
 	socket syscall.Conn
+
+	mu      sync.Mutex // sentinels are read and written to at the same time
+	replies framing
+}
+
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if garbled := c.follow(p[:n]); garbled != nil {
+		return 0, garbled // and so is every other, until go-redis closes it
+	}
+	return n, c.explain(err)
+}
+
+func (c *conn) follow(p []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.replies.follow(p)
+}
+
+func (c *conn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if err != nil && !isTimeout(err) {
+		c.hear()
+	}
+	return n, c.explain(err)
+}
+
+// hear reads what has arrived on a connection that the other side has closed.
+func (c *conn) hear() {
+	_ = c.SetReadDeadline(time.Now().Add(time.Millisecond)) // if it fails, so does the next
+	p := make([]byte, maxLine)
+	n, _ := c.Conn.Read(p)
+	_ = c.follow(p[:n])
+}
+
+// explain adds to an error what Redis said last.
+func (c *conn) explain(err error) error {
+	if err == nil || isTimeout(err) {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.replies.said) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w, after Redis said: %s", err, c.replies.said)
 }
 
 func (c *conn) SyscallConn() (syscall.RawConn, error) { return c.socket.SyscallConn() }

@@ -25,7 +25,10 @@ const long = 20 * time.Second
 var (
 	perMinute = storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Minute})
 	// perYear is for tests that count by Redis' own clock: no window ends meanwhile.
-	perYear = storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Year})
+	perYear      = storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Year})
+	firstHitYear = storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Year, Anchor: limiter.FirstHit})
+	slidingYear  = storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Year, Algorithm: limiter.SlidingWindow})
+	bucketYear   = storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Year, Algorithm: limiter.TokenBucket})
 )
 
 // open returns a store that is closed when the test ends.

@@ -3,8 +3,10 @@ package redisstore
 import (
 	"cmp"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -119,7 +121,7 @@ func (o *Options) connection() (*connection, error) {
 	}
 	a, err := o.address()
 	if err != nil {
-		return nil, fmt.Errorf("redis URL %q: %w", redact(o.URL), err)
+		return nil, fmt.Errorf("redis URL %w", err) // which is not shown: anything in it may be a password
 	}
 	if err := o.login(&a); err != nil {
 		return nil, err
@@ -127,7 +129,7 @@ func (o *Options) connection() (*connection, error) {
 	encrypt := o.TLS
 	switch {
 	case encrypt != nil && a.Network == "unix":
-		return nil, fmt.Errorf("redis URL %q: a unix socket does not speak TLS", redact(o.URL))
+		return nil, errors.New("redis URL is that of a unix socket, which does not speak TLS")
 	case encrypt == nil && a.TLSConfig != nil: // of rediss://
 		encrypt = func() *tls.Config { return a.TLSConfig }
 	}
@@ -169,11 +171,16 @@ func (o *Options) login(a *address) error {
 	a.Username, a.Password = l.user, l.password
 	switch {
 	case l.user != "" && l.password == "":
-		return fmt.Errorf("redis user %q: has no password", l.user)
+		return errors.New("redis user has no password")
 	case a.sentinel.user != "" && a.sentinel.password == "":
-		return fmt.Errorf("sentinel user %q: has no password", a.sentinel.user)
+		return errors.New("sentinel user has no password")
 	}
 	return nil
+}
+
+// secrets are the passwords.
+func (c *connection) secrets() []string {
+	return slices.DeleteFunc([]string{c.Password, c.address.sentinel.password}, func(s string) bool { return s == "" })
 }
 
 // client makes the client of the type of o.

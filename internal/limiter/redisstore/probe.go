@@ -53,7 +53,7 @@ func (b *backend) pingInTime(ctx context.Context) error {
 }
 
 func (b *backend) ping(ctx context.Context) error {
-	err := b.probe(ctx)
+	err := clean(b.probe(ctx), b.secrets)
 	if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		b.outage.observe(err) // else nobody waited for the outcome
 	}
@@ -117,49 +117,69 @@ func probeNode(ctx context.Context, node redis.UniversalClient, clustered bool) 
 	return err
 }
 
-// probeLimit is that of the counter that Ping charges: nobody reaches it.
+// probeLimit is that of the counter that Ping charges: nobody reaches it. Its window
+// begins with the first charge, so that the second is sure to be of the same.
 var probeLimit = func() *limiter.Limit {
-	l, err := limiter.NewLimit(limiter.Spec{RequestsPerUnit: math.MaxUint32, Unit: limiter.Second})
+	l, err := limiter.NewLimit(limiter.Spec{RequestsPerUnit: math.MaxUint32, Unit: limiter.Second, Anchor: limiter.FirstHit})
 	if err != nil {
 		panic(err) // it is spelled above
 	}
 	return l
 }()
 
-// probeCounter charges a counter as a request does, so that what the user may not
-// do with keys of this prefix shows.
+// probeCounter charges a counter as requests do, one that is not there and one that
+// is, and gives both charges back. So it tries every command of the scripts but
+// INCRBY, which they can do without, and EVAL as well as EVALSHA.
 func (b *backend) probeCounter(ctx context.Context, key string) error {
-	batch := newBatch(decideScript, room{})
-	batch.add([]limiter.Hit{{Limit: probeLimit, Key: []byte(key), Cost: 1}}, false)
-	integers, err := b.run(ctx, b.client, batch)
-	if err != nil {
-		return err
+	charges := []limiter.Hit{{Limit: probeLimit, Key: []byte(key), Cost: 1}}
+	var last limiter.State
+	for _, run := range []func(context.Context, processor, *batch) ([]int64, error){b.run, b.load} {
+		batch := newBatch(decideScript, room{})
+		batch.add(charges, false)
+		integers, err := run(ctx, b.client, batch)
+		if err != nil {
+			return err
+		}
+		reply, err := newReply(integers, batch.counters)
+		switch {
+		case err != nil:
+			return err
+		case reply.refusal != nil && classify(reply.refusal) == kindOOM:
+			return nil // it can deny
+		case reply.refusal != nil:
+			return reply.refusal
+		}
+		last = reply.state(0)
 	}
-	reply, err := newReply(integers, batch.counters)
-	if err == nil && reply.refusal != nil && classify(reply.refusal) != kindOOM {
-		err = reply.refusal
-	}
+	batch := newBatch(giveBackScript, room{})
+	batch.addGiveBack(giveBack{key: []byte(key), limit: probeLimit, units: 2, charged: last})
+	_, err := b.run(ctx, b.client, batch)
 	return err
 }
 
+// slotCount is how many slots a cluster has.
+const slotCount = 16384
+
 // probeKeys returns, for each primary that has slots, key with a hash tag of one
-// of them.
+// of them. Slots that there are not are passed over.
 func probeKeys(key string, slots []redis.ClusterSlot) []string {
-	missing := map[string]bool{} // primaries
-	for _, s := range slots {
-		if len(s.Nodes) > 0 {
-			missing[s.Nodes[0].ID] = true
+	var primaries [slotCount]string // their addresses, by slot
+	missing := map[string]bool{}
+	for _, s := range slots[:min(len(slots), slotCount)] {
+		for slot := max(s.Start, 0); slot <= min(s.End, slotCount-1) && len(s.Nodes) > 0; slot++ {
+			primaries[slot] = s.Nodes[0].Addr
 		}
 	}
+	for _, primary := range primaries {
+		missing[primary] = true
+	}
+	delete(missing, "")
 	var keys []string
 	for n := 0; len(missing) > 0; n++ { // any slot is met soon
 		tagged := fmt.Sprintf("%s{%d}", key, n)
-		slot := limiter.Slot([]byte(tagged))
-		for _, s := range slots {
-			if s.Start <= slot && slot <= s.End && len(s.Nodes) > 0 && missing[s.Nodes[0].ID] {
-				delete(missing, s.Nodes[0].ID)
-				keys = append(keys, tagged)
-			}
+		if primary := primaries[limiter.Slot([]byte(tagged))]; missing[primary] {
+			delete(missing, primary)
+			keys = append(keys, tagged)
 		}
 	}
 	return keys

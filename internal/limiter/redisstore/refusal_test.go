@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -106,6 +107,18 @@ type proxy struct {
 	net.Listener
 	target  atomic.Pointer[string]
 	swallow atomic.Bool
+
+	mu      sync.Mutex
+	clients []net.Conn
+}
+
+// drop breaks the connections.
+func (p *proxy) drop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.clients {
+		c.Close()
+	}
 }
 
 func newProxy(t *testing.T, target string) *proxy {
@@ -128,6 +141,9 @@ func newProxy(t *testing.T, target string) *proxy {
 				client.Close()
 				continue
 			}
+			p.mu.Lock()
+			p.clients = append(p.clients, client)
+			p.mu.Unlock()
 			go func() { _, _ = io.Copy(server, client); server.Close() }()
 			go p.reply(client, server)
 		}

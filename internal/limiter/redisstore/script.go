@@ -56,8 +56,10 @@ func (b *backend) call(batch *batch) {
 		batch.reply, err = newReply(integers, batch.counters)
 	}
 	if err != nil {
+		err = clean(err, b.secrets)
 		batch.err = unavailable(err)
 	} else {
+		batch.reply.refusal = clean(batch.reply.refusal, b.secrets)
 		err = batch.reply.refusal
 	}
 	if err != nil {
@@ -75,23 +77,29 @@ type processor interface {
 
 // run runs the script of a batch by its name, and sends its text if Redis does
 // not have it: NOSCRIPT is the one error after which a call can be repeated.
-// EVAL rather than SCRIPT LOAD, because in a cluster it goes to the same node.
 func (b *backend) run(ctx context.Context, client processor, batch *batch) ([]int64, error) {
+	integers, err := b.runAs(ctx, client, batch, "evalsha", batch.script.sha)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		b.metrics.errors[kindNoScript].Inc()
+		return b.load(ctx, client, batch)
+	}
+	return integers, err
+}
+
+// load runs the script of a batch by its text, by which Redis learns its name.
+// EVAL rather than SCRIPT LOAD, because in a cluster it goes to the same node.
+func (b *backend) load(ctx context.Context, client processor, batch *batch) ([]int64, error) {
+	return b.runAs(ctx, client, batch, "eval", batch.script.text)
+}
+
+func (b *backend) runAs(ctx context.Context, client processor, batch *batch, command, script string) ([]int64, error) {
 	args := make([]any, 0, 5+batch.keys.len()+batch.requests.len())
-	args = append(args, "evalsha", batch.script.sha, batch.keys.len())
+	args = append(args, command, script, batch.keys.len())
 	args = batch.keys.appendTo(args)
 	args = append(args, b.clock(), batch.limits)
 	args = batch.requests.appendTo(args)
-
 	cmd := once{redis.NewIntSliceCmd(ctx, args...)}
 	err := client.Process(ctx, cmd)
-	if !redis.HasErrorPrefix(err, "NOSCRIPT") {
-		return cmd.Val(), err
-	}
-	b.metrics.errors[kindNoScript].Inc()
-	args[0], args[1] = "eval", batch.script.text
-	cmd = once{redis.NewIntSliceCmd(ctx, args...)}
-	err = client.Process(ctx, cmd)
 	return cmd.Val(), err
 }
 

@@ -168,23 +168,37 @@ local function dirty(i)
   return (used[i] > 0 or prev[i] > 0 or stored[i]) and state_text(at[i], used[i], prev[i]) ~= stored[i]
 end
 
+-- An unused state is stored for the least time that there is, rather than deleted: DEL is a permission more.
+local function expiry(limit, a, u, p)
+  return u == 0 and p == 0 and 1 or max(ceil(limit.algorithm.left(limit, a, u, p) / 1000), 1) + spare
+end
+
 local function write(i)
   local a, u, p, limit = at[i], used[i], prev[i], (writer[i] or brought_back[i]).limit
   if not dirty(i) then
     return
-  elseif u == 0 and p == 0 then
-    return pcall("DEL", KEYS[i])
   elseif u > 0 and a == lives_on[i] then
     return pcall("SET", KEYS[i], state_text(a, u, p), "KEEPTTL") -- takes Redis half as long as PX
   end
-  return pcall("SET", KEYS[i], state_text(a, u, p), "PX", ceil(limit.algorithm.left(limit, a, u, p) / 1000) + spare)
+  return pcall("SET", KEYS[i], state_text(a, u, p), "PX", expiry(limit, a, u, p))
 end
 
--- Redis refuses the first write (a replica, or out of memory) or none, so that nothing is half written. But
--- for INCRBY, which a user may not be permitted, and which fails if Redis does not read the integer as tonumber
--- does: the rest of the call is then set, rather than have Redis note a refusal for each counter.
+-- Writes what a counter was, after write has written to it.
+local function restore(i)
+  local limit = writer[i].limit
+  local a, u, p = parse_state(stored[i] or "0", limit)
+  if not a then
+    a, u, p = 0, 0, 0
+  end
+  pcall("SET", KEYS[i], stored[i] or "0", "PX", expiry(limit, a, u, p))
+end
+
+-- If Redis refuses a write, nothing is written: what was before it is undone, by the command that was permitted
+-- then. A replica, or a Redis out of memory, refuses the first; a user may lack the permission for a command or a
+-- key. INCRBY may be refused without harm: the rest of the call is then set, rather than have Redis note a
+-- refusal for each counter. It also fails if Redis does not read the integer as tonumber does.
 local failure
-local increments = true
+local increments, increment = true, {}
 for i = 1, #KEYS do
   if writer[i] or brought_back[i] then
     local u, before, result = used[i], counted[i], nil
@@ -192,12 +206,20 @@ for i = 1, #KEYS do
     if n ~= 0 then -- takes Redis half as long as SET
       result = pcall("INCRBY", KEYS[i], n == 1 and "1" or format("%d", n))
       increments = type(result) ~= "table"
+      increment[i] = increments and n
     end
     if n == 0 or not increments then
       result = write(i)
     end
     if type(result) == "table" and result.err then
       failure = result.err
+      for w = 1, i - 1 do
+        if increment[w] then
+          pcall("INCRBY", KEYS[w], format("%d", -increment[w]))
+        elseif writer[w] and dirty(w) then
+          restore(w)
+        end
+      end
       break
     end
   end

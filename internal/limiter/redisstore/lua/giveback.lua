@@ -54,7 +54,7 @@ local function give_back(key, text, stored)
   end
 
   if used == 0 and prev == 0 then
-    call("DEL", key)
+    call("SET", key, "0", "PX", 1) -- as decide.lua stores an unused state
     return 0, 0, 0
   end
   call("SET", key, state_text(at, used, prev), "PX", ceil(algorithm.left(limit, at, used, prev) / 1000) + spare)
@@ -63,7 +63,7 @@ end
 
 local reply = { now }
 for i = 1, #KEYS do
-  local stored, at, used, prev = call("GET", KEYS[i]), 0, 0, 0
+  local stored, at, used, prev = call("MGET", KEYS[i])[1], 0, 0, 0 -- no GET: it is a permission more
   if stored then
     at, used, prev = give_back(KEYS[i], ARGV[i + 2], stored)
   end

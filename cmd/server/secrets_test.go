@@ -1,0 +1,189 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"reflect"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/alecthomas/kong"
+
+	"weir/internal/settings"
+	"weir/internal/testenv"
+)
+
+const secret = "swordfish"
+
+// shownSecret finds a line with it, also as the name of a header.
+var shownSecret = regexp.MustCompile("(?i).*" + secret + ".*")
+
+// secretForms are ways to write a secret into a setting: right for one or another
+// of them, and mistyped.
+var secretForms = []string{
+	"%s", "%s:", ":%s", "u:%s", " %s",
+	"redis://u:%s@127.0.0.1:1", "rediss://:%s@127.0.0.1:1/1", "redis://127.0.0.1:1?password=%s", "unix://u:%s@/nowhere.sock",
+	"redis://%s@127.0.0.1:1", "redis://127.0.0.1:1/%s", "redis://127.0.0.1:1#%s", "redis://u:%s@127.0.0.1", "redis://u:%s@ 127.0.0.1:1",
+	"redis://u:%s/x@127.0.0.1:1", "redis:/u:%s@127.0.0.1:1", "u:%s@127.0.0.1:1", "//u:%s@127.0.0.1:1", "/u:%s@127.0.0.1:1",
+	"http://u:%s@127.0.0.1:1", "unix:///u:%s@127.0.0.1:1", "127.0.0.1:%s", "127.0.0.1:1/%s", "127.0.0.1:1,redis://u:%s@127.0.0.1:1",
+	"weir,redis://u:%s@127.0.0.1:1", "weir,u:%s@127.0.0.1:1", "%s@weir,127.0.0.1:1",
+	"authorization:Bearer %s", "Authorization=Bearer%%20%s", "Authorization: Bearer %s", "Bearer %s", "%s=", "a=b,%s", "x=%s%%zz", "x:%s\x01", "%s x:y", "%s x=y",
+}
+
+// TestNoSecretIsShown gives the program each setting that may hold a secret, which
+// is told by its type, in many ways, and looks for the secret in all that the program
+// prints and serves.
+func TestNoSecretIsShown(t *testing.T) {
+	dir := rules(t, "a.yaml", good)
+	found := 0
+	for _, flag := range serveFlags() {
+		if flag.Target.Type() != reflect.TypeFor[settings.Secret]() {
+			continue
+		}
+		found++
+		t.Run(flag.Envs[0], func(t *testing.T) {
+			t.Parallel()
+			for n, form := range secretForms {
+				if fits(flag, form) {
+					checkShown(t, flag, fmt.Sprintf(form, secret), n, dir)
+				}
+			}
+		})
+	}
+	if found < 9 {
+		t.Errorf("only %d settings hold secrets", found)
+	}
+}
+
+// fits reports whether a form is of interest for a setting: those of URLs for what is
+// none are the same mistake again and again.
+func fits(flag *kong.Flag, form string) bool {
+	isURL, isHeaders := strings.HasSuffix(flag.Name, "url"), strings.HasSuffix(flag.Name, "headers")
+	ofURL, ofHeaders := strings.Contains(form, "127.0.0.1") || strings.Contains(form, "sock"), strings.ContainsAny(form, "=\x01 ") && !strings.Contains(form, "127.0.0.1")
+	return !ofURL && !ofHeaders || isURL && ofURL || isHeaders && ofHeaders
+}
+
+// checkShown runs the program with a setting, by its flag and by its variable and
+// with the log in both formats in turn.
+func checkShown(t *testing.T, flag *kong.Flag, value string, n int, dir string) {
+	t.Helper()
+	format := []string{"text", "json"}[n/2%2]
+	args := append(local[:len(local):len(local)], "--config="+dir, "--log-level=debug", "--log-format="+format)
+	environment := append(os.Environ(), asProgram+"=1", "REDIS_URL=127.0.0.1:1", "REDIS_PERSECOND=true", "REDIS_PERSECOND_URL=127.0.0.1:1",
+		"TRACING_ENABLED=true", "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_BSP_SCHEDULE_DELAY=10", "DRAIN_TIMEOUT=100ms")
+	prefix, kind, url := strings.TrimSuffix(strings.TrimSuffix(flag.Envs[0], "URL"), "SENTINEL_AUTH"), "", "weir,127.0.0.1:1"
+	switch {
+	case strings.HasSuffix(flag.Name, "sentinel-auth"), strings.Contains(value, "weir,"):
+		kind = "sentinel"
+	case strings.HasPrefix(value, "127.0.0.1:1,"):
+		kind, url = "cluster", ""
+	}
+	if kind != "" && strings.HasPrefix(prefix, "REDIS_") {
+		environment = append(environment, prefix+"TYPE="+kind, prefix+"URL="+url)
+	}
+	if strings.Contains(flag.Name, "xds") {
+		environment = append(environment, "CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL=127.0.0.1:1", "FORCE_START_WITHOUT_INITIAL_CONFIG=true")
+	}
+	if n%2 == 0 {
+		environment = append(environment, flag.Envs[0]+"="+value)
+	} else {
+		args = append(args, "--"+flag.Name+"="+value)
+	}
+	what := fmt.Sprintf("%s in the form %q", flag.Envs[0], value)
+	shown := outputs(t, args, environment)
+	for place, text := range shown {
+		if found := shownSecret.FindString(text); found != "" {
+			t.Errorf("%s: %s shows it: %s", what, place, found)
+		}
+	}
+	log := shown["log"]
+	if !strings.Contains(log, "listening") && !strings.Contains(log, strings.SplitAfter(flag.Envs[0], "_")[0]) {
+		t.Errorf("%s: the program ends without naming the setting: %s", what, log)
+	}
+}
+
+// outputs runs the program until it listens or ends, and returns what it prints and
+// what its pages show.
+func outputs(t *testing.T, args, environment []string) map[string]string {
+	t.Helper()
+	command := exec.Command(os.Args[0], args...)
+	command.Env = environment
+	var log logFile
+	log.create(t)
+	command.Stdout, command.Stderr = log.file, log.file
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = command.Wait() // it may well fail
+		close(ended)
+	}()
+	read := func() string {
+		text, err := os.ReadFile(log.file.Name())
+		if err != nil {
+			t.Error(err)
+		}
+		return string(text)
+	}
+	shown := map[string]string{}
+	testenv.Eventually(t, func() error {
+		listens := listening.FindAllStringSubmatch(read(), -1)
+		select {
+		case <-ended:
+			return nil
+		default:
+		}
+		if len(listens) == 0 {
+			return fmt.Errorf("it neither listens nor ends:\n%s", read())
+		}
+		for _, l := range listens {
+			visit(shown, "http://"+l[2])
+		}
+		return nil
+	})
+	_ = command.Process.Signal(syscall.SIGTERM) // unless it has ended
+	<-ended
+	shown["log"] = read()
+	return shown
+}
+
+// listening finds the addresses of a server in its log.
+var listening = regexp.MustCompile(`\b(http|debug|metrics)["=:]+(127\.0\.0\.1:\d+)`)
+
+// visit reads every page there may be at an address.
+func visit(shown map[string]string, address string) {
+	for _, page := range []string{"/", "/rlconfig", "/stats", "/metrics", "/healthcheck", "/debug/pprof/goroutine?debug=2"} {
+		if response, err := http.Get(address + page); err == nil {
+			text, _ := io.ReadAll(response.Body)
+			response.Body.Close()
+			shown[address+page] = string(text)
+		}
+	}
+	body := `{"domain":"api","descriptors":[{"entries":[{"key":"user","value":"alice"}]}]}`
+	if response, err := http.Post(address+"/json", "application/json", strings.NewReader(body)); err == nil {
+		text, _ := io.ReadAll(response.Body)
+		response.Body.Close()
+		shown[address+"/json"] = string(text)
+	}
+}
+
+// TestHelpShowsNoSecret asks for help while the environment holds secrets.
+func TestHelpShowsNoSecret(t *testing.T) {
+	for _, flag := range serveFlags() {
+		if flag.Target.Type() == reflect.TypeFor[settings.Secret]() {
+			t.Setenv(flag.Envs[0], secret)
+		}
+	}
+	for _, args := range [][]string{{"--help"}, {"serve", "--help"}, {"help", "serve"}, {"--port=http"}, {"bench", "--redis-auth=" + secret}, {"--redis-aut=" + secret}, {"--redis-ur=redis://u:" + secret + "@h:1"}} {
+		_, out, errs := call(t, args...)
+		if text := out + errs; text == "" || strings.Contains(text, secret) {
+			t.Errorf("weir %s shows a secret, or nothing: %s", args, text)
+		}
+	}
+}
