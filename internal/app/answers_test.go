@@ -6,7 +6,37 @@ import (
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/encoding/protojson"
+
+	"weir/internal/testenv"
 )
+
+// TestThoseWhoAreDeniedAreSpread has two callers denied by a bucket of one a minute:
+// the second is told to come a minute after the first.
+func TestThoseWhoAreDeniedAreSpread(t *testing.T) {
+	const rules = "{domain: api, descriptors: [{key: user, rate_limit: {unit: minute, requests_per_unit: 1, algorithm: token_bucket}}]}"
+	for name, flags := range map[string][]string{
+		"in memory": nil,
+		"on Redis":  {"--redis-url=" + testenv.RedisServer(t).Addr(), inTime},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := start(t, append(flags, "--config="+directory(t, rules))...)
+			f.wantHealth(true, "OK")
+			var seconds [2]int
+			if got := f.answer("user"); got != "OK" {
+				t.Fatalf("the first request: %s", got)
+			}
+			for i := range seconds {
+				got := f.answer("user")
+				if _, err := fmt.Sscanf(got, "OVER_LIMIT, retry after %d", &seconds[i]); err != nil {
+					t.Fatalf("%v in %q", err, got)
+				}
+			}
+			if seconds[0] > 60 || seconds[1] <= 60 || seconds[1] > 120 {
+				t.Errorf("told %d and %d seconds, want up to 60, and above", seconds[0], seconds[1])
+			}
+		})
+	}
+}
 
 // TestSettingsOfAnswers sets the reference's variables, one at a time, and sees
 // what becomes of a request whose first descriptor is over its limit of 3.

@@ -19,7 +19,7 @@ func openRedisOrElse(s settings.Settings, logger *slog.Logger, reg prometheus.Re
 		return nil, err
 	}
 	redis.Store = failover.New(failover.Options{
-		Primary: redis.Store,
+		Primary: limiter.NewPromises(redis.Store, nil),
 		OpenLocal: func() limiter.Store {
 			return memstore.New(memstore.Options{MaxCounters: s.Store.MemoryMaxCounters})
 		},

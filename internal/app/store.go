@@ -52,7 +52,7 @@ func openStore(s settings.Settings, logger *slog.Logger, reg prometheus.Register
 		logger.Warn(kept, "max_counters", limit, "although_set", strings.Join(s.Redis.Variables, " "))
 	}
 	return &store{
-		Store: memstore.New(memstore.Options{MaxCounters: limit, Registerer: reg}),
+		Store: limiter.NewPromises(memstore.New(memstore.Options{MaxCounters: limit, Registerer: reg}), nil),
 		name:  fmt.Sprintf("in memory, at most %d", limit),
 		close: func() error { return nil },
 	}, nil

@@ -10,6 +10,7 @@
 //     by a token bucket, on the clock of Redis.
 //   - attack_test.go: many clients at once on a small limit, across the ends of
 //     its windows.
+//   - herd_test.go: many workers that wait as they are told, on a small limit.
 //
 // That every store decides each request as limiter.Decide does is shown by
 // storetest; the arithmetic of the algorithms is judged in package limiter.

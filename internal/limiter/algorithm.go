@@ -64,6 +64,11 @@ type meter interface {
 	// wait is how long until cost units fit if nothing else happens, 0 if they
 	// do, never if no waiting helps. cost may be above most.
 	wait(s State, now, cost int64) int64
+	// queue is where cost more units, which fit a while from now, come after all that
+	// was promised before them. ahead is how long after that while the last of these
+	// come, below 0 if they do before; units is what comes together with it. It
+	// returns the same with the cost.
+	queue(ahead, units, cost int64) (int64, int64)
 	// expiry is when the state will be as good as unused, 0 if it is. It takes
 	// any state.
 	expiry(s State) int64

@@ -18,7 +18,10 @@ import (
 
 // JSONHandler serves POST /json, for clients that speak no gRPC: a
 // RateLimitRequest as protobuf JSON in, a RateLimitResponse as protobuf JSON
-// out, with status 200, or 429 and Retry-After if the request is over a limit.
+// out, with status 200, or 429 if the request is over a limit. Then Retry-After tells
+// when to come back in whole seconds, and Retry-After-Ms, as clients of OpenAI read it,
+// in milliseconds. Both are headers because clients that read protobuf JSON refuse a
+// member that they do not know.
 //
 // A request without a decision gets one sentence of plain text: 400 for a bad
 // one, 405 for another method than POST, 413 for one that is too large, 503 and
@@ -84,6 +87,7 @@ func writeJSON(w http.ResponseWriter, response *ratelimitv3.RateLimitResponse, r
 	if response.GetOverallCode() == ratelimitv3.RateLimitResponse_OVER_LIMIT {
 		if retryAfter != limiter.Never {
 			w.Header().Set("Retry-After", strconv.FormatInt(seconds(retryAfter), 10))
+			w.Header().Set("Retry-After-Ms", strconv.FormatInt(milliseconds(retryAfter), 10))
 		}
 		w.WriteHeader(http.StatusTooManyRequests)
 	}
@@ -108,6 +112,11 @@ func (c *call) retryAfter() time.Duration {
 		}
 	}
 	return time.Duration(max(enforced, quotas))
+}
+
+// milliseconds rounds d up to whole milliseconds, at least 1.
+func milliseconds(d time.Duration) int64 {
+	return max(int64((d+time.Millisecond-1)/time.Millisecond), 1)
 }
 
 // httpStatus maps the gRPC status of err.

@@ -96,6 +96,23 @@ descriptors:
 	}
 }
 
+// TestRetryAfterInMilliseconds has a bucket deny for a part of a second. The body
+// holds what the reference's does, which clients may read strictly.
+func TestRetryAfterInMilliseconds(t *testing.T) {
+	h := New(options(t, "{domain: api, descriptors: [{key: user, rate_limit: {unit: minute, requests_per_unit: 700, burst: 1, algorithm: token_bucket}}]}")).JSONHandler()
+	const request = `{"domain": "api", "descriptors": [{"entries": [{"key": "user", "value": "a"}]}]}`
+	if w := post(h, http.MethodPost, request); w.Code != http.StatusOK || w.Header().Get("Retry-After-Ms") != "" {
+		t.Errorf("admitted: got %d, headers %v", w.Code, w.Header())
+	}
+	w := post(h, http.MethodPost, request) // 85.7 ms too early
+	if got := w.Header(); w.Code != http.StatusTooManyRequests || got.Get("Retry-After") != "1" || got.Get("Retry-After-Ms") != "86" {
+		t.Errorf("got %d, headers %v; want 429, 1 s and 86 ms", w.Code, got)
+	}
+	if err := protojson.Unmarshal(w.Body.Bytes(), new(ratelimitv3.RateLimitResponse)); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestJSONErrors(t *testing.T) {
 	opts := options(t, rules)
 	failed := options(t, rules)

@@ -22,7 +22,7 @@ type Redis struct {
 	UsePerSecond bool        `name:"redis-persecond" env:"REDIS_PERSECOND" default:"false" help:"Keep the counters of limits per second in a Redis of their own, which the next settings name. The settings above that have no twin there hold for both."`
 	PerSecond    RedisServer `embed:"" prefix:"redis-persecond-" envprefix:"REDIS_PERSECOND_" set:"absent=Needed if REDIS_PERSECOND is on."`
 
-	DenyMemory int `name:"local-cache-size-in-bytes" env:"LOCAL_CACHE_SIZE_IN_BYTES" default:"4194304" min:"0" max:"1073741824" unit:"bytes" help:"Memory for counters known to be over their limit. They are denied without asking Redis, for as long as the denial holds, and a second at most before Redis is asked again. 0 is none."`
+	DenyMemory int `name:"local-cache-size-in-bytes" env:"LOCAL_CACHE_SIZE_IN_BYTES" default:"4194304" min:"0" max:"1073741824" unit:"bytes" help:"Memory for counters known to be over their limit. They are denied without asking Redis, for as long as the denial holds, and a second at most before Redis is asked again. Half as much more is for what was seen last of other counters, which such answers tell, too. 0 is none."`
 
 	// Variables are those that say how to use a Redis, if none is named.
 	Variables []string `kong:"-"`

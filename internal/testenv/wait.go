@@ -38,17 +38,17 @@ func InProcessorTime(tb testing.TB, bound time.Duration, f func()) {
 	}
 	var took time.Duration
 	for range 5 {
-		start := processorTime(tb)
+		start := ProcessorTime(tb)
 		f()
-		if took = processorTime(tb) - start; took < bound {
+		if took = ProcessorTime(tb) - start; took < bound {
 			return
 		}
 	}
 	tb.Errorf("takes %v of a processor, want less than %v", took, bound)
 }
 
-// processorTime is what this process has taken of processors so far.
-func processorTime(tb testing.TB) time.Duration {
+// ProcessorTime is what this process has taken of processors so far.
+func ProcessorTime(tb testing.TB) time.Duration {
 	tb.Helper()
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {

@@ -8,13 +8,13 @@ import (
 	"os"
 	"runtime"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"weir/internal/limiter"
 	"weir/internal/limiter/memstore"
 	"weir/internal/limiter/storetest"
+	"weir/internal/testenv"
 )
 
 // plenty are limits that nobody uses up.
@@ -63,7 +63,7 @@ func benchmarkDecide(b *testing.B, limit *limiter.Limit, hits, counters int) {
 			runtime.Gosched()
 		}
 		b.ResetTimer()
-		used.CompareAndSwap(0, int64(processorTime(b)))
+		used.CompareAndSwap(0, int64(testenv.ProcessorTime(b)))
 		for pb.Next() {
 			if counters > hits {
 				request[0].Key = keys[rand.IntN(counters)]
@@ -90,7 +90,7 @@ func BenchmarkShared(b *testing.B) {
 			}
 			b.ReportAllocs()
 			b.ResetTimer()
-			used := processorTime(b)
+			used := testenv.ProcessorTime(b)
 			b.RunParallel(func(pb *testing.PB) {
 				hits, out := []limiter.Hit{{Limit: limit, Cost: 1}}, make([]limiter.Decision, 1)
 				for pb.Next() {
@@ -125,7 +125,7 @@ func BenchmarkFlood(b *testing.B) {
 			n.Store(uint64(counters))
 			b.ReportAllocs()
 			b.ResetTimer()
-			used := processorTime(b)
+			used := testenv.ProcessorTime(b)
 			b.RunParallel(func(pb *testing.PB) {
 				var key []byte
 				for pb.Next() {
@@ -158,25 +158,15 @@ func BenchmarkGrowth(b *testing.B) {
 	b.StopTimer()
 	b.ReportMetric(longest.Seconds()*1000, "ms-longest")
 	b.ReportMetric((residentBytes(b)-resident)/float64(b.N), "resident-B/counter")
-	used := processorTime(b)
+	used := testenv.ProcessorTime(b)
 	runtime.GC()
-	b.ReportMetric((processorTime(b)-used).Seconds()*1000, "cpu-ms/collection")
+	b.ReportMetric((testenv.ProcessorTime(b)-used).Seconds()*1000, "cpu-ms/collection")
 	b.ReportMetric((liveBytes()-heap)/float64(b.N), "live-B/counter")
 	runtime.KeepAlive(s)
 }
 
-// processorTime is what this process has used of all processors: unlike the time
-// that passes, other processes do not change it much.
-func processorTime(b *testing.B) time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 func reportProcessorTime(b *testing.B, since time.Duration) {
-	b.ReportMetric(float64((processorTime(b)-since).Nanoseconds())/float64(b.N), "cpu-ns/op")
+	b.ReportMetric(float64((testenv.ProcessorTime(b)-since).Nanoseconds())/float64(b.N), "cpu-ns/op")
 }
 
 func liveBytes() float64 {

@@ -20,8 +20,9 @@ import (
 // What is remembered is the states, not the denials: a request is denied if
 // limiter.Decide denies it on them. So a limit that was raised, an override or a
 // smaller cost is denied only if it does not fit. The other decisions of the answer
-// tell what this process saw last of their counters: a counter that it has not seen
-// is told as unused, so that nobody who is over reaches Redis by varying a value.
+// tell what this process saw last of their counters, admitted requests included: a
+// counter that it has not seen lately is told as unused, so that nobody who is over
+// reaches Redis by varying a value.
 type denials struct {
 	now    func() time.Time
 	start  time.Time // from which lasts is counted
@@ -31,6 +32,16 @@ type denials struct {
 	lasts  atomic.Int64 // the Duration from start after which all of them are outdated
 	shards [denialShards]denialShard
 	max    int // bytes of a shard
+	// lately is what was seen last of any counter. It denies nothing: it is for what
+	// a denied request is told of its other counters.
+	lately *limiter.Recent[sighting]
+}
+
+// sighting is a counter as a call left it, as good as unused if nobody has seen it
+// since something was given back.
+type sighting struct {
+	state limiter.State
+	order int64 // of the requests on the counter
 }
 
 const (
@@ -93,13 +104,13 @@ func localClock(now func() time.Time) func() time.Time {
 	return now
 }
 
-// newDenials remembers in about so many bytes. Without bytes there is no memory:
-// nil, which denies nothing.
+// newDenials remembers in about so many bytes, and in half as many what was seen
+// lately. Without bytes there is no memory: nil, which denies nothing.
 func newDenials(bytes int, now func() time.Time) *denials {
 	if bytes <= 0 {
 		return nil
 	}
-	d := &denials{now: now, start: now(), seed: maphash.MakeSeed(), max: bytes / denialShards}
+	d := &denials{now: now, start: now(), seed: maphash.MakeSeed(), max: bytes / denialShards, lately: limiter.NewRecent[sighting](bytes / 2)}
 	for i := range d.shards {
 		d.shards[i].counters = map[string]seen{}
 	}
@@ -126,10 +137,10 @@ func (d *denials) deny(hits []limiter.Hit, out []limiter.Decision) bool {
 	return true
 }
 
-// recalled is the state of a hit's counter: that which was seen, or unused.
+// recalled is the state of a hit's counter.
 type recalled struct {
 	state limiter.State
-	known bool // it was seen
+	known bool // well enough to be denied on it
 }
 
 // decide decides hits on what was seen of their counters, and tells whether they
@@ -180,10 +191,22 @@ func (d *denials) recall(hits []limiter.Hit, local time.Time, of []recalled) (no
 		now, ok = max(now, s.at+local.Sub(s.asked).Microseconds()), true
 		of[i] = recalled{s.state, true}
 	}
+	if ok {
+		d.recallOthers(hits, of)
+	}
 	return now, ok
 }
 
-// restsOn tells whether hits are denied for the counters that were seen, whatever
+// recallOthers recalls what was seen lately of the counters that are not known.
+func (d *denials) recallOthers(hits []limiter.Hit, of []recalled) {
+	for i := range of {
+		if !of[i].known {
+			of[i].state = d.lately.Get(hits[i].Key).state
+		}
+	}
+}
+
+// restsOn tells whether hits are denied for the counters that are known, whatever
 // is in the others.
 func restsOn(of []recalled, hits []limiter.Hit, out []limiter.Decision) bool {
 	var v limiter.Verdict
@@ -245,12 +268,18 @@ func orderOf(b *batch, place int) int64 { return b.number<<32 | int64(place) }
 
 // note takes note of what the call of b did to the counters of hits, which are a
 // request or a part of one, at a place in it: it remembers them if the request is
-// denied, and follows those that it knew already.
+// denied, and follows those that it knew already. What it saw lately it keeps anyway.
 func (d *denials) note(b *batch, place int, hits []limiter.Hit, states []limiter.State, denied bool) {
-	if d == nil || !denied && d.used.Load() == 0 {
+	if d == nil {
 		return
 	}
 	order := orderOf(b, place)
+	for i := range hits {
+		d.sight(hits[i].Key, sighting{states[i], order})
+	}
+	if !denied && d.used.Load() == 0 {
+		return
+	}
 	for i := range hits {
 		key := hits[i].Key
 		shard := d.shard(key)
@@ -267,6 +296,15 @@ func (d *denials) note(b *batch, place int, hits []limiter.Hit, states []limiter
 	}
 }
 
+// sight keeps what was seen of a counter, unless something later is known.
+func (d *denials) sight(key []byte, s sighting) {
+	d.lately.Touch(key, func(last *sighting) {
+		if s.order >= last.order {
+			*last = s
+		}
+	})
+}
+
 // loosen forgets the counters to which the call of b gave something back,
 // whoever waits for it, and even if it failed: it may have been done.
 func (d *denials) loosen(b *batch) {
@@ -275,6 +313,7 @@ func (d *denials) loosen(b *batch) {
 	}
 	for _, l := range b.loosened {
 		shard, order := d.shard(l.key), orderOf(b, l.place)
+		d.sight(l.key, sighting{order: order})
 		shard.mu.Lock()
 		if known, ok := shard.counters[string(l.key)]; !ok || known.order < order {
 			d.remember(shard, l.key, seen{asked: b.asked, order: order, loosened: order, unknown: true})

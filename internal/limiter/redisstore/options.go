@@ -55,7 +55,8 @@ type Options struct {
 	// all others, which is what a user may be permitted.
 	KeyPrefix string
 	// DenyMemory is about how many bytes may be used to remember counters that are
-	// known to be over, so that Redis need not be asked again; 0 means none.
+	// known to be over, so that Redis need not be asked again; 0 means none. Half as
+	// many more are for what was seen last of other counters.
 	DenyMemory int
 	// Now tells the time of decisions. nil means Redis' own clock; only a Redis
 	// that refuses TIME in scripts, or a test, needs another. The clocks of

@@ -1,0 +1,259 @@
+package limiter_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/memstore"
+	"weir/internal/limiter/storetest"
+)
+
+// promising is a store that promises, beside one that tells the exact times, on one
+// clock.
+type promising struct {
+	testing.TB
+	now          time.Time
+	store, exact limiter.Store
+}
+
+func newPromising(t testing.TB) *promising {
+	p := &promising{TB: t, now: time.Date(2030, 1, 1, 12, 0, 15, 0, time.UTC)}
+	clock := func() time.Time { return p.now }
+	p.exact = memstore.New(memstore.Options{Now: clock})
+	p.store = limiter.NewPromises(memstore.New(memstore.Options{Now: clock}), clock)
+	return p
+}
+
+// ask decides a request and compares the decision with that of the exact store.
+func (p *promising) ask(hits ...limiter.Hit) (out []limiter.Decision, denied bool) {
+	p.Helper()
+	out, want := make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
+	denied, err := p.store.Decide(p.Context(), hits, out)
+	wantDenied, wantErr := p.exact.Decide(p.Context(), hits, want)
+	if denied != wantDenied || err != nil || wantErr != nil {
+		p.Fatalf("denied %t, error %v, want %t, %v", denied, err, wantDenied, wantErr)
+	}
+	for i, d := range out {
+		push, most := d.RetryAfter-want[i].RetryAfter, min(2*time.Minute, 2*hits[i].Limit.Period())
+		if push < 0 || push > most {
+			p.Errorf("hit %d: retry after %v, want %v, or at most %v more", i, d.RetryAfter, want[i].RetryAfter, most)
+		}
+		d.RetryAfter = want[i].RetryAfter
+		if d != want[i] {
+			p.Errorf("hit %d: %+v, want %+v", i, d, want[i])
+		}
+	}
+	return out, denied
+}
+
+// told asks for something that is denied n times and returns what it is told.
+func (p *promising) told(n int, h limiter.Hit) (waits []time.Duration) {
+	p.Helper()
+	for range n {
+		out, denied := p.ask(h)
+		if !denied {
+			p.Fatalf("admitted: %+v", out)
+		}
+		waits = append(waits, out[0].RetryAfter)
+	}
+	return waits
+}
+
+func hitOn(l *limiter.Limit, key string, cost uint64) limiter.Hit {
+	return limiter.Hit{Limit: l, Key: []byte(key), Cost: cost}
+}
+
+func seconds(n ...float64) (waits []time.Duration) {
+	for _, s := range n {
+		waits = append(waits, time.Duration(s*float64(time.Second)))
+	}
+	return waits
+}
+
+func TestPromises(t *testing.T) {
+	fixed := limiter.Spec{RequestsPerUnit: 2, Unit: limiter.Minute}
+	firstHit, sliding, bucket, hourly := fixed, fixed, fixed, fixed
+	firstHit.Anchor = limiter.FirstHit
+	sliding.Algorithm = limiter.SlidingWindow
+	bucket.Algorithm = limiter.TokenBucket
+	hourly.Unit = limiter.Hour
+	for _, c := range []struct {
+		name string
+		spec limiter.Spec
+		cost uint64
+		want []time.Duration // that those are told who come when the limit is used up
+	}{
+		{"a fixed window", fixed, 1, seconds(45, 45, 105, 105, 165, 165, 45, 45, 105)},
+		{"all of a fixed window", fixed, 2, seconds(45, 105, 165, 45, 105)},
+		{"a window of the first hit", firstHit, 1, seconds(60, 60, 120, 120, 180, 180, 60)},
+		{"a sliding window", sliding, 1, seconds(75, 105, 135, 165, 195, 75)},
+		{"a bucket", bucket, 1, seconds(30, 60, 90, 120, 150, 30)},
+		{"all of a bucket", bucket, 2, seconds(60, 120, 180, 60)},
+		{"a long window", hourly, 1, seconds(3585, 3585, 3585, 3585)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, l := newPromising(t), storetest.Must(c.spec)
+			p.ask(hitOn(l, "k", 2))
+			if got := p.told(len(c.want), hitOn(l, "k", c.cost)); !slices.Equal(got, c.want) {
+				t.Errorf("told %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// everyAlgorithm are limits of a few units a minute.
+func everyAlgorithm() map[string]*limiter.Limit {
+	return map[string]*limiter.Limit{
+		"fixed window":            storetest.Must(limiter.Spec{RequestsPerUnit: 3, Unit: limiter.Minute}),
+		"window of the first hit": storetest.Must(limiter.Spec{RequestsPerUnit: 3, Unit: limiter.Minute, Anchor: limiter.FirstHit}),
+		"sliding window":          storetest.Must(limiter.Spec{RequestsPerUnit: 3, Unit: limiter.Minute, Algorithm: limiter.SlidingWindow}),
+		"bucket":                  storetest.Must(limiter.Spec{RequestsPerUnit: 3, Unit: limiter.Minute, Algorithm: limiter.TokenBucket, Burst: 2}),
+	}
+}
+
+// TestWhoIsAloneIsToldTheExactTime has a client alone come back as it is told, and be
+// admitted each time.
+func TestWhoIsAloneIsToldTheExactTime(t *testing.T) {
+	for name, l := range everyAlgorithm() {
+		t.Run(name, func(t *testing.T) {
+			p := newPromising(t)
+			for range 20 {
+				out, denied := p.ask(hitOn(l, "k", 1))
+				if !denied {
+					continue
+				}
+				exact := make([]limiter.Decision, 1)
+				if _, err := p.exact.Decide(t.Context(), []limiter.Hit{hitOn(l, "k", 1)}, exact); err != nil || out[0].RetryAfter != exact[0].RetryAfter {
+					t.Errorf("retry after %v, want %v", out[0].RetryAfter, exact[0].RetryAfter)
+				}
+				p.now = p.now.Add(out[0].RetryAfter)
+				if _, denied := p.ask(hitOn(l, "k", 1)); denied {
+					t.Error("denied when it came back")
+				}
+			}
+		})
+	}
+}
+
+// TestWhoDoesNotWaitPushesNobodyFar has a client ask again and again. That nobody is
+// told more than two periods, or two minutes, beyond the exact time is checked by ask.
+func TestWhoDoesNotWaitPushesNobodyFar(t *testing.T) {
+	limits := everyAlgorithm()
+	limits["a window of a day"] = storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Day})
+	limits["a bucket of a day"] = storetest.Must(limiter.Spec{RequestsPerUnit: 1000, Unit: limiter.Day, Algorithm: limiter.TokenBucket})
+	for name, l := range limits {
+		t.Run(name, func(t *testing.T) {
+			p := newPromising(t)
+			p.ask(hitOn(l, "k", uint64(l.Size())))
+			for range 100 {
+				p.now = p.now.Add(100 * time.Millisecond)
+				p.told(10, hitOn(l, "k", 1))
+			}
+			p.now = p.now.Add(5*time.Minute + l.Period()) // all who were told to come are due
+			p.ask(hitOn(l, "k", uint64(l.Size())))
+			first := p.told(1, hitOn(l, "k", 1))
+			p.store = p.exact
+			if exact := p.told(1, hitOn(l, "k", 1)); !slices.Equal(first, exact) {
+				t.Errorf("later it is told %v, want %v", first, exact)
+			}
+		})
+	}
+}
+
+// TestNothingIsPromised to who will not come back, or not because of this limit.
+func TestNothingIsPromised(t *testing.T) {
+	l := storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Minute})
+	slow := storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Day})
+	none := storetest.Must(limiter.Spec{Unit: limiter.Day})
+	with := func(change func(*limiter.Hit)) limiter.Hit {
+		h := hitOn(l, "k", 1)
+		change(&h)
+		return h
+	}
+	for name, request := range map[string][]limiter.Hit{
+		"a peek":                        {with(func(h *limiter.Hit) { h.Cost = 0 })},
+		"a charge":                      {with(func(h *limiter.Hit) { h.Always = true })},
+		"shadow mode":                   {with(func(h *limiter.Hit) { h.Mode = limiter.Shadow })},
+		"shadow mode, denied elsewhere": {with(func(h *limiter.Hit) { h.Mode = limiter.Shadow }), hitOn(slow, "slow", 1)},
+		"a quota":                       {with(func(h *limiter.Hit) { h.Mode = limiter.Quota })},
+		"more than ever fits":           {hitOn(l, "k", 2)},
+		"what another limit never lets": {hitOn(l, "k", 1), hitOn(none, "none", 1)},
+		"what waits for another limit":  {hitOn(l, "k", 1), hitOn(slow, "slow", 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPromising(t)
+			p.ask(hitOn(l, "k", 1))
+			p.ask(hitOn(slow, "slow", 1))
+			for range 3 {
+				p.ask(request...)
+			}
+			if got, want := p.told(2, hitOn(l, "k", 1)), seconds(45, 105); !slices.Equal(got, want) {
+				t.Errorf("after that others are told %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+// TestPromisesChangeNoDecision has random requests on a few counters; ask compares.
+func TestPromisesChangeNoDecision(t *testing.T) {
+	p, random := newPromising(t), rand.New(rand.NewPCG(3, 4))
+	var limits []*limiter.Limit
+	for _, l := range everyAlgorithm() {
+		limits = append(limits, l)
+	}
+	later := 0
+	for range 20_000 {
+		p.now = p.now.Add(time.Duration(random.IntN(int(10 * time.Second))))
+		var hits []limiter.Hit
+		for range 1 + random.IntN(3) {
+			i := random.IntN(len(limits))
+			hits = append(hits, limiter.Hit{
+				Limit: limits[i], Key: []byte{byte('a' + i)}, Cost: uint64(random.IntN(4)), Refund: random.IntN(8) == 0,
+				Always: random.IntN(8) == 0, Mode: limiter.Mode(random.IntN(12) / 5),
+			})
+		}
+		out, denied := p.ask(hits...)
+		if denied && slices.ContainsFunc(out, func(d limiter.Decision) bool { return d.RetryAfter > 2*time.Minute }) {
+			later++
+		}
+	}
+	if later == 0 {
+		t.Error("nobody was told to come later")
+	}
+}
+
+func TestPromisesTakeNoMemory(t *testing.T) {
+	p := newPromising(t)
+	hits, out := []limiter.Hit{hitOn(everyAlgorithm()["bucket"], "k", 1)}, make([]limiter.Decision, 1)
+	ask := func() {
+		if _, err := p.store.Decide(t.Context(), hits, out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		ask()
+	}
+	if n := testing.AllocsPerRun(100, ask); n != 0 {
+		t.Errorf("%v allocations for a denied request, want none", n)
+	}
+}
+
+// BenchmarkDenied denies requests on one counter, and promises.
+func BenchmarkDenied(b *testing.B) {
+	l := everyAlgorithm()["bucket"]
+	plain := memstore.New(memstore.Options{})
+	for name, s := range map[string]limiter.Store{"exact": plain, "promised": limiter.NewPromises(plain, nil)} {
+		b.Run(name, func(b *testing.B) {
+			hits, out := []limiter.Hit{hitOn(l, "k", 2)}, make([]limiter.Decision, 1)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := s.Decide(b.Context(), hits, out); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,72 @@
+package limiter
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"unsafe"
+)
+
+func TestRecentKeepsWhatWasTouchedLast(t *testing.T) {
+	r := NewRecent[int](0) // one set
+	touch := func(key string, value int) { r.Touch([]byte(key), func(v *int) { *v += value }) }
+	want := func(key string, value int) {
+		t.Helper()
+		if got := r.Get([]byte(key)); got != value {
+			t.Errorf("%s: got %d, want %d", key, got, value)
+		}
+	}
+	for i := range recentWays {
+		touch(fmt.Sprint("key", i), i+1)
+	}
+	touch("key0", 10)
+	touch("new", 5)
+	want("key0", 11)
+	want("new", 5)
+	want("key1", 0) // which was touched longest ago
+	for i := 2; i < recentWays; i++ {
+		want(fmt.Sprint("key", i), i+1)
+	}
+	touch("key1", 1)
+	want("key1", 1)
+}
+
+func TestRecentIsBounded(t *testing.T) {
+	for _, bytes := range []int{0, 1000, 1 << 20, 3 << 20} {
+		r := NewRecent[State](bytes)
+		set := int(unsafe.Sizeof(r.sets[0]))
+		if got := len(r.sets) * set; got > max(bytes, set) || 2*got <= bytes {
+			t.Errorf("%d bytes for %d", got, bytes)
+		}
+	}
+}
+
+func TestRecentOfManyCallers(t *testing.T) {
+	r := NewRecent[int](1 << 10)
+	key := []byte("k")
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for i := range 1000 {
+				r.Touch(key, func(v *int) { *v++ })
+				r.Get(fmt.Append(nil, i))
+			}
+		})
+	}
+	wg.Wait()
+	if got := r.Get(key); got != 8000 {
+		t.Errorf("touched %d times, want 8000", got)
+	}
+}
+
+func BenchmarkRecent(b *testing.B) {
+	r := NewRecent[State](2 << 20)
+	keys := make([][]byte, 1000)
+	for i := range keys {
+		keys[i] = fmt.Appendf(nil, "w1|api|user=user-%d|path=/login|1m", i)
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		r.Touch(keys[i%len(keys)], func(s *State) { s.Used++ })
+	}
+}
