@@ -69,8 +69,12 @@ func (s *shard) asked(c *counter, v value, now int64) {
 	if c.uses < math.MaxUint8 {
 		c.uses++
 	}
+	class := classOf(c.uses, v.until > 0)
+	if class == c.class && class < denying && c.expiry == v.expiry {
+		return // filed as it is, as most are
+	}
 	c.expiry = v.expiry
-	s.refile(c, classOf(c.uses, v.until > 0), v.due())
+	s.refile(c, class, v.due())
 }
 
 // makeRoom drops what has expired or, if that is nothing, a counter of the lowest
