@@ -15,7 +15,7 @@ import (
 // given up and start anew.
 const (
 	kept   = memstore.DefaultMaxCounters / 100
-	values = 10 * kept
+	values = 5 * kept
 )
 
 // exhausted are limits of 5 per hour, by every algorithm.
