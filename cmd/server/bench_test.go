@@ -63,12 +63,12 @@ func TestBench(t *testing.T) {
 		stdout []string
 		stderr []string
 	}{
-		{name: "closed loop", args: bench(), stdout: []string{"closed loop, 64 callers, 4 connections", "answered    100 ", "ok          100  100.0 %", "failed      0\n", "latency     p50 "}},
+		{name: "closed loop", args: bench(), stdout: []string{"target      " + addr + "\ndomain      api\ndescriptor  user={}\ntraffic     1000 keys, uniform, hits_addend 1\n", "closed loop, 64 callers, 4 connections", "sent        100\n", "answered    100 ", "ok          100  100.0 %", "failed      0\n", "latency     p50 "}},
 		{name: "no rules", args: bench(), stdout: []string{"no limit    100  100.0 %\n            none of the answers carried a limit: does the server have rules for the domain \"api\" and these descriptors?\n"}},
 		{name: "open loop", args: bench("--rate=5000", "--distribution=zipf", "--pid="+strconv.Itoa(os.Getppid())), stdout: []string{"open loop at 5000/s, 100 callers", "answered    100 ", "CPU         ", "this client: "}},
 		{name: "failures", args: bench("--domain=shop"), code: 1, stdout: []string{"answered    0 ", "failed      100  Unavailable 100  last: rpc error: code = Unavailable desc = asked for shop"}},
 		{name: "too fast a plan", args: []string{"bench", addr, "--rate=1000000", "--callers=1", "--duration=50ms"}, code: 1, stdout: []string{"failed      0\n", "never sent  "}},
-		{name: "several descriptors", args: bench("--descriptor=a={},b=c", `--descriptor=user=x\,{}`), stdout: []string{"answered    100 "}},
+		{name: "several descriptors", args: bench("--descriptor=a={},b=c", `--descriptor=user=x\,{}`, "--hits=0"), stdout: []string{"descriptor  a={},b=c\ndescriptor  user=x\\,{}\ntraffic     1000 keys, uniform, no hits_addend\n", "answered    100 "}},
 
 		{name: "no server", args: []string{"bench", "127.0.0.1:1"}, code: 2, stderr: []string{`weir: server "127.0.0.1:1": no connection`}},
 		{name: "short without warm-up", args: []string{"bench", addr, "--duration=2s"}, stdout: []string{"closed loop, 64 callers", "latency     p50 "}},

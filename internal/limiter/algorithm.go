@@ -121,6 +121,19 @@ func refillsTooSlowly(s *Spec) bool {
 // microseconds since the epoch; 0 if it is.
 func (l *Limit) Expiry(s State) int64 { return l.meter.expiry(s) }
 
+// DeniesUntil is until when a counter in state s denies one more unit if it is
+// left alone, in microseconds since the epoch; 0 if it does not at now. It is 0,
+// too, if an unused counter would deny as well: then the state changes nothing.
+func (l *Limit) DeniesUntil(s State, now int64) int64 {
+	if l.Algorithm != SlidingWindow && l.meter.fits(s, now, 1) {
+		return 0 // whatever the state's time is: time makes room only
+	}
+	if wait := l.meter.wait(l.meter.roll(s, now), now, 1); wait > 0 {
+		return now + wait
+	}
+	return 0
+}
+
 // Numbers are the constants of a limit's algorithm, for a store that counts
 // elsewhere.
 type Numbers struct {

@@ -16,6 +16,7 @@ func (r *Result) WriteText(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) { fmt.Fprintf(t, name+"\t"+format+"\n", args...) }
 
+	r.Options.write(row)
 	loop := "closed loop"
 	if r.Options.Loop == "open" {
 		loop = fmt.Sprintf("open loop at %.6g/s", r.Options.Rate)
@@ -25,6 +26,7 @@ func (r *Result) WriteText(w io.Writer) error {
 		connections += " with TLS"
 	}
 	row("load", "%s, %d callers, %d %s, %.1f s measured", loop, r.Options.Callers, r.Options.Connections, connections, r.Seconds)
+	row("sent", "%d%s", r.SentWithWarmup, r.warmup())
 	row("answered", "%d  %.0f/s while sending", r.Answered, r.PerSecond)
 	row("ok", "%d  %s", r.OK, share(r.OK, r.Answered))
 	row("over limit", "%d  %s", r.OverLimit, share(r.OverLimit, r.Answered))
@@ -56,6 +58,42 @@ func (r *Result) WriteText(w io.Writer) error {
 		return err
 	}
 	return r.Latency.writeBars(w)
+}
+
+// write writes who was asked, and for what.
+func (u *Used) write(row func(name, format string, args ...any)) {
+	row("target", "%s", strings.Join(u.Servers, ", "))
+	row("domain", "%s", u.Domain)
+	for _, entries := range u.Descriptors {
+		row("descriptor", "%s", spell(entries))
+	}
+	distribution, hits := string(u.Distribution), "no hits_addend"
+	if u.Distribution == Zipf {
+		distribution += fmt.Sprintf(" with exponent %g", u.ZipfExponent)
+	}
+	if u.Hits > 0 {
+		hits = fmt.Sprintf("hits_addend %d", u.Hits)
+	}
+	row("traffic", "%d keys, %s, %s", u.Keys, distribution, hits)
+}
+
+// spell writes a descriptor as it is written in the command.
+func spell(entries []Entry) string {
+	key, value := strings.NewReplacer(`\`, `\\`, `,`, `\,`, `=`, `\=`), strings.NewReplacer(`\`, `\\`, `,`, `\,`)
+	var texts []string
+	for _, e := range entries {
+		texts = append(texts, key.Replace(e.Key)+"="+value.Replace(e.Value))
+	}
+	return strings.Join(texts, ",")
+}
+
+// warmup tells how many requests belong to the warm-up, if there was one: all but
+// those of which it is told what became of them.
+func (r *Result) warmup() string {
+	if r.Options.WarmupSeconds == 0 {
+		return ""
+	}
+	return fmt.Sprintf("  %d of them in the warm-up of %g s, which is not in what follows", r.SentWithWarmup-r.Answered-r.Failed, r.Options.WarmupSeconds)
 }
 
 func share(n, of int64) string {

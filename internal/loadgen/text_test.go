@@ -13,7 +13,10 @@ func TestText(t *testing.T) {
 	}
 	record(h, 2*time.Second)
 	result := Result{
-		Options:        Used{Loop: "open", Callers: 5, Connections: 2, Rate: 2500, TLS: true, Domain: "shop"},
+		Options: Used{
+			Servers: []string{"a:8081", "unix:/b"}, Loop: "open", Callers: 5, Connections: 2, Rate: 2500, TLS: true, WarmupSeconds: 0.25,
+			Domain: "shop", Descriptors: [][]Entry{{{"user", "{}"}, {"path", `/a,b\c`}}, {{"all", ""}}}, Keys: 70, Distribution: Zipf, ZipfExponent: 1.5, Hits: 3,
+		},
 		SentWithWarmup: 2000, Seconds: 1.5,
 		Answered: 1001, PerSecond: 667.33, OK: 1000, OverLimit: 1, NoLimit: 7,
 		Failed: 3, Errors: map[string]int64{"Unavailable": 1, "Canceled": 2}, LastError: "gone", Unsent: 4,
@@ -27,7 +30,13 @@ func TestText(t *testing.T) {
 	if err := result.WriteText(&got); err != nil {
 		t.Fatal(err)
 	}
-	want := `load        open loop at 2500/s, 5 callers, 2 connections with TLS, 1.5 s measured
+	want := `target      a:8081, unix:/b
+domain      shop
+descriptor  user={},path=/a\,b\\c
+descriptor  all=
+traffic     70 keys, zipf with exponent 1.5, hits_addend 3
+load        open loop at 2500/s, 5 callers, 2 connections with TLS, 1.5 s measured
+sent        2000  996 of them in the warm-up of 0.25 s, which is not in what follows
 answered    1001  667/s while sending
 ok          1000  99.9 %
 over limit  1  0.1 %

@@ -9,5 +9,5 @@ type Store struct {
 
 	StopWhenOverLimit Choice `name:"stop-cache-key-increment-when-overlimit" env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" placeholder:"true|false" help:"Whether a denied request is kept out of the counters: true, always; false, never, as by default in envoyproxy/ratelimit. If it is not set, only a descriptor with its own hits_addend, such as the tokens of an answer, is counted although its request is denied, and a peek at a used-up limit is denied, too, which false lets pass. The field charge of a limit wins." unit:"switch"`
 
-	MemoryMaxCounters int `env:"MEMORY_MAX_COUNTERS" default:"1000000" min:"1000" help:"Most counters kept in memory, 60 bytes each and as much as their keys. Beyond it, those nearest to the end of their window are given up." unit:"counters"`
+	MemoryMaxCounters int `env:"MEMORY_MAX_COUNTERS" default:"1000000" min:"1000" help:"Most counters kept in memory, 68 bytes each and as much as their keys. Beyond it, those least used are given up, and those that deny last." unit:"counters"`
 }

@@ -12,7 +12,10 @@ type blocks[T any] struct {
 	spare []T // the block emptied last, for a list that goes back and forth over its edge
 }
 
-const perBlock = 256 // items
+const (
+	perBlock = 256 // items
+	short    = 16  // elements of a first block that an empty list keeps, for the next item
+)
 
 // at returns item i of a list of width 1.
 func (b *blocks[T]) at(i uint32) *T { return &b.list[i/perBlock][i%perBlock] }
@@ -38,15 +41,11 @@ func (b *blocks[T]) grow() []T {
 // newBlock returns an empty block. The first one grows with its items, for a list
 // that stays short.
 func (b *blocks[T]) newBlock() (block []T) {
-	switch {
-	case b.n == 0:
-		return nil
-	case b.spare != nil:
-		block, b.spare = b.spare, nil
-		return block
-	default:
-		return make([]T, 0, perBlock*b.width)
+	block, b.spare = b.spare, nil
+	if block == nil && b.n > 0 {
+		block = make([]T, 0, perBlock*b.width)
 	}
+	return block
 }
 
 // shrink takes the last item away.
@@ -55,9 +54,10 @@ func (b *blocks[T]) shrink() {
 	end := len(b.list) - 1
 	last := &b.list[end]
 	*last = (*last)[:len(*last)-b.width]
-	if b.n == 0 {
+	switch {
+	case b.n == 0 && cap(*last) > short:
 		b.list, b.spare = nil, nil
-	} else if b.n%perBlock == 0 {
+	case b.n%perBlock == 0:
 		b.spare, *last, b.list = *last, nil, b.list[:end]
 	}
 }

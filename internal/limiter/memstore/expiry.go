@@ -1,78 +1,117 @@
 package memstore
 
-// A shard keeps its counters in the order of their expiry as a heap whose nodes
-// have four children each, which lie side by side in memory.
+// A shard keeps the counters of each class in the order in which they are due, as
+// a heap whose nodes have four children each, which lie side by side in memory.
 
-// due says when a counter expires.
+// due says when a counter must be looked at: when it expires or, if it denies,
+// when that ends.
 type due struct {
-	expiry  int64  // when the counter's state no longer matters, in microseconds since the epoch
+	at      int64  // in microseconds since the epoch
 	table   uint32 // of the shard
 	counter uint32 // of the table
 }
 
-const children = 4
-
-// nearest returns the counter that expires first. There must be one.
-func (s *shard) nearest() due { return *s.order.at(0) }
-
-// file adds a counter to the order.
-func (s *shard) file(d due) {
-	s.order.grow()
-	s.settle(s.order.n-1, d)
+// order is the order of one class.
+type order struct {
+	blocks[due]
+	hand uint32 // where the next counter to give up is looked for, if they deny
 }
 
-// refile gives the counter at place another expiry.
-func (s *shard) refile(place uint32, expiry int64) {
-	if d := *s.order.at(place); d.expiry != expiry {
-		d.expiry = expiry
-		s.settle(place, d)
+const children = 4
+
+// file adds a counter to a class.
+func (s *shard) file(class uint8, d due) {
+	o := &s.orders[class]
+	o.grow()
+	s.tables[d.table].counters.at(d.counter).class = class
+	s.settle(o, o.n-1, d)
+	s.present |= 1 << class
+}
+
+// refile gives a counter another class or time.
+func (s *shard) refile(c *counter, class uint8, at int64) {
+	o := &s.orders[c.class]
+	d := *o.at(c.place)
+	switch {
+	case c.class != class:
+		s.unfile(c)
+		d.at = at
+		s.file(class, d)
+	case d.at != at:
+		d.at = at
+		s.settle(o, c.place, d)
 	}
 }
 
-// unfile takes the counter at place out of the order.
-func (s *shard) unfile(place uint32) {
-	last := *s.order.at(s.order.n - 1)
-	s.order.shrink()
-	if place < s.order.n {
-		s.settle(place, last)
+// unfile takes a counter out of its class.
+func (s *shard) unfile(c *counter) {
+	o := &s.orders[c.class]
+	last := *o.at(o.n - 1)
+	o.shrink()
+	if c.place < o.n {
+		s.settle(o, c.place, last)
+	} else if o.n == 0 {
+		s.present &^= 1 << c.class
 	}
 }
 
 // settle puts d at place, or where it belongs above or below it.
-func (s *shard) settle(place uint32, d due) {
+func (s *shard) settle(o *order, place uint32, d due) {
 	for place > 0 {
 		parent := (place - 1) / children
-		if s.order.at(parent).expiry <= d.expiry {
+		if o.at(parent).at <= d.at {
 			break
 		}
-		s.put(place, *s.order.at(parent))
+		s.put(o, place, *o.at(parent))
 		place = parent
 	}
 	for {
-		child, found := s.firstChild(place)
-		if !found || s.order.at(child).expiry >= d.expiry {
+		child, found := o.firstChild(place)
+		if !found || o.at(child).at >= d.at {
 			break
 		}
-		s.put(place, *s.order.at(child))
+		s.put(o, place, *o.at(child))
 		place = child
 	}
-	s.put(place, d)
+	s.put(o, place, d)
+	s.due = min(s.due, d.at)
 }
 
-// firstChild returns the child of place that expires first.
-func (s *shard) firstChild(place uint32) (first uint32, found bool) {
+// firstChild returns the child of place that is due first.
+func (o *order) firstChild(place uint32) (first uint32, found bool) {
 	first = children*place + 1
-	end := min(first+children, s.order.n)
-	for child := first + 1; child < end; child++ {
-		if s.order.at(child).expiry < s.order.at(first).expiry {
-			first = child
+	end := min(first+children, o.n)
+	return o.firstOf(first, end), first < end
+}
+
+// firstOf returns which of some places is due first: the first of equal ones.
+func (o *order) firstOf(first, end uint32) uint32 {
+	for place := first + 1; place < end; place++ {
+		if o.at(place).at < o.at(first).at {
+			first = place
 		}
 	}
-	return first, first < end
+	return first
 }
 
 // put puts d at place, and tells its counter.
-func (s *shard) put(place uint32, d due) {
-	*s.order.at(place) = d
+func (s *shard) put(o *order, place uint32, d due) {
+	*o.at(place) = d
 	s.tables[d.table].counters.at(d.counter).place = place
+}
+
+// looked is how many counters that deny are looked at for one to give up.
+const looked = 4
+
+// turn returns the counter to give up of those that deny: of a few whose turn it
+// is, the one that is due first. There must be one. It is not the first of all,
+// or else, once there are counters of a long period in all places, each further
+// one would push out one of a shorter period.
+func (o *order) turn() due {
+	if o.hand >= o.n {
+		o.hand = 0
+	}
+	first := o.firstOf(o.hand, min(o.hand+looked, o.n))
+	o.hand += looked
+	return *o.at(first)
 }

@@ -9,7 +9,7 @@
 //
 // However many counters there are, the garbage collector has little to follow
 // and no request waits for others to be moved: counters, their keys, the index by
-// key (index.go) and the order by expiry (expiry.go) are lists of plain numbers
+// key (index.go) and the orders by expiry (expiry.go) are lists of plain numbers
 // and bytes without gaps, which refer to each other by number and grow and shrink
 // by a block at a time (blocks.go).
 package memstore
@@ -26,19 +26,26 @@ import (
 	"weir/internal/limiter"
 )
 
-// DefaultMaxCounters is used where Options say nothing. A counter takes 60 bytes
-// and its key, rounded up to 8: this many with keys of 30 to 70 bytes take 92 to
-// 132 MB.
+// DefaultMaxCounters is used where Options say nothing. A counter takes 68 bytes
+// and its key, rounded up to 8: this many with keys of 30 to 70 bytes take 100 to
+// 140 MB.
 const DefaultMaxCounters = 1_000_000
 
 // Options are what a Store needs; the zero value works.
 type Options struct {
 	// MaxCounters bounds how many counters are kept, DefaultMaxCounters if 0.
 	// When they are full, a new counter takes the place of an expired one or, if
-	// there is none, of the one nearest to its expiry, whose limit then starts
-	// anew: that is counted in weir_memory_evictions_total. Each shard
-	// holds an equal part, so a store of many counters evicts when its fullest
-	// shard is full, a few percent before MaxCounters.
+	// there is none, of another, whose limit then starts anew: that is counted in
+	// weir_memory_evictions_total. A counter that denies goes after all that do
+	// not, and among equals one that was asked for more often goes later, by powers
+	// of two up to 128 (class.go). Of those that do not deny, the one nearest to its
+	// expiry goes first; of those that deny, one after the other. So to reset a
+	// counter that denies and was asked for n times, an attacker must make
+	// MaxCounters others deny, and ask for each of them n/2 times or more.
+	//
+	// Each shard holds an equal part and makes room for itself, so a store of many
+	// counters evicts when its fullest shard is full, a few percent before
+	// MaxCounters.
 	MaxCounters int
 	// Now is the clock. If nil, the machine's holds as it was when the store began,
 	// and what passes since: steps of that clock admit and deny nothing.
@@ -51,7 +58,9 @@ const (
 	maxShards     = 64   // bits of the mask of locks
 	minPerShard   = 1024 // below it, fewer shards keep the bound closer
 	scratch       = 16   // hits of a request that is decided without allocation
-	clearedPerHit = 2    // expired counters cleared away for each hit, which adds at most one
+	clearedPerHit = 2    // due counters looked at for each hit, which adds at most one
+
+	clearedPerEviction = 4 // due counters looked at before one that is not must make room
 )
 
 // Store is a limiter.Store in memory. It needs no closing.
@@ -145,7 +154,7 @@ func (s *Store) unlock(mask uint64) {
 func (s *Store) counters() (n int) {
 	for i := range s.shards {
 		s.shards[i].mu.Lock()
-		n += int(s.shards[i].order.n)
+		n += int(s.shards[i].n)
 		s.shards[i].mu.Unlock()
 	}
 	return n

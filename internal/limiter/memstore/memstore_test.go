@@ -220,7 +220,7 @@ func TestExpiryFreesMemory(t *testing.T) {
 // Counters take few bytes, and to grow by one does not copy what there is again
 // and again.
 func TestBytesPerCounter(t *testing.T) {
-	const n, most = 200_000, 100
+	const n, most = 200_000, 108
 	f := newFixture(t, 0)
 	hits, out := []limiter.Hit{{Limit: perDay, Cost: 1}}, make([]limiter.Decision, 1)
 	live := heapBytes()
@@ -261,13 +261,14 @@ func TestUnusedCountersAreNotKept(t *testing.T) {
 	f.expect(0, 0)
 }
 
-// When memory is full, the counter nearest to its expiry makes room.
+// When memory is full, one of the least used counters makes room, if none has
+// expired.
 func TestEviction(t *testing.T) {
 	f := newFixture(t, 10)
 	used := func(limit *limiter.Limit, key string) int64 { return f.decide(hit(limit, 0, key)).Used }
 	for i := range 5 {
+		f.decide(hit(perMinute, 1, "minute ", i), hit(perHour, 1, "hour ", i))
 		f.decide(hit(perMinute, 1, "minute ", i))
-		f.decide(hit(perHour, 1, "hour ", i))
 	}
 	f.expect(10, 0)
 	f.decide(hit(perMinute, 0, "peek"))
@@ -280,24 +281,36 @@ func TestEviction(t *testing.T) {
 	if got := used(perMinute, "new"); got != 1 {
 		t.Errorf("the new counter holds %d, want 1: it does not make room for itself", got)
 	}
-
-	// Three minutes are left, the new one among them. Expired, they go unnoticed.
-	f.set(time.Minute)
-	f.decide(hit(perDay, 1, "day 2"), hit(perDay, 1, "day 3"), hit(perDay, 1, "day 4"))
-	f.expect(10, 3)
 	for i := range 5 {
-		if h, d := used(perHour, fmt.Sprint("hour ", i)), used(perDay, fmt.Sprint("day ", i)); h != 1 || d != 1 {
-			t.Errorf("hour %d holds %d and day %d holds %d, want 1", i, h, i, d)
+		if got := used(perMinute, fmt.Sprint("minute ", i)); got != 2 {
+			t.Errorf("minute %d holds %d, want 2: others are less used", i, got)
 		}
 	}
-	f.decide(hit(perDay, 1, "day 5"))
-	f.expect(10, 4)
-	hours := int64(0)
-	for i := range 5 {
-		hours += used(perHour, fmt.Sprint("hour ", i))
+
+	// Expired, six counters go unnoticed.
+	f.set(time.Minute)
+	f.decide(hit(perDay, 1, "day 2"), hit(perDay, 1, "day 3"), hit(perDay, 1, "day 4"))
+	f.expect(7, 3)
+}
+
+// Of counters that are equally used those nearest to their expiry make room.
+func TestEvictionNearExpiry(t *testing.T) {
+	const each, evicted = 500, 200
+	f := newFixture(t, 2*each)
+	for i := range each {
+		f.decide(hit(perHour, 1, "hour ", i), hit(perMinute, 1, "minute ", i))
 	}
-	if hours != 4 {
-		t.Errorf("%d of the 5 counters per hour are left, want 4", hours)
+	for i := range evicted {
+		f.decide(hit(perDay, 1, "day ", i))
+	}
+	f.expect(2*each, evicted)
+	f.set(time.Minute)
+	for range each {
+		f.decide(hit(perDay, 0, "peek")) // which clears away what expired
+	}
+	minutes := 2*each - f.metric("weir_memory_counters")
+	if gone := each - minutes; gone != evicted {
+		t.Errorf("%d of %d that made room were per minute, want all", gone, evicted)
 	}
 }
 

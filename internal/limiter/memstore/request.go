@@ -54,9 +54,9 @@ func (r *request) keep(now int64) (evictions int) {
 			moves = true
 			continue
 		}
-		expiry := r.hits[i].Limit.Expiry(*a.state)
-		a.shard.refile(a.counter.place, expiry)
-		moves = moves || expiry <= now
+		v := r.value(i, now)
+		a.shard.asked(a.counter, v, now)
+		moves = moves || v.expiry <= now
 	}
 	if !moves {
 		return 0
@@ -66,8 +66,8 @@ func (r *request) keep(now int64) (evictions int) {
 		if a.counter != nil || a.again {
 			continue
 		}
-		expiry := r.hits[i].Limit.Expiry(*a.state)
-		if expiry > now && a.shard.add(a.hash, r.hits[i].Key, *a.state, expiry, now) {
+		v := r.value(i, now)
+		if v.expiry > now && a.shard.add(a.hash, r.hits[i].Key, *a.state, v, now) {
 			evictions++
 		}
 	}
@@ -75,4 +75,10 @@ func (r *request) keep(now int64) (evictions int) {
 		r.asks[i].shard.clear(now, 1) // those no longer used expire before all others
 	}
 	return evictions
+}
+
+// value is what the counter of a hit is kept for.
+func (r *request) value(i int, now int64) value {
+	limit, state := r.hits[i].Limit, *r.asks[i].state
+	return value{limit.Expiry(state), limit.DeniesUntil(state, now)}
 }

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"hash/maphash"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"weir/internal/limiter"
@@ -21,8 +23,20 @@ type history struct {
 }
 
 type kept struct {
-	state  limiter.State
-	expiry int64
+	state limiter.State
+	value
+	uses int
+}
+
+func (k kept) denies(now int64) bool  { return k.until > now }
+func (k kept) expired(now int64) bool { return k.expiry <= now }
+
+// level is the use in powers of two, from 128 on the same.
+func (k kept) level() (level int) {
+	for uses := k.uses; uses > 1 && level < 7; uses /= 2 {
+		level++
+	}
+	return level
 }
 
 func newHistory(t *testing.T, maxCounters int, hash func([]byte) uint32) *history {
@@ -43,56 +57,99 @@ func hashes() map[string]func([]byte) uint32 {
 	}
 }
 
-// add adds the counter of a key, or gives the one there is another expiry. What
-// has to make room must be the one nearest to its expiry.
-func (h *history) add(key []byte, state limiter.State, expiry int64) {
+// add asks for the counter of a key.
+func (h *history) add(key []byte, state limiter.State, v value) {
 	h.Helper()
+	k := kept{state, v, 1}
 	if c := h.shard.find(h.hash(key), key); c != nil {
 		c.state = state
-		h.shard.refile(c.place, expiry)
+		h.shard.asked(c, v, h.now)
+		if old := h.want[string(key)]; !old.expired(h.now) {
+			k.uses += old.uses
+		}
 	} else {
 		full := len(h.want) >= int(h.shard.max)
-		evicted := h.shard.add(h.hash(key), key, state, expiry, h.now)
-		if full {
-			if gone := h.gone(); evicted != (gone > h.now) {
-				h.Fatalf("evicted is %v at %d, and gone is what expires at %d", evicted, h.now, gone)
-			}
-		} else if evicted {
-			h.Fatal("evicted, and not full")
+		evicted := h.shard.add(h.hash(key), key, state, v, h.now)
+		var gone []kept
+		if int(h.shard.n) <= len(h.want) {
+			gone = h.gone()
+		}
+		switch {
+		case !full && (evicted || len(gone) > 0):
+			h.Fatalf("%v are gone, and it was not full", gone)
+		case full && len(gone) == 0:
+			h.Fatal("full, and nothing made room")
+		case evicted:
+			h.judge(gone)
+		case len(h.expired(gone)) < len(gone):
+			h.Fatalf("%v are gone at %d, which is not told", gone, h.now)
 		}
 	}
-	h.want[string(key)] = kept{state, expiry}
+	h.want[string(key)] = k
 }
 
-// gone forgets the counter that the shard has no longer. Its expiry, which gone
-// returns, must be the first of all.
-func (h *history) gone() (expiry int64) {
+// judge checks that what made room was worth the least.
+func (h *history) judge(gone []kept) {
 	h.Helper()
-	expiry = h.nearest()
-	for key, k := range h.want {
-		if k.expiry == expiry && h.shard.find(h.hash([]byte(key)), []byte(key)) == nil {
-			delete(h.want, key)
-			return expiry
+	if len(gone) != 1 || gone[0].expired(h.now) {
+		h.Fatalf("%v are gone at %d, want one that has not expired", gone, h.now)
+	}
+	victim, due := gone[0], 0
+	for _, k := range h.want {
+		if k.until > 0 && !k.denies(h.now) {
+			due++
 		}
 	}
-	h.Fatalf("all counters that expire at %d are there, one should have made room", expiry)
-	return 0
-}
-
-func (h *history) nearest() int64 {
-	nearest := int64(math.MaxInt64)
-	for _, k := range h.want {
-		nearest = min(nearest, k.expiry)
+	for key, k := range h.want {
+		switch {
+		case victim.denies(h.now) && !k.denies(h.now):
+			h.Fatalf("%+v denies at %d and is gone, while %q does not: %+v", victim, h.now, key, k)
+		case k.expired(h.now) && (k.until == 0 || due <= clearedPerEviction):
+			h.Fatalf("%+v is gone at %d, while %q has expired: %+v", victim, h.now, key, k)
+		case k.denies(h.now) == victim.denies(h.now) && (k.until == 0 || k.denies(h.now)) && k.level() < victim.level():
+			h.Fatalf("%+v is gone at %d, while %q is less used: %+v", victim, h.now, key, k)
+		case !victim.denies(h.now) && k.until == 0 && k.level() == victim.level() && k.expiry < victim.expiry:
+			h.Fatalf("%+v is gone at %d, while %q expires before: %+v", victim, h.now, key, k)
+		}
 	}
-	return nearest
 }
 
-// clear drops up to n expired counters.
+// gone forgets the counters that the shard has no longer, and returns them.
+func (h *history) gone() (gone []kept) {
+	for key, k := range h.want {
+		if h.shard.find(h.hash([]byte(key)), []byte(key)) == nil {
+			gone = append(gone, k)
+			delete(h.want, key)
+		}
+	}
+	return gone
+}
+
+// expired returns those that have expired.
+func (h *history) expired(of []kept) (expired []kept) {
+	for _, k := range of {
+		if k.expired(h.now) {
+			expired = append(expired, k)
+		}
+	}
+	return expired
+}
+
+// clear looks at up to n counters that are due: expired ones, and such that no
+// longer deny.
 func (h *history) clear(n int) {
 	h.Helper()
+	all := slices.Collect(maps.Values(h.want))
+	over := 0
+	for _, k := range all {
+		if k.until > 0 && !k.denies(h.now) && !k.expired(h.now) {
+			over++
+		}
+	}
 	h.shard.clear(h.now, n)
-	for ; n > 0 && h.nearest() <= h.now; n-- {
-		h.gone()
+	gone, least := h.gone(), min(n-over, len(h.expired(all)))
+	if len(h.expired(gone)) < len(gone) || len(gone) > n || len(gone) < least {
+		h.Fatalf("%v are gone at %d, want expired ones, %d to %d", gone, h.now, least, n)
 	}
 }
 
@@ -100,10 +157,16 @@ func (h *history) clear(n int) {
 func (h *history) check() {
 	h.Helper()
 	s := &h.shard
-	if got, want := int(s.order.n), len(h.want); got != want {
-		h.Fatalf("%d counters in order of expiry, want %d", got, want)
+	var inOrders, inTables int
+	for class := range s.orders {
+		inOrders += int(s.orders[class].n)
+		if there := s.orders[class].n > 0; there != (s.present>>class&1 == 1) {
+			h.Fatalf("class %d holds counters: %v, and in the mask it is %b", class, there, s.present)
+		}
 	}
-	var inTables int
+	if want := len(h.want); inOrders != want || int(s.n) != want {
+		h.Fatalf("%d counters, %d of them in classes, want %d", s.n, inOrders, want)
+	}
 	for _, t := range s.tables {
 		if t == nil {
 			continue
@@ -121,8 +184,14 @@ func (h *history) check() {
 		if c == nil {
 			h.Fatalf("%q is lost", key)
 		}
-		if got := (kept{c.state, s.order.at(c.place).expiry}); got != want {
-			h.Fatalf("%q is %+v, want %+v", key, got, want)
+		if c.state != want.state || c.expiry != want.expiry || int(c.uses) != min(want.uses, 255) || int(c.class%denying) != want.level() {
+			h.Fatalf("%q is %+v, want %+v", key, *c, want)
+		}
+		switch at := s.orders[c.class].at(c.place).at; {
+		case at < s.due:
+			h.Fatalf("%q is due at %d, and the first that is at %d", key, at, s.due)
+		case c.class >= denying && (at != want.until || at == 0), c.class < denying && (at != want.expiry || want.denies(h.now)):
+			h.Fatalf("%q has class %d and is due at %d at %d, want %+v", key, c.class, at, h.now, want)
 		}
 	}
 }
@@ -138,14 +207,23 @@ func (h *history) step(keys int, next func(n int) int) {
 		n := next(keys)
 		// Of many lengths, of which some keys are the beginning of others.
 		key := append(bytes.Repeat([]byte{0}, n%41), fmt.Sprint(n/41)...)
-		h.add(key, limiter.State{Used: int64(next(100))}, h.now+int64(next(200))-10)
+		v := value{expiry: h.now + int64(next(200)) - 10}
+		if left := int(v.expiry - h.now); left > 0 {
+			v.until = max(h.now+int64(next(3*left)-2*left), 0) // of three, two do not deny
+			if v.until <= h.now {
+				v.until = 0
+			}
+		}
+		for range 1 + next(3)*next(6)*next(6) {
+			h.add(key, limiter.State{Used: int64(next(100))}, v)
+		}
 	}
 }
 
 func TestShardAgainstMap(t *testing.T) {
-	steps := 30_000
+	steps := 10_000
 	if testing.Short() {
-		steps = 5000
+		steps = 2000
 	}
 	for name, hash := range hashes() {
 		t.Run(name, func(t *testing.T) {
@@ -172,12 +250,14 @@ func TestShardAgainstMap(t *testing.T) {
 func (h *history) expectEmpty() {
 	h.Helper()
 	s := &h.shard
-	if s.order.list != nil || s.order.spare != nil {
-		h.Error("the order of expiry holds blocks")
+	for class := range s.orders {
+		if o := &s.orders[class]; len(o.list) > 0 || cap(o.spare) > short {
+			h.Errorf("class %d holds blocks", class)
+		}
 	}
 	for _, t := range s.tables {
-		if t != nil && (t.counters.list != nil || t.keys.list != nil || t.buckets.list != nil ||
-			t.counters.spare != nil || t.keys.spare != nil || t.buckets.spare != nil) {
+		if t != nil && (len(t.counters.list)+len(t.keys.list)+len(t.buckets.list) > 0 ||
+			cap(t.counters.spare) > short || cap(t.keys.spare) > short || cap(t.buckets.spare) > short) {
 			h.Errorf("the table of keys of %d bytes holds blocks", t.keys.width)
 		}
 	}

@@ -15,13 +15,16 @@ type table struct {
 	buckets  blocks[uint32] // of the index, as many as counters
 }
 
-// counter is the state of one key. It is found by its hash and filed by its expiry.
+// counter is the state of one key. It is found by its hash and filed by its class.
 type counter struct {
 	state  limiter.State
+	expiry int64  // when the state no longer matters, in microseconds since the epoch
 	hash   uint32 // of the key
 	next   uint32 // counter of the same bucket, or none
-	place  uint32 // in the order of expiry of the shard
-	length uint32 // of the key, in bytes
+	place  uint32 // in the order of its class
+	short  uint8  // by how many bytes the key is shorter than the longest of the table
+	uses   uint8  // how often it was asked for, 255 at most
+	class  uint8
 }
 
 // keyStep is by how many bytes the keys of one table may differ in length.
@@ -45,7 +48,7 @@ func (t *table) find(hash uint32, key []byte) *counter {
 	}
 	for i := *t.bucket(hash); i != none; {
 		c := t.counters.at(i)
-		if c.hash == hash && bytes.Equal(t.keys.row(i)[:c.length], key) {
+		if c.hash == hash && bytes.Equal(t.keys.row(i)[:t.keys.width-int(c.short)], key) {
 			return c
 		}
 		i = c.next
@@ -56,7 +59,7 @@ func (t *table) find(hash uint32, key []byte) *counter {
 // add adds a counter for a key that has none.
 func (t *table) add(hash uint32, key []byte, state limiter.State) (i uint32) {
 	i = t.counters.n
-	t.counters.grow()[0] = counter{state: state, hash: hash, length: uint32(len(key))}
+	t.counters.grow()[0] = counter{state: state, hash: hash, short: uint8(t.keys.width - len(key))}
 	copy(t.keys.grow(), key)
 	t.addBucket()
 	t.link(i)
