@@ -9,12 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"sync"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-	dto "github.com/prometheus/client_model/go"
 )
 
 // How much a server takes.
@@ -83,36 +78,6 @@ func healthcheck(health func() error) http.HandlerFunc {
 		plain(w)
 		fmt.Fprint(w, "OK")
 	}
-}
-
-// Metrics serves what gatherer holds at path.
-func Metrics(path string, gatherer prometheus.Gatherer) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle(path, metrics(gatherer))
-	return mux
-}
-
-// metricsAtOnce is how many may read the metrics at a time: two of Prometheus, and
-// somebody who looks.
-const metricsAtOnce = 3
-
-func metrics(gatherer prometheus.Gatherer) http.Handler {
-	handler := promhttp.HandlerFor(&taking{gatherer: gatherer}, promhttp.HandlerOpts{})
-	return newGate("metrics", metricsAtOnce, placeTime).around(handler)
-}
-
-// taking gathers for one after the other: to gather many series keeps a processor
-// busy for a while.
-type taking struct {
-	gatherer prometheus.Gatherer
-	turn     sync.Mutex
-}
-
-// Gather implements prometheus.Gatherer.
-func (t *taking) Gather() ([]*dto.MetricFamily, error) {
-	t.turn.Lock()
-	defer t.turn.Unlock()
-	return t.gatherer.Gather()
 }
 
 func plain(w http.ResponseWriter) {

@@ -54,7 +54,7 @@ func registryWith(name string) *prometheus.Registry {
 }
 
 func TestMetrics(t *testing.T) {
-	handler := Metrics("/numbers", registryWith("hits"))
+	handler := NewMetrics(registryWith("hits")).At("/numbers")
 	if code, _, body := get(handler, "GET", "/numbers"); code != 200 || !strings.Contains(body, "\nhits 3\n") {
 		t.Errorf("got %d %s", code, body)
 	}
@@ -71,12 +71,12 @@ func TestDebug(t *testing.T) {
 			return err
 		},
 		Reload:  func(context.Context) error { return nil },
-		Metrics: registryWith("hits"),
+		Metrics: NewMetrics(registryWith("hits")),
 	}
 	broken := Debug{
 		Status: debug.Status,
 		Rules:  func(io.Writer) error { return errors.New("no rules") },
-		Reload: func(context.Context) error { return errors.New("open config: no such file") },
+		Reload: func(context.Context) error { return errors.New("open config: no such file") }, Metrics: debug.Metrics,
 	}
 	invalid := debug
 	invalid.Reload = func(context.Context) error {

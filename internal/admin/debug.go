@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"weir/internal/plaintext"
 )
 
@@ -27,8 +25,8 @@ type Debug struct {
 	// Its error wraps ErrInvalidRules if they were read but are wrong, and its text
 	// is shown whole.
 	Reload func(context.Context) error
-	// Metrics holds what /stats shows.
-	Metrics prometheus.Gatherer
+	// Metrics is what /stats shows.
+	Metrics *Metrics
 }
 
 // ErrInvalidRules tells that rules were read and found wrong.
@@ -38,7 +36,6 @@ var ErrInvalidRules = errors.New("invalid rules")
 // processors, or the memory, from requests.
 const (
 	rulesAtOnce    = 4
-	statsAtOnce    = metricsAtOnce
 	profilesAtOnce = 1
 	// longestProfile bounds the seconds of a profile, longestTrace those of a trace,
 	// which records every switch of a goroutine.
@@ -52,7 +49,7 @@ func (d Debug) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", d.status)
 	mux.Handle("GET /rlconfig", newGate("/rlconfig", rulesAtOnce, placeTime).around(http.HandlerFunc(d.rules)))
-	mux.Handle("GET /stats", metrics(d.Metrics))
+	mux.Handle("GET /stats", d.Metrics.Handler())
 	mux.HandleFunc("POST /-/reload", d.reload)
 	mux.Handle("/debug/pprof/", newGate("/debug/pprof/", profilesAtOnce, 0).around(profiles()))
 	return http.MaxBytesHandler(mux, bodyBytes)

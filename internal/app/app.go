@@ -148,11 +148,12 @@ func (a *App) bind(service *rls.Service) error {
 	if err != nil {
 		return err
 	}
+	metrics := admin.NewMetrics(a.opts.Registry)
 	if bound.metrics != nil {
-		a.metrics = a.add(httpServer("metrics", bound.metrics, admin.Metrics(string(l.PrometheusPath), a.opts.Registry), metricsConnections, a.logger))
+		a.metrics = a.add(httpServer("metrics", bound.metrics, metrics.At(string(l.PrometheusPath)), metricsConnections, a.logger))
 	}
 	if bound.debug != nil {
-		debug := admin.Debug{Status: a.status, Rules: a.dump, Reload: a.source.reload, Metrics: a.opts.Registry}
+		debug := admin.Debug{Status: a.status, Rules: a.dump, Reload: a.source.reload, Metrics: metrics}
 		a.debug = a.add(httpServer("debug", bound.debug, debug.Handler(), debugConnections, a.logger))
 		warnOfDebug(bound.debug, a.logger)
 	}

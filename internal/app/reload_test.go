@@ -17,7 +17,6 @@ import (
 	"weir/internal/admin"
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
-	"weir/internal/testenv"
 )
 
 // never is a poll interval that no test lives to see.
