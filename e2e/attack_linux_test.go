@@ -164,7 +164,7 @@ func TestSlowReadersOfPages(t *testing.T) {
 	w := startWeir(t, writeRules(t, manyUsers(users)), "MEMORY_MAX_COUNTERS=100000")
 	w.countAll(users)
 	wantPage(t, neighbour("127.0.0.2"), "http://"+w.metrics+"/metrics", `key2="`) // as it always is done
-	before, _ := w.memory()
+	_, before := w.memory()
 
 	gap := w.longestGap()
 	var stops []func()
@@ -174,7 +174,7 @@ func TestSlowReadersOfPages(t *testing.T) {
 	}{{w.debug, "/rlconfig", 300}, {w.metrics, "/metrics", 60}, {w.debug, "/stats", 30}} {
 		stops = append(stops, readSlowly(t, page.addr, page.path, page.connections))
 	}
-	for range 3 {
+	for range 2 {
 		<-time.After(time.Second) // of an attack
 		wantPage(t, neighbour("127.0.0.3"), "http://"+w.http+"/healthcheck", "OK")
 		wantPage(t, neighbour("127.0.0.2"), "http://"+w.metrics+"/metrics", "ratelimit_service_rate_limit_total_hits")
@@ -203,7 +203,8 @@ func TestQueuedReloads(t *testing.T) {
 		drain   = 5 * time.Second
 		longest = drain + 10*time.Second // on a busy machine; one after the other takes minutes
 	)
-	w := startWeir(t, writeRules(t, manyUsers(users)), "DRAIN_DELAY=0s", "DRAIN_TIMEOUT="+drain.String())
+	w := startWeir(t, writeRules(t, manyUsers(users)), "DRAIN_DELAY=0s", "DRAIN_TIMEOUT="+drain.String(),
+		"CONFIG_POLL_INTERVAL=100ms") // a poll waits, too
 	var asked atomic.Int32
 	var asking sync.WaitGroup
 	for range reloads {
