@@ -74,7 +74,6 @@ func TestEndOfWhatHangsAtStart(t *testing.T) {
 		"a log that nobody reads":               {"serve"},
 		"problems that nobody reads":            {"validate", "/nowhere"},
 		"an answer that nobody reads":           {"explain", "many", "user=x", "--config=" + rules},
-		"results of tests that nobody reads":    {"test", "testdata"},
 		"a file of results that is not written": {"test", "--junit=" + dir + "/crt", testsOf(t, rules)},
 	} {
 		t.Run(name, func(t *testing.T) {
