@@ -53,7 +53,7 @@ func program(t *testing.T) string {
 // weir is a running Weir.
 type weir struct {
 	*process
-	grpc, http, metrics string // where it listens, host:port
+	grpc, http, metrics, debug string // where it listens, host:port
 }
 
 // anyPort are the settings that let the system choose every port.
@@ -101,11 +101,11 @@ func (w *weir) readAddresses() error {
 	lines := bufio.NewScanner(strings.NewReader(w.output.String()))
 	for lines.Scan() {
 		var entry struct {
-			Message             string `json:"@message"`
-			GRPC, HTTP, Metrics string
+			Message                    string `json:"@message"`
+			GRPC, HTTP, Metrics, Debug string
 		}
 		if json.Unmarshal(lines.Bytes(), &entry) == nil && entry.Message == "listening" {
-			w.grpc, w.http, w.metrics = entry.GRPC, entry.HTTP, entry.Metrics
+			w.grpc, w.http, w.metrics, w.debug = entry.GRPC, entry.HTTP, entry.Metrics, entry.Debug
 			return nil
 		}
 	}

@@ -112,11 +112,11 @@ func runCommand(ctx context.Context, args []string, stdout, stderr io.Writer) in
 	}
 	switch parsed.Selected().Name {
 	case "validate":
-		return line.Validate.run(stdout, stderr)
+		return orInterrupted(ctx, stderr, func() int { return line.Validate.run(stdout, stderr) })
 	case "explain":
-		return line.Explain.run(stdout, stderr)
+		return orInterrupted(ctx, stderr, func() int { return line.Explain.run(stdout, stderr) })
 	case "test":
-		return line.Test.run(ctx, stdout, stderr)
+		return orInterrupted(ctx, stderr, func() int { return line.Test.run(ctx, stdout, stderr) })
 	case "bench":
 		return line.Bench.run(ctx, stdout, stderr)
 	case "version":

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,7 +42,10 @@ func serveFlags() []*kong.Flag {
 func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // whatever serves ends at once
+	defer cancel()
+	if len(args) == 0 || !slices.Contains([]string{"validate", "explain"}, args[0]) { // which end by themselves
+		cancel() // whatever serves ends at once
+	}
 	return callUntil(ctx, args...)
 }
 
@@ -129,8 +133,12 @@ func TestExitCodes(t *testing.T) {
 		{name: "warnings", args: []string{"validate", hollow}, stdout: []string{"valid: files=1 domains=1 rules=0\n"}, stderr: []string{"warning: " + hollow + `/a.yaml:1:9: domain: the domain "api" has no rules, everything is admitted` + "\n"}},
 		{name: "tests", args: []string{"validate", dir + "/a.yaml", tests + "/a_test.yaml"}, code: 1, stdout: []string{tests + "/a_test.yaml:1:1: this is a file of tests, run it with weir test\n"}},
 		{name: "one domain twice", args: []string{"validate", two}, code: 1, stdout: []string{"b.yaml:1:", "api"}, stderr: []string{"notes.txt: skipped, its name is not that of a file of rules\n"}},
-		{name: "pipe among rules", args: []string{"validate", odd}, stdout: []string{"files=1"}, stderr: []string{"b.yaml: skipped, it is no regular file\n"}},
-		{name: "pipe among rules served", args: serve("--config=" + odd), stderr: []string{"b.yaml reason=\"it is no regular file\""}},
+		{name: "pipe among rules", args: []string{"validate", odd}, code: 2, stderr: []string{"read " + odd + "/b.yaml: it is no regular file, allowed are regular files and links to them\n"}},
+		{name: "pipe as rules", args: []string{"validate", odd + "/b.yaml"}, code: 2, stderr: []string{"b.yaml: it is no regular file"}},
+		{name: "pipe as rules to explain", args: []string{"explain", "--config=" + odd + "/b.yaml", "api", "user=alice"}, code: 2, stderr: []string{"b.yaml: it is no regular file"}},
+		{name: "pipe as tests", args: []string{"test", odd + "/b.yaml"}, code: 2, stdout: []string{"b.yaml: it is no regular file"}},
+		{name: "device as rules", args: []string{"validate", "/dev/zero"}, code: 2, stderr: []string{"/dev/zero: it is no regular file"}},
+		{name: "pipe among rules served", args: serve("--config=" + odd), code: 1, stderr: []string{"b.yaml: it is no regular file"}},
 		{name: "one domain twice, merged", args: []string{"validate", "--merge-domain-config", two}, stdout: []string{"files=2"}},
 		{name: "one domain twice, merged by variable", env: "MERGE_DOMAIN_CONFIG=true", args: []string{"validate", two}, stdout: []string{"files=2"}},
 		{name: "nothing to validate", args: []string{"validate", empty}, code: 1, stdout: []string{"no file of rules in " + empty + ", read is what ends in .yaml, "}},

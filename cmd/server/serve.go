@@ -6,12 +6,17 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/app"
 	"weir/internal/settings"
 )
+
+// afterDrain is what the server has after its drain, to leave behind what does not
+// end. After that the process ends whatever hangs, such as a full pipe of the log.
+const afterDrain = 5 * time.Second
 
 // serve serves until ctx ends, and a while longer. SIGHUP loads the rules anew.
 func serve(ctx context.Context, s settings.Settings, stderr io.Writer) int {
@@ -22,19 +27,24 @@ func serve(ctx context.Context, s settings.Settings, stderr io.Writer) int {
 	defer stop()
 
 	logger := newLogger(s.Process, stderr)
-	server, err := app.New(app.Options{
-		Settings: s,
-		Logger:   logger,
-		Registry: prometheus.NewRegistry(),
-		Version:  version(),
-		Reload:   reload,
+	var server *app.App
+	err := within(ctx, s.Process.DrainTimeout, func() (err error) {
+		server, err = app.New(app.Options{
+			Settings: s,
+			Logger:   logger,
+			Registry: prometheus.NewRegistry(),
+			Version:  version(),
+			Reload:   reload,
+		})
+		return err
 	})
 	if err != nil {
-		complain(stderr, s.Process, "cannot start", err)
+		tell(ctx, func() { complain(stderr, s.Process, "cannot start", err) })
 		return exitFailed
 	}
-	if err := server.Run(ctx, drain); err != nil {
-		complain(stderr, s.Process, "failed", err)
+	err = within(drain, s.Process.DrainTimeout+afterDrain, func() error { return server.Run(ctx, drain) })
+	if err != nil {
+		tell(drain, func() { complain(stderr, s.Process, "failed", err) })
 		return exitFailed
 	}
 	return exitOK

@@ -57,6 +57,6 @@ func read(path string) (files []descriptors.File, skipped []string, err error) {
 	if path != "-" {
 		return descriptors.ReadFiles(path)
 	}
-	file, err := descriptors.ReadFile(os.Stdin, "stdin")
+	file, err := descriptors.ReadStream(os.Stdin, "stdin")
 	return []descriptors.File{file}, nil, err
 }

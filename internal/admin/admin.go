@@ -10,31 +10,62 @@ import (
 	"log/slog"
 	"net/http"
 	"time"
+)
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+// How much a server takes.
+const (
+	// writeTime is what a client has to read an answer. Profiles take what they
+	// are asked to on top.
+	writeTime = 30 * time.Second
+	// headerBytes bounds a request's first line and headers.
+	headerBytes = 16 << 10
+	// placeTime is for how long a reader of a page may keep its place while others
+	// want it. A server that is loaded takes a second to collect its metrics.
+	placeTime = 5 * time.Second
 )
 
 // NewServer returns a server for handler that no slow client can hold up for
-// ever. Its own errors go to logger.
-func NewServer(handler http.Handler, logger *slog.Logger) *http.Server {
+// ever, and that keeps so many connections at most, see connections. Its own
+// errors go to logger.
+func NewServer(handler http.Handler, maxConnections int, logger *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
-		WriteTimeout:      2 * time.Minute, // a profile takes as long as it is asked to
+		WriteTimeout:      writeTime,
 		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    headerBytes,
+		ConnState:         newConnections(maxConnections).changed,
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 	}
 }
+
+// Bodies that may be large are read by so many requests at a time. Others are
+// small enough for every connection to have one.
+const (
+	smallBody   = 16 << 10
+	largeBodies = 64
+)
 
 // Service serves /healthcheck and /json. health returns why the server should
 // get no requests, or nil.
 func Service(health func() error, json http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/healthcheck", healthcheck(health))
-	mux.Handle("/json", json)
+	mux.Handle("/json", boundBodies(json))
 	return mux
+}
+
+// boundBodies bounds the memory of bodies that are sent slowly.
+func boundBodies(next http.Handler) http.Handler {
+	large := newGate("large bodies", largeBodies, placeTime).around(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if 0 <= r.ContentLength && r.ContentLength <= smallBody {
+			next.ServeHTTP(w, r)
+		} else {
+			large.ServeHTTP(w, r)
+		}
+	})
 }
 
 // healthcheck answers 200 OK, or 500 with the reason.
@@ -47,17 +78,6 @@ func healthcheck(health func() error) http.HandlerFunc {
 		plain(w)
 		fmt.Fprint(w, "OK")
 	}
-}
-
-// Metrics serves what gatherer holds at path.
-func Metrics(path string, gatherer prometheus.Gatherer) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle(path, metrics(gatherer))
-	return mux
-}
-
-func metrics(gatherer prometheus.Gatherer) http.Handler {
-	return promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{})
 }
 
 func plain(w http.ResponseWriter) {

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -53,7 +54,7 @@ func registryWith(name string) *prometheus.Registry {
 }
 
 func TestMetrics(t *testing.T) {
-	handler := Metrics("/numbers", registryWith("hits"))
+	handler := NewMetrics(registryWith("hits")).At("/numbers")
 	if code, _, body := get(handler, "GET", "/numbers"); code != 200 || !strings.Contains(body, "\nhits 3\n") {
 		t.Errorf("got %d %s", code, body)
 	}
@@ -69,16 +70,18 @@ func TestDebug(t *testing.T) {
 			_, err := io.WriteString(w, "api.user: unit=MINUTE requests_per_unit=5, shadow_mode: false\n")
 			return err
 		},
-		Reload:  func() error { return nil },
-		Metrics: registryWith("hits"),
+		Reload:  func(context.Context) error { return nil },
+		Metrics: NewMetrics(registryWith("hits")),
 	}
 	broken := Debug{
 		Status: debug.Status,
 		Rules:  func(io.Writer) error { return errors.New("no rules") },
-		Reload: func() error { return errors.New("open config: no such file") },
+		Reload: func(context.Context) error { return errors.New("open config: no such file") }, Metrics: debug.Metrics,
 	}
 	invalid := debug
-	invalid.Reload = func() error { return fmt.Errorf("%w:\na.yaml:1:1: first\nb.yaml:2:2: second", ErrInvalidRules) }
+	invalid.Reload = func(context.Context) error {
+		return fmt.Errorf("%w:\na.yaml:1:1: first\nb.yaml:2:2: second", ErrInvalidRules)
+	}
 	tests := []struct {
 		name         string
 		debug        Debug
@@ -216,7 +219,7 @@ func TestStoreOnStatusPage(t *testing.T) {
 }
 
 func TestServerHasTimeouts(t *testing.T) {
-	s := NewServer(http.NotFoundHandler(), slog.New(slog.DiscardHandler))
+	s := NewServer(http.NotFoundHandler(), 1, slog.New(slog.DiscardHandler))
 	for name, timeout := range map[string]time.Duration{
 		"ReadHeaderTimeout": s.ReadHeaderTimeout, "ReadTimeout": s.ReadTimeout, "WriteTimeout": s.WriteTimeout, "IdleTimeout": s.IdleTimeout,
 	} {

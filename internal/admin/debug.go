@@ -1,14 +1,16 @@
 package admin
 
 import (
-	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/pprof"
+	"strconv"
+	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"weir/internal/plaintext"
 )
 
 // Debug is what operators can see and do. All functions must be set and safe
@@ -16,31 +18,63 @@ import (
 type Debug struct {
 	// Status tells how the server is.
 	Status func() Status
-	// Rules writes the rules that serve, one per line.
+	// Rules writes the rules that serve, one per line. It writes nothing if it
+	// fails otherwise than by its writer.
 	Rules func(io.Writer) error
-	// Reload loads the rules anew. Its error wraps ErrInvalidRules if they were
-	// read but are wrong, and its text is shown whole.
-	Reload func() error
-	// Metrics holds what /stats shows.
-	Metrics prometheus.Gatherer
+	// Reload loads the rules anew, or stops waiting for that when its context ends.
+	// Its error wraps ErrInvalidRules if they were read but are wrong, and its text
+	// is shown whole.
+	Reload func(context.Context) error
+	// Metrics is what /stats shows.
+	Metrics *Metrics
 }
 
 // ErrInvalidRules tells that rules were read and found wrong.
 var ErrInvalidRules = errors.New("invalid rules")
 
+// How much of the debug listener runs at a time. None of it may take the
+// processors, or the memory, from requests.
+const (
+	rulesAtOnce    = 4
+	profilesAtOnce = 1
+	// longestProfile bounds the seconds of a profile, longestTrace those of a trace,
+	// which records every switch of a goroutine.
+	longestProfile, longestTrace = 60, 10
+	// bodyBytes bounds the body of a request.
+	bodyBytes = 64 << 10
+)
+
 // Handler serves the status page, /rlconfig, /stats, POST /-/reload and profiles.
 func (d Debug) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", d.status)
-	mux.HandleFunc("GET /rlconfig", d.rules)
-	mux.Handle("GET /stats", metrics(d.Metrics))
+	mux.Handle("GET /rlconfig", newGate("/rlconfig", rulesAtOnce, placeTime).around(http.HandlerFunc(d.rules)))
+	mux.Handle("GET /stats", d.Metrics.Handler())
 	mux.HandleFunc("POST /-/reload", d.reload)
+	mux.Handle("/debug/pprof/", newGate("/debug/pprof/", profilesAtOnce, 0).around(profiles()))
+	return http.MaxBytesHandler(mux, bodyBytes)
+}
+
+// profiles serves /debug/pprof/.
+func profiles() http.Handler {
+	mux := http.NewServeMux()
 	// Not pprof.Cmdline: flags may hold a password.
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.Handle("/debug/pprof/", atMost(longestProfile, pprof.Index))
+	mux.Handle("/debug/pprof/profile", atMost(longestProfile, pprof.Profile))
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	mux.Handle("/debug/pprof/trace", atMost(longestTrace, pprof.Trace))
 	return mux
+}
+
+// atMost refuses a request for more seconds than that.
+func atMost(longest float64, next http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if seconds, err := strconv.ParseFloat(r.FormValue("seconds"), 64); err == nil && !(seconds <= longest) {
+			http.Error(w, fmt.Sprintf("seconds is too much, allowed are at most %v", longest), http.StatusBadRequest)
+			return
+		}
+		next(w, r)
+	})
 }
 
 func (d Debug) status(w http.ResponseWriter, _ *http.Request) {
@@ -49,23 +83,42 @@ func (d Debug) status(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (d Debug) rules(w http.ResponseWriter, _ *http.Request) {
-	var page bytes.Buffer
-	if err := d.Rules(&page); err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
 	plain(w)
-	_, _ = page.WriteTo(w) // the client has gone if this fails
+	page := &begun{Writer: w}
+	if err := d.Rules(page); err != nil && !page.begun { // otherwise the client has gone
+		fail(w, err, http.StatusInternalServerError)
+	}
 }
 
-func (d Debug) reload(w http.ResponseWriter, _ *http.Request) {
-	switch err := d.Reload(); {
+// begun notes whether anything was written.
+type begun struct {
+	io.Writer
+	begun bool
+}
+
+// Write implements io.Writer.
+func (b *begun) Write(p []byte) (int, error) {
+	b.begun = true
+	return b.Writer.Write(p)
+}
+
+func (d Debug) reload(w http.ResponseWriter, r *http.Request) {
+	conn := http.NewResponseController(w)
+	_ = conn.SetWriteDeadline(time.Time{}) // a load takes what it takes; a recorder in a test has none
+	err := d.Reload(r.Context())
+	_ = conn.SetWriteDeadline(time.Now().Add(writeTime))
+	switch {
 	case errors.Is(err, ErrInvalidRules):
-		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+		fail(w, err, http.StatusUnprocessableEntity)
 	case err != nil:
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+		fail(w, err, http.StatusInternalServerError)
 	default:
 		plain(w)
 		fmt.Fprintln(w, "rules loaded")
 	}
+}
+
+// fail answers with an error, which may hold what others wrote.
+func fail(w http.ResponseWriter, err error, code int) {
+	http.Error(w, plaintext.Lines(err.Error()), code)
 }

@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"weir/internal/plaintext"
 )
 
-// Status is how the server is, as its status page shows it.
+// Status is how the server is, as its status page shows it. What others wrote, such
+// as errors and paths, is shown without control characters.
 type Status struct {
 	Version string
 	Uptime  time.Duration
@@ -36,16 +39,17 @@ func (s Store) String() string {
 		}
 		return t.UTC().Format(time.RFC3339)
 	}
+	problem := plaintext.Line(s.Problem)
 	switch {
 	case !s.FailingSince.IsZero():
 		return fmt.Sprintf("FAILS since %s, failure modes decide; worked last: %s\n          last error at %s (%s): %s",
-			when(s.FailingSince), when(s.WorkedAt), when(s.FailedAt), s.Kind, s.Problem)
+			when(s.FailingSince), when(s.WorkedAt), when(s.FailedAt), s.Kind, problem)
 	case s.WorkedAt.IsZero():
 		return "not asked yet"
 	case s.FailedAt.IsZero():
 		return "works, worked last: " + when(s.WorkedAt)
 	default:
-		return fmt.Sprintf("works, worked last: %s\n          last error at %s (%s): %s", when(s.WorkedAt), when(s.FailedAt), s.Kind, s.Problem)
+		return fmt.Sprintf("works, worked last: %s\n          last error at %s (%s): %s", when(s.WorkedAt), when(s.FailedAt), s.Kind, problem)
 	}
 }
 
@@ -74,14 +78,14 @@ type ControlPlane struct {
 func (r Rules) String() string {
 	var b strings.Builder
 	at := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-	cp := r.ControlPlane
+	cp, path := r.ControlPlane, plaintext.Line(r.Path)
 	switch {
 	case r.LoadedAt.IsZero():
-		fmt.Fprintf(&b, "none loaded from %s yet\n", r.Path)
+		fmt.Fprintf(&b, "none loaded from %s yet\n", path)
 	case cp == nil:
-		fmt.Fprintf(&b, "%d (files: %d, domains: %d), loaded from %s at %s\n", r.Rules, r.Files, r.Domains, r.Path, at(r.LoadedAt))
+		fmt.Fprintf(&b, "%d (files: %d, domains: %d), loaded from %s at %s\n", r.Rules, r.Files, r.Domains, path, at(r.LoadedAt))
 	default:
-		fmt.Fprintf(&b, "%d (resources: %d, domains: %d), version %q, loaded from %s at %s\n", r.Rules, r.Files, r.Domains, r.Version, r.Path, at(r.LoadedAt))
+		fmt.Fprintf(&b, "%d (resources: %d, domains: %d), version %q, loaded from %s at %s\n", r.Rules, r.Files, r.Domains, r.Version, path, at(r.LoadedAt))
 	}
 	if cp != nil {
 		fmt.Fprintf(&b, "          %s\n", cp)
@@ -93,7 +97,7 @@ func (r Rules) String() string {
 	if cp != nil {
 		what = fmt.Sprintf("The last load, of version %q", r.FailedVersion)
 	}
-	fmt.Fprintf(&b, "\n%s, at %s, failed and changed nothing:\n\n%s\n", what, at(r.FailedAt), r.Problems)
+	fmt.Fprintf(&b, "\n%s, at %s, failed and changed nothing:\n\n%s\n", what, at(r.FailedAt), plaintext.Lines(r.Problems))
 	return b.String()
 }
 
@@ -104,7 +108,7 @@ func (c ControlPlane) String() string {
 		state = "connected"
 	}
 	if c.Problem != "" {
-		ended = ", the last stream ended: " + c.Problem
+		ended = ", the last stream ended: " + plaintext.Line(c.Problem)
 	}
 	return fmt.Sprintf("%s since %s%s", state, c.Since.UTC().Format(time.RFC3339), ended)
 }
@@ -116,12 +120,12 @@ func (s Status) String() string {
 	if s.Health == nil {
 		b.WriteString("health    OK\n")
 	} else {
-		fmt.Fprintf(&b, "health    %s\n", s.Health)
+		fmt.Fprintf(&b, "health    %s\n", plaintext.Line(s.Health.Error()))
 	}
 	for _, note := range s.Notes {
 		fmt.Fprintf(&b, "note      %s\n", note)
 	}
-	fmt.Fprintf(&b, "counters  %s\n", s.Store.Name)
+	fmt.Fprintf(&b, "counters  %s\n", plaintext.Line(s.Store.Name))
 	if s.Store.Remote {
 		fmt.Fprintf(&b, "store     %s\n", s.Store)
 	}

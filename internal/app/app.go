@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -149,14 +148,16 @@ func (a *App) bind(service *rls.Service) error {
 	if err != nil {
 		return err
 	}
+	metrics := admin.NewMetrics(a.opts.Registry)
 	if bound.metrics != nil {
-		a.metrics = a.add(httpServer("metrics", bound.metrics, admin.Metrics(string(l.PrometheusPath), a.opts.Registry), a.logger))
+		a.metrics = a.add(httpServer("metrics", bound.metrics, metrics.At(string(l.PrometheusPath)), metricsConnections, a.logger))
 	}
 	if bound.debug != nil {
-		debug := admin.Debug{Status: a.status, Rules: a.dump, Reload: a.source.reload, Metrics: a.opts.Registry}
-		a.debug = a.add(httpServer("debug", bound.debug, debug.Handler(), a.logger))
+		debug := admin.Debug{Status: a.status, Rules: a.dump, Reload: a.source.reload, Metrics: metrics}
+		a.debug = a.add(httpServer("debug", bound.debug, debug.Handler(), debugConnections, a.logger))
+		warnOfDebug(bound.debug, a.logger)
 	}
-	a.http = a.add(httpServer("HTTP", bound.http, admin.Service(a.health.err, service.JSONHandler()), a.logger))
+	a.http = a.add(httpServer("HTTP", bound.http, admin.Service(a.health.err, service.JSONHandler()), serviceConnections, a.logger))
 
 	s := grpc.NewServer(a.grpcOptions(transport)...)
 	service.Register(s)
@@ -269,23 +270,24 @@ func (a *App) dump(w io.Writer) error { return a.rules.dump(w, a.source.report()
 // Run serves until ctx ends. Then the health checks fail, so that clients go
 // elsewhere, while everything else goes on until drain ends. Then it drains: no
 // new connection is taken, and requests in flight have the drain timeout to
-// finish. The error tells what failed while serving or had to be cut off.
+// finish. The error tells what failed while serving, had to be cut off, or did not
+// end and is left behind.
 func (a *App) Run(ctx, drain context.Context) error {
 	background, stop := context.WithCancel(drain)
 	defer stop()
-	var tasks sync.WaitGroup
-	tasks.Go(func() {
+	tasks := newTasks()
+	tasks.start("memory", func() {
 		a.rules.end() // now that nobody waits for a start
 		a.rules.tuner.run(background)
 	})
-	tasks.Go(func() { a.source.run(background) })
+	tasks.start("rules", func() { a.source.run(background) })
 	if a.store.ping != nil {
-		tasks.Go(func() { a.store.find(background, a.health, a.logger) })
+		tasks.start("store", func() { a.store.find(background, a.health, a.logger) })
 	}
 
 	failed := make(chan error, len(a.servers))
 	for _, s := range a.servers {
-		tasks.Go(func() {
+		tasks.start(s.name, func() {
 			if err := s.run(); err != nil {
 				failed <- err
 			}
@@ -307,7 +309,7 @@ func (a *App) Run(ctx, drain context.Context) error {
 	a.health.setDraining()
 	a.logger.Info("draining", "timeout", a.opts.Settings.Process.DrainTimeout)
 	err = errors.Join(err, a.cleanUp())
-	tasks.Wait()
+	err = errors.Join(err, tasks.wait(grace, a.logger))
 	a.logger.Info("stopped")
 	return err
 }

@@ -25,6 +25,7 @@ type controlPlane struct {
 	path     string // what the control plane is called
 	client   *xds.Client
 	requests <-chan os.Signal // to load the rules anew, which only the control plane can do
+	serving  context.Context  // of run, which ends loads
 }
 
 // newControlPlane reads the files of TLS and prepares to ask for rules. cleanups
@@ -38,7 +39,7 @@ func newControlPlane(r *rules, s settings.Settings, requests <-chan os.Signal, c
 	if err != nil {
 		return nil, err
 	}
-	c := &controlPlane{rules: r, requests: requests}
+	c := &controlPlane{rules: r, requests: requests, serving: context.Background()}
 	c.path = fmt.Sprintf("the control plane at %s (node %s)", s.XDS.ServerURL, s.XDS.NodeID)
 	c.status.Path = c.path
 	options := xdsOptions(s.XDS)
@@ -89,6 +90,7 @@ func (c *controlPlane) start() error {
 
 // run keeps asking the control plane until ctx ends.
 func (c *controlPlane) run(ctx context.Context) {
+	c.serving = ctx
 	var asking sync.WaitGroup
 	asking.Go(func() { c.client.Run(ctx) })
 	defer asking.Wait()
@@ -97,12 +99,12 @@ func (c *controlPlane) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-c.requests:
-			c.logger.Warn("rules not loaded", "err", c.reload())
+			c.logger.Warn("rules not loaded", "err", c.reload(ctx))
 		}
 	}
 }
 
-func (c *controlPlane) reload() error {
+func (c *controlPlane) reload(context.Context) error {
 	return errors.New("the control plane sends the rules when they change, they cannot be asked for")
 }
 
@@ -110,7 +112,10 @@ func (c *controlPlane) reload() error {
 // them.
 func (c *controlPlane) apply(u xds.Update) error {
 	defer c.end()
-	tree, unknown, err := descriptors.LoadResources(u.Resources, c.begin())
+	tree, unknown, err := descriptors.LoadResources(u.Resources, c.begin(c.serving))
+	if c.serving.Err() != nil {
+		return errEnded
+	}
 	if err != nil {
 		err = brief(err)
 		c.refused(u.Version, err)
@@ -118,6 +123,7 @@ func (c *controlPlane) apply(u xds.Update) error {
 	}
 	c.accept(tree, admin.Rules{Path: c.path, Files: len(u.Resources), Version: u.Version})
 	c.logger.Info("rules loaded", "version", u.Version, "resources", len(u.Resources), "domains", tree.Domains(), "rules", tree.Rules())
+	c.warn(tree.Warnings())
 	for _, field := range unknown.First(mostProblems) {
 		c.logger.Warn("a field of the rules is not known to this version and has no effect", "field", field.String())
 	}

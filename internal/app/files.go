@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"sync"
 
 	"weir/internal/admin"
 	"weir/internal/descriptors"
@@ -23,21 +22,20 @@ type files struct {
 	path     string
 	requests <-chan os.Signal // to load them anew
 
-	loading sync.Mutex // one load at a time
+	reloads *rounds // asked for by who waits for them
+	// What only the goroutine of start and then that of run use, which loads.
 	digest  [sha256.Size]byte
 	skipped map[string]bool
 }
 
 func newFiles(r *rules, s settings.Rules, requests <-chan os.Signal) *files {
 	r.status.Path = s.Path()
-	return &files{rules: r, settings: s, path: s.Path(), requests: requests, skipped: map[string]bool{}}
+	return &files{rules: r, settings: s, path: s.Path(), requests: requests, reloads: newRounds(), skipped: map[string]bool{}}
 }
 
 // start loads the rules for the first time. Whether it may fail is a setting.
 func (f *files) start() error {
-	f.loading.Lock()
-	defer f.loading.Unlock()
-	err := f.load(f.read())
+	err := f.load(context.Background(), f.read())
 	if err != nil && f.settings.ForceStart {
 		f.logger.Error("starting without rules, requests are answered UNAVAILABLE until there are some", "path", f.path)
 		f.logProblems(err)
@@ -51,31 +49,36 @@ func (f *files) start() error {
 
 // run follows the files until ctx ends.
 func (f *files) run(ctx context.Context) {
+	stop := context.AfterFunc(ctx, f.reloads.end) // even if a read never ends
+	defer stop()
 	w := newWatcher(f.path, f.logger)
 	w.siblings = f.settings.WithSiblings()
 	f.watch(ctx, w, f.settings.ConfigPollInterval, f.requests)
 }
 
 // refresh loads the rules if they are not what the last load saw.
-func (f *files) refresh() {
-	f.loading.Lock()
-	defer f.loading.Unlock()
+func (f *files) refresh(ctx context.Context) {
 	if c := f.read(); c.digest != f.digest {
-		_ = f.renew(c) // it has logged its error
+		_ = f.renew(ctx, c) // it has logged its error
 	}
 }
 
-func (f *files) reload() error {
-	f.loading.Lock()
-	defer f.loading.Unlock()
-	return f.renew(f.read())
+func (f *files) reload(ctx context.Context) error { return f.reloads.wait(ctx) }
+
+// serveReload loads the rules for who waits in reload, and is told of the outcome.
+func (f *files) serveReload(ctx context.Context) {
+	f.reloads.serve(func() error {
+		c := f.read()
+		c.again = c.digest == f.digest
+		return f.renew(ctx, c)
+	})
 }
 
 // renew loads rules in place of others, and logs what is wrong with them.
-func (f *files) renew(c content) error {
-	err := f.load(c)
+func (f *files) renew(ctx context.Context, c content) error {
+	err := f.load(ctx, c)
 	f.end()
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
 		f.logRefusal(err, "path", f.path)
 	}
 	return err
@@ -86,6 +89,7 @@ type content struct {
 	files  []descriptors.File
 	err    error
 	digest [sha256.Size]byte
+	again  bool // somebody asks for them without end, perhaps: the log knows them
 }
 
 // hashedAtOnce is how much is hashed without a rest, in bytes. Every poll hashes
@@ -119,7 +123,7 @@ func (f *files) read() content {
 	if err != nil {
 		fmt.Fprint(hash, err)
 	}
-	return content{found, err, [sha256.Size]byte(hash.Sum(nil))}
+	return content{files: found, err: err, digest: [sha256.Size]byte(hash.Sum(nil))}
 }
 
 func (f *files) find() (found []descriptors.File, skipped []string, err error) {
@@ -135,24 +139,32 @@ func ReadRules(s settings.RulesPath, path string) (found []descriptors.File, ski
 	return descriptors.ReadFiles(path)
 }
 
-// load compiles what was read and lets it serve, or notes why it cannot.
-func (f *files) load(c content) error {
+// load compiles what was read and lets it serve, or notes why it cannot. If ctx
+// ends, it does neither.
+func (f *files) load(ctx context.Context, c content) error {
+	tree, err := f.compile(ctx, c)
+	if ctx.Err() != nil {
+		return errEnded
+	}
 	f.digest = c.digest
-	tree, err := f.compile(c)
 	if err != nil {
 		f.refuse(err, "")
 		return err
 	}
 	f.accept(tree, admin.Rules{Path: f.path, Files: len(c.files)})
+	if c.again {
+		return nil
+	}
 	f.logger.Info("rules loaded", "path", f.path, "files", len(c.files), "domains", tree.Domains(), "rules", tree.Rules())
+	f.warn(tree.Warnings())
 	return nil
 }
 
-func (f *files) compile(c content) (*descriptors.Tree, error) {
+func (f *files) compile(ctx context.Context, c content) (*descriptors.Tree, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	tree, err := descriptors.Load(c.files, f.begin())
+	tree, err := descriptors.Load(c.files, f.begin(ctx))
 	if err != nil {
 		return nil, fmt.Errorf("%w:\n%w", admin.ErrInvalidRules, brief(err))
 	}

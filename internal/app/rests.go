@@ -2,6 +2,8 @@ package app
 
 import (
 	"iter"
+	"runtime"
+	"sync"
 	"time"
 )
 
@@ -26,6 +28,21 @@ func rests(processors int) func() {
 			since = time.Now()
 		}
 	}
+}
+
+// turns let several rest as one, so that all of them together take the share of one.
+type turns struct {
+	mu    sync.Mutex
+	pause func()
+}
+
+func (t *turns) rest() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.pause == nil {
+		t.pause = rests(runtime.GOMAXPROCS(0))
+	}
+	t.pause()
 }
 
 // resting yields what all does, and rests in between.

@@ -27,10 +27,10 @@ type source interface {
 	start() error
 	// run hands over new rules until ctx ends.
 	run(ctx context.Context)
-	// reload loads the rules whether or not they have changed. Its error wraps
-	// admin.ErrInvalidRules if they were read but are wrong, and holds the first
-	// problems.
-	reload() error
+	// reload loads the rules whether or not they have changed, unless ctx or run
+	// ends first. Its error wraps admin.ErrInvalidRules if they were read but are
+	// wrong, and holds the first problems.
+	reload(ctx context.Context) error
 	// report tells what serves and what became of the last load.
 	report() admin.Rules
 }
@@ -47,8 +47,14 @@ type rules struct {
 
 	tree atomic.Pointer[descriptors.Tree]
 
+	dumping turns // of those who read the rules
+
 	mu     sync.Mutex
 	status admin.Rules
+	// The refusal that was logged last, "" since rules were accepted, and how often
+	// it came again.
+	refusal string
+	again   int
 }
 
 func newRules(options descriptors.Options, loaded func(), logger *slog.Logger, reg prometheus.Registerer) *rules {
@@ -60,9 +66,10 @@ func newRules(options descriptors.Options, loaded func(), logger *slog.Logger, r
 // peak would be collected too seldom to shrink by itself.
 const manyRules = 10_000
 
-// begin begins a load and returns its options. end must follow.
-func (r *rules) begin() descriptors.Options {
+// begin begins a load, which ctx ends, and returns its options. end must follow.
+func (r *rules) begin(ctx context.Context) descriptors.Options {
 	options := r.options
+	options.Context = ctx
 	if r.tree.Load() != nil {
 		options.Pause = rests(runtime.GOMAXPROCS(0))
 		r.tuner.load(true)
@@ -84,7 +91,7 @@ func (r *rules) accept(tree *descriptors.Tree, status admin.Rules) {
 	r.status = status
 	r.mu.Unlock()
 	r.loaded()
-	r.warn(tree.Warnings())
+	r.isNew("")
 }
 
 // end ends a load and gives back what a large one took. The next load begins after
@@ -109,8 +116,28 @@ func (r *rules) warn(warnings descriptors.Problems) {
 	}
 }
 
-// logRefusal tells why new rules do not serve. args say which.
+// isNew reports whether a refusal is another one than that before, "" being none,
+// and logs how often that came again.
+func (r *rules) isNew(refusal string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if refusal == r.refusal {
+		r.again++
+		return false
+	}
+	if r.again > 0 && r.refusal != "" {
+		r.logger.Error("new rules were refused again for the same reasons", "times", r.again)
+	}
+	r.refusal, r.again = refusal, 0
+	return true
+}
+
+// logRefusal tells why new rules do not serve, unless it has just done so: whoever
+// reaches the debug listener can have them loaded again and again. args say which.
 func (r *rules) logRefusal(err error, args ...any) {
+	if !r.isNew(fmt.Sprint(args...) + "\n" + err.Error()) {
+		return
+	}
 	if r.tree.Load() == nil {
 		r.logger.Error("new rules refused, there are none yet, requests are answered UNAVAILABLE", args...)
 	} else {
@@ -164,10 +191,23 @@ func (r *rules) dump(w io.Writer, status admin.Rules) error {
 	if tree == nil {
 		return errors.New("no rules are loaded yet")
 	}
+	w = yielding{w, &r.dumping}
 	for line := range strings.Lines(status.String()) {
 		if _, err := fmt.Fprintf(w, "# %s", line); err != nil {
 			return err
 		}
 	}
 	return tree.Dump(w)
+}
+
+// yielding is a writer that rests before it writes.
+type yielding struct {
+	io.Writer
+	turns *turns
+}
+
+// Write implements io.Writer.
+func (y yielding) Write(p []byte) (int, error) {
+	y.turns.rest()
+	return y.Writer.Write(p)
 }

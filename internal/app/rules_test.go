@@ -51,11 +51,11 @@ func forcedCollections() uint64 { return read("/gc/cycles/forced:gc-cycles") }
 
 func TestLoadRestsWhileRulesServe(t *testing.T) {
 	r := quietRules()
-	if r.begin().Pause != nil {
+	if r.begin(t.Context()).Pause != nil {
 		t.Error("the first load shall not rest")
 	}
 	r.tree.Store(new(descriptors.Tree))
-	if r.begin().Pause == nil {
+	if r.begin(t.Context()).Pause == nil {
 		t.Error("a load shall rest while rules serve")
 	}
 }
@@ -114,7 +114,7 @@ func TestALoadMayLeaveMoreGarbage(t *testing.T) {
 	r.tuner = c
 	r.tree.Store(new(descriptors.Tree))
 	usual := c.percent
-	r.begin()
+	r.begin(t.Context())
 	during := c.percent
 	r.end()
 	if during <= usual || c.percent != usual {

@@ -51,8 +51,11 @@ func (s *server) close(ctx context.Context) error {
 	return err
 }
 
-func httpServer(name string, listener net.Listener, handler http.Handler, logger *slog.Logger) *server {
-	s := admin.NewServer(handler, logger)
+// How many connections are open at a time. That of HTTP is for clients without gRPC.
+const debugConnections, metricsConnections, serviceConnections = 256, 64, 4096
+
+func httpServer(name string, listener net.Listener, handler http.Handler, maxConnections int, logger *slog.Logger) *server {
+	s := admin.NewServer(handler, maxConnections, logger)
 	stop := func(ctx context.Context) error {
 		if err := s.Shutdown(ctx); err != nil {
 			return errors.Join(fmt.Errorf("requests cut off: %w", err), s.Close())

@@ -26,7 +26,7 @@ func (f *files) watch(ctx context.Context, w *watcher, interval time.Duration, r
 	defer poll.Stop()
 	refresh := func() {
 		w.follow() // first, so that no later change is missed
-		f.refresh()
+		f.refresh(ctx)
 	}
 	refresh()
 	var settled <-chan time.Time
@@ -46,7 +46,10 @@ func (f *files) watch(ctx context.Context, w *watcher, interval time.Duration, r
 		case <-poll.C:
 			refresh()
 		case <-reload:
-			_ = f.reload() // it has logged its error
+			_ = f.renew(ctx, f.read()) // it has logged its error
+		case <-f.reloads.asked:
+			f.serveReload(ctx)
+			pause(ctx, quiet) // for those who ask without end
 		}
 	}
 }

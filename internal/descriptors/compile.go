@@ -1,6 +1,8 @@
 package descriptors
 
 import (
+	"context"
+
 	"weir/internal/limiter"
 	"weir/internal/strictyaml"
 )
@@ -14,6 +16,17 @@ type Options struct {
 	// others work. If it is nil, there are no others, and the load keeps all
 	// processors busy.
 	Pause func()
+	// Context ends a load early, whose error is then that of the context. Nil
+	// never does.
+	Context context.Context
+}
+
+// ended returns why a load shall end early, or nil.
+func (o Options) ended() error {
+	if o.Context == nil {
+		return nil
+	}
+	return o.Context.Err()
 }
 
 // Load checks files and builds the Tree of their rules. The error is of type
@@ -25,7 +38,7 @@ func Load(files []File, opts Options) (*Tree, error) {
 		c.problems = append(c.problems, Problem{Message: "there is no rule file, at least one is needed"})
 	}
 	for _, f := range files {
-		d, config := decodeFile(f, opts.Pause)
+		d, config := decodeFile(f, opts)
 		if config != nil {
 			c.add(d, config)
 		}
@@ -60,6 +73,9 @@ func newCompiler(unit string, opts Options) *compiler {
 
 // result is the tree or, if there is any problem, all of them.
 func (c *compiler) result() (*Tree, error) {
+	if err := c.opts.ended(); err != nil {
+		return nil, err
+	}
 	if len(c.problems) > 0 {
 		c.problems.Sort()
 		return nil, c.problems
@@ -132,6 +148,9 @@ func (b *branch) descriptors(parent *node, list []descriptorConfig) {
 		parent.children = make(map[limiter.Entry]*node, len(list))
 	}
 	for i := range list {
+		if b.compiler.opts.ended() != nil {
+			return
+		}
 		b.Enter(strictyaml.Step{Index: i})
 		b.levels = append(b.levels, &list[i])
 		b.descriptor(parent, &list[i])

@@ -11,24 +11,40 @@ import (
 	"unicode"
 
 	"weir/internal/limiter"
+	"weir/internal/plaintext"
 )
+
+// dumpHead says what the lines of Dump mean.
+const dumpHead = `# One limit per line, as the rules configure it: what is used or left is not shown.
+# requests_per_unit is what one unit admits, or as many units as unit_multiplier says.
+# unlimited: true admits everything, whatever unit and requests_per_unit are; no limit is a rule that counts nothing.
+# from is where the rule is written, as file:line:column.
+`
 
 // Dump writes the limits of all rules, one per line and in the order of the
 // files, as envoyproxy/ratelimit does, whose users have scripts that read it:
 //
 //	domain.key_value.key: unit=MINUTE requests_per_unit=5, shadow_mode: false, quota_mode: false
 //
-// What else was configured follows in the words of rule files. A rule without
-// limits, a whitelist entry, has a line that says so.
+// What else was configured follows in the words of rule files, and then where the
+// rule is written. A rule without limits, a whitelist entry, has a line that says
+// so. Lines that begin with # come first and say what all this means.
+//
+// It writes little by little, and keeps nothing: there may be many rules, and
+// readers may be slow.
 func (t *Tree) Dump(w io.Writer) error {
 	b := bufio.NewWriter(w)
+	b.WriteString(dumpHead)
 	for _, r := range t.rules {
-		name, options := r.dotted(), r.options()
+		name, options := r.dotted(), append(r.options(), "from: "+r.Place())
 		for _, l := range r.Limits {
 			fmt.Fprintf(b, "%s: %s\n", name, strings.Join(append(describeLimit(l), options...), ", "))
 		}
 		if len(r.Limits) == 0 {
 			fmt.Fprintf(b, "%s: %s\n", name, strings.Join(append([]string{"no limit"}, options...), ", "))
+		}
+		if _, err := b.Write(nil); err != nil { // nobody reads on
+			return err
 		}
 	}
 	return b.Flush()
@@ -43,7 +59,7 @@ func (r *Rule) dotted() string {
 		if n.entry.Value != "" {
 			word += "_" + n.entry.Value
 		}
-		words = append(words, printable(word))
+		words = append(words, plaintext.Line(word))
 	}
 	slices.Reverse(words)
 	return strings.Join(words, ".")
@@ -84,7 +100,7 @@ func (r *Rule) options() []string {
 	if r.Metadata != nil {
 		// Marshal cannot fail: Load made the values of what JSON has.
 		data, _ := json.Marshal(r.Metadata)
-		options = append(options, "metadata: "+string(data))
+		options = append(options, "metadata: "+plaintext.Line(string(data)))
 	}
 	return options
 }
@@ -153,17 +169,6 @@ func spell(e limiter.Entry) string {
 		return word(e.Key)
 	}
 	return word(e.Key) + "=" + word(e.Value)
-}
-
-// printable escapes what does not belong into a line of text.
-func printable(s string) string {
-	for _, r := range s {
-		if !unicode.IsGraphic(r) || r == unicode.ReplacementChar {
-			quoted := strconv.Quote(s)
-			return quoted[1 : len(quoted)-1]
-		}
-	}
-	return s
 }
 
 // word quotes s if that is needed to tell where it begins and ends.

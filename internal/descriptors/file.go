@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"weir/internal/strictyaml"
 )
@@ -27,7 +28,8 @@ type File struct {
 // *_test.yaml. Whatever else is there is returned in skipped. A path that is
 // not a directory is read whatever its name.
 //
-// The error names every path that could not be read.
+// The error names every path that could not be read, and what is no regular file,
+// such as a pipe, whose end may never come.
 func ReadFiles(paths ...string) (files []File, skipped []string, err error) {
 	var r reader
 	for _, path := range paths {
@@ -55,7 +57,7 @@ func ReadWithSiblings(path string) (files []File, skipped []string, err error) {
 // WhySkipped tells why ReadFiles returned a path in skipped.
 func WhySkipped(path string) string {
 	if holdsRules(path) {
-		return "it is no regular file"
+		return "it is a link to a directory"
 	}
 	return "its name is not that of a file of rules"
 }
@@ -114,7 +116,7 @@ func (r *reader) directory(dir, prefix string) {
 		case err != nil:
 			r.errs = append(r.errs, err)
 		case strings.HasSuffix(name, "_test.yaml"):
-		case !info.Mode().IsRegular() || !holdsRules(name):
+		case info.IsDir() || !holdsRules(name):
 			r.skipped = append(r.skipped, path)
 		default:
 			r.file(path)
@@ -131,41 +133,58 @@ func holdsRules(name string) bool {
 	return false
 }
 
-// file reads one byte more than is allowed at most; Load reports that as a
-// problem beside all others.
 func (r *reader) file(path string) {
-	f, err := os.Open(path)
+	data, err := ReadFile(path)
 	if err != nil {
 		r.errs = append(r.errs, err)
 		return
 	}
-	defer f.Close()
-	file, err := ReadFile(f, path)
-	if err != nil {
-		r.errs = append(r.errs, err)
-		return
-	}
-	r.files = append(r.files, file)
+	r.files = append(r.files, File{Name: path, Data: data})
 }
 
-// ReadFile reads an open file, to be shown by a name in problems.
-func ReadFile(f *os.File, name string) (File, error) {
+var errNotRegular = errors.New("it is no regular file, allowed are regular files and links to them")
+
+// ReadFile reads a regular file, or what a link to one leads to: one byte more than
+// is allowed at most, which Load reports as a problem beside all others. Anything
+// else is an error. It does not wait for who writes to a pipe.
+func ReadFile(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
 	data, err := readAll(f)
 	if err != nil {
-		return File{}, &fs.PathError{Op: "read", Path: name, Err: err}
+		return nil, &fs.PathError{Op: "read", Path: path, Err: err}
 	}
-	return File{Name: name, Data: data}, nil
+	return data, nil
 }
 
 // readAll makes room for a file at once: what io.ReadAll throws away while it
 // grows is a multiple of the file.
 func readAll(f *os.File) ([]byte, error) {
-	info, err := f.Stat()
-	if err != nil {
+	info, err := f.Stat() // of what was opened, which may have taken the place of a file
+	switch {
+	case err != nil:
 		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, errNotRegular
 	}
+	return readUpTo(f, info.Size())
+}
+
+func readUpTo(r io.Reader, size int64) ([]byte, error) {
 	var b bytes.Buffer
-	b.Grow(int(min(info.Size(), strictyaml.MaxFileSize)) + bytes.MinRead)
-	_, err = b.ReadFrom(io.LimitReader(f, strictyaml.MaxFileSize+1))
+	b.Grow(int(min(size, strictyaml.MaxFileSize)) + bytes.MinRead)
+	_, err := b.ReadFrom(io.LimitReader(r, strictyaml.MaxFileSize+1))
 	return b.Bytes(), err
+}
+
+// ReadStream reads a file from r, such as the standard input. Problems call it name.
+func ReadStream(r io.Reader, name string) (File, error) {
+	data, err := readUpTo(r, 0)
+	if err != nil {
+		return File{}, fmt.Errorf("reading %s: %w", name, err)
+	}
+	return File{Name: name, Data: data}, nil
 }

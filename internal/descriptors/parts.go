@@ -15,12 +15,12 @@ const (
 // decodeFile decodes a file, part by part if it is large, with pauses; without
 // them, all processors parse. What is wrong is told by the decoder.
 // There is no fileConfig if it is not YAML.
-func decodeFile(f File, pause func()) (*decoder, *fileConfig) {
-	size, ahead := partSize, 0
+func decodeFile(f File, opts Options) (*decoder, *fileConfig) {
+	size, ahead, pause := partSize, 0, opts.Pause
 	if pause == nil {
 		size, ahead, pause = largePartSize, runtime.GOMAXPROCS(0), func() {}
 	}
-	if d, config := decodeParts(f, size, ahead, pause); config != nil {
+	if d, config := decodeParts(f, size, ahead, pause, opts.ended); config != nil {
 		return d, config
 	}
 	d := newDecoder(f.Name, pause)
@@ -31,8 +31,9 @@ func decodeFile(f File, pause func()) (*decoder, *fileConfig) {
 }
 
 // decodeParts decodes a file part by part, with the same outcome as that of
-// decoding it as a whole. There is no fileConfig if that is not possible. ahead is as in strictyaml.Parts.
-func decodeParts(f File, size, ahead int, pause func()) (*decoder, *fileConfig) {
+// decoding it as a whole, unless ended tells why not to go on. There is no
+// fileConfig if that is not possible. ahead is as in strictyaml.Parts.
+func decodeParts(f File, size, ahead int, pause func(), ended func() error) (*decoder, *fileConfig) {
 	parts := strictyaml.Split(f.Data, "descriptors", size, pause)
 	if parts == nil {
 		return nil, nil
@@ -48,7 +49,7 @@ func decodeParts(f File, size, ahead int, pause func()) (*decoder, *fileConfig) 
 		switch {
 		case !ok:
 			return nil, nil
-		case len(items) == 0:
+		case len(items) == 0 || ended() != nil:
 			return d, config
 		}
 		config.descriptors = d.appendDescriptors(config.descriptors, items)

@@ -54,7 +54,7 @@ func TestDecodeParts(t *testing.T) {
 // decoded in parts.
 func comparePartsToWhole(t *testing.T, data []byte, size, ahead int) bool {
 	t.Helper()
-	got, config := decodeParts(File{Name: "rules.yaml", Data: data}, size, ahead, func() {})
+	got, config := decodeParts(File{Name: "rules.yaml", Data: data}, size, ahead, func() {}, Options{}.ended)
 	if config == nil {
 		return false
 	}

@@ -30,6 +30,9 @@ func LoadResources(resources []*anypb.Any, opts Options) (tree *Tree, unknown Pr
 	configs := make([]*ratelimit.RateLimitConfig, 0, len(resources))
 	for i, resource := range resources {
 		c.opts.Pause()
+		if c.opts.ended() != nil {
+			break
+		}
 		config, err := unpack(resource)
 		if err != nil {
 			c.problems = append(c.problems, Problem{File: fmt.Sprintf("resources[%d]", i), Message: err.Error()})
@@ -39,6 +42,9 @@ func LoadResources(resources []*anypb.Any, opts Options) (tree *Tree, unknown Pr
 	}
 	slices.SortStableFunc(configs, func(a, b *ratelimit.RateLimitConfig) int { return cmp.Compare(a.GetName(), b.GetName()) })
 	for _, config := range configs {
+		if c.opts.ended() != nil {
+			break
+		}
 		name := fmt.Sprintf("resource %q", config.GetName())
 		writer := messageWriter{pause: c.opts.Pause}
 		writer.File = name

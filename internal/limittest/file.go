@@ -19,7 +19,6 @@ package limittest
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -71,7 +70,7 @@ func (s *step) last() time.Duration { return s.first + time.Duration(s.send-1)*s
 // strictyaml.Problems and holds every problem of all these files, unless the
 // file of tests cannot be read.
 func Load(path string, opts Options) (*File, error) {
-	data, err := os.ReadFile(path)
+	data, err := descriptors.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading tests: %w", err)
 	}

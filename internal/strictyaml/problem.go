@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"weir/internal/plaintext"
 )
 
 // Problem is one thing that is wrong in a file.
@@ -17,17 +19,17 @@ type Problem struct {
 }
 
 // String is the problem as file:line:column: path: message, without what is
-// unknown.
+// unknown and without control characters.
 func (p Problem) String() string {
 	var b strings.Builder
-	b.WriteString(p.File)
+	b.WriteString(plaintext.Line(p.File))
 	if p.Line > 0 {
 		fmt.Fprintf(&b, ":%d", p.Line)
 		if p.Column > 0 {
 			fmt.Fprintf(&b, ":%d", p.Column)
 		}
 	}
-	for _, s := range []string{p.Path, p.Message} {
+	for _, s := range []string{plaintext.Line(p.Path), plaintext.Lines(p.Message)} {
 		if s != "" && b.Len() > 0 {
 			b.WriteString(": ")
 		}

@@ -1,0 +1,241 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	service "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+)
+
+// manyUsers are rules with a limit for each of so many users.
+func manyUsers(n int) string {
+	var rules strings.Builder
+	rules.WriteString("domain: many\ndescriptors:\n")
+	for i := range n {
+		fmt.Fprintf(&rules, "  - key: user\n    value: user-%d\n    rate_limit: {unit: year, requests_per_unit: 1000000}\n", i)
+	}
+	return rules.String()
+}
+
+// countAll makes every limit of manyUsers count, so that it has its metrics.
+func (w *weir) countAll(n int) {
+	w.t.Helper()
+	const atOnce = 100 // descriptors
+	client := dial(w.t, w.grpc)
+	for i := 0; i < n; i += atOnce {
+		request := &service.RateLimitRequest{Domain: "many"}
+		for j := i; j < min(i+atOnce, n); j++ {
+			request.Descriptors = append(request.Descriptors, descriptor("user", fmt.Sprintf("user-%d", j)))
+		}
+		if _, err := client.ShouldRateLimit(w.t.Context(), request); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// longestGap decides without pause, until the function that it returns is called,
+// which returns the longest time between two decisions.
+func (w *weir) longestGap() (stop func() time.Duration) {
+	client := dial(w.t, w.grpc)
+	request := &service.RateLimitRequest{Domain: "many", Descriptors: []*ratelimit.RateLimitDescriptor{descriptor("user", "user-0")}}
+	ctx, cancel := context.WithCancel(context.Background())
+	var longest time.Duration
+	var deciding sync.WaitGroup
+	deciding.Go(func() {
+		last := time.Now()
+		for ctx.Err() == nil {
+			if _, err := client.ShouldRateLimit(ctx, request); err == nil || ctx.Err() != nil {
+				longest = max(longest, time.Since(last))
+				last = time.Now()
+			}
+			<-time.After(time.Millisecond)
+		}
+	})
+	return func() time.Duration {
+		cancel()
+		deciding.Wait()
+		return longest
+	}
+}
+
+// memory is what of a process is in memory now, and the most that ever was, in MB.
+func (p *process) memory() (now, most int) {
+	p.t.Helper()
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), "status"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	field := func(name string) int {
+		kb := regexp.MustCompile(name + `:\s+(\d+) kB`).FindSubmatch(text)
+		if kb == nil {
+			p.t.Fatalf("no %s in\n%s", name, text)
+		}
+		n, _ := strconv.Atoi(string(kb[1]))
+		return n >> 10
+	}
+	return field("VmRSS"), field("VmHWM")
+}
+
+// readSlowly asks for a page on so many connections and reads next to nothing,
+// again and again where the server closes one, until the test ends or stop is called.
+func readSlowly(t *testing.T, addr, path string, connections int) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var readers sync.WaitGroup
+	for range connections {
+		readers.Go(func() {
+			for ctx.Err() == nil {
+				readOnceSlowly(ctx, addr, path)
+				<-time.After(10 * time.Millisecond)
+			}
+		})
+	}
+	stop = func() { cancel(); readers.Wait() }
+	t.Cleanup(stop)
+	return stop
+}
+
+func readOnceSlowly(ctx context.Context, addr, path string) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: weir\r\n\r\n", path)
+	one := make([]byte, 1)
+	for {
+		if _, err := conn.Read(one); err != nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// neighbour is a client with an address of its own, as Prometheus and the kubelet
+// have.
+func neighbour(ip string) *http.Client {
+	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}}
+	return &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}}
+}
+
+// wantPage gets a page whole.
+func wantPage(t *testing.T, client *http.Client, url, part string) {
+	t.Helper()
+	began := time.Now()
+	response, err := client.Get(url)
+	if err != nil {
+		t.Errorf("after %v: %v", time.Since(began), err)
+		return
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != 200 || !strings.Contains(string(body), part) {
+		t.Errorf("%s: status %d, %d bytes, want %q (error: %v)", url, response.StatusCode, len(body), part, err)
+	}
+	t.Logf("%s took %v", url, time.Since(began).Round(time.Millisecond))
+}
+
+// TestSlowReadersOfPages lets 300 clients read /rlconfig, and 60 the metrics, as
+// slowly as they can. They may not take the memory or the processors from
+// decisions, nor the place from Prometheus and probes.
+func TestSlowReadersOfPages(t *testing.T) {
+	const (
+		users    = 20_000
+		mostMB   = 150             // more than before
+		mostTime = 2 * time.Second // without a decision
+	)
+	w := startWeir(t, writeRules(t, manyUsers(users)), "MEMORY_MAX_COUNTERS=100000")
+	w.countAll(users)
+	wantPage(t, neighbour("127.0.0.2"), "http://"+w.metrics+"/metrics", `key2="`) // as it always is done
+	_, before := w.memory()
+
+	gap := w.longestGap()
+	var stops []func()
+	for _, page := range []struct {
+		addr, path  string
+		connections int
+	}{{w.debug, "/rlconfig", 300}, {w.metrics, "/metrics", 60}, {w.debug, "/stats", 30}} {
+		stops = append(stops, readSlowly(t, page.addr, page.path, page.connections))
+	}
+	for range 2 {
+		<-time.After(time.Second) // of an attack
+		wantPage(t, neighbour("127.0.0.3"), "http://"+w.http+"/healthcheck", "OK")
+		wantPage(t, neighbour("127.0.0.2"), "http://"+w.metrics+"/metrics", "ratelimit_service_rate_limit_total_hits")
+		wantPage(t, neighbour("127.0.0.4"), "http://"+w.debug+"/rlconfig", fmt.Sprintf("many.user_user-%d: unit=YEAR", users-1))
+	}
+	_, most := w.memory()
+	for _, stop := range stops {
+		stop()
+	}
+	longest := gap()
+	t.Logf("memory grew from %d MB to %d MB, the longest time without a decision was %v", before, most, longest)
+	if most-before > mostMB {
+		t.Errorf("memory grew from %d MB to %d MB, want at most %d MB more", before, most, mostMB)
+	}
+	if longest > mostTime {
+		t.Errorf("there was no decision for %v, want at most %v", longest, mostTime)
+	}
+}
+
+// TestQueuedReloads asks for many reloads at once, each of which takes seconds, and
+// then ends the server.
+func TestQueuedReloads(t *testing.T) {
+	const (
+		users   = 50_000
+		reloads = 40
+		drain   = 5 * time.Second
+		longest = drain + 10*time.Second // on a busy machine; one after the other takes minutes
+	)
+	w := startWeir(t, writeRules(t, manyUsers(users)), "DRAIN_DELAY=0s", "DRAIN_TIMEOUT="+drain.String(),
+		"CONFIG_POLL_INTERVAL=100ms") // a poll waits, too
+	var asked atomic.Int32
+	var asking sync.WaitGroup
+	for range reloads {
+		asking.Go(func() {
+			asked.Add(1)
+			response, err := http.Post("http://"+w.debug+"/-/reload", "", nil)
+			if err == nil {
+				response.Body.Close()
+			}
+		})
+	}
+	eventually(t, "asking", func() error {
+		if n := asked.Load(); n < reloads {
+			return fmt.Errorf("%d asked", n)
+		}
+		return nil
+	})
+	<-time.After(500 * time.Millisecond) // a load has begun
+	began := time.Now()
+	w.wantEndWithin(longest)
+	asking.Wait()
+	t.Logf("the end took %v", time.Since(began))
+}
+
+// wantEndWithin sends SIGTERM, after which the program must end within so long.
+func (p *process) wantEndWithin(longest time.Duration) {
+	p.t.Helper()
+	p.signal(15)
+	select {
+	case <-p.exited:
+	case <-time.After(longest):
+		p.t.Errorf("it still runs %v after SIGTERM", longest)
+	}
+}

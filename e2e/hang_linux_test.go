@@ -1,0 +1,157 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"weir/internal/testenv"
+)
+
+// longestEnd is what a process may take to end that is given a second to drain, on
+// a busy machine. By itself it would never end.
+const longestEnd = 20 * time.Second
+
+// fifo makes a pipe at path, in the place of what is there. Nobody writes to it.
+func fifo(t *testing.T, path string) {
+	t.Helper()
+	next := path + ".next"
+	if err := syscall.Mkfifo(next, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(next, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fullPipe is a pipe that takes no more bytes: whoever writes to it waits.
+func fullPipe(t *testing.T) *os.File {
+	t.Helper()
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { reader.Close(); writer.Close() })
+	fd := int(writer.Fd())
+	if err := syscall.SetNonblock(fd, true); err != nil {
+		t.Fatal(err)
+	}
+	for chunk := make([]byte, 4096); err == nil; {
+		_, err = syscall.Write(fd, chunk)
+	}
+	if err := syscall.SetNonblock(fd, false); err != nil { // the program shares this
+		t.Fatal(err)
+	}
+	return writer
+}
+
+// TestEndOfWhatHangsAtStart lets the start wait for what never comes.
+func TestEndOfWhatHangsAtStart(t *testing.T) {
+	dir := t.TempDir()
+	fifo(t, filepath.Join(dir, "crt"))
+	rules := writeRules(t, userRules(3))
+	env := []string{"CONFIG_PATH=" + rules, "DRAIN_DELAY=1s", "DRAIN_TIMEOUT=1s"}
+	t.Run("a file that is not read to its end", func(t *testing.T) {
+		w := runWeir(t, append(env, "GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+dir+"/crt", "GRPC_SERVER_TLS_KEY="+dir+"/crt"), program(t))
+		eventually(t, "starting", func() error {
+			if !strings.Contains(w.output.String(), "rules loaded") {
+				return fmt.Errorf("the log has no rules loaded:\n%s", &w.output)
+			}
+			return nil
+		})
+		w.wantEndWithin(longestEnd)
+		if !strings.Contains(w.output.String(), "interrupted: not done 1s after the signal") {
+			t.Error("it does not say why it ends")
+		}
+	})
+	for name, args := range map[string][]string{
+		"a log that nobody reads":               {"serve"},
+		"problems that nobody reads":            {"validate", "/nowhere"},
+		"an answer that nobody reads":           {"explain", "many", "user=x", "--config=" + rules},
+		"a file of results that is not written": {"test", "--junit=" + dir + "/crt", testsOf(t, rules)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command(program(t), args...)
+			cmd.Env = append(append(os.Environ(), anyPort...), env...)
+			pipe := fullPipe(t)
+			p := launch(t, cmd, func() error {
+				cmd.Stdout, cmd.Stderr = pipe, pipe
+				return cmd.Start()
+			})
+			p.waitForThreads()
+			p.wantEndWithin(longestEnd)
+		})
+	}
+}
+
+// testsOf writes a file of tests for the rules in dir, and returns its name.
+func testsOf(t *testing.T, dir string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "a_test.yaml")
+	text := "rules: [" + dir + "]\ntests:\n- name: a\n  domain: api\n  steps:\n  - send: 1\n    descriptors: [{user: x}]\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// waitForThreads waits until the program sleeps, so that it waits for what hangs.
+func (p *process) waitForThreads() {
+	p.t.Helper()
+	var before string
+	since := time.Now()
+	eventually(p.t, "waiting until the program does nothing", func() error {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+		if err != nil {
+			return err
+		}
+		fields := strings.Fields(string(text))
+		if used := fields[13] + " " + fields[14]; used != before { // of processors
+			before, since = used, time.Now()
+		}
+		if time.Since(since) < 300*time.Millisecond {
+			return fmt.Errorf("it has just used a processor: %s", before)
+		}
+		return nil
+	})
+}
+
+// TestRulesThatBecomeAPipe replaces the rules of a server by a pipe, on which a read
+// would never return, and the certificate by another.
+func TestRulesThatBecomeAPipe(t *testing.T) {
+	rules := writeRules(t, userRules(3))
+	path := filepath.Join(rules, "rules.yaml")
+	authority := testenv.NewAuthority(t)
+	certificate, key := authority.Issue(t, "localhost")
+	write(t, rules+"/.tls/crt", string(certificate))
+	write(t, rules+"/.tls/key", string(key))
+	w := startWeir(t, path, "DRAIN_DELAY=0s", "DRAIN_TIMEOUT=1s", "CONFIG_POLL_INTERVAL=100ms",
+		"GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+rules+"/.tls/crt", "GRPC_SERVER_TLS_KEY="+rules+"/.tls/key")
+	fifo(t, path)
+	fifo(t, rules+"/.tls/crt")
+	want := "read " + path + ": it is no regular file, allowed are regular files and links to them"
+	eventually(t, "refusing the pipe", func() error {
+		response, err := fetchBy(neighbour("127.0.0.2"), "http://"+w.debug+"/")
+		if err == nil && !strings.Contains(response.body, want) {
+			err = fmt.Errorf("the status page does not say %q:\n%s", want, response.body)
+		}
+		return err
+	})
+	response, err := neighbour("127.0.0.2").Post("http://"+w.debug+"/-/reload", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if body, _ := io.ReadAll(response.Body); response.StatusCode != 500 || !strings.Contains(string(body), want) {
+		t.Errorf("reload: %d %s", response.StatusCode, body)
+	}
+	const look = 6 * time.Second // at the certificate comes every 5 s
+	<-time.After(look)
+	w.wantEndWithin(longestEnd)
+}

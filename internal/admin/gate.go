@@ -1,0 +1,121 @@
+package admin
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// gate lets so many requests in at a time, and answers 503 to the others. Whoever
+// reads slowly would keep all places: so who is in for longer than its time, or
+// shares its address with another one, gives way to the next, and is cut off.
+type gate struct {
+	what string // of the requests, for the answer
+	most int
+	time time.Duration // that nobody takes from a request, 0: none gives way
+
+	mu sync.Mutex
+	in []*guest // in the order in which they came
+	// leaving are cut off, and on their way out.
+	leaving map[*guest]bool
+}
+
+// guest is a request that a gate let in.
+type guest struct {
+	since time.Time
+	host  string // of the client
+	conn  *http.ResponseController
+}
+
+func newGate(what string, most int, time time.Duration) *gate {
+	return &gate{what: what, most: most, time: time, leaving: map[*guest]bool{}}
+}
+
+// around returns next behind the gate.
+func (g *gate) around(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		guest := &guest{since: time.Now(), host: host(r.RemoteAddr), conn: http.NewResponseController(w)}
+		if !g.enter(guest) {
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, fmt.Sprintf("%s: too many requests at a time, served are at most %d", g.what, g.most), http.StatusServiceUnavailable)
+			return
+		}
+		defer g.leave(guest)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// enter reports whether a request may come in, and makes room for it.
+func (g *gate) enter(next *guest) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.in) >= g.most {
+		i := g.whoGivesWay(next)
+		if i < 0 || len(g.leaving) >= g.most {
+			return false
+		}
+		old := g.in[i]
+		g.in = append(g.in[:i], g.in[i+1:]...)
+		g.leaving[old] = true
+		_ = old.conn.SetReadDeadline(next.since) // which is over; the connection may have gone
+		_ = old.conn.SetWriteDeadline(next.since)
+	}
+	g.in = append(g.in, next)
+	return true
+}
+
+// whoGivesWay is the place of the one in g that gives way to next, or -1: the
+// oldest of the address that has the most, if that has more than the address of
+// next will have, else the oldest, if its time is over.
+func (g *gate) whoGivesWay(next *guest) int {
+	if g.time == 0 {
+		return -1
+	}
+	hosts := map[string]int{next.host: 1}
+	for _, guest := range g.in {
+		hosts[guest.host]++
+	}
+	most := mostOf(hosts)
+	for i, guest := range g.in {
+		if guest.host == most && hosts[most] > hosts[next.host] {
+			return i
+		}
+	}
+	if next.since.Sub(g.in[0].since) > g.time {
+		return 0
+	}
+	return -1
+}
+
+func (g *gate) leave(guest *guest) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.leaving, guest)
+	for i := range g.in {
+		if g.in[i] == guest {
+			g.in = append(g.in[:i], g.in[i+1:]...)
+			return
+		}
+	}
+}
+
+// mostOf is the host that has the most.
+func mostOf(hosts map[string]int) (most string) {
+	for host, n := range hosts {
+		if n > hosts[most] {
+			most = host
+		}
+	}
+	return most
+}
+
+// host is that of an address host:port.
+func host(addr string) string {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	return host
+}

@@ -1,0 +1,23 @@
+package plaintext
+
+import "testing"
+
+func TestLineAndLines(t *testing.T) {
+	for _, tt := range []struct{ in, line, lines string }{
+		{"", "", ""},
+		{`a "quoted" \ word, größer 限`, `a "quoted" \ word, größer 限`, `a "quoted" \ word, größer 限`},
+		{"one\ntwo", `one\ntwo`, "one\ntwo"},
+		{"\x1b[31mred\x1b[0m", `\x1b[31mred\x1b[0m`, `\x1b[31mred\x1b[0m`},
+		{"a\r\tb\x00\x7f", `a\r\tb\x00\x7f`, `a\r\tb\x00\x7f`},
+		{"\u009b31m", `\u009b31m`, `\u009b31m`}, // CSI in one character
+		{"\u202egnp", `\u202egnp`, `\u202egnp`},
+		{"\xff\ufffd", `\xff` + "\ufffd", `\xff` + "\ufffd"},
+	} {
+		if got := Line(tt.in); got != tt.line {
+			t.Errorf("Line(%q) = %q, want %q", tt.in, got, tt.line)
+		}
+		if got := Lines(tt.in); got != tt.lines {
+			t.Errorf("Lines(%q) = %q, want %q", tt.in, got, tt.lines)
+		}
+	}
+}
