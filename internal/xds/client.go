@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
@@ -49,10 +48,11 @@ type Options struct {
 	Silent func()
 
 	// Retry is how long to wait before a control plane is tried again that could
-	// not be reached. It grows while that goes on. Between the refusals of responses
-	// that follow each other is this time, too.
+	// not be reached. It grows while that goes on. Between two refusals of responses
+	// is this time, too.
 	Retry time.Duration
-	// Backoff is how long to wait before a stream is opened again that has ended.
+	// Backoff is how long to wait before a stream is opened again that has ended. The
+	// first attempt comes within a second, but only once in Backoff.Initial.
 	Backoff Backoff
 
 	// Logger hears of streams that begin and end; nil drops that.
@@ -91,8 +91,8 @@ type Client struct {
 	dial    []grpc.DialOption
 	metrics *metrics
 
-	unreachable, ended *backoff.ExponentialBackOff
-	applied            bool // a response was
+	retries *retries
+	applied bool // a response was
 
 	mu     sync.Mutex
 	status Status
@@ -137,9 +137,8 @@ func New(opts Options) (*Client, error) {
 			grpc.WithConnectParams(grpc.ConnectParams{Backoff: grpcbackoff.DefaultConfig, MinConnectTimeout: connectTimeout}),
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(opts.MaxMessageSize)),
 		},
-		unreachable: exponential(opts.Retry, opts.Backoff),
-		ended:       exponential(opts.Backoff.Initial, opts.Backoff),
-		status:      Status{Since: time.Now()},
+		retries: newRetries(opts.Retry, opts.Backoff),
+		status:  Status{Since: time.Now()},
 	}
 	conn, err := grpc.NewClient(opts.Server, c.dial...)
 	if err != nil {
@@ -158,29 +157,16 @@ func nodeMetadata(pairs map[string]string) *structpb.Struct {
 	return m
 }
 
-func exponential(initial time.Duration, b Backoff) *backoff.ExponentialBackOff {
-	return &backoff.ExponentialBackOff{
-		InitialInterval:     initial,
-		MaxInterval:         max(initial, b.Max),
-		Multiplier:          2,
-		RandomizationFactor: b.Spread,
-	}
-}
-
 // Run keeps a stream to the control plane open until ctx ends.
 func (c *Client) Run(ctx context.Context) {
 	ctx = metadata.NewOutgoingContext(ctx, metadata.New(c.opts.Headers))
 	c.opts.Logger.Info("asking the control plane", "server", c.opts.Server, "node", c.opts.NodeID)
 	for {
-		reached, err := c.attempt(ctx)
+		reached, worked, err := c.attempt(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		delays := c.unreachable
-		if reached {
-			delays = c.ended
-		}
-		wait := delays.NextBackOff()
+		wait := c.retries.wait(time.Now(), reached, worked)
 		c.disconnected(err)
 		args := []any{"server", c.opts.Server, "err", err, "retry_in", wait.Round(time.Millisecond)}
 		if c.applied {
@@ -220,11 +206,4 @@ func (c *Client) disconnected(err error) {
 	}
 	c.status = Status{Since: since, Err: err}
 	c.metrics.connected.Set(0)
-}
-
-// answered notes that the control plane works, so that the next attempt after a
-// failure comes soon.
-func (c *Client) answered() {
-	c.unreachable.Reset()
-	c.ended.Reset()
 }

@@ -23,22 +23,25 @@ const patience = 15 * time.Second
 
 // attempt connects to the control plane, and applies what it sends until the
 // stream ends. Each attempt has its own connection, so that the error is its own
-// and not that of an earlier one. reached tells whether there was a stream.
-func (c *Client) attempt(ctx context.Context) (reached bool, err error) {
+// and not that of an earlier one, and that no back-off of gRPC's adds to the
+// client's. reached tells whether there was a stream, worked whether that showed
+// that the control plane works.
+func (c *Client) attempt(ctx context.Context) (reached, worked bool, err error) {
 	conn, err := grpc.NewClient(c.opts.Server, c.dial...)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	defer conn.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ads, err := discovery.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
 	if err != nil {
-		return false, fmt.Errorf("connecting: %w", err)
+		return false, false, fmt.Errorf("connecting: %w", err)
 	}
 	c.connected()
 	s := stream{Client: c, ads: ads}
-	return true, s.run(ctx)
+	err = s.run(ctx)
+	return true, s.worked, err
 }
 
 // stream is one stream of discovery. What it has agreed upon with the control
@@ -47,6 +50,7 @@ func (c *Client) attempt(ctx context.Context) (reached bool, err error) {
 type stream struct {
 	*Client
 	ads      discovery.AggregatedDiscoveryService_StreamAggregatedResourcesClient
+	worked   bool   // it brought a response, or lasted for long without
 	accepted string // version of the last response that was applied
 
 	problem error             // why the last response was refused, nil if it was not
@@ -65,7 +69,7 @@ func (s *stream) run(ctx context.Context) error {
 	if err := s.send("", nil); err != nil {
 		return err
 	}
-	silence := time.AfterFunc(patience, s.opts.Silent)
+	silence := time.NewTimer(patience)
 	defer silence.Stop()
 	next := make(chan received)
 	go s.receiveAll(ctx, next)
@@ -77,9 +81,13 @@ func (s *stream) run(ctx context.Context) error {
 		case <-s.held:
 			s.held = nil
 			err = s.send(s.nonce, s.problem)
+		case <-silence.C:
+			s.worked = true
+			s.opts.Silent()
 		case r := <-next:
 			silence.Stop()
 			if err = r.err; err == nil {
+				s.worked = true
 				err = s.answer(r.response)
 			}
 		}
@@ -113,7 +121,6 @@ func (s *stream) receive() (*discovery.DiscoveryResponse, error) {
 	case err != nil:
 		return nil, fmt.Errorf("receiving: %w", err)
 	}
-	s.answered()
 	return response, nil
 }
 
