@@ -9,6 +9,7 @@ import (
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	grpcbackoff "google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
@@ -43,6 +44,10 @@ type Options struct {
 	// Refused is called with a response that is of another type and therefore never
 	// reaches Apply; nil drops that.
 	Refused func(version string, problem error)
+	// Tell is called with what the log shall know of responses that were refused:
+	// at most once in Retry, and with the same problem once, until a response is good;
+	// nil drops that. Logger hears how many responses were left out.
+	Tell func(version string, problem error)
 	// Silent is called if the control plane is reached and has sent nothing for
 	// 15 s, which means that it has nothing for this node; nil drops that.
 	Silent func()
@@ -55,7 +60,8 @@ type Options struct {
 	// first attempt comes within a second, but only once in Backoff.Initial.
 	Backoff Backoff
 
-	// Logger hears of streams that begin and end; nil drops that.
+	// Logger hears of streams that begin and end, and of responses left out; nil
+	// drops that.
 	Logger *slog.Logger
 	// Registerer receives the client's metrics.
 	Registerer prometheus.Registerer
@@ -91,8 +97,10 @@ type Client struct {
 	dial    []grpc.DialOption
 	metrics *metrics
 
-	retries *retries
-	applied bool // a response was
+	retries  *retries
+	refusals refusals
+	pace     *rate.Limiter // of responses
+	applied  bool          // a response was
 
 	mu     sync.Mutex
 	status Status
@@ -106,6 +114,11 @@ const (
 	pingAfter   = 6 * time.Minute
 	pingTimeout = 20 * time.Second
 )
+
+// window is how much a control plane may send before it is read, in bytes. What it
+// sent too fast is old, and delays what comes after it. gRPC makes room for a larger
+// response when it reads that.
+const window = 64 << 10
 
 // defaultMaxMessageSize is that of gRPC, in bytes.
 const defaultMaxMessageSize = 4 << 20
@@ -122,6 +135,9 @@ func New(opts Options) (*Client, error) {
 	if opts.Refused == nil {
 		opts.Refused = func(string, error) {}
 	}
+	if opts.Tell == nil {
+		opts.Tell = func(string, error) {}
+	}
 	if opts.Silent == nil {
 		opts.Silent = func() {}
 	}
@@ -136,9 +152,12 @@ func New(opts Options) (*Client, error) {
 			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pingTimeout}),
 			grpc.WithConnectParams(grpc.ConnectParams{Backoff: grpcbackoff.DefaultConfig, MinConnectTimeout: connectTimeout}),
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(opts.MaxMessageSize)),
+			grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),
 		},
-		retries: newRetries(opts.Retry, opts.Backoff),
-		status:  Status{Since: time.Now()},
+		retries:  newRetries(opts.Retry, opts.Backoff),
+		refusals: refusals{interval: opts.Retry},
+		pace:     rate.NewLimiter(responseRate, responseBurst),
+		status:   Status{Since: time.Now()},
 	}
 	conn, err := grpc.NewClient(opts.Server, c.dial...)
 	if err != nil {
