@@ -41,8 +41,8 @@ bench: ## Run the benchmarks of each stage, COUNT (6) times each, for benchstat
 	$(GO) test -run='^$$' -bench=. -benchmem -count=$(COUNT) $(BENCHFLAGS) ./...
 
 .PHONY: measure
-measure: tools ## Measure the whole server, and write docs/performance.md anew
-	$(GO) run ./bench
+measure: tools ## Measure the whole server, and write docs/performance.md anew; MEASURE takes flags
+	$(GO) run ./bench $(MEASURE)
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZ (10s, or 1000x inputs) beyond its stored ones
