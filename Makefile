@@ -38,7 +38,7 @@ e2e: tools ## Run the end-to-end tests only
 
 .PHONY: bench
 bench: ## Run the benchmarks of each stage, COUNT (6) times each, for benchstat
-	$(GO) test -run='^$$' -bench=. -benchmem -count=$(COUNT) $(BENCHFLAGS) ./...
+	$(GO) test -run='^$$' -bench=. -benchmem -count=$(COUNT) $(BENCHFLAGS) $$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u)
 
 .PHONY: measure
 measure: tools ## Measure the whole server, and write docs/performance.md anew; MEASURE takes flags
