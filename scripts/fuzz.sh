@@ -4,11 +4,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Only what has a target is built.
-grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u | while read -r package; do
+# Only packages that have a target are built.
+for package in $(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u); do
   # Beside the targets go test -list prints its "ok" line.
   for target in $(go test -list '^Fuzz' "$package" | grep '^Fuzz' || true); do
     echo "== $package $target"
-    go test -run='^$' -fuzz="^$target\$" -fuzztime="${1:-10s}" -fuzzminimizetime=1s "$package" </dev/null
+    go test -run='^$' -fuzz="^$target\$" -fuzztime="${1:-10s}" -fuzzminimizetime=1s "$package"
   done
 done
