@@ -38,11 +38,11 @@ e2e: tools ## Run the end-to-end tests only
 
 .PHONY: bench
 bench: ## Run the benchmarks of each stage, COUNT (6) times each, for benchstat
-	$(GO) test -run='^$$' -bench=. -benchmem -count=$(COUNT) $(BENCHFLAGS) ./...
+	$(GO) test -run='^$$' -bench=. -benchmem -count=$(COUNT) $(BENCHFLAGS) $$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u)
 
 .PHONY: measure
-measure: tools ## Measure the whole server, and write docs/performance.md anew
-	$(GO) run ./bench
+measure: tools ## Measure the whole server, and write docs/performance.md anew; MEASURE takes flags
+	$(GO) run ./bench $(MEASURE)
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZ (10s, or 1000x inputs) beyond its stored ones

@@ -79,7 +79,7 @@ func run(ctx context.Context, docs string, rounds int, seconds time.Duration, on
 	}
 	if !drawOnly {
 		if _, err := drawn(docs, &b.results); err != nil {
-			return err // before half an hour is spent
+			return err // before the time is spent
 		}
 		if err := b.measure(ctx, only); err != nil {
 			return err
@@ -113,7 +113,7 @@ func (b *bench) measure(ctx context.Context, only string) (err error) {
 			return fmt.Errorf("%s: %w", e.name, err)
 		}
 		b.stopAll()
-		b.results.ranOn(machine, e.name)
+		b.results.ranOn(machine, e.name, length{b.rounds, b.seconds.Seconds()})
 		if err := b.results.write(b.stored); err != nil {
 			return err
 		}

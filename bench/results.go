@@ -14,6 +14,7 @@ import (
 type results struct {
 	Machine     machine
 	Elsewhere   map[string]machine `json:",omitempty"` // of those experiments, by name, that ran on another
+	Lengths     map[string]length  // of the experiments, by name
 	Cost        []cost
 	Latency     []latency
 	Descriptors []scaled
@@ -26,6 +27,14 @@ type results struct {
 	Tuning      []cost
 	Allocations rounds // in matching and spelling of keys, per operation
 }
+
+// length is how long an experiment was.
+type length struct {
+	Rounds  int
+	Seconds float64 // of each measurement, without its warm-up
+}
+
+func (l length) String() string { return fmt.Sprintf("%d of %v s", l.Rounds, l.Seconds) }
 
 // machine is where the figures come from.
 type machine struct {
@@ -66,9 +75,13 @@ func thisMachine() (m machine, err error) {
 	return m, err
 }
 
-// ranOn notes that the figures of an experiment are m's. Those of others stay
-// where they are from, unless none is from the first machine any more.
-func (r *results) ranOn(m machine, experiment string) {
+// ranOn notes that the figures of an experiment are m's, and how long it was. Those of
+// others stay where they are from, unless none is from the first machine any more.
+func (r *results) ranOn(m machine, experiment string, l length) {
+	if r.Lengths == nil {
+		r.Lengths = map[string]length{}
+	}
+	r.Lengths[experiment] = l
 	if r.Machine == (machine{}) {
 		r.Machine = m
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,10 +17,17 @@ func table(header string, rows ...string) string {
 	return strings.Join(append([]string{header, line}, rows...), "\n")
 }
 
-// machineLine tells where the figures are from, and by name which experiments
-// ran on another machine.
+// machineLine tells where the figures are from, of how many rounds they are, and by
+// name which experiments ran on another machine.
 func machineLine(r *results) string {
 	text := r.Machine.String() + "."
+	names := map[length][]string{}
+	for _, name := range slices.Sorted(maps.Keys(r.Lengths)) {
+		names[r.Lengths[name]] = append(names[r.Lengths[name]], name)
+	}
+	for _, l := range slices.SortedFunc(maps.Keys(names), func(a, b length) int { return cmp.Compare(names[a][0], names[b][0]) }) {
+		text += fmt.Sprintf("\nRounds of %s: %s.", strings.Join(names[l], ", "), l)
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.Elsewhere)) {
 		text += fmt.Sprintf("\nOn another machine, not to be compared: %s on %s.", name, r.Elsewhere[name])
 	}

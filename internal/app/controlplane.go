@@ -44,7 +44,7 @@ func newControlPlane(r *rules, s settings.Settings, requests <-chan os.Signal, c
 	c.status.Path = c.path
 	options := xdsOptions(s.XDS)
 	options.Credentials, options.Headers = credentials, headers
-	options.Type, options.Apply, options.Refused = descriptors.ResourceType, c.apply, c.refused
+	options.Type, options.Apply, options.Refused, options.Tell = descriptors.ResourceType, c.apply, c.refused, c.tell
 	options.Logger, options.Registerer = r.logger, reg
 	if s.Rules.ForceStart && !s.Rules.HealthNeedsRules {
 		options.Silent = c.silent
@@ -136,6 +136,10 @@ func (c *controlPlane) apply(u xds.Update) error {
 // refused notes why rules that the control plane sent do not serve.
 func (c *controlPlane) refused(version string, problem error) {
 	c.refuse(problem, version)
+}
+
+// tell logs it, not as often as it may happen.
+func (c *controlPlane) tell(version string, problem error) {
 	c.logRefusal(problem, "version", version)
 }
 

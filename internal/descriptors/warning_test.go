@@ -111,7 +111,7 @@ func TestManyHiddenLimits(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			d, config := decodeFile(File{Name: "rules.yaml", Data: []byte("domain: api\ndescriptors:\n" + test.rules)}, nil)
+			d, config := decodeFile(File{Name: "rules.yaml", Data: []byte("domain: api\ndescriptors:\n" + test.rules)}, Options{})
 			c := newCompiler("file", Options{})
 			c.add(d, config)
 			testenv.InProcessorTime(t, time.Second, func() {

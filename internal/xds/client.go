@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	grpcbackoff "google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
@@ -44,18 +44,24 @@ type Options struct {
 	// Refused is called with a response that is of another type and therefore never
 	// reaches Apply; nil drops that.
 	Refused func(version string, problem error)
+	// Tell is called with what the log shall know of responses that were refused:
+	// at most once in Retry, and with the same problem once, until a response is good;
+	// nil drops that. Logger hears how many responses were left out.
+	Tell func(version string, problem error)
 	// Silent is called if the control plane is reached and has sent nothing for
 	// 15 s, which means that it has nothing for this node; nil drops that.
 	Silent func()
 
 	// Retry is how long to wait before a control plane is tried again that could
-	// not be reached. It grows while that goes on. Between the refusals of responses
-	// that follow each other is this time, too.
+	// not be reached. It grows while that goes on. Between two refusals of responses
+	// is this time, too.
 	Retry time.Duration
-	// Backoff is how long to wait before a stream is opened again that has ended.
+	// Backoff is how long to wait before a stream is opened again that has ended. The
+	// first attempt comes within a second, but only once in Backoff.Initial.
 	Backoff Backoff
 
-	// Logger hears of streams that begin and end; nil drops that.
+	// Logger hears of streams that begin and end, and of responses left out; nil
+	// drops that.
 	Logger *slog.Logger
 	// Registerer receives the client's metrics.
 	Registerer prometheus.Registerer
@@ -91,8 +97,10 @@ type Client struct {
 	dial    []grpc.DialOption
 	metrics *metrics
 
-	unreachable, ended *backoff.ExponentialBackOff
-	applied            bool // a response was
+	retries  *retries
+	refusals refusals
+	pace     *rate.Limiter // of responses
+	applied  bool          // a response was
 
 	mu     sync.Mutex
 	status Status
@@ -106,6 +114,11 @@ const (
 	pingAfter   = 6 * time.Minute
 	pingTimeout = 20 * time.Second
 )
+
+// window is how much a control plane may send before it is read, in bytes. What it
+// sent too fast is old, and delays what comes after it. gRPC makes room for a larger
+// response when it reads that.
+const window = 64 << 10
 
 // defaultMaxMessageSize is that of gRPC, in bytes.
 const defaultMaxMessageSize = 4 << 20
@@ -122,6 +135,9 @@ func New(opts Options) (*Client, error) {
 	if opts.Refused == nil {
 		opts.Refused = func(string, error) {}
 	}
+	if opts.Tell == nil {
+		opts.Tell = func(string, error) {}
+	}
 	if opts.Silent == nil {
 		opts.Silent = func() {}
 	}
@@ -136,10 +152,12 @@ func New(opts Options) (*Client, error) {
 			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pingTimeout}),
 			grpc.WithConnectParams(grpc.ConnectParams{Backoff: grpcbackoff.DefaultConfig, MinConnectTimeout: connectTimeout}),
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(opts.MaxMessageSize)),
+			grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),
 		},
-		unreachable: exponential(opts.Retry, opts.Backoff),
-		ended:       exponential(opts.Backoff.Initial, opts.Backoff),
-		status:      Status{Since: time.Now()},
+		retries:  newRetries(opts.Retry, opts.Backoff),
+		refusals: refusals{interval: opts.Retry},
+		pace:     rate.NewLimiter(responseRate, responseBurst),
+		status:   Status{Since: time.Now()},
 	}
 	conn, err := grpc.NewClient(opts.Server, c.dial...)
 	if err != nil {
@@ -158,29 +176,16 @@ func nodeMetadata(pairs map[string]string) *structpb.Struct {
 	return m
 }
 
-func exponential(initial time.Duration, b Backoff) *backoff.ExponentialBackOff {
-	return &backoff.ExponentialBackOff{
-		InitialInterval:     initial,
-		MaxInterval:         max(initial, b.Max),
-		Multiplier:          2,
-		RandomizationFactor: b.Spread,
-	}
-}
-
 // Run keeps a stream to the control plane open until ctx ends.
 func (c *Client) Run(ctx context.Context) {
 	ctx = metadata.NewOutgoingContext(ctx, metadata.New(c.opts.Headers))
 	c.opts.Logger.Info("asking the control plane", "server", c.opts.Server, "node", c.opts.NodeID)
 	for {
-		reached, err := c.attempt(ctx)
+		reached, worked, err := c.attempt(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		delays := c.unreachable
-		if reached {
-			delays = c.ended
-		}
-		wait := delays.NextBackOff()
+		wait := c.retries.wait(time.Now(), reached, worked)
 		c.disconnected(err)
 		args := []any{"server", c.opts.Server, "err", err, "retry_in", wait.Round(time.Millisecond)}
 		if c.applied {
@@ -220,11 +225,4 @@ func (c *Client) disconnected(err error) {
 	}
 	c.status = Status{Since: since, Err: err}
 	c.metrics.connected.Set(0)
-}
-
-// answered notes that the control plane works, so that the next attempt after a
-// failure comes soon.
-func (c *Client) answered() {
-	c.unreachable.Reset()
-	c.ended.Reset()
 }

@@ -211,6 +211,20 @@ func TestControlPlaneStartedAnew(t *testing.T) {
 	}
 }
 
+// TestControlPlaneThatIsAwayForAMoment has waits that nobody would sit out: it is
+// the first attempt that must reach the control plane, or the second, if the
+// machine is so busy that the restart takes longer than a second.
+func TestControlPlaneThatIsAwayForAMoment(t *testing.T) {
+	plane := testenv.StartControlPlane(t)
+	plane.Set("1", config("a", "good"))
+	s := subscribe(t, Options{Server: plane.Addr, Retry: 2 * time.Second, Backoff: Backoff{Initial: time.Hour, Max: time.Hour}})
+	s.want("1: a")
+	plane.Stop()
+	plane.Start()
+	plane.Set("1", config("b", "good"))
+	s.want("1: b")
+}
+
 func TestControlPlaneThatComesLate(t *testing.T) {
 	plane := testenv.StartControlPlane(t)
 	plane.Stop()

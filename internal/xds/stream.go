@@ -15,6 +15,16 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+// How fast responses are taken: responseRate a second, each of responsePart bytes
+// or a part of it, of which responseBurst may come at once. A larger response is like
+// a burst. Whoever waits for answers, as go-control-plane does, never comes so fast.
+const (
+	responseRate  = 200
+	responseBurst = 256
+	responsePart  = 1 << 10
 )
 
 // patience is how long a control plane may be silent before it counts as one that
@@ -23,22 +33,25 @@ const patience = 15 * time.Second
 
 // attempt connects to the control plane, and applies what it sends until the
 // stream ends. Each attempt has its own connection, so that the error is its own
-// and not that of an earlier one. reached tells whether there was a stream.
-func (c *Client) attempt(ctx context.Context) (reached bool, err error) {
+// and not that of an earlier one, and that no back-off of gRPC's adds to the
+// client's. reached tells whether there was a stream, worked whether that showed
+// that the control plane works.
+func (c *Client) attempt(ctx context.Context) (reached, worked bool, err error) {
 	conn, err := grpc.NewClient(c.opts.Server, c.dial...)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	defer conn.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ads, err := discovery.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
 	if err != nil {
-		return false, fmt.Errorf("connecting: %w", err)
+		return false, false, fmt.Errorf("connecting: %w", err)
 	}
 	c.connected()
 	s := stream{Client: c, ads: ads}
-	return true, s.run(ctx)
+	err = s.run(ctx)
+	return true, s.worked, err
 }
 
 // stream is one stream of discovery. What it has agreed upon with the control
@@ -47,10 +60,12 @@ func (c *Client) attempt(ctx context.Context) (reached bool, err error) {
 type stream struct {
 	*Client
 	ads      discovery.AggregatedDiscoveryService_StreamAggregatedResourcesClient
+	worked   bool   // it brought a response, or lasted for long without
 	accepted string // version of the last response that was applied
 
 	problem error             // why the last response was refused, nil if it was not
 	refused [sha256.Size]byte // digest of that response
+	version string            // its version
 	nonce   string            // its nonce
 	held    <-chan time.Time  // when the control plane is told; nil if it was
 }
@@ -65,7 +80,7 @@ func (s *stream) run(ctx context.Context) error {
 	if err := s.send("", nil); err != nil {
 		return err
 	}
-	silence := time.AfterFunc(patience, s.opts.Silent)
+	silence := time.NewTimer(patience)
 	defer silence.Stop()
 	next := make(chan received)
 	go s.receiveAll(ctx, next)
@@ -75,11 +90,14 @@ func (s *stream) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-s.held:
-			s.held = nil
-			err = s.send(s.nonce, s.problem)
+			err = s.refuse()
+		case <-silence.C:
+			s.worked = true
+			s.opts.Silent()
 		case r := <-next:
 			silence.Stop()
 			if err = r.err; err == nil {
+				s.worked = true
 				err = s.answer(r.response)
 			}
 		}
@@ -90,10 +108,15 @@ func (s *stream) run(ctx context.Context) error {
 }
 
 // receiveAll hands over what comes until the stream or ctx ends. Good resources
-// need not wait so for a refusal that is held back.
+// need not wait so for a refusal that is held back. What comes too fast is left with
+// the control plane, by the flow control of HTTP/2.
 func (s *stream) receiveAll(ctx context.Context, next chan<- received) {
 	for {
 		response, err := s.receive()
+		if err == nil {
+			cost := min(1+proto.Size(response)/responsePart, responseBurst)
+			err = s.pace.WaitN(ctx, cost)
+		}
 		select {
 		case next <- received{response, err}:
 		case <-ctx.Done():
@@ -113,29 +136,42 @@ func (s *stream) receive() (*discovery.DiscoveryResponse, error) {
 	case err != nil:
 		return nil, fmt.Errorf("receiving: %w", err)
 	}
-	s.answered()
 	return response, nil
 }
 
-// answer applies a response, and accepts or refuses it. After one refusal the
-// next is held back: control planes made with go-control-plane send at once again
-// what was refused.
+// answer applies a response, and accepts or refuses it. A refusal may be held back:
+// control planes made with go-control-plane send at once again what was refused.
 func (s *stream) answer(r *discovery.DiscoveryResponse) error {
-	again := s.problem != nil
-	if sum := digest(r); !again || sum != s.refused {
+	if sum := digest(r); s.problem == nil || sum != s.refused {
 		s.refused, s.problem = sum, s.apply(r)
 	}
-	switch {
-	case s.problem == nil:
-		s.accepted, s.held = r.GetVersionInfo(), nil
-	case again:
-		s.nonce = r.GetNonce() // the control plane waits for no older one
-		if s.held == nil {
-			s.held = time.After(s.opts.Retry)
-		}
-		return nil
+	if err := s.ads.Context().Err(); err != nil {
+		return err // what was stopped on its way was not bad
 	}
-	return s.send(r.GetNonce(), s.problem)
+	if s.problem == nil {
+		s.accepted, s.held = r.GetVersionInfo(), nil
+		s.refusals.end(s.opts.Logger)
+		return s.send(r.GetNonce(), nil)
+	}
+	s.refusals.add()
+	s.version, s.nonce = r.GetVersionInfo(), r.GetNonce() // the control plane waits for no older one
+	wait := s.refusals.wait(time.Now())
+	if wait <= 0 {
+		return s.refuse()
+	}
+	if s.held == nil {
+		s.held = time.After(wait)
+	}
+	return nil
+}
+
+// refuse tells the control plane, and the log, why the last response was refused.
+func (s *stream) refuse() error {
+	s.held = nil
+	if s.refusals.tell(time.Now(), s.problem, s.opts.Logger) {
+		s.opts.Tell(s.version, s.problem)
+	}
+	return s.send(s.nonce, s.problem)
 }
 
 func (s *stream) apply(r *discovery.DiscoveryResponse) error {

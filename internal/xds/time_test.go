@@ -3,6 +3,7 @@ package xds
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"sync"
@@ -47,7 +48,7 @@ func TestWaitsGrow(t *testing.T) {
 			tried = append(tried, time.Since(started))
 			return nil, errors.New("nobody there")
 		})
-		want := []time.Duration{0, 1 * time.Second, 3 * time.Second, 7 * time.Second, 12 * time.Second, 17 * time.Second}
+		want := []time.Duration{0, 1 * time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 13 * time.Second, 18 * time.Second}
 		if !slices.Equal(tried, want) {
 			t.Errorf("tried after %v, want %v", tried, want)
 		}
@@ -62,9 +63,9 @@ func TestBrokenStreams(t *testing.T) {
 		responses []*discovery.DiscoveryResponse
 		want      []time.Duration
 	}{
-		{"at once", nil, []time.Duration{0, 2 * time.Second, 6 * time.Second, 14 * time.Second}},
+		{"at once", nil, []time.Duration{0, 1 * time.Second, 3 * time.Second, 7 * time.Second}},
 		{"after a response", []*discovery.DiscoveryResponse{{TypeUrl: configType}},
-			[]time.Duration{0, 2 * time.Second, 4 * time.Second, 6 * time.Second, 8 * time.Second, 10 * time.Second, 12 * time.Second, 14 * time.Second}},
+			[]time.Duration{0, 1 * time.Second, 3 * time.Second, 4 * time.Second, 6 * time.Second, 7 * time.Second, 9 * time.Second, 10 * time.Second}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -84,7 +85,7 @@ func TestBrokenStreams(t *testing.T) {
 					return nil
 				})
 				opts := Options{Retry: time.Hour, Backoff: Backoff{Initial: 2 * time.Second, Max: 10 * time.Second}}
-				inBubble(t, opts, 15*time.Second, dial)
+				inBubble(t, opts, 11*time.Second, dial)
 				mu.Lock()
 				defer mu.Unlock()
 				if !slices.Equal(opened, tt.want) {
@@ -92,6 +93,35 @@ func TestBrokenStreams(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestFirstRetryIsSoon asks with the waits of the settings by default, and with and
+// without their spread.
+func TestFirstRetryIsSoon(t *testing.T) {
+	for _, spread := range []float64{0, 0.5, 1} {
+		for _, lasted := range []time.Duration{0, time.Minute, time.Hour} { // without a response
+			t.Run(fmt.Sprintf("spread %v, after %v", spread, lasted), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var ended, again time.Time
+					dial := serve(t, func(stream discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+						if !ended.IsZero() {
+							again = time.Now()
+							<-stream.Context().Done()
+							return nil
+						}
+						<-time.After(lasted)
+						ended = time.Now()
+						return nil
+					})
+					opts := Options{Retry: 3 * time.Second, Backoff: Backoff{Initial: 10 * time.Second, Max: time.Minute, Spread: spread}}
+					inBubble(t, opts, lasted+time.Minute, dial)
+					if waited := again.Sub(ended); waited <= 0 || waited > time.Second {
+						t.Errorf("a stream was opened again after %v, want within a second", waited)
+					}
+				})
+			})
+		}
 	}
 }
 

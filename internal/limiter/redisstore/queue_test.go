@@ -33,6 +33,13 @@ func inFlight(s *Store) bool {
 	return s.main.only.queue.flying
 }
 
+// rest waits until nobody makes calls: the goroutine that made the last one looks for
+// more after it has answered.
+func rest(t *testing.T, s *Store) {
+	t.Helper()
+	eventually(t, "nobody makes calls", func() bool { return !inFlight(s) })
+}
+
 // gate is a hook that stops every call of the script before it reaches Redis.
 type gate struct {
 	keys chan []string // of a call that has come
@@ -292,6 +299,13 @@ type sizes struct {
 	list []string
 }
 
+// made is how many calls there were.
+func (s *sizes) made() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.list)
+}
+
 func (s *sizes) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if args := cmd.Args(); cmd.Name() == "evalsha" {
@@ -313,6 +327,7 @@ func TestLargeRequestsDoNotHoldSmallOnesBack(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	s := open(t, Options{URL: r.Addr(), OpTimeout: long, Registerer: reg})
 	mustAsk(t, s, "k", perYear) // Redis has the script now
+	rest(t, s)
 	do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
 	calls := &sizes{}
 	s.main.client.AddHook(calls)
