@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"regexp"
 	"slices"
@@ -168,8 +169,13 @@ func TestRequestsWithoutBodiesOfMany(t *testing.T) {
 		attackers.Go(a.strike)
 	}
 	attackers.Wait()
-	w.wantMemory(200 * mib)
-	w.wantGoroutines(4000)
+	w.wantMemory(500 * mib)
+	eventually(t, "waiting for the requests to end", func() error {
+		if n := w.metric("go_goroutines"); n > 4000 {
+			return fmt.Errorf("%v goroutines, want at most 4000", n)
+		}
+		return nil
+	})
 }
 
 // TestHalfSentRequests leaves a hundred requests unfinished on each of two

@@ -3,12 +3,14 @@ package app
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
+	"syscall"
 
 	"weir/internal/admin"
 	"weir/internal/descriptors"
@@ -26,6 +28,7 @@ type files struct {
 	loading sync.Mutex // one load at a time
 	digest  [sha256.Size]byte
 	skipped map[string]bool
+	short   bool // the last time, the process was short of what reading takes
 }
 
 func newFiles(r *rules, s settings.Rules, requests <-chan os.Signal) *files {
@@ -56,19 +59,40 @@ func (f *files) run(ctx context.Context) {
 	f.watch(ctx, w, f.settings.ConfigPollInterval, f.requests)
 }
 
-// refresh loads the rules if they are not what the last load saw.
-func (f *files) refresh() {
+// refresh loads the rules if they are not what the last load saw, and tells
+// whether it is to be tried again soon.
+func (f *files) refresh() (again bool) {
 	f.loading.Lock()
 	defer f.loading.Unlock()
-	if c := f.read(); c.digest != f.digest {
+	c := f.read()
+	if f.fallsShort(c.err) {
+		return true
+	}
+	if c.digest != f.digest {
 		_ = f.renew(c) // it has logged its error
 	}
+	return false
 }
 
 func (f *files) reload() error {
 	f.loading.Lock()
 	defer f.loading.Unlock()
-	return f.renew(f.read())
+	c := f.read()
+	if f.fallsShort(c.err) {
+		return c.err
+	}
+	return f.renew(c)
+}
+
+// fallsShort tells whether files could not be read because the process or the
+// machine is short of something. That says nothing of the rules and is no load.
+func (f *files) fallsShort(err error) bool {
+	before := f.short
+	f.short = errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
+	if f.short && !before {
+		f.logger.Warn("the rules cannot be read at the moment, they are read again soon", "path", f.path, "err", err)
+	}
+	return f.short
 }
 
 // renew loads rules in place of others, and logs what is wrong with them.
