@@ -42,7 +42,7 @@ func (c *arrivalConn) Read(p []byte) (int, error) {
 	if c.pause.Swap(false) {
 		half := int64(c.arrivals.bounds.pause) / 2
 		select {
-		case <-time.After(time.Duration(half + rand.Int64N(2*half))): // not all at once
+		case <-time.After(time.Duration(half + rand.Int64N(2*half))): //nolint:gosec // so that not all go on at once, which is no secret
 		case <-c.closed:
 		}
 	}
