@@ -30,9 +30,9 @@ type arrivalConn struct {
 	whole    int64     // bytes of requests that became whole
 }
 
-// firstRead is how many bytes are read at once of a connection that was quiet, or
-// while there is a crowd: a few requests, and the next connection has its turn.
-const firstRead = 512
+// crowdedRead is how many bytes of a connection are read at once while there is a
+// crowd: a few requests, and the next connection has its turn.
+const crowdedRead = 512
 
 func (c *arrivalConn) Read(p []byte) (int, error) {
 	crowd := c.arrivals.crowd()
@@ -46,8 +46,8 @@ func (c *arrivalConn) Read(p []byte) (int, error) {
 		case <-c.closed:
 		}
 	}
-	if crowd || !c.more {
-		p = p[:min(len(p), firstRead)]
+	if crowd {
+		p = p[:min(len(p), crowdedRead)]
 	}
 	n, err := c.Conn.Read(p)
 	c.more = n == len(p)
