@@ -137,13 +137,13 @@ func TestRulesThatBecomeAPipe(t *testing.T) {
 	fifo(t, rules+"/.tls/crt")
 	want := "read " + path + ": it is no regular file, allowed are regular files and links to them"
 	eventually(t, "refusing the pipe", func() error {
-		response, err := fetchBy(neighbour("127.0.0.2"), "http://"+w.debug+"/")
+		response, err := fetchBy(clientAt("127.0.0.2"), "http://"+w.debug+"/")
 		if err == nil && !strings.Contains(response.body, want) {
 			err = fmt.Errorf("the status page does not say %q:\n%s", want, response.body)
 		}
 		return err
 	})
-	response, err := neighbour("127.0.0.2").Post("http://"+w.debug+"/-/reload", "", nil)
+	response, err := clientAt("127.0.0.2").Post("http://"+w.debug+"/-/reload", "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

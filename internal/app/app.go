@@ -159,11 +159,13 @@ func (a *App) bind(service *rls.Service) error {
 	}
 	a.http = a.add(httpServer("HTTP", bound.http, admin.Service(a.health.err, service.JSONHandler()), serviceConnections, a.logger))
 
-	s := grpc.NewServer(a.grpcOptions(transport)...)
-	service.Register(s)
-	grpc_health_v1.RegisterHealthServer(s, a.health.grpc)
+	unfinished := newArrivals(defaultArrivalBounds, a.opts.Registry)
+	s := grpc.NewServer(a.grpcOptions(transport, unfinished)...)
+	services := unfinished.registrar(s)
+	service.Register(services)
+	grpc_health_v1.RegisterHealthServer(services, a.health.grpc)
 	if l.GRPCReflection {
-		reflection.Register(s)
+		reflection.Register(s) // which has streams alone
 	}
 	a.grpc = a.add(grpcServer(bound.grpc, s))
 	return nil
@@ -203,20 +205,32 @@ const streamWorkers = 64
 // decision, and a tenth of its latency.
 const window = 1 << 20
 
-func (a *App) grpcOptions(transport credentials.TransportCredentials) []grpc.ServerOption {
+// headers is how large the headers of a request may be, counted as in RFC 9113: with
+// 32 bytes more for each. gRPC's own bound of 16 MiB can be reached with 4 KiB,
+// because HPACK repeats a header in one byte. An Envoy sends less than 1 KiB, to
+// which tracing may add 512 bytes of tracestate and 8 KiB of baggage.
+const headers = 16 << 10
+
+// readBuffer is how much of a connection is read at once: dozens of requests. Each
+// connection keeps such a buffer, and nobody else has a turn before it is worked off.
+const readBuffer = 4 << 10
+
+func (a *App) grpcOptions(transport credentials.TransportCredentials, unfinished *arrivals) []grpc.ServerOption {
 	l := a.opts.Settings.Listen
 	options := append(rls.ServerOptions(),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.StaticConnWindowSize(window),
 		grpc.StaticStreamWindowSize(window),
-		grpc.Creds(transport),
+		grpc.Creds(unfinished.credentials(transport)),
+		grpc.MaxHeaderListSize(headers),
+		grpc.ReadBufferSize(readBuffer),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionAge:      l.GRPCMaxConnectionAge,
 			MaxConnectionAgeGrace: l.GRPCMaxConnectionAgeGrace,
 		}),
 		// Envoy's connection_keepalive pings more often than gRPC puts up with.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-		grpc.StreamInterceptor(a.health.endStreams),
+		grpc.ChainStreamInterceptor(unfinished.interceptStream, a.health.endStreams),
 	)
 	if most := l.GRPCMaxConcurrentStreams; most > 0 {
 		options = append(options, grpc.MaxConcurrentStreams(uint32(most)))

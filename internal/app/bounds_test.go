@@ -56,7 +56,7 @@ func TestBoundOfTheDuration(t *testing.T) {
 
 // TestStreamsOfAConnection reads what the server tells its clients of HTTP/2.
 func TestStreamsOfAConnection(t *testing.T) {
-	for value, want := range map[string]string{"0": "", "1": "\x00\x03\x00\x00\x00\x01"} {
+	for value, want := range map[string]string{"": "\x00\x03\x00\x00\x10\x00", "0": "", "1": "\x00\x03\x00\x00\x00\x01"} {
 		t.Run(value, func(t *testing.T) {
 			t.Setenv("GRPC_MAX_CONCURRENT_STREAMS", value)
 			f := start(t, "--config="+directory(t, limited(3)))
@@ -66,7 +66,7 @@ func TestStreamsOfAConnection(t *testing.T) {
 			if got := streamsSetting(t, f.GRPCAddr()); got != want {
 				t.Errorf("SETTINGS_MAX_CONCURRENT_STREAMS is %q, want %q", got, want)
 			}
-			if value == "0" {
+			if value != "1" {
 				return
 			}
 			watch, err := grpc_health_v1.NewHealthClient(f.conn).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})

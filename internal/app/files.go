@@ -3,11 +3,13 @@ package app
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"syscall"
 
 	"weir/internal/admin"
 	"weir/internal/descriptors"
@@ -26,6 +28,7 @@ type files struct {
 	// What only the goroutine of start and then that of run use, which loads.
 	digest  [sha256.Size]byte
 	skipped map[string]bool
+	short   bool // the last time, the process was short of what reading takes
 }
 
 func newFiles(r *rules, s settings.Rules, requests <-chan os.Signal) *files {
@@ -56,11 +59,17 @@ func (f *files) run(ctx context.Context) {
 	f.watch(ctx, w, f.settings.ConfigPollInterval, f.requests)
 }
 
-// refresh loads the rules if they are not what the last load saw.
-func (f *files) refresh(ctx context.Context) {
-	if c := f.read(); c.digest != f.digest {
+// refresh loads the rules if they are not what the last load saw, and reports
+// whether it is to be tried again soon.
+func (f *files) refresh(ctx context.Context) (again bool) {
+	c := f.read()
+	if f.fallsShort(c.err) {
+		return true
+	}
+	if c.digest != f.digest {
 		_ = f.renew(ctx, c) // it has logged its error
 	}
+	return false
 }
 
 func (f *files) reload(ctx context.Context) error { return f.reloads.wait(ctx) }
@@ -70,8 +79,22 @@ func (f *files) serveReload(ctx context.Context) {
 	f.reloads.serve(func() error {
 		c := f.read()
 		c.again = c.digest == f.digest
+		if f.fallsShort(c.err) {
+			return c.err
+		}
 		return f.renew(ctx, c)
 	})
+}
+
+// fallsShort tells whether files could not be read because the process or the
+// machine is short of something. That says nothing of the rules and is no load.
+func (f *files) fallsShort(err error) bool {
+	before := f.short
+	f.short = errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
+	if f.short && !before {
+		f.logger.Warn("the rules cannot be read at the moment, they are read again soon", "path", f.path, "err", err)
+	}
+	return f.short
 }
 
 // renew loads rules in place of others, and logs what is wrong with them.

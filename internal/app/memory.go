@@ -28,8 +28,6 @@ const (
 	// memoryShare is the part of the container's memory that the runtime keeps
 	// within, by collecting more often; the rest is for what it does not count.
 	memoryShare = 0.9
-	// tuneInterval is how often the target follows what is live.
-	tuneInterval = 5 * time.Second
 	// idleAfterLoad is how long after a load a server is idle that has not collected
 	// since.
 	idleAfterLoad = 15 * time.Second
@@ -63,23 +61,31 @@ func newTuner() *tuner {
 	return &tuner{}
 }
 
-// run lets the target follow what is live until ctx ends.
+// run lets the target follow what is live, which each collection finds out, until
+// ctx ends. The target is a share of it: what grows to the tenfold, as under an
+// attack, may pile up ten times the garbage until the target is another.
 func (t *tuner) run(ctx context.Context) {
 	if t == nil {
 		return
 	}
-	tick := time.NewTicker(tuneInterval)
-	defer tick.Stop()
+	collected := make(chan struct{}, 1)
 	for {
 		t.mu.Lock()
 		t.tune()
 		t.mu.Unlock()
+		notifyCollection(collected)
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-collected:
 		}
 	}
+}
+
+// notifyCollection tells c of the next collection, which finds an object that
+// nobody refers to.
+func notifyCollection(c chan<- struct{}) {
+	runtime.AddCleanup(new([16]byte), func(c chan<- struct{}) { c <- struct{}{} }, c)
 }
 
 // load says that a load begins, or that it has ended.
@@ -101,7 +107,8 @@ func (t *tuner) tune() {
 	if t.loading {
 		target = loadTarget
 	}
-	if percent := target(read("/gc/heap/live:bytes")); percent != t.percent {
+	live := read("/gc/heap/live:bytes") + read("/gc/scan/stack:bytes") + read("/gc/scan/globals:bytes")
+	if percent := target(live); percent != t.percent {
 		debug.SetGCPercent(percent)
 		t.percent = percent
 	}

@@ -17,6 +17,9 @@ import (
 // that a file is whole and a set of files is read once.
 const quiet = 50 * time.Millisecond
 
+// soon is when files are read again that could not be read for want of descriptors.
+const soon = time.Second
+
 // watch keeps the rules as their files are until ctx ends: it looks when w tells
 // of a change and after every interval, because some file systems tell nothing.
 // A value from reload loads them unconditionally.
@@ -24,12 +27,14 @@ func (f *files) watch(ctx context.Context, w *watcher, interval time.Duration, r
 	defer w.close()
 	poll := time.NewTicker(interval)
 	defer poll.Stop()
+	var settled <-chan time.Time
 	refresh := func() {
 		w.follow() // first, so that no later change is missed
-		f.refresh(ctx)
+		if f.refresh(ctx) {
+			settled = time.After(soon)
+		}
 	}
 	refresh()
-	var settled <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():

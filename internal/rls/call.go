@@ -41,6 +41,9 @@ func (s *Service) release(c *call) {
 	s.calls.Put(c)
 }
 
+// WireSize returns how many bytes the request has.
+func (c *call) WireSize() int { return len(c.wire) }
+
 func (c *call) isEnormous() bool {
 	items := max(cap(c.request.entries), cap(c.request.descriptors), cap(c.hits)) // all others are as many
 	bytes := max(cap(c.keys), cap(c.labels), cap(c.reply))

@@ -21,7 +21,7 @@ type Listen struct {
 
 	GRPCMaxConnectionAge      time.Duration `name:"grpc-max-connection-age" env:"GRPC_MAX_CONNECTION_AGE" default:"24h" min:"0s" help:"Age at which a gRPC connection is asked to close, give or take 10 %. 0 is never."`
 	GRPCMaxConnectionAgeGrace time.Duration `name:"grpc-max-connection-age-grace" env:"GRPC_MAX_CONNECTION_AGE_GRACE" default:"1h" min:"0s" help:"Time that calls on such a connection have to finish. 0 is as long as they take."`
-	GRPCMaxConcurrentStreams  int           `name:"grpc-max-concurrent-streams" env:"GRPC_MAX_CONCURRENT_STREAMS" default:"0" min:"0" max:"4294967295" help:"Most calls at a time on one gRPC connection. Clients wait with more. 0 is any number." unit:"calls"`
+	GRPCMaxConcurrentStreams  int           `name:"grpc-max-concurrent-streams" env:"GRPC_MAX_CONCURRENT_STREAMS" default:"4096" min:"0" max:"4294967295" help:"Most calls at a time on one gRPC connection. Clients wait with more. 0 is any number." unit:"calls"`
 	GRPCReflection            bool          `name:"grpc-reflection" env:"GRPC_REFLECTION" default:"false" help:"Tell gRPC clients such as grpcurl which services and messages there are."`
 }
 

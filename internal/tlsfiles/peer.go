@@ -4,8 +4,10 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
+	"strings"
 )
 
 func serverConfig(m material, peerSAN string) *tls.Config {
@@ -59,11 +61,20 @@ func trusted(chain []*x509.Certificate, authorities *x509.CertPool) error {
 	return err
 }
 
-// holds tells whether a certificate holds a subject alternative name.
+// holds tells whether a certificate holds a subject alternative name. What the name
+// looks like decides what kind of name it is: with a scheme it is a URI, with an @
+// an email address, and otherwise a DNS name or an IP address.
 func holds(certificate *x509.Certificate, san string) error {
-	if certificate.VerifyHostname(san) == nil || // a DNS name or an IP address
-		slices.ContainsFunc(certificate.URIs, func(u *url.URL) bool { return u.String() == san }) ||
-		slices.Contains(certificate.EmailAddresses, san) {
+	var held bool
+	switch {
+	case strings.Contains(san, ":") && net.ParseIP(san) == nil:
+		held = slices.ContainsFunc(certificate.URIs, func(u *url.URL) bool { return u.String() == san })
+	case strings.Contains(san, "@"):
+		held = slices.Contains(certificate.EmailAddresses, san)
+	default:
+		held = certificate.VerifyHostname(san) == nil
+	}
+	if held {
 		return nil
 	}
 	return fmt.Errorf("the certificate does not hold the name %q, but %v %v %v %v",

@@ -128,9 +128,9 @@ func readOnceSlowly(ctx context.Context, addr, path string) {
 	}
 }
 
-// neighbour is a client with an address of its own, as Prometheus and the kubelet
+// clientAt is a client with an address of its own, as Prometheus and the kubelet
 // have.
-func neighbour(ip string) *http.Client {
+func clientAt(ip string) *http.Client {
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}}
 	return &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}}
 }
@@ -163,7 +163,7 @@ func TestSlowReadersOfPages(t *testing.T) {
 	)
 	w := startWeir(t, writeRules(t, manyUsers(users)), "MEMORY_MAX_COUNTERS=100000")
 	w.countAll(users)
-	wantPage(t, neighbour("127.0.0.2"), "http://"+w.metrics+"/metrics", `key2="`) // as it always is done
+	wantPage(t, clientAt("127.0.0.2"), "http://"+w.metrics+"/metrics", `key2="`) // as it always is done
 	_, before := w.memory()
 
 	gap := w.longestGap()
@@ -176,9 +176,9 @@ func TestSlowReadersOfPages(t *testing.T) {
 	}
 	for range 2 {
 		<-time.After(time.Second) // of an attack
-		wantPage(t, neighbour("127.0.0.3"), "http://"+w.http+"/healthcheck", "OK")
-		wantPage(t, neighbour("127.0.0.2"), "http://"+w.metrics+"/metrics", "ratelimit_service_rate_limit_total_hits")
-		wantPage(t, neighbour("127.0.0.4"), "http://"+w.debug+"/rlconfig", fmt.Sprintf("many.user_user-%d: unit=YEAR", users-1))
+		wantPage(t, clientAt("127.0.0.3"), "http://"+w.http+"/healthcheck", "OK")
+		wantPage(t, clientAt("127.0.0.2"), "http://"+w.metrics+"/metrics", "ratelimit_service_rate_limit_total_hits")
+		wantPage(t, clientAt("127.0.0.4"), "http://"+w.debug+"/rlconfig", fmt.Sprintf("many.user_user-%d: unit=YEAR", users-1))
 	}
 	_, most := w.memory()
 	for _, stop := range stops {

@@ -1,0 +1,49 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestReloadWithoutFileDescriptors changes the rules while the program can open no
+// file, and not again.
+func TestReloadWithoutFileDescriptors(t *testing.T) {
+	rules := func(amount int) string {
+		return fmt.Sprintf("{domain: api, descriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: %d}}]}", amount)
+	}
+	dir := writeRules(t, rules(3))
+	w := startWeir(t, dir, "CONFIG_POLL_INTERVAL=24h")
+	if err := unix.Prlimit(w.cmd.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: 1 << 10}, nil); err != nil {
+		t.Fatal(err)
+	}
+	replaceRules(t, dir, rules(7))
+	const told = `"level":"warning","@message":"the rules cannot be read at the moment, they are read again soon"`
+	wantLog := func(line string) {
+		t.Helper()
+		eventually(t, "waiting for the log", func() error {
+			if !strings.Contains(w.output.String(), line) {
+				return fmt.Errorf("it does not say %s", line)
+			}
+			return nil
+		})
+	}
+	wantLog(told)
+	if err := unix.Prlimit(w.cmd.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1 << 10, Max: 1 << 10}, nil); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "waiting for the new rules", func() error {
+		if n := strings.Count(w.output.String(), `"@message":"rules loaded"`); n != 2 {
+			return fmt.Errorf("%d loads, want 2", n)
+		}
+		return nil
+	})
+	if log := w.output.String(); strings.Contains(log, "refused") || strings.Count(log, told) != 1 {
+		t.Error("the log calls the rules bad, or tells more than once that they cannot be read")
+	}
+	if errors := w.metric("ratelimit_service_config_load_error"); errors != 0 {
+		t.Errorf("%v loads are counted as failed, want none", errors)
+	}
+}

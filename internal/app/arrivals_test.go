@@ -1,0 +1,161 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	grpchealth "google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"weir/internal/testenv"
+)
+
+// arrivalServer answers health checks within the bounds, and returns what connects to it.
+func arrivalServer(t *testing.T, bounds arrivalBounds) (*arrivals, func() *grpc.ClientConn) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newArrivals(bounds, prometheus.NewRegistry())
+	server := grpc.NewServer(grpc.Creds(a.credentials(insecure.NewCredentials())), grpc.StreamInterceptor(a.interceptStream))
+	grpc_health_v1.RegisterHealthServer(a.registrar(server), grpchealth.NewServer())
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return a, func() *grpc.ClientConn {
+		conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		return conn
+	}
+}
+
+// unfinished calls a method and sends no request.
+func unfinished(t *testing.T, conn *grpc.ClientConn, method string) grpc.ClientStream {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stream
+}
+
+// finish sends the request after all.
+func finish(stream grpc.ClientStream) error {
+	_ = stream.SendMsg(&grpc_health_v1.HealthCheckRequest{}) // what became of it is told by RecvMsg
+	_ = stream.CloseSend()
+	return stream.RecvMsg(&grpc_health_v1.HealthCheckResponse{})
+}
+
+func TestLateRequests(t *testing.T) {
+	a, connect := arrivalServer(t, arrivalBounds{requests: 10, bytes: 1 << 20, patience: 100 * time.Millisecond})
+	conn := connect()
+	for i, method := range []string{grpc_health_v1.Health_Check_FullMethodName, grpc_health_v1.Health_Watch_FullMethodName} {
+		err := unfinished(t, conn, method).RecvMsg(&grpc_health_v1.HealthCheckResponse{})
+		if want := "the rest of the request did not come within 100ms"; status.Code(err) != codes.DeadlineExceeded || status.Convert(err).Message() != want {
+			t.Errorf("%s: got %v, want DEADLINE_EXCEEDED: %s", method, err, want)
+		}
+		if got := testutil.ToFloat64(a.late.count); got != float64(i+1) {
+			t.Errorf("%v are counted, want %d", got, i+1)
+		}
+	}
+	watch := unfinished(t, conn, grpc_health_v1.Health_Watch_FullMethodName)
+	if err := finish(watch); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- watch.RecvMsg(&grpc_health_v1.HealthCheckResponse{}) }()
+	select {
+	case err := <-ended:
+		t.Errorf("a request that was whole ends: %v", err)
+	case <-ctx.Done():
+	}
+}
+
+// TestCrowdedRequests opens requests on one connection until they are too many:
+// only its own end.
+func TestCrowdedRequests(t *testing.T) {
+	const most = 10
+	a, connect := arrivalServer(t, arrivalBounds{requests: most, bytes: 1 << 20, patience: patience, pause: time.Millisecond})
+	other := unfinished(t, connect(), grpc_health_v1.Health_Check_FullMethodName)
+	conn := connect()
+	var streams []grpc.ClientStream
+	for range 3 * most {
+		streams = append(streams, unfinished(t, conn, grpc_health_v1.Health_Check_FullMethodName))
+	}
+	if err := streams[0].RecvMsg(&grpc_health_v1.HealthCheckResponse{}); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("the oldest: got %v, want RESOURCE_EXHAUSTED", err)
+	}
+	if testutil.ToFloat64(a.crowded.count) == 0 {
+		t.Error("none is counted")
+	}
+	if err := finish(other); err != nil {
+		t.Errorf("the request of another connection: %v", err)
+	}
+}
+
+// TestHeldBytes sends messages that never end until they hold too much.
+func TestHeldBytes(t *testing.T) {
+	const most = 1 << 20
+	a, connect := arrivalServer(t, arrivalBounds{requests: 100, bytes: most, patience: patience, pause: time.Millisecond})
+	other := unfinished(t, connect(), grpc_health_v1.Health_Check_FullMethodName)
+	conn := connect()
+	var first grpc.ClientStream
+	large := &grpc_health_v1.HealthCheckRequest{Service: strings.Repeat("x", most/4)}
+	for range 8 {
+		stream := unfinished(t, conn, grpc_health_v1.Health_Check_FullMethodName)
+		if err := stream.SendMsg(large); err != nil {
+			t.Fatal(err)
+		}
+		if first == nil {
+			first = stream
+		}
+	}
+	if err := first.RecvMsg(&grpc_health_v1.HealthCheckResponse{}); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("the oldest: got %v, want RESOURCE_EXHAUSTED", err)
+	}
+	if err := finish(other); err != nil {
+		t.Errorf("the request of another connection: %v", err)
+	}
+	testenv.Eventually(t, func() error {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if _, held := a.held(); held > most {
+			return fmt.Errorf("%d bytes are held, want at most %d", held, most)
+		}
+		return nil
+	})
+	// What is whole is not held, however much it is.
+	whole := connect()
+	waits := unfinished(t, whole, grpc_health_v1.Health_Check_FullMethodName)
+	for range 20 {
+		if _, err := grpc_health_v1.NewHealthClient(whole).Check(t.Context(), large); status.Code(err) != codes.NotFound {
+			t.Fatal(err)
+		}
+	}
+	if err := finish(waits); err != nil {
+		t.Errorf("a request beside many whole ones: %v", err)
+	}
+}
