@@ -17,7 +17,7 @@ import (
 func TestCommandsOfDocuments(t *testing.T) {
 	shell := testenv.Shell(t)
 	console := regexp.MustCompile("(?ms)^```console\n\\$ go run ./cmd/server (.*?)\n(.*?)^```")
-	for name, least := range map[string]int{"README.md": 1, "docs/testing-rules.md": 3} {
+	for name, least := range map[string]int{"README.md": 1, "docs/testing-rules.md": 3, "docs/examples.md": 1} {
 		text, err := os.ReadFile(filepath.Join("../..", name))
 		if err != nil {
 			t.Fatal(err)

@@ -4,8 +4,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"weir/internal/descriptors"
+	"weir/internal/rls"
 )
 
 const document = "../../docs/testing-rules.md"
@@ -63,4 +67,70 @@ func TestDocumentExplainsEveryField(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Each example of docs/examples.md is a file of rules in docs/examples, and each of
+// its lines names a test beside them that sends what the line says. That these
+// tests pass is TestRulesOfThisRepository's.
+func TestExamples(t *testing.T) {
+	text, err := os.ReadFile("../../docs/examples.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := strings.Split(string(text), "\n## ")[1:]
+	if len(examples) < 13 {
+		t.Errorf("there are %d examples, want 13 or more", len(examples))
+	}
+	files, err := filepath.Glob("../../docs/examples/*")
+	if err != nil || len(files) != 2*len(examples) {
+		t.Errorf("docs/examples has %d files, want two for each of %d examples, error %v", len(files), len(examples), err)
+	}
+	for _, example := range examples {
+		title, body, _ := strings.Cut(example, "\n")
+		t.Run(title, func(t *testing.T) { checkExample(t, title, body) })
+	}
+}
+
+func checkExample(t *testing.T, title, body string) {
+	name := "../../docs/examples/" + anchor(title)
+	rules, err := os.ReadFile(name + ".yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(body, "```yaml\n"+string(rules)+"```\n") {
+		t.Errorf("%s.yaml is not what the example shows", name)
+	}
+	var lines, names []string
+	for _, line := range regexp.MustCompile(`(?m)^- (.*)$`).FindAllStringSubmatch(strings.SplitAfter(body, "```\n")[1], -1) {
+		lines = append(lines, line[1])
+	}
+	for _, tt := range load(t, name+"_test.yaml", Options{}).tests {
+		names = append(names, tt.name)
+		request, _, _ := strings.Cut(tt.name, ": ")
+		if !slices.ContainsFunc(tt.steps, func(s step) bool { return spell(s.request) == request && len(s.checks) > 0 }) {
+			t.Errorf("the test of %q expects nothing of this request", tt.name)
+		}
+	}
+	if len(lines) == 0 || !slices.Equal(lines, names) {
+		t.Errorf("the example says\n%s\nthe tests are named\n%s", strings.Join(lines, "\n"), strings.Join(names, "\n"))
+	}
+}
+
+// anchor returns what a link to a heading ends with.
+func anchor(heading string) string {
+	heading = regexp.MustCompile(`[^\w\- ]`).ReplaceAllString(strings.ToLower(heading), "")
+	return strings.ReplaceAll(heading, " ", "-")
+}
+
+// spell returns the descriptors of a request as the examples write them.
+func spell(r rls.Request) string {
+	var spelled []string
+	for _, d := range r.Descriptors {
+		var entries []string
+		for _, e := range d.Entries {
+			entries = append(entries, descriptors.Spell(e))
+		}
+		spelled = append(spelled, "`"+strings.Join(entries, ",")+"`")
+	}
+	return strings.Join(spelled, " + ")
 }
