@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,7 +18,7 @@ import (
 func TestCommandsOfDocuments(t *testing.T) {
 	shell := testenv.Shell(t)
 	console := regexp.MustCompile("(?ms)^```console\n\\$ go run ./cmd/server (.*?)\n(.*?)^```")
-	for name, least := range map[string]int{"README.md": 1, "docs/testing-rules.md": 3, "docs/examples.md": 1} {
+	for name, least := range map[string]int{"README.md": 1, "docs/testing-rules.md": 2, "docs/examples.md": 1} {
 		text, err := os.ReadFile(filepath.Join("../..", name))
 		if err != nil {
 			t.Fatal(err)
@@ -66,4 +68,52 @@ func TestProblemsInDocuments(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Links between documents lead to files and headings that exist.
+func TestLinksOfDocuments(t *testing.T) {
+	names, err := filepath.Glob("../../*.md")
+	for _, pattern := range []string{"../../docs/*.md", "../../examples/*/*.md"} {
+		more, globErr := filepath.Glob(pattern)
+		if err = errors.Join(err, globErr); len(more) == 0 {
+			t.Errorf("no document is %s", pattern)
+		}
+		names = append(names, more...)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := regexp.MustCompile(`\]\(([^)#:\s]*)(?:#([^)\s]*))?\)`)
+	for _, name := range names {
+		for _, found := range link.FindAllStringSubmatch(readText(t, name), -1) {
+			target := name
+			if found[1] != "" {
+				target = filepath.Join(filepath.Dir(name), found[1])
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: %v", name, err)
+			} else if found[2] != "" && !slices.Contains(anchors(readText(t, target)), found[2]) {
+				t.Errorf("%s: %s has no heading for #%s", name, target, found[2])
+			}
+		}
+	}
+}
+
+func readText(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// anchors returns what links to the headings of a document end with.
+func anchors(text string) (anchors []string) {
+	text = regexp.MustCompile("(?ms)^```.*?^```$").ReplaceAllString(text, "")
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
+		anchor := regexp.MustCompile(`[^\w\- ]`).ReplaceAllString(strings.ToLower(heading[1]), "")
+		anchors = append(anchors, strings.ReplaceAll(anchor, " ", "-"))
+	}
+	return anchors
 }
