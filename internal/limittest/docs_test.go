@@ -77,28 +77,36 @@ func TestExamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	examples := strings.Split(string(text), "\n## ")[1:]
+	examples := map[string]string{}
+	for _, example := range strings.Split(string(text), "\n## ")[1:] {
+		title, body, _ := strings.Cut(example, "\n")
+		examples[anchor(title)] = body
+	}
+	files, err := filepath.Glob("../../docs/examples/*_test.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
 	if len(examples) < 13 {
 		t.Errorf("there are %d examples, want 13 or more", len(examples))
 	}
-	files, err := filepath.Glob("../../docs/examples/*")
-	if err != nil || len(files) != 2*len(examples) {
-		t.Errorf("docs/examples has %d files, want two for each of %d examples, error %v", len(files), len(examples), err)
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), "_test.yaml")
+		t.Run(name, func(t *testing.T) { checkExample(t, strings.TrimSuffix(file, "_test.yaml"), examples[name]) })
+		delete(examples, name)
 	}
-	for _, example := range examples {
-		title, body, _ := strings.Cut(example, "\n")
-		t.Run(title, func(t *testing.T) { checkExample(t, title, body) })
+	for name := range examples {
+		t.Errorf("the example %s has no docs/examples/%s_test.yaml", name, name)
 	}
 }
 
-func checkExample(t *testing.T, title, body string) {
-	name := "../../docs/examples/" + anchor(title)
+// checkExample holds the text below the heading of an example to its files.
+func checkExample(t *testing.T, name, body string) {
 	rules, err := os.ReadFile(name + ".yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(body, "```yaml\n"+string(rules)+"```\n") {
-		t.Errorf("%s.yaml is not what the example shows", name)
+		t.Fatalf("%s.yaml is not what docs/examples.md shows", name)
 	}
 	var lines, names []string
 	for _, line := range regexp.MustCompile(`(?m)^- (.*)$`).FindAllStringSubmatch(strings.SplitAfter(body, "```\n")[1], -1) {
