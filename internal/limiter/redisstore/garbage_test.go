@@ -205,9 +205,12 @@ func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 				d, err := ask(t.Context(), s, "k", perYear)
 				return err == nil && d.Used > 0 // as the fake never tells
 			})
-			if d := mustAsk(t, s, "other", perYear); d.Used != 1 {
-				t.Errorf("%d used, want 1", d.Used)
-			}
+			fresh := 0 // what was not answered in time may have been counted
+			eventually(t, "a new counter begins with 1", func() bool {
+				fresh++
+				d, err := ask(t.Context(), s, fmt.Sprint("other", fresh), perYear)
+				return err == nil && d.Used == 1
+			})
 		})
 	}
 }
