@@ -146,7 +146,7 @@ func wantPage(t *testing.T, client *http.Client, url, part string) {
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode != 200 || !strings.Contains(string(body), part) {
+	if err != nil || response.StatusCode != http.StatusOK || !strings.Contains(string(body), part) {
 		t.Errorf("%s: status %d, %d bytes, want %q (error: %v)", url, response.StatusCode, len(body), part, err)
 	}
 	t.Logf("%s took %v", url, time.Since(began).Round(time.Millisecond))

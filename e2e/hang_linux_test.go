@@ -148,7 +148,7 @@ func TestRulesThatBecomeAPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	if body, _ := io.ReadAll(response.Body); response.StatusCode != 500 || !strings.Contains(string(body), want) {
+	if body, _ := io.ReadAll(response.Body); response.StatusCode != http.StatusInternalServerError || !strings.Contains(string(body), want) {
 		t.Errorf("reload: %d %s", response.StatusCode, body)
 	}
 	const look = 6 * time.Second // at the certificate comes every 5 s

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"log/slog"
 	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"weir/internal/settings"
 )
@@ -23,7 +27,7 @@ func newLogger(s settings.Process, w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: slog.Level(s.LogLevel)}
 	if s.LogFormat == "json" {
 		options.ReplaceAttr = jsonField
-		return slog.New(slog.NewJSONHandler(w, options))
+		return slog.New(slog.NewJSONHandler(escapingWriter{w}, options))
 	}
 	return slog.New(slog.NewTextHandler(w, options))
 }
@@ -57,3 +61,32 @@ func levelName(level any) string {
 	}
 	return strings.ToLower(fmt.Sprint(level))
 }
+
+// escapingWriter escapes, as JSON does, what is no graphic character in lines of
+// JSON: encoding/json leaves some that a terminal obeys. What is read from the lines
+// stays the same.
+type escapingWriter struct{ io.Writer }
+
+func (w escapingWriter) Write(line []byte) (int, error) {
+	if bytes.IndexFunc(line, obeyed) < 0 {
+		return w.Writer.Write(line)
+	}
+	var escaped []byte
+	for _, r := range string(line) {
+		if !obeyed(r) {
+			escaped = utf8.AppendRune(escaped, r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			escaped = fmt.Appendf(escaped, `\u%04x`, unit)
+		}
+	}
+	if _, err := w.Writer.Write(escaped); err != nil {
+		return 0, err
+	}
+	return len(line), nil
+}
+
+// obeyed reports whether a terminal may do something else with r than show it. Line
+// breaks are between lines only.
+func obeyed(r rune) bool { return !unicode.IsGraphic(r) && r != '\n' }

@@ -60,6 +60,31 @@ func TestNoSecretIsShown(t *testing.T) {
 	}
 }
 
+// TestNoPastedKeyIsShown gives the program the text of a key where the path of its
+// file belongs.
+func TestNoPastedKeyIsShown(t *testing.T) {
+	dir := rules(t, "a.yaml", good)
+	found := 0
+	for _, flag := range serveFlags() {
+		if !strings.HasSuffix(flag.Name, "-key") {
+			continue
+		}
+		found++
+		t.Run(flag.Envs[0], func(t *testing.T) {
+			t.Parallel()
+			for n, form := range []string{
+				"-----BEGIN PRIVATE KEY-----\nMIIE%s\n-----END PRIVATE KEY-----\n", "-----BEGIN EC PRIVATE KEY-----\\nMIIE%s",
+				"\n-----BEGIN PRIVATE KEY-----\r\nMIIE%s\r\n", "-----BEGIN PRIVATE KEY----- MIIE%s -----END PRIVATE KEY-----",
+			} {
+				checkShown(t, flag, fmt.Sprintf(form, secret), n, dir)
+			}
+		})
+	}
+	if found != 3 {
+		t.Errorf("%d settings name the file of a key, want 3", found)
+	}
+}
+
 // fits reports whether a form is of interest for a setting: those of URLs for what is
 // none are the same mistake again and again.
 func fits(flag *kong.Flag, form string) bool {

@@ -74,6 +74,8 @@ type meter interface {
 	expiry(s State) int64
 	// most is the largest cost that is told apart from larger ones.
 	most() int64
+	// ample is the use below which one unit more fits, whatever the rest of the state.
+	ample() int64
 	// numbers are the algorithm's constants.
 	numbers() (Kind, [4]int64)
 }
@@ -125,9 +127,13 @@ func (l *Limit) Expiry(s State) int64 { return l.meter.expiry(s) }
 // left alone, in microseconds since the epoch; 0 if it does not at now. It is 0,
 // too, if an unused counter would deny as well: then the state changes nothing.
 func (l *Limit) DeniesUntil(s State, now int64) int64 {
-	if l.Algorithm != SlidingWindow && l.meter.fits(s, now, 1) {
-		return 0 // whatever the state's time is: time makes room only
+	if s.Used < l.ample {
+		return 0 // as most do, and cheaper than to ask the meter
 	}
+	return l.deniesUntil(s, now)
+}
+
+func (l *Limit) deniesUntil(s State, now int64) int64 {
 	if wait := l.meter.wait(l.meter.roll(s, now), now, 1); wait > 0 {
 		return now + wait
 	}

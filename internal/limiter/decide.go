@@ -33,7 +33,8 @@ func Count(hits []Hit, states []*State, now int64, out []Decision, after []State
 			*s = h.Limit.meter.back(*s, now)
 		}
 		before[i] = *s
-		out[i].Over = !h.Refund && !h.Limit.meter.fits(rolled, now, h.wanted())
+		wanted := max(h.Units(), h.least())
+		out[i].Over = !h.Refund && !h.Limit.meter.fits(rolled, now, wanted)
 		if h.Cost > 0 && (!out[i].Over || h.Always) {
 			*s = h.write(rolled)
 		}

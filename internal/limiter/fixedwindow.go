@@ -74,6 +74,8 @@ func (w fixedWindow) expiry(s State) int64 {
 // most is also the largest Used. The sum of both is exact.
 func (w fixedWindow) most() int64 { return MaxExact / 2 }
 
+func (w fixedWindow) ample() int64 { return w.amount }
+
 func (w fixedWindow) numbers() (Kind, [4]int64) {
 	return KindFixedWindow, [4]int64{w.period, w.amount, w.grid}
 }

@@ -50,9 +50,6 @@ func (h *Hit) least() int64 {
 	return 1
 }
 
-// wanted is what must be free for the hit to be admitted.
-func (h *Hit) wanted() int64 { return max(h.Units(), h.least()) }
-
 // Unconditional tells whether the hit is written whatever becomes of its request.
 func (h *Hit) Unconditional() bool { return h.Refund || h.Always && h.Cost > 0 }
 

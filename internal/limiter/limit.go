@@ -154,6 +154,7 @@ func (s *Spec) Size() uint32 {
 type Limit struct {
 	Spec
 	meter  meter
+	ample  int64                  // as the meter tells
 	meters atomic.Pointer[meters] // bound at first use
 }
 
@@ -179,5 +180,6 @@ func NewLimit(s Spec) (*Limit, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.ample = l.meter.ample()
 	return l, nil
 }

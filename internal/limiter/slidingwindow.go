@@ -103,6 +103,8 @@ func (w slidingWindow) expiry(s State) int64 {
 // most is also the largest Used and Prev. The sum of two is exact.
 func (w slidingWindow) most() int64 { return MaxExact / 2 }
 
+func (w slidingWindow) ample() int64 { return 0 } // it depends on the previous window
+
 func (w slidingWindow) numbers() (Kind, [4]int64) {
 	return KindSlidingWindow, [4]int64{w.period, w.amount, w.simple}
 }

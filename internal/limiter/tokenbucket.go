@@ -62,8 +62,8 @@ func (b tokenBucket) drainTime(units, parts int64) int64 {
 }
 
 func (b tokenBucket) roll(s State, now int64) State {
-	s = b.clamp(b.back(s, now))
-	elapsed := now - s.At
+	s = b.clamp(s)
+	elapsed := max(now-s.At, 0) // 0 if the clock stepped back, see back
 	if elapsed >= b.drainTime(s.Used, s.Prev) {
 		return State{At: now}
 	}
@@ -122,6 +122,8 @@ func (b tokenBucket) expiry(s State) int64 {
 
 // most fills the emptiest bucket to the brim, empties the fullest, and fits none.
 func (b tokenBucket) most() int64 { return b.brim() }
+
+func (b tokenBucket) ample() int64 { return b.burst - 1 } // a part of a unit counts as one
 
 func (b tokenBucket) numbers() (Kind, [4]int64) {
 	return KindTokenBucket, [4]int64{b.period, b.amount, b.burst, b.divisor}

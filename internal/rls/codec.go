@@ -8,9 +8,10 @@ import (
 )
 
 // ServerOptions are what a server needs that a Service is registered with: the
-// codec of its messages. Other services of that server work as ever.
+// codec of its messages, and their size. Other services of that server work as ever.
 func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(maxReceived),
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(protocodec.Name)}),
 	}
 }

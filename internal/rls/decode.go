@@ -35,12 +35,15 @@ type override struct {
 	unitMultiplier  uint32
 }
 
-// A request holds at most so much. The most descriptors are a setting. Above 4
-// MiB gRPC itself refuses a message, unread and with RESOURCE_EXHAUSTED: to be
-// told INVALID_ARGUMENT instead is not worth the memory.
+// A request holds at most so much. The most descriptors are a setting. A message
+// that is a little too large is told so with INVALID_ARGUMENT. Beyond maxReceived
+// gRPC itself refuses it, unread and with RESOURCE_EXHAUSTED: what cannot be
+// permitted must take neither memory, which a compressed message needs before anybody
+// sees it, nor a share of the bytes that unfinished requests have together.
 const (
-	maxBytes   = 1 << 20
-	maxEntries = 100 // of one descriptor
+	maxBytes    = 1 << 20
+	maxReceived = maxBytes + 64<<10
+	maxEntries  = 100 // of one descriptor
 )
 
 var errMalformed = errors.New("the message is malformed")

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"weir/internal/limiter"
+	"weir/internal/plaintext"
 )
 
 // JSONHandler serves POST /json, for clients that speak no gRPC: a
@@ -40,7 +41,7 @@ func (s *Service) JSONHandler() http.Handler {
 			if code == http.StatusServiceUnavailable {
 				w.Header().Set("Retry-After", "1") // nobody knows when the store is back
 			}
-			http.Error(w, grpcstatus.Convert(err).Message(), code)
+			http.Error(w, plaintext.Lines(grpcstatus.Convert(err).Message()), code)
 			return
 		}
 		writeJSON(w, response, retryAfter)

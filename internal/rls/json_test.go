@@ -128,6 +128,7 @@ func TestJSONErrors(t *testing.T) {
 		{"method", opts, http.MethodGet, "", 405, "only POST is allowed"},
 		{"no JSON", opts, http.MethodPost, "domain", 400, "the body is not a RateLimitRequest: "},
 		{"unknown field", opts, http.MethodPost, `{"domian": "api"}`, 400, "the body is not a RateLimitRequest: "},
+		{"control characters", opts, http.MethodPost, "{\"\u009b31m\u202e\": 1}", 400, "the body is not a RateLimitRequest: "},
 		{"bad request", opts, http.MethodPost, `{"domain": "api"}`, 400, "the request has no descriptors"},
 		{"too large", opts, http.MethodPost, `{"domain": "` + strings.Repeat("a", maxBytes) + `"}`, 413, "the body has more than 1048576 bytes"},
 		{"store failed", failed, http.MethodPost, `{"domain": "api", "descriptors": [{"entries": [{"key": "user", "value": "a"}]}]}`, 503, "the store of the counters is unavailable"},
@@ -137,6 +138,9 @@ func TestJSONErrors(t *testing.T) {
 			w := post(New(tc.opts).JSONHandler(), tc.method, tc.body)
 			if w.Code != tc.status || !strings.HasPrefix(w.Body.String(), tc.want) {
 				t.Errorf("got %d %q, want %d %q", w.Code, w.Body, tc.status, tc.want)
+			}
+			if strings.ContainsAny(w.Body.String(), "\u009b\u202e") {
+				t.Errorf("%q has characters that a terminal obeys", w.Body)
 			}
 			if w.Code == http.StatusMethodNotAllowed && w.Header().Get("Allow") != http.MethodPost {
 				t.Errorf("Allow is %q", w.Header().Get("Allow"))

@@ -47,7 +47,7 @@ func TestBadRequests(t *testing.T) {
 		expectError(t, err, codes.InvalidArgument, "the message has 1048580 bytes, at most 1048576 are permitted")
 	})
 	t.Run("too large for gRPC", func(t *testing.T) {
-		_, err := askRaw(t, conn, message{}.string(1, strings.Repeat("a", 4<<20)))
+		_, err := askRaw(t, conn, message{}.string(1, strings.Repeat("a", maxReceived)))
 		if grpcstatus.Code(err) != codes.ResourceExhausted {
 			t.Errorf("got %v, want RESOURCE_EXHAUSTED", err)
 		}

@@ -64,7 +64,7 @@ func (s *Settings) AfterApply(ctx *kong.Context) error {
 	var names []string
 	var errs []error
 	for _, flag := range ctx.Flags() {
-		errs = append(errs, checkRange(flag))
+		errs = append(errs, checkRange(flag), checkPath(flag))
 		names = append(names, flag.Envs...)
 	}
 	s.Listen.ofOneFamily()
@@ -90,6 +90,16 @@ func checkRange(flag *kong.Flag) error {
 		return nil
 	}
 	return fmt.Errorf("--%s ($%s): %v is not allowed, allowed is %s", flag.Name, flag.Envs[0], value.Interface(), allowed(flag.Tag))
+}
+
+// checkPath refuses the content of a PEM file where its path belongs: else a key
+// would be shown as the name of a file that is not there.
+func checkPath(flag *kong.Flag) error {
+	isPath := flag.PlaceHolder == "FILE" || flag.PlaceHolder == "PATH"
+	if isPath && strings.Contains(flag.Target.String(), "-----BEGIN") {
+		return fmt.Errorf("--%s ($%s): holds the text of a file, allowed is its path", flag.Name, flag.Envs[0])
+	}
+	return nil
 }
 
 // allowed tells the range of a setting, "" if it has none.

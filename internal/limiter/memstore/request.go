@@ -54,7 +54,8 @@ func (r *request) keep(now int64) (evictions int) {
 			moves = true
 			continue
 		}
-		v := r.value(i, now)
+		limit := r.hits[i].Limit
+		v := value{limit.Expiry(*a.state), limit.DeniesUntil(*a.state, now)}
 		a.shard.asked(a.counter, v, now)
 		moves = moves || v.expiry <= now
 	}
@@ -66,7 +67,8 @@ func (r *request) keep(now int64) (evictions int) {
 		if a.counter != nil || a.again {
 			continue
 		}
-		v := r.value(i, now)
+		limit := r.hits[i].Limit
+		v := value{limit.Expiry(*a.state), limit.DeniesUntil(*a.state, now)}
 		if v.expiry > now && a.shard.add(a.hash, r.hits[i].Key, *a.state, v, now) {
 			evictions++
 		}
@@ -75,10 +77,4 @@ func (r *request) keep(now int64) (evictions int) {
 		r.asks[i].shard.clear(now, 1) // those no longer used expire before all others
 	}
 	return evictions
-}
-
-// value is what the counter of a hit is kept for.
-func (r *request) value(i int, now int64) value {
-	limit, state := r.hits[i].Limit, *r.asks[i].state
-	return value{limit.Expiry(state), limit.DeniesUntil(state, now)}
 }

@@ -58,6 +58,7 @@ func newBackend(name string, o *Options, c *connection, metrics *metrics, log *s
 		outage:    outage{log: log},
 		lateness:  lateness{log: log},
 	}
+	b.dialer.watch()
 	if o.Type == Cluster {
 		b.lanes = make(map[int]*lane)
 	} else {
@@ -205,7 +206,7 @@ func (b *backend) reconnect(err error) {
 		}
 	default:
 		if kind == kindReadOnly {
-			b.dialer.drop()
+			b.dialer.drop("")
 		}
 	}
 }
@@ -240,7 +241,9 @@ func (b *backend) close() {
 
 // disconnect makes calls that still wait fail at once.
 func (b *backend) disconnect() error {
-	if err := b.client.Close(); err != nil {
+	err := b.client.Close()
+	b.dialer.close()
+	if err != nil {
 		return fmt.Errorf("closing the connections to Redis: %w", err)
 	}
 	return nil

@@ -17,7 +17,8 @@ import (
 // have been as many as the pool has room for, refuses to dial for a second
 // after each: Redis would be back and we would not ask it.
 type dialer struct {
-	tls func() *tls.Config // nil: none
+	tls       func() *tls.Config // nil: none
+	sentinels *sentinels         // who know where to connect to; nil: go-redis does
 
 	mu   sync.Mutex
 	made map[*conn]struct{} // and not closed yet
@@ -30,11 +31,27 @@ func newDialer(config func() *tls.Config) *dialer {
 // keepAlive notices a dead peer within 45 s even if nothing is sent.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}
 
-// dial connects to addr.
+// find returns where to connect to: to addr or, if sentinels know it, to the
+// primary. It breaks the connections to what is no longer that.
+func (d *dialer) find(ctx context.Context, addr string) (string, error) {
+	if d.sentinels == nil {
+		return addr, nil
+	}
+	addr, err := d.sentinels.primary(ctx)
+	if err == nil {
+		d.drop(addr)
+	}
+	return addr, err
+}
+
+// dial connects to addr, or to the primary that sentinels know.
 func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	addr, err := d.find(ctx, addr)
+	if err != nil {
+		return newFailedConn(err), nil
+	}
 	plain := &net.Dialer{KeepAliveConfig: keepAlive}
-	c := &conn{dialer: d}
-	var err error
+	c := &conn{dialer: d, addr: addr}
 	if d.tls == nil {
 		if c.Conn, err = plain.DialContext(ctx, network, addr); err == nil {
 			c.socket = c.Conn.(syscall.Conn)
@@ -46,8 +63,7 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 		}
 	}
 	if err != nil {
-		pipe, _ := net.Pipe()
-		return failedConn{pipe, err}, nil
+		return newFailedConn(err), nil
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -55,13 +71,29 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return c, nil
 }
 
-// drop breaks all connections, so that the next call makes a new one: to whoever
-// is the primary by then.
-func (d *dialer) drop() {
+// drop breaks all connections but those to an address, so that the next call makes a
+// new one: to whoever is the primary by then.
+func (d *dialer) drop(but string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for c := range d.made {
-		_ = c.Conn.Close() // go-redis finds out and closes it for good
+		if c.addr != but {
+			_ = c.Conn.Close() // go-redis finds out and closes it for good
+		}
+	}
+}
+
+// watch starts to ask sentinels, if there are any, whether another is the primary.
+func (d *dialer) watch() {
+	if d.sentinels != nil {
+		d.sentinels.watch(func(ctx context.Context) { _, _ = d.find(ctx, "") })
+	}
+}
+
+// close ends what watch started.
+func (d *dialer) close() {
+	if d.sentinels != nil {
+		d.sentinels.close()
 	}
 }
 
@@ -74,25 +106,18 @@ func (d *dialer) drop() {
 // Redis said last, if that was an error: Redis says why before it closes.
 type conn struct {
 	net.Conn
-	dialer *dialer
-	socket syscall.Conn
-
-	mu      sync.Mutex // sentinels are read and written to at the same time
+	dialer  *dialer
+	addr    string
+	socket  syscall.Conn
 	replies framing
 }
 
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if garbled := c.follow(p[:n]); garbled != nil {
+	if garbled := c.replies.follow(p[:n]); garbled != nil {
 		return 0, garbled // and so is every other, until go-redis closes it
 	}
 	return n, c.explain(err)
-}
-
-func (c *conn) follow(p []byte) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.replies.follow(p)
 }
 
 func (c *conn) Write(p []byte) (int, error) {
@@ -108,7 +133,7 @@ func (c *conn) hear() {
 	_ = c.SetReadDeadline(time.Now().Add(time.Millisecond)) // if it fails, so does the next
 	p := make([]byte, maxLine)
 	n, _ := c.Conn.Read(p)
-	_ = c.follow(p[:n])
+	_ = c.replies.follow(p[:n])
 }
 
 // explain adds to an error what Redis said last.
@@ -116,8 +141,6 @@ func (c *conn) explain(err error) error {
 	if err == nil || isTimeout(err) {
 		return err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if len(c.replies.said) == 0 {
 		return err
 	}
@@ -138,6 +161,11 @@ func (c *conn) Close() error {
 type failedConn struct {
 	net.Conn // has no other end
 	err      error
+}
+
+func newFailedConn(err error) net.Conn {
+	pipe, _ := net.Pipe()
+	return failedConn{pipe, err}
 }
 
 func (c failedConn) Read([]byte) (int, error)  { return 0, c.err }

@@ -133,8 +133,5 @@ func clean(err error, secrets []string) error {
 
 // unavailable wraps an error of go-redis for the callers of the store.
 func unavailable(err error) error {
-	if errors.Is(err, redis.Nil) { // the script always replies something
-		return fmt.Errorf("%w: the sentinels know no primary of this name: %w", limiter.ErrUnavailable, err)
-	}
 	return fmt.Errorf("%w: asking Redis: %w", limiter.ErrUnavailable, err)
 }

@@ -20,8 +20,8 @@ const (
 )
 
 // framing follows the replies on a connection as they arrive, in whatever pieces,
-// before go-redis reads them. It knows versions 2 and 3 of Redis' protocol, but for
-// attributes, which no Redis sends; 3 is spoken to sentinels.
+// before go-redis reads them. It knows version 2 of Redis' protocol, which is spoken
+// to all.
 type framing struct {
 	begun    []byte // of a line whose end has not arrived
 	skip     int    // bytes of a string to come
@@ -88,17 +88,17 @@ func (f *framing) line(line []byte) error {
 		if len(f.open) == 0 {
 			f.said = append(f.said, text[1:]...)
 		}
-	case '+', ':', '_', '#', ',', '(':
-	case '$', '=', '!', '*', '~', '>', '%':
+	case '+', ':':
+	case '$', '*':
 		n, err := strconv.Atoi(string(text[1:]))
 		switch {
 		case err != nil || n < -1:
 			return errNoReply
 		case n == -1: // nil
-		case text[0] == '$', text[0] == '=', text[0] == '!':
+		case text[0] == '$':
 			return f.string(n)
 		case n > 0:
-			return f.array(n, text[0] == '%')
+			return f.array(n)
 		}
 	default:
 		return errNoReply
@@ -118,12 +118,8 @@ func (f *framing) string(n int) error {
 	return nil
 }
 
-// array reads the head of an array of n elements, or of n pairs, of which there is
-// one at least.
-func (f *framing) array(n int, pairs bool) error {
-	if n = min(n, maxElements+1); pairs {
-		n *= 2
-	}
+// array reads the head of an array of n elements, of which there is one at least.
+func (f *framing) array(n int) error {
 	switch {
 	case n > maxElements-f.elements:
 		return fmt.Errorf("its reply claims arrays of more than %d elements", maxElements)

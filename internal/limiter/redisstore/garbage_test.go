@@ -27,6 +27,20 @@ const (
 // most is the largest length that a number of 64 bits can claim.
 const most = "9223372036854775807"
 
+// Commands to sentinels.
+const (
+	addressOf   = "sentinel get-master-addr-by-name"
+	sentinelsOf = "sentinel sentinels"
+	// subscribed is the reply to who wants to be told of another primary.
+	subscribed = "*3\r\n+subscribe\r\n++switch-master\r\n:1\r\n"
+)
+
+// inArray is how a sentinel tells an address.
+func inArray(addr string) string {
+	host, port, _ := net.SplitHostPort(addr)
+	return fmt.Sprintf("*2\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(host), host, len(port), port)
+}
+
 // TestWhateverRedisRepliesIsSurvived has a Redis that is none, or is broken: it
 // replies to one command with what no Redis does. The process must live on in
 // bounded memory, callers must have an error or a decision in time, and nothing may
@@ -36,7 +50,7 @@ func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 		name, to string // to which command; "": the script
 		reply    string
 		patient  bool // for longer than it takes to send the reply
-		cluster  bool
+		kind     Type
 	}{
 		{name: "an array of the largest length", reply: "*" + most + "\r\n"},
 		{name: "a string of the largest length", to: "info", reply: "$" + most + "\r\n"},
@@ -123,21 +137,43 @@ func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 		{name: "INFO that is an array", to: "info", reply: "*1\r\n:1\r\n"},
 		{name: "INFO without sense", to: "info", reply: "$9\r\n:::\r\n\r\n::\r\n"},
 
-		{name: "slots of the largest number", to: "cluster slots", cluster: true, reply: "*" + most + "\r\n"},
-		{name: "slots without nodes", to: "cluster slots", cluster: true, reply: "*1\r\n*2\r\n:0\r\n:16383\r\n"},
-		{name: "a slot with the largest number of nodes", to: "cluster slots", cluster: true, reply: "*1\r\n*" + most + "\r\n:0\r\n:1\r\n"},
-		{name: "a slot of one element", to: "cluster slots", cluster: true, reply: "*1\r\n*1\r\n:0\r\n"},
-		{name: "no slots", to: "cluster slots", cluster: true, reply: "*0\r\n"},
-		{name: "slots that are none", to: "cluster slots", cluster: true, reply: "*1\r\n*3\r\n:20000\r\n:30000\r\n*3\r\n$0\r\n\r\n:0\r\n$1\r\na\r\n"},
-		{name: "slots from the last to the first", to: "cluster slots", cluster: true, reply: "*1\r\n*3\r\n:16383\r\n:0\r\n*3\r\n$0\r\n\r\n:0\r\n$1\r\na\r\n"},
-		{name: "negative slots", to: "cluster slots", cluster: true, reply: "*1\r\n*3\r\n:-" + most + "\r\n:" + most + "\r\n*3\r\n$0\r\n\r\n:0\r\n$1\r\na\r\n"},
+		{name: "slots of the largest number", to: "cluster slots", kind: Cluster, reply: "*" + most + "\r\n"},
+		{name: "slots without nodes", to: "cluster slots", kind: Cluster, reply: "*1\r\n*2\r\n:0\r\n:16383\r\n"},
+		{name: "a slot with the largest number of nodes", to: "cluster slots", kind: Cluster, reply: "*1\r\n*" + most + "\r\n:0\r\n:1\r\n"},
+		{name: "a slot of one element", to: "cluster slots", kind: Cluster, reply: "*1\r\n*1\r\n:0\r\n"},
+		{name: "no slots", to: "cluster slots", kind: Cluster, reply: "*0\r\n"},
+		{name: "slots that are none", to: "cluster slots", kind: Cluster, reply: "*1\r\n*3\r\n:20000\r\n:30000\r\n*3\r\n$0\r\n\r\n:0\r\n$1\r\na\r\n"},
+		{name: "slots from the last to the first", to: "cluster slots", kind: Cluster, reply: "*1\r\n*3\r\n:16383\r\n:0\r\n*3\r\n$0\r\n\r\n:0\r\n$1\r\na\r\n"},
+		{name: "an address without a port", to: addressOf, kind: Sentinel, reply: "*1\r\n$9\r\n127.0.0.1\r\n"},
+		{name: "an empty address", to: addressOf, kind: Sentinel, reply: "*0\r\n"},
+		{name: "an address of nothing", to: addressOf, kind: Sentinel, reply: "*2\r\n$0\r\n\r\n$0\r\n\r\n"},
+		{name: "an address of nils", to: addressOf, kind: Sentinel, reply: "*2\r\n$-1\r\n$-1\r\n"},
+		{name: "an address of numbers", to: addressOf, kind: Sentinel, reply: "*2\r\n:1\r\n:2\r\n"},
+		{name: "an address of arrays", to: addressOf, kind: Sentinel, reply: "*2\r\n*1\r\n:1\r\n*1\r\n:1\r\n"},
+		{name: "an address with more than a port", to: addressOf, kind: Sentinel, reply: "*3\r\n$9\r\n127.0.0.1\r\n$1\r\n1\r\n$1\r\n1\r\n"},
+		{name: "an address of the largest length", to: addressOf, kind: Sentinel, reply: "*" + most + "\r\n"},
+		{name: "an address that is a map", to: addressOf, kind: Sentinel, reply: "%1\r\n$9\r\n127.0.0.1\r\n$1\r\n1\r\n"},
+		{name: "an address that is a set", to: addressOf, kind: Sentinel, reply: "~1\r\n$9\r\n127.0.0.1\r\n"},
+		{name: "an address that is a status", to: addressOf, kind: Sentinel, reply: "+OK\r\n"},
+		{name: "no address", to: addressOf, kind: Sentinel, reply: "*-1\r\n"},
+		{name: "an address, never", to: addressOf, kind: Sentinel, reply: ""},
+		{name: "an address, then the end", to: addressOf, kind: Sentinel, reply: "*2\r\n$9\r\n127.0.0.1\r\n" + thenCloses},
+		{name: "sentinels that are none", to: sentinelsOf, kind: Sentinel, reply: "*3\r\n:1\r\n*3\r\n+ip\r\n+a\r\n+port\r\n*0\r\n"},
+		{name: "sentinels of the largest number", to: sentinelsOf, kind: Sentinel, reply: "*" + most + "\r\n"},
+		{name: "many sentinels", to: sentinelsOf, kind: Sentinel, reply: "*50000\r\n" + strings.Repeat("*4\r\n+ip\r\n+127.0.0.1\r\n+port\r\n+1\r\n", 50_000)},
+		{name: "a message of another primary without an address", to: "subscribe", kind: Sentinel, reply: subscribed + "*3\r\n+message\r\n++switch-master\r\n$4\r\nweir\r\n"},
+		{name: "a message from a channel that is a number", to: "subscribe", kind: Sentinel, reply: subscribed + "*3\r\n+message\r\n:1\r\n$1\r\na\r\n"},
+		{name: "a message that is too short", to: "subscribe", kind: Sentinel, reply: subscribed + "*1\r\n+message\r\n"},
+		{name: "a message of numbers", to: "subscribe", kind: Sentinel, reply: subscribed + "*2\r\n:1\r\n:1\r\n"},
+
+		{name: "negative slots", to: "cluster slots", kind: Cluster, reply: "*1\r\n*3\r\n:-" + most + "\r\n:" + most + "\r\n*3\r\n$0\r\n\r\n:0\r\n$1\r\na\r\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			fake := startFake(t, c.to, c.reply)
 			p := newProxy(t, fake)
-			o := Options{URL: p.Addr().String(), OpTimeout: 100 * time.Millisecond}
-			if c.cluster {
-				o.Type = Cluster
+			o := Options{Type: c.kind, URL: p.Addr().String(), OpTimeout: 100 * time.Millisecond}
+			if c.kind == Sentinel {
+				o.URL = "weir," + o.URL
 			}
 			if c.patient {
 				o.OpTimeout = long
@@ -156,19 +192,25 @@ func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 			if n := totalAlloc() - allocated; n > 300<<20 { // by six calls
 				t.Errorf("%d MB were allocated", n>>20)
 			}
-			if c.cluster {
+			if c.kind == Cluster {
 				return // which could not come back as a single Redis
 			}
 			real := testenv.RedisServer(t).Addr()
+			if c.kind == Sentinel {
+				real = startFake(t, addressOf, inArray(real))
+			}
 			p.target.Store(&real)
 			p.drop()
 			eventually(t, "Redis decides", func() bool {
-				_, err := ask(t.Context(), s, "k", perYear)
-				return err == nil
+				d, err := ask(t.Context(), s, "k", perYear)
+				return err == nil && d.Used > 0 // as the fake never tells
 			})
-			if d := mustAsk(t, s, "other", perYear); d.Used != 1 {
-				t.Errorf("%d used, want 1", d.Used)
-			}
+			fresh := 0 // what was not answered in time may have been counted
+			eventually(t, "a new counter begins with 1", func() bool {
+				fresh++
+				d, err := ask(t.Context(), s, fmt.Sprint("other", fresh), perYear)
+				return err == nil && d.Used == 1
+			})
 		})
 	}
 }
@@ -229,6 +271,12 @@ func serveFake(ctx context.Context, conn net.Conn, to, reply string) {
 			_, err = io.WriteString(conn, "-ERR unknown command\r\n")
 		case command == "info":
 			_, err = io.WriteString(conn, "$11\r\nrole:master\r\n")
+		case command == addressOf:
+			_, err = io.WriteString(conn, inArray(conn.LocalAddr().String()))
+		case command == sentinelsOf:
+			_, err = io.WriteString(conn, "*0\r\n")
+		case command == "subscribe":
+			_, err = io.WriteString(conn, subscribed)
 		case command == "cluster info":
 			_, err = io.WriteString(conn, "$16\r\ncluster_state:ok\r\n")
 		default:
@@ -240,7 +288,8 @@ func serveFake(ctx context.Context, conn net.Conn, to, reply string) {
 	}
 }
 
-// readCommand returns the name of a command: its first word, of CLUSTER two.
+// readCommand returns the name of a command: its first word, of CLUSTER and
+// SENTINEL two.
 func readCommand(r *bufio.Reader) (name string, err error) {
 	number := func() (n int) {
 		var line string
@@ -258,7 +307,7 @@ func readCommand(r *bufio.Reader) (name string, err error) {
 		switch text := strings.ToLower(strings.TrimSpace(string(word))); {
 		case i == 0:
 			name = text
-		case i == 1 && name == "cluster":
+		case i == 1 && (name == "cluster" || name == "sentinel"):
 			name += " " + text
 		}
 	}

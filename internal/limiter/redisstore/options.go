@@ -139,7 +139,7 @@ func (o *Options) connection() (*connection, error) {
 	connect := max(timeout, connectTimeout)
 	connect = min(connect, cmp.Or(o.ConnectTimeout, connect))
 	dialer := newDialer(encrypt)
-	return &connection{address: a, dialer: dialer, Options: redis.Options{
+	c := &connection{address: a, dialer: dialer, Options: redis.Options{
 		Network: a.Network, Addr: a.Addr, DB: a.DB, Username: a.Username, Password: a.Password,
 		Dialer: dialer.dial,
 
@@ -158,7 +158,11 @@ func (o *Options) connection() (*connection, error) {
 		Protocol:                 2,
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	}}, nil
+	}}
+	if o.Type == Sentinel {
+		dialer.sentinels = newSentinels(a.primary, a.nodes, c.sentinel)
+	}
+	return c, nil
 }
 
 // login completes the users and passwords of a, which the URL may hold: that of a
@@ -186,29 +190,19 @@ func (c *connection) secrets() []string {
 
 // client makes the client of the type of o.
 func (c *connection) client(o *Options) redis.UniversalClient {
-	switch o.Type {
-	case Sentinel:
-		return redis.NewFailoverClient(c.failover())
-	case Cluster:
+	if o.Type == Cluster {
 		return redis.NewClusterClient(c.cluster(o))
-	default:
-		return redis.NewClient(&c.Options)
 	}
+	return redis.NewClient(&c.Options)
 }
 
-func (c *connection) failover() *redis.FailoverOptions {
-	return &redis.FailoverOptions{
-		MasterName: c.address.primary, SentinelAddrs: c.address.nodes,
-		SentinelUsername: c.address.sentinel.user, SentinelPassword: c.address.sentinel.password,
-		Username: c.Username, Password: c.Password,
-		Dialer: c.Dialer, DialTimeout: c.DialTimeout, DialerRetries: c.DialerRetries,
-		ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, PoolTimeout: c.PoolTimeout,
-		ContextTimeoutEnabled: c.ContextTimeoutEnabled,
-		MaxRetries:            c.MaxRetries,
-		PoolSize:              c.PoolSize, MaxConcurrentDials: c.MaxConcurrentDials,
-		PipelinePoolSize: c.PipelinePoolSize, ConnMaxIdleTime: c.ConnMaxIdleTime,
-		Protocol: c.Protocol, DisableIdentity: c.DisableIdentity,
-	}
+// sentinel is how to reach a sentinel. What drops connections to Redis leaves
+// those to sentinels alone.
+func (c *connection) sentinel(addr string) *redis.Options {
+	o := c.Options
+	o.Addr, o.Username, o.Password = addr, c.address.sentinel.user, c.address.sentinel.password
+	o.Dialer = newDialer(c.dialer.tls).dial
+	return &o
 }
 
 func (c *connection) cluster(o *Options) *redis.ClusterOptions {

@@ -15,7 +15,7 @@ import (
 	"weir/internal/limiter"
 )
 
-// unfit is why a Redis that answers cannot decide.
+// unfit is why a Redis that answers cannot decide, or why the sentinels tell of none.
 type unfit struct {
 	kind   kind
 	reason string

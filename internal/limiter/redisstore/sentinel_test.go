@@ -3,6 +3,8 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"net"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,6 +38,36 @@ func TestSentinelPromotesAReplica(t *testing.T) {
 	}
 	if d := mustAsk(t, s, "k", perYear); d.Used < 3 {
 		t.Errorf("%d used, want what was used before the failover as well", d.Used)
+	}
+}
+
+// TestSentinelsTellOfAnotherPrimary has an old primary that serves on and learns of
+// nothing, as one that is cut off from the sentinels; and a sentinel that only the
+// other one tells of.
+func TestSentinelsTellOfAnotherPrimary(t *testing.T) {
+	old, other := testenv.RedisServer(t), testenv.RedisServer(t)
+	testenv.RedisReplica(t, old)
+	first, second := testenv.RedisSentinel(t, old, steady), testenv.RedisSentinel(t, old, steady)
+	s := open(t, Options{Type: Sentinel, URL: "weir," + first.Addr(), OpTimeout: long})
+	mustAsk(t, s, "k", perYear)
+	sentinels := s.main.dialer.sentinels
+	eventually(t, "the second sentinel is known", func() bool {
+		sentinels.mu.Lock()
+		defer sentinels.mu.Unlock()
+		return slices.Equal(sentinels.others, []string{second.Addr()})
+	})
+	first.Stop()
+	host, port, _ := net.SplitHostPort(other.Addr())
+	admin := connect(t, second)
+	do(t, admin, "sentinel", "remove", "weir")
+	do(t, admin, "sentinel", "monitor", "weir", host, port, 1)
+	counters := connect(t, other)
+	eventually(t, "the other primary decides", func() bool {
+		_, _ = ask(context.Background(), s, "k", perYear)
+		return do(t, counters, "exists", "k").(int64) == 1
+	})
+	if d := mustAsk(t, s, "new", perYear); d.Used != 1 || do(t, connect(t, old), "exists", "new").(int64) != 0 {
+		t.Errorf("%d used, want 1 of the other primary alone", d.Used)
 	}
 }
 

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"unicode"
+
+	"weir/internal/settings"
+)
+
+// TestLogsEscapeWhatTerminalsObey logs, in both formats, what somebody else may have
+// written.
+func TestLogsEscapeWhatTerminalsObey(t *testing.T) {
+	const odd = "a\x1b[31m\u009b31m\x7f\u202e\U000e0041\nb größer 限"
+	for _, format := range []settings.LogFormat{"text", "json"} {
+		var log bytes.Buffer
+		logger := newLogger(settings.Process{LogFormat: format}, &log)
+		logger.With(odd, odd).Error(odd, "text", odd, "error", errors.New(odd))
+		logger.Error("the next")
+		lines := strings.SplitAfter(log.String(), "\n")
+		if len(lines) != 3 {
+			t.Fatalf("%s: got %q, want two lines", format, lines)
+		}
+		if i := strings.IndexFunc(lines[0][:len(lines[0])-1], func(r rune) bool { return !unicode.IsGraphic(r) }); i >= 0 {
+			t.Errorf("%s: %q has what a terminal obeys: %q", format, lines[0], lines[0][i:])
+		}
+		if format != "json" {
+			continue
+		}
+		var fields map[string]string
+		if err := json.Unmarshal([]byte(lines[0]), &fields); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{odd, "@message", "text", "error"} {
+			if fields[name] != odd {
+				t.Errorf("%q is %q, want %q", name, fields[name], odd)
+			}
+		}
+	}
+}

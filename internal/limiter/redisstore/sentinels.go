@@ -1,0 +1,178 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// sentinels know who is the primary of a name. go-redis' own client for them ends
+// the process if one replies with less than an address, or publishes anything odd;
+// so they are asked here, at every connect and once a second.
+type sentinels struct {
+	name       string                           // of the primary
+	options    func(addr string) *redis.Options // how to reach one
+	configured []string                         // their addresses
+
+	ctx     context.Context // until it is closed
+	end     context.CancelFunc
+	running sync.WaitGroup
+
+	mu      sync.Mutex
+	others  []string              // whom those configured know of
+	trusted *redis.SentinelClient // who told the primary last; nil: nobody
+}
+
+const (
+	// watchPeriod is how often sentinels are asked whether another is the primary.
+	// That matters if the old one serves on, cut off from them.
+	watchPeriod = time.Second
+	// maxSentinels is how many are asked at most, besides those configured.
+	maxSentinels = 16
+)
+
+func newSentinels(name string, addrs []string, options func(addr string) *redis.Options) *sentinels {
+	s := &sentinels{name: name, configured: addrs, options: options}
+	s.ctx, s.end = context.WithCancel(context.Background())
+	return s
+}
+
+// watch calls look, which is to ask for the primary, every watchPeriod until the
+// sentinels are closed.
+func (s *sentinels) watch(look func(context.Context)) {
+	s.running.Go(func() {
+		ticker := time.NewTicker(watchPeriod)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-s.ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			ctx, cancel := context.WithTimeout(s.ctx, connectTimeout)
+			look(ctx)
+			s.learn(ctx)
+			cancel()
+		}
+	})
+}
+
+// primary returns the address of the primary. It asks the sentinel that told it
+// last, so that two who disagree do not take turns; if that one fails, all at a
+// time, and believes the first.
+func (s *sentinels) primary(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil {
+		return "", s.ctx.Err()
+	}
+	if s.trusted != nil {
+		addr, err := s.ask(ctx, s.trusted)
+		if err == nil {
+			return addr, nil
+		}
+		_ = s.trusted.Close() // nobody waits for it
+		s.trusted = nil
+	}
+	addr, err := s.search(ctx)
+	if err != nil {
+		// Its text only: go-redis would take what a sentinel replied for what the
+		// primary did.
+		return "", unfit{classify(err), fmt.Sprintf("asking the sentinels for the primary: %v", err)}
+	}
+	return addr, nil
+}
+
+// errNotFirst is of an answer that another was faster than.
+var errNotFirst = errors.New("another sentinel was faster")
+
+// search asks all sentinels, trusts the first that knows the primary, and waits for
+// no other.
+func (s *sentinels) search(ctx context.Context) (string, error) {
+	type answer struct {
+		sentinel *redis.SentinelClient
+		addr     string
+		err      error
+	}
+	nodes := slices.Concat(s.configured, s.others)
+	answers := make(chan answer, len(nodes))
+	var found atomic.Bool
+	for _, node := range nodes {
+		s.running.Go(func() {
+			sentinel := redis.NewSentinelClient(s.options(node))
+			addr, err := s.ask(ctx, sentinel)
+			if err == nil && found.Swap(true) {
+				err = errNotFirst
+			}
+			if err != nil {
+				_ = sentinel.Close()
+			}
+			answers <- answer{sentinel, addr, err}
+		})
+	}
+	var errs []error
+	for range nodes {
+		a := <-answers
+		if a.err == nil {
+			s.trusted = a.sentinel
+			return a.addr, nil
+		}
+		errs = append(errs, a.err)
+	}
+	return "", errors.Join(errs...)
+}
+
+// ask asks one sentinel for the address of the primary.
+func (s *sentinels) ask(ctx context.Context, sentinel *redis.SentinelClient) (string, error) {
+	addr, err := sentinel.GetMasterAddrByName(ctx, s.name).Result()
+	switch {
+	case errors.Is(err, redis.Nil):
+		return "", unfit{kindOther, "the sentinels know no primary of this name"}
+	case err != nil:
+		return "", err
+	case len(addr) != 2 || addr[0] == "" || addr[1] == "":
+		return "", unfit{kindOther, "what a sentinel replies is no address"}
+	}
+	return net.JoinHostPort(addr[0], addr[1]), nil
+}
+
+// learn asks the trusted sentinel for the others, who are then asked if it fails.
+func (s *sentinels) learn(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.trusted == nil {
+		return
+	}
+	known, err := s.trusted.Sentinels(ctx, s.name).Result()
+	if err != nil {
+		return // the next call finds out what is wrong with it
+	}
+	s.others = nil
+	for _, node := range known {
+		addr := net.JoinHostPort(node["ip"], node["port"])
+		if len(s.others) < maxSentinels && !slices.Contains(s.configured, addr) && !slices.Contains(s.others, addr) {
+			s.others = append(s.others, addr)
+		}
+	}
+}
+
+// close ends what runs, and the connection to the trusted sentinel.
+func (s *sentinels) close() {
+	s.end()
+	s.mu.Lock()
+	if s.trusted != nil {
+		_ = s.trusted.Close()
+	}
+	s.mu.Unlock()
+	s.running.Wait()
+}
