@@ -20,7 +20,7 @@ const introduction = `# Settings
 <!-- Written by: go test ./internal/settings -update -->
 
 Every setting of ` + "`weir serve`" + ` is an environment variable and a flag: ` + "`GRPC_HOST` is `--grpc-host`; only `CONFIG_PATH` is `--config`" + `. A flag wins over its variable, a variable over the default. An empty variable counts as unset.
-Durations are like ` + "`500ms`, `1m30s` or `24h`" + `. Switches are true, t, yes, 1 or false, f, no, 0. Where no default stands, a switch is false and another setting unset. A wrong value ends the start; the error says what is allowed. Other variables are ignored, except [some of envoyproxy/ratelimit](compatibility.md).
+Durations are like ` + "`500ms`, `1m30s` or `24h`" + `. Switches are true, t, yes, 1 or false, f, no, 0. Without a default, a switch is false and another setting unset. Certificates and keys are PEM files, read again when they change. TLS is 1.2 or later. A wrong value ends the start; the error says what is allowed. Other variables are ignored, except [some of envoyproxy/ratelimit](compatibility.md).
 `
 
 // TestDocument keeps docs/settings.md and the settings the same.

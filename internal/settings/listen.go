@@ -10,19 +10,19 @@ type Listen struct {
 	Host     string `env:"HOST" default:"0.0.0.0" help:"Address of the HTTP listener: /healthcheck, /json."`
 	Port     Port   `env:"PORT" default:"8080" help:"Port of the HTTP listener."`
 
-	DebugHost string `env:"DEBUG_HOST" default:"0.0.0.0" help:"Address of the debug listener: status, /rlconfig, /stats, /-/reload, profiles."`
+	DebugHost string `env:"DEBUG_HOST" default:"0.0.0.0" help:"Address of the debug listener, for operators."`
 	DebugPort Port   `env:"DEBUG_PORT" default:"6070" help:"Port of the debug listener."`
 
 	Proto Proto `env:"PROTO" default:"tcp" help:"tcp is IPv4 and IPv6; tcp4 or tcp6 only one (with tcp6, 0.0.0.0 means ::)."`
 
-	UsePrometheus  Choice  `env:"USE_PROMETHEUS" placeholder:"true|false" help:"Serve metrics at PROMETHEUS_ADDR. Unset is true. /stats of the debug listener shows them anyway."`
+	UsePrometheus  Choice  `env:"USE_PROMETHEUS" placeholder:"true|false" help:"Serve metrics at PROMETHEUS_ADDR. Unset is true."`
 	PrometheusAddr Address `env:"PROMETHEUS_ADDR" default:":9090" help:"Address of the metrics listener."`
 	PrometheusPath URLPath `env:"PROMETHEUS_PATH" default:"/metrics" help:"Path of the metrics."`
 
-	GRPCMaxConnectionAge      time.Duration `name:"grpc-max-connection-age" env:"GRPC_MAX_CONNECTION_AGE" default:"24h" min:"0s" help:"Age at which a gRPC connection is closed, give or take 10 %. 0 is never."`
+	GRPCMaxConnectionAge      time.Duration `name:"grpc-max-connection-age" env:"GRPC_MAX_CONNECTION_AGE" default:"24h" min:"0s" help:"Age at which gRPC connections close, give or take 10 %. 0 is never."`
 	GRPCMaxConnectionAgeGrace time.Duration `name:"grpc-max-connection-age-grace" env:"GRPC_MAX_CONNECTION_AGE_GRACE" default:"1h" min:"0s" help:"Time for its calls to finish. 0 is no bound."`
 	GRPCMaxConcurrentStreams  int           `name:"grpc-max-concurrent-streams" env:"GRPC_MAX_CONCURRENT_STREAMS" default:"4096" min:"0" max:"4294967295" help:"Most calls at a time on one gRPC connection. 0 is no bound."`
-	GRPCReflection            bool          `name:"grpc-reflection" env:"GRPC_REFLECTION" default:"false" help:"Show services and messages to clients such as grpcurl."`
+	GRPCReflection            bool          `name:"grpc-reflection" env:"GRPC_REFLECTION" default:"false" help:"List services for clients such as grpcurl."`
 }
 
 // ofOneFamily lets 0.0.0.0, which as a default nobody has asked for, mean every

@@ -25,7 +25,7 @@ type Metrics struct {
 	ExtraTags          Tags           `env:"EXTRA_TAGS" placeholder:"NAME:VALUE,..." help:"Tags of all that is sent, as name:value,..."`
 
 	UseDogStatsd        bool  `name:"use-dog-statsd" env:"USE_DOG_STATSD" default:"false" help:"Send metrics to DogStatsD."`
-	DogStatsdMogrifiers Words `name:"use-dog-statsd-mogrifiers" env:"USE_DOG_STATSD_MOGRIFIERS" placeholder:"NAME,..." help:"Rules that make tags from names; the first match counts. Each NAME has DOG_STATSD_MOGRIFIER_NAME_PATTERN (regular expression), DOG_STATSD_MOGRIFIER_NAME_NAME and DOG_STATSD_MOGRIFIER_NAME_TAGS (name:value,... with $1 for the first group)."`
+	DogStatsdMogrifiers Words `name:"use-dog-statsd-mogrifiers" env:"USE_DOG_STATSD_MOGRIFIERS" placeholder:"NAME,..." help:"Rules that make tags from names; the first match counts. Each NAME has DOG_STATSD_MOGRIFIER_NAME_PATTERN, DOG_STATSD_MOGRIFIER_NAME_NAME and DOG_STATSD_MOGRIFIER_NAME_TAGS."`
 	DisableStats        bool  `env:"DISABLE_STATS" default:"false" help:"Send nothing to statsd and DogStatsD."`
 
 	// Mogrifiers are what the variables of DogStatsdMogrifiers say, in their order.

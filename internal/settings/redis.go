@@ -12,12 +12,12 @@ type Redis struct {
 
 	OpTimeout time.Duration `name:"redis-op-timeout" env:"REDIS_OP_TIMEOUT" default:"100ms" min:"1ms" max:"1m" help:"Longest wait for Redis, if the request's deadline is not sooner."`
 
-	TLSCACert                   string `name:"redis-tls-cacert" env:"REDIS_TLS_CACERT" placeholder:"FILE" help:"Authorities of Redis, in PEM. By default the system's. Changed TLS files are read again."`
-	TLSClientCert               string `name:"redis-tls-client-cert" env:"REDIS_TLS_CLIENT_CERT" placeholder:"FILE" help:"Certificate for Redis, in PEM."`
+	TLSCACert                   string `name:"redis-tls-cacert" env:"REDIS_TLS_CACERT" placeholder:"FILE" help:"Authorities of Redis. By default the system's."`
+	TLSClientCert               string `name:"redis-tls-client-cert" env:"REDIS_TLS_CLIENT_CERT" placeholder:"FILE" help:"Certificate for Redis."`
 	TLSClientKey                string `name:"redis-tls-client-key" env:"REDIS_TLS_CLIENT_KEY" placeholder:"FILE" help:"Key of that certificate."`
 	TLSSkipHostnameVerification bool   `name:"redis-tls-skip-hostname-verification" env:"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION" default:"false" help:"Accept any host name in the certificate of Redis."`
 
-	HealthCheckActiveConnection bool `name:"redis-health-check-active-connection" env:"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION" default:"false" help:"Be unhealthy while Redis cannot decide. By default only until it first can."`
+	HealthCheckActiveConnection bool `name:"redis-health-check-active-connection" env:"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION" default:"false" help:"Be unhealthy whenever Redis cannot decide, not only until it first can."`
 
 	UsePerSecond bool        `name:"redis-persecond" env:"REDIS_PERSECOND" default:"false" help:"Keep limits per second in a second Redis. Other Redis settings hold for both."`
 	PerSecond    RedisServer `embed:"" prefix:"redis-persecond-" envprefix:"REDIS_PERSECOND_" set:"absent=Needed if REDIS_PERSECOND is on."`

@@ -9,5 +9,5 @@ type Store struct {
 
 	StopWhenOverLimit Choice `name:"stop-cache-key-increment-when-overlimit" env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" placeholder:"true|false" help:"Count of denied requests: true, never; false, always, and a peek at a used-up limit passes; unset, only if the descriptor has a hits_addend. A limit's charge wins."`
 
-	MemoryMaxCounters int `env:"MEMORY_MAX_COUNTERS" default:"1000000" min:"1000" help:"Most counters in memory, 68 bytes plus key each. Beyond it the least used go, denying ones last."`
+	MemoryMaxCounters int `env:"MEMORY_MAX_COUNTERS" default:"1000000" min:"1000" help:"Most counters in memory, 68 bytes plus key each. Beyond it the least used go."`
 }
