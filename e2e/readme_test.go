@@ -36,7 +36,6 @@ func TestReadme(t *testing.T) {
 		"REDIS_URL=127.0.0.1:6379 go run ./cmd/server": func(t *testing.T, command string) {
 			serve(strings.ReplaceAll(command, "127.0.0.1:6379", testenv.RedisServer(t).Addr()))
 		},
-		"make test":                 nil, // runs this
 		"docker compose up --build": nil, // TestCompose reads its file
 	}
 	for _, b := range codeBlocks(t, filepath.Join(root, "README.md")) {

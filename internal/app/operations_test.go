@@ -84,7 +84,7 @@ func (f *fixture) askStranger() {
 func wantRows(t *testing.T, text string, names map[string]bool) {
 	t.Helper()
 	listed := map[string]bool{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|").FindAllStringSubmatch(text, -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| ?`(\\w+)` ?\\|").FindAllStringSubmatch(text, -1) {
 		listed[row[1]] = true
 	}
 	if !maps.Equal(listed, names) {

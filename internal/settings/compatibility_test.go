@@ -30,7 +30,8 @@ type counterpart struct {
 }
 
 // counterparts are all variables that the reference reads, in the order of its
-// settings: those of its code and those that its README adds.
+// settings: those of its code and those that its README adds. Names of tests are not
+// in the document: TestProofsExist reads them.
 var counterparts = []counterpart{
 	{name: "PROTO", standard: "tcp", proof: "TestAllAddresses"},
 	{name: "HOST", standard: "0.0.0.0", proof: "TestListenersAreWhereTheSettingsSay"},
@@ -42,21 +43,21 @@ var counterparts = []counterpart{
 	{name: "GRPC_PORT", standard: "8081", proof: "TestListenersAreWhereTheSettingsSay"},
 	{name: "GRPC_MAX_CONNECTION_AGE", standard: "24h", proof: "TestConnectionsAge"},
 	{name: "GRPC_MAX_CONNECTION_AGE_GRACE", standard: "1h", proof: "TestGraceOfOldConnections"},
-	{name: "GRPC_MAX_CONCURRENT_STREAMS", standard: "0", differs: "the default is 4096, not any number", proof: "TestStreamsOfAConnection"},
+	{name: "GRPC_MAX_CONCURRENT_STREAMS", standard: "0", differs: "default 4096", proof: "TestStreamsOfAConnection"},
 	{name: "GRPC_SERVER_USE_TLS", standard: "false", proof: "TestMutualTLS"},
 	{name: "GRPC_SERVER_TLS_CERT", with: "GRPC_SERVER_USE_TLS", proof: "TestMutualTLS"},
 	{name: "GRPC_SERVER_TLS_KEY", with: "GRPC_SERVER_USE_TLS", proof: "TestMutualTLS"},
 	{name: "GRPC_CLIENT_TLS_CACERT", proof: "TestMutualTLS"},
 	{name: "GRPC_CLIENT_TLS_SAN", proof: "TestMutualTLS"},
 	{name: "MAX_CONCURRENT_REQUESTS", standard: "0", proof: "TestBoundOfConcurrentRequests"},
-	{name: "REQUEST_TIMEOUT", standard: "0", differs: "a request that waits for Redis is answered UNAVAILABLE a little before, not DEADLINE_EXCEEDED", proof: "TestBoundOfTheDuration"},
+	{name: "REQUEST_TIMEOUT", standard: "0", differs: "a request that waits for Redis ends with UNAVAILABLE, a little earlier", proof: "TestBoundOfTheDuration"},
 
-	{name: "LOG_LEVEL", standard: "WARN", differs: "the default is info", proof: "TestPrecedence"},
+	{name: "LOG_LEVEL", standard: "WARN", differs: "default info", proof: "TestPrecedence"},
 	{name: "LOG_FORMAT", standard: "text", proof: "TestLogAsJSON"},
 
 	{name: "CONFIG_TYPE", standard: "FILE", proof: "TestEnvoyGatewayEnvironmentServesEnvoy"},
-	{name: "FORCE_START_WITHOUT_INITIAL_CONFIG", standard: "false", differs: "until rules are loaded requests are answered UNAVAILABLE, not OK", proof: "TestForcedStartWithoutRules"},
-	{name: "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", standard: "false", differs: "it matters after a forced start only, and the health check does not fail again when later rules are bad, because the old ones go on serving", proof: "TestHealthThatNeedsRules"},
+	{name: "FORCE_START_WITHOUT_INITIAL_CONFIG", standard: "false", differs: "UNAVAILABLE until rules are loaded, not OK", proof: "TestForcedStartWithoutRules"},
+	{name: "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", standard: "false", differs: "only after a forced start; later bad rules do not fail health, because the old ones serve", proof: "TestHealthThatNeedsRules"},
 	{name: "CONFIG_GRPC_XDS_NODE_ID", standard: "default", with: "CONFIG_TYPE", proof: "TestEnvoyGatewayEnvironmentServesEnvoy"},
 	{name: "CONFIG_GRPC_XDS_NODE_METADATA", with: "CONFIG_TYPE", proof: "TestControlPlaneOptions"},
 	{name: "CONFIG_GRPC_XDS_SERVER_URL", standard: "localhost:18000", with: "CONFIG_TYPE", proof: "TestEnvoyGatewayEnvironmentServesEnvoy"},
@@ -71,16 +72,16 @@ var counterparts = []counterpart{
 	{name: "XDS_CLIENT_BACKOFF_MAX_INTERVAL", standard: "60s", with: "CONFIG_TYPE", proof: "TestControlPlaneOptions"},
 	{name: "XDS_CLIENT_BACKOFF_RANDOM_FACTOR", standard: "0.5", with: "CONFIG_TYPE", proof: "TestControlPlaneOptions"},
 	{name: "XDS_CLIENT_BACKOFF_JITTER", standard: "true", with: "CONFIG_TYPE", proof: "TestControlPlaneOptions"},
-	{name: "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", with: "CONFIG_TYPE", differs: "unset means the same 4 MiB, spelled out", proof: "TestControlPlaneOptions"},
+	{name: "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", with: "CONFIG_TYPE", differs: "default 4194304, the same", proof: "TestControlPlaneOptions"},
 	{name: "DESCRIPTOR_KEY_CONFIG"},
-	{name: "RUNTIME_ROOT", standard: "/srv/runtime_data/current", differs: "it is the default only if RUNTIME_SUBDIRECTORY is set, otherwise rules are in `config`", proof: "TestRuntimeDirectories"},
-	{name: "RUNTIME_SUBDIRECTORY", differs: "if it is forgotten, the missing directory is an error, not an empty set of rules", proof: "TestRuntimeDirectories"},
+	{name: "RUNTIME_ROOT", standard: "/srv/runtime_data/current", differs: "default only if `RUNTIME_SUBDIRECTORY` is set, else rules are in `config`", proof: "TestRuntimeDirectories"},
+	{name: "RUNTIME_SUBDIRECTORY", differs: "if forgotten, a missing directory is an error", proof: "TestRuntimeDirectories"},
 	{name: "RUNTIME_APPDIRECTORY", standard: "config", proof: "TestRuntimeDirectories"},
 	{name: "RUNTIME_IGNOREDOTFILES", standard: "false"},
-	{name: "RUNTIME_WATCH_ROOT", standard: "true", differs: "it says only which files are read; every directory on the way to them is watched", proof: "TestRulesWithoutSiblings"},
+	{name: "RUNTIME_WATCH_ROOT", standard: "true", differs: "chooses files only; all directories are watched", proof: "TestRulesWithoutSiblings"},
 	{name: "MERGE_DOMAIN_CONFIG", standard: "false", proof: "TestMergedDomains"},
 
-	{name: "USE_STATSD", standard: "true", differs: "unset, metrics are sent if something listens there, and nothing is said if not", proof: "TestNoStatsd"},
+	{name: "USE_STATSD", standard: "true", differs: "unset: if a server listens", proof: "TestNoStatsd"},
 	{name: "STATSD_HOST", standard: "localhost", with: "USE_STATSD", proof: "TestStatsd"},
 	{name: "STATSD_PORT", standard: "8125", with: "USE_STATSD", proof: "TestStatsd"},
 	{name: "STATS_FLUSH_INTERVAL", standard: "10s", with: "USE_STATSD", proof: "TestStatsFlushInterval"},
@@ -91,7 +92,7 @@ var counterparts = []counterpart{
 	{name: "DOG_STATSD_MOGRIFIER_NAME_TAGS", with: "USE_DOG_STATSD", readWith: "USE_DOG_STATSD_MOGRIFIERS", proof: "TestDogStatsD"},
 	{name: "EXTRA_TAGS", proof: "TestDogStatsD"},
 	{name: "DISABLE_STATS", standard: "false", proof: "TestStatsIsDisabled"},
-	{name: "USE_PROMETHEUS", standard: "false", differs: "unset, metrics are served", proof: "TestListenersToDoWithout"},
+	{name: "USE_PROMETHEUS", standard: "false", differs: "unset: served", proof: "TestListenersToDoWithout"},
 	{name: "PROMETHEUS_ADDR", standard: ":9090", proof: "TestListenersAreWhereTheSettingsSay"},
 	{name: "PROMETHEUS_PATH", standard: "/metrics", proof: "TestServes"},
 	{name: "PROMETHEUS_MAPPER_YAML"},
@@ -111,16 +112,16 @@ var counterparts = []counterpart{
 	{name: "LIMIT_REQUEST_RESET_HEADER", standard: "RateLimit-Reset", with: "LIMIT_REQUEST_HEADERS_ENABLED", proof: "TestSettingsOfAnswers"},
 	{name: "RESPONSE_DYNAMIC_METADATA", standard: "false", proof: "TestSettingsOfAnswers"},
 
-	{name: "BACKEND_TYPE", standard: "redis", differs: "memcache is refused", proof: "TestImpossibleValues"},
-	{name: "CACHE_KEY_PREFIX", differs: "it may not contain `|`, and what follows it is spelled otherwise", proof: "TestRedisCluster"},
-	{name: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", standard: "false", differs: "unset, a denied request is counted only where its descriptor has a hits_addend of its own, and a peek at a used-up limit is denied; false is as there, peeks included", proof: "TestChargeAsSet"},
+	{name: "BACKEND_TYPE", standard: "redis", differs: "no memcache", proof: "TestImpossibleValues"},
+	{name: "CACHE_KEY_PREFIX", differs: "no pipe character; the rest of the key differs", proof: "TestRedisCluster"},
+	{name: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", standard: "false", differs: "unset: counts a denied request only if its descriptor has a hits_addend, and denies a peek at a used-up limit", proof: "TestChargeAsSet"},
 	{name: "EXPIRATION_JITTER_MAX_SECONDS", standard: "300"},
-	{name: "LOCAL_CACHE_SIZE_IN_BYTES", standard: "0", differs: "the default is 4194304, and what is remembered is asked again after a second at most, so that refunds and changed limits are noticed", proof: "TestDenyMemoryIsASetting"},
+	{name: "LOCAL_CACHE_SIZE_IN_BYTES", standard: "0", differs: "default 4194304; asks Redis again after a second", proof: "TestDenyMemoryIsASetting"},
 	{name: "USE_CALENDAR_MONTH_RATE_LIMIT", standard: "false"},
 
-	{name: "REDIS_SOCKET_TYPE", standard: "unix", differs: "unset, it follows from the form of REDIS_URL", proof: "TestIstioEnvironmentServesEnvoy"},
+	{name: "REDIS_SOCKET_TYPE", standard: "unix", differs: "unset: by the form of `REDIS_URL`", proof: "TestIstioEnvironmentServesEnvoy"},
 	{name: "REDIS_TYPE", standard: "SINGLE", proof: "TestRedisCluster"},
-	{name: "REDIS_URL", standard: "/var/run/nutcracker/ratelimit.sock", differs: "unset, counters are kept in memory", proof: "TestIstioEnvironmentServesEnvoy"},
+	{name: "REDIS_URL", standard: "/var/run/nutcracker/ratelimit.sock", differs: "unset: counters in memory", proof: "TestIstioEnvironmentServesEnvoy"},
 	{name: "REDIS_AUTH", proof: "TestRedisCluster"},
 	{name: "REDIS_SENTINEL_AUTH", with: "REDIS_TYPE", proof: "TestRedisSentinel"},
 	{name: "REDIS_TLS", standard: "false", proof: "TestRedisTLS"},
@@ -128,8 +129,8 @@ var counterparts = []counterpart{
 	{name: "REDIS_TLS_CLIENT_KEY", proof: "TestRedisTLSFiles"},
 	{name: "REDIS_TLS_CACERT", proof: "TestRedisTLSFiles"},
 	{name: "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", standard: "false", proof: "TestRedisHostnameVerification"},
-	{name: "REDIS_TIMEOUT", standard: "10s", differs: "a decision waits REDIS_OP_TIMEOUT at most, and a connection a second, if that is sooner", proof: "TestVariablesOfBothRedis"},
-	{name: "REDIS_POOL_SIZE", standard: "10", differs: "requests share calls, so that but for clusters no more than 4 connections are made", proof: "TestVariablesOfBothRedis"},
+	{name: "REDIS_TIMEOUT", standard: "10s", differs: "at most `REDIS_OP_TIMEOUT` for a decision, a second to connect", proof: "TestVariablesOfBothRedis"},
+	{name: "REDIS_POOL_SIZE", standard: "10", differs: "at most 4 connections, except for clusters", proof: "TestVariablesOfBothRedis"},
 	{name: "REDIS_POOL_ON_EMPTY_BEHAVIOR", standard: "WAIT"},
 	{name: "REDIS_POOL_ON_EMPTY_WAIT_DURATION", standard: "1s"},
 	{name: "REDIS_PIPELINE_WINDOW", standard: "0"},
@@ -142,14 +143,14 @@ var counterparts = []counterpart{
 	{name: "REDIS_STARTUP_MAX_ELAPSED_TIME", standard: "0"},
 	{name: "REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", standard: "false", proof: "TestRedisThatIsFollowed"},
 	{name: "REDIS_PERSECOND", standard: "false", proof: "TestRedisPerSecond"},
-	{name: "REDIS_PERSECOND_SOCKET_TYPE", standard: "unix", with: "REDIS_PERSECOND", differs: "unset, it follows from the form of the address", proof: "TestVariablesOfBothRedis"},
+	{name: "REDIS_PERSECOND_SOCKET_TYPE", standard: "unix", with: "REDIS_PERSECOND", differs: "unset: by the form of the URL", proof: "TestVariablesOfBothRedis"},
 	{name: "REDIS_PERSECOND_TYPE", standard: "SINGLE", with: "REDIS_PERSECOND", proof: "TestVariablesOfBothRedis"},
-	{name: "REDIS_PERSECOND_URL", standard: "/var/run/nutcracker/ratelimitpersecond.sock", with: "REDIS_PERSECOND", differs: "it has to be named", proof: "TestRedisPerSecond"},
+	{name: "REDIS_PERSECOND_URL", standard: "/var/run/nutcracker/ratelimitpersecond.sock", with: "REDIS_PERSECOND", differs: "must be set", proof: "TestRedisPerSecond"},
 	{name: "REDIS_PERSECOND_AUTH", with: "REDIS_PERSECOND", proof: "TestRedisPerSecond"},
 	{name: "REDIS_PERSECOND_SENTINEL_AUTH", with: "REDIS_PERSECOND", proof: "TestVariablesOfBothRedis"},
 	{name: "REDIS_PERSECOND_TLS", standard: "false", with: "REDIS_PERSECOND", proof: "TestVariablesOfBothRedis"},
-	{name: "REDIS_PERSECOND_TIMEOUT", standard: "10s", with: "REDIS_PERSECOND", differs: "as REDIS_TIMEOUT", proof: "TestVariablesOfBothRedis"},
-	{name: "REDIS_PERSECOND_POOL_SIZE", standard: "10", with: "REDIS_PERSECOND", differs: "as REDIS_POOL_SIZE", proof: "TestVariablesOfBothRedis"},
+	{name: "REDIS_PERSECOND_TIMEOUT", standard: "10s", with: "REDIS_PERSECOND", differs: "as `REDIS_TIMEOUT`", proof: "TestVariablesOfBothRedis"},
+	{name: "REDIS_PERSECOND_POOL_SIZE", standard: "10", with: "REDIS_PERSECOND", differs: "as `REDIS_POOL_SIZE`", proof: "TestVariablesOfBothRedis"},
 	{name: "REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR", standard: "WAIT", with: "REDIS_PERSECOND"},
 	{name: "REDIS_PERSECOND_POOL_ON_EMPTY_WAIT_DURATION", standard: "1s", with: "REDIS_PERSECOND"},
 	{name: "REDIS_PERSECOND_PIPELINE_WINDOW", standard: "0", with: "REDIS_PERSECOND"},
@@ -177,18 +178,11 @@ var counterparts = []counterpart{
 
 const compatibilityDocument = "../../docs/compatibility.md"
 
-const compatibilityIntroduction = `# Compatibility with envoyproxy/ratelimit
+const compatibilityIntroduction = `# Variables of envoyproxy/ratelimit
 
 <!-- Written by: go test ./internal/settings -update -->
 
-Every environment variable of [envoyproxy/ratelimit](https://github.com/envoyproxy/ratelimit) (the reference), with its default there and what becomes of it here. A variable that is
-**honoured** has the meaning and the default that it has in the reference, but for what the row says; the test named beside it holds Weir to that. All others are accepted. Where that changes what
-is decided, protected or shown, it is **warned of** in one line of the log at start; where nothing is lost it is **ignored**.
-
-[MIGRATING.md](../MIGRATING.md) tells what else is different. [settings.md](settings.md) lists the settings of Weir, with those that the reference does not have.
-
-| environment | default of the reference | here | test |
-|---|---|---|---|
+What Weir does with each environment variable of [envoyproxy/ratelimit](https://github.com/envoyproxy/ratelimit) ("the reference"). [MIGRATING.md](../MIGRATING.md) says what else differs. Weir's own settings are in [settings.md](settings.md).
 `
 
 // TestCompatibilityDocument keeps docs/compatibility.md, the settings and the
@@ -202,7 +196,16 @@ func TestCompatibilityDocument(t *testing.T) {
 	for _, v := range reference {
 		others[v.name] = v
 	}
-	want := compatibilityIntroduction
+	var same []string
+	var differs, warns string
+	var reasons []string // for which variables are ignored, in their order
+	without := map[string][]string{}
+	ignore := func(name, reason string) {
+		if without[reason] == nil {
+			reasons = append(reasons, reason)
+		}
+		without[reason] = append(without[reason], code(name))
+	}
 	listed := map[string]bool{}
 	for _, c := range counterparts {
 		if listed[c.name] {
@@ -211,31 +214,44 @@ func TestCompatibilityDocument(t *testing.T) {
 		listed[c.name] = true
 		flag, isSetting := settings[c.name]
 		other, isOther := others[c.name]
-		var here, proof string
 		switch {
 		case isSetting:
-			here, proof = honoured(t, c, flag), "`"+c.proof+"`"
+			checkHonoured(t, c, flag)
+			if c.differs == "" {
+				same = append(same, code(c.name))
+			} else {
+				differs += fmt.Sprintf("|`%s`|%s|%s|\n", c.name, code(c.standard), c.differs)
+			}
 		case c.readWith != "":
-			here, proof = fmt.Sprintf("honoured, see `%s`", c.readWith), "`"+c.proof+"`"
+			same = append(same, code(c.name))
+		case isOther && other.outcome == warned:
+			warns += fmt.Sprintf("|`%s`|%s|%s|\n", c.name, other.asks.text, other.instead)
 		case isOther:
-			here = notHonoured(other)
+			ignore(c.name, other.instead)
 		case c.with != "":
-			here = fmt.Sprintf("ignored: it means nothing without `%s`, see there", c.with)
+			ignore(c.name, fmt.Sprintf("they need another `%s`", c.with))
 		default:
 			t.Errorf("%s is neither a setting nor in the table of what is not honoured", c.name)
 		}
-		want += fmt.Sprintf("| `%s` | %s | %s | %s |\n", c.name, code(c.standard), here, proof)
 	}
 	for name := range others {
 		if !listed[name] {
 			t.Errorf("%s is no variable of the reference", name)
 		}
 	}
+	want := compatibilityIntroduction +
+		"\n## Same meaning, same default\n\n" + strings.Join(same, ", ") + "\n" +
+		"\n## Same meaning, with a difference\n\n|variable|default of the reference|here|\n|---|---|---|\n" + differs +
+		"\n## No effect, with a warning in the log\n\n|variable|if it|here|\n|---|---|---|\n" + warns +
+		"\n## No effect, nothing is lost\n\n|variables|why|\n|---|---|\n"
+	for _, reason := range reasons {
+		want += fmt.Sprintf("|%s|%s|\n", strings.Join(without[reason], ", "), reason)
+	}
 	compareDocument(t, compatibilityDocument, want)
 }
 
-// honoured describes a variable that is a setting.
-func honoured(t *testing.T, c counterpart, flag *kong.Flag) string {
+// checkHonoured checks what the table says of a variable that is a setting.
+func checkHonoured(t *testing.T, c counterpart, flag *kong.Flag) {
 	t.Helper()
 	if c.differs == "" && !sameDefault(c.standard, flag.Default) {
 		t.Errorf("%s: the default is %q, that of the reference %q, and nothing says so", c.name, flag.Default, c.standard)
@@ -243,24 +259,11 @@ func honoured(t *testing.T, c counterpart, flag *kong.Flag) string {
 	if c.proof == "" {
 		t.Errorf("%s is a setting, but no test is named that proves it", c.name)
 	}
-	if c.differs == "" {
-		return "honoured"
-	}
-	return "honoured, but " + c.differs
 }
 
 // sameDefault tells whether two defaults mean the same: 0 and 0s do.
 func sameDefault(a, b string) bool {
 	return strings.EqualFold(strings.TrimSuffix(a, "s"), strings.TrimSuffix(b, "s"))
-}
-
-// notHonoured describes a variable of the table reference.
-func notHonoured(v variable) string {
-	verb := map[outcome]string{warned: "warned of", ignored: "ignored"}[v.outcome]
-	if v.asks.text == isSet.text {
-		return fmt.Sprintf("%s: %s", verb, v.instead)
-	}
-	return fmt.Sprintf("%s if it %s: %s", verb, v.asks.text, v.instead)
 }
 
 // TestProofsExist looks into the tests that the table names for the variables

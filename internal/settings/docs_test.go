@@ -4,10 +4,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"reflect"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/alecthomas/kong"
 )
@@ -20,23 +19,50 @@ const introduction = `# Settings
 
 <!-- Written by: go test ./internal/settings -update -->
 
-Every setting of ` + "`weir serve`" + ` is a flag and an environment variable. A flag wins over its variable, a variable over the default, and a variable that is set to nothing counts as
-unset. Other variables are ignored, except for some [of envoyproxy/ratelimit](compatibility.md). Durations are written like ` + "`500ms`, `10s`, `1m30s` or `24h`" + `, switches
-are true, t, yes, 1 or false, f, no, 0. A value that is not allowed is an error at start, which names the setting and what is allowed.
+Every setting of ` + "`weir serve`" + ` is an environment variable and a flag: ` + "`GRPC_HOST` is `--grpc-host`; only `CONFIG_PATH` is `--config`" + `. A flag wins over its variable, a variable over the default. An empty variable counts as unset.
+Durations are like ` + "`500ms`, `1m30s` or `24h`" + `. Switches are true, t, yes, 1 or false, f, no, 0. Without a default, a switch is false and another setting unset. Certificates and keys are PEM files, read again when they change. TLS is 1.2 or later. A wrong value ends the start; the error says what is allowed. Other variables are ignored, except [some of envoyproxy/ratelimit](compatibility.md).
 `
 
 // TestDocument keeps docs/settings.md and the settings the same.
 func TestDocument(t *testing.T) {
-	want := introduction
-	group := ""
-	for _, flag := range flags(t) {
+	want, group := introduction, ""
+	list := flags(t)
+	var twins []string
+	for i, flag := range list {
 		if flag.Group.Title != group {
 			group = flag.Group.Title
-			want += fmt.Sprintf("\n## %s\n\n| flag | environment | default | unit | meaning |\n|---|---|---|---|---|\n", strings.TrimSuffix(group, ":"))
+			want += fmt.Sprintf("\n## %s\n\n|environment|default|meaning|\n|---|---|---|\n", strings.TrimSuffix(group, ":"))
 		}
-		want += fmt.Sprintf("| `--%s` | `%s` | %s | %s | %s |\n", flag.Name, flag.Envs[0], code(flag.Default), unit(t, flag), strings.ReplaceAll(flag.Help, "|", `\|`))
+		if isTwin(list, flag) {
+			twins = append(twins, code(flag.Envs[0]))
+			if !isTwin(list, list[i+1]) {
+				want += fmt.Sprintf("|%s|as above|The same for the second Redis. It needs a URL.|\n", strings.Join(twins, ", "))
+			}
+			continue
+		}
+		want += fmt.Sprintf("|`%s`|%s|%s|\n", flag.Envs[0], initial(flag), strings.ReplaceAll(flag.Help, "|", `\|`))
 	}
 	compareDocument(t, document, want)
+}
+
+// isTwin reports whether a setting is one of the second Redis, which is explained
+// with that of the first.
+func isTwin(list []*kong.Flag, flag *kong.Flag) bool {
+	name, found := strings.CutPrefix(flag.Envs[0], "REDIS_PERSECOND_")
+	return found && slices.ContainsFunc(list, func(other *kong.Flag) bool {
+		return other.Envs[0] == "REDIS_"+name && other.Default == flag.Default
+	})
+}
+
+// initial is the default of a setting, with the range of what is allowed.
+func initial(flag *kong.Flag) string {
+	switch {
+	case flag.Default == "" || flag.Default == "false":
+		return ""
+	case flag.Tag.Get("max") != "":
+		return code(flag.Default) + ", " + allowed(flag.Tag)
+	}
+	return code(flag.Default)
 }
 
 // compareDocument compares a document with what it should be, or writes it.
@@ -69,6 +95,9 @@ func TestEverySettingIsComplete(t *testing.T) {
 			t.Errorf("--%s and --%s share %s", flag.Name, other, env)
 		}
 		taken[env] = flag.Name
+		if name := strings.ReplaceAll(strings.ToLower(env), "_", "-"); flag.Name != name && env != "CONFIG_PATH" {
+			t.Errorf("%s has the flag --%s, the document says --%s", env, flag.Name, name)
+		}
 		switch env {
 		case "REDIS_PORT", "REDIS_HOST", "RATELIMIT_PORT":
 			t.Errorf("--%s: Kubernetes sets %s for a service of that name", flag.Name, env)
@@ -107,30 +136,6 @@ func TestHelpNamesEverything(t *testing.T) {
 func flags(t *testing.T) []*kong.Flag {
 	var cli struct{ Settings }
 	return newParser(t, &cli, kong.NoDefaultHelp()).Model.Flags
-}
-
-// unit says in what a setting is given, and its range.
-func unit(t *testing.T, flag *kong.Flag) string {
-	tag := flag.Tag.Get("unit")
-	if span := allowed(flag.Tag); span != "" {
-		return baseUnit(t, flag, tag) + ", " + span
-	}
-	return baseUnit(t, flag, tag)
-}
-
-func baseUnit(t *testing.T, flag *kong.Flag, tag string) string {
-	switch {
-	case tag != "":
-		return tag
-	case flag.Target.Type() == reflect.TypeFor[time.Duration]():
-		return "duration"
-	case flag.IsBool():
-		return "switch"
-	case flag.Target.Kind() == reflect.String, flag.Target.Type() == reflect.TypeFor[LogLevel]():
-		return "text"
-	}
-	t.Errorf("--%s has no unit", flag.Name)
-	return ""
 }
 
 func code(s string) string {

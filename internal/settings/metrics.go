@@ -14,19 +14,19 @@ import (
 
 // Metrics says what is counted and, beside PROMETHEUS_ADDR, where it is sent.
 type Metrics struct {
-	NearLimitRatio    Ratio `env:"NEAR_LIMIT_RATIO" default:"0.8" help:"Part of a limit from which its use counts as near_limit, 0 to 1." unit:"number, 0 to 1"`
-	MaxDetailedSeries int   `env:"MAX_DETAILED_SERIES" default:"10000" min:"0" max:"1000000" help:"Most series that detailed_metric and value_to_metric make of the values of requests. Further values are counted together under their rule." unit:"series"`
+	NearLimitRatio    Ratio `env:"NEAR_LIMIT_RATIO" default:"0.8" help:"Part of a limit from which use counts as near_limit, 0 to 1."`
+	MaxDetailedSeries int   `env:"MAX_DETAILED_SERIES" default:"10000" min:"0" max:"1000000" help:"Most series made from request values. Others count under their rule."`
 
-	UseStatsd          Choice         `env:"USE_STATSD" placeholder:"true|false" help:"Send metrics to statsd. If it is not set, they are sent where something takes them, and nothing is said where nothing does, unless USE_DOG_STATSD is true." unit:"switch"`
-	StatsdHost         string         `env:"STATSD_HOST" default:"localhost" help:"Host or address of statsd and DogStatsD."`
-	StatsdPort         Port           `env:"STATSD_PORT" default:"8125" help:"Port of statsd and DogStatsD." unit:"port"`
-	StatsdProtocol     StatsdProtocol `env:"STATSD_PROTOCOL" default:"tcp" help:"How to reach statsd: tcp or udp. DogStatsD is always reached by udp."`
-	StatsFlushInterval time.Duration  `env:"STATS_FLUSH_INTERVAL" default:"10s" min:"10ms" max:"1h" help:"Time between two messages to statsd and DogStatsD."`
-	ExtraTags          Tags           `env:"EXTRA_TAGS" placeholder:"NAME:VALUE,..." help:"Tags of all that is sent to statsd and DogStatsD." unit:"name:value,..."`
+	UseStatsd          Choice         `env:"USE_STATSD" placeholder:"true|false" help:"Send metrics to statsd. Unset: if a server listens and USE_DOG_STATSD is not true."`
+	StatsdHost         string         `env:"STATSD_HOST" default:"localhost" help:"Address of statsd and DogStatsD."`
+	StatsdPort         Port           `env:"STATSD_PORT" default:"8125" help:"Port of statsd and DogStatsD."`
+	StatsdProtocol     StatsdProtocol `env:"STATSD_PROTOCOL" default:"tcp" help:"tcp or udp for statsd. DogStatsD is always udp."`
+	StatsFlushInterval time.Duration  `env:"STATS_FLUSH_INTERVAL" default:"10s" min:"10ms" max:"1h" help:"Time between two sends."`
+	ExtraTags          Tags           `env:"EXTRA_TAGS" placeholder:"NAME:VALUE,..." help:"Tags of all that is sent, as name:value,..."`
 
 	UseDogStatsd        bool  `name:"use-dog-statsd" env:"USE_DOG_STATSD" default:"false" help:"Send metrics to DogStatsD."`
-	DogStatsdMogrifiers Words `name:"use-dog-statsd-mogrifiers" env:"USE_DOG_STATSD_MOGRIFIERS" placeholder:"NAME,..." help:"Rules that make tags of parts of a name for DogStatsD, the first that matches. For each NAME, DOG_STATSD_MOGRIFIER_NAME_PATTERN is a regular expression, DOG_STATSD_MOGRIFIER_NAME_NAME the new name and DOG_STATSD_MOGRIFIER_NAME_TAGS the tags as name:value,... in which $1 is what the first group matched." unit:"name,..."`
-	DisableStats        bool  `env:"DISABLE_STATS" default:"false" help:"Send nothing to statsd and DogStatsD. Metrics for Prometheus are served all the same."`
+	DogStatsdMogrifiers Words `name:"use-dog-statsd-mogrifiers" env:"USE_DOG_STATSD_MOGRIFIERS" placeholder:"NAME,..." help:"Rules that make tags from names; the first match counts. Each NAME has DOG_STATSD_MOGRIFIER_NAME_PATTERN, DOG_STATSD_MOGRIFIER_NAME_NAME and DOG_STATSD_MOGRIFIER_NAME_TAGS."`
+	DisableStats        bool  `env:"DISABLE_STATS" default:"false" help:"Send nothing to statsd and DogStatsD."`
 
 	// Mogrifiers are what the variables of DogStatsdMogrifiers say, in their order.
 	Mogrifiers []Mogrifier `kong:"-"`

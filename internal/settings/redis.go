@@ -10,19 +10,19 @@ import (
 type Redis struct {
 	Main RedisServer `embed:"" prefix:"redis-" envprefix:"REDIS_" set:"absent=If it is not set, counters are kept in memory."`
 
-	OpTimeout time.Duration `name:"redis-op-timeout" env:"REDIS_OP_TIMEOUT" default:"100ms" min:"1ms" max:"1m" help:"Longest that a decision waits for Redis. It waits less if the deadline of the request comes first."`
+	OpTimeout time.Duration `name:"redis-op-timeout" env:"REDIS_OP_TIMEOUT" default:"100ms" min:"1ms" max:"1m" help:"Longest wait for Redis, if the request's deadline is not sooner."`
 
-	TLSCACert                   string `name:"redis-tls-cacert" env:"REDIS_TLS_CACERT" placeholder:"FILE" help:"Authorities that the certificates of Redis must come from, in PEM form. By default those of the system. This and the other files are read anew when they change."`
-	TLSClientCert               string `name:"redis-tls-client-cert" env:"REDIS_TLS_CLIENT_CERT" placeholder:"FILE" help:"Certificate that is shown to Redis, in PEM form."`
+	TLSCACert                   string `name:"redis-tls-cacert" env:"REDIS_TLS_CACERT" placeholder:"FILE" help:"Authorities of Redis. By default the system's."`
+	TLSClientCert               string `name:"redis-tls-client-cert" env:"REDIS_TLS_CLIENT_CERT" placeholder:"FILE" help:"Certificate for Redis."`
 	TLSClientKey                string `name:"redis-tls-client-key" env:"REDIS_TLS_CLIENT_KEY" placeholder:"FILE" help:"Key of that certificate."`
-	TLSSkipHostnameVerification bool   `name:"redis-tls-skip-hostname-verification" env:"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION" default:"false" help:"Accept a certificate of Redis whatever host it names, as long as its authority is trusted."`
+	TLSSkipHostnameVerification bool   `name:"redis-tls-skip-hostname-verification" env:"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION" default:"false" help:"Accept any host name in the certificate of Redis."`
 
-	HealthCheckActiveConnection bool `name:"redis-health-check-active-connection" env:"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION" default:"false" help:"Fail the health check while Redis cannot decide, asked every second. By default only until it has been able to for the first time."`
+	HealthCheckActiveConnection bool `name:"redis-health-check-active-connection" env:"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION" default:"false" help:"Be unhealthy whenever Redis cannot decide, not only until it first can."`
 
-	UsePerSecond bool        `name:"redis-persecond" env:"REDIS_PERSECOND" default:"false" help:"Keep the counters of limits per second in a Redis of their own, which the next settings name. The settings above that have no twin there hold for both."`
+	UsePerSecond bool        `name:"redis-persecond" env:"REDIS_PERSECOND" default:"false" help:"Keep limits per second in a second Redis. Other Redis settings hold for both."`
 	PerSecond    RedisServer `embed:"" prefix:"redis-persecond-" envprefix:"REDIS_PERSECOND_" set:"absent=Needed if REDIS_PERSECOND is on."`
 
-	DenyMemory int `name:"local-cache-size-in-bytes" env:"LOCAL_CACHE_SIZE_IN_BYTES" default:"4194304" min:"0" max:"1073741824" unit:"bytes" help:"Memory for counters known to be over their limit. They are denied without asking Redis, for as long as the denial holds, and a second at most before Redis is asked again. Half as much more is for what was seen last of other counters, which such answers tell, too. 0 is none."`
+	DenyMemory int `name:"local-cache-size-in-bytes" env:"LOCAL_CACHE_SIZE_IN_BYTES" default:"4194304" min:"0" max:"1073741824" help:"Memory to deny used-up limits without Redis, at most a second. Half as much more remembers other counters. 0 is none."`
 
 	// Variables are those that say how to use a Redis, if none is named.
 	Variables []string `kong:"-"`
@@ -31,14 +31,14 @@ type Redis struct {
 // RedisServer says where one Redis is, and what belongs to it alone. The help
 // of its URL ends with what it means to have none, ${absent}.
 type RedisServer struct {
-	URL          Secret        `name:"url" env:"URL" placeholder:"URL" help:"Where Redis is: host:port, path of a unix socket, or a redis://, rediss:// or unix:// URL; with type SENTINEL name,host:port,... of the primary and its sentinels; with CLUSTER host:port,... of some nodes; these may be URLs, too. ${absent}"`
-	Type         RedisType     `env:"TYPE" default:"SINGLE" help:"What Redis consists of: SINGLE, SENTINEL or CLUSTER."`
-	SocketType   SocketType    `env:"SOCKET_TYPE" placeholder:"tcp|unix" help:"How to reach a Redis that is not given as a URL. By default unix for a path, tcp otherwise."`
+	URL          Secret        `name:"url" env:"URL" placeholder:"URL" help:"Redis: host:port, socket path, or redis://, rediss:// or unix:// URL. SENTINEL: name,host:port,... (primary, sentinels). CLUSTER: host:port,... ${absent}"`
+	Type         RedisType     `env:"TYPE" default:"SINGLE" help:"SINGLE, SENTINEL or CLUSTER."`
+	SocketType   SocketType    `env:"SOCKET_TYPE" placeholder:"tcp|unix" help:"tcp or unix, if Redis is no URL. By default unix for a path, else tcp."`
 	Auth         Secret        `env:"AUTH" placeholder:"PASSWORD" help:"Password of Redis, or user:password."`
-	SentinelAuth Secret        `env:"SENTINEL_AUTH" placeholder:"PASSWORD" help:"Password of the sentinels, or user:password. By default none."`
-	TLS          bool          `name:"tls" env:"TLS" default:"false" help:"Reach Redis, and its sentinels, over TLS 1.2 or later."`
-	PoolSize     int           `env:"POOL_SIZE" default:"10" min:"1" max:"10000" unit:"connections" help:"Most connections to each node of a cluster. Any other Redis needs one for all calls, and gets no more than 4."`
-	Timeout      time.Duration `env:"TIMEOUT" default:"10s" min:"1ms" help:"Longest that connecting or a call may take. Calls end after REDIS_OP_TIMEOUT, and connecting after a second, if that is sooner."`
+	SentinelAuth Secret        `env:"SENTINEL_AUTH" placeholder:"PASSWORD" help:"Password of the sentinels, or user:password."`
+	TLS          bool          `name:"tls" env:"TLS" default:"false" help:"Use TLS 1.2 or later to Redis and sentinels."`
+	PoolSize     int           `env:"POOL_SIZE" default:"10" min:"1" max:"10000" help:"Most connections to each node of a cluster. Other types get at most 4."`
+	Timeout      time.Duration `env:"TIMEOUT" default:"10s" min:"1ms" help:"Longest time to connect (at most a second) or call (at most REDIS_OP_TIMEOUT)."`
 }
 
 // Socket is the kind of socket at URL, empty if that says it itself.

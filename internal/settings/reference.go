@@ -75,9 +75,9 @@ func isNot(text string) condition {
 var reference = withTwins([]variable{
 	{name: "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", values: switches, asks: isOn, outcome: warned, instead: "ratelimit_service_response_time_seconds is in seconds"},
 	// That mapping, of the reference's examples and of Envoy Gateway, makes the same names and labels.
-	{name: "PROMETHEUS_MAPPER_YAML", values: texts, asks: isNot("/etc/statsd-exporter/conf.yaml"), outcome: warned, instead: "metrics have the names and labels of the reference's own mapping"},
+	{name: "PROMETHEUS_MAPPER_YAML", values: texts, asks: isNot("/etc/statsd-exporter/conf.yaml"), outcome: warned, instead: "metrics have the names and labels of the reference's mapping"},
 	{name: "USE_CALENDAR_MONTH_RATE_LIMIT", values: switches, asks: isOn, outcome: warned, instead: "a month has 30 days, counted from 1970-01-01"},
-	{name: "DESCRIPTOR_KEY_CONFIG", values: texts, asks: isSet, outcome: warned, instead: "limits that requests bring with them share one series of metrics for each domain, whatever their descriptors"},
+	{name: "DESCRIPTOR_KEY_CONFIG", values: texts, asks: isSet, outcome: warned, instead: "limits sent by requests share one series per domain"},
 
 	{name: "EXPIRATION_JITTER_MAX_SECONDS", values: counts, asks: isSet, outcome: ignored, instead: "counters expire with their window"},
 	{name: "REDIS_STARTUP_INITIAL_INTERVAL", values: durations, asks: isSet, outcome: ignored, instead: untilThere},
@@ -89,14 +89,14 @@ var reference = withTwins([]variable{
 	{name: "REDIS_PIPELINE_LIMIT", values: counts, asks: isSet, outcome: ignored, instead: together, twin: true},
 	{name: "REDIS_USE_EXPLICIT_PIPELINE", values: switches, asks: isSet, outcome: ignored, instead: together, twin: true},
 	{name: "REDIS_CLUSTER_PIPELINE_PARALLELISM", values: counts, asks: isSet, outcome: ignored, instead: together, twin: true},
-	{name: "REDIS_CLOSE_CONNECTION_ON_READONLY_ERROR", values: switches, asks: isSet, outcome: ignored, instead: "a connection to a replica is always closed, and the primary looked for"},
-	{name: "SANITIZE_DESCRIPTOR_METRIC_DOTS", values: switches, asks: isSet, outcome: ignored, instead: "a dot in a key or value does not break up the labels of metrics"},
+	{name: "REDIS_CLOSE_CONNECTION_ON_READONLY_ERROR", values: switches, asks: isSet, outcome: ignored, instead: "Weir always leaves a replica and looks for the primary"},
+	{name: "SANITIZE_DESCRIPTOR_METRIC_DOTS", values: switches, asks: isSet, outcome: ignored, instead: "dots do not break metric labels"},
 	{name: "RUNTIME_IGNOREDOTFILES", values: switches, asks: isSet, outcome: ignored, instead: "dot files are never read"},
 })
 
 const (
-	together   = "requests that arrive during a call go into the next one"
-	untilThere = "Redis is looked for until it is there, every 2 s at least"
+	together   = "requests that arrive during a call share the next one"
+	untilThere = "Weir looks for Redis every 2 s until it is there"
 )
 
 // withTwins adds the variables of the second Redis.

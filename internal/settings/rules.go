@@ -7,11 +7,11 @@ import (
 
 // RulesPath says where the rules are.
 type RulesPath struct {
-	Config              string `env:"CONFIG_PATH" placeholder:"PATH" help:"File or directory of the rules. By default the directory 'config', or the one that the runtime settings name if --runtime-root or --runtime-subdirectory is set."`
-	RuntimeRoot         string `env:"RUNTIME_ROOT" placeholder:"PATH" help:"Rules are in ROOT/SUBDIRECTORY/APPDIRECTORY, which may be reached by symbolic links that are turned elsewhere. By default /srv/runtime_data/current, if --runtime-subdirectory is set."`
-	RuntimeSubdirectory string `env:"RUNTIME_SUBDIRECTORY" placeholder:"NAME" help:"See --runtime-root."`
-	RuntimeAppDirectory string `name:"runtime-appdirectory" env:"RUNTIME_APPDIRECTORY" default:"config" help:"See --runtime-root."`
-	RuntimeWatchRoot    bool   `env:"RUNTIME_WATCH_ROOT" default:"true" help:"Read also what is beside that directory and bears its name with a dot and more, such as ROOT/SUBDIRECTORY/config.yaml, which may stand alone. It needs --runtime-subdirectory."`
+	Config              string `env:"CONFIG_PATH" placeholder:"PATH" help:"File or directory of the rules. By default config, or RUNTIME_ROOT/RUNTIME_SUBDIRECTORY/RUNTIME_APPDIRECTORY if one of the first two is set."`
+	RuntimeRoot         string `env:"RUNTIME_ROOT" placeholder:"PATH" help:"Root of the rules, may be a symbolic link. By default /srv/runtime_data/current if RUNTIME_SUBDIRECTORY is set."`
+	RuntimeSubdirectory string `env:"RUNTIME_SUBDIRECTORY" placeholder:"NAME" help:"Directory in RUNTIME_ROOT."`
+	RuntimeAppDirectory string `name:"runtime-appdirectory" env:"RUNTIME_APPDIRECTORY" default:"config" help:"Directory of the rules in RUNTIME_SUBDIRECTORY."`
+	RuntimeWatchRoot    bool   `env:"RUNTIME_WATCH_ROOT" default:"true" help:"Also read files beside that directory whose name is its name, a dot and more, such as config.yaml. Needs RUNTIME_SUBDIRECTORY."`
 }
 
 // Rules says where the rules are and how they are loaded.
@@ -19,9 +19,9 @@ type Rules struct {
 	RulesPath
 
 	MergeDomainConfig  bool          `env:"MERGE_DOMAIN_CONFIG" default:"false" help:"Let several files hold rules of one domain."`
-	ForceStart         bool          `name:"force-start-without-initial-config" env:"FORCE_START_WITHOUT_INITIAL_CONFIG" default:"false" help:"Start even if the rules are missing or bad. Until some are loaded, requests are answered UNAVAILABLE, and the health check passes all the same. With a control plane, for which every start waits, it passes once that is reached, even if it sends nothing."`
-	HealthNeedsRules   bool          `name:"healthy-with-at-least-one-config-loaded" env:"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED" default:"false" help:"After such a start, let the health check fail until rules are loaded."`
-	ConfigPollInterval time.Duration `env:"CONFIG_POLL_INTERVAL" default:"5s" min:"100ms" help:"How often the rules are compared with their files, in case a file system tells of no changes."`
+	ForceStart         bool          `name:"force-start-without-initial-config" env:"FORCE_START_WITHOUT_INITIAL_CONFIG" default:"false" help:"Start without valid rules. Until they come, Weir is healthy (with a control plane: once connected) and answers UNAVAILABLE."`
+	HealthNeedsRules   bool          `name:"healthy-with-at-least-one-config-loaded" env:"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED" default:"false" help:"After such a start, be unhealthy until rules are loaded."`
+	ConfigPollInterval time.Duration `env:"CONFIG_POLL_INTERVAL" default:"5s" min:"100ms" help:"Time between checks of the files, where a file system reports no changes."`
 }
 
 // Path is the file or directory of the rules.

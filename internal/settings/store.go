@@ -2,12 +2,12 @@ package settings
 
 // Store says what counters there are and what they count.
 type Store struct {
-	BackendType Backend `env:"BACKEND_TYPE" default:"redis" help:"Only 'redis' is supported."`
+	BackendType Backend `env:"BACKEND_TYPE" default:"redis" help:"Only redis is supported."`
 
-	CacheKeyPrefix     KeyPrefix `env:"CACHE_KEY_PREFIX" placeholder:"PREFIX" help:"Start of every counter's key, to keep deployments apart that share a Redis. May not contain '|', nor '{' in a cluster."`
-	CacheKeyHashValues bool      `env:"CACHE_KEY_HASH_VALUES" default:"false" help:"Spell descriptor values in keys as digests, for privacy."`
+	CacheKeyPrefix     KeyPrefix `env:"CACHE_KEY_PREFIX" placeholder:"PREFIX" help:"Start of all keys, to keep deployments on one Redis apart. Without '|', in a cluster without '{'."`
+	CacheKeyHashValues bool      `env:"CACHE_KEY_HASH_VALUES" default:"false" help:"Hash descriptor values in keys, for privacy."`
 
-	StopWhenOverLimit Choice `name:"stop-cache-key-increment-when-overlimit" env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" placeholder:"true|false" help:"Whether a denied request is kept out of the counters: true, always; false, never, as by default in envoyproxy/ratelimit. If it is not set, only a descriptor with its own hits_addend, such as the tokens of an answer, is counted although its request is denied, and a peek at a used-up limit is denied, too, which false lets pass. The field charge of a limit wins." unit:"switch"`
+	StopWhenOverLimit Choice `name:"stop-cache-key-increment-when-overlimit" env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" placeholder:"true|false" help:"Count of denied requests: true, never; false, always, and a peek at a used-up limit passes; unset, only if the descriptor has a hits_addend. A limit's charge wins."`
 
-	MemoryMaxCounters int `env:"MEMORY_MAX_COUNTERS" default:"1000000" min:"1000" help:"Most counters kept in memory, 68 bytes each and as much as their keys. Beyond it, those least used are given up, and those that deny last." unit:"counters"`
+	MemoryMaxCounters int `env:"MEMORY_MAX_COUNTERS" default:"1000000" min:"1000" help:"Most counters in memory, 68 bytes plus key each. Beyond it the least used go."`
 }

@@ -5,11 +5,11 @@ import "errors"
 // TLS says how the gRPC listener encrypts, and what clients must prove. Files
 // hold PEM and are read anew when they change.
 type TLS struct {
-	On        bool   `name:"grpc-server-use-tls" env:"GRPC_SERVER_USE_TLS" default:"false" help:"Speak TLS, 1.2 or later, on the gRPC listener. It needs a certificate and its key."`
-	Cert      string `name:"grpc-server-tls-cert" env:"GRPC_SERVER_TLS_CERT" placeholder:"FILE" help:"Certificate of the gRPC listener, with intermediate ones after it."`
+	On        bool   `name:"grpc-server-use-tls" env:"GRPC_SERVER_USE_TLS" default:"false" help:"Speak TLS on the gRPC listener. Needs certificate and key."`
+	Cert      string `name:"grpc-server-tls-cert" env:"GRPC_SERVER_TLS_CERT" placeholder:"FILE" help:"Certificate of the gRPC listener, followed by intermediate ones."`
 	Key       string `name:"grpc-server-tls-key" env:"GRPC_SERVER_TLS_KEY" placeholder:"FILE" help:"Key of that certificate."`
-	ClientCA  string `name:"grpc-client-tls-cacert" env:"GRPC_CLIENT_TLS_CACERT" placeholder:"FILE" help:"Authorities of clients. With it clients must show a certificate that comes from one of these."`
-	ClientSAN string `name:"grpc-client-tls-san" env:"GRPC_CLIENT_TLS_SAN" placeholder:"NAME" help:"DNS name, IP address, URI or email address that a client's certificate must hold as a subject alternative name. It needs --grpc-client-tls-cacert."`
+	ClientCA  string `name:"grpc-client-tls-cacert" env:"GRPC_CLIENT_TLS_CACERT" placeholder:"FILE" help:"Authorities of clients. If set, clients need a certificate of one of them."`
+	ClientSAN string `name:"grpc-client-tls-san" env:"GRPC_CLIENT_TLS_SAN" placeholder:"NAME" help:"Name in a client's certificate: DNS name, IP address, URI or email address. Needs GRPC_CLIENT_TLS_CACERT."`
 }
 
 // check tells what is missing.

@@ -10,15 +10,15 @@ import (
 // and how it is reached, is said by the variables of OpenTelemetry, such as
 // OTEL_EXPORTER_OTLP_ENDPOINT.
 type Tracing struct {
-	Enabled           bool            `name:"tracing-enabled" env:"TRACING_ENABLED" default:"false" help:"Send traces of gRPC calls by OTLP. OTEL_EXPORTER_OTLP_ENDPOINT and the other variables of OpenTelemetry's exporters say where to."`
-	ExporterProtocol  TracingProtocol `name:"tracing-exporter-protocol" env:"TRACING_EXPORTER_PROTOCOL" default:"http" help:"Protocol of the traces: http or grpc."`
+	Enabled           bool            `name:"tracing-enabled" env:"TRACING_ENABLED" default:"false" help:"Send traces of gRPC calls by OTLP, to OTEL_EXPORTER_OTLP_ENDPOINT."`
+	ExporterProtocol  TracingProtocol `name:"tracing-exporter-protocol" env:"TRACING_EXPORTER_PROTOCOL" default:"http" help:"http or grpc."`
 	ServiceName       string          `name:"tracing-service-name" env:"TRACING_SERVICE_NAME" default:"RateLimit" help:"Name of this service in traces."`
 	ServiceNamespace  string          `name:"tracing-service-namespace" env:"TRACING_SERVICE_NAMESPACE" placeholder:"NAME" help:"Namespace of that name."`
-	ServiceInstanceID string          `name:"tracing-service-instance-id" env:"TRACING_SERVICE_INSTANCE_ID" placeholder:"ID" help:"What tells this process apart from others of the service. By default a random UUID."`
-	SamplingRate      Ratio           `name:"tracing-sampling-rate" env:"TRACING_SAMPLING_RATE" default:"1" help:"Part of the traces that begin here to send, 0 to 1. A trace that began elsewhere is sent if it is there." unit:"number, 0 to 1"`
+	ServiceInstanceID string          `name:"tracing-service-instance-id" env:"TRACING_SERVICE_INSTANCE_ID" placeholder:"ID" help:"Name of this process in traces. By default a random UUID."`
+	SamplingRate      Ratio           `name:"tracing-sampling-rate" env:"TRACING_SAMPLING_RATE" default:"1" help:"Part of the traces that begin here to send, 0 to 1."`
 
-	Headers       Secret `name:"otel-exporter-otlp-headers" env:"OTEL_EXPORTER_OTLP_HEADERS" placeholder:"NAME=VALUE,..." help:"Headers that go to the collector, as OpenTelemetry has them: values are written as in URLs, such as Bearer%20TOKEN."`
-	TracesHeaders Secret `name:"otel-exporter-otlp-traces-headers" env:"OTEL_EXPORTER_OTLP_TRACES_HEADERS" placeholder:"NAME=VALUE,..." help:"Headers that go to the collector instead of these."`
+	Headers       Secret `name:"otel-exporter-otlp-headers" env:"OTEL_EXPORTER_OTLP_HEADERS" placeholder:"NAME=VALUE,..." help:"Headers for the collector, values as in URLs, such as Bearer%20TOKEN."`
+	TracesHeaders Secret `name:"otel-exporter-otlp-traces-headers" env:"OTEL_EXPORTER_OTLP_TRACES_HEADERS" placeholder:"NAME=VALUE,..." help:"Headers for traces, instead of these."`
 }
 
 // check looks for what the types cannot say.
