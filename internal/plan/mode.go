@@ -20,9 +20,11 @@ func (o *Options) DecidingMode(l *limiter.Limit) limiter.Mode {
 	return o.Mode(l)
 }
 
-// WouldBeDenied reports whether the request, which ShadowMode lets pass, would be
-// denied without it.
+// WouldBeDenied reports whether the request is admitted only because of ShadowMode.
 func (p *Plan) WouldBeDenied() bool {
+	if !p.opts.ShadowMode {
+		return false
+	}
 	var v limiter.Verdict
 	for i := range p.Hits {
 		v.Add(p.opts.Mode(p.Hits[i].Limit), p.Decisions[i].Over)

@@ -146,7 +146,7 @@ func (s *Service) decide(ctx context.Context, c *call) error {
 		return undecided(ctx)
 	}
 	c.plan.Settle(denied)
-	if s.opts.ShadowMode && c.plan.WouldBeDenied() {
+	if c.plan.WouldBeDenied() {
 		s.metrics.globalShadow.Inc()
 	}
 	s.answer(c)
