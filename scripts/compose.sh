@@ -56,7 +56,12 @@ named() { sed -n "s|^ *image: \($1:.*\)|\1|p" docker-compose.yml; }
 
 # images makes the images that docker-compose.yml and the Dockerfile name.
 images() {
-  system "$work/redis" redis-server redis-cli
+  system "$work/redis" bash redis-server redis-cli
+  # The image that is meant is built without protected mode.
+  mv "$work/redis/bin/redis-server" "$work/redis/bin/redis"
+  # shellcheck disable=SC2016 # it is for the script
+  printf '#!/bin/bash\nexec -a redis-server redis "$@" --protected-mode no\n' >"$work/redis/bin/redis-server"
+  chmod +x "$work/redis/bin/redis-server"
   image "$(named redis)" "$work/redis" -c 'ENV PATH=/bin'
   system "$work/envoy" "$envoy" bash grep
   image "$(named envoyproxy/envoy)" "$work/envoy" -c 'ENV PATH=/bin' -c 'ENTRYPOINT ["/bin/envoy"]' -c 'USER 101'

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,7 +18,7 @@ import (
 func TestCommandsOfDocuments(t *testing.T) {
 	shell := testenv.Shell(t)
 	console := regexp.MustCompile("(?ms)^```console\n\\$ go run ./cmd/server (.*?)\n(.*?)^```")
-	for name, least := range map[string]int{"README.md": 1, "docs/testing-rules.md": 3} {
+	for name, least := range map[string]int{"README.md": 1, "docs/testing-rules.md": 2, "docs/examples.md": 1} {
 		text, err := os.ReadFile(filepath.Join("../..", name))
 		if err != nil {
 			t.Fatal(err)
@@ -43,14 +44,11 @@ func TestCommandsOfDocuments(t *testing.T) {
 // The problems that documents show are what validate prints of rules such as
 // these.
 func TestProblemsInDocuments(t *testing.T) {
-	tests := map[string]struct {
-		rules    string
-		problems int
-	}{
-		"README.md":     {"domain: api\ndescriptors:\n  - key: user\n    rate_limit: {unit: minuet, requests_per_unit: 5}\n", 1},
-		"docs/rules.md": {"domain: api\ndescriptors:\n  - key: user\n    rate_limit:\n      unit: minuet\n      requests_per_unit: 5\n  - key: path\n    rate_limit: {unit: second, requests_per_unit: 5}\n    shadow_modus: true\n", 2},
+	rules := map[string]string{
+		"README.md":     "domain: api\ndescriptors:\n  - key: user\n    rate_limit: {unit: minuet, requests_per_unit: 5}\n",
+		"docs/rules.md": "domain: api\ndescriptors:\n  - key: user\n    rate_limit:\n      unit: minute\n      requests_per_unit: 5\n      charge: allways\n",
 	}
-	for name, tt := range tests {
+	for name, text := range rules {
 		t.Run(name, func(t *testing.T) {
 			document, err := os.ReadFile(filepath.Join("../..", name))
 			if err != nil {
@@ -60,34 +58,62 @@ func TestProblemsInDocuments(t *testing.T) {
 			if err := os.Mkdir("config", 0o755); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile("config/api.yaml", []byte(tt.rules), 0o644); err != nil {
+			if err := os.WriteFile("config/api.yaml", []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}
 			_, stdout, _ := call(t, "validate", "config/")
 			want := regexp.MustCompile(`(?m)^(.)`).ReplaceAllString(stdout, "    $1")
-			if !strings.Contains(string(document), "\n\n"+want+"\n") || strings.Count(want, "\n") != tt.problems {
+			if !strings.Contains(string(document), "\n\n"+want+"\n") || strings.Count(want, "\n") != 1 {
 				t.Errorf("the document does not show\n%s", want)
 			}
 		})
 	}
 }
 
-// What the algorithms admit at most is the same in both documents that tell it.
-func TestBoundsInDocuments(t *testing.T) {
-	bounds := func(name string) (cells []string) {
-		text, err := os.ReadFile(filepath.Join("../..", name))
-		if err != nil {
-			t.Fatal(err)
+// Links between documents lead to files and headings that exist.
+func TestLinksOfDocuments(t *testing.T) {
+	names, err := filepath.Glob("../../*.md")
+	for _, pattern := range []string{"../../docs/*.md", "../../examples/*/*.md"} {
+		more, globErr := filepath.Glob(pattern)
+		if err = errors.Join(err, globErr); len(more) == 0 {
+			t.Errorf("no document is %s", pattern)
 		}
-		_, table, _ := strings.Cut(string(text), " | admits at most |\n|---|---|---|\n")
-		table, _, _ = strings.Cut(table, "\n\n")
-		for row := range strings.SplitSeq(table, "\n") {
-			cells = append(cells, row[strings.LastIndex(strings.TrimSuffix(row, " |"), "|")+1:])
+		names = append(names, more...)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := regexp.MustCompile(`\]\(([^)#:\s]*)(?:#([^)\s]*))?\)`)
+	for _, name := range names {
+		for _, found := range link.FindAllStringSubmatch(readText(t, name), -1) {
+			target := name
+			if found[1] != "" {
+				target = filepath.Join(filepath.Dir(name), found[1])
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: %v", name, err)
+			} else if found[2] != "" && !slices.Contains(anchors(readText(t, target)), found[2]) {
+				t.Errorf("%s: %s has no heading for #%s", name, target, found[2])
+			}
 		}
-		return cells
 	}
-	rules, algorithms := bounds("docs/rules.md"), bounds("docs/algorithms.md")
-	if len(rules) != 4 || !slices.Equal(rules, algorithms) {
-		t.Errorf("the rules tell %q, the algorithms %q", rules, algorithms)
+}
+
+func readText(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return string(text)
+}
+
+// anchors returns what links to the headings of a document end with.
+func anchors(text string) (anchors []string) {
+	text = regexp.MustCompile("(?ms)^```.*?^```$").ReplaceAllString(text, "")
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
+		anchor := regexp.MustCompile(`[^\w\- ]`).ReplaceAllString(strings.ToLower(heading[1]), "")
+		anchors = append(anchors, strings.ReplaceAll(anchor, " ", "-"))
+	}
+	return anchors
 }

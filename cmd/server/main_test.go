@@ -136,7 +136,7 @@ func TestExitCodes(t *testing.T) {
 		{name: "pipe among rules", args: []string{"validate", odd}, code: 2, stderr: []string{"read " + odd + "/b.yaml: it is no regular file, allowed are regular files and links to them\n"}},
 		{name: "pipe as rules", args: []string{"validate", odd + "/b.yaml"}, code: 2, stderr: []string{"b.yaml: it is no regular file"}},
 		{name: "pipe as rules to explain", args: []string{"explain", "--config=" + odd + "/b.yaml", "api", "user=alice"}, code: 2, stderr: []string{"b.yaml: it is no regular file"}},
-		{name: "pipe as tests", args: []string{"test", odd + "/b.yaml"}, code: 2, stdout: []string{"b.yaml: it is no regular file"}},
+		{name: "pipe as tests", args: []string{"test", odd + "/b.yaml"}, code: 2, stderr: []string{"b.yaml: it is no regular file"}},
 		{name: "device as rules", args: []string{"validate", "/dev/zero"}, code: 2, stderr: []string{"/dev/zero: it is no regular file"}},
 		{name: "pipe among rules served", args: serve("--config=" + odd), code: 1, stderr: []string{"b.yaml: it is no regular file"}},
 		{name: "one domain twice, merged", args: []string{"validate", "--merge-domain-config", two}, stdout: []string{"files=2"}},

@@ -2,6 +2,8 @@ package main
 
 import (
 	"math/rand/v2"
+	"os"
+	"regexp"
 	"slices"
 	"testing"
 	"time"
@@ -17,18 +19,26 @@ func TestBounds(t *testing.T) {
 	share := func(amount int64, span time.Duration) int64 { return amount * int64(span) / int64(period) }
 	bounds := []struct {
 		name    string
+		words   string        // in the document
 		longest time.Duration // that the bound speaks of
 		spec    limiter.Spec
 		most    func(amount, burst int64, span time.Duration) int64
 	}{
-		{"fixed_window", period - 1, limiter.Spec{}, func(amount, _ int64, _ time.Duration) int64 { return 2 * amount }},
-		{"first_hit", period - 1, limiter.Spec{Anchor: limiter.FirstHit}, func(amount, _ int64, _ time.Duration) int64 { return 2*amount - 1 }},
-		{"sliding_window", period, limiter.Spec{Algorithm: limiter.SlidingWindow}, func(amount, _ int64, span time.Duration) int64 { return amount + share(amount, span) }},
-		{"token_bucket", time.Hour, limiter.Spec{Algorithm: limiter.TokenBucket}, func(amount, burst int64, span time.Duration) int64 { return burst + share(amount, span) }},
+		{"fixed_window", "2L in less than a period, across the end of a window", period - 1, limiter.Spec{}, func(amount, _ int64, _ time.Duration) int64 { return 2 * amount }},
+		{"first_hit", "2L - 1 in less than a period", period - 1, limiter.Spec{Anchor: limiter.FirstHit}, func(amount, _ int64, _ time.Duration) int64 { return 2*amount - 1 }},
+		{"sliding_window", "L in a window; L + L · t / W in any time t up to a period", period, limiter.Spec{Algorithm: limiter.SlidingWindow}, func(amount, _ int64, span time.Duration) int64 { return amount + share(amount, span) }},
+		{"token_bucket", "B + L · t / W in any time t", time.Hour, limiter.Spec{Algorithm: limiter.TokenBucket}, func(amount, burst int64, span time.Duration) int64 { return burst + share(amount, span) }},
+	}
+	document, err := os.ReadFile("../algorithms.md")
+	if err != nil {
+		t.Fatal(err)
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, b := range bounds {
 		t.Run(b.name, func(t *testing.T) {
+			if row := regexp.MustCompile(`(?m)^\|\[.*` + b.name + `.*\|` + regexp.QuoteMeta(b.words) + `\|$`); !row.Match(document) {
+				t.Errorf("docs/algorithms.md has no row with: %s", b.words)
+			}
 			for range 300 {
 				amount, burst := 1+random.Uint32N(20), 1+random.Uint32N(20)
 				b.spec.Unit, b.spec.RequestsPerUnit = limiter.Minute, amount

@@ -39,7 +39,7 @@ func walks() (map[string][]byte, error) {
 // shows the test that decides it, which is reckoned here from what was admitted.
 func table(limit *limiter.Limit) ([]byte, error) {
 	var b bytes.Buffer
-	b.WriteString("| at | cost | test | answer | remaining | time |\n|---|---|---|---|---|---|\n")
+	b.WriteString("|at|cost|test|answer|left|time|\n|---|---|---|---|---|---|\n")
 	var state limiter.State
 	var admitted []request
 	for _, r := range walk {
@@ -48,17 +48,17 @@ func table(limit *limiter.Limit) ([]byte, error) {
 		if fits == d.Over {
 			return nil, fmt.Errorf("at %d s the limit decides otherwise than the test %s", r.at, test)
 		}
-		answer := "**denied** | 0 | retry after " + seconds(d.RetryAfter)
+		answer := "**denied**|0|" + seconds(d.RetryAfter)
 		if fits {
 			admitted = append(admitted, r)
-			answer = fmt.Sprintf("admitted | %d | reset after %s", d.Remaining, seconds(d.ResetAfter))
+			answer = fmt.Sprintf("admitted|%d|%s", d.Remaining, seconds(d.ResetAfter))
 		}
-		fmt.Fprintf(&b, "| %d s | %d | %s | %s |\n", r.at, r.cost, test, answer)
+		fmt.Fprintf(&b, "|%d|%d|%s|%s|\n", r.at, r.cost, test, answer)
 	}
 	return b.Bytes(), nil
 }
 
-func seconds(d time.Duration) string { return fmt.Sprintf("%d s", d/time.Second) }
+func seconds(d time.Duration) string { return fmt.Sprint(int64(d / time.Second)) }
 
 func decide(limit *limiter.Limit, state *limiter.State, r request) limiter.Decision {
 	var out [1]limiter.Decision
@@ -86,7 +86,7 @@ func arithmetic(limit *limiter.Limit, admitted []request, r request) (test strin
 		rest := period - r.at%period
 		sum := previous*rest + (count+r.cost)*period
 		fits = sum <= full
-		return fmt.Sprintf("%d · %d + (%d + %d) · %d = %d %s %d", previous, rest, count, r.cost, period, sum, compare[fits], full), fits
+		return fmt.Sprintf("%d·%d+(%d+%d)·%d = %d %s %d", previous, rest, count, r.cost, period, sum, compare[fits], full), fits
 	case limiter.TokenBucket:
 		const price = period / walkAmount // seconds in which a unit drains
 		level, at := 0, 0                 // in seconds until the bucket is empty
@@ -96,7 +96,7 @@ func arithmetic(limit *limiter.Limit, admitted []request, r request) (test strin
 		level = max(level-(r.at-at), 0)
 		sum := level + r.cost*price
 		fits = sum <= full/walkAmount
-		return fmt.Sprintf("%s + %d = %s %s %d", decimal(level, price), r.cost, decimal(sum, price), compare[fits], walkAmount), fits
+		return fmt.Sprintf("%s+%d = %s %s %d", decimal(level, price), r.cost, decimal(sum, price), compare[fits], walkAmount), fits
 	default:
 		count, begin := 0, -period
 		for _, a := range append(admitted[:len(admitted):len(admitted)], request{at: r.at}) {
@@ -109,7 +109,7 @@ func arithmetic(limit *limiter.Limit, admitted []request, r request) (test strin
 			count += a.cost
 		}
 		fits = count+r.cost <= walkAmount
-		return fmt.Sprintf("%d + %d %s %d", count, r.cost, compare[fits], walkAmount), fits
+		return fmt.Sprintf("%d+%d %s %d", count, r.cost, compare[fits], walkAmount), fits
 	}
 }
 

@@ -40,7 +40,7 @@ func TestNoWarnings(t *testing.T) {
 	if err != nil || len(examples) == 0 {
 		t.Fatalf("found the examples %v, error %v", examples, err)
 	}
-	files, _, err := ReadFiles(append(examples, "testdata/good/aliases.yaml", "../../config")...)
+	files, _, err := ReadFiles(append(examples, "testdata/good/aliases.yaml", "../../config", "../../docs/examples")...)
 	if err != nil {
 		t.Fatal(err)
 	}

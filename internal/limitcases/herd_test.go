@@ -106,7 +106,7 @@ func inMemory(_ *testing.T, now func() time.Time) limiter.Store {
 
 func inRedis(t *testing.T, now func() time.Time) limiter.Store {
 	t.Helper()
-	s, err := redisstore.New(redisstore.Options{URL: miniredis.RunT(t).Addr(), OpTimeout: patience, Now: now, DenyMemory: 1 << 20})
+	s, err := redisstore.New(redisstore.Options{URL: miniredis.RunT(t).Addr(), OpTimeout: patience, Now: now, OneClock: true, DenyMemory: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -99,7 +99,7 @@ func onEachStore(t *testing.T, run func(r replica, c *clock)) {
 // of Redis tells the time.
 func onRedis(t testing.TB, r interface{ Addr() string }, now func() time.Time) replica {
 	t.Helper()
-	s, err := redisstore.New(redisstore.Options{URL: r.Addr(), OpTimeout: patience, Now: now})
+	s, err := redisstore.New(redisstore.Options{URL: r.Addr(), OpTimeout: patience, Now: now, OneClock: true})
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}

@@ -50,7 +50,7 @@ func newBackend(name string, o *Options, c *connection, metrics *metrics, log *s
 		dialer:    c.dialer,
 		opTimeout: c.ReadTimeout,
 		now:       o.Now,
-		oneClock:  o.oneClock,
+		oneClock:  o.OneClock,
 		local:     localClock(o.Now),
 		probeKey:  limiter.ProbeKey(o.KeyPrefix),
 		secrets:   c.secrets(),

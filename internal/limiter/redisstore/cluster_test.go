@@ -51,7 +51,7 @@ func TestStoreOnCluster(t *testing.T) {
 	storetest.RunApart(t, func(t *testing.T, now func() time.Time) limiter.Store {
 		flush(t, admin)
 		o := o
-		o.Now, o.oneClock = now, true
+		o.Now, o.OneClock = now, true
 		return open(t, o)
 	})
 }
@@ -61,7 +61,7 @@ func TestStoreOnCluster(t *testing.T) {
 func TestBucketsOfAClusterAreExact(t *testing.T) {
 	o, _, _ := startCluster(t, 0)
 	decided := storetest.Differential(t, func(t *testing.T, now func() time.Time) limiter.Store {
-		o.Now, o.oneClock = now, true
+		o.Now, o.OneClock = now, true
 		return tagged{open(t, o)}
 	}, 1, 5000)
 	if decided < 5000 {

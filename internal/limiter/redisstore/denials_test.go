@@ -61,7 +61,7 @@ func (c *checked) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.
 func TestMemoryOfDenialsChangesNoDecision(t *testing.T) {
 	var c *checked
 	store := func(t *testing.T, now func() time.Time) limiter.Store {
-		c = openChecked(t, Options{URL: miniredis.RunT(t).Addr(), Now: now, oneClock: true, OpTimeout: long})
+		c = openChecked(t, Options{URL: miniredis.RunT(t).Addr(), Now: now, OneClock: true, OpTimeout: long})
 		return c
 	}
 	storetest.Run(t, store)
@@ -227,7 +227,7 @@ func TestKnownDenialTellsWhatWasSeenOfOthers(t *testing.T) {
 func TestKnownDenialTellsTheTime(t *testing.T) {
 	f := &memoryFixture{T: t, reg: prometheus.NewRegistry(), now: time.Now()}
 	r := miniredis.RunT(t) // where no time passes by itself
-	f.store = open(t, Options{URL: r.Addr(), OpTimeout: long, Registerer: f.reg, DenyMemory: 1 << 20, Now: f.clock, oneClock: true})
+	f.store = open(t, Options{URL: r.Addr(), OpTimeout: long, Registerer: f.reg, DenyMemory: 1 << 20, Now: f.clock, OneClock: true})
 	l := storetest.Must(limiter.Spec{RequestsPerUnit: 3600, Unit: limiter.Hour, Algorithm: limiter.TokenBucket, Burst: 1})
 	f.want("first", false, 1, hit("k", l, 1))
 	for _, c := range []struct {

@@ -64,9 +64,9 @@ type Options struct {
 	// holds, so one that runs ahead makes clients wait until that time. As long as
 	// they differ by less than a minute, no limit admits more for it.
 	Now func() time.Time
-	// oneClock says that Now is the same for all processes, as Redis' clock is. If
+	// OneClock says that Now is the same for all processes, as Redis' clock is. If
 	// it steps back, counters follow it.
-	oneClock bool
+	OneClock bool
 	// Logger tells when Redis fails and when it is back. nil means no log.
 	Logger *slog.Logger
 	// Registerer takes the metrics. nil means that nobody reads them.

@@ -271,7 +271,7 @@ func checkExpiry(t *testing.T, start time.Time, limit *limiter.Limit, steps []ex
 	t.Helper()
 	r := miniredis.RunT(t) // where no time passes by itself
 	now := start
-	s := open(t, Options{URL: r.Addr(), OpTimeout: long, Now: func() time.Time { return now }, oneClock: true})
+	s := open(t, Options{URL: r.Addr(), OpTimeout: long, Now: func() time.Time { return now }, OneClock: true})
 	for i, step := range steps {
 		r.FastForward(start.Add(step.at).Sub(now))
 		now = start.Add(step.at)
@@ -311,7 +311,7 @@ func TestForeignValuesCountAsUnused(t *testing.T) {
 	r := testenv.RedisServer(t)
 	admin := connect(t, r)
 	now := time.Date(2026, 8, 1, 11, 30, 0, 0, time.UTC)
-	s := open(t, Options{URL: r.Addr(), OpTimeout: long, Now: func() time.Time { return now }, oneClock: true})
+	s := open(t, Options{URL: r.Addr(), OpTimeout: long, Now: func() time.Time { return now }, OneClock: true})
 	window := now.UnixMicro() / time.Hour.Microseconds()
 	hourly := storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Hour})
 	for _, c := range []struct {

@@ -31,7 +31,7 @@ func newPair(t *testing.T) *pair {
 	t.Helper()
 	p := &pair{first: miniredis.RunT(t), second: miniredis.RunT(t)}
 	p.micros.Store(time.Date(2026, time.January, 2, 3, 4, 5, 0, time.UTC).UnixMicro())
-	p.Store = open(t, Options{URL: p.first.Addr(), DenyMemory: 1 << 20, PerSecond: &Options{URL: p.second.Addr()}, OpTimeout: long, Now: p.now, oneClock: true})
+	p.Store = open(t, Options{URL: p.first.Addr(), DenyMemory: 1 << 20, PerSecond: &Options{URL: p.second.Addr()}, OpTimeout: long, Now: p.now, OneClock: true})
 	return p
 }
 
@@ -69,7 +69,7 @@ func TestLimitsPerSecondHaveARedisOfTheirOwn(t *testing.T) {
 // so that what is decided in two places must be as if it were one.
 func TestSpreadIsDecidedAsByTheModel(t *testing.T) {
 	p := newPair(t)
-	plain := Options{URL: p.first.Addr(), PerSecond: &Options{URL: p.second.Addr()}, OpTimeout: long, Now: p.now, oneClock: true}
+	plain := Options{URL: p.first.Addr(), PerSecond: &Options{URL: p.second.Addr()}, OpTimeout: long, Now: p.now, OneClock: true}
 	c := &checked{T: t, store: p, plain: open(t, plain)}
 	model := storetest.NewModel(p.now)
 	seed := rand.Uint64()

@@ -47,7 +47,7 @@ func New(o Options) (*Store, error) {
 	if o.PerSecond != nil {
 		perSecond = *o.PerSecond
 		perSecond.OpTimeout = cmp.Or(perSecond.OpTimeout, o.OpTimeout)
-		perSecond.Now, perSecond.oneClock = o.Now, o.oneClock
+		perSecond.Now, perSecond.OneClock = o.Now, o.OneClock
 		perSecond.KeyPrefix = o.KeyPrefix
 		if second, err = perSecond.connection(); err != nil {
 			return nil, err

@@ -23,7 +23,7 @@ import (
 
 func TestStoreOnMiniredis(t *testing.T) {
 	storetest.Run(t, func(t *testing.T, now func() time.Time) limiter.Store {
-		return open(t, Options{URL: miniredis.RunT(t).Addr(), Now: now, oneClock: true, OpTimeout: long})
+		return open(t, Options{URL: miniredis.RunT(t).Addr(), Now: now, OneClock: true, OpTimeout: long})
 	})
 }
 
@@ -31,7 +31,7 @@ func TestStoreOnRedis(t *testing.T) {
 	r := testenv.RedisServer(t)
 	storetest.Run(t, func(t *testing.T, now func() time.Time) limiter.Store {
 		do(t, connect(t, r), "flushall")
-		return open(t, Options{URL: r.Addr(), Now: now, oneClock: true, OpTimeout: long})
+		return open(t, Options{URL: r.Addr(), Now: now, OneClock: true, OpTimeout: long})
 	})
 }
 
@@ -40,7 +40,7 @@ func TestStoreOnRedisThatRemembers(t *testing.T) {
 	r := testenv.RedisServer(t)
 	storetest.Run(t, func(t *testing.T, now func() time.Time) limiter.Store {
 		do(t, connect(t, r), "flushall")
-		return openChecked(t, Options{URL: r.Addr(), Now: now, oneClock: true, OpTimeout: long})
+		return openChecked(t, Options{URL: r.Addr(), Now: now, OneClock: true, OpTimeout: long})
 	})
 }
 
