@@ -93,15 +93,10 @@ func (p *Plan) Reset() {
 	clear(p.replaced)
 	clear(p.Hits)
 	clear(p.Statuses)
-	*p = Plan{
-		Hits:      p.Hits[:0],
-		Decisions: p.Decisions[:0],
-		Statuses:  p.Statuses[:0],
-		matches:   p.matches[:0],
-		replaced:  p.replaced[:0],
-		keys:      p.keys[:0],
-		labels:    p.labels[:0],
-	}
+	p.Hits, p.Decisions, p.Statuses = p.Hits[:0], p.Decisions[:0], p.Statuses[:0]
+	p.matches, p.replaced = p.matches[:0], p.replaced[:0]
+	p.keys, p.labels = p.keys[:0], p.labels[:0]
+	p.Unmatched, p.Denied, p.opts = 0, false, nil
 }
 
 // Memory returns how much p keeps allocated: items of the slice that has the most,

@@ -28,7 +28,8 @@ func (p *Plan) Settle(denied bool) {
 	p.Denied = denied
 	for i := range p.matches {
 		m := &p.matches[i]
-		s := Status{Rule: m.rule}
+		p.Statuses = append(p.Statuses, Status{Rule: m.rule})
+		s := &p.Statuses[i]
 		switch {
 		case m.first < m.end:
 			hit := p.decisive(m)
@@ -37,7 +38,6 @@ func (p *Plan) Settle(denied bool) {
 		case m.unlimited:
 			s.Remaining = math.MaxUint32
 		}
-		p.Statuses = append(p.Statuses, s)
 	}
 }
 
