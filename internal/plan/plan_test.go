@@ -112,7 +112,7 @@ func TestPlanIsUsedAgain(t *testing.T) {
 		for _, p := range []*Plan{&used, &fresh} {
 			decided(t, planner, p, &Request{Domain: "api", Descriptors: descriptors})
 		}
-		if len(used.Hits) != len(fresh.Hits) || len(used.Statuses) != len(fresh.Statuses) || used.Unmatched != fresh.Unmatched || used.Denied != fresh.Denied {
+		if len(used.Hits) != len(fresh.Hits) || len(used.Statuses) != len(fresh.Statuses) || len(used.replaced) != len(fresh.replaced) || used.Unmatched != fresh.Unmatched || used.Denied != fresh.Denied {
 			t.Errorf("%v: got %+v, want %+v", descriptors, used, fresh)
 		}
 		for i := range used.Hits {
@@ -124,6 +124,33 @@ func TestPlanIsUsedAgain(t *testing.T) {
 	used.Reset()
 	if hits := used.Hits[:1]; hits[0].Limit != nil || used.Statuses[:1][0].Limit != nil || used.Unmatched != 0 {
 		t.Error("something of the request is kept")
+	}
+}
+
+func TestModes(t *testing.T) {
+	const enforced, shadow, quota = limiter.Enforced, limiter.Shadow, limiter.Quota
+	for _, tc := range []struct {
+		shadowMode, quotaMode bool
+		told, decided         [3]limiter.Mode // of limits that are enforced, in shadow mode, and a quota
+		wouldBeDenied         bool            // a request that an enforced limit denies
+	}{
+		{false, false, [3]limiter.Mode{enforced, shadow, quota}, [3]limiter.Mode{enforced, shadow, quota}, false},
+		{false, true, [3]limiter.Mode{quota, shadow, quota}, [3]limiter.Mode{quota, shadow, quota}, false},
+		{true, false, [3]limiter.Mode{enforced, shadow, quota}, [3]limiter.Mode{shadow, shadow, shadow}, true},
+		{true, true, [3]limiter.Mode{quota, shadow, quota}, [3]limiter.Mode{shadow, shadow, shadow}, true},
+	} {
+		o := Options{ShadowMode: tc.shadowMode, QuotaMode: tc.quotaMode}
+		for i, mode := range []limiter.Mode{enforced, shadow, quota} {
+			l := &limiter.Limit{Spec: limiter.Spec{Mode: mode}}
+			if told, decided := o.Mode(l), o.DecidingMode(l); told != tc.told[i] || decided != tc.decided[i] {
+				t.Errorf("%+v: mode %v is told as %v and decided as %v, want %v and %v", o, mode, told, decided, tc.told[i], tc.decided[i])
+			}
+		}
+		var p Plan
+		decided(t, New(o), &p, &Request{Domain: "api", HitsAddend: 6, Descriptors: []Descriptor{of("vip", "a")}})
+		if p.WouldBeDenied() != tc.wouldBeDenied || p.Denied == tc.shadowMode {
+			t.Errorf("%+v: denied %t, would be %t, want %t", o, p.Denied, p.WouldBeDenied(), tc.wouldBeDenied)
+		}
 	}
 }
 

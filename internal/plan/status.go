@@ -118,5 +118,8 @@ func (p *Plan) RetryAfter() time.Duration {
 // RoundUp returns d in whole units, at least one: Envoy drops fractions of seconds,
 // and a client told to come back at once would come too early.
 func RoundUp(d, unit time.Duration) time.Duration {
-	return max((d+unit-1)/unit, 1) * unit
+	if rest := d % unit; rest > 0 {
+		d += unit - rest
+	}
+	return max(d, unit)
 }
