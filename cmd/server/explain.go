@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 
@@ -67,9 +66,6 @@ func (e explanation) run(stdout, stderr io.Writer) int {
 }
 
 func (e explanation) ask() (*explain.Answer, error) {
-	if e.Domain == "" {
-		return nil, errors.New("the domain is empty")
-	}
 	entries, err := explain.ParseDescriptor(string(e.Descriptor))
 	if err != nil {
 		return nil, fmt.Errorf("descriptor %q: %w", e.Descriptor, err)
@@ -92,12 +88,13 @@ func (e explanation) ask() (*explain.Answer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("invalid rules:\n%w", err)
 	}
-	answer := explain.Explain(explain.Question{
-		Tree: tree, Keys: keys, Charge: app.Charge(e.StopWhenOverLimit), Failure: app.FailureMode(e.FailureMode),
-		Domain: string(e.Domain), Descriptor: entries, HitsAddend: e.Hits,
-		Store: e.store(), ShadowMode: e.ShadowMode, QuotaMode: e.QuotaMode,
+	options := e.options()
+	options.Keys = keys
+	answer, err := explain.Explain(explain.Question{
+		Options: options, Tree: tree, Failure: app.FailureMode(e.FailureMode),
+		Domain: string(e.Domain), Descriptor: entries, HitsAddend: e.Hits, Store: e.store(),
 	})
-	return &answer, nil
+	return &answer, err
 }
 
 // store is what keeps the counters of the server.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"regexp"
 
-	"weir/internal/app"
 	"weir/internal/descriptors"
 	"weir/internal/limittest"
 )
@@ -96,8 +95,8 @@ func (r ruleTests) report(ctx context.Context, files []string, stdout, stderr io
 func (r ruleTests) runFile(ctx context.Context, name string) limittest.Report {
 	report := limittest.Report{File: name}
 	file, err := limittest.Load(name, limittest.Options{
-		Rules:  descriptors.Options{MergeDomains: r.MergeDomainConfig},
-		Charge: app.Charge(r.StopWhenOverLimit), ShadowMode: r.ShadowMode, QuotaMode: r.QuotaMode,
+		Options: r.options(),
+		Rules:   descriptors.Options{MergeDomains: r.MergeDomainConfig},
 	})
 	if err != nil {
 		report.Err = err

@@ -19,6 +19,7 @@ import (
 	"weir/internal/admin"
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
+	"weir/internal/plan"
 	"weir/internal/rls"
 	"weir/internal/settings"
 )
@@ -100,16 +101,18 @@ func (a *App) build() error {
 		a.cleanups.add("traces", a.tracing.stop)
 	}
 	return a.bind(rls.New(rls.Options{
-		Rules:           a.rules.tree.Load,
-		Limiter:         decides,
-		Keys:            keys,
-		Charge:          Charge(s.Store.StopWhenOverLimit),
-		ShadowMode:      s.Answers.ShadowMode,
-		QuotaMode:       s.Answers.QuotaMode,
+		Rules:   a.rules.tree.Load,
+		Limiter: decides,
+		Options: plan.Options{
+			Keys:           keys,
+			Charge:         Charge(s.Store.StopWhenOverLimit),
+			ShadowMode:     s.Answers.ShadowMode,
+			QuotaMode:      s.Answers.QuotaMode,
+			MaxDescriptors: s.Answers.MaxDescriptors,
+		},
 		ResponseHeaders: responseHeaders(s.Answers),
 		RequestHeaders:  requestHeaders(s.Answers),
 		DynamicMetadata: s.Answers.DynamicMetadata,
-		MaxDescriptors:  s.Answers.MaxDescriptors,
 		MaxConcurrent:   s.Answers.MaxConcurrentRequests,
 		Timeout:         s.Answers.RequestTimeout,
 		Registerer:      service,

@@ -2,9 +2,8 @@
 // the tree of rules level by level, the rule that applies or why none does, and
 // every limit with its counter's key.
 //
-// It asks the same code that serves: descriptors finds the rule, limiter spells
-// the keys and decides. It only words what they say, for people and as JSON, and
-// touches no counters.
+// It asks the same code that serves: plan makes the hits, limiter decides them. It
+// only words what they say, for people and as JSON, and touches no counters.
 package explain
 
 import (
@@ -16,6 +15,7 @@ import (
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
+	"weir/internal/plan"
 )
 
 // Answer explains what becomes of a descriptor.
@@ -96,9 +96,17 @@ type Decision struct {
 	ResetAfter float64 `json:"reset_after_seconds"`
 }
 
-// Explain answers a question.
-func Explain(q Question) Answer {
-	a := Answer{Domain: descriptors.Spell(limiter.Entry{Key: q.Domain}), Hits: q.cost(), OwnHits: q.HitsAddend != nil, Levels: []Level{}}
+// Explain answers a question. The error tells why a server would refuse the request.
+func Explain(q Question) (Answer, error) {
+	request := q.request()
+	var p plan.Plan
+	if err := plan.New(q.Options).Prepare(&p, q.Tree, &request); err != nil {
+		return Answer{}, err
+	}
+	a := Answer{
+		Domain: descriptors.Spell(limiter.Entry{Key: q.Domain}), Levels: []Level{},
+		Hits: request.Cost(&request.Descriptors[0]), OwnHits: q.HitsAddend != nil,
+	}
 	for _, e := range q.Descriptor {
 		a.Descriptor = append(a.Descriptor, descriptors.Spell(e))
 	}
@@ -113,7 +121,7 @@ func Explain(q Question) Answer {
 	if trace.Rule == nil {
 		a.Reason, a.Candidates = reason(q, trace)
 		a.Hidden = hidden(trace.Hidden)
-		return a
+		return a, nil
 	}
 	a.Rule, a.Place = trace.Rule.String(), trace.Rule.Place()
 	for _, pattern := range trace.Rule.Patterns {
@@ -121,8 +129,8 @@ func Explain(q Question) Answer {
 			a.Shared = append(a.Shared, pattern)
 		}
 	}
-	a.decide(q, trace.Rule)
-	return a
+	a.addLimits(&q, &p, trace.Rule.Limits)
+	return a, nil
 }
 
 // reason tells why no rule applies, and what is there instead.
@@ -181,46 +189,50 @@ func differs(a, b string) int {
 	return 1
 }
 
-// decide tells about the rule's limits, and decides the hits on fresh counters
-// at the start of a window.
-func (a *Answer) decide(q Question, rule *descriptors.Rule) {
-	var hits []limiter.Hit
-	var states []*limiter.State
-	var places []int // of hits, in a.Limits
-	for i, l := range rule.Limits {
-		mode, by := q.mode(l)
-		a.Limits = append(a.Limits, about(l, q.Charge, q.Failure))
-		if by != "" && !l.Unlimited {
-			a.Limits[i].DecidedAs, a.Limits[i].Switch = descriptors.ModeWord(mode), by
-		}
-		a.Limits[i].ReplacedBy = replacing(l, rule.Limits)
-		if l.Unlimited || len(a.Limits[i].ReplacedBy) > 0 {
-			continue
-		}
-		key := q.Keys.Append(nil, q.Domain, q.Descriptor, rule.Patterns, l)
-		if q.Store >= InRedis {
-			a.Limits[i].Key = quote(key)
-		}
-		if slot := limiter.Slot(key); q.Store == InCluster {
-			a.Limits[i].Slot = &slot
-		}
-		hits = append(hits, limiter.Hit{Limit: l, Key: key, Cost: q.cost(), Always: q.always(l), Mode: mode})
-		states = append(states, new(limiter.State))
-		places = append(places, i)
+// switches are those of the server by the mode that they make of others.
+var switches = map[limiter.Mode]string{limiter.Shadow: "SHADOW_MODE", limiter.Quota: "QUOTA_MODE"}
+
+// addLimits tells about the limits of the rule, and decides the hits of p on fresh
+// counters at the start of a window.
+func (a *Answer) addLimits(q *Question, p *plan.Plan, limits []*limiter.Limit) {
+	states := make([]*limiter.State, len(p.Hits))
+	for i := range states {
+		states[i] = new(limiter.State)
 	}
-	out := make([]limiter.Decision, len(hits))
-	a.Denied = limiter.Decide(hits, states, 0, out)
-	for i, d := range out {
-		a.Limits[places[i]].Decision = &Decision{!d.Over, d.Charged, d.Remaining, d.ResetAfter.Seconds()}
+	a.Denied = limiter.Decide(p.Hits, states, 0, p.Decisions)
+	next := 0 // hit: the limits that are counted have one each, in order
+	for _, l := range limits {
+		told := about(l, q.Charge, q.Failure)
+		if mode := q.DecidingMode(l); mode != l.Mode && !l.Unlimited {
+			told.DecidedAs, told.Switch = descriptors.ModeWord(mode), switches[mode]
+		}
+		switch {
+		case next < len(p.Hits) && p.Hits[next].Limit == l:
+			told.addCounter(q.Store, p.Hits[next].Key, &p.Decisions[next])
+			next++
+		case !l.Unlimited:
+			told.ReplacedBy = replacing(l, limits)
+		}
+		a.Limits = append(a.Limits, told)
 	}
 }
 
+// addCounter tells where the limit is counted, and what was decided there.
+func (l *Limit) addCounter(store Store, key []byte, d *limiter.Decision) {
+	if store >= InRedis {
+		l.Key = quote(key)
+	}
+	if slot := limiter.Slot(key); store == InCluster {
+		l.Slot = &slot
+	}
+	l.Decision = &Decision{!d.Over, d.Charged, d.Remaining, d.ResetAfter.Seconds()}
+}
+
 // replacing names those of a rule's limits that say that they replace l, even
-// if they are replaced themselves; one without a name is called by its place. An
-// unlimited limit cannot be replaced.
+// if they are replaced themselves; one without a name is called by its place.
 func replacing(l *limiter.Limit, limits []*limiter.Limit) (names []string) {
 	for i, other := range limits {
-		if l.Name != "" && !l.Unlimited && slices.Contains(other.Replaces, l.Name) {
+		if slices.Contains(other.Replaces, l.Name) {
 			names = append(names, cmp.Or(other.Name, fmt.Sprintf("limit %d", i+1)))
 		}
 	}

@@ -6,11 +6,18 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
 
+	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
@@ -44,6 +51,27 @@ func question(t *testing.T, descriptor string) Question {
 }
 
 func units(n uint64) *uint64 { return &n }
+
+func explained(t *testing.T, q Question) Answer {
+	t.Helper()
+	a, err := Explain(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// What the server refuses is not explained as if it were admitted.
+func TestExplainRefusedRequest(t *testing.T) {
+	q := question(t, strings.Repeat("user=alice,", 100)+"user=alice")
+	if _, err := Explain(q); err == nil || err.Error() != "descriptor 0: it has more than the 100 entries that are permitted" {
+		t.Errorf("101 entries: got %v", err)
+	}
+	q.Domain = ""
+	if _, err := Explain(q); err == nil || err.Error() != "the domain is empty" {
+		t.Errorf("no domain: got %v", err)
+	}
+}
 
 func text(t *testing.T, a Answer) string {
 	t.Helper()
@@ -92,7 +120,7 @@ func TestExplain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			q := question(t, "user=alice")
 			change(&q)
-			a := Explain(q)
+			a := explained(t, q)
 			data, err := json.MarshalIndent(a, "", "  ")
 			if err != nil {
 				t.Fatal(err)
@@ -135,7 +163,7 @@ func TestManyCandidates(t *testing.T) {
 		t.Fatal(err)
 	}
 	q.Descriptor = question(t, "user=nobody").Descriptor
-	a := Explain(q)
+	a := explained(t, q)
 	if got := text(t, a); !strings.Contains(got, "there are: user=user00, user=user01,") || !strings.Contains(got, "user=user19 and 81 more\n") {
 		t.Errorf("got\n%s", got)
 	}
@@ -149,7 +177,7 @@ func TestDecisionIsTheLimiters(t *testing.T) {
 	for hits := range uint64(40) {
 		q := question(t, "user=alice")
 		q.HitsAddend = &hits
-		a := Explain(q)
+		a := explained(t, q)
 		fits := true
 		for _, l := range a.Limits {
 			most := uint64(*l.RequestsPerUnit)
@@ -180,12 +208,13 @@ func TestDeniedAsByTheServer(t *testing.T) {
 					q.HitsAddend = &hits
 				}
 				first, second := askTwice(t, q)
-				a := Explain(q)
-				if a.Denied != first.OverLimit {
-					t.Errorf("%v hits of %s: denied is %v, the server says %v", hits, descriptor, a.Denied, first.OverLimit)
+				a := explained(t, q)
+				if denied := first.GetOverallCode() == ratelimitv3.RateLimitResponse_OVER_LIMIT; a.Denied != denied {
+					t.Errorf("%v hits of %s: denied is %v, the server says %v", hits, descriptor, a.Denied, denied)
 				}
-				if charged := len(a.Limits) == 1 && a.Limits[0].Decision != nil && a.Limits[0].Decision.Charged; charged && first.Statuses[0].Remaining > 0 && second.Statuses[0].Remaining >= first.Statuses[0].Remaining {
-					t.Errorf("%v hits of %s: charged, but then the server has %d and %d left", hits, descriptor, first.Statuses[0].Remaining, second.Statuses[0].Remaining)
+				left, then := first.GetStatuses()[0].GetLimitRemaining(), second.GetStatuses()[0].GetLimitRemaining()
+				if charged := len(a.Limits) == 1 && a.Limits[0].Decision != nil && a.Limits[0].Decision.Charged; charged && left > 0 && then >= left {
+					t.Errorf("%v hits of %s: charged, but then the server has %d and %d left", hits, descriptor, left, then)
 				}
 			}
 		}
@@ -193,22 +222,33 @@ func TestDeniedAsByTheServer(t *testing.T) {
 }
 
 // askTwice asks a server with fresh counters twice.
-func askTwice(t *testing.T, q Question) (first, second rls.Response) {
+func askTwice(t *testing.T, q Question) (first, second *ratelimitv3.RateLimitResponse) {
 	t.Helper()
 	reg := prometheus.NewRegistry()
 	server := rls.New(rls.Options{
 		Rules:      func() *descriptors.Tree { return q.Tree },
 		Limiter:    limiter.New(memstore.New(memstore.Options{}), reg),
-		ShadowMode: q.ShadowMode,
-		QuotaMode:  q.QuotaMode,
+		Options:    q.Options,
 		Registerer: reg,
 		Logger:     slog.New(slog.DiscardHandler),
-	})
-	request := rls.Request{Domain: q.Domain, Descriptors: []rls.Descriptor{{Entries: q.Descriptor, HitsAddend: q.HitsAddend}}}
-	for _, response := range []*rls.Response{&first, &second} {
-		var err error
-		if *response, err = server.Ask(t.Context(), request); err != nil {
-			t.Fatal(err)
+	}).JSONHandler()
+	d := &commonv3.RateLimitDescriptor{}
+	for _, e := range q.Descriptor {
+		d.Entries = append(d.Entries, &commonv3.RateLimitDescriptor_Entry{Key: e.Key, Value: e.Value})
+	}
+	if q.HitsAddend != nil {
+		d.HitsAddend = wrapperspb.UInt64(*q.HitsAddend)
+	}
+	body, err := protojson.Marshal(&ratelimitv3.RateLimitRequest{Domain: q.Domain, Descriptors: []*commonv3.RateLimitDescriptor{d}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second = new(ratelimitv3.RateLimitResponse), new(ratelimitv3.RateLimitResponse)
+	for _, response := range []proto.Message{first, second} {
+		w := httptest.NewRecorder()
+		server.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/json", bytes.NewReader(body)))
+		if err := protojson.Unmarshal(w.Body.Bytes(), response); err != nil {
+			t.Fatalf("%v in %s", err, w.Body)
 		}
 	}
 	return first, second

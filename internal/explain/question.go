@@ -1,26 +1,22 @@
 package explain
 
 import (
-	"cmp"
-
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
+	"weir/internal/plan"
 )
 
 // Question is what shall be explained.
 type Question struct {
+	plan.Options
 	Tree       *descriptors.Tree
-	Keys       limiter.Keys
-	Charge     limiter.Charge      // of limits that do not say it themselves
-	Failure    limiter.FailureMode // the same
+	Failure    limiter.FailureMode // of limits that do not say it themselves
 	Domain     string
 	Descriptor []limiter.Entry
 	// HitsAddend is the descriptor's own, 0 of which is a peek. nil is none: the
 	// request asks for one unit.
 	HitsAddend *uint64
 	Store      Store // of the counters
-	// ShadowMode and QuotaMode are switches of the server.
-	ShadowMode, QuotaMode bool
 }
 
 // Store is what keeps the counters.
@@ -34,35 +30,11 @@ const (
 	InCluster
 )
 
-// cost is how many units the descriptor asks for.
-func (q *Question) cost() uint64 {
-	if q.HitsAddend == nil {
-		return 1
+// request returns the request of the descriptor alone.
+func (q *Question) request() plan.Request {
+	d := plan.Descriptor{Entries: q.Descriptor}
+	if q.HitsAddend != nil {
+		d.HitsAddend, d.HasHitsAddend = *q.HitsAddend, true
 	}
-	return *q.HitsAddend
-}
-
-// mode is that in which the server decides on l, and the switch that makes it
-// another one than the limit's own.
-func (q *Question) mode(l *limiter.Limit) (m limiter.Mode, by string) {
-	switch {
-	case q.ShadowMode && l.Mode != limiter.Shadow:
-		return limiter.Shadow, "SHADOW_MODE"
-	case q.QuotaMode && l.Mode == limiter.Enforced:
-		return limiter.Quota, "QUOTA_MODE"
-	default:
-		return l.Mode, ""
-	}
-}
-
-// always tells whether a hit on l is charged even if it is denied.
-func (q *Question) always(l *limiter.Limit) bool {
-	switch cmp.Or(l.Charge, q.Charge, limiter.Auto) {
-	case limiter.Always:
-		return true
-	case limiter.Auto:
-		return q.HitsAddend != nil && *q.HitsAddend > 0
-	default:
-		return false
-	}
+	return plan.Request{Domain: q.Domain, Descriptors: []plan.Descriptor{d}}
 }

@@ -8,7 +8,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"weir/internal/limiter"
-	"weir/internal/rls"
+	"weir/internal/plan"
 	"weir/internal/strictyaml"
 )
 
@@ -201,8 +201,8 @@ func (d *decoder) duration(n *yaml.Node, unit, most time.Duration) time.Duration
 
 // descriptor decodes one of a request: a mapping of keys and values, or one
 // with the field entries, which is a list.
-func (d *decoder) descriptor(n *yaml.Node) rls.Descriptor {
-	var c rls.Descriptor
+func (d *decoder) descriptor(n *yaml.Node) plan.Descriptor {
+	var c plan.Descriptor
 	found := d.Found()
 	if !isLong(n) {
 		c.Entries = d.entries(n)
@@ -212,12 +212,11 @@ func (d *decoder) descriptor(n *yaml.Node) rls.Descriptor {
 			case "entries":
 				d.Items(n, func(n *yaml.Node) { c.Entries = append(c.Entries, d.entries(n)...) })
 			case "hits_addend":
-				units := d.Whole(n, 0, 1<<64-1)
-				c.HitsAddend = &units
+				c.HitsAddend, c.HasHitsAddend = d.Whole(n, 0, 1<<64-1), true
 			case "is_negative_hits":
-				c.NegativeHits = d.Flag(n)
+				c.Refund = d.Flag(n)
 			case "limit":
-				c.Override = d.override(n)
+				c.Override, c.HasOverride = d.override(n), true
 			}
 		})
 	}
@@ -262,10 +261,10 @@ func (d *decoder) entries(n *yaml.Node) []limiter.Entry {
 }
 
 // override decodes the limit that a request brings along.
-func (d *decoder) override(n *yaml.Node) *rls.Override {
-	var o rls.Override
+func (d *decoder) override(n *yaml.Node) plan.Override {
+	var o plan.Override
 	found := d.Found()
-	allowed := rls.OverrideUnitNames()
+	allowed := plan.OverrideUnitNames()
 	d.Fields(n, overrideFields, func(name string, n *yaml.Node) {
 		switch name {
 		case "requests_per_unit":
@@ -284,10 +283,9 @@ func (d *decoder) override(n *yaml.Node) *rls.Override {
 		d.ProblemIn("unit", strictyaml.At(n), "a unit is needed, allowed are %s", strings.Join(allowed, ", "))
 	}
 	if d.Found() == found {
-		spec := limiter.Spec{RequestsPerUnit: o.RequestsPerUnit, Unit: o.Unit, UnitMultiplier: o.UnitMultiplier}
-		if _, err := limiter.NewLimit(spec); err != nil { // which the server would refuse, too
+		if err := o.Check(); err != nil {
 			d.Problem(strictyaml.At(n), "%v", err)
 		}
 	}
-	return &o
+	return o
 }

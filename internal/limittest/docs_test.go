@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"weir/internal/descriptors"
-	"weir/internal/rls"
+	"weir/internal/plan"
 )
 
 const document = "../../docs/testing-rules.md"
@@ -131,7 +131,7 @@ func anchor(heading string) string {
 }
 
 // spell returns the descriptors of a request as the examples write them.
-func spell(r rls.Request) string {
+func spell(r plan.Request) string {
 	var spelled []string
 	for _, d := range r.Descriptors {
 		var entries []string

@@ -9,19 +9,20 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"weir/internal/rls"
+	"weir/internal/plan"
 	"weir/internal/strictyaml"
 )
 
 // outcome is what became of the requests of a step.
 type outcome struct {
 	admitted, denied int
-	last             rls.Response
+	last             plan.Plan // of the last request
 }
 
-func (o *outcome) add(r rls.Response) {
-	o.last = r
-	if r.OverLimit {
+// settle adds a request that was decided.
+func (o *outcome) settle(denied bool) {
+	o.last.Settle(denied)
+	if denied {
 		o.denied++
 	} else {
 		o.admitted++
@@ -34,7 +35,7 @@ type check struct {
 	at   strictyaml.Position
 	what string // such as statuses[1].remaining
 	want string
-	got  func(outcome) string
+	got  func(*outcome) string
 }
 
 // expectation is the field expect as it is written.
@@ -54,7 +55,7 @@ type expectation struct {
 type statusCheck struct {
 	at         strictyaml.Position
 	what, want string
-	got        func(rls.Status) string
+	got        func(plan.Status) string
 }
 
 func (d *decoder) expectation(n *yaml.Node) expectation {
@@ -62,18 +63,18 @@ func (d *decoder) expectation(n *yaml.Node) expectation {
 	found := d.Found()
 	d.Fields(n, expectFields, func(name string, n *yaml.Node) {
 		at := strictyaml.At(n)
-		count := func(got func(outcome) int) {
+		count := func(got func(*outcome) int) {
 			want := d.Whole(n, 0, maxSend)
 			c.outcomes, c.countAt = c.outcomes+want, at
-			c.request = append(c.request, check{at, name, strconv.FormatUint(want, 10), func(o outcome) string { return strconv.Itoa(got(o)) }})
+			c.request = append(c.request, check{at, name, strconv.FormatUint(want, 10), func(o *outcome) string { return strconv.Itoa(got(o)) }})
 		}
 		switch name {
 		case "admitted":
-			count(func(o outcome) int { return o.admitted })
+			count(func(o *outcome) int { return o.admitted })
 		case "denied":
-			count(func(o outcome) int { return o.denied })
+			count(func(o *outcome) int { return o.denied })
 		case "code":
-			c.request = append(c.request, check{at, name, d.code(n), func(o outcome) string { return code(o.last.OverLimit) }})
+			c.request = append(c.request, check{at, name, d.code(n), func(o *outcome) string { return code(o.last.Denied) }})
 		case "statuses":
 			c.statusesAt = at
 			d.Items(n, func(n *yaml.Node) { c.statuses = append(c.statuses, d.status(n)) })
@@ -115,10 +116,10 @@ func (d *decoder) statusField(name string, n *yaml.Node) statusCheck {
 	switch name {
 	case "code":
 		c.want = d.code(n)
-		c.got = func(s rls.Status) string { return code(s.OverLimit) }
+		c.got = func(s plan.Status) string { return code(s.OverLimit) }
 	case "remaining":
 		c.want = strconv.FormatUint(uint64(d.Amount(n, 0)), 10)
-		c.got = func(s rls.Status) string { return strconv.FormatUint(uint64(s.Remaining), 10) }
+		c.got = func(s plan.Status) string { return strconv.FormatUint(uint64(s.Remaining), 10) }
 	case "reset":
 		c.want = d.duration(n, time.Second, maxWait).String()
 		c.got = reset
@@ -158,7 +159,7 @@ func (d *decoder) checks(c expectation, descriptors int) []check {
 
 // of is the check of descriptor i's status.
 func (c statusCheck) of(i int, what string) check {
-	return check{c.at, what, c.want, func(o outcome) string { return c.got(o.last.Statuses[i]) }}
+	return check{c.at, what, c.want, func(o *outcome) string { return c.got(o.last.Statuses[i]) }}
 }
 
 const (
@@ -184,7 +185,7 @@ func (d *decoder) code(n *yaml.Node) string {
 }
 
 // reset is the time until the limit of an admitted descriptor is whole again.
-func reset(s rls.Status) string {
+func reset(s plan.Status) string {
 	switch {
 	case s.OverLimit:
 		return "none, because the code is OVER_LIMIT with retry_after " + retryAfter(s)
@@ -196,7 +197,7 @@ func reset(s rls.Status) string {
 }
 
 // retryAfter is the time after which a denied descriptor would be admitted.
-func retryAfter(s rls.Status) string {
+func retryAfter(s plan.Status) string {
 	switch {
 	case !s.OverLimit:
 		return "none, because the code is OK"
@@ -209,7 +210,7 @@ func retryAfter(s rls.Status) string {
 
 // limit spells the limit that decided. A name is quoted, so that none is taken
 // for none.
-func limit(s rls.Status) string {
+func limit(s plan.Status) string {
 	switch l := s.Limit; {
 	case l == nil:
 		return none

@@ -3,10 +3,9 @@
 //
 // A test has counters and a clock of its own. The clock stands still but for
 // what the steps say, and starts at the epoch, where a window of every length
-// begins. Requests take the server's own way: the bytes of a RateLimitRequest
-// go through rls, limiter and the memory store, and what is compared is what
-// Envoy would read from the bytes that come back. So nothing here decides
-// anything, and nothing listens, waits or asks Redis.
+// begins. Requests take the server's own way through plan and the memory store,
+// but for the bytes of Envoy's protocol. So nothing here decides anything, and
+// nothing listens, waits or asks Redis.
 //
 //   - find.go: Find finds the files in directories.
 //   - file.go: Load reads a file and the rules that it names.
@@ -24,17 +23,14 @@ import (
 	"time"
 
 	"weir/internal/descriptors"
-	"weir/internal/limiter"
-	"weir/internal/rls"
+	"weir/internal/plan"
 	"weir/internal/strictyaml"
 )
 
 // Options are the settings of the server on which answers depend.
 type Options struct {
-	Rules  descriptors.Options
-	Charge limiter.Charge // of limits that do not say it themselves
-
-	ShadowMode, QuotaMode bool
+	plan.Options
+	Rules descriptors.Options
 }
 
 // File is a checked file of tests. It is immutable.
@@ -59,7 +55,7 @@ type step struct {
 	first   time.Duration // when the first is sent, since the start of the test
 	every   time.Duration // time between two of them
 	send    int
-	request rls.Request
+	request plan.Request
 	checks  []check
 }
 

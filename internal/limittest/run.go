@@ -3,18 +3,14 @@ package limittest
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"regexp"
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	grpcstatus "google.golang.org/grpc/status"
-
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
 	"weir/internal/limiter/memstore"
-	"weir/internal/rls"
+	"weir/internal/plan"
 	"weir/internal/strictyaml"
 )
 
@@ -74,30 +70,34 @@ func (f *File) Run(ctx context.Context, filter *regexp.Regexp) ([]Result, error)
 func (f *File) run(ctx context.Context, t *test) ([]Failure, error) {
 	var failures []Failure
 	var now time.Duration // since the epoch
-	service := f.service(func() time.Time { return time.Unix(0, int64(now)) })
+	planner := plan.New(f.opts.Options)
+	counters := memstore.New(memstore.Options{Now: func() time.Time { return time.Unix(0, int64(now)) }})
 	for i, s := range t.steps {
 		var o outcome
 		for n := range s.send {
 			now = s.first + time.Duration(n)*s.every
-			response, err := service.Ask(ctx, s.request)
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
-			if err != nil {
+			if err := planner.Prepare(&o.last, f.tree, &s.request); err != nil {
 				return append(failures, Failure{
 					File: f.Name, At: s.at, Test: t.name, Step: i + 1, Time: now,
-					What: "request", Expected: "an answer", Got: grpcstatus.Convert(err).Message(),
+					What: "request", Expected: "an answer", Got: err.Error(),
 				}), nil
 			}
-			o.add(response)
+			denied := false // the memory store never fails
+			if len(o.last.Hits) > 0 {
+				denied, _ = counters.Decide(ctx, o.last.Hits, o.last.Decisions)
+			}
+			o.settle(denied)
 		}
-		failures = append(failures, f.compare(t, i, o, now)...)
+		failures = append(failures, f.compare(t, i, &o, now)...)
 	}
 	return failures, nil
 }
 
 // compare checks the outcome of step i.
-func (f *File) compare(t *test, i int, o outcome, now time.Duration) []Failure {
+func (f *File) compare(t *test, i int, o *outcome, now time.Duration) []Failure {
 	var failures []Failure
 	s := &t.steps[i]
 	for _, c := range s.checks {
@@ -109,29 +109,15 @@ func (f *File) compare(t *test, i int, o outcome, now time.Duration) []Failure {
 		}
 	}
 	if n := len(failures); n > 0 {
-		failures[n-1].Answer = describe(s.request, o.last)
+		failures[n-1].Answer = describe(&s.request, o.last.Statuses)
 	}
 	return failures
 }
 
-// service is a server with counters of its own.
-func (f *File) service(now func() time.Time) *rls.Service {
-	reg := prometheus.NewRegistry()
-	return rls.New(rls.Options{
-		Rules:      func() *descriptors.Tree { return f.tree },
-		Limiter:    limiter.New(memstore.New(memstore.Options{Now: now}), reg),
-		Charge:     f.opts.Charge,
-		ShadowMode: f.opts.ShadowMode,
-		QuotaMode:  f.opts.QuotaMode,
-		Registerer: reg,
-		Logger:     slog.New(slog.DiscardHandler),
-	})
-}
-
 // describe tells each descriptor's status.
-func describe(request rls.Request, response rls.Response) []string {
+func describe(request *plan.Request, statuses []plan.Status) []string {
 	var lines []string
-	for i, s := range response.Statuses {
+	for i, s := range statuses {
 		var entries []string
 		for _, e := range request.Descriptors[i].Entries {
 			entries = append(entries, descriptors.Spell(e))
@@ -150,14 +136,14 @@ func describe(request rls.Request, response rls.Response) []string {
 	return lines
 }
 
-func title(l *rls.CurrentLimit) string {
+func title(l *limiter.Limit) string {
 	if l.Name == "" {
 		return "limit of " + amount(l)
 	}
 	return fmt.Sprintf("limit %q of %s", l.Name, amount(l))
 }
 
-func amount(l *rls.CurrentLimit) string {
+func amount(l *limiter.Limit) string {
 	if l.UnitMultiplier > 1 {
 		return fmt.Sprintf("%d per %d %ss", l.RequestsPerUnit, l.UnitMultiplier, l.Unit)
 	}

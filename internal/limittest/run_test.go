@@ -11,6 +11,7 @@ import (
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
+	"weir/internal/plan"
 )
 
 func load(t *testing.T, name string, opts Options) *File {
@@ -169,7 +170,7 @@ func TestOptions(t *testing.T) {
 	if n := failed(Options{Rules: merge}); n != 0 {
 		t.Errorf("%d failures", n)
 	}
-	if n := failed(Options{Rules: merge, Charge: limiter.Always}); n != 1 {
+	if n := failed(Options{Rules: merge, Options: plan.Options{Charge: limiter.Always}}); n != 1 {
 		t.Errorf("%d failures where denied requests are charged, want 1", n)
 	}
 	if _, err := Load("testdata/charge_test.yaml", Options{}); err == nil || !strings.Contains(err.Error(), "MERGE_DOMAIN_CONFIG") {

@@ -4,9 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
-
-	"weir/internal/limiter"
 )
 
 const rules = `
@@ -191,81 +188,5 @@ func TestOverride(t *testing.T) {
 			"overall_code: OK statuses {code: OK}"},
 	} {
 		t.Run(s.name, func(t *testing.T) { expect(t, conn, s.request, s.want) })
-	}
-}
-
-func TestOverridesAreBounded(t *testing.T) {
-	var os overrides
-	limit := func(domain string, o override) *limiter.Limit {
-		t.Helper()
-		limits, err := os.limits(domain, o)
-		if err != nil || len(limits) != 1 {
-			t.Fatalf("got %v, %v, want one limit", limits, err)
-		}
-		return limits[0]
-	}
-	first := limit("api", override{requestsPerUnit: 0, unit: 1})
-	if limit("api", override{requestsPerUnit: 0, unit: 1}) != first {
-		t.Error("the same override made two limits")
-	}
-	if other := limit("web", override{requestsPerUnit: 0, unit: 1}); other.Series.Series().Domain != "web" {
-		t.Errorf("domain of the metrics is %q, want web", other.Series.Series().Domain)
-	}
-	for n := range uint32(3 * maxOverrides) {
-		if l := limit("api", override{requestsPerUnit: n, unit: 1}); l.RequestsPerUnit != n {
-			t.Fatalf("override %d: got %v", n, l.RequestsPerUnit)
-		}
-	}
-	if len(os.known) > maxOverrides {
-		t.Errorf("%d limits are kept, want at most %d", len(os.known), maxOverrides)
-	}
-}
-
-// Callers may send any domain: what they send must not pile up.
-func TestOverridesOfUnknownDomainsAreOne(t *testing.T) {
-	s := New(options(t, rules))
-	for i := range 10 {
-		decide(t, s, fmt.Sprintf("domain: 'nobody%d' ", i)+d("user", "a", "limit {requests_per_unit: 1 unit: HOUR}"))
-	}
-	if n := len(s.overrides.known); n != 1 {
-		t.Errorf("%d overrides are kept, want one", n)
-	}
-}
-
-func TestKnownOverridesAreNotMadeAnew(t *testing.T) {
-	for name, domain := range map[string]string{"a domain with rules": "api", "one without": ""} {
-		t.Run(name, func(t *testing.T) {
-			var os overrides
-			if n := testing.AllocsPerRun(100, func() {
-				if limits, err := os.limits(domain, override{requestsPerUnit: 1, unit: 1}); err != nil || len(limits) > 0 != (domain != "") {
-					t.Fatalf("got %v, %v", limits, err)
-				}
-			}); n != 0 {
-				t.Errorf("%v allocations, want none", n)
-			}
-			for range 2 {
-				if _, err := os.limits(domain, override{unit: 99}); err == nil {
-					t.Error("an undefined unit is no error")
-				}
-			}
-		})
-	}
-}
-
-func TestSecondsRoundUp(t *testing.T) {
-	for d, want := range map[time.Duration]int64{
-		0:                              1,
-		time.Microsecond:               1,
-		time.Second:                    1,
-		time.Second + 1:                2,
-		2900 * time.Millisecond:        3,
-		limiter.MaxPeriod:              100 * 365 * 24 * 3600,
-		30*time.Second - 1:             30,
-		365 * 24 * time.Hour:           365 * 24 * 3600,
-		time.Minute + time.Duration(1): 61,
-	} {
-		if got := seconds(d); got != want {
-			t.Errorf("seconds(%v) = %d, want %d", d, got, want)
-		}
 	}
 }

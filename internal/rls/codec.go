@@ -5,6 +5,8 @@ import (
 	"google.golang.org/grpc/encoding"
 	protocodec "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
+
+	"weir/internal/plan"
 )
 
 // ServerOptions are what a server needs that a Service is registered with: the
@@ -49,4 +51,52 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 		return nil
 	}
 	return c.standard.Unmarshal(data, v)
+}
+
+// call holds all that one request needs, so that the next one finds it
+// allocated. A call serves one request at a time.
+type call struct {
+	wire    []byte // the request, which its strings are parts of; never written
+	request request
+	plan    plan.Plan
+	answer  answer
+	reply   []byte // the answer as it is sent
+}
+
+// What a rare enormous request allocated is not kept.
+const (
+	maxKeptItems = 4096 // of each kind
+	maxKeptBytes = 256 << 10
+)
+
+// newCall returns a call that is ready for a request.
+func (s *Service) newCall() *call {
+	return s.calls.Get().(*call)
+}
+
+// release keeps the memory of c for a later call. Nothing of c may be used any more.
+func (s *Service) release(c *call) {
+	if c.isEnormous() {
+		return
+	}
+	c.clear()
+	s.calls.Put(c)
+}
+
+// WireSize returns how many bytes the request has.
+func (c *call) WireSize() int { return len(c.wire) }
+
+func (c *call) isEnormous() bool {
+	items, bytes := c.plan.Memory()
+	return max(items, cap(c.request.entries), cap(c.request.Descriptors)) > maxKeptItems || max(bytes, cap(c.reply)) > maxKeptBytes
+}
+
+// clear forgets the request, and with it every reference to its bytes and to
+// the rules, but keeps the memory of the slices.
+func (c *call) clear() {
+	clear(c.request.Descriptors)
+	clear(c.request.entries)
+	c.plan.Reset()
+	c.wire, c.answer, c.reply = nil, answer{}, c.reply[:0]
+	c.request = request{plan.Request{Descriptors: c.request.Descriptors[:0]}, c.request.entries[:0]}
 }

@@ -8,42 +8,22 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"weir/internal/limiter"
+	"weir/internal/plan"
 )
 
 // request is a RateLimitRequest.
 type request struct {
-	domain      string
-	hitsAddend  uint32
-	descriptors []descriptor
-	entries     []limiter.Entry // of all descriptors, one after the other
+	plan.Request
+	entries []limiter.Entry // of all descriptors, one after the other
 }
 
-// descriptor is a RateLimitDescriptor.
-type descriptor struct {
-	entries       []limiter.Entry
-	limit         override
-	hasLimit      bool
-	hitsAddend    uint64
-	hasHitsAddend bool // an addend of 0 differs from none
-	negativeHits  bool
-}
-
-// override is the limit that a request brings along for one descriptor.
-type override struct {
-	requestsPerUnit uint32
-	unit            int32 // as sent, may be undefined
-	unitMultiplier  uint32
-}
-
-// A request holds at most so much. The most descriptors are a setting. A message
-// that is a little too large is told so with INVALID_ARGUMENT. Beyond maxReceived
-// gRPC itself refuses it, unread and with RESOURCE_EXHAUSTED: what cannot be
-// permitted must take neither memory, which a compressed message needs before anybody
-// sees it, nor a share of the bytes that unfinished requests have together.
+// maxBytes is the size of the largest request. One that is a little too large is
+// refused with INVALID_ARGUMENT. Beyond maxReceived gRPC itself refuses it, unread and
+// with RESOURCE_EXHAUSTED: it must take neither memory, which a compressed message
+// needs before anybody sees it, nor a share of the bytes of unfinished requests.
 const (
 	maxBytes    = 1 << 20
 	maxReceived = maxBytes + 64<<10
-	maxEntries  = 100 // of one descriptor
 )
 
 var errMalformed = errors.New("the message is malformed")
@@ -54,7 +34,7 @@ var errMalformed = errors.New("the message is malformed")
 // and unknown fields are skipped, as are known ones of another wire type.
 // Strings may hold any bytes.
 func (r *request) decode(wire []byte, maxDescriptors int) error {
-	*r = request{descriptors: r.descriptors[:0], entries: r.entries[:0]}
+	*r = request{plan.Request{Descriptors: r.Descriptors[:0]}, r.entries[:0]}
 	if len(wire) > maxBytes {
 		return fmt.Errorf("the message has %d bytes, at most %d are permitted", len(wire), maxBytes)
 	}
@@ -62,30 +42,30 @@ func (r *request) decode(wire []byte, maxDescriptors int) error {
 	for f.next() {
 		switch {
 		case f.is(1, protowire.BytesType):
-			r.domain = text(f.bytes)
+			r.Domain = text(f.bytes)
 		case f.is(2, protowire.BytesType):
-			if len(r.descriptors) == maxDescriptors {
-				return fmt.Errorf("the request has more than the %d descriptors that are permitted", maxDescriptors)
+			if len(r.Descriptors) == maxDescriptors {
+				return plan.ManyDescriptorsError(maxDescriptors)
 			}
 			if err := r.decodeDescriptor(f.bytes); err != nil {
-				return fmt.Errorf("descriptor %d: %w", len(r.descriptors), err)
+				return fmt.Errorf("descriptor %d: %w", len(r.Descriptors), err)
 			}
 		case f.is(3, protowire.VarintType):
-			r.hitsAddend = uint32(f.varint)
+			r.HitsAddend = uint32(f.varint)
 		}
 	}
 	return f.err
 }
 
 func (r *request) decodeDescriptor(wire []byte) error {
-	var d descriptor
+	var d plan.Descriptor
 	start := len(r.entries)
 	f := fields{rest: wire}
 	for f.next() {
 		switch {
 		case f.is(1, protowire.BytesType):
-			if len(r.entries)-start == maxEntries {
-				return fmt.Errorf("it has more than the %d entries that are permitted", maxEntries)
+			if len(r.entries)-start == plan.MaxEntries {
+				return plan.ErrManyEntries
 			}
 			e, err := decodeEntry(f.bytes)
 			if err != nil {
@@ -93,22 +73,22 @@ func (r *request) decodeDescriptor(wire []byte) error {
 			}
 			r.entries = append(r.entries, e)
 		case f.is(2, protowire.BytesType):
-			d.hasLimit = true
-			if err := d.limit.merge(f.bytes); err != nil {
+			d.HasOverride = true
+			if err := mergeOverride(f.bytes, &d.Override); err != nil {
 				return fmt.Errorf("limit: %w", err)
 			}
 		case f.is(3, protowire.BytesType):
-			d.hasHitsAddend = true
-			if err := mergeWrapper(f.bytes, &d.hitsAddend); err != nil {
+			d.HasHitsAddend = true
+			if err := mergeWrapper(f.bytes, &d.HitsAddend); err != nil {
 				return fmt.Errorf("hits_addend: %w", err)
 			}
 		case f.is(4, protowire.VarintType):
-			d.negativeHits = protowire.DecodeBool(f.varint)
+			d.Refund = protowire.DecodeBool(f.varint)
 		}
 	}
-	d.entries = r.entries[start:len(r.entries):len(r.entries)]
+	d.Entries = r.entries[start:len(r.entries):len(r.entries)]
 	if f.err == nil {
-		r.descriptors = append(r.descriptors, d)
+		r.Descriptors = append(r.Descriptors, d)
 	}
 	return f.err
 }
@@ -126,24 +106,36 @@ func decodeEntry(wire []byte) (e limiter.Entry, err error) {
 	return e, f.err
 }
 
-// merge reads a RateLimitOverride into o.
-func (o *override) merge(wire []byte) error {
+// mergeOverride reads a RateLimitOverride into o.
+func mergeOverride(wire []byte, o *plan.Override) error {
 	f := fields{rest: wire}
 	for f.next() {
 		switch {
 		case f.is(1, protowire.VarintType):
-			o.requestsPerUnit = uint32(f.varint)
+			o.RequestsPerUnit = uint32(f.varint)
 		case f.is(2, protowire.VarintType):
-			o.unit = int32(f.varint)
+			o.Unit = overrideUnit(int32(f.varint))
 		case f.is(3, protowire.BytesType):
-			multiplier := uint64(o.unitMultiplier)
+			multiplier := uint64(o.UnitMultiplier)
 			if err := mergeWrapper(f.bytes, &multiplier); err != nil {
 				return err
 			}
-			o.unitMultiplier = uint32(multiplier)
+			o.UnitMultiplier = uint32(multiplier)
 		}
 	}
 	return f.err
+}
+
+// overrideUnits are the units by the numbers of envoy.type.v3.RateLimitUnit,
+// which are not those of the response's unit.
+var overrideUnits = [...]limiter.Unit{1: limiter.Second, limiter.Minute, limiter.Hour, limiter.Day, limiter.Month, limiter.Year}
+
+// overrideUnit returns the unit with a number, 0 if there is none.
+func overrideUnit(number int32) limiter.Unit {
+	if number < 0 || int(number) >= len(overrideUnits) {
+		return 0
+	}
+	return overrideUnits[number]
 }
 
 // mergeWrapper reads a UInt32Value or UInt64Value into v.

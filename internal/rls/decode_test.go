@@ -14,40 +14,42 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"weir/internal/limiter"
+	"weir/internal/plan"
 )
 
 // requestOf is what decode must read from the encoding of m.
 func requestOf(m *ratelimitv3.RateLimitRequest) request {
-	r := request{domain: m.GetDomain(), hitsAddend: m.GetHitsAddend()}
+	r := request{Request: plan.Request{Domain: m.GetDomain(), HitsAddend: m.GetHitsAddend()}}
 	for _, md := range m.GetDescriptors() {
-		d := descriptor{
-			hasLimit: md.GetLimit() != nil,
-			limit: override{
-				requestsPerUnit: md.GetLimit().GetRequestsPerUnit(),
-				unit:            int32(md.GetLimit().GetUnit()),
-				unitMultiplier:  md.GetLimit().GetUnitMultiplier().GetValue(),
+		unit, _ := limiter.ParseUnit(md.GetLimit().GetUnit().String())
+		d := plan.Descriptor{
+			HasOverride: md.GetLimit() != nil,
+			Override: plan.Override{
+				RequestsPerUnit: md.GetLimit().GetRequestsPerUnit(),
+				Unit:            unit,
+				UnitMultiplier:  md.GetLimit().GetUnitMultiplier().GetValue(),
 			},
-			hasHitsAddend: md.GetHitsAddend() != nil,
-			hitsAddend:    md.GetHitsAddend().GetValue(),
-			negativeHits:  md.GetIsNegativeHits(),
+			HasHitsAddend: md.GetHitsAddend() != nil,
+			HitsAddend:    md.GetHitsAddend().GetValue(),
+			Refund:        md.GetIsNegativeHits(),
 		}
 		for _, e := range md.GetEntries() {
-			d.entries = append(d.entries, limiter.Entry{Key: e.GetKey(), Value: e.GetValue()})
+			d.Entries = append(d.Entries, limiter.Entry{Key: e.GetKey(), Value: e.GetValue()})
 		}
-		r.descriptors = append(r.descriptors, d)
+		r.Descriptors = append(r.Descriptors, d)
 	}
 	return r
 }
 
 // sameRequest compares what requests say, not how their memory is laid out.
 func sameRequest(a, b request) bool {
-	if a.domain != b.domain || a.hitsAddend != b.hitsAddend || len(a.descriptors) != len(b.descriptors) {
+	if a.Domain != b.Domain || a.HitsAddend != b.HitsAddend || len(a.Descriptors) != len(b.Descriptors) {
 		return false
 	}
-	for i := range a.descriptors {
-		x, y := a.descriptors[i], b.descriptors[i]
-		if len(x.entries) == 0 && len(y.entries) == 0 {
-			x.entries, y.entries = nil, nil
+	for i := range a.Descriptors {
+		x, y := a.Descriptors[i], b.Descriptors[i]
+		if len(x.Entries) == 0 && len(y.Entries) == 0 {
+			x.Entries, y.Entries = nil, nil
 		}
 		if !reflect.DeepEqual(x, y) {
 			return false
@@ -166,7 +168,7 @@ func checkDecode(t *testing.T, wire []byte) {
 
 func exceedsEntries(m *ratelimitv3.RateLimitRequest) bool {
 	for _, d := range m.GetDescriptors() {
-		if len(d.GetEntries()) > maxEntries {
+		if len(d.GetEntries()) > plan.MaxEntries {
 			return true
 		}
 	}
@@ -191,7 +193,7 @@ func TestDecodeAnyBytes(t *testing.T) {
 	if err := got.decode(wires(t)["not UTF-8"], 10); err != nil {
 		t.Fatal(err)
 	}
-	want := request{domain: "a\xff", descriptors: []descriptor{{entries: []limiter.Entry{{Key: "k\xfe", Value: "\xff"}}}}}
+	want := request{Request: plan.Request{Domain: "a\xff", Descriptors: []plan.Descriptor{{Entries: []limiter.Entry{{Key: "k\xfe", Value: "\xff"}}}}}}
 	if !sameRequest(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -229,9 +231,9 @@ func TestDecodeBounds(t *testing.T) {
 		wire []byte
 		want string
 	}{
-		{"at the bounds", descriptors(10, maxEntries), ""},
+		{"at the bounds", descriptors(10, plan.MaxEntries), ""},
 		{"descriptors", descriptors(11, 1), "the request has more than the 10 descriptors that are permitted"},
-		{"entries", append(descriptors(1, 1), descriptors(1, maxEntries+1)...), "descriptor 1: it has more than the 100 entries that are permitted"},
+		{"entries", append(descriptors(1, 1), descriptors(1, plan.MaxEntries+1)...), "descriptor 1: it has more than the 100 entries that are permitted"},
 		{"bytes", message{}.bytes(99, make([]byte, maxBytes)), "the message has 1048581 bytes, at most 1048576 are permitted"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

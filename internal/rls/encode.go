@@ -2,20 +2,39 @@ package rls
 
 import (
 	"slices"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"weir/internal/limiter"
+	"weir/internal/plan"
 )
+
+// answer is a RateLimitResponse.
+type answer struct {
+	overLimit       bool
+	statuses        []plan.Status // one for each descriptor, in order
+	responseHeaders []header
+	requestHeaders  []header
+	metadata        []byte // a google.protobuf.Struct, encoded, nil for none
+}
+
+// codeOf returns the RateLimitResponse.Code.
+func codeOf(overLimit bool) uint64 {
+	if overLimit {
+		return 2
+	}
+	return 1
+}
 
 // append writes a as a RateLimitResponse. Fields with their default value are
 // left out, as generated code does.
 func (a *answer) append(b []byte) []byte {
-	b = appendUint(b, 1, uint64(a.overall))
+	b = appendUint(b, 1, codeOf(a.overLimit))
 	for i := range a.statuses {
 		b = protowire.AppendTag(b, 2, protowire.BytesType)
 		start := len(b)
-		b = a.statuses[i].append(b)
+		b = appendStatus(b, &a.statuses[i])
 		b = prefixLength(b, start)
 	}
 	b = appendHeaders(b, 3, a.responseHeaders)
@@ -39,18 +58,18 @@ func appendHeaders(b []byte, num protowire.Number, headers []header) []byte {
 	return b
 }
 
-// append writes s as a DescriptorStatus.
-func (s *status) append(b []byte) []byte {
-	b = appendUint(b, 1, uint64(s.code))
-	if s.limit != nil {
+// appendStatus writes s as a DescriptorStatus.
+func appendStatus(b []byte, s *plan.Status) []byte {
+	b = appendUint(b, 1, codeOf(s.OverLimit))
+	if s.Limit != nil {
 		b = protowire.AppendTag(b, 2, protowire.BytesType)
 		start := len(b)
-		b = appendLimit(b, s.limit)
+		b = appendLimit(b, s.Limit)
 		b = prefixLength(b, start)
 	}
-	b = appendUint(b, 3, uint64(s.remaining))
-	if s.untilReset > 0 {
-		b = appendWrapped(b, 4, uint64(s.untilReset))
+	b = appendUint(b, 3, uint64(s.Remaining))
+	if s.UntilReset > 0 {
+		b = appendWrapped(b, 4, uint64(s.UntilReset/time.Second))
 	}
 	return b
 }

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -13,17 +14,18 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"weir/internal/limiter"
+	"weir/internal/plan"
 )
 
 // responseOf is what the encoding of a must say.
 func responseOf(t testing.TB, a *answer) *ratelimitv3.RateLimitResponse {
-	m := &ratelimitv3.RateLimitResponse{OverallCode: ratelimitv3.RateLimitResponse_Code(a.overall)}
+	m := &ratelimitv3.RateLimitResponse{OverallCode: ratelimitv3.RateLimitResponse_Code(codeOf(a.overLimit))}
 	for _, s := range a.statuses {
 		ms := &ratelimitv3.RateLimitResponse_DescriptorStatus{
-			Code:           ratelimitv3.RateLimitResponse_Code(s.code),
-			LimitRemaining: s.remaining,
+			Code:           ratelimitv3.RateLimitResponse_Code(codeOf(s.OverLimit)),
+			LimitRemaining: s.Remaining,
 		}
-		if l := s.limit; l != nil {
+		if l := s.Limit; l != nil {
 			unit := ratelimitv3.RateLimitResponse_RateLimit_Unit_value[strings.ToUpper(l.Unit.String())]
 			ms.CurrentLimit = &ratelimitv3.RateLimitResponse_RateLimit{
 				Name:            l.Name,
@@ -34,8 +36,8 @@ func responseOf(t testing.TB, a *answer) *ratelimitv3.RateLimitResponse {
 				ms.CurrentLimit.UnitMultiplier = wrapperspb.UInt32(l.UnitMultiplier)
 			}
 		}
-		if s.untilReset > 0 {
-			ms.DurationUntilReset = &durationpb.Duration{Seconds: s.untilReset}
+		if s.UntilReset > 0 {
+			ms.DurationUntilReset = durationpb.New(s.UntilReset)
 		}
 		m.Statuses = append(m.Statuses, ms)
 	}
@@ -58,11 +60,11 @@ func responseOf(t testing.TB, a *answer) *ratelimitv3.RateLimitResponse {
 func randomAnswer(t testing.TB, r *rand.Rand) *answer {
 	number := func() uint64 { return r.Uint64() >> r.IntN(64) }
 	text := func() string { return strings.Repeat("x", r.IntN(2)*r.IntN(300)) }
-	a := &answer{overall: code(r.IntN(3))}
+	a := &answer{overLimit: r.IntN(2) == 0}
 	for range r.IntN(5) {
-		s := status{code: code(r.IntN(3)), remaining: uint32(number()), untilReset: int64(number() >> 1)}
+		s := plan.Status{OverLimit: r.IntN(2) == 0, Remaining: uint32(number()), UntilReset: time.Duration(number()>>31) * time.Second}
 		if r.IntN(4) > 0 {
-			s.limit = &limiter.Limit{Spec: limiter.Spec{
+			s.Limit = &limiter.Limit{Spec: limiter.Spec{
 				Name:            text(),
 				RequestsPerUnit: uint32(number()),
 				Unit:            limiter.Unit(1 + r.IntN(int(limiter.Year))),
@@ -101,8 +103,8 @@ func FuzzEncode(f *testing.F) {
 
 func BenchmarkEncode(b *testing.B) {
 	l := &limiter.Limit{Spec: limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Minute}}
-	s := status{code: codeOK, limit: l, remaining: 99, untilReset: 30}
-	a := answer{overall: codeOK, statuses: []status{s, s, s}}
+	s := plan.Status{Limit: l, Remaining: 99, UntilReset: 30 * time.Second}
+	a := answer{statuses: []plan.Status{s, s, s}}
 	var wire []byte
 	b.ReportAllocs()
 	for b.Loop() {

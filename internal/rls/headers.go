@@ -2,8 +2,10 @@ package rls
 
 import (
 	"strconv"
+	"time"
 
 	"weir/internal/limiter"
+	"weir/internal/plan"
 )
 
 // Headers names the headers that tell about the limit closest to its end. The
@@ -19,42 +21,41 @@ type header struct {
 	key, value string
 }
 
-// about returns the headers for a, none if no limit was counted.
-func (h Headers) about(a *answer) []header {
+// about returns the headers for a request with these statuses, none if no limit was
+// counted.
+func (h Headers) about(statuses []plan.Status) []header {
 	if h == (Headers{}) {
 		return nil
 	}
-	s := a.tightest()
+	s := tightest(statuses)
 	if s == nil {
 		return nil
 	}
 	return []header{
-		{h.Limit, strconv.FormatUint(uint64(s.limit.RequestsPerUnit), 10)},
-		{h.Remaining, strconv.FormatUint(uint64(s.remaining), 10)},
-		{h.Reset, strconv.FormatInt(seconds(s.resetAfter), 10)},
+		{h.Limit, strconv.FormatUint(uint64(s.Limit.RequestsPerUnit), 10)},
+		{h.Remaining, strconv.FormatUint(uint64(s.Remaining), 10)},
+		{h.Reset, strconv.FormatInt(int64(s.ResetAfter/time.Second), 10)},
 	}
 }
 
 // tightest returns the status that headers are about: the last one that denies
 // the request by itself, else the first with the least left. It is nil if no limit
 // was counted.
-func (a *answer) tightest() *status {
-	var least *status
-	for i := range a.statuses {
-		s := &a.statuses[i]
+func tightest(statuses []plan.Status) *plan.Status {
+	var least *plan.Status
+	for i := range statuses {
+		s := &statuses[i]
 		switch {
-		case s.limit == nil:
-		case s.denies():
+		case s.Limit == nil:
+		case denies(s):
 			least = s
-		case least == nil, !least.denies() && s.remaining < least.remaining:
+		case least == nil, !denies(least) && s.Remaining < least.Remaining:
 			least = s
 		}
 	}
 	return least
 }
 
-// denies tells whether s denies the request whatever the other statuses are,
+// denies reports whether s denies the request whatever the other statuses are,
 // which a quota does not.
-func (s *status) denies() bool {
-	return s.code == codeOverLimit && s.mode == limiter.Enforced
-}
+func denies(s *plan.Status) bool { return s.OverLimit && s.Mode == limiter.Enforced }

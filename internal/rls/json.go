@@ -15,6 +15,7 @@ import (
 
 	"weir/internal/limiter"
 	"weir/internal/plaintext"
+	"weir/internal/plan"
 )
 
 // JSONHandler serves POST /json, for clients that speak no gRPC: a
@@ -58,8 +59,15 @@ func (s *Service) decideJSON(w http.ResponseWriter, r *http.Request) (response *
 		s.metrics.serviceErrors.Inc()
 		return nil, 0, err
 	}
-	response, err = s.respond(r.Context(), c)
-	return response, c.retryAfter(), err
+	if err = s.decide(r.Context(), c); err != nil {
+		return nil, 0, err
+	}
+	response = new(ratelimitv3.RateLimitResponse)
+	c.reply = c.answer.append(c.reply)
+	if err = proto.Unmarshal(c.reply, response); err != nil {
+		return nil, 0, grpcstatus.Errorf(codes.Internal, "reading the response: %v", err)
+	}
+	return response, c.plan.RetryAfter(), nil
 }
 
 // readJSON returns the RateLimitRequest in the body of r as protobuf.
@@ -87,37 +95,17 @@ func writeJSON(w http.ResponseWriter, response *ratelimitv3.RateLimitResponse, r
 	w.Header().Set("Content-Type", "application/json")
 	if response.GetOverallCode() == ratelimitv3.RateLimitResponse_OVER_LIMIT {
 		if retryAfter != limiter.Never {
-			w.Header().Set("Retry-After", strconv.FormatInt(seconds(retryAfter), 10))
-			w.Header().Set("Retry-After-Ms", strconv.FormatInt(milliseconds(retryAfter), 10))
+			w.Header().Set("Retry-After", in(time.Second, retryAfter))
+			w.Header().Set("Retry-After-Ms", in(time.Millisecond, retryAfter))
 		}
 		w.WriteHeader(http.StatusTooManyRequests)
 	}
 	_, _ = w.Write(append(body, '\n')) //nolint:gosec // it is JSON, no page; if it fails, the client has gone
 }
 
-// retryAfter is when a denied request would be admitted: when no enforced limit
-// is over any more and, of the quotas, not all are.
-func (c *call) retryAfter() time.Duration {
-	var enforced, quotas uint64 // Never, -1, becomes the longest
-	anyQuota := false
-	for i := range c.hits {
-		wait := uint64(c.decisions[i].RetryAfter) // 0 if the limit is not over
-		switch c.hits[i].EffectiveMode() {
-		case limiter.Enforced:
-			enforced = max(enforced, wait)
-		case limiter.Quota:
-			if !anyQuota {
-				quotas = wait
-			}
-			quotas, anyQuota = min(quotas, wait), true
-		}
-	}
-	return time.Duration(max(enforced, quotas))
-}
-
-// milliseconds rounds d up to whole milliseconds, at least 1.
-func milliseconds(d time.Duration) int64 {
-	return max(int64((d+time.Millisecond-1)/time.Millisecond), 1)
+// in spells d in whole units.
+func in(unit, d time.Duration) string {
+	return strconv.FormatInt(int64(plan.RoundUp(d, unit)/unit), 10)
 }
 
 // httpStatus maps the gRPC status of err.

@@ -5,10 +5,12 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"time"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"weir/internal/limiter"
+	"weir/internal/plan"
 )
 
 // rulesOfSeveral goes on where rules ends: rules that carry several limits.
@@ -178,7 +180,7 @@ descriptors:
 `))
 	for i := range int64(10) {
 		c := decide(t, s, "domain: 'api' "+d("user", "a"))
-		if real, trial := c.decisions[0], c.decisions[1]; real.Used != i+1 || trial.Used != min(i+1, 3) || trial.Over != (i >= 3) || c.answer.overall != codeOK {
+		if real, trial := c.plan.Decisions[0], c.plan.Decisions[1]; real.Used != i+1 || trial.Used != min(i+1, 3) || trial.Over != (i >= 3) || c.answer.overLimit {
 			t.Errorf("request %d: got %+v and the trial %+v", i+1, real, trial)
 		}
 	}
@@ -210,10 +212,10 @@ func TestCharge(t *testing.T) {
 				c := decide(t, New(opts), "domain: 'api' "+d("kept", "a", fields)+d("nobody", "a"))
 				var got [4]int64
 				for i := range got {
-					got[i] = c.decisions[i].Remaining
+					got[i] = c.plan.Decisions[i].Remaining
 				}
-				if got != want || c.answer.overall != codeOverLimit {
-					t.Errorf("got %v and code %d, want %v and a denied request", got, c.answer.overall, want)
+				if got != want || !c.answer.overLimit {
+					t.Errorf("got %v and over limit %t, want %v and a denied request", got, c.answer.overLimit, want)
 				}
 			})
 		}
@@ -228,7 +230,7 @@ func TestPeeksBeforeUsage(t *testing.T) {
 		opts.Charge = charge
 		s, passed := New(opts), 0
 		for range 5 {
-			if c := decide(t, s, "domain: 'api' "+d("service", "2", "hits_addend {value: 0}")); c.answer.overall == codeOK {
+			if c := decide(t, s, "domain: 'api' "+d("service", "2", "hits_addend {value: 0}")); !c.answer.overLimit {
 				passed++
 				decide(t, s, "domain: 'api' "+d("service", "2", "hits_addend {value: 1}"))
 			}
@@ -244,7 +246,7 @@ func TestChargeOfOverride(t *testing.T) {
 	opts := options(t, rules)
 	opts.Charge = limiter.Always
 	c := decide(t, New(opts), "domain: 'api' "+d("user", "a", "limit {requests_per_unit: 9 unit: HOUR}")+d("nobody", "a"))
-	if got := c.decisions[0].Remaining; got != 8 {
+	if got := c.plan.Decisions[0].Remaining; got != 8 {
 		t.Errorf("%d of 9 are left, want 8", got)
 	}
 }
@@ -280,12 +282,14 @@ func wiresOfSeveral() [][]byte {
 func checkStatuses(t *testing.T, c *call) {
 	t.Helper()
 	enforced := false // some enforced limit is over
-	for i := range c.matches {
-		m, s := &c.matches[i], &c.answer.statuses[i]
+	next := 0         // hit
+	for i := range c.answer.statuses {
+		s, first := &c.answer.statuses[i], next
+		next = hitsEnd(c, s, first)
 		var visible, denied []limiter.Decision
 		var limits []*limiter.Limit
-		for j := m.first; j < m.end; j++ {
-			limit, decision := c.hits[j].Limit, c.decisions[j]
+		for j := first; j < next; j++ {
+			limit, decision := c.plan.Hits[j].Limit, c.plan.Decisions[j]
 			limits = append(limits, limit)
 			if limit.Mode != limiter.Shadow {
 				visible = append(visible, decision)
@@ -295,33 +299,51 @@ func checkStatuses(t *testing.T, c *call) {
 			}
 			enforced = enforced || limit.Mode == limiter.Enforced && decision.Over
 		}
-		if (s.limit != nil) != m.counted() || s.limit != nil && !slices.Contains(limits, s.limit) {
-			t.Errorf("status %d is about the limit %v, want one of %v", i, s.limit, limits)
+		if (s.Limit != nil) != (first < next) || s.Limit != nil && !slices.Contains(limits, s.Limit) {
+			t.Errorf("status %d is about the limit %v, want one of %v", i, s.Limit, limits)
 		}
-		if (s.code == codeOverLimit) != (len(denied) > 0) {
-			t.Errorf("status %d has code %d, but %d limits deny it", i, s.code, len(denied))
+		if s.OverLimit != (len(denied) > 0) {
+			t.Errorf("status %d is over limit: %t, but %d limits deny it", i, s.OverLimit, len(denied))
 		}
-		if len(denied) > 0 && (s.remaining != 0 || s.untilReset != longestWait(denied)) {
-			t.Errorf("status %d: %d remain for %d s, want 0 for %d s", i, s.remaining, s.untilReset, longestWait(denied))
+		if len(denied) > 0 && (s.Remaining != 0 || s.UntilReset != longestWait(denied)) {
+			t.Errorf("status %d: %d remain for %v, want 0 for %v", i, s.Remaining, s.UntilReset, longestWait(denied))
 		}
 		for _, decision := range visible {
-			if s.code == codeOK && int64(s.remaining) > min(decision.Remaining, math.MaxUint32) {
-				t.Errorf("status %d: %d remain, but of one limit only %d do", i, s.remaining, decision.Remaining)
+			if !s.OverLimit && int64(s.Remaining) > min(decision.Remaining, math.MaxUint32) {
+				t.Errorf("status %d: %d remain, but of one limit only %d do", i, s.Remaining, decision.Remaining)
 			}
 		}
 	}
-	if enforced && c.answer.overall != codeOverLimit {
-		t.Errorf("overall code %d, though an enforced limit is over", c.answer.overall)
+	if next != len(c.plan.Hits) {
+		t.Errorf("%d hits are of a descriptor, want all %d", next, len(c.plan.Hits))
+	}
+	if enforced && !c.answer.overLimit {
+		t.Error("the request is admitted, though an enforced limit is over")
 	}
 }
 
+// hitsEnd returns where the hits of a descriptor end that begin at next: each limit
+// of its rule has one at most, in order.
+func hitsEnd(c *call, s *plan.Status, next int) int {
+	limits := []*limiter.Limit{s.Limit} // of an override
+	if s.Rule != nil {
+		limits = s.Rule.Limits
+	}
+	for _, l := range limits {
+		if next < len(c.plan.Hits) && c.plan.Hits[next].Limit == l {
+			next++
+		}
+	}
+	return next
+}
+
 // longestWait is in whole seconds, 0 if no waiting helps.
-func longestWait(denied []limiter.Decision) (longest int64) {
+func longestWait(denied []limiter.Decision) (longest time.Duration) {
 	for _, decision := range denied {
 		if decision.RetryAfter == limiter.Never {
 			return 0
 		}
-		longest = max(longest, seconds(decision.RetryAfter))
+		longest = max(longest, plan.RoundUp(decision.RetryAfter, time.Second))
 	}
 	return longest
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/plan"
 	"weir/internal/testenv"
 )
 
@@ -68,7 +69,7 @@ func TestEnormousCallsAreNotKept(t *testing.T) {
 
 // fullOf is a descriptor of as many entries as are permitted.
 func fullOf(key string) (m message) {
-	for range maxEntries {
+	for range plan.MaxEntries {
 		m = m.bytes(1, message{}.string(1, key))
 	}
 	return m

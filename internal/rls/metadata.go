@@ -7,24 +7,25 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"weir/internal/plan"
 )
 
 // metadata tells, as an encoded google.protobuf.Struct, what was asked: domain,
 // descriptors and hitsAddend; and as metadata what the rules of the admitted
 // descriptors say. Envoy hands it on to its access log and to other filters.
-func (c *call) metadata() ([]byte, error) {
-	r := &c.request
-	asked := make([]any, len(r.descriptors))
+func metadata(r *plan.Request, statuses []plan.Status) ([]byte, error) {
+	asked := make([]any, len(r.Descriptors))
 	said := make(map[string]any)
-	for i := range r.descriptors {
-		asked[i] = r.descriptors[i].metadata()
-		if m := &c.matches[i]; m.counted() && m.rule != nil && c.answer.statuses[i].code == codeOK {
-			mergeMetadata(said, m.rule.Metadata)
+	for i := range r.Descriptors {
+		asked[i] = askedBy(&r.Descriptors[i])
+		if s := &statuses[i]; s.Limit != nil && s.Rule != nil && !s.OverLimit {
+			mergeMetadata(said, s.Rule.Metadata)
 		}
 	}
-	fields := map[string]any{"domain": utf8(r.domain), "descriptors": asked}
-	if r.hitsAddend != 0 {
-		fields["hitsAddend"] = r.hitsAddend
+	fields := map[string]any{"domain": utf8(r.Domain), "descriptors": asked}
+	if r.HitsAddend != 0 {
+		fields["hitsAddend"] = r.HitsAddend
 	}
 	if len(said) > 0 {
 		fields["metadata"] = said
@@ -36,32 +37,31 @@ func (c *call) metadata() ([]byte, error) {
 	return proto.Marshal(message)
 }
 
-func (d *descriptor) metadata() map[string]any {
-	entries := make([]any, len(d.entries))
-	for i, e := range d.entries {
+func askedBy(d *plan.Descriptor) map[string]any {
+	entries := make([]any, len(d.Entries))
+	for i, e := range d.Entries {
 		entries[i] = utf8(e.Key + "=" + e.Value)
 	}
 	fields := map[string]any{"entries": entries}
-	if d.hasLimit {
-		fields["limit"] = d.limit.String()
+	if d.HasOverride {
+		fields["limit"] = overrideText(d.Override)
 	}
-	if d.hasHitsAddend {
-		fields["hitsAddend"] = d.hitsAddend
+	if d.HasHitsAddend {
+		fields["hitsAddend"] = d.HitsAddend
 	}
 	return fields
 }
 
-// String is the override in protobuf's text format, as in the reference's metadata.
-func (o override) String() string {
-	var fields []string
-	if o.requestsPerUnit > 0 {
-		fields = append(fields, fmt.Sprintf("requests_per_unit:%d", o.requestsPerUnit))
+// overrideText is o in protobuf's text format, as in the reference's metadata.
+func overrideText(o plan.Override) string {
+	text := "unit:" + strings.ToUpper(o.Unit.String())
+	if o.RequestsPerUnit > 0 {
+		text = fmt.Sprintf("requests_per_unit:%d %s", o.RequestsPerUnit, text)
 	}
-	fields = append(fields, "unit:"+strings.ToUpper(unitOf(o.unit).String()))
-	if o.unitMultiplier > 0 {
-		fields = append(fields, fmt.Sprintf("unit_multiplier:{value:%d}", o.unitMultiplier))
+	if o.UnitMultiplier > 0 {
+		text += fmt.Sprintf(" unit_multiplier:{value:%d}", o.UnitMultiplier)
 	}
-	return strings.Join(fields, " ")
+	return text
 }
 
 // mergeMetadata adds to into what only from says. Of two different values for

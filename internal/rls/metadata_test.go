@@ -11,6 +11,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"weir/internal/limiter"
+	"weir/internal/plan"
 )
 
 const metadataRules = `
@@ -70,18 +73,18 @@ func TestDynamicMetadata(t *testing.T) {
 // What the metadata says of an override is protobuf's text, but for the blanks,
 // which protobuf varies on purpose.
 func TestOverrideInMetadata(t *testing.T) {
-	for _, o := range []override{
-		{requestsPerUnit: 10, unit: 3},
-		{requestsPerUnit: 0, unit: 1},
-		{requestsPerUnit: math.MaxUint32, unit: 6, unitMultiplier: 2},
-		{requestsPerUnit: 1, unit: 2, unitMultiplier: 1},
+	for _, o := range []plan.Override{
+		{RequestsPerUnit: 10, Unit: limiter.Hour},
+		{RequestsPerUnit: 0, Unit: limiter.Second},
+		{RequestsPerUnit: math.MaxUint32, Unit: limiter.Year, UnitMultiplier: 2},
+		{RequestsPerUnit: 1, Unit: limiter.Minute, UnitMultiplier: 1},
 	} {
-		m := &commonv3.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: o.requestsPerUnit, Unit: typev3.RateLimitUnit(o.unit)}
-		if o.unitMultiplier > 0 {
-			m.UnitMultiplier = wrapperspb.UInt32(o.unitMultiplier)
+		m := &commonv3.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: o.RequestsPerUnit, Unit: typev3.RateLimitUnit(typev3.RateLimitUnit_value[strings.ToUpper(o.Unit.String())])}
+		if o.UnitMultiplier > 0 {
+			m.UnitMultiplier = wrapperspb.UInt32(o.UnitMultiplier)
 		}
-		if want := strings.Join(strings.Fields(m.String()), " "); o.String() != want {
-			t.Errorf("got %s, want %s", o, want)
+		if want := strings.Join(strings.Fields(m.String()), " "); overrideText(o) != want {
+			t.Errorf("got %s, want %s", overrideText(o), want)
 		}
 	}
 }

@@ -121,16 +121,16 @@ func TestModes(t *testing.T) {
 
 // outline is the answer of a call as modeCases write it.
 func outline(c *call) string {
-	names := map[code]string{codeOK: "OK", codeOverLimit: "OVER"}
+	names := map[bool]string{false: "OK", true: "OVER"}
 	var statuses []string
 	for _, s := range c.answer.statuses {
 		left := "-"
-		if s.limit != nil {
-			left = fmt.Sprint(s.remaining)
+		if s.Limit != nil {
+			left = fmt.Sprint(s.Remaining)
 		}
-		statuses = append(statuses, names[s.code]+" "+left)
+		statuses = append(statuses, names[s.OverLimit]+" "+left)
 	}
-	return names[c.answer.overall] + ": " + strings.Join(statuses, ", ")
+	return names[c.answer.overLimit] + ": " + strings.Join(statuses, ", ")
 }
 
 // The dashboards of the reference tell how many requests SHADOW_MODE lets pass:

@@ -1,7 +1,21 @@
+// Package rls is Envoy's face of Weir: the gRPC service
+// envoy.service.ratelimit.v3.RateLimitService and its twin POST /json.
+//
+// A request goes through these files in this order: codec.go takes the bytes
+// from gRPC, decode.go makes a plan.Request of them, service.go has it planned,
+// asks the limiter and has the plan settled, headers.go and metadata.go add what is
+// optional, encode.go writes the bytes of the response. json.go brings JSON onto the
+// same path.
+//
+// The messages are read and written by hand rather than by generated code,
+// because Envoy puts the raw bytes of headers into protobuf strings: a value
+// that is not UTF-8 must be counted like any other, while generated code refuses
+// the whole request, and Envoy then lets it pass unlimited.
+//
+// The package holds no rules and no counters, and opens no listener.
 package rls
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -16,6 +30,7 @@ import (
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
+	"weir/internal/plan"
 )
 
 // Options says what a Service works with.
@@ -24,15 +39,11 @@ type Options struct {
 	// requests undecided.
 	Rules   func() *descriptors.Tree
 	Limiter *limiter.Limiter
-	Keys    limiter.Keys
-	Charge  limiter.Charge // of limits that do not say it themselves; the zero value means Auto
+	plan.Options
 
-	ShadowMode      bool    // deny nothing, but tell in the statuses what would be
-	QuotaMode       bool    // take every enforced limit for a quota
 	ResponseHeaders Headers // that Envoy adds to the response
 	RequestHeaders  Headers // that Envoy adds to the request when it passes it on
 	DynamicMetadata bool    // answer also what was asked, and the metadata of the rules that admitted it
-	MaxDescriptors  int     // of one request, which is refused if it has more; 0 means 100
 
 	MaxConcurrent int           // requests that are decided at a time; more are refused; 0 means any number
 	Timeout       time.Duration // of a decision, beside the caller's own; 0 means none
@@ -44,7 +55,7 @@ type Options struct {
 // Service answers Envoy's rate limit requests.
 type Service struct {
 	opts      Options
-	overrides overrides
+	planner   *plan.Planner
 	metrics   *metrics
 	unmatched *unmatched
 	admission admission
@@ -53,9 +64,9 @@ type Service struct {
 
 // New returns a Service whose metrics are registered with opts.Registerer.
 func New(opts Options) *Service {
-	opts.MaxDescriptors = cmp.Or(opts.MaxDescriptors, 100)
 	return &Service{
 		opts:      opts,
+		planner:   plan.New(opts.Options),
 		metrics:   newMetrics(opts.Registerer),
 		unmatched: newUnmatched(opts.Registerer, opts.Logger),
 		admission: admission{most: int64(opts.MaxConcurrent)},
@@ -128,43 +139,50 @@ func (s *Service) decide(ctx context.Context, c *call) error {
 		s.opts.Logger.Debug("bad request", "err", err)
 		return grpcstatus.Error(codes.InvalidArgument, err.Error())
 	}
-	denied, err := s.opts.Limiter.Decide(ctx, c.hits, c.decisions)
+	denied, err := s.opts.Limiter.Decide(ctx, c.plan.Hits, c.plan.Decisions)
 	if err != nil {
 		s.metrics.storeErrors.Inc()
-		s.opts.Logger.Debug("undecided request", "domain", c.request.domain, "err", err)
+		s.opts.Logger.Debug("undecided request", "domain", c.request.Domain, "err", err)
 		return undecided(ctx)
 	}
-	c.settle(denied, &s.opts)
-	if s.opts.ShadowMode && c.wouldBeDenied(&s.opts) {
+	c.plan.Settle(denied)
+	if c.plan.WouldBeDenied() {
 		s.metrics.globalShadow.Inc()
 	}
-	c.answer.responseHeaders = s.opts.ResponseHeaders.about(&c.answer)
-	c.answer.requestHeaders = s.opts.RequestHeaders.about(&c.answer)
-	if s.opts.DynamicMetadata {
-		// The hits are counted by now: rather an answer without metadata than none.
-		if c.answer.metadata, err = c.metadata(); err != nil {
-			s.opts.Logger.Debug("no dynamic metadata", "err", err)
-		}
+	s.answer(c)
+	return nil
+}
+
+// prepare reads the request in c.wire and plans it.
+func (s *Service) prepare(c *call, tree *descriptors.Tree) error {
+	if err := c.request.decode(c.wire, s.planner.MaxDescriptors); err != nil {
+		return err
+	}
+	if err := s.planner.Prepare(&c.plan, tree, &c.request.Request); err != nil {
+		return err
+	}
+	if c.plan.Unmatched > 0 {
+		s.unmatched.note(tree, c.request.Domain, c.plan.Unmatched)
 	}
 	return nil
 }
 
-// prepare reads the request in c.wire and finds its hits.
-func (s *Service) prepare(c *call, tree *descriptors.Tree) error {
-	if err := c.request.decode(c.wire, s.opts.MaxDescriptors); err != nil {
-		return err
+// answer fills in c.answer from the settled plan.
+func (s *Service) answer(c *call) {
+	statuses := c.plan.Statuses
+	c.answer = answer{
+		overLimit:       c.plan.Denied,
+		statuses:        statuses,
+		responseHeaders: s.opts.ResponseHeaders.about(statuses),
+		requestHeaders:  s.opts.RequestHeaders.about(statuses),
 	}
-	if err := c.request.check(); err != nil {
-		return err
+	if s.opts.DynamicMetadata {
+		// The hits are counted by now: rather an answer without metadata than none.
+		var err error
+		if c.answer.metadata, err = metadata(&c.request.Request, statuses); err != nil {
+			s.opts.Logger.Debug("no dynamic metadata", "err", err)
+		}
 	}
-	if err := c.match(tree, &s.overrides); err != nil {
-		return err
-	}
-	if c.unmatched > 0 {
-		s.unmatched.note(tree, c.request.domain, c.unmatched)
-	}
-	c.addHits(&s.opts)
-	return nil
 }
 
 // undecided is the error for a request that the store did not decide. Why it

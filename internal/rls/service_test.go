@@ -251,7 +251,7 @@ func FuzzDecide(f *testing.F) {
 		if err := proto.Unmarshal(c.answer.append(nil), &response); err != nil {
 			t.Fatal(err)
 		}
-		if got, want := len(response.GetStatuses()), len(c.request.descriptors); got != want {
+		if got, want := len(response.GetStatuses()), len(c.request.Descriptors); got != want {
 			t.Errorf("%d statuses for %d descriptors", got, want)
 		}
 		checkStatuses(t, c)

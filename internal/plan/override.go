@@ -1,4 +1,4 @@
-package rls
+package plan
 
 import (
 	"fmt"
@@ -23,13 +23,13 @@ type overrides struct {
 
 type overrideOf struct {
 	domain string // as a label; all domains without rules are one
-	limit  override
+	Override
 }
 
 // limits returns the fixed window that o asks for as the only one of a list, or
 // what is wrong with it. domain is the label of the request's domain; without
 // one there are no rules for the domain, and nothing is limited.
-func (os *overrides) limits(domain string, o override) ([]*limiter.Limit, error) {
+func (os *overrides) limits(domain string, o Override) ([]*limiter.Limit, error) {
 	os.mu.RLock()
 	limits, known := os.known[overrideOf{domain, o}]
 	os.mu.RUnlock()
@@ -52,41 +52,26 @@ func (os *overrides) limits(domain string, o override) ([]*limiter.Limit, error)
 	return limits, nil
 }
 
-// overrideUnits are the units by the numbers of envoy.type.v3.RateLimitUnit,
-// which are not those of the response's unit. It knows no week.
-var overrideUnits = []limiter.Unit{1: limiter.Second, limiter.Minute, limiter.Hour, limiter.Day, limiter.Month, limiter.Year}
+// Check returns what is wrong with o.
+func (o Override) Check() error {
+	_, err := o.newLimit("")
+	return err
+}
 
-func (o override) newLimit(domain string) (*limiter.Limit, error) {
-	if unitOf(o.unit) == 0 {
+func (o Override) newLimit(domain string) (*limiter.Limit, error) {
+	if o.Unit == 0 || o.Unit == limiter.Week {
 		return nil, fmt.Errorf("undefined unit, allowed are %s", strings.Join(OverrideUnitNames(), ", "))
 	}
 	return limiter.NewLimit(limiter.Spec{
-		RequestsPerUnit: o.requestsPerUnit,
-		Unit:            unitOf(o.unit),
-		UnitMultiplier:  o.unitMultiplier,
+		RequestsPerUnit: o.RequestsPerUnit,
+		Unit:            o.Unit,
+		UnitMultiplier:  o.UnitMultiplier,
 		Series:          limiter.Series{Domain: domain, Key1: "override"}.Name(),
 	})
 }
 
-// unitOf maps an envoy.type.v3.RateLimitUnit. An undefined one is no unit.
-func unitOf(number int32) limiter.Unit {
-	if number < 0 || int(number) >= len(overrideUnits) {
-		return 0
-	}
-	return overrideUnits[number]
-}
-
-// numberOf maps back what unitOf does, and any other unit to 0.
-func numberOf(u limiter.Unit) int32 {
-	return int32(max(slices.Index(overrideUnits, u), 0))
-}
-
-// OverrideUnitNames lists the names of the units that an override can have,
+// OverrideUnitNames returns the names of the units that an override can have,
 // shortest first.
 func OverrideUnitNames() []string {
-	var names []string
-	for _, u := range overrideUnits[1:] {
-		names = append(names, u.String())
-	}
-	return names
+	return slices.DeleteFunc(limiter.UnitNames(), func(name string) bool { return name == limiter.Week.String() })
 }

@@ -1,0 +1,195 @@
+package plan
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"weir/internal/descriptors"
+	"weir/internal/limiter"
+)
+
+func load(t *testing.T, rules string) *descriptors.Tree {
+	t.Helper()
+	tree, err := descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(rules)}}, descriptors.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+const rules = `
+domain: api
+descriptors:
+  - key: user
+    detailed_metric: true
+    rate_limits:
+      - {name: burst, unit: second, requests_per_unit: 2}
+      - {name: day, unit: day, requests_per_unit: 9, charge: always}
+  - {key: vip, rate_limit: {unit: hour, requests_per_unit: 5, replaces: [{name: burst}]}}
+  - {key: free, rate_limit: {unlimited: true}}
+`
+
+// of is a descriptor of one entry.
+func of(key, value string) Descriptor {
+	return Descriptor{Entries: []limiter.Entry{{Key: key, Value: value}}}
+}
+
+// decided is the plan of a request, on fresh counters.
+func decided(t *testing.T, planner *Planner, p *Plan, r *Request) {
+	t.Helper()
+	if err := planner.Prepare(p, load(t, rules), r); err != nil {
+		t.Fatal(err)
+	}
+	states := make([]*limiter.State, len(p.Hits))
+	for i := range states {
+		states[i] = new(limiter.State)
+	}
+	p.Settle(limiter.Decide(p.Hits, states, 0, p.Decisions))
+}
+
+// What is asked becomes hits, and what is decided of them becomes statuses.
+func TestPlan(t *testing.T) {
+	var p Plan
+	tokens := of("user", "alice")
+	tokens.HitsAddend, tokens.HasHitsAddend = 4, true
+	r := &Request{Domain: "api", HitsAddend: 3, Descriptors: []Descriptor{tokens, of("free", "x"), of("nobody", "x"), of("user", "bob")}}
+	decided(t, New(Options{QuotaMode: true}), &p, r)
+
+	type hit struct {
+		limit, key, labels string
+		cost               uint64
+		always             bool
+		mode               limiter.Mode
+	}
+	var hits []hit
+	for _, h := range p.Hits {
+		hits = append(hits, hit{h.Limit.Name, string(h.Key), strings.TrimFunc(string(h.Labels), unicode.IsControl), h.Cost, h.Always, h.Mode})
+	}
+	if want := []hit{
+		{"burst", "w1|api|user=alice|1s", "user_alice", 4, true, limiter.Quota},
+		{"day", "w1|api|user=alice|1d", "user_alice", 4, true, limiter.Quota},
+		{"burst", "w1|api|user=bob|1s", "user_bob", 3, false, limiter.Quota},
+		{"day", "w1|api|user=bob|1d", "user_bob", 3, true, limiter.Quota},
+	}; !reflect.DeepEqual(hits, want) {
+		t.Errorf("hits are\n%+v, want\n%+v", hits, want)
+	}
+
+	type status struct {
+		over      bool
+		limit     string
+		remaining uint32
+		reset     time.Duration
+	}
+	var statuses []status
+	for _, s := range p.Statuses {
+		got := status{over: s.OverLimit, remaining: s.Remaining, reset: s.UntilReset}
+		if s.Limit != nil {
+			got.limit = s.Limit.Name
+		}
+		statuses = append(statuses, got)
+	}
+	if want := []status{
+		{true, "burst", 0, 0}, {false, "", 1<<32 - 1, 0}, {false, "", 0, 0}, {true, "burst", 0, 0},
+	}; !reflect.DeepEqual(statuses, want) {
+		t.Errorf("statuses are\n%+v, want\n%+v", statuses, want)
+	}
+	if p.Denied || p.Unmatched != 1 {
+		t.Errorf("denied %t, %d unmatched, want an admitted request with one", p.Denied, p.Unmatched)
+	}
+}
+
+// A plan that is used again is what a new one would be.
+func TestPlanIsUsedAgain(t *testing.T) {
+	var used Plan
+	planner := New(Options{})
+	for _, descriptors := range [][]Descriptor{
+		{of("user", "a"), of("vip", "a"), of("nobody", "a")}, {of("user", "a")}, {of("free", "a")}, {of("user", "a"), of("user", "b")},
+	} {
+		var fresh Plan
+		for _, p := range []*Plan{&used, &fresh} {
+			decided(t, planner, p, &Request{Domain: "api", Descriptors: descriptors})
+		}
+		if len(used.Hits) != len(fresh.Hits) || len(used.Statuses) != len(fresh.Statuses) || len(used.replaced) != len(fresh.replaced) || used.Unmatched != fresh.Unmatched || used.Denied != fresh.Denied {
+			t.Errorf("%v: got %+v, want %+v", descriptors, used, fresh)
+		}
+		for i := range used.Hits {
+			if string(used.Hits[i].Key) != string(fresh.Hits[i].Key) || used.Hits[i].Limit.Name != fresh.Hits[i].Limit.Name {
+				t.Errorf("%v: hit %d is on %s, want %s", descriptors, i, used.Hits[i].Key, fresh.Hits[i].Key)
+			}
+		}
+	}
+	used.Reset()
+	if hits := used.Hits[:1]; hits[0].Limit != nil || used.Statuses[:1][0].Limit != nil || used.Unmatched != 0 {
+		t.Error("something of the request is kept")
+	}
+}
+
+func TestModes(t *testing.T) {
+	const enforced, shadow, quota = limiter.Enforced, limiter.Shadow, limiter.Quota
+	for _, tc := range []struct {
+		shadowMode, quotaMode bool
+		told, decided         [3]limiter.Mode // of limits that are enforced, in shadow mode, and a quota
+		wouldBeDenied         bool            // a request that an enforced limit denies
+	}{
+		{false, false, [3]limiter.Mode{enforced, shadow, quota}, [3]limiter.Mode{enforced, shadow, quota}, false},
+		{false, true, [3]limiter.Mode{quota, shadow, quota}, [3]limiter.Mode{quota, shadow, quota}, false},
+		{true, false, [3]limiter.Mode{enforced, shadow, quota}, [3]limiter.Mode{shadow, shadow, shadow}, true},
+		{true, true, [3]limiter.Mode{quota, shadow, quota}, [3]limiter.Mode{shadow, shadow, shadow}, true},
+	} {
+		o := Options{ShadowMode: tc.shadowMode, QuotaMode: tc.quotaMode}
+		for i, mode := range []limiter.Mode{enforced, shadow, quota} {
+			l := &limiter.Limit{Spec: limiter.Spec{Mode: mode}}
+			if told, decided := o.Mode(l), o.DecidingMode(l); told != tc.told[i] || decided != tc.decided[i] {
+				t.Errorf("%+v: mode %v is told as %v and decided as %v, want %v and %v", o, mode, told, decided, tc.told[i], tc.decided[i])
+			}
+		}
+		var p Plan
+		decided(t, New(o), &p, &Request{Domain: "api", HitsAddend: 6, Descriptors: []Descriptor{of("vip", "a")}})
+		if p.WouldBeDenied() != tc.wouldBeDenied || p.Denied == tc.shadowMode {
+			t.Errorf("%+v: denied %t, would be %t, want %t", o, p.Denied, p.WouldBeDenied(), tc.wouldBeDenied)
+		}
+	}
+}
+
+func TestBadRequests(t *testing.T) {
+	long := of("user", "a")
+	for range MaxEntries {
+		long.Entries = append(long.Entries, limiter.Entry{Key: "k"})
+	}
+	override := of("user", "a")
+	override.HasOverride = true
+	for want, r := range map[string]*Request{
+		"the domain is empty":                                                                     {Descriptors: []Descriptor{of("user", "a")}},
+		"the request has no descriptors":                                                          {Domain: "api"},
+		"the request has more than the 3 descriptors that are permitted":                          {Domain: "api", Descriptors: make([]Descriptor, 4)},
+		"descriptor 1: it has more than the 100 entries that are permitted":                       {Domain: "api", Descriptors: []Descriptor{of("user", "a"), long}},
+		"descriptor 1: the key of entry 0 is empty":                                               {Domain: "api", Descriptors: []Descriptor{of("user", "a"), of("", "a")}},
+		"descriptor 0: limit: undefined unit, allowed are second, minute, hour, day, month, year": {Domain: "api", Descriptors: []Descriptor{override}},
+	} {
+		err := New(Options{MaxDescriptors: 3}).Prepare(new(Plan), load(t, rules), r)
+		if err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+func TestRoundUp(t *testing.T) {
+	for d, want := range map[time.Duration]int64{
+		0:                              1,
+		time.Microsecond:               1,
+		time.Second:                    1,
+		time.Second + 1:                2,
+		2900 * time.Millisecond:        3,
+		limiter.MaxPeriod:              100 * 365 * 24 * 3600,
+		30*time.Second - 1:             30,
+		365 * 24 * time.Hour:           365 * 24 * 3600,
+		time.Minute + time.Duration(1): 61,
+	} {
+		if got := RoundUp(d, time.Second); got != time.Duration(want)*time.Second {
+			t.Errorf("RoundUp(%v) = %v, want %d s", d, got, want)
+		}
+	}
+}

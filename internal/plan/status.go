@@ -1,0 +1,125 @@
+package plan
+
+import (
+	"cmp"
+	"math"
+	"time"
+
+	"weir/internal/descriptors"
+	"weir/internal/limiter"
+)
+
+// Status is what becomes of one descriptor. Its times are whole seconds.
+type Status struct {
+	OverLimit bool
+	Rule      *descriptors.Rule // nil: none, or an override
+	Limit     *limiter.Limit    // that decided, nil if none was counted
+	Mode      limiter.Mode      // of Limit, see Options.Mode
+	Remaining uint32            // what Limit still admits
+	// UntilReset is when to try again if OverLimit, else when the limit is whole
+	// again. It is 0 where there is no time to tell: no limit was counted, or there
+	// is no use in trying again.
+	UntilReset time.Duration
+	ResetAfter time.Duration // until the whole limit is free again
+}
+
+// Settle says by p.Decisions what becomes of the request and of its descriptors.
+func (p *Plan) Settle(denied bool) {
+	p.Denied = denied
+	for i := range p.matches {
+		m := &p.matches[i]
+		p.Statuses = append(p.Statuses, Status{Rule: m.rule})
+		s := &p.Statuses[i]
+		switch {
+		case m.first < m.end:
+			hit := p.decisive(m)
+			s.describe(p.Hits[hit].Limit, &p.Decisions[hit])
+			s.Mode = p.opts.Mode(s.Limit)
+		case m.unlimited:
+			s.Remaining = math.MaxUint32
+		}
+	}
+}
+
+// decisive returns the place of the hit that the status of a descriptor is about.
+func (p *Plan) decisive(m *match) int {
+	best := m.first
+	for i := m.first + 1; i < m.end; i++ {
+		if p.compare(i, best) < 0 {
+			best = i
+		}
+	}
+	return best
+}
+
+// compare returns a negative number if the outcome of hit i says more about
+// a descriptor than that of hit j: what is denied comes before what is admitted,
+// then who has to wait longer, then who has less left. A limit in shadow mode,
+// which clients are not to notice, comes after all others.
+func (p *Plan) compare(i, j int) int {
+	a, b := &p.Decisions[i], &p.Decisions[j]
+	return cmp.Or(
+		cmp.Compare(weight(p.Hits[j].Limit, b), weight(p.Hits[i].Limit, a)),
+		cmp.Compare(uint64(b.RetryAfter), uint64(a.RetryAfter)), // Never, -1, becomes the longest
+		cmp.Compare(a.Remaining, b.Remaining),
+	)
+}
+
+func weight(l *limiter.Limit, d *limiter.Decision) int {
+	switch {
+	case l.Mode == limiter.Shadow:
+		return 0
+	case !d.Over:
+		return 1
+	default:
+		return 2
+	}
+}
+
+// describe tells the outcome of one hit. Envoy makes Retry-After of the time of
+// a denied status, so this one tells when to come back, or nothing if there is
+// no use in it; the time of an admitted status is when the limit is whole again.
+func (s *Status) describe(l *limiter.Limit, d *limiter.Decision) {
+	s.Limit = l
+	s.ResetAfter = RoundUp(d.ResetAfter, time.Second)
+	s.UntilReset = s.ResetAfter
+	if !d.Over {
+		s.Remaining = uint32(min(d.Remaining, math.MaxUint32))
+		return
+	}
+	if s.OverLimit = l.Mode != limiter.Shadow; s.OverLimit {
+		s.UntilReset = 0
+		if d.RetryAfter != limiter.Never {
+			s.UntilReset = RoundUp(d.RetryAfter, time.Second)
+		}
+	}
+}
+
+// RetryAfter returns when a denied request would be admitted, or Never: when no
+// enforced limit is over any more and, of the quotas, not all are.
+func (p *Plan) RetryAfter() time.Duration {
+	var enforced, quotas uint64 // Never, -1, becomes the longest
+	anyQuota := false
+	for i := range p.Hits {
+		wait := uint64(p.Decisions[i].RetryAfter) // 0 if the limit is not over
+		switch p.Hits[i].EffectiveMode() {
+		case limiter.Enforced:
+			enforced = max(enforced, wait)
+		case limiter.Quota:
+			if !anyQuota {
+				quotas = wait
+			}
+			quotas, anyQuota = min(quotas, wait), true
+		}
+	}
+	return time.Duration(max(enforced, quotas))
+}
+
+// RoundUp returns d in whole units, at least one: Envoy drops fractions of seconds,
+// and a client told to come back at once would come too early.
+func RoundUp(d, unit time.Duration) time.Duration {
+	if rest := d % unit; rest > 0 {
+		d += unit - rest
+	}
+	return max(d, unit)
+}
