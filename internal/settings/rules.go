@@ -17,11 +17,16 @@ type RulesPath struct {
 // Rules says where the rules are and how they are loaded.
 type Rules struct {
 	RulesPath
+	Merging
 
-	MergeDomainConfig  bool          `env:"MERGE_DOMAIN_CONFIG" default:"false" help:"Let several files hold rules of one domain."`
 	ForceStart         bool          `name:"force-start-without-initial-config" env:"FORCE_START_WITHOUT_INITIAL_CONFIG" default:"false" help:"Start even if the rules are missing or bad. Until some are loaded, requests are answered UNAVAILABLE, and the health check passes all the same. With a control plane, for which every start waits, it passes once that is reached, even if it sends nothing."`
 	HealthNeedsRules   bool          `name:"healthy-with-at-least-one-config-loaded" env:"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED" default:"false" help:"After such a start, let the health check fail until rules are loaded."`
 	ConfigPollInterval time.Duration `env:"CONFIG_POLL_INTERVAL" default:"5s" min:"100ms" help:"How often the rules are compared with their files, in case a file system tells of no changes."`
+}
+
+// Merging says whether the rules of a domain may be in several files.
+type Merging struct {
+	MergeDomainConfig bool `env:"MERGE_DOMAIN_CONFIG" default:"false" help:"Let several files hold rules of one domain."`
 }
 
 // Path is the file or directory of the rules.
