@@ -167,7 +167,7 @@ func TestLeavingServesOn(t *testing.T) {
 func TestLeavingIsLoggedIfItLasts(t *testing.T) {
 	for lasts, logged := range map[time.Duration]bool{0: false, time.Millisecond: false, time.Second: true} {
 		synctest.Test(t, func(t *testing.T) {
-			log := new(logBuffer)
+			log := new(testenv.Log)
 			a := &App{logger: slog.New(slog.NewTextHandler(log, nil))}
 			a.opts.Settings.Process.DrainDelay = 5 * time.Second
 			drain, cancel := context.WithTimeout(t.Context(), lasts)

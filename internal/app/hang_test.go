@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/admin"
 	"weir/internal/descriptors"
+	"weir/internal/testenv"
 )
 
 // hanging is a source of rules whose run waits for a disk that never answers.
@@ -22,7 +23,7 @@ func (h hanging) report() admin.Rules          { return admin.Rules{} }
 
 // TestEndDoesNotWaitForWhatHangs ends a server whose reads never return.
 func TestEndDoesNotWaitForWhatHangs(t *testing.T) {
-	app, err := New(options(t, new(logBuffer), "--config="+directory(t, limited(3)), "--drain-timeout=50ms"))
+	app, err := New(options(t, new(testenv.Log), "--config="+directory(t, limited(3)), "--drain-timeout=50ms"))
 	if err != nil {
 		t.Fatal(err)
 	}

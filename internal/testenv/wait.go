@@ -57,8 +57,8 @@ func ProcessorTime(tb testing.TB) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// eventually is Eventually for what has no error to tell.
-func eventually(tb testing.TB, what string, ok func() bool) {
+// Until is Eventually for what has no error to tell.
+func Until(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
 	Eventually(tb, func() error {
 		if !ok() {

@@ -162,7 +162,7 @@ func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 			real := testenv.RedisServer(t).Addr()
 			p.target.Store(&real)
 			p.drop()
-			eventually(t, "Redis decides", func() bool {
+			testenv.Until(t, "Redis decides", func() bool {
 				_, err := ask(t.Context(), s, "k", perYear)
 				return err == nil
 			})

@@ -26,7 +26,7 @@ func TestSentinelPromotesAReplica(t *testing.T) {
 	primary.Stop()
 	mustFail(t, s)
 	admin := connect(t, sentinel)
-	eventually(t, "the promoted replica decides", func() bool {
+	testenv.Until(t, "the promoted replica decides", func() bool {
 		_ = admin.Do(t.Context(), "sentinel", "failover", "weir").Err() // refused while one is under way
 		_, err := ask(context.Background(), s, "k", perYear)
 		return err == nil
