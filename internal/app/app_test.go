@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -76,7 +77,7 @@ func options(t *testing.T, log io.Writer, args ...string) Options {
 	t.Helper()
 	local := []string{
 		"--host=127.0.0.1", "--port=0", "--grpc-host=127.0.0.1", "--grpc-port=0",
-		"--debug-host=127.0.0.1", "--debug-port=0", "--prometheus-addr=127.0.0.1:0", "--drain-timeout=1m",
+		"--debug-host=127.0.0.1", "--debug-port=0", "--prometheus-addr=127.0.0.1:0", "--drain-timeout=1m", "--drain-delay=1h", // until stop
 	}
 	return Options{
 		Settings: fromEnvironment(t, append(local, args...)...),
@@ -92,6 +93,8 @@ func start(t *testing.T, args ...string) *fixture {
 	f := &fixture{t: t, log: new(testenv.Log), reload: make(chan os.Signal), ended: make(chan error, 1)}
 	opts := options(t, f.log, args...)
 	opts.Reload = f.reload
+	hurry := make(chan struct{})
+	opts.Hurry = hurry
 	app, err := New(opts)
 	if err != nil {
 		t.Fatal(err)
@@ -103,12 +106,12 @@ func start(t *testing.T, args ...string) *fixture {
 		t.Fatal(err)
 	}
 	ctx, leave := context.WithCancel(context.Background())
-	drain, stop := context.WithCancel(context.Background())
-	f.leave, f.stop = leave, func() { leave(); stop() }
+	hurryUp := sync.OnceFunc(func() { close(hurry) })
+	f.leave, f.stop = leave, func() { hurryUp(); leave() }
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		f.ended <- app.Run(ctx, drain)
+		f.ended <- app.Run(ctx)
 	}()
 	t.Cleanup(func() {
 		f.stop()
