@@ -16,7 +16,9 @@ const (
 // and fails the test with its last error if that takes a minute.
 func Eventually(tb testing.TB, check func() error) {
 	tb.Helper()
-	for end := time.Now().Add(patience); ; <-time.After(pause) {
+	look := time.NewTicker(pause)
+	defer look.Stop()
+	for end := time.Now().Add(patience); ; <-look.C {
 		err := check()
 		if err == nil {
 			return
