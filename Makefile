@@ -29,6 +29,7 @@ build: ## Build the static binary bin/weir
 .PHONY: test
 test: tools ## Run every test, on real Redis and real Envoy where possible
 	$(GO) test $(RACE) -timeout=30m $(TESTFLAGS) ./...
+	$(GO) -C bench test $(RACE) $(TESTFLAGS) ./...
 	@scripts/tools.sh missing
 
 .PHONY: e2e
@@ -42,7 +43,7 @@ bench: ## Run the benchmarks of each stage, COUNT (6) times each, for benchstat
 
 .PHONY: measure
 measure: tools ## Measure the whole server, and write docs/performance.md anew; MEASURE takes flags
-	$(GO) run ./bench $(MEASURE)
+	$(GO) -C bench run . $(MEASURE)
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZ (10s, or 1000x inputs) beyond its stored ones
@@ -60,6 +61,7 @@ differential: tools ## Compare DECISIONS (1000000) random decisions of a real Re
 .PHONY: lint
 lint: ## Run the linter, which also enforces the import arrows
 	$(GOLANGCI_LINT) run
+	cd bench && $(GO) tool -modfile=../tools/go.mod golangci-lint run
 
 .PHONY: fmt
 fmt: ## Format the Go files

@@ -15,6 +15,7 @@ import (
 func (b *bench) allocations(ctx context.Context) error {
 	command := exec.CommandContext(ctx, "go", "test", "-run=^$", "-bench=^Benchmark(Match|Key)$", "-benchmem", "-benchtime=100ms",
 		"./internal/descriptors", "./internal/limiter")
+	command.Dir = repository
 	text, err := command.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, text)

@@ -12,7 +12,7 @@ import (
 	"weir/internal/testenv"
 )
 
-const docs = "../docs"
+const docs = repository + "/docs"
 
 // TestDocumentShowsTheResults tells if docs/performance.md or a plot does not
 // show what is in results.json, or if an experiment is missing there.
@@ -24,7 +24,7 @@ func TestDocumentShowsTheResults(t *testing.T) {
 	for _, table := range tables {
 		for row := range strings.Lines(table.text(&r)) {
 			if strings.Contains(row, notMeasured) {
-				t.Errorf("table %s: %s\nrun the experiment: go run ./bench -run NAME", table.name, row)
+				t.Errorf("table %s: %s\nrun the experiment: go -C bench run . -run NAME", table.name, row)
 			}
 		}
 	}
@@ -38,7 +38,7 @@ func TestDocumentShowsTheResults(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(got, want) {
-			t.Errorf("%s does not show the results; run: go run ./bench -draw", name)
+			t.Errorf("%s does not show the results; run: go -C bench run . -draw", name)
 		}
 	}
 }
@@ -55,7 +55,6 @@ func TestExperiments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Chdir("..")
 	if err := run(t.Context(), dir, 1, time.Second, "^(connections|neighbours|tuning|allocations)$", false); err != nil {
 		t.Fatal(err)
 	}

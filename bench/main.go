@@ -22,6 +22,10 @@ import (
 	"time"
 )
 
+// repository is where the server is, from the directory of this program, in
+// which go -C bench run . runs it.
+const repository = ".."
+
 // bench is one run of the program.
 type bench struct {
 	*workshop
@@ -55,7 +59,7 @@ var experiments = []experiment{
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	docs := flag.String("docs", "docs", "directory of the documents")
+	docs := flag.String("docs", filepath.Join(repository, "docs"), "directory of the documents")
 	rounds := flag.Int("rounds", 5, "rounds of interleaved measurements")
 	seconds := flag.Duration("seconds", 3*time.Second, "length of each measurement")
 	only := flag.String("run", "", "run only experiments whose name matches this regular expression; the figures of others stay")

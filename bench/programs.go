@@ -38,12 +38,12 @@ func newWorkshop() (*workshop, error) {
 		return nil, err
 	}
 	w := &workshop{dir: dir}
-	for name, pkg := range map[string]string{"weir": "./cmd/server", "floor": "./bench/floor"} {
-		build := exec.Command("go", "build", "-o", filepath.Join(dir, name), pkg) //nolint:gosec // the packages above
+	for name, in := range map[string]struct{ module, pkg string }{"weir": {repository, "./cmd/server"}, "floor": {".", "./floor"}} {
+		build := exec.Command("go", "build", "-C", in.module, "-o", filepath.Join(dir, name), in.pkg) //nolint:gosec // the packages above
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if text, err := build.CombinedOutput(); err != nil {
 			w.close()
-			return nil, fmt.Errorf("building %s: %w\n%s", pkg, err, text)
+			return nil, fmt.Errorf("building %s: %w\n%s", name, err, text)
 		}
 	}
 	return w, nil

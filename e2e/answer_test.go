@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"weir/internal/testenv"
 )
 
 // What Weir adds to its answer reaches those it is meant for: headers the
@@ -93,7 +95,7 @@ access_log:
 func linesOf(t *testing.T, file string, count int) []string {
 	t.Helper()
 	var lines []string
-	eventually(t, "waiting for the lines of "+file, func() error {
+	testenv.Eventually(t, func() error {
 		data, err := os.ReadFile(file)
 		lines = strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
 		if err == nil && len(lines) < count {

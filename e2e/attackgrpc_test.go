@@ -19,6 +19,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"weir/internal/testenv"
 )
 
 const mib = 1 << 20
@@ -170,7 +172,7 @@ func TestRequestsWithoutBodiesOfMany(t *testing.T) {
 	}
 	attackers.Wait()
 	w.wantMemory(500 * mib)
-	eventually(t, "waiting for the requests to end", func() error {
+	testenv.Eventually(t, func() error {
 		if n := w.metric("go_goroutines"); n > 4000 {
 			return fmt.Errorf("%v goroutines, want at most 4000", n)
 		}

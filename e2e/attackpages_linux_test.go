@@ -18,6 +18,8 @@ import (
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	service "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"weir/internal/testenv"
 )
 
 // manyUsers are rules with a limit for each of so many users.
@@ -216,7 +218,7 @@ func TestQueuedReloads(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "asking", func() error {
+	testenv.Eventually(t, func() error {
 		if n := asked.Load(); n < reloads {
 			return fmt.Errorf("%d asked", n)
 		}

@@ -46,7 +46,7 @@ func TestCompose(t *testing.T) {
 	t.Parallel()
 	root := testenv.Repository(t)
 	services := readCompose(t).Services
-	help, err := exec.Command(program(t), "--help").CombinedOutput()
+	help, err := exec.Command(program(t), "serve", "--help").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, help)
 	}
@@ -76,7 +76,7 @@ func TestCompose(t *testing.T) {
 	}
 	for variable := range services["weir"].Environment {
 		if !strings.Contains(string(help), "$"+variable) {
-			t.Errorf("service weir sets %s, which --help does not know", variable)
+			t.Errorf("service weir sets %s, which serve --help does not know", variable)
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"weir/internal/testenv"
 )
 
 // TestReloadWithoutFileDescriptors changes the rules while the program can open no
@@ -23,7 +25,7 @@ func TestReloadWithoutFileDescriptors(t *testing.T) {
 	const told = `"level":"warning","@message":"the rules cannot be read at the moment, they are read again soon"`
 	wantLog := func(line string) {
 		t.Helper()
-		eventually(t, "waiting for the log", func() error {
+		testenv.Eventually(t, func() error {
 			if !strings.Contains(w.output.String(), line) {
 				return fmt.Errorf("it does not say %s", line)
 			}
@@ -34,7 +36,7 @@ func TestReloadWithoutFileDescriptors(t *testing.T) {
 	if err := unix.Prlimit(w.cmd.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1 << 10, Max: 1 << 10}, nil); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "waiting for the new rules", func() error {
+	testenv.Eventually(t, func() error {
 		if n := strings.Count(w.output.String(), `"@message":"rules loaded"`); n != 2 {
 			return fmt.Errorf("%d loads, want 2", n)
 		}

@@ -28,7 +28,7 @@ func TestTerminationDrains(t *testing.T) {
 	waitForHeldScript(t, s.redis)
 
 	s.weir.signal(syscall.SIGINT) // without the pause that comes after SIGTERM
-	eventually(t, "waiting for the end of new requests", func() error {
+	testenv.Eventually(t, func() error {
 		if conn, err := net.Dial("tcp", s.weir.grpc); err == nil {
 			conn.Close()
 			return errors.New("Weir still listens")
@@ -48,7 +48,7 @@ func TestTerminationDrains(t *testing.T) {
 // waitForHeldScript waits until a paused Redis holds a script of Weir back.
 func waitForHeldScript(t *testing.T, r *testenv.Redis) {
 	t.Helper()
-	eventually(t, "waiting for Redis to hold a script back", func() error {
+	testenv.Eventually(t, func() error {
 		if info := redisCommand(t, r, "INFO clients"); strings.Contains(info, "blocked_clients:0\r") {
 			return errors.New(info)
 		}

@@ -56,7 +56,7 @@ func runEnvoy(t *testing.T, doc map[string]any) *envoy {
 	e := &envoy{process: run(t, dir, nil, testenv.Envoy(t), "-c", writeBootstrap(t, doc), "--admin-address-path", adminFile,
 		"--use-dynamic-base-id", "--concurrency", "1", "--log-level", "warn", "--file-flush-interval-msec", "10")}
 
-	eventually(t, "waiting for Envoy", func() error {
+	testenv.Eventually(t, func() error {
 		if err := e.ended(); err != nil {
 			t.Fatal(err)
 		}

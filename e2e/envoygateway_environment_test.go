@@ -69,13 +69,13 @@ func TestEnvoyGatewayEnvironmentServesEnvoy(t *testing.T) {
 	})
 	p.envoy(envoyGatewayBootstrap(t, authority))
 	alice := "x-user-id: alice"
-	eventually(t, "waiting for Envoy", func() error {
+	testenv.Eventually(t, func() error {
 		return p.status("/", 500, alice) // no rules, and failure_mode_deny
 	})
 	plane.SetFor("envoy-ratelimit", "1", envoyGatewayResource)
 	p.wantOK("http://127.0.0.1:8080/healthcheck")
 	p.wantOK("http://127.0.0.1:19001/metrics")
-	eventually(t, "waiting for the rules", func() error { return p.status("/", 200, "x-user-id: bob") })
+	testenv.Eventually(t, func() error { return p.status("/", 200, "x-user-id: bob") })
 
 	awayFromEnd(time.Hour)
 	for i, want := range []int{200, 200, 200, 429} {

@@ -54,7 +54,7 @@ func (w walk) through(t *testing.T, readme string) {
 			return nil
 		}
 		if w.waits != nil && w.waits(command) {
-			eventually(t, "waiting for the answer in the README", ask)
+			testenv.Eventually(t, ask)
 		} else if err := ask(); err != nil {
 			t.Error(err)
 		}
@@ -150,7 +150,7 @@ func startExampleUpstream(t *testing.T, shell, command string) string {
 	compile(t, shell, command)
 	p := run(t, testenv.Repository(t), nil, shell, "-c", command)
 	var addr string
-	eventually(t, "waiting for the upstream", func() error {
+	testenv.Eventually(t, func() error {
 		_, rest, found := strings.Cut(p.output.String(), "listening on ")
 		line, _, whole := strings.Cut(rest, "\n")
 		if !found || !whole {

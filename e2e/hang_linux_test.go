@@ -60,7 +60,7 @@ func TestEndOfWhatHangsAtStart(t *testing.T) {
 	env := []string{"CONFIG_PATH=" + rules, "DRAIN_DELAY=1s", "DRAIN_TIMEOUT=1s"}
 	t.Run("a file that is not read to its end", func(t *testing.T) {
 		w := runWeir(t, append(env, "GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+dir+"/crt", "GRPC_SERVER_TLS_KEY="+dir+"/crt"), program(t))
-		eventually(t, "starting", func() error {
+		testenv.Eventually(t, func() error {
 			if !strings.Contains(w.output.String(), "rules loaded") {
 				return fmt.Errorf("the log has no rules loaded:\n%s", &w.output)
 			}
@@ -107,7 +107,7 @@ func (p *process) waitForThreads() {
 	p.t.Helper()
 	var before string
 	since := time.Now()
-	eventually(p.t, "waiting until the program does nothing", func() error {
+	testenv.Eventually(p.t, func() error {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 		if err != nil {
 			return err
@@ -137,7 +137,7 @@ func TestRulesThatBecomeAPipe(t *testing.T) {
 	fifo(t, path)
 	fifo(t, rules+"/.tls/crt")
 	want := "read " + path + ": it is no regular file, allowed are regular files and links to them"
-	eventually(t, "refusing the pipe", func() error {
+	testenv.Eventually(t, func() error {
 		response, err := fetchBy(clientAt("127.0.0.2"), "http://"+w.debug+"/")
 		if err == nil && !strings.Contains(response.body, want) {
 			err = fmt.Errorf("the status page does not say %q:\n%s", want, response.body)

@@ -5,6 +5,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"weir/internal/testenv"
 )
 
 // A process that is told to end fails its health check and serves on, until the
@@ -31,7 +33,7 @@ func TestPauseBeforeTheDrain(t *testing.T) {
 			begin := time.Now()
 			w.signal(test.first)
 			if test.leaving {
-				eventually(t, "waiting for the health check to fail", func() error {
+				testenv.Eventually(t, func() error {
 					a, err := fetch("http://" + w.http + "/healthcheck")
 					if err == nil && (a.status != 500 || a.body != "draining\n") {
 						err = fmt.Errorf("health check: %d %s", a.status, a.body)

@@ -39,7 +39,7 @@ descriptors:
 
 	closed.redis.Start()
 	// The counters went with the old Redis.
-	eventually(t, "waiting for decisions again", func() error {
+	testenv.Eventually(t, func() error {
 		if a := closed.ask("/", "x-user: alice"); a.status != 200 {
 			return fmt.Errorf("status %d", a.status)
 		}
@@ -56,7 +56,7 @@ func TestWeirWaitsForARedisThatIsNotThereYet(t *testing.T) {
 	redis := testenv.RedisServer(t)
 	redis.Stop()
 	w := runWeir(t, append(onRedis(redis), "CONFIG_PATH="+writeRules(t, rules)), program(t))
-	eventually(t, "waiting for the health check", func() error {
+	testenv.Eventually(t, func() error {
 		if err := w.readAddresses(); err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func TestRequestsInFlightWhenRedisDies(t *testing.T) {
 	closed.weir.wantMetric(`weir_redis_errors_total{kind="timeout"} 0`)
 
 	closed.redis.Start()
-	eventually(t, "waiting for decisions again", func() error {
+	testenv.Eventually(t, func() error {
 		if a := closed.ask("/", "x-user: probe"); a.status == 500 {
 			return fmt.Errorf("status %d", a.status)
 		}

@@ -100,7 +100,7 @@ func (p *pod) envoy(bootstrap map[string]any) {
 // wantOK waits until url answers 200.
 func (p *pod) wantOK(url string) {
 	p.t.Helper()
-	eventually(p.t, "waiting for "+url, func() error {
+	testenv.Eventually(p.t, func() error {
 		a, err := fetchBy(p.client, url)
 		if err == nil && a.status != 200 {
 			err = fmt.Errorf("%d %s", a.status, a.body)

@@ -1,15 +1,15 @@
 package e2e
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"weir/internal/testenv"
 )
 
 // patience is how long anything may take that happens by itself: generous,
@@ -21,7 +21,7 @@ type process struct {
 	t      *testing.T
 	name   string
 	cmd    *exec.Cmd
-	output output
+	output testenv.Log
 	exited chan struct{} // closed when the program has ended
 }
 
@@ -87,42 +87,5 @@ func (p *process) ended() error {
 		return fmt.Errorf("%s ended: %v", p.name, p.cmd.ProcessState)
 	default:
 		return nil
-	}
-}
-
-// output is what a program has written so far.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
-
-// eventually asks check until it returns nil, and fails the test if that takes
-// too long.
-func eventually(t *testing.T, what string, check func() error) {
-	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.Now().Add(patience)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: %v", what, err)
-		}
-		<-tick.C
 	}
 }

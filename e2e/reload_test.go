@@ -3,6 +3,8 @@ package e2e
 import (
 	"fmt"
 	"testing"
+
+	"weir/internal/testenv"
 )
 
 func TestReloadedRulesServeWithoutRestart(t *testing.T) {
@@ -13,7 +15,7 @@ func TestReloadedRulesServeWithoutRestart(t *testing.T) {
 		s.want("/", "x-user: alice", 200, 429)
 
 		replaceRules(t, s.rules, rules("3"))
-		eventually(t, "waiting for the new rules", func() error {
+		testenv.Eventually(t, func() error {
 			if got := s.weir.remaining("user", "new"); got != 3 {
 				return fmt.Errorf("a user may make %d requests, want 3", got)
 			}
@@ -23,7 +25,7 @@ func TestReloadedRulesServeWithoutRestart(t *testing.T) {
 		s.want("/", "x-user: alice", 200, 200, 429)
 
 		replaceRules(t, s.rules, rules("many"))
-		eventually(t, "waiting for the bad rules to be refused", func() error {
+		testenv.Eventually(t, func() error {
 			return s.weir.hasMetric("ratelimit_service_config_load_error 1")
 		})
 		s.want("/", "x-user: bob", 200, 200, 200, 429)

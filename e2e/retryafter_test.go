@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"weir/internal/testenv"
 )
 
 // A client that waits as long as Retry-After says is admitted, whatever the
@@ -60,7 +62,7 @@ type denial struct {
 func (e *envoy) askUntilDenied(user string) denial {
 	e.t.Helper()
 	d := denial{user: user}
-	eventually(e.t, "waiting to be denied", func() (err error) {
+	testenv.Eventually(e.t, func() (err error) {
 		a := e.ask("/", "x-user: "+user)
 		if a.status != 429 {
 			return errors.New("admitted")

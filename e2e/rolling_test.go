@@ -140,7 +140,7 @@ func (l *load) wantReaches(t *testing.T, w *weir) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "waiting for requests of "+user, func() error {
+		testenv.Eventually(t, func() error {
 			if now, err := w.hits(user); err != nil || now <= before {
 				return fmt.Errorf("%d requests, %w", now, errors.Join(err, w.ended()))
 			}

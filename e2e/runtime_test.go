@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"weir/internal/testenv"
 )
 
 // userRules let a user make so many requests a day.
@@ -125,7 +127,7 @@ func inRoot(env []string, root string) []string {
 // wantRemaining waits until a user who has made no request may make so many.
 func (w *weir) wantRemaining(want uint32) {
 	w.t.Helper()
-	eventually(w.t, "waiting for the rules", func() error {
+	testenv.Eventually(w.t, func() error {
 		if got := w.remaining("user", "new"); got != want {
 			return fmt.Errorf("a user may make %d requests, want %d", got, want)
 		}

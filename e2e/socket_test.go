@@ -30,7 +30,7 @@ func TestUnixSocket(t *testing.T) {
 	w.signal(syscall.SIGKILL)
 	w.exitCode()
 	start()
-	eventually(t, "waiting for Envoy to connect anew", func() error {
+	testenv.Eventually(t, func() error {
 		if got := e.ask("/", "x-user: probe").status; got == 500 {
 			return fmt.Errorf("status %d", got)
 		}

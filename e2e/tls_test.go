@@ -109,7 +109,7 @@ func TestMutualTLS(t *testing.T) {
 
 	// The certificate is replaced while Envoy asks.
 	server.show(t, after, "weir.example")
-	eventually(t, "waiting for the new certificate", func() error {
+	testenv.Eventually(t, func() error {
 		trusted.want("/", "x-user: alice", 429)
 		issuer, err := issuerOf(w.grpc)
 		if err == nil && issuer != after.Name() {
@@ -119,9 +119,9 @@ func TestMutualTLS(t *testing.T) {
 	})
 	// The authority is replaced: the Envoy that was a stranger takes over.
 	server.trust(t, both)
-	eventually(t, "waiting for Weir to trust the new authority", func() error { return renewed.answers(429) })
+	testenv.Eventually(t, func() error { return renewed.answers(429) })
 	server.trust(t, after.PEM())
-	eventually(t, "waiting for Weir to trust the old authority no more", func() error { return trusted.answers(500) })
+	testenv.Eventually(t, func() error { return trusted.answers(500) })
 	renewed.want("/", "x-user: alice", 429)
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"weir/internal/testenv"
 )
 
 // What an answer costs is known only afterwards: a language model tells with it
@@ -141,7 +143,7 @@ func TestPeeksAtAUsedUpQuota(t *testing.T) {
 			for i, status := range statuses {
 				s.want("/header?tokens=1", "x-user: alice", status)
 				if status == 200 {
-					eventually(t, "waiting for the charge", func() error {
+					testenv.Eventually(t, func() error {
 						return s.weir.hasMetric(fmt.Sprintf(`ratelimit_service_rate_limit_total_hits{domain="api",key1="user",key2=""} %d`, i+1))
 					})
 				}
@@ -179,7 +181,7 @@ func TestTokensAreChargedWhenEnvoyNoLongerWaits(t *testing.T) {
 	m := startModel(t)
 	s := startGateway(t, gateway{virtualHost: tokenRoutes, rateLimit: "timeout: 10s"}, m.addr, tokenRules(100))
 	answers := s.askInBackground("/header?tokens=60&hold", "alice")
-	eventually(t, "waiting for the model to be asked", func() error {
+	testenv.Eventually(t, func() error {
 		if m.asked.Load() == 0 {
 			return errors.New("it has not been asked")
 		}
@@ -191,7 +193,7 @@ func TestTokensAreChargedWhenEnvoyNoLongerWaits(t *testing.T) {
 	if a := <-answers; a.status != 200 || !strings.Contains(a.body, "usage") {
 		t.Errorf("the model answered %d %s", a.status, a.body)
 	}
-	eventually(t, "waiting for the charge to come too late", func() error {
+	testenv.Eventually(t, func() error {
 		return s.weir.hasMetric(`ratelimit_service_should_rate_limit_error{err_type="redis_error"} 1`)
 	})
 	redisCommand(t, s.redis, "CLIENT UNPAUSE")
@@ -219,7 +221,7 @@ func (e *envoy) leave(path, user string) {
 // waitForRemaining waits until a user may make exactly so many requests more.
 func (w *weir) waitForRemaining(user string, want uint32) {
 	w.t.Helper()
-	eventually(w.t, "waiting for the charge of "+user, func() error {
+	testenv.Eventually(w.t, func() error {
 		got, err := w.peek("user", user)
 		if err == nil && got != want {
 			err = fmt.Errorf("%d left, want %d", got, want)

@@ -81,7 +81,7 @@ func runWeir(t *testing.T, env []string, command ...string) *weir {
 // health check to agree.
 func (w *weir) waitUntilHealthy() {
 	w.t.Helper()
-	eventually(w.t, "waiting for Weir", func() error {
+	testenv.Eventually(w.t, func() error {
 		if err := w.ended(); err != nil {
 			w.t.Fatal(err)
 		}

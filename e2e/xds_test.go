@@ -29,7 +29,7 @@ func TestRulesFromControlPlane(t *testing.T) {
 	w.waitUntilHealthy()
 	admits := func(want uint32) {
 		t.Helper()
-		eventually(t, "waiting for the rules", func() error {
+		testenv.Eventually(t, func() error {
 			if got := w.remaining("user", "alice"); got != want {
 				return fmt.Errorf("a user may make %d requests, want %d", got, want)
 			}
@@ -52,7 +52,7 @@ func TestRulesFromControlPlane(t *testing.T) {
 	admits(5)
 
 	plane.Stop()
-	eventually(t, "waiting for the loss of the control plane", func() error { return w.hasMetric("weir_xds_connected 0") })
+	testenv.Eventually(t, func() error { return w.hasMetric("weir_xds_connected 0") })
 	admits(5)
 	plane.Start()
 	set("1", "YEAR", 7)
@@ -74,7 +74,7 @@ func TestStartWithoutControlPlane(t *testing.T) {
 	plane := testenv.StartControlPlane(t)
 	plane.Stop()
 	w := runWeir(t, []string{"CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL=" + plane.Addr, "DRAIN_DELAY=0s"}, program(t))
-	eventually(t, "waiting for the first attempt to fail", func() error {
+	testenv.Eventually(t, func() error {
 		if !strings.Contains(w.output.String(), "connection refused") {
 			return errors.New("it is not in the log")
 		}

@@ -11,6 +11,7 @@ import (
 	"weir/internal/descriptors"
 	"weir/internal/explain"
 	"weir/internal/limiter"
+	"weir/internal/plan"
 	"weir/internal/settings"
 )
 
@@ -19,17 +20,27 @@ type explanation struct {
 	Domain     anyBytes `arg:"" help:"Domain of the request."`
 	Descriptor anyBytes `arg:"" help:"Entries of the descriptor, such as user=alice,path=/login. A backslash before a comma, an = or a backslash takes it as it is."`
 
-	settings.RulesPath
+	settings.RulesPath `embed:"" group:"Settings of the server:"`
 	likeServer
-	CacheKeyPrefix     settings.KeyPrefix `env:"CACHE_KEY_PREFIX" placeholder:"PREFIX" help:"Start of every counter's key."`
-	CacheKeyHashValues bool               `env:"CACHE_KEY_HASH_VALUES" default:"false" help:"Spell descriptor values in keys as digests."`
-	RedisURL           string             `name:"redis-url" env:"REDIS_URL" placeholder:"URL" help:"Redis that the server uses, which is not asked. Without it counters are in memory, and have no keys to tell."`
-	RedisType          settings.RedisType `env:"REDIS_TYPE" default:"SINGLE" help:"What Redis consists of: SINGLE, SENTINEL or CLUSTER, whose keys have a hash tag."`
-
-	FailureMode settings.FailureMode `env:"FAILURE_MODE" default:"error" help:"What becomes of limits without a failure_mode of their own while Redis fails."`
+	settings.Keys `embed:"" group:"Settings of the server:"`
+	Redis         settings.RedisPlace `embed:"" group:"Settings of the server:" prefix:"redis-" envprefix:"REDIS_" set:"absent=It is not asked. Without it counters are in memory, and have no keys to tell."`
+	Failure       settings.Failure    `embed:"" group:"Settings of the server:"`
 
 	Hits   *uint64 `placeholder:"N" help:"hits_addend of the descriptor itself, which may be charged although it is denied; 0 is a peek. By default it has none, and the request asks for 1."`
 	Output string  `enum:"text,json" default:"text" help:"Format of the answer: text or json."`
+}
+
+// likeServer are settings of the server on which its answers depend, for
+// commands that answer in its place.
+type likeServer struct {
+	settings.Merging  `embed:"" group:"Settings of the server:"`
+	settings.Charging `embed:"" group:"Settings of the server:"`
+	settings.Modes    `embed:"" group:"Settings of the server:"`
+}
+
+// options returns those of them on which decisions depend.
+func (l likeServer) options() plan.Options {
+	return plan.Options{Charge: app.Charge(l.StopWhenOverLimit), ShadowMode: l.ShadowMode, QuotaMode: l.QuotaMode}
 }
 
 // anyBytes is an argument as it was given. As a string, the parser would replace
@@ -71,7 +82,7 @@ func (e explanation) ask() (*explain.Answer, error) {
 		return nil, fmt.Errorf("descriptor %q: %w", e.Descriptor, err)
 	}
 	keys, err := limiter.NewKeys(string(e.CacheKeyPrefix), e.CacheKeyHashValues)
-	if err == nil && e.RedisType == settings.RedisCluster {
+	if err == nil && e.Redis.Clustered() {
 		keys, err = keys.InBuckets()
 	}
 	if err != nil {
@@ -91,7 +102,7 @@ func (e explanation) ask() (*explain.Answer, error) {
 	options := e.options()
 	options.Keys = keys
 	answer, err := explain.Explain(explain.Question{
-		Options: options, Tree: tree, Failure: app.FailureMode(e.FailureMode),
+		Options: options, Tree: tree, Failure: app.FailureMode(e.Failure.Mode),
 		Domain: string(e.Domain), Descriptor: entries, HitsAddend: e.Hits, Store: e.store(),
 	})
 	return &answer, err
@@ -100,9 +111,9 @@ func (e explanation) ask() (*explain.Answer, error) {
 // store is what keeps the counters of the server.
 func (e explanation) store() explain.Store {
 	switch {
-	case e.RedisURL == "":
+	case e.Redis.URL == "":
 		return explain.InMemory
-	case e.RedisType == settings.RedisCluster:
+	case e.Redis.Clustered():
 		return explain.InCluster
 	default:
 		return explain.InRedis

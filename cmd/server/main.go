@@ -9,11 +9,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/alecthomas/kong"
 
@@ -21,9 +19,7 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(run(untilSignal(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // What the process exits with.
@@ -37,7 +33,7 @@ const (
 type commandLine struct {
 	Serve    settings.Settings `cmd:"" default:"withargs" help:"Serve rate limit requests. This is what happens if no command is given."`
 	Validate validation        `cmd:"" help:"Check rules. Exits with 0 if they are valid, 1 after printing every problem, one per line, and 2 if some cannot be read."`
-	Explain  explanation       `cmd:"" help:"Explain what becomes of a descriptor: its way through the rules, the rule that applies, its limits and their counters. Exits with 0 if a rule applies, 1 if none does, and 2 if the command or the rules are wrong."`
+	Explain  explanation       `cmd:"" help:"Explain what becomes of a descriptor. Shows its way through the rules, the rule that applies, its limits and their counters. Exits with 0 if a rule applies, 1 if none does, and 2 if the command or the rules are wrong."`
 	Test     ruleTests         `cmd:"" help:"Run unit tests of rules. Exits with 0 if all pass, 1 if one fails, and 2 if a file or the command is wrong, there is no test to run, or a signal ended them."`
 	Bench    benchmark         `cmd:"" help:"Put load on a server of Envoy's RateLimitService and measure it. Exits with 0 if every request was sent and answered, 1 if not or if nothing was measured, and 2 if the command is wrong or a server or process cannot be reached."`
 	Version  struct{}          `cmd:"" help:"Print the version."`
@@ -145,18 +141,25 @@ func (h helping) run(parser *kong.Kong) error {
 	return err
 }
 
-// help prints what can be asked. Of the program as a whole that includes the
-// flags of serve, which need no command.
+// help prints the flags of a command. Of the program as a whole it prints one
+// screen, with the first sentence of each command's help.
 func help(options kong.HelpOptions, ctx *kong.Context) error {
-	if err := kong.DefaultHelpPrinter(options, ctx); err != nil || ctx.Selected() != nil || options.Summary {
-		return err
+	if ctx.Selected() != nil {
+		return kong.DefaultHelpPrinter(options, ctx)
 	}
-	serve, err := kong.Trace(ctx.Kong, []string{"serve"})
-	if err != nil {
-		return err
+	fmt.Fprintf(ctx.Stdout, "Usage: weir <command> [flags]\n\n%s\n\n", ctx.Model.Help)
+	for _, command := range ctx.Model.Children {
+		what, _, _ := strings.Cut(command.Help, ".")
+		fmt.Fprintf(ctx.Stdout, "  %-8s  %s\n", command.Name, what)
 	}
-	fmt.Fprintln(ctx.Stdout)
-	return kong.DefaultHelpPrinter(options, serve)
+	fmt.Fprint(ctx.Stdout, `
+Without a command it serves. The flags and exit codes of a command:
+
+  weir help <command>
+
+Each setting of "weir help serve" is an environment variable, too.
+`)
+	return nil
 }
 
 // usage says in two lines how to do what failed with err.

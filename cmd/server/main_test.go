@@ -148,8 +148,8 @@ func TestExitCodes(t *testing.T) {
 		{name: "version", args: []string{"version"}, stdout: []string{"weir ", runtime.Version()}},
 		{name: "version by flag", args: []string{"--version"}, stdout: []string{"weir ", runtime.Version()}},
 		{name: "version by letter", args: []string{"-v"}, stdout: []string{"weir ", runtime.Version()}},
-		{name: "help", args: []string{"--help"}, stdout: []string{"Usage: weir <command>", "validate", "explain", "test", "version", "Usage: weir serve"}},
-		{name: "help by command", args: []string{"help"}, stdout: []string{"Usage: weir <command>", "validate", "Usage: weir serve"}},
+		{name: "help", args: []string{"--help"}, stdout: []string{"Usage: weir <command>", "validate", "explain", "test", "version"}},
+		{name: "help by command", args: []string{"help"}, stdout: []string{"Usage: weir <command>", "validate"}},
 		{name: "help of a command", env: "PORT=http", args: []string{"help", "validate"}, stdout: []string{"Usage: weir validate"}},
 		{name: "help of a misspelt command", args: []string{"help", "validat"}, code: 2, stderr: []string{"weir: unknown command \"validat\", did you mean validate?\n\nUsage: weir <command> [flags]\n"}},
 		{name: "help whatever else is wrong", env: "PORT=http", args: []string{"validate", "--help"}, stdout: []string{"Usage: weir validate"}},
@@ -270,9 +270,48 @@ func TestReleaseOfImage(t *testing.T) {
 	}
 }
 
+// TestHelpIsOneScreen holds what the program shows of itself to 24 lines of 80
+// columns.
+func TestHelpIsOneScreen(t *testing.T) {
+	const want = `Usage: weir <command> [flags]
+
+Weir is a rate limit service for Envoy.
+
+  serve     Serve rate limit requests
+  validate  Check rules
+  explain   Explain what becomes of a descriptor
+  test      Run unit tests of rules
+  bench     Put load on a server of Envoy's RateLimitService and measure it
+  version   Print the version
+  help      Show what can be asked of the program, or of one command
+
+Without a command it serves. The flags and exit codes of a command:
+
+  weir help <command>
+
+Each setting of "weir help serve" is an environment variable, too.
+`
+	if lines := strings.Split(want, "\n"); len(lines) > 25 || slices.ContainsFunc(lines, func(line string) bool { return len(line) > 80 }) {
+		t.Error("this is more than a screen")
+	}
+	for _, args := range [][]string{{"--help"}, {"-h"}, {"help"}} {
+		if code, got, stderr := call(t, args...); code != exitOK || got != want || stderr != "" {
+			t.Errorf("weir %s shows\n%s%s\nwant\n%s", strings.Join(args, " "), got, stderr, want)
+		}
+	}
+}
+
+// TestHelpIsComplete holds the help of serve to every setting, in its group.
 func TestHelpIsComplete(t *testing.T) {
-	for _, args := range [][]string{{"--help"}, {"serve", "--help"}} {
+	for _, args := range [][]string{{"serve", "--help"}, {"help", "serve"}} {
 		_, help, _ := call(t, args...)
+		for _, flag := range serveFlags() {
+			_, section, _ := strings.Cut(help, "\n\n"+flag.Group.Title)
+			section, _, _ = strings.Cut(section, "\n\n")
+			if !strings.Contains(section, "\n  --"+flag.Name) {
+				t.Errorf("weir %s does not show --%s under %q", strings.Join(args, " "), flag.Name, flag.Group.Title)
+			}
+		}
 		for _, flag := range serveFlags() {
 			for _, want := range []string{"--" + flag.Name, "$" + flag.Envs[0]} {
 				if !strings.Contains(help, want) {

@@ -23,8 +23,8 @@ func serve(ctx context.Context, s settings.Settings, stderr io.Writer) int {
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
-	drain, stop := whenToDrain(ctx, s.Process.DrainDelay)
-	defer stop()
+	leave := newDeparture(ctx, s.Process.DrainDelay)
+	defer leave.stop()
 
 	logger := newLogger(s.Process, stderr)
 	var server *app.App
@@ -35,6 +35,7 @@ func serve(ctx context.Context, s settings.Settings, stderr io.Writer) int {
 			Registry: prometheus.NewRegistry(),
 			Version:  version(),
 			Reload:   reload,
+			Hurry:    leave.hurry.Done(),
 		})
 		return err
 	})
@@ -42,9 +43,9 @@ func serve(ctx context.Context, s settings.Settings, stderr io.Writer) int {
 		tell(ctx, func() { complain(stderr, s.Process, "cannot start", err) })
 		return exitFailed
 	}
-	err = within(drain, s.Process.DrainTimeout+afterDrain, func() error { return server.Run(ctx, drain) })
+	err = within(leave.drained, s.Process.DrainTimeout+afterDrain, func() error { return server.Run(leave.serving) })
 	if err != nil {
-		tell(drain, func() { complain(stderr, s.Process, "failed", err) })
+		tell(leave.drained, func() { complain(stderr, s.Process, "failed", err) })
 		return exitFailed
 	}
 	return exitOK

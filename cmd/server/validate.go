@@ -7,12 +7,13 @@ import (
 	"os"
 
 	"weir/internal/descriptors"
+	"weir/internal/settings"
 )
 
 // validation is the command validate.
 type validation struct {
-	Paths             []string `arg:"" name:"path" help:"Files and directories of rules. Directories are read as serve reads them, and - is the standard input. What is valid, but hardly meant, is told on stderr."`
-	MergeDomainConfig bool     `env:"MERGE_DOMAIN_CONFIG" default:"false" help:"Let several files hold rules of one domain."`
+	Paths []string `arg:"" name:"path" help:"Files and directories of rules. Directories are read as serve reads them, and - is the standard input. What is valid, but hardly meant, is told on stderr."`
+	settings.Merging
 }
 
 // run checks the rules as serve would load them. What cannot be read keeps

@@ -285,12 +285,12 @@ func (a *App) status() admin.Status {
 func (a *App) dump(w io.Writer) error { return a.rules.dump(w, a.source.report()) }
 
 // Run serves until ctx ends. Then the health checks fail, so that clients go
-// elsewhere, while everything else goes on until drain ends. Then it drains: no
-// new connection is taken, and requests in flight have the drain timeout to
-// finish. The error tells what failed while serving, had to be cut off, or did not
-// end and is left behind.
-func (a *App) Run(ctx, drain context.Context) error {
-	background, stop := context.WithCancel(drain)
+// elsewhere, while everything else goes on for the drain delay, or until Hurry.
+// Then it drains: no new connection is taken, and requests in flight have the
+// drain timeout to finish. The error tells what failed while serving, had to be cut
+// off, or did not end and is left behind.
+func (a *App) Run(ctx context.Context) error {
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	tasks := newTasks()
 	tasks.start("memory", func() {
@@ -316,7 +316,7 @@ func (a *App) Run(ctx, drain context.Context) error {
 	select {
 	case <-ctx.Done():
 		a.health.setLeaving()
-		err = a.leave(drain, failed)
+		err = a.leave(failed)
 	case err = <-failed:
 	}
 	if err != nil {
@@ -331,23 +331,28 @@ func (a *App) Run(ctx, drain context.Context) error {
 	return err
 }
 
-// atOnce is within what time of the first context of Run the second has ended if
-// both end for one reason, such as SIGINT: not in the same instant.
-const atOnce = 100 * time.Millisecond
-
-// leave waits until drain ends or a listener fails, and returns its error. That
-// requests are still served is logged if it is so for longer than atOnce.
-func (a *App) leave(drain context.Context, failed <-chan error) error {
-	lasting := time.After(atOnce)
-	for {
-		select {
-		case <-lasting:
-			a.logger.Info("leaving, health checks fail and requests are still served", "at_most", a.opts.Settings.Process.DrainDelay)
-		case <-drain.Done():
-			return nil
-		case err := <-failed:
-			return err
-		}
+// leave lets the drain delay pass, and returns the error of a listener that fails
+// meanwhile.
+func (a *App) leave(failed <-chan error) error {
+	delay := a.opts.Settings.Process.DrainDelay
+	select {
+	case <-a.opts.Hurry:
+		return nil
+	default:
+	}
+	if delay == 0 {
+		return nil
+	}
+	a.logger.Info("leaving, health checks fail and requests are still served", "at_most", delay)
+	over := time.NewTimer(delay)
+	defer over.Stop()
+	select {
+	case <-over.C:
+		return nil
+	case <-a.opts.Hurry:
+		return nil
+	case err := <-failed:
+		return err
 	}
 }
 
@@ -369,3 +374,15 @@ func (a *App) DebugAddr() string { return a.debug.addr() }
 
 // MetricsAddr is where the metrics are, host:port, or "none".
 func (a *App) MetricsAddr() string { return a.metrics.addr() }
+
+// switchedOn tells of the switches that change the answer to every request and
+// are on: left on by mistake, they would go unnoticed.
+func switchedOn(s settings.Answers) (notes []string) {
+	if s.ShadowMode {
+		notes = append(notes, "SHADOW_MODE is on: no request is denied")
+	}
+	if s.QuotaMode {
+		notes = append(notes, "QUOTA_MODE is on: a request is denied only if all its limits are over")
+	}
+	return notes
+}

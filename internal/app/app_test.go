@@ -1,7 +1,6 @@
 package app
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -50,7 +49,7 @@ const patience = time.Minute
 type fixture struct {
 	*App
 	t      *testing.T
-	log    *logBuffer
+	log    *testenv.Log
 	reload chan os.Signal
 	leave  context.CancelFunc // makes the server fail its health checks
 	stop   context.CancelFunc // makes it drain at once
@@ -78,7 +77,7 @@ func options(t *testing.T, log io.Writer, args ...string) Options {
 	t.Helper()
 	local := []string{
 		"--host=127.0.0.1", "--port=0", "--grpc-host=127.0.0.1", "--grpc-port=0",
-		"--debug-host=127.0.0.1", "--debug-port=0", "--prometheus-addr=127.0.0.1:0", "--drain-timeout=1m",
+		"--debug-host=127.0.0.1", "--debug-port=0", "--prometheus-addr=127.0.0.1:0", "--drain-timeout=1m", "--drain-delay=1h", // until stop
 	}
 	return Options{
 		Settings: fromEnvironment(t, append(local, args...)...),
@@ -91,9 +90,11 @@ func options(t *testing.T, log io.Writer, args ...string) Options {
 // start runs a server until the test ends or stop is called.
 func start(t *testing.T, args ...string) *fixture {
 	t.Helper()
-	f := &fixture{t: t, log: new(logBuffer), reload: make(chan os.Signal), ended: make(chan error, 1)}
+	f := &fixture{t: t, log: new(testenv.Log), reload: make(chan os.Signal), ended: make(chan error, 1)}
 	opts := options(t, f.log, args...)
 	opts.Reload = f.reload
+	hurry := make(chan struct{})
+	opts.Hurry = hurry
 	app, err := New(opts)
 	if err != nil {
 		t.Fatal(err)
@@ -105,12 +106,12 @@ func start(t *testing.T, args ...string) *fixture {
 		t.Fatal(err)
 	}
 	ctx, leave := context.WithCancel(context.Background())
-	drain, stop := context.WithCancel(context.Background())
-	f.leave, f.stop = leave, func() { leave(); stop() }
+	hurryUp := sync.OnceFunc(func() { close(hurry) })
+	f.leave, f.stop = leave, func() { hurryUp(); leave() }
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		f.ended <- app.Run(ctx, drain)
+		f.ended <- app.Run(ctx)
 	}()
 	t.Cleanup(func() {
 		f.stop()
@@ -211,12 +212,7 @@ func (f *fixture) wantHealth(healthy bool, reason string) {
 // wantLog waits until the log contains text.
 func (f *fixture) wantLog(text string) {
 	f.t.Helper()
-	testenv.Eventually(f.t, func() error {
-		if !strings.Contains(f.log.String(), text) {
-			return fmt.Errorf("the log does not contain %q", text)
-		}
-		return nil
-	})
+	f.log.WaitFor(f.t, text)
 }
 
 // wantEnd waits until Run has returned, and returns its error.
@@ -229,24 +225,6 @@ func (f *fixture) wantEnd() error {
 		f.t.Fatal("still running")
 		return nil
 	}
-}
-
-// logBuffer is a log that can be read while it is written.
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 // limited are rules that let n requests a year of each user pass: no window ends
@@ -311,7 +289,7 @@ func TestWarnsOfVariablesWithoutEffect(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	log := new(logBuffer)
+	log := new(testenv.Log)
 	warn(log)
 	if strings.Contains(log.String(), "level=WARN") {
 		t.Errorf("warns of nothing:\n%s", log)
@@ -319,7 +297,7 @@ func TestWarnsOfVariablesWithoutEffect(t *testing.T) {
 
 	t.Setenv("USE_CALENDAR_MONTH_RATE_LIMIT", "true")
 	t.Setenv("REDIS_AUTH", "swordfish")
-	log = new(logBuffer)
+	log = new(testenv.Log)
 	warn(log)
 	for _, want := range []string{
 		`level=WARN msg="a variable of envoyproxy/ratelimit has no effect" variable=USE_CALENDAR_MONTH_RATE_LIMIT value=true instead="a month has 30 days, counted from 1970-01-01"`,

@@ -248,7 +248,7 @@ func TestTLSToControlPlane(t *testing.T) {
 	other.wantLog("tls: failed to verify certificate")
 	other.wantHealth(false, "no rules are loaded yet")
 
-	_, err = New(options(t, new(logBuffer), append(flags, "--config-grpc-xds-client-tls-key=missing.key")...))
+	_, err = New(options(t, new(testenv.Log), append(flags, "--config-grpc-xds-client-tls-key=missing.key")...))
 	for _, want := range []string{"CONFIG_GRPC_XDS_CLIENT_TLS_CERT", "missing.key"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v does not contain %s", err, want)

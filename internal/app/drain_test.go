@@ -162,22 +162,33 @@ func TestLeavingServesOn(t *testing.T) {
 	}
 }
 
-// TestLeavingIsLoggedIfItLasts tells a pause from what SIGINT and a pause of 0 do,
-// after which the drain comes at once.
-func TestLeavingIsLoggedIfItLasts(t *testing.T) {
-	for lasts, logged := range map[time.Duration]bool{0: false, time.Millisecond: false, time.Second: true} {
-		synctest.Test(t, func(t *testing.T) {
-			log := new(logBuffer)
-			a := &App{logger: slog.New(slog.NewTextHandler(log, nil))}
-			a.opts.Settings.Process.DrainDelay = 5 * time.Second
-			drain, cancel := context.WithTimeout(t.Context(), lasts)
-			defer cancel()
-			if err := a.leave(drain, nil); err != nil {
-				t.Error(err)
-			}
-			if got := strings.Count(log.String(), `msg="leaving, health checks fail and requests are still served" at_most=5s`); got > 1 || (got == 1) != logged {
-				t.Errorf("a pause of %v is logged %d times, want it to be: %t\n%s", lasts, got, logged, log)
-			}
+// TestPauseIsLogged tells a pause, which is logged at its start, from what SIGINT and
+// a delay of 0 do, after which the drain comes at once.
+func TestPauseIsLogged(t *testing.T) {
+	hurry := make(chan struct{})
+	close(hurry)
+	for _, tt := range []struct {
+		name  string
+		delay time.Duration
+		hurry <-chan struct{}
+		logs  int
+	}{{"a pause", time.Minute, nil, 1}, {"no delay", 0, nil, 0}, {"in a hurry", time.Minute, hurry, 0}} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log testenv.Log
+				a := &App{logger: slog.New(slog.NewTextHandler(&log, nil)), opts: Options{Hurry: tt.hurry}}
+				a.opts.Settings.Process.DrainDelay = tt.delay
+				begun := time.Now()
+				if err := a.leave(nil); err != nil {
+					t.Error(err)
+				}
+				if got := strings.Count(log.String(), `msg="leaving, health checks fail and requests are still served" at_most=1m0s`); got != tt.logs {
+					t.Errorf("it is logged %d times, want %d\n%s", got, tt.logs, &log)
+				}
+				if got, want := time.Since(begun), time.Duration(tt.logs)*time.Minute; got != want {
+					t.Errorf("it takes %v, want %v", got, want)
+				}
+			})
 		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/admin"
 	"weir/internal/descriptors"
+	"weir/internal/testenv"
 )
 
 // hanging is a source of rules whose run waits for a disk that never answers.
@@ -22,7 +23,7 @@ func (h hanging) report() admin.Rules          { return admin.Rules{} }
 
 // TestEndDoesNotWaitForWhatHangs ends a server whose reads never return.
 func TestEndDoesNotWaitForWhatHangs(t *testing.T) {
-	app, err := New(options(t, new(logBuffer), "--config="+directory(t, limited(3)), "--drain-timeout=50ms"))
+	app, err := New(options(t, new(testenv.Log), "--config="+directory(t, limited(3)), "--drain-timeout=50ms", "--drain-delay=0s"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +33,7 @@ func TestEndDoesNotWaitForWhatHangs(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- app.Run(ctx, ctx) }()
+	go func() { ended <- app.Run(ctx) }()
 	select {
 	case err := <-ended:
 		if err == nil || !strings.Contains(err.Error(), "left behind: rules: ") {

@@ -9,7 +9,7 @@ import (
 	"weir/internal/settings"
 )
 
-// Options says what an App is made of. All fields but Reload are required.
+// Options says what an App is made of. All fields but Reload and Hurry are required.
 type Options struct {
 	Settings settings.Settings
 	Logger   *slog.Logger
@@ -20,4 +20,7 @@ type Options struct {
 	Version string
 	// Reload makes the rules be loaded anew with each signal that it delivers.
 	Reload <-chan os.Signal
+	// Hurry ends the pause before the drain when it is closed. If it is closed
+	// before Run is told to leave, there is no pause.
+	Hurry <-chan struct{}
 }

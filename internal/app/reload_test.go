@@ -17,6 +17,7 @@ import (
 	"weir/internal/admin"
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
+	"weir/internal/testenv"
 )
 
 // never is a poll interval that no test lives to see.
@@ -282,7 +283,7 @@ func TestManyProblems(t *testing.T) {
 	}
 	f.wantLimit(3)
 
-	_, err = New(options(t, new(logBuffer), "--config="+dir))
+	_, err = New(options(t, new(testenv.Log), "--config="+dir))
 	if err == nil || strings.Count(err.Error(), "\n") != mostProblems+1 {
 		t.Errorf("the error at start is %.2000v", err)
 	}
@@ -345,7 +346,7 @@ func TestSkippedFileIsNamedOnce(t *testing.T) {
 func TestMergedDomains(t *testing.T) {
 	dir := directory(t, limited(3))
 	write(t, dir+"/more.yaml", "domain: api\ndescriptors:\n  - key: path\n")
-	if _, err := New(options(t, new(logBuffer), "--config="+dir)); err == nil {
+	if _, err := New(options(t, new(testenv.Log), "--config="+dir)); err == nil {
 		t.Error("two files of one domain accepted")
 	}
 	start(t, "--config="+dir, "--merge-domain-config").wantLimit(3)
@@ -408,7 +409,7 @@ func TestWarningsOfRulesAreLogged(t *testing.T) {
 }
 
 func TestWarningsInTheLogAreBounded(t *testing.T) {
-	log := new(logBuffer)
+	log := new(testenv.Log)
 	r := &rules{logger: slog.New(slog.NewTextHandler(log, nil))}
 	r.warn(make(descriptors.Problems, maxWarnings+7))
 	if n := strings.Count(log.String(), "may not do"); n != maxWarnings || !strings.Contains(log.String(), "more=7") {

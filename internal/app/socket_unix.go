@@ -35,12 +35,14 @@ func lockDirectory(dir string) (unlock func()) {
 	if err != nil {
 		return func() {}
 	}
+	look := time.NewTicker(10 * time.Millisecond) // the system tells of no unlocking
+	defer look.Stop()
 	for range 100 {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			break // locked, or the file system knows no locks
 		}
-		<-time.After(10 * time.Millisecond)
+		<-look.C
 	}
 	return func() { _ = f.Close() } // which unlocks it
 }

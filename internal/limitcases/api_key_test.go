@@ -61,7 +61,7 @@ func TestRedisDropsTheCounterWithItsMinute(t *testing.T) {
 	if left, _ := redis.ttl(late.Key); left > 200*time.Millisecond {
 		t.Errorf("the counter lives for %v, want at most 200ms", left)
 	}
-	eventually(t, "the counter is gone", func() bool {
+	testenv.Until(t, "the counter is gone", func() bool {
 		_, there := redis.ttl(late.Key)
 		return !there
 	})
@@ -80,7 +80,7 @@ func TestRedisFreesTheCounterInRealTime(t *testing.T) {
 	all := units(20, hit(perSecond, "api_key", "k-1"))
 
 	for range 2 { // the whole amount is free once in each second
-		eventually(t, "the whole amount is free", func() bool {
+		testenv.Until(t, "the whole amount is free", func() bool {
 			_, admitted := r.ask(all)
 			return admitted
 		})

@@ -1,7 +1,6 @@
 package limitcases
 
 import (
-	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -143,19 +142,8 @@ func (i inspector) ttl(key []byte) (left time.Duration, ok bool) {
 // expectGone waits until Redis has dropped all keys by itself.
 func (i inspector) expectGone() {
 	i.Helper()
-	eventually(i, "no counter is left", func() bool {
+	testenv.Until(i, "no counter is left", func() bool {
 		n, err := i.client.DBSize(i.Context()).Result()
 		return err == nil && n == 0
-	})
-}
-
-// eventually waits until ok, for what only real time brings.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	testenv.Eventually(t, func() error {
-		if !ok() {
-			return fmt.Errorf("waited in vain until %s", what)
-		}
-		return nil
 	})
 }

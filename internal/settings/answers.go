@@ -9,8 +9,7 @@ type Answers struct {
 	MaxConcurrentRequests int           `env:"MAX_CONCURRENT_REQUESTS" default:"0" min:"0" help:"Most requests at a time. More get RESOURCE_EXHAUSTED, or 503 at /json. 0 is no bound."`
 	RequestTimeout        time.Duration `env:"REQUEST_TIMEOUT" default:"0s" min:"0s" help:"Longest time for a decision. 0 is no bound but REDIS_OP_TIMEOUT and the caller's deadline."`
 
-	ShadowMode bool `env:"SHADOW_MODE" default:"false" help:"Deny nothing. Everything is counted; only statuses say what would be denied."`
-	QuotaMode  bool `env:"QUOTA_MODE" default:"false" help:"Deny only if all limits of a request are over, as with quota_mode in every rule."`
+	Modes
 
 	ResponseHeaders bool       `name:"limit-response-headers-enabled" env:"LIMIT_RESPONSE_HEADERS_ENABLED" default:"false" help:"Let Envoy add these headers to the response."`
 	LimitHeader     HeaderName `name:"limit-limit-header" env:"LIMIT_LIMIT_HEADER" default:"RateLimit-Limit" help:"Header for the limit."`
@@ -23,4 +22,10 @@ type Answers struct {
 	RequestResetHeader     HeaderName `name:"limit-request-reset-header" env:"LIMIT_REQUEST_RESET_HEADER" default:"RateLimit-Reset" help:"As LIMIT_RESET_HEADER."`
 
 	DynamicMetadata bool `name:"response-dynamic-metadata" env:"RESPONSE_DYNAMIC_METADATA" default:"false" help:"Add domain, descriptors and rule metadata to answers, for Envoy's access log and filters."`
+}
+
+// Modes are switches that change every answer.
+type Modes struct {
+	ShadowMode bool `env:"SHADOW_MODE" default:"false" help:"Deny nothing. Everything is counted; only statuses say what would be denied."`
+	QuotaMode  bool `env:"QUOTA_MODE" default:"false" help:"Deny only if all limits of a request are over, as with quota_mode in every rule."`
 }

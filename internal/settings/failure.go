@@ -1,7 +1,5 @@
 package settings
 
-import "fmt"
-
 // Failure says what becomes of requests while Redis fails.
 type Failure struct {
 	Mode FailureMode `name:"failure-mode" env:"FAILURE_MODE" default:"error" help:"Default failure_mode of limits while Redis cannot decide: error (UNAVAILABLE), allow, deny, or local (count in this process)."`
@@ -10,13 +8,7 @@ type Failure struct {
 // FailureMode is what becomes of a limit while Redis fails.
 type FailureMode string
 
-// UnmarshalText accepts error, allow, deny and local.
+// UnmarshalText accepts error, allow, deny and local, in any case.
 func (m *FailureMode) UnmarshalText(text []byte) error {
-	switch s := string(text); s {
-	case "error", "allow", "deny", "local":
-		*m = FailureMode(s)
-		return nil
-	default:
-		return fmt.Errorf("%q is not a failure mode, allowed are error, allow, deny and local", text)
-	}
+	return choose(m, text, "is not a failure mode", "error", "allow", "deny", "local")
 }

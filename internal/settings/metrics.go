@@ -96,13 +96,7 @@ type StatsdProtocol string
 
 // UnmarshalText accepts tcp and udp, in any case.
 func (p *StatsdProtocol) UnmarshalText(text []byte) error {
-	switch s := strings.ToLower(string(text)); s {
-	case "tcp", "udp":
-		*p = StatsdProtocol(s)
-		return nil
-	default:
-		return fmt.Errorf("%q is not a protocol of statsd, allowed are tcp and udp", text)
-	}
+	return choose(p, text, "is not a protocol of statsd", "tcp", "udp")
 }
 
 // Words are separated by commas.

@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"fmt"
 	"strings"
 	"time"
 )
@@ -28,11 +27,20 @@ type Redis struct {
 	Variables []string `kong:"-"`
 }
 
-// RedisServer says where one Redis is, and what belongs to it alone. The help
-// of its URL ends with what it means to have none, ${absent}.
+// RedisPlace says where one Redis is. The help of its URL ends with what it
+// means to have none, ${absent}.
+type RedisPlace struct {
+	URL  Secret    `name:"url" env:"URL" placeholder:"URL" help:"Redis: host:port, socket path, or redis://, rediss:// or unix:// URL. SENTINEL: name,host:port,... (primary, sentinels). CLUSTER: host:port,... ${absent}"`
+	Type RedisType `env:"TYPE" default:"SINGLE" help:"SINGLE, SENTINEL or CLUSTER."`
+}
+
+// Clustered tells whether it is a cluster, so that keys need hash tags.
+func (p RedisPlace) Clustered() bool { return p.Type == redisCluster }
+
+// RedisServer says where one Redis is, and what belongs to it alone.
 type RedisServer struct {
-	URL          Secret        `name:"url" env:"URL" placeholder:"URL" help:"Redis: host:port, socket path, or redis://, rediss:// or unix:// URL. SENTINEL: name,host:port,... (primary, sentinels). CLUSTER: host:port,... ${absent}"`
-	Type         RedisType     `env:"TYPE" default:"SINGLE" help:"SINGLE, SENTINEL or CLUSTER."`
+	RedisPlace
+
 	SocketType   SocketType    `env:"SOCKET_TYPE" placeholder:"tcp|unix" help:"tcp or unix, if Redis is no URL. By default unix for a path, else tcp."`
 	Auth         Secret        `env:"AUTH" placeholder:"PASSWORD" help:"Password of Redis, or user:password."`
 	SentinelAuth Secret        `env:"SENTINEL_AUTH" placeholder:"PASSWORD" help:"Password of the sentinels, or user:password."`
@@ -78,24 +86,19 @@ func (s Secret) Login() (user, password string) {
 // RedisType is what a Redis consists of.
 type RedisType string
 
-// RedisCluster is the type whose keys need hash tags.
-const RedisCluster RedisType = "cluster"
+const redisCluster RedisType = "cluster"
 
 // UnmarshalText accepts SINGLE, SENTINEL and CLUSTER, in any case.
 func (t *RedisType) UnmarshalText(text []byte) error {
-	switch s := strings.ToLower(string(text)); s {
-	case "single", "sentinel", "cluster":
-		*t = RedisType(s)
-		return nil
-	default:
-		return fmt.Errorf("%q is not a type of Redis, allowed are SINGLE, SENTINEL and CLUSTER", text)
-	}
+	err := choose(t, text, "is not a type of Redis", "SINGLE", "SENTINEL", "CLUSTER")
+	*t = RedisType(strings.ToLower(string(*t)))
+	return err
 }
 
 // Clustered tells whether counters are kept in a cluster, so that their keys need
 // hash tags.
 func (r *Redis) Clustered() bool {
-	return r.Main.Type == RedisCluster || r.UsePerSecond && r.PerSecond.Type == RedisCluster
+	return r.Main.Clustered() || r.UsePerSecond && r.PerSecond.Clustered()
 }
 
 // Encrypted tells whether any Redis is reached over TLS.

@@ -17,11 +17,16 @@ type RulesPath struct {
 // Rules says where the rules are and how they are loaded.
 type Rules struct {
 	RulesPath
+	Merging
 
-	MergeDomainConfig  bool          `env:"MERGE_DOMAIN_CONFIG" default:"false" help:"Let several files hold rules of one domain."`
 	ForceStart         bool          `name:"force-start-without-initial-config" env:"FORCE_START_WITHOUT_INITIAL_CONFIG" default:"false" help:"Start without valid rules. Until they come, Weir is healthy (with a control plane: once connected) and answers UNAVAILABLE."`
 	HealthNeedsRules   bool          `name:"healthy-with-at-least-one-config-loaded" env:"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED" default:"false" help:"After such a start, be unhealthy until rules are loaded."`
 	ConfigPollInterval time.Duration `env:"CONFIG_POLL_INTERVAL" default:"5s" min:"100ms" help:"Time between checks of the files, where a file system reports no changes."`
+}
+
+// Merging says whether the rules of a domain may be in several files.
+type Merging struct {
+	MergeDomainConfig bool `env:"MERGE_DOMAIN_CONFIG" default:"false" help:"Let several files hold rules of one domain."`
 }
 
 // Path is the file or directory of the rules.

@@ -74,11 +74,5 @@ type TracingProtocol string
 
 // UnmarshalText accepts http and grpc, in any case.
 func (p *TracingProtocol) UnmarshalText(text []byte) error {
-	switch s := strings.ToLower(string(text)); s {
-	case "http", "grpc":
-		*p = TracingProtocol(s)
-		return nil
-	default:
-		return fmt.Errorf("%q is not a protocol of traces, allowed are http and grpc", text)
-	}
+	return choose(p, text, "is not a protocol of traces", "http", "grpc")
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -38,18 +39,24 @@ func (p Port) On(host string) string {
 	return net.JoinHostPort(host, strconv.Itoa(int(p)))
 }
 
+// choose sets target to the value that text spells, in any case. The error says
+// what text is not, and what is allowed.
+func choose[T ~string](target *T, text []byte, isNot string, values ...string) error {
+	i := slices.IndexFunc(values, func(value string) bool { return strings.EqualFold(value, string(text)) })
+	if i < 0 {
+		last := len(values) - 1
+		return fmt.Errorf("%q %s, allowed are %s and %s", text, isNot, strings.Join(values[:last], ", "), values[last])
+	}
+	*target = T(values[i])
+	return nil
+}
+
 // Proto is the kind of addresses to listen on.
 type Proto string
 
 // UnmarshalText accepts tcp, tcp4 and tcp6, in any case.
 func (p *Proto) UnmarshalText(text []byte) error {
-	switch s := strings.ToLower(string(text)); s {
-	case "tcp", "tcp4", "tcp6":
-		*p = Proto(s)
-		return nil
-	default:
-		return fmt.Errorf("%q is no kind of addresses, allowed are tcp, tcp4 and tcp6", text)
-	}
+	return choose(p, text, "is no kind of addresses", "tcp", "tcp4", "tcp6")
 }
 
 // Address is host:port, where the host may be empty: all of this machine's.
@@ -142,13 +149,11 @@ type SocketType string
 
 // UnmarshalText accepts tcp and unix, in any case.
 func (t *SocketType) UnmarshalText(text []byte) error {
-	switch s := strings.ToLower(string(text)); s {
-	case "", "tcp", "unix":
-		*t = SocketType(s)
+	if len(text) == 0 {
+		*t = ""
 		return nil
-	default:
-		return fmt.Errorf("%q is not a socket type, allowed are tcp and unix", text)
 	}
+	return choose(t, text, "is not a socket type", "tcp", "unix")
 }
 
 // Choice is a switch that has a third position: not set.
@@ -190,31 +195,23 @@ type LogLevel slog.Level
 
 // UnmarshalText accepts the spellings of envoyproxy/ratelimit, in any case.
 func (l *LogLevel) UnmarshalText(text []byte) error {
-	switch strings.ToLower(string(text)) {
-	case "trace", "debug":
-		*l = LogLevel(slog.LevelDebug)
-	case "info":
-		*l = LogLevel(slog.LevelInfo)
-	case "warn", "warning":
-		*l = LogLevel(slog.LevelWarn)
-	case "error", "fatal", "panic":
-		*l = LogLevel(slog.LevelError)
-	default:
-		return fmt.Errorf("%q is not a log level, allowed are debug, info, warn and error", text)
+	name := string(text)
+	if other, ok := otherLevels[strings.ToLower(name)]; ok {
+		name = other
 	}
-	return nil
+	if err := choose(&name, []byte(name), "is not a log level", "debug", "info", "warn", "error"); err != nil {
+		return err
+	}
+	return (*slog.Level)(l).UnmarshalText([]byte(name))
 }
+
+// otherLevels are spellings of envoyproxy/ratelimit beside those of package slog.
+var otherLevels = map[string]string{"trace": "debug", "warning": "warn", "fatal": "error", "panic": "error"}
 
 // LogFormat is text or json.
 type LogFormat string
 
 // UnmarshalText accepts text and json, in any case.
 func (f *LogFormat) UnmarshalText(text []byte) error {
-	switch s := strings.ToLower(string(text)); s {
-	case "text", "json":
-		*f = LogFormat(s)
-		return nil
-	default:
-		return fmt.Errorf("%q is not a log format, allowed are text and json", text)
-	}
+	return choose(f, text, "is not a log format", "text", "json")
 }

@@ -102,13 +102,7 @@ const fromControlPlane ConfigType = "GRPC_XDS_SOTW"
 
 // UnmarshalText accepts FILE and GRPC_XDS_SOTW, in any case.
 func (t *ConfigType) UnmarshalText(text []byte) error {
-	switch s := ConfigType(strings.ToUpper(string(text))); s {
-	case "FILE", fromControlPlane:
-		*t = s
-		return nil
-	default:
-		return fmt.Errorf("%q is not a source of rules, allowed are FILE and GRPC_XDS_SOTW", text)
-	}
+	return choose(t, text, "is not a source of rules", "FILE", string(fromControlPlane))
 }
 
 // Target is where a gRPC server is.

@@ -272,12 +272,12 @@ func TestManyLines(t *testing.T) {
 
 // What a server missed while it was away is sent when it is back.
 func TestServerComesAndGoes(t *testing.T) {
-	var log logBuffer
+	var log testenv.Log
 	address := testenv.OwnAddr(t)
 	var source sums
 	source.set(count("a", 1))
 	c := start(t, Options{Source: source.all(), Network: "tcp", Address: address, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	log.waitFor(t, "do not reach statsd")
+	log.WaitFor(t, "do not reach statsd")
 	source.set(count("a", 5))
 	s := serveTCP(t, address)
 	s.want(t, "a:5|c")
@@ -290,7 +290,7 @@ func TestServerComesAndGoes(t *testing.T) {
 }
 
 func TestQuiet(t *testing.T) {
-	var log logBuffer
+	var log testenv.Log
 	c := start(t, Options{Source: new(sums).all(), Network: "tcp", Address: "127.0.0.1:1", Quiet: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	stop(c) // has flushed
 	if log.String() != "" {
@@ -318,33 +318,4 @@ func TestSlowServer(t *testing.T) {
 	if took := time.Since(began); took > testPatience {
 		t.Errorf("stopping took %v", took)
 	}
-}
-
-// logBuffer is a log that can be read while it is written.
-type logBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
-// waitFor waits until the log holds text.
-func (b *logBuffer) waitFor(t *testing.T, text string) {
-	t.Helper()
-	testenv.Eventually(t, func() error {
-		if log := b.String(); !strings.Contains(log, text) {
-			return fmt.Errorf("%q is not in the log:\n%s", text, log)
-		}
-		return nil
-	})
 }

@@ -41,13 +41,13 @@ func RedisCluster(t testing.TB, primaries, replicas int, args ...string) []*Redi
 		}
 		return true
 	}
-	eventually(t, "the nodes of the cluster know each other", allServe)
+	Until(t, "the nodes of the cluster know each other", allServe)
 	for i, n := range nodes[primaries:] {
 		n.command("cluster", "replicate", nodes[i].command("cluster", "myid"))
-		eventually(t, "the replica has its primary's data", func() bool {
+		Until(t, "the replica has its primary's data", func() bool {
 			return strings.Contains(n.command("info", "replication"), "master_link_status:up")
 		})
 	}
-	eventually(t, "the cluster serves", allServe)
+	Until(t, "the cluster serves", allServe)
 	return nodes
 }

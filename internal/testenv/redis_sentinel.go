@@ -40,7 +40,7 @@ sentinel failover-timeout weir 3000
 	if err := s.start(); err != nil {
 		t.Fatalf("starting a sentinel: %v\n%s", err, s.log.Bytes())
 	}
-	eventually(t, "the sentinel knows the replica", func() bool {
+	Until(t, "the sentinel knows the replica", func() bool {
 		return strings.Contains(s.command("info", "sentinel"), "slaves=1")
 	})
 	return s
@@ -51,7 +51,7 @@ func RedisReplica(t testing.TB, primary *Redis, args ...string) *Redis {
 	t.Helper()
 	host, port, _ := net.SplitHostPort(primary.addr)
 	r := RedisServer(t, append([]string{"--replicaof", host + " " + port}, args...)...)
-	eventually(t, "the replica has its primary's data", func() bool {
+	Until(t, "the replica has its primary's data", func() bool {
 		return strings.Contains(r.command("info", "replication"), "master_link_status:up")
 	})
 	return r

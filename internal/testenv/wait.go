@@ -16,7 +16,9 @@ const (
 // and fails the test with its last error if that takes a minute.
 func Eventually(tb testing.TB, check func() error) {
 	tb.Helper()
-	for end := time.Now().Add(patience); ; <-time.After(pause) {
+	look := time.NewTicker(pause)
+	defer look.Stop()
+	for end := time.Now().Add(patience); ; <-look.C {
 		err := check()
 		if err == nil {
 			return
@@ -57,8 +59,8 @@ func ProcessorTime(tb testing.TB) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// eventually is Eventually for what has no error to tell.
-func eventually(tb testing.TB, what string, ok func() bool) {
+// Until is Eventually for what has no error to tell.
+func Until(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
 	Eventually(tb, func() error {
 		if !ok() {

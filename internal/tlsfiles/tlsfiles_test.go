@@ -1,7 +1,6 @@
 package tlsfiles
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -11,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -30,7 +28,7 @@ type side struct {
 	t    *testing.T
 	dir  string
 	opts Options
-	log  logBuffer
+	log  testenv.Log
 }
 
 // newSide writes a certificate of issuer with the given names, and the
@@ -68,24 +66,6 @@ func (s *side) config(open func(Options) (*Config, error)) *Config {
 	}
 	s.t.Cleanup(c.Close)
 	return c
-}
-
-// logBuffer is written by the watch and read by the test.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 // handshake connects the two sides over a socket, the client to host, and

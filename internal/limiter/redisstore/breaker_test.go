@@ -134,7 +134,7 @@ func TestBreakerOnRedisThatHangs(t *testing.T) {
 		_, err := ask(context.Background(), s, "k", perYear)
 		return err == nil
 	}
-	eventually(t, "the first request is decided", works)
+	testenv.Until(t, "the first request is decided", works)
 	do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
 
 	var wg sync.WaitGroup
@@ -161,7 +161,7 @@ func TestBreakerOnRedisThatHangs(t *testing.T) {
 		t.Errorf("%v calls were made", n)
 	}
 	do(t, admin, "client", "unpause")
-	eventually(t, "requests are decided again", works)
+	testenv.Until(t, "requests are decided again", works)
 	if n := gaugeOf(t, reg, "weir_redis_breaker_open"); n != 0 {
 		t.Errorf("the breaker's gauge is %v, want 0", n)
 	}
@@ -200,9 +200,9 @@ func TestDenialsWhileBreakerIsOpen(t *testing.T) {
 	s := open(t, Options{URL: r.Addr(), OpTimeout: long, DenyMemory: 1 << 20})
 	limit := storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Year})
 	r.Stop()
-	eventually(t, "a denial is remembered while Redis is not asked", func() bool {
+	testenv.Until(t, "a denial is remembered while Redis is not asked", func() bool {
 		r.Start()
-		eventually(t, "Redis decides", func() bool {
+		testenv.Until(t, "Redis decides", func() bool {
 			_, err := ask(context.Background(), s, "k", perYear)
 			return err == nil
 		})

@@ -51,7 +51,7 @@ func TestRedisBehindItsCounters(t *testing.T) {
 				// Redis' clock, read before a request and after the one before, so that a
 				// machine that is slow makes no difference.
 				var first, last time.Time
-				eventually(t, "a request is admitted", func() bool {
+				testenv.Until(t, "a request is admitted", func() bool {
 					before := redisTime(t, admin)
 					d := mustAsk(t, is, c.name, l)
 					if !d.Over {

@@ -194,11 +194,11 @@ func TestNodeOfAClusterIsReplaced(t *testing.T) {
 		t.Errorf("got error %v of a dead node, want one that wraps %v", err, limiter.ErrUnavailable)
 	}
 	do(t, connect(t, nodes[3]), "cluster", "failover", "takeover")
-	eventually(t, "the replica decides", func() bool {
+	testenv.Until(t, "the replica decides", func() bool {
 		_, err := ask(context.Background(), s, key, perYear)
 		return err == nil
 	})
-	eventually(t, "all nodes answer", func() bool { return s.Ping(context.Background()) == nil })
+	testenv.Until(t, "all nodes answer", func() bool { return s.Ping(context.Background()) == nil })
 }
 
 func TestClusterThatCannotDecide(t *testing.T) {

@@ -639,7 +639,7 @@ func TestDenialsAreLearntAfterTheirCallersLeft(t *testing.T) {
 				_, err := s.Decide(ctx, hits, make([]limiter.Decision, len(hits)))
 				left <- err
 			}()
-			eventually(t, "Redis is asked", func() bool { return calls.made() == c.calls }) // earlier, nobody would ask it
+			testenv.Until(t, "Redis is asked", func() bool { return calls.made() == c.calls }) // earlier, nobody would ask it
 			leave()
 			if err := <-left; !errors.Is(err, context.Canceled) {
 				t.Fatalf("got error %v of a caller who left", err)
@@ -647,7 +647,7 @@ func TestDenialsAreLearntAfterTheirCallersLeft(t *testing.T) {
 			copy(hits[0].Key, "gone") // the caller's own, who uses them again
 			copy(hits[1].Key, "again")
 			do(t, admin, "client", "unpause")
-			eventually(t, "the denial is known", func() bool { return s.denials.used.Load() == 2 })
+			testenv.Until(t, "the denial is known", func() bool { return s.denials.used.Load() == 2 })
 
 			do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
 			defer do(t, admin, "client", "unpause")

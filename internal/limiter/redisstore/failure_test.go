@@ -40,7 +40,7 @@ func TestRedisIsKilledAndStartedAgain(t *testing.T) {
 		t.Errorf("Ping of a dead Redis: %v", err)
 	}
 	r.Start()
-	eventually(t, "requests are decided again", func() bool { // the breaker is open
+	testenv.Until(t, "requests are decided again", func() bool { // the breaker is open
 		_, err := ask(context.Background(), s, "k", perYear)
 		return err == nil
 	})
@@ -160,7 +160,7 @@ func TestRedisIsLoading(t *testing.T) {
 		t.Errorf("%v errors of this kind are counted, want 1", n)
 	}
 	do(t, connect(t, r), "config", "set", "key-load-delay", "0")
-	eventually(t, "Redis has loaded its data", func() bool {
+	testenv.Until(t, "Redis has loaded its data", func() bool {
 		_, err := ask(context.Background(), s, "k", perYear)
 		return err == nil
 	})
@@ -256,20 +256,20 @@ func TestRedisHangsAndGoesOn(t *testing.T) {
 		_, err := ask(context.Background(), s, "k", perYear)
 		return err == nil
 	}
-	eventually(t, "the first request is decided", works)
+	testenv.Until(t, "the first request is decided", works)
 	do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
 	for range 2 * connections {
 		mustFail(t, s)
 	}
 	do(t, admin, "client", "unpause")
-	eventually(t, "requests are decided again", works)
+	testenv.Until(t, "requests are decided again", works)
 }
 
 func TestSilenceIsCountedAsTimeout(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	s := open(t, Options{URL: silent(t), OpTimeout: 50 * time.Millisecond, Registerer: reg})
 	mustFail(t, s)
-	eventually(t, "the call has timed out", func() bool {
+	testenv.Until(t, "the call has timed out", func() bool {
 		return value(t, reg, "weir_redis_errors_total", kindTimeout) == 1
 	})
 }
@@ -353,7 +353,7 @@ func TestCallersThatLeaveAreCounted(t *testing.T) {
 				}
 			}
 			left.Go(leave)
-			eventually(t, "one is in flight", func() bool { return inFlight(s) && waiting(s) == 0 })
+			testenv.Until(t, "one is in flight", func() bool { return inFlight(s) && waiting(s) == 0 })
 			for range 9 {
 				left.Go(leave)
 			}
@@ -367,7 +367,7 @@ func TestCallersThatLeaveAreCounted(t *testing.T) {
 					}
 				})
 			}
-			eventually(t, "the others wait", func() bool { return waiting(s) == 10 })
+			testenv.Until(t, "the others wait", func() bool { return waiting(s) == 10 })
 			cancel()
 			left.Wait() // while Redis still stands
 			leave()     // and one that had left before it came

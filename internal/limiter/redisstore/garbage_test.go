@@ -201,12 +201,12 @@ func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 			}
 			p.target.Store(&real)
 			p.drop()
-			eventually(t, "Redis decides", func() bool {
+			testenv.Until(t, "Redis decides", func() bool {
 				d, err := ask(t.Context(), s, "k", perYear)
 				return err == nil && d.Used > 0 // as the fake never tells
 			})
 			fresh := 0 // what was not answered in time may have been counted
-			eventually(t, "a new counter begins with 1", func() bool {
+			testenv.Until(t, "a new counter begins with 1", func() bool {
 				fresh++
 				d, err := ask(t.Context(), s, fmt.Sprint("other", fresh), perYear)
 				return err == nil && d.Used == 1

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -94,17 +93,6 @@ func mustFail(t testing.TB, s limiter.Store) error {
 		t.Fatalf("got error %v, want one that wraps %v", err, limiter.ErrUnavailable)
 	}
 	return err
-}
-
-// eventually waits until ok, for what another process has to do first.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	testenv.Eventually(t, func() error {
-		if !ok() {
-			return fmt.Errorf("waited in vain until %s", what)
-		}
-		return nil
-	})
 }
 
 // value reads the counter of that name, and of that kind if it has one.

@@ -86,7 +86,7 @@ func TestPingLeavesNothing(t *testing.T) {
 	if left := do(t, admin, "pttl", "mine w1|probe").(int64); left == -1 || left > 1000 {
 		t.Errorf("the counter lives for %d ms", left)
 	}
-	eventually(t, "no key is left", func() bool { return do(t, admin, "dbsize").(int64) == 0 })
+	testenv.Until(t, "no key is left", func() bool { return do(t, admin, "dbsize").(int64) == 0 })
 }
 
 // TestPingAsksEachNodeOfACluster has one node refuse what the others permit.
@@ -99,7 +99,7 @@ func TestPingAsksEachNodeOfACluster(t *testing.T) {
 	for i, n := range nodes {
 		admin := connect(t, n)
 		do(t, admin, "acl", "setuser", "default", "-set")
-		eventually(t, "the counter of the Ping before is gone", func() bool { return do(t, admin, "dbsize").(int64) == 0 })
+		testenv.Until(t, "the counter of the Ping before is gone", func() bool { return do(t, admin, "dbsize").(int64) == 0 })
 		if err := s.Ping(context.Background()); err == nil || classify(err) != kindAuth {
 			t.Errorf("node %d refuses to write: got error %v", i, err)
 		}
@@ -128,7 +128,7 @@ func TestClusterIsAKindOfItsOwn(t *testing.T) {
 	s := open(t, Options{URL: r.Addr(), OpTimeout: long})
 	wantKind := func(code string) {
 		t.Helper()
-		eventually(t, "an error says "+code, func() bool {
+		testenv.Until(t, "an error says "+code, func() bool {
 			hits := []limiter.Hit{{Limit: perYear, Key: []byte("a"), Cost: 1}, {Limit: perYear, Key: []byte("b"), Cost: 1}}
 			_, err := s.Decide(context.Background(), hits, make([]limiter.Decision, 2))
 			return err != nil && strings.Contains(err.Error(), code)

@@ -37,7 +37,7 @@ func inFlight(s *Store) bool {
 // more after it has answered.
 func rest(t *testing.T, s *Store) {
 	t.Helper()
-	eventually(t, "nobody makes calls", func() bool { return !inFlight(s) })
+	testenv.Until(t, "nobody makes calls", func() bool { return !inFlight(s) })
 }
 
 // gate is a hook that stops every call of the script before it reaches Redis.
@@ -97,12 +97,12 @@ func TestRequestsThatArriveDuringACallShareTheNext(t *testing.T) {
 		key := fmt.Sprint("key ", i)
 		want = append(want, key)
 		start(key)
-		eventually(t, "the request waits", func() bool { return waiting(s) == i+1 })
+		testenv.Until(t, "the request waits", func() bool { return waiting(s) == i+1 })
 	}
 	g.pass <- struct{}{}
 	expect(want...)
 	start("last")
-	eventually(t, "the request waits", func() bool { return waiting(s) == 1 })
+	testenv.Until(t, "the request waits", func() bool { return waiting(s) == 1 })
 	g.pass <- struct{}{}
 	expect("last")
 	g.pass <- struct{}{}
@@ -345,19 +345,19 @@ func TestLargeRequestsDoNotHoldSmallOnesBack(t *testing.T) {
 		})
 	}
 	decide("first", 1)
-	eventually(t, "one is in flight", func() bool { return inFlight(s) && waiting(s) == 0 })
+	testenv.Until(t, "one is in flight", func() bool { return inFlight(s) && waiting(s) == 0 })
 	const large, small = maxQueue / 100, 50
 	for range large {
 		decide("large", 100)
 	}
-	eventually(t, "the large ones wait", func() bool { return waiting(s) == 100*large })
+	testenv.Until(t, "the large ones wait", func() bool { return waiting(s) == 100*large })
 	if _, err := s.Decide(t.Context(), request(100), make([]limiter.Decision, 100)); !errors.Is(err, errQueueFull) {
 		t.Errorf("a further large one: got error %v, want %v", err, errQueueFull)
 	}
 	for range small {
 		decide("small", 1)
 	}
-	eventually(t, "the small ones wait", func() bool { return waiting(s) == 100*large+small })
+	testenv.Until(t, "the small ones wait", func() bool { return waiting(s) == 100*large+small })
 	do(t, admin, "client", "unpause")
 	wg.Wait()
 
@@ -442,7 +442,7 @@ func TestQueueIsBounded(t *testing.T) {
 	for range maxQueue / maxBatch {
 		wg.Go(func() { decide(maxBatch) })
 	}
-	eventually(t, "the queue is full", func() bool { return waiting(s) == maxQueue })
+	testenv.Until(t, "the queue is full", func() bool { return waiting(s) == maxQueue })
 
 	_, err := s.Decide(context.Background(), request(100), make([]limiter.Decision, 100))
 	const want = "store unavailable: more than 8192 hits wait for Redis"
@@ -468,14 +468,14 @@ func TestCloseFinishesWhatWaits(t *testing.T) {
 	wg.Go(func() { mustAsk(t, s, "in flight", perMinute) })
 	<-g.keys
 	wg.Go(func() { mustAsk(t, s, "waiting", perMinute) })
-	eventually(t, "the request waits", func() bool { return waiting(s) == 1 })
+	testenv.Until(t, "the request waits", func() bool { return waiting(s) == 1 })
 
 	wg.Go(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("Close: %v", err)
 		}
 	})
-	eventually(t, "the store closes", func() bool {
+	testenv.Until(t, "the store closes", func() bool {
 		s.main.only.queue.mu.Lock()
 		defer s.main.only.queue.mu.Unlock()
 		return s.main.only.queue.closed
@@ -521,7 +521,7 @@ func TestLateRequestsAreCounted(t *testing.T) {
 			errs <- err
 		}()
 	}
-	eventually(t, "both wait", func() bool { return waiting(s) == 2*maxBatch })
+	testenv.Until(t, "both wait", func() bool { return waiting(s) == 2*maxBatch })
 	l.queue.mu.Lock()
 	l.queue.large.batches[0].until = time.Now().Add(-time.Hour)
 	l.queue.mu.Unlock()

@@ -214,7 +214,7 @@ func TestCountersExpireWithTheirWindow(t *testing.T) {
 		spec.RequestsPerUnit, spec.Unit = 1, limiter.Second
 		mustAsk(t, s, name, storetest.Must(spec))
 	}
-	eventually(t, "the counters of a second have gone", func() bool {
+	testenv.Until(t, "the counters of a second have gone", func() bool {
 		return do(t, admin, "exists", "fixed", "first hit", "sliding", "bucket").(int64) == 0
 	})
 }

@@ -28,7 +28,7 @@ func TestSentinelPromotesAReplica(t *testing.T) {
 	primary.Stop()
 	mustFail(t, s)
 	admin := connect(t, sentinel)
-	eventually(t, "the promoted replica decides", func() bool {
+	testenv.Until(t, "the promoted replica decides", func() bool {
 		_ = admin.Do(t.Context(), "sentinel", "failover", "weir").Err() // refused while one is under way
 		_, err := ask(context.Background(), s, "k", perYear)
 		return err == nil
@@ -51,7 +51,7 @@ func TestSentinelsTellOfAnotherPrimary(t *testing.T) {
 	s := open(t, Options{Type: Sentinel, URL: "weir," + first.Addr(), OpTimeout: long})
 	mustAsk(t, s, "k", perYear)
 	sentinels := s.main.dialer.sentinels
-	eventually(t, "the second sentinel is known", func() bool {
+	testenv.Until(t, "the second sentinel is known", func() bool {
 		sentinels.mu.Lock()
 		defer sentinels.mu.Unlock()
 		return slices.Equal(sentinels.others, []string{second.Addr()})
@@ -62,7 +62,7 @@ func TestSentinelsTellOfAnotherPrimary(t *testing.T) {
 	do(t, admin, "sentinel", "remove", "weir")
 	do(t, admin, "sentinel", "monitor", "weir", host, port, 1)
 	counters := connect(t, other)
-	eventually(t, "the other primary decides", func() bool {
+	testenv.Until(t, "the other primary decides", func() bool {
 		_, _ = ask(context.Background(), s, "k", perYear)
 		return do(t, counters, "exists", "k").(int64) == 1
 	})

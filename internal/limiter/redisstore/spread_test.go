@@ -282,7 +282,7 @@ func TestCallerOfASpreadLeaves(t *testing.T) {
 		}
 	}()
 	t.Cleanup(func() { close(g.keys) })
-	eventually(t, "all is given back", func() bool {
+	testenv.Until(t, "all is given back", func() bool {
 		p.first.FastForward(time.Millisecond) // for which unused counters are kept
 		return len(p.first.Keys()) == 0 && !inFlight(p.Store)
 	})
@@ -310,7 +310,7 @@ func TestCloseWaitsForSpreads(t *testing.T) {
 			t.Errorf("Close: %v", err)
 		}
 	})
-	eventually(t, "the store closes", func() bool {
+	testenv.Until(t, "the store closes", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.closed
@@ -376,7 +376,7 @@ func TestSpreadsAreBounded(t *testing.T) {
 	if denied, err := s.Decide(t.Context(), hits, out); denied || err != nil {
 		t.Errorf("after it: denied %v, error %v", denied, err)
 	}
-	eventually(t, "all has ended", func() bool {
+	testenv.Until(t, "all has ended", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.spreadHits == 0
