@@ -21,6 +21,7 @@ import (
 	"weir/internal/limiter"
 	"weir/internal/rls"
 	"weir/internal/settings"
+	"weir/internal/usage"
 )
 
 // App is the server. It is made by New and runs once.
@@ -80,7 +81,7 @@ func (a *App) build() error {
 	if err != nil {
 		return err
 	}
-	decides := limiter.NewWith(a.store, limiter.Options{
+	decides := usage.NewWith(a.store, usage.Options{
 		Registerer:        reg,
 		NearLimitRatio:    float32(s.Metrics.NearLimitRatio),
 		MaxDetailedSeries: s.Metrics.MaxDetailedSeries,

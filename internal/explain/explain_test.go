@@ -16,6 +16,7 @@ import (
 	"weir/internal/limiter"
 	"weir/internal/limiter/memstore"
 	"weir/internal/rls"
+	"weir/internal/usage"
 )
 
 var update = flag.Bool("update", false, "write testdata/*.txt and *.json anew")
@@ -198,7 +199,7 @@ func askTwice(t *testing.T, q Question) (first, second rls.Response) {
 	reg := prometheus.NewRegistry()
 	server := rls.New(rls.Options{
 		Rules:      func() *descriptors.Tree { return q.Tree },
-		Limiter:    limiter.New(memstore.New(memstore.Options{}), reg),
+		Limiter:    usage.New(memstore.New(memstore.Options{}), reg),
 		ShadowMode: q.ShadowMode,
 		QuotaMode:  q.QuotaMode,
 		Registerer: reg,

@@ -12,10 +12,10 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"weir/internal/descriptors"
-	"weir/internal/limiter"
 	"weir/internal/limiter/memstore"
 	"weir/internal/rls"
 	"weir/internal/strictyaml"
+	"weir/internal/usage"
 )
 
 // Result is what became of one test. It passed if there are no failures.
@@ -119,7 +119,7 @@ func (f *File) service(now func() time.Time) *rls.Service {
 	reg := prometheus.NewRegistry()
 	return rls.New(rls.Options{
 		Rules:      func() *descriptors.Tree { return f.tree },
-		Limiter:    limiter.New(memstore.New(memstore.Options{Now: now}), reg),
+		Limiter:    usage.New(memstore.New(memstore.Options{Now: now}), reg),
 		Charge:     f.opts.Charge,
 		ShadowMode: f.opts.ShadowMode,
 		QuotaMode:  f.opts.QuotaMode,

@@ -208,8 +208,8 @@ func TestOverridesAreBounded(t *testing.T) {
 	if limit("api", override{requestsPerUnit: 0, unit: 1}) != first {
 		t.Error("the same override made two limits")
 	}
-	if other := limit("web", override{requestsPerUnit: 0, unit: 1}); other.Series.Series().Domain != "web" {
-		t.Errorf("domain of the metrics is %q, want web", other.Series.Series().Domain)
+	if other := limit("web", override{requestsPerUnit: 0, unit: 1}); other.Series.Domain() != "web" {
+		t.Errorf("domain of the metrics is %q, want web", other.Series.Domain())
 	}
 	for n := range uint32(3 * maxOverrides) {
 		if l := limit("api", override{requestsPerUnit: n, unit: 1}); l.RequestsPerUnit != n {

@@ -19,6 +19,7 @@ import (
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
 	"weir/internal/limiter/memstore"
+	"weir/internal/usage"
 )
 
 // now is the time of all decisions: 30 s before the end of a minute and an
@@ -47,7 +48,7 @@ func options(t testing.TB, rules string) Options {
 	}
 	return Options{
 		Rules:      func() *descriptors.Tree { return tree },
-		Limiter:    limiter.New(memstore.New(memstore.Options{Now: clock}), reg),
+		Limiter:    usage.New(memstore.New(memstore.Options{Now: clock}), reg),
 		Keys:       keys,
 		Registerer: reg,
 		Logger:     slog.New(slog.DiscardHandler),

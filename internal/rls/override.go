@@ -64,7 +64,7 @@ func (o override) newLimit(domain string) (*limiter.Limit, error) {
 		RequestsPerUnit: o.requestsPerUnit,
 		Unit:            unitOf(o.unit),
 		UnitMultiplier:  o.unitMultiplier,
-		Series:          limiter.Series{Domain: domain, Key1: "override"}.Name(),
+		Series:          limiter.Labels{Domain: domain, Key1: "override", Rule: "override", Limit: "override"}.Series(),
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
+	"weir/internal/usage"
 )
 
 // Options says what a Service works with.
@@ -23,7 +24,7 @@ type Options struct {
 	// Rules returns the rules of the moment. nil are none, which leaves
 	// requests undecided.
 	Rules   func() *descriptors.Tree
-	Limiter *limiter.Limiter
+	Limiter *usage.Limiter
 	Keys    limiter.Keys
 	Charge  limiter.Charge // of limits that do not say it themselves; the zero value means Auto
 
