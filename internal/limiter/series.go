@@ -53,10 +53,7 @@ func (s Series) Labels() (l Labels) {
 }
 
 // Domain returns Labels.Domain.
-func (s Series) Domain() string {
-	domain, _, _ := strings.Cut(string(s), labelEnd)
-	return domain
-}
+func (s Series) Domain() string { return string(s.first(1)) }
 
 // Levels returns s without Rule and Limit.
 func (s Series) Levels() Series { return s.first(4) }

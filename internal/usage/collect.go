@@ -1,10 +1,7 @@
 package usage
 
 import (
-	"cmp"
 	"iter"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,9 +26,7 @@ func merged(rows []row, cut func(*limiter.Labels)) iter.Seq2[limiter.Labels, Sum
 				}
 				last, sums = labels, Sums{}
 			}
-			for s := range sums {
-				sums[s] += r.counters[s].Load()
-			}
+			sums.add(r.counters)
 		}
 		if sums[TotalHits] > 0 {
 			yield(last, sums)
@@ -60,44 +55,16 @@ func (t *table) Collect(to chan<- prometheus.Metric) {
 	collectLimits(rows, to)
 }
 
-// limit is a limit that was hit.
-type limit struct {
-	limiter.Labels
-	*counters
-}
-
 // collectLimits tells Prometheus of the outcomes of each limit.
 func collectLimits(rows []row, to chan<- prometheus.Metric) {
-	var limits []limit
 	for _, r := range rows {
-		if l := r.series.Labels(); l.Rule != "" {
-			limits = append(limits, limit{l, r.counters})
+		l := r.series.Labels()
+		if l.Rule == "" {
+			continue
 		}
-	}
-	slices.SortFunc(limits, func(a, b limit) int {
-		return cmp.Or(strings.Compare(a.Domain, b.Domain), strings.Compare(a.Limit, b.Limit), strings.Compare(a.Rule, b.Rule))
-	})
-	for len(limits) > 0 {
-		first, n := limits[0], 1
-		for n < len(limits) && limits[n].Domain == first.Domain && limits[n].Limit == first.Limit {
-			n++
-		}
-		collectAlike(limits[:n], to)
-		limits = limits[n:]
-	}
-}
-
-// collectAlike tells of limits that differ in their rules only.
-func collectAlike(limits []limit, to chan<- prometheus.Metric) {
-	rules := make([]*dto.LabelPair, len(limits))
-	domain, name := pair("domain", limits[0].Domain), pair("limit", limits[0].Limit)
-	for i, l := range limits {
-		rules[i] = pair("rule", l.Rule)
-	}
-	for s := outcomes; s < allSums; s++ {
-		outcome := pair("outcome", s.String())
-		for i, l := range limits {
-			to <- &metric{limitDesc, []*dto.LabelPair{domain, name, outcome, rules[i]}, l.counters[s].Load()}
+		domain, limit, rule := pair("domain", l.Domain), pair("limit", l.Limit), pair("rule", l.Rule)
+		for s := outcomes; s < allSums; s++ {
+			to <- &metric{limitDesc, []*dto.LabelPair{domain, limit, pair("outcome", s.String()), rule}, r.counters[s].Load()}
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"iter"
 	"maps"
 	"math"
-	"sync/atomic"
 	"time"
 
 	"weir/internal/limiter"
@@ -22,8 +21,8 @@ type standing struct {
 
 // keep notes which series have none of limits.
 func (t *table) keep(limits iter.Seq[*limiter.Limit], now time.Time) {
-	used, n := t.inUse(), 0
-	first, last := uint64(math.MaxUint64), uint64(0)
+	used := t.inUse()
+	first, last, n := uint64(math.MaxUint64), uint64(0), uint64(0)
 	for l := range limits { // which may be many: nobody has to wait for them
 		for _, s := range []limiter.Series{l.Series, l.Series.Rule(), l.Series.Levels()} {
 			if _, counted := used[s]; counted {
@@ -44,7 +43,7 @@ func (t *table) keep(limits iter.Seq[*limiter.Limit], now time.Time) {
 			t.leaving[s] = standing{now, c.total()}
 		}
 	}
-	t.index.Store(newIndex(first, last, n))
+	t.setIndex(first, min(last-first+1, 2*n)) // however many IDs others took in between
 }
 
 // inUse returns what there are series of, each with false.
@@ -66,18 +65,15 @@ func (t *table) inUse() map[limiter.Series]bool {
 func (t *table) expire(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	gone := make(map[limiter.Series]*Sums) // by Levels
+	gone := make(map[limiter.Series]Sums) // by Levels
 	for s, was := range t.leaving {
 		c := t.all[s]
 		if total := c.total(); total != was.total {
 			t.leaving[s] = standing{now, total}
 		} else if now.Sub(was.since) >= keepIdle {
-			if gone[s.Levels()] == nil {
-				gone[s.Levels()] = new(Sums)
-			}
-			for sum := range outcomes {
-				gone[s.Levels()][sum] += c[sum].Load()
-			}
+			sums := gone[s.Levels()]
+			sums.add(c)
+			gone[s.Levels()] = sums
 			delete(t.leaving, s)
 			delete(t.all, s)
 		}
@@ -86,23 +82,15 @@ func (t *table) expire(now time.Time) {
 		return
 	}
 	maps.DeleteFunc(t.detailed, func(_ detail, d *detailSeries) bool { return t.all[d.series] == nil })
-	t.leave(gone)
-	old := t.index.Load()
-	t.index.Store(&index{old.first, make([]atomic.Pointer[counters], len(old.counters))})
-}
-
-// leave adds the sums of what is gone where others of the same Levels stay: the
-// metrics of envoyproxy/ratelimit do not tell these apart, and a sum that fell
-// would look like one that began anew.
-func (t *table) leave(gone map[limiter.Series]*Sums) {
+	// Where others of the same Levels stay, so do the sums: the metrics of
+	// envoyproxy/ratelimit do not tell them apart, and a sum that fell would look
+	// like one that began anew.
 	for s := range t.all {
-		levels := s.Levels()
-		if sums := gone[levels]; sums != nil {
-			c := t.locked(levels)
-			for sum, n := range sums {
-				c[sum].Add(n)
-			}
-			delete(gone, levels)
+		for sum, n := range gone[s.Levels()] {
+			t.locked(s.Levels()).add(Sum(sum), int64(n))
 		}
+		delete(gone, s.Levels())
 	}
+	old := t.index.Load()
+	t.setIndex(old.first, uint64(len(old.counters)))
 }

@@ -59,6 +59,12 @@ func (s Sum) String() string { return metrics[s].name }
 // Sums are those of envoyproxy/ratelimit, by Sum.
 type Sums [outcomes]uint64
 
+func (s *Sums) add(c *counters) {
+	for sum := range s {
+		s[sum] += c[sum].Load()
+	}
+}
+
 // counters count every Sum of a series.
 type counters [allSums]atomic.Uint64
 

@@ -37,10 +37,9 @@ type index struct {
 	counters []atomic.Pointer[counters]
 }
 
-// newIndex returns one for n limits with the IDs from first to last, or for as many of
-// them as the memory for twice n holds.
-func newIndex(first, last uint64, n int) *index {
-	return &index{first, make([]atomic.Pointer[counters], min(last-first+1, 2*uint64(n)))}
+// setIndex makes an index for IDs from first on, in which no limit was hit.
+func (t *table) setIndex(first, ids uint64) {
+	t.index.Store(&index{first, make([]atomic.Pointer[counters], ids)})
 }
 
 // detail is what makes a series of a request's values: domain and limiter.Hit.Labels.
@@ -65,7 +64,7 @@ func newTable(opts Options) *table {
 			Help: "Hits that detailed_metric or value_to_metric would have given a new series, but for MAX_DETAILED_SERIES.",
 		}),
 	}
-	t.index.Store(new(index))
+	t.setIndex(0, 0)
 	opts.Registerer.MustRegister(t, t.overflow, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "weir_detailed_series", Help: "Series that detailed_metric and value_to_metric made of the values of requests.",
 	}, func() float64 {
@@ -95,22 +94,20 @@ func (t *table) ofSeries(s limiter.Series) *counters {
 	t.mu.RLock()
 	c := t.all[s]
 	t.mu.RUnlock()
-	if c != nil {
-		return c
+	if c == nil {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		c = t.locked(s)
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.locked(s)
+	return c
 }
 
 // locked is ofSeries, for who has locked t.
 func (t *table) locked(s limiter.Series) *counters {
-	c := t.all[s]
-	if c == nil {
-		c = new(counters)
-		t.all[s] = c
+	if t.all[s] == nil {
+		t.all[s] = new(counters)
 	}
-	return c
+	return t.all[s]
 }
 
 // detailOf returns the counters for values of a request to a limit, or nil if that
@@ -122,18 +119,17 @@ func (t *table) detailOf(limit limiter.Series, labels []byte) *counters {
 	if d != nil {
 		return d.counters
 	}
-	var c *counters
 	if !full {
-		c = t.addDetail(detail{limit.Domain(), string(labels)}, limit.Rule())
+		if c := t.addDetail(detail{limit.Domain(), string(labels)}, limit.Rule()); c != nil {
+			return c
+		}
 	}
-	if c == nil {
-		t.overflow.Inc()
-		t.overflowOnce.Do(func() {
-			t.logger.Warn("values of requests made as many series of metrics as is allowed, further ones are counted under their rule",
-				"domain", limit.Domain(), "setting", "MAX_DETAILED_SERIES", "max", t.maxDetailed)
-		})
-	}
-	return c
+	t.overflow.Inc()
+	t.overflowOnce.Do(func() {
+		t.logger.Warn("values of requests made as many series of metrics as is allowed, further ones are counted under their rule",
+			"domain", limit.Domain(), "setting", "MAX_DETAILED_SERIES", "max", t.maxDetailed)
+	})
+	return nil
 }
 
 func (t *table) addDetail(d detail, rule limiter.Series) *counters {
@@ -146,9 +142,8 @@ func (t *table) addDetail(d detail, rule limiter.Series) *counters {
 		return nil
 	}
 	series := limiter.NewLabels(d.domain, d.labels).Series()
-	c := t.locked(series)
-	t.detailed[d] = &detailSeries{c, series, rule}
-	return c
+	t.detailed[d] = &detailSeries{t.locked(series), series, rule}
+	return t.all[series]
 }
 
 // row is a series with its counters.
