@@ -22,6 +22,7 @@ import (
 	"weir/internal/plan"
 	"weir/internal/rls"
 	"weir/internal/settings"
+	"weir/internal/usage"
 )
 
 // App is the server. It is made by New and runs once.
@@ -81,7 +82,7 @@ func (a *App) build() error {
 	if err != nil {
 		return err
 	}
-	decides := limiter.NewWith(a.store, limiter.Options{
+	decides := usage.NewWith(a.store, usage.Options{
 		Registerer:        reg,
 		NearLimitRatio:    float32(s.Metrics.NearLimitRatio),
 		MaxDetailedSeries: s.Metrics.MaxDetailedSeries,

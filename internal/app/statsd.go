@@ -12,6 +12,7 @@ import (
 	"weir/internal/limiter"
 	"weir/internal/settings"
 	"weir/internal/statsd"
+	"weir/internal/usage"
 )
 
 // startStatsd starts the clients that the settings ask for.
@@ -55,23 +56,13 @@ func statsdTags(tags settings.Tags) (list []statsd.Tag) {
 
 // statsdSource yields what is counted for limits, and what service holds, under
 // the names of envoyproxy/ratelimit.
-func statsdSource(l *limiter.Limiter, service prometheus.Gatherer) iter.Seq[statsd.Sum] {
+func statsdSource(l *usage.Limiter, service prometheus.Gatherer) iter.Seq[statsd.Sum] {
 	return func(yield func(statsd.Sum) bool) {
 		var name []byte
-		for s, u := range l.Units() {
-			name = appendSeries(name[:0], s)
-			for _, stat := range []struct {
-				name  string
-				total uint64
-			}{
-				{"total_hits", u.TotalHits},
-				{"over_limit", u.OverLimit},
-				{"near_limit", u.NearLimit},
-				{"within_limit", u.WithinLimit},
-				{"shadow_mode", u.ShadowMode},
-				{"over_limit_with_local_cache", u.OverLimitWithLocalCache},
-			} {
-				if stat.total > 0 && !yield(statsd.Sum{Name: append(name, stat.name...), Total: stat.total}) {
+		for labels, sums := range l.Sums() {
+			name = appendLabels(name[:0], labels)
+			for sum, total := range sums {
+				if total > 0 && !yield(statsd.Sum{Name: append(name, usage.Sum(sum).String()...), Total: total}) {
 					return
 				}
 			}
@@ -92,10 +83,10 @@ func statsdSource(l *limiter.Limiter, service prometheus.Gatherer) iter.Seq[stat
 	}
 }
 
-// appendSeries writes what comes before the name of a sum of a limit.
-func appendSeries(dst []byte, s limiter.Series) []byte {
+// appendLabels writes what comes before the name of a sum of a limit.
+func appendLabels(dst []byte, l limiter.Labels) []byte {
 	dst = append(dst, "ratelimit.service.rate_limit."...)
-	for _, part := range []string{s.Domain, s.Key1, s.Key2, s.More} {
+	for _, part := range []string{l.Domain, l.Key1, l.Key2, l.More} {
 		if part != "" {
 			dst = append(append(dst, part...), '.')
 		}

@@ -214,21 +214,24 @@ func (b *branch) rule(n *node, config *descriptorConfig) *Rule {
 		r.valueToMetric = r.valueToMetric || l.valueToMetric
 	}
 	r.labels = b.valuedLabels()
-	series := b.series()
+	labels := b.metricLabels(r)
 	for _, l := range r.Limits {
-		l.Series = series
-		b.complete(l, r)
+		labels.Limit = limitLabel(l)
+		l.Series = labels.Series()
+		b.complete(l)
 	}
 	return r
 }
 
-// series is what metrics call the rule of the branch's last level.
-func (b *branch) series() limiter.SeriesName {
-	var labels []byte
+// metricLabels returns what metrics call r, the rule of the branch's last level.
+func (b *branch) metricLabels(r *Rule) limiter.Labels {
+	var levels []byte
 	for _, l := range b.levels {
-		labels = append(append(labels, configured(l)...), limiter.LevelEnd)
+		levels = append(append(levels, configured(l)...), limiter.LevelEnd)
 	}
-	return limiter.NewSeries(b.domain, string(labels)).Name()
+	labels := limiter.NewLabels(b.domain, string(levels))
+	labels.Rule = r.way()
+	return labels
 }
 
 // valuedLabels are those of the rule of the branch's last level if values of
@@ -249,11 +252,8 @@ func (b *branch) valuedLabels() []levelLabel {
 }
 
 // complete adds to a limit what its rule says of it.
-func (b *branch) complete(l *limiter.Limit, r *Rule) {
+func (b *branch) complete(l *limiter.Limit) {
 	last := b.levels[len(b.levels)-1]
-	if len(r.Limits) > 1 {
-		l.Own = &limiter.OwnSeries{Rule: r.way(), Limit: limitLabel(l)}
-	}
 	switch {
 	case last.shadow:
 		l.Mode = limiter.Shadow

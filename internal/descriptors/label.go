@@ -106,12 +106,12 @@ func ipv4(s string) int {
 	return n
 }
 
-// limitLabel is what metrics call a limit that has others beside it in its rule:
-// its name, or how it counts, in which it differs from the others.
+// limitLabel is what metrics call a limit within its rule: its name, or how it
+// counts, in which it differs from others of the rule.
 func limitLabel(l *limiter.Limit) string {
 	switch {
 	case l.Name != "":
-		return strings.ToValidUTF8(l.Name, "_")
+		return strings.ReplaceAll(strings.ToValidUTF8(l.Name, "_"), "\x00", "_")
 	case l.Unlimited:
 		return "unlimited"
 	}

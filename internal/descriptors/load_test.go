@@ -134,7 +134,10 @@ descriptors:
 	}
 	wantLimits(t, rule, limiter.Spec{
 		Name: "files", RequestsPerUnit: 7, Unit: limiter.Week, Mode: limiter.Shadow, Replaces: []string{"a", "b"},
-		Series: limiter.Series{Domain: "api_v1_8080", Key1: "address_10_1_2_3_80", Key2: "path_/files/*", More: "user"}.Name(),
+		Series: limiter.Labels{
+			Domain: "api_v1_8080", Key1: "address_10_1_2_3_80", Key2: "path_/files/*", More: "user",
+			Rule: `address="10.1.2.3:80"|path=/files/*|user`, Limit: "files",
+		}.Series(),
 	})
 	if want := []string{"", "/files/*"}; !slices.Equal(rule.Patterns, want) {
 		t.Errorf("got patterns %q, want %q", rule.Patterns, want)
@@ -192,7 +195,7 @@ func wantLimits(t *testing.T, rule *Rule, specs ...limiter.Spec) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !reflect.DeepEqual(rule.Limits[i], want) {
+		if !reflect.DeepEqual(rule.Limits[i].Spec, want.Spec) {
 			t.Errorf("limit %d: got %+v, want %+v", i, rule.Limits[i].Spec, spec)
 		}
 	}
@@ -236,8 +239,9 @@ func TestLoadFillsLimit(t *testing.T) {
 	} {
 		t.Run(test.fields, func(t *testing.T) {
 			tree := load(t, "{domain: api, descriptors: [{key: user, "+test.fields+"}]}")
-			test.want.Series = limiter.Series{Domain: "api", Key1: "user"}.Name()
-			wantLimits(t, tree.Match("api", entries("user=alice")), test.want)
+			rule := tree.Match("api", entries("user=alice"))
+			test.want.Series = limiter.Labels{Domain: "api", Key1: "user", Rule: "user", Limit: limitLabel(rule.Limits[0])}.Series()
+			wantLimits(t, rule, test.want)
 		})
 	}
 }
@@ -261,8 +265,7 @@ descriptors:
 	of := func(limit string) limiter.Spec {
 		return limiter.Spec{
 			Mode:   limiter.Quota,
-			Series: limiter.Series{Domain: "api", Key1: "user", Key2: "q___"}.Name(),
-			Own:    &limiter.OwnSeries{Rule: `user|q="\xff|"`, Limit: limit},
+			Series: limiter.Labels{Domain: "api", Key1: "user", Key2: "q___", Rule: `user|q="\xff|"`, Limit: limit}.Series(),
 		}
 	}
 	burst, steady := of("burst"), of("5 minutes sliding_window")
@@ -283,7 +286,7 @@ func TestLoadKeepsSeriesUTF8(t *testing.T) {
 	if rule == nil {
 		t.Fatal("the rule does not match its bytes")
 	}
-	if got, want := rule.Limits[0].Series.Series().Key1, "q_a_b"; got != want {
+	if got, want := rule.Limits[0].Series.Labels().Key1, "q_a_b"; got != want {
 		t.Errorf("got label %q, want %q", got, want)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"weir/internal/limiter"
 	"weir/internal/limiter/memstore"
 	"weir/internal/rls"
+	"weir/internal/usage"
 )
 
 var update = flag.Bool("update", false, "write testdata/*.txt and *.json anew")
@@ -227,7 +228,7 @@ func askTwice(t *testing.T, q Question) (first, second *ratelimitv3.RateLimitRes
 	reg := prometheus.NewRegistry()
 	server := rls.New(rls.Options{
 		Rules:      func() *descriptors.Tree { return q.Tree },
-		Limiter:    limiter.New(memstore.New(memstore.Options{}), reg),
+		Limiter:    usage.New(memstore.New(memstore.Options{}), reg),
 		Options:    q.Options,
 		Registerer: reg,
 		Logger:     slog.New(slog.DiscardHandler),

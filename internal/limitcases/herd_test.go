@@ -18,6 +18,7 @@ import (
 	"weir/internal/limiter/memstore"
 	"weir/internal/limiter/redisstore"
 	"weir/internal/rls"
+	"weir/internal/usage"
 )
 
 // herdLimits are limits that 100 workers share.
@@ -141,7 +142,7 @@ func newHerd(t *testing.T, limit string, open openStore, w waiting, began time.T
 	reg := prometheus.NewRegistry()
 	h.Handler = rls.New(rls.Options{
 		Rules:      func() *descriptors.Tree { return tree },
-		Limiter:    limiter.New(limiter.NewPromises(open(t, h.now), h.now), reg),
+		Limiter:    usage.New(limiter.NewPromises(open(t, h.now), h.now), reg),
 		Registerer: reg,
 		Logger:     slog.New(slog.DiscardHandler),
 	}).JSONHandler()

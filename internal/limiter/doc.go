@@ -2,6 +2,6 @@
 //
 // It holds the words of the trade as types (Limit, Hit, Decision, State), the
 // algorithm as pure functions of a state and a time, the spelling of counter
-// keys, the contract of a Store, and the Limiter that callers ask. It knows
-// nothing of YAML, of gRPC or of Redis; its sub-packages hold the stores.
+// keys, and the contract of a Store. It imports the standard library alone; its
+// sub-packages hold the stores.
 package limiter

@@ -122,8 +122,7 @@ type Spec struct {
 	Trial           bool        // has a counter of its own beside a limit of its rule that counts alike
 	FailureMode     FailureMode // what becomes of hits while the store fails
 	Replaces        []string    // names of limits that do not count beside this one
-	Series          SeriesName  // of the metrics; limits of equal labels share them
-	Own             *OwnSeries  // of the limit's own metrics, nil: none
+	Series          Series      // of the metrics; limits of equal labels share them
 }
 
 // Period is the length of the limit's window, or the time in which a bucket
@@ -153,16 +152,23 @@ func (s *Spec) Size() uint32 {
 // makes new limits.
 type Limit struct {
 	Spec
-	meter  meter
-	ample  int64                  // as the meter tells
-	meters atomic.Pointer[meters] // bound at first use
+	meter meter
+	ample int64 // as the meter tells
+	id    uint64
 }
+
+// lastID is the id of the limit that was made last.
+var lastID atomic.Uint64
+
+// ID returns a number that no other limit of the process has. Those of limits
+// that are made one after the other are consecutive.
+func (l *Limit) ID() uint64 { return l.id }
 
 // NewLimit makes a limit. The error tells what makes it impossible to count: a
 // missing unit, a period or a refill above MaxPeriod, options of another
 // algorithm, or numbers that would not be exact.
 func NewLimit(s Spec) (*Limit, error) {
-	l := &Limit{Spec: s}
+	l := &Limit{Spec: s, id: lastID.Add(1)}
 	switch {
 	case s.Unlimited:
 		return l, nil

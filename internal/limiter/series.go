@@ -1,91 +1,75 @@
 package limiter
 
-import (
-	"strings"
-	"sync/atomic"
-)
+import "strings"
 
-// Series holds the labels under which a limit's hits are counted. Prometheus
-// knows the first two levels of a rule, statsd all of them.
-//
-// Labels come from the configuration, so that traffic cannot add series, but
-// for rules that ask for the values of requests: see Hit.Labels.
-type Series struct {
+// Labels are what metrics call a limit. They come from the configuration, so that
+// traffic cannot add series, but for rules that ask for the values of requests:
+// see Hit.Labels. No label holds a LevelEnd.
+type Labels struct {
 	Domain string
 	Key1   string // first level of the rule: key, or key_value
 	Key2   string // second level, empty if there is none
 	More   string // further levels, joined by '.'
+	Rule   string // keys and values that lead to the rule
+	Limit  string // tells the limits of the rule apart
 }
 
-// SeriesName spells a Series as one text, because every limit has one.
-type SeriesName string
-
-// nameEnd ends each part of a SeriesName but the last. No part holds it.
-const nameEnd = string(rune(LevelEnd))
-
-// Name spells s.
-func (s Series) Name() SeriesName {
-	return SeriesName(strings.Join([]string{s.Domain, s.Key1, s.Key2, s.More}, nameEnd))
-}
-
-// Series returns what n spells.
-func (n SeriesName) Series() (s Series) {
-	rest := string(n)
-	s.Domain, rest, _ = strings.Cut(rest, nameEnd)
-	s.Key1, rest, _ = strings.Cut(rest, nameEnd)
-	s.Key2, s.More, _ = strings.Cut(rest, nameEnd)
-	return s
-}
-
-// domain is Series.Domain.
-func (n SeriesName) domain() string {
-	domain, _, _ := strings.Cut(string(n), nameEnd)
-	return domain
-}
-
-// OwnSeries holds, beside Series.Domain, the label values of metrics that a
-// limit shares with no other. Limits have them that are not alone in their rule.
-type OwnSeries struct {
-	Rule  string // keys and values that lead to the rule
-	Limit string // tells the limits of a rule apart
-}
-
-// LevelEnd ends each level of Hit.Labels. No label holds it.
+// LevelEnd ends each level of Hit.Labels.
 const LevelEnd = 0
 
-// NewSeries returns the series of a domain and of levels that are spelled like
-// Hit.Labels.
-func NewSeries(domain, labels string) Series {
-	s := Series{Domain: domain}
-	s.Key1, labels, _ = strings.Cut(labels, nameEnd)
-	s.Key2, labels, _ = strings.Cut(labels, nameEnd)
-	s.More = strings.ReplaceAll(strings.TrimSuffix(labels, nameEnd), nameEnd, ".")
-	return s
+const labelEnd = string(rune(LevelEnd))
+
+// NewLabels returns the labels of a domain and of levels that are spelled like
+// Hit.Labels. Rule and Limit are empty.
+func NewLabels(domain, levels string) Labels {
+	l := Labels{Domain: domain}
+	l.Key1, levels, _ = strings.Cut(levels, labelEnd)
+	l.Key2, levels, _ = strings.Cut(levels, labelEnd)
+	l.More = strings.ReplaceAll(strings.TrimSuffix(levels, labelEnd), labelEnd, ".")
+	return l
 }
 
-// Units are the sums of a series, in units of cost. docs/metrics.md tells what
-// each means.
-type Units struct {
-	TotalHits, OverLimit, NearLimit, WithinLimit, ShadowMode, OverLimitWithLocalCache uint64
-}
+// Series spells Labels in their order as one text, because every limit has one.
+// Where Rule and Limit are empty they are left out.
+type Series string
 
-func (u *Units) add(v Units) {
-	u.TotalHits += v.TotalHits
-	u.OverLimit += v.OverLimit
-	u.NearLimit += v.NearLimit
-	u.WithinLimit += v.WithinLimit
-	u.ShadowMode += v.ShadowMode
-	u.OverLimitWithLocalCache += v.OverLimitWithLocalCache
-}
-
-// seriesCounters count the Units of one series.
-type seriesCounters struct {
-	total, over, near, within, shadow, remembered atomic.Uint64
-}
-
-func (c *seriesCounters) units() Units {
-	return Units{
-		TotalHits: c.total.Load(), OverLimit: c.over.Load(), NearLimit: c.near.Load(),
-		WithinLimit: c.within.Load(), ShadowMode: c.shadow.Load(), OverLimitWithLocalCache: c.remembered.Load(),
+// Series spells l.
+func (l Labels) Series() Series {
+	text := strings.Join([]string{l.Domain, l.Key1, l.Key2, l.More, l.Rule, l.Limit}, labelEnd)
+	if l.Rule == "" && l.Limit == "" {
+		text = text[:len(text)-2*len(labelEnd)]
 	}
+	return Series(text)
+}
+
+// Labels returns what s spells.
+func (s Series) Labels() (l Labels) {
+	rest := string(s)
+	for _, label := range []*string{&l.Domain, &l.Key1, &l.Key2, &l.More, &l.Rule} {
+		*label, rest, _ = strings.Cut(rest, labelEnd)
+	}
+	l.Limit = rest
+	return l
+}
+
+// Domain returns Labels.Domain.
+func (s Series) Domain() string { return string(s.first(1)) }
+
+// Levels returns s without Rule and Limit.
+func (s Series) Levels() Series { return s.first(4) }
+
+// Rule returns s without Limit.
+func (s Series) Rule() Series { return s.first(5) }
+
+// first returns the first n labels of s.
+func (s Series) first(n int) Series {
+	for i := range len(s) {
+		if s[i] != LevelEnd {
+			continue
+		}
+		if n--; n == 0 {
+			return s[:i]
+		}
+	}
+	return s
 }

@@ -1,150 +1,48 @@
 package limiter
 
-import (
-	"context"
-	"fmt"
-	"log/slog"
-	"maps"
-	"strings"
-	"sync"
-	"testing"
+import "testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
-)
-
-func TestNewSeries(t *testing.T) {
-	for labels, want := range map[string]Series{
+func TestNewLabels(t *testing.T) {
+	for levels, want := range map[string]Labels{
 		"":                         {Domain: "api"},
 		"user\x00":                 {Domain: "api", Key1: "user"},
 		"user\x00path_/v1.2\x00":   {Domain: "api", Key1: "user", Key2: "path_/v1.2"},
 		"a\x00b\x00c_1\x00":        {Domain: "api", Key1: "a", Key2: "b", More: "c_1"},
 		"a\x00b\x00c_1\x00d_2\x00": {Domain: "api", Key1: "a", Key2: "b", More: "c_1.d_2"},
 	} {
-		if got := NewSeries("api", labels); got != want {
-			t.Errorf("%q: got %+v, want %+v", labels, got, want)
-		}
-		if got := want.Name().Series(); got != want {
-			t.Errorf("%q spells %+v, want %+v", want.Name(), got, want)
-		}
-		if got := want.Name().domain(); got != want.Domain {
-			t.Errorf("%q: got domain %q, want %q", want.Name(), got, want.Domain)
+		if got := NewLabels("api", levels); got != want {
+			t.Errorf("%q: got %+v, want %+v", levels, got, want)
 		}
 	}
 }
 
-// Prometheus is told the sums over what its labels do not hold.
-func TestSeriesOfPrometheus(t *testing.T) {
-	reg := prometheus.NewRegistry()
-	l := New(shared{}, reg)
-	for _, more := range []string{"c", "d"} {
-		limit := must(Spec{Unit: Minute, RequestsPerUnit: 10, Series: Series{Domain: "api", Key1: "a", Key2: "b", More: more}.Name()})
-		if _, err := l.Decide(context.Background(), []Hit{{Limit: limit, Cost: 2}}, make([]Decision, 1)); err != nil {
-			t.Fatal(err)
+func TestSeries(t *testing.T) {
+	for _, want := range []Labels{
+		{Domain: "api", Key1: "user", Rule: "user", Limit: "minute"},
+		{Domain: "api", Key1: "a", Key2: "b", More: "c.d", Rule: "a|b|c|d", Limit: "burst"},
+	} {
+		s := want.Series()
+		if got := s.Labels(); got != want {
+			t.Errorf("%q spells %+v, want %+v", s, got, want)
+		}
+		if got := s.Domain(); got != want.Domain {
+			t.Errorf("%q: got domain %q, want %q", s, got, want.Domain)
+		}
+		want.Limit = ""
+		if got := s.Rule().Labels(); got != want {
+			t.Errorf("the rule of %q is %+v, want %+v", s, got, want)
+		}
+		want.Rule = ""
+		levels := s.Levels()
+		if got := levels.Labels(); got != want || levels != want.Series() || levels.Levels() != levels {
+			t.Errorf("the levels of %q are %q, %+v, want %+v", s, levels, got, want)
 		}
 	}
-	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
-# HELP ratelimit_service_rate_limit_near_limit Units above NEAR_LIMIT_RATIO of the limit, and not over it.
-# TYPE ratelimit_service_rate_limit_near_limit counter
-ratelimit_service_rate_limit_near_limit{domain="api",key1="a",key2="b"} 0
-# HELP ratelimit_service_rate_limit_over_limit Units over the limit.
-# TYPE ratelimit_service_rate_limit_over_limit counter
-ratelimit_service_rate_limit_over_limit{domain="api",key1="a",key2="b"} 0
-# HELP ratelimit_service_rate_limit_over_limit_with_local_cache Units over the limit that were denied without asking the store.
-# TYPE ratelimit_service_rate_limit_over_limit_with_local_cache counter
-ratelimit_service_rate_limit_over_limit_with_local_cache{domain="api",key1="a",key2="b"} 0
-# HELP ratelimit_service_rate_limit_shadow_mode Units that would have been denied, but for the shadow mode of the limit.
-# TYPE ratelimit_service_rate_limit_shadow_mode counter
-ratelimit_service_rate_limit_shadow_mode{domain="api",key1="a",key2="b"} 0
-# HELP ratelimit_service_rate_limit_total_hits Units asked for.
-# TYPE ratelimit_service_rate_limit_total_hits counter
-ratelimit_service_rate_limit_total_hits{domain="api",key1="a",key2="b"} 4
-# HELP ratelimit_service_rate_limit_within_limit Units admitted.
-# TYPE ratelimit_service_rate_limit_within_limit counter
-ratelimit_service_rate_limit_within_limit{domain="api",key1="a",key2="b"} 4
-# HELP weir_detailed_series Series that detailed_metric and value_to_metric made of the values of requests.
-# TYPE weir_detailed_series gauge
-weir_detailed_series 0
-# HELP weir_detailed_series_overflow_total Hits that detailed_metric or value_to_metric would have given a new series, but for MAX_DETAILED_SERIES.
-# TYPE weir_detailed_series_overflow_total counter
-weir_detailed_series_overflow_total 0
-# HELP weir_store_errors_total Requests that the store could not decide.
-# TYPE weir_store_errors_total counter
-weir_store_errors_total 0
-`)); err != nil {
-		t.Error(err)
-	}
 }
 
-// However many values there are, and however many ask at once, there are only
-// so many series; the rest is counted under the rule, and told once.
-func TestDetailedSeriesAreBounded(t *testing.T) {
-	const bound, values, workers = 10, 50, 8
-	var log strings.Builder
-	l := NewWith(shared{}, Options{
-		Registerer: prometheus.NewRegistry(), NearLimitRatio: 0.8,
-		MaxDetailedSeries: bound, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-	})
-	limit := must(Spec{Unit: Minute, RequestsPerUnit: 10, Series: Series{Domain: "api", Key1: "user"}.Name()})
-	var asking sync.WaitGroup
-	for range workers {
-		asking.Go(func() {
-			for i := range values {
-				hit := Hit{Limit: limit, Cost: 1, Labels: fmt.Appendf(nil, "user_%d\x00", i)}
-				if _, err := l.Decide(context.Background(), []Hit{hit}, make([]Decision, 1)); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	asking.Wait()
-	all := maps.Collect(l.Units())
-	if len(all) != bound+1 {
-		t.Errorf("%d series, want %d and that of the rule", len(all), bound)
-	}
-	var sum uint64
-	for _, units := range all {
-		sum += units.TotalHits
-	}
-	if sum != values*workers {
-		t.Errorf("%d hits in all series, want %d", sum, values*workers)
-	}
-	if got, want := all[limit.Series.Series()].TotalHits, uint64((values-bound)*workers); got != want {
-		t.Errorf("%d hits under the rule, want %d", got, want)
-	}
-	if got, want := testutil.ToFloat64(l.metrics.series.overflow), float64((values-bound)*workers); got != want {
-		t.Errorf("overflow is %v, want %v", got, want)
-	}
-	if got := strings.Count(log.String(), "MAX_DETAILED_SERIES"); got != 1 {
-		t.Errorf("told %d times, want once:\n%s", got, log.String())
-	}
-}
-
-func TestKnownDetailsDoNotAllocate(t *testing.T) {
-	l := New(shared{}, prometheus.NewRegistry())
-	limit := must(Spec{Unit: Minute, RequestsPerUnit: 10, Series: Series{Domain: "api", Key1: "user"}.Name()})
-	hit, d := Hit{Limit: limit, Cost: 1, Labels: []byte("user_alice\x00")}, Decision{Charged: true, Used: 1}
-	l.metrics.observe(&hit, &d)
-	if n := testing.AllocsPerRun(100, func() { l.metrics.observe(&hit, &d) }); n != 0 {
-		t.Errorf("%v allocations, want none", n)
-	}
-}
-
-func TestMetricNames(t *testing.T) {
-	reg := prometheus.NewRegistry()
-	l := New(shared{}, reg)
-	limit := must(Spec{Unit: Minute, RequestsPerUnit: 10, Series: Series{Domain: "api", Key1: "user"}.Name(), Own: &OwnSeries{"user", "minute"}})
-	if _, err := l.Decide(context.Background(), []Hit{{Limit: limit, Cost: 1}}, make([]Decision, 1)); err != nil {
-		t.Fatal(err)
-	}
-	problems, err := testutil.GatherAndLint(reg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range problems {
-		// The names are those of the reference, whose counters lack the suffix.
-		if p.Text != `counter metrics should have "_total" suffix` || !strings.HasPrefix(p.Metric, "ratelimit_service_") {
-			t.Errorf("%s: %s", p.Metric, p.Text)
-		}
+func TestIDsOfLimitsFollowEachOther(t *testing.T) {
+	a, b := must(Spec{Unlimited: true}), must(Spec{Unlimited: true})
+	if b.ID() != a.ID()+1 {
+		t.Errorf("got IDs %d and %d, want consecutive ones", a.ID(), b.ID())
 	}
 }

@@ -22,8 +22,8 @@ func TestOverridesAreBounded(t *testing.T) {
 	if limit("api", Override{Unit: limiter.Second}) != first {
 		t.Error("the same override made two limits")
 	}
-	if other := limit("web", Override{Unit: limiter.Second}); other.Series.Series().Domain != "web" {
-		t.Errorf("domain of the metrics is %q, want web", other.Series.Series().Domain)
+	if other := limit("web", Override{Unit: limiter.Second}); other.Series.Domain() != "web" {
+		t.Errorf("domain of the metrics is %q, want web", other.Series.Domain())
 	}
 	for n := range uint32(3 * maxOverrides) {
 		if l := limit("api", Override{RequestsPerUnit: n, Unit: limiter.Second}); l.RequestsPerUnit != n {

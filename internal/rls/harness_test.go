@@ -20,6 +20,7 @@ import (
 	"weir/internal/limiter"
 	"weir/internal/limiter/memstore"
 	"weir/internal/plan"
+	"weir/internal/usage"
 )
 
 // now is the time of all decisions: 30 s before the end of a minute and an
@@ -48,7 +49,7 @@ func options(t testing.TB, rules string) Options {
 	}
 	return Options{
 		Rules:      func() *descriptors.Tree { return tree },
-		Limiter:    limiter.New(memstore.New(memstore.Options{Now: clock}), reg),
+		Limiter:    usage.New(memstore.New(memstore.Options{Now: clock}), reg),
 		Options:    plan.Options{Keys: keys},
 		Registerer: reg,
 		Logger:     slog.New(slog.DiscardHandler),

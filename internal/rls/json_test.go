@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
-	"weir/internal/limiter"
+	"weir/internal/usage"
 )
 
 func post(h http.Handler, method, body string) *httptest.ResponseRecorder {
@@ -116,7 +116,7 @@ func TestRetryAfterInMilliseconds(t *testing.T) {
 func TestJSONErrors(t *testing.T) {
 	opts := options(t, rules)
 	failed := options(t, rules)
-	failed.Limiter = limiter.New(failing{}, prometheus.NewRegistry())
+	failed.Limiter = usage.New(failing{}, prometheus.NewRegistry())
 	for _, tc := range []struct {
 		name   string
 		opts   Options

@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"weir/internal/limiter"
 	"weir/internal/limiter/memstore"
+	"weir/internal/usage"
 )
 
 // Both entrances count their requests and errors, so that the share of errors
@@ -88,7 +88,7 @@ descriptors:
   - key: alone
     rate_limit: {unit: second, requests_per_unit: 1}
 `)
-	opts.Limiter = limiter.New(memstore.New(memstore.Options{Now: clock}), reg)
+	opts.Limiter = usage.New(memstore.New(memstore.Options{Now: clock}), reg)
 	s := New(opts)
 	const user = "domain: 'api' descriptors {entries {key: 'user' value: 'a|b'} entries {key: 'path' value: '/'} %s} "
 	decide(t, s, fmt.Sprintf(user, "")+d("alone", "x")+"hits_addend: 2") // denied by alone
@@ -101,8 +101,11 @@ descriptors:
 # TYPE ratelimit_service_rate_limit_total_hits counter
 ratelimit_service_rate_limit_total_hits{domain="api",key1="alone",key2=""} 2
 ratelimit_service_rate_limit_total_hits{domain="api",key1="user_a_b",key2="path"} 24
-# HELP weir_limit_hits_total Units asked of one of several limits of a rule: admitted; over, they did not fit it; withheld, they did but another limit denied the request.
+# HELP weir_limit_hits_total Units asked of a limit: admitted; over, they did not fit it; withheld, they did but another limit denied the request.
 # TYPE weir_limit_hits_total counter
+weir_limit_hits_total{domain="api",limit="second",outcome="admitted",rule="alone"} 0
+weir_limit_hits_total{domain="api",limit="second",outcome="over",rule="alone"} 2
+weir_limit_hits_total{domain="api",limit="second",outcome="withheld",rule="alone"} 0
 weir_limit_hits_total{domain="api",limit="burst",outcome="admitted",rule="user=\"a|b\"|path"} 3
 weir_limit_hits_total{domain="api",limit="burst",outcome="over",rule="user=\"a|b\"|path"} 3
 weir_limit_hits_total{domain="api",limit="burst",outcome="withheld",rule="user=\"a|b\"|path"} 2
@@ -113,6 +116,46 @@ weir_limit_hits_total{domain="api",limit="minute token_bucket",outcome="admitted
 weir_limit_hits_total{domain="api",limit="minute token_bucket",outcome="over",rule="user=\"a|b\"|path"} 0
 weir_limit_hits_total{domain="api",limit="minute token_bucket",outcome="withheld",rule="user=\"a|b\"|path"} 4
 `), "ratelimit_service_rate_limit_total_hits", "weir_limit_hits_total"); err != nil {
+		t.Error(err)
+	}
+}
+
+// A limit at the third level shares the reference's series with its parent, but
+// who asks which limit denies is told of it alone.
+func TestALimitAtTheThirdLevelHasASeriesOfItsOwn(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	opts := options(t, `
+domain: api
+descriptors:
+  - key: tenant
+    descriptors:
+      - key: path
+        rate_limit: {unit: minute, requests_per_unit: 100}
+        descriptors:
+          - key: method
+            value: POST
+            rate_limit: {name: writes, unit: minute, requests_per_unit: 1}
+`)
+	opts.Limiter = usage.New(memstore.New(memstore.Options{Now: clock}), reg)
+	s := New(opts)
+	const path = "descriptors {entries {key: 'tenant' value: 'a'} entries {key: 'path' value: '/'} "
+	for range 3 {
+		decide(t, s, "domain: 'api' "+path+"entries {key: 'method' value: 'POST'}}")
+		decide(t, s, "domain: 'api' "+path+"}")
+	}
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
+# HELP ratelimit_service_rate_limit_over_limit Units over the limit.
+# TYPE ratelimit_service_rate_limit_over_limit counter
+ratelimit_service_rate_limit_over_limit{domain="api",key1="tenant",key2="path"} 2
+# HELP weir_limit_hits_total Units asked of a limit: admitted; over, they did not fit it; withheld, they did but another limit denied the request.
+# TYPE weir_limit_hits_total counter
+weir_limit_hits_total{domain="api",limit="minute",outcome="admitted",rule="tenant|path"} 3
+weir_limit_hits_total{domain="api",limit="minute",outcome="over",rule="tenant|path"} 0
+weir_limit_hits_total{domain="api",limit="minute",outcome="withheld",rule="tenant|path"} 0
+weir_limit_hits_total{domain="api",limit="writes",outcome="admitted",rule="tenant|path|method=POST"} 1
+weir_limit_hits_total{domain="api",limit="writes",outcome="over",rule="tenant|path|method=POST"} 2
+weir_limit_hits_total{domain="api",limit="writes",outcome="withheld",rule="tenant|path|method=POST"} 0
+`), "ratelimit_service_rate_limit_over_limit", "weir_limit_hits_total"); err != nil {
 		t.Error(err)
 	}
 }
@@ -132,7 +175,7 @@ descriptors:
   - key: path
     rate_limit: {unit: day, requests_per_unit: 100}
 `)
-	opts.Limiter = limiter.NewWith(memstore.New(memstore.Options{Now: clock}), limiter.Options{
+	opts.Limiter = usage.NewWith(memstore.New(memstore.Options{Now: clock}), usage.Options{
 		Registerer: reg, NearLimitRatio: 0.8, MaxDetailedSeries: 2, Logger: slog.New(slog.DiscardHandler),
 	})
 	s := New(opts)
@@ -161,21 +204,29 @@ weir_detailed_series_overflow_total 4
 func TestMetricsOfOverrides(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	opts := options(t, `{domain: "a:b|c", descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 9}}]}`)
-	opts.Limiter = limiter.New(memstore.New(memstore.Options{Now: clock}), reg)
-	decide(t, New(opts), "domain: 'a:b|c' "+d("user", "x")+d("user", "x", "limit {requests_per_unit: 9 unit: DAY}"))
+	opts.Limiter = usage.New(memstore.New(memstore.Options{Now: clock}), reg)
+	decide(t, New(opts), "domain: 'a:b|c' "+d("user", "x")+d("user", "x", "limit {requests_per_unit: 9 unit: DAY}")+d("user", "x", "limit {requests_per_unit: 8 unit: HOUR}"))
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
 # HELP ratelimit_service_rate_limit_total_hits Units asked for.
 # TYPE ratelimit_service_rate_limit_total_hits counter
-ratelimit_service_rate_limit_total_hits{domain="a_b_c",key1="override",key2=""} 1
+ratelimit_service_rate_limit_total_hits{domain="a_b_c",key1="override",key2=""} 2
 ratelimit_service_rate_limit_total_hits{domain="a_b_c",key1="user",key2=""} 1
-`), "ratelimit_service_rate_limit_total_hits"); err != nil {
+# HELP weir_limit_hits_total Units asked of a limit: admitted; over, they did not fit it; withheld, they did but another limit denied the request.
+# TYPE weir_limit_hits_total counter
+weir_limit_hits_total{domain="a_b_c",limit="day",outcome="admitted",rule="user"} 1
+weir_limit_hits_total{domain="a_b_c",limit="day",outcome="over",rule="user"} 0
+weir_limit_hits_total{domain="a_b_c",limit="day",outcome="withheld",rule="user"} 0
+weir_limit_hits_total{domain="a_b_c",limit="override",outcome="admitted",rule="override"} 2
+weir_limit_hits_total{domain="a_b_c",limit="override",outcome="over",rule="override"} 0
+weir_limit_hits_total{domain="a_b_c",limit="override",outcome="withheld",rule="override"} 0
+`), "ratelimit_service_rate_limit_total_hits", "weir_limit_hits_total"); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestStoreErrorsAreCounted(t *testing.T) {
 	opts := options(t, rules)
-	opts.Limiter = limiter.New(failing{}, prometheus.NewRegistry())
+	opts.Limiter = usage.New(failing{}, prometheus.NewRegistry())
 	s := New(opts)
 	c := s.newCall()
 	c.wire = hotRequest(1)

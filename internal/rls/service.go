@@ -29,8 +29,8 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"weir/internal/descriptors"
-	"weir/internal/limiter"
 	"weir/internal/plan"
+	"weir/internal/usage"
 )
 
 // Options says what a Service works with.
@@ -38,7 +38,7 @@ type Options struct {
 	// Rules returns the rules of the moment. nil are none, which leaves
 	// requests undecided.
 	Rules   func() *descriptors.Tree
-	Limiter *limiter.Limiter
+	Limiter *usage.Limiter
 	plan.Options
 
 	ResponseHeaders Headers // that Envoy adds to the response
