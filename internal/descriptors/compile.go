@@ -199,7 +199,6 @@ func (n *node) add(child *node) {
 // rule builds the rule of n, the branch's last level.
 func (b *branch) rule(n *node, config *descriptorConfig) *Rule {
 	r := &Rule{
-		Limits:         config.limits,
 		Metadata:       config.metadata,
 		detailedMetric: config.detailedMetric,
 		node:           n,
@@ -215,9 +214,15 @@ func (b *branch) rule(n *node, config *descriptorConfig) *Rule {
 	}
 	r.labels = b.valuedLabels()
 	series := b.series()
-	for _, l := range r.Limits {
-		l.Series = series
-		b.complete(l, r)
+	for _, spec := range config.limits {
+		spec.Series = series
+		b.complete(spec, r, len(config.limits) > 1)
+		l, err := limiter.NewLimit(*spec)
+		if err != nil { // the decoder has checked it
+			b.Problem(config.at, "%v", err)
+			continue
+		}
+		r.Limits = append(r.Limits, l)
 	}
 	return r
 }
@@ -248,16 +253,16 @@ func (b *branch) valuedLabels() []levelLabel {
 	return labels
 }
 
-// complete adds to a limit what its rule says of it.
-func (b *branch) complete(l *limiter.Limit, r *Rule) {
+// complete adds to a limit what its rule says of it, which may have others.
+func (b *branch) complete(s *limiter.Spec, r *Rule, others bool) {
 	last := b.levels[len(b.levels)-1]
-	if len(r.Limits) > 1 {
-		l.Own = &limiter.OwnSeries{Rule: r.way(), Limit: limitLabel(l)}
+	if others {
+		s.Own = &limiter.OwnSeries{Rule: r.way(), Limit: limitLabel(s)}
 	}
 	switch {
 	case last.shadow:
-		l.Mode = limiter.Shadow
-	case last.quota && l.Mode == limiter.Enforced:
-		l.Mode = limiter.Quota
+		s.Mode = limiter.Shadow
+	case last.quota && s.Mode == limiter.Enforced:
+		s.Mode = limiter.Quota
 	}
 }

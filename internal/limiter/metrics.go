@@ -147,12 +147,12 @@ func (t *seriesTable) ownOf(k ownKey) *ownCounters {
 func (c *ownCounters) observe(h *Hit, d *Decision, p parts) {
 	switch {
 	case d.Charged:
-		over := min(p.over, h.Units())
-		c.admitted.Add(float64(h.Units() - over))
+		over := min(p.over, h.CountedCost())
+		c.admitted.Add(float64(h.CountedCost() - over))
 		c.over.Add(float64(over))
 	case d.Over:
-		c.over.Add(float64(h.Units()))
+		c.over.Add(float64(h.CountedCost()))
 	default:
-		c.withheld.Add(float64(h.Units()))
+		c.withheld.Add(float64(h.CountedCost()))
 	}
 }

@@ -158,8 +158,7 @@ func title(l *rls.CurrentLimit) string {
 }
 
 func amount(l *rls.CurrentLimit) string {
-	if l.UnitMultiplier > 1 {
-		return fmt.Sprintf("%d per %d %ss", l.RequestsPerUnit, l.UnitMultiplier, l.Unit)
-	}
-	return fmt.Sprintf("%d per %s", l.RequestsPerUnit, l.Unit)
+	unit, _ := limiter.ParseUnit(l.Unit) // it was answered
+	s := limiter.Spec{RequestsPerUnit: l.RequestsPerUnit, Unit: unit, UnitMultiplier: l.UnitMultiplier}
+	return s.Rate()
 }
