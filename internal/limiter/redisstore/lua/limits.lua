@@ -28,7 +28,7 @@ else
 end
 
 local limits = {}
-for word, a, b, c, d in gmatch(ARGV[2], "([%l_]+) (%d+) (%d+) (%d+) (%d+) ") do
+for word, a, b, c, d in gmatch(ARGV[2], "(%S+) (%d+) (%d+) (%d+) (%d+) ") do
   local algorithm = algorithms[word]
   local limit = algorithm.limit(now, tonumber(a), tonumber(b), tonumber(c), tonumber(d))
   limit.algorithm = algorithm
