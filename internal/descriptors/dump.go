@@ -34,7 +34,7 @@ const dumpHead = `# One limit per line, as the rules configure it: what is used 
 // readers may be slow.
 func (t *Tree) Dump(w io.Writer) error {
 	b := bufio.NewWriter(w)
-	b.WriteString(dumpHead)
+	fmt.Fprint(b, dumpHead)
 	for _, r := range t.rules {
 		name, options := r.dotted(), append(r.options(), "from: "+r.Place())
 		for _, l := range r.Limits {
