@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"weir/internal/limiter"
 )
 
 const (
@@ -14,11 +16,13 @@ const (
 	unitsText            = "second, minute, hour, day, week, month, year"
 )
 
+var algorithmsText = strings.Join(limiter.AlgorithmNames(), ", ")
+
 // bad holds for each file and directory in testdata/bad the whole report.
 var bad = map[string][]string{
 	"algorithm_unknown.yaml": {
-		`algorithm_unknown.yaml:4:65: descriptors[0].rate_limit.algorithm: "gcra" is not allowed (did you mean token_bucket?), allowed are fixed_window, sliding_window, token_bucket`,
-		"algorithm_unknown.yaml:6:65: descriptors[1].rate_limit.algorithm: a list is not allowed, allowed are fixed_window, sliding_window, token_bucket",
+		`algorithm_unknown.yaml:4:65: descriptors[0].rate_limit.algorithm: "gcra" is not allowed (did you mean token_bucket?), allowed are ` + algorithmsText,
+		"algorithm_unknown.yaml:6:65: descriptors[1].rate_limit.algorithm: a list is not allowed, allowed are " + algorithmsText,
 	},
 	"alias_bomb.yaml": {
 		"alias_bomb.yaml:5:23: descriptors[0].metadata.f[7][8][8][9][0][3]: aliases repeat too much, at most 1000000 values are allowed",
@@ -302,8 +306,8 @@ var bad = map[string][]string{
 	},
 	"words_of_others.yaml": {
 		`words_of_others.yaml:4:24: descriptors[0].rate_limit.unit: unknown unit "MIN" (did you mean minute?), allowed are ` + unitsText,
-		`words_of_others.yaml:4:62: descriptors[0].rate_limit.algorithm: "sliding" is not allowed (did you mean sliding_window?), allowed are fixed_window, sliding_window, token_bucket`,
-		`words_of_others.yaml:6:65: descriptors[1].rate_limit.algorithm: "leaky_bucket" is not allowed (did you mean token_bucket?), allowed are fixed_window, sliding_window, token_bucket`,
+		`words_of_others.yaml:4:62: descriptors[0].rate_limit.algorithm: "sliding" is not allowed (did you mean sliding_window?), allowed are ` + algorithmsText,
+		`words_of_others.yaml:6:65: descriptors[1].rate_limit.algorithm: "leaky_bucket" is not allowed (did you mean token_bucket?), allowed are ` + algorithmsText,
 		`words_of_others.yaml:7:5: descriptors[1]: unknown field "shadow" (did you mean shadow_mode?), allowed are ` + descriptorFieldsText,
 	},
 	"value_begins_with_star.yaml": {

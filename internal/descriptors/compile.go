@@ -199,7 +199,6 @@ func (n *node) add(child *node) {
 // rule builds the rule of n, the branch's last level.
 func (b *branch) rule(n *node, config *descriptorConfig) *Rule {
 	r := &Rule{
-		Limits:         config.limits,
 		Metadata:       config.metadata,
 		detailedMetric: config.detailedMetric,
 		node:           n,
@@ -215,10 +214,16 @@ func (b *branch) rule(n *node, config *descriptorConfig) *Rule {
 	}
 	r.labels = b.valuedLabels()
 	labels := b.metricLabels(r)
-	for _, l := range r.Limits {
-		labels.Limit = limitLabel(l)
-		l.Series = labels.Series()
-		b.complete(l)
+	for _, spec := range config.limits {
+		labels.Limit = limitLabel(spec)
+		spec.Series = labels.Series()
+		b.complete(spec)
+		l, err := limiter.NewLimit(*spec)
+		if err != nil { // the decoder has checked it
+			b.Problem(config.at, "%v", err)
+			continue
+		}
+		r.Limits = append(r.Limits, l)
 	}
 	return r
 }
@@ -252,12 +257,12 @@ func (b *branch) valuedLabels() []levelLabel {
 }
 
 // complete adds to a limit what its rule says of it.
-func (b *branch) complete(l *limiter.Limit) {
+func (b *branch) complete(s *limiter.Spec) {
 	last := b.levels[len(b.levels)-1]
 	switch {
 	case last.shadow:
-		l.Mode = limiter.Shadow
-	case last.quota && l.Mode == limiter.Enforced:
-		l.Mode = limiter.Quota
+		s.Mode = limiter.Shadow
+	case last.quota && s.Mode == limiter.Enforced:
+		s.Mode = limiter.Quota
 	}
 }

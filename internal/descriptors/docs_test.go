@@ -27,7 +27,7 @@ func TestRuleReferenceLoads(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, fields := range [][]string{fileFields, descriptorFields, limitFields, limiter.UnitNames(), algorithms, anchors, charges, limiter.FailureModeNames()} {
+	for _, fields := range [][]string{fileFields, descriptorFields, limitFields, limiter.UnitNames(), limiter.AlgorithmNames(), anchors, charges, limiter.FailureModeNames()} {
 		for _, field := range fields {
 			if !strings.Contains(string(text), "`"+field+"`") {
 				t.Errorf("docs/rules.md does not explain %s", field)

@@ -120,7 +120,7 @@ func describeLimit(l *limiter.Limit) []string {
 		parts = append(parts, fmt.Sprintf("unit_multiplier: %d", l.UnitMultiplier))
 	}
 	if l.Algorithm != limiter.FixedWindow {
-		parts = append(parts, "algorithm: "+algorithms[l.Algorithm])
+		parts = append(parts, "algorithm: "+l.Algorithm.String())
 	}
 	if l.Anchor != limiter.Epoch {
 		parts = append(parts, "anchor: "+anchors[l.Anchor])
@@ -144,23 +144,15 @@ func describeLimit(l *limiter.Limit) []string {
 }
 
 // describeCounting names the algorithm and the anchor that are not the default.
-func describeCounting(l *limiter.Limit) []string {
+func describeCounting(l *limiter.Spec) []string {
 	var words []string
 	if l.Algorithm != limiter.FixedWindow {
-		words = append(words, algorithms[l.Algorithm])
+		words = append(words, l.Algorithm.String())
 	}
 	if l.Anchor != limiter.Epoch {
 		words = append(words, anchors[l.Anchor])
 	}
 	return words
-}
-
-// period is the period of a limit in words: minute, or 5 minutes.
-func period(l *limiter.Limit) string {
-	if l.UnitMultiplier > 1 {
-		return fmt.Sprintf("%d %ss", l.UnitMultiplier, l.Unit)
-	}
-	return l.Unit.String()
 }
 
 // spell writes an entry for people: key=value, or key if there is no value.

@@ -117,14 +117,14 @@ type Words struct {
 // failure are those of limits that do not say it themselves.
 func WordsFor(l *limiter.Limit, charge limiter.Charge, failure limiter.FailureMode) Words {
 	w := Words{
-		Period:    period(l),
-		Algorithm: algorithms[l.Algorithm],
+		Period:    l.Per(),
+		Algorithm: l.Algorithm.String(),
 		Charge:    charges[cmp.Or(l.Charge, charge, limiter.Auto)-limiter.Auto],
 		Mode:      ModeWord(l.Mode),
 
 		FailureMode: cmp.Or(l.FailureMode, failure, limiter.FailureError).String(),
 	}
-	if l.Algorithm == limiter.FixedWindow {
+	if l.Algorithm.Takes(limiter.AnchorOption) {
 		w.Anchor = anchors[l.Anchor]
 	}
 	return w

@@ -108,14 +108,14 @@ func ipv4(s string) int {
 
 // limitLabel is what metrics call a limit within its rule: its name, or how it
 // counts, in which it differs from others of the rule.
-func limitLabel(l *limiter.Limit) string {
+func limitLabel(l *limiter.Spec) string {
 	switch {
 	case l.Name != "":
 		return strings.ReplaceAll(strings.ToValidUTF8(l.Name, "_"), "\x00", "_")
 	case l.Unlimited:
 		return "unlimited"
 	}
-	words := append([]string{period(l)}, describeCounting(l)...)
+	words := append([]string{l.Per()}, describeCounting(l)...)
 	if l.Trial {
 		words = append(words, "shadow_mode")
 	}

@@ -24,9 +24,8 @@ var (
 
 // The words of fields that have some.
 var (
-	algorithms = []string{limiter.FixedWindow: "fixed_window", limiter.SlidingWindow: "sliding_window", limiter.TokenBucket: "token_bucket"}
-	anchors    = []string{limiter.Epoch: "epoch", limiter.FirstHit: "first_hit"}
-	charges    = []string{"auto", "admitted", "always"} // from limiter.Auto on
+	anchors = []string{limiter.Epoch: "epoch", limiter.FirstHit: "first_hit"}
+	charges = []string{"auto", "admitted", "always"} // from limiter.Auto on
 
 	synonyms = map[string]string{"leaky_bucket": "token_bucket", "gcra": "token_bucket"}
 )
@@ -35,11 +34,11 @@ var (
 type limitConfig struct {
 	name   string
 	nameAt strictyaml.Position
-	limit  *limiter.Limit // without the rule's mode and series; nil if something is wrong with it
+	limit  *limiter.Spec // without the rule's mode and series; nil if something is wrong with it
 }
 
 // rateLimit decodes a rate_limit; null is none.
-func (d *decoder) rateLimit(n *yaml.Node) []*limiter.Limit {
+func (d *decoder) rateLimit(n *yaml.Node) []*limiter.Spec {
 	if strictyaml.IsNull(n) {
 		return nil
 	}
@@ -48,15 +47,15 @@ func (d *decoder) rateLimit(n *yaml.Node) []*limiter.Limit {
 		return nil
 	}
 	if c := d.limit(n); c.limit != nil {
-		return []*limiter.Limit{c.limit}
+		return []*limiter.Spec{c.limit}
 	}
 	return nil
 }
 
 // rateLimits decodes rate_limits. An empty list is a problem: a rule whose limits
 // were all commented out must not pass for one that allows everything.
-func (d *decoder) rateLimits(n *yaml.Node) []*limiter.Limit {
-	var limits []*limiter.Limit
+func (d *decoder) rateLimits(n *yaml.Node) []*limiter.Spec {
+	var limits []*limiter.Spec
 	first := places{names: map[string]int{}, counters: map[string]int{}}
 	i := 0
 	var idle []int // places of limits that do nothing beside others
@@ -105,8 +104,7 @@ func (d *decoder) distinct(first places, i int, c limitConfig, limitAt strictyam
 	if c.limit == nil || c.limit.Unlimited {
 		return
 	}
-	// What tells apart the counters of one descriptor is in their keys.
-	counter := string(limiter.Keys{}.Append(nil, "", nil, nil, c.limit))
+	counter := string(c.limit.AppendKind(nil))
 	if j, taken := first.counters[counter]; taken {
 		d.Problem(limitAt, "rate_limits[%d] has the same counter, allowed are limits that differ in algorithm, anchor, period or shadow_mode", j)
 	} else {
@@ -133,9 +131,10 @@ func (d *decoder) limit(n *yaml.Node) limitConfig {
 	}
 	c := limitConfig{name: s.Name, nameAt: given["name"]}
 	if d.Found() == found {
-		var err error
-		if c.limit, err = limiter.NewLimit(s); err != nil {
+		if err := s.Check(); err != nil {
 			d.Problem(strictyaml.At(n), "%v", err)
+		} else {
+			c.limit = &s
 		}
 	}
 	return c
@@ -156,7 +155,7 @@ func (d *decoder) limitField(s *limiter.Spec, name string, n *yaml.Node) {
 	case "replaces":
 		s.Replaces = d.replaces(n)
 	case "algorithm":
-		s.Algorithm = limiter.Algorithm(d.Word(n, algorithms))
+		s.Algorithm = limiter.Algorithm(d.Word(n, limiter.AlgorithmNames()))
 	case "anchor":
 		s.Anchor = limiter.Anchor(d.Word(n, anchors))
 	case "burst":
@@ -189,11 +188,10 @@ func (d *decoder) wholeLimit(s *limiter.Spec, given map[string]strictyaml.Positi
 		if !has("requests_per_unit") {
 			d.ProblemIn("requests_per_unit", limitAt, "a number is needed, allowed are whole numbers from 0 to %d, or unlimited: true instead", uint32(math.MaxUint32))
 		}
-		if window := s.Algorithm == limiter.FixedWindow || s.Algorithm == limiter.SlidingWindow; window && has("burst") {
-			d.ProblemIn("burst", given["burst"], "%s has no burst, allowed is one with algorithm token_bucket", algorithms[s.Algorithm])
-		}
-		if other := s.Algorithm == limiter.SlidingWindow || s.Algorithm == limiter.TokenBucket; other && has("anchor") {
-			d.ProblemIn("anchor", given["anchor"], "%s has no anchor, allowed is one with algorithm fixed_window", algorithms[s.Algorithm])
+		for _, option := range []limiter.Option{limiter.BurstOption, limiter.AnchorOption} {
+			if field := string(option); has(field) && !s.Algorithm.Takes(option) {
+				d.ProblemIn(field, given[field], "%s has no %s, allowed is one with algorithm %s", s.Algorithm, field, option.Algorithms())
+			}
 		}
 	}
 	if s.Name != "" && slices.Contains(s.Replaces, s.Name) {

@@ -66,6 +66,7 @@ type Limit struct {
 	RequestsPerUnit *uint32  `json:"requests_per_unit,omitempty"`
 	Period          string   `json:"period,omitempty"` // such as minute, or 5 minutes
 	PeriodSeconds   int64    `json:"period_seconds,omitempty"`
+	rate            string   // such as 10 per 5 minutes
 	Algorithm       string   `json:"algorithm,omitempty"`
 	Anchor          string   `json:"anchor,omitempty"`
 	Burst           *uint32  `json:"burst,omitempty"` // what fits into a token bucket
@@ -246,11 +247,11 @@ func about(l *limiter.Limit, charge limiter.Charge, failure limiter.FailureMode)
 		return a
 	}
 	words := descriptors.WordsFor(l, charge, failure)
-	a.RequestsPerUnit = &l.RequestsPerUnit
+	a.RequestsPerUnit, a.rate = &l.RequestsPerUnit, l.Rate()
 	a.Period, a.PeriodSeconds = words.Period, int64(l.Period()/time.Second)
 	a.Algorithm, a.Anchor, a.Charge, a.Mode = words.Algorithm, words.Anchor, words.Charge, words.Mode
 	a.FailureMode = words.FailureMode
-	if l.Algorithm == limiter.TokenBucket {
+	if l.Algorithm.Takes(limiter.BurstOption) {
 		size := l.Size()
 		a.Burst = &size
 	}

@@ -90,7 +90,7 @@ func (a *Answer) writeLimit(w io.Writer, i int) {
 	if l.Unlimited {
 		line("amount", "unlimited, admitted and not counted")
 	} else {
-		line("amount", "%d per %s", *l.RequestsPerUnit, l.Period)
+		line("amount", "%s", l.rate)
 		line("algorithm", "%s", l.algorithm())
 		line("mode", "%s", l.mode())
 		line("charge", "%s", l.charge(a.OwnHits, a.Hits))
@@ -121,7 +121,7 @@ func (l *Limit) algorithm() string {
 	switch {
 	case l.Anchor != "":
 		return l.Algorithm + ", anchor " + l.Anchor
-	case l.Algorithm == "token_bucket":
+	case l.Burst != nil:
 		return fmt.Sprintf("%s, burst %d", l.Algorithm, *l.Burst)
 	default:
 		return l.Algorithm
@@ -191,14 +191,14 @@ func (d *Decision) describe(hits uint64, l *Limit) string {
 func (d *Decision) reset(l *Limit) string {
 	after := time.Duration(d.ResetAfter * float64(time.Second))
 	switch {
-	case l.Algorithm == "token_bucket":
+	case l.Burst != nil:
 		return fmt.Sprintf("full again after %v", after)
-	case l.Algorithm == "sliding_window":
-		return fmt.Sprintf("all free again within %v", after)
 	case l.Anchor == "first_hit":
 		return fmt.Sprintf("the window ends after %v", after)
-	default:
+	case l.Anchor != "":
 		return fmt.Sprintf("the window ends within %v", after)
+	default:
+		return fmt.Sprintf("all free again within %v", after)
 	}
 }
 

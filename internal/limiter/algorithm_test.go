@@ -3,9 +3,46 @@ package limiter
 import (
 	"math"
 	"math/big"
+	"os"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 )
+
+// Whatever belongs to an algorithm beside its row is there: a row that lacks some of it
+// would be loaded, and count in the counters of another one, or not at all. The
+// packages redisstore and storetest test their part.
+func TestEveryAlgorithmIsWhole(t *testing.T) {
+	letters := map[string]string{string(trialLetter): "a trial", string(firstHitLetter): "anchor first_hit"}
+	for i, row := range algorithms {
+		lacks := func(what string, args ...any) {
+			t.Helper()
+			t.Errorf("algorithm %d, %q, lacks "+what, append([]any{i, row.word}, args...)...)
+		}
+		if !regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`).MatchString(row.word) {
+			lacks("a word of small letters and _")
+		}
+		if of, taken := letters[row.letter]; taken || len(row.letter) > 1 || row.letter != strings.ToLower(row.letter) {
+			lacks("a small letter of its own in keys, %q is that of %q", row.letter, of)
+		}
+		letters[row.letter] = row.word
+		if row.new == nil {
+			lacks("a constructor")
+		}
+		if newBooks[Algorithm(i)] == nil {
+			lacks("a judge, in newBooks")
+		}
+		if _, err := os.Stat("redisstore/lua/" + row.word + ".lua"); err != nil {
+			lacks("a script: %v", err)
+		}
+		for _, page := range []string{"rules.md", "algorithms.md"} {
+			if text, err := os.ReadFile("../../docs/" + page); err != nil || !strings.Contains(string(text), "`"+row.word+"`") {
+				lacks("a paragraph in docs/%s (error %v)", page, err)
+			}
+		}
+	}
+}
 
 // extremes are limits of the smallest and largest numbers, and some between.
 func extremes() []Spec {
@@ -103,7 +140,7 @@ func refill(s *Spec) time.Duration {
 func checkEnd(t *testing.T, l *Limit) {
 	t.Helper()
 	now := time.Date(2110, time.January, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
-	full := l.meter.take(l.meter.roll(State{}, now), l.meter.most())
+	full := l.counting.take(l.counting.roll(State{}, now), l.counting.most())
 	period := l.Period().Microseconds()
 	if end := (now/period + 1) * period; end >= 1<<53 || l.Expiry(full)-now >= 1<<53 || full.Used > 1<<53 || full.Prev > 1<<53 || full.Used < int64(l.Size()) {
 		t.Errorf("%+v: %+v ends at %d", l.Spec, full, l.Expiry(full))

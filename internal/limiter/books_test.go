@@ -5,6 +5,13 @@ import "math/big"
 // The books of the judge, one kind for each algorithm. An empty one is as good
 // as new, whatever time it has seen.
 
+// newBooks makes the empty books, one for each algorithm.
+var newBooks = map[Algorithm]func() book{
+	FixedWindow:   func() book { return windowBook{use: new(big.Rat)} },
+	SlidingWindow: func() book { return slidingBook{} },
+	TokenBucket:   func() book { return bucketBook{level: new(big.Rat)} },
+}
+
 // windowBook is what a fixed window used.
 type windowBook struct {
 	start int64
@@ -34,6 +41,7 @@ func (b windowBook) write(_ *rule, change *big.Rat) book {
 	return windowBook{b.start, within(sum(b.use, change), rat(1<<52))}
 }
 
+func (b windowBook) end(r *rule) int64   { return b.start + r.period }
 func (b windowBook) used(*rule) *big.Rat { return b.use }
 func (b windowBook) empty() bool         { return b.use.Sign() == 0 }
 

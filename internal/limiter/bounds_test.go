@@ -34,7 +34,7 @@ var bounded = []Spec{
 // in exact numbers and to the microsecond.
 func TestBounds(t *testing.T) {
 	for _, spec := range bounded {
-		t.Run(fmt.Sprintf("algorithm %d anchor %d %d per %s burst %d", spec.Algorithm, spec.Anchor, spec.RequestsPerUnit, spec.per(), spec.Burst), func(t *testing.T) {
+		t.Run(fmt.Sprintf("algorithm %d anchor %d %d per %s burst %d", spec.Algorithm, spec.Anchor, spec.RequestsPerUnit, spec.Per(), spec.Burst), func(t *testing.T) {
 			l := must(spec)
 			for seed := range uint64(3) {
 				checkBound(t, newRule(l), greedy(l, rand.New(rand.NewPCG(seed, 0))))

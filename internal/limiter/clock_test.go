@@ -22,7 +22,7 @@ import (
 //     admitted when it was told.
 func TestStepsOfTheClock(t *testing.T) {
 	for _, spec := range bounded {
-		t.Run(fmt.Sprintf("algorithm %d anchor %d %d per %s burst %d", spec.Algorithm, spec.Anchor, spec.RequestsPerUnit, spec.per(), spec.Burst), func(t *testing.T) {
+		t.Run(fmt.Sprintf("algorithm %d anchor %d %d per %s burst %d", spec.Algorithm, spec.Anchor, spec.RequestsPerUnit, spec.Per(), spec.Burst), func(t *testing.T) {
 			l := must(spec)
 			for seed := range uint64(5) {
 				c := newSteppedClient(t, l, seed)

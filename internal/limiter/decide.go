@@ -1,6 +1,32 @@
 package limiter
 
-import "slices"
+import (
+	"context"
+	"errors"
+	"slices"
+)
+
+// Store keeps counters and decides requests on them.
+type Store interface {
+	// Decide does for the counters of hits what the function Decide says, in one
+	// atomic step: no other request, of this process or another one on the same
+	// counters, is decided in between. It fills out, which is as long as hits,
+	// and reports whether the request is denied.
+	//
+	// ctx bounds how long the caller waits, not what happens: a request that the
+	// store has taken on is decided and written even if its caller has gone.
+	// After an error, which wraps ErrUnavailable if the store could not be asked
+	// or did not answer in time, out is void and the request may or may not have
+	// been counted.
+	//
+	// hits must not be empty, and holds no unlimited limit. The store keeps
+	// neither hits nor out after it returned.
+	Decide(ctx context.Context, hits []Hit, out []Decision) (denied bool, err error)
+}
+
+// ErrUnavailable tells that a store could not decide: it is down, too slow, or
+// refuses to work. What exactly is in the error that wraps it.
+var ErrUnavailable = errors.New("store unavailable")
 
 // Decide decides the hits of one request, all or nothing. It is the
 // specification of every store: pure, and told the time.
@@ -8,7 +34,7 @@ import "slices"
 // states[i] is the state of the counter of hits[i]; hits of one counter share
 // one pointer. now is in microseconds since the epoch. Decide changes the
 // states that are written, and those that are from after now, fills out, which is
-// as long as hits, and tells whether the request is denied.
+// as long as hits, and reports whether the request is denied.
 //
 // Every hit is checked against a state that includes the earlier hits of the
 // same request. If the request is admitted, all hits that fit are written; if
@@ -28,13 +54,13 @@ func Count(hits []Hit, states []*State, now int64, out []Decision, after []State
 	before := after // for now
 	for i := range hits {
 		h, s := &hits[i], states[i]
-		rolled := h.Limit.meter.roll(*s, now)
+		rolled := h.Limit.counting.roll(*s, now)
 		if rolled.At < s.At {
-			*s = h.Limit.meter.back(*s, now)
+			*s = h.Limit.counting.back(*s, now)
 		}
 		before[i] = *s
-		wanted := max(h.Units(), h.least())
-		out[i].Over = !h.Refund && !h.Limit.meter.fits(rolled, now, wanted)
+		wanted := max(h.CountedCost(), h.least())
+		out[i].Over = !h.Refund && !h.Limit.counting.fits(rolled, now, wanted)
 		if h.Cost > 0 && (!out[i].Over || h.Always) {
 			*s = h.write(rolled)
 		}
@@ -45,7 +71,7 @@ func Count(hits []Hit, states []*State, now int64, out []Decision, after []State
 		}
 		for i := range hits {
 			if h, s := &hits[i], states[i]; h.Cost > 0 && h.Unconditional() {
-				*s = h.write(h.Limit.meter.roll(*s, now))
+				*s = h.write(h.Limit.counting.roll(*s, now))
 			}
 		}
 	}
@@ -55,12 +81,12 @@ func Count(hits []Hit, states []*State, now int64, out []Decision, after []State
 	return denied
 }
 
-// write takes or gives the units of h. s is rolled.
+// write takes or gives the cost of h. s is rolled.
 func (h *Hit) write(s State) State {
 	if h.Refund {
-		return h.Limit.meter.give(s, h.Units())
+		return h.Limit.counting.give(s, h.CountedCost())
 	}
-	return h.Limit.meter.take(s, h.Units())
+	return h.Limit.counting.take(s, h.CountedCost())
 }
 
 // Verdict is what its hits mean for a request, told by those that were added.
@@ -82,7 +108,7 @@ func (v *Verdict) Add(mode Mode, over bool) {
 	}
 }
 
-// Denied tells whether the request is denied: if an enforced limit is over, or if
+// Denied reports whether the request is denied: if an enforced limit is over, or if
 // it has quota limits and all of them are.
 func (v *Verdict) Denied() bool {
 	return v.Vetoed || v.quotas > 0 && v.quotas == v.quotasOver

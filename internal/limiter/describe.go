@@ -12,13 +12,13 @@ import (
 func Describe(hits []Hit, states []State, now int64, out []Decision) {
 	var over demands
 	for i := range hits {
-		m, d := hits[i].Limit.meter, &out[i]
-		s := m.roll(states[i], now)
-		used, free, whole := m.left(s, now)
+		c, d := hits[i].Limit.counting, &out[i]
+		s := c.roll(states[i], now)
+		used, free, whole := c.left(s, now)
 		d.Used, d.Remaining, d.ResetAfter, d.RetryAfter, d.Remembered = used, free, duration(whole), 0, false
 		if d.Over {
 			d.RetryAfter = Never
-			if wait := m.wait(s, now, over.onCounterOf(hits, i)); wait != never {
+			if wait := c.wait(s, now, over.onCounterOf(hits, i)); wait != never {
 				d.RetryAfter = duration(wait)
 			}
 		}

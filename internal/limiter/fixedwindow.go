@@ -12,11 +12,12 @@ type fixedWindow struct {
 	grid           int64 // where windows can start: at multiples of the period, or at any microsecond
 }
 
-func newFixedWindow(period, amount int64, anchor Anchor) fixedWindow {
-	if anchor == FirstHit {
-		return fixedWindow{period, amount, 1}
+func newFixedWindow(s *Spec) (counting, error) {
+	w := fixedWindow{period: s.Period().Microseconds(), amount: int64(s.RequestsPerUnit), grid: 1}
+	if s.Anchor == Epoch {
+		w.grid = w.period
 	}
-	return fixedWindow{period, amount, period}
+	return w, nil
 }
 
 func (w fixedWindow) end(s State) int64 { return s.At*w.grid + w.period }
@@ -49,6 +50,11 @@ func (w fixedWindow) give(s State, cost int64) State {
 	return s
 }
 
+// giveBack gives back nothing once another window has begun.
+func (w fixedWindow) giveBack(s, charged, _ State, cost int64) (State, bool) {
+	return w.give(s, min(cost, charged.Used)), s.At == charged.At
+}
+
 func (w fixedWindow) left(s State, now int64) (used, free, whole int64) {
 	return s.Used, max(w.amount-s.Used, 0), w.end(s) - now
 }
@@ -64,6 +70,21 @@ func (w fixedWindow) wait(s State, now, cost int64) int64 {
 	}
 }
 
+// queue lets as many come at the start of a window as it admits.
+func (w fixedWindow) queue(ahead, together, cost int64) (int64, int64) {
+	// The last window that was promised is so many after the next. It may begin a bit
+	// later than it was promised, if it begins with the first hit.
+	windows := (ahead + w.period/2) / w.period
+	switch {
+	case ahead < -w.period/2:
+		return 0, cost
+	case together+cost <= w.amount:
+		return windows * w.period, together + cost
+	default:
+		return (windows + 1) * w.period, cost
+	}
+}
+
 func (w fixedWindow) expiry(s State) int64 {
 	if s.unused() {
 		return 0
@@ -76,6 +97,4 @@ func (w fixedWindow) most() int64 { return MaxExact / 2 }
 
 func (w fixedWindow) ample() int64 { return w.amount }
 
-func (w fixedWindow) numbers() (Kind, [4]int64) {
-	return KindFixedWindow, [4]int64{w.period, w.amount, w.grid}
-}
+func (w fixedWindow) constants() [4]int64 { return [4]int64{w.period, w.amount, w.grid} }

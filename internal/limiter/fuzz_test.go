@@ -20,34 +20,30 @@ func (d *draw) below(n int) int {
 	return int(b) % n
 }
 
-// drawn are the counters that hits are drawn for: what their keys tell of the
-// limits.
-var drawn = []Spec{
-	{Unit: Second, UnitMultiplier: 1},
-	{Unit: Minute, UnitMultiplier: 1},
-	{Unit: Minute, UnitMultiplier: 7},
-	{Unit: Month, UnitMultiplier: 5},
-	{Unit: Year, UnitMultiplier: 100},
-	{Unit: Second, UnitMultiplier: 30, Anchor: FirstHit},
-	{Unit: Day, Anchor: FirstHit},
-	{Unit: Year, UnitMultiplier: 100, Anchor: FirstHit},
-	{Unit: Second, UnitMultiplier: 10, Algorithm: SlidingWindow},
-	{Unit: Minute, Algorithm: SlidingWindow},
-	{Unit: Hour, UnitMultiplier: 3, Algorithm: SlidingWindow},
-	{Unit: Month, Algorithm: SlidingWindow},
-	{Unit: Year, UnitMultiplier: 100, Algorithm: SlidingWindow},
-	{Unit: Second, Algorithm: TokenBucket},
-	{Unit: Minute, Algorithm: TokenBucket},
-	{Unit: Hour, UnitMultiplier: 3, Algorithm: TokenBucket},
-	{Unit: Month, Algorithm: TokenBucket},
-	{Unit: Year, UnitMultiplier: 100, Algorithm: TokenBucket},
-}
+// drawn are the counters that hits are drawn for, of every algorithm: what their keys
+// tell of the limits.
+var drawn = func() (specs []Spec) {
+	for a := range algorithms {
+		for _, s := range []Spec{
+			{Unit: Second}, {Unit: Second, UnitMultiplier: 30}, {Unit: Minute}, {Unit: Hour, UnitMultiplier: 7},
+			{Unit: Month, UnitMultiplier: 5}, {Unit: Year, UnitMultiplier: 100},
+		} {
+			s.Algorithm = Algorithm(a)
+			specs = append(specs, s)
+			if s.Algorithm.Takes(AnchorOption) {
+				s.Anchor = FirstHit
+				specs = append(specs, s)
+			}
+		}
+	}
+	return specs
+}()
 
 // limit draws a limit for the counter of that number, of any amount.
 func (d *draw) limit(counter int) *Limit {
 	s := drawn[counter]
 	s.RequestsPerUnit = []uint32{3, 10, 100, 7, 1, 0, 60, 1001, 1_000_000, 50_000_017, math.MaxUint32, math.MaxUint32 - 4}[d.below(12)]
-	if s.Algorithm == TokenBucket {
+	if s.Algorithm.Takes(BurstOption) {
 		s.Burst = []uint32{0, 0, 1, 5, 20, 1000, math.MaxUint32}[d.below(7)]
 	}
 	l, err := NewLimit(s)
@@ -60,7 +56,7 @@ func (d *draw) limit(counter int) *Limit {
 
 // hit draws what is asked of l on the counter of that number.
 func (d *draw) hit(counter int, l *Limit) Hit {
-	most := uint64(l.meter.most())
+	most := uint64(l.counting.most())
 	costs := []uint64{1, 2, 3, 0, 1, 10, 100, uint64(l.Size()), math.MaxUint32, most - 1, most, most + 1, 1 << 63, math.MaxUint64}
 	h := Hit{Limit: l, Cost: costs[d.below(len(costs))]}
 	h.Key = Keys{}.Append(nil, "fuzz", []Entry{{"counter", strconv.Itoa(counter)}}, nil, l)

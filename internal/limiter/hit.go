@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"bytes"
 	"cmp"
 	"time"
 )
@@ -31,15 +32,15 @@ type Hit struct {
 	Labels []byte
 }
 
-// EffectiveMode says what it means for the request that the hit is over.
+// EffectiveMode returns what it means for the request that the hit is over.
 func (h *Hit) EffectiveMode() Mode { return cmp.Or(h.Mode, h.Limit.Mode) }
 
 // cost is Cost, or a number larger than any limit of which some can be summed.
 func (h *Hit) cost() int64 { return int64(min(h.Cost, MaxExact/2)) }
 
-// Units is what the hit takes or gives: its cost, or the largest that its
+// CountedCost returns what the hit takes or gives: its cost, or the largest that its
 // limit counts exactly.
-func (h *Hit) Units() int64 { return int64(min(h.Cost, uint64(h.Limit.meter.most()))) }
+func (h *Hit) CountedCost() int64 { return int64(min(h.Cost, uint64(h.Limit.counting.most()))) }
 
 // least is what a peek asks for, in units. Where usage is charged although it does
 // not fit, a peek that asked for one would deny what the charge itself permits.
@@ -50,7 +51,7 @@ func (h *Hit) least() int64 {
 	return 1
 }
 
-// Unconditional tells whether the hit is written whatever becomes of its request.
+// Unconditional reports whether the hit is written whatever becomes of its request.
 func (h *Hit) Unconditional() bool { return h.Refund || h.Always && h.Cost > 0 }
 
 // Never is the RetryAfter of a hit that no waiting makes fit.
@@ -79,4 +80,38 @@ type Decision struct {
 	// if no waiting helps, 0 if the hit fitted, or would now that the request's
 	// refunds are written.
 	RetryAfter time.Duration
+}
+
+// Counters tells which hits of one request share a counter. Requests of few hits,
+// which are the usual ones, cost it no memory; those of many, which a client may
+// send to do harm, time in proportion to their hits.
+type Counters struct {
+	hits  []Hit
+	first map[string]int // the first hit on each key; nil for few hits, and until somebody asks
+}
+
+// few is up to how many hits comparing all with each other costs less than a map.
+const few = 16
+
+// CountersOf returns the Counters of hits, which must not change meanwhile.
+func CountersOf(hits []Hit) Counters { return Counters{hits: hits} }
+
+// First returns the first hit on the counter of hit i, which may be i itself.
+func (c *Counters) First(i int) (first int) {
+	key := c.hits[i].Key
+	if len(c.hits) <= few {
+		for !bytes.Equal(c.hits[first].Key, key) {
+			first++
+		}
+		return first
+	}
+	if c.first == nil {
+		c.first = make(map[string]int, len(c.hits))
+		for j := range c.hits {
+			if _, known := c.first[string(c.hits[j].Key)]; !known {
+				c.first[string(c.hits[j].Key)] = j
+			}
+		}
+	}
+	return c.first[string(key)]
 }

@@ -164,7 +164,7 @@ func (h *history) checkReset(hit *Hit, reset time.Duration) {
 	if !whole(reset) {
 		h.Fatalf("%s: not whole after %v", h.at(*hit), reset)
 	}
-	used := !hit.Limit.meter.roll(*h.states[string(hit.Key)], h.now).unused()
+	used := !hit.Limit.counting.roll(*h.states[string(hit.Key)], h.now).unused()
 	if used && size > 0 && whole(reset-time.Microsecond) {
 		h.Fatalf("%s: whole before %v", h.at(*hit), reset)
 	}

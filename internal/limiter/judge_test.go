@@ -46,21 +46,14 @@ func newRule(l *Limit) *rule {
 	r := &rule{limit: l, period: seconds * int64(max(l.UnitMultiplier, 1)) * 1_000_000}
 	r.amount = rat(uint64(l.RequestsPerUnit))
 	r.size = r.amount
-	if l.Algorithm == TokenBucket && l.Burst > 0 && l.RequestsPerUnit > 0 {
+	if l.Burst > 0 && l.RequestsPerUnit > 0 {
 		r.size = rat(uint64(l.Burst))
 	}
 	return r
 }
 
 func (r *rule) newBook() book {
-	switch r.limit.Algorithm {
-	case SlidingWindow:
-		return slidingBook{}
-	case TokenBucket:
-		return bucketBook{level: new(big.Rat)}
-	default:
-		return windowBook{use: new(big.Rat)}
-	}
+	return newBooks[r.limit.Algorithm]()
 }
 
 // fits tells whether b has room for units.
@@ -136,8 +129,8 @@ func (v *verdict) describe(r *rule, b book, hits []Hit, i int, now int64) {
 	if v.remaining.Sign() < 0 {
 		v.remaining = new(big.Int)
 	}
-	if w, ok := b.(windowBook); ok {
-		v.reset = w.start + r.period - now // used or not
+	if w, ok := b.(interface{ end(*rule) int64 }); ok {
+		v.reset = w.end(r) - now // used or not
 	} else {
 		v.reset = r.first(b, now, book.empty)
 	}

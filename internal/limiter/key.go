@@ -22,9 +22,9 @@ type Entry struct {
 //
 // for example "w1|api|user=alice|path=/login|1m". The period is a number of days,
 // hours, minutes or seconds, the first of these that it is whole of, since in
-// Redis' memory every byte of a key counts. The kind is nothing for a
-// fixed window, f for one that starts with its first hit, s for a sliding window
-// and b for a token bucket. A trial, which has a counter of its own beside a limit
+// Redis' memory every byte of a key counts. The kind is the letter of the algorithm,
+// which a fixed window does not have, and f for a window that starts with its first
+// hit. A trial, which has a counter of its own beside a limit
 // that counts alike, has a t before all that. No two different inputs meet in one
 // key, whatever bytes they hold:
 //
@@ -48,8 +48,11 @@ type Keys struct {
 
 const (
 	formatVersion = "w1"
-	maxPart       = 64  // longest key or value that is spelled out, in bytes
-	maxKey        = 512 // longest key after the prefix, in bytes
+
+	trialLetter, firstHitLetter = 't', 'f' // beside those of algorithms
+
+	maxPart = 64  // longest key or value that is spelled out, in bytes
+	maxKey  = 512 // longest key after the prefix, in bytes
 
 	// buckets is a compromise: the fewer there are, the more requests share a
 	// call; the more, the more evenly a cluster is loaded.
@@ -100,7 +103,7 @@ func (k Keys) Append(dst []byte, domain string, entries []Entry, patterns []stri
 			dst = appendTag(dst, bucket)
 		}
 	}
-	dst = limit.appendKind(append(dst, '|'))
+	dst = limit.AppendKind(append(dst, '|'))
 	if len(dst)-start > maxKey {
 		digest := sha256.Sum256(dst[start:])
 		dst = append(dst[:start], formatVersion...)
@@ -121,7 +124,7 @@ func (k Keys) AppendSibling(dst, sibling []byte, limit *Limit) (_ []byte, ok boo
 		return dst, false
 	}
 	start := len(dst)
-	dst = limit.appendKind(append(dst, sibling[:end+1]...))
+	dst = limit.AppendKind(append(dst, sibling[:end+1]...))
 	if len(dst)-start-len(k.prefix) > maxKey {
 		return dst[:start], false
 	}
@@ -136,20 +139,17 @@ func appendTag(dst []byte, bucket uint32) []byte {
 
 const hex = "0123456789ABCDEF"
 
-// appendKind appends what tells apart counters that cannot be read as each other.
-func (l *Limit) appendKind(dst []byte) []byte {
-	if l.Trial {
-		dst = append(dst, 't')
+// AppendKind appends the end of the keys of a limit's counters, which tells apart
+// counters of one descriptor that cannot be read as each other.
+func (s *Spec) AppendKind(dst []byte) []byte {
+	if s.Trial {
+		dst = append(dst, trialLetter)
 	}
-	switch {
-	case l.Algorithm == SlidingWindow:
-		dst = append(dst, 's')
-	case l.Algorithm == TokenBucket:
-		dst = append(dst, 'b')
-	case l.Anchor == FirstHit:
-		dst = append(dst, 'f')
+	dst = append(dst, algorithms[s.Algorithm].letter...)
+	if s.Anchor == FirstHit {
+		dst = append(dst, firstHitLetter)
 	}
-	return appendPeriod(dst, l.Period())
+	return appendPeriod(dst, s.Period())
 }
 
 // appendPeriod appends a period, which is whole seconds.
@@ -184,4 +184,35 @@ func appendPart(dst []byte, s string, digest bool) []byte {
 
 func appendDigest(dst []byte, digest [sha256.Size]byte) []byte {
 	return base64.RawURLEncoding.AppendEncode(append(dst, '#'), digest[:16])
+}
+
+// slots is the number of hash slots of a Redis cluster.
+const slots = 16384
+
+// Slot returns the hash slot of a key in a Redis cluster: the CRC16 of its hash tag,
+// the text between the first { and the next }, or of the whole key if there is
+// no such text (Redis cluster specification, "Hash tags").
+func Slot(key []byte) int {
+	if _, rest, ok := bytes.Cut(key, []byte("{")); ok {
+		if tag, _, ok := bytes.Cut(rest, []byte("}")); ok && len(tag) > 0 {
+			key = tag
+		}
+	}
+	return int(crc16(key)) % slots
+}
+
+// crc16 returns the CRC-16/XMODEM checksum: polynomial 0x1021, no reflection, from 0.
+func crc16(data []byte) uint16 {
+	var sum uint16
+	for _, b := range data {
+		sum ^= uint16(b) << 8
+		for range 8 {
+			carry := sum&0x8000 != 0
+			sum <<= 1
+			if carry {
+				sum ^= 0x1021
+			}
+		}
+	}
+	return sum
 }

@@ -1,8 +1,8 @@
 package limiter
 
 import (
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -55,10 +55,10 @@ func ParseUnit(name string) (Unit, bool) {
 	return 0, false
 }
 
-// Duration is the length of the unit, 0 for no unit.
+// Duration returns the length of the unit, 0 for no unit.
 func (u Unit) Duration() time.Duration { return units[u].duration }
 
-// String is the unit's name in lower case.
+// String returns the unit's name in lower case.
 func (u Unit) String() string { return units[u].name }
 
 // Mode says what a limit's denial means for the request.
@@ -101,6 +101,39 @@ const (
 	Always
 )
 
+// FailureMode says what becomes of the hits on a limit while the store fails.
+// What follows for a request with limits of several modes is told in package
+// failover.
+type FailureMode uint8
+
+const (
+	// FailureByDefault leaves it to the server's setting.
+	FailureByDefault FailureMode = iota
+	// FailureError leaves the request undecided.
+	FailureError
+	// FailureAllow admits them, uncounted.
+	FailureAllow
+	// FailureDeny takes the limit to be over.
+	FailureDeny
+	// FailureLocal counts them in the memory of this process.
+	FailureLocal
+)
+
+var failureModes = [...]string{FailureByDefault: "default", FailureError: "error", FailureAllow: "allow", FailureDeny: "deny", FailureLocal: "local"}
+
+// FailureModeNames lists the names that ParseFailureMode accepts, in the order
+// of the constants from FailureError on.
+func FailureModeNames() []string { return failureModes[FailureError:] }
+
+// ParseFailureMode finds a mode by its name.
+func ParseFailureMode(name string) (FailureMode, bool) {
+	i := slices.Index(FailureModeNames(), name)
+	return FailureError + FailureMode(i), i >= 0
+}
+
+// String returns the mode's name.
+func (m FailureMode) String() string { return failureModes[m] }
+
 // MaxPeriod is the longest period of a limit, and the longest time in which an
 // empty bucket refills. Up to it the end of any window, in microseconds since
 // the epoch, stays below MaxExact.
@@ -125,21 +158,24 @@ type Spec struct {
 	Series          Series      // of the metrics; limits of equal labels share them
 }
 
-// Period is the length of the limit's window, or the time in which a bucket
+// Period returns the length of the limit's window, or the time in which a bucket
 // refills by the amount.
 func (s *Spec) Period() time.Duration {
 	return s.Unit.Duration() * time.Duration(max(s.UnitMultiplier, 1))
 }
 
-// per names the period, such as "minute" or "5 minutes".
-func (s *Spec) per() string {
+// Per returns the period in words, such as "minute" or "5 minutes".
+func (s *Spec) Per() string {
 	if s.UnitMultiplier > 1 {
 		return fmt.Sprintf("%d %ss", s.UnitMultiplier, s.Unit)
 	}
 	return s.Unit.String()
 }
 
-// Size is how many units fit at once: the amount, or the burst of a bucket that
+// Rate returns the amount per period in words, such as "10 per 5 minutes".
+func (s *Spec) Rate() string { return fmt.Sprintf("%d per %s", s.RequestsPerUnit, s.Per()) }
+
+// Size returns how much fits at once: the amount, or the burst of a bucket that
 // has one.
 func (s *Spec) Size() uint32 {
 	if s.Burst > 0 && s.RequestsPerUnit > 0 {
@@ -152,9 +188,9 @@ func (s *Spec) Size() uint32 {
 // makes new limits.
 type Limit struct {
 	Spec
-	meter meter
-	ample int64 // as the meter tells
-	id    uint64
+	counting counting
+	ample    int64 // as counting tells
+	id       uint64
 }
 
 // lastID is the id of the limit that was made last.
@@ -164,28 +200,47 @@ var lastID atomic.Uint64
 // that are made one after the other are consecutive.
 func (l *Limit) ID() uint64 { return l.id }
 
-// NewLimit makes a limit. The error tells what makes it impossible to count: a
-// missing unit, a period or a refill above MaxPeriod, options of another
-// algorithm, or numbers that would not be exact.
+// NewLimit makes a limit. The error is that of Spec.Check.
 func NewLimit(s Spec) (*Limit, error) {
-	l := &Limit{Spec: s, id: lastID.Add(1)}
-	switch {
-	case s.Unlimited:
-		return l, nil
-	case s.Unit < Second || s.Unit > Year:
-		return nil, fmt.Errorf("undefined unit, allowed are %s", strings.Join(UnitNames(), ", "))
-	case int64(max(s.UnitMultiplier, 1)) > int64(MaxPeriod/s.Unit.Duration()):
-		return nil, fmt.Errorf("a period of %s is too long, at most 100 years are allowed", s.per())
-	case s.Burst > 0 && s.Algorithm != TokenBucket:
-		return nil, errors.New("burst is for algorithm token_bucket only")
-	case s.Anchor != Epoch && s.Algorithm != FixedWindow:
-		return nil, errors.New("anchor is for algorithm fixed_window only")
-	}
-	var err error
-	l.meter, err = newMeter(&l.Spec)
+	c, err := s.newCounting()
 	if err != nil {
 		return nil, err
 	}
-	l.ample = l.meter.ample()
+	l := &Limit{Spec: s, counting: c, id: lastID.Add(1)}
+	if c != nil {
+		l.ample = c.ample()
+	}
 	return l, nil
+}
+
+// Check returns an error if s cannot be counted: for a missing unit, a period or a
+// refill above MaxPeriod, options of another algorithm, or numbers that would not be
+// exact.
+func (s *Spec) Check() error {
+	_, err := s.newCounting()
+	return err
+}
+
+// newCounting returns nil for an unlimited limit.
+func (s *Spec) newCounting() (counting, error) {
+	switch {
+	case s.Unlimited:
+		return nil, nil
+	case int(s.Algorithm) >= len(algorithms):
+		return nil, fmt.Errorf("undefined algorithm, allowed are %s", strings.Join(AlgorithmNames(), ", "))
+	case s.Unit < Second || s.Unit > Year:
+		return nil, fmt.Errorf("undefined unit, allowed are %s", strings.Join(UnitNames(), ", "))
+	case int64(max(s.UnitMultiplier, 1)) > int64(MaxPeriod/s.Unit.Duration()):
+		return nil, fmt.Errorf("a period of %s is too long, at most 100 years are allowed", s.Per())
+	case s.Burst > 0 && !s.Algorithm.Takes(BurstOption):
+		return nil, BurstOption.misplaced()
+	case s.Anchor != Epoch && !s.Algorithm.Takes(AnchorOption):
+		return nil, AnchorOption.misplaced()
+	default:
+		return algorithms[s.Algorithm].new(s)
+	}
+}
+
+func (o Option) misplaced() error {
+	return fmt.Errorf("%s is for algorithm %s only", o, o.Algorithms())
 }

@@ -38,8 +38,8 @@ const (
 
 // line is those who were told when to come back to a counter.
 type line struct {
-	due   int64 // when the last of them will, in microseconds since Promises.start
-	units int64 // of those who will at that time, see meter.queue
+	due      int64 // when the last of them will, in microseconds since Promises.start
+	together int64 // what those who will at that time cost, see counting.queue
 }
 
 // NewPromises returns a Store around store, on a clock that tells how much time
@@ -90,44 +90,11 @@ func (p *Promises) queue(h *Hit, exact time.Duration, cost int64) (push time.Dur
 	most := min(maxPush.Microseconds(), maxPushPeriods*period)
 	var ahead int64
 	p.lines.Touch(h.Key, func(l *line) {
-		ahead, l.units = h.Limit.meter.queue(l.due-free, l.units, cost)
+		ahead, l.together = h.Limit.counting.queue(l.due-free, l.together, cost)
 		if ahead > most {
-			ahead, l.units = 0, cost
+			ahead, l.together = 0, cost
 		}
 		l.due = free + ahead
 	})
 	return duration(ahead)
-}
-
-// queue of a fixed window: as many come at the start of a window as it admits.
-func (w fixedWindow) queue(ahead, units, cost int64) (int64, int64) {
-	// The last window that was promised is so many after the next. It may begin a bit
-	// later than it was promised, if it begins with the first hit.
-	windows := (ahead + w.period/2) / w.period
-	switch {
-	case ahead < -w.period/2:
-		return 0, cost
-	case units+cost <= w.amount:
-		return windows * w.period, units + cost
-	default:
-		return (windows + 1) * w.period, cost
-	}
-}
-
-// queue of a sliding window: what it holds leaves it at about the amount per period.
-func (w slidingWindow) queue(ahead, _, cost int64) (int64, int64) {
-	return queueEvenly(ahead, cost, w.period, w.amount)
-}
-
-// queue of a bucket: it drains at the amount per period.
-func (b tokenBucket) queue(ahead, _, cost int64) (int64, int64) {
-	return queueEvenly(ahead, cost, b.period, b.amount)
-}
-
-func queueEvenly(ahead, cost, period, amount int64) (int64, int64) {
-	if ahead < 0 {
-		return 0, 0
-	}
-	time, rest := mulDiv(cost, period, amount)
-	return ahead + time + min(rest, 1), 0
 }

@@ -17,13 +17,17 @@ type slidingWindow struct {
 	simple         int64 // largest use of which Lua's products are exact; the same for all amounts
 }
 
-// newSlidingWindow reports whether the products of ordinary uses can be exact,
+// newSlidingWindow fails unless the products of ordinary uses can be exact,
 // which are up to twice the amount. They are those with the whole seconds of a
 // period, and with the microseconds of one second, to which a remainder below the
 // period is added. A store in Lua shares out larger ones bit by bit.
-func newSlidingWindow(period, amount int64) (slidingWindow, bool) {
+func newSlidingWindow(s *Spec) (counting, error) {
+	period, amount := s.Period().Microseconds(), int64(s.RequestsPerUnit)
 	w := slidingWindow{period, amount, min(MaxExact/(period/second), (MaxExact-period)/second)}
-	return w, w.simple >= 2*max(amount, 1)
+	if w.simple < 2*max(amount, 1) {
+		return nil, inexact(s.Rate())
+	}
+	return w, nil
 }
 
 func (w slidingWindow) roll(s State, now int64) State {
@@ -47,9 +51,10 @@ func (w slidingWindow) back(s State, now int64) State {
 
 func (w slidingWindow) end(s State) int64 { return (s.At + 1) * w.period }
 
-// estimate is the use of the last period, rounded up.
+// estimate is the use of the last period, rounded up. Of a state that is not rolled
+// it is no less.
 func (w slidingWindow) estimate(s State, now int64) int64 {
-	units, part := mulDiv(s.Prev, w.end(s)-now, w.period)
+	units, part := mulDiv(s.Prev, min(max(w.end(s)-now, 0), w.period), w.period)
 	return s.Used + units + ceilDiv(part, w.period)
 }
 
@@ -65,6 +70,15 @@ func (w slidingWindow) take(s State, cost int64) State {
 func (w slidingWindow) give(s State, cost int64) State {
 	s.Used = max(s.Used-cost, 0)
 	return s
+}
+
+// giveBack takes from the previous window what has become part of it.
+func (w slidingWindow) giveBack(s, charged, then State, cost int64) (State, bool) {
+	if charged.At != then.At {
+		s.Prev = max(s.Prev-min(cost, charged.Prev), 0)
+		return s, true
+	}
+	return w.give(s, min(cost, charged.Used)), true
 }
 
 func (w slidingWindow) left(s State, now int64) (used, free, whole int64) {
@@ -89,6 +103,11 @@ func (w slidingWindow) wait(s State, now, cost int64) int64 {
 	return end - covered - now
 }
 
+// queue of a sliding window: what it holds leaves it at about the amount per period.
+func (w slidingWindow) queue(ahead, _, cost int64) (int64, int64) {
+	return queueEvenly(ahead, cost, w.period, w.amount)
+}
+
 func (w slidingWindow) expiry(s State) int64 {
 	switch {
 	case s.Used > 0:
@@ -105,6 +124,4 @@ func (w slidingWindow) most() int64 { return MaxExact / 2 }
 
 func (w slidingWindow) ample() int64 { return 0 } // it depends on the previous window
 
-func (w slidingWindow) numbers() (Kind, [4]int64) {
-	return KindSlidingWindow, [4]int64{w.period, w.amount, w.simple}
-}
+func (w slidingWindow) constants() [4]int64 { return [4]int64{w.period, w.amount, w.simple} }

@@ -1,5 +1,10 @@
 package limiter
 
+import (
+	"fmt"
+	"time"
+)
+
 // tokenBucket is the generic cell rate algorithm (GCRA, ITU-T I.371): a bucket
 // that hits fill and time drains, at the amount per period. A hit is admitted
 // if the bucket does not overflow with it. So a burst is at most the bucket's
@@ -17,14 +22,23 @@ type tokenBucket struct {
 	divisor               int64 // the largest that the amount and the period's seconds have in common
 }
 
-// newTokenBucket reports whether all products can be exact. The largest is what
+// newTokenBucket fails unless all products can be exact. The largest is what
 // a bucket at the brim loses until it is empty, in units times seconds, with
 // amount and period divided by their divisor. Products with the microseconds of
 // one second, and a period added, are below 2^53 for all there are.
-func newTokenBucket(period, amount, burst int64) (tokenBucket, bool) {
-	amount = max(amount, 1) // without it, burst is 0 as well: nothing fits, but debt drains
-	b := tokenBucket{period, amount, burst, gcd(period/second, amount)}
-	return b, b.brim() <= MaxExact/(period/second/b.divisor)
+func newTokenBucket(s *Spec) (counting, error) {
+	seconds := int64(s.Period() / time.Second)
+	amount := int64(max(s.RequestsPerUnit, 1)) // without it, burst is 0 as well: nothing fits, but debt drains
+	b := tokenBucket{seconds * second, amount, int64(s.Size()), gcd(seconds, amount)}
+	what := func() string { return fmt.Sprintf("a bucket of %d that refills at %s", b.burst, s.Rate()) }
+	// A Duration can hold twice MaxPeriod, in which the debt of a period refills, too.
+	if uint64(b.burst)*uint64(seconds) > uint64(amount)*uint64(MaxPeriod/time.Second) {
+		return nil, fmt.Errorf("%s takes too long, at most 100 years are allowed", what())
+	}
+	if b.brim() > MaxExact/(seconds/b.divisor) {
+		return nil, inexact(what())
+	}
+	return b, nil
 }
 
 func gcd(a, b int64) int64 {
@@ -96,6 +110,22 @@ func (b tokenBucket) give(s State, cost int64) State {
 	return s
 }
 
+// giveBack takes off the level that the charge has left, of which there is no whole
+// cost any more where some has drained.
+func (b tokenBucket) giveBack(s, charged, _ State, cost int64) (State, bool) {
+	if charged.Used >= cost {
+		return b.give(s, cost), true
+	}
+	after := State{s.At, s.Used - charged.Used, s.Prev - charged.Prev}
+	if after.Prev < 0 {
+		after.Used, after.Prev = after.Used-1, after.Prev+b.period
+	}
+	if after.Used < 0 {
+		return State{At: s.At}, true
+	}
+	return after, true
+}
+
 func (b tokenBucket) left(s State, now int64) (used, free, whole int64) {
 	used = b.units(s)
 	return used, max(b.burst-used, 0), max(b.expiry(s)-now, 0)
@@ -112,6 +142,11 @@ func (b tokenBucket) wait(s State, _, cost int64) int64 {
 	}
 }
 
+// queue of a bucket: it drains at the amount per period.
+func (b tokenBucket) queue(ahead, _, cost int64) (int64, int64) {
+	return queueEvenly(ahead, cost, b.period, b.amount)
+}
+
 func (b tokenBucket) expiry(s State) int64 {
 	if s.unused() {
 		return 0
@@ -125,6 +160,6 @@ func (b tokenBucket) most() int64 { return b.brim() }
 
 func (b tokenBucket) ample() int64 { return b.burst - 1 } // a part of a unit counts as one
 
-func (b tokenBucket) numbers() (Kind, [4]int64) {
-	return KindTokenBucket, [4]int64{b.period, b.amount, b.burst, b.divisor}
+func (b tokenBucket) constants() [4]int64 {
+	return [4]int64{b.period, b.amount, b.burst, b.divisor}
 }

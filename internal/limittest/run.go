@@ -144,8 +144,5 @@ func title(l *limiter.Limit) string {
 }
 
 func amount(l *limiter.Limit) string {
-	if l.UnitMultiplier > 1 {
-		return fmt.Sprintf("%d per %d %ss", l.RequestsPerUnit, l.UnitMultiplier, l.Unit)
-	}
-	return fmt.Sprintf("%d per %s", l.RequestsPerUnit, l.Unit)
+	return l.Rate()
 }

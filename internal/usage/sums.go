@@ -116,11 +116,11 @@ func (c *counters) addOutcome(h *limiter.Hit, d *limiter.Decision, p parts) {
 	case p.within > 0:
 		c.add(admitted, p.within)
 	case d.Charged || d.Over:
-		beyond := min(p.over, h.Units())
-		c.add(admitted, h.Units()-beyond)
+		beyond := min(p.over, h.CountedCost())
+		c.add(admitted, h.CountedCost()-beyond)
 		c.add(over, beyond)
 	default:
-		c.add(withheld, h.Units())
+		c.add(withheld, h.CountedCost())
 	}
 }
 

@@ -64,7 +64,7 @@ func (b *batch) add(hits []limiter.Hit, isPart bool) {
 		if h.Refund && h.Cost > 0 {
 			b.loosened = append(b.loosened, loosened{bytes.Clone(h.Key), b.requests.len()})
 		}
-		b.requests.write(how(h, isPart), h.Units(), b.limit(h.Limit))
+		b.requests.write(how(h, isPart), h.CountedCost(), b.limit(h.Limit))
 	}
 	b.requests.end()
 	b.counters = append(b.counters, len(hits))
@@ -92,8 +92,9 @@ func (b *batch) limit(l *limiter.Limit) int64 {
 	if !known {
 		n = len(b.numbers) + 1
 		b.numbers[l] = n
-		c := l.Numbers()
-		b.limits = appendIntegers(b.limits, int64(c.Kind), c.Of[0], c.Of[1], c.Of[2], c.Of[3])
+		c := l.Constants()
+		b.limits = append(append(b.limits, l.Algorithm.String()...), ' ')
+		b.limits = appendIntegers(b.limits, c[:]...)
 	}
 	return int64(n)
 }

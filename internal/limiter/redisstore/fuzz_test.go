@@ -129,17 +129,17 @@ func (in *input) hit() limiter.Hit {
 		RequestsPerUnit: uint32(in.number()),
 		Unit:            limiter.Month, // so that hits of different amounts meet on few counters
 		Mode:            limiter.Mode(how % 3),
-		Algorithm:       limiter.Algorithm(how / 3 % 3),
+		Algorithm:       limiter.Algorithm(int(how) / 3 % len(limiter.AlgorithmNames())),
 	}
 	if how&128 != 0 {
 		spec.Unit = limiter.Second + limiter.Unit(in.byte())%limiter.Year
 		longest := uint64(limiter.MaxPeriod / spec.Unit.Duration())
 		spec.UnitMultiplier = uint32(in.number() % (longest + 1))
 	}
-	switch spec.Algorithm {
-	case limiter.FixedWindow:
+	if spec.Algorithm.Takes(limiter.AnchorOption) {
 		spec.Anchor = limiter.Anchor(in.byte() % 2)
-	case limiter.TokenBucket:
+	}
+	if spec.Algorithm.Takes(limiter.BurstOption) {
 		spec.Burst = uint32(in.number())
 	}
 	limit, err := limiter.NewLimit(spec)

@@ -12,7 +12,7 @@ import (
 type giveBack struct {
 	key     []byte
 	limit   *limiter.Limit
-	units   int64
+	cost    int64
 	charged limiter.State // of the counter, after the charge
 	first   int           // hit on the counter, of those of the request there
 }
@@ -28,10 +28,10 @@ func giveBacks(hits []limiter.Hit, counters *limiter.Counters, out []limiter.Dec
 		}
 		first := counters.First(i)
 		if size[first] > 0 {
-			list[size[first]-1].units += h.Units()
+			list[size[first]-1].cost += h.CountedCost()
 			continue
 		}
-		list = append(list, giveBack{h.Key, h.Limit, h.Units(), states[i], first})
+		list = append(list, giveBack{h.Key, h.Limit, h.CountedCost(), states[i], first})
 		size[first] = len(list)
 	}
 	return list
@@ -41,7 +41,7 @@ func giveBacks(hits []limiter.Hit, counters *limiter.Counters, out []limiter.Dec
 func (b *batch) addGiveBack(g giveBack) {
 	b.keys.add(g.key)
 	b.loosened = append(b.loosened, loosened{bytes.Clone(g.key), b.requests.len()})
-	b.requests.write(g.units, g.charged.At, g.charged.Used, g.charged.Prev, b.limit(g.limit))
+	b.requests.write(g.cost, g.charged.At, g.charged.Used, g.charged.Prev, b.limit(g.limit))
 	b.requests.end()
 	b.counters = append(b.counters, 1)
 }

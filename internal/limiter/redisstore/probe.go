@@ -152,7 +152,7 @@ func (b *backend) probeCounter(ctx context.Context, key string) error {
 		last = reply.state(0)
 	}
 	batch := newBatch(giveBackScript, room{})
-	batch.addGiveBack(giveBack{key: []byte(key), limit: probeLimit, units: 2, charged: last})
+	batch.addGiveBack(giveBack{key: []byte(key), limit: probeLimit, cost: 2, charged: last})
 	_, err := b.run(ctx, b.client, batch)
 	return err
 }

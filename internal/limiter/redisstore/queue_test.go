@@ -156,7 +156,7 @@ func TestBatchesAreBounded(t *testing.T) {
 func charges(n int) []giveBack {
 	list := make([]giveBack, n)
 	for i := range list {
-		list[i] = giveBack{key: []byte("k"), limit: perMinute, units: 1}
+		list[i] = giveBack{key: []byte("k"), limit: perMinute, cost: 1}
 	}
 	return list
 }

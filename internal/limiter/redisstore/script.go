@@ -5,11 +5,14 @@ import (
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"weir/internal/limiter"
 )
 
 //go:embed lua/*.lua
@@ -28,16 +31,22 @@ var (
 
 // newScript puts what all scripts use and the named file into one.
 func newScript(last string) *script {
+	text := luaText(slices.Concat([]string{"prelude", "state"}, limiter.AlgorithmNames(), []string{"limits", last})...)
+	sum := sha1.Sum([]byte(text))
+	return &script{text, hex.EncodeToString(sum[:])}
+}
+
+// luaText returns the named files as one text.
+func luaText(names ...string) string {
 	var b strings.Builder
-	for _, name := range []string{"prelude", "state", "fixedwindow", "slidingwindow", "tokenbucket", "limits", last} {
+	for _, name := range names {
 		text, err := lua.ReadFile("lua/" + name + ".lua")
 		if err != nil {
 			panic(err) // it is embedded above
 		}
 		b.Write(text)
 	}
-	sum := sha1.Sum([]byte(b.String()))
-	return &script{b.String(), hex.EncodeToString(sum[:])}
+	return b.String()
 }
 
 // call asks Redis to decide b and sets its reply or its error.

@@ -208,7 +208,7 @@ func (r *spread) conclude() {
 		}
 		now := p.batch.reply.now
 		for _, g := range p.charges {
-			p.states[g.first] = g.limit.GiveBack(p.states[g.first], g.charged, g.units, now)
+			p.states[g.first] = g.limit.GiveBack(p.states[g.first], g.charged, g.cost, now)
 		}
 		p.shareStates()
 		limiter.Describe(p.hits, p.states, now, p.out)

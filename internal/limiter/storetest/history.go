@@ -140,9 +140,11 @@ func newPlayer(seed uint64, name int, f *fixture, l *timeline) *player {
 		fixture: f, Rand: rand.New(rand.NewPCG(seed, uint64(name+1))), name: name,
 		time: l, model: NewModel(f.clock.now),
 	}
-	for i, c := range counters {
-		c.key = fmt.Sprintf("player %d counter %d", name, i)
-		p.counters = append(p.counters, c)
+	for a := range limiter.AlgorithmNames() {
+		for _, c := range algorithms[limiter.Algorithm(a)].counters {
+			c.key = fmt.Sprintf("player %d counter %d", name, len(p.counters))
+			p.counters = append(p.counters, c)
+		}
 	}
 	return p
 }
@@ -216,15 +218,15 @@ func (p *player) cost(scale uint64) uint64 {
 type counter struct {
 	key     string
 	amounts [][]*limiter.Limit // by amount, then by mode
-	amount  int                // of a bucket: the one that is configured now
+	amount  int                // where usage drains: the one that is configured now
 	scale   uint64             // of costs
 }
 
-// limit draws one of the limits. That of a bucket is only ever raised: a store
+// limit draws one of the limits. Where usage drains, it is only ever raised: a store
 // may have forgotten what the limit that was asked last took for empty.
 func (p *player) limit(c *counter) *limiter.Limit {
 	amount := p.IntN(len(c.amounts))
-	if c.amounts[0][0].Algorithm == limiter.TokenBucket {
+	if algorithms[c.amounts[0][0].Algorithm].drains {
 		if c.amount < len(c.amounts)-1 && p.IntN(50) == 0 {
 			c.amount++
 		}
@@ -232,35 +234,6 @@ func (p *player) limit(c *counter) *limiter.Limit {
 	}
 	modes := c.amounts[amount]
 	return modes[p.IntN(len(modes))]
-}
-
-// counters are those of a player. Every bucket takes more than lifetime to lose
-// one unit of scale.
-var counters = []counter{
-	newCounter(1, limiter.Spec{Unit: limiter.Minute}, 0, 10, 20, 50, 100),
-	newCounter(1, limiter.Spec{Unit: limiter.Minute, UnitMultiplier: 7}, 10, 20, 50),
-	newCounter(1, limiter.Spec{Unit: limiter.Day}, 0, 50, 100),
-	newCounter(1<<26, limiter.Spec{Unit: limiter.Minute}, 1<<30, math.MaxUint32),
-
-	newCounter(1, limiter.Spec{Unit: limiter.Minute, Anchor: limiter.FirstHit}, 10, 20),
-	newCounter(1, limiter.Spec{Unit: limiter.Second, UnitMultiplier: 30, Anchor: limiter.FirstHit}, 0, 20),
-	newCounter(1, limiter.Spec{Unit: limiter.Hour, UnitMultiplier: 2, Anchor: limiter.FirstHit}, 10, 50),
-
-	newCounter(1, limiter.Spec{Unit: limiter.Minute, Algorithm: limiter.SlidingWindow}, 0, 10, 20, 50),
-	newCounter(1, limiter.Spec{Unit: limiter.Hour, Algorithm: limiter.SlidingWindow}, 10, 20, 100),
-	// Of small and large amounts in long periods.
-	newCounter(1, limiter.Spec{Unit: limiter.Month, Algorithm: limiter.SlidingWindow}, 10, 20, 100, 600, 1_000_003),
-	newCounter(50_000, limiter.Spec{Unit: limiter.Month, Algorithm: limiter.SlidingWindow}, 500, 600_000, 1_000_000, 1_700_000_000),
-	newCounter(1<<26, limiter.Spec{Unit: limiter.Day, Algorithm: limiter.SlidingWindow}, math.MaxUint32-4, math.MaxUint32),
-
-	newCounter(1, limiter.Spec{Unit: limiter.Hour, Algorithm: limiter.TokenBucket}, 0, 7, 10, 20, 100),
-	newCounter(1, limiter.Spec{Unit: limiter.Hour, Algorithm: limiter.TokenBucket, Burst: 5}, 7, 10, 20),
-	newCounter(1, limiter.Spec{Unit: limiter.Day, Algorithm: limiter.TokenBucket, Burst: 50}, 7, 10, 20),
-	// Of small and large amounts in long periods.
-	newCounter(5, limiter.Spec{Unit: limiter.Month, Algorithm: limiter.TokenBucket}, 1000, 1001, 2003, 1_000_003),
-	newCounter(200, limiter.Spec{Unit: limiter.Month, Algorithm: limiter.TokenBucket, Burst: 1000}, 1001, 50_000_000, 50_000_017),
-	newCounter(1_000_000, limiter.Spec{Unit: limiter.Year, Algorithm: limiter.TokenBucket}, 71_000_003, 140_000_009),
-	newCounter(5_000_000, limiter.Spec{Unit: limiter.Year, Algorithm: limiter.TokenBucket, Burst: 1 << 26}, 1_000_003, 71_000_003),
 }
 
 func newCounter(scale uint64, s limiter.Spec, amounts ...uint32) counter {

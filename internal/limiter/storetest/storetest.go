@@ -38,10 +38,12 @@ func RunApart(t *testing.T, open func(t *testing.T, now func() time.Time) limite
 
 func run(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Store, apart bool) {
 	t.Helper()
-	for _, table := range [][]tableCase{
-		windowCases, periodCases(), amountCases, saturationCases, requestCases, modeCases, chargeCases,
-		firstHitCases, slidingCases, bucketCases, largeCases, mixedCases, clockCases,
-	} {
+	t.Run("every algorithm has a table", testRows)
+	tables := [][]tableCase{periodCases(), requestCases, modeCases, chargeCases, largeCases, mixedCases, clockCases}
+	for a := range limiter.AlgorithmNames() {
+		tables = append(tables, algorithms[limiter.Algorithm(a)].tables...)
+	}
+	for _, table := range tables {
 		for _, c := range table {
 			t.Run(c.name, func(t *testing.T) {
 				f := newFixture(t, open)

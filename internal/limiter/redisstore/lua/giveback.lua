@@ -3,28 +3,16 @@
 --
 -- KEYS     counters, all different within a request but not within a batch
 -- ARGV     see limits.lua; each from the third on is of the counter of that number, five integers:
---            units   that were charged
+--            cost    that was charged
 --            at, used and prev of its state after the charge
 --            limit   its number
 -- Reply    integers: the time, and of each counter -1, at, used, prev: its state afterwards, all 0 if nothing is
 --          stored, as decide.lua tells it
 
--- The state used, prev without the level of left, of which there is no whole unit too much in it.
-local function drain_by(period, used, prev, left_used, left_prev)
-  used, prev = used - left_used, prev - left_prev
-  if prev < 0 then
-    used, prev = used - 1, prev + period
-  end
-  if used < 0 then
-    return 0, 0
-  end
-  return used, prev
-end
-
 -- Gives back what text tells, and returns the state afterwards.
 local function give_back(key, text, stored)
-  local units, charged_at, charged_used, charged_prev, n = match(text, "(%d+) (%d+) (%d+) (%d+) (%d+) ")
-  units, charged_at = tonumber(units), tonumber(charged_at)
+  local cost, charged_at, charged_used, charged_prev, n = match(text, "(%d+) (%d+) (%d+) (%d+) (%d+) ")
+  cost, charged_at = tonumber(cost), tonumber(charged_at)
   local limit = limits[tonumber(n)]
   local at, used, prev = parse_state(stored, limit)
   if not at then
@@ -33,25 +21,17 @@ local function give_back(key, text, stored)
   if max(at, charged_at) > limit.newest then -- the clock stepped back, and nobody knows how long ago it was
     return at, used, prev
   end
-  local stored_at, stored_used, stored_prev = at, used, prev
 
   local algorithm = limit.algorithm
   local left_at, left_used, left_prev =
     algorithm.roll(limit, charged_at, tonumber(charged_used), tonumber(charged_prev))
-  at, used, prev = algorithm.roll(limit, at, used, prev)
-  if algorithm == token_bucket then
-    if left_used >= units then
-      used, prev = algorithm.give(limit, units, used, prev)
-    else
-      used, prev = drain_by(limit.period, used, prev, left_used, left_prev)
-    end
-  elseif at ~= left_at then
-    return stored_at, stored_used, stored_prev
-  elseif left_at ~= charged_at then -- the window of the charge is the previous one by now
-    prev = max(prev - min(units, left_prev), 0)
-  else
-    used, prev = algorithm.give(limit, min(units, left_used), used, prev)
+  local now_at, now_used, now_prev = algorithm.roll(limit, at, used, prev)
+  now_used, now_prev =
+    algorithm.give_back(limit, cost, now_at, now_used, now_prev, left_at, left_used, left_prev, charged_at)
+  if not now_used then
+    return at, used, prev
   end
+  at, used, prev = now_at, now_used, now_prev
 
   if used == 0 and prev == 0 then
     call("SET", key, "0", "PX", 1) -- as decide.lua stores an unused state

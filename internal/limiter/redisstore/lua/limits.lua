@@ -2,9 +2,9 @@
 --
 -- ARGV[1]  empty: the time is that of Redis; or the time of a caller, in microseconds since the epoch, a blank
 --          and whether all callers have "one" clock or "several"
--- ARGV[2]  the limits that are met, as five integers for each:
---            kind    of its algorithm: 0 fixed window, 1 sliding window, 2 token bucket
---            four constants of the algorithm, see its function limit; 0 where it has fewer
+-- ARGV[2]  the limits that are met, for each:
+--            the word of its algorithm
+--            four integers, the constants of the algorithm, see its function limit; 0 where it has fewer
 --          What follows names them by their numbers, from 1 on.
 --
 -- A state from after now is left by a clock that then stepped back, and is brought back to now. Not so with
@@ -15,8 +15,6 @@
 -- Every number is an integer below 2^53, up to which those of Lua are exact.
 
 local SPARE = 60000 -- milliseconds
-
-local algorithms = { [0] = fixed_window, sliding_window, token_bucket }
 
 -- First of all, because Redis reckons PX from the moment at which the script began.
 local now, several, spare = nil, false, 0
@@ -30,8 +28,8 @@ else
 end
 
 local limits = {}
-for kind, a, b, c, d in gmatch(ARGV[2], "(%d+) (%d+) (%d+) (%d+) (%d+) ") do
-  local algorithm = algorithms[tonumber(kind)]
+for word, a, b, c, d in gmatch(ARGV[2], "(%S+) (%d+) (%d+) (%d+) (%d+) ") do
+  local algorithm = algorithms[word]
   local limit = algorithm.limit(now, tonumber(a), tonumber(b), tonumber(c), tonumber(d))
   limit.algorithm = algorithm
   if several then

@@ -1,7 +1,7 @@
 -- What all files of the script use. They are one script, in the order that script.go gives.
 --
--- An algorithm is the pure functions of its Go file; a state is handed round as its three numbers. Its
--- function limit prepares, once for all counters of a limit, what the others take first: the constants of
+-- An algorithm is the pure functions of its Go file, as the member of algorithms that has its word in rules; a
+-- state is handed round as its three numbers. fixed_window.lua tells what the functions return. Their function limit prepares, once for all counters of a limit, what the others take first: the constants of
 -- the limit, the time t, in microseconds as all times are, and
 --   grid       what at counts, in microseconds
 --   most       the largest used of a state
@@ -14,6 +14,8 @@ local ceil, max, min, fmod = math.ceil, math.max, math.min, math.fmod
 local format, match, gmatch, byte = string.format, string.match, string.gmatch, string.byte
 local tonumber, unpack = tonumber, unpack
 local call, pcall, KEYS, ARGV = redis.call, redis.pcall, KEYS, ARGV
+
+local algorithms = {}
 
 local SECOND = 1000000
 local EXACT = 2 ^ 53 -- limiter.MaxExact

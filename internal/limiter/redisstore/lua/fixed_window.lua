@@ -1,6 +1,6 @@
 -- Fixed windows, as fixedwindow.go counts them. State: start of the window in grids, units used in it, 0.
 
-local fixed_window = {
+algorithms.fixed_window = {
   limit = function(t, period, amount, grid)
     local current = (t - fmod(t, grid)) / grid
     return {
@@ -35,6 +35,14 @@ local fixed_window = {
 
   give = function(_, cost, used, prev)
     return max(used - cost, 0), prev
+  end,
+
+  -- What is used once a cost is given back that was charged earlier, nothing if nothing is left of that. The state
+  -- that the charge left comes last, as of now, and with the at that it had then.
+  give_back = function(_, cost, at, used, prev, charged_at, charged_used)
+    if at == charged_at then
+      return max(used - min(cost, charged_used), 0), prev
+    end
   end,
 
   -- The time until the state is as good as unused.

@@ -25,7 +25,7 @@ local function large_share(n, rest, period)
   return part > 0 and units + 1 or units
 end
 
-local sliding_window = {
+algorithms.sliding_window = {
   limit = function(t, period, amount, simple)
     local current = (t - fmod(t, period)) / period
     return {
@@ -66,8 +66,17 @@ local sliding_window = {
     end
   end,
 
-  take = fixed_window.take,
-  give = fixed_window.give,
+  take = algorithms.fixed_window.take,
+  give = algorithms.fixed_window.give,
+
+  give_back = function(_, cost, at, used, prev, charged_at, charged_used, charged_prev, then_at)
+    if at ~= charged_at then
+      return
+    elseif charged_at ~= then_at then -- the window of the charge is the previous one by now
+      return used, max(prev - min(cost, charged_prev), 0)
+    end
+    return max(used - min(cost, charged_used), 0), prev
+  end,
 
   left = function(limit, at, used)
     local rest = (at + 1) * limit.period - limit.t

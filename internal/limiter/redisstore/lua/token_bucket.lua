@@ -16,7 +16,7 @@ local function drain_time(limit, used, prev)
   return seconds * SECOND + ceil((rest * limit.divisor * SECOND + prev) / limit.amount)
 end
 
-local token_bucket = {
+algorithms.token_bucket = {
   -- A unit drains in price / drain seconds, the same as period / amount.
   limit = function(t, period, amount, burst, divisor)
     local limit = {
@@ -67,6 +67,21 @@ local token_bucket = {
       return 0, 0
     end
     return used - cost, prev
+  end,
+
+  give_back = function(limit, cost, _, used, prev, _, charged_used, charged_prev)
+    if charged_used >= cost then
+      return limit.algorithm.give(limit, cost, used, prev)
+    end
+    -- There is no whole cost any more, but the level of what is left of it.
+    used, prev = used - charged_used, prev - charged_prev
+    if prev < 0 then
+      used, prev = used - 1, prev + limit.period
+    end
+    if used < 0 then
+      return 0, 0
+    end
+    return used, prev
   end,
 
   left = function(limit, at, used, prev)

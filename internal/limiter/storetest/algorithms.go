@@ -1,0 +1,63 @@
+package storetest
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"weir/internal/limiter"
+)
+
+// algorithms has a row for each algorithm: the lives of counters that it must pass,
+// and the counters of each player in random histories.
+var algorithms = map[limiter.Algorithm]struct {
+	tables   [][]tableCase
+	counters []counter
+	drains   bool // usage goes little by little; each counter takes more than lifetime to lose one unit of scale
+}{
+	limiter.FixedWindow: {tables: [][]tableCase{windowCases, amountCases, saturationCases, firstHitCases}, counters: []counter{
+		newCounter(1, limiter.Spec{Unit: limiter.Minute}, 0, 10, 20, 50, 100),
+		newCounter(1, limiter.Spec{Unit: limiter.Minute, UnitMultiplier: 7}, 10, 20, 50),
+		newCounter(1, limiter.Spec{Unit: limiter.Day}, 0, 50, 100),
+		newCounter(1<<26, limiter.Spec{Unit: limiter.Minute}, 1<<30, math.MaxUint32),
+		newCounter(1, limiter.Spec{Unit: limiter.Minute, Anchor: limiter.FirstHit}, 10, 20),
+		newCounter(1, limiter.Spec{Unit: limiter.Second, UnitMultiplier: 30, Anchor: limiter.FirstHit}, 0, 20),
+		newCounter(1, limiter.Spec{Unit: limiter.Hour, UnitMultiplier: 2, Anchor: limiter.FirstHit}, 10, 50),
+	}},
+	limiter.SlidingWindow: {tables: [][]tableCase{slidingCases}, counters: []counter{
+		newCounter(1, limiter.Spec{Unit: limiter.Minute, Algorithm: limiter.SlidingWindow}, 0, 10, 20, 50),
+		newCounter(1, limiter.Spec{Unit: limiter.Hour, Algorithm: limiter.SlidingWindow}, 10, 20, 100),
+		// Of small and large amounts in long periods.
+		newCounter(1, limiter.Spec{Unit: limiter.Month, Algorithm: limiter.SlidingWindow}, 10, 20, 100, 600, 1_000_003),
+		newCounter(50_000, limiter.Spec{Unit: limiter.Month, Algorithm: limiter.SlidingWindow}, 500, 600_000, 1_000_000, 1_700_000_000),
+		newCounter(1<<26, limiter.Spec{Unit: limiter.Day, Algorithm: limiter.SlidingWindow}, math.MaxUint32-4, math.MaxUint32),
+	}},
+	limiter.TokenBucket: {tables: [][]tableCase{bucketCases}, drains: true, counters: []counter{
+		newCounter(1, limiter.Spec{Unit: limiter.Hour, Algorithm: limiter.TokenBucket}, 0, 7, 10, 20, 100),
+		newCounter(1, limiter.Spec{Unit: limiter.Hour, Algorithm: limiter.TokenBucket, Burst: 5}, 7, 10, 20),
+		newCounter(1, limiter.Spec{Unit: limiter.Day, Algorithm: limiter.TokenBucket, Burst: 50}, 7, 10, 20),
+		// Of small and large amounts in long periods.
+		newCounter(5, limiter.Spec{Unit: limiter.Month, Algorithm: limiter.TokenBucket}, 1000, 1001, 2003, 1_000_003),
+		newCounter(200, limiter.Spec{Unit: limiter.Month, Algorithm: limiter.TokenBucket, Burst: 1000}, 1001, 50_000_000, 50_000_017),
+		newCounter(1_000_000, limiter.Spec{Unit: limiter.Year, Algorithm: limiter.TokenBucket}, 71_000_003, 140_000_009),
+		newCounter(5_000_000, limiter.Spec{Unit: limiter.Year, Algorithm: limiter.TokenBucket, Burst: 1 << 26}, 1_000_003, 71_000_003),
+	}},
+}
+
+// testRows checks that every algorithm has its row.
+func testRows(t *testing.T) {
+	t.Helper()
+	for i, name := range limiter.AlgorithmNames() {
+		a, row := limiter.Algorithm(i), algorithms[limiter.Algorithm(i)]
+		of := func(h limiter.Hit) bool { return h.Limit.Algorithm == a }
+		counted := slices.ContainsFunc(slices.Concat(row.tables...), func(c tableCase) bool {
+			return slices.ContainsFunc(c.steps, func(s step) bool { return slices.ContainsFunc(s.hits, of) })
+		})
+		if !counted {
+			t.Errorf("algorithm %s has no table in storetest", name)
+		}
+		if !slices.ContainsFunc(row.counters, func(c counter) bool { return c.amounts[0][0].Algorithm == a }) {
+			t.Errorf("algorithm %s has no counters for the random histories of storetest", name)
+		}
+	}
+}
