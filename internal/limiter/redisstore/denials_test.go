@@ -27,12 +27,16 @@ type checked struct {
 	remembered   atomic.Int64 // denials from memory
 }
 
-// openChecked returns a store with a memory.
+// openChecked returns a store with a memory. The other one shares it, but does not
+// deny by it: what it brings back after a step of the clock, this process knows.
 func openChecked(t *testing.T, o Options) *checked {
-	c := &checked{T: t, plain: open(t, o)}
+	plain := open(t, o)
 	o.DenyMemory = 1 << 20
-	c.store = open(t, o)
-	return c
+	store := open(t, o)
+	for _, b := range plain.backends() {
+		b.denials = store.denials
+	}
+	return &checked{T: t, store: store, plain: plain}
 }
 
 func (c *checked) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (bool, error) {
