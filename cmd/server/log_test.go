@@ -18,7 +18,7 @@ func TestLogsEscapeWhatTerminalsObey(t *testing.T) {
 	for _, format := range []settings.LogFormat{"text", "json"} {
 		var log bytes.Buffer
 		logger := newLogger(settings.Process{LogFormat: format}, &log)
-		logger.With(odd, odd).Error(odd, "text", odd, "error", errors.New(odd))
+		logger.With(odd, odd).Error(odd, "text", odd, "error", errors.New(odd)) //nolint:sloglint // what others wrote
 		logger.Error("the next")
 		lines := strings.SplitAfter(log.String(), "\n")
 		if len(lines) != 3 {
