@@ -285,7 +285,11 @@ func (a *arrivals) interceptStream(srv any, stream grpc.ServerStream, _ *grpc.St
 	c := connOf(stream.Context())
 	defer a.streams.Add(-1)
 	defer c.streams.Add(-1)
-	if all, own := a.streams.Add(1), c.streams.Add(1); all > a.bounds.streams || own > a.bounds.ownStreams {
+	all, own := a.streams.Add(1), c.streams.Add(1)
+	if own > a.bounds.ownStreams {
+		c.pause.Store(true)
+	}
+	if all > a.bounds.streams || own > a.bounds.ownStreams {
 		return errStreams
 	}
 	return handle(srv, arrivalStream{stream, a})
