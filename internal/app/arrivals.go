@@ -183,7 +183,7 @@ func (v *verdict) close(a *arrivals, c *arrivalConn) {
 func (v *verdict) execute(unread *ending) {
 	for _, c := range v.conns {
 		unread.count.Add(float64(c.unanswered()))
-		go c.Close() // which may wait for TLS
+		go func() { _ = c.Close() }() // which may wait for TLS
 	}
 	for _, r := range v.calls {
 		r.ended.count.Inc()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,7 +18,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	grpchealth "google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 
 	"weir/internal/testenv"
 )
@@ -193,7 +196,7 @@ func (silent) WriteStatus(*status.Status) error { return nil }
 
 // TestStreamsThatLast follows the health more often than is permitted.
 func TestStreamsThatLast(t *testing.T) {
-	a, connect := arrivalServer(t, arrivalBounds{bytes: 1 << 20, streams: 3, ownStreams: 2, patience: patience})
+	a, connect := arrivalServer(t, arrivalBounds{bytes: 1 << 20, streams: 3, ownStreams: 2, patience: patience, pause: time.Millisecond})
 	follow := func(conn *grpc.ClientConn) (grpc.ClientStream, error) {
 		stream := unfinished(t, conn, grpc_health_v1.Health_Watch_FullMethodName)
 		return stream, finish(stream)
@@ -225,7 +228,7 @@ func TestStreamsThatLast(t *testing.T) {
 
 // TestLoadOfWholeRequests makes calls of every kind: none is counted when it is over.
 func TestLoadOfWholeRequests(t *testing.T) {
-	a, connect := arrivalServer(t, arrivalBounds{bytes: 1 << 20, streams: 8, ownStreams: 8, patience: patience})
+	a, connect := arrivalServer(t, arrivalBounds{bytes: 1 << 20, streams: 8, ownStreams: 8, patience: patience, pause: time.Millisecond})
 	conn := connect()
 	client := grpc_health_v1.NewHealthClient(conn)
 	for range 50 {
@@ -261,4 +264,79 @@ func TestLoadOfWholeRequests(t *testing.T) {
 	conn.Close()
 	wantLoad(0)
 	_ = left
+}
+
+// TestAnswersThatWait sees connections whose answers do not go out in ten seconds: only
+// those of streams may last.
+func TestAnswersThatWait(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		begin  func(c *arrivalConn)
+		closed bool
+	}{
+		{"without a request", func(*arrivalConn) {}, false},
+		{"a request that is being decided", func(c *arrivalConn) { c.came(http2.FrameHeaders, 0, 1) }, false},
+		{"the answer has begun", func(c *arrivalConn) {
+			c.came(http2.FrameHeaders, 0, 1)
+			c.went(http2.FrameHeaders, 0, 1)
+		}, true},
+		{"the client has left the call", func(c *arrivalConn) {
+			c.came(http2.FrameHeaders, 0, 1)
+			c.went(http2.FrameHeaders, 0, 1)
+			c.came(http2.FrameRSTStream, 0, 1)
+		}, false},
+		{"the answer is sent", func(c *arrivalConn) {
+			c.came(http2.FrameHeaders, 0, 1)
+			c.went(http2.FrameHeaders, 0, 1)
+			c.went(http2.FrameHeaders, http2.FlagHeadersEndStream, 1)
+		}, false},
+		{"a followed health check", func(c *arrivalConn) {
+			c.came(http2.FrameHeaders, 0, 1)
+			c.streams.Add(1)
+			c.went(http2.FrameHeaders, 0, 1)
+		}, false},
+		{"nobody reads", func(c *arrivalConn) { go c.Write([]byte("answer")) }, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newArrivals(arrivalBounds{bytes: 1 << 20, patience: 10 * time.Second}, prometheus.NewRegistry())
+				server, client := net.Pipe()
+				defer client.Close()
+				c := newArrivalConn(server, a)
+				tt.begin(c)
+				synctest.Wait()
+				for range lateTicks - 1 {
+					a.sweep()
+				}
+				if !a.conns[c] {
+					t.Error("it is closed too early")
+				}
+				a.sweep()
+				a.sweep()
+				synctest.Wait()
+				select {
+				case <-c.closed:
+					if !tt.closed {
+						t.Error("it is closed")
+					}
+				default:
+					if tt.closed {
+						t.Error("it is not closed")
+					}
+				}
+				c.Close()
+				a.timer.Stop()
+			})
+		})
+	}
+}
+
+func TestDropHeaders(t *testing.T) {
+	header := metadata.Pairs("traceparent", "a", "attack-bin", "b", "attack-bin", "c", ":authority", "d")
+	if _, err := dropHeaders(propagator.Fields()...)(t.Context(), &tap.Info{Header: header}); err != nil {
+		t.Fatal(err)
+	}
+	if want := metadata.Pairs("traceparent", "a"); !reflect.DeepEqual(header, want) {
+		t.Errorf("%v are left, want %v", header, want)
+	}
 }
