@@ -29,7 +29,7 @@ type attacker struct {
 }
 
 // attack connects to a gRPC server. What the server sends is read and dropped.
-func attack(t *testing.T, addr string) *attacker {
+func attack(t *testing.T, addr string, settings ...http2.Setting) *attacker {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -39,7 +39,7 @@ func attack(t *testing.T, addr string) *attacker {
 	a.framer = http2.NewFramer(&a.out, conn)
 	a.hpack = hpack.NewEncoder(&a.block)
 	a.out.WriteString(http2.ClientPreface)
-	if err := errors.Join(conn.SetDeadline(time.Now().Add(patience)), a.framer.WriteSettings(), a.flush()); err != nil {
+	if err := errors.Join(conn.SetDeadline(time.Now().Add(patience)), a.framer.WriteSettings(settings...), a.flush()); err != nil {
 		t.Fatal(err)
 	}
 	go a.listen()

@@ -239,9 +239,12 @@ func (a *App) grpcOptions(transport credentials.TransportCredentials, unfinished
 	if most := l.GRPCMaxConcurrentStreams; most > 0 {
 		options = append(options, grpc.MaxConcurrentStreams(uint32(most)))
 	}
+	var headers []string
 	if a.tracing != nil {
 		options = append(options, a.tracing.grpcOption())
+		headers = propagator.Fields()
 	}
+	options = append(options, grpc.InTapHandle(dropHeaders(headers...)))
 	return options
 }
 

@@ -3,19 +3,26 @@ package app
 import (
 	"container/list"
 	"context"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 )
 
-// arrivalConn is a connection of the gRPC server. Beside arrivals.read it counts the
-// bytes that came, and pauses when it is told to.
+// arrivalConn is a connection of the gRPC server. It counts the bytes that came and
+// the requests that are open, and pauses when it is told to.
 type arrivalConn struct {
 	net.Conn
 	arrivals *arrivals
@@ -25,14 +32,39 @@ type arrivalConn struct {
 	close    sync.Once
 	closed   chan struct{}
 
+	load     atomic.Int64 // requests that are open, but for those that are being decided
+	streams  atomic.Int64 // that last
+	writing  atomic.Int64 // since what tick, 0: it does not
+	incoming frames
+	outgoing frames
+
+	openMu sync.Mutex
+	open   map[uint32]int64 // since what tick the answer to the request is on its way, 0: not yet
+	newest uint32           // request
+
 	// arrivals.mu guards the following.
 	requests list.List // of *arrival, the oldest first
 	whole    int64     // bytes of requests that became whole
+	lasted   int64     // streams at the last sweep
 }
 
-// crowdedRead is how many bytes of a connection are read at once while there is a
-// crowd: a few requests, and the next connection has its turn.
-const crowdedRead = 512
+func newArrivalConn(inner net.Conn, a *arrivals) *arrivalConn {
+	c := &arrivalConn{Conn: inner, arrivals: a, closed: make(chan struct{}), open: map[uint32]int64{}}
+	c.incoming.skip = len(http2.ClientPreface)
+	a.mu.Lock()
+	a.conns[c] = true
+	a.mu.Unlock()
+	return c
+}
+
+const (
+	// crowdedRead is how many bytes of a connection are read at once while there is a
+	// crowd: a few requests, and the next connection has its turn.
+	crowdedRead = 512
+	// crowdedWait is how long a connection that holds more than its share waits for its
+	// turn. It is read then, because what lets answers go out comes that way, too.
+	crowdedWait, crowdedLook = 100 * time.Millisecond, 10 * time.Millisecond
+)
 
 func (c *arrivalConn) Read(p []byte) (int, error) {
 	crowd := c.arrivals.crowd()
@@ -41,33 +73,146 @@ func (c *arrivalConn) Read(p []byte) (int, error) {
 	}
 	if c.pause.Swap(false) {
 		half := int64(c.arrivals.bounds.pause) / 2
-		select {
-		case <-time.After(time.Duration(half + rand.Int64N(2*half))): //nolint:gosec // so that not all go on at once, which is no secret
-		case <-c.closed:
-		}
+		c.wait(time.Duration(half + rand.Int64N(2*half))) //nolint:gosec // so that not all go on at once, which is no secret
 	}
 	if crowd {
+		for waited := time.Duration(0); waited < crowdedWait && c.crowds(); waited += crowdedLook {
+			c.wait(crowdedLook)
+		}
 		p = p[:min(len(p), crowdedRead)]
 	}
 	n, err := c.Conn.Read(p)
 	c.more = n == len(p)
 	c.read.Add(int64(n))
 	c.arrivals.count(n)
+	c.incoming.follow(p[:n], c.came)
 	return n, err
+}
+
+func (c *arrivalConn) Write(p []byte) (int, error) {
+	c.writing.Store(max(c.arrivals.now.Load(), 1))
+	n, err := c.Conn.Write(p)
+	c.writing.Store(0)
+	c.outgoing.follow(p[:n], c.went)
+	return n, err
+}
+
+// wait waits for a while, or until the connection is closed.
+func (c *arrivalConn) wait(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-c.closed:
+	}
+}
+
+// crowds reports whether there is a crowd, and the connection holds more than its share.
+func (c *arrivalConn) crowds() bool {
+	a := c.arrivals
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.crowd() && c.held() > a.share()
 }
 
 // Close closes the connection, and ends a pause.
 func (c *arrivalConn) Close() error {
-	c.close.Do(func() { close(c.closed) })
+	c.close.Do(func() {
+		close(c.closed)
+		c.arrivals.mu.Lock()
+		delete(c.arrivals.conns, c)
+		c.arrivals.mu.Unlock()
+		c.openMu.Lock()
+		c.arrivals.add(c, -int64(len(c.open)))
+		c.open = nil
+		c.openMu.Unlock()
+	})
 	return c.Conn.Close()
+}
+
+// came notes a frame from the client.
+func (c *arrivalConn) came(kind http2.FrameType, _ http2.Flags, stream uint32) {
+	switch {
+	case kind == http2.FrameHeaders && stream > c.newest: // otherwise trailers
+		c.newest = stream
+		c.openMu.Lock()
+		first := len(c.open) == 0
+		if c.open != nil {
+			c.open[stream] = 0
+			c.arrivals.add(c, 1)
+		}
+		c.openMu.Unlock()
+		if first {
+			c.arrivals.watch()
+		}
+	case kind == http2.FrameRSTStream:
+		c.finished(stream)
+	}
+}
+
+// went notes a frame to the client.
+func (c *arrivalConn) went(kind http2.FrameType, flags http2.Flags, stream uint32) {
+	switch {
+	case kind == http2.FrameRSTStream, kind == http2.FrameHeaders && flags.Has(http2.FlagHeadersEndStream):
+		c.finished(stream)
+	case kind == http2.FrameHeaders:
+		c.openMu.Lock()
+		if _, ok := c.open[stream]; ok {
+			c.open[stream] = max(c.arrivals.now.Load(), 1)
+		}
+		c.openMu.Unlock()
+	}
+}
+
+func (c *arrivalConn) finished(stream uint32) {
+	c.openMu.Lock()
+	if _, ok := c.open[stream]; ok {
+		delete(c.open, stream)
+		c.arrivals.add(c, -1)
+	}
+	c.openMu.Unlock()
+}
+
+// unanswered is how many requests are open.
+func (c *arrivalConn) unanswered() int {
+	c.openMu.Lock()
+	defer c.openMu.Unlock()
+	return len(c.open)
+}
+
+// stuck reports whether answers could not be sent for so many ticks.
+func (c *arrivalConn) stuck(now, ticks int64) bool {
+	if since := c.writing.Load(); since != 0 && now-since >= ticks {
+		return true
+	}
+	c.openMu.Lock()
+	defer c.openMu.Unlock()
+	waiting := -max(c.streams.Load(), c.lasted) // whose answers last, or have just ended
+	for _, since := range c.open {
+		if since != 0 && now-since >= ticks {
+			waiting++
+		}
+	}
+	return waiting > 0
 }
 
 // oldest is the request that began first. There must be one.
 func (c *arrivalConn) oldest() *arrival { return c.requests.Front().Value.(*arrival) }
 
-// held is at most how many bytes its requests hold: what came since the oldest began,
-// without what became whole meanwhile. There must be a request.
-func (c *arrivalConn) held() int64 { return c.read.Load() - c.whole - c.oldest().before }
+// aged reports whether the oldest request is not whole for so many ticks.
+func (c *arrivalConn) aged(now, ticks int64) bool {
+	return c.requests.Len() > 0 && now-c.oldest().since >= ticks
+}
+
+// held is what the connection holds. It needs the lock of arrivals.
+func (c *arrivalConn) held() int64 { return c.load.Load()*requestCost + c.bytes() }
+
+// bytes is at most how many bytes its requests hold: what came since the oldest began,
+// without what became whole meanwhile.
+func (c *arrivalConn) bytes() int64 {
+	if c.requests.Len() == 0 {
+		return 0
+	}
+	return c.read.Load() - c.whole - c.oldest().before
+}
 
 // credentials make connections by inner, and arrivalConns of them.
 func (a *arrivals) credentials(inner credentials.TransportCredentials) credentials.TransportCredentials {
@@ -90,7 +235,7 @@ func (c arrivalCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials
 	if err != nil {
 		return nil, nil, err
 	}
-	conn := &arrivalConn{Conn: inner, arrivals: c.arrivals, closed: make(chan struct{})}
+	conn := newArrivalConn(inner, c.arrivals)
 	return conn, arrivalInfo{info, conn}, nil
 }
 
@@ -114,16 +259,49 @@ func (r arrivalRegistrar) RegisterService(desc *grpc.ServiceDesc, service any) {
 	for _, method := range desc.Methods {
 		handle := method.Handler
 		method.Handler = func(srv any, ctx context.Context, receive func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
-			return handle(srv, ctx, func(m any) error { return r.arrivals.receive(ctx, m, receive) }, interceptor)
+			c := connOf(ctx)
+			defer r.arrivals.add(c, 1)
+			return handle(srv, ctx, func(m any) error {
+				defer r.arrivals.add(c, -1)
+				return r.arrivals.receive(ctx, m, receive)
+			}, interceptor)
 		}
 		counted.Methods = append(counted.Methods, method)
 	}
 	r.ServiceRegistrar.RegisterService(&counted, service)
 }
 
-// interceptStream counts the messages of streams among a.
+// connOf returns the connection of a call.
+func connOf(ctx context.Context) *arrivalConn {
+	from, _ := peer.FromContext(ctx)
+	return from.AuthInfo.(arrivalInfo).conn
+}
+
+// errStreams refuses a call that would last.
+var errStreams = status.Error(codes.ResourceExhausted, "too many streams, such as followed health checks")
+
+// interceptStream bounds the streams, and counts their messages among a.
 func (a *arrivals) interceptStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+	c := connOf(stream.Context())
+	defer a.streams.Add(-1)
+	defer c.streams.Add(-1)
+	all, own := a.streams.Add(1), c.streams.Add(1)
+	if own > a.bounds.ownStreams {
+		c.pause.Store(true)
+	}
+	if all > a.bounds.streams || own > a.bounds.ownStreams {
+		return errStreams
+	}
 	return handle(srv, arrivalStream{stream, a})
+}
+
+// dropHeaders takes the headers of a request that nobody reads, because a few bytes of
+// HPACK can stand for many. gRPC keeps them in a map that a tap sees first.
+func dropHeaders(keep ...string) tap.ServerInHandle {
+	return func(ctx context.Context, info *tap.Info) (context.Context, error) {
+		maps.DeleteFunc(info.Header, func(name string, _ []string) bool { return !slices.Contains(keep, name) })
+		return ctx, nil
+	}
 }
 
 type arrivalStream struct {

@@ -11,54 +11,73 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 )
 
-// arrivalBounds say how much of gRPC requests may wait for its rest. An Envoy
-// sends a request in one piece, so that few are in parts at a time, and not for long.
+// arrivalBounds say how much of gRPC requests may wait for its rest, or for its
+// answer to be sent. An Envoy sends a request in one piece and reads its answers, so
+// that few wait at a time, and not for long.
 type arrivalBounds struct {
-	requests int           // each costs a goroutine and its headers
-	bytes    int64         // on the wire
-	patience time.Duration // for the rest of a request, give or take a tenth
-	pause    time.Duration // in which a connection is not read that had too many, on average
+	bytes      int64         // what all connections may hold, of which each request is requestCost
+	streams    int64         // that last, such as followed health checks
+	ownStreams int64         // of one connection
+	patience   time.Duration // for the rest of a request, or with a client that does not read
+	pause      time.Duration // in which a connection is not read that had too many, on average
 }
 
 var defaultArrivalBounds = arrivalBounds{
-	requests: 500,
-	bytes:    16 << 20, // sixteen of the largest requests that are permitted
-	patience: 10 * time.Second,
-	pause:    500 * time.Millisecond,
+	bytes:      32 << 20,
+	streams:    512,
+	ownStreams: 8,
+	patience:   10 * time.Second,
+	pause:      500 * time.Millisecond,
 }
 
-// arrivals are the requests of the gRPC server that are not whole yet. Beyond the
-// bounds, connections with more than their share lose the oldest of their own, and
-// are not read for a while, so that the others are served meanwhile.
+const (
+	// requestCost is what a request takes beside its message, at most: a goroutine, what
+	// gRPC keeps of it, and what may pile up before the next garbage collection.
+	requestCost = 16 << 10
+	// leastShare is what a connection may hold at any rate.
+	leastShare = 8 * requestCost
+)
+
+// Ages are counted in ticks of a hundredth of the patience. The clock stands still while
+// the process has no processor, which makes no request old.
+const (
+	oldTicks    = 2   // a request that came in one piece is never so old
+	unreadTicks = 10  // for answers, if there is a crowd
+	lateTicks   = 100 // at any rate
+)
+
+// arrivals are the requests of the gRPC server that wait for their rest, or for their
+// answer to be sent. Beyond the bounds the connections that hold most are read little
+// by little, and lose what is old.
 //
 // gRPC itself bounds the calls of a connection and the bytes of a call, but neither
 // the calls nor the bytes of all.
 type arrivals struct {
-	bounds        arrivalBounds
-	late, crowded ending
+	bounds                arrivalBounds
+	late, crowded, unread ending
 
-	read  atomic.Int64 // bytes that came on all connections
-	alarm atomic.Int64 // when read is greater, it is time to look at the bytes
+	load    atomic.Int64 // see arrivalConn.load
+	bytes   atomic.Int64 // of requests that are not whole, when they were last counted
+	streams atomic.Int64
+	read    atomic.Int64 // bytes that came on all connections
+	alarm   atomic.Int64 // when read is greater, it is time to count the bytes
+	now     atomic.Int64 // in ticks
 
 	mu      sync.Mutex
-	conns   map[*arrivalConn]bool // those with requests that are not whole
-	number  atomic.Int64          // of these requests; changed under the lock
+	conns   map[*arrivalConn]bool // all that are open
 	timer   *time.Timer
 	waiting bool // timer will fire
-
-	dispersing bool // disperse will be called
 }
 
 // arrival is a request that is not whole yet.
 type arrival struct {
 	conn   *arrivalConn
 	place  *list.Element
-	since  time.Time
+	since  int64 // tick
 	before int64 // what the connection had read, less what was whole
 	call   call
 	ended  *ending // nil: by itself, or not yet
@@ -77,31 +96,27 @@ type ending struct {
 func newArrivals(bounds arrivalBounds, reg prometheus.Registerer) *arrivals {
 	ended := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "weir", Name: "grpc_unfinished_requests_total",
-		Help: "gRPC requests that were ended before they were whole, by reason: late, the rest did not come in time; crowded, too many requests or bytes of all connections waited for their rest.",
+		Help: "gRPC requests that were ended before they were finished, by reason: late, the rest did not come in time; crowded, too many requests or bytes of all connections waited for their rest; unread, the client did not read its answers, and its connection was closed.",
 	}, []string{"reason"})
 	reg.MustRegister(ended)
 	a := &arrivals{
 		bounds:  bounds,
 		late:    ending{status.Newf(codes.DeadlineExceeded, "the rest of the request did not come within %v", bounds.patience), ended.WithLabelValues("late")},
 		crowded: ending{status.New(codes.ResourceExhausted, "too many requests wait for their rest"), ended.WithLabelValues("crowded")},
+		unread:  ending{nil, ended.WithLabelValues("unread")},
 		conns:   map[*arrivalConn]bool{},
 	}
-	a.timer = time.AfterFunc(math.MaxInt64, a.endLate)
+	a.timer = time.AfterFunc(math.MaxInt64, a.sweep)
 	return a
 }
-
-// respite is what too many requests have to become whole. Those that have come
-// whole, but wait for a processor, then are.
-const respite = time.Millisecond
 
 // overhead is about what a request takes on the wire beside its message.
 const overhead = 64
 
 // receive receives the message m of the call of ctx.
 func (a *arrivals) receive(ctx context.Context, m any, receive func(any) error) error {
-	from, _ := peer.FromContext(ctx)
-	r := &arrival{conn: from.AuthInfo.(arrivalInfo).conn, call: grpc.ServerTransportStreamFromContext(ctx).(call)}
-	a.begin(r, time.Now())
+	r := &arrival{conn: connOf(ctx), call: grpc.ServerTransportStreamFromContext(ctx).(call)}
+	a.begin(r)
 	err := receive(m)
 	whole := 0
 	if err == nil {
@@ -124,20 +139,11 @@ func wireSize(m any) int {
 }
 
 // begin adds a request.
-func (a *arrivals) begin(r *arrival, now time.Time) {
+func (a *arrivals) begin(r *arrival) {
 	a.mu.Lock()
 	c := r.conn
-	r.since, r.before = now, c.read.Load()-c.whole
+	r.since, r.before = a.now.Load(), c.read.Load()-c.whole
 	r.place = c.requests.PushBack(r)
-	a.conns[c] = true
-	a.number.Add(1)
-	if !a.waiting {
-		a.wait()
-	}
-	if a.crowd() && !a.dispersing {
-		a.dispersing = true
-		time.AfterFunc(respite, a.disperse)
-	}
 	a.mu.Unlock()
 }
 
@@ -148,107 +154,144 @@ func (a *arrivals) finish(r *arrival, whole int64) *ending {
 	defer a.mu.Unlock()
 	r.conn.whole += whole
 	if r.ended == nil {
-		a.remove(r)
+		r.conn.requests.Remove(r.place)
 	}
 	return r.ended
 }
 
-func (a *arrivals) remove(r *arrival) {
-	r.conn.requests.Remove(r.place)
-	if r.conn.requests.Len() == 0 {
-		delete(a.conns, r.conn)
-	}
-	a.number.Add(-1)
+// verdict is what a sweep has found: calls to end, and connections to close.
+type verdict struct {
+	calls []*arrival
+	conns []*arrivalConn
 }
 
-// end removes the oldest request of a connection and appends it to out, for tell.
-func (a *arrivals) end(out []*arrival, c *arrivalConn, why *ending) []*arrival {
+// end removes the oldest request of a connection.
+func (v *verdict) end(c *arrivalConn, why *ending) {
 	r := c.oldest()
 	r.ended = why
-	a.remove(r)
-	if why == &a.crowded {
-		c.pause.Store(true)
-	}
-	return append(out, r)
+	c.requests.Remove(r.place)
+	v.calls = append(v.calls, r)
 }
 
-// tell ends the calls of removed requests. It is called without the lock.
-func tell(ended []*arrival) {
-	for _, r := range ended {
+// close removes a connection.
+func (v *verdict) close(a *arrivals, c *arrivalConn) {
+	delete(a.conns, c)
+	v.conns = append(v.conns, c)
+}
+
+// execute is called without the lock.
+func (v *verdict) execute(unread *ending) {
+	for _, c := range v.conns {
+		unread.count.Add(float64(c.unanswered()))
+		go func() { _ = c.Close() }() // which may wait for TLS
+	}
+	for _, r := range v.calls {
 		r.ended.count.Inc()
 		_ = r.call.WriteStatus(r.ended.status) // or the client has gone
 	}
 }
 
-// wait lets endLate look in a while.
-func (a *arrivals) wait() {
-	a.waiting = true
-	a.timer.Reset(a.bounds.patience / 10)
+// add adds to the requests that a connection holds.
+func (a *arrivals) add(c *arrivalConn, n int64) {
+	c.load.Add(n)
+	a.load.Add(n)
 }
 
-// endLate ends the requests that came too long ago.
-func (a *arrivals) endLate() {
-	now := time.Now()
-	var out []*arrival
+// watch lets sweep look in a tick.
+func (a *arrivals) watch() {
 	a.mu.Lock()
-	for c := range a.conns {
-		for c.requests.Len() > 0 && now.Sub(c.oldest().since) >= a.bounds.patience {
-			out = a.end(out, c, &a.late)
-		}
-	}
-	if a.waiting = false; len(a.conns) > 0 {
-		a.wait()
+	if !a.waiting {
+		a.waiting = true
+		a.timer.Reset(a.bounds.patience / lateTicks)
 	}
 	a.mu.Unlock()
-	tell(out)
 }
 
-// crowd tells whether there are too many requests.
-func (a *arrivals) crowd() bool { return a.number.Load() > int64(a.bounds.requests) }
-
-// disperse ends requests if there are too many: the oldest of each connection that
-// has more than its share.
-func (a *arrivals) disperse() {
-	var out []*arrival
+// sweep ends the requests that came too long ago, those of whom the answers cannot be
+// sent, and if there are too many, what is old of those who have most.
+func (a *arrivals) sweep() {
+	var v verdict
 	a.mu.Lock()
-	a.dispersing = false
-	share := max(a.bounds.requests/max(len(a.conns), 1), 1)
+	now := a.now.Add(1)
+	open := 0
 	for c := range a.conns {
-		for a.crowd() && c.requests.Len() > share {
-			out = a.end(out, c, &a.crowded)
+		open += c.unanswered()
+		for c.aged(now, lateTicks) {
+			v.end(c, &a.late)
+		}
+		if c.stuck(now, lateTicks) {
+			v.close(a, c)
 		}
 	}
+	a.weigh()
+	if a.crowd() {
+		least, excess := a.share(), a.held()-a.bounds.bytes/2 // more than it must, so that it is not soon the same
+		for c := range a.conns {
+			excess -= a.relieve(&v, c, now, excess, least)
+		}
+		excess -= a.bounds.bytes / 2
+		for c := range a.conns { // those who have less, if that is not enough
+			excess -= a.relieve(&v, c, now, excess, 0)
+		}
+	}
+	if a.waiting = open > 0; a.waiting {
+		a.timer.Reset(a.bounds.patience / lateTicks)
+	}
+	for c := range a.conns {
+		c.lasted = c.streams.Load()
+	}
 	a.mu.Unlock()
-	tell(out)
+	v.execute(&a.unread)
 }
 
-// count counts bytes that a connection has read. Now and then it looks whether
-// requests hold too many, and ends those of the connection that holds most.
+// relieve takes what is old from a connection until it holds no more than least, or
+// all are relieved of the excess. It returns how much that was.
+func (a *arrivals) relieve(v *verdict, c *arrivalConn, now, excess, least int64) (freed int64) {
+	held := c.held()
+	if held <= least || excess <= 0 {
+		return 0
+	}
+	if c.stuck(now, unreadTicks) {
+		v.close(a, c)
+		return held
+	}
+	for freed < excess && held-freed > least && c.aged(now, oldTicks) {
+		before := c.bytes()
+		v.end(c, &a.crowded)
+		c.pause.Store(true)
+		freed += requestCost + before - c.bytes()
+	}
+	return freed
+}
+
+// crowd reports whether all connections hold too much.
+func (a *arrivals) crowd() bool { return a.held() > a.bounds.bytes }
+
+// held is what all connections hold.
+func (a *arrivals) held() int64 { return a.load.Load()*requestCost + a.bytes.Load() }
+
+// share is how much a connection may hold if there is a crowd.
+func (a *arrivals) share() int64 {
+	return max(a.bounds.bytes/int64(max(len(a.conns), 1)), leastShare)
+}
+
+// count counts bytes that a connection has read. Now and then it looks how many
+// of them requests hold.
 func (a *arrivals) count(n int) {
 	read := a.read.Add(int64(n))
 	if alarm := a.alarm.Load(); read <= alarm || !a.alarm.CompareAndSwap(alarm, read+a.bounds.bytes/16) {
 		return
 	}
-	var out []*arrival
 	a.mu.Lock()
-	for {
-		most, held := a.held()
-		if held <= a.bounds.bytes {
-			break
-		}
-		out = a.end(out, most, &a.crowded)
-	}
+	a.weigh()
 	a.mu.Unlock()
-	tell(out)
 }
 
-// held returns how many bytes the requests hold, and the connection that holds most.
-func (a *arrivals) held() (most *arrivalConn, held int64) {
+// weigh counts the bytes of requests that are not whole. It needs the lock.
+func (a *arrivals) weigh() {
+	var bytes int64
 	for c := range a.conns {
-		held += c.held()
-		if most == nil || c.held() > most.held() {
-			most = c
-		}
+		bytes += c.bytes()
 	}
-	return most, held
+	a.bytes.Store(bytes)
 }

@@ -4,18 +4,23 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	grpchealth "google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 
 	"weir/internal/testenv"
 )
@@ -68,7 +73,7 @@ func finish(stream grpc.ClientStream) error {
 }
 
 func TestLateRequests(t *testing.T) {
-	a, connect := arrivalServer(t, arrivalBounds{requests: 10, bytes: 1 << 20, patience: 100 * time.Millisecond})
+	a, connect := arrivalServer(t, arrivalBounds{bytes: 1 << 20, streams: 2, ownStreams: 1, patience: 100 * time.Millisecond})
 	conn := connect()
 	for i, method := range []string{grpc_health_v1.Health_Check_FullMethodName, grpc_health_v1.Health_Watch_FullMethodName} {
 		err := unfinished(t, conn, method).RecvMsg(&grpc_health_v1.HealthCheckResponse{})
@@ -97,8 +102,8 @@ func TestLateRequests(t *testing.T) {
 // TestCrowdedRequests opens requests on one connection until they are too many:
 // only its own end.
 func TestCrowdedRequests(t *testing.T) {
-	const most = 10
-	a, connect := arrivalServer(t, arrivalBounds{requests: most, bytes: 1 << 20, patience: patience, pause: time.Millisecond})
+	const most = 32
+	a, connect := arrivalServer(t, arrivalBounds{bytes: most * requestCost, patience: patience, pause: time.Millisecond})
 	other := unfinished(t, connect(), grpc_health_v1.Health_Check_FullMethodName)
 	conn := connect()
 	var streams []grpc.ClientStream
@@ -119,7 +124,7 @@ func TestCrowdedRequests(t *testing.T) {
 // TestHeldBytes sends messages that never end until they hold too much.
 func TestHeldBytes(t *testing.T) {
 	const most = 1 << 20
-	a, connect := arrivalServer(t, arrivalBounds{requests: 100, bytes: most, patience: patience, pause: time.Millisecond})
+	a, connect := arrivalServer(t, arrivalBounds{bytes: most, patience: patience, pause: time.Millisecond})
 	other := unfinished(t, connect(), grpc_health_v1.Health_Check_FullMethodName)
 	conn := connect()
 	var first grpc.ClientStream
@@ -142,7 +147,8 @@ func TestHeldBytes(t *testing.T) {
 	testenv.Eventually(t, func() error {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if _, held := a.held(); held > most {
+		a.weigh()
+		if held := a.held(); held > most {
 			return fmt.Errorf("%d bytes are held, want at most %d", held, most)
 		}
 		return nil
@@ -157,5 +163,180 @@ func TestHeldBytes(t *testing.T) {
 	}
 	if err := finish(waits); err != nil {
 		t.Errorf("a request beside many whole ones: %v", err)
+	}
+}
+
+// TestYoungRequests leaves no request of a connection ended before it is old, however
+// many there are.
+func TestYoungRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newArrivals(arrivalBounds{bytes: 4 * leastShare, patience: patience}, prometheus.NewRegistry())
+		young, old := newArrivalConn(nil, a), newArrivalConn(nil, a)
+		open := func(c *arrivalConn, n uint32) {
+			for range n {
+				c.came(http2.FrameHeaders, 0, c.newest+2)
+				a.begin(&arrival{conn: c, call: silent{}})
+			}
+		}
+		open(old, 40)
+		a.sweep()
+		open(young, 100)
+		a.sweep()
+		if young.requests.Len() != 100 || old.requests.Len() >= 40 {
+			t.Errorf("%d of 100 young requests and %d of 40 old ones are left, want all and fewer", young.requests.Len(), old.requests.Len())
+		}
+		a.timer.Stop()
+	})
+}
+
+// silent is a call that cannot be told.
+type silent struct{}
+
+func (silent) WriteStatus(*status.Status) error { return nil }
+
+// TestStreamsThatLast follows the health more often than is permitted.
+func TestStreamsThatLast(t *testing.T) {
+	a, connect := arrivalServer(t, arrivalBounds{bytes: 1 << 20, streams: 3, ownStreams: 2, patience: patience, pause: time.Millisecond})
+	follow := func(conn *grpc.ClientConn) (grpc.ClientStream, error) {
+		stream := unfinished(t, conn, grpc_health_v1.Health_Watch_FullMethodName)
+		return stream, finish(stream)
+	}
+	first := connect()
+	for i, want := range []codes.Code{codes.OK, codes.OK, codes.ResourceExhausted} {
+		if _, err := follow(first); status.Code(err) != want {
+			t.Errorf("stream %d of a connection: got %v, want %v", i+1, err, want)
+		}
+	}
+	second := connect()
+	if _, err := follow(second); err != nil {
+		t.Error(err)
+	}
+	if _, err := follow(second); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("stream 4 of all: got %v, want RESOURCE_EXHAUSTED", err)
+	}
+	first.Close()
+	testenv.Eventually(t, func() error {
+		if n := a.streams.Load(); n != 1 {
+			return fmt.Errorf("%d streams are counted, want 1", n)
+		}
+		return nil
+	})
+	if _, err := follow(second); err != nil {
+		t.Errorf("when others have ended: %v", err)
+	}
+}
+
+// TestLoadOfWholeRequests makes calls of every kind: none is counted when it is over.
+func TestLoadOfWholeRequests(t *testing.T) {
+	a, connect := arrivalServer(t, arrivalBounds{bytes: 1 << 20, streams: 8, ownStreams: 8, patience: patience, pause: time.Millisecond})
+	conn := connect()
+	client := grpc_health_v1.NewHealthClient(conn)
+	for range 50 {
+		if _, err := client.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "none"}); status.Code(err) != codes.NotFound {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		watch, err := client.Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
+		if err == nil {
+			_, err = watch.Recv()
+		}
+		if cancel(); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.Invoke(t.Context(), "/no/method", &grpc_health_v1.HealthCheckRequest{}, &grpc_health_v1.HealthCheckResponse{}); status.Code(err) != codes.Unimplemented {
+			t.Fatal(err)
+		}
+	}
+	left := unfinished(t, conn, grpc_health_v1.Health_Check_FullMethodName)
+	wantLoad := func(want int64) {
+		t.Helper()
+		testenv.Eventually(t, func() error {
+			if got := a.load.Load(); got != want {
+				return fmt.Errorf("%d requests are counted, want %d", got, want)
+			}
+			return nil
+		})
+	}
+	wantLoad(1)
+	conn.Close()
+	wantLoad(0)
+	_ = left
+}
+
+// TestAnswersThatWait sees connections whose answers do not go out in ten seconds: only
+// those of streams may last.
+func TestAnswersThatWait(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		begin  func(c *arrivalConn)
+		closed bool
+	}{
+		{"without a request", func(*arrivalConn) {}, false},
+		{"a request that is being decided", func(c *arrivalConn) { c.came(http2.FrameHeaders, 0, 1) }, false},
+		{"the answer has begun", func(c *arrivalConn) {
+			c.came(http2.FrameHeaders, 0, 1)
+			c.went(http2.FrameHeaders, 0, 1)
+		}, true},
+		{"the client has left the call", func(c *arrivalConn) {
+			c.came(http2.FrameHeaders, 0, 1)
+			c.went(http2.FrameHeaders, 0, 1)
+			c.came(http2.FrameRSTStream, 0, 1)
+		}, false},
+		{"the answer is sent", func(c *arrivalConn) {
+			c.came(http2.FrameHeaders, 0, 1)
+			c.went(http2.FrameHeaders, 0, 1)
+			c.went(http2.FrameHeaders, http2.FlagHeadersEndStream, 1)
+		}, false},
+		{"a followed health check", func(c *arrivalConn) {
+			c.came(http2.FrameHeaders, 0, 1)
+			c.streams.Add(1)
+			c.went(http2.FrameHeaders, 0, 1)
+		}, false},
+		{"nobody reads", func(c *arrivalConn) { go c.Write([]byte("answer")) }, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newArrivals(arrivalBounds{bytes: 1 << 20, patience: 10 * time.Second}, prometheus.NewRegistry())
+				server, client := net.Pipe()
+				defer client.Close()
+				c := newArrivalConn(server, a)
+				tt.begin(c)
+				synctest.Wait()
+				for range lateTicks - 1 {
+					a.sweep()
+				}
+				if !a.conns[c] {
+					t.Error("it is closed too early")
+				}
+				a.sweep()
+				a.sweep()
+				synctest.Wait()
+				select {
+				case <-c.closed:
+					if !tt.closed {
+						t.Error("it is closed")
+					}
+				default:
+					if tt.closed {
+						t.Error("it is not closed")
+					}
+				}
+				c.Close()
+				a.timer.Stop()
+			})
+		})
+	}
+}
+
+func TestDropHeaders(t *testing.T) {
+	header := metadata.Pairs("traceparent", "a", "attack-bin", "b", "attack-bin", "c", ":authority", "d")
+	if _, err := dropHeaders(propagator.Fields()...)(t.Context(), &tap.Info{Header: header}); err != nil {
+		t.Fatal(err)
+	}
+	if want := metadata.Pairs("traceparent", "a"); !reflect.DeepEqual(header, want) {
+		t.Errorf("%v are left, want %v", header, want)
 	}
 }

@@ -88,11 +88,14 @@ func (o otelLog) WithValues(...any) logr.LogSink { return o }
 
 func (o otelLog) WithName(string) logr.LogSink { return o }
 
+// propagator reads from the headers of a request what trace it is part of.
+var propagator = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
+
 // grpcOption traces the calls of a server, but for its health checks.
 func (t *tracing) grpcOption() grpc.ServerOption {
 	return grpc.StatsHandler(otelgrpc.NewServerHandler(
 		otelgrpc.WithTracerProvider(t.provider),
-		otelgrpc.WithPropagators(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})),
+		otelgrpc.WithPropagators(propagator),
 		otelgrpc.WithMeterProvider(noop.NewMeterProvider()),
 		otelgrpc.WithFilter(filters.Not(filters.HealthCheck())),
 	))
