@@ -26,7 +26,11 @@ func serve(ctx context.Context, s settings.Settings, stderr io.Writer) int {
 	drain, stop := whenToDrain(ctx, s.Process.DrainDelay)
 	defer stop()
 
-	logger := newLogger(s.Process, stderr)
+	log := newLossyWriter(stderr, func(lost int) {
+		newLogger(s.Process, stderr).Warn("lines of the log were lost, because it was not read fast enough", "lines", lost)
+	})
+	defer log.close(grace)
+	logger := newLogger(s.Process, log)
 	var server *app.App
 	err := within(ctx, s.Process.DrainTimeout, func() (err error) {
 		server, err = app.New(app.Options{
@@ -39,11 +43,13 @@ func serve(ctx context.Context, s settings.Settings, stderr io.Writer) int {
 		return err
 	})
 	if err != nil {
+		log.close(grace)
 		tell(ctx, func() { complain(stderr, s.Process, "cannot start", err) })
 		return exitFailed
 	}
 	err = within(drain, s.Process.DrainTimeout+afterDrain, func() error { return server.Run(ctx, drain) })
 	if err != nil {
+		log.close(grace)
 		tell(drain, func() { complain(stderr, s.Process, "failed", err) })
 		return exitFailed
 	}
