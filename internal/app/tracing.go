@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -38,8 +39,7 @@ func startTracing(s settings.Tracing, logger *slog.Logger) (*tracing, error) {
 	if !s.Enabled {
 		return nil, nil
 	}
-	// It is the exporter's only way to tell of what it lost, and the process's own.
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { logger.Warn("traces got lost", "err", err) }))
+	otel.SetErrorHandler(tracingErrors(logger))
 	otel.SetLogger(logr.New(otelLog{logger}))
 	if err := checkTracingFiles(); err != nil {
 		return nil, err
@@ -71,6 +71,19 @@ func startTracing(s settings.Tracing, logger *slog.Logger) (*tracing, error) {
 		sdktrace.WithResource(service),
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(float64(s.SamplingRate)))),
 	)}, nil
+}
+
+// tracingErrors is the exporter's only way to tell of what it lost, and the process's
+// own. Errors about a variable show it, and a password may have been written there.
+func tracingErrors(logger *slog.Logger) otel.ErrorHandlerFunc {
+	return func(err error) {
+		var escape url.EscapeError
+		if errors.Is(err, resource.ErrPartialResource) || errors.As(err, &escape) {
+			logger.Warn("OTEL_RESOURCE_ATTRIBUTES is not understood, allowed are KEY=VALUE, separated by commas")
+			return
+		}
+		logger.Warn("traces got lost", "err", err)
+	}
 }
 
 // checkTracingFiles refuses what OpenTelemetry would read for ever. It warns itself of
