@@ -58,19 +58,6 @@ func TestEndOfWhatHangsAtStart(t *testing.T) {
 	fifo(t, filepath.Join(dir, "crt"))
 	rules := writeRules(t, userRules(3))
 	env := []string{"CONFIG_PATH=" + rules, "DRAIN_DELAY=1s", "DRAIN_TIMEOUT=1s"}
-	t.Run("a file that is not read to its end", func(t *testing.T) {
-		w := runWeir(t, append(env, "GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+dir+"/crt", "GRPC_SERVER_TLS_KEY="+dir+"/crt"), program(t))
-		testenv.Eventually(t, func() error {
-			if !strings.Contains(w.output.String(), "rules loaded") {
-				return fmt.Errorf("the log has no rules loaded:\n%s", &w.output)
-			}
-			return nil
-		})
-		w.wantEndWithin(longestEnd)
-		if !strings.Contains(w.output.String(), "interrupted: not done 1s after the signal") {
-			t.Error("it does not say why it ends")
-		}
-	})
 	for name, args := range map[string][]string{
 		"a log that nobody reads":               {"serve"},
 		"problems that nobody reads":            {"validate", "/nowhere"},
@@ -87,6 +74,31 @@ func TestEndOfWhatHangsAtStart(t *testing.T) {
 			})
 			p.waitForThreads()
 			p.wantEndWithin(longestEnd)
+		})
+	}
+}
+
+// TestPipesAreNoCertificates starts the program with pipes in the place of files that
+// hold certificates: it ends by itself and says why.
+func TestPipesAreNoCertificates(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	fifo(t, pipe)
+	for name, env := range map[string][]string{
+		"certificate":   {"GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT=" + pipe, "GRPC_SERVER_TLS_KEY=" + pipe},
+		"Redis":         {"REDIS_TLS=true", "REDIS_URL=127.0.0.1:1", "REDIS_TLS_CACERT=" + pipe},
+		"control plane": {"CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_USE_TLS=true", "CONFIG_GRPC_XDS_SERVER_TLS_CACERT=" + pipe},
+		"traces":        {"TRACING_ENABLED=true", "OTEL_EXPORTER_OTLP_CERTIFICATE=" + pipe},
+		"traces, too":   {"TRACING_ENABLED=true", "OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY=" + pipe},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), program(t))
+			cmd.Env = append(append(append(os.Environ(), anyPort...), "CONFIG_PATH="+writeRules(t, userRules(3))), env...)
+			stop := time.AfterFunc(longestEnd, func() { _ = cmd.Process.Kill() })
+			defer stop.Stop()
+			text, err := cmd.CombinedOutput()
+			if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(text), pipe+": it is no regular file, allowed are regular files and links to them") {
+				t.Errorf("it ends with %v:\n%s", err, text)
+			}
 		})
 	}
 }

@@ -4,7 +4,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"os"
+
+	"weir/internal/regularfile"
 )
 
 // benchTLS says how a benchmark speaks to its servers. Unlike the server's own
@@ -24,7 +25,7 @@ func (t benchTLS) config() (*tls.Config, error) {
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	if t.CA != "" {
-		authorities, err := os.ReadFile(t.CA)
+		authorities, err := regularfile.ReadPEM(t.CA)
 		if err != nil {
 			return nil, fmt.Errorf("--tls-ca: %w", err)
 		}
@@ -34,11 +35,23 @@ func (t benchTLS) config() (*tls.Config, error) {
 		}
 	}
 	if t.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+		pair, err := readPair(t.Cert, t.Key)
 		if err != nil {
 			return nil, fmt.Errorf("--tls-cert %s with --tls-key %s: %w", t.Cert, t.Key, err)
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
 	return config, nil
+}
+
+func readPair(cert, key string) (tls.Certificate, error) {
+	certPEM, err := regularfile.ReadPEM(cert)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	keyPEM, err := regularfile.ReadPEM(key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(certPEM, keyPEM)
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -28,6 +29,10 @@ func TestBenchTLS(t *testing.T) {
 	cert, key := file("cert.pem", certPEM), file("key.pem", keyPEM)
 	_, otherKeyPEM := authority.Issue(t, "client")
 	otherKey, none := file("other-key.pem", otherKeyPEM), filepath.Join(dir, "none.pem")
+	pipe := filepath.Join(dir, "pipe.pem")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
 
 	// serve starts a server with a certificate for name, that asks for one of clients, or not.
 	serve := func(name string, clients tls.ClientAuthType) string {
@@ -59,6 +64,8 @@ func TestBenchTLS(t *testing.T) {
 		{"plain client", secure, nil, "no connection: it is no gRPC server, or one with TLS: "},
 
 		{"no file of authorities", secure, []string{"--tls-ca=" + none}, "weir: --tls-ca: open " + none + ": "},
+		{"a pipe of authorities", secure, []string{"--tls-ca=" + pipe}, "weir: --tls-ca: read " + pipe + ": it is no regular file, "},
+		{"a pipe of the key", secure, []string{"--tls-cert=" + cert, "--tls-key=" + pipe}, "read " + pipe + ": it is no regular file, "},
 		{"no authority", secure, []string{"--tls-ca=" + key}, "weir: --tls-ca: " + key + ": no certificate in PEM form\n"},
 		{"no file of the certificate", secure, []string{"--tls-cert=" + none, "--tls-key=" + key}, "weir: --tls-cert " + none + " with --tls-key " + key + ": open " + none},
 		{"another key", secure, []string{"--tls-cert=" + cert, "--tls-key=" + otherKey}, "weir: --tls-cert " + cert + " with --tls-key " + otherKey + ": tls: private key does not match public key\n"},

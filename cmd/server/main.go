@@ -181,7 +181,12 @@ var (
 
 // plain says what is wrong in words that need no knowledge of the parser.
 func plain(err error) string {
-	text := fromVariable.ReplaceAllString(err.Error(), " ($$$1 is $2)")
+	text := fromVariable.ReplaceAllStringFunc(err.Error(), func(match string) string {
+		if strings.Contains(match, "@") { // a password may be before it
+			return fromVariable.ReplaceAllString(match, " ($$$1)")
+		}
+		return fromVariable.ReplaceAllString(match, " ($$$1 is $2)")
+	})
 	text = nearLetter.ReplaceAllString(text, "$1")
 	return noValue.ReplaceAllString(text, "needs a value")
 }

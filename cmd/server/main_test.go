@@ -111,7 +111,7 @@ func TestExitCodes(t *testing.T) {
 		{name: "misspelt command behind a flag", args: []string{"--port=1", "explian"}, code: 2, stderr: []string{"did you mean explain?\n"}},
 		{name: "path without flag", args: []string{dir}, code: 2, stderr: []string{"weir: unexpected argument " + dir + ", did you mean --config " + dir + "?\n"}},
 		{name: "path of serve without flag", args: []string{"serve", dir}, code: 2, stderr: []string{", did you mean --config " + dir + "?\n"}},
-		{name: "argument of serve", args: []string{"serve", "validat"}, code: 2, stderr: []string{"weir: unexpected argument validat\n"}},
+		{name: "argument of serve", args: []string{"serve", "validat"}, code: 2, stderr: []string{"weir: unexpected argument of serve, which takes flags only; a value with blanks needs quotes\n\nUsage: weir serve [flags]\n"}},
 		{name: "bad flag", args: []string{"--port=http"}, code: 2, stderr: []string{"weir: --port: \"http\" is not a port, allowed are 0 to 65535\n\nUsage: weir <command> [flags]\nRun \"weir --help\" for more information.\n"}},
 		{name: "bad variable", env: "GRPC_PORT=tcp://10.0.0.1:8081", code: 2, stderr: []string{"--grpc-port: ", "allowed are 0 to 65535", "enableServiceLinks: false ($GRPC_PORT is \"tcp://10.0.0.1:8081\")\n\nUsage: weir serve [flags]\n"}},
 		{name: "flag without its value", args: []string{"--port"}, code: 2, stderr: []string{"weir: --port: needs a value\n"}},

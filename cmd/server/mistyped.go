@@ -27,12 +27,24 @@ func mistyped(parser *kong.Kong, args []string, err error) error {
 	switch {
 	case noFile == nil && (near == "" || named):
 		return fmt.Errorf("%w, did you mean --config %s?", err, argument)
-	case !named:
+	case !named && (near != "" || args[0] == argument):
 		return unknownCommand(argument, commands(parser))
 	default:
-		return err
+		return hiddenArgument{err}
 	}
 }
+
+// hiddenArgument is an error of the parser that does not show the argument: it may be
+// the rest of a password that was written without quotes.
+type hiddenArgument struct{ error }
+
+// Error implements error.
+func (hiddenArgument) Error() string {
+	return "unexpected argument of serve, which takes flags only; a value with blanks needs quotes"
+}
+
+// Unwrap returns the error of the parser.
+func (h hiddenArgument) Unwrap() error { return h.error }
 
 // unknownCommand says what was meant or, if that cannot be told, what there is.
 // Being no error of the parser, it leads usage to that of the program.

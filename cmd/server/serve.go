@@ -26,7 +26,11 @@ func serve(ctx context.Context, s settings.Settings, stderr io.Writer) int {
 	leave := newDeparture(ctx, s.Process.DrainDelay)
 	defer leave.stop()
 
-	logger := newLogger(s.Process, stderr)
+	log := newLossyWriter(stderr, func(lost int) {
+		newLogger(s.Process, stderr).Warn("lines of the log were lost, because it was not read fast enough", "lines", lost)
+	})
+	defer log.close(grace)
+	logger := newLogger(s.Process, log)
 	var server *app.App
 	err := within(ctx, s.Process.DrainTimeout, func() (err error) {
 		server, err = app.New(app.Options{
@@ -40,11 +44,13 @@ func serve(ctx context.Context, s settings.Settings, stderr io.Writer) int {
 		return err
 	})
 	if err != nil {
+		log.close(grace)
 		tell(ctx, func() { complain(stderr, s.Process, "cannot start", err) })
 		return exitFailed
 	}
 	err = within(leave.drained, s.Process.DrainTimeout+afterDrain, func() error { return server.Run(leave.serving) })
 	if err != nil {
+		log.close(grace)
 		tell(leave.drained, func() { complain(stderr, s.Process, "failed", err) })
 		return exitFailed
 	}

@@ -142,6 +142,7 @@ func TestRequestsAreBounded(t *testing.T) {
 		"/debug/pprof/trace?seconds=10.5":         400,
 		"/debug/pprof/heap?seconds=1000":          400,
 		"/debug/pprof/heap?debug=1":               200,
+		"/debug/pprof/heap?gc=1":                  400,
 		"/?" + strings.Repeat("x", 2*headerBytes): 431,
 		"/stats?" + strings.Repeat("x", 1000):     200,
 	} {
@@ -165,6 +166,75 @@ func TestOneProfileAtATime(t *testing.T) {
 		return err
 	})
 	long.Close()
+}
+
+// TestProfilesPause takes one profile after the other.
+func TestProfilesPause(t *testing.T) {
+	debug := Debug{Metrics: NewMetrics(registryWith("hits"))}.Handler()
+	for i, want := range []int{200, 503, 503} {
+		if code, _, body := get(debug, "GET", "/debug/pprof/goroutine?debug=2"); code != want {
+			t.Errorf("profile %d: got %d %.100s, want %d", i, code, body, want)
+		}
+	}
+	w := httptest.NewRecorder()
+	debug.ServeHTTP(w, httptest.NewRequest("GET", "/debug/pprof/heap", nil))
+	if after := w.Header().Get("Retry-After"); w.Code != 503 || after == "" || after > "5" {
+		t.Errorf("got %d, Retry-After %q, want 503 and 5 at most", w.Code, after)
+	}
+	if code, _, _ := get(debug, "GET", "/debug/pprof/"); code != 200 {
+		t.Errorf("the list of profiles: got %d", code)
+	}
+	short := profiles(time.Millisecond)
+	for range 2 {
+		testenv.Eventually(t, func() error {
+			if code, _, _ := get(short, "GET", "/debug/pprof/heap"); code != 200 {
+				return fmt.Errorf("got %d after the pause", code)
+			}
+			return nil
+		})
+	}
+}
+
+// TestGateKeepsAPlaceForWhoWasServed has more readers than there are places, each of
+// an address of its own, and another one that was served before.
+func TestGateKeepsAPlaceForWhoWasServed(t *testing.T) {
+	entered := make(chan string)
+	gate := newGate("pages", 2, time.Hour).around(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if host := host(r.RemoteAddr); host != "127.0.0.9" {
+			entered <- host
+			<-r.Context().Done()
+		}
+	}))
+	addr := serveOn(t, gate, 100)
+	if code, err := status(connect(t, "127.0.0.9", addr, request)); code != 200 {
+		t.Fatalf("got %d (error: %v)", code, err)
+	}
+	for _, from := range []string{"127.0.0.1", "127.0.0.2"} {
+		connect(t, from, addr, request)
+		<-entered
+	}
+	for round := range 3 {
+		if code, err := status(connect(t, "127.0.0.9", addr, request)); code != 200 {
+			t.Errorf("round %d: who was served gets %d (error: %v), want 200", round, code, err)
+		}
+		from := fmt.Sprintf("127.0.0.%d", 10+round)
+		connect(t, from, addr, request)
+		<-entered // in the place that has become free
+		if code, err := status(connect(t, "127.0.0.20", addr, request)); code != 503 {
+			t.Errorf("round %d: who was not served gets %d (error: %v), want 503", round, code, err)
+		}
+	}
+}
+
+func TestHosts(t *testing.T) {
+	for addr, want := range map[string]string{
+		"192.0.2.1:80": "192.0.2.1", "[::ffff:192.0.2.1]:80": "::ffff:192.0.2.1", "@": "@",
+		"[2001:db8:1:2:3:4:5:6]:80": "2001:db8:1:2::/64", "[2001:db8:1:2:ffff::1]:80": "2001:db8:1:2::/64", "[2001:db8:1:3::1]:80": "2001:db8:1:3::/64",
+	} {
+		if got := host(addr); got != want {
+			t.Errorf("%s: got %s, want %s", addr, got, want)
+		}
+	}
 }
 
 // TestLargeBodiesAreBounded sends bodies and never their ends.

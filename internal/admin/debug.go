@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/pprof"
 	"strconv"
+	"sync"
 	"time"
 
 	"weir/internal/plaintext"
@@ -40,6 +42,9 @@ const (
 	// longestProfile bounds the seconds of a profile, longestTrace those of a trace,
 	// which records every switch of a goroutine.
 	longestProfile, longestTrace = 60, 10
+	// profilePause is how long after a profile the next one may begin: most stop all
+	// that the process does for a while.
+	profilePause = 5 * time.Second
 	// bodyBytes bounds the body of a request.
 	bodyBytes = 64 << 10
 )
@@ -51,26 +56,54 @@ func (d Debug) Handler() http.Handler {
 	mux.Handle("GET /rlconfig", newGate("/rlconfig", rulesAtOnce, placeTime).around(http.HandlerFunc(d.rules)))
 	mux.Handle("GET /stats", d.Metrics.Handler())
 	mux.HandleFunc("POST /-/reload", d.reload)
-	mux.Handle("/debug/pprof/", newGate("/debug/pprof/", profilesAtOnce, 0).around(profiles()))
+	mux.Handle("/debug/pprof/", newGate("/debug/pprof/", profilesAtOnce, 0).around(profiles(profilePause)))
 	return http.MaxBytesHandler(mux, bodyBytes)
 }
 
 // profiles serves /debug/pprof/.
-func profiles() http.Handler {
-	mux := http.NewServeMux()
+func profiles(between time.Duration) http.Handler {
+	mux, rest := http.NewServeMux(), &pause{between: between}
+	mux.HandleFunc("/debug/pprof/{$}", pprof.Index) // the list of profiles
 	// Not pprof.Cmdline: flags may hold a password.
-	mux.Handle("/debug/pprof/", atMost(longestProfile, pprof.Index))
-	mux.Handle("/debug/pprof/profile", atMost(longestProfile, pprof.Profile))
+	mux.Handle("/debug/pprof/", rest.around(atMost(longestProfile, pprof.Index)))
+	mux.Handle("/debug/pprof/profile", rest.around(atMost(longestProfile, pprof.Profile)))
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.Handle("/debug/pprof/trace", atMost(longestTrace, pprof.Trace))
+	mux.Handle("/debug/pprof/trace", rest.around(atMost(longestTrace, pprof.Trace)))
 	return mux
 }
 
-// atMost refuses a request for more seconds than that.
+// pause refuses requests until a while after the last one.
+type pause struct {
+	between time.Duration
+	mu      sync.Mutex
+	until   time.Time
+}
+
+// around returns next, one at a time, with pauses.
+func (p *pause) around(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if wait := time.Until(p.until); wait > 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+			http.Error(w, fmt.Sprintf("profiles slow the server down, one may begin %v after the last", p.between), http.StatusServiceUnavailable)
+			return
+		}
+		next.ServeHTTP(w, r)
+		p.until = time.Now().Add(p.between)
+	})
+}
+
+// atMost refuses a request for more seconds than that, and one that collects garbage
+// first, which takes the processors from requests.
 func atMost(longest float64, next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if seconds, err := strconv.ParseFloat(r.FormValue("seconds"), 64); err == nil && !(seconds <= longest) {
 			http.Error(w, fmt.Sprintf("seconds is too much, allowed are at most %v", longest), http.StatusBadRequest)
+			return
+		}
+		if r.FormValue("gc") != "" {
+			http.Error(w, "gc is not allowed: a heap profile is that of the last collection of garbage", http.StatusBadRequest)
 			return
 		}
 		next(w, r)

@@ -2,15 +2,18 @@ package admin
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 )
 
 // gate lets so many requests in at a time, and answers 503 to the others. Whoever
 // reads slowly would keep all places: so who is in for longer than its time, or
-// shares its address with another one, gives way to the next, and is cut off.
+// shares its address with another one, gives way to the next, and is cut off. An
+// address that was served lately, such as Prometheus', comes in before others.
 type gate struct {
 	what string // of the requests, for the answer
 	most int
@@ -20,7 +23,16 @@ type gate struct {
 	in []*guest // in the order in which they came
 	// leaving are cut off, and on their way out.
 	leaving map[*guest]bool
+	// served is when an address was last served to the end.
+	served map[string]time.Time
 }
+
+const (
+	// servedLately is for how long an address counts as served.
+	servedLately = 5 * time.Minute
+	// mostServed bounds the addresses that are remembered. Further ones are not.
+	mostServed = 1024
+)
 
 // guest is a request that a gate let in.
 type guest struct {
@@ -29,8 +41,8 @@ type guest struct {
 	conn  *http.ResponseController
 }
 
-func newGate(what string, most int, time time.Duration) *gate {
-	return &gate{what: what, most: most, time: time, leaving: map[*guest]bool{}}
+func newGate(what string, most int, keep time.Duration) *gate {
+	return &gate{what: what, most: most, time: keep, leaving: map[*guest]bool{}, served: map[string]time.Time{}}
 }
 
 // around returns next behind the gate.
@@ -44,6 +56,9 @@ func (g *gate) around(next http.Handler) http.Handler {
 		}
 		defer g.leave(guest)
 		next.ServeHTTP(w, r)
+		if r.Context().Err() == nil {
+			g.note(guest, time.Now())
+		}
 	})
 }
 
@@ -86,7 +101,43 @@ func (g *gate) whoGivesWay(next *guest) int {
 	if next.since.Sub(g.in[0].since) > g.time {
 		return 0
 	}
-	return -1
+	return g.servedLater(next)
+}
+
+// servedLater is the place of the oldest in g whose address was not served lately, or
+// else of the one whose address was served last, if that was after the address of
+// next. It is -1 if there is none, or the address of next was not served lately.
+func (g *gate) servedLater(next *guest) int {
+	since, known := g.served[next.host]
+	if !known || next.since.Sub(since) > servedLately {
+		return -1
+	}
+	last := -1
+	for i, guest := range g.in {
+		switch served, known := g.served[guest.host]; {
+		case !known:
+			return i
+		case served.After(since):
+			last, since = i, served
+		}
+	}
+	return last
+}
+
+// note remembers that a guest was served, unless it was cut off.
+func (g *gate) note(guest *guest, now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.leaving[guest] {
+		return
+	}
+	if _, known := g.served[guest.host]; !known && len(g.served) >= mostServed {
+		maps.DeleteFunc(g.served, func(_ string, at time.Time) bool { return now.Sub(at) > servedLately })
+		if len(g.served) >= mostServed {
+			return
+		}
+	}
+	g.served[guest.host] = now
 }
 
 func (g *gate) leave(guest *guest) {
@@ -111,11 +162,17 @@ func mostOf(hosts map[string]int) (most string) {
 	return most
 }
 
-// host is that of an address host:port.
+// host is that of an address host:port. Of IPv6 it is the network of 64 bits, all
+// addresses of which one machine may have.
 func host(addr string) string {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return addr
 	}
-	return host
+	ip, err := netip.ParseAddr(host)
+	if err != nil || ip.Unmap().Is4() {
+		return host
+	}
+	network, _ := ip.WithZone("").Prefix(64)
+	return network.String() + ip.Zone()
 }

@@ -3,8 +3,12 @@ package app
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -22,6 +26,7 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"google.golang.org/grpc"
 
+	"weir/internal/regularfile"
 	"weir/internal/settings"
 )
 
@@ -34,9 +39,11 @@ func startTracing(s settings.Tracing, logger *slog.Logger) (*tracing, error) {
 	if !s.Enabled {
 		return nil, nil
 	}
-	// It is the exporter's only way to tell of what it lost, and the process's own.
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { logger.Warn("traces got lost", "err", err) }))
+	otel.SetErrorHandler(tracingErrors(logger))
 	otel.SetLogger(logr.New(otelLog{logger}))
+	if err := checkTracingFiles(); err != nil {
+		return nil, err
+	}
 	var exporter sdktrace.SpanExporter
 	var err error
 	if s.ExporterProtocol == "grpc" {
@@ -64,6 +71,32 @@ func startTracing(s settings.Tracing, logger *slog.Logger) (*tracing, error) {
 		sdktrace.WithResource(service),
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(float64(s.SamplingRate)))),
 	)}, nil
+}
+
+// tracingErrors is the exporter's only way to tell of what it lost, and the process's
+// own. Errors about a variable show it, and a password may have been written there.
+func tracingErrors(logger *slog.Logger) otel.ErrorHandlerFunc {
+	return func(err error) {
+		var escape url.EscapeError
+		if errors.Is(err, resource.ErrPartialResource) || errors.As(err, &escape) {
+			logger.Warn("OTEL_RESOURCE_ATTRIBUTES is not understood, allowed are KEY=VALUE, separated by commas")
+			return
+		}
+		logger.Warn("traces got lost", "err", err)
+	}
+}
+
+// checkTracingFiles refuses what OpenTelemetry would read for ever. It warns itself of
+// a file that is not there.
+func checkTracingFiles() (err error) {
+	for _, prefix := range []string{"OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_TRACES_"} {
+		for _, name := range []string{"CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"} {
+			if wrong := regularfile.Check(strings.TrimSpace(os.Getenv(prefix + name))); wrong != nil {
+				err = errors.Join(err, fmt.Errorf("%s%s: %w", prefix, name, wrong))
+			}
+		}
+	}
+	return err
 }
 
 // otelLog is where OpenTelemetry logs, instead of to the standard error. Only its

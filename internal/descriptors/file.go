@@ -9,8 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
+	"weir/internal/regularfile"
 	"weir/internal/strictyaml"
 )
 
@@ -142,37 +142,24 @@ func (r *reader) file(path string) {
 	r.files = append(r.files, File{Name: path, Data: data})
 }
 
-var errNotRegular = errors.New("it is no regular file, allowed are regular files and links to them")
-
 // ReadFile reads a regular file, or what a link to one leads to: one byte more than
 // is allowed at most, which Load reports as a problem beside all others. Anything
 // else is an error. It does not wait for who writes to a pipe.
 func ReadFile(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, size, err := regularfile.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := readAll(f)
+	data, err := readUpTo(f, size)
 	if err != nil {
 		return nil, &fs.PathError{Op: "read", Path: path, Err: err}
 	}
 	return data, nil
 }
 
-// readAll makes room for a file at once: what io.ReadAll throws away while it
+// readUpTo makes room for a file at once: what io.ReadAll throws away while it
 // grows is a multiple of the file.
-func readAll(f *os.File) ([]byte, error) {
-	info, err := f.Stat() // of what was opened, which may have taken the place of a file
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, errNotRegular
-	}
-	return readUpTo(f, info.Size())
-}
-
 func readUpTo(r io.Reader, size int64) ([]byte, error) {
 	var b bytes.Buffer
 	b.Grow(int(min(size, strictyaml.MaxFileSize)) + bytes.MinRead)

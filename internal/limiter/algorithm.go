@@ -212,9 +212,14 @@ func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
 // queueEvenly is queue of what drains at the amount per period.
 func queueEvenly(ahead, cost, period, amount int64) (int64, int64) {
-	if ahead < 0 {
-		return 0, 0
-	}
 	time, rest := mulDiv(cost, period, amount)
-	return ahead + time + min(rest, 1), 0
+	time += min(rest, 1)
+	if ahead < -max(time/2, clockTolerance) {
+		return 0, 0 // all have come
+	}
+	return max(ahead, 0) + time, 0
 }
+
+// clockTolerance is by how much the same time may be told differently, in
+// microseconds: the store and the promises read their clocks one after the other.
+const clockTolerance = 1000

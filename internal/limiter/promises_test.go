@@ -74,29 +74,31 @@ func seconds(n ...float64) (waits []time.Duration) {
 }
 
 func TestPromises(t *testing.T) {
-	fixed := limiter.Spec{RequestsPerUnit: 2, Unit: limiter.Minute}
-	firstHit, sliding, bucket, hourly := fixed, fixed, fixed, fixed
+	fixed := limiter.Spec{RequestsPerUnit: 20, Unit: limiter.Minute}
+	firstHit, sliding, bucket, hourly, few := fixed, fixed, fixed, fixed, fixed
 	firstHit.Anchor = limiter.FirstHit
 	sliding.Algorithm = limiter.SlidingWindow
 	bucket.Algorithm = limiter.TokenBucket
-	hourly.Unit = limiter.Hour
+	hourly.Unit, hourly.Algorithm = limiter.Hour, limiter.TokenBucket
+	few.RequestsPerUnit, few.Algorithm = 19, limiter.TokenBucket
 	for _, c := range []struct {
 		name string
 		spec limiter.Spec
 		cost uint64
 		want []time.Duration // that those are told who come when the limit is used up
 	}{
-		{"a fixed window", fixed, 1, seconds(45, 45, 105, 105, 165, 165, 45, 45, 105)},
-		{"all of a fixed window", fixed, 2, seconds(45, 105, 165, 45, 105)},
-		{"a window of the first hit", firstHit, 1, seconds(60, 60, 120, 120, 180, 180, 60)},
-		{"a sliding window", sliding, 1, seconds(75, 105, 135, 165, 195, 75)},
-		{"a bucket", bucket, 1, seconds(30, 60, 90, 120, 150, 30)},
-		{"all of a bucket", bucket, 2, seconds(60, 120, 180, 60)},
-		{"a long window", hourly, 1, seconds(3585, 3585, 3585, 3585)},
+		{"a fixed window", fixed, 10, seconds(45, 45, 105, 105, 165, 165, 45, 45, 105)},
+		{"all of a fixed window", fixed, 20, seconds(45, 105, 165, 45, 105)},
+		{"a window of the first hit", firstHit, 10, seconds(60, 60, 120, 120, 180, 180, 60)},
+		{"a sliding window", sliding, 10, seconds(75, 105, 135, 165, 195, 75)},
+		{"a bucket", bucket, 10, seconds(30, 60, 90, 120, 150, 30)},
+		{"all of a bucket", bucket, 20, seconds(60, 120, 180, 60)},
+		{"a long period", hourly, 10, seconds(1800, 1800, 1800)},
+		{"a limit of few units", few, 19, seconds(60, 60, 60)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, l := newPromising(t), storetest.Must(c.spec)
-			p.ask(hitOn(l, "k", 2))
+			p.ask(hitOn(l, "k", uint64(c.spec.RequestsPerUnit)))
 			if got := p.told(len(c.want), hitOn(l, "k", c.cost)); !slices.Equal(got, c.want) {
 				t.Errorf("told %v, want %v", got, c.want)
 			}
@@ -138,38 +140,110 @@ func TestWhoIsAloneIsToldTheExactTime(t *testing.T) {
 	}
 }
 
-// TestWhoDoesNotWaitPushesNobodyFar has a client ask again and again. That nobody is
-// told more than two periods, or two minutes, beyond the exact time is checked by ask.
-func TestWhoDoesNotWaitPushesNobodyFar(t *testing.T) {
+// TestWhoDoesNotWaitIsToldTheExactTime has a client ask again and again on limits
+// that are those of one client.
+func TestWhoDoesNotWaitIsToldTheExactTime(t *testing.T) {
 	limits := everyAlgorithm()
-	limits["a window of a day"] = storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Day})
-	limits["a bucket of a day"] = storetest.Must(limiter.Spec{RequestsPerUnit: 1000, Unit: limiter.Day, Algorithm: limiter.TokenBucket})
+	limits["one a minute"] = storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Minute})
+	limits["ten a second"] = storetest.Must(limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Second, Algorithm: limiter.TokenBucket})
+	limits["a window of a day"] = storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Day})
+	limits["a bucket of an hour"] = storetest.Must(limiter.Spec{RequestsPerUnit: 10_000, Unit: limiter.Hour, Algorithm: limiter.TokenBucket})
 	for name, l := range limits {
 		t.Run(name, func(t *testing.T) {
 			p := newPromising(t)
 			p.ask(hitOn(l, "k", uint64(l.Size())))
-			for range 100 {
-				p.now = p.now.Add(100 * time.Millisecond)
-				p.told(10, hitOn(l, "k", 1))
-			}
-			p.now = p.now.Add(5*time.Minute + l.Period()) // all who were told to come are due
-			p.ask(hitOn(l, "k", uint64(l.Size())))
-			first := p.told(1, hitOn(l, "k", 1))
-			p.store = p.exact
-			if exact := p.told(1, hitOn(l, "k", 1)); !slices.Equal(first, exact) {
-				t.Errorf("later it is told %v, want %v", first, exact)
+			for range 1000 {
+				p.now = p.now.Add(70 * time.Millisecond)
+				exact, out := p.askBoth(hitOn(l, "k", 1))
+				if push := out.RetryAfter - exact.RetryAfter; push < 0 || push >= time.Second {
+					t.Fatalf("told %v, want %v and less than a second more", out.RetryAfter, exact.RetryAfter)
+				}
 			}
 		})
 	}
 }
 
+// askBoth decides a hit and returns the decision of the exact store, too.
+func (p *promising) askBoth(h limiter.Hit) (exact, out limiter.Decision) {
+	p.Helper()
+	decisions := make([]limiter.Decision, 1)
+	for i, store := range []limiter.Store{p.exact, p.store} {
+		if _, err := store.Decide(p.Context(), []limiter.Hit{h}, decisions); err != nil {
+			p.Fatal(err)
+		}
+		if i == 0 {
+			exact = decisions[0]
+		}
+	}
+	return exact, decisions[0]
+}
+
+// TestWhoDoesNotWaitPushesNobodyFar has a client ask 10 times a second on limits that
+// many share, for ten minutes. Others are told nearly the exact time for most of it.
+func TestWhoDoesNotWaitPushesNobodyFar(t *testing.T) {
+	for name, l := range sharedLimits() {
+		t.Run(name, func(t *testing.T) {
+			p := newPromising(t)
+			p.ask(hitOn(l, "k", uint64(l.Size())))
+			asked, far := 0, 0
+			for range 6000 {
+				p.now = p.now.Add(100 * time.Millisecond)
+				exact, out := p.askBoth(hitOn(l, "k", 1))
+				if exact.RetryAfter == 0 {
+					continue
+				}
+				asked++
+				if out.RetryAfter-exact.RetryAfter > 10*time.Second {
+					far++
+				}
+			}
+			if t.Logf("%d of %d are told more than 10s more", far, asked); far*4 > asked {
+				t.Errorf("%d of %d are told more than 10s more than the exact time, want a quarter at most", far, asked)
+			}
+		})
+	}
+}
+
+// TestClocksTellTheSameTimeDifferently has two ask at a time that the store takes for
+// a bit earlier than the promises do: the second is told to come after the first.
+func TestClocksTellTheSameTimeDifferently(t *testing.T) {
+	l := storetest.Must(limiter.Spec{RequestsPerUnit: 50, Unit: limiter.Second, Algorithm: limiter.TokenBucket})
+	now := time.Date(2030, 1, 1, 12, 0, 15, 0, time.UTC)
+	clock := func() time.Time { return now }
+	promises := now
+	p := limiter.NewPromises(memstore.New(memstore.Options{Now: clock}), func() time.Time { return promises })
+	out := make([]limiter.Decision, 1)
+	for i, want := range []time.Duration{0, 20 * time.Millisecond, 40 * time.Millisecond, 60 * time.Millisecond} {
+		cost := uint64(1)
+		if i == 0 {
+			cost = 50
+		}
+		if _, err := p.Decide(t.Context(), []limiter.Hit{hitOn(l, "k", cost)}, out); err != nil || (out[0].RetryAfter-want).Abs() > time.Millisecond {
+			t.Errorf("request %d is told %v (error: %v), want %v", i, out[0].RetryAfter, err, want)
+		}
+		promises = promises.Add(30 * time.Microsecond)
+	}
+}
+
+// sharedLimits are limits of as many units as the algorithms of everyAlgorithm need
+// to be taken for what many share.
+func sharedLimits() map[string]*limiter.Limit {
+	limits := map[string]*limiter.Limit{}
+	for name, l := range everyAlgorithm() {
+		spec := l.Spec
+		spec.RequestsPerUnit = 50
+		limits[name] = storetest.Must(spec)
+	}
+	return limits
+}
+
 // TestNothingIsPromised to who will not come back, or not because of this limit.
 func TestNothingIsPromised(t *testing.T) {
-	l := storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Minute})
+	l := storetest.Must(limiter.Spec{RequestsPerUnit: 20, Unit: limiter.Minute})
 	slow := storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Day})
 	none := storetest.Must(limiter.Spec{Unit: limiter.Day})
 	with := func(change func(*limiter.Hit)) limiter.Hit {
-		h := hitOn(l, "k", 1)
+		h := hitOn(l, "k", 20)
 		change(&h)
 		return h
 	}
@@ -179,18 +253,18 @@ func TestNothingIsPromised(t *testing.T) {
 		"shadow mode":                   {with(func(h *limiter.Hit) { h.Mode = limiter.Shadow })},
 		"shadow mode, denied elsewhere": {with(func(h *limiter.Hit) { h.Mode = limiter.Shadow }), hitOn(slow, "slow", 1)},
 		"a quota":                       {with(func(h *limiter.Hit) { h.Mode = limiter.Quota })},
-		"more than ever fits":           {hitOn(l, "k", 2)},
-		"what another limit never lets": {hitOn(l, "k", 1), hitOn(none, "none", 1)},
-		"what waits for another limit":  {hitOn(l, "k", 1), hitOn(slow, "slow", 1)},
+		"more than ever fits":           {hitOn(l, "k", 21)},
+		"what another limit never lets": {hitOn(l, "k", 20), hitOn(none, "none", 1)},
+		"what waits for another limit":  {hitOn(l, "k", 20), hitOn(slow, "slow", 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPromising(t)
-			p.ask(hitOn(l, "k", 1))
+			p.ask(hitOn(l, "k", 20))
 			p.ask(hitOn(slow, "slow", 1))
 			for range 3 {
 				p.ask(request...)
 			}
-			if got, want := p.told(2, hitOn(l, "k", 1)), seconds(45, 105); !slices.Equal(got, want) {
+			if got, want := p.told(2, hitOn(l, "k", 20)), seconds(45, 105); !slices.Equal(got, want) {
 				t.Errorf("after that others are told %v, want %v", got, want)
 			}
 		})
@@ -201,17 +275,17 @@ func TestNothingIsPromised(t *testing.T) {
 func TestPromisesChangeNoDecision(t *testing.T) {
 	p, random := newPromising(t), rand.New(rand.NewPCG(3, 4))
 	var limits []*limiter.Limit
-	for _, l := range everyAlgorithm() {
+	for _, l := range sharedLimits() {
 		limits = append(limits, l)
 	}
 	later := 0
 	for range 20_000 {
-		p.now = p.now.Add(time.Duration(random.IntN(int(10 * time.Second))))
+		p.now = p.now.Add(time.Duration(random.IntN(int(5 * time.Second))))
 		var hits []limiter.Hit
 		for range 1 + random.IntN(3) {
 			i := random.IntN(len(limits))
 			hits = append(hits, limiter.Hit{
-				Limit: limits[i], Key: []byte{byte('a' + i)}, Cost: uint64(random.IntN(4)), Refund: random.IntN(8) == 0,
+				Limit: limits[i], Key: []byte{byte('a' + i)}, Cost: uint64(random.IntN(30)), Refund: random.IntN(8) == 0,
 				Always: random.IntN(8) == 0, Mode: limiter.Mode(random.IntN(12) / 5),
 			})
 		}
@@ -227,7 +301,7 @@ func TestPromisesChangeNoDecision(t *testing.T) {
 
 func TestPromisesTakeNoMemory(t *testing.T) {
 	p := newPromising(t)
-	hits, out := []limiter.Hit{hitOn(everyAlgorithm()["bucket"], "k", 1)}, make([]limiter.Decision, 1)
+	hits, out := []limiter.Hit{hitOn(sharedLimits()["bucket"], "k", 1)}, make([]limiter.Decision, 1)
 	ask := func() {
 		if _, err := p.store.Decide(t.Context(), hits, out); err != nil {
 			t.Fatal(err)
@@ -243,7 +317,7 @@ func TestPromisesTakeNoMemory(t *testing.T) {
 
 // BenchmarkDenied denies requests on one counter, and promises.
 func BenchmarkDenied(b *testing.B) {
-	l := everyAlgorithm()["bucket"]
+	l := sharedLimits()["bucket"]
 	plain := memstore.New(memstore.Options{})
 	for name, s := range map[string]limiter.Store{"exact": plain, "promised": limiter.NewPromises(plain, nil)} {
 		b.Run(name, func(b *testing.B) {

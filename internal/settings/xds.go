@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -112,6 +113,9 @@ type Target string
 // dns:cp:18000, dns:///cp:18000, unix:/run/xds.sock.
 func (t *Target) UnmarshalText(text []byte) error {
 	s := string(text)
+	if strings.Contains(s, "@") && !strings.HasPrefix(s, "unix") { // and do not show it
+		return errors.New("it holds an @, allowed are host:port without a user or a password, and targets of gRPC such as unix:/run/xds.sock")
+	}
 	if scheme, rest, found := strings.Cut(s, ":"); found && slices.Contains(schemes, scheme) && strings.Trim(rest, "/") != "" {
 		*t = Target(s)
 		return nil

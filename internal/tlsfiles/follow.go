@@ -6,8 +6,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"os"
 	"time"
+
+	"weir/internal/regularfile"
 )
 
 // material is what the files hold, as far as they are named.
@@ -46,7 +47,7 @@ func (c *Config) look() (*tls.Config, error) {
 		if file == "" || err != nil {
 			continue
 		}
-		contents[i], err = os.ReadFile(file)
+		contents[i], err = regularfile.ReadPEM(file)
 	}
 	now := fingerprint(contents, err)
 	if now == c.seen {

@@ -214,7 +214,7 @@ func TestBadFiles(t *testing.T) {
 		{"no certificate file", Server, Options{CertFile: absent, KeyFile: pem}, "open %s/absent: no such file or directory"},
 		{"no key file", Server, Options{CertFile: crt, KeyFile: absent}, "open %s/absent: no such file or directory"},
 		{"no CA file", Client, Options{CAFile: absent}, "open %s/absent: no such file or directory"},
-		{"a directory", Client, Options{CAFile: dir}, "read %s: is a directory"},
+		{"a directory", Client, Options{CAFile: dir}, "read %s: it is no regular file, allowed are regular files and links to them"},
 		{"key of another certificate", Server, Options{CertFile: crt, KeyFile: other}, "certificate %[1]s/tls.crt with key %[1]s/other.key: tls: private key does not match public key"},
 		{"empty certificate", Server, Options{CertFile: empty, KeyFile: pem}, "certificate %[1]s/empty with key %[1]s/tls.key: tls: failed to find any PEM data in certificate input"},
 		{"key instead of certificate", Server, Options{CertFile: pem, KeyFile: pem}, "certificate %[1]s/tls.key with key %[1]s/tls.key: tls: failed to find certificate PEM data in certificate input, but did find a private key; PEM inputs may have been switched"},
