@@ -162,10 +162,10 @@ func TestNothingMeasured(t *testing.T) {
 func TestScaledTable(t *testing.T) {
 	memory, redis := cost{Server: rounds{6, 9, 9}}, cost{Server: rounds{12, 13, 15}, Redis: rounds{5}, Calls: rounds{0.5}}
 	got := scaledTable("things", []scaled{{N: 1, Floor: cost{Server: rounds{10, 12, 10}}, Memory: memory, Redis: redis}, {N: 4, Memory: memory, Redis: redis}})
-	want := `| things | floor, µs | server in memory, µs | in floors | server with Redis, µs | in floors | Redis, µs | calls per decision |
+	want := `|things|floor, µs|server in memory, µs|in floors|server with Redis, µs|in floors|Redis, µs|calls per decision|
 |---|---|---|---|---|---|---|---|
-| 1 | 10.0 | 9.0 | 0.75 | 13.0 | 1.20 | 5.0 | 0.500 |
-| 4 | not measured | 9.0 | not measured | 13.0 | not measured | 5.0 | 0.500 |`
+|1|10.0|9.0|0.75|13.0|1.20|5.0|0.500|
+|4|not measured|9.0|not measured|13.0|not measured|5.0|0.500|`
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

@@ -14,8 +14,11 @@ func table(header string, rows ...string) string {
 		return notMeasured
 	}
 	line := strings.Repeat("|---", strings.Count(header, "|")-1) + "|"
-	return strings.Join(append([]string{header, line}, rows...), "\n")
+	return compact.Replace(strings.Join(append([]string{header, line}, rows...), "\n"))
 }
+
+// compact takes the spaces out of tables, as the other documents have them.
+var compact = strings.NewReplacer(" | ", "|", "| ", "|", " |", "|")
 
 // machineLine tells where the figures are from, of how many rounds they are, and by
 // name which experiments ran on another machine.
