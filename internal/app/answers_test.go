@@ -10,10 +10,10 @@ import (
 	"weir/internal/testenv"
 )
 
-// TestThoseWhoAreDeniedAreSpread has two callers denied by a bucket of one a minute:
-// the second is told to come a minute after the first.
+// TestThoseWhoAreDeniedAreSpread has two callers denied by a bucket of one in three
+// seconds: the second is told to come three seconds after the first.
 func TestThoseWhoAreDeniedAreSpread(t *testing.T) {
-	const rules = "{domain: api, descriptors: [{key: user, rate_limit: {unit: minute, requests_per_unit: 1, algorithm: token_bucket}}]}"
+	const rules = "{domain: api, descriptors: [{key: user, rate_limit: {unit: minute, requests_per_unit: 20, algorithm: token_bucket, burst: 1}}]}"
 	for name, flags := range map[string][]string{
 		"in memory": nil,
 		"on Redis":  {"--redis-url=" + testenv.RedisServer(t).Addr(), inTime},
@@ -31,8 +31,8 @@ func TestThoseWhoAreDeniedAreSpread(t *testing.T) {
 					t.Fatalf("%v in %q", err, got)
 				}
 			}
-			if seconds[0] > 60 || seconds[1] <= 60 || seconds[1] > 120 {
-				t.Errorf("told %d and %d seconds, want up to 60, and above", seconds[0], seconds[1])
+			if seconds[0] > 3 || seconds[1] <= seconds[0] || seconds[1] > 6 {
+				t.Errorf("told %d and %d seconds, want up to 3, and up to 3 more", seconds[0], seconds[1])
 			}
 		})
 	}
