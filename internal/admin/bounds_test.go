@@ -177,7 +177,7 @@ func TestProfilesPause(t *testing.T) {
 		}
 	}
 	w := httptest.NewRecorder()
-	debug.ServeHTTP(w, httptest.NewRequest("GET", "/debug/pprof/heap", nil))
+	debug.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/debug/pprof/heap", nil))
 	if after := w.Header().Get("Retry-After"); w.Code != 503 || after == "" || after > "5" {
 		t.Errorf("got %d, Retry-After %q, want 503 and 5 at most", w.Code, after)
 	}
