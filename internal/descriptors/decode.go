@@ -36,7 +36,7 @@ type fileConfig struct {
 type descriptorConfig struct {
 	at             strictyaml.Position
 	key, value     string
-	limits         []*limiter.Spec // without mode and series
+	limits         []*limiter.Limit // without what rule adds
 	shadow, quota  bool
 	detailedMetric bool
 	valueToMetric  bool

@@ -60,19 +60,18 @@ func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 	if n == nil {
 		return Trace{Domains: t.DomainNames()}
 	}
-	trace := Trace{Known: true}
+	trace := Trace{Known: true, Rule: t.Match(domain, entries)}
 	way := []*node{n}
 	for _, e := range entries {
 		next := n.next(e)
 		trace.Levels = append(trace.Levels, leads(e, next))
 		if next == nil {
-			trace.Children, trace.Hidden = n.list(), hidden(way, entries)
-			return trace
+			break
 		}
 		n = next
 		way = append(way, n)
 	}
-	if trace.Rule = n.rule; trace.Rule == nil {
+	if trace.Rule == nil {
 		trace.Children, trace.Hidden = n.list(), hidden(way, entries)
 	}
 	return trace
@@ -98,9 +97,6 @@ func (n *node) list() []limiter.Entry {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Value, b.Value))
 	})
 }
-
-// Spell writes a key and value for people: key=value, or key if there is no value.
-func Spell(e limiter.Entry) string { return spell(e) }
 
 // Words say how a limit counts, in the words of rule files, defaults included.
 type Words struct {

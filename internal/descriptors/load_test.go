@@ -240,7 +240,7 @@ func TestLoadFillsLimit(t *testing.T) {
 		t.Run(test.fields, func(t *testing.T) {
 			tree := load(t, "{domain: api, descriptors: [{key: user, "+test.fields+"}]}")
 			rule := tree.Match("api", entries("user=alice"))
-			test.want.Series = limiter.Labels{Domain: "api", Key1: "user", Rule: "user", Limit: limitLabel(&rule.Limits[0].Spec)}.Series()
+			test.want.Series = limiter.Labels{Domain: "api", Key1: "user", Rule: "user", Limit: limitLabel(rule.Limits[0])}.Series()
 			wantLimits(t, rule, test.want)
 		})
 	}

@@ -122,10 +122,8 @@ func (r *Reporter) WarnIn(field string, at Position, format string, args ...any)
 
 // newProblem makes a problem at a position, and tells whether it is not known yet.
 func (r *Reporter) newProblem(at Position, message string) (p Problem, isNew bool) {
-	p = Problem{File: r.File, Line: at.Line, Column: at.Column, Message: message}
-	if at == (Position{}) {
-		p.Path = r.Path()
-	}
+	p = r.Origin(at)
+	p.Message = message
 	if r.muted || r.seen[p] {
 		return p, false
 	}
@@ -140,6 +138,15 @@ func (r *Reporter) newProblem(at Position, message string) (p Problem, isNew boo
 // Here is the place of a problem of the current node at a position.
 func (r *Reporter) Here(at Position) Problem {
 	return Problem{File: r.File, Line: at.Line, Column: at.Column, Path: r.Path()}
+}
+
+// Origin is Here, with the path only if there is no position: it is to be kept for
+// many nodes, and to spell their paths would take memory.
+func (r *Reporter) Origin(at Position) Problem {
+	if at == (Position{}) {
+		return r.Here(at)
+	}
+	return Problem{File: r.File, Line: at.Line, Column: at.Column}
 }
 
 // ProblemIn reports something about a field of the current node.
