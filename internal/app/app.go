@@ -82,7 +82,7 @@ func (a *App) build() error {
 	if err != nil {
 		return err
 	}
-	decides := usage.NewWith(a.store, usage.Options{
+	decides := usage.New(a.store, usage.Options{
 		Registerer:        reg,
 		NearLimitRatio:    float32(s.Metrics.NearLimitRatio),
 		MaxDetailedSeries: s.Metrics.MaxDetailedSeries,

@@ -45,7 +45,7 @@ func wantSeries(t *testing.T, l *Limiter, reg *prometheus.Registry, own int, wan
 func TestSeriesOfRulesThatAreGoneAreGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewRegistry()
-		l := New(shared{}, reg)
+		l := newDefault(shared{}, reg)
 		a, b := tenant("a"), tenant("b")
 		seriesA, seriesB := a.Series.Levels().Labels(), b.Series.Levels().Labels()
 		alice := limiter.Labels{Domain: "b", Key1: "user_alice"}
@@ -89,7 +89,7 @@ func TestSeriesThatAreUsedOrComeBackStay(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				reg := prometheus.NewRegistry()
-				l := New(shared{}, reg)
+				l := newDefault(shared{}, reg)
 				a := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.Labels{Domain: "a", Key1: "user"}.Series()})
 				hit(t, l, limiter.Hit{Limit: a, Cost: 1})
 				l.Keep(slices.Values([]*limiter.Limit{}))
@@ -107,7 +107,7 @@ func TestSeriesThatAreUsedOrComeBackStay(t *testing.T) {
 func TestASumDoesNotFallWhenALimitLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewRegistry()
-		l := New(shared{}, reg)
+		l := newDefault(shared{}, reg)
 		of := func(limit string) *limiter.Limit {
 			return must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.Labels{Domain: "api", Key1: "user", Rule: "user", Limit: limit}.Series()})
 		}
@@ -141,7 +141,7 @@ func TestASumDoesNotFallWhenALimitLeaves(t *testing.T) {
 // TestSeriesDoNotPileUp lets tenants come and go.
 func TestSeriesDoNotPileUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := New(shared{}, prometheus.NewRegistry())
+		l := newDefault(shared{}, prometheus.NewRegistry())
 		for i := range 100 {
 			limit := tenant(string(rune('A' + i)))
 			l.Keep(slices.Values([]*limiter.Limit{limit}))

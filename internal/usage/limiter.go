@@ -32,19 +32,8 @@ type Options struct {
 	Logger            *slog.Logger // told once if there are so many
 }
 
-// New returns a Limiter on store whose metrics are registered with reg, with
-// the options that are the defaults of the server.
-func New(store limiter.Store, reg prometheus.Registerer) *Limiter {
-	return NewWith(store, Options{
-		Registerer:        reg,
-		NearLimitRatio:    0.8,
-		MaxDetailedSeries: 10_000,
-		Logger:            slog.New(slog.DiscardHandler),
-	})
-}
-
-// NewWith returns a Limiter on store.
-func NewWith(store limiter.Store, opts Options) *Limiter {
+// New returns a Limiter on store.
+func New(store limiter.Store, opts Options) *Limiter {
 	l := &Limiter{
 		store:     store,
 		series:    newTable(opts),

@@ -50,7 +50,7 @@ func TestMetricsCountUnitsOfCost(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			const now = 1_767_323_045_000_000
-			l := New(fixed{state: limiter.State{At: now / 60_000_000, Used: tc.used}, now: now}, prometheus.NewRegistry())
+			l := newDefault(fixed{state: limiter.State{At: now / 60_000_000, Used: tc.used}, now: now}, prometheus.NewRegistry())
 			if _, err := l.Decide(context.Background(), tc.hits, make([]limiter.Decision, len(tc.hits))); err != nil {
 				t.Fatal(err)
 			}
@@ -66,7 +66,7 @@ func TestMetricsCountUnitsOfCost(t *testing.T) {
 func TestUnitsNearALimitAreCountedOnce(t *testing.T) {
 	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 3, Series: limiter.Labels{Domain: "api", Key1: "user"}.Series()})
 	var counter limiter.State
-	l := New(lasting{&counter}, prometheus.NewRegistry())
+	l := newDefault(lasting{&counter}, prometheus.NewRegistry())
 	for range 5 {
 		if _, err := l.Decide(context.Background(), []limiter.Hit{{Limit: limit, Cost: 2}}, make([]limiter.Decision, 1)); err != nil {
 			t.Fatal(err)
@@ -81,7 +81,7 @@ func TestUnitsNearALimitAreCountedOnce(t *testing.T) {
 // where they are charged as there.
 func TestUnitsOverAShadowLimit(t *testing.T) {
 	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 3, Mode: limiter.Shadow, Series: limiter.Labels{Domain: "api", Key1: "user"}.Series()})
-	l := New(lasting{new(limiter.State)}, prometheus.NewRegistry())
+	l := newDefault(lasting{new(limiter.State)}, prometheus.NewRegistry())
 	for range 3 {
 		if _, err := l.Decide(context.Background(), []limiter.Hit{{Limit: limit, Cost: 2, Always: true}}, make([]limiter.Decision, 1)); err != nil {
 			t.Fatal(err)
@@ -107,7 +107,7 @@ func (s lasting) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Dec
 // holds neither after all, has room for it.
 func TestMetricsOfAHitThatAnEarlierOneLeftNoRoomFor(t *testing.T) {
 	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 3, Series: limiter.Labels{Domain: "api", Key1: "user"}.Series()})
-	l := New(shared{}, prometheus.NewRegistry())
+	l := newDefault(shared{}, prometheus.NewRegistry())
 	if denied, err := l.Decide(context.Background(), []limiter.Hit{{Limit: limit, Cost: 2}, {Limit: limit, Cost: 2}}, make([]limiter.Decision, 2)); !denied || err != nil {
 		t.Fatalf("got denied %v, error %v", denied, err)
 	}
@@ -155,7 +155,7 @@ func TestMetricsAreThoseOfTheReference(t *testing.T) {
 		for _, always := range []bool{false, true} { // as with STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT, and without
 			const now = 1_767_323_045_000_000
 			limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: tc.limit, Series: limiter.Labels{Domain: "api", Key1: "user"}.Series()})
-			l := New(fixed{state: limiter.State{At: now / 60_000_000, Used: tc.used}, now: now}, prometheus.NewRegistry())
+			l := newDefault(fixed{state: limiter.State{At: now / 60_000_000, Used: tc.used}, now: now}, prometheus.NewRegistry())
 			if _, err := l.Decide(context.Background(), []limiter.Hit{{Limit: limit, Cost: tc.cost, Always: always}}, make([]limiter.Decision, 1)); err != nil {
 				t.Fatal(err)
 			}
@@ -182,7 +182,7 @@ func TestNearLimitRatio(t *testing.T) {
 		{0.8, 4_000_000_000, 800_000_000},
 		{1, 10, 0},
 	} {
-		l := NewWith(shared{}, Options{Registerer: prometheus.NewRegistry(), NearLimitRatio: tc.ratio})
+		l := New(shared{}, Options{Registerer: prometheus.NewRegistry(), NearLimitRatio: tc.ratio})
 		limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: tc.limit, Series: limiter.Labels{Domain: "api", Key1: "user"}.Series()})
 		if _, err := l.Decide(context.Background(), []limiter.Hit{{Limit: limit, Cost: uint64(tc.limit)}}, make([]limiter.Decision, 1)); err != nil {
 			t.Fatal(err)
@@ -205,7 +205,7 @@ func (remembering) Decide(_ context.Context, hits []limiter.Hit, out []limiter.D
 
 func TestMetricsTellWhatWasRemembered(t *testing.T) {
 	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.Labels{Domain: "api", Key1: "user"}.Series()})
-	l := New(remembering{}, prometheus.NewRegistry())
+	l := newDefault(remembering{}, prometheus.NewRegistry())
 	if _, err := l.Decide(context.Background(), []limiter.Hit{{Limit: limit, Cost: 3}}, make([]limiter.Decision, 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestLimitsOfOneSeriesShareItAndFollowTheirLimiter(t *testing.T) {
 	a := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: user.Series()})
 	b := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: user.Series()})
 	for range 2 {
-		l := New(fixed{}, prometheus.NewRegistry())
+		l := newDefault(fixed{}, prometheus.NewRegistry())
 		for _, limit := range []*limiter.Limit{a, b, a} {
 			if _, err := l.Decide(context.Background(), []limiter.Hit{{Limit: limit, Cost: 1}}, make([]limiter.Decision, 1)); err != nil {
 				t.Fatal(err)
