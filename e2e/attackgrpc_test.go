@@ -26,7 +26,7 @@ import (
 
 const mib = 1 << 20
 
-// attackedRules admit whoever asks during an attack.
+// attackedRules admit all that ask during an attack.
 const attackedRules = `
 domain: api
 descriptors:

@@ -31,7 +31,7 @@ func fifo(t *testing.T, path string) {
 	}
 }
 
-// fullPipe is a pipe that takes no more bytes: whoever writes to it waits.
+// fullPipe is a pipe that takes no more bytes: a write to it blocks.
 func fullPipe(t *testing.T) *os.File {
 	t.Helper()
 	reader, writer, err := os.Pipe()

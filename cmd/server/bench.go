@@ -79,7 +79,7 @@ func (b benchmark) run(ctx context.Context, stdout, stderr io.Writer) int {
 	}
 }
 
-// why tells why nothing was measured.
+// why returns why nothing was measured.
 func why(ctx context.Context, opts loadgen.Options, result *loadgen.Result) string {
 	if ctx.Err() != nil {
 		return fmt.Sprintf(" yet: interrupted in the warm-up of %v", opts.Warmup)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// gate lets so many requests in at a time, and answers 503 to the others. Whoever
-// reads slowly would keep all places: so who is in for longer than its time, or
+// gate lets so many requests in at a time, and answers 503 to the others. Slow
+// readers would keep all places: so a request that is in for longer than its time, or
 // shares its address with another one, gives way to the next, and is cut off. An
 // address that was served lately, such as Prometheus', comes in before others.
 type gate struct {

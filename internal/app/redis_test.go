@@ -259,8 +259,8 @@ func TestDenyMemoryIsASetting(t *testing.T) {
 	}
 }
 
-// TestVariablesOfBothRedis holds every variable to what the store is told of each
-// of the two, so that neither speaks for the other.
+// TestVariablesOfBothRedis holds every variable to the options of the store for
+// each of the two, so that neither speaks for the other.
 func TestVariablesOfBothRedis(t *testing.T) {
 	for variable, value := range map[string]string{
 		"REDIS_URL": "one:1", "REDIS_TYPE": "CLUSTER", "REDIS_SOCKET_TYPE": "tcp", "REDIS_AUTH": "weir:a", "REDIS_SENTINEL_AUTH": "watch:b",

@@ -203,7 +203,7 @@ func (b *branch) rule(n *node, config *descriptorConfig) *Rule {
 		r.valueToMetric = r.valueToMetric || l.valueToMetric
 	}
 	r.labels = b.valuedLabels()
-	labels := limiter.NewLabels(b.domain, string(levels))
+	labels := limiter.NewLabelSet(b.domain, string(levels))
 	labels.Rule = n.way()
 	for _, l := range r.Limits {
 		labels.Limit = limitLabel(l)

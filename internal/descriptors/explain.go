@@ -10,7 +10,7 @@ import (
 
 // Trace is the way that Match takes through the tree for one descriptor.
 type Trace struct {
-	// Known tells that there are rules for the domain. If there are none, Domains
+	// Known reports whether there are rules for the domain. If there are none, Domains
 	// are those that there are rules for, sorted.
 	Known   bool
 	Domains []string
@@ -43,7 +43,7 @@ type Level struct {
 	Node limiter.Entry
 }
 
-// How tells by what an entry leads to a node.
+// How says by what an entry leads to a node.
 type How uint8
 
 // The ways, from the most to the least exact.
@@ -54,7 +54,7 @@ const (
 	ByKey                 // the node has the key and no value
 )
 
-// Explain tells how Match finds the rule for a descriptor, or why it finds none.
+// Explain returns how Match finds the rule for a descriptor, or why it finds none.
 func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 	n := t.domains[domain]
 	if n == nil {
@@ -77,7 +77,7 @@ func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 	return trace
 }
 
-// leads tells how an entry led to a node, nil if it led nowhere.
+// leads returns how an entry led to a node, nil if it led nowhere.
 func leads(e limiter.Entry, n *node) Level {
 	switch {
 	case n == nil:

@@ -79,7 +79,7 @@ func isEmptyList(n *yaml.Node) bool {
 	return strictyaml.IsNull(n) || n.Kind == yaml.SequenceNode && len(n.Content) == 0
 }
 
-// places tells where in rate_limits a name, and a counter, first occurs.
+// places says where in rate_limits a name, and a counter, first occurs.
 type places struct{ names, counters map[string]int }
 
 // distinct reports what the limit at place i has in common with an earlier one: a

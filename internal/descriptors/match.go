@@ -54,7 +54,7 @@ type node struct {
 	wildcards map[string]*wildcards // by key; they are in children, too
 }
 
-// HasDomain tells whether there are rules for domain.
+// HasDomain reports whether there are rules for domain.
 func (t *Tree) HasDomain(domain string) bool { return t.domains[domain] != nil }
 
 // DomainLabel is what metrics call a domain, "" if there are no rules for it.

@@ -55,7 +55,7 @@ func (c *compiler) finishWarnings() {
 	c.tree.warnings = slices.CompactFunc(c.tree.warnings, isRepeated)
 }
 
-// isRepeated tells whether two warnings are of one place, which an alias repeats.
+// isRepeated reports whether two warnings are of one place, which an alias repeats.
 func isRepeated(a, b Problem) bool {
 	b.Path = a.Path
 	return a == b && a.Line > 0

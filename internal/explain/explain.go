@@ -30,7 +30,7 @@ type Answer struct {
 	Place      string   `json:"place,omitempty"` // in the files
 	Reason     string   `json:"reason,omitempty"`
 	Candidates []string `json:"candidates,omitempty"`
-	// Hidden tells of a rule that would apply if a more specific one did not hide it.
+	// Hidden is a rule that would apply if a more specific one did not hide it.
 	Hidden string `json:"hidden,omitempty"`
 	// Limits are those of the rule, none if it is a whitelist entry.
 	Limits []Limit `json:"limits,omitempty"`
@@ -134,7 +134,7 @@ func Explain(q Question) (Answer, error) {
 	return a, nil
 }
 
-// reason tells why no rule applies, and what is there instead.
+// reason returns why no rule applies, and what is there instead.
 func reason(q Question, trace descriptors.Trace) (why string, candidates []string) {
 	if !trace.Known {
 		return fmt.Sprintf("there are no rules for the domain %q", q.Domain), trace.Domains
@@ -240,7 +240,7 @@ func replacing(l *limiter.Limit, limits []*limiter.Limit) (names []string) {
 	return names
 }
 
-// about tells what a limit is.
+// about returns what a limit is.
 func about(l *limiter.Limit, charge limiter.Charge, failure limiter.FailureMode) Limit {
 	a := Limit{Name: l.Name, Unlimited: l.Unlimited, Replaces: l.Replaces}
 	if l.Unlimited {

@@ -104,8 +104,8 @@ type counting interface {
 	roll(s State, now int64) State
 	// back is roll of a used state from after now, which a clock that then stepped
 	// back has left. All that it holds counts as used now: so the step costs no more
-	// than any use now would, and loses none of it. Whoever keeps the state must keep
-	// what back returns, even of a denied request: else time would not pass for it.
+	// than any use now would, and loses none of it. A store must keep what back
+	// returns, even of a denied request: else time would not pass for it.
 	back(s State, now int64) State
 	// fits reports whether cost more units stay within the limit. It takes any state,
 	// but of one that is not rolled it may report false although they do.

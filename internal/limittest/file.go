@@ -124,7 +124,7 @@ func (d *decoder) load(config fileConfig, opts Options) *descriptors.Tree {
 	return tree
 }
 
-// maxDomains are told of what there is instead of an unknown one.
+// maxDomains is how many domains are named where one is unknown.
 const maxDomains = 20
 
 // checkDomains reports domains that there are no rules for: whatever is asked

@@ -31,7 +31,7 @@ type Options struct {
 	Progress func(Progress)
 }
 
-// OptionError tells which field of Options, or of its Traffic, is not allowed. Of
+// OptionError says which field of Options, or of its Traffic, is not allowed. Of
 // a server, its address tells that.
 type OptionError struct {
 	Option string // the name of the field

@@ -121,7 +121,7 @@ weir_limit_hits_total{domain="api",limit="minute token_bucket",outcome="withheld
 }
 
 // A limit at the third level shares the reference's series with its parent, but
-// who asks which limit denies is told of it alone.
+// has one that counts its denials alone.
 func TestALimitAtTheThirdLevelHasASeriesOfItsOwn(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	opts := options(t, `
@@ -160,8 +160,8 @@ weir_limit_hits_total{domain="api",limit="writes",outcome="withheld",rule="tenan
 	}
 }
 
-// Values of requests stand in labels where a rule asks for them, whoever sends
-// them, and nowhere else.
+// Values of requests stand in labels where a rule asks for them, and nowhere
+// else.
 func TestMetricsOfValues(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	opts := options(t, `

@@ -59,7 +59,7 @@ func TestWorkersWaitForTheirSlots(t *testing.T) {
 	for _, tc := range []struct {
 		algorithm string
 		wasted    int // most tries of a worker that may be in vain
-		// exceeds tells whether the last of some admissions was one too many.
+		// exceeds reports whether the last of some admissions was one too many.
 		exceeds func(admitted []int64) bool
 	}{
 		{"algorithm: fixed_window", 6, func(admitted []int64) bool {

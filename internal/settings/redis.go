@@ -34,7 +34,7 @@ type RedisPlace struct {
 	Type RedisType `env:"TYPE" default:"SINGLE" help:"SINGLE, SENTINEL or CLUSTER."`
 }
 
-// Clustered tells whether it is a cluster, so that keys need hash tags.
+// Clustered reports whether it is a cluster, so that keys need hash tags.
 func (p RedisPlace) Clustered() bool { return p.Type == redisCluster }
 
 // RedisServer says where one Redis is, and what belongs to it alone.
@@ -64,7 +64,7 @@ func (s RedisServer) Name() string {
 	return name
 }
 
-// Encrypted tells whether Redis is reached over TLS.
+// Encrypted reports whether Redis is reached over TLS.
 func (s RedisServer) Encrypted() bool {
 	for address := range strings.SplitSeq(string(s.URL), ",") {
 		if strings.HasPrefix(strings.TrimSpace(address), "rediss://") {
@@ -95,18 +95,18 @@ func (t *RedisType) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Clustered tells whether counters are kept in a cluster, so that their keys need
+// Clustered reports whether counters are kept in a cluster, so that their keys need
 // hash tags.
 func (r *Redis) Clustered() bool {
 	return r.Main.Clustered() || r.UsePerSecond && r.PerSecond.Clustered()
 }
 
-// Encrypted tells whether any Redis is reached over TLS.
+// Encrypted reports whether any Redis is reached over TLS.
 func (r *Redis) Encrypted() bool {
 	return r.Main.Encrypted() || r.UsePerSecond && r.PerSecond.Encrypted()
 }
 
-// check tells what does not go together.
+// check returns what does not go together.
 func (r *Redis) check() error {
 	switch {
 	case r.UsePerSecond && r.Main.URL == "":

@@ -15,7 +15,7 @@ import (
 func users(n int) []*limiter.Limit {
 	limits := make([]*limiter.Limit, n)
 	for i := range limits {
-		limits[i] = must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.Labels{
+		limits[i] = must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{
 			Domain: "api", Key1: fmt.Sprint("user_", i), Rule: fmt.Sprint("user=", i), Limit: "minute",
 		}.Series()})
 	}
