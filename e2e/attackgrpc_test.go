@@ -160,7 +160,7 @@ func (n *neighbour) late() float64 {
 func (w *weir) wantTimely(callers int, attack func()) {
 	w.t.Helper()
 	n := startNeighbour(w.t, w.grpc, callers)
-	<-time.After(2 * time.Second)
+	testenv.Pass(2 * time.Second)
 	undisturbed := n.late()
 	n = startNeighbour(w.t, w.grpc, callers)
 	attack()
@@ -242,7 +242,7 @@ func TestHalfSentRequestsOfMany(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		<-time.After(4 * time.Second)
+		testenv.Pass(4 * time.Second)
 	})
 	if n := w.metric("weir_grpc_unfinished_requests_total"); n != 0 {
 		t.Errorf("%v requests were ended, want none", n)
@@ -324,7 +324,7 @@ type slowly struct{ net.Conn }
 
 func (s slowly) Write(p []byte) (n int, err error) {
 	for piece := range slices.Chunk(p, 16<<10) {
-		<-time.After(32 * time.Millisecond)
+		testenv.Pass(32 * time.Millisecond)
 		m, err := s.Conn.Write(piece)
 		if n += m; err != nil {
 			return n, err
