@@ -92,8 +92,8 @@ var flags = map[string]string{"Descriptors": "descriptor", "Exponent": "zipf-exp
 
 // byFlag names the flag of an option that is not allowed.
 func byFlag(err error) error {
-	var wrong *loadgen.OptionError
-	if !errors.As(err, &wrong) {
+	wrong, ok := errors.AsType[*loadgen.OptionError](err)
+	if !ok {
 		return err
 	}
 	return fmt.Errorf("--%s: %w", cmp.Or(flags[wrong.Option], strings.ToLower(wrong.Option)), wrong.Err)

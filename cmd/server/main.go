@@ -165,8 +165,7 @@ Each setting of "weir help serve" is an environment variable, too.
 // usage says in two lines how to do what failed with err.
 func usage(parser *kong.Kong, err error) string {
 	node := parser.Model.Node
-	var failed *kong.ParseError
-	if errors.As(err, &failed) && failed.Context.Selected() != nil {
+	if failed, ok := errors.AsType[*kong.ParseError](err); ok && failed.Context.Selected() != nil {
 		node = failed.Context.Selected()
 	}
 	return fmt.Sprintf("\nUsage: weir %s\nRun \"%s --help\" for more information.", strings.TrimSpace(node.Summary()), node.FullPath())

@@ -68,8 +68,7 @@ func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 		if next == nil {
 			break
 		}
-		n = next
-		way = append(way, n)
+		n, way = next, append(way, next)
 	}
 	if trace.Rule == nil {
 		trace.Children, trace.Hidden = n.list(), hidden(way, entries)

@@ -86,12 +86,10 @@ type places struct{ names, counters map[string]int }
 // name, which tells them apart in metrics and in replaces, or a counter, which
 // both would count in.
 func (d *decoder) distinct(first places, i int, c limitConfig, limitAt strictyaml.Position) {
-	if c.name != "" {
-		if j, taken := first.names[c.name]; taken {
-			d.ProblemIn("name", c.nameAt, "%q is already the name of rate_limits[%d], allowed is one limit of a rule per name", c.name, j)
-		} else {
-			first.names[c.name] = i
-		}
+	if j, taken := first.names[c.name]; taken {
+		d.ProblemIn("name", c.nameAt, "%q is already the name of rate_limits[%d], allowed is one limit of a rule per name", c.name, j)
+	} else if c.name != "" {
+		first.names[c.name] = i
 	}
 	if c.limit == nil || c.limit.Unlimited {
 		return

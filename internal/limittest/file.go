@@ -117,8 +117,7 @@ func (d *decoder) load(config fileConfig, opts Options) *descriptors.Tree {
 		return nil
 	}
 	tree, err := descriptors.Load(files, opts.Rules)
-	var problems descriptors.Problems
-	if errors.As(err, &problems) {
+	if problems, ok := errors.AsType[descriptors.Problems](err); ok {
 		d.Problems = append(d.Problems, problems...)
 	}
 	return tree

@@ -83,7 +83,7 @@ descriptors:
 			body := func(keys ...string) string {
 				return `{"domain": "api", "descriptors": [{"entries": [{"key": "` + strings.Join(keys, `"}]}, {"entries": [{"key": "`) + `"}]}]}`
 			}
-			for _, key := range strings.Fields(keys) { // each is used up by itself
+			for key := range strings.FieldsSeq(keys) { // each is used up by itself
 				post(h, http.MethodPost, body(key))
 			}
 			w := post(h, http.MethodPost, body(strings.Fields(keys)...))

@@ -83,7 +83,6 @@ func (m *metric) Desc() *prometheus.Desc { return m.desc }
 
 // Write implements prometheus.Metric.
 func (m *metric) Write(out *dto.Metric) error {
-	value := float64(m.value)
-	out.Label, out.Counter = m.labels, &dto.Counter{Value: &value}
+	out.Label, out.Counter = m.labels, &dto.Counter{Value: new(float64(m.value))}
 	return nil
 }
