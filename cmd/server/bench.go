@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -66,7 +65,7 @@ func (b benchmark) run(ctx context.Context, stdout, stderr io.Writer) int {
 		return exitFailed
 	}
 	if err == nil {
-		err = b.write(stdout, result)
+		err = writeResult(stdout, b.Output, result)
 	}
 	switch {
 	case err != nil:
@@ -148,13 +147,4 @@ func (b benchmark) warmup() time.Duration {
 		return 0 // or all might be sent before anything is measured
 	}
 	return min(b.Duration/10, time.Second)
-}
-
-func (b benchmark) write(w io.Writer, result *loadgen.Result) error {
-	if b.Output == "json" {
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(result)
-	}
-	return result.WriteText(w)
 }

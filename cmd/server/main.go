@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -67,6 +68,16 @@ func (o *output) Write(p []byte) (int, error) {
 		_, o.err = o.w.Write(p)
 	}
 	return len(p), nil
+}
+
+// writeResult writes the result of a command in the format of its flag --output.
+func writeResult(w io.Writer, format string, result interface{ WriteText(io.Writer) error }) error {
+	if format == "json" {
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(result)
+	}
+	return result.WriteText(w)
 }
 
 func runCommand(ctx context.Context, args []string, stdout, stderr io.Writer) int {

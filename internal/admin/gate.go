@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
@@ -72,7 +73,7 @@ func (g *gate) enter(next *guest) bool {
 			return false
 		}
 		old := g.in[i]
-		g.in = append(g.in[:i], g.in[i+1:]...)
+		g.in = slices.Delete(g.in, i, i+1)
 		g.leaving[old] = true
 		_ = old.conn.SetReadDeadline(next.since) // which is over; the connection may have gone
 		_ = old.conn.SetWriteDeadline(next.since)
@@ -144,11 +145,8 @@ func (g *gate) leave(guest *guest) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.leaving, guest)
-	for i := range g.in {
-		if g.in[i] == guest {
-			g.in = append(g.in[:i], g.in[i+1:]...)
-			return
-		}
+	if i := slices.Index(g.in, guest); i >= 0 {
+		g.in = slices.Delete(g.in, i, i+1)
 	}
 }
 

@@ -172,15 +172,11 @@ func hidden(h *descriptors.Hidden) string {
 	if h.General.Value == "" {
 		general += " (any value)"
 	}
-	way := "a rule"
-	for i, e := range h.Way {
-		if i == 0 {
-			way = descriptors.Spell(e)
-		} else {
-			way += ", " + descriptors.Spell(e)
-		}
+	var way []string
+	for _, e := range h.Way {
+		way = append(way, descriptors.Spell(e))
 	}
-	return fmt.Sprintf("%s has %s; %s hides it", general, way, descriptors.Spell(h.By))
+	return fmt.Sprintf("%s has %s; %s hides it", general, cmp.Or(strings.Join(way, ", "), "a rule"), descriptors.Spell(h.By))
 }
 
 func differs(a, b string) int {
@@ -223,8 +219,8 @@ func (l *Limit) addCounter(store Store, key []byte, d *limiter.Decision) {
 	if store >= InRedis {
 		l.Key = quote(key)
 	}
-	if slot := limiter.Slot(key); store == InCluster {
-		l.Slot = &slot
+	if store == InCluster {
+		l.Slot = new(limiter.Slot(key))
 	}
 	l.Decision = &Decision{!d.Over, d.Charged, d.Remaining, d.ResetAfter.Seconds()}
 }
@@ -252,8 +248,7 @@ func about(l *limiter.Limit, charge limiter.Charge, failure limiter.FailureMode)
 	a.Algorithm, a.Anchor, a.Charge, a.Mode = words.Algorithm, words.Anchor, words.Charge, words.Mode
 	a.FailureMode = words.FailureMode
 	if l.Algorithm.Takes(limiter.BurstOption) {
-		size := l.Size()
-		a.Burst = &size
+		a.Burst = new(l.Size())
 	}
 	return a
 }
