@@ -394,7 +394,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	known := 0
 	for i := range 50 {
-		if _, ok := d.seen(fmt.Appendf(nil, "new%0*d", key-3, i), now); ok {
+		if _, ok := d.lookup(fmt.Appendf(nil, "new%0*d", key-3, i), now); ok {
 			known++
 		}
 	}
@@ -414,14 +414,14 @@ func TestWhatWasSeenIsTakenInOrder(t *testing.T) {
 	}
 	want := func(what string, used int64) {
 		t.Helper()
-		if s := d.lately.Get(key).state; s.Used != used {
+		if s := d.recent.Get(key).state; s.Used != used {
 			t.Errorf("%s: %d used, want %d", what, s.Used, used)
 		}
 	}
 	tell(2, 2)
 	tell(1, 1)
 	want("the earlier call comes later", 2)
-	d.loosen(&batch{number: 3, asked: time.Now(), loosened: []loosened{{key, 0}}})
+	d.credit(&batch{number: 3, asked: time.Now(), loosened: []loosened{{key, 0}}})
 	tell(2, 2)
 	want("something was given back since", 0)
 	tell(4, 1)
@@ -463,7 +463,7 @@ func TestGivingBackIsKnownAtOnce(t *testing.T) {
 	t.Run("of a request denied elsewhere", func(t *testing.T) {
 		f := newMemoryFixture(t)
 		part := []limiter.Hit{hit("k", l, 1)}
-		b, place, err := f.store.main.only.send(part, true, anytime)
+		b, place, err := f.store.main.only.send(part, true, noDeadline)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -476,7 +476,7 @@ func TestGivingBackIsKnownAtOnce(t *testing.T) {
 		f.want("beside the charge", true, 1, hit("k", l, 1))
 		f.want("known", true, 0, hit("k", l, 1))
 		counters := limiter.CountersOf(part)
-		back, _ := f.store.main.only.sendBack(giveBacks(part, &counters, out, states))
+		back := f.store.main.only.sendBack(giveBacks(part, &counters, out, states))
 		<-back.done
 		f.want("after it was given back", false, 1, hit("k", l, 1))
 	})
@@ -484,7 +484,7 @@ func TestGivingBackIsKnownAtOnce(t *testing.T) {
 		f := newMemoryFixture(t)
 		f.want("first", false, 1, hit("k", l, 1))
 		f.want("denied", true, 1, hit("k", l, 1))
-		b, _, err := f.store.main.only.send([]limiter.Hit{{Limit: l, Key: []byte("k"), Cost: 1, Refund: true}}, false, anytime)
+		b, _, err := f.store.main.only.send([]limiter.Hit{{Limit: l, Key: []byte("k"), Cost: 1, Refund: true}}, false, noDeadline)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -495,9 +495,9 @@ func TestGivingBackIsKnownAtOnce(t *testing.T) {
 		d := newDenials(1<<20, time.Now)
 		denial := &batch{number: 1, asked: time.Now()}
 		refund := &batch{number: 2, asked: time.Now(), loosened: []loosened{{[]byte("k"), 0}}}
-		d.loosen(refund)
+		d.credit(refund)
 		d.note(denial, 0, []limiter.Hit{hit("k", l, 1)}, []limiter.State{{Used: 1}}, true)
-		if _, ok := d.seen([]byte("k"), time.Now()); ok {
+		if _, ok := d.lookup([]byte("k"), time.Now()); ok {
 			t.Error("a denial from before the refund is remembered")
 		}
 	})
@@ -524,13 +524,13 @@ func TestWhatIsForgottenVoidsEarlierDenials(t *testing.T) {
 			deny := func(call int64, key string) {
 				d.note(&batch{number: call, asked: time.Now()}, 0, []limiter.Hit{hit(key, l, 1)}, []limiter.State{{Used: 1}}, true)
 			}
-			d.loosen(&batch{number: 2, asked: time.Now(), loosened: []loosened{{[]byte(key), 0}}})
+			d.credit(&batch{number: 2, asked: time.Now(), loosened: []loosened{{[]byte(key), 0}}})
 			if c.after > 0 {
 				deny(c.after, key)
 			}
 			deny(9, neighbour(d, key))
 			deny(c.denial, key)
-			if _, known := d.seen([]byte(key), time.Now()); known != c.known {
+			if _, known := d.lookup([]byte(key), time.Now()); known != c.known {
 				t.Errorf("known to be denied: %t, want %t", known, c.known)
 			}
 			if n := d.used.Load(); n != 1 {

@@ -237,7 +237,7 @@ func TestPatience(t *testing.T) {
 			}
 			b := &backend{opTimeout: c.opTimeout}
 			began := time.Now()
-			err := b.wait(ctx, b.patience(ctx), make(chan struct{}))
+			err := b.wait(ctx, b.timeout(ctx), make(chan struct{}))
 			if !errors.Is(err, limiter.ErrUnavailable) {
 				t.Errorf("got error %v, want one that wraps %v", err, limiter.ErrUnavailable)
 			}
@@ -311,7 +311,7 @@ func TestAnswersThatComeTooLateAreTold(t *testing.T) {
 				t.Errorf("the breaker is open: %v", err)
 			}
 			for _, b := range s.backends() {
-				b.left.Wait()
+				b.abandoned.Wait()
 			}
 			if n := value(t, reg, "weir_redis_errors_total", kindTimeout); n != 2*patientCalls {
 				t.Errorf("%v are counted, want %d and not the one that was canceled", n, 2*patientCalls)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 
 	"weir/internal/limiter"
 	"weir/internal/limiter/storetest"
@@ -256,6 +257,54 @@ func TestGivenBackInTheNextWindow(t *testing.T) {
 	}
 }
 
+// What others used meanwhile shows as soon as the charges are given back.
+func TestUseByOthersShowsAfterGivingBack(t *testing.T) {
+	p := newPair(t)
+	year := yearly(10)
+	end := heldBack(context.Background(), t, p, year)
+	other := open(t, Options{URL: p.first.Addr(), OpTimeout: long, Now: p.now, OneClock: true})
+	if denied, err := other.Decide(t.Context(), []limiter.Hit{hit("year", year, 3)}, make([]limiter.Decision, 1)); denied || err != nil {
+		t.Fatalf("denied %v, error %v", denied, err)
+	}
+	end()
+	out := make([]limiter.Decision, 2)
+	denied, err := p.Decide(t.Context(), []limiter.Hit{hit("year", year, 5), hit("second", perSeconds(1), 1)}, out)
+	if !denied || err != nil || !out[1].Remembered || out[0].Used != 3 {
+		t.Errorf("denied %v, error %v, %+v; want a denial from memory, with 3 used by others", denied, err, out)
+	}
+}
+
+// refusing is a hook that replaces the reply of giveBackScript by one that refuses.
+type refusing struct{ gate }
+
+func (refusing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if script := cmd.Args()[1]; script == giveBackScript.sha || script == giveBackScript.text {
+			cmd.(once).SetVal([]int64{1, wordRefused})
+		}
+		return err
+	}
+}
+
+// A reply that is none of the script's does no harm.
+func TestGivingBackIsRefused(t *testing.T) {
+	p := newPair(t)
+	year, second := yearly(10), perSeconds(1)
+	mustAsk(t, p, "second", second)
+	p.main.client.AddHook(refusing{})
+	out := make([]limiter.Decision, 2)
+	for range 2 {
+		denied, err := p.Decide(t.Context(), []limiter.Hit{hit("year", year, 5), hit("second", second, 1)}, out)
+		if !denied || err != nil || out[0].Over {
+			t.Errorf("denied %v, error %v, %+v", denied, err, out)
+		}
+	}
+	if got := p.used(t, "year", year); got != 0 {
+		t.Errorf("%d used by denied requests", got)
+	}
+}
+
 // A caller who leaves before the decision leaves nothing behind.
 func TestCallerOfASpreadLeaves(t *testing.T) {
 	p := newPair(t)
@@ -342,7 +391,7 @@ func TestManyHitsOfASpreadInTime(t *testing.T) {
 	}
 	testenv.InProcessorTime(t, 200*time.Millisecond, func() {
 		hit := -1
-		r := newSpread(hits, func(*limiter.Hit) *lane {
+		r := newCrossSlot(hits, func(*limiter.Hit) *lane {
 			hit++
 			return lanes[max(hit-n/2, 0)]
 		})
@@ -360,11 +409,11 @@ func TestSpreadsAreBounded(t *testing.T) {
 	hits := []limiter.Hit{{Limit: perYear, Key: []byte("year"), Cost: 1}, {Limit: perSeconds(1), Key: []byte("second"), Cost: 1}}
 	out := make([]limiter.Decision, len(hits))
 
-	if err := s.beginSpread(2 * maxSpread); err != nil {
+	if err := s.beginCrossSlot(2 * maxCrossSlotHits); err != nil {
 		t.Fatalf("a large one alone: %v", err)
 	}
-	if _, err := s.Decide(t.Context(), hits, out); !errors.Is(err, errSpreadsFull) || !errors.Is(err, limiter.ErrUnavailable) {
-		t.Errorf("beside it: got error %v, want %v", err, errSpreadsFull)
+	if _, err := s.Decide(t.Context(), hits, out); !errors.Is(err, errCrossSlotFull) || !errors.Is(err, limiter.ErrUnavailable) {
+		t.Errorf("beside it: got error %v, want %v", err, errCrossSlotFull)
 	}
 	if n := value(t, reg, "weir_redis_errors_total", kindQueueFull); n != 1 {
 		t.Errorf("%v refused requests are counted, want 1", n)
@@ -372,14 +421,14 @@ func TestSpreadsAreBounded(t *testing.T) {
 	if keys := first.Keys(); len(keys) != 0 {
 		t.Errorf("a refused request left %q", keys)
 	}
-	s.endSpread(2 * maxSpread)
+	s.endCrossSlot(2 * maxCrossSlotHits)
 	if denied, err := s.Decide(t.Context(), hits, out); denied || err != nil {
 		t.Errorf("after it: denied %v, error %v", denied, err)
 	}
 	testenv.Until(t, "all has ended", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.spreadHits == 0
+		return s.crossSlotHits == 0
 	})
 }
 
@@ -401,15 +450,12 @@ func TestARefundBetweenTheStepsOfASpreadIsKnown(t *testing.T) {
 		t.Fatal("x is new")
 	}
 	hits := []limiter.Hit{hit("x", x, 1), hit("y", y, 1), hit("z", z, 1)}
-	r := newSpread(hits, p.laneOf)
-	for i := range r.parts {
-		q := &r.parts[i]
-		q.batch, q.request, q.err = q.lane.send(q.hits, true, anytime)
-	}
+	r := newCrossSlot(hits, p.laneOf)
+	r.send()
 	for i := range r.parts {
 		r.parts[i].await()
 	}
-	r.conclude()
+	r.merge()
 	// meanwhile, another request of this process refunds x
 	if one(limiter.Hit{Limit: x, Key: []byte("x"), Cost: 1, Refund: true}) {
 		t.Fatal("refund denied")

@@ -12,7 +12,7 @@ func TestLatenessIsLoggedSparingly(t *testing.T) {
 	const late = "WARN redis answers later than callers wait, failure modes decide kind=timeout requests="
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		l := lateness{log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: bare}))}
+		l := timeoutLog{log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: bare}))}
 		want := func(when, want string) {
 			t.Helper()
 			synctest.Wait()
