@@ -66,9 +66,9 @@ func TestLimitsPerSecondHaveARedisOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestSpreadIsDecidedAsByTheModel draws requests that come one after the other,
+// TestCrossSlotIsDecidedAsByTheModel draws requests that come one after the other,
 // so that what is decided in two places must be as if it were one.
-func TestSpreadIsDecidedAsByTheModel(t *testing.T) {
+func TestCrossSlotIsDecidedAsByTheModel(t *testing.T) {
 	p := newPair(t)
 	plain := Options{URL: p.first.Addr(), PerSecond: &Options{URL: p.second.Addr()}, OpTimeout: long, Now: p.now, OneClock: true}
 	c := &checked{T: t, store: p, plain: open(t, plain)}
@@ -101,7 +101,7 @@ func TestSpreadIsDecidedAsByTheModel(t *testing.T) {
 			}
 		}
 		if mixesCharges(hits) {
-			continue // which is not exact, see spread
+			continue // which is not exact, see crossSlot
 		}
 		got, want := make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
 		denied, err := c.Decide(t.Context(), hits, got)
@@ -122,7 +122,7 @@ func TestSpreadIsDecidedAsByTheModel(t *testing.T) {
 	}
 }
 
-// mixesCharges tells whether a counter has hits that are written only if they fit
+// mixesCharges reports whether a counter has hits that are written only if they fit
 // and others that are written whatever becomes of the request.
 func mixesCharges(hits []limiter.Hit) bool {
 	written := map[string]bool{}
@@ -136,15 +136,15 @@ func mixesCharges(hits []limiter.Hit) bool {
 	return false
 }
 
-func TestSpreadsAdmitNoMoreThanTheLimit(t *testing.T) {
+func TestCrossSlotAdmitsNoMoreThanTheLimit(t *testing.T) {
 	p := newPair(t)
 	tight, loose := perSeconds(100), storetest.Must(limiter.Spec{RequestsPerUnit: 150, Unit: limiter.Year})
-	var spreads, alone atomic.Int64
+	var both, alone atomic.Int64
 	var wg sync.WaitGroup
 	for i := range 1000 {
 		wg.Go(func() {
 			hits := []limiter.Hit{{Limit: loose, Key: []byte("loose"), Cost: 1}, {Limit: tight, Key: []byte("tight"), Cost: 1}}
-			count := &spreads
+			count := &both
 			if i%2 == 0 {
 				hits, count = hits[:1], &alone
 			}
@@ -157,15 +157,15 @@ func TestSpreadsAdmitNoMoreThanTheLimit(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if got, want := p.used(t, "tight", tight), spreads.Load(); got != want || got > 100 {
+	if got, want := p.used(t, "tight", tight), both.Load(); got != want || got > 100 {
 		t.Errorf("tight holds %d, want the %d admitted, at most 100", got, want)
 	}
-	if got, want := p.used(t, "loose", loose), spreads.Load()+alone.Load(); got != want || got > 150 {
+	if got, want := p.used(t, "loose", loose), both.Load()+alone.Load(); got != want || got > 150 {
 		t.Errorf("loose holds %d, want the %d admitted, at most 150", got, want)
 	}
 }
 
-func TestSpreadOfWhichAPartFails(t *testing.T) {
+func TestCrossSlotOfWhichAPartFails(t *testing.T) {
 	p := newPair(t)
 	limit := perSeconds(10)
 	hits := []limiter.Hit{{Limit: perYear, Key: []byte("year"), Cost: 5}, {Limit: limit, Key: []byte("second"), Cost: 1}}
@@ -221,7 +221,7 @@ func heldBack(ctx context.Context, t *testing.T, p *pair, year *limiter.Limit) (
 		g.pass <- struct{}{}
 		<-done
 		rest(t, p.Store)
-		go func() { // whoever asks next passes
+		go func() { // the next requests pass
 			for range g.keys {
 				g.pass <- struct{}{}
 			}
@@ -230,7 +230,7 @@ func heldBack(ctx context.Context, t *testing.T, p *pair, year *limiter.Limit) (
 	}
 }
 
-// A caller who cannot wait until all is given back learns that he is denied.
+// A caller who cannot wait until all is given back is denied all the same.
 func TestDenialDoesNotWaitForLongUntilAllIsGivenBack(t *testing.T) {
 	p := newPair(t)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -306,7 +306,7 @@ func TestGivingBackIsRefused(t *testing.T) {
 }
 
 // A caller who leaves before the decision leaves nothing behind.
-func TestCallerOfASpreadLeaves(t *testing.T) {
+func TestCallerOfACrossSlotLeaves(t *testing.T) {
 	p := newPair(t)
 	limit := perSeconds(1)
 	mustAsk(t, p, "second", limit)
@@ -337,7 +337,7 @@ func TestCallerOfASpreadLeaves(t *testing.T) {
 	})
 }
 
-func TestCloseWaitsForSpreads(t *testing.T) {
+func TestCloseWaitsForCrossSlots(t *testing.T) {
 	first, second := miniredis.RunT(t), miniredis.RunT(t)
 	s, err := New(Options{URL: first.Addr(), PerSecond: &Options{URL: second.Addr()}, OpTimeout: long})
 	if err != nil {
@@ -379,7 +379,7 @@ func TestCloseWaitsForSpreads(t *testing.T) {
 
 // What is done about a request of very many hits in many lanes takes time in
 // proportion to the hits.
-func TestManyHitsOfASpreadInTime(t *testing.T) {
+func TestManyHitsOfACrossSlotInTime(t *testing.T) {
 	const n = 10_000
 	hits := make([]limiter.Hit, n)
 	for i := range hits {
@@ -402,7 +402,7 @@ func TestManyHitsOfASpreadInTime(t *testing.T) {
 	})
 }
 
-func TestSpreadsAreBounded(t *testing.T) {
+func TestCrossSlotsAreBounded(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	first, second := miniredis.RunT(t), miniredis.RunT(t)
 	s := open(t, Options{URL: first.Addr(), PerSecond: &Options{URL: second.Addr()}, OpTimeout: long, Registerer: reg})
@@ -432,9 +432,9 @@ func TestSpreadsAreBounded(t *testing.T) {
 	})
 }
 
-// A spread that gives something back notes that later than it was decided; what
-// happened meanwhile to its other counters counts.
-func TestARefundBetweenTheStepsOfASpreadIsKnown(t *testing.T) {
+// A request across slots that gives something back is noted later than it was decided.
+// What happened meanwhile to its other counters counts.
+func TestARefundBetweenTheStepsOfACrossSlotIsKnown(t *testing.T) {
 	p := newPair(t)
 	x := storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Year, Mode: limiter.Quota})
 	y, z := yearly(10), perSeconds(0)
@@ -464,5 +464,36 @@ func TestARefundBetweenTheStepsOfASpreadIsKnown(t *testing.T) {
 	r.note()
 	if one(hit("x", x, 1)) {
 		t.Errorf("x is free (refunded by this process), but denied from memory")
+	}
+}
+
+// TestKnownDenialInTwoPlaces denies a request whose counters are in two Redis.
+func TestKnownDenialInTwoPlaces(t *testing.T) {
+	first, second := testenv.RedisServer(t), testenv.RedisServer(t)
+	reg := prometheus.NewRegistry()
+	s := open(t, Options{
+		URL: first.Addr(), PerSecond: &Options{URL: second.Addr()}, OpTimeout: long, Registerer: reg, DenyMemory: 1 << 20,
+	})
+	long := storetest.Must(limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Second, UnitMultiplier: 1_000_000})
+	request := []limiter.Hit{hit("s", long, 1), hit("y", yearly(2), 1)}
+	out := make([]limiter.Decision, 2)
+	ask := func() bool {
+		denied, err := s.Decide(t.Context(), request, out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return denied
+	}
+	for i, want := range []bool{false, false, true} {
+		if got := ask(); got != want {
+			t.Fatalf("request %d: denied %t, want %t", i+1, got, want)
+		}
+	}
+	if out[0].Used != 2 || out[0].Over {
+		t.Errorf("the first counter: got %+v, want 2 used, since the third was given back", out[0])
+	}
+	calls := value(t, reg, "weir_redis_calls_total", "")
+	if !ask() || out[0].Used != 2 || !out[1].Remembered || value(t, reg, "weir_redis_calls_total", "") != calls {
+		t.Errorf("known: got %+v with %v calls", out, value(t, reg, "weir_redis_calls_total", "")-calls)
 	}
 }

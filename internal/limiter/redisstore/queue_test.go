@@ -26,14 +26,14 @@ func waiting(s *Store) int {
 	return q.small.hits + q.large.hits
 }
 
-// inFlight tells whether somebody makes calls.
+// inFlight reports whether calls are made.
 func inFlight(s *Store) bool {
 	s.main.only.queue.mu.Lock()
 	defer s.main.only.queue.mu.Unlock()
 	return s.main.only.queue.serving
 }
 
-// rest waits until nobody makes calls: the goroutine that made the last one looks for
+// rest waits until no calls are made: the goroutine that made the last one looks for
 // more after it has answered.
 func rest(t *testing.T, s *Store) {
 	t.Helper()
@@ -409,7 +409,7 @@ func TestBatchesAreFew(t *testing.T) {
 	}
 }
 
-func TestQueueTellsWhoMakesTheCalls(t *testing.T) {
+func TestQueueStartsOneGoroutine(t *testing.T) {
 	q := newQueue()
 	for _, want := range []bool{true, false, false} {
 		if _, _, start, _ := q.add(request(1), false, noDeadline); start != want {
@@ -535,31 +535,5 @@ func TestLateRequestsAreCounted(t *testing.T) {
 	}
 	if n := value(t, reg, "weir_redis_errors_total", kindQueueFull); n != 1 {
 		t.Errorf("%v late requests are counted, want 1", n)
-	}
-}
-
-func TestLastTakeOffLeavesTimeForTheCall(t *testing.T) {
-	s := open(t, Options{URL: miniredis.RunT(t).Addr(), OpTimeout: time.Hour})
-	soon, cancel := context.WithTimeout(t.Context(), 8*time.Minute) // of which a minute is for the answer
-	defer cancel()
-	for _, c := range []struct {
-		ctx  context.Context
-		hit  limiter.Hit
-		want time.Duration // from now on, 0 is any time
-	}{
-		{t.Context(), limiter.Hit{Cost: 1}, 45 * time.Minute},
-		{soon, limiter.Hit{Cost: 1}, 7 * 45 * time.Second},
-		{t.Context(), limiter.Hit{Always: true}, 45 * time.Minute}, // a peek
-		{t.Context(), limiter.Hit{Cost: 1, Always: true}, 0},
-		{soon, limiter.Hit{Cost: 1, Refund: true}, 0},
-	} {
-		until := callDeadline(s.main.timeout(c.ctx), []limiter.Hit{{Cost: 1}, c.hit})
-		if c.want == 0 {
-			if !until.IsZero() {
-				t.Errorf("%+v: until %v, want any time", c.hit, until)
-			}
-		} else if left := time.Until(until); left > c.want || left < c.want-time.Minute {
-			t.Errorf("%+v: until %v from now, want %v", c.hit, left, c.want)
-		}
 	}
 }
