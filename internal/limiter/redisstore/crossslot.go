@@ -244,7 +244,7 @@ func (r *crossSlot) giveBack() {
 }
 
 // note notes the decisions of the parts. Of counters to which charges were given
-// back, denials.credit has noted something later, which holds.
+// back, denials.noteCredits has noted something later, which holds.
 func (r *crossSlot) note() {
 	if r.err != nil {
 		return

@@ -285,15 +285,15 @@ func (d *denials) noteRecent(key []byte, s recentState) {
 	})
 }
 
-// credit notes the counters to which the call of b gave something back, before
+// noteCredits notes the counters to which the call of b gave something back, before
 // any caller learns of it. It does so even if the call failed, since Redis may have
 // done it. What is left of charges that were given back is in the reply. Of refunds
 // it is not read here: the state is unknown until a caller notes it.
-func (d *denials) credit(b *batch) {
+func (d *denials) noteCredits(b *batch) {
 	if d == nil {
 		return
 	}
-	for _, c := range b.loosened {
+	for _, c := range b.credited {
 		order := orderOf(b, c.place)
 		s := remembered{asked: b.asked, order: order, credited: order, unknown: true}
 		if b.script == giveBackScript && b.err == nil {

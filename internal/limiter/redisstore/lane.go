@@ -91,7 +91,7 @@ func (l *lane) serve() {
 			b.err = errOpen
 		} else {
 			l.call(b)
-			l.denials.credit(b)
+			l.denials.noteCredits(b)
 		}
 		close(b.done)
 	}

@@ -227,9 +227,9 @@ func TestFullLineRefusesOnlyItsOwn(t *testing.T) {
 func TestCallsThatHelpNobodyAreNotMade(t *testing.T) {
 	inTime, late := time.Now().Add(time.Hour), time.Now().Add(-time.Hour)
 	type asked struct {
-		hits  int
-		until time.Time
-		left  bool
+		hits     int
+		deadline time.Time
+		left     bool
 	}
 	const n = maxBatch // no other request is in its batch
 	for _, c := range []struct {
@@ -254,7 +254,7 @@ func TestCallsThatHelpNobodyAreNotMade(t *testing.T) {
 			q := newQueue()
 			var batches []*batch
 			for _, a := range c.requests {
-				b, _, _, err := q.add(request(a.hits), false, a.until)
+				b, _, _, err := q.add(request(a.hits), false, a.deadline)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -523,7 +523,7 @@ func TestLateRequestsAreCounted(t *testing.T) {
 	}
 	testenv.Until(t, "both wait", func() bool { return waiting(s) == 2*maxBatch })
 	l.queue.mu.Lock()
-	l.queue.large.batches[0].until = time.Now().Add(-time.Hour)
+	l.queue.large.batches[0].deadline = time.Now().Add(-time.Hour)
 	l.queue.mu.Unlock()
 	l.serve()
 	first, second := <-errs, <-errs
