@@ -32,7 +32,7 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 		}
 		documents = append(documents, found...)
 	}
-	test, variable := regexp.MustCompile("`(Test\\w+)`"), regexp.MustCompile("(?m)(?:`|^ *)([A-Z]+(?:_[A-Z]+)+|PORT)[`=]")
+	test, variable := regexp.MustCompile("`(Test\\w+)`"), regexp.MustCompile("(?m)(?:`|^| )([A-Z]+(?:_[A-Z]+)+|PORT)[`=]")
 	for _, document := range documents {
 		text, err := os.ReadFile(document)
 		if err != nil {
