@@ -14,7 +14,7 @@ import (
 	"weir/internal/limiter"
 )
 
-// kind is a kind of error, as operators tell them apart.
+// kind is a kind of error, as the metric has it.
 type kind string
 
 const (
@@ -34,7 +34,7 @@ var kinds = []kind{
 	kindTimeout, kindConnection, kindNoScript, kindReadOnly, kindLoading, kindOOM, kindCluster, kindAuth, kindQueueFull, kindOther,
 }
 
-// classify tells the kind of an error of go-redis or of a probe.
+// classify returns the kind of an error of go-redis or of a probe.
 func classify(err error) kind {
 	var found unfit
 	if errors.As(err, &found) {
@@ -63,8 +63,8 @@ const noCluster = "cluster support disabled"
 // keys, to a user. They give no code for it.
 const notPermitted = "The user executing the script can't"
 
-// classifyReply tells the kind of an error that Redis replied. Before Redis 7,
-// the code of an error inside a script stands somewhere in the text.
+// classifyReply returns the kind of an error that Redis replied. Before Redis 7,
+// the code of an error inside a script is somewhere in the text.
 func classifyReply(err redis.Error) kind {
 	for _, c := range []struct {
 		code string
@@ -96,7 +96,7 @@ func classifyReply(err redis.Error) kind {
 	return kindOther
 }
 
-// maxText is the most bytes of an error that somebody else wrote.
+// maxText is the most bytes of an error text that comes from Redis.
 const maxText = 400
 
 // cleanError is an error with a text that can be shown.
@@ -109,8 +109,8 @@ func (e cleanError) Error() string { return e.text }
 
 func (e cleanError) Unwrap() error { return e.error }
 
-// clean returns err with a text of one line that holds no secret: Redis, or who is
-// taken for it, may say anything, such as the arguments of AUTH if it knows no AUTH.
+// clean returns err with a text of one line that holds no secret. What answers may
+// say anything, such as the arguments of AUTH if it does not know AUTH.
 func clean(err error, secrets []string) error {
 	if err == nil {
 		return nil
