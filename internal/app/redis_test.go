@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"weir/internal/limiter/redisstore"
+	"weir/internal/limiter/redisstore/redisconn"
 	"weir/internal/testenv"
 )
 
@@ -273,18 +273,18 @@ func TestVariablesOfBothRedis(t *testing.T) {
 	}
 	s := fromEnvironment(t).Redis
 	encrypt := func() *tls.Config { return nil }
-	main, second := redisOptions(s.Main, s, encrypt), redisOptions(s.PerSecond, s, encrypt)
+	main, second := s.Connection(s.Main, encrypt), s.Connection(s.PerSecond, encrypt)
 	if main.TLS == nil || second.TLS != nil {
 		t.Error("the wrong one is reached over TLS")
 	}
 	main.TLS = nil
-	for name, got := range map[string][2]redisstore.Options{
+	for name, got := range map[string][2]redisconn.Options{
 		"first": {main, {
-			URL: "one:1", Type: redisstore.Cluster, SocketType: "tcp", Username: "weir", Password: "a", SentinelUsername: "watch", SentinelPassword: "b",
+			URL: "one:1", Type: redisconn.Cluster, SocketType: "tcp", Username: "weir", Password: "a", SentinelUsername: "watch", SentinelPassword: "b",
 			PoolSize: 11, ConnectTimeout: time.Second, OpTimeout: 30 * time.Millisecond,
 		}},
 		"second": {second, {
-			URL: "/two.sock", Type: redisstore.Sentinel, SocketType: "unix", Password: "c", SentinelPassword: "d",
+			URL: "/two.sock", Type: redisconn.Sentinel, SocketType: "unix", Password: "c", SentinelPassword: "d",
 			PoolSize: 22, ConnectTimeout: 20 * time.Millisecond, OpTimeout: 20 * time.Millisecond,
 		}},
 	} {

@@ -1,8 +1,11 @@
 package settings
 
 import (
+	"crypto/tls"
 	"strings"
 	"time"
+
+	"weir/internal/limiter/redisstore/redisconn"
 )
 
 // Redis says which Redis keeps the counters, and how to reach it.
@@ -81,6 +84,25 @@ func (s Secret) Login() (user, password string) {
 		return "", string(s)
 	}
 	return user, password
+}
+
+// Connection says how to reach s, one of the two. encrypt is asked for the
+// configuration of TLS if s is reached over TLS.
+func (r *Redis) Connection(s RedisServer, encrypt func() *tls.Config) redisconn.Options {
+	o := redisconn.Options{
+		Type:           redisconn.Type(s.Type),
+		URL:            string(s.URL),
+		SocketType:     s.Socket(),
+		PoolSize:       s.PoolSize,
+		OpTimeout:      min(r.OpTimeout, s.Timeout),
+		ConnectTimeout: s.Timeout,
+	}
+	o.Username, o.Password = s.Auth.Login()
+	o.SentinelUsername, o.SentinelPassword = s.SentinelAuth.Login()
+	if s.Encrypted() {
+		o.TLS = encrypt
+	}
+	return o
 }
 
 // RedisType is what a Redis consists of.

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redisstore/redisconn"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
@@ -65,7 +66,7 @@ func (c *checked) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.
 func TestMemoryOfDenialsChangesNoDecision(t *testing.T) {
 	var c *checked
 	store := func(t *testing.T, now func() time.Time) limiter.Store {
-		c = openChecked(t, Options{URL: miniredis.RunT(t).Addr(), Now: now, OneClock: true, OpTimeout: long})
+		c = openChecked(t, Options{Main: at(miniredis.RunT(t).Addr()), Now: now, OneClock: true})
 		return c
 	}
 	storetest.Run(t, store)
@@ -88,10 +89,10 @@ type memoryFixture struct {
 
 func newMemoryFixture(t *testing.T) *memoryFixture {
 	f := &memoryFixture{T: t, redis: testenv.RedisServer(t), reg: prometheus.NewRegistry(), now: time.Now()}
-	f.store = open(t, Options{URL: f.redis.Addr(), OpTimeout: long, Registerer: f.reg})
+	f.store = open(t, Options{Main: at(f.redis.Addr()), Registerer: f.reg})
 	f.store.denials = newDenials(1<<20, f.clock)
 	f.store.main.denials, f.store.main.local = f.store.denials, f.clock
-	f.other = open(t, Options{URL: f.redis.Addr(), OpTimeout: long})
+	f.other = open(t, Options{Main: at(f.redis.Addr())})
 	return f
 }
 
@@ -200,7 +201,7 @@ func TestUnseenCountersDoNotHideADenial(t *testing.T) {
 // beside others of which this process has seen admitted requests only.
 func TestKnownDenialTellsWhatWasSeenOfOthers(t *testing.T) {
 	f := &memoryFixture{T: t, reg: prometheus.NewRegistry(), now: time.Date(2030, 1, 1, 12, 0, 9, 0, time.UTC)}
-	f.store = open(t, Options{URL: miniredis.RunT(t).Addr(), OpTimeout: long, Registerer: f.reg, DenyMemory: 1 << 20, Now: f.clock})
+	f.store = open(t, Options{Main: at(miniredis.RunT(t).Addr()), Registerer: f.reg, DenyMemory: 1 << 20, Now: f.clock})
 	limit := func(amount uint32, unit limiter.Unit) *limiter.Limit {
 		return storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: unit})
 	}
@@ -231,7 +232,7 @@ func TestKnownDenialTellsWhatWasSeenOfOthers(t *testing.T) {
 func TestKnownDenialTellsTheTime(t *testing.T) {
 	f := &memoryFixture{T: t, reg: prometheus.NewRegistry(), now: time.Now()}
 	r := miniredis.RunT(t) // where no time passes by itself
-	f.store = open(t, Options{URL: r.Addr(), OpTimeout: long, Registerer: f.reg, DenyMemory: 1 << 20, Now: f.clock, OneClock: true})
+	f.store = open(t, Options{Main: at(r.Addr()), Registerer: f.reg, DenyMemory: 1 << 20, Now: f.clock, OneClock: true})
 	l := storetest.Must(limiter.Spec{RequestsPerUnit: 3600, Unit: limiter.Hour, Algorithm: limiter.TokenBucket, Burst: 1})
 	f.want("first", false, 1, hit("k", l, 1))
 	for _, c := range []struct {
@@ -430,7 +431,7 @@ func TestWhatWasSeenIsTakenInOrder(t *testing.T) {
 
 func TestManyCallersOfAKnownDenial(t *testing.T) {
 	r := testenv.RedisServer(t)
-	s := open(t, Options{URL: r.Addr(), OpTimeout: long, DenyMemory: 1 << 20})
+	s := open(t, Options{Main: at(r.Addr()), DenyMemory: 1 << 20})
 	l := yearly(100)
 	var mu sync.Mutex
 	admitted := 0
@@ -553,9 +554,7 @@ func neighbour(d *denials, key string) string {
 func TestKnownDenialInTwoPlaces(t *testing.T) {
 	first, second := testenv.RedisServer(t), testenv.RedisServer(t)
 	reg := prometheus.NewRegistry()
-	s := open(t, Options{
-		URL: first.Addr(), PerSecond: &Options{URL: second.Addr()}, OpTimeout: long, Registerer: reg, DenyMemory: 1 << 20,
-	})
+	s := open(t, Options{Main: at(first.Addr()), PerSecond: &redisconn.Options{URL: second.Addr()}, Registerer: reg, DenyMemory: 1 << 20})
 	long := storetest.Must(limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Second, UnitMultiplier: 1_000_000})
 	request := []limiter.Hit{hit("s", long, 1), hit("y", yearly(2), 1)}
 	out := make([]limiter.Decision, 2)
@@ -619,7 +618,7 @@ func TestDenialsAreLearntAfterTheirCallersLeft(t *testing.T) {
 			other, r := c.other, testenv.RedisServer(t)
 			admin := connect(t, r)
 			frozen := time.Now()
-			s := open(t, Options{URL: r.Addr(), PerSecond: &Options{URL: testenv.RedisServer(t).Addr()}, OpTimeout: long})
+			s := open(t, Options{Main: at(r.Addr()), PerSecond: &redisconn.Options{URL: testenv.RedisServer(t).Addr()}})
 			s.denials = newDenials(1<<20, func() time.Time { return frozen }) // which no slow machine forgets
 			for _, b := range s.backends() {
 				b.denials, b.local = s.denials, s.denials.now

@@ -7,8 +7,8 @@
 // into the next one: no timer delays a request, and the busier the store, the
 // fewer calls per request it makes. lane.go holds what makes these calls, queue.go
 // what waits for them, batch.go what goes into one, script.go the call, breaker.go
-// whether there is use in calls, framing.go what a reply may claim, sentinels.go who
-// is the primary, backend.go one Redis, store.go what a caller sees of all.
+// whether there is use in calls, backend.go one Redis, store.go what a caller sees of
+// all. Package redisconn connects to Redis.
 //
 // In a cluster there is a lane for each hash slot that has counters. What limiter.Keys
 // spells for clusters has a hash tag of few different ones, so that requests share

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redisstore/redisconn"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
@@ -31,7 +32,7 @@ func newPair(t *testing.T) *pair {
 	t.Helper()
 	p := &pair{first: miniredis.RunT(t), second: miniredis.RunT(t)}
 	p.micros.Store(time.Date(2026, time.January, 2, 3, 4, 5, 0, time.UTC).UnixMicro())
-	p.Store = open(t, Options{URL: p.first.Addr(), DenyMemory: 1 << 20, PerSecond: &Options{URL: p.second.Addr()}, OpTimeout: long, Now: p.now, OneClock: true})
+	p.Store = open(t, Options{Main: at(p.first.Addr()), DenyMemory: 1 << 20, PerSecond: &redisconn.Options{URL: p.second.Addr()}, Now: p.now, OneClock: true})
 	return p
 }
 
@@ -69,7 +70,7 @@ func TestLimitsPerSecondHaveARedisOfTheirOwn(t *testing.T) {
 // so that what is decided in two places must be as if it were one.
 func TestSpreadIsDecidedAsByTheModel(t *testing.T) {
 	p := newPair(t)
-	plain := Options{URL: p.first.Addr(), PerSecond: &Options{URL: p.second.Addr()}, OpTimeout: long, Now: p.now, OneClock: true}
+	plain := Options{Main: at(p.first.Addr()), PerSecond: &redisconn.Options{URL: p.second.Addr()}, Now: p.now, OneClock: true}
 	c := &checked{T: t, store: p, plain: open(t, plain)}
 	model := storetest.NewModel(p.now)
 	seed := rand.Uint64()
@@ -290,7 +291,7 @@ func TestCallerOfASpreadLeaves(t *testing.T) {
 
 func TestCloseWaitsForSpreads(t *testing.T) {
 	first, second := miniredis.RunT(t), miniredis.RunT(t)
-	s, err := New(Options{URL: first.Addr(), PerSecond: &Options{URL: second.Addr()}, OpTimeout: long})
+	s, err := New(Options{Main: at(first.Addr()), PerSecond: &redisconn.Options{URL: second.Addr()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -356,7 +357,7 @@ func TestManyHitsOfASpreadInTime(t *testing.T) {
 func TestSpreadsAreBounded(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	first, second := miniredis.RunT(t), miniredis.RunT(t)
-	s := open(t, Options{URL: first.Addr(), PerSecond: &Options{URL: second.Addr()}, OpTimeout: long, Registerer: reg})
+	s := open(t, Options{Main: at(first.Addr()), PerSecond: &redisconn.Options{URL: second.Addr()}, Registerer: reg})
 	hits := []limiter.Hit{{Limit: perYear, Key: []byte("year"), Cost: 1}, {Limit: perSeconds(1), Key: []byte("second"), Cost: 1}}
 	out := make([]limiter.Decision, len(hits))
 
