@@ -2,6 +2,7 @@ package settings
 
 import (
 	"crypto/tls"
+	"errors"
 	"strings"
 	"time"
 
@@ -37,7 +38,7 @@ type RedisPlace struct {
 	Type RedisType `env:"TYPE" default:"SINGLE" help:"SINGLE, SENTINEL or CLUSTER."`
 }
 
-// Clustered tells whether it is a cluster, so that keys need hash tags.
+// Clustered reports whether it is a cluster, so that keys need hash tags.
 func (p RedisPlace) Clustered() bool { return p.Type == redisCluster }
 
 // RedisServer says where one Redis is, and what belongs to it alone.
@@ -67,7 +68,7 @@ func (s RedisServer) Name() string {
 	return name
 }
 
-// Encrypted tells whether Redis is reached over TLS.
+// Encrypted reports whether Redis is reached over TLS.
 func (s RedisServer) Encrypted() bool {
 	for address := range strings.SplitSeq(string(s.URL), ",") {
 		if strings.HasPrefix(strings.TrimSpace(address), "rediss://") {
@@ -117,18 +118,18 @@ func (t *RedisType) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Clustered tells whether counters are kept in a cluster, so that their keys need
+// Clustered reports whether counters are kept in a cluster, so that their keys need
 // hash tags.
 func (r *Redis) Clustered() bool {
 	return r.Main.Clustered() || r.UsePerSecond && r.PerSecond.Clustered()
 }
 
-// Encrypted tells whether any Redis is reached over TLS.
+// Encrypted reports whether any Redis is reached over TLS.
 func (r *Redis) Encrypted() bool {
 	return r.Main.Encrypted() || r.UsePerSecond && r.PerSecond.Encrypted()
 }
 
-// check tells what does not go together.
+// check says what is wrong with a setting, or does not go with another.
 func (r *Redis) check() error {
 	switch {
 	case r.UsePerSecond && r.Main.URL == "":
@@ -149,8 +150,25 @@ func (r *Redis) check() error {
 			return wrong(login.variable, "has nothing after the colon, allowed are PASSWORD and USER:PASSWORD")
 		}
 	}
+	var errs []error
+	if r.Main.URL != "" {
+		errs = append(errs, r.checkURL("REDIS_URL", r.Main))
+	}
+	if r.UsePerSecond {
+		errs = append(errs, r.checkURL("REDIS_PERSECOND_URL", r.PerSecond))
+	}
 	if r.Encrypted() {
-		return checkPair(file{"REDIS_TLS_CLIENT_CERT", r.TLSClientCert}, file{"REDIS_TLS_CLIENT_KEY", r.TLSClientKey})
+		errs = append(errs, checkPair(file{"REDIS_TLS_CLIENT_CERT", r.TLSClientCert}, file{"REDIS_TLS_CLIENT_KEY", r.TLSClientKey}))
+	}
+	return errors.Join(errs...)
+}
+
+// checkURL says what is wrong with the variable that names s.
+func (r *Redis) checkURL(variable string, s RedisServer) error {
+	o := r.Connection(s, func() *tls.Config { return nil })
+	o.OpTimeout = 0 // which has a range of its own
+	if err := o.Validate(); err != nil {
+		return wrong(variable, "%w", err)
 	}
 	return nil
 }
