@@ -39,7 +39,7 @@ type RedisPlace struct {
 }
 
 // Clustered reports whether it is a cluster, so that keys need hash tags.
-func (p RedisPlace) Clustered() bool { return p.Type == redisCluster }
+func (p RedisPlace) Clustered() bool { return redisconn.Type(p.Type) == redisconn.Cluster }
 
 // RedisServer says where one Redis is, and what belongs to it alone.
 type RedisServer struct {
@@ -108,8 +108,6 @@ func (r *Redis) Connection(s RedisServer, encrypt func() *tls.Config) redisconn.
 
 // RedisType is what a Redis consists of.
 type RedisType string
-
-const redisCluster RedisType = "cluster"
 
 // UnmarshalText accepts SINGLE, SENTINEL and CLUSTER, in any case.
 func (t *RedisType) UnmarshalText(text []byte) error {

@@ -21,39 +21,29 @@ type address struct {
 	primary        string   // name by which sentinels know it
 }
 
-// address reads URL as Type says, or says what is wrong with it.
-func (o *Options) address() (address, error) {
+// address reads URL as Type says, or says what is wrong with it. Of several
+// addresses, each is host:port or a URL.
+func (o *Options) address() (a address, err error) {
 	if o.Type != Sentinel && o.Type != Cluster {
-		server, err := parseURL(o.URL, o.SocketType)
-		if err != nil {
-			return address{}, err
+		if a.Options, err = parseURL(o.URL, o.SocketType); err != nil {
+			return a, err
 		}
-		return address{Options: server, addrs: []string{server.Addr}}, nil
+		a.addrs = []string{a.Addr}
+		return a, nil
 	}
 	if o.SocketType != "" && o.SocketType != "tcp" {
-		return address{}, fmt.Errorf("type %s is reached over tcp only", o.Type)
+		return a, fmt.Errorf("type %s is reached over tcp only", o.Type)
 	}
-	entries := strings.Split(o.URL, ",")
-	for i := range entries {
-		entries[i] = strings.TrimSpace(entries[i])
+	list := o.URL
+	if o.Type == Sentinel {
+		name, sentinels, found := strings.Cut(o.URL, ",")
+		a.primary, list = strings.TrimSpace(name), sentinels
+		if !found || a.primary == "" || strings.ContainsAny(a.primary, ":/@") {
+			return a, errors.New("is not name,host:port,...: the name of the primary, then the addresses of its sentinels")
+		}
 	}
-	if o.Type == Cluster {
-		return parseList(entries)
-	}
-	primary, sentinels := entries[0], entries[1:]
-	if primary == "" || len(sentinels) == 0 || strings.ContainsAny(primary, ":/@") {
-		return address{}, errors.New("is not name,host:port,...: the name of the primary, then the addresses of its sentinels")
-	}
-	a, err := parseList(sentinels)
-	a.primary = primary
-	return a, err
-}
-
-// parseList reads several addresses, each host:port or a URL, which have the
-// user, the password and the scheme in common.
-func parseList(entries []string) (a address, err error) {
-	for i, entry := range entries {
-		node, err := parseURL(entry, "tcp")
+	for i, entry := range strings.Split(list, ",") {
+		node, err := parseURL(strings.TrimSpace(entry), "tcp")
 		switch {
 		case err != nil:
 			return a, fmt.Errorf("address %d %w", i+1, err)
@@ -99,43 +89,38 @@ func parseURL(url, socketType string) (*redis.Options, error) {
 	if err != nil {
 		return nil, errUnclear
 	}
-	moved, err := moveLogin(u)
+	user, password, err := takeLogin(u)
 	if err != nil {
 		return nil, err
 	}
-	c, err := redis.ParseURL(moved.String())
+	c, err := redis.ParseURL(u.String())
 	if err != nil {
 		return nil, errUnclear
 	}
+	c.Username, c.Password = cmp.Or(c.Username, user), cmp.Or(c.Password, password)
 	return c, checkHost(u, c)
 }
 
-// moveLogin moves user and password from the query, where envoyproxy/ratelimit
-// reads them, too, to before the host, where go-redis does. What stands there
-// already wins. It refuses what would be ignored.
-func moveLogin(u *neturl.URL) (*neturl.URL, error) {
+// takeLogin takes user and password out of the query of u, where go-redis does not
+// read them, but envoyproxy/ratelimit does. It refuses what would be ignored.
+func takeLogin(u *neturl.URL) (user, password string, err error) {
 	query, err := neturl.ParseQuery(u.RawQuery)
 	if err != nil {
-		return nil, errUnclear
+		return "", "", errUnclear
 	}
 	for name := range query {
 		if name != "db" && name != "username" && name != "password" {
-			return nil, errors.New("has a query with something else than db, username and password")
+			return "", "", errors.New("has a query with something else than db, username and password")
 		}
 	}
 	if u.Fragment != "" {
-		return nil, errors.New("has a # in it; in a password, special characters are written as %XX")
+		return "", "", errors.New("has a # in it; in a password, special characters are written as %XX")
 	}
-	moved := *u
-	password, _ := u.User.Password()
-	user := cmp.Or(u.User.Username(), query.Get("username"))
-	if password = cmp.Or(password, query.Get("password")); user != "" || password != "" {
-		moved.User = neturl.UserPassword(user, password)
-	}
+	user, password = query.Get("username"), query.Get("password")
 	query.Del("username")
 	query.Del("password")
-	moved.RawQuery = query.Encode()
-	return &moved, nil
+	u.RawQuery = query.Encode()
+	return user, password, nil
 }
 
 // checkHost refuses hosts that ParseURL, which made c of u, puts up with.

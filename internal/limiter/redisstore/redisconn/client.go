@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 )
 
 // Client is a client of one Redis. Of a cluster, its UniversalClient is a
@@ -55,17 +56,15 @@ func Open(o Options) (*Client, error) {
 		// Not NewUniversalClient: it asks sentinels with go-redis' own client for them.
 		c.UniversalClient = redis.NewClient(u.Simple())
 	}
-	d.watch()
+	if d.sentinels != nil {
+		d.sentinels.watch(func(ctx context.Context) { _, _ = d.find(ctx, "") })
+	}
 	return c, nil
 }
 
 // silence ends the log of go-redis, which writes lines of its own form. What
 // they tell, calls return as errors.
-var silence = sync.OnceFunc(func() { redis.SetLogger(noLog{}) })
-
-type noLog struct{}
-
-func (noLog) Printf(context.Context, string, ...any) {}
+var silence = sync.OnceFunc(logging.Disable)
 
 // Drop breaks all connections, so that the next call makes a new one: to the server
 // that is the primary by then.
@@ -74,7 +73,9 @@ func (c *Client) Drop() { c.dialer.drop("") }
 // Close makes calls that still wait fail at once, and ends all connections.
 func (c *Client) Close() error {
 	err := c.UniversalClient.Close()
-	c.dialer.close()
+	if c.dialer.sentinels != nil {
+		c.dialer.sentinels.close()
+	}
 	if err != nil {
 		return fmt.Errorf("closing the connections to Redis: %w", err)
 	}

@@ -53,20 +53,15 @@ func (d *dialer) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 		return newFailedConn(err), nil
 	}
 	plain := &net.Dialer{KeepAliveConfig: keepAlive}
-	c := &conn{dialer: d, addr: addr}
-	if d.tls == nil {
-		if c.Conn, err = plain.DialContext(ctx, d.network, addr); err == nil {
-			c.socket = c.Conn.(syscall.Conn)
-		}
-	} else {
-		secure := &tls.Dialer{NetDialer: plain, Config: d.tls()}
-		if c.Conn, err = secure.DialContext(ctx, d.network, addr); err == nil {
-			c.socket = c.Conn.(*tls.Conn).NetConn().(syscall.Conn)
-		}
+	connect := plain.DialContext
+	if d.tls != nil {
+		connect = (&tls.Dialer{NetDialer: plain, Config: d.tls()}).DialContext
 	}
+	made, err := connect(ctx, d.network, addr)
 	if err != nil {
 		return newFailedConn(err), nil
 	}
+	c := &conn{Conn: made, dialer: d, addr: addr}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.made[c] = struct{}{}
@@ -85,20 +80,6 @@ func (d *dialer) drop(but string) {
 	}
 }
 
-// watch starts to ask sentinels, if there are any, whether another is the primary.
-func (d *dialer) watch() {
-	if d.sentinels != nil {
-		d.sentinels.watch(func(ctx context.Context) { _, _ = d.find(ctx, "") })
-	}
-}
-
-// close ends what watch started.
-func (d *dialer) close() {
-	if d.sentinels != nil {
-		d.sentinels.close()
-	}
-}
-
 // conn is a connection that can be dropped. It lets go-redis look at its
 // socket, also below TLS. That is how go-redis finds out that a connection is
 // closed, and takes a new one instead of failing a call.
@@ -110,7 +91,6 @@ type conn struct {
 	net.Conn
 	dialer  *dialer
 	addr    string
-	socket  syscall.Conn
 	replies framing
 }
 
@@ -152,7 +132,14 @@ func isTimeout(err error) bool {
 	return errors.As(err, &network) && network.Timeout()
 }
 
-func (c *conn) SyscallConn() (syscall.RawConn, error) { return c.socket.SyscallConn() }
+// SyscallConn returns the socket of c.
+func (c *conn) SyscallConn() (syscall.RawConn, error) {
+	below := c.Conn
+	if secure, ok := below.(*tls.Conn); ok {
+		below = secure.NetConn()
+	}
+	return below.(syscall.Conn).SyscallConn()
+}
 
 // Close ends the connection and forgets it.
 func (c *conn) Close() error {
