@@ -25,7 +25,7 @@ import (
 // Silence opens the breaker, if nothing else comes meanwhile.
 func TestBreaker(t *testing.T) {
 	silent, reply := context.DeadlineExceeded, scriptError("LOADING Redis is loading the dataset in memory")
-	many := slices.Repeat([]error{silent}, patientCalls)
+	many := slices.Repeat([]error{silent}, maxUnanswered)
 	few := many[1:]
 	for _, c := range []struct {
 		name  string
@@ -36,8 +36,8 @@ func TestBreaker(t *testing.T) {
 		{"all are silent", many, true},
 		{"one works meanwhile", slices.Concat(few, []error{nil}, few), false},
 		{"one is refused meanwhile", slices.Concat(few, []error{reply}, few), false},
-		{"all are refused", slices.Repeat([]error{reply}, 2*patientCalls), false},
-		{"no connection", append(slices.Repeat([]error{io.EOF}, patientCalls-1), silent), true},
+		{"all are refused", slices.Repeat([]error{reply}, 2*maxUnanswered), false},
+		{"no connection", append(slices.Repeat([]error{io.EOF}, maxUnanswered-1), silent), true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBreaker(func(context.Context) error { return silent }, slog.New(slog.DiscardHandler), prometheus.NewGauge(prometheus.GaugeOpts{}))
@@ -79,7 +79,7 @@ func TestBreakerProbes(t *testing.T) {
 					}
 				}, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: bare})), gauge)
 				defer b.close()
-				for range patientCalls {
+				for range maxUnanswered {
 					b.observe(context.DeadlineExceeded)
 				}
 				time.Sleep(time.Minute) // synctest's clock
@@ -139,7 +139,7 @@ func TestBreakerOnRedisThatHangs(t *testing.T) {
 	do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
 
 	var wg sync.WaitGroup
-	for range 3 * patientCalls { // that wait, in more than one call
+	for range 3 * maxUnanswered { // that wait, in more than one call
 		wg.Go(func() {
 			for !s.main.breaker.isOpen() {
 				works()
@@ -222,7 +222,7 @@ func TestDenialsWhileBreakerIsOpen(t *testing.T) {
 // A cluster whose node dies goes on with the others.
 func TestClusterHasNoBreaker(t *testing.T) {
 	s := open(t, Options{Main: redisconn.Options{Type: redisconn.Cluster, URL: "127.0.0.1:1", OpTimeout: long}})
-	for range 3 * patientCalls {
+	for range 3 * maxUnanswered {
 		mustFail(t, s)
 	}
 	if s.main.breaker.isOpen() {

@@ -13,7 +13,7 @@ import (
 	"weir/internal/limiter/redisstore/redisconn"
 )
 
-// kind is a kind of error, as operators tell them apart.
+// kind is a kind of error, as the metric has it.
 type kind string
 
 const (
@@ -33,7 +33,7 @@ var kinds = []kind{
 	kindTimeout, kindConnection, kindNoScript, kindReadOnly, kindLoading, kindOOM, kindCluster, kindAuth, kindQueueFull, kindOther,
 }
 
-// classify tells the kind of an error of go-redis or of a probe.
+// classify returns the kind of an error of go-redis or of a probe.
 func classify(err error) kind {
 	var sentinels redisconn.SentinelError
 	if errors.As(err, &sentinels) {
@@ -64,8 +64,8 @@ const noCluster = "cluster support disabled"
 // keys, to a user. They give no code for it.
 const notPermitted = "The user executing the script can't"
 
-// classifyReply tells the kind of an error that Redis replied. Before Redis 7,
-// the code of an error inside a script stands somewhere in the text.
+// classifyReply returns the kind of an error that Redis replied. Before Redis 7,
+// the code of an error inside a script is somewhere in the text.
 func classifyReply(err redis.Error) kind {
 	for _, c := range []struct {
 		code string

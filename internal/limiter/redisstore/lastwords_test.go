@@ -76,7 +76,7 @@ func TestRedisInProtectedMode(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := open(t, Options{Main: at(net.JoinHostPort(host, port))})
-	for range patientCalls - 1 {
+	for range maxUnanswered - 1 {
 		checkTold(t, mustFail(t, s).Error(), []string{"DENIED Redis is running in protected mode"})
 	}
 	if err := s.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "protected mode") {

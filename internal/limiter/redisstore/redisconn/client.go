@@ -62,8 +62,8 @@ func Open(o Options) (*Client, error) {
 	return c, nil
 }
 
-// silence ends the log of go-redis, which writes lines of its own form. What
-// they tell, calls return as errors.
+// silence ends the log of go-redis, which has a form of its own. What it would
+// say, calls return as errors.
 var silence = sync.OnceFunc(logging.Disable)
 
 // Drop breaks all connections, so that the next call makes a new one: to the server
