@@ -33,7 +33,7 @@ var (
 )
 
 // at returns options for the Redis at url.
-func at(url string) redisconn.Options { return at(url) }
+func at(url string) redisconn.Options { return redisconn.Options{URL: url, OpTimeout: long} }
 
 // open returns a store that is closed when the test ends.
 func open(t testing.TB, o Options) *Store {
