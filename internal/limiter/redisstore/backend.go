@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -10,20 +9,19 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redisstore/redisconn"
 )
 
 // backend is one Redis as operators know it: a server, a primary behind
 // sentinels, or a cluster.
 type backend struct {
-	client    redis.UniversalClient
-	dialer    *dialer
+	client    *redisconn.Client
 	opTimeout time.Duration
 	now       func() time.Time // nil: Redis' clock
 	oneClock  bool             // now is that of all processes
 	local     func() time.Time // the clock of denials
 	denials   *denials         // nil: none
 	probeKey  string           // of the counter that probes charge
-	secrets   []string         // must not show in logs or errors
 	metrics   *metrics
 	outage    outage
 	timeouts  timeoutLog
@@ -37,26 +35,21 @@ type backend struct {
 	abandoned sync.WaitGroup // requests whose callers left, until they are decided
 }
 
-// newBackend makes the client of c, which are the options o. name is the label of
-// the backend in metrics.
-func newBackend(name string, o *Options, c *connection, metrics *metrics, log *slog.Logger) *backend {
-	silence()
-	log = log.With("address", c.address.name())
+// newBackend returns what asks client. name is the label of the backend in metrics.
+func newBackend(name string, client *redisconn.Client, o *Options, metrics *metrics, log *slog.Logger) *backend {
+	log = log.With("address", client.Name)
 	b := &backend{
-		client:    c.client(o),
-		dialer:    c.dialer,
-		opTimeout: c.ReadTimeout,
+		client:    client,
+		opTimeout: client.OpTimeout,
 		now:       o.Now,
 		oneClock:  o.OneClock,
 		local:     localClock(o.Now),
 		probeKey:  limiter.ProbeKey(o.KeyPrefix),
-		secrets:   c.secrets(),
 		metrics:   metrics,
 		outage:    outage{log: log},
 		timeouts:  timeoutLog{log: log},
 	}
-	b.dialer.watch()
-	if o.Type == Cluster {
+	if _, clustered := client.UniversalClient.(*redis.ClusterClient); clustered {
 		b.lanes = make(map[int]*lane)
 	} else {
 		b.only = newLane(b)
@@ -64,14 +57,6 @@ func newBackend(name string, o *Options, c *connection, metrics *metrics, log *s
 	}
 	return b
 }
-
-// silence ends the log of go-redis, which has a form of its own. What it would
-// say, calls return as errors.
-var silence = sync.OnceFunc(func() { redis.SetLogger(noLog{}) })
-
-type noLog struct{}
-
-func (noLog) Printf(context.Context, string, ...any) {}
 
 // lane returns the lane of a counter.
 func (b *backend) lane(key []byte) *lane {
@@ -101,14 +86,14 @@ func (b *backend) lane(key []byte) *lane {
 // explain: after a failover it is another server.
 func (b *backend) reconnect(err error) {
 	kind := classify(err)
-	switch client := b.client.(type) {
+	switch client := b.client.UniversalClient.(type) {
 	case *redis.ClusterClient:
 		if kind == kindConnection || kind == kindTimeout || kind == kindReadOnly || kind == kindCluster {
 			client.ReloadState(context.Background()) // in the background, and not too often
 		}
 	default:
 		if kind == kindReadOnly {
-			b.dialer.drop("")
+			b.client.Drop()
 		}
 	}
 }
@@ -139,14 +124,4 @@ func (b *backend) close() {
 	b.breaker.close()
 	b.outage.close()
 	b.timeouts.close()
-}
-
-// disconnect closes the connections. Calls that still wait fail at once.
-func (b *backend) disconnect() error {
-	err := b.client.Close()
-	b.dialer.close()
-	if err != nil {
-		return fmt.Errorf("closing the connections to Redis: %w", err)
-	}
-	return nil
 }

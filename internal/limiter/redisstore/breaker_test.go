@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redisstore/redisconn"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
@@ -129,7 +130,7 @@ func TestBreakerOnRedisThatHangs(t *testing.T) {
 	r := testenv.RedisServer(t)
 	admin := connect(t, r)
 	reg := prometheus.NewRegistry()
-	s := open(t, Options{URL: r.Addr(), OpTimeout: opTimeout, Registerer: reg})
+	s := open(t, Options{Main: redisconn.Options{URL: r.Addr(), OpTimeout: opTimeout}, Registerer: reg})
 	works := func() bool {
 		_, err := ask(context.Background(), s, "k", perYear)
 		return err == nil
@@ -172,7 +173,7 @@ func TestBreakerOnRedisThatHangs(t *testing.T) {
 func TestBreakerOfOneOfTwo(t *testing.T) {
 	main, second := testenv.RedisServer(t), testenv.RedisServer(t)
 	reg := prometheus.NewRegistry()
-	s := open(t, Options{URL: main.Addr(), OpTimeout: long, PerSecond: &Options{URL: second.Addr()}, Registerer: reg})
+	s := open(t, Options{Main: at(main.Addr()), PerSecond: &redisconn.Options{URL: second.Addr()}, Registerer: reg})
 	perSecond := storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Second})
 	mustAsk(t, s, "k", perYear)
 	second.Stop()
@@ -197,7 +198,7 @@ func TestBreakerOfOneOfTwo(t *testing.T) {
 // What was known to be over goes on being denied.
 func TestDenialsWhileBreakerIsOpen(t *testing.T) {
 	r := testenv.RedisServer(t)
-	s := open(t, Options{URL: r.Addr(), OpTimeout: long, DenyMemory: 1 << 20})
+	s := open(t, Options{Main: at(r.Addr()), DenyMemory: 1 << 20})
 	limit := storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Year})
 	r.Stop()
 	testenv.Until(t, "a denial is remembered while Redis is not asked", func() bool {
@@ -220,7 +221,7 @@ func TestDenialsWhileBreakerIsOpen(t *testing.T) {
 
 // A cluster whose node dies goes on with the others.
 func TestClusterHasNoBreaker(t *testing.T) {
-	s := open(t, Options{Type: Cluster, URL: "127.0.0.1:1", OpTimeout: long})
+	s := open(t, Options{Main: redisconn.Options{Type: redisconn.Cluster, URL: "127.0.0.1:1", OpTimeout: long}})
 	for range 3 * maxUnanswered {
 		mustFail(t, s)
 	}

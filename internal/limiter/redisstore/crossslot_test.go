@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redisstore/redisconn"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
@@ -32,7 +33,7 @@ func newPair(t *testing.T) *pair {
 	t.Helper()
 	p := &pair{first: miniredis.RunT(t), second: miniredis.RunT(t)}
 	p.micros.Store(time.Date(2026, time.January, 2, 3, 4, 5, 0, time.UTC).UnixMicro())
-	p.Store = open(t, Options{URL: p.first.Addr(), DenyMemory: 1 << 20, PerSecond: &Options{URL: p.second.Addr()}, OpTimeout: long, Now: p.now, OneClock: true})
+	p.Store = open(t, Options{Main: at(p.first.Addr()), DenyMemory: 1 << 20, PerSecond: &redisconn.Options{URL: p.second.Addr()}, Now: p.now, OneClock: true})
 	return p
 }
 
@@ -70,7 +71,7 @@ func TestLimitsPerSecondHaveARedisOfTheirOwn(t *testing.T) {
 // so that what is decided in two places must be as if it were one.
 func TestCrossSlotIsDecidedAsByTheModel(t *testing.T) {
 	p := newPair(t)
-	plain := Options{URL: p.first.Addr(), PerSecond: &Options{URL: p.second.Addr()}, OpTimeout: long, Now: p.now, OneClock: true}
+	plain := Options{Main: at(p.first.Addr()), PerSecond: &redisconn.Options{URL: p.second.Addr()}, Now: p.now, OneClock: true}
 	c := &checked{T: t, store: p, plain: open(t, plain)}
 	model := storetest.NewModel(p.now)
 	seed := rand.Uint64()
@@ -262,7 +263,7 @@ func TestUseByOthersShowsAfterGivingBack(t *testing.T) {
 	p := newPair(t)
 	year := yearly(10)
 	end := heldBack(context.Background(), t, p, year)
-	other := open(t, Options{URL: p.first.Addr(), OpTimeout: long, Now: p.now, OneClock: true})
+	other := open(t, Options{Main: at(p.first.Addr()), Now: p.now, OneClock: true})
 	if denied, err := other.Decide(t.Context(), []limiter.Hit{hit("year", year, 3)}, make([]limiter.Decision, 1)); denied || err != nil {
 		t.Fatalf("denied %v, error %v", denied, err)
 	}
@@ -339,7 +340,7 @@ func TestCallerOfACrossSlotLeaves(t *testing.T) {
 
 func TestCloseWaitsForCrossSlots(t *testing.T) {
 	first, second := miniredis.RunT(t), miniredis.RunT(t)
-	s, err := New(Options{URL: first.Addr(), PerSecond: &Options{URL: second.Addr()}, OpTimeout: long})
+	s, err := New(Options{Main: at(first.Addr()), PerSecond: &redisconn.Options{URL: second.Addr()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -405,7 +406,7 @@ func TestManyHitsOfACrossSlotInTime(t *testing.T) {
 func TestCrossSlotsAreBounded(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	first, second := miniredis.RunT(t), miniredis.RunT(t)
-	s := open(t, Options{URL: first.Addr(), PerSecond: &Options{URL: second.Addr()}, OpTimeout: long, Registerer: reg})
+	s := open(t, Options{Main: at(first.Addr()), PerSecond: &redisconn.Options{URL: second.Addr()}, Registerer: reg})
 	hits := []limiter.Hit{{Limit: perYear, Key: []byte("year"), Cost: 1}, {Limit: perSeconds(1), Key: []byte("second"), Cost: 1}}
 	out := make([]limiter.Decision, len(hits))
 
@@ -471,9 +472,7 @@ func TestARefundBetweenTheStepsOfACrossSlotIsKnown(t *testing.T) {
 func TestKnownDenialInTwoPlaces(t *testing.T) {
 	first, second := testenv.RedisServer(t), testenv.RedisServer(t)
 	reg := prometheus.NewRegistry()
-	s := open(t, Options{
-		URL: first.Addr(), PerSecond: &Options{URL: second.Addr()}, OpTimeout: long, Registerer: reg, DenyMemory: 1 << 20,
-	})
+	s := open(t, Options{Main: at(first.Addr()), PerSecond: &redisconn.Options{URL: second.Addr()}, Registerer: reg, DenyMemory: 1 << 20})
 	long := storetest.Must(limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Second, UnitMultiplier: 1_000_000})
 	request := []limiter.Hit{hit("s", long, 1), hit("y", yearly(2), 1)}
 	out := make([]limiter.Decision, 2)

@@ -64,7 +64,7 @@ func (c *checked) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.
 func TestMemoryOfDenialsChangesNoDecision(t *testing.T) {
 	var c *checked
 	store := func(t *testing.T, now func() time.Time) limiter.Store {
-		c = openChecked(t, Options{URL: miniredis.RunT(t).Addr(), Now: now, OneClock: true, OpTimeout: long})
+		c = openChecked(t, Options{Main: at(miniredis.RunT(t).Addr()), Now: now, OneClock: true})
 		return c
 	}
 	storetest.Run(t, store)
@@ -87,10 +87,10 @@ type memoryFixture struct {
 
 func newMemoryFixture(t *testing.T) *memoryFixture {
 	f := &memoryFixture{T: t, redis: testenv.RedisServer(t), reg: prometheus.NewRegistry(), now: time.Now()}
-	f.store = open(t, Options{URL: f.redis.Addr(), OpTimeout: long, Registerer: f.reg})
+	f.store = open(t, Options{Main: at(f.redis.Addr()), Registerer: f.reg})
 	f.store.denials = newDenials(1<<20, f.clock)
 	f.store.main.denials, f.store.main.local = f.store.denials, f.clock
-	f.other = open(t, Options{URL: f.redis.Addr(), OpTimeout: long})
+	f.other = open(t, Options{Main: at(f.redis.Addr())})
 	return f
 }
 
@@ -167,7 +167,7 @@ func TestKnownDenialCostsNoCall(t *testing.T) {
 func TestKnownDenialTellsTheTime(t *testing.T) {
 	f := &memoryFixture{T: t, reg: prometheus.NewRegistry(), now: time.Now()}
 	r := miniredis.RunT(t) // where no time passes by itself
-	f.store = open(t, Options{URL: r.Addr(), OpTimeout: long, Registerer: f.reg, DenyMemory: 1 << 20, Now: f.clock, OneClock: true})
+	f.store = open(t, Options{Main: at(r.Addr()), Registerer: f.reg, DenyMemory: 1 << 20, Now: f.clock, OneClock: true})
 	l := storetest.Must(limiter.Spec{RequestsPerUnit: 3600, Unit: limiter.Hour, Algorithm: limiter.TokenBucket, Burst: 1})
 	f.want("first", false, 1, hit("k", l, 1))
 	for _, c := range []struct {
@@ -341,7 +341,7 @@ func TestMemoryIsBounded(t *testing.T) {
 
 func TestManyCallersOfAKnownDenial(t *testing.T) {
 	r := testenv.RedisServer(t)
-	s := open(t, Options{URL: r.Addr(), OpTimeout: long, DenyMemory: 1 << 20})
+	s := open(t, Options{Main: at(r.Addr()), DenyMemory: 1 << 20})
 	l := yearly(100)
 	var mu sync.Mutex
 	admitted := 0

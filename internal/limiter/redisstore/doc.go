@@ -11,8 +11,8 @@
 // a call, if that is known. lane.go makes calls, queue.go holds what waits for them,
 // batch.go is what goes into one, script.go the call, reply.go its answer. waiting.go
 // is how long a caller waits, and what becomes of later answers. backend.go is one
-// Redis, breaker.go decides whether calls are of use, framing.go bounds replies, and
-// sentinels.go finds the primary.
+// Redis, and breaker.go decides whether calls are of use. Package redisconn connects
+// to Redis.
 //
 // In a cluster there is a lane for each hash slot that has counters. What limiter.Keys
 // spells for clusters has one of few hash tags, so that requests share calls there,

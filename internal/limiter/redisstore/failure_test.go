@@ -15,12 +15,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redisstore/redisconn"
 	"weir/internal/testenv"
 )
 
 func TestRedisIsKilledAndStartedAgain(t *testing.T) {
 	r := testenv.RedisServer(t)
-	s := open(t, Options{URL: r.Addr(), OpTimeout: long})
+	s := open(t, Options{Main: at(r.Addr())})
 	mustAsk(t, s, "k", perYear)
 
 	// Nobody asks while it is away: the first request after is not the victim
@@ -30,7 +31,7 @@ func TestRedisIsKilledAndStartedAgain(t *testing.T) {
 	mustAsk(t, s, "k", perYear)
 
 	r.Stop()
-	for range 10 * connections { // go-redis begins to refuse after so many
+	for range 40 { // go-redis begins to refuse after as many as it may make connections, 4
 		mustFail(t, s)
 	}
 	if err := s.Ping(context.Background()); !errors.Is(err, limiter.ErrUnavailable) {
@@ -51,7 +52,7 @@ func TestRedisBehindTLSIsStartedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	s := open(t, Options{URL: "rediss://" + r.Addr(), TLS: always(client), OpTimeout: long})
+	s := open(t, Options{Main: redisconn.Options{URL: "rediss://" + r.Addr(), TLS: always(client), OpTimeout: long}})
 	mustAsk(t, s, "k", perYear)
 	addr := r.Addr()
 	r.Close()
@@ -64,7 +65,7 @@ func TestRedisBehindTLSIsStartedAgain(t *testing.T) {
 func TestScriptIsLoadedAgain(t *testing.T) {
 	r := testenv.RedisServer(t)
 	reg := prometheus.NewRegistry()
-	s := open(t, Options{URL: r.Addr(), OpTimeout: long, Registerer: reg})
+	s := open(t, Options{Main: at(r.Addr()), Registerer: reg})
 	for i := range 3 {
 		do(t, connect(t, r), "script", "flush")
 		if d := mustAsk(t, s, "k", perYear); d.Used != int64(i+1) {
@@ -95,7 +96,7 @@ func TestRefusals(t *testing.T) {
 		t.Run(cmp.Or(c.name, string(c.kind)), func(t *testing.T) {
 			r := testenv.RedisServer(t, c.args...)
 			reg := prometheus.NewRegistry()
-			s := open(t, Options{URL: r.Addr(), OpTimeout: long, Registerer: reg})
+			s := open(t, Options{Main: at(r.Addr()), Registerer: reg})
 			if err := mustFail(t, s); !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %q, want one with %s", err, c.want)
 			}
@@ -122,7 +123,7 @@ func TestPasswords(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			reg := prometheus.NewRegistry()
-			s := open(t, Options{URL: r.Addr(), Username: c.user, Password: c.password, OpTimeout: long, Registerer: reg})
+			s := open(t, Options{Main: redisconn.Options{URL: r.Addr(), Username: c.user, Password: c.password, OpTimeout: long}, Registerer: reg})
 			err := mustFail(t, s)
 			if !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "swordfish") {
 				t.Errorf("error %q, want one with %s and without the password", err, c.want)
@@ -149,7 +150,7 @@ func TestRedisIsLoading(t *testing.T) {
 	r.Start()
 
 	reg := prometheus.NewRegistry()
-	s := open(t, Options{URL: r.Addr(), OpTimeout: long, Registerer: reg})
+	s := open(t, Options{Main: at(r.Addr()), Registerer: reg})
 	if err := mustFail(t, s); !strings.Contains(err.Error(), "LOADING") {
 		t.Errorf("error %q, want LOADING", err)
 	}
@@ -184,7 +185,7 @@ func TestRedisDoesNotAnswer(t *testing.T) {
 		{"op timeout without deadline", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := open(t, Options{URL: silent(t), OpTimeout: 50 * time.Millisecond})
+			s := open(t, Options{Main: redisconn.Options{URL: silent(t), OpTimeout: 50 * time.Millisecond}})
 			var wg sync.WaitGroup
 			for i := range 100 {
 				wg.Go(func() {
@@ -211,14 +212,14 @@ func TestRedisDoesNotAnswer(t *testing.T) {
 func TestRedisHangsAndGoesOn(t *testing.T) {
 	r := testenv.RedisServer(t)
 	admin := connect(t, r)
-	s := open(t, Options{URL: r.Addr(), OpTimeout: 100 * time.Millisecond})
+	s := open(t, Options{Main: redisconn.Options{URL: r.Addr(), OpTimeout: 100 * time.Millisecond}})
 	works := func() bool {
 		_, err := ask(context.Background(), s, "k", perYear)
 		return err == nil
 	}
 	testenv.Until(t, "the first request is decided", works)
 	do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
-	for range 2 * connections {
+	for range 8 { // twice as many as there are connections
 		mustFail(t, s)
 	}
 	do(t, admin, "client", "unpause")
@@ -227,7 +228,7 @@ func TestRedisHangsAndGoesOn(t *testing.T) {
 
 func TestSilenceIsCountedAsTimeout(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	s := open(t, Options{URL: silent(t), OpTimeout: 50 * time.Millisecond, Registerer: reg})
+	s := open(t, Options{Main: redisconn.Options{URL: silent(t), OpTimeout: 50 * time.Millisecond}, Registerer: reg})
 	mustFail(t, s)
 	testenv.Until(t, "the call has timed out", func() bool {
 		return value(t, reg, "weir_redis_errors_total", kindTimeout) == 1

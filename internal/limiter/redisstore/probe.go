@@ -15,7 +15,7 @@ import (
 	"weir/internal/limiter"
 )
 
-// unfit is why a Redis that answers cannot decide, or why the sentinels name none.
+// unfit is why a Redis that answers cannot decide.
 type unfit struct {
 	kind   kind
 	reason string
@@ -30,7 +30,7 @@ var (
 	errNoCluster   = unfit{kindCluster, "redis does not run in cluster mode; set REDIS_TYPE to SINGLE or SENTINEL"}
 )
 
-// Ping returns nil if Redis can decide, within Options.OpTimeout and ctx: it is a
+// Ping returns nil if Redis can decide, within the OpTimeout of Options.Main and ctx: it is a
 // primary and lets us count, for which a counter of Ping's own is charged that
 // expires within a second. Of a cluster, every primary must answer, and all slots
 // be served. A Redis that is full can decide: it still denies.
@@ -45,7 +45,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-// pingInTime is ping within Options.OpTimeout.
+// pingInTime is ping within the OpTimeout of b.
 func (b *backend) pingInTime(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, b.opTimeout)
 	defer cancel()
@@ -53,7 +53,7 @@ func (b *backend) pingInTime(ctx context.Context) error {
 }
 
 func (b *backend) ping(ctx context.Context) error {
-	err := clean(b.probe(ctx), b.secrets)
+	err := b.client.Clean(b.probe(ctx))
 	if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		b.outage.observe(err) // unless the caller canceled
 	}
@@ -65,7 +65,7 @@ func (b *backend) ping(ctx context.Context) error {
 }
 
 func (b *backend) probe(ctx context.Context) error {
-	cluster, ok := b.client.(*redis.ClusterClient)
+	cluster, ok := b.client.UniversalClient.(*redis.ClusterClient)
 	if !ok {
 		if err := probeNode(ctx, b.client, false); err != nil {
 			return err

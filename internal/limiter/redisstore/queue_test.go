@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redisstore/redisconn"
 	"weir/internal/testenv"
 )
 
@@ -77,7 +78,7 @@ func (g gate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 func TestRequestsThatArriveDuringACallShareTheNext(t *testing.T) {
-	s := open(t, Options{URL: miniredis.RunT(t).Addr(), OpTimeout: long})
+	s := open(t, Options{Main: at(miniredis.RunT(t).Addr())})
 	g := newGate(t, s)
 	var wg sync.WaitGroup
 	start := func(key string) {
@@ -325,7 +326,7 @@ func TestLargeRequestsDoNotHoldSmallOnesBack(t *testing.T) {
 	r := testenv.RedisServer(t)
 	admin := connect(t, r)
 	reg := prometheus.NewRegistry()
-	s := open(t, Options{URL: r.Addr(), OpTimeout: long, Registerer: reg})
+	s := open(t, Options{Main: at(r.Addr()), Registerer: reg})
 	mustAsk(t, s, "k", perYear) // Redis has the script now
 	rest(t, s)
 	do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
@@ -428,7 +429,7 @@ func TestQueueStartsOneGoroutine(t *testing.T) {
 }
 
 func TestQueueIsBounded(t *testing.T) {
-	s := open(t, Options{URL: miniredis.RunT(t).Addr(), OpTimeout: long})
+	s := open(t, Options{Main: at(miniredis.RunT(t).Addr())})
 	g := newGate(t, s)
 	var wg sync.WaitGroup
 	decide := func(n int) {
@@ -459,7 +460,7 @@ func TestQueueIsBounded(t *testing.T) {
 
 func TestCloseFinishesWhatWaits(t *testing.T) {
 	r := miniredis.RunT(t)
-	s, err := New(Options{URL: r.Addr(), OpTimeout: long})
+	s, err := New(Options{Main: at(r.Addr())})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -493,7 +494,7 @@ func TestCloseFinishesWhatWaits(t *testing.T) {
 }
 
 func TestCloseIsBounded(t *testing.T) {
-	s, err := New(Options{URL: silent(t), OpTimeout: 20 * time.Millisecond})
+	s, err := New(Options{Main: redisconn.Options{URL: silent(t), OpTimeout: 20 * time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -511,7 +512,7 @@ func TestCloseIsBounded(t *testing.T) {
 
 func TestLateRequestsAreCounted(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	s := open(t, Options{URL: miniredis.RunT(t).Addr(), OpTimeout: long, Registerer: reg})
+	s := open(t, Options{Main: at(miniredis.RunT(t).Addr()), Registerer: reg})
 	l := s.main.only
 	l.queue.start() // so that nobody else makes calls
 	errs := make(chan error, 2)

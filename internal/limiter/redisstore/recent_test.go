@@ -47,7 +47,7 @@ func TestUnseenCountersDoNotHideADenial(t *testing.T) {
 // beside others of which this process has seen admitted requests only.
 func TestKnownDenialTellsWhatWasSeenOfOthers(t *testing.T) {
 	f := &memoryFixture{T: t, reg: prometheus.NewRegistry(), now: time.Date(2030, 1, 1, 12, 0, 9, 0, time.UTC)}
-	f.store = open(t, Options{URL: miniredis.RunT(t).Addr(), OpTimeout: long, Registerer: f.reg, DenyMemory: 1 << 20, Now: f.clock})
+	f.store = open(t, Options{Main: at(miniredis.RunT(t).Addr()), Registerer: f.reg, DenyMemory: 1 << 20, Now: f.clock})
 	limit := func(amount uint32, unit limiter.Unit) *limiter.Limit {
 		return storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: unit})
 	}

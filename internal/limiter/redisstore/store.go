@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redisstore/redisconn"
 )
 
 // Store is a limiter.Store on Redis. Its Decide delays a request while the call
 // before is in flight.
 //
-// Whatever Redis does, Decide returns within Options.OpTimeout, and so long
+// Whatever Redis does, Decide returns within the OpTimeout of Options.Main, and so long
 // before the deadline of the caller's context (an eighth of the time left, and
 // answerTime if that is more) that the caller's own caller learns of the failure
 // before its deadline.
@@ -38,28 +39,25 @@ func New(o Options) (*Store, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	first, err := o.connection()
+	first, err := redisconn.Open(o.Main)
 	if err != nil {
 		return nil, err
 	}
-	var perSecond Options
-	var second *connection
+	var second *redisconn.Client
 	if o.PerSecond != nil {
-		perSecond = *o.PerSecond
-		perSecond.OpTimeout = cmp.Or(perSecond.OpTimeout, o.OpTimeout)
-		perSecond.Now, perSecond.OneClock = o.Now, o.OneClock
-		perSecond.KeyPrefix = o.KeyPrefix
-		if second, err = perSecond.connection(); err != nil {
-			return nil, err
+		perSecond := *o.PerSecond
+		perSecond.OpTimeout = cmp.Or(perSecond.OpTimeout, o.Main.OpTimeout)
+		if second, err = redisconn.Open(perSecond); err != nil {
+			return nil, errors.Join(err, first.Close())
 		}
 	}
 	metrics := newMetrics(o.Registerer) // nothing can fail any more
 	s := &Store{
-		main:    newBackend("main", &o, first, metrics, log),
+		main:    newBackend("main", first, &o, metrics, log),
 		denials: newDenials(o.DenyMemory, localClock(o.Now)),
 	}
 	if second != nil {
-		s.perSecond = newBackend("per_second", &perSecond, second, metrics, log)
+		s.perSecond = newBackend("per_second", second, &o, metrics, log)
 	}
 	for _, b := range s.backends() {
 		b.denials = s.denials
@@ -111,8 +109,8 @@ func (s *Store) State() State {
 	return s.main.outage.now()
 }
 
-// Close ends the store: it refuses new requests, waits for at most ten times
-// Options.OpTimeout until those that it has are decided, and closes the
+// Close ends the store: it refuses new requests, waits for at most ten times the
+// OpTimeout of Options.Main until those that it has are decided, and closes the
 // connections. It returns when nothing of the store runs any more.
 func (s *Store) Close() error {
 	s.mu.Lock()
@@ -134,7 +132,7 @@ func (s *Store) Close() error {
 	}
 	var errs []error
 	for _, b := range s.backends() {
-		errs = append(errs, b.disconnect())
+		errs = append(errs, b.client.Close())
 	}
 	<-drained
 	for _, b := range s.backends() {

@@ -16,7 +16,7 @@ import (
 const answerTime = 5 * time.Millisecond
 
 // timeout returns how long a caller can wait for Redis: no longer than
-// Options.OpTimeout, and so long before the deadline of ctx that the caller's own
+// Options.Main.OpTimeout, and so long before the deadline of ctx that the caller's own
 // caller still learns of the failure.
 func (b *backend) timeout(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()

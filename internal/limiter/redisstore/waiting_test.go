@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redisstore/redisconn"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
@@ -90,7 +91,7 @@ func TestTimeoutOfACaller(t *testing.T) {
 }
 
 func TestCallDeadlineLeavesTimeForTheCall(t *testing.T) {
-	s := open(t, Options{URL: miniredis.RunT(t).Addr(), OpTimeout: time.Hour})
+	s := open(t, Options{Main: redisconn.Options{URL: miniredis.RunT(t).Addr(), OpTimeout: time.Hour}})
 	soon, cancel := context.WithTimeout(t.Context(), 8*time.Minute) // of which a minute is for the answer
 	defer cancel()
 	for _, c := range []struct {
@@ -127,10 +128,7 @@ func TestLateAnswersAreCounted(t *testing.T) {
 			admin := connect(t, r)
 			reg := prometheus.NewRegistry()
 			var log bytes.Buffer
-			s := open(t, Options{
-				URL: r.Addr(), PerSecond: &Options{URL: testenv.RedisServer(t).Addr()}, OpTimeout: long, Registerer: reg,
-				Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			})
+			s := open(t, Options{Main: at(r.Addr()), PerSecond: &redisconn.Options{URL: testenv.RedisServer(t).Addr()}, Registerer: reg, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
 			var wg sync.WaitGroup
 			ask := func(ctx context.Context) {
@@ -181,7 +179,7 @@ func TestCallersThatLeaveAreCounted(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := testenv.RedisServer(t)
 			admin := connect(t, r)
-			s := open(t, Options{URL: r.Addr(), OpTimeout: long})
+			s := open(t, Options{Main: at(r.Addr())})
 			mustAsk(t, s, "k", perYear)
 			rest(t, s)
 			do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
@@ -238,7 +236,7 @@ func TestDenialsAreLearntAfterTheirCallersLeft(t *testing.T) {
 			other, r := c.other, testenv.RedisServer(t)
 			admin := connect(t, r)
 			frozen := time.Now()
-			s := open(t, Options{URL: r.Addr(), PerSecond: &Options{URL: testenv.RedisServer(t).Addr()}, OpTimeout: long})
+			s := open(t, Options{Main: at(r.Addr()), PerSecond: &redisconn.Options{URL: testenv.RedisServer(t).Addr()}})
 			s.denials = newDenials(1<<20, func() time.Time { return frozen }) // which no slow machine forgets
 			for _, b := range s.backends() {
 				b.denials, b.local = s.denials, s.denials.now
