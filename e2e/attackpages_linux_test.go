@@ -161,14 +161,14 @@ func TestSlowReadersOfPages(t *testing.T) {
 	const (
 		users    = 20_000
 		mostMB   = 150             // more than before
-		mostTime = 2 * time.Second // without a decision
+		mostTime = 2 * time.Second // without a decision, more than a server that nobody attacks
 	)
 	w := startWeir(t, writeRules(t, manyUsers(users)), "MEMORY_MAX_COUNTERS=100000")
 	w.countAll(users)
 	wantPage(t, clientAt("127.0.0.2"), "http://"+w.metrics+"/metrics", `key2="`) // as it always is done
 	_, before := w.memory()
 
-	gap := w.longestGap()
+	gap, control := w.longestGap(), startWeir(t, writeRules(t, manyUsers(1))).longestGap()
 	var stops []func()
 	for _, page := range []struct {
 		addr, path  string
@@ -186,13 +186,13 @@ func TestSlowReadersOfPages(t *testing.T) {
 	for _, stop := range stops {
 		stop()
 	}
-	longest := gap()
-	t.Logf("memory grew from %d MB to %d MB, the longest time without a decision was %v", before, most, longest)
+	longest, usual := gap(), control()
+	t.Logf("memory grew from %d MB to %d MB, the longest time without a decision was %v, elsewhere %v", before, most, longest, usual)
 	if most-before > mostMB {
 		t.Errorf("memory grew from %d MB to %d MB, want at most %d MB more", before, most, mostMB)
 	}
-	if longest > mostTime {
-		t.Errorf("there was no decision for %v, want at most %v", longest, mostTime)
+	if bound := mostTime + 2*usual; longest > bound {
+		t.Errorf("there was no decision for %v, want at most %v", longest, bound)
 	}
 }
 

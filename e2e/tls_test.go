@@ -129,6 +129,11 @@ func TestMutualTLS(t *testing.T) {
 func documentedTLS(t *testing.T, i identity) (env []string) {
 	t.Helper()
 	block := documentedBlock(t, "docs/operations.md", "GRPC_SERVER_USE_TLS=true")
+	for _, name := range []string{"GRPC_SERVER_TLS_CERT", "GRPC_SERVER_TLS_KEY", "GRPC_CLIENT_TLS_CACERT", "GRPC_CLIENT_TLS_SAN"} {
+		if !strings.Contains(block, name+"=") {
+			t.Fatalf("docs/operations.md does not show %s", name)
+		}
+	}
 	for line := range strings.SplitSeq(block, "\n") {
 		setting, _, _ := strings.Cut(line, " ") // a comment may follow
 		env = append(env, strings.ReplaceAll(setting, "=/tls", "="+string(i)))

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -258,6 +259,11 @@ func TestNoStatsd(t *testing.T) {
 func TestDogStatsD(t *testing.T) {
 	for _, setting := range regexp.MustCompile(`(?m)^ {6}(\w*DOG_STATSD\w*)=(.*)$`).FindAllStringSubmatch(document(t, "metrics.md"), -1) {
 		t.Setenv(setting[1], setting[2])
+	}
+	for _, name := range []string{"USE_DOG_STATSD", "USE_DOG_STATSD_MOGRIFIERS"} {
+		if os.Getenv(name) == "" {
+			t.Fatalf("docs/metrics.md does not show %s", name)
+		}
 	}
 	var plain, tagged []string
 	for _, line := range statsdLines {
