@@ -88,7 +88,7 @@ func TestExperiments(t *testing.T) {
 }
 
 // A folder without the document, or with one that has no places for the tables, is
-// told of before anything is measured.
+// reported before anything is measured.
 func TestDocumentIsReadFirst(t *testing.T) {
 	empty, other := t.TempDir(), t.TempDir()
 	if err := os.WriteFile(filepath.Join(other, "performance.md"), []byte("# Performance\n"), 0o644); err != nil {

@@ -64,7 +64,7 @@ func (w *workshop) close() {
 }
 
 // start runs a program and waits until it answers. Of the environment it gets
-// PATH only, and env, so that settings of whoever measures change nothing.
+// PATH only, and env, so that settings of the user change nothing.
 func (w *workshop) start(p *program, path string, env []string, args ...string) (*program, error) {
 	log, err := os.Create(filepath.Join(w.dir, p.name+".log"))
 	if err != nil {

@@ -26,7 +26,7 @@ import (
 
 const mib = 1 << 20
 
-// attackedRules admit whoever asks during an attack.
+// attackedRules admit all that ask during an attack.
 const attackedRules = `
 domain: api
 descriptors:
@@ -244,7 +244,7 @@ func TestHalfSentRequestsOfMany(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		<-time.After(4 * time.Second)
+		testenv.Pass(4 * time.Second)
 	})
 	if n := w.metric("weir_grpc_unfinished_requests_total"); n != 0 {
 		t.Errorf("%v requests were ended, want none", n)
@@ -326,7 +326,7 @@ type slowly struct{ net.Conn }
 
 func (s slowly) Write(p []byte) (n int, err error) {
 	for piece := range slices.Chunk(p, 16<<10) {
-		<-time.After(32 * time.Millisecond)
+		testenv.Pass(32 * time.Millisecond)
 		m, err := s.Conn.Write(piece)
 		if n += m; err != nil {
 			return n, err

@@ -63,7 +63,7 @@ func (w *weir) longestGap() (stop func() time.Duration) {
 				longest = max(longest, time.Since(last))
 				last = time.Now()
 			}
-			<-time.After(time.Millisecond)
+			testenv.Pass(time.Millisecond)
 		}
 	})
 	return func() time.Duration {
@@ -100,7 +100,7 @@ func readSlowly(t *testing.T, addr, path string, connections int) (stop func()) 
 		readers.Go(func() {
 			for ctx.Err() == nil {
 				readOnceSlowly(ctx, addr, path)
-				<-time.After(10 * time.Millisecond)
+				testenv.Pass(10 * time.Millisecond)
 			}
 		})
 	}
@@ -177,7 +177,7 @@ func TestSlowReadersOfPages(t *testing.T) {
 		stops = append(stops, readSlowly(t, page.addr, page.path, page.connections))
 	}
 	for range 2 {
-		<-time.After(time.Second) // of an attack
+		testenv.Pass(time.Second) // of an attack
 		wantPage(t, clientAt("127.0.0.3"), "http://"+w.http+"/healthcheck", "OK")
 		wantPage(t, clientAt("127.0.0.2"), "http://"+w.metrics+"/metrics", "ratelimit_service_rate_limit_total_hits")
 		wantPage(t, clientAt("127.0.0.4"), "http://"+w.debug+"/rlconfig", fmt.Sprintf("many.user_user-%d: unit=YEAR", users-1))
@@ -224,7 +224,7 @@ func TestQueuedReloads(t *testing.T) {
 		}
 		return nil
 	})
-	<-time.After(500 * time.Millisecond) // a load has begun
+	testenv.Pass(500 * time.Millisecond) // a load has begun
 	began := time.Now()
 	w.wantEndWithin(longest)
 	asking.Wait()

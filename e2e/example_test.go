@@ -19,7 +19,7 @@ import (
 type walk struct {
 	starts map[string]func(command string) // what to do for a command that starts something
 	addrs  func() *strings.Replacer        // puts the addresses of the test for those of the README
-	// waits tells whether the answer to a command comes about by itself, so that
+	// waits reports whether the answer to a command comes about by itself, so that
 	// the command may be repeated until it does. nil: none.
 	waits func(command string) bool
 }

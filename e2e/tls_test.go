@@ -80,8 +80,8 @@ func startTLSEnvoy(t *testing.T, w *weir, i identity) *envoy {
 
 const twoADay = "domain: api\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 2}}]\n"
 
-// Envoy and Weir authenticate each other; who is not the Envoy that Weir was
-// told of gets no answer, and files that are replaced are used without restart.
+// Envoy and Weir authenticate each other; a client that is not the Envoy that Weir
+// expects gets no answer, and files that are replaced are used without restart.
 func TestMutualTLS(t *testing.T) {
 	t.Parallel()
 	testenv.Envoy(t)
@@ -141,7 +141,7 @@ func documentedTLS(t *testing.T, i identity) (env []string) {
 	return env
 }
 
-// answers tells whether alice is answered so.
+// answers reports whether alice is answered so.
 func (e *envoy) answers(status int) error {
 	if got := e.ask("/", "x-user: alice").status; got != status {
 		return fmt.Errorf("status %d", got)

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -66,7 +65,7 @@ func (b benchmark) run(ctx context.Context, stdout, stderr io.Writer) int {
 		return exitFailed
 	}
 	if err == nil {
-		err = b.write(stdout, result)
+		err = writeResult(stdout, b.Output, result)
 	}
 	switch {
 	case err != nil:
@@ -79,7 +78,7 @@ func (b benchmark) run(ctx context.Context, stdout, stderr io.Writer) int {
 	}
 }
 
-// why tells why nothing was measured.
+// why returns why nothing was measured.
 func why(ctx context.Context, opts loadgen.Options, result *loadgen.Result) string {
 	if ctx.Err() != nil {
 		return fmt.Sprintf(" yet: interrupted in the warm-up of %v", opts.Warmup)
@@ -92,8 +91,8 @@ var flags = map[string]string{"Descriptors": "descriptor", "Exponent": "zipf-exp
 
 // byFlag names the flag of an option that is not allowed.
 func byFlag(err error) error {
-	var wrong *loadgen.OptionError
-	if !errors.As(err, &wrong) {
+	wrong, ok := errors.AsType[*loadgen.OptionError](err)
+	if !ok {
 		return err
 	}
 	return fmt.Errorf("--%s: %w", cmp.Or(flags[wrong.Option], strings.ToLower(wrong.Option)), wrong.Err)
@@ -148,13 +147,4 @@ func (b benchmark) warmup() time.Duration {
 		return 0 // or all might be sent before anything is measured
 	}
 	return min(b.Duration/10, time.Second)
-}
-
-func (b benchmark) write(w io.Writer, result *loadgen.Result) error {
-	if b.Output == "json" {
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(result)
-	}
-	return result.WriteText(w)
 }

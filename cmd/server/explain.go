@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 
@@ -63,7 +62,7 @@ const exitNoRule = 1
 func (e explanation) run(stdout, stderr io.Writer) int {
 	answer, err := e.ask()
 	if err == nil {
-		err = e.write(stdout, answer)
+		err = writeResult(stdout, e.Output, answer)
 	}
 	switch {
 	case err != nil:
@@ -118,13 +117,4 @@ func (e explanation) store() explain.Store {
 	default:
 		return explain.InRedis
 	}
-}
-
-func (e explanation) write(w io.Writer, answer *explain.Answer) error {
-	if e.Output == "json" {
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(answer)
-	}
-	return answer.WriteText(w)
 }

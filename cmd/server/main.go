@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -67,6 +68,16 @@ func (o *output) Write(p []byte) (int, error) {
 		_, o.err = o.w.Write(p)
 	}
 	return len(p), nil
+}
+
+// writeResult writes the result of a command in the format of its flag --output.
+func writeResult(w io.Writer, format string, result interface{ WriteText(io.Writer) error }) error {
+	if format == "json" {
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(result)
+	}
+	return result.WriteText(w)
 }
 
 func runCommand(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -165,8 +176,7 @@ Each setting of "weir help serve" is an environment variable, too.
 // usage says in two lines how to do what failed with err.
 func usage(parser *kong.Kong, err error) string {
 	node := parser.Model.Node
-	var failed *kong.ParseError
-	if errors.As(err, &failed) && failed.Context.Selected() != nil {
+	if failed, ok := errors.AsType[*kong.ParseError](err); ok && failed.Context.Selected() != nil {
 		node = failed.Context.Selected()
 	}
 	return fmt.Sprintf("\nUsage: weir %s\nRun \"%s --help\" for more information.", strings.TrimSpace(node.Summary()), node.FullPath())

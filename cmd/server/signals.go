@@ -47,8 +47,7 @@ func newDeparture(ctx context.Context, delay time.Duration) departure {
 	serving, leave := context.WithCancel(drained)
 	context.AfterFunc(drained, func() { signal.Stop(signals) })
 	context.AfterFunc(ctx, func() {
-		var first signalled
-		if errors.As(context.Cause(ctx), &first) && first.Signal == os.Interrupt {
+		if first, ok := errors.AsType[signalled](context.Cause(ctx)); ok && first.Signal == os.Interrupt {
 			hurryUp()
 			return
 		}

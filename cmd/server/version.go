@@ -9,7 +9,7 @@ import (
 // release is the version that the build was told, with -ldflags "-X main.release=...".
 var release string
 
-// version tells the version of the program, the revision it was built from and
+// version returns the version of the program, the revision it was built from and
 // the Go version, as far as the build recorded them. Without release the version
 // is that of the module.
 func version() string {

@@ -2,29 +2,17 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
+
+	"weir/internal/app"
 )
 
-// errInterrupted tells that a signal ended what would not end by itself.
-var errInterrupted = errors.New("interrupted")
-
-// within returns what f does. If it goes on for longer than grace after ctx has
-// ended, it is left behind: no signal ends a read of a disk that hangs.
+// within returns the error of f, or one of its own if f goes on for longer than grace
+// after the signal that ends ctx.
 func within(ctx context.Context, grace time.Duration, f func() error) error {
-	done := make(chan error, 1) // nobody takes it from what is left behind
-	go func() { done <- f() }()
-	late := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, func() { close(late) }) })
-	defer stop()
-	select {
-	case err := <-done:
-		return err
-	case <-late:
-		return fmt.Errorf("%w: not done %v after the signal", errInterrupted, grace)
-	}
+	return app.Within(ctx, grace, fmt.Errorf("interrupted: not done %v after the signal", grace), f)
 }
 
 // tell calls print, but after a signal it does not wait for long: it may be stderr

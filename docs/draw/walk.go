@@ -68,7 +68,7 @@ func decide(limit *limiter.Limit, state *limiter.State, r request) limiter.Decis
 }
 
 // arithmetic spells the test of a request after those that were admitted, and
-// tells whether it fits.
+// reports whether it fits.
 func arithmetic(limit *limiter.Limit, admitted []request, r request) (test string, fits bool) {
 	const period, full = 60, walkAmount * 60
 	compare := map[bool]string{true: "≤", false: ">"}

@@ -246,7 +246,7 @@ func (s *set) selected(selector *metav1.LabelSelector, namespace string) (found 
 	return found
 }
 
-// hasPort tells whether a container of the pods has a port of that name or number.
+// hasPort reports whether a container of the pods has a port of that name or number.
 func hasPort(d *appsv1.Deployment, port intstr.IntOrString) bool {
 	for _, c := range d.Spec.Template.Spec.Containers {
 		for _, p := range c.Ports {

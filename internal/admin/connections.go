@@ -27,7 +27,7 @@ func newConnections(most int) *connections {
 	return &connections{most: most, open: map[net.Conn]connection{}}
 }
 
-// changed is told of every connection of a server, see http.Server.ConnState.
+// changed is called for every connection of a server, see http.Server.ConnState.
 func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

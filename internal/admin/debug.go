@@ -18,7 +18,7 @@ import (
 // Debug is what operators can see and do. All functions must be set and safe
 // for concurrent use.
 type Debug struct {
-	// Status tells how the server is.
+	// Status returns how the server is.
 	Status func() Status
 	// Rules writes the rules that serve, one per line. It writes nothing if it
 	// fails otherwise than by its writer.
@@ -31,7 +31,7 @@ type Debug struct {
 	Metrics *Metrics
 }
 
-// ErrInvalidRules tells that rules were read and found wrong.
+// ErrInvalidRules means that rules were read and found wrong.
 var ErrInvalidRules = errors.New("invalid rules")
 
 // How much of the debug listener runs at a time. None of it may take the

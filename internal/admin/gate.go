@@ -6,12 +6,13 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
 
-// gate lets so many requests in at a time, and answers 503 to the others. Whoever
-// reads slowly would keep all places: so who is in for longer than its time, or
+// gate lets so many requests in at a time, and answers 503 to the others. Slow
+// readers would keep all places: so a request that is in for longer than its time, or
 // shares its address with another one, gives way to the next, and is cut off. An
 // address that was served lately, such as Prometheus', comes in before others.
 type gate struct {
@@ -72,7 +73,7 @@ func (g *gate) enter(next *guest) bool {
 			return false
 		}
 		old := g.in[i]
-		g.in = append(g.in[:i], g.in[i+1:]...)
+		g.in = slices.Delete(g.in, i, i+1)
 		g.leaving[old] = true
 		_ = old.conn.SetReadDeadline(next.since) // which is over; the connection may have gone
 		_ = old.conn.SetWriteDeadline(next.since)
@@ -144,11 +145,8 @@ func (g *gate) leave(guest *guest) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.leaving, guest)
-	for i := range g.in {
-		if g.in[i] == guest {
-			g.in = append(g.in[:i], g.in[i+1:]...)
-			return
-		}
+	if i := slices.Index(g.in, guest); i >= 0 {
+		g.in = slices.Delete(g.in, i, i+1)
 	}
 }
 

@@ -19,10 +19,10 @@ type Status struct {
 	Notes   []string // what else an operator should know, such as a switch that was left on
 }
 
-// Store tells what keeps the counters, and whether it works.
+// Store says what keeps the counters, and whether it works.
 type Store struct {
 	Name string // what it is, and where
-	// Remote tells that it can fail. Only then does the rest say something.
+	// Remote reports whether it can fail. Only then does the rest say something.
 	Remote       bool
 	WorkedAt     time.Time // of the last call that succeeded, zero if none has
 	FailingSince time.Time // zero unless it fails now
@@ -53,7 +53,7 @@ func (s Store) String() string {
 	}
 }
 
-// Rules tells which rules serve, and what became of newer ones.
+// Rules says which rules serve, and what became of newer ones.
 type Rules struct {
 	Path                  string    // where they come from
 	LoadedAt              time.Time // zero if none were loaded yet
@@ -67,14 +67,14 @@ type Rules struct {
 	ControlPlane *ControlPlane
 }
 
-// ControlPlane tells what sends the rules, and how it is reached.
+// ControlPlane says what sends the rules, and how it is reached.
 type ControlPlane struct {
 	Connected bool
 	Since     time.Time // of Connected, or of its opposite
 	Problem   string    // why the last stream ended, "" if none has
 }
 
-// String tells where the rules come from and what became of newer ones.
+// String says where the rules come from and what became of newer ones.
 func (r Rules) String() string {
 	var b strings.Builder
 	at := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }

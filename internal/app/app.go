@@ -82,7 +82,7 @@ func (a *App) build() error {
 	if err != nil {
 		return err
 	}
-	decides := usage.NewWith(a.store, usage.Options{
+	decides := usage.New(a.store, usage.Options{
 		Registerer:        reg,
 		NearLimitRatio:    float32(s.Metrics.NearLimitRatio),
 		MaxDetailedSeries: s.Metrics.MaxDetailedSeries,
@@ -262,7 +262,7 @@ func requestHeaders(s settings.Answers) rls.Headers {
 	return rls.Headers{Limit: string(s.RequestLimitHeader), Remaining: string(s.RequestRemainingHeader), Reset: string(s.RequestResetHeader)}
 }
 
-// Charge tells what becomes of denied hits whose limit does not say it.
+// Charge returns what becomes of denied hits whose limit does not say it.
 func Charge(stopWhenOverLimit settings.Choice) limiter.Charge {
 	switch {
 	case !stopWhenOverLimit.Set:

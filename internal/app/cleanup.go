@@ -30,7 +30,7 @@ func (c *cleanups) add(name string, stop func(context.Context) error) {
 func (c cleanups) run(ctx context.Context, logger *slog.Logger) error {
 	var errs []error
 	for _, step := range slices.Backward(c) {
-		if err := step.within(ctx); err != nil {
+		if err := Within(ctx, grace, errNotStopped, func() error { return step.stop(ctx) }); err != nil {
 			logger.Warn("stopping failed", "part", step.name, "err", err)
 			errs = append(errs, fmt.Errorf("stopping %s: %w", step.name, err))
 		}
@@ -38,16 +38,21 @@ func (c cleanups) run(ctx context.Context, logger *slog.Logger) error {
 	return errors.Join(errs...)
 }
 
-func (c cleanup) within(ctx context.Context) error {
-	done := make(chan error, 1)
-	go func() { done <- c.stop(ctx) }()
-	late := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, func() { close(late) }) })
+var errNotStopped = fmt.Errorf("not stopped %v after its time was over", grace)
+
+// Within returns the error of f. If f goes on for longer than grace after ctx has
+// ended, it is left behind, and late is returned: nothing ends a read of a disk that
+// hangs.
+func Within(ctx context.Context, grace time.Duration, late error, f func() error) error {
+	done := make(chan error, 1) // nobody reads it of an f that is left behind
+	go func() { done <- f() }()
+	over := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, func() { close(over) }) })
 	defer stop()
 	select {
 	case err := <-done:
 		return err
-	case <-late:
-		return fmt.Errorf("not stopped %v after its time was over", grace)
+	case <-over:
+		return late
 	}
 }

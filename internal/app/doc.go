@@ -5,5 +5,5 @@
 // New loads the rules and binds the listeners, so that whatever is wrong shows
 // before anything serves. Run serves until its context ends, then drains. In
 // between, rules.go and watch.go keep the rules as their files are, store.go
-// waits for Redis, and health.go tells whether to send requests.
+// waits for Redis, and health.go reports whether to send requests.
 package app

@@ -74,7 +74,7 @@ func (f *files) refresh(ctx context.Context) (again bool) {
 
 func (f *files) reload(ctx context.Context) error { return f.reloads.wait(ctx) }
 
-// serveReload loads the rules for who waits in reload, and is told of the outcome.
+// serveReload loads the rules for those that wait in reload, who get the outcome.
 func (f *files) serveReload(ctx context.Context) {
 	f.reloads.serve(func() error {
 		c := f.read()
@@ -86,7 +86,7 @@ func (f *files) serveReload(ctx context.Context) {
 	})
 }
 
-// fallsShort tells whether files could not be read because the process or the
+// fallsShort reports whether files could not be read because the process or the
 // machine is short of something. That says nothing of the rules and is no load.
 func (f *files) fallsShort(err error) bool {
 	before := f.short

@@ -13,7 +13,7 @@ type frames struct {
 	have   int // bytes of the header of the next one
 }
 
-// follow tells see of the frames that begin in p.
+// follow calls see for the frames that begin in p.
 func (f *frames) follow(p []byte, see func(kind http2.FrameType, flags http2.Flags, stream uint32)) {
 	for len(p) > 0 {
 		if f.skip > 0 {

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// health tells whether requests should be sent here: the rules have been
+// health reports whether requests should be sent here: the rules have been
 // loaded, the store has been found fit to decide, and the server is not about to
 // end. The first two, once true, stay true, unless the settings want the store
 // to be followed: what a lost store means for a request is for the answer to
@@ -39,7 +39,7 @@ func newHealth() *health {
 // setRulesLoaded tells that there are rules.
 func (h *health) setRulesLoaded() { h.update(func() { h.rulesLoaded = true }) }
 
-// setStoreFound tells whether the store can decide.
+// setStoreFound notes whether the store can decide.
 func (h *health) setStoreFound(found bool) {
 	h.update(func() { h.storeFound, h.storeKnown = found, true })
 }

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// rounds let those who ask for a load share it: whoever asks while one goes on
-// waits for the next, which is one for all of them.
+// rounds let those who ask for a load share it: those who ask while one goes on
+// wait for the next, which is one for all of them.
 type rounds struct {
 	asked chan struct{} // holds a value if there is a round to serve
 

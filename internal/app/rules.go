@@ -38,10 +38,10 @@ type source interface {
 // rules are those that serve. Loading swaps one pointer.
 type rules struct {
 	options descriptors.Options
-	loaded  func() // told of every load that succeeds
+	loaded  func() // is called after every load that succeeds
 	metrics *loadMetrics
 	logger  *slog.Logger
-	keep    func(iter.Seq[*limiter.Limit]) // told of the limits of newer rules, if it is not nil
+	keep    func(iter.Seq[*limiter.Limit]) // is called with the limits of newer rules, if it is not nil
 
 	tuner *tuner // of the garbage of loads
 
@@ -106,7 +106,7 @@ func (r *rules) end() {
 // maxWarnings bounds how many warnings of a load the log tells.
 const maxWarnings = 20
 
-// warn tells the log what is hardly meant in new rules.
+// warn logs what is hardly meant in new rules.
 func (r *rules) warn(warnings descriptors.Problems) {
 	for _, w := range warnings[:min(len(warnings), maxWarnings)] {
 		r.logger.Warn("the rules may not do what they seem to", "warning", w.String())
@@ -132,8 +132,8 @@ func (r *rules) isNew(refusal string) bool {
 	return true
 }
 
-// logRefusal tells why new rules do not serve, unless it has just done so: whoever
-// reaches the debug listener can have them loaded again and again. args say which.
+// logRefusal logs why new rules do not serve, unless it has just done so: all who
+// reach the debug listener can have them loaded again and again. args say which.
 func (r *rules) logRefusal(err error, args ...any) {
 	if !r.isNew(fmt.Sprint(args...) + "\n" + err.Error()) {
 		return

@@ -84,7 +84,7 @@ func statsdSource(l *usage.Limiter, service prometheus.Gatherer) iter.Seq[statsd
 }
 
 // appendLabels writes what comes before the name of a sum of a limit.
-func appendLabels(dst []byte, l limiter.Labels) []byte {
+func appendLabels(dst []byte, l limiter.LabelSet) []byte {
 	dst = append(dst, "ratelimit.service.rate_limit."...)
 	for _, part := range []string{l.Domain, l.Key1, l.Key2, l.More} {
 		if part != "" {

@@ -56,7 +56,7 @@ func startMetrics(t *testing.T, args ...string) *fixture {
 		{"unknown=x", 1},
 	} {
 		var descriptor commonv3.RateLimitDescriptor
-		for _, e := range strings.Fields(r.entries) {
+		for e := range strings.FieldsSeq(r.entries) {
 			key, value, _ := strings.Cut(e, "=")
 			descriptor.Entries = append(descriptor.Entries, &commonv3.RateLimitDescriptor_Entry{Key: key, Value: value})
 		}

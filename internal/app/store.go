@@ -21,7 +21,7 @@ import (
 type store struct {
 	limiter.Store
 	name     string                      // what and where it is
-	ping     func(context.Context) error // tells whether it can decide, nil if that is no question
+	ping     func(context.Context) error // reports whether it can decide, nil if that is no question
 	state    func() redisstore.State     // tells what became of the last calls, nil with ping
 	followed bool                        // its failures fail the health check, even after it has been found
 	close    func() error
@@ -99,7 +99,7 @@ func (s *store) find(ctx context.Context, health *health, logger *slog.Logger) {
 	}
 }
 
-// pause waits, and tells whether ctx goes on.
+// pause waits, and reports whether ctx goes on.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -127,7 +127,7 @@ func openRedisOrElse(s settings.Settings, logger *slog.Logger, reg prometheus.Re
 	return redis, nil
 }
 
-// FailureMode tells what becomes of limits that do not say it themselves while
+// FailureMode returns what becomes of limits that do not say it themselves while
 // Redis fails.
 func FailureMode(m settings.FailureMode) limiter.FailureMode {
 	mode, _ := limiter.ParseFailureMode(string(m)) // the settings have checked it

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Whoever left a switch on learns of it from the log and the status page.
+// A switch that was left on is shown in the log and the status page.
 func TestSwitchesAreTold(t *testing.T) {
 	const shadow, quota = "SHADOW_MODE is on: no request is denied", "QUOTA_MODE is on: a request is denied only if all its limits are over"
 	tests := []struct {

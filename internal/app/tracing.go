@@ -106,7 +106,7 @@ type otelLog struct{ logger *slog.Logger }
 
 func (otelLog) Init(logr.RuntimeInfo) {}
 
-// Enabled tells what is of interest: errors are always, and 1 is a warning.
+// Enabled reports what is of interest: errors are always, and 1 is a warning.
 func (otelLog) Enabled(level int) bool { return level <= 1 }
 
 func (o otelLog) Info(_ int, message string, _ ...any) {

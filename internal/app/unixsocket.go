@@ -39,7 +39,7 @@ func listenUnix(path string) (net.Listener, error) {
 	return listener, nil
 }
 
-// abstract tells whether path is a name that Linux keeps without a file, so that
+// abstract reports whether path is a name that Linux keeps without a file, so that
 // there is nothing to lock, to remove or to protect.
 func abstract(path string) bool {
 	return runtime.GOOS == "linux" && strings.HasPrefix(path, "@")

@@ -101,7 +101,7 @@ func (w *watcher) follow() {
 	}
 }
 
-// adjust watches what matters and tells whether that includes a new directory.
+// adjust watches what matters and reports whether that includes a new directory.
 func (w *watcher) adjust() (added bool) {
 	w.places = placesOf(w.path)
 	if w.siblings {
@@ -124,7 +124,7 @@ func (w *watcher) adjust() (added bool) {
 	return added
 }
 
-// concerns tells whether a change of name may change the rules.
+// concerns reports whether a change of name may change the rules.
 func (w *watcher) concerns(name string) bool {
 	return w.places.names[name] || w.places.trees[name] || w.places.trees[filepath.Dir(name)]
 }

@@ -2,10 +2,17 @@ package descriptors
 
 import (
 	"context"
+	"slices"
 
 	"weir/internal/limiter"
 	"weir/internal/strictyaml"
 )
+
+// Problem is one thing that is wrong in a rule file.
+type Problem = strictyaml.Problem
+
+// Problems is every problem of a set of rule files, sorted by place.
+type Problems = strictyaml.Problems
 
 // Options say how rules are loaded.
 type Options struct {
@@ -52,7 +59,7 @@ type compiler struct {
 	opts     Options
 	unit     string // what holds a document: a file, or a resource of a control plane
 	tree     *Tree
-	defined  map[*node]origin
+	defined  map[*node]Problem // where: without message
 	valued   []*node           // those with a value, in the order of the files
 	names    map[string]*names // by domain
 	problems Problems
@@ -66,7 +73,7 @@ func newCompiler(unit string, opts Options) *compiler {
 		opts:    opts,
 		unit:    unit,
 		tree:    &Tree{domains: make(map[string]*node), labels: make(map[string]string)},
-		defined: make(map[*node]origin),
+		defined: make(map[*node]Problem),
 		names:   make(map[string]*names),
 	}
 }
@@ -82,26 +89,6 @@ func (c *compiler) result() (*Tree, error) {
 	}
 	c.finishWarnings()
 	return c.tree, nil
-}
-
-// origin is where a node was defined.
-type origin struct {
-	file string
-	at   strictyaml.Position
-	path string // if it has no position
-}
-
-func (o origin) String() string {
-	return Problem{File: o.file, Line: o.at.Line, Column: o.at.Column, Path: o.path}.String()
-}
-
-// here is the origin of the current node of r, which is at a position.
-func here(r *strictyaml.Reporter, at strictyaml.Position) origin {
-	o := origin{file: r.File, at: at}
-	if at == (strictyaml.Position{}) {
-		o.path = r.Path()
-	}
-	return o
 }
 
 // add adds the rules of a document. What is wrong goes to its decoder.
@@ -122,7 +109,7 @@ func (c *compiler) domain(r *strictyaml.Reporter, config *fileConfig) *node {
 	case first == nil:
 		c.tree.domains[config.domain] = root
 		c.tree.labels[config.domain] = sanitize(config.domain)
-		c.defined[root] = here(r, config.domainAt)
+		c.defined[root] = r.Origin(config.domainAt)
 	case c.opts.MergeDomains:
 		return first
 	default:
@@ -169,7 +156,7 @@ func (b *branch) descriptor(parent *node, config *descriptorConfig) {
 		if config.value != "" {
 			b.compiler.valued = append(b.compiler.valued, n)
 		}
-		b.compiler.defined[n] = here(b.Reporter, config.at)
+		b.compiler.defined[n] = b.Origin(config.at)
 	} else if config.key != "" {
 		b.Problem(config.at, "%s is already at %s, allowed is one descriptor per key and value", config, b.compiler.defined[twin])
 	}
@@ -199,13 +186,16 @@ func (n *node) add(child *node) {
 // rule builds the rule of n, the branch's last level.
 func (b *branch) rule(n *node, config *descriptorConfig) *Rule {
 	r := &Rule{
+		Limits:         config.limits,
 		Metadata:       config.metadata,
 		detailedMetric: config.detailedMetric,
 		node:           n,
 		file:           b.File,
 		at:             config.at,
 	}
+	var levels []byte
 	for i, l := range b.levels {
+		levels = append(append(levels, configured(l)...), limiter.LevelEnd)
 		if l.shareThreshold {
 			r.Patterns = append(r.Patterns, make([]string, i+1-len(r.Patterns))...)
 			r.Patterns[i] = l.value
@@ -213,30 +203,19 @@ func (b *branch) rule(n *node, config *descriptorConfig) *Rule {
 		r.valueToMetric = r.valueToMetric || l.valueToMetric
 	}
 	r.labels = b.valuedLabels()
-	labels := b.metricLabels(r)
-	for _, spec := range config.limits {
-		labels.Limit = limitLabel(spec)
-		spec.Series = labels.Series()
-		b.complete(spec)
-		l, err := limiter.NewLimit(*spec)
-		if err != nil { // the decoder has checked it
-			b.Problem(config.at, "%v", err)
-			continue
+	labels := limiter.NewLabelSet(b.domain, string(levels))
+	labels.Rule = n.way()
+	for _, l := range r.Limits {
+		labels.Limit = limitLabel(l)
+		l.Series = labels.Series()
+		switch {
+		case config.shadow:
+			l.Mode = limiter.Shadow
+		case config.quota && l.Mode == limiter.Enforced:
+			l.Mode = limiter.Quota
 		}
-		r.Limits = append(r.Limits, l)
 	}
 	return r
-}
-
-// metricLabels returns what metrics call r, the rule of the branch's last level.
-func (b *branch) metricLabels(r *Rule) limiter.Labels {
-	var levels []byte
-	for _, l := range b.levels {
-		levels = append(append(levels, configured(l)...), limiter.LevelEnd)
-	}
-	labels := limiter.NewLabels(b.domain, string(levels))
-	labels.Rule = r.way()
-	return labels
 }
 
 // valuedLabels are those of the rule of the branch's last level if values of
@@ -244,25 +223,11 @@ func (b *branch) metricLabels(r *Rule) limiter.Labels {
 func (b *branch) valuedLabels() []levelLabel {
 	detailed := b.levels[len(b.levels)-1].detailedMetric
 	var labels []levelLabel
-	valued := false
 	for _, l := range b.levels {
-		label := label(l, detailed)
-		labels = append(labels, label)
-		valued = valued || label.valued
+		labels = append(labels, label(l, detailed))
 	}
-	if !valued {
+	if !slices.ContainsFunc(labels, func(l levelLabel) bool { return l.valued }) {
 		return nil
 	}
 	return labels
-}
-
-// complete adds to a limit what its rule says of it.
-func (b *branch) complete(s *limiter.Spec) {
-	last := b.levels[len(b.levels)-1]
-	switch {
-	case last.shadow:
-		s.Mode = limiter.Shadow
-	case last.quota && s.Mode == limiter.Enforced:
-		s.Mode = limiter.Quota
-	}
 }

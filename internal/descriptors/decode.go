@@ -36,7 +36,7 @@ type fileConfig struct {
 type descriptorConfig struct {
 	at             strictyaml.Position
 	key, value     string
-	limits         []*limiter.Spec // without mode and series
+	limits         []*limiter.Limit // without what rule adds
 	shadow, quota  bool
 	detailedMetric bool
 	valueToMetric  bool
@@ -159,7 +159,7 @@ func (d *decoder) descriptor(n *yaml.Node) descriptorConfig {
 	return c
 }
 
-// elsewhere tells where a field belongs that is not allowed where it is.
+// elsewhere returns where a field belongs that is not allowed where it is.
 func elsewhere(field string) string {
 	switch {
 	case slices.Contains(descriptorFields, field):

@@ -52,7 +52,7 @@ func TestDocumentedLabels(t *testing.T) {
 	for _, want := range []string{
 		fmt.Sprintf("{domain=%q, key1=%q, key2=%q}", series.Domain, series.Key1, series.Key2),
 		fmt.Sprintf("{domain=%q, rule=%q, limit=%q}", series.Domain, series.Rule, series.Limit),
-		fmt.Sprintf("key2=%q", limiter.NewLabels("shop", detailedLabels(t, string(block[1]), request)).Key2),
+		fmt.Sprintf("key2=%q", limiter.NewLabelSet("shop", detailedLabels(t, string(block[1]), request)).Key2),
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("docs/metrics.md does not tell %s", want)

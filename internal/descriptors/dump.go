@@ -69,17 +69,17 @@ func (r *Rule) dotted() string {
 func (r *Rule) String() string { return strings.Join(r.node.words(), "|") }
 
 // Place is where the rule is written, such as config/api.yaml:9:5.
-func (r *Rule) Place() string { return origin{file: r.file, at: r.at}.String() }
+func (r *Rule) Place() string {
+	return Problem{File: r.file, Line: r.at.Line, Column: r.at.Column}.String()
+}
 
-// way is String without the domain.
-func (r *Rule) way() string { return r.node.way() }
-
+// way is Rule.String without the domain.
 func (n *node) way() string { return strings.Join(n.words()[1:], "|") }
 
 func (n *node) words() []string {
 	var words []string
 	for ; n != nil; n = n.parent {
-		words = append(words, spell(n.entry))
+		words = append(words, Spell(n.entry))
 	}
 	slices.Reverse(words)
 	return words
@@ -144,7 +144,7 @@ func describeLimit(l *limiter.Limit) []string {
 }
 
 // describeCounting names the algorithm and the anchor that are not the default.
-func describeCounting(l *limiter.Spec) []string {
+func describeCounting(l *limiter.Limit) []string {
 	var words []string
 	if l.Algorithm != limiter.FixedWindow {
 		words = append(words, l.Algorithm.String())
@@ -155,8 +155,8 @@ func describeCounting(l *limiter.Spec) []string {
 	return words
 }
 
-// spell writes an entry for people: key=value, or key if there is no value.
-func spell(e limiter.Entry) string {
+// Spell writes an entry for people: key=value, or key if there is no value.
+func Spell(e limiter.Entry) string {
 	if e.Value == "" {
 		return word(e.Key)
 	}

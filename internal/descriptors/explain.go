@@ -10,7 +10,7 @@ import (
 
 // Trace is the way that Match takes through the tree for one descriptor.
 type Trace struct {
-	// Known tells that there are rules for the domain. If there are none, Domains
+	// Known reports whether there are rules for the domain. If there are none, Domains
 	// are those that there are rules for, sorted.
 	Known   bool
 	Domains []string
@@ -43,7 +43,7 @@ type Level struct {
 	Node limiter.Entry
 }
 
-// How tells by what an entry leads to a node.
+// How says by what an entry leads to a node.
 type How uint8
 
 // The ways, from the most to the least exact.
@@ -54,31 +54,29 @@ const (
 	ByKey                 // the node has the key and no value
 )
 
-// Explain tells how Match finds the rule for a descriptor, or why it finds none.
+// Explain returns how Match finds the rule for a descriptor, or why it finds none.
 func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 	n := t.domains[domain]
 	if n == nil {
 		return Trace{Domains: t.DomainNames()}
 	}
-	trace := Trace{Known: true}
+	trace := Trace{Known: true, Rule: t.Match(domain, entries)}
 	way := []*node{n}
 	for _, e := range entries {
 		next := n.next(e)
 		trace.Levels = append(trace.Levels, leads(e, next))
 		if next == nil {
-			trace.Children, trace.Hidden = n.list(), hidden(way, entries)
-			return trace
+			break
 		}
-		n = next
-		way = append(way, n)
+		n, way = next, append(way, next)
 	}
-	if trace.Rule = n.rule; trace.Rule == nil {
+	if trace.Rule == nil {
 		trace.Children, trace.Hidden = n.list(), hidden(way, entries)
 	}
 	return trace
 }
 
-// leads tells how an entry led to a node, nil if it led nowhere.
+// leads returns how an entry led to a node, nil if it led nowhere.
 func leads(e limiter.Entry, n *node) Level {
 	switch {
 	case n == nil:
@@ -98,9 +96,6 @@ func (n *node) list() []limiter.Entry {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Value, b.Value))
 	})
 }
-
-// Spell writes a key and value for people: key=value, or key if there is no value.
-func Spell(e limiter.Entry) string { return spell(e) }
 
 // Words say how a limit counts, in the words of rule files, defaults included.
 type Words struct {

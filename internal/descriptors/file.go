@@ -22,10 +22,10 @@ type File struct {
 
 // ReadFiles reads the rule files that paths name.
 //
-// Of a directory it reads, in the order of names and recursively, what ends in
-// .yaml, .yml or .json or has no extension. It passes over names that begin
+// Of a directory it reads, in the order of names and recursively, files with the
+// extension .yaml, .yml, .json or none. It passes over names that begin
 // with a dot, so that the files of a mounted ConfigMap are read once, and over
-// *_test.yaml. Whatever else is there is returned in skipped. A path that is
+// *_test.yaml. Other names are returned in skipped. A path that is
 // not a directory is read whatever its name.
 //
 // The error names every path that could not be read, and what is no regular file,
@@ -54,7 +54,7 @@ func ReadWithSiblings(path string) (files []File, skipped []string, err error) {
 	return r.result()
 }
 
-// WhySkipped tells why ReadFiles returned a path in skipped.
+// WhySkipped returns why ReadFiles returned a path in skipped.
 func WhySkipped(path string) string {
 	if holdsRules(path) {
 		return "it is a link to a directory"

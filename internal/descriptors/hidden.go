@@ -41,14 +41,14 @@ func (c *compiler) warnOfHidden() {
 		case general == nil:
 		case n.matchesAll(): // what it hides is never reached; of wildcards warnIfHidden tells
 			if general.entry.Value == "" {
-				c.warn(c.defined[general].place(), "never reached, %s at %s matches every value", n.entry.Value, c.defined[n])
+				c.warn(c.defined[general], "never reached, %s at %s matches every value", n.entry.Value, c.defined[n])
 			}
 		case !n.isFree():
 			h.compare(n, general)
 		}
 	}
 	if more := h.lacking - maxNamed; more > 0 {
-		c.warn(c.defined[h.unnamed].place(), "%s and, of the rules that follow, %d more have no limit for what a more general one beside them has one for", h.unnamed.way(), more-1)
+		c.warn(c.defined[h.unnamed], "%s and, of the rules that follow, %d more have no limit for what a more general one beside them has one for", h.unnamed.way(), more-1)
 	}
 }
 
@@ -110,7 +110,7 @@ func (h *hiding) compare(specific, general *node) {
 	if len(lost) > maxLost {
 		lost = append(lost[:maxLost], "others")
 	}
-	h.warn(h.defined[specific].place(), "%s has no limit for %s, unlike %s at %s: the search does not go back, so give it here, too",
+	h.warn(h.defined[specific], "%s has no limit for %s, unlike %s at %s: the search does not go back, so give it here, too",
 		specific.way(), strings.Join(lost, ", "), general.way(), h.defined[general])
 }
 
@@ -125,7 +125,7 @@ func (h *hiding) lost(list []string, specific, general *node, way string) []stri
 			break
 		}
 		h.steps++
-		below := strings.TrimPrefix(way+"|"+spell(child.entry), "itself|")
+		below := strings.TrimPrefix(way+"|"+Spell(child.entry), "itself|")
 		if same := specific.next(child.entry); same == nil {
 			list = append(list, below)
 		} else if !same.isFree() {
@@ -209,9 +209,4 @@ func (n *node) follow(entries []limiter.Entry) []limiter.Entry {
 		return nil
 	}
 	return way
-}
-
-// place is where a warning of a node goes.
-func (o origin) place() Problem {
-	return Problem{File: o.file, Line: o.at.Line, Column: o.at.Column, Path: o.path}
 }

@@ -108,7 +108,7 @@ func ipv4(s string) int {
 
 // limitLabel is what metrics call a limit within its rule: its name, or how it
 // counts, in which it differs from others of the rule.
-func limitLabel(l *limiter.Spec) string {
+func limitLabel(l *limiter.Limit) string {
 	switch {
 	case l.Name != "":
 		return strings.ReplaceAll(strings.ToValidUTF8(l.Name, "_"), "\x00", "_")

@@ -34,11 +34,11 @@ var (
 type limitConfig struct {
 	name   string
 	nameAt strictyaml.Position
-	limit  *limiter.Spec // without the rule's mode and series; nil if something is wrong with it
+	limit  *limiter.Limit // nil if something is wrong with it
 }
 
 // rateLimit decodes a rate_limit; null is none.
-func (d *decoder) rateLimit(n *yaml.Node) []*limiter.Spec {
+func (d *decoder) rateLimit(n *yaml.Node) []*limiter.Limit {
 	if strictyaml.IsNull(n) {
 		return nil
 	}
@@ -47,38 +47,30 @@ func (d *decoder) rateLimit(n *yaml.Node) []*limiter.Spec {
 		return nil
 	}
 	if c := d.limit(n); c.limit != nil {
-		return []*limiter.Spec{c.limit}
+		return []*limiter.Limit{c.limit}
 	}
 	return nil
 }
 
 // rateLimits decodes rate_limits. An empty list is a problem: a rule whose limits
 // were all commented out must not pass for one that allows everything.
-func (d *decoder) rateLimits(n *yaml.Node) []*limiter.Spec {
-	var limits []*limiter.Spec
+func (d *decoder) rateLimits(list *yaml.Node) []*limiter.Limit {
+	var limits []*limiter.Limit
 	first := places{names: map[string]int{}, counters: map[string]int{}}
 	i := 0
-	var idle []int // places of limits that do nothing beside others
-	d.Items(n, func(n *yaml.Node) {
+	d.Items(list, func(n *yaml.Node) {
 		c := d.limit(n)
-		if c.limit != nil && c.limit.Unlimited && len(c.limit.Replaces) == 0 {
-			idle = append(idle, i)
-		}
 		d.distinct(first, i, c, strictyaml.At(n))
 		if c.limit != nil {
 			limits = append(limits, c.limit)
+			if c.limit.Unlimited && len(c.limit.Replaces) == 0 && len(list.Content) > 1 {
+				d.WarnIn("unlimited", strictyaml.At(list.Content[i]), "the other limits count all the same; leave this one out, or let it replace them")
+			}
 		}
 		i++
 	})
-	if i > 1 {
-		for _, place := range idle {
-			d.Enter(strictyaml.Step{Index: place})
-			d.WarnIn("unlimited", strictyaml.At(n.Content[place]), "the other limits count all the same; leave this one out, or let it replace them")
-			d.Leave()
-		}
-	}
-	if isEmptyList(n) {
-		d.Problem(strictyaml.At(n), "the list is empty, at least one limit is needed")
+	if isEmptyList(list) {
+		d.Problem(strictyaml.At(list), "the list is empty, at least one limit is needed")
 	}
 	return limits
 }
@@ -87,19 +79,17 @@ func isEmptyList(n *yaml.Node) bool {
 	return strictyaml.IsNull(n) || n.Kind == yaml.SequenceNode && len(n.Content) == 0
 }
 
-// places tells where in rate_limits a name, and a counter, first occurs.
+// places says where in rate_limits a name, and a counter, first occurs.
 type places struct{ names, counters map[string]int }
 
 // distinct reports what the limit at place i has in common with an earlier one: a
 // name, which tells them apart in metrics and in replaces, or a counter, which
 // both would count in.
 func (d *decoder) distinct(first places, i int, c limitConfig, limitAt strictyaml.Position) {
-	if c.name != "" {
-		if j, taken := first.names[c.name]; taken {
-			d.ProblemIn("name", c.nameAt, "%q is already the name of rate_limits[%d], allowed is one limit of a rule per name", c.name, j)
-		} else {
-			first.names[c.name] = i
-		}
+	if j, taken := first.names[c.name]; taken {
+		d.ProblemIn("name", c.nameAt, "%q is already the name of rate_limits[%d], allowed is one limit of a rule per name", c.name, j)
+	} else if c.name != "" {
+		first.names[c.name] = i
 	}
 	if c.limit == nil || c.limit.Unlimited {
 		return
@@ -131,10 +121,9 @@ func (d *decoder) limit(n *yaml.Node) limitConfig {
 	}
 	c := limitConfig{name: s.Name, nameAt: given["name"]}
 	if d.Found() == found {
-		if err := s.Check(); err != nil {
+		var err error
+		if c.limit, err = limiter.NewLimit(s); err != nil {
 			d.Problem(strictyaml.At(n), "%v", err)
-		} else {
-			c.limit = &s
 		}
 	}
 	return c

@@ -134,7 +134,7 @@ descriptors:
 	}
 	wantLimits(t, rule, limiter.Spec{
 		Name: "files", RequestsPerUnit: 7, Unit: limiter.Week, Mode: limiter.Shadow, Replaces: []string{"a", "b"},
-		Series: limiter.Labels{
+		Series: limiter.LabelSet{
 			Domain: "api_v1_8080", Key1: "address_10_1_2_3_80", Key2: "path_/files/*", More: "user",
 			Rule: `address="10.1.2.3:80"|path=/files/*|user`, Limit: "files",
 		}.Series(),
@@ -240,7 +240,7 @@ func TestLoadFillsLimit(t *testing.T) {
 		t.Run(test.fields, func(t *testing.T) {
 			tree := load(t, "{domain: api, descriptors: [{key: user, "+test.fields+"}]}")
 			rule := tree.Match("api", entries("user=alice"))
-			test.want.Series = limiter.Labels{Domain: "api", Key1: "user", Rule: "user", Limit: limitLabel(&rule.Limits[0].Spec)}.Series()
+			test.want.Series = limiter.LabelSet{Domain: "api", Key1: "user", Rule: "user", Limit: limitLabel(rule.Limits[0])}.Series()
 			wantLimits(t, rule, test.want)
 		})
 	}
@@ -265,7 +265,7 @@ descriptors:
 	of := func(limit string) limiter.Spec {
 		return limiter.Spec{
 			Mode:   limiter.Quota,
-			Series: limiter.Labels{Domain: "api", Key1: "user", Key2: "q___", Rule: `user|q="\xff|"`, Limit: limit}.Series(),
+			Series: limiter.LabelSet{Domain: "api", Key1: "user", Key2: "q___", Rule: `user|q="\xff|"`, Limit: limit}.Series(),
 		}
 	}
 	burst, steady := of("burst"), of("5 minutes sliding_window")

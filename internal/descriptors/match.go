@@ -1,6 +1,7 @@
 package descriptors
 
 import (
+	"iter"
 	"maps"
 	"slices"
 
@@ -53,7 +54,7 @@ type node struct {
 	wildcards map[string]*wildcards // by key; they are in children, too
 }
 
-// HasDomain tells whether there are rules for domain.
+// HasDomain reports whether there are rules for domain.
 func (t *Tree) HasDomain(domain string) bool { return t.domains[domain] != nil }
 
 // DomainLabel is what metrics call a domain, "" if there are no rules for it.
@@ -67,6 +68,19 @@ func (t *Tree) DomainNames() []string { return slices.Sorted(maps.Keys(t.domains
 
 // Rules is the number of rules, whitelist entries included.
 func (t *Tree) Rules() int { return len(t.rules) }
+
+// Limits yields the limits of all rules, in the order of the files.
+func (t *Tree) Limits() iter.Seq[*limiter.Limit] {
+	return func(yield func(*limiter.Limit) bool) {
+		for _, r := range t.rules {
+			for _, l := range r.Limits {
+				if !yield(l) {
+					return
+				}
+			}
+		}
+	}
+}
 
 // Match returns the rule that applies to a descriptor, or nil if none does: the
 // one that its last entry leads to, if its entries lead there level by level.

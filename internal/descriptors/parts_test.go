@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"weir/internal/limiter"
 )
 
 // The outcome of decoding part by part is that of decoding a file as a whole,
@@ -50,7 +52,7 @@ func TestDecodeParts(t *testing.T) {
 	}
 }
 
-// comparePartsToWhole decodes a file in both ways, and tells whether it can be
+// comparePartsToWhole decodes a file in both ways, and reports whether it can be
 // decoded in parts.
 func comparePartsToWhole(t *testing.T, data []byte, size, ahead int) bool {
 	t.Helper()
@@ -63,7 +65,11 @@ func comparePartsToWhole(t *testing.T, data []byte, size, ahead int) bool {
 	if root == nil {
 		t.Fatalf("decoded in parts, but as a whole %v", want.Problems)
 	}
-	if whole := want.file(root); !reflect.DeepEqual(config, whole) {
+	whole := want.file(root)
+	if got, want := takeSpecs(config.descriptors), takeSpecs(whole.descriptors); !reflect.DeepEqual(got, want) {
+		t.Fatalf("got %+v, want %+v", got, want)
+	}
+	if !reflect.DeepEqual(config, whole) {
 		t.Fatalf("got %+v, want %+v", config, whole)
 	}
 	got.Problems.Sort()
@@ -72,6 +78,19 @@ func comparePartsToWhole(t *testing.T, data []byte, size, ahead int) bool {
 		t.Fatalf("got\n%v\nwant\n%v", got.Problems, want.Problems)
 	}
 	return true
+}
+
+// takeSpecs takes the limits out, whose IDs differ, and returns what they are.
+func takeSpecs(list []descriptorConfig) (specs [][]limiter.Spec) {
+	for i := range list {
+		var own []limiter.Spec
+		for _, l := range list[i].limits {
+			own = append(own, l.Spec)
+		}
+		list[i].limits = nil
+		specs = append(append(specs, own), takeSpecs(list[i].descriptors)...)
+	}
+	return specs
 }
 
 func FuzzDecodeParts(f *testing.F) {

@@ -38,8 +38,9 @@ func (c *compiler) addWarnings(domain string, d *decoder) {
 // finishWarnings warns of what the documents of a domain lack.
 func (c *compiler) finishWarnings() {
 	for name, root := range c.tree.domains {
-		if at := c.defined[root]; len(root.children) == 0 {
-			c.warn(Problem{File: at.file, Line: at.at.Line, Column: at.at.Column, Path: "domain"}, "the domain %q has no rules, everything is admitted", name)
+		if place := c.defined[root]; len(root.children) == 0 {
+			place.Path = "domain"
+			c.warn(place, "the domain %q has no rules, everything is admitted", name)
 		}
 	}
 	for domain, n := range c.names {
@@ -54,7 +55,7 @@ func (c *compiler) finishWarnings() {
 	c.tree.warnings = slices.CompactFunc(c.tree.warnings, isRepeated)
 }
 
-// isRepeated tells whether two warnings are of one place, which an alias repeats.
+// isRepeated reports whether two warnings are of one place, which an alias repeats.
 func isRepeated(a, b Problem) bool {
 	b.Path = a.Path
 	return a == b && a.Line > 0

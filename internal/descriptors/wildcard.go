@@ -83,7 +83,7 @@ func (w *wildcards) find(value string, except *node) *node {
 	return best.child
 }
 
-// matches tells whether the part of a value between the ends holds the middle
+// matches reports whether the part of a value between the ends holds the middle
 // texts in their order. Taking each where it occurs first is enough: it leaves
 // the most for those that follow.
 func (c *wildcard) matches(rest string) bool {

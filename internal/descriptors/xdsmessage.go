@@ -23,33 +23,16 @@ type messageWriter struct {
 }
 
 func (w *messageWriter) config(m *ratelimit.RateLimitConfig) *yaml.Node {
-	w.unknownFields(m)
-	n := &yaml.Node{Kind: yaml.MappingNode}
+	n := w.mapping(m)
 	putText(n, "name", m.GetName())
 	putText(n, "domain", m.GetDomain())
-	w.putDescriptors(n, m.GetDescriptors())
+	putList(w, n, "descriptors", m.GetDescriptors(), w.descriptor)
 	return n
-}
-
-func (w *messageWriter) putDescriptors(parent *yaml.Node, list []*ratelimit.RateLimitDescriptor) {
-	if len(list) == 0 {
-		return
-	}
-	items := &yaml.Node{Kind: yaml.SequenceNode}
-	put(parent, "descriptors", items)
-	w.Enter(strictyaml.Step{Field: "descriptors"})
-	defer w.Leave()
-	for i, m := range list {
-		w.Enter(strictyaml.Step{Index: i})
-		items.Content = append(items.Content, w.descriptor(m))
-		w.Leave()
-	}
 }
 
 func (w *messageWriter) descriptor(m *ratelimit.RateLimitDescriptor) *yaml.Node {
 	w.pause()
-	w.unknownFields(m)
-	n := &yaml.Node{Kind: yaml.MappingNode}
+	n := w.mapping(m)
 	putText(n, "key", m.GetKey())
 	putText(n, "value", m.GetValue())
 	putFlag(n, "shadow_mode", m.GetShadowMode())
@@ -63,13 +46,12 @@ func (w *messageWriter) descriptor(m *ratelimit.RateLimitDescriptor) *yaml.Node 
 	if metadata := m.GetMetadata(); metadata != nil {
 		put(n, "metadata", structNode(metadata))
 	}
-	w.putDescriptors(n, m.GetDescriptors())
+	putList(w, n, "descriptors", m.GetDescriptors(), w.descriptor)
 	return n
 }
 
 func (w *messageWriter) limit(m *ratelimit.RateLimitPolicy) *yaml.Node {
-	w.unknownFields(m)
-	n := &yaml.Node{Kind: yaml.MappingNode}
+	n := w.mapping(m)
 	if m.GetUnit() != ratelimit.RateLimitUnit_UNKNOWN {
 		putText(n, "unit", m.GetUnit().String()) // of an unknown one, its number
 	}
@@ -78,42 +60,48 @@ func (w *messageWriter) limit(m *ratelimit.RateLimitPolicy) *yaml.Node {
 		put(n, "requests_per_unit", scalar("!!int", strconv.FormatUint(uint64(m.GetRequestsPerUnit()), 10)))
 	}
 	putText(n, "name", m.GetName())
-	if len(m.GetReplaces()) > 0 {
-		put(n, "replaces", w.replaces(m.GetReplaces()))
-	}
+	putList(w, n, "replaces", m.GetReplaces(), w.replace)
 	return n
 }
 
-func (w *messageWriter) replaces(list []*ratelimit.RateLimitReplace) *yaml.Node {
-	w.Enter(strictyaml.Step{Field: "replaces"})
-	defer w.Leave()
-	items := &yaml.Node{Kind: yaml.SequenceNode}
-	for i, m := range list {
-		w.Enter(strictyaml.Step{Index: i})
-		w.unknownFields(m)
-		w.Leave()
-		n := &yaml.Node{Kind: yaml.MappingNode}
-		putText(n, "name", m.GetName())
-		items.Content = append(items.Content, n)
-	}
-	return items
+func (w *messageWriter) replace(m *ratelimit.RateLimitReplace) *yaml.Node {
+	n := w.mapping(m)
+	putText(n, "name", m.GetName())
+	return n
 }
 
-// mostUnknown bounds how many such fields are told of a resource.
+// putList adds a field with the items of a list unless it is empty.
+func putList[M any](w *messageWriter, mapping *yaml.Node, field string, list []M, write func(M) *yaml.Node) {
+	if len(list) == 0 {
+		return
+	}
+	items := &yaml.Node{Kind: yaml.SequenceNode}
+	put(mapping, field, items)
+	w.Enter(strictyaml.Step{Field: field})
+	defer w.Leave()
+	for i, m := range list {
+		w.Enter(strictyaml.Step{Index: i})
+		items.Content = append(items.Content, write(m))
+		w.Leave()
+	}
+}
+
+// mostUnknown bounds how many unknown fields of a resource are reported.
 const mostUnknown = 20
 
-// unknownFields reports the fields of the current message that are not part of its
-// type here, each number once.
-func (w *messageWriter) unknownFields(m proto.Message) {
+// mapping returns an empty mapping for the current message. It reports the fields
+// that are not part of its type here, each number once.
+func (w *messageWriter) mapping(m proto.Message) *yaml.Node {
 	rest := m.ProtoReflect().GetUnknown()
 	for len(rest) > 0 && len(w.Problems) < mostUnknown {
 		number, _, size := protowire.ConsumeField(rest)
 		if size < 0 {
-			return // Unmarshal lets no such bytes pass
+			break // Unmarshal lets no such bytes pass
 		}
 		w.Problem(strictyaml.Position{}, "field %d of %s is not known", number, m.ProtoReflect().Descriptor().Name())
 		rest = rest[size:]
 	}
+	return &yaml.Node{Kind: yaml.MappingNode}
 }
 
 func structNode(m *structpb.Struct) *yaml.Node {

@@ -30,7 +30,7 @@ type Answer struct {
 	Place      string   `json:"place,omitempty"` // in the files
 	Reason     string   `json:"reason,omitempty"`
 	Candidates []string `json:"candidates,omitempty"`
-	// Hidden tells of a rule that would apply if a more specific one did not hide it.
+	// Hidden is a rule that would apply if a more specific one did not hide it.
 	Hidden string `json:"hidden,omitempty"`
 	// Limits are those of the rule, none if it is a whitelist entry.
 	Limits []Limit `json:"limits,omitempty"`
@@ -134,7 +134,7 @@ func Explain(q Question) (Answer, error) {
 	return a, nil
 }
 
-// reason tells why no rule applies, and what is there instead.
+// reason returns why no rule applies, and what is there instead.
 func reason(q Question, trace descriptors.Trace) (why string, candidates []string) {
 	if !trace.Known {
 		return fmt.Sprintf("there are no rules for the domain %q", q.Domain), trace.Domains
@@ -172,15 +172,11 @@ func hidden(h *descriptors.Hidden) string {
 	if h.General.Value == "" {
 		general += " (any value)"
 	}
-	way := "a rule"
-	for i, e := range h.Way {
-		if i == 0 {
-			way = descriptors.Spell(e)
-		} else {
-			way += ", " + descriptors.Spell(e)
-		}
+	var way []string
+	for _, e := range h.Way {
+		way = append(way, descriptors.Spell(e))
 	}
-	return fmt.Sprintf("%s has %s; %s hides it", general, way, descriptors.Spell(h.By))
+	return fmt.Sprintf("%s has %s; %s hides it", general, cmp.Or(strings.Join(way, ", "), "a rule"), descriptors.Spell(h.By))
 }
 
 func differs(a, b string) int {
@@ -223,8 +219,8 @@ func (l *Limit) addCounter(store Store, key []byte, d *limiter.Decision) {
 	if store >= InRedis {
 		l.Key = quote(key)
 	}
-	if slot := limiter.Slot(key); store == InCluster {
-		l.Slot = &slot
+	if store == InCluster {
+		l.Slot = new(limiter.Slot(key))
 	}
 	l.Decision = &Decision{!d.Over, d.Charged, d.Remaining, d.ResetAfter.Seconds()}
 }
@@ -240,7 +236,7 @@ func replacing(l *limiter.Limit, limits []*limiter.Limit) (names []string) {
 	return names
 }
 
-// about tells what a limit is.
+// about returns what a limit is.
 func about(l *limiter.Limit, charge limiter.Charge, failure limiter.FailureMode) Limit {
 	a := Limit{Name: l.Name, Unlimited: l.Unlimited, Replaces: l.Replaces}
 	if l.Unlimited {
@@ -252,8 +248,7 @@ func about(l *limiter.Limit, charge limiter.Charge, failure limiter.FailureMode)
 	a.Algorithm, a.Anchor, a.Charge, a.Mode = words.Algorithm, words.Anchor, words.Charge, words.Mode
 	a.FailureMode = words.FailureMode
 	if l.Algorithm.Takes(limiter.BurstOption) {
-		size := l.Size()
-		a.Burst = &size
+		a.Burst = new(l.Size())
 	}
 	return a
 }

@@ -228,7 +228,7 @@ func askTwice(t *testing.T, q Question) (first, second *ratelimitv3.RateLimitRes
 	reg := prometheus.NewRegistry()
 	server := rls.New(rls.Options{
 		Rules:      func() *descriptors.Tree { return q.Tree },
-		Limiter:    usage.New(memstore.New(memstore.Options{}), reg),
+		Limiter:    usage.New(memstore.New(memstore.Options{}), usage.Options{Registerer: reg, Logger: slog.New(slog.DiscardHandler)}),
 		Options:    q.Options,
 		Registerer: reg,
 		Logger:     slog.New(slog.DiscardHandler),

@@ -104,8 +104,8 @@ type counting interface {
 	roll(s State, now int64) State
 	// back is roll of a used state from after now, which a clock that then stepped
 	// back has left. All that it holds counts as used now: so the step costs no more
-	// than any use now would, and loses none of it. Whoever keeps the state must keep
-	// what back returns, even of a denied request: else time would not pass for it.
+	// than any use now would, and loses none of it. A store must keep what back
+	// returns, even of a denied request: else time would not pass for it.
 	back(s State, now int64) State
 	// fits reports whether cost more units stay within the limit. It takes any state,
 	// but of one that is not rolled it may report false although they do.
@@ -119,10 +119,10 @@ type counting interface {
 	// left, then is charged as it was at that time, not rolled. It returns false if
 	// nothing is left of it.
 	giveBack(s, charged, then State, cost int64) (State, bool)
-	// left returns what is used, what is free, and how long until all is.
-	left(s State, now int64) (used, free, whole int64)
-	// wait is how long until cost units fit if nothing else happens, 0 if they
-	// do, never if no waiting helps. cost may be above most.
+	// left returns what is used, and how long until the whole limit is free.
+	left(s State, now int64) (used, whole int64)
+	// wait is how long until cost units fit, which they do not now but in an unused
+	// state, if nothing else happens.
 	wait(s State, now, cost int64) int64
 	// queue is where a cost that fits a while from now comes after all that was
 	// promised before it. ahead is how long after that while the last of these come,
@@ -166,10 +166,23 @@ func (l *Limit) DeniesUntil(s State, now int64) int64 {
 }
 
 func (l *Limit) deniesUntil(s State, now int64) int64 {
-	if wait := l.counting.wait(l.counting.roll(s, now), now, 1); wait > 0 {
+	if wait := l.wait(l.counting.roll(s, now), now, 1); wait > 0 {
 		return now + wait
 	}
 	return 0
+}
+
+// wait is how long until cost units fit in a rolled state if nothing else happens, 0 if
+// they do, never if no waiting helps.
+func (l *Limit) wait(s State, now, cost int64) int64 {
+	switch {
+	case cost > int64(l.Size()):
+		return never
+	case l.counting.fits(s, now, cost):
+		return 0
+	default:
+		return l.counting.wait(s, now, cost)
+	}
 }
 
 // GiveBack takes a charge back from a counter, as if it had never been made: for

@@ -24,7 +24,7 @@ type Store interface {
 	Decide(ctx context.Context, hits []Hit, out []Decision) (denied bool, err error)
 }
 
-// ErrUnavailable tells that a store could not decide: it is down, too slow, or
+// ErrUnavailable means that a store could not decide: it is down, too slow, or
 // refuses to work. What exactly is in the error that wraps it.
 var ErrUnavailable = errors.New("store unavailable")
 

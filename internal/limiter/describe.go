@@ -12,13 +12,14 @@ import (
 func Describe(hits []Hit, states []State, now int64, out []Decision) {
 	var over demands
 	for i := range hits {
-		c, d := hits[i].Limit.counting, &out[i]
-		s := c.roll(states[i], now)
-		used, free, whole := c.left(s, now)
-		d.Used, d.Remaining, d.ResetAfter, d.RetryAfter, d.Remembered = used, free, duration(whole), 0, false
+		l, d := hits[i].Limit, &out[i]
+		s := l.counting.roll(states[i], now)
+		used, whole := l.counting.left(s, now)
+		d.Used, d.Remaining, d.ResetAfter = used, max(int64(l.Size())-used, 0), duration(whole)
+		d.RetryAfter, d.Remembered = 0, false
 		if d.Over {
 			d.RetryAfter = Never
-			if wait := c.wait(s, now, over.onCounterOf(hits, i)); wait != never {
+			if wait := l.wait(s, now, over.onCounterOf(hits, i)); wait != never {
 				d.RetryAfter = duration(wait)
 			}
 		}

@@ -8,12 +8,28 @@ package limiter
 // State: At is the start of the window, counted in grids since the epoch, Used
 // what was used in it.
 type fixedWindow struct {
-	period, amount int64
-	grid           int64 // where windows can start: at multiples of the period, or at any microsecond
+	window
+	grid int64 // where windows can start: at multiples of the period, or at any microsecond
 }
 
+// window is what fixed and sliding windows have in common.
+type window struct{ period, amount int64 }
+
+func (w window) take(s State, cost int64) State {
+	s.Used = min(s.Used+cost, w.most())
+	return s
+}
+
+func (w window) give(s State, cost int64) State {
+	s.Used = max(s.Used-cost, 0)
+	return s
+}
+
+// most is also the largest Used and Prev. The sum of two is exact.
+func (w window) most() int64 { return MaxExact / 2 }
+
 func newFixedWindow(s *Spec) (counting, error) {
-	w := fixedWindow{period: s.Period().Microseconds(), amount: int64(s.RequestsPerUnit), grid: 1}
+	w := fixedWindow{window{s.Period().Microseconds(), int64(s.RequestsPerUnit)}, 1}
 	if s.Anchor == Epoch {
 		w.grid = w.period
 	}
@@ -40,35 +56,16 @@ func (w fixedWindow) back(s State, now int64) State {
 
 func (w fixedWindow) fits(s State, _, cost int64) bool { return s.Used+cost <= w.amount }
 
-func (w fixedWindow) take(s State, cost int64) State {
-	s.Used = min(s.Used+cost, w.most())
-	return s
-}
-
-func (w fixedWindow) give(s State, cost int64) State {
-	s.Used = max(s.Used-cost, 0)
-	return s
-}
-
 // giveBack gives back nothing once another window has begun.
 func (w fixedWindow) giveBack(s, charged, _ State, cost int64) (State, bool) {
 	return w.give(s, min(cost, charged.Used)), s.At == charged.At
 }
 
-func (w fixedWindow) left(s State, now int64) (used, free, whole int64) {
-	return s.Used, max(w.amount-s.Used, 0), w.end(s) - now
+func (w fixedWindow) left(s State, now int64) (used, whole int64) {
+	return s.Used, w.end(s) - now
 }
 
-func (w fixedWindow) wait(s State, now, cost int64) int64 {
-	switch {
-	case cost > w.amount:
-		return never
-	case w.fits(s, now, cost):
-		return 0
-	default:
-		return w.end(s) - now
-	}
-}
+func (w fixedWindow) wait(s State, now, _ int64) int64 { return w.end(s) - now }
 
 // queue lets as many come at the start of a window as it admits.
 func (w fixedWindow) queue(ahead, together, cost int64) (int64, int64) {
@@ -91,9 +88,6 @@ func (w fixedWindow) expiry(s State) int64 {
 	}
 	return w.end(s)
 }
-
-// most is also the largest Used. The sum of both is exact.
-func (w fixedWindow) most() int64 { return MaxExact / 2 }
 
 func (w fixedWindow) ample() int64 { return w.amount }
 

@@ -59,12 +59,12 @@ const Never time.Duration = -1
 
 // Decision is the outcome for one hit.
 type Decision struct {
-	// Over tells that the hit did not fit its limit. What follows for the
+	// Over reports whether the hit did not fit its limit. What follows for the
 	// request depends on the hit's mode.
 	Over bool
-	// Charged tells that the cost was written (or, for a refund, given back).
+	// Charged reports whether the cost was written (or, for a refund, given back).
 	Charged bool
-	// Remembered tells that the hit was known to be over without asking where the
+	// Remembered reports whether the hit was known to be over without asking where the
 	// counter is.
 	Remembered bool
 	// Used is what the counter holds after the request, rounded up to a unit. It
@@ -82,7 +82,7 @@ type Decision struct {
 	RetryAfter time.Duration
 }
 
-// Counters tells which hits of one request share a counter. Requests of few hits,
+// Counters finds which hits of one request share a counter. Requests of few hits,
 // which are the usual ones, cost it no memory; those of many, which a client may
 // send to do harm, time in proportion to their hits.
 type Counters struct {

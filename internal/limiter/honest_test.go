@@ -65,7 +65,7 @@ func (h *history) decide(hits []Hit) {
 	}
 }
 
-// fitsNoMore tells whether a denied request charged a counter on which one of
+// fitsNoMore reports whether a denied request charged a counter on which one of
 // its hits fitted. That hit was told nothing, and must fit once more when the
 // request is tried again.
 func fitsNoMore(hits []Hit, out []Decision) bool {
@@ -144,7 +144,7 @@ func (h *history) checkRetry(hits []Hit, retry time.Duration, exact bool) {
 	}
 }
 
-// admits tells whether hits would be admitted later. It changes nothing.
+// admits reports whether hits would be admitted later. It changes nothing.
 func (h *history) admits(hits []Hit, later time.Duration) bool {
 	states := map[string]*State{}
 	for key, s := range h.states {
@@ -170,7 +170,7 @@ func (h *history) checkReset(hit *Hit, reset time.Duration) {
 	}
 }
 
-// at tells where the history stands.
+// at returns where the history stands.
 func (h *history) at(hits ...Hit) string {
 	states := map[string]State{}
 	for key, s := range h.states {

@@ -28,7 +28,7 @@ type book interface {
 	used(r *rule) *big.Rat
 	// write adds units, or takes them back if they are negative.
 	write(r *rule, units *big.Rat) book
-	// empty tells whether nothing is used.
+	// empty reports whether nothing is used.
 	empty() bool
 }
 
@@ -56,7 +56,7 @@ func (r *rule) newBook() book {
 	return newBooks[r.limit.Algorithm]()
 }
 
-// fits tells whether b has room for units.
+// fits reports whether b has room for units.
 func (r *rule) fits(b book, units *big.Rat) bool {
 	return sum(b.used(r), units).Cmp(r.size) <= 0
 }
@@ -139,7 +139,7 @@ func (v *verdict) describe(r *rule, b book, hits []Hit, i int, now int64) {
 	}
 }
 
-// admits tells whether b has room for all hits on the counter of hits[i].
+// admits reports whether b has room for all hits on the counter of hits[i].
 func (r *rule) admits(b book, hits []Hit, i int) bool {
 	for j := range hits {
 		h := &hits[j]
@@ -196,7 +196,7 @@ func change(h *Hit) *big.Rat {
 	return rat(h.Cost)
 }
 
-// differs tells how d differs from the verdict.
+// differs returns how d differs from the verdict.
 func (v verdict) differs(d Decision) string {
 	var diff strings.Builder
 	check := func(name string, got, want any) {

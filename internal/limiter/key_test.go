@@ -170,7 +170,7 @@ type input struct {
 }
 
 // readInput makes an input of arbitrary bytes: NUL ends a string, and the
-// first byte of an entry tells whether a pattern replaces its value.
+// first byte of an entry says whether a pattern replaces its value.
 func readInput(data string) input {
 	fields := strings.Split(data, "\x00")
 	next := func() (s string) {

@@ -184,8 +184,8 @@ func (s *Spec) Size() uint32 {
 	return s.RequestsPerUnit
 }
 
-// Limit is a Spec that can be counted. It is immutable; a new configuration
-// makes new limits.
+// Limit is a Spec that can be counted. It is immutable once it is used, and before that
+// but for Mode and Series; a new configuration makes new limits.
 type Limit struct {
 	Spec
 	counting counting
@@ -200,7 +200,9 @@ var lastID atomic.Uint64
 // that are made one after the other are consecutive.
 func (l *Limit) ID() uint64 { return l.id }
 
-// NewLimit makes a limit. The error is that of Spec.Check.
+// NewLimit returns an error if s cannot be counted: for a missing unit, a period or a
+// refill above MaxPeriod, options of another algorithm, or numbers that would not be
+// exact.
 func NewLimit(s Spec) (*Limit, error) {
 	c, err := s.newCounting()
 	if err != nil {
@@ -211,14 +213,6 @@ func NewLimit(s Spec) (*Limit, error) {
 		l.ample = c.ample()
 	}
 	return l, nil
-}
-
-// Check returns an error if s cannot be counted: for a missing unit, a period or a
-// refill above MaxPeriod, options of another algorithm, or numbers that would not be
-// exact.
-func (s *Spec) Check() error {
-	_, err := s.newCounting()
-	return err
 }
 
 // newCounting returns nil for an unlimited limit.

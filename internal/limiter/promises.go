@@ -95,7 +95,7 @@ func (p *Promises) promise(hits []Hit, out []Decision) {
 	out[last].RetryAfter += p.queue(&hits[last], out[last].RetryAfter, cost)
 }
 
-// queue tells how long beyond the exact time a hit is to come back. Who is told less
+// queue returns how long beyond the exact time a hit is to come back. Who is told less
 // than all would take begins the line anew.
 func (p *Promises) queue(h *Hit, exact time.Duration, cost int64) (push time.Duration) {
 	now := p.now().Sub(p.start)

@@ -2,10 +2,10 @@ package limiter
 
 import "strings"
 
-// Labels are what metrics call a limit. They come from the configuration, so that
-// traffic cannot add series, but for rules that ask for the values of requests:
+// LabelSet is what metrics call a limit. The labels come from the configuration, so
+// that traffic cannot add series, but for rules that ask for the values of requests:
 // see Hit.Labels. No label holds a LevelEnd.
-type Labels struct {
+type LabelSet struct {
 	Domain string
 	Key1   string // first level of the rule: key, or key_value
 	Key2   string // second level, empty if there is none
@@ -19,22 +19,22 @@ const LevelEnd = 0
 
 const labelEnd = string(rune(LevelEnd))
 
-// NewLabels returns the labels of a domain and of levels that are spelled like
+// NewLabelSet returns the labels of a domain and of levels that are spelled like
 // Hit.Labels. Rule and Limit are empty.
-func NewLabels(domain, levels string) Labels {
-	l := Labels{Domain: domain}
+func NewLabelSet(domain, levels string) LabelSet {
+	l := LabelSet{Domain: domain}
 	l.Key1, levels, _ = strings.Cut(levels, labelEnd)
 	l.Key2, levels, _ = strings.Cut(levels, labelEnd)
 	l.More = strings.ReplaceAll(strings.TrimSuffix(levels, labelEnd), labelEnd, ".")
 	return l
 }
 
-// Series spells Labels in their order as one text, because every limit has one.
+// Series spells a LabelSet as one text, because every limit has one.
 // Where Rule and Limit are empty they are left out.
 type Series string
 
 // Series spells l.
-func (l Labels) Series() Series {
+func (l LabelSet) Series() Series {
 	text := strings.Join([]string{l.Domain, l.Key1, l.Key2, l.More, l.Rule, l.Limit}, labelEnd)
 	if l.Rule == "" && l.Limit == "" {
 		text = text[:len(text)-2*len(labelEnd)]
@@ -43,7 +43,7 @@ func (l Labels) Series() Series {
 }
 
 // Labels returns what s spells.
-func (s Series) Labels() (l Labels) {
+func (s Series) Labels() (l LabelSet) {
 	rest := string(s)
 	for _, label := range []*string{&l.Domain, &l.Key1, &l.Key2, &l.More, &l.Rule} {
 		*label, rest, _ = strings.Cut(rest, labelEnd)
@@ -52,7 +52,7 @@ func (s Series) Labels() (l Labels) {
 	return l
 }
 
-// Domain returns Labels.Domain.
+// Domain returns the label Domain.
 func (s Series) Domain() string { return string(s.first(1)) }
 
 // Levels returns s without Rule and Limit.

@@ -2,22 +2,22 @@ package limiter
 
 import "testing"
 
-func TestNewLabels(t *testing.T) {
-	for levels, want := range map[string]Labels{
+func TestNewLabelSet(t *testing.T) {
+	for levels, want := range map[string]LabelSet{
 		"":                         {Domain: "api"},
 		"user\x00":                 {Domain: "api", Key1: "user"},
 		"user\x00path_/v1.2\x00":   {Domain: "api", Key1: "user", Key2: "path_/v1.2"},
 		"a\x00b\x00c_1\x00":        {Domain: "api", Key1: "a", Key2: "b", More: "c_1"},
 		"a\x00b\x00c_1\x00d_2\x00": {Domain: "api", Key1: "a", Key2: "b", More: "c_1.d_2"},
 	} {
-		if got := NewLabels("api", levels); got != want {
+		if got := NewLabelSet("api", levels); got != want {
 			t.Errorf("%q: got %+v, want %+v", levels, got, want)
 		}
 	}
 }
 
 func TestSeries(t *testing.T) {
-	for _, want := range []Labels{
+	for _, want := range []LabelSet{
 		{Domain: "api", Key1: "user", Rule: "user", Limit: "minute"},
 		{Domain: "api", Key1: "a", Key2: "b", More: "c.d", Rule: "a|b|c|d", Limit: "burst"},
 	} {

@@ -13,8 +13,8 @@ package limiter
 // State: At is the number of the current window, counted from the epoch, Used
 // and Prev what was used in it and in the one before.
 type slidingWindow struct {
-	period, amount int64
-	simple         int64 // largest use of which Lua's products are exact; the same for all amounts
+	window
+	simple int64 // largest use of which Lua's products are exact; the same for all amounts
 }
 
 // newSlidingWindow fails unless the products of ordinary uses can be exact,
@@ -23,7 +23,7 @@ type slidingWindow struct {
 // period is added. A store in Lua shares out larger ones bit by bit.
 func newSlidingWindow(s *Spec) (counting, error) {
 	period, amount := s.Period().Microseconds(), int64(s.RequestsPerUnit)
-	w := slidingWindow{period, amount, min(MaxExact/(period/second), (MaxExact-period)/second)}
+	w := slidingWindow{window{period, amount}, min(MaxExact/(period/second), (MaxExact-period)/second)}
 	if w.simple < 2*max(amount, 1) {
 		return nil, inexact(s.Rate())
 	}
@@ -62,16 +62,6 @@ func (w slidingWindow) fits(s State, now, cost int64) bool {
 	return w.estimate(s, now)+cost <= w.amount
 }
 
-func (w slidingWindow) take(s State, cost int64) State {
-	s.Used = min(s.Used+cost, w.most())
-	return s
-}
-
-func (w slidingWindow) give(s State, cost int64) State {
-	s.Used = max(s.Used-cost, 0)
-	return s
-}
-
 // giveBack takes from the previous window what has become part of it.
 func (w slidingWindow) giveBack(s, charged, then State, cost int64) (State, bool) {
 	if charged.At != then.At {
@@ -81,18 +71,11 @@ func (w slidingWindow) giveBack(s, charged, then State, cost int64) (State, bool
 	return w.give(s, min(cost, charged.Used)), true
 }
 
-func (w slidingWindow) left(s State, now int64) (used, free, whole int64) {
-	used = w.estimate(s, now)
-	return used, max(w.amount-used, 0), max(w.expiry(s)-now, 0)
+func (w slidingWindow) left(s State, now int64) (used, whole int64) {
+	return w.estimate(s, now), max(w.expiry(s)-now, 0)
 }
 
 func (w slidingWindow) wait(s State, now, cost int64) int64 {
-	switch {
-	case cost > w.amount:
-		return never
-	case w.fits(s, now, cost):
-		return 0
-	}
 	// It fits once no more than free units of a window are covered, which is the
 	// previous one now, or will be when the current one is.
 	end, free, window := w.end(s), w.amount-cost-s.Used, s.Prev
@@ -118,9 +101,6 @@ func (w slidingWindow) expiry(s State) int64 {
 		return 0
 	}
 }
-
-// most is also the largest Used and Prev. The sum of two is exact.
-func (w slidingWindow) most() int64 { return MaxExact / 2 }
 
 func (w slidingWindow) ample() int64 { return 0 } // it depends on the previous window
 

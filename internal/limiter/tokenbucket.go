@@ -60,8 +60,8 @@ func (b tokenBucket) clamp(s State) State {
 	return s
 }
 
-// units is the level in units, rounded up.
-func (b tokenBucket) units(s State) int64 {
+// level is in units, rounded up.
+func (b tokenBucket) level(s State) int64 {
 	if s.Prev > 0 {
 		return s.Used + 1
 	}
@@ -95,7 +95,7 @@ func (b tokenBucket) back(s State, now int64) State {
 	return s
 }
 
-func (b tokenBucket) fits(s State, _, cost int64) bool { return b.units(s)+cost <= b.burst }
+func (b tokenBucket) fits(s State, _, cost int64) bool { return b.level(s)+cost <= b.burst }
 
 func (b tokenBucket) take(s State, cost int64) State {
 	s.Used += cost
@@ -126,20 +126,12 @@ func (b tokenBucket) giveBack(s, charged, _ State, cost int64) (State, bool) {
 	return after, true
 }
 
-func (b tokenBucket) left(s State, now int64) (used, free, whole int64) {
-	used = b.units(s)
-	return used, max(b.burst-used, 0), max(b.expiry(s)-now, 0)
+func (b tokenBucket) left(s State, now int64) (used, whole int64) {
+	return b.level(s), max(b.expiry(s)-now, 0)
 }
 
 func (b tokenBucket) wait(s State, _, cost int64) int64 {
-	switch {
-	case cost > b.burst:
-		return never
-	case b.fits(s, 0, cost):
-		return 0
-	default:
-		return b.drainTime(s.Used+cost-b.burst, s.Prev)
-	}
+	return b.drainTime(s.Used+cost-b.burst, s.Prev)
 }
 
 // queue of a bucket: it drains at the amount per period.

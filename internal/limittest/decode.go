@@ -23,7 +23,7 @@ var (
 	expectFields     = append([]string{"admitted", "denied", "statuses"}, statusFields...)
 )
 
-// elsewhere tells where a field belongs that is not allowed where it is.
+// elsewhere returns where a field belongs that is not allowed where it is.
 func elsewhere(field string) string {
 	for _, place := range []struct {
 		name   string
@@ -94,7 +94,7 @@ func (d *decoder) file(root *yaml.Node) fileConfig {
 	return c
 }
 
-// isEmpty tells whether a list holds nothing.
+// isEmpty reports whether a list holds nothing.
 func isEmpty(n *yaml.Node) bool {
 	return strictyaml.IsNull(n) || n.Kind == yaml.SequenceNode && len(n.Content) == 0
 }
@@ -226,7 +226,7 @@ func (d *decoder) descriptor(n *yaml.Node) plan.Descriptor {
 	return c
 }
 
-// isLong tells whether a descriptor is written with the field entries.
+// isLong reports whether a descriptor is written with the field entries.
 func isLong(n *yaml.Node) bool {
 	for i := 0; i+1 < len(n.Content) && n.Kind == yaml.MappingNode; i += 2 {
 		if n.Content[i].Value == "entries" && n.Content[i+1].Kind == yaml.SequenceNode {

@@ -89,7 +89,7 @@ func (d *decoder) expectation(n *yaml.Node) expectation {
 	return c
 }
 
-// isEmpty tells whether nothing is expected, however that is written. An empty
+// isEmpty reports whether nothing is expected, however that is written. An empty
 // list of statuses is not, because its length is wrong.
 func (c *expectation) isEmpty() bool {
 	some := func(status []statusCheck) bool { return len(status) > 0 }

@@ -117,14 +117,13 @@ func (d *decoder) load(config fileConfig, opts Options) *descriptors.Tree {
 		return nil
 	}
 	tree, err := descriptors.Load(files, opts.Rules)
-	var problems descriptors.Problems
-	if errors.As(err, &problems) {
+	if problems, ok := errors.AsType[descriptors.Problems](err); ok {
 		d.Problems = append(d.Problems, problems...)
 	}
 	return tree
 }
 
-// maxDomains are told of what there is instead of an unknown one.
+// maxDomains is how many domains are named where one is unknown.
 const maxDomains = 20
 
 // checkDomains reports domains that there are no rules for: whatever is asked

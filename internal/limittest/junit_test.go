@@ -41,7 +41,7 @@ func TestWriteJUnit(t *testing.T) {
 	if got := b.String(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	// Whoever reads XML gets the text as it was.
+	// A reader of XML gets the text as it was.
 	var read struct {
 		Suites []struct {
 			Cases []struct {

@@ -10,8 +10,8 @@ import (
 	"weir/internal/descriptors"
 )
 
-// The rules in this repository that are not tests' own, whoever they are for,
-// come with tests, which pass.
+// The rules in this repository that are not those of a test come with tests, which
+// pass.
 func TestRulesOfThisRepository(t *testing.T) {
 	const root = "../.."
 	var rules, tests []string

@@ -35,7 +35,7 @@ type Failure struct {
 	Answer   []string // the step's last answer, a line for each descriptor; of its last failure
 }
 
-// String tells the failure in a line that begins with the expectation's place,
+// String returns the failure in a line that begins with the expectation's place,
 // and the answer in indented lines below.
 func (f Failure) String() string {
 	var b strings.Builder
@@ -114,7 +114,7 @@ func (f *File) compare(t *test, i int, o *outcome, now time.Duration) []Failure 
 	return failures
 }
 
-// describe tells each descriptor's status.
+// describe returns each descriptor's status.
 func describe(request *plan.Request, statuses []plan.Status) []string {
 	var lines []string
 	for i, s := range statuses {

@@ -177,7 +177,7 @@ func readReply(b []byte) (r reply, err error) {
 	return reply{}, status.Errorf(codes.Unknown, "the answer has overall code %v", r.code)
 }
 
-// holdsLimit tells whether a status has a current_limit.
+// holdsLimit reports whether a status has a current_limit.
 func holdsLimit(status []byte) bool {
 	for len(status) > 0 {
 		field, _, _, _, n := nextField(status)

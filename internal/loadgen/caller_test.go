@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// Whoever cannot connect is told why, whatever gRPC calls it.
+// An error says why there is no connection, whatever gRPC calls it.
 func TestNoConnection(t *testing.T) {
 	for server, want := range map[string]string{
 		"unix:" + t.TempDir() + "/none":  "no connection: connection error: desc = \"transport: Error while dialing: dial unix ",
@@ -67,7 +67,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// Whoever is interrupted while connecting is told that, not what became of a context.
+// The error of an interrupt while connecting says so, and nothing of a context.
 func TestInterruptedWhileConnecting(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()

@@ -76,7 +76,7 @@ func (m *meter) seconds() float64 { return m.end.at.Sub(m.begin.at).Seconds() }
 // received is how many answers came within the interval.
 func (m *meter) received() int64 { return m.end.answered - m.begin.answered }
 
-// used tells what each process used within the interval.
+// used returns what each process used within the interval.
 func (m *meter) used() (used []Process, err error) {
 	if err := cmp.Or(m.begin.err, m.end.err); err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ type Options struct {
 	Progress func(Progress)
 }
 
-// OptionError tells which field of Options, or of its Traffic, is not allowed. Of
+// OptionError says which field of Options, or of its Traffic, is not allowed. Of
 // a server, its address tells that.
 type OptionError struct {
 	Option string // the name of the field
@@ -89,8 +89,7 @@ func checkServer(target string) error {
 	if port != "" {
 		why = fmt.Sprintf("%q is not a port, allowed are 1 to 65535", port)
 	}
-	var malformed *net.AddrError
-	if errors.As(err, &malformed) {
+	if malformed, ok := errors.AsType[*net.AddrError](err); ok {
 		why = malformed.Err
 	} else if n, err := strconv.ParseUint(port, 10, 16); err == nil && n > 0 {
 		return nil

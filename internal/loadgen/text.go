@@ -87,7 +87,7 @@ func spell(entries []Entry) string {
 	return strings.Join(texts, ",")
 }
 
-// warmup tells how many requests belong to the warm-up, if there was one: all but
+// warmup returns how many requests belong to the warm-up, if there was one: all but
 // those of which it is told what became of them.
 func (r *Result) warmup() string {
 	if r.Options.WarmupSeconds == 0 {
@@ -118,7 +118,7 @@ func (r *Result) failures() string {
 	return text.String()
 }
 
-// String tells the usual percentiles.
+// String returns the usual percentiles.
 func (l Latencies) String() string {
 	return fmt.Sprintf("p50 %s  p90 %s  p99 %s  p99.9 %s  max %s  mean %s",
 		short(l.P50), short(l.P90), short(l.P99), short(l.P999), short(l.Max), short(int64(l.Mean)))

@@ -23,7 +23,7 @@ type Used struct {
 	Hits         uint32       `json:"hits"`                    // hits_addend, 0: left out
 }
 
-// used tells the options, of which those that are not allowed have been refused.
+// used returns the options, of which those that are not allowed have been refused.
 func (o *Options) used() Used {
 	u := Used{
 		Servers: o.Servers, TLS: o.TLS != nil, Loop: "closed", Connections: o.Connections, Callers: o.Callers, Rate: o.Rate,

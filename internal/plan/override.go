@@ -66,7 +66,7 @@ func (o Override) newLimit(domain string) (*limiter.Limit, error) {
 		RequestsPerUnit: o.RequestsPerUnit,
 		Unit:            o.Unit,
 		UnitMultiplier:  o.UnitMultiplier,
-		Series:          limiter.Labels{Domain: domain, Key1: "override", Rule: "override", Limit: "override"}.Series(),
+		Series:          limiter.LabelSet{Domain: domain, Key1: "override", Rule: "override", Limit: "override"}.Series(),
 	})
 }
 

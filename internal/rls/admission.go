@@ -18,7 +18,7 @@ type admission struct {
 // queue would only make every request late.
 var errTooMany = grpcstatus.Error(codes.ResourceExhausted, "too many requests are being decided")
 
-// enter tells whether one more request may be decided. If so, leave must follow.
+// enter reports whether one more request may be decided. If so, leave must follow.
 func (a *admission) enter() bool {
 	if a.most > 0 && a.inside.Add(1) > a.most {
 		a.inside.Add(-1)

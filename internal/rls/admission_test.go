@@ -13,7 +13,6 @@ import (
 
 	"weir/internal/limiter"
 	"weir/internal/limiter/memstore"
-	"weir/internal/usage"
 )
 
 // slow is a store that decides after a time, or tells that its caller gave up.
@@ -35,7 +34,7 @@ func (s slow) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Deci
 func slowly(t *testing.T, change func(*Options)) *Service {
 	t.Helper()
 	o := options(t, rules)
-	o.Limiter = usage.New(slow{memstore.New(memstore.Options{Now: clock}), time.Second}, prometheus.NewRegistry())
+	o.Limiter = newLimiter(slow{memstore.New(memstore.Options{Now: clock}), time.Second}, prometheus.NewRegistry())
 	change(&o)
 	return New(o)
 }

@@ -17,7 +17,6 @@ import (
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
 	"weir/internal/limiter/memstore"
-	"weir/internal/usage"
 )
 
 // Faults that envoyproxy/ratelimit is known for, as far as requests and their
@@ -179,7 +178,7 @@ descriptors:
 // Whatever is wrong with Redis, it answers UNKNOWN.
 func TestFaultStoreErrorsAreUnknown(t *testing.T) {
 	opts := options(t, rules)
-	opts.Limiter = usage.New(failing{}, prometheus.NewRegistry())
+	opts.Limiter = newLimiter(failing{}, prometheus.NewRegistry())
 	conn := serve(t, New(opts))
 	_, err := ask(t, conn, "domain: 'api' "+d("user", "a"))
 	expectError(t, err, codes.Unavailable, "the store of the counters is unavailable")
@@ -193,7 +192,7 @@ func TestFaultSeriesFromTraffic(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	opts := options(t, rules)
 	opts.Registerer = reg
-	opts.Limiter = usage.New(memstore.New(memstore.Options{Now: clock}), reg)
+	opts.Limiter = newLimiter(memstore.New(memstore.Options{Now: clock}), reg)
 	s := New(opts)
 	traffic := func(n int) {
 		for i := range n {

@@ -38,6 +38,16 @@ func load(t testing.TB, rules string) *descriptors.Tree {
 	return tree
 }
 
+// newLimiter makes a Limiter with the defaults of the server.
+func newLimiter(store limiter.Store, reg prometheus.Registerer) *usage.Limiter {
+	return usage.New(store, usage.Options{
+		Registerer:        reg,
+		NearLimitRatio:    0.8,
+		MaxDetailedSeries: 10_000,
+		Logger:            slog.New(slog.DiscardHandler),
+	})
+}
+
 // options are those of a service with these rules whose counters are in memory.
 func options(t testing.TB, rules string) Options {
 	t.Helper()
@@ -49,7 +59,7 @@ func options(t testing.TB, rules string) Options {
 	}
 	return Options{
 		Rules:      func() *descriptors.Tree { return tree },
-		Limiter:    usage.New(memstore.New(memstore.Options{Now: clock}), reg),
+		Limiter:    newLimiter(memstore.New(memstore.Options{Now: clock}), reg),
 		Options:    plan.Options{Keys: keys},
 		Registerer: reg,
 		Logger:     slog.New(slog.DiscardHandler),

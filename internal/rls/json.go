@@ -73,7 +73,7 @@ func (s *Service) decideJSON(w http.ResponseWriter, r *http.Request) (response *
 // readJSON returns the RateLimitRequest in the body of r as protobuf.
 func readJSON(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBytes))
-	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, grpcstatus.Errorf(codes.ResourceExhausted, "the body has more than %d bytes", tooLarge.Limit)
 	}
 	if err != nil {

@@ -10,8 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
-
-	"weir/internal/usage"
 )
 
 func post(h http.Handler, method, body string) *httptest.ResponseRecorder {
@@ -85,7 +83,7 @@ descriptors:
 			body := func(keys ...string) string {
 				return `{"domain": "api", "descriptors": [{"entries": [{"key": "` + strings.Join(keys, `"}]}, {"entries": [{"key": "`) + `"}]}]}`
 			}
-			for _, key := range strings.Fields(keys) { // each is used up by itself
+			for key := range strings.FieldsSeq(keys) { // each is used up by itself
 				post(h, http.MethodPost, body(key))
 			}
 			w := post(h, http.MethodPost, body(strings.Fields(keys)...))
@@ -116,7 +114,7 @@ func TestRetryAfterInMilliseconds(t *testing.T) {
 func TestJSONErrors(t *testing.T) {
 	opts := options(t, rules)
 	failed := options(t, rules)
-	failed.Limiter = usage.New(failing{}, prometheus.NewRegistry())
+	failed.Limiter = newLimiter(failing{}, prometheus.NewRegistry())
 	for _, tc := range []struct {
 		name   string
 		opts   Options

@@ -11,7 +11,7 @@ import (
 	"weir/internal/plan"
 )
 
-// metadata tells, as an encoded google.protobuf.Struct, what was asked: domain,
+// metadata says, as an encoded google.protobuf.Struct, what was asked: domain,
 // descriptors and hitsAddend; and as metadata what the rules of the admitted
 // descriptors say. Envoy hands it on to its access log and to other filters.
 func metadata(r *plan.Request, statuses []plan.Status) ([]byte, error) {

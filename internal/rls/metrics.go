@@ -61,13 +61,13 @@ func (e entrance) observe(start time.Time) {
 	e.seconds.Observe(time.Since(start).Seconds())
 }
 
-// unmatched tells of what is admitted only because no rule is for it, be it
+// unmatched counts and logs what is admitted only because no rule is for it, be it
 // meant so or a domain or key that is spelled in two ways.
 type unmatched struct {
 	descriptors *prometheus.CounterVec // by domain, of those that there are rules for
 	requests    prometheus.Counter     // for other domains
 	logger      *slog.Logger
-	told        atomic.Pointer[time.Time] // when the log was told last
+	told        atomic.Pointer[time.Time] // when it was last logged
 }
 
 func newUnmatched(reg prometheus.Registerer, logger *slog.Logger) *unmatched {
@@ -101,7 +101,7 @@ const (
 	maxToldOthers = 20          // domains of the rules in the log
 )
 
-// tell tells the log of a request for a domain without rules, unless it was told
+// tell logs a request for a domain without rules, unless it was told
 // of one a short while ago.
 func (u *unmatched) tell(tree *descriptors.Tree, domain string) {
 	last := u.told.Load()

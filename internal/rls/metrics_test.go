@@ -88,7 +88,7 @@ descriptors:
   - key: alone
     rate_limit: {unit: second, requests_per_unit: 1}
 `)
-	opts.Limiter = usage.New(memstore.New(memstore.Options{Now: clock}), reg)
+	opts.Limiter = newLimiter(memstore.New(memstore.Options{Now: clock}), reg)
 	s := New(opts)
 	const user = "domain: 'api' descriptors {entries {key: 'user' value: 'a|b'} entries {key: 'path' value: '/'} %s} "
 	decide(t, s, fmt.Sprintf(user, "")+d("alone", "x")+"hits_addend: 2") // denied by alone
@@ -121,7 +121,7 @@ weir_limit_hits_total{domain="api",limit="minute token_bucket",outcome="withheld
 }
 
 // A limit at the third level shares the reference's series with its parent, but
-// who asks which limit denies is told of it alone.
+// has one that counts its denials alone.
 func TestALimitAtTheThirdLevelHasASeriesOfItsOwn(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	opts := options(t, `
@@ -136,7 +136,7 @@ descriptors:
             value: POST
             rate_limit: {name: writes, unit: minute, requests_per_unit: 1}
 `)
-	opts.Limiter = usage.New(memstore.New(memstore.Options{Now: clock}), reg)
+	opts.Limiter = newLimiter(memstore.New(memstore.Options{Now: clock}), reg)
 	s := New(opts)
 	const path = "descriptors {entries {key: 'tenant' value: 'a'} entries {key: 'path' value: '/'} "
 	for range 3 {
@@ -160,8 +160,8 @@ weir_limit_hits_total{domain="api",limit="writes",outcome="withheld",rule="tenan
 	}
 }
 
-// Values of requests stand in labels where a rule asks for them, whoever sends
-// them, and nowhere else.
+// Values of requests stand in labels where a rule asks for them, and nowhere
+// else.
 func TestMetricsOfValues(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	opts := options(t, `
@@ -175,7 +175,7 @@ descriptors:
   - key: path
     rate_limit: {unit: day, requests_per_unit: 100}
 `)
-	opts.Limiter = usage.NewWith(memstore.New(memstore.Options{Now: clock}), usage.Options{
+	opts.Limiter = usage.New(memstore.New(memstore.Options{Now: clock}), usage.Options{
 		Registerer: reg, NearLimitRatio: 0.8, MaxDetailedSeries: 2, Logger: slog.New(slog.DiscardHandler),
 	})
 	s := New(opts)
@@ -204,7 +204,7 @@ weir_detailed_series_overflow_total 4
 func TestMetricsOfOverrides(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	opts := options(t, `{domain: "a:b|c", descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 9}}]}`)
-	opts.Limiter = usage.New(memstore.New(memstore.Options{Now: clock}), reg)
+	opts.Limiter = newLimiter(memstore.New(memstore.Options{Now: clock}), reg)
 	decide(t, New(opts), "domain: 'a:b|c' "+d("user", "x")+d("user", "x", "limit {requests_per_unit: 9 unit: DAY}")+d("user", "x", "limit {requests_per_unit: 8 unit: HOUR}"))
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
 # HELP ratelimit_service_rate_limit_total_hits Units asked for.
@@ -226,7 +226,7 @@ weir_limit_hits_total{domain="a_b_c",limit="override",outcome="withheld",rule="o
 
 func TestStoreErrorsAreCounted(t *testing.T) {
 	opts := options(t, rules)
-	opts.Limiter = usage.New(failing{}, prometheus.NewRegistry())
+	opts.Limiter = newLimiter(failing{}, prometheus.NewRegistry())
 	s := New(opts)
 	c := s.newCall()
 	c.wire = hotRequest(1)

@@ -20,7 +20,6 @@ import (
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
-	"weir/internal/usage"
 )
 
 func TestBadRequests(t *testing.T) {
@@ -104,7 +103,7 @@ func TestStoreFails(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			opts := options(t, rules)
-			opts.Limiter = usage.New(failing{tc.wait}, prometheus.NewRegistry())
+			opts.Limiter = newLimiter(failing{tc.wait}, prometheus.NewRegistry())
 			s := New(opts)
 			c := s.newCall()
 			c.wire = wires(t)["full"]

@@ -15,7 +15,6 @@ import (
 
 	"weir/internal/limiter"
 	"weir/internal/limiter/memstore"
-	"weir/internal/usage"
 )
 
 // witness is a store that notes when it admitted requests, in microseconds
@@ -60,7 +59,7 @@ func TestWorkersWaitForTheirSlots(t *testing.T) {
 	for _, tc := range []struct {
 		algorithm string
 		wasted    int // most tries of a worker that may be in vain
-		// exceeds tells whether the last of some admissions was one too many.
+		// exceeds reports whether the last of some admissions was one too many.
 		exceeds func(admitted []int64) bool
 	}{
 		{"algorithm: fixed_window", 6, func(admitted []int64) bool {
@@ -116,7 +115,7 @@ func TestWorkersWaitForTheirSlots(t *testing.T) {
 // given.
 func sendWorkers(t *testing.T, rules string, workers, mayWaste int) (admitted []int64) {
 	opts, witness := options(t, rules), newWitness()
-	opts.Limiter = usage.New(witness, prometheus.NewRegistry())
+	opts.Limiter = newLimiter(witness, prometheus.NewRegistry())
 	server := httptest.NewServer(New(opts).JSONHandler())
 	defer server.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -10,7 +10,7 @@ func settingName(variable string) string {
 	return fmt.Sprintf("--%s ($%s)", strings.ToLower(strings.ReplaceAll(variable, "_", "-")), variable)
 }
 
-// wrong tells what is wrong with the setting of a variable.
+// wrong returns what is wrong with the setting of a variable.
 func wrong(variable, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", settingName(variable), fmt.Errorf(format, args...))
 }
@@ -18,7 +18,7 @@ func wrong(variable, format string, args ...any) error {
 // file is a setting that names one.
 type file struct{ variable, path string }
 
-// missing tells that f is needed because of another setting.
+// missing returns the error that f is needed because of another setting.
 func (f file) missing(other, is string) error {
 	return wrong(f.variable, "a file is needed because %s is %s", settingName(other), is)
 }

@@ -261,7 +261,7 @@ func checkHonoured(t *testing.T, c counterpart, flag *kong.Flag) {
 	}
 }
 
-// sameDefault tells whether two defaults mean the same: 0 and 0s do.
+// sameDefault reports whether two defaults mean the same: 0 and 0s do.
 func sameDefault(a, b string) bool {
 	return strings.EqualFold(strings.TrimSuffix(a, "s"), strings.TrimSuffix(b, "s"))
 }

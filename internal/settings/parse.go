@@ -102,7 +102,7 @@ func checkPath(flag *kong.Flag) error {
 	return nil
 }
 
-// allowed tells the range of a setting, "" if it has none.
+// allowed returns the range of a setting, "" if it has none.
 func allowed(tag *kong.Tag) string {
 	low, high := tag.Get("min"), tag.Get("max")
 	switch {

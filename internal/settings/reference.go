@@ -51,7 +51,7 @@ var (
 	}}
 )
 
-// condition tells which values of a variable ask for something that is not done.
+// condition returns which values of a variable ask for something that is not done.
 type condition struct {
 	text string
 	met  func(value string) bool
@@ -110,7 +110,7 @@ func withTwins(list []variable) []variable {
 	return list
 }
 
-// Warning tells of a variable that has no effect although it asks for one.
+// Warning is about a variable that has no effect although it asks for one.
 type Warning struct {
 	Variable, Value string
 	Instead         string // what happens

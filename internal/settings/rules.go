@@ -45,13 +45,13 @@ func (r RulesPath) Path() string {
 	}
 }
 
-// WithSiblings tells whether what is beside the path and bears its name with a dot
+// WithSiblings reports whether what is beside the path and bears its name with a dot
 // and more holds rules, too.
 func (r RulesPath) WithSiblings() bool {
 	return r.Config == "" && r.RuntimeSubdirectory != "" && r.RuntimeWatchRoot
 }
 
-// Named tells which settings made up the path.
+// Named returns which settings made up the path.
 func (r RulesPath) Named() string {
 	if r.Config == "" && (r.RuntimeRoot != "" || r.RuntimeSubdirectory != "") {
 		return "RUNTIME_ROOT, RUNTIME_SUBDIRECTORY, RUNTIME_APPDIRECTORY"

@@ -12,7 +12,7 @@ type TLS struct {
 	ClientSAN string `name:"grpc-client-tls-san" env:"GRPC_CLIENT_TLS_SAN" placeholder:"NAME" help:"Name in a client's certificate: DNS name, IP address, URI or email address. Needs GRPC_CLIENT_TLS_CACERT."`
 }
 
-// check tells what is missing.
+// check returns what is missing.
 func (s TLS) check() error {
 	if !s.On {
 		return nil

@@ -33,7 +33,7 @@ type XDS struct {
 	BackoffJitter  bool          `name:"xds-client-backoff-jitter" env:"XDS_CLIENT_BACKOFF_JITTER" default:"true" help:"Vary them."`
 }
 
-// Enabled tells whether the rules come from a control plane.
+// Enabled reports whether the rules come from a control plane.
 func (x XDS) Enabled() bool { return x.ConfigType == fromControlPlane }
 
 // BackoffSpread is the part by which times are made longer or shorter, 0 to 1.

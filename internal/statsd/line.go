@@ -14,7 +14,7 @@ import (
 type line struct {
 	name string // with tags that are part of it
 	tags string // of DogStatsD, with what leads them in
-	sent uint64 // what the server was told of Total
+	sent uint64 // how much of Total the server has
 
 	round uint64 // of the last flush that had the sum
 }

@@ -36,10 +36,10 @@ const (
 // it reports, and goes on with what is there.
 type Decoder struct {
 	Reporter
-	// Elsewhere tells where a field belongs that is not allowed where it is, such
+	// Elsewhere returns where a field belongs that is not allowed where it is, such
 	// as "a rate_limit"; "" if nowhere. It may be nil.
 	Elsewhere func(field string) string
-	// Synonyms tells which allowed field or word is meant by one that other programs
+	// Synonyms says which allowed field or word is meant by one that other programs
 	// have for it. It may be nil.
 	Synonyms map[string]string
 

@@ -67,7 +67,7 @@ func (d *Decoder) Fields(n *yaml.Node, allowed []string, visit func(name string,
 	})
 }
 
-// Has tells whether a node is a mapping with a field.
+// Has reports whether a node is a mapping with a field.
 func Has(n *yaml.Node, field string) bool {
 	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == field {
@@ -126,7 +126,7 @@ func (d *Decoder) ItemsFrom(first int, items []*yaml.Node, visit func(*yaml.Node
 	}
 }
 
-// makeList tells how to make a list of a mapping.
+// makeList returns how to make a list of a mapping.
 func makeList(n *yaml.Node) string {
 	switch {
 	case n.Kind != yaml.MappingNode:

@@ -81,11 +81,11 @@ func firstItem(list []byte) (above int, dash []byte) {
 	return above, nil
 }
 
-// saysNothing tells whether a line, without the blanks before it, is empty or a
+// saysNothing reports whether a line, without the blanks before it, is empty or a
 // comment.
 func saysNothing(line []byte) bool { return len(line) == 0 || line[0] == '\n' || line[0] == '#' }
 
-// endsWithNull tells whether a node is a mapping whose last field has the given
+// endsWithNull reports whether a node is a mapping whose last field has the given
 // name and no value.
 func endsWithNull(n *yaml.Node, field string) bool {
 	if n == nil || n.Kind != yaml.MappingNode {
@@ -95,7 +95,7 @@ func endsWithNull(n *yaml.Node, field string) bool {
 	return last[0].Value == field && IsNull(last[1])
 }
 
-// separable tells that nothing but the list follows the head, that the list is
+// separable reports whether nothing but the list follows the head, that the list is
 // text, and that the numbers of lines can be told without the parser.
 func (p *Parts) separable(head []byte) bool {
 	for _, s := range []string{"\n---", "\n...", "\r", "\u0085", "\u2028", "\u2029"} {

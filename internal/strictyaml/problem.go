@@ -83,8 +83,8 @@ type Step struct {
 	Index int
 }
 
-// Reporter collects the problems of one file. Whoever walks the file keeps
-// the way with Enter and Leave, so that it is spelled only where something is wrong.
+// Reporter collects the problems of one file. The code that walks the file
+// keeps the way with Enter and Leave, so that it is spelled only where something is wrong.
 type Reporter struct {
 	File     string // as problems shall name it
 	Problems Problems
@@ -120,12 +120,10 @@ func (r *Reporter) WarnIn(field string, at Position, format string, args ...any)
 	r.Warn(at, format, args...)
 }
 
-// newProblem makes a problem at a position, and tells whether it is not known yet.
+// newProblem makes a problem at a position, and reports whether it is not known yet.
 func (r *Reporter) newProblem(at Position, message string) (p Problem, isNew bool) {
-	p = Problem{File: r.File, Line: at.Line, Column: at.Column, Message: message}
-	if at == (Position{}) {
-		p.Path = r.Path()
-	}
+	p = r.Origin(at)
+	p.Message = message
 	if r.muted || r.seen[p] {
 		return p, false
 	}
@@ -142,6 +140,15 @@ func (r *Reporter) Here(at Position) Problem {
 	return Problem{File: r.File, Line: at.Line, Column: at.Column, Path: r.Path()}
 }
 
+// Origin is Here, with the path only if there is no position: it is to be kept for
+// many nodes, and to spell their paths would take memory.
+func (r *Reporter) Origin(at Position) Problem {
+	if at == (Position{}) {
+		return r.Here(at)
+	}
+	return Problem{File: r.File, Line: at.Line, Column: at.Column}
+}
+
 // ProblemIn reports something about a field of the current node.
 func (r *Reporter) ProblemIn(field string, at Position, format string, args ...any) {
 	r.Enter(Step{Field: field})
@@ -150,7 +157,7 @@ func (r *Reporter) ProblemIn(field string, at Position, format string, args ...a
 }
 
 // Found is how many problems were found so far, also those that are not
-// reported again. It tells whether something is wrong with a part of the file.
+// reported again. If it grows, something is wrong with a part of the file.
 func (r *Reporter) Found() int { return r.found }
 
 // Enter makes the node that a step leads to the current one.

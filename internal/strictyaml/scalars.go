@@ -10,7 +10,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// IsNull tells whether a node is null, which an empty field is, too.
+// IsNull reports whether a node is null, which an empty field is, too.
 func IsNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
 // Text returns the text of a scalar as it is written, also of a number or a

@@ -20,7 +20,7 @@ func (d *Decoder) syntaxProblem(err error, data []byte) {
 	d.Problem(Position{Line: line}, "invalid YAML: %s%s", message, hint)
 }
 
-// beginsWithTab tells whether there is a tab before the text of a line.
+// beginsWithTab reports whether there is a tab before the text of a line.
 func beginsWithTab(data []byte, line int) bool {
 	for i, text := range bytes.Split(data, []byte("\n")) {
 		if i+1 == line {

@@ -139,7 +139,7 @@ func (r *Redis) start() error {
 	return nil
 }
 
-// answers tells whether a Redis replies to PING at addr. An error reply counts:
+// answers reports whether a Redis replies to PING at addr. An error reply counts:
 // a server that asks for a password or is loading its data is there.
 func answers(addr string) bool {
 	conn, err := net.DialTimeout("tcp", addr, patience)

@@ -29,6 +29,13 @@ func Eventually(tb testing.TB, check func() error) {
 	}
 }
 
+// Pass lets so much time pass: for what only time brings about, such as the end of a
+// window, and for how long an attack lasts. For all else, wait with Eventually, or for
+// a channel beside a bound.
+func Pass(d time.Duration) {
+	<-time.After(d) //nolint:forbidigo // there is nothing else to wait for
+}
+
 // InProcessorTime runs f, and fails the test if it never takes less than bound of the
 // time of processors, which others on the machine do not take away; under the
 // race detector ten times as much. It has five tries, because a collection of

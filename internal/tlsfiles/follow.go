@@ -64,7 +64,7 @@ func (c *Config) look() (*tls.Config, error) {
 	return c.make(m), nil
 }
 
-// fingerprint tells one look at the files from another.
+// fingerprint is different for looks that found different files.
 func fingerprint(contents [3][]byte, err error) [sha256.Size]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "%x %v", contents, err))
 }

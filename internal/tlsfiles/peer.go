@@ -50,7 +50,7 @@ func clientConfig(m material, opts Options) *tls.Config {
 	return config
 }
 
-// trusted tells whether a server's certificate, the first of the chain, comes
+// trusted reports whether a server's certificate, the first of the chain, comes
 // from one of the authorities, or of those of the system if that is nil.
 func trusted(chain []*x509.Certificate, authorities *x509.CertPool) error {
 	intermediates := x509.NewCertPool()
@@ -61,7 +61,7 @@ func trusted(chain []*x509.Certificate, authorities *x509.CertPool) error {
 	return err
 }
 
-// holds tells whether a certificate holds a subject alternative name. What the name
+// holds reports whether a certificate holds a subject alternative name. What the name
 // looks like decides what kind of name it is: with a scheme it is a URI, with an @
 // an email address, and otherwise a DNS name or an IP address.
 func holds(certificate *x509.Certificate, san string) error {

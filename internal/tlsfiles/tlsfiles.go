@@ -44,7 +44,7 @@ type Config struct {
 	make    func(material) *tls.Config
 	current atomic.Pointer[tls.Config]
 	seen    [sha256.Size]byte // what the last look at the files saw
-	refused atomic.Int64      // when the log was last told of a client, in seconds
+	refused atomic.Int64      // when a client was last logged, in seconds
 	stop    context.CancelFunc
 	ended   sync.WaitGroup
 }

@@ -15,7 +15,7 @@ import (
 func users(n int) []*limiter.Limit {
 	limits := make([]*limiter.Limit, n)
 	for i := range limits {
-		limits[i] = must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.Labels{
+		limits[i] = must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{
 			Domain: "api", Key1: fmt.Sprint("user_", i), Rule: fmt.Sprint("user=", i), Limit: "minute",
 		}.Series()})
 	}
@@ -26,7 +26,7 @@ func users(n int) []*limiter.Limit {
 func BenchmarkHit(b *testing.B) {
 	for _, n := range []int{1, 100_000} {
 		b.Run(fmt.Sprint("limits=", n), func(b *testing.B) {
-			l := New(nil, prometheus.NewRegistry())
+			l := newDefault(nil, prometheus.NewRegistry())
 			limits := users(n)
 			l.Keep(slices.Values(limits))
 			shuffle := func() { rand.Shuffle(n, func(i, j int) { limits[i], limits[j] = limits[j], limits[i] }) }
@@ -54,7 +54,7 @@ func BenchmarkHit(b *testing.B) {
 // BenchmarkGather tells Prometheus of as many series as 10,000 limits make.
 func BenchmarkGather(b *testing.B) {
 	reg := prometheus.NewRegistry()
-	l := New(shared{}, reg)
+	l := newDefault(shared{}, reg)
 	for _, limit := range users(10_000) {
 		if _, err := l.Decide(b.Context(), []limiter.Hit{{Limit: limit, Cost: 1}}, make([]limiter.Decision, 1)); err != nil {
 			b.Fatal(err)
@@ -77,7 +77,7 @@ func BenchmarkFirstHit(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		if i%len(limits) == 0 { // all are known: begin anew
 			b.StopTimer()
-			l = New(nil, prometheus.NewRegistry())
+			l = newDefault(nil, prometheus.NewRegistry())
 			l.Keep(slices.Values(limits))
 			b.StartTimer()
 		}

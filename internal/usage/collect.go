@@ -13,9 +13,9 @@ import (
 // merged yields the sums of rows, added up where consecutive ones agree in the
 // labels that cut leaves. Limits whose hits all count under values of requests
 // have none.
-func merged(rows []row, cut func(*limiter.Labels)) iter.Seq2[limiter.Labels, Sums] {
-	return func(yield func(limiter.Labels, Sums) bool) {
-		var last limiter.Labels
+func merged(rows []row, cut func(*limiter.LabelSet)) iter.Seq2[limiter.LabelSet, Sums] {
+	return func(yield func(limiter.LabelSet, Sums) bool) {
+		var last limiter.LabelSet
 		var sums Sums
 		for _, r := range rows {
 			labels := r.series.Labels()
@@ -34,7 +34,7 @@ func merged(rows []row, cut func(*limiter.Labels)) iter.Seq2[limiter.Labels, Sum
 	}
 }
 
-// Describe tells Prometheus which metrics there are.
+// Describe implements prometheus.Collector.
 func (t *table) Describe(descs chan<- *prometheus.Desc) {
 	for _, m := range metrics[:outcomes+1] {
 		descs <- m.desc
@@ -46,7 +46,7 @@ func (t *table) Describe(descs chan<- *prometheus.Desc) {
 // Prometheus wants, which it takes long to bring about.
 func (t *table) Collect(to chan<- prometheus.Metric) {
 	rows := t.rows(time.Now())
-	for l, sums := range merged(rows, func(l *limiter.Labels) { l.More, l.Rule, l.Limit = "", "", "" }) {
+	for l, sums := range merged(rows, func(l *limiter.LabelSet) { l.More, l.Rule, l.Limit = "", "", "" }) {
 		labels := prometheus.MakeLabelPairs(metrics[TotalHits].desc, []string{l.Domain, l.Key1, l.Key2})
 		for s, value := range sums {
 			to <- &metric{metrics[s].desc, labels, value}
@@ -78,12 +78,11 @@ type metric struct {
 	value  uint64
 }
 
-// Desc tells which metric it is.
+// Desc implements prometheus.Metric.
 func (m *metric) Desc() *prometheus.Desc { return m.desc }
 
-// Write tells its labels and value.
+// Write implements prometheus.Metric.
 func (m *metric) Write(out *dto.Metric) error {
-	value := float64(m.value)
-	out.Label, out.Counter = m.labels, &dto.Counter{Value: &value}
+	out.Label, out.Counter = m.labels, &dto.Counter{Value: new(float64(m.value))}
 	return nil
 }

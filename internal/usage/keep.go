@@ -10,7 +10,7 @@ import (
 )
 
 // keepIdle is how long series stay that no limit counts under any more, so that
-// whoever reads them from time to time sees their last sums.
+// programs that read them from time to time see their last sums.
 const keepIdle = 10 * time.Minute
 
 // standing is how a series without a limit was when it last grew.

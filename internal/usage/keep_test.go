@@ -16,7 +16,7 @@ import (
 
 // tenant is a limit of a domain, one of several of its rule.
 func tenant(domain string) *limiter.Limit {
-	return must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.Labels{Domain: domain, Key1: "user", Rule: "user", Limit: "minute"}.Series()})
+	return must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: domain, Key1: "user", Rule: "user", Limit: "minute"}.Series()})
 }
 
 func hit(t *testing.T, l *Limiter, h limiter.Hit) {
@@ -28,9 +28,9 @@ func hit(t *testing.T, l *Limiter, h limiter.Hit) {
 
 // wantSeries checks the total of every series, and how many there are of limits'
 // own.
-func wantSeries(t *testing.T, l *Limiter, reg *prometheus.Registry, own int, want map[limiter.Labels]uint64) {
+func wantSeries(t *testing.T, l *Limiter, reg *prometheus.Registry, own int, want map[limiter.LabelSet]uint64) {
 	t.Helper()
-	got := make(map[limiter.Labels]uint64)
+	got := make(map[limiter.LabelSet]uint64)
 	for s, units := range l.Sums() {
 		got[s] = units[TotalHits]
 	}
@@ -45,14 +45,14 @@ func wantSeries(t *testing.T, l *Limiter, reg *prometheus.Registry, own int, wan
 func TestSeriesOfRulesThatAreGoneAreGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewRegistry()
-		l := New(shared{}, reg)
+		l := newDefault(shared{}, reg)
 		a, b := tenant("a"), tenant("b")
 		seriesA, seriesB := a.Series.Levels().Labels(), b.Series.Levels().Labels()
-		alice := limiter.Labels{Domain: "b", Key1: "user_alice"}
+		alice := limiter.LabelSet{Domain: "b", Key1: "user_alice"}
 		hit(t, l, limiter.Hit{Limit: a, Cost: 1})
 		hit(t, l, limiter.Hit{Limit: b, Cost: 2})
 		hit(t, l, limiter.Hit{Limit: b, Cost: 3, Labels: []byte("user_alice\x00")})
-		all := map[limiter.Labels]uint64{seriesA: 1, seriesB: 2, alice: 3}
+		all := map[limiter.LabelSet]uint64{seriesA: 1, seriesB: 2, alice: 3}
 		wantSeries(t, l, reg, 2, all)
 
 		l.Keep(slices.Values([]*limiter.Limit{a, b}))
@@ -63,7 +63,7 @@ func TestSeriesOfRulesThatAreGoneAreGivenUp(t *testing.T) {
 		time.Sleep(keepIdle - time.Nanosecond)
 		wantSeries(t, l, reg, 2, all)
 		time.Sleep(time.Nanosecond)
-		wantSeries(t, l, reg, 1, map[limiter.Labels]uint64{seriesA: 1})
+		wantSeries(t, l, reg, 1, map[limiter.LabelSet]uint64{seriesA: 1})
 		if n := testutil.CollectAndCount(l.series, "ratelimit_service_rate_limit_total_hits"); n != 1 {
 			t.Errorf("%d series, want 1", n)
 		}
@@ -72,7 +72,7 @@ func TestSeriesOfRulesThatAreGoneAreGivenUp(t *testing.T) {
 		hit(t, l, limiter.Hit{Limit: b, Cost: 4})
 		hit(t, l, limiter.Hit{Limit: b, Cost: 5, Labels: []byte("user_alice\x00")})
 		hit(t, l, limiter.Hit{Limit: a, Cost: 1})
-		wantSeries(t, l, reg, 2, map[limiter.Labels]uint64{seriesA: 2, seriesB: 4, alice: 5})
+		wantSeries(t, l, reg, 2, map[limiter.LabelSet]uint64{seriesA: 2, seriesB: 4, alice: 5})
 	})
 }
 
@@ -89,14 +89,14 @@ func TestSeriesThatAreUsedOrComeBackStay(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				reg := prometheus.NewRegistry()
-				l := New(shared{}, reg)
-				a := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.Labels{Domain: "a", Key1: "user"}.Series()})
+				l := newDefault(shared{}, reg)
+				a := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "a", Key1: "user"}.Series()})
 				hit(t, l, limiter.Hit{Limit: a, Cost: 1})
 				l.Keep(slices.Values([]*limiter.Limit{}))
 				time.Sleep(keepIdle - time.Nanosecond)
 				tt.meanwhile(t, l, a)
 				time.Sleep(time.Nanosecond)
-				wantSeries(t, l, reg, 0, map[limiter.Labels]uint64{a.Series.Labels(): tt.total})
+				wantSeries(t, l, reg, 0, map[limiter.LabelSet]uint64{a.Series.Labels(): tt.total})
 			})
 		})
 	}
@@ -107,11 +107,11 @@ func TestSeriesThatAreUsedOrComeBackStay(t *testing.T) {
 func TestASumDoesNotFallWhenALimitLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewRegistry()
-		l := New(shared{}, reg)
+		l := newDefault(shared{}, reg)
 		of := func(limit string) *limiter.Limit {
-			return must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.Labels{Domain: "api", Key1: "user", Rule: "user", Limit: limit}.Series()})
+			return must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "api", Key1: "user", Rule: "user", Limit: limit}.Series()})
 		}
-		user := limiter.Labels{Domain: "api", Key1: "user"}
+		user := limiter.LabelSet{Domain: "api", Key1: "user"}
 		stays := of("stays")
 		for i := range uint64(5) {
 			changed := of(string(rune('a' + i)))
@@ -121,7 +121,7 @@ func TestASumDoesNotFallWhenALimitLeaves(t *testing.T) {
 			time.Sleep(keepIdle)
 			own := 2 // the limits of now
 			if i > 0 {
-				wantSeries(t, l, reg, own, map[limiter.Labels]uint64{user: 3 * (i + 1)})
+				wantSeries(t, l, reg, own, map[limiter.LabelSet]uint64{user: 3 * (i + 1)})
 			}
 			if n := len(l.series.all); n > 3 {
 				t.Errorf("%d series, want those of the limits and what is left of others", n)
@@ -134,14 +134,14 @@ func TestASumDoesNotFallWhenALimitLeaves(t *testing.T) {
 				break
 			}
 		}
-		wantSeries(t, l, reg, 0, map[limiter.Labels]uint64{})
+		wantSeries(t, l, reg, 0, map[limiter.LabelSet]uint64{})
 	})
 }
 
 // TestSeriesDoNotPileUp lets tenants come and go.
 func TestSeriesDoNotPileUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := New(shared{}, prometheus.NewRegistry())
+		l := newDefault(shared{}, prometheus.NewRegistry())
 		for i := range 100 {
 			limit := tenant(string(rune('A' + i)))
 			l.Keep(slices.Values([]*limiter.Limit{limit}))

@@ -32,19 +32,8 @@ type Options struct {
 	Logger            *slog.Logger // told once if there are so many
 }
 
-// New returns a Limiter on store whose metrics are registered with reg, with
-// the options that are the defaults of the server.
-func New(store limiter.Store, reg prometheus.Registerer) *Limiter {
-	return NewWith(store, Options{
-		Registerer:        reg,
-		NearLimitRatio:    0.8,
-		MaxDetailedSeries: 10_000,
-		Logger:            slog.New(slog.DiscardHandler),
-	})
-}
-
-// NewWith returns a Limiter on store.
-func NewWith(store limiter.Store, opts Options) *Limiter {
+// New returns a Limiter on store.
+func New(store limiter.Store, opts Options) *Limiter {
 	l := &Limiter{
 		store:     store,
 		series:    newTable(opts),
@@ -74,13 +63,13 @@ func (l *Limiter) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.
 	return denied, nil
 }
 
-// Keep tells which limits there are from now on. Series that none of them counts
+// Keep sets which limits there are from now on. Series that none of them counts
 // under are given up when they have been idle for ten minutes, those of values of
 // requests with the rule that made them. One that is needed again begins with 0.
 func (l *Limiter) Keep(limits iter.Seq[*limiter.Limit]) { l.series.keep(limits, time.Now()) }
 
 // Sums yields the sums of the limits that agree in all labels but Rule and Limit,
 // which are empty. The labels are in order. Limits that were not hit have none.
-func (l *Limiter) Sums() iter.Seq2[limiter.Labels, Sums] {
-	return merged(l.series.rows(time.Now()), func(labels *limiter.Labels) { labels.Rule, labels.Limit = "", "" })
+func (l *Limiter) Sums() iter.Seq2[limiter.LabelSet, Sums] {
+	return merged(l.series.rows(time.Now()), func(labels *limiter.LabelSet) { labels.Rule, labels.Limit = "", "" })
 }

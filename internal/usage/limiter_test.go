@@ -3,6 +3,7 @@ package usage
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,6 +19,16 @@ func must(s limiter.Spec) *limiter.Limit {
 		panic(err)
 	}
 	return l
+}
+
+// newDefault makes a Limiter with the defaults of the server.
+func newDefault(store limiter.Store, reg prometheus.Registerer) *Limiter {
+	return New(store, Options{
+		Registerer:        reg,
+		NearLimitRatio:    0.8,
+		MaxDetailedSeries: 10_000,
+		Logger:            slog.New(slog.DiscardHandler),
+	})
 }
 
 // fixed is a store whose counters all stand at the same state and time.
@@ -37,14 +48,14 @@ func (f fixed) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Decis
 }
 
 func TestLimiterWithoutHitsAdmits(t *testing.T) {
-	l := New(fixed{err: limiter.ErrUnavailable}, prometheus.NewRegistry())
+	l := newDefault(fixed{err: limiter.ErrUnavailable}, prometheus.NewRegistry())
 	if denied, err := l.Decide(context.Background(), nil, nil); denied || err != nil {
 		t.Errorf("got denied %v, error %v", denied, err)
 	}
 }
 
 func TestLimiterReturnsTheStoresError(t *testing.T) {
-	l := New(fixed{err: limiter.ErrUnavailable}, prometheus.NewRegistry())
+	l := newDefault(fixed{err: limiter.ErrUnavailable}, prometheus.NewRegistry())
 	hits := []limiter.Hit{{Limit: must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 1}), Cost: 1}}
 	if _, err := l.Decide(context.Background(), hits, make([]limiter.Decision, 1)); !errors.Is(err, limiter.ErrUnavailable) {
 		t.Errorf("got %v", err)

@@ -18,9 +18,9 @@ import (
 // Prometheus is told the sums over what its labels do not hold.
 func TestSeriesOfPrometheus(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	l := New(shared{}, reg)
+	l := newDefault(shared{}, reg)
 	for _, more := range []string{"c", "d"} {
-		limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.Labels{Domain: "api", Key1: "a", Key2: "b", More: more}.Series()})
+		limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "api", Key1: "a", Key2: "b", More: more}.Series()})
 		if _, err := l.Decide(context.Background(), []limiter.Hit{{Limit: limit, Cost: 2}}, make([]limiter.Decision, 1)); err != nil {
 			t.Fatal(err)
 		}
@@ -63,11 +63,11 @@ weir_store_errors_total 0
 func TestDetailedSeriesAreBounded(t *testing.T) {
 	const bound, values, workers = 10, 50, 8
 	var log strings.Builder
-	l := NewWith(shared{}, Options{
+	l := New(shared{}, Options{
 		Registerer: prometheus.NewRegistry(), NearLimitRatio: 0.8,
 		MaxDetailedSeries: bound, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
-	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.Labels{Domain: "api", Key1: "user"}.Series()})
+	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "api", Key1: "user"}.Series()})
 	var asking sync.WaitGroup
 	for range workers {
 		asking.Go(func() {
@@ -105,8 +105,8 @@ func TestDetailedSeriesAreBounded(t *testing.T) {
 // Whatever values a hit is counted under, its limit tells what became of it.
 func TestOutcomesOfHitsWithValues(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	l := New(shared{}, reg)
-	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.Labels{Domain: "api", Key1: "user", Rule: "user", Limit: "minute"}.Series()})
+	l := newDefault(shared{}, reg)
+	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "api", Key1: "user", Rule: "user", Limit: "minute"}.Series()})
 	for _, labels := range []string{"user_alice\x00", "user_bob\x00"} {
 		hit(t, l, limiter.Hit{Limit: limit, Cost: 4, Labels: []byte(labels)})
 		hit(t, l, limiter.Hit{Limit: limit, Cost: 12, Labels: []byte(labels)})
@@ -127,8 +127,8 @@ weir_limit_hits_total{domain="api",limit="minute",outcome="withheld",rule="user"
 }
 
 func TestKnownDetailsDoNotAllocate(t *testing.T) {
-	l := New(shared{}, prometheus.NewRegistry())
-	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.Labels{Domain: "api", Key1: "user"}.Series()})
+	l := newDefault(shared{}, prometheus.NewRegistry())
+	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "api", Key1: "user"}.Series()})
 	hit, d := limiter.Hit{Limit: limit, Cost: 1, Labels: []byte("user_alice\x00")}, limiter.Decision{Charged: true, Used: 1}
 	l.count(&hit, &d)
 	if n := testing.AllocsPerRun(100, func() { l.count(&hit, &d) }); n != 0 {
@@ -138,8 +138,8 @@ func TestKnownDetailsDoNotAllocate(t *testing.T) {
 
 func TestMetricNames(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	l := New(shared{}, reg)
-	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.Labels{Domain: "api", Key1: "user", Rule: "user", Limit: "minute"}.Series()})
+	l := newDefault(shared{}, reg)
+	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "api", Key1: "user", Rule: "user", Limit: "minute"}.Series()})
 	if _, err := l.Decide(context.Background(), []limiter.Hit{{Limit: limit, Cost: 1}}, make([]limiter.Decision, 1)); err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ const (
 	outcomes = admitted // the first of them
 )
 
-// metrics tells of each Sum its name, the end of the metric's or its outcome, and
+// metrics has for each Sum its name, the end of the metric's or its outcome, and
 // the metric.
 var metrics = [allSums]struct {
 	name string

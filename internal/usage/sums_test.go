@@ -13,7 +13,7 @@ import (
 )
 
 // sumsOf are the units of one series.
-func sumsOf(l *Limiter, s limiter.Labels) Sums {
+func sumsOf(l *Limiter, s limiter.LabelSet) Sums {
 	for series, units := range l.Sums() {
 		if series == s {
 			return units
@@ -40,10 +40,10 @@ func TestDocumentedUnits(t *testing.T) {
 			}
 			return n
 		}
-		series := limiter.Labels{Domain: "api", Key1: "user"}
+		series := limiter.LabelSet{Domain: "api", Key1: "user"}
 		limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: uint32(number(1)), Series: series.Series()})
 		const now = 1_767_323_045_000_000
-		l := New(fixed{state: limiter.State{At: now / 60_000_000, Used: int64(number(2))}, now: now}, prometheus.NewRegistry())
+		l := newDefault(fixed{state: limiter.State{At: now / 60_000_000, Used: int64(number(2))}, now: now}, prometheus.NewRegistry())
 		hit := limiter.Hit{Limit: limit, Cost: number(3), Always: row[4] == "yes, although denied"}
 		if _, err := l.Decide(t.Context(), []limiter.Hit{hit}, make([]limiter.Decision, 1)); err != nil {
 			t.Fatal(err)
@@ -56,11 +56,11 @@ func TestDocumentedUnits(t *testing.T) {
 }
 
 func TestMetricsCountUnitsOfCost(t *testing.T) {
-	user := limiter.Labels{Domain: "api", Key1: "user"}
+	user := limiter.LabelSet{Domain: "api", Key1: "user"}
 	ten := func(mode limiter.Mode) *limiter.Limit {
 		return must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Mode: mode, Series: user.Series()})
 	}
-	full := limiter.Hit{Limit: must(limiter.Spec{Unit: limiter.Minute, Series: limiter.Labels{Domain: "api", Key1: "other"}.Series()}), Cost: 1, Key: []byte("full")}
+	full := limiter.Hit{Limit: must(limiter.Spec{Unit: limiter.Minute, Series: limiter.LabelSet{Domain: "api", Key1: "other"}.Series()}), Cost: 1, Key: []byte("full")}
 	for _, tc := range []struct {
 		name string
 		used int64
@@ -86,7 +86,7 @@ func TestMetricsCountUnitsOfCost(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			const now = 1_767_323_045_000_000
-			l := New(fixed{state: limiter.State{At: now / 60_000_000, Used: tc.used}, now: now}, prometheus.NewRegistry())
+			l := newDefault(fixed{state: limiter.State{At: now / 60_000_000, Used: tc.used}, now: now}, prometheus.NewRegistry())
 			if _, err := l.Decide(context.Background(), tc.hits, make([]limiter.Decision, len(tc.hits))); err != nil {
 				t.Fatal(err)
 			}
@@ -100,9 +100,9 @@ func TestMetricsCountUnitsOfCost(t *testing.T) {
 // TestUnitsNearALimitAreCountedOnce denies the same again and again: what there is
 // room for stays, and is near the limit once, when it is used.
 func TestUnitsNearALimitAreCountedOnce(t *testing.T) {
-	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 3, Series: limiter.Labels{Domain: "api", Key1: "user"}.Series()})
+	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 3, Series: limiter.LabelSet{Domain: "api", Key1: "user"}.Series()})
 	var counter limiter.State
-	l := New(lasting{&counter}, prometheus.NewRegistry())
+	l := newDefault(lasting{&counter}, prometheus.NewRegistry())
 	for range 5 {
 		if _, err := l.Decide(context.Background(), []limiter.Hit{{Limit: limit, Cost: 2}}, make([]limiter.Decision, 1)); err != nil {
 			t.Fatal(err)
@@ -116,8 +116,8 @@ func TestUnitsNearALimitAreCountedOnce(t *testing.T) {
 // TestUnitsOverAShadowLimit counts the units of three requests as the reference does,
 // where they are charged as there.
 func TestUnitsOverAShadowLimit(t *testing.T) {
-	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 3, Mode: limiter.Shadow, Series: limiter.Labels{Domain: "api", Key1: "user"}.Series()})
-	l := New(lasting{new(limiter.State)}, prometheus.NewRegistry())
+	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 3, Mode: limiter.Shadow, Series: limiter.LabelSet{Domain: "api", Key1: "user"}.Series()})
+	l := newDefault(lasting{new(limiter.State)}, prometheus.NewRegistry())
 	for range 3 {
 		if _, err := l.Decide(context.Background(), []limiter.Hit{{Limit: limit, Cost: 2, Always: true}}, make([]limiter.Decision, 1)); err != nil {
 			t.Fatal(err)
@@ -142,8 +142,8 @@ func (s lasting) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Dec
 // Of two hits on one counter the second is over although the counter, which
 // holds neither after all, has room for it.
 func TestMetricsOfAHitThatAnEarlierOneLeftNoRoomFor(t *testing.T) {
-	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 3, Series: limiter.Labels{Domain: "api", Key1: "user"}.Series()})
-	l := New(shared{}, prometheus.NewRegistry())
+	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 3, Series: limiter.LabelSet{Domain: "api", Key1: "user"}.Series()})
+	l := newDefault(shared{}, prometheus.NewRegistry())
 	if denied, err := l.Decide(context.Background(), []limiter.Hit{{Limit: limit, Cost: 2}, {Limit: limit, Cost: 2}}, make([]limiter.Decision, 2)); !denied || err != nil {
 		t.Fatalf("got denied %v, error %v", denied, err)
 	}
@@ -190,8 +190,8 @@ func TestMetricsAreThoseOfTheReference(t *testing.T) {
 	} {
 		for _, always := range []bool{false, true} { // as with STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT, and without
 			const now = 1_767_323_045_000_000
-			limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: tc.limit, Series: limiter.Labels{Domain: "api", Key1: "user"}.Series()})
-			l := New(fixed{state: limiter.State{At: now / 60_000_000, Used: tc.used}, now: now}, prometheus.NewRegistry())
+			limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: tc.limit, Series: limiter.LabelSet{Domain: "api", Key1: "user"}.Series()})
+			l := newDefault(fixed{state: limiter.State{At: now / 60_000_000, Used: tc.used}, now: now}, prometheus.NewRegistry())
 			if _, err := l.Decide(context.Background(), []limiter.Hit{{Limit: limit, Cost: tc.cost, Always: always}}, make([]limiter.Decision, 1)); err != nil {
 				t.Fatal(err)
 			}
@@ -218,8 +218,8 @@ func TestNearLimitRatio(t *testing.T) {
 		{0.8, 4_000_000_000, 800_000_000},
 		{1, 10, 0},
 	} {
-		l := NewWith(shared{}, Options{Registerer: prometheus.NewRegistry(), NearLimitRatio: tc.ratio})
-		limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: tc.limit, Series: limiter.Labels{Domain: "api", Key1: "user"}.Series()})
+		l := New(shared{}, Options{Registerer: prometheus.NewRegistry(), NearLimitRatio: tc.ratio})
+		limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: tc.limit, Series: limiter.LabelSet{Domain: "api", Key1: "user"}.Series()})
 		if _, err := l.Decide(context.Background(), []limiter.Hit{{Limit: limit, Cost: uint64(tc.limit)}}, make([]limiter.Decision, 1)); err != nil {
 			t.Fatal(err)
 		}
@@ -240,8 +240,8 @@ func (remembering) Decide(_ context.Context, hits []limiter.Hit, out []limiter.D
 }
 
 func TestMetricsTellWhatWasRemembered(t *testing.T) {
-	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.Labels{Domain: "api", Key1: "user"}.Series()})
-	l := New(remembering{}, prometheus.NewRegistry())
+	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "api", Key1: "user"}.Series()})
+	l := newDefault(remembering{}, prometheus.NewRegistry())
 	if _, err := l.Decide(context.Background(), []limiter.Hit{{Limit: limit, Cost: 3}}, make([]limiter.Decision, 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -251,11 +251,11 @@ func TestMetricsTellWhatWasRemembered(t *testing.T) {
 }
 
 func TestLimitsOfOneSeriesShareItAndFollowTheirLimiter(t *testing.T) {
-	user := limiter.Labels{Domain: "api", Key1: "user"}
+	user := limiter.LabelSet{Domain: "api", Key1: "user"}
 	a := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: user.Series()})
 	b := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: user.Series()})
 	for range 2 {
-		l := New(fixed{}, prometheus.NewRegistry())
+		l := newDefault(fixed{}, prometheus.NewRegistry())
 		for _, limit := range []*limiter.Limit{a, b, a} {
 			if _, err := l.Decide(context.Background(), []limiter.Hit{{Limit: limit, Cost: 1}}, make([]limiter.Decision, 1)); err != nil {
 				t.Fatal(err)

@@ -141,7 +141,7 @@ func (t *table) addDetail(d detail, rule limiter.Series) *counters {
 	if len(t.detailed) >= t.maxDetailed {
 		return nil
 	}
-	series := limiter.NewLabels(d.domain, d.labels).Series()
+	series := limiter.NewLabelSet(d.domain, d.labels).Series()
 	t.detailed[d] = &detailSeries{t.locked(series), series, rule}
 	return t.all[series]
 }
@@ -153,8 +153,8 @@ type row struct {
 }
 
 // rows returns all series in order. Nobody has to wait for what is done with
-// them. Whoever reads them gives up those of rules that are gone, so that a
-// request need not.
+// them. The reader gives up those of rules that are gone, so that a request
+// need not.
 func (t *table) rows(now time.Time) []row {
 	t.expire(now)
 	t.mu.RLock()

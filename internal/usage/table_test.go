@@ -12,7 +12,7 @@ import (
 // TestCountersAreFoundByID counts hits of limits of the rules, of limits that were
 // made before, between and after them, and of more of these than there is room for.
 func TestCountersAreFoundByID(t *testing.T) {
-	l := New(nil, prometheus.NewRegistry())
+	l := newDefault(nil, prometheus.NewRegistry())
 	all := users(100)
 	rules := []*limiter.Limit{all[3], all[4], all[20], all[90]}
 	l.Keep(slices.Values(rules))
@@ -32,7 +32,7 @@ func TestCountersAreFoundByID(t *testing.T) {
 }
 
 func TestCountingDoesNotAllocate(t *testing.T) {
-	l := New(nil, prometheus.NewRegistry())
+	l := newDefault(nil, prometheus.NewRegistry())
 	limits := users(2)
 	l.Keep(slices.Values(limits[:1]))
 	for _, limit := range limits {
@@ -46,7 +46,7 @@ func TestCountingDoesNotAllocate(t *testing.T) {
 
 // Limits that nobody hit have no series.
 func TestLimitsWithoutHitsHaveNoSeries(t *testing.T) {
-	l := New(nil, prometheus.NewRegistry())
+	l := newDefault(nil, prometheus.NewRegistry())
 	l.Keep(slices.Values(users(100)))
 	if n := len(l.series.all); n != 0 {
 		t.Errorf("%d series, want none", n)

@@ -84,7 +84,7 @@ type Update struct {
 	Resources []*anypb.Any
 }
 
-// Status tells how a Client reaches its control plane.
+// Status says how a Client reaches its control plane.
 type Status struct {
 	Connected bool
 	Since     time.Time // of Connected, or of its opposite
@@ -202,7 +202,7 @@ func (c *Client) Run(ctx context.Context) {
 	}
 }
 
-// Status tells how the control plane is reached now.
+// Status returns how the control plane is reached now.
 func (c *Client) Status() Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()

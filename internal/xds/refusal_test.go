@@ -156,7 +156,7 @@ func TestProblemsAreToldOnce(t *testing.T) {
 					return err
 				}
 			}
-			<-time.After(4 * time.Second) // what is held back is told meanwhile
+			time.Sleep(4 * time.Second) // what is held back is told meanwhile
 			return nil
 		})
 		started := time.Now()

@@ -11,7 +11,7 @@ import (
 // control planes are away for a moment only.
 const soon = time.Second
 
-// retries tells how long to wait before each attempt.
+// retries says how long to wait before each attempt.
 type retries struct {
 	spread             float64
 	every              time.Duration // between two attempts that come soon, at least
@@ -35,7 +35,7 @@ func exponential(initial time.Duration, b Backoff) *backoff.ExponentialBackOff {
 	}
 }
 
-// wait returns how long to wait after an attempt. reached tells whether there was a
+// wait returns how long to wait after an attempt. reached reports whether there was a
 // stream, worked whether that showed that the control plane works.
 func (r *retries) wait(now time.Time, reached, worked bool) time.Duration {
 	if worked {

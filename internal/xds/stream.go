@@ -20,7 +20,7 @@ import (
 
 // How fast responses are taken: responseRate a second, each of responsePart bytes
 // or a part of it, of which responseBurst may come at once. A larger response is like
-// a burst. Whoever waits for answers, as go-control-plane does, never comes so fast.
+// a burst. A server that waits for answers, as go-control-plane does, is never so fast.
 const (
 	responseRate  = 200
 	responseBurst = 256
@@ -34,7 +34,7 @@ const patience = 15 * time.Second
 // attempt connects to the control plane, and applies what it sends until the
 // stream ends. Each attempt has its own connection, so that the error is its own
 // and not that of an earlier one, and that no back-off of gRPC's adds to the
-// client's. reached tells whether there was a stream, worked whether that showed
+// client's. reached reports whether there was a stream, worked whether that showed
 // that the control plane works.
 func (c *Client) attempt(ctx context.Context) (reached, worked bool, err error) {
 	conn, err := grpc.NewClient(c.opts.Server, c.dial...)
@@ -165,7 +165,7 @@ func (s *stream) answer(r *discovery.DiscoveryResponse) error {
 	return nil
 }
 
-// refuse tells the control plane, and the log, why the last response was refused.
+// refuse reports to the control plane, and logs, why the last response was refused.
 func (s *stream) refuse() error {
 	s.held = nil
 	if s.refusals.tell(time.Now(), s.problem, s.opts.Logger) {
@@ -185,7 +185,7 @@ func (s *stream) apply(r *discovery.DiscoveryResponse) error {
 	return problem
 }
 
-// digest tells responses apart by type and resources: a version need not mean the
+// digest identifies responses by type and resources: a version need not mean the
 // same for long, and the resources come in any order.
 func digest(r *discovery.DiscoveryResponse) [sha256.Size]byte {
 	sums := make([]string, 0, len(r.GetResources()))

@@ -110,7 +110,7 @@ func TestFirstRetryIsSoon(t *testing.T) {
 							<-stream.Context().Done()
 							return nil
 						}
-						<-time.After(lasted)
+						time.Sleep(lasted)
 						ended = time.Now()
 						return nil
 					})

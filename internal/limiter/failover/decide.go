@@ -26,7 +26,7 @@ func (s *Store) modeOf(h *limiter.Hit) limiter.FailureMode {
 	}
 }
 
-// undecidable tells whether a request cannot be decided without its store.
+// undecidable reports whether a request cannot be decided without its store.
 func (s *Store) undecidable(hits []limiter.Hit) bool {
 	errors := 0
 	for i := range hits {

@@ -78,7 +78,7 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// Whoever went away, and what is no failure of the store, is none of our business.
+// That a caller went away is no failure of the store.
 func TestErrorsThatAreNotOurs(t *testing.T) {
 	gone, leave := context.WithCancel(context.Background())
 	leave()

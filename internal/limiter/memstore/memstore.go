@@ -150,7 +150,7 @@ func (s *Store) unlock(mask uint64) {
 	}
 }
 
-// counters tells how many counters are kept, expired ones included.
+// counters returns how many counters are kept, expired ones included.
 func (s *Store) counters() (n int) {
 	for i := range s.shards {
 		s.shards[i].mu.Lock()

@@ -64,7 +64,7 @@ func (f *fixture) set(d time.Duration) {
 }
 
 func hit(limit *limiter.Limit, cost uint64, key ...any) limiter.Hit {
-	return limiter.Hit{Limit: limit, Key: []byte(fmt.Sprint(key...)), Cost: cost}
+	return limiter.Hit{Limit: limit, Key: fmt.Append(nil, key...), Cost: cost}
 }
 
 // decide returns the decision of the first hit.

@@ -5,7 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// metrics tells whether the memory for counters suffices.
+// metrics reports whether the memory for counters suffices.
 type metrics struct {
 	evictions prometheus.Counter
 }

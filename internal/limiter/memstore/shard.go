@@ -40,7 +40,7 @@ func (s *shard) find(hash uint32, key []byte) *counter {
 	return s.tables[steps].find(hash, key)
 }
 
-// add adds a counter for a key that has none. It tells whether another one that
+// add adds a counter for a key that has none. It reports whether another one that
 // still mattered at now had to make room.
 func (s *shard) add(hash uint32, key []byte, state limiter.State, v value, now int64) (evicted bool) {
 	if s.n >= s.max {
@@ -78,7 +78,7 @@ func (s *shard) asked(c *counter, v value, now int64) {
 }
 
 // makeRoom drops what has expired or, if that is nothing, a counter of the lowest
-// class, and tells whether that still mattered. First it looks at some that are
+// class, and reports whether that still mattered. First it looks at some that are
 // due, so that no counter which denies goes while there is one whose denial is over.
 func (s *shard) makeRoom(now int64) (evicted bool) {
 	s.clear(now, clearedPerEviction)

@@ -66,7 +66,7 @@ func (t *table) add(hash uint32, key []byte, state limiter.State) (i uint32) {
 	return i
 }
 
-// remove removes counter i and tells whether another one, the last, is number i
+// remove removes counter i and reports whether another one, the last, is number i
 // now.
 func (t *table) remove(i uint32) (moved bool) {
 	t.unlink(i)

@@ -76,10 +76,10 @@ type timeline struct {
 	newest time.Time // the latest time the clock has shown
 }
 
-// behind tells whether the clock has stepped back and not caught up yet.
+// behind reports whether the clock has stepped back and not caught up yet.
 func (l *timeline) behind() bool { return l.clock.now().Before(l.newest) }
 
-// tick moves the clock on, or leaves it. It tells whether to step back next.
+// tick moves the clock on, or leaves it. It reports whether to step back next.
 func (l *timeline) tick() (back bool) {
 	now := l.clock.now()
 	switch n := l.IntN(100); {

@@ -29,7 +29,7 @@ func (m *Model) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Deci
 	return limiter.Decide(hits, statesOf(hits, m.counters), m.now().UnixMicro(), out), nil
 }
 
-// expiresSoon tells whether hits, if they were decided now, would leave a
+// expiresSoon reports whether hits, if they were decided now, would leave a
 // counter that is forgotten within lifetime. It changes nothing.
 func (m *Model) expiresSoon(hits []limiter.Hit) bool {
 	m.mu.Lock()
