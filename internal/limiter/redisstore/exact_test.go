@@ -32,7 +32,7 @@ func TestFaultsAdmitNoMoreThanTheLimit(t *testing.T) {
 		}, false},
 		{"Redis stands still", 20 * time.Millisecond, func(_ *testing.T, r *testenv.Redis, _ *redis.Client) {
 			r.Pause()
-			<-time.After(50 * time.Millisecond) // longer than calls may take
+			testenv.Pass(50 * time.Millisecond) // longer than calls may take
 			r.Resume()
 		}, true},
 	} {
@@ -58,7 +58,7 @@ func admitUnderFaults(t *testing.T, stores [2]*Store, patient *Store, fault func
 		switch over, err := s.Decide(t.Context(), []limiter.Hit{user, tenant}, out[:]); {
 		case err != nil:
 			failed.Add(1)
-			<-time.After(time.Millisecond) // the breaker may be open
+			testenv.Pass(time.Millisecond) // the breaker may be open
 		case over:
 			denied.Add(1)
 		default:
