@@ -1,8 +1,11 @@
 package app
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"reflect"
 	"strings"
@@ -328,6 +331,35 @@ func TestAnswersThatWait(t *testing.T) {
 				a.timer.Stop()
 			})
 		})
+	}
+}
+
+func TestLittleIsReadOfWhoGivesUp(t *testing.T) {
+	var sent bytes.Buffer
+	sent.WriteString(http2.ClientPreface)
+	framer := http2.NewFramer(&sent, nil)
+	headers := http2.HeadersFrameParam{StreamID: 1, EndHeaders: true}
+	if err := errors.Join(framer.WriteHeaders(headers), framer.WriteRSTStream(1, http2.ErrCodeCancel)); err != nil {
+		t.Fatal(err)
+	}
+	first := sent.Len()
+	if err := errors.Join(framer.WriteRSTStream(1, http2.ErrCodeCancel), framer.WriteData(3, true, make([]byte, 3*readBuffer))); err != nil {
+		t.Fatal(err)
+	}
+	client, server := net.Pipe()
+	defer client.Close()
+	go client.Write(sent.Bytes())
+	c := newArrivalConn(server, newArrivals(defaultArrivalBounds, prometheus.NewRegistry()))
+	defer c.Close()
+	for _, want := range []int{crowdedRead, readBuffer} { // the second reset is of nothing
+		if _, err := io.ReadFull(c, make([]byte, first)); err != nil {
+			t.Fatal(err)
+		}
+		first = readBuffer - crowdedRead
+		n, err := c.Read(make([]byte, readBuffer))
+		if n != want || err != nil {
+			t.Errorf("%d bytes are read, want %d (error: %v)", n, want, err)
+		}
 	}
 }
 
