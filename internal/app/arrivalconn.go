@@ -27,9 +27,10 @@ type arrivalConn struct {
 	net.Conn
 	arrivals *arrivals
 	read     atomic.Int64
-	pause    atomic.Bool // before the next read
-	more     bool        // the last read was as much as it could be
-	resets   bool        // the last read gave up requests that were not answered
+	last     atomic.Int64 // when it was read last: what had come on all connections then
+	pause    atomic.Bool  // before the next read
+	more     bool         // the last read was as much as it could be
+	resets   bool         // the last read gave up requests that were not answered
 	close    sync.Once
 	closed   chan struct{}
 
@@ -52,9 +53,14 @@ type arrivalConn struct {
 func newArrivalConn(inner net.Conn, a *arrivals) *arrivalConn {
 	c := &arrivalConn{Conn: inner, arrivals: a, closed: make(chan struct{}), open: map[uint32]int64{}}
 	c.incoming.skip = len(http2.ClientPreface)
+	c.last.Store(a.read.Load())
 	a.mu.Lock()
 	a.conns[c] = true
+	surplus := a.giveWay(c)
 	a.mu.Unlock()
+	if surplus != nil {
+		go func() { _ = surplus.Close() }() // which may wait for TLS
+	}
 	return c
 }
 
@@ -89,7 +95,7 @@ func (c *arrivalConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.more = n == len(p)
 	c.read.Add(int64(n))
-	c.arrivals.count(n)
+	c.last.Store(c.arrivals.count(n))
 	c.incoming.follow(p[:n], c.came)
 	return n, err
 }

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	grpchealth "google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
@@ -331,6 +332,44 @@ func TestAnswersThatWait(t *testing.T) {
 				a.timer.Stop()
 			})
 		})
+	}
+}
+
+// TestConnectionsGiveWay opens one connection more than there may be: the one gives way
+// that has no request and was read longest ago.
+func TestConnectionsGiveWay(t *testing.T) {
+	bounds := defaultArrivalBounds
+	bounds.conns = 3
+	a, connect := arrivalServer(t, bounds)
+	var conns []*grpc.ClientConn
+	check := func(conn *grpc.ClientConn) {
+		t.Helper()
+		if _, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range bounds.conns {
+		conns = append(conns, connect())
+		check(conns[len(conns)-1])
+	}
+	stream := unfinished(t, conns[0], grpc_health_v1.Health_Check_FullMethodName)
+	testenv.Eventually(t, func() error {
+		if n := a.load.Load(); n != 1 {
+			return fmt.Errorf("%d requests are open, want 1", n)
+		}
+		return nil
+	})
+	check(connect())
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if !conns[1].WaitForStateChange(ctx, connectivity.Ready) {
+		t.Error("the idlest connection stays open")
+	}
+	if err := finish(stream); err != nil {
+		t.Errorf("a request on another one ends with %v", err)
+	}
+	if state := conns[2].GetState(); state != connectivity.Ready {
+		t.Errorf("a connection that was used later is %v", state)
 	}
 }
 
