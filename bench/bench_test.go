@@ -4,10 +4,11 @@ import (
 	"bytes"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"weir/internal/testenv"
 )
@@ -55,7 +56,11 @@ func TestExperiments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := run(t.Context(), dir, 1, time.Second, "^(connections|neighbours|tuning|allocations)$", false); err != nil {
+	o, err := parse([]string{"-docs", dir, "-rounds", "1", "-seconds", "1s", "-run", "^(connections|neighbours|tuning|allocations)$"})
+	if err == nil {
+		err = run(t.Context(), o)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	var r results
@@ -93,13 +98,62 @@ func TestDocumentIsReadFirst(t *testing.T) {
 		empty: "performance.md: no such file or directory",
 		other: "performance.md: no place for the table machine",
 	} {
-		err := run(t.Context(), dir, 1, time.Second, "^allocations$", false)
+		o, err := parse([]string{"-docs", dir, "-run", "^allocations$"})
+		if err == nil {
+			err = run(t.Context(), o)
+		}
 		if err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 		if _, err := os.Stat(filepath.Join(dir, "performance")); err == nil {
 			t.Errorf("%s: something was measured", dir)
 		}
+	}
+}
+
+// The commands in docs/performance.md have flags and names that there are. The
+// benchmark of a server is tested with a server, in e2e.
+func TestCommandsOfDocument(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(docs, "performance.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?ms)^```sh\n(.*?)^```").FindSubmatch(text)
+	if block == nil {
+		t.Fatal("the document has no commands")
+	}
+	words := regexp.MustCompile(`'[^']*'|\S+`)
+	seen := map[string]int{}
+	for line := range strings.Lines(string(block[1])) {
+		command, _, _ := strings.Cut(strings.TrimSpace(line), "   ")
+		command, _, _ = strings.Cut(command, " > ")
+		if strings.HasPrefix(command, "make ") { // which says what it would run
+			out, err := exec.Command("sh", "-c", "cd "+repository+" && make --no-print-directory --dry-run "+strings.TrimPrefix(command, "make ")).Output()
+			if err != nil {
+				t.Fatalf("%s: %v", command, err)
+			}
+			command = string(out)
+		}
+		_, args, measures := strings.Cut(command, "-C bench run .")
+		switch {
+		case measures:
+			seen["measure"]++
+			args, _, _ = strings.Cut(args, "\n")
+			var flags []string
+			for _, word := range words.FindAllString(args, -1) {
+				flags = append(flags, strings.Trim(word, "'"))
+			}
+			if _, err := parse(flags); err != nil {
+				t.Errorf("%s: %v", line, err)
+			}
+		case strings.Contains(command, "-bench=. -benchmem -count=10"), strings.HasPrefix(command, "go run ./cmd/server bench --rate"):
+			seen["other"]++
+		default:
+			t.Errorf("%s is not known to this test", line)
+		}
+	}
+	if seen["measure"] != 3 || seen["other"] != 2 {
+		t.Errorf("got %v", seen)
 	}
 }
 

@@ -59,47 +59,67 @@ var experiments = []experiment{
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	docs := flag.String("docs", filepath.Join(repository, "docs"), "directory of the documents")
-	rounds := flag.Int("rounds", 5, "rounds of interleaved measurements")
-	seconds := flag.Duration("seconds", 3*time.Second, "length of each measurement")
-	only := flag.String("run", "", "run only experiments whose name matches this regular expression; the figures of others stay")
-	drawOnly := flag.Bool("draw", false, "measure nothing, draw the stored figures anew")
-	flag.Parse()
-	if flag.NArg() > 0 || *rounds < 1 || *seconds <= 0 {
-		fmt.Fprintln(os.Stderr, "bench: it takes flags only, and at least one round of some length")
+	o, err := parse(os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(2)
 	}
-	if err := run(ctx, *docs, *rounds, *seconds, *only, *drawOnly); err != nil {
+	if err := run(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		stop()
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, docs string, rounds int, seconds time.Duration, only string, drawOnly bool) error {
-	b := &bench{rounds: rounds, seconds: seconds, stored: filepath.Join(docs, "performance", "results.json")}
+// options are what flags choose.
+type options struct {
+	docs     string
+	rounds   int
+	seconds  time.Duration
+	only     *regexp.Regexp
+	drawOnly bool
+}
+
+func parse(args []string) (o options, err error) {
+	var only string
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.StringVar(&o.docs, "docs", filepath.Join(repository, "docs"), "directory of the documents")
+	flags.IntVar(&o.rounds, "rounds", 5, "rounds of interleaved measurements")
+	flags.DurationVar(&o.seconds, "seconds", 3*time.Second, "length of each measurement")
+	flags.StringVar(&only, "run", "", "run only experiments whose name matches this regular expression; the figures of others stay")
+	flags.BoolVar(&o.drawOnly, "draw", false, "measure nothing, draw the stored figures anew")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 || o.rounds < 1 || o.seconds <= 0 {
+		return o, errors.New("it takes flags only, and at least one round of some length")
+	}
+	if o.only, err = regexp.Compile(only); err != nil {
+		return o, err
+	}
+	if !slices.ContainsFunc(experiments, func(e experiment) bool { return o.only.MatchString(e.name) }) {
+		return o, fmt.Errorf("no experiment matches %q", only)
+	}
+	return o, nil
+}
+
+func run(ctx context.Context, o options) error {
+	b := &bench{rounds: o.rounds, seconds: o.seconds, stored: filepath.Join(o.docs, "performance", "results.json")}
 	if err := b.results.read(b.stored); err != nil {
 		return err
 	}
-	if !drawOnly {
-		if _, err := drawn(docs, &b.results); err != nil {
+	if !o.drawOnly {
+		if _, err := drawn(o.docs, &b.results); err != nil {
 			return err // before the time is spent
 		}
-		if err := b.measure(ctx, only); err != nil {
+		if err := b.measure(ctx, o.only); err != nil {
 			return err
 		}
 	}
-	return draw(docs, &b.results)
+	return draw(o.docs, &b.results)
 }
 
-func (b *bench) measure(ctx context.Context, only string) (err error) {
-	chosen, err := regexp.Compile(only)
-	if err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(experiments, func(e experiment) bool { return chosen.MatchString(e.name) }) {
-		return fmt.Errorf("no experiment matches %q", only)
-	}
+func (b *bench) measure(ctx context.Context, only *regexp.Regexp) (err error) {
 	machine, err := thisMachine()
 	if err != nil {
 		return err
@@ -109,7 +129,7 @@ func (b *bench) measure(ctx context.Context, only string) (err error) {
 	}
 	defer b.close()
 	for _, e := range experiments {
-		if !chosen.MatchString(e.name) {
+		if !only.MatchString(e.name) {
 			continue
 		}
 		start := time.Now()

@@ -156,15 +156,17 @@ func (n *neighbour) late() float64 {
 }
 
 // wantTimely attacks, and fails the test if a neighbour with so many callers gets an
-// error, or answers too late much more often than without the attack.
+// error, or answers too late much more often than a server that nobody attacks. That
+// one runs at the same time, because what other programs of the machine do differs
+// from one second to the next.
 func (w *weir) wantTimely(callers int, attack func()) {
 	w.t.Helper()
+	control := startWeir(w.t, writeRules(w.t, attackedRules))
+	undisturbed := startNeighbour(w.t, control.grpc, callers)
 	n := startNeighbour(w.t, w.grpc, callers)
-	<-time.After(2 * time.Second)
-	undisturbed := n.late()
-	n = startNeighbour(w.t, w.grpc, callers)
 	attack()
-	if late, bound := n.late(), 0.04+2*undisturbed; late > bound {
+	late := n.late()
+	if bound := 0.04 + 2*undisturbed.late(); late > bound {
 		w.t.Errorf("%.1f %% of the answers to a neighbour come too late, want at most %.1f %%", 100*late, 100*bound)
 	}
 }
@@ -197,7 +199,7 @@ func TestRequestsWithoutBodiesOfMany(t *testing.T) {
 		attackers.Go(a.strike)
 	}
 	attackers.Wait()
-	w.wantMemory(250 * mib)
+	w.wantMemory(350 * mib) // 130 to 170 on an idle machine; on a busy one the collector has its turn later
 	testenv.Eventually(t, func() error {
 		if n := w.metric("go_goroutines"); n > 4000 {
 			return fmt.Errorf("%v goroutines, want at most 4000", n)

@@ -4,7 +4,10 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"os"
+	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,11 +81,23 @@ func TestEnvoyGatewayEnvironmentServesEnvoy(t *testing.T) {
 	testenv.Eventually(t, func() error { return p.status("/", 200, "x-user-id: bob") })
 
 	awayFromEnd(time.Hour)
-	for i, want := range []int{200, 200, 200, 429} {
-		a, err := fetchBy(p.client, "http://"+podEnvoy+"/", alice)
-		if got := a.header.Get("x-ratelimit-limit"); err != nil || a.status != want || got != "3, 3;w=3600" {
-			t.Errorf("request %d: status %d, x-ratelimit-limit %q (error: %v), want %d", i+1, a.status, got, err, want)
+	loop := exec.Command(testenv.Shell(t), "-c", documentedBlock(t, "examples/envoy-gateway/README.md", "for i in"))
+	loop.Env = append(os.Environ(), "GATEWAY_HOST="+podEnvoy)
+	asked := launch(t, loop, func() error { return p.Start(loop) })
+	if code := asked.exitCode(); code != 0 {
+		t.Errorf("the README's loop exits with %d", code)
+	}
+	var statuses []string
+	for line := range strings.Lines(asked.output.String()) {
+		line = strings.TrimSpace(line)
+		if status, is := strings.CutPrefix(line, "HTTP/1.1 "); is {
+			statuses = append(statuses, status[:3])
+		} else if limit, is := strings.CutPrefix(line, "x-ratelimit-limit: "); is && limit != "3, 3;w=3600" {
+			t.Errorf("x-ratelimit-limit: %s", limit)
 		}
+	}
+	if want := []string{"200", "200", "200", "429"}; !slices.Equal(statuses, want) || !strings.Contains(asked.output.String(), "x-ratelimit-remaining: 2") {
+		t.Errorf("statuses %q, want %q in:\n%s", statuses, want, asked.output.String())
 	}
 }
 

@@ -3,6 +3,7 @@ package e2e
 import (
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -54,6 +55,20 @@ func TestIstioEnvironmentServesEnvoy(t *testing.T) {
 	awayFromEnd(time.Minute)
 	p.want("/productpage", 200, 429)
 	p.want("/login", 200, 200)
+}
+
+// The loop of the example's README, through an Envoy with the filters of the gateway.
+func TestIstioReadme(t *testing.T) {
+	t.Parallel()
+	shell := testenv.Shell(t)
+	w := startWeir(t, "examples/istio/rules")
+	e := runEnvoy(t, istioBootstrap(t, "examples/istio/gateway.yaml", w.grpc, startUpstream(t)))
+	awayFromEnd(time.Minute)
+	cmd := exec.Command(shell, "-c", documentedBlock(t, "examples/istio/README.md", "for i in"))
+	cmd.Env = append(os.Environ(), "GATEWAY_URL="+e.addr)
+	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "200\n429\n" {
+		t.Errorf("%v, printed:\n%s", err, out)
+	}
 }
 
 // The filters for a sidecar, in an Envoy like one.

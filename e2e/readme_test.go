@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"gopkg.in/yaml.v3"
-
 	"weir/internal/testenv"
 )
 
@@ -74,19 +72,22 @@ func TestReadmeYAML(t *testing.T) {
 			var snippet struct {
 				Filters []any `yaml:"http_filters"`
 			}
-			if err := yaml.Unmarshal([]byte(b.text), &snippet); err != nil {
-				t.Fatal(err)
-			}
+			parse(t, b.text, &snippet)
 			doc := exampleBootstrap(t)
 			manager := connectionManager(t, doc)
 			router := manager["http_filters"].([]any)[1]
 			manager["http_filters"] = append(snippet.Filters, router)
 			validateBootstrap(t, writeBootstrap(t, doc))
+		case "rate_limits":
+			g := gateway{virtualHost: "routes: [{match: {prefix: /}, route: {cluster: echo}}]\n" + b.text}
+			s := startGateway(t, g, startUpstream(t), twoADay)
+			s.want("/", "x-user: alice", 200, 200, 429)
+			s.want("/", "x-user: bob", 200)
 		default:
 			t.Errorf("this YAML is not tested:\n%s", b.text)
 		}
 	}
-	if accepted["domain"] == 0 || accepted["http_filters"] == 0 {
-		t.Errorf("the README should show rules and Envoy's filter, but shows %v", accepted)
+	if accepted["domain"] == 0 || accepted["http_filters"] == 0 || accepted["rate_limits"] == 0 {
+		t.Errorf("the README should show rules, Envoy's filter and its descriptors, but shows %v", accepted)
 	}
 }

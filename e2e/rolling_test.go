@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -22,7 +20,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
-	"gopkg.in/yaml.v3"
 
 	"weir/internal/testenv"
 )
@@ -75,18 +72,9 @@ descriptors:
 // documentedHealthChecks are what docs/operations.md says an Envoy needs.
 func documentedHealthChecks(t *testing.T) any {
 	t.Helper()
-	for _, block := range codeBlocks(t, filepath.Join(testenv.Repository(t), "docs/operations.md")) {
-		if block.language != "yaml" || !strings.HasPrefix(block.text, "health_checks:") {
-			continue
-		}
-		var cluster map[string]any
-		if err := yaml.Unmarshal([]byte(block.text), &cluster); err != nil {
-			t.Fatal(err)
-		}
-		return cluster["health_checks"]
-	}
-	t.Fatal("docs/operations.md has no health_checks")
-	return nil
+	var cluster map[string]any
+	parse(t, documentedBlock(t, "docs/operations.md", "health_checks:"), &cluster)
+	return cluster["health_checks"]
 }
 
 // load asks in several ways at once until it is stopped.

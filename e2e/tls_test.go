@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"weir/internal/testenv"
@@ -89,9 +90,7 @@ func TestMutualTLS(t *testing.T) {
 	before, after := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	both := append(before.PEM(), after.PEM()...)
 	server := newIdentity(t, before, before.PEM(), "weir.example")
-	w := startWeir(t, writeRules(t, twoADay), "GRPC_SERVER_USE_TLS=true", "GRPC_MAX_CONNECTION_AGE=1s",
-		"GRPC_SERVER_TLS_CERT="+server.file("tls.crt"), "GRPC_SERVER_TLS_KEY="+server.file("tls.key"),
-		"GRPC_CLIENT_TLS_CACERT="+server.file("ca.crt"), "GRPC_CLIENT_TLS_SAN="+name)
+	w := startWeir(t, writeRules(t, twoADay), append(documentedTLS(t, server), "GRPC_MAX_CONNECTION_AGE=1s")...)
 
 	trusted := startTLSEnvoy(t, w, newIdentity(t, before, both, name))
 	trusted.want("/", "x-user: alice", 200, 200, 429)
@@ -123,6 +122,18 @@ func TestMutualTLS(t *testing.T) {
 	server.trust(t, after.PEM())
 	testenv.Eventually(t, func() error { return trusted.answers(500) })
 	renewed.want("/", "x-user: alice", 429)
+}
+
+// documentedTLS are the settings that docs/operations.md shows, with the files of an
+// identity.
+func documentedTLS(t *testing.T, i identity) (env []string) {
+	t.Helper()
+	block := documentedBlock(t, "docs/operations.md", "GRPC_SERVER_USE_TLS=true")
+	for line := range strings.SplitSeq(block, "\n") {
+		setting, _, _ := strings.Cut(line, " ") // a comment may follow
+		env = append(env, strings.ReplaceAll(setting, "=/tls", "="+string(i)))
+	}
+	return env
 }
 
 // answers tells whether alice is answered so.

@@ -18,14 +18,14 @@ func TestRulesFromControlPlane(t *testing.T) {
 	t.Parallel()
 	plane := testenv.StartControlPlane(t)
 	set := func(version, unit string, amount int) {
-		plane.Set(version, fmt.Sprintf(`{"name": "x", "domain": "api", "descriptors": [{"key": "user", "rate_limit": {"unit": %q, "requests_per_unit": %d}}]}`, unit, amount))
+		plane.SetFor("weir", version, fmt.Sprintf(`{"name": "x", "domain": "api", "descriptors": [{"key": "user", "rate_limit": {"unit": %q, "requests_per_unit": %d}}]}`, unit, amount))
 	}
 	set("1", "YEAR", 3)
-	w := runWeir(t, []string{
-		"CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL=" + plane.Addr, "CONFIG_GRPC_XDS_NODE_METADATA=zone=a",
+	command := documentedBlock(t, "docs/xds.md", "CONFIG_TYPE=GRPC_XDS_SOTW")
+	w := runWeir(t, append(withProgram(t), "CONFIG_GRPC_XDS_NODE_METADATA=zone=a",
 		"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS=authorization:swordfish", "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL=100ms",
 		"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL=100ms", "DRAIN_DELAY=0s", "DRAIN_TIMEOUT=10m",
-	}, program(t))
+	), testenv.Shell(t), "-c", strings.ReplaceAll(command, "control-plane:18000", plane.Addr))
 	w.waitUntilHealthy()
 	admits := func(want uint32) {
 		t.Helper()
@@ -37,6 +37,9 @@ func TestRulesFromControlPlane(t *testing.T) {
 		})
 	}
 	admits(3)
+	if got := plane.Requests()[0].GetNode().GetId(); got != "weir" {
+		t.Errorf("the node is %q", got)
+	}
 	if got := plane.Requests()[0].GetNode().GetMetadata().GetFields()["zone"].GetStringValue(); got != "a" {
 		t.Errorf("the zone of the node is %q", got)
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,16 +17,15 @@ import (
 func TestCommandsOfDocuments(t *testing.T) {
 	shell := testenv.Shell(t)
 	console := regexp.MustCompile("(?ms)^```console\n\\$ go run ./cmd/server (.*?)\n(.*?)^```")
-	for name, least := range map[string]int{"README.md": 1, "docs/testing-rules.md": 2, "docs/examples.md": 1} {
-		text, err := os.ReadFile(filepath.Join("../..", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		found := console.FindAllStringSubmatch(string(text), -1)
-		if all := strings.Count(string(text), "```console\n"); len(found) != all || all < least {
-			t.Errorf("%s: %d of %d commands are run, want all and at least %d", name, len(found), all, least)
+	run := 0
+	for _, name := range documents(t) {
+		text := readText(t, name)
+		found := console.FindAllStringSubmatch(text, -1)
+		if all := strings.Count(text, "```console\n"); len(found) != all {
+			t.Errorf("%s: %d of %d commands are run", name, len(found), all)
 		}
 		for _, block := range found {
+			run++
 			command := exec.Command(shell, "-c", `"$0" `+block[1], os.Args[0])
 			command.Dir, command.Env = "../..", append(os.Environ(), asProgram+"=1")
 			out, err := command.CombinedOutput()
@@ -38,6 +36,9 @@ func TestCommandsOfDocuments(t *testing.T) {
 				t.Errorf("%s: %s printed\n%s\nwant\n%s", name, block[1], got, want)
 			}
 		}
+	}
+	if run < 4 {
+		t.Errorf("only %d commands were run", run)
 	}
 }
 
@@ -70,21 +71,35 @@ func TestProblemsInDocuments(t *testing.T) {
 	}
 }
 
-// Links between documents lead to files and headings that exist.
-func TestLinksOfDocuments(t *testing.T) {
-	names, err := filepath.Glob("../../*.md")
-	for _, pattern := range []string{"../../docs/*.md", "../../examples/*/*.md"} {
-		more, globErr := filepath.Glob(pattern)
-		if err = errors.Join(err, globErr); len(more) == 0 {
-			t.Errorf("no document is %s", pattern)
+// documents are the files of all documents.
+func documents(t *testing.T) (names []string) {
+	t.Helper()
+	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../examples/*/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no document is %s (error: %v)", pattern, err)
 		}
-		names = append(names, more...)
+		names = append(names, found...)
 	}
-	if err != nil {
-		t.Fatal(err)
+	return names
+}
+
+// Links between documents lead to files and headings that exist. So do the names of
+// source files.
+func TestLinksOfDocuments(t *testing.T) {
+	var sources []string
+	for _, dir := range []string{"../../cmd", "../../internal", "../../bench", "../../e2e", "../../docs"} {
+		err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+			sources = append(sources, path)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
+	source := regexp.MustCompile("`([\\w/]+\\.(?:go|lua))`")
 	link := regexp.MustCompile(`\]\(([^)#:\s]*)(?:#([^)\s]*))?\)`)
-	for _, name := range names {
+	for _, name := range documents(t) {
 		for _, found := range link.FindAllStringSubmatch(readText(t, name), -1) {
 			target := name
 			if found[1] != "" {
@@ -94,6 +109,11 @@ func TestLinksOfDocuments(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			} else if found[2] != "" && !slices.Contains(anchors(readText(t, target)), found[2]) {
 				t.Errorf("%s: %s has no heading for #%s", name, target, found[2])
+			}
+		}
+		for _, found := range source.FindAllStringSubmatch(readText(t, name), -1) {
+			if !slices.ContainsFunc(sources, func(file string) bool { return strings.HasSuffix(file, "/"+found[1]) }) && !strings.Contains(found[1], "some_word") {
+				t.Errorf("%s: there is no file %s", name, found[1])
 			}
 		}
 	}

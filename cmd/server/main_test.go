@@ -126,6 +126,8 @@ func TestExitCodes(t *testing.T) {
 		{name: "letter of a switch", env: "MERGE_DOMAIN_CONFIG=T", args: []string{"validate", two}, stdout: []string{"files=2"}},
 		{name: "TLS without files", env: "GRPC_SERVER_USE_TLS=true", code: 2, stderr: []string{"weir: --grpc-server-tls-cert ($GRPC_SERVER_TLS_CERT): a file is needed", "\n--grpc-server-tls-key ($GRPC_SERVER_TLS_KEY): a file is needed"}},
 		{name: "several bad settings", env: "GRPC_SERVER_USE_TLS=true", args: []string{"--drain-timeout=0s", "--max-descriptors=0"}, code: 2, stderr: []string{"\n--drain-timeout ($DRAIN_TIMEOUT): 0s is not allowed", "weir: --max-descriptors ($MAX_DESCRIPTORS): 0 is not allowed", "\n--grpc-server-tls-key ($GRPC_SERVER_TLS_KEY): a file is needed"}},
+		{name: "bad Redis URL", args: serve("--config="+dir, "--redis-url=redis"), code: 2, stderr: []string{"weir: --redis-url ($REDIS_URL): redis URL is not host:port; a user or a database needs redis://, a path needs unix://\n\nUsage: weir serve [flags]\n"}},
+		{name: "bad Redis URL by variable", env: "REDIS_URL=redis://u:swordfish@redis", args: serve("--config=" + dir), code: 2, stderr: []string{"weir: --redis-url ($REDIS_URL): redis URL has a password but no port, which is needed then\n"}},
 		{name: "out of range", env: "DRAIN_TIMEOUT=0s", code: 2, stderr: []string{"DRAIN_TIMEOUT", "1ms or more"}},
 		{name: "valid", args: []string{"validate", dir}, stdout: []string{"valid: files=1 domains=1 rules=1\n"}},
 		{name: "valid file", args: []string{"validate", dir + "/a.yaml"}, stdout: []string{"valid: files=1"}},

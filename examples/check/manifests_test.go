@@ -95,27 +95,33 @@ func TestEnvoyGatewayRunsWeir(t *testing.T) {
 	}
 }
 
-// TestKustomizationsAreWhole builds what `kubectl apply -k` applies, and follows
-// the references in it.
+// kustomizations are the directories that `kubectl apply -k` applies.
+var kustomizations = []string{"../istio", "../kubernetes", "../contour"}
+
+// TestKustomizationsAreWhole builds them, and follows the references in them.
 func TestKustomizationsAreWhole(t *testing.T) {
-	schemas := readSchemas(t)
-	for _, dir := range []string{"../istio", "../kubernetes", "../contour"} {
-		t.Run(filepath.Base(dir), func(t *testing.T) {
-			built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var s set
-			for _, resource := range built.Resources() {
-				text, err := resource.AsYAML()
-				if err != nil {
-					t.Fatal(err)
-				}
-				s.add(decode(t, schemas, text))
-			}
-			s.check(t)
-		})
+	for _, dir := range kustomizations {
+		t.Run(filepath.Base(dir), func(t *testing.T) { build(t, dir).check(t) })
 	}
+}
+
+// build returns what `kubectl apply -k` applies.
+func build(t *testing.T, dir string) *set {
+	t.Helper()
+	schemas := readSchemas(t)
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := new(set)
+	for _, resource := range built.Resources() {
+		text, err := resource.AsYAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.add(decode(t, schemas, text))
+	}
+	return s
 }
 
 // set is what is applied together.

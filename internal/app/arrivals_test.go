@@ -88,6 +88,12 @@ func TestLateRequests(t *testing.T) {
 			t.Errorf("%v are counted, want %d", got, i+1)
 		}
 	}
+	testenv.Eventually(t, func() error { // the client hears of the end before the server has left the call
+		if n := a.streams.Load(); n != 0 {
+			return fmt.Errorf("%d streams last", n)
+		}
+		return nil
+	})
 	watch := unfinished(t, conn, grpc_health_v1.Health_Watch_FullMethodName)
 	if err := finish(watch); err != nil {
 		t.Fatal(err)

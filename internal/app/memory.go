@@ -133,12 +133,12 @@ func loadTarget(live uint64) int {
 	return int(min(max(100*loadGarbage/max(live, 1), leastTarget), mostTarget))
 }
 
-// giveBack frees what a load took. The runtime then returns the memory little by
+// freeAfterLoad frees what a load took. The runtime then returns the memory little by
 // little: to return it at once, by debug.FreeOSMemory, keeps a processor from all
 // else for tens of milliseconds, and the next load takes it again. How much it
 // may keep the runtime only sees at the collection after this one, which an idle
 // server makes here.
-func giveBack() {
+func freeAfterLoad() {
 	runtime.GC()
 	cycles := collections()
 	time.AfterFunc(idleAfterLoad, func() {

@@ -34,7 +34,7 @@ func TestTargets(t *testing.T) {
 // itself, after two minutes.
 func TestAnIdleServerCollectsAfterALoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		giveBack()
+		freeAfterLoad()
 		before := collections()
 		time.Sleep(idleAfterLoad)
 		synctest.Wait()

@@ -3,18 +3,16 @@ package app
 import (
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/alecthomas/kong"
 	"github.com/alicebob/miniredis/v2"
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"gopkg.in/yaml.v3"
 
-	"weir/internal/settings"
 	"weir/internal/testenv"
 )
 
@@ -33,9 +31,29 @@ func document(t *testing.T, name string) string {
 // TestDocumentsListEveryMetric compares the documents with what the server
 // shows, with each store and with a control plane.
 func TestDocumentsListEveryMetric(t *testing.T) {
+	names, labels := map[string]bool{}, map[string]map[string]bool{}
+	for name, values := range shownMetrics(t) {
+		names[name], labels[name] = true, values
+	}
+	metrics, _, _ := strings.Cut(document(t, "metrics.md"), "\n## ")
+	wantRows(t, metrics, names)
+	kinds := map[string]bool{}
+	for value := range labels["weir_redis_errors_total"] {
+		kind, _ := strings.CutPrefix(value, "kind=")
+		kinds[kind] = true
+	}
+	_, failures, _ := strings.Cut(operations(t), "\n## When Redis fails\n")
+	failures, _, _ = strings.Cut(failures, "\n## ")
+	wantRows(t, failures, kinds)
+}
+
+// shownMetrics are the names of all metrics of the server, with each store and with
+// a control plane, and the values of their labels, each label=value.
+func shownMetrics(t *testing.T) map[string]map[string]bool {
+	t.Helper()
 	const twoLimits = "domain: api\ndescriptors:\n  - key: user\n    rate_limits:\n" +
 		"      - {unit: day, requests_per_unit: 3}\n      - {unit: week, requests_per_unit: 9}\n"
-	names, kinds := map[string]bool{}, map[string]bool{}
+	shown := map[string]map[string]bool{}
 	plane := testenv.StartControlPlane(t)
 	plane.Set("v1", sent("x", 3))
 	rules := "--config=" + directory(t, twoLimits)
@@ -53,19 +71,60 @@ func TestDocumentsListEveryMetric(t *testing.T) {
 			if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") {
 				continue
 			}
-			names[name] = true
-			if name == "weir_redis_errors_total" {
-				for _, m := range family.GetMetric() {
-					kinds[m.GetLabel()[0].GetValue()] = true
+			if shown[name] == nil {
+				shown[name] = map[string]bool{}
+			}
+			for _, m := range family.GetMetric() {
+				for _, label := range m.GetLabel() {
+					shown[name][label.GetName()+"="+label.GetValue()] = true
 				}
 			}
 		}
 	}
-	metrics, _, _ := strings.Cut(document(t, "metrics.md"), "\n## ")
-	wantRows(t, metrics, names)
-	_, failures, _ := strings.Cut(operations(t), "\n## When Redis fails\n")
-	failures, _, _ = strings.Cut(failures, "\n## ")
-	wantRows(t, failures, kinds)
+	return shown
+}
+
+// TestDocumentedExpressions holds every metric that a document names, with its labels
+// and their values, to what the server shows: in docs/metrics.md, in the alerts of
+// docs/operations.md, in all others.
+func TestDocumentedExpressions(t *testing.T) {
+	shown := shownMetrics(t)
+	var documents []string
+	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../examples/*/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no document is %s (error: %v)", pattern, err)
+		}
+		documents = append(documents, found...)
+	}
+	metric := regexp.MustCompile(`((?:weir|ratelimit_service)_\w*\w)(?:\{([^}]*)\})?`)
+	selector := regexp.MustCompile(`(\w+)(?:=|!=|=~)"([^"]*)"`)
+	selected := 0
+	for _, document := range documents {
+		text, err := os.ReadFile(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range metric.FindAllStringSubmatch(string(text), -1) {
+			name, labels := strings.TrimSuffix(found[1], "_bucket"), strings.ReplaceAll(found[2], `\|`, "|") // of a histogram, in a table
+			if shown[name] == nil && !strings.HasSuffix(name, "_") {                                         // those that begin so
+				t.Errorf("%s: there is no metric %s", document, found[1])
+			}
+			for _, s := range selector.FindAllStringSubmatch(labels, -1) {
+				if label := s[1]; label == "err_type" || label == "mode" || label == "kind" || label == "outcome" { // others are of the rules
+					selected++
+					for value := range strings.SplitSeq(s[2], "|") {
+						if !shown[name][label+"="+value] {
+							t.Errorf("%s: %s has no %s=%q", document, name, label, value)
+						}
+					}
+				}
+			}
+		}
+	}
+	if selected < 4 {
+		t.Errorf("only %d labels were compared", selected)
+	}
 }
 
 // askStranger asks for a key of domain api that no rule is for.
@@ -89,38 +148,5 @@ func wantRows(t *testing.T, text string, names map[string]bool) {
 	}
 	if !maps.Equal(listed, names) {
 		t.Errorf("the document lists %v, want %v", slices.Sorted(maps.Keys(listed)), slices.Sorted(maps.Keys(names)))
-	}
-}
-
-// TestOperationsNameSettingsThatExist parses what the document tells to set.
-func TestOperationsNameSettingsThatExist(t *testing.T) {
-	known := map[string]bool{}
-	for _, flag := range kong.Must(&struct{ settings.Settings }{}, kong.NoDefaultHelp()).Model.Flags {
-		known[flag.Envs[0]] = true
-	}
-	_, snippet, _ := strings.Cut(operations(t), "## Kubernetes")
-	_, snippet, _ = strings.Cut(snippet, "```yaml\n")
-	snippet, _, _ = strings.Cut(snippet, "```")
-	var pod struct {
-		Containers []struct {
-			Env []struct{ Name, Value string }
-		}
-	}
-	if err := yaml.Unmarshal([]byte(snippet), &pod); err != nil {
-		t.Fatal(err)
-	}
-	if len(pod.Containers) != 1 || len(pod.Containers[0].Env) == 0 {
-		t.Fatalf("the document should set variables of a container, but has %+v", pod)
-	}
-	for _, env := range pod.Containers[0].Env {
-		if !known[env.Name] {
-			t.Errorf("%s is no setting", env.Name)
-		}
-	}
-	// In the text, what is spelled like a variable and has one of its prefixes.
-	for _, name := range regexp.MustCompile("(?m)(?:`|^)((?:GRPC|DEBUG|REDIS|PROMETHEUS|CACHE|DRAIN|MEMORY|LOG)_[A-Z_]+)[`=]").FindAllStringSubmatch(operations(t), -1) {
-		if !known[name[1]] {
-			t.Errorf("%s is no setting", name[1])
-		}
 	}
 }

@@ -19,33 +19,25 @@ func openRedis(s settings.Redis, prefix settings.KeyPrefix, logger *slog.Logger,
 	if err != nil {
 		return nil, err
 	}
-	options := redisOptions(s.Main, s, encrypt)
-	options.Logger, options.Registerer = logger, reg
-	options.DenyMemory, options.KeyPrefix = s.DenyMemory, string(prefix)
-	name := "in Redis at " + s.Main.Name()
-	if err = options.Validate(); err != nil {
-		err = fmt.Errorf("REDIS_URL: %w", err)
+	options := redisstore.Options{
+		Main:       s.Connection(s.Main, encrypt),
+		KeyPrefix:  string(prefix),
+		DenyMemory: s.DenyMemory,
+		Logger:     logger,
+		Registerer: reg,
 	}
-	if s.UsePerSecond && err == nil {
-		second := redisOptions(s.PerSecond, s, encrypt)
+	name := "in Redis at " + s.Main.Name()
+	log := []any{"redis", s.Main.Name(), "type", s.Main.Type, "op_timeout", options.Main.OpTimeout}
+	if s.UsePerSecond {
+		second := s.Connection(s.PerSecond, encrypt)
 		options.PerSecond = &second
 		name += ", of limits per second at " + s.PerSecond.Name()
-		if err = second.Validate(); err != nil {
-			err = fmt.Errorf("REDIS_PERSECOND_URL: %w", err)
-		}
-	}
-	if err != nil {
-		stop()
-		return nil, err
+		log = append(log, "per_second", s.PerSecond.Name(), "per_second_type", s.PerSecond.Type)
 	}
 	redis, err := redisstore.New(options)
 	if err != nil {
 		stop()
 		return nil, err
-	}
-	log := []any{"redis", s.Main.Name(), "type", s.Main.Type, "op_timeout", options.OpTimeout}
-	if s.UsePerSecond {
-		log = append(log, "per_second", s.PerSecond.Name(), "per_second_type", s.PerSecond.Type)
 	}
 	logger.Info("counters are kept in Redis", log...)
 	return &store{
@@ -56,24 +48,6 @@ func openRedis(s settings.Redis, prefix settings.KeyPrefix, logger *slog.Logger,
 			return redis.Close()
 		},
 	}, nil
-}
-
-// redisOptions says how to reach one of the two Redis.
-func redisOptions(r settings.RedisServer, shared settings.Redis, encrypt func() *tls.Config) redisstore.Options {
-	o := redisstore.Options{
-		Type:           redisstore.Type(r.Type),
-		URL:            string(r.URL),
-		SocketType:     r.Socket(),
-		PoolSize:       r.PoolSize,
-		OpTimeout:      min(shared.OpTimeout, r.Timeout),
-		ConnectTimeout: r.Timeout,
-	}
-	o.Username, o.Password = r.Auth.Login()
-	o.SentinelUsername, o.SentinelPassword = r.SentinelAuth.Login()
-	if r.Encrypted() {
-		o.TLS = encrypt
-	}
-	return o
 }
 
 // redisTLS reads the TLS files, if a Redis is reached over TLS, and follows them

@@ -2,12 +2,10 @@ package app
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"maps"
 	"net/http/httptest"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -20,7 +18,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"weir/internal/limiter/redisstore"
 	"weir/internal/testenv"
 )
 
@@ -256,41 +253,6 @@ func TestDenyMemoryIsASetting(t *testing.T) {
 				return nil
 			})
 		})
-	}
-}
-
-// TestVariablesOfBothRedis holds every variable to what the store is told of each
-// of the two, so that neither speaks for the other.
-func TestVariablesOfBothRedis(t *testing.T) {
-	for variable, value := range map[string]string{
-		"REDIS_URL": "one:1", "REDIS_TYPE": "CLUSTER", "REDIS_SOCKET_TYPE": "tcp", "REDIS_AUTH": "weir:a", "REDIS_SENTINEL_AUTH": "watch:b",
-		"REDIS_TLS": "true", "REDIS_POOL_SIZE": "11", "REDIS_TIMEOUT": "1s", "REDIS_OP_TIMEOUT": "30ms",
-		"REDIS_PERSECOND":     "true",
-		"REDIS_PERSECOND_URL": "/two.sock", "REDIS_PERSECOND_TYPE": "SENTINEL", "REDIS_PERSECOND_SOCKET_TYPE": "unix", "REDIS_PERSECOND_AUTH": "c", "REDIS_PERSECOND_SENTINEL_AUTH": "d",
-		"REDIS_PERSECOND_TLS": "false", "REDIS_PERSECOND_POOL_SIZE": "22", "REDIS_PERSECOND_TIMEOUT": "20ms", // shorter than a call may take
-	} {
-		t.Setenv(variable, value)
-	}
-	s := fromEnvironment(t).Redis
-	encrypt := func() *tls.Config { return nil }
-	main, second := redisOptions(s.Main, s, encrypt), redisOptions(s.PerSecond, s, encrypt)
-	if main.TLS == nil || second.TLS != nil {
-		t.Error("the wrong one is reached over TLS")
-	}
-	main.TLS = nil
-	for name, got := range map[string][2]redisstore.Options{
-		"first": {main, {
-			URL: "one:1", Type: redisstore.Cluster, SocketType: "tcp", Username: "weir", Password: "a", SentinelUsername: "watch", SentinelPassword: "b",
-			PoolSize: 11, ConnectTimeout: time.Second, OpTimeout: 30 * time.Millisecond,
-		}},
-		"second": {second, {
-			URL: "/two.sock", Type: redisstore.Sentinel, SocketType: "unix", Password: "c", SentinelPassword: "d",
-			PoolSize: 22, ConnectTimeout: 20 * time.Millisecond, OpTimeout: 20 * time.Millisecond,
-		}},
-	} {
-		if !reflect.DeepEqual(got[0], got[1]) {
-			t.Errorf("%s: got %+v, want %+v", name, got[0], got[1])
-		}
 	}
 }
 

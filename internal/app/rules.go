@@ -94,11 +94,11 @@ func (r *rules) accept(tree *descriptors.Tree, status admin.Rules) {
 	r.isNew("")
 }
 
-// end ends a load and gives back what a large one took. The next load begins after
+// end ends a load and frees what a large one took. The next load begins after
 // that, or its garbage would come on top. Only the first rules serve before.
 func (r *rules) end() {
 	if tree := r.tree.Load(); tree != nil && tree.Rules() >= manyRules {
-		giveBack()
+		freeAfterLoad()
 	}
 	r.tuner.load(false)
 }

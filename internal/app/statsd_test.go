@@ -254,14 +254,10 @@ func TestNoStatsd(t *testing.T) {
 	}
 }
 
-// Both are on at once.
+// Both are on at once. The names are changed as docs/metrics.md shows.
 func TestDogStatsD(t *testing.T) {
-	for name, value := range map[string]string{
-		"PATTERN": `^ratelimit\.service\.rate_limit\.([^.]+)\.(.+)\.([^.]+)$`,
-		"NAME":    "ratelimit.service.rate_limit.$3",
-		"TAGS":    "domain:$1,descriptor:$2",
-	} {
-		t.Setenv("DOG_STATSD_MOGRIFIER_LIMIT_"+name, value)
+	for _, setting := range regexp.MustCompile(`(?m)^ {6}(\w*DOG_STATSD\w*)=(.*)$`).FindAllStringSubmatch(document(t, "metrics.md"), -1) {
+		t.Setenv(setting[1], setting[2])
 	}
 	var plain, tagged []string
 	for _, line := range statsdLines {
@@ -283,7 +279,7 @@ func TestDogStatsD(t *testing.T) {
 		defer conn.Close()
 		_, port, _ := net.SplitHostPort(conn.LocalAddr().String())
 		f := startMetrics(t, "--statsd-host=127.0.0.1", "--statsd-port="+port, "--stats-flush-interval=1h", "--extra-tags=zone:a",
-			"--use-statsd=true", "--statsd-protocol=udp", "--use-dog-statsd", "--use-dog-statsd-mogrifiers=LIMIT")
+			"--use-statsd=true", "--statsd-protocol=udp")
 		f.stop()
 		if err := errors.Join(f.wantEnd(), conn.SetReadDeadline(time.Now().Add(time.Second))); err != nil { // it is waiting
 			return err

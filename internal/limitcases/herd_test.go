@@ -17,6 +17,7 @@ import (
 	"weir/internal/limiter"
 	"weir/internal/limiter/memstore"
 	"weir/internal/limiter/redisstore"
+	"weir/internal/limiter/redisstore/redisconn"
 	"weir/internal/rls"
 	"weir/internal/usage"
 )
@@ -107,7 +108,7 @@ func inMemory(_ *testing.T, now func() time.Time) limiter.Store {
 
 func inRedis(t *testing.T, now func() time.Time) limiter.Store {
 	t.Helper()
-	s, err := redisstore.New(redisstore.Options{URL: miniredis.RunT(t).Addr(), OpTimeout: patience, Now: now, OneClock: true, DenyMemory: 1 << 20})
+	s, err := redisstore.New(redisstore.Options{Main: redisconn.Options{URL: miniredis.RunT(t).Addr(), OpTimeout: patience}, Now: now, OneClock: true, DenyMemory: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"weir/internal/limiter"
 	"weir/internal/limiter/memstore"
 	"weir/internal/limiter/redisstore"
+	"weir/internal/limiter/redisstore/redisconn"
 	"weir/internal/testenv"
 )
 
@@ -98,7 +99,7 @@ func onEachStore(t *testing.T, run func(r replica, c *clock)) {
 // of Redis tells the time.
 func onRedis(t testing.TB, r interface{ Addr() string }, now func() time.Time) replica {
 	t.Helper()
-	s, err := redisstore.New(redisstore.Options{URL: r.Addr(), OpTimeout: patience, Now: now, OneClock: true})
+	s, err := redisstore.New(redisstore.Options{Main: redisconn.Options{URL: r.Addr(), OpTimeout: patience}, Now: now, OneClock: true})
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}

@@ -6,6 +6,10 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 )
 
 // The request to /json in the rule reference asks for what is told there.
@@ -15,8 +19,8 @@ func TestDocumentedJSONRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	blocks := regexp.MustCompile("(?ms)^```json\n(.*?)^```").FindAllSubmatch(text, -1)
-	if len(blocks) != 1 {
-		t.Fatalf("docs/rules.md has %d requests, want 1", len(blocks))
+	if len(blocks) != 2 {
+		t.Fatalf("docs/rules.md has %d blocks of JSON, want metadata and a request", len(blocks))
 	}
 	const rules = `
 domain: shop
@@ -24,9 +28,41 @@ descriptors:
   - {key: user, descriptors: [{key: path, rate_limit: {unit: hour, requests_per_unit: 20}}]}
   - {key: tokens_of, rate_limit: {unit: hour, requests_per_unit: 20}}
 `
-	w := post(New(options(t, rules)).JSONHandler(), http.MethodPost, string(blocks[0][1]))
+	w := post(New(options(t, rules)).JSONHandler(), http.MethodPost, string(blocks[1][1]))
 	body := strings.ReplaceAll(w.Body.String(), " ", "")
 	if w.Code != 200 || !regexp.MustCompile(`"limitRemaining":18,.*"limitRemaining":13,`).MatchString(body) {
 		t.Errorf("answered %d %s, want 2 and 7 units to be taken of 20", w.Code, w.Body)
+	}
+}
+
+// The dynamic metadata in the rule reference is what such a request gets.
+func TestDocumentedMetadata(t *testing.T) {
+	text, err := os.ReadFile("../../docs/rules.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?ms)^```json\n(.*?)^```").FindSubmatch(text)
+	if block == nil {
+		t.Fatal("docs/rules.md has no metadata")
+	}
+	var want structpb.Struct
+	if err := protojson.Unmarshal(block[1], &want); err != nil {
+		t.Fatal(err)
+	}
+	opts := options(t, `
+domain: shop
+descriptors:
+  - {key: user, rate_limit: {unit: hour, requests_per_unit: 20}, metadata: {team: core}}
+`)
+	opts.DynamicMetadata = true
+	tenPerHour := message{}.varint(1, 10).varint(2, 3)
+	response, err := askRaw(t, serve(t, New(opts)), message{}.string(1, "shop").varint(3, 2).
+		bytes(2, entryMessage("user", "alice")).
+		bytes(2, entryMessage("tenant", "acme").bytes(2, tenPerHour).bytes(3, message{}.varint(1, 7))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := response.GetDynamicMetadata(); !proto.Equal(got, &want) {
+		t.Errorf("got %v, the document shows %v", got, &want)
 	}
 }

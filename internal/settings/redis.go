@@ -1,8 +1,12 @@
 package settings
 
 import (
+	"crypto/tls"
+	"errors"
 	"strings"
 	"time"
+
+	"weir/internal/limiter/redisstore/redisconn"
 )
 
 // Redis says which Redis keeps the counters, and how to reach it.
@@ -34,8 +38,8 @@ type RedisPlace struct {
 	Type RedisType `env:"TYPE" default:"SINGLE" help:"SINGLE, SENTINEL or CLUSTER."`
 }
 
-// Clustered tells whether it is a cluster, so that keys need hash tags.
-func (p RedisPlace) Clustered() bool { return p.Type == redisCluster }
+// Clustered reports whether it is a cluster, so that keys need hash tags.
+func (p RedisPlace) Clustered() bool { return redisconn.Type(p.Type) == redisconn.Cluster }
 
 // RedisServer says where one Redis is, and what belongs to it alone.
 type RedisServer struct {
@@ -64,7 +68,7 @@ func (s RedisServer) Name() string {
 	return name
 }
 
-// Encrypted tells whether Redis is reached over TLS.
+// Encrypted reports whether Redis is reached over TLS.
 func (s RedisServer) Encrypted() bool {
 	for address := range strings.SplitSeq(string(s.URL), ",") {
 		if strings.HasPrefix(strings.TrimSpace(address), "rediss://") {
@@ -83,10 +87,27 @@ func (s Secret) Login() (user, password string) {
 	return user, password
 }
 
+// Connection says how to reach s, one of the two. encrypt is asked for the
+// configuration of TLS if s is reached over TLS.
+func (r *Redis) Connection(s RedisServer, encrypt func() *tls.Config) redisconn.Options {
+	o := redisconn.Options{
+		Type:           redisconn.Type(s.Type),
+		URL:            string(s.URL),
+		SocketType:     s.Socket(),
+		PoolSize:       s.PoolSize,
+		OpTimeout:      min(r.OpTimeout, s.Timeout),
+		ConnectTimeout: s.Timeout,
+	}
+	o.Username, o.Password = s.Auth.Login()
+	o.SentinelUsername, o.SentinelPassword = s.SentinelAuth.Login()
+	if s.Encrypted() {
+		o.TLS = encrypt
+	}
+	return o
+}
+
 // RedisType is what a Redis consists of.
 type RedisType string
-
-const redisCluster RedisType = "cluster"
 
 // UnmarshalText accepts SINGLE, SENTINEL and CLUSTER, in any case.
 func (t *RedisType) UnmarshalText(text []byte) error {
@@ -95,18 +116,18 @@ func (t *RedisType) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Clustered tells whether counters are kept in a cluster, so that their keys need
+// Clustered reports whether counters are kept in a cluster, so that their keys need
 // hash tags.
 func (r *Redis) Clustered() bool {
 	return r.Main.Clustered() || r.UsePerSecond && r.PerSecond.Clustered()
 }
 
-// Encrypted tells whether any Redis is reached over TLS.
+// Encrypted reports whether any Redis is reached over TLS.
 func (r *Redis) Encrypted() bool {
 	return r.Main.Encrypted() || r.UsePerSecond && r.PerSecond.Encrypted()
 }
 
-// check tells what does not go together.
+// check says what is wrong with a setting, or does not go with another.
 func (r *Redis) check() error {
 	switch {
 	case r.UsePerSecond && r.Main.URL == "":
@@ -127,8 +148,25 @@ func (r *Redis) check() error {
 			return wrong(login.variable, "has nothing after the colon, allowed are PASSWORD and USER:PASSWORD")
 		}
 	}
+	var errs []error
+	if r.Main.URL != "" {
+		errs = append(errs, r.checkURL("REDIS_URL", r.Main))
+	}
+	if r.UsePerSecond {
+		errs = append(errs, r.checkURL("REDIS_PERSECOND_URL", r.PerSecond))
+	}
 	if r.Encrypted() {
-		return checkPair(file{"REDIS_TLS_CLIENT_CERT", r.TLSClientCert}, file{"REDIS_TLS_CLIENT_KEY", r.TLSClientKey})
+		errs = append(errs, checkPair(file{"REDIS_TLS_CLIENT_CERT", r.TLSClientCert}, file{"REDIS_TLS_CLIENT_KEY", r.TLSClientKey}))
+	}
+	return errors.Join(errs...)
+}
+
+// checkURL says what is wrong with the variable that names s.
+func (r *Redis) checkURL(variable string, s RedisServer) error {
+	o := r.Connection(s, func() *tls.Config { return nil })
+	o.OpTimeout = 0 // which has a range of its own
+	if err := o.Validate(); err != nil {
+		return wrong(variable, "%w", err)
 	}
 	return nil
 }

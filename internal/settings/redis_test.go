@@ -1,8 +1,13 @@
 package settings
 
 import (
+	"crypto/tls"
 	"fmt"
+	"reflect"
 	"testing"
+	"time"
+
+	"weir/internal/limiter/redisstore/redisconn"
 )
 
 // TestPairsOfRedis wants a certificate and its key together, where they are used.
@@ -32,5 +37,77 @@ func TestPairsOfRedis(t *testing.T) {
 				t.Errorf("got %v, want %s", err, test.want)
 			}
 		})
+	}
+}
+
+// TestAddressesOfRedis refuses an address before anything starts, of each Redis that
+// is used.
+func TestAddressesOfRedis(t *testing.T) {
+	type env = map[string]string
+	const (
+		noPort  = "--redis-url ($REDIS_URL): redis URL is not host:port; a user or a database needs redis://, a path needs unix://"
+		second  = "--redis-persecond-url ($REDIS_PERSECOND_URL): redis URL port is not a number from 1 to 65535"
+		noTLS   = "--redis-url ($REDIS_URL): redis URL is that of a unix socket, which does not speak TLS"
+		timeout = "--redis-op-timeout ($REDIS_OP_TIMEOUT): -1s is not allowed, allowed is 1ms to 1m"
+	)
+	for _, test := range []struct {
+		name string
+		env  env
+		want string
+	}{
+		{"none", env{}, ""},
+		{"no port", env{"REDIS_URL": "a"}, noPort},
+		{"of the second", env{"REDIS_URL": "a:1", "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": "b:0"}, second},
+		{"of a second that is not used", env{"REDIS_URL": "a:1", "REDIS_PERSECOND_URL": "b:0"}, ""},
+		{"of both", env{"REDIS_URL": "a", "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": "b:0"}, noPort + "\n" + second},
+		{"TLS to a path", env{"REDIS_URL": "/a.sock", "REDIS_TLS": "true"}, noTLS},
+		{"a password without redis://", env{"REDIS_URL": "user:swordfish@nowhere"}, noPort},
+		{"port", env{"REDIS_URL": "redis://:swordfish@db:99999"}, "--redis-url ($REDIS_URL): redis URL port is not a number from 1 to 65535"},
+		{"one of a cluster", env{"REDIS_TYPE": "CLUSTER", "REDIS_URL": "one:1,:swordfish@two:2"}, "--redis-url ($REDIS_URL): redis URL address 2 is not host:port; a user or a database needs redis://, a path needs unix://"},
+		{"no sentinels", env{"REDIS_TYPE": "SENTINEL", "REDIS_URL": "one:1"}, "--redis-url ($REDIS_URL): redis URL is not name,host:port,...: the name of the primary, then the addresses of its sentinels"},
+		{"nodes of a cluster", env{"REDIS_URL": "a:1,b:2", "REDIS_TYPE": "CLUSTER"}, ""},
+		{"a timeout out of range is told once", env{"REDIS_URL": "a:1", "REDIS_OP_TIMEOUT": "-1s"}, timeout},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := parse(t, test.env)
+			if got := fmt.Sprint(err); got != test.want && (err != nil || test.want != "") {
+				t.Errorf("got %v, want %s", err, test.want)
+			}
+		})
+	}
+}
+
+// TestVariablesOfBothRedis holds every variable to what is said of each of the two, so
+// that neither speaks for the other.
+func TestVariablesOfBothRedis(t *testing.T) {
+	s, err := parse(t, map[string]string{
+		"REDIS_URL": "/one.sock", "REDIS_TYPE": "SINGLE", "REDIS_SOCKET_TYPE": "unix", "REDIS_AUTH": "weir:a", "REDIS_SENTINEL_AUTH": "watch:b",
+		"REDIS_TLS": "false", "REDIS_POOL_SIZE": "11", "REDIS_TIMEOUT": "1s", "REDIS_OP_TIMEOUT": "30ms",
+		"REDIS_PERSECOND":     "true",
+		"REDIS_PERSECOND_URL": "two,three:3", "REDIS_PERSECOND_TYPE": "SENTINEL", "REDIS_PERSECOND_SOCKET_TYPE": "tcp", "REDIS_PERSECOND_AUTH": "c", "REDIS_PERSECOND_SENTINEL_AUTH": "d",
+		"REDIS_PERSECOND_TLS": "true", "REDIS_PERSECOND_POOL_SIZE": "22", "REDIS_PERSECOND_TIMEOUT": "20ms", // shorter than a call may take
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	encrypt := func() *tls.Config { return nil }
+	main, second := s.Redis.Connection(s.Redis.Main, encrypt), s.Redis.Connection(s.Redis.PerSecond, encrypt)
+	if main.TLS != nil || second.TLS == nil {
+		t.Error("the wrong one is reached over TLS")
+	}
+	second.TLS = nil
+	for name, got := range map[string][2]redisconn.Options{
+		"first": {main, {
+			URL: "/one.sock", Type: redisconn.Single, SocketType: "unix", Username: "weir", Password: "a", SentinelUsername: "watch", SentinelPassword: "b",
+			PoolSize: 11, ConnectTimeout: time.Second, OpTimeout: 30 * time.Millisecond,
+		}},
+		"second": {second, {
+			URL: "two,three:3", Type: redisconn.Sentinel, SocketType: "tcp", Password: "c", SentinelPassword: "d",
+			PoolSize: 22, ConnectTimeout: 20 * time.Millisecond, OpTimeout: 20 * time.Millisecond,
+		}},
+	} {
+		if !reflect.DeepEqual(got[0], got[1]) {
+			t.Errorf("%s: got %+v, want %+v", name, got[0], got[1])
+		}
 	}
 }

@@ -2,6 +2,9 @@ package usage
 
 import (
 	"context"
+	"os"
+	"regexp"
+	"strconv"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,6 +20,39 @@ func sumsOf(l *Limiter, s limiter.Labels) Sums {
 		}
 	}
 	return Sums{}
+}
+
+// The table in docs/metrics.md says what hits count as.
+func TestDocumentedUnits(t *testing.T) {
+	text, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile(`(?m)^\|(\d+)\|(\d+)\|(\d+)\|(yes|no|yes, although denied)\|(\d+)\|(\d+)\|(\d+)\|(\d+)\|$`).FindAllStringSubmatch(string(text), -1)
+	if len(rows) != 4 {
+		t.Fatalf("docs/metrics.md has %d rows of units, want 4", len(rows))
+	}
+	for _, row := range rows {
+		number := func(column int) uint64 {
+			n, err := strconv.ParseUint(row[column], 10, 32)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		series := limiter.Labels{Domain: "api", Key1: "user"}
+		limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: uint32(number(1)), Series: series.Series()})
+		const now = 1_767_323_045_000_000
+		l := New(fixed{state: limiter.State{At: now / 60_000_000, Used: int64(number(2))}, now: now}, prometheus.NewRegistry())
+		hit := limiter.Hit{Limit: limit, Cost: number(3), Always: row[4] == "yes, although denied"}
+		if _, err := l.Decide(t.Context(), []limiter.Hit{hit}, make([]limiter.Decision, 1)); err != nil {
+			t.Fatal(err)
+		}
+		want := Sums{TotalHits: number(5), WithinLimit: number(6), NearLimit: number(7), OverLimit: number(8)}
+		if got := sumsOf(l, series); got != want {
+			t.Errorf("%s: got %+v, want %+v", row[0], got, want)
+		}
+	}
 }
 
 func TestMetricsCountUnitsOfCost(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 
 // batch is the requests, or what is to be given back, that go to Redis in one
 // call. It has its own copy of what it needs of them, because their callers may
-// leave before it flies.
+// leave before the call.
 type batch struct {
 	script   *script
 	limits   []byte                 // which it meets, as limits.lua reads them
@@ -20,11 +20,11 @@ type batch struct {
 	requests texts                  // of each request, as the script reads them
 	counters []int                  // how many each request has, as often as it hits them
 
-	needed  atomic.Int64 // of the requests, all but those whose callers have left
-	until   time.Time    // the call is of use, for the request that can wait longest
-	anytime bool         // it is of use at any time
+	needed     atomic.Int64 // of the requests, all but those whose callers have left
+	deadline   time.Time    // of the call, for the request that can wait longest
+	noDeadline bool         // the call must be made however late it is
 
-	loosened []loosened    // what is given back
+	credited []credit      // what is given back
 	number   int64         // of the call, in the order of calls
 	asked    time.Time     // when it began
 	done     chan struct{} // closed when reply or err is set
@@ -32,8 +32,8 @@ type batch struct {
 	err      error
 }
 
-// loosened is a counter to which a request of a batch gives something back.
-type loosened struct {
+// credit is a counter to which a request of a batch gives something back.
+type credit struct {
 	key   []byte
 	place int // of the request
 }
@@ -62,7 +62,7 @@ func (b *batch) add(hits []limiter.Hit, isPart bool) {
 		h := &hits[i]
 		b.keys.add(h.Key)
 		if h.Refund && h.Cost > 0 {
-			b.loosened = append(b.loosened, loosened{bytes.Clone(h.Key), b.requests.len()})
+			b.credited = append(b.credited, credit{bytes.Clone(h.Key), b.requests.len()})
 		}
 		b.requests.write(how(h, isPart), h.CountedCost(), b.limit(h.Limit))
 	}
@@ -70,21 +70,21 @@ func (b *batch) add(hits []limiter.Hit, isPart bool) {
 	b.counters = append(b.counters, len(hits))
 }
 
-// need tells that a request of it is to be called until then.
-func (b *batch) need(until time.Time) {
+// need notes that a caller waits for a request of b, to be called before the deadline.
+func (b *batch) need(deadline time.Time) {
 	b.needed.Add(1)
-	b.anytime = b.anytime || until.IsZero()
-	if until.After(b.until) {
-		b.until = until
+	b.noDeadline = b.noDeadline || deadline.IsZero()
+	if deadline.After(b.deadline) {
+		b.deadline = deadline
 	}
 }
 
-// leave tells that nobody waits for a request of it any more. It is called
-// nevertheless with others that are needed.
+// leave notes that the caller of a request has left. The request is called all the
+// same, if the callers of others in b wait.
 func (b *batch) leave() { b.needed.Add(-1) }
 
-// late tells whether it is too late for a call to be of use.
-func (b *batch) late(now time.Time) bool { return !b.anytime && now.After(b.until) }
+// late reports whether a call would be too late for all callers.
+func (b *batch) late(now time.Time) bool { return !b.noDeadline && now.After(b.deadline) }
 
 // limit returns the number of a limit, as an argument.
 func (b *batch) limit(l *limiter.Limit) int64 {

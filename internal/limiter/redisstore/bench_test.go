@@ -36,7 +36,7 @@ func benchmarkDecide(b *testing.B, specs []limiter.Spec) {
 	r := testenv.RedisServer(b)
 	admin := connect(b, r)
 	reg := prometheus.NewRegistry()
-	s := open(b, Options{URL: r.Addr(), OpTimeout: long, Registerer: reg, DenyMemory: 4 << 20})
+	s := open(b, Options{Main: at(r.Addr()), Registerer: reg, DenyMemory: 4 << 20})
 
 	limits := make([]*limiter.Limit, len(specs))
 	for i, spec := range specs {
@@ -86,7 +86,7 @@ func BenchmarkCall(b *testing.B) {
 func benchmarkCall(b *testing.B, hits, limits int, areNew bool) {
 	r := testenv.RedisServer(b)
 	admin := connect(b, r)
-	s := open(b, Options{URL: r.Addr(), OpTimeout: long})
+	s := open(b, Options{Main: at(r.Addr())})
 	of := make([]*limiter.Limit, limits)
 	for i := range of {
 		of[i] = storetest.Must(limiter.Spec{RequestsPerUnit: 1 << 30, Unit: limiter.Minute, UnitMultiplier: uint32(i + 1)})

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// patientCalls is how many calls in a row go unanswered until the breaker
+	// maxUnanswered is how many calls in a row go unanswered until the breaker
 	// opens: with DefaultOpTimeout, those of half a second.
-	patientCalls = 5
+	maxUnanswered = 5
 	// probeEvery is the time between two probes of a Redis that is not asked, and
 	// probeTimeout how long one may take, if OpTimeout is not shorter.
 	probeEvery   = 250 * time.Millisecond
@@ -31,7 +31,7 @@ var errOpen = fmt.Errorf("%w: Redis does not answer and is not asked until it do
 // answers again; no request has to.
 //
 // Only silence opens it: calls that timed out or found no connection. A Redis that
-// replies, be it an error, keeps nobody waiting, and one that refuses writes can
+// replies, if only with errors, delays nobody, and one that refuses writes can
 // still deny. A cluster has no breaker, because its healthy nodes must go on: nil,
 // which is always closed.
 type breaker struct {
@@ -46,20 +46,20 @@ type breaker struct {
 	cancel context.CancelFunc
 }
 
-// newBreaker returns a closed breaker. probe asks Redis, without harm.
+// newBreaker returns a breaker that lets calls pass. probe must do no harm.
 func newBreaker(probe func(context.Context) error, log *slog.Logger, gauge prometheus.Gauge) *breaker {
 	b := &breaker{probe: probe, log: log, gauge: gauge}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.circuit = gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
 		Timeout:       probeEvery / 2, // in which it refuses probes, too
-		ReadyToTrip:   func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= patientCalls },
+		ReadyToTrip:   func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= maxUnanswered },
 		IsSuccessful:  answered,
 		OnStateChange: func(_ string, from, to gobreaker.State) { b.changed(from, to) },
 	})
 	return b
 }
 
-// answered tells whether Redis replied, if only an error.
+// answered reports whether Redis replied, if only with an error.
 func answered(err error) bool {
 	if err == nil {
 		return true
@@ -68,7 +68,7 @@ func answered(err error) bool {
 	return kind != kindTimeout && kind != kindConnection
 }
 
-// isOpen tells whether to ask Redis at all.
+// isOpen reports whether no calls are made.
 func (b *breaker) isOpen() bool { return b != nil && b.opened.Load() }
 
 // observe notes the outcome of a call.
@@ -78,14 +78,14 @@ func (b *breaker) observe(err error) {
 	}
 }
 
-// changed is told of every change of the circuit, which waits for it to return.
-// Half open, a probe is under way.
+// changed is called at every change of the circuit, which waits for it to return.
+// When the circuit is half open, a probe is under way.
 func (b *breaker) changed(from, to gobreaker.State) {
 	switch {
 	case from == gobreaker.StateClosed:
 		b.opened.Store(true)
 		b.gauge.Set(1)
-		b.log.Warn("redis does not answer, it is not asked until it does", "failed_calls", patientCalls)
+		b.log.Warn("redis does not answer, it is not asked until it does", "failed_calls", maxUnanswered)
 		b.probes.Go(b.probeUntilClosed)
 	case to == gobreaker.StateClosed:
 		b.opened.Store(false)
@@ -94,7 +94,7 @@ func (b *breaker) changed(from, to gobreaker.State) {
 	}
 }
 
-// probeUntilClosed asks Redis now and then, until it answers or the breaker ends.
+// probeUntilClosed probes Redis until it answers or the breaker is closed for good.
 func (b *breaker) probeUntilClosed() {
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
@@ -104,7 +104,7 @@ func (b *breaker) probeUntilClosed() {
 			return
 		case <-tick.C:
 		}
-		_, _ = b.circuit.Execute(func() (struct{}, error) { // changed is told the outcome
+		_, _ = b.circuit.Execute(func() (struct{}, error) { // changed gets the outcome
 			ctx, cancel := context.WithTimeout(b.ctx, probeTimeout)
 			defer cancel()
 			return struct{}{}, b.probe(ctx)
@@ -112,7 +112,7 @@ func (b *breaker) probeUntilClosed() {
 	}
 }
 
-// close ends the probes. Nothing may be observed any more.
+// close ends the probes. observe must not be called any more.
 func (b *breaker) close() {
 	if b != nil {
 		b.cancel()

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redisstore/redisconn"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
@@ -24,7 +25,7 @@ import (
 // Silence opens the breaker, if nothing else comes meanwhile.
 func TestBreaker(t *testing.T) {
 	silent, reply := context.DeadlineExceeded, scriptError("LOADING Redis is loading the dataset in memory")
-	many := slices.Repeat([]error{silent}, patientCalls)
+	many := slices.Repeat([]error{silent}, maxUnanswered)
 	few := many[1:]
 	for _, c := range []struct {
 		name  string
@@ -35,8 +36,8 @@ func TestBreaker(t *testing.T) {
 		{"all are silent", many, true},
 		{"one works meanwhile", slices.Concat(few, []error{nil}, few), false},
 		{"one is refused meanwhile", slices.Concat(few, []error{reply}, few), false},
-		{"all are refused", slices.Repeat([]error{reply}, 2*patientCalls), false},
-		{"no connection", append(slices.Repeat([]error{io.EOF}, patientCalls-1), silent), true},
+		{"all are refused", slices.Repeat([]error{reply}, 2*maxUnanswered), false},
+		{"no connection", append(slices.Repeat([]error{io.EOF}, maxUnanswered-1), silent), true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBreaker(func(context.Context) error { return silent }, slog.New(slog.DiscardHandler), prometheus.NewGauge(prometheus.GaugeOpts{}))
@@ -78,7 +79,7 @@ func TestBreakerProbes(t *testing.T) {
 					}
 				}, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: bare})), gauge)
 				defer b.close()
-				for range patientCalls {
+				for range maxUnanswered {
 					b.observe(context.DeadlineExceeded)
 				}
 				time.Sleep(time.Minute) // synctest's clock
@@ -129,7 +130,7 @@ func TestBreakerOnRedisThatHangs(t *testing.T) {
 	r := testenv.RedisServer(t)
 	admin := connect(t, r)
 	reg := prometheus.NewRegistry()
-	s := open(t, Options{URL: r.Addr(), OpTimeout: opTimeout, Registerer: reg})
+	s := open(t, Options{Main: redisconn.Options{URL: r.Addr(), OpTimeout: opTimeout}, Registerer: reg})
 	works := func() bool {
 		_, err := ask(context.Background(), s, "k", perYear)
 		return err == nil
@@ -138,7 +139,7 @@ func TestBreakerOnRedisThatHangs(t *testing.T) {
 	do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
 
 	var wg sync.WaitGroup
-	for range 3 * patientCalls { // that wait, in more than one call
+	for range 3 * maxUnanswered { // that wait, in more than one call
 		wg.Go(func() {
 			for !s.main.breaker.isOpen() {
 				works()
@@ -172,7 +173,7 @@ func TestBreakerOnRedisThatHangs(t *testing.T) {
 func TestBreakerOfOneOfTwo(t *testing.T) {
 	main, second := testenv.RedisServer(t), testenv.RedisServer(t)
 	reg := prometheus.NewRegistry()
-	s := open(t, Options{URL: main.Addr(), OpTimeout: long, PerSecond: &Options{URL: second.Addr()}, Registerer: reg})
+	s := open(t, Options{Main: at(main.Addr()), PerSecond: &redisconn.Options{URL: second.Addr()}, Registerer: reg})
 	perSecond := storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Second})
 	mustAsk(t, s, "k", perYear)
 	second.Stop()
@@ -197,7 +198,7 @@ func TestBreakerOfOneOfTwo(t *testing.T) {
 // What was known to be over goes on being denied.
 func TestDenialsWhileBreakerIsOpen(t *testing.T) {
 	r := testenv.RedisServer(t)
-	s := open(t, Options{URL: r.Addr(), OpTimeout: long, DenyMemory: 1 << 20})
+	s := open(t, Options{Main: at(r.Addr()), DenyMemory: 1 << 20})
 	limit := storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Year})
 	r.Stop()
 	testenv.Until(t, "a denial is remembered while Redis is not asked", func() bool {
@@ -220,8 +221,8 @@ func TestDenialsWhileBreakerIsOpen(t *testing.T) {
 
 // A cluster whose node dies goes on with the others.
 func TestClusterHasNoBreaker(t *testing.T) {
-	s := open(t, Options{Type: Cluster, URL: "127.0.0.1:1", OpTimeout: long})
-	for range 3 * patientCalls {
+	s := open(t, Options{Main: redisconn.Options{Type: redisconn.Cluster, URL: "127.0.0.1:1", OpTimeout: long}})
+	for range 3 * maxUnanswered {
 		mustFail(t, s)
 	}
 	if s.main.breaker.isOpen() {

@@ -36,8 +36,8 @@ func TestRedisBehindItsCounters(t *testing.T) {
 	for _, ahead := range []time.Duration{25 * time.Second, 2 * time.Hour} {
 		r := testenv.RedisServer(t)
 		admin := connect(t, r)
-		was := open(t, Options{URL: r.Addr(), OpTimeout: long, Now: func() time.Time { return time.Now().Add(ahead) }, OneClock: true})
-		is := open(t, Options{URL: r.Addr(), OpTimeout: long})
+		was := open(t, Options{Main: at(r.Addr()), Now: func() time.Time { return time.Now().Add(ahead) }, OneClock: true})
+		is := open(t, Options{Main: at(r.Addr())})
 		for _, c := range tenPerSecond {
 			t.Run(fmt.Sprintf("%s, %v", c.name, ahead), func(t *testing.T) {
 				c.spec.RequestsPerUnit, c.spec.Unit = 10, limiter.Second
@@ -111,7 +111,7 @@ type differing struct {
 func newDiffering(t *testing.T, l *limiter.Limit, apart time.Duration) *differing {
 	d := &differing{T: t, limit: l, redis: miniredis.RunT(t), now: time.Unix(1_800_000_000, 0), apart: apart}
 	for i := range d.both {
-		d.both[i] = open(t, Options{URL: d.redis.Addr(), OpTimeout: long, Now: func() time.Time { return d.clock(i) }})
+		d.both[i] = open(t, Options{Main: at(d.redis.Addr()), Now: func() time.Time { return d.clock(i) }})
 	}
 	return d
 }
@@ -157,7 +157,7 @@ func TestDeniedAlthoughTheCounterCannotBeBroughtBack(t *testing.T) {
 	var now atomic.Pointer[time.Time]
 	set := func(at time.Time) { now.Store(&at) }
 	set(time.Now().Add(time.Hour))
-	s := open(t, Options{URL: r.Addr(), OpTimeout: long, Now: func() time.Time { return *now.Load() }, OneClock: true})
+	s := open(t, Options{Main: at(r.Addr()), Now: func() time.Time { return *now.Load() }, OneClock: true})
 	two := storetest.Must(limiter.Spec{RequestsPerUnit: 2, Unit: limiter.Hour})
 	mustAsk(t, s, "k", two)
 	mustAsk(t, s, "k", two)
@@ -184,7 +184,7 @@ func TestDeniedAlthoughTheCounterCannotBeBroughtBack(t *testing.T) {
 func TestMemoryOfDenialsWhileClocksStep(t *testing.T) {
 	r, reg := testenv.RedisServer(t), prometheus.NewRegistry()
 	redisNow, local := time.Unix(1_800_000_000, 0), time.Unix(5000, 0)
-	s := open(t, Options{URL: r.Addr(), OpTimeout: long, Registerer: reg, Now: func() time.Time { return redisNow }, OneClock: true})
+	s := open(t, Options{Main: at(r.Addr()), Registerer: reg, Now: func() time.Time { return redisNow }, OneClock: true})
 	s.denials = newDenials(1<<20, func() time.Time { return local })
 	s.main.denials, s.main.local = s.denials, s.denials.now
 	l := storetest.Must(limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Minute})

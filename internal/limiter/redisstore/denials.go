@@ -15,33 +15,33 @@ import (
 // others only makes a counter fuller, and a denied request takes nothing, so
 // that nobody notices whether Redis was asked. What would be noticed lasts for
 // maxMemory at most: units given back by another process, and a counter that
-// somebody deleted. What this process gives back is known at once.
+// was deleted. What this process gives back is known at once.
 //
 // What is remembered is the states, not the denials: a request is denied if
 // limiter.Decide denies it on them. So a limit that was raised, an override or a
 // smaller cost is denied only if it does not fit. The other decisions of the answer
-// tell what this process saw last of their counters, admitted requests included: a
-// counter that it has not seen lately is told as unused, so that nobody who is over
-// reaches Redis by varying a value.
+// show the last known state of their counters, of admitted requests too. A counter
+// that this process has not seen lately shows as unused, so that a client that is
+// over does not reach Redis by varying a value.
 type denials struct {
 	now    func() time.Time
-	start  time.Time // from which lasts is counted
+	start  time.Time // newest counts from it
 	seed   maphash.Seed
 	calls  atomic.Int64
 	used   atomic.Int64 // counters remembered, of all shards
-	lasts  atomic.Int64 // the Duration from start after which all of them are outdated
+	newest atomic.Int64 // from start until all of them are outdated, as a Duration
 	shards [denialShards]denialShard
 	max    int // bytes of a shard
-	// lately is what was seen last of any counter. It denies nothing: it is for what
-	// a denied request is told of its other counters.
-	lately *limiter.Recent[sighting]
+	// recent holds the last known state of any counter. It denies nothing: it is for
+	// the other counters of a denied request.
+	recent *limiter.Recent[recentState]
 }
 
-// sighting is a counter as a call left it, as good as unused if nobody has seen it
-// since something was given back.
-type sighting struct {
+// recentState is the state of a counter after a call. It is zero if something was
+// given back since, and the counter was not seen after that.
+type recentState struct {
 	state limiter.State
-	order int64 // of the requests on the counter
+	order int64 // of the request, see orderOf
 }
 
 const (
@@ -53,50 +53,29 @@ const (
 
 type denialShard struct {
 	mu       sync.Mutex
-	counters map[string]seen
+	counters map[string]remembered
 	bytes    int
-	// loosened is the highest seen.loosened of what was forgotten. What a call saw
-	// before that is not remembered of a counter that is not known: it may be one
-	// of those to which something was given back since.
-	loosened int64
+	// credited is the highest remembered.credited of what was forgotten. Of a counter
+	// that is not known, no earlier state is remembered: something may have been
+	// given back to it since.
+	credited int64
 }
 
-// remember remembers a counter, known or not.
-func (d *denials) remember(shard *denialShard, key []byte, s seen) {
-	end := int64(s.asked.Sub(d.start) + maxMemory)
-	for lasts := d.lasts.Load(); lasts < end && !d.lasts.CompareAndSwap(lasts, end); {
-		lasts = d.lasts.Load()
-	}
-	if _, known := shard.counters[string(key)]; !known {
-		d.makeRoom(shard, len(key)+denialBytes)
-	}
-	shard.counters[string(key)] = s
-}
-
-// forget forgets a counter.
-func (d *denials) forget(shard *denialShard, key string) {
-	shard.loosened = max(shard.loosened, shard.counters[key].loosened)
-	delete(shard.counters, key)
-	shard.bytes -= len(key) + denialBytes
-	d.used.Add(-1)
-}
-
-// seen is a counter as a call saw it.
-type seen struct {
+// remembered is the state of a counter after a call.
+type remembered struct {
 	state limiter.State
-	at    int64     // when, in microseconds since the epoch by the clock of the decision
-	asked time.Time // when the call began, by this process' clock, which is not later
-	order int64     // of the requests on the counter
-	// loosened is the order of the last request that gave something back, 0 if
-	// none is known: what others saw before that is wrong.
-	loosened int64
-	// unknown tells that state is not what is in the counter: nobody has seen it
-	// since something was given back.
+	at    int64     // time of the decision, in microseconds since the epoch
+	asked time.Time // when the call began, by denials.now, or earlier
+	order int64     // of the request, see orderOf
+	// credited is the order of the last request that gave something back, 0 if
+	// none is known. An earlier state is not remembered.
+	credited int64
+	// unknown is set if something was given back and state is not that after it.
 	unknown bool
 }
 
-// localClock is the clock of what is remembered: that of the decisions, if the
-// store has one, or this process'.
+// localClock returns the clock of denials: that of the decisions, if the store has
+// one, else this process' own.
 func localClock(now func() time.Time) func() time.Time {
 	if now == nil {
 		return time.Now
@@ -104,21 +83,21 @@ func localClock(now func() time.Time) func() time.Time {
 	return now
 }
 
-// newDenials remembers in about so many bytes, and in half as many what was seen
-// lately. Without bytes there is no memory: nil, which denies nothing.
+// newDenials returns a memory of about so many bytes, and half as many for recent.
+// Without bytes it returns nil, which denies nothing.
 func newDenials(bytes int, now func() time.Time) *denials {
 	if bytes <= 0 {
 		return nil
 	}
-	d := &denials{now: now, start: now(), seed: maphash.MakeSeed(), max: bytes / denialShards, lately: limiter.NewRecent[sighting](bytes / 2)}
+	d := &denials{now: now, start: now(), seed: maphash.MakeSeed(), max: bytes / denialShards, recent: limiter.NewRecent[recentState](bytes / 2)}
 	for i := range d.shards {
-		d.shards[i].counters = map[string]seen{}
+		d.shards[i].counters = map[string]remembered{}
 	}
 	return d
 }
 
-// deny decides hits if they are known to be denied, and tells whether they are.
-// A request that writes something even so is for Redis.
+// deny decides hits if they are known to be denied, and reports whether they are.
+// A request that writes something even if it is denied is for Redis.
 func (d *denials) deny(hits []limiter.Hit, out []limiter.Decision) bool {
 	if d == nil || d.used.Load() == 0 {
 		return false
@@ -143,8 +122,8 @@ type recalled struct {
 	known bool // well enough to be denied on it
 }
 
-// decide decides hits on what was seen of their counters, and tells whether they
-// are known to be denied. Few hits, which are the usual, take no memory: the
+// decide decides hits on the known states of their counters, and reports whether
+// they are known to be denied. Few hits, which are usual, allocate nothing: the
 // arrays stay on the stack as long as no slice holds a pointer into them.
 func (d *denials) decide(hits []limiter.Hit, local time.Time, out []limiter.Decision) (denied bool) {
 	const few = 16
@@ -159,7 +138,7 @@ func (d *denials) decide(hits []limiter.Hit, local time.Time, out []limiter.Deci
 		for i := range states {
 			states[i] = &of[counters.First(i)].state
 		}
-		return limiter.Decide(hits, states, now, out) && restsOn(of, hits, out)
+		return limiter.Decide(hits, states, now, out) && deniedByKnown(of, hits, out)
 	}
 	var of [few]recalled
 	now, ok := d.recall(hits, local, of[:n])
@@ -170,19 +149,19 @@ func (d *denials) decide(hits []limiter.Hit, local time.Time, out []limiter.Deci
 	for i := range n {
 		states[i] = &of[counters.First(i)].state
 	}
-	return limiter.Decide(hits, states[:n], now, out) && restsOn(of[:n], hits, out)
+	return limiter.Decide(hits, states[:n], now, out) && deniedByKnown(of[:n], hits, out)
 }
 
-// recall recalls the counters of hits. now is the time of the decision in
-// microseconds since the epoch; ok is false if none of them was seen, or if a hit
-// is for Redis whatever is known.
+// recall sets the states of the counters of hits. now is the time of the decision in
+// microseconds since the epoch. ok is false if no counter is known, or if a hit must
+// go to Redis in any case.
 func (d *denials) recall(hits []limiter.Hit, local time.Time, of []recalled) (now int64, ok bool) {
 	for i := range hits {
 		h := &hits[i]
 		if h.Unconditional() {
 			return 0, false
 		}
-		s, known := d.seen(h.Key, local)
+		s, known := d.lookup(h.Key, local)
 		if !known {
 			continue
 		}
@@ -197,18 +176,18 @@ func (d *denials) recall(hits []limiter.Hit, local time.Time, of []recalled) (no
 	return now, ok
 }
 
-// recallOthers recalls what was seen lately of the counters that are not known.
+// recallOthers sets the states of the counters that are not known, as last seen.
 func (d *denials) recallOthers(hits []limiter.Hit, of []recalled) {
 	for i := range of {
 		if !of[i].known {
-			of[i].state = d.lately.Get(hits[i].Key).state
+			of[i].state = d.recent.Get(hits[i].Key).state
 		}
 	}
 }
 
-// restsOn tells whether hits are denied for the counters that are known, whatever
-// is in the others.
-func restsOn(of []recalled, hits []limiter.Hit, out []limiter.Decision) bool {
+// deniedByKnown reports whether the known counters deny hits, whatever the state of
+// the others is.
+func deniedByKnown(of []recalled, hits []limiter.Hit, out []limiter.Decision) bool {
 	var v limiter.Verdict
 	for i := range hits {
 		v.Add(hits[i].EffectiveMode(), out[i].Over && of[i].known)
@@ -216,8 +195,8 @@ func restsOn(of []recalled, hits []limiter.Hit, out []limiter.Decision) bool {
 	return v.Denied()
 }
 
-// seen finds a counter that was seen in the last maxMemory.
-func (d *denials) seen(key []byte, local time.Time) (seen, bool) {
+// lookup returns a counter that was seen within the last maxMemory.
+func (d *denials) lookup(key []byte, local time.Time) (remembered, bool) {
 	shard := d.shard(key)
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
@@ -229,33 +208,33 @@ func (d *denials) seen(key []byte, local time.Time) (seen, bool) {
 	return s, ok && !s.unknown
 }
 
-// outdated tells whether s was seen too long ago, or after now.
-func (s seen) outdated(now time.Time) bool {
+// outdated reports whether s was seen too long ago, or after now.
+func (s remembered) outdated(now time.Time) bool {
 	age := now.Sub(s.asked)
 	return age < 0 || age > maxMemory
 }
 
-// allOutdated tells whether all that is remembered was seen too long ago.
+// allOutdated reports whether all that is remembered was seen too long ago.
 func (d *denials) allOutdated(now time.Time) bool {
-	return int64(now.Sub(d.start)) > d.lasts.Load()
+	return int64(now.Sub(d.start)) > d.newest.Load()
 }
 
-// forgetAll forgets what is outdated all at once: the first request after that
-// does it, so that those that follow need not look for anything. Where something
-// was given back need not be kept: what was seen before that is outdated, too.
+// forgetAll forgets all counters when all are outdated. The first request after that
+// does it, so that the next ones have nothing to look for. The order of credits is
+// forgotten, too: what was seen before them is outdated.
 func (d *denials) forgetAll(now time.Time) {
 	for i := range d.shards {
 		shard := &d.shards[i]
 		shard.mu.Lock()
-		if d.allOutdated(now) { // unless somebody remembered something just now
+		if d.allOutdated(now) { // unless a counter was remembered just now
 			d.used.Add(-int64(len(shard.counters)))
-			shard.counters, shard.bytes = map[string]seen{}, 0
+			shard.counters, shard.bytes = map[string]remembered{}, 0
 		}
 		shard.mu.Unlock()
 	}
 }
 
-// number numbers a call, in the order in which calls about one counter are made.
+// number returns the number of a call, in the order of the calls about one counter.
 func (d *denials) number() int64 {
 	if d == nil {
 		return 0
@@ -263,19 +242,20 @@ func (d *denials) number() int64 {
 	return d.calls.Add(1)
 }
 
-// orderOf is the order of a request among those of all calls.
+// orderOf returns the order of the request at place of b, among the requests of all
+// calls.
 func orderOf(b *batch, place int) int64 { return b.number<<32 | int64(place) }
 
-// note takes note of what the call of b did to the counters of hits, which are a
-// request or a part of one, at a place in it: it remembers them if the request is
-// denied, and follows those that it knew already. What it saw lately it keeps anyway.
+// note notes the states of the counters of hits after the call of b. hits are the
+// request at place of b, or the part of one. If the request is denied, all its
+// counters are remembered, else those that are known already.
 func (d *denials) note(b *batch, place int, hits []limiter.Hit, states []limiter.State, denied bool) {
 	if d == nil {
 		return
 	}
 	order := orderOf(b, place)
 	for i := range hits {
-		d.sight(hits[i].Key, sighting{states[i], order})
+		d.noteRecent(hits[i].Key, recentState{states[i], order})
 	}
 	if !denied && d.used.Load() == 0 {
 		return
@@ -284,46 +264,74 @@ func (d *denials) note(b *batch, place int, hits []limiter.Hit, states []limiter
 		key := hits[i].Key
 		shard := d.shard(key)
 		shard.mu.Lock()
-		known, ok := shard.counters[string(key)]
-		newest := order >= known.order // the callers of two requests may come here in another order
+		last, ok := shard.counters[string(key)]
+		newest := order >= last.order // callers may come here in another order than Redis decided
 		if !ok {
-			newest = order >= shard.loosened
+			newest = order >= shard.credited
 		}
-		if follows := ok && !known.unknown; newest && (denied || follows) {
-			d.remember(shard, key, seen{state: states[i], at: b.reply.now, asked: b.asked, order: order, loosened: known.loosened})
+		if known := ok && !last.unknown; newest && (denied || known) {
+			d.remember(shard, key, remembered{state: states[i], at: b.reply.now, asked: b.asked, order: order, credited: last.credited})
 		}
 		shard.mu.Unlock()
 	}
 }
 
-// sight keeps what was seen of a counter, unless something later is known.
-func (d *denials) sight(key []byte, s sighting) {
-	d.lately.Touch(key, func(last *sighting) {
+// noteRecent keeps the state of a counter in recent, unless a later one is there.
+func (d *denials) noteRecent(key []byte, s recentState) {
+	d.recent.Touch(key, func(last *recentState) {
 		if s.order >= last.order {
 			*last = s
 		}
 	})
 }
 
-// loosen forgets the counters to which the call of b gave something back,
-// whoever waits for it, and even if it failed: it may have been done.
-func (d *denials) loosen(b *batch) {
+// noteCredits notes the counters to which the call of b gave something back, before
+// any caller learns of it. It does so even if the call failed, since Redis may have
+// done it. What is left of charges that were given back is in the reply. Of refunds
+// it is not read here: the state is unknown until a caller notes it.
+func (d *denials) noteCredits(b *batch) {
 	if d == nil {
 		return
 	}
-	for _, l := range b.loosened {
-		shard, order := d.shard(l.key), orderOf(b, l.place)
-		d.sight(l.key, sighting{order: order})
-		shard.mu.Lock()
-		if known, ok := shard.counters[string(l.key)]; !ok || known.order < order {
-			d.remember(shard, l.key, seen{asked: b.asked, order: order, loosened: order, unknown: true})
+	for _, c := range b.credited {
+		order := orderOf(b, c.place)
+		s := remembered{asked: b.asked, order: order, credited: order, unknown: true}
+		if b.script == giveBackScript && b.err == nil {
+			var out [1]limiter.Decision
+			if states, err := b.reply.outcomes(c.place, out[:], nil); err == nil {
+				s.state, s.at, s.unknown = states[0], b.reply.now, false
+			}
 		}
+		d.noteRecent(c.key, recentState{s.state, order})
+		shard := d.shard(c.key)
+		shard.mu.Lock()
+		d.remember(shard, c.key, s)
 		shard.mu.Unlock()
 	}
 }
 
-// makeRoom makes room for one more counter of so many bytes. It forgets some
-// that are outdated, if it meets them soon, and others while there is no room.
+// remember remembers a counter, known or not.
+func (d *denials) remember(shard *denialShard, key []byte, s remembered) {
+	end := int64(s.asked.Sub(d.start) + maxMemory)
+	for newest := d.newest.Load(); newest < end && !d.newest.CompareAndSwap(newest, end); {
+		newest = d.newest.Load()
+	}
+	if _, ok := shard.counters[string(key)]; !ok {
+		d.makeRoom(shard, len(key)+denialBytes)
+	}
+	shard.counters[string(key)] = s
+}
+
+// forget forgets a counter, but not that something was given back to it.
+func (d *denials) forget(shard *denialShard, key string) {
+	shard.credited = max(shard.credited, shard.counters[key].credited)
+	delete(shard.counters, key)
+	shard.bytes -= len(key) + denialBytes
+	d.used.Add(-1)
+}
+
+// makeRoom makes room for one more counter of so many bytes. It forgets outdated
+// ones, of which it looks for a few only, and others while there is no room.
 func (d *denials) makeRoom(shard *denialShard, bytes int) {
 	const tries = 8
 	tried, now := 0, d.now()

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -65,7 +64,7 @@ func (c *checked) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.
 func TestMemoryOfDenialsChangesNoDecision(t *testing.T) {
 	var c *checked
 	store := func(t *testing.T, now func() time.Time) limiter.Store {
-		c = openChecked(t, Options{URL: miniredis.RunT(t).Addr(), Now: now, OneClock: true, OpTimeout: long})
+		c = openChecked(t, Options{Main: at(miniredis.RunT(t).Addr()), Now: now, OneClock: true})
 		return c
 	}
 	storetest.Run(t, store)
@@ -88,10 +87,10 @@ type memoryFixture struct {
 
 func newMemoryFixture(t *testing.T) *memoryFixture {
 	f := &memoryFixture{T: t, redis: testenv.RedisServer(t), reg: prometheus.NewRegistry(), now: time.Now()}
-	f.store = open(t, Options{URL: f.redis.Addr(), OpTimeout: long, Registerer: f.reg})
+	f.store = open(t, Options{Main: at(f.redis.Addr()), Registerer: f.reg})
 	f.store.denials = newDenials(1<<20, f.clock)
 	f.store.main.denials, f.store.main.local = f.store.denials, f.clock
-	f.other = open(t, Options{URL: f.redis.Addr(), OpTimeout: long})
+	f.other = open(t, Options{Main: at(f.redis.Addr())})
 	return f
 }
 
@@ -165,73 +164,10 @@ func TestKnownDenialCostsNoCall(t *testing.T) {
 	f.want("the clock was put back", true, 1, user)
 }
 
-// TestUnseenCountersDoNotHideADenial has a client that is over vary another value.
-func TestUnseenCountersDoNotHideADenial(t *testing.T) {
-	f := newMemoryFixture(t)
-	over := hit("user", yearly(1), 1)
-	f.want("first", false, 1, over)
-	f.want("denied", true, 1, over)
-	for i := range 20 {
-		out := f.want("beside a new counter", true, 0, hit(fmt.Sprint("path ", i), yearly(3), 1), over)
-		if d := out[0]; d.Over || d.Remembered || d.Charged || d.Used != 0 || d.Remaining != 3 {
-			t.Errorf("the new counter: got %+v, want it unused", d)
-		}
-		if d := out[1]; !d.Over || !d.Remembered || d.Used != 1 {
-			t.Errorf("the user: got %+v", d)
-		}
-	}
-	many := []limiter.Hit{over}
-	for i := range 100 {
-		many = append(many, hit(fmt.Sprint("path ", i), yearly(3), 1))
-	}
-	f.want("beside many", true, 0, many...)
-	f.want("a charge in any case", true, 1, limiter.Hit{Limit: yearly(3), Key: []byte("usage"), Cost: 1, Always: true}, over)
-
-	quota := func(key string, amount uint32) limiter.Hit {
-		h := hit(key, yearly(amount), 1)
-		h.Mode = limiter.Quota
-		return h
-	}
-	f.want("a quota that is not over", false, 1, quota("user", 1), quota("b", 3))
-	f.want("nothing that was seen is over", true, 1, quota("user", 1), quota("c", 0))
-}
-
-// TestKnownDenialTellsWhatWasSeenOfOthers denies a request for one of its counters,
-// beside others of which this process has seen admitted requests only.
-func TestKnownDenialTellsWhatWasSeenOfOthers(t *testing.T) {
-	f := &memoryFixture{T: t, reg: prometheus.NewRegistry(), now: time.Date(2030, 1, 1, 12, 0, 9, 0, time.UTC)}
-	f.store = open(t, Options{URL: miniredis.RunT(t).Addr(), OpTimeout: long, Registerer: f.reg, DenyMemory: 1 << 20, Now: f.clock})
-	limit := func(amount uint32, unit limiter.Unit) *limiter.Limit {
-		return storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: unit})
-	}
-	a, b, c := hit("a", limit(1, limiter.Minute), 1), hit("b", limit(1, limiter.Day), 1), hit("c", limit(5, limiter.Day), 1)
-	f.want("b", false, 1, b)
-	f.want("c", false, 1, c)
-	f.want("a", false, 1, a)
-	f.want("a again", true, 1, a)
-	for _, what := range []string{"all", "all again"} {
-		out := f.want(what, true, 0, a, b, c)
-		if d := out[0]; !d.Over || d.RetryAfter != 51*time.Second {
-			t.Errorf("%s: a: got %+v, want it over for 51 s", what, d)
-		}
-		if d := out[1]; !d.Over || !d.Remembered || d.Charged || d.Remaining != 0 || d.RetryAfter != 12*time.Hour-9*time.Second {
-			t.Errorf("%s: b: got %+v, want it over until midnight", what, d)
-		}
-		if d := out[2]; d.Over || d.Charged || d.Used != 1 || d.Remaining != 4 {
-			t.Errorf("%s: c: got %+v, want 4 remaining", what, d)
-		}
-	}
-	f.want("c gives back", false, 1, limiter.Hit{Limit: c.Limit, Key: c.Key, Cost: 1, Refund: true})
-	if d := f.want("after that", true, 0, a, c)[1]; d.Used != 0 || d.Remaining != 5 {
-		t.Errorf("c: got %+v, want 5 remaining", d)
-	}
-	f.want("what is told denies nobody", true, 1, b)
-}
-
 func TestKnownDenialTellsTheTime(t *testing.T) {
 	f := &memoryFixture{T: t, reg: prometheus.NewRegistry(), now: time.Now()}
 	r := miniredis.RunT(t) // where no time passes by itself
-	f.store = open(t, Options{URL: r.Addr(), OpTimeout: long, Registerer: f.reg, DenyMemory: 1 << 20, Now: f.clock, OneClock: true})
+	f.store = open(t, Options{Main: at(r.Addr()), Registerer: f.reg, DenyMemory: 1 << 20, Now: f.clock, OneClock: true})
 	l := storetest.Must(limiter.Spec{RequestsPerUnit: 3600, Unit: limiter.Hour, Algorithm: limiter.TokenBucket, Burst: 1})
 	f.want("first", false, 1, hit("k", l, 1))
 	for _, c := range []struct {
@@ -394,7 +330,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	known := 0
 	for i := range 50 {
-		if _, ok := d.seen(fmt.Appendf(nil, "new%0*d", key-3, i), now); ok {
+		if _, ok := d.lookup(fmt.Appendf(nil, "new%0*d", key-3, i), now); ok {
 			known++
 		}
 	}
@@ -403,34 +339,9 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestWhatWasSeenIsTakenInOrder has callers of two calls tell what they saw in
-// another order than Redis decided.
-func TestWhatWasSeenIsTakenInOrder(t *testing.T) {
-	l, key := yearly(5), []byte("k")
-	request := []limiter.Hit{hit("k", l, 1)}
-	d := newDenials(1<<20, time.Now)
-	tell := func(call, used int64) {
-		d.note(&batch{number: call, asked: time.Now()}, 0, request, []limiter.State{{Used: used}}, false)
-	}
-	want := func(what string, used int64) {
-		t.Helper()
-		if s := d.lately.Get(key).state; s.Used != used {
-			t.Errorf("%s: %d used, want %d", what, s.Used, used)
-		}
-	}
-	tell(2, 2)
-	tell(1, 1)
-	want("the earlier call comes later", 2)
-	d.loosen(&batch{number: 3, asked: time.Now(), loosened: []loosened{{key, 0}}})
-	tell(2, 2)
-	want("something was given back since", 0)
-	tell(4, 1)
-	want("a later call", 1)
-}
-
 func TestManyCallersOfAKnownDenial(t *testing.T) {
 	r := testenv.RedisServer(t)
-	s := open(t, Options{URL: r.Addr(), OpTimeout: long, DenyMemory: 1 << 20})
+	s := open(t, Options{Main: at(r.Addr()), DenyMemory: 1 << 20})
 	l := yearly(100)
 	var mu sync.Mutex
 	admitted := 0
@@ -456,130 +367,6 @@ func TestManyCallersOfAKnownDenial(t *testing.T) {
 	}
 }
 
-// TestGivingBackIsKnownAtOnce has a charge that makes a counter full taken back
-// while the denial that it led to is remembered, and a refund whose caller left.
-func TestGivingBackIsKnownAtOnce(t *testing.T) {
-	l := yearly(1)
-	t.Run("of a request denied elsewhere", func(t *testing.T) {
-		f := newMemoryFixture(t)
-		part := []limiter.Hit{hit("k", l, 1)}
-		b, place, err := f.store.main.only.send(part, true, anytime)
-		if err != nil {
-			t.Fatal(err)
-		}
-		<-b.done
-		out := make([]limiter.Decision, 1)
-		states, err := b.reply.outcomes(place, out, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.want("beside the charge", true, 1, hit("k", l, 1))
-		f.want("known", true, 0, hit("k", l, 1))
-		counters := limiter.CountersOf(part)
-		back, _ := f.store.main.only.sendBack(giveBacks(part, &counters, out, states))
-		<-back.done
-		f.want("after it was given back", false, 1, hit("k", l, 1))
-	})
-	t.Run("of a refund whose caller left", func(t *testing.T) {
-		f := newMemoryFixture(t)
-		f.want("first", false, 1, hit("k", l, 1))
-		f.want("denied", true, 1, hit("k", l, 1))
-		b, _, err := f.store.main.only.send([]limiter.Hit{{Limit: l, Key: []byte("k"), Cost: 1, Refund: true}}, false, anytime)
-		if err != nil {
-			t.Fatal(err)
-		}
-		<-b.done
-		f.want("after the refund", false, 1, hit("k", l, 1))
-	})
-	t.Run("of a refund that is noted before an earlier denial", func(t *testing.T) {
-		d := newDenials(1<<20, time.Now)
-		denial := &batch{number: 1, asked: time.Now()}
-		refund := &batch{number: 2, asked: time.Now(), loosened: []loosened{{[]byte("k"), 0}}}
-		d.loosen(refund)
-		d.note(denial, 0, []limiter.Hit{hit("k", l, 1)}, []limiter.State{{Used: 1}}, true)
-		if _, ok := d.seen([]byte("k"), time.Now()); ok {
-			t.Error("a denial from before the refund is remembered")
-		}
-	})
-}
-
-// TestWhatIsForgottenVoidsEarlierDenials has a memory with room for one counter
-// forget that something was given back to a counter, before the caller of an
-// earlier denial tells what it saw.
-func TestWhatIsForgottenVoidsEarlierDenials(t *testing.T) {
-	l, key := yearly(1), "000000"
-	for _, c := range []struct {
-		name   string
-		after  int64 // the call of a denial after the refund, which takes its place; 0: none
-		denial int64 // the call of the one that is told when all that is forgotten
-		known  bool
-	}{
-		{name: "a denial before the refund", denial: 1},
-		{name: "one before the refund, beside one after it", after: 3, denial: 1},
-		{name: "one after the refund", denial: 3, known: true},
-		{name: "one between the refund and another denial", after: 4, denial: 3, known: true},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			d := newDenials(denialShards*(denialBytes+len(key)), time.Now)
-			deny := func(call int64, key string) {
-				d.note(&batch{number: call, asked: time.Now()}, 0, []limiter.Hit{hit(key, l, 1)}, []limiter.State{{Used: 1}}, true)
-			}
-			d.loosen(&batch{number: 2, asked: time.Now(), loosened: []loosened{{[]byte(key), 0}}})
-			if c.after > 0 {
-				deny(c.after, key)
-			}
-			deny(9, neighbour(d, key))
-			deny(c.denial, key)
-			if _, known := d.seen([]byte(key), time.Now()); known != c.known {
-				t.Errorf("known to be denied: %t, want %t", known, c.known)
-			}
-			if n := d.used.Load(); n != 1 {
-				t.Errorf("%d counters are remembered, want one", n)
-			}
-		})
-	}
-}
-
-// neighbour is another key of six digits in the shard of key.
-func neighbour(d *denials, key string) string {
-	for i := 1; ; i++ {
-		if other := fmt.Sprintf("%06d", i); d.shard([]byte(other)) == d.shard([]byte(key)) {
-			return other
-		}
-	}
-}
-
-// TestKnownDenialInTwoPlaces denies a request whose counters are in two Redis.
-func TestKnownDenialInTwoPlaces(t *testing.T) {
-	first, second := testenv.RedisServer(t), testenv.RedisServer(t)
-	reg := prometheus.NewRegistry()
-	s := open(t, Options{
-		URL: first.Addr(), PerSecond: &Options{URL: second.Addr()}, OpTimeout: long, Registerer: reg, DenyMemory: 1 << 20,
-	})
-	long := storetest.Must(limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Second, UnitMultiplier: 1_000_000})
-	request := []limiter.Hit{hit("s", long, 1), hit("y", yearly(2), 1)}
-	out := make([]limiter.Decision, 2)
-	ask := func() bool {
-		denied, err := s.Decide(t.Context(), request, out)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return denied
-	}
-	for i, want := range []bool{false, false, true} {
-		if got := ask(); got != want {
-			t.Fatalf("request %d: denied %t, want %t", i+1, got, want)
-		}
-	}
-	if out[0].Used != 2 || out[0].Over {
-		t.Errorf("the first counter: got %+v, want 2 used, since the third was given back", out[0])
-	}
-	calls := value(t, reg, "weir_redis_calls_total", "")
-	if !ask() || out[0].Used != 2 || !out[1].Remembered || value(t, reg, "weir_redis_calls_total", "") != calls {
-		t.Errorf("known: got %+v with %v calls", out, value(t, reg, "weir_redis_calls_total", "")-calls)
-	}
-}
-
 // Callers use their decisions again.
 func TestWhatRedisDecidesIsNotRemembered(t *testing.T) {
 	f := newMemoryFixture(t)
@@ -600,65 +387,5 @@ func TestWhatRedisDecidesIsNotRemembered(t *testing.T) {
 	}
 	if out[0].Remembered {
 		t.Errorf("decided by Redis, yet Remembered")
-	}
-}
-
-// TestDenialsAreLearntAfterTheirCallersLeft has a Redis that answers later than
-// its callers can wait. What it tells is known to those who come after.
-func TestDenialsAreLearntAfterTheirCallersLeft(t *testing.T) {
-	perSecond := storetest.Must(limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Second, UnitMultiplier: 1_000_000})
-	for _, c := range []struct {
-		name  string
-		other *limiter.Limit
-		calls int // of the request
-	}{
-		{"a request in one place", yearly(5), 1},
-		{"a request in several places", perSecond, 2},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			other, r := c.other, testenv.RedisServer(t)
-			admin := connect(t, r)
-			frozen := time.Now()
-			s := open(t, Options{URL: r.Addr(), PerSecond: &Options{URL: testenv.RedisServer(t).Addr()}, OpTimeout: long})
-			s.denials = newDenials(1<<20, func() time.Time { return frozen }) // which no slow machine forgets
-			for _, b := range s.backends() {
-				b.denials, b.local = s.denials, s.denials.now
-			}
-			request := []limiter.Hit{hit("user", yearly(1), 1), hit("other", other, 1)}
-			out := make([]limiter.Decision, len(request))
-			if denied, err := s.Decide(t.Context(), request, out); denied || err != nil {
-				t.Fatalf("the first request: denied %t, error %v", denied, err)
-			}
-
-			do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
-			calls := new(sizes)
-			for _, b := range s.backends() {
-				b.client.AddHook(calls)
-			}
-			ctx, leave := context.WithCancel(t.Context())
-			defer leave()
-			hits := []limiter.Hit{hit("user", request[0].Limit, 1), hit("other", other, 1)}
-			left := make(chan error, 1)
-			go func() {
-				_, err := s.Decide(ctx, hits, make([]limiter.Decision, len(hits)))
-				left <- err
-			}()
-			testenv.Until(t, "Redis is asked", func() bool { return calls.made() == c.calls }) // earlier, nobody would ask it
-			leave()
-			if err := <-left; !errors.Is(err, context.Canceled) {
-				t.Fatalf("got error %v of a caller who left", err)
-			}
-			copy(hits[0].Key, "gone") // the caller's own, who uses them again
-			copy(hits[1].Key, "again")
-			do(t, admin, "client", "unpause")
-			testenv.Until(t, "the denial is known", func() bool { return s.denials.used.Load() == 2 })
-
-			do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
-			defer do(t, admin, "client", "unpause")
-			denied, err := s.Decide(t.Context(), request, out)
-			if err != nil || !denied || !out[0].Remembered || out[0].Used != 1 || out[1].Used != 1 {
-				t.Errorf("then: denied %t, error %v, %+v; want a denial from memory", denied, err, out)
-			}
-		})
 	}
 }

@@ -6,15 +6,14 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redisstore/redisconn"
 )
 
-// kind is a kind of error, as operators tell them apart.
+// kind is a kind of error, as the metric has it.
 type kind string
 
 const (
@@ -34,8 +33,15 @@ var kinds = []kind{
 	kindTimeout, kindConnection, kindNoScript, kindReadOnly, kindLoading, kindOOM, kindCluster, kindAuth, kindQueueFull, kindOther,
 }
 
-// classify tells the kind of an error of go-redis or of a probe.
+// classify returns the kind of an error of go-redis or of a probe.
 func classify(err error) kind {
+	var sentinels redisconn.SentinelError
+	if errors.As(err, &sentinels) {
+		if sentinels.Cause == nil {
+			return kindOther
+		}
+		return classify(sentinels.Cause)
+	}
 	var found unfit
 	if errors.As(err, &found) {
 		return found.kind
@@ -44,16 +50,11 @@ func classify(err error) kind {
 	if errors.As(err, &reply) {
 		return classifyReply(reply)
 	}
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, redis.ErrPoolTimeout) || isTimeout(err) {
+	var network net.Error
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &network) && network.Timeout() {
 		return kindTimeout
 	}
 	return kindConnection
-}
-
-// isTimeout reports whether a connection ran out of time.
-func isTimeout(err error) bool {
-	var network net.Error
-	return errors.As(err, &network) && network.Timeout()
 }
 
 // noCluster is how a Redis refuses to be asked about its cluster.
@@ -63,8 +64,8 @@ const noCluster = "cluster support disabled"
 // keys, to a user. They give no code for it.
 const notPermitted = "The user executing the script can't"
 
-// classifyReply tells the kind of an error that Redis replied. Before Redis 7,
-// the code of an error inside a script stands somewhere in the text.
+// classifyReply returns the kind of an error that Redis replied. Before Redis 7,
+// the code of an error inside a script is somewhere in the text.
 func classifyReply(err redis.Error) kind {
 	for _, c := range []struct {
 		code string
@@ -94,41 +95,6 @@ func classifyReply(err redis.Error) kind {
 		return kindAuth
 	}
 	return kindOther
-}
-
-// maxText is the most bytes of an error that somebody else wrote.
-const maxText = 400
-
-// cleanError is an error with a text that can be shown.
-type cleanError struct {
-	error
-	text string
-}
-
-func (e cleanError) Error() string { return e.text }
-
-func (e cleanError) Unwrap() error { return e.error }
-
-// clean returns err with a text of one line that holds no secret: Redis, or who is
-// taken for it, may say anything, such as the arguments of AUTH if it knows no AUTH.
-func clean(err error, secrets []string) error {
-	if err == nil {
-		return nil
-	}
-	text, _, _ := strings.Cut(err.Error(), ", with args beginning with")
-	for _, secret := range secrets {
-		text = strings.ReplaceAll(text, secret, "***")
-	}
-	text = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) || r == utf8.RuneError {
-			return ' '
-		}
-		return r
-	}, text)
-	if len(text) > maxText {
-		text = strings.ToValidUTF8(text[:maxText], "") + "..."
-	}
-	return cleanError{err, text}
 }
 
 // unavailable wraps an error of go-redis for the callers of the store.

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redisstore/redisconn"
 	"weir/internal/testenv"
 )
 
@@ -38,9 +39,9 @@ func TestFaultsAdmitNoMoreThanTheLimit(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := testenv.RedisServer(t)
 			admin := connect(t, r)
-			o := Options{URL: r.Addr(), OpTimeout: c.opTimeout, DenyMemory: 1 << 20}
+			o := Options{Main: redisconn.Options{URL: r.Addr(), OpTimeout: c.opTimeout}, DenyMemory: 1 << 20}
 			stores := [2]*Store{open(t, o), open(t, o)}
-			o.OpTimeout, o.DenyMemory = long, 0
+			o.Main.OpTimeout, o.DenyMemory = long, 0
 			admitUnderFaults(t, stores, open(t, o), func() { c.do(t, r, admin) }, c.fails)
 		})
 	}

@@ -24,7 +24,7 @@ func FuzzDecide(f *testing.F) {
 	}
 	redis := miniredis.RunT(f)
 	var now int64
-	s := open(f, Options{URL: redis.Addr(), OpTimeout: long, Now: func() time.Time { return time.UnixMicro(now) }, OneClock: true})
+	s := open(f, Options{Main: at(redis.Addr()), Now: func() time.Time { return time.UnixMicro(now) }, OneClock: true})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		redis.FlushAll()
 		in := input{data}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redisstore/redisconn"
 	"weir/internal/testenv"
 )
 
@@ -50,7 +51,7 @@ func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 		name, to string // to which command; "": the script
 		reply    string
 		patient  bool // for longer than it takes to send the reply
-		kind     Type
+		kind     redisconn.Type
 	}{
 		{name: "an array of the largest length", reply: "*" + most + "\r\n"},
 		{name: "a string of the largest length", to: "info", reply: "$" + most + "\r\n"},
@@ -137,46 +138,46 @@ func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 		{name: "INFO that is an array", to: "info", reply: "*1\r\n:1\r\n"},
 		{name: "INFO without sense", to: "info", reply: "$9\r\n:::\r\n\r\n::\r\n"},
 
-		{name: "slots of the largest number", to: "cluster slots", kind: Cluster, reply: "*" + most + "\r\n"},
-		{name: "slots without nodes", to: "cluster slots", kind: Cluster, reply: "*1\r\n*2\r\n:0\r\n:16383\r\n"},
-		{name: "a slot with the largest number of nodes", to: "cluster slots", kind: Cluster, reply: "*1\r\n*" + most + "\r\n:0\r\n:1\r\n"},
-		{name: "a slot of one element", to: "cluster slots", kind: Cluster, reply: "*1\r\n*1\r\n:0\r\n"},
-		{name: "no slots", to: "cluster slots", kind: Cluster, reply: "*0\r\n"},
-		{name: "slots that are none", to: "cluster slots", kind: Cluster, reply: "*1\r\n*3\r\n:20000\r\n:30000\r\n*3\r\n$0\r\n\r\n:0\r\n$1\r\na\r\n"},
-		{name: "slots from the last to the first", to: "cluster slots", kind: Cluster, reply: "*1\r\n*3\r\n:16383\r\n:0\r\n*3\r\n$0\r\n\r\n:0\r\n$1\r\na\r\n"},
-		{name: "an address without a port", to: addressOf, kind: Sentinel, reply: "*1\r\n$9\r\n127.0.0.1\r\n"},
-		{name: "an empty address", to: addressOf, kind: Sentinel, reply: "*0\r\n"},
-		{name: "an address of nothing", to: addressOf, kind: Sentinel, reply: "*2\r\n$0\r\n\r\n$0\r\n\r\n"},
-		{name: "an address of nils", to: addressOf, kind: Sentinel, reply: "*2\r\n$-1\r\n$-1\r\n"},
-		{name: "an address of numbers", to: addressOf, kind: Sentinel, reply: "*2\r\n:1\r\n:2\r\n"},
-		{name: "an address of arrays", to: addressOf, kind: Sentinel, reply: "*2\r\n*1\r\n:1\r\n*1\r\n:1\r\n"},
-		{name: "an address with more than a port", to: addressOf, kind: Sentinel, reply: "*3\r\n$9\r\n127.0.0.1\r\n$1\r\n1\r\n$1\r\n1\r\n"},
-		{name: "an address of the largest length", to: addressOf, kind: Sentinel, reply: "*" + most + "\r\n"},
-		{name: "an address that is a map", to: addressOf, kind: Sentinel, reply: "%1\r\n$9\r\n127.0.0.1\r\n$1\r\n1\r\n"},
-		{name: "an address that is a set", to: addressOf, kind: Sentinel, reply: "~1\r\n$9\r\n127.0.0.1\r\n"},
-		{name: "an address that is a status", to: addressOf, kind: Sentinel, reply: "+OK\r\n"},
-		{name: "no address", to: addressOf, kind: Sentinel, reply: "*-1\r\n"},
-		{name: "an address, never", to: addressOf, kind: Sentinel, reply: ""},
-		{name: "an address, then the end", to: addressOf, kind: Sentinel, reply: "*2\r\n$9\r\n127.0.0.1\r\n" + thenCloses},
-		{name: "sentinels that are none", to: sentinelsOf, kind: Sentinel, reply: "*3\r\n:1\r\n*3\r\n+ip\r\n+a\r\n+port\r\n*0\r\n"},
-		{name: "sentinels of the largest number", to: sentinelsOf, kind: Sentinel, reply: "*" + most + "\r\n"},
-		{name: "many sentinels", to: sentinelsOf, kind: Sentinel, reply: "*50000\r\n" + strings.Repeat("*4\r\n+ip\r\n+127.0.0.1\r\n+port\r\n+1\r\n", 50_000)},
-		{name: "a message of another primary without an address", to: "subscribe", kind: Sentinel, reply: subscribed + "*3\r\n+message\r\n++switch-master\r\n$4\r\nweir\r\n"},
-		{name: "a message from a channel that is a number", to: "subscribe", kind: Sentinel, reply: subscribed + "*3\r\n+message\r\n:1\r\n$1\r\na\r\n"},
-		{name: "a message that is too short", to: "subscribe", kind: Sentinel, reply: subscribed + "*1\r\n+message\r\n"},
-		{name: "a message of numbers", to: "subscribe", kind: Sentinel, reply: subscribed + "*2\r\n:1\r\n:1\r\n"},
+		{name: "slots of the largest number", to: "cluster slots", kind: redisconn.Cluster, reply: "*" + most + "\r\n"},
+		{name: "slots without nodes", to: "cluster slots", kind: redisconn.Cluster, reply: "*1\r\n*2\r\n:0\r\n:16383\r\n"},
+		{name: "a slot with the largest number of nodes", to: "cluster slots", kind: redisconn.Cluster, reply: "*1\r\n*" + most + "\r\n:0\r\n:1\r\n"},
+		{name: "a slot of one element", to: "cluster slots", kind: redisconn.Cluster, reply: "*1\r\n*1\r\n:0\r\n"},
+		{name: "no slots", to: "cluster slots", kind: redisconn.Cluster, reply: "*0\r\n"},
+		{name: "slots that are none", to: "cluster slots", kind: redisconn.Cluster, reply: "*1\r\n*3\r\n:20000\r\n:30000\r\n*3\r\n$0\r\n\r\n:0\r\n$1\r\na\r\n"},
+		{name: "slots from the last to the first", to: "cluster slots", kind: redisconn.Cluster, reply: "*1\r\n*3\r\n:16383\r\n:0\r\n*3\r\n$0\r\n\r\n:0\r\n$1\r\na\r\n"},
+		{name: "an address without a port", to: addressOf, kind: redisconn.Sentinel, reply: "*1\r\n$9\r\n127.0.0.1\r\n"},
+		{name: "an empty address", to: addressOf, kind: redisconn.Sentinel, reply: "*0\r\n"},
+		{name: "an address of nothing", to: addressOf, kind: redisconn.Sentinel, reply: "*2\r\n$0\r\n\r\n$0\r\n\r\n"},
+		{name: "an address of nils", to: addressOf, kind: redisconn.Sentinel, reply: "*2\r\n$-1\r\n$-1\r\n"},
+		{name: "an address of numbers", to: addressOf, kind: redisconn.Sentinel, reply: "*2\r\n:1\r\n:2\r\n"},
+		{name: "an address of arrays", to: addressOf, kind: redisconn.Sentinel, reply: "*2\r\n*1\r\n:1\r\n*1\r\n:1\r\n"},
+		{name: "an address with more than a port", to: addressOf, kind: redisconn.Sentinel, reply: "*3\r\n$9\r\n127.0.0.1\r\n$1\r\n1\r\n$1\r\n1\r\n"},
+		{name: "an address of the largest length", to: addressOf, kind: redisconn.Sentinel, reply: "*" + most + "\r\n"},
+		{name: "an address that is a map", to: addressOf, kind: redisconn.Sentinel, reply: "%1\r\n$9\r\n127.0.0.1\r\n$1\r\n1\r\n"},
+		{name: "an address that is a set", to: addressOf, kind: redisconn.Sentinel, reply: "~1\r\n$9\r\n127.0.0.1\r\n"},
+		{name: "an address that is a status", to: addressOf, kind: redisconn.Sentinel, reply: "+OK\r\n"},
+		{name: "no address", to: addressOf, kind: redisconn.Sentinel, reply: "*-1\r\n"},
+		{name: "an address, never", to: addressOf, kind: redisconn.Sentinel, reply: ""},
+		{name: "an address, then the end", to: addressOf, kind: redisconn.Sentinel, reply: "*2\r\n$9\r\n127.0.0.1\r\n" + thenCloses},
+		{name: "sentinels that are none", to: sentinelsOf, kind: redisconn.Sentinel, reply: "*3\r\n:1\r\n*3\r\n+ip\r\n+a\r\n+port\r\n*0\r\n"},
+		{name: "sentinels of the largest number", to: sentinelsOf, kind: redisconn.Sentinel, reply: "*" + most + "\r\n"},
+		{name: "many sentinels", to: sentinelsOf, kind: redisconn.Sentinel, reply: "*50000\r\n" + strings.Repeat("*4\r\n+ip\r\n+127.0.0.1\r\n+port\r\n+1\r\n", 50_000)},
+		{name: "a message of another primary without an address", to: "subscribe", kind: redisconn.Sentinel, reply: subscribed + "*3\r\n+message\r\n++switch-master\r\n$4\r\nweir\r\n"},
+		{name: "a message from a channel that is a number", to: "subscribe", kind: redisconn.Sentinel, reply: subscribed + "*3\r\n+message\r\n:1\r\n$1\r\na\r\n"},
+		{name: "a message that is too short", to: "subscribe", kind: redisconn.Sentinel, reply: subscribed + "*1\r\n+message\r\n"},
+		{name: "a message of numbers", to: "subscribe", kind: redisconn.Sentinel, reply: subscribed + "*2\r\n:1\r\n:1\r\n"},
 
-		{name: "negative slots", to: "cluster slots", kind: Cluster, reply: "*1\r\n*3\r\n:-" + most + "\r\n:" + most + "\r\n*3\r\n$0\r\n\r\n:0\r\n$1\r\na\r\n"},
+		{name: "negative slots", to: "cluster slots", kind: redisconn.Cluster, reply: "*1\r\n*3\r\n:-" + most + "\r\n:" + most + "\r\n*3\r\n$0\r\n\r\n:0\r\n$1\r\na\r\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			fake := startFake(t, c.to, c.reply)
 			p := newProxy(t, fake)
-			o := Options{Type: c.kind, URL: p.Addr().String(), OpTimeout: 100 * time.Millisecond}
-			if c.kind == Sentinel {
-				o.URL = "weir," + o.URL
+			o := Options{Main: redisconn.Options{Type: c.kind, URL: p.addr, OpTimeout: 100 * time.Millisecond}}
+			if c.kind == redisconn.Sentinel {
+				o.Main.URL = "weir," + o.Main.URL
 			}
 			if c.patient {
-				o.OpTimeout = long
+				o.Main.OpTimeout = long
 			}
 			s := open(t, o)
 			allocated := totalAlloc()
@@ -192,11 +193,11 @@ func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 			if n := totalAlloc() - allocated; n > 300<<20 { // by six calls
 				t.Errorf("%d MB were allocated", n>>20)
 			}
-			if c.kind == Cluster {
+			if c.kind == redisconn.Cluster {
 				return // which could not come back as a single Redis
 			}
 			real := testenv.RedisServer(t).Addr()
-			if c.kind == Sentinel {
+			if c.kind == redisconn.Sentinel {
 				real = startFake(t, addressOf, inArray(real))
 			}
 			p.target.Store(&real)
@@ -239,21 +240,7 @@ func totalAlloc() uint64 {
 // names none, with a text, and to others as Redis does. It returns its address.
 func startFake(t *testing.T, to, reply string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go serveFake(t.Context(), conn, to, reply)
-		}
-	}()
-	return l.Addr().String()
+	return listen(t, func(conn net.Conn) { serveFake(t.Context(), conn, to, reply) })
 }
 
 func serveFake(ctx context.Context, conn net.Conn, to, reply string) {

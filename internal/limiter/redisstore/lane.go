@@ -18,19 +18,19 @@ type lane struct {
 
 func newLane(b *backend) *lane { return &lane{b, newQueue()} }
 
-// decide decides hits, which all have this lane.
+// decide decides hits, whose counters all have this lane.
 func (l *lane) decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
-	patience := l.patience(ctx)
-	until := lastTakeOff(patience, hits)
-	b, place, err := l.send(hits, false, until)
+	timeout := l.timeout(ctx)
+	deadline := callDeadline(timeout, hits)
+	b, place, err := l.send(hits, false, deadline)
 	if err != nil {
 		return false, err
 	}
-	if err := l.wait(ctx, patience, b.done); err != nil {
-		if !until.IsZero() {
+	if err := l.wait(ctx, timeout, b.done); err != nil {
+		if !deadline.IsZero() {
 			b.leave()
 		}
-		l.afterwards(ctx, b, place, hits)
+		l.noteLater(ctx, b, place, hits)
 		return false, err
 	}
 	if b.err != nil {
@@ -39,53 +39,46 @@ func (l *lane) decide(ctx context.Context, hits []limiter.Hit, out []limiter.Dec
 		}
 		return false, b.err
 	}
+	return l.result(b, place, hits, out)
+}
+
+// result reads the decision of the request at place of a batch from the reply, and
+// notes it.
+func (b *backend) result(batch *batch, place int, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
 	var buf [16]limiter.State
-	states, denied, err := b.reply.decisions(place, hits, out, buf[:0])
+	states, denied, err := batch.reply.decisions(place, hits, out, buf[:0])
 	if err == nil {
-		l.denials.note(b, place, hits, states, denied)
+		b.denials.note(batch, place, hits, states, denied)
 	}
 	return denied, err
 }
 
-// lastTakeOff is until when a call for hits is of use to their caller. The rest of
-// its patience, from now on, is for the call itself: if everybody were served at the last moment,
-// as happens when more arrives than Redis decides, nobody would be answered in time.
-// What is written whatever becomes of it can be at any time.
-func lastTakeOff(patience time.Duration, hits []limiter.Hit) time.Time {
-	for i := range hits {
-		if hits[i].Unconditional() {
-			return anytime
-		}
-	}
-	return time.Now().Add(patience * 3 / 4)
-}
-
-// send takes a request on, or a part of one, for a call until then; zero is any
-// time. It tells its batch and its place in it.
-func (l *lane) send(hits []limiter.Hit, isPart bool, until time.Time) (b *batch, place int, err error) {
-	b, place, start, err := l.queue.add(hits, isPart, until)
+// send queues a request, or a part of one, for a call before the deadline. It
+// returns the batch of the request and its place there.
+func (l *lane) send(hits []limiter.Hit, isPart bool, deadline time.Time) (b *batch, place int, err error) {
+	b, place, start, err := l.queue.add(hits, isPart, deadline)
 	if errors.Is(err, errQueueFull) {
 		l.metrics.errors[kindQueueFull].Inc()
 	}
 	if start {
-		go l.fly()
+		go l.serve()
 	}
 	return b, place, err
 }
 
-// sendBack takes on what is to be given back. It is never refused, since it
-// comes of what was taken on. It tells the batch, and the place of the first in it.
-func (l *lane) sendBack(charges []giveBack) (b *batch, place int) {
-	b, place, start := l.queue.addGiveBacks(charges)
+// sendBack queues charges to be given back, and returns their batch. It never
+// fails, because they come of requests that were queued before.
+func (l *lane) sendBack(charges []giveBack) *batch {
+	b, start := l.queue.addGiveBacks(charges)
 	if start {
-		go l.fly()
+		go l.serve()
 	}
-	return b, place
+	return b
 }
 
-// fly makes calls, one after the other, as long as something waits. If there is
-// no use in calls, what waits fails at once.
-func (l *lane) fly() {
+// serve makes calls, one after the other, until the queue is empty. While the
+// breaker is open, the batches fail at once.
+func (l *lane) serve() {
 	for {
 		// Requests that have arrived, but whose goroutines did not have their turn
 		// yet, come along: a fifth fewer calls on busy processors, no wait on idle ones.
@@ -98,7 +91,7 @@ func (l *lane) fly() {
 			b.err = errOpen
 		} else {
 			l.call(b)
-			l.denials.loosen(b)
+			l.denials.noteCredits(b)
 		}
 		close(b.done)
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/limiter/redisstore/redisconn"
 	"weir/internal/testenv"
 )
 
@@ -28,7 +29,7 @@ func TestWhatRedisSaysLastIsTold(t *testing.T) {
 		{"the password", "-ERR unknown command 'AUTH', with args beginning with: 'swordf\r\n-ERR what is swordfish\r\n", true, []string{"ERR what is ***"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := open(t, Options{URL: closing(t, c.says, c.asked), OpTimeout: long, Password: "swordfish"})
+			s := open(t, Options{Main: redisconn.Options{URL: closing(t, c.says, c.asked), OpTimeout: long, Password: "swordfish"}})
 			for range 3 {
 				checkTold(t, mustFail(t, s).Error(), c.want)
 			}
@@ -45,7 +46,7 @@ func checkTold(t *testing.T, text string, want []string) {
 			t.Errorf("got %q, want it to say %q", text, w)
 		}
 	}
-	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == '\u2028' || r == '\ufffd' }) || len(text) > maxText+100 {
+	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == '\u2028' || r == '\ufffd' }) || len(text) > 500 {
 		t.Errorf("%q is no line of moderate length", text)
 	}
 	if strings.Contains(text, "swordf") {
@@ -56,25 +57,13 @@ func checkTold(t *testing.T, text string, want []string) {
 // closing is the address of somebody who says something and closes the connection.
 func closing(t *testing.T, says string, asked bool) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = conn.Write([]byte(says))
-			if asked {
-				_, _ = conn.Read(make([]byte, 1)) // but not all
-			}
-			_ = conn.Close() // the system resets it when something has come, or comes
+	return listen(t, func(conn net.Conn) {
+		_, _ = conn.Write([]byte(says))
+		if asked {
+			_, _ = conn.Read(make([]byte, 1)) // but not all
 		}
-	}()
-	return l.Addr().String()
+		_ = conn.Close() // the system resets it when something has come, or comes
+	})
 }
 
 // TestRedisInProtectedMode reaches a real one at an address of this machine that is
@@ -86,8 +75,8 @@ func TestRedisInProtectedMode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := open(t, Options{URL: net.JoinHostPort(host, port), OpTimeout: long})
-	for range patientCalls - 1 {
+	s := open(t, Options{Main: at(net.JoinHostPort(host, port))})
+	for range maxUnanswered - 1 {
 		checkTold(t, mustFail(t, s).Error(), []string{"DENIED Redis is running in protected mode"})
 	}
 	if err := s.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "protected mode") {
@@ -100,7 +89,7 @@ func TestRedisWithTooManyClients(t *testing.T) {
 	r := testenv.RedisServer(t)
 	admin := connect(t, r)
 	do(t, admin, "config", "set", "maxclients", "1")
-	s := open(t, Options{URL: r.Addr(), OpTimeout: long})
+	s := open(t, Options{Main: at(r.Addr())})
 	checkTold(t, mustFail(t, s).Error(), []string{"ERR max number of clients reached"})
 }
 
@@ -109,7 +98,7 @@ func TestRedisWithTooManyClients(t *testing.T) {
 func TestTheArgumentsOfAuthAreNotTold(t *testing.T) {
 	for _, password := range []string{"swordfish", strings.Repeat("swordfish", 50)} {
 		r := testenv.RedisServer(t, "--rename-command", "HELLO", "", "--rename-command", "AUTH", "")
-		s := open(t, Options{URL: r.Addr(), OpTimeout: long, Password: password})
+		s := open(t, Options{Main: redisconn.Options{URL: r.Addr(), OpTimeout: long, Password: password}})
 		checkTold(t, mustFail(t, s).Error(), []string{"ERR unknown command"})
 		_ = s.Ping(t.Context())
 		checkTold(t, s.State().Problem, []string{"ERR unknown command"})

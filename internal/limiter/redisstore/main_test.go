@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"net"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redisstore/redisconn"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
@@ -30,6 +32,9 @@ var (
 	bucketYear   = storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Year, Algorithm: limiter.TokenBucket})
 )
 
+// at returns options for the Redis at url.
+func at(url string) redisconn.Options { return redisconn.Options{URL: url, OpTimeout: long} }
+
 // open returns a store that is closed when the test ends.
 func open(t testing.TB, o Options) *Store {
 	t.Helper()
@@ -43,6 +48,27 @@ func open(t testing.TB, o Options) *Store {
 		}
 	})
 	return s
+}
+
+// listen serves each connection to the address that it returns, which serve closes,
+// until the test ends.
+func listen(t *testing.T, serve func(net.Conn)) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go serve(conn)
+		}
+	}()
+	return l.Addr().String()
 }
 
 // connect returns a client for what a test does to Redis behind the store's back.

@@ -13,7 +13,7 @@ import (
 func TestMemoryOfACounter(t *testing.T) {
 	r := testenv.RedisServer(t)
 	admin := connect(t, r)
-	s := open(t, Options{URL: r.Addr(), OpTimeout: long})
+	s := open(t, Options{Main: at(r.Addr())})
 	year := func(l limiter.Spec) *limiter.Limit {
 		l.Unit, l.RequestsPerUnit = limiter.Year, 2_000_000
 		return storetest.Must(l)

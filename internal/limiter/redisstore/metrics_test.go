@@ -11,7 +11,7 @@ import (
 
 func TestMetrics(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	s := open(t, Options{URL: miniredis.RunT(t).Addr(), OpTimeout: long, Registerer: reg})
+	s := open(t, Options{Main: at(miniredis.RunT(t).Addr()), Registerer: reg})
 	for range 2 {
 		mustAsk(t, s, "k", perYear)
 	}

@@ -14,7 +14,7 @@ const (
 	reminder = time.Minute
 )
 
-// State tells whether Redis decides.
+// State says whether Redis decides.
 type State struct {
 	WorkedAt     time.Time // of the last call that succeeded, zero if none has
 	FailingSince time.Time // of the first call that failed since then, zero if none has
@@ -30,10 +30,10 @@ type outage struct {
 
 	mu       sync.Mutex
 	state    State
-	told     bool // that it fails
+	logged   bool // that it fails
 	warned   time.Time
-	failures int         // since warned
-	late     *time.Timer // will tell of failures that came too soon after a warning
+	failures int         // since the last warning
+	late     *time.Timer // logs failures that came too soon after a warning
 }
 
 // observe notes the outcome of a call.
@@ -42,10 +42,10 @@ func (o *outage) observe(err error) {
 	defer o.mu.Unlock()
 	now := time.Now()
 	if err == nil {
-		if o.told {
+		if o.logged {
 			o.log.Info("redis works again", "after", now.Sub(o.state.FailingSince).Round(time.Millisecond))
 		}
-		o.told, o.state.FailingSince, o.state.WorkedAt = false, time.Time{}, now
+		o.logged, o.state.FailingSince, o.state.WorkedAt = false, time.Time{}, now
 		return
 	}
 	if o.state.FailingSince.IsZero() {
@@ -54,18 +54,18 @@ func (o *outage) observe(err error) {
 	o.state.FailedAt, o.state.Kind, o.state.Problem = now, string(classify(err)), err.Error()
 	o.failures++
 	pause := quiet
-	if o.told {
+	if o.logged {
 		pause = reminder
 	}
 	switch rest := pause - now.Sub(o.warned); {
 	case rest <= 0:
 		o.warn(now)
-	case !o.told && o.late == nil:
+	case !o.logged && o.late == nil:
 		o.late = time.AfterFunc(rest, o.catchUp)
 	}
 }
 
-// catchUp tells of what failed while the log was quiet, even if no call follows.
+// catchUp logs what failed while the log was quiet, even if no call follows.
 func (o *outage) catchUp() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -81,12 +81,12 @@ func (o *outage) warn(now time.Time) {
 		o.log.Warn("redis failed for a while, failure modes decided", args...)
 	} else {
 		o.log.Warn("redis fails, failure modes decide", append(args, "for", now.Sub(since).Round(time.Millisecond))...)
-		o.told = true
+		o.logged = true
 	}
 	o.warned, o.failures = now, 0
 }
 
-// stop forgets what catchUp was to tell.
+// stop cancels catchUp.
 func (o *outage) stop() {
 	if o.late != nil {
 		o.late.Stop()

@@ -124,7 +124,7 @@ func TestEndOfStoreSilencesItsLog(t *testing.T) {
 
 func TestState(t *testing.T) {
 	r := testenv.RedisServer(t)
-	s := open(t, Options{URL: r.Addr(), OpTimeout: long})
+	s := open(t, Options{Main: at(r.Addr())})
 	if got := s.State(); got != (State{}) {
 		t.Errorf("before any call: %+v", got)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redisstore/redisconn"
 	"weir/internal/testenv"
 )
 
@@ -48,12 +49,12 @@ func TestAUserWhoLacksACommand(t *testing.T) {
 			do(t, admin, "flushall")
 			do(t, admin, "script", "flush")
 			do(t, admin, "acl", "setuser", "weir", "reset", "on", ">pw", "~*", "+@all", "-"+command)
-			s := open(t, Options{URL: r.Addr(), Username: "weir", Password: "pw", OpTimeout: long})
+			s := open(t, Options{Main: redisconn.Options{URL: r.Addr(), Username: "weir", Password: "pw", OpTimeout: long}})
 			err := s.Ping(t.Context())
 			if err != nil && (classify(err) != kindAuth || !errors.Is(err, limiter.ErrUnavailable)) {
 				t.Errorf("Ping: %v", err)
 			}
-			checkWhole(t, r, Options{URL: r.Addr(), Username: "weir", Password: "pw", OpTimeout: long}, err == nil)
+			checkWhole(t, r, Options{Main: redisconn.Options{URL: r.Addr(), Username: "weir", Password: "pw", OpTimeout: long}}, err == nil)
 		})
 	}
 }
@@ -64,7 +65,7 @@ func TestAUserWhoMayNotWriteAKey(t *testing.T) {
 		t.Run(may, func(t *testing.T) {
 			r := testenv.RedisServer(t)
 			do(t, connect(t, r), "acl", "setuser", "weir", "on", ">pw", "%R~*", "%W~"+may, "+@all")
-			checkWhole(t, r, Options{URL: r.Addr(), Username: "weir", Password: "pw", OpTimeout: long}, false)
+			checkWhole(t, r, Options{Main: redisconn.Options{URL: r.Addr(), Username: "weir", Password: "pw", OpTimeout: long}}, false)
 		})
 	}
 }
@@ -73,7 +74,7 @@ func TestAUserWhoMayNotWriteAKey(t *testing.T) {
 // or to fail and not to be counted. works tells whether none may fail.
 func checkWhole(t *testing.T, r *testenv.Redis, o Options, works bool) {
 	t.Helper()
-	able, s := open(t, Options{URL: r.Addr(), OpTimeout: long}), open(t, o)
+	able, s := open(t, Options{Main: at(r.Addr())}), open(t, o)
 	keys := []string{"a", "b", "c", "d"}
 	limits := []*limiter.Limit{perYear, slidingYear, bucketYear, firstHitYear}
 	for _, c := range []struct {

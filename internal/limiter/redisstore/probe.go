@@ -15,7 +15,7 @@ import (
 	"weir/internal/limiter"
 )
 
-// unfit is why a Redis that answers cannot decide, or why the sentinels tell of none.
+// unfit is why a Redis that answers cannot decide.
 type unfit struct {
 	kind   kind
 	reason string
@@ -30,10 +30,10 @@ var (
 	errNoCluster   = unfit{kindCluster, "redis does not run in cluster mode; set REDIS_TYPE to SINGLE or SENTINEL"}
 )
 
-// Ping tells whether Redis can decide, within Options.OpTimeout and ctx: it is a
+// Ping returns nil if Redis can decide, within the OpTimeout of Options.Main and ctx: it is a
 // primary and lets us count, for which a counter of Ping's own is charged that
-// expires within a second; of a cluster, every primary is asked, and all slots
-// are served. A Redis that is full can decide: it still denies.
+// expires within a second. Of a cluster, every primary must answer, and all slots
+// be served. A Redis that is full can decide: it still denies.
 func (s *Store) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.main.opTimeout)
 	defer cancel()
@@ -45,7 +45,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-// pingInTime is ping within Options.OpTimeout.
+// pingInTime is ping within the OpTimeout of b.
 func (b *backend) pingInTime(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, b.opTimeout)
 	defer cancel()
@@ -53,9 +53,9 @@ func (b *backend) pingInTime(ctx context.Context) error {
 }
 
 func (b *backend) ping(ctx context.Context) error {
-	err := clean(b.probe(ctx), b.secrets)
+	err := b.client.Clean(b.probe(ctx))
 	if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		b.outage.observe(err) // else nobody waited for the outcome
+		b.outage.observe(err) // unless the caller canceled
 	}
 	if err != nil {
 		b.reconnect(err)
@@ -65,7 +65,7 @@ func (b *backend) ping(ctx context.Context) error {
 }
 
 func (b *backend) probe(ctx context.Context) error {
-	cluster, ok := b.client.(*redis.ClusterClient)
+	cluster, ok := b.client.UniversalClient.(*redis.ClusterClient)
 	if !ok {
 		if err := probeNode(ctx, b.client, false); err != nil {
 			return err
@@ -99,7 +99,7 @@ func (b *backend) probe(ctx context.Context) error {
 	return cmp.Or(errs...)
 }
 
-// probeNode tells whether one server is a primary, and of a cluster or not.
+// probeNode checks that one server is a primary, and in a cluster or not as clustered says.
 func probeNode(ctx context.Context, node redis.UniversalClient, clustered bool) error {
 	info, err := node.Info(ctx).Result()
 	if err == nil {
@@ -117,8 +117,8 @@ func probeNode(ctx context.Context, node redis.UniversalClient, clustered bool) 
 	return err
 }
 
-// probeLimit is that of the counter that Ping charges: nobody reaches it. Its window
-// begins with the first charge, so that the second is sure to be of the same.
+// probeLimit is the limit of the counter that Ping charges, too high to be reached. Its
+// window begins with the first charge, so that the second is surely in the same window.
 var probeLimit = func() *limiter.Limit {
 	l, err := limiter.NewLimit(limiter.Spec{RequestsPerUnit: math.MaxUint32, Unit: limiter.Second, Anchor: limiter.FirstHit})
 	if err != nil {
@@ -127,9 +127,9 @@ var probeLimit = func() *limiter.Limit {
 	return l
 }()
 
-// probeCounter charges a counter as requests do, one that is not there and one that
-// is, and gives both charges back. So it tries every command of the scripts but
-// INCRBY, which they can do without, and EVAL as well as EVALSHA.
+// probeCounter charges a counter as requests do, a new one and then an existing one,
+// and gives both charges back. So it tries every command of the scripts but
+// INCRBY, which they can do without, and both EVAL and EVALSHA.
 func (b *backend) probeCounter(ctx context.Context, key string) error {
 	charges := []limiter.Hit{{Limit: probeLimit, Key: []byte(key), Cost: 1}}
 	var last limiter.State
@@ -161,7 +161,7 @@ func (b *backend) probeCounter(ctx context.Context, key string) error {
 const slotCount = 16384
 
 // probeKeys returns, for each primary that has slots, key with a hash tag of one
-// of them. Slots that there are not are passed over.
+// of them. It ignores slots out of range.
 func probeKeys(key string, slots []redis.ClusterSlot) []string {
 	var primaries [slotCount]string // their addresses, by slot
 	missing := map[string]bool{}
@@ -175,7 +175,7 @@ func probeKeys(key string, slots []redis.ClusterSlot) []string {
 	}
 	delete(missing, "")
 	var keys []string
-	for n := 0; len(missing) > 0; n++ { // any slot is met soon
+	for n := 0; len(missing) > 0; n++ { // tags reach every slot soon
 		tagged := fmt.Sprintf("%s{%d}", key, n)
 		if primary := primaries[limiter.Slot([]byte(tagged))]; missing[primary] {
 			delete(missing, primary)
@@ -185,7 +185,8 @@ func probeKeys(key string, slots []redis.ClusterSlot) []string {
 	return keys
 }
 
-// fit reads the answer to INFO. What it does not tell is not held against Redis.
+// fit returns why a Redis with this answer to INFO cannot decide. What is missing in
+// the answer is no reason.
 func fit(info string, clustered bool) error {
 	fields := map[string]string{}
 	for line := range strings.Lines(info) {

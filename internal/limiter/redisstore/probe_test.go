@@ -43,7 +43,7 @@ func TestPingProvesThatRedisCanDecide(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := testenv.RedisServer(t, c.args...)
-			s := open(t, Options{URL: r.Addr(), OpTimeout: long})
+			s := open(t, Options{Main: at(r.Addr())})
 			err := s.Ping(context.Background())
 			if c.want == "" {
 				if err != nil {
@@ -76,7 +76,7 @@ func TestPingProvesThatRedisCanDecide(t *testing.T) {
 
 func TestPingLeavesNothing(t *testing.T) {
 	r := testenv.RedisServer(t, "--user", "default", "on", "nopass", "~mine*", "+@all")
-	s := open(t, Options{URL: r.Addr(), OpTimeout: long, KeyPrefix: "mine "})
+	s := open(t, Options{Main: at(r.Addr()), KeyPrefix: "mine "})
 	for range 2 {
 		if err := s.Ping(context.Background()); err != nil {
 			t.Fatal(err)
@@ -111,7 +111,7 @@ func TestPingAsksEachNodeOfACluster(t *testing.T) {
 }
 
 func TestCancelledPingIsNoOutage(t *testing.T) {
-	s := open(t, Options{URL: silent(t), OpTimeout: long})
+	s := open(t, Options{Main: at(silent(t))})
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := s.Ping(ctx); !errors.Is(err, limiter.ErrUnavailable) {
@@ -125,7 +125,7 @@ func TestCancelledPingIsNoOutage(t *testing.T) {
 // A cluster refuses what its client does not know to send elsewhere.
 func TestClusterIsAKindOfItsOwn(t *testing.T) {
 	r := testenv.RedisServer(t, "--cluster-enabled", "yes")
-	s := open(t, Options{URL: r.Addr(), OpTimeout: long})
+	s := open(t, Options{Main: at(r.Addr())})
 	wantKind := func(code string) {
 		t.Helper()
 		testenv.Until(t, "an error says "+code, func() bool {
@@ -144,7 +144,7 @@ func TestClusterIsAKindOfItsOwn(t *testing.T) {
 
 func TestMovedKeysAreOfACluster(t *testing.T) {
 	r := miniredis.RunT(t)
-	s := open(t, Options{URL: r.Addr(), OpTimeout: long})
+	s := open(t, Options{Main: at(r.Addr())})
 	r.SetError("MOVED 15495 127.0.0.1:1")
 	mustFail(t, s)
 	if state := s.State(); state.Kind != string(kindCluster) {

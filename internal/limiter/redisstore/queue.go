@@ -28,28 +28,29 @@ var (
 	errLate      = fmt.Errorf("%w: too much waits for Redis", limiter.ErrUnavailable)
 )
 
-// anytime is until when a call is of use that must be made however late it is.
-var anytime time.Time
+// noDeadline is the deadline of a call that must be made however late it is.
+var noDeadline time.Time
 
-// queue holds what waits for a call: small requests, large ones, and what is to be
-// given back. Each of them has a line of its own, and the lines take turns, so that
-// none holds another up for longer than a call. Small and large requests need not
-// keep their order, since nobody has been answered yet; nor need what is given back
-// among requests, since those that it comes of are decided.
+// queue holds what waits for a call: small requests, large ones, and charges to be
+// given back. Each kind has a line of its own, and the lines take turns, so that
+// none delays another by more than one call. The order between lines does not
+// matter: no request in them has an answer yet, and charges that are given back
+// belong to requests that have one.
 //
-// Every line is bounded. Requests are refused when theirs is full, so that those
-// who send large ones do not take the room of all others. What is to be given back
-// never is, because it would be missing until the end of its window; it is bounded
-// by maxSpread, which bounds what it comes of.
+// Every line is bounded. A full line refuses requests, and as small and large ones
+// have lines of their own, large ones do not take the room of all others. Charges
+// to be given back are never refused: they would count until the end of their
+// window. They are bounded by maxCrossSlotHits, which bounds the requests that made
+// them.
 type queue struct {
 	mu        sync.Mutex
 	small     line
 	large     line
 	giveBacks line
 	closed    bool
-	flying    bool          // somebody makes calls until the queue is empty
-	turn      int           // of the lines, in the order of lines
-	landed    chan struct{} // closed when the queue is closed and nobody makes calls
+	serving   bool          // a goroutine makes calls until the queue is empty
+	turn      int           // index of the line whose turn it is
+	drained   chan struct{} // closed when the queue is closed and no calls are made
 }
 
 func newQueue() *queue {
@@ -57,7 +58,7 @@ func newQueue() *queue {
 		small:     line{script: decideScript},
 		large:     line{script: decideScript},
 		giveBacks: line{script: giveBackScript},
-		landed:    make(chan struct{}),
+		drained:   make(chan struct{}),
 	}
 }
 
@@ -69,12 +70,12 @@ type line struct {
 	script  *script
 	batches []*batch // oldest first; the last one takes more
 	hits    int      // in batches
-	last    room     // of the last one that left
+	last    room     // size of the last batch that was taken out
 }
 
-// room returns the batch that takes so many more hits. Any two batches that follow
+// batchFor returns the batch for so many more hits. Any two batches that follow
 // each other hold more than maxBatch, so that there are few of them.
-func (l *line) room(hits int) *batch {
+func (l *line) batchFor(hits int) *batch {
 	l.hits += hits
 	if n := len(l.batches); n > 0 && l.batches[n-1].keys.len()+hits <= maxBatch {
 		return l.batches[n-1]
@@ -84,10 +85,10 @@ func (l *line) room(hits int) *batch {
 	return b
 }
 
-// next takes the oldest batch out of the line, nil if there is none. It passes over
-// those that come too late for all their callers, because Redis would work for
-// nobody while those who wait behind become late in turn. But the last one goes even
-// late, as long as anybody waits for it: nothing is behind it.
+// next takes out the oldest batch that is of use, and returns nil if there is none.
+// Batches that are too late for all their callers fail: Redis would work for
+// nobody, while those behind become late in turn. The last batch is returned
+// even if it is late, as long as a caller waits for it: nothing is behind it.
 func (l *line) next() *batch {
 	for len(l.batches) > 0 {
 		b := l.batches[0]
@@ -104,10 +105,10 @@ func (l *line) next() *batch {
 	return nil
 }
 
-// add takes a request on, or a part of one, for a call until then.
-// It tells its batch and its place in it, and whether the caller must see to it that
-// calls are made.
-func (q *queue) add(hits []limiter.Hit, isPart bool, until time.Time) (b *batch, place int, start bool, err error) {
+// add queues a request, or a part of one, for a call before the deadline. It
+// returns the batch of the request, its place there, and whether the caller must
+// start a goroutine that makes the calls.
+func (q *queue) add(hits []limiter.Hit, isPart bool, deadline time.Time) (b *batch, place int, start bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	line := &q.small
@@ -120,35 +121,35 @@ func (q *queue) add(hits []limiter.Hit, isPart bool, until time.Time) (b *batch,
 	case line.hits > 0 && line.hits+len(hits) > maxQueue:
 		return nil, 0, false, errQueueFull
 	}
-	b = line.room(len(hits))
+	b = line.batchFor(len(hits))
 	place = b.requests.len()
 	b.add(hits, isPart)
-	b.need(until)
+	b.need(deadline)
 	return b, place, q.start(), nil
 }
 
-// addGiveBacks takes on what is to be given back, all of it in one batch.
-func (q *queue) addGiveBacks(charges []giveBack) (b *batch, place int, start bool) {
+// addGiveBacks queues charges to be given back, all in one batch, and reports
+// whether the caller must start a goroutine that makes the calls.
+func (q *queue) addGiveBacks(charges []giveBack) (b *batch, start bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	b = q.giveBacks.room(len(charges))
-	place = b.requests.len()
+	b = q.giveBacks.batchFor(len(charges))
 	for _, g := range charges {
 		b.addGiveBack(g)
 	}
-	b.need(anytime)
-	return b, place, q.start()
+	b.need(noDeadline)
+	return b, q.start()
 }
 
-// start tells whether nobody makes calls yet.
+// start reports whether no goroutine makes calls yet. From then on, one does.
 func (q *queue) start() bool {
-	started := q.flying
-	q.flying = true
+	started := q.serving
+	q.serving = true
 	return !started
 }
 
-// next takes the batch whose turn it is out of the queue. After nil, which means
-// that there is none, the caller makes no more calls.
+// next takes out the batch whose turn it is. It returns nil if there is none. Then
+// the caller makes no more calls.
 func (q *queue) next() *batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -160,14 +161,15 @@ func (q *queue) next() *batch {
 			return b
 		}
 	}
-	q.flying = false
+	q.serving = false
 	if q.closed {
-		close(q.landed)
+		close(q.drained)
 	}
 	return nil
 }
 
-// close refuses further requests. What waits is still called, if anybody needs it.
+// close refuses further requests. Those in the queue are still called, if a caller
+// waits for them.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -175,7 +177,7 @@ func (q *queue) close() {
 		return
 	}
 	q.closed = true
-	if !q.flying {
-		close(q.landed)
+	if !q.serving {
+		close(q.drained)
 	}
 }

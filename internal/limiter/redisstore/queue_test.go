@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redisstore/redisconn"
 	"weir/internal/testenv"
 )
 
@@ -26,14 +27,14 @@ func waiting(s *Store) int {
 	return q.small.hits + q.large.hits
 }
 
-// inFlight tells whether somebody makes calls.
+// inFlight reports whether calls are made.
 func inFlight(s *Store) bool {
 	s.main.only.queue.mu.Lock()
 	defer s.main.only.queue.mu.Unlock()
-	return s.main.only.queue.flying
+	return s.main.only.queue.serving
 }
 
-// rest waits until nobody makes calls: the goroutine that made the last one looks for
+// rest waits until no calls are made: the goroutine that made the last one looks for
 // more after it has answered.
 func rest(t *testing.T, s *Store) {
 	t.Helper()
@@ -77,7 +78,7 @@ func (g gate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 func TestRequestsThatArriveDuringACallShareTheNext(t *testing.T) {
-	s := open(t, Options{URL: miniredis.RunT(t).Addr(), OpTimeout: long})
+	s := open(t, Options{Main: at(miniredis.RunT(t).Addr())})
 	g := newGate(t, s)
 	var wg sync.WaitGroup
 	start := func(key string) {
@@ -135,7 +136,7 @@ func TestBatchesAreBounded(t *testing.T) {
 	} {
 		q := newQueue()
 		for _, n := range c.requests {
-			if _, _, _, err := q.add(request(n), false, anytime); err != nil {
+			if _, _, _, err := q.add(request(n), false, noDeadline); err != nil {
 				t.Fatalf("%v: %v", c.requests, err)
 			}
 		}
@@ -146,8 +147,8 @@ func TestBatchesAreBounded(t *testing.T) {
 		if !slices.Equal(got, c.want) {
 			t.Errorf("requests of %v hits make batches of %v, want %v", c.requests, got, c.want)
 		}
-		if n := q.small.hits + q.large.hits; n != 0 || q.flying {
-			t.Errorf("%v: an empty queue holds %d hits, flying is %v", c.requests, n, q.flying)
+		if n := q.small.hits + q.large.hits; n != 0 || q.serving {
+			t.Errorf("%v: an empty queue holds %d hits, serving is %v", c.requests, n, q.serving)
 		}
 	}
 }
@@ -185,7 +186,7 @@ func TestLinesTakeTurns(t *testing.T) {
 					q.addGiveBacks(charges(c.giveBack[i]))
 				}
 				if i < len(c.requests) {
-					if _, _, _, err := q.add(request(c.requests[i]), false, anytime); err != nil {
+					if _, _, _, err := q.add(request(c.requests[i]), false, noDeadline); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -211,12 +212,12 @@ func TestFullLineRefusesOnlyItsOwn(t *testing.T) {
 		q := newQueue()
 		var err error
 		for err == nil {
-			_, _, _, err = q.add(request(c.full), false, anytime)
+			_, _, _, err = q.add(request(c.full), false, noDeadline)
 		}
 		if !errors.Is(err, errQueueFull) {
 			t.Fatal(err)
 		}
-		if _, _, _, err := q.add(request(c.other), false, anytime); err != nil {
+		if _, _, _, err := q.add(request(c.other), false, noDeadline); err != nil {
 			t.Errorf("a request of %d hits beside many of %d: %v", c.other, c.full, err)
 		}
 	}
@@ -227,9 +228,9 @@ func TestFullLineRefusesOnlyItsOwn(t *testing.T) {
 func TestCallsThatHelpNobodyAreNotMade(t *testing.T) {
 	inTime, late := time.Now().Add(time.Hour), time.Now().Add(-time.Hour)
 	type asked struct {
-		hits  int
-		until time.Time
-		left  bool
+		hits     int
+		deadline time.Time
+		left     bool
 	}
 	const n = maxBatch // no other request is in its batch
 	for _, c := range []struct {
@@ -247,14 +248,14 @@ func TestCallsThatHelpNobodyAreNotMade(t *testing.T) {
 		{"the last is late", []asked{{n, late, false}, {n + 1, late, false}}, []int{n + 1}},
 		{"the last of a line is late", []asked{{n, late, false}, {1, inTime, false}}, []int{1, n}},
 		{"the last has left", []asked{{n, late, false}, {n + 1, late, true}}, nil},
-		{"one must be called", []asked{{n, anytime, false}, {n + 1, inTime, false}}, []int{n, n + 1}},
-		{"one of a batch must be called", []asked{{20, anytime, false}, {30, late, true}, {n, inTime, false}}, []int{50, n}},
+		{"one must be called", []asked{{n, noDeadline, false}, {n + 1, inTime, false}}, []int{n, n + 1}},
+		{"one of a batch must be called", []asked{{20, noDeadline, false}, {30, late, true}, {n, inTime, false}}, []int{50, n}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			q := newQueue()
 			var batches []*batch
 			for _, a := range c.requests {
-				b, _, _, err := q.add(request(a.hits), false, a.until)
+				b, _, _, err := q.add(request(a.hits), false, a.deadline)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -285,8 +286,8 @@ func TestCallsThatHelpNobodyAreNotMade(t *testing.T) {
 					t.Errorf("request %d: got error %v, want %v", i, b.err, errLate)
 				}
 			}
-			if q.small.hits+q.large.hits != 0 || q.flying {
-				t.Errorf("an empty queue holds %d and %d hits, flying is %v", q.small.hits, q.large.hits, q.flying)
+			if q.small.hits+q.large.hits != 0 || q.serving {
+				t.Errorf("an empty queue holds %d and %d hits, serving is %v", q.small.hits, q.large.hits, q.serving)
 			}
 		})
 	}
@@ -325,7 +326,7 @@ func TestLargeRequestsDoNotHoldSmallOnesBack(t *testing.T) {
 	r := testenv.RedisServer(t)
 	admin := connect(t, r)
 	reg := prometheus.NewRegistry()
-	s := open(t, Options{URL: r.Addr(), OpTimeout: long, Registerer: reg})
+	s := open(t, Options{Main: at(r.Addr()), Registerer: reg})
 	mustAsk(t, s, "k", perYear) // Redis has the script now
 	rest(t, s)
 	do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
@@ -384,7 +385,7 @@ func TestGivingBackRefusesNoRequest(t *testing.T) {
 	for range 2 * maxQueue {
 		q.addGiveBacks(charges(1))
 	}
-	if _, _, _, err := q.add(request(maxQueue), false, anytime); err != nil {
+	if _, _, _, err := q.add(request(maxQueue), false, noDeadline); err != nil {
 		t.Errorf("a request beside what is given back: %v", err)
 	}
 	if n := len(q.giveBacks.batches); n != 2*maxQueue/maxBatch {
@@ -398,7 +399,7 @@ func TestBatchesAreFew(t *testing.T) {
 	q := newQueue()
 	var err error
 	for i := 0; err == nil; i++ {
-		_, _, _, err = q.add(request([]int{smallRequest + 1, maxBatch}[i%2]), false, anytime)
+		_, _, _, err = q.add(request([]int{smallRequest + 1, maxBatch}[i%2]), false, noDeadline)
 		q.addGiveBacks(charges(1)) // parts no requests
 	}
 	if !errors.Is(err, errQueueFull) {
@@ -409,26 +410,26 @@ func TestBatchesAreFew(t *testing.T) {
 	}
 }
 
-func TestQueueTellsWhoMakesTheCalls(t *testing.T) {
+func TestQueueStartsOneGoroutine(t *testing.T) {
 	q := newQueue()
 	for _, want := range []bool{true, false, false} {
-		if _, _, start, _ := q.add(request(1), false, anytime); start != want {
+		if _, _, start, _ := q.add(request(1), false, noDeadline); start != want {
 			t.Errorf("start is %v, want %v", start, want)
 		}
 	}
 	q.next()
-	if _, _, start, _ := q.add(request(1), false, anytime); start {
+	if _, _, start, _ := q.add(request(1), false, noDeadline); start {
 		t.Error("a second goroutine shall start while one makes calls")
 	}
 	for q.next() != nil { // empties the queue
 	}
-	if _, _, start, _ := q.add(request(1), false, anytime); !start {
+	if _, _, start, _ := q.add(request(1), false, noDeadline); !start {
 		t.Error("nobody makes calls any more")
 	}
 }
 
 func TestQueueIsBounded(t *testing.T) {
-	s := open(t, Options{URL: miniredis.RunT(t).Addr(), OpTimeout: long})
+	s := open(t, Options{Main: at(miniredis.RunT(t).Addr())})
 	g := newGate(t, s)
 	var wg sync.WaitGroup
 	decide := func(n int) {
@@ -459,7 +460,7 @@ func TestQueueIsBounded(t *testing.T) {
 
 func TestCloseFinishesWhatWaits(t *testing.T) {
 	r := miniredis.RunT(t)
-	s, err := New(Options{URL: r.Addr(), OpTimeout: long})
+	s, err := New(Options{Main: at(r.Addr())})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -493,14 +494,14 @@ func TestCloseFinishesWhatWaits(t *testing.T) {
 }
 
 func TestCloseIsBounded(t *testing.T) {
-	s, err := New(Options{URL: silent(t), OpTimeout: 20 * time.Millisecond})
+	s, err := New(Options{Main: redisconn.Options{URL: silent(t), OpTimeout: 20 * time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range maxQueue / maxBatch { // their calls take longer than Close waits
-		s.main.only.queue.add(request(maxBatch), false, anytime)
+		s.main.only.queue.add(request(maxBatch), false, noDeadline)
 	}
-	go s.main.only.fly()
+	go s.main.only.serve()
 	if err := s.Close(); err != nil {
 		t.Errorf("Close: %v", err)
 	}
@@ -511,7 +512,7 @@ func TestCloseIsBounded(t *testing.T) {
 
 func TestLateRequestsAreCounted(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	s := open(t, Options{URL: miniredis.RunT(t).Addr(), OpTimeout: long, Registerer: reg})
+	s := open(t, Options{Main: at(miniredis.RunT(t).Addr()), Registerer: reg})
 	l := s.main.only
 	l.queue.start() // so that nobody else makes calls
 	errs := make(chan error, 2)
@@ -523,9 +524,9 @@ func TestLateRequestsAreCounted(t *testing.T) {
 	}
 	testenv.Until(t, "both wait", func() bool { return waiting(s) == 2*maxBatch })
 	l.queue.mu.Lock()
-	l.queue.large.batches[0].until = time.Now().Add(-time.Hour)
+	l.queue.large.batches[0].deadline = time.Now().Add(-time.Hour)
 	l.queue.mu.Unlock()
-	l.fly()
+	l.serve()
 	first, second := <-errs, <-errs
 	if first == nil {
 		first, second = second, first
@@ -535,31 +536,5 @@ func TestLateRequestsAreCounted(t *testing.T) {
 	}
 	if n := value(t, reg, "weir_redis_errors_total", kindQueueFull); n != 1 {
 		t.Errorf("%v late requests are counted, want 1", n)
-	}
-}
-
-func TestLastTakeOffLeavesTimeForTheCall(t *testing.T) {
-	s := open(t, Options{URL: miniredis.RunT(t).Addr(), OpTimeout: time.Hour})
-	soon, cancel := context.WithTimeout(t.Context(), 8*time.Minute) // of which a minute is for the answer
-	defer cancel()
-	for _, c := range []struct {
-		ctx  context.Context
-		hit  limiter.Hit
-		want time.Duration // from now on, 0 is any time
-	}{
-		{t.Context(), limiter.Hit{Cost: 1}, 45 * time.Minute},
-		{soon, limiter.Hit{Cost: 1}, 7 * 45 * time.Second},
-		{t.Context(), limiter.Hit{Always: true}, 45 * time.Minute}, // a peek
-		{t.Context(), limiter.Hit{Cost: 1, Always: true}, 0},
-		{soon, limiter.Hit{Cost: 1, Refund: true}, 0},
-	} {
-		until := lastTakeOff(s.main.patience(c.ctx), []limiter.Hit{{Cost: 1}, c.hit})
-		if c.want == 0 {
-			if !until.IsZero() {
-				t.Errorf("%+v: until %v, want any time", c.hit, until)
-			}
-		} else if left := time.Until(until); left > c.want || left < c.want-time.Minute {
-			t.Errorf("%+v: until %v from now, want %v", c.hit, left, c.want)
-		}
 	}
 }

@@ -21,7 +21,7 @@ import (
 func TestOneRequestIsOneCommand(t *testing.T) {
 	r := testenv.RedisServer(t)
 	admin := connect(t, r)
-	s := open(t, Options{URL: r.Addr(), OpTimeout: long})
+	s := open(t, Options{Main: at(r.Addr())})
 	mustAsk(t, s, "warm", perYear) // connects and loads the script
 
 	var hits []limiter.Hit
@@ -70,7 +70,7 @@ func TestOneRequestIsOneCommand(t *testing.T) {
 func TestKnownCountersAreIncremented(t *testing.T) {
 	r := testenv.RedisServer(t)
 	admin := connect(t, r)
-	s := open(t, Options{URL: r.Addr(), OpTimeout: long})
+	s := open(t, Options{Main: at(r.Addr())})
 	l := storetest.Must(limiter.Spec{RequestsPerUnit: 3_000_000, Unit: limiter.Year})
 	for i, step := range []struct {
 		hit      limiter.Hit
@@ -105,7 +105,7 @@ func TestKnownCountersAreIncremented(t *testing.T) {
 func TestWithoutIncrementsCountersAreSet(t *testing.T) {
 	r := testenv.RedisServer(t)
 	admin := connect(t, r)
-	s := open(t, Options{URL: r.Addr(), OpTimeout: long})
+	s := open(t, Options{Main: at(r.Addr())})
 	do(t, admin, "acl", "setuser", "default", "-incrby")
 	l := storetest.Must(limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Year})
 	request := []limiter.Hit{hit("a", l, 1), hit("b", l, 2), hit("c", l, 3)}
@@ -187,7 +187,7 @@ func (m monitor) until(t *testing.T, end string) (lines []string) {
 func TestCountersExpireWithTheirWindow(t *testing.T) {
 	r := testenv.RedisServer(t)
 	admin := connect(t, r)
-	s := open(t, Options{URL: r.Addr(), OpTimeout: long})
+	s := open(t, Options{Main: at(r.Addr())})
 	for _, unit := range []limiter.Unit{limiter.Minute, limiter.Day, limiter.Year} {
 		limit := storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: unit})
 		key := unit.String()
@@ -271,7 +271,7 @@ func checkExpiry(t *testing.T, start time.Time, limit *limiter.Limit, steps []ex
 	t.Helper()
 	r := miniredis.RunT(t) // where no time passes by itself
 	now := start
-	s := open(t, Options{URL: r.Addr(), OpTimeout: long, Now: func() time.Time { return now }, OneClock: true})
+	s := open(t, Options{Main: at(r.Addr()), Now: func() time.Time { return now }, OneClock: true})
 	for i, step := range steps {
 		r.FastForward(start.Add(step.at).Sub(now))
 		now = start.Add(step.at)
@@ -288,7 +288,7 @@ func checkExpiry(t *testing.T, start time.Time, limit *limiter.Limit, steps []ex
 func TestNothingIsWrittenInVain(t *testing.T) {
 	r := testenv.RedisServer(t)
 	admin := connect(t, r)
-	s := open(t, Options{URL: r.Addr(), OpTimeout: long})
+	s := open(t, Options{Main: at(r.Addr())})
 	full := storetest.Must(limiter.Spec{Unit: limiter.Year})
 	for _, c := range []struct {
 		name string
@@ -311,7 +311,7 @@ func TestForeignValuesCountAsUnused(t *testing.T) {
 	r := testenv.RedisServer(t)
 	admin := connect(t, r)
 	now := time.Date(2026, 8, 1, 11, 30, 0, 0, time.UTC)
-	s := open(t, Options{URL: r.Addr(), OpTimeout: long, Now: func() time.Time { return now }, OneClock: true})
+	s := open(t, Options{Main: at(r.Addr()), Now: func() time.Time { return now }, OneClock: true})
 	window := now.UnixMicro() / time.Hour.Microseconds()
 	hourly := storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Hour})
 	for _, c := range []struct {

@@ -22,7 +22,7 @@ import (
 // the limits of those who are over.
 func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
 	r := testenv.RedisServer(t, "--maxmemory-policy", "noeviction")
-	s := open(t, Options{URL: r.Addr(), OpTimeout: long})
+	s := open(t, Options{Main: at(r.Addr())})
 	two := storetest.Must(limiter.Spec{RequestsPerUnit: 2, Unit: limiter.Year})
 	hit := func(key string, cost uint64) limiter.Hit {
 		return limiter.Hit{Limit: two, Key: []byte(key), Cost: cost}
@@ -72,7 +72,7 @@ func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
 func TestALostReplyIsNotAskedForAgain(t *testing.T) {
 	r := testenv.RedisServer(t)
 	p := newProxy(t, r.Addr())
-	s := open(t, Options{URL: p.Addr().String(), OpTimeout: long})
+	s := open(t, Options{Main: at(p.addr)})
 	mustAsk(t, s, "k", perYear)
 	p.swallow.Store(true)
 	mustFail(t, s)
@@ -87,7 +87,7 @@ func TestALostReplyIsNotAskedForAgain(t *testing.T) {
 func TestADemotedPrimaryIsLeft(t *testing.T) {
 	old, promoted := testenv.RedisServer(t), testenv.RedisServer(t)
 	p := newProxy(t, old.Addr())
-	s := open(t, Options{URL: p.Addr().String(), OpTimeout: long})
+	s := open(t, Options{Main: at(p.addr)})
 	mustAsk(t, s, "k", perYear)
 	target := promoted.Addr()
 	p.target.Store(&target)
@@ -104,7 +104,7 @@ func TestADemotedPrimaryIsLeft(t *testing.T) {
 // proxy passes bytes on between a store and its Redis, until it is told to
 // swallow replies: then it breaks the connection instead.
 type proxy struct {
-	net.Listener
+	addr    string
 	target  atomic.Pointer[string]
 	swallow atomic.Bool
 
@@ -123,31 +123,20 @@ func (p *proxy) drop() {
 
 func newProxy(t *testing.T, target string) *proxy {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	p := &proxy{Listener: l}
+	p := &proxy{}
 	p.target.Store(&target)
-	go func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			server, err := net.Dial("tcp", *p.target.Load())
-			if err != nil {
-				client.Close()
-				continue
-			}
-			p.mu.Lock()
-			p.clients = append(p.clients, client)
-			p.mu.Unlock()
-			go func() { _, _ = io.Copy(server, client); server.Close() }()
-			go p.reply(client, server)
+	p.addr = listen(t, func(client net.Conn) {
+		server, err := net.Dial("tcp", *p.target.Load())
+		if err != nil {
+			client.Close()
+			return
 		}
-	}()
+		p.mu.Lock()
+		p.clients = append(p.clients, client)
+		p.mu.Unlock()
+		go func() { _, _ = io.Copy(server, client); server.Close() }()
+		p.reply(client, server)
+	})
 	return p
 }
 

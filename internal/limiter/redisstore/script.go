@@ -65,10 +65,10 @@ func (b *backend) call(batch *batch) {
 		batch.reply, err = newReply(integers, batch.counters)
 	}
 	if err != nil {
-		err = clean(err, b.secrets)
+		err = b.client.Clean(err)
 		batch.err = unavailable(err)
 	} else {
-		batch.reply.refusal = clean(batch.reply.refusal, b.secrets)
+		batch.reply.refusal = b.client.Clean(batch.reply.refusal)
 		err = batch.reply.refusal
 	}
 	if err != nil {

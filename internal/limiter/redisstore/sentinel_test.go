@@ -3,12 +3,11 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"net"
-	"slices"
 	"strings"
 	"testing"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redisstore/redisconn"
 	"weir/internal/testenv"
 )
 
@@ -19,7 +18,7 @@ func TestSentinelPromotesAReplica(t *testing.T) {
 	primary := testenv.RedisServer(t)
 	replica := testenv.RedisReplica(t, primary)
 	sentinel := testenv.RedisSentinel(t, primary, steady)
-	s := open(t, Options{Type: Sentinel, URL: "weir," + sentinel.Addr(), OpTimeout: long})
+	s := open(t, Options{Main: redisconn.Options{Type: redisconn.Sentinel, URL: "weir," + sentinel.Addr(), OpTimeout: long}})
 	if err := s.Ping(context.Background()); err != nil {
 		t.Fatalf("Ping: %v", err)
 	}
@@ -41,55 +40,25 @@ func TestSentinelPromotesAReplica(t *testing.T) {
 	}
 }
 
-// TestSentinelsTellOfAnotherPrimary has an old primary that serves on and learns of
-// nothing, as one that is cut off from the sentinels; and a sentinel that only the
-// other one tells of.
-func TestSentinelsTellOfAnotherPrimary(t *testing.T) {
-	old, other := testenv.RedisServer(t), testenv.RedisServer(t)
-	testenv.RedisReplica(t, old)
-	first, second := testenv.RedisSentinel(t, old, steady), testenv.RedisSentinel(t, old, steady)
-	s := open(t, Options{Type: Sentinel, URL: "weir," + first.Addr(), OpTimeout: long})
-	mustAsk(t, s, "k", perYear)
-	sentinels := s.main.dialer.sentinels
-	testenv.Until(t, "the second sentinel is known", func() bool {
-		sentinels.mu.Lock()
-		defer sentinels.mu.Unlock()
-		return slices.Equal(sentinels.others, []string{second.Addr()})
-	})
-	first.Stop()
-	host, port, _ := net.SplitHostPort(other.Addr())
-	admin := connect(t, second)
-	do(t, admin, "sentinel", "remove", "weir")
-	do(t, admin, "sentinel", "monitor", "weir", host, port, 1)
-	counters := connect(t, other)
-	testenv.Until(t, "the other primary decides", func() bool {
-		_, _ = ask(context.Background(), s, "k", perYear)
-		return do(t, counters, "exists", "k").(int64) == 1
-	})
-	if d := mustAsk(t, s, "new", perYear); d.Used != 1 || do(t, connect(t, old), "exists", "new").(int64) != 0 {
-		t.Errorf("%d used, want 1 of the other primary alone", d.Used)
-	}
-}
-
 func TestSentinelThatDoesNotKnow(t *testing.T) {
 	primary := testenv.RedisServer(t, "--requirepass", "right", "--masterauth", "right")
 	testenv.RedisReplica(t, primary, "--requirepass", "right", "--masterauth", "right")
 	sentinel := testenv.RedisSentinel(t, primary, steady, "sentinel auth-pass weir right", "requirepass watchword")
 	for _, c := range []struct {
 		name    string
-		options Options
+		options redisconn.Options
 		want    string // in the error, "" for none
 		kind    kind
 	}{
-		{"all right", Options{URL: "weir," + sentinel.Addr(), Password: "right", SentinelPassword: "watchword"}, "", ""},
-		{"other name", Options{URL: "other," + sentinel.Addr(), Password: "right", SentinelPassword: "watchword"}, "the sentinels know no primary of this name", kindOther},
-		{"wrong password of the sentinel", Options{URL: "weir," + sentinel.Addr(), Password: "right", SentinelPassword: "swordfish"}, "WRONGPASS", kindAuth},
-		{"wrong password of the primary", Options{URL: "weir," + sentinel.Addr(), Password: "swordfish", SentinelPassword: "watchword"}, "WRONGPASS", kindAuth},
-		{"nobody there", Options{URL: "weir,127.0.0.1:1", Password: "right"}, "sentinels", kindConnection},
+		{"all right", redisconn.Options{URL: "weir," + sentinel.Addr(), Password: "right", SentinelPassword: "watchword"}, "", ""},
+		{"other name", redisconn.Options{URL: "other," + sentinel.Addr(), Password: "right", SentinelPassword: "watchword"}, "the sentinels know no primary of this name", kindOther},
+		{"wrong password of the sentinel", redisconn.Options{URL: "weir," + sentinel.Addr(), Password: "right", SentinelPassword: "swordfish"}, "WRONGPASS", kindAuth},
+		{"wrong password of the primary", redisconn.Options{URL: "weir," + sentinel.Addr(), Password: "swordfish", SentinelPassword: "watchword"}, "WRONGPASS", kindAuth},
+		{"nobody there", redisconn.Options{URL: "weir,127.0.0.1:1", Password: "right"}, "sentinels", kindConnection},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.options.Type, c.options.OpTimeout = Sentinel, long
-			s := open(t, c.options)
+			c.options.Type, c.options.OpTimeout = redisconn.Sentinel, long
+			s := open(t, Options{Main: c.options})
 			err := s.Ping(context.Background())
 			if c.want == "" {
 				if err != nil {

@@ -9,24 +9,25 @@ import (
 	"time"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redisstore/redisconn"
 )
 
-// Store is a limiter.Store on Redis. Its Decide holds a request back while the
-// call before is in flight.
+// Store is a limiter.Store on Redis. Its Decide delays a request while the call
+// before is in flight.
 //
-// Whatever Redis does, Decide returns within Options.OpTimeout, and so long
+// Whatever Redis does, Decide returns within the OpTimeout of Options.Main, and so long
 // before the deadline of the caller's context (an eighth of the time left, and
 // answerTime if that is more) that the caller's own caller learns of the failure
-// before it gives up.
+// before its deadline.
 type Store struct {
 	main      *backend
 	perSecond *backend // nil: none
 	denials   *denials // nil: none
 
-	mu         sync.Mutex
-	closed     bool           // takes no more spreads on
-	spreads    sync.WaitGroup // that run
-	spreadHits int            // of them
+	mu            sync.Mutex
+	closed        bool           // no more requests across slots
+	crossSlots    sync.WaitGroup // requests across slots that are being decided
+	crossSlotHits int            // of them
 }
 
 var _ limiter.Store = (*Store)(nil)
@@ -38,28 +39,25 @@ func New(o Options) (*Store, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	first, err := o.connection()
+	first, err := redisconn.Open(o.Main)
 	if err != nil {
 		return nil, err
 	}
-	var perSecond Options
-	var second *connection
+	var second *redisconn.Client
 	if o.PerSecond != nil {
-		perSecond = *o.PerSecond
-		perSecond.OpTimeout = cmp.Or(perSecond.OpTimeout, o.OpTimeout)
-		perSecond.Now, perSecond.OneClock = o.Now, o.OneClock
-		perSecond.KeyPrefix = o.KeyPrefix
-		if second, err = perSecond.connection(); err != nil {
-			return nil, err
+		perSecond := *o.PerSecond
+		perSecond.OpTimeout = cmp.Or(perSecond.OpTimeout, o.Main.OpTimeout)
+		if second, err = redisconn.Open(perSecond); err != nil {
+			return nil, errors.Join(err, first.Close())
 		}
 	}
 	metrics := newMetrics(o.Registerer) // nothing can fail any more
 	s := &Store{
-		main:    newBackend("main", &o, first, metrics, log),
+		main:    newBackend("main", first, &o, metrics, log),
 		denials: newDenials(o.DenyMemory, localClock(o.Now)),
 	}
 	if second != nil {
-		s.perSecond = newBackend("per_second", &perSecond, second, metrics, log)
+		s.perSecond = newBackend("per_second", second, &o, metrics, log)
 	}
 	for _, b := range s.backends() {
 		b.denials = s.denials
@@ -69,7 +67,7 @@ func New(o Options) (*Store, error) {
 
 // Decide implements limiter.Store, except that a request whose counters are on
 // several slots of a cluster, or in both Redis, is all or nothing only in the
-// end, see spread. All its errors wrap limiter.ErrUnavailable; if the caller
+// end, see crossSlot. All its errors wrap limiter.ErrUnavailable; if the caller
 // went away, also the cause of that.
 func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
 	if s.denials.deny(hits, out) {
@@ -78,7 +76,7 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 	first := s.laneOf(&hits[0])
 	for i := range hits {
 		if s.laneOf(&hits[i]) != first {
-			return s.decideSpread(ctx, hits, out)
+			return s.decideCrossSlot(ctx, hits, out)
 		}
 	}
 	return first.decide(ctx, hits, out)
@@ -92,7 +90,7 @@ func (s *Store) laneOf(h *limiter.Hit) *lane {
 	return s.main.lane(h.Key)
 }
 
-// backends lists what the store consists of.
+// backends returns the one or two Redis of the store.
 func (s *Store) backends() []*backend {
 	if s.perSecond == nil {
 		return []*backend{s.main}
@@ -100,8 +98,8 @@ func (s *Store) backends() []*backend {
 	return []*backend{s.main, s.perSecond}
 }
 
-// State tells whether Redis decides, as of the last call. Of two, it is that of
-// the one that fails.
+// State reports whether Redis decides, as of the last call. Of two Redis, it is the
+// state of the one that fails.
 func (s *Store) State() State {
 	for _, b := range s.backends() {
 		if state := b.outage.now(); !state.FailingSince.IsZero() {
@@ -111,32 +109,32 @@ func (s *Store) State() State {
 	return s.main.outage.now()
 }
 
-// Close ends the store: it refuses new requests, lets those that it has taken
-// on be decided for at most ten times Options.OpTimeout, and closes the
+// Close ends the store: it refuses new requests, waits for at most ten times the
+// OpTimeout of Options.Main until those that it has are decided, and closes the
 // connections. It returns when nothing of the store runs any more.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	landed := make(chan struct{})
+	drained := make(chan struct{})
 	go func() {
-		defer close(landed)
-		s.spreads.Wait() // what they give back must find the lanes open
+		defer close(drained)
+		s.crossSlots.Wait() // they give back through lanes that are still open
 		for _, b := range s.backends() {
-			b.land()
+			b.drain()
 		}
 	}()
 	timer := time.NewTimer(10 * s.main.opTimeout)
 	defer timer.Stop()
 	select {
-	case <-landed:
+	case <-drained:
 	case <-timer.C:
 	}
 	var errs []error
 	for _, b := range s.backends() {
-		errs = append(errs, b.disconnect())
+		errs = append(errs, b.client.Close())
 	}
-	<-landed
+	<-drained
 	for _, b := range s.backends() {
 		b.close()
 	}

@@ -15,15 +15,17 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redisstore/redisconn"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
 
 func TestStoreOnMiniredis(t *testing.T) {
 	storetest.Run(t, func(t *testing.T, now func() time.Time) limiter.Store {
-		return open(t, Options{URL: miniredis.RunT(t).Addr(), Now: now, OneClock: true, OpTimeout: long})
+		return open(t, Options{Main: at(miniredis.RunT(t).Addr()), Now: now, OneClock: true})
 	})
 }
 
@@ -31,7 +33,7 @@ func TestStoreOnRedis(t *testing.T) {
 	r := testenv.RedisServer(t)
 	storetest.Run(t, func(t *testing.T, now func() time.Time) limiter.Store {
 		do(t, connect(t, r), "flushall")
-		return open(t, Options{URL: r.Addr(), Now: now, OneClock: true, OpTimeout: long})
+		return open(t, Options{Main: at(r.Addr()), Now: now, OneClock: true})
 	})
 }
 
@@ -40,7 +42,7 @@ func TestStoreOnRedisThatRemembers(t *testing.T) {
 	r := testenv.RedisServer(t)
 	storetest.Run(t, func(t *testing.T, now func() time.Time) limiter.Store {
 		do(t, connect(t, r), "flushall")
-		return openChecked(t, Options{URL: r.Addr(), Now: now, OneClock: true, OpTimeout: long})
+		return openChecked(t, Options{Main: at(r.Addr()), Now: now, OneClock: true})
 	})
 }
 
@@ -48,8 +50,8 @@ func TestStoreOnRedisThatRemembers(t *testing.T) {
 func TestTwoStoresAdmitExactlyTheLimit(t *testing.T) {
 	r := testenv.RedisServer(t)
 	stores := []*Store{
-		open(t, Options{URL: r.Addr(), OpTimeout: long, DenyMemory: 1 << 20}),
-		open(t, Options{URL: "unix://" + r.Socket(), OpTimeout: long, DenyMemory: 1 << 20}),
+		open(t, Options{Main: at(r.Addr()), DenyMemory: 1 << 20}),
+		open(t, Options{Main: at("unix://" + r.Socket()), DenyMemory: 1 << 20}),
 	}
 	var admitted atomic.Int64
 	var wg sync.WaitGroup
@@ -69,6 +71,25 @@ func TestTwoStoresAdmitExactlyTheLimit(t *testing.T) {
 	}
 }
 
+// TestNothingIsLeftOfBadOptions holds what New refuses to leave no metrics, and no
+// goroutine that asks sentinels: TestMain looks for those.
+func TestNothingIsLeftOfBadOptions(t *testing.T) {
+	sentinels := redisconn.Options{Type: redisconn.Sentinel, URL: "main,127.0.0.1:1"}
+	for _, o := range []Options{
+		{},
+		{PerSecond: &sentinels},
+		{Main: sentinels, PerSecond: &redisconn.Options{}},
+		{Main: sentinels, PerSecond: &redisconn.Options{URL: "127.0.0.1:1", OpTimeout: -1}},
+	} {
+		registry := prometheus.NewRegistry()
+		o.Registerer = registry
+		s, err := New(o)
+		if left, _ := registry.Gather(); err == nil || s != nil || left != nil {
+			t.Errorf("%+v: got error %v, and a store or metrics are left", o, err)
+		}
+	}
+}
+
 func TestAddresses(t *testing.T) {
 	real := testenv.RedisServer(t)
 	guarded := miniredis.RunT(t)
@@ -85,25 +106,25 @@ func TestAddresses(t *testing.T) {
 	escaped := url.QueryEscape("p@ss/word")
 	for _, c := range []struct {
 		name    string
-		options Options
+		options redisconn.Options
 	}{
-		{"host and port", Options{URL: real.Addr()}},
-		{"host and port, tcp", Options{URL: real.Addr(), SocketType: "tcp"}},
-		{"redis", Options{URL: "redis://" + real.Addr()}},
-		{"database", Options{URL: "redis://" + real.Addr() + "/3"}},
-		{"path", Options{URL: real.Socket(), SocketType: "unix"}},
-		{"unix", Options{URL: "unix://" + real.Socket()}},
-		{"unix, twice said", Options{URL: "unix://" + real.Socket(), SocketType: "unix"}},
-		{"password", Options{URL: secret.Addr(), Password: "p@ss/word"}},
-		{"password in the URL", Options{URL: "redis://:" + escaped + "@" + secret.Addr()}},
-		{"user", Options{URL: guarded.Addr(), Username: "weir", Password: "p@ss/word"}},
-		{"user in the URL", Options{URL: "redis://weir:" + escaped + "@" + guarded.Addr(), Username: "not", Password: "used"}},
-		{"TLS", Options{URL: encrypted.Addr(), TLS: always(clientTLS)}},
-		{"rediss", Options{URL: "rediss://" + encrypted.Addr(), TLS: always(clientTLS)}},
+		{"host and port", redisconn.Options{URL: real.Addr()}},
+		{"host and port, tcp", redisconn.Options{URL: real.Addr(), SocketType: "tcp"}},
+		{"redis", redisconn.Options{URL: "redis://" + real.Addr()}},
+		{"database", redisconn.Options{URL: "redis://" + real.Addr() + "/3"}},
+		{"path", redisconn.Options{URL: real.Socket(), SocketType: "unix"}},
+		{"unix", redisconn.Options{URL: "unix://" + real.Socket()}},
+		{"unix, twice said", redisconn.Options{URL: "unix://" + real.Socket(), SocketType: "unix"}},
+		{"password", redisconn.Options{URL: secret.Addr(), Password: "p@ss/word"}},
+		{"password in the URL", redisconn.Options{URL: "redis://:" + escaped + "@" + secret.Addr()}},
+		{"user", redisconn.Options{URL: guarded.Addr(), Username: "weir", Password: "p@ss/word"}},
+		{"user in the URL", redisconn.Options{URL: "redis://weir:" + escaped + "@" + guarded.Addr(), Username: "not", Password: "used"}},
+		{"TLS", redisconn.Options{URL: encrypted.Addr(), TLS: always(clientTLS)}},
+		{"rediss", redisconn.Options{URL: "rediss://" + encrypted.Addr(), TLS: always(clientTLS)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.options.OpTimeout = long
-			s := open(t, c.options)
+			s := open(t, Options{Main: c.options})
 			if err := s.Ping(context.Background()); err != nil {
 				t.Fatalf("Ping: %v", err)
 			}
@@ -121,7 +142,7 @@ func TestCertificateIsChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	s := open(t, Options{URL: "rediss://" + r.Addr(), OpTimeout: long})
+	s := open(t, Options{Main: at("rediss://" + r.Addr())})
 	var unknown x509.UnknownAuthorityError
 	if err := mustFail(t, s); !errors.As(err, &unknown) {
 		t.Errorf("got error %v, want one about the certificate", err)
@@ -137,7 +158,7 @@ func certificates(t *testing.T) (server, client *tls.Config) {
 }
 
 func TestLargeRequest(t *testing.T) {
-	s := open(t, Options{URL: testenv.RedisServer(t).Addr(), OpTimeout: long})
+	s := open(t, Options{Main: at(testenv.RedisServer(t).Addr())})
 	hits := make([]limiter.Hit, 5*maxBatch)
 	for i := range hits {
 		hits[i] = limiter.Hit{Limit: perYear, Key: fmt.Append(nil, i), Cost: 1}

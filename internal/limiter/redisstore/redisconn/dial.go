@@ -1,8 +1,9 @@
-package redisstore
+package redisconn
 
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -17,6 +18,7 @@ import (
 // have been as many as the pool has room for, refuses to dial for a second
 // after each: Redis would be back and we would not ask it.
 type dialer struct {
+	network   string             // tcp or unix
 	tls       func() *tls.Config // nil: none
 	sentinels *sentinels         // who know where to connect to; nil: go-redis does
 
@@ -24,8 +26,8 @@ type dialer struct {
 	made map[*conn]struct{} // and not closed yet
 }
 
-func newDialer(config func() *tls.Config) *dialer {
-	return &dialer{tls: config, made: make(map[*conn]struct{})}
+func newDialer(network string, config func() *tls.Config) *dialer {
+	return &dialer{network: network, tls: config, made: make(map[*conn]struct{})}
 }
 
 // keepAlive notices a dead peer within 45 s even if nothing is sent.
@@ -45,26 +47,21 @@ func (d *dialer) find(ctx context.Context, addr string) (string, error) {
 }
 
 // dial connects to addr, or to the primary that sentinels know.
-func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+func (d *dialer) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	addr, err := d.find(ctx, addr)
 	if err != nil {
 		return newFailedConn(err), nil
 	}
 	plain := &net.Dialer{KeepAliveConfig: keepAlive}
-	c := &conn{dialer: d, addr: addr}
-	if d.tls == nil {
-		if c.Conn, err = plain.DialContext(ctx, network, addr); err == nil {
-			c.socket = c.Conn.(syscall.Conn)
-		}
-	} else {
-		secure := &tls.Dialer{NetDialer: plain, Config: d.tls()}
-		if c.Conn, err = secure.DialContext(ctx, network, addr); err == nil {
-			c.socket = c.Conn.(*tls.Conn).NetConn().(syscall.Conn)
-		}
+	connect := plain.DialContext
+	if d.tls != nil {
+		connect = (&tls.Dialer{NetDialer: plain, Config: d.tls()}).DialContext
 	}
+	made, err := connect(ctx, d.network, addr)
 	if err != nil {
 		return newFailedConn(err), nil
 	}
+	c := &conn{Conn: made, dialer: d, addr: addr}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.made[c] = struct{}{}
@@ -72,7 +69,7 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 }
 
 // drop breaks all connections but those to an address, so that the next call makes a
-// new one: to whoever is the primary by then.
+// new one: to the server that is the primary by then.
 func (d *dialer) drop(but string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -83,32 +80,17 @@ func (d *dialer) drop(but string) {
 	}
 }
 
-// watch starts to ask sentinels, if there are any, whether another is the primary.
-func (d *dialer) watch() {
-	if d.sentinels != nil {
-		d.sentinels.watch(func(ctx context.Context) { _, _ = d.find(ctx, "") })
-	}
-}
-
-// close ends what watch started.
-func (d *dialer) close() {
-	if d.sentinels != nil {
-		d.sentinels.close()
-	}
-}
-
 // conn is a connection that can be dropped. It lets go-redis look at its
-// socket, also below TLS. That is how it finds out that a connection is closed,
-// and takes a new one instead of failing a call.
+// socket, also below TLS. That is how go-redis finds out that a connection is
+// closed, and takes a new one instead of failing a call.
 //
-// Of what the other side sends it hands on nothing that no Redis replies: it fails
-// then. If the other side breaks it, the error tells what
-// Redis said last, if that was an error: Redis says why before it closes.
+// A read fails if it holds what no Redis replies. When the other side ends the
+// connection, the error says what it replied last, if that was an error: Redis says
+// why before it closes.
 type conn struct {
 	net.Conn
 	dialer  *dialer
 	addr    string
-	socket  syscall.Conn
 	replies framing
 }
 
@@ -138,16 +120,26 @@ func (c *conn) hear() {
 
 // explain adds to an error what Redis said last.
 func (c *conn) explain(err error) error {
-	if err == nil || isTimeout(err) {
-		return err
-	}
-	if len(c.replies.said) == 0 {
+	if err == nil || isTimeout(err) || len(c.replies.said) == 0 {
 		return err
 	}
 	return fmt.Errorf("%w, after Redis said: %s", err, c.replies.said)
 }
 
-func (c *conn) SyscallConn() (syscall.RawConn, error) { return c.socket.SyscallConn() }
+// isTimeout reports whether a connection ran out of time.
+func isTimeout(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) && network.Timeout()
+}
+
+// SyscallConn returns the socket of c.
+func (c *conn) SyscallConn() (syscall.RawConn, error) {
+	below := c.Conn
+	if secure, ok := below.(*tls.Conn); ok {
+		below = secure.NetConn()
+	}
+	return below.(syscall.Conn).SyscallConn()
+}
 
 // Close ends the connection and forgets it.
 func (c *conn) Close() error {

@@ -1,11 +1,10 @@
-package redisstore
+package redisconn
 
 import (
+	"crypto/tls"
 	"fmt"
 	"testing"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 func TestOptionsAreChecked(t *testing.T) {
@@ -57,7 +56,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		{Options{URL: "unix://"}, `redis URL cannot be understood; in a password, special characters are written as %XX`},
 		{Options{URL: "redis:6379", SocketType: "udp"}, `redis URL socket type "udp" is neither tcp nor unix`},
 		{Options{URL: "redis://redis:6379", SocketType: "unix"}, `redis URL scheme redis contradicts socket type unix`},
-		{Options{URL: "unix:///run/redis.sock", TLS: always(nil)}, `redis URL is that of a unix socket, which does not speak TLS`},
+		{Options{URL: "unix:///run/redis.sock", TLS: func() *tls.Config { return nil }}, `redis URL is that of a unix socket, which does not speak TLS`},
 		{Options{URL: "redis:6379", Username: "weir"}, `redis user has no password`},
 		{Options{Type: Sentinel, URL: "redis:6379,redis:6380"}, `redis URL is not name,host:port,...: the name of the primary, then the addresses of its sentinels`},
 		{Options{Type: Sentinel, URL: "main"}, `redis URL is not name,host:port,...: the name of the primary, then the addresses of its sentinels`},
@@ -79,19 +78,13 @@ func TestOptionsAreChecked(t *testing.T) {
 		{Options{URL: "//user:swordfish@redis:6379", SocketType: "unix"}, `redis URL is not the path of a socket; a URL needs redis://, rediss:// or unix:// before it`},
 		{Options{URL: "/user:swordfish@redis:6379", SocketType: "unix"}, `redis URL is not the path of a socket; a URL needs redis://, rediss:// or unix:// before it`},
 		{Options{URL: "unix:///user:swordfish@redis:6379"}, `redis URL is not the path of a socket; a URL needs redis://, rediss:// or unix:// before it`},
-		{Options{URL: "redis:6379", PerSecond: &Options{URL: "other"}}, `redis URL is not host:port; a user or a database needs redis://, a path needs unix://`},
 		{Options{URL: "redis:6379", OpTimeout: -time.Second}, `redis op timeout -1s: must not be negative`},
 	} {
-		registry := prometheus.NewRegistry()
-		c.options.Registerer = registry
-		s, err := New(c.options)
+		client, err := Open(c.options)
 		if err == nil {
 			t.Errorf("%+v: accepted", c.options)
-			s.Close()
+			client.Close()
 			continue
-		}
-		if left, _ := registry.Gather(); s != nil || left != nil {
-			t.Errorf("%+v: a store or metrics are left of what failed", c.options)
 		}
 		if err.Error() != c.want {
 			t.Errorf("%+v:\n got %v\nwant %s", c.options, err, c.want)
@@ -111,16 +104,16 @@ func TestDefaults(t *testing.T) {
 		{"rediss://redis:7000/1", "redis:7000", 1},
 	} {
 		o := Options{URL: c.url}
-		client, err := o.connection()
+		u, _, err := o.universal()
 		if err != nil {
 			t.Errorf("%s: %v", c.url, err)
 			continue
 		}
-		if client.Addr != c.addr || client.DB != c.db {
-			t.Errorf("%s: address %s, database %d", c.url, client.Addr, client.DB)
+		if len(u.Addrs) != 1 || u.Addrs[0] != c.addr || u.DB != c.db {
+			t.Errorf("%s: addresses %s, database %d", c.url, u.Addrs, u.DB)
 		}
-		if client.ReadTimeout != DefaultOpTimeout {
-			t.Errorf("%s: a call may take %v, want %v", c.url, client.ReadTimeout, DefaultOpTimeout)
+		if u.ReadTimeout != DefaultOpTimeout {
+			t.Errorf("%s: a call may take %v, want %v", c.url, u.ReadTimeout, DefaultOpTimeout)
 		}
 	}
 }
@@ -136,30 +129,27 @@ func TestLogins(t *testing.T) {
 		options Options
 		want    logins
 	}{
-		{Options{URL: "redis://redis:6379?db=1"}, logins{"redis:6379", 1, login{}, login{}}},
-		{Options{URL: "redis://redis:6379?password=p+w%26&username=weir&db=2"}, logins{"redis:6379", 2, login{"weir", "p w&"}, login{}}},
-		{Options{URL: "redis://:first@redis:6379?password=second"}, logins{"redis:6379", 0, login{"", "first"}, login{}}},
-		{Options{URL: "redis://redis?password=p"}, logins{"redis:6379", 0, login{"", "p"}, login{}}},
-		{Options{URL: "redis://redis:6379?username=weir", Password: "p"}, logins{"redis:6379", 0, login{"weir", "p"}, login{}}},
-		{Options{URL: "redis://:url@redis:6379", Username: "weir", Password: "option"}, logins{"redis:6379", 0, login{"", "url"}, login{}}},
-		{Options{URL: "unix:///run/redis.sock?db=3&password=p"}, logins{"/run/redis.sock", 3, login{"", "p"}, login{}}},
+		{Options{URL: "redis://redis:6379?db=1"}, logins{"[redis:6379]", 1, login{}, login{}}},
+		{Options{URL: "redis://redis:6379?password=p+w%26&username=weir&db=2"}, logins{"[redis:6379]", 2, login{"weir", "p w&"}, login{}}},
+		{Options{URL: "redis://:first@redis:6379?password=second"}, logins{"[redis:6379]", 0, login{"", "first"}, login{}}},
+		{Options{URL: "redis://redis?password=p"}, logins{"[redis:6379]", 0, login{"", "p"}, login{}}},
+		{Options{URL: "redis://redis:6379?username=weir", Password: "p"}, logins{"[redis:6379]", 0, login{"weir", "p"}, login{}}},
+		{Options{URL: "redis://:url@redis:6379", Username: "weir", Password: "option"}, logins{"[redis:6379]", 0, login{"", "url"}, login{}}},
+		{Options{URL: "unix:///run/redis.sock?db=3&password=p"}, logins{"[/run/redis.sock]", 3, login{"", "p"}, login{}}},
 		{Options{Type: Cluster, URL: "redis://one:1,redis://two:2"}, logins{"[one:1 two:2]", 0, login{}, login{}}},
 		{Options{Type: Cluster, URL: "one:1, two:2"}, logins{"[one:1 two:2]", 0, login{}, login{}}},
 		{Options{Type: Cluster, URL: "redis://:p@one:1,redis://two:2?password=p"}, logins{"[one:1 two:2]", 0, login{"", "p"}, login{}}},
 		{Options{Type: Sentinel, URL: "main, redis://:s@one:1,redis://:s@two:2", Password: "p"}, logins{"[one:1 two:2]", 0, login{"", "p"}, login{"", "s"}}},
 		{Options{Type: Sentinel, URL: "main,one:1", SentinelUsername: "weir", SentinelPassword: "s"}, logins{"[one:1]", 0, login{}, login{"weir", "s"}}},
 	} {
-		got, err := c.options.connection()
+		u, _, err := c.options.universal()
 		if err != nil {
 			t.Errorf("%s: %v", c.options.URL, err)
 			continue
 		}
-		addresses := got.Addr
-		if got.address.nodes != nil {
-			addresses = fmt.Sprint(got.address.nodes)
-		}
-		if have := (logins{addresses, got.DB, login{got.Username, got.Password}, got.address.sentinel}); have != c.want {
-			t.Errorf("%s: got %+v, want %+v", c.options.URL, have, c.want)
+		got := logins{fmt.Sprint(u.Addrs), u.DB, login{u.Username, u.Password}, login{u.SentinelUsername, u.SentinelPassword}}
+		if got != c.want {
+			t.Errorf("%s: got %+v, want %+v", c.options.URL, got, c.want)
 		}
 	}
 }

@@ -1,8 +1,7 @@
-package redisstore
+package redisconn
 
 import (
 	"cmp"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -17,84 +16,49 @@ import (
 
 // address is where Options.URL leads to.
 type address struct {
-	*redis.Options          // of a single Redis: address, user, database and TLS; of several: user and TLS
+	*redis.Options          // network, user, password, database and TLS
+	addrs          []string // of the server, of sentinels, or of nodes of a cluster to begin with
 	primary        string   // name by which sentinels know it
-	nodes          []string // sentinels, or nodes of a cluster to begin with
-	sentinel       login    // of sentinels
 }
 
-// login is a user, which may be empty, and a password.
-type login struct{ user, password string }
-
-// or is l, with what it lacks from other if it has no password.
-func (l login) or(other login) login {
-	if l.password != "" {
-		return l
-	}
-	return login{cmp.Or(l.user, other.user), other.password}
-}
-
-// name tells where Redis is, for the log.
-func (a address) name() string {
-	switch {
-	case a.primary != "":
-		return a.primary + " of " + strings.Join(a.nodes, ",")
-	case a.nodes != nil:
-		return strings.Join(a.nodes, ",")
-	default:
-		return a.Addr
-	}
-}
-
-// address reads URL as Type says, or tells what is wrong with it.
-func (o *Options) address() (address, error) {
+// address reads URL as Type says, or says what is wrong with it. Of several
+// addresses, each is host:port or a URL.
+func (o *Options) address() (a address, err error) {
 	if o.Type != Sentinel && o.Type != Cluster {
-		single, err := parseURL(o.URL, o.SocketType)
-		return address{Options: single}, err
+		if a.Options, err = parseURL(o.URL, o.SocketType); err != nil {
+			return a, err
+		}
+		a.addrs = []string{a.Addr}
+		return a, nil
 	}
 	if o.SocketType != "" && o.SocketType != "tcp" {
-		return address{}, fmt.Errorf("type %s is reached over tcp only", o.Type)
+		return a, fmt.Errorf("type %s is reached over tcp only", o.Type)
 	}
-	var a address
-	entries := strings.Split(o.URL, ",")
-	for i := range entries {
-		entries[i] = strings.TrimSpace(entries[i])
-	}
+	list := o.URL
 	if o.Type == Sentinel {
-		a.primary, entries = entries[0], entries[1:]
-		if a.primary == "" || len(entries) == 0 || strings.ContainsAny(a.primary, ":/@") {
-			return address{}, errors.New("is not name,host:port,...: the name of the primary, then the addresses of its sentinels")
+		name, sentinels, found := strings.Cut(o.URL, ",")
+		a.primary, list = strings.TrimSpace(name), sentinels
+		if !found || a.primary == "" || strings.ContainsAny(a.primary, ":/@") {
+			return a, errors.New("is not name,host:port,...: the name of the primary, then the addresses of its sentinels")
 		}
 	}
-	var err error
-	a.Options, a.nodes, err = parseList(entries)
-	return a, err
-}
-
-// parseList reads several addresses, each host:port or a URL. The user, the
-// password and TLS, which all have in common, are in the result.
-func parseList(entries []string) (common *redis.Options, nodes []string, err error) {
-	common = &redis.Options{Network: "tcp"}
-	for i, entry := range entries {
-		node, err := parseURL(entry, "tcp")
+	for i, entry := range strings.Split(list, ",") {
+		node, err := parseURL(strings.TrimSpace(entry), "tcp")
 		switch {
 		case err != nil:
-			return nil, nil, fmt.Errorf("address %d %w", i+1, err)
+			return a, fmt.Errorf("address %d %w", i+1, err)
 		case node.Network != "tcp":
-			return nil, nil, fmt.Errorf("address %d is a unix socket, allowed are host:port and URLs with redis:// or rediss://", i+1)
+			return a, fmt.Errorf("address %d is a unix socket, allowed are host:port and URLs with redis:// or rediss://", i+1)
 		case node.DB != 0:
-			return nil, nil, fmt.Errorf("address %d has a database, which is allowed with type single only", i+1)
+			return a, fmt.Errorf("address %d has a database, which is allowed with type single only", i+1)
 		case i == 0:
-			common.Username, common.Password = node.Username, node.Password
-			if node.TLSConfig != nil {
-				common.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12} // whatever the host
-			}
-		case node.Username != common.Username || node.Password != common.Password || (node.TLSConfig == nil) != (common.TLSConfig == nil):
-			return nil, nil, fmt.Errorf("address %d has another user, password or scheme than the first, allowed are the same for all", i+1)
+			a.Options = node
+		case node.Username != a.Username || node.Password != a.Password || (node.TLSConfig == nil) != (a.TLSConfig == nil):
+			return a, fmt.Errorf("address %d has another user, password or scheme than the first, allowed are the same for all", i+1)
 		}
-		nodes = append(nodes, node.Addr)
+		a.addrs = append(a.addrs, node.Addr)
 	}
-	return common, nodes, nil
+	return a, nil
 }
 
 // parseURL finds out where url points. Only the address, the user, the
@@ -125,43 +89,38 @@ func parseURL(url, socketType string) (*redis.Options, error) {
 	if err != nil {
 		return nil, errUnclear
 	}
-	moved, err := moveLogin(u)
+	user, password, err := takeLogin(u)
 	if err != nil {
 		return nil, err
 	}
-	c, err := redis.ParseURL(moved.String())
+	c, err := redis.ParseURL(u.String())
 	if err != nil {
 		return nil, errUnclear
 	}
+	c.Username, c.Password = cmp.Or(c.Username, user), cmp.Or(c.Password, password)
 	return c, checkHost(u, c)
 }
 
-// moveLogin moves user and password from the query, where envoyproxy/ratelimit
-// reads them, too, to before the host, where go-redis does. What stands there
-// already wins. It refuses what would be ignored.
-func moveLogin(u *neturl.URL) (*neturl.URL, error) {
+// takeLogin takes user and password out of the query of u, where go-redis does not
+// read them, but envoyproxy/ratelimit does. It refuses what would be ignored.
+func takeLogin(u *neturl.URL) (user, password string, err error) {
 	query, err := neturl.ParseQuery(u.RawQuery)
 	if err != nil {
-		return nil, errUnclear
+		return "", "", errUnclear
 	}
 	for name := range query {
 		if name != "db" && name != "username" && name != "password" {
-			return nil, errors.New("has a query with something else than db, username and password")
+			return "", "", errors.New("has a query with something else than db, username and password")
 		}
 	}
 	if u.Fragment != "" {
-		return nil, errors.New("has a # in it; in a password, special characters are written as %XX")
+		return "", "", errors.New("has a # in it; in a password, special characters are written as %XX")
 	}
-	moved := *u
-	password, _ := u.User.Password()
-	user := cmp.Or(u.User.Username(), query.Get("username"))
-	if password = cmp.Or(password, query.Get("password")); user != "" || password != "" {
-		moved.User = neturl.UserPassword(user, password)
-	}
+	user, password = query.Get("username"), query.Get("password")
 	query.Del("username")
 	query.Del("password")
-	moved.RawQuery = query.Encode()
-	return &moved, nil
+	u.RawQuery = query.Encode()
+	return user, password, nil
 }
 
 // checkHost refuses hosts that ParseURL, which made c of u, puts up with.

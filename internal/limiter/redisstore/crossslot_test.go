@@ -14,8 +14,10 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redisstore/redisconn"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
@@ -31,7 +33,7 @@ func newPair(t *testing.T) *pair {
 	t.Helper()
 	p := &pair{first: miniredis.RunT(t), second: miniredis.RunT(t)}
 	p.micros.Store(time.Date(2026, time.January, 2, 3, 4, 5, 0, time.UTC).UnixMicro())
-	p.Store = open(t, Options{URL: p.first.Addr(), DenyMemory: 1 << 20, PerSecond: &Options{URL: p.second.Addr()}, OpTimeout: long, Now: p.now, OneClock: true})
+	p.Store = open(t, Options{Main: at(p.first.Addr()), DenyMemory: 1 << 20, PerSecond: &redisconn.Options{URL: p.second.Addr()}, Now: p.now, OneClock: true})
 	return p
 }
 
@@ -65,11 +67,11 @@ func TestLimitsPerSecondHaveARedisOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestSpreadIsDecidedAsByTheModel draws requests that come one after the other,
+// TestCrossSlotIsDecidedAsByTheModel draws requests that come one after the other,
 // so that what is decided in two places must be as if it were one.
-func TestSpreadIsDecidedAsByTheModel(t *testing.T) {
+func TestCrossSlotIsDecidedAsByTheModel(t *testing.T) {
 	p := newPair(t)
-	plain := Options{URL: p.first.Addr(), PerSecond: &Options{URL: p.second.Addr()}, OpTimeout: long, Now: p.now, OneClock: true}
+	plain := Options{Main: at(p.first.Addr()), PerSecond: &redisconn.Options{URL: p.second.Addr()}, Now: p.now, OneClock: true}
 	c := &checked{T: t, store: p, plain: open(t, plain)}
 	model := storetest.NewModel(p.now)
 	seed := rand.Uint64()
@@ -100,7 +102,7 @@ func TestSpreadIsDecidedAsByTheModel(t *testing.T) {
 			}
 		}
 		if mixesCharges(hits) {
-			continue // which is not exact, see spread
+			continue // which is not exact, see crossSlot
 		}
 		got, want := make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
 		denied, err := c.Decide(t.Context(), hits, got)
@@ -121,7 +123,7 @@ func TestSpreadIsDecidedAsByTheModel(t *testing.T) {
 	}
 }
 
-// mixesCharges tells whether a counter has hits that are written only if they fit
+// mixesCharges reports whether a counter has hits that are written only if they fit
 // and others that are written whatever becomes of the request.
 func mixesCharges(hits []limiter.Hit) bool {
 	written := map[string]bool{}
@@ -135,15 +137,15 @@ func mixesCharges(hits []limiter.Hit) bool {
 	return false
 }
 
-func TestSpreadsAdmitNoMoreThanTheLimit(t *testing.T) {
+func TestCrossSlotAdmitsNoMoreThanTheLimit(t *testing.T) {
 	p := newPair(t)
 	tight, loose := perSeconds(100), storetest.Must(limiter.Spec{RequestsPerUnit: 150, Unit: limiter.Year})
-	var spreads, alone atomic.Int64
+	var both, alone atomic.Int64
 	var wg sync.WaitGroup
 	for i := range 1000 {
 		wg.Go(func() {
 			hits := []limiter.Hit{{Limit: loose, Key: []byte("loose"), Cost: 1}, {Limit: tight, Key: []byte("tight"), Cost: 1}}
-			count := &spreads
+			count := &both
 			if i%2 == 0 {
 				hits, count = hits[:1], &alone
 			}
@@ -156,15 +158,15 @@ func TestSpreadsAdmitNoMoreThanTheLimit(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if got, want := p.used(t, "tight", tight), spreads.Load(); got != want || got > 100 {
+	if got, want := p.used(t, "tight", tight), both.Load(); got != want || got > 100 {
 		t.Errorf("tight holds %d, want the %d admitted, at most 100", got, want)
 	}
-	if got, want := p.used(t, "loose", loose), spreads.Load()+alone.Load(); got != want || got > 150 {
+	if got, want := p.used(t, "loose", loose), both.Load()+alone.Load(); got != want || got > 150 {
 		t.Errorf("loose holds %d, want the %d admitted, at most 150", got, want)
 	}
 }
 
-func TestSpreadOfWhichAPartFails(t *testing.T) {
+func TestCrossSlotOfWhichAPartFails(t *testing.T) {
 	p := newPair(t)
 	limit := perSeconds(10)
 	hits := []limiter.Hit{{Limit: perYear, Key: []byte("year"), Cost: 5}, {Limit: limit, Key: []byte("second"), Cost: 1}}
@@ -220,7 +222,7 @@ func heldBack(ctx context.Context, t *testing.T, p *pair, year *limiter.Limit) (
 		g.pass <- struct{}{}
 		<-done
 		rest(t, p.Store)
-		go func() { // whoever asks next passes
+		go func() { // the next requests pass
 			for range g.keys {
 				g.pass <- struct{}{}
 			}
@@ -229,7 +231,7 @@ func heldBack(ctx context.Context, t *testing.T, p *pair, year *limiter.Limit) (
 	}
 }
 
-// A caller who cannot wait until all is given back learns that he is denied.
+// A caller who cannot wait until all is given back is denied all the same.
 func TestDenialDoesNotWaitForLongUntilAllIsGivenBack(t *testing.T) {
 	p := newPair(t)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -256,8 +258,56 @@ func TestGivenBackInTheNextWindow(t *testing.T) {
 	}
 }
 
+// What others used meanwhile shows as soon as the charges are given back.
+func TestUseByOthersShowsAfterGivingBack(t *testing.T) {
+	p := newPair(t)
+	year := yearly(10)
+	end := heldBack(context.Background(), t, p, year)
+	other := open(t, Options{Main: at(p.first.Addr()), Now: p.now, OneClock: true})
+	if denied, err := other.Decide(t.Context(), []limiter.Hit{hit("year", year, 3)}, make([]limiter.Decision, 1)); denied || err != nil {
+		t.Fatalf("denied %v, error %v", denied, err)
+	}
+	end()
+	out := make([]limiter.Decision, 2)
+	denied, err := p.Decide(t.Context(), []limiter.Hit{hit("year", year, 5), hit("second", perSeconds(1), 1)}, out)
+	if !denied || err != nil || !out[1].Remembered || out[0].Used != 3 {
+		t.Errorf("denied %v, error %v, %+v; want a denial from memory, with 3 used by others", denied, err, out)
+	}
+}
+
+// refusing is a hook that replaces the reply of giveBackScript by one that refuses.
+type refusing struct{ gate }
+
+func (refusing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if script := cmd.Args()[1]; script == giveBackScript.sha || script == giveBackScript.text {
+			cmd.(once).SetVal([]int64{1, wordRefused})
+		}
+		return err
+	}
+}
+
+// A reply that is none of the script's does no harm.
+func TestGivingBackIsRefused(t *testing.T) {
+	p := newPair(t)
+	year, second := yearly(10), perSeconds(1)
+	mustAsk(t, p, "second", second)
+	p.main.client.AddHook(refusing{})
+	out := make([]limiter.Decision, 2)
+	for range 2 {
+		denied, err := p.Decide(t.Context(), []limiter.Hit{hit("year", year, 5), hit("second", second, 1)}, out)
+		if !denied || err != nil || out[0].Over {
+			t.Errorf("denied %v, error %v, %+v", denied, err, out)
+		}
+	}
+	if got := p.used(t, "year", year); got != 0 {
+		t.Errorf("%d used by denied requests", got)
+	}
+}
+
 // A caller who leaves before the decision leaves nothing behind.
-func TestCallerOfASpreadLeaves(t *testing.T) {
+func TestCallerOfACrossSlotLeaves(t *testing.T) {
 	p := newPair(t)
 	limit := perSeconds(1)
 	mustAsk(t, p, "second", limit)
@@ -288,9 +338,9 @@ func TestCallerOfASpreadLeaves(t *testing.T) {
 	})
 }
 
-func TestCloseWaitsForSpreads(t *testing.T) {
+func TestCloseWaitsForCrossSlots(t *testing.T) {
 	first, second := miniredis.RunT(t), miniredis.RunT(t)
-	s, err := New(Options{URL: first.Addr(), PerSecond: &Options{URL: second.Addr()}, OpTimeout: long})
+	s, err := New(Options{Main: at(first.Addr()), PerSecond: &redisconn.Options{URL: second.Addr()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,7 +380,7 @@ func TestCloseWaitsForSpreads(t *testing.T) {
 
 // What is done about a request of very many hits in many lanes takes time in
 // proportion to the hits.
-func TestManyHitsOfASpreadInTime(t *testing.T) {
+func TestManyHitsOfACrossSlotInTime(t *testing.T) {
 	const n = 10_000
 	hits := make([]limiter.Hit, n)
 	for i := range hits {
@@ -342,7 +392,7 @@ func TestManyHitsOfASpreadInTime(t *testing.T) {
 	}
 	testenv.InProcessorTime(t, 200*time.Millisecond, func() {
 		hit := -1
-		r := newSpread(hits, func(*limiter.Hit) *lane {
+		r := newCrossSlot(hits, func(*limiter.Hit) *lane {
 			hit++
 			return lanes[max(hit-n/2, 0)]
 		})
@@ -353,18 +403,18 @@ func TestManyHitsOfASpreadInTime(t *testing.T) {
 	})
 }
 
-func TestSpreadsAreBounded(t *testing.T) {
+func TestCrossSlotsAreBounded(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	first, second := miniredis.RunT(t), miniredis.RunT(t)
-	s := open(t, Options{URL: first.Addr(), PerSecond: &Options{URL: second.Addr()}, OpTimeout: long, Registerer: reg})
+	s := open(t, Options{Main: at(first.Addr()), PerSecond: &redisconn.Options{URL: second.Addr()}, Registerer: reg})
 	hits := []limiter.Hit{{Limit: perYear, Key: []byte("year"), Cost: 1}, {Limit: perSeconds(1), Key: []byte("second"), Cost: 1}}
 	out := make([]limiter.Decision, len(hits))
 
-	if err := s.beginSpread(2 * maxSpread); err != nil {
+	if err := s.beginCrossSlot(2 * maxCrossSlotHits); err != nil {
 		t.Fatalf("a large one alone: %v", err)
 	}
-	if _, err := s.Decide(t.Context(), hits, out); !errors.Is(err, errSpreadsFull) || !errors.Is(err, limiter.ErrUnavailable) {
-		t.Errorf("beside it: got error %v, want %v", err, errSpreadsFull)
+	if _, err := s.Decide(t.Context(), hits, out); !errors.Is(err, errCrossSlotFull) || !errors.Is(err, limiter.ErrUnavailable) {
+		t.Errorf("beside it: got error %v, want %v", err, errCrossSlotFull)
 	}
 	if n := value(t, reg, "weir_redis_errors_total", kindQueueFull); n != 1 {
 		t.Errorf("%v refused requests are counted, want 1", n)
@@ -372,20 +422,20 @@ func TestSpreadsAreBounded(t *testing.T) {
 	if keys := first.Keys(); len(keys) != 0 {
 		t.Errorf("a refused request left %q", keys)
 	}
-	s.endSpread(2 * maxSpread)
+	s.endCrossSlot(2 * maxCrossSlotHits)
 	if denied, err := s.Decide(t.Context(), hits, out); denied || err != nil {
 		t.Errorf("after it: denied %v, error %v", denied, err)
 	}
 	testenv.Until(t, "all has ended", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.spreadHits == 0
+		return s.crossSlotHits == 0
 	})
 }
 
-// A spread that gives something back notes that later than it was decided; what
-// happened meanwhile to its other counters counts.
-func TestARefundBetweenTheStepsOfASpreadIsKnown(t *testing.T) {
+// A request across slots that gives something back is noted later than it was decided.
+// What happened meanwhile to its other counters counts.
+func TestARefundBetweenTheStepsOfACrossSlotIsKnown(t *testing.T) {
 	p := newPair(t)
 	x := storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Year, Mode: limiter.Quota})
 	y, z := yearly(10), perSeconds(0)
@@ -401,15 +451,12 @@ func TestARefundBetweenTheStepsOfASpreadIsKnown(t *testing.T) {
 		t.Fatal("x is new")
 	}
 	hits := []limiter.Hit{hit("x", x, 1), hit("y", y, 1), hit("z", z, 1)}
-	r := newSpread(hits, p.laneOf)
-	for i := range r.parts {
-		q := &r.parts[i]
-		q.batch, q.request, q.err = q.lane.send(q.hits, true, anytime)
-	}
+	r := newCrossSlot(hits, p.laneOf)
+	r.send()
 	for i := range r.parts {
 		r.parts[i].await()
 	}
-	r.conclude()
+	r.merge()
 	// meanwhile, another request of this process refunds x
 	if one(limiter.Hit{Limit: x, Key: []byte("x"), Cost: 1, Refund: true}) {
 		t.Fatal("refund denied")
@@ -418,5 +465,34 @@ func TestARefundBetweenTheStepsOfASpreadIsKnown(t *testing.T) {
 	r.note()
 	if one(hit("x", x, 1)) {
 		t.Errorf("x is free (refunded by this process), but denied from memory")
+	}
+}
+
+// TestKnownDenialInTwoPlaces denies a request whose counters are in two Redis.
+func TestKnownDenialInTwoPlaces(t *testing.T) {
+	first, second := testenv.RedisServer(t), testenv.RedisServer(t)
+	reg := prometheus.NewRegistry()
+	s := open(t, Options{Main: at(first.Addr()), PerSecond: &redisconn.Options{URL: second.Addr()}, Registerer: reg, DenyMemory: 1 << 20})
+	long := storetest.Must(limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Second, UnitMultiplier: 1_000_000})
+	request := []limiter.Hit{hit("s", long, 1), hit("y", yearly(2), 1)}
+	out := make([]limiter.Decision, 2)
+	ask := func() bool {
+		denied, err := s.Decide(t.Context(), request, out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return denied
+	}
+	for i, want := range []bool{false, false, true} {
+		if got := ask(); got != want {
+			t.Fatalf("request %d: denied %t, want %t", i+1, got, want)
+		}
+	}
+	if out[0].Used != 2 || out[0].Over {
+		t.Errorf("the first counter: got %+v, want 2 used, since the third was given back", out[0])
+	}
+	calls := value(t, reg, "weir_redis_calls_total", "")
+	if !ask() || out[0].Used != 2 || !out[1].Remembered || value(t, reg, "weir_redis_calls_total", "") != calls {
+		t.Errorf("known: got %+v with %v calls", out, value(t, reg, "weir_redis_calls_total", "")-calls)
 	}
 }

@@ -1,4 +1,4 @@
-package redisstore
+package redisconn
 
 import (
 	"context"
@@ -17,9 +17,9 @@ import (
 // the process if one replies with less than an address, or publishes anything odd;
 // so they are asked here, at every connect and once a second.
 type sentinels struct {
-	name       string                           // of the primary
-	options    func(addr string) *redis.Options // how to reach one
-	configured []string                         // their addresses
+	name       string        // of the primary
+	options    redis.Options // how to reach one, but for its address
+	configured []string      // their addresses
 
 	ctx     context.Context // until it is closed
 	end     context.CancelFunc
@@ -38,8 +38,11 @@ const (
 	maxSentinels = 16
 )
 
-func newSentinels(name string, addrs []string, options func(addr string) *redis.Options) *sentinels {
-	s := &sentinels{name: name, configured: addrs, options: options}
+// newSentinels returns those that u names. It is the dialer of Redis that breaks
+// connections, so they have one of their own, d.
+func newSentinels(u *redis.UniversalOptions, d *dialer) *sentinels {
+	s := &sentinels{name: u.MasterName, configured: u.Addrs, options: *u.Simple()}
+	s.options.Username, s.options.Password, s.options.Dialer = u.SentinelUsername, u.SentinelPassword, d.dial
 	s.ctx, s.end = context.WithCancel(context.Background())
 	return s
 }
@@ -86,12 +89,20 @@ func (s *sentinels) primary(ctx context.Context) (string, error) {
 	}
 	addr, err := s.search(ctx)
 	if err != nil {
-		// Its text only: go-redis would take what a sentinel replied for what the
-		// primary did.
-		return "", unfit{classify(err), fmt.Sprintf("asking the sentinels for the primary: %v", err)}
+		return "", SentinelError{Cause: err, text: fmt.Sprintf("asking the sentinels for the primary: %v", err)}
 	}
 	return addr, nil
 }
+
+// SentinelError says why the sentinels tell of no primary.
+type SentinelError struct {
+	// Cause is why they could not be asked, or nil if they answered. It is not
+	// unwrapped: go-redis would take what a sentinel replied for what the primary did.
+	Cause error
+	text  string
+}
+
+func (e SentinelError) Error() string { return e.text }
 
 // errNotFirst is of an answer that another was faster than.
 var errNotFirst = errors.New("another sentinel was faster")
@@ -109,7 +120,9 @@ func (s *sentinels) search(ctx context.Context) (string, error) {
 	var found atomic.Bool
 	for _, node := range nodes {
 		s.running.Go(func() {
-			sentinel := redis.NewSentinelClient(s.options(node))
+			options := s.options
+			options.Addr = node
+			sentinel := redis.NewSentinelClient(&options)
 			addr, err := s.ask(ctx, sentinel)
 			if err == nil && found.Swap(true) {
 				err = errNotFirst
@@ -137,11 +150,11 @@ func (s *sentinels) ask(ctx context.Context, sentinel *redis.SentinelClient) (st
 	addr, err := sentinel.GetMasterAddrByName(ctx, s.name).Result()
 	switch {
 	case errors.Is(err, redis.Nil):
-		return "", unfit{kindOther, "the sentinels know no primary of this name"}
+		return "", SentinelError{text: "the sentinels know no primary of this name"}
 	case err != nil:
 		return "", err
 	case len(addr) != 2 || addr[0] == "" || addr[1] == "":
-		return "", unfit{kindOther, "what a sentinel replies is no address"}
+		return "", SentinelError{text: "what a sentinel replies is no address"}
 	}
 	return net.JoinHostPort(addr[0], addr[1]), nil
 }

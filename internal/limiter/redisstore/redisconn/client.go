@@ -1,0 +1,83 @@
+// Package redisconn connects to Redis: to one server, to the primary that
+// sentinels know, or to the nodes of a cluster. It reads where Redis is from a
+// text, and makes a client of go-redis for it that sends each command once.
+//
+// address.go reads the text, options.go makes options of go-redis of it, dial.go
+// makes connections, framing.go bounds what a reply on one may claim, sentinels.go
+// finds the primary, and clean.go makes errors fit to be shown. The package knows no
+// counters, and logs nothing.
+package redisconn
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+)
+
+// Client is a client of one Redis. Of a cluster, its UniversalClient is a
+// *redis.ClusterClient, else a *redis.Client.
+type Client struct {
+	redis.UniversalClient
+	// Name is where Redis is, for the log. It holds no user and no password.
+	Name string
+	// OpTimeout is the longest that a call may take, above 0.
+	OpTimeout time.Duration
+
+	dialer  *dialer
+	secrets []string // passwords
+}
+
+// Open returns a client of the Redis that o names, or an error that says what is
+// wrong with o and holds no password. It does not connect: Redis need not be there
+// yet.
+func Open(o Options) (*Client, error) {
+	u, d, err := o.universal()
+	if err != nil {
+		return nil, err
+	}
+	silence()
+	c := &Client{Name: strings.Join(u.Addrs, ","), OpTimeout: u.ReadTimeout, dialer: d}
+	if u.MasterName != "" {
+		c.Name = u.MasterName + " of " + c.Name
+	}
+	c.secrets = slices.DeleteFunc([]string{u.Password, u.SentinelPassword}, func(s string) bool { return s == "" })
+	if u.IsClusterMode {
+		cluster := u.Cluster()
+		// EVALSHA goes where its first key is, without asking Redis about commands.
+		cluster.DisableRoutingPolicies = true
+		c.UniversalClient = redis.NewClusterClient(cluster)
+	} else {
+		// Not NewUniversalClient: it asks sentinels with go-redis' own client for them.
+		c.UniversalClient = redis.NewClient(u.Simple())
+	}
+	if d.sentinels != nil {
+		d.sentinels.watch(func(ctx context.Context) { _, _ = d.find(ctx, "") })
+	}
+	return c, nil
+}
+
+// silence ends the log of go-redis, which has a form of its own. What it would
+// say, calls return as errors.
+var silence = sync.OnceFunc(logging.Disable)
+
+// Drop breaks all connections, so that the next call makes a new one: to the server
+// that is the primary by then.
+func (c *Client) Drop() { c.dialer.drop("") }
+
+// Close makes calls that still wait fail at once, and ends all connections.
+func (c *Client) Close() error {
+	err := c.UniversalClient.Close()
+	if c.dialer.sentinels != nil {
+		c.dialer.sentinels.close()
+	}
+	if err != nil {
+		return fmt.Errorf("closing the connections to Redis: %w", err)
+	}
+	return nil
+}

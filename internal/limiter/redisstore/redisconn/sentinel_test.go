@@ -1,0 +1,44 @@
+package redisconn
+
+import (
+	"net"
+	"slices"
+	"testing"
+
+	"weir/internal/testenv"
+)
+
+// steady makes a sentinel take nobody for dead who is only slow.
+const steady = "sentinel down-after-milliseconds weir 600000"
+
+// TestSentinelsTellOfAnotherPrimary has an old primary that serves on and learns of
+// nothing, as one that is cut off from the sentinels; and a sentinel that only the
+// other one tells of.
+func TestSentinelsTellOfAnotherPrimary(t *testing.T) {
+	old, other := testenv.RedisServer(t), testenv.RedisServer(t)
+	testenv.RedisReplica(t, old)
+	first, second := testenv.RedisSentinel(t, old, steady), testenv.RedisSentinel(t, old, steady)
+	c := open(t, Options{Type: Sentinel, URL: "weir," + first.Addr(), OpTimeout: long})
+	if err := c.Incr(t.Context(), "k").Err(); err != nil {
+		t.Fatal(err)
+	}
+	sentinels := c.dialer.sentinels
+	testenv.Until(t, "the second sentinel is known", func() bool {
+		sentinels.mu.Lock()
+		defer sentinels.mu.Unlock()
+		return slices.Equal(sentinels.others, []string{second.Addr()})
+	})
+	first.Stop()
+	host, port, _ := net.SplitHostPort(other.Addr())
+	admin := connect(t, second)
+	do(t, admin, "sentinel", "remove", "weir")
+	do(t, admin, "sentinel", "monitor", "weir", host, port, 1)
+	counters := connect(t, other)
+	testenv.Until(t, "the other primary counts", func() bool {
+		_ = c.Incr(t.Context(), "k").Err()
+		return do(t, counters, "exists", "k").(int64) == 1
+	})
+	if n, err := c.Incr(t.Context(), "new").Result(); n != 1 || err != nil || do(t, connect(t, old), "exists", "new").(int64) != 0 {
+		t.Errorf("counted to %d, error %v, want 1 on the other primary alone", n, err)
+	}
+}

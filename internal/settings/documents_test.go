@@ -1,0 +1,52 @@
+package settings
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// others are what documents spell like a setting: codes and variables that others read.
+var others = []string{
+	"DEADLINE_EXCEEDED", "INVALID_ARGUMENT", "OVER_LIMIT", "RESOURCE_EXHAUSTED", "STRICT_DNS", "GRPC_XDS_SOTW",
+	"OTEL_EXPORTER_OTLP_ENDPOINT", "WEIR_TEST_REQUIRE", "REDIS_PORT",
+}
+
+// TestDocumentsNameWhatExists looks for the tests and variables that documents name.
+func TestDocumentsNameWhatExists(t *testing.T) {
+	tests, known := testTexts(t), map[string]bool{}
+	for _, flag := range flags(t) {
+		known[flag.Envs[0]] = true
+	}
+	for _, c := range counterparts {
+		known[c.name] = true
+	}
+	var documents []string
+	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../examples/*/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no document is %s (error: %v)", pattern, err)
+		}
+		documents = append(documents, found...)
+	}
+	test, variable := regexp.MustCompile("`(Test\\w+)`"), regexp.MustCompile("(?m)(?:`|^| )([A-Z]+(?:_[A-Z]+)+|PORT)[`=]")
+	for _, document := range documents {
+		text, err := os.ReadFile(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range test.FindAllStringSubmatch(string(text), -1) {
+			if tests[name[1]] == nil {
+				t.Errorf("%s: there is no test %s", document, name[1])
+			}
+		}
+		for _, name := range variable.FindAllStringSubmatch(string(text), -1) {
+			if !known[name[1]] && !slices.Contains(others, name[1]) && !strings.HasPrefix(name[1], "DOG_STATSD_MOGRIFIER_") {
+				t.Errorf("%s: %s is no setting", document, name[1])
+			}
+		}
+	}
+}
