@@ -2,8 +2,11 @@ package e2e
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -47,5 +50,36 @@ func TestReloadWithoutFileDescriptors(t *testing.T) {
 	}
 	if errors := w.metric("ratelimit_service_config_load_error"); errors != 0 {
 		t.Errorf("%v loads are counted as failed, want none", errors)
+	}
+}
+
+// TestMoreConnectionsThanFileDescriptors opens more connections to gRPC than the program
+// may have files. It must answer others at all its ports.
+func TestMoreConnectionsThanFileDescriptors(t *testing.T) {
+	w := runWeir(t, []string{"CONFIG_PATH=" + writeRules(t, attackedRules)}, "/bin/sh", "-c", `ulimit -n 300 && exec "$0"`, program(t))
+	w.waitUntilHealthy()
+	for range 400 {
+		attack(t, w.grpc)
+	}
+	startNeighbour(t, w.grpc, 0) // which fails the test if it has no answer
+	for _, url := range []string{"http://" + w.http + "/healthcheck", "http://" + w.metrics + "/metrics", "http://" + w.debug + "/"} {
+		wantPage(t, clientAt("127.0.0.2"), url, "")
+	}
+}
+
+// TestConnectionThatSaysNothing connects to gRPC and sends nothing.
+func TestConnectionThatSaysNothing(t *testing.T) {
+	t.Parallel()
+	w := startWeir(t, writeRules(t, attackedRules))
+	conn, err := net.Dial("tcp", w.grpc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, conn); err != nil {
+		t.Errorf("the connection ends with %v, want the server to close it", err)
 	}
 }

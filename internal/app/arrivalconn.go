@@ -27,8 +27,10 @@ type arrivalConn struct {
 	net.Conn
 	arrivals *arrivals
 	read     atomic.Int64
-	pause    atomic.Bool // before the next read
-	more     bool        // the last read was as much as it could be
+	last     atomic.Int64 // when it was read last: what had come on all connections then
+	pause    atomic.Bool  // before the next read
+	more     bool         // the last read was as much as it could be
+	resets   bool         // the last read gave up requests that were not answered
 	close    sync.Once
 	closed   chan struct{}
 
@@ -51,15 +53,21 @@ type arrivalConn struct {
 func newArrivalConn(inner net.Conn, a *arrivals) *arrivalConn {
 	c := &arrivalConn{Conn: inner, arrivals: a, closed: make(chan struct{}), open: map[uint32]int64{}}
 	c.incoming.skip = len(http2.ClientPreface)
+	c.last.Store(a.read.Load())
 	a.mu.Lock()
 	a.conns[c] = true
+	surplus := a.giveWay(c)
 	a.mu.Unlock()
+	if surplus != nil {
+		go func() { _ = surplus.Close() }() // which may wait for TLS
+	}
 	return c
 }
 
 const (
 	// crowdedRead is how many bytes of a connection are read at once while there is a
-	// crowd: a few requests, and the next connection has its turn.
+	// crowd, or if it gives requests up, which may cost much and counts nowhere: a few
+	// requests, and the next connection has its turn.
 	crowdedRead = 512
 	// crowdedWait is how long a connection that holds more than its share waits for its
 	// turn. It is read then, because what lets answers go out comes that way, too.
@@ -79,12 +87,15 @@ func (c *arrivalConn) Read(p []byte) (int, error) {
 		for waited := time.Duration(0); waited < crowdedWait && c.crowds(); waited += crowdedLook {
 			c.wait(crowdedLook)
 		}
+	}
+	if crowd || c.resets {
 		p = p[:min(len(p), crowdedRead)]
 	}
+	c.resets = false
 	n, err := c.Conn.Read(p)
 	c.more = n == len(p)
 	c.read.Add(int64(n))
-	c.arrivals.count(n)
+	c.last.Store(c.arrivals.count(n))
 	c.incoming.follow(p[:n], c.came)
 	return n, err
 }
@@ -143,8 +154,8 @@ func (c *arrivalConn) came(kind http2.FrameType, _ http2.Flags, stream uint32) {
 		if first {
 			c.arrivals.watch()
 		}
-	case kind == http2.FrameRSTStream:
-		c.finished(stream)
+	case kind == http2.FrameRSTStream && c.finished(stream):
+		c.resets = true
 	}
 }
 
@@ -162,13 +173,16 @@ func (c *arrivalConn) went(kind http2.FrameType, flags http2.Flags, stream uint3
 	}
 }
 
-func (c *arrivalConn) finished(stream uint32) {
+// finished removes a request, and reports whether it was open.
+func (c *arrivalConn) finished(stream uint32) bool {
 	c.openMu.Lock()
-	if _, ok := c.open[stream]; ok {
-		delete(c.open, stream)
-		c.arrivals.add(c, -1)
+	defer c.openMu.Unlock()
+	if _, ok := c.open[stream]; !ok {
+		return false
 	}
-	c.openMu.Unlock()
+	delete(c.open, stream)
+	c.arrivals.add(c, -1)
+	return true
 }
 
 // unanswered is how many requests are open.

@@ -24,6 +24,7 @@ type arrivalBounds struct {
 	ownStreams int64         // of one connection
 	patience   time.Duration // for the rest of a request, or with a client that does not read
 	pause      time.Duration // in which a connection is not read that had too many, on average
+	conns      int           // connections; 0: any number
 }
 
 var defaultArrivalBounds = arrivalBounds{
@@ -32,6 +33,7 @@ var defaultArrivalBounds = arrivalBounds{
 	ownStreams: 8,
 	patience:   10 * time.Second,
 	pause:      500 * time.Millisecond,
+	conns:      int(min(16<<10, fileDescriptors()/2)), // with 30 KiB for each
 }
 
 const (
@@ -197,6 +199,29 @@ func (a *arrivals) add(c *arrivalConn, n int64) {
 	a.load.Add(n)
 }
 
+// compared is how many connections are compared to find one that gives way.
+const compared = 64
+
+// giveWay returns the connection that gives way to a new one, or nil. Of some it is
+// the one without requests that was read longest ago, or else the new one. It needs
+// the lock.
+func (a *arrivals) giveWay(newest *arrivalConn) *arrivalConn {
+	if a.bounds.conns == 0 || len(a.conns) <= a.bounds.conns {
+		return nil
+	}
+	idlest, left := newest, compared
+	for c := range a.conns { // in random order
+		if c != newest && c.unanswered() == 0 && (idlest == newest || c.last.Load() < idlest.last.Load()) {
+			idlest = c
+		}
+		if left--; left == 0 {
+			break
+		}
+	}
+	delete(a.conns, idlest)
+	return idlest
+}
+
 // watch lets sweep look in a tick.
 func (a *arrivals) watch() {
 	a.mu.Lock()
@@ -275,16 +300,17 @@ func (a *arrivals) share() int64 {
 	return max(a.bounds.bytes/int64(max(len(a.conns), 1)), leastShare)
 }
 
-// count counts bytes that a connection has read. Now and then it looks how many
-// of them requests hold.
-func (a *arrivals) count(n int) {
-	read := a.read.Add(int64(n))
+// count counts bytes that a connection has read, and returns those of all. Now and
+// then it looks how many of them requests hold.
+func (a *arrivals) count(n int) (read int64) {
+	read = a.read.Add(int64(n))
 	if alarm := a.alarm.Load(); read <= alarm || !a.alarm.CompareAndSwap(alarm, read+a.bounds.bytes/16) {
-		return
+		return read
 	}
 	a.mu.Lock()
 	a.weigh()
 	a.mu.Unlock()
+	return read
 }
 
 // weigh counts the bytes of requests that are not whole. It needs the lock.

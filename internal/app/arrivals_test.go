@@ -1,8 +1,11 @@
 package app
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"reflect"
 	"strings"
@@ -15,6 +18,7 @@ import (
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	grpchealth "google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
@@ -334,6 +338,73 @@ func TestAnswersThatWait(t *testing.T) {
 				a.timer.Stop()
 			})
 		})
+	}
+}
+
+// TestConnectionsGiveWay opens one connection more than there may be: the one gives way
+// that has no request and was read longest ago.
+func TestConnectionsGiveWay(t *testing.T) {
+	bounds := defaultArrivalBounds
+	bounds.conns = 3
+	a, connect := arrivalServer(t, bounds)
+	var conns []*grpc.ClientConn
+	check := func(conn *grpc.ClientConn) {
+		t.Helper()
+		if _, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range bounds.conns {
+		conns = append(conns, connect())
+		check(conns[len(conns)-1])
+	}
+	stream := unfinished(t, conns[0], grpc_health_v1.Health_Check_FullMethodName)
+	testenv.Eventually(t, func() error {
+		if n := a.load.Load(); n != 1 {
+			return fmt.Errorf("%d requests are open, want 1", n)
+		}
+		return nil
+	})
+	check(connect())
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if !conns[1].WaitForStateChange(ctx, connectivity.Ready) {
+		t.Error("the idlest connection stays open")
+	}
+	if err := finish(stream); err != nil {
+		t.Errorf("a request on another one ends with %v", err)
+	}
+	if state := conns[2].GetState(); state != connectivity.Ready {
+		t.Errorf("a connection that was used later is %v", state)
+	}
+}
+
+func TestLittleIsReadOfWhoGivesUp(t *testing.T) {
+	var sent bytes.Buffer
+	sent.WriteString(http2.ClientPreface)
+	framer := http2.NewFramer(&sent, nil)
+	headers := http2.HeadersFrameParam{StreamID: 1, EndHeaders: true}
+	if err := errors.Join(framer.WriteHeaders(headers), framer.WriteRSTStream(1, http2.ErrCodeCancel)); err != nil {
+		t.Fatal(err)
+	}
+	first := sent.Len()
+	if err := errors.Join(framer.WriteRSTStream(1, http2.ErrCodeCancel), framer.WriteData(3, true, make([]byte, 3*readBuffer))); err != nil {
+		t.Fatal(err)
+	}
+	client, server := net.Pipe()
+	defer client.Close()
+	go client.Write(sent.Bytes())
+	c := newArrivalConn(server, newArrivals(defaultArrivalBounds, prometheus.NewRegistry()))
+	defer c.Close()
+	for _, want := range []int{crowdedRead, readBuffer} { // the second reset is of nothing
+		if _, err := io.ReadFull(c, make([]byte, first)); err != nil {
+			t.Fatal(err)
+		}
+		first = readBuffer - crowdedRead
+		n, err := c.Read(make([]byte, readBuffer))
+		if n != want || err != nil {
+			t.Errorf("%d bytes are read, want %d (error: %v)", n, want, err)
+		}
 	}
 }
 

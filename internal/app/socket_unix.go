@@ -27,6 +27,16 @@ func sharePort(_, address string, socket syscall.RawConn) error {
 	return errors.Join(err, refused)
 }
 
+// fileDescriptors is how many the process may have.
+func fileDescriptors() uint64 {
+	const many = 1 << 20 // as good as any number
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return many
+	}
+	return uint64(min(limit.Cur, many)) //nolint:unconvert // it is signed on some systems
+}
+
 // lockDirectory keeps other processes that do the same out of a directory until it
 // is unlocked. Where it may not be read, or somebody else keeps it locked for a
 // second, it is not locked.

@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -75,16 +77,42 @@ func startTracing(s settings.Tracing, logger *slog.Logger) (*tracing, error) {
 
 // tracingErrors is the exporter's only way to tell of what it lost, and the process's
 // own. Errors about a variable show it, and a password may have been written there.
+// What gets lost is told of at once and then once a minute: under load there are
+// dozens of batches a second.
 func tracingErrors(logger *slog.Logger) otel.ErrorHandlerFunc {
+	lost := lostTraces{logger: logger}
 	return func(err error) {
 		var escape url.EscapeError
 		if errors.Is(err, resource.ErrPartialResource) || errors.As(err, &escape) {
 			logger.Warn("OTEL_RESOURCE_ATTRIBUTES is not understood, allowed are KEY=VALUE, separated by commas")
 			return
 		}
-		logger.Warn("traces got lost", "err", err)
+		lost.observe(err)
 	}
 }
+
+// lostTraces tells the log that traces got lost, not as often as that happens.
+type lostTraces struct {
+	logger *slog.Logger
+	mu     sync.Mutex
+	times  int // since it was told
+	told   time.Time
+}
+
+func (l *lostTraces) observe(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.times++
+	if time.Since(l.told) >= tellOfTraces {
+		l.logger.Warn("traces got lost", "err", pathOfURL.ReplaceAllString(err.Error(), "$1/..."), "times", l.times)
+		l.times, l.told = 0, time.Now()
+	}
+}
+
+const tellOfTraces = time.Minute
+
+// pathOfURL finds URLs with their path, which is a secret of some collectors.
+var pathOfURL = regexp.MustCompile(`(https?://[^/\s"]*)/[^\s"]*[^\s":,]`)
 
 // checkTracingFiles refuses what OpenTelemetry would read for ever. It warns itself of
 // a file that is not there.

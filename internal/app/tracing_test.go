@@ -1,13 +1,18 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
+	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	coltracev1 "go.opentelemetry.io/proto/otlp/collector/trace/v1"
@@ -142,4 +147,23 @@ func TestNoCollectorOfTraces(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.wantLog("traces got lost")
+}
+
+// TestLostTracesDoNotFillTheLog loses a batch every 100 ms for two minutes.
+func TestLostTracesDoNotFillTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		handle := tracingErrors(slog.New(slog.NewTextHandler(&log, nil)))
+		for range 1200 {
+			handle(errors.New(`Post "https://collector:4318/swordfish/v1/traces": EOF, failed to send to http://collector/swordfish: 404`))
+			<-time.After(100 * time.Millisecond)
+		}
+		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+		if len(lines) != 2 || !strings.HasSuffix(lines[0], "times=1") || !strings.Contains(lines[1], "times=600") {
+			t.Errorf("got %d lines, want one with times=1, and one with times=600:\n%s", len(lines), &log)
+		}
+		if want := `Post \"https://collector:4318/...\": EOF, failed to send to http://collector/...: 404`; !strings.Contains(lines[0], want) || strings.Contains(log.String(), "swordfish") {
+			t.Errorf("got %s, want %s", lines[0], want)
+		}
+	})
 }
