@@ -3,6 +3,7 @@ package app
 import (
 	"container/list"
 	"context"
+	"errors"
 	"maps"
 	"math/rand/v2"
 	"net"
@@ -31,6 +32,7 @@ type arrivalConn struct {
 	pause    atomic.Bool  // before the next read
 	more     bool         // the last read was as much as it could be
 	resets   bool         // the last read gave up requests that were not answered
+	settings int          // of HTTP/2 that came
 	close    sync.Once
 	closed   chan struct{}
 
@@ -74,6 +76,15 @@ const (
 	crowdedWait, crowdedLook = 100 * time.Millisecond, 10 * time.Millisecond
 )
 
+const (
+	// maxSettings is how many settings of HTTP/2 a client may send on a connection. A few
+	// are usual, and gRPC looks at all calls of the connection for each.
+	maxSettings  = 1000
+	settingBytes = 6 // RFC 9113, section 6.5.1
+)
+
+var errSettings = errors.New("more settings of HTTP/2 than a client needs")
+
 func (c *arrivalConn) Read(p []byte) (int, error) {
 	crowd := c.arrivals.crowd()
 	if crowd || c.more {
@@ -97,6 +108,10 @@ func (c *arrivalConn) Read(p []byte) (int, error) {
 	c.read.Add(int64(n))
 	c.last.Store(c.arrivals.count(n))
 	c.incoming.follow(p[:n], c.came)
+	if c.settings > maxSettings {
+		_ = c.Close()
+		return 0, errSettings
+	}
 	return n, err
 }
 
@@ -156,6 +171,8 @@ func (c *arrivalConn) came(kind http2.FrameType, _ http2.Flags, stream uint32) {
 		}
 	case kind == http2.FrameRSTStream && c.finished(stream):
 		c.resets = true
+	case kind == http2.FrameSettings:
+		c.settings += c.incoming.skip / settingBytes
 	}
 }
 

@@ -408,6 +408,36 @@ func TestLittleIsReadOfWhoGivesUp(t *testing.T) {
 	}
 }
 
+func TestManySettings(t *testing.T) {
+	var sent bytes.Buffer
+	sent.WriteString(http2.ClientPreface)
+	framer := http2.NewFramer(&sent, nil)
+	for range maxSettings / 2 {
+		windows := http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1}
+		if err := framer.WriteSettings(windows, windows); err != nil {
+			t.Fatal(err)
+		}
+	}
+	usual := sent.Len()
+	if err := framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize}); err != nil {
+		t.Fatal(err)
+	}
+	client, server := net.Pipe()
+	defer client.Close()
+	go client.Write(sent.Bytes())
+	c := newArrivalConn(server, newArrivals(defaultArrivalBounds, prometheus.NewRegistry()))
+	defer c.Close()
+	if _, err := io.ReadFull(c, make([]byte, usual)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Read(make([]byte, readBuffer)); !errors.Is(err, errSettings) {
+		t.Errorf("after one more setting: %v, want %v", err, errSettings)
+	}
+	if _, err := client.Write([]byte{0}); err == nil {
+		t.Error("the connection is still open")
+	}
+}
+
 func TestDropHeaders(t *testing.T) {
 	header := metadata.Pairs("traceparent", "a", "attack-bin", "b", "attack-bin", "c", ":authority", "d")
 	if _, err := dropHeaders(propagator.Fields()...)(t.Context(), &tap.Info{Header: header}); err != nil {
