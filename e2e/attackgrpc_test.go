@@ -199,7 +199,7 @@ func TestRequestsWithoutBodiesOfMany(t *testing.T) {
 		attackers.Go(a.strike)
 	}
 	attackers.Wait()
-	w.wantMemory(350 * mib) // 130 to 170 on an idle machine; on a busy one the collector has its turn later
+	w.wantMemory(400 * mib) // 130 to 180 on an idle machine; on a busy one the collector has its turn later
 	testenv.Eventually(t, func() error {
 		if n := w.metric("go_goroutines"); n > 4000 {
 			return fmt.Errorf("%v goroutines, want at most 4000", n)
