@@ -184,19 +184,14 @@ func usage(parser *kong.Kong, err error) string {
 
 // What the parser says in words of its own.
 var (
-	fromVariable = regexp.MustCompile(` \(from envar (\w+)=("(?:[^"\\]|\\.)*")\)`)
+	fromVariable = regexp.MustCompile(` \(from envar (\w+)="(?:[^"\\]|\\.)*"\)`)
 	noValue      = regexp.MustCompile(`expected \w+ value but got "EOL" \(<EOL>\)`)
 	nearLetter   = regexp.MustCompile(`^(unknown flag -\pL), did you mean .*\?$`) // all letters are near each other
 )
 
 // plain says what is wrong in words that need no knowledge of the parser.
 func plain(err error) string {
-	text := fromVariable.ReplaceAllStringFunc(err.Error(), func(match string) string {
-		if strings.Contains(match, "@") { // a password may be before it
-			return fromVariable.ReplaceAllString(match, " ($$$1)")
-		}
-		return fromVariable.ReplaceAllString(match, " ($$$1 is $2)")
-	})
+	text := fromVariable.ReplaceAllString(err.Error(), " ($$$1)") // the value may be a secret
 	text = nearLetter.ReplaceAllString(text, "$1")
 	return noValue.ReplaceAllString(text, "needs a value")
 }

@@ -19,6 +19,7 @@ func TestNoSecretIsShownElsewhere(t *testing.T) {
 		{"control plane with a user", nil, append(xds, "CONFIG_GRPC_XDS_SERVER_URL="+secret+"@127.0.0.1:1"), "CONFIG_GRPC_XDS_SERVER_URL"},
 		{"target with a password", nil, append(xds, "CONFIG_GRPC_XDS_SERVER_URL=dns:///u:"+secret+"@127.0.0.1:1"), "CONFIG_GRPC_XDS_SERVER_URL"},
 		{"flag of a control plane", []string{"--config-grpc-xds-server-url=http://u:" + secret + "@127.0.0.1"}, xds, "--config-grpc-xds-server-url"},
+		{"metadata of an xDS node", nil, append(xds, "CONFIG_GRPC_XDS_NODE_METADATA=token:"+secret), "CONFIG_GRPC_XDS_NODE_METADATA"},
 		{"argument of serve", []string{"serve", "--redis-auth=x", secret}, nil, "unexpected argument"},
 		{"argument behind a flag", []string{"--redis-auth=x", secret}, nil, "unexpected argument"},
 		{"attributes", nil, append(traces, "OTEL_RESOURCE_ATTRIBUTES=a=b,"+secret), "OTEL_RESOURCE_ATTRIBUTES"},

@@ -134,13 +134,14 @@ var schemes = []string{"dns", "passthrough", "unix", "unix-abstract"}
 // NodeMetadata is metadata of an xDS node.
 type NodeMetadata map[string]string
 
-// UnmarshalText accepts KEY=VALUE, separated by commas.
+// UnmarshalText accepts KEY=VALUE, separated by commas. Its error shows nothing of
+// them, because some control planes want a token there.
 func (m *NodeMetadata) UnmarshalText(text []byte) error {
 	parsed := NodeMetadata{}
-	for _, pair := range pairs(string(text)) {
+	for i, pair := range pairs(string(text)) {
 		key, value, found := strings.Cut(pair, "=")
 		if !found || key == "" {
-			return fmt.Errorf("%q is not metadata, allowed are KEY=VALUE, separated by commas", pair)
+			return fmt.Errorf("part %d is not metadata, allowed are KEY=VALUE, separated by commas", i+1)
 		}
 		parsed[key] = value
 	}
