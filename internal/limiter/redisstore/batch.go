@@ -2,6 +2,9 @@ package redisstore
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/binary"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -14,11 +17,15 @@ import (
 // leave before the call.
 type batch struct {
 	script   *script
-	limits   []byte                 // which it meets, as limits.lua reads them
-	numbers  map[*limiter.Limit]int // of the limits, from 1 on
-	keys     texts                  // of each hit
-	requests texts                  // of each request, as the script reads them
-	counters []int                  // how many each request has, as often as it hits them
+	limits   []definition         // which it meets
+	numbers  map[definition]int32 // of the limits, from 0 on
+	keys     texts                // of the counters; what is given back may have one twice
+	index    index                // of keys
+	counters []counter            // one for each key
+	hits     []batchHit           // request after request
+	ends     []int32              // of the requests, in hits
+	order    []int32              // the counters as the script has them
+	charges  []byte               // what is given back, as giveback.lua reads it
 
 	needed     atomic.Int64 // of the requests, all but those whose callers have left
 	deadline   time.Time    // of the call, for the request that can wait longest
@@ -32,6 +39,29 @@ type batch struct {
 	err      error
 }
 
+// definition is what a script has to know of a limit. Many limits may have the same.
+type definition struct {
+	algorithm limiter.Algorithm
+	constants [4]int64
+}
+
+// counter is a counter that a batch meets.
+type counter struct {
+	limit int32 // of its first hit
+	apart bool  // its hits cannot be summed up, see decide.lua
+	sum   int64 // of the costs of its hits
+}
+
+// maxSum is the most that is summed up: far more than fits any limit, and exact.
+const maxSum = 1 << 40
+
+// batchHit is a hit as the script sees it.
+type batchHit struct {
+	how            int8 // mode and charge in one number, see decide.lua
+	limit, counter int32
+	cost           int64
+}
+
 // credit is a counter to which a request of a batch gives something back.
 type credit struct {
 	key   []byte
@@ -41,33 +71,63 @@ type credit struct {
 // newBatch makes a batch for a script, with room for as much as is expected.
 func newBatch(s *script, expected room) *batch {
 	return &batch{
-		script: s, numbers: make(map[*limiter.Limit]int), done: make(chan struct{}),
-		limits:   make([]byte, 0, expected.limits),
-		keys:     texts{make([]byte, 0, expected.keys), make([]int, 0, expected.hits)},
-		requests: texts{make([]byte, 0, expected.texts), make([]int, 0, expected.requests)},
-		counters: make([]int, 0, expected.requests),
+		script: s, numbers: make(map[definition]int32), done: make(chan struct{}),
+		keys:     texts{make([]byte, 0, expected.keys), make([]int, 0, expected.counters)},
+		index:    newIndex(expected.counters),
+		counters: make([]counter, 0, expected.counters),
+		hits:     make([]batchHit, 0, expected.hits),
+		ends:     make([]int32, 0, expected.requests),
+		charges:  make([]byte, 0, expected.charges),
 	}
 }
 
-// room is how much a batch holds, the first three in bytes.
-type room struct{ limits, keys, texts, hits, requests int }
+// room is how much a batch holds, keys and charges in bytes.
+type room struct{ keys, counters, hits, requests, charges int }
 
 func (b *batch) size() room {
-	return room{len(b.limits), len(b.keys.bytes), len(b.requests.bytes), b.keys.len(), b.requests.len()}
+	return room{len(b.keys.bytes), len(b.counters), len(b.hits), len(b.ends), len(b.charges)}
 }
+
+// len is how many requests there are, or counters to which something is given back.
+func (b *batch) len() int { return len(b.ends) }
+
+// weight is how many hits there are, or counters to which something is given back.
+func (b *batch) weight() int { return max(len(b.hits), b.keys.len()) }
 
 // add appends a request, or a part of one.
 func (b *batch) add(hits []limiter.Hit, isPart bool) {
 	for i := range hits {
 		h := &hits[i]
-		b.keys.add(h.Key)
 		if h.Refund && h.Cost > 0 {
-			b.credited = append(b.credited, credit{bytes.Clone(h.Key), b.requests.len()})
+			b.credited = append(b.credited, credit{bytes.Clone(h.Key), len(b.ends)})
 		}
-		b.requests.write(how(h, isPart), h.CountedCost(), b.limit(h.Limit))
+		limit, cost := b.limit(h.Limit), h.CountedCost()
+		n := b.counter(h.Key, limit)
+		c := &b.counters[n]
+		c.sum = min(c.sum+min(cost, maxSum), maxSum)
+		c.apart = c.apart || h.Refund || cost == 0 || c.limit != limit || c.sum == maxSum
+		b.hits = append(b.hits, batchHit{how(h, isPart), limit, n, cost})
 	}
-	b.requests.end()
-	b.counters = append(b.counters, len(hits))
+	b.ends = append(b.ends, int32(len(b.hits)))
+}
+
+// addGiveBack appends g.
+func (b *batch) addGiveBack(g giveBack) {
+	b.credited = append(b.credited, credit{bytes.Clone(g.key), len(b.ends)})
+	b.keys.add(g.key)
+	b.charges = appendIntegers(b.charges, g.cost, g.charged.At, g.charged.Used, g.charged.Prev, int64(b.limit(g.limit)+1))
+	b.ends = append(b.ends, int32(len(b.ends)+1))
+}
+
+// hitsOf returns the hits of the request at place.
+func (b *batch) hitsOf(place int) []batchHit { return b.hits[b.begin(place):b.ends[place]] }
+
+// begin returns the number of the first hit of the request at place.
+func (b *batch) begin(place int) int {
+	if place == 0 {
+		return 0
+	}
+	return int(b.ends[place-1])
 }
 
 // need notes that a caller waits for a request of b, to be called before the deadline.
@@ -86,25 +146,34 @@ func (b *batch) leave() { b.needed.Add(-1) }
 // late reports whether a call would be too late for all callers.
 func (b *batch) late(now time.Time) bool { return !b.noDeadline && now.After(b.deadline) }
 
-// limit returns the number of a limit, as an argument.
-func (b *batch) limit(l *limiter.Limit) int64 {
-	n, known := b.numbers[l]
+// limit returns the number of the definition of a limit.
+func (b *batch) limit(l *limiter.Limit) int32 {
+	d := definition{l.Algorithm, l.Constants()}
+	n, known := b.numbers[d]
 	if !known {
-		n = len(b.numbers) + 1
-		b.numbers[l] = n
-		c := l.Constants()
-		b.limits = append(append(b.limits, l.Algorithm.String()...), ' ')
-		b.limits = appendIntegers(b.limits, c[:]...)
+		n = int32(len(b.limits))
+		b.numbers[d] = n
+		b.limits = append(b.limits, d)
 	}
-	return int64(n)
+	return n
+}
+
+// counter returns the number of the counter with that key, which its first hit is about to meet,
+// with that limit, or has met.
+func (b *batch) counter(key []byte, limit int32) int32 {
+	n, known := b.index.find(&b.keys, key)
+	if !known {
+		b.counters = append(b.counters, counter{limit: limit})
+	}
+	return n
 }
 
 // how is the mode and the charge of a hit in one number, see decide.lua. A quota
 // limit of a part cannot deny it.
-func how(h *limiter.Hit, isPart bool) int64 {
-	mode := int64(h.EffectiveMode())
+func how(h *limiter.Hit, isPart bool) int8 {
+	mode := int8(h.EffectiveMode())
 	if isPart && h.EffectiveMode() == limiter.Quota {
-		mode = int64(limiter.Shadow)
+		mode = int8(limiter.Shadow)
 	}
 	switch {
 	case h.Refund:
@@ -114,6 +183,129 @@ func how(h *limiter.Hit, isPart bool) int64 {
 	}
 	return mode
 }
+
+// charge is what a counter may be charged at once, 0 if nothing.
+func (c *counter) charge() int64 {
+	if c.apart {
+		return 0
+	}
+	return c.sum
+}
+
+// sortCounters puts the counters in the order in which the script has them: those of
+// one limit and one charge follow each other.
+func (b *batch) sortCounters() {
+	b.order = make([]int32, len(b.counters))
+	for i := range b.order {
+		b.order[i] = int32(i)
+	}
+	compare := func(i, j int32) int {
+		c, d := &b.counters[i], &b.counters[j]
+		return cmp.Or(cmp.Compare(c.limit, d.limit), cmp.Compare(c.charge(), d.charge()))
+	}
+	if !slices.IsSortedFunc(b.order, compare) {
+		slices.SortStableFunc(b.order, compare)
+	}
+}
+
+// arguments appends the keys and arguments of the script to args, the number of
+// keys first. clock is the last of them, if there is one.
+func (b *batch) arguments(args []any, clock string) []any {
+	var straight []byte
+	text := make([]byte, 0, 64*len(b.limits)+16*len(b.hits)+len(b.charges))
+	for i := range b.limits {
+		text = append(append(text, b.limits[i].algorithm.String()...), ' ')
+		text = appendIntegers(text, b.limits[i].constants[:]...)
+	}
+	text = append(text, ';')
+	if b.script == giveBackScript {
+		text = append(text, b.charges...)
+	} else {
+		b.sortCounters()
+		straight = b.appendStraight(nil)
+		text = b.appendHits(b.appendGroups(text))
+	}
+	args = b.keys.appendTo(append(args, b.keys.len()), b.order)
+	args = append(args, straight, text)
+	if clock != "" {
+		args = append(args, clock)
+	}
+	return args
+}
+
+// groups yields the counters that have one limit and one charge: the first of them,
+// and how many there are.
+func (b *batch) groups(yield func(c *counter, count int) bool) {
+	for i := 0; i < len(b.order); {
+		c, begin := &b.counters[b.order[i]], i
+		for i < len(b.order) && b.counters[b.order[i]].limit == c.limit && b.counters[b.order[i]].charge() == c.charge() {
+			i++
+		}
+		if !yield(c, i-begin) {
+			return
+		}
+	}
+}
+
+// appendGroups appends the groups as decide.lua reads them.
+func (b *batch) appendGroups(dst []byte) []byte {
+	for c, count := range b.groups {
+		dst = appendIntegers(dst, int64(c.limit+1), c.charge(), int64(count))
+	}
+	return append(dst, ';')
+}
+
+// appendStraight appends the groups as straight.lua reads them, or nothing if that
+// lane is not for this batch.
+func (b *batch) appendStraight(dst []byte) []byte {
+	if len(b.order) > maxStraight {
+		return nil
+	}
+	for c, count := range b.groups {
+		period, amount, ok := b.limits[c.limit].straight()
+		if c.apart || !ok {
+			return nil
+		}
+		dst = appendIntegers(dst, period, amount, c.sum, int64(count))
+	}
+	return dst
+}
+
+// maxStraight is how many keys straight.lua reads with one command.
+const maxStraight = 1024
+
+// straight returns the period and the amount of a limit as straight.lua has them, and whether that lane
+// knows such limits.
+func (d *definition) straight() (period, amount int64, ok bool) {
+	period, amount, grid := d.constants[0], d.constants[1], d.constants[2]
+	return period, min(amount, million-1), d.algorithm == limiter.FixedWindow && grid == period
+}
+
+// appendHits appends the requests as decide.lua reads them.
+func (b *batch) appendHits(dst []byte) []byte {
+	places := make([]int32, len(b.order)) // of the counters in KEYS
+	for i, n := range b.order {
+		places[n] = int32(i)
+	}
+	for place := range b.ends {
+		hits := b.hitsOf(place)
+		for i, h := range hits {
+			how := byte(h.how)
+			if i == len(hits)-1 {
+				how += lastHit
+			}
+			n, limit := places[h.counter]+1, h.limit+1
+			// The highest byte of a cost is 0: in its place is the last of the limit.
+			dst = binary.BigEndian.AppendUint32(dst, uint32(n)<<8|uint32(how))
+			dst = append(dst, byte(limit>>16), byte(limit>>8))
+			dst = binary.BigEndian.AppendUint64(dst, uint64(limit)<<56|uint64(h.cost))
+		}
+	}
+	return dst
+}
+
+// lastHit marks the last hit of a request.
+const lastHit = 16
 
 // appendIntegers appends integers as the scripts read them.
 func appendIntegers(dst []byte, integers ...int64) []byte {
@@ -135,23 +327,33 @@ func (t *texts) len() int { return len(t.ends) }
 // add appends a string.
 func (t *texts) add(s []byte) {
 	t.bytes = append(t.bytes, s...)
-	t.end()
+	t.ends = append(t.ends, len(t.bytes))
 }
 
-// write appends integers to the string that end will end.
-func (t *texts) write(integers ...int64) { t.bytes = appendIntegers(t.bytes, integers...) }
+// at returns a string, until the next is added.
+func (t *texts) at(i int) []byte {
+	begin := 0
+	if i > 0 {
+		begin = t.ends[i-1]
+	}
+	return t.bytes[begin:t.ends[i]]
+}
 
-// end ends a string: it is what was written since the one before.
-func (t *texts) end() { t.ends = append(t.ends, len(t.bytes)) }
-
-// appendTo appends the strings to the arguments of a command, as pointers,
-// which need no memory of their own in an interface.
-func (t *texts) appendTo(args []any) []any {
+// appendTo appends the strings to the arguments of a command in the given order, or as they are without
+// one. They are pointers, which need no memory of their own in an interface.
+func (t *texts) appendTo(args []any, order []int32) []any {
 	all, list, start := string(t.bytes), make([]string, len(t.ends)), 0
 	for i, end := range t.ends {
 		list[i] = all[start:end]
-		args = append(args, &list[i])
 		start = end
+	}
+	if order == nil {
+		for i := range list {
+			args = append(args, &list[i])
+		}
+	}
+	for _, n := range order {
+		args = append(args, &list[n])
 	}
 	return args
 }

@@ -21,7 +21,7 @@ func BenchmarkBatch(b *testing.B) {
 			batch.add(hits, false)
 		}
 		last = batch.size()
-		args = batch.requests.appendTo(batch.keys.appendTo(args[:0]))
+		args = batch.arguments(args[:0], "")
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/64, "ns/request")
 }

@@ -2,7 +2,7 @@
 // share them: in one server, in a primary that sentinels know, or in a cluster;
 // and those of limits per second, if that is set, in a second Redis.
 //
-// One EVALSHA of lua/decide.lua decides whole requests, each all or nothing.
+// One EVALSHA decides whole requests, each all or nothing.
 // Requests that arrive while a call is in flight wait for it and go together
 // into the next one: no timer delays a request, and the busier the store, the
 // fewer calls per request it makes.

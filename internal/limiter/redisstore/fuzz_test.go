@@ -41,11 +41,24 @@ func FuzzDecide(f *testing.F) {
 			if b.err != nil {
 				t.Fatalf("deciding %v: %v", requests, b.err)
 			}
-			for place, hits := range requests {
-				compare(t, b, place, hits, states, now)
+			for _, place := range inOrder(b) {
+				compare(t, b, place, requests[place], states, now)
 			}
 		}
 	})
+}
+
+// inOrder lists the places of the requests of b in the order in which they were
+// decided: those that were decided singly come before the others.
+func inOrder(b *batch) (places []int) {
+	for _, singly := range []bool{true, false} {
+		for place := range b.len() {
+			if b.reply.isSingle(place) == singly {
+				places = append(places, place)
+			}
+		}
+	}
+	return places
 }
 
 // compare compares what b says about hits with what limiter.Decide says.

@@ -1,8 +1,6 @@
 package redisstore
 
 import (
-	"bytes"
-
 	"weir/internal/limiter"
 )
 
@@ -35,13 +33,4 @@ func giveBacks(hits []limiter.Hit, counters *limiter.Counters, out []limiter.Dec
 		size[first] = len(list)
 	}
 	return list
-}
-
-// addGiveBack appends g as giveback.lua reads it.
-func (b *batch) addGiveBack(g giveBack) {
-	b.keys.add(g.key)
-	b.credited = append(b.credited, credit{bytes.Clone(g.key), b.requests.len()})
-	b.requests.write(g.cost, g.charged.At, g.charged.Used, g.charged.Prev, b.limit(g.limit))
-	b.requests.end()
-	b.counters = append(b.counters, 1)
 }

@@ -71,12 +71,19 @@ func TestAUserWhoMayNotWriteAKey(t *testing.T) {
 }
 
 // checkWhole decides requests of every kind, and wants each to be counted as a whole
-// or to fail and not to be counted. works tells whether none may fail.
+// or to fail and not to be counted, whichever part of the script decides it. works tells whether none may fail.
 func checkWhole(t *testing.T, r *testenv.Redis, o Options, works bool) {
+	t.Helper()
+	for _, limits := range [][]*limiter.Limit{{perYear, slidingYear, bucketYear, firstHitYear}, {perYear, perYear, perYear, perYear}} {
+		checkWholeOf(t, r, o, works, limits)
+	}
+}
+
+// checkWholeOf is checkWhole with these limits of four counters.
+func checkWholeOf(t *testing.T, r *testenv.Redis, o Options, works bool, limits []*limiter.Limit) {
 	t.Helper()
 	able, s := open(t, Options{Main: at(r.Addr())}), open(t, o)
 	keys := []string{"a", "b", "c", "d"}
-	limits := []*limiter.Limit{perYear, slidingYear, bucketYear, firstHitYear}
 	for _, c := range []struct {
 		name    string
 		before  []uint64 // what is used of each key

@@ -140,7 +140,7 @@ func (b *backend) probeCounter(ctx context.Context, key string) error {
 		if err != nil {
 			return err
 		}
-		reply, err := newReply(integers, batch.counters)
+		reply, err := newReply(integers, batch)
 		switch {
 		case err != nil:
 			return err
@@ -149,7 +149,11 @@ func (b *backend) probeCounter(ctx context.Context, key string) error {
 		case reply.refusal != nil:
 			return reply.refusal
 		}
-		last = reply.state(0)
+		states, err := reply.outcomes(0, make([]limiter.Decision, 1), nil)
+		if err != nil {
+			return err
+		}
+		last = states[0]
 	}
 	batch := newBatch(giveBackScript, room{})
 	batch.addGiveBack(giveBack{key: []byte(key), limit: probeLimit, cost: 2, charged: last})

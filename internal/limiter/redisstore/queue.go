@@ -77,7 +77,7 @@ type line struct {
 // each other hold more than maxBatch, so that there are few of them.
 func (l *line) batchFor(hits int) *batch {
 	l.hits += hits
-	if n := len(l.batches); n > 0 && l.batches[n-1].keys.len()+hits <= maxBatch {
+	if n := len(l.batches); n > 0 && l.batches[n-1].weight()+hits <= maxBatch {
 		return l.batches[n-1]
 	}
 	b := newBatch(l.script, l.last)
@@ -94,7 +94,7 @@ func (l *line) next() *batch {
 		b := l.batches[0]
 		l.batches[0] = nil
 		l.batches = l.batches[1:]
-		l.hits -= b.keys.len()
+		l.hits -= b.weight()
 		if b.needed.Load() > 0 && (len(l.batches) == 0 || !b.late(time.Now())) {
 			l.last = b.size()
 			return b
@@ -122,7 +122,7 @@ func (q *queue) add(hits []limiter.Hit, isPart bool, deadline time.Time) (b *bat
 		return nil, 0, false, errQueueFull
 	}
 	b = line.batchFor(len(hits))
-	place = b.requests.len()
+	place = b.len()
 	b.add(hits, isPart)
 	b.need(deadline)
 	return b, place, q.start(), nil

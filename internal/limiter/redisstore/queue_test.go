@@ -142,7 +142,7 @@ func TestBatchesAreBounded(t *testing.T) {
 		}
 		var got []int
 		for b := q.next(); b != nil; b = q.next() {
-			got = append(got, b.keys.len())
+			got = append(got, b.weight())
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("requests of %v hits make batches of %v, want %v", c.requests, got, c.want)
@@ -193,7 +193,7 @@ func TestLinesTakeTurns(t *testing.T) {
 			}
 			var got []int
 			for b := q.next(); b != nil; b = q.next() {
-				n := b.keys.len()
+				n := b.weight()
 				if b.script == giveBackScript {
 					n = -n
 				}
@@ -267,7 +267,7 @@ func TestCallsThatHelpNobodyAreNotMade(t *testing.T) {
 			var got []int
 			called := map[*batch]bool{}
 			for b := q.next(); b != nil; b = q.next() {
-				got = append(got, b.keys.len())
+				got = append(got, b.weight())
 				called[b] = true
 			}
 			if !slices.Equal(got, c.want) {
@@ -334,11 +334,14 @@ func TestLargeRequestsDoNotHoldSmallOnesBack(t *testing.T) {
 	s.main.client.AddHook(calls)
 
 	var wg sync.WaitGroup
+	requests := 0
 	decide := func(name string, hits int) {
+		requests++
+		n := requests
 		wg.Go(func() {
 			request := make([]limiter.Hit, hits)
 			for i := range request {
-				request[i] = limiter.Hit{Limit: perYear, Key: fmt.Appendf(nil, "%s %d", name, i), Cost: 1}
+				request[i] = limiter.Hit{Limit: perYear, Key: fmt.Appendf(nil, "%s %d of request %d", name, i, n), Cost: 1}
 			}
 			if denied, err := s.Decide(context.Background(), request, make([]limiter.Decision, hits)); denied || err != nil {
 				t.Errorf("%s request of %d hits: denied %v, error %v", name, hits, denied, err)

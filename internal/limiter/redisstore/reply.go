@@ -7,19 +7,32 @@ import (
 	"weir/internal/limiter"
 )
 
-// reply is what a script says about a batch, see decide.lua.
+// reply is what a script says about a batch, see decide.lua and giveback.lua.
 type reply struct {
+	batch    *batch
 	now      int64   // time of the decisions, in microseconds since the epoch
-	integers []int64 // what became of each counter, request after request
-	begins   []int   // with which of them each request begins
-	refusal  error   // of the requests whose writes Redis refused, nil if there are none
+	integers []int64 // all of it
+	// singles tells of each request with which integer begins what became of it; together, if it
+	// was not decided by itself. nil if none was.
+	singles []int32
+	states  []int32 // with which integer the state of each counter begins; nil if none is told
+	later   []int64 // what requests behind its own charge the counter of each hit; nil if nothing
+	refusal error   // of the requests whose writes Redis refused, nil if there are none
 }
+
+// together is a request whose hits were charged as part of the sums of their counters.
+const together = -1
 
 // What the scripts say of a counter, instead of its short state.
 const (
 	wordAdmitted = -1 // its state follows, in three integers
 	wordOver     = -2 // so it does
-	wordRefused  = -3 // of a whole request
+)
+
+// What decide.lua says before it tells of single requests.
+const (
+	wordSingle  = -3
+	wordRefused = -4 // writes of the other requests were refused
 )
 
 // What a short state is reckoned with, see state.lua.
@@ -27,66 +40,152 @@ const million = 1_000_000
 
 var errReply = errors.New("the script's reply is cut off or garbled")
 
-// newReply reads the reply on requests that have so many counters each.
-func newReply(integers []int64, counters []int) (r reply, err error) {
-	if len(integers) == 0 || !possible(integers[:1]) {
-		return reply{}, errReply
+// newReply reads the reply on a batch.
+func newReply(integers []int64, b *batch) (reply, error) {
+	r, in := reply{batch: b, integers: integers}, words{integers, 0}
+	var err error
+	if r.now, err = in.number(); err != nil {
+		return reply{}, err
 	}
-	r.now, r.integers, r.begins = integers[0], integers[1:], make([]int, len(counters))
-	next, refused := 0, false
-	for i, n := range counters {
-		r.begins[i] = next
-		for range n {
-			if next >= len(r.integers) {
-				return reply{}, errReply
-			}
-			word := r.integers[next]
-			if word == wordRefused {
-				next++
-				refused = true
-				break
-			}
-			begin := next
-			if next += length(word); next > len(r.integers) || !possible(r.integers[begin:next]) {
-				return reply{}, errReply
+	if b.script == giveBackScript {
+		r.singles = make([]int32, b.len())
+		for place := range r.singles {
+			if r.singles[place], err = in.state(); err != nil {
+				return reply{}, err
 			}
 		}
+		return r, in.end()
 	}
-	switch rest := r.integers[next:]; {
-	case refused:
-		r.refusal = newScriptError(rest)
-	case len(rest) > 0:
-		return reply{}, fmt.Errorf("%w: %d integers too many", errReply, len(rest))
+	if word := in.peek(); word == wordSingle || word == wordRefused {
+		in.next++
+		told, err := r.readSingles(&in)
+		switch {
+		case err != nil:
+			return reply{}, err
+		case word == wordRefused:
+			if told < b.len() { // else nothing was refused but to bring back a state
+				r.refusal = newScriptError(integers[in.next:])
+			}
+			return r, nil
+		}
 	}
-	return r, nil
+	r.states = make([]int32, len(b.counters))
+	for _, n := range b.order {
+		if r.states[n], err = in.state(); err != nil {
+			return reply{}, err
+		}
+	}
+	if err = in.end(); err == nil {
+		err = r.sumLater()
+	}
+	return r, err
 }
 
-// length is how many integers tell of a counter, from the first of them.
-func length(word int64) int {
-	if word < 0 {
-		return 4
+// readSingles reads what became of single requests, and returns how many they are.
+func (r *reply) readSingles(in *words) (told int, err error) {
+	r.singles = make([]int32, r.batch.len())
+	for place := range r.singles {
+		r.singles[place] = together
 	}
-	return 1
+	n, err := in.number()
+	for ; told < int(n) && err == nil; told++ {
+		place, err := in.number()
+		if err != nil || place >= int64(len(r.singles)) || r.singles[place] != together {
+			return 0, errReply
+		}
+		r.singles[place] = int32(in.next)
+		for range r.batch.hitsOf(int(place)) {
+			if _, err := in.state(); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return told, err
 }
 
-// possible tells whether a script says such a thing of a counter.
-func possible(words []int64) bool {
-	if len(words) > 1 {
-		if words[0] != wordAdmitted && words[0] != wordOver {
-			return false
-		}
-		words = words[1:]
+// sumLater finds out what each hit's counter was charged after it, by the requests that were
+// decided together. Their order is that of the batch.
+func (r *reply) sumLater() error {
+	b := r.batch
+	if len(b.hits) == len(b.counters) {
+		return nil
 	}
-	for _, n := range words {
-		if n < 0 || n > limiter.MaxExact {
-			return false
+	r.later = make([]int64, len(b.hits))
+	sums := make([]int64, len(b.counters))
+	for place := b.len() - 1; place >= 0; place-- {
+		if r.isSingle(place) {
+			continue
+		}
+		begin, hits := b.begin(place), b.hitsOf(place)
+		for i, h := range hits {
+			r.later[begin+i] = sums[h.counter]
+		}
+		for _, h := range hits {
+			sums[h.counter] += h.cost
 		}
 	}
-	return true
+	for n, sum := range sums {
+		if sum > r.state(r.states[n]).Used {
+			return errReply
+		}
+	}
+	return nil
 }
+
+func (r *reply) isSingle(place int) bool { return r.singles != nil && r.singles[place] != together }
+
+// words reads what scripts reply.
+type words struct {
+	integers []int64
+	next     int // of them
+}
+
+// peek returns the next word, 0 if there is none.
+func (w *words) peek() int64 {
+	if w.next < len(w.integers) {
+		return w.integers[w.next]
+	}
+	return 0
+}
+
+// number reads a number.
+func (w *words) number() (int64, error) {
+	if w.next >= len(w.integers) || !possible(w.integers[w.next]) {
+		return 0, errReply
+	}
+	w.next++
+	return w.integers[w.next-1], nil
+}
+
+// state reads what is said of a counter, and returns where it begins.
+func (w *words) state() (begin int32, err error) {
+	begin = int32(w.next)
+	if word := w.peek(); word != wordAdmitted && word != wordOver {
+		_, err = w.number()
+		return begin, err
+	}
+	w.next++
+	for range 3 {
+		if _, err := w.number(); err != nil {
+			return 0, err
+		}
+	}
+	return begin, nil
+}
+
+// end returns an error unless all is read.
+func (w *words) end() error {
+	if rest := len(w.integers) - w.next; rest > 0 {
+		return fmt.Errorf("%w: %d integers too many", errReply, rest)
+	}
+	return nil
+}
+
+// possible tells whether a script says such a number.
+func possible(n int64) bool { return n >= 0 && n <= limiter.MaxExact }
 
 // decisions reads what became of hits, which are the request at place, into
-// out, and tells whether the request is denied. It appends the states of the
+// out, and reports whether the request is denied. It appends the states of the
 // hits' counters to states.
 func (r *reply) decisions(place int, hits []limiter.Hit, out []limiter.Decision, states []limiter.State) (_ []limiter.State, denied bool, err error) {
 	if states, err = r.outcomes(place, out, states); err != nil {
@@ -100,21 +199,41 @@ func (r *reply) decisions(place int, hits []limiter.Hit, out []limiter.Decision,
 // outcomes reads which hits of the request at place are over, and appends the
 // states of their counters after it.
 func (r *reply) outcomes(place int, out []limiter.Decision, states []limiter.State) ([]limiter.State, error) {
-	next := r.begins[place]
-	for i := range out {
-		word := r.integers[next]
-		if word == wordRefused {
-			return nil, unavailable(r.refusal)
+	if r.isSingle(place) {
+		next := r.singles[place]
+		for i := range out {
+			word := r.integers[next]
+			out[i].Over = word == wordOver
+			states = append(states, r.state(next))
+			next += length(word)
 		}
-		out[i].Over = word == wordOver
-		states = append(states, r.state(next))
-		next += length(word)
+		return states, nil
+	}
+	if r.refusal != nil {
+		return nil, unavailable(r.refusal)
+	}
+	begin, hits := r.batch.begin(place), r.batch.hitsOf(place)
+	for i := range out {
+		state := r.state(r.states[hits[i].counter])
+		if r.later != nil {
+			state.Used -= r.later[begin+i]
+		}
+		out[i].Over = false
+		states = append(states, state)
 	}
 	return states, nil
 }
 
+// length is how many integers tell of a counter, from the first of them.
+func length(word int64) int32 {
+	if word < 0 {
+		return 4
+	}
+	return 1
+}
+
 // state reads the state that integers tell, from the given one on.
-func (r *reply) state(begin int) limiter.State {
+func (r *reply) state(begin int32) limiter.State {
 	if short := r.integers[begin]; short >= 0 {
 		return limiter.State{At: short / million, Used: short % million}
 	}

@@ -25,13 +25,18 @@ type script struct {
 }
 
 var (
-	decideScript   = newScript("decide")
-	giveBackScript = newScript("giveback")
+	decideScript   = newScript([]string{"straight"}, "together", "decide")
+	giveBackScript = newScript(nil, "giveback")
 )
 
-// newScript puts what all scripts use and the named file into one.
-func newScript(last string) *script {
-	text := luaText(slices.Concat([]string{"prelude", "state"}, limiter.AlgorithmNames(), []string{"limits", last})...)
+// newScript puts what all scripts use and the named files into one. The first come before
+// what they need not know.
+func newScript(first []string, last ...string) *script {
+	return scriptOf(luaText(slices.Concat([]string{"time"}, first, []string{"prelude", "state"}, limiter.AlgorithmNames(), []string{"limits"}, last)...))
+}
+
+// scriptOf makes a script of its text.
+func scriptOf(text string) *script {
 	sum := sha1.Sum([]byte(text))
 	return &script{text, hex.EncodeToString(sum[:])}
 }
@@ -59,10 +64,10 @@ func (b *backend) call(batch *batch) {
 	batch.asked, batch.number = b.local(), b.denials.number()
 	integers, err := b.run(ctx, b.client, batch)
 	b.metrics.calls.Inc()
-	b.metrics.requests.Observe(float64(batch.requests.len()))
+	b.metrics.requests.Observe(float64(batch.len()))
 	b.metrics.seconds.Observe(time.Since(start).Seconds())
 	if err == nil {
-		batch.reply, err = newReply(integers, batch.counters)
+		batch.reply, err = newReply(integers, batch)
 	}
 	if err != nil {
 		err = b.client.Clean(err)
@@ -102,11 +107,8 @@ func (b *backend) load(ctx context.Context, client processor, batch *batch) ([]i
 }
 
 func (b *backend) runAs(ctx context.Context, client processor, batch *batch, command, script string) ([]int64, error) {
-	args := make([]any, 0, 5+batch.keys.len()+batch.requests.len())
-	args = append(args, command, script, batch.keys.len())
-	args = batch.keys.appendTo(args)
-	args = append(args, b.clock(), batch.limits)
-	args = batch.requests.appendTo(args)
+	args := make([]any, 0, 6+batch.keys.len())
+	args = batch.arguments(append(args, command, script), b.clock())
 	cmd := once{redis.NewIntSliceCmd(ctx, args...)}
 	err := client.Process(ctx, cmd)
 	return cmd.Val(), err
@@ -120,13 +122,13 @@ type once struct{ *redis.IntSliceCmd }
 // NoRetry implements redis.Cmder.
 func (once) NoRetry() bool { return true }
 
-// clock is the time of a call as the scripts read it, see limits.lua.
+// clock is the time of a call as the scripts read it, see time.lua.
 func (b *backend) clock() string {
 	switch {
 	case b.now == nil:
 		return ""
 	case b.oneClock:
-		return strconv.FormatInt(b.now().UnixMicro(), 10) + " one"
+		return strconv.FormatInt(b.now().UnixMicro(), 10)
 	default:
 		return strconv.FormatInt(b.now().UnixMicro(), 10) + " several"
 	}

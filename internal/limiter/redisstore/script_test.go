@@ -32,7 +32,7 @@ return lacking`
 	for i, name := range names {
 		args[i] = name
 	}
-	text := luaText(append([]string{"prelude", "state"}, names...)...) + check
+	text := luaText(append([]string{"time", "prelude", "state"}, names...)...) + check
 	lacking, err := connect(t, testenv.RedisServer(t)).Eval(t.Context(), text, nil, args...).StringSlice()
 	if err != nil {
 		t.Fatal(err)

@@ -1,127 +1,137 @@
--- Decides a batch of requests in their order, each all or nothing, as limiter.Decide does. The other files
--- stand before this one.
+-- Decides the batches that neither straight.lua nor together.lua do. The other files stand before this one.
 --
--- KEYS     the counter of every hit, request after request
--- ARGV     see limits.lua; each from the third on is a request, as three integers for every hit of it:
---            how     mode + 3 * charge
---                    mode: 0 enforced, 1 shadow, 2 quota; charge: 0 if admitted, 1 always, 2 refund
---            cost    units taken or, by a refund, given back; 0 is a peek, which asks for one unit unless it
---                    is charged always
---            limit   its number
--- Reply    integers: the time of the decision, and for every hit what became of it and the state of its
---          counter after the request:
---            at * 1000000 + used   if it is not over its limit and the state is short, see state.lua
---            ADMITTED or OVER, at, used, prev   otherwise
---          or, of a request whose writes Redis refused, only REFUSED; then the bytes of Redis' error follow
+-- A counter that has room for all its hits is charged with their sum even so. The requests that have a hit on another
+-- counter are decided one after the other, each all or nothing, as limiter.Decide does, and before the rest:
+-- nobody has been answered yet, so that the order is free.
 --
--- A state is stored until it is as good as unused. Anything else that a key holds counts as unused, and is
--- replaced by the first charge. The hits of one key have one kind and period: they are in the key.
+-- KEYS     the counters that the batch meets, each once
+-- ARGV[2]  after the groups, see together.lua, the requests: for every hit HIT bytes, which are four integers
+--            3 bytes  the number of its counter
+--            1 byte   mode + 3 * charge, and LAST more in the last hit of a request
+--                     mode: 0 enforced, 1 shadow, 2 quota; charge: 0 if admitted, 1 always, 2 refund
+--            3 bytes  the number of its limit
+--            7 bytes  cost: units taken or, by a refund, given back; 0 is a peek, which asks for one unit unless
+--                     it is charged always
+-- Reply    integers: the time; SINGLE and the number of requests that were decided one after the other; of each
+--          of these its number, from 0 on, and for every hit what became of it and the state of its counter after
+--          the request; then the state of each counter at the end. A state is as in together.lua, with OVER for
+--          ADMITTED if the hit is over its limit, however short it is.
+--          If Redis refused a write: the time, REFUSED, the number of requests that did not need it, each as above,
+--          and the bytes of Redis' error.
 
-local CHUNK = 1024 -- keys per MGET: unpack can return some thousand values only
+local REFUSED = -4
 
-local function read_request(text)
-  local hits = {}
-  for how, cost, n in gmatch(text, "(%d+) (%d+) (%d+) ") do
-    how, cost = tonumber(how), tonumber(cost)
-    local limit = limits[tonumber(n)]
-    local algorithm = limit.algorithm
-    hits[#hits + 1] = {
-      mode = how % 3, refund = how >= 6, always = how >= 3, unconditional = how >= 3 and cost > 0,
-      cost = cost, wanted = max(cost, how >= 3 and 0 or 1), limit = limit,
-      roll = algorithm.roll, admit = algorithm.admit, take = algorithm.take, give = algorithm.give,
-    }
-  end
-  return hits
-end
-
--- Requests that meet the same rules have equal texts. Each text is read once, because reading takes
--- longer than deciding.
-local requests, known = {}, {}
-for r = 3, #ARGV do
-  local text = ARGV[r]
-  local request = known[text]
-  if not request then
-    request = read_request(text)
-    known[text] = request
-  end
-  requests[r - 2] = request
-end
-
-local stored = {}
-for i = 1, #KEYS, CHUNK do
-  local chunk = call("MGET", unpack(KEYS, i, min(i + CHUNK - 1, #KEYS)))
-  for j = 1, #chunk do
-    stored[i + j - 1] = chunk[j]
-  end
-end
-
--- The counters, by the number of the first hit on them.
-local counter_of = {}             -- by key
-local at, used, prev = {}, {}, {} -- their states, as they were written last
-local writer = {}                 -- the hit that wrote last
-local brought_back = {}           -- a hit on it, if the clock had stepped back behind what is stored
+-- The counters.
+local at, used, prev = {}, {}, {} -- their states, as they are to be stored
+local limit_of = {}               -- of their first hits
+local writer = {}                 -- the limit of the hit that changed it last
+local brought_back = {}           -- whether the clock had stepped back behind what is stored
 local lives_on = {}               -- the at with which the state, if it is used, expires when it did before
 local counted = {}                -- the used that is stored, if INCRBY can change it
+local sums = {}                   -- of their hits, false if they do not fit together
 
--- Reads a counter for a hit and returns its state.
-local function read(i, hit)
-  local limit, text = hit.limit, stored[i]
-  local a, u, p, short
-  if text then
-    a, u, p, short = parse_state(text, limit)
+-- The state of a counter that is charged with a sum, nothing if it does not fit.
+local function raised(i, sum)
+  local limit, a, u, p = limit_of[i], at[i], used[i], prev[i]
+  if a < limit.oldest or u == 0 then
+    a, u, p = limit.algorithm.roll(limit, a, u, p)
   end
-  if not a then
-    a, u, p = 0, 0, 0
-  elseif a > limit.newest then
-    a, u, p = limit.algorithm.back(limit, a, u, p)
-    brought_back[i] = hit
-  elseif limit.lasting and u > 0 then
-    lives_on[i], counted[i] = a, short and u
-  end
-  return a, u, p
+  u, p = limit.algorithm.admit(limit, sum, sum, a, u, p)
+  return u and a, u, p
 end
 
-local counter, over = {}, {}                           -- of a request's hits: its counter, whether it is over
+do
+  local last = 0
+  for n, sum, count in gmatch(groups_text, "(%d+) (%d+) (%d+) ") do
+    local limit, first = limits[tonumber(n)], last + 1
+    sum, last = tonumber(sum), last + count
+    for i = first, last do
+      local a, u, p, short = read(i, limit)
+      if a > limit.newest then
+        a, u, p = limit.algorithm.back(limit, a, u, p)
+        brought_back[i] = true
+      elseif limit.lasting and u > 0 then
+        lives_on[i], counted[i] = a, short and u
+      end
+      at[i], used[i], prev[i], limit_of[i] = a, u, p, limit
+      sums[i] = sum > 0 and raised(i, sum) and sum
+    end
+  end
+end
+
+local singles = {} -- the requests to decide one after the other: their hits
+local numbers = {} -- and which requests these are
+do
+  local hits, single, number = {}, false, 0
+  for p = 1, #requests_text, HIT do
+    local i1, i2, i3, how, n1, n2, n3, c1, c2, c3, c4, c5, c6, c7 = byte(requests_text, p, p + HIT - 1)
+    local i, limit = (i1 * 256 + i2) * 256 + i3, limits[(n1 * 256 + n2) * 256 + n3]
+    local cost = (((((c1 * 256 + c2) * 256 + c3) * 256 + c4) * 256 + c5) * 256 + c6) * 256 + c7
+    local last = how >= LAST
+    how = how % LAST
+    hits[#hits + 1] = {
+      counter = i, cost = cost, wanted = max(cost, how >= 3 and 0 or 1), limit = limit, algorithm = limit.algorithm,
+      mode = how % 3, refund = how >= 6, always = how >= 3, unconditional = how >= 3 and cost > 0,
+    }
+    single = single or not sums[i]
+    if last then
+      if single then
+        singles[#singles + 1], numbers[#numbers + 1] = hits, number
+        for h = 1, #hits do
+          local hit = hits[h]
+          sums[hit.counter] = sums[hit.counter] and sums[hit.counter] - hit.cost
+        end
+      end
+      hits, single, number = {}, false, number + 1
+    end
+  end
+end
+
+local reply, replied = { now, SINGLE, #singles }, 3 -- integers, and how many
+local begins = {}                                   -- behind which of them each single request begins
+
+local function tell(i, is_over)
+  local a, u, p = at[i], used[i], prev[i]
+  if p == 0 and u < MILLION and a < SHORT and not is_over then
+    replied = replied + 1
+    reply[replied] = a * MILLION + u
+  else
+    reply[replied + 1] = is_over and OVER or ADMITTED
+    reply[replied + 2], reply[replied + 3], reply[replied + 4] = a, u, p
+    replied = replied + 4
+  end
+end
+
+local over = {}                                        -- of a request's hits: whether it is over
 local at_before, used_before, prev_before = {}, {}, {} -- the state of its counter before
 local writer_before = {}
-local reply, replied = { now }, 1                      -- integers, and how many
-local begins = {}                                      -- behind which of them each request begins
-local first = 0                                        -- hits of earlier requests
 
-for r = 1, #requests do
-  local hits = requests[r]
+for r = 1, #singles do
+  local hits = singles[r]
   local denied, quotas, quotas_over = false, 0, 0
 
   for h = 1, #hits do
-    local hit, key = hits[h], KEYS[first + h]
-    local limit, cost = hit.limit, hit.cost
-    local i, a, u, p = counter_of[key], nil, nil, nil
-    if i then
-      a, u, p = at[i], used[i], prev[i]
-    else
-      i = first + h
-      counter_of[key] = i
-      a, u, p = read(i, hit)
-      at[i], used[i], prev[i] = a, u, p
-    end
-    counter[h], at_before[h], used_before[h], prev_before[h], writer_before[h] = i, a, u, p, writer[i]
+    local hit = hits[h]
+    local i, limit, algorithm, cost = hit.counter, hit.limit, hit.algorithm, hit.cost
+    local a, u, p = at[i], used[i], prev[i]
+    at_before[h], used_before[h], prev_before[h], writer_before[h] = a, u, p, writer[i]
     if a < limit.oldest or u == 0 then
-      a, u, p = hit.roll(limit, a, u, p)
+      a, u, p = algorithm.roll(limit, a, u, p)
     end
 
     local u_after, p_after
     if hit.refund then
       over[h] = false
-      u_after, p_after = hit.give(limit, cost, u, p)
+      u_after, p_after = algorithm.give(limit, cost, u, p)
     else
-      u_after, p_after = hit.admit(limit, cost, hit.wanted, a, u, p)
+      u_after, p_after = algorithm.admit(limit, cost, hit.wanted, a, u, p)
       over[h] = not u_after
       if not u_after and hit.always then
-        u_after, p_after = hit.take(limit, cost, u, p)
+        u_after, p_after = algorithm.take(limit, cost, u, p)
       end
     end
     if u_after and cost > 0 then
-      at[i], used[i], prev[i], writer[i] = a, u_after, p_after, hit
+      at[i], used[i], prev[i], writer[i] = a, u_after, p_after, limit
     end
 
     if hit.mode == 0 then
@@ -133,34 +143,36 @@ for r = 1, #requests do
 
   if denied or quotas > 0 and quotas == quotas_over then
     for h = #hits, 1, -1 do
-      local i = counter[h]
+      local i = hits[h].counter
       at[i], used[i], prev[i], writer[i] = at_before[h], used_before[h], prev_before[h], writer_before[h]
     end
     for h = 1, #hits do
       local hit = hits[h]
       if hit.unconditional then
-        local i, change = counter[h], hit.refund and hit.give or hit.take
-        local a, u, p = hit.roll(hit.limit, at[i], used[i], prev[i])
-        at[i], writer[i] = a, hit
+        local i, change = hit.counter, hit.refund and hit.algorithm.give or hit.algorithm.take
+        local a, u, p = hit.algorithm.roll(hit.limit, at[i], used[i], prev[i])
+        at[i], writer[i] = a, hit.limit
         used[i], prev[i] = change(hit.limit, hit.cost, u, p)
       end
     end
   end
 
-  begins[r] = replied
+  begins[r], replied = replied, replied + 1
+  reply[replied] = numbers[r]
   for h = 1, #hits do
-    local i = counter[h]
-    local a, u, p = at[i], used[i], prev[i]
-    if p == 0 and u < MILLION and a < SHORT and not over[h] then
-      replied = replied + 1
-      reply[replied] = a * MILLION + u
-    else
-      reply[replied + 1] = over[h] and OVER or ADMITTED
-      reply[replied + 2], reply[replied + 3], reply[replied + 4] = a, u, p
-      replied = replied + 4
-    end
+    tell(hits[h].counter, over[h])
   end
-  first = first + #hits
+end
+begins[#singles + 1] = replied
+
+-- The other requests.
+for i = 1, #KEYS do
+  local sum = sums[i]
+  if sum and sum > 0 then
+    at[i], used[i], prev[i] = raised(i, sum)
+    writer[i] = limit_of[i]
+  end
+  tell(i)
 end
 
 -- Whether a counter is not what is stored of it.
@@ -168,13 +180,8 @@ local function dirty(i)
   return (used[i] > 0 or prev[i] > 0 or stored[i]) and state_text(at[i], used[i], prev[i]) ~= stored[i]
 end
 
--- An unused state is stored for the least time that there is, rather than deleted: DEL is a permission more.
-local function expiry(limit, a, u, p)
-  return u == 0 and p == 0 and 1 or max(ceil(limit.algorithm.left(limit, a, u, p) / 1000), 1) + spare
-end
-
 local function write(i)
-  local a, u, p, limit = at[i], used[i], prev[i], (writer[i] or brought_back[i]).limit
+  local a, u, p, limit = at[i], used[i], prev[i], writer[i] or limit_of[i]
   if not dirty(i) then
     return
   elseif u > 0 and a == lives_on[i] then
@@ -183,22 +190,12 @@ local function write(i)
   return pcall("SET", KEYS[i], state_text(a, u, p), "PX", expiry(limit, a, u, p))
 end
 
--- Writes what a counter was, after write has written to it.
-local function restore(i)
-  local limit = writer[i].limit
-  local a, u, p = parse_state(stored[i] or "0", limit)
-  if not a then
-    a, u, p = 0, 0, 0
-  end
-  pcall("SET", KEYS[i], stored[i] or "0", "PX", expiry(limit, a, u, p))
-end
-
 -- If Redis refuses a write, nothing is written: what was before it is undone, by the command that was permitted
 -- then. A replica, or a Redis out of memory, refuses the first; a user may lack the permission for a command or a
 -- key. INCRBY may be refused without harm: the rest of the call is then set, rather than have Redis note a
 -- refusal for each counter. It also fails if Redis does not read the integer as tonumber does.
 local failure
-local increments, increment = true, {}
+local increment = {}
 for i = 1, #KEYS do
   if writer[i] or brought_back[i] then
     local u, before, result = used[i], counted[i], nil
@@ -217,7 +214,7 @@ for i = 1, #KEYS do
         if increment[w] then
           pcall("INCRBY", KEYS[w], format("%d", -increment[w]))
         elseif writer[w] and dirty(w) then
-          restore(w)
+          restore(w, writer[w])
         end
       end
       break
@@ -229,27 +226,22 @@ if not failure then
 end
 
 -- Only requests on counters that nobody changed have their answer, such as denials.
-begins[#requests + 1] = replied
-local answer = { now }
-local some = false
-first = 0
-for r = 1, #requests do
-  local refused = false
-  for h = 1, #requests[r] do
-    local i = counter_of[KEYS[first + h]]
+local answer, told = { now, REFUSED, 0 }, 0
+for r = 1, #singles do
+  local hits, refused = singles[r], false
+  for h = 1, #hits do
+    local i = hits[h].counter
     refused = refused or writer[i] and dirty(i)
   end
-  if refused then
-    some = true
-    answer[#answer + 1] = REFUSED
-  else
+  if not refused then
+    told = told + 1
     for n = begins[r] + 1, begins[r + 1] do
       answer[#answer + 1] = reply[n]
     end
   end
-  first = first + #requests[r]
 end
-for n = 1, some and #failure or 0 do -- none, if only to bring back a counter was refused
+answer[3] = told
+for n = 1, #failure do
   answer[#answer + 1] = byte(failure, n)
 end
 return answer

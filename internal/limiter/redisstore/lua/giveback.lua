@@ -2,18 +2,15 @@
 -- limiter.Limit.GiveBack does. The other files stand before this one.
 --
 -- KEYS     counters, all different within a request but not within a batch
--- ARGV     see limits.lua; each from the third on is of the counter of that number, five integers:
+-- ARGV[2]  after the limits, see limits.lua, five integers for each counter:
 --            cost    that was charged
 --            at, used and prev of its state after the charge
 --            limit   its number
 -- Reply    integers: the time, and of each counter -1, at, used, prev: its state afterwards, all 0 if nothing is
 --          stored, as decide.lua tells it
 
--- Gives back what text tells, and returns the state afterwards.
-local function give_back(key, text, stored)
-  local cost, charged_at, charged_used, charged_prev, n = match(text, "(%d+) (%d+) (%d+) (%d+) (%d+) ")
-  cost, charged_at = tonumber(cost), tonumber(charged_at)
-  local limit = limits[tonumber(n)]
+-- Gives back a cost, and returns the state afterwards.
+local function give_back(key, stored, cost, charged_at, charged_used, charged_prev, limit)
   local at, used, prev = parse_state(stored, limit)
   if not at then
     return 0, 0, 0
@@ -24,7 +21,7 @@ local function give_back(key, text, stored)
 
   local algorithm = limit.algorithm
   local left_at, left_used, left_prev =
-    algorithm.roll(limit, charged_at, tonumber(charged_used), tonumber(charged_prev))
+    algorithm.roll(limit, charged_at, charged_used, charged_prev)
   local now_at, now_used, now_prev = algorithm.roll(limit, at, used, prev)
   now_used, now_prev =
     algorithm.give_back(limit, cost, now_at, now_used, now_prev, left_at, left_used, left_prev, charged_at)
@@ -41,13 +38,15 @@ local function give_back(key, text, stored)
   return at, used, prev
 end
 
-local reply = { now }
-for i = 1, #KEYS do
+local reply, i = { now }, 0
+for cost, charged_at, charged_used, charged_prev, n in gmatch(rest, "(%d+) (%d+) (%d+) (%d+) (%d+) ") do
+  i = i + 1
   local stored, at, used, prev = call("MGET", KEYS[i])[1], 0, 0, 0 -- no GET: it is a permission more
   if stored then
-    at, used, prev = give_back(KEYS[i], ARGV[i + 2], stored)
+    at, used, prev = give_back(KEYS[i], stored, tonumber(cost), tonumber(charged_at), tonumber(charged_used),
+      tonumber(charged_prev), limits[tonumber(n)])
   end
-  local n = #reply
-  reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = ADMITTED, at, used, prev
+  local words = #reply
+  reply[words + 1], reply[words + 2], reply[words + 3], reply[words + 4] = ADMITTED, at, used, prev
 end
 return reply

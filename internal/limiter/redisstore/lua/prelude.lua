@@ -1,27 +1,25 @@
--- What all files of the script use. They are one script, in the order that script.go gives.
+-- What the files after this one use. All are one script, in the order that script.go gives.
 --
 -- An algorithm is the pure functions of its Go file, as the member of algorithms that has its word in rules; a
--- state is handed round as its three numbers. fixed_window.lua tells what the functions return. Their function limit prepares, once for all counters of a limit, what the others take first: the constants of
--- the limit, the time t, in microseconds as all times are, and
+-- state is handed round as its three numbers. fixed_window.lua tells what the functions return. Their function
+-- limit prepares, once for all counters of a limit, what the others take first: the constants of the limit, the
+-- time t, in microseconds as all times are, and
 --   grid       what at counts, in microseconds
 --   most       the largest used of a state
 --   most_prev  the largest prev of a state
 --   oldest     the smallest at of a used state that is as of now already, and need not be rolled
---   newest     the largest at of a state that is not from after now, see limits.lua
+--   newest     the largest at of a state that is not from after now, see time.lua
 --   lasting    whether a used state expires when it did before, as long as its at is the same
 
-local ceil, max, min, fmod = math.ceil, math.max, math.min, math.fmod
-local format, match, gmatch, byte = string.format, string.match, string.gmatch, string.byte
-local tonumber, unpack = tonumber, unpack
-local call, pcall, KEYS, ARGV = redis.call, redis.pcall, KEYS, ARGV
+local fmod, gmatch = math.fmod, string.gmatch
 
 local algorithms = {}
 
 local SECOND = 1000000
 local EXACT = 2 ^ 53 -- limiter.MaxExact
 
--- What is replied of a counter, if not its short state; the state follows the first two. See reply.go.
-local ADMITTED, OVER, REFUSED = -1, -2, -3
+-- What is replied of a counter, if not its short state; the state follows. See reply.go.
+local ADMITTED = -1
 
 -- n * time / seconds, for a time in microseconds: a number of units, and a rest that may hold more of them,
 -- in units divided by the microseconds of the seconds. It takes two products, because one would not be exact.

@@ -2,7 +2,6 @@
 -- that is 0; a short one, which has no prev and is below SHORT and a MILLION, as the integer
 -- at * MILLION + used, which Redis keeps in less memory than a text and can increment.
 
-local MILLION = 1000000
 local SHORT = 2 ^ 33 -- more than any at of a short state
 
 -- The state that a text tells, and whether it is short; nothing if it tells none that is possible with any
