@@ -15,7 +15,8 @@ import (
 // Store is a limiter.Store on Redis. Its Decide delays a request while the call
 // before is in flight.
 //
-// Whatever Redis does, Decide returns within the OpTimeout of Options.Main, and so long
+// Whatever Redis does, Decide returns within the OpTimeout of Options.Main, in which time
+// without a processor for this process does not count (redisconn.Patience), and so long
 // before the deadline of the caller's context (an eighth of the time left, and
 // answerTime if that is more) that the caller's own caller learns of the failure
 // before its deadline.
