@@ -55,7 +55,7 @@ func New(o Options) (*Store, error) {
 	metrics := newMetrics(o.Registerer) // nothing can fail any more
 	s := &Store{
 		main:    newBackend("main", first, &o, metrics, log),
-		denials: newDenials(o.DenyMemory, localClock(o.Now)),
+		denials: newDenials(o.DenyMemory, o.DenyMaxAge, localClock(o.Now)),
 	}
 	if second != nil {
 		s.perSecond = newBackend("per_second", second, &o, metrics, log)
