@@ -1,6 +1,6 @@
 // Command bench measures the whole server beside the floor (see floor) and
 // beside itself, in memory and with a Redis of its own, and writes what
-// docs/performance.md shows: raw figures as JSON, tables and plots. `make
+// docs/performance.md and docs/scale.md show: raw figures as JSON, tables and plots. `make
 // measure` runs it. All load goes to loopback.
 //
 // Rounds are interleaved, each measures everything once, and what is compared
