@@ -23,6 +23,7 @@ func openRedis(s settings.Redis, prefix settings.KeyPrefix, logger *slog.Logger,
 		Main:       s.Connection(s.Main, encrypt),
 		KeyPrefix:  string(prefix),
 		DenyMemory: s.DenyMemory,
+		DenyMaxAge: s.DenyMaxAge,
 		Logger:     logger,
 		Registerer: reg,
 	}

@@ -256,6 +256,24 @@ func TestDenyMemoryIsASetting(t *testing.T) {
 	}
 }
 
+// TestDenyMaxAgeIsASetting asks for longer than the second for which a denial is
+// remembered by default.
+func TestDenyMaxAgeIsASetting(t *testing.T) {
+	t.Setenv("LOCAL_CACHE_MAX_AGE", "1h")
+	f := start(t, "--config="+directory(t, limited(1)), "--redis-url="+miniredis.RunT(t).Addr(), inTime)
+	f.wantHealth(true, "OK")
+	pause := time.NewTicker(10 * time.Millisecond)
+	defer pause.Stop()
+	for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); <-pause.C {
+		if _, err := f.ask(t.Context(), "alice"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, page, err := f.request("GET", f.MetricsAddr(), "/metrics", ""); err != nil || !strings.Contains(page, "\nweir_redis_calls_total 2\n") {
+		t.Errorf("want two calls, one that admits and one that denies (error: %v); got\n%s", err, page)
+	}
+}
+
 // TestRedisHostnameVerification reads the files of TLS with and without the
 // variable that leaves out the names in certificates.
 func TestRedisHostnameVerification(t *testing.T) {

@@ -25,7 +25,9 @@ type Redis struct {
 	UsePerSecond bool        `name:"redis-persecond" env:"REDIS_PERSECOND" default:"false" help:"Keep limits per second in a second Redis. Other Redis settings hold for both."`
 	PerSecond    RedisServer `embed:"" prefix:"redis-persecond-" envprefix:"REDIS_PERSECOND_" set:"absent=Needed if REDIS_PERSECOND is on."`
 
-	DenyMemory int `name:"local-cache-size-in-bytes" env:"LOCAL_CACHE_SIZE_IN_BYTES" default:"4194304" min:"0" max:"1073741824" help:"Memory to deny used-up limits without Redis, at most a second. Half as much more remembers other counters. 0 is none."`
+	DenyMemory int `name:"local-cache-size-in-bytes" env:"LOCAL_CACHE_SIZE_IN_BYTES" default:"4194304" min:"0" max:"1073741824" help:"Memory to deny used-up limits without Redis, at most LOCAL_CACHE_MAX_AGE. Half as much more remembers other counters. 0 is none."`
+
+	DenyMaxAge time.Duration `name:"local-cache-max-age" env:"LOCAL_CACHE_MAX_AGE" default:"1s" min:"1s" max:"1h" help:"Longest time to deny a used-up limit without Redis, and so for which what other processes refund, or a deleted counter, may go unnoticed."`
 
 	// Variables are those that say how to use a Redis, if none is named.
 	Variables []string `kong:"-"`

@@ -44,7 +44,7 @@ func TestGivingBackIsKnownAtOnce(t *testing.T) {
 		f.want("after the refund", false, 1, hit("k", l, 1))
 	})
 	t.Run("of a refund that is noted before an earlier denial", func(t *testing.T) {
-		d := newDenials(1<<20, time.Now)
+		d := newDenials(1<<20, minAge, time.Now)
 		denial := &batch{number: 1, asked: time.Now()}
 		refund := &batch{number: 2, asked: time.Now(), credited: []credit{{[]byte("k"), 0}}}
 		d.noteCredits(refund)
@@ -72,7 +72,7 @@ func TestWhatIsForgottenVoidsEarlierDenials(t *testing.T) {
 		{name: "one between the refund and another denial", after: 4, denial: 3, known: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := newDenials(denialShards*(denialBytes+len(key)), time.Now)
+			d := newDenials(denialShards*(denialBytes+len(key)), minAge, time.Now)
 			deny := func(call int64, key string) {
 				d.note(&batch{number: call, asked: time.Now()}, 0, []limiter.Hit{hit(key, l, 1)}, []limiter.State{{Used: 1}}, true)
 			}

@@ -11,10 +11,10 @@ import (
 
 // denials remembers the counters of requests that Redis denied, so that a
 // counter known to be over costs no call: for as long as the denial holds, but
-// at most for maxMemory. It is exact as far as this process can know. Use by
+// at most for maxAge. It is exact as far as this process can know. Use by
 // others only makes a counter fuller, and a denied request takes nothing, so
 // that nobody notices whether Redis was asked. What would be noticed lasts for
-// maxMemory at most: units given back by another process, and a counter that
+// maxAge at most: units given back by another process, and a counter that
 // was deleted. What this process gives back is known at once.
 //
 // What is remembered is the states, not the denials: a request is denied if
@@ -31,7 +31,8 @@ type denials struct {
 	used   atomic.Int64 // counters remembered, of all shards
 	newest atomic.Int64 // from start until all of them are outdated, as a Duration
 	shards [denialShards]denialShard
-	max    int // bytes of a shard
+	max    int           // bytes of a shard
+	maxAge time.Duration // of what is remembered
 	// recent holds the last known state of any counter. It denies nothing: it is for
 	// the other counters of a denied request.
 	recent *limiter.Recent[recentState]
@@ -45,7 +46,9 @@ type recentState struct {
 }
 
 const (
-	maxMemory    = time.Second
+	// minAge is for how long everything is remembered. For so long no clock goes wrong by
+	// more than a counter's own resolution.
+	minAge       = time.Second
 	denialShards = 16
 	// denialBytes is about what a remembered counter takes beside its key.
 	denialBytes = 128
@@ -70,6 +73,7 @@ type remembered struct {
 	// credited is the order of the last request that gave something back, 0 if
 	// none is known. An earlier state is not remembered.
 	credited int64
+	lasts    time.Duration // until it is outdated
 	// unknown is set if something was given back and state is not that after it.
 	unknown bool
 }
@@ -83,13 +87,13 @@ func localClock(now func() time.Time) func() time.Time {
 	return now
 }
 
-// newDenials returns a memory of about so many bytes, and half as many for recent.
-// Without bytes it returns nil, which denies nothing.
-func newDenials(bytes int, now func() time.Time) *denials {
+// newDenials returns a memory of about so many bytes for at most maxAge, and half as
+// many for recent. Without bytes it returns nil, which denies nothing.
+func newDenials(bytes int, maxAge time.Duration, now func() time.Time) *denials {
 	if bytes <= 0 {
 		return nil
 	}
-	d := &denials{now: now, start: now(), seed: maphash.MakeSeed(), max: bytes / denialShards, recent: limiter.NewRecent[recentState](bytes / 2)}
+	d := &denials{now: now, start: now(), seed: maphash.MakeSeed(), max: bytes / denialShards, maxAge: max(maxAge, minAge), recent: limiter.NewRecent[recentState](bytes / 2)}
 	for i := range d.shards {
 		d.shards[i].counters = map[string]remembered{}
 	}
@@ -167,7 +171,7 @@ func (d *denials) recall(hits []limiter.Hit, local time.Time, of []recalled) (no
 		}
 		// Of counters in several places the clocks may differ. With the latest no
 		// denial is held on to for too long.
-		now, ok = max(now, s.at+local.Sub(s.asked).Microseconds()), true
+		now, ok = max(now, s.at+s.passed(local).Microseconds()), true
 		of[i] = recalled{s.state, true}
 	}
 	if ok {
@@ -195,7 +199,7 @@ func deniedByKnown(of []recalled, hits []limiter.Hit, out []limiter.Decision) bo
 	return v.Denied()
 }
 
-// lookup returns a counter that was seen within the last maxMemory.
+// lookup returns a counter that is remembered and not outdated.
 func (d *denials) lookup(key []byte, local time.Time) (remembered, bool) {
 	shard := d.shard(key)
 	shard.mu.Lock()
@@ -210,8 +214,28 @@ func (d *denials) lookup(key []byte, local time.Time) (remembered, bool) {
 
 // outdated reports whether s was seen too long ago, or after now.
 func (s remembered) outdated(now time.Time) bool {
-	age := now.Sub(s.asked)
-	return age < 0 || age > maxMemory
+	age := s.age(now)
+	return age < 0 || age > s.lasts
+}
+
+// age is the time since s was seen. Of the two clocks of a process the one that went
+// further counts: one stands still while the machine sleeps, the other may be set back.
+func (s remembered) age(now time.Time) time.Duration {
+	return max(now.Sub(s.asked), now.Round(0).Sub(s.asked.Round(0)))
+}
+
+// passed is the time that has passed for Redis since s was seen, or a little more:
+// clocks differ by a thousandth at most, twice what time servers may correct. So a
+// denial ends too early rather than too late, and then Redis is asked.
+func (s remembered) passed(now time.Time) time.Duration {
+	age := s.age(now)
+	return age + max(0, age-minAge)/1000
+}
+
+// lasts is for how long a state of a counter of l is of use: after a period, most
+// limits admit again.
+func (d *denials) lasts(l *limiter.Limit) time.Duration {
+	return max(minAge, min(d.maxAge, l.Period()))
 }
 
 // allOutdated reports whether all that is remembered was seen too long ago.
@@ -270,7 +294,7 @@ func (d *denials) note(b *batch, place int, hits []limiter.Hit, states []limiter
 			newest = order >= shard.credited
 		}
 		if known := ok && !last.unknown; newest && (denied || known) {
-			d.remember(shard, key, remembered{state: states[i], at: b.reply.now, asked: b.asked, order: order, credited: last.credited})
+			d.remember(shard, key, remembered{state: states[i], at: b.reply.now, asked: b.asked, order: order, credited: last.credited, lasts: d.lasts(hits[i].Limit)})
 		}
 		shard.mu.Unlock()
 	}
@@ -295,7 +319,7 @@ func (d *denials) noteCredits(b *batch) {
 	}
 	for _, c := range b.credited {
 		order := orderOf(b, c.place)
-		s := remembered{asked: b.asked, order: order, credited: order, unknown: true}
+		s := remembered{asked: b.asked, order: order, credited: order, lasts: minAge, unknown: true}
 		if b.script == giveBackScript && b.err == nil {
 			var out [1]limiter.Decision
 			if states, err := b.reply.outcomes(c.place, out[:], nil); err == nil {
@@ -312,7 +336,7 @@ func (d *denials) noteCredits(b *batch) {
 
 // remember remembers a counter, known or not.
 func (d *denials) remember(shard *denialShard, key []byte, s remembered) {
-	end := int64(s.asked.Sub(d.start) + maxMemory)
+	end := int64(s.asked.Sub(d.start) + s.lasts)
 	for newest := d.newest.Load(); newest < end && !d.newest.CompareAndSwap(newest, end); {
 		newest = d.newest.Load()
 	}

@@ -13,7 +13,7 @@ import (
 // to them.
 func TestManyKnownDenialsInTime(t *testing.T) {
 	for _, counters := range []int{1, 10_000} {
-		d := newDenials(1<<24, time.Now)
+		d := newDenials(1<<24, minAge, time.Now)
 		l := yearly(1)
 		hits, states := make([]limiter.Hit, 10_000), make([]limiter.State, 10_000)
 		for i := range hits {
@@ -53,7 +53,7 @@ func TestNothingIsLookedUpWhenAllDenialsRanOut(t *testing.T) {
 			f := newMemoryFixture(t)
 			remember(f)
 			d := f.store.denials
-			f.pass(maxMemory)
+			f.pass(minAge)
 			f.want("another, while the last is remembered", false, 1, hit("other", l, 1))
 			if d.used.Load() == 0 {
 				t.Error("nothing is remembered too early")
@@ -72,7 +72,7 @@ func TestNothingIsLookedUpWhenAllDenialsRanOut(t *testing.T) {
 // rememberOne returns a memory in which the counter "over" is denied.
 func rememberOne(l *limiter.Limit) *denials {
 	now := time.Now()
-	d := newDenials(1<<20, func() time.Time { return now })
+	d := newDenials(1<<20, minAge, func() time.Time { return now })
 	state := limiter.State{At: now.UnixMicro() / l.Period().Microseconds(), Used: 1}
 	d.note(&batch{asked: now, reply: reply{now: now.UnixMicro()}}, 0, []limiter.Hit{hit("over", l, 1)}, []limiter.State{state}, true)
 	return d

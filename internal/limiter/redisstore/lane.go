@@ -90,7 +90,9 @@ func (l *lane) serve() {
 		if l.breaker.isOpen() {
 			b.err = errOpen
 		} else {
+			began := time.Now()
 			l.call(b)
+			l.queue.excuse(time.Since(began) - l.opTimeout)
 			l.denials.noteCredits(b)
 		}
 		close(b.done)

@@ -24,6 +24,10 @@ type Options struct {
 	// known to be over, so that Redis need not be asked again; 0 means none. Half as
 	// many more are for what was seen last of other counters.
 	DenyMemory int
+	// DenyMaxAge is for how long a counter that is over may be remembered, and so for how
+	// long it may go unnoticed that another process gave units back or that somebody
+	// deleted the counter. Less than a second is a second.
+	DenyMaxAge time.Duration
 	// Now tells the time of decisions. nil means Redis' own clock; only a Redis
 	// that refuses TIME in scripts, or a test, needs another. The clocks of
 	// processes differ: for each counter the newest time that any of them told

@@ -80,7 +80,7 @@ func TestKnownDenialTellsWhatWasSeenOfOthers(t *testing.T) {
 func TestWhatWasSeenIsTakenInOrder(t *testing.T) {
 	l, key := yearly(5), []byte("k")
 	request := []limiter.Hit{hit("k", l, 1)}
-	d := newDenials(1<<20, time.Now)
+	d := newDenials(1<<20, minAge, time.Now)
 	tell := func(call, used int64) {
 		d.note(&batch{number: call, asked: time.Now()}, 0, request, []limiter.State{{Used: used}}, false)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -58,8 +59,8 @@ func luaText(names ...string) string {
 func (b *backend) call(batch *batch) {
 	// Not the context of any caller: the batch belongs to several, and is
 	// decided even if all of them leave.
-	ctx, cancel := context.WithTimeout(context.Background(), b.opTimeout)
-	defer cancel()
+	ctx := &connecting{Context: context.Background(), timeout: b.opTimeout}
+	defer ctx.cancel()
 	start := time.Now()
 	batch.asked, batch.number = b.local(), b.denials.number()
 	integers, err := b.run(ctx, b.client, batch)
@@ -82,6 +83,36 @@ func (b *backend) call(batch *batch) {
 	}
 	b.outage.observe(err)
 	b.breaker.observe(err)
+}
+
+// connecting is a context that bounds how long a call waits for a connection, from when
+// go-redis first asks for it: if this process does not run before that, the call is not
+// late. It has no deadline, so that go-redis waits for the reply until opTimeout after
+// the call was written.
+type connecting struct {
+	context.Context // until done is made
+	timeout         time.Duration
+
+	once    sync.Once
+	done    context.Context
+	release context.CancelFunc
+}
+
+func (c *connecting) start() context.Context {
+	c.once.Do(func() { c.done, c.release = context.WithTimeout(c.Context, c.timeout) })
+	return c.done
+}
+
+// Done implements context.Context.
+func (c *connecting) Done() <-chan struct{} { return c.start().Done() }
+
+// Err implements context.Context.
+func (c *connecting) Err() error { return c.start().Err() }
+
+// cancel ends c.
+func (c *connecting) cancel() {
+	c.start()
+	c.release()
 }
 
 // processor is a client of go-redis, or of one node of a cluster.

@@ -15,7 +15,8 @@ import (
 // Store is a limiter.Store on Redis. Its Decide delays a request while the call
 // before is in flight.
 //
-// Whatever Redis does, Decide returns within the OpTimeout of Options.Main, and so long
+// Whatever Redis does, Decide returns within the OpTimeout of Options.Main, in which time
+// without a processor for this process does not count (redisconn.Patience), and so long
 // before the deadline of the caller's context (an eighth of the time left, and
 // answerTime if that is more) that the caller's own caller learns of the failure
 // before its deadline.
@@ -54,7 +55,7 @@ func New(o Options) (*Store, error) {
 	metrics := newMetrics(o.Registerer) // nothing can fail any more
 	s := &Store{
 		main:    newBackend("main", first, &o, metrics, log),
-		denials: newDenials(o.DenyMemory, localClock(o.Now)),
+		denials: newDenials(o.DenyMemory, o.DenyMaxAge, localClock(o.Now)),
 	}
 	if second != nil {
 		s.perSecond = newBackend("per_second", second, &o, metrics, log)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/internal/limiter"
+	"weir/internal/limiter/redisstore/redisconn"
 )
 
 // answerTime is what an answer needs to wake up and travel on a busy machine. Of
@@ -42,18 +43,33 @@ func callDeadline(timeout time.Duration, hits []limiter.Hit) time.Time {
 	return time.Now().Add(timeout * 3 / 4)
 }
 
-// wait waits until done is closed, but not longer than timeout, nor than ctx.
-func (b *backend) wait(ctx context.Context, timeout time.Duration, done <-chan struct{}) error {
-	timer := time.NewTimer(timeout)
+// wait waits until done is closed, but not longer than timeout, nor than ctx. Time in
+// which this process did not run is not in timeout, see redisconn.Patience.
+func (b *backend) wait(ctx context.Context, timeout time.Duration, done <-chan struct{}) (err error) {
+	left := redisconn.NewPatience(timeout)
+	timer := time.NewTimer(left.Look())
 	defer timer.Stop()
-	select {
-	case <-done:
-		return nil
-	case <-timer.C:
-		return fmt.Errorf("%w: no answer of Redis within %v", limiter.ErrUnavailable, timeout.Round(time.Millisecond))
-	case <-ctx.Done():
-		return fmt.Errorf("%w: waiting for Redis: %w", limiter.ErrUnavailable, context.Cause(ctx))
+	for left.More() && err == nil {
+		began := time.Now()
+		select {
+		case <-done:
+			return nil
+		case <-timer.C:
+			left.Spend(time.Since(began))
+			timer.Reset(left.Look())
+		case <-ctx.Done():
+			err = fmt.Errorf("%w: waiting for Redis: %w", limiter.ErrUnavailable, context.Cause(ctx))
+		}
 	}
+	select {
+	case <-done: // too, and select chose by chance
+		return nil
+	default:
+	}
+	if err == nil {
+		err = fmt.Errorf("%w: no answer of Redis within %v", limiter.ErrUnavailable, timeout.Round(time.Millisecond))
+	}
+	return err
 }
 
 // timedOut reports whether a caller who did not get an answer ran out of time. A

@@ -92,27 +92,83 @@ type conn struct {
 	dialer  *dialer
 	addr    string
 	replies framing
+
+	bounded  bool // reads wait no longer than patience
+	patience Patience
+	forWrite time.Duration // how long a write may take, 0 is any time
+}
+
+// SetReadDeadline lets reads wait for bytes until t. Time in which this process did not
+// run is added.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.bounded = !t.IsZero()
+	if c.bounded {
+		c.patience = NewPatience(time.Until(t))
+		return nil // Read sets one for each look
+	}
+	return c.Conn.SetReadDeadline(t)
 }
 
 func (c *conn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
+	n, err := c.look(p)
+	for c.bounded && isTimeout(err) && c.patience.More() {
+		n, err = c.look(p)
+	}
 	if garbled := c.replies.follow(p[:n]); garbled != nil {
 		return 0, garbled // and so is every other, until go-redis closes it
 	}
 	return n, c.explain(err)
 }
 
+// look reads what comes within a look.
+func (c *conn) look(p []byte) (int, error) {
+	if !c.bounded {
+		return c.Conn.Read(p)
+	}
+	began := time.Now()
+	if err := c.Conn.SetReadDeadline(began.Add(c.patience.Look())); err != nil {
+		return 0, err
+	}
+	n, err := c.Conn.Read(p)
+	c.patience.Spend(time.Since(began))
+	return n, err
+}
+
+// SetWriteDeadline lets a write take until t, if it began now: time in which this process
+// did not run before the write is added.
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	c.forWrite = 0
+	if !t.IsZero() {
+		c.forWrite = max(time.Until(t), 1)
+		return nil // Write sets it
+	}
+	return c.Conn.SetWriteDeadline(t)
+}
+
 func (c *conn) Write(p []byte) (int, error) {
-	n, err := c.Conn.Write(p)
+	began := time.Now()
+	n, err := c.write(p)
+	if n == 0 && isTimeout(err) && time.Since(began) > c.forWrite*5/4 {
+		n, err = c.write(p) // this process did not run and may not even have tried
+	}
 	if err != nil && !isTimeout(err) {
 		c.hear()
 	}
 	return n, c.explain(err)
 }
 
+func (c *conn) write(p []byte) (int, error) {
+	if c.forWrite > 0 {
+		if err := c.Conn.SetWriteDeadline(time.Now().Add(c.forWrite)); err != nil {
+			return 0, err
+		}
+	}
+	return c.Conn.Write(p)
+}
+
 // hear reads what has arrived on a connection that the other side has closed.
 func (c *conn) hear() {
-	_ = c.SetReadDeadline(time.Now().Add(time.Millisecond)) // if it fails, so does the next
+	_ = c.Conn.SetReadDeadline(time.Now().Add(time.Millisecond)) // if it fails, so does the next
 	p := make([]byte, maxLine)
 	n, _ := c.Conn.Read(p)
 	_ = c.replies.follow(p[:n])
