@@ -72,7 +72,6 @@ var documents = []document{
 		{"descriptors", descriptorsTable},
 		{"connections", connectionsTable},
 		{"rules", rulesTable},
-		{"reload", reloadTable},
 		{"counters", countersTable},
 		{"tuning", tuningTable},
 	}},

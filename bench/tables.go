@@ -181,16 +181,6 @@ func rulesTable(r *results) string {
 	return table("| rules | start, s | resident, MiB | server, µs | p99 at 3,000/s, ms | p99 of first use, ms | resident when all were used, MiB |", rows...)
 }
 
-func reloadTable(r *results) string {
-	l := r.Reload
-	row := func(name string, p99, longest rounds) string {
-		return fmt.Sprintf("| %s | %s | %s |", name, p99.in(milliseconds).spread("%.2f"), longest.in(milliseconds).spread("%.1f"))
-	}
-	return table("| | p99, ms | longest, ms |",
-		row("no reload", l.P99, l.Max),
-		row(fmt.Sprintf("reloads without a break, %s s each", l.Seconds.show("%.2f")), l.P99Reload, l.MaxReload))
-}
-
 func countersTable(r *results) string {
 	c := r.Counters
 	if c.Live == 0 {
