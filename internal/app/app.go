@@ -228,7 +228,7 @@ func (a *App) grpcOptions(transport credentials.TransportCredentials, unfinished
 		grpc.Creds(unfinished.credentials(transport)),
 		grpc.MaxHeaderListSize(headers),
 		grpc.ReadBufferSize(readBuffer),
-		grpc.ConnectionTimeout(unfinished.bounds.patience), // of the handshakes of TLS and HTTP/2
+		grpc.ConnectionTimeout(unfinished.bounds.timeout), // of the handshakes of TLS and HTTP/2
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionAge:      l.GRPCMaxConnectionAge,
 			MaxConnectionAgeGrace: l.GRPCMaxConnectionAgeGrace,

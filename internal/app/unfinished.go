@@ -22,7 +22,7 @@ type unfinishedBounds struct {
 	bytes      int64         // what all connections may hold, of which each request is requestCost
 	streams    int64         // that last, such as followed health checks
 	ownStreams int64         // of one connection
-	patience   time.Duration // for the rest of a request, or with a client that does not read
+	timeout    time.Duration // for the rest of a request, or with a client that does not read
 	pause      time.Duration // in which a connection is not read that had too many, on average
 	conns      int           // connections; 0: any number
 }
@@ -31,7 +31,7 @@ var defaultUnfinishedBounds = unfinishedBounds{
 	bytes:      32 << 20,
 	streams:    512,
 	ownStreams: 8,
-	patience:   10 * time.Second,
+	timeout:    10 * time.Second,
 	pause:      500 * time.Millisecond,
 	conns:      int(min(16<<10, fileDescriptors()/2)), // with 30 KiB for each
 }
@@ -44,7 +44,7 @@ const (
 	leastShare = 8 * requestCost
 )
 
-// Ages are counted in ticks of a hundredth of the patience. The clock stands still while
+// Ages are counted in ticks of a hundredth of the timeout. The clock stands still while
 // the process has no processor, which makes no request old.
 const (
 	oldTicks    = 2   // a request that came in one piece is never so old
@@ -103,7 +103,7 @@ func newUnfinished(bounds unfinishedBounds, reg prometheus.Registerer) *unfinish
 	reg.MustRegister(ended)
 	u := &unfinished{
 		bounds:  bounds,
-		late:    ending{status.Newf(codes.DeadlineExceeded, "the rest of the request did not come within %v", bounds.patience), ended.WithLabelValues("late")},
+		late:    ending{status.Newf(codes.DeadlineExceeded, "the rest of the request did not come within %v", bounds.timeout), ended.WithLabelValues("late")},
 		crowded: ending{status.New(codes.ResourceExhausted, "too many requests wait for their rest"), ended.WithLabelValues("crowded")},
 		unread:  ending{nil, ended.WithLabelValues("unread")},
 		conns:   map[*unfinishedConn]bool{},
@@ -227,7 +227,7 @@ func (u *unfinished) watch() {
 	u.mu.Lock()
 	if !u.waiting {
 		u.waiting = true
-		u.timer.Reset(u.bounds.patience / lateTicks)
+		u.timer.Reset(u.bounds.timeout / lateTicks)
 	}
 	u.mu.Unlock()
 }
@@ -260,7 +260,7 @@ func (u *unfinished) sweep() {
 		}
 	}
 	if u.waiting = open > 0; u.waiting {
-		u.timer.Reset(u.bounds.patience / lateTicks)
+		u.timer.Reset(u.bounds.timeout / lateTicks)
 	}
 	for c := range u.conns {
 		c.lasted = c.streams.Load()

@@ -77,7 +77,7 @@ func finish(stream grpc.ClientStream) error {
 }
 
 func TestLateRequests(t *testing.T) {
-	u, connect := unfinishedServer(t, unfinishedBounds{bytes: 1 << 20, streams: 2, ownStreams: 1, patience: 100 * time.Millisecond})
+	u, connect := unfinishedServer(t, unfinishedBounds{bytes: 1 << 20, streams: 2, ownStreams: 1, timeout: 100 * time.Millisecond})
 	conn := connect()
 	for i, method := range []string{grpc_health_v1.Health_Check_FullMethodName, grpc_health_v1.Health_Watch_FullMethodName} {
 		err := beginCall(t, conn, method).RecvMsg(&grpc_health_v1.HealthCheckResponse{})
@@ -113,7 +113,7 @@ func TestLateRequests(t *testing.T) {
 // only its own end.
 func TestCrowdedRequests(t *testing.T) {
 	const most = 32
-	u, connect := unfinishedServer(t, unfinishedBounds{bytes: most * requestCost, patience: patience, pause: time.Millisecond})
+	u, connect := unfinishedServer(t, unfinishedBounds{bytes: most * requestCost, timeout: patience, pause: time.Millisecond})
 	other := beginCall(t, connect(), grpc_health_v1.Health_Check_FullMethodName)
 	conn := connect()
 	var streams []grpc.ClientStream
@@ -134,7 +134,7 @@ func TestCrowdedRequests(t *testing.T) {
 // TestHeldBytes sends messages that never end until they hold too much.
 func TestHeldBytes(t *testing.T) {
 	const most = 1 << 20
-	u, connect := unfinishedServer(t, unfinishedBounds{bytes: most, patience: patience, pause: time.Millisecond})
+	u, connect := unfinishedServer(t, unfinishedBounds{bytes: most, timeout: patience, pause: time.Millisecond})
 	other := beginCall(t, connect(), grpc_health_v1.Health_Check_FullMethodName)
 	conn := connect()
 	var first grpc.ClientStream
@@ -180,7 +180,7 @@ func TestHeldBytes(t *testing.T) {
 // many there are.
 func TestYoungRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUnfinished(unfinishedBounds{bytes: 4 * leastShare, patience: patience}, prometheus.NewRegistry())
+		u := newUnfinished(unfinishedBounds{bytes: 4 * leastShare, timeout: patience}, prometheus.NewRegistry())
 		young, old := newUnfinishedConn(nil, u), newUnfinishedConn(nil, u)
 		open := func(c *unfinishedConn, n uint32) {
 			for range n {
@@ -206,7 +206,7 @@ func (silent) WriteStatus(*status.Status) error { return nil }
 
 // TestStreamsThatLast follows the health more often than is permitted.
 func TestStreamsThatLast(t *testing.T) {
-	u, connect := unfinishedServer(t, unfinishedBounds{bytes: 1 << 20, streams: 3, ownStreams: 2, patience: patience, pause: time.Millisecond})
+	u, connect := unfinishedServer(t, unfinishedBounds{bytes: 1 << 20, streams: 3, ownStreams: 2, timeout: patience, pause: time.Millisecond})
 	follow := func(conn *grpc.ClientConn) (grpc.ClientStream, error) {
 		stream := beginCall(t, conn, grpc_health_v1.Health_Watch_FullMethodName)
 		return stream, finish(stream)
@@ -238,7 +238,7 @@ func TestStreamsThatLast(t *testing.T) {
 
 // TestLoadOfWholeRequests makes calls of every kind: none is counted when it is over.
 func TestLoadOfWholeRequests(t *testing.T) {
-	u, connect := unfinishedServer(t, unfinishedBounds{bytes: 1 << 20, streams: 8, ownStreams: 8, patience: patience, pause: time.Millisecond})
+	u, connect := unfinishedServer(t, unfinishedBounds{bytes: 1 << 20, streams: 8, ownStreams: 8, timeout: patience, pause: time.Millisecond})
 	conn := connect()
 	client := grpc_health_v1.NewHealthClient(conn)
 	for range 50 {
@@ -309,7 +309,7 @@ func TestAnswersThatWait(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				u := newUnfinished(unfinishedBounds{bytes: 1 << 20, patience: 10 * time.Second}, prometheus.NewRegistry())
+				u := newUnfinished(unfinishedBounds{bytes: 1 << 20, timeout: 10 * time.Second}, prometheus.NewRegistry())
 				server, client := net.Pipe()
 				defer client.Close()
 				c := newUnfinishedConn(server, u)
