@@ -15,17 +15,19 @@ import (
 
 const docs = repository + "/docs"
 
-// TestDocumentShowsTheResults tells if docs/performance.md or a plot does not
+// TestDocumentShowsTheResults tells if a document or a plot does not
 // show what is in results.json, or if an experiment is missing there.
 func TestDocumentShowsTheResults(t *testing.T) {
 	var r results
 	if err := r.read(filepath.Join(docs, "performance", "results.json")); err != nil {
 		t.Fatal(err)
 	}
-	for _, table := range tables {
-		for row := range strings.Lines(table.text(&r)) {
-			if strings.Contains(row, notMeasured) {
-				t.Errorf("table %s: %s\nrun the experiment: go -C bench run . -run NAME", table.name, row)
+	for _, d := range documents {
+		for _, table := range d.tables {
+			for row := range strings.Lines(table.text(&r)) {
+				if strings.Contains(row, notMeasured) {
+					t.Errorf("table %s: %s\nrun the experiment: go -C bench run . -run NAME", table.name, row)
+				}
 			}
 		}
 	}
@@ -48,20 +50,15 @@ func TestDocumentShowsTheResults(t *testing.T) {
 // program keeps working; what they measure in so short a time means nothing.
 func TestExperiments(t *testing.T) {
 	testenv.RedisServer(t) // skips where there is none
-	dir := t.TempDir()
-	text, err := os.ReadFile(filepath.Join(docs, "performance.md"))
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "performance.md"), text, 0o644)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	o, err := parse([]string{"-docs", dir, "-rounds", "1", "-seconds", "1s", "-run", "^(connections|neighbours|tuning|allocations)$"})
-	if err == nil {
-		err = run(t.Context(), o)
-	}
-	if err != nil {
-		t.Fatal(err)
+	dir := copyDocuments(t)
+	for seconds, only := range map[string]string{"1s": "^(connections|neighbours|tuning|allocations)$", "300ms": "^cost$"} {
+		o, err := parse([]string{"-docs", dir, "-rounds", "1", "-seconds", seconds, "-run", only})
+		if err == nil {
+			err = run(t.Context(), o)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	var r results
 	if err := r.read(filepath.Join(dir, "performance", "results.json")); err != nil {
@@ -72,6 +69,16 @@ func TestExperiments(t *testing.T) {
 	}
 	if len(r.Tuning) != 3 || r.Tuning[2].Server.median() <= 0 {
 		t.Errorf("tuning: got %+v", r.Tuning)
+	}
+	for _, show := range []func(*results) string{costTable, waysTable, capacityTable, machinesTable} {
+		if text := show(&r); strings.Contains(text, notMeasured) || strings.Contains(text, "NaN") {
+			t.Errorf("got\n%s", text)
+		}
+	}
+	for _, target := range r.redisTargets() {
+		if measured := len(target.got) == 1 && target.got[0] > 0; !measured && !strings.HasPrefix(target.name, "p") && !strings.HasPrefix(target.name, "bytes") { // others measure these
+			t.Errorf("%s: got %v", target.name, target.got)
+		}
 	}
 	if len(r.Allocations) != 1 {
 		t.Errorf("allocations: got %v, want one figure", r.Allocations)
@@ -87,16 +94,36 @@ func TestExperiments(t *testing.T) {
 	}
 }
 
-// A folder without the document, or with one that has no places for the tables, is
-// reported before anything is measured.
+// copyDocuments returns a folder with the documents that show results.
+func copyDocuments(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for _, d := range documents {
+		text, err := os.ReadFile(filepath.Join(docs, d.name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, d.name), text, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// A folder without a document, or with one that has no places for the tables, is
+// told of before anything is measured.
 func TestDocumentIsReadFirst(t *testing.T) {
-	empty, other := t.TempDir(), t.TempDir()
+	empty, other, half := t.TempDir(), t.TempDir(), copyDocuments(t)
 	if err := os.WriteFile(filepath.Join(other, "performance.md"), []byte("# Performance\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(half, "scale.md")); err != nil {
 		t.Fatal(err)
 	}
 	for dir, want := range map[string]string{
 		empty: "performance.md: no such file or directory",
 		other: "performance.md: no place for the table machine",
+		half:  "scale.md: no such file or directory",
 	} {
 		o, err := parse([]string{"-docs", dir, "-run", "^allocations$"})
 		if err == nil {
@@ -194,18 +221,25 @@ func TestMachines(t *testing.T) {
 	if got := machineLine(&r); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
+	r.Lengths["b"] = length{4, 1}
+	want = "other, 0 cores, , , Redis  with .\nRounds: 4 of 1 s.\nOn another machine, not to be compared: reload on old, 0 cores, , , Redis  with ."
+	if got := machineLine(&r); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
 }
 
 // What was not measured is neither reached nor missed.
 func TestNothingMeasured(t *testing.T) {
-	for _, table := range tables {
-		if table.name == "machine" {
-			continue // always known
-		}
-		text := table.text(new(results))
-		for _, row := range strings.Split(text, "\n")[min(2, strings.Count(text, "\n")):] {
-			if !strings.Contains(row, notMeasured) || strings.Contains(row, "reached") || strings.Contains(row, "missed") {
-				t.Errorf("%s: got %q of no figures", table.name, row)
+	for _, d := range documents {
+		for _, table := range d.tables {
+			if table.name == "machine" {
+				continue // always known
+			}
+			text := table.text(new(results))
+			for _, row := range strings.Split(text, "\n")[min(2, strings.Count(text, "\n")):] {
+				if !strings.Contains(row, notMeasured) || strings.Contains(row, "reached") || strings.Contains(row, "missed") {
+					t.Errorf("%s: got %q of no figures", table.name, row)
+				}
 			}
 		}
 	}
@@ -225,13 +259,103 @@ func TestScaledTable(t *testing.T) {
 	}
 }
 
+// Each cost is compared with what counts as many hits at the same rate, and with a
+// floor that is as near.
+func TestCostIsComparedWithItsLike(t *testing.T) {
+	r := results{Cost: []cost{
+		{Name: nameFloor, Descriptors: 1, Server: rounds{20}},
+		{Name: nameFloor, Descriptors: 10, Server: rounds{30}},
+		{Name: nameFloor, Load: loadLow, Descriptors: 1, Server: rounds{200}},
+		{Name: nameScript, Descriptors: 1, Redis: rounds{4}},
+		{Name: nameScript, Descriptors: 3, Redis: rounds{8}},
+		{Name: nameScript, Load: loadLow, Descriptors: 1, Redis: rounds{40}},
+	}}
+	for _, want := range []struct {
+		load            string
+		limits          int
+		floors, scripts float64
+	}{
+		{"", 1, 30, 15},
+		{loadHot, 1, 30, 15},
+		{"", 3, 30, 7.5},
+		{loadSliding, 3, 30, 7.5},
+		{"", 10, 20, 0}, // of its way there is no figure
+		{loadLow, 1, 3, 1.5},
+		{loadMiddle, 1, 0, 0},
+	} {
+		c := cost{Name: nameRedis, Load: want.load, Descriptors: want.limits, Server: rounds{600}, Redis: rounds{60}}
+		if floors, scripts := r.floors(c).median(), r.leastScripts(c).median(); floors != want.floors || scripts != want.scripts {
+			t.Errorf("%s, %d limits: got %v floors and %v least scripts, want %v and %v", want.load, want.limits, floors, scripts, want.floors, want.scripts)
+		}
+	}
+}
+
+// Machines are rounded up and have room left; the network counts bits.
+func TestMachinesForDecisions(t *testing.T) {
+	r := results{Cost: []cost{
+		{Name: nameRedis, Descriptors: 3, Redis: rounds{7}, Server: rounds{21.1}, Bytes: rounds{250}},
+		{Name: nameRedis, Load: loadHot, Descriptors: 1, Redis: rounds{3}, Server: rounds{20}, Bytes: rounds{60}},
+	}}
+	want := `|limits|keys|Redis, µs|decisions/s of one Redis|Weir, µs|decisions/s of one core of Weir|bytes to and from Redis|
+|---|---|---|---|---|---|---|
+|3|uniform|7.0|142900|21.1|47400|250|
+|1|one hot key|3.0|333300|20.0|50000|60|`
+	if got := capacityTable(&r); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	want = `|decisions/s|limits|Redis primaries|cores of Weir|network of Redis, Gbit/s|
+|---|---|---|---|---|
+|100000|3|1|4|0.2|
+|1000000|3|10|31|2.0|`
+	if got := machinesTable(&r); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// A longer key takes more memory, by Redis' account and by the allocator's.
+func TestMemoryByKey(t *testing.T) {
+	testenv.RedisServer(t) // skips where there is none
+	b := &bench{workshop: &workshop{dir: t.TempDir()}}
+	defer b.stopAll()
+	got, err := b.memoryByKey(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 5 {
+		t.Fatalf("got %+v, want five lengths", got)
+	}
+	for i := 1; i < len(got); i++ {
+		last, k := got[i-1], got[i]
+		if k.KeyBytes <= last.KeyBytes || k.Usage < last.Usage || k.Used < last.Used-1 || k.Used < k.Usage {
+			t.Errorf("after %+v got %+v", last, k)
+		}
+	}
+	if shortest, longest := got[0], got[4]; longest.Used-shortest.Used < 40 {
+		t.Errorf("got %+v and %+v, want 48 bytes more of the key, or nearly", shortest, longest)
+	}
+}
+
+// A refusal of Redis is an error, and not a figure.
+func TestRefusalOfRedis(t *testing.T) {
+	conn, err := (&program{address: testenv.RedisServer(t).Addr()}).redisConn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.add("SET", "word", "no number")
+	conn.add("INCRBY", "word", "1")
+	if got, err := conn.send(2); err == nil || !strings.HasPrefix(err.Error(), "ERR ") {
+		t.Errorf("got %q, %v, want the refusal", got, err)
+	}
+}
+
 func TestVerdict(t *testing.T) {
 	for want, got := range map[string]rounds{
-		"| x | <= 2.0 | 2.0 (1.0–9.0) | reached |":    {1, 9, 2},
-		"| x | <= 2.0 | 2.1 (1.0–9.0) | **missed** |": {1, 9, 2.1},
-		"| x | <= 2.0 | 3.0 | **missed** |":           {3},
-		"| x | <= 2.0 | NaN | **missed** |":           {math.NaN()},
-		"| x | <= 2.0 | not measured |  |":            nil,
+		"| x | 2.0 | 2.0 (1.0–9.0) | reached |":    {1, 9, 2},
+		"| x | 2.0 | 2.1 (1.0–9.0) | **missed** |": {1, 9, 2.1},
+		"| x | 2.0 | 3.0 | **missed** |":           {3},
+		"| x | 2.0 | NaN | **missed** |":           {math.NaN()},
+		"| x | 2.0 | not measured |  |":            nil,
 	} {
 		if row := (target{"x", got, 2, "%.1f"}).row(); row != want {
 			t.Errorf("%v: got %s, want %s", got, row, want)

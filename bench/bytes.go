@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
+	"strconv"
 	"strings"
 
 	"weir/internal/loadgen"
@@ -11,8 +11,15 @@ import (
 
 // redisMemory is what a live counter takes of Redis' memory.
 type redisMemory struct {
-	KeyBytes        rounds // the names of some keys
 	BytesPerCounter rounds // the key included
+	ByKey           []keyMemory
+}
+
+// keyMemory is what a counter takes that is made without Weir.
+type keyMemory struct {
+	KeyBytes int
+	Usage    float64 // by MEMORY USAGE
+	Used     float64 // of used_memory
 }
 
 // redisMemory measures the memory of 100,000 counters of users, who are known
@@ -27,7 +34,7 @@ func (b *bench) redisMemory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var counters, bytes [2]int64
+	var info [2][]float64
 	// The first few make the connections and their buffers, which are no counters'.
 	for i, users := range []int{1000, 100_000} {
 		opts := b.everyValue(weir, users)
@@ -35,39 +42,67 @@ func (b *bench) redisMemory(ctx context.Context) error {
 		if _, err := measured(ctx, opts); err != nil {
 			return err
 		}
-		if counters[i], err = redis.redisInfo(ctx, "keyspace", "db0"); err != nil {
-			return err
-		}
-		if bytes[i], err = redis.redisInfo(ctx, "memory", "used_memory"); err != nil {
+		if info[i], err = redis.redisInfo(ctx, []string{"memory", "keyspace"}, "used_memory", "db0"); err != nil {
 			return err
 		}
 	}
-	keyBytes, err := redis.redisKeyBytes(ctx)
+	byKey, err := b.memoryByKey(ctx)
 	if err != nil {
 		return err
 	}
 	b.results.RedisMemory = redisMemory{
-		KeyBytes:        keyBytes,
-		BytesPerCounter: rounds{float64(bytes[1]-bytes[0]) / float64(counters[1]-counters[0])},
+		ByKey:           byKey,
+		BytesPerCounter: rounds{(info[1][0] - info[0][0]) / (info[1][1] - info[0][1])},
 	}
 	return nil
 }
 
-// redisKeyBytes is how long the names of some keys are.
-func (p *program) redisKeyBytes(ctx context.Context) (lengths rounds, err error) {
-	const some = 9
-	text, err := p.redisAsk(ctx, slices.Repeat([]string{"RANDOMKEY"}, some)...)
+// memoryByKey measures counters with names of several lengths, in a Redis of
+// their own.
+func (b *bench) memoryByKey(ctx context.Context) (all []keyMemory, err error) {
+	const counters = 100_000
+	redis, err := b.redis()
 	if err != nil {
 		return nil, err
 	}
-	replies := strings.NewReader(text)
-	for range some {
-		var length int
-		var name string
-		if _, err := fmt.Fscanf(replies, "$%d\r\n%s\r\n", &length, &name); err != nil {
-			return nil, fmt.Errorf("reading the name of a key: %w", err)
-		}
-		lengths = append(lengths, float64(length))
+	conn, err := redis.redisConn(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return lengths, nil
+	defer conn.Close()
+	for _, length := range []int{12, 16, 22, 40, 60} {
+		conn.add("FLUSHALL")
+		if _, err := conn.send(1); err != nil {
+			return nil, err
+		}
+		before, err := redis.redisInfo(ctx, []string{"memory"}, "used_memory")
+		if err != nil {
+			return nil, err
+		}
+		// Twice, because the tables that were outgrown are emptied by later commands.
+		for n := range 2 * counters {
+			// The state of a fixed window is a number as long as this.
+			conn.add("SET", fmt.Sprintf("%0*d", length, n%counters), "1790000000000001", "EX", "3600")
+			if n%1000 == 999 {
+				if _, err := conn.send(1000); err != nil {
+					return nil, err
+				}
+			}
+		}
+		after, err := redis.redisInfo(ctx, []string{"memory"}, "used_memory")
+		if err != nil {
+			return nil, err
+		}
+		conn.add("MEMORY", "USAGE", fmt.Sprintf("%0*d", length, 0))
+		text, err := conn.send(1)
+		if err != nil {
+			return nil, err
+		}
+		usage, err := strconv.ParseFloat(strings.TrimPrefix(text, ":"), 64)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, keyMemory{length, usage, (after[0] - before[0]) / counters})
+	}
+	return all, nil
 }

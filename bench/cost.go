@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"weir/internal/loadgen"
 )
@@ -9,19 +10,26 @@ import (
 // cost is the CPU time of a decision, in microseconds.
 type cost struct {
 	Name        string
+	Load        string `json:",omitempty"` // what differs from the usual load
 	Descriptors int
-	Server      rounds
+	Server      rounds `json:",omitempty"`
 	Redis       rounds `json:",omitempty"`
 	Calls       rounds `json:",omitempty"` // of the script, per decision
-	Answers     rounds // per second
+	Bytes       rounds `json:",omitempty"` // to and from Redis, per decision
+	Answers     rounds `json:",omitempty"` // per second
 }
 
 // subject is what a cost is measured of.
 type subject struct {
 	name        string
+	load        string
 	descriptors int
 	server      *program
-	redis       *program // nil: none
+	redis       *program             // nil: none
+	way         *way                 // of Redis alone, without a server; nil: none
+	keys        int                  // 0: as many as the usual load has
+	draw        loadgen.Distribution // of the keys; "": evenly
+	rate        float64              // of an open loop; 0: a closed one
 	change      func(*loadgen.Options)
 }
 
@@ -34,7 +42,28 @@ const (
 	nameDefault = "memory, GOGC=100"
 )
 
-// cost measures what a decision costs.
+// What differs from the usual load, or from the usual limits.
+const (
+	loadLow     = "1,000/s"
+	loadMiddle  = "3,000/s"
+	loadZipf    = "Zipf keys"
+	loadHot     = "one hot key"
+	loadSliding = "sliding windows"
+	loadBuckets = "token buckets"
+	loadRules   = "100,000 rules"
+)
+
+// openLoads are the loads at a planned rate, which wake Redis for each decision.
+var openLoads = []struct {
+	load string
+	rate float64
+}{{loadLow, 1000}, {loadMiddle, usualRate}}
+
+// users have counters in Redis, to which they come back: so many that a processor
+// does not keep all that belongs to them.
+const users = 10_000
+
+// cost measures what a decision costs, and what it costs Redis at least.
 func (b *bench) cost(ctx context.Context) error {
 	s, err := b.servers()
 	if err != nil {
@@ -44,16 +73,54 @@ func (b *bench) cost(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.results.Cost, err = b.costs(ctx, []subject{
+	subjects := []subject{
 		{name: nameFloor, descriptors: 1, server: s.floor},
 		{name: nameFloor, descriptors: 10, server: s.floor},
 		{name: nameMemory, descriptors: 1, server: s.memory},
 		{name: nameMemory, descriptors: 10, server: s.memory},
-		{name: nameRedis, descriptors: 1, server: s.stored, redis: s.redis},
-		{name: nameRedis, descriptors: 3, server: s.stored, redis: s.redis},
-		{name: nameRedis, descriptors: 10, server: s.stored, redis: s.redis},
 		{name: nameDenied, descriptors: 1, server: denied, redis: s.redis},
-	})
+	}
+	for _, n := range limitCounts {
+		subjects = append(subjects, waysOf(s.redis, n, "", 0)...)
+		subjects = append(subjects,
+			subject{name: nameRedis, descriptors: n, server: s.stored, redis: s.redis, keys: users},
+			subject{name: nameRedis, load: loadZipf, descriptors: n, server: s.stored, redis: s.redis, keys: users, draw: loadgen.Zipf})
+	}
+	subjects = append(subjects, subject{name: nameRedis, load: loadHot, descriptors: 1, server: s.stored, redis: s.redis, draw: loadgen.Hot})
+	for _, other := range []struct {
+		load              string
+		rules             string
+		descriptors, keys int
+	}{
+		{loadSliding, rulesBy("sliding_window", 3, plenty), 3, users},
+		{loadBuckets, rulesBy("token_bucket", 3, plenty), 3, users},
+		{loadRules, manyRules(100_000), 1, 100_000},
+	} {
+		server, err := b.weir(other.load, other.rules, "REDIS_URL="+s.redis.address)
+		if err != nil {
+			return err
+		}
+		subjects = append(subjects, subject{name: nameRedis, load: other.load, descriptors: other.descriptors, server: server, redis: s.redis, keys: other.keys})
+	}
+	for _, open := range openLoads {
+		subjects = append(subjects, waysOf(s.redis, 1, open.load, open.rate)...)
+		subjects = append(subjects,
+			subject{name: nameFloor, load: open.load, descriptors: 1, server: s.floor, rate: open.rate},
+			subject{name: nameRedis, load: open.load, descriptors: 1, server: s.stored, redis: s.redis, keys: users, rate: open.rate})
+	}
+	// The first use of a rule costs more, and so does that of a counter.
+	for _, s := range subjects {
+		if s.keys == 0 || s.server == nil || s.load == loadZipf || s.rate > 0 {
+			continue
+		}
+		opts := b.everyValue(s.server, s.keys)
+		opts.Requests = 2 * int64(s.keys) // which leave out one in seven
+		opts.Traffic.Descriptors = descriptorsOf(s.descriptors)
+		if _, err := measured(ctx, opts); err != nil {
+			return err
+		}
+	}
+	b.results.Cost, err = b.costs(ctx, subjects)
 	return err
 }
 
@@ -76,16 +143,20 @@ func (b *bench) tuning(ctx context.Context) error {
 	return err
 }
 
-// costs runs the usual load on each subject in turn, round by round.
+// costs runs the load of each subject in turn, round by round.
 func (b *bench) costs(ctx context.Context, subjects []subject) ([]cost, error) {
 	costs := make([]cost, len(subjects))
 	for i, s := range subjects {
-		costs[i].Name, costs[i].Descriptors = s.name, s.descriptors
+		costs[i].Name, costs[i].Load, costs[i].Descriptors = s.name, s.load, s.descriptors
 	}
 	for range b.rounds {
 		for i, s := range subjects {
-			if err := b.addCost(ctx, &costs[i], s); err != nil {
-				return nil, err
+			add := b.addCost
+			if s.way != nil {
+				add = b.addWay
+			}
+			if err := add(ctx, &costs[i], s); err != nil {
+				return nil, fmt.Errorf("%s %s: %w", s.name, s.load, err)
 			}
 		}
 	}
@@ -94,31 +165,60 @@ func (b *bench) costs(ctx context.Context, subjects []subject) ([]cost, error) {
 
 func (b *bench) addCost(ctx context.Context, c *cost, s subject) error {
 	opts := b.load(s.server, s.descriptors)
-	var before int64
-	if s.redis != nil {
-		opts.PIDs = append(opts.PIDs, s.redis.pid())
-		var err error
-		if before, err = s.redis.redisCalls(ctx); err != nil {
-			return err
-		}
+	if s.rate > 0 {
+		opts = b.planned(s.server, s.rate)
+	}
+	if s.keys > 0 {
+		opts.Traffic.Keys = s.keys
+	}
+	if s.draw != "" {
+		opts.Traffic.Distribution, opts.Traffic.Exponent = s.draw, 1.1 // as weir bench draws
 	}
 	if s.change != nil {
 		s.change(&opts)
 	}
-	result, err := measured(ctx, opts)
+	// The warm-up is a run of its own, so that Redis can be asked after it.
+	warmup := opts
+	warmup.Duration, warmup.Warmup = opts.Warmup, 0
+	if _, err := measured(ctx, warmup); err != nil {
+		return err
+	}
+	opts.Duration, opts.Warmup = opts.Duration-opts.Warmup, 0
+	var result *loadgen.Result
+	work, err := s.work(ctx, func() (err error) {
+		result, err = measured(ctx, opts)
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	c.Server = append(c.Server, result.Processes[0].CPUPerRequest)
 	c.Answers = append(c.Answers, result.PerSecond)
-	if s.redis == nil {
-		return nil
+	if s.redis != nil {
+		c.addWork(work, result.SentWithWarmup)
 	}
-	after, err := s.redis.redisCalls(ctx)
-	if err != nil {
-		return err
-	}
-	c.Redis = append(c.Redis, result.Processes[1].CPUPerRequest)
-	c.Calls = append(c.Calls, float64(after-before)/float64(result.SentWithWarmup))
 	return nil
+}
+
+// work is what the subject's Redis, if it has one, does in the meantime.
+func (s subject) work(ctx context.Context, meantime func() error) (w redisWork, err error) {
+	if s.redis == nil {
+		return w, meantime()
+	}
+	before, err := s.redis.redisWork(ctx)
+	if err == nil {
+		err = meantime()
+	}
+	if err != nil {
+		return w, err
+	}
+	after, err := s.redis.redisWork(ctx)
+	return redisWork{after.used - before.used, after.calls - before.calls, after.bytes - before.bytes}, err
+}
+
+// addWork adds what Redis did for so many decisions.
+func (c *cost) addWork(w redisWork, decisions int64) {
+	c.Redis = append(c.Redis, w.used/float64(decisions))
+	c.Calls = append(c.Calls, w.calls/float64(decisions))
+	c.Bytes = append(c.Bytes, w.bytes/float64(decisions))
 }

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// draw writes the plots and the tables of docs/performance.md.
+// draw writes the plots and the tables of the documents.
 func draw(docs string, r *results) error {
 	files, err := drawn(docs, r)
 	if err != nil {
@@ -22,7 +22,7 @@ func draw(docs string, r *results) error {
 }
 
 // drawn returns by name the files that show the results. The tables stand in
-// the document between comments.
+// the documents between comments.
 func drawn(docs string, r *results) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for name, plot := range map[string]func(*results) ([]byte, error){
@@ -36,37 +36,55 @@ func drawn(docs string, r *results) (map[string][]byte, error) {
 		}
 		files[filepath.Join(docs, "performance", name)] = data
 	}
-	name := filepath.Join(docs, "performance.md")
-	text, err := os.ReadFile(name)
-	if err != nil {
-		return nil, err
-	}
-	if files[name], err = withTables(text, r); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+	for _, document := range documents {
+		name := filepath.Join(docs, document.name)
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		if files[name], err = document.withTables(text, r); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
 	}
 	return files, nil
 }
 
-// tables by their names, as their places in the document are marked.
-var tables = []struct {
+// document is one that shows results.
+type document struct {
+	name   string
+	tables []namedTable
+}
+
+// namedTable is a table by its name, as its place in the document is marked.
+type namedTable struct {
 	name string
 	text func(*results) string
-}{
-	{"machine", machineLine},
-	{"targets", targetsTable},
-	{"cost", costTable},
-	{"latency", latencyTable},
-	{"descriptors", descriptorsTable},
-	{"connections", connectionsTable},
-	{"rules", rulesTable},
-	{"reload", reloadTable},
-	{"counters", countersTable},
-	{"tuning", tuningTable},
+}
+
+var documents = []document{
+	{"performance.md", []namedTable{
+		{"machine", machineLine},
+		{"targets", targetsTable},
+		{"redistargets", redisTargetsTable},
+		{"cost", costTable},
+		{"ways", waysTable},
+		{"latency", latencyTable},
+		{"descriptors", descriptorsTable},
+		{"connections", connectionsTable},
+		{"rules", rulesTable},
+		{"counters", countersTable},
+		{"tuning", tuningTable},
+	}},
+	{"scale.md", []namedTable{
+		{"capacity", capacityTable},
+		{"machines", machinesTable},
+		{"keys", keysTable},
+	}},
 }
 
 // withTables returns the document with its tables made anew.
-func withTables(text []byte, r *results) ([]byte, error) {
-	for _, table := range tables {
+func (d document) withTables(text []byte, r *results) ([]byte, error) {
+	for _, table := range d.tables {
 		begin, end := fmt.Appendf(nil, "<!-- %s -->\n", table.name), fmt.Appendf(nil, "\n<!-- end of %s -->\n", table.name)
 		before, rest, found := bytes.Cut(text, begin)
 		_, after, closed := bytes.Cut(rest, end)

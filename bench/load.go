@@ -23,10 +23,15 @@ const usualRate = 3000
 // rulesOf writes rules for descriptors k0, k1 and so on, each with a counter for
 // every value.
 func rulesOf(descriptors int, amount int64) string {
+	return rulesBy("fixed_window", descriptors, amount)
+}
+
+// rulesBy writes such rules with limits of an algorithm.
+func rulesBy(algorithm string, descriptors int, amount int64) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "domain: %s\ndescriptors:\n", domain)
 	for i := range descriptors {
-		fmt.Fprintf(&text, "  - key: k%d\n    rate_limit: {unit: hour, requests_per_unit: %d}\n", i, amount)
+		fmt.Fprintf(&text, "  - key: k%d\n    rate_limit: {unit: hour, requests_per_unit: %d, algorithm: %s}\n", i, amount, algorithm)
 	}
 	return text.String()
 }

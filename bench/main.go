@@ -1,7 +1,8 @@
 // Command bench measures the whole server beside the floor (see floor) and
-// beside itself, in memory and with a Redis of its own, and writes what
-// docs/performance.md shows: raw figures as JSON, tables and plots. `make
-// measure` runs it. All load goes to loopback.
+// beside itself, in memory and with a Redis of its own, and that Redis beside
+// plain commands. It writes what docs/performance.md and docs/scale.md show: raw
+// figures as JSON, tables and plots. `make measure` runs it. All load goes to
+// loopback.
 //
 // Rounds are interleaved, each measures everything once, and what is compared
 // is compared within a round, so that a machine that others disturb disturbs all

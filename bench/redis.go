@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -36,25 +38,90 @@ func (p *program) redisAsk(ctx context.Context, commands ...string) (string, err
 	return string(replies), err
 }
 
-// redisInfo reads a number such as used_memory from a section of INFO.
-func (p *program) redisInfo(ctx context.Context, section, field string) (int64, error) {
-	text, err := p.redisAsk(ctx, "INFO "+section)
+// redisInfo reads numbers such as used_memory from sections of INFO.
+func (p *program) redisInfo(ctx context.Context, sections []string, fields ...string) ([]float64, error) {
+	var commands []string
+	for _, section := range sections {
+		commands = append(commands, "INFO "+section)
+	}
+	text, err := p.redisAsk(ctx, commands...)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	_, rest, found := strings.Cut(text, "\n"+field+":")
-	if !found {
-		return 0, nil // a command that was never called
+	numbers := make([]float64, len(fields))
+	for i, field := range fields {
+		_, rest, found := strings.Cut(text, "\n"+field+":")
+		if !found {
+			continue // a command that was never called
+		}
+		number, _, _ := strings.Cut(rest, "\r")
+		number, _, _ = strings.Cut(number, ",") // such as calls=7,usec=... and keys=7,expires=...
+		if _, value, found := strings.Cut(number, "="); found {
+			number = value
+		}
+		if numbers[i], err = strconv.ParseFloat(number, 64); err != nil {
+			return nil, err
+		}
 	}
-	number, _, _ := strings.Cut(rest, "\r")
-	number, _, _ = strings.Cut(number, ",") // such as calls=7,usec=... and keys=7,expires=...
-	if _, value, found := strings.Cut(number, "="); found {
-		number = value
-	}
-	return strconv.ParseInt(number, 10, 64)
+	return numbers, nil
 }
 
-// redisCalls is how often the script was called.
-func (p *program) redisCalls(ctx context.Context) (int64, error) {
-	return p.redisInfo(ctx, "commandstats", "cmdstat_evalsha")
+// redisWork is what a Redis has done since its start.
+type redisWork struct {
+	used  float64 // microseconds of CPU time
+	calls float64 // of scripts
+	bytes float64 // received and sent
+}
+
+// redisWork asks Redis. The time is by its own account, since that of /proc is
+// rounded to 10 ms, which is too much at low rates.
+func (p *program) redisWork(ctx context.Context) (redisWork, error) {
+	n, err := p.redisInfo(ctx, []string{"cpu", "commandstats", "stats"},
+		"used_cpu_sys", "used_cpu_user", "cmdstat_evalsha", "total_net_input_bytes", "total_net_output_bytes")
+	if err != nil {
+		return redisWork{}, err
+	}
+	return redisWork{used: (n[0] + n[1]) * 1e6, calls: n[2], bytes: n[3] + n[4]}, nil
+}
+
+// redisConn sends commands in pipelines.
+type redisConn struct {
+	net.Conn
+	replies  *bufio.Reader
+	pipeline []byte
+}
+
+func (p *program) redisConn(ctx context.Context) (*redisConn, error) {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp", p.address)
+	if err != nil {
+		return nil, err
+	}
+	return &redisConn{Conn: conn, replies: bufio.NewReader(conn)}, nil
+}
+
+// add adds a command to the pipeline.
+func (c *redisConn) add(words ...string) {
+	c.pipeline = fmt.Appendf(c.pipeline, "*%d\r\n", len(words))
+	for _, word := range words {
+		c.pipeline = fmt.Appendf(c.pipeline, "$%d\r\n%s\r\n", len(word), word)
+	}
+}
+
+// send sends the pipeline. Its replies are so many lines, of which the last is
+// returned.
+func (c *redisConn) send(lines int) (last string, err error) {
+	if _, err := c.Write(c.pipeline); err != nil {
+		return "", err
+	}
+	c.pipeline = c.pipeline[:0]
+	for range lines {
+		if last, err = c.replies.ReadString('\n'); err != nil {
+			return "", err
+		}
+		if last[0] == '-' {
+			return "", errors.New(strings.TrimSpace(last[1:]))
+		}
+	}
+	return strings.TrimSpace(last), nil
 }

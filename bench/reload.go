@@ -15,8 +15,6 @@ type reload struct {
 	Seconds   rounds // of one reload
 	P99       rounds // without a reload, microseconds
 	P99Reload rounds // over a time in which one reload after the other runs
-	Max       rounds
-	MaxReload rounds
 }
 
 // reload measures the latency while rules are loaded anew, over and over, which
@@ -51,7 +49,6 @@ func (b *bench) reload(ctx context.Context) error {
 			return err
 		}
 		r.P99, r.P99Reload = append(r.P99, float64(quiet.Latency.P99)), append(r.P99Reload, float64(busy.Latency.P99))
-		r.Max, r.MaxReload = append(r.Max, float64(quiet.Latency.Max)), append(r.MaxReload, float64(busy.Latency.Max))
 	}
 	return nil
 }

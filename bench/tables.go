@@ -20,8 +20,8 @@ func table(header string, rows ...string) string {
 // compact takes the spaces out of tables, as the other documents have them.
 var compact = strings.NewReplacer(" | ", "|", "| ", "|", " |", "|")
 
-// machineLine tells where the figures are from, of how many rounds they are, and by
-// name which experiments ran on another machine.
+// machineLine tells where the figures are from, of how many rounds they are (by
+// name, if they differ), and which experiments ran on another machine.
 func machineLine(r *results) string {
 	text := r.Machine.String() + "."
 	names := map[length][]string{}
@@ -29,7 +29,11 @@ func machineLine(r *results) string {
 		names[r.Lengths[name]] = append(names[r.Lengths[name]], name)
 	}
 	for _, l := range slices.SortedFunc(maps.Keys(names), func(a, b length) int { return cmp.Compare(names[a][0], names[b][0]) }) {
-		text += fmt.Sprintf("\nRounds of %s: %s.", strings.Join(names[l], ", "), l)
+		of := ""
+		if len(names) > 1 {
+			of = " of " + strings.Join(names[l], ", ")
+		}
+		text += fmt.Sprintf("\nRounds%s: %s.", of, l)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Elsewhere)) {
 		text += fmt.Sprintf("\nOn another machine, not to be compared: %s on %s.", name, r.Elsewhere[name])
@@ -37,14 +41,37 @@ func machineLine(r *results) string {
 	return text
 }
 
-// costOf returns the cost of a subject.
-func (r *results) costOf(name string, descriptors int) cost {
+// costOf returns the cost of a subject under a load, of which "" is the usual one.
+func (r *results) costOf(name, load string, descriptors int) cost {
 	for _, c := range r.Cost {
-		if c.Name == name && c.Descriptors == descriptors {
+		if c.Name == name && c.Load == load && c.Descriptors == descriptors {
 			return c
 		}
 	}
 	return cost{}
+}
+
+// floors is the cost of c's server in those of the floor with as many statuses,
+// of which a few cost no more than one, at the rate of c.
+func (r *results) floors(c cost) rounds {
+	statuses := 1
+	if c.Descriptors == 10 {
+		statuses = 10
+	}
+	return c.Server.over(r.costOf(nameFloor, c.openLoad(), statuses).Server)
+}
+
+// wayOf returns the cost of a way that counts as many hits, at the rate of c.
+func (r *results) wayOf(name string, c cost) cost { return r.costOf(name, c.openLoad(), c.Descriptors) }
+
+// openLoad is the load of c if it has a rate, or the usual one.
+func (c cost) openLoad() string {
+	for _, open := range openLoads {
+		if open.load == c.Load {
+			return c.Load
+		}
+	}
+	return ""
 }
 
 // latencyOf returns the latency at a rate.
@@ -57,22 +84,54 @@ func (r *results) latencyOf(name string, rate float64) latency {
 	return latency{}
 }
 
+// costTable shows what is measured of servers but the costs of Zipf keys, which
+// docs/scale.md has.
 func costTable(r *results) string {
 	var rows []string
 	for _, c := range r.Cost {
-		floor := r.costOf(nameFloor, 1).Server
-		if c.Descriptors == 10 {
-			floor = r.costOf(nameFloor, 10).Server
+		if c.Server == nil || c.Load == loadZipf {
+			continue
 		}
-		redis, calls := "", ""
+		redis := " | | |"
 		if c.Redis != nil {
-			redis, calls = c.Redis.spread("%.1f"), c.Calls.show("%.3f")
+			redis = fmt.Sprintf(" %s | %s | %s |", c.Redis.show("%.1f"), r.leastScripts(c).show("%.2f"), c.Calls.show("%.3f"))
 		}
-		rows = append(rows, fmt.Sprintf("| %s | %d | %s | %s | %s | %s | %s |", c.Name, c.Descriptors,
-			c.Server.show("%.1f"), c.Server.over(floor).spread("%.2f"), redis, calls, c.Answers.show("%.0f")))
+		rows = append(rows, fmt.Sprintf("| %s | %d | %s | %s |%s %s |", c.title(), c.Descriptors,
+			c.Server.show("%.1f"), r.floors(c).show("%.2f"), redis, c.Answers.show("%.0f")))
 	}
-	return table("| counters | limits | server, µs | in floors | Redis, µs | calls per decision | answers per second |", rows...)
+	return table("| counters | limits | server, µs | in floors | Redis, µs | in least scripts | calls per decision | answers per second |", rows...)
 }
+
+// title names the subject and its load.
+func (c cost) title() string {
+	if c.Load == "" {
+		return c.Name
+	}
+	return c.Name + ", " + c.Load
+}
+
+// waysTable shows what Redis does at least.
+func waysTable(r *results) string {
+	var rows []string
+	for _, c := range r.Cost {
+		if c.Name != nameScript {
+			continue
+		}
+		pipeline := fmt.Sprint(usualBatch)
+		if c.Load != "" {
+			pipeline = "1, at " + c.Load
+		}
+		row := fmt.Sprintf("| %s | %d |", pipeline, c.Descriptors)
+		for _, w := range ways {
+			row += fmt.Sprintf(" %s |", r.wayOf(w.name, c).Redis.show("%.1f"))
+		}
+		rows = append(rows, row)
+	}
+	return table("| decisions in a pipeline | limits | "+nameIncrBy+" | "+nameExpire+" | "+nameScript+" |", rows...)
+}
+
+// leastScripts is the cost of c's Redis in that of the least script.
+func (r *results) leastScripts(c cost) rounds { return c.Redis.over(r.wayOf(nameScript, c).Redis) }
 
 func tuningTable(r *results) string {
 	var rows []string
@@ -85,9 +144,17 @@ func tuningTable(r *results) string {
 func latencyTable(r *results) string {
 	var rows []string
 	for _, l := range r.Latency {
-		rows = append(rows, fmt.Sprintf("| %s | %.0f | %s | %s |", l.Name, l.Rate, l.P50.in(milliseconds).show("%.2f"), l.P99.in(milliseconds).spread("%.2f")))
+		if l.Name != nameFloor {
+			continue
+		}
+		row := fmt.Sprintf("| %.0f |", l.Rate)
+		for _, name := range []string{nameFloor, nameMemory, nameRedis} {
+			at := r.latencyOf(name, l.Rate)
+			row += fmt.Sprintf(" %s | %s |", at.P50.in(milliseconds).show("%.2f"), at.P99.in(milliseconds).show("%.2f"))
+		}
+		rows = append(rows, row)
 	}
-	return table("| | requests per second | p50, ms | p99, ms |", rows...)
+	return table("| requests per second | floor: p50, ms | p99 | memory: p50 | p99 | Redis: p50 | p99 |", rows...)
 }
 
 func descriptorsTable(r *results) string { return scaledTable("descriptors", r.Descriptors) }
@@ -109,19 +176,9 @@ func rulesTable(r *results) string {
 	var rows []string
 	for _, c := range r.Rules {
 		rows = append(rows, fmt.Sprintf("| %d | %s | %s | %s | %s | %s | %s |", c.Rules, c.StartSeconds.show("%.2f"), c.IdleBytes.in(mib).show("%.0f"),
-			c.CPU.show("%.1f"), c.P99.in(milliseconds).spread("%.2f"), c.FirstP99.in(milliseconds).spread("%.2f"), c.UsedBytes.in(mib).show("%.0f")))
+			c.CPU.show("%.1f"), c.P99.in(milliseconds).show("%.2f"), c.FirstP99.in(milliseconds).show("%.2f"), c.UsedBytes.in(mib).show("%.0f")))
 	}
 	return table("| rules | start, s | resident, MiB | server, µs | p99 at 3,000/s, ms | p99 of first use, ms | resident when all were used, MiB |", rows...)
-}
-
-func reloadTable(r *results) string {
-	l := r.Reload
-	row := func(name string, p99, longest rounds) string {
-		return fmt.Sprintf("| %s | %s | %s |", name, p99.in(milliseconds).spread("%.2f"), longest.in(milliseconds).spread("%.1f"))
-	}
-	return table("| | p99, ms | longest, ms |",
-		row("no reload", l.P99, l.Max),
-		row(fmt.Sprintf("reloads without a break, %s s each", l.Seconds.show("%.2f")), l.P99Reload, l.MaxReload))
 }
 
 func countersTable(r *results) string {

@@ -62,7 +62,7 @@ func Run(ctx context.Context, opts Options) (*Result, error) {
 }
 
 func newRun(opts Options) *run {
-	return &run{opts: opts, missed: newRecorder(opts.longest()), ended: make(chan time.Time, 1), sleep: sleepUntil}
+	return &run{opts: opts, missed: newRecorder(opts.longest()), ended: make(chan time.Time, 1), sleep: SleepUntil}
 }
 
 // measure has the callers send, and returns what was measured.

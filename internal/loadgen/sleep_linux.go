@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sleepUntil waits until due, exact to some tens of microseconds, or until ctx
+// SleepUntil waits until due, exact to some tens of microseconds, or until ctx
 // ends, which it notices within 10 ms. It blocks its thread.
-func sleepUntil(ctx context.Context, due time.Time) {
+func SleepUntil(ctx context.Context, due time.Time) {
 	for {
 		left := min(time.Until(due), 10*time.Millisecond)
 		if left <= 0 || ctx.Err() != nil {

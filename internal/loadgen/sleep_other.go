@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// sleepUntil waits until due or until ctx ends.
-func sleepUntil(ctx context.Context, due time.Time) {
+// SleepUntil waits until due or until ctx ends.
+func SleepUntil(ctx context.Context, due time.Time) {
 	if left := time.Until(due); left > 0 {
 		pause(ctx, left)
 	}
