@@ -163,7 +163,7 @@ func (a *App) bind(service *rls.Service) error {
 	}
 	a.http = a.add(httpServer("HTTP", bound.http, admin.Service(a.health.err, service.JSONHandler()), serviceConnections, a.logger))
 
-	unfinished := newArrivals(defaultArrivalBounds, a.opts.Registry)
+	unfinished := newUnfinished(defaultUnfinishedBounds, a.opts.Registry)
 	s := grpc.NewServer(a.grpcOptions(transport, unfinished)...)
 	services := unfinished.registrar(s)
 	service.Register(services)
@@ -219,7 +219,7 @@ const headers = 16 << 10
 // connection keeps such a buffer, and nobody else has a turn before it is worked off.
 const readBuffer = 4 << 10
 
-func (a *App) grpcOptions(transport credentials.TransportCredentials, unfinished *arrivals) []grpc.ServerOption {
+func (a *App) grpcOptions(transport credentials.TransportCredentials, unfinished *unfinished) []grpc.ServerOption {
 	l := a.opts.Settings.Listen
 	options := append(rls.ServerOptions(),
 		grpc.NumStreamWorkers(streamWorkers),
@@ -228,7 +228,7 @@ func (a *App) grpcOptions(transport credentials.TransportCredentials, unfinished
 		grpc.Creds(unfinished.credentials(transport)),
 		grpc.MaxHeaderListSize(headers),
 		grpc.ReadBufferSize(readBuffer),
-		grpc.ConnectionTimeout(unfinished.bounds.patience), // of the handshakes of TLS and HTTP/2
+		grpc.ConnectionTimeout(unfinished.bounds.timeout), // of the handshakes of TLS and HTTP/2
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionAge:      l.GRPCMaxConnectionAge,
 			MaxConnectionAgeGrace: l.GRPCMaxConnectionAgeGrace,

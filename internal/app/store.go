@@ -53,7 +53,7 @@ func openStore(s settings.Settings, logger *slog.Logger, reg prometheus.Register
 		logger.Warn(kept, "max_counters", limit, "although_set", strings.Join(s.Redis.Variables, " "))
 	}
 	return &store{
-		Store: limiter.NewPromises(memstore.New(memstore.Options{MaxCounters: limit, Registerer: reg}), nil),
+		Store: limiter.NewRetrySpread(memstore.New(memstore.Options{MaxCounters: limit, Registerer: reg}), nil),
 		name:  fmt.Sprintf("in memory, at most %d", limit),
 		close: func() error { return nil },
 	}, nil
@@ -117,7 +117,7 @@ func openRedisOrElse(s settings.Settings, logger *slog.Logger, reg prometheus.Re
 		return nil, err
 	}
 	redis.Store = failover.New(failover.Options{
-		Primary: limiter.NewPromises(redis.Store, nil),
+		Primary: limiter.NewRetrySpread(redis.Store, nil),
 		OpenLocal: func() limiter.Store {
 			return memstore.New(memstore.Options{MaxCounters: s.Store.MemoryMaxCounters})
 		},

@@ -77,7 +77,7 @@ func startTracing(s settings.Tracing, logger *slog.Logger) (*tracing, error) {
 
 // tracingErrors is the exporter's only way to tell of what it lost, and the process's
 // own. Errors about a variable show it, and a password may have been written there.
-// What gets lost is told of at once and then once a minute: under load there are
+// What gets lost is logged at once and then once a minute: under load there are
 // dozens of batches a second.
 func tracingErrors(logger *slog.Logger) otel.ErrorHandlerFunc {
 	lost := lostTraces{logger: logger}

@@ -1,6 +1,7 @@
 package descriptors
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -350,4 +351,31 @@ func TestLoadReportsEveryProblem(t *testing.T) {
 	for name := range untested {
 		t.Errorf("%s/%s is missing", dir, name)
 	}
+}
+
+// TestEveryFieldIsRead gives each field a list of lists, which none takes. A field that
+// is only listed among the known ones would be passed over.
+func TestEveryFieldIsRead(t *testing.T) {
+	const list = "[[1]]"
+	for field, document := range fieldsWith(list) {
+		_, err := Load([]File{{"rules.yaml", []byte(document)}}, Options{})
+		if err == nil || !strings.Contains(err.Error(), field) || strings.Contains(err.Error(), "unknown field") {
+			t.Errorf("the field %s is not read: %s of it has the error %v", field, list, err)
+		}
+	}
+}
+
+// fieldsWith returns a document for each field, in which the field has a value.
+func fieldsWith(value string) map[string]string {
+	documents := map[string]string{}
+	for _, field := range limitFields {
+		documents["rate_limit."+field] = fmt.Sprintf("domain: d\ndescriptors:\n- key: k\n  rate_limit: {%s: %s}\n", field, value)
+	}
+	for _, field := range descriptorFields {
+		documents["descriptors[0]."+field] = fmt.Sprintf("domain: d\ndescriptors:\n- {%s: %s}\n", field, value)
+	}
+	for _, field := range fileFields {
+		documents[field] = fmt.Sprintf("%s: %s\n", field, value)
+	}
+	return documents
 }

@@ -143,7 +143,7 @@ func newHerd(t *testing.T, limit string, open openStore, w waiting, began time.T
 	reg := prometheus.NewRegistry()
 	h.Handler = rls.New(rls.Options{
 		Rules:      func() *descriptors.Tree { return tree },
-		Limiter:    usage.New(limiter.NewPromises(open(t, h.now), h.now), usage.Options{Registerer: reg}),
+		Limiter:    usage.New(limiter.NewRetrySpread(open(t, h.now), h.now), usage.Options{Registerer: reg}),
 		Registerer: reg,
 		Logger:     slog.New(slog.DiscardHandler),
 	}).JSONHandler()

@@ -24,7 +24,7 @@ const (
 
 // algorithms has a row for each algorithm. What else belongs to one has the name of
 // its word, and tests fail that miss it: the script redisstore/lua/<word>.lua, a row
-// in storetest, the book of the judge in the tests here, a paragraph in docs.
+// in storetest, the exact counter of the judge in the tests here, a paragraph in docs.
 var algorithms = [...]struct {
 	word    string                        // in rules
 	letter  string                        // in keys; one algorithm has none
@@ -98,6 +98,10 @@ const second = 1_000_000
 // counting is an algorithm with the numbers of one limit. It is pure; now and all
 // spans are in microseconds, now since the epoch. Costs are at least 0 and at
 // most what most returns.
+//
+// The rest of the package counts on three things: an unused state has used nothing and
+// fits any cost up to Limit.Size; costs that are taken one after the other use what
+// their sum would; a denied request leaves no trace in a state.
 type counting interface {
 	// roll brings a state up to now, or back to now. Where nothing else is said, the
 	// other functions take rolled states only.
@@ -124,11 +128,11 @@ type counting interface {
 	// wait is how long until cost units fit, which they do not now but in an unused
 	// state, if nothing else happens.
 	wait(s State, now, cost int64) int64
-	// queue is where a cost that fits a while from now comes after all that was
-	// promised before it. ahead is how long after that while the last of these come,
-	// below 0 if they do before; together is the cost of what comes at the same time
-	// as it. It returns the same with the cost.
-	queue(ahead, together, cost int64) (int64, int64)
+	// returnAfter puts a denied cost, which fits a while from now, behind all costs that
+	// were told earlier when to come back (see RetrySpread). ahead is how long after that
+	// while the last of these come, below 0 if they come before; together is what comes
+	// at the same time as the last. It returns the same with the cost.
+	returnAfter(ahead, together, cost int64) (int64, int64)
 	// expiry is when the state will be as good as unused, 0 if it is. It takes
 	// any state.
 	expiry(s State) int64
@@ -223,8 +227,8 @@ func mulDiv(a, b, c int64) (quotient, remainder int64) {
 // ceilDiv is a/b rounded up, for a >= 0 and b > 0.
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
-// queueEvenly is queue of what drains at the amount per period.
-func queueEvenly(ahead, cost, period, amount int64) (int64, int64) {
+// returnEvenly is returnAfter of what drains at the amount per period.
+func returnEvenly(ahead, cost, period, amount int64) (int64, int64) {
 	time, rest := mulDiv(cost, period, amount)
 	time += min(rest, 1)
 	if ahead < -max(time/2, clockTolerance) {
@@ -234,5 +238,5 @@ func queueEvenly(ahead, cost, period, amount int64) (int64, int64) {
 }
 
 // clockTolerance is by how much the same time may be told differently, in
-// microseconds: the store and the promises read their clocks one after the other.
+// microseconds: the store and RetrySpread read their clocks one after the other.
 const clockTolerance = 1000

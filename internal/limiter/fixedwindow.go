@@ -67,10 +67,10 @@ func (w fixedWindow) left(s State, now int64) (used, whole int64) {
 
 func (w fixedWindow) wait(s State, now, _ int64) int64 { return w.end(s) - now }
 
-// queue lets as many come at the start of a window as it admits.
-func (w fixedWindow) queue(ahead, together, cost int64) (int64, int64) {
-	// The last window that was promised is so many after the next. It may begin a bit
-	// later than it was promised, if it begins with the first hit.
+// returnAfter lets as many come at the start of a window as it admits.
+func (w fixedWindow) returnAfter(ahead, together, cost int64) (int64, int64) {
+	// The last window that was told is so many after the next. It may begin a bit
+	// later than it was told, if it begins with the first hit.
 	windows := (ahead + w.period/2) / w.period
 	switch {
 	case ahead < -w.period/2:

@@ -111,7 +111,7 @@ func FuzzDecide(f *testing.F) {
 	addHistories(f)
 	f.Fuzz(func(t *testing.T, history []byte) {
 		d := &draw{history[:min(len(history), 1024)]}
-		j := &judge{books: map[string]book{}}
+		j := &judge{counters: map[string]exactCounter{}}
 		states := map[string]*State{}
 		now := at(0)
 		first := d.below(len(drawn)) // few counters, so that hits meet

@@ -23,8 +23,8 @@ type Hit struct {
 	// Always writes the cost even if the hit or its request is denied: for usage
 	// that has already happened.
 	Always bool
-	// Mode holds instead of the limit's own unless it is Enforced, for servers
-	// that try all limits, or take all for quotas.
+	// Mode replaces that of the limit unless it is Enforced: for SHADOW_MODE and
+	// QUOTA_MODE, see package plan.
 	Mode Mode
 	// Labels are what metrics call the levels of the rule for this request, each
 	// followed by LevelEnd, where they hold values of the request. nil leaves the

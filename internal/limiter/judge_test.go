@@ -13,21 +13,21 @@ import (
 // come back and when a counter is whole again it finds by looking at the times
 // to come, not by a formula.
 type judge struct {
-	books map[string]book // by counter
+	counters map[string]exactCounter // by counter
 }
 
-// book is what a counter holds, at any time from the one at which it was
+// exactCounter is what a counter holds, at any time from the one at which it was
 // written. All of its methods leave it as it is.
-type book interface {
-	// turn is the book at now.
-	turn(r *rule, now int64) book
-	// back is the book if the clock has stepped back behind it, and all that is in
+type exactCounter interface {
+	// turn is the counter at now.
+	turn(r *rule, now int64) exactCounter
+	// back is the counter if the clock has stepped back behind it, and all that is in
 	// it counts as used at now. Another one it leaves as it is.
-	back(r *rule, now int64) book
+	back(r *rule, now int64) exactCounter
 	// used is the exact use, in units.
 	used(r *rule) *big.Rat
 	// write adds units, or takes them back if they are negative.
-	write(r *rule, units *big.Rat) book
+	write(r *rule, units *big.Rat) exactCounter
 	// empty reports whether nothing is used.
 	empty() bool
 }
@@ -52,12 +52,12 @@ func newRule(l *Limit) *rule {
 	return r
 }
 
-func (r *rule) newBook() book {
-	return newBooks[r.limit.Algorithm]()
+func (r *rule) newCounter() exactCounter {
+	return newExactCounter[r.limit.Algorithm]()
 }
 
 // fits reports whether b has room for units.
-func (r *rule) fits(b book, units *big.Rat) bool {
+func (r *rule) fits(b exactCounter, units *big.Rat) bool {
 	return sum(b.used(r), units).Cmp(r.size) <= 0
 }
 
@@ -71,15 +71,15 @@ type verdict struct {
 func (j *judge) decide(hits []Hit, now int64) (denied bool, verdicts []verdict) {
 	verdicts = make([]verdict, len(hits))
 	for i := range hits {
-		if b := j.books[string(hits[i].Key)]; b != nil && !b.empty() {
-			j.books[string(hits[i].Key)] = b.back(newRule(hits[i].Limit), now)
+		if b := j.counters[string(hits[i].Key)]; b != nil && !b.empty() {
+			j.counters[string(hits[i].Key)] = b.back(newRule(hits[i].Limit), now)
 		}
 	}
-	trial := maps.Clone(j.books)
-	open := func(h *Hit) (r *rule, b book) {
+	trial := maps.Clone(j.counters)
+	open := func(h *Hit) (r *rule, b exactCounter) {
 		r = newRule(h.Limit)
 		if b = trial[string(h.Key)]; b == nil {
-			b = r.newBook()
+			b = r.newCounter()
 		}
 		return r, b.turn(r, now)
 	}
@@ -104,7 +104,7 @@ func (j *judge) decide(hits []Hit, now int64) (denied bool, verdicts []verdict) 
 	}
 	denied = enforcedOver || quotas > 0 && quotas == quotasOver
 	if denied {
-		trial = maps.Clone(j.books)
+		trial = maps.Clone(j.counters)
 	}
 	for i := range hits {
 		h := &hits[i]
@@ -115,7 +115,7 @@ func (j *judge) decide(hits []Hit, now int64) (denied bool, verdicts []verdict) 
 			trial[string(h.Key)] = b.write(r, change(h))
 		}
 	}
-	j.books = trial
+	j.counters = trial
 	for i := range hits {
 		r, b := open(&hits[i])
 		verdicts[i].describe(r, b, hits, i, now)
@@ -123,7 +123,7 @@ func (j *judge) decide(hits []Hit, now int64) (denied bool, verdicts []verdict) 
 	return denied, verdicts
 }
 
-func (v *verdict) describe(r *rule, b book, hits []Hit, i int, now int64) {
+func (v *verdict) describe(r *rule, b exactCounter, hits []Hit, i int, now int64) {
 	v.used = ceil(b.used(r))
 	v.remaining = floor(difference(r.size, b.used(r)))
 	if v.remaining.Sign() < 0 {
@@ -132,15 +132,15 @@ func (v *verdict) describe(r *rule, b book, hits []Hit, i int, now int64) {
 	if w, ok := b.(interface{ end(*rule) int64 }); ok {
 		v.reset = w.end(r) - now // used or not
 	} else {
-		v.reset = r.first(b, now, book.empty)
+		v.reset = r.first(b, now, exactCounter.empty)
 	}
 	if v.over {
-		v.retry = r.first(b, now, func(b book) bool { return r.admits(b, hits, i) })
+		v.retry = r.first(b, now, func(b exactCounter) bool { return r.admits(b, hits, i) })
 	}
 }
 
 // admits reports whether b has room for all hits on the counter of hits[i].
-func (r *rule) admits(b book, hits []Hit, i int) bool {
+func (r *rule) admits(b exactCounter, hits []Hit, i int) bool {
 	for j := range hits {
 		h := &hits[j]
 		if h.Refund || !bytes.Equal(h.Key, hits[i].Key) {
@@ -155,8 +155,8 @@ func (r *rule) admits(b book, hits []Hit, i int) bool {
 }
 
 // first is how long it takes until b is as wished, -1 if it never will be. A
-// book that is left alone only gets better, so bisection finds it.
-func (r *rule) first(b book, now int64, good func(book) bool) int64 {
+// counter that is left alone only gets better, so bisection finds it.
+func (r *rule) first(b exactCounter, now int64, good func(exactCounter) bool) int64 {
 	at := func(wait int64) bool { return good(b.turn(r, now+wait)) }
 	drained := new(big.Rat).SetInt64(r.period)
 	if r.amount.Sign() > 0 {

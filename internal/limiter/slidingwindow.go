@@ -86,9 +86,9 @@ func (w slidingWindow) wait(s State, now, cost int64) int64 {
 	return end - covered - now
 }
 
-// queue of a sliding window: what it holds leaves it at about the amount per period.
-func (w slidingWindow) queue(ahead, _, cost int64) (int64, int64) {
-	return queueEvenly(ahead, cost, w.period, w.amount)
+// returnAfter of a sliding window: what it holds leaves it at about the amount per period.
+func (w slidingWindow) returnAfter(ahead, _, cost int64) (int64, int64) {
+	return returnEvenly(ahead, cost, w.period, w.amount)
 }
 
 func (w slidingWindow) expiry(s State) int64 {

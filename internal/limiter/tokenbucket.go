@@ -134,9 +134,9 @@ func (b tokenBucket) wait(s State, _, cost int64) int64 {
 	return b.drainTime(s.Used+cost-b.burst, s.Prev)
 }
 
-// queue of a bucket: it drains at the amount per period.
-func (b tokenBucket) queue(ahead, _, cost int64) (int64, int64) {
-	return queueEvenly(ahead, cost, b.period, b.amount)
+// returnAfter of a bucket: it drains at the amount per period.
+func (b tokenBucket) returnAfter(ahead, _, cost int64) (int64, int64) {
+	return returnEvenly(ahead, cost, b.period, b.amount)
 }
 
 func (b tokenBucket) expiry(s State) int64 {

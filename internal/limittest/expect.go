@@ -21,7 +21,7 @@ type outcome struct {
 
 // settle adds a request that was decided.
 func (o *outcome) settle(denied bool) {
-	o.last.Settle(denied)
+	o.last.SetStatuses(denied)
 	if denied {
 		o.denied++
 	} else {

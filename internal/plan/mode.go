@@ -2,8 +2,8 @@ package plan
 
 import "weir/internal/limiter"
 
-// Mode returns what it means for a request that l is over, as far as its answer
-// tells: with QuotaMode no limit denies it alone.
+// Mode returns the mode of l that statuses are about. With QuotaMode an enforced limit
+// is a quota.
 func (o *Options) Mode(l *limiter.Limit) limiter.Mode {
 	if o.QuotaMode && l.Mode == limiter.Enforced {
 		return limiter.Quota
@@ -11,8 +11,8 @@ func (o *Options) Mode(l *limiter.Limit) limiter.Mode {
 	return l.Mode
 }
 
-// DecidingMode returns the mode in which a hit on l is decided: with ShadowMode
-// nothing is denied, whatever the answer tells of it.
+// DecidingMode returns the mode in which hits on l are decided. With ShadowMode it is
+// Shadow, and statuses are still about Mode.
 func (o *Options) DecidingMode(l *limiter.Limit) limiter.Mode {
 	if o.ShadowMode {
 		return limiter.Shadow

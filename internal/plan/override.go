@@ -26,9 +26,9 @@ type overrideOf struct {
 	Override
 }
 
-// limits returns the fixed window that o asks for as the only one of a list, or
-// what is wrong with it. domain is the label of the request's domain; without
-// one there are no rules for the domain, and nothing is limited.
+// limits returns the fixed window that o asks for, as a list of one, or what is wrong
+// with it. domain is the label of the request's domain. It is empty if there are no
+// rules for that domain: then nothing is limited, and the list is nil.
 func (os *overrides) limits(domain string, o Override) ([]*limiter.Limit, error) {
 	os.mu.RLock()
 	limits, known := os.known[overrideOf{domain, o}]

@@ -6,7 +6,7 @@
 //	override.go  the limits that requests bring along
 //	plan.go      Prepare: Request and rules -> Hits
 //	mode.go      SHADOW_MODE and QUOTA_MODE
-//	status.go    Settle: Decisions -> Statuses
+//	status.go    SetStatuses: Decisions -> Statuses
 package plan
 
 import (
@@ -50,8 +50,8 @@ type Plan struct {
 	Decisions []limiter.Decision
 	// Unmatched is how many descriptors have neither a rule nor an override.
 	Unmatched int
-	// Denied and Statuses, one for each descriptor in order, are there when the plan
-	// is settled.
+	// Denied and Statuses, one for each descriptor in order, are there after
+	// SetStatuses.
 	Denied   bool
 	Statuses []Status
 
@@ -72,7 +72,7 @@ type match struct {
 }
 
 // Prepare makes p the plan of r under the rules of tree, up to its hits. The error
-// tells what is wrong with r, which must not change until p is settled.
+// tells what is wrong with r, which must not change until p has its statuses.
 func (pl *Planner) Prepare(p *Plan, tree *descriptors.Tree, r *Request) error {
 	p.Reset()
 	p.opts = &pl.Options

@@ -47,7 +47,7 @@ func decided(t *testing.T, planner *Planner, p *Plan, r *Request) {
 	for i := range states {
 		states[i] = new(limiter.State)
 	}
-	p.Settle(limiter.Decide(p.Hits, states, 0, p.Decisions))
+	p.SetStatuses(limiter.Decide(p.Hits, states, 0, p.Decisions))
 }
 
 // What is asked becomes hits, and what is decided of them becomes statuses.

@@ -23,8 +23,8 @@ type Status struct {
 	ResetAfter time.Duration // until the whole limit is free again
 }
 
-// Settle says by p.Decisions what becomes of the request and of its descriptors.
-func (p *Plan) Settle(denied bool) {
+// SetStatuses says by p.Decisions what becomes of the request and of its descriptors.
+func (p *Plan) SetStatuses(denied bool) {
 	p.Denied = denied
 	for i := range p.matches {
 		m := &p.matches[i]

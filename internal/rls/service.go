@@ -3,9 +3,9 @@
 //
 // A request goes through these files in this order: codec.go takes the bytes
 // from gRPC, decode.go makes a plan.Request of them, service.go has it planned,
-// asks the limiter and has the plan settled, headers.go and metadata.go add what is
-// optional, encode.go writes the bytes of the response. json.go brings JSON onto the
-// same path.
+// asks the limiter and has the plan set its statuses, headers.go and metadata.go add
+// what is optional, encode.go writes the bytes of the response. json.go brings JSON
+// onto the same path.
 //
 // The messages are read and written by hand rather than by generated code,
 // because Envoy puts the raw bytes of headers into protobuf strings: a value
@@ -145,7 +145,7 @@ func (s *Service) decide(ctx context.Context, c *call) error {
 		s.opts.Logger.Debug("undecided request", "domain", c.request.Domain, "err", err)
 		return undecided(ctx)
 	}
-	c.plan.Settle(denied)
+	c.plan.SetStatuses(denied)
 	if c.plan.WouldBeDenied() {
 		s.metrics.globalShadow.Inc()
 	}
@@ -167,7 +167,7 @@ func (s *Service) prepare(c *call, tree *descriptors.Tree) error {
 	return nil
 }
 
-// answer fills in c.answer from the settled plan.
+// answer fills in c.answer from the statuses of the plan.
 func (s *Service) answer(c *call) {
 	statuses := c.plan.Statuses
 	c.answer = answer{

@@ -4,6 +4,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -114,6 +117,47 @@ func TestEverySettingIsComplete(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestEverySettingIsRead looks for code that reads the field of each setting. One that
+// nobody handed on would be accepted, and do nothing.
+func TestEverySettingIsRead(t *testing.T) {
+	var code strings.Builder
+	for _, pattern := range []string{"*.go", "../app/*.go", "../../cmd/server/*.go"} {
+		paths, err := filepath.Glob(pattern)
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("no file is %s (error: %v)", pattern, err)
+		}
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasSuffix(path, "_test.go") {
+				code.Write(text)
+			}
+		}
+	}
+	for _, name := range settingFields(reflect.TypeFor[Settings]()) {
+		if name == "BackendType" {
+			continue // it has one value
+		}
+		if !regexp.MustCompile(`\.` + name + `\b`).MatchString(code.String()) {
+			t.Errorf("nothing reads the setting %s", name)
+		}
+	}
+}
+
+// settingFields returns the names of the fields of a group that hold a setting.
+func settingFields(group reflect.Type) (names []string) {
+	for field := range group.Fields() {
+		if field.Tag.Get("env") != "" {
+			names = append(names, field.Name)
+		} else if field.Type.Kind() == reflect.Struct {
+			names = append(names, settingFields(field.Type)...)
+		}
+	}
+	return names
 }
 
 func TestHelpNamesEverything(t *testing.T) {

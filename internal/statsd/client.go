@@ -60,8 +60,8 @@ type Client struct {
 }
 
 const (
-	patience  = 2 * time.Second        // for one flush
-	lastFlush = 500 * time.Millisecond // for what remains when the client is stopped
+	flushTimeout = 2 * time.Second        // for one flush
+	lastFlush    = 500 * time.Millisecond // for what remains when the client is stopped
 )
 
 // Start begins to flush in each interval.
@@ -115,7 +115,7 @@ func (c *Client) tell(err error) {
 
 // flush sends what every sum grew by since it was last sent.
 func (c *Client) flush() error {
-	ctx, cancel := context.WithTimeout(c.ctx, patience)
+	ctx, cancel := context.WithTimeout(c.ctx, flushTimeout)
 	defer cancel()
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, c.opts.Network, c.opts.Address)

@@ -87,7 +87,7 @@ func (t *table) expire(now time.Time) {
 	// like one that began anew.
 	for s := range t.all {
 		for sum, n := range gone[s.Levels()] {
-			t.locked(s.Levels()).add(Sum(sum), int64(n))
+			t.ofSeriesLocked(s.Levels()).add(Sum(sum), int64(n))
 		}
 		delete(gone, s.Levels())
 	}

@@ -104,7 +104,7 @@ func (l *Limiter) count(h *limiter.Hit, d *limiter.Decision) {
 	if d.Over && d.Remembered {
 		series.add(OverLimitWithLocalCache, p.over)
 	}
-	if h.Limit.Mode == limiter.Shadow {
+	if h.Limit.Mode == limiter.Shadow { // of its rule; what SHADOW_MODE admits, package rls counts by request
 		series.add(ShadowMode, p.over)
 	}
 	limit.addOutcome(h, d, p)

@@ -97,13 +97,13 @@ func (t *table) ofSeries(s limiter.Series) *counters {
 	if c == nil {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		c = t.locked(s)
+		c = t.ofSeriesLocked(s)
 	}
 	return c
 }
 
-// locked is ofSeries, for who has locked t.
-func (t *table) locked(s limiter.Series) *counters {
+// ofSeriesLocked is ofSeries for a caller that holds t.mu.
+func (t *table) ofSeriesLocked(s limiter.Series) *counters {
 	if t.all[s] == nil {
 		t.all[s] = new(counters)
 	}
@@ -142,7 +142,7 @@ func (t *table) addDetail(d detail, rule limiter.Series) *counters {
 		return nil
 	}
 	series := limiter.NewLabelSet(d.domain, d.labels).Series()
-	t.detailed[d] = &detailSeries{t.locked(series), series, rule}
+	t.detailed[d] = &detailSeries{t.ofSeriesLocked(series), series, rule}
 	return t.all[series]
 }
 

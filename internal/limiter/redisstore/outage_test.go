@@ -13,8 +13,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// An outage is told of at once, then once a minute, and so is its end. What
-// fails too soon after a warning is told of when the log has been quiet enough.
+// An outage is logged at once, then once a minute, and so is its end. What
+// fails too soon after a warning is logged when the log has been quiet enough.
 func TestOutageIsLoggedSparingly(t *testing.T) {
 	timeout := fmt.Errorf("no answer: %w", context.DeadlineExceeded)
 	const fails = `WARN redis fails, failure modes decide kind=timeout err="no answer: context deadline exceeded" `

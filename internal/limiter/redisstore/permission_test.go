@@ -71,7 +71,7 @@ func TestAUserWhoMayNotWriteAKey(t *testing.T) {
 }
 
 // checkWhole decides requests of every kind, and wants each to be counted as a whole
-// or to fail and not to be counted, whichever part of the script decides it. works tells whether none may fail.
+// or to fail and not to be counted, whichever part of the script decides it. works reports whether none may fail.
 func checkWhole(t *testing.T, r *testenv.Redis, o Options, works bool) {
 	t.Helper()
 	for _, limits := range [][]*limiter.Limit{{perYear, slidingYear, bucketYear, firstHitYear}, {perYear, perYear, perYear, perYear}} {

@@ -181,7 +181,7 @@ func (w *words) end() error {
 	return nil
 }
 
-// possible tells whether a script says such a number.
+// possible reports whether a script says such a number.
 func possible(n int64) bool { return n >= 0 && n <= limiter.MaxExact }
 
 // decisions reads what became of hits, which are the request at place, into

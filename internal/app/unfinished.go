@@ -15,23 +15,23 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// arrivalBounds say how much of gRPC requests may wait for its rest, or for its
+// unfinishedBounds say how much of gRPC requests may wait for its rest, or for its
 // answer to be sent. An Envoy sends a request in one piece and reads its answers, so
 // that few wait at a time, and not for long.
-type arrivalBounds struct {
+type unfinishedBounds struct {
 	bytes      int64         // what all connections may hold, of which each request is requestCost
 	streams    int64         // that last, such as followed health checks
 	ownStreams int64         // of one connection
-	patience   time.Duration // for the rest of a request, or with a client that does not read
+	timeout    time.Duration // for the rest of a request, or with a client that does not read
 	pause      time.Duration // in which a connection is not read that had too many, on average
 	conns      int           // connections; 0: any number
 }
 
-var defaultArrivalBounds = arrivalBounds{
+var defaultUnfinishedBounds = unfinishedBounds{
 	bytes:      32 << 20,
 	streams:    512,
 	ownStreams: 8,
-	patience:   10 * time.Second,
+	timeout:    10 * time.Second,
 	pause:      500 * time.Millisecond,
 	conns:      int(min(16<<10, fileDescriptors()/2)), // with 30 KiB for each
 }
@@ -44,7 +44,7 @@ const (
 	leastShare = 8 * requestCost
 )
 
-// Ages are counted in ticks of a hundredth of the patience. The clock stands still while
+// Ages are counted in ticks of a hundredth of the timeout. The clock stands still while
 // the process has no processor, which makes no request old.
 const (
 	oldTicks    = 2   // a request that came in one piece is never so old
@@ -52,17 +52,17 @@ const (
 	lateTicks   = 100 // at any rate
 )
 
-// arrivals are the requests of the gRPC server that wait for their rest, or for their
+// unfinished is the requests of the gRPC server that wait for their rest, or for their
 // answer to be sent. Beyond the bounds the connections that hold most are read little
 // by little, and lose what is old.
 //
 // gRPC itself bounds the calls of a connection and the bytes of a call, but neither
 // the calls nor the bytes of all.
-type arrivals struct {
-	bounds                arrivalBounds
+type unfinished struct {
+	bounds                unfinishedBounds
 	late, crowded, unread ending
 
-	load    atomic.Int64 // see arrivalConn.load
+	load    atomic.Int64 // see unfinishedConn.load
 	bytes   atomic.Int64 // of requests that are not whole, when they were last counted
 	streams atomic.Int64
 	read    atomic.Int64 // bytes that came on all connections
@@ -70,14 +70,14 @@ type arrivals struct {
 	now     atomic.Int64 // in ticks
 
 	mu      sync.Mutex
-	conns   map[*arrivalConn]bool // all that are open
+	conns   map[*unfinishedConn]bool // all that are open
 	timer   *time.Timer
 	waiting bool // timer will fire
 }
 
-// arrival is a request that is not whole yet.
-type arrival struct {
-	conn   *arrivalConn
+// unfinishedRequest is a request that is not whole yet.
+type unfinishedRequest struct {
+	conn   *unfinishedConn
 	place  *list.Element
 	since  int64 // tick
 	before int64 // what the connection had read, less what was whole
@@ -95,36 +95,36 @@ type ending struct {
 	count  prometheus.Counter
 }
 
-func newArrivals(bounds arrivalBounds, reg prometheus.Registerer) *arrivals {
+func newUnfinished(bounds unfinishedBounds, reg prometheus.Registerer) *unfinished {
 	ended := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "weir", Name: "grpc_unfinished_requests_total",
 		Help: "gRPC requests that were ended before they were finished, by reason: late, the rest did not come in time; crowded, too many requests or bytes of all connections waited for their rest; unread, the client did not read its answers, and its connection was closed.",
 	}, []string{"reason"})
 	reg.MustRegister(ended)
-	a := &arrivals{
+	u := &unfinished{
 		bounds:  bounds,
-		late:    ending{status.Newf(codes.DeadlineExceeded, "the rest of the request did not come within %v", bounds.patience), ended.WithLabelValues("late")},
+		late:    ending{status.Newf(codes.DeadlineExceeded, "the rest of the request did not come within %v", bounds.timeout), ended.WithLabelValues("late")},
 		crowded: ending{status.New(codes.ResourceExhausted, "too many requests wait for their rest"), ended.WithLabelValues("crowded")},
 		unread:  ending{nil, ended.WithLabelValues("unread")},
-		conns:   map[*arrivalConn]bool{},
+		conns:   map[*unfinishedConn]bool{},
 	}
-	a.timer = time.AfterFunc(math.MaxInt64, a.sweep)
-	return a
+	u.timer = time.AfterFunc(math.MaxInt64, u.sweep)
+	return u
 }
 
 // overhead is about what a request takes on the wire beside its message.
 const overhead = 64
 
 // receive receives the message m of the call of ctx.
-func (a *arrivals) receive(ctx context.Context, m any, receive func(any) error) error {
-	r := &arrival{conn: connOf(ctx), call: grpc.ServerTransportStreamFromContext(ctx).(call)}
-	a.begin(r)
+func (u *unfinished) receive(ctx context.Context, m any, receive func(any) error) error {
+	r := &unfinishedRequest{conn: connOf(ctx), call: grpc.ServerTransportStreamFromContext(ctx).(call)}
+	u.begin(r)
 	err := receive(m)
 	whole := 0
 	if err == nil {
 		whole = overhead + wireSize(m)
 	}
-	if ended := a.finish(r, int64(whole)); ended != nil {
+	if ended := u.finish(r, int64(whole)); ended != nil {
 		return ended.status.Err()
 	}
 	return err
@@ -141,19 +141,19 @@ func wireSize(m any) int {
 }
 
 // begin adds a request.
-func (a *arrivals) begin(r *arrival) {
-	a.mu.Lock()
+func (u *unfinished) begin(r *unfinishedRequest) {
+	u.mu.Lock()
 	c := r.conn
-	r.since, r.before = a.now.Load(), c.read.Load()-c.whole
+	r.since, r.before = u.now.Load(), c.read.Load()-c.whole
 	r.place = c.requests.PushBack(r)
-	a.mu.Unlock()
+	u.mu.Unlock()
 }
 
 // finish removes a request, of which so many bytes are whole now, and tells why it
 // was ended before, if it was.
-func (a *arrivals) finish(r *arrival, whole int64) *ending {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (u *unfinished) finish(r *unfinishedRequest, whole int64) *ending {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	r.conn.whole += whole
 	if r.ended == nil {
 		r.conn.requests.Remove(r.place)
@@ -163,12 +163,12 @@ func (a *arrivals) finish(r *arrival, whole int64) *ending {
 
 // verdict is what a sweep has found: calls to end, and connections to close.
 type verdict struct {
-	calls []*arrival
-	conns []*arrivalConn
+	calls []*unfinishedRequest
+	conns []*unfinishedConn
 }
 
 // end removes the oldest request of a connection.
-func (v *verdict) end(c *arrivalConn, why *ending) {
+func (v *verdict) end(c *unfinishedConn, why *ending) {
 	r := c.oldest()
 	r.ended = why
 	c.requests.Remove(r.place)
@@ -176,8 +176,8 @@ func (v *verdict) end(c *arrivalConn, why *ending) {
 }
 
 // close removes a connection.
-func (v *verdict) close(a *arrivals, c *arrivalConn) {
-	delete(a.conns, c)
+func (v *verdict) close(u *unfinished, c *unfinishedConn) {
+	delete(u.conns, c)
 	v.conns = append(v.conns, c)
 }
 
@@ -194,9 +194,9 @@ func (v *verdict) execute(unread *ending) {
 }
 
 // add adds to the requests that a connection holds.
-func (a *arrivals) add(c *arrivalConn, n int64) {
+func (u *unfinished) add(c *unfinishedConn, n int64) {
 	c.load.Add(n)
-	a.load.Add(n)
+	u.load.Add(n)
 }
 
 // compared is how many connections are compared to find one that gives way.
@@ -205,12 +205,12 @@ const compared = 64
 // giveWay returns the connection that gives way to a new one, or nil. Of some it is
 // the one without requests that was read longest ago, or else the new one. It needs
 // the lock.
-func (a *arrivals) giveWay(newest *arrivalConn) *arrivalConn {
-	if a.bounds.conns == 0 || len(a.conns) <= a.bounds.conns {
+func (u *unfinished) giveWay(newest *unfinishedConn) *unfinishedConn {
+	if u.bounds.conns == 0 || len(u.conns) <= u.bounds.conns {
 		return nil
 	}
 	idlest, left := newest, compared
-	for c := range a.conns { // in random order
+	for c := range u.conns { // in random order
 		if c != newest && c.unanswered() == 0 && (idlest == newest || c.last.Load() < idlest.last.Load()) {
 			idlest = c
 		}
@@ -218,71 +218,71 @@ func (a *arrivals) giveWay(newest *arrivalConn) *arrivalConn {
 			break
 		}
 	}
-	delete(a.conns, idlest)
+	delete(u.conns, idlest)
 	return idlest
 }
 
 // watch lets sweep look in a tick.
-func (a *arrivals) watch() {
-	a.mu.Lock()
-	if !a.waiting {
-		a.waiting = true
-		a.timer.Reset(a.bounds.patience / lateTicks)
+func (u *unfinished) watch() {
+	u.mu.Lock()
+	if !u.waiting {
+		u.waiting = true
+		u.timer.Reset(u.bounds.timeout / lateTicks)
 	}
-	a.mu.Unlock()
+	u.mu.Unlock()
 }
 
 // sweep ends the requests that came too long ago, those of whom the answers cannot be
 // sent, and if there are too many, what is old of those who have most.
-func (a *arrivals) sweep() {
+func (u *unfinished) sweep() {
 	var v verdict
-	a.mu.Lock()
-	now := a.now.Add(1)
+	u.mu.Lock()
+	now := u.now.Add(1)
 	open := 0
-	for c := range a.conns {
+	for c := range u.conns {
 		open += c.unanswered()
 		for c.aged(now, lateTicks) {
-			v.end(c, &a.late)
+			v.end(c, &u.late)
 		}
 		if c.stuck(now, lateTicks) {
-			v.close(a, c)
+			v.close(u, c)
 		}
 	}
-	a.weigh()
-	if a.crowd() {
-		least, excess := a.share(), a.held()-a.bounds.bytes/2 // more than it must, so that it is not soon the same
-		for c := range a.conns {
-			excess -= a.relieve(&v, c, now, excess, least)
+	u.weigh()
+	if u.crowd() {
+		least, excess := u.share(), u.held()-u.bounds.bytes/2 // more than it must, so that it is not soon the same
+		for c := range u.conns {
+			excess -= u.relieve(&v, c, now, excess, least)
 		}
-		excess -= a.bounds.bytes / 2
-		for c := range a.conns { // those who have less, if that is not enough
-			excess -= a.relieve(&v, c, now, excess, 0)
+		excess -= u.bounds.bytes / 2
+		for c := range u.conns { // those who have less, if that is not enough
+			excess -= u.relieve(&v, c, now, excess, 0)
 		}
 	}
-	if a.waiting = open > 0; a.waiting {
-		a.timer.Reset(a.bounds.patience / lateTicks)
+	if u.waiting = open > 0; u.waiting {
+		u.timer.Reset(u.bounds.timeout / lateTicks)
 	}
-	for c := range a.conns {
+	for c := range u.conns {
 		c.lasted = c.streams.Load()
 	}
-	a.mu.Unlock()
-	v.execute(&a.unread)
+	u.mu.Unlock()
+	v.execute(&u.unread)
 }
 
 // relieve takes what is old from a connection until it holds no more than least, or
 // all are relieved of the excess. It returns how much that was.
-func (a *arrivals) relieve(v *verdict, c *arrivalConn, now, excess, least int64) (freed int64) {
+func (u *unfinished) relieve(v *verdict, c *unfinishedConn, now, excess, least int64) (freed int64) {
 	held := c.held()
 	if held <= least || excess <= 0 {
 		return 0
 	}
 	if c.stuck(now, unreadTicks) {
-		v.close(a, c)
+		v.close(u, c)
 		return held
 	}
 	for freed < excess && held-freed > least && c.aged(now, oldTicks) {
 		before := c.bytes()
-		v.end(c, &a.crowded)
+		v.end(c, &u.crowded)
 		c.pause.Store(true)
 		freed += requestCost + before - c.bytes()
 	}
@@ -290,34 +290,34 @@ func (a *arrivals) relieve(v *verdict, c *arrivalConn, now, excess, least int64)
 }
 
 // crowd reports whether all connections hold too much.
-func (a *arrivals) crowd() bool { return a.held() > a.bounds.bytes }
+func (u *unfinished) crowd() bool { return u.held() > u.bounds.bytes }
 
 // held is what all connections hold.
-func (a *arrivals) held() int64 { return a.load.Load()*requestCost + a.bytes.Load() }
+func (u *unfinished) held() int64 { return u.load.Load()*requestCost + u.bytes.Load() }
 
 // share is how much a connection may hold if there is a crowd.
-func (a *arrivals) share() int64 {
-	return max(a.bounds.bytes/int64(max(len(a.conns), 1)), leastShare)
+func (u *unfinished) share() int64 {
+	return max(u.bounds.bytes/int64(max(len(u.conns), 1)), leastShare)
 }
 
 // count counts bytes that a connection has read, and returns those of all. Now and
 // then it looks how many of them requests hold.
-func (a *arrivals) count(n int) (read int64) {
-	read = a.read.Add(int64(n))
-	if alarm := a.alarm.Load(); read <= alarm || !a.alarm.CompareAndSwap(alarm, read+a.bounds.bytes/16) {
+func (u *unfinished) count(n int) (read int64) {
+	read = u.read.Add(int64(n))
+	if alarm := u.alarm.Load(); read <= alarm || !u.alarm.CompareAndSwap(alarm, read+u.bounds.bytes/16) {
 		return read
 	}
-	a.mu.Lock()
-	a.weigh()
-	a.mu.Unlock()
+	u.mu.Lock()
+	u.weigh()
+	u.mu.Unlock()
 	return read
 }
 
 // weigh counts the bytes of requests that are not whole. It needs the lock.
-func (a *arrivals) weigh() {
+func (u *unfinished) weigh() {
 	var bytes int64
-	for c := range a.conns {
+	for c := range u.conns {
 		bytes += c.bytes()
 	}
-	a.bytes.Store(bytes)
+	u.bytes.Store(bytes)
 }

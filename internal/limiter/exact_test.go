@@ -2,27 +2,27 @@ package limiter
 
 import "math/big"
 
-// The books of the judge, one kind for each algorithm. An empty one is as good
+// The exact counters of the judge, one kind for each algorithm. An empty one is as good
 // as new, whatever time it has seen.
 
-// newBooks makes the empty books, one for each algorithm.
-var newBooks = map[Algorithm]func() book{
-	FixedWindow:   func() book { return windowBook{use: new(big.Rat)} },
-	SlidingWindow: func() book { return slidingBook{} },
-	TokenBucket:   func() book { return bucketBook{level: new(big.Rat)} },
+// newExactCounter makes empty counters, one for each algorithm.
+var newExactCounter = map[Algorithm]func() exactCounter{
+	FixedWindow:   func() exactCounter { return exactWindow{use: new(big.Rat)} },
+	SlidingWindow: func() exactCounter { return exactSliding{} },
+	TokenBucket:   func() exactCounter { return exactBucket{level: new(big.Rat)} },
 }
 
-// windowBook is what a fixed window used.
-type windowBook struct {
+// exactWindow is what a fixed window used.
+type exactWindow struct {
 	start int64
 	use   *big.Rat
 }
 
-func (b windowBook) turn(r *rule, now int64) book {
+func (b exactWindow) turn(r *rule, now int64) exactCounter {
 	if !b.empty() && now < b.start+r.period {
 		return b
 	}
-	return windowBook{r.start(now), new(big.Rat)}
+	return exactWindow{r.start(now), new(big.Rat)}
 }
 
 // start is when the window starts that a hit at now would be in, if it is the first.
@@ -33,27 +33,27 @@ func (r *rule) start(now int64) int64 {
 	return now
 }
 
-func (b windowBook) back(r *rule, now int64) book {
-	return windowBook{min(b.start, r.start(now)), b.use}
+func (b exactWindow) back(r *rule, now int64) exactCounter {
+	return exactWindow{min(b.start, r.start(now)), b.use}
 }
 
-func (b windowBook) write(_ *rule, change *big.Rat) book {
-	return windowBook{b.start, within(sum(b.use, change), rat(1<<52))}
+func (b exactWindow) write(_ *rule, change *big.Rat) exactCounter {
+	return exactWindow{b.start, within(sum(b.use, change), rat(1<<52))}
 }
 
-func (b windowBook) end(r *rule) int64   { return b.start + r.period }
-func (b windowBook) used(*rule) *big.Rat { return b.use }
-func (b windowBook) empty() bool         { return b.use.Sign() == 0 }
+func (b exactWindow) end(r *rule) int64   { return b.start + r.period }
+func (b exactWindow) used(*rule) *big.Rat { return b.use }
+func (b exactWindow) empty() bool         { return b.use.Sign() == 0 }
 
-// slidingBook is what each window used. Of the previous one it counts the share
+// exactSliding is what each window used. Of the previous one it counts the share
 // that a span of one period up to now covers.
-type slidingBook struct {
+type exactSliding struct {
 	now    int64
 	window int64 // number of the newest window seen
 	uses   map[int64]*big.Rat
 }
 
-func (b slidingBook) turn(r *rule, now int64) book {
+func (b exactSliding) turn(r *rule, now int64) exactCounter {
 	b.now = now
 	if window := now / r.period; window > b.window || b.empty() {
 		b.window = window
@@ -62,45 +62,45 @@ func (b slidingBook) turn(r *rule, now int64) book {
 	return b
 }
 
-func (b slidingBook) of(window int64) *big.Rat {
+func (b exactSliding) of(window int64) *big.Rat {
 	if use := b.uses[window]; use != nil {
 		return use
 	}
 	return new(big.Rat)
 }
 
-func (b slidingBook) used(r *rule) *big.Rat {
+func (b exactSliding) used(r *rule) *big.Rat {
 	elapsed := b.now - b.window*r.period
 	share := big.NewRat(r.period-elapsed, r.period)
 	return sum(b.of(b.window), share.Mul(share, b.of(b.window-1)))
 }
 
-func (b slidingBook) write(r *rule, change *big.Rat) book {
+func (b exactSliding) write(r *rule, change *big.Rat) exactCounter {
 	current := within(sum(b.of(b.window), change), rat(1<<52))
 	uses := map[int64]*big.Rat{b.window: current, b.window - 1: b.of(b.window - 1)}
-	return slidingBook{b.now, b.window, uses}
+	return exactSliding{b.now, b.window, uses}
 }
 
-func (b slidingBook) back(r *rule, now int64) book {
+func (b exactSliding) back(r *rule, now int64) exactCounter {
 	window := now / r.period
 	if window >= b.window {
 		return b
 	}
 	all := within(sum(b.of(b.window), b.of(b.window-1)), rat(1<<52))
-	return slidingBook{now, window, map[int64]*big.Rat{window: all}}
+	return exactSliding{now, window, map[int64]*big.Rat{window: all}}
 }
 
-func (b slidingBook) empty() bool {
+func (b exactSliding) empty() bool {
 	return b.of(b.window).Sign() == 0 && b.of(b.window-1).Sign() == 0
 }
 
-// bucketBook is a bucket's level in units, which sinks evenly.
-type bucketBook struct {
+// exactBucket is a bucket's level in units, which sinks evenly.
+type exactBucket struct {
 	at    int64
 	level *big.Rat
 }
 
-func (b bucketBook) turn(r *rule, now int64) book {
+func (b exactBucket) turn(r *rule, now int64) exactCounter {
 	amount := r.amount
 	if amount.Sign() == 0 {
 		amount = rat(1) // nothing fits such a limit, but a debt goes away
@@ -111,23 +111,25 @@ func (b bucketBook) turn(r *rule, now int64) book {
 		level = within(difference(level, drained.Mul(drained, amount)), level)
 	}
 	if level.Sign() == 0 {
-		return bucketBook{now, level}
+		return exactBucket{now, level}
 	}
-	return bucketBook{now, level}
+	return exactBucket{now, level}
 }
 
-func (b bucketBook) back(_ *rule, now int64) book { return bucketBook{min(b.at, now), b.level} }
+func (b exactBucket) back(_ *rule, now int64) exactCounter {
+	return exactBucket{min(b.at, now), b.level}
+}
 
-func (b bucketBook) write(r *rule, change *big.Rat) book {
+func (b exactBucket) write(r *rule, change *big.Rat) exactCounter {
 	amount := r.amount
 	if amount.Sign() == 0 {
 		amount = rat(1)
 	}
-	return bucketBook{b.at, within(sum(b.level, change), sum(r.size, amount))}
+	return exactBucket{b.at, within(sum(b.level, change), sum(r.size, amount))}
 }
 
-func (b bucketBook) used(*rule) *big.Rat { return b.level }
-func (b bucketBook) empty() bool         { return b.level.Sign() == 0 }
+func (b exactBucket) used(*rule) *big.Rat { return b.level }
+func (b exactBucket) empty() bool         { return b.level.Sign() == 0 }
 
 func rat(n uint64) *big.Rat { return new(big.Rat).SetInt(new(big.Int).SetUint64(n)) }
 

@@ -29,16 +29,16 @@ import (
 	"weir/internal/testenv"
 )
 
-// arrivalServer answers health checks within the bounds, and returns what connects to it.
-func arrivalServer(t *testing.T, bounds arrivalBounds) (*arrivals, func() *grpc.ClientConn) {
+// unfinishedServer answers health checks within the bounds, and returns what connects to it.
+func unfinishedServer(t *testing.T, bounds unfinishedBounds) (*unfinished, func() *grpc.ClientConn) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := newArrivals(bounds, prometheus.NewRegistry())
-	server := grpc.NewServer(grpc.Creds(a.credentials(insecure.NewCredentials())), grpc.StreamInterceptor(a.interceptStream))
-	grpc_health_v1.RegisterHealthServer(a.registrar(server), grpchealth.NewServer())
+	u := newUnfinished(bounds, prometheus.NewRegistry())
+	server := grpc.NewServer(grpc.Creds(u.credentials(insecure.NewCredentials())), grpc.StreamInterceptor(u.interceptStream))
+	grpc_health_v1.RegisterHealthServer(u.registrar(server), grpchealth.NewServer())
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	t.Cleanup(func() {
@@ -47,7 +47,7 @@ func arrivalServer(t *testing.T, bounds arrivalBounds) (*arrivals, func() *grpc.
 			t.Error(err)
 		}
 	})
-	return a, func() *grpc.ClientConn {
+	return u, func() *grpc.ClientConn {
 		conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			t.Fatal(err)
@@ -57,8 +57,8 @@ func arrivalServer(t *testing.T, bounds arrivalBounds) (*arrivals, func() *grpc.
 	}
 }
 
-// unfinished calls a method and sends no request.
-func unfinished(t *testing.T, conn *grpc.ClientConn, method string) grpc.ClientStream {
+// beginCall calls a method and sends no request.
+func beginCall(t *testing.T, conn *grpc.ClientConn, method string) grpc.ClientStream {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
@@ -77,24 +77,24 @@ func finish(stream grpc.ClientStream) error {
 }
 
 func TestLateRequests(t *testing.T) {
-	a, connect := arrivalServer(t, arrivalBounds{bytes: 1 << 20, streams: 2, ownStreams: 1, patience: 100 * time.Millisecond})
+	u, connect := unfinishedServer(t, unfinishedBounds{bytes: 1 << 20, streams: 2, ownStreams: 1, timeout: 100 * time.Millisecond})
 	conn := connect()
 	for i, method := range []string{grpc_health_v1.Health_Check_FullMethodName, grpc_health_v1.Health_Watch_FullMethodName} {
-		err := unfinished(t, conn, method).RecvMsg(&grpc_health_v1.HealthCheckResponse{})
+		err := beginCall(t, conn, method).RecvMsg(&grpc_health_v1.HealthCheckResponse{})
 		if want := "the rest of the request did not come within 100ms"; status.Code(err) != codes.DeadlineExceeded || status.Convert(err).Message() != want {
 			t.Errorf("%s: got %v, want DEADLINE_EXCEEDED: %s", method, err, want)
 		}
-		if got := testutil.ToFloat64(a.late.count); got != float64(i+1) {
+		if got := testutil.ToFloat64(u.late.count); got != float64(i+1) {
 			t.Errorf("%v are counted, want %d", got, i+1)
 		}
 	}
 	testenv.Eventually(t, func() error { // the client hears of the end before the server has left the call
-		if n := a.streams.Load(); n != 0 {
+		if n := u.streams.Load(); n != 0 {
 			return fmt.Errorf("%d streams last", n)
 		}
 		return nil
 	})
-	watch := unfinished(t, conn, grpc_health_v1.Health_Watch_FullMethodName)
+	watch := beginCall(t, conn, grpc_health_v1.Health_Watch_FullMethodName)
 	if err := finish(watch); err != nil {
 		t.Fatal(err)
 	}
@@ -113,17 +113,17 @@ func TestLateRequests(t *testing.T) {
 // only its own end.
 func TestCrowdedRequests(t *testing.T) {
 	const most = 32
-	a, connect := arrivalServer(t, arrivalBounds{bytes: most * requestCost, patience: patience, pause: time.Millisecond})
-	other := unfinished(t, connect(), grpc_health_v1.Health_Check_FullMethodName)
+	u, connect := unfinishedServer(t, unfinishedBounds{bytes: most * requestCost, timeout: patience, pause: time.Millisecond})
+	other := beginCall(t, connect(), grpc_health_v1.Health_Check_FullMethodName)
 	conn := connect()
 	var streams []grpc.ClientStream
 	for range 3 * most {
-		streams = append(streams, unfinished(t, conn, grpc_health_v1.Health_Check_FullMethodName))
+		streams = append(streams, beginCall(t, conn, grpc_health_v1.Health_Check_FullMethodName))
 	}
 	if err := streams[0].RecvMsg(&grpc_health_v1.HealthCheckResponse{}); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("the oldest: got %v, want RESOURCE_EXHAUSTED", err)
 	}
-	if testutil.ToFloat64(a.crowded.count) == 0 {
+	if testutil.ToFloat64(u.crowded.count) == 0 {
 		t.Error("none is counted")
 	}
 	if err := finish(other); err != nil {
@@ -134,13 +134,13 @@ func TestCrowdedRequests(t *testing.T) {
 // TestHeldBytes sends messages that never end until they hold too much.
 func TestHeldBytes(t *testing.T) {
 	const most = 1 << 20
-	a, connect := arrivalServer(t, arrivalBounds{bytes: most, patience: patience, pause: time.Millisecond})
-	other := unfinished(t, connect(), grpc_health_v1.Health_Check_FullMethodName)
+	u, connect := unfinishedServer(t, unfinishedBounds{bytes: most, timeout: patience, pause: time.Millisecond})
+	other := beginCall(t, connect(), grpc_health_v1.Health_Check_FullMethodName)
 	conn := connect()
 	var first grpc.ClientStream
 	large := &grpc_health_v1.HealthCheckRequest{Service: strings.Repeat("x", most/4)}
 	for range 8 {
-		stream := unfinished(t, conn, grpc_health_v1.Health_Check_FullMethodName)
+		stream := beginCall(t, conn, grpc_health_v1.Health_Check_FullMethodName)
 		if err := stream.SendMsg(large); err != nil {
 			t.Fatal(err)
 		}
@@ -155,17 +155,17 @@ func TestHeldBytes(t *testing.T) {
 		t.Errorf("the request of another connection: %v", err)
 	}
 	testenv.Eventually(t, func() error {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.weigh()
-		if held := a.held(); held > most {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		u.weigh()
+		if held := u.held(); held > most {
 			return fmt.Errorf("%d bytes are held, want at most %d", held, most)
 		}
 		return nil
 	})
 	// What is whole is not held, however much it is.
 	whole := connect()
-	waits := unfinished(t, whole, grpc_health_v1.Health_Check_FullMethodName)
+	waits := beginCall(t, whole, grpc_health_v1.Health_Check_FullMethodName)
 	for range 20 {
 		if _, err := grpc_health_v1.NewHealthClient(whole).Check(t.Context(), large); status.Code(err) != codes.NotFound {
 			t.Fatal(err)
@@ -180,22 +180,22 @@ func TestHeldBytes(t *testing.T) {
 // many there are.
 func TestYoungRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newArrivals(arrivalBounds{bytes: 4 * leastShare, patience: patience}, prometheus.NewRegistry())
-		young, old := newArrivalConn(nil, a), newArrivalConn(nil, a)
-		open := func(c *arrivalConn, n uint32) {
+		u := newUnfinished(unfinishedBounds{bytes: 4 * leastShare, timeout: patience}, prometheus.NewRegistry())
+		young, old := newUnfinishedConn(nil, u), newUnfinishedConn(nil, u)
+		open := func(c *unfinishedConn, n uint32) {
 			for range n {
 				c.came(http2.FrameHeaders, 0, c.newest+2)
-				a.begin(&arrival{conn: c, call: silent{}})
+				u.begin(&unfinishedRequest{conn: c, call: silent{}})
 			}
 		}
 		open(old, 40)
-		a.sweep()
+		u.sweep()
 		open(young, 100)
-		a.sweep()
+		u.sweep()
 		if young.requests.Len() != 100 || old.requests.Len() >= 40 {
 			t.Errorf("%d of 100 young requests and %d of 40 old ones are left, want all and fewer", young.requests.Len(), old.requests.Len())
 		}
-		a.timer.Stop()
+		u.timer.Stop()
 	})
 }
 
@@ -206,9 +206,9 @@ func (silent) WriteStatus(*status.Status) error { return nil }
 
 // TestStreamsThatLast follows the health more often than is permitted.
 func TestStreamsThatLast(t *testing.T) {
-	a, connect := arrivalServer(t, arrivalBounds{bytes: 1 << 20, streams: 3, ownStreams: 2, patience: patience, pause: time.Millisecond})
+	u, connect := unfinishedServer(t, unfinishedBounds{bytes: 1 << 20, streams: 3, ownStreams: 2, timeout: patience, pause: time.Millisecond})
 	follow := func(conn *grpc.ClientConn) (grpc.ClientStream, error) {
-		stream := unfinished(t, conn, grpc_health_v1.Health_Watch_FullMethodName)
+		stream := beginCall(t, conn, grpc_health_v1.Health_Watch_FullMethodName)
 		return stream, finish(stream)
 	}
 	first := connect()
@@ -226,7 +226,7 @@ func TestStreamsThatLast(t *testing.T) {
 	}
 	first.Close()
 	testenv.Eventually(t, func() error {
-		if n := a.streams.Load(); n != 1 {
+		if n := u.streams.Load(); n != 1 {
 			return fmt.Errorf("%d streams are counted, want 1", n)
 		}
 		return nil
@@ -238,7 +238,7 @@ func TestStreamsThatLast(t *testing.T) {
 
 // TestLoadOfWholeRequests makes calls of every kind: none is counted when it is over.
 func TestLoadOfWholeRequests(t *testing.T) {
-	a, connect := arrivalServer(t, arrivalBounds{bytes: 1 << 20, streams: 8, ownStreams: 8, patience: patience, pause: time.Millisecond})
+	u, connect := unfinishedServer(t, unfinishedBounds{bytes: 1 << 20, streams: 8, ownStreams: 8, timeout: patience, pause: time.Millisecond})
 	conn := connect()
 	client := grpc_health_v1.NewHealthClient(conn)
 	for range 50 {
@@ -260,11 +260,11 @@ func TestLoadOfWholeRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	left := unfinished(t, conn, grpc_health_v1.Health_Check_FullMethodName)
+	left := beginCall(t, conn, grpc_health_v1.Health_Check_FullMethodName)
 	wantLoad := func(want int64) {
 		t.Helper()
 		testenv.Eventually(t, func() error {
-			if got := a.load.Load(); got != want {
+			if got := u.load.Load(); got != want {
 				return fmt.Errorf("%d requests are counted, want %d", got, want)
 			}
 			return nil
@@ -281,48 +281,48 @@ func TestLoadOfWholeRequests(t *testing.T) {
 func TestAnswersThatWait(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		begin  func(c *arrivalConn)
+		begin  func(c *unfinishedConn)
 		closed bool
 	}{
-		{"without a request", func(*arrivalConn) {}, false},
-		{"a request that is being decided", func(c *arrivalConn) { c.came(http2.FrameHeaders, 0, 1) }, false},
-		{"the answer has begun", func(c *arrivalConn) {
+		{"without a request", func(*unfinishedConn) {}, false},
+		{"a request that is being decided", func(c *unfinishedConn) { c.came(http2.FrameHeaders, 0, 1) }, false},
+		{"the answer has begun", func(c *unfinishedConn) {
 			c.came(http2.FrameHeaders, 0, 1)
 			c.went(http2.FrameHeaders, 0, 1)
 		}, true},
-		{"the client has left the call", func(c *arrivalConn) {
+		{"the client has left the call", func(c *unfinishedConn) {
 			c.came(http2.FrameHeaders, 0, 1)
 			c.went(http2.FrameHeaders, 0, 1)
 			c.came(http2.FrameRSTStream, 0, 1)
 		}, false},
-		{"the answer is sent", func(c *arrivalConn) {
+		{"the answer is sent", func(c *unfinishedConn) {
 			c.came(http2.FrameHeaders, 0, 1)
 			c.went(http2.FrameHeaders, 0, 1)
 			c.went(http2.FrameHeaders, http2.FlagHeadersEndStream, 1)
 		}, false},
-		{"a followed health check", func(c *arrivalConn) {
+		{"a followed health check", func(c *unfinishedConn) {
 			c.came(http2.FrameHeaders, 0, 1)
 			c.streams.Add(1)
 			c.went(http2.FrameHeaders, 0, 1)
 		}, false},
-		{"nobody reads", func(c *arrivalConn) { go c.Write([]byte("answer")) }, true},
+		{"nobody reads", func(c *unfinishedConn) { go c.Write([]byte("answer")) }, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a := newArrivals(arrivalBounds{bytes: 1 << 20, patience: 10 * time.Second}, prometheus.NewRegistry())
+				u := newUnfinished(unfinishedBounds{bytes: 1 << 20, timeout: 10 * time.Second}, prometheus.NewRegistry())
 				server, client := net.Pipe()
 				defer client.Close()
-				c := newArrivalConn(server, a)
+				c := newUnfinishedConn(server, u)
 				tt.begin(c)
 				synctest.Wait()
 				for range lateTicks - 1 {
-					a.sweep()
+					u.sweep()
 				}
-				if !a.conns[c] {
+				if !u.conns[c] {
 					t.Error("it is closed too early")
 				}
-				a.sweep()
-				a.sweep()
+				u.sweep()
+				u.sweep()
 				synctest.Wait()
 				select {
 				case <-c.closed:
@@ -335,7 +335,7 @@ func TestAnswersThatWait(t *testing.T) {
 					}
 				}
 				c.Close()
-				a.timer.Stop()
+				u.timer.Stop()
 			})
 		})
 	}
@@ -344,9 +344,9 @@ func TestAnswersThatWait(t *testing.T) {
 // TestConnectionsGiveWay opens one connection more than there may be: the one gives way
 // that has no request and was read longest ago.
 func TestConnectionsGiveWay(t *testing.T) {
-	bounds := defaultArrivalBounds
+	bounds := defaultUnfinishedBounds
 	bounds.conns = 3
-	a, connect := arrivalServer(t, bounds)
+	u, connect := unfinishedServer(t, bounds)
 	var conns []*grpc.ClientConn
 	check := func(conn *grpc.ClientConn) {
 		t.Helper()
@@ -358,9 +358,9 @@ func TestConnectionsGiveWay(t *testing.T) {
 		conns = append(conns, connect())
 		check(conns[len(conns)-1])
 	}
-	stream := unfinished(t, conns[0], grpc_health_v1.Health_Check_FullMethodName)
+	stream := beginCall(t, conns[0], grpc_health_v1.Health_Check_FullMethodName)
 	testenv.Eventually(t, func() error {
-		if n := a.load.Load(); n != 1 {
+		if n := u.load.Load(); n != 1 {
 			return fmt.Errorf("%d requests are open, want 1", n)
 		}
 		return nil
@@ -394,7 +394,7 @@ func TestLittleIsReadOfWhoGivesUp(t *testing.T) {
 	client, server := net.Pipe()
 	defer client.Close()
 	go client.Write(sent.Bytes())
-	c := newArrivalConn(server, newArrivals(defaultArrivalBounds, prometheus.NewRegistry()))
+	c := newUnfinishedConn(server, newUnfinished(defaultUnfinishedBounds, prometheus.NewRegistry()))
 	defer c.Close()
 	for _, want := range []int{crowdedRead, readBuffer} { // the second reset is of nothing
 		if _, err := io.ReadFull(c, make([]byte, first)); err != nil {
@@ -425,7 +425,7 @@ func TestManySettings(t *testing.T) {
 	client, server := net.Pipe()
 	defer client.Close()
 	go client.Write(sent.Bytes())
-	c := newArrivalConn(server, newArrivals(defaultArrivalBounds, prometheus.NewRegistry()))
+	c := newUnfinishedConn(server, newUnfinished(defaultUnfinishedBounds, prometheus.NewRegistry()))
 	defer c.Close()
 	if _, err := io.ReadFull(c, make([]byte, usual)); err != nil {
 		t.Fatal(err)

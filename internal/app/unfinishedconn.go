@@ -22,19 +22,19 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// arrivalConn is a connection of the gRPC server. It counts the bytes that came and
+// unfinishedConn is a connection of the gRPC server. It counts the bytes that came and
 // the requests that are open, and pauses when it is told to.
-type arrivalConn struct {
+type unfinishedConn struct {
 	net.Conn
-	arrivals *arrivals
-	read     atomic.Int64
-	last     atomic.Int64 // when it was read last: what had come on all connections then
-	pause    atomic.Bool  // before the next read
-	more     bool         // the last read was as much as it could be
-	resets   bool         // the last read gave up requests that were not answered
-	settings int          // of HTTP/2 that came
-	close    sync.Once
-	closed   chan struct{}
+	unfinished *unfinished
+	read       atomic.Int64
+	last       atomic.Int64 // when it was read last: what had come on all connections then
+	pause      atomic.Bool  // before the next read
+	more       bool         // the last read was as much as it could be
+	resets     bool         // the last read gave up requests that were not answered
+	settings   int          // of HTTP/2 that came
+	close      sync.Once
+	closed     chan struct{}
 
 	load     atomic.Int64 // requests that are open, but for those that are being decided
 	streams  atomic.Int64 // that last
@@ -46,20 +46,20 @@ type arrivalConn struct {
 	open   map[uint32]int64 // since what tick the answer to the request is on its way, 0: not yet
 	newest uint32           // request
 
-	// arrivals.mu guards the following.
-	requests list.List // of *arrival, the oldest first
+	// unfinished.mu guards the following.
+	requests list.List // of *unfinishedRequest, the oldest first
 	whole    int64     // bytes of requests that became whole
 	lasted   int64     // streams at the last sweep
 }
 
-func newArrivalConn(inner net.Conn, a *arrivals) *arrivalConn {
-	c := &arrivalConn{Conn: inner, arrivals: a, closed: make(chan struct{}), open: map[uint32]int64{}}
+func newUnfinishedConn(inner net.Conn, u *unfinished) *unfinishedConn {
+	c := &unfinishedConn{Conn: inner, unfinished: u, closed: make(chan struct{}), open: map[uint32]int64{}}
 	c.incoming.skip = len(http2.ClientPreface)
-	c.last.Store(a.read.Load())
-	a.mu.Lock()
-	a.conns[c] = true
-	surplus := a.giveWay(c)
-	a.mu.Unlock()
+	c.last.Store(u.read.Load())
+	u.mu.Lock()
+	u.conns[c] = true
+	surplus := u.giveWay(c)
+	u.mu.Unlock()
 	if surplus != nil {
 		go func() { _ = surplus.Close() }() // which may wait for TLS
 	}
@@ -85,13 +85,13 @@ const (
 
 var errSettings = errors.New("more settings of HTTP/2 than a client needs")
 
-func (c *arrivalConn) Read(p []byte) (int, error) {
-	crowd := c.arrivals.crowd()
+func (c *unfinishedConn) Read(p []byte) (int, error) {
+	crowd := c.unfinished.crowd()
 	if crowd || c.more {
 		runtime.Gosched() // first come the calls that the last read began
 	}
 	if c.pause.Swap(false) {
-		half := int64(c.arrivals.bounds.pause) / 2
+		half := int64(c.unfinished.bounds.pause) / 2
 		c.wait(time.Duration(half + rand.Int64N(2*half))) //nolint:gosec // so that not all go on at once, which is no secret
 	}
 	if crowd {
@@ -106,7 +106,7 @@ func (c *arrivalConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.more = n == len(p)
 	c.read.Add(int64(n))
-	c.last.Store(c.arrivals.count(n))
+	c.last.Store(c.unfinished.count(n))
 	c.incoming.follow(p[:n], c.came)
 	if c.settings > maxSettings {
 		_ = c.Close()
@@ -115,8 +115,8 @@ func (c *arrivalConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (c *arrivalConn) Write(p []byte) (int, error) {
-	c.writing.Store(max(c.arrivals.now.Load(), 1))
+func (c *unfinishedConn) Write(p []byte) (int, error) {
+	c.writing.Store(max(c.unfinished.now.Load(), 1))
 	n, err := c.Conn.Write(p)
 	c.writing.Store(0)
 	c.outgoing.follow(p[:n], c.went)
@@ -124,7 +124,7 @@ func (c *arrivalConn) Write(p []byte) (int, error) {
 }
 
 // wait waits for a while, or until the connection is closed.
-func (c *arrivalConn) wait(d time.Duration) {
+func (c *unfinishedConn) wait(d time.Duration) {
 	select {
 	case <-time.After(d):
 	case <-c.closed:
@@ -132,22 +132,22 @@ func (c *arrivalConn) wait(d time.Duration) {
 }
 
 // crowds reports whether there is a crowd, and the connection holds more than its share.
-func (c *arrivalConn) crowds() bool {
-	a := c.arrivals
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.crowd() && c.held() > a.share()
+func (c *unfinishedConn) crowds() bool {
+	u := c.unfinished
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.crowd() && c.held() > u.share()
 }
 
 // Close closes the connection, and ends a pause.
-func (c *arrivalConn) Close() error {
+func (c *unfinishedConn) Close() error {
 	c.close.Do(func() {
 		close(c.closed)
-		c.arrivals.mu.Lock()
-		delete(c.arrivals.conns, c)
-		c.arrivals.mu.Unlock()
+		c.unfinished.mu.Lock()
+		delete(c.unfinished.conns, c)
+		c.unfinished.mu.Unlock()
 		c.openMu.Lock()
-		c.arrivals.add(c, -int64(len(c.open)))
+		c.unfinished.add(c, -int64(len(c.open)))
 		c.open = nil
 		c.openMu.Unlock()
 	})
@@ -155,7 +155,7 @@ func (c *arrivalConn) Close() error {
 }
 
 // came notes a frame from the client.
-func (c *arrivalConn) came(kind http2.FrameType, _ http2.Flags, stream uint32) {
+func (c *unfinishedConn) came(kind http2.FrameType, _ http2.Flags, stream uint32) {
 	switch {
 	case kind == http2.FrameHeaders && stream > c.newest: // otherwise trailers
 		c.newest = stream
@@ -163,11 +163,11 @@ func (c *arrivalConn) came(kind http2.FrameType, _ http2.Flags, stream uint32) {
 		first := len(c.open) == 0
 		if c.open != nil {
 			c.open[stream] = 0
-			c.arrivals.add(c, 1)
+			c.unfinished.add(c, 1)
 		}
 		c.openMu.Unlock()
 		if first {
-			c.arrivals.watch()
+			c.unfinished.watch()
 		}
 	case kind == http2.FrameRSTStream && c.finished(stream):
 		c.resets = true
@@ -177,40 +177,40 @@ func (c *arrivalConn) came(kind http2.FrameType, _ http2.Flags, stream uint32) {
 }
 
 // went notes a frame to the client.
-func (c *arrivalConn) went(kind http2.FrameType, flags http2.Flags, stream uint32) {
+func (c *unfinishedConn) went(kind http2.FrameType, flags http2.Flags, stream uint32) {
 	switch {
 	case kind == http2.FrameRSTStream, kind == http2.FrameHeaders && flags.Has(http2.FlagHeadersEndStream):
 		c.finished(stream)
 	case kind == http2.FrameHeaders:
 		c.openMu.Lock()
 		if _, ok := c.open[stream]; ok {
-			c.open[stream] = max(c.arrivals.now.Load(), 1)
+			c.open[stream] = max(c.unfinished.now.Load(), 1)
 		}
 		c.openMu.Unlock()
 	}
 }
 
 // finished removes a request, and reports whether it was open.
-func (c *arrivalConn) finished(stream uint32) bool {
+func (c *unfinishedConn) finished(stream uint32) bool {
 	c.openMu.Lock()
 	defer c.openMu.Unlock()
 	if _, ok := c.open[stream]; !ok {
 		return false
 	}
 	delete(c.open, stream)
-	c.arrivals.add(c, -1)
+	c.unfinished.add(c, -1)
 	return true
 }
 
 // unanswered is how many requests are open.
-func (c *arrivalConn) unanswered() int {
+func (c *unfinishedConn) unanswered() int {
 	c.openMu.Lock()
 	defer c.openMu.Unlock()
 	return len(c.open)
 }
 
 // stuck reports whether answers could not be sent for so many ticks.
-func (c *arrivalConn) stuck(now, ticks int64) bool {
+func (c *unfinishedConn) stuck(now, ticks int64) bool {
 	if since := c.writing.Load(); since != 0 && now-since >= ticks {
 		return true
 	}
@@ -226,75 +226,77 @@ func (c *arrivalConn) stuck(now, ticks int64) bool {
 }
 
 // oldest is the request that began first. There must be one.
-func (c *arrivalConn) oldest() *arrival { return c.requests.Front().Value.(*arrival) }
+func (c *unfinishedConn) oldest() *unfinishedRequest {
+	return c.requests.Front().Value.(*unfinishedRequest)
+}
 
 // aged reports whether the oldest request is not whole for so many ticks.
-func (c *arrivalConn) aged(now, ticks int64) bool {
+func (c *unfinishedConn) aged(now, ticks int64) bool {
 	return c.requests.Len() > 0 && now-c.oldest().since >= ticks
 }
 
-// held is what the connection holds. It needs the lock of arrivals.
-func (c *arrivalConn) held() int64 { return c.load.Load()*requestCost + c.bytes() }
+// held is what the connection holds. It needs the lock of unfinished.
+func (c *unfinishedConn) held() int64 { return c.load.Load()*requestCost + c.bytes() }
 
 // bytes is at most how many bytes its requests hold: what came since the oldest began,
 // without what became whole meanwhile.
-func (c *arrivalConn) bytes() int64 {
+func (c *unfinishedConn) bytes() int64 {
 	if c.requests.Len() == 0 {
 		return 0
 	}
 	return c.read.Load() - c.whole - c.oldest().before
 }
 
-// credentials make connections by inner, and arrivalConns of them.
-func (a *arrivals) credentials(inner credentials.TransportCredentials) credentials.TransportCredentials {
-	return arrivalCredentials{inner, a}
+// credentials make connections by inner, and unfinishedConns of them.
+func (u *unfinished) credentials(inner credentials.TransportCredentials) credentials.TransportCredentials {
+	return unfinishedCredentials{inner, u}
 }
 
-type arrivalCredentials struct {
+type unfinishedCredentials struct {
 	credentials.TransportCredentials
-	arrivals *arrivals
+	unfinished *unfinished
 }
 
-// arrivalInfo leads from a call to its connection.
-type arrivalInfo struct {
+// unfinishedInfo leads from a call to its connection.
+type unfinishedInfo struct {
 	credentials.AuthInfo
-	conn *arrivalConn
+	conn *unfinishedConn
 }
 
-func (c arrivalCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (c unfinishedCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	inner, info, err := c.TransportCredentials.ServerHandshake(raw)
 	if err != nil {
 		return nil, nil, err
 	}
-	conn := newArrivalConn(inner, c.arrivals)
-	return conn, arrivalInfo{info, conn}, nil
+	conn := newUnfinishedConn(inner, c.unfinished)
+	return conn, unfinishedInfo{info, conn}, nil
 }
 
-func (c arrivalCredentials) Clone() credentials.TransportCredentials {
-	return arrivalCredentials{c.TransportCredentials.Clone(), c.arrivals}
+func (c unfinishedCredentials) Clone() credentials.TransportCredentials {
+	return unfinishedCredentials{c.TransportCredentials.Clone(), c.unfinished}
 }
 
-// registrar registers services whose requests are counted among a.
-func (a *arrivals) registrar(s grpc.ServiceRegistrar) grpc.ServiceRegistrar {
-	return arrivalRegistrar{s, a}
+// registrar registers services whose requests are counted among u.
+func (u *unfinished) registrar(s grpc.ServiceRegistrar) grpc.ServiceRegistrar {
+	return unfinishedRegistrar{s, u}
 }
 
-type arrivalRegistrar struct {
+type unfinishedRegistrar struct {
 	grpc.ServiceRegistrar
-	arrivals *arrivals
+	unfinished *unfinished
 }
 
-func (r arrivalRegistrar) RegisterService(desc *grpc.ServiceDesc, service any) {
+func (r unfinishedRegistrar) RegisterService(desc *grpc.ServiceDesc, service any) {
 	counted := *desc
 	counted.Methods = nil
 	for _, method := range desc.Methods {
 		handle := method.Handler
 		method.Handler = func(srv any, ctx context.Context, receive func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 			c := connOf(ctx)
-			defer r.arrivals.add(c, 1)
+			defer r.unfinished.add(c, 1)
 			return handle(srv, ctx, func(m any) error {
-				defer r.arrivals.add(c, -1)
-				return r.arrivals.receive(ctx, m, receive)
+				defer r.unfinished.add(c, -1)
+				return r.unfinished.receive(ctx, m, receive)
 			}, interceptor)
 		}
 		counted.Methods = append(counted.Methods, method)
@@ -303,27 +305,27 @@ func (r arrivalRegistrar) RegisterService(desc *grpc.ServiceDesc, service any) {
 }
 
 // connOf returns the connection of a call.
-func connOf(ctx context.Context) *arrivalConn {
+func connOf(ctx context.Context) *unfinishedConn {
 	from, _ := peer.FromContext(ctx)
-	return from.AuthInfo.(arrivalInfo).conn
+	return from.AuthInfo.(unfinishedInfo).conn
 }
 
 // errStreams refuses a call that would last.
 var errStreams = status.Error(codes.ResourceExhausted, "too many streams, such as followed health checks")
 
-// interceptStream bounds the streams, and counts their messages among a.
-func (a *arrivals) interceptStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+// interceptStream bounds the streams, and counts their messages among u.
+func (u *unfinished) interceptStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	c := connOf(stream.Context())
-	defer a.streams.Add(-1)
+	defer u.streams.Add(-1)
 	defer c.streams.Add(-1)
-	all, own := a.streams.Add(1), c.streams.Add(1)
-	if own > a.bounds.ownStreams {
+	all, own := u.streams.Add(1), c.streams.Add(1)
+	if own > u.bounds.ownStreams {
 		c.pause.Store(true)
 	}
-	if all > a.bounds.streams || own > a.bounds.ownStreams {
+	if all > u.bounds.streams || own > u.bounds.ownStreams {
 		return errStreams
 	}
-	return handle(srv, arrivalStream{stream, a})
+	return handle(srv, unfinishedStream{stream, u})
 }
 
 // dropHeaders takes the headers of a request that nobody reads, because a few bytes of
@@ -335,11 +337,11 @@ func dropHeaders(keep ...string) tap.ServerInHandle {
 	}
 }
 
-type arrivalStream struct {
+type unfinishedStream struct {
 	grpc.ServerStream
-	arrivals *arrivals
+	unfinished *unfinished
 }
 
-func (s arrivalStream) RecvMsg(m any) error {
-	return s.arrivals.receive(s.Context(), m, s.ServerStream.RecvMsg)
+func (s unfinishedStream) RecvMsg(m any) error {
+	return s.unfinished.receive(s.Context(), m, s.ServerStream.RecvMsg)
 }

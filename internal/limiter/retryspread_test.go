@@ -11,24 +11,24 @@ import (
 	"weir/internal/limiter/storetest"
 )
 
-// promising is a store that promises, beside one that tells the exact times, on one
+// spreading is a store that spreads the times, beside one that tells the exact times, on one
 // clock.
-type promising struct {
+type spreading struct {
 	testing.TB
 	now          time.Time
 	store, exact limiter.Store
 }
 
-func newPromising(t testing.TB) *promising {
-	p := &promising{TB: t, now: time.Date(2030, 1, 1, 12, 0, 15, 0, time.UTC)}
+func newSpreading(t testing.TB) *spreading {
+	p := &spreading{TB: t, now: time.Date(2030, 1, 1, 12, 0, 15, 0, time.UTC)}
 	clock := func() time.Time { return p.now }
 	p.exact = memstore.New(memstore.Options{Now: clock})
-	p.store = limiter.NewPromises(memstore.New(memstore.Options{Now: clock}), clock)
+	p.store = limiter.NewRetrySpread(memstore.New(memstore.Options{Now: clock}), clock)
 	return p
 }
 
 // ask decides a request and compares the decision with that of the exact store.
-func (p *promising) ask(hits ...limiter.Hit) (out []limiter.Decision, denied bool) {
+func (p *spreading) ask(hits ...limiter.Hit) (out []limiter.Decision, denied bool) {
 	p.Helper()
 	out, want := make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
 	denied, err := p.store.Decide(p.Context(), hits, out)
@@ -50,7 +50,7 @@ func (p *promising) ask(hits ...limiter.Hit) (out []limiter.Decision, denied boo
 }
 
 // told asks for something that is denied n times and returns what it is told.
-func (p *promising) told(n int, h limiter.Hit) (waits []time.Duration) {
+func (p *spreading) told(n int, h limiter.Hit) (waits []time.Duration) {
 	p.Helper()
 	for range n {
 		out, denied := p.ask(h)
@@ -73,7 +73,7 @@ func seconds(n ...float64) (waits []time.Duration) {
 	return waits
 }
 
-func TestPromises(t *testing.T) {
+func TestRetrySpread(t *testing.T) {
 	fixed := limiter.Spec{RequestsPerUnit: 20, Unit: limiter.Minute}
 	firstHit, sliding, bucket, hourly, few := fixed, fixed, fixed, fixed, fixed
 	firstHit.Anchor = limiter.FirstHit
@@ -97,7 +97,7 @@ func TestPromises(t *testing.T) {
 		{"a limit of few units", few, 19, seconds(60, 60, 60)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p, l := newPromising(t), storetest.Must(c.spec)
+			p, l := newSpreading(t), storetest.Must(c.spec)
 			p.ask(hitOn(l, "k", uint64(c.spec.RequestsPerUnit)))
 			if got := p.told(len(c.want), hitOn(l, "k", c.cost)); !slices.Equal(got, c.want) {
 				t.Errorf("told %v, want %v", got, c.want)
@@ -121,7 +121,7 @@ func everyAlgorithm() map[string]*limiter.Limit {
 func TestWhoIsAloneIsToldTheExactTime(t *testing.T) {
 	for name, l := range everyAlgorithm() {
 		t.Run(name, func(t *testing.T) {
-			p := newPromising(t)
+			p := newSpreading(t)
 			for range 20 {
 				out, denied := p.ask(hitOn(l, "k", 1))
 				if !denied {
@@ -150,7 +150,7 @@ func TestWhoDoesNotWaitIsToldTheExactTime(t *testing.T) {
 	limits["a bucket of an hour"] = storetest.Must(limiter.Spec{RequestsPerUnit: 10_000, Unit: limiter.Hour, Algorithm: limiter.TokenBucket})
 	for name, l := range limits {
 		t.Run(name, func(t *testing.T) {
-			p := newPromising(t)
+			p := newSpreading(t)
 			p.ask(hitOn(l, "k", uint64(l.Size())))
 			for range 1000 {
 				p.now = p.now.Add(70 * time.Millisecond)
@@ -164,7 +164,7 @@ func TestWhoDoesNotWaitIsToldTheExactTime(t *testing.T) {
 }
 
 // askBoth decides a hit and returns the decision of the exact store, too.
-func (p *promising) askBoth(h limiter.Hit) (exact, out limiter.Decision) {
+func (p *spreading) askBoth(h limiter.Hit) (exact, out limiter.Decision) {
 	p.Helper()
 	decisions := make([]limiter.Decision, 1)
 	for i, store := range []limiter.Store{p.exact, p.store} {
@@ -183,7 +183,7 @@ func (p *promising) askBoth(h limiter.Hit) (exact, out limiter.Decision) {
 func TestWhoDoesNotWaitPushesNobodyFar(t *testing.T) {
 	for name, l := range sharedLimits() {
 		t.Run(name, func(t *testing.T) {
-			p := newPromising(t)
+			p := newSpreading(t)
 			p.ask(hitOn(l, "k", uint64(l.Size())))
 			asked, far := 0, 0
 			for range 6000 {
@@ -205,13 +205,13 @@ func TestWhoDoesNotWaitPushesNobodyFar(t *testing.T) {
 }
 
 // TestClocksTellTheSameTimeDifferently has two ask at a time that the store takes for
-// a bit earlier than the promises do: the second is told to come after the first.
+// a bit earlier than RetrySpread does: the second is told to come after the first.
 func TestClocksTellTheSameTimeDifferently(t *testing.T) {
 	l := storetest.Must(limiter.Spec{RequestsPerUnit: 50, Unit: limiter.Second, Algorithm: limiter.TokenBucket})
 	now := time.Date(2030, 1, 1, 12, 0, 15, 0, time.UTC)
 	clock := func() time.Time { return now }
-	promises := now
-	p := limiter.NewPromises(memstore.New(memstore.Options{Now: clock}), func() time.Time { return promises })
+	late := now
+	p := limiter.NewRetrySpread(memstore.New(memstore.Options{Now: clock}), func() time.Time { return late })
 	out := make([]limiter.Decision, 1)
 	for i, want := range []time.Duration{0, 20 * time.Millisecond, 40 * time.Millisecond, 60 * time.Millisecond} {
 		cost := uint64(1)
@@ -221,7 +221,7 @@ func TestClocksTellTheSameTimeDifferently(t *testing.T) {
 		if _, err := p.Decide(t.Context(), []limiter.Hit{hitOn(l, "k", cost)}, out); err != nil || (out[0].RetryAfter-want).Abs() > time.Millisecond {
 			t.Errorf("request %d is told %v (error: %v), want %v", i, out[0].RetryAfter, err, want)
 		}
-		promises = promises.Add(30 * time.Microsecond)
+		late = late.Add(30 * time.Microsecond)
 	}
 }
 
@@ -237,8 +237,8 @@ func sharedLimits() map[string]*limiter.Limit {
 	return limits
 }
 
-// TestNothingIsPromised to who will not come back, or not because of this limit.
-func TestNothingIsPromised(t *testing.T) {
+// TestExactTimes of those who will not come back, or not because of this limit.
+func TestExactTimes(t *testing.T) {
 	l := storetest.Must(limiter.Spec{RequestsPerUnit: 20, Unit: limiter.Minute})
 	slow := storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Day})
 	none := storetest.Must(limiter.Spec{Unit: limiter.Day})
@@ -258,7 +258,7 @@ func TestNothingIsPromised(t *testing.T) {
 		"what waits for another limit":  {hitOn(l, "k", 20), hitOn(slow, "slow", 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newPromising(t)
+			p := newSpreading(t)
 			p.ask(hitOn(l, "k", 20))
 			p.ask(hitOn(slow, "slow", 1))
 			for range 3 {
@@ -271,9 +271,9 @@ func TestNothingIsPromised(t *testing.T) {
 	}
 }
 
-// TestPromisesChangeNoDecision has random requests on a few counters; ask compares.
-func TestPromisesChangeNoDecision(t *testing.T) {
-	p, random := newPromising(t), rand.New(rand.NewPCG(3, 4))
+// TestRetrySpreadChangesNoDecision has random requests on a few counters; ask compares.
+func TestRetrySpreadChangesNoDecision(t *testing.T) {
+	p, random := newSpreading(t), rand.New(rand.NewPCG(3, 4))
 	var limits []*limiter.Limit
 	for _, l := range sharedLimits() {
 		limits = append(limits, l)
@@ -299,8 +299,8 @@ func TestPromisesChangeNoDecision(t *testing.T) {
 	}
 }
 
-func TestPromisesTakeNoMemory(t *testing.T) {
-	p := newPromising(t)
+func TestRetrySpreadTakesNoMemory(t *testing.T) {
+	p := newSpreading(t)
 	hits, out := []limiter.Hit{hitOn(sharedLimits()["bucket"], "k", 1)}, make([]limiter.Decision, 1)
 	ask := func() {
 		if _, err := p.store.Decide(t.Context(), hits, out); err != nil {
@@ -315,11 +315,11 @@ func TestPromisesTakeNoMemory(t *testing.T) {
 	}
 }
 
-// BenchmarkDenied denies requests on one counter, and promises.
+// BenchmarkDenied denies requests on one counter, and spreads their times.
 func BenchmarkDenied(b *testing.B) {
 	l := sharedLimits()["bucket"]
 	plain := memstore.New(memstore.Options{})
-	for name, s := range map[string]limiter.Store{"exact": plain, "promised": limiter.NewPromises(plain, nil)} {
+	for name, s := range map[string]limiter.Store{"exact": plain, "spread": limiter.NewRetrySpread(plain, nil)} {
 		b.Run(name, func(b *testing.B) {
 			hits, out := []limiter.Hit{hitOn(l, "k", 2)}, make([]limiter.Decision, 1)
 			b.ReportAllocs()

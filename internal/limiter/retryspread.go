@@ -1,0 +1,134 @@
+package limiter
+
+import (
+	"context"
+	"time"
+)
+
+// RetrySpread is a Store around another one that spreads the times at which denied
+// requests come back. It changes only RetryAfter of a denied request: requests that are
+// denied on one counter get times one after the other, in the order in which they were
+// denied, so that what each asks for is free when it comes. No time is earlier than the
+// exact one, and the first request gets the exact one.
+//
+// It cannot know who comes back. A client alone on its counter that does not wait, and
+// is denied again and again, looks like many. So a limit of few units, or of a long
+// period, is taken for that of one client: its times are less than a second later than
+// the exact ones. Those of other limits are at most two periods later. A line that gets
+// so long twice within half a period is of clients that do not wait: until all its
+// times are due, new ones are at most a period, and 10 seconds, later than exact.
+//
+// Some hits get the exact time, because nobody means to come back: a peek, a hit that
+// is written even if its request is denied, one that no waiting makes fit, and one that
+// denies nothing by itself because its limit is in shadow mode or a quota.
+type RetrySpread struct {
+	store Store
+	now   func() time.Time
+	start time.Time
+	lines *Recent[line]
+}
+
+// retrySpreadBytes is what the lines of 32,768 counters take: those denied last, of which
+// a few share each place.
+const retrySpreadBytes = 1 << 20
+
+const (
+	// crowdUnits a period, of crowdPeriod at most, are what many share.
+	crowdUnits  = 20
+	crowdPeriod = 60 * second
+	// crowdPushPeriods is how far beyond the exact time somebody of them is told to
+	// come back at most. 100 workers that share 50 a minute need all of it.
+	crowdPushPeriods = 2
+	// impatientPush is the same while somebody is taken not to wait.
+	impatientPush = 10 * second
+	// lonePush is the same of the limit of one client.
+	lonePush = second
+)
+
+// line is those who were told when to come back to a counter.
+type line struct {
+	due       int64 // when the last of them will, in microseconds since RetrySpread.start
+	together  int64 // what those who will at that time cost, see counting.returnAfter
+	full      int64 // when it was last as long as it may be, 0: never
+	impatient int64 // until when somebody is taken not to wait
+}
+
+// NewRetrySpread returns a Store around store, on a clock that tells how much time
+// passes: time.Now if nil.
+func NewRetrySpread(store Store, now func() time.Time) *RetrySpread {
+	if now == nil {
+		now = time.Now
+	}
+	return &RetrySpread{store, now, now(), NewRecent[line](retrySpreadBytes)}
+}
+
+// Decide implements Store.
+func (r *RetrySpread) Decide(ctx context.Context, hits []Hit, out []Decision) (denied bool, err error) {
+	if denied, err = r.store.Decide(ctx, hits, out); denied && err == nil {
+		r.spread(hits, out)
+	}
+	return denied, err
+}
+
+// spread gives a denied request a time at which it is admitted if all come when they
+// were told. Of several counters that deny it, the one that does so longest decides.
+func (r *RetrySpread) spread(hits []Hit, out []Decision) {
+	last := -1
+	for i := range hits {
+		h, d := &hits[i], &out[i]
+		switch {
+		case !d.Over || h.EffectiveMode() != Enforced:
+			continue
+		case d.RetryAfter == Never:
+			return
+		case last < 0 || d.RetryAfter > out[last].RetryAfter:
+			last = i
+		}
+	}
+	if last < 0 || hits[last].Cost == 0 || hits[last].Unconditional() || out[last].RetryAfter == 0 {
+		return
+	}
+	var all demands
+	cost := all.onCounterOf(hits, last)
+	out[last].RetryAfter += r.push(&hits[last], out[last].RetryAfter, cost)
+}
+
+// push returns how long beyond the exact time a hit is to come back. Who is told less
+// than all would take begins the line anew.
+func (r *RetrySpread) push(h *Hit, exact time.Duration, cost int64) time.Duration {
+	now := r.now().Sub(r.start)
+	free := (now + exact).Microseconds()
+	var ahead int64
+	r.lines.Touch(h.Key, func(l *line) {
+		ahead, l.together = h.Limit.counting.returnAfter(l.due-free, l.together, cost)
+		if ahead > l.mostAhead(h.Limit, free) {
+			l.fill(now.Microseconds(), h.Limit.Period().Microseconds())
+			ahead, l.together = 0, cost
+		}
+		l.due = free + ahead
+	})
+	return duration(ahead)
+}
+
+// fill notes that the line is as long as it may be. It takes many who wait longer to
+// make it so again.
+func (l *line) fill(now, period int64) {
+	if l.full > 0 && now-l.full < period/2 {
+		l.impatient = max(l.impatient, l.due)
+	}
+	l.full = max(now, 1)
+}
+
+// mostAhead is how long beyond a time, at which what they ask for is free, somebody
+// may be told to come back.
+func (l *line) mostAhead(limit *Limit, free int64) int64 {
+	period := limit.Period().Microseconds()
+	switch {
+	case limit.RequestsPerUnit < crowdUnits || period > crowdPeriod:
+		return lonePush - 1
+	case free < l.impatient:
+		return min(period, impatientPush)
+	default:
+		return crowdPushPeriods * period
+	}
+}
