@@ -55,7 +55,9 @@ const (
 	maxKey  = 512 // longest key after the prefix, in bytes
 
 	// buckets is a compromise: the fewer there are, the more requests share a
-	// call; the more, the more evenly a cluster is loaded.
+	// call; the more, the more evenly a cluster is loaded. With 32, three primaries
+	// would use up to a quarter less CPU, but the busiest of ten would get a quarter
+	// more than its share, and no more than 32 would get any.
 	buckets = 128
 )
 
@@ -186,8 +188,8 @@ func appendDigest(dst []byte, digest [sha256.Size]byte) []byte {
 	return base64.RawURLEncoding.AppendEncode(append(dst, '#'), digest[:16])
 }
 
-// slots is the number of hash slots of a Redis cluster.
-const slots = 16384
+// Slots is the number of hash slots of a Redis cluster.
+const Slots = 16384
 
 // Slot returns the hash slot of a key in a Redis cluster: the CRC16 of its hash tag,
 // the text between the first { and the next }, or of the whole key if there is
@@ -198,7 +200,7 @@ func Slot(key []byte) int {
 			key = tag
 		}
 	}
-	return int(crc16(key)) % slots
+	return int(crc16(key)) % Slots
 }
 
 // crc16 returns the CRC-16/XMODEM checksum: polynomial 0x1021, no reflection, from 0.

@@ -126,7 +126,7 @@ func TestBucketsLoadAClusterEvenly(t *testing.T) {
 	for nodes := 1; nodes <= 16; nodes++ {
 		on := make([]int, nodes)
 		for b := range uint32(buckets) {
-			on[Slot(appendTag(nil, b))*nodes/slots]++
+			on[Slot(appendTag(nil, b))*nodes/Slots]++
 		}
 		if most := float64(slices.Max(on)*nodes) / buckets; most > 1.3 {
 			t.Errorf("one of %d nodes has %.2f times its share of buckets", nodes, most)
@@ -264,7 +264,7 @@ func TestSlot(t *testing.T) {
 		"foo{bar":       "foo{bar",
 		"}foo{bar}":     "bar",
 	} {
-		if got, want := Slot([]byte(key)), int(crc16([]byte(tag)))%slots; got != want {
+		if got, want := Slot([]byte(key)), int(crc16([]byte(tag)))%Slots; got != want {
 			t.Errorf("%q: got %d, want %d, the slot of %q", key, got, want, tag)
 		}
 	}

@@ -3,7 +3,9 @@ package redisstore
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,6 +18,7 @@ import (
 // sentinels, or a cluster.
 type backend struct {
 	client    *redisconn.Client
+	cluster   *redis.ClusterClient // that of client, nil if it is none
 	opTimeout time.Duration
 	now       func() time.Time // nil: Redis' clock
 	oneClock  bool             // now is that of all processes
@@ -27,10 +30,13 @@ type backend struct {
 	timeouts  timeoutLog
 	breaker   *breaker // nil: none
 
-	only *lane // nil: a cluster
+	only    *lane                  // nil: a cluster
+	server  *node                  // of only
+	lanes   []atomic.Pointer[lane] // of a cluster, by slot; nil where no counter was met
+	located atomic.Bool            // cluster knows which node has which slot
 
 	mu        sync.RWMutex
-	lanes     map[int]*lane // of a cluster, by slot
+	nodes     map[caller]*node // of a cluster
 	closed    bool
 	abandoned sync.WaitGroup // requests whose callers left, until they are decided
 }
@@ -49,10 +55,11 @@ func newBackend(name string, client *redisconn.Client, o *Options, metrics *metr
 		outage:    outage{log: log},
 		timeouts:  timeoutLog{log: log},
 	}
-	if _, clustered := client.UniversalClient.(*redis.ClusterClient); clustered {
-		b.lanes = make(map[int]*lane)
+	if cluster, ok := client.UniversalClient.(*redis.ClusterClient); ok {
+		b.cluster = cluster
+		b.lanes, b.nodes = make([]atomic.Pointer[lane], limiter.Slots), make(map[caller]*node)
 	} else {
-		b.only = newLane(b)
+		b.only, b.server = newLane(b, nil), &node{backend: b, client: b.client}
 		b.breaker = newBreaker(b.pingInTime, log, metrics.breakerOpen.WithLabelValues(name))
 	}
 	return b
@@ -63,38 +70,63 @@ func (b *backend) lane(key []byte) *lane {
 	if b.only != nil {
 		return b.only
 	}
-	slot := limiter.Slot(key)
-	b.mu.RLock()
-	l := b.lanes[slot]
-	b.mu.RUnlock()
-	if l != nil {
+	at := &b.lanes[limiter.Slot(key)]
+	if l := at.Load(); l != nil {
 		return l
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if l = b.lanes[slot]; l == nil {
-		l = newLane(b)
+	l := at.Load()
+	if l == nil {
+		l = newLane(b, key)
 		if b.closed {
 			l.queue.close()
 		}
-		b.lanes[slot] = l
+		at.Store(l)
 	}
 	return l
+}
+
+// nodeOf returns the node of a counter, or nil if it is not known yet. It does not
+// wait for a cluster to be asked.
+func (b *backend) nodeOf(key string) *node {
+	if b.server != nil {
+		return b.server
+	}
+	if !b.located.Load() {
+		return nil
+	}
+	client, err := b.cluster.MasterForKey(context.Background(), key)
+	if err != nil {
+		return nil
+	}
+	b.mu.RLock()
+	n := b.nodes[client]
+	b.mu.RUnlock()
+	if n != nil {
+		return n
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n = b.nodes[client]; n == nil {
+		maps.DeleteFunc(b.nodes, func(_ caller, n *node) bool { return n.isIdle() }) // also what left the cluster
+		n = &node{backend: b, client: client}
+		b.nodes[client] = n
+	}
+	return n
 }
 
 // reconnect looks for the primary anew, if err is one that another primary may
 // explain: after a failover it is another server.
 func (b *backend) reconnect(err error) {
 	kind := classify(err)
-	switch client := b.client.UniversalClient.(type) {
-	case *redis.ClusterClient:
-		if kind == kindConnection || kind == kindTimeout || kind == kindReadOnly || kind == kindCluster {
-			client.ReloadState(context.Background()) // in the background, and not too often
-		}
-	default:
+	switch {
+	case b.cluster == nil:
 		if kind == kindReadOnly {
 			b.client.Drop()
 		}
+	case kind == kindConnection || kind == kindTimeout || kind == kindReadOnly || kind == kindCluster:
+		b.cluster.ReloadState(context.Background()) // in the background, and not too often
 	}
 }
 
@@ -105,8 +137,10 @@ func (b *backend) drain() {
 	lanes := []*lane{b.only}
 	if b.only == nil {
 		lanes = lanes[:0]
-		for _, l := range b.lanes {
-			lanes = append(lanes, l)
+		for i := range b.lanes {
+			if l := b.lanes[i].Load(); l != nil {
+				lanes = append(lanes, l)
+			}
 		}
 	}
 	b.mu.Unlock()

@@ -163,9 +163,15 @@ func (s *Store) endCrossSlot(hits int) {
 
 // send queues the parts.
 func (r *crossSlot) send() {
+	start := make([]bool, len(r.parts))
 	for i := range r.parts {
 		p := &r.parts[i]
-		p.batch, p.place, p.err = p.lane.send(p.hits, true, noDeadline)
+		p.batch, p.place, start[i], p.err = p.lane.add(p.hits, true, noDeadline)
+	}
+	for i, p := range r.parts {
+		if start[i] { // only now, so that the parts of a node go together
+			p.lane.wake()
+		}
 	}
 }
 

@@ -8,16 +8,17 @@
 // fewer calls per request it makes.
 //
 // A request goes through these files: store.go takes it. denials.go denies it without
-// a call, if that is known. lane.go makes calls, queue.go holds what waits for them,
-// batch.go is what goes into one, script.go the call, reply.go its answer. waiting.go
+// a call, if that is known. lane.go queues it, queue.go holds what waits, batch.go is what
+// one call of a script decides, node.go makes the calls, script.go is how, reply.go the answer. waiting.go
 // is how long a caller waits, and what becomes of later answers. backend.go is one
 // Redis, and breaker.go decides whether calls are of use. Package redisconn connects
 // to Redis.
 //
-// In a cluster there is a lane for each hash slot that has counters. What limiter.Keys
-// spells for clusters has one of few hash tags, so that requests share calls there,
-// too. A request whose counters have several lanes is decided in two steps, see
-// crossslot.go. giveback.go is what the second step gives back.
+// In a cluster there is a lane for each hash slot that has counters, and the lanes of a
+// primary share its pipelines. What limiter.Keys spells for clusters has one of few hash
+// tags, so that requests share calls there, too. A request whose counters have several
+// lanes is decided in two steps, see crossslot.go. giveback.go is what the second step
+// gives back.
 //
 // The time is that of Redis' clock, so that processes need not agree on theirs.
 // Counters expire with their window. A value that is not a state of a counter

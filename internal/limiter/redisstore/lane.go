@@ -3,20 +3,21 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"runtime"
 	"time"
 
 	"weir/internal/limiter"
 )
 
-// lane makes calls one after the other: to the one Redis there is, or about one
-// slot of a cluster. What arrives during a call goes into the next.
+// lane is the requests to the one Redis there is, or about one slot of a cluster.
+// It has one batch called at a time, by its node. What arrives meanwhile goes into
+// the next.
 type lane struct {
 	*backend
 	queue *queue
+	key   string // of a counter, by which a cluster finds the node of the slot
 }
 
-func newLane(b *backend) *lane { return &lane{b, newQueue()} }
+func newLane(b *backend, key []byte) *lane { return &lane{b, newQueue(), string(key)} }
 
 // decide decides hits, whose counters all have this lane.
 func (l *lane) decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
@@ -56,14 +57,20 @@ func (b *backend) result(batch *batch, place int, hits []limiter.Hit, out []limi
 // send queues a request, or a part of one, for a call before the deadline. It
 // returns the batch of the request and its place there.
 func (l *lane) send(hits []limiter.Hit, isPart bool, deadline time.Time) (b *batch, place int, err error) {
-	b, place, start, err := l.queue.add(hits, isPart, deadline)
+	b, place, start, err := l.add(hits, isPart, deadline)
+	if start {
+		l.wake()
+	}
+	return b, place, err
+}
+
+// add queues a request as send does, and reports whether the caller must wake l.
+func (l *lane) add(hits []limiter.Hit, isPart bool, deadline time.Time) (b *batch, place int, start bool, err error) {
+	b, place, start, err = l.queue.add(hits, isPart, deadline)
 	if errors.Is(err, errQueueFull) {
 		l.metrics.errors[kindQueueFull].Inc()
 	}
-	if start {
-		go l.serve()
-	}
-	return b, place, err
+	return b, place, start, err
 }
 
 // sendBack queues charges to be given back, and returns their batch. It never
@@ -71,30 +78,40 @@ func (l *lane) send(hits []limiter.Hit, isPart bool, deadline time.Time) (b *bat
 func (l *lane) sendBack(charges []giveBack) *batch {
 	b, start := l.queue.addGiveBacks(charges)
 	if start {
-		go l.serve()
+		l.wake()
 	}
 	return b
 }
 
-// serve makes calls, one after the other, until the queue is empty. While the
-// breaker is open, the batches fail at once.
-func (l *lane) serve() {
-	for {
-		// Requests that have arrived, but whose goroutines did not have their turn
-		// yet, come along: a fifth fewer calls on busy processors, no wait on idle ones.
-		runtime.Gosched()
-		b := l.queue.next()
-		if b == nil {
-			return
-		}
-		if l.breaker.isOpen() {
-			b.err = errOpen
-		} else {
-			began := time.Now()
-			l.call(b)
-			l.queue.excuse(time.Since(began) - l.opTimeout)
-			l.denials.noteCredits(b)
-		}
-		close(b.done)
+// wake has the node of l call its next batch. Where no node is known, the client of
+// the cluster finds it.
+func (l *lane) wake() {
+	if n := l.nodeOf(l.key); n != nil {
+		n.add(l)
+		return
 	}
+	go func() {
+		if b := l.queue.next(true); b != nil {
+			l.callAlone(b)
+		}
+	}()
+}
+
+// callAlone calls a batch through the client of the cluster, which finds its node and
+// goes where that says. Others of the node that was asked do not wait for it.
+func (l *lane) callAlone(b *batch) {
+	began := time.Now()
+	l.call(b)
+	l.queue.excuse(time.Since(began) - l.opTimeout)
+	if b.err == nil {
+		l.located.Store(true)
+	}
+	l.done(b)
+}
+
+// done hands out what became of a batch, and has the next one called.
+func (l *lane) done(b *batch) {
+	l.denials.noteCredits(b)
+	close(b.done)
+	l.wake()
 }

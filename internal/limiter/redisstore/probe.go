@@ -65,15 +65,14 @@ func (b *backend) ping(ctx context.Context) error {
 }
 
 func (b *backend) probe(ctx context.Context) error {
-	cluster, ok := b.client.UniversalClient.(*redis.ClusterClient)
-	if !ok {
+	if b.cluster == nil {
 		if err := probeNode(ctx, b.client, false); err != nil {
 			return err
 		}
 		return b.probeCounter(ctx, b.probeKey)
 	}
 	var asked atomic.Bool
-	err := cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+	err := b.cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
 		asked.Store(true)
 		return probeNode(ctx, node, true)
 	})
@@ -85,7 +84,7 @@ func (b *backend) probe(ctx context.Context) error {
 	case !asked.Load():
 		return errClusterDown // no node has slots
 	}
-	slots, err := cluster.ClusterSlots(ctx).Result() //nolint:staticcheck // Redis 6 does not know CLUSTER SHARDS.
+	slots, err := b.cluster.ClusterSlots(ctx).Result() //nolint:staticcheck // Redis 6 does not know CLUSTER SHARDS.
 	if err != nil {
 		return err
 	}
@@ -133,14 +132,14 @@ var probeLimit = func() *limiter.Limit {
 func (b *backend) probeCounter(ctx context.Context, key string) error {
 	charges := []limiter.Hit{{Limit: probeLimit, Key: []byte(key), Cost: 1}}
 	var last limiter.State
-	for _, run := range []func(context.Context, processor, *batch) ([]int64, error){b.run, b.load} {
-		batch := newBatch(decideScript, room{})
-		batch.add(charges, false)
-		integers, err := run(ctx, b.client, batch)
-		if err != nil {
-			return err
+	for _, run := range []func(context.Context, caller, []*batch) []answer{b.run, b.load} {
+		charge := newBatch(decideScript, room{})
+		charge.add(charges, false)
+		a := run(ctx, b.client, []*batch{charge})[0]
+		if a.err != nil {
+			return a.err
 		}
-		reply, err := newReply(integers, batch)
+		reply, err := newReply(a.integers, charge)
 		switch {
 		case err != nil:
 			return err
@@ -155,22 +154,18 @@ func (b *backend) probeCounter(ctx context.Context, key string) error {
 		}
 		last = states[0]
 	}
-	batch := newBatch(giveBackScript, room{})
-	batch.addGiveBack(giveBack{key: []byte(key), limit: probeLimit, cost: 2, charged: last})
-	_, err := b.run(ctx, b.client, batch)
-	return err
+	back := newBatch(giveBackScript, room{})
+	back.addGiveBack(giveBack{key: []byte(key), limit: probeLimit, cost: 2, charged: last})
+	return b.run(ctx, b.client, []*batch{back})[0].err
 }
-
-// slotCount is how many slots a cluster has.
-const slotCount = 16384
 
 // probeKeys returns, for each primary that has slots, key with a hash tag of one
 // of them. It ignores slots out of range.
 func probeKeys(key string, slots []redis.ClusterSlot) []string {
-	var primaries [slotCount]string // their addresses, by slot
+	var primaries [limiter.Slots]string // their addresses, by slot
 	missing := map[string]bool{}
-	for _, s := range slots[:min(len(slots), slotCount)] {
-		for slot := max(s.Start, 0); slot <= min(s.End, slotCount-1) && len(s.Nodes) > 0; slot++ {
+	for _, s := range slots[:min(len(slots), limiter.Slots)] {
+		for slot := max(s.Start, 0); slot <= min(s.End, limiter.Slots-1) && len(s.Nodes) > 0; slot++ {
 			primaries[slot] = s.Nodes[0].Addr
 		}
 	}

@@ -48,7 +48,7 @@ type queue struct {
 	large     line
 	giveBacks line
 	closed    bool
-	serving   bool          // a goroutine makes calls until the queue is empty
+	serving   bool          // calls are made, or will be, until the queue is empty
 	turn      int           // index of the line whose turn it is
 	drained   chan struct{} // closed when the queue is closed and no calls are made
 }
@@ -87,15 +87,16 @@ func (l *line) batchFor(hits int) *batch {
 
 // next takes out the oldest batch that is of use, and returns nil if there is none.
 // Batches that are too late for all their callers fail: Redis would work for
-// nobody, while those behind become late in turn. The last batch is returned
-// even if it is late, as long as a caller waits for it: nothing is behind it.
-func (l *line) next() *batch {
+// nobody, while those behind become late in turn. Where the line is the last that
+// waits, its last batch is returned even if it is late, as long as a caller waits for
+// it: nothing is behind it.
+func (l *line) next(isLast bool) *batch {
 	for len(l.batches) > 0 {
 		b := l.batches[0]
 		l.batches[0] = nil
 		l.batches = l.batches[1:]
 		l.hits -= b.weight()
-		if b.needed.Load() > 0 && (len(l.batches) == 0 || !b.late(time.Now())) {
+		if b.needed.Load() > 0 && (isLast && len(l.batches) == 0 || !b.late(time.Now())) {
 			l.last = b.size()
 			return b
 		}
@@ -107,7 +108,7 @@ func (l *line) next() *batch {
 
 // add queues a request, or a part of one, for a call before the deadline. It
 // returns the batch of the request, its place there, and whether the caller must
-// start a goroutine that makes the calls.
+// have calls made.
 func (q *queue) add(hits []limiter.Hit, isPart bool, deadline time.Time) (b *batch, place int, start bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -129,7 +130,7 @@ func (q *queue) add(hits []limiter.Hit, isPart bool, deadline time.Time) (b *bat
 }
 
 // addGiveBacks queues charges to be given back, all in one batch, and reports
-// whether the caller must start a goroutine that makes the calls.
+// whether the caller must have calls made.
 func (q *queue) addGiveBacks(charges []giveBack) (b *batch, start bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -141,23 +142,23 @@ func (q *queue) addGiveBacks(charges []giveBack) (b *batch, start bool) {
 	return b, q.start()
 }
 
-// start reports whether no goroutine makes calls yet. From then on, one does.
+// start reports whether no calls are made yet. From then on, they are.
 func (q *queue) start() bool {
 	started := q.serving
 	q.serving = true
 	return !started
 }
 
-// next takes out the batch whose turn it is. It returns nil if there is none. Then
-// the caller makes no more calls.
-func (q *queue) next() *batch {
+// next takes out the batch whose turn it is. isLast reports whether nothing else waits
+// for the node. It returns nil if there is none. Then the caller makes no more calls.
+func (q *queue) next(isLast bool) *batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	lines := q.lines()
 	for range lines {
 		line := lines[q.turn]
 		q.turn = (q.turn + 1) % len(lines)
-		if b := line.next(); b != nil {
+		if b := line.next(isLast); b != nil {
 			return b
 		}
 	}

@@ -141,7 +141,7 @@ func TestBatchesAreBounded(t *testing.T) {
 			}
 		}
 		var got []int
-		for b := q.next(); b != nil; b = q.next() {
+		for b := q.next(true); b != nil; b = q.next(true) {
 			got = append(got, b.weight())
 		}
 		if !slices.Equal(got, c.want) {
@@ -192,7 +192,7 @@ func TestLinesTakeTurns(t *testing.T) {
 				}
 			}
 			var got []int
-			for b := q.next(); b != nil; b = q.next() {
+			for b := q.next(true); b != nil; b = q.next(true) {
 				n := b.weight()
 				if b.script == giveBackScript {
 					n = -n
@@ -266,7 +266,7 @@ func TestCallsThatHelpNobodyAreNotMade(t *testing.T) {
 			}
 			var got []int
 			called := map[*batch]bool{}
-			for b := q.next(); b != nil; b = q.next() {
+			for b := q.next(true); b != nil; b = q.next(true) {
 				got = append(got, b.weight())
 				called[b] = true
 			}
@@ -420,11 +420,11 @@ func TestQueueStartsOneGoroutine(t *testing.T) {
 			t.Errorf("start is %v, want %v", start, want)
 		}
 	}
-	q.next()
+	q.next(true)
 	if _, _, start, _ := q.add(request(1), false, noDeadline); start {
 		t.Error("a second goroutine shall start while one makes calls")
 	}
-	for q.next() != nil { // empties the queue
+	for q.next(true) != nil { // empties the queue
 	}
 	if _, _, start, _ := q.add(request(1), false, noDeadline); !start {
 		t.Error("nobody makes calls any more")
@@ -504,7 +504,7 @@ func TestCloseIsBounded(t *testing.T) {
 	for range maxQueue / maxBatch { // their calls take longer than Close waits
 		s.main.only.queue.add(request(maxBatch), false, noDeadline)
 	}
-	go s.main.only.serve()
+	s.main.only.wake()
 	if err := s.Close(); err != nil {
 		t.Errorf("Close: %v", err)
 	}
@@ -529,7 +529,7 @@ func TestLateRequestsAreCounted(t *testing.T) {
 	l.queue.mu.Lock()
 	l.queue.large.batches[0].deadline = time.Now().Add(-time.Hour)
 	l.queue.mu.Unlock()
-	l.serve()
+	l.wake()
 	first, second := <-errs, <-errs
 	if first == nil {
 		first, second = second, first

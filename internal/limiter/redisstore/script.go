@@ -5,6 +5,7 @@ import (
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,34 +56,69 @@ func luaText(names ...string) string {
 	return b.String()
 }
 
-// call asks Redis to decide b and sets its reply or its error.
-func (b *backend) call(batch *batch) {
-	// Not the context of any caller: the batch belongs to several, and is
+// call asks Redis, or the node of a cluster that its client finds, to decide a batch,
+// and sets its reply or its error.
+func (b *backend) call(one *batch) { b.callAll(b.client, []*batch{one}) }
+
+// callAll asks Redis to decide batches in one pipeline, and sets the reply or the error
+// of each. It returns which of them a node of a cluster did not decide because it has
+// no such slot: nothing was done about them, and b.client is to be asked.
+func (b *backend) callAll(client caller, batches []*batch) (elsewhere []bool) {
+	// Not the context of any caller: a batch belongs to several, and is
 	// decided even if all of them leave.
 	ctx := &connecting{Context: context.Background(), timeout: b.opTimeout}
 	defer ctx.cancel()
 	start := time.Now()
-	batch.asked, batch.number = b.local(), b.denials.number()
-	integers, err := b.run(ctx, b.client, batch)
-	b.metrics.calls.Inc()
-	b.metrics.requests.Observe(float64(batch.len()))
-	b.metrics.seconds.Observe(time.Since(start).Seconds())
+	for _, batch := range batches {
+		batch.asked, batch.number = b.local(), b.denials.number()
+	}
+	answers := b.run(ctx, client, batches)
+	seconds := time.Since(start).Seconds()
+	elsewhere = make([]bool, len(batches))
+	var failed error
+	replied := false
+	for i, batch := range batches {
+		if elsewhere[i] = client != b.client && isElsewhere(answers[i].err); elsewhere[i] {
+			continue
+		}
+		b.metrics.calls.Inc()
+		b.metrics.requests.Observe(float64(batch.len()))
+		b.metrics.seconds.Observe(seconds)
+		err := b.take(batch, answers[i])
+		if err != nil {
+			b.metrics.errors[classify(err)].Inc()
+			b.reconnect(err)
+			failed = err
+		}
+		replied = true
+	}
+	if replied {
+		b.outage.observe(failed)
+		b.breaker.observe(failed)
+	}
+	return elsewhere
+}
+
+// take sets the reply or the error of a batch. It returns the error, or that of Redis
+// which refused to write.
+func (b *backend) take(batch *batch, a answer) error {
+	err := a.err
 	if err == nil {
-		batch.reply, err = newReply(integers, batch)
+		batch.reply, err = newReply(a.integers, batch)
 	}
 	if err != nil {
 		err = b.client.Clean(err)
 		batch.err = unavailable(err)
-	} else {
-		batch.reply.refusal = b.client.Clean(batch.reply.refusal)
-		err = batch.reply.refusal
+		return err
 	}
-	if err != nil {
-		b.metrics.errors[classify(err)].Inc()
-		b.reconnect(err)
-	}
-	b.outage.observe(err)
-	b.breaker.observe(err)
+	batch.reply.refusal = b.client.Clean(batch.reply.refusal)
+	return batch.reply.refusal
+}
+
+// isElsewhere reports whether a node did nothing because another has the slot, or
+// because it is no part of the cluster any more.
+func isElsewhere(err error) bool {
+	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") || errors.Is(err, redis.ErrClosed)
 }
 
 // connecting is a context that bounds how long a call waits for a connection, from when
@@ -115,34 +151,79 @@ func (c *connecting) cancel() {
 	c.release()
 }
 
-// processor is a client of go-redis, or of one node of a cluster.
-type processor interface {
+// caller is a client of go-redis, or of one node of a cluster.
+type caller interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
+	Pipeline() redis.Pipeliner
 }
 
-// run runs the script of a batch by its name, and sends its text if Redis does
-// not have it: NOSCRIPT is the one error after which a call can be repeated.
-func (b *backend) run(ctx context.Context, client processor, batch *batch) ([]int64, error) {
-	integers, err := b.runAs(ctx, client, batch, "evalsha", batch.script.sha)
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		b.metrics.errors[kindNoScript].Inc()
-		return b.load(ctx, client, batch)
+// answer is what Redis says to one command.
+type answer struct {
+	integers []int64
+	err      error
+}
+
+// run runs the scripts of batches by their names, and sends the texts of those that
+// Redis does not have: NOSCRIPT is the one error after which a node can be asked again.
+func (b *backend) run(ctx context.Context, client caller, batches []*batch) []answer {
+	answers := b.send(ctx, client, batches, "evalsha")
+	var unknown []*batch
+	var places []int
+	for i, batch := range batches {
+		if redis.HasErrorPrefix(answers[i].err, "NOSCRIPT") {
+			b.metrics.errors[kindNoScript].Inc()
+			unknown, places = append(unknown, batch), append(places, i)
+		}
 	}
-	return integers, err
+	if unknown != nil {
+		for i, a := range b.load(ctx, client, unknown) {
+			answers[places[i]] = a
+		}
+	}
+	return answers
 }
 
-// load runs the script of a batch by its text, by which Redis learns its name.
+// load runs the scripts of batches by their texts, by which Redis learns their names.
 // EVAL rather than SCRIPT LOAD, because in a cluster it goes to the same node.
-func (b *backend) load(ctx context.Context, client processor, batch *batch) ([]int64, error) {
-	return b.runAs(ctx, client, batch, "eval", batch.script.text)
+func (b *backend) load(ctx context.Context, client caller, batches []*batch) []answer {
+	return b.send(ctx, client, batches, "eval")
 }
 
-func (b *backend) runAs(ctx context.Context, client processor, batch *batch, command, script string) ([]int64, error) {
+// send sends a command for each of the batches, all at once.
+func (b *backend) send(ctx context.Context, client caller, batches []*batch, command string) []answer {
+	answers := make([]answer, len(batches))
+	if len(batches) == 1 {
+		cmd := b.command(ctx, batches[0], command)
+		err := client.Process(ctx, cmd)
+		answers[0] = answer{cmd.Val(), err}
+		return answers
+	}
+	pipeline := client.Pipeline()
+	cmds := make([]piped, len(batches))
+	for i, batch := range batches {
+		cmds[i].once = b.command(ctx, batch, command)
+		_ = pipeline.Process(ctx, &cmds[i]) // Exec sends it
+	}
+	_, err := pipeline.Exec(ctx)
+	for i := range cmds {
+		cmd := &cmds[i]
+		answers[i] = answer{cmd.Val(), cmd.Err()}
+		if !cmd.ended {
+			answers[i].err = err // a reply to what comes before commands, such as a wrong password
+		}
+	}
+	return answers
+}
+
+// command makes the command that calls the script of a batch.
+func (b *backend) command(ctx context.Context, batch *batch, name string) once {
+	script := batch.script.sha
+	if name == "eval" {
+		script = batch.script.text
+	}
 	args := make([]any, 0, 6+batch.keys.len())
-	args = batch.arguments(append(args, command, script), b.clock())
-	cmd := once{redis.NewIntSliceCmd(ctx, args...)}
-	err := client.Process(ctx, cmd)
-	return cmd.Val(), err
+	args = batch.arguments(append(args, name, script), b.clock())
+	return once{redis.NewIntSliceCmd(ctx, args...)}
 }
 
 // once is a command that go-redis does not repeat after an error of the network,
@@ -153,7 +234,22 @@ type once struct{ *redis.IntSliceCmd }
 // NoRetry implements redis.Cmder.
 func (once) NoRetry() bool { return true }
 
-// clock is the time of a call as the scripts read it, see time.lua.
+// piped is a command of a pipeline. It keeps what became of it: when the connection
+// breaks later, go-redis sets the error of that for all commands.
+type piped struct {
+	once
+	ended bool
+}
+
+// SetErr implements redis.Cmder.
+func (c *piped) SetErr(err error) {
+	if !c.ended {
+		c.ended = true
+		c.once.SetErr(err)
+	}
+}
+
+// clock is the time of a call as the scripts read it, see limits.lua.
 func (b *backend) clock() string {
 	switch {
 	case b.now == nil:
