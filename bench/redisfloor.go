@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -45,18 +46,9 @@ var ways = []*way{
 }
 
 // leastScript reads, compares and counts as little as a script can that decides.
-const leastScript = `
-local call, tonumber = redis.call, tonumber
-local stored, reply, keys = call("MGET", unpack(KEYS)), {}, KEYS
-for i = 1, #keys do
-  local n = tonumber(stored[i] or 0)
-  if n < 1e15 then
-    reply[i] = call("INCRBY", keys[i], "1")
-  else
-    reply[i] = -1
-  end
-end
-return reply`
+//
+//go:embed least.lua
+var leastScript string
 
 // usualBatch is how many decisions share a pipeline in a closed loop, as they do
 // with Weir under the usual load.

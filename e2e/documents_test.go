@@ -91,18 +91,12 @@ func TestEveryBlockIsTested(t *testing.T) {
 func documents(t *testing.T) (names []string) {
 	t.Helper()
 	root := testenv.Repository(t)
-	for _, pattern := range []string{"*.md", "docs/*.md", "examples/*/*.md"} {
-		found, err := filepath.Glob(filepath.Join(root, pattern))
-		if err != nil || len(found) == 0 {
-			t.Fatalf("no document is %s (error: %v)", pattern, err)
+	for _, file := range testenv.Documents(t) {
+		name, err := filepath.Rel(root, file)
+		if err != nil {
+			t.Fatal(err)
 		}
-		for _, file := range found {
-			name, err := filepath.Rel(root, file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			names = append(names, name)
-		}
+		names = append(names, name)
 	}
 	return names
 }

@@ -18,7 +18,7 @@ func TestCommandsOfDocuments(t *testing.T) {
 	shell := testenv.Shell(t)
 	console := regexp.MustCompile("(?ms)^```console\n\\$ go run ./cmd/server (.*?)\n(.*?)^```")
 	run := 0
-	for _, name := range documents(t) {
+	for _, name := range testenv.Documents(t) {
 		text := readText(t, name)
 		found := console.FindAllStringSubmatch(text, -1)
 		if all := strings.Count(text, "```console\n"); len(found) != all {
@@ -71,19 +71,6 @@ func TestProblemsInDocuments(t *testing.T) {
 	}
 }
 
-// documents are the files of all documents.
-func documents(t *testing.T) (names []string) {
-	t.Helper()
-	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../examples/*/*.md"} {
-		found, err := filepath.Glob(pattern)
-		if err != nil || len(found) == 0 {
-			t.Fatalf("no document is %s (error: %v)", pattern, err)
-		}
-		names = append(names, found...)
-	}
-	return names
-}
-
 // Links between documents lead to files and headings that exist. So do the names of
 // source files.
 func TestLinksOfDocuments(t *testing.T) {
@@ -99,7 +86,7 @@ func TestLinksOfDocuments(t *testing.T) {
 	}
 	source := regexp.MustCompile("`([\\w/]+\\.(?:go|lua))`")
 	link := regexp.MustCompile(`\]\(([^)#:\s]*)(?:#([^)\s]*))?\)`)
-	for _, name := range documents(t) {
+	for _, name := range testenv.Documents(t) {
 		for _, found := range link.FindAllStringSubmatch(readText(t, name), -1) {
 			target := name
 			if found[1] != "" {

@@ -3,7 +3,6 @@ package app
 import (
 	"maps"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -89,18 +88,10 @@ func shownMetrics(t *testing.T) map[string]map[string]bool {
 // docs/operations.md, in all others.
 func TestDocumentedExpressions(t *testing.T) {
 	shown := shownMetrics(t)
-	var documents []string
-	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../examples/*/*.md"} {
-		found, err := filepath.Glob(pattern)
-		if err != nil || len(found) == 0 {
-			t.Fatalf("no document is %s (error: %v)", pattern, err)
-		}
-		documents = append(documents, found...)
-	}
 	metric := regexp.MustCompile(`((?:weir|ratelimit_service)_\w*\w)(?:\{([^}]*)\})?`)
 	selector := regexp.MustCompile(`(\w+)(?:=|!=|=~)"([^"]*)"`)
 	selected := 0
-	for _, document := range documents {
+	for _, document := range testenv.Documents(t) {
 		text, err := os.ReadFile(document)
 		if err != nil {
 			t.Fatal(err)

@@ -379,6 +379,16 @@ func TestConnectionsGiveWay(t *testing.T) {
 	}
 }
 
+// receiving returns a connection on which a client has sent so much, and the client's end.
+func receiving(t *testing.T, sent []byte) (c *unfinishedConn, client net.Conn) {
+	t.Helper()
+	client, server := net.Pipe()
+	c = newUnfinishedConn(server, newUnfinished(defaultUnfinishedBounds, prometheus.NewRegistry()))
+	t.Cleanup(func() { client.Close(); c.Close() })
+	go client.Write(sent)
+	return c, client
+}
+
 func TestLittleIsReadOfWhoGivesUp(t *testing.T) {
 	var sent bytes.Buffer
 	sent.WriteString(http2.ClientPreface)
@@ -391,11 +401,7 @@ func TestLittleIsReadOfWhoGivesUp(t *testing.T) {
 	if err := errors.Join(framer.WriteRSTStream(1, http2.ErrCodeCancel), framer.WriteData(3, true, make([]byte, 3*readBuffer))); err != nil {
 		t.Fatal(err)
 	}
-	client, server := net.Pipe()
-	defer client.Close()
-	go client.Write(sent.Bytes())
-	c := newUnfinishedConn(server, newUnfinished(defaultUnfinishedBounds, prometheus.NewRegistry()))
-	defer c.Close()
+	c, _ := receiving(t, sent.Bytes())
 	for _, want := range []int{crowdedRead, readBuffer} { // the second reset is of nothing
 		if _, err := io.ReadFull(c, make([]byte, first)); err != nil {
 			t.Fatal(err)
@@ -422,11 +428,7 @@ func TestManySettings(t *testing.T) {
 	if err := framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize}); err != nil {
 		t.Fatal(err)
 	}
-	client, server := net.Pipe()
-	defer client.Close()
-	go client.Write(sent.Bytes())
-	c := newUnfinishedConn(server, newUnfinished(defaultUnfinishedBounds, prometheus.NewRegistry()))
-	defer c.Close()
+	c, client := receiving(t, sent.Bytes())
 	if _, err := io.ReadFull(c, make([]byte, usual)); err != nil {
 		t.Fatal(err)
 	}

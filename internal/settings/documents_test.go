@@ -2,11 +2,12 @@ package settings
 
 import (
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"weir/internal/testenv"
 )
 
 // others are what documents spell like a setting: codes and variables that others read.
@@ -24,16 +25,8 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 	for _, c := range counterparts {
 		known[c.name] = true
 	}
-	var documents []string
-	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../examples/*/*.md"} {
-		found, err := filepath.Glob(pattern)
-		if err != nil || len(found) == 0 {
-			t.Fatalf("no document is %s (error: %v)", pattern, err)
-		}
-		documents = append(documents, found...)
-	}
 	test, variable := regexp.MustCompile("`(Test\\w+)`"), regexp.MustCompile("(?m)(?:`|^| )([A-Z]+(?:_[A-Z]+)+|PORT)[`=]")
-	for _, document := range documents {
+	for _, document := range testenv.Documents(t) {
 		text, err := os.ReadFile(document)
 		if err != nil {
 			t.Fatal(err)

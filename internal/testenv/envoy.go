@@ -45,3 +45,17 @@ func Repository(t testing.TB) string {
 		dir = parent
 	}
 }
+
+// Documents returns the files of all documents of the repository.
+func Documents(tb testing.TB) (files []string) {
+	tb.Helper()
+	root := Repository(tb)
+	for _, pattern := range []string{"*.md", "docs/*.md", "examples/*/*.md"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(found) == 0 {
+			tb.Fatalf("no document is %s (error: %v)", pattern, err)
+		}
+		files = append(files, found...)
+	}
+	return files
+}

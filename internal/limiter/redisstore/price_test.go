@@ -2,6 +2,8 @@ package redisstore
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"weir/internal/limiter"
@@ -9,26 +11,16 @@ import (
 	"weir/internal/testenv"
 )
 
-// leastScript is the least that decides: it reads all counters, compares and
-// increments them. It knows no time, no window and no other limit.
-var leastScript = scriptOf(`
-local call, tonumber = redis.call, tonumber
-local stored, reply, keys = call("MGET", unpack(KEYS)), {}, KEYS
-for i = 1, #keys do
-  local n = tonumber(stored[i] or 0)
-  if n < 1e15 then
-    reply[i] = call("INCRBY", keys[i], "1")
-  else
-    reply[i] = -1
-  end
-end
-return reply`)
-
 // BenchmarkPrice makes calls with the requests of so many callers, on counters that
 // are known, and in turn with them calls of the least script with as many keys. It
 // tells the CPU time of Redis for a decision, all of its work included, and how
 // many times that of the least script this is.
 func BenchmarkPrice(b *testing.B) {
+	text, err := os.ReadFile(filepath.Join(testenv.Repository(b), "bench", "least.lua"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	leastScript := scriptOf(string(text))
 	type limits = []limiter.Spec
 	fixed, sliding, bucket := limiter.Spec{}, limiter.Spec{Algorithm: limiter.SlidingWindow}, limiter.Spec{Algorithm: limiter.TokenBucket}
 	for _, c := range []struct {
