@@ -1,7 +1,7 @@
 // Package admin holds what the server shows over HTTP beside its answers:
 // health, metrics, and to its operators the status, the rules and profiles.
 //
-// It is handlers only. It knows no other part of the server, is told
+// It is handlers only. It knows no other part of the server, takes
 // everything by values and functions, and opens no port.
 package admin
 

@@ -167,7 +167,7 @@ func (r *rules) refuse(err error, version string) {
 	r.status.FailedVersion = version
 }
 
-// mostProblems is how many problems of rules are told where people read and
+// mostProblems is how many problems of rules are shown where people read and
 // memory is kept: in log, status page and answers. weir validate lists them all.
 const mostProblems = 100
 

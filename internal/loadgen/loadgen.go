@@ -30,7 +30,7 @@ type run struct {
 	opts  Options
 	start time.Time // of the plan
 	from  time.Time // requests due before are not measured
-	// over ends the interval whose rate and CPU times are told: from then on the
+	// over ends the interval whose rate and CPU times are reported: from then on the
 	// load is not the one that was asked for.
 	over func()
 	// ended tells when the time to send was over, once it is.
@@ -44,7 +44,7 @@ type run struct {
 
 // Run puts the load on the servers until its end, or that of ctx, which is no
 // error. What is not answered then has lastAnswers left, or afterInterruption.
-// An option that is not allowed is told by an *OptionError.
+// For an option that is not allowed the error is an *OptionError.
 func Run(ctx context.Context, opts Options) (*Result, error) {
 	if err := opts.check(); err != nil {
 		return nil, err

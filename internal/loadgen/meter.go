@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// meter measures the interval of a run whose rate and CPU times are told, which
+// meter measures the interval of a run whose rate and CPU times are reported, which
 // begins after the warm-up and ends when nothing more is sent: while the last
 // answers are waited for, the load is not the one that was asked for.
 type meter struct {

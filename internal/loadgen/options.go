@@ -27,7 +27,7 @@ type Options struct {
 	Timeout  time.Duration // from when it is sent, after which the client gives a request up, 0: never
 	Traffic  Traffic
 	PIDs     []int // local processes whose CPU time is measured
-	// Progress, if it is not nil, is told once a second what has been done.
+	// Progress, if it is not nil, is called once a second with what has been done.
 	Progress func(Progress)
 }
 

@@ -88,7 +88,7 @@ func spell(entries []Entry) string {
 }
 
 // warmup returns how many requests belong to the warm-up, if there was one: all but
-// those of which it is told what became of them.
+// those whose outcome the result counts.
 func (r *Result) warmup() string {
 	if r.Options.WarmupSeconds == 0 {
 		return ""

@@ -40,7 +40,7 @@ type Options struct {
 	// Type is the URL of the type of the resources.
 	Type string
 	// Apply is called with every response, one at a time. Its error refuses the
-	// response and is told to the control plane.
+	// response and is sent to the control plane.
 	Apply func(Update) error
 	// Refused is called with a response that is of another type and therefore never
 	// reaches Apply; nil drops that.

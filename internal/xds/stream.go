@@ -67,7 +67,7 @@ type stream struct {
 	refused [sha256.Size]byte // digest of that response
 	version string            // its version
 	nonce   string            // its nonce
-	held    <-chan time.Time  // when the control plane is told; nil if it was
+	held    <-chan time.Time  // when the control plane is sent the refusal; nil if it was
 }
 
 // received is what the stream had next: a response, or an error at its end.

@@ -3,7 +3,7 @@ package memstore
 import "math/bits"
 
 // The class of a counter says what it is worth when memory is full. Counters that
-// deny are worth more than all others, because who is over a limit would pass
+// deny are worth more than all others, because a client over its limit would pass
 // again. Among equals that which was asked for more often is: what an attacker
 // has to spend on a counter that pushes it out is requests, whatever the amount of
 // its limit and however many units a request asks for. Classes are told apart by

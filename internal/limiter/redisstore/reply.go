@@ -15,7 +15,7 @@ type reply struct {
 	// singles tells of each request with which integer begins what became of it; together, if it
 	// was not decided by itself. nil if none was.
 	singles []int32
-	states  []int32 // with which integer the state of each counter begins; nil if none is told
+	states  []int32 // with which integer the state of each counter begins; nil if the script gave none
 	later   []int64 // what requests behind its own charge the counter of each hit; nil if nothing
 	refusal error   // of the requests whose writes Redis refused, nil if there are none
 }
