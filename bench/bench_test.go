@@ -51,7 +51,7 @@ func TestDocumentShowsTheResults(t *testing.T) {
 func TestExperiments(t *testing.T) {
 	testenv.RedisServer(t) // skips where there is none
 	dir := copyDocuments(t)
-	for seconds, only := range map[string]string{"1s": "^(connections|neighbours|tuning|allocations)$", "300ms": "^cost$"} {
+	for seconds, only := range map[string]string{"1s": "^(connections|neighbours|tuning|allocations)$", "300ms": "^(cost|cluster|lines|wakeups)$"} {
 		o, err := parse([]string{"-docs", dir, "-rounds", "1", "-seconds", seconds, "-run", only})
 		if err == nil {
 			err = run(t.Context(), o)
@@ -70,7 +70,7 @@ func TestExperiments(t *testing.T) {
 	if len(r.Tuning) != 3 || r.Tuning[2].Server.median() <= 0 {
 		t.Errorf("tuning: got %+v", r.Tuning)
 	}
-	for _, show := range []func(*results) string{costTable, waysTable, capacityTable, machinesTable} {
+	for _, show := range []func(*results) string{costTable, waysTable, capacityTable, machinesTable, clusterTable, wakeupsTable} {
 		if text := show(&r); strings.Contains(text, notMeasured) || strings.Contains(text, "NaN") {
 			t.Errorf("got\n%s", text)
 		}
@@ -78,6 +78,19 @@ func TestExperiments(t *testing.T) {
 	for _, target := range r.redisTargets() {
 		if measured := len(target.got) == 1 && target.got[0] > 0; !measured && !strings.HasPrefix(target.name, "p") && !strings.HasPrefix(target.name, "bytes") { // others measure these
 			t.Errorf("%s: got %v", target.name, target.got)
+		}
+	}
+	if n := len(r.Lines); n > 0 && n < len(luaLines) { // none where the machine counts no instructions
+		t.Errorf("got %d parts of scripts", n)
+	}
+	for _, l := range r.Lines {
+		if l.Instructions <= 0 {
+			t.Errorf("%s takes %v instructions", l.Name, l.Instructions)
+		}
+	}
+	for _, w := range r.Wakeups {
+		if w.Switches.median() <= 0 || w.Name == nameRedis && w.RedisSwitches.median() <= 0 {
+			t.Errorf("got %+v", w)
 		}
 	}
 	if len(r.Allocations) != 1 {
@@ -359,6 +372,21 @@ func TestVerdict(t *testing.T) {
 	} {
 		if row := (target{"x", got, 2, "%.1f"}).row(); row != want {
 			t.Errorf("%v: got %s, want %s", got, row, want)
+		}
+	}
+}
+
+// What is reached must be so in time and in instructions. Only what is missed has a reason.
+func TestVerdictOnRedis(t *testing.T) {
+	for want, c := range map[string]struct{ time, instructions rounds }{
+		"| x | 2.0 | 2.0 |  | reached |  |":          {rounds{2}, nil},
+		"| x | 2.0 | 2.0 | 1.0 | reached |  |":       {rounds{2}, rounds{1}},
+		"| x | 2.0 | 2.0 | 2.1 | **missed** | why |": {rounds{2}, rounds{2.1}},
+		"| x | 2.0 | 3.0 | 1.0 | **missed** | why |": {rounds{3}, rounds{1}},
+		"| x | 2.0 | not measured |  |  |  |":        {},
+	} {
+		if row := (redisTarget{target{"x", c.time, 2, "%.1f"}, c.instructions, "why"}).row(); row != want {
+			t.Errorf("%v: got %s, want %s", c, row, want)
 		}
 	}
 }

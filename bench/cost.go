@@ -9,14 +9,15 @@ import (
 
 // cost is the CPU time of a decision, in microseconds.
 type cost struct {
-	Name        string
-	Load        string `json:",omitempty"` // what differs from the usual load
-	Descriptors int
-	Server      rounds `json:",omitempty"`
-	Redis       rounds `json:",omitempty"`
-	Calls       rounds `json:",omitempty"` // of the script, per decision
-	Bytes       rounds `json:",omitempty"` // to and from Redis, per decision
-	Answers     rounds `json:",omitempty"` // per second
+	Name         string
+	Load         string `json:",omitempty"` // what differs from the usual load
+	Descriptors  int
+	Server       rounds `json:",omitempty"`
+	Redis        rounds `json:",omitempty"`
+	Calls        rounds `json:",omitempty"` // of the script, per decision
+	Bytes        rounds `json:",omitempty"` // to and from Redis, per decision
+	Instructions rounds `json:",omitempty"` // of Redis outside of the kernel, per decision
+	Answers      rounds `json:",omitempty"` // per second
 }
 
 // subject is what a cost is measured of.
@@ -25,11 +26,12 @@ type subject struct {
 	load        string
 	descriptors int
 	server      *program
-	redis       *program             // nil: none
-	way         *way                 // of Redis alone, without a server; nil: none
-	keys        int                  // 0: as many as the usual load has
-	draw        loadgen.Distribution // of the keys; "": evenly
-	rate        float64              // of an open loop; 0: a closed one
+	redis       []*program                                  // the one, or the primaries of a cluster; nil: none
+	way         *way                                        // of Redis, without a server; nil: none
+	measure     func(context.Context, *cost, subject) error // nil: addCost
+	keys        int                                         // 0: as many as the usual load has
+	draw        loadgen.Distribution                        // of the keys; "": evenly
+	rate        float64                                     // of an open loop; 0: a closed one
 	change      func(*loadgen.Options)
 }
 
@@ -78,15 +80,15 @@ func (b *bench) cost(ctx context.Context) error {
 		{name: nameFloor, descriptors: 10, server: s.floor},
 		{name: nameMemory, descriptors: 1, server: s.memory},
 		{name: nameMemory, descriptors: 10, server: s.memory},
-		{name: nameDenied, descriptors: 1, server: denied, redis: s.redis},
+		{name: nameDenied, descriptors: 1, server: denied, redis: s.redises()},
 	}
 	for _, n := range limitCounts {
-		subjects = append(subjects, waysOf(s.redis, n, "", 0)...)
+		subjects = append(subjects, b.waysOf(s, n, "", 0)...)
 		subjects = append(subjects,
-			subject{name: nameRedis, descriptors: n, server: s.stored, redis: s.redis, keys: users},
-			subject{name: nameRedis, load: loadZipf, descriptors: n, server: s.stored, redis: s.redis, keys: users, draw: loadgen.Zipf})
+			subject{name: nameRedis, descriptors: n, server: s.stored, redis: s.redises(), keys: users},
+			subject{name: nameRedis, load: loadZipf, descriptors: n, server: s.stored, redis: s.redises(), keys: users, draw: loadgen.Zipf})
 	}
-	subjects = append(subjects, subject{name: nameRedis, load: loadHot, descriptors: 1, server: s.stored, redis: s.redis, draw: loadgen.Hot})
+	subjects = append(subjects, subject{name: nameRedis, load: loadHot, descriptors: 1, server: s.stored, redis: s.redises(), draw: loadgen.Hot})
 	for _, other := range []struct {
 		load              string
 		rules             string
@@ -100,17 +102,26 @@ func (b *bench) cost(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		subjects = append(subjects, subject{name: nameRedis, load: other.load, descriptors: other.descriptors, server: server, redis: s.redis, keys: other.keys})
+		subjects = append(subjects, subject{name: nameRedis, load: other.load, descriptors: other.descriptors, server: server, redis: s.redises(), keys: other.keys})
 	}
 	for _, open := range openLoads {
-		subjects = append(subjects, waysOf(s.redis, 1, open.load, open.rate)...)
+		subjects = append(subjects, b.waysOf(s, 1, open.load, open.rate)...)
 		subjects = append(subjects,
 			subject{name: nameFloor, load: open.load, descriptors: 1, server: s.floor, rate: open.rate},
-			subject{name: nameRedis, load: open.load, descriptors: 1, server: s.stored, redis: s.redis, keys: users, rate: open.rate})
+			subject{name: nameRedis, load: open.load, descriptors: 1, server: s.stored, redis: s.redises(), keys: users, rate: open.rate})
 	}
-	// The first use of a rule costs more, and so does that of a counter.
+	if err := b.useOnce(ctx, subjects); err != nil {
+		return err
+	}
+	b.results.Cost, err = b.costs(ctx, subjects)
+	return err
+}
+
+// useOnce uses what the subjects have: the first use of a rule costs more, and so does
+// that of a counter.
+func (b *bench) useOnce(ctx context.Context, subjects []subject) error {
 	for _, s := range subjects {
-		if s.keys == 0 || s.server == nil || s.load == loadZipf || s.rate > 0 {
+		if s.keys == 0 || s.load == loadZipf || s.rate > 0 {
 			continue
 		}
 		opts := b.everyValue(s.server, s.keys)
@@ -120,8 +131,7 @@ func (b *bench) cost(ctx context.Context) error {
 			return err
 		}
 	}
-	b.results.Cost, err = b.costs(ctx, subjects)
-	return err
+	return nil
 }
 
 // tuning measures what a decision costs without what can be switched off from
@@ -151,11 +161,11 @@ func (b *bench) costs(ctx context.Context, subjects []subject) ([]cost, error) {
 	}
 	for range b.rounds {
 		for i, s := range subjects {
-			add := b.addCost
-			if s.way != nil {
-				add = b.addWay
+			measure := b.addCost
+			if s.measure != nil {
+				measure = s.measure
 			}
-			if err := add(ctx, &costs[i], s); err != nil {
+			if err := measure(ctx, &costs[i], s); err != nil {
 				return nil, fmt.Errorf("%s %s: %w", s.name, s.load, err)
 			}
 		}
@@ -201,19 +211,27 @@ func (b *bench) addCost(ctx context.Context, c *cost, s subject) error {
 }
 
 // work is what the subject's Redis, if it has one, does in the meantime.
-func (s subject) work(ctx context.Context, meantime func() error) (w redisWork, err error) {
-	if s.redis == nil {
-		return w, meantime()
-	}
-	before, err := s.redis.redisWork(ctx)
+func (s subject) work(ctx context.Context, meantime func() error) (redisWork, error) {
+	before, err := s.workSoFar(ctx)
 	if err == nil {
 		err = meantime()
 	}
 	if err != nil {
-		return w, err
+		return redisWork{}, err
 	}
-	after, err := s.redis.redisWork(ctx)
-	return redisWork{after.used - before.used, after.calls - before.calls, after.bytes - before.bytes}, err
+	after, err := s.workSoFar(ctx)
+	return after.minus(before), err
+}
+
+func (s subject) workSoFar(ctx context.Context) (sum redisWork, err error) {
+	for _, p := range s.redis {
+		w, err := p.redisWork(ctx)
+		if err != nil {
+			return redisWork{}, err
+		}
+		sum = sum.plus(w)
+	}
+	return sum, nil
 }
 
 // addWork adds what Redis did for so many decisions.
@@ -221,4 +239,7 @@ func (c *cost) addWork(w redisWork, decisions int64) {
 	c.Redis = append(c.Redis, w.used/float64(decisions))
 	c.Calls = append(c.Calls, w.calls/float64(decisions))
 	c.Bytes = append(c.Bytes, w.bytes/float64(decisions))
+	if w.instructions > 0 {
+		c.Instructions = append(c.Instructions, w.instructions/float64(decisions))
+	}
 }

@@ -68,6 +68,8 @@ var documents = []document{
 		{"redistargets", redisTargetsTable},
 		{"cost", costTable},
 		{"ways", waysTable},
+		{"lines", linesTable},
+		{"wakeups", wakeupsTable},
 		{"latency", latencyTable},
 		{"descriptors", descriptorsTable},
 		{"connections", connectionsTable},
@@ -78,6 +80,7 @@ var documents = []document{
 	{"scale.md", []namedTable{
 		{"capacity", capacityTable},
 		{"machines", machinesTable},
+		{"cluster", clusterTable},
 		{"keys", keysTable},
 	}},
 }

@@ -37,7 +37,7 @@ func (b *bench) scale(ctx context.Context, ns []int, change func(s *subject, n i
 		for _, s := range []subject{
 			{name: nameFloor, descriptors: 1, server: servers.floor},
 			{name: nameMemory, descriptors: 1, server: servers.memory},
-			{name: nameRedis, descriptors: 1, server: servers.stored, redis: servers.redis},
+			{name: nameRedis, descriptors: 1, server: servers.stored, redis: servers.redises()},
 		} {
 			change(&s, n)
 			subjects = append(subjects, s)

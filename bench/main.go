@@ -45,6 +45,9 @@ type experiment struct {
 // experiments in the order in which they run.
 var experiments = []experiment{
 	{"cost", (*bench).cost},
+	{"cluster", (*bench).cluster},
+	{"lines", (*bench).lines},
+	{"wakeups", (*bench).wakeups},
 	{"latency", (*bench).latency},
 	{"descriptors", (*bench).descriptors},
 	{"connections", (*bench).connections},

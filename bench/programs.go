@@ -28,6 +28,7 @@ type program struct {
 	debug   string // of Weir's /-/reload
 	cmd     *exec.Cmd
 	startup time.Duration // from its execution until it answered
+	counter *instructions // nil: this machine counts none
 	exited  chan struct{}
 }
 
@@ -154,6 +155,9 @@ type servers struct {
 	redis  *program
 	stored *program // Weir with counters in that Redis
 }
+
+// redises are those that the costs of s.stored count.
+func (s servers) redises() []*program { return []*program{s.redis} }
 
 // servers starts them.
 func (w *workshop) servers() (s servers, err error) {

@@ -12,15 +12,19 @@ import (
 	"strings"
 )
 
-// redis starts the Redis of PATH, which keeps nothing on disk.
-func (w *workshop) redis() (*program, error) {
+// redis starts the Redis of PATH, which keeps nothing on disk. args are options of its own.
+func (w *workshop) redis(args ...string) (*program, error) {
 	p := &program{name: "redis", address: freeAddress()}
 	host, port, _ := net.SplitHostPort(p.address)
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
 		return nil, err
 	}
-	return w.start(p, path, nil, "--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", w.dir)
+	p, err = w.start(p, path, nil, append([]string{"--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", w.dir}, args...)...)
+	if err == nil {
+		p.counter = p.instructions()
+	}
+	return p, err
 }
 
 // redisAsk sends commands, each a line of its own, and returns all replies.
@@ -68,9 +72,10 @@ func (p *program) redisInfo(ctx context.Context, sections []string, fields ...st
 
 // redisWork is what a Redis has done since its start.
 type redisWork struct {
-	used  float64 // microseconds of CPU time
-	calls float64 // of scripts
-	bytes float64 // received and sent
+	used         float64 // microseconds of CPU time
+	calls        float64 // of scripts
+	bytes        float64 // received and sent
+	instructions float64 // outside of the kernel, 0 if this machine counts none
 }
 
 // redisWork asks Redis. The time is by its own account, since that of /proc is
@@ -81,7 +86,19 @@ func (p *program) redisWork(ctx context.Context) (redisWork, error) {
 	if err != nil {
 		return redisWork{}, err
 	}
-	return redisWork{used: (n[0] + n[1]) * 1e6, calls: n[2], bytes: n[3] + n[4]}, nil
+	w := redisWork{used: (n[0] + n[1]) * 1e6, calls: n[2], bytes: n[3] + n[4]}
+	if p.counter != nil {
+		w.instructions, err = p.counter.read()
+	}
+	return w, err
+}
+
+func (w redisWork) plus(o redisWork) redisWork {
+	return redisWork{w.used + o.used, w.calls + o.calls, w.bytes + o.bytes, w.instructions + o.instructions}
+}
+
+func (w redisWork) minus(o redisWork) redisWork {
+	return redisWork{w.used - o.used, w.calls - o.calls, w.bytes - o.bytes, w.instructions - o.instructions}
 }
 
 // redisConn sends commands in pipelines.

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"weir/internal/loadgen"
@@ -54,17 +55,34 @@ var leastScript string
 // with Weir under the usual load.
 const usualBatch = 22
 
-// waysOf are all ways for decisions of so many hits, at a rate if it is not 0.
-func waysOf(redis *program, hits int, load string, rate float64) (subjects []subject) {
+// waysOf are all ways for decisions of so many hits, at a rate if it is not 0, beside
+// the floor under the same load.
+func (b *bench) waysOf(s servers, hits int, load string, rate float64) (subjects []subject) {
 	for _, w := range ways {
-		subjects = append(subjects, subject{name: w.name, load: load, descriptors: hits, redis: redis, way: w, rate: rate})
+		subjects = append(subjects, subject{name: w.name, load: load, descriptors: hits, redis: s.redises(), server: s.floor, way: w, measure: b.addWay, rate: rate})
 	}
 	return subjects
 }
 
+// besideFloor puts the load of a subject on the floor until stop is called. Beside Weir,
+// Redis shares processors and their caches with a server and its load: alone on the
+// machine, it takes a third less time for the same instructions.
+func (b *bench) besideFloor(ctx context.Context, s subject) (stop func()) {
+	load := b.load(s.server, s.descriptors)
+	if s.rate > 0 {
+		load = b.planned(s.server, s.rate)
+	}
+	load.Duration = time.Hour // until it is stopped
+	ctx, cancel := context.WithCancel(ctx)
+	var floor sync.WaitGroup
+	floor.Go(func() { _, _ = loadgen.Run(ctx, load) })
+	return func() { cancel(); floor.Wait() }
+}
+
 // addWay measures a way with a Redis that serves nobody else in the meantime.
 func (b *bench) addWay(ctx context.Context, c *cost, s subject) error {
-	conn, err := s.redis.redisConn(ctx)
+	defer b.besideFloor(ctx, s)()
+	conn, err := s.redis[0].redisConn(ctx)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,9 @@ type results struct {
 	Elsewhere   map[string]machine `json:",omitempty"` // of those experiments, by name, that ran on another
 	Lengths     map[string]length  // of the experiments, by name
 	Cost        []cost
+	Cluster     []cost
+	Lines       []scriptLine // nil where no instructions can be counted
+	Wakeups     []wakeups
 	Latency     []latency
 	Descriptors []scaled
 	Connections []scaled

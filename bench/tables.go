@@ -92,14 +92,18 @@ func costTable(r *results) string {
 		if c.Server == nil || c.Load == loadZipf {
 			continue
 		}
-		redis := " | | |"
+		redis := " | | | | |"
 		if c.Redis != nil {
-			redis = fmt.Sprintf(" %s | %s | %s |", c.Redis.show("%.1f"), r.leastScripts(c).show("%.2f"), c.Calls.show("%.3f"))
+			instructions, least := "", "" // not every machine counts them
+			if c.Instructions != nil {
+				instructions, least = c.Instructions.show("%.0f"), r.leastInstructions(c).show("%.2f")
+			}
+			redis = fmt.Sprintf(" %s | %s | %s | %s | %s |", c.Redis.show("%.1f"), r.leastScripts(c).show("%.2f"), instructions, least, c.Calls.show("%.3f"))
 		}
 		rows = append(rows, fmt.Sprintf("| %s | %d | %s | %s |%s %s |", c.title(), c.Descriptors,
 			c.Server.show("%.1f"), r.floors(c).show("%.2f"), redis, c.Answers.show("%.0f")))
 	}
-	return table("| counters | limits | server, µs | in floors | Redis, µs | in least scripts | calls per decision | answers per second |", rows...)
+	return table("| counters | limits | server, µs | in floors | Redis, µs | in least scripts | instructions | in least scripts | calls per decision | answers per second |", rows...)
 }
 
 // title names the subject and its load.

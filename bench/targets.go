@@ -32,15 +32,6 @@ func targetsTable(r *results) string {
 	return table(targetsHeader, append(rows, r.Neighbours.row())...)
 }
 
-// redisTargetsTable does so for what bounds how many servers one Redis can carry.
-func redisTargetsTable(r *results) string {
-	rows := []string{}
-	for _, t := range r.redisTargets() {
-		rows = append(rows, t.row())
-	}
-	return table(targetsHeader, rows...)
-}
-
 // targets are the promises that are bounds.
 func (r *results) targets() []target {
 	memory, denied := r.costOf(nameMemory, "", 1), r.costOf(nameDenied, "", 1)
@@ -65,49 +56,6 @@ func (r *results) targets() []target {
 		{"p99 while 100,000 rules are loaded anew, in that without", r.Reload.P99Reload.over(r.Reload.P99), 2, "%.2f"},
 	}
 }
-
-// redisTargets are the promises that are bounds of what Redis and the servers that
-// wait for it do.
-func (r *results) redisTargets() (all []target) {
-	for _, t := range []struct {
-		name, load string
-		limits     int
-		most       float64
-	}{
-		{"1 limit", "", 1, 1.4},
-		{"3 limits", "", 3, 1.3},
-		{"10 limits", "", 10, 1.25},
-		{loadLow, loadLow, 1, 1.15},
-		{loadMiddle, loadMiddle, 1, 1.15},
-		{"sliding windows, 3 limits", loadSliding, 3, 1.7},
-		{"token buckets, 3 limits", loadBuckets, 3, 1.7},
-		{loadHot, loadHot, 1, hotKeyMost},
-	} {
-		all = append(all, target{"Redis, " + t.name, r.leastScripts(r.costOf(nameRedis, t.load, t.limits)), t.most, "%.2f"})
-	}
-	for _, t := range []struct {
-		name, load string
-		limits     int
-		most       float64
-	}{
-		{loadLow, loadLow, 1, 0.95},
-		{"1 limit", "", 1, 0.9},
-		{"3 limits", "", 3, 0.9},
-		{"10 limits", "", 10, 0.9},
-		{loadRules + " in use", loadRules, 1, 1.1},
-	} {
-		all = append(all, target{"server, " + t.name, r.floors(r.costOf(nameRedis, t.load, t.limits)), t.most, "%.2f"})
-	}
-	floor, redis := r.latencyOf(nameFloor, usualRate), r.latencyOf(nameRedis, usualRate)
-	return append(all,
-		target{"p50 at 3,000/s in the floor's", redis.P50.over(floor.P50), 1.6, "%.2f"},
-		target{"p99 at 3,000/s in the floor's", redis.P99.over(floor.P99), 1.4, "%.2f"},
-		target{"bytes of Redis per counter", r.RedisMemory.BytesPerCounter, 110, "%.0f"})
-}
-
-// hotKeyMost is 0.35 of the 1.81 least scripts that it took when each request of a
-// batch was decided by itself.
-const hotKeyMost = 0.63
 
 func (n neighbours) row() string {
 	const name = "requests of 49 quiet users admitted beside a user at 300/s"

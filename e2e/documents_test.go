@@ -27,12 +27,14 @@ var blockTests = []struct{ document, language, start, test, why string }{
 	{document: "docs/algorithms.md", start: "count + cost", why: "a formula"},
 	{document: "docs/algorithms.md", start: "previous", why: "a formula"},
 	{document: "docs/algorithms.md", start: "level + cost", why: "a formula"},
+	{document: "docs/algorithms.md", start: "held < L", why: "a formula"},
 	{document: "docs/examples.md", language: "yaml", test: "TestExamples"},
 	{document: "docs/metrics.md", language: "yaml", test: "TestDocumentedLabels"},
 	{document: "docs/metrics.md", language: "promql", test: "TestDocumentedExpressions"},
 	{document: "docs/metrics.md", start: "USE_DOG_STATSD=true", test: "TestDogStatsD"},
 	{document: "docs/operations.md", language: "sh", start: "GRPC_SERVER_USE_TLS=true", test: "TestMutualTLS"},
 	{document: "docs/operations.md", language: "yaml", start: "health_checks:", test: "TestRollingRestart"},
+	{document: "docs/operations.md", language: "json", start: "{\"time\"", test: "TestDocumentedDecision"},
 	{document: "docs/performance.md", language: "sh", test: "TestCommandsOfDocument"},
 	{document: "docs/rules.md", language: "yaml", test: "TestRuleReferenceLoads"},
 	{document: "docs/rules.md", language: "json", start: "{\n  \"domain\"", test: "TestDocumentedJSONRequest"},
@@ -47,12 +49,16 @@ var blockTests = []struct{ document, language, start, test, why string }{
 	{document: "examples/envoy-gateway/README.md", start: "for i in", test: "TestEnvoyGatewayEnvironmentServesEnvoy"},
 	{document: "examples/envoy/README.md", language: "sh", test: "TestExampleReadme"},
 	{document: "examples/envoy/README.md", test: "TestExampleReadme"},
+	{document: "examples/in-flight/README.md", language: "sh", test: "TestInFlightExampleReadme"},
+	{document: "examples/in-flight/README.md", test: "TestInFlightExampleReadme"},
 	{document: "examples/istio/README.md", start: "kubectl apply", test: "TestKubectlCommands"},
 	{document: "examples/istio/README.md", start: "for i in", test: "TestIstioReadme"},
 	{document: "examples/kubernetes/README.md", start: "kubectl apply", test: "TestKubectlCommands"},
 	{document: "examples/kubernetes/README.md", start: "kubectl port-forward", test: "TestKubectlCommands"},
 	{document: "examples/llm/README.md", language: "sh", test: "TestLLMExampleReadme"},
 	{document: "examples/llm/README.md", test: "TestLLMExampleReadme"},
+	{document: "examples/login/README.md", language: "sh", test: "TestLoginExampleReadme"},
+	{document: "examples/login/README.md", test: "TestLoginExampleReadme"},
 }
 
 // Every block of code in every document is run by a test, or says why it is not.
@@ -210,8 +216,8 @@ func TestDocumentsAreShort(t *testing.T) {
 			words += len(strings.Fields(readDocument(t, filepath.Join(testenv.Repository(t), document))))
 		}
 	}
-	if words >= 14000 {
-		t.Errorf("README.md, MIGRATING.md and docs have %d words, want fewer than 14000", words)
+	if words >= 16500 {
+		t.Errorf("README.md, MIGRATING.md and docs have %d words, want fewer than 16500", words)
 	}
 }
 

@@ -45,6 +45,16 @@ func startPatientEnvoy(t *testing.T, edit func(cluster map[string]any)) *envoy {
 	return runEnvoy(t, doc)
 }
 
+// makePatient makes the rate-limit filters of an example as patient has them.
+func makePatient(t *testing.T, doc map[string]any) {
+	t.Helper()
+	for _, filter := range connectionManager(t, doc)["http_filters"].([]any) {
+		if config := get(t, filter, "typed_config"); config["rate_limit_service"] != nil {
+			maps.Copy(config, patient)
+		}
+	}
+}
+
 // runEnvoy runs Envoy with a bootstrap, on ports of the system, and waits until
 // it serves.
 func runEnvoy(t *testing.T, doc map[string]any) *envoy {

@@ -3,7 +3,6 @@ package e2e
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -99,37 +98,54 @@ func TestExampleReadme(t *testing.T) {
 // The example charges a stream, too, which the tests of tokens do not have.
 func TestLLMExampleReadme(t *testing.T) {
 	t.Parallel()
+	gateway := walkWithPeeks(t, "llm", "model")
+	if log := gateway.output.String(); strings.Contains(log, "hits_addend") {
+		t.Errorf("Envoy complains of a charge:\n%s", log)
+	}
+}
+
+func TestLoginExampleReadme(t *testing.T) {
+	t.Parallel()
+	walkWithPeeks(t, "login", "accounts")
+}
+
+func TestInFlightExampleReadme(t *testing.T) {
+	t.Parallel()
+	walkWithPeeks(t, "in-flight", "slow")
+}
+
+// walkWithPeeks goes through the README of an example that has a Weir, an upstream and
+// an Envoy of its own, and asks Weir for what comes about by itself. It returns Envoy.
+func walkWithPeeks(t *testing.T, example, upstream string) (gateway *envoy) {
+	t.Helper()
 	testenv.Envoy(t)
 	shell := testenv.Shell(t)
-
+	dir := "examples/" + example
 	var weirProcess *weir
-	var model string
-	var gateway *envoy
+	var upstreamAddr string
 	walk{
 		starts: map[string]func(command string){
-			"go run ./cmd/server --config examples/llm/rules": func(command string) {
+			"go run ./cmd/server --config " + dir + "/rules": func(command string) {
 				compile(t, shell, command)
 				weirProcess = runWeir(t, nil, shell, "-c", command)
 				weirProcess.waitUntilHealthy()
 			},
-			"go run ./examples/llm/model": func(command string) {
-				model = startExampleUpstream(t, shell, command+" -listen 127.0.0.1:0")
+			"go run ./" + dir + "/" + upstream: func(command string) {
+				upstreamAddr = startExampleUpstream(t, shell, command+" -listen 127.0.0.1:0")
 			},
-			".tools/envoy/bin/envoy -c examples/llm/envoy.yaml --log-level warn": func(string) {
-				doc := readBootstrap(t, "examples/llm/envoy.yaml")
-				setUpstreams(t, doc, weirProcess.grpc, model)
-				maps.Copy(get(t, connectionManager(t, doc), "http_filters", 1, "typed_config"), patient)
+			".tools/envoy/bin/envoy -c " + dir + "/envoy.yaml --log-level warn": func(string) {
+				doc := readBootstrap(t, dir+"/envoy.yaml")
+				setUpstreams(t, doc, weirProcess.grpc, upstreamAddr)
+				makePatient(t, doc)
 				gateway = runEnvoy(t, doc)
 			},
 		},
 		addrs: func() *strings.Replacer {
-			return strings.NewReplacer("127.0.0.1:8888", gateway.addr, "127.0.0.1:8080", weirProcess.http)
+			return strings.NewReplacer("127.0.0.1:8888", gateway.addr, "127.0.0.1:8080", weirProcess.http, "127.0.0.1:8000", upstreamAddr)
 		},
-		waits: func(command string) bool { return strings.Contains(command, "/json") }, // for the charge
-	}.through(t, "examples/llm/README.md")
-	if log := gateway.output.String(); strings.Contains(log, "hits_addend") {
-		t.Errorf("Envoy complains of a charge:\n%s", log)
-	}
+		waits: func(command string) bool { return strings.Contains(command, "/json") },
+	}.through(t, dir+"/README.md")
+	return gateway
 }
 
 // compile lets go run compile what a command runs, and keep it: that may take
@@ -164,7 +180,7 @@ func startExampleUpstream(t *testing.T, shell, command string) string {
 
 func TestExampleBootstrapsAreAcceptedAsTheyAre(t *testing.T) {
 	t.Parallel()
-	for _, example := range []string{"envoy", "llm"} {
+	for _, example := range []string{"envoy", "in-flight", "llm", "login"} {
 		validateBootstrap(t, filepath.Join(testenv.Repository(t), "examples", example, "envoy.yaml"))
 	}
 }

@@ -32,14 +32,16 @@ type explanation struct {
 // likeServer are settings of the server on which its answers depend, for
 // commands that answer in its place.
 type likeServer struct {
-	settings.Merging  `embed:"" group:"Settings of the server:"`
+	settings.Reading  `embed:"" group:"Settings of the server:"`
 	settings.Charging `embed:"" group:"Settings of the server:"`
 	settings.Modes    `embed:"" group:"Settings of the server:"`
 }
 
 // options returns those of them on which decisions depend.
 func (l likeServer) options() plan.Options {
-	return plan.Options{Charge: app.Charge(l.StopWhenOverLimit), ShadowMode: l.ShadowMode, QuotaMode: l.QuotaMode}
+	return plan.Options{
+		Charge: app.Charge(l.StopWhenOverLimit), CalendarMonths: l.CalendarMonths, ShadowMode: l.ShadowMode, QuotaMode: l.QuotaMode,
+	}
 }
 
 // anyBytes is an argument as it was given. As a string, the parser would replace
@@ -94,7 +96,7 @@ func (e explanation) ask() (*explain.Answer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w (see %s)", err, e.Named())
 	}
-	tree, err := descriptors.Load(files, descriptors.Options{MergeDomains: e.MergeDomainConfig})
+	tree, err := descriptors.Load(files, app.RuleOptions(e.Reading))
 	if err != nil {
 		return nil, fmt.Errorf("invalid rules:\n%w", err)
 	}

@@ -1,15 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"log/slog"
 	"strings"
-	"unicode"
-	"unicode/utf16"
-	"unicode/utf8"
 
+	"weir/internal/plaintext"
 	"weir/internal/settings"
 )
 
@@ -62,31 +59,12 @@ func levelName(level any) string {
 	return strings.ToLower(fmt.Sprint(level))
 }
 
-// escapingWriter escapes, as JSON does, what is no graphic character in lines of
-// JSON: encoding/json leaves some that a terminal obeys. What is read from the lines
-// stays the same.
+// escapingWriter escapes in lines of JSON what a terminal obeys.
 type escapingWriter struct{ io.Writer }
 
 func (w escapingWriter) Write(line []byte) (int, error) {
-	if bytes.IndexFunc(line, obeyed) < 0 {
-		return w.Writer.Write(line)
-	}
-	var escaped []byte
-	for _, r := range string(line) {
-		if !obeyed(r) {
-			escaped = utf8.AppendRune(escaped, r)
-			continue
-		}
-		for _, unit := range utf16.Encode([]rune{r}) {
-			escaped = fmt.Appendf(escaped, `\u%04x`, unit)
-		}
-	}
-	if _, err := w.Writer.Write(escaped); err != nil {
+	if _, err := w.Writer.Write(plaintext.JSON(line)); err != nil {
 		return 0, err
 	}
 	return len(line), nil
 }
-
-// obeyed reports whether a terminal may do something else with r than show it. Line
-// breaks are between lines only.
-func obeyed(r rune) bool { return !unicode.IsGraphic(r) && r != '\n' }

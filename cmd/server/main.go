@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	_ "time/tzdata" // rules name time zones, and an image FROM scratch has no data of them
 
 	"github.com/alecthomas/kong"
 
@@ -80,7 +81,7 @@ func writeResult(w io.Writer, format string, result interface{ WriteText(io.Writ
 	return result.WriteText(w)
 }
 
-func runCommand(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+func runCommand(ctx context.Context, args []string, stdout *output, stderr io.Writer) int {
 	var line commandLine
 	helped := false
 	parser, err := kong.New(&line,
@@ -130,7 +131,7 @@ func runCommand(ctx context.Context, args []string, stdout, stderr io.Writer) in
 		fmt.Fprintln(stdout, "weir", version())
 		return exitOK
 	default:
-		return serve(ctx, line.Serve, stderr)
+		return serve(ctx, line.Serve, stdout.w, stderr) // whose stdout may break without harm
 	}
 }
 

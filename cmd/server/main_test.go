@@ -408,3 +408,14 @@ func TestValidateStandardInput(t *testing.T) {
 		})
 	}
 }
+
+// An image FROM scratch has no data of time zones.
+func TestTimeZonesAreInTheProgram(t *testing.T) {
+	packages, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(strings.Fields(string(packages)), "time/tzdata") {
+		t.Error("the program lacks time/tzdata")
+	}
+}

@@ -8,7 +8,7 @@ import (
 	"os"
 	"regexp"
 
-	"weir/internal/descriptors"
+	"weir/internal/app"
 	"weir/internal/limittest"
 )
 
@@ -96,7 +96,7 @@ func (r ruleTests) runFile(ctx context.Context, name string) limittest.Report {
 	report := limittest.Report{File: name}
 	file, err := limittest.Load(name, limittest.Options{
 		Options: r.options(),
-		Rules:   descriptors.Options{MergeDomains: r.MergeDomainConfig},
+		Rules:   app.RuleOptions(r.Reading),
 	})
 	if err != nil {
 		report.Err = err

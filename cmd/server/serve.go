@@ -19,10 +19,11 @@ import (
 const afterDrain = 5 * time.Second
 
 // serve serves until ctx ends, and a while longer. SIGHUP loads the rules anew.
-func serve(ctx context.Context, s settings.Settings, stderr io.Writer) int {
+func serve(ctx context.Context, s settings.Settings, stdout, stderr io.Writer) int {
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
+	signal.Ignore(syscall.SIGPIPE) // a reader of stdout that goes ends no server
 	leave := newDeparture(ctx, s.Process.DrainDelay)
 	defer leave.stop()
 
@@ -36,6 +37,7 @@ func serve(ctx context.Context, s settings.Settings, stderr io.Writer) int {
 		server, err = app.New(app.Options{
 			Settings: s,
 			Logger:   logger,
+			Stdout:   stdout,
 			Registry: prometheus.NewRegistry(),
 			Version:  version(),
 			Reload:   reload,

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 
+	"weir/internal/app"
 	"weir/internal/descriptors"
 	"weir/internal/settings"
 )
@@ -13,7 +14,7 @@ import (
 // validation is the command validate.
 type validation struct {
 	Paths []string `arg:"" name:"path" help:"Files and directories of rules. Directories are read as serve reads them, and - is the standard input. What is valid, but hardly meant, is told on stderr."`
-	settings.Merging
+	settings.Reading
 }
 
 // run checks the rules as serve would load them. What cannot be read keeps
@@ -32,7 +33,7 @@ func (v validation) run(stdout, stderr io.Writer) int {
 	var err error
 	switch {
 	case len(files) > 0:
-		tree, err = descriptors.Load(files, descriptors.Options{MergeDomains: v.MergeDomainConfig})
+		tree, err = descriptors.Load(files, app.RuleOptions(v.Reading))
 	case unread == nil:
 		err = descriptors.NoFiles(v.Paths...)
 	}

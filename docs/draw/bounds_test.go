@@ -40,7 +40,7 @@ func TestBounds(t *testing.T) {
 				t.Errorf("docs/algorithms.md has no row with: %s", b.words)
 			}
 			for range 300 {
-				amount, burst := 1+random.Uint32N(20), 1+random.Uint32N(20)
+				amount, burst := 1+random.Uint64N(20), 1+random.Uint64N(20)
 				b.spec.Unit, b.spec.RequestsPerUnit = limiter.Minute, amount
 				if b.spec.Algorithm == limiter.TokenBucket {
 					b.spec.Burst = burst

@@ -16,7 +16,7 @@ type subject struct {
 }
 
 // subjects are limits of one amount per minute, counted in every way.
-func subjects(amount uint32) ([]subject, error) {
+func subjects(amount uint64) ([]subject, error) {
 	specs := []struct {
 		title string
 		limiter.Spec

@@ -112,6 +112,27 @@ func TestDebug(t *testing.T) {
 	}
 }
 
+// TestDenialsAreForThisMachine asks from everywhere.
+func TestDenialsAreForThisMachine(t *testing.T) {
+	debug := Debug{Metrics: NewMetrics(registryWith("hits")), Denials: func() any { return map[string]string{"user": "\x1b[31m\u202e<script>"} }}
+	for peer, want := range map[string]int{"127.0.0.1:1": 200, "127.9.9.9:1": 200, "[::1]:1": 200, "[::ffff:127.0.0.1]:1": 200, "10.0.0.1:1": 403, "[2001:db8::1]:1": 403, "@": 403, "": 403} {
+		r := httptest.NewRequest(http.MethodGet, "/denials", nil)
+		r.RemoteAddr = peer
+		r.Header.Set("X-Forwarded-For", "127.0.0.1")
+		w := httptest.NewRecorder()
+		debug.Handler().ServeHTTP(w, r)
+		body := w.Body.String()
+		switch {
+		case w.Code != want:
+			t.Errorf("%s: got %d, want %d", peer, w.Code, want)
+		case want == 200 && (body != "{\n  \"user\": \"\\u001b[31m\\u202e\\u003cscript\\u003e\"\n}\n" || w.Header().Get("Content-Type") != "application/json" || w.Header().Get("X-Content-Type-Options") != "nosniff"):
+			t.Errorf("%s: got %s %v", peer, body, w.Header())
+		case want == 403 && (!strings.Contains(body, "kubectl port-forward") || strings.Contains(body, "user\"")):
+			t.Errorf("%s: got %s", peer, body)
+		}
+	}
+}
+
 func TestStatusPage(t *testing.T) {
 	at := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	tests := []struct {

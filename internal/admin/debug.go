@@ -2,12 +2,14 @@ package admin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"net/http"
 	"net/http/pprof"
+	"net/netip"
 	"strconv"
 	"sync"
 	"time"
@@ -27,6 +29,8 @@ type Debug struct {
 	// Its error wraps ErrInvalidRules if they were read but are wrong, and its text
 	// is shown whole.
 	Reload func(context.Context) error
+	// Denials returns what was denied lately, for JSON. It holds values of requests.
+	Denials func() any
 	// Metrics is what /stats shows.
 	Metrics *Metrics
 }
@@ -38,6 +42,7 @@ var ErrInvalidRules = errors.New("invalid rules")
 // processors, or the memory, from requests.
 const (
 	rulesAtOnce    = 4
+	denialsAtOnce  = 2
 	profilesAtOnce = 1
 	// longestProfile bounds the seconds of a profile, longestTrace those of a trace,
 	// which records every switch of a goroutine.
@@ -49,11 +54,12 @@ const (
 	bodyBytes = 64 << 10
 )
 
-// Handler serves the status page, /rlconfig, /stats, POST /-/reload and profiles.
+// Handler serves the status page, /rlconfig, /denials, /stats, POST /-/reload and profiles.
 func (d Debug) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", d.status)
 	mux.Handle("GET /rlconfig", newGate("/rlconfig", rulesAtOnce, placeTime).around(http.HandlerFunc(d.rules)))
+	mux.Handle("GET /denials", loopbackOnly(newGate("/denials", denialsAtOnce, placeTime).around(http.HandlerFunc(d.denials))))
 	mux.Handle("GET /stats", d.Metrics.Handler())
 	mux.HandleFunc("POST /-/reload", d.reload)
 	mux.Handle("/debug/pprof/", newGate("/debug/pprof/", profilesAtOnce, 0).around(profiles(profilePause)))
@@ -121,6 +127,28 @@ func (d Debug) rules(w http.ResponseWriter, _ *http.Request) {
 	if err := d.Rules(page); err != nil && !page.begun { // otherwise the client has gone
 		fail(w, err, http.StatusInternalServerError)
 	}
+}
+
+func (d Debug) denials(w http.ResponseWriter, _ *http.Request) {
+	text, err := json.MarshalIndent(d.Denials(), "", "  ")
+	if err != nil {
+		fail(w, err, http.StatusInternalServerError)
+		return
+	}
+	plain(w)
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(plaintext.JSON(text), '\n')) // if it fails, the client has gone
+}
+
+// loopbackOnly serves next to this machine only: it shows values of requests.
+func loopbackOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if peer, err := netip.ParseAddrPort(r.RemoteAddr); err != nil || !peer.Addr().Unmap().IsLoopback() {
+			http.Error(w, "this page shows values of requests, and is served to 127.0.0.1 and ::1 only, for example by kubectl port-forward", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // begun notes whether anything was written.

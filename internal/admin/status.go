@@ -132,6 +132,7 @@ func (s Status) String() string {
 	fmt.Fprintf(&b, "rules     %s", s.Rules)
 	b.WriteString(`
 GET  /rlconfig       the rules that serve
+GET  /denials        what was denied lately, from this machine only
 GET  /stats          the metrics
 POST /-/reload       load the rules now
 GET  /debug/pprof/   profiles

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.opentelemetry.io/otel/propagation"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"weir/internal/admin"
+	"weir/internal/denials"
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
 	"weir/internal/plan"
@@ -35,6 +37,7 @@ type App struct {
 	source   source
 	store    *store
 	tracing  *tracing // nil: none
+	denials  *denials.Recorder
 	cleanups cleanups
 
 	grpc, http     *server
@@ -45,7 +48,7 @@ type App struct {
 // New loads the rules, opens the store and binds all listeners. Nothing serves
 // yet. If the rules are missing or bad, the error tells the problems.
 func New(opts Options) (*App, error) {
-	a := &App{opts: opts, logger: opts.Logger, started: time.Now(), health: newHealth()}
+	a := &App{opts: opts, logger: opts.Logger, started: time.Now(), health: newHealth(), denials: denials.New(time.Now())}
 	if err := a.build(); err != nil {
 		return nil, errors.Join(err, a.cleanUp())
 	}
@@ -95,18 +98,22 @@ func (a *App) build() error {
 			return nil
 		})
 	}
-	if a.tracing, err = startTracing(s.Tracing, a.logger); err != nil {
+	if err = a.openTracing(); err != nil {
 		return err
 	}
-	if a.tracing != nil {
-		a.cleanups.add("traces", a.tracing.stop)
+	decisions, err := a.openDecisionLog()
+	if err != nil {
+		return err
 	}
 	return a.bind(rls.New(rls.Options{
 		Rules:   a.rules.tree.Load,
 		Limiter: decides,
+		Denials: a.denials,
+		Log:     decisions,
 		Options: plan.Options{
 			Keys:           keys,
 			Charge:         Charge(s.Store.StopWhenOverLimit),
+			CalendarMonths: s.Rules.CalendarMonths,
 			ShadowMode:     s.Answers.ShadowMode,
 			QuotaMode:      s.Answers.QuotaMode,
 			MaxDescriptors: s.Answers.MaxDescriptors,
@@ -125,7 +132,7 @@ func (a *App) build() error {
 // service takes the metrics of loads.
 func (a *App) openRules(service prometheus.Registerer) (err error) {
 	s, reg := a.opts.Settings, a.opts.Registry
-	a.rules = newRules(descriptors.Options{MergeDomains: s.Rules.MergeDomainConfig}, a.health.setRulesLoaded, a.logger, service)
+	a.rules = newRules(RuleOptions(s.Rules.Reading), a.health.setRulesLoaded, a.logger, service)
 	a.rules.tuner = newTuner()
 	a.source = newFiles(a.rules, s.Rules, a.opts.Reload)
 	if s.XDS.Enabled() {
@@ -157,7 +164,7 @@ func (a *App) bind(service *rls.Service) error {
 		a.metrics = a.add(httpServer("metrics", bound.metrics, metrics.At(string(l.PrometheusPath)), metricsConnections, a.logger))
 	}
 	if bound.debug != nil {
-		debug := admin.Debug{Status: a.status, Rules: a.dump, Reload: a.source.reload, Metrics: metrics}
+		debug := admin.Debug{Status: a.status, Rules: a.dump, Reload: a.source.reload, Denials: a.deniedLately, Metrics: metrics}
 		a.debug = a.add(httpServer("debug", bound.debug, debug.Handler(), debugConnections, a.logger))
 		warnOfDebug(bound.debug, a.logger)
 	}
@@ -244,6 +251,8 @@ func (a *App) grpcOptions(transport credentials.TransportCredentials, unfinished
 	if a.tracing != nil {
 		options = append(options, a.tracing.grpcOption())
 		headers = propagator.Fields()
+	} else if a.opts.Settings.DecisionLog.Decisions != "off" {
+		headers = propagation.TraceContext{}.Fields()
 	}
 	options = append(options, grpc.InTapHandle(dropHeaders(headers...)))
 	return options
@@ -275,6 +284,11 @@ func Charge(stopWhenOverLimit settings.Choice) limiter.Charge {
 	}
 }
 
+// RuleOptions returns how rules are loaded by the settings.
+func RuleOptions(s settings.Reading) descriptors.Options {
+	return descriptors.Options{MergeDomains: s.MergeDomainConfig, CalendarMonths: s.CalendarMonths}
+}
+
 // status is what the status page shows.
 func (a *App) status() admin.Status {
 	return admin.Status{
@@ -285,6 +299,15 @@ func (a *App) status() admin.Status {
 		Rules:   a.source.report(),
 		Notes:   switchedOn(a.opts.Settings.Answers),
 	}
+}
+
+// deniedLately is what was denied in the last hour.
+func (a *App) deniedLately() any {
+	summary := a.denials.Summary(time.Now(), denials.MaxKeys)
+	if tree := a.rules.tree.Load(); tree != nil {
+		summary.Locate(tree.Places)
+	}
+	return summary
 }
 
 func (a *App) dump(w io.Writer) error { return a.rules.dump(w, a.source.report()) }

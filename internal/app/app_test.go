@@ -90,11 +90,18 @@ func options(t *testing.T, log io.Writer, args ...string) Options {
 // start runs a server until the test ends or stop is called.
 func start(t *testing.T, args ...string) *fixture {
 	t.Helper()
+	return startWith(t, func(*Options) {}, args...)
+}
+
+// startWith is start with options that change makes different.
+func startWith(t *testing.T, change func(*Options), args ...string) *fixture {
+	t.Helper()
 	f := &fixture{t: t, log: new(testenv.Log), reload: make(chan os.Signal), ended: make(chan error, 1)}
 	opts := options(t, f.log, args...)
 	opts.Reload = f.reload
 	hurry := make(chan struct{})
 	opts.Hurry = hurry
+	change(&opts)
 	app, err := New(opts)
 	if err != nil {
 		t.Fatal(err)
@@ -295,12 +302,12 @@ func TestWarnsOfVariablesWithoutEffect(t *testing.T) {
 		t.Errorf("warns of nothing:\n%s", log)
 	}
 
-	t.Setenv("USE_CALENDAR_MONTH_RATE_LIMIT", "true")
+	t.Setenv("PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", "true")
 	t.Setenv("REDIS_AUTH", "swordfish")
 	log = new(testenv.Log)
 	warn(log)
 	for _, want := range []string{
-		`level=WARN msg="a variable of envoyproxy/ratelimit has no effect" variable=USE_CALENDAR_MONTH_RATE_LIMIT value=true instead="a month has 30 days, counted from 1970-01-01"`,
+		`level=WARN msg="a variable of envoyproxy/ratelimit has no effect" variable=PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS value=true instead="ratelimit_service_response_time_seconds is in seconds"`,
 		`level=WARN msg="counters are kept in memory, for this process only, because REDIS_URL is not set" max_counters=1000000 although_set=REDIS_AUTH`,
 	} {
 		if !strings.Contains(log.String(), want) {

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"io"
 	"maps"
 	"os"
 	"regexp"
@@ -28,7 +29,7 @@ func document(t *testing.T, name string) string {
 }
 
 // TestDocumentsListEveryMetric compares the documents with what the server
-// shows, with each store and with a control plane.
+// shows, with each store, a log of decisions and a control plane.
 func TestDocumentsListEveryMetric(t *testing.T) {
 	names, labels := map[string]bool{}, map[string]map[string]bool{}
 	for name, values := range shownMetrics(t) {
@@ -46,8 +47,8 @@ func TestDocumentsListEveryMetric(t *testing.T) {
 	wantRows(t, failures, kinds)
 }
 
-// shownMetrics are the names of all metrics of the server, with each store and with
-// a control plane, and the values of their labels, each label=value.
+// shownMetrics are the names of all metrics of the server, with each store, a log of
+// decisions and a control plane, and the values of their labels, each label=value.
 func shownMetrics(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	const twoLimits = "domain: api\ndescriptors:\n  - key: user\n    rate_limits:\n" +
@@ -56,8 +57,8 @@ func shownMetrics(t *testing.T) map[string]map[string]bool {
 	plane := testenv.StartControlPlane(t)
 	plane.Set("v1", sent("x", 3))
 	rules := "--config=" + directory(t, twoLimits)
-	for _, args := range [][]string{{rules}, {rules, "--redis-url=" + miniredis.RunT(t).Addr()}, fromControlPlane(plane)} {
-		f := start(t, args...)
+	for _, args := range [][]string{{rules, "--decision-log=denied"}, {rules, "--redis-url=" + miniredis.RunT(t).Addr()}, fromControlPlane(plane)} {
+		f := startWithStdout(t, io.Discard, args...)
 		f.wantHealth(true, "OK")
 		f.wantLimit(3) // metrics by rule appear with the first request
 		f.askStranger()

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"io"
 	"log/slog"
 	"os"
 
@@ -9,10 +10,12 @@ import (
 	"weir/internal/settings"
 )
 
-// Options says what an App is made of. All fields but Reload and Hurry are required.
+// Options says what an App is made of. All fields but Stdout, Reload and Hurry are required.
 type Options struct {
 	Settings settings.Settings
 	Logger   *slog.Logger
+	// Stdout takes the decision log, if that is to go there.
+	Stdout io.Writer
 	// Registry receives the metrics of all parts, and is what the metrics
 	// listener shows.
 	Registry *prometheus.Registry

@@ -35,15 +35,22 @@ import (
 // tracing sends traces of gRPC calls.
 type tracing struct{ provider *sdktrace.TracerProvider }
 
+// openTracing begins to send traces, if the settings ask for that.
+func (a *App) openTracing() (err error) {
+	if a.tracing, err = startTracing(a.opts.Settings.Tracing, a.logger); a.tracing != nil {
+		a.cleanups.add("traces", a.tracing.stop)
+	}
+	return err
+}
+
 // startTracing begins to send traces, or returns nil if the settings do not ask
 // for any. The collector need not be there.
 func startTracing(s settings.Tracing, logger *slog.Logger) (*tracing, error) {
 	if !s.Enabled {
 		return nil, nil
 	}
-	otel.SetErrorHandler(tracingErrors(logger))
-	otel.SetLogger(logr.New(otelLog{logger}))
-	if err := checkTracingFiles(); err != nil {
+	handleOTelErrors(lostTraces(logger), logger)
+	if err := checkOTelFiles("TRACES"); err != nil {
 		return nil, err
 	}
 	var exporter sdktrace.SpanExporter
@@ -56,16 +63,9 @@ func startTracing(s settings.Tracing, logger *slog.Logger) (*tracing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("exporting traces (see TRACING_ENABLED and OTEL_EXPORTER_OTLP_ENDPOINT): %w", err)
 	}
-	about := []attribute.KeyValue{
-		semconv.ServiceName(s.ServiceName),
-		semconv.ServiceInstanceID(cmp.Or(s.ServiceInstanceID, uuid.NewString())),
-	}
-	if s.ServiceNamespace != "" {
-		about = append(about, semconv.ServiceNamespace(s.ServiceNamespace))
-	}
-	service, err := resource.Merge(resource.Default(), resource.NewSchemaless(about...))
+	service, err := describeService(s)
 	if err != nil {
-		return nil, fmt.Errorf("describing this service to the collector of traces: %w", err)
+		return nil, err
 	}
 	logger.Info("traces are sent", "protocol", s.ExporterProtocol, "sampling_rate", float32(s.SamplingRate))
 	return &tracing{sdktrace.NewTracerProvider(
@@ -75,12 +75,36 @@ func startTracing(s settings.Tracing, logger *slog.Logger) (*tracing, error) {
 	)}, nil
 }
 
-// tracingErrors is the exporter's only way to tell of what it lost, and the process's
+// describeService returns what a collector is told of this process.
+func describeService(s settings.Tracing) (*resource.Resource, error) {
+	about := []attribute.KeyValue{
+		semconv.ServiceName(s.ServiceName),
+		semconv.ServiceInstanceID(cmp.Or(s.ServiceInstanceID, processID())),
+	}
+	if s.ServiceNamespace != "" {
+		about = append(about, semconv.ServiceNamespace(s.ServiceNamespace))
+	}
+	service, err := resource.Merge(resource.Default(), resource.NewSchemaless(about...))
+	if err != nil {
+		return nil, fmt.Errorf("describing this service to the collector: %w", err)
+	}
+	return service, nil
+}
+
+// processID is the name of this process, if the settings give it none.
+var processID = sync.OnceValue(uuid.NewString)
+
+// handleOTelErrors makes OpenTelemetry log here. It has one place for all signals.
+func handleOTelErrors(lost *lostSignals, logger *slog.Logger) {
+	otel.SetErrorHandler(otelErrors(lost, logger))
+	otel.SetLogger(logr.New(otelLog{logger}))
+}
+
+// otelErrors is the exporter's only way to tell of what it lost, and the process's
 // own. Errors about a variable show it, and a password may have been written there.
 // What gets lost is logged at once and then once a minute: under load there are
 // dozens of batches a second.
-func tracingErrors(logger *slog.Logger) otel.ErrorHandlerFunc {
-	lost := lostTraces{logger: logger}
+func otelErrors(lost *lostSignals, logger *slog.Logger) otel.ErrorHandlerFunc {
 	return func(err error) {
 		var escape url.EscapeError
 		if errors.Is(err, resource.ErrPartialResource) || errors.As(err, &escape) {
@@ -91,33 +115,41 @@ func tracingErrors(logger *slog.Logger) otel.ErrorHandlerFunc {
 	}
 }
 
-// lostTraces tells the log that traces got lost, not as often as that happens.
-type lostTraces struct {
-	logger *slog.Logger
+// lostSignals logs that something got lost, not as often as that happens.
+type lostSignals struct {
+	warn   func(args ...any)
 	mu     sync.Mutex
-	times  int // since it was told
-	told   time.Time
+	times  int // since it was logged
+	logged time.Time
 }
 
-func (l *lostTraces) observe(err error) {
+func lostTraces(logger *slog.Logger) *lostSignals {
+	return &lostSignals{warn: func(args ...any) { logger.Warn("traces got lost", args...) }}
+}
+
+func lostDecisions(logger *slog.Logger) *lostSignals {
+	return &lostSignals{warn: func(args ...any) { logger.Warn("decisions got lost", args...) }}
+}
+
+func (l *lostSignals) observe(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.times++
-	if time.Since(l.told) >= tellOfTraces {
-		l.logger.Warn("traces got lost", "err", pathOfURL.ReplaceAllString(err.Error(), "$1/..."), "times", l.times)
-		l.times, l.told = 0, time.Now()
+	if time.Since(l.logged) >= logLostEvery {
+		l.warn("err", pathOfURL.ReplaceAllString(err.Error(), "$1/..."), "times", l.times)
+		l.times, l.logged = 0, time.Now()
 	}
 }
 
-const tellOfTraces = time.Minute
+const logLostEvery = time.Minute
 
 // pathOfURL finds URLs with their path, which is a secret of some collectors.
 var pathOfURL = regexp.MustCompile(`(https?://[^/\s"]*)/[^\s"]*[^\s":,]`)
 
-// checkTracingFiles refuses what OpenTelemetry would read for ever. It warns itself of
-// a file that is not there.
-func checkTracingFiles() (err error) {
-	for _, prefix := range []string{"OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_TRACES_"} {
+// checkOTelFiles refuses what OpenTelemetry would read for ever to send signals of a
+// kind, such as TRACES. It warns itself of a file that is not there.
+func checkOTelFiles(kind string) (err error) {
+	for _, prefix := range []string{"OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_" + kind + "_"} {
 		for _, name := range []string{"CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"} {
 			if wrong := regularfile.Check(strings.TrimSpace(os.Getenv(prefix + name))); wrong != nil {
 				err = errors.Join(err, fmt.Errorf("%s%s: %w", prefix, name, wrong))

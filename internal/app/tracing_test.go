@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -65,19 +64,7 @@ func serveTracesGRPC(t *testing.T) (*collector, string) {
 	c := &collector{resources: make(chan *tracev1.ResourceSpans, 100)}
 	server := grpc.NewServer()
 	coltracev1.RegisterTraceServiceServer(server, c)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	t.Cleanup(func() {
-		server.Stop()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
-	return c, "http://" + listener.Addr().String()
+	return c, "http://" + testenv.ServeGRPC(t, server)
 }
 
 // TestTraces sends a call that belongs to a trace to a server, and looks for it
@@ -155,7 +142,7 @@ func TestNoCollectorOfTraces(t *testing.T) {
 func TestLostTracesDoNotFillTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		handle := tracingErrors(slog.New(slog.NewTextHandler(&log, nil)))
+		handle := otelErrors(lostTraces(slog.New(slog.NewTextHandler(&log, nil))), nil)
 		for range 1200 {
 			handle(errors.New(`Post "https://collector:4318/swordfish/v1/traces": EOF, failed to send to http://collector/swordfish: 404`))
 			testenv.Pass(100 * time.Millisecond)

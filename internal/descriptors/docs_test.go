@@ -27,12 +27,48 @@ func TestRuleReferenceLoads(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, fields := range [][]string{fileFields, descriptorFields, limitFields, limiter.UnitNames(), limiter.AlgorithmNames(), anchors, charges, limiter.FailureModeNames()} {
+	for _, fields := range [][]string{fileFields, descriptorFields, limitFields, overrideFields, limiter.UnitNames(), limiter.AlgorithmNames(), anchors, charges, limiter.FailureModeNames()} {
 		for _, field := range fields {
 			if !strings.Contains(string(text), "`"+field+"`") {
 				t.Errorf("docs/rules.md does not explain %s", field)
 			}
 		}
+	}
+}
+
+// The worked example of lists, networks and regular expressions says which rule an
+// entry leads to.
+func TestDocumentedLists(t *testing.T) {
+	text, err := os.ReadFile("../../docs/rules.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "### Lists, networks and regular expressions\n")
+	section, _, _ = strings.Cut(section, "\n#")
+	block := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindStringSubmatch(section)
+	if block == nil {
+		t.Fatal("the section has no YAML")
+	}
+	tree := load(t, block[1])
+	for _, test := range []struct{ documented, entry, want string }{
+		{"|`remote_address=10.0.0.2`|the list: no limit|", "remote_address=10.0.0.2", "shop|remote_address=[10.0.0.1+1]"},
+		{"|`remote_address=10.1.2.3`, `::ffff:10.1.2.3`|`10.1.0.0/16`, the longest prefix|", "remote_address=10.1.2.3", "shop|remote_address=[10.1.0.0/16]"},
+		{"`::ffff:10.1.2.3`", "remote_address=::ffff:10.1.2.3", "shop|remote_address=[10.1.0.0/16]"},
+		{"|`remote_address=2001:db8::1`, with a zone such as `%eth0`, too|`2001:db8::/32`|", "remote_address=2001:db8::1%eth0", "shop|remote_address=[10.0.0.0/8+1]"},
+		{"|`remote_address=10.1.2.3:443`|none", "remote_address=10.1.2.3:443", ""},
+		{"|`path=/v2/users`|the regular expression|", "path=/v2/users", "shop|path=\"~/v[0-9]+/(orders|users)\""},
+		{"|`path=/v2/users/7`|none", "path=/v2/users/7", ""},
+	} {
+		got := ""
+		if rule := tree.Match("shop", entries(test.entry)); rule != nil {
+			got = rule.String()
+		}
+		if got != test.want || !strings.Contains(section, test.documented) {
+			t.Errorf("%s leads to %q, want %q; documented is not\n%s", test.entry, got, test.want, test.documented)
+		}
+	}
+	if want := fmt.Sprintf("may have %d steps together", maxRegexSteps); !strings.Contains(section, want) {
+		t.Errorf("the section does not say %q", want)
 	}
 }
 

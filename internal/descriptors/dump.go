@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"weir/internal/limiter"
@@ -18,6 +19,7 @@ import (
 const dumpHead = `# One limit per line, as the rules configure it: what is used or left is not shown.
 # requests_per_unit is what one unit admits, or as many units as unit_multiplier says.
 # unlimited: true admits everything, whatever unit and requests_per_unit are; no limit is a rule that counts nothing.
+# [a+2] is a list of values or networks that begins with a and has 2 more, ~ comes before a regular expression.
 # from is where the rule is written, as file:line:column.
 `
 
@@ -56,40 +58,83 @@ func (r *Rule) dotted() string {
 	var words []string
 	for n := r.node; n != nil; n = n.parent {
 		word := n.entry.Key
-		if n.entry.Value != "" {
-			word += "_" + n.entry.Value
+		if value := n.value(); value != "" {
+			word += "_" + value
 		}
 		words = append(words, plaintext.Line(word))
 	}
 	slices.Reverse(words)
+	if r.IsOtherwise() {
+		words = append(words, "otherwise")
+	}
 	return strings.Join(words, ".")
 }
 
 // String is the rule's domain and entries, such as api|user=alice|path.
-func (r *Rule) String() string { return strings.Join(r.node.words(), "|") }
+func (r *Rule) String() string { return strings.Join(r.words(), "|") }
+
+// way is String without the domain.
+func (r *Rule) way() string { return strings.Join(r.words()[1:], "|") }
+
+func (r *Rule) words() []string {
+	words := r.node.words()
+	if r.IsOtherwise() {
+		words = append(words, "otherwise")
+	}
+	return words
+}
+
+// Way is String without the domain, as the metrics call the rule.
+func (r *Rule) Way() string { return r.node.way() }
 
 // Place is where the rule is written, such as config/api.yaml:9:5.
 func (r *Rule) Place() string {
 	return Problem{File: r.file, Line: r.at.Line, Column: r.at.Column}.String()
 }
 
-// way is Rule.String without the domain.
+// way is the entries that lead from the domain to n.
 func (n *node) way() string { return strings.Join(n.words()[1:], "|") }
 
 func (n *node) words() []string {
 	var words []string
 	for ; n != nil; n = n.parent {
-		words = append(words, Spell(n.entry))
+		words = append(words, Spell(n.named()))
 	}
 	slices.Reverse(words)
 	return words
 }
+
+// fromDomain returns the nodes from the first level down to n.
+func (n *node) fromDomain() []*node {
+	var way []*node
+	for ; n.parent != nil; n = n.parent {
+		way = append(way, n)
+	}
+	slices.Reverse(way)
+	return way
+}
+
+// levelNodes returns the nodes of the levels of r. Otherwise has a level of its own.
+func (r *Rule) levelNodes() []*node {
+	if r.IsOtherwise() {
+		return []*node{otherwiseLevel}
+	}
+	return r.node.fromDomain()
+}
+
+var otherwiseLevel = &node{entry: limiter.Entry{Key: "otherwise"}, how: ByKey}
 
 // options are what a rule says of all its limits.
 func (r *Rule) options() []string {
 	var options []string
 	if r.Patterns != nil {
 		options = append(options, "share_threshold: true")
+	}
+	if r.below {
+		options = append(options, "below: true")
+	}
+	if r.Override != nil {
+		options = append(options, "override: "+r.Override.String())
 	}
 	if r.detailedMetric {
 		options = append(options, "detailed_metric: true")
@@ -125,11 +170,20 @@ func describeLimit(l *limiter.Limit) []string {
 	if l.Anchor != limiter.Epoch {
 		parts = append(parts, "anchor: "+anchors[l.Anchor])
 	}
+	if l.TimeZone != "" {
+		parts = append(parts, "time_zone: "+l.TimeZone)
+	}
 	if l.Burst > 0 {
 		parts = append(parts, fmt.Sprintf("burst: %d", l.Burst))
 	}
+	if l.Hold != "" {
+		parts = append(parts, "hold: "+word(l.Hold))
+	}
 	if l.Charge != limiter.ByDefault {
 		parts = append(parts, "charge: "+charges[l.Charge-limiter.Auto])
+	}
+	if l.DenyFor > 0 {
+		parts = append(parts, "deny_for: "+spellDuration(l.DenyFor))
 	}
 	if l.FailureMode != limiter.FailureByDefault {
 		parts = append(parts, "failure_mode: "+l.FailureMode.String())
@@ -143,7 +197,7 @@ func describeLimit(l *limiter.Limit) []string {
 	return parts
 }
 
-// describeCounting names the algorithm and the anchor that are not the default.
+// describeCounting names the algorithm, the anchor and the time zone that are not the default.
 func describeCounting(l *limiter.Limit) []string {
 	var words []string
 	if l.Algorithm != limiter.FixedWindow {
@@ -152,7 +206,22 @@ func describeCounting(l *limiter.Limit) []string {
 	if l.Anchor != limiter.Epoch {
 		words = append(words, anchors[l.Anchor])
 	}
+	if l.TimeZone != "" {
+		words = append(words, l.TimeZone)
+	}
 	return words
+}
+
+// spellDuration writes a duration as rules do: 10m for 10m0s.
+func spellDuration(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }
 
 // Spell writes an entry for people: key=value, or key if there is no value.

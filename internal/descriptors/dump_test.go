@@ -13,7 +13,7 @@ import (
 // and finds what the numbers mean and where each rule is written.
 func TestDumpSaysWhatItsNumbersMean(t *testing.T) {
 	tree, err := Load([]File{
-		{Name: "config/a.yaml", Data: []byte("domain: api\ndescriptors:\n- key: user\n  rate_limit: {unit: minute, requests_per_unit: 5}\n- key: free\n  rate_limit: {unlimited: true}\n")},
+		{Name: "config/a.yaml", Data: []byte("domain: api\ndescriptors:\n- key: user\n  rate_limit: {unit: minute, requests_per_unit: 5}\n- key: login\n  rate_limit: {unit: minute, requests_per_unit: 5, deny_for: 1h0m0s}\n- key: free\n  rate_limit: {unlimited: true}\n")},
 		{Name: "config/b\n\x1b[31m.yaml", Data: []byte("domain: web\ndescriptors:\n- key: known\n  metadata: {note: \"\\u009b31m\"}\n")},
 	}, Options{})
 	if err != nil {
@@ -28,7 +28,8 @@ func TestDumpSaysWhatItsNumbersMean(t *testing.T) {
 		"# unlimited: true admits everything",
 		"# from is where the rule is written",
 		"\napi.user: unit=MINUTE requests_per_unit=5, shadow_mode: false, quota_mode: false, from: config/a.yaml:3:3\n",
-		"\napi.free: unit=UNKNOWN requests_per_unit=0, shadow_mode: false, quota_mode: false, unlimited: true, from: config/a.yaml:5:3\n",
+		"\napi.login: unit=MINUTE requests_per_unit=5, shadow_mode: false, quota_mode: false, deny_for: 1h, from: config/a.yaml:5:3\n",
+		"\napi.free: unit=UNKNOWN requests_per_unit=0, shadow_mode: false, quota_mode: false, unlimited: true, from: config/a.yaml:7:3\n",
 		"\nweb.known: no limit, metadata: {\"note\":\"\\u009b31m\"}, from: config/b\\n\\x1b[31m.yaml:3:3\n",
 	} {
 		if !strings.Contains(page.String(), want) {
@@ -39,7 +40,7 @@ func TestDumpSaysWhatItsNumbersMean(t *testing.T) {
 		t.Errorf("the page holds control characters: %q", text)
 	}
 	reference := regexp.MustCompile(`(?m)^(\S+): unit=(\w+) requests_per_unit=(\d+), shadow_mode: (true|false)`)
-	if n := len(reference.FindAllString(page.String(), -1)); n != 2 {
-		t.Errorf("a script for the reference finds %d limits, want 2", n)
+	if n := len(reference.FindAllString(page.String(), -1)); n != 3 {
+		t.Errorf("a script for the reference finds %d limits, want 3", n)
 	}
 }

@@ -2,7 +2,6 @@ package descriptors
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"weir/internal/limiter"
@@ -16,10 +15,12 @@ type Trace struct {
 	Domains []string
 	// Levels holds one level for each entry, up to the first that leads nowhere.
 	Levels []Level
-	// Rule is what Match returns.
+	// Rule is what Match returns. Ends reports whether the descriptor ends at it; otherwise it
+	// is one that holds below, or the otherwise of the domain.
 	Rule *Rule
+	Ends bool
 	// Children are the nodes to which a way was left where it ended without a
-	// rule: because an entry leads nowhere, or because the descriptor ends too
+	// rule of its own: because an entry leads nowhere, or because the descriptor ends too
 	// early. They are sorted by key and value; the value of one without is "".
 	Children []limiter.Entry
 	// Hidden is a rule that is not reached, nil if there is none.
@@ -39,8 +40,11 @@ type Level struct {
 	Entry limiter.Entry
 	How   How
 	// Node is the key and value of the node that the entry leads to, as they are
-	// configured: the value is a pattern for ByWildcard and "" for ByKey.
+	// configured: the value is a pattern for ByWildcard and "" for ByKey, [a+2] for a
+	// list or networks that begin with a and have 2 more, ~a for a regular expression.
 	Node limiter.Entry
+	// Network is the one that holds the address, for ByNetwork.
+	Network string
 }
 
 // How says by what an entry leads to a node.
@@ -50,8 +54,12 @@ type How uint8
 const (
 	Nowhere    How = iota // there is no node for the entry
 	ByValue               // key and value are the node's
-	ByWildcard            // the node's value is the first wildcard that matches
-	ByKey                 // the node has the key and no value
+	ByList                // the value is in the node's list
+	ByNetwork             // one of the node's networks has the longest prefix of those that hold the address
+	ByWildcard            // the node's value is the first wildcard or regular expression that matches
+	ByRegex               // the node's regular expression is the first of both
+	ByKey                 // the node is for any value
+	NamesHold             // it leads to no node, but names the hold of the rule
 )
 
 // Explain returns how Match finds the rule for a descriptor, or why it finds none.
@@ -60,79 +68,98 @@ func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 	if n == nil {
 		return Trace{Domains: t.DomainNames()}
 	}
-	trace := Trace{Known: true, Rule: t.Match(domain, entries)}
-	way := []*node{n}
-	for _, e := range entries {
+	rule, hold := t.MatchHold(domain, entries)
+	trace := Trace{Known: true, Rule: rule}
+	way, leading := []*node{n}, entries // those that lead somewhere, or are to
+	if hold >= 0 {
+		leading = slices.Delete(slices.Clone(entries), hold, hold+1)
+	}
+	for i, e := range entries {
+		if i == hold {
+			trace.Levels = append(trace.Levels, Level{Entry: e, How: NamesHold})
+			continue
+		}
 		next := n.next(e)
-		trace.Levels = append(trace.Levels, leads(e, next))
+		trace.Levels = append(trace.Levels, n.leads(e, next))
 		if next == nil {
 			break
 		}
 		n, way = next, append(way, next)
 	}
-	if trace.Rule == nil {
-		trace.Children, trace.Hidden = n.list(), hidden(way, entries)
+	trace.Ends = len(way) > len(leading) && len(leading) > 0 && n.own() != nil
+	if !trace.Ends {
+		for _, child := range n.sorted() {
+			trace.Children = append(trace.Children, child.named())
+		}
+		trace.Hidden = hidden(way, leading)
 	}
 	return trace
 }
 
-// leads returns how an entry led to a node, nil if it led nowhere.
-func leads(e limiter.Entry, n *node) Level {
-	switch {
-	case n == nil:
+// hidden finds a node that would lead entries to a rule if a more specific one did
+// not hide it, the one furthest from the domain. nodes are those that entries led
+// to, from the domain on.
+func hidden(nodes []*node, entries []limiter.Entry) *Hidden {
+	for i := min(len(nodes)-2, len(entries)-1); i >= 0; i-- {
+		for _, general := range nodes[i].all(entries[i])[1:] {
+			if way := general.follow(entries[i+1:]); way != nil {
+				return &Hidden{By: nodes[i+1].named(), General: general.named(), Way: way[1:]}
+			}
+		}
+	}
+	return nil
+}
+
+// follow returns n and what entries lead to from there on, nil if that is no rule.
+func (n *node) follow(entries []limiter.Entry) []limiter.Entry {
+	way := []limiter.Entry{n.named()}
+	for _, e := range entries {
+		if n = n.next(e); n == nil {
+			return nil
+		}
+		way = append(way, n.named())
+	}
+	if n.own() == nil {
+		return nil
+	}
+	return way
+}
+
+// leads returns how an entry led from n to its child next, nil if it led nowhere.
+func (n *node) leads(e limiter.Entry, next *node) Level {
+	if next == nil {
 		return Level{Entry: e}
-	case n.entry.Value == "":
-		return Level{e, ByKey, n.entry}
-	case n.entry.Value == e.Value:
-		return Level{e, ByValue, n.entry}
-	default:
-		return Level{e, ByWildcard, n.entry}
 	}
+	l := Level{Entry: e, How: next.how, Node: next.named()}
+	switch {
+	case next.how == ByWildcard && next.entry.Value == e.Value:
+		l.How = ByValue
+	case next.how == ByNetwork:
+		address, _ := parseAddress(e.Value)
+		network, _, _ := n.patterns[e.Key].networks.LookupPrefixLPM(host(address))
+		l.Network = network.String()
+	}
+	return l
 }
 
-// list returns the keys and values of the children in order.
-func (n *node) list() []limiter.Entry {
-	return slices.SortedFunc(maps.Keys(n.children), func(a, b limiter.Entry) int {
-		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Value, b.Value))
+// Shared returns for which values of the levels of r all share one counter, as people
+// read them.
+func (r *Rule) Shared() (values []string) {
+	if r.IsOtherwise() {
+		return r.Patterns
+	}
+	way := r.node.fromDomain()
+	for i, pattern := range r.Patterns {
+		if pattern != "" {
+			values = append(values, way[i].value())
+		}
+	}
+	return values
+}
+
+// sorted returns the children by key and value.
+func (n *node) sorted() []*node {
+	return slices.SortedStableFunc(slices.Values(n.children), func(a, b *node) int {
+		return cmp.Or(cmp.Compare(a.entry.Key, b.entry.Key), cmp.Compare(a.entry.Value, b.entry.Value))
 	})
-}
-
-// Words say how a limit counts, in the words of rule files, defaults included.
-type Words struct {
-	Period    string // such as minute, or 5 minutes
-	Algorithm string
-	Anchor    string // "" unless a fixed window
-	Charge    string
-	Mode      string // enforced, shadow_mode or quota_mode
-	// FailureMode is error, allow, deny or local.
-	FailureMode string
-}
-
-// WordsFor returns the words for a limit that is not unlimited. charge and
-// failure are those of limits that do not say it themselves.
-func WordsFor(l *limiter.Limit, charge limiter.Charge, failure limiter.FailureMode) Words {
-	w := Words{
-		Period:    l.Per(),
-		Algorithm: l.Algorithm.String(),
-		Charge:    charges[cmp.Or(l.Charge, charge, limiter.Auto)-limiter.Auto],
-		Mode:      ModeWord(l.Mode),
-
-		FailureMode: cmp.Or(l.FailureMode, failure, limiter.FailureError).String(),
-	}
-	if l.Algorithm.Takes(limiter.AnchorOption) {
-		w.Anchor = anchors[l.Anchor]
-	}
-	return w
-}
-
-// ModeWord names a mode by the field that asks for it.
-func ModeWord(m limiter.Mode) string {
-	switch m {
-	case limiter.Shadow:
-		return "shadow_mode"
-	case limiter.Quota:
-		return "quota_mode"
-	default:
-		return "enforced"
-	}
 }

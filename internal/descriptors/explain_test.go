@@ -31,27 +31,27 @@ descriptors:
 		{
 			name: "each way", domain: "api", descriptor: entries("user=bob", "path=/cart"),
 			want: Trace{Known: true, Levels: []Level{
-				{entry("user", "bob"), ByKey, entry("user", "")},
-				{entry("path", "/cart"), ByWildcard, entry("path", "/*")},
+				{entry("user", "bob"), ByKey, entry("user", ""), ""},
+				{entry("path", "/cart"), ByWildcard, entry("path", "/*"), ""},
 			}},
 			rule: "api|user|path=/*",
 		},
 		{
 			name: "exact value", domain: "api", descriptor: entries("user=bob", "path=/login"),
 			want: Trace{Known: true, Levels: []Level{
-				{entry("user", "bob"), ByKey, entry("user", "")},
-				{entry("path", "/login"), ByValue, entry("path", "/login")},
+				{entry("user", "bob"), ByKey, entry("user", ""), ""},
+				{entry("path", "/login"), ByValue, entry("path", "/login"), ""},
 			}},
 			rule: "api|user|path=/login",
 		},
 		{
 			name: "the text of a wildcard", domain: "api", descriptor: entries("user=a*"),
-			want: Trace{Known: true, Levels: []Level{{entry("user", "a*"), ByValue, entry("user", "a*")}}},
+			want: Trace{Known: true, Levels: []Level{{entry("user", "a*"), ByValue, entry("user", "a*"), ""}}},
 			rule: "api|user=a*",
 		},
 		{
 			name: "no value", domain: "api", descriptor: entries("user"),
-			want: Trace{Known: true, Levels: []Level{{entry("user", ""), ByKey, entry("user", "")}}},
+			want: Trace{Known: true, Levels: []Level{{entry("user", ""), ByKey, entry("user", ""), ""}}},
 			rule: "api|user",
 		},
 		{
@@ -59,7 +59,7 @@ descriptors:
 			want: Trace{
 				Known: true,
 				Levels: []Level{
-					{entry("user", "bob"), ByKey, entry("user", "")},
+					{entry("user", "bob"), ByKey, entry("user", ""), ""},
 					{Entry: entry("host", "x")},
 				},
 				Children: []limiter.Entry{entry("method", ""), entry("path", "/*"), entry("path", "/login")},
@@ -68,7 +68,7 @@ descriptors:
 		{
 			name: "below a leaf", domain: "api", descriptor: entries("user=abc", "path=/"),
 			want: Trace{Known: true, Levels: []Level{
-				{entry("user", "abc"), ByWildcard, entry("user", "a*")},
+				{entry("user", "abc"), ByWildcard, entry("user", "a*"), ""},
 				{Entry: entry("path", "/")},
 			}, Hidden: &Hidden{By: entry("user", "a*"), General: entry("user", ""), Way: entries("path=/*")}},
 		},
@@ -76,7 +76,7 @@ descriptors:
 			name: "too short", domain: "api", descriptor: entries("user=alice"),
 			want: Trace{
 				Known:    true,
-				Levels:   []Level{{entry("user", "alice"), ByValue, entry("user", "alice")}},
+				Levels:   []Level{{entry("user", "alice"), ByValue, entry("user", "alice"), ""}},
 				Children: []limiter.Entry{entry("path", "")},
 				Hidden:   &Hidden{By: entry("user", "alice"), General: entry("user", "a*"), Way: []limiter.Entry{}},
 			},
@@ -85,7 +85,7 @@ descriptors:
 			name: "hidden above, and nowhere to go", domain: "api", descriptor: entries("user=alice", "method=GET", "path=/"),
 			want: Trace{
 				Known:    true,
-				Levels:   []Level{{entry("user", "alice"), ByValue, entry("user", "alice")}, {Entry: entry("method", "GET")}},
+				Levels:   []Level{{entry("user", "alice"), ByValue, entry("user", "alice"), ""}, {Entry: entry("method", "GET")}},
 				Children: []limiter.Entry{entry("path", "")},
 				Hidden:   &Hidden{By: entry("user", "alice"), General: entry("user", ""), Way: entries("method", "path")},
 			},
@@ -109,7 +109,10 @@ descriptors:
 			if rule != test.rule {
 				t.Errorf("got the rule %q, want %q", rule, test.rule)
 			}
-			got.Rule = nil
+			if got.Ends != (rule != "") {
+				t.Errorf("ends at its rule: %t", got.Ends)
+			}
+			got.Rule, got.Ends = nil, false
 			if !reflect.DeepEqual(got, test.want) {
 				t.Errorf("got  %+v\nwant %+v", got, test.want)
 			}
@@ -120,12 +123,50 @@ descriptors:
 	}
 }
 
+func TestExplainLists(t *testing.T) {
+	tree := load(t, `
+domain: api
+descriptors:
+  - {key: k, values: [a, b, c]}
+  - {key: k, networks: [10.0.0.0/8, "::/0"], rate_limit: {unit: day, requests_per_unit: 1}, descriptors: [{key: user}]}
+  - {key: k, networks: [10.1.0.0/16], descriptors: [{key: path}]}
+  - {key: k, regex: "1.*", descriptors: [{key: host}]}
+`)
+	node := func(value string) limiter.Entry { return limiter.Entry{Key: "k", Value: value} }
+	for _, test := range []struct {
+		descriptor string
+		want       Level
+		hidden     *Hidden
+	}{
+		{"k=b", Level{node("b"), ByList, node("[a+2]"), ""}, nil},
+		{"k=10.2.0.1", Level{node("10.2.0.1"), ByNetwork, node("[10.0.0.0/8+1]"), "10.0.0.0/8"}, nil},
+		{"k=fe80::1%2", Level{node("fe80::1%2"), ByNetwork, node("[10.0.0.0/8+1]"), "::/0"}, nil},
+		{"k=10.1.0.1", Level{node("10.1.0.1"), ByNetwork, node("[10.1.0.0/16]"), "10.1.0.0/16"}, &Hidden{By: node("[10.1.0.0/16]"), General: node("[10.0.0.0/8+1]"), Way: []limiter.Entry{}}},
+		{"k=10.1.0.1 host", Level{node("10.1.0.1"), ByNetwork, node("[10.1.0.0/16]"), "10.1.0.0/16"}, &Hidden{By: node("[10.1.0.0/16]"), General: node("~1.*"), Way: entries("host")}},
+		{"k=12", Level{node("12"), ByRegex, node("~1.*"), ""}, nil},
+		{"k=d", Level{Entry: node("d")}, nil},
+	} {
+		got := tree.Explain("api", entries(strings.Fields(test.descriptor)...))
+		if got.Levels[0] != test.want || !reflect.DeepEqual(got.Hidden, test.hidden) {
+			t.Errorf("%s: got %+v, hidden %+v, want %+v, hidden %+v", test.descriptor, got.Levels[0], got.Hidden, test.want, test.hidden)
+		}
+	}
+	var names []string
+	for _, e := range tree.Explain("api", entries("k=d")).Children {
+		names = append(names, Spell(e))
+	}
+	if got, want := strings.Join(names, " "), "k=~1.* k=[10.0.0.0/8+1] k=[10.1.0.0/16] k=[a+2]"; got != want {
+		t.Errorf("there are %s, want %s", got, want)
+	}
+}
+
 // FuzzExplain holds Explain to Match: it ends at the same rule, and its way is
 // the one that the rule's levels spell.
 func FuzzExplain(f *testing.F) {
 	f.Add("user\nuser=a*\nuser=alice\n path=/login\n path\npath=*x*y\n", "user=alice\npath=/login")
 	f.Add("h=*.com\nh=a*\nh=*\n x\n  y=1\n", "h=abbc\nx\ny=1")
 	f.Add("h=*b\nh\n x=**\n", "h=\nx=")
+	f.Add("h=[a,b,c\n x=<10.0.0.0/8,::/0\n x\nh=~[a-d]+\n", "h=a\nx=10.0.0.1")
 	f.Fuzz(func(t *testing.T, rules, descriptor string) {
 		if strings.ContainsFunc(rules+descriptor, func(r rune) bool { return (r < ' ' || r > '~') && r != '\n' }) {
 			return
@@ -148,9 +189,9 @@ func FuzzExplain(f *testing.F) {
 		if trace.Rule == nil {
 			return
 		}
-		_, nodes := wayTo(trace.Rule)
+		nodes := trace.Rule.node.fromDomain()
 		for i, l := range trace.Levels {
-			if len(nodes) != len(trace.Levels) || l.Node != nodes[i] || trace.Children != nil {
+			if len(nodes) != len(trace.Levels) || l.Node != nodes[i].named() || trace.Children != nil {
 				t.Fatalf("%v in %s: explained %+v, but the rule is %v", way, rules, trace, trace.Rule)
 			}
 		}

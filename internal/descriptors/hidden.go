@@ -1,6 +1,7 @@
 package descriptors
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
@@ -25,51 +26,119 @@ const (
 // hiding looks for limits that specific nodes hide.
 type hiding struct {
 	*compiler
-	steps   int
+	steps   int               // nodes compared
+	tried   int               // regular expressions
 	limited map[*node][]*node // by node: children that lead to limits, in order
 	lacking int               // nodes that lack limits
 	unnamed *node             // the first of them that is not named
+}
+
+// valued is a node that is not for any value, and for which it is if its entry does
+// not say it.
+type valued struct {
+	*node
+	*matcher
 }
 
 // warnOfHidden warns of limits that no request reaches for some values, and of
 // nodes that it reaches for none.
 func (c *compiler) warnOfHidden() {
 	h := hiding{compiler: c, limited: make(map[*node][]*node)}
-	for _, n := range c.valued {
+	for _, v := range c.valued {
 		c.opts.Pause()
-		switch general := n.hides(); {
-		case general == nil:
-		case n.matchesAll(): // what it hides is never reached; of wildcards warnIfHidden tells
-			if general.entry.Value == "" {
-				c.warn(c.defined[general], "never reached, %s at %s matches every value", n.entry.Value, c.defined[n])
+		switch n := v.node; {
+		case n.isNeverReached(): // warnIfHidden tells
+		case n.matchesAll():
+			if general := n.parent.exact[limiter.Entry{Key: n.entry.Key}]; general != nil {
+				c.warn(c.defined[general], "never reached, %s at %s matches every value", n.value(), c.defined[n])
 			}
 		case !n.isFree():
-			h.compare(n, general)
+			for _, general := range h.hiddenBy(v) {
+				if h.compare(n, general) {
+					break
+				}
+			}
 		}
 	}
 	if more := h.lacking - maxNamed; more > 0 {
-		c.warn(c.defined[h.unnamed], "%s and, of the rules that follow, %d more have no limit for what a more general one beside them has one for", h.unnamed.way(), more-1)
+		c.warn(c.defined[h.unnamed], "%s and, of the rules that follow, %d more have no limit of their own for what a more general one beside them has one for", h.unnamed.way(), more-1)
 	}
 }
 
-// hides returns the node to which the values of n would lead if n were not there,
-// nil if there is none, if n is never reached itself, or if there are too many
-// wildcards to find out.
-func (n *node) hides() *node {
-	if w := n.parent.wildcards[n.entry.Key]; w != nil {
-		if w.count > maxCompared || isWildcard(n.entry.Value) && w.find(n.entry.Value, nil) != n {
-			return nil
-		}
-		if wider := w.find(n.entry.Value, n); wider != nil {
-			return wider
-		}
+// isNeverReached reports whether an earlier wildcard or regular expression matches
+// all that n does.
+func (n *node) isNeverReached() bool {
+	if n.how != ByWildcard && n.how != ByRegex {
+		return false
 	}
-	return n.parent.children[limiter.Entry{Key: n.entry.Key}]
+	p := n.parent.patterns[n.entry.Key]
+	return p.whole != nil && p.whole.order < n.order ||
+		n.how == ByWildcard && p.count <= maxCompared && p.wildcards.find(n.entry.Value, 0) != n
 }
 
-// matchesAll reports whether n is a wildcard for all values.
+// matchesAll reports whether n is a wildcard or a regular expression for all values.
 func (n *node) matchesAll() bool {
-	return n.entry.Value != "" && strings.Trim(n.entry.Value, "*") == ""
+	return n.how == ByWildcard && strings.Trim(n.entry.Value, "*") == "" || n.how == ByRegex && n.entry.Value == ".*"
+}
+
+// hiddenBy returns the nodes to which values of a node would lead if it were not
+// there, as far as that is soon found out.
+func (h *hiding) hiddenBy(v valued) (generals []*node) {
+	n, p, anyValue := v.node, v.parent.patterns[v.entry.Key], v.parent.exact[limiter.Entry{Key: v.entry.Key}]
+	var seen map[*node]bool
+	if n.more > 0 { // else there is one at most
+		seen = make(map[*node]bool)
+	}
+	add := func(general *node) {
+		if general == nil || seen[general] {
+			return
+		}
+		if generals = append(generals, general); seen != nil {
+			seen[general] = true
+		}
+	}
+	text := func(value string) {
+		if h.tried += len(p.regexes); h.tried > maxSteps {
+			return
+		}
+		for _, other := range n.parent.all(limiter.Entry{Key: n.entry.Key, Value: value}) {
+			if other != n {
+				add(other)
+				return
+			}
+		}
+	}
+	switch {
+	case p == nil || n.how == ByRegex: // what an expression has in common with others is not known
+		add(anyValue)
+	case p.count > maxCompared:
+	case n.how == ByValue:
+		text(n.entry.Value)
+	case n.how == ByList:
+		for _, listed := range v.values {
+			h.opts.Pause()
+			text(listed.item)
+		}
+	case n.how == ByNetwork:
+		for _, listed := range v.networks {
+			h.opts.Pause()
+			add(cmp.Or(p.wider(listed.item, n), anyValue))
+		}
+	default:
+		add(cmp.Or(p.wildcards.find(n.entry.Value, n.order+1), anyValue))
+	}
+	return generals
+}
+
+// wider returns the child other than n with the longest prefix of those that hold a
+// network, or nil.
+func (p *patterns) wider(network netip.Prefix, n *node) *node {
+	for _, other := range p.networks.Supernets(network) {
+		if other != n {
+			return other
+		}
+	}
+	return nil
 }
 
 // isFree reports whether n says that what it matches has no limit, such as a
@@ -78,7 +147,8 @@ func (n *node) isFree() bool { return len(n.children) == 0 && !n.isLimited() }
 
 // isLimited reports whether n has a limit itself.
 func (n *node) isLimited() bool {
-	return n.rule != nil && slices.ContainsFunc(n.rule.Limits, func(l *limiter.Limit) bool { return !l.Unlimited })
+	own := n.own()
+	return own != nil && slices.ContainsFunc(own.Limits, func(l *limiter.Limit) bool { return !l.Unlimited })
 }
 
 // leadsToLimit reports whether n or a node below it has a limit.
@@ -86,38 +156,38 @@ func (n *node) leadsToLimit() bool {
 	if n.isLimited() {
 		return true
 	}
-	for _, child := range n.children {
-		if child.leadsToLimit() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.children, (*node).leadsToLimit)
 }
 
 // compare warns of the limits of general, and of the nodes below it, that specific
-// beside it lacks.
-func (h *hiding) compare(specific, general *node) {
+// beside it lacks, and reports whether there are any.
+func (h *hiding) compare(specific, general *node) bool {
 	lost := h.lost(nil, specific, general, "itself")
 	if len(lost) == 0 {
-		return
+		return false
 	}
 	if h.lacking++; h.lacking > maxNamed {
 		if h.unnamed == nil {
 			h.unnamed = specific
 		}
-		return
+		return true
 	}
 	if len(lost) > maxLost {
 		lost = append(lost[:maxLost], "others")
 	}
-	h.warn(h.defined[specific], "%s has no limit for %s, unlike %s at %s: the search does not go back, so give it here, too",
+	h.warn(h.defined[specific], "%s has no limit of its own for %s, unlike %s at %s: the search does not go back, so give it here, too",
 		specific.way(), strings.Join(lost, ", "), general.way(), h.defined[general])
+	return true
 }
 
 // lost appends to list the ways from general to limits for which specific has
 // none, until there are more than are named. way is the one to both.
 func (h *hiding) lost(list []string, specific, general *node, way string) []string {
-	if specific.rule == nil && general.isLimited() {
+	own := specific.own()
+	if own != nil && own.below {
+		return list // its limits hold for all that it lacks
+	}
+	if own == nil && general.isLimited() {
 		list = append(list, way)
 	}
 	for _, child := range h.limitedChildren(general) {
@@ -125,8 +195,10 @@ func (h *hiding) lost(list []string, specific, general *node, way string) []stri
 			break
 		}
 		h.steps++
-		below := strings.TrimPrefix(way+"|"+Spell(child.entry), "itself|")
-		if same := specific.next(child.entry); same == nil {
+		below := strings.TrimPrefix(way+"|"+Spell(child.named()), "itself|")
+		if same, known := specific.same(child); !known {
+			continue
+		} else if same == nil {
 			list = append(list, below)
 		} else if !same.isFree() {
 			list = h.lost(list, same, child, below)
@@ -135,78 +207,31 @@ func (h *hiding) lost(list []string, specific, general *node, way string) []stri
 	return list
 }
 
+// same returns the child of n that an entry for other, the child of another node,
+// leads to, or nil. That is not always known for what a regular expression matches.
+func (n *node) same(other *node) (child *node, known bool) {
+	e, p := other.entry, n.patterns[other.entry.Key]
+	switch {
+	case other.how == ByNetwork:
+		e.Value, _, _ = strings.Cut(e.Value, "/") // its first address
+	case other.how == ByRegex && p != nil:
+		child = p.sameRegex(e.Value)
+		return child, child != nil
+	case other.how == ByRegex:
+		e.Value = ""
+	}
+	return n.next(e), true
+}
+
 func (h *hiding) limitedChildren(n *node) []*node {
 	list, known := h.limited[n]
 	if !known {
-		for _, e := range n.list() {
-			if child := n.children[e]; child.leadsToLimit() {
+		for _, child := range n.sorted() {
+			if child.leadsToLimit() {
 				list = append(list, child)
 			}
 		}
 		h.limited[n] = list
 	}
 	return list
-}
-
-// warnOfMeaning warns of a key or a value that does not mean what it seems to.
-func (b *branch) warnOfMeaning(config *descriptorConfig) {
-	key, value := config.key, config.value
-	if prefix, isPattern := strings.CutSuffix(key, "*"); isPattern && value == "" {
-		b.WarnIn("key", config.at, "only the key %q itself matches, not every key that begins with %q as in envoyproxy/ratelimit: a * is a wildcard in values only", key, prefix)
-	}
-	network, err := netip.ParsePrefix(value)
-	switch {
-	case err != nil:
-	case key != maskedAddress:
-		b.WarnIn("value", config.at, "%q is a text, not a range of addresses: let Envoy send the network of an address, with its action %s and the key of that name", value, maskedAddress)
-	case network != network.Masked():
-		b.WarnIn("value", config.at, "never reached, Envoy sends networks as %q", network.Masked())
-	}
-}
-
-// maskedAddress is Envoy's action that sends the network of an address, and its key.
-const maskedAddress = "masked_remote_address"
-
-// hidden finds a node that would lead entries to a rule if a more specific one did
-// not hide it, the one furthest from the domain. nodes are those that entries led
-// to, from the domain on.
-func hidden(nodes []*node, entries []limiter.Entry) *Hidden {
-	for i := min(len(nodes)-2, len(entries)-1); i >= 0; i-- {
-		parent, hider, e := nodes[i], nodes[i+1], entries[i]
-		for _, general := range parent.others(e, hider) {
-			if way := general.follow(entries[i+1:]); way != nil {
-				return &Hidden{By: hider.entry, General: general.entry, Way: way[1:]}
-			}
-		}
-	}
-	return nil
-}
-
-// others are the children that e could lead to if it did not lead to n, which is
-// more specific.
-func (n *node) others(e limiter.Entry, taken *node) (list []*node) {
-	if w := n.wildcards[e.Key]; w != nil {
-		if child := w.find(e.Value, taken); child != nil {
-			list = append(list, child)
-		}
-	}
-	if child := n.children[limiter.Entry{Key: e.Key}]; child != nil && child != taken {
-		list = append(list, child)
-	}
-	return list
-}
-
-// follow returns n and what entries lead to from there on, nil if that is no rule.
-func (n *node) follow(entries []limiter.Entry) []limiter.Entry {
-	way := []limiter.Entry{n.entry}
-	for _, e := range entries {
-		if n = n.next(e); n == nil {
-			return nil
-		}
-		way = append(way, n.entry)
-	}
-	if n.rule == nil {
-		return nil
-	}
-	return way
 }

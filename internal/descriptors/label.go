@@ -14,24 +14,23 @@ type levelLabel struct {
 	valued bool   // the value of the request follows, if it is not empty
 }
 
-// label is what metrics call a level, where detailed tells that its rule has
-// detailed_metric, which asks for the values of all levels. Where the value is
-// configured, or share_threshold lets the wildcard stand for all values, there
-// is nothing to ask for.
-func label(c *descriptorConfig, detailed bool) levelLabel {
-	open := c.value == "" || isWildcard(c.value) && !c.shareThreshold
+// label is what metrics call the level of node n, where detailed tells that its rule
+// has detailed_metric, which asks for the values of all levels. Where there is one
+// value, or share_threshold lets all count as one, there is nothing to ask for.
+func label(n *node, c *descriptorConfig, detailed bool) levelLabel {
+	open := n.how != ByValue && !c.shareThreshold
 	if open && (detailed || c.valueToMetric) {
-		return levelLabel{sanitize(c.key), true}
+		return levelLabel{sanitize(n.entry.Key), true}
 	}
-	return levelLabel{configured(c), false}
+	return levelLabel{n.label(), false}
 }
 
-// configured is what metrics call a level as long as no value is asked for.
-func configured(c *descriptorConfig) string {
-	if c.value == "" {
-		return sanitize(c.key)
+// label is what metrics call the level of n as long as no value is asked for.
+func (n *node) label() string {
+	if n.how == ByKey {
+		return sanitize(n.entry.Key)
 	}
-	return sanitize(c.key + "_" + c.value)
+	return sanitize(n.entry.Key + "_" + n.value())
 }
 
 // maxLabelValue is how many bytes of a request's value a label holds at most.

@@ -1,9 +1,10 @@
 package descriptors
 
 import (
-	"math"
+	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"gopkg.in/yaml.v3"
 
@@ -14,20 +15,22 @@ import (
 var (
 	limitFields = []string{
 		"unit", "unit_multiplier", "requests_per_unit", "unlimited", "name", "replaces",
-		"algorithm", "anchor", "burst", "charge", "failure_mode", "shadow_mode",
+		"algorithm", "anchor", "time_zone", "burst", "hold", "charge", "deny_for", "failure_mode", "shadow_mode",
 	}
 	// countingFields say how to count, which an unlimited limit does not do. The
 	// reference permits requests_per_unit there.
-	countingFields = []string{"unit", "unit_multiplier", "algorithm", "anchor", "burst", "charge", "failure_mode"}
+	countingFields = []string{"unit", "unit_multiplier", "algorithm", "anchor", "time_zone", "burst", "hold", "charge", "deny_for", "failure_mode"}
 	replacesFields = []string{"name"}
 )
 
 // The words of fields that have some.
 var (
-	anchors = []string{limiter.Epoch: "epoch", limiter.FirstHit: "first_hit"}
+	anchors = []string{limiter.Epoch: "epoch", limiter.FirstHit: "first_hit", limiter.ByCalendar: "calendar"}
 	charges = []string{"auto", "admitted", "always"} // from limiter.Auto on
 
-	synonyms = map[string]string{"leaky_bucket": "token_bucket", "gcra": "token_bucket"}
+	synonyms = map[string]string{
+		"leaky_bucket": "token_bucket", "gcra": "token_bucket", "in_flight": "concurrency", "concurrent": "concurrency",
+	}
 )
 
 // limitConfig is a rate_limit, or an item of rate_limits.
@@ -35,71 +38,6 @@ type limitConfig struct {
 	name   string
 	nameAt strictyaml.Position
 	limit  *limiter.Limit // nil if something is wrong with it
-}
-
-// rateLimit decodes a rate_limit; null is none.
-func (d *decoder) rateLimit(n *yaml.Node) []*limiter.Limit {
-	if strictyaml.IsNull(n) {
-		return nil
-	}
-	if n.Kind == yaml.SequenceNode {
-		d.Problem(strictyaml.At(n), "a list is not allowed (did you mean rate_limits?), a mapping is needed")
-		return nil
-	}
-	if c := d.limit(n); c.limit != nil {
-		return []*limiter.Limit{c.limit}
-	}
-	return nil
-}
-
-// rateLimits decodes rate_limits. An empty list is a problem: a rule whose limits
-// were all commented out must not pass for one that allows everything.
-func (d *decoder) rateLimits(list *yaml.Node) []*limiter.Limit {
-	var limits []*limiter.Limit
-	first := places{names: map[string]int{}, counters: map[string]int{}}
-	i := 0
-	d.Items(list, func(n *yaml.Node) {
-		c := d.limit(n)
-		d.distinct(first, i, c, strictyaml.At(n))
-		if c.limit != nil {
-			limits = append(limits, c.limit)
-			if c.limit.Unlimited && len(c.limit.Replaces) == 0 && len(list.Content) > 1 {
-				d.WarnIn("unlimited", strictyaml.At(list.Content[i]), "the other limits count all the same; leave this one out, or let it replace them")
-			}
-		}
-		i++
-	})
-	if isEmptyList(list) {
-		d.Problem(strictyaml.At(list), "the list is empty, at least one limit is needed")
-	}
-	return limits
-}
-
-func isEmptyList(n *yaml.Node) bool {
-	return strictyaml.IsNull(n) || n.Kind == yaml.SequenceNode && len(n.Content) == 0
-}
-
-// places says where in rate_limits a name, and a counter, first occurs.
-type places struct{ names, counters map[string]int }
-
-// distinct reports what the limit at place i has in common with an earlier one: a
-// name, which tells them apart in metrics and in replaces, or a counter, which
-// both would count in.
-func (d *decoder) distinct(first places, i int, c limitConfig, limitAt strictyaml.Position) {
-	if j, taken := first.names[c.name]; taken {
-		d.ProblemIn("name", c.nameAt, "%q is already the name of rate_limits[%d], allowed is one limit of a rule per name", c.name, j)
-	} else if c.name != "" {
-		first.names[c.name] = i
-	}
-	if c.limit == nil || c.limit.Unlimited {
-		return
-	}
-	counter := string(c.limit.AppendKind(nil))
-	if j, taken := first.counters[counter]; taken {
-		d.Problem(limitAt, "rate_limits[%d] has the same counter, allowed are limits that differ in algorithm, anchor, period or shadow_mode", j)
-	} else {
-		first.counters[counter] = i
-	}
 }
 
 // limit decodes a rate_limit or an item of rate_limits.
@@ -113,6 +51,9 @@ func (d *decoder) limit(n *yaml.Node) limitConfig {
 		given[name] = strictyaml.At(n)
 		d.limitField(&s, name, n)
 	})
+	if _, anchored := given["anchor"]; d.calendarMonths && !anchored {
+		s.Anchor = s.MonthAnchor()
+	}
 	if n.Kind == yaml.MappingNode {
 		d.wholeLimit(&s, given, strictyaml.At(n))
 	}
@@ -122,7 +63,10 @@ func (d *decoder) limit(n *yaml.Node) limitConfig {
 	c := limitConfig{name: s.Name, nameAt: given["name"]}
 	if d.Found() == found {
 		var err error
-		if c.limit, err = limiter.NewLimit(s); err != nil {
+		switch c.limit, err = limiter.NewLimit(s); {
+		case errors.Is(err, limiter.ErrTimeZone):
+			d.ProblemIn("time_zone", given["time_zone"], "%v", err)
+		case err != nil:
 			d.Problem(strictyaml.At(n), "%v", err)
 		}
 	}
@@ -136,7 +80,7 @@ func (d *decoder) limitField(s *limiter.Spec, name string, n *yaml.Node) {
 	case "unit_multiplier":
 		s.UnitMultiplier = d.Amount(n, 1)
 	case "requests_per_unit":
-		s.RequestsPerUnit = d.Amount(n, 0)
+		s.RequestsPerUnit = d.Whole(n, 0, limiter.MaxAmount)
 	case "unlimited":
 		s.Unlimited = d.Flag(n)
 	case "name":
@@ -147,10 +91,19 @@ func (d *decoder) limitField(s *limiter.Spec, name string, n *yaml.Node) {
 		s.Algorithm = limiter.Algorithm(d.Word(n, limiter.AlgorithmNames()))
 	case "anchor":
 		s.Anchor = limiter.Anchor(d.Word(n, anchors))
+	case "time_zone":
+		name, ok := d.Text(n)
+		if s.TimeZone = name; ok && name == "" {
+			d.Problem(strictyaml.At(n), "a time zone is needed, allowed are names of the IANA database, such as UTC or Europe/Berlin")
+		}
 	case "burst":
-		s.Burst = d.Amount(n, 1)
+		s.Burst = d.Whole(n, 1, limiter.MaxAmount)
+	case "hold":
+		s.Hold = d.hold(n)
 	case "charge":
 		s.Charge = limiter.Auto + limiter.Charge(d.Word(n, charges))
+	case "deny_for":
+		s.DenyFor = d.denyFor(n)
 	case "failure_mode":
 		s.FailureMode = limiter.FailureError + limiter.FailureMode(d.Word(n, limiter.FailureModeNames()))
 	case "shadow_mode":
@@ -175,17 +128,44 @@ func (d *decoder) wholeLimit(s *limiter.Spec, given map[string]strictyaml.Positi
 			d.ProblemIn("unit", limitAt, "a unit is needed, allowed are %s", strings.Join(limiter.UnitNames(), ", "))
 		}
 		if !has("requests_per_unit") {
-			d.ProblemIn("requests_per_unit", limitAt, "a number is needed, allowed are whole numbers from 0 to %d, or unlimited: true instead", uint32(math.MaxUint32))
+			d.ProblemIn("requests_per_unit", limitAt, "a number is needed, allowed are whole numbers from 0 to %d, or unlimited: true instead", uint64(limiter.MaxAmount))
 		}
-		for _, option := range []limiter.Option{limiter.BurstOption, limiter.AnchorOption} {
+		for _, option := range []limiter.Option{limiter.BurstOption, limiter.AnchorOption, limiter.ChargeOption, limiter.HoldOption, limiter.DenyForOption} {
 			if field := string(option); has(field) && !s.Algorithm.Takes(option) {
 				d.ProblemIn(field, given[field], "%s has no %s, allowed is one with algorithm %s", s.Algorithm, field, option.Algorithms())
 			}
 		}
 	}
+	if !s.Unlimited {
+		d.zoneOfCalendar(s, given)
+	}
+	if s.DenyFor > 0 && s.Trial {
+		d.WarnIn("deny_for", given["deny_for"], "in shadow_mode a limit bans nobody, so this has no effect")
+	}
 	if s.Name != "" && slices.Contains(s.Replaces, s.Name) {
 		d.ProblemIn("replaces", given["replaces"], "the limit replaces itself (%q), allowed are names of other limits", s.Name)
 	}
+}
+
+// zoneOfCalendar reports a time zone of what is no calendar.
+func (d *decoder) zoneOfCalendar(s *limiter.Spec, given map[string]strictyaml.Position) {
+	if at, has := given["time_zone"]; has && s.Anchor != limiter.ByCalendar {
+		d.ProblemIn("time_zone", at, "only a calendar has a time zone, allowed is one with anchor calendar")
+	}
+}
+
+// denyFor decodes how long a ban lasts.
+func (d *decoder) denyFor(n *yaml.Node) time.Duration {
+	text, ok := d.Text(n)
+	if !ok {
+		return 0
+	}
+	ban, err := time.ParseDuration(text)
+	if err != nil || ban < limiter.MinBan || ban > limiter.MaxPeriod {
+		d.Problem(strictyaml.At(n), "%s is not allowed, allowed are durations from %s to %s (100 years), such as 30s, 10m, 1h30m", strictyaml.Describe(n), spellDuration(limiter.MinBan), spellDuration(limiter.MaxPeriod))
+		return 0
+	}
+	return ban
 }
 
 func (d *decoder) unit(n *yaml.Node) limiter.Unit {
@@ -195,6 +175,15 @@ func (d *decoder) unit(n *yaml.Node) limiter.Unit {
 		d.Problem(strictyaml.At(n), "unknown unit %q%s, allowed are %s", name, d.DidYouMean(name, limiter.UnitNames()), strings.Join(limiter.UnitNames(), ", "))
 	}
 	return unit
+}
+
+// hold decodes the key of the entry that names holds.
+func (d *decoder) hold(n *yaml.Node) string {
+	key, ok := d.Text(n)
+	if ok && key == "" {
+		d.Problem(strictyaml.At(n), "a key is needed, allowed is that of an entry that names each request, such as %s", limiter.DefaultHold)
+	}
+	return key
 }
 
 func (d *decoder) replaces(n *yaml.Node) []string {

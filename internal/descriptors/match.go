@@ -13,22 +13,37 @@ import (
 // many goroutines. The zero Tree has no rules.
 type Tree struct {
 	domains map[string]*node
-	labels  map[string]string // of the domains, in metrics
-	rules   []*Rule           // in the order of the files
+	labels  map[string]string   // of the domains, in metrics
+	holds   map[string][]string // by domain: the keys of entries that name holds
+	rules   []*Rule             // in the order of the files
+	// judgesOverrides is whether some rule has below, override or a hold, which say
+	// something of the limits that requests bring along.
+	judgesOverrides bool
 
 	warnings Problems
 }
 
-// Rule is a node of the tree at which a descriptor can end. It is immutable.
+// Rule is what a descriptor can lead to: a node of the tree, or the otherwise of a
+// domain. It is immutable.
 type Rule struct {
+	// Above is the next rule on the way to this one whose limits hold below it, and so
+	// here, too. It is nil if there is none.
+	Above *Rule
+	// Override says how a limit is counted that a request brings along in the place of
+	// Limits. It is nil if the rule does not say.
+	Override *Override
 	// Limits are all to be kept. They have different counters. A whitelist entry
 	// has none: the descriptor is known and unlimited.
 	Limits []*limiter.Limit
-	// Patterns holds for each level the wildcard that stands for the value in
+	// Patterns holds for each level the text that stands for all its values in
 	// the counter's key (share_threshold), "" where the value itself does. It
-	// ends with the last wildcard and is nil if there is none, as
+	// ends with the last such text and is nil if there is none, as
 	// limiter.Keys.Append wants it.
 	Patterns []string
+	// Hold is the key of the entry that names a hold of the limits in flight, those of
+	// Above included, "" if there are none. The entry has no level of its own, and may be
+	// anywhere in a descriptor.
+	Hold string
 	// Metadata is what answers about this rule carry, nil if nothing. Its values
 	// are those of encoding/json.
 	Metadata map[string]any
@@ -41,17 +56,30 @@ type Rule struct {
 	labels []levelLabel
 	// What asked for values in the labels.
 	detailedMetric, valueToMetric bool
+
+	below  bool  // Limits hold for what goes on below, too
+	levels int16 // how many entries lead here
 }
 
 // node is one place of a domain's tree.
 type node struct {
-	parent *node         // nil for a domain
-	entry  limiter.Entry // what leads here from parent; of a domain its name, as key
-	rule   *Rule         // nil if the node only leads to others
-	// children by key and value. The value of a child that has none is "", which
-	// no other child has.
-	children  map[limiter.Entry]*node
-	wildcards map[string]*wildcards // by key; they are in children, too
+	parent *node // nil for a domain
+	// entry is the key and a value that leads here from parent: of a list and of
+	// networks the first, of a regular expression its text, "" if any does. Of a
+	// domain it is its name, as key.
+	entry limiter.Entry
+	how   How // by what entries lead here
+	more  int // how many values or networks lead here beside the first
+	order int // of a wildcard and a regular expression, see patterns
+	// rule is that of a descriptor that ends here: the node's own, else the next one
+	// above that holds below, nil if there is none either. Of a domain it is otherwise.
+	rule *Rule
+
+	children []*node // in the order of the files
+	// exact holds children by key and value: each value of a list, and the text of a
+	// wildcard, too. The value of a child for any value is "", which no other has.
+	exact    map[limiter.Entry]*node
+	patterns map[string]*patterns // by key
 }
 
 // HasDomain reports whether there are rules for domain.
@@ -82,33 +110,161 @@ func (t *Tree) Limits() iter.Seq[*limiter.Limit] {
 	}
 }
 
-// Match returns the rule that applies to a descriptor, or nil if none does: the
-// one that its last entry leads to, if its entries lead there level by level.
-// It does not go back to try another way. It does not allocate.
-func (t *Tree) Match(domain string, entries []limiter.Entry) *Rule {
-	n := t.domains[domain]
-	if n == nil {
-		return nil
-	}
-	for _, e := range entries {
-		if n = n.next(e); n == nil {
-			return nil
+// Places fills in where the rules are written that have limits with the series in
+// places. It leaves those that no rule has.
+func (t *Tree) Places(places map[limiter.Series]string) {
+	for _, r := range t.rules {
+		for _, l := range r.Limits {
+			if place, wanted := places[l.Series]; wanted && place == "" {
+				places[l.Series] = r.Place()
+			}
 		}
+	}
+}
+
+// Match returns the rule that applies to a descriptor: the one that its last entry
+// leads to, if its entries lead there level by level; else the last one on the way
+// that holds below; else the domain's otherwise; else nil. The limits of Above
+// apply, too. It does not go back to try another way. It does not allocate.
+func (t *Tree) Match(domain string, entries []limiter.Entry) *Rule {
+	rule, _ := t.MatchHold(domain, entries)
+	return rule
+}
+
+// MatchHold is Match. It also returns which entry names the hold of the rule, and so
+// belongs to no level; -1 if there is none, which may be wrong for a rule with a Hold.
+func (t *Tree) MatchHold(domain string, entries []limiter.Entry) (rule *Rule, hold int) {
+	root := t.domains[domain]
+	if root == nil {
+		return nil, -1
+	}
+	n, hold := root, -1
+	var without *Rule // if the entry that may name a hold does not
+	for i, e := range entries {
+		next := n.next(e)
+		if next != nil {
+			n = next
+			continue
+		}
+		rule = n.below()
+		if hold >= 0 || !slices.Contains(t.holds[domain], e.Key) {
+			return rule.named(root.rule, without, hold, entries)
+		}
+		hold, without = i, rule
+	}
+	if rule = n.rule; hold < 0 && rule != nil && rule.Hold == "" { // nearly always
+		return rule, -1
+	}
+	return rule.named(root.rule, without, hold, entries)
+}
+
+// named returns r and which entry names its hold. If that is not the one that was
+// taken for it, it returns without, as if that entry had led nowhere. In the place of
+// none it returns otherwise.
+func (r *Rule) named(otherwise, without *Rule, hold int, entries []limiter.Entry) (*Rule, int) {
+	if r == nil {
+		r = otherwise
+	}
+	if hold >= 0 && (r == nil || r.Hold != entries[hold].Key) {
+		if r, hold = without, -1; r == nil {
+			r = otherwise
+		}
+	}
+	if hold < 0 && r != nil && r.Hold != "" { // it may be behind what led nowhere
+		hold = slices.IndexFunc(entries, func(e limiter.Entry) bool { return e.Key == r.Hold })
+	}
+	return r, hold
+}
+
+// MatchOverride returns the rule in whose place a descriptor brings a limit along, nil
+// if no rule has anything to say of that limit, and which entry names a hold, as
+// MatchHold does.
+func (t *Tree) MatchOverride(domain string, entries []limiter.Entry) (rule *Rule, hold int) {
+	if !t.judgesOverrides {
+		return nil, -1
+	}
+	if rule, hold = t.MatchHold(domain, entries); rule != nil && (!rule.IsOtherwise() || rule.Hold != "") {
+		return rule, hold
+	}
+	return nil, -1
+}
+
+// Passed returns the last rule that a descriptor passes and whose limits hold below it.
+// The descriptor matched r and has so many entries, without the one that names its hold.
+// The rule at which it ends is not passed, nor is otherwise.
+func (r *Rule) Passed(entries int) *Rule {
+	if entries > int(r.levels) && !r.IsOtherwise() {
+		return r
+	}
+	return r.Above
+}
+
+// Counted returns the entries of a descriptor, which matched r or a rule below it,
+// that spell the counters of r: those that lead to r. Those of otherwise are all.
+func (r *Rule) Counted(entries []limiter.Entry) []limiter.Entry {
+	switch {
+	case !r.IsOtherwise():
+		return entries[:r.levels]
+	case r.Patterns != nil:
+		return anyEntries
+	default:
+		return entries
+	}
+}
+
+// anyEntries stand for all descriptors where they share a counter. No entry of a
+// request has an empty key.
+var anyEntries = []limiter.Entry{{}}
+
+// IsOtherwise reports whether r is for the descriptors of its domain that no other
+// rule is for.
+func (r *Rule) IsOtherwise() bool { return r.node.parent == nil }
+
+// own returns the rule that n has itself, or nil.
+func (n *node) own() *Rule {
+	if n.rule == nil || n.rule.node != n {
+		return nil
 	}
 	return n.rule
 }
 
+// below returns the rule of n, or the next one above, that holds below n, or nil.
+func (n *node) below() *Rule {
+	if n.rule == nil || n.rule.below {
+		return n.rule
+	}
+	return n.rule.Above
+}
+
 // next returns the child that an entry leads to, or nil: the one with its key
-// and value, else the first wildcard, else the one with its key and no value.
-// An entry without value is no exception: the wildcard * alone matches it.
+// and value, else what patterns find, else the one with its key for any value.
+// An entry without value is no exception: the wildcard * alone matches it, or a
+// regular expression that matches "".
 func (n *node) next(e limiter.Entry) *node {
-	if child := n.children[e]; child != nil {
+	if child := n.exact[e]; child != nil {
 		return child
 	}
-	if w := n.wildcards[e.Key]; w != nil {
-		if child := w.find(e.Value, nil); child != nil {
+	if p := n.patterns[e.Key]; p != nil {
+		if child := p.find(e.Value); child != nil {
 			return child
 		}
 	}
-	return n.children[limiter.Entry{Key: e.Key}]
+	return n.exact[limiter.Entry{Key: e.Key}]
+}
+
+// all returns the child that an entry leads to and those that it would lead to if
+// that were not there, and so on.
+func (n *node) all(e limiter.Entry) (list []*node) {
+	add := func(child *node) bool {
+		if child != nil && !slices.Contains(list, child) {
+			list = append(list, child)
+		}
+		return true
+	}
+	add(n.exact[e])
+	if p := n.patterns[e.Key]; p != nil {
+		p.all(e.Value)(add)
+	}
+	add(n.exact[limiter.Entry{Key: e.Key}])
+	return list
 }

@@ -211,7 +211,7 @@ func TestMatchDoesNotAllocate(t *testing.T) {
 // a search through 10,000 wildcards looks at no more of them than one through 10.
 func TestMatchCostDoesNotGrowWithRules(t *testing.T) {
 	shapes := func(n int) (shapes, longest int) {
-		w := load(t, manyRules(n)).domains["api"].wildcards["path"]
+		w := &load(t, manyRules(n)).domains["api"].patterns["path"].wildcards
 		for _, same := range w.byEnds {
 			longest = max(longest, len(same))
 		}

@@ -16,14 +16,14 @@ const (
 // them, all processors parse. What is wrong is told by the decoder.
 // There is no fileConfig if it is not YAML.
 func decodeFile(f File, opts Options) (*decoder, *fileConfig) {
-	size, ahead, pause := partSize, 0, opts.Pause
-	if pause == nil {
-		size, ahead, pause = largePartSize, runtime.GOMAXPROCS(0), func() {}
+	size, ahead := partSize, 0
+	if opts.Pause == nil {
+		size, ahead, opts.Pause = largePartSize, runtime.GOMAXPROCS(0), func() {}
 	}
-	if d, config := decodeParts(f, size, ahead, pause, opts.ended); config != nil {
+	if d, config := decodeParts(f, size, ahead, opts); config != nil {
 		return d, config
 	}
-	d := newDecoder(f.Name, pause)
+	d := newDecoder(f.Name, opts)
 	if root := d.Parse(f.Data, "a domain and its descriptors"); root != nil {
 		return d, d.file(root)
 	}
@@ -31,15 +31,15 @@ func decodeFile(f File, opts Options) (*decoder, *fileConfig) {
 }
 
 // decodeParts decodes a file part by part, with the same outcome as that of
-// decoding it as a whole, unless ended tells why not to go on. There is no
+// decoding it as a whole, unless the load shall end early. There is no
 // fileConfig if that is not possible. ahead is as in strictyaml.Parts.
-func decodeParts(f File, size, ahead int, pause func(), ended func() error) (*decoder, *fileConfig) {
-	parts := strictyaml.Split(f.Data, "descriptors", size, pause)
+func decodeParts(f File, size, ahead int, opts Options) (*decoder, *fileConfig) {
+	parts := strictyaml.Split(f.Data, "descriptors", size, opts.Pause)
 	if parts == nil {
 		return nil, nil
 	}
 	parts.Ahead = ahead
-	d := newDecoder(f.Name, pause)
+	d := newDecoder(f.Name, opts)
 	config := d.file(parts.Head)
 	config.descriptors = make([]descriptorConfig, 0, parts.Items())
 	d.Enter(strictyaml.Step{Field: "descriptors"})
@@ -49,7 +49,7 @@ func decodeParts(f File, size, ahead int, pause func(), ended func() error) (*de
 		switch {
 		case !ok:
 			return nil, nil
-		case len(items) == 0 || ended() != nil:
+		case len(items) == 0 || opts.ended() != nil:
 			return d, config
 		}
 		config.descriptors = d.appendDescriptors(config.descriptors, items)

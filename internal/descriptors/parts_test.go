@@ -56,11 +56,11 @@ func TestDecodeParts(t *testing.T) {
 // decoded in parts.
 func comparePartsToWhole(t *testing.T, data []byte, size, ahead int) bool {
 	t.Helper()
-	got, config := decodeParts(File{Name: "rules.yaml", Data: data}, size, ahead, func() {}, Options{}.ended)
+	got, config := decodeParts(File{Name: "rules.yaml", Data: data}, size, ahead, Options{Pause: func() {}})
 	if config == nil {
 		return false
 	}
-	want := newDecoder("rules.yaml", func() {})
+	want := newDecoder("rules.yaml", Options{Pause: func() {}})
 	root := want.Parse(data, "rules")
 	if root == nil {
 		t.Fatalf("decoded in parts, but as a whole %v", want.Problems)

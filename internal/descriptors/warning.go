@@ -38,7 +38,7 @@ func (c *compiler) addWarnings(domain string, d *decoder) {
 // finishWarnings warns of what the documents of a domain lack.
 func (c *compiler) finishWarnings() {
 	for name, root := range c.tree.domains {
-		if place := c.defined[root]; len(root.children) == 0 {
+		if place := c.defined[root]; len(root.children) == 0 && root.rule == nil {
 			place.Path = "domain"
 			c.warn(place, "the domain %q has no rules, everything is admitted", name)
 		}
@@ -70,15 +70,20 @@ func (c *compiler) warn(place Problem, format string, args ...any) {
 // other, which takes the square of their number.
 const maxCompared = 256
 
-// warnIfHidden warns of a wildcard that an earlier one with the same key leaves
-// nothing to match. That is so if the earlier one matches its very text: a '*' in
-// that text then lies where any run of characters may.
-func (b *branch) warnIfHidden(parent *node, config *descriptorConfig) {
-	earlier := parent.wildcards[config.key]
-	if earlier == nil || earlier.count > maxCompared || !isWildcard(config.value) {
+// warnIfHidden warns of a wildcard, or a regular expression, that an earlier one with
+// the same key leaves nothing to match. An earlier wildcard does so if it matches
+// the very text of a wildcard: a '*' in that text then lies where any run of
+// characters may. What else a regular expression leaves is not known.
+func (b *branch) warnIfHidden(n *node, config *descriptorConfig) {
+	p := n.parent.patterns[n.entry.Key]
+	if p == nil || n.how != ByWildcard && n.how != ByRegex {
 		return
 	}
-	if n := earlier.find(config.value, nil); n != nil {
-		b.Warn(config.at, "never reached, %s at %s matches all of it and comes first", n.entry.Value, b.compiler.defined[n])
+	earlier := p.whole
+	if earlier == nil && n.how == ByWildcard && p.count <= maxCompared {
+		earlier = p.wildcards.find(n.entry.Value, 0)
+	}
+	if earlier != nil {
+		b.Warn(config.at, "never reached, %s at %s matches all of it and comes first", earlier.value(), b.compiler.defined[earlier])
 	}
 }

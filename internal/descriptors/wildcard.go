@@ -13,7 +13,6 @@ type wildcards struct {
 	shapes []shape        // by order
 	known  map[shape]bool // shapes, without their order
 	byEnds map[ends][]wildcard
-	count  int
 }
 
 // ends are the texts before the first and after the last '*' of a wildcard.
@@ -22,41 +21,37 @@ type ends struct{ prefix, suffix string }
 // shape is a pair of lengths that ends of wildcards have.
 type shape struct {
 	prefix, suffix int
-	order          int // of the first wildcard of this shape
+	order          int // of the first wildcard of this shape, see node
 }
 
 // wildcard is one of these children.
 type wildcard struct {
-	order  int      // place in the file, among the wildcards of its node and key
 	middle []string // texts between two '*', to be found one after the other
 	child  *node
 }
 
-func newWildcards() *wildcards {
-	return &wildcards{known: make(map[shape]bool), byEnds: make(map[ends][]wildcard)}
-}
-
 func isWildcard(value string) bool { return strings.Contains(value, "*") }
 
-func (w *wildcards) add(value string, child *node) {
-	texts := strings.Split(value, "*")
+func (w *wildcards) add(child *node) {
+	if w.known == nil {
+		w.known, w.byEnds = make(map[shape]bool), make(map[ends][]wildcard)
+	}
+	texts := strings.Split(child.entry.Value, "*")
 	last := len(texts) - 1
 	e := ends{texts[0], texts[last]}
-	order := w.count
-	w.count++
-	w.byEnds[e] = append(w.byEnds[e], wildcard{order, texts[1:last], child})
+	w.byEnds[e] = append(w.byEnds[e], wildcard{texts[1:last], child})
 	s := shape{prefix: len(e.prefix), suffix: len(e.suffix)}
 	if !w.known[s] {
 		w.known[s] = true
-		s.order = order
+		s.order = child.order
 		w.shapes = append(w.shapes, s)
 	}
 }
 
 // find returns the first child in the order of the file that matches value and is
-// not except, or nil.
-func (w *wildcards) find(value string, except *node) *node {
-	var best *wildcard
+// not before from, or nil.
+func (w *wildcards) find(value string, from int) *node {
+	var best *node
 	for _, s := range w.shapes {
 		if best != nil && best.order < s.order {
 			break // what follows comes later in the file
@@ -68,19 +63,16 @@ func (w *wildcards) find(value string, except *node) *node {
 		same := w.byEnds[ends{value[:s.prefix], value[end:]}]
 		for i := range same {
 			c := &same[i]
-			if best != nil && best.order < c.order {
+			if best != nil && best.order < c.child.order {
 				break
 			}
-			if c.child != except && c.matches(value[s.prefix:end]) {
-				best = c
+			if c.child.order >= from && c.matches(value[s.prefix:end]) {
+				best = c.child
 				break
 			}
 		}
 	}
-	if best == nil {
-		return nil
-	}
-	return best.child
+	return best
 }
 
 // matches reports whether the part of a value between the ends holds the middle

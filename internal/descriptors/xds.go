@@ -48,7 +48,7 @@ func LoadResources(resources []*anypb.Any, opts Options) (tree *Tree, unknown Pr
 		name := fmt.Sprintf("resource %q", config.GetName())
 		writer := messageWriter{pause: c.opts.Pause}
 		writer.File = name
-		d := newDecoder(name, c.opts.Pause)
+		d := newDecoder(name, c.opts)
 		c.add(d, d.file(writer.config(config)))
 		c.problems = append(c.problems, d.Problems...)
 		unknown = append(unknown, writer.Problems...)

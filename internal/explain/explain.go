@@ -23,19 +23,23 @@ type Answer struct {
 	Domain     string   `json:"domain"`
 	Descriptor []string `json:"descriptor"`
 	Levels     []Level  `json:"levels"`
-	// Rule is where the rule is in the tree, empty if none applies. Then Reason
-	// says why, and Candidates are the keys and values, or the domains, that are
-	// there instead.
+	// Rule is where the rule is in the tree, empty if none applies. If the descriptor
+	// does not end at it, Reason says why, and Candidates are the keys and values, or
+	// the domains, that are there instead.
 	Rule       string   `json:"rule,omitempty"`
-	Place      string   `json:"place,omitempty"` // in the files
+	Place      string   `json:"place,omitempty"`     // in the files
+	Otherwise  bool     `json:"otherwise,omitempty"` // the rule is that of the domain for what no other is for
 	Reason     string   `json:"reason,omitempty"`
 	Candidates []string `json:"candidates,omitempty"`
 	// Hidden is a rule that would apply if a more specific one did not hide it.
 	Hidden string `json:"hidden,omitempty"`
-	// Limits are those of the rule, none if it is a whitelist entry.
+	// Limits are those of the rule, none if it is a whitelist entry, and then those of
+	// rules above that hold below.
 	Limits []Limit `json:"limits,omitempty"`
-	// Shared are the wildcards whose values all share one counter.
+	// Shared are the wildcards and the like of the rule whose values all share one counter.
 	Shared []string `json:"shared,omitempty"`
+	// Override is how the rule has a limit counted that a request brings along.
+	Override string `json:"override,omitempty"`
 	// Hits is what the descriptor asks for, OwnHits tells that it says so itself, and Denied what would become of it if all
 	// counters were fresh.
 	Hits    uint64 `json:"hits"`
@@ -46,37 +50,51 @@ type Answer struct {
 // Level is what one entry of the descriptor leads to.
 type Level struct {
 	Entry string `json:"entry"`
-	Match string `json:"match"` // value, wildcard, key or none
+	Match string `json:"match"` // value, list, network, wildcard, regex, key, hold or none
 	Node  string `json:"node,omitempty"`
+	// Network is that of the node's networks which holds the address.
+	Network string `json:"network,omitempty"`
 }
 
 // matches words how an entry leads to a node.
 var matches = map[descriptors.How]string{
 	descriptors.Nowhere:    "none",
 	descriptors.ByValue:    "value",
+	descriptors.ByList:     "list",
+	descriptors.ByNetwork:  "network",
 	descriptors.ByWildcard: "wildcard",
+	descriptors.ByRegex:    "regex",
 	descriptors.ByKey:      "key",
+	descriptors.NamesHold:  "hold",
 }
 
 // Limit is one of a rule's limits. Of an unlimited one there is nothing to tell
 // but its name and what it replaces.
 type Limit struct {
+	// Above is the rule whose limit this is, and Place where that is, if it is another
+	// one, above that of the answer.
+	Above           string   `json:"above,omitempty"`
+	Place           string   `json:"place,omitempty"`
+	shared          []string // as in Answer, of this rule
 	Name            string   `json:"name,omitempty"`
 	Unlimited       bool     `json:"unlimited,omitempty"`
-	RequestsPerUnit *uint32  `json:"requests_per_unit,omitempty"`
+	RequestsPerUnit *uint64  `json:"requests_per_unit,omitempty"`
 	Period          string   `json:"period,omitempty"` // such as minute, or 5 minutes
 	PeriodSeconds   int64    `json:"period_seconds,omitempty"`
 	rate            string   // such as 10 per 5 minutes
 	Algorithm       string   `json:"algorithm,omitempty"`
 	Anchor          string   `json:"anchor,omitempty"`
-	Burst           *uint32  `json:"burst,omitempty"` // what fits into a token bucket
+	TimeZone        string   `json:"time_zone,omitempty"` // of a calendar
+	Burst           *uint64  `json:"burst,omitempty"`     // what fits into a token bucket
+	Hold            string   `json:"hold,omitempty"`      // key of the entry that names a hold
 	Charge          string   `json:"charge,omitempty"`
+	DenyFor         string   `json:"deny_for,omitempty"` // such as 10m
 	Mode            string   `json:"mode,omitempty"`
 	DecidedAs       string   `json:"decided_as,omitempty"` // the mode that a switch of the server makes of it
 	Switch          string   `json:"switch,omitempty"`     // which one
 	FailureMode     string   `json:"failure_mode,omitempty"`
 	Replaces        []string `json:"replaces,omitempty"`
-	// ReplacedBy names the limits of the same rule that replace this one.
+	// ReplacedBy names the limits of the answer that replace this one.
 	ReplacedBy []string `json:"replaced_by,omitempty"`
 
 	// A limit that is unlimited or replaced is not counted, so nothing of this. Key
@@ -89,7 +107,7 @@ type Limit struct {
 // Decision is what would become of the hits on a fresh counter. If they do not
 // fit that, they never do. ResetAfter is the time until nothing of them counts any
 // more, if they come at the start of a window; later in one that is aligned to the
-// epoch, it is shorter.
+// epoch, it is shorter. Of a calendar it is that of a usual window.
 type Decision struct {
 	Fits       bool    `json:"fits"`
 	Charged    bool    `json:"charged"`
@@ -113,28 +131,27 @@ func Explain(q Question) (Answer, error) {
 	}
 	trace := q.Tree.Explain(q.Domain, q.Descriptor)
 	for _, l := range trace.Levels {
-		level := Level{Entry: descriptors.Spell(l.Entry), Match: matches[l.How]}
-		if l.How != descriptors.Nowhere {
+		level := Level{Entry: descriptors.Spell(l.Entry), Match: matches[l.How], Network: l.Network}
+		if l.How != descriptors.Nowhere && l.How != descriptors.NamesHold {
 			level.Node = descriptors.Spell(l.Node)
 		}
 		a.Levels = append(a.Levels, level)
 	}
-	if trace.Rule == nil {
+	if !trace.Ends {
 		a.Reason, a.Candidates = reason(q, trace)
 		a.Hidden = hidden(trace.Hidden)
-		return a, nil
 	}
-	a.Rule, a.Place = trace.Rule.String(), trace.Rule.Place()
-	for _, pattern := range trace.Rule.Patterns {
-		if pattern != "" {
-			a.Shared = append(a.Shared, pattern)
+	if r := trace.Rule; r != nil {
+		a.Rule, a.Place, a.Otherwise, a.Shared = r.String(), r.Place(), r.IsOtherwise(), r.Shared()
+		if r.Override != nil {
+			a.Override = r.Override.String()
 		}
+		a.addLimits(&q, &p, r)
 	}
-	a.addLimits(&q, &p, trace.Rule.Limits)
 	return a, nil
 }
 
-// reason returns why no rule applies, and what is there instead.
+// reason returns why the descriptor ends at no rule, and what is there instead.
 func reason(q Question, trace descriptors.Trace) (why string, candidates []string) {
 	if !trace.Known {
 		return fmt.Sprintf("there are no rules for the domain %q", q.Domain), trace.Domains
@@ -189,28 +206,38 @@ func differs(a, b string) int {
 // switches are those of the server by the mode that they make of others.
 var switches = map[limiter.Mode]string{limiter.Shadow: "SHADOW_MODE", limiter.Quota: "QUOTA_MODE"}
 
-// addLimits tells about the limits of the rule, and decides the hits of p on fresh
-// counters at the start of a window.
-func (a *Answer) addLimits(q *Question, p *plan.Plan, limits []*limiter.Limit) {
+// addLimits tells about the limits of the rule and of those above that hold below, and
+// decides the hits of p on fresh counters at the start of a window.
+func (a *Answer) addLimits(q *Question, p *plan.Plan, rule *descriptors.Rule) {
 	states := make([]*limiter.State, len(p.Hits))
 	for i := range states {
 		states[i] = new(limiter.State)
 	}
 	a.Denied = limiter.Decide(p.Hits, states, 0, p.Decisions)
+	var limits []*limiter.Limit
+	for r := rule; r != nil; r = r.Above {
+		limits = append(limits, r.Limits...)
+	}
 	next := 0 // hit: the limits that are counted have one each, in order
-	for _, l := range limits {
-		told := about(l, q.Charge, q.Failure)
-		if mode := q.DecidingMode(l); mode != l.Mode && !l.Unlimited {
-			told.DecidedAs, told.Switch = descriptors.ModeWord(mode), switches[mode]
+	for r := rule; r != nil; r = r.Above {
+		for _, l := range r.Limits {
+			told := about(l, q.Charge, q.Failure)
+			told.shared = r.Shared()
+			if r != rule {
+				told.Above, told.Place = r.String(), r.Place()
+			}
+			if mode := q.DecidingMode(l); mode != l.Mode && !l.Unlimited {
+				told.DecidedAs, told.Switch = descriptors.ModeWord(mode), switches[mode]
+			}
+			switch {
+			case next < len(p.Hits) && p.Hits[next].Limit == l:
+				told.addCounter(q.Store, p.Hits[next].Key, &p.Decisions[next])
+				next++
+			case !l.Unlimited:
+				told.ReplacedBy = replacing(l, limits)
+			}
+			a.Limits = append(a.Limits, told)
 		}
-		switch {
-		case next < len(p.Hits) && p.Hits[next].Limit == l:
-			told.addCounter(q.Store, p.Hits[next].Key, &p.Decisions[next])
-			next++
-		case !l.Unlimited:
-			told.ReplacedBy = replacing(l, limits)
-		}
-		a.Limits = append(a.Limits, told)
 	}
 }
 
@@ -223,9 +250,12 @@ func (l *Limit) addCounter(store Store, key []byte, d *limiter.Decision) {
 		l.Slot = new(limiter.Slot(key))
 	}
 	l.Decision = &Decision{!d.Over, d.Charged, d.Remaining, d.ResetAfter.Seconds()}
+	if l.TimeZone != "" {
+		l.Decision.ResetAfter = float64(l.PeriodSeconds)
+	}
 }
 
-// replacing names those of a rule's limits that say that they replace l, even
+// replacing names those of limits that say that they replace l, even
 // if they are replaced themselves; one without a name is called by its place.
 func replacing(l *limiter.Limit, limits []*limiter.Limit) (names []string) {
 	for i, other := range limits {
@@ -245,8 +275,9 @@ func about(l *limiter.Limit, charge limiter.Charge, failure limiter.FailureMode)
 	words := descriptors.WordsFor(l, charge, failure)
 	a.RequestsPerUnit, a.rate = &l.RequestsPerUnit, l.Rate()
 	a.Period, a.PeriodSeconds = words.Period, int64(l.Period()/time.Second)
-	a.Algorithm, a.Anchor, a.Charge, a.Mode = words.Algorithm, words.Anchor, words.Charge, words.Mode
-	a.FailureMode = words.FailureMode
+	a.Algorithm, a.Anchor, a.TimeZone, a.Charge, a.Mode = words.Algorithm, words.Anchor, words.TimeZone, words.Charge, words.Mode
+	a.DenyFor, a.FailureMode = words.DenyFor, words.FailureMode
+	a.Hold = l.HoldKey()
 	if l.Algorithm.Takes(limiter.BurstOption) {
 		a.Burst = new(l.Size())
 	}

@@ -28,9 +28,11 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/*.txt and *.json anew")
 
-func tree(t *testing.T) *descriptors.Tree {
+func tree(t *testing.T) *descriptors.Tree { return treeOf(t, "testdata/rules.yaml") }
+
+func treeOf(t *testing.T, path string) *descriptors.Tree {
 	t.Helper()
-	files, _, err := descriptors.ReadFiles("testdata/rules.yaml")
+	files, _, err := descriptors.ReadFiles(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,6 +70,10 @@ func TestExplainRefusedRequest(t *testing.T) {
 	if _, err := Explain(q); err == nil || err.Error() != "descriptor 0: it has more than the 100 entries that are permitted" {
 		t.Errorf("101 entries: got %v", err)
 	}
+	q = question(t, "slow=a")
+	if _, err := Explain(q); err == nil || err.Error() != `descriptor 0: an entry "request_id" with a value is needed, which names what is in flight for rule shop|slow` {
+		t.Errorf("no hold: got %v", err)
+	}
 	q.Domain = ""
 	if _, err := Explain(q); err == nil || err.Error() != "the domain is empty" {
 		t.Errorf("no domain: got %v", err)
@@ -85,7 +91,12 @@ func text(t *testing.T, a Answer) string {
 
 // Each answer is in a file of testdata, some as JSON, too.
 func TestExplain(t *testing.T) {
-	inJSON := map[string]bool{"several": true, "too_many_hits": true, "nowhere": true, "unlimited": true, "bytes": true, "replaced": true, "shadow_mode": true, "wildcard": true, "hidden": true, "in_memory": true}
+	inJSON := map[string]bool{"several": true, "too_many_hits": true, "nowhere": true, "unlimited": true, "bytes": true, "large": true, "replaced": true, "shadow_mode": true, "wildcard": true, "hidden": true, "in_memory": true, "ban": true, "in_flight": true, "below": true, "otherwise": true, "calendar": true, "list": true, "network": true}
+	levels := func(descriptor string) func(*Question) {
+		return func(q *Question) {
+			q.Tree, q.Descriptor = treeOf(t, "testdata/levels.yaml"), question(t, descriptor).Descriptor
+		}
+	}
 	keys, err := limiter.NewKeys("{weir}", true)
 	if err != nil {
 		t.Fatal(err)
@@ -102,21 +113,37 @@ func TestExplain(t *testing.T) {
 			q.Charge = limiter.Admitted
 			q.Failure = limiter.FailureDeny
 		},
-		"wildcard":    func(q *Question) { q.Descriptor = question(t, "user=alice,path=/files/a").Descriptor },
-		"digests":     func(q *Question) { q.Keys = keys },
-		"whitelist":   func(q *Question) { q.Descriptor = question(t, "user=root").Descriptor },
-		"unlimited":   func(q *Question) { q.Descriptor = question(t, "user=batch").Descriptor },
-		"replaced":    func(q *Question) { q.Descriptor = question(t, "job=a").Descriptor },
-		"closed":      func(q *Question) { q.Descriptor = question(t, "closed=a").Descriptor },
-		"domain":      func(q *Question) { q.Domain = "shopping" },
-		"nowhere":     func(q *Question) { q.Descriptor = question(t, "user=alice,path=/cart,x=y").Descriptor },
-		"first_level": func(q *Question) { q.Descriptor = question(t, "users=alice").Descriptor },
-		"below_leaf":  func(q *Question) { q.Descriptor = question(t, "user=root,path=/").Descriptor },
-		"hidden":      func(q *Question) { q.Descriptor = question(t, "tenant=acme,user=bob").Descriptor },
-		"in_memory":   func(q *Question) { q.Descriptor, q.Store = question(t, "closed=a").Descriptor, InMemory },
-		"in_redis":    func(q *Question) { q.Descriptor, q.Store = question(t, "closed=a").Descriptor, InRedis },
-		"too_short":   func(q *Question) { q.Descriptor = question(t, "tenant=a").Descriptor },
-		"bytes":       func(q *Question) { q.Descriptor = question(t, "user=\xff\"\x00 ").Descriptor },
+		"wildcard":        func(q *Question) { q.Descriptor = question(t, "user=alice,path=/files/a").Descriptor },
+		"digests":         func(q *Question) { q.Keys = keys },
+		"whitelist":       func(q *Question) { q.Descriptor = question(t, "user=root").Descriptor },
+		"unlimited":       func(q *Question) { q.Descriptor = question(t, "user=batch").Descriptor },
+		"replaced":        func(q *Question) { q.Descriptor = question(t, "job=a").Descriptor },
+		"closed":          func(q *Question) { q.Descriptor = question(t, "closed=a").Descriptor },
+		"domain":          func(q *Question) { q.Domain = "shopping" },
+		"nowhere":         func(q *Question) { q.Descriptor = question(t, "user=alice,path=/cart,x=y").Descriptor },
+		"first_level":     func(q *Question) { q.Descriptor = question(t, "users=alice").Descriptor },
+		"below_leaf":      func(q *Question) { q.Descriptor = question(t, "user=root,path=/").Descriptor },
+		"hidden":          func(q *Question) { q.Descriptor = question(t, "tenant=acme,user=bob").Descriptor },
+		"in_memory":       func(q *Question) { q.Descriptor, q.Store = question(t, "closed=a").Descriptor, InMemory },
+		"in_redis":        func(q *Question) { q.Descriptor, q.Store = question(t, "closed=a").Descriptor, InRedis },
+		"in_flight":       func(q *Question) { q.Descriptor = question(t, "request_id=abc,slow=a").Descriptor },
+		"too_short":       func(q *Question) { q.Descriptor = question(t, "tenant=a").Descriptor },
+		"large":           func(q *Question) { q.Descriptor = question(t, "tokens=a").Descriptor },
+		"below":           levels("user=alice,path=/login"),
+		"below_shared":    levels("user=alice,path=/files/a,method=GET"),
+		"below_nothing":   levels("user=alice,path=/cart,x=y"),
+		"below_unlimited": levels("user=alice,path=/free"),
+		"below_whitelist": levels("user=alice,path=/health"),
+		"below_replaced":  levels("user=alice,path=/export"),
+		"otherwise":       levels("nobody=x"),
+		"override":        levels("tenant=acme"),
+		"calendar":        func(q *Question) { q.Descriptor = question(t, "user=plan").Descriptor },
+		"ban":             func(q *Question) { q.Descriptor = question(t, "login=a").Descriptor },
+		"no_ban":          func(q *Question) { q.Descriptor, q.ShadowMode = question(t, "login=a").Descriptor, true },
+		"bytes":           func(q *Question) { q.Descriptor = question(t, "user=\xff\"\x00 ").Descriptor },
+		"list":            func(q *Question) { q.Descriptor = question(t, "team=blue,path=/v2/a").Descriptor },
+		"network":         func(q *Question) { q.Descriptor = question(t, "from=::ffff:10.2.0.1").Descriptor },
+		"narrower":        func(q *Question) { q.Descriptor = question(t, "from=10.1.0.1").Descriptor },
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := question(t, "user=alice")
@@ -181,9 +208,9 @@ func TestDecisionIsTheLimiters(t *testing.T) {
 		a := explained(t, q)
 		fits := true
 		for _, l := range a.Limits {
-			most := uint64(*l.RequestsPerUnit)
+			most := *l.RequestsPerUnit
 			if l.Burst != nil {
-				most = uint64(*l.Burst)
+				most = *l.Burst
 			}
 			if l.Decision.Fits != (max(hits, 1) <= most) {
 				t.Errorf("%d hits on %+v: %+v", hits, l, l.Decision)

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -17,19 +18,24 @@ func (a *Answer) WriteText(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintf(b, "domain %s\n", a.Domain)
 	a.writeLevels(b)
+	if a.Reason != "" {
+		a.writeReason(b)
+	}
+	if a.Rule != "" {
+		fmt.Fprintf(b, "rule %s (%s)%s\n", a.Rule, a.Place, a.whyRule())
+	}
+	if a.Override != "" {
+		fmt.Fprintf(b, "  for a limit that the request brings along: %s\n", a.Override)
+	}
 	switch {
 	case a.Rule == "":
-		fmt.Fprintf(b, "no rule applies: %s\n", a.Reason)
-		a.writeCandidates(b)
-		if a.Hidden != "" {
-			fmt.Fprintf(b, "  %s, because the search does not go back\n", a.Hidden)
-		}
 		fmt.Fprintln(b, "The descriptor is admitted and not counted.")
 	case len(a.Limits) == 0:
-		fmt.Fprintf(b, "rule %s (%s)\n", a.Rule, a.Place)
 		fmt.Fprintln(b, "A whitelist entry, without limits: the descriptor is admitted and not counted.")
 	default:
-		fmt.Fprintf(b, "rule %s (%s)\n", a.Rule, a.Place)
+		if a.Limits[0].Above != "" {
+			fmt.Fprintln(b, "It has no limits of its own, those of rules above hold.")
+		}
 		for i := range a.Limits {
 			fmt.Fprintln(b)
 			a.writeLimit(b, i)
@@ -38,6 +44,31 @@ func (a *Answer) WriteText(w io.Writer) error {
 		fmt.Fprintf(b, "On fresh counters the request is %s.\n", outcome(a.Denied))
 	}
 	return b.Flush()
+}
+
+// writeReason says why the descriptor ends at no rule.
+func (a *Answer) writeReason(w io.Writer) {
+	applies := "applies"
+	if a.Rule != "" {
+		applies = "is for all of it"
+	}
+	fmt.Fprintf(w, "no rule %s: %s\n", applies, a.Reason)
+	a.writeCandidates(w)
+	if a.Hidden != "" {
+		fmt.Fprintf(w, "  %s, because the search does not go back\n", a.Hidden)
+	}
+}
+
+// whyRule says why a rule applies that the descriptor does not end at.
+func (a *Answer) whyRule() string {
+	switch {
+	case a.Otherwise:
+		return ", for descriptors that no rule is for"
+	case a.Reason != "":
+		return ", whose limits hold below it"
+	default:
+		return ""
+	}
 }
 
 func (a *Answer) writeLevels(w io.Writer) {
@@ -55,8 +86,16 @@ func (l *Level) describe() string {
 	switch l.Match {
 	case "value":
 		return "matches " + l.Node + " exactly"
+	case "list":
+		return "is in the list " + l.Node
+	case "network":
+		return "is in " + l.Network + " of the networks " + l.Node
 	case "wildcard":
 		return "matches the wildcard " + l.Node
+	case "regex":
+		return "matches the regular expression " + l.Node
+	case "hold":
+		return "names the hold"
 	case "key":
 		return "matches " + l.Node + " with any value"
 	default:
@@ -82,6 +121,9 @@ func (a *Answer) writeLimit(w io.Writer, i int) {
 	if l.Name != "" {
 		title += ": " + l.Name
 	}
+	if l.Above != "" {
+		title += fmt.Sprintf(", from %s (%s), which holds below", l.Above, l.Place)
+	}
 	fmt.Fprintln(w, title)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(field, format string, args ...any) {
@@ -93,7 +135,12 @@ func (a *Answer) writeLimit(w io.Writer, i int) {
 		line("amount", "%s", l.rate)
 		line("algorithm", "%s", l.algorithm())
 		line("mode", "%s", l.mode())
-		line("charge", "%s", l.charge(a.OwnHits, a.Hits))
+		if l.Charge != "" {
+			line("charge", "%s", l.charge(a.OwnHits, a.Hits))
+		}
+		if l.DenyFor != "" {
+			line("deny_for", "%s", l.denyFor())
+		}
 		line("failure", "%s", l.failure())
 	}
 	if len(l.Replaces) > 0 {
@@ -109,8 +156,12 @@ func (a *Answer) writeLimit(w io.Writer, i int) {
 		if l.Slot != nil {
 			line("slot", "%d", *l.Slot)
 		}
-		if len(a.Shared) > 0 {
-			line("counter", "shared by all values that match %s", strings.Join(a.Shared, ", "))
+		switch {
+		case len(l.shared) == 0:
+		case a.Otherwise:
+			line("counter", "shared by all descriptors that no rule is for")
+		default:
+			line("counter", "shared by all values that match %s", strings.Join(l.shared, ", "))
 		}
 		line("hits", "%d on a fresh counter: %s", a.Hits, d.describe(a.Hits, l))
 	}
@@ -119,8 +170,12 @@ func (a *Answer) writeLimit(w io.Writer, i int) {
 
 func (l *Limit) algorithm() string {
 	switch {
+	case l.TimeZone != "":
+		return l.Algorithm + ", anchor " + l.Anchor + " of " + l.TimeZone
 	case l.Anchor != "":
 		return l.Algorithm + ", anchor " + l.Anchor
+	case l.Hold != "":
+		return fmt.Sprintf("%s, hold %s", l.Algorithm, l.Hold)
 	case l.Burst != nil:
 		return fmt.Sprintf("%s, burst %d", l.Algorithm, *l.Burst)
 	default:
@@ -153,6 +208,14 @@ func (l *Limit) charge(own bool, hits uint64) string {
 	default:
 		return "auto, so what is denied is counted only if its descriptor has its own hits_addend other than 0"
 	}
+}
+
+// denyFor adds to the length of a ban when one begins.
+func (l *Limit) denyFor() string {
+	if mode := cmp.Or(l.DecidedAs, l.Mode); mode != "enforced" {
+		return l.DenyFor + ", but in " + mode + " nobody is banned"
+	}
+	return l.DenyFor + ", from when somebody goes over"
 }
 
 // failure adds to the failure mode what it does while the store fails.
@@ -191,10 +254,14 @@ func (d *Decision) describe(hits uint64, l *Limit) string {
 func (d *Decision) reset(l *Limit) string {
 	after := time.Duration(d.ResetAfter * float64(time.Second))
 	switch {
+	case l.Hold != "":
+		return fmt.Sprintf("free again when it is given back, or after %v", after)
 	case l.Burst != nil:
 		return fmt.Sprintf("full again after %v", after)
 	case l.Anchor == "first_hit":
 		return fmt.Sprintf("the window ends after %v", after)
+	case l.TimeZone != "":
+		return fmt.Sprintf("the window ends with the %s of the calendar", l.Period)
 	case l.Anchor != "":
 		return fmt.Sprintf("the window ends within %v", after)
 	default:

@@ -109,7 +109,7 @@ func TestDeniedRequestsDoNotEatTheHour(t *testing.T) {
 // serves one client, with a counter for each of its hits.
 type pipeline []struct {
 	window int64
-	count  uint32
+	count  uint64
 }
 
 func (p pipeline) admits(hits []limiter.Hit, now time.Time) bool {

@@ -113,7 +113,7 @@ func TestRedisClockKeepsItsWord(t *testing.T) {
 			for user := 0; ; user++ {
 				h := hit(limit, "user", fmt.Sprint("user ", user))
 				started := time.Now()
-				replicas[0].expectAdmitted(1, units(uint64(c.spec.RequestsPerUnit), h))
+				replicas[0].expectAdmitted(1, units(c.spec.RequestsPerUnit, h))
 				denials := askUntilAdmitted(t, replicas, h)
 				switch took := time.Since(started); {
 				case denials > 0:

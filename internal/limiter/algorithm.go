@@ -20,6 +20,9 @@ const (
 	// TokenBucket admits bursts up to the bucket's size and refills it at the
 	// amount per period (GCRA, the generic cell rate algorithm).
 	TokenBucket
+	// Concurrency admits the amount at once: each request takes a hold and gives it back
+	// when it ends, or after a period by itself.
+	Concurrency
 )
 
 // algorithms has a row for each algorithm. What else belongs to one has the name of
@@ -31,9 +34,10 @@ var algorithms = [...]struct {
 	options []Option                      // that it takes
 	new     func(*Spec) (counting, error) // how it counts, and gives back
 }{
-	FixedWindow:   {"fixed_window", "", []Option{AnchorOption}, newFixedWindow},
-	SlidingWindow: {"sliding_window", "s", nil, newSlidingWindow},
-	TokenBucket:   {"token_bucket", "b", []Option{BurstOption}, newTokenBucket},
+	FixedWindow:   {"fixed_window", "", []Option{AnchorOption, ChargeOption, DenyForOption}, newFixedWindow},
+	SlidingWindow: {"sliding_window", "s", []Option{ChargeOption, DenyForOption}, newSlidingWindow},
+	TokenBucket:   {"token_bucket", "b", []Option{BurstOption, ChargeOption, DenyForOption}, newTokenBucket},
+	Concurrency:   {"concurrency", "c", []Option{HoldOption}, newConcurrency},
 }
 
 // AlgorithmNames lists the words that rules have for algorithms, in the order of the
@@ -60,8 +64,11 @@ type Option string
 
 // The options.
 const (
-	BurstOption  Option = "burst"
-	AnchorOption Option = "anchor"
+	BurstOption   Option = "burst"
+	AnchorOption  Option = "anchor"
+	ChargeOption  Option = "charge"
+	DenyForOption Option = "deny_for"
+	HoldOption    Option = "hold"
 )
 
 // Algorithms returns the words for those that take the option.
@@ -76,16 +83,18 @@ func (o Option) Algorithms() string {
 }
 
 // State is what a store keeps of a counter. Its zero value is an unused one, as
-// good as none at all. What the numbers mean is the algorithm's; none exceeds
-// MaxExact or is negative. It does not depend on the limit's amount, so that a
+// good as none at all. What the numbers but the last mean is the algorithm's; none
+// exceeds MaxExact or is negative. It does not depend on the limit's amount, so that a
 // changed amount keeps what is used.
 type State struct {
 	At   int64 // which window it is, or when the bucket was like this
 	Used int64 // units used in the window, or in the bucket
 	Prev int64 // units used in the previous window, or the parts of one more unit in the bucket
+
+	Until int64 // when the ban of the counter ends, in microseconds since the epoch; 0: there is none
 }
 
-// unused reports whether s holds nothing, whatever its time.
+// unused reports whether s holds nothing but a ban, whatever its time.
 func (s State) unused() bool { return s.Used == 0 && s.Prev == 0 }
 
 // MaxExact is the largest range in which Lua's numbers count exactly. A store
@@ -101,10 +110,10 @@ const second = 1_000_000
 //
 // The rest of the package counts on three things: an unused state has used nothing and
 // fits any cost up to Limit.Size; costs that are taken one after the other use what
-// their sum would; a denied request leaves no trace in a state.
+// their sum would; a denied request leaves no trace in a state but a ban.
 type counting interface {
-	// roll brings a state up to now, or back to now. Where nothing else is said, the
-	// other functions take rolled states only.
+	// roll brings a state up to now, or back to now, without its ban unless this is
+	// banning. Where nothing else is said, the other functions take rolled states only.
 	roll(s State, now int64) State
 	// back is roll of a used state from after now, which a clock that then stepped
 	// back has left. All that it holds counts as used now: so the step costs no more
@@ -126,7 +135,7 @@ type counting interface {
 	// left returns what is used, and how long until the whole limit is free.
 	left(s State, now int64) (used, whole int64)
 	// wait is how long until cost units fit, which they do not now but in an unused
-	// state, if nothing else happens.
+	// state, if nothing else happens; or, if nobody can know, when to try again.
 	wait(s State, now, cost int64) int64
 	// returnAfter puts a denied cost, which fits a while from now, behind all costs that
 	// were told earlier when to come back (see RetrySpread). ahead is how long after that
@@ -157,7 +166,7 @@ func inexact(limit string) error {
 
 // Expiry is when the counter in state s will be as good as unused, in
 // microseconds since the epoch; 0 if it is.
-func (l *Limit) Expiry(s State) int64 { return l.counting.expiry(s) }
+func (l *Limit) Expiry(s State) int64 { return max(l.counting.expiry(s), s.Until) }
 
 // DeniesUntil is until when a counter in state s denies one more unit if it is
 // left alone, in microseconds since the epoch; 0 if it does not at now. It is 0,
@@ -200,7 +209,7 @@ func (l *Limit) wait(s State, now, cost int64) int64 {
 // back late never takes anything from others. It is exact for windows; from a
 // bucket that ran dry meanwhile it may give back less, by what drained since the
 // charge, but never more. Nothing is given back to a state from after now, or of such
-// a charge: the clock stepped back, and nobody knows how long ago it was.
+// a charge: the clock stepped back, and nobody knows how long ago it was. A ban stays.
 func (l *Limit) GiveBack(s, charged State, cost, now int64) State {
 	rolled, left := l.counting.roll(s, now), l.counting.roll(charged, now)
 	if rolled.At < s.At || left.At < charged.At {
@@ -213,8 +222,12 @@ func (l *Limit) GiveBack(s, charged State, cost, now int64) State {
 }
 
 // Constants returns the numbers of the limit's algorithm, for a store that counts
-// elsewhere.
+// elsewhere. To those of a limit with a Calendar belong the windows around now.
 func (l *Limit) Constants() [4]int64 { return l.counting.constants() }
+
+// Calendar returns the calendar whose windows the limit has, nil if they follow from its
+// constants.
+func (l *Limit) Calendar() *Calendar { return l.calendar }
 
 // mulDiv is a*b/c rounded down, and the remainder, for numbers of which none is
 // negative and a quotient below 2^63. The product may be larger.

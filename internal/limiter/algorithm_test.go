@@ -54,17 +54,20 @@ func extremes() []Spec {
 	var specs []Spec
 	for unit := Second; unit <= Year; unit++ {
 		for _, multiplier := range []uint32{1, 7, uint32(MaxPeriod / unit.Duration())} {
-			for _, amount := range []uint32{0, 1, 7, 1000, 1_000_000, 25_000_000, prime, math.MaxUint32} {
+			for _, amount := range []uint64{0, 1, 7, 1000, 1_000_000, 25_000_000, prime, math.MaxUint32, 4_503_599_627, 9_007_199_254, 1 << 40, MaxAmount - 27, MaxAmount} {
 				for a := range algorithms {
 					s := Spec{RequestsPerUnit: amount, Unit: unit, UnitMultiplier: multiplier, Algorithm: Algorithm(a)}
 					specs = append(specs, s)
 					if s.Algorithm.Takes(AnchorOption) {
 						s.Anchor = FirstHit
 						specs = append(specs, s)
+						if s.Anchor = ByCalendar; multiplier == 1 {
+							specs = append(specs, s)
+						}
 						s.Anchor = Epoch
 					}
 					if s.Algorithm.Takes(BurstOption) {
-						for _, burst := range []uint32{1, 1000, prime, math.MaxUint32} {
+						for _, burst := range []uint64{1, 1000, prime, math.MaxUint32, 1 << 40, MaxAmount - 27, MaxAmount} {
 							s.Burst = burst
 							specs = append(specs, s)
 						}

@@ -14,8 +14,13 @@ var bounded = []Spec{
 	{Unit: Minute, RequestsPerUnit: 7},
 	{Unit: Month, RequestsPerUnit: 50_000_017},
 	{Unit: Second, RequestsPerUnit: math.MaxUint32 - 4},
+	{Unit: Month, RequestsPerUnit: MaxAmount - 27},
 	{Unit: Minute, RequestsPerUnit: 7, Anchor: FirstHit},
+	{Unit: Minute, RequestsPerUnit: MaxAmount, Anchor: FirstHit},
 	{Unit: Month, RequestsPerUnit: 50_000_017, Anchor: FirstHit},
+	{Unit: Day, RequestsPerUnit: 7, Anchor: ByCalendar, TimeZone: "Europe/Berlin"},
+	{Unit: Month, RequestsPerUnit: 50_000_017, Anchor: ByCalendar},
+	{Unit: Year, RequestsPerUnit: 7, Anchor: ByCalendar, TimeZone: "America/New_York"},
 	{Unit: Minute, RequestsPerUnit: 7, Algorithm: SlidingWindow},
 	{Unit: Day, RequestsPerUnit: 999_983, Algorithm: SlidingWindow},
 	{Unit: Month, RequestsPerUnit: 50_000_017, Algorithm: SlidingWindow},
@@ -27,6 +32,7 @@ var bounded = []Spec{
 	{Unit: Year, UnitMultiplier: 100, RequestsPerUnit: 999_983, Algorithm: TokenBucket},
 	{Unit: Day, RequestsPerUnit: math.MaxUint32 - 4, Algorithm: TokenBucket, Burst: 3},
 	{Unit: Second, RequestsPerUnit: math.MaxUint32 - 4, Algorithm: TokenBucket, Burst: 1},
+	{Unit: Second, RequestsPerUnit: 9_007_199_253, Algorithm: TokenBucket, Burst: MaxAmount},
 }
 
 // TestBounds asks limits as greedily as it can, in bursts and at odd times, and

@@ -98,7 +98,7 @@ func (c *steppedClient) decide(cost int64) Decision {
 	if c.limit.Algorithm == TokenBucket || c.limit.Anchor == FirstHit {
 		return out[0]
 	}
-	switch shown := c.clock() / c.limit.Period().Microseconds(); {
+	switch shown := newRule(c.limit).start(c.clock()); {
 	case shown > c.window.at:
 		c.window = admission{at: shown}
 	case shown < c.window.at:
@@ -148,11 +148,13 @@ func (c *steppedClient) mustWaitAsPromised() {
 	c.Helper()
 	d := c.decide(0)
 	longest := c.limit.Period()
-	switch c.limit.Algorithm {
-	case SlidingWindow:
+	switch r := newRule(c.limit); {
+	case c.limit.Algorithm == SlidingWindow:
 		longest *= 2
-	case TokenBucket:
+	case c.limit.Algorithm == TokenBucket:
 		longest = refill(&c.limit.Spec)
+	case c.limit.Anchor == ByCalendar:
+		longest = duration(exactWindow{start: c.clock()}.end(r) - r.start(c.clock()))
 	}
 	if d.ResetAfter > longest || d.RetryAfter > longest {
 		c.Fatalf("whole after %v, next after %v, want at most %v", d.ResetAfter, d.RetryAfter, longest)

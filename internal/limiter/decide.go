@@ -29,7 +29,7 @@ type Store interface {
 var ErrUnavailable = errors.New("store unavailable")
 
 // Decide decides the hits of one request, all or nothing. It is the
-// specification of every store: pure, and told the time.
+// specification of every store. It is pure: the time is an argument.
 //
 // states[i] is the state of the counter of hits[i]; hits of one counter share
 // one pointer. now is in microseconds since the epoch. Decide changes the
@@ -38,47 +38,103 @@ var ErrUnavailable = errors.New("store unavailable")
 //
 // Every hit is checked against a state that includes the earlier hits of the
 // same request. If the request is admitted, all hits that fit are written; if
-// it is denied, none is, except refunds and those charged always.
+// it is denied, none is, except refunds and those charged always, and the bans that
+// its hits begin (see ban.go).
+//
+// It does not know the holds of counters, so that each hit takes one more. DecideHolds does.
 func Decide(hits []Hit, states []*State, now int64, out []Decision) (denied bool) {
+	return DecideHolds(hits, states, nil, now, out)
+}
+
+// DecideHolds is Decide with the holds of the counters. holds[i] are those of the counter
+// of hits[i] if that names one: the state follows from them, and they are changed with
+// it. A hit that takes a hold which is there, or gives back one which is not, changes
+// nothing and is admitted. nil is for hits without any.
+func DecideHolds(hits []Hit, states []*State, holds []*Holds, now int64, out []Decision) (denied bool) {
 	var buf [few]State
 	after := slices.Grow(buf[:0], len(hits))[:len(hits)]
-	denied = Count(hits, states, now, out, after)
+	denied = Count(hits, states, holds, now, out, after)
 	Describe(hits, after, now, out)
 	return denied
 }
 
 // Count is Decide without what Describe fills in: all that changes states, and so
 // all that a store must do under its locks. It copies the states as they are then
-// to after, which is as long as hits.
-func Count(hits []Hit, states []*State, now int64, out []Decision, after []State) (denied bool) {
+// to after, which is as long as hits. holds are as in DecideHolds.
+func Count(hits []Hit, states []*State, holds []*Holds, now int64, out []Decision, after []State) (denied bool) {
 	before := after // for now
 	for i := range hits {
 		h, s := &hits[i], states[i]
+		held := h.holdsOf(holds, i)
+		out[i].Already = false
+		if held != nil {
+			*s = held.State(now)
+			out[i].Already = h.isAlready(held)
+		}
 		rolled := h.Limit.counting.roll(*s, now)
-		if rolled.At < s.At {
-			*s = h.Limit.counting.back(*s, now)
+		if rolled.At < s.At || rolled.Until > 0 && rolled.Until < s.Until {
+			*s = h.Limit.back(*s, rolled, now)
 		}
 		before[i] = *s
 		wanted := max(h.CountedCost(), h.least())
-		out[i].Over = !h.Refund && !h.Limit.counting.fits(rolled, now, wanted)
-		if h.Cost > 0 && (!out[i].Over || h.Always) {
+		out[i].Over = !h.Refund && !out[i].Already && !h.Limit.counting.fits(rolled, now, wanted)
+		if h.changes(&out[i]) {
 			*s = h.write(rolled)
+			if held != nil {
+				held.put(h.Hold, !h.Refund, now)
+			}
 		}
 	}
 	if denied = Settle(hits, out); denied {
 		for i := len(hits) - 1; i >= 0; i-- {
 			*states[i] = before[i]
+			h := &hits[i]
+			if held := h.holdsOf(holds, i); held != nil && h.changes(&out[i]) {
+				held.put(h.Hold, h.Refund, now) // at any time: what a refund gave back, it gives back again
+			}
 		}
 		for i := range hits {
-			if h, s := &hits[i], states[i]; h.Cost > 0 && h.Unconditional() {
-				*s = h.write(h.Limit.counting.roll(*s, now))
+			h, s := &hits[i], states[i]
+			if h.Cost == 0 || !h.Unconditional() {
+				continue
+			}
+			if held := h.holdsOf(holds, i); held != nil {
+				if out[i].Already = h.isAlready(held); out[i].Already {
+					continue
+				}
+				held.put(h.Hold, !h.Refund, now)
+			}
+			*s = h.write(h.Limit.counting.roll(*s, now))
+		}
+		for i := range hits {
+			if h, s := &hits[i], states[i]; out[i].Over && h.bans() {
+				*s = h.Limit.ban(*s, now)
 			}
 		}
 	}
 	for i, s := range states {
+		if held := hits[i].holdsOf(holds, i); held != nil {
+			*s = held.State(now)
+		}
 		after[i] = *s
 	}
 	return denied
+}
+
+// holdsOf returns holds[i], or nil if h, which is hit i, names no hold or the caller has none.
+func (h *Hit) holdsOf(holds []*Holds, i int) *Holds {
+	if holds == nil || h.Hold == nil {
+		return nil
+	}
+	return holds[i]
+}
+
+// isAlready reports whether the hold of h is there already, or for a refund is not.
+func (h *Hit) isAlready(holds *Holds) bool { return h.Cost > 0 && holds.has(h.Hold) != h.Refund }
+
+// changes reports whether h is written as long as its request is not known to be denied.
+func (h *Hit) changes(d *Decision) bool {
+	return h.Cost > 0 && !d.Already && (!d.Over || h.Always)
 }
 
 // write takes or gives the cost of h. s is rolled.
@@ -89,7 +145,7 @@ func (h *Hit) write(s State) State {
 	return h.Limit.counting.take(s, h.CountedCost())
 }
 
-// Verdict is what its hits mean for a request, told by those that were added.
+// Verdict is what its hits mean for a request, of those that were added.
 type Verdict struct {
 	Vetoed             bool // an enforced limit is over, which no other limit can outweigh
 	quotas, quotasOver int

@@ -13,9 +13,12 @@ func TestDeniesUntil(t *testing.T) {
 	specs := []Spec{
 		{Unit: Minute},
 		{Unit: Minute, Anchor: FirstHit},
+		{Unit: Minute, UnitMultiplier: 2, Anchor: ByCalendar, TimeZone: "Asia/Kathmandu"},
 		{Unit: Minute, Algorithm: SlidingWindow},
 		{Unit: Minute, Algorithm: TokenBucket},
 		{Unit: Minute, Algorithm: TokenBucket, Burst: 3},
+		{Unit: Minute, DenyFor: 90 * time.Second},
+		{Unit: Minute, Algorithm: TokenBucket, DenyFor: 10 * time.Second},
 	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -28,9 +31,9 @@ func TestDeniesUntil(t *testing.T) {
 	for _, spec := range specs {
 		denied := 0
 		for range 2000 {
-			spec.RequestsPerUnit = 1 + random.Uint32N(10)
+			spec.RequestsPerUnit = 1 + random.Uint64N(10)
 			then := must(spec)
-			spec.RequestsPerUnit = random.Uint32N(10)
+			spec.RequestsPerUnit = random.Uint64N(10)
 			l, now := must(spec), at(time.Duration(random.Int64N(int64(10*time.Minute))))
 			var s State
 			for range random.IntN(4) { // some of them long ago

@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"bytes"
+	"slices"
 	"time"
 )
 
@@ -16,6 +17,9 @@ func Describe(hits []Hit, states []State, now int64, out []Decision) {
 		s := l.counting.roll(states[i], now)
 		used, whole := l.counting.left(s, now)
 		d.Used, d.Remaining, d.ResetAfter = used, max(int64(l.Size())-used, 0), duration(whole)
+		if s.Until > 0 {
+			d.Remaining = 0
+		}
 		d.RetryAfter, d.Remembered = 0, false
 		if d.Over {
 			d.RetryAfter = Never
@@ -54,7 +58,7 @@ func (d *demands) onCounterOf(hits []Hit, i int) int64 {
 	if len(hits) <= few {
 		var sum demand
 		for j := range hits {
-			if j == i || bytes.Equal(hits[j].Key, hits[i].Key) {
+			if (j == i || bytes.Equal(hits[j].Key, hits[i].Key)) && !repeats(hits, j) {
 				sum.add(&hits[j])
 			}
 		}
@@ -62,9 +66,35 @@ func (d *demands) onCounterOf(hits []Hit, i int) int64 {
 	}
 	if d.all == nil {
 		d.counters, d.all = CountersOf(hits), make([]demand, len(hits))
+		named := make(map[holdOf]bool)
 		for j := range hits {
-			d.all[d.counters.First(j)].add(&hits[j])
+			first := d.counters.First(j)
+			if h := &hits[j]; h.Hold != nil && h.Cost > 0 && !h.Refund {
+				of := holdOf{first, holdName(h.Hold)}
+				if named[of] {
+					continue
+				}
+				named[of] = true
+			}
+			d.all[first].add(&hits[j])
 		}
 	}
 	return d.all[d.counters.First(i)].most
+}
+
+// holdOf names a hold of the counter that a hit is the first on.
+type holdOf struct {
+	first int
+	name  holdName
+}
+
+// repeats reports whether an earlier one of few hits takes the hold that hit j takes.
+func repeats(hits []Hit, j int) bool {
+	h := &hits[j]
+	if h.Hold == nil || h.Cost == 0 || h.Refund {
+		return false
+	}
+	return slices.ContainsFunc(hits[:j], func(e Hit) bool {
+		return e.Cost > 0 && !e.Refund && bytes.Equal(e.Hold, h.Hold) && bytes.Equal(e.Key, h.Key)
+	})
 }

@@ -1,6 +1,11 @@
 package limiter
 
-import "math/big"
+import (
+	"bytes"
+	"maps"
+	"math/big"
+	"time"
+)
 
 // The exact counters of the judge, one kind for each algorithm. An empty one is as good
 // as new, whatever time it has seen.
@@ -10,6 +15,7 @@ var newExactCounter = map[Algorithm]func() exactCounter{
 	FixedWindow:   func() exactCounter { return exactWindow{use: new(big.Rat)} },
 	SlidingWindow: func() exactCounter { return exactSliding{} },
 	TokenBucket:   func() exactCounter { return exactBucket{level: new(big.Rat)} },
+	Concurrency:   func() exactCounter { return exactHolds{} },
 }
 
 // exactWindow is what a fixed window used.
@@ -19,7 +25,7 @@ type exactWindow struct {
 }
 
 func (b exactWindow) turn(r *rule, now int64) exactCounter {
-	if !b.empty() && now < b.start+r.period {
+	if !b.empty() && now < b.end(r) {
 		return b
 	}
 	return exactWindow{r.start(now), new(big.Rat)}
@@ -27,10 +33,49 @@ func (b exactWindow) turn(r *rule, now int64) exactCounter {
 
 // start is when the window starts that a hit at now would be in, if it is the first.
 func (r *rule) start(now int64) int64 {
-	if r.limit.Anchor == Epoch {
+	switch r.limit.Anchor {
+	case Epoch:
 		return now - now%r.period
+	case ByCalendar:
+		start, _ := r.onCalendar(now)
+		return start
 	}
 	return now
+}
+
+// onCalendar is when the window of a calendar starts and ends, as package time tells the
+// dates of zones whose midnights all exist, and come once.
+func (r *rule) onCalendar(now int64) (start, end int64) {
+	zone, err := time.LoadLocation(r.limit.TimeZone) // UTC if it is empty
+	if err != nil {
+		panic(err)
+	}
+	t, count := time.UnixMicro(now).In(zone), int(max(r.limit.UnitMultiplier, 1))
+	year, month, day := t.Date()
+	date := func(year int, month time.Month, day int) int64 {
+		return time.Date(year, month, day, 0, 0, 0, 0, zone).UnixMicro()
+	}
+	switch r.limit.Unit {
+	case Day:
+		return date(year, month, day), date(year, month, day+1)
+	case Week:
+		for t.Weekday() != time.Monday {
+			t = t.AddDate(0, 0, -1)
+		}
+		year, month, day = t.Date()
+		return date(year, month, day), date(year, month, day+7)
+	case Month:
+		first := time.January
+		for first+time.Month(count) <= month {
+			first += time.Month(count)
+		}
+		return date(year, first, 1), date(year, first+time.Month(count), 1)
+	case Year:
+		return date(year, 1, 1), date(year+1, 1, 1)
+	default: // in zones that are full hours away from UTC
+		start := now - now%(r.period)
+		return start, start + r.period
+	}
 }
 
 func (b exactWindow) back(r *rule, now int64) exactCounter {
@@ -41,7 +86,14 @@ func (b exactWindow) write(_ *rule, change *big.Rat) exactCounter {
 	return exactWindow{b.start, within(sum(b.use, change), rat(1<<52))}
 }
 
-func (b exactWindow) end(r *rule) int64   { return b.start + r.period }
+func (b exactWindow) end(r *rule) int64 {
+	if r.limit.Anchor == ByCalendar {
+		_, end := r.onCalendar(b.start)
+		return end
+	}
+	return b.start + r.period
+}
+
 func (b exactWindow) used(*rule) *big.Rat { return b.use }
 func (b exactWindow) empty() bool         { return b.use.Sign() == 0 }
 
@@ -130,6 +182,70 @@ func (b exactBucket) write(r *rule, change *big.Rat) exactCounter {
 
 func (b exactBucket) used(*rule) *big.Rat { return b.level }
 func (b exactBucket) empty() bool         { return b.level.Sign() == 0 }
+
+// exactHolds is when each hold ends, by its name.
+type exactHolds struct{ ends map[string]int64 }
+
+func (b exactHolds) turn(_ *rule, now int64) exactCounter {
+	live := maps.Clone(b.ends)
+	maps.DeleteFunc(live, func(_ string, end int64) bool { return end <= now })
+	return exactHolds{live}
+}
+
+func (b exactHolds) back(r *rule, now int64) exactCounter {
+	ends := map[string]int64{}
+	for name, end := range b.ends {
+		ends[name] = min(end, now+r.period)
+	}
+	return exactHolds{ends}.turn(r, now) // what has ended does not come back when the clock steps back
+}
+
+// isAlready reports whether the counter is as h wants it.
+func (b exactHolds) isAlready(h *Hit) bool {
+	_, held := b.ends[string(h.Hold)]
+	return h.Cost > 0 && held != h.Refund
+}
+
+// hold takes or gives back what h names.
+func (b exactHolds) hold(r *rule, h *Hit, now int64) exactCounter {
+	ends := map[string]int64{}
+	maps.Copy(ends, b.ends)
+	if h.Refund {
+		delete(ends, string(h.Hold))
+	} else if ends[string(h.Hold)] == 0 {
+		ends[string(h.Hold)] = now + r.period
+	}
+	return exactHolds{ends}
+}
+
+// retry is a second; never if the hits on the counter ask for more than it admits; or 0
+// if there is room for all of them.
+func (b exactHolds) retry(r *rule, hits []Hit, i int) int64 {
+	asked, peeks := map[string]bool{}, 0
+	for j := range hits {
+		h := &hits[j]
+		switch {
+		case !bytes.Equal(h.Key, hits[i].Key) || h.Refund:
+		case h.Cost > 0:
+			asked[string(h.Hold)] = true
+		case len(asked)+1 > peeks:
+			peeks = len(asked) + 1
+		}
+	}
+	switch all := rat(uint64(max(len(asked), peeks))); {
+	case all.Cmp(r.size) > 0:
+		return -1
+	case r.fits(b, all):
+		return 0
+	default:
+		return 1_000_000
+	}
+}
+
+func (b exactHolds) write(*rule, *big.Rat) exactCounter { panic("a hold has a name") }
+
+func (b exactHolds) used(*rule) *big.Rat { return rat(uint64(len(b.ends))) }
+func (b exactHolds) empty() bool         { return len(b.ends) == 0 }
 
 func rat(n uint64) *big.Rat { return new(big.Rat).SetInt(new(big.Int).SetUint64(n)) }
 

@@ -30,8 +30,19 @@ func (w window) most() int64 { return MaxExact / 2 }
 
 func newFixedWindow(s *Spec) (counting, error) {
 	w := fixedWindow{window{s.Period().Microseconds(), int64(s.RequestsPerUnit)}, 1}
-	if s.Anchor == Epoch {
+	switch s.Anchor {
+	case Epoch:
 		w.grid = w.period
+	case ByCalendar:
+		c, err := newCalendar(s)
+		if err != nil {
+			return nil, err
+		}
+		if w.period > 60*second {
+			w.grid = second
+			return calendarWindow{w, c}, nil
+		}
+		w.grid = w.period // the clocks of all zones show the same seconds, and full minutes at the same time
 	}
 	return w, nil
 }
@@ -45,6 +56,7 @@ func (w fixedWindow) roll(s State, now int64) State {
 	case now < start:
 		return w.back(s, now)
 	default:
+		s.Until = 0
 		return s
 	}
 }

@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"bytes"
 	"math"
 	"math/rand/v2"
 	"strconv"
@@ -36,15 +37,28 @@ var drawn = func() (specs []Spec) {
 			}
 		}
 	}
+	for _, s := range []Spec{
+		{Unit: Second, TimeZone: "Europe/Berlin"}, {Unit: Hour, TimeZone: "Europe/Berlin"}, {Unit: Day, TimeZone: "America/New_York"},
+		{Unit: Day}, {Unit: Week, TimeZone: "Europe/Berlin"}, {Unit: Month}, {Unit: Month, UnitMultiplier: 3, TimeZone: "Europe/Berlin"}, {Unit: Year},
+	} {
+		s.Anchor = ByCalendar
+		specs = append(specs, s)
+	}
 	return specs
 }()
 
-// limit draws a limit for the counter of that number, of any amount.
-func (d *draw) limit(counter int) *Limit {
+// bans are how long counters are banned that are gone over.
+var bans = []time.Duration{0, 10 * time.Minute, 0, MinBan, time.Hour, 10 * time.Minute, 0, MaxPeriod}
+
+// limit draws a limit for the counter of that number, of any amount, with that ban.
+func (d *draw) limit(counter int, ban time.Duration) *Limit {
 	s := drawn[counter]
-	s.RequestsPerUnit = []uint32{3, 10, 100, 7, 1, 0, 60, 1001, 1_000_000, 50_000_017, math.MaxUint32, math.MaxUint32 - 4}[d.below(12)]
+	if s.Algorithm.Takes(DenyForOption) {
+		s.DenyFor = ban
+	}
+	s.RequestsPerUnit = []uint64{3, 10, 100, 7, 1, 0, 60, 1001, 1_000_000, 50_000_017, math.MaxUint32, math.MaxUint32 - 4, MaxAmount - 27, MaxAmount}[d.below(14)]
 	if s.Algorithm.Takes(BurstOption) {
-		s.Burst = []uint32{0, 0, 1, 5, 20, 1000, math.MaxUint32}[d.below(7)]
+		s.Burst = []uint64{0, 0, 1, 5, 20, 1000, math.MaxUint32, MaxAmount}[d.below(8)]
 	}
 	l, err := NewLimit(s)
 	for err != nil { // its numbers are too large
@@ -57,9 +71,14 @@ func (d *draw) limit(counter int) *Limit {
 // hit draws what is asked of l on the counter of that number.
 func (d *draw) hit(counter int, l *Limit) Hit {
 	most := uint64(l.counting.most())
-	costs := []uint64{1, 2, 3, 0, 1, 10, 100, uint64(l.Size()), math.MaxUint32, most - 1, most, most + 1, 1 << 63, math.MaxUint64}
+	costs := []uint64{1, 2, 3, 0, 1, 10, 100, l.Size(), math.MaxUint32, most - 1, most, most + 1, 1 << 63, math.MaxUint64}
 	h := Hit{Limit: l, Cost: costs[d.below(len(costs))]}
 	h.Key = Keys{}.Append(nil, "fuzz", []Entry{{"counter", strconv.Itoa(counter)}}, nil, l)
+	if l.HoldKey() != "" {
+		h.Hold = bytes.Repeat([]byte{byte(d.below(6))}, HoldSize)
+		h.Refund = d.below(3) == 0
+		return h
+	}
 	switch d.below(8) {
 	case 0:
 		h.Refund = true
@@ -106,27 +125,42 @@ func statesOf(hits []Hit, all map[string]*State) []*State {
 	return states
 }
 
+// holdsOf returns the holds of the counters of hits that name one, from all that there are.
+func holdsOf(hits []Hit, all map[string]*Holds) []*Holds {
+	holds := make([]*Holds, len(hits))
+	for i := range hits {
+		if key := string(hits[i].Key); hits[i].Hold != nil {
+			if all[key] == nil {
+				all[key] = NewHolds(hits[i].Limit)
+			}
+			holds[i] = all[key]
+		}
+	}
+	return holds
+}
+
 // FuzzDecide compares Decide with the judge over histories of requests.
 func FuzzDecide(f *testing.F) {
 	addHistories(f)
 	f.Fuzz(func(t *testing.T, history []byte) {
 		d := &draw{history[:min(len(history), 1024)]}
-		j := &judge{counters: map[string]exactCounter{}}
-		states := map[string]*State{}
+		j := newJudge()
+		states, holds := map[string]*State{}, map[string]*Holds{}
 		now := at(0)
 		first := d.below(len(drawn)) // few counters, so that hits meet
 		for n := 0; len(d.rest) > 0; n++ {
 			now = d.clock(now)
 			var hits []Hit
+			ban := bans[d.below(len(bans))] // of all hits, so that a counter has one or none, as rules are loaded
 			for range 1 + d.below(4) {
 				counter := (first + d.below(4)) % len(drawn)
-				l := d.limit(counter)
+				l := d.limit(counter, ban)
 				l.Mode = []Mode{Enforced, Enforced, Enforced, Shadow, Quota}[d.below(5)]
 				hits = append(hits, d.hit(counter, l))
 			}
 			wantDenied, want := j.decide(hits, now)
 			out := make([]Decision, len(hits))
-			if denied := Decide(hits, statesOf(hits, states), now, out); denied != wantDenied {
+			if denied := DecideHolds(hits, statesOf(hits, states), holdsOf(hits, holds), now, out); denied != wantDenied {
 				t.Fatalf("request %d: denied is %v, want %v", n, denied, wantDenied)
 			}
 			for i := range hits {

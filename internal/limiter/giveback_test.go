@@ -64,7 +64,7 @@ func TestGiveBack(t *testing.T) {
 // What was charged, or what is stored, is from after now: the clock stepped back.
 func TestGiveBackAfterAStepBack(t *testing.T) {
 	const minute = 60_000_000
-	for _, spec := range []Spec{{}, {Anchor: FirstHit}, {Algorithm: SlidingWindow}, {Algorithm: TokenBucket}} {
+	for _, spec := range []Spec{{}, {Anchor: FirstHit}, {Anchor: ByCalendar, UnitMultiplier: 2}, {Algorithm: SlidingWindow}, {Algorithm: TokenBucket}} {
 		spec.RequestsPerUnit, spec.Unit = 10, Minute
 		l := must(spec)
 		take := func(s State, now int64) State { return l.counting.take(l.counting.roll(s, now), 4) }

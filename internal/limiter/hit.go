@@ -23,6 +23,10 @@ type Hit struct {
 	// Always writes the cost even if the hit or its request is denied: for usage
 	// that has already happened.
 	Always bool
+	// Hold names the hold that is taken or given back, in HoldSize bytes: nil unless the
+	// limit counts by Concurrency. It belongs to the caller, like Key. One hold costs 1,
+	// whatever Cost is above that.
+	Hold []byte
 	// Mode replaces that of the limit unless it is Enforced: for SHADOW_MODE and
 	// QUOTA_MODE, see package plan.
 	Mode Mode
@@ -36,11 +40,16 @@ type Hit struct {
 func (h *Hit) EffectiveMode() Mode { return cmp.Or(h.Mode, h.Limit.Mode) }
 
 // cost is Cost, or a number larger than any limit of which some can be summed.
-func (h *Hit) cost() int64 { return int64(min(h.Cost, MaxExact/2)) }
+func (h *Hit) cost() int64 {
+	if h.Hold != nil {
+		return int64(min(h.Cost, 1))
+	}
+	return int64(min(h.Cost, MaxExact/2))
+}
 
 // CountedCost returns what the hit takes or gives: its cost, or the largest that its
 // limit counts exactly.
-func (h *Hit) CountedCost() int64 { return int64(min(h.Cost, uint64(h.Limit.counting.most()))) }
+func (h *Hit) CountedCost() int64 { return min(h.cost(), h.Limit.counting.most()) }
 
 // least is what a peek asks for, in units. Where usage is charged although it does
 // not fit, a peek that asked for one would deny what the charge itself permits.
@@ -64,6 +73,9 @@ type Decision struct {
 	Over bool
 	// Charged reports whether the cost was written (or, for a refund, given back).
 	Charged bool
+	// Already reports whether the hold was there already, or for a refund was not: so
+	// that nothing changed.
+	Already bool
 	// Remembered reports whether the hit was known to be over without asking where the
 	// counter is.
 	Remembered bool
@@ -71,14 +83,15 @@ type Decision struct {
 	// exceeds the limit where usage was charged that did not fit, or the limit
 	// was lowered.
 	Used int64
-	// Remaining is what the limit still admits after the request, 0 or more.
+	// Remaining is what the limit still admits after the request, 0 or more: 0 while
+	// the counter is banned.
 	Remaining int64
-	// ResetAfter is the time until the whole limit is free again.
+	// ResetAfter is the time until the whole limit is free again, and no ban in force.
 	ResetAfter time.Duration
 	// RetryAfter is the time after which this counter would admit the same
 	// request if nothing else happened, that is all hits on it together: Never
 	// if no waiting helps, 0 if the hit fitted, or would now that the request's
-	// refunds are written.
+	// refunds are written. Of a limit by Concurrency it is a second: nobody knows.
 	RetryAfter time.Duration
 }
 

@@ -29,8 +29,11 @@ func FuzzHonestTimes(f *testing.F) {
 			var hits []Hit
 			for range 1 + d.below(3) {
 				counter := (first + d.below(3)) % len(drawn)
+				if drawn[counter].Algorithm == Concurrency { // nobody knows when to come back
+					counter = 0
+				}
 				if limits[counter] == nil {
-					limits[counter] = d.limit(counter)
+					limits[counter] = d.limit(counter, bans[d.below(len(bans))])
 					limits[counter].Mode = []Mode{Enforced, Enforced, Shadow, Quota}[d.below(4)]
 				}
 				hits = append(hits, d.hit(counter, limits[counter]))

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/big"
 	"strings"
+	"time"
 )
 
 // judge decides as the specification reads, with exact rational numbers and by
@@ -14,6 +15,11 @@ import (
 // to come, not by a formula.
 type judge struct {
 	counters map[string]exactCounter // by counter
+	bans     map[string]int64        // by counter, until when; those that have ended, too
+}
+
+func newJudge() *judge {
+	return &judge{counters: map[string]exactCounter{}, bans: map[string]int64{}}
 }
 
 // exactCounter is what a counter holds, at any time from the one at which it was
@@ -35,7 +41,7 @@ type exactCounter interface {
 // rule is a limit in the judge's words, with times in microseconds.
 type rule struct {
 	limit        *Limit
-	period       int64
+	period, ban  int64
 	amount, size *big.Rat // what a period, and what a moment admits
 }
 
@@ -43,11 +49,14 @@ func newRule(l *Limit) *rule {
 	seconds := map[Unit]int64{
 		Second: 1, Minute: 60, Hour: 3600, Day: 86400, Week: 604800, Month: 2592000, Year: 31536000,
 	}[l.Unit]
-	r := &rule{limit: l, period: seconds * int64(max(l.UnitMultiplier, 1)) * 1_000_000}
-	r.amount = rat(uint64(l.RequestsPerUnit))
+	if l.Anchor == ByCalendar && l.Unit >= Day { // the shortest
+		seconds -= map[Unit]int64{Day: 3600, Week: 3600, Month: 2*86400 + 3600}[l.Unit]
+	}
+	r := &rule{limit: l, period: seconds * int64(max(l.UnitMultiplier, 1)) * 1_000_000, ban: int64(l.DenyFor / time.Microsecond)}
+	r.amount = rat(l.RequestsPerUnit)
 	r.size = r.amount
 	if l.Burst > 0 && l.RequestsPerUnit > 0 {
-		r.size = rat(uint64(l.Burst))
+		r.size = rat(l.Burst)
 	}
 	return r
 }
@@ -61,6 +70,14 @@ func (r *rule) fits(b exactCounter, units *big.Rat) bool {
 	return sum(b.used(r), units).Cmp(r.size) <= 0
 }
 
+// write is b after h.
+func (r *rule) write(b exactCounter, h *Hit, now int64) exactCounter {
+	if b, ok := b.(exactHolds); ok {
+		return b.hold(r, h, now)
+	}
+	return b.write(r, change(h))
+}
+
 // verdict is a Decision with exact numbers.
 type verdict struct {
 	over, charged   bool
@@ -71,11 +88,22 @@ type verdict struct {
 func (j *judge) decide(hits []Hit, now int64) (denied bool, verdicts []verdict) {
 	verdicts = make([]verdict, len(hits))
 	for i := range hits {
-		if b := j.counters[string(hits[i].Key)]; b != nil && !b.empty() {
-			j.counters[string(hits[i].Key)] = b.back(newRule(hits[i].Limit), now)
+		r, key := newRule(hits[i].Limit), string(hits[i].Key)
+		if b := j.counters[key]; b != nil && !b.empty() {
+			j.counters[key] = b.back(r, now)
+		}
+		if r.ban > 0 && j.bans[key] > now { // no ban is longer than those of the limit
+			j.bans[key] = min(j.bans[key], now+r.ban)
 		}
 	}
-	trial := maps.Clone(j.counters)
+	trial, bans := maps.Clone(j.counters), maps.Clone(j.bans)
+	banned := func(r *rule, key string) bool { return r.ban > 0 && bans[key] > now }
+	write := func(h *Hit, r *rule, b exactCounter) {
+		trial[string(h.Key)] = r.write(b, h, now)
+		if !banned(r, string(h.Key)) {
+			delete(bans, string(h.Key))
+		}
+	}
 	open := func(h *Hit) (r *rule, b exactCounter) {
 		r = newRule(h.Limit)
 		if b = trial[string(h.Key)]; b == nil {
@@ -87,10 +115,13 @@ func (j *judge) decide(hits []Hit, now int64) (denied bool, verdicts []verdict) 
 	for i := range hits {
 		h := &hits[i]
 		r, b := open(h)
-		over := !h.Refund && !r.fits(b, wish(h))
+		over := !h.Refund && (banned(r, string(h.Key)) || !r.fits(b, wish(h)))
+		if b, named := b.(exactHolds); named && b.isAlready(h) {
+			over = false
+		}
 		verdicts[i].over = over
 		if h.Cost > 0 && (!over || h.Always) {
-			trial[string(h.Key)] = b.write(r, change(h))
+			write(h, r, b)
 		}
 		switch h.Limit.Mode {
 		case Enforced:
@@ -104,7 +135,7 @@ func (j *judge) decide(hits []Hit, now int64) (denied bool, verdicts []verdict) 
 	}
 	denied = enforcedOver || quotas > 0 && quotas == quotasOver
 	if denied {
-		trial = maps.Clone(j.counters)
+		trial, bans = maps.Clone(j.counters), maps.Clone(j.bans)
 	}
 	for i := range hits {
 		h := &hits[i]
@@ -112,13 +143,22 @@ func (j *judge) decide(hits []Hit, now int64) (denied bool, verdicts []verdict) 
 		verdicts[i].charged = unconditional || !denied && !verdicts[i].over && h.Cost > 0
 		if denied && unconditional && h.Cost > 0 {
 			r, b := open(h)
-			trial[string(h.Key)] = b.write(r, change(h))
+			write(h, r, b)
 		}
 	}
-	j.counters = trial
+	for i := range hits {
+		h := &hits[i]
+		if r := newRule(h.Limit); verdicts[i].over && h.Limit.Mode == Enforced && h.Cost > 0 && r.ban > 0 && !banned(r, string(h.Key)) {
+			bans[string(h.Key)] = now + r.ban
+		}
+	}
+	j.counters, j.bans = trial, bans
 	for i := range hits {
 		r, b := open(&hits[i])
 		verdicts[i].describe(r, b, hits, i, now)
+		if key := string(hits[i].Key); banned(r, key) {
+			verdicts[i].ban(bans[key] - now)
+		}
 	}
 	return denied, verdicts
 }
@@ -129,6 +169,15 @@ func (v *verdict) describe(r *rule, b exactCounter, hits []Hit, i int, now int64
 	if v.remaining.Sign() < 0 {
 		v.remaining = new(big.Int)
 	}
+	if b, ok := b.(exactHolds); ok {
+		if !b.empty() {
+			v.reset = r.period
+		}
+		if v.over {
+			v.retry = b.retry(r, hits, i)
+		}
+		return
+	}
 	if w, ok := b.(interface{ end(*rule) int64 }); ok {
 		v.reset = w.end(r) - now // used or not
 	} else {
@@ -136,6 +185,14 @@ func (v *verdict) describe(r *rule, b exactCounter, hits []Hit, i int, now int64
 	}
 	if v.over {
 		v.retry = r.first(b, now, func(b exactCounter) bool { return r.admits(b, hits, i) })
+	}
+}
+
+// ban says that nothing is admitted for so long.
+func (v *verdict) ban(left int64) {
+	v.remaining, v.reset = new(big.Int), max(v.reset, left)
+	if v.over && v.retry >= 0 {
+		v.retry = max(v.retry, left)
 	}
 }
 
@@ -182,6 +239,9 @@ func (r *rule) first(b exactCounter, now int64, good func(exactCounter) bool) in
 // wish is what must be free for h: for a peek one unit, unless what is asked for is
 // charged in any case.
 func wish(h *Hit) *big.Rat {
+	if h.Hold != nil {
+		return rat(1)
+	}
 	if h.Cost == 0 && !h.Always {
 		return rat(1)
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unsafe"
 )
 
 // Entry is one key and value of a descriptor, any bytes.
@@ -24,7 +25,8 @@ type Entry struct {
 // hours, minutes or seconds, the first of these that it is whole of, since in
 // Redis' memory every byte of a key counts. The kind is the letter of the algorithm,
 // which a fixed window does not have, and f for a window that starts with its first
-// hit. A trial, which has a counter of its own beside a limit
+// hit. A window of a calendar has units of the calendar instead, as in 1M for a month, a @
+// and the time zone unless that is UTC. A trial, which has a counter of its own beside a limit
 // that counts alike, has a t before all that. No two different inputs meet in one
 // key, whatever bytes they hold:
 //
@@ -84,6 +86,9 @@ func (k Keys) InBuckets() (Keys, error) {
 	k.tagged = true
 	return k, nil
 }
+
+// DigestsValues reports whether keys hold digests instead of values.
+func (k Keys) DigestsValues() bool { return k.digest }
 
 // Append appends the key of limit's counter for a descriptor to dst. Where
 // patterns[i] is not empty, it replaces the value of entries[i]; patterns may
@@ -148,11 +153,27 @@ func (s *Spec) AppendKind(dst []byte) []byte {
 		dst = append(dst, trialLetter)
 	}
 	dst = append(dst, algorithms[s.Algorithm].letter...)
-	if s.Anchor == FirstHit {
+	switch s.Anchor {
+	case FirstHit:
 		dst = append(dst, firstHitLetter)
+	case ByCalendar:
+		return s.appendCalendar(dst)
 	}
 	return appendPeriod(dst, s.Period())
 }
+
+// appendCalendar appends which windows of a calendar there are. Other kinds have no @.
+func (s *Spec) appendCalendar(dst []byte) []byte {
+	dst = strconv.AppendUint(dst, uint64(max(s.UnitMultiplier, 1)), 10)
+	dst = append(dst, calendarLetters[s.Unit], '@')
+	if zone := s.zone(); zone != utc {
+		dst = appendPart(dst, zone, false)
+	}
+	return dst
+}
+
+// calendarLetters are those of the units, a year last.
+const calendarLetters = "-smhdwMy"
 
 // appendPeriod appends a period, which is whole seconds.
 func appendPeriod(dst []byte, period time.Duration) []byte {
@@ -169,9 +190,7 @@ func appendPeriod(dst []byte, period time.Duration) []byte {
 
 func appendPart(dst []byte, s string, digest bool) []byte {
 	if digest && s != "" || len(s) > maxPart {
-		start := len(dst)
-		dst = append(dst, s...) // only to hash it without allocating
-		return appendDigest(dst[:start], sha256.Sum256(dst[start:]))
+		return AppendDigest(dst, s)
 	}
 	for i := range len(s) {
 		switch c := s[i]; {
@@ -182,6 +201,12 @@ func appendPart(dst []byte, s string, digest bool) []byte {
 		}
 	}
 	return dst
+}
+
+// AppendDigest appends what stands for a text in a key that does not show it.
+func AppendDigest(dst []byte, s string) []byte {
+	// The bytes of s are only read: a copy would be as long as the request likes.
+	return appendDigest(dst, sha256.Sum256(unsafe.Slice(unsafe.StringData(s), len(s))))
 }
 
 func appendDigest(dst []byte, digest [sha256.Size]byte) []byte {

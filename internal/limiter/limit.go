@@ -1,6 +1,8 @@
 package limiter
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,7 +13,7 @@ import (
 // Unit is the unit of a limit's period. The zero value is no unit.
 type Unit uint8
 
-// The units, from the shortest. A month counts 30 days and a year 365.
+// The units, from the shortest. A month counts 30 days and a year 365, but on a Calendar.
 const (
 	Second Unit = iota + 1
 	Minute
@@ -83,6 +85,8 @@ const (
 	// FirstHit starts a window with the first hit after the last one ended, so
 	// that clients do not all return at the full minute.
 	FirstHit
+	// ByCalendar lets windows be those of a Calendar.
+	ByCalendar
 )
 
 // Charge says what becomes of the cost of a hit that is denied.
@@ -139,30 +143,49 @@ func (m FailureMode) String() string { return failureModes[m] }
 // the epoch, stays below MaxExact.
 const MaxPeriod = 100 * 365 * 24 * time.Hour
 
+// MaxAmount is the largest amount of a limit, and the largest burst. A use and a cost,
+// each of which may be four times as much, still add up to MaxExact.
+const MaxAmount = 1 << 50
+
 // Spec says what a limit is: an amount per period, how it is counted, and what
 // happens when it is used up.
 type Spec struct {
-	Name            string      // as configured, may be empty
-	RequestsPerUnit uint32      // amount per period, 0 denies all
-	Unit            Unit        // with UnitMultiplier, the period
-	UnitMultiplier  uint32      // periods of so many units; 0 means 1
-	Unlimited       bool        // admits everything and never reaches a store
-	Algorithm       Algorithm   // how the amount is counted
-	Anchor          Anchor      // of a fixed window
-	Burst           uint32      // size of a token bucket; 0 means RequestsPerUnit
-	Charge          Charge      // whether denied hits are written
-	Mode            Mode        // what a denial means
-	Trial           bool        // has a counter of its own beside a limit of its rule that counts alike
-	FailureMode     FailureMode // what becomes of hits while the store fails
-	Replaces        []string    // names of limits that do not count beside this one
-	Series          Series      // of the metrics; limits of equal labels share them
+	Name            string        // as configured, may be empty
+	RequestsPerUnit uint64        // amount per period, at most MaxAmount, 0 denies all
+	Unit            Unit          // with UnitMultiplier, the period
+	UnitMultiplier  uint32        // periods of so many units; 0 means 1
+	Unlimited       bool          // admits everything and never reaches a store
+	Algorithm       Algorithm     // how the amount is counted
+	Anchor          Anchor        // of a fixed window
+	TimeZone        string        // of anchor ByCalendar; empty means UTC
+	Burst           uint64        // size of a token bucket, at most MaxAmount; 0 means RequestsPerUnit
+	Hold            string        // key of the entry that names a hold of Concurrency; "" means DefaultHold
+	Charge          Charge        // whether denied hits are written
+	DenyFor         time.Duration // how long a ban of who goes over lasts; 0: there are none
+	Mode            Mode          // what a denial means
+	Trial           bool          // has a counter of its own beside a limit of its rule that counts alike
+	FailureMode     FailureMode   // what becomes of hits while the store fails
+	Replaces        []string      // names of limits that do not count beside this one
+	Series          Series        // of the metrics; limits of equal labels share them
 }
 
-// Period returns the length of the limit's window, or the time in which a bucket
-// refills by the amount.
+// Period returns the length of the limit's window, of a calendar about that, or the time
+// in which a bucket refills by the amount.
 func (s *Spec) Period() time.Duration {
 	return s.Unit.Duration() * time.Duration(max(s.UnitMultiplier, 1))
 }
+
+// MonthAnchor returns the anchor of a limit without one where months are those of the
+// calendar: ByCalendar for a fixed window of months, else Epoch.
+func (s *Spec) MonthAnchor() Anchor {
+	if s.Unit == Month && s.Algorithm == FixedWindow && !s.Unlimited {
+		return ByCalendar
+	}
+	return Epoch
+}
+
+// zone is the time zone of a calendar.
+func (s *Spec) zone() string { return cmp.Or(s.TimeZone, utc) }
 
 // Per returns the period in words, such as "minute" or "5 minutes".
 func (s *Spec) Per() string {
@@ -173,15 +196,32 @@ func (s *Spec) Per() string {
 }
 
 // Rate returns the amount per period in words, such as "10 per 5 minutes".
-func (s *Spec) Rate() string { return fmt.Sprintf("%d per %s", s.RequestsPerUnit, s.Per()) }
+func (s *Spec) Rate() string {
+	if s.Algorithm == Concurrency {
+		return fmt.Sprintf("%d at once, each for %v at most", s.RequestsPerUnit, s.Period())
+	}
+	return fmt.Sprintf("%d per %s", s.RequestsPerUnit, s.Per())
+}
 
 // Size returns how much fits at once: the amount, or the burst of a bucket that
 // has one.
-func (s *Spec) Size() uint32 {
+func (s *Spec) Size() uint64 {
 	if s.Burst > 0 && s.RequestsPerUnit > 0 {
 		return s.Burst
 	}
 	return s.RequestsPerUnit
+}
+
+// DefaultHold is the key of the entry that names a hold, as Envoy's action
+// request_headers makes it of x-request-id.
+const DefaultHold = "request_id"
+
+// HoldKey returns the key of the entry that names a hold, "" if the limit has no holds.
+func (s *Spec) HoldKey() string {
+	if s.Unlimited || s.Algorithm != Concurrency {
+		return ""
+	}
+	return cmp.Or(s.Hold, DefaultHold)
 }
 
 // Limit is a Spec that can be counted. It is immutable once it is used, and before that
@@ -189,7 +229,8 @@ func (s *Spec) Size() uint32 {
 type Limit struct {
 	Spec
 	counting counting
-	ample    int64 // as counting tells
+	calendar *Calendar // see Calendar
+	ample    int64     // as counting says
 	id       uint64
 }
 
@@ -208,7 +249,14 @@ func NewLimit(s Spec) (*Limit, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Limit{Spec: s, counting: c, id: lastID.Add(1)}
+	l := &Limit{Spec: s, id: lastID.Add(1)}
+	if w, ok := c.(calendarWindow); ok {
+		l.calendar = w.calendar
+	}
+	if s.DenyFor > 0 {
+		c = banning{c, s.DenyFor.Microseconds()}
+	}
+	l.counting = c
 	if c != nil {
 		l.ample = c.ample()
 	}
@@ -226,10 +274,22 @@ func (s *Spec) newCounting() (counting, error) {
 		return nil, fmt.Errorf("undefined unit, allowed are %s", strings.Join(UnitNames(), ", "))
 	case int64(max(s.UnitMultiplier, 1)) > int64(MaxPeriod/s.Unit.Duration()):
 		return nil, fmt.Errorf("a period of %s is too long, at most 100 years are allowed", s.Per())
+	case max(s.RequestsPerUnit, s.Burst) > MaxAmount:
+		return nil, fmt.Errorf("an amount of %d is too large, at most %d is allowed", max(s.RequestsPerUnit, s.Burst), uint64(MaxAmount))
 	case s.Burst > 0 && !s.Algorithm.Takes(BurstOption):
 		return nil, BurstOption.misplaced()
 	case s.Anchor != Epoch && !s.Algorithm.Takes(AnchorOption):
 		return nil, AnchorOption.misplaced()
+	case s.Charge != ByDefault && !s.Algorithm.Takes(ChargeOption):
+		return nil, ChargeOption.misplaced()
+	case s.Hold != "" && !s.Algorithm.Takes(HoldOption):
+		return nil, HoldOption.misplaced()
+	case s.TimeZone != "" && s.Anchor != ByCalendar:
+		return nil, errors.New("time_zone is for anchor calendar only")
+	case s.DenyFor != 0 && !s.Algorithm.Takes(DenyForOption):
+		return nil, DenyForOption.misplaced()
+	case s.DenyFor != 0 && (s.DenyFor < MinBan || s.DenyFor > MaxPeriod):
+		return nil, fmt.Errorf("a ban of %v is not allowed, allowed are %v to 100 years", s.DenyFor, MinBan)
 	default:
 		return algorithms[s.Algorithm].new(s)
 	}

@@ -62,7 +62,7 @@ func TestPeriod(t *testing.T) {
 func TestSize(t *testing.T) {
 	for _, tc := range []struct {
 		spec Spec
-		want uint32
+		want uint64
 	}{
 		{Spec{RequestsPerUnit: 7}, 7},
 		{Spec{RequestsPerUnit: 7, Algorithm: TokenBucket}, 7},
@@ -98,6 +98,22 @@ func TestNewLimitRefuses(t *testing.T) {
 		{Spec{Unit: Year + 1}, undefined},
 		{Spec{Unit: math.MaxUint8, UnitMultiplier: 2}, undefined},
 		{Spec{Unlimited: true}, ""},
+		{Spec{Unit: Month, RequestsPerUnit: MaxAmount}, ""},
+		{Spec{Unit: Month, RequestsPerUnit: MaxAmount + 1}, "an amount of 1125899906842625 is too large, at most 1125899906842624 is allowed"},
+		{Spec{Unit: Second, RequestsPerUnit: 1 << 33, Algorithm: TokenBucket, Burst: MaxAmount}, ""},
+		{
+			Spec{Unit: Second, RequestsPerUnit: 1 << 33, Algorithm: TokenBucket, Burst: math.MaxUint64},
+			"an amount of 18446744073709551615 is too large, at most 1125899906842624 is allowed",
+		},
+		{Spec{Unit: Month, RequestsPerUnit: MaxAmount, Algorithm: SlidingWindow}, "1125899906842624 per month" + inexact},
+		{ // Not even the product with a million microseconds would be exact.
+			Spec{Unit: Second, RequestsPerUnit: MaxAmount, Algorithm: TokenBucket},
+			"a bucket of 1125899906842624 that refills at 1125899906842624 per second" + inexact,
+		},
+		{ // It refills in 2^81 seconds, whose lowest 64 bits are 0.
+			Spec{Unit: Second, UnitMultiplier: 1 << 31, RequestsPerUnit: 1, Algorithm: TokenBucket, Burst: MaxAmount},
+			"a bucket of 1125899906842624 that refills at 1 per 2147483648 seconds takes too long, at most 100 years are allowed",
+		},
 		{Spec{Unit: Minute, Burst: 1}, "burst is for algorithm token_bucket only"},
 		{Spec{Unit: Minute, Algorithm: SlidingWindow, Burst: 1}, "burst is for algorithm token_bucket only"},
 		{Spec{Unit: Minute, Algorithm: SlidingWindow, Anchor: FirstHit}, "anchor is for algorithm fixed_window only"},

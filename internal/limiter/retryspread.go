@@ -12,9 +12,9 @@ import (
 // exact one, and the first request gets the exact one.
 //
 // It cannot know who comes back. A client alone on its counter that does not wait, and
-// is denied again and again, looks like many. So a limit of few units, or of a long
-// period, is taken for that of one client: its times are less than a second later than
-// the exact ones. Those of other limits are at most two periods later. A line that gets
+// is denied again and again, looks like many. So a limit of few units, of a long
+// period, or with bans, is taken for that of one client: its times are less than a
+// second later than the exact ones. Those of other limits are at most two periods later. A line that gets
 // so long twice within half a period is of clients that do not wait: until all its
 // times are due, new ones are at most a period, and 10 seconds, later than exact.
 //
@@ -124,7 +124,7 @@ func (l *line) fill(now, period int64) {
 func (l *line) mostAhead(limit *Limit, free int64) int64 {
 	period := limit.Period().Microseconds()
 	switch {
-	case limit.RequestsPerUnit < crowdUnits || period > crowdPeriod:
+	case limit.RequestsPerUnit < crowdUnits || period > crowdPeriod || limit.DenyFor > 0:
 		return lonePush - 1
 	case free < l.impatient:
 		return min(period, impatientPush)

@@ -75,11 +75,12 @@ func seconds(n ...float64) (waits []time.Duration) {
 
 func TestRetrySpread(t *testing.T) {
 	fixed := limiter.Spec{RequestsPerUnit: 20, Unit: limiter.Minute}
-	firstHit, sliding, bucket, hourly, few := fixed, fixed, fixed, fixed, fixed
+	firstHit, sliding, bucket, hourly, few, ban := fixed, fixed, fixed, fixed, fixed, fixed
 	firstHit.Anchor = limiter.FirstHit
 	sliding.Algorithm = limiter.SlidingWindow
 	bucket.Algorithm = limiter.TokenBucket
 	hourly.Unit, hourly.Algorithm = limiter.Hour, limiter.TokenBucket
+	ban.DenyFor, ban.Algorithm = 10*time.Minute, limiter.TokenBucket
 	few.RequestsPerUnit, few.Algorithm = 19, limiter.TokenBucket
 	for _, c := range []struct {
 		name string
@@ -94,11 +95,12 @@ func TestRetrySpread(t *testing.T) {
 		{"a bucket", bucket, 10, seconds(30, 60, 90, 120, 150, 30)},
 		{"all of a bucket", bucket, 20, seconds(60, 120, 180, 60)},
 		{"a long period", hourly, 10, seconds(1800, 1800, 1800)},
+		{"a ban", ban, 10, seconds(600, 600, 600)},
 		{"a limit of few units", few, 19, seconds(60, 60, 60)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, l := newSpreading(t), storetest.Must(c.spec)
-			p.ask(hitOn(l, "k", uint64(c.spec.RequestsPerUnit)))
+			p.ask(hitOn(l, "k", c.spec.RequestsPerUnit))
 			if got := p.told(len(c.want), hitOn(l, "k", c.cost)); !slices.Equal(got, c.want) {
 				t.Errorf("told %v, want %v", got, c.want)
 			}
@@ -151,7 +153,7 @@ func TestWhoDoesNotWaitIsToldTheExactTime(t *testing.T) {
 	for name, l := range limits {
 		t.Run(name, func(t *testing.T) {
 			p := newSpreading(t)
-			p.ask(hitOn(l, "k", uint64(l.Size())))
+			p.ask(hitOn(l, "k", l.Size()))
 			for range 1000 {
 				p.now = p.now.Add(70 * time.Millisecond)
 				exact, out := p.askBoth(hitOn(l, "k", 1))
@@ -184,7 +186,7 @@ func TestWhoDoesNotWaitPushesNobodyFar(t *testing.T) {
 	for name, l := range sharedLimits() {
 		t.Run(name, func(t *testing.T) {
 			p := newSpreading(t)
-			p.ask(hitOn(l, "k", uint64(l.Size())))
+			p.ask(hitOn(l, "k", l.Size()))
 			asked, far := 0, 0
 			for range 6000 {
 				p.now = p.now.Add(100 * time.Millisecond)

@@ -33,6 +33,7 @@ func newSlidingWindow(s *Spec) (counting, error) {
 func (w slidingWindow) roll(s State, now int64) State {
 	switch current := now / w.period; {
 	case current == s.At:
+		s.Until = 0
 		return s
 	case current == s.At+1:
 		return State{At: current, Prev: s.Used}

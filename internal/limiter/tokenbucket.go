@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"fmt"
+	"math/bits"
 	"time"
 )
 
@@ -22,23 +23,30 @@ type tokenBucket struct {
 	divisor               int64 // the largest that the amount and the period's seconds have in common
 }
 
-// newTokenBucket fails unless all products can be exact. The largest is what
-// a bucket at the brim loses until it is empty, in units times seconds, with
-// amount and period divided by their divisor. Products with the microseconds of
-// one second, and a period added, are below 2^53 for all there are.
+// newTokenBucket fails unless all products can be exact. One is what a bucket at the
+// brim loses until it is empty, in units times seconds, with amount and period divided
+// by their divisor. The other is that of the amount and the microseconds of one second,
+// to which a remainder below the period is added.
 func newTokenBucket(s *Spec) (counting, error) {
 	seconds := int64(s.Period() / time.Second)
 	amount := int64(max(s.RequestsPerUnit, 1)) // without it, burst is 0 as well: nothing fits, but debt drains
 	b := tokenBucket{seconds * second, amount, int64(s.Size()), gcd(seconds, amount)}
 	what := func() string { return fmt.Sprintf("a bucket of %d that refills at %s", b.burst, s.Rate()) }
 	// A Duration can hold twice MaxPeriod, in which the debt of a period refills, too.
-	if uint64(b.burst)*uint64(seconds) > uint64(amount)*uint64(MaxPeriod/time.Second) {
+	if less(amount, int64(MaxPeriod/time.Second), b.burst, seconds) {
 		return nil, fmt.Errorf("%s takes too long, at most 100 years are allowed", what())
 	}
-	if b.brim() > MaxExact/(seconds/b.divisor) {
+	if b.brim() > MaxExact/(seconds/b.divisor) || amount > (MaxExact-b.period)/second {
 		return nil, inexact(what())
 	}
 	return b, nil
+}
+
+// less reports whether a*b < c*d, for numbers of which none is negative.
+func less(a, b, c, d int64) bool {
+	high, low := bits.Mul64(uint64(a), uint64(b))
+	otherHigh, otherLow := bits.Mul64(uint64(c), uint64(d))
+	return high < otherHigh || high == otherHigh && low < otherLow
 }
 
 func gcd(a, b int64) int64 {
@@ -116,7 +124,7 @@ func (b tokenBucket) giveBack(s, charged, _ State, cost int64) (State, bool) {
 	if charged.Used >= cost {
 		return b.give(s, cost), true
 	}
-	after := State{s.At, s.Used - charged.Used, s.Prev - charged.Prev}
+	after := State{At: s.At, Used: s.Used - charged.Used, Prev: s.Prev - charged.Prev}
 	if after.Prev < 0 {
 		after.Used, after.Prev = after.Used-1, after.Prev+b.period
 	}

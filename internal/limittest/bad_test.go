@@ -15,6 +15,7 @@ const (
 	expectFieldsText = "admitted, denied, statuses, " + statusFieldsText
 	statusFieldsText = "code, remaining, reset, retry_after, limit"
 	timesText        = "multiples of 1µs up to 100 years, such as 30s, 1m30s, 24h"
+	startsText       = "times of 100 years from 1970 on, such as 2026-03-29T00:00:00+01:00"
 	secondsText      = "multiples of 1s up to 290 years, such as 30s, 1m30s, 24h"
 	unitsText        = "second, minute, hour, day, month, year"
 )
@@ -62,7 +63,7 @@ var bad = map[string][]string{
 	},
 	"fields_unknown.yaml": {
 		`fields_unknown.yaml:2:1: unknown field "test" (did you mean tests?), allowed are rules, tests`,
-		`fields_unknown.yaml:6:5: tests[0]: unknown field "step" (did you mean steps?), allowed are name, domain, steps`,
+		`fields_unknown.yaml:6:5: tests[0]: unknown field "step" (did you mean steps?), allowed are name, domain, start, steps`,
 		`fields_unknown.yaml:8:9: tests[0].steps[0]: unknown field "sent" (did you mean send?), allowed are ` + stepFieldsText,
 		`fields_unknown.yaml:11:18: tests[0].steps[0].expect: unknown field "admittet" (did you mean admitted?), allowed are ` + expectFieldsText,
 		`fields_unknown.yaml:11:31: tests[0].steps[0].expect: unknown field "retry" (did you mean retry_after?), allowed are ` + expectFieldsText,
@@ -95,7 +96,7 @@ var bad = map[string][]string{
 		`numbers.yaml:7:16: tests[0].steps[1].send: "1000001" is not allowed, allowed are whole numbers from 1 to 1000000`,
 		`numbers.yaml:7:64: tests[0].steps[1].expect.denied: "many" is not allowed, allowed are whole numbers from 0 to 1000000`,
 		`numbers.yaml:8:23: tests[0].steps[2].hits_addend: "4294967296" is not allowed, allowed are whole numbers from 0 to 4294967295`,
-		`numbers.yaml:8:77: tests[0].steps[2].expect.remaining: "1.5" is not allowed, allowed are whole numbers from 0 to 4294967295`,
+		`numbers.yaml:8:77: tests[0].steps[2].expect.remaining: "1.5" is not allowed, allowed are whole numbers from 0 to 1125899906842624`,
 		`numbers.yaml:9:56: tests[0].steps[3].request[0].hits_addend: "18446744073709551616" is not allowed, allowed are whole numbers from 0 to 18446744073709551615`,
 		`numbers.yaml:9:96: tests[0].steps[3].request[0].is_negative_hits: "1" is not allowed, allowed are true and false`,
 	},
@@ -128,6 +129,9 @@ var bad = map[string][]string{
 		"times.yaml:12:39: tests[0].steps[6].every: the last request comes too late, at most 100 years are allowed",
 		`times.yaml:13:61: tests[0].steps[7].expect.reset: "1500ms" is not allowed, allowed are ` + secondsText,
 		`times.yaml:13:82: tests[0].steps[7].expect.retry_after: "soon" is not allowed, allowed are ` + secondsText,
+		`times.yaml:14:39: tests[1].start: "2026-03-29" is not allowed, allowed are ` + startsText,
+		`times.yaml:15:39: tests[2].start: "1969-12-31T23:59:59Z" is not allowed, allowed are ` + startsText,
+		"times.yaml:16:39: tests[3].start: a list is not allowed, text is needed",
 	},
 }
 

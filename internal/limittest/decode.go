@@ -15,7 +15,7 @@ import (
 // The fields of the format, by where they belong.
 var (
 	fileFields       = []string{"rules", "tests"}
-	testFields       = []string{"name", "domain", "steps"}
+	testFields       = []string{"name", "domain", "start", "steps"}
 	stepFields       = []string{"at", "send", "every", "request", "hits_addend", "expect"}
 	descriptorFields = []string{"entries", "hits_addend", "is_negative_hits", "limit"}
 	overrideFields   = []string{"requests_per_unit", "unit", "unit_multiplier"}
@@ -113,6 +113,8 @@ func (d *decoder) test(n *yaml.Node, others []test) test {
 			var ok bool
 			t.domain, ok = d.Text(n)
 			t.domainAt, noDomain = strictyaml.At(n), ok && t.domain == ""
+		case "start":
+			t.start = d.start(n)
 		case "steps":
 			d.Items(n, func(n *yaml.Node) { t.steps = append(t.steps, d.step(n, t.steps)) })
 		}
@@ -182,6 +184,20 @@ func (d *decoder) step(n *yaml.Node, others []step) step {
 		s.checks = d.checks(wanted, len(s.request.Descriptors))
 	}
 	return s
+}
+
+// start decodes when the clock of a test starts, and returns it since the epoch.
+func (d *decoder) start(n *yaml.Node) time.Duration {
+	text, ok := d.Text(n)
+	if !ok {
+		return 0
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if since := t.Sub(time.Unix(0, 0)); err == nil && since >= 0 && since <= maxTime {
+		return since
+	}
+	d.Problem(strictyaml.At(n), "%s is not allowed, allowed are times of %d years from 1970 on, such as 2026-03-29T00:00:00+01:00", strictyaml.Describe(n), maxTime/year)
+	return 0
 }
 
 // duration decodes a time that is a multiple of unit, and at most most, which is

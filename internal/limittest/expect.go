@@ -9,6 +9,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"weir/internal/limiter"
 	"weir/internal/plan"
 	"weir/internal/strictyaml"
 )
@@ -118,8 +119,8 @@ func (d *decoder) statusField(name string, n *yaml.Node) statusCheck {
 		c.want = d.code(n)
 		c.got = func(s plan.Status) string { return code(s.OverLimit) }
 	case "remaining":
-		c.want = strconv.FormatUint(uint64(d.Amount(n, 0)), 10)
-		c.got = func(s plan.Status) string { return strconv.FormatUint(uint64(s.Remaining), 10) }
+		c.want = strconv.FormatUint(d.Whole(n, 0, limiter.MaxAmount), 10)
+		c.got = func(s plan.Status) string { return strconv.FormatUint(s.Remaining, 10) }
 	case "reset":
 		c.want = d.duration(n, time.Second, maxWait).String()
 		c.got = reset

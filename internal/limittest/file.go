@@ -3,7 +3,7 @@
 //
 // A test has counters and a clock of its own. The clock stands still but for
 // what the steps say, and starts at the epoch, where a window of every length
-// begins. Requests take the server's own way through plan and the memory store,
+// begins, or when the test says. Requests take the server's own way through plan and the memory store,
 // but for the bytes of Envoy's protocol. So nothing here decides anything, and
 // nothing listens, waits or asks Redis.
 //
@@ -46,6 +46,7 @@ type test struct {
 	name     string
 	domain   string
 	domainAt strictyaml.Position
+	start    time.Duration // of the clock, since the epoch
 	steps    []step
 }
 

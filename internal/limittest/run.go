@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -69,9 +70,9 @@ func (f *File) Run(ctx context.Context, filter *regexp.Regexp) ([]Result, error)
 // run runs one test. The error is that of ctx.
 func (f *File) run(ctx context.Context, t *test) ([]Failure, error) {
 	var failures []Failure
-	var now time.Duration // since the epoch
+	var now time.Duration // since the start of the test
 	planner := plan.New(f.opts.Options)
-	counters := memstore.New(memstore.Options{Now: func() time.Time { return time.Unix(0, int64(now)) }})
+	counters := memstore.New(memstore.Options{Now: func() time.Time { return time.Unix(0, int64(t.start+now)) }})
 	for i, s := range t.steps {
 		var o outcome
 		for n := range s.send {
@@ -127,13 +128,23 @@ func describe(request *plan.Request, statuses []plan.Status) []string {
 		case l == nil:
 			line += ", no limit was counted"
 		case s.OverLimit:
-			line += fmt.Sprintf(", %s, remaining %d, retry_after %s", title(l), s.Remaining, retryAfter(s))
+			line += fmt.Sprintf(", %s, remaining %d, retry_after %s", title(l)+above(s), s.Remaining, retryAfter(s))
 		default:
-			line += fmt.Sprintf(", %s, remaining %d, reset %s", title(l), s.Remaining, reset(s))
+			line += fmt.Sprintf(", %s, remaining %d, reset %s", title(l)+above(s), s.Remaining, reset(s))
 		}
 		lines = append(lines, line)
 	}
 	return lines
+}
+
+// above names the rule whose limit decided if it is one above that of the descriptor.
+func above(s plan.Status) string {
+	for r := s.Rule; r != nil; r = r.Above {
+		if r != s.Rule && slices.Contains(r.Limits, s.Limit) {
+			return " from " + r.String()
+		}
+	}
+	return ""
 }
 
 func title(l *limiter.Limit) string {

@@ -53,6 +53,9 @@ func TestEveryField(t *testing.T) {
 	pass(t, f) // a file keeps nothing of a run
 }
 
+// A test can start when the clocks of a time zone change.
+func TestStart(t *testing.T) { pass(t, load(t, "testdata/calendar_test.yaml", Options{})) }
+
 // Every expectation matters: if it is changed, it fails, and it alone.
 func TestEveryExpectationCanFail(t *testing.T) {
 	f := load(t, "testdata/every_field_test.yaml", Options{})

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"weir/internal/descriptors"
 	"weir/internal/limiter"
 )
 
@@ -17,57 +18,80 @@ const maxOverrides = 1024
 // it is full it starts anew. It keeps nothing of a request, whose texts may be
 // long and any.
 type overrides struct {
+	calendarMonths bool // see Options
+
 	mu    sync.RWMutex
-	known map[overrideOf][]*limiter.Limit // each holds one, or none without rules for the domain
+	known map[overrideOf][]*limiter.Limit // none without rules for the domain
 }
 
 type overrideOf struct {
 	domain string // as a label; all domains without rules are one
 	Override
+	judge descriptors.Override // of the rule; the zero one if there is none
 }
 
-// limits returns the fixed window that o asks for, as a list of one, or what is wrong
-// with it. domain is the label of the request's domain. It is empty if there are no
-// rules for that domain: then nothing is limited, and the list is nil.
-func (os *overrides) limits(domain string, o Override) ([]*limiter.Limit, error) {
+// limits returns the limits that o asks for, as judge lets it, or what is wrong with
+// it. domain is the label of the request's domain. It is empty if there are no rules
+// for that domain: then nothing is limited, and the list is nil.
+func (os *overrides) limits(domain string, o Override, judge descriptors.Override) ([]*limiter.Limit, error) {
 	os.mu.RLock()
-	limits, known := os.known[overrideOf{domain, o}]
+	limits, known := os.known[overrideOf{domain, o, judge}]
 	os.mu.RUnlock()
 	if known {
 		return limits, nil
 	}
-	l, err := o.newLimit(domain)
+	limits, err := o.newLimits(domain, judge, os.calendarMonths)
 	if err != nil {
 		return nil, err
 	}
-	if domain != "" {
-		limits = []*limiter.Limit{l}
+	if domain == "" {
+		limits = nil
 	}
 	os.mu.Lock()
 	defer os.mu.Unlock()
 	if os.known == nil || len(os.known) >= maxOverrides {
 		os.known = make(map[overrideOf][]*limiter.Limit)
 	}
-	os.known[overrideOf{domain, o}] = limits
+	os.known[overrideOf{domain, o, judge}] = limits
 	return limits, nil
 }
 
 // Check returns what is wrong with o.
 func (o Override) Check() error {
-	_, err := o.newLimit("")
+	_, err := o.newLimits("", descriptors.Override{}, false)
 	return err
 }
 
-func (o Override) newLimit(domain string) (*limiter.Limit, error) {
+// newLimits returns the limit of o. Where judge says what is admitted at most, that
+// holds, too: in the same period the lower amount, else both limits. To compare rates
+// would not be enough: a limit per year passes all of it at once.
+func (o Override) newLimits(domain string, judge descriptors.Override, calendarMonths bool) ([]*limiter.Limit, error) {
 	if o.Unit == 0 || o.Unit == limiter.Week {
 		return nil, fmt.Errorf("undefined unit, allowed are %s", strings.Join(OverrideUnitNames(), ", "))
 	}
-	return limiter.NewLimit(limiter.Spec{
-		RequestsPerUnit: o.RequestsPerUnit,
-		Unit:            o.Unit,
-		UnitMultiplier:  o.UnitMultiplier,
-		Series:          limiter.LabelSet{Domain: domain, Key1: "override", Rule: "override", Limit: "override"}.Series(),
-	})
+	if judge == (descriptors.Override{}) {
+		judge.Series = limiter.LabelSet{Domain: domain, Key1: "override", Rule: "override", Limit: "override"}.Series()
+		judge.CalendarMonths = calendarMonths
+	}
+	asked, err := judge.NewLimit(uint64(o.RequestsPerUnit), o.Unit, o.UnitMultiplier)
+	if judge.Most == 0 {
+		return []*limiter.Limit{asked}, err
+	}
+	most, errOfMost := judge.NewMost()
+	switch {
+	case errOfMost != nil:
+		return nil, errOfMost // no judge of a Tree has one
+	case err != nil && o.Check() == nil:
+		return []*limiter.Limit{most}, nil // its algorithm cannot count so much
+	case err != nil:
+		return nil, err
+	case asked.Period() != most.Period():
+		return []*limiter.Limit{asked, most}, nil
+	case asked.RequestsPerUnit > most.RequestsPerUnit:
+		return []*limiter.Limit{most}, nil
+	default:
+		return []*limiter.Limit{asked}, nil
+	}
 }
 
 // OverrideUnitNames returns the names of the units that an override can have,

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/descriptors"
 	"weir/internal/limiter"
 )
 
@@ -12,7 +13,7 @@ func TestOverridesAreBounded(t *testing.T) {
 	var os overrides
 	limit := func(domain string, o Override) *limiter.Limit {
 		t.Helper()
-		limits, err := os.limits(domain, o)
+		limits, err := os.limits(domain, o, descriptors.Override{})
 		if err != nil || len(limits) != 1 {
 			t.Fatalf("got %v, %v, want one limit", limits, err)
 		}
@@ -26,7 +27,7 @@ func TestOverridesAreBounded(t *testing.T) {
 		t.Errorf("domain of the metrics is %q, want web", other.Series.Domain())
 	}
 	for n := range uint32(3 * maxOverrides) {
-		if l := limit("api", Override{RequestsPerUnit: n, Unit: limiter.Second}); l.RequestsPerUnit != n {
+		if l := limit("api", Override{RequestsPerUnit: n, Unit: limiter.Second}); l.RequestsPerUnit != uint64(n) {
 			t.Fatalf("override %d: got %v", n, l.RequestsPerUnit)
 		}
 	}
@@ -56,14 +57,14 @@ func TestKnownOverridesAreNotMadeAnew(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var os overrides
 			if n := testing.AllocsPerRun(100, func() {
-				if limits, err := os.limits(domain, Override{RequestsPerUnit: 1, Unit: limiter.Second}); err != nil || len(limits) > 0 != (domain != "") {
+				if limits, err := os.limits(domain, Override{RequestsPerUnit: 1, Unit: limiter.Second}, descriptors.Override{}); err != nil || len(limits) > 0 != (domain != "") {
 					t.Fatalf("got %v, %v", limits, err)
 				}
 			}); n != 0 {
 				t.Errorf("%v allocations, want none", n)
 			}
 			for range 2 {
-				if _, err := os.limits(domain, Override{}); err == nil {
+				if _, err := os.limits(domain, Override{}, descriptors.Override{}); err == nil {
 					t.Error("an undefined unit is no error")
 				}
 			}
@@ -81,6 +82,68 @@ func TestUnitsOfOverrides(t *testing.T) {
 		err := Override{Unit: unit}.Check()
 		if refused := unit == 0 || unit == limiter.Week; refused != (err != nil) || refused && err.Error() != "undefined unit, allowed are "+allowed {
 			t.Errorf("unit %v: got %v", unit, err)
+		}
+	}
+}
+
+// With CalendarMonths, so are the months of limits that requests bring along.
+func TestOverridesOfCalendarMonths(t *testing.T) {
+	planner, tree := New(Options{CalendarMonths: true}), load(t, "domain: api")
+	for _, c := range []struct {
+		override Override
+		kind     string // of the counter
+		err      string
+	}{
+		{Override{RequestsPerUnit: 1, Unit: limiter.Month}, "1M@", ""},
+		{Override{RequestsPerUnit: 1, Unit: limiter.Year}, "365d", ""},
+		{Override{RequestsPerUnit: 1, Unit: limiter.Month, UnitMultiplier: 5}, "", "descriptor 0: limit: windows of 5 months have no place on the calendar"},
+	} {
+		r := Request{Domain: "api", Descriptors: []Descriptor{{Entries: []limiter.Entry{{Key: "user", Value: "a"}}, Override: c.override, HasOverride: true}}}
+		var p Plan
+		switch err := planner.Prepare(&p, tree, &r); {
+		case c.err != "":
+			if err == nil || !strings.HasPrefix(err.Error(), c.err) {
+				t.Errorf("%+v: error %v, want %s", c.override, err, c.err)
+			}
+		case err != nil || !strings.HasSuffix(string(p.Hits[0].Key), "|"+c.kind):
+			t.Errorf("%+v: error %v, key %s, want one of %s", c.override, err, p.Hits[0].Key, c.kind)
+		}
+	}
+}
+
+// A limit that replaces those of a rule counts what the rule would: without the entry
+// that names what is in flight, of which every request has its own, and all values on
+// one counter if they share it.
+func TestOverridesCountWhatTheRuleCounts(t *testing.T) {
+	const rules = `
+domain: api
+descriptors:
+  - key: user
+    rate_limit: {unit: minute, requests_per_unit: 3, algorithm: concurrency}
+    %s
+  - key: tenant
+    value: t*
+    share_threshold: true
+    override: {max_requests_per_unit: 50}
+    rate_limit: {unit: minute, requests_per_unit: 3}
+`
+	for _, override := range []string{"", "override: {max_requests_per_unit: 50}"} {
+		tree := load(t, fmt.Sprintf(rules, override))
+		for descriptor, want := range map[string]string{
+			"user=a request_id=1": " w1|api|user=a|1h",
+			"request_id=2 user=a": " w1|api|user=a|1h",
+			"user=a":              " w1|api|user=a|1h",
+			"tenant=t1":           " w1|api|tenant~t*|1h",
+		} {
+			d := words(descriptor)
+			d.HasOverride, d.Override = true, Override{RequestsPerUnit: 10, Unit: limiter.Hour}
+			var p Plan
+			if err := New(Options{}).Prepare(&p, tree, &Request{Domain: "api", Descriptors: []Descriptor{d}}); err != nil {
+				t.Fatal(err)
+			}
+			if got := hitsOf(&p)[0]; got != want {
+				t.Errorf("%s: got the hit %q, want %q", descriptor, got, want)
+			}
 		}
 	}
 }

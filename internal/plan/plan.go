@@ -3,6 +3,7 @@
 // become statuses; it reads no bytes and asks no store.
 //
 //	request.go   Request: what is asked, and what is wrong with it
+//	hold.go      the names of what is in flight
 //	override.go  the limits that requests bring along
 //	plan.go      Prepare: Request and rules -> Hits
 //	mode.go      SHADOW_MODE and QUOTA_MODE
@@ -23,7 +24,8 @@ type Options struct {
 	Keys   limiter.Keys
 	Charge limiter.Charge // of limits that do not say it themselves; the zero value means Auto
 
-	ShadowMode     bool // deny nothing, but tell in the statuses what would be
+	CalendarMonths bool // count limits of months that requests bring along by the calendar of UTC
+	ShadowMode     bool // deny nothing, but say in the statuses what would be
 	QuotaMode      bool // take every enforced limit for a quota
 	MaxDescriptors int  // of one request, which is refused if it has more; 0 means 100
 }
@@ -37,7 +39,7 @@ type Planner struct {
 // New returns a Planner.
 func New(opts Options) *Planner {
 	opts.MaxDescriptors = cmp.Or(opts.MaxDescriptors, 100)
-	return &Planner{Options: opts}
+	return &Planner{Options: opts, overrides: overrides{calendarMonths: opts.CalendarMonths}}
 }
 
 // Plan is what is decided for one request: its hits and, when they are decided, its
@@ -56,23 +58,28 @@ type Plan struct {
 	Statuses []Status
 
 	opts     *Options
-	matches  []match  // one for each descriptor
-	replaced []string // names of limits
-	keys     []byte   // of hits, one after the other
-	labels   []byte   // likewise, of those with values of the request
+	matches  []match         // one for each descriptor
+	replaced []string        // names of limits
+	keys     []byte          // of hits, one after the other
+	holds    []byte          // names of holds, likewise
+	entries  []limiter.Entry // of matches that have not all those of their descriptor
+	labels   []byte          // likewise, of those with values of the request
 }
 
 // match is what applies to one descriptor of a request.
 type match struct {
-	rule      *descriptors.Rule // nil: none, or an override
+	rule      *descriptors.Rule // nil: none, or an override that no rule judges
+	entries   []limiter.Entry   // of the descriptor, without the one that names its hold
+	hold      []byte            // the name of its hold, nil without
 	limits    []*limiter.Limit  // of the rule, or the override; replaced ones included
+	above     *descriptors.Rule // its limits hold, too, and those of its Above
 	unlimited bool              // one of the limits admits everything
 	// The hits of the limits that are counted are Plan.Hits[first:end].
 	first, end int
 }
 
 // Prepare makes p the plan of r under the rules of tree, up to its hits. The error
-// tells what is wrong with r, which must not change until p has its statuses.
+// says what is wrong with r, which must not change until p has its statuses.
 func (pl *Planner) Prepare(p *Plan, tree *descriptors.Tree, r *Request) error {
 	p.Reset()
 	p.opts = &pl.Options
@@ -93,16 +100,17 @@ func (p *Plan) Reset() {
 	clear(p.replaced)
 	clear(p.Hits)
 	clear(p.Statuses)
+	clear(p.entries)
 	p.Hits, p.Decisions, p.Statuses = p.Hits[:0], p.Decisions[:0], p.Statuses[:0]
 	p.matches, p.replaced = p.matches[:0], p.replaced[:0]
-	p.keys, p.labels = p.keys[:0], p.labels[:0]
+	p.keys, p.labels, p.holds, p.entries = p.keys[:0], p.labels[:0], p.holds[:0], p.entries[:0]
 	p.Unmatched, p.Denied, p.opts = 0, false, nil
 }
 
 // Memory returns how much p keeps allocated: items of the slice that has the most,
 // and bytes.
 func (p *Plan) Memory() (items, bytes int) {
-	return max(cap(p.Hits), cap(p.matches)), max(cap(p.keys), cap(p.labels))
+	return max(cap(p.Hits), cap(p.matches), cap(p.entries)), max(cap(p.keys), cap(p.labels), cap(p.holds))
 }
 
 // match finds what applies to each descriptor of r, and counts those that nothing
@@ -110,22 +118,55 @@ func (p *Plan) Memory() (items, bytes int) {
 func (p *Plan) match(tree *descriptors.Tree, r *Request, overrides *overrides) error {
 	for i := range r.Descriptors {
 		d := &r.Descriptors[i]
-		var m match
+		m := match{entries: d.Entries}
+		var rule *descriptors.Rule // that is for d
+		var holdEntry int          // the place of the entry that names a hold of it
 		if d.HasOverride {
 			var err error
-			if m.limits, err = overrides.limits(tree.DomainLabel(r.Domain), d.Override); err != nil {
+			if rule, holdEntry, err = m.override(tree, r.Domain, d, overrides); err != nil {
 				return fmt.Errorf("descriptor %d: limit: %w", i, err)
 			}
-		} else if m.rule = tree.Match(r.Domain, d.Entries); m.rule != nil {
-			m.limits = m.rule.Limits
+		} else if rule, holdEntry = tree.MatchHold(r.Domain, d.Entries); rule != nil {
+			m.rule, m.limits, m.above = rule, rule.Limits, rule.Above
+		}
+		if d.HasOverride && holdEntry < 0 {
+			rule = m.above // in the place of the others no name is needed
+		}
+		if rule != nil && rule.Hold != "" {
+			if err := p.nameHold(&m, rule, holdEntry); err != nil {
+				return fmt.Errorf("descriptor %d: %w", i, err)
+			}
 		}
 		if m.rule == nil && m.limits == nil {
 			p.Unmatched++
 		}
 		p.noteReplaced(m.limits)
+		for above := m.above; above != nil; above = above.Above {
+			p.noteReplaced(above.Limits)
+		}
 		p.matches = append(p.matches, m)
 	}
 	return nil
+}
+
+// override puts the limit that d brings along in the place of those of its rule. It
+// returns that rule, nil if it says nothing of such limits, and which entry names a hold
+// of it, -1 if none does.
+func (m *match) override(tree *descriptors.Tree, domain string, d *Descriptor, overrides *overrides) (rule *descriptors.Rule, holdEntry int, err error) {
+	var judge descriptors.Override
+	rule, holdEntry = tree.MatchOverride(domain, d.Entries)
+	if rule != nil {
+		entries := len(d.Entries)
+		if holdEntry >= 0 {
+			entries--
+		}
+		m.above = rule.Passed(entries)
+		if rule.Override != nil {
+			m.rule, judge = rule, *rule.Override
+		}
+	}
+	m.limits, err = overrides.limits(tree.DomainLabel(domain), d.Override, judge)
+	return rule, holdEntry, err
 }
 
 // noteReplaced collects the names of the limits that limits replace.
@@ -146,38 +187,82 @@ func (p *Plan) isReplaced(l *limiter.Limit) bool {
 }
 
 // addHits makes a hit of every limit that is counted: neither unlimited, which
-// cannot be replaced, nor replaced.
+// cannot be replaced, nor replaced. Those of the rule come first, then those that
+// hold from above, the nearest first.
 func (p *Plan) addHits(r *Request) {
 	for i := range p.matches {
 		m, d := &p.matches[i], &r.Descriptors[i]
-		labels := p.addLabels(m, d)
 		m.first = len(p.Hits)
-		for _, l := range m.limits {
-			switch {
-			case l.Unlimited:
-				m.unlimited = true
-			case !p.isReplaced(l):
-				p.Hits = append(p.Hits, limiter.Hit{
-					Limit:  l,
-					Key:    p.addKey(r.Domain, m, d, l),
-					Cost:   r.Cost(d),
-					Refund: d.Refund,
-					Always: d.chargedAlways(cmp.Or(l.Charge, p.opts.Charge, limiter.Auto)),
-					Mode:   p.opts.DecidingMode(l),
-					Labels: labels,
-				})
-			}
+		p.add(r, d, m, m.own(d))
+		for above := m.above; above != nil; above = above.Above {
+			p.add(r, d, m, m.levelOf(above))
 		}
 		m.end = len(p.Hits)
 	}
 	p.Decisions = slices.Grow(p.Decisions, len(p.Hits))[:len(p.Hits)]
 }
 
-// addLabels spells what metrics call the hits of d, nil if only the rules say it.
-func (p *Plan) addLabels(m *match, d *Descriptor) []byte {
+// level is what one rule has for a descriptor.
+type level struct {
+	rule   *descriptors.Rule // nil of an override that no rule judges
+	limits []*limiter.Limit
+	// What spells their counters, as limiter.Keys.Append takes it.
+	entries  []limiter.Entry
+	patterns []string
+}
+
+// own returns what m has for d before what holds from above.
+func (m *match) own(d *Descriptor) level {
+	switch {
+	case d.HasOverride && m.rule != nil:
+		return level{m.rule, m.limits, m.entries, m.rule.Patterns}
+	case d.HasOverride:
+		return level{nil, m.limits, m.entries, nil}
+	case m.rule != nil:
+		return m.levelOf(m.rule)
+	default:
+		return level{}
+	}
+}
+
+// levelOf returns what a rule has for the descriptor of m.
+func (m *match) levelOf(rule *descriptors.Rule) level {
+	return level{rule, rule.Limits, rule.Counted(m.entries), rule.Patterns}
+}
+
+// add makes hits of the limits of one level.
+func (p *Plan) add(r *Request, d *Descriptor, m *match, of level) {
+	labels, first := p.addLabels(of.rule, m.entries), len(p.Hits)
+	for _, l := range of.limits {
+		switch {
+		case l.Unlimited:
+			m.unlimited = true
+		case d.Refund && m.hold != nil && l.HoldKey() == "":
+			// What ends gives back its hold. That it began still counts.
+		case !p.isReplaced(l):
+			p.Hits = append(p.Hits, limiter.Hit{
+				Limit:  l,
+				Key:    p.addKey(r.Domain, &of, first, l),
+				Cost:   r.Cost(d),
+				Refund: d.Refund,
+				Always: d.chargedAlways(cmp.Or(l.Charge, p.opts.Charge, limiter.Auto)),
+				Mode:   p.opts.DecidingMode(l),
+				Labels: labels,
+			})
+			if l.HoldKey() != "" {
+				h := &p.Hits[len(p.Hits)-1]
+				h.Hold, h.Cost, h.Always = m.hold, min(h.Cost, 1), false
+			}
+		}
+	}
+}
+
+// addLabels spells what metrics call the hits of entries on the limits of a rule, nil if
+// only the rules say it.
+func (p *Plan) addLabels(rule *descriptors.Rule, entries []limiter.Entry) []byte {
 	start := len(p.labels)
-	if m.rule != nil {
-		p.labels = m.rule.AppendLabels(p.labels, d.Entries)
+	if rule != nil {
+		p.labels = rule.AppendLabels(p.labels, entries)
 	}
 	if len(p.labels) == start {
 		return nil
@@ -185,19 +270,15 @@ func (p *Plan) addLabels(m *match, d *Descriptor) []byte {
 	return p.labels[start:len(p.labels):len(p.labels)]
 }
 
-// addKey spells the key of l's counter, from the second limit of a rule on with
-// the help of the first one's.
-func (p *Plan) addKey(domain string, m *match, d *Descriptor, l *limiter.Limit) []byte {
+// addKey spells the key of l's counter, from the second limit of a level on with
+// the help of the first one's, whose hit is at first.
+func (p *Plan) addKey(domain string, of *level, first int, l *limiter.Limit) []byte {
 	start, spelled := len(p.keys), false
-	if m.first < len(p.Hits) {
-		p.keys, spelled = p.opts.Keys.AppendSibling(p.keys, p.Hits[m.first].Key, l)
+	if first < len(p.Hits) {
+		p.keys, spelled = p.opts.Keys.AppendSibling(p.keys, p.Hits[first].Key, l)
 	}
 	if !spelled {
-		var patterns []string
-		if m.rule != nil {
-			patterns = m.rule.Patterns
-		}
-		p.keys = p.opts.Keys.Append(p.keys, domain, d.Entries, patterns, l)
+		p.keys = p.opts.Keys.Append(p.keys, domain, of.entries, of.patterns, l)
 	}
 	return p.keys[start:len(p.keys):len(p.keys)]
 }

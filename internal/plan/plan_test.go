@@ -43,11 +43,7 @@ func decided(t *testing.T, planner *Planner, p *Plan, r *Request) {
 	if err := planner.Prepare(p, load(t, rules), r); err != nil {
 		t.Fatal(err)
 	}
-	states := make([]*limiter.State, len(p.Hits))
-	for i := range states {
-		states[i] = new(limiter.State)
-	}
-	p.SetStatuses(limiter.Decide(p.Hits, states, 0, p.Decisions))
+	decideFresh(p)
 }
 
 // What is asked becomes hits, and what is decided of them becomes statuses.
@@ -80,7 +76,7 @@ func TestPlan(t *testing.T) {
 	type status struct {
 		over      bool
 		limit     string
-		remaining uint32
+		remaining uint64
 		reset     time.Duration
 	}
 	var statuses []status

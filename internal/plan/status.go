@@ -15,7 +15,7 @@ type Status struct {
 	Rule      *descriptors.Rule // nil: none, or an override
 	Limit     *limiter.Limit    // that decided, nil if none was counted
 	Mode      limiter.Mode      // of Limit, see Options.Mode
-	Remaining uint32            // what Limit still admits
+	Remaining uint64            // what Limit still admits
 	// UntilReset is when to try again if OverLimit, else when the limit is whole
 	// again. It is 0 where there is no time to tell: no limit was counted, or there
 	// is no use in trying again.
@@ -84,7 +84,7 @@ func (s *Status) describe(l *limiter.Limit, d *limiter.Decision) {
 	s.ResetAfter = RoundUp(d.ResetAfter, time.Second)
 	s.UntilReset = s.ResetAfter
 	if !d.Over {
-		s.Remaining = uint32(min(d.Remaining, math.MaxUint32))
+		s.Remaining = uint64(d.Remaining)
 		return
 	}
 	if s.OverLimit = l.Mode != limiter.Shadow; s.OverLimit {

@@ -1,6 +1,8 @@
 package rls
 
 import (
+	"time"
+
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
 	protocodec "google.golang.org/grpc/encoding/proto"
@@ -57,6 +59,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 // allocated. A call serves one request at a time.
 type call struct {
 	wire    []byte // the request, which its strings are parts of; never written
+	began   time.Time
 	request request
 	plan    plan.Plan
 	answer  answer

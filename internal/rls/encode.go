@@ -1,6 +1,7 @@
 package rls
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -67,7 +68,7 @@ func appendStatus(b []byte, s *plan.Status) []byte {
 		b = appendLimit(b, s.Limit)
 		b = prefixLength(b, start)
 	}
-	b = appendUint(b, 3, uint64(s.Remaining))
+	b = appendUint(b, 3, saturated(s.Remaining))
 	if s.UntilReset > 0 {
 		b = appendWrapped(b, 4, uint64(s.UntilReset/time.Second))
 	}
@@ -87,7 +88,7 @@ var wireUnits = [...]uint64{
 
 // appendLimit writes l as a RateLimitResponse.RateLimit.
 func appendLimit(b []byte, l *limiter.Limit) []byte {
-	b = appendUint(b, 1, uint64(l.RequestsPerUnit))
+	b = appendUint(b, 1, saturated(l.RequestsPerUnit))
 	b = appendUint(b, 2, wireUnits[l.Unit])
 	b = appendString(b, 3, l.Name)
 	if l.UnitMultiplier > 1 {
@@ -95,6 +96,9 @@ func appendLimit(b []byte, l *limiter.Limit) []byte {
 	}
 	return b
 }
+
+// saturated returns v, or the largest that a field of 32 bits can say. Headers say more.
+func saturated(v uint64) uint64 { return min(v, math.MaxUint32) }
 
 func appendUint(b []byte, num protowire.Number, v uint64) []byte {
 	if v == 0 {

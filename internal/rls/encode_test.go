@@ -1,6 +1,7 @@
 package rls
 
 import (
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -23,13 +24,13 @@ func responseOf(t testing.TB, a *answer) *ratelimitv3.RateLimitResponse {
 	for _, s := range a.statuses {
 		ms := &ratelimitv3.RateLimitResponse_DescriptorStatus{
 			Code:           ratelimitv3.RateLimitResponse_Code(codeOf(s.OverLimit)),
-			LimitRemaining: s.Remaining,
+			LimitRemaining: uint32(min(s.Remaining, math.MaxUint32)),
 		}
 		if l := s.Limit; l != nil {
 			unit := ratelimitv3.RateLimitResponse_RateLimit_Unit_value[strings.ToUpper(l.Unit.String())]
 			ms.CurrentLimit = &ratelimitv3.RateLimitResponse_RateLimit{
 				Name:            l.Name,
-				RequestsPerUnit: l.RequestsPerUnit,
+				RequestsPerUnit: uint32(min(l.RequestsPerUnit, math.MaxUint32)),
 				Unit:            ratelimitv3.RateLimitResponse_RateLimit_Unit(unit),
 			}
 			if l.UnitMultiplier > 1 {
@@ -62,11 +63,11 @@ func randomAnswer(t testing.TB, r *rand.Rand) *answer {
 	text := func() string { return strings.Repeat("x", r.IntN(2)*r.IntN(300)) }
 	a := &answer{overLimit: r.IntN(2) == 0}
 	for range r.IntN(5) {
-		s := plan.Status{OverLimit: r.IntN(2) == 0, Remaining: uint32(number()), UntilReset: time.Duration(number()>>31) * time.Second}
+		s := plan.Status{OverLimit: r.IntN(2) == 0, Remaining: number(), UntilReset: time.Duration(number()>>31) * time.Second}
 		if r.IntN(4) > 0 {
 			s.Limit = &limiter.Limit{Spec: limiter.Spec{
 				Name:            text(),
-				RequestsPerUnit: uint32(number()),
+				RequestsPerUnit: number(),
 				Unit:            limiter.Unit(1 + r.IntN(int(limiter.Year))),
 				UnitMultiplier:  uint32(number()),
 			}}

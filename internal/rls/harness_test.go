@@ -3,7 +3,6 @@ package rls
 import (
 	"context"
 	"log/slog"
-	"net"
 	"testing"
 	"time"
 
@@ -16,10 +15,12 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 
+	"weir/internal/denials"
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
 	"weir/internal/limiter/memstore"
 	"weir/internal/plan"
+	"weir/internal/testenv"
 	"weir/internal/usage"
 )
 
@@ -60,6 +61,7 @@ func options(t testing.TB, rules string) Options {
 	return Options{
 		Rules:      func() *descriptors.Tree { return tree },
 		Limiter:    newLimiter(memstore.New(memstore.Options{Now: clock}), reg),
+		Denials:    denials.New(now),
 		Options:    plan.Options{Keys: keys},
 		Registerer: reg,
 		Logger:     slog.New(slog.DiscardHandler),
@@ -72,19 +74,7 @@ func serve(t testing.TB, s *Service, opts ...grpc.ServerOption) *grpc.ClientConn
 	server := grpc.NewServer(append(ServerOptions(), opts...)...)
 	s.Register(server)
 	healthv1.RegisterHealthServer(server, health.NewServer())
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	t.Cleanup(func() {
-		server.Stop()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
-	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(testenv.ServeGRPC(t, server), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}

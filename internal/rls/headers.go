@@ -32,8 +32,8 @@ func (h Headers) about(statuses []plan.Status) []header {
 		return nil
 	}
 	return []header{
-		{h.Limit, strconv.FormatUint(uint64(s.Limit.RequestsPerUnit), 10)},
-		{h.Remaining, strconv.FormatUint(uint64(s.Remaining), 10)},
+		{h.Limit, strconv.FormatUint(s.Limit.RequestsPerUnit, 10)},
+		{h.Remaining, strconv.FormatUint(s.Remaining, 10)},
 		{h.Reset, strconv.FormatInt(int64(s.ResetAfter/time.Second), 10)},
 	}
 }

@@ -52,14 +52,15 @@ func (s *Service) JSONHandler() http.Handler {
 // decideJSON decides the request in the body of r, and tells when to try again
 // if it is denied. Its errors are gRPC statuses.
 func (s *Service) decideJSON(w http.ResponseWriter, r *http.Request) (response *ratelimitv3.RateLimitResponse, retryAfter time.Duration, err error) {
-	defer s.metrics.json.observe(time.Now())
 	c := s.newCall()
 	defer s.release(c)
+	c.began = time.Now()
+	defer s.metrics.json.observe(c.began)
 	if c.wire, err = readJSON(w, r); err != nil {
 		s.metrics.serviceErrors.Inc()
 		return nil, 0, err
 	}
-	if err = s.decide(r.Context(), c); err != nil {
+	if err = s.decide(s.withTrace(r), c); err != nil {
 		return nil, 0, err
 	}
 	response = new(ratelimitv3.RateLimitResponse)

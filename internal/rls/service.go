@@ -3,9 +3,9 @@
 //
 // A request goes through these files in this order: codec.go takes the bytes
 // from gRPC, decode.go makes a plan.Request of them, service.go has it planned,
-// asks the limiter and has the plan set its statuses, headers.go and metadata.go add
-// what is optional, encode.go writes the bytes of the response. json.go brings JSON
-// onto the same path.
+// asks the limiter and has the plan set its statuses, observe.go hands on what was
+// denied, headers.go and metadata.go add what is optional, encode.go writes the bytes
+// of the response. json.go brings JSON onto the same path.
 //
 // The messages are read and written by hand rather than by generated code,
 // because Envoy puts the raw bytes of headers into protobuf strings: a value
@@ -28,6 +28,8 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
+	"weir/internal/decisionlog"
+	"weir/internal/denials"
 	"weir/internal/descriptors"
 	"weir/internal/plan"
 	"weir/internal/usage"
@@ -47,6 +49,9 @@ type Options struct {
 
 	MaxConcurrent int           // requests that are decided at a time; more are refused; 0 means any number
 	Timeout       time.Duration // of a decision, beside the caller's own; 0 means none
+
+	Denials *denials.Recorder // takes what is denied; nil: nobody does
+	Log     *decisionlog.Log  // takes decisions; nil: nobody does
 
 	Registerer prometheus.Registerer
 	Logger     *slog.Logger // undecided requests, at level Debug; domains without rules, once a minute
@@ -108,7 +113,8 @@ func handle(srv any, ctx context.Context, decode func(any) error, interceptor gr
 }
 
 func (s *Service) shouldRateLimit(ctx context.Context, c *call) (any, error) {
-	defer s.metrics.grpc.observe(time.Now())
+	c.began = time.Now()
+	defer s.metrics.grpc.observe(c.began)
 	if err := s.decide(ctx, c); err != nil {
 		return nil, err
 	}
@@ -149,6 +155,7 @@ func (s *Service) decide(ctx context.Context, c *call) error {
 	if c.plan.WouldBeDenied() {
 		s.metrics.globalShadow.Inc()
 	}
+	s.observe(ctx, c)
 	s.answer(c)
 	return nil
 }

@@ -117,7 +117,7 @@ var counterparts = []counterpart{
 	{name: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", standard: "false", differs: "unset: counts a denied request only if its descriptor has a hits_addend, and denies a peek at a used-up limit", proof: "TestChargeAsSet"},
 	{name: "EXPIRATION_JITTER_MAX_SECONDS", standard: "300"},
 	{name: "LOCAL_CACHE_SIZE_IN_BYTES", standard: "0", differs: "default 4194304; asks Redis again after a second (LOCAL_CACHE_MAX_AGE)", proof: "TestDenyMemoryIsASetting"},
-	{name: "USE_CALENDAR_MONTH_RATE_LIMIT", standard: "false"},
+	{name: "USE_CALENDAR_MONTH_RATE_LIMIT", standard: "false", proof: "TestCalendarMonths"},
 
 	{name: "REDIS_SOCKET_TYPE", standard: "unix", differs: "unset: by the form of `REDIS_URL`", proof: "TestIstioEnvironmentServesEnvoy"},
 	{name: "REDIS_TYPE", standard: "SINGLE", proof: "TestRedisCluster"},

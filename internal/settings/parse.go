@@ -74,7 +74,7 @@ func (s *Settings) AfterApply(ctx *kong.Context) error {
 	warnings, unusable := compare()
 	var err error
 	s.Metrics.Mogrifiers, err = mogrifiers(s.Metrics.DogStatsdMogrifiers)
-	errs = append(errs, unusable, s.Redis.check(), s.TLS.check(), err, s.XDS.check(), s.Tracing.check())
+	errs = append(errs, unusable, s.Redis.check(), s.TLS.check(), err, s.XDS.check(), s.Tracing.check(), s.DecisionLog.check(s.Tracing.Headers))
 	s.Warnings = slices.Concat(warnings, s.TLS.warnings(), s.XDS.warnings())
 	return errors.Join(errs...)
 }

@@ -76,7 +76,6 @@ var reference = withTwins([]variable{
 	{name: "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", values: switches, asks: isOn, outcome: warned, instead: "ratelimit_service_response_time_seconds is in seconds"},
 	// That mapping, of the reference's examples and of Envoy Gateway, makes the same names and labels.
 	{name: "PROMETHEUS_MAPPER_YAML", values: texts, asks: isNot("/etc/statsd-exporter/conf.yaml"), outcome: warned, instead: "metrics have the names and labels of the reference's mapping"},
-	{name: "USE_CALENDAR_MONTH_RATE_LIMIT", values: switches, asks: isOn, outcome: warned, instead: "a month has 30 days, counted from 1970-01-01"},
 	{name: "DESCRIPTOR_KEY_CONFIG", values: texts, asks: isSet, outcome: warned, instead: "limits sent by requests share one series per domain"},
 
 	{name: "EXPIRATION_JITTER_MAX_SECONDS", values: counts, asks: isSet, outcome: ignored, instead: "counters expire with their window"},

@@ -17,16 +17,17 @@ type RulesPath struct {
 // Rules says where the rules are and how they are loaded.
 type Rules struct {
 	RulesPath
-	Merging
+	Reading
 
 	ForceStart         bool          `name:"force-start-without-initial-config" env:"FORCE_START_WITHOUT_INITIAL_CONFIG" default:"false" help:"Start without valid rules. Until they come, Weir is healthy (with a control plane: once connected) and answers UNAVAILABLE."`
 	HealthNeedsRules   bool          `name:"healthy-with-at-least-one-config-loaded" env:"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED" default:"false" help:"After such a start, be unhealthy until rules are loaded."`
 	ConfigPollInterval time.Duration `env:"CONFIG_POLL_INTERVAL" default:"5s" min:"100ms" help:"Time between checks of the files, where a file system reports no changes."`
 }
 
-// Merging says whether the rules of a domain may be in several files.
-type Merging struct {
+// Reading says how rules are read.
+type Reading struct {
 	MergeDomainConfig bool `env:"MERGE_DOMAIN_CONFIG" default:"false" help:"Let several files hold rules of one domain."`
+	CalendarMonths    bool `name:"use-calendar-month-rate-limit" env:"USE_CALENDAR_MONTH_RATE_LIMIT" default:"false" help:"Count fixed windows of unit month without anchor by the calendar of UTC. Also those sent by requests."`
 }
 
 // Path is the file or directory of the rules.

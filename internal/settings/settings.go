@@ -20,6 +20,9 @@ type Settings struct {
 	Failure Failure `embed:"" group:"When Redis fails:"`
 	Metrics Metrics `embed:"" group:"Metrics:"`
 	Tracing Tracing `embed:"" group:"Traces:"`
+
+	DecisionLog DecisionLog `embed:"" group:"Decision log:"`
+
 	Process Process `embed:"" group:"Process:"`
 
 	// Warnings tell of variables of envoyproxy/ratelimit that have no effect.

@@ -2,4 +2,6 @@
 
 package testenv
 
-const raceDetector = true
+// RaceDetector reports whether the program was built with it. Then a sync.Pool loses
+// what it is given, at random, so that allocations say nothing.
+const RaceDetector = true

@@ -42,7 +42,7 @@ func Pass(d time.Duration) {
 // garbage may fall into any.
 func InProcessorTime(tb testing.TB, bound time.Duration, f func()) {
 	tb.Helper()
-	if raceDetector {
+	if RaceDetector {
 		bound *= 10
 	}
 	var took time.Duration

@@ -41,7 +41,7 @@ func TestDocumentedUnits(t *testing.T) {
 			return n
 		}
 		series := limiter.LabelSet{Domain: "api", Key1: "user"}
-		limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: uint32(number(1)), Series: series.Series()})
+		limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: number(1), Series: series.Series()})
 		const now = 1_767_323_045_000_000
 		l := newDefault(fixed{state: limiter.State{At: now / 60_000_000, Used: int64(number(2))}, now: now}, prometheus.NewRegistry())
 		hit := limiter.Hit{Limit: limit, Cost: number(3), Always: row[4] == "yes, although denied"}
@@ -169,7 +169,7 @@ func (shared) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Decisi
 // charged raises nothing: all of it is over.
 func TestMetricsAreThoseOfTheReference(t *testing.T) {
 	for _, tc := range []struct {
-		limit      uint32
+		limit      uint64
 		used       int64
 		cost       uint64
 		over, near uint64
@@ -209,7 +209,7 @@ func TestMetricsAreThoseOfTheReference(t *testing.T) {
 func TestNearLimitRatio(t *testing.T) {
 	for _, tc := range []struct {
 		ratio float32
-		limit uint32
+		limit uint64
 		near  uint64 // of a hit that takes all
 	}{
 		{0, 10, 10},
@@ -217,10 +217,11 @@ func TestNearLimitRatio(t *testing.T) {
 		{0.29, 100, 71},
 		{0.8, 4_000_000_000, 800_000_000},
 		{1, 10, 0},
+		{0.5, 1 << 50, 1 << 49},
 	} {
 		l := New(shared{}, Options{Registerer: prometheus.NewRegistry(), NearLimitRatio: tc.ratio})
 		limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: tc.limit, Series: limiter.LabelSet{Domain: "api", Key1: "user"}.Series()})
-		if _, err := l.Decide(context.Background(), []limiter.Hit{{Limit: limit, Cost: uint64(tc.limit)}}, make([]limiter.Decision, 1)); err != nil {
+		if _, err := l.Decide(context.Background(), []limiter.Hit{{Limit: limit, Cost: tc.limit}}, make([]limiter.Decision, 1)); err != nil {
 			t.Fatal(err)
 		}
 		if got := sumsOf(l, limit.Series.Labels())[NearLimit]; got != tc.near {

@@ -89,7 +89,7 @@ var (
 	closed = newKnown("closed", 0)
 )
 
-func newKnown(key string, amount uint32) known {
+func newKnown(key string, amount uint64) known {
 	l, err := limiter.NewLimit(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Second})
 	if err != nil {
 		panic(err) // the amount is one of the two above

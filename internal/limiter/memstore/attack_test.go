@@ -73,7 +73,7 @@ func TestDistinctValuesDoNotReset(t *testing.T) {
 // limit of 1 deny after a single request, and so do those of which a client asks
 // for all units at once.
 func TestValuesOverTheirLimitDoNotReset(t *testing.T) {
-	for cost, amount := range map[uint64]uint32{1: 1, 1000: 1000} {
+	for cost, amount := range map[uint64]uint64{1: 1, 1000: 1000} {
 		t.Run(fmt.Sprint("of ", amount), func(t *testing.T) {
 			onExhausted(t, func(f *fixture, client limiter.Hit) {
 				other := storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Day})

@@ -33,7 +33,8 @@ const DefaultMaxCounters = 1_000_000
 
 // Options are what a Store needs; the zero value works.
 type Options struct {
-	// MaxCounters bounds how many counters are kept, DefaultMaxCounters if 0.
+	// MaxCounters bounds how many counters are kept, DefaultMaxCounters if 0. A hold
+	// counts as one more, and a counter that has any as five.
 	// When they are full, a new counter takes the place of an expired one or, if
 	// there is none, of another, whose limit then starts anew: that is counted in
 	// weir_memory_evictions_total. A counter that denies goes after all that do
@@ -130,8 +131,13 @@ func (s *Store) count(r *request) (denied bool, now int64) {
 	// and forth between two times.
 	now = s.now()
 	var states [scratch]*limiter.State
-	denied = limiter.Count(r.hits, r.find(states[:0]), now, r.out, r.after)
-	if evictions := r.keep(now); evictions > 0 {
+	r.holds = r.holdsOf()
+	denied = limiter.Count(r.hits, r.find(states[:0]), r.holds, now, r.out, r.after)
+	evictions := r.keep(now)
+	if r.holds != nil {
+		evictions += r.keepHolds(now)
+	}
+	if evictions > 0 {
 		s.metrics.evictions.Add(float64(evictions))
 	}
 	return denied, now

@@ -21,7 +21,7 @@ import (
 )
 
 func TestStore(t *testing.T) {
-	for _, maxCounters := range []int{0, 500} { // many shards, and one
+	for _, maxCounters := range []int{0, 2000} { // many shards, and one
 		t.Run(fmt.Sprint("max ", maxCounters), func(t *testing.T) {
 			storetest.Run(t, func(_ *testing.T, now func() time.Time) limiter.Store {
 				return memstore.New(memstore.Options{MaxCounters: maxCounters, Now: now})
@@ -240,6 +240,40 @@ func TestBytesPerCounter(t *testing.T) {
 	}
 	if made := int64(after.TotalAlloc - before.TotalAlloc); made > 3*most*n {
 		t.Errorf("%d bytes allocated for %d counters, want at most %d for each", made, n, 3*most)
+	}
+	runtime.KeepAlive(f)
+}
+
+// A ban takes memory only while there is one.
+func TestBytesPerBan(t *testing.T) {
+	const n, most = 100_000, 40
+	f := newFixture(t, 0)
+	bans := storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Day, DenyFor: time.Hour})
+	hits, out := []limiter.Hit{{Limit: bans, Cost: 1}}, make([]limiter.Decision, 1)
+	all := func() {
+		for i := range n {
+			hits[0].Key = fmt.Appendf(hits[0].Key[:0], "w1|api|user=%07x|path=/in|1d", i)
+			if _, err := f.Decide(context.Background(), hits, out); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	all()
+	hits[0].Cost = 0
+	all() // so that they deny, as they will
+	before := heapBytes()
+	hits[0].Cost = 1
+	all()
+	banned := heapBytes() - before
+	t.Logf("%d bytes per ban", banned/n)
+	if banned > most*n {
+		t.Errorf("%d bytes for %d bans, want at most %d for each", banned, n, most)
+	}
+	f.set(2 * time.Hour)
+	hits[0].Refund = true
+	all()
+	if left := heapBytes() - before; left > n {
+		t.Errorf("%d bytes are left of %d bans", left, n)
 	}
 	runtime.KeepAlive(f)
 }

@@ -18,6 +18,9 @@ type shard struct {
 	due     int64         // before which no counter is
 	present uint32        // the classes that hold counters, as a mask
 	orders  [classes]order
+	bans    map[ref]int64     // until when, of the counters that are banned; nil if there are none
+	holds   map[string]*holds // by the keys of their counters
+	held    uint32            // what they weigh, in counters
 
 	_ [64]byte // keeps shards in cache lines of their own
 }
@@ -43,7 +46,7 @@ func (s *shard) find(hash uint32, key []byte) *counter {
 // add adds a counter for a key that has none. It reports whether another one that
 // still mattered at now had to make room.
 func (s *shard) add(hash uint32, key []byte, state limiter.State, v value, now int64) (evicted bool) {
-	if s.n >= s.max {
+	if s.size() >= s.max && s.n > 0 {
 		evicted = s.makeRoom(now)
 	}
 	steps := keySteps(key)
@@ -55,25 +58,26 @@ func (s *shard) add(hash uint32, key []byte, state limiter.State, v value, now i
 	}
 	i := s.tables[steps].add(hash, key, state)
 	c := s.tables[steps].counters.at(i)
-	c.uses, c.expiry = 1, v.expiry
+	c.uses, *c.expiry() = 1, v.expiry
 	s.file(classOf(c.uses, v.until > 0), due{v.due(), uint32(steps), i})
+	s.setBan(c, state.Until)
 	s.n++
 	return evicted
 }
 
 // asked tells of a counter that it was asked for, and what it is kept for since.
 func (s *shard) asked(c *counter, v value, now int64) {
-	if c.expiry <= now {
+	if *c.expiry() <= now {
 		c.uses = 0
 	}
 	if c.uses < math.MaxUint8 {
 		c.uses++
 	}
 	class := classOf(c.uses, v.until > 0)
-	if class == c.class && class < denying && c.expiry == v.expiry {
+	if class == c.class && class < denying && *c.expiry() == v.expiry {
 		return // filed as it is, as most are
 	}
-	c.expiry = v.expiry
+	*c.expiry() = v.expiry
 	s.refile(c, class, v.due())
 }
 
@@ -82,7 +86,7 @@ func (s *shard) asked(c *counter, v value, now int64) {
 // due, so that no counter which denies goes while there is one whose denial is over.
 func (s *shard) makeRoom(now int64) (evicted bool) {
 	s.clear(now, clearedPerEviction)
-	if s.n < s.max {
+	if s.size() < s.max {
 		return false
 	}
 	if lowest := bits.TrailingZeros32(s.present); lowest < denying {
@@ -107,10 +111,10 @@ func (s *shard) clear(now int64, n int) {
 		if s.due = first.at; s.due > now {
 			return
 		}
-		if c := s.tables[first.table].counters.at(first.counter); c.expiry <= now {
+		if c := s.tables[first.table].counters.at(first.counter); *c.expiry() <= now {
 			s.drop(first)
 		} else {
-			s.refile(c, c.class-denying, c.expiry)
+			s.refile(c, c.class-denying, *c.expiry())
 		}
 	}
 }
@@ -127,10 +131,17 @@ func (s *shard) tryClear(now int64, n int) {
 // drop drops a counter.
 func (s *shard) drop(d due) {
 	t := s.tables[d.table]
+	if len(s.holds) > 0 {
+		s.forgetHolds(t.key(d.counter))
+	}
+	s.setBan(t.counters.at(d.counter), 0)
 	s.unfile(t.counters.at(d.counter))
 	if t.remove(d.counter) {
 		moved := t.counters.at(d.counter)
+		until := s.until(moved)
+		s.setBan(moved, 0)
 		s.orders[moved.class].at(moved.place).counter = d.counter
+		s.setBan(moved, until)
 	}
 	s.n--
 }

@@ -62,7 +62,9 @@ func (h *history) add(key []byte, state limiter.State, v value) {
 	h.Helper()
 	k := kept{state, v, 1}
 	if c := h.shard.find(h.hash(key), key); c != nil {
+		expiry := h.shard.lend(c)
 		c.state = state
+		h.shard.takeBack(c, expiry)
 		h.shard.asked(c, v, h.now)
 		if old := h.want[string(key)]; !old.expired(h.now) {
 			k.uses += old.uses
@@ -179,12 +181,16 @@ func (h *history) check() {
 	if inTables != len(h.want) {
 		h.Fatalf("%d counters in tables, want %d", inTables, len(h.want))
 	}
+	bans := 0
 	for key, want := range h.want {
 		c := s.find(h.hash([]byte(key)), []byte(key))
 		if c == nil {
 			h.Fatalf("%q is lost", key)
 		}
-		if c.state != want.state || c.expiry != want.expiry || int(c.uses) != min(want.uses, 255) || int(c.class%denying) != want.level() {
+		bans += int(min(want.state.Until, 1))
+		state := c.state
+		state.Until = s.until(c)
+		if state != want.state || *c.expiry() != want.expiry || int(c.uses) != min(want.uses, 255) || int(c.class%denying) != want.level() {
 			h.Fatalf("%q is %+v, want %+v", key, *c, want)
 		}
 		switch at := s.orders[c.class].at(c.place).at; {
@@ -193,6 +199,9 @@ func (h *history) check() {
 		case c.class >= denying && (at != want.until || at == 0), c.class < denying && (at != want.expiry || want.denies(h.now)):
 			h.Fatalf("%q has class %d and is due at %d at %d, want %+v", key, c.class, at, h.now, want)
 		}
+	}
+	if len(s.bans) != bans {
+		h.Fatalf("%d bans, want %d", len(s.bans), bans)
 	}
 }
 
@@ -215,7 +224,7 @@ func (h *history) step(keys int, next func(n int) int) {
 			}
 		}
 		for range 1 + next(3)*next(6)*next(6) {
-			h.add(key, limiter.State{Used: int64(next(100))}, v)
+			h.add(key, limiter.State{Used: int64(next(100)), Until: max(int64(next(40)-30), 0)}, v)
 		}
 	}
 }
@@ -250,6 +259,9 @@ func TestShardAgainstMap(t *testing.T) {
 func (h *history) expectEmpty() {
 	h.Helper()
 	s := &h.shard
+	if s.bans != nil {
+		h.Errorf("%d bans are left", len(s.bans))
+	}
 	for class := range s.orders {
 		if o := &s.orders[class]; len(o.list) > 0 || cap(o.spare) > short {
 			h.Errorf("class %d holds blocks", class)

@@ -17,14 +17,15 @@ type table struct {
 
 // counter is the state of one key. It is found by its hash and filed by its class.
 type counter struct {
-	state  limiter.State
-	expiry int64  // when the state no longer matters, in microseconds since the epoch
-	hash   uint32 // of the key
-	next   uint32 // counter of the same bucket, or none
-	place  uint32 // in the order of its class
-	short  uint8  // by how many bytes the key is shorter than the longest of the table
-	uses   uint8  // how often it was asked for, 255 at most
-	class  uint8
+	// state holds the expiry in the place of Until, unless it is lent (see ban.go).
+	state limiter.State
+	hash  uint32 // of the key
+	next  uint32 // counter of the same bucket, or none
+	place uint32 // in the order of its class
+	short uint8  // by how many bytes the key is shorter than the longest of the table
+	uses  uint8  // how often it was asked for, 255 at most
+	class uint8
+	is    uint8 // banned or lent, see ban.go
 }
 
 // keyStep is by how many bytes the keys of one table may differ in length.
@@ -48,12 +49,17 @@ func (t *table) find(hash uint32, key []byte) *counter {
 	}
 	for i := *t.bucket(hash); i != none; {
 		c := t.counters.at(i)
-		if c.hash == hash && bytes.Equal(t.keys.row(i)[:t.keys.width-int(c.short)], key) {
+		if c.hash == hash && bytes.Equal(t.key(i), key) {
 			return c
 		}
 		i = c.next
 	}
 	return nil
+}
+
+// key returns the key of counter i.
+func (t *table) key(i uint32) []byte {
+	return t.keys.row(i)[:t.keys.width-int(t.counters.at(i).short)]
 }
 
 // add adds a counter for a key that has none.

@@ -17,18 +17,18 @@ import (
 // backend is one Redis as operators know it: a server, a primary behind
 // sentinels, or a cluster.
 type backend struct {
-	client    *redisconn.Client
-	cluster   *redis.ClusterClient // that of client, nil if it is none
-	opTimeout time.Duration
-	now       func() time.Time // nil: Redis' clock
-	oneClock  bool             // now is that of all processes
-	local     func() time.Time // the clock of denials
-	denials   *denials         // nil: none
-	probeKey  string           // of the counter that probes charge
-	metrics   *metrics
-	outage    outage
-	timeouts  timeoutLog
-	breaker   *breaker // nil: none
+	client   *redisconn.Client
+	cluster  *redis.ClusterClient // that of client, nil if it is none
+	now      func() time.Time     // nil: Redis' clock
+	oneClock bool                 // now is that of all processes
+	local    func() time.Time     // the clock of this process
+	ahead    atomic.Int64         // by how many microseconds Redis' clock is, as the last call found out that had to
+	denials  *denials             // nil: none
+	probeKey string               // of the counter that probes charge
+	metrics  *metrics
+	outage   outage
+	timeouts timeoutLog
+	breaker  *breaker // nil: none
 
 	only    *lane                  // nil: a cluster
 	server  *node                  // of only
@@ -45,15 +45,14 @@ type backend struct {
 func newBackend(name string, client *redisconn.Client, o *Options, metrics *metrics, log *slog.Logger) *backend {
 	log = log.With("address", client.Name)
 	b := &backend{
-		client:    client,
-		opTimeout: client.OpTimeout,
-		now:       o.Now,
-		oneClock:  o.OneClock,
-		local:     localClock(o.Now),
-		probeKey:  limiter.ProbeKey(o.KeyPrefix),
-		metrics:   metrics,
-		outage:    outage{log: log},
-		timeouts:  timeoutLog{log: log},
+		client:   client,
+		now:      o.Now,
+		oneClock: o.OneClock,
+		local:    localClock(o.Now),
+		probeKey: limiter.ProbeKey(o.KeyPrefix),
+		metrics:  metrics,
+		outage:   outage{log: log},
+		timeouts: timeoutLog{log: log},
 	}
 	if cluster, ok := client.UniversalClient.(*redis.ClusterClient); ok {
 		b.cluster = cluster

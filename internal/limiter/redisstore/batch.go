@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"math"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -26,40 +27,62 @@ type batch struct {
 	ends     []int32              // of the requests, in hits
 	order    []int32              // the counters as the script has them
 	charges  []byte               // what is given back, as giveback.lua reads it
+	names    []byte               // of holds, as holds.lua reads them; nil if no counter has any
 
 	needed     atomic.Int64 // of the requests, all but those whose callers have left
 	deadline   time.Time    // of the call, for the request that can wait longest
 	noDeadline bool         // the call must be made however late it is
 
-	credited []credit      // what is given back
-	number   int64         // of the call, in the order of calls
-	asked    time.Time     // when it began
-	done     chan struct{} // closed when reply or err is set
-	reply    reply
-	err      error
+	credited  []credit      // what is given back
+	number    int64         // of the call, in the order of calls
+	asked     time.Time     // when it began
+	redisTime int64         // about what the clock of Redis showed then, in microseconds since the epoch
+	done      chan struct{} // closed when reply or err is set
+	reply     reply
+	err       error
 }
 
 // definition is what a script has to know of a limit. Many limits may have the same.
 type definition struct {
 	algorithm limiter.Algorithm
 	constants [4]int64
+	calendar  *limiter.Calendar // nil: none
+	ban       time.Duration     // 0: none
+}
+
+// append appends d as limits.lua reads it. now is about the time of Redis. The windows of a
+// calendar are those of a bit earlier: clocks differ, and a call may wait. The second of
+// them still lasts for a while then.
+func (d *definition) append(dst []byte, now int64) []byte {
+	word, constants := d.algorithm.String(), d.constants
+	if d.calendar != nil {
+		const earlier = 30 * million
+		w := d.calendar.Windows(now - earlier)
+		word, constants[1], constants[2], constants[3] = calendarWindow, w.Start, w.Next, w.End
+	}
+	dst = appendIntegers(append(append(dst, word...), ' '), constants[:]...)
+	if d.ban > 0 {
+		dst = appendIntegers(dst, d.ban.Microseconds())
+	}
+	return dst
 }
 
 // counter is a counter that a batch meets.
 type counter struct {
-	limit int32 // of its first hit
-	apart bool  // its hits cannot be summed up, see decide.lua
-	sum   int64 // of the costs of its hits
+	limit    int32 // of its first hit
+	separate bool  // its hits cannot be summed up, see together.lua
+	sum      int64 // of the costs of its hits
 }
 
-// maxSum is the most that is summed up: far more than fits any limit, and exact.
+// maxSum is the most that is summed up: five bytes, as straight.lua reads a cost. Hits that ask
+// for more are decided one after the other.
 const maxSum = 1 << 40
 
 // batchHit is a hit as the script sees it.
 type batchHit struct {
 	how            int8 // mode and charge in one number, see decide.lua
 	limit, counter int32
-	cost           int64
+	cost           int64 // of a hit with a hold the number of its name in batch.names, 0 if it is a peek
 }
 
 // credit is a counter to which a request of a batch gives something back.
@@ -98,24 +121,38 @@ func (b *batch) weight() int { return max(len(b.hits), b.keys.len()) }
 func (b *batch) add(hits []limiter.Hit, isPart bool) {
 	for i := range hits {
 		h := &hits[i]
-		if h.Refund && h.Cost > 0 {
+		if h.Refund && h.Cost > 0 && h.Hold == nil {
 			b.credited = append(b.credited, credit{bytes.Clone(h.Key), len(b.ends)})
 		}
 		limit, cost := b.limit(h.Limit), h.CountedCost()
 		n := b.counter(h.Key, limit)
 		c := &b.counters[n]
 		c.sum = min(c.sum+min(cost, maxSum), maxSum)
-		c.apart = c.apart || h.Refund || cost == 0 || c.limit != limit || c.sum == maxSum
+		c.separate = c.separate || h.Refund || cost == 0 || c.limit != limit || c.sum == maxSum || h.Hold != nil
+		if h.Hold != nil {
+			cost *= b.name(h.Hold)
+		}
 		b.hits = append(b.hits, batchHit{how(h, isPart), limit, n, cost})
 	}
 	b.ends = append(b.ends, int32(len(b.hits)))
 }
 
+// name adds the name of a hold and returns its number, from 1 on.
+func (b *batch) name(hold []byte) int64 {
+	b.names = append(b.names, hold...)
+	return int64(len(b.names) / limiter.HoldSize)
+}
+
 // addGiveBack appends g.
 func (b *batch) addGiveBack(g giveBack) {
-	b.credited = append(b.credited, credit{bytes.Clone(g.key), len(b.ends)})
+	cost := g.cost
+	if g.hold != nil {
+		cost = b.name(g.hold)
+	} else {
+		b.credited = append(b.credited, credit{bytes.Clone(g.key), len(b.ends)})
+	}
 	b.keys.add(g.key)
-	b.charges = appendIntegers(b.charges, g.cost, g.charged.At, g.charged.Used, g.charged.Prev, int64(b.limit(g.limit)+1))
+	b.charges = appendIntegers(b.charges, cost, g.charged.At, g.charged.Used, g.charged.Prev, int64(b.limit(g.limit)+1))
 	b.ends = append(b.ends, int32(len(b.ends)+1))
 }
 
@@ -148,7 +185,7 @@ func (b *batch) late(now time.Time) bool { return !b.noDeadline && now.After(b.d
 
 // limit returns the number of the definition of a limit.
 func (b *batch) limit(l *limiter.Limit) int32 {
-	d := definition{l.Algorithm, l.Constants()}
+	d := definition{l.Algorithm, l.Constants(), l.Calendar(), l.DenyFor}
 	n, known := b.numbers[d]
 	if !known {
 		n = int32(len(b.limits))
@@ -186,7 +223,7 @@ func how(h *limiter.Hit, isPart bool) int8 {
 
 // charge is what a counter may be charged at once, 0 if nothing.
 func (c *counter) charge() int64 {
-	if c.apart {
+	if c.separate {
 		return 0
 	}
 	return c.sum
@@ -209,13 +246,12 @@ func (b *batch) sortCounters() {
 }
 
 // arguments appends the keys and arguments of the script to args, the number of
-// keys first. clock is the last of them, if there is one.
+// keys first. clock is there if it is not empty, or names of holds follow.
 func (b *batch) arguments(args []any, clock string) []any {
 	var straight []byte
 	text := make([]byte, 0, 64*len(b.limits)+16*len(b.hits)+len(b.charges))
 	for i := range b.limits {
-		text = append(append(text, b.limits[i].algorithm.String()...), ' ')
-		text = appendIntegers(text, b.limits[i].constants[:]...)
+		text = b.limits[i].append(text, b.redisTime)
 	}
 	text = append(text, ';')
 	if b.script == giveBackScript {
@@ -227,8 +263,11 @@ func (b *batch) arguments(args []any, clock string) []any {
 	}
 	args = b.keys.appendTo(append(args, b.keys.len()), b.order)
 	args = append(args, straight, text)
-	if clock != "" {
+	if clock != "" || b.names != nil {
 		args = append(args, clock)
+	}
+	if b.names != nil {
+		args = append(args, b.names)
 	}
 	return args
 }
@@ -247,7 +286,7 @@ func (b *batch) groups(yield func(c *counter, count int) bool) {
 	}
 }
 
-// appendGroups appends the groups as decide.lua reads them.
+// appendGroups appends the groups as together.lua reads them.
 func (b *batch) appendGroups(dst []byte) []byte {
 	for c, count := range b.groups {
 		dst = appendIntegers(dst, int64(c.limit+1), c.charge(), int64(count))
@@ -263,10 +302,13 @@ func (b *batch) appendStraight(dst []byte) []byte {
 	}
 	for c, count := range b.groups {
 		period, amount, ok := b.limits[c.limit].straight()
-		if c.apart || !ok {
+		if c.separate || !ok || c.sum > math.MaxUint32 {
 			return nil
 		}
-		dst = appendIntegers(dst, period, amount, c.sum, int64(count))
+		dst = binary.BigEndian.AppendUint64(dst, uint64(period)<<8|uint64(amount>>16))
+		dst = binary.BigEndian.AppendUint16(dst, uint16(amount))
+		dst = binary.BigEndian.AppendUint32(dst, uint32(c.sum))
+		dst = binary.BigEndian.AppendUint16(dst, uint16(count))
 	}
 	return dst
 }
@@ -275,10 +317,10 @@ func (b *batch) appendStraight(dst []byte) []byte {
 const maxStraight = 1024
 
 // straight returns the period and the amount of a limit as straight.lua has them, and whether that lane
-// knows such limits.
+// knows such limits. It begins no bans.
 func (d *definition) straight() (period, amount int64, ok bool) {
 	period, amount, grid := d.constants[0], d.constants[1], d.constants[2]
-	return period, min(amount, million-1), d.algorithm == limiter.FixedWindow && grid == period
+	return period, min(amount, million-1), d.algorithm == limiter.FixedWindow && grid == period && d.calendar == nil && d.ban == 0
 }
 
 // appendHits appends the requests as decide.lua reads them.

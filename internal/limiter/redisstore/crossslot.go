@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"weir/internal/limiter"
 )
@@ -97,7 +99,7 @@ func newCrossSlot(hits []limiter.Hit, laneOf func(*limiter.Hit) *lane) *crossSlo
 // cloneHit returns a copy of h that uses no memory of the caller's.
 func cloneHit(h *limiter.Hit) limiter.Hit {
 	c := *h
-	c.Key, c.Labels = bytes.Clone(h.Key), nil
+	c.Key, c.Hold, c.Labels = bytes.Clone(h.Key), bytes.Clone(h.Hold), nil
 	return c
 }
 
@@ -112,18 +114,19 @@ func (s *Store) decideCrossSlot(ctx context.Context, hits []limiter.Hit, out []l
 	if err := s.beginCrossSlot(len(hits)); err != nil {
 		return false, err
 	}
-	r.send()
+	timeout := s.main.timeout(ctx)
+	r.send(callDeadline(timeout, hits))
 	go func() {
 		defer s.endCrossSlot(len(hits))
 		r.run()
 	}()
-	if err := s.main.wait(ctx, s.main.timeout(ctx), r.done); err != nil {
+	if err := s.main.wait(ctx, timeout, r.done); err != nil {
 		select {
 		case <-r.decided: // only giving back takes longer than the caller can wait
 		default:
 			if timedOut(ctx) {
 				s.main.whenDone(r.decided, func() {
-					if r.err == nil {
+					if r.err == nil || errors.Is(r.err, errLate) { // other errors of calls are counted
 						s.main.countTimeout()
 					}
 				})
@@ -133,6 +136,9 @@ func (s *Store) decideCrossSlot(ctx context.Context, hits []limiter.Hit, out []l
 	}
 	for i, at := range r.index {
 		out[at] = r.out[i]
+	}
+	if errors.Is(r.err, errLate) {
+		s.main.metrics.errors[kindQueueFull].Inc()
 	}
 	return r.denied, r.err
 }
@@ -161,12 +167,12 @@ func (s *Store) endCrossSlot(hits int) {
 	s.crossSlots.Done()
 }
 
-// send queues the parts.
-func (r *crossSlot) send() {
+// send queues the parts, for calls before the deadline.
+func (r *crossSlot) send(deadline time.Time) {
 	start := make([]bool, len(r.parts))
 	for i := range r.parts {
 		p := &r.parts[i]
-		p.batch, p.place, start[i], p.err = p.lane.add(p.hits, true, noDeadline)
+		p.batch, p.place, start[i], p.err = p.lane.add(p.hits, true, deadline)
 	}
 	for i, p := range r.parts {
 		if start[i] { // only now, so that the parts of a node go together

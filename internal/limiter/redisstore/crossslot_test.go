@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -41,7 +42,7 @@ func (p *pair) now() time.Time          { return time.UnixMicro(p.micros.Load())
 func (p *pair) forward(d time.Duration) { p.micros.Add(d.Microseconds()) }
 
 // perSeconds is a limit of the second Redis, of a window that no test outlives.
-func perSeconds(amount uint32) *limiter.Limit {
+func perSeconds(amount uint64) *limiter.Limit {
 	return storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Second, UnitMultiplier: 1_000_000})
 }
 
@@ -78,7 +79,7 @@ func TestCrossSlotIsDecidedAsByTheModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	var limits []*limiter.Limit
 	for _, unit := range []limiter.Unit{limiter.Second, limiter.Minute} {
-		for _, spec := range []limiter.Spec{{}, {Anchor: limiter.FirstHit}, {Algorithm: limiter.SlidingWindow}, {Algorithm: limiter.TokenBucket}} {
+		for _, spec := range []limiter.Spec{{}, {Anchor: limiter.FirstHit}, {Anchor: limiter.ByCalendar, TimeZone: "Asia/Kathmandu"}, {Algorithm: limiter.SlidingWindow}, {Algorithm: limiter.TokenBucket}, {Algorithm: limiter.Concurrency}} {
 			for _, mode := range []limiter.Mode{limiter.Enforced, limiter.Shadow, limiter.Quota} {
 				spec.Unit, spec.UnitMultiplier, spec.RequestsPerUnit, spec.Mode = unit, 30, 7, mode
 				limits = append(limits, storetest.Must(spec))
@@ -99,6 +100,9 @@ func TestCrossSlotIsDecidedAsByTheModel(t *testing.T) {
 				hits[i].Refund = true
 			case 1:
 				hits[i].Always = true
+			}
+			if hits[i].Limit.HoldKey() != "" {
+				hits[i].Hold, hits[i].Refund = bytes.Repeat([]byte{byte(random.IntN(12))}, limiter.HoldSize), random.IntN(3) == 0
 			}
 		}
 		if mixesCharges(hits) {
@@ -193,6 +197,35 @@ func TestCrossSlotOfWhichAPartFails(t *testing.T) {
 	}
 	if got := p.used(t, "year", perYear); got != 10 {
 		t.Errorf("%d used, want 10", got)
+	}
+}
+
+// Under overload, parts that are too late are not called, as other requests are not:
+// what is behind them would be late, too. What the other parts were charged is given
+// back.
+func TestLateCrossSlots(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	s := open(t, Options{Main: at(miniredis.RunT(t).Addr()), PerSecond: &redisconn.Options{URL: miniredis.RunT(t).Addr(), OpTimeout: long}, Registerer: reg})
+	limit := perSeconds(10)
+	s.main.only.queue.start() // so that nobody makes its calls
+	errs := make(chan error, 2)
+	for n := range 2 {
+		go func() {
+			hits := request(maxBatch)
+			for i := range hits {
+				hits[i].Key = fmt.Append(nil, "k", i)
+			}
+			hits = append(hits, limiter.Hit{Limit: limit, Key: fmt.Append(nil, "second", n), Cost: 1})
+			_, err := s.Decide(t.Context(), hits, make([]limiter.Decision, len(hits)))
+			errs <- err
+		}()
+		testenv.Until(t, "it waits", func() bool { return waiting(s) == (n+1)*maxBatch })
+	}
+	wakeTooLate(t, s.main.only, reg, errs)
+	for n, want := range []int64{0, 1} {
+		if d := mustAsk(t, s, fmt.Sprint("second", n), limit); d.Used != want+1 {
+			t.Errorf("request %d: %d used, want %d and this one", n, d.Used-1, want)
+		}
 	}
 }
 
@@ -452,7 +485,7 @@ func TestARefundBetweenTheStepsOfACrossSlotIsKnown(t *testing.T) {
 	}
 	hits := []limiter.Hit{hit("x", x, 1), hit("y", y, 1), hit("z", z, 1)}
 	r := newCrossSlot(hits, p.laneOf)
-	r.send()
+	r.send(noDeadline)
 	for i := range r.parts {
 		r.parts[i].await()
 	}

@@ -23,6 +23,9 @@ import (
 // show the last known state of their counters, of admitted requests too. A counter
 // that this process has not seen lately shows as unused, so that a client that is
 // over does not reach Redis by varying a value.
+//
+// Redis must know of bans that begin, or are shortened. So a request that does either on
+// these states is for Redis.
 type denials struct {
 	now    func() time.Time
 	start  time.Time // newest counts from it
@@ -123,7 +126,8 @@ func (d *denials) deny(hits []limiter.Hit, out []limiter.Decision) bool {
 // recalled is the state of a hit's counter.
 type recalled struct {
 	state limiter.State
-	known bool // well enough to be denied on it
+	until int64 // of the state before the decision
+	known bool  // well enough to be denied on it
 }
 
 // decide decides hits on the known states of their counters, and reports whether
@@ -158,11 +162,11 @@ func (d *denials) decide(hits []limiter.Hit, local time.Time, out []limiter.Deci
 
 // recall sets the states of the counters of hits. now is the time of the decision in
 // microseconds since the epoch. ok is false if no counter is known, or if a hit must
-// go to Redis in any case.
+// go to Redis in any case: what it writes is not known, or who holds what.
 func (d *denials) recall(hits []limiter.Hit, local time.Time, of []recalled) (now int64, ok bool) {
 	for i := range hits {
 		h := &hits[i]
-		if h.Unconditional() {
+		if h.Unconditional() || h.Hold != nil {
 			return 0, false
 		}
 		s, known := d.lookup(h.Key, local)
@@ -172,7 +176,7 @@ func (d *denials) recall(hits []limiter.Hit, local time.Time, of []recalled) (no
 		// Of counters in several places the clocks may differ. With the latest no
 		// denial is held on to for too long.
 		now, ok = max(now, s.at+s.passed(local).Microseconds()), true
-		of[i] = recalled{s.state, true}
+		of[i] = recalled{s.state, s.state.Until, true}
 	}
 	if ok {
 		d.recallOthers(hits, of)
@@ -185,15 +189,19 @@ func (d *denials) recallOthers(hits []limiter.Hit, of []recalled) {
 	for i := range of {
 		if !of[i].known {
 			of[i].state = d.recent.Get(hits[i].Key).state
+			of[i].until = of[i].state.Until
 		}
 	}
 }
 
 // deniedByKnown reports whether the known counters deny hits, whatever the state of
-// the others is.
+// the others is, and no ban changes.
 func deniedByKnown(of []recalled, hits []limiter.Hit, out []limiter.Decision) bool {
 	var v limiter.Verdict
 	for i := range hits {
+		if of[i].state.Until != of[i].until {
+			return false
+		}
 		v.Add(hits[i].EffectiveMode(), out[i].Over && of[i].known)
 	}
 	return v.Denied()
@@ -232,10 +240,10 @@ func (s remembered) passed(now time.Time) time.Duration {
 	return age + max(0, age-minAge)/1000
 }
 
-// lasts is for how long a state of a counter of l is of use: after a period, most
-// limits admit again.
+// lasts is for how long a state of a counter of l is of use: after a period and a ban,
+// most limits admit again.
 func (d *denials) lasts(l *limiter.Limit) time.Duration {
-	return max(minAge, min(d.maxAge, l.Period()))
+	return max(minAge, min(d.maxAge, max(l.Period(), l.DenyFor)))
 }
 
 // allOutdated reports whether all that is remembered was seen too long ago.
@@ -279,12 +287,18 @@ func (d *denials) note(b *batch, place int, hits []limiter.Hit, states []limiter
 	}
 	order := orderOf(b, place)
 	for i := range hits {
+		if hits[i].Hold != nil {
+			continue
+		}
 		d.noteRecent(hits[i].Key, recentState{states[i], order})
 	}
 	if !denied && d.used.Load() == 0 {
 		return
 	}
 	for i := range hits {
+		if hits[i].Hold != nil {
+			continue // a hold may be given back at any time, by anybody
+		}
 		key := hits[i].Key
 		shard := d.shard(key)
 		shard.mu.Lock()

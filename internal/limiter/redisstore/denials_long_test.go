@@ -21,6 +21,7 @@ func TestLongMemoryHoldsNoDenialTooLong(t *testing.T) {
 	for name, spec := range map[string]limiter.Spec{
 		"fixed window":       {},
 		"from the first hit": {Anchor: limiter.FirstHit},
+		"of a calendar":      {Anchor: limiter.ByCalendar, TimeZone: "Europe/Berlin"},
 		"sliding window":     {Algorithm: limiter.SlidingWindow},
 		"token bucket":       {Algorithm: limiter.TokenBucket},
 	} {

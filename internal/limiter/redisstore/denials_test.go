@@ -132,7 +132,7 @@ func hit(key string, l *limiter.Limit, cost uint64) limiter.Hit {
 	return limiter.Hit{Limit: l, Key: []byte(key), Cost: cost}
 }
 
-func yearly(amount uint32) *limiter.Limit {
+func yearly(amount uint64) *limiter.Limit {
 	return storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Year})
 }
 

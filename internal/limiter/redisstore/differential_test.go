@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -87,7 +88,7 @@ func TestTogetherAsOneAfterTheOther(t *testing.T) {
 			b.add(requests[place], false)
 		}
 		for i := range b.counters {
-			b.counters[i].apart = true
+			b.counters[i].separate = true
 		}
 		if single.main.call(b); b.err != nil {
 			t.Fatal(b.err)
@@ -119,7 +120,7 @@ type history struct {
 	store                     *Store
 	then                      func(requests [][]limiter.Hit, decided *batch) // after each batch, nil for nothing
 	now                       time.Time
-	states                    map[string]*limiter.State // by key
+	counters                  counters
 	limitOf                   map[string]*limiter.Limit // by key, one of them
 	decided, together, single int
 }
@@ -130,8 +131,8 @@ func newHistory(t *testing.T, addr string) *history {
 	seed := rand.Uint64()
 	h := &history{
 		T: t, Rand: rand.New(rand.NewPCG(seed, 0)), seed: seed,
-		now:    time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
-		states: map[string]*limiter.State{}, limitOf: map[string]*limiter.Limit{},
+		now:      time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		counters: newCounters(), limitOf: map[string]*limiter.Limit{},
 	}
 	h.store = h.open(addr)
 	return h
@@ -158,7 +159,7 @@ func (h *history) pass() {
 	}
 	for again := true; again; {
 		again = false
-		for key, state := range h.states {
+		for key, state := range h.counters.states {
 			left := h.limitOf[key].Expiry(*state) - h.now.UnixMicro()
 			if left > 0 && left < (10*time.Second).Microseconds() {
 				h.now, again = h.now.Add(time.Duration(left)*time.Microsecond), true
@@ -172,7 +173,11 @@ func (h *history) pass() {
 func (h *history) renew() {
 	var hits []limiter.Hit
 	for key, limit := range h.limitOf {
-		hits = append(hits, limiter.Hit{Limit: limit, Key: []byte(key), Cost: 1, Always: true})
+		hit := limiter.Hit{Limit: limit, Key: []byte(key), Cost: 1, Always: true}
+		if limit.HoldKey() != "" {
+			hit.Hold = h.name(1 << 60)
+		}
+		hits = append(hits, hit)
 	}
 	if len(hits) > 0 {
 		h.decide([][]limiter.Hit{hits})
@@ -184,6 +189,8 @@ func (h *history) renew() {
 func (h *history) requests() (requests [][]limiter.Hit) {
 	kinds := []limiter.Spec{
 		{}, {Algorithm: limiter.SlidingWindow}, {Algorithm: limiter.TokenBucket}, {Anchor: limiter.FirstHit},
+		{Algorithm: limiter.Concurrency},
+		{Anchor: limiter.ByCalendar, TimeZone: "Europe/Berlin"},
 	}
 	if h.IntN(3) > 0 {
 		n := h.IntN(len(kinds))
@@ -212,6 +219,9 @@ func (h *history) hit(spec limiter.Spec, user int, ordinary bool) limiter.Hit {
 	} else if user%2 == 0 {
 		spec.RequestsPerUnit = 2_000_000
 	}
+	if spec.Algorithm.Takes(limiter.DenyForOption) && h.IntN(3) == 0 { // so that bans begin, are cut short, and are dropped
+		spec.DenyFor = []time.Duration{time.Minute, time.Hour, 30 * 24 * time.Hour}[h.IntN(3)]
+	}
 	cost := 1 + h.Uint64N(3)
 	if user%2 == 0 && h.IntN(10) == 0 {
 		cost = h.Uint64N(500_000)
@@ -232,9 +242,17 @@ func (h *history) hit(spec limiter.Spec, user int, ordinary bool) limiter.Hit {
 		}
 	}
 	hit.Limit = storetest.Must(spec)
+	if hit.Limit.HoldKey() != "" {
+		hit.Hold, hit.Refund = h.name(12), h.IntN(3) == 0
+	}
 	hit.Key = limiter.Keys{}.Append(nil, "history", []limiter.Entry{{Key: "user", Value: strconv.Itoa(user)}}, nil, hit.Limit)
 	h.limitOf[string(hit.Key)] = hit.Limit
 	return hit
+}
+
+// name draws the name of a hold, one of so many.
+func (h *history) name(names uint64) []byte {
+	return binary.BigEndian.AppendUint64(make([]byte, limiter.HoldSize-8), h.Uint64N(names))
 }
 
 // decide lets the store and the model decide a batch.
@@ -253,7 +271,7 @@ func (h *history) decide(requests [][]limiter.Hit) {
 		} else {
 			h.together++
 		}
-		compare(h.T, b, place, requests[place], h.states, h.now.UnixMicro())
+		compare(h.T, b, place, requests[place], h.counters, h.now.UnixMicro())
 	}
 	if h.then != nil {
 		h.then(requests, b)

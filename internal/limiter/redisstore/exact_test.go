@@ -128,7 +128,7 @@ func (f *clusterFaults) moveSlot(t *testing.T) {
 // there are faults, and one of a patient store what is left.
 func admitUnderFaults(t *testing.T, stores [2]*Store, patient *Store, tenants []string, fault func(), fails bool) {
 	amount := int64(3000 / len(tenants))
-	limit, ofUser := yearly(uint32(amount)), yearly(uint32(2*amount))
+	limit, ofUser := yearly(uint64(amount)), yearly(uint64(2*amount))
 	admitted, denied := make([]atomic.Int64, len(tenants)), make([]atomic.Int64, len(tenants))
 	var failed atomic.Int64
 	decide := func(s *Store, n int) {

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"bytes"
 	"encoding/binary"
 	"testing"
 	"time"
@@ -28,7 +29,7 @@ func FuzzDecide(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		redis.FlushAll()
 		in := input{data}
-		states := map[string]*limiter.State{}
+		states := newCounters()
 		now = 0
 		for len(in.data) > 0 {
 			now = in.time(now)
@@ -61,23 +62,36 @@ func inOrder(b *batch) (places []int) {
 	return places
 }
 
-// compare compares what b says about hits with what limiter.Decide says.
-func compare(t *testing.T, b *batch, place int, hits []limiter.Hit, states map[string]*limiter.State, now int64) {
+// counters are the states and the holds of all counters, by key.
+type counters struct {
+	states map[string]*limiter.State
+	holds  map[string]*limiter.Holds
+}
+
+func newCounters() counters {
+	return counters{map[string]*limiter.State{}, map[string]*limiter.Holds{}}
+}
+
+// compare compares what b says about hits with what limiter.DecideHolds says.
+func compare(t *testing.T, b *batch, place int, hits []limiter.Hit, all counters, now int64) {
 	t.Helper()
-	of := make([]*limiter.State, len(hits))
+	of, holds := make([]*limiter.State, len(hits)), make([]*limiter.Holds, len(hits))
 	for i, h := range hits {
 		key := string(h.Key)
-		if states[key] == nil {
-			states[key] = new(limiter.State)
+		if all.states[key] == nil {
+			all.states[key] = new(limiter.State)
 		}
-		of[i] = states[key]
+		if h.Hold != nil && all.holds[key] == nil {
+			all.holds[key] = limiter.NewHolds(h.Limit)
+		}
+		of[i], holds[i] = all.states[key], all.holds[key]
 	}
 	got, want := make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
 	_, denied, err := b.reply.decisions(place, hits, got, nil)
 	if err != nil {
 		t.Fatalf("reading what became of %v: %v", hits, err)
 	}
-	if wantDenied := limiter.Decide(hits, of, now, want); denied != wantDenied {
+	if wantDenied := limiter.DecideHolds(hits, of, holds, now, want); denied != wantDenied {
 		t.Errorf("at %d: denied is %v, want %v", now, denied, wantDenied)
 	}
 	for i, h := range hits {
@@ -139,7 +153,7 @@ func (in *input) requests() [][]limiter.Hit {
 func (in *input) hit() limiter.Hit {
 	how := in.byte()
 	spec := limiter.Spec{
-		RequestsPerUnit: uint32(in.number()),
+		RequestsPerUnit: min(in.number(), limiter.MaxAmount),
 		Unit:            limiter.Month, // so that hits of different amounts meet on few counters
 		Mode:            limiter.Mode(how % 3),
 		Algorithm:       limiter.Algorithm(int(how) / 3 % len(limiter.AlgorithmNames())),
@@ -150,10 +164,17 @@ func (in *input) hit() limiter.Hit {
 		spec.UnitMultiplier = uint32(in.number() % (longest + 1))
 	}
 	if spec.Algorithm.Takes(limiter.AnchorOption) {
-		spec.Anchor = limiter.Anchor(in.byte() % 2)
+		spec.Anchor = limiter.Anchor(in.byte() % 3)
+		if spec.Anchor == limiter.ByCalendar {
+			spec.UnitMultiplier = 1
+			spec.TimeZone = []string{"", "Europe/Berlin", "Australia/Lord_Howe", "Pacific/Apia"}[in.byte()%4]
+		}
 	}
 	if spec.Algorithm.Takes(limiter.BurstOption) {
-		spec.Burst = uint32(in.number())
+		spec.Burst = min(in.number(), limiter.MaxAmount)
+	}
+	if spec.Algorithm.Takes(limiter.DenyForOption) {
+		spec.DenyFor = []time.Duration{0, limiter.MinBan, time.Hour, limiter.MaxPeriod}[in.byte()%4]
 	}
 	limit, err := limiter.NewLimit(spec)
 	for err != nil { // its numbers are too large
@@ -161,5 +182,9 @@ func (in *input) hit() limiter.Hit {
 		limit, err = limiter.NewLimit(spec)
 	}
 	key := limiter.Keys{}.Append(nil, "fuzz", []limiter.Entry{{Key: "k", Value: string('a' + rune(in.byte()%2))}}, nil, limit)
-	return limiter.Hit{Limit: limit, Key: key, Cost: in.number(), Refund: how&32 != 0, Always: how&64 != 0}
+	hit := limiter.Hit{Limit: limit, Key: key, Cost: in.number(), Refund: how&32 != 0, Always: how&64 != 0}
+	if limit.HoldKey() != "" {
+		hit.Hold = bytes.Repeat([]byte{in.byte() % 8}, limiter.HoldSize)
+	}
+	return hit
 }

@@ -102,7 +102,7 @@ func (l *lane) wake() {
 func (l *lane) callAlone(b *batch) {
 	began := time.Now()
 	l.call(b)
-	l.queue.excuse(time.Since(began) - l.opTimeout)
+	l.queue.excuse(time.Since(began) - l.client.OpTimeout)
 	if b.err == nil {
 		l.located.Store(true)
 	}

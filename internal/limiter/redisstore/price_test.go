@@ -56,7 +56,7 @@ func BenchmarkPrice(b *testing.B) {
 			of := make([][]*limiter.Limit, c.rules)
 			for rule := range of {
 				for i, spec := range c.specs {
-					spec.RequestsPerUnit, spec.Unit, spec.UnitMultiplier = 1<<30+uint32(rule), limiter.Hour, uint32(i+1)
+					spec.RequestsPerUnit, spec.Unit, spec.UnitMultiplier = 1<<30+uint64(rule), limiter.Hour, uint32(i+1)
 					of[rule] = append(of[rule], storetest.Must(spec))
 				}
 			}

@@ -35,7 +35,7 @@ var (
 // expires within a second. Of a cluster, every primary must answer, and all slots
 // be served. A Redis that is full can decide: it still denies.
 func (s *Store) Ping(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, s.main.opTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.main.client.OpTimeout)
 	defer cancel()
 	for _, b := range s.backends() {
 		if err := b.ping(ctx); err != nil {
@@ -47,7 +47,7 @@ func (s *Store) Ping(ctx context.Context) error {
 
 // pingInTime is ping within the OpTimeout of b.
 func (b *backend) pingInTime(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, b.opTimeout)
+	ctx, cancel := context.WithTimeout(ctx, b.client.OpTimeout)
 	defer cancel()
 	return b.ping(ctx)
 }

@@ -18,7 +18,8 @@ const (
 	maxBatch = 256
 	// maxQueue is the most hits that wait in a line, except that a larger request may
 	// wait alone. Redis needs 30 to 80 ms for them, which is most of DefaultOpTimeout:
-	// more would not be answered in time.
+	// more would not be answered in time. In a cluster it bounds each slot: what is too late
+	// there is not called.
 	maxQueue = 32 * maxBatch
 )
 

@@ -526,6 +526,13 @@ func TestLateRequestsAreCounted(t *testing.T) {
 		}()
 	}
 	testenv.Until(t, "both wait", func() bool { return waiting(s) == 2*maxBatch })
+	wakeTooLate(t, l, reg, errs)
+}
+
+// wakeTooLate calls the two requests that wait in l, when the first of them is too late,
+// and expects their errors.
+func wakeTooLate(t *testing.T, l *lane, reg *prometheus.Registry, errs <-chan error) {
+	t.Helper()
 	l.queue.mu.Lock()
 	l.queue.large.batches[0].deadline = time.Now().Add(-time.Hour)
 	l.queue.mu.Unlock()

@@ -34,7 +34,7 @@ func TestUnseenCountersDoNotHideADenial(t *testing.T) {
 	f.want("beside many", true, 0, many...)
 	f.want("a charge in any case", true, 1, limiter.Hit{Limit: yearly(3), Key: []byte("usage"), Cost: 1, Always: true}, over)
 
-	quota := func(key string, amount uint32) limiter.Hit {
+	quota := func(key string, amount uint64) limiter.Hit {
 		h := hit(key, yearly(amount), 1)
 		h.Mode = limiter.Quota
 		return h
@@ -48,7 +48,7 @@ func TestUnseenCountersDoNotHideADenial(t *testing.T) {
 func TestKnownDenialTellsWhatWasSeenOfOthers(t *testing.T) {
 	f := &memoryFixture{T: t, reg: prometheus.NewRegistry(), now: time.Date(2030, 1, 1, 12, 0, 9, 0, time.UTC)}
 	f.store = open(t, Options{Main: at(miniredis.RunT(t).Addr()), Registerer: f.reg, DenyMemory: 1 << 20, Now: f.clock})
-	limit := func(amount uint32, unit limiter.Unit) *limiter.Limit {
+	limit := func(amount uint64, unit limiter.Unit) *limiter.Limit {
 		return storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: unit})
 	}
 	a, b, c := hit("a", limit(1, limiter.Minute), 1), hit("b", limit(1, limiter.Day), 1), hit("c", limit(5, limiter.Day), 1)

@@ -23,22 +23,33 @@ type reply struct {
 // together is a request whose hits were charged as part of the sums of their counters.
 const together = -1
 
-// What the scripts say of a counter, instead of its short state.
+// The words of replies, as words.lua has them.
 const (
-	wordAdmitted = -1 // its state follows, in three integers
-	wordOver     = -2 // so it does
+	wordAdmitted = -1
+	wordOver     = -2
+	wordSingle   = -3
+	wordRefused  = -4
+	wordBanned   = -5
+	wordAlready  = -6
+	wordNoWindow = -7
 )
 
-// What decide.lua says before it tells of single requests.
-const (
-	wordSingle  = -3
-	wordRefused = -4 // writes of the other requests were refused
-)
+// noWindow reports whether the script has done nothing because the windows of a calendar were
+// not those of its time, and returns that time.
+func (a answer) noWindow() (now int64, ok bool) {
+	if a.err != nil || len(a.integers) != 2 || a.integers[1] != wordNoWindow || !possible(a.integers[0]) {
+		return 0, false
+	}
+	return a.integers[0], true
+}
 
 // What a short state is reckoned with, see state.lua.
 const million = 1_000_000
 
 var errReply = errors.New("the script's reply is cut off or garbled")
+
+// errNoWindow is that of a call that was repeated for it, in vain.
+var errNoWindow = errors.New("the clock of Redis has stepped twice, by more than a window of a calendar")
 
 // newReply reads the reply on a batch.
 func newReply(integers []int64, b *batch) (reply, error) {
@@ -46,6 +57,9 @@ func newReply(integers []int64, b *batch) (reply, error) {
 	var err error
 	if r.now, err = in.number(); err != nil {
 		return reply{}, err
+	}
+	if in.peek() == wordNoWindow {
+		return reply{}, errNoWindow
 	}
 	if b.script == giveBackScript {
 		r.singles = make([]int32, b.len())
@@ -58,12 +72,12 @@ func newReply(integers []int64, b *batch) (reply, error) {
 	}
 	if word := in.peek(); word == wordSingle || word == wordRefused {
 		in.next++
-		told, err := r.readSingles(&in)
+		count, err := r.readSingles(&in)
 		switch {
 		case err != nil:
 			return reply{}, err
 		case word == wordRefused:
-			if told < b.len() { // else nothing was refused but to bring back a state
+			if count < b.len() { // else nothing was refused but to bring back a state
 				r.refusal = newScriptError(integers[in.next:])
 			}
 			return r, nil
@@ -82,13 +96,13 @@ func newReply(integers []int64, b *batch) (reply, error) {
 }
 
 // readSingles reads what became of single requests, and returns how many they are.
-func (r *reply) readSingles(in *words) (told int, err error) {
+func (r *reply) readSingles(in *words) (count int, err error) {
 	r.singles = make([]int32, r.batch.len())
 	for place := range r.singles {
 		r.singles[place] = together
 	}
 	n, err := in.number()
-	for ; told < int(n) && err == nil; told++ {
+	for ; count < int(n) && err == nil; count++ {
 		place, err := in.number()
 		if err != nil || place >= int64(len(r.singles)) || r.singles[place] != together {
 			return 0, errReply
@@ -100,7 +114,7 @@ func (r *reply) readSingles(in *words) (told int, err error) {
 			}
 		}
 	}
-	return told, err
+	return count, err
 }
 
 // sumLater finds out what each hit's counter was charged after it, by the requests that were
@@ -125,7 +139,7 @@ func (r *reply) sumLater() error {
 		}
 	}
 	for n, sum := range sums {
-		if sum > r.state(r.states[n]).Used {
+		if state, _, _ := r.read(r.states[n]); sum > state.Used {
 			return errReply
 		}
 	}
@@ -160,7 +174,13 @@ func (w *words) number() (int64, error) {
 // state reads what is said of a counter, and returns where it begins.
 func (w *words) state() (begin int32, err error) {
 	begin = int32(w.next)
-	if word := w.peek(); word != wordAdmitted && word != wordOver {
+	if w.peek() == wordBanned {
+		w.next++
+		if _, err := w.number(); err != nil {
+			return 0, err
+		}
+	}
+	if word := w.peek(); word != wordAdmitted && word != wordOver && word != wordAlready {
 		_, err = w.number()
 		return begin, err
 	}
@@ -202,10 +222,10 @@ func (r *reply) outcomes(place int, out []limiter.Decision, states []limiter.Sta
 	if r.isSingle(place) {
 		next := r.singles[place]
 		for i := range out {
-			word := r.integers[next]
-			out[i].Over = word == wordOver
-			states = append(states, r.state(next))
-			next += length(word)
+			out[i].Already = r.integers[next] == wordAlready // which no banned one is
+			var state limiter.State
+			state, out[i].Over, next = r.read(next)
+			states = append(states, state)
 		}
 		return states, nil
 	}
@@ -214,30 +234,29 @@ func (r *reply) outcomes(place int, out []limiter.Decision, states []limiter.Sta
 	}
 	begin, hits := r.batch.begin(place), r.batch.hitsOf(place)
 	for i := range out {
-		state := r.state(r.states[hits[i].counter])
+		state, _, _ := r.read(r.states[hits[i].counter])
 		if r.later != nil {
 			state.Used -= r.later[begin+i]
 		}
-		out[i].Over = false
+		out[i].Over, out[i].Already = false, false
 		states = append(states, state)
 	}
 	return states, nil
 }
 
-// length is how many integers tell of a counter, from the first of them.
-func length(word int64) int32 {
-	if word < 0 {
-		return 4
+// read reads a state from the integers, from the given one on, and whether the hit
+// is over. It returns where they end.
+func (r *reply) read(begin int32) (s limiter.State, over bool, end int32) {
+	if r.integers[begin] == wordBanned {
+		s.Until, begin = r.integers[begin+1], begin+2
 	}
-	return 1
-}
-
-// state reads the state that integers tell, from the given one on.
-func (r *reply) state(begin int32) limiter.State {
-	if short := r.integers[begin]; short >= 0 {
-		return limiter.State{At: short / million, Used: short % million}
+	word := r.integers[begin]
+	if word >= 0 {
+		s.At, s.Used = word/million, word%million
+		return s, false, begin + 1
 	}
-	return limiter.State{At: r.integers[begin+1], Used: r.integers[begin+2], Prev: r.integers[begin+3]}
+	s.At, s.Used, s.Prev = r.integers[begin+1], r.integers[begin+2], r.integers[begin+3]
+	return s, word == wordOver, begin + 4
 }
 
 // scriptError is an error that Redis replied to a command of the script.

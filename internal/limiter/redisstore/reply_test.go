@@ -28,9 +28,16 @@ func TestReplies(t *testing.T) {
 	}{
 		{"short states", []int64{9, 7_000_001, 7_000_002, 7_000_004}, nil},
 		{"long states", []int64{9, -1, 7, 1, 5, 7_000_001, -1, 8, 2_000_000, 0}, nil},
+		{"a ban", []int64{9, -5, 99, 7_000_001, -5, 99, -1, 7, 2, 5, 7_000_004}, nil},
+		{"a single request that is banned", []int64{9, -3, 1, 1, -5, 99, -2, 7, 100, 0, 7_000_001, 7_000_001, 7_000_002, -5, 99, 7_000_002}, nil},
+		{"a ban that is cut off", []int64{9, 7_000_001, 7_000_002, -5}, errReply},
+		{"a ban without a state", []int64{9, 7_000_001, 7_000_002, -5, 99}, errReply},
+		{"a ban beyond all", []int64{9, 7_000_001, 7_000_002, -5, math.MaxInt64, 7_000_004}, errReply},
+		{"two bans of one state", []int64{9, 7_000_001, 7_000_002, -5, 99, -5, 99, 7_000_004}, errReply},
 		{"a single request", []int64{9, -3, 1, 1, -2, 7, 100, 0, 7_000_001, 7_000_001, 7_000_002, 7_000_002}, nil},
 		{"only single requests", []int64{9, -3, 2, 1, 7_000_001, 7_000_001, 0, 7_000_001, 7_000_001, 7_000_001, 7_000_002, 7_000_002}, nil},
 		{"none was refused a write of its own", []int64{9, -4, 2, 1, 7_000_001, 7_000_001, 0, 7_000_001, 7_000_001, 'O', 'O', 'M'}, nil},
+		{"no window, twice", []int64{9, wordNoWindow}, errNoWindow},
 		{"nothing", nil, errReply},
 		{"only the time", []int64{9}, errReply},
 		{"cut off between counters", []int64{9, 7_000_001}, errReply},
@@ -50,6 +57,18 @@ func TestReplies(t *testing.T) {
 		if _, err := newReply(c.integers, asked()); !errors.Is(err, c.want) {
 			t.Errorf("%s: error %v, want %v", c.name, err, c.want)
 		}
+	}
+}
+
+func TestRepliesOfBans(t *testing.T) {
+	r, err := newReply([]int64{9, wordSingle, 1, 1, wordBanned, 99, wordOver, 7, 100, 0, wordBanned, 98, 7_000_001, 7_000_001, 7_000_002, 7_000_002}, asked())
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make([]limiter.Decision, 2)
+	states, err := r.outcomes(1, out, nil)
+	if want := []limiter.State{{At: 7, Used: 100, Until: 99}, {At: 7, Used: 1, Until: 98}}; err != nil || !slices.Equal(states, want) || !out[0].Over || out[1].Over {
+		t.Errorf("states %v, error %v, decisions %+v, want %v, of which the first is over", states, err, out, want)
 	}
 }
 

@@ -27,15 +27,21 @@ type script struct {
 }
 
 var (
-	decideScript   = newScript([]string{"straight"}, "together", "decide")
-	giveBackScript = newScript(nil, "giveback")
+	decideScript   = newScript([]string{"straight"}, "together", "holds", "decide")
+	giveBackScript = newScript(nil, "holds", "giveback")
 )
 
 // newScript puts what all scripts use and the named files into one. The first come before
 // what they need not know.
 func newScript(first []string, last ...string) *script {
-	return scriptOf(luaText(slices.Concat([]string{"time"}, first, []string{"prelude", "state"}, limiter.AlgorithmNames(), []string{"limits"}, last)...))
+	return scriptOf(luaText(slices.Concat([]string{"words", "time"}, first, []string{"prelude", "state"}, waysToCount(), []string{"limits"}, last)...))
 }
+
+// waysToCount lists what scripts have a file for: the algorithms, and the windows that a
+// calendar gives one of them.
+func waysToCount() []string { return append(limiter.AlgorithmNames(), calendarWindow) }
+
+const calendarWindow = "calendar_window"
 
 // scriptOf makes a script of its text.
 func scriptOf(text string) *script {
@@ -66,11 +72,12 @@ func (b *backend) call(one *batch) { b.callAll(b.client, []*batch{one}) }
 func (b *backend) callAll(client caller, batches []*batch) (elsewhere []bool) {
 	// Not the context of any caller: a batch belongs to several, and is
 	// decided even if all of them leave.
-	ctx := &connecting{Context: context.Background(), timeout: b.opTimeout}
+	ctx := &connecting{Context: context.Background(), timeout: b.client.OpTimeout}
 	defer ctx.cancel()
 	start := time.Now()
 	for _, batch := range batches {
 		batch.asked, batch.number = b.local(), b.denials.number()
+		batch.redisTime = batch.asked.UnixMicro() + b.ahead.Load()
 	}
 	answers := b.run(ctx, client, batches)
 	seconds := time.Since(start).Seconds()
@@ -123,7 +130,7 @@ func isElsewhere(err error) bool {
 
 // connecting is a context that bounds how long a call waits for a connection, from when
 // go-redis first asks for it: if this process does not run before that, the call is not
-// late. It has no deadline, so that go-redis waits for the reply until opTimeout after
+// late. It has no deadline, so that go-redis waits for the reply until OpTimeout after
 // the call was written.
 type connecting struct {
 	context.Context // until done is made
@@ -165,6 +172,7 @@ type answer struct {
 
 // run runs the scripts of batches by their names, and sends the texts of those that
 // Redis does not have: NOSCRIPT is the one error after which a node can be asked again.
+// So it can if a script says that it has done nothing.
 func (b *backend) run(ctx context.Context, client caller, batches []*batch) []answer {
 	answers := b.send(ctx, client, batches, "evalsha")
 	var unknown []*batch
@@ -180,7 +188,27 @@ func (b *backend) run(ctx context.Context, client caller, batches []*batch) []an
 			answers[places[i]] = a
 		}
 	}
+	b.runAtItsTime(ctx, client, batches, answers)
 	return answers
+}
+
+// runAtItsTime runs the scripts again that have done nothing, because the clock of Redis is
+// far from what this process took it for. They said what it shows.
+func (b *backend) runAtItsTime(ctx context.Context, client caller, batches []*batch, answers []answer) {
+	var again []*batch
+	var places []int
+	for i := range answers {
+		if now, ok := answers[i].noWindow(); ok {
+			b.ahead.Store(now - batches[i].asked.UnixMicro())
+			batches[i].redisTime = now
+			again, places = append(again, batches[i]), append(places, i)
+		}
+	}
+	if again != nil {
+		for i, a := range b.send(ctx, client, again, "evalsha") {
+			answers[places[i]] = a
+		}
+	}
 }
 
 // load runs the scripts of batches by their texts, by which Redis learns their names.
@@ -249,7 +277,7 @@ func (c *piped) SetErr(err error) {
 	}
 }
 
-// clock is the time of a call as the scripts read it, see limits.lua.
+// clock is the time of a call as the scripts read it, see time.lua.
 func (b *backend) clock() string {
 	switch {
 	case b.now == nil:

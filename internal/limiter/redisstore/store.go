@@ -125,7 +125,7 @@ func (s *Store) Close() error {
 			b.drain()
 		}
 	}()
-	timer := time.NewTimer(10 * s.main.opTimeout)
+	timer := time.NewTimer(10 * s.main.client.OpTimeout)
 	defer timer.Stop()
 	select {
 	case <-drained:

@@ -22,11 +22,11 @@ const answerTime = 5 * time.Millisecond
 func (b *backend) timeout(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
-		return b.opTimeout
+		return b.client.OpTimeout
 	}
 	left := time.Until(deadline)
 	answer := max(left/8, min(left/2, answerTime))
-	return min(b.opTimeout, max(0, left-answer))
+	return min(b.client.OpTimeout, max(0, left-answer))
 }
 
 // callDeadline returns until when a call for hits is of use to a caller who can

@@ -77,7 +77,7 @@ func TestTimeoutOfACaller(t *testing.T) {
 				ctx, cancel = context.WithTimeout(ctx, c.deadline)
 				defer cancel()
 			}
-			b := &backend{opTimeout: c.opTimeout}
+			b := &backend{client: &redisconn.Client{OpTimeout: c.opTimeout}}
 			began := time.Now()
 			err := b.wait(ctx, b.timeout(ctx), make(chan struct{}))
 			if !errors.Is(err, limiter.ErrUnavailable) {

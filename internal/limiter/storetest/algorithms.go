@@ -15,14 +15,21 @@ var algorithms = map[limiter.Algorithm]struct {
 	counters []counter
 	drains   bool // usage goes little by little; each counter takes more than lifetime to lose one unit of scale
 }{
-	limiter.FixedWindow: {tables: [][]tableCase{windowCases, amountCases, saturationCases, firstHitCases}, counters: []counter{
+	limiter.FixedWindow: {tables: [][]tableCase{windowCases, amountCases, saturationCases, firstHitCases, calendarCases}, counters: []counter{
 		newCounter(1, limiter.Spec{Unit: limiter.Minute}, 0, 10, 20, 50, 100),
 		newCounter(1, limiter.Spec{Unit: limiter.Minute, UnitMultiplier: 7}, 10, 20, 50),
 		newCounter(1, limiter.Spec{Unit: limiter.Day}, 0, 50, 100),
 		newCounter(1<<26, limiter.Spec{Unit: limiter.Minute}, 1<<30, math.MaxUint32),
+		newCounter(1<<46, limiter.Spec{Unit: limiter.Month}, 1000, 1<<49, limiter.MaxAmount-1, limiter.MaxAmount),
+		newCounter(1<<46, limiter.Spec{Unit: limiter.Day, Anchor: limiter.FirstHit}, 1<<49, limiter.MaxAmount),
 		newCounter(1, limiter.Spec{Unit: limiter.Minute, Anchor: limiter.FirstHit}, 10, 20),
 		newCounter(1, limiter.Spec{Unit: limiter.Second, UnitMultiplier: 30, Anchor: limiter.FirstHit}, 0, 20),
 		newCounter(1, limiter.Spec{Unit: limiter.Hour, UnitMultiplier: 2, Anchor: limiter.FirstHit}, 10, 50),
+		newCounter(1, limiter.Spec{Unit: limiter.Minute, UnitMultiplier: 2, Anchor: limiter.ByCalendar}, 10, 20),
+		newCounter(1, limiter.Spec{Unit: limiter.Hour, Anchor: limiter.ByCalendar, TimeZone: "Australia/Lord_Howe"}, 0, 10, 20),
+		newCounter(1, limiter.Spec{Unit: limiter.Day, Anchor: limiter.ByCalendar, TimeZone: "Europe/Berlin"}, 10, 50),
+		newCounter(1, limiter.Spec{Unit: limiter.Week, Anchor: limiter.ByCalendar}, 20, 100),
+		newCounter(1<<20, limiter.Spec{Unit: limiter.Month, Anchor: limiter.ByCalendar, TimeZone: "America/New_York"}, 1<<25, math.MaxUint32),
 	}},
 	limiter.SlidingWindow: {tables: [][]tableCase{slidingCases}, counters: []counter{
 		newCounter(1, limiter.Spec{Unit: limiter.Minute, Algorithm: limiter.SlidingWindow}, 0, 10, 20, 50),
@@ -30,7 +37,7 @@ var algorithms = map[limiter.Algorithm]struct {
 		// Of small and large amounts in long periods.
 		newCounter(1, limiter.Spec{Unit: limiter.Month, Algorithm: limiter.SlidingWindow}, 10, 20, 100, 600, 1_000_003),
 		newCounter(50_000, limiter.Spec{Unit: limiter.Month, Algorithm: limiter.SlidingWindow}, 500, 600_000, 1_000_000, 1_700_000_000),
-		newCounter(1<<26, limiter.Spec{Unit: limiter.Day, Algorithm: limiter.SlidingWindow}, math.MaxUint32-4, math.MaxUint32),
+		newCounter(1<<26, limiter.Spec{Unit: limiter.Day, Algorithm: limiter.SlidingWindow}, math.MaxUint32-4, math.MaxUint32, 4_503_000_000),
 	}},
 	limiter.TokenBucket: {tables: [][]tableCase{bucketCases}, drains: true, counters: []counter{
 		newCounter(1, limiter.Spec{Unit: limiter.Hour, Algorithm: limiter.TokenBucket}, 0, 7, 10, 20, 100),
@@ -41,6 +48,12 @@ var algorithms = map[limiter.Algorithm]struct {
 		newCounter(200, limiter.Spec{Unit: limiter.Month, Algorithm: limiter.TokenBucket, Burst: 1000}, 1001, 50_000_000, 50_000_017),
 		newCounter(1_000_000, limiter.Spec{Unit: limiter.Year, Algorithm: limiter.TokenBucket}, 71_000_003, 140_000_009),
 		newCounter(5_000_000, limiter.Spec{Unit: limiter.Year, Algorithm: limiter.TokenBucket, Burst: 1 << 26}, 1_000_003, 71_000_003),
+		newCounter(1<<46, limiter.Spec{Unit: limiter.Second, Algorithm: limiter.TokenBucket, Burst: limiter.MaxAmount}, 1<<32, 9_000_000_000),
+	}},
+	limiter.Concurrency: {tables: [][]tableCase{concurrencyCases}, counters: []counter{
+		newCounter(1, limiter.Spec{Unit: limiter.Minute, UnitMultiplier: 7, Algorithm: limiter.Concurrency}, 0, 1, 3, 5),
+		newCounter(1, limiter.Spec{Unit: limiter.Hour, Algorithm: limiter.Concurrency}, 2, 3, 4, 8),
+		newCounter(1, limiter.Spec{Unit: limiter.Day, Algorithm: limiter.Concurrency}, 3, math.MaxUint32),
 	}},
 }
 

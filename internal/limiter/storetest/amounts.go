@@ -2,6 +2,8 @@ package storetest
 
 import (
 	"math"
+
+	"weir/internal/limiter"
 )
 
 // amountCases are lives of one counter within one window.
@@ -40,23 +42,33 @@ var amountCases = []tableCase{
 
 // most is the largest limit. Costs and counters of windows end at
 // maxCount, far above it.
-var most = enforced(math.MaxUint32)
+var most = enforced(limiter.MaxAmount)
 
 const maxCount = 1 << 52
 
 var saturationCases = []tableCase{
+	{"a large amount is counted to the last unit", []step{
+		{hits: request(take("a", most, limiter.MaxAmount-1)), want: decisions(charged(limiter.MaxAmount-1, 1))},
+		{hits: request(take("a", most, 2)), want: decisions(over(limiter.MaxAmount-1, 1)), denied: true},
+		{hits: request(peek("a", most)), want: decisions(spared(limiter.MaxAmount-1, 1))},
+		{hits: request(take("a", most, 1)), want: decisions(charged(limiter.MaxAmount, 0))},
+		{hits: request(peek("a", most)), want: decisions(over(limiter.MaxAmount, 0)), denied: true},
+		{hits: request(refund("a", most, 1<<49)), want: decisions(charged(1<<49, 1<<49))},
+		{hits: request(take("a", most, 1<<48), take("a", most, 1<<48)), want: decisions(charged(limiter.MaxAmount, 0), charged(limiter.MaxAmount, 0))},
+		{hits: request(take("a", enforced(1000), 1)), want: decisions(over(limiter.MaxAmount, 0)), denied: true},
+	}},
 	{"costs and counters saturate", []step{
-		{hits: request(take("a", most, math.MaxUint32)), want: decisions(charged(math.MaxUint32, 0))},
-		{hits: request(take("a", most, 1<<63)), want: decisions(never(over(math.MaxUint32, 0))), denied: true},
-		{hits: request(take("a", most, math.MaxUint64)), want: decisions(never(over(math.MaxUint32, 0))), denied: true},
+		{hits: request(take("a", most, limiter.MaxAmount)), want: decisions(charged(limiter.MaxAmount, 0))},
+		{hits: request(take("a", most, 1<<63)), want: decisions(never(over(limiter.MaxAmount, 0))), denied: true},
+		{hits: request(take("a", most, math.MaxUint64)), want: decisions(never(over(limiter.MaxAmount, 0))), denied: true},
 		{hits: request(always("a", most, maxCount-1)), want: decisions(never(overCharged(maxCount, 0))), denied: true},
 		{hits: request(always("a", most, 1)), want: decisions(overCharged(maxCount, 0)), denied: true},
 		{
 			hits: request(always("a", most, 1<<63), always("a", most, math.MaxUint64)), denied: true,
 			want: decisions(never(overCharged(maxCount, 0)), never(overCharged(maxCount, 0))),
 		},
-		{hits: request(refund("a", most, maxCount-5)), want: decisions(charged(5, math.MaxUint32-5))},
-		{hits: request(refund("a", most, math.MaxUint64)), want: decisions(charged(0, math.MaxUint32))},
+		{hits: request(refund("a", most, maxCount-5)), want: decisions(charged(5, limiter.MaxAmount-5))},
+		{hits: request(refund("a", most, math.MaxUint64)), want: decisions(charged(0, limiter.MaxAmount))},
 		{hits: request(always("a", most, maxCount-1)), want: decisions(never(overCharged(maxCount-1, 0))), denied: true},
 		{hits: request(always("a", most, 2)), want: decisions(overCharged(maxCount, 0)), denied: true},
 	}},

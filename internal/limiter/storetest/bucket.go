@@ -9,7 +9,7 @@ import (
 
 // bucket refills at an amount per minute; its size is burst, or the amount if
 // that is 0.
-func bucket(amount, burst uint32) *limiter.Limit {
+func bucket(amount, burst uint64) *limiter.Limit {
 	return Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Minute, Algorithm: limiter.TokenBucket, Burst: burst})
 }
 

@@ -56,7 +56,7 @@ var firstHitCases = []tableCase{
 	}},
 }
 
-func firstHit(amount uint32) *limiter.Limit {
+func firstHit(amount uint64) *limiter.Limit {
 	return Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Second, UnitMultiplier: 30, Anchor: limiter.FirstHit})
 }
 

@@ -170,6 +170,9 @@ func (p *player) renewal() []limiter.Hit {
 	for i := range p.counters {
 		c := &p.counters[i]
 		hits = append(hits, always(c.key, c.amounts[c.amount][0], c.scale))
+		if c.holds() {
+			hits[i].Hold = name(p.Uint64()) // one that is not there
+		}
 	}
 	return hits
 }
@@ -190,6 +193,9 @@ func (p *player) request() []limiter.Hit {
 
 func (p *player) hit(c *counter) limiter.Hit {
 	hit := take(c.key, p.limit(c), p.cost(c.scale))
+	if c.holds() {
+		hit.Hold, hit.Refund = name(p.Uint64N(8)), p.IntN(3) == 0
+	}
 	switch p.IntN(10) {
 	case 0:
 		hit.Always = true
@@ -208,7 +214,7 @@ func (p *player) cost(scale uint64) uint64 {
 	case n < 97:
 		return p.Uint64N(20) * scale
 	default:
-		large := []uint64{math.MaxUint32, maxCount, 1 << 63, math.MaxUint64}
+		large := []uint64{math.MaxUint32, limiter.MaxAmount - 1, maxCount, 1 << 63, math.MaxUint64}
 		return large[p.IntN(len(large))]
 	}
 }
@@ -218,6 +224,8 @@ func (p *player) cost(scale uint64) uint64 {
 type counter struct {
 	key     string
 	amounts [][]*limiter.Limit // by amount, then by mode
+	banning [][]*limiter.Limit // the same that ban who goes over
+	bans    bool               // whether it is configured now to ban
 	amount  int                // where usage drains: the one that is configured now
 	scale   uint64             // of costs
 }
@@ -232,19 +240,37 @@ func (p *player) limit(c *counter) *limiter.Limit {
 		}
 		amount = c.amount
 	}
+	if p.IntN(100) == 0 {
+		c.bans = !c.bans
+	}
 	modes := c.amounts[amount]
+	if c.bans {
+		modes = c.banning[amount]
+	}
 	return modes[p.IntN(len(modes))]
 }
 
-func newCounter(scale uint64, s limiter.Spec, amounts ...uint32) counter {
-	c := counter{scale: scale}
+// holds reports whether what is counted has names.
+func (c *counter) holds() bool { return c.amounts[0][0].HoldKey() != "" }
+
+func newCounter(scale uint64, s limiter.Spec, amounts ...uint64) counter {
+	c := counter{scale: scale, amounts: limitsOf(s, amounts)}
+	if s.Algorithm.Takes(limiter.DenyForOption) {
+		s.DenyFor = 11 * time.Minute
+	}
+	c.banning = limitsOf(s, amounts)
+	return c
+}
+
+// limitsOf returns limits by amount, then by mode.
+func limitsOf(s limiter.Spec, amounts []uint64) (limits [][]*limiter.Limit) {
 	for _, amount := range amounts {
 		var modes []*limiter.Limit
 		for _, mode := range []limiter.Mode{limiter.Enforced, limiter.Enforced, limiter.Shadow, limiter.Quota} {
 			s.RequestsPerUnit, s.Mode = amount, mode
 			modes = append(modes, Must(s))
 		}
-		c.amounts = append(c.amounts, modes)
+		limits = append(limits, modes)
 	}
-	return c
+	return limits
 }

@@ -8,11 +8,11 @@ import (
 )
 
 // monthly and monthlyBucket are limits per month of 30 days.
-func monthly(amount uint32) *limiter.Limit {
+func monthly(amount uint64) *limiter.Limit {
 	return Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Month, Algorithm: limiter.SlidingWindow})
 }
 
-func monthlyBucket(amount, burst uint32) *limiter.Limit {
+func monthlyBucket(amount, burst uint64) *limiter.Limit {
 	return Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Month, Algorithm: limiter.TokenBucket, Burst: burst})
 }
 
@@ -68,11 +68,20 @@ var largeCases = []tableCase{
 		{at: 51_840 * micro, hits: request(take("a", monthlyBucket(50_000_017, 10), 1)), want: decisions(told(518_400*micro, 0, charged(10, 0)))},
 		{at: 51_840 * micro, hits: request(take("a", monthlyBucket(50_000_017, 10), 1)), want: decisions(told(518_400*micro, 51_840*micro, over(10, 0))), denied: true},
 	}},
+	{"bucket: the largest burst", []step{
+		// It drains 2^33 units a second: 131,072 s for all, 1 us for each 8,589.9 units.
+		{at: 0, hits: request(take("a", vastBucket, limiter.MaxAmount)), want: decisions(told(131_072*second, 0, charged(limiter.MaxAmount, 0)))},
+		{at: 0, hits: request(take("a", vastBucket, 8590)), want: decisions(told(131_072*second, 2*micro, over(limiter.MaxAmount, 0))), denied: true},
+		{at: micro, hits: request(take("a", vastBucket, 8589)), want: decisions(told(131_072*second, 0, charged(limiter.MaxAmount, 0)))},
+		{at: second + micro, hits: request(peek("a", vastBucket)), want: decisions(told(131_071*second, 0, spared(limiter.MaxAmount-1<<33, 1<<33)))},
+	}},
 	{"bucket: the largest there is", []step{
 		{at: 0, hits: request(take("a", hugeBucket, math.MaxUint32)), want: decisions(told(24*time.Hour, 0, charged(math.MaxUint32, 0)))},
 		{at: 0, hits: request(always("a", hugeBucket, math.MaxUint64)), want: decisions(told(48*time.Hour, limiter.Never, overCharged(2*math.MaxUint32, 0))), denied: true},
 		{at: 12 * time.Hour, hits: request(take("a", hugeBucket, 1)), want: decisions(told(36*time.Hour, 12*time.Hour+21*micro, over(6_442_450_943, 0))), denied: true},
 	}},
 }
+
+var vastBucket = Must(limiter.Spec{RequestsPerUnit: 1 << 33, Unit: limiter.Second, Algorithm: limiter.TokenBucket, Burst: limiter.MaxAmount})
 
 var hugeBucket = Must(limiter.Spec{RequestsPerUnit: math.MaxUint32, Unit: limiter.Day, Algorithm: limiter.TokenBucket})

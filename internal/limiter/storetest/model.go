@@ -15,22 +15,39 @@ type Model struct {
 
 	mu       sync.Mutex
 	counters map[string]*limiter.State
+	holds    map[string]*limiter.Holds // of the counters that have any
 }
 
 // NewModel returns a model with no counters that takes the time from now.
 func NewModel(now func() time.Time) *Model {
-	return &Model{now: now, counters: make(map[string]*limiter.State)}
+	return &Model{now: now, counters: make(map[string]*limiter.State), holds: make(map[string]*limiter.Holds)}
 }
 
 // Decide decides hits as limiter.Decide does. It never fails.
 func (m *Model) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return limiter.Decide(hits, statesOf(hits, m.counters), m.now().UnixMicro(), out), nil
+	return limiter.DecideHolds(hits, statesOf(hits, m.counters), m.holdsOf(hits), m.now().UnixMicro(), out), nil
+}
+
+// holdsOf returns the holds of the counters of hits that name one.
+func (m *Model) holdsOf(hits []limiter.Hit) []*limiter.Holds {
+	holds := make([]*limiter.Holds, len(hits))
+	for i := range hits {
+		key := string(hits[i].Key)
+		if hits[i].Hold == nil {
+			continue
+		}
+		if m.holds[key] == nil {
+			m.holds[key] = limiter.NewHolds(hits[i].Limit)
+		}
+		holds[i] = m.holds[key]
+	}
+	return holds
 }
 
 // expiresSoon reports whether hits, if they were decided now, would leave a
-// counter that is forgotten within lifetime. It changes nothing.
+// counter that is forgotten within lifetime. It changes nothing. Holds last longer.
 func (m *Model) expiresSoon(hits []limiter.Hit) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

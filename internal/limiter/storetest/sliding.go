@@ -8,7 +8,7 @@ import (
 )
 
 // sliding admits an amount in about any minute.
-func sliding(amount uint32) *limiter.Limit {
+func sliding(amount uint64) *limiter.Limit {
 	return Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Minute, Algorithm: limiter.SlidingWindow})
 }
 

@@ -39,7 +39,7 @@ func RunApart(t *testing.T, open func(t *testing.T, now func() time.Time) limite
 func run(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Store, apart bool) {
 	t.Helper()
 	t.Run("every algorithm has a table", testRows)
-	tables := [][]tableCase{periodCases(), requestCases, modeCases, chargeCases, largeCases, mixedCases, clockCases}
+	tables := [][]tableCase{periodCases(), requestCases, modeCases, chargeCases, largeCases, mixedCases, clockCases, banCases}
 	for a := range limiter.AlgorithmNames() {
 		tables = append(tables, algorithms[limiter.Algorithm(a)].tables...)
 	}

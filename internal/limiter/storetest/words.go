@@ -17,21 +17,21 @@ func Must(s limiter.Spec) *limiter.Limit {
 	return l
 }
 
-func per(amount uint32, unit limiter.Unit) *limiter.Limit {
+func per(amount uint64, unit limiter.Unit) *limiter.Limit {
 	return Must(limiter.Spec{RequestsPerUnit: amount, Unit: unit})
 }
 
 // enforced, shadow and quota are limits per minute.
-func enforced(amount uint32) *limiter.Limit { return per(amount, limiter.Minute) }
+func enforced(amount uint64) *limiter.Limit { return per(amount, limiter.Minute) }
 
 // three is the limit of most tables.
 var three = enforced(3)
 
-func shadow(amount uint32) *limiter.Limit {
+func shadow(amount uint64) *limiter.Limit {
 	return Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Minute, Mode: limiter.Shadow})
 }
 
-func quota(amount uint32) *limiter.Limit {
+func quota(amount uint64) *limiter.Limit {
 	return Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Minute, Mode: limiter.Quota})
 }
 

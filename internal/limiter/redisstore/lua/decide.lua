@@ -11,18 +11,17 @@
 --                     mode: 0 enforced, 1 shadow, 2 quota; charge: 0 if admitted, 1 always, 2 refund
 --            3 bytes  the number of its limit
 --            7 bytes  cost: units taken or, by a refund, given back; 0 is a peek, which asks for one unit unless
---                     it is charged always
+--                     it is charged always; of a hit with a hold see holds.lua
 -- Reply    integers: the time; SINGLE and the number of requests that were decided one after the other; of each
 --          of these its number, from 0 on, and for every hit what became of it and the state of its counter after
 --          the request; then the state of each counter at the end. A state is as in together.lua, with OVER for
---          ADMITTED if the hit is over its limit, however short it is.
+--          ADMITTED if the hit is over its limit, however short it is, and ALREADY if its hold was as it wants it.
 --          If Redis refused a write: the time, REFUSED, the number of requests that did not need it, each as above,
 --          and the bytes of Redis' error.
 
-local REFUSED = -4
-
 -- The counters.
 local at, used, prev = {}, {}, {} -- their states, as they are to be stored
+local banned = {}                 -- until when their bans are, also those that have ended; nothing without one
 local limit_of = {}               -- of their first hits
 local writer = {}                 -- the limit of the hit that changed it last
 local brought_back = {}           -- whether the clock had stepped back behind what is stored
@@ -46,15 +45,23 @@ do
     local limit, first = limits[tonumber(n)], last + 1
     sum, last = tonumber(sum), last + count
     for i = first, last do
-      local a, u, p, short = read(i, limit)
+      local a, u, p, short, b
+      if limit.holds then
+        a, u, p = look(i, limit)
+      else
+        a, u, p, short, b = read(i, limit)
+      end
       if a > limit.newest then
         a, u, p = limit.algorithm.back(limit, a, u, p)
         brought_back[i] = true
-      elseif limit.lasting and u > 0 then
+      elseif limit.lasting and u > 0 and not b then
         lives_on[i], counted[i] = a, short and u
       end
       at[i], used[i], prev[i], limit_of[i] = a, u, p, limit
-      sums[i] = sum > 0 and raised(i, sum) and sum
+      if b then
+        banned[i], bans = b, true
+      end
+      sums[i] = sum > 0 and not (b and limit.ban and b > now) and raised(i, sum) and sum
     end
   end
 end
@@ -67,11 +74,11 @@ do
     local i1, i2, i3, how, n1, n2, n3, c1, c2, c3, c4, c5, c6, c7 = byte(requests_text, p, p + HIT - 1)
     local i, limit = (i1 * 256 + i2) * 256 + i3, limits[(n1 * 256 + n2) * 256 + n3]
     local cost = (((((c1 * 256 + c2) * 256 + c3) * 256 + c4) * 256 + c5) * 256 + c6) * 256 + c7
-    local last = how >= LAST
-    how = how % LAST
+    local last, name = how >= LAST, name_of(limit, cost)
+    cost, how = name and 1 or cost, how % LAST
     hits[#hits + 1] = {
       counter = i, cost = cost, wanted = max(cost, how >= 3 and 0 or 1), limit = limit, algorithm = limit.algorithm,
-      mode = how % 3, refund = how >= 6, always = how >= 3, unconditional = how >= 3 and cost > 0,
+      name = name, mode = how % 3, refund = how >= 6, always = how >= 3, unconditional = how >= 3 and cost > 0,
     }
     single = single or not sums[i]
     if last then
@@ -90,13 +97,18 @@ end
 local reply, replied = { now, SINGLE, #singles }, 3 -- integers, and how many
 local begins = {}                                   -- behind which of them each single request begins
 
-local function tell(i, is_over)
+-- Adds to the reply what became of a hit on a counter, and its state.
+local function add_state(i, is_over, is_already)
   local a, u, p = at[i], used[i], prev[i]
-  if p == 0 and u < MILLION and a < SHORT and not is_over then
+  if banned[i] then
+    reply[replied + 1], reply[replied + 2] = BANNED, banned[i]
+    replied = replied + 2
+  end
+  if p == 0 and u < MILLION and a < SHORT and not is_over and not is_already then
     replied = replied + 1
     reply[replied] = a * MILLION + u
   else
-    reply[replied + 1] = is_over and OVER or ADMITTED
+    reply[replied + 1] = is_over and OVER or is_already and ALREADY or ADMITTED
     reply[replied + 2], reply[replied + 3], reply[replied + 4] = a, u, p
     replied = replied + 4
   end
@@ -104,7 +116,19 @@ end
 
 local over = {}                                        -- of a request's hits: whether it is over
 local at_before, used_before, prev_before = {}, {}, {} -- the state of its counter before
-local writer_before = {}
+local already, held_before = {}, {} -- whether the hold is as the hit wants it, and what it was before
+local writer_before, banned_before = {}, {}
+
+-- Until when the ban of a counter is in force for a limit, false if none is.
+local function ban_of(i, limit)
+  local b = limit.ban and banned[i]
+  if not b or b <= now then
+    return false
+  elseif b > limit.longest_ban then -- the clock stepped back, or bans were longer
+    b, banned[i], brought_back[i] = limit.longest_ban, limit.longest_ban, true
+  end
+  return b
+end
 
 for r = 1, #singles do
   local hits = singles[r]
@@ -113,18 +137,27 @@ for r = 1, #singles do
   for h = 1, #hits do
     local hit = hits[h]
     local i, limit, algorithm, cost = hit.counter, hit.limit, hit.algorithm, hit.cost
-    local a, u, p = at[i], used[i], prev[i]
+    local a, u, p, b = at[i], used[i], prev[i], bans and ban_of(i, limit)
     at_before[h], used_before[h], prev_before[h], writer_before[h] = a, u, p, writer[i]
+    if bans then
+      banned_before[h] = banned[i] or false
+    end
     if a < limit.oldest or u == 0 then
       a, u, p = algorithm.roll(limit, a, u, p)
     end
 
     local u_after, p_after
-    if hit.refund then
+    already[h] = hit.name and is_held(i, hit.name) ~= hit.refund
+    held_before[h] = hit.name and held[i][hit.name]
+    if already[h] then
+      over[h] = false
+    elseif hit.refund then
       over[h] = false
       u_after, p_after = algorithm.give(limit, cost, u, p)
     else
-      u_after, p_after = algorithm.admit(limit, cost, hit.wanted, a, u, p)
+      if not b then
+        u_after, p_after = algorithm.admit(limit, cost, hit.wanted, a, u, p)
+      end
       over[h] = not u_after
       if not u_after and hit.always then
         u_after, p_after = algorithm.take(limit, cost, u, p)
@@ -132,6 +165,12 @@ for r = 1, #singles do
     end
     if u_after and cost > 0 then
       at[i], used[i], prev[i], writer[i] = a, u_after, p_after, limit
+      if hit.name then
+        held[i][hit.name] = not hit.refund
+      end
+      if bans then
+        banned[i] = b
+      end
     end
 
     if hit.mode == 0 then
@@ -145,14 +184,36 @@ for r = 1, #singles do
     for h = #hits, 1, -1 do
       local i = hits[h].counter
       at[i], used[i], prev[i], writer[i] = at_before[h], used_before[h], prev_before[h], writer_before[h]
+      if hits[h].name then
+        held[i][hits[h].name] = held_before[h]
+      end
+      if bans then
+        banned[i] = banned_before[h]
+      end
     end
     for h = 1, #hits do
       local hit = hits[h]
       if hit.unconditional then
+        already[h] = hit.name and is_held(hit.counter, hit.name) ~= hit.refund
+      end
+      if hit.unconditional and not already[h] then
         local i, change = hit.counter, hit.refund and hit.algorithm.give or hit.algorithm.take
         local a, u, p = hit.algorithm.roll(hit.limit, at[i], used[i], prev[i])
         at[i], writer[i] = a, hit.limit
         used[i], prev[i] = change(hit.limit, hit.cost, u, p)
+        if hit.name then
+          held[i][hit.name] = not hit.refund
+        end
+        if bans then
+          banned[i] = ban_of(i, hit.limit)
+        end
+      end
+    end
+    for h = 1, bans and #hits or 0 do
+      local hit = hits[h]
+      local i, limit = hit.counter, hit.limit
+      if limit.ban and over[h] and hit.mode == 0 and hit.cost > 0 and (banned[i] or 0) <= now then
+        banned[i], writer[i] = limit.ban, limit
       end
     end
   end
@@ -160,7 +221,7 @@ for r = 1, #singles do
   begins[r], replied = replied, replied + 1
   reply[replied] = numbers[r]
   for h = 1, #hits do
-    tell(hits[h].counter, over[h])
+    add_state(hits[h].counter, over[h], already[h])
   end
 end
 begins[#singles + 1] = replied
@@ -171,23 +232,32 @@ for i = 1, #KEYS do
   if sum and sum > 0 then
     at[i], used[i], prev[i] = raised(i, sum)
     writer[i] = limit_of[i]
+    if bans then
+      banned[i] = false
+    end
   end
-  tell(i)
+  add_state(i)
 end
 
 -- Whether a counter is not what is stored of it.
 local function dirty(i)
-  return (used[i] > 0 or prev[i] > 0 or stored[i]) and state_text(at[i], used[i], prev[i]) ~= stored[i]
+  if held[i] then
+    return is_changed(i)
+  end
+  return (used[i] > 0 or prev[i] > 0 or banned[i] or stored[i])
+    and state_text(at[i], used[i], prev[i], banned[i]) ~= stored[i]
 end
 
 local function write(i)
-  local a, u, p, limit = at[i], used[i], prev[i], writer[i] or limit_of[i]
+  local a, u, p, b, limit = at[i], used[i], prev[i], banned[i], writer[i] or limit_of[i]
   if not dirty(i) then
     return
-  elseif u > 0 and a == lives_on[i] then
+  elseif held[i] then
+    return write_holds(i, limit, a)
+  elseif u > 0 and a == lives_on[i] and not b then
     return pcall("SET", KEYS[i], state_text(a, u, p), "KEEPTTL") -- takes Redis half as long as PX
   end
-  return pcall("SET", KEYS[i], state_text(a, u, p), "PX", expiry(limit, a, u, p))
+  return pcall("SET", KEYS[i], state_text(a, u, p, b), "PX", expiry(limit, a, u, p, b))
 end
 
 -- If Redis refuses a write, nothing is written: what was before it is undone, by the command that was permitted
@@ -199,7 +269,7 @@ local increment = {}
 for i = 1, #KEYS do
   if writer[i] or brought_back[i] then
     local u, before, result = used[i], counted[i], nil
-    local n = increments and before and at[i] == lives_on[i] and u > 0 and u < MILLION and u - before or 0
+    local n = increments and before and at[i] == lives_on[i] and not banned[i] and u > 0 and u < MILLION and u - before or 0
     if n ~= 0 then -- takes Redis half as long as SET
       result = pcall("INCRBY", KEYS[i], n == 1 and "1" or format("%d", n))
       increments = type(result) ~= "table"
@@ -210,8 +280,10 @@ for i = 1, #KEYS do
     end
     if type(result) == "table" and result.err then
       failure = result.err
-      for w = 1, i - 1 do
-        if increment[w] then
+      for w = 1, held[i] and i or i - 1 do
+        if held[w] then
+          restore_holds(w)
+        elseif increment[w] then
           pcall("INCRBY", KEYS[w], format("%d", -increment[w]))
         elseif writer[w] and dirty(w) then
           restore(w, writer[w])
@@ -226,7 +298,7 @@ if not failure then
 end
 
 -- Only requests on counters that nobody changed have their answer, such as denials.
-local answer, told = { now, REFUSED, 0 }, 0
+local answer, answered = { now, REFUSED, 0 }, 0
 for r = 1, #singles do
   local hits, refused = singles[r], false
   for h = 1, #hits do
@@ -234,13 +306,13 @@ for r = 1, #singles do
     refused = refused or writer[i] and dirty(i)
   end
   if not refused then
-    told = told + 1
+    answered = answered + 1
     for n = begins[r] + 1, begins[r + 1] do
       answer[#answer + 1] = reply[n]
     end
   end
 end
-answer[3] = told
+answer[3] = answered
 for n = 1, #failure do
   answer[#answer + 1] = byte(failure, n)
 end

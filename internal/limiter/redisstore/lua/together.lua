@@ -4,8 +4,8 @@
 -- ARGV[2]  after the limits, see limits.lua, groups of counters, in the order of KEYS, and then a semicolon; of
 --          each group three integers:
 --            limit   its number
---            sum     of the hits on each counter, 0 if they cannot be summed up: peeks, refunds, and hits with
---                    different limits
+--            sum     of the hits on each counter, 0 if they cannot be summed up: peeks, refunds, hits with a hold,
+--                    hits with different limits, and more than 2^40 units
 --            count   how many counters it has
 -- Reply    integers: the time, and the state of each counter:
 --            at * 1000000 + used   if it is short, see state.lua
@@ -24,29 +24,34 @@ for i = 1, #KEYS, CHUNK do
   end
 end
 
--- The state that is stored of a counter, and whether it is short.
+-- The state that is stored of a counter, whether it is short, and until when its ban is, nil without one.
 local function read(i, limit)
   local text = stored[i]
   if text then
-    local at, used, prev, short = parse_state(text, limit)
+    local at, used, prev, short, banned = parse_state(text, limit)
     if at then
-      return at, used, prev, short
+      return at, used, prev, short, banned
     end
   end
   return 0, 0, 0
 end
 
 -- An unused state is stored for the least time that there is, rather than deleted: DEL is a permission more.
-local function expiry(limit, at, used, prev)
-  return used == 0 and prev == 0 and 1 or max(ceil(limit.algorithm.left(limit, at, used, prev) / 1000), 1) + spare
+local function expiry(limit, at, used, prev, banned)
+  local left = (used > 0 or prev > 0) and limit.algorithm.left(limit, at, used, prev)
+  if banned then
+    left = max(left or 0, banned - now)
+  end
+  return left and max(ceil(left / 1000), 1) + spare or 1
 end
 
 -- Writes what a counter was, after something else was written to it.
 local function restore(i, limit)
-  pcall("SET", KEYS[i], stored[i] or "0", "PX", expiry(limit, read(i, limit)))
+  local at, used, prev, _, banned = read(i, limit)
+  pcall("SET", KEYS[i], stored[i] or "0", "PX", expiry(limit, at, used, prev, banned))
 end
 
--- Returns the reply, nothing if it has changed nothing.
+-- Returns the reply; nothing if it has changed nothing, as where a ban is in force.
 local function charge_together()
   -- By counter: its limit, what to write, and until when; false to leave that as it is, nil to increment it.
   local limit_of, texts, expiries = {}, {}, {}
@@ -59,8 +64,8 @@ local function charge_together()
       return
     end
     for i = first, last do
-      local at, used, prev, short = read(i, limit)
-      if at > newest then
+      local at, used, prev, short, banned = read(i, limit)
+      if at > newest or banned and limit.ban and banned > now then
         return
       end
       local a, u, p = at, used, prev
@@ -72,7 +77,7 @@ local function charge_together()
         return
       end
       limit_of[i] = limit
-      if a ~= at or used == 0 or not limit.lasting then
+      if a ~= at or used == 0 or banned or not limit.lasting then
         texts[i], expiries[i] = state_text(a, u, p), expiry(limit, a, u, p)
       elseif short and u < MILLION and increments then
         texts[i] = sum_text

@@ -1,0 +1,231 @@
+// Package decisionlog writes one record for each decision, to a sink that may be slow
+// or gone: nothing waits for it, and what is left out is counted and reported.
+//
+//	decisionlog.go  Log: which decisions are written, and how many
+//	record.go       Record: one decision, as JSON
+//	stdout.go       Lines: a sink that writes lines
+//	otlp.go         OTLP: a sink that sends to a collector of OpenTelemetry
+package decisionlog
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Options say what a Log writes, and where.
+type Options struct {
+	All    bool    // admitted decisions, too
+	Sample float64 // the share of requests to write, 0 to 1
+	Rate   int     // most records a second
+	Sink   Sink
+	Linger time.Duration // to wait for further records before the sink gets them
+
+	Registerer prometheus.Registerer
+	// Failed is called with each error of the sink.
+	Failed func(error)
+}
+
+// Sink takes records. A call may take long; there is one at a time.
+type Sink interface {
+	// Write takes all records, or returns an error if some are lost. It returns when
+	// ctx ends, if it can.
+	Write(ctx context.Context, batch []Record) error
+	// Close sends what is left.
+	Close(ctx context.Context) error
+}
+
+// Log takes the records of decisions. It is safe for concurrent use.
+type Log struct {
+	opts    Options
+	began   time.Time
+	second  atomic.Uint64 // seconds since began << 32 | records in that second
+	queue   chan Record
+	ended   chan struct{} // closed when the writer has ended
+	stop    context.CancelFunc
+	leaving chan struct{}
+
+	records prometheus.Counter
+	left    [allReasons]leftOut
+}
+
+// The reasons why a record was left out.
+const (
+	tooMany  = iota // more than Rate
+	tooSlow         // the sink has not taken those before
+	notTaken        // the sink failed
+	allReasons
+)
+
+var reasons = [allReasons]string{"rate", "slow", "failed"}
+
+// leftOut counts what one reason left out.
+type leftOut struct {
+	all      prometheus.Counter
+	reported atomic.Uint64 // since it was last written to the log
+}
+
+// queueSize is how many records wait for the sink at most: with the longest texts that
+// clients can choose, 4 MiB.
+const queueSize = 1024
+
+// Start returns a Log that writes until it is closed.
+func Start(opts Options) *Log {
+	ctx, stop := context.WithCancel(context.Background())
+	l := &Log{
+		opts: opts, began: time.Now(), queue: make(chan Record, queueSize), ended: make(chan struct{}), stop: stop, leaving: make(chan struct{}),
+		records: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_decision_log_records_total", Help: "Records that the decision log has written."}),
+	}
+	left := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "weir_decision_log_left_out_total",
+		Help: "Records that are missing in the decision log: rate, there were more than DECISION_LOG_RATE; slow, nobody read the log fast enough; failed, it could not be written.",
+	}, []string{"reason"})
+	for i, name := range reasons {
+		l.left[i].all = left.WithLabelValues(name)
+	}
+	opts.Registerer.MustRegister(l.records, left)
+	go l.run(ctx)
+	return l
+}
+
+// All reports whether admitted decisions are written, too.
+func (l *Log) All() bool { return l.opts.All }
+
+// Sampled reports whether the decisions of a request are to be written.
+func (l *Log) Sampled() bool { return l.opts.Sample >= 1 || rand.Float64() < l.opts.Sample } //nolint:gosec // it protects nothing
+
+// Admit reports whether one more record may be written in the second of now. If not, it
+// is counted.
+func (l *Log) Admit(now time.Time) bool {
+	second := uint64(now.Sub(l.began)/time.Second) << 32 // by a clock that does not step
+	for {
+		old := l.second.Load()
+		next := max(old, second) + 1
+		if next&(1<<32-1) > uint64(l.opts.Rate) {
+			l.leaveOut(tooMany, 1)
+			return false
+		}
+		if l.second.CompareAndSwap(old, next) {
+			return true
+		}
+	}
+}
+
+// Add adds a record that was admitted. It waits for nobody.
+func (l *Log) Add(r Record) {
+	select {
+	case l.queue <- r:
+	default:
+		l.leaveOut(tooSlow, 1)
+	}
+}
+
+func (l *Log) leaveOut(reason, n int) {
+	l.left[reason].all.Add(float64(n))
+	l.left[reason].reported.Add(uint64(n))
+}
+
+// reportEvery is how often what was left out is written to the log.
+const reportEvery = time.Second
+
+// batchSize is how many records a sink gets at a time.
+const batchSize = 256
+
+// run hands records to the sink until l is closed and nothing is left.
+func (l *Log) run(ctx context.Context) {
+	defer close(l.ended)
+	ticker := time.NewTicker(reportEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case r := <-l.queue:
+			l.write(ctx, l.batch(r))
+		case <-ticker.C:
+			l.report(ctx)
+		case <-l.leaving:
+			for len(l.queue) > 0 && ctx.Err() == nil {
+				l.write(ctx, l.batch(<-l.queue))
+			}
+			l.report(ctx)
+			return
+		}
+	}
+}
+
+// batch returns first and what waits already, or comes within Linger.
+func (l *Log) batch(first Record) []Record {
+	batch := []Record{first}
+	linger := time.NewTimer(l.opts.Linger)
+	defer linger.Stop()
+	for len(batch) < batchSize {
+		select {
+		case r := <-l.queue:
+			batch = append(batch, r)
+			continue
+		default:
+		}
+		select {
+		case r := <-l.queue:
+			batch = append(batch, r)
+		case <-linger.C:
+			return batch
+		case <-l.leaving:
+			return batch
+		}
+	}
+	return batch
+}
+
+func (l *Log) write(ctx context.Context, batch []Record) {
+	if err := l.opts.Sink.Write(ctx, batch); err != nil {
+		l.leaveOut(notTaken, len(batch))
+		l.opts.Failed(err)
+		return
+	}
+	l.records.Add(float64(len(batch)))
+}
+
+// report writes what was left out since it was last written. If that fails, the next
+// one says it again.
+func (l *Log) report(ctx context.Context) {
+	var n [allReasons]uint64
+	sum := uint64(0)
+	for i := range n {
+		n[i] = l.left[i].reported.Load()
+		sum += n[i]
+	}
+	if sum == 0 {
+		return
+	}
+	r := Record{Time: time.Now(), LeftOut: &LeftOut{Rate: n[tooMany], Slow: n[tooSlow], Failed: n[notTaken]}}
+	if l.opts.Sink.Write(ctx, []Record{r}) != nil {
+		return
+	}
+	for i := range n {
+		l.left[i].reported.Add(-n[i])
+	}
+}
+
+// Close takes no more than what waits already to the sink, and returns when that is
+// done, or soon after ctx ends: then the sink, which may hang, is left behind. Add may
+// be called no more.
+func (l *Log) Close(ctx context.Context) error {
+	close(l.leaving)
+	select {
+	case <-l.ended:
+	case <-ctx.Done():
+	}
+	l.stop()
+	select {
+	case <-l.ended:
+		return l.opts.Sink.Close(ctx)
+	case <-time.After(lastWords):
+		return ctx.Err()
+	}
+}
+
+// lastWords is what a sink has to return after its context has ended.
+const lastWords = 100 * time.Millisecond

@@ -1,0 +1,235 @@
+package descriptors
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"weir/internal/limiter"
+)
+
+// naive finds the rules for a descriptor by what docs/rules.md says, in the list
+// of all rules in the order of the file.
+type naive []naiveNode
+
+type naiveNode struct {
+	id             int
+	key            string
+	text           string // of the field
+	field          string // value, values, networks or regex
+	values         []string
+	networks       []netip.Prefix
+	regex          *regexp.Regexp
+	limited, below bool
+	hold           string // key of the entry that names what is in flight, "" without
+	children       naive
+}
+
+// held is a rule whose limits hold for a descriptor.
+type held struct {
+	id     int // of its line, or otherwiseID
+	levels int // how many entries its counter has
+	hold   string
+}
+
+const otherwiseID = -1
+
+// matchHold returns the rules that hold for a way, and which entry names their hold, -1
+// if none does. The first entry of its key does if the rules that the way leads to
+// without it say so, or those that it leads to with it.
+func (list naive) matchHold(way []limiter.Entry, otherwise []held) (rules []held, hold int) {
+	find := func(way []limiter.Entry) (rules []held, key string) {
+		if rules = list.match(way, 0, nil); len(rules) == 0 && otherwise != nil {
+			rules = []held{{otherwiseID, len(way), otherwise[0].hold}}
+		}
+		for _, r := range rules {
+			key = cmp.Or(key, r.hold)
+		}
+		return rules, key
+	}
+	for i, e := range way {
+		first := slices.IndexFunc(way, func(other limiter.Entry) bool { return other.Key == e.Key })
+		if rules, key := find(slices.Delete(slices.Clone(way), i, i+1)); i == first && key != "" && key == e.Key {
+			return rules, i
+		}
+	}
+	rules, key := find(way)
+	hold = slices.IndexFunc(way, func(e limiter.Entry) bool { return key != "" && e.Key == key })
+	if hold >= 0 && rules[0].id == otherwiseID {
+		rules[0].levels--
+	}
+	return rules, hold
+}
+
+// match returns the rules that hold for a way, the first of them the one that it leads
+// to. above are those that hold after so many levels; where nothing does, it is the
+// domain's otherwise.
+func (list naive) match(way []limiter.Entry, levels int, above []held) []held {
+	if levels == len(way) {
+		return above
+	}
+	n := list.first(way[levels])
+	if n == nil {
+		return above
+	}
+	levels++
+	isRule := n.limited || n.below || len(n.children) == 0
+	if n.below || isRule && levels == len(way) {
+		above = append([]held{{n.id, levels, n.hold}}, above...)
+	}
+	return n.children.match(way, levels, above)
+}
+
+// first returns the node that an entry leads to, or nil.
+func (list naive) first(e limiter.Entry) *naiveNode {
+	find := func(fits func(n naiveNode) bool) *naiveNode {
+		if i := slices.IndexFunc(list, func(n naiveNode) bool { return n.key == e.Key && fits(n) }); i >= 0 {
+			return &list[i]
+		}
+		return nil
+	}
+	if n := find(func(n naiveNode) bool {
+		return n.field == "value" && n.text == e.Value || slices.Contains(n.values, e.Value)
+	}); n != nil {
+		return n
+	}
+	if address, err := netip.ParseAddr(e.Value); err == nil {
+		address = address.WithZone("").Unmap()
+		for bits := 128; bits >= 0; bits-- {
+			if n := find(func(n naiveNode) bool {
+				return slices.ContainsFunc(n.networks, func(p netip.Prefix) bool { return p.Bits() == bits && p.Contains(address) })
+			}); n != nil {
+				return n
+			}
+		}
+	}
+	if n := find(func(n naiveNode) bool { return n.regex != nil && n.regex.MatchString(e.Value) }); n != nil {
+		return n
+	}
+	return find(func(n naiveNode) bool { return n.field == "value" && n.text == "" })
+}
+
+// naiveTree reads nodes out of text: lines of key=value, each as many levels
+// down as it has blanks before it. A value that begins with [ is a list, one with
+// < are networks and one with ~ is a regular expression. A line that begins with a dot
+// has a limit, one that begins with an exclamation mark has one that holds below; with a
+// + after that, it is of what is in flight, which the entry h names, with a - the entry
+// g. It skips what would be refused.
+func naiveTree(text string) naive {
+	root, id := naiveNode{}, 0
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		entry := strings.TrimLeft(line, " ")
+		parent := &root
+		for range len(line) - len(entry) {
+			if len(parent.children) > 0 {
+				parent = &parent.children[len(parent.children)-1]
+			}
+		}
+		id++
+		n := naiveNode{id: id, limited: strings.HasPrefix(entry, "."), below: strings.HasPrefix(entry, "!")}
+		if n.limited || n.below {
+			entry = entry[1:]
+			if hold, is := strings.CutPrefix(entry, "+"); is {
+				n.hold, entry = "h", hold
+			} else if hold, is := strings.CutPrefix(entry, "-"); is {
+				n.hold, entry = "g", hold
+			}
+		}
+		key, value, _ := strings.Cut(entry, "=")
+		if n.key = key; key != "" && n.read(value, parent.children) {
+			parent.children = append(parent.children, n)
+		}
+	}
+	return root.children
+}
+
+// read reads the value of a node, and reports whether it is allowed beside siblings.
+func (n *naiveNode) read(value string, siblings naive) bool {
+	known := func(same func(s naiveNode) bool) bool {
+		return slices.ContainsFunc(siblings, func(s naiveNode) bool { return s.key == n.key && same(s) })
+	}
+	kind, rest := "", value
+	if value != "" && strings.ContainsAny(value[:1], "[<~") {
+		kind, rest = value[:1], value[1:]
+	}
+	switch n.text = rest; kind {
+	case "[":
+		n.field = "values"
+		for item := range strings.SplitSeq(rest, ",") {
+			if item != "" && !strings.Contains(item, "*") && !slices.Contains(n.values, item) &&
+				!known(func(s naiveNode) bool { return s.field == "value" && s.text == item || slices.Contains(s.values, item) }) {
+				n.values = append(n.values, item)
+			}
+		}
+		return len(n.values) > 0
+	case "<":
+		n.field = "networks"
+		for item := range strings.SplitSeq(rest, ",") {
+			p, err := netip.ParsePrefix(item)
+			if p = p.Masked(); err == nil && !p.Addr().Is4In6() && !slices.Contains(n.networks, p) &&
+				!known(func(s naiveNode) bool { return slices.Contains(s.networks, p) }) {
+				n.networks = append(n.networks, p)
+			}
+		}
+		return len(n.networks) > 0
+	case "~":
+		n.field = "regex"
+		if _, err := regexp.Compile(rest); err != nil || rest == "" || known(func(s naiveNode) bool { return s.field == "regex" && s.text == rest }) {
+			return false
+		}
+		var err error
+		n.regex, err = regexp.Compile("^(?s:" + rest + ")$")
+		return err == nil
+	default:
+		n.field = "value"
+		if strings.Contains(value, "*") {
+			n.regex = regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(value), `\*`, `(?s:.*)`) + "$")
+		}
+		return !known(func(s naiveNode) bool {
+			return s.field == "value" && s.text == value || slices.Contains(s.values, value)
+		})
+	}
+}
+
+func (list naive) yaml() string {
+	items := make([]string, len(list))
+	for i, n := range list {
+		what := fmt.Sprintf("%q", n.text)
+		switch n.field {
+		case "values":
+			what = fmt.Sprintf(`["%s"]`, strings.Join(quoted(n.values), `", "`))
+		case "networks":
+			what = fmt.Sprintf("[%q]", n.networks[0])
+			for _, p := range n.networks[1:] {
+				what = what[:len(what)-1] + fmt.Sprintf(", %q]", p)
+			}
+		}
+		limit := ""
+		if n.limited || n.below {
+			limit = fmt.Sprintf("below: %t, rate_limit: {unit: day, requests_per_unit: 1%s}, ", n.below, inFlight(n.hold))
+		}
+		items[i] = fmt.Sprintf("{key: %q, %s: %s, metadata: {id: %d}, %sdescriptors: [%s]}", n.key, n.field, what, n.id, limit, n.children.yaml())
+	}
+	return strings.Join(items, ", ")
+}
+
+// inFlight returns the fields of a limit of what is in flight, if there is a hold.
+func inFlight(hold string) string {
+	if hold == "" {
+		return ""
+	}
+	return ", algorithm: concurrency, hold: " + hold
+}
+
+// quoted returns texts as they are between double quotes.
+func quoted(texts []string) (list []string) {
+	for _, text := range texts {
+		q := fmt.Sprintf("%q", text)
+		list = append(list, q[1:len(q)-1])
+	}
+	return list
+}

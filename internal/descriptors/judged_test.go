@@ -1,0 +1,180 @@
+package descriptors
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"weir/internal/limiter"
+)
+
+// judged compares the rules that Match finds with those of the judge, and returns how
+// many these are for each way. It does nothing if rules may not be loaded for what
+// the judge does not know. holds is how many entries name one.
+func judged(t *testing.T, rules string, otherwise []held, ways ...[]limiter.Entry) (found []int, holds int) {
+	t.Helper()
+	list := naiveTree(rules)
+	file := "domain: api\ndescriptors: [" + list.yaml() + "]\n"
+	for _, o := range otherwise {
+		file += fmt.Sprintf("otherwise: {rate_limit: {unit: day, requests_per_unit: 1%s}, metadata: {id: %d}}\n", inFlight(o.hold), otherwiseID)
+	}
+	tree, err := Load([]File{{"rules.yaml", []byte(file)}}, Options{})
+	if err != nil {
+		for _, unknown := range []string{"nested too deep", "steps are too many", "which holds below, allowed is one entry", "names the holds of"} {
+			if strings.Contains(err.Error(), unknown) {
+				return nil, 0
+			}
+		}
+		t.Fatalf("loading %s: %v", file, err)
+	}
+	for _, way := range ways {
+		want, wantHold := list.matchHold(way, otherwise)
+		rule, hold := tree.MatchHold("api", way)
+		if len(want) > 0 && hold != wantHold || len(want) == 0 && hold >= 0 {
+			t.Fatalf("%q in %s: the hold is at %d, want %d", way, file, hold, wantHold)
+		}
+		whole := way
+		if hold >= 0 {
+			way, holds = slices.Delete(slices.Clone(way), hold, hold+1), holds+1
+		}
+		var got []held
+		for r := rule; r != nil; r = r.Above {
+			counted := r.Counted(way)
+			if len(counted) > len(way) || !slices.Equal(counted, way[:len(counted)]) {
+				t.Fatalf("%v of %s counts %q of %q", r, file, counted, way)
+			}
+			own := ""
+			for _, l := range r.Limits {
+				own = l.HoldKey()
+			}
+			got = append(got, held{int(r.Metadata["id"].(float64)), len(counted), own})
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("%q in %s: got the rules %v, want %v (line, levels, hold)", whole, file, got, want)
+		}
+		root := tree.domains["api"]
+		if all, first := root.all(whole[0]), root.next(whole[0]); len(all) > 0 && all[0] != first || len(all) == 0 && first != nil {
+			t.Fatalf("%q in %s: leads to %v, but first of all to %v", whole, file, first, all)
+		}
+		found = append(found, len(got))
+	}
+	return found, holds
+}
+
+// otherwiseOf returns the otherwise of a domain: none for "", one that counts what is
+// in flight for what ends in h.
+func otherwiseOf(text string) []held {
+	if text == "" {
+		return nil
+	}
+	if strings.HasSuffix(text, "h") {
+		return []held{{hold: "h"}}
+	}
+	return []held{{}}
+}
+
+// FuzzMatch compares Match with the naive way to search.
+func FuzzMatch(f *testing.F) {
+	for _, otherwise := range []string{"", "1", "1h"} {
+		f.Add("user\nuser=a*\nuser=alice\n path=/login\n path\npath=*x*y\n", "user=alice\npath=/login", otherwise)
+		f.Add("h=*.com\nh=a*\nh=*a*\nh=*\nh=a*b*c\nh=a**c\n", "h=abbc", otherwise)
+		f.Add("h=*b\nh=a*\nh\n x=**\n", "h=\nx=", otherwise)
+		f.Add("a_b=c\na=b_c\na=*_c\n", "a=b_c", otherwise)
+		f.Add("h=[a,b,c\nh=~[a-d]+\nh=b*\nh=~.*\nh\n", "h=d", otherwise)
+		f.Add("ip=<10.0.0.0/8,::/0\nip=<10.1.0.0/16\nip=10.*\nip=[10.1.2.3\n", "ip=::ffff:10.1.2.4", otherwise)
+		f.Add("ip=<fe80::/10\nip=~(?i)FE80.*\n", "ip=fe80::1%eth0", otherwise)
+		f.Add("!user\n .path=/login\n  !m\n   x\n", "user=a\npath=/login\nm=1\nx=2\ny=3", otherwise)
+		f.Add("!ip=<10.0.0.0/8\n !path=~/v[0-9]/.*\n  .m=[GET,HEAD\n", "ip=10.1.2.3\npath=/v1/a\nm=HEAD", otherwise)
+		f.Add("!+user\n .path=/login\n  .-m\nh2=a\n.-x\n", "user=a\ng=1\nh=2\npath=/login", otherwise)
+	}
+	f.Fuzz(func(t *testing.T, rules, descriptor, otherwise string) {
+		// Only printable ASCII: what else YAML can spell is FuzzLoad's part.
+		if !strings.ContainsFunc(rules+descriptor, func(r rune) bool { return (r < ' ' || r > '~') && r != '\n' }) {
+			judged(t, rules, otherwiseOf(otherwise), entries(strings.Split(descriptor, "\n")...))
+		}
+	})
+}
+
+// TestMatchAgainstJudge compares both for many small trees whose rules overlap much.
+// Half of them have few keys and values, so that descriptors lead far into them.
+func TestMatchAgainstJudge(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	pick := func(words ...string) string { return words[random.IntN(len(words))] }
+	address := func() string {
+		return pick("10.0.0.1", "10.0.0.2", "10.0.1.1", "10.1.0.1", "11.0.0.1", "::ffff:10.0.0.1", "::ffff:a00:101", "2001:db8::1", "2001:db8:1::1", "2001:DB8::2%eth0", "fe80::1%3",
+			"10.0.0.1:80", "[2001:db8::1]", "10.0.0.1%eth0", "10.0.0", "10.0.0.256", "10.0.0.01", ":::", "1::2::3", "::ffff:10.0.0.1.2", "%", "1::%", "")
+	}
+	network := func() string {
+		return pick("0.0.0.0/0", "10.0.0.0/8", "10.0.0.0/16", "10.0.0.0/24", "10.0.0.0/31", "10.0.0.1/32", "::/0", "2001:db8::/32", "2001:db8::/48", "2001:db8::1/128", "fe80::/10")
+	}
+	value := func() string {
+		if random.IntN(2) == 0 {
+			return address()
+		}
+		return pick("a", "b", "ab", "ba", "abc", "a\nb", "c", "abab", "/v1/a", "/v22/b", "[a-c]+", "a*")
+	}
+	node := func() string {
+		switch random.IntN(6) {
+		case 0:
+			return "[" + value() + "," + value() + "," + value()
+		case 1, 2:
+			return "<" + network() + "," + network()
+		case 3:
+			return "~" + pick(".*", "[a-c]+", "a|ab", "(?i)AB?", "/v[0-9]+/.*", "10\\..*", "", "a", ".", "(a|b)*c?", "[^b]*", ".*:.*", "^a$", "(?:ab)+", "(a|b)?c", "a(b(c)?)*", "(?i)a.*b", "x*abc|b", "(?:abc){0,2}", "(?:b){1,2}a?", "\\x{FFFD}*.")
+		case 4:
+			return pick("a*", "*b", "*", "**", "10.*", "*:*", "/v*/a", "")
+		default:
+			return strings.ReplaceAll(value(), "\n", "")
+		}
+	}
+	wide := func() (rules string, ways [][]limiter.Entry) {
+		for range random.IntN(24) {
+			rules += pick("", "", "", " ") + pick("", ".", "!") + pick("k", "k", "k", "l") + "=" + node() + "\n"
+		}
+		for range 20 {
+			way := []limiter.Entry{{Key: pick("k", "k", "k", "l"), Value: value()}}
+			if random.IntN(4) == 0 {
+				way = append(way, limiter.Entry{Key: pick("k", "l"), Value: value()})
+			}
+			ways = append(ways, way)
+		}
+		return rules, ways
+	}
+	deep := func() (rules string, ways [][]limiter.Entry) {
+		for range random.IntN(16) {
+			rules += strings.Repeat(" ", random.IntN(4)) + pick("", ".", "!", "!", "!", ".+", "!+", ".-") + pick("a", "a", "b") + pick("", "", "=x", "=y*", "=*", "=[x,z", "=~[xy]+", "=<10.0.0.0/8") + "\n"
+		}
+		for range 5 {
+			var descriptor []string
+			for range 1 + random.IntN(4) {
+				descriptor = append(descriptor, pick("a", "a", "a", "b", "c", "h", "g")+pick("", "=x", "=yy", "=z", "=10.0.0.1"))
+			}
+			ways = append(ways, entries(descriptor...))
+		}
+		return rules, ways
+	}
+	for i, draw := range []func() (string, [][]limiter.Entry){wide, deep} {
+		name := []string{"wide", "deep"}[i]
+		found, asked, longest, holds := 0, 0, 0, 0
+		for range 3000 {
+			rules, ways := draw()
+			asked += len(ways)
+			each, named := judged(t, rules, otherwiseOf(pick("", "", "", "", "", "", "1", "1h")), ways...)
+			holds += named
+			for _, n := range each {
+				found, longest = found+min(n, 1), max(longest, n)
+			}
+		}
+		if found < asked/4 || found > asked*3/4 {
+			t.Errorf("%s: %d of %d descriptors have a rule, want a quarter to three quarters", name, found, asked)
+		}
+		if name == "deep" && holds < 500 {
+			t.Errorf("%d entries name holds, want more", holds)
+		}
+		if longest < 2 || name == "deep" && longest < 3 {
+			t.Errorf("%s: at most %d rules hold for a descriptor, want more", name, longest)
+		}
+	}
+}

@@ -1,0 +1,354 @@
+package descriptors
+
+import (
+	"fmt"
+	"net/netip"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/limiter"
+	"weir/internal/testenv"
+)
+
+// The first of exact values and lists, networks, wildcards and regular expressions
+// in the order of the file, and any value.
+func TestMatchLists(t *testing.T) {
+	tree := load(t, `
+domain: api
+descriptors:
+  - {key: address}
+  - {key: address, regex: "10[.].*|.*:.*:.*"}
+  - {key: address, networks: [10.0.0.0/8, 0.0.0.0/0, "fe80::/10"]}
+  - {key: address, networks: [10.1.0.0/16, "2001:db8::/32", "::ffff:10.2.0.0/112"]}
+  - {key: address, values: [10.1.0.1, "fe80::1"]}
+  - {key: path, value: /v*/a}
+  - {key: path, regex: "/v[0-9]+/.*"}
+  - {key: path, value: /v1/*}
+  - {key: path, values: [/v1/x, /v2/a]}
+  - {key: path, regex: "(?i)/UPPER|/[^/]{2}"}
+  - {key: path, regex: "\uFFFDz"}
+`)
+	for _, test := range []struct{ value, want string }{
+		{"10.1.0.1", "[10.1.0.1+1]"},
+		{"fe80::1", "[10.1.0.1+1]"},
+		{"10.1.2.3", "[10.1.0.0/16+2]"},
+		{"10.9.2.3", "[10.0.0.0/8+2]"},
+		{"11.1.2.3", "[10.0.0.0/8+2]"},
+		{"::ffff:10.1.2.3", "[10.1.0.0/16+2]"}, // IPv4 in IPv6 form
+		{"::ffff:a01:203", "[10.1.0.0/16+2]"},
+		{"10.2.9.9", "[10.1.0.0/16+2]"},
+		{"2001:db8:1::1", "[10.1.0.0/16+2]"},
+		{"2001:DB8:1::1", "[10.1.0.0/16+2]"},
+		{"fe80::2%7", "[10.0.0.0/8+2]"}, // as Envoy sends a zone
+		{"fe80::2%eth0", "[10.0.0.0/8+2]"},
+		{"2001:db9::1", "~10[.].*|.*:.*:.*"},
+		{"10.1.2.3:443", "~10[.].*|.*:.*:.*"}, // a port: no address
+		{"[fe80::2]:443", "~10[.].*|.*:.*:.*"},
+		{"10.1.2.3.4", "~10[.].*|.*:.*:.*"},
+		{"10.01.2.3", "~10[.].*|.*:.*:.*"},
+		{"10.1.2.3%eth0", "~10[.].*|.*:.*:.*"},
+		{"10.0.0.0/8", "~10[.].*|.*:.*:.*"},
+		{"192.168.1", ""},
+		{"", ""},
+	} {
+		t.Run("address="+test.value, func(t *testing.T) { leadsTo(t, tree, "address", test.value, test.want) })
+	}
+	for _, test := range []struct{ value, want string }{
+		{"/v2/a", "[/v1/x+1]"},
+		{"/v1/x", "[/v1/x+1]"},
+		{"/v1/a", "/v*/a"},
+		{"/v1/b", "~/v[0-9]+/.*"},
+		{"/v1/", "~/v[0-9]+/.*"},
+		{"/v1/x\n", "~/v[0-9]+/.*"},
+		{"/v1/\xff", "~/v[0-9]+/.*"},
+		{"/v/b", "none"},
+		{"x/v1/b", "none"},
+		{"/v12", "none"},
+		{"/upper", "~(?i)/UPPER|/[^/]{2}"},
+		{"/upper/", "none"},
+		{"/ab", "~(?i)/UPPER|/[^/]{2}"},
+		{"/abc", "none"},
+		{"\uFFFDz", "~\uFFFDz"},
+		{"\xffz", "~\uFFFDz"}, // as regexp reads a byte that is not UTF-8
+	} {
+		t.Run("path="+test.value, func(t *testing.T) { leadsTo(t, tree, "path", test.value, test.want) })
+	}
+}
+
+// leadsTo compares the node of the first level that an entry leads to.
+func leadsTo(t *testing.T, tree *Tree, key, value, want string) {
+	t.Helper()
+	got := "none"
+	if rule := tree.Match("api", []limiter.Entry{{Key: key, Value: value}}); rule != nil {
+		got = rule.node.value()
+	}
+	if got != want {
+		t.Errorf("%q leads to %s, want %s", value, got, want)
+	}
+}
+
+// FuzzParseAddress compares with what the standard library takes for an address.
+func FuzzParseAddress(f *testing.F) {
+	for _, s := range []string{"", "10.0.0.1", "::", "::ffff:1.2.3.4", "fe80::1%eth0", "fe80::1%", "%", "1.2.3.4%a", "1::2%a%b", "::ffff:1.2.3.4%a", "ABCD:ef01:2345:6789:abcd:ef01:255.255.255.255", "1.2.3", "a.b.c.d", "1:2"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		want, err := netip.ParseAddr(s)
+		got, ok := parseAddress(s)
+		if ok != (err == nil) || ok && got != want.WithZone("").Unmap() {
+			t.Errorf("%q: got %v, %v, want %v, %v", s, got, ok, want, err)
+		}
+	})
+}
+
+// All values of a shared rule count as one, and those of no other rule with them,
+// whatever its text.
+func TestSharedLists(t *testing.T) {
+	tree := load(t, `
+domain: api
+descriptors:
+  - {key: k, values: [a, b, "10.0.0.0/8"], share_threshold: true, descriptors: [{key: user, rate_limit: &l {unit: minute, requests_per_unit: 1}}]}
+  - {key: k, values: [c, d], descriptors: [{key: user, rate_limit: *l}]}
+  - {key: k, networks: [10.0.0.0/8, 11.0.0.0/8], share_threshold: true, descriptors: [{key: user, rate_limit: *l}]}
+  - {key: k, regex: "x.*", share_threshold: true, descriptors: [{key: user, rate_limit: *l}]}
+  - {key: k, value: "x.*", share_threshold: true, descriptors: [{key: user, rate_limit: *l}]}
+  - {key: k, value: "regex:y.*", share_threshold: true, descriptors: [{key: user, rate_limit: *l}]}
+  - {key: k, regex: "y.*", share_threshold: true, descriptors: [{key: user, rate_limit: *l}]}
+  - {key: k, regex: "y.%2A", share_threshold: true, descriptors: [{key: user, rate_limit: *l}]}
+`)
+	keys := map[string]string{} // by what a value leads to
+	for _, test := range []struct{ value, pattern string }{
+		{"a", "values:a"}, {"b", "values:a"}, {"10.0.0.0/8", "values:a"},
+		{"c", ""}, {"d", ""},
+		{"10.0.0.1", "networks:10.0.0.0/8"}, {"11.0.0.1", "networks:10.0.0.0/8"},
+		{"xyz", "regex:x.%2A"}, {"x.*", "x.*"}, {"x.", "regex:x.%2A"},
+		{"regex:y.", "regex:y.*"}, {"yz", "regex:y.%2A"}, {"y.%2A", "regex:y.%2A"},
+	} {
+		list := []limiter.Entry{{Key: "k", Value: test.value}, {Key: "user", Value: "u"}}
+		rule := tree.Match("api", list)
+		got := ""
+		if rule.Patterns != nil {
+			got = rule.Patterns[0]
+		}
+		if got != test.pattern {
+			t.Errorf("%s: got the pattern %q, want %q", test.value, got, test.pattern)
+		}
+		key := string(limiter.Keys{}.Append(nil, "api", list, rule.Patterns, rule.Limits[0]))
+		if by, known := keys[key]; known && (got == "" || by != rule.String()) {
+			t.Errorf("%s: the key %s is that of %s, too", test.value, key, by)
+		}
+		keys[key] = rule.String()
+	}
+	if want := 2 + 6; len(keys) != want {
+		t.Errorf("got %d counters, want %d: %v", len(keys), want, keys)
+	}
+}
+
+func TestLabelsOfLists(t *testing.T) {
+	const limit = "rate_limit: {unit: day, requests_per_unit: 1}"
+	tree := load(t, "domain: api\ndescriptors:\n"+
+		"- {key: plain, values: [a, b], "+limit+"}\n"+
+		"- {key: shared, networks: [10.0.0.0/8], share_threshold: true, detailed_metric: true, "+limit+"}\n"+
+		"- {key: list, values: [a, b], detailed_metric: true, "+limit+"}\n"+
+		"- {key: address, networks: [10.0.0.0/8], value_to_metric: true, "+limit+"}\n"+
+		"- {key: path, regex: '/a|/b', value_to_metric: true, "+limit+"}\n")
+	for _, test := range []struct{ entry, configured, rule, asked string }{
+		{"plain=b", "plain_[a+1]", "plain=[a+1]", ""},
+		{"shared=10.1.2.3", "shared_[10_0_0_0/8]", "shared=[10.0.0.0/8]", ""},
+		{"list=b", "list_[a+1]", "list=[a+1]", "list_b|"},
+		{"address=10.1.2.3", "address_[10_0_0_0/8]", "address=[10.0.0.0/8]", "address_10_1_2_3|"},
+		{"path=/b", "path_~/a_/b", `path="~/a|/b"`, "path_/b|"},
+	} {
+		list := entries(test.entry)
+		rule := tree.Match("api", list)
+		labels := rule.Limits[0].Series.Labels()
+		asked := strings.ReplaceAll(string(rule.AppendLabels(nil, list)), "\x00", "|")
+		if labels.Key1 != test.configured || labels.Rule != test.rule || asked != test.asked {
+			t.Errorf("%s: got %q, %q and %q, want %+v", test.entry, labels.Key1, labels.Rule, asked, test)
+		}
+	}
+}
+
+const manyLimit = "rate_limit: {unit: minute, requests_per_unit: 5}"
+
+// manyLists holds n networks and n/10 values, each in one list, and 50 regular
+// expressions.
+func manyLists(n int) string {
+	var b strings.Builder
+	b.WriteString("domain: api\ndescriptors:\n- key: address\n  " + manyLimit + "\n  networks:\n  - 0.0.0.0/0\n")
+	for i := range n - 1 {
+		fmt.Fprintf(&b, "  - %s\n", someNetwork(i))
+	}
+	b.WriteString("- key: user\n  " + manyLimit + "\n  values:\n")
+	for i := range n / 10 {
+		fmt.Fprintf(&b, "  - user-%d\n", i)
+	}
+	for i := range 50 {
+		fmt.Fprintf(&b, "- {key: path, regex: '/v[0-9]+/part-%d/[^/]+/(orders|items)', %s}\n", i, manyLimit)
+	}
+	return b.String()
+}
+
+// someNetwork is one of many, of which three are IPv4 where one is IPv6.
+func someNetwork(i int) string {
+	if i%4 == 0 {
+		return fmt.Sprintf(`"2001:db8:%x::/48"`, i/4)
+	}
+	return fmt.Sprintf("%d.%d.%d.0/24", 1+i>>16, i>>8&255, i&255)
+}
+
+// inLists are descriptors for a Tree of manyLists(n).
+func inLists(n int) []lookup {
+	last := (n - 2) / 4 * 4
+	return []lookup{
+		{"IPv4", entries(fmt.Sprintf("address=%d.%d.%d.7", 1+(last-1)>>16, (last-1)>>8&255, (last-1)&255)), true},
+		{"IPv6", entries(fmt.Sprintf("address=2001:db8:%x::7", last/4)), true},
+		{"IPv4 in IPv6 form", entries("address=::ffff:1.1.1.7"), true},
+		{"zone", entries(fmt.Sprintf("address=2001:db8:%x::7%%eth0", last/4)), true},
+		{"no network", entries("address=2001:db9::1"), false},
+		{"no address", entries("address=nobody"), false},
+		{"port", entries("address=1.1.1.7:443"), false},
+		{"long and no address", entries("address=" + strings.Repeat("1.", 5000)), false},
+		{"value", entries(fmt.Sprintf("user=user-%d", n/10-1)), true},
+		{"no value", entries("user=nobody"), false},
+		{"first regex", entries("path=/v1/part-0/a/orders"), true},
+		{"last regex", entries("path=/v1/part-49/a/items"), true},
+		{"no regex", entries("path=/about"), false},
+		{"no regex, 10 KB", entries("path=/v1/part-49/" + strings.Repeat("a", 10_000)), false},
+		{"no regex, 10 KB of digits", entries("path=/v" + strings.Repeat("1", 10_000)), false},
+	}
+}
+
+func TestMatchInListsDoesNotAllocate(t *testing.T) {
+	const n = 1000
+	tree := load(t, manyLists(n))
+	ask := func(name string, tree *Tree, descriptor []limiter.Entry, want bool) {
+		t.Helper()
+		if got := tree.Match("api", descriptor) != nil; got != want {
+			t.Errorf("%s: matches is %v", name, got)
+		}
+		if n := testing.AllocsPerRun(100, func() { tree.Match("api", descriptor) }); n != 0 && !testenv.RaceDetector {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+	for _, l := range inLists(n) {
+		ask(l.name, tree, l.descriptor, l.matches)
+	}
+	for _, expression := range []string{".*a.*b.*c", "(a|aa)*b", "(.*a){20}b", "[a-z]{1,200}.*[0-9]", "(?i).*(bot|crawler|spider).*"} {
+		tree := load(t, "domain: api\ndescriptors: [{key: k, regex: '"+expression+"'}]")
+		for _, length := range []int{10, 1000, 10_000} {
+			ask(fmt.Sprintf("%s, %d bytes", expression, length), tree, entries("k="+strings.Repeat("a", length)), false)
+		}
+	}
+}
+
+// What the costliest expressions that are allowed take for a long value is bounded.
+func TestCostOfRegularExpressions(t *testing.T) {
+	tree := load(t, "domain: api\ndescriptors: [{key: k, regex: '(.*a){390}b'}]")
+	value := entries("k=" + strings.Repeat("a", 1000))
+	testenv.InProcessorTime(t, 200*time.Millisecond, func() {
+		if tree.Match("api", value) != nil {
+			t.Error("it matches")
+		}
+	})
+}
+
+// BenchmarkMatchLists finds rules and spells keys.
+func BenchmarkMatchLists(b *testing.B) {
+	var keys []byte
+	const n = 100_000
+	tree := load(b, manyLists(n))
+	for _, l := range inLists(n) {
+		b.Run(l.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				keys = l.appendKeys(keys[:0], tree)
+			}
+		})
+	}
+}
+
+// manyNetworks holds n networks, in one rule or in one each.
+func manyNetworks(n int, eachItsOwn bool) string {
+	var b strings.Builder
+	b.WriteString("domain: api\ndescriptors:\n")
+	if !eachItsOwn {
+		b.WriteString("- key: address\n  " + manyLimit + "\n  networks:\n")
+	}
+	for i := range n {
+		if eachItsOwn {
+			fmt.Fprintf(&b, "- {key: address, networks: [%s], %s}\n", someNetwork(i), manyLimit)
+		} else {
+			fmt.Fprintf(&b, "  - %s\n", someNetwork(i))
+		}
+	}
+	return b.String()
+}
+
+func TestManyNetworksLoadFast(t *testing.T) {
+	files := []File{{"rules.yaml", []byte(manyNetworks(100_000, false))}}
+	testenv.InProcessorTime(t, time.Second, func() {
+		if _, err := Load(files, Options{}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func BenchmarkLoadNetworks(b *testing.B) {
+	for _, eachItsOwn := range []bool{false, true} {
+		files := []File{{"rules.yaml", []byte(manyNetworks(100_000, eachItsOwn))}}
+		b.Run(fmt.Sprintf("rule for each=%v", eachItsOwn), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := Load(files, Options{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// A list is one node, whatever its length, and takes little more than its values.
+func TestLongListIsKeptOnce(t *testing.T) {
+	const n = 10_000
+	var values strings.Builder
+	for i := range n {
+		fmt.Fprintf(&values, "a-value-of-thirty-bytes-%06d, ", i)
+	}
+	rules := "domain: api\ndescriptors:\n- {key: user, values: [" + values.String() + "], descriptors: [{key: path, " + manyLimit + "}]}\n"
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	tree := load(t, rules)
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if root := tree.domains["api"]; len(root.children) != 1 || len(root.exact) != n || tree.Rules() != 1 {
+		t.Errorf("got %d nodes, %d values and %d rules", len(root.children), len(root.exact), tree.Rules())
+	}
+	if each := (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / n; each > 200 {
+		t.Errorf("each value takes %d bytes, want at most 200", each)
+	}
+	if tree.Match("api", entries("user=a-value-of-thirty-bytes-009999", "path=/")) == nil {
+		t.Error("the last value leads nowhere")
+	}
+	runtime.KeepAlive(rules)
+}
+
+// Two files may list values of one key, as long as they are different ones.
+func TestListsOfMergedFiles(t *testing.T) {
+	const format = "{domain: api, descriptors: [{key: k, values: [%s], metadata: {file: %s}}, {key: k, regex: '%s', metadata: {file: %[2]s}}]}"
+	tree, err := Load([]File{
+		{"1.yaml", fmt.Appendf(nil, format, "a, b", "one", "x.*")},
+		{"2.yaml", fmt.Appendf(nil, format, "c, d", "two", "x[0-9]")},
+	}, Options{MergeDomains: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for value, want := range map[string]string{"b": "one", "c": "two", "x1": "one"} {
+		if got := tree.Match("api", entries("k="+value)).Metadata["file"]; got != want {
+			t.Errorf("%s: got the file %v, want %s", value, got, want)
+		}
+	}
+}

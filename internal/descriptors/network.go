@@ -1,0 +1,70 @@
+package descriptors
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// parseNetwork returns the network that a text of the rules names, or what is wrong
+// with the text. An IPv4 network in IPv6 form is the IPv4 network.
+func parseNetwork(text string) (network netip.Prefix, wrong string) {
+	if address, err := netip.ParseAddr(text); err == nil && address.Zone() == "" {
+		return network, fmt.Sprintf("%q is an address, allowed are networks: write %q for this address alone", text, host(address))
+	}
+	network, err := netip.ParsePrefix(text)
+	if err != nil {
+		return network, fmt.Sprintf("%q is no network, allowed are such as 10.0.0.0/8 and 2001:db8::/32", text)
+	}
+	if meant := network.Masked(); meant != network {
+		if address := network.Addr(); address.Is4In6() && network.Bits() <= 32 {
+			meant = netip.PrefixFrom(address.Unmap(), network.Bits()).Masked()
+		}
+		return network, fmt.Sprintf("%q has bits set after the first %d (did you mean %s?)", text, network.Bits(), meant)
+	}
+	if address := network.Addr(); address.Is4In6() {
+		network = netip.PrefixFrom(address.Unmap(), network.Bits()-mappedBits)
+	}
+	return network, ""
+}
+
+// mappedBits is the length of the prefix of IPv4 addresses in IPv6 form.
+const mappedBits = 96
+
+// host is the network of one address.
+func host(address netip.Addr) netip.Prefix { return netip.PrefixFrom(address, address.BitLen()) }
+
+// longestAddress is the length of the longest text of an address.
+const longestAddress = len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255")
+
+// parseAddress returns the address that a value of a request is: IPv4 also if it is
+// in IPv6 form, and without a zone, which Envoy sends with link-local addresses.
+//
+// ParseAddr allocates where it fails, and keeps every zone that it meets. So it is
+// only given what looks like an address: what then is none costs 48 bytes.
+func parseAddress(value string) (address netip.Addr, ok bool) {
+	zone := strings.IndexByte(value, '%')
+	if zone > 0 && zone < len(value)-1 {
+		value = value[:zone]
+	}
+	dots, colons := 0, 0
+	if len(value) > longestAddress {
+		return address, false
+	}
+	for i := range len(value) {
+		switch c := value[i]; {
+		case c == '.':
+			dots++
+		case c == ':':
+			colons++
+		case '0' <= c && c <= '9' || 'a' <= c|' ' && c|' ' <= 'f':
+		default:
+			return address, false
+		}
+	}
+	if colons < 2 && (dots != 3 || colons > 0 || zone >= 0) {
+		return address, false
+	}
+	address, err := netip.ParseAddr(value)
+	return address.Unmap(), err == nil
+}

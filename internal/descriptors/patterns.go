@@ -1,0 +1,102 @@
+package descriptors
+
+import (
+	"iter"
+
+	"github.com/gaissmai/bart"
+)
+
+// patterns are the children of one node and key that stand for values which are not
+// listed: networks, and wildcards and regular expressions together in the order of
+// the files.
+type patterns struct {
+	networks  *bart.Table[*node] // nil if there are none, as a table takes some memory
+	wildcards wildcards
+	regexes   []regexChild
+	count     int   // wildcards and regular expressions
+	steps     int   // of the regular expressions
+	whole     *node // the first that matches every value, so that none after it is reached
+}
+
+// regexChild is a child for values that a regular expression matches.
+type regexChild struct {
+	*regex
+	child *node
+}
+
+// find returns the child that a value leads to, or nil: the one with the longest
+// prefix if the value is an address, else the first in the order of the files.
+func (p *patterns) find(value string) *node {
+	if p.networks != nil {
+		if address, ok := parseAddress(value); ok {
+			if child, found := p.networks.Lookup(address); found {
+				return child
+			}
+		}
+	}
+	if len(p.regexes) == 0 { // as nearly always
+		return p.wildcards.find(value, 0)
+	}
+	return p.findText(value, 0)
+}
+
+// findText returns the first wildcard or regular expression in the order of the
+// files that matches value and is not before from, or nil. Regular expressions are
+// tried one after the other, which maxRegexSteps bounds.
+func (p *patterns) findText(value string, from int) *node {
+	best := p.wildcards.find(value, from)
+	for i := range p.regexes {
+		r := &p.regexes[i]
+		if best != nil && best.order < r.child.order {
+			break
+		}
+		if r.child.order >= from && r.matches(value) {
+			return r.child
+		}
+	}
+	return best
+}
+
+// all yields what find would return if what it yielded before were not there. It
+// may yield one child several times.
+func (p *patterns) all(value string) iter.Seq[*node] {
+	return func(yield func(*node) bool) {
+		if address, ok := parseAddress(value); ok && p.networks != nil {
+			for _, child := range p.networks.Supernets(host(address)) {
+				if !yield(child) {
+					return
+				}
+			}
+		}
+		for child := p.findText(value, 0); child != nil; child = p.findText(value, child.order+1) {
+			if !yield(child) {
+				return
+			}
+		}
+	}
+}
+
+// addText adds a wildcard, or the regular expression of a matcher.
+func (p *patterns) addText(child *node, m *matcher) {
+	child.order = p.count
+	p.count++
+	if child.how == ByWildcard {
+		p.wildcards.add(child)
+	} else {
+		p.regexes = append(p.regexes, regexChild{m.regex, child})
+		p.steps += m.regex.steps
+	}
+	if p.whole == nil && child.matchesAll() {
+		p.whole = child
+	}
+}
+
+// sameRegex returns the child of the same regular expression, or nil.
+func (p *patterns) sameRegex(text string) *node {
+	for i := range p.regexes {
+		if p.regexes[i].child.entry.Value == text {
+			return p.regexes[i].child
+		}
+	}
+	return nil
+}

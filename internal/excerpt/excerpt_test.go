@@ -1,0 +1,101 @@
+package excerpt
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"weir/internal/limiter"
+)
+
+// FuzzExcerpt writes any descriptor into a bounded number of bytes, and reads it again.
+// What was not cut is exact.
+func FuzzExcerpt(f *testing.F) {
+	long := strings.Repeat("ö", 5000)
+	for _, s := range []struct {
+		domain, key, value string
+		n, size            int
+	}{
+		{"api", "user", "alice", 1, 128}, {"api", "user", "", 0, 128}, {long, long, long, 100, 128}, {long, "k", long, 3, 256},
+		{"\xff", "\xff", "a\xffb", 7, 1024}, {"api", "user", strings.Repeat("x", 127) + "ö", 1, 256}, {"api", "k", strings.Repeat("\x80", 200), 2, 300},
+	} {
+		f.Add(s.domain, s.key, s.value, s.n, s.size, false)
+		f.Add(s.domain, s.key, s.value, s.n, s.size, true)
+	}
+	f.Fuzz(func(t *testing.T, domain, key, value string, n, size int, hashed bool) {
+		n, size = min(max(n, 0), 100), min(max(size, 128), 4096)
+		s := Source{Domain: domain, Key: []byte("w1"), Hashed: hashed}
+		for range n {
+			s.Entries = append(s.Entries, limiter.Entry{Key: key, Value: value})
+		}
+		text := s.Append([]byte("before"), size)
+		if string(text[:6]) != "before" || len(text)-6 > size {
+			t.Fatalf("got %d bytes, want %d at most", len(text)-6, size)
+		}
+		d := Read(text[6:])
+		if len(d.Entries)+d.More != n {
+			t.Errorf("got %d entries and %d more, want %d", len(d.Entries), d.More, n)
+		}
+		cut := d.More > 0 || len(domain) > MaxKey
+		for _, e := range d.Entries {
+			got := exact(t, e.Key, e.KeyBase64)
+			if e.KeyBytes == 0 && got != key || e.KeyBytes > 0 && (e.KeyBytes != len(key) || !strings.HasPrefix(key, got)) {
+				t.Errorf("got key %q of %d bytes, want %q", got, e.KeyBytes, key)
+			}
+			cut = cut || e.KeyBytes > 0 || e.ValueBytes > 0
+			if got = exact(t, e.Value, e.ValueBase64); e.Hashed {
+				if want := string(limiter.AppendDigest(nil, value)); got != want {
+					t.Errorf("got hash %q, want %q", got, want)
+				}
+				continue
+			}
+			if hashed && value != "" {
+				t.Errorf("got %q, want a hash", got)
+			}
+			if e.ValueBytes == 0 && got != value || e.ValueBytes > 0 && (e.ValueBytes != len(value) || !strings.HasPrefix(value, got)) {
+				t.Errorf("got value %q of %d bytes, want %q", got, e.ValueBytes, value)
+			}
+			if utf8.ValidString(value) && e.ValueBase64 != "" {
+				t.Errorf("a character of %q is cut apart", value)
+			}
+		}
+		if cut != (d.Digest != "") {
+			t.Errorf("cut is %t, the digest is %q", cut, d.Digest)
+		}
+		if _, err := json.Marshal(d); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// exact returns the bytes of a text.
+func exact(t *testing.T, text, inBase64 string) string {
+	if inBase64 == "" {
+		return text
+	}
+	b, err := base64.StdEncoding.DecodeString(inBase64)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(b)
+}
+
+// TestSharedValues shows the pattern of a rule where it stands for the values.
+func TestSharedValues(t *testing.T) {
+	s := Source{Domain: "api", Entries: []limiter.Entry{{Key: "path", Value: "/files/a"}, {Key: "user", Value: "alice"}}, Patterns: []string{"/files/*"}, Hashed: true}
+	got, err := json.Marshal(Read(s.Append(nil, 256)))
+	if want := `{"entries":[{"key":"path","value":"/files/*","shared":true},{"key":"user","value":"#K9gGyX8OAK8aH8Myj6djqQ","hashed":true}]}`; err != nil || string(got) != want {
+		t.Errorf("got %s, want %s (error: %v)", got, want, err)
+	}
+}
+
+func TestAppendDoesNotAllocate(t *testing.T) {
+	s := Source{Domain: "api", Entries: []limiter.Entry{{Key: "user", Value: strings.Repeat("x", 10_000)}, {Key: "path", Value: fmt.Sprint(1)}}, Key: []byte("w1"), Hashed: true}
+	dst := make([]byte, 0, 256)
+	if allocs := testing.AllocsPerRun(100, func() { s.Append(dst, 256) }); allocs > 0 {
+		t.Errorf("got %v allocations", allocs)
+	}
+}

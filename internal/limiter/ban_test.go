@@ -1,0 +1,42 @@
+package limiter
+
+import (
+	"testing"
+	"time"
+)
+
+// What is given back leaves the ban, of which a counter lives until the end.
+func TestGiveBackLeavesTheBan(t *testing.T) {
+	for a := range algorithms {
+		spec := Spec{RequestsPerUnit: 10, Unit: Minute, Algorithm: Algorithm(a), DenyFor: time.Hour}
+		if !spec.Algorithm.Takes(DenyForOption) {
+			continue
+		}
+		l, now := must(spec), at(0)
+		var s State
+		charge := func(cost uint64) {
+			Decide([]Hit{{Limit: l, Cost: cost}}, []*State{&s}, now, make([]Decision, 1))
+		}
+		charge(4)
+		charged := s
+		charge(7)
+		until := now + time.Hour.Microseconds()
+		if s.Until != until || l.Expiry(s) != until || l.DeniesUntil(s, now) != until {
+			t.Errorf("%s: %+v, which expires at %d and denies until %d, want that it is banned until %d", spec.Algorithm, s, l.Expiry(s), l.DeniesUntil(s, now), until)
+		}
+		if s = l.GiveBack(s, charged, 4, now+second); s.Used != 0 || s.Until != until || l.Expiry(s) != until {
+			t.Errorf("%s: %+v is left, want nothing but the ban until %d", spec.Algorithm, s, until)
+		}
+	}
+}
+
+func TestLengthsOfBans(t *testing.T) {
+	for _, c := range []struct {
+		length time.Duration
+		ok     bool
+	}{{-time.Second, false}, {time.Microsecond, false}, {time.Millisecond, true}, {MaxPeriod, true}, {MaxPeriod + 1, false}} {
+		if _, err := NewLimit(Spec{RequestsPerUnit: 1, Unit: Minute, DenyFor: c.length}); (err == nil) != c.ok {
+			t.Errorf("%v: error %v", c.length, err)
+		}
+	}
+}

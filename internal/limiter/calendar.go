@@ -1,0 +1,252 @@
+package limiter
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Calendar divides time into the windows of a calendar: the hours, days, months, ... that
+// the clocks of a time zone show.
+//
+// Windows of up to an hour begin at full minutes and hours, and when the clocks change in
+// one: an hour that is shown twice is two windows, and what is left of an hour that is
+// skipped in part is one.
+//
+// Longer windows begin when the clocks show their beginning, or a later time, for the
+// first time: so a day has 23 or 25 hours when the clocks change, begins at 01:00 where
+// midnight is skipped, and a day that is skipped as a whole is none.
+type Calendar struct {
+	zone  *time.Location
+	unit  Unit
+	count int
+	last  atomic.Pointer[Windows] // that somebody asked for
+}
+
+// Windows are a window and the next one, in microseconds since the epoch.
+type Windows struct{ Start, Next, End int64 }
+
+// partsOf is how many of each unit the next larger one has on the calendar; 1 where that
+// is not always the same.
+var partsOf = [...]int{Second: 60, Minute: 60, Hour: 24, Day: 1, Week: 1, Month: 12, Year: 1}
+
+type calendarOf struct {
+	zone  string
+	unit  Unit
+	count uint32
+}
+
+// calendars holds each Calendar that rules ever used, once: the data of a time zone takes
+// a while to load and much memory, and the rules may be many. There are a few hundred zones.
+var calendars sync.Map // of calendarOf to *Calendar
+
+// newCalendar returns an error for a time zone that is none, or for multiples of a unit that
+// have no place on the calendar.
+func newCalendar(s *Spec) (*Calendar, error) {
+	of := calendarOf{s.zone(), s.Unit, max(s.UnitMultiplier, 1)}
+	if c, known := calendars.Load(of); known {
+		return c.(*Calendar), nil
+	}
+	if parts := partsOf[s.Unit]; parts%int(of.count) != 0 {
+		return nil, fmt.Errorf("windows of %s have no place on the calendar, allowed with anchor calendar is a unit_multiplier of %s", s.Per(), divisors(parts))
+	}
+	zone, err := loadZone(of.zone)
+	if err != nil {
+		return nil, err
+	}
+	c, _ := calendars.LoadOrStore(of, &Calendar{zone: zone, unit: s.Unit, count: int(of.count)})
+	return c.(*Calendar), nil
+}
+
+func divisors(n int) string {
+	var list []string
+	for i := 1; i <= n; i++ {
+		if n%i == 0 {
+			list = append(list, fmt.Sprint(i))
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+// utc is the time zone of a calendar that has no other.
+const utc = "UTC"
+
+// ErrTimeZone means that a time zone is none.
+var ErrTimeZone = errors.New("unknown time zone")
+
+// loadZone finds a time zone by its name in the IANA database. The zone of this machine is
+// none: other replicas may have another.
+func loadZone(name string) (*time.Location, error) {
+	zone, err := time.LoadLocation(name)
+	if err != nil || name == "Local" || name == "localtime" {
+		return nil, fmt.Errorf("%w %q, allowed are names of the IANA database, such as UTC or Europe/Berlin", ErrTimeZone, name)
+	}
+	return zone, nil
+}
+
+// Windows returns the window of a time and the next one.
+func (c *Calendar) Windows(now int64) Windows {
+	if w := c.last.Load(); w != nil && w.Start <= now && now < w.Next {
+		return *w
+	}
+	start, next := c.window(now / second)
+	_, end := c.window(next)
+	w := &Windows{max(start, 0) * second, next * second, end * second}
+	c.last.Store(w)
+	return *w
+}
+
+// windowAt returns the window of a time. It is like Windows, but just after the end of a window it
+// takes no time, and no memory.
+func (c *Calendar) windowAt(now int64) (start, end int64) {
+	if w := c.last.Load(); w != nil && w.Next <= now && now < w.End {
+		return w.Next, w.End
+	}
+	w := c.Windows(now)
+	return w.Start, w.Next
+}
+
+// window returns when the window of a time starts and ends. All times are in seconds since
+// the epoch.
+func (c *Calendar) window(now int64) (start, end int64) {
+	if c.unit < Hour || c.unit == Hour && c.count == 1 {
+		return c.shortWindow(now)
+	}
+	begin := c.begin(time.Unix(now, 0).In(c.zone))
+	for {
+		next := c.after(begin)
+		if end = c.first(next.Unix()); end > now {
+			return c.first(begin.Unix()), end
+		}
+		begin = next // the clocks showed its beginning before they were put back
+	}
+}
+
+// begin is what the clocks show, or would, when the window of a time begins. It is a time
+// of UTC that shows the same.
+func (c *Calendar) begin(t time.Time) time.Time {
+	year, month, day := t.Date()
+	hour := 0
+	switch c.unit {
+	case Hour:
+		hour = t.Hour() - t.Hour()%c.count
+	case Week:
+		day -= (int(t.Weekday()) + 6) % 7 // to Monday
+	case Month:
+		month, day = month-(month-1)%time.Month(c.count), 1
+	case Year:
+		month, day = time.January, 1
+	}
+	return time.Date(year, month, day, hour, 0, 0, 0, time.UTC)
+}
+
+// after is begin of the window that follows.
+func (c *Calendar) after(begin time.Time) time.Time {
+	switch c.unit {
+	case Hour:
+		return begin.Add(time.Duration(c.count) * time.Hour)
+	case Week:
+		return begin.AddDate(0, 0, 7)
+	case Month:
+		return begin.AddDate(0, c.count, 0)
+	case Year:
+		return begin.AddDate(1, 0, 0)
+	default:
+		return begin.AddDate(0, 0, 1)
+	}
+}
+
+// first returns when the clocks show a time, or a later one, for the first time.
+func (c *Calendar) first(shown int64) int64 {
+	const day = 24 * 60 * 60 // more than any zone is away from UTC
+	before, after := shown-day, shown+day
+	ahead := c.ahead(before)
+	if ahead == c.ahead(after) {
+		return shown - ahead
+	}
+	change := c.change(before, after)
+	if shown-ahead < change {
+		return shown - ahead
+	}
+	return max(change, shown-c.ahead(change))
+}
+
+// shortWindow is window of one that no change of the clocks makes longer.
+func (c *Calendar) shortWindow(now int64) (start, end int64) {
+	length, ahead := int64(c.unit.Duration()/time.Second)*int64(c.count), c.ahead(now)
+	start = now - ((now+ahead)%length+length)%length
+	end = start + length
+	if c.ahead(start) != ahead {
+		start = c.change(start, now)
+	}
+	if c.ahead(end-1) != ahead {
+		end = c.change(now, end-1)
+	}
+	return start, end
+}
+
+// ahead is by how much the clocks are ahead of UTC.
+func (c *Calendar) ahead(t int64) int64 {
+	_, offset := time.Unix(t, 0).In(c.zone).Zone()
+	return int64(offset)
+}
+
+// change returns when the clocks change, as they do once between two times that are at
+// most two days apart. Time.ZoneBounds would be wrong about the last day of some years.
+func (c *Calendar) change(from, to int64) int64 {
+	ahead := c.ahead(from)
+	return from + int64(sort.Search(int(to-from), func(i int) bool { return c.ahead(from+int64(i)) != ahead }))
+}
+
+// calendarWindow is a fixed window of a calendar.
+//
+// State: At is the start of the window, in seconds since the epoch, Used what was used in
+// it. A state whose start lies within a window is of that window: programs whose data of
+// a time zone are not of the same age may not agree when it starts.
+type calendarWindow struct {
+	fixedWindow // its period is about that of a window
+	calendar    *Calendar
+}
+
+func (w calendarWindow) roll(s State, now int64) State {
+	start, _ := w.calendar.windowAt(now)
+	switch at := s.At * second; {
+	case s.unused() || at < start:
+		return State{At: start / second}
+	case at > now:
+		return w.back(s, now)
+	default:
+		s.Until = 0
+		return s
+	}
+}
+
+func (w calendarWindow) back(s State, now int64) State {
+	start, _ := w.calendar.windowAt(now)
+	return State{At: start / second, Used: s.Used}
+}
+
+func (w calendarWindow) end(s State) int64 {
+	_, end := w.calendar.windowAt(s.At * second)
+	return end
+}
+
+func (w calendarWindow) left(s State, now int64) (used, whole int64) {
+	return s.Used, w.end(s) - now
+}
+
+func (w calendarWindow) wait(s State, now, _ int64) int64 { return w.end(s) - now }
+
+func (w calendarWindow) expiry(s State) int64 {
+	if s.unused() {
+		return 0
+	}
+	return w.end(s)
+}
+
+// constants are only the amount: the windows depend on the time, see Limit.Calendar.
+func (w calendarWindow) constants() [4]int64 { return [4]int64{w.amount} }

@@ -1,0 +1,358 @@
+package limiter
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// zones are those whose clocks do what makes calendars hard, with the first of ten years.
+var zones = []struct {
+	name  string
+	since int
+}{
+	{"UTC", 2020},
+	{"Europe/Berlin", 2020},
+	{"Europe/Berlin", 2037}, // beyond the last change that its data list
+	{"America/New_York", 2037},
+	{"Australia/Lord_Howe", 2020}, // changes by half an hour
+	{"Antarctica/Troll", 2020},    // by two hours
+	{"America/Sao_Paulo", 2010},   // at midnight, which did not exist until 2018
+	{"Africa/Cairo", 2020},        // at midnight again since 2023
+	{"America/Havana", 2020},      // midnight comes twice
+	{"America/St_Johns", 2003},    // at one minute past midnight, until 2011
+	{"Asia/Tehran", 2014},
+	{"Pacific/Apia", 2007},      // skipped a day, in 2011
+	{"Africa/Casablanca", 2020}, // puts clocks back for a month that moves
+	{"Asia/Pyongyang", 2012},    // changed by half an hour, at half past eleven
+	{"America/Caracas", 2006},   // by half an hour, at half past two
+	{"Asia/Kathmandu", 2020},    // 5:45 ahead of UTC
+}
+
+// shift is a span of time in which the clocks of a zone do not change.
+type shift struct{ from, to, ahead int64 } // in seconds, since the epoch and of UTC
+
+// shifts finds out when the clocks of a zone change by looking at them.
+func shifts(zone *time.Location, from, to int64) (list []shift) {
+	ahead := func(t int64) int64 {
+		_, offset := time.Unix(t, 0).In(zone).Zone()
+		return int64(offset)
+	}
+	const look = 6 * 60 * 60
+	current := shift{from, 0, ahead(from)}
+	for t := from; t < to; t += look {
+		if ahead(t+look) == current.ahead {
+			continue
+		}
+		low, high := t, t+look
+		for high-low > 1 {
+			if middle := (low + high) / 2; ahead(middle) == current.ahead {
+				low = middle
+			} else {
+				high = middle
+			}
+		}
+		current.to = high
+		list = append(list, current)
+		current = shift{high, 0, ahead(high)}
+	}
+	current.to = to
+	return append(list, current)
+}
+
+const daySeconds = 24 * 60 * 60
+
+// dates are the days since the epoch on which a year, a month and so on begin, counted day
+// by day. The epoch was a Thursday.
+func dates(unit Unit, count int) (starts []int64) {
+	day := int64(0)
+	for year := 1970; year < 2050; year++ {
+		for month := 1; month <= 12; month++ {
+			days := map[int]int{4: 30, 6: 30, 9: 30, 11: 30, 2: 28}[month]
+			switch {
+			case days == 0:
+				days = 31
+			case month == 2 && year%4 == 0: // 2000 is a leap year, too
+				days = 29
+			}
+			for date := 1; date <= days; date++ {
+				begins := map[Unit]bool{
+					Hour: true, Day: true, Week: day%7 == 4, Month: date == 1 && (month-1)%count == 0, Year: date == 1 && month == 1,
+				}
+				if begins[unit] {
+					starts = append(starts, day)
+				}
+				day++
+			}
+		}
+	}
+	return starts
+}
+
+// shownStarts are what the clocks show when windows start, in seconds as if it were UTC.
+func shownStarts(unit Unit, count int, from, to int64) (shown []int64) {
+	for _, day := range dates(unit, count) {
+		hours := 1
+		if unit == Hour {
+			hours = 24 / count
+		}
+		for i := range hours {
+			if at := day*daySeconds + int64(i*count)*3600; at >= from-2*daySeconds && at <= to+2*daySeconds {
+				shown = append(shown, at)
+			}
+		}
+	}
+	return shown
+}
+
+// longStarts lets the clocks of a zone run, and notes when they show a start, or have
+// skipped it, for the first time. What it notes first is the beginning of the list.
+func longStarts(list []shift, shown []int64) (starts []int64) {
+	latest := int64(math.MinInt64)
+	for _, s := range list {
+		next, _ := slices.BinarySearch(shown, latest+1)
+		for _, at := range shown[next:] {
+			if at >= s.to+s.ahead {
+				break
+			}
+			starts = append(starts, max(s.from, at-s.ahead))
+		}
+		latest = max(latest, s.to+s.ahead-1)
+	}
+	return slices.Compact(starts)
+}
+
+// shortStarts are those of windows of some seconds, which also start whenever the clocks
+// change. The first is the beginning of the list.
+func shortStarts(list []shift, length int64) (starts []int64) {
+	for _, s := range list {
+		starts = append(starts, s.from)
+		for shown := (s.from+s.ahead)/length*length + length; shown < s.to+s.ahead; shown += length {
+			starts = append(starts, shown-s.ahead)
+		}
+	}
+	return starts
+}
+
+// around is what a list has within two days of a time.
+func around(list []shift, at int64) (near []shift) {
+	for _, s := range list {
+		s.from, s.to = max(s.from, at-2*daySeconds), min(s.to, at+2*daySeconds)
+		if s.from < s.to {
+			near = append(near, s)
+		}
+	}
+	return near
+}
+
+// The windows of a calendar are what its definition says, around every start of a window
+// in ten years, and around every change of the clocks.
+func TestCalendarIsThatOfTheZone(t *testing.T) {
+	for _, z := range zones {
+		june := func(year int) int64 { return time.Date(year, time.June, 1, 0, 0, 0, 0, time.UTC).Unix() }
+		name, from, to := z.name, june(z.since-1), june(z.since+10)
+		zone, err := loadZone(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := shifts(zone, from, to)
+		changes := []int64{june(z.since)}
+		for _, s := range list[1:] {
+			changes = append(changes, s.from)
+		}
+		for _, seconds := range []int64{20, 60, 120, 1800, 3600} {
+			unit, count := Second, seconds
+			if seconds > 60 {
+				unit, count = Minute, seconds/60
+			}
+			for _, change := range changes {
+				checkWindows(t, name, unit, uint32(count), shortStarts(around(list, change), seconds))
+			}
+		}
+		for _, change := range changes {
+			checkWindows(t, name, Hour, 1, shortStarts(around(list, change), 3600))
+		}
+		for unit, counts := range map[Unit][]int{Hour: {6, 24}, Day: {1}, Week: {1}, Month: {1, 3, 12}, Year: {1}} {
+			for _, count := range counts {
+				checkWindows(t, name, unit, uint32(count), longStarts(list, shownStarts(unit, count, from, to)))
+			}
+		}
+	}
+}
+
+// checkWindows checks the windows that start so, but for the first and the last ones.
+func checkWindows(t *testing.T, zone string, unit Unit, count uint32, starts []int64) {
+	t.Helper()
+	c, err := newCalendar(&Spec{Unit: unit, UnitMultiplier: count, TimeZone: zone})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(starts) < 8 {
+		t.Errorf("%s, %d %ss: there are only %d windows", zone, count, unit, len(starts))
+	}
+	for i := 1; i < len(starts)-3; i++ {
+		want := Windows{starts[i] * second, starts[i+1] * second, starts[i+2] * second}
+		for _, now := range []int64{want.Start, (want.Start + want.Next) / 2, want.Start + (want.Next-want.Start)/48, want.Next - 1} {
+			c.last.Store(nil) // it is found anew
+			if got := c.Windows(now); got != want {
+				t.Fatalf("%s, %d %ss at %v: %s, want %s", zone, count, unit, time.UnixMicro(now).In(c.zone), inZone(got, c.zone), inZone(want, c.zone))
+			}
+		}
+		if start, end := c.windowAt(want.Next); start != want.Next || end != want.End {
+			t.Fatalf("%s, %d %ss: the window after %s is another", zone, count, unit, inZone(want, c.zone))
+		}
+	}
+}
+
+func inZone(w Windows, zone *time.Location) string {
+	show := func(t int64) string { return time.UnixMicro(t).In(zone).Format(time.RFC3339) }
+	return fmt.Sprint(show(w.Start), " ", show(w.Next), " ", show(w.End))
+}
+
+// Windows that everybody can look up: when the one of a time starts, and when it ends.
+func TestKnownWindowsOfCalendars(t *testing.T) {
+	for _, tc := range []struct {
+		zone             string
+		count            uint32
+		unit             Unit
+		now, start, next string
+	}{
+		{"UTC", 1, Month, "2024-02-29T12:00:00Z", "2024-02-01T00:00:00Z", "2024-03-01T00:00:00Z"},
+		{"UTC", 1, Week, "2026-03-29T23:59:59Z", "2026-03-23T00:00:00Z", "2026-03-30T00:00:00Z"},
+		{"UTC", 3, Month, "2026-12-31T23:59:59Z", "2026-10-01T00:00:00Z", "2027-01-01T00:00:00Z"},
+		{"UTC", 1, Year, "2024-12-31T00:00:00Z", "2024-01-01T00:00:00Z", "2025-01-01T00:00:00Z"},
+		{"Europe/Berlin", 1, Month, "2026-02-28T23:00:00Z", "2026-03-01T00:00:00+01:00", "2026-04-01T00:00:00+02:00"},
+		{"Europe/Berlin", 1, Week, "2026-03-29T23:59:59+02:00", "2026-03-23T00:00:00+01:00", "2026-03-30T00:00:00+02:00"},
+		// 23 hours, and 25.
+		{"Europe/Berlin", 1, Day, "2026-03-29T12:00:00+02:00", "2026-03-29T00:00:00+01:00", "2026-03-30T00:00:00+02:00"},
+		{"Europe/Berlin", 1, Day, "2026-10-25T12:00:00+01:00", "2026-10-25T00:00:00+02:00", "2026-10-26T00:00:00+01:00"},
+		// An hour that is skipped, and one that is shown twice.
+		{"Europe/Berlin", 1, Hour, "2026-03-29T01:59:59+01:00", "2026-03-29T01:00:00+01:00", "2026-03-29T03:00:00+02:00"},
+		{"Europe/Berlin", 1, Hour, "2026-10-25T02:59:59+02:00", "2026-10-25T02:00:00+02:00", "2026-10-25T02:00:00+01:00"},
+		{"Europe/Berlin", 6, Hour, "2026-10-25T05:00:00+01:00", "2026-10-25T00:00:00+02:00", "2026-10-25T06:00:00+01:00"},
+		// Half an hour of one.
+		{"Australia/Lord_Howe", 1, Hour, "2026-04-05T01:45:00+11:00", "2026-04-05T01:00:00+11:00", "2026-04-05T02:00:00+11:00"},
+		{"Australia/Lord_Howe", 1, Hour, "2026-04-05T01:45:00+10:30", "2026-04-05T01:30:00+10:30", "2026-04-05T02:00:00+10:30"},
+		{"Australia/Lord_Howe", 1, Hour, "2026-10-04T02:45:00+11:00", "2026-10-04T02:30:00+11:00", "2026-10-04T03:00:00+11:00"},
+		{"Australia/Lord_Howe", 1, Day, "2026-04-05T12:00:00+10:30", "2026-04-05T00:00:00+11:00", "2026-04-06T00:00:00+10:30"},
+		// No midnight, and two.
+		{"America/Sao_Paulo", 1, Day, "2018-11-04T01:00:00-02:00", "2018-11-04T01:00:00-02:00", "2018-11-05T00:00:00-02:00"},
+		{"America/Sao_Paulo", 1, Day, "2018-02-17T23:30:00-03:00", "2018-02-17T00:00:00-02:00", "2018-02-18T00:00:00-03:00"},
+		{"Africa/Cairo", 1, Day, "2024-04-26T01:00:00+03:00", "2024-04-26T01:00:00+03:00", "2024-04-27T00:00:00+03:00"},
+		{"America/Havana", 1, Day, "2026-11-01T00:30:00-05:00", "2026-11-01T00:00:00-04:00", "2026-11-02T00:00:00-05:00"},
+		// The day before comes again when the new one is a minute old.
+		{"America/St_Johns", 1, Day, "2010-11-06T23:30:00-03:30", "2010-11-07T00:00:00-02:30", "2010-11-08T00:00:00-03:30"},
+		// A day that was not.
+		{"Pacific/Apia", 1, Day, "2011-12-29T23:59:59-10:00", "2011-12-29T00:00:00-10:00", "2011-12-31T00:00:00+14:00"},
+		{"Pacific/Apia", 1, Day, "2011-12-31T00:00:00+14:00", "2011-12-31T00:00:00+14:00", "2012-01-01T00:00:00+14:00"},
+		{"Pacific/Apia", 1, Week, "2011-12-31T00:00:00+14:00", "2011-12-26T00:00:00-10:00", "2012-01-02T00:00:00+14:00"},
+		{"Asia/Kathmandu", 30, Minute, "2026-01-01T00:20:00+05:45", "2026-01-01T00:00:00+05:45", "2026-01-01T00:30:00+05:45"},
+	} {
+		l := must(Spec{RequestsPerUnit: 1, Unit: tc.unit, UnitMultiplier: tc.count, Anchor: ByCalendar, TimeZone: tc.zone})
+		w := l.Calendar().Windows(micros(t, tc.now))
+		if w.Start != micros(t, tc.start) || w.Next != micros(t, tc.next) {
+			t.Errorf("%s, %d %ss at %s: %s, want %s to %s", tc.zone, tc.count, tc.unit, tc.now, inZone(w, l.Calendar().zone), tc.start, tc.next)
+		}
+	}
+}
+
+func micros(t *testing.T, text string) int64 {
+	t.Helper()
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at.UnixMicro()
+}
+
+// What is no calendar is refused, and says what is one.
+func TestCalendarsThatAreNone(t *testing.T) {
+	for _, tc := range []struct {
+		spec Spec
+		want string
+	}{
+		{Spec{Unit: Month, UnitMultiplier: 5}, "windows of 5 months have no place on the calendar, allowed with anchor calendar is a unit_multiplier of 1, 2, 3, 4, 6, 12"},
+		{Spec{Unit: Day, UnitMultiplier: 2}, "windows of 2 days have no place on the calendar, allowed with anchor calendar is a unit_multiplier of 1"},
+		{Spec{Unit: Hour, UnitMultiplier: 48}, "windows of 48 hours have no place on the calendar, allowed with anchor calendar is a unit_multiplier of 1, 2, 3, 4, 6, 8, 12, 24"},
+		{Spec{Unit: Day, TimeZone: "Europe/Berlim"}, `unknown time zone "Europe/Berlim", allowed are names of the IANA database, such as UTC or Europe/Berlin`},
+		{Spec{Unit: Minute, TimeZone: "Local"}, `unknown time zone "Local", allowed are names of the IANA database, such as UTC or Europe/Berlin`},
+		{Spec{Unit: Day, TimeZone: "../../etc/passwd"}, `unknown time zone "../../etc/passwd", allowed are names of the IANA database, such as UTC or Europe/Berlin`},
+	} {
+		tc.spec.Anchor = ByCalendar
+		if _, err := NewLimit(tc.spec); err == nil || err.Error() != tc.want {
+			t.Errorf("%+v: error %v, want %s", tc.spec, err, tc.want)
+		}
+	}
+	if _, err := NewLimit(Spec{Unit: Day, TimeZone: "UTC"}); err == nil || !strings.Contains(err.Error(), "anchor calendar only") {
+		t.Errorf("a time zone without calendar: error %v", err)
+	}
+}
+
+// A state of a program whose data say that the window started at another time counts as
+// that of this window, so that two programs do not take turns to empty it.
+func TestStartWithinAWindow(t *testing.T) {
+	l := must(Spec{RequestsPerUnit: 5, Unit: Day, Anchor: ByCalendar})
+	now := micros(t, "2026-03-29T12:00:00Z")
+	other := State{At: now/second - 3600, Used: 4}
+	if got := l.counting.roll(other, now); got != other {
+		t.Errorf("%+v becomes %+v", other, got)
+	}
+	if end := l.Expiry(other); end != micros(t, "2026-03-30T00:00:00Z") {
+		t.Errorf("ends at %v", time.UnixMicro(end).UTC())
+	}
+}
+
+// Windows of a calendar, of each zone, have counters of their own.
+func TestKindsOfCalendars(t *testing.T) {
+	kinds := map[string]Spec{}
+	for unit := Second; unit <= Year; unit++ {
+		for _, s := range []Spec{
+			{}, {Anchor: FirstHit}, {Algorithm: SlidingWindow}, {Algorithm: TokenBucket}, {Trial: true},
+			{Anchor: ByCalendar}, {Anchor: ByCalendar, Trial: true}, {Anchor: ByCalendar, TimeZone: "Europe/Berlin"}, {Anchor: ByCalendar, TimeZone: "Etc/GMT+1"},
+		} {
+			s.Unit = unit
+			kind := string(s.AppendKind(nil))
+			if other, taken := kinds[kind]; taken || strings.Contains(kind, "|") {
+				t.Errorf("%+v and %+v are both %s", s, other, kind)
+			}
+			kinds[kind] = s
+		}
+	}
+}
+
+// Seconds and minutes are the same in all zones, and counted like those of the epoch.
+func TestShortWindowsOfCalendars(t *testing.T) {
+	for _, spec := range []Spec{{Unit: Second}, {Unit: Second, UnitMultiplier: 60}, {Unit: Minute}} {
+		spec.RequestsPerUnit = 3
+		epoch := must(spec)
+		spec.Anchor, spec.TimeZone = ByCalendar, "Asia/Kathmandu"
+		if l := must(spec); l.Calendar() != nil || l.Constants() != epoch.Constants() {
+			t.Errorf("%d %ss: constants %v, want %v", spec.UnitMultiplier, spec.Unit, l.Constants(), epoch.Constants())
+		}
+	}
+}
+
+// BenchmarkCalendar decides requests around now, and finds windows that nobody asked for yet.
+func BenchmarkCalendar(b *testing.B) {
+	l := must(Spec{RequestsPerUnit: 1 << 30, Unit: Month, Anchor: ByCalendar, TimeZone: "Europe/Berlin"})
+	b.Run("known", func(b *testing.B) {
+		hits, states, out := []Hit{{Limit: l, Key: []byte("k"), Cost: 1}}, []*State{{}}, make([]Decision, 1)
+		now := int64(1_800_000_000_000_000)
+		b.ReportAllocs()
+		for b.Loop() {
+			now += 100
+			Decide(hits, states, now, out)
+		}
+	})
+	b.Run("new", func(b *testing.B) {
+		now := int64(1_800_000_000_000_000)
+		b.ReportAllocs()
+		for b.Loop() {
+			now += 40 * daySeconds * second % (1 << 51)
+			l.Calendar().Windows(now % (1 << 51))
+		}
+	})
+}

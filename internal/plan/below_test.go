@@ -1,0 +1,200 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"weir/internal/limiter"
+)
+
+const belowRules = `
+domain: api
+descriptors:
+  - key: user
+    below: true
+    detailed_metric: true
+    rate_limits:
+      - {name: minute, unit: minute, requests_per_unit: 3}
+      - {name: day, unit: day, requests_per_unit: 90}
+    descriptors:
+      - {key: path, value: /login, rate_limit: {name: login, unit: hour, requests_per_unit: 2}}
+      - {key: path, value: /free, rate_limit: {unlimited: true}}
+      - {key: path, value: /export, rate_limit: {name: export, unit: minute, requests_per_unit: 9, replaces: [{name: minute}]}}
+      - {key: path, value: /health}
+      - key: path
+        value: /files/*
+        share_threshold: true
+        below: true
+        shadow_mode: true
+        rate_limit: {name: files, unit: hour, requests_per_unit: 1, charge: always}
+        descriptors: [{key: method, rate_limit: {name: method, unit: hour, requests_per_unit: 5}}]
+otherwise: {rate_limit: {name: rest, unit: second, requests_per_unit: 1}}
+`
+
+// words is a descriptor of key=value words.
+func words(text string) Descriptor {
+	var d Descriptor
+	for _, word := range strings.Fields(text) {
+		key, value, _ := strings.Cut(word, "=")
+		d.Entries = append(d.Entries, limiter.Entry{Key: key, Value: value})
+	}
+	return d
+}
+
+// hitsOf spells the hits of a request, each as name, key and labels.
+func hitsOf(p *Plan) (hits []string) {
+	for _, h := range p.Hits {
+		hit := h.Limit.Name + " " + string(h.Key)
+		if labels := strings.ReplaceAll(string(h.Labels), "\x00", ";"); labels != "" {
+			hit += " " + labels
+		}
+		hits = append(hits, hit)
+	}
+	return hits
+}
+
+// The limits of all levels become hits, the nearest first, each on the counter that
+// its rule has alone.
+func TestHitsBelow(t *testing.T) {
+	tree := load(t, belowRules)
+	user := []string{"minute w1|api|user=alice|1m user_alice;", "day w1|api|user=alice|1d user_alice;"}
+	for _, test := range []struct {
+		descriptors string // separated by commas
+		want        []string
+	}{
+		{"user=alice", user},
+		{"user=alice path=/login", append([]string{"login w1|api|user=alice|path=/login|1h"}, user...)},
+		{"user=alice path=/cart", user},
+		{"user=alice path=/health", user},
+		{"user=alice path=/free", user},
+		{"user=alice path=/export", []string{"export w1|api|user=alice|path=/export|1m", user[1]}},
+		{"user=alice path=/files/a method=GET", append([]string{
+			"method w1|api|user=alice|path~/files/*|method=GET|1h", "files w1|api|user=alice|path~/files/*|1h",
+		}, user...)},
+		{"nobody=x y=z", []string{"rest w1|api|nobody=x|y=z|1s"}},
+		// Each descriptor that passes through a rule hits its counters.
+		{"user=alice,user=alice path=/cart", append(slices.Clone(user), user...)},
+		// A name that one descriptor replaces is replaced in all, above, too.
+		{"user=alice path=/export,user=bob path=/cart", []string{
+			"export w1|api|user=alice|path=/export|1m", user[1], "day w1|api|user=bob|1d user_bob;",
+		}},
+	} {
+		r := &Request{Domain: "api"}
+		for _, text := range strings.Split(test.descriptors, ",") {
+			r.Descriptors = append(r.Descriptors, words(text))
+		}
+		var p Plan
+		if err := New(Options{}).Prepare(&p, tree, r); err != nil {
+			t.Fatal(err)
+		}
+		if got := hitsOf(&p); !slices.Equal(got, test.want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", test.descriptors, strings.Join(got, "\n"), strings.Join(test.want, "\n"))
+		}
+		if p.Unmatched > 0 {
+			t.Errorf("%s: %d unmatched", test.descriptors, p.Unmatched)
+		}
+	}
+}
+
+// A shared otherwise has one counter, which no descriptor has.
+func TestSharedOtherwise(t *testing.T) {
+	tree := load(t, "domain: api\ndescriptors: [{key: \"*\", value: \"*\", share_threshold: true, rate_limit: {unit: second, requests_per_unit: 1}}]\n"+
+		"otherwise: {share_threshold: true, rate_limits: [{unit: second, requests_per_unit: 1}, {unit: day, requests_per_unit: 1}]}\n")
+	keys, err := limiter.Keys{}.InBuckets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p Plan
+	r := &Request{Domain: "api", Descriptors: []Descriptor{words("a=1"), words("b=1 c=2"), words(""), words("*=x")}}
+	if err := New(Options{Keys: keys}).Prepare(&p, tree, r); err != nil {
+		t.Fatal(err)
+	}
+	got := hitsOf(&p)
+	for i := 2; i < 6; i++ {
+		if got[i] != got[i%2] {
+			t.Errorf("hit %d is on %s, want %s", i, got[i], got[i%2])
+		}
+	}
+	if len(got) != 7 || slices.Contains(got[:6], got[6]) || !strings.Contains(got[0], "{") {
+		t.Errorf("got %q, want a counter of its own, with a tag, for each limit of otherwise and for the rule", got)
+	}
+}
+
+// status is what a descriptor is answered: the limit, what is left, and the metadata's rule.
+func statusOf(s Status) string {
+	text := fmt.Sprintf("%t %d", s.OverLimit, s.Remaining)
+	if s.Limit != nil {
+		text = s.Limit.Name + " " + text
+	}
+	if s.Rule != nil {
+		text += " " + s.Rule.String()
+	}
+	return text
+}
+
+// The status is about the tightest limit of all levels; a trial comes last. What the
+// answer carries comes from the rule that the descriptor ends at.
+func TestStatusBelow(t *testing.T) {
+	tree := load(t, belowRules)
+	for _, test := range []struct {
+		descriptor string
+		units      uint32
+		denied     bool
+		want       string
+	}{
+		{"user=alice path=/login", 1, false, "login false 1 api|user|path=/login"},
+		{"user=alice path=/login", 3, true, "login true 0 api|user|path=/login"},
+		{"user=alice path=/cart", 1, false, "minute false 2 api|user"},
+		{"user=alice path=/cart", 4, true, "minute true 0 api|user"},
+		{"user=alice path=/free", 4, true, "minute true 0 api|user|path=/free"},
+		{"user=alice path=/export", 4, false, "export false 5 api|user|path=/export"},
+		{"user=alice path=/files/a", 3, false, "minute false 0 api|user|path=/files/*"},
+		{"x=y", 1, false, "rest false 0 api|otherwise"},
+		{"x=y", 2, true, "rest true 0 api|otherwise"},
+	} {
+		var p Plan
+		r := &Request{Domain: "api", HitsAddend: test.units, Descriptors: []Descriptor{words(test.descriptor)}}
+		if err := New(Options{}).Prepare(&p, tree, r); err != nil {
+			t.Fatal(err)
+		}
+		decideFresh(&p)
+		if got := statusOf(p.Statuses[0]); got != test.want || p.Denied != test.denied {
+			t.Errorf("%d of %s: got %s, denied %t, want %s, %t", test.units, test.descriptor, got, p.Denied, test.want, test.denied)
+		}
+	}
+}
+
+// decideFresh decides p on fresh counters.
+func decideFresh(p *Plan) {
+	states := make([]*limiter.State, len(p.Hits))
+	for i := range states {
+		states[i] = new(limiter.State)
+	}
+	p.SetStatuses(limiter.Decide(p.Hits, states, 0, p.Decisions))
+}
+
+// A descriptor passes through at most as many rules as it has entries, so the hits of
+// a request are bounded, and planning them again takes no memory.
+func TestManyLevelsBelow(t *testing.T) {
+	const depth = 45
+	rules, path := "", ""
+	for range depth {
+		rules += "{key: a, below: true, rate_limit: {unit: day, requests_per_unit: 1}, descriptors: ["
+		path += "a=1 "
+	}
+	tree := load(t, "domain: api\ndescriptors: ["+rules+strings.Repeat("]}", depth)+"]\n")
+	r := &Request{Domain: "api"}
+	for range 100 {
+		r.Descriptors = append(r.Descriptors, words(path+path))
+	}
+	planner, p := New(Options{}), new(Plan)
+	if n := testing.AllocsPerRun(3, func() {
+		if err := planner.Prepare(p, tree, r); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 || len(p.Hits) != 100*depth {
+		t.Errorf("%v allocations and %d hits, want none and %d", n, len(p.Hits), 100*depth)
+	}
+}

@@ -1,0 +1,163 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"weir/internal/descriptors"
+	"weir/internal/limiter"
+)
+
+const judgedRules = `
+domain: api
+descriptors:
+  - key: tenant
+    override: {algorithm: token_bucket, burst_ratio: 0.1, max_requests_per_unit: 10000}
+    rate_limit: {unit: minute, requests_per_unit: 100}
+  - key: trial
+    shadow_mode: true
+    detailed_metric: true
+    override: {anchor: first_hit, charge: always, failure_mode: deny}
+  - key: quota
+    quota_mode: true
+    override: {algorithm: sliding_window, max_requests_per_unit: 50, unit: day, unit_multiplier: 7}
+  - key: shared
+    value: x*
+    share_threshold: true
+    rate_limit: {unit: day, requests_per_unit: 5}
+  - key: user
+    below: true
+    override: {max_requests_per_unit: 5, unit: day}
+    rate_limit: {unit: minute, requests_per_unit: 100}
+    descriptors: [{key: path, value: /login, rate_limit: {unit: hour, requests_per_unit: 20}}]
+otherwise: {rate_limit: {unit: second, requests_per_unit: 1}}
+`
+
+// describe spells a limit with its burst and its modes.
+func describe(l *limiter.Limit) string {
+	text := l.Rate() + " " + l.Algorithm.String()
+	if l.Burst > 0 {
+		text += fmt.Sprint(" burst ", l.Burst)
+	}
+	if l.Anchor != limiter.Epoch {
+		text += " first_hit"
+	}
+	if l.Mode != limiter.Enforced || l.Charge != limiter.ByDefault || l.FailureMode != limiter.FailureByDefault {
+		text += fmt.Sprintf(" mode %d charge %d failure %s", l.Mode, l.Charge, l.FailureMode)
+	}
+	return text
+}
+
+// A rule with override says how the limit of a request is counted, and what it admits
+// at most, in whatever unit the request asks.
+func TestJudgedOverrides(t *testing.T) {
+	tree := load(t, judgedRules)
+	const second, minute, hour, day, year = limiter.Second, limiter.Minute, limiter.Hour, limiter.Day, limiter.Year
+	for _, test := range []struct {
+		descriptor string
+		amount     uint32
+		unit       limiter.Unit
+		multiplier uint32
+		want       []string
+	}{
+		{"tenant=a", 5000, minute, 0, []string{"5000 per minute token_bucket burst 500"}},
+		{"tenant=a", 5, minute, 0, []string{"5 per minute token_bucket burst 1"}},
+		{"tenant=a", 0, minute, 0, []string{"0 per minute token_bucket burst 1"}},
+		{"tenant=a", 10_000, second, 60, []string{"10000 per 60 seconds token_bucket burst 1000"}},
+		{"tenant=a", 10_001, minute, 0, []string{"10000 per minute token_bucket burst 1000"}},
+		// In another period, what is admitted at most holds, too.
+		{"tenant=a", 10_000, second, 0, []string{"10000 per second token_bucket burst 1000", "10000 per minute token_bucket burst 1000"}},
+		{"tenant=a", 1_000_000, day, 0, []string{"1000000 per day token_bucket burst 100000", "10000 per minute token_bucket burst 1000"}},
+		{"tenant=a", 4_294_967_295, year, 100, []string{"10000 per minute token_bucket burst 1000"}}, // cannot be counted exactly
+
+		{"trial=a", 4_294_967_295, second, 0, []string{"4294967295 per second fixed_window first_hit mode 1 charge 3 failure deny"}},
+		{"quota=a", 60, day, 7, []string{"50 per 7 days sliding_window mode 2 charge 0 failure default"}},
+
+		// Of a rule without override, nothing is left.
+		{"shared=xy", 60, day, 0, []string{"60 per day fixed_window"}},
+		{"nobody=a", 60, day, 0, []string{"60 per day fixed_window"}},
+		// What holds from above holds all the same.
+		{"user=a", 60, day, 0, []string{"5 per day fixed_window"}},
+		{"user=a path=/login", 60, day, 0, []string{"60 per day fixed_window", "100 per minute fixed_window"}},
+		{"user=a path=/cart", 60, day, 0, []string{"5 per day fixed_window", "100 per minute fixed_window"}},
+	} {
+		d := words(test.descriptor)
+		d.HasOverride, d.Override = true, Override{test.amount, test.unit, test.multiplier}
+		var p Plan
+		if err := New(Options{}).Prepare(&p, tree, &Request{Domain: "api", Descriptors: []Descriptor{d}}); err != nil {
+			t.Errorf("%+v: %v", test, err)
+			continue
+		}
+		var got []string
+		for _, h := range p.Hits {
+			got = append(got, describe(h.Limit))
+		}
+		if !slices.Equal(got, test.want) || p.Unmatched > 0 {
+			t.Errorf("%s with %d per %d %s: got %q with %d unmatched, want %q", test.descriptor, test.amount, test.multiplier, test.unit, got, p.Unmatched, test.want)
+		}
+		unjudged := strings.HasPrefix(test.descriptor, "nobody") || strings.HasPrefix(test.descriptor, "shared") || strings.Contains(test.descriptor, "/login")
+		p.SetStatuses(false)
+		if rule := p.Statuses[0].Rule; (rule == nil) != unjudged {
+			t.Errorf("%s: the answer carries what %v says", test.descriptor, rule)
+		}
+	}
+}
+
+// The counters are those of the whole descriptor; the metrics are the judge's.
+func TestCountersOfJudgedOverrides(t *testing.T) {
+	tree := load(t, judgedRules)
+	for descriptor, want := range map[string]struct{ hit, rule string }{
+		"trial=a":           {" w1|api|trial=a|f1h trial_a;", "trial"},
+		"shared=xy":         {" w1|api|shared=xy|1h", "override"},
+		"user=a path=/cart": {" w1|api|user=a|path=/cart|1h", "user"},
+	} {
+		d := words(descriptor)
+		d.HasOverride, d.Override = true, Override{RequestsPerUnit: 1, Unit: limiter.Hour}
+		var p Plan
+		if err := New(Options{}).Prepare(&p, tree, &Request{Domain: "api", Descriptors: []Descriptor{d}}); err != nil {
+			t.Fatal(err)
+		}
+		labels := p.Hits[0].Limit.Series.Labels()
+		if got := hitsOf(&p)[0]; got != want.hit || labels.Rule != want.rule || labels.Limit != "override" {
+			t.Errorf("%s: got %q of %+v, want %q of the rule %s", descriptor, got, labels, want.hit, want.rule)
+		}
+	}
+}
+
+// What is wrong with a request is wrong under every rule.
+func TestJudgedOverridesCanBeWrong(t *testing.T) {
+	tree := load(t, judgedRules)
+	for _, descriptor := range []string{"tenant=a", "trial=a", "nobody=a"} {
+		for _, o := range []Override{{1, 0, 0}, {1, limiter.Week, 0}, {1, limiter.Year, 101}} {
+			d := words(descriptor)
+			d.HasOverride, d.Override = true, o
+			if err := New(Options{}).Prepare(new(Plan), tree, &Request{Domain: "api", Descriptors: []Descriptor{d}}); err == nil {
+				t.Errorf("%s with %+v is no error", descriptor, o)
+			}
+		}
+	}
+}
+
+// Limits under different judges are different, and remembered alike; a judge of newer
+// rules that says the same is the same.
+func TestJudgedOverridesAreRemembered(t *testing.T) {
+	planner := New(Options{})
+	d := words("tenant=a")
+	d.HasOverride, d.Override = true, Override{RequestsPerUnit: 5, Unit: limiter.Day}
+	r := &Request{Domain: "api", Descriptors: []Descriptor{d}}
+	trees := []*descriptors.Tree{
+		load(t, judgedRules), load(t, judgedRules), load(t, strings.Replace(judgedRules, "10000", "20000", 1)),
+	}
+	var p Plan
+	if n := testing.AllocsPerRun(10, func() {
+		for _, tree := range trees {
+			if err := planner.Prepare(&p, tree, r); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}); n != 0 || len(planner.overrides.known) != 2 {
+		t.Errorf("%v allocations and %d limits, want none and 2", n, len(planner.overrides.known))
+	}
+}

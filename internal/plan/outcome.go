@@ -1,0 +1,106 @@
+package plan
+
+import (
+	"iter"
+	"slices"
+
+	"weir/internal/descriptors"
+	"weir/internal/limiter"
+)
+
+// Outcome is what one limit meant for a request, or that a descriptor had none.
+type Outcome struct {
+	Kind       OutcomeKind
+	Descriptor *Descriptor
+	Rule       *descriptors.Rule // of the limit; nil: none, or an override that no rule judges
+	// Counted and Patterns spell the counter of the limit, see limiter.Keys.Append.
+	Counted  []limiter.Entry
+	Patterns []string
+	// Hit and Decision are nil where no limit was counted.
+	Hit      *limiter.Hit
+	Decision *limiter.Decision
+}
+
+// OutcomeKind says whether a limit denied.
+type OutcomeKind uint8
+
+// The kinds of outcomes.
+const (
+	Admitted OutcomeKind = iota
+	Denied               // the limit was over and the request denied
+	Withheld             // the limit had room, but another one denied the request
+	Shadowed             // the limit was over, and denied nothing because of a shadow mode
+)
+
+var outcomeKinds = [...]string{"admitted", "denied", "withheld", "shadow"}
+
+// String returns the kind's name.
+func (k OutcomeKind) String() string { return outcomeKinds[k] }
+
+// AnyOver reports whether a hit was over its limit.
+func (p *Plan) AnyOver() bool {
+	for i := range p.Decisions {
+		if p.Decisions[i].Over {
+			return true
+		}
+	}
+	return false
+}
+
+// Outcomes yields the outcome of each hit, and of each descriptor without hits, in the
+// order of the descriptors. p has its statuses, and r is its request.
+func (p *Plan) Outcomes(r *Request) iter.Seq[Outcome] {
+	return func(yield func(Outcome) bool) {
+		wouldBe := p.WouldBeDenied()
+		for i := range p.matches {
+			m, d := &p.matches[i], &r.Descriptors[i]
+			o := Outcome{Descriptor: d, Rule: m.rule, Counted: m.entries}
+			if m.first == m.end {
+				if p.Denied {
+					o.Kind = Withheld
+				}
+				if !yield(o) {
+					return
+				}
+			}
+			for j := m.first; j < m.end; j++ {
+				o.Hit, o.Decision = &p.Hits[j], &p.Decisions[j]
+				o.Kind = p.kind(o.Hit, o.Decision, wouldBe)
+				of := m.levelWith(o.Hit.Limit, d)
+				o.Rule, o.Counted, o.Patterns = of.rule, of.entries, of.patterns
+				if !yield(o) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// levelWith returns the level that has a limit.
+func (m *match) levelWith(l *limiter.Limit, d *Descriptor) level {
+	for above := m.above; above != nil; above = above.Above {
+		if slices.Contains(above.Limits, l) {
+			return m.levelOf(above)
+		}
+	}
+	return m.own(d)
+}
+
+// kind returns what a hit meant. wouldBe is what WouldBeDenied returns.
+func (p *Plan) kind(h *limiter.Hit, d *limiter.Decision, wouldBe bool) OutcomeKind {
+	switch {
+	case !d.Over && p.Denied && !d.Charged:
+		return Withheld
+	case !d.Over:
+		return Admitted
+	case h.EffectiveMode() == limiter.Shadow:
+		if h.Limit.Mode == limiter.Shadow || wouldBe {
+			return Shadowed
+		}
+		return Admitted // a quota, of which others have room
+	case p.Denied:
+		return Denied
+	default:
+		return Admitted // likewise
+	}
+}

@@ -1,0 +1,90 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/memstore"
+)
+
+// TestOutcomes asks until limits are over, and wants what each limit meant.
+func TestOutcomes(t *testing.T) {
+	const rules = `
+domain: api
+descriptors:
+  - key: user
+    rate_limits:
+      - {unit: minute, requests_per_unit: 1}
+      - {unit: hour, requests_per_unit: 100}
+  - key: trial
+    shadow_mode: true
+    rate_limit: {unit: minute, requests_per_unit: 1}
+  - key: q1
+    quota_mode: true
+    rate_limit: {unit: minute, requests_per_unit: 1}
+  - key: q2
+    quota_mode: true
+    rate_limit: {unit: minute, requests_per_unit: 100}
+  - key: free
+    rate_limit: {unlimited: true}
+`
+	for _, tt := range []struct {
+		name   string
+		shadow bool // SHADOW_MODE
+		keys   string
+		want   string // of the second request
+	}{
+		{"denied", false, "user", "user minute denied, user hour withheld"},
+		{"beside others", false, "free user q2 nobody", "free withheld, user minute denied, user hour withheld, q2 minute withheld, nobody withheld"},
+		{"limit in shadow mode", false, "trial", "trial minute shadow"},
+		{"SHADOW_MODE", true, "user trial", "user minute shadow, user hour admitted, trial minute shadow"},
+		{"one quota is over", false, "q1 q2", "q1 minute admitted, q2 minute admitted"},
+		{"one quota is over, SHADOW_MODE", true, "q1 q2", "q1 minute admitted, q2 minute admitted"},
+		{"all quotas are over", false, "q1", "q1 minute denied"},
+		{"no limit", false, "free nobody", "free admitted, nobody admitted"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			keys, err := limiter.NewKeys("", false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			planner, store, tree := New(Options{Keys: keys, ShadowMode: tt.shadow}), memstore.New(memstore.Options{}), load(t, rules)
+			r := Request{Domain: "api"}
+			for key := range strings.FieldsSeq(tt.keys) {
+				r.Descriptors = append(r.Descriptors, Descriptor{Entries: []limiter.Entry{{Key: key, Value: "x"}}})
+			}
+			var got []string
+			for range 2 {
+				got = nil
+				var p Plan
+				if err := planner.Prepare(&p, tree, &r); err != nil {
+					t.Fatal(err)
+				}
+				denied := false
+				if len(p.Hits) > 0 {
+					if denied, err = store.Decide(t.Context(), p.Hits, p.Decisions); err != nil {
+						t.Fatal(err)
+					}
+				}
+				p.SetStatuses(denied)
+				over := false
+				for o := range p.Outcomes(&r) {
+					words := []string{o.Descriptor.Entries[0].Key}
+					if o.Hit != nil {
+						words = append(words, o.Hit.Limit.Series.Labels().Limit)
+						over = over || o.Decision.Over
+					}
+					got = append(got, fmt.Sprint(strings.Join(words, " "), " ", o.Kind))
+				}
+				if over != p.AnyOver() {
+					t.Errorf("AnyOver is %t", !over)
+				}
+			}
+			if got := strings.Join(got, ", "); got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
