@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"weir/internal/admin"
+	"weir/internal/console"
 	"weir/internal/denials"
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
@@ -38,7 +39,11 @@ type App struct {
 	store    *store
 	tracing  *tracing // nil: none
 	denials  *denials.Recorder
+	usage    *usage.Limiter
+	planning plan.Options
 	cleanups cleanups
+
+	storeRegistry *prometheus.Registry // of the metrics of the store
 
 	grpc, http     *server
 	debug, metrics *server // nil: not bound
@@ -73,7 +78,9 @@ func (a *App) build() error {
 	if err != nil {
 		return err
 	}
-	if a.store, err = openStore(s, a.logger, reg); err != nil {
+	a.storeRegistry = prometheus.NewRegistry()
+	reg.MustRegister(a.storeRegistry)
+	if a.store, err = openStore(s, a.logger, a.storeRegistry); err != nil {
 		return err
 	}
 	a.cleanups.add("store", func(context.Context) error { return a.store.close() })
@@ -91,7 +98,7 @@ func (a *App) build() error {
 		MaxDetailedSeries: s.Metrics.MaxDetailedSeries,
 		Logger:            a.logger,
 	})
-	a.rules.keep = decides.Keep
+	a.usage, a.rules.keep = decides, decides.Keep
 	for _, client := range startStatsd(s.Metrics, statsdSource(decides, service), a.logger) {
 		a.cleanups.add("statsd", func(context.Context) error {
 			client.Stop()
@@ -105,19 +112,20 @@ func (a *App) build() error {
 	if err != nil {
 		return err
 	}
+	a.planning = plan.Options{
+		Keys:           keys,
+		Charge:         Charge(s.Store.StopWhenOverLimit),
+		CalendarMonths: s.Rules.CalendarMonths,
+		ShadowMode:     s.Answers.ShadowMode,
+		QuotaMode:      s.Answers.QuotaMode,
+		MaxDescriptors: s.Answers.MaxDescriptors,
+	}
 	return a.bind(rls.New(rls.Options{
-		Rules:   a.rules.tree.Load,
-		Limiter: decides,
-		Denials: a.denials,
-		Log:     decisions,
-		Options: plan.Options{
-			Keys:           keys,
-			Charge:         Charge(s.Store.StopWhenOverLimit),
-			CalendarMonths: s.Rules.CalendarMonths,
-			ShadowMode:     s.Answers.ShadowMode,
-			QuotaMode:      s.Answers.QuotaMode,
-			MaxDescriptors: s.Answers.MaxDescriptors,
-		},
+		Rules:           a.rules.tree.Load,
+		Limiter:         decides,
+		Denials:         a.denials,
+		Log:             decisions,
+		Options:         a.planning,
 		ResponseHeaders: responseHeaders(s.Answers),
 		RequestHeaders:  requestHeaders(s.Answers),
 		DynamicMetadata: s.Answers.DynamicMetadata,
