@@ -126,7 +126,7 @@ type Store struct {
 	WorkedAt     *time.Time `json:"worked_at,omitempty"`
 	FailingSince *time.Time `json:"failing_since,omitempty"`
 	Problem      string     `json:"problem,omitempty"` // of the last call that failed
-	Breaker      string     `json:"breaker,omitempty"` // closed, open or half-open
+	Breaker      string     `json:"breaker,omitempty"` // closed, or open: Redis is not asked
 }
 
 // Rules says which rules serve, and what became of newer ones.
