@@ -41,6 +41,8 @@ type App struct {
 	denials  *denials.Recorder
 	usage    *usage.Limiter
 	planning plan.Options
+	access   *admin.Access
+	rates    *rates
 	cleanups cleanups
 
 	storeRegistry *prometheus.Registry // of the metrics of the store
@@ -72,10 +74,13 @@ func (a *App) build() error {
 	for _, note := range switchedOn(s.Answers) {
 		a.logger.Warn("a switch changes every answer", "effect", note)
 	}
-	service := prometheus.NewRegistry() // of what statsd is told, too
-	reg.MustRegister(service)
-	err := a.openRules(service)
-	if err != nil {
+	serviceMetrics := prometheus.NewRegistry() // that go to statsd, too
+	reg.MustRegister(serviceMetrics)
+	var err error
+	if a.access, err = admin.NewAccess(admin.AccessOptions{TokenFile: s.Listen.AdminTokenFile, Registerer: reg, Logger: a.logger}); err != nil {
+		return err
+	}
+	if err = a.openRules(serviceMetrics); err != nil {
 		return err
 	}
 	a.storeRegistry = prometheus.NewRegistry()
@@ -99,7 +104,7 @@ func (a *App) build() error {
 		Logger:            a.logger,
 	})
 	a.usage, a.rules.keep = decides, decides.Keep
-	for _, client := range startStatsd(s.Metrics, statsdSource(decides, service), a.logger) {
+	for _, client := range startStatsd(s.Metrics, statsdSource(decides, serviceMetrics), a.logger) {
 		a.cleanups.add("statsd", func(context.Context) error {
 			client.Stop()
 			return nil
@@ -120,7 +125,7 @@ func (a *App) build() error {
 		QuotaMode:      s.Answers.QuotaMode,
 		MaxDescriptors: s.Answers.MaxDescriptors,
 	}
-	return a.bind(rls.New(rls.Options{
+	service := rls.New(rls.Options{
 		Rules:           a.rules.tree.Load,
 		Limiter:         decides,
 		Denials:         a.denials,
@@ -131,9 +136,11 @@ func (a *App) build() error {
 		DynamicMetadata: s.Answers.DynamicMetadata,
 		MaxConcurrent:   s.Answers.MaxConcurrentRequests,
 		Timeout:         s.Answers.RequestTimeout,
-		Registerer:      service,
+		Registerer:      serviceMetrics,
 		Logger:          a.logger,
-	}))
+	})
+	a.rates = newRates(time.Now(), service.Totals)
+	return a.bind(service)
 }
 
 // openRules finds the source of the rules, and the rules if they are there.
@@ -172,9 +179,13 @@ func (a *App) bind(service *rls.Service) error {
 		a.metrics = a.add(httpServer("metrics", bound.metrics, metrics.At(string(l.PrometheusPath)), metricsConnections, a.logger))
 	}
 	if bound.debug != nil {
-		debug := admin.Debug{Status: a.status, Rules: a.dump, Reload: a.source.reload, Denials: a.deniedLately, Metrics: metrics}
+		debug := admin.Debug{
+			Status: a.status, Rules: a.dump, Reload: a.source.reload, Metrics: metrics, Access: a.access, Logger: a.logger,
+			Denials: a.denialsOf,
+		}
+		pages := console.New(newConsoleServer(a), a.access)
+		debug.Console, debug.SignInRefused = pages, pages.SignInRefused
 		a.debug = a.add(httpServer("debug", bound.debug, debug.Handler(), debugConnections, a.logger))
-		warnOfDebug(bound.debug, a.logger)
 	}
 	a.http = a.add(httpServer("HTTP", bound.http, admin.Service(a.health.err, service.JSONHandler()), serviceConnections, a.logger))
 
@@ -297,27 +308,6 @@ func RuleOptions(s settings.Reading) descriptors.Options {
 	return descriptors.Options{MergeDomains: s.MergeDomainConfig, CalendarMonths: s.CalendarMonths}
 }
 
-// status is what the status page shows.
-func (a *App) status() admin.Status {
-	return admin.Status{
-		Version: a.opts.Version,
-		Uptime:  time.Since(a.started),
-		Health:  a.health.err(),
-		Store:   a.store.status(),
-		Rules:   a.source.report(),
-		Notes:   switchedOn(a.opts.Settings.Answers),
-	}
-}
-
-// deniedLately is what was denied in the last hour.
-func (a *App) deniedLately() any {
-	summary := a.denials.Summary(time.Now(), denials.MaxKeys)
-	if tree := a.rules.tree.Load(); tree != nil {
-		summary.Locate(tree.Places)
-	}
-	return summary
-}
-
 func (a *App) dump(w io.Writer) error { return a.rules.dump(w, a.source.report()) }
 
 // Run serves until ctx ends. Then the health checks fail, so that clients go
@@ -334,6 +324,8 @@ func (a *App) Run(ctx context.Context) error {
 		a.rules.tuner.run(background)
 	})
 	tasks.start("rules", func() { a.source.run(background) })
+	tasks.start("rates", func() { a.rates.run(background) })
+	tasks.start("token", func() { a.access.Follow(background) })
 	if a.store.ping != nil {
 		tasks.start("store", func() { a.store.find(background, a.health, a.logger) })
 	}
@@ -410,15 +402,3 @@ func (a *App) DebugAddr() string { return a.debug.addr() }
 
 // MetricsAddr is where the metrics are, host:port, or "none".
 func (a *App) MetricsAddr() string { return a.metrics.addr() }
-
-// switchedOn tells of the switches that change the answer to every request and
-// are on: left on by mistake, they would go unnoticed.
-func switchedOn(s settings.Answers) (notes []string) {
-	if s.ShadowMode {
-		notes = append(notes, "SHADOW_MODE is on: no request is denied")
-	}
-	if s.QuotaMode {
-		notes = append(notes, "QUOTA_MODE is on: a request is denied only if all its limits are over")
-	}
-	return notes
-}

@@ -2,6 +2,7 @@ package app
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,7 +11,9 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/adminapi"
 	"weir/internal/console"
+	"weir/internal/denials"
 	"weir/internal/descriptors"
 	"weir/internal/explain"
 	"weir/internal/limiter"
@@ -38,6 +41,22 @@ func newConsoleServer(a *App) *consoleServer {
 	c := &consoleServer{App: a}
 	c.limits.take, c.store.take = a.usage.Outcomes, a.storeMetrics
 	return c
+}
+
+// Status implements console.Server.
+func (c *consoleServer) Status() adminapi.Status { return c.status().API() }
+
+// History implements console.Server.
+func (c *consoleServer) History() []adminapi.Rates { return c.rates.history() }
+
+// Denials implements console.Server.
+func (c *consoleServer) Denials(ctx context.Context, all bool) (denials.Summary, int, error) {
+	denied, err := c.denialsOf(ctx, all)
+	if err != nil {
+		return denials.Summary{}, 0, err
+	}
+	on, _ := denied.(deniedOn) // any for JSON
+	return on.Summary, on.Servers, nil
 }
 
 // Rules implements console.Server.

@@ -36,7 +36,7 @@ func (s *store) status() admin.Store {
 	return admin.Store{
 		Name: s.name, Remote: true,
 		WorkedAt: now.WorkedAt, FailingSince: now.FailingSince,
-		FailedAt: now.FailedAt, Kind: now.Kind, Problem: now.Problem,
+		FailedAt: now.FailedAt, Kind: now.Kind, Problem: now.Problem, Breaker: now.Breaker,
 	}
 }
 
