@@ -18,10 +18,12 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"weir/internal/admin"
+	"weir/internal/counters"
 	"weir/internal/denials"
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
 	"weir/internal/plan"
+	"weir/internal/replicas"
 	"weir/internal/rls"
 	"weir/internal/settings"
 	"weir/internal/usage"
@@ -38,6 +40,9 @@ type App struct {
 	store    *store
 	tracing  *tracing // nil: none
 	denials  *denials.Recorder
+	replicas *replicas.Replicas // nil: alone
+	counters *counters.Counters
+	uses     func() map[string]uint64 // how often exceptions were applied here, by their IDs; nil: there are none
 	cleanups cleanups
 
 	grpc, http     *server
@@ -85,6 +90,16 @@ func (a *App) build() error {
 	if err != nil {
 		return err
 	}
+	a.openReplicas()
+	options := plan.Options{
+		Keys:           keys,
+		Charge:         Charge(s.Store.StopWhenOverLimit),
+		CalendarMonths: s.Rules.CalendarMonths,
+		ShadowMode:     s.Answers.ShadowMode,
+		QuotaMode:      s.Answers.QuotaMode,
+		MaxDescriptors: s.Answers.MaxDescriptors,
+	}
+	a.openCounters(options)
 	decides := usage.New(a.store, usage.Options{
 		Registerer:        reg,
 		NearLimitRatio:    float32(s.Metrics.NearLimitRatio),
@@ -106,18 +121,11 @@ func (a *App) build() error {
 		return err
 	}
 	return a.bind(rls.New(rls.Options{
-		Rules:   a.rules.tree.Load,
-		Limiter: decides,
-		Denials: a.denials,
-		Log:     decisions,
-		Options: plan.Options{
-			Keys:           keys,
-			Charge:         Charge(s.Store.StopWhenOverLimit),
-			CalendarMonths: s.Rules.CalendarMonths,
-			ShadowMode:     s.Answers.ShadowMode,
-			QuotaMode:      s.Answers.QuotaMode,
-			MaxDescriptors: s.Answers.MaxDescriptors,
-		},
+		Rules:           a.rules.tree.Load,
+		Limiter:         decides,
+		Denials:         a.denials,
+		Log:             decisions,
+		Options:         options,
 		ResponseHeaders: responseHeaders(s.Answers),
 		RequestHeaders:  requestHeaders(s.Answers),
 		DynamicMetadata: s.Answers.DynamicMetadata,
@@ -301,15 +309,6 @@ func (a *App) status() admin.Status {
 	}
 }
 
-// deniedLately is what was denied in the last hour.
-func (a *App) deniedLately() any {
-	summary := a.denials.Summary(time.Now(), denials.MaxKeys)
-	if tree := a.rules.tree.Load(); tree != nil {
-		summary.Locate(tree.Places)
-	}
-	return summary
-}
-
 func (a *App) dump(w io.Writer) error { return a.rules.dump(w, a.source.report()) }
 
 // Run serves until ctx ends. Then the health checks fail, so that clients go
@@ -326,6 +325,9 @@ func (a *App) Run(ctx context.Context) error {
 		a.rules.tuner.run(background)
 	})
 	tasks.start("rules", func() { a.source.run(background) })
+	if a.replicas != nil {
+		tasks.start("replicas", func() { a.replicas.Run(background) })
+	}
 	if a.store.ping != nil {
 		tasks.start("store", func() { a.store.find(background, a.health, a.logger) })
 	}
