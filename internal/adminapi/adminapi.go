@@ -40,6 +40,8 @@ type Counter struct {
 	Limit string `json:"limit"` // its name, or how it counts
 	Rate  string `json:"rate"`  // such as "5 per minute"
 	Mode  string `json:"mode,omitempty"`
+	// Shared are the wildcards and the like of the rule whose values all share the counter.
+	Shared []string `json:"shared,omitempty"`
 	// Unlimited reports whether it admits everything, Replaced whether another limit of the
 	// rule replaces it. Then nothing is counted, and what follows is zero.
 	Unlimited bool `json:"unlimited,omitempty"`

@@ -19,10 +19,12 @@ import (
 
 	"weir/internal/admin"
 	"weir/internal/console"
+	"weir/internal/counters"
 	"weir/internal/denials"
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
 	"weir/internal/plan"
+	"weir/internal/replicas"
 	"weir/internal/rls"
 	"weir/internal/settings"
 	"weir/internal/usage"
@@ -40,9 +42,11 @@ type App struct {
 	tracing  *tracing // nil: none
 	denials  *denials.Recorder
 	usage    *usage.Limiter
-	planning plan.Options
 	access   *admin.Access
 	rates    *rates
+	replicas *replicas.Replicas // nil: alone
+	counters *counters.Counters
+	uses     func() map[string]uint64 // how often exceptions were applied here, by their IDs; nil: there are none
 	cleanups cleanups
 
 	storeRegistry *prometheus.Registry // of the metrics of the store
@@ -97,6 +101,16 @@ func (a *App) build() error {
 	if err != nil {
 		return err
 	}
+	a.openReplicas()
+	options := plan.Options{
+		Keys:           keys,
+		Charge:         Charge(s.Store.StopWhenOverLimit),
+		CalendarMonths: s.Rules.CalendarMonths,
+		ShadowMode:     s.Answers.ShadowMode,
+		QuotaMode:      s.Answers.QuotaMode,
+		MaxDescriptors: s.Answers.MaxDescriptors,
+	}
+	a.openCounters(options)
 	decides := usage.New(a.store, usage.Options{
 		Registerer:        reg,
 		NearLimitRatio:    float32(s.Metrics.NearLimitRatio),
@@ -117,20 +131,12 @@ func (a *App) build() error {
 	if err != nil {
 		return err
 	}
-	a.planning = plan.Options{
-		Keys:           keys,
-		Charge:         Charge(s.Store.StopWhenOverLimit),
-		CalendarMonths: s.Rules.CalendarMonths,
-		ShadowMode:     s.Answers.ShadowMode,
-		QuotaMode:      s.Answers.QuotaMode,
-		MaxDescriptors: s.Answers.MaxDescriptors,
-	}
 	service := rls.New(rls.Options{
 		Rules:           a.rules.tree.Load,
 		Limiter:         decides,
 		Denials:         a.denials,
 		Log:             decisions,
-		Options:         a.planning,
+		Options:         options,
 		ResponseHeaders: responseHeaders(s.Answers),
 		RequestHeaders:  requestHeaders(s.Answers),
 		DynamicMetadata: s.Answers.DynamicMetadata,
@@ -181,7 +187,11 @@ func (a *App) bind(service *rls.Service) error {
 	if bound.debug != nil {
 		debug := admin.Debug{
 			Status: a.status, Rules: a.dump, Reload: a.source.reload, Metrics: metrics, Access: a.access, Logger: a.logger,
-			Denials: a.denialsOf,
+			Denials: func(ctx context.Context, all bool) (any, error) {
+				summary, servers, err := a.denialsOf(ctx, all)
+				return deniedOn{summary, servers}, err
+			},
+			Peek: a.peek, Reset: a.reset,
 		}
 		pages := console.New(newConsoleServer(a), a.access)
 		debug.Console, debug.SignInRefused = pages, pages.SignInRefused
@@ -326,6 +336,9 @@ func (a *App) Run(ctx context.Context) error {
 	tasks.start("rules", func() { a.source.run(background) })
 	tasks.start("rates", func() { a.rates.run(background) })
 	tasks.start("token", func() { a.access.Follow(background) })
+	if a.replicas != nil {
+		tasks.start("replicas", func() { a.replicas.Run(background) })
+	}
 	if a.store.ping != nil {
 		tasks.start("store", func() { a.store.find(background, a.health, a.logger) })
 	}

@@ -51,12 +51,17 @@ func (c *consoleServer) History() []adminapi.Rates { return c.rates.history() }
 
 // Denials implements console.Server.
 func (c *consoleServer) Denials(ctx context.Context, all bool) (denials.Summary, int, error) {
-	denied, err := c.denialsOf(ctx, all)
-	if err != nil {
-		return denials.Summary{}, 0, err
-	}
-	on, _ := denied.(deniedOn) // any for JSON
-	return on.Summary, on.Servers, nil
+	return c.denialsOf(ctx, all)
+}
+
+// Peek implements console.Server.
+func (c *consoleServer) Peek(ctx context.Context, d adminapi.Descriptor) (adminapi.Counters, error) {
+	return c.peek(ctx, d)
+}
+
+// Reset implements console.Server.
+func (c *consoleServer) Reset(ctx context.Context, d adminapi.Descriptor, by, peer string) (adminapi.Counters, error) {
+	return c.reset(ctx, d, by, peer)
 }
 
 // Rules implements console.Server.
@@ -166,7 +171,7 @@ func (c *consoleServer) Explain(domain string, entries []limiter.Entry) (explain
 		return explain.Answer{}, errors.New("no rules are loaded yet")
 	}
 	return explain.Explain(explain.Question{
-		Options: c.planning, Tree: tree, Failure: FailureMode(c.opts.Settings.Failure.Mode), Domain: domain, Descriptor: entries,
+		Options: c.counters.Plan, Tree: tree, Failure: FailureMode(c.opts.Settings.Failure.Mode), Domain: domain, Descriptor: entries,
 	})
 }
 

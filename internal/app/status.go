@@ -1,7 +1,6 @@
 package app
 
 import (
-	"context"
 	"time"
 
 	"weir/internal/admin"
@@ -38,15 +37,6 @@ func (a *App) notes() []string {
 type deniedOn struct {
 	denials.Summary
 	Servers int `json:"servers"`
-}
-
-// denialsOf returns what this server denied in the last hour.
-func (a *App) denialsOf(_ context.Context, _ bool) (any, error) {
-	summary := a.denials.Summary(time.Now(), denials.MaxKeys)
-	if tree := a.rules.tree.Load(); tree != nil {
-		summary.Locate(tree.Places)
-	}
-	return deniedOn{summary, 1}, nil
 }
 
 // switchedOn tells of the switches that change the answer to every request and

@@ -31,7 +31,7 @@ type Store struct {
 	crossSlotHits int            // of them
 }
 
-var _ limiter.Store = (*Store)(nil)
+var _ limiter.CounterStore = (*Store)(nil)
 
 // New returns a store on the Redis that o names, or an error that names what is
 // wrong with o. It does not connect: Redis need not be there yet.
