@@ -115,10 +115,10 @@ func showsNow(p *tab, w *weir, rules string) {
 	askFor(p.t, w, 5, "user", "mallory")
 	p.wants("panel-keys", "25")
 	replaceRules(p.t, rules, consoleRules+"  - key: broken\n    rate_limits: []\n")
-	p.wants("panel-loads", "failed", "rules.yaml:16:18", "the list is empty", "The rules before it serve on.")
+	p.wants("panel-loads", "failed", "rules.yaml:15:18", "the list is empty", "The rules before it serve on.")
 	replaceRules(p.t, rules, consoleRules)
+	askFor(p.t, w, 10, "tenant", "acme")
 	testenv.Eventually(p.t, func() error {
-		askFor(p.t, w, 10, "tenant", "acme")
 		got := p.get(`document.getElementById("panel-store").innerText`)
 		if !regexp.MustCompile(`Calls\s+[1-9.]+ a second`).MatchString(got) || !strings.Contains(got, "ms on average") {
 			return fmt.Errorf("the store shows %s", got)
@@ -136,9 +136,9 @@ func showsNow(p *tab, w *weir, rules string) {
 // showsRules sees rates while there is traffic, and finds a rule by a filter.
 func showsRules(p *tab, w *weir) {
 	p.open("/console/rules")
-	p.wants("panel-rules", "3 rules.", "api", "tenant=acme", "50000 per day daily", "path=/export/*", "rules.yaml:12:9")
+	p.wants("panel-rules", "3 rules.", "api", "tenant=acme", "50000 per day daily", "path=/export/*", "rules.yaml:11:9")
+	askFor(p.t, w, 50, "user", "mallory") // since the page looked for the first time
 	testenv.Eventually(p.t, func() error {
-		askFor(p.t, w, 5, "user", "mallory")
 		got := p.get(`document.getElementById("panel-rules").innerText`)
 		if !regexp.MustCompile(`user +[0-9.]+/s asked +[0-9.]+/s over`).MatchString(strings.ReplaceAll(got, "\n", " ")) {
 			return fmt.Errorf("no rates in %s", got)
@@ -202,6 +202,7 @@ func keepsText(p *tab, w *weir) {
 		p.t.Errorf("got %q, want %q", got, want)
 	}
 
+	askFor(p.t, w, 3, "user", "mallory")
 	p.open("/console/")
 	p.get(`(document.getSelection().selectAllChildren(document.getElementById("h-keys")), window.before = document.querySelector("#panel-keys table"), window.other = document.querySelector("#panel-last table"), "")`)
 	askFor(p.t, w, 3, "user", "mallory")
