@@ -40,9 +40,9 @@ type Keeper struct {
 	current atomic.Pointer[Set] // nil: there are none
 	changed chan struct{}       // of known, for Run
 
-	storing sync.Mutex // held while the store is asked: what is learned comes in order
-	version Version    // of what was loaded last
-	failing bool       // the last load failed
+	storing chan struct{} // holds one while the store is asked: what is learned comes in order
+	version Version       // of what was loaded last
+	failing bool          // the last load failed
 
 	mu    sync.Mutex           // never held while the store is asked
 	known map[string]*kept     // by ID
@@ -58,7 +58,7 @@ type kept struct {
 // NewKeeper returns a Keeper that knows of no exceptions until it is run or loads.
 func NewKeeper(opts Options) *Keeper {
 	return &Keeper{
-		opts: opts, metrics: newMetrics(opts.Registerer), changed: make(chan struct{}, 1),
+		opts: opts, metrics: newMetrics(opts.Registerer), changed: make(chan struct{}, 1), storing: make(chan struct{}, 1),
 		known: map[string]*kept{}, ended: map[string]time.Time{},
 	}
 }
@@ -93,10 +93,11 @@ func (k *Keeper) Add(ctx context.Context, n New, peer string) (*Exception, error
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBad, err)
 	}
-	k.storing.Lock()
-	defer k.storing.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
+	ctx, done, err := k.store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	if err = k.opts.Store.Add(ctx, r, Most); errors.Is(err, ErrFull) && k.forget(ctx, 0) > 0 {
 		err = k.opts.Store.Add(ctx, r, Most)
 	}
@@ -124,10 +125,11 @@ func (k *Keeper) Remove(ctx context.Context, id, by, peer string) error {
 	if !isID(id) {
 		return ErrNotFound
 	}
-	k.storing.Lock()
-	defer k.storing.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
+	ctx, done, err := k.store(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
 	_ = k.load(ctx) // what it was, for the audit log
 	found, err := k.opts.Store.Remove(ctx, id)
 	if err != nil {
@@ -148,6 +150,19 @@ func (k *Keeper) Remove(ctx context.Context, id, by, peer string) error {
 	}
 	_ = k.load(ctx) // the version
 	return nil
+}
+
+// store waits until nobody else asks the store, and returns the context in which to ask
+// it, and what to call after that.
+func (k *Keeper) store(ctx context.Context) (_ context.Context, done func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	select {
+	case k.storing <- struct{}{}:
+		return ctx, func() { cancel(); <-k.storing }, nil
+	case <-ctx.Done():
+		cancel()
+		return nil, nil, fmt.Errorf("%w: %w", ErrStore, context.Cause(ctx))
+	}
 }
 
 // isID reports whether id may be one of a Store.

@@ -28,11 +28,12 @@ func (k *Keeper) runLoads(ctx context.Context) {
 
 // Load learns what the store has. If that fails, those known stay in force.
 func (k *Keeper) Load(ctx context.Context) error {
-	k.storing.Lock()
-	defer k.storing.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	err := k.load(ctx)
+	ctx, done, err := k.store(ctx)
+	if err != nil {
+		return err // others ask it
+	}
+	defer done()
+	err = k.load(ctx)
 	if err == nil {
 		k.forget(ctx, forgetAfter)
 	}

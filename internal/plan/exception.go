@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"sync"
 	"weak"
 
@@ -87,7 +88,7 @@ func (es *excepted) multiple(tree *descriptors.Tree, l *limiter.Limit, factor fl
 
 // denial returns the limit that denies everything in a domain.
 func (es *excepted) denial(tree *descriptors.Tree, domain string) *limiter.Limit {
-	label := tree.DomainLabel(domain)
+	label := cmp.Or(tree.DomainLabel(domain), "unknown") // the text of a domain without rules is any
 	es.mu.RLock()
 	known := es.denials[label]
 	es.mu.RUnlock()
