@@ -28,6 +28,7 @@ tar --version 2>/dev/null | grep -q 'GNU tar' || fail "tar is not GNU tar"
 version=${VERSION:-$(git describe --tags --always)}
 commit=$(git rev-parse HEAD)
 epoch=$(git log -1 --format=%ct)
+date=$(git log -1 --format=%cI)
 umask 022
 mkdir -p "$dist"
 dist=$(cd "$dist" && pwd)
@@ -59,8 +60,8 @@ for target in $TARGETS; do
   os=${target%/*} arch=${target#*/}
   name=weir_${version}_${os}_$arch
   mkdir -p "$work/$name"
-  CGO_ENABLED=0 GOOS=$os GOARCH=$arch GOFLAGS=-mod=readonly go build -trimpath -buildvcs=true \
-    -ldflags="-s -w -X main.release=$version" -o "$work/$name/weir" ./cmd/server
+  CGO_ENABLED=0 GOOS=$os GOARCH=$arch GOFLAGS=-mod=readonly go build -trimpath -buildvcs=false \
+    -ldflags="-s -w -X main.release=$version -X main.commit=$commit -X main.date=$date" -o "$work/$name/weir" ./cmd/server
   git archive HEAD LICENSE README.md MIGRATING.md CHANGELOG.md ARCHITECTURE.md docs config examples | tar -C "$work/$name" -xf -
   chmod -R u=rwX,go=rX "$work/$name"
   archive "$dist/$name.tar.gz" "$name"
