@@ -20,6 +20,7 @@ import (
 	"weir/internal/admin"
 	"weir/internal/denials"
 	"weir/internal/descriptors"
+	"weir/internal/exceptions"
 	"weir/internal/limiter"
 	"weir/internal/plan"
 	"weir/internal/rls"
@@ -29,16 +30,17 @@ import (
 
 // App is the server. It is made by New and runs once.
 type App struct {
-	opts     Options
-	logger   *slog.Logger
-	started  time.Time
-	health   *health
-	rules    *rules
-	source   source
-	store    *store
-	tracing  *tracing // nil: none
-	denials  *denials.Recorder
-	cleanups cleanups
+	opts       Options
+	logger     *slog.Logger
+	started    time.Time
+	health     *health
+	rules      *rules
+	source     source
+	store      *store
+	tracing    *tracing // nil: none
+	denials    *denials.Recorder
+	exceptions *exceptions.Keeper
+	cleanups   cleanups
 
 	grpc, http     *server
 	debug, metrics *server // nil: not bound
@@ -81,6 +83,7 @@ func (a *App) build() error {
 		a.health.setStoreFound(true)
 	}
 
+	a.openExceptions()
 	keys, err := newKeys(s)
 	if err != nil {
 		return err
@@ -117,6 +120,7 @@ func (a *App) build() error {
 			ShadowMode:     s.Answers.ShadowMode,
 			QuotaMode:      s.Answers.QuotaMode,
 			MaxDescriptors: s.Answers.MaxDescriptors,
+			Exceptions:     a.exceptions.Current(),
 		},
 		ResponseHeaders: responseHeaders(s.Answers),
 		RequestHeaders:  requestHeaders(s.Answers),
@@ -326,6 +330,7 @@ func (a *App) Run(ctx context.Context) error {
 		a.rules.tuner.run(background)
 	})
 	tasks.start("rules", func() { a.source.run(background) })
+	tasks.start("exceptions", func() { a.exceptions.Run(background) })
 	if a.store.ping != nil {
 		tasks.start("store", func() { a.store.find(background, a.health, a.logger) })
 	}
