@@ -22,6 +22,7 @@ import (
 	"weir/internal/counters"
 	"weir/internal/denials"
 	"weir/internal/descriptors"
+	"weir/internal/exceptions"
 	"weir/internal/limiter"
 	"weir/internal/plan"
 	"weir/internal/replicas"
@@ -32,22 +33,23 @@ import (
 
 // App is the server. It is made by New and runs once.
 type App struct {
-	opts     Options
-	logger   *slog.Logger
-	started  time.Time
-	health   *health
-	rules    *rules
-	source   source
-	store    *store
-	tracing  *tracing // nil: none
-	denials  *denials.Recorder
-	usage    *usage.Limiter
-	access   *admin.Access
-	rates    *rates
-	replicas *replicas.Replicas // nil: alone
-	counters *counters.Counters
-	uses     func() map[string]uint64 // how often exceptions were applied here, by their IDs; nil: there are none
-	cleanups cleanups
+	opts       Options
+	logger     *slog.Logger
+	started    time.Time
+	health     *health
+	rules      *rules
+	source     source
+	store      *store
+	tracing    *tracing // nil: none
+	denials    *denials.Recorder
+	usage      *usage.Limiter
+	access     *admin.Access
+	rates      *rates
+	replicas   *replicas.Replicas // nil: alone
+	counters   *counters.Counters
+	uses       func() map[string]uint64 // how often exceptions were applied here, by their IDs; nil: there are none
+	exceptions *exceptions.Keeper
+	cleanups   cleanups
 
 	storeRegistry *prometheus.Registry // of the metrics of the store
 
@@ -97,6 +99,8 @@ func (a *App) build() error {
 		a.health.setStoreFound(true)
 	}
 
+	a.openExceptions()
+	a.uses = a.usesHere
 	keys, err := newKeys(s)
 	if err != nil {
 		return err
@@ -109,6 +113,7 @@ func (a *App) build() error {
 		ShadowMode:     s.Answers.ShadowMode,
 		QuotaMode:      s.Answers.QuotaMode,
 		MaxDescriptors: s.Answers.MaxDescriptors,
+		Exceptions:     a.exceptions.Current(),
 	}
 	a.openCounters(options)
 	decides := usage.New(a.store, usage.Options{
@@ -192,6 +197,7 @@ func (a *App) bind(service *rls.Service) error {
 				return deniedOn{summary, servers}, err
 			},
 			Peek: a.peek, Reset: a.reset,
+			Exceptions: a.exceptionsOf, AddException: a.addException, RemoveException: a.removeException,
 		}
 		pages := console.New(newConsoleServer(a), a.access)
 		debug.Console, debug.SignInRefused = pages, pages.SignInRefused
@@ -339,6 +345,7 @@ func (a *App) Run(ctx context.Context) error {
 	if a.replicas != nil {
 		tasks.start("replicas", func() { a.replicas.Run(background) })
 	}
+	tasks.start("exceptions", func() { a.exceptions.Run(background) })
 	if a.store.ping != nil {
 		tasks.start("store", func() { a.store.find(background, a.health, a.logger) })
 	}

@@ -64,6 +64,21 @@ func (c *consoleServer) Reset(ctx context.Context, d adminapi.Descriptor, by, pe
 	return c.reset(ctx, d, by, peer)
 }
 
+// Exceptions implements console.Server.
+func (c *consoleServer) Exceptions(ctx context.Context, all bool) (adminapi.Exceptions, error) {
+	return c.exceptionsOf(ctx, all)
+}
+
+// AddException implements console.Server.
+func (c *consoleServer) AddException(ctx context.Context, e adminapi.NewException, peer string) (adminapi.Exception, error) {
+	return c.addException(ctx, e, peer)
+}
+
+// RemoveException implements console.Server.
+func (c *consoleServer) RemoveException(ctx context.Context, id, by, peer string) error {
+	return c.removeException(ctx, id, by, peer)
+}
+
 // Rules implements console.Server.
 func (c *consoleServer) Rules(filter string) console.Rules {
 	tree := c.rules.tree.Load()
