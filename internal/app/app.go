@@ -18,7 +18,6 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"weir/internal/admin"
-	"weir/internal/console"
 	"weir/internal/counters"
 	"weir/internal/denials"
 	"weir/internal/descriptors"
@@ -199,7 +198,7 @@ func (a *App) bind(service *rls.Service) error {
 			Peek: a.peek, Reset: a.reset,
 			Exceptions: a.exceptionsOf, AddException: a.addException, RemoveException: a.removeException,
 		}
-		pages := console.New(newConsoleServer(a), a.access)
+		pages := newConsole(a)
 		debug.Console, debug.SignInRefused = pages, pages.SignInRefused
 		a.debug = a.add(httpServer("debug", bound.debug, debug.Handler(), debugConnections, a.logger))
 	}

@@ -2,7 +2,6 @@ package app
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,15 +12,26 @@ import (
 
 	"weir/internal/adminapi"
 	"weir/internal/console"
-	"weir/internal/denials"
 	"weir/internal/descriptors"
 	"weir/internal/explain"
 	"weir/internal/limiter"
 	"weir/internal/usage"
 )
 
-// consoleServer is what the console asks of the server.
-type consoleServer struct {
+// newConsole returns the console of a.
+func newConsole(a *App) *console.Console {
+	w := &watched{App: a}
+	w.limits.take, w.store.take = a.usage.Outcomes, a.storeMetrics
+	return console.New(console.Server{
+		Status:  func() adminapi.Status { return a.status().API() },
+		History: a.rates.history, Denials: a.denialsOf, Rules: w.busiestRules, Store: w.storeFigures, Loads: a.rules.lastLoads,
+		Explain: a.explain, Peek: a.peek, Reset: a.reset,
+		Exceptions: a.exceptionsOf, AddException: a.addException, RemoveException: a.removeException,
+	}, a.access)
+}
+
+// watched is what is looked at again and again while somebody has the console open.
+type watched struct {
 	*App
 	limits lately[map[limiter.Series]usage.Outcome]
 	store  lately[map[string]float64] // by name
@@ -37,62 +47,20 @@ type found struct {
 	rules  []*descriptors.Rule
 }
 
-func newConsoleServer(a *App) *consoleServer {
-	c := &consoleServer{App: a}
-	c.limits.take, c.store.take = a.usage.Outcomes, a.storeMetrics
-	return c
-}
-
-// Status implements console.Server.
-func (c *consoleServer) Status() adminapi.Status { return c.status().API() }
-
-// History implements console.Server.
-func (c *consoleServer) History() []adminapi.Rates { return c.rates.history() }
-
-// Denials implements console.Server.
-func (c *consoleServer) Denials(ctx context.Context, all bool) (denials.Summary, int, error) {
-	return c.denialsOf(ctx, all)
-}
-
-// Peek implements console.Server.
-func (c *consoleServer) Peek(ctx context.Context, d adminapi.Descriptor) (adminapi.Counters, error) {
-	return c.peek(ctx, d)
-}
-
-// Reset implements console.Server.
-func (c *consoleServer) Reset(ctx context.Context, d adminapi.Descriptor, by, peer string) (adminapi.Counters, error) {
-	return c.reset(ctx, d, by, peer)
-}
-
-// Exceptions implements console.Server.
-func (c *consoleServer) Exceptions(ctx context.Context, all bool) (adminapi.Exceptions, error) {
-	return c.exceptionsOf(ctx, all)
-}
-
-// AddException implements console.Server.
-func (c *consoleServer) AddException(ctx context.Context, e adminapi.NewException, peer string) (adminapi.Exception, error) {
-	return c.addException(ctx, e, peer)
-}
-
-// RemoveException implements console.Server.
-func (c *consoleServer) RemoveException(ctx context.Context, id, by, peer string) error {
-	return c.removeException(ctx, id, by, peer)
-}
-
-// Rules implements console.Server.
-func (c *consoleServer) Rules(filter string) console.Rules {
-	tree := c.rules.tree.Load()
+// busiestRules returns the busiest of the rules that contain filter.
+func (w *watched) busiestRules(filter string) console.Rules {
+	tree := w.rules.tree.Load()
 	if tree == nil {
 		return console.Rules{}
 	}
-	now, before, over := c.limits.look(time.Now())
+	now, before, over := w.limits.look(time.Now())
 	rates := make(map[limiter.Series]console.Rate)
 	for series, n := range now {
 		if was := before[series]; n.Asked > was.Asked && over > 0 {
 			rates[series] = console.Rate{Asked: perSecond(n.Asked, was.Asked, over), Over: perSecond(n.Over, was.Over, over)}
 		}
 	}
-	matching := c.find(tree, filter)
+	matching := w.find(tree, filter)
 	shown := make([]console.Rule, 0, console.MaxRules)
 	for _, r := range busiest(matching, rates) {
 		shown = append(shown, describeRule(r, rates))
@@ -107,19 +75,19 @@ func perSecond(now, before uint64, over time.Duration) float64 {
 
 // find returns the rules that contain filter, which it remembers: there may be many, and
 // the page asks again and again.
-func (c *consoleServer) find(tree *descriptors.Tree, filter string) []*descriptors.Rule {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.found.tree != tree || c.found.filter != filter {
-		c.found = found{tree: tree, filter: filter}
+func (w *watched) find(tree *descriptors.Tree, filter string) []*descriptors.Rule {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.found.tree != tree || w.found.filter != filter {
+		w.found = found{tree: tree, filter: filter}
 		lower := strings.ToLower(filter)
 		for r := range tree.All() {
 			if filter == "" || strings.Contains(strings.ToLower(r.String()), lower) {
-				c.found.rules = append(c.found.rules, r)
+				w.found.rules = append(w.found.rules, r)
 			}
 		}
 	}
-	return c.found.rules
+	return w.found.rules
 }
 
 // busiest returns console.MaxRules of the rules, those that are asked most, in the order
@@ -179,22 +147,22 @@ func describeRule(r *descriptors.Rule, rates map[limiter.Series]console.Rate) co
 	return rule
 }
 
-// Explain implements console.Server.
-func (c *consoleServer) Explain(domain string, entries []limiter.Entry) (explain.Answer, error) {
-	tree := c.rules.tree.Load()
+// explain explains what becomes of a descriptor by the rules that serve.
+func (a *App) explain(domain string, entries []limiter.Entry) (explain.Answer, error) {
+	tree := a.rules.tree.Load()
 	if tree == nil {
 		return explain.Answer{}, errors.New("no rules are loaded yet")
 	}
 	return explain.Explain(explain.Question{
-		Options: c.counters.Plan, Tree: tree, Failure: FailureMode(c.opts.Settings.Failure.Mode), Domain: domain, Descriptor: entries,
+		Options: a.counters.Plan, Tree: tree, Failure: FailureMode(a.opts.Settings.Failure.Mode), Domain: domain, Descriptor: entries,
 	})
 }
 
-// Loads implements console.Server.
-func (c *consoleServer) Loads() []console.Load {
-	c.rules.mu.Lock()
-	defer c.rules.mu.Unlock()
-	return slices.Clone(c.rules.loads)
+// lastLoads returns what became of the last loads, the newest first.
+func (r *rules) lastLoads() []console.Load {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.loads)
 }
 
 // mostLoads is how many loads are remembered.
@@ -211,15 +179,15 @@ func (r *rules) remember(l console.Load) {
 	r.loads = slices.Insert(r.loads, 0, l)[:min(len(r.loads)+1, mostLoads)]
 }
 
-// StoreDetails implements console.Server.
-func (c *consoleServer) StoreDetails() (list []console.Figure) {
-	now, before, over := c.store.look(time.Now())
+// storeFigures returns how the store does.
+func (w *watched) storeFigures() (list []console.Figure) {
+	now, before, over := w.store.look(time.Now())
 	add := func(name, format string, values ...any) {
 		list = append(list, console.Figure{Name: name, Value: fmt.Sprintf(format, values...)})
 	}
 	grown := func(name string) float64 { return now[name] - before[name] }
 	if counters, inMemory := now["weir_memory_counters"]; inMemory {
-		add("Counters", "%.0f of at most %d", counters, c.opts.Settings.Store.MemoryMaxCounters)
+		add("Counters", "%.0f of at most %d", counters, w.opts.Settings.Store.MemoryMaxCounters)
 		add("Dropped because memory was full", "%.0f", now["weir_memory_evictions_total"])
 	} else if calls := grown("weir_redis_calls_total"); calls > 0 && over > 0 {
 		add("Calls", "%.1f a second", calls/over.Seconds())

@@ -27,29 +27,30 @@ import (
 	"weir/internal/limiter"
 )
 
-// Server is what the console shows and changes. Its methods are safe for concurrent use.
-type Server interface {
-	Status() adminapi.Status
+// Server is what the console shows and changes. All functions must be set and safe for
+// concurrent use.
+type Server struct {
+	Status func() adminapi.Status
 	// History returns the rates of the last fifteen minutes, the oldest first.
-	History() []adminapi.Rates
+	History func() []adminapi.Rates
 	// Denials returns what was denied lately, here or on all servers that can be asked,
 	// and on how many that is.
-	Denials(ctx context.Context, all bool) (denials.Summary, int, error)
+	Denials func(ctx context.Context, all bool) (denials.Summary, int, error)
 	// Rules returns the busiest of the rules whose text contains filter.
-	Rules(filter string) Rules
-	// StoreDetails returns how the store of the counters does.
-	StoreDetails() []Figure
+	Rules func(filter string) Rules
+	// Store returns how the store of the counters does.
+	Store func() []Figure
 	// Loads returns what became of the last loads of the rules, the newest first.
-	Loads() []Load
+	Loads func() []Load
 	// Explain returns an error if there are no rules, or the descriptor would be refused.
-	Explain(domain string, entries []limiter.Entry) (explain.Answer, error)
-	Peek(ctx context.Context, d adminapi.Descriptor) (adminapi.Counters, error)
-	// Reset sets the counters of a descriptor to zero. by is who asks for that, and peer
-	// where the request comes from.
-	Reset(ctx context.Context, d adminapi.Descriptor, by, peer string) (adminapi.Counters, error)
-	Exceptions(ctx context.Context, all bool) (adminapi.Exceptions, error)
-	AddException(ctx context.Context, e adminapi.NewException, peer string) (adminapi.Exception, error)
-	RemoveException(ctx context.Context, id, by, peer string) error
+	Explain func(domain string, entries []limiter.Entry) (explain.Answer, error)
+	// Peek returns the counters of a descriptor, and Reset sets them to zero. by is who asks
+	// for that, and peer where the request comes from.
+	Peek            func(ctx context.Context, d adminapi.Descriptor) (adminapi.Counters, error)
+	Reset           func(ctx context.Context, d adminapi.Descriptor, by, peer string) (adminapi.Counters, error)
+	Exceptions      func(ctx context.Context, all bool) (adminapi.Exceptions, error)
+	AddException    func(ctx context.Context, e adminapi.NewException, peer string) (adminapi.Exception, error)
+	RemoveException func(ctx context.Context, id, by, peer string) error
 }
 
 // Access says who may see what, and change anything.

@@ -54,7 +54,7 @@ type deniedEvent struct {
 func (c *Console) now(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	data := nowPage{
-		Chart: draw(c.server.History(), time.Now()), Store: c.server.StoreDetails(), Loads: c.server.Loads(),
+		Chart: draw(c.server.History(), time.Now()), Store: c.server.Store(), Loads: c.server.Loads(),
 		Hour: query.Get("window") == "hour", All: query.Get("servers") == "all",
 	}
 	summary, servers, err := c.server.Denials(r.Context(), data.All)
