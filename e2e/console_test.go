@@ -2,11 +2,13 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"fmt"
 	"image"
 	"image/color"
 	"image/png"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -93,6 +95,7 @@ func TestConsole(t *testing.T) {
 	run("hostile values", func(t *testing.T, p *tab) { showsAsText(p, w) })
 	run("widths and colours", func(t *testing.T, p *tab) { fits(p) })
 	t.Run("without scripts", func(t *testing.T) { worksWithoutScripts(t, w) })
+	t.Run("signing in", func(t *testing.T) { signsIn(t, browser) })
 	run("pictures", func(t *testing.T, p *tab) { takePictures(p, w) })
 }
 
@@ -337,6 +340,41 @@ func worksWithoutScripts(t *testing.T, w *weir) {
 	form.Set("factor", "many")
 	post("exceptions", form, "is no number")
 	post("exceptions/remove", url.Values{"id": {"none"}}, `role="alert"`)
+}
+
+// signsIn looks at the console from elsewhere, with a wrong token, the right one, and none.
+func signsIn(t *testing.T, browser context.Context) {
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("the-token-of-this-test-0123456789\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := startWeir(t, writeRules(t, consoleRules), "DEBUG_HOST=0.0.0.0", "ADMIN_TOKEN_FILE="+token)
+	_, port, err := net.SplitHostPort(w.debug)
+	if err != nil {
+		t.Fatal(err)
+	}
+	askFor(t, w, 9, "user", "mallory")
+	p := newTab(t, browser, net.JoinHostPort(testenv.OuterHost(t), port))
+	p.open("/console/rules")
+	p.wants("main", "Sign in", "Token")
+	if text := p.get("document.body.innerText"); strings.Contains(text, "tenant") || strings.Contains(text, "Exceptions") {
+		t.Errorf("without a token the page shows %s", text)
+	}
+	p.do(chromedp.SendKeys(chromedp.ID("token"), "wrong"+kb.Enter))
+	testenv.Until(t, "the token is refused", func() bool { return p.get(`document.querySelector("[role=alert]") !== null`) == "true" })
+	p.do(chromedp.SendKeys(chromedp.ID("token"), "the-token-of-this-test-0123456789"+kb.Enter))
+	p.wants("panel-keys", "user=mallory", "6")
+	p.wants("panel-store", "in memory", "Counters", "1 of at most")
+	p.do(chromedp.Click(chromedp.CSS("form[action='/console/signout'] button")))
+	p.wants("main", "Sign in", "Token")
+
+	// On the machine itself, one sees all, and signs in to change anything.
+	p = newTab(t, browser, net.JoinHostPort("127.0.0.1", port))
+	p.open("/console/exceptions")
+	p.wants("main", "To change anything, sign in.")
+	if p.get(`document.querySelectorAll("form[method=post]").length`) != "0" {
+		t.Error("there are forms that would be refused")
+	}
 }
 
 // takePictures takes those of docs/console.md, or looks whether they are there.
