@@ -172,7 +172,7 @@ func secure(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Referrer-Policy", "same-origin") // with no-referrer, forms say that they are of no origin
 	h.Set("Cache-Control", "no-store")
 }
 
