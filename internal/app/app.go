@@ -83,7 +83,6 @@ func (a *App) build() error {
 		a.health.setStoreFound(true)
 	}
 
-	a.openExceptions()
 	keys, err := newKeys(s)
 	if err != nil {
 		return err
@@ -120,7 +119,7 @@ func (a *App) build() error {
 			ShadowMode:     s.Answers.ShadowMode,
 			QuotaMode:      s.Answers.QuotaMode,
 			MaxDescriptors: s.Answers.MaxDescriptors,
-			Exceptions:     a.exceptions.Current(),
+			Exceptions:     a.openExceptions(),
 		},
 		ResponseHeaders: responseHeaders(s.Answers),
 		RequestHeaders:  requestHeaders(s.Answers),

@@ -145,7 +145,7 @@ func TestExceptionsEnd(t *testing.T) {
 		time.Sleep(2*time.Second - 1)
 		a.want("user=alice", "user=bob")
 		b.want("user=alice", "user=bob")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		a.want("user=bob")
 		b.want("user=bob")
 		stop()
