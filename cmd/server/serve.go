@@ -40,6 +40,7 @@ func serve(ctx context.Context, s settings.Settings, stdout, stderr io.Writer) i
 			Stdout:   stdout,
 			Registry: prometheus.NewRegistry(),
 			Version:  version(),
+			Build:    build(),
 			Reload:   reload,
 			Hurry:    leave.hurry.Done(),
 		})
