@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/textparse"
 	"github.com/prometheus/prometheus/promql"
@@ -71,7 +72,7 @@ func (h *history) scrape(target string, at time.Time) {
 		var found labels.Labels
 		samples.Labels(&found)
 		_, _, value := samples.Series()
-		h.names[found.Get(labels.MetricName)] = true
+		h.names[found.Get(model.MetricNameLabel)] = true
 		b := labels.NewBuilder(found)
 		for name, value := range map[string]string{"namespace": "edge", "job": "weir", "instance": target} {
 			b.Set(name, value)
