@@ -9,46 +9,41 @@ import (
 	"weir/internal/app"
 )
 
-// release is the version that the build was told, with -ldflags "-X main.release=...".
-var release string
+// What the build was given with -ldflags "-X main.release=...": the version, and where the
+// build sees no history, as in the image, the commit and its time.
+var release, commit, date string
 
-// version returns the version of the program, the revision it was built from and
-// the Go version, as far as the build recorded them.
+// version returns the version of the program, the commit it was built from, the time of
+// that commit, and the Go version, as far as the build recorded them.
 func version() string {
-	b := build()
+	b, settings := build()
 	words := []string{b.Version}
-	if revision, modified := strings.CutSuffix(b.Commit, modifiedSuffix); revision != "" {
-		words = append(words, "revision "+revision)
-		if modified {
-			words = append(words, "modified")
-		}
+	if b.Commit != "" {
+		words = append(words, "revision "+b.Commit)
+	}
+	if at := cmp.Or(settings["vcs.time"], date); at != "" {
+		words = append(words, at)
+	}
+	if settings["vcs.modified"] == "true" {
+		words = append(words, "modified")
 	}
 	return strings.Join(append(words, b.Go), ", ")
 }
 
-// modifiedSuffix follows the commit of a build from files that differ from it.
-const modifiedSuffix = "-modified"
-
-// build returns what the build recorded of itself. Without release the version is
-// that of the module.
-func build() app.Build {
-	b := app.Build{Version: cmp.Or(release, "unknown"), Go: runtime.Version()}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return b
-	}
-	b.Version = cmp.Or(release, info.Main.Version)
-	modified := false
-	for _, setting := range info.Settings {
-		switch setting.Key {
-		case "vcs.revision":
-			b.Commit = setting.Value
-		case "vcs.modified":
-			modified = setting.Value == "true"
+// build returns what the build recorded, and the settings of its tools. Without release
+// the version is that of the module.
+func build() (b app.Build, settings map[string]string) {
+	settings = make(map[string]string)
+	module := "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		module = info.Main.Version
+		for _, s := range info.Settings {
+			settings[s.Key] = s.Value
 		}
 	}
-	if b.Commit != "" && modified {
-		b.Commit += modifiedSuffix
-	}
-	return b
+	return app.Build{
+		Version: cmp.Or(release, module),
+		Commit:  cmp.Or(settings["vcs.revision"], commit),
+		Go:      runtime.Version(),
+	}, settings
 }

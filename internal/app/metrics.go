@@ -10,8 +10,8 @@ import (
 // Build says what was built. Fields that the build did not record are empty.
 type Build struct {
 	Version string
-	Commit  string // with the suffix -modified if the files differed from it
-	Go      string // version of Go
+	Commit  string
+	Go      string // its version
 }
 
 // registerBuild registers the metric of what was built.
