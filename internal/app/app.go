@@ -89,10 +89,9 @@ func (a *App) build() error {
 		return err
 	}
 	decides := usage.New(a.store, usage.Options{
-		Registerer:        reg,
+		Registerer: reg, Logger: a.logger,
 		NearLimitRatio:    float32(s.Metrics.NearLimitRatio),
 		MaxDetailedSeries: s.Metrics.MaxDetailedSeries,
-		Logger:            a.logger,
 	})
 	a.rules.keep = decides.Keep
 	for _, client := range startStatsd(s.Metrics, statsdSource(decides, service), a.logger) {
