@@ -307,7 +307,7 @@ func TestStoreFails(t *testing.T) {
 				s := newServer(t, store)
 				defer s.run()()
 				alice := s.add(allowing("user=alice", time.Hour))
-				s.add(allowing("user=bob", 7*time.Second))
+				bob := s.add(allowing("user=bob", 7*time.Second))
 				fail(store, true)
 				if _, err := s.Add(t.Context(), allowing("user=carol", time.Hour), ""); !errors.Is(err, ErrStore) || errors.Is(err, ErrBad) {
 					t.Errorf("added to a store that fails: %v", err)
@@ -316,7 +316,7 @@ func TestStoreFails(t *testing.T) {
 					t.Errorf("removed from a store that fails: %v", err)
 				}
 				s.want("user=alice", "user=bob")
-				time.Sleep(time.Until(s.All()[0].Until))
+				time.Sleep(bob.Left())
 				s.want("user=alice")
 				fail(store, false)
 				time.Sleep(patience + time.Second)
