@@ -70,6 +70,7 @@ func New(opts Options) (*App, error) {
 func (a *App) build() error {
 	s, reg := a.opts.Settings, a.opts.Registry
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registerBuild(reg, a.opts.Build)
 
 	a.logger.Info("starting", "version", a.opts.Version)
 	limitMemory(a.logger)
@@ -98,8 +99,6 @@ func (a *App) build() error {
 		a.health.setStoreFound(true)
 	}
 
-	a.openExceptions()
-	a.uses = a.usesHere
 	keys, err := newKeys(s)
 	if err != nil {
 		return err
@@ -112,14 +111,14 @@ func (a *App) build() error {
 		ShadowMode:     s.Answers.ShadowMode,
 		QuotaMode:      s.Answers.QuotaMode,
 		MaxDescriptors: s.Answers.MaxDescriptors,
-		Exceptions:     a.exceptions.Current(),
+		Exceptions:     a.openExceptions(),
 	}
+	a.uses = a.usesHere
 	a.openCounters(options)
 	decides := usage.New(a.store, usage.Options{
-		Registerer:        reg,
+		Registerer: reg, Logger: a.logger,
 		NearLimitRatio:    float32(s.Metrics.NearLimitRatio),
 		MaxDetailedSeries: s.Metrics.MaxDetailedSeries,
-		Logger:            a.logger,
 	})
 	a.usage, a.rules.keep = decides, decides.Keep
 	for _, client := range startStatsd(s.Metrics, statsdSource(decides, serviceMetrics), a.logger) {
@@ -232,6 +231,7 @@ func (a *App) transport() (credentials.TransportCredentials, error) {
 	if config == nil {
 		return insecure.NewCredentials(), nil
 	}
+	registerCertificates(a.opts.Registry, "grpc", config.TLS)
 	a.cleanups.add("TLS", func(context.Context) error {
 		config.Close()
 		return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"weir/internal/adminapi"
@@ -15,12 +16,14 @@ import (
 // yet is asked again later.
 const firstLoad = 500 * time.Millisecond
 
-// openExceptions loads the exceptions if their store is there.
-func (a *App) openExceptions() {
+// openExceptions loads the exceptions if their store is there, and returns where those in
+// force are.
+func (a *App) openExceptions() *atomic.Pointer[exceptions.Set] {
 	a.exceptions = exceptions.NewKeeper(exceptions.Options{Store: a.exceptionStore(), Registerer: a.opts.Registry, Logger: a.logger})
 	ctx, cancel := context.WithTimeout(context.Background(), firstLoad)
 	defer cancel()
 	_ = a.exceptions.Load(ctx) // which has logged it
+	return a.exceptions.Current()
 }
 
 // exceptionStore returns what keeps exceptions for all servers.

@@ -8,12 +8,12 @@ import (
 	"weir/internal/plaintext"
 )
 
-// audited returns what the audit log says of e.
-func audited(e *Exception) []slog.Attr {
-	return []slog.Attr{
+// audited returns what the audit log says of e, and of who did something with it.
+func audited(e *Exception, who ...slog.Attr) []slog.Attr {
+	return append([]slog.Attr{
 		slog.Bool("audit", true), plain("id", e.ID), plain("domain", e.Domain), plain("descriptor", spell(e.Entries)),
 		slog.String("effect", e.What()), slog.Time("until", e.Until), plain("reason", e.Reason),
-	}
+	}, who...)
 }
 
 // plain is a text of others.

@@ -111,7 +111,7 @@ func (k *Keeper) Add(ctx context.Context, n New, peer string) (*Exception, error
 	k.keep(r, e)
 	k.rebuild()
 	k.mu.Unlock()
-	k.log(ctx, "exception added", e, plain("by", e.By), plain("peer", peer))
+	k.opts.Logger.LogAttrs(ctx, slog.LevelInfo, "exception added", audited(e, plain("by", e.By), plain("peer", peer))...)
 	_ = k.load(ctx) // the version, so that a loss from now on is noticed
 	return e, nil
 }
@@ -146,7 +146,7 @@ func (k *Keeper) Remove(ctx context.Context, id, by, peer string) error {
 	case was == nil || was.Exception == nil:
 		k.opts.Logger.LogAttrs(ctx, slog.LevelInfo, "exception removed", slog.Bool("audit", true), plain("id", id), plain("by", by), plain("peer", peer))
 	default:
-		k.log(ctx, "exception removed", was.Exception, plain("by", by), plain("peer", peer), plain("added_by", was.By))
+		k.opts.Logger.LogAttrs(ctx, slog.LevelInfo, "exception removed", audited(was.Exception, plain("by", by), plain("peer", peer), plain("added_by", was.By))...)
 	}
 	_ = k.load(ctx) // the version
 	return nil
@@ -171,11 +171,6 @@ func isID(id string) bool {
 		return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
 	}
 	return len(id) >= 1 && len(id) <= 64 && !strings.ContainsFunc(id, other)
-}
-
-// log writes a line of the audit log.
-func (k *Keeper) log(ctx context.Context, message string, e *Exception, who ...slog.Attr) {
-	k.opts.Logger.LogAttrs(ctx, slog.LevelInfo, message, append(audited(e), who...)...)
 }
 
 // keep makes a record known, as e or, where that is nil, as one that cannot be read. The
@@ -241,7 +236,7 @@ func (k *Keeper) end(ctx context.Context, now time.Time) time.Duration {
 		over = true
 		k.ended[id] = known.Until
 		delete(k.known, id)
-		k.log(ctx, "exception ended", known.Exception, plain("by", known.By))
+		k.opts.Logger.LogAttrs(ctx, slog.LevelInfo, "exception ended", audited(known.Exception, plain("by", known.By))...)
 	}
 	if over {
 		k.rebuild()

@@ -21,6 +21,9 @@ func (l *Limit) Times(factor float64) *Limit {
 	}
 	for range 64 { // halves of a logarithm that is exact in fewer
 		middle := math.Sqrt(good * bad)
+		if middle >= 2 {
+			middle = math.Floor(middle) // a bucket can count more if the amount has more in common with the period
+		}
 		if near, err := l.times(middle); err == nil {
 			good, times = middle, near
 		} else {

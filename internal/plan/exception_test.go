@@ -329,8 +329,8 @@ func TestExceptionsInModes(t *testing.T) {
 func TestExceptedLimitsAreRemembered(t *testing.T) {
 	var es excepted
 	tree, l := load(t, rules), load(t, rules).Match("api", named("user=a").Entries).Limits[0]
-	first := es.multiple(tree, l, 2)
-	if es.multiple(tree, l, 2) != first || es.denial(tree, "api") != es.denial(tree, "api") {
+	first, denial := es.multiple(tree, l, 2), es.denial(tree, "api")
+	if es.multiple(tree, l, 2) != first || es.denial(tree, "api") != denial {
 		t.Error("a limit was made twice")
 	}
 	for i := range 2 * maxExcepted {
