@@ -71,6 +71,27 @@ func (a *App) listExceptions() adminapi.Exceptions {
 	return list
 }
 
+// exceptionsOf returns those in force, with their uses here, or on all servers that share
+// the Redis of this one.
+func (a *App) exceptionsOf(ctx context.Context, all bool) (adminapi.Exceptions, error) {
+	list := a.listExceptions()
+	uses, servers, err := a.usesOf(ctx, all)
+	for i := range list.Exceptions {
+		list.Exceptions[i].Used = uses[list.Exceptions[i].ID]
+	}
+	list.Servers = servers
+	return list, err
+}
+
+// usesHere is how often each exception was applied here, by its ID.
+func (a *App) usesHere() map[string]uint64 {
+	uses := map[string]uint64{}
+	for _, e := range a.exceptions.All() {
+		uses[e.ID] = e.Used()
+	}
+	return uses
+}
+
 // findException returns the exception that applies to a descriptor, nil if none does.
 func (a *App) findException(domain string, entries []limiter.Entry) *adminapi.Exception {
 	if e := a.exceptions.Find(domain, entries); e != nil {
