@@ -18,7 +18,12 @@ import (
 func mistyped(parser *kong.Kong, args []string, err error) error {
 	argument, ok := strings.CutPrefix(err.Error(), "unexpected argument ")
 	var failed *kong.ParseError
-	if !ok || !errors.As(err, &failed) || failed.Context.Selected() != parser.Model.DefaultCmd {
+	if !ok || !errors.As(err, &failed) {
+		return err
+	}
+	if selected := failed.Context.Selected(); len(selected.Children) > 0 {
+		return unknownCommand(selected.Name+" "+argument, names(selected.Children))
+	} else if selected != parser.Model.DefaultCmd {
 		return err
 	}
 	near := spelling.Nearest(argument, commands(parser))
@@ -56,8 +61,10 @@ func unknownCommand(name string, commands []string) error {
 }
 
 // commands lists the names of the commands.
-func commands(parser *kong.Kong) (names []string) {
-	for _, command := range parser.Model.Children {
+func commands(parser *kong.Kong) []string { return names(parser.Model.Children) }
+
+func names(commands []*kong.Node) (names []string) {
+	for _, command := range commands {
 		names = append(names, command.Name)
 	}
 	return names
