@@ -22,7 +22,7 @@ type denialsCommand struct {
 func (c denialsCommand) ask(ctx context.Context, server *adminclient.Client) (reply, error) {
 	shown, err := c.ofDomain.read()
 	if err == nil && c.N < 1 {
-		err = fmt.Errorf("--n: %d is not allowed, allowed is 1 or more", c.N)
+		err = fmt.Errorf("-n: %d is not allowed, allowed is 1 or more", c.N)
 	}
 	if err != nil {
 		return reply{}, err

@@ -103,7 +103,7 @@ func (c exceptList) ask(ctx context.Context, server *adminclient.Client) (reply,
 	e := &answer.Value
 	if c.ofDomain.Domain != nil {
 		e.Exceptions = slices.DeleteFunc(e.Exceptions, func(x adminapi.Exception) bool {
-			domain, err := adminclient.Exact(x.Domain, x.DomainBase64)
+			domain, _, err := x.Bytes()
 			return err != nil || !shown(domain)
 		})
 		answer.JSON, err = json.Marshal(e)

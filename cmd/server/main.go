@@ -154,7 +154,7 @@ func (h helping) run(parser *kong.Kong) error {
 	args := []string{"--help"}
 	if len(h.Command) > 0 {
 		if names := commands(parser); !slices.Contains(names, h.Command[0]) {
-			return unknownCommand(h.Command[0], names)
+			return unknownCommand("", h.Command[0], names)
 		}
 		args = append(h.Command, args...)
 	}

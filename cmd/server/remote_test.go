@@ -17,8 +17,6 @@ import (
 	"unicode/utf8"
 
 	"weir/internal/adminapi"
-	"weir/internal/adminclient"
-	"weir/internal/limiter"
 	"weir/internal/plaintext"
 	"weir/internal/testenv"
 )
@@ -82,7 +80,7 @@ var remoteCases = []struct {
 	{golden: "denials_few", answer: "denials", args: []string{"denials", "api", "-n", "1", "--this"}, asked: "GET /denials?replicas=this"},
 	{golden: "denials_quiet", answer: "quiet", args: []string{"denials"}, asked: "GET /denials?replicas=all"},
 	{golden: "denials_hostile", answer: "hostile", args: []string{"denials"}, asked: "GET /denials?replicas=all", wide: true},
-	{golden: "peek", answer: "peek", args: []string{"peek", "api", "user=alice"}, asked: "POST /peek", body: `{"domain":"api","entries":[{"key":"user","value":"alice"}]}`},
+	{golden: "peek", answer: "peek", args: []string{"peek", "api", "user=alice"}, asked: "POST /peek", body: `{"domain":"api","entries":[{"key":"user","value":"alice"}]}`, wide: true},
 	{golden: "peek_excepted", answer: "excepted", args: []string{"peek", "api", "user=alice"}, asked: "POST /peek"},
 	{golden: "peek_whitelist", answer: "whitelist", args: []string{"peek", "api", "user=alice"}, asked: "POST /peek"},
 	{golden: "peek_none", answer: "none", args: []string{"peek", "api", "user=alice"}, code: 1, asked: "POST /peek"},
@@ -179,16 +177,16 @@ func TestPastedDescriptor(t *testing.T) {
 		if err := json.Unmarshal([]byte(server.body), &d); err != nil {
 			t.Fatalf("%s: %v\n%s", row[1], err, out)
 		}
-		domain, entries, err := adminclient.ReadDescriptor(d)
+		domain, entries, err := d.Bytes()
 		if err != nil || domain != "a'p\x1bi" {
 			t.Errorf("%s asks for the domain %q (error: %v)", row[1], domain, err)
 		}
 		asked = append(asked, fmt.Sprintf("%q", entries))
 	}
 	want := []string{
-		fmt.Sprintf("%q", []limiter.Entry{{Key: "user", Value: "\x1b[31mred\x1b[0m\n\x00"}}),
-		fmt.Sprintf("%q", []limiter.Entry{{Key: "user", Value: "\xff\xfe'; rm -rf /"}}),
-		fmt.Sprintf("%q", []limiter.Entry{{Key: "user", Value: "<script>alert(1)</script>"}, {Key: `-x=,\`, Value: "\u202egnp"}}),
+		fmt.Sprintf("%q", []adminapi.KeyValue{{Key: "user", Value: "\x1b[31mred\x1b[0m\n\x00"}}),
+		fmt.Sprintf("%q", []adminapi.KeyValue{{Key: "user", Value: "\xff\xfe'; rm -rf /"}}),
+		fmt.Sprintf("%q", []adminapi.KeyValue{{Key: "user", Value: "<script>alert(1)</script>"}, {Key: `-x=,\`, Value: "\u202egnp"}}),
 	}
 	if !slices.Equal(asked, want) {
 		t.Errorf("got %s, want %s, pasted from\n%s", asked, want, stdout)

@@ -1,5 +1,6 @@
 // Package adminapi is what operators and a running server say to each other on the debug
-// port: the JSON of requests and of answers. It does nothing itself.
+// port: the JSON of requests and of answers, and the kinds of errors. It asks nothing and
+// serves nothing.
 package adminapi
 
 import "time"
@@ -110,6 +111,14 @@ type Status struct {
 	Denials   float64 `json:"denials_per_second"`
 }
 
+// Rates is how many requests a second were decided, and how many of them denied, in the
+// five seconds before At.
+type Rates struct {
+	At        time.Time `json:"at"`
+	Decisions float64   `json:"decisions_per_second"`
+	Denials   float64   `json:"denials_per_second"`
+}
+
 // Store says what keeps the counters. What is below Name is of Redis.
 type Store struct {
 	Name         string     `json:"name"`
@@ -122,11 +131,14 @@ type Store struct {
 
 // Rules says which rules serve, and what became of newer ones.
 type Rules struct {
-	Path     string     `json:"path"`
-	Rules    int        `json:"rules"`
-	Domains  int        `json:"domains"`
-	Files    int        `json:"files"`
-	Version  string     `json:"version,omitempty"` // of a control plane
+	Path    string `json:"path"`
+	Rules   int    `json:"rules"`
+	Domains int    `json:"domains"`
+	Files   int    `json:"files"`
+	Version string `json:"version,omitempty"` // of a control plane
+	// ControlPlane says how the control plane is reached, "" if the rules are in files.
+	ControlPlane string `json:"control_plane,omitempty"`
+
 	LoadedAt *time.Time `json:"loaded_at,omitempty"`
 	FailedAt *time.Time `json:"failed_at,omitempty"` // of the last load, if it failed
 	Problems string     `json:"problems,omitempty"`  // of that load, one per line

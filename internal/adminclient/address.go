@@ -20,7 +20,7 @@ func parseAddress(server string) (*url.URL, error) {
 		server = "http://" + server
 	}
 	u, err := url.Parse(server)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.HasSuffix(u.Host, ":") || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
 		return nil, errAddress
 	}
 	host, port := u.Hostname(), u.Port()
@@ -30,7 +30,7 @@ func parseAddress(server string) (*url.URL, error) {
 	if port == "" && plain {
 		port = debugPort
 	}
-	u.Host = strings.TrimSuffix(net.JoinHostPort(host, port), ":")
+	u.Host = strings.TrimSuffix(net.JoinHostPort(host, port), ":") // a URL needs no port
 	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), ""
 	return u, nil
 }

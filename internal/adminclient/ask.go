@@ -34,8 +34,7 @@ func newHTTP(authorities *x509.CertPool) *http.Client {
 type request struct {
 	method, path string
 	query        url.Values
-	body         any   // sent as JSON, unless it is nil
-	notFound     error // of an answer 404 by a server that knows the path
+	body         any // sent as JSON, unless it is nil
 }
 
 // ask sends a request and reads its answer. isAnswer reports whether it can be that of Weir.

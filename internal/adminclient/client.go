@@ -6,7 +6,6 @@
 //	client.go   Client: one method for each thing to ask
 //	ask.go      a request -> its answer, of bounded size and time
 //	errors.go   what went wrong, in one sentence
-//	entries.go  descriptors as JSON, which may hold any bytes
 package adminclient
 
 import (
@@ -99,9 +98,9 @@ func (c *Client) Add(ctx context.Context, e adminapi.NewException) (Answer[admin
 	return ask(ctx, c, request{method: http.MethodPost, path: "/exceptions", body: e}, func(e *adminapi.Exception) bool { return e.ID != "" })
 }
 
-// Remove ends an exception, in the name of by. The error is ErrNotFound if there is none.
+// Remove ends an exception, in the name of by. The error is an ErrNotFound if there is none.
 func (c *Client) Remove(ctx context.Context, id, by string) error {
-	_, _, err := c.send(ctx, request{method: http.MethodDelete, path: "/exceptions/" + url.PathEscape(id), query: url.Values{"by": {by}}, notFound: ErrNotFound})
+	_, _, err := c.send(ctx, request{method: http.MethodDelete, path: "/exceptions/" + url.PathEscape(id), query: url.Values{"by": {by}}})
 	return err
 }
 

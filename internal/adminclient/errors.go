@@ -19,7 +19,7 @@ import (
 var (
 	ErrUnreachable  = errors.New("no server answers")
 	ErrUnauthorized = errors.New("the server wants another token, or one at all")
-	ErrNotFound     = errors.New("there is no such exception")
+	ErrNotFound     = errors.New("the server knows no such thing")
 )
 
 // failure is an error with a text of its own.
@@ -95,10 +95,10 @@ func (c *Client) refused(r request, response *http.Response, body []byte) error 
 	switch code := response.StatusCode; {
 	case code/100 == 3:
 		return c.errorf("the server at %s redirects to %s, which is not followed", c.Server(), line([]byte(response.Header.Get("Location"))))
-	case code == http.StatusNotFound && (r.notFound == nil || reason == notServed), code == http.StatusMethodNotAllowed:
+	case code == http.StatusNotFound && !knows(response, reason), code == http.StatusMethodNotAllowed:
 		return c.errorf("the server at %s is older than this program and has no %s, or it is not Weir", c.Server(), r.path)
 	case code == http.StatusNotFound:
-		return &failure{text: fmt.Sprintf("the server at %s answers: %s", c.Server(), reason), kind: r.notFound}
+		return &failure{text: fmt.Sprintf("the server at %s answers: %s", c.Server(), reason), kind: ErrNotFound}
 	case code == http.StatusUnauthorized:
 		return &failure{text: fmt.Sprintf("the server at %s refuses this: %s", c.Server(), reason), kind: ErrUnauthorized}
 	default:
@@ -106,8 +106,11 @@ func (c *Client) refused(r request, response *http.Response, body []byte) error 
 	}
 }
 
-// notServed is what servers answer that know nothing of a path.
-const notServed = "404 page not found"
+// knows reports whether a server that answers 404 knows the path: then it gives a reason
+// other than that of Go's net/http.
+func knows(response *http.Response, reason string) bool {
+	return reason != "404 page not found" && strings.HasPrefix(response.Header.Get("Content-Type"), "text/plain")
+}
 
 // maxReason bounds what is shown of the reason of a server.
 const maxReason = 500

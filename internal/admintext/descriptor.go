@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"weir/internal/adminapi"
-	"weir/internal/adminclient"
 	"weir/internal/excerpt"
 	"weir/internal/explain"
 	"weir/internal/limiter"
@@ -24,11 +23,11 @@ func quotedDomain(domain string) string { return Quote(explain.FormatDomain(doma
 
 // whole returns domain and entries of a descriptor as arguments of commands.
 func whole(d adminapi.Descriptor) (domain, descriptor string) {
-	name, entries, err := adminclient.ReadDescriptor(d)
+	name, entries, err := d.Bytes()
 	if err != nil {
 		return text(d.Domain), fmt.Sprintf("(not readable: %s)", text(err.Error()))
 	}
-	return quotedDomain(name), Quote(explain.FormatDescriptor(entries))
+	return quotedDomain(name), Quote(format(entries))
 }
 
 // What keeps an excerpt from being pasted, and what the text says of it.
@@ -41,18 +40,17 @@ var notPasted = []struct{ mark, why string }{
 // excerpted returns an excerpt as an argument of commands and "", or to be read with the
 // mark of notPasted that says why it is no argument.
 func excerpted(d excerpt.Descriptor) (shown, mark string) {
-	entries := make([]limiter.Entry, len(d.Entries))
+	var kept adminapi.Descriptor
 	var cut, hash, shared bool
-	for i, e := range d.Entries {
-		key, err := adminclient.Exact(e.Key, e.KeyBase64)
-		value, wrong := adminclient.Exact(e.Value, e.ValueBase64)
-		entries[i] = limiter.Entry{Key: key, Value: value}
-		cut = cut || err != nil || wrong != nil || e.KeyBytes > 0 || e.ValueBytes > 0
+	for _, e := range d.Entries {
+		kept.Entries = append(kept.Entries, adminapi.Entry{Key: e.Key, KeyBase64: e.KeyBase64, Value: e.Value, ValueBase64: e.ValueBase64})
+		cut = cut || e.KeyBytes > 0 || e.ValueBytes > 0
 		hash, shared = hash || e.Hashed, shared || e.Shared
 	}
-	shown = explain.FormatDescriptor(entries)
+	_, entries, err := kept.Bytes()
+	shown = format(entries)
 	switch {
-	case cut || d.More > 0:
+	case err != nil || cut || d.More > 0:
 		return shown + "…" + digest(d.Digest), notPasted[0].mark
 	case hash:
 		return shown, notPasted[1].mark
@@ -61,6 +59,15 @@ func excerpted(d excerpt.Descriptor) (shown, mark string) {
 	default:
 		return Quote(shown), ""
 	}
+}
+
+// format is explain.FormatDescriptor.
+func format(entries []adminapi.KeyValue) string {
+	e := make([]limiter.Entry, len(entries))
+	for i := range entries {
+		e[i] = limiter.Entry(entries[i])
+	}
+	return explain.FormatDescriptor(e)
 }
 
 // digest tells apart excerpts that begin alike.

@@ -26,6 +26,9 @@ func (v View) Status(w io.Writer, server string, s *adminapi.Status) {
 	}
 	r := &s.Rules
 	line("rules", "%s in %s from %s", plural(r.Rules, "rule", "rules"), plural(r.Domains, "domain", "domains"), text(r.Path))
+	if r.ControlPlane != "" {
+		line("", "%s", text(r.ControlPlane))
+	}
 	if r.LoadedAt != nil {
 		version := ""
 		if r.Version != "" {
