@@ -20,7 +20,7 @@ type denialsCommand struct {
 
 // ask asks what was denied last.
 func (c denialsCommand) ask(ctx context.Context, server *adminclient.Client) (reply, error) {
-	shown, err := c.ofDomain.read()
+	shown, err := c.read()
 	if err == nil && c.N < 1 {
 		err = fmt.Errorf("-n: %d is not allowed, allowed is 1 or more", c.N)
 	}

@@ -92,7 +92,7 @@ type exceptList struct {
 
 // ask asks for the exceptions.
 func (c exceptList) ask(ctx context.Context, server *adminclient.Client) (reply, error) {
-	shown, err := c.ofDomain.read()
+	shown, err := c.read()
 	if err != nil {
 		return reply{}, err
 	}
@@ -101,7 +101,7 @@ func (c exceptList) ask(ctx context.Context, server *adminclient.Client) (reply,
 		return reply{}, err
 	}
 	e := &answer.Value
-	if c.ofDomain.Domain != nil {
+	if c.Domain != nil {
 		e.Exceptions = slices.DeleteFunc(e.Exceptions, func(x adminapi.Exception) bool {
 			domain, _, err := x.Bytes()
 			return err != nil || !shown(domain)

@@ -26,7 +26,7 @@ type replicas struct {
 
 // ask asks what was denied most.
 func (t topCommand) ask(ctx context.Context, server *adminclient.Client) (reply, error) {
-	shown, err := t.ofDomain.read()
+	shown, err := t.read()
 	if err != nil {
 		return reply{}, err
 	}

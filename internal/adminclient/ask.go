@@ -21,7 +21,7 @@ const maxAnswer = 64 << 20
 // newHTTP returns a client for servers with certificates of these authorities. Like
 // others, it uses the proxies of the environment, but not to this machine.
 func newHTTP(authorities *x509.CertPool) *http.Client {
-	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:errcheck // it is one
+	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: authorities}
 	transport.DisableKeepAlives = true // a command asks once
 	return &http.Client{
