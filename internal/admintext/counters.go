@@ -17,13 +17,13 @@ func (v View) Counters(w io.Writer, c *adminapi.Counters, reset bool) {
 		fmt.Fprintf(w, "exception %s: %s %s, by %s: %s\n", Quote(text(c.Exception.ID)), effect(c.Exception), v.until(c.Exception.Until), text(c.Exception.By), text(c.Exception.Reason))
 	}
 	if c.Rule == "" {
-		fmt.Fprintln(w, "No rule matches it: it is admitted and not counted.")
+		fmt.Fprintf(w, "No rule matches it%s.\n", uncounted(c))
 		fmt.Fprintf(w, "\nWhy, by the files of rules: weir explain --config PATH %s %s\n", domain, descriptor)
 		return
 	}
 	fmt.Fprintf(w, "rule %s\n", ruled(c.Rule, c.Place))
 	if len(c.Limits) == 0 {
-		fmt.Fprintln(w, "It is a whitelist entry, without limits: it is admitted and not counted.")
+		fmt.Fprintf(w, "It is a whitelist entry, without limits%s.\n", uncounted(c))
 		return
 	}
 	if reset {
@@ -37,6 +37,14 @@ func (v View) Counters(w io.Writer, c *adminapi.Counters, reset bool) {
 	case c.Exception != nil:
 		v.suggest(w, "End the exception", "except remove %s", Quote(text(c.Exception.ID)))
 	}
+}
+
+// uncounted says what becomes of a descriptor without limits, unless an exception does.
+func uncounted(c *adminapi.Counters) string {
+	if c.Exception != nil {
+		return ""
+	}
+	return ": it is admitted and not counted"
 }
 
 // limits writes a row for each limit, and the keys of those that are in Redis.
@@ -71,7 +79,7 @@ func note(l *adminapi.Counter, rule string) string {
 			notes = append(notes, fmt.Sprintf(format, args...))
 		}
 	}
-	add(l.Unlimited, "unlimited")
+	add(l.Unlimited && l.Limit != "unlimited", "unlimited")
 	add(l.Replaced, "replaced by another limit")
 	add(l.BannedFor > 0, "banned %s", span(seconds(l.BannedFor)))
 	add(l.Mode != "" && l.Mode != "enforced", "%s", text(l.Mode))

@@ -180,7 +180,10 @@ func ruled(rule, place string) string {
 
 // limited words a limit: its name says little if it is how it counts.
 func limited(name, rate string) string {
-	if name == "" || strings.HasSuffix(rate, " "+name) {
+	switch {
+	case rate == "":
+		return text(name)
+	case name == "" || strings.HasSuffix(rate, " "+name):
 		return text(rate)
 	}
 	return fmt.Sprintf("%s, %s", text(name), text(rate))
