@@ -8,6 +8,7 @@ COUNT     ?= 6
 IMAGE     ?= weir
 # Of the image; .dockerignore leaves the repository's history out of the build.
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null)
+OF_COMMIT  = --build-arg VERSION=$(VERSION) --build-arg COMMIT=$$(git rev-parse HEAD) --build-arg DATE=$$(git log -1 --format=%cI)
 
 # The race detector needs cgo and a C compiler.
 RACE := $(shell test "$$($(GO) env CGO_ENABLED)" = 1 && command -v $$($(GO) env CC) >/dev/null && echo -race)
@@ -78,8 +79,16 @@ tools: ## Install redis-server and Envoy for the tests, where that is possible
 
 .PHONY: docker
 docker: ## Build the image
-	docker build --build-arg VERSION=$(VERSION) -t $(IMAGE) .
+	docker build --build-arg BUILDPLATFORM=linux/$$($(GO) env GOARCH) $(OF_COMMIT) -t $(IMAGE) .
+
+.PHONY: release
+release: tools ## Build the archives of a release into dist/, with checksums and what they are made of
+	scripts/release.sh dist
+
+.PHONY: image
+image: ## Build the image for amd64 and arm64; BUILDX takes flags, such as --push
+	docker buildx build --platform=linux/amd64,linux/arm64 $(OF_COMMIT) -t $(IMAGE) $(BUILDX) .
 
 .PHONY: clean
 clean: ## Remove what was built and installed here
-	rm -rf bin .tools
+	rm -rf bin dist .tools
