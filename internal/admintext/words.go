@@ -140,7 +140,10 @@ func span(d time.Duration) string {
 // seconds is a duration of JSON, which may be any number.
 func seconds(s float64) time.Duration {
 	const most = 1 << 33 // below what a Duration holds
-	return time.Duration(min(max(s, 0), most) * float64(time.Second))
+	if !(s > 0) {
+		return 0
+	}
+	return time.Duration(min(s, most) * float64(time.Second))
 }
 
 // in words how long to wait, nil for ever.
