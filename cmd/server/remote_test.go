@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"unicode/utf8"
 
@@ -26,10 +27,25 @@ var update = flag.Bool("update", false, "write testdata/remote/*.txt anew")
 // recorded answers on a real port as a server did, and keeps what it was asked.
 type recorded struct {
 	*httptest.Server
+	mu      sync.Mutex
 	code    int
 	answer  string
 	request *http.Request
 	body    string
+}
+
+// next sets what is answered from now on.
+func (r *recorded) next(answer string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answer = answer
+}
+
+// asked returns the last request and its body.
+func (r *recorded) asked() (request *http.Request, body string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.request, r.body
 }
 
 func answering(t *testing.T, code int, answer string) *recorded {
@@ -43,6 +59,8 @@ func answering(t *testing.T, code int, answer string) *recorded {
 // ServeHTTP implements http.Handler.
 func (r *recorded) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	body, _ := io.ReadAll(request.Body)
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.request, r.body = request, string(body)
 	w.Header().Set("Date", "Sat, 01 Aug 2026 03:07:10 GMT")
 	w.Header().Set("Content-Type", "application/json")
@@ -104,11 +122,12 @@ func TestRemoteCommands(t *testing.T) {
 			if code != tt.code || stderr != "" {
 				t.Errorf("exit code %d, stderr %s", code, stderr)
 			}
-			if asked := server.request.Method + " " + server.request.URL.RequestURI(); asked != tt.asked {
+			request, body := server.asked()
+			if asked := request.Method + " " + request.URL.RequestURI(); asked != tt.asked {
 				t.Errorf("it asks %s, want %s", asked, tt.asked)
 			}
-			if tt.body != "" && server.body != tt.body {
-				t.Errorf("it sends %s, want %s", server.body, tt.body)
+			if tt.body != "" && body != tt.body {
+				t.Errorf("it sends %s, want %s", body, tt.body)
 			}
 			stdout = strings.ReplaceAll(stdout, server.URL, "http://HOST:PORT")
 			if *update {
@@ -168,13 +187,14 @@ func TestPastedDescriptor(t *testing.T) {
 	server := answering(t, http.StatusOK, fromFile(t, "hostile.json"))
 	_, stdout, _ := call(t, "denials", "--server="+server.URL)
 	var asked []string
-	server.code, server.answer = http.StatusOK, fromFile(t, "none.json")
+	server.next(fromFile(t, "none.json"))
 	for _, row := range regexp.MustCompile(`(?m)^[0-9:]{8}  \S.*  ('a\S*' '.*')$`).FindAllStringSubmatch(stdout, -1) {
 		command := exec.Command(shell, "-c", `"$0" peek `+row[1]+" --server "+server.URL, os.Args[0])
 		command.Env = append(os.Environ(), asProgram+"=1")
 		out, _ := command.CombinedOutput() // the answer is of another descriptor
 		var d adminapi.Descriptor
-		if err := json.Unmarshal([]byte(server.body), &d); err != nil {
+		_, body := server.asked()
+		if err := json.Unmarshal([]byte(body), &d); err != nil {
 			t.Fatalf("%s: %v\n%s", row[1], err, out)
 		}
 		domain, entries, err := d.Bytes()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,8 +19,8 @@ func TestRemoteBadInput(t *testing.T) {
 	missing := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "there is no exception x", http.StatusNotFound)
 	})
-	notThere := answering(t, http.StatusOK, "")
-	notThere.Config.Handler = missing
+	notThere := httptest.NewServer(missing)
+	defer notThere.Close()
 	except := func(args ...string) []string {
 		return append([]string{"except", "add", "api", "user=alice", "--server=" + ok, "--for=1h", "--reason=why"}, args...)
 	}
@@ -82,7 +83,8 @@ func TestRemoteByVariables(t *testing.T) {
 			t.Setenv(name, filepath.Join(dir, "token"))
 			code, stdout, stderr := call(t, "top")
 			compare(t, 0, []string{"Nothing was denied"}, nil, code, stdout, stderr)
-			if got := server.request.Header.Get("Authorization"); got != "Bearer swordfish" || strings.Contains(stdout+stderr, "swordfish") {
+			request, _ := server.asked()
+			if got := request.Header.Get("Authorization"); got != "Bearer swordfish" || strings.Contains(stdout+stderr, "swordfish") {
 				t.Errorf("it sends %q and shows %s%s", got, stdout, stderr)
 			}
 		})
@@ -90,13 +92,13 @@ func TestRemoteByVariables(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "ca.pem"), testenv.NewAuthority(t).PEM(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	server.answer = fromFile(t, "exception.json")
+	server.next(fromFile(t, "exception.json"))
 	_, stdout, _ := call(t, "except", "add", "api", "user=alice", "--amount=2.5", "--for=1h", "--reason=why", "--by=ops", "--token-file="+dir+"/token", "--ca-file="+dir+"/ca.pem")
 	if want := "weir except remove 7f3a --token-file " + dir + "/token --ca-file " + dir + "/ca.pem\n"; !strings.HasSuffix(stdout, want) {
 		t.Errorf("got\n%s\nwant at its end %s", stdout, want)
 	}
-	if !strings.Contains(server.body, `"effect":"amount","factor":2.5,"for":3600,`) {
-		t.Errorf("it sends %s", server.body)
+	if _, body := server.asked(); !strings.Contains(body, `"effect":"amount","factor":2.5,"for":3600,`) {
+		t.Errorf("it sends %s", body)
 	}
 }
 
