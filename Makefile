@@ -13,6 +13,9 @@ OF_COMMIT  = --build-arg VERSION=$(VERSION) --build-arg COMMIT=$$(git rev-parse 
 # The race detector needs cgo and a C compiler.
 RACE := $(shell test "$$($(GO) env CGO_ENABLED)" = 1 && command -v $$($(GO) env CC) >/dev/null && echo -race)
 
+# Its service discoveries, which rules need none of, are most of its code.
+PROMTOOL := $(GO) run -modfile=tools/promtool/go.mod -tags=remove_all_sd github.com/prometheus/prometheus/cmd/promtool
+
 GOLANGCI_LINT := $(GO) tool -modfile=tools/go.mod golangci-lint
 
 .PHONY: help
@@ -53,6 +56,13 @@ fuzz: ## Run each fuzz target for FUZZ (10s, or 1000x inputs) beyond its stored 
 .PHONY: manifests
 manifests: ## Compare the manifests of the examples with the schemas of Kubernetes and others
 	$(GO) -C examples/check test -count=1 ./...
+
+.PHONY: alerts
+alerts: tools ## Check and test the alerts, and ask each query of the dashboard of a running server
+	$(PROMTOOL) check rules --lint=all --lint-fatal deploy/prometheus/alerts.yaml
+	$(PROMTOOL) test rules deploy/prometheus/alerts_test.yaml
+	$(GO) -C deploy/check test -count=1 ./...
+	@scripts/tools.sh missing
 
 .PHONY: differential
 differential: tools ## Compare DECISIONS (1000000) random decisions of a real Redis with the model

@@ -2,8 +2,11 @@ package main
 
 import (
 	"cmp"
+	"runtime"
 	"runtime/debug"
 	"strings"
+
+	"weir/internal/app"
 )
 
 // What the build was given with -ldflags "-X main.release=...": the version, and where the
@@ -11,20 +14,12 @@ import (
 var release, commit, date string
 
 // version returns the version of the program, the commit it was built from, the time of
-// that commit, and the Go version, as far as the build recorded them. Without release the
-// version is that of the module.
+// that commit, and the Go version, as far as the build recorded them.
 func version() string {
-	build, ok := debug.ReadBuildInfo()
-	if !ok {
-		return cmp.Or(release, "unknown")
-	}
-	settings := make(map[string]string)
-	for _, s := range build.Settings {
-		settings[s.Key] = s.Value
-	}
-	words := []string{cmp.Or(release, build.Main.Version)}
-	if revision := cmp.Or(settings["vcs.revision"], commit); revision != "" {
-		words = append(words, "revision "+revision)
+	b, settings := build()
+	words := []string{b.Version}
+	if b.Commit != "" {
+		words = append(words, "revision "+b.Commit)
 	}
 	if at := cmp.Or(settings["vcs.time"], date); at != "" {
 		words = append(words, at)
@@ -32,5 +27,23 @@ func version() string {
 	if settings["vcs.modified"] == "true" {
 		words = append(words, "modified")
 	}
-	return strings.Join(append(words, build.GoVersion), ", ")
+	return strings.Join(append(words, b.Go), ", ")
+}
+
+// build returns what the build recorded, and the settings of its tools. Without release
+// the version is that of the module.
+func build() (b app.Build, settings map[string]string) {
+	settings = make(map[string]string)
+	module := "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		module = info.Main.Version
+		for _, s := range info.Settings {
+			settings[s.Key] = s.Value
+		}
+	}
+	return app.Build{
+		Version: cmp.Or(release, module),
+		Commit:  cmp.Or(settings["vcs.revision"], commit),
+		Go:      runtime.Version(),
+	}, settings
 }

@@ -58,6 +58,7 @@ func New(opts Options) (*App, error) {
 func (a *App) build() error {
 	s, reg := a.opts.Settings, a.opts.Registry
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registerBuild(reg, a.opts.Build)
 
 	a.logger.Info("starting", "version", a.opts.Version)
 	limitMemory(a.logger)
@@ -198,6 +199,7 @@ func (a *App) transport() (credentials.TransportCredentials, error) {
 	if config == nil {
 		return insecure.NewCredentials(), nil
 	}
+	registerCertificates(a.opts.Registry, "grpc", config.TLS)
 	a.cleanups.add("TLS", func(context.Context) error {
 		config.Close()
 		return nil
