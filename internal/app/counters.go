@@ -27,7 +27,9 @@ func (a *App) peek(ctx context.Context, d adminapi.Descriptor) (adminapi.Counter
 	if err != nil {
 		return adminapi.Counters{}, err
 	}
-	return a.counters.Peek(ctx, domain, entries)
+	answer, err := a.counters.Peek(ctx, domain, entries)
+	answer.Exception = a.findException(domain, entries)
+	return answer, err
 }
 
 // reset sets the counters of a descriptor to zero, and logs who wanted it: by is what they

@@ -10,6 +10,7 @@ import (
 	"weir/internal/adminapi"
 	"weir/internal/exceptions"
 	"weir/internal/limiter"
+	"weir/internal/limiter/redisstore"
 )
 
 // firstLoad bounds how long a start waits for the exceptions: a Redis that is not there
@@ -28,6 +29,9 @@ func (a *App) openExceptions() *atomic.Pointer[exceptions.Set] {
 
 // exceptionStore returns what keeps exceptions for all servers.
 func (a *App) exceptionStore() exceptions.Store {
+	if a.store.board != nil {
+		return sharedExceptions{a.store.board}
+	}
 	return new(exceptions.Memory)
 }
 
@@ -122,4 +126,45 @@ func exceptionError(err error) error {
 		}
 	}
 	return err
+}
+
+// sharedExceptions are those that all servers on one Redis have.
+type sharedExceptions struct{ board *redisstore.Board }
+
+// Load implements exceptions.Store.
+func (s sharedExceptions) Load(ctx context.Context, known exceptions.Version) ([]exceptions.Record, exceptions.Version, error) {
+	records, version, err := s.board.Load(ctx, redisstore.Version(known))
+	of := make([]exceptions.Record, len(records))
+	for i, r := range records {
+		of[i] = exceptions.Record(r)
+	}
+	return of, exceptions.Version(version), err
+}
+
+// Add implements exceptions.Store.
+func (s sharedExceptions) Add(ctx context.Context, r exceptions.Record, most int) error {
+	err := s.board.Add(ctx, redisstore.Record(r), most)
+	if errors.Is(err, redisstore.ErrFull) {
+		return exceptions.ErrFull
+	}
+	return err
+}
+
+// Remove implements exceptions.Store.
+func (s sharedExceptions) Remove(ctx context.Context, id string) (bool, error) {
+	return s.board.Remove(ctx, id)
+}
+
+// Restore implements exceptions.Store.
+func (s sharedExceptions) Restore(ctx context.Context, records []exceptions.Record) error {
+	of := make([]redisstore.Record, len(records))
+	for i, r := range records {
+		of[i] = redisstore.Record(r)
+	}
+	return s.board.Restore(ctx, of)
+}
+
+// Forget implements exceptions.Store.
+func (s sharedExceptions) Forget(ctx context.Context, ids []string) error {
+	return s.board.Forget(ctx, ids)
 }

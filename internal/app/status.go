@@ -13,14 +13,15 @@ func (a *App) status() admin.Status {
 	now := time.Now()
 	rates := a.rates.latest(now)
 	return admin.Status{
-		Version: a.opts.Version,
-		Uptime:  now.Sub(a.started),
-		Health:  a.health.err(),
-		Store:   a.store.status(),
-		Rules:   a.source.report(),
-		Notes:   a.notes(),
-		Decided: rates.Decisions,
-		Denied:  rates.Denials,
+		Version:    a.opts.Version,
+		Uptime:     now.Sub(a.started),
+		Health:     a.health.err(),
+		Store:      a.store.status(),
+		Rules:      a.source.report(),
+		Notes:      a.notes(),
+		Exceptions: len(a.exceptions.All()),
+		Decided:    rates.Decisions,
+		Denied:     rates.Denials,
 	}
 }
 

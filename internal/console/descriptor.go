@@ -14,8 +14,8 @@ import (
 	"weir/internal/plaintext"
 )
 
-// asked is a descriptor as forms and links have it: as text, that of the domain like a key
-// of a descriptor, so that both can hold any bytes.
+// asked is a descriptor as forms and links have it: as the text of commands, which can hold
+// any bytes.
 type asked struct{ Domain, Text string }
 
 func ask(form url.Values) asked {
@@ -23,7 +23,7 @@ func ask(form url.Values) asked {
 }
 
 func spell(domain string, entries []limiter.Entry) asked {
-	return asked{explain.SpellDescriptor([]limiter.Entry{{Key: domain}}), explain.SpellDescriptor(entries)}
+	return asked{explain.FormatDomain(domain), explain.FormatDescriptor(entries)}
 }
 
 // Query is the part of a link that asks for it.
@@ -36,17 +36,13 @@ func (a asked) parse() (domain string, entries []limiter.Entry, err error) {
 	if a.Domain == "" || a.Text == "" {
 		return "", nil, errors.New("a domain and a descriptor are needed")
 	}
-	name, err := explain.ParseDescriptor(a.Domain)
-	if err == nil && (len(name) != 1 || name[0].Value != "") {
-		err = errors.New("a comma or an = needs a backslash before it")
-	}
-	if err != nil {
+	if domain, err = explain.ParseDomain(a.Domain); err != nil {
 		return "", nil, fmt.Errorf("domain: %w", err)
 	}
 	if entries, err = explain.ParseDescriptor(a.Text); err != nil {
 		return "", nil, fmt.Errorf("descriptor: %w", err)
 	}
-	return name[0].Key, entries, nil
+	return domain, entries, nil
 }
 
 // wire is the descriptor for a Server.

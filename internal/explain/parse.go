@@ -1,12 +1,10 @@
 package explain
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"weir/internal/limiter"
 )
@@ -14,8 +12,8 @@ import (
 // ParseDescriptor reads a descriptor as people write it in a command:
 // user=alice,path=/login. A comma ends an entry, and the first = in it ends its
 // key; without one, the entry has no value. A backslash takes the character
-// after it as it is, be it a comma, an = of a key, or a backslash; \xff is the byte with
-// that number.
+// after it as it is, be it a comma, an = of a key, or a backslash; \x and two
+// hexadecimal digits are any byte.
 func ParseDescriptor(text string) ([]limiter.Entry, error) {
 	var entries []limiter.Entry
 	var e limiter.Entry
@@ -37,10 +35,11 @@ func ParseDescriptor(text string) ([]limiter.Entry, error) {
 	}
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
-		case c == '\\' && i+1 == len(text):
-			return nil, errors.New(`a backslash at the end, write \\ for one`)
 		case c == '\\':
-			b, n := escaped(text[i+1:])
+			b, n, err := escaped(text[i+1:])
+			if err != nil {
+				return nil, err
+			}
 			part.WriteByte(b)
 			i += n
 		case c == ',':
@@ -57,50 +56,39 @@ func ParseDescriptor(text string) ([]limiter.Entry, error) {
 	return entries, end()
 }
 
-// escaped returns the byte that the text after a backslash stands for, and the length of
-// that text.
-func escaped(text string) (b byte, n int) {
-	if len(text) >= 3 && text[0] == 'x' {
-		if b, err := strconv.ParseUint(text[1:3], 16, 8); err == nil {
-			return byte(b), 3
+// ParseDomain reads a domain with the backslashes of ParseDescriptor.
+func ParseDomain(text string) (string, error) {
+	var domain strings.Builder
+	for i := 0; i < len(text); i++ {
+		if text[i] != '\\' {
+			domain.WriteByte(text[i])
+			continue
 		}
+		b, n, err := escaped(text[i+1:])
+		if err != nil {
+			return "", err
+		}
+		domain.WriteByte(b)
+		i += n
 	}
-	return text[0], 1
+	return domain.String(), nil
 }
 
-// SpellDescriptor writes a descriptor so that ParseDescriptor reads it, as text that can
-// be shown.
-func SpellDescriptor(entries []limiter.Entry) string {
-	var b strings.Builder
-	for i, e := range entries {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		spell(&b, e.Key, `,=\`)
-		if e.Value != "" {
-			b.WriteByte('=')
-			spell(&b, e.Value, `,\`)
-		}
+// escaped returns the byte for which a backslash and the n first bytes of rest stand.
+func escaped(rest string) (b byte, n int, err error) {
+	switch {
+	case rest == "":
+		return 0, 0, errors.New(`a backslash at the end, write \\ for one`)
+	case rest[0] != 'x':
+		return rest[0], 1, nil
+	case len(rest) < 3:
+		return 0, 0, errHex
 	}
-	return b.String()
+	digits, err := hex.DecodeString(rest[1:3])
+	if err != nil {
+		return 0, 0, errHex
+	}
+	return digits[0], 3, nil
 }
 
-// spell writes s with a backslash before the characters in special. Spaces at its ends and
-// what cannot be shown are bytes with their numbers.
-func spell(b *strings.Builder, s, special string) {
-	for i, size := 0, 0; i < len(s); i += size {
-		var r rune
-		r, size = utf8.DecodeRuneInString(s[i:])
-		switch {
-		case strings.ContainsRune(special, r):
-			b.WriteByte('\\')
-			b.WriteRune(r)
-		case r == utf8.RuneError, !unicode.IsGraphic(r), unicode.IsSpace(r) && (i == 0 || i+size == len(s)):
-			for _, c := range []byte(s[i : i+size]) {
-				fmt.Fprintf(b, `\x%02x`, c)
-			}
-		default:
-			b.WriteRune(r)
-		}
-	}
-}
+var errHex = errors.New(`\x needs two hexadecimal digits, such as \x0a`)
