@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -65,10 +66,11 @@ func TestDescriptorsOfEnvoy(t *testing.T) {
 	testenv.Envoy(t)
 	const file = "e2e/testdata/descriptors.yaml"
 	validateBootstrapErrors(t, filepath.Join(testenv.Repository(t), file))
-	w := startWeir(t, writeRules(t, "domain: first\ndescriptors: [{key: nobody, rate_limit: {unit: day, requests_per_unit: 2}}]\n"),
+	w := startWeir(t, writeRules(t, "domain: first\ndescriptors: [{key: generic_key, rate_limit: {unit: year, requests_per_unit: 1000}}]\n"),
 		"DECISION_LOG=all", "DECISION_LOG_RATE=1000000")
 	doc := readBootstrap(t, file)
 	setUpstreams(t, doc, w.grpc, startUpstream(t))
+	makePatient(t, doc)
 	gateway := runEnvoy(t, doc)
 	for i, r := range envoyRequests {
 		r.send(t, gateway.addr)
@@ -79,6 +81,13 @@ func TestDescriptorsOfEnvoy(t *testing.T) {
 		asked, err = decidedDescriptors(w.output.String())
 		return err
 	})
+	// Envoy does not use the hits_addend of a route's rate limits, as a note of weir descriptors says.
+	for value, remaining := range map[string]int{"now": 999, "specific": 1000} {
+		record := regexp.MustCompile(fmt.Sprintf(`"value":"%s".*"remaining":%d\b`, value, remaining))
+		if !record.MatchString(w.output.String()) {
+			t.Errorf("after %s, not %d are left", value, remaining)
+		}
+	}
 	for i, r := range envoyRequests {
 		if got := r.foretold(t, file); !slices.Equal(got, asked[i]) {
 			t.Errorf("%+v: weir descriptors prints\n  %s\nand Envoy sent\n  %s", r, strings.Join(got, "\n  "), strings.Join(asked[i], "\n  "))
