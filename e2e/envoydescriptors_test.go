@@ -26,6 +26,7 @@ type sent struct {
 	headers                 []string
 	from                    string // the address that Envoy trusts, by default 192.0.2.1
 	added                   string // a header as Envoy has it after it has read the request
+	done                    string // the value of a descriptor that Envoy sends after the answer
 }
 
 // envoyRequests use all that e2e/testdata/descriptors.yaml has.
@@ -47,7 +48,7 @@ var envoyRequests = []sent{
 	{path: "/match", headers: []string{"x-a: One", "x-a: Two"}}, {path: "/match", headers: []string{"x-a: Onward", "x-a: 7"}}, {path: "/match", headers: []string{"x-a: 99999999999999999999"}},
 	{path: "/old"}, {path: "/old", headers: []string{"x-a: One"}}, {path: "/old", headers: []string{"x-a: Only"}},
 	{path: "/clusters"}, {path: "/stages"}, {path: "/stages", from: "10.1.2.3", added: "x-envoy-internal: true"}, {path: "/stages", headers: []string{"x-envoy-internal: no"}, added: "x-envoy-internal:"},
-	{path: "/override"}, {path: "/include"}, {path: "/ignore"}, {path: "/own"}, {path: "/specific"}, {path: "/done"}, {path: "/disabled"},
+	{path: "/override"}, {path: "/include"}, {path: "/ignore"}, {path: "/own"}, {path: "/specific", done: "done"}, {path: "/done", done: "then"}, {path: "/disabled"},
 	{path: "/redirect"}, {path: "/direct"}, {path: "/cASE?x"}, {path: "/case/"},
 	{path: "/separated"}, {path: "/separated/"}, {path: "/separated?x"}, {path: "/separatedness"},
 	{path: "/abc/12?3"}, {path: "/abc/123"}, {path: "/ABC/12"},
@@ -74,6 +75,12 @@ func TestDescriptorsOfEnvoy(t *testing.T) {
 	gateway := runEnvoy(t, doc)
 	for i, r := range envoyRequests {
 		r.send(t, gateway.addr)
+		testenv.Eventually(t, func() error {
+			if r.done != "" && !strings.Contains(w.output.String(), `"value":"`+r.done+`"`) {
+				return fmt.Errorf("Envoy has not sent %s", r.done)
+			}
+			return nil
+		})
 		sent{path: fmt.Sprintf("/marker?n=%d", i)}.send(t, gateway.addr)
 	}
 	var asked [][]string
