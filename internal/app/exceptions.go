@@ -104,13 +104,18 @@ func (a *App) findException(domain string, entries []limiter.Entry) *adminapi.Ex
 	return nil
 }
 
-func newException(e *exceptions.Exception) adminapi.Exception {
-	var entries []adminapi.KeyValue
-	for _, entry := range e.Entries {
-		entries = append(entries, adminapi.KeyValue(entry))
+// factorOf returns by how much an exception multiplies the amounts of a descriptor's limits,
+// 1 if none does.
+func (a *App) factorOf(domain string, entries []limiter.Entry) float64 {
+	if e := a.exceptions.Find(domain, entries); e != nil && e.Effect == exceptions.Amount {
+		return e.Factor
 	}
+	return 1
+}
+
+func newException(e *exceptions.Exception) adminapi.Exception {
 	return adminapi.Exception{
-		ID: e.ID, Descriptor: adminapi.NewDescriptor(e.Domain, entries), Effect: e.Effect.String(), Factor: e.Factor,
+		ID: e.ID, Descriptor: adminapi.NewDescriptor(e.Domain, e.Entries), Effect: e.Effect.String(), Factor: e.Factor,
 		Created: e.Created, Until: e.Until, By: e.By, Reason: e.Reason, Used: e.Used(),
 	}
 }

@@ -22,6 +22,9 @@ type Options struct {
 	Plan plan.Options
 	// ShowKeys shows the keys of the counters, because others can look at them, too.
 	ShowKeys bool
+	// Factor returns by how much an exception multiplies the amounts of a descriptor's limits,
+	// 1 if none does. nil: none ever does.
+	Factor func(domain string, entries []limiter.Entry) float64
 	// Announce has other servers forget which counters are over. nil: there are none.
 	Announce func(context.Context) error
 }
@@ -69,10 +72,14 @@ func unavailable(what string, err error) error {
 
 // look does something to the counters of a descriptor, and then looks at them.
 func (c *Counters) look(ctx context.Context, domain string, entries []limiter.Entry, do func(context.Context, []limiter.Hit) error) (adminapi.Counters, error) {
-	answer := adminapi.Counters{Descriptor: newDescriptor(domain, entries), Limits: []adminapi.Counter{}}
+	answer := adminapi.Counters{Descriptor: adminapi.NewDescriptor(domain, entries), Limits: []adminapi.Counter{}}
 	tree := c.Rules()
 	if tree == nil {
 		return answer, adminapi.Errorf(adminapi.ErrUnavailable, "no rules are loaded yet")
+	}
+	factor := 1.
+	if c.Factor != nil {
+		factor = c.Factor(domain, entries)
 	}
 	rule, entries := named(tree, domain, entries)
 	request := plan.Request{Domain: domain, Descriptors: []plan.Descriptor{{Entries: entries}}}
@@ -88,6 +95,11 @@ func (c *Counters) look(ctx context.Context, domain string, entries []limiter.En
 	// Several limits of a rule never have one counter, so there are as many as hits.
 	if err := do(ctx, p.Hits); err != nil {
 		return answer, err
+	}
+	if factor != 1 {
+		for i := range p.Hits { // as a request does: what is used counts
+			p.Hits[i].Limit = p.Hits[i].Limit.Times(factor)
+		}
 	}
 	held, err := c.Store.Peek(ctx, p.Hits)
 	if err != nil {
@@ -144,20 +156,12 @@ func (c *Counters) limits(rule *descriptors.Rule, hits []limiter.Hit) (limits []
 
 // fill fills in what a counter holds.
 func (c *counter) fill(l *limiter.Limit, holds limiter.Counter) {
+	c.Rate = l.Rate()
 	c.Amount, c.Used, c.Remaining = l.Size(), uint64(holds.Used), uint64(holds.Remaining)
 	if holds.RetryAfter != limiter.Never {
 		c.RetryAfter = new(holds.RetryAfter.Seconds())
 	}
 	c.WholeIn, c.BannedFor = holds.WholeIn.Seconds(), holds.BannedFor.Seconds()
-}
-
-// newDescriptor echoes what was asked for.
-func newDescriptor(domain string, entries []limiter.Entry) adminapi.Descriptor {
-	texts := make([]adminapi.KeyValue, len(entries))
-	for i, e := range entries {
-		texts[i] = adminapi.KeyValue(e)
-	}
-	return adminapi.NewDescriptor(domain, texts)
 }
 
 // Entries returns the domain and entries that d holds.
