@@ -23,36 +23,43 @@ import (
 
 const chart = "../../deploy/chart"
 
-// valueSets are values that the chart is rendered with, in the order of the flags of
-// helm, and the kinds that come out of it beside a Deployment and a Service.
+// valueSets are values that the chart is rendered with, the kinds that come out of it
+// beside a Deployment and a Service, and some of the text.
 var valueSets = []struct {
 	name, values string
 	kinds        []string
+	text         []string
 }{
-	{"defaults", "", []string{"PodDisruptionBudget", "ServiceAccount"}},
+	{"defaults", "", []string{"PodDisruptionBudget", "ServiceAccount"}, []string{"  replicas: 2\n", "clusterIP: None"}},
 	{"everything", everything, []string{
 		"ConfigMap", "ConfigMap", "HorizontalPodAutoscaler", "NetworkPolicy", "PodDisruptionBudget", "PrometheusRule", "ServiceAccount", "ServiceMonitor",
-	}},
+	}, []string{"minReplicas: 3\n", "maxReplicas: 20\n", "averageUtilization: 60}", "maxSkew: 2\n", "appProtocol: tls}", `grafana_dashboard: "1"`}},
 	{"nothing that can be left out", `
 podDisruptionBudget: {enabled: false}
 topologySpread: {enabled: false}
 serviceAccount: {create: false}
 service: {headless: false}
 resources: null
-`, nil},
+replicas: 1000000
+`, nil, []string{"  replicas: 1000000\n"}},
 	{"ConfigMap and Secrets that are there", `
 rules: {existingConfigMap: rules}
 redis: {urlSecret: {name: redis}, authSecret: {name: "123"}}
 serviceAccount: {create: false, name: weir}
 podDisruptionBudget: {maxUnavailable: 25%}
-`, []string{"PodDisruptionBudget"}},
-	{"TLS without certificates of clients", "tls: {secretName: tls}", []string{"PodDisruptionBudget", "ServiceAccount"}},
+`, []string{"PodDisruptionBudget"}, []string{
+		"maxUnavailable: 25%\n", `name: REDIS_URL, valueFrom: {secretKeyRef: {name: "redis", key: "url"}}`,
+		`name: REDIS_AUTH, valueFrom: {secretKeyRef: {name: "123", key: "password"}}`, `configMap: {name: "rules"}`,
+	}},
+	{"TLS without certificates of clients", "tls: {secretName: tls}", []string{"PodDisruptionBudget", "ServiceAccount"}, []string{`secret: {secretName: "tls"`}},
 	{"text that YAML could misread", `
-fullnameOverride: "123"
+nameOverride: "1"
 image: {tag: "1.20", pullSecrets: ["1"]}
 env: {"Y": "on", SHADOW_MODE: true, NEAR_LIMIT_RATIO: "0.5", MAX_DESCRIPTORS: 20000000}
 rules: {files: {1.yaml: "   # indented\ndomain: '1'\ndescriptors: []\n"}}
-`, []string{"ConfigMap", "PodDisruptionBudget", "ServiceAccount"}},
+`, []string{"ConfigMap", "PodDisruptionBudget", "ServiceAccount"}, []string{
+		`{name: "MAX_DESCRIPTORS", value: "20000000"}`, `{name: "Y", value: "on"}`, "|2\n       # indented\n    domain: '1'\n",
+	}},
 }
 
 const everything = `
@@ -128,9 +135,19 @@ func TestChart(t *testing.T) {
 	}
 	for _, test := range valueSets {
 		t.Run(test.name, func(t *testing.T) {
+			lint := helm(t, "lint", "--strict", chart, "--values", "-")
+			lint.Stdin = strings.NewReader(test.values)
+			if out, err := lint.CombinedOutput(); err != nil {
+				t.Errorf("helm lint: %v\n%s", err, out)
+			}
 			manifests, err := render(t, test.values)
 			if err != nil {
 				t.Fatal(err)
+			}
+			for _, text := range test.text {
+				if !strings.Contains(manifests, text) {
+					t.Errorf("there is no %q in:\n%s", text, manifests)
+				}
 			}
 			rendered := &set{elsewhere: []string{"rules"}}
 			var kinds []string
@@ -246,6 +263,7 @@ func TestChartRefuses(t *testing.T) {
 		"replica: 2":                                         "additional properties 'replica' not allowed",
 		"image: {pullPolicy: Sometimes}":                     "at '/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'",
 		"image: {tag: 'a b'}":                                "at '/image/tag': 'a b' does not match pattern",
+		"fullnameOverride: '123'":                            "at '/fullnameOverride': '123' does not match pattern",
 		"redis: {ulr: a}":                                    "at '/redis': additional properties 'ulr' not allowed",
 		"redis: {type: Cluster}":                             "at '/redis/type': value must be one of",
 		"redis: {urlSecret: {name: A_B}}":                    "at '/redis/urlSecret/name': 'A_B' does not match pattern",
