@@ -222,7 +222,7 @@ func TestChartGoesToWeir(t *testing.T) {
 	got := map[string]string{}
 	for _, variable := range rendered.deployments[0].Spec.Template.Spec.Containers[0].Env {
 		got[variable.Name] = variable.Value
-		if !strings.Contains(settings, "`"+variable.Name+"`") && !slices.Contains(notYet, variable.Name) {
+		if !strings.Contains(settings, "`"+variable.Name+"`") {
 			t.Errorf("docs/settings.md has no %s", variable.Name)
 		}
 	}
@@ -252,9 +252,6 @@ func TestChartGoesToWeir(t *testing.T) {
 		t.Error("the alerts do not lead to prometheusRule.runbookURL")
 	}
 }
-
-// notYet are settings that Weir has not.
-var notYet = []string{"ADMIN_TOKEN_FILE"}
 
 // TestChartRefuses renders values that are none. The error names them.
 func TestChartRefuses(t *testing.T) {
