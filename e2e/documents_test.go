@@ -63,6 +63,8 @@ var blockTests = []struct{ document, language, start, test, why string }{
 	{document: "examples/llm/README.md", test: "TestLLMExampleReadme"},
 	{document: "examples/login/README.md", language: "sh", test: "TestLoginExampleReadme"},
 	{document: "examples/login/README.md", test: "TestLoginExampleReadme"},
+	{document: "examples/xds/README.md", language: "sh", test: "TestXDSExampleReadme"},
+	{document: "examples/xds/README.md", test: "TestXDSExampleReadme"},
 }
 
 // Every block of code in every document is run by a test, or says why it is not.
@@ -140,7 +142,7 @@ func testFiles(t *testing.T) map[string]string {
 func TestInlineCommands(t *testing.T) {
 	t.Parallel()
 	var help strings.Builder
-	commands := []string{"serve", "validate", "explain", "test", "bench", "status", "top", "denials", "peek", "reset", "except", "except add", "except list", "except remove", "version"}
+	commands := []string{"serve", "validate", "explain", "descriptors", "test", "bench", "status", "top", "denials", "peek", "reset", "except", "except add", "except list", "except remove", "version"}
 	for _, command := range commands {
 		out, err := exec.Command(program(t), append([]string{"help"}, strings.Fields(command)...)...).CombinedOutput()
 		if err != nil {
