@@ -85,7 +85,7 @@ func (d *demand) addToBucket(t *table, p *peak, h *limiter.Hit, now int64) {
 	}
 	b := d.hull(t, p.state)
 	rate := b.add(float64(h.CountedCost()), now, float64(p.float()), d.ratio, float64(d.limit.Period().Microseconds()))
-	p.raise(rate)
+	p.raise(math.Ceil(rate * (1 - 1e-12))) // amounts are whole numbers
 	d.putHull(t, p, b, now)
 }
 
@@ -231,7 +231,7 @@ func (t *table) amounts(shares []float64) []uint64 {
 			i--
 		}
 		p := peak{value: [2]uint16{uint16(i), uint16(high)}}
-		amounts = append(amounts, uint64(math.Ceil(float64(p.float())*(1-1e-7))))
+		amounts = append(amounts, uint64(p.float()))
 	}
 	return amounts
 }
