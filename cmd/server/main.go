@@ -33,14 +33,15 @@ const (
 
 // commandLine is what can be asked of the program.
 type commandLine struct {
-	Serve    settings.Settings `cmd:"" default:"withargs" help:"Serve rate limit requests. This is what happens if no command is given."`
-	Validate validation        `cmd:"" help:"Check rules. Exits with 0 if they are valid, 1 after printing every problem, one per line, and 2 if some cannot be read."`
-	Explain  explanation       `cmd:"" help:"Explain what becomes of a descriptor. Shows its way through the rules, the rule that applies, its limits and their counters. Exits with 0 if a rule applies, 1 if none does, and 2 if the command or the rules are wrong."`
-	Test     ruleTests         `cmd:"" help:"Run unit tests of rules. Exits with 0 if all pass, 1 if one fails, and 2 if a file or the command is wrong, there is no test to run, or a signal ended them."`
-	Bench    benchmark         `cmd:"" help:"Put load on a server of Envoy's RateLimitService and measure it. Exits with 0 if every request was sent and answered, 1 if not or if nothing was measured, and 2 if the command is wrong or a server or process cannot be reached."`
-	Simulate simulation        `cmd:"" help:"Replay access logs against rules, before they are enforced. Exits with 0 after the report, and 2 if the command is wrong, or a log or file cannot be read."`
-	Version  struct{}          `cmd:"" help:"Print the version."`
-	Help     helping           `cmd:"" help:"Show what can be asked of the program, or of one command."`
+	Serve       settings.Settings `cmd:"" default:"withargs" help:"Serve rate limit requests. This is what happens if no command is given."`
+	Validate    validation        `cmd:"" help:"Check rules. Exits with 0 if they are valid, 1 after printing every problem, one per line, and 2 if some cannot be read."`
+	Explain     explanation       `cmd:"" help:"Explain what becomes of a descriptor. Shows its way through the rules, the rule that applies, its limits and their counters. Exits with 0 if a rule applies, 1 if none does, and 2 if the command or the rules are wrong."`
+	Descriptors descriptorsOf     `cmd:"" help:"Print which descriptors Envoy sends for a request. They are read from its own configuration. Exits with 0 if it sends some, 1 if none, and 2 if the command or the configuration is wrong."`
+	Test        ruleTests         `cmd:"" help:"Run unit tests of rules. Exits with 0 if all pass, 1 if one fails, and 2 if a file or the command is wrong, there is no test to run, or a signal ended them."`
+	Bench       benchmark         `cmd:"" help:"Put load on a server of Envoy's RateLimitService and measure it. Exits with 0 if every request was sent and answered, 1 if not or if nothing was measured, and 2 if the command is wrong or a server or process cannot be reached."`
+	Simulate    simulation        `cmd:"" help:"Replay access logs against rules, before they are enforced. Exits with 0 after the report, and 2 if the command is wrong, or a log or file cannot be read."`
+	Version     struct{}          `cmd:"" help:"Print the version."`
+	Help        helping           `cmd:"" help:"Show what can be asked of the program, or of one command."`
 
 	VersionFlag kong.VersionFlag `name:"version" short:"v" help:"Print the version."`
 }
@@ -124,6 +125,8 @@ func runCommand(ctx context.Context, args []string, stdout *output, stderr io.Wr
 		return orInterrupted(ctx, stderr, func() int { return line.Validate.run(stdout, stderr) })
 	case "explain":
 		return orInterrupted(ctx, stderr, func() int { return line.Explain.run(stdout, stderr) })
+	case "descriptors":
+		return orInterrupted(ctx, stderr, func() int { return line.Descriptors.run(stdout, stderr) })
 	case "test":
 		return orInterrupted(ctx, stderr, func() int { return line.Test.run(ctx, stdout, stderr) })
 	case "bench":
@@ -165,7 +168,7 @@ func help(options kong.HelpOptions, ctx *kong.Context) error {
 	fmt.Fprintf(ctx.Stdout, "Usage: weir <command> [flags]\n\n%s\n\n", ctx.Model.Help)
 	for _, command := range ctx.Model.Children {
 		what, _, _ := strings.Cut(command.Help, ".")
-		fmt.Fprintf(ctx.Stdout, "  %-8s  %s\n", command.Name, what)
+		fmt.Fprintf(ctx.Stdout, "  %-11s  %s\n", command.Name, what)
 	}
 	fmt.Fprint(ctx.Stdout, `
 Without a command it serves. The flags and exit codes of a command:

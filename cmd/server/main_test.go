@@ -279,13 +279,14 @@ func TestHelpIsOneScreen(t *testing.T) {
 
 Weir is a rate limit service for Envoy.
 
-  serve     Serve rate limit requests
-  validate  Check rules
-  explain   Explain what becomes of a descriptor
-  test      Run unit tests of rules
-  bench     Put load on a server of Envoy's RateLimitService and measure it
-  version   Print the version
-  help      Show what can be asked of the program, or of one command
+  serve        Serve rate limit requests
+  validate     Check rules
+  explain      Explain what becomes of a descriptor
+  descriptors  Print which descriptors Envoy sends for a request
+  test         Run unit tests of rules
+  bench        Put load on a server of Envoy's RateLimitService and measure it
+  version      Print the version
+  help         Show what can be asked of the program, or of one command
 
 Without a command it serves. The flags and exit codes of a command:
 

@@ -51,3 +51,28 @@ func ParseDescriptor(text string) ([]limiter.Entry, error) {
 	}
 	return entries, end()
 }
+
+// FormatDescriptor returns entries as ParseDescriptor reads them. All keys must have
+// some text.
+func FormatDescriptor(entries []limiter.Entry) string {
+	var b strings.Builder
+	for i, e := range entries {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		writeEscaped(&b, e.Key, `,=\`)
+		b.WriteByte('=')
+		writeEscaped(&b, e.Value, `,\`)
+	}
+	return b.String()
+}
+
+// writeEscaped writes s with a backslash before each of some characters.
+func writeEscaped(b *strings.Builder, s, escaped string) {
+	for i := range len(s) {
+		if strings.IndexByte(escaped, s[i]) >= 0 {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(s[i])
+	}
+}

@@ -157,7 +157,7 @@ type hull struct {
 	points [maxPoints]point
 }
 
-const maxPoints = 12
+const maxPoints = 40
 
 type point struct {
 	at     int64   // in microseconds since the epoch
