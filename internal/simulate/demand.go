@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"math"
+	"slices"
 
 	"weir/internal/limiter"
 )
@@ -98,15 +99,15 @@ func (d *demand) hull(t *table, w word) hull {
 	var h hull
 	if code != 0 {
 		s := t.codec.decode(code)
-		h.points[0], h.n, h.sum = point{at: s.At}, 1, float64(s.Used)
+		h.points, h.sum = append(h.points, point{at: s.At}), float64(s.Used)
 	}
 	return h
 }
 
 func (d *demand) putHull(t *table, p *peak, h hull, now int64) {
 	var s limiter.State
-	small := h.n <= 1 && h.sum == math.Trunc(h.sum) && h.sum < 1<<40
-	if small && h.n == 1 {
+	small := len(h.points) == 1 && h.sum < 1<<40 // costs are whole
+	if small {
 		s = limiter.State{At: h.points[0].at, Used: int64(h.sum)}
 		if t.codec.outgrown(s) {
 			t.sweep(now, s)
@@ -139,7 +140,7 @@ func (d *demand) rebase(t *table, p *peak, from *codec, now int64) {
 	s := from.decode(b)
 	p.state = word{}
 	if float64(now-s.At)/float64(d.limit.Period().Microseconds())*float64(p.float()) < float64(s.Used) {
-		d.putHull(t, p, hull{points: [maxPoints]point{{at: s.At}}, n: 1, sum: float64(s.Used)}, now)
+		d.putHull(t, p, hull{points: []point{{at: s.At}}, sum: float64(s.Used)}, now)
 	}
 }
 
@@ -153,11 +154,10 @@ func (d *demand) rebase(t *table, p *peak, from *codec, now int64) {
 // faster so often; the oldest is dropped then.
 type hull struct {
 	sum    float64 // asked for since points[0]
-	n      int
-	points [maxPoints]point
+	points []point
 }
 
-const maxPoints = 40
+const maxPoints = 64
 
 type point struct {
 	at     int64   // in microseconds since the epoch
@@ -168,27 +168,26 @@ type point struct {
 func (h *hull) add(cost float64, now int64, amount, ratio, period float64) float64 {
 	slope := func(a, b point) float64 { return (b.before - a.before) / (float64(b.at-a.at) / period) }
 	last := point{now, h.sum}
-	if h.n == 0 || h.points[h.n-1].at != now {
-		for h.n >= 2 && slope(h.points[h.n-2], h.points[h.n-1]) >= slope(h.points[h.n-1], last) {
-			h.n--
+	if n := len(h.points); n == 0 || h.points[n-1].at != now {
+		for n >= 2 && slope(h.points[n-2], h.points[n-1]) >= slope(h.points[n-1], last) {
+			n--
 		}
-		if h.n == maxPoints {
+		if h.points = h.points[:n]; n == maxPoints {
 			h.drop()
 		}
-		h.points[h.n] = last
-		h.n++
+		h.points = append(h.points, last)
 	}
 	peek := cost == 0
 	if peek {
 		cost = 1
 	}
-	for _, p := range h.points[:h.n] {
+	for _, p := range h.points {
 		amount = max(amount, (h.sum+cost-p.before)/(ratio+float64(now-p.at)/period))
 	}
 	if !peek {
 		h.sum += cost
 	}
-	for h.n >= 2 && slope(h.points[0], h.points[1]) <= amount {
+	for len(h.points) >= 2 && slope(h.points[0], h.points[1]) <= amount {
 		h.drop()
 	}
 	return amount
@@ -197,9 +196,8 @@ func (h *hull) add(cost float64, now int64, amount, ratio, period float64) float
 // drop drops the oldest point.
 func (h *hull) drop() {
 	start := h.points[1].before
-	copy(h.points[:], h.points[1:h.n])
-	h.n--
-	for i := range h.points[:h.n] {
+	h.points = slices.Delete(h.points, 0, 1)
+	for i := range h.points {
 		h.points[i].before -= start
 	}
 	h.sum -= start
