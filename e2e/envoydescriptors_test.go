@@ -84,6 +84,36 @@ func TestDescriptorsOfEnvoy(t *testing.T) {
 			t.Errorf("%+v: weir descriptors prints\n  %s\nand Envoy sent\n  %s", r, strings.Join(got, "\n  "), strings.Join(asked[i], "\n  "))
 		}
 	}
+
+	// The admin port shows the same configuration, with or without the filters.
+	whole := gateway.dump(t, "")
+	routes := gateway.dump(t, "?resource=static_route_configs")
+	for i, r := range envoyRequests {
+		if i%4 != 0 {
+			continue
+		}
+		if got := r.foretold(t, whole); !slices.Equal(got, asked[i]) {
+			t.Errorf("%+v: from the dump, weir descriptors prints\n  %s\nand Envoy sent\n  %s", r, strings.Join(got, "\n  "), strings.Join(asked[i], "\n  "))
+		}
+		if r.path != "/match" && r.path != "/headers" { // others depend on filters
+			continue
+		}
+		if got := r.foretold(t, routes, "--domain=first"); !slices.Equal(got, asked[i]) {
+			t.Errorf("%+v: from the route dump, weir descriptors prints\n  %s\nand Envoy sent\n  %s", r, strings.Join(got, "\n  "), strings.Join(asked[i], "\n  "))
+		}
+	}
+}
+
+// dump writes a dump of the admin port into a file and returns its path.
+func (e *envoy) dump(t *testing.T, query string) string {
+	t.Helper()
+	answer, err := fetch("http://" + e.admin + "/config_dump" + query)
+	if err != nil || answer.status != 200 {
+		t.Fatalf("config_dump%s: %+v (error: %v)", query, answer, err)
+	}
+	file := filepath.Join(t.TempDir(), "dump.json")
+	write(t, file, answer.body)
+	return file
 }
 
 // validateBootstrapErrors lets Envoy check a bootstrap that may have deprecated fields.
@@ -129,12 +159,13 @@ func (s sent) send(t *testing.T, addr string) {
 }
 
 // foretold returns what weir descriptors prints of a request, one descriptor per line.
-func (s sent) foretold(t *testing.T, file string) (lines []string) {
+func (s sent) foretold(t *testing.T, file string, options ...string) (lines []string) {
 	t.Helper()
-	args := []string{
-		"descriptors", file, "--output=json", "--method=" + or(s.method, "GET"), "--path=" + or(s.path, "/"),
-		"--authority=" + or(s.authority, "localhost"), "--remote-address=" + or(s.from, "192.0.2.1"),
-	}
+	args := append([]string{"descriptors", file}, options...)
+	args = append(args,
+		"--output=json", "--method="+or(s.method, "GET"), "--path="+or(s.path, "/"),
+		"--authority="+or(s.authority, "localhost"), "--remote-address="+or(s.from, "192.0.2.1"),
+	)
 	if s.added != "" {
 		args = append(args, "--header="+s.added)
 	}

@@ -14,7 +14,7 @@ import (
 // action appends what it makes of a request, at most one entry. It reports false if there
 // shall be no descriptor.
 type action interface {
-	append(entries []limiter.Entry, t *target) ([]limiter.Entry, bool)
+	append(entries []limiter.Entry, t *Request) ([]limiter.Entry, bool)
 }
 
 // errUnusable are reasons why an action cannot be computed here.
@@ -81,7 +81,7 @@ func newAction(a *routepb.RateLimit_Action, from around) (action, error) {
 // entry is an entry that is always the same.
 type entry limiter.Entry
 
-func (e entry) append(entries []limiter.Entry, _ *target) ([]limiter.Entry, bool) {
+func (e entry) append(entries []limiter.Entry, _ *Request) ([]limiter.Entry, bool) {
 	return append(entries, limiter.Entry(e)), true
 }
 
@@ -103,7 +103,7 @@ type headerEntry struct {
 	skip bool
 }
 
-func (h headerEntry) append(entries []limiter.Entry, t *target) ([]limiter.Entry, bool) {
+func (h headerEntry) append(entries []limiter.Entry, t *Request) ([]limiter.Entry, bool) {
 	value, ok := h.name.first(t)
 	if !ok {
 		return entries, h.skip
@@ -117,7 +117,7 @@ type queryEntry struct {
 	skip      bool
 }
 
-func (q queryEntry) append(entries []limiter.Entry, t *target) ([]limiter.Entry, bool) {
+func (q queryEntry) append(entries []limiter.Entry, t *Request) ([]limiter.Entry, bool) {
 	value, ok := parameter(t.query, q.name, true)
 	if !ok {
 		return entries, q.skip
@@ -128,7 +128,7 @@ func (q queryEntry) append(entries []limiter.Entry, t *target) ([]limiter.Entry,
 // addressEntry is remote_address.
 type addressEntry struct{}
 
-func (addressEntry) append(entries []limiter.Entry, t *target) ([]limiter.Entry, bool) {
+func (addressEntry) append(entries []limiter.Entry, t *Request) ([]limiter.Entry, bool) {
 	ip, err := netip.ParseAddr(t.RemoteAddress)
 	if err != nil {
 		return entries, false
@@ -157,7 +157,7 @@ func newMaskedEntry(m *routepb.RateLimit_Action_MaskedRemoteAddress) (action, er
 	return masked, nil
 }
 
-func (m maskedEntry) append(entries []limiter.Entry, t *target) ([]limiter.Entry, bool) {
+func (m maskedEntry) append(entries []limiter.Entry, t *Request) ([]limiter.Entry, bool) {
 	ip, err := netip.ParseAddr(t.RemoteAddress)
 	if err != nil {
 		return entries, false
@@ -203,7 +203,7 @@ func newAddressMatch(m *routepb.RateLimit_Action_RemoteAddressMatch) (action, er
 	return a, nil
 }
 
-func (a addressMatch) append(entries []limiter.Entry, t *target) ([]limiter.Entry, bool) {
+func (a addressMatch) append(entries []limiter.Entry, t *Request) ([]limiter.Entry, bool) {
 	ip, err := netip.ParseAddr(t.RemoteAddress)
 	if err != nil {
 		return entries, false
@@ -238,7 +238,7 @@ func newHeaderMatch(m *routepb.RateLimit_Action_HeaderValueMatch) (action, error
 	return match, err
 }
 
-func (m headerMatch) append(entries []limiter.Entry, t *target) ([]limiter.Entry, bool) {
+func (m headerMatch) append(entries []limiter.Entry, t *Request) ([]limiter.Entry, bool) {
 	if matchAll(m.tests, t) != m.expect {
 		return entries, false
 	}
@@ -265,7 +265,7 @@ func newQueryMatch(m *routepb.RateLimit_Action_QueryParameterValueMatch) (action
 	return match, err
 }
 
-func (m queryMatch) append(entries []limiter.Entry, t *target) ([]limiter.Entry, bool) {
+func (m queryMatch) append(entries []limiter.Entry, t *Request) ([]limiter.Entry, bool) {
 	for i := range m.tests {
 		if !m.tests[i].matches(t) {
 			if m.expect {
@@ -300,7 +300,7 @@ func newParameterTests(list []*routepb.QueryParameterMatcher, decode bool) (test
 }
 
 // matchAll reports whether a request passes all tests.
-func matchAll(tests []headerTest, t *target) bool {
+func matchAll(tests []headerTest, t *Request) bool {
 	for i := range tests {
 		if !tests[i].matches(t) {
 			return false

@@ -49,6 +49,8 @@ type Request struct {
 	// Route is %ROUTE_NAME%, empty if not known. Only patches of an EnvoyFilter for a
 	// named route need it: what that matches is in no EnvoyFilter.
 	Route string
+
+	path, query string // Path cut in two, here because it saves an allocation
 }
 
 // Header is a header of a request, no pseudo header. Its name is in lower case.
@@ -95,26 +97,20 @@ func (c *Config) Needs() Needs { return c.needs }
 func (c *Config) Descriptors(r Request) []Result { return c.AppendDescriptors(nil, &r) }
 
 // AppendDescriptors appends what Envoy sends for a request. It uses the memory behind
-// dst's length again, also that of Entries, which hold parts of the request's strings.
+// dst's length again, also that of Entries, which hold parts of the request's strings. It
+// writes to r, which therefore is of one goroutine.
 func (c *Config) AppendDescriptors(dst []Result, r *Request) []Result {
 	host := c.hosts.find(r.Authority, c.ignorePort)
 	if host == nil || host.redirects(r) {
 		return dst
 	}
-	path, query, _ := strings.Cut(r.Path, "?")
-	target := target{Request: r, path: path, query: query}
+	r.path, r.query, _ = strings.Cut(r.Path, "?")
 	for i := range host.routes {
-		if route := &host.routes[i]; route.match.matches(&target) {
-			return route.append(dst, &target)
+		if route := &host.routes[i]; route.match.matches(r) {
+			return route.append(dst, r)
 		}
 	}
 	return dst
-}
-
-// target is a request whose path is cut in two.
-type target struct {
-	*Request
-	path, query string
 }
 
 // call is a call that a rate limit filter makes.
@@ -136,7 +132,7 @@ type rateLimit struct {
 }
 
 // append appends the descriptors of a route: those of the request, then those of its end.
-func (r *route) append(dst []Result, t *target) []Result {
+func (r *route) append(dst []Result, t *Request) []Result {
 	for _, done := range []bool{false, true} {
 		if done && !r.onStreamDone {
 			break
@@ -157,7 +153,7 @@ func (r *route) append(dst []Result, t *target) []Result {
 }
 
 // isFor reports whether the filter looks at such requests.
-func (c *call) isFor(t *target) bool {
+func (c *call) isFor(t *Request) bool {
 	if c.internal && c.external {
 		return true
 	}
@@ -169,7 +165,7 @@ func (c *call) isFor(t *target) bool {
 }
 
 // append appends the descriptor, unless an action makes none.
-func (l *rateLimit) append(dst []Result, c *call, t *target) []Result {
+func (l *rateLimit) append(dst []Result, c *call, t *Request) []Result {
 	if n := len(dst); n < cap(dst) {
 		dst = dst[:n+1]
 	} else {

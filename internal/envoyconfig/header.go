@@ -15,9 +15,9 @@ func headerNamed(name string) header {
 }
 
 // first returns the first value of the header, and whether it is there.
-func (h header) first(t *target) (value string, ok bool) {
+func (h header) first(t *Request) (value string, ok bool) {
 	if h[0] == ':' {
-		return h.pseudo(t.Request)
+		return h.pseudo(t)
 	}
 	for i := range t.Headers {
 		if t.Headers[i].Name == string(h) {
@@ -28,9 +28,9 @@ func (h header) first(t *target) (value string, ok bool) {
 }
 
 // any reports whether the header is there, and one of its values passes a test.
-func (h header) any(t *target, passes test) (there, passed bool) {
+func (h header) any(t *Request, passes test) (there, passed bool) {
 	if h[0] == ':' {
-		value, ok := h.pseudo(t.Request)
+		value, ok := h.pseudo(t)
 		return ok, ok && passes(value)
 	}
 	for i := range t.Headers {

@@ -126,7 +126,7 @@ type routeMatch struct {
 	cookies    []cookieTest
 }
 
-func (m *routeMatch) matches(t *target) bool {
+func (m *routeMatch) matches(t *Request) bool {
 	return !m.never &&
 		(m.name == "" || m.name == t.Route) &&
 		(!m.connect || t.Method == "CONNECT") &&
@@ -137,7 +137,7 @@ func (m *routeMatch) matches(t *target) bool {
 		!slices.ContainsFunc(m.cookies, func(c cookieTest) bool { return !c.matches(t) })
 }
 
-func isGRPC(t *target) bool {
+func isGRPC(t *Request) bool {
 	const media = "application/grpc"
 	value, _ := header("content-type").first(t)
 	return value == media || strings.HasPrefix(value, media+"+")
@@ -208,7 +208,7 @@ func newCookieTests(list []*routepb.CookieMatcher) (tests []cookieTest, err erro
 }
 
 // matches reports whether the first cookie of that name is as wished.
-func (c *cookieTest) matches(t *target) bool {
+func (c *cookieTest) matches(t *Request) bool {
 	for i := range t.Headers {
 		if t.Headers[i].Name != "cookie" {
 			continue
