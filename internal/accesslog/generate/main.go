@@ -88,7 +88,7 @@ func write(o options, truthFile string) error {
 var abusers = [...]struct {
 	share float64
 	hours int
-}{{0.03, 2}, {0.02, 3}, {0.01, 2}}
+}{{0.04, 3}, {0.03, 3}, {0.02, 3}}
 
 // line is a request before it is written.
 type line struct {
@@ -117,7 +117,7 @@ func generate(w io.Writer, o options) (truth, error) {
 	}
 	n := g.clients + len(abusers)
 	g.counts, g.peaks, g.all = make([]uint32, n), make([]uint32, n), make([]int, n)
-	g.often = rand.NewZipf(random, 1.3, float64(g.clients)/50+1, uint64(g.clients-1))
+	g.often = rand.NewZipf(random, 1.3, float64(g.clients)/4+10, uint64(g.clients-1))
 	hours := max(int(o.span/time.Hour), 1)
 	for i := range g.hours {
 		g.hours[i] = random.IntN(max(hours-abusers[i].hours, 1))
@@ -171,7 +171,7 @@ func (g *generator) draw(i int, at time.Time) int {
 	for a := range abusers {
 		if hour >= g.hours[a] && hour < g.hours[a]+abusers[a].hours {
 			// all its lines are in these hours
-			share := abusers[a].share * hours / float64(abusers[a].hours)
+			share := abusers[a].share * hours / min(float64(abusers[a].hours), hours)
 			if chance < share {
 				return a
 			}
