@@ -136,7 +136,7 @@ func testFiles(t *testing.T) map[string]string {
 func TestInlineCommands(t *testing.T) {
 	t.Parallel()
 	var help strings.Builder
-	for _, command := range []string{"serve", "validate", "explain", "test", "bench", "version"} {
+	for _, command := range []string{"serve", "validate", "explain", "test", "simulate", "bench", "version"} {
 		out, err := exec.Command(program(t), "help", command).CombinedOutput()
 		if err != nil {
 			t.Fatalf("weir help %s: %v\n%s", command, err, out)

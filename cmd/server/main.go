@@ -38,8 +38,8 @@ type commandLine struct {
 	Explain     explanation       `cmd:"" help:"Explain what becomes of a descriptor. Shows its way through the rules, the rule that applies, its limits and their counters. Exits with 0 if a rule applies, 1 if none does, and 2 if the command or the rules are wrong."`
 	Descriptors descriptorsOf     `cmd:"" help:"Print which descriptors Envoy sends for a request. They are read from its own configuration. Exits with 0 if it sends some, 1 if none, and 2 if the command or the configuration is wrong."`
 	Test        ruleTests         `cmd:"" help:"Run unit tests of rules. Exits with 0 if all pass, 1 if one fails, and 2 if a file or the command is wrong, there is no test to run, or a signal ended them."`
-	Bench       benchmark         `cmd:"" help:"Put load on a server of Envoy's RateLimitService and measure it. Exits with 0 if every request was sent and answered, 1 if not or if nothing was measured, and 2 if the command is wrong or a server or process cannot be reached."`
 	Simulate    simulation        `cmd:"" help:"Replay access logs against rules, before they are enforced. Exits with 0 after the report, and 2 if the command is wrong, or a log or file cannot be read."`
+	Bench       benchmark         `cmd:"" help:"Put load on a server of Envoy's RateLimitService and measure it. Exits with 0 if every request was sent and answered, 1 if not or if nothing was measured, and 2 if the command is wrong or a server or process cannot be reached."`
 	Version     struct{}          `cmd:"" help:"Print the version."`
 	Help        helping           `cmd:"" help:"Show what can be asked of the program, or of one command."`
 
