@@ -111,7 +111,7 @@ func firstTime(name string, opts *Options) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }()
 	b, err := log.Next(make([]byte, 0, accesslog.BlockSize))
 	if err != nil {
 		return math.MinInt64, nil // it is said when the log is read

@@ -152,9 +152,9 @@ func (w *worker) line(b *batch, line []byte, number int64) {
 	}
 	ev.duration = int32(min(max(r.Duration, 0)/1000, math.MaxInt32))
 	hits, texts := len(b.hits), len(b.texts)
-	err := w.plans(b, &ev, w.rules, &ev.begin, &ev.end)
+	err := w.plans(b, w.rules, &ev.begin, &ev.end)
 	if err == nil && w.oldRules != nil {
-		err = w.plans(b, &ev, w.oldRules, &ev.oldBegin, &ev.oldEnd)
+		err = w.plans(b, w.oldRules, &ev.oldBegin, &ev.oldEnd)
 	}
 	switch {
 	case err != nil:
@@ -208,7 +208,7 @@ func withoutPort(address string) string {
 
 // plans appends the hits of all descriptors by the rules of a registry, those of requests to the server
 // that Envoy waits for first.
-func (w *worker) plans(b *batch, ev *event, rules *registry, begin, end *uint16) error {
+func (w *worker) plans(b *batch, rules *registry, begin, end *uint16) error {
 	for _, of := range []struct {
 		done  bool
 		count *uint16
