@@ -91,19 +91,28 @@ type Record struct {
 	Duration int64 // how long it took, in microseconds; -1: the line does not say
 
 	texts  [fieldCount]string
+	unread uint32           // fields of object that nobody has asked for, as bits
 	object *fastjson.Object // nil of text
 	parser *Parser
 }
 
 // Get returns a field of text, "" if the line does not have it.
-func (r *Record) Get(f Field) string { return r.texts[f] }
+func (r *Record) Get(f Field) string {
+	if r.unread&(1<<f) != 0 {
+		r.unread &^= 1 << f
+		if r.texts[f] = r.parser.text(r.parser.names[f].find(r.object)); r.texts[f] == "-" {
+			r.texts[f] = ""
+		}
+	}
+	return r.texts[f]
+}
 
 // Header returns the value of a request header by its name in lower case, and whether
 // the line has it.
 func (r *Record) Header(name string) (value string, ok bool) {
 	h := r.parser.header(name)
 	if h.field != fieldCount {
-		value = r.texts[h.field]
+		value = r.Get(h.field)
 	}
 	if value == "" && r.object != nil {
 		value = r.parser.text(h.names.find(r.object))

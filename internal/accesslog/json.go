@@ -60,12 +60,13 @@ func (p *Parser) parseJSON(line []byte, r *Record) error {
 		return errJSON
 	}
 	r.object, p.numbers = v.GetObject(), p.numbers[:0]
-	for f := range p.names {
-		if Field(f) == RequestLine && r.texts[Method] != "" {
-			continue
-		}
+	for _, f := range [...]Field{Time, Duration, Method, Path} {
 		r.texts[f] = p.text(p.names[f].find(r.object))
 	}
+	if r.texts[Method] == "" {
+		r.texts[RequestLine] = p.text(p.names[RequestLine].find(r.object))
+	}
+	r.unread = 1<<Authority | 1<<RemoteAddress | 1<<ForwardedFor | 1<<UserAgent | 1<<RequestID | 1<<Scheme | 1<<RouteName
 	p.unit = milli
 	if d := &p.names[Duration]; d.list[d.last][0] == "request_time" { // nginx's, in seconds
 		p.unit = second

@@ -171,25 +171,33 @@ func (w *worker) line(b *batch, line []byte, number int64) {
 
 // describe makes what Envoy knew of a request from what its log says.
 func (w *worker) describe(r *accesslog.Record) {
-	for f, seen := range &w.seen {
-		if !seen && r.Get(accesslog.Field(f)) != "" {
-			w.seen[f] = true
-		}
-	}
-	q := &w.request
-	q.Method, q.Path, q.Authority = r.Get(accesslog.Method), r.Get(accesslog.Path), r.Get(accesslog.Authority)
-	q.Scheme, q.Route = r.Get(accesslog.Scheme), r.Get(accesslog.RouteName)
+	q, needs := &w.request, &w.needs
+	q.Method, q.Path = w.get(r, accesslog.Method, true), w.get(r, accesslog.Path, true)
+	q.Authority = w.get(r, accesslog.Authority, needs.Authority)
+	q.Scheme, q.Route = w.get(r, accesslog.Scheme, needs.Scheme), w.get(r, accesslog.RouteName, needs.Route)
 	q.Headers = q.Headers[:0]
 	for _, name := range w.headers {
 		if value, ok := r.Header(name); ok {
 			q.Headers = append(q.Headers, envoyconfig.Header{Name: name, Value: value})
 		}
 	}
-	q.RemoteAddress = withoutPort(r.Get(accesslog.RemoteAddress))
+	q.RemoteAddress = withoutPort(w.get(r, accesslog.RemoteAddress, needs.RemoteAddress))
 	if q.RemoteAddress == "" {
-		list := r.Get(accesslog.ForwardedFor)
+		list := w.get(r, accesslog.ForwardedFor, needs.RemoteAddress)
 		q.RemoteAddress = withoutPort(strings.TrimSpace(list[strings.LastIndexByte(list, ',')+1:]))
 	}
+}
+
+// get returns a field that is needed, and notes that some line has it.
+func (w *worker) get(r *accesslog.Record, f accesslog.Field, needed bool) string {
+	if !needed {
+		return ""
+	}
+	text := r.Get(f)
+	if text != "" && !w.seen[f] {
+		w.seen[f] = true
+	}
+	return text
 }
 
 // withoutPort returns the address of such as 10.0.0.1:80, [::1]:80 and ::1.
