@@ -1,13 +1,16 @@
-FROM golang:1.26 AS build
+# Go builds for the other platforms here: nothing runs in an emulator.
+ARG BUILDPLATFORM
+FROM --platform=$BUILDPLATFORM golang:1.26 AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 # What `weir version` shows: docker build --build-arg VERSION=v1.2.3, see make docker.
-ARG VERSION
+ARG VERSION COMMIT DATE
+ARG TARGETOS TARGETARCH
 # The image of envoyproxy/ratelimit has its program at /bin/ratelimit, and
 # manifests call it there.
-RUN CGO_ENABLED=0 go build -trimpath -ldflags="-s -w -X main.release=$VERSION" -o /image/bin/weir ./cmd/server && \
+RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -ldflags="-s -w -X main.release=$VERSION -X main.commit=$COMMIT -X main.date=$DATE" -o /image/bin/weir ./cmd/server && \
     ln -s weir /image/bin/ratelimit && \
     install -D /etc/ssl/certs/ca-certificates.crt /image/etc/ssl/certs/ca-certificates.crt && \
     cp -r config /image/config

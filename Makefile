@@ -8,9 +8,13 @@ COUNT     ?= 6
 IMAGE     ?= weir
 # Of the image; .dockerignore leaves the repository's history out of the build.
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null)
+OF_COMMIT  = --build-arg VERSION=$(VERSION) --build-arg COMMIT=$$(git rev-parse HEAD) --build-arg DATE=$$(git log -1 --format=%cI)
 
 # The race detector needs cgo and a C compiler.
 RACE := $(shell test "$$($(GO) env CGO_ENABLED)" = 1 && command -v $$($(GO) env CC) >/dev/null && echo -race)
+
+# Its service discoveries, which rules need none of, are most of its code.
+PROMTOOL := $(GO) run -modfile=tools/promtool/go.mod -tags=remove_all_sd github.com/prometheus/prometheus/cmd/promtool
 
 GOLANGCI_LINT := $(GO) tool -modfile=tools/go.mod golangci-lint
 
@@ -53,6 +57,13 @@ fuzz: ## Run each fuzz target for FUZZ (10s, or 1000x inputs) beyond its stored 
 manifests: ## Compare the manifests of the examples with the schemas of Kubernetes and others
 	$(GO) -C examples/check test -count=1 ./...
 
+.PHONY: alerts
+alerts: tools ## Check and test the alerts, and ask each query of the dashboard of a running server
+	$(PROMTOOL) check rules --lint=all --lint-fatal deploy/prometheus/alerts.yaml
+	$(PROMTOOL) test rules deploy/prometheus/alerts_test.yaml
+	$(GO) -C deploy/check test -count=1 ./...
+	@scripts/tools.sh missing
+
 .PHONY: differential
 differential: tools ## Compare DECISIONS (1000000) random decisions of a real Redis with the model
 	WEIR_TEST_REQUIRE=redis-server WEIR_DIFFERENTIAL=$(DECISIONS) \
@@ -78,8 +89,16 @@ tools: ## Install redis-server and Envoy for the tests, where that is possible
 
 .PHONY: docker
 docker: ## Build the image
-	docker build --build-arg VERSION=$(VERSION) -t $(IMAGE) .
+	docker build --build-arg BUILDPLATFORM=linux/$$($(GO) env GOARCH) $(OF_COMMIT) -t $(IMAGE) .
+
+.PHONY: release
+release: tools ## Build the archives of a release into dist/, with checksums and what they are made of
+	scripts/release.sh dist
+
+.PHONY: image
+image: ## Build the image for amd64 and arm64; BUILDX takes flags, such as --push
+	docker buildx build --platform=linux/amd64,linux/arm64 $(OF_COMMIT) -t $(IMAGE) $(BUILDX) .
 
 .PHONY: clean
 clean: ## Remove what was built and installed here
-	rm -rf bin .tools
+	rm -rf bin dist .tools

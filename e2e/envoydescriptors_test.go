@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -25,6 +26,7 @@ type sent struct {
 	headers                 []string
 	from                    string // the address that Envoy trusts, by default 192.0.2.1
 	added                   string // a header as Envoy has it after it has read the request
+	done                    string // the value of a descriptor that Envoy sends after the answer
 }
 
 // envoyRequests use all that e2e/testdata/descriptors.yaml has.
@@ -46,7 +48,7 @@ var envoyRequests = []sent{
 	{path: "/match", headers: []string{"x-a: One", "x-a: Two"}}, {path: "/match", headers: []string{"x-a: Onward", "x-a: 7"}}, {path: "/match", headers: []string{"x-a: 99999999999999999999"}},
 	{path: "/old"}, {path: "/old", headers: []string{"x-a: One"}}, {path: "/old", headers: []string{"x-a: Only"}},
 	{path: "/clusters"}, {path: "/stages"}, {path: "/stages", from: "10.1.2.3", added: "x-envoy-internal: true"}, {path: "/stages", headers: []string{"x-envoy-internal: no"}, added: "x-envoy-internal:"},
-	{path: "/override"}, {path: "/include"}, {path: "/ignore"}, {path: "/own"}, {path: "/specific"}, {path: "/done"}, {path: "/disabled"},
+	{path: "/override"}, {path: "/include"}, {path: "/ignore"}, {path: "/own"}, {path: "/specific", done: "done"}, {path: "/done", done: "then"}, {path: "/disabled"},
 	{path: "/redirect"}, {path: "/direct"}, {path: "/cASE?x"}, {path: "/case/"},
 	{path: "/separated"}, {path: "/separated/"}, {path: "/separated?x"}, {path: "/separatedness"},
 	{path: "/abc/12?3"}, {path: "/abc/123"}, {path: "/ABC/12"},
@@ -65,13 +67,20 @@ func TestDescriptorsOfEnvoy(t *testing.T) {
 	testenv.Envoy(t)
 	const file = "e2e/testdata/descriptors.yaml"
 	validateBootstrapErrors(t, filepath.Join(testenv.Repository(t), file))
-	w := startWeir(t, writeRules(t, "domain: first\ndescriptors: [{key: nobody, rate_limit: {unit: day, requests_per_unit: 2}}]\n"),
+	w := startWeir(t, writeRules(t, "domain: first\ndescriptors: [{key: generic_key, rate_limit: {unit: year, requests_per_unit: 1000}}]\n"),
 		"DECISION_LOG=all", "DECISION_LOG_RATE=1000000")
 	doc := readBootstrap(t, file)
 	setUpstreams(t, doc, w.grpc, startUpstream(t))
+	makePatient(t, doc)
 	gateway := runEnvoy(t, doc)
 	for i, r := range envoyRequests {
 		r.send(t, gateway.addr)
+		testenv.Eventually(t, func() error {
+			if r.done != "" && !strings.Contains(w.output.String(), `"value":"`+r.done+`"`) {
+				return fmt.Errorf("Envoy has not sent %s", r.done)
+			}
+			return nil
+		})
 		sent{path: fmt.Sprintf("/marker?n=%d", i)}.send(t, gateway.addr)
 	}
 	var asked [][]string
@@ -79,6 +88,13 @@ func TestDescriptorsOfEnvoy(t *testing.T) {
 		asked, err = decidedDescriptors(w.output.String())
 		return err
 	})
+	// Envoy does not use the hits_addend of a route's rate limits, as a note of weir descriptors says.
+	for value, remaining := range map[string]int{"now": 999, "specific": 1000} {
+		record := regexp.MustCompile(fmt.Sprintf(`"value":"%s".*"remaining":%d\b`, value, remaining))
+		if !record.MatchString(w.output.String()) {
+			t.Errorf("after %s, not %d are left", value, remaining)
+		}
+	}
 	for i, r := range envoyRequests {
 		if got := r.foretold(t, file); !slices.Equal(got, asked[i]) {
 			t.Errorf("%+v: weir descriptors prints\n  %s\nand Envoy sent\n  %s", r, strings.Join(got, "\n  "), strings.Join(asked[i], "\n  "))

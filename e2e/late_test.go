@@ -24,7 +24,7 @@ const thousandADay = "domain: api\ndescriptors: [{key: user, rate_limit: {unit: 
 func TestProcessThatDidNotRunStillAnswers(t *testing.T) {
 	t.Parallel()
 	awayFromMidnight(t)
-	const timeout, callers = 2 * time.Second, 400
+	const timeout, callers = 4 * time.Second, 400
 	redis := testenv.RedisServer(t)
 	w := startWeir(t, writeRules(t, thousandADay), append(onRedis(redis), "REDIS_OP_TIMEOUT="+timeout.String())...)
 	client := dial(t, w.grpc)

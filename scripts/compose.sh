@@ -90,7 +90,7 @@ cp /bin/weir "$2"
 GO
   chmod +x "$work/golang/bin/go"
   cp "$work/weir" "$work/golang/bin/weir"
-  image "$(sed -n 's/^FROM \(golang:.*\) AS build/\1/p' Dockerfile)" "$work/golang" -c 'ENV PATH=/bin'
+  image "$(sed -n 's/^FROM .*\(golang:.*\) AS build/\1/p' Dockerfile)" "$work/golang" -c 'ENV PATH=/bin'
 }
 
 # inside is what runs within the namespaces.
@@ -104,7 +104,9 @@ inside() {
     sleep 0.2
   done
   images
-  "$compose" up --build --wait --wait-timeout 60 ||
+  # BuildKit knows the platform by itself.
+  "$compose" build --build-arg "BUILDPLATFORM=linux/$(go env GOARCH)"
+  "$compose" up --wait --wait-timeout 60 ||
     { "$compose" ps --all; "$compose" logs --tail 20; return 1; }
   ask
   "$compose" down
@@ -157,8 +159,8 @@ unshare --net --mount --pid --fork true 2>/dev/null || left_out "namespaces are 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 install_compose || left_out "Docker Compose $compose_version cannot be built within two minutes: $(tail -n 1 "$work/compose.log")"
-build=$(sed -n 's/^RUN \(CGO_ENABLED=0 go build .*\) -o .*/\1/p' Dockerfile)
-VERSION="" bash -c "$build -o '$work/weir' ./cmd/server"
+build=$(sed -n 's/^RUN \(CGO_ENABLED=0 .*go build .*\) -o .*/\1/p' Dockerfile)
+VERSION="" COMMIT="" DATE="" TARGETOS="" TARGETARCH="" bash -c "$build -o '$work/weir' ./cmd/server"
 CGO_ENABLED=0 go build -o "$work/echo-upstream" ./examples/envoy/echo
 # As the leader of the processes inside, it takes all of them with it.
 unshare --net --mount --pid --fork --kill-child --mount-proc "$0" inside "$work" "$envoy"

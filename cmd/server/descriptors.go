@@ -13,7 +13,6 @@ import (
 	"weir/internal/envoyconfig"
 	"weir/internal/explain"
 	"weir/internal/plaintext"
-	"weir/internal/strictyaml"
 )
 
 // descriptorsOf is the command descriptors.
@@ -99,7 +98,7 @@ func readEnvoy(name string, o envoyconfig.Options) (*envoyconfig.Config, error) 
 		}
 		defer file.Close()
 	}
-	data, err := io.ReadAll(io.LimitReader(file, strictyaml.MaxFileSize+1)) // more is a problem of Load
+	data, err := io.ReadAll(io.LimitReader(file, envoyconfig.MaxFileSize+1)) // more is a problem of Load
 	if err != nil {
 		return nil, err
 	}

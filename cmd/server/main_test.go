@@ -251,23 +251,27 @@ func TestImageNamesNoEntrypoint(t *testing.T) {
 	}
 }
 
-// TestReleaseOfImage builds as the Dockerfile does, for its version to arrive.
+// TestReleaseOfImage builds as the Dockerfile does, for its version, commit and date to
+// arrive.
 func TestReleaseOfImage(t *testing.T) {
 	dockerfile, err := os.ReadFile("../../Dockerfile")
 	if err != nil {
 		t.Fatal(err)
 	}
-	flags := regexp.MustCompile(`-ldflags="([^"]*)"`).FindSubmatch(dockerfile)
-	if flags == nil || !bytes.Contains(dockerfile, []byte("\nARG VERSION\n")) {
-		t.Fatal("the Dockerfile builds without -ldflags or VERSION")
+	command := regexp.MustCompile(`(?m)^RUN (.*) -o /image/bin/weir \./cmd/server`).FindSubmatch(dockerfile)
+	for _, arguments := range []string{"\nARG VERSION COMMIT DATE\n", "\nARG TARGETOS TARGETARCH\n"} {
+		if command == nil || !bytes.Contains(dockerfile, []byte(arguments)) {
+			t.Fatalf("the Dockerfile does not build, or without %q", arguments)
+		}
 	}
 	program := filepath.Join(t.TempDir(), "weir")
-	build := exec.Command("go", "build", "-ldflags="+strings.ReplaceAll(string(flags[1]), "$VERSION", "v9.8.7"), "-o", program, ".")
+	build := exec.Command(testenv.Shell(t), "-c", string(command[1])+" -buildvcs=false -o "+program+" .")
+	build.Env = append(os.Environ(), "VERSION=v9.8.7", "COMMIT=0123abc", "DATE=2026-01-02T03:04:05Z", "TARGETOS="+runtime.GOOS, "TARGETARCH="+runtime.GOARCH)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	out, err := exec.Command(program, "version").CombinedOutput()
-	if err != nil || !strings.HasPrefix(string(out), "weir v9.8.7, ") {
+	if err != nil || !strings.HasPrefix(string(out), "weir v9.8.7, revision 0123abc, 2026-01-02T03:04:05Z, go") {
 		t.Errorf("version: %s (error: %v)", out, err)
 	}
 }

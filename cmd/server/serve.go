@@ -32,6 +32,7 @@ func serve(ctx context.Context, s settings.Settings, stdout, stderr io.Writer) i
 	})
 	defer log.close(grace)
 	logger := newLogger(s.Process, log)
+	recorded, _ := build()
 	var server *app.App
 	err := within(ctx, s.Process.DrainTimeout, func() (err error) {
 		server, err = app.New(app.Options{
@@ -40,6 +41,7 @@ func serve(ctx context.Context, s settings.Settings, stdout, stderr io.Writer) i
 			Stdout:   stdout,
 			Registry: prometheus.NewRegistry(),
 			Version:  version(),
+			Build:    recorded,
 			Reload:   reload,
 			Hurry:    leave.hurry.Done(),
 		})

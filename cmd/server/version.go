@@ -2,29 +2,48 @@ package main
 
 import (
 	"cmp"
+	"runtime"
 	"runtime/debug"
 	"strings"
+
+	"weir/internal/app"
 )
 
-// release is the version that the build was told, with -ldflags "-X main.release=...".
-var release string
+// What the build was given with -ldflags "-X main.release=...": the version, and where the
+// build sees no history, as in the image, the commit and its time.
+var release, commit, date string
 
-// version returns the version of the program, the revision it was built from and
-// the Go version, as far as the build recorded them. Without release the version
-// is that of the module.
+// version returns the version of the program, the commit it was built from, the time of
+// that commit, and the Go version, as far as the build recorded them.
 func version() string {
-	build, ok := debug.ReadBuildInfo()
-	if !ok {
-		return cmp.Or(release, "unknown")
+	b, settings := build()
+	words := []string{b.Version}
+	if b.Commit != "" {
+		words = append(words, "revision "+b.Commit)
 	}
-	words := []string{cmp.Or(release, build.Main.Version)}
-	for _, setting := range build.Settings {
-		switch {
-		case setting.Key == "vcs.revision":
-			words = append(words, "revision "+setting.Value)
-		case setting.Key == "vcs.modified" && setting.Value == "true":
-			words = append(words, "modified")
+	if at := cmp.Or(settings["vcs.time"], date); at != "" {
+		words = append(words, at)
+	}
+	if settings["vcs.modified"] == "true" {
+		words = append(words, "modified")
+	}
+	return strings.Join(append(words, b.Go), ", ")
+}
+
+// build returns what the build recorded, and the settings of its tools. Without release
+// the version is that of the module.
+func build() (b app.Build, settings map[string]string) {
+	settings = make(map[string]string)
+	module := "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		module = info.Main.Version
+		for _, s := range info.Settings {
+			settings[s.Key] = s.Value
 		}
 	}
-	return strings.Join(append(words, build.GoVersion), ", ")
+	return app.Build{
+		Version: cmp.Or(release, module),
+		Commit:  cmp.Or(settings["vcs.revision"], commit),
+		Go:      runtime.Version(),
+	}, settings
 }

@@ -20,6 +20,7 @@ import (
 	"weir/internal/admin"
 	"weir/internal/denials"
 	"weir/internal/descriptors"
+	"weir/internal/exceptions"
 	"weir/internal/limiter"
 	"weir/internal/plan"
 	"weir/internal/rls"
@@ -29,16 +30,17 @@ import (
 
 // App is the server. It is made by New and runs once.
 type App struct {
-	opts     Options
-	logger   *slog.Logger
-	started  time.Time
-	health   *health
-	rules    *rules
-	source   source
-	store    *store
-	tracing  *tracing // nil: none
-	denials  *denials.Recorder
-	cleanups cleanups
+	opts       Options
+	logger     *slog.Logger
+	started    time.Time
+	health     *health
+	rules      *rules
+	source     source
+	store      *store
+	tracing    *tracing // nil: none
+	denials    *denials.Recorder
+	exceptions *exceptions.Keeper
+	cleanups   cleanups
 
 	grpc, http     *server
 	debug, metrics *server // nil: not bound
@@ -58,6 +60,7 @@ func New(opts Options) (*App, error) {
 func (a *App) build() error {
 	s, reg := a.opts.Settings, a.opts.Registry
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registerBuild(reg, a.opts.Build)
 
 	a.logger.Info("starting", "version", a.opts.Version)
 	limitMemory(a.logger)
@@ -86,10 +89,9 @@ func (a *App) build() error {
 		return err
 	}
 	decides := usage.New(a.store, usage.Options{
-		Registerer:        reg,
+		Registerer: reg, Logger: a.logger,
 		NearLimitRatio:    float32(s.Metrics.NearLimitRatio),
 		MaxDetailedSeries: s.Metrics.MaxDetailedSeries,
-		Logger:            a.logger,
 	})
 	a.rules.keep = decides.Keep
 	for _, client := range startStatsd(s.Metrics, statsdSource(decides, service), a.logger) {
@@ -117,6 +119,7 @@ func (a *App) build() error {
 			ShadowMode:     s.Answers.ShadowMode,
 			QuotaMode:      s.Answers.QuotaMode,
 			MaxDescriptors: s.Answers.MaxDescriptors,
+			Exceptions:     a.openExceptions(),
 		},
 		ResponseHeaders: responseHeaders(s.Answers),
 		RequestHeaders:  requestHeaders(s.Answers),
@@ -198,6 +201,7 @@ func (a *App) transport() (credentials.TransportCredentials, error) {
 	if config == nil {
 		return insecure.NewCredentials(), nil
 	}
+	registerCertificates(a.opts.Registry, "grpc", config.TLS)
 	a.cleanups.add("TLS", func(context.Context) error {
 		config.Close()
 		return nil
@@ -326,6 +330,7 @@ func (a *App) Run(ctx context.Context) error {
 		a.rules.tuner.run(background)
 	})
 	tasks.start("rules", func() { a.source.run(background) })
+	tasks.start("exceptions", func() { a.exceptions.Run(background) })
 	if a.store.ping != nil {
 		tasks.start("store", func() { a.store.find(background, a.health, a.logger) })
 	}

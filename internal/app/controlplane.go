@@ -31,7 +31,7 @@ type controlPlane struct {
 // newControlPlane reads the files of TLS and prepares to ask for rules. cleanups
 // gets what must be undone.
 func newControlPlane(r *rules, s settings.Settings, requests <-chan os.Signal, cleanups *cleanups, reg prometheus.Registerer) (*controlPlane, error) {
-	credentials, err := xdsCredentials(s.XDS, cleanups, r.logger)
+	credentials, err := xdsCredentials(s.XDS, cleanups, r.logger, reg)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func xdsOptions(s settings.XDS) xds.Options {
 }
 
 // xdsCredentials are nil for plain text.
-func xdsCredentials(s settings.XDS, cleanups *cleanups, logger *slog.Logger) (credentials.TransportCredentials, error) {
+func xdsCredentials(s settings.XDS, cleanups *cleanups, logger *slog.Logger, reg prometheus.Registerer) (credentials.TransportCredentials, error) {
 	if !s.UseTLS {
 		return nil, nil
 	}
@@ -78,6 +78,7 @@ func xdsCredentials(s settings.XDS, cleanups *cleanups, logger *slog.Logger) (cr
 	if err != nil {
 		return nil, fmt.Errorf("TLS to the control plane (see CONFIG_GRPC_XDS_CLIENT_TLS_CERT, _KEY and CONFIG_GRPC_XDS_SERVER_TLS_CACERT): %w", err)
 	}
+	registerCertificates(reg, "xds", files.TLS)
 	cleanups.add("TLS files of the control plane", func(context.Context) error { files.Close(); return nil })
 	return files.Credentials(), nil
 }

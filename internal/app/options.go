@@ -21,6 +21,8 @@ type Options struct {
 	Registry *prometheus.Registry
 	// Version is shown in the log and on the status page.
 	Version string
+	// Build is shown by the metric weir_build_info.
+	Build Build
 	// Reload makes the rules be loaded anew with each signal that it delivers.
 	Reload <-chan os.Signal
 	// Hurry ends the pause before the drain when it is closed. If it is closed

@@ -15,7 +15,7 @@ import (
 // openRedis makes a store on the Redis, or the two, that the settings name, for
 // counters whose keys start with prefix. They need not be there yet.
 func openRedis(s settings.Redis, prefix settings.KeyPrefix, logger *slog.Logger, reg prometheus.Registerer) (*store, error) {
-	encrypt, stop, err := redisTLS(s, logger)
+	encrypt, stop, err := redisTLS(s, logger, reg)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func openRedis(s settings.Redis, prefix settings.KeyPrefix, logger *slog.Logger,
 
 // redisTLS reads the TLS files, if a Redis is reached over TLS, and follows them
 // until it is stopped.
-func redisTLS(s settings.Redis, logger *slog.Logger) (config func() *tls.Config, stop func(), err error) {
+func redisTLS(s settings.Redis, logger *slog.Logger, reg prometheus.Registerer) (config func() *tls.Config, stop func(), err error) {
 	if !s.Encrypted() {
 		return nil, func() {}, nil
 	}
@@ -67,5 +67,6 @@ func redisTLS(s settings.Redis, logger *slog.Logger) (config func() *tls.Config,
 	if err != nil {
 		return nil, nil, fmt.Errorf("REDIS_TLS_CACERT, REDIS_TLS_CLIENT_CERT or REDIS_TLS_CLIENT_KEY: %w", err)
 	}
+	registerCertificates(reg, "redis", files.TLS)
 	return files.TLS, files.Close, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/prometheus/client_golang/prometheus"
 	goredis "github.com/redis/go-redis/v9"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -281,7 +282,7 @@ func TestRedisHostnameVerification(t *testing.T) {
 	t.Setenv("REDIS_URL", "one:1")
 	for value, skipped := range map[string]bool{"": false, "true": true} {
 		t.Setenv("REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", value)
-		config, stop, err := redisTLS(fromEnvironment(t).Redis, slog.New(slog.DiscardHandler))
+		config, stop, err := redisTLS(fromEnvironment(t).Redis, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -86,7 +86,7 @@ func (r *rules) accept(tree *descriptors.Tree, status admin.Rules) {
 		r.keep(limits) // before requests look up the series of new limits, which have to wait for it
 	}
 	r.tree.Store(tree)
-	r.metrics.success.Inc()
+	r.metrics.succeeded(status.LoadedAt)
 	r.mu.Lock()
 	r.status = status
 	r.mu.Unlock()
@@ -160,7 +160,7 @@ func (r *rules) logProblems(err error) {
 
 // refuse notes why new rules cannot serve. version is theirs, if they have one.
 func (r *rules) refuse(err error, version string) {
-	r.metrics.failure.Inc()
+	r.metrics.failed()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.status.FailedAt, r.status.Problems = time.Now(), err.Error()
@@ -210,22 +210,4 @@ type yielding struct {
 func (y yielding) Write(p []byte) (int, error) {
 	y.turns.rest()
 	return y.Writer.Write(p)
-}
-
-// loadMetrics count loads of the rules, under the names that dashboards of
-// envoyproxy/ratelimit know.
-type loadMetrics struct {
-	success, failure prometheus.Counter
-}
-
-func newLoadMetrics(reg prometheus.Registerer) *loadMetrics {
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "ratelimit_service", Name: name, Help: help})
-	}
-	m := &loadMetrics{
-		success: counter("config_load_success", "Loads of the rules that succeeded."),
-		failure: counter("config_load_error", "Loads of the rules that failed and left the old ones serving."),
-	}
-	reg.MustRegister(m.success, m.failure)
-	return m
 }

@@ -19,6 +19,7 @@ type Record struct {
 	Descriptor []byte // as of excerpt
 	Rule       string // the keys and values that lead to it, "" for none
 	Place      string // where it is written, "" for none
+	Exception  string // the ID of the one that applies, "" for none
 	Outcome    string
 	// The rest is void where no limit was counted.
 	Limit      *limiter.Limit // nil: none
@@ -51,6 +52,7 @@ type line struct {
 	Descriptor *excerpt.Descriptor `json:"descriptor,omitempty"`
 	Rule       string              `json:"rule,omitempty"`
 	Place      string              `json:"place,omitempty"`
+	Exception  string              `json:"exception,omitempty"`
 	Limit      string              `json:"limit,omitempty"`
 	Rate       string              `json:"rate,omitempty"`
 	Outcome    string              `json:"outcome,omitempty"`
@@ -68,7 +70,7 @@ func (r *Record) fields() line {
 	d := excerpt.Read(r.Descriptor)
 	l := line{
 		Time: r.Time.UTC(), Domain: d.Domain, Descriptor: &d, Outcome: r.Outcome,
-		Rule: excerpt.Begin(r.Rule, maxRule), Place: excerpt.Begin(r.Place, maxRule),
+		Rule: excerpt.Begin(r.Rule, maxRule), Place: excerpt.Begin(r.Place, maxRule), Exception: r.Exception,
 	}
 	if r.Limit != nil {
 		l.Limit, l.Rate = excerpt.Begin(r.Limit.Series.Labels().Limit, maxRule), r.Limit.Rate()

@@ -68,7 +68,7 @@ func newAction(a *routepb.RateLimit_Action, from around) (action, error) {
 		return entry{"destination_cluster", from.destinationCluster}, nil
 	case *routepb.RateLimit_Action_Metadata:
 		return nil, unusable("metadata is set by other filters of Envoy or by its configuration, no request shows it")
-	case *routepb.RateLimit_Action_DynamicMetadata: //nolint:staticcheck // deprecated, and in files
+	case *routepb.RateLimit_Action_DynamicMetadata:
 		return nil, unusable("dynamic_metadata is set by other filters of Envoy, no request shows it")
 	case *routepb.RateLimit_Action_Extension:
 		_, name, _ := strings.Cut(s.Extension.GetTypedConfig().GetTypeUrl(), "/")

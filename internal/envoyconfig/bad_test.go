@@ -46,7 +46,7 @@ func TestBadFiles(t *testing.T) {
 		{"no rate limit", "domain: d\nrate_limits: [null]", "", "f.yaml:2:14: rate_limits[0]: a rate limit is needed"},
 		{"no actions", limit("{}"), "", "f.yaml:3:5: rate_limits[0]: actions are needed"},
 		{"empty action", oneAction(""), "", "f.yaml:3:15: rate_limits[0].actions[0]: the action is empty"},
-		{"unknown action", oneAction("remote_adress: {}"), "", `f.yaml:3:31: rate_limits[0].actions[0].remote_adress: unknown field "remote_adress"`},
+		{"unknown action", oneAction("remoteaddress: {}"), "", `f.yaml:3:31: rate_limits[0].actions[0].remoteaddress: unknown field "remoteaddress"`},
 		{"two actions in one", oneAction("remote_address: {}, source_cluster: {}"), "", `f.yaml:3:52: rate_limits[0].actions[0].source_cluster: error parsing "source_cluster", oneof`},
 		{"unknown field of an action", oneAction("request_headers: {header_name: x, descriptor_key: key, skip: true}"), "", `rate_limits[0].actions[0].request_headers.skip: unknown field "skip"`},
 		{"no header", oneAction("request_headers: {descriptor_key: key}"), "", "rate_limits[0].actions[0]: header_name and descriptor_key are needed"},

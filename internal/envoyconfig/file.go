@@ -11,6 +11,9 @@ import (
 	"weir/internal/strictyaml"
 )
 
+// MaxFileSize bounds what Load reads, in bytes.
+const MaxFileSize = strictyaml.MaxFileSize
+
 const (
 	// maxProblems bounds how many problems of a file are listed.
 	maxProblems = 100
@@ -144,11 +147,10 @@ func (s *sources) addDump(n node) {
 	}
 }
 
-// choice is what descriptors can be read from: the routes, and the filters before them.
+// choice is what descriptors can be read from: routes, and the filters before them.
 type choice struct {
-	name    string
-	read    func() *Config
-	filters []filter
+	name string
+	read func() *Config
 }
 
 // choose reads what the file says of rate limits, the one that the options name if it has

@@ -133,16 +133,16 @@ func newHeaderTest(m *routepb.HeaderMatcher) (headerTest, error) {
 			n, err := strconv.ParseInt(s, 10, 64)
 			return err == nil && from <= n && n < to
 		}
-	case *routepb.HeaderMatcher_ExactMatch: //nolint:staticcheck // deprecated, and in many files
-		h.test = exactTest(s.ExactMatch, false)
-	case *routepb.HeaderMatcher_PrefixMatch: //nolint:staticcheck // deprecated, and in many files
-		h.test = prefixTest(s.PrefixMatch, false)
-	case *routepb.HeaderMatcher_SuffixMatch: //nolint:staticcheck // deprecated, and in many files
-		h.test = func(v string) bool { return strings.HasSuffix(v, s.SuffixMatch) }
-	case *routepb.HeaderMatcher_ContainsMatch: //nolint:staticcheck // deprecated, and in many files
-		h.test = containsTest(s.ContainsMatch, false)
-	case *routepb.HeaderMatcher_SafeRegexMatch: //nolint:staticcheck // deprecated, and in many files
-		h.test, err = regexTest(s.SafeRegexMatch.GetRegex())
+	case *routepb.HeaderMatcher_ExactMatch:
+		h.test = exactTest(s.ExactMatch, false) //nolint:staticcheck // deprecated, and in many files
+	case *routepb.HeaderMatcher_PrefixMatch:
+		h.test = prefixTest(s.PrefixMatch, false) //nolint:staticcheck // deprecated, and in many files
+	case *routepb.HeaderMatcher_SuffixMatch:
+		h.test = func(v string) bool { return strings.HasSuffix(v, s.SuffixMatch) } //nolint:staticcheck // deprecated, and in many files
+	case *routepb.HeaderMatcher_ContainsMatch:
+		h.test = containsTest(s.ContainsMatch, false) //nolint:staticcheck // deprecated, and in many files
+	case *routepb.HeaderMatcher_SafeRegexMatch:
+		h.test, err = regexTest(s.SafeRegexMatch.GetRegex()) //nolint:staticcheck // deprecated, and in many files
 	default:
 		err = fmt.Errorf("this matcher of headers is not known here")
 	}

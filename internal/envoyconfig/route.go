@@ -2,6 +2,7 @@ package envoyconfig
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -35,7 +36,7 @@ func (h *virtualHost) redirects(r *Request) bool {
 // add adds a domain of a virtual host, or says what is wrong with it.
 func (h *hosts) add(domain string, host *virtualHost) error {
 	domain = strings.ToLower(domain)
-	known := false
+	var known bool
 	switch {
 	case domain == "":
 		return fmt.Errorf("a domain is empty")
@@ -129,7 +130,7 @@ type routeMatch struct {
 func (m *routeMatch) matches(t *Request) bool {
 	return !m.never &&
 		(m.name == "" || m.name == t.Route) &&
-		(!m.connect || t.Method == "CONNECT") &&
+		(!m.connect || t.Method == http.MethodConnect) &&
 		(m.path == nil || m.path(t.path)) &&
 		(!m.grpc || isGRPC(t)) &&
 		matchAll(m.headers, t) &&

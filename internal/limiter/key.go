@@ -27,7 +27,7 @@ type Entry struct {
 // which a fixed window does not have, and f for a window that starts with its first
 // hit. A window of a calendar has units of the calendar instead, as in 1M for a month, a @
 // and the time zone unless that is UTC. A trial, which has a counter of its own beside a limit
-// that counts alike, has a t before all that. No two different inputs meet in one
+// that counts alike, has a t before all that, and what an exception denies has an x. No two different inputs meet in one
 // key, whatever bytes they hold:
 //
 //   - The bytes % | = ~ # { }, blanks and control characters are written as %XX.
@@ -51,7 +51,7 @@ type Keys struct {
 const (
 	formatVersion = "w1"
 
-	trialLetter, firstHitLetter = 't', 'f' // beside those of algorithms
+	trialLetter, firstHitLetter, vetoLetter = 't', 'f', 'x' // beside those of algorithms
 
 	maxPart = 64  // longest key or value that is spelled out, in bytes
 	maxKey  = 512 // longest key after the prefix, in bytes
@@ -151,6 +151,9 @@ const hex = "0123456789ABCDEF"
 func (s *Spec) AppendKind(dst []byte) []byte {
 	if s.Trial {
 		dst = append(dst, trialLetter)
+	}
+	if s.Veto {
+		dst = append(dst, vetoLetter)
 	}
 	dst = append(dst, algorithms[s.Algorithm].letter...)
 	switch s.Anchor {

@@ -164,6 +164,7 @@ type Spec struct {
 	DenyFor         time.Duration // how long a ban of who goes over lasts; 0: there are none
 	Mode            Mode          // what a denial means
 	Trial           bool          // has a counter of its own beside a limit of its rule that counts alike
+	Veto            bool          // of an exception: an amount of 0 that no quota and no failure mode outweighs
 	FailureMode     FailureMode   // what becomes of hits while the store fails
 	Replaces        []string      // names of limits that do not count beside this one
 	Series          Series        // of the metrics; limits of equal labels share them
@@ -231,6 +232,7 @@ type Limit struct {
 	counting counting
 	calendar *Calendar // see Calendar
 	ample    int64     // as counting says
+	base     *Limit    // see Base
 	id       uint64
 }
 

@@ -3,9 +3,9 @@ package plan
 import "weir/internal/limiter"
 
 // Mode returns the mode of l that statuses are about. With QuotaMode an enforced limit
-// is a quota.
+// is a quota, unless it is of an exception.
 func (o *Options) Mode(l *limiter.Limit) limiter.Mode {
-	if o.QuotaMode && l.Mode == limiter.Enforced {
+	if o.QuotaMode && l.Mode == limiter.Enforced && !l.Veto {
 		return limiter.Quota
 	}
 	return l.Mode

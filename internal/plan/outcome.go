@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"weir/internal/descriptors"
+	"weir/internal/exceptions"
 	"weir/internal/limiter"
 )
 
@@ -12,7 +13,8 @@ import (
 type Outcome struct {
 	Kind       OutcomeKind
 	Descriptor *Descriptor
-	Rule       *descriptors.Rule // of the limit; nil: none, or an override that no rule judges
+	Rule       *descriptors.Rule     // of the limit; nil: none, an override that no rule judges, or an exception
+	Exception  *exceptions.Exception // that applies to the descriptor; nil: none
 	// Counted and Patterns spell the counter of the limit, see limiter.Keys.Append.
 	Counted  []limiter.Entry
 	Patterns []string
@@ -54,7 +56,7 @@ func (p *Plan) Outcomes(r *Request) iter.Seq[Outcome] {
 		wouldBe := p.WouldBeDenied()
 		for i := range p.matches {
 			m, d := &p.matches[i], &r.Descriptors[i]
-			o := Outcome{Descriptor: d, Rule: m.rule, Counted: m.entries}
+			o := Outcome{Descriptor: d, Rule: m.rule, Exception: m.exception, Counted: m.entries}
 			if m.first == m.end {
 				if p.Denied {
 					o.Kind = Withheld
@@ -78,8 +80,11 @@ func (p *Plan) Outcomes(r *Request) iter.Seq[Outcome] {
 
 // levelWith returns the level that has a limit.
 func (m *match) levelWith(l *limiter.Limit, d *Descriptor) level {
+	if m.isExcepted(exceptions.Deny) {
+		return level{entries: m.exception.Entries}
+	}
 	for above := m.above; above != nil; above = above.Above {
-		if slices.Contains(above.Limits, l) {
+		if slices.Contains(above.Limits, l.Base()) {
 			return m.levelOf(above)
 		}
 	}

@@ -5,6 +5,7 @@
 //	request.go   Request: what is asked, and what is wrong with it
 //	hold.go      the names of what is in flight
 //	override.go  the limits that requests bring along
+//	exception.go what exceptions make of limits
 //	plan.go      Prepare: Request and rules -> Hits
 //	mode.go      SHADOW_MODE and QUOTA_MODE
 //	status.go    SetStatuses: Decisions -> Statuses
@@ -14,8 +15,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"weir/internal/descriptors"
+	"weir/internal/exceptions"
 	"weir/internal/limiter"
 )
 
@@ -28,12 +31,16 @@ type Options struct {
 	ShadowMode     bool // deny nothing, but say in the statuses what would be
 	QuotaMode      bool // take every enforced limit for a quota
 	MaxDescriptors int  // of one request, which is refused if it has more; 0 means 100
+
+	// Exceptions has those in force, as of a Keeper. nil: there are never any.
+	Exceptions *atomic.Pointer[exceptions.Set]
 }
 
 // Planner prepares plans, several at a time.
 type Planner struct {
 	Options   // not to be changed
 	overrides overrides
+	excepted  excepted
 }
 
 // New returns a Planner.
@@ -73,7 +80,8 @@ type match struct {
 	hold      []byte            // the name of its hold, nil without
 	limits    []*limiter.Limit  // of the rule, or the override; replaced ones included
 	above     *descriptors.Rule // its limits hold, too, and those of its Above
-	unlimited bool              // one of the limits admits everything
+	unlimited bool              // one of the limits admits everything, or an exception does
+	exception *exceptions.Exception
 	// The hits of the limits that are counted are Plan.Hits[first:end].
 	first, end int
 }
@@ -86,10 +94,10 @@ func (pl *Planner) Prepare(p *Plan, tree *descriptors.Tree, r *Request) error {
 	if err := r.check(pl.MaxDescriptors); err != nil {
 		return err
 	}
-	if err := p.match(tree, r, &pl.overrides); err != nil {
+	if err := p.match(pl, tree, r); err != nil {
 		return err
 	}
-	p.addHits(r)
+	p.addHits(pl, tree, r)
 	return nil
 }
 
@@ -115,7 +123,11 @@ func (p *Plan) Memory() (items, bytes int) {
 
 // match finds what applies to each descriptor of r, and counts those that nothing
 // applies to.
-func (p *Plan) match(tree *descriptors.Tree, r *Request, overrides *overrides) error {
+func (p *Plan) match(pl *Planner, tree *descriptors.Tree, r *Request) error {
+	var inForce *exceptions.Set
+	if pl.Exceptions != nil {
+		inForce = pl.Exceptions.Load()
+	}
 	for i := range r.Descriptors {
 		d := &r.Descriptors[i]
 		m := match{entries: d.Entries}
@@ -123,7 +135,7 @@ func (p *Plan) match(tree *descriptors.Tree, r *Request, overrides *overrides) e
 		var holdEntry int          // the place of the entry that names a hold of it
 		if d.HasOverride {
 			var err error
-			if rule, holdEntry, err = m.override(tree, r.Domain, d, overrides); err != nil {
+			if rule, holdEntry, err = m.override(tree, r.Domain, d, &pl.overrides); err != nil {
 				return fmt.Errorf("descriptor %d: limit: %w", i, err)
 			}
 		} else if rule, holdEntry = tree.MatchHold(r.Domain, d.Entries); rule != nil {
@@ -132,10 +144,15 @@ func (p *Plan) match(tree *descriptors.Tree, r *Request, overrides *overrides) e
 		if d.HasOverride && holdEntry < 0 {
 			rule = m.above // in the place of the others no name is needed
 		}
+		var err error
 		if rule != nil && rule.Hold != "" {
-			if err := p.nameHold(&m, rule, holdEntry); err != nil {
-				return fmt.Errorf("descriptor %d: %w", i, err)
-			}
+			err = p.nameHold(&m, rule, holdEntry)
+		}
+		if inForce != nil {
+			m.except(inForce.Find(r.Domain, m.entries), d)
+		}
+		if err != nil && !m.withoutLimits() {
+			return fmt.Errorf("descriptor %d: %w", i, err)
 		}
 		if m.rule == nil && m.limits == nil {
 			p.Unmatched++
@@ -188,16 +205,28 @@ func (p *Plan) isReplaced(l *limiter.Limit) bool {
 
 // addHits makes a hit of every limit that is counted: neither unlimited, which
 // cannot be replaced, nor replaced. Those of the rule come first, then those that
-// hold from above, the nearest first.
-func (p *Plan) addHits(r *Request) {
+// hold from above, the nearest first. An exception changes them, or is in their place.
+func (p *Plan) addHits(pl *Planner, tree *descriptors.Tree, r *Request) {
 	for i := range p.matches {
 		m, d := &p.matches[i], &r.Descriptors[i]
 		m.first = len(p.Hits)
-		p.add(r, d, m, m.own(d))
-		for above := m.above; above != nil; above = above.Above {
-			p.add(r, d, m, m.levelOf(above))
+		switch {
+		case m.isExcepted(exceptions.Allow):
+			m.unlimited = true
+		case m.isExcepted(exceptions.Deny):
+			p.deny(r, d, m.exception, pl.excepted.denial(tree, r.Domain))
+		default:
+			p.add(r, d, m, m.own(d))
+			for above := m.above; above != nil; above = above.Above {
+				p.add(r, d, m, m.levelOf(above))
+			}
 		}
 		m.end = len(p.Hits)
+		if m.exception != nil && m.exception.Effect == exceptions.Amount {
+			for j := m.first; j < m.end; j++ {
+				p.Hits[j].Limit = pl.excepted.multiple(tree, p.Hits[j].Limit, m.exception.Factor)
+			}
+		}
 	}
 	p.Decisions = slices.Grow(p.Decisions, len(p.Hits))[:len(p.Hits)]
 }

@@ -11,7 +11,7 @@ import (
 	"weir/internal/limiter"
 )
 
-func load(t *testing.T, rules string) *descriptors.Tree {
+func load(t testing.TB, rules string) *descriptors.Tree {
 	t.Helper()
 	tree, err := descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(rules)}}, descriptors.Options{})
 	if err != nil {

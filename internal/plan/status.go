@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weir/internal/descriptors"
+	"weir/internal/exceptions"
 	"weir/internal/limiter"
 )
 
@@ -30,6 +31,12 @@ func (p *Plan) SetStatuses(denied bool) {
 		m := &p.matches[i]
 		p.Statuses = append(p.Statuses, Status{Rule: m.rule})
 		s := &p.Statuses[i]
+		if m.exception != nil {
+			m.exception.Use()
+			if m.exception.Effect == exceptions.Deny {
+				m.setEnd(p.Decisions)
+			}
+		}
 		switch {
 		case m.first < m.end:
 			hit := p.decisive(m)

@@ -56,6 +56,9 @@ func (s *Service) record(ctx context.Context, now time.Time, c *call, o *plan.Ou
 	if o.Rule != nil {
 		r.Rule, r.Place = o.Rule.Way(), o.Rule.Place()
 	}
+	if o.Exception != nil {
+		r.Exception = o.Exception.ID
+	}
 	if o.Hit != nil {
 		r.Rule = o.Hit.Limit.Series.Labels().Rule // of an override, too
 		r.Limit, r.Remaining, r.RetryAfter = o.Hit.Limit, o.Decision.Remaining, o.Decision.RetryAfter

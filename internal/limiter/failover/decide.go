@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"math"
+	"slices"
 	"time"
 
 	"weir/internal/limiter"
@@ -26,6 +27,11 @@ func (s *Store) modeOf(h *limiter.Hit) limiter.FailureMode {
 	}
 }
 
+// vetoed reports whether an exception denies the request.
+func vetoed(hits []limiter.Hit) bool {
+	return slices.ContainsFunc(hits, func(h limiter.Hit) bool { return h.Limit.Veto && h.EffectiveMode() == limiter.Enforced })
+}
+
 // undecidable reports whether a request cannot be decided without its store.
 func (s *Store) undecidable(hits []limiter.Hit) bool {
 	errors := 0
@@ -38,7 +44,7 @@ func (s *Store) undecidable(hits []limiter.Hit) bool {
 	return errors > 0
 }
 
-// decide decides a request that has no limit of mode error.
+// decide decides a request that has no limit of mode error, or that an exception denies.
 func (s *Store) decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
 	if denied, err = s.settle(ctx, hits, out); err != nil {
 		return false, err
@@ -62,7 +68,7 @@ func (s *Store) settle(ctx context.Context, hits []limiter.Hit, out []limiter.De
 	for i := range hits {
 		h := &hits[i]
 		switch s.modeOf(h) {
-		case limiter.FailureAllow:
+		case limiter.FailureAllow, limiter.FailureError:
 			questions[i] = opened.ask(h)
 		case limiter.FailureDeny:
 			questions[i] = closed.ask(h)

@@ -14,6 +14,7 @@ var (
 	byDefault, erring, allowing, denying, locally = of(0), of(limiter.FailureError), of(limiter.FailureAllow), of(limiter.FailureDeny), of(limiter.FailureLocal)
 
 	none = storetest.Must(limiter.Spec{Unit: limiter.Minute, FailureMode: limiter.FailureAllow})
+	veto = storetest.Must(limiter.Spec{Unit: limiter.Day, FailureMode: limiter.FailureDeny, Veto: true})
 )
 
 func of(mode limiter.FailureMode) *limiter.Limit {
@@ -65,6 +66,9 @@ func TestModes(t *testing.T) {
 		{name: "the limit's wins", mode: limiter.FailureAllow, hits: []limiter.Hit{hit(erring)}},
 
 		{name: "error wins over all", hits: []limiter.Hit{hit(locally), hit(allowing), hit(erring), hit(denying)}},
+		{name: "but not over an exception that denies", hits: []limiter.Hit{hit(erring), hit(veto), always(hit(locally))},
+			want: []limiter.Decision{spared, {Over: true, ResetAfter: time.Second, RetryAfter: limiter.Never}, charged(1)}, denied: true},
+		{name: "unless that is in shadow mode", hits: []limiter.Hit{hit(erring), shadow(hit(veto))}},
 		{name: "allow beside local", hits: []limiter.Hit{hit(allowing), hit(locally)}, want: []limiter.Decision{allowed, charged(1)}},
 		{name: "allow beside deny", hits: []limiter.Hit{hit(allowing), hit(denying)}, want: []limiter.Decision{spared, denied}, denied: true},
 		{name: "allow beside local that is over", before: requests{{times(3, hit(locally))}}, hits: []limiter.Hit{hit(allowing), hit(locally)},

@@ -5,7 +5,8 @@
 // A request that the store could not decide is decided by all its limits:
 //
 //   - If the mode of one is error, it stays undecided. Not so a limit in shadow
-//     mode, which is never to be noticed: it is taken for one of mode allow.
+//     mode, which is never to be noticed: it is taken for one of mode allow. Nor so
+//     a request that an exception denies, whatever its limits say.
 //   - A limit of mode deny is over. What that means for the request, the limit's
 //     mode says as ever: a shadow limit that is over denies nothing.
 //   - A limit of mode allow admits its hit, unless it is a limit of 0, which
@@ -72,7 +73,7 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 	case err == nil:
 		s.local.primaryDecided()
 		return denied, nil
-	case !errors.Is(err, limiter.ErrUnavailable) || s.undecidable(hits):
+	case !errors.Is(err, limiter.ErrUnavailable) || !vetoed(hits) && s.undecidable(hits):
 		return false, err
 	case ctx.Err() == nil:
 		return s.decide(ctx, hits, out)

@@ -1,0 +1,97 @@
+package check
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// alert is a rule of alerts.yaml.
+type alert struct {
+	Alert, Expr         string
+	Labels, Annotations map[string]string
+}
+
+// readAlerts reads alerts.yaml, whose form promtool checks.
+func readAlerts(t *testing.T) map[string]alert {
+	t.Helper()
+	text, err := os.ReadFile("../prometheus/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct{ Groups []struct{ Rules []alert } }
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	alerts := map[string]alert{}
+	for _, group := range file.Groups {
+		for _, rule := range group.Rules {
+			if _, twice := alerts[rule.Alert]; twice {
+				t.Errorf("there are two alerts %s", rule.Alert)
+			}
+			alerts[rule.Alert] = rule
+		}
+	}
+	if len(alerts) < 20 {
+		t.Errorf("only %d alerts were found", len(alerts))
+	}
+	return alerts
+}
+
+// Every alert says how urgent it is, what is wrong and what to do.
+func TestAlertsSayWhatToDo(t *testing.T) {
+	runbook := regexp.MustCompile(`^docs/at-3am\.md#[a-z0-9-]+$`)
+	for name, rule := range readAlerts(t) {
+		if severity := rule.Labels["severity"]; severity != "critical" && severity != "warning" {
+			t.Errorf("%s: severity %q", name, severity)
+		}
+		for _, field := range []string{"summary", "description"} {
+			if !strings.HasSuffix(rule.Annotations[field], ".") {
+				t.Errorf("%s: the %s %q is no sentence", name, field, rule.Annotations[field])
+			}
+		}
+		if !runbook.MatchString(rule.Annotations["runbook_url"]) {
+			t.Errorf("%s: runbook_url %q", name, rule.Annotations["runbook_url"])
+		}
+	}
+}
+
+// alerts_test.yaml, which promtool runs, has a time at which each alert fires, and
+// one at which nothing does.
+func TestEveryAlertIsTested(t *testing.T) {
+	text, err := os.ReadFile("../prometheus/alerts_test.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Tests []struct {
+			Checks []struct {
+				Samples []struct{ Labels string } `yaml:"exp_samples"`
+			} `yaml:"promql_expr_test"`
+		}
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	fires := map[string]bool{}
+	for i, test := range file.Tests {
+		silent := false
+		for _, check := range test.Checks {
+			silent = silent || len(check.Samples) == 0
+			for _, sample := range check.Samples {
+				fires[sample.Labels] = true
+			}
+		}
+		if !silent {
+			t.Errorf("test %d has no time at which no alert fires", i)
+		}
+	}
+	for name := range readAlerts(t) {
+		if !fires[`{alertname="`+name+`"}`] {
+			t.Errorf("%s never fires", name)
+		}
+	}
+}

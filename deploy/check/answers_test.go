@@ -1,0 +1,124 @@
+package check
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/testenv"
+)
+
+const rules = `domain: api
+descriptors:
+  - {key: user, rate_limit: {unit: day, requests_per_unit: 7}}
+  - {key: tried, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 1}}
+`
+
+// sentRules are the same from a control plane.
+const sentRules = `{"name": "api", "domain": "api", "descriptors": [
+	{"key": "user", "rate_limit": {"unit": "DAY", "requests_per_unit": 7}},
+	{"key": "tried", "shadow_mode": true, "rate_limit": {"unit": "DAY", "requests_per_unit": 1}}]}`
+
+// scrapes are when the servers are scraped, before now: now and then for what looks
+// back far, and often at last, for rates of a minute.
+var scrapes = []time.Duration{
+	40 * time.Minute, 30 * time.Minute, 20 * time.Minute, 12 * time.Minute, 8 * time.Minute,
+	4 * time.Minute, 2 * time.Minute, 45 * time.Second, 30 * time.Second, 15 * time.Second, 0,
+}
+
+// servers are what the metrics of this test come from: one server with Redis, and one with
+// counters in memory, TLS, and rules from a control plane.
+type servers struct {
+	all          []*weir
+	redis, plane interface{ Stop() }
+	rules        string // file
+}
+
+func startServers(t *testing.T) *servers {
+	t.Helper()
+	program, dir := buildWeir(t), t.TempDir()
+	redis, plane := testenv.RedisServer(t), testenv.StartControlPlane(t)
+	plane.Set("v1", sentRules)
+	certificate, key := testenv.NewAuthority(t).Issue(t, "localhost")
+	write(t, filepath.Join(dir, "tls.crt"), string(certificate))
+	write(t, filepath.Join(dir, "tls.key"), string(key))
+	file := filepath.Join(dir, "rules", "api.yaml")
+	write(t, file, rules)
+	return &servers{redis: redis, plane: plane, rules: file, all: []*weir{
+		startWeir(t, program, "REDIS_URL="+redis.Addr(), "CONFIG_PATH="+filepath.Dir(file), "DECISION_LOG=denied"),
+		startWeir(t, program, "CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL="+plane.Addr,
+			"GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+filepath.Join(dir, "tls.crt"), "GRPC_SERVER_TLS_KEY="+filepath.Join(dir, "tls.key")),
+	}}
+}
+
+func write(t *testing.T, file, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Every query of the dashboard and every condition of an alert has an answer of
+// servers under traffic. What goes wrong for real fires its alert.
+func TestQueriesHaveAnswers(t *testing.T) {
+	s, h, now := startServers(t), newHistory(t), time.Now()
+	for _, before := range scrapes {
+		for _, w := range s.all {
+			w.traffic()
+			h.scrape(w.metrics, now.Add(-before))
+		}
+	}
+	t.Run("dashboard", func(t *testing.T) { checkDashboard(t, h, now) })
+	t.Run("alerts", func(t *testing.T) {
+		for name, rule := range readAlerts(t) {
+			if err := h.checkCondition(rule.Expr, now); err != nil && !absent(h, rule.Expr) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+	t.Run("failures", func(t *testing.T) { checkFailures(t, s, h, now) })
+}
+
+// checkFailures lets everything fail and looks which alerts that fires.
+func checkFailures(t *testing.T, s *servers, h *history, now time.Time) {
+	withRedis, withPlane := s.all[0], s.all[1]
+	s.redis.Stop()
+	s.plane.Stop()
+	write(t, s.rules, "domain: [")
+	withRedis.waitFor(`weir_redis_breaker_open{redis="main"} 1`)
+	withRedis.waitFor("weir_config_last_reload_successful 0")
+	withPlane.waitFor("weir_xds_connected 0")
+	for range 2 {
+		now = now.Add(15 * time.Second)
+		for _, w := range s.all {
+			w.traffic()
+			h.scrape(w.metrics, now)
+		}
+	}
+	alerts := readAlerts(t)
+	for _, name := range []string{
+		"WeirRequestsUndecided", "WeirRedisBreakerOpen", "WeirRulesRefused", "WeirControlPlaneAway", "WeirUnknownDomain",
+	} {
+		if err := h.check(alerts[name].Expr, now); err != nil {
+			t.Errorf("%s does not fire: %v", name, err)
+		}
+	}
+}
+
+// notYet are metrics that no server has.
+var notYet = []string{"weir_exceptions"}
+
+// absent reports whether a query needs a metric that no server has yet.
+func absent(h *history, query string) bool {
+	for _, name := range notYet {
+		if strings.Contains(query, name) && !h.names[name] {
+			return true
+		}
+	}
+	return false
+}

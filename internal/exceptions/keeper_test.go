@@ -1,0 +1,424 @@
+package exceptions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"weir/internal/limiter"
+	"weir/internal/testenv"
+)
+
+// server is a Keeper that runs, as one server has it.
+type server struct {
+	*Keeper
+	t   *testing.T
+	log *testenv.Log
+	reg *prometheus.Registry
+}
+
+func newServer(t *testing.T, store Store) *server {
+	s := &server{t: t, log: new(testenv.Log), reg: prometheus.NewRegistry()}
+	plain := func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey || a.Key == "id" {
+			return slog.Attr{}
+		}
+		return a
+	}
+	s.Keeper = NewKeeper(Options{Store: store, Registerer: s.reg, Logger: slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{ReplaceAttr: plain}))})
+	return s
+}
+
+// run runs s until the returned function is called, in a bubble of synctest.
+func (s *server) run() (stop func()) {
+	ctx, cancel := context.WithCancel(s.t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.Run(ctx)
+	}()
+	synctest.Wait()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+func of(values ...string) (entries []limiter.Entry) {
+	for _, v := range values {
+		key, value, _ := strings.Cut(v, "=")
+		entries = append(entries, limiter.Entry{Key: key, Value: value})
+	}
+	return entries
+}
+
+func allowing(value string, lasts time.Duration) New {
+	return New{Domain: "api", Entries: of(value), Effect: "allow", For: lasts, By: "bob", Reason: "let me in"}
+}
+
+func (s *server) add(n New) *Exception {
+	s.t.Helper()
+	e, err := s.Add(s.t.Context(), n, "192.0.2.1:5")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return e
+}
+
+// want wants the exceptions for these entries to be in force, of one entry each.
+func (s *server) want(entries ...string) {
+	s.t.Helper()
+	synctest.Wait()
+	var got []string
+	for _, e := range s.All() {
+		got = append(got, spell(e.Entries))
+		if s.Find(e.Domain, e.Entries) == nil {
+			s.t.Errorf("%s is not found", spell(e.Entries))
+		}
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, entries) {
+		s.t.Errorf("in force is %q, want %q", got, entries)
+	}
+	want := fmt.Sprintf("# HELP weir_exceptions Exceptions in force.\n# TYPE weir_exceptions gauge\nweir_exceptions %d\n", len(entries))
+	if err := testutil.GatherAndCompare(s.reg, strings.NewReader(want), "weir_exceptions"); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// What one server adds or removes holds on the others within a second, and is in the
+// audit log of that server.
+func TestServersShareExceptions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(Memory)
+		a, b := newServer(t, store), newServer(t, store)
+		defer a.run()()
+		defer b.run()()
+		e := a.add(allowing("user=alice", time.Hour))
+		a.want("user=alice")
+		time.Sleep(time.Second)
+		b.want("user=alice")
+		if got := b.All()[0]; got.ID != e.ID || got.By != "bob" || got.Reason != "let me in" || !got.Until.Equal(e.Until) || got.Left() != time.Hour-time.Second {
+			t.Errorf("got %+v, want %+v", got, e)
+		}
+		if err := b.Remove(t.Context(), e.ID, "carol\n", "::1"); err != nil {
+			t.Error(err)
+		}
+		b.want()
+		time.Sleep(time.Second)
+		a.want()
+		for _, s := range []*server{a, b} {
+			if err := s.Remove(t.Context(), e.ID, "bob", ""); !errors.Is(err, ErrNotFound) {
+				t.Errorf("removed twice: %v", err)
+			}
+		}
+		const common = ` audit=true domain=api descriptor="user=alice" effect=allow until=2000-01-01T01:00:00.000Z reason="let me in" by=`
+		if got, want := a.log.String(), `level=INFO msg="exception added"`+common+"bob peer=192.0.2.1:5\n"; got != want {
+			t.Errorf("got log\n%s\nwant\n%s", got, want)
+		}
+		if got, want := b.log.String(), `level=INFO msg="exception removed"`+common+`carol\n peer=::1 added_by=bob`+"\n"; got != want {
+			t.Errorf("got log\n%s\nwant\n%s", got, want)
+		}
+	})
+}
+
+// An exception ends by itself, to the point on each server, and leaves the store.
+func TestExceptionsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(Memory)
+		a, b := newServer(t, store), newServer(t, store)
+		defer a.run()()
+		stop := b.run()
+		a.add(allowing("user=alice", 2*time.Second))
+		a.add(allowing("user=bob", time.Hour))
+		time.Sleep(2*time.Second - 1)
+		a.want("user=alice", "user=bob")
+		b.want("user=alice", "user=bob")
+		time.Sleep(time.Nanosecond)
+		a.want("user=bob")
+		b.want("user=bob")
+		stop()
+		if got := b.log.String(); !strings.HasPrefix(got, `level=INFO msg="exception ended" audit=true domain=api descriptor="user=alice"`) || strings.Count(got, "\n") != 1 {
+			t.Errorf("got log %s", got)
+		}
+		again := newServer(t, store) // before the store has forgotten it
+		defer again.run()()
+		again.want("user=bob")
+		stored := func() int {
+			records, _, _ := store.Load(t.Context(), Version{})
+			return len(records)
+		}
+		if n := stored(); n != 2 {
+			t.Errorf("the store has %d records", n)
+		}
+		time.Sleep(forgetAfter + time.Second)
+		if n := stored(); n != 1 {
+			t.Errorf("a minute later the store has %d records", n)
+		}
+		a.want("user=bob")
+		if got := again.log.String(); got != "" {
+			t.Errorf("got log %s", got)
+		}
+	})
+}
+
+// What applies is the newest of the exceptions for the same descriptors. When it ends, the
+// one before applies again.
+func TestNewestApplies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, new(Memory))
+		defer s.run()()
+		s.add(allowing("user=alice", time.Hour))
+		time.Sleep(time.Second)
+		deny := allowing("user=alice", time.Second)
+		deny.Effect = "deny"
+		s.add(deny)
+		if got := s.Find("api", of("user=alice", "path=/")); got.Effect != Deny {
+			t.Errorf("got %+v", got)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := s.Find("api", of("user=alice", "path=/")); got.Effect != Allow {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+// A store that lost everything, or the last changes, gets back what any server knows. A
+// removed exception stays removed.
+func TestLostStore(t *testing.T) {
+	for name, lose := range map[string]func(now, before *Memory){
+		"all":          func(now, _ *Memory) { now.version, now.records = Version{}, nil },
+		"last changes": func(now, before *Memory) { now.version, now.records = before.version, before.records },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := new(Memory)
+				a, b := newServer(t, store), newServer(t, store)
+				defer a.run()()
+				defer b.run()()
+				a.add(allowing("user=alice", time.Hour))
+				removed := a.add(allowing("user=bob", time.Hour))
+				if err := a.Remove(t.Context(), removed.ID, "", ""); err != nil {
+					t.Fatal(err)
+				}
+				store.Add(t.Context(), Record{"newer", []byte(`{"format":2}`)}, Most)
+				time.Sleep(time.Second)
+				synctest.Wait()
+				store.mu.Lock()
+				before := &Memory{version: store.version, records: maps.Clone(store.records)}
+				store.mu.Unlock()
+				b.Find("api", of("user=alice")).Use()
+				a.add(allowing("user=carol", time.Hour))
+				time.Sleep(time.Second)
+				synctest.Wait()
+				store.mu.Lock()
+				lose(store, before)
+				store.mu.Unlock()
+				a.want("user=alice", "user=carol")
+				time.Sleep(2 * time.Second)
+				a.want("user=alice", "user=carol")
+				b.want("user=alice", "user=carol")
+				if n := b.Find("api", of("user=alice")).Used(); n != 1 {
+					t.Errorf("%d uses are known, want 1", n)
+				}
+				c := newServer(t, store)
+				defer c.run()()
+				c.want("user=alice", "user=carol")
+				records, version, _ := store.Load(t.Context(), Version{})
+				if !slices.ContainsFunc(records, func(r Record) bool { return r.ID == "newer" && string(r.Body) == `{"format":2}` }) {
+					t.Errorf("what a newer version wrote is not in %q", records)
+				}
+				time.Sleep(10 * time.Second)
+				if _, now, _ := store.Load(t.Context(), version); now != version {
+					t.Error("servers go on changing the store")
+				}
+				const unread = `an exception cannot be read and does not hold here, a newer version may have added it" err="it has format 2`
+				if log := a.log.String() + b.log.String(); strings.Count(log, unread) != 2 || !strings.Contains(log, `msg="the store has lost exceptions, which are put back"`) {
+					t.Errorf("got log %s", log)
+				}
+			})
+		})
+	}
+}
+
+// failing is a Memory that fails at times, as a Redis does.
+type failing struct {
+	Memory
+	fails atomic.Bool
+	hangs atomic.Bool
+}
+
+var errDown = errors.New("down\x1b[31m")
+
+func (f *failing) fail(ctx context.Context) error {
+	if f.hangs.Load() {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if f.fails.Load() {
+		return errDown
+	}
+	return nil
+}
+
+func (f *failing) Load(ctx context.Context, known Version) ([]Record, Version, error) {
+	if err := f.fail(ctx); err != nil {
+		return nil, Version{}, err
+	}
+	return f.Memory.Load(ctx, known)
+}
+
+func (f *failing) Add(ctx context.Context, r Record, most int) error {
+	if err := f.fail(ctx); err != nil {
+		return err
+	}
+	return f.Memory.Add(ctx, r, most)
+}
+
+func (f *failing) Remove(ctx context.Context, id string) (bool, error) {
+	if err := f.fail(ctx); err != nil {
+		return false, err
+	}
+	return f.Memory.Remove(ctx, id)
+}
+
+// While the store fails or hangs, what is known holds, ends in time, and nothing is added.
+func TestStoreFails(t *testing.T) {
+	for name, fail := range map[string]func(f *failing, fails bool){
+		"fails": func(f *failing, fails bool) { f.fails.Store(fails) },
+		"hangs": func(f *failing, fails bool) { f.hangs.Store(fails) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := new(failing)
+				s := newServer(t, store)
+				defer s.run()()
+				alice := s.add(allowing("user=alice", time.Hour))
+				bob := s.add(allowing("user=bob", 7*time.Second))
+				fail(store, true)
+				if _, err := s.Add(t.Context(), allowing("user=carol", time.Hour), ""); !errors.Is(err, ErrStore) || errors.Is(err, ErrBad) {
+					t.Errorf("added to a store that fails: %v", err)
+				}
+				if err := s.Remove(t.Context(), alice.ID, "", ""); !errors.Is(err, ErrStore) {
+					t.Errorf("removed from a store that fails: %v", err)
+				}
+				s.want("user=alice", "user=bob")
+				time.Sleep(bob.Left())
+				s.want("user=alice")
+				fail(store, false)
+				time.Sleep(patience + time.Second)
+				s.add(allowing("user=dora", time.Hour))
+				s.want("user=alice", "user=dora")
+				log := s.log.String()
+				if strings.Count(log, "exceptions could not be loaded, those known stay in force") != 1 || strings.Count(log, "exceptions can be loaded again") != 1 || strings.Contains(log, "\x1b") {
+					t.Errorf("got log %s", log)
+				}
+				if n := testutil.ToFloat64(s.metrics.errors); n < 2 {
+					t.Errorf("%v errors are counted", n)
+				}
+			})
+		})
+	}
+}
+
+// There are no more than 10,000. One that has ended makes room.
+func TestFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(Memory)
+		s := newServer(t, store)
+		e := s.add(allowing("user=alice", 2*time.Second))
+		r, err := newRecord(&Exception{ID: "x", Domain: "api", Entries: of("user=bob"), Until: time.Now().Add(time.Hour)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range Most - 1 {
+			if err := store.Add(t.Context(), Record{fmt.Sprint("x", i), r.Body}, Most); err != nil {
+				t.Fatal(err)
+			}
+		}
+		defer s.run()()
+		if n := len(s.All()); n != Most {
+			t.Errorf("%d are in force", n)
+		}
+		_, err = s.Add(t.Context(), allowing("user=carol", time.Hour), "")
+		if !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "10000") || s.Find("api", of("user=carol")) != nil {
+			t.Errorf("the 10,001st: %v", err)
+		}
+		time.Sleep(e.Left())
+		synctest.Wait()
+		s.add(allowing("user=carol", time.Hour))
+		if n := len(s.All()); n != Most {
+			t.Errorf("%d are in force", n)
+		}
+	})
+}
+
+func TestBadExceptions(t *testing.T) {
+	s := newServer(t, new(Memory))
+	for want, change := range map[string]func(n *New){
+		"the domain is empty":                                        func(n *New) { n.Domain = "" },
+		"it has no entries, at least one is needed":                  func(n *New) { n.Entries = nil },
+		"the key of entry 1 is empty":                                func(n *New) { n.Entries = of("a=b", "=c") },
+		"it has 101 entries, at most 100 are allowed":                func(n *New) { n.Entries = slices.Repeat(of("a=b"), 101) },
+		"domain and entries have 4097 bytes, at most 4096":           func(n *New) { n.Entries = of("user=" + strings.Repeat("x", 4090)) },
+		`undefined effect "pass\n", allowed are allow, deny, amount`: func(n *New) { n.Effect = "pass\n" },
+		"a factor of 0 is not allowed, allowed are 0.001 to 1000000": func(n *New) { n.Effect = "amount" },
+		"a factor of NaN is not allowed":                             func(n *New) { n.Effect, n.Factor = "amount", math.NaN() },
+		"a factor of 1.5e+06 is not allowed":                         func(n *New) { n.Effect, n.Factor = "amount", 1.5e6 },
+		"a factor is for effect amount only":                         func(n *New) { n.Factor = 2 },
+		"a duration of 0s is not allowed":                            func(n *New) { n.For = 0 },
+		"a duration of 8784h0m1s is not allowed":                     func(n *New) { n.For = maxFor + time.Second },
+		"a reason is needed":                                         func(n *New) { n.Reason = " \n" },
+		"the reason has 501 bytes, at most 500 are allowed":          func(n *New) { n.Reason = strings.Repeat("x", 501) },
+		"the name of who adds it has 201 bytes":                      func(n *New) { n.By = strings.Repeat("x", 201) },
+	} {
+		n := allowing("user=alice", time.Hour)
+		change(&n)
+		if _, err := s.Add(t.Context(), n, ""); !errors.Is(err, ErrBad) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	for _, id := range []string{"", "a b", strings.Repeat("x", 10_000), "\xff"} {
+		if err := s.Remove(t.Context(), id, "", ""); !errors.Is(err, ErrNotFound) {
+			t.Errorf("removing %.20q: got %v", id, err)
+		}
+	}
+	n := allowing("user=\xff\x00", time.Second)
+	n.Effect, n.Factor, n.Reason = "amount", 0.001, "\u202e\x1b[31m\nlevel=ERROR"
+	if e := s.add(n); len(e.ID) != 8 || e.What() != "amount 0.001x" {
+		t.Errorf("got %+v", e)
+	}
+	if log := s.log.String(); strings.Count(log, "\n") != 1 || strings.ContainsAny(log, "\x1b\u202e") {
+		t.Errorf("got log %q", log)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	s := newServer(t, new(Memory))
+	s.add(allowing("user=alice", time.Hour)).Use()
+	if err := testutil.GatherAndCompare(s.reg, strings.NewReader(`
+# HELP weir_exceptions_used_total Descriptors that an exception was applied to.
+# TYPE weir_exceptions_used_total counter
+weir_exceptions_used_total{effect="allow"} 1
+weir_exceptions_used_total{effect="amount"} 0
+weir_exceptions_used_total{effect="deny"} 0
+`), "weir_exceptions_used_total"); err != nil {
+		t.Error(err)
+	}
+	if problems, err := testutil.GatherAndLint(s.reg); err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+}

@@ -1,0 +1,27 @@
+package exceptions
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// metrics are those of a Keeper.
+type metrics struct {
+	inForce prometheus.Gauge
+	used    [effects]prometheus.Counter
+	errors  prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	used := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "weir_exceptions_used_total", Help: "Descriptors that an exception was applied to.",
+	}, []string{"effect"})
+	m := &metrics{
+		inForce: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_exceptions", Help: "Exceptions in force."}),
+		errors: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "weir_exceptions_load_errors_total", Help: "Failed tries to learn of the exceptions that other servers added or removed.",
+		}),
+	}
+	for e, name := range effectNames {
+		m.used[e] = used.WithLabelValues(name)
+	}
+	reg.MustRegister(m.inForce, used, m.errors)
+	return m
+}

@@ -1,0 +1,95 @@
+package exceptions
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"weir/internal/limiter"
+)
+
+// naive finds the exception of a descriptor by trying all.
+func naive(all []*Exception, domain string, entries []limiter.Entry) (found *Exception) {
+	for _, e := range all {
+		if len(e.Entries) > len(entries) || e.Domain != domain {
+			continue
+		}
+		begins := true
+		for i := range e.Entries {
+			begins = begins && e.Entries[i].Key == entries[i].Key && e.Entries[i].Value == entries[i].Value
+		}
+		if begins && (found == nil || len(e.Entries) > len(found.Entries) ||
+			len(e.Entries) == len(found.Entries) && e.Created.After(found.Created)) {
+			found = e
+		}
+	}
+	return found
+}
+
+// TestFindIsWhatTryingAllFinds draws few texts, so that descriptors meet, and some that
+// look alike when they are joined.
+func TestFindIsWhatTryingAllFinds(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	texts := []string{"a", "b", "a\x00b", "b\x00", "\xff", "=", ",", "ab"}
+	text := func() string { return texts[random.IntN(len(texts))] }
+	descriptor := func(least, most int) (domain string, entries []limiter.Entry) {
+		for range least + random.IntN(most-least+1) {
+			value := text()
+			if random.IntN(4) == 0 {
+				value = ""
+			}
+			entries = append(entries, limiter.Entry{Key: text(), Value: value})
+		}
+		return texts[random.IntN(3)], entries
+	}
+	found := 0
+	for range 200 {
+		var all []*Exception
+		for i := range random.IntN(300) {
+			domain, entries := descriptor(1, 3)
+			all = append(all, &Exception{ID: fmt.Sprint(i), Domain: domain, Entries: entries, Created: time.Unix(int64(i), 0)})
+		}
+		s := newSet(all)
+		for range 300 {
+			domain, entries := descriptor(0, 5)
+			got, want := s.Find(domain, entries), naive(all, domain, entries)
+			if got != want {
+				t.Fatalf("domain %q, entries %q: got %+v, want %+v", domain, entries, got, want)
+			}
+			if got != nil {
+				found++
+			}
+		}
+	}
+	if found < 10_000 {
+		t.Errorf("only %d descriptors have an exception", found)
+	}
+}
+
+func TestFindAllocatesNothing(t *testing.T) {
+	s := newSet(many(Most))
+	long := []limiter.Entry{{Key: "user", Value: string(make([]byte, 10_000))}, {Key: "path", Value: "/"}}
+	hit := []limiter.Entry{{Key: "user", Value: "user-77"}, {Key: "path", Value: string(make([]byte, 10_000))}}
+	if n := testing.AllocsPerRun(100, func() {
+		if s.Find("api", long) != nil || s.Find("api", hit).ID != "77" {
+			t.Error("found another exception")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations, want none", n)
+	}
+}
+
+// many returns n exceptions, with one, two and three entries.
+func many(n int) (all []*Exception) {
+	for i := range n {
+		e := &Exception{ID: fmt.Sprint(i), Domain: "api", Entries: []limiter.Entry{{Key: "user", Value: fmt.Sprint("user-", i)}}}
+		for more := range i % 3 {
+			if i%11 != 0 {
+				e.Entries = append(e.Entries, limiter.Entry{Key: fmt.Sprint("more", more), Value: "x"})
+			}
+		}
+		all = append(all, e)
+	}
+	return all
+}

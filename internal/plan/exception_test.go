@@ -1,0 +1,346 @@
+package plan
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/descriptors"
+	"weir/internal/exceptions"
+	"weir/internal/limiter"
+	"weir/internal/limiter/memstore"
+	"weir/internal/limiter/redisstore"
+	"weir/internal/limiter/redisstore/redisconn"
+	"weir/internal/testenv"
+)
+
+const exceptedRules = `
+domain: api
+descriptors:
+  - {key: fixed_window, rate_limit: {unit: year, requests_per_unit: 2}}
+  - {key: first_hit, rate_limit: {unit: year, requests_per_unit: 2, anchor: first_hit}}
+  - {key: calendar, rate_limit: {unit: year, requests_per_unit: 2, anchor: calendar}}
+  - {key: sliding_window, rate_limit: {unit: year, requests_per_unit: 2, algorithm: sliding_window}}
+  - {key: token_bucket, rate_limit: {unit: year, requests_per_unit: 2, algorithm: token_bucket}}
+  - {key: concurrency, rate_limit: {unit: year, requests_per_unit: 2, algorithm: concurrency}}
+  - {key: banned, rate_limit: {unit: year, requests_per_unit: 2, deny_for: 1h}}
+  - key: user
+    below: true
+    rate_limit: {unit: year, requests_per_unit: 2}
+    descriptors:
+      - {key: path, rate_limit: {unit: year, requests_per_unit: 1}}
+  - {key: shared, value: x*, share_threshold: true, rate_limit: {unit: year, requests_per_unit: 2}}
+  - {key: quota, quota_mode: true, rate_limit: {unit: year, requests_per_unit: 2}}
+  - {key: none, rate_limit: {unit: year, requests_per_unit: 0}}
+`
+
+// world is a server on a store: what it decides, and what operators say.
+type world struct {
+	t       *testing.T
+	planner *Planner
+	tree    *descriptors.Tree
+	store   limiter.Store
+	keeper  *exceptions.Keeper
+	holds   int
+}
+
+// inWorlds runs test on each store, empty.
+func inWorlds(t *testing.T, opts Options, test func(*world)) {
+	stores := map[string]func(*testing.T) limiter.Store{
+		"memory": func(*testing.T) limiter.Store { return memstore.New(memstore.Options{}) },
+		"redis": func(t *testing.T) limiter.Store {
+			s, err := redisstore.New(redisstore.Options{
+				Main:       redisconn.Options{URL: testenv.RedisServer(t).Addr(), OpTimeout: 20 * time.Second},
+				DenyMemory: 1 << 20, DenyMaxAge: time.Hour,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { s.Close() })
+			return s
+		},
+	}
+	for name, open := range stores {
+		t.Run(name, func(t *testing.T) {
+			keeper := exceptions.NewKeeper(exceptions.Options{
+				Store: new(exceptions.Memory), Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+			})
+			opts := opts
+			opts.Exceptions = keeper.Current()
+			test(&world{t: t, planner: New(opts), tree: load(t, exceptedRules), store: open(t), keeper: keeper})
+		})
+	}
+}
+
+// except adds an exception such as "deny", "allow" or "3x", and returns what removes it.
+func (w *world) except(effect string, words ...string) (remove func()) {
+	w.t.Helper()
+	n := exceptions.New{Domain: "api", Entries: named(words...).Entries, Effect: effect, For: time.Hour, Reason: "test"}
+	if _, err := fmt.Sscanf(effect, "%gx", &n.Factor); err == nil {
+		n.Effect = "amount"
+	}
+	e, err := w.keeper.Add(w.t.Context(), n, "")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return func() {
+		if err := w.keeper.Remove(w.t.Context(), e.ID, "", ""); err != nil {
+			w.t.Error(err)
+		}
+	}
+}
+
+// decide decides a request.
+func (w *world) decide(domain string, ds ...Descriptor) *Plan {
+	w.t.Helper()
+	p := new(Plan)
+	if err := w.planner.Prepare(p, w.tree, &Request{Domain: domain, Descriptors: ds}); err != nil {
+		w.t.Fatal(err)
+	}
+	denied, err := false, error(nil)
+	if len(p.Hits) > 0 {
+		denied, err = w.store.Decide(w.t.Context(), p.Hits, p.Decisions)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	p.SetStatuses(denied)
+	return p
+}
+
+// want asks until it is denied, or 20 times, and wants so many to pass.
+func (w *world) want(when string, passing int, words ...string) {
+	w.t.Helper()
+	passed := 0
+	for passed < 20 {
+		d := named(words...)
+		if d.Entries[0].Key == "concurrency" {
+			w.holds++
+			d.Entries = append(d.Entries, limiter.Entry{Key: "request_id", Value: fmt.Sprint(w.holds)})
+		}
+		if w.decide("api", d).Denied {
+			break
+		}
+		passed++
+	}
+	if passed != passing {
+		w.t.Errorf("%s: %q passed %d times, want %d", when, words, passed, passing)
+	}
+}
+
+const all = 20 // as many as are asked
+
+// Another amount counts on the same counter, by each algorithm, and a ban does not hold.
+func TestExceptionOfTheAmount(t *testing.T) {
+	inWorlds(t, Options{}, func(w *world) {
+		keys := append(limiter.AlgorithmNames(), "first_hit", "calendar", "banned", "user")
+		for _, key := range keys {
+			used, unused := key+"=used", key+"=unused"
+			w.want(key+" before", 2, used)
+			w.want(key+" before, again", 0, used) // so that the denial is remembered
+			removes := []func(){w.except("3x", used), w.except("0.5x", unused)}
+			w.want(key+" 3x", 4, used)
+			w.want(key+" 0.5x", 1, unused)
+			for _, remove := range removes {
+				remove()
+			}
+			w.want(key+" after", 0, used)
+			w.want(key+" after 0.5x", 1, unused)
+		}
+		w.except("1000x", "none=x")
+		w.want("a thousand times nothing", 0, "none=x")
+	})
+}
+
+// Limits from above and limits that requests bring along have another amount, too.
+func TestExceptionOfTheAmountOfAll(t *testing.T) {
+	inWorlds(t, Options{}, func(w *world) {
+		w.except("3x", "user=alice", "path=/")
+		w.want("path and user", 3, "user=alice", "path=/")
+		w.want("user alone, of which 3 are used", 0, "user=alice")
+		w.except("3x", "user=bob")
+		d := named("user=bob", "path=/x")
+		d.Override, d.HasOverride = Override{RequestsPerUnit: 1, Unit: limiter.Day}, true
+		for i := range 4 {
+			if p := w.decide("api", d); p.Denied != (i == 3) || p.Hits[0].Limit.RequestsPerUnit != 3 || p.Hits[1].Limit.RequestsPerUnit != 6 {
+				w.t.Errorf("request %d: denied %t, hits %+v", i, p.Denied, p.Hits)
+			} else if i == 3 {
+				for o := range p.Outcomes(&Request{Domain: "api", Descriptors: []Descriptor{d}}) {
+					if o.Exception == nil || o.Hit.Limit == p.Hits[1].Limit && (o.Rule == nil || o.Rule.Way() != "user") {
+						w.t.Errorf("got outcome %+v", o)
+					}
+				}
+			}
+		}
+	})
+}
+
+// What is allowed passes and takes nothing, whatever is used up or banned.
+func TestExceptionThatAllows(t *testing.T) {
+	inWorlds(t, Options{}, func(w *world) {
+		for _, key := range append(limiter.AlgorithmNames(), "banned", "user", "quota") {
+			w.want(key, 2, key+"=alice")
+			w.want(key, 0, key+"=alice")
+			remove := w.except("allow", key+"=alice")
+			fresh := w.except("allow", key+"=fresh")
+			w.want(key+" allowed", all, key+"=alice")
+			w.want(key+" allowed", all, key+"=fresh")
+			w.want(key+" of another", 2, key+"=bob")
+			remove()
+			fresh()
+			w.want(key+" after", 0, key+"=alice")
+			w.want(key+" after", 2, key+"=fresh")
+		}
+		w.except("allow", "none=x")
+		w.want("a limit of 0", all, "none=x")
+		if s := w.decide("api", named("none=x")).Statuses[0]; s.OverLimit || s.Limit != nil || s.Remaining == 0 {
+			w.t.Errorf("got status %+v", s)
+		}
+	})
+}
+
+// What is denied takes nothing, from no limit of its request, also where there is no rule.
+func TestExceptionThatDenies(t *testing.T) {
+	inWorlds(t, Options{}, func(w *world) {
+		remove := w.except("deny", "user=alice")
+		w.except("deny", "nobody=x")
+		for _, d := range []Descriptor{named("user=alice"), named("user=alice", "path=/", "x=y"), named("nobody=x")} {
+			for range 3 {
+				tokens := d
+				tokens.HasHitsAddend, tokens.HitsAddend = true, 5 // charged always, but here
+				for _, d := range []Descriptor{d, tokens} {
+					p := w.decide("api", named("user=bob"), d)
+					s := p.Statuses[1]
+					if !p.Denied || !s.OverLimit || s.UntilReset > time.Hour || s.UntilReset < 50*time.Minute || p.RetryAfter() <= 0 || s.Limit.Series.Labels().Rule != "exception" {
+						w.t.Errorf("%+v: denied %t, status %+v, retry after %v", d, p.Denied, s, p.RetryAfter())
+					}
+				}
+			}
+			peek := d
+			peek.HasHitsAddend = true
+			if !w.decide("api", peek).Denied {
+				w.t.Error("a peek is not denied")
+			}
+		}
+		remove()
+		w.want("after", 2, "user=alice")
+		w.want("of the same requests", 2, "user=bob")
+
+		e, err := w.keeper.Add(w.t.Context(), exceptions.New{Domain: "\xff", Entries: named("a=\xff").Entries, Effect: "deny", For: time.Minute, Reason: "x"}, "")
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if p := w.decide("\xff", named("a=\xff", "b=c")); !p.Denied || p.Hits[0].Limit.Series.Domain() != "unknown" || e.Used() != 1 {
+			w.t.Errorf("in a domain without rules: denied %t, %d uses, hits %+v", p.Denied, e.Used(), p.Hits)
+		}
+	})
+}
+
+// The longest exception wins, and one says nothing of what it is not for.
+func TestLongestExceptionWins(t *testing.T) {
+	inWorlds(t, Options{}, func(w *world) {
+		w.except("deny", "user=alice")
+		w.except("allow", "user=alice", "path=/x")
+		w.want("short", 0, "user=alice", "path=/y")
+		w.want("long", all, "user=alice", "path=/x")
+		w.want("longer", all, "user=alice", "path=/x", "more=z")
+		w.want("not at the begin, and so without a rule", all, "path=/x", "user=alice", "none=x")
+		w.want("another", 2, "user=alicex")
+	})
+}
+
+// With digests in keys, and with one counter for all values, exceptions are for the values
+// of requests.
+func TestExceptionsOfHashedAndSharedKeys(t *testing.T) {
+	keys, err := limiter.NewKeys("", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inWorlds(t, Options{Keys: keys}, func(w *world) {
+		w.want("hashed", 2, "user=alice")
+		remove := w.except("3x", "user=alice")
+		w.want("hashed, 3x", 4, "user=alice")
+		remove()
+		w.except("deny", "user=carol")
+		if p := w.decide("api", named("user=carol")); !p.Denied || strings.Contains(string(p.Hits[0].Key), "carol") {
+			w.t.Errorf("denied %t with key %s", p.Denied, p.Hits[0].Key)
+		}
+		w.want("shared", 2, "shared=xa")
+		w.except("2x", "shared=xb")
+		w.want("shared, of another value", 2, "shared=xb")
+		w.want("shared, without exception", 0, "shared=xa")
+		w.except("allow", "shared=xa")
+		w.want("shared, allowed", all, "shared=xa")
+	})
+}
+
+// What is in flight when an exception begins is given back under it, and what begins
+// under it needs no name.
+func TestExceptionsAndHolds(t *testing.T) {
+	inWorlds(t, Options{}, func(w *world) {
+		for _, effect := range []string{"allow", "deny", "0.5x"} {
+			user := "concurrency=" + strings.Trim(effect, "0.")
+			w.want(effect, 2, user)
+			held := []int{w.holds - 2, w.holds - 1}
+			remove := w.except(effect, user)
+			for i, id := range held {
+				ended := named(fmt.Sprint("request_id=", id), user)
+				if i == 1 {
+					ended = named(user, fmt.Sprint("request_id=", id))
+				}
+				ended.Refund = true
+				if p := w.decide("api", ended); p.Denied || len(p.Hits) != 1 {
+					w.t.Errorf("%s: what ends: denied %t, hits %+v", effect, p.Denied, p.Hits)
+				}
+			}
+			if effect != "0.5x" {
+				if p := w.decide("api", named(user)); p.Denied != (effect == "deny") {
+					w.t.Errorf("%s without a name: denied %t", effect, p.Denied)
+				}
+			}
+			remove()
+			w.want(effect+", after", 2, user)
+		}
+	})
+}
+
+// SHADOW_MODE denies nothing, but says what would be. QUOTA_MODE outweighs no exception.
+func TestExceptionsInModes(t *testing.T) {
+	inWorlds(t, Options{ShadowMode: true, QuotaMode: true}, func(w *world) {
+		w.except("deny", "user=alice")
+		p := w.decide("api", named("user=alice"), named("user=bob"))
+		if p.Denied || !p.WouldBeDenied() || !p.Statuses[0].OverLimit {
+			w.t.Errorf("in shadow mode: denied %t, would be %t", p.Denied, p.WouldBeDenied())
+		}
+	})
+	inWorlds(t, Options{QuotaMode: true}, func(w *world) {
+		w.except("deny", "user=alice")
+		if !w.decide("api", named("user=alice"), named("user=bob")).Denied {
+			w.t.Error("a quota with room outweighs what is denied")
+		}
+	})
+}
+
+// Limits that exceptions make are remembered for one tree, and not too many of them.
+func TestExceptedLimitsAreRemembered(t *testing.T) {
+	var es excepted
+	tree, l := load(t, rules), load(t, rules).Match("api", named("user=a").Entries).Limits[0]
+	first, denial := es.multiple(tree, l, 2), es.denial(tree, "api")
+	if es.multiple(tree, l, 2) != first || es.denial(tree, "api") != denial {
+		t.Error("a limit was made twice")
+	}
+	for i := range 2 * maxExcepted {
+		es.multiple(tree, l, float64(i+3))
+		if n := len(es.times); n > maxExcepted {
+			t.Fatalf("%d limits are remembered", n)
+		}
+	}
+	es.multiple(load(t, rules), l, 2)
+	if n := len(es.times); n != 1 {
+		t.Errorf("%d limits of another tree are remembered", n-1)
+	}
+}

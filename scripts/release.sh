@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# Makes a release of the commit that is checked out: release.sh [DIRECTORY], by
+# default dist, which must not exist. It writes, for each of TARGETS,
+#
+#   weir_VERSION_OS_ARCH.tar.gz      the program, its licence and its documents
+#   weir_VERSION_OS_ARCH.cdx.json    what the program is made of (CycloneDX)
+#   SHA256SUMS                       of all the others
+#
+# The same commit and version of Go give the same bytes, wherever the checkout is
+# and whatever the clock says. VERSION is the tag of the commit, or as near to it
+# as git describe comes. Needs GNU tar, python3 and syft (scripts/tools.sh install).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+: "${TARGETS:=linux/amd64 linux/arm64 darwin/amd64 darwin/arm64}"
+dist=${1:-dist}
+syft=${SYFT:-$(command -v syft || echo "$PWD/.tools/syft/bin/syft")}
+
+fail() {
+  printf 'release: %s\n' "$*" >&2
+  exit 1
+}
+
+[[ ! -e $dist ]] || fail "$dist exists"
+[[ -z $(git status --porcelain) ]] || fail "the checkout has changes, a release is of a commit: $(git status --porcelain | head -n 1)"
+"$syft" --version >/dev/null 2>&1 || fail "no syft in PATH, \$SYFT or .tools (scripts/tools.sh install)"
+tar --version 2>/dev/null | grep -q 'GNU tar' || fail "tar is not GNU tar"
+
+version=${VERSION:-$(git describe --tags --always)}
+commit=$(git rev-parse HEAD)
+epoch=$(git log -1 --format=%ct)
+date=$(git log -1 --format=%cI)
+umask 022
+mkdir -p "$dist"
+dist=$(cd "$dist" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# archive NAME SUBDIRECTORY packs a directory of $work without the names, times and
+# order of this machine.
+archive() {
+  tar -C "$work" --sort=name --mtime="@$epoch" --owner=0 --group=0 --numeric-owner --format=gnu -cf - "$2" | gzip -9n >"$1"
+}
+
+# sbom FILE NAME writes what the program FILE is made of, without the time and the
+# random number that syft adds.
+sbom() {
+  (cd "$(dirname "$1")" && SYFT_CHECK_FOR_APP_UPDATE=false "$syft" scan -q --source-name weir --source-version "$version" -o cyclonedx-json "file:weir") |
+    python3 -c '
+import datetime, json, sys, uuid
+bom = json.load(sys.stdin)
+when, name = int(sys.argv[1]), sys.argv[2]
+bom["metadata"]["timestamp"] = datetime.datetime.fromtimestamp(when, datetime.timezone.utc).isoformat()
+bom["serialNumber"] = "urn:uuid:" + str(uuid.uuid5(uuid.NAMESPACE_URL, name))
+json.dump(bom, sys.stdout, indent=1, sort_keys=True)
+print()
+' "$epoch" "$commit/$2"
+}
+
+for target in $TARGETS; do
+  os=${target%/*} arch=${target#*/}
+  name=weir_${version}_${os}_$arch
+  mkdir -p "$work/$name"
+  CGO_ENABLED=0 GOOS=$os GOARCH=$arch GOFLAGS=-mod=readonly go build -trimpath -buildvcs=false \
+    -ldflags="-s -w -X main.release=$version -X main.commit=$commit -X main.date=$date" -o "$work/$name/weir" ./cmd/server
+  git archive HEAD LICENSE README.md MIGRATING.md CHANGELOG.md ARCHITECTURE.md docs config examples | tar -C "$work/$name" -xf -
+  chmod -R u=rwX,go=rX "$work/$name"
+  archive "$dist/$name.tar.gz" "$name"
+  sbom "$work/$name/weir" "$name" >"$dist/$name.cdx.json"
+done
+cd "$dist"
+sha256sum -- * >"$work/sums"
+mv "$work/sums" SHA256SUMS
+cat SHA256SUMS
