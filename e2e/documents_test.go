@@ -138,8 +138,9 @@ func testFiles(t *testing.T) map[string]string {
 func TestInlineCommands(t *testing.T) {
 	t.Parallel()
 	var help strings.Builder
-	for _, command := range []string{"serve", "validate", "explain", "descriptors", "test", "simulate", "bench", "version"} {
-		out, err := exec.Command(program(t), "help", command).CombinedOutput()
+	commands := []string{"serve", "validate", "explain", "descriptors", "test", "simulate", "bench", "status", "top", "denials", "peek", "reset", "except", "except add", "except list", "except remove", "version"}
+	for _, command := range commands {
+		out, err := exec.Command(program(t), append([]string{"help"}, strings.Fields(command)...)...).CombinedOutput()
 		if err != nil {
 			t.Fatalf("weir help %s: %v\n%s", command, err, out)
 		}

@@ -17,7 +17,7 @@ import (
 // explanation is the command explain.
 type explanation struct {
 	Domain     anyBytes `arg:"" help:"Domain of the request."`
-	Descriptor anyBytes `arg:"" help:"Entries of the descriptor, such as user=alice,path=/login. A backslash before a comma, an = or a backslash takes it as it is."`
+	Descriptor anyBytes `arg:"" help:"Entries of the descriptor, such as user=alice,path=/login. A backslash before a comma, an = or a backslash takes it as it is, and \\x0a is the byte 0a."`
 
 	settings.RulesPath `embed:"" group:"Settings of the server:"`
 	likeServer

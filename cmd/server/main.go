@@ -1,6 +1,6 @@
 // Command server is weir: it serves Envoy's rate limit requests, checks,
-// explains and tests rules, puts load on servers, and tells its version. It is
-// thin: flags become settings, and package app does the rest.
+// explains and tests rules, puts load on servers, asks and steers running ones, and
+// prints its version. It is thin: flags become settings, and package app does the rest.
 package main
 
 import (
@@ -40,6 +40,12 @@ type commandLine struct {
 	Test        ruleTests         `cmd:"" help:"Run unit tests of rules. Exits with 0 if all pass, 1 if one fails, and 2 if a file or the command is wrong, there is no test to run, or a signal ended them."`
 	Simulate    simulation        `cmd:"" help:"Replay access logs against rules, before they are enforced. Exits with 0 after the report, and 2 if the command is wrong, or a log or file cannot be read."`
 	Bench       benchmark         `cmd:"" help:"Put load on a server of Envoy's RateLimitService and measure it. Exits with 0 if every request was sent and answered, 1 if not or if nothing was measured, and 2 if the command is wrong or a server or process cannot be reached."`
+	Status      statusCommand     `cmd:"" help:"Show how a running server is. Shows its health, counters, rules and denials a second. Exits with 0, or 2 if the server does not answer."`
+	Top         topCommand        `cmd:"" help:"Show who is denied most, and by which rule. Asks a running server. Exits with 0, or 2 if the server does not answer."`
+	Denials     denialsCommand    `cmd:"" help:"Show the last denials. Asks a running server. Exits with 0, or 2 if the server does not answer."`
+	Peek        peekCommand       `cmd:"" help:"Show the counters of a descriptor, without counting. Asks a running server. Exits with 0, 1 if no rule matches, and 2 if the command is wrong or the server does not answer."`
+	Reset       resetCommand      `cmd:"" help:"Set the counters of a descriptor to zero. Asks a running server. Exits with 0, 1 if no rule matches, and 2 if the command is wrong or the server does not answer."`
+	Except      exceptCommand     `cmd:"" help:"Add, list or remove exceptions from the rules. They hold on all servers that share a Redis."`
 	Version     struct{}          `cmd:"" help:"Print the version."`
 	Help        helping           `cmd:"" help:"Show what can be asked of the program, or of one command."`
 
@@ -120,6 +126,9 @@ func runCommand(ctx context.Context, args []string, stdout *output, stderr io.Wr
 		}
 		return exitUsage
 	}
+	if command, ok := parsed.Selected().Target.Addr().Interface().(asked); ok {
+		return orInterrupted(ctx, stderr, func() int { return runRemote(ctx, command, stdout, stderr) })
+	}
 	switch parsed.Selected().Name {
 	case "validate":
 		return orInterrupted(ctx, stderr, func() int { return line.Validate.run(stdout, stderr) })
@@ -143,17 +152,17 @@ func runCommand(ctx context.Context, args []string, stdout *output, stderr io.Wr
 
 // helping is the command help.
 type helping struct {
-	Command string `arg:"" optional:"" help:"Command to show the help of, by default that of the program."`
+	Command []string `arg:"" optional:"" help:"Command to show the help of, by default that of the program."`
 }
 
 // run shows what --help does.
 func (h helping) run(parser *kong.Kong) error {
 	args := []string{"--help"}
-	if h.Command != "" {
-		if names := commands(parser); !slices.Contains(names, h.Command) {
-			return unknownCommand(h.Command, names)
+	if len(h.Command) > 0 {
+		if names := commands(parser); !slices.Contains(names, h.Command[0]) {
+			return unknownCommand("", h.Command[0], names)
 		}
-		args = []string{h.Command, "--help"}
+		args = append(h.Command, args...)
 	}
 	_, err := parser.Parse(args)
 	return err
@@ -171,10 +180,7 @@ func help(options kong.HelpOptions, ctx *kong.Context) error {
 		fmt.Fprintf(ctx.Stdout, "  %-11s  %s\n", command.Name, what)
 	}
 	fmt.Fprint(ctx.Stdout, `
-Without a command it serves. The flags and exit codes of a command:
-
-  weir help <command>
-
+Without a command it serves. Flags and exit codes: weir help <command>
 Each setting of "weir help serve" is an environment variable, too.
 `)
 	return nil

@@ -2,6 +2,7 @@ package app
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -35,18 +36,24 @@ func openRedis(s settings.Redis, prefix settings.KeyPrefix, logger *slog.Logger,
 		name += ", of limits per second at " + s.PerSecond.Name()
 		log = append(log, "per_second", s.PerSecond.Name(), "per_second_type", s.PerSecond.Type)
 	}
-	redis, err := redisstore.New(options)
+	board, err := redisstore.OpenBoard(options.Main, options.KeyPrefix)
 	if err != nil {
 		stop()
 		return nil, err
 	}
+	redis, err := redisstore.New(options)
+	if err != nil {
+		stop()
+		return nil, errors.Join(err, board.Close())
+	}
 	logger.Info("counters are kept in Redis", log...)
 	return &store{
-		Store: redis, name: name,
+		CounterStore: redis, name: name,
+		board: board, forget: redis.ForgetDenials,
 		ping: redis.Ping, state: redis.State, followed: s.HealthCheckActiveConnection,
 		close: func() error {
 			stop()
-			return redis.Close()
+			return errors.Join(redis.Close(), board.Close())
 		},
 	}, nil
 }
