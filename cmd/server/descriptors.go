@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"weir/internal/admintext"
 	"weir/internal/envoyconfig"
 	"weir/internal/explain"
 	"weir/internal/plaintext"
@@ -179,7 +180,7 @@ func newSentDescriptor(r envoyconfig.Result) sentDescriptor {
 		s.HitsAddend = &r.HitsAddend
 	}
 	if len(r.Entries) > 0 { // Weir lets any other pass
-		s.Explain = "weir explain " + shellWord(s.Domain) + " " + shellWord(s.Descriptor)
+		s.Explain = "weir explain " + admintext.Quote(explain.FormatDomain(s.Domain)) + " " + admintext.Quote(s.Descriptor)
 		if r.HasHitsAddend {
 			s.Explain += " --hits " + strconv.FormatUint(r.HitsAddend, 10)
 		}
@@ -212,29 +213,4 @@ func (s *sentDescriptors) WriteText(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-// shellWord returns an argument as bash reads it.
-func shellWord(s string) string {
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./@%"
-	switch {
-	case s != "" && strings.Trim(s, plain) == "":
-		return s
-	case plaintext.Line(s) == s:
-		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-	}
-	var b strings.Builder
-	b.WriteString("$'")
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '\'' || c == '\\':
-			b.WriteByte('\\')
-			b.WriteByte(c)
-		case c < ' ' || c > '~':
-			fmt.Fprintf(&b, `\x%02x`, c)
-		default:
-			b.WriteByte(c)
-		}
-	}
-	return b.String() + "'"
 }

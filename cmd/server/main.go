@@ -174,7 +174,7 @@ func help(options kong.HelpOptions, ctx *kong.Context) error {
 	if ctx.Selected() != nil {
 		return kong.DefaultHelpPrinter(options, ctx)
 	}
-	fmt.Fprintf(ctx.Stdout, "Usage: weir <command> [flags]\n\n%s\n\n", ctx.Model.Help)
+	fmt.Fprintf(ctx.Stdout, "%s Usage: weir <command> [flags]\n\n", ctx.Model.Help)
 	for _, command := range ctx.Model.Children {
 		what, _, _ := strings.Cut(command.Help, ".")
 		fmt.Fprintf(ctx.Stdout, "  %-11s  %s\n", command.Name, what)

@@ -156,8 +156,8 @@ func TestExitCodes(t *testing.T) {
 		{name: "version", args: []string{"version"}, stdout: []string{"weir ", runtime.Version()}},
 		{name: "version by flag", args: []string{"--version"}, stdout: []string{"weir ", runtime.Version()}},
 		{name: "version by letter", args: []string{"-v"}, stdout: []string{"weir ", runtime.Version()}},
-		{name: "help", args: []string{"--help"}, stdout: []string{"Usage: weir <command>", "validate", "explain", "test", "version"}},
-		{name: "help by command", args: []string{"help"}, stdout: []string{"Usage: weir <command>", "validate"}},
+		{name: "help", args: []string{"--help"}, stdout: []string{"Usage: weir <command> [flags]", "validate", "explain", "test", "version"}},
+		{name: "help by command", args: []string{"help"}, stdout: []string{"Usage: weir <command> [flags]", "validate"}},
 		{name: "help of a command", env: "PORT=http", args: []string{"help", "validate"}, stdout: []string{"Usage: weir validate"}},
 		{name: "help of a misspelt command", args: []string{"help", "validat"}, code: 2, stderr: []string{"weir: unknown command \"validat\", did you mean validate?\n\nUsage: weir <command> [flags]\n"}},
 		{name: "help whatever else is wrong", env: "PORT=http", args: []string{"validate", "--help"}, stdout: []string{"Usage: weir validate"}},
@@ -285,9 +285,7 @@ func TestReleaseOfImage(t *testing.T) {
 // TestHelpIsOneScreen holds what the program shows of itself to 24 lines of 80
 // columns.
 func TestHelpIsOneScreen(t *testing.T) {
-	const want = `Usage: weir <command> [flags]
-
-Weir is a rate limit service for Envoy.
+	const want = `Weir is a rate limit service for Envoy. Usage: weir <command> [flags]
 
   serve        Serve rate limit requests
   validate     Check rules

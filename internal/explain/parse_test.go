@@ -69,15 +69,3 @@ func FuzzParseDescriptor(f *testing.F) {
 		}
 	})
 }
-
-// What FormatDescriptor returns is read as the same entries.
-func FuzzFormatDescriptor(f *testing.F) {
-	f.Add("a,b=c\\", `v=,\`)
-	f.Fuzz(func(t *testing.T, key, value string) {
-		entries := []limiter.Entry{{Key: "first" + key, Value: value}, {Key: "second", Value: key}}
-		text := FormatDescriptor(entries)
-		if got, err := ParseDescriptor(text); err != nil || !slices.Equal(got, entries) {
-			t.Errorf("%q is read as %q (error: %v), want %q", text, got, err, entries)
-		}
-	})
-}
