@@ -142,7 +142,7 @@ func testFiles(t *testing.T) map[string]string {
 func TestInlineCommands(t *testing.T) {
 	t.Parallel()
 	var help strings.Builder
-	commands := []string{"serve", "validate", "explain", "descriptors", "test", "bench", "status", "top", "denials", "peek", "reset", "except", "except add", "except list", "except remove", "version"}
+	commands := []string{"serve", "validate", "explain", "descriptors", "test", "simulate", "bench", "status", "top", "denials", "peek", "reset", "except", "except add", "except list", "except remove", "version"}
 	for _, command := range commands {
 		out, err := exec.Command(program(t), append([]string{"help"}, strings.Fields(command)...)...).CombinedOutput()
 		if err != nil {
