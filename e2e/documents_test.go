@@ -24,6 +24,8 @@ var blockTests = []struct{ document, language, start, test, why string }{
 	{document: "CONTRIBUTING.md", start: "make test ", test: "TestMakeCommands"},
 	{document: "CONTRIBUTING.md", start: "WEIR_TEST_REQUIRE=", test: "TestMakeCommands"},
 	{document: "ARCHITECTURE.md", start: "cmd/server", why: "a picture of the packages; the linter holds the imports to it"},
+	{document: "deploy/chart/README.md", language: "yaml", test: "TestChartReadme"},
+	{document: "deploy/chart/README.md", start: "helm install", test: "TestChartReadme"},
 	{document: "docs/algorithms.md", start: "count + cost", why: "a formula"},
 	{document: "docs/algorithms.md", start: "previous", why: "a formula"},
 	{document: "docs/algorithms.md", start: "level + cost", why: "a formula"},
@@ -140,7 +142,7 @@ func testFiles(t *testing.T) map[string]string {
 func TestInlineCommands(t *testing.T) {
 	t.Parallel()
 	var help strings.Builder
-	commands := []string{"serve", "validate", "explain", "descriptors", "test", "bench", "status", "top", "denials", "peek", "reset", "except", "except add", "except list", "except remove", "version"}
+	commands := []string{"serve", "validate", "explain", "descriptors", "test", "simulate", "bench", "status", "top", "denials", "peek", "reset", "except", "except add", "except list", "except remove", "version"}
 	for _, command := range commands {
 		out, err := exec.Command(program(t), append([]string{"help"}, strings.Fields(command)...)...).CombinedOutput()
 		if err != nil {

@@ -38,6 +38,7 @@ type commandLine struct {
 	Explain     explanation       `cmd:"" help:"Explain what becomes of a descriptor. Shows its way through the rules, the rule that applies, its limits and their counters. Exits with 0 if a rule applies, 1 if none does, and 2 if the command or the rules are wrong."`
 	Descriptors descriptorsOf     `cmd:"" help:"Print which descriptors Envoy sends for a request. They are read from its own configuration. Exits with 0 if it sends some, 1 if none, and 2 if the command or the configuration is wrong."`
 	Test        ruleTests         `cmd:"" help:"Run unit tests of rules. Exits with 0 if all pass, 1 if one fails, and 2 if a file or the command is wrong, there is no test to run, or a signal ended them."`
+	Simulate    simulation        `cmd:"" help:"Replay access logs against rules, before they are enforced. Exits with 0 after the report, and 2 if the command is wrong, or a log or file cannot be read."`
 	Bench       benchmark         `cmd:"" help:"Put load on a server of Envoy's RateLimitService and measure it. Exits with 0 if every request was sent and answered, 1 if not or if nothing was measured, and 2 if the command is wrong or a server or process cannot be reached."`
 	Status      statusCommand     `cmd:"" help:"Show how a running server is. Shows its health, counters, rules and denials a second. Exits with 0, or 2 if the server does not answer."`
 	Top         topCommand        `cmd:"" help:"Show who is denied most, and by which rule. Asks a running server. Exits with 0, or 2 if the server does not answer."`
@@ -139,6 +140,8 @@ func runCommand(ctx context.Context, args []string, stdout *output, stderr io.Wr
 		return orInterrupted(ctx, stderr, func() int { return line.Test.run(ctx, stdout, stderr) })
 	case "bench":
 		return line.Bench.run(ctx, stdout, stderr)
+	case "simulate":
+		return line.Simulate.run(ctx, stdout, stderr)
 	case "version":
 		fmt.Fprintln(stdout, "weir", version())
 		return exitOK
