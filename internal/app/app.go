@@ -36,6 +36,7 @@ type App struct {
 	health     *health
 	rules      *rules
 	source     source
+	secrets    *changingSecrets
 	store      *store
 	tracing    *tracing // nil: none
 	denials    *denials.Recorder
@@ -58,6 +59,9 @@ func New(opts Options) (*App, error) {
 }
 
 func (a *App) build() error {
+	if err := a.openSecrets(); err != nil {
+		return err
+	}
 	s, reg := a.opts.Settings, a.opts.Registry
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	registerBuild(reg, a.opts.Build)
@@ -76,7 +80,7 @@ func (a *App) build() error {
 	if err != nil {
 		return err
 	}
-	if a.store, err = openStore(s, a.logger, reg); err != nil {
+	if a.store, err = openStore(s, a.secrets, a.logger, reg); err != nil {
 		return err
 	}
 	a.cleanups.add("store", func(context.Context) error { return a.store.close() })
@@ -142,7 +146,7 @@ func (a *App) openRules(service prometheus.Registerer) (err error) {
 		if s.Rules.Config != "" {
 			a.logger.Warn("the rules come from the control plane, --config (CONFIG_PATH) is not read", "path", s.Rules.Config)
 		}
-		if a.source, err = newControlPlane(a.rules, s, a.opts.Reload, &a.cleanups, reg); err != nil {
+		if a.source, err = newControlPlane(a.rules, s, a.secrets, a.opts.Reload, &a.cleanups, reg); err != nil {
 			return err
 		}
 	}
