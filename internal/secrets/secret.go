@@ -42,7 +42,7 @@ type Secret struct {
 	mu      sync.Mutex
 	text    string
 	problem string        // of the last reading, "" if it was good
-	read    time.Time     // when it ended
+	renewed time.Time     // when Renew last began a reading
 	reading chan struct{} // closed when the reading under way ends, nil if there is none
 }
 
@@ -52,7 +52,7 @@ func Open(ctx context.Context, o Options) (*Secret, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Setting, err)
 	}
-	s := &Secret{opts: o, text: text, read: time.Now()}
+	s := &Secret{opts: o, text: text}
 	s.ctx, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	return s, nil
 }
@@ -81,21 +81,24 @@ func (s *Secret) follow() {
 		case <-s.ctx.Done():
 			return
 		case <-tick.C:
-			s.Renew(s.ctx)
+			<-s.begin()
 		}
 	}
 }
 
-// Renew has the secret read anew, unless that has just been done, and waits for it until ctx
-// ends. The reading goes on without it. Renew must not be called while or after it is closed.
+// Renew has the secret read anew, unless it has just done so, and waits for a reading that is
+// under way until ctx ends. The reading goes on without it. Renew must not be called while or after it is closed.
 func (s *Secret) Renew(ctx context.Context) {
 	s.mu.Lock()
-	if s.reading == nil && s.ctx.Err() == nil && time.Since(s.read) >= s.opts.Rest {
-		s.reading = make(chan struct{})
-		s.running.Go(s.renew)
+	isTime := time.Since(s.renewed) >= s.opts.Rest
+	if isTime {
+		s.renewed = time.Now()
 	}
-	reading := s.reading
+	var reading <-chan struct{} = s.reading
 	s.mu.Unlock()
+	if isTime {
+		reading = s.begin()
+	}
 	if reading == nil {
 		return
 	}
@@ -103,6 +106,17 @@ func (s *Secret) Renew(ctx context.Context) {
 	case <-ctx.Done():
 	case <-reading:
 	}
+}
+
+// begin begins a reading, unless one is under way, and returns what is closed at its end.
+func (s *Secret) begin() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reading == nil {
+		s.reading = make(chan struct{})
+		s.running.Go(s.renew)
+	}
+	return s.reading
 }
 
 // renew reads the secret, and uses it if it is good.
@@ -113,7 +127,6 @@ func (s *Secret) renew() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.read = time.Now()
 	close(s.reading)
 	s.reading = nil
 	if s.ctx.Err() == nil {

@@ -10,7 +10,7 @@ type DecisionLog struct {
 
 	LogsHeaders Secret `name:"otel-exporter-otlp-logs-headers" env:"OTEL_EXPORTER_OTLP_LOGS_HEADERS" placeholder:"NAME=VALUE,..." help:"Headers for the decision log, instead of OTEL_EXPORTER_OTLP_HEADERS."`
 
-	LogsHeadersFile string `name:"otel-exporter-otlp-logs-headers-file" env:"OTEL_EXPORTER_OTLP_LOGS_HEADERS_FILE" placeholder:"FILE" help:"File with them, read again every second."`
+	LogsHeadersFile string `name:"otel-exporter-otlp-logs-headers-file" env:"OTEL_EXPORTER_OTLP_LOGS_HEADERS_FILE" placeholder:"FILE" help:"File with these headers, read again every second."`
 }
 
 // check looks for what the types cannot say. all are the headers for all that is sent.

@@ -38,7 +38,7 @@ type Redis struct {
 // means to have none, ${absent}.
 type RedisPlace struct {
 	URL     Secret    `name:"url" env:"URL" placeholder:"URL" help:"Redis: host:port, socket path, or redis://, rediss:// or unix:// URL. SENTINEL: name,host:port,... (primary, sentinels). CLUSTER: host:port,... ${absent}"`
-	URLFile string    `name:"url-file" env:"URL_FILE" placeholder:"FILE" help:"File with that, read again every second."`
+	URLFile string    `name:"url-file" env:"URL_FILE" placeholder:"FILE" help:"File with this URL, read again every second."`
 	Type    RedisType `env:"TYPE" default:"SINGLE" help:"SINGLE, SENTINEL or CLUSTER."`
 }
 
@@ -54,11 +54,11 @@ type RedisServer struct {
 
 	SocketType   SocketType    `env:"SOCKET_TYPE" placeholder:"tcp|unix" help:"tcp or unix, if Redis is no URL. By default unix for a path, else tcp."`
 	Auth         Secret        `env:"AUTH" placeholder:"PASSWORD" help:"Password of Redis, or user:password."`
-	AuthFile     string        `name:"auth-file" env:"AUTH_FILE" placeholder:"FILE" help:"File with that, read again every second."`
-	AuthCommand  Secret        `name:"auth-command" env:"AUTH_COMMAND" placeholder:"PROGRAM ARGUMENT..." help:"Program that prints that, such as a token, within 10 s. Words are separated by blanks, there is no shell. It runs again when Redis refuses what it printed."`
+	AuthFile     string        `name:"auth-file" env:"AUTH_FILE" placeholder:"FILE" help:"File with this password, read again every second."`
+	AuthCommand  Secret        `name:"auth-command" env:"AUTH_COMMAND" placeholder:"PROGRAM ARGUMENT..." help:"Program that prints this password, such as a token, within 10 s. Words are separated by blanks, there is no shell. It runs again when Redis refuses what it printed."`
 	AuthEvery    time.Duration `name:"auth-command-interval" env:"AUTH_COMMAND_INTERVAL" default:"5m" min:"1s" max:"24h" help:"Time between two runs: less than a token lasts."`
 	SentinelAuth Secret        `env:"SENTINEL_AUTH" placeholder:"PASSWORD" help:"Password of the sentinels, or user:password."`
-	SentinelFile string        `name:"sentinel-auth-file" env:"SENTINEL_AUTH_FILE" placeholder:"FILE" help:"File with that, read again every second."`
+	SentinelFile string        `name:"sentinel-auth-file" env:"SENTINEL_AUTH_FILE" placeholder:"FILE" help:"File with this password, read again every second."`
 	TLS          bool          `name:"tls" env:"TLS" default:"false" help:"Use TLS 1.2 or later to Redis and sentinels."`
 	PoolSize     int           `env:"POOL_SIZE" default:"10" min:"1" max:"10000" help:"Most connections to each node of a cluster. Other types get at most 4."`
 	Timeout      time.Duration `env:"TIMEOUT" default:"10s" min:"1ms" help:"Longest time to connect (at most a second) or call (at most REDIS_OP_TIMEOUT)."`

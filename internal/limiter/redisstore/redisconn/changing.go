@@ -219,7 +219,7 @@ func (c *Client) follow(ctx context.Context, refused func(error)) {
 		c.dialer.renew(c.dialer.changing.latest())
 		err := c.dialer.replace(ctx)
 		if s := c.dialer.sentinels; s != nil {
-			err = errors.Join(err, s.dialer.replace(ctx))
+			err = errors.Join(err, s.dialer.replace(ctx), c.dialer.arrive(ctx))
 		}
 		if err = c.Clean(err); err == nil || ctx.Err() != nil {
 			told = ""
@@ -228,6 +228,18 @@ func (c *Client) follow(ctx context.Context, refused func(error)) {
 			refused(err)
 		}
 	}
+}
+
+// arrive looks for the primary if the sentinels have been replaced, and returns why they do
+// not know it.
+func (d *dialer) arrive(ctx context.Context) error {
+	if !d.sentinels.isMoving() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	_, err := d.find(ctx, "")
+	return err
 }
 
 var errRetired = errors.New("the password or the address has changed")

@@ -73,6 +73,13 @@ func (s *sentinels) hasMoved() bool {
 	return moved
 }
 
+// isMoving reports whether no primary has been found since the sentinels were replaced.
+func (s *sentinels) isMoving() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.moved
+}
+
 // watch calls look, which is to ask for the primary, every watchPeriod until the
 // sentinels are closed.
 func (s *sentinels) watch(look func(context.Context)) {
