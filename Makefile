@@ -83,7 +83,7 @@ docs: ## Draw the pictures and tables of docs/algorithms.md anew
 	$(GO) run ./docs/draw
 
 .PHONY: tools
-tools: ## Install redis-server and Envoy for the tests, where that is possible
+tools: ## Install redis-server, chromium and Envoy for the tests, where that is possible
 	@scripts/tools.sh install
 	@scripts/tools.sh missing
 

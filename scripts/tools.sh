@@ -2,8 +2,8 @@
 # The programs that tests and releases need beside Go: redis-server, Envoy and syft.
 #
 #   tools.sh install   install what is missing, where that is possible without
-#                      asking: redis-server with apt-get as root, Envoy from
-#                      PyPI into .tools/envoy of this repository, syft, which
+#                      asking: redis-server and chromium with apt-get as root,
+#                      Envoy from PyPI into .tools/envoy of this repository, syft, which
 #                      lists what a release is made of, into .tools/syft
 #   tools.sh missing   say which test suites are left out, and why
 #
@@ -17,18 +17,20 @@ venv=.tools/envoy
 syft_version=1.18.1
 
 have_redis() { command -v redis-server >/dev/null; }
+have_chromium() { command -v chromium >/dev/null; }
 have_envoy() {
   [[ -n ${ENVOY:-} ]] || command -v envoy >/dev/null || "$venv/bin/envoy" --version >/dev/null 2>&1
 }
 
-install_redis() {
+# install_package installs a package, and logs that under a name.
+install_package() {
   if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
     return 1
   fi
-  echo "installing redis-server with apt-get"
-  # The package starts a server of its own unless told otherwise; tests start theirs.
+  echo "installing $1 with apt-get"
+  # redis-server starts a server of its own unless told otherwise; tests start theirs.
   { apt-get update && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
-    apt-get install --yes --no-install-recommends redis-server; } >.tools/redis.log 2>&1
+    apt-get install --yes --no-install-recommends "$1"; } >".tools/$2.log" 2>&1
 }
 
 install_envoy() {
@@ -57,13 +59,16 @@ see_log() {
 case ${1:-} in
 install)
   mkdir -p .tools
-  have_redis || install_redis || true
+  have_redis || install_package redis-server redis || true
+  have_chromium || install_package chromium chromium || true
   have_envoy || install_envoy || true
   have_syft || install_syft || true
   ;;
 missing)
   have_redis || echo "LEFT OUT: the Redis store on a real Redis, and e2e: no redis-server in PATH" \
     "(apt-get install redis-server, or your system's package$(see_log redis))"
+  have_chromium || echo "LEFT OUT: the console in a browser: no chromium in PATH" \
+    "(apt-get install chromium, or your system's package$(see_log chromium))"
   have_envoy || echo "LEFT OUT: e2e and the checks of the bootstraps in examples: no envoy in PATH, \$ENVOY or $venv" \
     "(needs python3 with venv$(see_log envoy))"
   have_syft || echo "LEFT OUT: releases: no syft in PATH, \$SYFT or .tools/syft (needs python3 with venv$(see_log syft))"

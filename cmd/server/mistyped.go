@@ -18,7 +18,13 @@ import (
 func mistyped(parser *kong.Kong, args []string, err error) error {
 	argument, ok := strings.CutPrefix(err.Error(), "unexpected argument ")
 	var failed *kong.ParseError
-	if !ok || !errors.As(err, &failed) || failed.Context.Selected() != parser.Model.DefaultCmd {
+	if !ok || !errors.As(err, &failed) {
+		return err
+	}
+	if selected := failed.Context.Selected(); len(selected.Children) > 0 {
+		argument, _, _ = strings.Cut(argument, `, did you mean "`) // in the words of the parser
+		return unknownCommand(selected.Name+" ", argument, names(selected.Children))
+	} else if selected != parser.Model.DefaultCmd {
 		return err
 	}
 	near := spelling.Nearest(argument, commands(parser))
@@ -28,7 +34,7 @@ func mistyped(parser *kong.Kong, args []string, err error) error {
 	case noFile == nil && (near == "" || named):
 		return fmt.Errorf("%w, did you mean --config %s?", err, argument)
 	case !named && (near != "" || args[0] == argument):
-		return unknownCommand(argument, commands(parser))
+		return unknownCommand("", argument, commands(parser))
 	default:
 		return hiddenArgument{err}
 	}
@@ -48,16 +54,18 @@ func (h hiddenArgument) Unwrap() error { return h.error }
 
 // unknownCommand says what was meant or, if that cannot be told, what there is.
 // Being no error of the parser, it leads usage to that of the program.
-func unknownCommand(name string, commands []string) error {
+func unknownCommand(above, name string, commands []string) error {
 	if near := spelling.Nearest(name, commands); near != "" {
-		return fmt.Errorf("unknown command %q, did you mean %s?", name, near)
+		return fmt.Errorf("unknown command %q, did you mean %s?", above+name, near)
 	}
-	return fmt.Errorf("unknown command %q, allowed are %s", name, strings.Join(commands, ", "))
+	return fmt.Errorf("unknown command %q, allowed are %s", above+name, strings.Join(commands, ", "))
 }
 
 // commands lists the names of the commands.
-func commands(parser *kong.Kong) (names []string) {
-	for _, command := range parser.Model.Children {
+func commands(parser *kong.Kong) []string { return names(parser.Model.Children) }
+
+func names(commands []*kong.Node) (names []string) {
+	for _, command := range commands {
 		names = append(names, command.Name)
 	}
 	return names

@@ -7,18 +7,17 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// get returns the answer of handler to a request without a body.
+// get returns the answer of handler to a request without a body, over loopback.
 func get(handler http.Handler, method, path string) (code int, contentType, body string) {
-	w := httptest.NewRecorder()
-	handler.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+	w := ask(handler, method, path, "")
 	return w.Code, w.Header().Get("Content-Type"), w.Body.String()
 }
 
@@ -72,11 +71,14 @@ func TestDebug(t *testing.T) {
 		},
 		Reload:  func(context.Context) error { return nil },
 		Metrics: NewMetrics(registryWith("hits")),
+		Access:  withoutToken(t),
+		Logger:  slog.New(slog.DiscardHandler),
 	}
 	broken := Debug{
 		Status: debug.Status,
 		Rules:  func(io.Writer) error { return errors.New("no rules") },
 		Reload: func(context.Context) error { return errors.New("open config: no such file") }, Metrics: debug.Metrics,
+		Access: debug.Access, Logger: debug.Logger,
 	}
 	invalid := debug
 	invalid.Reload = func(context.Context) error {
@@ -112,29 +114,31 @@ func TestDebug(t *testing.T) {
 	}
 }
 
-// TestDenialsAreForThisMachine asks from everywhere.
-func TestDenialsAreForThisMachine(t *testing.T) {
-	debug := Debug{Metrics: NewMetrics(registryWith("hits")), Denials: func() any { return map[string]string{"user": "\x1b[31m\u202e<script>"} }}
-	for peer, want := range map[string]int{"127.0.0.1:1": 200, "127.9.9.9:1": 200, "[::1]:1": 200, "[::ffff:127.0.0.1]:1": 200, "10.0.0.1:1": 403, "[2001:db8::1]:1": 403, "@": 403, "": 403} {
-		r := httptest.NewRequest(http.MethodGet, "/denials", nil)
-		r.RemoteAddr = peer
-		r.Header.Set("X-Forwarded-For", "127.0.0.1")
-		w := httptest.NewRecorder()
-		debug.Handler().ServeHTTP(w, r)
-		body := w.Body.String()
-		switch {
-		case w.Code != want:
-			t.Errorf("%s: got %d, want %d", peer, w.Code, want)
-		case want == 200 && (body != "{\n  \"user\": \"\\u001b[31m\\u202e\\u003cscript\\u003e\"\n}\n" || w.Header().Get("Content-Type") != "application/json" || w.Header().Get("X-Content-Type-Options") != "nosniff"):
-			t.Errorf("%s: got %s %v", peer, body, w.Header())
-		case want == 403 && (!strings.Contains(body, "kubectl port-forward") || strings.Contains(body, "user\"")):
-			t.Errorf("%s: got %s", peer, body)
+// TestReloadsAreAudited asks again and again, from two addresses.
+func TestReloadsAreAudited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a audited
+		for range 3 {
+			for _, host := range []string{"127.0.0.1", "192.0.2.1"} {
+				if !a.admit(host, time.Now()) {
+					t.Errorf("%s is not logged", host)
+				}
+				if a.admit(host, time.Now().Add(auditEvery/2)) {
+					t.Errorf("%s is logged twice a second", host)
+				}
+			}
+			time.Sleep(auditEvery)
 		}
-	}
+		if a.admit("192.0.2.2", time.Now()); len(a.last) != 1 {
+			t.Errorf("%v are remembered", a.last)
+		}
+	})
 }
 
+var statusTime = time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+
 func TestStatusPage(t *testing.T) {
-	at := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	at := statusTime
 	tests := []struct {
 		name   string
 		status Status
@@ -142,12 +146,15 @@ func TestStatusPage(t *testing.T) {
 	}{
 		{"well", Status{
 			Version: "v1.2.3", Uptime: 90*time.Second + time.Millisecond, Store: Store{Name: "in memory"},
-			Notes: []string{"SHADOW_MODE is on: no request is denied"},
-			Rules: Rules{Path: "config", LoadedAt: at, Files: 2, Domains: 3, Rules: 4},
+			Notes:   []string{"SHADOW_MODE is on: no request is denied"},
+			Rules:   Rules{Path: "config", LoadedAt: at, Files: 2, Domains: 3, Rules: 4},
+			Decided: 1234.56, Denied: 0.25, Exceptions: 3,
 		}, `Weir v1.2.3, up 1m30s
 
 health    OK
 note      SHADOW_MODE is on: no request is denied
+requests  1234.6/s decided, 0.2/s denied
+except    3 exceptions in force
 counters  in memory
 rules     4 (files: 2, domains: 3), loaded from config at 2026-05-04T03:02:01Z
 `},
@@ -157,6 +164,7 @@ rules     4 (files: 2, domains: 3), loaded from config at 2026-05-04T03:02:01Z
 		}, `Weir v1.2.3, up 0s
 
 health    redis was not reached yet
+requests  0.0/s decided, 0.0/s denied
 counters  redis at db:6379
 store     not asked yet
 rules     none loaded from config yet
@@ -174,6 +182,7 @@ open config: no such file
 		}, `Weir v1.2.3, up 0s
 
 health    OK
+requests  0.0/s decided, 0.0/s denied
 counters  in memory
 rules     4 (resources: 2, domains: 3), version "7", loaded from the control plane at cp:1 at 2026-05-04T03:02:01Z
           NOT connected since 2026-05-04T03:03:01Z, the last stream ended: connection refused
@@ -188,11 +197,11 @@ bad
 		}, `Weir v1.2.3, up 0s
 
 health    no rules are loaded yet
+requests  0.0/s decided, 0.0/s denied
 counters  in memory
 rules     none loaded from the control plane at cp:1 yet
           connected since 2026-05-04T03:02:01Z
-
-GET `},
+`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -204,7 +213,7 @@ GET `},
 }
 
 func TestStoreOnStatusPage(t *testing.T) {
-	at := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	at := statusTime
 	later := at.Add(time.Minute)
 	tests := []struct {
 		name  string

@@ -134,7 +134,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 func TestRequestsAreBounded(t *testing.T) {
 	debug := Debug{
 		Status: func() Status { return Status{} }, Rules: func(io.Writer) error { return nil },
-		Metrics: NewMetrics(registryWith("hits")),
+		Metrics: NewMetrics(registryWith("hits")), Access: withoutToken(t),
 	}
 	for path, want := range map[string]int{
 		"/debug/pprof/profile?seconds=61":         400,
@@ -147,7 +147,7 @@ func TestRequestsAreBounded(t *testing.T) {
 		"/stats?" + strings.Repeat("x", 1000):     200,
 	} {
 		addr := serveOn(t, debug.Handler(), 10)
-		if code, err := status(connect(t, "127.0.0.1", addr, "GET "+path+" HTTP/1.1\r\nHost: weir\r\n\r\n")); code != want {
+		if code, err := status(connect(t, "127.0.0.1", addr, "GET "+path+" HTTP/1.1\r\nHost: localhost\r\n\r\n")); code != want {
 			t.Errorf("%.40s: got %d (error: %v), want %d", path, code, err, want)
 		}
 	}
@@ -155,11 +155,11 @@ func TestRequestsAreBounded(t *testing.T) {
 
 // TestOneProfileAtATime takes a second profile during a first.
 func TestOneProfileAtATime(t *testing.T) {
-	addr := serveOn(t, Debug{Metrics: NewMetrics(registryWith("hits"))}.Handler(), 10)
+	addr := serveOn(t, Debug{Metrics: NewMetrics(registryWith("hits")), Access: withoutToken(t)}.Handler(), 10)
 	path := "/debug/pprof/trace?seconds=10"
-	long := connect(t, "127.0.0.1", addr, "GET "+path+" HTTP/1.1\r\nHost: weir\r\n\r\n")
+	long := connect(t, "127.0.0.1", addr, "GET "+path+" HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	testenv.Eventually(t, func() error {
-		code, err := status(connect(t, "127.0.0.2", addr, "GET /debug/pprof/heap HTTP/1.1\r\nHost: weir\r\n\r\n"))
+		code, err := status(connect(t, "127.0.0.2", addr, "GET /debug/pprof/heap HTTP/1.1\r\nHost: localhost\r\n\r\n"))
 		if code != 503 {
 			err = fmt.Errorf("a second profile at a time: got %d (error: %v), want 503", code, err)
 		}
@@ -170,14 +170,13 @@ func TestOneProfileAtATime(t *testing.T) {
 
 // TestProfilesPause takes one profile after the other.
 func TestProfilesPause(t *testing.T) {
-	debug := Debug{Metrics: NewMetrics(registryWith("hits"))}.Handler()
+	debug := Debug{Metrics: NewMetrics(registryWith("hits")), Access: withoutToken(t)}.Handler()
 	for i, want := range []int{200, 503, 503} {
 		if code, _, body := get(debug, "GET", "/debug/pprof/goroutine?debug=2"); code != want {
 			t.Errorf("profile %d: got %d %.100s, want %d", i, code, body, want)
 		}
 	}
-	w := httptest.NewRecorder()
-	debug.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/debug/pprof/heap", nil))
+	w := ask(debug, "GET", "/debug/pprof/heap", "")
 	if after := w.Header().Get("Retry-After"); w.Code != 503 || after == "" || after > "5" {
 		t.Errorf("got %d, Retry-After %q, want 503 and 5 at most", w.Code, after)
 	}
@@ -273,7 +272,7 @@ func TestPagesHoldNoControlCharacters(t *testing.T) {
 	}
 	works := page()
 	works.Store.FailingSince, works.Store.WorkedAt, works.Rules.LoadedAt = time.Time{}, at, time.Time{}
-	debug := Debug{Status: page, Metrics: NewMetrics(registryWith("hits")), Rules: func(io.Writer) error { return errors.New(evil) }}
+	debug := Debug{Status: page, Metrics: NewMetrics(registryWith("hits")), Rules: func(io.Writer) error { return errors.New(evil) }, Access: withoutToken(t)}
 	handler := debug.Handler()
 	texts := []string{works.String()}
 	for _, path := range []string{"/", "/rlconfig"} {

@@ -2,23 +2,23 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math"
+	"log/slog"
+	"maps"
 	"net/http"
-	"net/http/pprof"
-	"net/netip"
-	"strconv"
 	"sync"
 	"time"
 
+	"weir/internal/adminapi"
 	"weir/internal/plaintext"
 )
 
-// Debug is what operators can see and do. All functions must be set and safe
-// for concurrent use.
+// Debug is what operators can see and do. Status, Rules, Reload, Metrics and Access must be
+// set, and a route whose function is missing is not there. All functions must be safe for
+// concurrent use. Errors of those that take a context are of the kinds of adminapi, where
+// it has one for them.
 type Debug struct {
 	// Status returns how the server is.
 	Status func() Status
@@ -29,10 +29,33 @@ type Debug struct {
 	// Its error wraps ErrInvalidRules if they were read but are wrong, and its text
 	// is shown whole.
 	Reload func(context.Context) error
-	// Denials returns what was denied lately, for JSON. It holds values of requests.
-	Denials func() any
 	// Metrics is what /stats shows.
 	Metrics *Metrics
+	// Access decides who may use which route.
+	Access *Access
+	// Logger takes the audit log of what is done here.
+	Logger *slog.Logger
+
+	// Denials returns what was denied lately by this server, or by all that share its
+	// Redis, for JSON.
+	Denials func(ctx context.Context, all bool) (any, error)
+	// Peek returns the counters of a descriptor, whose base64 has been checked. Reset sets
+	// them to zero, and returns them as they were. by is who a client says it is, and peer
+	// where it came from.
+	Peek  func(ctx context.Context, d adminapi.Descriptor) (adminapi.Counters, error)
+	Reset func(ctx context.Context, d adminapi.Descriptor, by, peer string) (adminapi.Counters, error)
+	// Exceptions returns the exceptions in force, with their uses on this server, or on all
+	// that share its Redis. The others add one, whose base64 has been checked, and remove one.
+	Exceptions      func(ctx context.Context, all bool) (adminapi.Exceptions, error)
+	AddException    func(ctx context.Context, e adminapi.NewException, peer string) (adminapi.Exception, error)
+	RemoveException func(ctx context.Context, id, by, peer string) error
+
+	// Console serves /console and what is below it, but for signing in and out. It asks
+	// Access itself who may see what.
+	Console http.Handler
+	// SignInRefused writes the page of a refused sign-in, whose headers are set. If it is
+	// nil, that is a line of text.
+	SignInRefused func(w http.ResponseWriter, r *http.Request, code int, reason string)
 }
 
 // ErrInvalidRules means that rules were read and found wrong.
@@ -41,9 +64,11 @@ var ErrInvalidRules = errors.New("invalid rules")
 // How much of the debug listener runs at a time. None of it may take the
 // processors, or the memory, from requests.
 const (
-	rulesAtOnce    = 4
-	denialsAtOnce  = 2
-	profilesAtOnce = 1
+	rulesAtOnce   = 4
+	denialsAtOnce = 2
+	// operationsAtOnce are those that ask for counters and exceptions, or change them.
+	operationsAtOnce = 16
+	profilesAtOnce   = 1
 	// longestProfile bounds the seconds of a profile, longestTrace those of a trace,
 	// which records every switch of a goroutine.
 	longestProfile, longestTrace = 60, 10
@@ -54,101 +79,25 @@ const (
 	bodyBytes = 64 << 10
 )
 
-// Handler serves the status page, /rlconfig, /denials, /stats, POST /-/reload and profiles.
-func (d Debug) Handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", d.status)
-	mux.Handle("GET /rlconfig", newGate("/rlconfig", rulesAtOnce, placeTime).around(http.HandlerFunc(d.rules)))
-	mux.Handle("GET /denials", loopbackOnly(newGate("/denials", denialsAtOnce, placeTime).around(http.HandlerFunc(d.denials))))
-	mux.Handle("GET /stats", d.Metrics.Handler())
-	mux.HandleFunc("POST /-/reload", d.reload)
-	mux.Handle("/debug/pprof/", newGate("/debug/pprof/", profilesAtOnce, 0).around(profiles(profilePause)))
-	return http.MaxBytesHandler(mux, bodyBytes)
+// pages are the handlers of a Debug.
+type pages struct {
+	Debug
+	list    string // of the routes, for the status page
+	audited audited
 }
 
-// profiles serves /debug/pprof/.
-func profiles(between time.Duration) http.Handler {
-	mux, rest := http.NewServeMux(), &pause{between: between}
-	mux.HandleFunc("/debug/pprof/{$}", pprof.Index) // the list of profiles
-	// Not pprof.Cmdline: flags may hold a password.
-	mux.Handle("/debug/pprof/", rest.around(atMost(longestProfile, pprof.Index)))
-	mux.Handle("/debug/pprof/profile", rest.around(atMost(longestProfile, pprof.Profile)))
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.Handle("/debug/pprof/trace", rest.around(atMost(longestTrace, pprof.Trace)))
-	return mux
-}
-
-// pause refuses requests until a while after the last one.
-type pause struct {
-	between time.Duration
-	mu      sync.Mutex
-	until   time.Time
-}
-
-// around returns next, one at a time, with pauses.
-func (p *pause) around(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if wait := time.Until(p.until); wait > 0 {
-			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
-			http.Error(w, fmt.Sprintf("profiles slow the server down, one may begin %v after the last", p.between), http.StatusServiceUnavailable)
-			return
-		}
-		next.ServeHTTP(w, r)
-		p.until = time.Now().Add(p.between)
-	})
-}
-
-// atMost refuses a request for more seconds than that, and one that collects garbage
-// first, which takes the processors from requests.
-func atMost(longest float64, next http.HandlerFunc) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if seconds, err := strconv.ParseFloat(r.FormValue("seconds"), 64); err == nil && !(seconds <= longest) {
-			http.Error(w, fmt.Sprintf("seconds is too much, allowed are at most %v", longest), http.StatusBadRequest)
-			return
-		}
-		if r.FormValue("gc") != "" {
-			http.Error(w, "gc is not allowed: a heap profile is that of the last collection of garbage", http.StatusBadRequest)
-			return
-		}
-		next(w, r)
-	})
-}
-
-func (d Debug) status(w http.ResponseWriter, _ *http.Request) {
+// status shows how the server is, and what else there is.
+func (d *pages) status(w http.ResponseWriter, _ *http.Request) {
 	plain(w)
-	fmt.Fprint(w, d.Status())
+	fmt.Fprint(w, d.Status(), "\n", d.list)
 }
 
-func (d Debug) rules(w http.ResponseWriter, _ *http.Request) {
+func (d *pages) rules(w http.ResponseWriter, _ *http.Request) {
 	plain(w)
 	page := &begun{Writer: w}
 	if err := d.Rules(page); err != nil && !page.begun { // otherwise the client has gone
 		fail(w, err, http.StatusInternalServerError)
 	}
-}
-
-func (d Debug) denials(w http.ResponseWriter, _ *http.Request) {
-	text, err := json.MarshalIndent(d.Denials(), "", "  ")
-	if err != nil {
-		fail(w, err, http.StatusInternalServerError)
-		return
-	}
-	plain(w)
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(plaintext.JSON(text), '\n')) // if it fails, the client has gone
-}
-
-// loopbackOnly serves next to this machine only: it shows values of requests.
-func loopbackOnly(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if peer, err := netip.ParseAddrPort(r.RemoteAddr); err != nil || !peer.Addr().Unmap().IsLoopback() {
-			http.Error(w, "this page shows values of requests, and is served to 127.0.0.1 and ::1 only, for example by kubectl port-forward", http.StatusForbidden)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
 }
 
 // begun notes whether anything was written.
@@ -163,7 +112,36 @@ func (b *begun) Write(p []byte) (int, error) {
 	return b.Writer.Write(p)
 }
 
-func (d Debug) reload(w http.ResponseWriter, r *http.Request) {
+// auditEvery is the time between two lines of log about an address that has the rules
+// loaded without end.
+const auditEvery = time.Second
+
+// audited are the addresses that had the rules loaded, and when that was last logged.
+type audited struct {
+	mu   sync.Mutex
+	last map[string]time.Time
+}
+
+// admit reports whether to log that host has the rules loaded.
+func (a *audited) admit(host string, now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	maps.DeleteFunc(a.last, func(_ string, at time.Time) bool { return now.Sub(at) >= auditEvery })
+	if _, known := a.last[host]; known {
+		return false
+	}
+	if a.last == nil {
+		a.last = map[string]time.Time{}
+	}
+	a.last[host] = now
+	return true
+}
+
+// reload loads the rules.
+func (d *pages) reload(w http.ResponseWriter, r *http.Request) {
+	if d.audited.admit(host(r.RemoteAddr), time.Now()) {
+		d.Logger.Info("the rules are loaded on request", "audit", true, "peer", d.Access.Peer(r))
+	}
 	conn := http.NewResponseController(w)
 	_ = conn.SetWriteDeadline(time.Time{}) // a load takes what it takes; a recorder in a test has none
 	err := d.Reload(r.Context())

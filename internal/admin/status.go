@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/adminapi"
 	"weir/internal/plaintext"
 )
 
@@ -17,6 +18,9 @@ type Status struct {
 	Store   Store
 	Rules   Rules
 	Notes   []string // what else an operator should know, such as a switch that was left on
+	// Decided and Denied are requests a second, over the last seconds.
+	Decided, Denied float64
+	Exceptions      int // in force
 }
 
 // Store says what keeps the counters, and whether it works.
@@ -29,6 +33,7 @@ type Store struct {
 	FailedAt     time.Time // of the last call that failed, zero if none has
 	Kind         string    // of its error
 	Problem      string    // its error, which holds no secret
+	Breaker      string    // closed, open or half-open, "" if there is none
 }
 
 // String is the line of the store, without its name.
@@ -113,7 +118,7 @@ func (c ControlPlane) String() string {
 	return fmt.Sprintf("%s since %s%s", state, c.Since.UTC().Format(time.RFC3339), ended)
 }
 
-// String is the page.
+// String is the page, but for the list of what else there is.
 func (s Status) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Weir %s, up %s\n\n", s.Version, s.Uptime.Truncate(time.Second))
@@ -125,17 +130,56 @@ func (s Status) String() string {
 	for _, note := range s.Notes {
 		fmt.Fprintf(&b, "note      %s\n", note)
 	}
+	fmt.Fprintf(&b, "requests  %.1f/s decided, %.1f/s denied\n", s.Decided, s.Denied)
+	if s.Exceptions > 0 {
+		fmt.Fprintf(&b, "except    %d exceptions in force\n", s.Exceptions)
+	}
 	fmt.Fprintf(&b, "counters  %s\n", plaintext.Line(s.Store.Name))
 	if s.Store.Remote {
 		fmt.Fprintf(&b, "store     %s\n", s.Store)
 	}
 	fmt.Fprintf(&b, "rules     %s", s.Rules)
-	b.WriteString(`
-GET  /rlconfig       the rules that serve
-GET  /denials        what was denied lately, from this machine only
-GET  /stats          the metrics
-POST /-/reload       load the rules now
-GET  /debug/pprof/   profiles
-`)
 	return b.String()
+}
+
+// API is the status as clients read it.
+func (s Status) API() adminapi.Status {
+	status := adminapi.Status{
+		Version: s.Version, UptimeSeconds: s.Uptime.Seconds(), Health: "OK", Notes: append([]string{}, s.Notes...),
+		Store: s.Store.api(), Rules: s.Rules.api(), Exceptions: s.Exceptions, Decisions: s.Decided, Denials: s.Denied,
+	}
+	if s.Health != nil {
+		status.Health = s.Health.Error()
+	}
+	return status
+}
+
+func (s Store) api() adminapi.Store {
+	store := adminapi.Store{
+		Name: s.Name, Works: s.FailingSince.IsZero() && (!s.Remote || !s.WorkedAt.IsZero()),
+		WorkedAt: known(s.WorkedAt), FailingSince: known(s.FailingSince), Breaker: s.Breaker,
+	}
+	if !s.FailedAt.IsZero() {
+		store.Problem = s.Kind + ": " + s.Problem
+	}
+	return store
+}
+
+func (r Rules) api() adminapi.Rules {
+	rules := adminapi.Rules{
+		Path: r.Path, Rules: r.Rules, Domains: r.Domains, Files: r.Files, Version: r.Version,
+		LoadedAt: known(r.LoadedAt), FailedAt: known(r.FailedAt), Problems: r.Problems,
+	}
+	if r.ControlPlane != nil {
+		rules.ControlPlane = r.ControlPlane.String()
+	}
+	return rules
+}
+
+// known returns nil for a time that is not known.
+func known(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return new(t.UTC())
 }

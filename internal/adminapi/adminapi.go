@@ -1,5 +1,6 @@
 // Package adminapi is what operators and a running server say to each other on the debug
-// port: the JSON of requests and of answers. It does nothing itself.
+// port: the JSON of requests and of answers, and the kinds of errors. It asks nothing and
+// serves nothing.
 package adminapi
 
 import "time"
@@ -39,6 +40,8 @@ type Counter struct {
 	Limit string `json:"limit"` // its name, or how it counts
 	Rate  string `json:"rate"`  // such as "5 per minute"
 	Mode  string `json:"mode,omitempty"`
+	// Shared are the wildcards and the like of the rule whose values all share the counter.
+	Shared []string `json:"shared,omitempty"`
 	// Unlimited reports whether it admits everything, Replaced whether another limit of the
 	// rule replaces it. Then nothing is counted, and what follows is zero.
 	Unlimited bool `json:"unlimited,omitempty"`
@@ -110,6 +113,14 @@ type Status struct {
 	Denials   float64 `json:"denials_per_second"`
 }
 
+// Rates is how many requests a second were decided, and how many of them denied, in the
+// five seconds before At.
+type Rates struct {
+	At        time.Time `json:"at"`
+	Decisions float64   `json:"decisions_per_second"`
+	Denials   float64   `json:"denials_per_second"`
+}
+
 // Store says what keeps the counters. What is below Name is of Redis.
 type Store struct {
 	Name         string     `json:"name"`
@@ -117,16 +128,19 @@ type Store struct {
 	WorkedAt     *time.Time `json:"worked_at,omitempty"`
 	FailingSince *time.Time `json:"failing_since,omitempty"`
 	Problem      string     `json:"problem,omitempty"` // of the last call that failed
-	Breaker      string     `json:"breaker,omitempty"` // closed, open or half-open
+	Breaker      string     `json:"breaker,omitempty"` // closed, or open: Redis is not asked
 }
 
 // Rules says which rules serve, and what became of newer ones.
 type Rules struct {
-	Path     string     `json:"path"`
-	Rules    int        `json:"rules"`
-	Domains  int        `json:"domains"`
-	Files    int        `json:"files"`
-	Version  string     `json:"version,omitempty"` // of a control plane
+	Path    string `json:"path"`
+	Rules   int    `json:"rules"`
+	Domains int    `json:"domains"`
+	Files   int    `json:"files"`
+	Version string `json:"version,omitempty"` // of a control plane
+	// ControlPlane says how the control plane is reached, "" if the rules are in files.
+	ControlPlane string `json:"control_plane,omitempty"`
+
 	LoadedAt *time.Time `json:"loaded_at,omitempty"`
 	FailedAt *time.Time `json:"failed_at,omitempty"` // of the last load, if it failed
 	Problems string     `json:"problems,omitempty"`  // of that load, one per line

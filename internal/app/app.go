@@ -18,11 +18,13 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"weir/internal/admin"
+	"weir/internal/counters"
 	"weir/internal/denials"
 	"weir/internal/descriptors"
 	"weir/internal/exceptions"
 	"weir/internal/limiter"
 	"weir/internal/plan"
+	"weir/internal/replicas"
 	"weir/internal/rls"
 	"weir/internal/settings"
 	"weir/internal/usage"
@@ -40,8 +42,16 @@ type App struct {
 	store      *store
 	tracing    *tracing // nil: none
 	denials    *denials.Recorder
+	usage      *usage.Limiter
+	access     *admin.Access
+	rates      *rates
+	replicas   *replicas.Replicas // nil: alone
+	counters   *counters.Counters
+	uses       func() map[string]uint64 // how often exceptions were applied here, by their IDs; nil: there are none
 	exceptions *exceptions.Keeper
 	cleanups   cleanups
+
+	storeRegistry *prometheus.Registry // of the metrics of the store
 
 	grpc, http     *server
 	debug, metrics *server // nil: not bound
@@ -74,13 +84,18 @@ func (a *App) build() error {
 	for _, note := range switchedOn(s.Answers) {
 		a.logger.Warn("a switch changes every answer", "effect", note)
 	}
-	service := prometheus.NewRegistry() // of what statsd is told, too
-	reg.MustRegister(service)
-	err := a.openRules(service)
-	if err != nil {
+	serviceMetrics := prometheus.NewRegistry() // that go to statsd, too
+	reg.MustRegister(serviceMetrics)
+	var err error
+	if a.access, err = admin.NewAccess(admin.AccessOptions{TokenFile: s.Listen.AdminTokenFile, Registerer: reg, Logger: a.logger}); err != nil {
 		return err
 	}
-	if a.store, err = openStore(s, a.secrets, a.logger, reg); err != nil {
+	if err = a.openRules(serviceMetrics); err != nil {
+		return err
+	}
+	a.storeRegistry = prometheus.NewRegistry()
+	reg.MustRegister(a.storeRegistry)
+	if a.store, err = openStore(s, a.secrets, a.logger, a.storeRegistry); err != nil {
 		return err
 	}
 	a.cleanups.add("store", func(context.Context) error { return a.store.close() })
@@ -92,13 +107,25 @@ func (a *App) build() error {
 	if err != nil {
 		return err
 	}
+	a.openReplicas()
+	options := plan.Options{
+		Keys:           keys,
+		Charge:         Charge(s.Store.StopWhenOverLimit),
+		CalendarMonths: s.Rules.CalendarMonths,
+		ShadowMode:     s.Answers.ShadowMode,
+		QuotaMode:      s.Answers.QuotaMode,
+		MaxDescriptors: s.Answers.MaxDescriptors,
+		Exceptions:     a.openExceptions(),
+	}
+	a.uses = a.usesHere
+	a.openCounters(options)
 	decides := usage.New(a.store, usage.Options{
 		Registerer: reg, Logger: a.logger,
 		NearLimitRatio:    float32(s.Metrics.NearLimitRatio),
 		MaxDetailedSeries: s.Metrics.MaxDetailedSeries,
 	})
-	a.rules.keep = decides.Keep
-	for _, client := range startStatsd(s.Metrics, statsdSource(decides, service), a.logger) {
+	a.usage, a.rules.keep = decides, decides.Keep
+	for _, client := range startStatsd(s.Metrics, statsdSource(decides, serviceMetrics), a.logger) {
 		a.cleanups.add("statsd", func(context.Context) error {
 			client.Stop()
 			return nil
@@ -111,28 +138,22 @@ func (a *App) build() error {
 	if err != nil {
 		return err
 	}
-	return a.bind(rls.New(rls.Options{
-		Rules:   a.rules.tree.Load,
-		Limiter: decides,
-		Denials: a.denials,
-		Log:     decisions,
-		Options: plan.Options{
-			Keys:           keys,
-			Charge:         Charge(s.Store.StopWhenOverLimit),
-			CalendarMonths: s.Rules.CalendarMonths,
-			ShadowMode:     s.Answers.ShadowMode,
-			QuotaMode:      s.Answers.QuotaMode,
-			MaxDescriptors: s.Answers.MaxDescriptors,
-			Exceptions:     a.openExceptions(),
-		},
+	service := rls.New(rls.Options{
+		Rules:           a.rules.tree.Load,
+		Limiter:         decides,
+		Denials:         a.denials,
+		Log:             decisions,
+		Options:         options,
 		ResponseHeaders: responseHeaders(s.Answers),
 		RequestHeaders:  requestHeaders(s.Answers),
 		DynamicMetadata: s.Answers.DynamicMetadata,
 		MaxConcurrent:   s.Answers.MaxConcurrentRequests,
 		Timeout:         s.Answers.RequestTimeout,
-		Registerer:      service,
+		Registerer:      serviceMetrics,
 		Logger:          a.logger,
-	}))
+	})
+	a.rates = newRates(time.Now(), service.Totals)
+	return a.bind(service)
 }
 
 // openRules finds the source of the rules, and the rules if they are there.
@@ -171,9 +192,18 @@ func (a *App) bind(service *rls.Service) error {
 		a.metrics = a.add(httpServer("metrics", bound.metrics, metrics.At(string(l.PrometheusPath)), metricsConnections, a.logger))
 	}
 	if bound.debug != nil {
-		debug := admin.Debug{Status: a.status, Rules: a.dump, Reload: a.source.reload, Denials: a.deniedLately, Metrics: metrics}
+		debug := admin.Debug{
+			Status: a.status, Rules: a.dump, Reload: a.source.reload, Metrics: metrics, Access: a.access, Logger: a.logger,
+			Denials: func(ctx context.Context, all bool) (any, error) {
+				summary, servers, err := a.denialsOf(ctx, all)
+				return deniedOn{summary, servers}, err
+			},
+			Peek: a.peek, Reset: a.reset,
+			Exceptions: a.exceptionsOf, AddException: a.addException, RemoveException: a.removeException,
+		}
+		pages := newConsole(a)
+		debug.Console, debug.SignInRefused = pages, pages.SignInRefused
 		a.debug = a.add(httpServer("debug", bound.debug, debug.Handler(), debugConnections, a.logger))
-		warnOfDebug(bound.debug, a.logger)
 	}
 	a.http = a.add(httpServer("HTTP", bound.http, admin.Service(a.health.err, service.JSONHandler()), serviceConnections, a.logger))
 
@@ -297,27 +327,6 @@ func RuleOptions(s settings.Reading) descriptors.Options {
 	return descriptors.Options{MergeDomains: s.MergeDomainConfig, CalendarMonths: s.CalendarMonths}
 }
 
-// status is what the status page shows.
-func (a *App) status() admin.Status {
-	return admin.Status{
-		Version: a.opts.Version,
-		Uptime:  time.Since(a.started),
-		Health:  a.health.err(),
-		Store:   a.store.status(),
-		Rules:   a.source.report(),
-		Notes:   switchedOn(a.opts.Settings.Answers),
-	}
-}
-
-// deniedLately is what was denied in the last hour.
-func (a *App) deniedLately() any {
-	summary := a.denials.Summary(time.Now(), denials.MaxKeys)
-	if tree := a.rules.tree.Load(); tree != nil {
-		summary.Locate(tree.Places)
-	}
-	return summary
-}
-
 func (a *App) dump(w io.Writer) error { return a.rules.dump(w, a.source.report()) }
 
 // Run serves until ctx ends. Then the health checks fail, so that clients go
@@ -334,6 +343,11 @@ func (a *App) Run(ctx context.Context) error {
 		a.rules.tuner.run(background)
 	})
 	tasks.start("rules", func() { a.source.run(background) })
+	tasks.start("rates", func() { a.rates.run(background) })
+	tasks.start("token", func() { a.access.Follow(background) })
+	if a.replicas != nil {
+		tasks.start("replicas", func() { a.replicas.Run(background) })
+	}
 	tasks.start("exceptions", func() { a.exceptions.Run(background) })
 	if a.store.ping != nil {
 		tasks.start("store", func() { a.store.find(background, a.health, a.logger) })
@@ -411,15 +425,3 @@ func (a *App) DebugAddr() string { return a.debug.addr() }
 
 // MetricsAddr is where the metrics are, host:port, or "none".
 func (a *App) MetricsAddr() string { return a.metrics.addr() }
-
-// switchedOn tells of the switches that change the answer to every request and
-// are on: left on by mistake, they would go unnoticed.
-func switchedOn(s settings.Answers) (notes []string) {
-	if s.ShadowMode {
-		notes = append(notes, "SHADOW_MODE is on: no request is denied")
-	}
-	if s.QuotaMode {
-		notes = append(notes, "QUOTA_MODE is on: a request is denied only if all its limits are over")
-	}
-	return notes
-}

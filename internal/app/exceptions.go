@@ -10,6 +10,7 @@ import (
 	"weir/internal/adminapi"
 	"weir/internal/exceptions"
 	"weir/internal/limiter"
+	"weir/internal/limiter/redisstore"
 )
 
 // firstLoad bounds how long a start waits for the exceptions: a Redis that is not there
@@ -28,6 +29,9 @@ func (a *App) openExceptions() *atomic.Pointer[exceptions.Set] {
 
 // exceptionStore returns what keeps exceptions for all servers.
 func (a *App) exceptionStore() exceptions.Store {
+	if a.store.board != nil {
+		return sharedExceptions{a.store.board}
+	}
 	return new(exceptions.Memory)
 }
 
@@ -71,6 +75,27 @@ func (a *App) listExceptions() adminapi.Exceptions {
 	return list
 }
 
+// exceptionsOf returns those in force, with their uses here, or on all servers that share
+// the Redis of this one.
+func (a *App) exceptionsOf(ctx context.Context, all bool) (adminapi.Exceptions, error) {
+	list := a.listExceptions()
+	uses, servers, err := a.usesOf(ctx, all)
+	for i := range list.Exceptions {
+		list.Exceptions[i].Used = uses[list.Exceptions[i].ID]
+	}
+	list.Servers = servers
+	return list, err
+}
+
+// usesHere is how often each exception was applied here, by its ID.
+func (a *App) usesHere() map[string]uint64 {
+	uses := map[string]uint64{}
+	for _, e := range a.exceptions.All() {
+		uses[e.ID] = e.Used()
+	}
+	return uses
+}
+
 // findException returns the exception that applies to a descriptor, nil if none does.
 func (a *App) findException(domain string, entries []limiter.Entry) *adminapi.Exception {
 	if e := a.exceptions.Find(domain, entries); e != nil {
@@ -101,4 +126,45 @@ func exceptionError(err error) error {
 		}
 	}
 	return err
+}
+
+// sharedExceptions are those that all servers on one Redis have.
+type sharedExceptions struct{ board *redisstore.Board }
+
+// Load implements exceptions.Store.
+func (s sharedExceptions) Load(ctx context.Context, known exceptions.Version) ([]exceptions.Record, exceptions.Version, error) {
+	records, version, err := s.board.Load(ctx, redisstore.Version(known))
+	of := make([]exceptions.Record, len(records))
+	for i, r := range records {
+		of[i] = exceptions.Record(r)
+	}
+	return of, exceptions.Version(version), err
+}
+
+// Add implements exceptions.Store.
+func (s sharedExceptions) Add(ctx context.Context, r exceptions.Record, most int) error {
+	err := s.board.Add(ctx, redisstore.Record(r), most)
+	if errors.Is(err, redisstore.ErrFull) {
+		return exceptions.ErrFull
+	}
+	return err
+}
+
+// Remove implements exceptions.Store.
+func (s sharedExceptions) Remove(ctx context.Context, id string) (bool, error) {
+	return s.board.Remove(ctx, id)
+}
+
+// Restore implements exceptions.Store.
+func (s sharedExceptions) Restore(ctx context.Context, records []exceptions.Record) error {
+	of := make([]redisstore.Record, len(records))
+	for i, r := range records {
+		of[i] = redisstore.Record(r)
+	}
+	return s.board.Restore(ctx, of)
+}
+
+// Forget implements exceptions.Store.
+func (s sharedExceptions) Forget(ctx context.Context, ids []string) error {
+	return s.board.Forget(ctx, ids)
 }

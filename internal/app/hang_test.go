@@ -111,14 +111,3 @@ func TestLoadEndsWithItsContext(t *testing.T) {
 		t.Errorf("the load went on for %d pauses", pauses-many)
 	}
 }
-
-// TestDebugWithoutTokenIsToldOf reads the log of a start.
-func TestDebugWithoutTokenIsToldOf(t *testing.T) {
-	for host, want := range map[string]int{"0.0.0.0": 1, "::": 1, "127.0.0.1": 0, "127.0.0.2": 0, "localhost": 0} {
-		f := start(t, "--config="+directory(t, limited(3)), "--debug-host="+host)
-		f.wantHealth(true, "OK")
-		if got := strings.Count(f.log.String(), "the debug listener listens on all addresses and asks for no token"); got != want {
-			t.Errorf("with DEBUG_HOST=%s the log tells %d times, want %d", host, got, want)
-		}
-	}
-}

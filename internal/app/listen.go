@@ -102,19 +102,6 @@ func bind(config net.ListenConfig, network, address string) (net.Listener, error
 	return config.Listen(context.Background(), network, address)
 }
 
-// warnOfDebug tells the log if others than this machine can reach the debug
-// listener, which asks nobody who he is.
-func warnOfDebug(listener net.Listener, logger *slog.Logger) {
-	addr, ok := listener.Addr().(*net.TCPAddr)
-	switch {
-	case !ok || addr.IP.IsLoopback():
-	case addr.IP.IsUnspecified():
-		logger.Warn("the debug listener listens on all addresses and asks for no token, DEBUG_HOST=127.0.0.1 closes it to others", "address", addr.String())
-	default:
-		logger.Warn("the debug listener can be reached from elsewhere and asks for no token, DEBUG_HOST=127.0.0.1 closes it to others", "address", addr.String())
-	}
-}
-
 func isIPv4(listener net.Listener) bool {
 	addr, ok := listener.Addr().(*net.TCPAddr)
 	return ok && addr.IP.To4() != nil

@@ -2,6 +2,7 @@ package app
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -37,18 +38,24 @@ func openRedis(all settings.Settings, changing *changingSecrets, logger *slog.Lo
 	if changing.has("REDIS_") {
 		followRedis(&options, changing, encrypt)
 	}
-	redis, err := redisstore.New(options)
+	board, err := redisstore.OpenBoard(options.Main, options.KeyPrefix)
 	if err != nil {
 		stop()
 		return nil, err
 	}
+	redis, err := redisstore.New(options)
+	if err != nil {
+		stop()
+		return nil, errors.Join(err, board.Close())
+	}
 	logger.Info("counters are kept in Redis", log...)
 	return &store{
-		Store: redis, name: func() string { return redisName(changing.now().Redis) },
+		CounterStore: redis, name: func() string { return redisName(changing.now().Redis) },
+		board: board, forget: redis.ForgetDenials,
 		ping: redis.Ping, state: redis.State, followed: s.HealthCheckActiveConnection,
 		close: func() error {
 			stop()
-			return redis.Close()
+			return errors.Join(redis.Close(), board.Close())
 		},
 	}, nil
 }

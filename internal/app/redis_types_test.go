@@ -69,7 +69,7 @@ func TestRedisCluster(t *testing.T) {
 			keys, err := node.Keys(ctx, "*").Result()
 			mu.Lock()
 			defer mu.Unlock()
-			found = append(found, counters(keys)...)
+			found = append(found, countersAmong(keys)...)
 			return err
 		})
 		if err == nil && len(found) != len(users)+1 { // and that of wantLimit
@@ -122,7 +122,7 @@ func TestRedisPerSecond(t *testing.T) {
 	f.askMany("alice")
 	f.askMany("alice") // denied per second, and so not counted per year
 	for name, r := range map[string]*miniredis.Miniredis{"|365d": first, "|1000000s": second} {
-		for _, key := range counters(r.Keys()) {
+		for _, key := range countersAmong(r.Keys()) {
 			if !strings.HasSuffix(key, name) {
 				t.Errorf("key %s is in the wrong Redis", key)
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/admin"
+	"weir/internal/console"
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
 )
@@ -51,6 +52,7 @@ type rules struct {
 
 	mu     sync.Mutex
 	status admin.Rules
+	loads  []console.Load // the last ones, the newest first
 	// The refusal that was logged last, "" since rules were accepted, and how often
 	// it came again.
 	refusal string
@@ -89,6 +91,7 @@ func (r *rules) accept(tree *descriptors.Tree, status admin.Rules) {
 	r.metrics.succeeded(status.LoadedAt)
 	r.mu.Lock()
 	r.status = status
+	r.remember(console.Load{Rules: status.Rules, Version: status.Version})
 	r.mu.Unlock()
 	r.loaded()
 	r.isNew("")
@@ -165,6 +168,7 @@ func (r *rules) refuse(err error, version string) {
 	defer r.mu.Unlock()
 	r.status.FailedAt, r.status.Problems = time.Now(), err.Error()
 	r.status.FailedVersion = version
+	r.remember(console.Load{Version: version, Problems: err.Error()})
 }
 
 // mostProblems is how many problems of rules are shown where people read and

@@ -19,12 +19,16 @@ import (
 
 // store is what keeps the counters, with what the server has to know of it.
 type store struct {
-	limiter.Store
+	limiter.CounterStore
 	name     func() string               // what and where it is
 	ping     func(context.Context) error // reports whether it can decide, nil if that is no question
 	state    func() redisstore.State     // tells what became of the last calls, nil with ping
 	followed bool                        // its failures fail the health check, even after it has been found
 	close    func() error
+	// board is what servers on the same Redis share, nil in memory, and forget forgets
+	// which counters are over.
+	board  *redisstore.Board
+	forget func()
 }
 
 // status is what the status page shows.
@@ -36,7 +40,7 @@ func (s *store) status() admin.Store {
 	return admin.Store{
 		Name: s.name(), Remote: true,
 		WorkedAt: now.WorkedAt, FailingSince: now.FailingSince,
-		FailedAt: now.FailedAt, Kind: now.Kind, Problem: now.Problem,
+		FailedAt: now.FailedAt, Kind: now.Kind, Problem: now.Problem, Breaker: now.Breaker,
 	}
 }
 
@@ -53,9 +57,9 @@ func openStore(s settings.Settings, changing *changingSecrets, logger *slog.Logg
 		logger.Warn(kept, "max_counters", limit, "although_set", strings.Join(s.Redis.Variables, " "))
 	}
 	return &store{
-		Store: limiter.NewRetrySpread(memstore.New(memstore.Options{MaxCounters: limit, Registerer: reg}), nil),
-		name:  func() string { return fmt.Sprintf("in memory, at most %d", limit) },
-		close: func() error { return nil },
+		CounterStore: limiter.NewRetrySpread(memstore.New(memstore.Options{MaxCounters: limit, Registerer: reg}), nil),
+		name:         func() string { return fmt.Sprintf("in memory, at most %d", limit) },
+		close:        func() error { return nil },
 	}, nil
 }
 
@@ -116,9 +120,9 @@ func openRedisOrElse(s settings.Settings, changing *changingSecrets, logger *slo
 	if err != nil {
 		return nil, err
 	}
-	redis.Store = failover.New(failover.Options{
-		Primary: limiter.NewRetrySpread(redis.Store, nil),
-		OpenLocal: func() limiter.Store {
+	redis.CounterStore = failover.New(failover.Options{
+		Primary: limiter.NewRetrySpread(redis.CounterStore, nil),
+		OpenLocal: func() limiter.CounterStore {
 			return memstore.New(memstore.Options{MaxCounters: s.Store.MemoryMaxCounters})
 		},
 		Mode:       FailureMode(s.Failure.Mode),

@@ -71,17 +71,29 @@ func (r *Rule) dotted() string {
 }
 
 // String is the rule's domain and entries, such as api|user=alice|path.
-func (r *Rule) String() string { return strings.Join(r.words(), "|") }
+func (r *Rule) String() string { return strings.Join(r.Words(), "|") }
 
 // way is String without the domain.
-func (r *Rule) way() string { return strings.Join(r.words()[1:], "|") }
+func (r *Rule) way() string { return strings.Join(r.Words()[1:], "|") }
 
-func (r *Rule) words() []string {
+// Words are the parts of String.
+func (r *Rule) Words() []string {
 	words := r.node.words()
 	if r.IsOtherwise() {
 		words = append(words, "otherwise")
 	}
 	return words
+}
+
+// Entries returns the domain of r, and entries that lead to r: without the values that can
+// be any, and with one of a list; those of patterns are their texts. Otherwise has none.
+func (r *Rule) Entries() (domain string, entries []limiter.Entry) {
+	n := r.node
+	for ; n.parent != nil; n = n.parent {
+		entries = append(entries, n.entry)
+	}
+	slices.Reverse(entries)
+	return n.entry.Key, entries
 }
 
 // Way is String without the domain, as the metrics call the rule.

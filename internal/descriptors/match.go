@@ -97,12 +97,28 @@ func (t *Tree) DomainNames() []string { return slices.Sorted(maps.Keys(t.domains
 // Rules is the number of rules, whitelist entries included.
 func (t *Tree) Rules() int { return len(t.rules) }
 
+// All yields all rules, in the order of the files.
+func (t *Tree) All() iter.Seq[*Rule] { return slices.Values(t.rules) }
+
 // Limits yields the limits of all rules, in the order of the files.
 func (t *Tree) Limits() iter.Seq[*limiter.Limit] {
 	return func(yield func(*limiter.Limit) bool) {
 		for _, r := range t.rules {
 			for _, l := range r.Limits {
 				if !yield(l) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// LimitsOfRules yields the same limits, each with its rule.
+func (t *Tree) LimitsOfRules() iter.Seq2[*Rule, *limiter.Limit] {
+	return func(yield func(*Rule, *limiter.Limit) bool) {
+		for _, r := range t.rules {
+			for _, l := range r.Limits {
+				if !yield(r, l) {
 					return
 				}
 			}

@@ -244,7 +244,7 @@ func (a *Answer) addLimits(q *Question, p *plan.Plan, rule *descriptors.Rule) {
 // addCounter tells where the limit is counted, and what was decided there.
 func (l *Limit) addCounter(store Store, key []byte, d *limiter.Decision) {
 	if store >= InRedis {
-		l.Key = quote(key)
+		l.Key = limiter.KeyText(key)
 	}
 	if store == InCluster {
 		l.Slot = new(limiter.Slot(key))
@@ -282,24 +282,4 @@ func about(l *limiter.Limit, charge limiter.Charge, failure limiter.FailureMode)
 		a.Burst = new(l.Size())
 	}
 	return a
-}
-
-// quote returns a key that is text as it is, and any other as redis-cli takes
-// it: in quotes, with bytes as \xff.
-func quote(key []byte) string {
-	text := true
-	var b strings.Builder
-	b.WriteByte('"')
-	for _, c := range key {
-		if c < ' ' || c > '~' || c == '"' || c == '\\' {
-			fmt.Fprintf(&b, `\x%02x`, c)
-			text = false
-		} else {
-			b.WriteByte(c)
-		}
-	}
-	if text {
-		return string(key)
-	}
-	return b.String() + `"`
 }

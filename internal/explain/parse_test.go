@@ -23,6 +23,7 @@ func TestParseDescriptor(t *testing.T) {
 		{text: `q=a\,b,p=\\`, want: []limiter.Entry{{Key: "q", Value: "a,b"}, {Key: "p", Value: `\`}}},
 		{text: `a\=b=c\=d`, want: []limiter.Entry{{Key: "a=b", Value: "c=d"}}},
 		{text: "q=\xff", want: []limiter.Entry{{Key: "q", Value: "\xff"}}},
+		{text: `a\x3db=\x2c\xFF\x00\\x41`, want: []limiter.Entry{{Key: "a=b", Value: ",\xff\x00\\x41"}}},
 		{text: `q=\é`, want: []limiter.Entry{{Key: "q", Value: "é"}}},
 
 		{text: "", err: "entry 1 has no key"},
@@ -30,6 +31,9 @@ func TestParseDescriptor(t *testing.T) {
 		{text: "user=alice,", err: "entry 2 has no key"},
 		{text: "user=alice,,path=/", err: "entry 2 has no key"},
 		{text: `user=alice\`, err: `a backslash at the end, write \\ for one`},
+		{text: `user=\x`, err: `\x needs two hexadecimal digits, such as \x0a`},
+		{text: `user=\x0`, err: `\x needs two hexadecimal digits, such as \x0a`},
+		{text: `user=\x0g`, err: `\x needs two hexadecimal digits, such as \x0a`},
 	}
 	for _, tt := range tests {
 		got, err := ParseDescriptor(tt.text)

@@ -100,13 +100,13 @@ func expectHerd(t *testing.T, limit string, w waiting, open openStore, began tim
 }
 
 // openStore opens a store on a clock.
-type openStore func(t *testing.T, now func() time.Time) limiter.Store
+type openStore func(t *testing.T, now func() time.Time) limiter.CounterStore
 
-func inMemory(_ *testing.T, now func() time.Time) limiter.Store {
+func inMemory(_ *testing.T, now func() time.Time) limiter.CounterStore {
 	return memstore.New(memstore.Options{Now: now})
 }
 
-func inRedis(t *testing.T, now func() time.Time) limiter.Store {
+func inRedis(t *testing.T, now func() time.Time) limiter.CounterStore {
 	t.Helper()
 	s, err := redisstore.New(redisstore.Options{Main: redisconn.Options{URL: miniredis.RunT(t).Addr(), OpTimeout: patience}, Now: now, OneClock: true, DenyMemory: 1 << 20})
 	if err != nil {

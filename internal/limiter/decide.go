@@ -24,6 +24,22 @@ type Store interface {
 	Decide(ctx context.Context, hits []Hit, out []Decision) (denied bool, err error)
 }
 
+// CounterStore is a Store whose counters operators look at and reset.
+type CounterStore interface {
+	Store
+	// Peek returns what the counters of hits hold, in the order of hits. Of a hit only
+	// Limit, Key and Hold matter; the Hold of a limit by Concurrency may be any. It asks
+	// where the counters are, even if a process remembers something of them, changes
+	// nothing and begins no ban. The counters need not be read at one moment. ctx and the
+	// error are as in Decide.
+	Peek(ctx context.Context, hits []Hit) ([]Counter, error)
+	// Reset makes the counters of hits unused, without bans and holds, each by itself.
+	// When it returns, this process denies nothing by what it remembered of them. Of a
+	// hit only Limit and Key matter. After an error, which wraps ErrUnavailable, some may
+	// be reset and others not.
+	Reset(ctx context.Context, hits []Hit) error
+}
+
 // ErrUnavailable means that a store could not decide: it is down, too slow, or
 // refuses to work. What exactly is in the error that wraps it.
 var ErrUnavailable = errors.New("store unavailable")

@@ -77,6 +77,11 @@ func NewKeys(prefix string, digestValues bool) (Keys, error) {
 // with keys that start with prefix.
 func ProbeKey(prefix string) string { return prefix + formatVersion + "|probe" }
 
+// SharedKey is a key of what processes share beside counters, such as "servers". No
+// counter has it: the keys of those have another | behind the domain, or a # here. All of
+// these keys have one slot of a cluster.
+func SharedKey(prefix, name string) string { return prefix + formatVersion + "|{weir}" + name }
+
 // InBuckets returns k with hash tags, for a cluster. The prefix may not hold a
 // tag of its own.
 func (k Keys) InBuckets() (Keys, error) {
@@ -214,6 +219,26 @@ func AppendDigest(dst []byte, s string) []byte {
 
 func appendDigest(dst []byte, digest [sha256.Size]byte) []byte {
 	return base64.RawURLEncoding.AppendEncode(append(dst, '#'), digest[:16])
+}
+
+// KeyText returns a key that is text as it is, and any other as redis-cli takes
+// it: in quotes, with bytes as \xff.
+func KeyText(key []byte) string {
+	text := true
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, c := range key {
+		if c < ' ' || c > '~' || c == '"' || c == '\\' {
+			fmt.Fprintf(&b, `\x%02x`, c)
+			text = false
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	if text {
+		return string(key)
+	}
+	return b.String() + `"`
 }
 
 // Slots is the number of hash slots of a Redis cluster.

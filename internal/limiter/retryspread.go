@@ -22,7 +22,7 @@ import (
 // is written even if its request is denied, one that no waiting makes fit, and one that
 // denies nothing by itself because its limit is in shadow mode or a quota.
 type RetrySpread struct {
-	store Store
+	store CounterStore
 	now   func() time.Time
 	start time.Time
 	lines *Recent[line]
@@ -55,7 +55,7 @@ type line struct {
 
 // NewRetrySpread returns a Store around store, on a clock that tells how much time
 // passes: time.Now if nil.
-func NewRetrySpread(store Store, now func() time.Time) *RetrySpread {
+func NewRetrySpread(store CounterStore, now func() time.Time) *RetrySpread {
 	if now == nil {
 		now = time.Now
 	}
@@ -69,6 +69,14 @@ func (r *RetrySpread) Decide(ctx context.Context, hits []Hit, out []Decision) (d
 	}
 	return denied, err
 }
+
+// Peek implements CounterStore.
+func (r *RetrySpread) Peek(ctx context.Context, hits []Hit) ([]Counter, error) {
+	return r.store.Peek(ctx, hits)
+}
+
+// Reset implements CounterStore. Who was told to come back later still does.
+func (r *RetrySpread) Reset(ctx context.Context, hits []Hit) error { return r.store.Reset(ctx, hits) }
 
 // spread gives a denied request a time at which it is admitted if all come when they
 // were told. Of several counters that deny it, the one that does so longest decides.

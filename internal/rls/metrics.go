@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"weir/internal/descriptors"
 )
@@ -18,6 +19,8 @@ type metrics struct {
 	serviceErrors prometheus.Counter
 	globalShadow  prometheus.Counter
 	overloads     prometheus.Counter
+
+	admitted, denied prometheus.Counter // requests that were decided
 }
 
 // entrance measures the requests that come one way.
@@ -44,7 +47,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	globalShadow := prometheus.NewCounter(prometheus.CounterOpts{
 		Namespace: "ratelimit_service", Name: "global_shadow_mode", Help: "Requests that were admitted because SHADOW_MODE is on.",
 	})
-	reg.MustRegister(requests, seconds, errors, globalShadow)
+	decided := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "weir", Name: "decided_requests_total", Help: "Requests that were decided, by outcome: admitted or denied.",
+	}, []string{"outcome"})
+	reg.MustRegister(requests, seconds, errors, globalShadow, decided)
 	return &metrics{
 		grpc:          entrance{requests.WithLabelValues(methodName), seconds.WithLabelValues(methodName)},
 		json:          entrance{requests.WithLabelValues(jsonMethod), seconds.WithLabelValues(jsonMethod)},
@@ -52,7 +58,30 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		serviceErrors: errors.WithLabelValues("service_error"),
 		globalShadow:  globalShadow,
 		overloads:     errors.WithLabelValues("overload"),
+		admitted:      decided.WithLabelValues("admitted"),
+		denied:        decided.WithLabelValues("denied"),
 	}
+}
+
+// decided counts a request that was decided.
+func (m *metrics) decided(denied bool) {
+	if denied {
+		m.denied.Inc()
+	} else {
+		m.admitted.Inc()
+	}
+}
+
+// Totals returns how many requests were decided so far, and how many of them denied.
+func (s *Service) Totals() (decided, denied uint64) {
+	denied = total(s.metrics.denied)
+	return total(s.metrics.admitted) + denied, denied
+}
+
+func total(c prometheus.Counter) uint64 {
+	var m dto.Metric
+	_ = c.Write(&m) // which a counter always can
+	return uint64(m.GetCounter().GetValue())
 }
 
 // observe counts one request that began at start.

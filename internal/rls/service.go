@@ -152,6 +152,7 @@ func (s *Service) decide(ctx context.Context, c *call) error {
 		return undecided(ctx)
 	}
 	c.plan.SetStatuses(denied)
+	s.metrics.decided(denied)
 	if c.plan.WouldBeDenied() {
 		s.metrics.globalShadow.Inc()
 	}

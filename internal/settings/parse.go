@@ -99,16 +99,7 @@ func checkPath(flag *kong.Flag) error {
 	if isPath && strings.Contains(flag.Target.String(), "-----BEGIN") {
 		return fmt.Errorf("--%s ($%s): holds the text of a file, allowed is its path", flag.Name, flag.Envs[0])
 	}
-	if isPath && strings.HasSuffix(flag.Name, "-file") && !isSecretPath(flag.Target.String()) {
-		return fmt.Errorf("--%s ($%s): is no path of a file with a secret, allowed are paths that begin with / or ./", flag.Name, flag.Envs[0])
-	}
 	return nil
-}
-
-// isSecretPath reports whether text is surely a path, or nothing, and no secret that was
-// written where the path of its file belongs.
-func isSecretPath(text string) bool {
-	return text == "" || strings.HasPrefix(text, "/") || strings.HasPrefix(text, "./")
 }
 
 // allowed returns the range of a setting, "" if it has none.

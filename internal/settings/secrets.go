@@ -90,13 +90,23 @@ func (s *Settings) CheckChange(next Settings) error {
 	return errors.Join(errs...)
 }
 
-// checkSources returns an error if a secret has two sources, or a command no word.
+// isSecretPath reports whether text is surely a path, or nothing, and no secret that was
+// written where the path of its file belongs.
+func isSecretPath(text string) bool {
+	return text == "" || strings.HasPrefix(text, "/") || strings.HasPrefix(text, "./")
+}
+
+// checkSources returns an error if a secret has two sources, a path is none, or a command
+// has no word.
 func (s *Settings) checkSources() error {
 	taken := map[*Secret]string{}
 	var errs []error
 	for _, r := range s.secretSources() {
 		if r.Command != nil && len(r.Command) == 0 {
 			errs = append(errs, wrong(r.Variable, "has no word, allowed are a program and its arguments"))
+		}
+		if !isSecretPath(r.File) {
+			errs = append(errs, wrong(r.Variable, "is no path of a file with a secret, allowed are paths that begin with / or ./"))
 		}
 		if !r.isSet() {
 			continue

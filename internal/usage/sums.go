@@ -124,6 +124,22 @@ func (c *counters) addOutcome(h *limiter.Hit, d *limiter.Decision, p parts) {
 	}
 }
 
+// Outcome is how many units were asked of a limit, and how many of them were over.
+type Outcome struct{ Asked, Over uint64 }
+
+// Outcomes returns those of all limits that were hit.
+func (l *Limiter) Outcomes() map[limiter.Series]Outcome {
+	l.series.mu.RLock()
+	defer l.series.mu.RUnlock()
+	outcomes := make(map[limiter.Series]Outcome, len(l.series.all))
+	for series, c := range l.series.all {
+		if asked := c[admitted].Load() + c[over].Load() + c[withheld].Load(); asked > 0 {
+			outcomes[series] = Outcome{asked, c[over].Load()}
+		}
+	}
+	return outcomes
+}
+
 // cost is Hit.Cost, or a number larger than any limit of which some can be summed.
 func cost(h *limiter.Hit) int64 { return int64(min(h.Cost, limiter.MaxExact/2)) }
 

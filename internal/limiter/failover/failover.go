@@ -35,9 +35,9 @@ import (
 // Options say what a Store consists of. All fields but Registerer are required.
 type Options struct {
 	// Primary is the store that fails at times.
-	Primary limiter.Store
+	Primary limiter.CounterStore
 	// OpenLocal makes an empty store in memory, for one outage. It must not fail.
-	OpenLocal func() limiter.Store
+	OpenLocal func() limiter.CounterStore
 	// Mode is that of limits that do not say it themselves.
 	Mode limiter.FailureMode
 	// Registerer takes the metrics. nil means that nobody reads them.
@@ -46,13 +46,13 @@ type Options struct {
 
 // Store is a limiter.Store that decides by failure modes what another one cannot.
 type Store struct {
-	primary limiter.Store
+	primary limiter.CounterStore
 	local   local
 	mode    limiter.FailureMode
 	metrics *metrics
 }
 
-var _ limiter.Store = (*Store)(nil)
+var _ limiter.CounterStore = (*Store)(nil)
 
 // New returns a store around o.Primary.
 func New(o Options) *Store {
@@ -83,4 +83,20 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 		_, _ = s.decide(ctx, hits, out)
 	}
 	return false, err
+}
+
+// Peek implements limiter.CounterStore for the counters of the primary store, which are
+// all that count when it is back. It does not show those in memory.
+func (s *Store) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter, error) {
+	return s.primary.Peek(ctx, hits)
+}
+
+// Reset implements limiter.CounterStore. The counters in memory are reset, too, even if
+// those of the primary store are not.
+func (s *Store) Reset(ctx context.Context, hits []limiter.Hit) error {
+	err := s.primary.Reset(ctx, hits)
+	if local := s.local.current.Load(); local != nil {
+		err = errors.Join(err, (*local).Reset(ctx, hits))
+	}
+	return err
 }

@@ -19,7 +19,7 @@ import (
 
 // failing is a store in memory that answers nothing while err is set.
 type failing struct {
-	limiter.Store
+	limiter.CounterStore
 	err error
 }
 
@@ -27,14 +27,45 @@ func (f *failing) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.
 	if f.err != nil {
 		return false, f.err
 	}
-	return f.Store.Decide(ctx, hits, out)
+	return f.CounterStore.Decide(ctx, hits, out)
+}
+
+func (f *failing) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter, error) {
+	if f.err != nil {
+		return nil, f.err
+	}
+	return f.CounterStore.Peek(ctx, hits)
+}
+
+func (f *failing) Reset(ctx context.Context, hits []limiter.Hit) error {
+	return errors.Join(f.err, f.CounterStore.Reset(ctx, hits))
+}
+
+// outage shows the counters in memory of a store whose primary store fails.
+type outage struct {
+	t *testing.T
+	*Store
+}
+
+func (o outage) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter, error) {
+	if _, err := o.Store.Peek(ctx, hits); !errors.Is(err, limiter.ErrUnavailable) {
+		o.t.Errorf("Peek: got error %v, want that of the primary store", err)
+	}
+	return o.local.store().Peek(ctx, hits)
+}
+
+func (o outage) Reset(ctx context.Context, hits []limiter.Hit) error {
+	if err := o.Store.Reset(ctx, hits); !errors.Is(err, limiter.ErrUnavailable) {
+		o.t.Errorf("Reset: got error %v, want that of the primary store", err)
+	}
+	return nil
 }
 
 // errDown is why a store fails.
 var errDown = fmt.Errorf("%w: somebody pulled the plug", limiter.ErrUnavailable)
 
 func open(mode limiter.FailureMode, now func() time.Time, err error) (*Store, *failing, *prometheus.Registry) {
-	inMemory := func() limiter.Store { return memstore.New(memstore.Options{Now: now}) }
+	inMemory := func() limiter.CounterStore { return memstore.New(memstore.Options{Now: now}) }
 	primary, reg := &failing{inMemory(), err}, prometheus.NewRegistry()
 	return New(Options{Primary: primary, OpenLocal: inMemory, Mode: mode, Registerer: reg}), primary, reg
 }
@@ -47,8 +78,11 @@ func TestStore(t *testing.T) {
 		err  error
 	}{{"works", nil}, {"fails", errDown}} {
 		t.Run(c.name, func(t *testing.T) {
-			storetest.Run(t, func(_ *testing.T, now func() time.Time) limiter.Store {
+			storetest.Run(t, func(t *testing.T, now func() time.Time) limiter.Store {
 				s, _, _ := open(limiter.FailureLocal, now, c.err)
+				if c.err != nil {
+					return outage{t, s}
+				}
 				return s
 			})
 		})

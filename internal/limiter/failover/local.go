@@ -15,18 +15,18 @@ const calm = 10 * time.Second
 
 // local counts in memory during an outage, and gives the memory back after it.
 type local struct {
-	open    func() limiter.Store
+	open    func() limiter.CounterStore
 	began   time.Time
-	counted atomic.Int64                  // when, since began
-	current atomic.Pointer[limiter.Store] // nil: there is no outage
+	counted atomic.Int64                         // when, since began
+	current atomic.Pointer[limiter.CounterStore] // nil: there is no outage
 }
 
-func newLocal(open func() limiter.Store) local {
+func newLocal(open func() limiter.CounterStore) local {
 	return local{open: open, began: time.Now()}
 }
 
 // store returns the store of the outage.
-func (l *local) store() limiter.Store {
+func (l *local) store() limiter.CounterStore {
 	l.counted.Store(int64(time.Since(l.began)))
 	for {
 		if s := l.current.Load(); s != nil {

@@ -72,7 +72,7 @@ type Store struct {
 	metrics *metrics
 }
 
-var _ limiter.Store = (*Store)(nil)
+var _ limiter.CounterStore = (*Store)(nil)
 
 // New returns a store with no counters.
 func New(o Options) *Store {

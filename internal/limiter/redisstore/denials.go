@@ -33,6 +33,9 @@ type denials struct {
 	calls  atomic.Int64
 	used   atomic.Int64 // counters remembered, of all shards
 	newest atomic.Int64 // from start until all of them are outdated, as a Duration
+	// since is the order from which on what a request saw holds: before it, counters
+	// were reset.
+	since  atomic.Int64
 	shards [denialShards]denialShard
 	max    int           // bytes of a shard
 	maxAge time.Duration // of what is remembered
@@ -188,8 +191,9 @@ func (d *denials) recall(hits []limiter.Hit, local time.Time, of []recalled) (no
 func (d *denials) recallOthers(hits []limiter.Hit, of []recalled) {
 	for i := range of {
 		if !of[i].known {
-			of[i].state = d.recent.Get(hits[i].Key).state
-			of[i].until = of[i].state.Until
+			if seen := d.recent.Get(hits[i].Key); seen.order >= d.since.Load() {
+				of[i].state, of[i].until = seen.state, seen.state.Until
+			}
 		}
 	}
 }
@@ -213,7 +217,7 @@ func (d *denials) lookup(key []byte, local time.Time) (remembered, bool) {
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
 	s, ok := shard.counters[string(key)]
-	if ok && s.outdated(local) {
+	if ok && (s.outdated(local) || s.order < d.since.Load()) {
 		d.forget(shard, string(key))
 		return s, false
 	}
@@ -266,6 +270,18 @@ func (d *denials) forgetAll(now time.Time) {
 	}
 }
 
+// reset forgets what calls have seen that began before now: counters were reset, and
+// whatever such a call still says of them may be from before that.
+func (d *denials) reset() {
+	if d == nil {
+		return
+	}
+	since := d.calls.Add(1) << 32
+	for last := d.since.Load(); last < since && !d.since.CompareAndSwap(last, since); {
+		last = d.since.Load()
+	}
+}
+
 // number returns the number of a call, in the order of the calls about one counter.
 func (d *denials) number() int64 {
 	if d == nil {
@@ -286,6 +302,9 @@ func (d *denials) note(b *batch, place int, hits []limiter.Hit, states []limiter
 		return
 	}
 	order := orderOf(b, place)
+	if order < d.since.Load() {
+		return
+	}
 	for i := range hits {
 		if hits[i].Hold != nil {
 			continue

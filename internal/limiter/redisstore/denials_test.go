@@ -22,7 +22,8 @@ import (
 // which it returns. Denied requests take nothing, so that it can be asked again.
 type checked struct {
 	*testing.T
-	store, plain limiter.Store
+	store, plain limiter.CounterStore
+	resets       sync.RWMutex // a reset must not come between the two answers
 	remembered   atomic.Int64 // denials from memory
 }
 
@@ -39,6 +40,8 @@ func openChecked(t *testing.T, o Options) *checked {
 }
 
 func (c *checked) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (bool, error) {
+	c.resets.RLock()
+	defer c.resets.RUnlock()
 	denied, err := c.store.Decide(ctx, hits, out)
 	got := slices.Clone(out)
 	if err != nil || !slices.ContainsFunc(got, func(d limiter.Decision) bool { return d.Remembered }) {
@@ -57,6 +60,16 @@ func (c *checked) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.
 		}
 	}
 	return denied, err
+}
+
+func (c *checked) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter, error) {
+	return c.store.Peek(ctx, hits)
+}
+
+func (c *checked) Reset(ctx context.Context, hits []limiter.Hit) error {
+	c.resets.Lock()
+	defer c.resets.Unlock()
+	return c.store.Reset(ctx, hits)
 }
 
 // TestMemoryOfDenialsChangesNoDecision runs the suite, and long random histories,

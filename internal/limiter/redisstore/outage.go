@@ -21,6 +21,19 @@ type State struct {
 	FailedAt     time.Time // of the last call that failed, zero if none has
 	Kind         string    // of its error, as the metric has it
 	Problem      string    // the error itself, without passwords
+	Breaker      string    // closed, or open: Redis is not asked; "" for a cluster
+}
+
+// state returns whether b decides.
+func (b *backend) state() State {
+	state := b.outage.now()
+	switch {
+	case b.breaker.isOpen():
+		state.Breaker = "open"
+	case b.breaker != nil:
+		state.Breaker = "closed"
+	}
+	return state
 }
 
 // outage keeps the state and logs when Redis begins to fail, now and then while

@@ -31,7 +31,7 @@ type Store struct {
 	crossSlotHits int            // of them
 }
 
-var _ limiter.Store = (*Store)(nil)
+var _ limiter.CounterStore = (*Store)(nil)
 
 // New returns a store on the Redis that o names, or an error that names what is
 // wrong with o. It does not connect: Redis need not be there yet.
@@ -108,11 +108,11 @@ func (s *Store) backends() []*backend {
 // state of the one that fails.
 func (s *Store) State() State {
 	for _, b := range s.backends() {
-		if state := b.outage.now(); !state.FailingSince.IsZero() {
+		if state := b.state(); !state.FailingSince.IsZero() {
 			return state
 		}
 	}
-	return s.main.outage.now()
+	return s.main.state()
 }
 
 // Close ends the store: it refuses new requests, waits for at most ten times the

@@ -30,6 +30,34 @@ func (m *Model) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Deci
 	return limiter.DecideHolds(hits, statesOf(hits, m.counters), m.holdsOf(hits), m.now().UnixMicro(), out), nil
 }
 
+// Peek implements limiter.CounterStore. It never fails.
+func (m *Model) Peek(_ context.Context, hits []limiter.Hit) ([]limiter.Counter, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.now().UnixMicro()
+	states, holds := statesOf(hits, m.counters), m.holdsOf(hits)
+	counters := make([]limiter.Counter, len(hits))
+	for i := range hits {
+		state := *states[i]
+		if holds[i] != nil {
+			state = holds[i].State(now)
+		}
+		counters[i] = hits[i].Limit.Counter(state, now)
+	}
+	return counters, nil
+}
+
+// Reset implements limiter.CounterStore. It never fails.
+func (m *Model) Reset(_ context.Context, hits []limiter.Hit) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range hits {
+		delete(m.counters, string(hits[i].Key))
+		delete(m.holds, string(hits[i].Key))
+	}
+	return nil
+}
+
 // holdsOf returns the holds of the counters of hits that name one.
 func (m *Model) holdsOf(hits []limiter.Hit) []*limiter.Holds {
 	holds := make([]*limiter.Holds, len(hits))

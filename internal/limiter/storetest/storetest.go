@@ -1,4 +1,4 @@
-// Package storetest is the one conformance suite for every limiter.Store. A
+// Package storetest is the one conformance suite for every limiter.CounterStore. A
 // store's own test calls Run; what only that store does (how it expires,
 // connects or evicts) is tested beside it.
 //
@@ -17,7 +17,7 @@ import (
 	"weir/internal/limiter"
 )
 
-// Run checks that a store keeps the contract of limiter.Store. open returns a
+// Run checks that a store keeps the contract of limiter.CounterStore. open returns a
 // store with no counters that takes the time from now, and closes it with
 // t.Cleanup; it is called once per case.
 func Run(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Store) {
@@ -64,6 +64,9 @@ func run(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Sto
 		{"concurrent requests on crossing counters stay whole", testCrossing},
 		{"a caller that goes away leaves the state whole", testCancelled},
 		{"hits and keys may be used again at once", testReuse},
+		{"a counter is looked at", testPeek},
+		{"a counter is reset", testReset},
+		{"counters are reset while they are used", testResetUnderLoad},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFixture(t, open)

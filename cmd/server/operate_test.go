@@ -1,0 +1,109 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// operated is a real server that operators ask, and the program that asks it.
+type operated struct {
+	t           *testing.T
+	http, debug string // addresses
+}
+
+// operate starts a server with rules of a file.
+func operate(t *testing.T, text string, args ...string) *operated {
+	t.Helper()
+	command := exec.Command(os.Args[0], append(append(local[:len(local):len(local)], "--config="+rules(t, "a.yaml", text)), args...)...)
+	command.Env = append(os.Environ(), asProgram+"=1", "DRAIN_TIMEOUT=100ms")
+	var log logFile
+	log.create(t)
+	command.Stdout, command.Stderr = log.file, log.file
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = command.Process.Signal(syscall.SIGTERM)
+		_ = command.Wait()
+	})
+	log.wait(t, `msg=listening`, 1)
+	shown, err := os.ReadFile(log.file.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &operated{t: t}
+	for _, l := range listening.FindAllStringSubmatch(string(shown), -1) {
+		switch l[1] {
+		case "http":
+			o.http = l[2]
+		case "debug":
+			o.debug = l[2]
+		}
+	}
+	if o.http == "" || o.debug == "" {
+		t.Fatalf("no addresses in %s", shown)
+	}
+	return o
+}
+
+// request asks for a unit of a user, and returns the status of HTTP.
+func (o *operated) request(user string) int {
+	o.t.Helper()
+	body := `{"domain":"api","descriptors":[{"entries":[{"key":"user","value":"` + user + `"}]}]}`
+	response, err := http.Post("http://"+o.http+"/json", "application/json", strings.NewReader(body))
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	_, _ = io.Copy(io.Discard, response.Body)
+	return response.StatusCode
+}
+
+// weir runs a command in a process of its own, with proxies that are not there, and
+// compares its exit code and what it prints with patterns.
+func (o *operated) weir(wantCode int, args string, want ...string) string {
+	o.t.Helper()
+	command := exec.Command("/bin/sh", "-c", `"$0" `+args, os.Args[0])
+	command.Env = append(os.Environ(), asProgram+"=1", "TZ=UTC", "USER=ops", "WEIR_SERVER="+o.debug, "http_proxy=http://127.0.0.1:1", "https_proxy=http://127.0.0.1:1")
+	out, err := command.CombinedOutput()
+	if _, failed := err.(*exec.ExitError); err != nil && !failed {
+		o.t.Fatal(err)
+	}
+	if code := command.ProcessState.ExitCode(); code != wantCode {
+		o.t.Errorf("weir %s: exit code %d, want %d\n%s", args, code, wantCode, out)
+	}
+	for _, pattern := range want {
+		if !regexp.MustCompile(pattern).Match(out) {
+			o.t.Errorf("weir %s printed\n%s\nwant %s", args, out, pattern)
+		}
+	}
+	return string(out)
+}
+
+// TestOperate asks a real server who is denied.
+func TestOperate(t *testing.T) {
+	o := operate(t, "domain: api\ndescriptors:\n  - key: user\n    rate_limit: {unit: year, requests_per_unit: 3}\n")
+	o.denyAlice()
+	o.weir(0, "top", `domain api, rule \S*user \(\S+a\.yaml:3:5\)`, `3 per year: 2 denied`, `2 +\d\d:\d\d:\d\d \(\d+ m?s\) +\d\d:\d\d:\d\d +user=alice\n`, `weir peek api user=alice\n`)
+	o.weir(0, "top api --this --window minute", `user=alice\n`)
+	o.weir(0, "top shop", `Nothing was denied`)
+	o.weir(0, "denials -n 1", `\n\d\d:\d\d:\d\d +.* 3 per year +\S+a\.yaml:3:5 +api user=alice\n\n`)
+	o.weir(0, "denials --output json", `"retry_after":`)
+	o.weir(2, "status --server 127.0.0.1:1", `no server answers`)
+}
+
+// denyAlice asks five times for a user who has three units.
+func (o *operated) denyAlice() {
+	o.t.Helper()
+	for n := range 5 {
+		if code := o.request("alice"); (code == http.StatusOK) != (n < 3) {
+			o.t.Fatalf("request %d: got %d", n, code)
+		}
+	}
+}

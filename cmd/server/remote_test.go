@@ -1,0 +1,214 @@
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"unicode/utf8"
+
+	"weir/internal/adminapi"
+	"weir/internal/plaintext"
+	"weir/internal/testenv"
+)
+
+var update = flag.Bool("update", false, "write testdata/remote/*.txt anew")
+
+// recorded answers on a real port as a server did, and keeps what it was asked.
+type recorded struct {
+	*httptest.Server
+	mu      sync.Mutex
+	code    int
+	answer  string
+	request *http.Request
+	body    string
+}
+
+// next sets what is answered from now on.
+func (r *recorded) next(answer string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answer = answer
+}
+
+// asked returns the last request and its body.
+func (r *recorded) asked() (request *http.Request, body string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.request, r.body
+}
+
+func answering(t *testing.T, code int, answer string) *recorded {
+	t.Helper()
+	r := &recorded{code: code, answer: answer}
+	r.Server = httptest.NewServer(r)
+	t.Cleanup(r.Close)
+	return r
+}
+
+// ServeHTTP implements http.Handler.
+func (r *recorded) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	body, _ := io.ReadAll(request.Body)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.request, r.body = request, string(body)
+	w.Header().Set("Date", "Sat, 01 Aug 2026 03:07:10 GMT")
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(r.code)
+	fmt.Fprint(w, r.answer)
+}
+
+func fromFile(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata/remote", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// remoteCases are commands by the file that holds what they print.
+var remoteCases = []struct {
+	golden, answer string
+	args           []string
+	code           int
+	asked          string // method and path
+	body           string // of the request
+	wide           bool   // some line needs more than 100 columns
+}{
+	{golden: "status", answer: "status", args: []string{"status"}, asked: "GET /status"},
+	{golden: "status_failing", answer: "failing", args: []string{"status"}, asked: "GET /status"},
+	{golden: "status_starting", answer: "starting", args: []string{"status"}, asked: "GET /status"},
+	{golden: "top", answer: "denials", args: []string{"top"}, asked: "GET /denials?replicas=all"},
+	{golden: "top_minute_this", answer: "denials", args: []string{"top", "--window=minute", "--this"}, asked: "GET /denials?replicas=this"},
+	{golden: "top_domain", answer: "denials", args: []string{"top", "login pages"}, asked: "GET /denials?replicas=all"},
+	{golden: "top_quiet", answer: "quiet", args: []string{"top"}, asked: "GET /denials?replicas=all"},
+	{golden: "top_hostile", answer: "hostile", args: []string{"top"}, asked: "GET /denials?replicas=all", wide: true},
+	{golden: "denials", answer: "denials", args: []string{"denials"}, asked: "GET /denials?replicas=all", wide: true},
+	{golden: "denials_few", answer: "denials", args: []string{"denials", "api", "-n", "1", "--this"}, asked: "GET /denials?replicas=this"},
+	{golden: "denials_quiet", answer: "quiet", args: []string{"denials"}, asked: "GET /denials?replicas=all"},
+	{golden: "denials_hostile", answer: "hostile", args: []string{"denials"}, asked: "GET /denials?replicas=all", wide: true},
+	{golden: "peek", answer: "peek", args: []string{"peek", "api", "user=alice"}, asked: "POST /peek", body: `{"domain":"api","entries":[{"key":"user","value":"alice"}]}`, wide: true},
+	{golden: "peek_excepted", answer: "excepted", args: []string{"peek", "api", "user=alice"}, asked: "POST /peek"},
+	{golden: "peek_whitelist", answer: "whitelist", args: []string{"peek", "api", "user=alice"}, asked: "POST /peek"},
+	{golden: "peek_none", answer: "none", args: []string{"peek", "api", "user=alice"}, code: 1, asked: "POST /peek"},
+	{golden: "reset", answer: "reset", args: []string{"reset", "api", "user=alice", "--by=ops team"}, asked: "POST /reset?by=ops+team", body: `{"domain":"api","entries":[{"key":"user","value":"alice"}]}`},
+	{golden: "peek_none", answer: "none", args: []string{"reset", "api", "user=alice", "--by=ops"}, code: 1, asked: "POST /reset?by=ops"},
+	{golden: "except_add", answer: "exception", args: []string{"except", "add", "api", "user=alice", "--deny", "--for=3h", "--reason=abuse, see chat", "--by=ops"}, asked: "POST /exceptions",
+		body: `{"domain":"api","entries":[{"key":"user","value":"alice"}],"effect":"deny","for":10800,"by":"ops","reason":"abuse, see chat"}`},
+	{golden: "except_list", answer: "exceptions", args: []string{"except", "list"}, asked: "GET /exceptions?replicas=all", wide: true},
+	{golden: "except_list_domain", answer: "exceptions", args: []string{"except", "list", "api", "--this"}, asked: "GET /exceptions?replicas=this"},
+	{golden: "except_list_none", answer: "no_exceptions", args: []string{"except", "list"}, asked: "GET /exceptions?replicas=all"},
+	{golden: "except_remove", answer: "exception", args: []string{"except", "remove", "7f3a", "--by=ops"}, asked: "DELETE /exceptions/7f3a?by=ops"},
+}
+
+// TestRemoteCommands compares what commands print of answers with files, and what they
+// ask for.
+func TestRemoteCommands(t *testing.T) {
+	for _, tt := range remoteCases {
+		t.Run(tt.golden, func(t *testing.T) {
+			server := answering(t, http.StatusOK, fromFile(t, tt.answer+".json"))
+			code, stdout, stderr := call(t, append(tt.args, "--server="+server.URL)...)
+			if code != tt.code || stderr != "" {
+				t.Errorf("exit code %d, stderr %s", code, stderr)
+			}
+			request, body := server.asked()
+			if asked := request.Method + " " + request.URL.RequestURI(); asked != tt.asked {
+				t.Errorf("it asks %s, want %s", asked, tt.asked)
+			}
+			if tt.body != "" && body != tt.body {
+				t.Errorf("it sends %s, want %s", body, tt.body)
+			}
+			stdout = strings.ReplaceAll(stdout, server.URL, "http://HOST:PORT")
+			if *update {
+				if err := os.WriteFile(filepath.Join("testdata/remote", tt.golden+".txt"), []byte(stdout), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if want := fromFile(t, tt.golden+".txt"); stdout != want {
+				t.Errorf("got\n%s\nwant\n%s", stdout, want)
+			}
+			if plaintext.Lines(stdout) != stdout || !utf8.ValidString(stdout) {
+				t.Errorf("a terminal may obey %q", stdout)
+			}
+			for line := range strings.Lines(stdout) {
+				if !tt.wide && !strings.Contains(line, ": weir ") && utf8.RuneCountInString(line) > 101 {
+					t.Errorf("more than 100 columns: %s", line)
+				}
+			}
+		})
+	}
+}
+
+// TestRemoteJSON prints the answers of servers as they are.
+func TestRemoteJSON(t *testing.T) {
+	for _, tt := range remoteCases {
+		t.Run(tt.golden, func(t *testing.T) {
+			answer := fromFile(t, tt.answer+".json")
+			server := answering(t, http.StatusOK, answer)
+			code, stdout, stderr := call(t, append(tt.args, "--server="+server.URL, "--output=json")...)
+			if code != tt.code || stderr != "" {
+				t.Errorf("exit code %d, stderr %s", code, stderr)
+			}
+			var got, want any
+			if err := json.Unmarshal([]byte(stdout), &got); err != nil {
+				t.Fatalf("%v in %s", err, stdout)
+			}
+			if plaintext.Lines(stdout) != stdout || !strings.Contains(stdout, "\n  \"") {
+				t.Errorf("a terminal may obey %q, or it is not indented", stdout)
+			}
+			filtered := tt.args[0] == "denials" || slices.Contains(tt.args, "login pages") || tt.golden == "except_list_domain" || tt.golden == "except_remove"
+			if err := json.Unmarshal([]byte(answer), &want); err != nil {
+				t.Fatal(err)
+			}
+			if gotText, wantText := fmt.Sprint(got), fmt.Sprint(want); !filtered && gotText != wantText {
+				t.Errorf("got %s, want %s", gotText, wantText)
+			} else if len(gotText) > len(wantText)+64 {
+				t.Errorf("got %s of %s", gotText, wantText)
+			}
+		})
+	}
+}
+
+// TestPastedDescriptor runs commands that others suggest in a shell: what is asked for
+// then is what was denied, byte by byte.
+func TestPastedDescriptor(t *testing.T) {
+	shell := testenv.Shell(t)
+	server := answering(t, http.StatusOK, fromFile(t, "hostile.json"))
+	_, stdout, _ := call(t, "denials", "--server="+server.URL)
+	var asked []string
+	server.next(fromFile(t, "none.json"))
+	for _, row := range regexp.MustCompile(`(?m)^[0-9:]{8}  \S.*  ('a\S*' '.*')$`).FindAllStringSubmatch(stdout, -1) {
+		command := exec.Command(shell, "-c", `"$0" peek `+row[1]+" --server "+server.URL, os.Args[0])
+		command.Env = append(os.Environ(), asProgram+"=1")
+		out, _ := command.CombinedOutput() // the answer is of another descriptor
+		var d adminapi.Descriptor
+		_, body := server.asked()
+		if err := json.Unmarshal([]byte(body), &d); err != nil {
+			t.Fatalf("%s: %v\n%s", row[1], err, out)
+		}
+		domain, entries, err := d.Bytes()
+		if err != nil || domain != "a'p\x1bi" {
+			t.Errorf("%s asks for the domain %q (error: %v)", row[1], domain, err)
+		}
+		asked = append(asked, fmt.Sprintf("%q", entries))
+	}
+	want := []string{
+		fmt.Sprintf("%q", []adminapi.KeyValue{{Key: "user", Value: "\x1b[31mred\x1b[0m\n\x00"}}),
+		fmt.Sprintf("%q", []adminapi.KeyValue{{Key: "user", Value: "\xff\xfe'; rm -rf /"}}),
+		fmt.Sprintf("%q", []adminapi.KeyValue{{Key: "user", Value: "<script>alert(1)</script>"}, {Key: `-x=,\`, Value: "\u202egnp"}}),
+	}
+	if !slices.Equal(asked, want) {
+		t.Errorf("got %s, want %s, pasted from\n%s", asked, want, stdout)
+	}
+}

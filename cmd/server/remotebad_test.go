@@ -1,0 +1,117 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"weir/internal/testenv"
+)
+
+// TestRemoteBadInput has a message for what is wrong with a command or its server.
+func TestRemoteBadInput(t *testing.T) {
+	dir := rules(t, "token", "swordfish\n", "empty", "\n", "two", "sword\nfish\n", "large", strings.Repeat("x", 5000), "ca.pem", "none")
+	unauthorized := answering(t, http.StatusUnauthorized, "the token is missing or wrong\n").URL
+	ok := answering(t, http.StatusOK, fromFile(t, "exception.json")).URL
+	missing := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "there is no exception x", http.StatusNotFound)
+	})
+	notThere := httptest.NewServer(missing)
+	defer notThere.Close()
+	except := func(args ...string) []string {
+		return append([]string{"except", "add", "api", "user=alice", "--server=" + ok, "--for=1h", "--reason=why"}, args...)
+	}
+	for _, tt := range []struct {
+		name   string
+		args   []string
+		code   int
+		stderr string
+	}{
+		{"nobody there", []string{"status", "--server=127.0.0.1:1"}, 2, "weir: no server answers at http://127.0.0.1:1: connection refused; --server says where its debug port is\n"},
+		{"bad server", []string{"top", "--server=ftp://u:swordfish@weir"}, 2, "weir: --server ($WEIR_SERVER): it is no address of a server, allowed are host:port, http://host:port and https://host:port\n"},
+		{"no token", []string{"denials", "--server=" + unauthorized}, 2, "weir: the server at " + unauthorized + " refuses this: the token is missing or wrong; --token-file names the file of its token\n"},
+		{"wrong token", []string{"denials", "--server=" + unauthorized, "--token-file=" + dir + "/token"}, 2, "weir: the server at " + unauthorized + " refuses this: the token is missing or wrong; it does not accept the token of --token-file\n"},
+		{"no token file", []string{"status", "--server=" + ok, "--token-file=swordfish"}, 2, "weir: --token-file ($WEIR_TOKEN_FILE): no such file or directory\n"},
+		{"directory as token file", []string{"status", "--server=" + ok, "--token-file=" + dir}, 2, "weir: --token-file ($WEIR_TOKEN_FILE): is a directory\n"},
+		{"empty token file", []string{"status", "--server=" + ok, "--token-file=" + dir + "/empty"}, 2, "weir: --token-file ($WEIR_TOKEN_FILE): it is empty\n"},
+		{"two tokens", []string{"status", "--server=" + ok, "--token-file=" + dir + "/two"}, 2, "weir: --token-file ($WEIR_TOKEN_FILE): it holds more than a token, allowed are ASCII characters without blanks\n"},
+		{"endless token file", []string{"status", "--server=" + ok, "--token-file=/dev/zero"}, 2, "weir: --token-file ($WEIR_TOKEN_FILE): it is larger than 4 KiB, which no token is\n"},
+		{"bad authorities", []string{"status", "--server=" + ok, "--ca-file=" + dir + "/ca.pem"}, 2, "weir: --ca-file ($WEIR_CA_FILE): " + dir + "/ca.pem: no certificate in PEM form\n"},
+		{"no timeout", []string{"status", "--server=" + ok, "--timeout=0s"}, 2, "weir: --timeout: 0s is not allowed, allowed is more than 0s\n"},
+		{"bad output", []string{"status", "--output=xml"}, 2, `"text","json"`},
+		{"bad window", []string{"top", "--window=day"}, 2, `"minute","hour"`},
+		{"no denials", []string{"denials", "-n", "0"}, 2, "weir: -n: 0 is not allowed, allowed is 1 or more\n"},
+		{"bad descriptor", []string{"peek", "api", "user=alice,"}, 2, `weir: descriptor "user=alice,": entry 2 has no key` + "\n"},
+		{"bad escape", []string{"reset", "api", `user=\xg`}, 2, `\x needs two hexadecimal digits, such as \x0a` + "\n"},
+		{"bad domain", []string{"peek", `api\`, "user=alice"}, 2, `weir: domain "api\\": a backslash at the end, write \\ for one` + "\n"},
+		{"bad domain of a list", []string{"top", `\x`}, 2, `weir: domain "\\x": \x needs two hexadecimal digits`},
+		{"no descriptor", []string{"peek", "api"}, 2, "Usage: weir peek <domain> <descriptor>"},
+		{"no effect", except(), 2, "weir: missing flags: --allow or --deny or --amount=10x\n"},
+		{"two effects", except("--allow", "--deny"), 2, "weir: --allow and --deny can't be used together\n"},
+		{"bad amount", except("--amount=ten"), 2, `weir: --amount: "ten" is not allowed, allowed are 0.001x to 1000000x, such as 10x` + "\n"},
+		{"amount of nothing", except("--amount=0"), 2, `"0" is not allowed`},
+		{"negative amount", except("--amount=-1x"), 2, `"-1x" is not allowed`},
+		{"amount that is none", except("--amount=NaN"), 2, `"NaN" is not allowed`},
+		{"bad duration", except("--allow", "--for=tomorrow"), 2, `weir: --for: "tomorrow" is not a duration`},
+		{"past", except("--allow", "--for=-1h"), 2, "weir: --for: -1h0m0s is not allowed, allowed is more than 0s\n"},
+		{"empty reason", except("--allow", "--reason= "), 2, "weir: --reason: it is empty\n"},
+		{"no such exception", []string{"except", "remove", "x", "--server=" + notThere.URL}, 1, "weir: the server at " + notThere.URL + " answers: there is no exception x\n"},
+		{"misspelt command", []string{"except", "lst"}, 2, `weir: unknown command "except lst", did you mean list?` + "\n"},
+		{"no such command", []string{"except", "frob"}, 2, `weir: unknown command "except frob", allowed are add, list, remove` + "\n"},
+		{"no command", []string{"except"}, 2, "Usage: weir except <command>"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			code, stdout, stderr := call(t, tt.args...)
+			compare(t, tt.code, nil, []string{tt.stderr}, code, stdout, stderr)
+			if strings.Contains(stdout+stderr, "swordfish") {
+				t.Errorf("the token is shown: %s%s", stdout, stderr)
+			}
+		})
+	}
+}
+
+// TestRemoteByVariables asks the server of the environment, whose tokens are not shown.
+func TestRemoteByVariables(t *testing.T) {
+	dir := rules(t, "token", "swordfish\n")
+	server := answering(t, http.StatusOK, fromFile(t, "quiet.json"))
+	t.Setenv("WEIR_SERVER", server.URL)
+	for _, name := range []string{"ADMIN_TOKEN_FILE", "WEIR_TOKEN_FILE"} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, filepath.Join(dir, "token"))
+			code, stdout, stderr := call(t, "top")
+			compare(t, 0, []string{"Nothing was denied"}, nil, code, stdout, stderr)
+			request, _ := server.asked()
+			if got := request.Header.Get("Authorization"); got != "Bearer swordfish" || strings.Contains(stdout+stderr, "swordfish") {
+				t.Errorf("it sends %q and shows %s%s", got, stdout, stderr)
+			}
+		})
+	}
+	if err := os.WriteFile(filepath.Join(dir, "ca.pem"), testenv.NewAuthority(t).PEM(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server.next(fromFile(t, "exception.json"))
+	_, stdout, _ := call(t, "except", "add", "api", "user=alice", "--amount=2.5", "--for=1h", "--reason=why", "--by=ops", "--token-file="+dir+"/token", "--ca-file="+dir+"/ca.pem")
+	if want := "weir except remove 7f3a --token-file " + dir + "/token --ca-file " + dir + "/ca.pem\n"; !strings.HasSuffix(stdout, want) {
+		t.Errorf("got\n%s\nwant at its end %s", stdout, want)
+	}
+	if _, body := server.asked(); !strings.Contains(body, `"effect":"amount","factor":2.5,"for":3600,`) {
+		t.Errorf("it sends %s", body)
+	}
+}
+
+// TestNameForAudit is that of the user, if none is given.
+func TestNameForAudit(t *testing.T) {
+	t.Setenv("USER", "ops")
+	for by, want := range map[string]string{"": "ops", "alice": "alice"} {
+		if got := (who{By: by}).name(); got != want {
+			t.Errorf("--by=%s: got %q, want %q", by, got, want)
+		}
+	}
+	t.Setenv("USER", "")
+	if got := (who{}).name(); got == "" {
+		t.Error("there is no name without USER")
+	}
+}

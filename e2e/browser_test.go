@@ -1,0 +1,148 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/cdproto/network"
+	cdppage "github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"weir/internal/testenv"
+)
+
+// tab is a tab of a browser that shows the console of a server.
+type tab struct {
+	t    *testing.T
+	ctx  context.Context
+	base string // address of the server
+
+	mu    sync.Mutex
+	wrong []string // what no page of the console may do
+}
+
+// watch lets each page report what its policy refused, from the first byte on.
+const watch = `document.addEventListener("securitypolicyviolation", e => console.error("policy: " + e.violatedDirective + " " + e.blockedURI))`
+
+// newTab opens a tab. When its test ends, it must not have opened a dialog, run a script
+// that failed or was refused, nor asked another server for anything.
+func newTab(t *testing.T, browser context.Context, addr string) *tab {
+	t.Helper()
+	opened, closes := chromedp.NewContext(browser)
+	if err := chromedp.Do(opened); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(opened, patience)
+	p := &tab{t: t, ctx: ctx, base: "http://" + addr}
+	t.Cleanup(func() {
+		if t.Failed() {
+			shown, _ := chromedp.Run(ctx, chromedp.Evaluate[string]("location.href + '\\n' + document.body.innerText"))
+			t.Logf("the tab shows %s", shown)
+		}
+		cancel()
+		closes()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.wrong != nil {
+			t.Errorf("the tab had %s", strings.Join(p.wrong, "\n"))
+		}
+	})
+	if err := chromedp.Listen(ctx, p.look); err != nil {
+		t.Fatal(err)
+	}
+	_, err := chromedp.Call(ctx, network.Enable, network.EnableParams{})
+	if err == nil {
+		_, err = chromedp.Call(ctx, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: watch})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// look notes what no page may do.
+func (p *tab) look(event any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch e := event.(type) {
+	case *cdppage.EventJavascriptDialogOpening:
+		p.wrong = append(p.wrong, "a dialog: "+e.Message)
+	case *runtime.EventExceptionThrown:
+		p.wrong = append(p.wrong, "an exception: "+fmt.Sprint(e.ExceptionDetails))
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == runtime.ConsoleAPICalledTypeError {
+			p.wrong = append(p.wrong, "an error: "+fmt.Sprintf("%s", e.Args[0].Value))
+		}
+	case *network.EventRequestWillBeSent:
+		if asked := e.Request.URL; !strings.HasPrefix(asked, p.base+"/") && !strings.HasPrefix(asked, "about:") {
+			p.wrong = append(p.wrong, "a request to "+asked)
+		}
+	}
+}
+
+// do does what it is given, which must succeed.
+func (p *tab) do(actions ...chromedp.Action[chromedp.Void]) {
+	p.t.Helper()
+	if err := chromedp.Do(p.ctx, actions...); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// open shows a page.
+func (p *tab) open(path string) {
+	p.t.Helper()
+	p.do(chromedp.Navigate(p.base + path))
+}
+
+// get returns what an expression of JavaScript is, as text.
+func (p *tab) get(expression string) string {
+	p.t.Helper()
+	text, err := chromedp.Run(p.ctx, chromedp.Evaluate[string]("String("+expression+")"))
+	if err != nil {
+		p.t.Fatalf("%s: %v", expression, err)
+	}
+	return text
+}
+
+// wants waits until what has an id shows all texts.
+func (p *tab) wants(id string, texts ...string) {
+	p.t.Helper()
+	testenv.Eventually(p.t, func() error {
+		got := p.get(fmt.Sprintf(`document.getElementById(%q)?.innerText`, id))
+		for _, want := range texts {
+			if !strings.Contains(got, want) {
+				return fmt.Errorf("%s has no %q, it shows\n%s", id, want, got)
+			}
+		}
+		return nil
+	})
+}
+
+// presses presses keys, one after the other.
+func (p *tab) presses(keys ...string) {
+	p.t.Helper()
+	for _, key := range keys {
+		p.do(chromedp.KeyEvent(key))
+	}
+}
+
+// tabTo presses Tab until an element that a selector names has the focus, which must be
+// visible.
+func (p *tab) tabTo(selector string) {
+	p.t.Helper()
+	for range 100 {
+		p.presses(kb.Tab)
+		if p.get(fmt.Sprintf(`document.activeElement.matches(%q)`, selector)) == "true" {
+			if style := p.get(`getComputedStyle(document.activeElement).outlineStyle`); style == "none" {
+				p.t.Errorf("the focus on %s cannot be seen", selector)
+			}
+			return
+		}
+	}
+	p.t.Fatalf("no way leads to %s by Tab", selector)
+}

@@ -1,0 +1,443 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	service "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
+
+	"weir/internal/testenv"
+)
+
+// rawBytes sends messages as they are.
+type rawBytes struct{}
+
+func (rawBytes) Marshal(v any) ([]byte, error)      { return *v.(*[]byte), nil }
+func (rawBytes) Unmarshal(data []byte, v any) error { *v.(*[]byte) = slices.Clone(data); return nil }
+func (rawBytes) Name() string                       { return "proto" }
+
+// askFor asks n times for a request with an entry that has any bytes.
+func askFor(t *testing.T, w *weir, n int, key, value string) {
+	t.Helper()
+	conn, err := grpc.NewClient(w.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	stand := strings.Repeat("z", len(value)) // which is text
+	message, err := proto.Marshal(&service.RateLimitRequest{Domain: "api", Descriptors: []*ratelimit.RateLimitDescriptor{descriptor(key, stand)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	message = []byte(strings.Replace(string(message), stand, value, 1))
+	for range n {
+		var answer []byte
+		if err := conn.Invoke(t.Context(), "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", &message, &answer, grpc.ForceCodec(rawBytes{})); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+var updatePictures = flag.Bool("update-pictures", false, "write docs/console/*.png anew")
+
+const consoleRules = `domain: api
+descriptors:
+  - key: user
+    rate_limit: {unit: day, requests_per_unit: 3}
+  - key: tenant
+    value: acme
+    rate_limits:
+      - {unit: minute, requests_per_unit: 1000}
+      - {unit: day, requests_per_unit: 50000, name: daily}
+    descriptors:
+      - key: path
+        value: /export/*
+        rate_limit: {unit: hour, requests_per_unit: 10}
+`
+
+// TestConsole has a browser show what a server does under traffic.
+func TestConsole(t *testing.T) {
+	t.Parallel()
+	browser, redis := testenv.Browser(t), testenv.RedisServer(t)
+	rules := writeRules(t, consoleRules)
+	w := startWeir(t, rules, onRedis(redis)...)
+	askFor(t, w, 23, "user", "mallory")
+	askFor(t, w, 4, "user", "bob")
+	askFor(t, w, 40, "tenant", "acme")
+	run := func(name string, test func(t *testing.T, p *tab)) {
+		t.Run(name, func(t *testing.T) { test(t, newTab(t, browser, w.debug)) })
+	}
+	run("now", func(t *testing.T, p *tab) { showsNow(p, w, rules) })
+	run("rules", func(t *testing.T, p *tab) { showsRules(p, w) })
+	run("pictures", func(t *testing.T, p *tab) { takePictures(p, rules) })
+	run("exception by keyboard", func(t *testing.T, p *tab) { letsPass(p, w) })
+	run("typed text stays", func(t *testing.T, p *tab) { keepsText(p, w) })
+	run("hostile values", func(t *testing.T, p *tab) { showsAsText(p, w) })
+	run("widths and colours", func(t *testing.T, p *tab) { fits(p) })
+	t.Run("without scripts", func(t *testing.T) { worksWithoutScripts(t, w) })
+	t.Run("signing in", func(t *testing.T) { signsIn(t, browser) })
+}
+
+// showsNow finds the abusive user and the rule, sees the panels change by themselves, and
+// sees that a load fails.
+func showsNow(p *tab, w *weir, rules string) {
+	p.open("/")
+	if text := p.get("document.body.innerText"); !strings.Contains(text, "/console") {
+		p.t.Errorf("the status page does not name the console:\n%s", text)
+	}
+	p.open("/console")
+	p.wants("panel-keys", "user=mallory", "20", "3 per day", "rules.yaml:3:5", "user=bob", "1")
+	p.wants("panel-last", "user=mallory", "rules.yaml:3:5")
+	p.wants("panel-store", "works", "in Redis at", "Breaker", "closed")
+	p.wants("panel-server", "healthy", "3 in 1 domains")
+	p.wants("panel-loads", "loaded", "3 rules serve.")
+	p.wants("panel-exceptions", "There are no exceptions.")
+
+	// From here on the panels change by themselves.
+	askFor(p.t, w, 5, "user", "mallory")
+	p.wants("panel-keys", "25")
+	replaceRules(p.t, rules, consoleRules+"  - key: broken\n    rate_limits: []\n")
+	p.wants("panel-loads", "failed", "rules.yaml:15:18", "the list is empty", "The rules before it serve on.")
+	replaceRules(p.t, rules, consoleRules)
+	askFor(p.t, w, 10, "tenant", "acme")
+	testenv.Eventually(p.t, func() error {
+		got := p.get(`document.getElementById("panel-store").innerText`)
+		if !regexp.MustCompile(`Calls\s+[0-9.]+ a second`).MatchString(got) || !strings.Contains(got, "ms on average") {
+			return fmt.Errorf("the store shows %s", got)
+		}
+		if points := p.get(`document.querySelector(".line-decided")?.getAttribute("points").split(" ").length`); points == "undefined" || points == "1" {
+			return fmt.Errorf("the curve has %s points", points)
+		}
+		return nil
+	})
+	p.wants("panel-rates", "Decisions", "Denials", "15 min ago")
+	p.do(chromedp.Click(chromedp.CSS("#minutes summary")))
+	p.wants("panel-rates", "Minute until")
+}
+
+// showsRules sees rates while there is traffic, and finds a rule by a filter.
+func showsRules(p *tab, w *weir) {
+	p.open("/console/rules")
+	p.wants("panel-rules", "3 rules.", "api", "tenant=acme", "50000 per day daily", "path=/export/*", "rules.yaml:11:9")
+	askFor(p.t, w, 50, "user", "mallory") // since the page looked for the first time
+	testenv.Eventually(p.t, func() error {
+		got := p.get(`document.getElementById("panel-rules").innerText`)
+		if !regexp.MustCompile(`user +[0-9.]+/s asked +[0-9.]+/s over`).MatchString(strings.ReplaceAll(got, "\n", " ")) {
+			return fmt.Errorf("no rates in %s", got)
+		}
+		return nil
+	})
+	p.do(chromedp.SendKeys(chromedp.ID("filter"), "EXPORT"+kb.Enter))
+	p.wants("panel-rules", "1 of 3 rules.", "path=/export/*")
+	if text := p.get(`document.getElementById("panel-rules").innerText`); strings.Contains(text, "user") {
+		p.t.Errorf("the filter leaves %s", text)
+	}
+}
+
+// letsPass goes from a key to an exception for it without a mouse, and removes it again.
+func letsPass(p *tab, w *weir) {
+	p.open("/console/")
+	p.presses(kb.Tab)
+	if got := p.get("document.activeElement.innerText"); got != "Skip to the content" {
+		p.t.Errorf("the first stop is %q", got)
+	}
+	p.tabTo(`#panel-keys td a[href*="mallory"]`)
+	p.presses(kb.Enter)
+	p.wants("panel-explain", "user=mallory", "key", "rules.yaml:3:5", "3 per day", "0 of 3")
+	p.tabTo("#reason")
+	p.presses("on call, until morning", kb.Enter)
+	p.wants("main", "The exception is added.")
+	p.wants("panel-exceptions", "user=mallory", "allow", "on call, until morning", "in 1 h 59 min")
+	testenv.Eventually(p.t, func() error {
+		client := dial(p.t, w.grpc)
+		answer, err := client.ShouldRateLimit(p.t.Context(), &service.RateLimitRequest{
+			Domain: "api", Descriptors: []*ratelimit.RateLimitDescriptor{descriptor("user", "mallory")},
+		})
+		if err == nil && answer.GetOverallCode() != service.RateLimitResponse_OK {
+			err = fmt.Errorf("got %v", answer)
+		}
+		return err
+	})
+	p.tabTo(`button[aria-label*="mallory"]`)
+	p.presses(kb.Enter)
+	p.wants("main", "The exception is removed.", "There are no exceptions.")
+
+	// What cannot be added stays in the form, with the reason.
+	p.do(chromedp.SendKeys(chromedp.ID("domain"), "api"), chromedp.SendKeys(chromedp.ID("descriptor"), "user=bob"),
+		chromedp.SetValue(chromedp.ID("for"), "soon"), chromedp.SendKeys(chromedp.ID("reason"), "why not"+kb.Enter))
+	p.wants("main", `"soon" is no time such as 30m`)
+	if got := p.get(`document.getElementById("descriptor").value + document.getElementById("reason").value`); got != "user=bobwhy not" {
+		p.t.Errorf("the form has %q", got)
+	}
+}
+
+// keepsText types, closes details and selects while the panels change.
+func keepsText(p *tab, w *weir) {
+	p.open("/console/rules")
+	first := p.get(`document.querySelector(".tree details").id`)
+	p.do(chromedp.Click(chromedp.CSS(".tree summary")), chromedp.SendKeys(chromedp.ID("filter"), "half a wo"))
+	p.get(`(window.before = document.querySelector(".tree"), "")`)
+	askFor(p.t, w, 3, "tenant", "acme")
+	testenv.Until(p.t, "the panel is a new one", func() bool { return p.get(`window.before.isConnected`) == "false" })
+	want := "half a wo filter false"
+	if got := p.get(fmt.Sprintf(`document.getElementById("filter").value + " " + document.activeElement.id + " " + document.getElementById(%q).open`, first)); got != want {
+		p.t.Errorf("got %q, want %q", got, want)
+	}
+
+	askFor(p.t, w, 3, "user", "mallory")
+	p.open("/console/")
+	p.get(`(document.getSelection().selectAllChildren(document.getElementById("h-keys")), window.before = document.querySelector("#panel-keys table"), window.other = document.querySelector("#panel-last table"), "")`)
+	askFor(p.t, w, 3, "user", "mallory")
+	testenv.Until(p.t, "another panel is a new one", func() bool { return p.get(`window.other.isConnected`) == "false" })
+	if got := p.get(`document.getSelection().toString() + " " + window.before.isConnected`); got != "Most limited keys true" {
+		p.t.Errorf("the selection is %q", got)
+	}
+	p.do(chromedp.Click(chromedp.ID("pause")))
+	p.get(`(document.getSelection().removeAllRanges(), "")`)
+	if got := p.get(`document.getElementById("pause").ariaPressed`); got != "true" {
+		p.t.Errorf("pressed is %s", got)
+	}
+}
+
+// showsAsText asks for values that would do harm as markup.
+func showsAsText(p *tab, w *weir) {
+	long := strings.Repeat("y", 10_000)
+	values := []string{`<script>alert(1)</script>`, `"><img src=x onerror=alert(2)>`, "\x1b[31mred\x1b[0m\u202etxt", "\xff\xfe\x00a", `{{.}} javascript:alert(3)`, long}
+	for _, value := range values {
+		askFor(p.t, w, 6, "user", value)
+	}
+	p.open("/console/")
+	shown := []string{"user=" + values[0], "user=" + values[1], `user=\x1b[31mred\x1b[0m\u202etxt`, `user=\xff\xfe\x00a`, "user=" + values[4], "user=yyyy", "cut, 10000 bytes"}
+	p.wants("panel-keys", shown...)
+	p.wants("panel-last", shown[1:]...)
+	for _, value := range values[:5] {
+		// From a key one click leads to the form with exactly this value.
+		p.open("/console/")
+		links := p.get(`[...document.querySelectorAll("#panel-keys td:first-child a")].map(a => a.href).join("\n")`)
+		found := slices.IndexFunc(strings.Split(links, "\n"), func(link string) bool {
+			u, err := url.Parse(link)
+			return err == nil && strings.Contains(u.Query().Get("descriptor"), strings.NewReplacer("\x1b", `\x1b`, "\u202e", `\xe2\x80\xae`, "\xff\xfe\x00", `\xff\xfe\x00`).Replace(value))
+		})
+		if found < 0 {
+			p.t.Errorf("no link leads to %q:\n%s", value, links)
+			continue
+		}
+		p.open(strings.TrimPrefix(strings.Split(links, "\n")[found], p.base))
+		p.wants("panel-explain", "3 per day", "0 of 3")
+	}
+	p.open("/console/explain?" + url.Values{"domain": {"<b>"}, "descriptor": {"<i>x</i>=" + long}}.Encode())
+	p.wants("main", `there are no rules for the domain "<b>"`)
+}
+
+// fits looks at each page in a narrow window and a wide one, in light and dark colours.
+func fits(p *tab) {
+	pages := []string{"", "?window=hour&servers=all", "rules", "exceptions", "explain?domain=api&descriptor=user%3Dmallory", "signin"}
+	for _, scheme := range []string{"light", "dark"} {
+		if _, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}); err != nil {
+			p.t.Fatal(err)
+		}
+		for _, width := range []int64{360, 1280} {
+			p.do(chromedp.EmulateViewport(width, 800))
+			for _, page := range pages {
+				p.open("/console/" + page)
+				if got := p.get("document.scrollingElement.scrollWidth"); got != strconv.FormatInt(width, 10) {
+					p.t.Errorf("%q in %d: is %s wide", page, width, got)
+				}
+				if bad := p.get(contrasts); bad != "" {
+					p.t.Errorf("%q in %s: %s", page, scheme, bad)
+				}
+				if bad := p.get(unnamed); bad != "" {
+					p.t.Errorf("%q: without a name: %s", page, bad)
+				}
+			}
+		}
+		if dark := p.get(`getComputedStyle(document.body).backgroundColor.match(/[0-9]+/)[0] < 128`) == "true"; dark != (scheme == "dark") {
+			p.t.Errorf("the page is dark: %v, the scheme is %s", dark, scheme)
+		}
+	}
+}
+
+// contrasts lists the texts whose contrast is less than that of WCAG AA.
+const contrasts = `(() => {
+	const parse = c => c.match(/[0-9.]+/g).map(Number);
+	const light = c => { const [r, g, b] = c.slice(0, 3).map(v => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+	const ground = e => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] > 0) return c; } return [255, 255, 255]; };
+	const bad = [];
+	for (const e of document.querySelectorAll("body *")) {
+		if (![...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()) || e.closest("svg, .hidden, .skip")) continue;
+		const [a, b] = [light(parse(getComputedStyle(e).color)), light(ground(e))].sort((x, y) => y - x);
+		if ((a + 0.05) / (b + 0.05) < 4.5) bad.push(e.tagName + " " + e.className + " " + e.textContent.slice(0, 40) + " " + ((a + 0.05) / (b + 0.05)).toFixed(2));
+	}
+	return bad.join("\n");
+})()`
+
+// unnamed lists what has no name for a screen reader, and headers of tables without scope.
+const unnamed = `[
+	...[...document.querySelectorAll("input:not([type=hidden]), select")].filter(e => !e.labels.length),
+	...[...document.querySelectorAll("th")].filter(e => !e.scope),
+	...[...document.querySelectorAll("a, button, summary")].filter(e => !(e.textContent.trim() || e.ariaLabel)),
+	...[...document.querySelectorAll("section")].filter(e => !document.getElementById(e.getAttribute("aria-labelledby"))),
+].map(e => e.outerHTML.slice(0, 80)).join("\n")`
+
+// worksWithoutScripts adds and removes an exception and resets counters by forms alone.
+func worksWithoutScripts(t *testing.T, w *weir) {
+	base := "http://" + w.debug + "/console/"
+	post := func(path string, form url.Values, want string) string {
+		t.Helper()
+		answer, err := client.PostForm(base+path, form)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		var body bytes.Buffer
+		if _, err := body.ReadFrom(answer.Body); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(body.String(), want) {
+			t.Errorf("%s: no %q in\n%s", path, want, &body)
+		}
+		return body.String()
+	}
+	bob := url.Values{"domain": {"api"}, "descriptor": {"user=bob"}}
+	post("reset", bob, "The counters are set to zero.")
+	page, err := fetch(base + "explain?" + bob.Encode())
+	if err != nil || !strings.Contains(page.body, "3 of 3") {
+		t.Errorf("got %s (error: %v)", page.body, err)
+	}
+	for header, want := range map[string]string{"Content-Security-Policy": "default-src 'none'; script-src 'self'", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Cache-Control": "no-store"} {
+		if got := page.header.Get(header); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %s", header, got)
+		}
+	}
+	form := url.Values{"effect": {"amount"}, "factor": {"10x"}, "for": {"1h"}, "reason": {"sale"}, "by": {"carol"}, "domain": {"api"}, "descriptor": {"user=bob"}}
+	list := post("exceptions", form, "The exception is added.")
+	id := regexp.MustCompile(`name="id" value="([^"]+)"`).FindStringSubmatch(list)
+	if id == nil || !strings.Contains(list, "carol") || !strings.Contains(list, "× 10") {
+		t.Fatalf("got %s", list)
+	}
+	post("exceptions/remove", url.Values{"id": {id[1]}}, "There are no exceptions.")
+	form.Set("factor", "many")
+	post("exceptions", form, "is no number")
+	post("exceptions/remove", url.Values{"id": {"none"}}, `role="alert"`)
+}
+
+// signsIn looks at the console from elsewhere, with a wrong token, the right one, and none.
+func signsIn(t *testing.T, browser context.Context) {
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("the-token-of-this-test-0123456789\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := startWeir(t, writeRules(t, consoleRules), "DEBUG_HOST=0.0.0.0", "ADMIN_TOKEN_FILE="+token)
+	_, port, err := net.SplitHostPort(w.debug)
+	if err != nil {
+		t.Fatal(err)
+	}
+	askFor(t, w, 9, "user", "mallory")
+	p := newTab(t, browser, net.JoinHostPort(testenv.OuterHost(t), port))
+	p.open("/console/rules")
+	p.wants("main", "Sign in", "Token")
+	if text := p.get("document.body.innerText"); strings.Contains(text, "tenant") || strings.Contains(text, "Exceptions") {
+		t.Errorf("without a token the page shows %s", text)
+	}
+	p.do(chromedp.SendKeys(chromedp.ID("token"), "wrong"+kb.Enter))
+	testenv.Until(t, "the token is refused", func() bool { return p.get(`document.querySelector("[role=alert]") !== null`) == "true" })
+	p.do(chromedp.SendKeys(chromedp.ID("token"), "the-token-of-this-test-0123456789"+kb.Enter))
+	p.wants("panel-keys", "user=mallory", "6")
+	p.wants("panel-store", "in memory", "Counters", "1 of at most")
+	p.do(chromedp.Click(chromedp.CSS("form[action='/console/signout'] button")))
+	p.wants("main", "Sign in", "Token")
+
+	// On the machine itself, one sees all, and signs in to change anything.
+	p = newTab(t, browser, net.JoinHostPort("127.0.0.1", port))
+	p.open("/console/exceptions")
+	p.wants("main", "To change anything, sign in.")
+	if p.get(`document.querySelectorAll("form[method=post]").length`) != "0" {
+		t.Error("there are forms that would be refused")
+	}
+}
+
+// takePictures takes those of docs/console.md, or looks whether they are there.
+func takePictures(p *tab, rules string) {
+	p.do(chromedp.EmulateViewport(1000, 1100))
+	document := readDocument(p.t, filepath.Join(testenv.Repository(p.t), "docs/console.md"))
+	for name, path := range map[string]string{"now": "", "rules": "rules", "exceptions": "exceptions?domain=api&descriptor=user%3Dmallory", "explain": "explain?domain=api&descriptor=user%3Dmallory", "signin": "signin"} {
+		file := filepath.Join(testenv.Repository(p.t), "docs/console", name+".png")
+		if !strings.Contains(document, "console/"+name+".png") {
+			p.t.Errorf("docs/console.md does not show %s", name)
+		}
+		if *updatePictures {
+			p.open("/console/" + path)
+			p.get(fmt.Sprintf(`(() => { const all = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT); while (all.nextNode()) all.currentNode.data = all.currentNode.data.replaceAll(%q, "config"); return ""; })()`, rules))
+			picture, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			if err := os.WriteFile(file, withFewColours(p.t, picture), 0o644); err != nil {
+				p.t.Fatal(err)
+			}
+		}
+		if info, err := os.Stat(file); err != nil || info.Size() >= 150_000 {
+			p.t.Errorf("%s is missing or has 150000 bytes or more (error: %v); -update-pictures takes it anew", name, err)
+		}
+	}
+}
+
+// withFewColours returns a picture with the 256 colours that are in most of it.
+func withFewColours(t *testing.T, picture []byte) []byte {
+	t.Helper()
+	full, err := png.Decode(bytes.NewReader(picture))
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[color.Color]int{}
+	bounds := full.Bounds()
+	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
+		for x := bounds.Min.X; x < bounds.Max.X; x++ {
+			counts[full.At(x, y)]++
+		}
+	}
+	var colours color.Palette
+	for c := range counts {
+		colours = append(colours, c)
+	}
+	slices.SortFunc(colours, func(a, b color.Color) int { return counts[b] - counts[a] })
+	few := image.NewPaletted(bounds, colours[:min(256, len(colours))])
+	nearest := map[color.Color]uint8{}
+	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
+		for x := bounds.Min.X; x < bounds.Max.X; x++ {
+			c := full.At(x, y)
+			i, known := nearest[c]
+			if !known {
+				i = uint8(few.Palette.Index(c))
+				nearest[c] = i
+			}
+			few.SetColorIndex(x, y, i)
+		}
+	}
+	var out bytes.Buffer
+	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, few); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}

@@ -1,0 +1,61 @@
+package admin
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/pprof"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// profiles serves /debug/pprof/.
+func profiles(between time.Duration) http.Handler {
+	mux, rest := http.NewServeMux(), &pause{between: between}
+	mux.HandleFunc("/debug/pprof/{$}", pprof.Index) // the list of profiles
+	// Not pprof.Cmdline: flags may hold a password.
+	mux.Handle("/debug/pprof/", rest.around(atMost(longestProfile, pprof.Index)))
+	mux.Handle("/debug/pprof/profile", rest.around(atMost(longestProfile, pprof.Profile)))
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.Handle("/debug/pprof/trace", rest.around(atMost(longestTrace, pprof.Trace)))
+	return mux
+}
+
+// pause refuses requests until a while after the last one.
+type pause struct {
+	between time.Duration
+	mu      sync.Mutex
+	until   time.Time
+}
+
+// around returns next, one at a time, with pauses.
+func (p *pause) around(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if wait := time.Until(p.until); wait > 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+			http.Error(w, fmt.Sprintf("profiles slow the server down, one may begin %v after the last", p.between), http.StatusServiceUnavailable)
+			return
+		}
+		next.ServeHTTP(w, r)
+		p.until = time.Now().Add(p.between)
+	})
+}
+
+// atMost refuses a request for more seconds than that, and one that collects garbage
+// first, which takes the processors from requests.
+func atMost(longest float64, next http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if seconds, err := strconv.ParseFloat(r.FormValue("seconds"), 64); err == nil && !(seconds <= longest) {
+			http.Error(w, fmt.Sprintf("seconds is too much, allowed are at most %v", longest), http.StatusBadRequest)
+			return
+		}
+		if r.FormValue("gc") != "" {
+			http.Error(w, "gc is not allowed: a heap profile is that of the last collection of garbage", http.StatusBadRequest)
+			return
+		}
+		next(w, r)
+	})
+}

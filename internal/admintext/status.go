@@ -1,0 +1,73 @@
+package admintext
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"weir/internal/adminapi"
+	"weir/internal/plaintext"
+)
+
+// Status writes how the server at an address is.
+func (v View) Status(w io.Writer, server string, s *adminapi.Status) {
+	t := newTable(w, "")
+	line := func(field, format string, args ...any) { t.row(field, fmt.Sprintf(format, args...)) }
+	line("server", "%s, Weir %s, up %s", text(server), text(s.Version), span(seconds(s.UptimeSeconds)))
+	line("health", "%s", text(s.Health))
+	for _, note := range s.Notes {
+		line("note", "%s", text(note))
+	}
+	line("requests", "%.1f a second, %.1f of them denied", s.Decisions, s.Denials)
+	line("exceptions", "%d in force", s.Exceptions)
+	line("counters", "%s", text(s.Store.Name))
+	for _, state := range v.store(&s.Store) {
+		line("", "%s", state)
+	}
+	r := &s.Rules
+	line("rules", "%s in %s from %s", plural(r.Rules, "rule", "rules"), plural(r.Domains, "domain", "domains"), text(r.Path))
+	if r.ControlPlane != "" {
+		line("", "%s", text(r.ControlPlane))
+	}
+	if r.LoadedAt != nil {
+		version := ""
+		if r.Version != "" {
+			version = fmt.Sprintf(", version %s", text(r.Version))
+		}
+		line("", "loaded at %s%s, files: %d", v.ago(*r.LoadedAt), version, r.Files)
+	}
+	t.end()
+	if r.FailedAt != nil {
+		fmt.Fprintf(w, "\nThe last load failed at %s and changed nothing:\n", v.ago(*r.FailedAt))
+		for problem := range strings.Lines(r.Problems) {
+			fmt.Fprintf(w, "  %s\n", plaintext.Line(strings.TrimSuffix(problem, "\n")))
+		}
+	}
+	if s.Denials > 0 {
+		v.suggest(w, "Who is denied", "top")
+	} else if s.Exceptions > 0 {
+		v.suggest(w, "The exceptions", "except list")
+	}
+}
+
+// store says whether a store that can fail works.
+func (v View) store(s *adminapi.Store) (lines []string) {
+	switch {
+	case s.FailingSince != nil:
+		lines = append(lines, "FAILS "+v.since(*s.FailingSince)+", failure modes decide")
+		if s.WorkedAt != nil {
+			lines = append(lines, "worked last at "+v.ago(*s.WorkedAt))
+		}
+	case s.WorkedAt != nil:
+		lines = append(lines, "works, worked last at "+v.ago(*s.WorkedAt))
+	case !s.Works:
+		lines = append(lines, "not asked yet")
+	}
+	if s.Breaker != "" {
+		lines = append(lines, "breaker "+text(s.Breaker))
+	}
+	if s.Problem != "" {
+		lines = append(lines, "last error: "+text(s.Problem))
+	}
+	return lines
+}

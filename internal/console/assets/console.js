@@ -1,0 +1,88 @@
+// Replaces the panels of a page every two seconds by what the server makes of them anew.
+// It keeps what the reader has there: the focus, opened details, a selection, typed text,
+// and how far a table is scrolled. Without it the pages work, but stand still.
+"use strict";
+
+const interval = 2000;
+const patience = 10000; // with an answer of the server
+const live = document.getElementById("live");
+const pause = document.getElementById("pause");
+const panels = () => document.querySelectorAll("[data-panel]");
+
+// keyOf names an element that can have the focus by what stays the same in a new panel.
+function keyOf(element) {
+  return element.id || element.getAttribute("href") || element.getAttribute("aria-label") ||
+    (element.tagName === "SUMMARY" && element.parentElement.id && "summary of " + element.parentElement.id);
+}
+
+// isBusy reports whether the reader does something that new content would undo.
+function isBusy(panel) {
+  const selection = document.getSelection();
+  if (selection && !selection.isCollapsed && selection.containsNode(panel, true)) return true;
+  for (const field of panel.querySelectorAll("input:not([type=hidden]), select, textarea")) {
+    if (field === document.activeElement || ("defaultValue" in field && field.value !== field.defaultValue)) return true;
+  }
+  return false;
+}
+
+// replace puts next in the place of what is in panel.
+function replace(panel, next) {
+  const focused = panel.contains(document.activeElement) ? keyOf(document.activeElement) : null;
+  for (const details of panel.querySelectorAll("details[id]")) {
+    const same = next.querySelector("#" + CSS.escape(details.id));
+    if (same) same.open = details.open;
+  }
+  const scrolled = new Map();
+  for (const area of panel.querySelectorAll(".scroll")) scrolled.set(keyOf(area), area.scrollLeft);
+  panel.replaceChildren(...next.childNodes);
+  for (const area of panel.querySelectorAll(".scroll")) area.scrollLeft = scrolled.get(keyOf(area)) || 0;
+  if (!focused) return;
+  for (const element of panel.querySelectorAll("a, button, summary, [tabindex]")) {
+    if (keyOf(element) === focused) {
+      element.focus({ preventScroll: true });
+      return;
+    }
+  }
+}
+
+// say shows a message, and lets screen readers know of it once.
+function say(text) {
+  if (live.textContent !== text) live.textContent = text;
+}
+
+const shown = new Map(); // what a panel was replaced by last, as text
+
+async function refresh() {
+  const url = new URL(location.href);
+  url.searchParams.set("part", "panels");
+  url.searchParams.delete("done");
+  url.hash = "";
+  const answer = await fetch(url, { cache: "no-store", signal: AbortSignal.timeout(patience) });
+  if (answer.status === 401) return say("You are signed out. Load the page anew to sign in.");
+  if (!answer.ok) return say("The server answers " + answer.status + "; what is shown is old.");
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  for (const panel of panels()) {
+    const next = fresh.getElementById(panel.id);
+    if (!next || shown.get(panel.id) === next.innerHTML || isBusy(panel)) continue;
+    shown.set(panel.id, next.innerHTML);
+    replace(panel, next);
+  }
+  say("");
+}
+
+async function run() {
+  const paused = pause.getAttribute("aria-pressed") === "true";
+  if (!paused && document.visibilityState === "visible") {
+    await refresh().catch(() => say("The server does not answer; what is shown is old."));
+  }
+  setTimeout(run, interval);
+}
+
+if (pause && panels().length > 0 && !document.querySelector("[role=alert]")) {
+  pause.hidden = false;
+  pause.addEventListener("click", () => {
+    const paused = pause.getAttribute("aria-pressed") !== "true";
+    pause.setAttribute("aria-pressed", String(paused));
+  });
+  setTimeout(run, interval);
+}

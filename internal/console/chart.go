@@ -1,0 +1,74 @@
+package console
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/internal/adminapi"
+)
+
+// chart is the rates of the last minutes as curves, in a picture of chartWidth times
+// chartHeight that is stretched to its place, and as numbers.
+type chart struct {
+	Decisions, Denials string           // points of the curves
+	Area               string           // points of the area below the denials
+	Ticks              []float64        // labels of the axis, from the top
+	Minutes            []adminapi.Rates // means of twelve rates, the newest first
+}
+
+const (
+	chartWidth  = 900 // a second each
+	chartHeight = 200
+)
+
+// draw makes a chart of rates, the oldest first, up to now.
+func draw(rates []adminapi.Rates, now time.Time) chart {
+	most := 0.0
+	for _, r := range rates {
+		most = max(most, r.Decisions, r.Denials)
+	}
+	top := roundUp(most)
+	c := chart{Ticks: []float64{top, top / 2, 0}}
+	var decisions, denials strings.Builder
+	first, last := 0.0, 0.0
+	for _, r := range rates {
+		x := chartWidth - now.Sub(r.At).Seconds()
+		if x < 0 {
+			continue
+		}
+		if decisions.Len() == 0 {
+			first = x
+		}
+		last = x
+		y := func(rate float64) float64 { return chartHeight * (1 - rate/top) }
+		fmt.Fprintf(&decisions, "%.1f,%.1f ", x, y(r.Decisions))
+		fmt.Fprintf(&denials, "%.1f,%.1f ", x, y(r.Denials))
+	}
+	c.Decisions, c.Denials = strings.TrimSpace(decisions.String()), strings.TrimSpace(denials.String())
+	if c.Denials != "" {
+		c.Area = fmt.Sprintf("%.1f,%d %s %.1f,%d", first, chartHeight, c.Denials, last, chartHeight)
+	}
+	for chunk := range slices.Chunk(rates, 12) {
+		var m adminapi.Rates
+		for _, r := range chunk {
+			m.At, m.Decisions, m.Denials = r.At, m.Decisions+r.Decisions/float64(len(chunk)), m.Denials+r.Denials/float64(len(chunk))
+		}
+		c.Minutes = append(c.Minutes, m)
+	}
+	slices.Reverse(c.Minutes)
+	return c
+}
+
+// roundUp returns the next number above n, and 1, that is 1, 2 or 5 times a power of ten.
+func roundUp(n float64) float64 {
+	power := math.Pow(10, math.Floor(math.Log10(max(n, 1))))
+	for _, f := range []float64{1, 2, 5} {
+		if n <= f*power {
+			return f * power
+		}
+	}
+	return 10 * power
+}

@@ -1,0 +1,25 @@
+package testenv
+
+import (
+	"errors"
+	"net"
+	"testing"
+)
+
+// OuterAddr returns an IPv4 address of this machine that is not one of loopback. Who
+// connects to it comes from it, as from elsewhere. Where there is none, the test is
+// skipped; the name for WEIR_TEST_REQUIRE is network.
+func OuterAddr(t testing.TB) string {
+	t.Helper()
+	addrs, err := net.InterfaceAddrs()
+	for _, addr := range addrs {
+		if network, ok := addr.(*net.IPNet); ok && network.IP.IsGlobalUnicast() && network.IP.To4() != nil {
+			return network.IP.String()
+		}
+	}
+	if err == nil {
+		err = errors.New("this machine has loopback only")
+	}
+	unavailable(t, "network", err)
+	return ""
+}

@@ -1,0 +1,23 @@
+package testenv
+
+import (
+	"context"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// Browser starts a headless Chromium, which ends with the test, and returns the context
+// of chromedp that stands for its first tab. Without chromium, the test is skipped.
+func Browser(t testing.TB) context.Context {
+	t.Helper()
+	starts, end := chromedp.NewExecAllocator(context.Background(),
+		append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program(t, "chromium")))...)
+	t.Cleanup(end) // which waits for it
+	browser, closes := chromedp.NewContext(starts)
+	t.Cleanup(closes)
+	if err := chromedp.Do(browser); err != nil {
+		t.Fatalf("starting chromium: %v", err)
+	}
+	return browser
+}
