@@ -73,17 +73,7 @@ func (a *App) build() error {
 		return err
 	}
 	s, reg := a.opts.Settings, a.opts.Registry
-	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	registerBuild(reg, a.opts.Build)
-
-	a.logger.Info("starting", "version", a.opts.Version)
-	limitMemory(a.logger)
-	for _, w := range s.Warnings {
-		a.logger.Warn("a variable of envoyproxy/ratelimit has no effect", "variable", w.Variable, "value", w.Value, "instead", w.Instead)
-	}
-	for _, note := range switchedOn(s.Answers) {
-		a.logger.Warn("a switch changes every answer", "effect", note)
-	}
+	a.announce(s)
 	serviceMetrics := prometheus.NewRegistry() // that go to statsd, too
 	reg.MustRegister(serviceMetrics)
 	var err error
@@ -93,16 +83,9 @@ func (a *App) build() error {
 	if err = a.openRules(serviceMetrics); err != nil {
 		return err
 	}
-	a.storeRegistry = prometheus.NewRegistry()
-	reg.MustRegister(a.storeRegistry)
-	if a.store, err = openStore(s, a.secrets, a.logger, a.storeRegistry); err != nil {
+	if err = a.findStore(s); err != nil {
 		return err
 	}
-	a.cleanups.add("store", func(context.Context) error { return a.store.close() })
-	if a.store.ping == nil {
-		a.health.setStoreFound(true)
-	}
-
 	keys, err := newKeys(s)
 	if err != nil {
 		return err
@@ -154,6 +137,37 @@ func (a *App) build() error {
 	})
 	a.rates = newRates(time.Now(), service.Totals)
 	return a.bind(service)
+}
+
+// announce registers the metrics of the process, and logs what is worth knowing of its
+// settings.
+func (a *App) announce(s settings.Settings) {
+	reg := a.opts.Registry
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registerBuild(reg, a.opts.Build)
+
+	a.logger.Info("starting", "version", a.opts.Version)
+	limitMemory(a.logger)
+	for _, w := range s.Warnings {
+		a.logger.Warn("a variable of envoyproxy/ratelimit has no effect", "variable", w.Variable, "value", w.Value, "instead", w.Instead)
+	}
+	for _, note := range switchedOn(s.Answers) {
+		a.logger.Warn("a switch changes every answer", "effect", note)
+	}
+}
+
+// findStore opens the store.
+func (a *App) findStore(s settings.Settings) (err error) {
+	a.storeRegistry = prometheus.NewRegistry()
+	a.opts.Registry.MustRegister(a.storeRegistry)
+	if a.store, err = openStore(s, a.secrets, a.logger, a.storeRegistry); err != nil {
+		return err
+	}
+	a.cleanups.add("store", func(context.Context) error { return a.store.close() })
+	if a.store.ping == nil {
+		a.health.setStoreFound(true)
+	}
+	return nil
 }
 
 // openRules finds the source of the rules, and the rules if they are there.

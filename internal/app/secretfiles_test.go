@@ -52,7 +52,7 @@ func TestHeadersForCollectorsChange(t *testing.T) {
 	for _, protocol := range []string{"http", "grpc"} {
 		t.Run(protocol, func(t *testing.T) {
 			s := new(seen)
-			address := ""
+			var address string
 			if protocol == "http" {
 				server := httptest.NewServer(s)
 				t.Cleanup(server.Close)

@@ -64,7 +64,7 @@ func TestChangesAndProblemsAreLoggedOnce(t *testing.T) {
 			{func() { write("three") }, "three", changed, 2},
 		} {
 			step.change()
-			time.Sleep(10 * time.Second) //nolint:forbidigo // on the clock of the test
+			time.Sleep(10 * time.Second)
 			synctest.Wait()
 			if got := s.Text(); got != step.text || strings.Count(log.String(), step.line) != step.times {
 				t.Errorf("got %q, want %q, and %q %d times in\n%s", got, step.text, step.line, step.times, log)
@@ -109,7 +109,7 @@ func TestRenewWaitsForItsCaller(t *testing.T) {
 			{15100 * time.Millisecond, 2 * time.Second, "xxxx"}, // and another
 		} {
 			synctest.Wait()
-			time.Sleep(step.at - time.Since(begun(t, s))) //nolint:forbidigo // on the clock of the test
+			time.Sleep(step.at - time.Since(begun(t, s)))
 			ctx, cancel := context.WithTimeout(t.Context(), step.wait)
 			s.Renew(ctx)
 			cancel()
