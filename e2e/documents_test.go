@@ -24,6 +24,8 @@ var blockTests = []struct{ document, language, start, test, why string }{
 	{document: "CONTRIBUTING.md", start: "make test ", test: "TestMakeCommands"},
 	{document: "CONTRIBUTING.md", start: "WEIR_TEST_REQUIRE=", test: "TestMakeCommands"},
 	{document: "ARCHITECTURE.md", start: "cmd/server", why: "a picture of the packages; the linter holds the imports to it"},
+	{document: "deploy/chart/README.md", language: "yaml", test: "TestChartReadme"},
+	{document: "deploy/chart/README.md", start: "helm install", test: "TestChartReadme"},
 	{document: "docs/algorithms.md", start: "count + cost", why: "a formula"},
 	{document: "docs/algorithms.md", start: "previous", why: "a formula"},
 	{document: "docs/algorithms.md", start: "level + cost", why: "a formula"},
