@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/adminapi"
 	"weir/internal/descriptors"
+	"weir/internal/exceptions"
 	"weir/internal/limiter"
 	"weir/internal/plan"
 )
@@ -33,7 +34,12 @@ type Counters struct {
 }
 
 // New returns Counters.
-func New(o Options) *Counters { return &Counters{o, plan.New(o.Plan)} }
+func New(o Options) *Counters {
+	// An exception may be in the place of limits, whose counters are still there.
+	rules := o.Plan
+	rules.Exceptions = nil
+	return &Counters{o, plan.New(rules)}
+}
 
 // Peek returns the counters of a descriptor. Without a rule for it there are none. Its
 // errors are of the kinds of adminapi, or the context has ended.
@@ -89,6 +95,7 @@ func (c *Counters) look(ctx context.Context, domain string, entries []limiter.En
 	if err := do(ctx, p.Hits); err != nil {
 		return answer, err
 	}
+	c.multiply(p.Hits, domain, entries)
 	held, err := c.Store.Peek(ctx, p.Hits)
 	if err != nil {
 		return answer, unavailable("looking at the counters", err)
@@ -101,6 +108,18 @@ func (c *Counters) look(ctx context.Context, domain string, entries []limiter.En
 		answer.Limits = append(answer.Limits, limits[i].Counter)
 	}
 	return answer, nil
+}
+
+// multiply multiplies the limits of hits if an exception does so for their descriptor.
+func (c *Counters) multiply(hits []limiter.Hit, domain string, entries []limiter.Entry) {
+	if c.Plan.Exceptions == nil {
+		return
+	}
+	if e := c.Plan.Exceptions.Load().Find(domain, entries); e != nil && e.Effect == exceptions.Amount {
+		for i := range hits {
+			hits[i].Limit = hits[i].Limit.Times(e.Factor)
+		}
+	}
 }
 
 // named returns the rule of a descriptor, and its entries with one that names a hold, if
