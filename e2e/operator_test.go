@@ -79,7 +79,7 @@ func TestOperator(t *testing.T) {
 	o.shell("weir except add api "+found[2]+` --deny --for 1h --reason "scraping"`, `deny api `+found[2]+` until`)
 
 	// Or one click, which leads to the user, the rule and the counters.
-	p := newTab(t, browser, two.debug)
+	p := newTab(browser, t, two.debug)
 	p.open("/console/?servers=all")
 	p.wants("panel-keys", "280", found[2], "20 per day", "rules.yaml:5:5")
 	p.get(`document.querySelector("#panel-keys .descriptor a").click()`)

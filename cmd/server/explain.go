@@ -116,7 +116,7 @@ func (e explanation) ask() (*explain.Answer, error) {
 // store is what keeps the counters of the server.
 func (e explanation) store() explain.Store {
 	switch {
-	case e.Redis.URL == "":
+	case !e.Redis.Named():
 		return explain.InMemory
 	case e.Redis.Clustered():
 		return explain.InCluster

@@ -17,6 +17,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"weir/internal/descriptors"
 	"weir/internal/settings"
 )
 
@@ -46,6 +47,8 @@ type commandLine struct {
 	Peek        peekCommand       `cmd:"" help:"Show the counters of a descriptor, without counting. Asks a running server. Exits with 0, 1 if no rule matches, and 2 if the command is wrong or the server does not answer."`
 	Reset       resetCommand      `cmd:"" help:"Set the counters of a descriptor to zero. Asks a running server. Exits with 0, 1 if no rule matches, and 2 if the command is wrong or the server does not answer."`
 	Except      exceptCommand     `cmd:"" help:"Add, list or remove exceptions from the rules. They hold on all servers that share a Redis."`
+	Schema      struct{}          `cmd:"" help:"Print the JSON Schema of rule files, for editors."`
+	Completion  completion        `cmd:"" help:"Print a script that completes commands in a shell. It asks this program for what may follow."`
 	Version     struct{}          `cmd:"" help:"Print the version."`
 	Help        helping           `cmd:"" help:"Show what can be asked of the program, or of one command."`
 
@@ -82,11 +85,18 @@ func (o *output) Write(p []byte) (int, error) {
 // writeResult writes the result of a command in the format of its flag --output.
 func writeResult(w io.Writer, format string, result interface{ WriteText(io.Writer) error }) error {
 	if format == "json" {
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(result)
+		return writeReport(w, result)
 	}
 	return result.WriteText(w)
+}
+
+// writeReport writes what a command returns to programs.
+func writeReport(w io.Writer, result any) error {
+	text, err := json.Marshal(result)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, text)
 }
 
 func runCommand(ctx context.Context, args []string, stdout *output, stderr io.Writer) int {
@@ -142,6 +152,11 @@ func runCommand(ctx context.Context, args []string, stdout *output, stderr io.Wr
 		return line.Bench.run(ctx, stdout, stderr)
 	case "simulate":
 		return line.Simulate.run(ctx, stdout, stderr)
+	case "schema":
+		_, _ = stdout.Write(descriptors.Schema()) // stdout keeps the error
+		return exitOK
+	case "completion":
+		return line.Completion.run(parser.Model, stdout)
 	case "version":
 		fmt.Fprintln(stdout, "weir", version())
 		return exitOK

@@ -48,7 +48,7 @@ func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	byThemselves := []string{"validate", "explain", "status", "top", "denials", "peek", "reset", "except"}
+	byThemselves := []string{"validate", "explain", "status", "top", "denials", "peek", "reset", "except", "schema", "completion"}
 	if len(args) == 0 || !slices.Contains(byThemselves, args[0]) {
 		cancel() // whatever serves ends at once
 	}
@@ -111,7 +111,7 @@ func TestExitCodes(t *testing.T) {
 		{name: "no rules", args: serve("--config=" + missing), code: 1, stderr: []string{"missing: no such file"}},
 		{name: "unknown flag", args: []string{"--nope"}, code: 2, stderr: []string{"weir: unknown flag --nope\n", "Usage: weir", "--help"}},
 		{name: "unknown flag of a command", args: []string{"validate", "--port=1", dir}, code: 2, stderr: []string{"weir: unknown flag --port\n", "Usage: weir validate"}},
-		{name: "unknown command", args: []string{"explode"}, code: 2, stderr: []string{"weir: unknown command \"explode\", allowed are serve, validate, explain, descriptors, test, simulate, bench, status, top, denials, peek, reset, except, version, help\n\nUsage: weir <command> [flags]\nRun \"weir --help\" for more information.\n"}},
+		{name: "unknown command", args: []string{"explode"}, code: 2, stderr: []string{"weir: unknown command \"explode\", allowed are serve, validate, explain, descriptors, test, simulate, bench, status, top, denials, peek, reset, except, schema, completion, version, help\n\nUsage: weir <command> [flags]\nRun \"weir --help\" for more information.\n"}},
 		{name: "misspelt command", args: []string{"validat", dir}, code: 2, stderr: []string{"weir: unknown command \"validat\", did you mean validate?\n\nUsage: weir <command> [flags]\nRun \"weir --help\" for"}},
 		{name: "unknown letter", args: []string{"-x"}, code: 2, stderr: []string{"weir: unknown flag -x\n"}},
 		{name: "misspelt command behind a flag", args: []string{"--port=1", "explian"}, code: 2, stderr: []string{"did you mean explain?\n"}},
@@ -300,6 +300,8 @@ func TestHelpIsOneScreen(t *testing.T) {
   peek         Show the counters of a descriptor, without counting
   reset        Set the counters of a descriptor to zero
   except       Add, list or remove exceptions from the rules
+  schema       Print the JSON Schema of rule files, for editors
+  completion   Print a script that completes commands in a shell
   version      Print the version
   help         Show what can be asked of the program, or of one command
 

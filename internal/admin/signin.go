@@ -101,7 +101,7 @@ func cookieName(r *http.Request) string {
 // cookie returns that of a session, which only requests of pages of the same site bear,
 // and no script can read.
 func cookie(r *http.Request, session string, maxAge int) *http.Cookie {
-	return &http.Cookie{
+	return &http.Cookie{ //nolint:gosec // Secure where the request came by TLS: a port-forward has none
 		Name: cookieName(r), Value: session, Path: "/", MaxAge: maxAge,
 		HttpOnly: true, SameSite: http.SameSiteStrictMode,
 		Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https",

@@ -14,8 +14,7 @@ import (
 
 // openCounters lets operators look at counters, and reset them.
 func (a *App) openCounters(options plan.Options) {
-	options.Exceptions = nil // those that allow or deny have no counters
-	o := counters.Options{Rules: a.rules.tree.Load, Store: a.store, Plan: options, ShowKeys: a.store.board != nil, Factor: a.factorOf}
+	o := counters.Options{Rules: a.rules.tree.Load, Store: a.store, Plan: options, ShowKeys: a.store.board != nil}
 	if a.store.board != nil {
 		o.Announce = a.store.board.AnnounceReset
 	}

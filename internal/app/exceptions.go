@@ -104,15 +104,6 @@ func (a *App) findException(domain string, entries []limiter.Entry) *adminapi.Ex
 	return nil
 }
 
-// factorOf returns by how much an exception multiplies the amounts of a descriptor's limits,
-// 1 if none does.
-func (a *App) factorOf(domain string, entries []limiter.Entry) float64 {
-	if e := a.exceptions.Find(domain, entries); e != nil && e.Effect == exceptions.Amount {
-		return e.Factor
-	}
-	return 1
-}
-
 func newException(e *exceptions.Exception) adminapi.Exception {
 	return adminapi.Exception{
 		ID: e.ID, Descriptor: adminapi.NewDescriptor(e.Domain, e.Entries), Effect: e.Effect.String(), Factor: e.Factor,

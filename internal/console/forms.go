@@ -86,5 +86,5 @@ func (c *Console) reset(w http.ResponseWriter, r *http.Request) {
 		c.showExplain(w, r, form, err)
 		return
 	}
-	http.Redirect(w, r, "/console/explain?done=reset&"+form.Query(), http.StatusSeeOther)
+	http.Redirect(w, r, "/console/explain?done=reset&"+form.Query(), http.StatusSeeOther) //nolint:gosec // the path is fixed
 }

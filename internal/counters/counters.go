@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/adminapi"
 	"weir/internal/descriptors"
+	"weir/internal/exceptions"
 	"weir/internal/limiter"
 	"weir/internal/plan"
 )
@@ -22,9 +23,6 @@ type Options struct {
 	Plan plan.Options
 	// ShowKeys shows the keys of the counters, because others can look at them, too.
 	ShowKeys bool
-	// Factor returns by how much an exception multiplies the amounts of a descriptor's limits,
-	// 1 if none does. nil: none ever does.
-	Factor func(domain string, entries []limiter.Entry) float64
 	// Announce has other servers forget which counters are over. nil: there are none.
 	Announce func(context.Context) error
 }
@@ -36,7 +34,12 @@ type Counters struct {
 }
 
 // New returns Counters.
-func New(o Options) *Counters { return &Counters{o, plan.New(o.Plan)} }
+func New(o Options) *Counters {
+	// An exception may be in the place of limits, whose counters are still there.
+	rules := o.Plan
+	rules.Exceptions = nil
+	return &Counters{o, plan.New(rules)}
+}
 
 // Peek returns the counters of a descriptor. Without a rule for it there are none. Its
 // errors are of the kinds of adminapi, or the context has ended.
@@ -72,14 +75,10 @@ func unavailable(what string, err error) error {
 
 // look does something to the counters of a descriptor, and then looks at them.
 func (c *Counters) look(ctx context.Context, domain string, entries []limiter.Entry, do func(context.Context, []limiter.Hit) error) (adminapi.Counters, error) {
-	answer := adminapi.Counters{Descriptor: adminapi.NewDescriptor(domain, entries), Limits: []adminapi.Counter{}}
+	answer := adminapi.Counters{Descriptor: newDescriptor(domain, entries), Limits: []adminapi.Counter{}}
 	tree := c.Rules()
 	if tree == nil {
 		return answer, adminapi.Errorf(adminapi.ErrUnavailable, "no rules are loaded yet")
-	}
-	factor := 1.
-	if c.Factor != nil {
-		factor = c.Factor(domain, entries)
 	}
 	rule, entries := named(tree, domain, entries)
 	request := plan.Request{Domain: domain, Descriptors: []plan.Descriptor{{Entries: entries}}}
@@ -96,11 +95,7 @@ func (c *Counters) look(ctx context.Context, domain string, entries []limiter.En
 	if err := do(ctx, p.Hits); err != nil {
 		return answer, err
 	}
-	if factor != 1 {
-		for i := range p.Hits { // as a request does: what is used counts
-			p.Hits[i].Limit = p.Hits[i].Limit.Times(factor)
-		}
-	}
+	c.multiply(p.Hits, domain, entries)
 	held, err := c.Store.Peek(ctx, p.Hits)
 	if err != nil {
 		return answer, unavailable("looking at the counters", err)
@@ -113,6 +108,18 @@ func (c *Counters) look(ctx context.Context, domain string, entries []limiter.En
 		answer.Limits = append(answer.Limits, limits[i].Counter)
 	}
 	return answer, nil
+}
+
+// multiply multiplies the limits of hits if an exception does so for their descriptor.
+func (c *Counters) multiply(hits []limiter.Hit, domain string, entries []limiter.Entry) {
+	if c.Plan.Exceptions == nil {
+		return
+	}
+	if e := c.Plan.Exceptions.Load().Find(domain, entries); e != nil && e.Effect == exceptions.Amount {
+		for i := range hits {
+			hits[i].Limit = hits[i].Limit.Times(e.Factor)
+		}
+	}
 }
 
 // named returns the rule of a descriptor, and its entries with one that names a hold, if
@@ -156,12 +163,21 @@ func (c *Counters) limits(rule *descriptors.Rule, hits []limiter.Hit) (limits []
 
 // fill fills in what a counter holds.
 func (c *counter) fill(l *limiter.Limit, holds limiter.Counter) {
-	c.Rate = l.Rate()
+	c.Rate = l.Rate() // of an exception, if one multiplies it
 	c.Amount, c.Used, c.Remaining = l.Size(), uint64(holds.Used), uint64(holds.Remaining)
 	if holds.RetryAfter != limiter.Never {
 		c.RetryAfter = new(holds.RetryAfter.Seconds())
 	}
 	c.WholeIn, c.BannedFor = holds.WholeIn.Seconds(), holds.BannedFor.Seconds()
+}
+
+// newDescriptor echoes what was asked for.
+func newDescriptor(domain string, entries []limiter.Entry) adminapi.Descriptor {
+	texts := make([]adminapi.KeyValue, len(entries))
+	for i, e := range entries {
+		texts[i] = adminapi.KeyValue(e)
+	}
+	return adminapi.NewDescriptor(domain, texts)
 }
 
 // Entries returns the domain and entries that d holds.
