@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
@@ -168,7 +169,11 @@ func letsPass(p *tab, w *weir) {
 	p.tabTo("#reason")
 	p.presses("on call, until morning", kb.Enter)
 	p.wants("main", "The exception is added.")
-	p.wants("panel-exceptions", "user=mallory", "allow", "on call, until morning", "in 1 h 59 min")
+	p.wants("panel-exceptions", "user=mallory", "allow", "on call, until morning")
+	until, err := time.Parse(time.RFC3339, p.get(`document.querySelector("#panel-exceptions time").dateTime`))
+	if left := time.Until(until); err != nil || left < time.Hour || left > 2*time.Hour {
+		p.t.Errorf("it lasts %v (error: %v), want 2 h", left, err)
+	}
 	testenv.Eventually(p.t, func() error {
 		client := dial(p.t, w.grpc)
 		answer, err := client.ShouldRateLimit(p.t.Context(), &service.RateLimitRequest{

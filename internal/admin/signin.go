@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// consolePath is where a browser is sent after it has signed in or out.
-const consolePath = "/console"
+// consolePath is the first page of the console, where a browser is sent after it has signed
+// in or out.
+const consolePath = "/console/"
 
 // refuser writes the page of a refused sign-in, whose headers are set.
 type refuser func(w http.ResponseWriter, r *http.Request, code int, reason string)

@@ -216,7 +216,7 @@ func (a *App) bind(service *rls.Service) error {
 			Exceptions: a.exceptionsOf, AddException: a.addException, RemoveException: a.removeException,
 		}
 		pages := newConsole(a)
-		debug.Console, debug.SignInRefused = pages, pages.SignInRefused
+		debug.Console, debug.SignInRefused = pages, pages.SignIn
 		a.debug = a.add(httpServer("debug", bound.debug, debug.Handler(), debugConnections, a.logger))
 	}
 	a.http = a.add(httpServer("HTTP", bound.http, admin.Service(a.health.err, service.JSONHandler()), serviceConnections, a.logger))

@@ -14,7 +14,6 @@ import (
 
 // openCounters lets operators look at counters, and reset them.
 func (a *App) openCounters(options plan.Options) {
-	options.Exceptions = nil // which have no counters that others read
 	o := counters.Options{Rules: a.rules.tree.Load, Store: a.store, Plan: options, ShowKeys: a.store.board != nil}
 	if a.store.board != nil {
 		o.Announce = a.store.board.AnnounceReset
@@ -41,6 +40,7 @@ func (a *App) reset(ctx context.Context, d adminapi.Descriptor, by, peer string)
 		return adminapi.Counters{}, err
 	}
 	answer, err := a.counters.Reset(ctx, domain, entries)
+	answer.Exception = a.findException(domain, entries)
 	if answer.Rule == "" && err == nil {
 		return answer, nil // there was nothing to reset
 	}
