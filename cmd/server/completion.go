@@ -117,7 +117,7 @@ func (at *typed) read(program *kong.Application, word, next string) {
 // serve goes on to the command that a flag belongs to if none is named.
 func (at *typed) serve(program *kong.Application, word string) {
 	name, _, _ := strings.Cut(word, "=")
-	if own := slices.ContainsFunc(program.Node.Flags, func(f *kong.Flag) bool { return "--"+f.Name == name }); at.node == program.Node && !own {
+	if own := slices.ContainsFunc(program.Flags, func(f *kong.Flag) bool { return "--"+f.Name == name }); at.node == program.Node && !own {
 		at.node = program.DefaultCmd
 	}
 }
