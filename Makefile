@@ -13,6 +13,8 @@ OF_COMMIT  = --build-arg VERSION=$(VERSION) --build-arg COMMIT=$$(git rev-parse 
 # The race detector needs cgo and a C compiler.
 RACE := $(shell test "$$($(GO) env CGO_ENABLED)" = 1 && command -v $$($(GO) env CC) >/dev/null && echo -race)
 
+HELM := $(GO) tool -modfile=tools/helm/go.mod helm
+
 # Its service discoveries, which rules need none of, are most of its code.
 PROMTOOL := $(GO) run -modfile=tools/promtool/go.mod -tags=remove_all_sd github.com/prometheus/prometheus/cmd/promtool
 
@@ -54,7 +56,8 @@ fuzz: ## Run each fuzz target for FUZZ (10s, or 1000x inputs) beyond its stored 
 	@scripts/fuzz.sh $(FUZZ)
 
 .PHONY: manifests
-manifests: ## Compare the manifests of the examples with the schemas of Kubernetes and others
+manifests: ## Compare the manifests of the chart and the examples with the schemas of Kubernetes and others
+	$(HELM) lint --strict deploy/chart
 	$(GO) -C examples/check test -count=1 ./...
 
 .PHONY: alerts

@@ -31,7 +31,7 @@ const watch = `document.addEventListener("securitypolicyviolation", e => console
 
 // newTab opens a tab. When its test ends, it must not have opened a dialog, run a script
 // that failed or was refused, nor asked another server for anything.
-func newTab(t *testing.T, browser context.Context, addr string) *tab {
+func newTab(browser context.Context, t *testing.T, addr string) *tab {
 	t.Helper()
 	opened, closes := chromedp.NewContext(browser)
 	if err := chromedp.Do(opened); err != nil {
@@ -76,7 +76,7 @@ func (p *tab) look(event any) {
 		p.wrong = append(p.wrong, "an exception: "+fmt.Sprint(e.ExceptionDetails))
 	case *runtime.EventConsoleAPICalled:
 		if e.Type == runtime.ConsoleAPICalledTypeError {
-			p.wrong = append(p.wrong, "an error: "+fmt.Sprintf("%s", e.Args[0].Value))
+			p.wrong = append(p.wrong, "an error: "+e.Args[0].Value.String())
 		}
 	case *network.EventRequestWillBeSent:
 		if asked := e.Request.URL; !strings.HasPrefix(asked, p.base+"/") && !strings.HasPrefix(asked, "about:") {

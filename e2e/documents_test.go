@@ -24,10 +24,14 @@ var blockTests = []struct{ document, language, start, test, why string }{
 	{document: "CONTRIBUTING.md", start: "make test ", test: "TestMakeCommands"},
 	{document: "CONTRIBUTING.md", start: "WEIR_TEST_REQUIRE=", test: "TestMakeCommands"},
 	{document: "ARCHITECTURE.md", start: "cmd/server", why: "a picture of the packages; the linter holds the imports to it"},
+	{document: "deploy/chart/README.md", language: "yaml", test: "TestChartReadme"},
+	{document: "deploy/chart/README.md", start: "helm install", test: "TestChartReadme"},
 	{document: "docs/algorithms.md", start: "count + cost", why: "a formula"},
 	{document: "docs/algorithms.md", start: "previous", why: "a formula"},
 	{document: "docs/algorithms.md", start: "level + cost", why: "a formula"},
 	{document: "docs/algorithms.md", start: "held < L", why: "a formula"},
+	{document: "docs/at-3am.md", start: "kubectl port-forward", test: "TestKubectlCommands"},
+	{document: "docs/at-3am.md", language: "sh", test: "TestAt3AM"},
 	{document: "docs/examples.md", language: "yaml", test: "TestExamples"},
 	{document: "docs/metrics.md", language: "yaml", test: "TestDocumentedLabels"},
 	{document: "docs/metrics.md", language: "promql", test: "TestDocumentedExpressions"},
@@ -59,6 +63,8 @@ var blockTests = []struct{ document, language, start, test, why string }{
 	{document: "examples/llm/README.md", test: "TestLLMExampleReadme"},
 	{document: "examples/login/README.md", language: "sh", test: "TestLoginExampleReadme"},
 	{document: "examples/login/README.md", test: "TestLoginExampleReadme"},
+	{document: "examples/xds/README.md", language: "sh", test: "TestXDSExampleReadme"},
+	{document: "examples/xds/README.md", test: "TestXDSExampleReadme"},
 }
 
 // Every block of code in every document is run by a test, or says why it is not.
@@ -136,7 +142,7 @@ func testFiles(t *testing.T) map[string]string {
 func TestInlineCommands(t *testing.T) {
 	t.Parallel()
 	var help strings.Builder
-	commands := []string{"serve", "validate", "explain", "test", "bench", "status", "top", "denials", "peek", "reset", "except", "except add", "except list", "except remove", "version"}
+	commands := []string{"serve", "validate", "explain", "descriptors", "test", "simulate", "bench", "status", "top", "denials", "peek", "reset", "except", "except add", "except list", "except remove", "version"}
 	for _, command := range commands {
 		out, err := exec.Command(program(t), append([]string{"help"}, strings.Fields(command)...)...).CombinedOutput()
 		if err != nil {

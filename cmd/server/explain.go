@@ -16,7 +16,7 @@ import (
 
 // explanation is the command explain.
 type explanation struct {
-	Domain     anyBytes `arg:"" help:"Domain of the request."`
+	Domain     anyBytes `arg:"" help:"Domain of the request, with backslashes as in the descriptor."`
 	Descriptor anyBytes `arg:"" help:"Entries of the descriptor, such as user=alice,path=/login. A backslash before a comma, an = or a backslash takes it as it is, and \\x0a is the byte 0a."`
 
 	settings.RulesPath `embed:"" group:"Settings of the server:"`
@@ -82,6 +82,10 @@ func (e explanation) ask() (*explain.Answer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("descriptor %q: %w", e.Descriptor, err)
 	}
+	domain, err := explain.ParseDomain(string(e.Domain))
+	if err != nil {
+		return nil, fmt.Errorf("domain %q: %w", e.Domain, err)
+	}
 	keys, err := limiter.NewKeys(string(e.CacheKeyPrefix), e.CacheKeyHashValues)
 	if err == nil && e.Redis.Clustered() {
 		keys, err = keys.InBuckets()
@@ -104,7 +108,7 @@ func (e explanation) ask() (*explain.Answer, error) {
 	options.Keys = keys
 	answer, err := explain.Explain(explain.Question{
 		Options: options, Tree: tree, Failure: app.FailureMode(e.Failure.Mode),
-		Domain: string(e.Domain), Descriptor: entries, HitsAddend: e.Hits, Store: e.store(),
+		Domain: domain, Descriptor: entries, HitsAddend: e.Hits, Store: e.store(),
 	})
 	return &answer, err
 }
@@ -112,7 +116,7 @@ func (e explanation) ask() (*explain.Answer, error) {
 // store is what keeps the counters of the server.
 func (e explanation) store() explain.Store {
 	switch {
-	case e.Redis.URL == "":
+	case !e.Redis.Named():
 		return explain.InMemory
 	case e.Redis.Clustered():
 		return explain.InCluster

@@ -17,6 +17,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"weir/internal/descriptors"
 	"weir/internal/settings"
 )
 
@@ -33,19 +34,23 @@ const (
 
 // commandLine is what can be asked of the program.
 type commandLine struct {
-	Serve    settings.Settings `cmd:"" default:"withargs" help:"Serve rate limit requests. This is what happens if no command is given."`
-	Validate validation        `cmd:"" help:"Check rules. Exits with 0 if they are valid, 1 after printing every problem, one per line, and 2 if some cannot be read."`
-	Explain  explanation       `cmd:"" help:"Explain what becomes of a descriptor. Shows its way through the rules, the rule that applies, its limits and their counters. Exits with 0 if a rule applies, 1 if none does, and 2 if the command or the rules are wrong."`
-	Test     ruleTests         `cmd:"" help:"Run unit tests of rules. Exits with 0 if all pass, 1 if one fails, and 2 if a file or the command is wrong, there is no test to run, or a signal ended them."`
-	Bench    benchmark         `cmd:"" help:"Put load on a server of Envoy's RateLimitService and measure it. Exits with 0 if every request was sent and answered, 1 if not or if nothing was measured, and 2 if the command is wrong or a server or process cannot be reached."`
-	Status   statusCommand     `cmd:"" help:"Show how a running server is. Shows its health, counters, rules and denials a second. Exits with 0, or 2 if the server does not answer."`
-	Top      topCommand        `cmd:"" help:"Show who is denied most, and by which rule. Asks a running server. Exits with 0, or 2 if the server does not answer."`
-	Denials  denialsCommand    `cmd:"" help:"Show the last denials. Asks a running server. Exits with 0, or 2 if the server does not answer."`
-	Peek     peekCommand       `cmd:"" help:"Show the counters of a descriptor, without counting. Asks a running server. Exits with 0, 1 if no rule matches, and 2 if the command is wrong or the server does not answer."`
-	Reset    resetCommand      `cmd:"" help:"Set the counters of a descriptor to zero. Asks a running server. Exits with 0, 1 if no rule matches, and 2 if the command is wrong or the server does not answer."`
-	Except   exceptCommand     `cmd:"" help:"Add, list or remove exceptions from the rules. They hold on all servers that share a Redis."`
-	Version  struct{}          `cmd:"" help:"Print the version."`
-	Help     helping           `cmd:"" help:"Show what can be asked of the program, or of one command."`
+	Serve       settings.Settings `cmd:"" default:"withargs" help:"Serve rate limit requests. This is what happens if no command is given."`
+	Validate    validation        `cmd:"" help:"Check rules. Exits with 0 if they are valid, 1 after printing every problem, one per line, and 2 if some cannot be read."`
+	Explain     explanation       `cmd:"" help:"Explain what becomes of a descriptor. Shows its way through the rules, the rule that applies, its limits and their counters. Exits with 0 if a rule applies, 1 if none does, and 2 if the command or the rules are wrong."`
+	Descriptors descriptorsOf     `cmd:"" help:"Print which descriptors Envoy sends for a request. They are read from its own configuration. Exits with 0 if it sends some, 1 if none, and 2 if the command or the configuration is wrong."`
+	Test        ruleTests         `cmd:"" help:"Run unit tests of rules. Exits with 0 if all pass, 1 if one fails, and 2 if a file or the command is wrong, there is no test to run, or a signal ended them."`
+	Simulate    simulation        `cmd:"" help:"Replay access logs against rules, before they are enforced. Exits with 0 after the report, and 2 if the command is wrong, or a log or file cannot be read."`
+	Bench       benchmark         `cmd:"" help:"Put load on a server of Envoy's RateLimitService and measure it. Exits with 0 if every request was sent and answered, 1 if not or if nothing was measured, and 2 if the command is wrong or a server or process cannot be reached."`
+	Status      statusCommand     `cmd:"" help:"Show how a running server is. Shows its health, counters, rules and denials a second. Exits with 0, or 2 if the server does not answer."`
+	Top         topCommand        `cmd:"" help:"Show who is denied most, and by which rule. Asks a running server. Exits with 0, or 2 if the server does not answer."`
+	Denials     denialsCommand    `cmd:"" help:"Show the last denials. Asks a running server. Exits with 0, or 2 if the server does not answer."`
+	Peek        peekCommand       `cmd:"" help:"Show the counters of a descriptor, without counting. Asks a running server. Exits with 0, 1 if no rule matches, and 2 if the command is wrong or the server does not answer."`
+	Reset       resetCommand      `cmd:"" help:"Set the counters of a descriptor to zero. Asks a running server. Exits with 0, 1 if no rule matches, and 2 if the command is wrong or the server does not answer."`
+	Except      exceptCommand     `cmd:"" help:"Add, list or remove exceptions from the rules. They hold on all servers that share a Redis."`
+	Schema      struct{}          `cmd:"" help:"Print the JSON Schema of rule files, for editors."`
+	Completion  completion        `cmd:"" help:"Print a script that completes commands in a shell. It asks this program for what may follow."`
+	Version     struct{}          `cmd:"" help:"Print the version."`
+	Help        helping           `cmd:"" help:"Show what can be asked of the program, or of one command."`
 
 	VersionFlag kong.VersionFlag `name:"version" short:"v" help:"Print the version."`
 }
@@ -80,11 +85,18 @@ func (o *output) Write(p []byte) (int, error) {
 // writeResult writes the result of a command in the format of its flag --output.
 func writeResult(w io.Writer, format string, result interface{ WriteText(io.Writer) error }) error {
 	if format == "json" {
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(result)
+		return writeReport(w, result)
 	}
 	return result.WriteText(w)
+}
+
+// writeReport writes what a command returns to programs.
+func writeReport(w io.Writer, result any) error {
+	text, err := json.Marshal(result)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, text)
 }
 
 func runCommand(ctx context.Context, args []string, stdout *output, stderr io.Writer) int {
@@ -132,10 +144,19 @@ func runCommand(ctx context.Context, args []string, stdout *output, stderr io.Wr
 		return orInterrupted(ctx, stderr, func() int { return line.Validate.run(stdout, stderr) })
 	case "explain":
 		return orInterrupted(ctx, stderr, func() int { return line.Explain.run(stdout, stderr) })
+	case "descriptors":
+		return orInterrupted(ctx, stderr, func() int { return line.Descriptors.run(stdout, stderr) })
 	case "test":
 		return orInterrupted(ctx, stderr, func() int { return line.Test.run(ctx, stdout, stderr) })
 	case "bench":
 		return line.Bench.run(ctx, stdout, stderr)
+	case "simulate":
+		return line.Simulate.run(ctx, stdout, stderr)
+	case "schema":
+		_, _ = stdout.Write(descriptors.Schema()) // stdout keeps the error
+		return exitOK
+	case "completion":
+		return line.Completion.run(parser.Model, stdout)
 	case "version":
 		fmt.Fprintln(stdout, "weir", version())
 		return exitOK
@@ -168,16 +189,13 @@ func help(options kong.HelpOptions, ctx *kong.Context) error {
 	if ctx.Selected() != nil {
 		return kong.DefaultHelpPrinter(options, ctx)
 	}
-	fmt.Fprintf(ctx.Stdout, "Usage: weir <command> [flags]\n\n%s\n\n", ctx.Model.Help)
+	fmt.Fprintf(ctx.Stdout, "%s Usage: weir <command> [flags]\n\n", ctx.Model.Help)
 	for _, command := range ctx.Model.Children {
 		what, _, _ := strings.Cut(command.Help, ".")
-		fmt.Fprintf(ctx.Stdout, "  %-8s  %s\n", command.Name, what)
+		fmt.Fprintf(ctx.Stdout, "  %-11s  %s\n", command.Name, what)
 	}
 	fmt.Fprint(ctx.Stdout, `
-Without a command it serves. The flags and exit codes of a command:
-
-  weir help <command>
-
+Without a command it serves. Flags and exit codes: weir help <command>
 Each setting of "weir help serve" is an environment variable, too.
 `)
 	return nil

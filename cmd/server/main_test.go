@@ -48,7 +48,7 @@ func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	byThemselves := []string{"validate", "explain", "status", "top", "denials", "peek", "reset", "except"}
+	byThemselves := []string{"validate", "explain", "status", "top", "denials", "peek", "reset", "except", "schema", "completion"}
 	if len(args) == 0 || !slices.Contains(byThemselves, args[0]) {
 		cancel() // whatever serves ends at once
 	}
@@ -111,7 +111,7 @@ func TestExitCodes(t *testing.T) {
 		{name: "no rules", args: serve("--config=" + missing), code: 1, stderr: []string{"missing: no such file"}},
 		{name: "unknown flag", args: []string{"--nope"}, code: 2, stderr: []string{"weir: unknown flag --nope\n", "Usage: weir", "--help"}},
 		{name: "unknown flag of a command", args: []string{"validate", "--port=1", dir}, code: 2, stderr: []string{"weir: unknown flag --port\n", "Usage: weir validate"}},
-		{name: "unknown command", args: []string{"explode"}, code: 2, stderr: []string{"weir: unknown command \"explode\", allowed are serve, validate, explain, test, bench, status, top, denials, peek, reset, except, version, help\n\nUsage: weir <command> [flags]\nRun \"weir --help\" for more information.\n"}},
+		{name: "unknown command", args: []string{"explode"}, code: 2, stderr: []string{"weir: unknown command \"explode\", allowed are serve, validate, explain, descriptors, test, simulate, bench, status, top, denials, peek, reset, except, schema, completion, version, help\n\nUsage: weir <command> [flags]\nRun \"weir --help\" for more information.\n"}},
 		{name: "misspelt command", args: []string{"validat", dir}, code: 2, stderr: []string{"weir: unknown command \"validat\", did you mean validate?\n\nUsage: weir <command> [flags]\nRun \"weir --help\" for"}},
 		{name: "unknown letter", args: []string{"-x"}, code: 2, stderr: []string{"weir: unknown flag -x\n"}},
 		{name: "misspelt command behind a flag", args: []string{"--port=1", "explian"}, code: 2, stderr: []string{"did you mean explain?\n"}},
@@ -156,8 +156,8 @@ func TestExitCodes(t *testing.T) {
 		{name: "version", args: []string{"version"}, stdout: []string{"weir ", runtime.Version()}},
 		{name: "version by flag", args: []string{"--version"}, stdout: []string{"weir ", runtime.Version()}},
 		{name: "version by letter", args: []string{"-v"}, stdout: []string{"weir ", runtime.Version()}},
-		{name: "help", args: []string{"--help"}, stdout: []string{"Usage: weir <command>", "validate", "explain", "test", "version"}},
-		{name: "help by command", args: []string{"help"}, stdout: []string{"Usage: weir <command>", "validate"}},
+		{name: "help", args: []string{"--help"}, stdout: []string{"Usage: weir <command> [flags]", "validate", "explain", "test", "version"}},
+		{name: "help by command", args: []string{"help"}, stdout: []string{"Usage: weir <command> [flags]", "validate"}},
 		{name: "help of a command", env: "PORT=http", args: []string{"help", "validate"}, stdout: []string{"Usage: weir validate"}},
 		{name: "help of a misspelt command", args: []string{"help", "validat"}, code: 2, stderr: []string{"weir: unknown command \"validat\", did you mean validate?\n\nUsage: weir <command> [flags]\n"}},
 		{name: "help whatever else is wrong", env: "PORT=http", args: []string{"validate", "--help"}, stdout: []string{"Usage: weir validate"}},
@@ -285,28 +285,27 @@ func TestReleaseOfImage(t *testing.T) {
 // TestHelpIsOneScreen holds what the program shows of itself to 24 lines of 80
 // columns.
 func TestHelpIsOneScreen(t *testing.T) {
-	const want = `Usage: weir <command> [flags]
+	const want = `Weir is a rate limit service for Envoy. Usage: weir <command> [flags]
 
-Weir is a rate limit service for Envoy.
+  serve        Serve rate limit requests
+  validate     Check rules
+  explain      Explain what becomes of a descriptor
+  descriptors  Print which descriptors Envoy sends for a request
+  test         Run unit tests of rules
+  simulate     Replay access logs against rules, before they are enforced
+  bench        Put load on a server of Envoy's RateLimitService and measure it
+  status       Show how a running server is
+  top          Show who is denied most, and by which rule
+  denials      Show the last denials
+  peek         Show the counters of a descriptor, without counting
+  reset        Set the counters of a descriptor to zero
+  except       Add, list or remove exceptions from the rules
+  schema       Print the JSON Schema of rule files, for editors
+  completion   Print a script that completes commands in a shell
+  version      Print the version
+  help         Show what can be asked of the program, or of one command
 
-  serve     Serve rate limit requests
-  validate  Check rules
-  explain   Explain what becomes of a descriptor
-  test      Run unit tests of rules
-  bench     Put load on a server of Envoy's RateLimitService and measure it
-  status    Show how a running server is
-  top       Show who is denied most, and by which rule
-  denials   Show the last denials
-  peek      Show the counters of a descriptor, without counting
-  reset     Set the counters of a descriptor to zero
-  except    Add, list or remove exceptions from the rules
-  version   Print the version
-  help      Show what can be asked of the program, or of one command
-
-Without a command it serves. The flags and exit codes of a command:
-
-  weir help <command>
-
+Without a command it serves. Flags and exit codes: weir help <command>
 Each setting of "weir help serve" is an environment variable, too.
 `
 	if lines := strings.Split(want, "\n"); len(lines) > 25 || slices.ContainsFunc(lines, func(line string) bool { return len(line) > 80 }) {

@@ -200,11 +200,7 @@ func (w whom) read() (adminapi.Descriptor, error) {
 	if err != nil {
 		return adminapi.Descriptor{}, fmt.Errorf("descriptor %q: %w", w.Descriptor, err)
 	}
-	bytes := make([]adminapi.KeyValue, len(entries))
-	for i := range entries {
-		bytes[i] = adminapi.KeyValue(entries[i])
-	}
-	return adminapi.NewDescriptor(domain, bytes), nil
+	return adminapi.NewDescriptor(domain, entries), nil
 }
 
 // ofDomain is embedded in commands that may be about one domain only.

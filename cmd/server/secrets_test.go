@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
@@ -52,12 +53,37 @@ func TestNoSecretIsShown(t *testing.T) {
 				if fits(flag, form) {
 					checkShown(t, flag, fmt.Sprintf(form, secret), n, dir)
 				}
+				if n%4 == 0 && fits(flag, form) && !strings.HasSuffix(flag.Name, "-command") {
+					checkShown(t, fileOf(t, flag), secretFile(t, fmt.Sprintf(form, secret)), n/4, dir)
+				}
 			}
 		})
 	}
 	if found < 9 {
 		t.Errorf("only %d settings hold secrets", found)
 	}
+}
+
+// fileOf returns the setting for the file of a secret.
+func fileOf(t *testing.T, flag *kong.Flag) *kong.Flag {
+	t.Helper()
+	for _, other := range serveFlags() {
+		if other.Name == flag.Name+"-file" {
+			return other
+		}
+	}
+	t.Fatalf("there is no --%s-file", flag.Name)
+	return nil
+}
+
+// secretFile writes a secret into a file and returns its path.
+func secretFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // TestNoPastedKeyIsShown gives the program the text of a key where the path of its
@@ -101,9 +127,9 @@ func checkShown(t *testing.T, flag *kong.Flag, value string, n int, dir string) 
 	args := append(local[:len(local):len(local)], "--config="+dir, "--log-level=debug", "--log-format="+format)
 	environment := append(os.Environ(), asProgram+"=1", "REDIS_URL=127.0.0.1:1", "REDIS_PERSECOND=true", "REDIS_PERSECOND_URL=127.0.0.1:1",
 		"TRACING_ENABLED=true", "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_BSP_SCHEDULE_DELAY=10", "DRAIN_TIMEOUT=100ms")
-	prefix, kind, url := strings.TrimSuffix(strings.TrimSuffix(flag.Envs[0], "URL"), "SENTINEL_AUTH"), "", "weir,127.0.0.1:1"
+	prefix, kind, url := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(flag.Envs[0], "_FILE"), "URL"), "SENTINEL_AUTH"), "", "weir,127.0.0.1:1"
 	switch {
-	case strings.HasSuffix(flag.Name, "sentinel-auth"), strings.Contains(value, "weir,"):
+	case strings.HasPrefix(strings.TrimSuffix(flag.Envs[0], "_FILE"), prefix+"SENTINEL_AUTH"), strings.Contains(value, "weir,"):
 		kind = "sentinel"
 	case strings.HasPrefix(value, "127.0.0.1:1,"):
 		kind, url = "cluster", ""
@@ -113,6 +139,9 @@ func checkShown(t *testing.T, flag *kong.Flag, value string, n int, dir string) 
 	}
 	if strings.Contains(flag.Name, "xds") {
 		environment = append(environment, "CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL=127.0.0.1:1", "FORCE_START_WITHOUT_INITIAL_CONFIG=true")
+	}
+	if prefix, ok := strings.CutSuffix(flag.Envs[0], "URL_FILE"); ok {
+		environment = append(environment, prefix+"URL=")
 	}
 	if n%2 == 0 {
 		environment = append(environment, flag.Envs[0]+"="+value)

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/textparse"
 	"github.com/prometheus/prometheus/promql"
@@ -27,7 +26,6 @@ type history struct {
 	t       *testing.T
 	storage *teststorage.TestStorage
 	engine  *promql.Engine
-	names   map[string]bool // of the metrics that were scraped
 }
 
 func newHistory(t *testing.T) *history {
@@ -36,7 +34,6 @@ func newHistory(t *testing.T) *history {
 		t:       t,
 		storage: teststorage.New(t),
 		engine:  promql.NewEngine(promql.EngineOpts{MaxSamples: 1e7, Timeout: time.Minute, LookbackDelta: 5 * time.Minute, Parser: promQL}),
-		names:   map[string]bool{},
 	}
 }
 
@@ -72,7 +69,6 @@ func (h *history) scrape(target string, at time.Time) {
 		var found labels.Labels
 		samples.Labels(&found)
 		_, _, value := samples.Series()
-		h.names[found.Get(model.MetricNameLabel)] = true
 		b := labels.NewBuilder(found)
 		for name, value := range map[string]string{"namespace": "edge", "job": "weir", "instance": target} {
 			b.Set(name, value)

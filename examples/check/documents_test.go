@@ -26,6 +26,7 @@ func TestKubectlCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	readmes = append(readmes, "../../docs/at-3am.md")
 	seen := 0
 	for _, readme := range readmes {
 		for _, found := range regexp.MustCompile(`(?m)^ {4}(kubectl .*)$`).FindAllStringSubmatch(readFile(t, readme), -1) {

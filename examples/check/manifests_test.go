@@ -14,6 +14,7 @@ import (
 
 	gateway "github.com/envoyproxy/gateway/api/v1alpha1"
 	contourconfig "github.com/projectcontour/contour/pkg/config"
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -132,6 +133,8 @@ type set struct {
 	budgets     []*policyv1.PodDisruptionBudget
 	scalers     []*autoscalingv2.HorizontalPodAutoscaler
 	policies    []*networkingv1.NetworkPolicy
+	monitors    []*monitoringv1.ServiceMonitor
+	elsewhere   []string // ConfigMaps that are there already
 }
 
 func (s *set) add(object any) {
@@ -151,6 +154,8 @@ func (s *set) add(object any) {
 		s.scalers = append(s.scalers, o)
 	case *networkingv1.NetworkPolicy:
 		s.policies = append(s.policies, o)
+	case *monitoringv1.ServiceMonitor:
+		s.monitors = append(s.monitors, o)
 	}
 }
 
@@ -158,7 +163,7 @@ func (s *set) check(t *testing.T) {
 	t.Helper()
 	weir := false
 	for _, d := range s.deployments {
-		weir = weir || strings.HasSuffix(d.Spec.Template.Spec.Containers[0].Image, "/weir:latest")
+		weir = weir || strings.Contains(d.Spec.Template.Spec.Containers[0].Image, "/weir:")
 		s.checkDeployment(t, d)
 	}
 	if !weir {
@@ -189,6 +194,7 @@ func (s *set) check(t *testing.T) {
 			t.Errorf("HorizontalPodAutoscaler %s scales no Deployment that leaves its replicas open", h.Name)
 		}
 	}
+	s.checkMonitors(t)
 	for _, p := range s.policies {
 		pods := s.selected(&p.Spec.PodSelector, p.Namespace)
 		for _, rule := range p.Spec.Ingress {
@@ -197,6 +203,23 @@ func (s *set) check(t *testing.T) {
 					t.Errorf("NetworkPolicy %s opens no port %s of one Deployment", p.Name, port.Port.String())
 				}
 			}
+		}
+	}
+}
+
+// checkMonitors looks whether each ServiceMonitor selects one Service, and a port of it.
+func (s *set) checkMonitors(t *testing.T) {
+	t.Helper()
+	for _, m := range s.monitors {
+		selector, err := metav1.LabelSelectorAsSelector(&m.Spec.Selector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		selected := func(service *corev1.Service) bool {
+			return selector.Matches(labels.Set(service.Labels)) && slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == m.Spec.Endpoints[0].Port })
+		}
+		if !slices.ContainsFunc(s.services, selected) {
+			t.Errorf("ServiceMonitor %s selects no port of a Service", m.Name)
 		}
 	}
 }
@@ -212,6 +235,9 @@ func (s *set) checkDeployment(t *testing.T, d *appsv1.Deployment) {
 	volumes := map[string]bool{}
 	for _, v := range pod.Volumes {
 		volumes[v.Name] = true
+		if v.ConfigMap == nil || slices.Contains(s.elsewhere, v.ConfigMap.Name) {
+			continue // Secrets are there already, too
+		}
 		if config := s.configs[d.Namespace+"/"+v.ConfigMap.Name]; config == nil || len(config.Data) == 0 {
 			t.Errorf("Deployment %s mounts ConfigMap %s, which is not there or empty", d.Name, v.ConfigMap.Name)
 		}

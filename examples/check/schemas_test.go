@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -13,6 +12,8 @@ import (
 	gateway "github.com/envoyproxy/gateway/api/v1alpha1"
 	contour "github.com/projectcontour/contour/apis/projectcontour/v1"
 	contouralpha "github.com/projectcontour/contour/apis/projectcontour/v1alpha1"
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	_ "github.com/prometheus-operator/prometheus-operator/pkg/versionutil" // whose module has the definitions of these
 	"google.golang.org/protobuf/encoding/protojson"
 	istio "istio.io/api/networking/v1alpha3"
 	appsv1 "k8s.io/api/apps/v1"
@@ -33,6 +34,7 @@ import (
 var types = map[string]func() any{
 	"v1 ConfigMap":                                        func() any { return new(corev1.ConfigMap) },
 	"v1 Namespace":                                        func() any { return new(corev1.Namespace) },
+	"v1 ServiceAccount":                                   func() any { return new(corev1.ServiceAccount) },
 	"v1 Service":                                          func() any { return new(corev1.Service) },
 	"apps/v1 Deployment":                                  func() any { return new(appsv1.Deployment) },
 	"policy/v1 PodDisruptionBudget":                       func() any { return new(policyv1.PodDisruptionBudget) },
@@ -45,6 +47,8 @@ var types = map[string]func() any{
 	"gateway.envoyproxy.io/v1alpha1 EnvoyGateway":         func() any { return new(gateway.EnvoyGateway) },
 	"projectcontour.io/v1alpha1 ExtensionService":         func() any { return new(contouralpha.ExtensionService) },
 	"projectcontour.io/v1 HTTPProxy":                      func() any { return new(contour.HTTPProxy) },
+	"monitoring.coreos.com/v1 ServiceMonitor":             func() any { return new(monitoringv1.ServiceMonitor) },
+	"monitoring.coreos.com/v1 PrometheusRule":             func() any { return new(monitoringv1.PrometheusRule) },
 	"networking.istio.io/v1alpha3 EnvoyFilter":            func() any { return new(envoyFilter) },
 }
 
@@ -60,6 +64,16 @@ type envoyFilterSpec struct{ istio.EnvoyFilter }
 
 func (s *envoyFilterSpec) UnmarshalJSON(data []byte) error {
 	return protojson.Unmarshal(data, &s.EnvoyFilter)
+}
+
+// kindOf returns the kind of a manifest.
+func kindOf(t *testing.T, manifest []byte) string {
+	t.Helper()
+	var head metav1.TypeMeta
+	if err := yaml.Unmarshal(manifest, &head); err != nil {
+		t.Fatal(err)
+	}
+	return head.Kind
 }
 
 // decode reads a manifest into its type, strictly, and compares it with the
@@ -99,27 +113,28 @@ func decode(t *testing.T, schemas map[string]*spec.Schema, manifest []byte) any 
 }
 
 // definitions maps the modules that ship custom resource definitions to their files.
-var definitions = map[string]string{
-	"istio.io/api":                      "kubernetes/customresourcedefinitions.gen.yaml",
-	"github.com/projectcontour/contour": "examples/contour/01-crds.yaml",
-	"github.com/envoyproxy/gateway":     "charts/gateway-crds-helm/templates/generated/gateway.envoyproxy.io_backendtrafficpolicies.yaml",
+var definitions = map[string][]string{
+	"istio.io/api":                      {"kubernetes/customresourcedefinitions.gen.yaml"},
+	"github.com/projectcontour/contour": {"examples/contour/01-crds.yaml"},
+	"github.com/envoyproxy/gateway":     {"charts/gateway-crds-helm/templates/generated/gateway.envoyproxy.io_backendtrafficpolicies.yaml"},
+	"github.com/prometheus-operator/prometheus-operator": {
+		"example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml", "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
+	},
 }
 
 // readSchemas reads the schemas of custom resources, by apiVersion and kind.
 func readSchemas(t *testing.T) map[string]*spec.Schema {
 	t.Helper()
 	schemas := map[string]*spec.Schema{}
-	for module, file := range definitions {
+	for module, files := range definitions {
 		dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
 		if err != nil {
 			t.Fatalf("looking for module %s: %v", module, err)
 		}
-		text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, document := range documents(text) {
-			addSchemas(t, schemas, document)
+		for _, file := range files {
+			for _, document := range documents([]byte(readFile(t, filepath.Join(strings.TrimSpace(string(dir)), file)))) {
+				addSchemas(t, schemas, document)
+			}
 		}
 	}
 	return schemas

@@ -178,8 +178,10 @@ func notLocal(r *http.Request) *refusal {
 // which a proxy that calls itself 127.0.0.6, as Istio's does, has one only. Other proxies
 // on this machine say for whom they ask.
 func overLoopback(r *http.Request) bool {
-	if len(r.Header["X-Forwarded-For"]) > 0 || len(r.Header["Forwarded"]) > 0 {
-		return false
+	for _, name := range []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "Via"} {
+		if len(r.Header[name]) > 0 {
+			return false
+		}
 	}
 	own, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	return ok && isLoopback(r.RemoteAddr) && isLoopback(own.String())

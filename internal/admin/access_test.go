@@ -217,6 +217,7 @@ func TestWhoMay(t *testing.T) {
 		// Proxies on this machine.
 		{"", page, "127.0.0.1", "", map[string]string{"X-Forwarded-For": "192.0.2.1"}, 403},
 		{"", change, "127.0.0.1", "", map[string]string{"Forwarded": "for=127.0.0.1"}, 403},
+		{"", page, "127.0.0.1", "", map[string]string{"X-Real-IP": "192.0.2.1"}, 403}, {"", change, "127.0.0.1", "", map[string]string{"Via": "1.1 proxy"}, 403},
 
 		// Pages of other sites.
 		{"", page, "127.0.0.1", "", crossSite, 403}, {"", change, "127.0.0.1", "", crossSite, 403},
@@ -224,7 +225,7 @@ func TestWhoMay(t *testing.T) {
 		{"", change, "127.0.0.1", "", map[string]string{"Origin": "http://evil.example"}, 403}, {"", change, "127.0.0.1", "", map[string]string{"Origin": "null"}, 403},
 		{"", change, "127.0.0.1", "", map[string]string{"Origin": "http://127.0.0.1:PORT"}, 200},
 		{"", change, "127.0.0.1", "", map[string]string{"Sec-Fetch-Site": "same-origin"}, 200}, {"", page, "127.0.0.1", "", map[string]string{"Sec-Fetch-Site": "none"}, 200},
-		{"", page, "127.0.0.1", "", link, 403}, {"", "GET /console", "127.0.0.1", "", link, 200}, {"", "GET /console", "127.0.0.1", "", crossSite, 403},
+		{"", page, "127.0.0.1", "", link, 403}, {"", "GET /console/", "127.0.0.1", "", link, 200}, {"", "GET /console/", "127.0.0.1", "", crossSite, 403},
 
 		{goodToken, page, outer, "", bearing(goodToken), 200}, {goodToken, change, outer, "", bearing(goodToken), 200},
 		{goodToken, change, outer, "weir.example", bearing(goodToken), 200},
@@ -271,7 +272,7 @@ func TestSignIn(t *testing.T) {
 	got := signIn(goodToken, nil, 303)
 	name, rest, _ := strings.Cut(got.Get("Set-Cookie"), "=")
 	value, attributes, _ := strings.Cut(rest, "; ")
-	if got.Get("Location") != "/console" || name != "weir_session_"+port || len(value) != 43 || attributes != "Path=/; Max-Age=43200; HttpOnly; SameSite=Strict" {
+	if got.Get("Location") != "/console/" || name != "weir_session_"+port || len(value) != 43 || attributes != "Path=/; Max-Age=43200; HttpOnly; SameSite=Strict" {
 		t.Errorf("got %v", got)
 	}
 	log.WaitFor(t, `msg="signed in to the console" audit=true peer=`+outer+":")

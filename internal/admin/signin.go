@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// consolePath is where a browser is sent after it has signed in or out.
-const consolePath = "/console"
+// consolePath is the first page of the console, where a browser is sent after it has signed
+// in or out.
+const consolePath = "/console/"
 
 // refuser writes the page of a refused sign-in, whose headers are set.
 type refuser func(w http.ResponseWriter, r *http.Request, code int, reason string)
@@ -100,7 +101,7 @@ func cookieName(r *http.Request) string {
 // cookie returns that of a session, which only requests of pages of the same site bear,
 // and no script can read.
 func cookie(r *http.Request, session string, maxAge int) *http.Cookie {
-	return &http.Cookie{
+	return &http.Cookie{ //nolint:gosec // Secure where the request came by TLS: a port-forward has none
 		Name: cookieName(r), Value: session, Path: "/", MaxAge: maxAge,
 		HttpOnly: true, SameSite: http.SameSiteStrictMode,
 		Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https",

@@ -26,12 +26,14 @@ func (d Descriptor) Bytes() (domain string, entries []KeyValue, err error) {
 	return domain, entries, nil
 }
 
-// NewDescriptor returns the Descriptor whose Bytes are domain and entries.
-func NewDescriptor(domain string, entries []KeyValue) Descriptor {
+// NewDescriptor returns the Descriptor whose Bytes are domain and entries, which may be of
+// another package.
+func NewDescriptor[E ~struct{ Key, Value string }](domain string, entries []E) Descriptor {
 	var d Descriptor
 	d.Domain, d.DomainBase64 = encode(domain)
 	d.Entries = make([]Entry, len(entries))
-	for i, e := range entries {
+	for i, entry := range entries {
+		e := KeyValue(entry)
 		d.Entries[i].Key, d.Entries[i].KeyBase64 = encode(e.Key)
 		d.Entries[i].Value, d.Entries[i].ValueBase64 = encode(e.Value)
 	}

@@ -101,6 +101,8 @@ func (c *Client) refused(r request, response *http.Response, body []byte) error 
 		return &failure{text: fmt.Sprintf("the server at %s answers: %s", c.Server(), reason), kind: ErrNotFound}
 	case code == http.StatusUnauthorized:
 		return &failure{text: fmt.Sprintf("the server at %s refuses this: %s", c.Server(), reason), kind: ErrUnauthorized}
+	case code >= http.StatusInternalServerError: // such as 503, if Redis fails
+		return c.errorf("the server at %s cannot do this (%d): %s", c.Server(), code, reason)
 	default:
 		return c.errorf("the server at %s refuses this (%d): %s", c.Server(), code, reason)
 	}

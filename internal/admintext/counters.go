@@ -81,7 +81,7 @@ func note(l *adminapi.Counter, rule string) string {
 	}
 	add(l.Unlimited && l.Limit != "unlimited", "unlimited")
 	add(l.Replaced, "replaced by another limit")
-	add(l.BannedFor > 0, "banned %s", span(seconds(l.BannedFor)))
+	add(l.BannedFor > 0, "banned %s", Span(Seconds(l.BannedFor)))
 	add(l.Mode != "" && l.Mode != "enforced", "%s", text(l.Mode))
 	add(l.Rule != rule, "of %s", text(cmp.Or(l.Place, l.Rule)))
 	return strings.Join(notes, ", ")

@@ -30,7 +30,7 @@ func (v View) Top(w io.Writer, d *adminclient.Denials, window *denials.Window) {
 				next = quotedDomain(l.Domain) + " " + shown
 			}
 			marks[mark] = true
-			t.row(count(k.Denied, k.Error), fmt.Sprintf("%s (%s)", v.clock(k.First), span(v.Now.Sub(k.First))), v.clock(k.Last), spaced(shown, mark))
+			t.row(count(k.Denied, k.Error), fmt.Sprintf("%s (%s)", v.clock(k.First), Span(v.Now.Sub(k.First))), v.clock(k.Last), spaced(shown, mark))
 		}
 		t.end()
 		if l.OthersAtMost > 0 {

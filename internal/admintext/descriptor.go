@@ -40,17 +40,17 @@ var notPasted = []struct{ mark, why string }{
 // excerpted returns an excerpt as an argument of commands and "", or to be read with the
 // mark of notPasted that says why it is no argument.
 func excerpted(d excerpt.Descriptor) (shown, mark string) {
-	var kept adminapi.Descriptor
+	var entries []limiter.Entry
 	var cut, hash, shared bool
 	for _, e := range d.Entries {
-		kept.Entries = append(kept.Entries, adminapi.Entry{Key: e.Key, KeyBase64: e.KeyBase64, Value: e.Value, ValueBase64: e.ValueBase64})
-		cut = cut || e.KeyBytes > 0 || e.ValueBytes > 0
+		entry, err := e.Bytes()
+		entries = append(entries, entry)
+		cut = cut || err != nil || e.KeyBytes > 0 || e.ValueBytes > 0
 		hash, shared = hash || e.Hashed, shared || e.Shared
 	}
-	_, entries, err := kept.Bytes()
-	shown = format(entries)
+	shown = explain.FormatDescriptor(entries)
 	switch {
-	case err != nil || cut || d.More > 0:
+	case cut || d.More > 0:
 		return shown + "…" + digest(d.Digest), notPasted[0].mark
 	case hash:
 		return shown, notPasted[1].mark

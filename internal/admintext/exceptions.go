@@ -19,7 +19,7 @@ func (v View) Exceptions(w io.Writer, e *adminapi.Exceptions) {
 	for i := range e.Exceptions {
 		x := &e.Exceptions[i]
 		domain, descriptor := whole(x.Descriptor)
-		left := fmt.Sprintf("%s (%s)", v.clock(x.Until), span(x.Until.Sub(v.Now)))
+		left := fmt.Sprintf("%s (%s)", v.clock(x.Until), Span(x.Until.Sub(v.Now)))
 		t.row(Quote(text(x.ID)), effect(x), left, x.Used, narrow(x.By), domain+" "+descriptor)
 	}
 	t.end()

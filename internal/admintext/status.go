@@ -13,7 +13,7 @@ import (
 func (v View) Status(w io.Writer, server string, s *adminapi.Status) {
 	t := newTable(w, "")
 	line := func(field, format string, args ...any) { t.row(field, fmt.Sprintf(format, args...)) }
-	line("server", "%s, Weir %s, up %s", text(server), text(s.Version), span(seconds(s.UptimeSeconds)))
+	line("server", "%s, Weir %s, up %s", text(server), text(s.Version), Span(Seconds(s.UptimeSeconds)))
 	line("health", "%s", text(s.Health))
 	for _, note := range s.Notes {
 		line("note", "%s", text(note))

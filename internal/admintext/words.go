@@ -98,12 +98,12 @@ func (v View) clock(t time.Time) string {
 
 // ago returns a time in the past, and how long ago it is.
 func (v View) ago(t time.Time) string {
-	return fmt.Sprintf("%s %s (%s ago)", v.clock(t), v.zone(), span(v.Now.Sub(t)))
+	return fmt.Sprintf("%s %s (%s ago)", v.clock(t), v.zone(), Span(v.Now.Sub(t)))
 }
 
 // since returns when something began, and how long it lasts.
 func (v View) since(t time.Time) string {
-	return fmt.Sprintf("since %s %s (%s)", v.clock(t), v.zone(), span(v.Now.Sub(t)))
+	return fmt.Sprintf("since %s %s (%s)", v.clock(t), v.zone(), Span(v.Now.Sub(t)))
 }
 
 // until returns when something ends, and how long that takes.
@@ -111,14 +111,14 @@ func (v View) until(t time.Time) string {
 	if !t.After(v.Now) {
 		return fmt.Sprintf("until %s %s (over)", v.clock(t), v.zone())
 	}
-	return fmt.Sprintf("until %s %s (%s left)", v.clock(t), v.zone(), span(t.Sub(v.Now)))
+	return fmt.Sprintf("until %s %s (%s left)", v.clock(t), v.zone(), Span(t.Sub(v.Now)))
 }
 
 // zone names the zone of times.
 func (v View) zone() string { return v.Now.Format("MST") }
 
-// span words a duration, in two units at most.
-func span(d time.Duration) string {
+// Span words a duration, in two units at most.
+func Span(d time.Duration) string {
 	d = max(d, 0)
 	minutes := int(d.Round(time.Minute).Minutes())
 	switch {
@@ -137,8 +137,8 @@ func span(d time.Duration) string {
 	}
 }
 
-// seconds is a duration of JSON, which may be any number.
-func seconds(s float64) time.Duration {
+// Seconds is a duration of JSON, which may be any number.
+func Seconds(s float64) time.Duration {
 	const most = 1 << 33 // below what a Duration holds
 	if !(s > 0) {
 		return 0
@@ -154,7 +154,7 @@ func in(s *float64) string {
 	case *s <= 0:
 		return "now"
 	default:
-		return "in " + span(seconds(*s))
+		return "in " + Span(Seconds(*s))
 	}
 }
 

@@ -15,12 +15,12 @@ func TestSpan(t *testing.T) {
 		2 * time.Minute: "2 min", 41*time.Minute + 29*time.Second: "41 min", 2*time.Hour - time.Second: "2 h", 3 * time.Hour: "3 h", 3*time.Hour + 2*time.Minute: "3 h 2 min",
 		47 * time.Hour: "47 h", 49 * time.Hour: "2 days", math.MaxInt64: "106751 days",
 	} {
-		if got := span(d); got != want {
+		if got := Span(d); got != want {
 			t.Errorf("%v: got %s, want %s", d, got, want)
 		}
 	}
 	for _, s := range []float64{math.NaN(), math.Inf(1), 1e300, -1e300, math.Inf(-1)} {
-		if d := seconds(s); d < 0 {
+		if d := Seconds(s); d < 0 {
 			t.Errorf("%v: got %v", s, d)
 		}
 	}
@@ -47,7 +47,7 @@ func TestWords(t *testing.T) {
 // What an excerpt says it holds in base64 may be wrong: it is shown, but not to be pasted.
 func TestBadExcerpt(t *testing.T) {
 	d := excerpt.Descriptor{Entries: []excerpt.Entry{{Key: "user", Value: "a", ValueBase64: "%"}}}
-	if shown, mark := excerpted(d); mark != "(cut)" || shown != "…" {
+	if shown, mark := excerpted(d); mark != "(cut)" || shown != "user…" {
 		t.Errorf("got %s %s", shown, mark)
 	}
 }

@@ -38,6 +38,7 @@ type App struct {
 	health     *health
 	rules      *rules
 	source     source
+	secrets    *changingSecrets
 	store      *store
 	tracing    *tracing // nil: none
 	denials    *denials.Recorder
@@ -68,18 +69,11 @@ func New(opts Options) (*App, error) {
 }
 
 func (a *App) build() error {
+	if err := a.openSecrets(); err != nil {
+		return err
+	}
 	s, reg := a.opts.Settings, a.opts.Registry
-	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	registerBuild(reg, a.opts.Build)
-
-	a.logger.Info("starting", "version", a.opts.Version)
-	limitMemory(a.logger)
-	for _, w := range s.Warnings {
-		a.logger.Warn("a variable of envoyproxy/ratelimit has no effect", "variable", w.Variable, "value", w.Value, "instead", w.Instead)
-	}
-	for _, note := range switchedOn(s.Answers) {
-		a.logger.Warn("a switch changes every answer", "effect", note)
-	}
+	a.announce(s)
 	serviceMetrics := prometheus.NewRegistry() // that go to statsd, too
 	reg.MustRegister(serviceMetrics)
 	var err error
@@ -89,16 +83,9 @@ func (a *App) build() error {
 	if err = a.openRules(serviceMetrics); err != nil {
 		return err
 	}
-	a.storeRegistry = prometheus.NewRegistry()
-	reg.MustRegister(a.storeRegistry)
-	if a.store, err = openStore(s, a.logger, a.storeRegistry); err != nil {
+	if err = a.findStore(s); err != nil {
 		return err
 	}
-	a.cleanups.add("store", func(context.Context) error { return a.store.close() })
-	if a.store.ping == nil {
-		a.health.setStoreFound(true)
-	}
-
 	keys, err := newKeys(s)
 	if err != nil {
 		return err
@@ -152,6 +139,37 @@ func (a *App) build() error {
 	return a.bind(service)
 }
 
+// announce registers the metrics of the process, and logs what is worth knowing of its
+// settings.
+func (a *App) announce(s settings.Settings) {
+	reg := a.opts.Registry
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registerBuild(reg, a.opts.Build)
+
+	a.logger.Info("starting", "version", a.opts.Version)
+	limitMemory(a.logger)
+	for _, w := range s.Warnings {
+		a.logger.Warn("a variable of envoyproxy/ratelimit has no effect", "variable", w.Variable, "value", w.Value, "instead", w.Instead)
+	}
+	for _, note := range switchedOn(s.Answers) {
+		a.logger.Warn("a switch changes every answer", "effect", note)
+	}
+}
+
+// findStore opens the store.
+func (a *App) findStore(s settings.Settings) (err error) {
+	a.storeRegistry = prometheus.NewRegistry()
+	a.opts.Registry.MustRegister(a.storeRegistry)
+	if a.store, err = openStore(s, a.secrets, a.logger, a.storeRegistry); err != nil {
+		return err
+	}
+	a.cleanups.add("store", func(context.Context) error { return a.store.close() })
+	if a.store.ping == nil {
+		a.health.setStoreFound(true)
+	}
+	return nil
+}
+
 // openRules finds the source of the rules, and the rules if they are there.
 // service takes the metrics of loads.
 func (a *App) openRules(service prometheus.Registerer) (err error) {
@@ -163,7 +181,7 @@ func (a *App) openRules(service prometheus.Registerer) (err error) {
 		if s.Rules.Config != "" {
 			a.logger.Warn("the rules come from the control plane, --config (CONFIG_PATH) is not read", "path", s.Rules.Config)
 		}
-		if a.source, err = newControlPlane(a.rules, s, a.opts.Reload, &a.cleanups, reg); err != nil {
+		if a.source, err = newControlPlane(a.rules, s, a.secrets, a.opts.Reload, &a.cleanups, reg); err != nil {
 			return err
 		}
 	}
@@ -198,7 +216,7 @@ func (a *App) bind(service *rls.Service) error {
 			Exceptions: a.exceptionsOf, AddException: a.addException, RemoveException: a.removeException,
 		}
 		pages := newConsole(a)
-		debug.Console, debug.SignInRefused = pages, pages.SignInRefused
+		debug.Console, debug.SignInRefused = pages, pages.SignIn
 		a.debug = a.add(httpServer("debug", bound.debug, debug.Handler(), debugConnections, a.logger))
 	}
 	a.http = a.add(httpServer("HTTP", bound.http, admin.Service(a.health.err, service.JSONHandler()), serviceConnections, a.logger))

@@ -12,6 +12,7 @@ import (
 
 	"weir/internal/adminapi"
 	"weir/internal/console"
+	"weir/internal/counters"
 	"weir/internal/descriptors"
 	"weir/internal/explain"
 	"weir/internal/limiter"
@@ -148,7 +149,11 @@ func describeRule(r *descriptors.Rule, rates map[limiter.Series]console.Rate) co
 }
 
 // explain explains what becomes of a descriptor by the rules that serve.
-func (a *App) explain(domain string, entries []limiter.Entry) (explain.Answer, error) {
+func (a *App) explain(d adminapi.Descriptor) (explain.Answer, error) {
+	domain, entries, err := counters.Entries(d)
+	if err != nil {
+		return explain.Answer{}, err
+	}
 	tree := a.rules.tree.Load()
 	if tree == nil {
 		return explain.Answer{}, errors.New("no rules are loaded yet")

@@ -30,12 +30,8 @@ type controlPlane struct {
 
 // newControlPlane reads the files of TLS and prepares to ask for rules. cleanups
 // gets what must be undone.
-func newControlPlane(r *rules, s settings.Settings, requests <-chan os.Signal, cleanups *cleanups, reg prometheus.Registerer) (*controlPlane, error) {
+func newControlPlane(r *rules, s settings.Settings, changing *changingSecrets, requests <-chan os.Signal, cleanups *cleanups, reg prometheus.Registerer) (*controlPlane, error) {
 	credentials, err := xdsCredentials(s.XDS, cleanups, r.logger, reg)
-	if err != nil {
-		return nil, err
-	}
-	headers, err := s.XDS.HeaderValues()
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +39,11 @@ func newControlPlane(r *rules, s settings.Settings, requests <-chan os.Signal, c
 	c.path = fmt.Sprintf("the control plane at %s (node %s)", s.XDS.ServerURL, s.XDS.NodeID)
 	c.status.Path = c.path
 	options := xdsOptions(s.XDS)
-	options.Credentials, options.Headers = credentials, headers
+	options.Credentials = credentials
+	options.Headers = func() map[string]string {
+		headers, _ := changing.now().XDS.HeaderValues() // which have been checked
+		return headers
+	}
 	options.Type, options.Apply, options.Refused, options.Tell = descriptors.ResourceType, c.apply, c.refused, c.tell
 	options.Logger, options.Registerer = r.logger, reg
 	if s.Rules.ForceStart && !s.Rules.HealthNeedsRules {

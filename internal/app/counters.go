@@ -40,6 +40,7 @@ func (a *App) reset(ctx context.Context, d adminapi.Descriptor, by, peer string)
 		return adminapi.Counters{}, err
 	}
 	answer, err := a.counters.Reset(ctx, domain, entries)
+	answer.Exception = a.findException(domain, entries)
 	if answer.Rule == "" && err == nil {
 		return answer, nil // there was nothing to reset
 	}

@@ -23,14 +23,14 @@ const decisionLinger = 500 * time.Millisecond
 // openDecisionLog returns the log of decisions, or nil if the settings do not ask for
 // one. A collector need not be there.
 func (a *App) openDecisionLog() (*decisionlog.Log, error) {
-	l, err := startDecisionLog(a.opts.Settings, a.opts.Stdout, a.opts.Registry, a.logger)
+	l, err := startDecisionLog(a.opts.Settings, a.secrets, a.opts.Stdout, a.opts.Registry, a.logger)
 	if l != nil {
 		a.cleanups.add("decision log", func(ctx context.Context) error { return stopDecisionLog(ctx, l, a.logger) })
 	}
 	return l, err
 }
 
-func startDecisionLog(s settings.Settings, stdout io.Writer, reg prometheus.Registerer, logger *slog.Logger) (*decisionlog.Log, error) {
+func startDecisionLog(s settings.Settings, changing *changingSecrets, stdout io.Writer, reg prometheus.Registerer, logger *slog.Logger) (*decisionlog.Log, error) {
 	d := s.DecisionLog
 	if d.Decisions == "off" {
 		return nil, nil
@@ -41,7 +41,7 @@ func startDecisionLog(s settings.Settings, stdout io.Writer, reg prometheus.Regi
 		Sink: decisionlog.Lines{W: stdout}, Failed: lost.observe,
 	}
 	if d.To == "otlp" {
-		sink, err := decisionCollector(s, lost, logger)
+		sink, err := decisionCollector(s, changing, lost, logger)
 		if err != nil {
 			return nil, err
 		}
@@ -52,7 +52,7 @@ func startDecisionLog(s settings.Settings, stdout io.Writer, reg prometheus.Regi
 }
 
 // decisionCollector returns a sink that sends to a collector.
-func decisionCollector(s settings.Settings, lost *lostSignals, logger *slog.Logger) (decisionlog.Sink, error) {
+func decisionCollector(s settings.Settings, changing *changingSecrets, lost *lostSignals, logger *slog.Logger) (decisionlog.Sink, error) {
 	if !s.Tracing.Enabled { // else its errors go where those of traces do
 		handleOTelErrors(lost, logger)
 	}
@@ -63,17 +63,20 @@ func decisionCollector(s settings.Settings, lost *lostSignals, logger *slog.Logg
 	if err != nil {
 		return nil, err
 	}
-	var exporter sdklog.Exporter
-	headers := s.DecisionLog.HeaderValues(s.Tracing.Headers)
-	if s.Tracing.ExporterProtocol == "grpc" {
-		exporter, err = otlploggrpc.New(context.Background(), otlploggrpc.WithHeaders(headers))
-	} else {
-		exporter, err = otlploghttp.New(context.Background(), otlploghttp.WithHeaders(headers))
+	headers := func() map[string]string {
+		now := changing.now()
+		return now.DecisionLog.HeaderValues(now.Tracing.Headers)
 	}
+	to, err := newExporter(headers, func(headers map[string]string) (sdklog.Exporter, error) {
+		if s.Tracing.ExporterProtocol == "grpc" {
+			return otlploggrpc.New(context.Background(), otlploggrpc.WithHeaders(headers))
+		}
+		return otlploghttp.New(context.Background(), otlploghttp.WithHeaders(headers))
+	})
 	if err != nil {
 		return nil, fmt.Errorf("exporting decisions (see DECISION_LOG_TO and OTEL_EXPORTER_OTLP_ENDPOINT): %w", err)
 	}
-	return decisionlog.NewOTLP(exporter, service), nil
+	return decisionlog.NewOTLP(records{to}, service), nil
 }
 
 // lastDecisions bounds how long writing the last decisions may take.

@@ -105,12 +105,8 @@ func (a *App) findException(domain string, entries []limiter.Entry) *adminapi.Ex
 }
 
 func newException(e *exceptions.Exception) adminapi.Exception {
-	var entries []adminapi.KeyValue
-	for _, entry := range e.Entries {
-		entries = append(entries, adminapi.KeyValue(entry))
-	}
 	return adminapi.Exception{
-		ID: e.ID, Descriptor: adminapi.NewDescriptor(e.Domain, entries), Effect: e.Effect.String(), Factor: e.Factor,
+		ID: e.ID, Descriptor: adminapi.NewDescriptor(e.Domain, e.Entries), Effect: e.Effect.String(), Factor: e.Factor,
 		Created: e.Created, Until: e.Until, By: e.By, Reason: e.Reason, Used: e.Used(),
 	}
 }

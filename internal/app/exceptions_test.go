@@ -71,6 +71,10 @@ func TestExceptions(t *testing.T) {
 			f.wantPasses(evil, 3, 0)
 			f.wantPasses("carol", 3, 2)
 			amount := add("carol", "amount", 2)
+			carol := amount.Descriptor
+			if c, err := f.peek(t.Context(), carol); err != nil || c.Limits[0].Used != 2 || c.Limits[0].Amount != 4 || c.Limits[0].Remaining != 2 || *c.Limits[0].RetryAfter != 0 || !strings.HasPrefix(c.Limits[0].Rate, "4 per") {
+				t.Errorf("a peek with an exception: got %+v (error: %v)", c, err)
+			}
 			f.wantPasses("carol", 4, 2)
 			add("nobody", "deny", 0)
 

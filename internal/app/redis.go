@@ -13,28 +13,30 @@ import (
 	"weir/internal/tlsfiles"
 )
 
-// openRedis makes a store on the Redis, or the two, that the settings name, for
-// counters whose keys start with prefix. They need not be there yet.
-func openRedis(s settings.Redis, prefix settings.KeyPrefix, logger *slog.Logger, reg prometheus.Registerer) (*store, error) {
+// openRedis makes a store on the Redis, or the two, that the settings name. They need not be
+// there yet.
+func openRedis(all settings.Settings, changing *changingSecrets, logger *slog.Logger, reg prometheus.Registerer) (*store, error) {
+	s := all.Redis
 	encrypt, stop, err := redisTLS(s, logger, reg)
 	if err != nil {
 		return nil, err
 	}
 	options := redisstore.Options{
 		Main:       s.Connection(s.Main, encrypt),
-		KeyPrefix:  string(prefix),
+		KeyPrefix:  string(all.Store.CacheKeyPrefix),
 		DenyMemory: s.DenyMemory,
 		DenyMaxAge: s.DenyMaxAge,
 		Logger:     logger,
 		Registerer: reg,
 	}
-	name := "in Redis at " + s.Main.Name()
 	log := []any{"redis", s.Main.Name(), "type", s.Main.Type, "op_timeout", options.Main.OpTimeout}
 	if s.UsePerSecond {
 		second := s.Connection(s.PerSecond, encrypt)
 		options.PerSecond = &second
-		name += ", of limits per second at " + s.PerSecond.Name()
 		log = append(log, "per_second", s.PerSecond.Name(), "per_second_type", s.PerSecond.Type)
+	}
+	if changing.has("REDIS_") {
+		followRedis(&options, changing, encrypt)
 	}
 	board, err := redisstore.OpenBoard(options.Main, options.KeyPrefix)
 	if err != nil {
@@ -48,7 +50,7 @@ func openRedis(s settings.Redis, prefix settings.KeyPrefix, logger *slog.Logger,
 	}
 	logger.Info("counters are kept in Redis", log...)
 	return &store{
-		CounterStore: redis, name: name,
+		CounterStore: redis, name: func() string { return redisName(changing.now().Redis) },
 		board: board, forget: redis.ForgetDenials,
 		ping: redis.Ping, state: redis.State, followed: s.HealthCheckActiveConnection,
 		close: func() error {
@@ -56,6 +58,24 @@ func openRedis(s settings.Redis, prefix settings.KeyPrefix, logger *slog.Logger,
 			return errors.Join(redis.Close(), board.Close())
 		},
 	}, nil
+}
+
+// redisName is what the status page calls the store.
+func redisName(s settings.Redis) string {
+	name := "in Redis at " + s.Main.Name()
+	if s.UsePerSecond {
+		name += ", of limits per second at " + s.PerSecond.Name()
+	}
+	return name
+}
+
+// followRedis has the store take URLs, users and passwords as they change.
+func followRedis(o *redisstore.Options, changing *changingSecrets, encrypt func() *tls.Config) {
+	now := func() settings.Redis { return changing.now().Redis }
+	o.Main = settings.Follow(now, settings.Redis.First, encrypt, changing.renew)
+	if o.PerSecond != nil {
+		*o.PerSecond = settings.Follow(now, settings.Redis.Second, encrypt, changing.renew)
+	}
 }
 
 // redisTLS reads the TLS files, if a Redis is reached over TLS, and follows them

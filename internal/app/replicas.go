@@ -59,7 +59,7 @@ func (a *App) denialsOf(ctx context.Context, all bool) (summary denials.Summary,
 	}
 	others, err := a.replicas.Reports(ctx)
 	if err != nil {
-		return denials.Summary{}, 0, adminapi.Errorf(adminapi.ErrUnavailable, "asking the other servers: %w", err)
+		return denials.Summary{}, 0, adminapi.Errorf(adminapi.ErrUnavailable, "the other servers cannot be asked (this one alone can: --this, or replicas=this): %w", err)
 	}
 	summaries := []denials.Summary{a.denialsHere(replicas.Keys)}
 	for _, r := range others {
@@ -80,7 +80,7 @@ func (a *App) usesOf(ctx context.Context, all bool) (uses map[string]uint64, ser
 	}
 	others, err := a.replicas.Reports(ctx)
 	if err != nil {
-		return nil, 0, adminapi.Errorf(adminapi.ErrUnavailable, "asking the other servers: %w", err)
+		return nil, 0, adminapi.Errorf(adminapi.ErrUnavailable, "the other servers cannot be asked (this one alone can: --this, or replicas=this): %w", err)
 	}
 	return replicas.Sum(here, others), 1 + len(others), nil
 }

@@ -20,7 +20,7 @@ import (
 // store is what keeps the counters, with what the server has to know of it.
 type store struct {
 	limiter.CounterStore
-	name     string                      // what and where it is
+	name     func() string               // what and where it is
 	ping     func(context.Context) error // reports whether it can decide, nil if that is no question
 	state    func() redisstore.State     // tells what became of the last calls, nil with ping
 	followed bool                        // its failures fail the health check, even after it has been found
@@ -34,20 +34,20 @@ type store struct {
 // status is what the status page shows.
 func (s *store) status() admin.Store {
 	if s.state == nil {
-		return admin.Store{Name: s.name}
+		return admin.Store{Name: s.name()}
 	}
 	now := s.state()
 	return admin.Store{
-		Name: s.name, Remote: true,
+		Name: s.name(), Remote: true,
 		WorkedAt: now.WorkedAt, FailingSince: now.FailingSince,
 		FailedAt: now.FailedAt, Kind: now.Kind, Problem: now.Problem, Breaker: now.Breaker,
 	}
 }
 
 // openStore makes the store that the settings name. Redis need not be there yet.
-func openStore(s settings.Settings, logger *slog.Logger, reg prometheus.Registerer) (*store, error) {
+func openStore(s settings.Settings, changing *changingSecrets, logger *slog.Logger, reg prometheus.Registerer) (*store, error) {
 	if s.Redis.Main.URL != "" {
-		return openRedisOrElse(s, logger, reg)
+		return openRedisOrElse(s, changing, logger, reg)
 	}
 	const kept = "counters are kept in memory, for this process only, because REDIS_URL is not set"
 	limit := s.Store.MemoryMaxCounters
@@ -58,7 +58,7 @@ func openStore(s settings.Settings, logger *slog.Logger, reg prometheus.Register
 	}
 	return &store{
 		CounterStore: limiter.NewRetrySpread(memstore.New(memstore.Options{MaxCounters: limit, Registerer: reg}), nil),
-		name:         fmt.Sprintf("in memory, at most %d", limit),
+		name:         func() string { return fmt.Sprintf("in memory, at most %d", limit) },
 		close:        func() error { return nil },
 	}, nil
 }
@@ -115,8 +115,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // openRedisOrElse makes a store on Redis that decides by failure modes what Redis
 // cannot.
-func openRedisOrElse(s settings.Settings, logger *slog.Logger, reg prometheus.Registerer) (*store, error) {
-	redis, err := openRedis(s.Redis, s.Store.CacheKeyPrefix, logger, reg)
+func openRedisOrElse(s settings.Settings, changing *changingSecrets, logger *slog.Logger, reg prometheus.Registerer) (*store, error) {
+	redis, err := openRedis(s, changing, logger, reg)
 	if err != nil {
 		return nil, err
 	}

@@ -37,7 +37,7 @@ type tracing struct{ provider *sdktrace.TracerProvider }
 
 // openTracing begins to send traces, if the settings ask for that.
 func (a *App) openTracing() (err error) {
-	if a.tracing, err = startTracing(a.opts.Settings.Tracing, a.logger); a.tracing != nil {
+	if a.tracing, err = startTracing(a.opts.Settings.Tracing, a.secrets, a.logger); a.tracing != nil {
 		a.cleanups.add("traces", a.tracing.stop)
 	}
 	return err
@@ -45,7 +45,7 @@ func (a *App) openTracing() (err error) {
 
 // startTracing begins to send traces, or returns nil if the settings do not ask
 // for any. The collector need not be there.
-func startTracing(s settings.Tracing, logger *slog.Logger) (*tracing, error) {
+func startTracing(s settings.Tracing, changing *changingSecrets, logger *slog.Logger) (*tracing, error) {
 	if !s.Enabled {
 		return nil, nil
 	}
@@ -53,13 +53,13 @@ func startTracing(s settings.Tracing, logger *slog.Logger) (*tracing, error) {
 	if err := checkOTelFiles("TRACES"); err != nil {
 		return nil, err
 	}
-	var exporter sdktrace.SpanExporter
-	var err error
-	if s.ExporterProtocol == "grpc" {
-		exporter, err = otlptracegrpc.New(context.Background(), otlptracegrpc.WithHeaders(s.HeaderValues()))
-	} else {
-		exporter, err = otlptracehttp.New(context.Background(), otlptracehttp.WithHeaders(s.HeaderValues()))
-	}
+	headers := func() map[string]string { return changing.now().Tracing.HeaderValues() }
+	to, err := newExporter(headers, func(headers map[string]string) (sdktrace.SpanExporter, error) {
+		if s.ExporterProtocol == "grpc" {
+			return otlptracegrpc.New(context.Background(), otlptracegrpc.WithHeaders(headers))
+		}
+		return otlptracehttp.New(context.Background(), otlptracehttp.WithHeaders(headers))
+	})
 	if err != nil {
 		return nil, fmt.Errorf("exporting traces (see TRACING_ENABLED and OTEL_EXPORTER_OTLP_ENDPOINT): %w", err)
 	}
@@ -69,7 +69,7 @@ func startTracing(s settings.Tracing, logger *slog.Logger) (*tracing, error) {
 	}
 	logger.Info("traces are sent", "protocol", s.ExporterProtocol, "sampling_rate", float32(s.SamplingRate))
 	return &tracing{sdktrace.NewTracerProvider(
-		sdktrace.WithBatcher(exporter),
+		sdktrace.WithBatcher(spans{to}),
 		sdktrace.WithResource(service),
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(float64(s.SamplingRate)))),
 	)}, nil

@@ -32,24 +32,17 @@ func draw(rates []adminapi.Rates, now time.Time) chart {
 	}
 	top := roundUp(most)
 	c := chart{Ticks: []float64{top, top / 2, 0}}
-	var decisions, denials strings.Builder
-	first, last := 0.0, 0.0
+	var decisions, denials, bottom []string
 	for _, r := range rates {
-		x := chartWidth - now.Sub(r.At).Seconds()
-		if x < 0 {
-			continue
+		if x := chartWidth - now.Sub(r.At).Seconds(); x >= 0 {
+			decisions = append(decisions, point(x, r.Decisions/top))
+			denials = append(denials, point(x, r.Denials/top))
+			bottom = append(bottom, point(x, 0))
 		}
-		if decisions.Len() == 0 {
-			first = x
-		}
-		last = x
-		y := func(rate float64) float64 { return chartHeight * (1 - rate/top) }
-		fmt.Fprintf(&decisions, "%.1f,%.1f ", x, y(r.Decisions))
-		fmt.Fprintf(&denials, "%.1f,%.1f ", x, y(r.Denials))
 	}
-	c.Decisions, c.Denials = strings.TrimSpace(decisions.String()), strings.TrimSpace(denials.String())
-	if c.Denials != "" {
-		c.Area = fmt.Sprintf("%.1f,%d %s %.1f,%d", first, chartHeight, c.Denials, last, chartHeight)
+	c.Decisions, c.Denials = strings.Join(decisions, " "), strings.Join(denials, " ")
+	if len(bottom) > 0 {
+		c.Area = bottom[0] + " " + c.Denials + " " + bottom[len(bottom)-1]
 	}
 	for chunk := range slices.Chunk(rates, 12) {
 		var m adminapi.Rates
@@ -61,6 +54,9 @@ func draw(rates []adminapi.Rates, now time.Time) chart {
 	slices.Reverse(c.Minutes)
 	return c
 }
+
+// point is one of a curve, at a part of the height.
+func point(x, part float64) string { return fmt.Sprintf("%.1f,%.1f", x, chartHeight*(1-part)) }
 
 // roundUp returns the next number above n, and 1, that is 1, 2 or 5 times a power of ten.
 func roundUp(n float64) float64 {

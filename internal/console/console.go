@@ -43,7 +43,7 @@ type Server struct {
 	// Loads returns what became of the last loads of the rules, the newest first.
 	Loads func() []Load
 	// Explain returns an error if there are no rules, or the descriptor would be refused.
-	Explain func(domain string, entries []limiter.Entry) (explain.Answer, error)
+	Explain func(d adminapi.Descriptor) (explain.Answer, error)
 	// Peek returns the counters of a descriptor, and Reset sets them to zero. by is who asks
 	// for that, and peer where the request comes from.
 	Peek            func(ctx context.Context, d adminapi.Descriptor) (adminapi.Counters, error)
@@ -146,7 +146,7 @@ func New(server Server, access Access) *Console {
 	c.mux.Handle("GET /console/assets/", http.StripPrefix("/console/assets/", http.FileServerFS(assets)))
 	c.mux.Handle("GET /console", http.RedirectHandler("/console/", http.StatusSeeOther))
 	c.mux.HandleFunc("GET /console/signin", func(w http.ResponseWriter, r *http.Request) {
-		c.write(w, r, http.StatusOK, "signin", c.page(r, "Sign in"))
+		c.SignIn(w, r, http.StatusOK, "")
 	})
 	c.mux.Handle("GET /console/{$}", c.values(c.now))
 	c.mux.Handle("GET /console/rules", c.values(c.rules))
@@ -176,12 +176,12 @@ func secure(w http.ResponseWriter) {
 	h.Set("Cache-Control", "no-store")
 }
 
-// SignInRefused writes the page of a sign-in that was refused, with the reason.
-func (c *Console) SignInRefused(w http.ResponseWriter, r *http.Request, code int, reason string) {
+// SignIn writes the page to sign in, with why that was refused, if it was.
+func (c *Console) SignIn(w http.ResponseWriter, r *http.Request, code int, refused string) {
 	secure(w)
 	p := c.page(r, "Sign in")
-	p.Problem = reason
-	c.write(w, r, code, "signin", p)
+	p.Problem = refused
+	execute(w, code, "signin", "layout.html", p)
 }
 
 // values serves a page to who may see values of requests, and asks others to sign in.
@@ -189,20 +189,16 @@ func (c *Console) values(page http.HandlerFunc) http.Handler {
 	allowed := c.access.Values(page)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c.access.NeedsSignIn(r) {
-			c.write(w, r, http.StatusUnauthorized, "signin", c.page(r, "Sign in"))
+			c.SignIn(w, r, http.StatusUnauthorized, "")
 			return
 		}
 		allowed.ServeHTTP(w, r)
 	})
 }
 
-// maxForm bounds the bytes of a form.
-const maxForm = 64 << 10
-
-// changes serves a form to who may change anything.
+// changes serves a form, whose bytes the listener bounds, to who may change anything.
 func (c *Console) changes(form http.HandlerFunc) http.Handler {
 	return c.access.Changes(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 		if err := r.ParseForm(); err != nil {
 			http.Error(w, "the form is too large or no form", http.StatusBadRequest)
 			return
@@ -214,7 +210,6 @@ func (c *Console) changes(form http.HandlerFunc) http.Handler {
 // page is what every page shows.
 type page struct {
 	Title               string
-	Path                string // of the page, for the list of pages
 	SignedIn, MayChange bool
 	Anonymous           bool   // nothing but signing in is possible
 	Done                string // what the last form has done
@@ -224,21 +219,27 @@ type page struct {
 }
 
 func (c *Console) page(r *http.Request, title string) page {
-	p := page{Title: title, Path: r.URL.Path, Anonymous: c.access.NeedsSignIn(r)}
+	p := page{Title: title, Anonymous: c.access.NeedsSignIn(r)}
 	p.SignedIn, p.MayChange = c.access.SignedIn(r), c.access.MayChange(r)
 	p.Done = outcomes[r.URL.Query().Get("done")]
 	return p
 }
 
-// write writes a page, or its panels alone if the script asks for them.
-func (c *Console) write(w http.ResponseWriter, r *http.Request, code int, name string, p page) {
-	if p.Title != "Sign in" {
-		p.Status = c.server.Status()
-	}
-	part := "layout.html"
-	if r.URL.Query().Get("part") == "panels" && code == http.StatusOK {
+// write writes a page, with why a form was refused, if it was, or its panels alone if the
+// script asks for them.
+func (c *Console) write(w http.ResponseWriter, r *http.Request, name string, p page, refused error) {
+	p.Status = c.server.Status()
+	code, part := http.StatusOK, "layout.html"
+	if refused != nil {
+		p.Problem, code = refused.Error(), http.StatusUnprocessableEntity
+	} else if r.URL.Query().Get("part") == "panels" {
 		part = "panels"
 	}
+	execute(w, code, name, part, p)
+}
+
+// execute writes a part of a page.
+func execute(w http.ResponseWriter, code int, name, part string, p page) {
 	var b bytes.Buffer // so that a page is whole, or an error
 	if err := pages[name].ExecuteTemplate(&b, part, p); err != nil {
 		http.Error(w, "the page cannot be made", http.StatusInternalServerError)

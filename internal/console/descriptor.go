@@ -1,7 +1,6 @@
 package console
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/url"
@@ -31,75 +30,62 @@ func (a asked) Query() string {
 	return url.Values{"domain": {a.Domain}, "descriptor": {a.Text}}.Encode()
 }
 
-// parse returns the domain and the entries, or what is wrong with the texts.
-func (a asked) parse() (domain string, entries []limiter.Entry, err error) {
+// parse returns the descriptor for a Server, or what is wrong with the texts.
+func (a asked) parse() (d adminapi.Descriptor, err error) {
 	if a.Domain == "" || a.Text == "" {
-		return "", nil, errors.New("a domain and a descriptor are needed")
+		return d, errors.New("a domain and a descriptor are needed")
 	}
-	if domain, err = explain.ParseDomain(a.Domain); err != nil {
-		return "", nil, fmt.Errorf("domain: %w", err)
-	}
-	if entries, err = explain.ParseDescriptor(a.Text); err != nil {
-		return "", nil, fmt.Errorf("descriptor: %w", err)
-	}
-	return domain, entries, nil
-}
-
-// wire is the descriptor for a Server.
-func (a asked) wire() (adminapi.Descriptor, error) {
-	domain, entries, err := a.parse()
+	domain, err := explain.ParseDomain(a.Domain)
 	if err != nil {
-		return adminapi.Descriptor{}, err
+		return d, fmt.Errorf("domain: %w", err)
 	}
-	pairs := make([]adminapi.KeyValue, len(entries))
-	for i, e := range entries {
-		pairs[i] = adminapi.KeyValue(e)
+	entries, err := explain.ParseDescriptor(a.Text)
+	if err != nil {
+		return d, fmt.Errorf("descriptor: %w", err)
 	}
-	return adminapi.NewDescriptor(domain, pairs), nil
+	return adminapi.NewDescriptor(domain, entries), nil
 }
 
 // shown is a descriptor to read, and to click.
 type shown struct {
 	asked
 	Entries []shownEntry
-	// Whole reports whether nothing is cut or hashed, so that asked is the descriptor.
+	// Whole reports whether nothing is cut, hashed or shared, so that asked is the descriptor.
 	Whole  bool
 	More   int    // entries that are left out
 	Digest string // of a descriptor that is not whole
 }
 
-type shownEntry struct{ Key, Value, Note string }
+type shownEntry struct {
+	limiter.Entry
+	Note string // what else is to be known of it
+}
 
 // showExcerpt shows what is kept of a descriptor.
 func showExcerpt(domain string, d excerpt.Descriptor) shown {
 	s := shown{Whole: d.Digest == "", More: d.More, Digest: d.Digest}
 	var entries []limiter.Entry
 	for _, e := range d.Entries {
-		entry := limiter.Entry{Key: bytesOf(e.Key, e.KeyBase64), Value: bytesOf(e.Value, e.ValueBase64)}
+		entry, err := e.Bytes()
 		entries = append(entries, entry)
-		shows := shownEntry{Key: plaintext.Line(entry.Key), Value: plaintext.Line(entry.Value)}
+		shows := shownEntry{Entry: entry}
 		switch {
+		case err != nil:
+			shows.Note = "not readable"
 		case e.KeyBytes > 0:
 			shows.Note = fmt.Sprintf("key cut, %d bytes", e.KeyBytes)
 		case e.ValueBytes > 0:
 			shows.Note = fmt.Sprintf("cut, %d bytes", e.ValueBytes)
 		case e.Hashed:
-			shows.Note, s.Whole = "hash", false
+			shows.Note = "hash"
 		case e.Shared:
 			shows.Note = "all that match"
 		}
 		s.Entries = append(s.Entries, shows)
+		s.Whole = s.Whole && err == nil && !e.Hashed && !e.Shared
 	}
 	s.asked = spell(domain, entries)
 	return s
-}
-
-// bytesOf returns the bytes that a text, or if it is there its base64, stands for.
-func bytesOf(text, base string) string {
-	if b, err := base64.StdEncoding.DecodeString(base); err == nil && base != "" {
-		return string(b)
-	}
-	return text
 }
 
 // maxText is how many bytes of a text are shown where it is not cut already.
@@ -112,7 +98,7 @@ func showWire(d adminapi.Descriptor) shown {
 	entries := make([]limiter.Entry, len(pairs))
 	for i, p := range pairs {
 		entries[i] = limiter.Entry(p)
-		s.Entries = append(s.Entries, shownEntry{Key: shorten(p.Key), Value: shorten(p.Value)})
+		s.Entries = append(s.Entries, shownEntry{Entry: entries[i]})
 	}
 	s.asked = spell(domain, entries)
 	return s

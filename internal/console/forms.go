@@ -35,7 +35,7 @@ func fillIn(form url.Values) exceptionForm {
 // exception returns what the form asks for, or what is wrong with it.
 func (f exceptionForm) exception() (e adminapi.NewException, err error) {
 	e.Effect, e.By, e.Reason = f.Effect, strings.TrimSpace(f.By), strings.TrimSpace(f.Reason)
-	if e.Descriptor, err = f.wire(); err != nil {
+	if e.Descriptor, err = f.parse(); err != nil {
 		return e, err
 	}
 	if e.Effect == adminapi.Amount {
@@ -78,7 +78,7 @@ const byConsole = "console"
 
 func (c *Console) reset(w http.ResponseWriter, r *http.Request) {
 	form := ask(r.PostForm)
-	d, err := form.wire()
+	d, err := form.parse()
 	if err == nil {
 		_, err = c.server.Reset(r.Context(), d, byConsole, c.access.Peer(r))
 	}
@@ -86,5 +86,5 @@ func (c *Console) reset(w http.ResponseWriter, r *http.Request) {
 		c.showExplain(w, r, form, err)
 		return
 	}
-	http.Redirect(w, r, "/console/explain?done=reset&"+form.Query(), http.StatusSeeOther)
+	http.Redirect(w, r, "/console/explain?done=reset&"+form.Query(), http.StatusSeeOther) //nolint:gosec // the path is fixed
 }

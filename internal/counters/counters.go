@@ -163,6 +163,7 @@ func (c *Counters) limits(rule *descriptors.Rule, hits []limiter.Hit) (limits []
 
 // fill fills in what a counter holds.
 func (c *counter) fill(l *limiter.Limit, holds limiter.Counter) {
+	c.Rate = l.Rate() // of an exception, if one multiplies it
 	c.Amount, c.Used, c.Remaining = l.Size(), uint64(holds.Used), uint64(holds.Remaining)
 	if holds.RetryAfter != limiter.Never {
 		c.RetryAfter = new(holds.RetryAfter.Seconds())

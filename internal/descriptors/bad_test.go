@@ -461,6 +461,7 @@ var bad = map[string][]string{
 		`time_zone_unknown.yaml:6:73: descriptors[0].rate_limits[1].time_zone: unknown time zone "Local", ` + zonesText,
 		"time_zone_unknown.yaml:7:74: descriptors[0].rate_limits[2].time_zone: a time zone is needed, " + zonesText,
 		"time_zone_unknown.yaml:8:73: descriptors[0].rate_limits[3].time_zone: a list is not allowed, text is needed",
+		`time_zone_unknown.yaml:9:57: descriptors[1].override.time_zone: unknown time zone "Europe/Berlim", ` + zonesText,
 	},
 	"time_zone_without_calendar.yaml": {
 		"time_zone_without_calendar.yaml:5:54: descriptors[0].rate_limits[0].time_zone: only a calendar has a time zone, allowed is one with anchor calendar",

@@ -62,17 +62,6 @@ func (c *descriptorConfig) String() string {
 	}
 }
 
-// The fields of the format, by where they belong; those of a limit are in limit.go.
-var (
-	fileFields       = []string{"domain", "name", "descriptors", "otherwise"}
-	descriptorFields = []string{
-		"key", "value", "values", "networks", "regex", "rate_limit", "rate_limits", "descriptors", "below", "override",
-		"shadow_mode", "quota_mode",
-		"detailed_metric", "value_to_metric", "share_threshold", "metadata",
-	}
-	otherwiseFields = []string{"rate_limit", "rate_limits", "shadow_mode", "quota_mode", "share_threshold", "metadata"}
-)
-
 func (d *decoder) file(root *yaml.Node) *fileConfig {
 	c := &fileConfig{domainAt: strictyaml.At(root)}
 	if strictyaml.Has(root, "tests") && !strictyaml.Has(root, "domain") {

@@ -36,6 +36,24 @@ func TestRuleReferenceLoads(t *testing.T) {
 	}
 }
 
+// The tables of fields say what editors show.
+func TestDocumentedFields(t *testing.T) {
+	text, err := os.ReadFile("../../docs/rules.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := regexp.MustCompile("\\[([^]]*)\\]\\([^)]*\\)|\\*\\*|`")
+	documented := make(map[string]bool)
+	for _, row := range regexp.MustCompile("(?m)^\\|`(\\w+)`\\|.*\\|(.*)\\|$").FindAllStringSubmatch(string(text), -1) {
+		documented[row[1]+": "+link.ReplaceAllString(row[2], "$1")] = true
+	}
+	for _, f := range slices.Concat(fileTable, descriptorTable, limitTable, overrideTable) {
+		if row := f.name + ": " + f.about; !documented[row] {
+			t.Errorf("docs/rules.md does not say\n%s", row)
+		}
+	}
+}
+
 // The worked example of lists, networks and regular expressions says which rule an
 // entry leads to.
 func TestDocumentedLists(t *testing.T) {

@@ -12,16 +12,12 @@ import (
 	"weir/internal/strictyaml"
 )
 
-var (
-	limitFields = []string{
-		"unit", "unit_multiplier", "requests_per_unit", "unlimited", "name", "replaces",
-		"algorithm", "anchor", "time_zone", "burst", "hold", "charge", "deny_for", "failure_mode", "shadow_mode",
-	}
-	// countingFields say how to count, which an unlimited limit does not do. The
-	// reference permits requests_per_unit there.
-	countingFields = []string{"unit", "unit_multiplier", "algorithm", "anchor", "time_zone", "burst", "hold", "charge", "deny_for", "failure_mode"}
-	replacesFields = []string{"name"}
-)
+// countingFields say how to count, which an unlimited limit does not do. The
+// reference permits requests_per_unit there.
+var countingFields = []string{"unit", "unit_multiplier", "algorithm", "anchor", "time_zone", "burst", "hold", "charge", "deny_for", "failure_mode"}
+
+// limitOptions are the fields of a limit that only some algorithms take.
+var limitOptions = []limiter.Option{limiter.BurstOption, limiter.AnchorOption, limiter.ChargeOption, limiter.HoldOption, limiter.DenyForOption}
 
 // The words of fields that have some.
 var (
@@ -78,9 +74,9 @@ func (d *decoder) limitField(s *limiter.Spec, name string, n *yaml.Node) {
 	case "unit":
 		s.Unit = d.unit(n)
 	case "unit_multiplier":
-		s.UnitMultiplier = d.Amount(n, 1)
+		s.UnitMultiplier = uint32(d.whole(n, &multiplierField))
 	case "requests_per_unit":
-		s.RequestsPerUnit = d.Whole(n, 0, limiter.MaxAmount)
+		s.RequestsPerUnit = d.whole(n, &amountField)
 	case "unlimited":
 		s.Unlimited = d.Flag(n)
 	case "name":
@@ -88,24 +84,24 @@ func (d *decoder) limitField(s *limiter.Spec, name string, n *yaml.Node) {
 	case "replaces":
 		s.Replaces = d.replaces(n)
 	case "algorithm":
-		s.Algorithm = limiter.Algorithm(d.Word(n, limiter.AlgorithmNames()))
+		s.Algorithm = limiter.Algorithm(d.word(n, &algorithmField))
 	case "anchor":
-		s.Anchor = limiter.Anchor(d.Word(n, anchors))
+		s.Anchor = limiter.Anchor(d.word(n, &anchorField))
 	case "time_zone":
 		name, ok := d.Text(n)
 		if s.TimeZone = name; ok && name == "" {
 			d.Problem(strictyaml.At(n), "a time zone is needed, allowed are names of the IANA database, such as UTC or Europe/Berlin")
 		}
 	case "burst":
-		s.Burst = d.Whole(n, 1, limiter.MaxAmount)
+		s.Burst = d.whole(n, &burstField)
 	case "hold":
 		s.Hold = d.hold(n)
 	case "charge":
-		s.Charge = limiter.Auto + limiter.Charge(d.Word(n, charges))
+		s.Charge = limiter.Auto + limiter.Charge(d.word(n, &chargeField))
 	case "deny_for":
 		s.DenyFor = d.denyFor(n)
 	case "failure_mode":
-		s.FailureMode = limiter.FailureError + limiter.FailureMode(d.Word(n, limiter.FailureModeNames()))
+		s.FailureMode = limiter.FailureError + limiter.FailureMode(d.word(n, &failureField))
 	case "shadow_mode":
 		if d.Flag(n) {
 			s.Mode, s.Trial = limiter.Shadow, true
@@ -130,7 +126,7 @@ func (d *decoder) wholeLimit(s *limiter.Spec, given map[string]strictyaml.Positi
 		if !has("requests_per_unit") {
 			d.ProblemIn("requests_per_unit", limitAt, "a number is needed, allowed are whole numbers from 0 to %d, or unlimited: true instead", uint64(limiter.MaxAmount))
 		}
-		for _, option := range []limiter.Option{limiter.BurstOption, limiter.AnchorOption, limiter.ChargeOption, limiter.HoldOption, limiter.DenyForOption} {
+		for _, option := range limitOptions {
 			if field := string(option); has(field) && !s.Algorithm.Takes(option) {
 				d.ProblemIn(field, given[field], "%s has no %s, allowed is one with algorithm %s", s.Algorithm, field, option.Algorithms())
 			}

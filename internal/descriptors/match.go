@@ -113,6 +113,19 @@ func (t *Tree) Limits() iter.Seq[*limiter.Limit] {
 	}
 }
 
+// LimitsOfRules yields the same limits, each with its rule.
+func (t *Tree) LimitsOfRules() iter.Seq2[*Rule, *limiter.Limit] {
+	return func(yield func(*Rule, *limiter.Limit) bool) {
+		for _, r := range t.rules {
+			for _, l := range r.Limits {
+				if !yield(r, l) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // Places fills in where the rules are written that have limits with the series in
 // places. It leaves those that no rule has.
 func (t *Tree) Places(places map[limiter.Series]string) {

@@ -1,6 +1,7 @@
 package descriptors
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -88,10 +89,6 @@ func (o *Override) String() string {
 	return "{" + strings.Join(fields, ", ") + "}"
 }
 
-var overrideFields = []string{
-	"algorithm", "anchor", "time_zone", "burst_ratio", "max_requests_per_unit", "unit", "unit_multiplier", "charge", "failure_mode",
-}
-
 // override decodes an override. It returns nil if something is wrong with it.
 func (d *decoder) override(n *yaml.Node) *Override {
 	var s limiter.Spec
@@ -104,9 +101,9 @@ func (d *decoder) override(n *yaml.Node) *Override {
 		given[name] = strictyaml.At(n)
 		switch name {
 		case "burst_ratio":
-			o.BurstRatio = uint32(math.Round(millionths * d.Number(n, 1./millionths, 1)))
+			o.BurstRatio = uint32(math.Round(millionths * d.Number(n, leastRatio, 1)))
 		case "max_requests_per_unit":
-			o.Most = d.Whole(n, 1, limiter.MaxAmount)
+			o.Most = d.whole(n, &mostField)
 		default:
 			d.limitField(&s, name, n)
 		}
@@ -121,22 +118,32 @@ func (d *decoder) override(n *yaml.Node) *Override {
 	o.Algorithm, o.Anchor, o.TimeZone, o.Charge, o.FailureMode = s.Algorithm, s.Anchor, s.TimeZone, s.Charge, s.FailureMode
 	_, anchored := given["anchor"]
 	o.CalendarMonths = d.calendarMonths && !anchored
+	if _, err := o.NewLimit(1, limiter.Day, 1); errors.Is(err, limiter.ErrTimeZone) {
+		d.ProblemIn("time_zone", given["time_zone"], "%v", err)
+		return nil
+	}
 	o.Unit, o.UnitMultiplier = s.Unit, s.UnitMultiplier
 	return o
 }
+
+// overrideOptions are the fields of an override that only some algorithms take.
+var overrideOptions = map[string]limiter.Option{"burst_ratio": limiter.BurstOption, anchorField.name: limiter.AnchorOption}
+
+// neededInOverride are the fields of an override that need another one.
+var neededInOverride = map[string]string{unitField.name: mostField.name, multiplierField.name: unitField.name}
 
 // togetherInOverride reports which fields of an override do not go together.
 func (d *decoder) togetherInOverride(s *limiter.Spec, given map[string]strictyaml.Position) {
 	if a := s.Algorithm; a == limiter.Concurrency {
 		d.ProblemIn("algorithm", given["algorithm"], "a limit that requests bring along names no hold, allowed is another algorithm than %s", a)
 	}
-	for field, option := range map[string]limiter.Option{"burst_ratio": limiter.BurstOption, "anchor": limiter.AnchorOption} {
+	for field, option := range overrideOptions {
 		if at, has := given[field]; has && !s.Algorithm.Takes(option) {
 			d.ProblemIn(field, at, "%s has no %s, allowed is one with algorithm %s", s.Algorithm, field, option.Algorithms())
 		}
 	}
 	d.zoneOfCalendar(s, given)
-	for field, needed := range map[string]string{"unit": "max_requests_per_unit", "unit_multiplier": "unit"} {
+	for field, needed := range neededInOverride {
 		at, has := given[field]
 		if _, met := given[needed]; has && !met {
 			d.ProblemIn(field, at, "there is no %s, allowed is %s beside it", needed, field)

@@ -9,6 +9,8 @@ type DecisionLog struct {
 	To        DecisionLogger `name:"decision-log-to" env:"DECISION_LOG_TO" default:"stdout" help:"stdout, or otlp for the collector at OTEL_EXPORTER_OTLP_ENDPOINT, with the protocol and the service name of traces."`
 
 	LogsHeaders Secret `name:"otel-exporter-otlp-logs-headers" env:"OTEL_EXPORTER_OTLP_LOGS_HEADERS" placeholder:"NAME=VALUE,..." help:"Headers for the decision log, instead of OTEL_EXPORTER_OTLP_HEADERS."`
+
+	LogsHeadersFile string `name:"otel-exporter-otlp-logs-headers-file" env:"OTEL_EXPORTER_OTLP_LOGS_HEADERS_FILE" placeholder:"FILE" help:"File with these headers, read again every second."`
 }
 
 // check looks for what the types cannot say. all are the headers for all that is sent.

@@ -21,7 +21,7 @@ func TestDecisionLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (DecisionLog{"denied", 0.25, 7, "otlp", "c=d%20e"}); s.DecisionLog != want {
+	if want := (DecisionLog{Decisions: "denied", Sample: 0.25, Rate: 7, To: "otlp", LogsHeaders: "c=d%20e"}); s.DecisionLog != want {
 		t.Errorf("got %+v, want %+v", s.DecisionLog, want)
 	}
 	if got := s.DecisionLog.HeaderValues(s.Tracing.Headers); !maps.Equal(got, map[string]string{"c": "d e"}) {

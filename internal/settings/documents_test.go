@@ -13,7 +13,7 @@ import (
 // others are what documents spell like a setting: codes and variables that others read.
 var others = []string{
 	"DEADLINE_EXCEEDED", "INVALID_ARGUMENT", "OVER_LIMIT", "RESOURCE_EXHAUSTED", "STRICT_DNS", "GRPC_XDS_SOTW",
-	"OTEL_EXPORTER_OTLP_ENDPOINT", "WEIR_TEST_REQUIRE", "REDIS_PORT",
+	"OTEL_EXPORTER_OTLP_ENDPOINT", "WEIR_TEST_REQUIRE", "REDIS_PORT", "WEIR_SERVER", "WEIR_TOKEN_FILE", "WEIR_SIMULATE_REQUESTS", "OLD_RULES",
 }
 
 // TestDocumentsNameWhatExists looks for the tests and variables that documents name.

@@ -68,13 +68,13 @@ func (s *Settings) AfterApply(ctx *kong.Context) error {
 		names = append(names, flag.Envs...)
 	}
 	s.Listen.ofOneFamily()
-	if s.Redis.Main.URL == "" {
+	if !s.Redis.Main.Named() {
 		s.Redis.Variables = redisVariables(names)
 	}
 	warnings, unusable := compare()
 	var err error
 	s.Metrics.Mogrifiers, err = mogrifiers(s.Metrics.DogStatsdMogrifiers)
-	errs = append(errs, unusable, s.Redis.check(), s.TLS.check(), err, s.XDS.check(), s.Tracing.check(), s.DecisionLog.check(s.Tracing.Headers))
+	errs = append(errs, unusable, s.checkSources(), s.TLS.check(), err, s.checkSecrets())
 	s.Warnings = slices.Concat(warnings, s.TLS.warnings(), s.XDS.warnings())
 	return errors.Join(errs...)
 }

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"strings"
@@ -36,9 +37,13 @@ type Redis struct {
 // RedisPlace says where one Redis is. The help of its URL ends with what it
 // means to have none, ${absent}.
 type RedisPlace struct {
-	URL  Secret    `name:"url" env:"URL" placeholder:"URL" help:"Redis: host:port, socket path, or redis://, rediss:// or unix:// URL. SENTINEL: name,host:port,... (primary, sentinels). CLUSTER: host:port,... ${absent}"`
-	Type RedisType `env:"TYPE" default:"SINGLE" help:"SINGLE, SENTINEL or CLUSTER."`
+	URL     Secret    `name:"url" env:"URL" placeholder:"URL" help:"Redis: host:port, socket path, or redis://, rediss:// or unix:// URL. SENTINEL: name,host:port,... (primary, sentinels). CLUSTER: host:port,... ${absent}"`
+	URLFile string    `name:"url-file" env:"URL_FILE" placeholder:"FILE" help:"File with this URL, read again every second."`
+	Type    RedisType `env:"TYPE" default:"SINGLE" help:"SINGLE, SENTINEL or CLUSTER."`
 }
+
+// Named reports whether the place of a Redis is named, if only by a file.
+func (p RedisPlace) Named() bool { return p.URL != "" || p.URLFile != "" }
 
 // Clustered reports whether it is a cluster, so that keys need hash tags.
 func (p RedisPlace) Clustered() bool { return redisconn.Type(p.Type) == redisconn.Cluster }
@@ -49,7 +54,11 @@ type RedisServer struct {
 
 	SocketType   SocketType    `env:"SOCKET_TYPE" placeholder:"tcp|unix" help:"tcp or unix, if Redis is no URL. By default unix for a path, else tcp."`
 	Auth         Secret        `env:"AUTH" placeholder:"PASSWORD" help:"Password of Redis, or user:password."`
+	AuthFile     string        `name:"auth-file" env:"AUTH_FILE" placeholder:"FILE" help:"File with this password, read again every second."`
+	AuthCommand  Secret        `name:"auth-command" env:"AUTH_COMMAND" placeholder:"PROGRAM ARGUMENT..." help:"Program that prints this password, such as a token, within 10 s. Words are separated by blanks, there is no shell. It runs again when Redis refuses what it printed."`
+	AuthEvery    time.Duration `name:"auth-command-interval" env:"AUTH_COMMAND_INTERVAL" default:"5m" min:"1s" max:"24h" help:"Time between two runs: less than a token lasts."`
 	SentinelAuth Secret        `env:"SENTINEL_AUTH" placeholder:"PASSWORD" help:"Password of the sentinels, or user:password."`
+	SentinelFile string        `name:"sentinel-auth-file" env:"SENTINEL_AUTH_FILE" placeholder:"FILE" help:"File with this password, read again every second."`
 	TLS          bool          `name:"tls" env:"TLS" default:"false" help:"Use TLS 1.2 or later to Redis and sentinels."`
 	PoolSize     int           `env:"POOL_SIZE" default:"10" min:"1" max:"10000" help:"Most connections to each node of a cluster. Other types get at most 4."`
 	Timeout      time.Duration `env:"TIMEOUT" default:"10s" min:"1ms" help:"Longest time to connect (at most a second) or call (at most REDIS_OP_TIMEOUT)."`
@@ -108,6 +117,24 @@ func (r *Redis) Connection(s RedisServer, encrypt func() *tls.Config) redisconn.
 	return o
 }
 
+// First returns the Redis of all limits, or of all but those per second.
+func (r Redis) First() RedisServer { return r.Main }
+
+// Second returns the Redis of limits per second.
+func (r Redis) Second() RedisServer { return r.PerSecond }
+
+// Follow is Connection to one of the two, with settings that change. renew has them read
+// anew.
+func Follow(now func() Redis, which func(Redis) RedisServer, encrypt func() *tls.Config, renew func(context.Context)) redisconn.Options {
+	latest := func() redisconn.Options {
+		r := now()
+		return r.Connection(which(r), encrypt)
+	}
+	o := latest()
+	o.Latest, o.Renew = latest, renew
+	return o
+}
+
 // RedisType is what a Redis consists of.
 type RedisType string
 
@@ -132,9 +159,9 @@ func (r *Redis) Encrypted() bool {
 // check says what is wrong with a setting, or does not go with another.
 func (r *Redis) check() error {
 	switch {
-	case r.UsePerSecond && r.Main.URL == "":
+	case r.UsePerSecond && !r.Main.Named():
 		return wrong("REDIS_PERSECOND", "needs $REDIS_URL, which keeps all other limits")
-	case r.UsePerSecond && r.PerSecond.URL == "":
+	case r.UsePerSecond && !r.PerSecond.Named():
 		return wrong("REDIS_PERSECOND_URL", "is not set, but $REDIS_PERSECOND is")
 	}
 	for _, login := range []struct {
@@ -154,7 +181,7 @@ func (r *Redis) check() error {
 	if r.Main.URL != "" {
 		errs = append(errs, r.checkURL("REDIS_URL", r.Main))
 	}
-	if r.UsePerSecond {
+	if r.UsePerSecond && r.PerSecond.URL != "" {
 		errs = append(errs, r.checkURL("REDIS_PERSECOND_URL", r.PerSecond))
 	}
 	if r.Encrypted() {
@@ -167,6 +194,12 @@ func (r *Redis) check() error {
 func (r *Redis) checkURL(variable string, s RedisServer) error {
 	o := r.Connection(s, func() *tls.Config { return nil })
 	o.OpTimeout = 0 // which has a range of its own
+	if s.Auth == "" && (s.AuthFile != "" || s.AuthCommand != "") {
+		o.Password = "to come"
+	}
+	if s.SentinelAuth == "" && s.SentinelFile != "" {
+		o.SentinelPassword = "to come"
+	}
 	if err := o.Validate(); err != nil {
 		return wrong(variable, "%w", err)
 	}

@@ -138,7 +138,7 @@ func redisVariables(own []string) (names []string) {
 		own = append(own, v.name)
 	}
 	for _, name := range own {
-		if name != "REDIS_URL" && strings.HasPrefix(name, "REDIS_") && os.Getenv(name) != "" {
+		if name != "REDIS_URL" && name != "REDIS_URL_FILE" && strings.HasPrefix(name, "REDIS_") && os.Getenv(name) != "" {
 			names = append(names, name)
 		}
 	}

@@ -19,6 +19,9 @@ type Tracing struct {
 
 	Headers       Secret `name:"otel-exporter-otlp-headers" env:"OTEL_EXPORTER_OTLP_HEADERS" placeholder:"NAME=VALUE,..." help:"Headers for the collector, values as in URLs, such as Bearer%20TOKEN."`
 	TracesHeaders Secret `name:"otel-exporter-otlp-traces-headers" env:"OTEL_EXPORTER_OTLP_TRACES_HEADERS" placeholder:"NAME=VALUE,..." help:"Headers for traces, instead of these."`
+
+	HeadersFile       string `name:"otel-exporter-otlp-headers-file" env:"OTEL_EXPORTER_OTLP_HEADERS_FILE" placeholder:"FILE" help:"File with OTEL_EXPORTER_OTLP_HEADERS, read again every second."`
+	TracesHeadersFile string `name:"otel-exporter-otlp-traces-headers-file" env:"OTEL_EXPORTER_OTLP_TRACES_HEADERS_FILE" placeholder:"FILE" help:"The same for traces."`
 }
 
 // check looks for what the types cannot say.

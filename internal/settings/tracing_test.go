@@ -22,7 +22,7 @@ func TestTracingOfTheReference(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (Tracing{true, "grpc", "limits", "edge", "a", 0.25, "a=b", "c=d"}); s.Tracing != want {
+	if want := (Tracing{true, "grpc", "limits", "edge", "a", 0.25, "a=b", "c=d", "", ""}); s.Tracing != want {
 		t.Errorf("got %+v, want %+v", s.Tracing, want)
 	}
 }

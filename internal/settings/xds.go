@@ -18,6 +18,7 @@ type XDS struct {
 	NodeID       string       `name:"config-grpc-xds-node-id" env:"CONFIG_GRPC_XDS_NODE_ID" default:"default" help:"Node for which the control plane has rules."`
 	NodeMetadata NodeMetadata `name:"config-grpc-xds-node-metadata" env:"CONFIG_GRPC_XDS_NODE_METADATA" placeholder:"KEY=VALUE,..." help:"Metadata of that node."`
 	Headers      Secret       `name:"config-grpc-xds-client-additional-headers" env:"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS" placeholder:"NAME:VALUE,..." help:"Headers for the control plane."`
+	HeadersFile  string       `name:"config-grpc-xds-client-additional-headers-file" env:"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS_FILE" placeholder:"FILE" help:"File with these headers, read again every second. New streams have the new ones."`
 
 	UseTLS     bool   `name:"config-grpc-xds-server-use-tls" env:"CONFIG_GRPC_XDS_SERVER_USE_TLS" default:"false" help:"Use TLS to the control plane."`
 	ClientCert string `name:"config-grpc-xds-client-tls-cert" env:"CONFIG_GRPC_XDS_CLIENT_TLS_CERT" placeholder:"PATH" help:"Certificate for the control plane."`

@@ -74,6 +74,27 @@ func (d *Decoder) Parse(data []byte, needed string) *yaml.Node {
 	return first.Content[0]
 }
 
+// ParseAll returns the root nodes of all documents of a file that are not empty. It
+// returns none after a problem.
+func (d *Decoder) ParseAll(data []byte) (roots []*yaml.Node) {
+	if at, what := refuse(data); what != "" {
+		d.Problem(at, "%s", what)
+		return nil
+	}
+	for dec := yaml.NewDecoder(bytes.NewReader(data)); ; {
+		var document yaml.Node
+		switch err := dec.Decode(&document); {
+		case errors.Is(err, io.EOF):
+			return roots
+		case err != nil:
+			d.syntaxProblem(err, data)
+			return nil
+		case !IsNull(document.Content[0]):
+			roots = append(roots, document.Content[0])
+		}
+	}
+}
+
 // refuse says what keeps a file from being parsed at all.
 func refuse(data []byte) (at Position, what string) {
 	if at, what := refuseBulk(data); what != "" {

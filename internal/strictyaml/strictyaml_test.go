@@ -201,3 +201,21 @@ func TestFirstProblems(t *testing.T) {
 		t.Errorf("the problems are now %q", got)
 	}
 }
+
+func TestParseAll(t *testing.T) {
+	for _, tt := range []struct {
+		text     string
+		roots    int
+		problems string
+	}{
+		{"a: 1\n---\n---\n[b]\n--- null\n", 2, ""},
+		{"", 0, ""},
+		{"a: 1\n---\nb: [\n", 0, "f:4: invalid YAML: did not find expected node content"},
+		{"a: \x00", 0, "f:1: the byte 0x00 is not text, allowed is UTF-8 without control characters"},
+	} {
+		d := Decoder{Reporter: Reporter{File: "f"}}
+		if got := len(d.ParseAll([]byte(tt.text))); got != tt.roots || d.Problems.Error() != tt.problems {
+			t.Errorf("%q: %d documents and problems %q, want %d and %q", tt.text, got, d.Problems, tt.roots, tt.problems)
+		}
+	}
+}

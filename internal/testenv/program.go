@@ -40,3 +40,10 @@ func Shell(t testing.TB) string {
 	program(t, "curl")
 	return program(t, "bash")
 }
+
+// InteractiveShell returns the path of a shell whose completion is tested: bash, zsh or
+// fish. Without it the test is skipped.
+func InteractiveShell(t testing.TB, name string) string {
+	t.Helper()
+	return program(t, name)
+}

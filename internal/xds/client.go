@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
 )
@@ -32,8 +31,8 @@ type Options struct {
 	// NodeID and NodeMetadata tell the control plane who asks.
 	NodeID       string
 	NodeMetadata map[string]string
-	// Headers go with every stream.
-	Headers map[string]string
+	// Headers, if not nil, returns those that go with a new stream.
+	Headers func() map[string]string
 	// MaxMessageSize bounds a response, in bytes; 0 is 4 MiB.
 	MaxMessageSize int
 
@@ -179,7 +178,6 @@ func nodeMetadata(pairs map[string]string) *structpb.Struct {
 
 // Run keeps a stream to the control plane open until ctx ends.
 func (c *Client) Run(ctx context.Context) {
-	ctx = metadata.NewOutgoingContext(ctx, metadata.New(c.opts.Headers))
 	c.opts.Logger.Info("asking the control plane", "server", c.opts.Server, "node", c.opts.NodeID)
 	for {
 		reached, worked, err := c.attempt(ctx)

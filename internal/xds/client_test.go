@@ -261,7 +261,7 @@ func TestHeaders(t *testing.T) {
 		headers <- md
 		return handler(srv, stream)
 	}))
-	subscribe(t, Options{Server: plane.Addr, Headers: map[string]string{"authorization": "Bearer token"}})
+	subscribe(t, Options{Server: plane.Addr, Headers: func() map[string]string { return map[string]string{"authorization": "Bearer token"} }})
 	if got := (<-headers).Get("authorization"); !slices.Equal(got, []string{"Bearer token"}) {
 		t.Errorf("got %q", got)
 	}

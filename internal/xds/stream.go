@@ -14,6 +14,7 @@ import (
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 )
@@ -44,6 +45,9 @@ func (c *Client) attempt(ctx context.Context) (reached, worked bool, err error) 
 	defer conn.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if c.opts.Headers != nil {
+		ctx = metadata.NewOutgoingContext(ctx, metadata.New(c.opts.Headers()))
+	}
 	ads, err := discovery.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
 	if err != nil {
 		return false, false, fmt.Errorf("connecting: %w", err)

@@ -42,6 +42,10 @@ func classify(err error) kind {
 		}
 		return classify(sentinels.Cause)
 	}
+	var login redisconn.LoginError
+	if errors.As(err, &login) {
+		return classify(login.Cause)
+	}
 	var found unfit
 	if errors.As(err, &found) {
 		return found.kind

@@ -1,6 +1,7 @@
 package redisconn
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -19,6 +20,15 @@ func (e cleanError) Error() string { return e.text }
 
 func (e cleanError) Unwrap() error { return e.error }
 
+// passwords returns those in use, and those before them.
+func (c *Client) passwords() []string {
+	list := slices.Concat(c.secrets, c.dialer.passwords())
+	if s := c.dialer.sentinels; s != nil {
+		list = append(list, s.dialer.passwords()...)
+	}
+	return list
+}
+
 // Clean returns err with a text of one line of some hundred bytes that holds no
 // password; nil for nil. Redis, or what is taken for it, may say anything, such as the
 // arguments of AUTH if it knows no AUTH.
@@ -27,7 +37,7 @@ func (c *Client) Clean(err error) error {
 		return nil
 	}
 	text, _, _ := strings.Cut(err.Error(), ", with args beginning with")
-	for _, secret := range c.secrets {
+	for _, secret := range c.passwords() {
 		text = strings.ReplaceAll(text, secret, "***")
 	}
 	text = strings.Map(func(r rune) rune {

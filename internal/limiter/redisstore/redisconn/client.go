@@ -3,7 +3,7 @@
 // text, and makes a client of go-redis for it that sends each command once.
 //
 // address.go reads the text, options.go makes options of go-redis of it, dial.go
-// makes connections, framing.go bounds what a reply on one may claim, sentinels.go
+// makes connections, changing.go logs them in where passwords change, framing.go bounds what a reply on one may claim, sentinels.go
 // finds the primary, and clean.go makes errors fit to be shown. The package knows no
 // counters, and logs nothing.
 package redisconn
@@ -30,7 +30,10 @@ type Client struct {
 	OpTimeout time.Duration
 
 	dialer  *dialer
-	secrets []string // passwords
+	secrets []string // passwords that do not change
+
+	end       context.CancelFunc // of following
+	following sync.WaitGroup
 }
 
 // Open returns a client of the Redis that o names, or an error that says what is
@@ -59,6 +62,11 @@ func Open(o Options) (*Client, error) {
 	if d.sentinels != nil {
 		d.sentinels.watch(func(ctx context.Context) { _, _ = d.find(ctx, "") })
 	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c.end = cancel
+	if o.Latest != nil {
+		c.following.Go(func() { c.follow(ctx, o.Refused) })
+	}
 	return c, nil
 }
 
@@ -72,6 +80,8 @@ func (c *Client) Drop() { c.dialer.drop("") }
 
 // Close makes calls that still wait fail at once, and ends all connections.
 func (c *Client) Close() error {
+	c.end()
+	c.following.Wait()
 	err := c.UniversalClient.Close()
 	if c.dialer.sentinels != nil {
 		c.dialer.sentinels.close()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -21,6 +22,7 @@ type dialer struct {
 	network   string             // tcp or unix
 	tls       func() *tls.Config // nil: none
 	sentinels *sentinels         // who know where to connect to; nil: go-redis does
+	changing  *changing          // where to connect to and as whom; nil: go-redis knows
 
 	mu   sync.Mutex
 	made map[*conn]struct{} // and not closed yet
@@ -40,7 +42,11 @@ func (d *dialer) find(ctx context.Context, addr string) (string, error) {
 		return addr, nil
 	}
 	addr, err := d.sentinels.primary(ctx)
-	if err == nil {
+	switch {
+	case err != nil:
+	case d.sentinels.hasMoved():
+		d.retire(func(c *conn) bool { return c.addr != addr }) // after the calls that they carry
+	default:
 		d.drop(addr)
 	}
 	return addr, err
@@ -52,6 +58,19 @@ func (d *dialer) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	if err != nil {
 		return newFailedConn(err), nil
 	}
+	if d.changing != nil {
+		return d.enter(ctx, addr), nil
+	}
+	c, err := d.connect(ctx, addr)
+	if err != nil {
+		return newFailedConn(err), nil
+	}
+	d.keep(c)
+	return c, nil
+}
+
+// connect makes a connection.
+func (d *dialer) connect(ctx context.Context, addr string) (*conn, error) {
 	plain := &net.Dialer{KeepAliveConfig: keepAlive}
 	connect := plain.DialContext
 	if d.tls != nil {
@@ -59,13 +78,16 @@ func (d *dialer) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	}
 	made, err := connect(ctx, d.network, addr)
 	if err != nil {
-		return newFailedConn(err), nil
+		return nil, err
 	}
-	c := &conn{Conn: made, dialer: d, addr: addr}
+	return &conn{Conn: made, dialer: d, addr: addr}, nil
+}
+
+// keep notes a connection that go-redis gets.
+func (d *dialer) keep(c *conn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.made[c] = struct{}{}
-	return c, nil
 }
 
 // drop breaks all connections but those to an address, so that the next call makes a
@@ -74,7 +96,7 @@ func (d *dialer) drop(but string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for c := range d.made {
-		if c.addr != but {
+		if c.addr != but && !c.retired.Load() { // a retired one ends with its call
 			_ = c.Conn.Close() // go-redis finds out and closes it for good
 		}
 	}
@@ -91,6 +113,8 @@ type conn struct {
 	net.Conn
 	dialer  *dialer
 	addr    string
+	as      target      // that it was made for
+	retired atomic.Bool // go-redis is to take a new one instead
 	replies framing
 
 	bounded  bool // reads wait no longer than patience
@@ -188,8 +212,12 @@ func isTimeout(err error) bool {
 	return errors.As(err, &network) && network.Timeout()
 }
 
-// SyscallConn returns the socket of c.
+// SyscallConn returns the socket of c. go-redis asks for it before it uses a connection for
+// a call, and takes another one if there is an error.
 func (c *conn) SyscallConn() (syscall.RawConn, error) {
+	if c.retired.Load() {
+		return nil, errRetired
+	}
 	below := c.Conn
 	if secure, ok := below.(*tls.Conn); ok {
 		below = secure.NetConn()

@@ -2,9 +2,11 @@ package redisconn
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -42,6 +44,15 @@ type Options struct {
 	// if it is longer, does anyway. It goes on in the background when the call that
 	// wants it gives up. 0 means no other bound.
 	ConnectTimeout time.Duration
+	// Latest, if not nil, returns these options with the URL, the users and the passwords
+	// as they are now. CheckChange must accept the change.
+	Latest func() Options
+	// Renew has what Latest returns read anew, because Redis let nobody in with it. It is
+	// needed with Latest, and ctx bounds how long it waits.
+	Renew func(ctx context.Context)
+	// Refused, if not nil, learns why a server does not accept what Latest returns, each
+	// reason once. Until it does, what was used before is.
+	Refused func(error)
 	// OpTimeout bounds one call. 0 means DefaultOpTimeout, less is an error.
 	OpTimeout time.Duration
 }
@@ -132,10 +143,46 @@ func (o *Options) universal() (*redis.UniversalOptions, *dialer, error) {
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
+	ofSentinels := newDialer(a.Network, encrypt)
+	if o.Latest != nil {
+		d.changing = newChanging(o, timeout, target{o.single(a), user})
+		ofSentinels.changing = newChanging(o, timeout, target{"", sentinelUser})
+		u.Username, u.Password, u.SentinelUsername, u.SentinelPassword = "", "", "", "" // the dialers log in
+	}
 	if o.Type == Sentinel {
-		d.sentinels = newSentinels(u, newDialer(a.Network, encrypt))
+		d.sentinels = newSentinels(u, ofSentinels)
 	}
 	return u, d, nil
+}
+
+// single returns the address of the one server, "" if sentinels or a cluster know it.
+func (o *Options) single(a address) string {
+	if o.Type == Sentinel || o.Type == Cluster {
+		return ""
+	}
+	return a.Addr
+}
+
+// CheckChange returns why a client that is open cannot go on with next instead of o, which
+// differs in URL, users and passwords. The error holds nothing of them.
+func (o *Options) CheckChange(next Options) error {
+	before, err := o.address()
+	if err != nil {
+		return fmt.Errorf("redis URL %w", err)
+	}
+	after, err := next.address()
+	if err != nil {
+		return fmt.Errorf("redis URL %w", err)
+	}
+	switch {
+	case before.DB != after.DB:
+		return errors.New("redis URL has another database, which takes a restart")
+	case before.Network != after.Network || (before.TLSConfig == nil) != (after.TLSConfig == nil):
+		return errors.New("redis URL has another scheme, which takes a restart")
+	case o.Type == Cluster && !slices.Equal(before.addrs, after.addrs):
+		return errors.New("redis URL has other addresses of a cluster, which takes a restart")
+	}
+	return nil
 }
 
 // login is a user, whose name may be empty, and a password.

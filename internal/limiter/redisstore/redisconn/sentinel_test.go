@@ -1,8 +1,11 @@
 package redisconn
 
 import (
+	"context"
 	"net"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"weir/internal/testenv"
@@ -41,4 +44,41 @@ func TestSentinelsTellOfAnotherPrimary(t *testing.T) {
 	if n, err := c.Incr(t.Context(), "new").Result(); n != 1 || err != nil || do(t, connect(t, old), "exists", "new").(int64) != 0 {
 		t.Errorf("counted to %d, error %v, want 1 on the other primary alone", n, err)
 	}
+}
+
+// TestSentinelsAreReplaced has the options name nobody, and then others, who know another
+// primary. No call fails.
+func TestSentinelsAreReplaced(t *testing.T) {
+	first, second := testenv.RedisServer(t), testenv.RedisServer(t)
+	testenv.RedisReplica(t, first)
+	testenv.RedisReplica(t, second)
+	old, other := testenv.RedisSentinel(t, first, steady), testenv.RedisSentinel(t, second, steady)
+	var url atomic.Value
+	url.Store("weir," + old.Addr())
+	o := Options{Type: Sentinel, URL: "weir," + old.Addr(), OpTimeout: long, Renew: func(context.Context) {}}
+	o.Latest = func() Options { next := o; next.URL = url.Load().(string); return next }
+	refused := make(chan error, 1)
+	o.Refused = func(err error) {
+		select {
+		case refused <- err:
+		default: // one is enough
+		}
+	}
+	c := open(t, o)
+	counts := func(r *testenv.Redis) func() bool {
+		counter := connect(t, r)
+		return func() bool {
+			if err := c.Incr(t.Context(), "k").Err(); err != nil {
+				t.Error(err)
+			}
+			return t.Failed() || do(t, counter, "exists", "k").(int64) == 1
+		}
+	}
+	testenv.Until(t, "the first counts", counts(first))
+	url.Store("nobody," + other.Addr())
+	if err := <-refused; !strings.Contains(err.Error(), "the sentinels know no primary of this name") {
+		t.Errorf("got error %v", err)
+	}
+	url.Store("weir," + other.Addr())
+	testenv.Until(t, "the second counts", counts(second))
 }

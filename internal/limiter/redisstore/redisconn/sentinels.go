@@ -17,17 +17,19 @@ import (
 // the process if one replies with less than an address, or publishes anything odd;
 // so they are asked here, at every connect and once a second.
 type sentinels struct {
-	name       string        // of the primary
-	options    redis.Options // how to reach one, but for its address
-	configured []string      // their addresses
+	options redis.Options // how to reach one, but for its address
+	dialer  *dialer       // of options
 
 	ctx     context.Context // until it is closed
 	end     context.CancelFunc
 	running sync.WaitGroup
 
-	mu      sync.Mutex
-	others  []string              // whom those configured know of
-	trusted *redis.SentinelClient // who told the primary last; nil: nobody
+	mu         sync.Mutex
+	name       string                // of the primary
+	configured []string              // their addresses
+	moved      bool                  // name or addresses have changed since a primary was found
+	others     []string              // whom those configured know of
+	trusted    *redis.SentinelClient // who told the primary last; nil: nobody
 }
 
 const (
@@ -41,10 +43,41 @@ const (
 // newSentinels returns those that u names. It is the dialer of Redis that breaks
 // connections, so they have one of their own, d.
 func newSentinels(u *redis.UniversalOptions, d *dialer) *sentinels {
-	s := &sentinels{name: u.MasterName, configured: u.Addrs, options: *u.Simple()}
+	s := &sentinels{name: u.MasterName, configured: u.Addrs, options: *u.Simple(), dialer: d}
 	s.options.Username, s.options.Password, s.options.Dialer = u.SentinelUsername, u.SentinelPassword, d.dial
 	s.ctx, s.end = context.WithCancel(context.Background())
 	return s
+}
+
+// move has other sentinels asked, or for another primary.
+func (s *sentinels) move(name string, addrs []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.name == name && slices.Equal(s.configured, addrs) {
+		return
+	}
+	s.name, s.configured, s.others, s.moved = name, addrs, nil, true
+	if s.trusted != nil {
+		_ = s.trusted.Close() // nobody waits for it
+		s.trusted = nil
+	}
+}
+
+// hasMoved reports whether the primary just found is the first since the sentinels were
+// replaced.
+func (s *sentinels) hasMoved() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	moved := s.moved
+	s.moved = false
+	return moved
+}
+
+// isMoving reports whether no primary has been found since the sentinels were replaced.
+func (s *sentinels) isMoving() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.moved
 }
 
 // watch calls look, which is to ask for the primary, every watchPeriod until the
@@ -80,7 +113,7 @@ func (s *sentinels) primary(ctx context.Context) (string, error) {
 		return "", s.ctx.Err()
 	}
 	if s.trusted != nil {
-		addr, err := s.ask(ctx, s.trusted)
+		addr, err := s.ask(ctx, s.trusted, s.name)
 		if err == nil {
 			return addr, nil
 		}
@@ -115,7 +148,7 @@ func (s *sentinels) search(ctx context.Context) (string, error) {
 		addr     string
 		err      error
 	}
-	nodes := slices.Concat(s.configured, s.others)
+	nodes, name := slices.Concat(s.configured, s.others), s.name // which may change while some are asked
 	answers := make(chan answer, len(nodes))
 	var found atomic.Bool
 	for _, node := range nodes {
@@ -123,7 +156,7 @@ func (s *sentinels) search(ctx context.Context) (string, error) {
 			options := s.options
 			options.Addr = node
 			sentinel := redis.NewSentinelClient(&options)
-			addr, err := s.ask(ctx, sentinel)
+			addr, err := s.ask(ctx, sentinel, name)
 			if err == nil && found.Swap(true) {
 				err = errNotFirst
 			}
@@ -145,9 +178,9 @@ func (s *sentinels) search(ctx context.Context) (string, error) {
 	return "", errors.Join(errs...)
 }
 
-// ask asks one sentinel for the address of the primary.
-func (s *sentinels) ask(ctx context.Context, sentinel *redis.SentinelClient) (string, error) {
-	addr, err := sentinel.GetMasterAddrByName(ctx, s.name).Result()
+// ask asks one sentinel for the address of the primary of a name.
+func (s *sentinels) ask(ctx context.Context, sentinel *redis.SentinelClient, name string) (string, error) {
+	addr, err := sentinel.GetMasterAddrByName(ctx, name).Result()
 	switch {
 	case errors.Is(err, redis.Nil):
 		return "", SentinelError{text: "the sentinels know no primary of this name"}

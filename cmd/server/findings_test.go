@@ -1,0 +1,138 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+)
+
+func TestValidateAsJSON(t *testing.T) {
+	t.Chdir(rules(t, "bad.yaml", bad, "good.yaml", "domain: web\n", "\x1b[31m\u009b.yaml", "domain: \"\"", "notes.txt", ""))
+	for _, test := range []struct {
+		path string
+		code int
+		want report
+	}{
+		{"bad.yaml", exitFailed, report{Files: 1, Problems: []finding{
+			{"error", "bad.yaml", 4, 24, "descriptors[0].rate_limit.unit", `unknown unit "minuet" (did you mean minute?), allowed are second, minute, hour, day, week, month, year`},
+			{"error", "bad.yaml", 6, 5, "descriptors[1]", ""},
+		}}},
+		{"good.yaml", exitOK, report{Valid: true, Files: 1, Domains: 1, Problems: []finding{
+			{"warning", "good.yaml", 1, 9, "domain", `the domain "web" has no rules, everything is admitted`},
+		}}},
+		{"\x1b[31m\u009b.yaml", exitFailed, report{Files: 1, Problems: []finding{
+			{"error", "\x1b[31m\u009b.yaml", 1, 9, "domain", "a domain is needed, allowed is any text but the empty one"},
+		}}},
+		{"missing", exitUsage, report{Problems: []finding{{Severity: "error", File: "missing", Message: ""}}}},
+	} {
+		code, stdout, stderr := call(t, "validate", "--output=json", test.path)
+		var got report
+		if err := json.Unmarshal([]byte(stdout), &got); err != nil || strings.ContainsAny(stdout, "\x1b\u009b") {
+			t.Fatalf("%q: %q: %v", test.path, stdout, err)
+		}
+		for i := range got.Problems {
+			if i < len(test.want.Problems) && test.want.Problems[i].Message == "" && got.Problems[i].Message != "" {
+				got.Problems[i].Message = "" // long, and tested elsewhere
+			}
+		}
+		same := slices.Equal(got.Problems, test.want.Problems)
+		got.Problems, test.want.Problems = nil, nil
+		if a, _ := json.Marshal(got); code != test.code || stderr != "" || !same || string(a) != string(must(json.Marshal(test.want))) {
+			t.Errorf("%q: exit code %d, want %d, stderr %q, stdout\n%s", test.path, code, test.code, stderr, stdout)
+		}
+	}
+}
+
+func must(text []byte, err error) []byte {
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+// Names and values that look like workflow commands stay data.
+func TestValidateForGitHub(t *testing.T) {
+	dir := rules(t, "good.yaml", good)
+	name := "a,b=c:100%\n::error::x.yaml"
+	for file, text := range map[string]string{
+		name:                        "domain: api\ndescriptors:\n  - key: a\n    \"x\\n::add-mask::y%\\r\": 1\n",
+		"empty.yaml":                "domain: web\n",
+		"::stop-commands::t.txt":    "",
+		"b\r::set-output name=x.go": "",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		path, want string
+		code       int
+	}{
+		{"good.yaml", "valid: files=1 domains=1 rules=1\n", exitOK},
+		{"empty.yaml", "::warning file=empty.yaml,line=1,col=9::domain: the domain \"web\" has no rules, everything is admitted\nvalid: files=1 domains=1 rules=0\n", exitOK},
+		{filepath.Join(here, name), `::error file=a%2Cb=c%3A100%25\n%3A%3Aerror%3A%3Ax.yaml,line=4,col=5::descriptors[0]: unknown field "x\n::add-mask::y%25\r"`, exitFailed},
+		{"missing\n::error::x", `::error file=missing\n%3A%3Aerror%3A%3Ax::reading rules: stat missing`, exitUsage},
+		{"../nowhere", "::error file=../nowhere::", exitUsage},
+		{".", `::notice file=%3A%3Astop-commands%3A%3At.txt::skipped, `, exitFailed},
+		{".", `::notice file=b\r%3A%3Aset-output name=x.go::skipped, `, exitFailed},
+	} {
+		code, stdout, stderr := call(t, "validate", "--output=github", test.path)
+		if code != test.code || stderr != "" || !strings.Contains(stdout, test.want) {
+			t.Errorf("%q: exit code %d, want %d, stderr %q, stdout\n%s\nwant\n%s", test.path, code, test.code, stderr, stdout, test.want)
+		}
+		for line := range strings.Lines(stdout) {
+			known := slices.ContainsFunc([]string{"::error ", "::warning ", "::notice ", "valid: "}, func(start string) bool { return strings.HasPrefix(line, start) })
+			if !known || strings.Contains(line, "\r") {
+				t.Errorf("%q: a line of its own: %q", test.path, line)
+			}
+		}
+	}
+}
+
+// The hook of pre-commit names a program that go install makes of this module, and runs
+// it as the program itself does.
+func TestPreCommitHook(t *testing.T) {
+	var hooks []struct {
+		ID, Name, Language, Entry, Files string
+		Args                             []string
+		PassFilenames                    bool `yaml:"pass_filenames"`
+	}
+	if err := yaml.Unmarshal([]byte(readText(t, "../../.pre-commit-hooks.yaml")), &hooks); err != nil || len(hooks) != 1 {
+		t.Fatalf("%d hooks, %v", len(hooks), err)
+	}
+	hook := hooks[0]
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry := strings.Fields(hook.Entry)
+	if hook.Language != "golang" || entry[0] != filepath.Base(here) {
+		t.Errorf("%s is not what go install makes of this directory", entry[0])
+	}
+	for _, test := range []struct {
+		paths []string // after args, as pre-commit adds them
+		code  int
+	}{
+		{nil, exitOK},
+		{[]string{"../examples/envoy/rules/api.yaml"}, exitFailed}, // the domain twice
+	} {
+		t.Chdir(filepath.Join(here, "../.."))
+		for i := range test.paths {
+			test.paths[i] = strings.TrimPrefix(test.paths[i], "../")
+		}
+		args := slices.Concat(entry[1:], hook.Args, test.paths)
+		if code, stdout, stderr := call(t, args...); code != test.code {
+			t.Errorf("%v: exit code %d, want %d\n%s%s", args, code, test.code, stdout, stderr)
+		}
+	}
+}

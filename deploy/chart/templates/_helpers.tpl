@@ -1,0 +1,61 @@
+{{- define "weir.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "weir.selectorLabels" -}}
+app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end -}}
+
+{{- define "weir.labels" -}}
+{{ include "weir.selectorLabels" . }}
+app.kubernetes.io/version: {{ default .Chart.AppVersion .Values.image.tag | trunc 63 | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end -}}
+
+{{- define "weir.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- include "weir.fullname" . -}}
+{{- else -}}
+{{- default "default" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The ConfigMap with the rules, "" without one. */ -}}
+{{- define "weir.rules" -}}
+{{- if .Values.rules.existingConfigMap -}}
+{{- .Values.rules.existingConfigMap -}}
+{{- else if .Values.rules.files -}}
+{{- printf "%s-rules" (include "weir.fullname" . | trunc 57 | trimSuffix "-") -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The variables that other values set, by name, with the values that do. */ -}}
+{{- define "weir.env" -}}
+{{- $env := dict "DEBUG_HOST" (list "debug.service" (ternary "0.0.0.0" "127.0.0.1" .Values.debug.service)) -}}
+{{- with .Values.redis.url }}{{ $_ := set $env "REDIS_URL" (list "redis.url" .) }}{{ end -}}
+{{- with .Values.redis.type }}{{ $_ := set $env "REDIS_TYPE" (list "redis.type" .) }}{{ end -}}
+{{- if .Values.redis.tls.enabled }}{{ $_ := set $env "REDIS_TLS" (list "redis.tls.enabled" "true") }}{{ end -}}
+{{- with .Values.redis.tls.caSecret }}{{ $_ := set $env "REDIS_TLS_CACERT" (list "redis.tls.caSecret" "/redis-tls/ca.crt") }}{{ end -}}
+{{- with .Values.failureMode }}{{ $_ := set $env "FAILURE_MODE" (list "failureMode" .) }}{{ end -}}
+{{- if include "weir.rules" . }}{{ $_ := set $env "CONFIG_PATH" (list "rules" "/rules") }}{{ end -}}
+{{- if .Values.tls.secretName -}}
+{{- $_ := set $env "GRPC_SERVER_USE_TLS" (list "tls.secretName" "true") -}}
+{{- $_ := set $env "GRPC_SERVER_TLS_CERT" (list "tls.secretName" "/tls/tls.crt") -}}
+{{- $_ := set $env "GRPC_SERVER_TLS_KEY" (list "tls.secretName" "/tls/tls.key") -}}
+{{- if .Values.tls.clientCertificates }}{{ $_ := set $env "GRPC_CLIENT_TLS_CACERT" (list "tls.clientCertificates" "/tls/ca.crt") }}{{ end -}}
+{{- with .Values.tls.clientName }}{{ $_ := set $env "GRPC_CLIENT_TLS_SAN" (list "tls.clientName" .) }}{{ end -}}
+{{- end -}}
+{{- with .Values.adminToken.secretName }}{{ $_ := set $env "ADMIN_TOKEN_FILE" (list "adminToken.secretName" (printf "/admin-token/%s" $.Values.adminToken.key)) }}{{ end -}}
+{{- toJson $env -}}
+{{- end -}}

@@ -1,0 +1,254 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/testenv"
+)
+
+// sent is a request, of which Envoy makes descriptors and weir descriptors foretells them.
+type sent struct {
+	method, authority, path string // by default GET, localhost and /
+	headers                 []string
+	from                    string // the address that Envoy trusts, by default 192.0.2.1
+	added                   string // a header as Envoy has it after it has read the request
+	done                    string // the value of a descriptor that Envoy sends after the answer
+}
+
+// envoyRequests use all that e2e/testdata/descriptors.yaml has.
+var envoyRequests = []sent{
+	{authority: "api.example.com"}, {authority: "API.Example.Com:8443"}, {authority: "www.example.com"},
+	{authority: "x-v2.example.com"}, {authority: "-v2.example.com"}, {authority: "www.test"}, {authority: "www."},
+	{authority: ".example.com"}, {authority: "tls.only"}, {authority: "nothing.test:1"}, {authority: "[2001:db8::1]:80"},
+	{path: "/headers"}, {path: "/headers", headers: []string{"X-User: alice"}},
+	{path: "/headers?a=%62", headers: []string{"x-plan: gold, silver", "x-user:"}, method: "POST"},
+	{path: "/headers", headers: []string{"x-user: alice", "x-user: bob", "x-plan: a=b,c\\d"}, authority: "Some.Host:80"},
+	{path: "/headers", headers: []string{"x-plan: \xff\xfeü", "x-user:   blanks \t"}},
+	{path: "/address"}, {path: "/address", from: "10.20.30.40"}, {path: "/address", from: "2001:db8:1:2:3:4:5:6"},
+	{path: "/address", from: "2001:0DB9::0001"}, {path: "/address", from: "255.255.255.255"}, {path: "/address", from: "::ffff:10.1.2.3"},
+	{path: "/query"}, {path: "/query?q"}, {path: "/query?q="}, {path: "/query?q=a+b&r=xz"}, {path: "/query?q=a%20b&q=c"}, {path: "/query?r=%7a&q=%"},
+	{path: "/query?q=Abc%2"}, {path: "/query?q=%zz%41&&=&r"}, {path: "/query?%71=a%20b"}, {path: "/query?q=a=b?c;d"}, {path: "/query?Q=x&r=%00%ff"},
+	{path: "/match"}, {path: "/match", headers: []string{"x-a: One"}}, {path: "/match", headers: []string{"X-A: oNE"}, method: "POST"},
+	{path: "/match", headers: []string{"x-a: 7"}}, {path: "/match", headers: []string{"x-a: -5"}}, {path: "/match", headers: []string{"x-a: 10"}},
+	{path: "/match", headers: []string{"x-a: +3"}}, {path: "/match", headers: []string{"x-a:"}}, {path: "/match", headers: []string{"x-a: On"}},
+	{path: "/match", headers: []string{"x-a: One", "x-a: Two"}}, {path: "/match", headers: []string{"x-a: Onward", "x-a: 7"}}, {path: "/match", headers: []string{"x-a: 99999999999999999999"}},
+	{path: "/old"}, {path: "/old", headers: []string{"x-a: One"}}, {path: "/old", headers: []string{"x-a: Only"}},
+	{path: "/clusters"}, {path: "/stages"}, {path: "/stages", from: "10.1.2.3", added: "x-envoy-internal: true"}, {path: "/stages", headers: []string{"x-envoy-internal: no"}, added: "x-envoy-internal:"},
+	{path: "/override"}, {path: "/include"}, {path: "/ignore"}, {path: "/own"}, {path: "/specific", done: "done"}, {path: "/done", done: "then"}, {path: "/disabled"},
+	{path: "/redirect"}, {path: "/direct"}, {path: "/cASE?x"}, {path: "/case/"},
+	{path: "/separated"}, {path: "/separated/"}, {path: "/separated?x"}, {path: "/separatedness"},
+	{path: "/abc/12?3"}, {path: "/abc/123"}, {path: "/ABC/12"},
+	{path: "/by", headers: []string{"x-a: One"}}, {path: "/by?q=a%20b"}, {path: "/by?q=a+b"}, {path: "/by", headers: []string{`cookie: a=b; session=s1`}},
+	{path: "/by", headers: []string{"cookie: session=x; session=s1"}}, {path: "/by", headers: []string{"cookie: session=x", "cookie: session=s1"}},
+	{path: "/by", headers: []string{`cookie: session="s1"`}}, {path: "/by", headers: []string{"x-b: 1"}}, {path: "/by", headers: []string{"x-b: 1", "cookie: old=1"}},
+	{path: "/by", headers: []string{"content-type: application/grpc+proto"}}, {path: "/by", headers: []string{"content-type: application/grpc"}},
+	{path: "/by", headers: []string{"content-type: application/grpcx"}}, {path: "/by", headers: []string{"content-type: application/grpc;x"}}, {path: "/match", headers: []string{"x-a: Two", "x-b: 1", "x-a: One"}},
+	{path: "/other"},
+}
+
+// Which descriptors a real Envoy sends, as Weir's log of decisions has them, is what weir descriptors
+// prints for the same requests.
+func TestDescriptorsOfEnvoy(t *testing.T) {
+	t.Parallel()
+	testenv.Envoy(t)
+	const file = "e2e/testdata/descriptors.yaml"
+	validateBootstrapErrors(t, filepath.Join(testenv.Repository(t), file))
+	w := startWeir(t, writeRules(t, "domain: first\ndescriptors: [{key: generic_key, rate_limit: {unit: year, requests_per_unit: 1000}}]\n"),
+		"DECISION_LOG=all", "DECISION_LOG_RATE=1000000")
+	doc := readBootstrap(t, file)
+	setUpstreams(t, doc, w.grpc, startUpstream(t))
+	makePatient(t, doc)
+	gateway := runEnvoy(t, doc)
+	for i, r := range envoyRequests {
+		r.send(t, gateway.addr)
+		testenv.Eventually(t, func() error {
+			if r.done != "" && !strings.Contains(w.output.String(), `"value":"`+r.done+`"`) {
+				return fmt.Errorf("Envoy has not sent %s", r.done)
+			}
+			return nil
+		})
+		sent{path: fmt.Sprintf("/marker?n=%d", i)}.send(t, gateway.addr)
+	}
+	var asked [][]string
+	testenv.Eventually(t, func() (err error) {
+		asked, err = decidedDescriptors(w.output.String())
+		return err
+	})
+	// Envoy does not use the hits_addend of a route's rate limits, as a note of weir descriptors says.
+	for value, remaining := range map[string]int{"now": 999, "specific": 1000} {
+		record := regexp.MustCompile(fmt.Sprintf(`"value":"%s".*"remaining":%d\b`, value, remaining))
+		if !record.MatchString(w.output.String()) {
+			t.Errorf("after %s, not %d are left", value, remaining)
+		}
+	}
+	for i, r := range envoyRequests {
+		if got := r.foretold(t, file); !slices.Equal(got, asked[i]) {
+			t.Errorf("%+v: weir descriptors prints\n  %s\nand Envoy sent\n  %s", r, strings.Join(got, "\n  "), strings.Join(asked[i], "\n  "))
+		}
+	}
+
+	// The admin port shows the same configuration, with or without the filters.
+	whole := gateway.dump(t, "")
+	routes := gateway.dump(t, "?resource=static_route_configs")
+	for i, r := range envoyRequests {
+		if i%4 != 0 {
+			continue
+		}
+		if got := r.foretold(t, whole); !slices.Equal(got, asked[i]) {
+			t.Errorf("%+v: from the dump, weir descriptors prints\n  %s\nand Envoy sent\n  %s", r, strings.Join(got, "\n  "), strings.Join(asked[i], "\n  "))
+		}
+		if r.path != "/match" && r.path != "/headers" { // others depend on filters
+			continue
+		}
+		if got := r.foretold(t, routes, "--domain=first"); !slices.Equal(got, asked[i]) {
+			t.Errorf("%+v: from the route dump, weir descriptors prints\n  %s\nand Envoy sent\n  %s", r, strings.Join(got, "\n  "), strings.Join(asked[i], "\n  "))
+		}
+	}
+}
+
+// dump writes a dump of the admin port into a file and returns its path.
+func (e *envoy) dump(t *testing.T, query string) string {
+	t.Helper()
+	answer, err := fetch("http://" + e.admin + "/config_dump" + query)
+	if err != nil || answer.status != 200 {
+		t.Fatalf("config_dump%s: %+v (error: %v)", query, answer, err)
+	}
+	file := filepath.Join(t.TempDir(), "dump.json")
+	write(t, file, answer.body)
+	return file
+}
+
+// validateBootstrapErrors lets Envoy check a bootstrap that may have deprecated fields.
+func validateBootstrapErrors(t *testing.T, file string) {
+	t.Helper()
+	if out, err := exec.Command(testenv.Envoy(t), "--mode", "validate", "--log-level", "error", "-c", file).CombinedOutput(); err != nil {
+		t.Fatalf("envoy --mode validate: %v\n%s", err, out)
+	}
+}
+
+// or returns s, or another text in place of none.
+func or(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+// send sends a request and reads the answer.
+func (s sent) send(t *testing.T, addr string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nhost: %s\r\nx-forwarded-for: %s\r\ncontent-length: 0\r\nconnection: close\r\n",
+		or(s.method, "GET"), or(s.path, "/"), or(s.authority, "localhost"), or(s.from, "192.0.2.1"))
+	for _, h := range s.headers {
+		fmt.Fprintf(conn, "%s\r\n", h)
+	}
+	fmt.Fprint(conn, "\r\n")
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatalf("%+v: %v", s, err)
+	}
+	defer answer.Body.Close()
+	_, _ = io.Copy(io.Discard, answer.Body)
+	if answer.StatusCode >= 400 {
+		t.Errorf("%+v: status %d", s, answer.StatusCode)
+	}
+}
+
+// foretold returns what weir descriptors prints of a request, one descriptor per line.
+func (s sent) foretold(t *testing.T, file string, options ...string) (lines []string) {
+	t.Helper()
+	args := append([]string{"descriptors", file}, options...)
+	args = append(args,
+		"--output=json", "--method="+or(s.method, "GET"), "--path="+or(s.path, "/"),
+		"--authority="+or(s.authority, "localhost"), "--remote-address="+or(s.from, "192.0.2.1"),
+	)
+	if s.added != "" {
+		args = append(args, "--header="+s.added)
+	}
+	for _, h := range s.headers {
+		args = append(args, "--header="+h)
+	}
+	cmd := exec.Command(program(t), args...)
+	cmd.Dir, cmd.Stderr = testenv.Repository(t), os.Stderr
+	out, err := cmd.Output()
+	var failed *exec.ExitError
+	if err != nil && (!errors.As(err, &failed) || failed.ExitCode() != 1) {
+		t.Fatalf("weir %q: %v", args, err)
+	}
+	var answer struct {
+		Descriptors []struct {
+			Domain  string
+			Entries []decidedEntry
+		}
+	}
+	if err := json.Unmarshal(out, &answer); err != nil {
+		t.Fatalf("%v in\n%s", err, out)
+	}
+	for _, d := range answer.Descriptors {
+		lines = append(lines, d.Domain+" "+entriesText(d.Entries))
+	}
+	return lines
+}
+
+// decidedEntry is an entry as both print it. Bytes that are no UTF-8 are in ValueBase64.
+type decidedEntry struct {
+	Key, Value  string
+	ValueBase64 string `json:"value_base64"`
+}
+
+// entriesText returns entries for comparisons.
+func entriesText(entries []decidedEntry) string {
+	var b strings.Builder
+	for _, e := range entries {
+		if e.ValueBase64 != "" {
+			e.Value = "base64 " + e.ValueBase64
+		}
+		fmt.Fprintf(&b, "%q=%q ", e.Key, e.Value)
+	}
+	return b.String()
+}
+
+// decidedDescriptors returns the descriptors in a log of decisions, for each of the requests
+// that a request for /marker follows.
+func decidedDescriptors(log string) (asked [][]string, err error) {
+	var lines []string
+	for line := range strings.Lines(log) {
+		var record struct {
+			Domain     string
+			Descriptor *struct{ Entries []decidedEntry }
+		}
+		if json.Unmarshal([]byte(line), &record) != nil || record.Descriptor == nil {
+			continue
+		}
+		entries := record.Descriptor.Entries
+		if len(entries) == 1 && entries[0].Key == "marker" {
+			asked, lines = append(asked, lines), nil
+			continue
+		}
+		lines = append(lines, record.Domain+" "+entriesText(entries))
+	}
+	if len(asked) < len(envoyRequests) {
+		return nil, fmt.Errorf("%d requests are in the log", len(asked))
+	}
+	return asked, nil
+}

@@ -1,0 +1,212 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	service "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"weir/internal/testenv"
+)
+
+// operator asks and steers a server by commands, as weir is in PATH.
+type operator struct {
+	t   *testing.T
+	dir string // where commands run
+	env []string
+}
+
+func newOperator(t *testing.T, w *weir, dir string) *operator {
+	t.Helper()
+	path := filepath.Dir(program(t)) + string(os.PathListSeparator) + os.Getenv("PATH")
+	return &operator{t: t, dir: dir, env: append(os.Environ(), "PATH="+path, "WEIR_SERVER=http://"+w.debug, "USER=ops")}
+}
+
+// shell runs a command line, which must succeed and print what matches all patterns.
+func (o *operator) shell(command string, patterns ...string) string {
+	o.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, testenv.Shell(o.t), "-euc", command)
+	cmd.Dir, cmd.Env = o.dir, o.env
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		o.t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+	for _, pattern := range patterns {
+		if !regexp.MustCompile(pattern).Match(out) {
+			o.t.Errorf("%s: want %s in\n%s", command, pattern, out)
+		}
+	}
+	return string(out)
+}
+
+const aDayEach = `domain: api
+descriptors:
+  - key: path
+    value: /health
+  - key: user
+    rate_limit: {unit: day, requests_per_unit: 20}
+`
+
+// TestOperator finds one abusive user among 1,000 on two servers, whose name it does not
+// know, denies it on both, and sees that end.
+func TestOperator(t *testing.T) {
+	t.Parallel()
+	awayFromMidnight(t)
+	browser, redis := testenv.Browser(t), testenv.RedisServer(t)
+	rules := writeRules(t, aDayEach)
+	one, two := startWeir(t, rules, onRedis(redis)...), startWeir(t, rules, onRedis(redis)...)
+	abuse(t, one, two)
+
+	// Three commands.
+	o := newOperator(t, one, t.TempDir())
+	top := o.shell("weir top", `on 2 servers`, `rule user \(.*rules.yaml:5:5\)`, `20 per day`, `DENIED +SINCE`)
+	found := regexp.MustCompile(`(?m)^ +(\d+) +\d\d:\d\d:\d\d .* (user=\S+)$`).FindStringSubmatch(top)
+	if found == nil || found[1] != "280" { // 300 less the 20 that pass
+		t.Fatalf("the first key is %q in\n%s", found, top)
+	}
+	o.shell("weir peek api "+found[2], `20 per day +20 of 20 +0`)
+	o.shell("weir except add api "+found[2]+` --deny --for 1h --reason "scraping"`, `deny api `+found[2]+` until`)
+
+	// Or one click, which leads to the user, the rule and the counters.
+	p := newTab(browser, t, two.debug)
+	p.open("/console/?servers=all")
+	p.wants("panel-keys", "280", found[2], "20 per day", "rules.yaml:5:5")
+	p.get(`document.querySelector("#panel-keys .descriptor a").click()`)
+	p.wants("panel-explain", "rules.yaml:5:5", "20 per day", "An exception holds: deny")
+
+	// It holds on both, whatever the counters say.
+	user := strings.TrimPrefix(found[2], "user=")
+	o.shell("weir reset api "+found[2], `0 of 20`)
+	for _, w := range []*weir{one, two} {
+		w.waitFor(user, service.RateLimitResponse_OVER_LIMIT)
+		w.waitFor("quiet", service.RateLimitResponse_OK)
+	}
+	o.shell("weir except list", `deny +.*(60|59) min\).* ops +api `+found[2])
+
+	// It ends on both: at once by a click, and by itself when its time is over.
+	p.open("/console/exceptions")
+	p.get(`document.querySelector("[id^=remove-]").click()`)
+	for _, w := range []*weir{one, two} {
+		w.waitFor(user, service.RateLimitResponse_OK)
+	}
+	o.shell("weir except add api " + found[2] + ` --deny --for 2s --reason "once more"`)
+	one.waitFor(user, service.RateLimitResponse_OVER_LIMIT)
+	for _, w := range []*weir{one, two} {
+		w.waitFor(user, service.RateLimitResponse_OK)
+		if !strings.Contains(w.output.String(), "exception ended") {
+			t.Error("a server does not log the end of the exception")
+		}
+	}
+	for _, want := range []string{`"@message":"exception added"`, `"reason":"scraping"`, `"by":"ops"`, `"audit":true`} {
+		if !strings.Contains(one.output.String(), want) {
+			t.Errorf("the log has no %s", want)
+		}
+	}
+}
+
+// abuse sends requests of 1,000 users to both servers: 300 of one of them, one or two of
+// each other.
+func abuse(t *testing.T, servers ...*weir) {
+	t.Helper()
+	var senders sync.WaitGroup
+	for i, w := range servers {
+		senders.Go(func() {
+			client := dial(t, w.grpc)
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			for n := range 1000 {
+				users := []string{fmt.Sprintf("u%04d", n)}
+				if n%20 < 3 {
+					users = append(users, "u0613")
+				}
+				for _, user := range users {
+					if user == "u0613" && n == 613 {
+						continue
+					}
+					_, err := client.ShouldRateLimit(ctx, &service.RateLimitRequest{
+						Domain: "api", Descriptors: []*ratelimit.RateLimitDescriptor{descriptor("user", user)},
+					})
+					if err != nil {
+						t.Errorf("server %d: %v", i, err)
+						return
+					}
+				}
+			}
+		})
+	}
+	senders.Wait()
+}
+
+// waitFor waits until a user gets an answer.
+func (w *weir) waitFor(user string, want service.RateLimitResponse_Code) {
+	w.t.Helper()
+	client, asked := dial(w.t, w.grpc), descriptor("user", user)
+	asked.HitsAddend = wrapperspb.UInt64(0) // a peek
+	testenv.Eventually(w.t, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		got, err := client.ShouldRateLimit(ctx, &service.RateLimitRequest{
+			Domain: "api", Descriptors: []*ratelimit.RateLimitDescriptor{asked},
+		})
+		if err == nil && got.OverallCode != want {
+			err = fmt.Errorf("%s gets %v, want %v", user, got.OverallCode, want)
+		}
+		return err
+	})
+}
+
+// at3AM has, for each command of docs/at-3am.md, what it shows.
+var at3AM = map[string][]string{
+	"weir top":                 {`rule user \(.*api.yaml:6:5\)`, `SINCE`, `user=alice`},
+	"weir top --window minute": {`5 per minute: \d+ denied`},
+	"weir peek api user=alice": {`50? per minute +\d+ of 50?`},
+	`weir except add api user=alice --amount 10x --for 6h --reason "import of Monday"`: {`10x api user=alice until .*\(6 h left\)`},
+	"weir reset api user=alice": {`Set to zero: 1 counter`},
+	`weir except add api user=mallory --deny --for 1h --reason "scraping"`: {`deny api user=mallory until`},
+	"weir status":                 {`health +OK`, `requests .* a second`, `counters .*Redis`, `rules .*\n +loaded at`},
+	"weir explain api user=alice": {`user`},
+	"weir validate config":        {`valid`},
+	"weir except list":            {`2 exceptions`, `import of Monday`},
+	"curl --fail -X POST http://127.0.0.1:6070/-/reload": {`rules loaded`},
+}
+
+// TestAt3AM runs the commands of docs/at-3am.md, in their order.
+func TestAt3AM(t *testing.T) {
+	t.Parallel()
+	root, redis := testenv.Repository(t), testenv.RedisServer(t)
+	w := startWeir(t, filepath.Join(root, "config"), onRedis(redis)...)
+	askFor(t, w, 12, "user", "alice")
+	o := newOperator(t, w, root)
+	seen := map[string]bool{}
+	for _, b := range codeBlocks(t, filepath.Join(root, "docs/at-3am.md")) {
+		for line := range strings.Lines(b.text) {
+			line = strings.TrimSpace(line)
+			if strings.HasPrefix(line, "kubectl ") {
+				continue // TestKubectlCommands runs it
+			}
+			shows, known := at3AM[line]
+			if !known {
+				t.Errorf("nobody knows what %q shows", line)
+				continue
+			}
+			seen[line] = true
+			o.shell(strings.ReplaceAll(line, "127.0.0.1:6070", w.debug), shows...)
+		}
+	}
+	for line := range at3AM {
+		if !seen[line] {
+			t.Errorf("docs/at-3am.md does not run %q", line)
+		}
+	}
+}

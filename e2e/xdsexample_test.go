@@ -1,0 +1,66 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"weir/internal/testenv"
+)
+
+// The control plane of the example changes the rules of a running Weir, and bad rules
+// change nothing.
+func TestXDSExampleReadme(t *testing.T) {
+	t.Parallel()
+	const readme, rules = "examples/xds/README.md", "examples/xds/rules.json"
+	shell := testenv.Shell(t)
+	file := filepath.Join(t.TempDir(), "rules.json") // the walk changes it
+	write(t, file, readDocument(t, filepath.Join(testenv.Repository(t), rules)))
+	var plane string
+	var weirProcess *weir
+	walk{
+		starts: map[string]func(command string){
+			"go run ./examples/xds/controlplane": func(command string) {
+				plane = startExampleUpstream(t, shell, command+" -listen 127.0.0.1:0 -rules "+file)
+			},
+			"CONFIG_TYPE=GRPC_XDS_SOTW CONFIG_GRPC_XDS_SERVER_URL=127.0.0.1:18000 CONFIG_GRPC_XDS_NODE_ID=weir go run ./cmd/server": func(command string) {
+				compile(t, shell, command)
+				weirProcess = runWeir(t, nil, shell, "-c", strings.ReplaceAll(command, "127.0.0.1:18000", plane))
+				weirProcess.waitUntilHealthy()
+			},
+		},
+		addrs: func() *strings.Replacer {
+			return strings.NewReplacer("127.0.0.1:8080", weirProcess.http, "127.0.0.1:9090", weirProcess.metrics, rules, file)
+		},
+		waits: func(command string) bool { return strings.HasPrefix(command, "curl ") },
+	}.through(t, readme)
+}
+
+// The index of the examples has all of them, and nothing else.
+func TestExamplesAreListed(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join(testenv.Repository(t), "examples")
+	index := readDocument(t, filepath.Join(root, "README.md"))
+	dirs, err := os.ReadDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := 0
+	for _, dir := range dirs {
+		if !dir.IsDir() {
+			continue
+		}
+		listed++
+		link := "](" + dir.Name() + "/README.md)"
+		if _, err := os.Stat(filepath.Join(root, dir.Name(), "README.md")); err != nil {
+			link = "](" + dir.Name() + "/)"
+		}
+		if !strings.Contains(index, link) {
+			t.Errorf("examples/README.md does not link to %s", dir.Name())
+		}
+	}
+	if got := strings.Count(index, "]("); got != listed {
+		t.Errorf("examples/README.md has %d links, want %d", got, listed)
+	}
+}

@@ -1,0 +1,368 @@
+package check
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+)
+
+const chart = "../../deploy/chart"
+
+// valueSets are values that the chart is rendered with, the kinds that come out of it
+// beside a Deployment and a Service, and some of the text.
+var valueSets = []struct {
+	name, values string
+	kinds        []string
+	text         []string
+}{
+	{"defaults", "", []string{"PodDisruptionBudget", "ServiceAccount"}, []string{"  replicas: 2\n", "clusterIP: None"}},
+	{"everything", everything, []string{
+		"ConfigMap", "ConfigMap", "HorizontalPodAutoscaler", "NetworkPolicy", "PodDisruptionBudget", "PrometheusRule", "ServiceAccount", "ServiceMonitor",
+	}, []string{"minReplicas: 3\n", "maxReplicas: 20\n", "averageUtilization: 60}", "maxSkew: 2\n", "appProtocol: tls}", `grafana_dashboard: "1"`}},
+	{"nothing that can be left out", `
+podDisruptionBudget: {enabled: false}
+topologySpread: {enabled: false}
+serviceAccount: {create: false}
+service: {headless: false}
+resources: null
+replicas: 1000000
+`, nil, []string{"  replicas: 1000000\n"}},
+	{"ConfigMap and Secrets that are there", `
+rules: {existingConfigMap: rules}
+redis: {urlSecret: {name: redis}, authSecret: {name: "123"}}
+serviceAccount: {create: false, name: weir}
+podDisruptionBudget: {maxUnavailable: 25%}
+`, []string{"PodDisruptionBudget"}, []string{
+		"maxUnavailable: 25%\n", `name: REDIS_URL, valueFrom: {secretKeyRef: {name: "redis", key: "url"}}`,
+		`name: REDIS_AUTH, valueFrom: {secretKeyRef: {name: "123", key: "password"}}`, `configMap: {name: "rules"}`,
+	}},
+	{"TLS without certificates of clients", "tls: {secretName: tls}", []string{"PodDisruptionBudget", "ServiceAccount"}, []string{`secret: {secretName: "tls"`}},
+	{"text that YAML could misread", `
+nameOverride: "1"
+image: {tag: "1.20", pullSecrets: ["1"]}
+env: {"Y": "on", SHADOW_MODE: true, NEAR_LIMIT_RATIO: "0.5", MAX_DESCRIPTORS: 20000000}
+rules: {files: {1.yaml: "   # indented\ndomain: '1'\ndescriptors: []\n"}}
+`, []string{"ConfigMap", "PodDisruptionBudget", "ServiceAccount"}, []string{
+		`{name: "MAX_DESCRIPTORS", value: "20000000"}`, `{name: "Y", value: "on"}`, "|2\n       # indented\n    domain: '1'\n",
+	}},
+}
+
+const everything = `
+nameOverride: limits
+image: {repository: ghcr.io/weir, tag: v1, pullPolicy: Always, pullSecrets: [registry]}
+autoscaling: {enabled: true, minReplicas: 3, maxReplicas: 20, cpuUtilization: 60}
+topologySpread: {topologyKeys: [topology.kubernetes.io/zone], maxSkew: 2, whenUnsatisfiable: DoNotSchedule}
+redis: {url: "a:1,b:2", authSecret: {name: redis}, type: CLUSTER, tls: {enabled: true, caSecret: redis-ca}}
+failureMode: local
+rules:
+  files:
+    api.yaml: {domain: api, descriptors: [{key: user, rate_limit: {unit: minute, requests_per_unit: 5}}]}
+    shop.yaml: |
+      domain: shop
+      descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 5}}]
+tls: {secretName: tls, clientCertificates: true, clientName: "spiffe://mesh/ns/gateway/sa/envoy"}
+adminToken: {secretName: admin, key: admin}
+debug: {service: true}
+env: {LOG_LEVEL: debug}
+extraEnv: [{name: TRACING_ENABLED, valueFrom: {configMapKeyRef: {name: tracing, key: enabled}}}]
+service: {annotations: {a: b}}
+serviceAccount: {annotations: {a: b}}
+networkPolicy: {enabled: true, operators: [{ipBlock: {cidr: 10.0.0.0/8}}]}
+serviceMonitor: {enabled: true, interval: 1m, labels: {release: prometheus}}
+prometheusRule: {enabled: true, labels: {release: prometheus}, runbookURL: "https://example.com/at-3am"}
+dashboard: {enabled: true, annotations: {folder: limits}}
+podAnnotations: {a: b}
+podLabels: {a: b}
+priorityClassName: high
+nodeSelector: {a: b}
+tolerations: [{key: a, operator: Exists}]
+affinity: {nodeAffinity: {}}
+`
+
+// findHelm builds helm, unless that is done, and returns its path.
+var findHelm = sync.OnceValues(func() (string, error) {
+	out, err := exec.Command("go", "tool", "-n", "-modfile=../../tools/helm/go.mod", "helm").Output()
+	return strings.TrimSpace(string(out)), err
+})
+
+// helm returns a command of the helm that tools/helm names. Its files are the test's.
+func helm(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	program, err := findHelm()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, args...)
+	dir := t.TempDir()
+	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+dir, "HELM_CONFIG_HOME="+dir, "HELM_DATA_HOME="+dir)
+	return cmd
+}
+
+// render returns the manifests that the chart makes of values, or what helm says is wrong.
+func render(t *testing.T, values string) (manifests string, err error) {
+	t.Helper()
+	cmd := helm(t, "template", "edge", chart, "--namespace", "gateway", "--values", "-")
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(values), &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return "", errors.New(stderr.String())
+	}
+	return stdout.String(), nil
+}
+
+// TestChart renders the chart and holds the outcome to the schemas of Kubernetes, to
+// itself, to Pod Security and to what Istio needs.
+func TestChart(t *testing.T) {
+	schemas := readSchemas(t)
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range valueSets {
+		t.Run(test.name, func(t *testing.T) {
+			lint := helm(t, "lint", "--strict", chart, "--values", "-")
+			lint.Stdin = strings.NewReader(test.values)
+			if out, err := lint.CombinedOutput(); err != nil {
+				t.Errorf("helm lint: %v\n%s", err, out)
+			}
+			manifests, err := render(t, test.values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, text := range test.text {
+				if !strings.Contains(manifests, text) {
+					t.Errorf("there is no %q in:\n%s", text, manifests)
+				}
+			}
+			rendered := &set{elsewhere: []string{"rules"}}
+			var kinds []string
+			for _, document := range documents([]byte(manifests)) {
+				object := decode(t, schemas, document)
+				rendered.add(object)
+				if kind := kindOf(t, document); kind != "Deployment" && kind != "Service" {
+					kinds = append(kinds, kind)
+				}
+			}
+			slices.Sort(kinds)
+			if !slices.Equal(kinds, test.kinds) {
+				t.Errorf("there are %v, want %v", kinds, test.kinds)
+			}
+			if len(rendered.deployments) != 1 || len(rendered.services) != 1 {
+				t.Fatalf("%d Deployments and %d Services, want 1 of each", len(rendered.deployments), len(rendered.services))
+			}
+			rendered.check(t)
+			checkPod(t, evaluator, rendered.deployments[0])
+			checkPorts(t, rendered.services[0])
+		})
+	}
+}
+
+// checkPod holds the pods of a Deployment to the profile restricted, and to a file system
+// that cannot be written, which that does not ask for.
+func checkPod(t *testing.T, evaluator policy.Evaluator, d *appsv1.Deployment) {
+	t.Helper()
+	pod := d.Spec.Template
+	level := api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}
+	for _, result := range evaluator.EvaluatePod(level, &pod.ObjectMeta, &pod.Spec) {
+		if !result.Allowed {
+			t.Errorf("Pod Security: %s: %s", result.ForbiddenReason, result.ForbiddenDetail)
+		}
+	}
+	for _, c := range pod.Spec.Containers {
+		if root := c.SecurityContext.ReadOnlyRootFilesystem; root == nil || !*root {
+			t.Errorf("container %s can write to its root", c.Name)
+		}
+	}
+	if token := pod.Spec.AutomountServiceAccountToken; token == nil || *token {
+		t.Error("the pods have a token of their ServiceAccount")
+	}
+}
+
+// checkPorts sees that Istio knows the protocol of each port of a Service, by
+// appProtocol, or by what its name starts with.
+func checkPorts(t *testing.T, s *corev1.Service) {
+	t.Helper()
+	name := regexp.MustCompile(`^(grpc|http|http2|tls)(-|$)`)
+	for _, port := range s.Spec.Ports {
+		if !name.MatchString(port.Name) {
+			t.Errorf("port %s is named after no protocol", port.Name)
+		}
+		if port.AppProtocol == nil || !slices.Contains([]string{"http", "kubernetes.io/h2c", "tls"}, *port.AppProtocol) {
+			t.Errorf("port %s has no appProtocol that Istio knows", port.Name)
+		}
+	}
+}
+
+// TestChartGoesToWeir follows values to what Weir is started with.
+func TestChartGoesToWeir(t *testing.T) {
+	manifests, err := render(t, everything)
+	if err != nil {
+		t.Fatal(err)
+	}
+	schemas, rendered := readSchemas(t), new(set)
+	for _, document := range documents([]byte(manifests)) {
+		rendered.add(decode(t, schemas, document))
+	}
+	settings := readFile(t, "../../docs/settings.md")
+	got := map[string]string{}
+	for _, variable := range rendered.deployments[0].Spec.Template.Spec.Containers[0].Env {
+		got[variable.Name] = variable.Value
+		if !strings.Contains(settings, "`"+variable.Name+"`") {
+			t.Errorf("docs/settings.md has no %s", variable.Name)
+		}
+	}
+	for name, want := range map[string]string{
+		"REDIS_URL": "a:1,b:2", "REDIS_TYPE": "CLUSTER", "REDIS_TLS": "true", "REDIS_TLS_CACERT": "/redis-tls/ca.crt", "REDIS_AUTH": "",
+		"FAILURE_MODE": "local", "CONFIG_PATH": "/rules", "DEBUG_HOST": "0.0.0.0", "ADMIN_TOKEN_FILE": "/admin-token/admin",
+		"GRPC_SERVER_USE_TLS": "true", "GRPC_SERVER_TLS_CERT": "/tls/tls.crt", "GRPC_SERVER_TLS_KEY": "/tls/tls.key",
+		"GRPC_CLIENT_TLS_CACERT": "/tls/ca.crt", "GRPC_CLIENT_TLS_SAN": "spiffe://mesh/ns/gateway/sa/envoy",
+		"LOG_LEVEL": "debug", "LOG_FORMAT": "json", "TRACING_ENABLED": "",
+	} {
+		if value, is := got[name]; !is || value != want {
+			t.Errorf("%s is %q, want %q", name, value, want)
+		}
+	}
+	dir := t.TempDir()
+	for name, rules := range rendered.configs["gateway/edge-limits-rules"].Data {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(rules), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	validate := exec.Command("go", "run", "./cmd/server", "validate", dir)
+	validate.Dir = "../.."
+	if out, err := validate.CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "valid: files=2 ") {
+		t.Errorf("weir validate: %v\n%s", err, out)
+	}
+	if !strings.Contains(manifests, "runbook_url: https://example.com/at-3am#redis-fails") {
+		t.Error("the alerts do not lead to prometheusRule.runbookURL")
+	}
+}
+
+// TestChartRefuses renders values that are none. The error names them.
+func TestChartRefuses(t *testing.T) {
+	for values, want := range map[string]string{
+		"replicas: 0":                                        "at '/replicas': minimum: got 0, want 1",
+		"replica: 2":                                         "additional properties 'replica' not allowed",
+		"image: {pullPolicy: Sometimes}":                     "at '/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'",
+		"image: {tag: 'a b'}":                                "at '/image/tag': 'a b' does not match pattern",
+		"fullnameOverride: '123'":                            "at '/fullnameOverride': '123' does not match pattern",
+		"redis: {ulr: a}":                                    "at '/redis': additional properties 'ulr' not allowed",
+		"redis: {type: Cluster}":                             "at '/redis/type': value must be one of",
+		"redis: {urlSecret: {name: A_B}}":                    "at '/redis/urlSecret/name': 'A_B' does not match pattern",
+		"failureMode: open":                                  "at '/failureMode': value must be one of '', 'error', 'allow', 'deny', 'local'",
+		"env: {log_format: text}":                            "at '/env': additional properties 'log_format' not allowed",
+		"rules: {files: {api.json: {}}}":                     "at '/rules/files': additional properties 'api.json' not allowed",
+		"podDisruptionBudget: {maxUnavailable: 0}":           "at '/podDisruptionBudget/maxUnavailable'",
+		"networkPolicy: {clients: []}":                       "at '/networkPolicy/clients': minItems: got 0, want 1",
+		"networkPolicy: {prometheus: [{}]}":                  "at '/networkPolicy/prometheus/0': minProperties: got 0, want 1",
+		"serviceMonitor: {interval: often}":                  "at '/serviceMonitor/interval': 'often' does not match pattern",
+		"topologySpread: {topologyKeys: []}":                 "at '/topologySpread/topologyKeys': minItems: got 0, want 1",
+		"env: {GRPC_PORT: 1}":                                "env.GRPC_PORT may not be set, the chart needs its default",
+		"env: {DEBUG_HOST: 0.0.0.0}":                         "env.DEBUG_HOST is set by debug.service, leave it out",
+		"failureMode: deny\nenv: {FAILURE_MODE: allow}":      "env.FAILURE_MODE is set by failureMode, leave it out",
+		"redis: {url: a, urlSecret: {name: b}}":              "redis.url and redis.urlSecret.name are both set, only one may be",
+		"redis: {tls: {caSecret: a}}":                        "redis.tls.caSecret needs redis.tls.enabled",
+		"rules: {files: {a.yaml: {}}, existingConfigMap: b}": "rules.files and rules.existingConfigMap are both set, only one may be",
+		"tls: {clientCertificates: true}":                    "tls.clientCertificates needs tls.secretName",
+		"tls: {secretName: a, clientName: b}":                "tls.clientName needs tls.clientCertificates",
+		"debug: {service: true}":                             "it needs adminToken.secretName",
+		"serviceAccount: {name: a}":                          "it needs serviceAccount.create=false",
+		"autoscaling: {enabled: true, minReplicas: 11}":      "autoscaling.minReplicas is more than autoscaling.maxReplicas",
+	} {
+		t.Run(values, func(t *testing.T) {
+			t.Parallel()
+			if _, err := render(t, values); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %s", err, want)
+			}
+		})
+	}
+}
+
+// TestChartIsWhole packs the chart. Links in it lead to files of this repository, which
+// the archive holds.
+func TestChartIsWhole(t *testing.T) {
+	dir := t.TempDir()
+	if out, err := helm(t, "package", chart, "--destination", dir).CombinedOutput(); err != nil {
+		t.Fatalf("helm package: %v\n%s", err, out)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "weir-*.tgz"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("helm package made %v (error: %v)", files, err)
+	}
+	packed := unpack(t, files[0])
+	for name, source := range map[string]string{
+		"weir/files/alerts.yaml": "../../deploy/prometheus/alerts.yaml", "weir/files/dashboard.json": "../../deploy/grafana/weir.json",
+	} {
+		if packed[name] != readFile(t, source) {
+			t.Errorf("%s is not %s", name, source)
+		}
+	}
+}
+
+// unpack returns the files of a .tgz.
+func unpack(t *testing.T, file string) map[string]string {
+	t.Helper()
+	compressed, err := gzip.NewReader(strings.NewReader(readFile(t, file)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for archive := tar.NewReader(compressed); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[header.Name] = string(text)
+	}
+}
+
+// TestChartReadme renders the chart with the values of README.md, by its command.
+func TestChartReadme(t *testing.T) {
+	readme := readFile(t, filepath.Join(chart, "README.md"))
+	_, rest, _ := strings.Cut(readme, "```yaml\n")
+	values, _, _ := strings.Cut(rest, "```")
+	manifests, err := render(t, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`image: "registry.example.com/weir:v1.0.0"`, `value: "redis:6379"`, "requests_per_unit: 5"} {
+		if !strings.Contains(manifests, want) {
+			t.Errorf("no %s in:\n%s", want, manifests)
+		}
+	}
+	command := regexp.MustCompile(`(?m)^ {4}helm install weir deploy/chart --namespace gateway --values my\.yaml$`).FindString(readme)
+	if command == "" {
+		t.Fatal("README.md does not install the chart")
+	}
+	file := filepath.Join(t.TempDir(), "my.yaml")
+	if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	words := strings.Fields(strings.NewReplacer("my.yaml", file, "deploy/chart", chart).Replace(command))
+	notes, err := helm(t, append(words[1:], "--dry-run=client")...).CombinedOutput()
+	if err != nil || !strings.Contains(string(notes), "Envoy asks Weir at weir.gateway:8081 (gRPC).") || strings.Contains(string(notes), "WARNING") {
+		t.Errorf("%s: %v\n%s", command, err, notes)
+	}
+}

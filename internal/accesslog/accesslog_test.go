@@ -1,0 +1,189 @@
+package accesslog
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// want is what a line says.
+type want struct {
+	at       string
+	duration time.Duration
+	texts    map[Field]string
+	headers  map[string]string
+}
+
+const agent = "curl/8.5.0"
+
+var lines = map[string]struct {
+	format Format
+	line   string
+	want   want
+}{
+	"envoy": {Envoy, `[2016-04-15T20:17:00.310Z] "POST /api/v1/locations?a=b HTTP/2" 204 - 154 0 226 100 "10.0.35.28" "curl/8.5.0" "cc21d9b0-cf5c-432b-8c7e-98aeb7988cd2" "locations" "tcp://10.0.2.1:80"`, want{
+		at: "2016-04-15T20:17:00.310Z", duration: 226 * time.Millisecond,
+		texts: map[Field]string{Method: "POST", Path: "/api/v1/locations?a=b", Authority: "locations", ForwardedFor: "10.0.35.28", UserAgent: agent, RequestID: "cc21d9b0-cf5c-432b-8c7e-98aeb7988cd2", RemoteAddress: ""},
+	}},
+	"envoy without request": {Envoy, `[2016-04-15T20:17:00.310Z] "- - HTTP/1.1" 400 DPE 0 11 0 - "-" "-" "-" "-" "-"`, want{
+		at: "2016-04-15T20:17:00.310Z", texts: map[Field]string{Method: "", Path: "", ForwardedFor: ""},
+	}},
+	"envoy with quotes": {Envoy, `[2016-04-15T20:17:00.310Z] "GET /a"b HTTP/1.1" 200 - 0 0 1 0 "10.0.0.1, 10.0.0.2" "a"b"c" "id" "host:80" "-"`, want{
+		at: "2016-04-15T20:17:00.310Z", duration: time.Millisecond, texts: map[Field]string{Path: `/a"b`, ForwardedFor: "10.0.0.1, 10.0.0.2", Authority: "host:80"},
+	}},
+	"istio": {Istio, `[2020-11-25T21:26:18.409Z] "GET /status/418 HTTP/1.1" 418 - via_upstream - "-" 0 135 3 1 "10.1.2.3" "curl/8.5.0" "84961386-6d84-929d-98bd-c5aee93b5c88" "httpbin:8000" "127.0.0.1:80" inbound|80|| 127.0.0.1:41854 10.44.1.27:80 10.44.1.23:37652 outbound_.8000_._.httpbin.foo.svc.cluster.local default`, want{
+		at: "2020-11-25T21:26:18.409Z", duration: 3 * time.Millisecond,
+		texts: map[Field]string{Method: "GET", Path: "/status/418", Authority: "httpbin:8000", RemoteAddress: "10.44.1.23:37652", ForwardedFor: "10.1.2.3"},
+	}},
+	"istio json": {JSON, `{"start_time":"2020-11-25T21:26:18.409Z","method":"GET","path":"/status/418","protocol":"HTTP/1.1","response_code":418,"response_flags":"-","duration":3,"x_forwarded_for":null,"user_agent":"curl/8.5.0","request_id":"84961386","authority":"httpbin:8000","downstream_remote_address":"10.44.1.23:37652","x_user":"ann"}`, want{
+		at: "2020-11-25T21:26:18.409Z", duration: 3 * time.Millisecond,
+		texts:   map[Field]string{Method: "GET", Path: "/status/418", RemoteAddress: "10.44.1.23:37652", ForwardedFor: ""},
+		headers: map[string]string{"x-user": "ann", "user-agent": agent, ":path": "/status/418", "x-forwarded-for": "", "x-none": ""},
+	}},
+	"envoy gateway": {JSON, `{":authority":"www.example.com","start_time":"2024-02-29T23:59:59Z","method":"GET","x-envoy-origin-path":"/a?b","x-forwarded-for":"1.2.3.4","downstream_remote_address":"[2001:db8::1]:80","x-request-id":"r","duration":"12"}`, want{
+		at: "2024-02-29T23:59:59Z", duration: 12 * time.Millisecond,
+		texts: map[Field]string{Path: "/a?b", Authority: "www.example.com", ForwardedFor: "1.2.3.4", RemoteAddress: "[2001:db8::1]:80", RequestID: "r"},
+	}},
+	"nginx": {Nginx, `203.0.113.9 - ann [10/Oct/2000:13:55:36 -0700] "GET /a\x22b?c HTTP/1.0" 200 2326 "http://example.com/" "Mozilla/4.08 [en] \x22x\x22"`, want{
+		at: "2000-10-10T20:55:36Z", duration: -1000,
+		texts: map[Field]string{RemoteAddress: "203.0.113.9", Method: "GET", Path: `/a"b?c`, UserAgent: `Mozilla/4.08 [en] "x"`},
+	}},
+	"nginx json": {JSON, `{"time_local":"10/Oct/2000:13:55:36 +0200","request":"GET /a b HTTP/1.0","remote_addr":"203.0.113.9","request_time":0.25,"http_user_agent":"x"}`, want{
+		at: "2000-10-10T11:55:36Z", duration: 250 * time.Millisecond,
+		texts: map[Field]string{RemoteAddress: "203.0.113.9", Method: "GET", Path: "/a b", UserAgent: "x"},
+	}},
+	"escapes": {JSON, `{"start_time":1700000000.5,"method":"\u0047ET","path":"/\u001b[31m\"<script>"}`, want{
+		at: "2023-11-14T22:13:20.5Z", duration: -1000, texts: map[Field]string{Method: "GET", Path: "/\x1b[31m\"<script>"},
+	}},
+}
+
+func TestFormats(t *testing.T) {
+	for name, test := range lines {
+		t.Run(name, func(t *testing.T) {
+			for _, format := range []Format{Auto, test.format} {
+				check(t, NewParser(format, Mapping{}), test.line, test.want)
+			}
+			for _, other := range []Format{JSON, Envoy, Istio, Nginx} {
+				var r Record
+				if err := NewParser(other, Mapping{}).Parse([]byte(test.line), &r); err == nil && other != test.format && (other != Envoy || test.format != Istio) {
+					t.Errorf("it is also taken for %s", formats[other])
+				}
+			}
+		})
+	}
+}
+
+func check(t *testing.T, p *Parser, line string, w want) {
+	t.Helper()
+	var r Record
+	if err := p.Parse([]byte(line), &r); err != nil {
+		t.Fatal(err)
+	}
+	if got := time.UnixMicro(r.At).UTC().Format(time.RFC3339Nano); got != mustFormat(t, w.at) {
+		t.Errorf("time %s, want %s", got, w.at)
+	}
+	if d := time.Duration(r.Duration) * time.Microsecond; d != w.duration && (w.duration >= 0 || r.Duration != -1) {
+		t.Errorf("duration %v, want %v", d, w.duration)
+	}
+	for f, text := range w.texts {
+		if r.Get(f) != text {
+			t.Errorf("%s is %q, want %q", fields[f].name, r.Get(f), text)
+		}
+	}
+	for name, text := range w.headers {
+		if got, ok := r.Header(name); got != text || ok != (text != "") {
+			t.Errorf("header %s is %q, %v, want %q", name, got, ok, text)
+		}
+	}
+}
+
+func mustFormat(t *testing.T, s string) string {
+	at, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at.UTC().Format(time.RFC3339Nano)
+}
+
+// Any JSON lines are read by the names that a mapping gives.
+func TestMapping(t *testing.T) {
+	m, err := ParseMapping([]string{"time=@t", "method=http.verb", "path=http.url", "remote_address=ip", "header:X-User=claims.sub"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, NewParser(Auto, m), `{"@t":1700000000123,"http":{"verb":"GET","url":"/a"},"ip":"10.0.0.1","claims":{"sub":"ann"}}`, want{
+		at: "2023-11-14T22:13:20.123Z", duration: -1000,
+		texts:   map[Field]string{Method: "GET", Path: "/a", RemoteAddress: "10.0.0.1"},
+		headers: map[string]string{"x-user": "ann"},
+	})
+	for pair, message := range map[string]string{
+		"time":       `"time" is not NAME=FIELD, such as time=ts`,
+		"=x":         `"=x" is not NAME=FIELD, such as time=ts`,
+		"metod=verb": `unknown name "metod" in "metod=verb", did you mean "method"?; allowed are time, duration, method, path, authority, remote_address, forwarded_for, user_agent, request_id, scheme, route_name, request, and header:NAME`,
+	} {
+		if _, err := ParseMapping([]string{pair}); err == nil || err.Error() != message {
+			t.Errorf("%s: %v, want %s", pair, err, message)
+		}
+	}
+}
+
+func TestTimes(t *testing.T) {
+	for text, at := range map[string]string{
+		"2026-11-23T03:20:05.123456Z":      "2026-11-23T03:20:05.123456Z",
+		"2026-11-23T03:20:05.123456789Z":   "2026-11-23T03:20:05.123456Z",
+		"2026-11-23T03:20:05.5+05:30":      "2026-11-22T21:50:05.5Z",
+		"2026-11-23T03:20:05-0800":         "2026-11-23T11:20:05Z",
+		"2026-11-23 03:20:05":              "2026-11-23T03:20:05Z",
+		"2026-11-23 03:20:05.25 +0100":     "2026-11-23T02:20:05.25Z",
+		"23/Nov/2026:03:20:05.250 +0000":   "2026-11-23T03:20:05.25Z",
+		"Mon, 23 Nov 2026 03:20:05 GMT":    "2026-11-23T03:20:05Z",
+		"1700000000":                       "2023-11-14T22:13:20Z",
+		"1700000000000":                    "2023-11-14T22:13:20Z",
+		"1700000000000000":                 "2023-11-14T22:13:20Z",
+		"1700000000000000000":              "2023-11-14T22:13:20Z",
+		"0":                                "1970-01-01T00:00:00Z",
+		"":                                 "",
+		"yesterday":                        "",
+		"2026-13-01T00:00:00Z":             "",
+		"2026-11-23T03:20:05.Z":            "",
+		"2026-11-23T03:20:05.12x4Z":        "",
+		"9999999999999999999999999":        "",
+		"1960-01-01T00:00:00Z":             "",
+		"2026-11-23T03:20:60Z":             "",
+		"2026-11-23T03:20:5xZ":             "",
+		"....":                             "",
+		strings.Repeat("1", 70):            "",
+		"\x1b]0;2026-11-23T03:20:05Z\x07Z": "",
+	} {
+		var c clock
+		for range 2 {
+			micros, ok := c.parse(text)
+			if got := time.UnixMicro(micros).UTC().Format(time.RFC3339Nano); ok != (at != "") || ok && got != at {
+				t.Errorf("%q is %s, %v, want %q", text, got, ok, at)
+			}
+		}
+	}
+}
+
+// FuzzParse takes any bytes as a line.
+func FuzzParse(f *testing.F) {
+	for _, test := range lines {
+		f.Add([]byte(test.line))
+	}
+	f.Add([]byte(`{"start_time":{},"method":[[[[`))
+	f.Add([]byte("[\" [ \" \""))
+	p := NewParser(Auto, Mapping{})
+	f.Fuzz(func(t *testing.T, line []byte) {
+		var r Record
+		if p.Parse(line, &r) != nil {
+			return
+		}
+		if r.At < 0 || r.Duration < -1 {
+			t.Errorf("%q: at %d for %d", line, r.At, r.Duration)
+		}
+		for f := range r.texts {
+			_ = strings.Clone(r.texts[f])
+		}
+		_, _ = r.Header("x-user")
+	})
+}

@@ -1,0 +1,120 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"weir/internal/secrets"
+	"weir/internal/settings"
+)
+
+// commandRest is the least time between two runs of a command whose secret is refused.
+const commandRest = 5 * time.Second
+
+// changingSecrets are the settings, with secrets that come from files and commands.
+type changingSecrets struct {
+	start   settings.Settings // with what was read first
+	sources []settings.SecretSource
+	secrets []*secrets.Secret // by source
+}
+
+// openSecrets reads the secrets that the settings name.
+func (a *App) openSecrets() error {
+	x, err := readSecrets(a.opts.Settings, a.logger)
+	if err != nil {
+		return err
+	}
+	a.secrets, a.opts.Settings = x, x.start
+	a.cleanups.add("secrets", func(context.Context) error { x.close(); return nil })
+	return nil
+}
+
+// readSecrets reads the secrets of s, and follows them until they are closed.
+func readSecrets(s settings.Settings, logger *slog.Logger) (*changingSecrets, error) {
+	x := &changingSecrets{start: s, sources: s.SecretSources()}
+	var errs []error
+	for _, source := range x.sources {
+		secret, err := secrets.Open(context.Background(), secrets.Options{
+			Setting: source.String(),
+			Read:    reader(source),
+			Every:   source.Every,
+			Rest:    rest(source),
+			Check:   func(text string) error { return x.start.CheckChange(x.now().With(source, text)) },
+			Logger:  logger,
+		})
+		errs, x.secrets = append(errs, err), append(x.secrets, secret)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	x.start = x.now()
+	if err := x.start.Check(); err != nil {
+		return nil, fmt.Errorf("with the secrets of %s: %w", x.names(), err)
+	}
+	for _, secret := range x.secrets {
+		secret.Start()
+	}
+	return x, nil
+}
+
+// names lists the sources.
+func (x *changingSecrets) names() string {
+	var names []string
+	for _, source := range x.sources {
+		names = append(names, source.Variable)
+	}
+	return strings.Join(names, ", ")
+}
+
+// reader returns what reads a source.
+func reader(source settings.SecretSource) func(context.Context) (string, error) {
+	if source.Command != nil {
+		return func(ctx context.Context) (string, error) { return secrets.Command(ctx, source.Command) }
+	}
+	return func(context.Context) (string, error) { return secrets.File(source.File) }
+}
+
+func rest(source settings.SecretSource) time.Duration {
+	if source.Command != nil {
+		return commandRest
+	}
+	return 0
+}
+
+// now returns the settings with the secrets as they are.
+func (x *changingSecrets) now() settings.Settings {
+	s := x.start
+	for i, source := range x.sources {
+		s = s.With(source, x.secrets[i].Text())
+	}
+	return s
+}
+
+// has reports whether a setting that begins so has a secret that changes.
+func (x *changingSecrets) has(prefix string) bool {
+	for _, source := range x.sources {
+		if strings.HasPrefix(source.Variable, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// renew has the secrets of Redis read anew, and waits until ctx ends.
+func (x *changingSecrets) renew(ctx context.Context) {
+	for i, source := range x.sources {
+		if strings.HasPrefix(source.Variable, "REDIS_") {
+			x.secrets[i].Renew(ctx)
+		}
+	}
+}
+
+func (x *changingSecrets) close() {
+	for _, secret := range x.secrets {
+		secret.Close()
+	}
+}

@@ -1,0 +1,253 @@
+package envoyconfig
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"weir/internal/testenv"
+)
+
+// load reads a text that must be right.
+func load(tb testing.TB, text string, o Options) *Config {
+	tb.Helper()
+	c, err := Load([]byte(text), "f.yaml", o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+// readFile reads a file of the repository.
+func readFile(tb testing.TB, name string) string {
+	tb.Helper()
+	data, err := os.ReadFile(filepath.Join(testenv.Repository(tb), name))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return string(data)
+}
+
+// lines returns descriptors as text.
+func lines(results []Result) (lines []string) {
+	for _, r := range results {
+		line := r.Domain
+		for _, e := range r.Entries {
+			line += " " + e.Key + "=" + e.Value
+		}
+		if r.HasHitsAddend {
+			line += fmt.Sprintf(" hits %d", r.HitsAddend)
+		}
+		if r.NegativeHits {
+			line += " back"
+		}
+		if r.OnStreamDone {
+			line += " done"
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// alice is a request.
+func alice(path string, headers ...Header) Request {
+	return Request{
+		Method: "GET", Scheme: "https", Authority: "api.example.com", Path: path, RemoteAddress: "192.0.2.7",
+		Headers: append([]Header{{"x-user", "alice"}}, headers...),
+	}
+}
+
+const mapping = `domain: api
+rate_limits:
+  - actions:
+      - request_headers: {header_name: x-user, descriptor_key: user}
+      - generic_key: {descriptor_key: path, descriptor_value: /a}
+  - actions: [{masked_remote_address: {v4_prefix_mask_len: 24}}]
+    hits_addend: {number: 2, is_negative_hits: true}
+    apply_on_stream_done: true
+  - actions: [{query_parameters: {query_parameter_name: q, descriptor_key: q}}]
+`
+
+func TestMapping(t *testing.T) {
+	c := load(t, mapping, Options{})
+	want := []string{"api user=alice path=/a", "api q=1 2", "api masked_remote_address=192.0.2.0/24 hits 2 back done"}
+	if got := lines(c.Descriptors(alice("/a?q=1%202"))); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := c.Headers(); !slices.Equal(got, []string{"x-user"}) {
+		t.Errorf("headers %q", got)
+	}
+	if got, want := c.Needs(), (Needs{Query: true, RemoteAddress: true}); got != want {
+		t.Errorf("needs %+v, want %+v", got, want)
+	}
+	if got := c.Descriptors(alice("/"))[0].Place; got != "f.yaml:3:5: rate_limits[0]" {
+		t.Errorf("place %q", got)
+	}
+}
+
+// Requests without what a log may lack make fewer descriptors, and nothing worse.
+func TestBareRequest(t *testing.T) {
+	for _, file := range []string{"e2e/testdata/descriptors.yaml", "examples/istio/gateway.yaml"} {
+		load(t, readFile(t, file), Options{}).Descriptors(Request{})
+	}
+	if got := load(t, mapping, Options{}).Descriptors(Request{RemoteAddress: "@"}); len(got) > 0 {
+		t.Errorf("got %q", lines(got))
+	}
+}
+
+const manifests = `apiVersion: v1
+kind: Service
+metadata: {name: weir}
+---
+apiVersion: networking.istio.io/v1alpha3
+kind: EnvoyFilter
+spec:
+  workloadSelector: {labels: {istio: ingressgateway}}
+  configPatches:
+    - applyTo: HTTP_FILTER
+      match: {context: GATEWAY}
+      patch:
+        operation: INSERT_BEFORE
+        value:
+          name: envoy.filters.http.ratelimit
+          typed_config:
+            "@type": type.googleapis.com/udpa.type.v1.TypedStruct
+            type_url: type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit
+            value: {domain: mesh, rate_limit_service: {grpc_service: {envoy_grpc: {cluster_name: weir}}}}
+---
+apiVersion: networking.istio.io/v1alpha3
+kind: EnvoyFilter
+spec:
+  workloadSelector: {labels: {istio: ingressgateway}}
+  configPatches:
+    - applyTo: VIRTUAL_HOST
+      match: {context: GATEWAY, routeConfiguration: {vhost: {name: "api.example.com:443", route: {action: ANY}}}}
+      patch: {operation: MERGE, value: {rate_limits: [{actions: [{generic_key: {descriptor_value: host}}]}]}}
+    - applyTo: HTTP_ROUTE
+      match: {context: GATEWAY, routeConfiguration: {vhost: {name: "api.example.com:443", route: {name: login}}}}
+      patch: {operation: MERGE, value: {route: {rateLimits: [{actions: [{remoteAddress: {}}]}]}}}
+    - applyTo: HTTP_ROUTE
+      match: {context: GATEWAY, routeConfiguration: {vhost: {name: "api.example.com:443"}}}
+      patch:
+        operation: INSERT_FIRST
+        value:
+          match: {path: /new}
+          route: {cluster: x, rate_limits: [{actions: [{destination_cluster: {}}]}]}
+    - applyTo: VIRTUAL_HOST
+      match: {context: SIDECAR_INBOUND}
+      patch: {operation: MERGE, value: {rate_limits: [{actions: [{generic_key: {descriptor_value: sidecar}}]}]}}
+`
+
+func TestEnvoyFilter(t *testing.T) {
+	gateway := Options{From: "GATEWAY istio=ingressgateway"}
+	c := load(t, manifests, gateway)
+	login := alice("/")
+	login.Route = "login"
+	elsewhere := alice("/")
+	elsewhere.Authority = "other.example.com"
+	for _, tt := range []struct {
+		request Request
+		want    []string
+	}{
+		{alice("/"), []string{"mesh generic_key=host"}},
+		{login, []string{"mesh remote_address=192.0.2.7"}},
+		{alice("/new?x"), []string{"mesh destination_cluster=x"}},
+		{elsewhere, nil},
+	} {
+		if got := lines(c.Descriptors(tt.request)); !slices.Equal(got, tt.want) {
+			t.Errorf("%+v: got %q, want %q", tt.request, got, tt.want)
+		}
+	}
+	if !c.Needs().Route || !c.Needs().Authority {
+		t.Errorf("needs %+v", c.Needs())
+	}
+	sidecar := load(t, manifests, Options{From: "SIDECAR_INBOUND istio=ingressgateway", Domain: "inside"})
+	if got := lines(sidecar.Descriptors(login)); !slices.Equal(got, []string{"inside generic_key=sidecar"}) {
+		t.Errorf("sidecar: %q", got)
+	}
+	for _, file := range []string{"gateway", "sidecar"} {
+		c := load(t, readFile(t, "examples/istio/"+file+".yaml"), Options{})
+		if got := lines(c.Descriptors(alice("/x"))); !slices.Equal(got, []string{"ratelimit PATH=/x"}) {
+			t.Errorf("%s: %q", file, got)
+		}
+	}
+}
+
+// Route configurations may come alone, also as a list that istioctl prints.
+func TestRouteConfigurations(t *testing.T) {
+	text := `[{"name": "a", "virtualHosts": [{"name": "x", "domains": ["*"], "routes": [
+	  {"match": {"prefix": "/"}, "route": {"cluster": "c", "rateLimits": [{"actions": [{"remoteAddress": {}}], "stage": 3}]}}]}]},
+	 {"name": "b", "virtualHosts": []}, {"name": "c", "virtualHosts": [{"name": "x", "domains": ["y"], "rateLimits": []}]}]`
+	c := load(t, text, Options{Domain: "d", From: "a"})
+	if got := lines(c.Descriptors(alice("/"))); !slices.Equal(got, []string{"d remote_address=192.0.2.7"}) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// Requests find their virtual host and route, and what they make is in memory that is
+// used again: simulations ask for it hundreds of thousands of times a second.
+func TestAppendDescriptorsAllocatesNothing(t *testing.T) {
+	c := load(t, readFile(t, "e2e/testdata/descriptors.yaml"), Options{})
+	requests := []Request{alice("/headers?q=1"), alice("/match", Header{"x-a", "One"}), alice("/query?q=a&r=b"), alice("/stages")}
+	for i := range requests {
+		requests[i].Authority = "localhost"
+	}
+	results := c.AppendDescriptors(nil, &requests[1])
+	if n := testing.AllocsPerRun(100, func() {
+		for i := range requests {
+			results = c.AppendDescriptors(results[:0], &requests[i])
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if len(results) != 4 {
+		t.Errorf("the last request makes %q", lines(results))
+	}
+}
+
+func BenchmarkAppendDescriptors(b *testing.B) {
+	c := load(b, mapping, Options{})
+	r := alice("/a?q=1")
+	var results []Result
+	for b.Loop() {
+		results = c.AppendDescriptors(results[:0], &r)
+	}
+	if len(results) != 3 {
+		b.Fatal(lines(results))
+	}
+}
+
+// FuzzLoad reads hostile files and asks them hostile requests.
+func FuzzLoad(f *testing.F) {
+	for _, text := range []string{mapping, manifests, oneRoute("match: {prefix: /}, route: {cluster: c}")} {
+		f.Add([]byte(text), "/a?q=%41", "x-user", "alice", "api.example.com")
+	}
+	f.Fuzz(func(t *testing.T, data []byte, path, name, value, authority string) {
+		c, err := Load(data, "f.yaml", Options{Domain: "d"})
+		if err != nil {
+			if strings.TrimSpace(err.Error()) == "" {
+				t.Error("an error without text")
+			}
+			return
+		}
+		r := Request{Method: value, Authority: authority, Path: path, Headers: []Header{{name, value}}, RemoteAddress: value, Route: name}
+		for _, result := range c.Descriptors(r) {
+			if result.Domain == "" || !strings.HasPrefix(result.Place, "f.yaml:") {
+				t.Errorf("%+v", result)
+			}
+			for _, e := range result.Entries {
+				if e.Key == "" {
+					t.Errorf("%+v has no key", result)
+				}
+			}
+		}
+		for _, n := range c.Notes() {
+			if n.Text == "" || strings.ContainsAny(n.String(), "\x00\x1b\n") {
+				t.Errorf("note %q", n)
+			}
+		}
+	})
+}

@@ -1,0 +1,182 @@
+package secrets
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"weir/internal/testenv"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// follow opens what File reads, on a clock of its own.
+func follow(t *testing.T, path string, log *testenv.Log) *Secret {
+	t.Helper()
+	s, err := Open(t.Context(), Options{
+		Setting: "SETTING",
+		Read:    func(context.Context) (string, error) { return File(path) },
+		Every:   time.Second,
+		Check: func(text string) error {
+			if text == "refused" {
+				return errors.New("it is refused")
+			}
+			return nil
+		},
+		Logger: slog.New(slog.NewTextHandler(log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	return s
+}
+
+func TestChangesAndProblemsAreLoggedOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "secret")
+	write := func(text string) { t.Helper(); must(t, os.WriteFile(path, []byte(text), 0o600)) }
+	write("one\n")
+	const changed, bad, again = "a changed secret is in use", "a secret cannot be read anew, the one read before stays in use", "a secret can be read again"
+	synctest.Test(t, func(t *testing.T) {
+		log := new(testenv.Log)
+		s := follow(t, path, log)
+		defer s.Close()
+		for _, step := range []struct {
+			change     func()
+			text, line string
+			times      int
+		}{
+			{func() {}, "one", changed, 0},
+			{func() { write("  two\r\n\n") }, "two", changed, 1},
+			{func() { write(" \n") }, "two", bad, 1},
+			{func() { must(t, os.Remove(path)) }, "two", bad, 2},
+			{func() { must(t, os.Mkdir(path, 0o700)) }, "two", bad, 3},
+			{func() { must(t, os.Remove(path)); write("two") }, "two", again, 1},
+			{func() { write("refused") }, "two", bad, 4},
+			{func() { write("three") }, "three", changed, 2},
+		} {
+			step.change()
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			if got := s.Text(); got != step.text || strings.Count(log.String(), step.line) != step.times {
+				t.Errorf("got %q, want %q, and %q %d times in\n%s", got, step.text, step.line, step.times, log)
+			}
+		}
+		for _, secret := range []string{"one", "two", "three"} {
+			if strings.Contains(strings.ReplaceAll(log.String(), "the one read", ""), secret) {
+				t.Errorf("the log holds a secret:\n%s", log)
+			}
+		}
+	})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRenewWaitsForItsCaller has a reading that takes longer than its caller waits, and rests
+// after it.
+func TestRenewWaitsForItsCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		readings := 0
+		s, err := Open(t.Context(), Options{Every: time.Hour, Rest: 5 * time.Second, Logger: slog.New(slog.DiscardHandler), Read: func(ctx context.Context) (string, error) {
+			if readings++; readings > 1 {
+				<-time.After(time.Second) //nolint:forbidigo // on the clock of the test
+			}
+			return strings.Repeat("x", readings), nil
+		}})
+		must(t, err)
+		defer s.Close()
+		for _, step := range []struct {
+			at, wait time.Duration
+			want     string
+		}{
+			{0, 10 * time.Millisecond, "x"},                     // the reading goes on
+			{500 * time.Millisecond, time.Second, "xx"},         // it is waited for
+			{2 * time.Second, time.Minute, "xx"},                // too soon
+			{10 * time.Second, 2 * time.Second, "xxx"},          // another
+			{15100 * time.Millisecond, 2 * time.Second, "xxxx"}, // and another
+		} {
+			synctest.Wait()
+			time.Sleep(step.at - time.Since(begun(t, s)))
+			ctx, cancel := context.WithTimeout(t.Context(), step.wait)
+			s.Renew(ctx)
+			cancel()
+			if got := s.Text(); got != step.want {
+				t.Errorf("at %v: got %q, want %q", step.at, got, step.want)
+			}
+		}
+	})
+}
+
+// begun is when the clock of a test of synctest begins.
+func begun(*testing.T, *Secret) time.Time { return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+func TestFile(t *testing.T) {
+	dir := t.TempDir()
+	for name, c := range map[string]struct{ text, want, problem string }{
+		"good":   {" swordfish \n", "swordfish", ""},
+		"blanks": {"u:sword fish", "u:sword fish", ""},
+		"empty":  {"\n", "", "it is empty, allowed is a secret"},
+		"lines":  {"swordfish\nhalibut", "", "it is more than one line, or no UTF-8"},
+		"bytes":  {"swordfish\xff", "", "it is more than one line, or no UTF-8"},
+		"zero":   {"swordfish\x00", "", "it is more than one line, or no UTF-8"},
+		"long":   {strings.Repeat("swordfish", 10_000), "", "it is longer than 65536 bytes"},
+	} {
+		path := filepath.Join(dir, name)
+		must(t, os.WriteFile(path, []byte(c.text), 0o600))
+		wantText(t, name, c.want, path, c.problem)(File(path))
+	}
+	wantText(t, "none", "", "", "no such file")(File(filepath.Join(dir, "none")))
+	wantText(t, "a directory", "", "", "no regular file")(File(dir))
+}
+
+func wantText(t *testing.T, name, want, named, problem string) func(string, error) {
+	return func(got string, err error) {
+		t.Helper()
+		if got != want || (err == nil) != (problem == "") {
+			t.Errorf("%s: got %q, error %v, want %q", name, got, err, want)
+		}
+		if err != nil && (!strings.Contains(err.Error(), problem) || !strings.Contains(err.Error(), named) || strings.Contains(err.Error(), "swordfish")) {
+			t.Errorf("%s: got error %v, want %s", name, err, problem)
+		}
+	}
+}
+
+func TestCommand(t *testing.T) {
+	dir := t.TempDir()
+	script := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		must(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o700))
+		return path
+	}
+	for name, c := range map[string]struct {
+		words         []string
+		want, problem string
+	}{
+		"good":          {[]string{"echo", "u:swordfish"}, "u:swordfish", ""},
+		"no shell":      {[]string{"echo", "$HOME;", "`ls`"}, "$HOME; `ls`", ""},
+		"nothing":       {[]string{"true"}, "", "what the command prints: it is empty"},
+		"fails":         {[]string{script("fails", "echo swordfish; echo swordfish >&2; exit 3")}, "", "the command fails: exit status 3"},
+		"is not there":  {[]string{"swordfish"}, "", "the command cannot be run: executable file not found in $PATH"},
+		"no such path":  {[]string{"/swordfish"}, "", "the command cannot be run: no such file or directory"},
+		"prints a lot":  {[]string{"head", "-c", "10000000", "/dev/zero"}, "", "it is longer than 65536 bytes"},
+		"leaves a part": {[]string{script("leaves", "sleep 5 & echo swordfish")}, "", "the command cannot be run: exec: WaitDelay expired before I/O complete"},
+	} {
+		wantText(t, name, c.want, "", c.problem)(Command(t.Context(), c.words))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	wantText(t, "takes long", "", "", "the command does not end within")(Command(ctx, []string{"sleep", "60"}))
+}

@@ -1,0 +1,136 @@
+package settings
+
+import (
+	"errors"
+	"strings"
+	"time"
+)
+
+// SecretSource is a setting that says where a secret comes from: a file or a command.
+type SecretSource struct {
+	Variable string
+	File     string        // its path
+	Command  []string      // instead of a file: a program and its arguments
+	Every    time.Duration // between two readings
+
+	used   bool
+	values func(*Settings) *Secret
+}
+
+// fileEvery is the time between two readings of a file.
+const fileEvery = time.Second
+
+// secretSources returns a row for each setting that says where a secret comes from.
+func (s *Settings) secretSources() []SecretSource {
+	r := &s.Redis
+	redis, perSecond := r.Main.Named(), r.Main.Named() && r.UsePerSecond
+	decisions := s.DecisionLog.Decisions != "off" && s.DecisionLog.To == "otlp"
+	rows := []SecretSource{
+		{Variable: "REDIS_URL_FILE", File: r.Main.URLFile, used: redis, values: func(s *Settings) *Secret { return &s.Redis.Main.URL }},
+		{Variable: "REDIS_AUTH_FILE", File: r.Main.AuthFile, used: redis, values: func(s *Settings) *Secret { return &s.Redis.Main.Auth }},
+		{Variable: "REDIS_AUTH_COMMAND", Command: r.Main.AuthCommand.words(), Every: r.Main.AuthEvery, used: redis, values: func(s *Settings) *Secret { return &s.Redis.Main.Auth }},
+		{Variable: "REDIS_SENTINEL_AUTH_FILE", File: r.Main.SentinelFile, used: redis, values: func(s *Settings) *Secret { return &s.Redis.Main.SentinelAuth }},
+		{Variable: "REDIS_PERSECOND_URL_FILE", File: r.PerSecond.URLFile, used: perSecond, values: func(s *Settings) *Secret { return &s.Redis.PerSecond.URL }},
+		{Variable: "REDIS_PERSECOND_AUTH_FILE", File: r.PerSecond.AuthFile, used: perSecond, values: func(s *Settings) *Secret { return &s.Redis.PerSecond.Auth }},
+		{Variable: "REDIS_PERSECOND_AUTH_COMMAND", Command: r.PerSecond.AuthCommand.words(), Every: r.PerSecond.AuthEvery, used: perSecond, values: func(s *Settings) *Secret { return &s.Redis.PerSecond.Auth }},
+		{Variable: "REDIS_PERSECOND_SENTINEL_AUTH_FILE", File: r.PerSecond.SentinelFile, used: perSecond, values: func(s *Settings) *Secret { return &s.Redis.PerSecond.SentinelAuth }},
+		{Variable: "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS_FILE", File: s.XDS.HeadersFile, used: s.XDS.Enabled(), values: func(s *Settings) *Secret { return &s.XDS.Headers }},
+		{Variable: "OTEL_EXPORTER_OTLP_HEADERS_FILE", File: s.Tracing.HeadersFile, used: s.Tracing.Enabled || decisions, values: func(s *Settings) *Secret { return &s.Tracing.Headers }},
+		{Variable: "OTEL_EXPORTER_OTLP_TRACES_HEADERS_FILE", File: s.Tracing.TracesHeadersFile, used: s.Tracing.Enabled, values: func(s *Settings) *Secret { return &s.Tracing.TracesHeaders }},
+		{Variable: "OTEL_EXPORTER_OTLP_LOGS_HEADERS_FILE", File: s.DecisionLog.LogsHeadersFile, used: decisions, values: func(s *Settings) *Secret { return &s.DecisionLog.LogsHeaders }},
+	}
+	for i := range rows {
+		if rows[i].Command == nil {
+			rows[i].Every = fileEvery
+		}
+	}
+	return rows
+}
+
+// words are what blanks separate.
+func (s Secret) words() []string {
+	if s == "" {
+		return nil
+	}
+	return strings.Fields(string(s))
+}
+
+// isSet reports whether the setting names a file or a command.
+func (r SecretSource) isSet() bool { return r.File != "" || r.Command != nil }
+
+// SecretSources returns the sources of the secrets that are needed.
+func (s *Settings) SecretSources() (sources []SecretSource) {
+	for _, r := range s.secretSources() {
+		if r.isSet() && r.used {
+			sources = append(sources, r)
+		}
+	}
+	return sources
+}
+
+// With returns the settings with a secret from a source of theirs.
+func (s Settings) With(source SecretSource, text string) Settings {
+	*source.values(&s) = Secret(text)
+	return s
+}
+
+// Check returns what is wrong with the settings now that they have their secrets.
+func (s *Settings) Check() error { return s.checkSecrets() }
+
+// CheckChange returns why next, which differs in secrets, cannot take the place of the
+// settings while the server runs.
+func (s *Settings) CheckChange(next Settings) error {
+	errs := []error{next.checkSecrets()}
+	for _, r := range []struct{ before, after RedisServer }{{s.Redis.Main, next.Redis.Main}, {s.Redis.PerSecond, next.Redis.PerSecond}} {
+		if errs[0] == nil && r.before.URL != r.after.URL {
+			before, after := s.Redis.Connection(r.before, nil), next.Redis.Connection(r.after, nil)
+			errs = append(errs, before.CheckChange(after))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// isSecretPath reports whether text is surely a path, or nothing, and no secret that was
+// written where the path of its file belongs.
+func isSecretPath(text string) bool {
+	return text == "" || strings.HasPrefix(text, "/") || strings.HasPrefix(text, "./")
+}
+
+// checkSources returns an error if a secret has two sources, a path is none, or a command
+// has no word.
+func (s *Settings) checkSources() error {
+	taken := map[*Secret]string{}
+	var errs []error
+	for _, r := range s.secretSources() {
+		if r.Command != nil && len(r.Command) == 0 {
+			errs = append(errs, wrong(r.Variable, "has no word, allowed are a program and its arguments"))
+		}
+		if !isSecretPath(r.File) {
+			errs = append(errs, wrong(r.Variable, "is no path of a file with a secret, allowed are paths that begin with / or ./"))
+		}
+		if !r.isSet() {
+			continue
+		}
+		value := r.values(s)
+		own := strings.TrimSuffix(strings.TrimSuffix(r.Variable, "_FILE"), "_COMMAND")
+		switch other := taken[value]; {
+		case *value != "":
+			errs = append(errs, wrong(r.Variable, "is set beside %s, allowed is one of them", settingName(own)))
+		case other != "":
+			errs = append(errs, wrong(r.Variable, "is set beside %s, allowed is one of them", settingName(other)))
+		}
+		taken[value] = r.Variable
+	}
+	return errors.Join(errs...)
+}
+
+// checkSecrets returns what is wrong with settings that hold secrets, or go with them. What
+// is to come from a source is checked when it has been read.
+func (s *Settings) checkSecrets() error {
+	return errors.Join(s.Redis.check(), s.XDS.check(), s.Tracing.check(), s.DecisionLog.check(s.Tracing.Headers))
+}
+
+// String returns what errors call the source.
+func (r SecretSource) String() string {
+	return settingName(r.Variable)
+}

@@ -1,0 +1,128 @@
+package settings
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// secretsEverywhere are the variables that use all secrets, but for those themselves.
+var secretsEverywhere = map[string]string{
+	"REDIS_URL": "a:1", "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": "b:2", "CONFIG_TYPE": "GRPC_XDS_SOTW",
+	"TRACING_ENABLED": "true", "DECISION_LOG": "all", "DECISION_LOG_TO": "otlp",
+}
+
+// TestEverySecretMayBeInAFile has a file for each setting of a secret, one at a time.
+func TestEverySecretMayBeInAFile(t *testing.T) {
+	found := 0
+	for _, flag := range flags(t) {
+		name := flag.Envs[0]
+		if flag.Target.Type() != reflect.TypeFor[Secret]() || strings.HasSuffix(name, "_COMMAND") {
+			continue
+		}
+		found++
+		env := map[string]string{name + "_FILE": "/run/secret"}
+		for other, value := range secretsEverywhere {
+			if other != name {
+				env[other] = value
+			}
+		}
+		s, err := parse(t, env)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		sources := s.SecretSources()
+		if len(sources) != 1 || sources[0].Variable != name+"_FILE" || sources[0].File != "/run/secret" || sources[0].Every != fileEvery {
+			t.Errorf("%s: got %+v", name, sources)
+			continue
+		}
+		// What is read takes the place of the setting.
+		env[name] = "c:3"
+		delete(env, name+"_FILE")
+		want, err := parse(t, env)
+		if strings.Contains(name, "OTEL") {
+			env[name] = "c=3"
+			want, err = parse(t, env)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := s.With(sources[0], env[name])
+		if secrets(&got) != secrets(&want) {
+			t.Errorf("%s: got %s, want %s", name, secrets(&got), secrets(&want))
+		}
+	}
+	if found != 10 {
+		t.Errorf("%d settings hold secrets, want 10", found)
+	}
+}
+
+// secrets spells all secrets.
+func secrets(s *Settings) string {
+	var all []string
+	for _, row := range s.secretSources() {
+		all = append(all, string(*row.values(s)))
+	}
+	return strings.Join(all, " ")
+}
+
+func TestSourcesOfSecrets(t *testing.T) {
+	type env = map[string]string
+	beside := func(one, other string) string {
+		return settingName(one) + ": is set beside " + settingName(other) + ", allowed is one of them"
+	}
+	for name, c := range map[string]struct {
+		env  env
+		want string
+	}{
+		"file and value":   {env{"REDIS_URL": "a:1", "REDIS_AUTH": "a", "REDIS_AUTH_FILE": "/a"}, beside("REDIS_AUTH_FILE", "REDIS_AUTH")},
+		"file and command": {env{"REDIS_URL": "a:1", "REDIS_AUTH_COMMAND": "a", "REDIS_AUTH_FILE": "/a"}, beside("REDIS_AUTH_COMMAND", "REDIS_AUTH_FILE")},
+		"two URLs":         {env{"REDIS_URL": "a:1", "REDIS_URL_FILE": "/a"}, beside("REDIS_URL_FILE", "REDIS_URL")},
+		"no word":          {env{"REDIS_URL": "a:1", "REDIS_AUTH_COMMAND": " "}, settingName("REDIS_AUTH_COMMAND") + ": has no word, allowed are a program and its arguments"},
+		"pasted secret":    {env{"REDIS_URL": "a:1", "REDIS_AUTH_FILE": "swordfish"}, settingName("REDIS_AUTH_FILE") + ": is no path of a file with a secret, allowed are paths that begin with / or ./"},
+		"too often":        {env{"REDIS_URL": "a:1", "REDIS_AUTH_COMMAND_INTERVAL": "1ms"}, settingName("REDIS_AUTH_COMMAND_INTERVAL") + ": 1ms is not allowed, allowed is 1s to 24h"},
+		"user in the URL":  {env{"REDIS_URL": "redis://u@a:1", "REDIS_AUTH_COMMAND": "a"}, ""},
+		"both in files":    {env{"REDIS_URL_FILE": "/a", "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL_FILE": "/b"}, ""},
+		"a user alone":     {env{"REDIS_URL": "redis://u@a:1"}, settingName("REDIS_URL") + ": redis user has no password"},
+	} {
+		if _, err := parse(t, c.env); err == nil && c.want != "" || err != nil && err.Error() != c.want {
+			t.Errorf("%s: got %v, want %s", name, err, c.want)
+		}
+	}
+}
+
+// TestUnusedSourcesAreNotRead names files of what is off.
+func TestUnusedSourcesAreNotRead(t *testing.T) {
+	s, err := parse(t, map[string]string{
+		"REDIS_AUTH_FILE": "/a", "REDIS_PERSECOND_URL_FILE": "/a", "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS_FILE": "/a", "OTEL_EXPORTER_OTLP_HEADERS_FILE": "/a",
+	})
+	if err != nil || len(s.SecretSources()) != 0 || !slices.Contains(s.Redis.Variables, "REDIS_AUTH_FILE") {
+		t.Errorf("got %v, error %v, variables %v", s.SecretSources(), err, s.Redis.Variables)
+	}
+}
+
+func TestChangesOfSecrets(t *testing.T) {
+	for _, c := range []struct{ kind, before, after, want string }{
+		{"SINGLE", "redis://:swordfish@a:1/3", "redis://u:halibut@b:2/3", ""},
+		{"SINGLE", "a:1", "redis://a:1/3", "redis URL has another database, which takes a restart"},
+		{"SINGLE", "redis://a:1", "rediss://a:1", "redis URL has another scheme, which takes a restart"},
+		{"SINGLE", "redis://a:1", "unix:///a", "redis URL has another scheme, which takes a restart"},
+		{"SINGLE", "a:1", "a:swordfish", settingName("REDIS_URL") + ": redis URL port is not a number from 1 to 65535"},
+		{"SENTINEL", "main,a:1", "other,b:2,c:3", ""},
+		{"CLUSTER", "redis://:swordfish@a:1", "redis://:halibut@a:1", ""},
+		{"CLUSTER", "a:1", "b:1", "redis URL has other addresses of a cluster, which takes a restart"},
+	} {
+		s, err := parse(t, map[string]string{"REDIS_URL": c.before, "REDIS_TYPE": c.kind})
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := s
+		next.Redis.Main.URL = Secret(c.after)
+		if err := s.CheckChange(next); fmt.Sprint(err) != c.want && (err != nil || c.want != "") {
+			t.Errorf("from %s to %s: got %v, want %s", c.before, c.after, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,221 @@
+package simulate
+
+import (
+	"container/heap"
+
+	"weir/internal/descriptors"
+	"weir/internal/limiter"
+)
+
+// counters are those of one limit, and what became of its hits.
+type counters struct {
+	rule    *descriptors.Rule // nil of a limit that requests bring along
+	limit   *limiter.Limit
+	table   *table // nil until there is a hit
+	hits    uint64
+	over    uint64
+	denied  uint64
+	clients uint64 // that were denied at least once
+	series  series
+	worst   worst
+}
+
+// engine decides requests on a clock of their own, by one set of rules.
+type engine struct {
+	counters []*counters
+	suggest  bool
+	requests uint64 // that ask for limits
+	denied   uint64
+	now      int64
+	late     lateHeap
+	order    uint64
+
+	// Of the call that is being decided.
+	hits      []limiter.Hit
+	states    []limiter.State
+	pointers  []*limiter.State
+	decisions []limiter.Decision
+	after     []limiter.State
+	places    []place
+	// The hit that denied the last request, nil if it was admitted.
+	denier *hit
+	by     *counters
+}
+
+// later is a hit that comes when a request ends, or the end of what it has in flight.
+type later struct {
+	at    int64
+	order uint64
+	hit   hit
+	real  bool // what it gives back was taken; else it was only taken by who is followed as if it was never denied
+}
+
+type lateHeap []later
+
+func (l lateHeap) Len() int { return len(l) }
+func (l lateHeap) Less(i, j int) bool {
+	return l[i].at < l[j].at || l[i].at == l[j].at && l[i].order < l[j].order
+}
+func (l lateHeap) Swap(i, j int) { l[i], l[j] = l[j], l[i] }
+
+// Push implements heap.Interface.
+func (l *lateHeap) Push(x any) { *l = append(*l, x.(later)) }
+
+// Pop implements heap.Interface.
+func (l *lateHeap) Pop() any {
+	old := *l
+	last := old[len(old)-1]
+	*l = old[:len(old)-1]
+	return last
+}
+
+// decide decides a request that begins at a time, and returns whether it is denied. ends are its hits
+// that come when it ends, after a duration in milliseconds.
+func (e *engine) decide(b *batch, begins, ends []hit, now int64, duration int32) (denied bool) {
+	e.advance(now)
+	e.denier, e.by = nil, nil
+	if len(begins) > 0 {
+		e.requests++
+	}
+	for len(begins) > 0 && !denied {
+		n := 1
+		for n < len(begins) && begins[n].marks&newCall == 0 {
+			n++
+		}
+		denied = e.call(b, begins[:n], true)
+		e.hold(begins[:n], ends, duration)
+		begins = begins[n:]
+	}
+	if denied {
+		e.denied++
+	}
+	for i := range ends {
+		if e.counters[ends[i].limit].limit.Algorithm != limiter.Concurrency {
+			e.push(now+int64(duration)*1000, ends[i], true)
+		}
+	}
+	return denied
+}
+
+// hold sees to it that what was just taken in flight ends with the request, if it has a hit that
+// gives it back, and after the period of the limit at the latest.
+func (e *engine) hold(begins, ends []hit, duration int32) {
+	for i := range begins {
+		c := e.counters[begins[i].limit]
+		if c.limit.Algorithm != limiter.Concurrency || begins[i].marks&refund != 0 {
+			continue
+		}
+		lasts := c.limit.Period().Microseconds()
+		for j := range ends {
+			if ends[j].marks&refund != 0 && ends[j].limit == begins[i].limit && ends[j].hash == begins[i].hash {
+				lasts = min(lasts, int64(duration)*1000)
+			}
+		}
+		if real := e.decisions[i].Charged; real || e.suggest {
+			end := begins[i]
+			end.marks = refund | newCall
+			e.push(e.now+lasts, end, real)
+		}
+	}
+}
+
+func (e *engine) push(at int64, h hit, real bool) {
+	e.order++
+	heap.Push(&e.late, later{at, e.order, h, real})
+}
+
+// advance lets the clock go on, and decides what comes until then.
+func (e *engine) advance(now int64) {
+	for len(e.late) > 0 && e.late[0].at <= now {
+		l := heap.Pop(&e.late).(later)
+		e.now = max(e.now, l.at)
+		h := []hit{l.hit}
+		if l.real {
+			e.call(nil, h, false)
+		} else if c := e.counters[l.hit.limit]; c.table != nil {
+			e.followDemand(c, h)
+		}
+	}
+	e.now = max(e.now, now)
+}
+
+func (e *engine) followDemand(c *counters, hits []hit) {
+	asked := limiter.Hit{Limit: c.limit, Cost: hits[0].cost, Refund: true}
+	c.table.demand.add(c.table, c.table.find(fingerprint(hits[0].hash)), &asked, e.now)
+}
+
+// call decides the hits of one request to the server, as the server does. b is nil for hits of a request that
+// has ended, which count but are in no statistics.
+func (e *engine) call(b *batch, hits []hit, begins bool) (denied bool) {
+	e.prepare(hits)
+	denied = limiter.Count(e.hits, e.pointers, nil, e.now, e.decisions, e.after)
+	for i := range hits {
+		h, c := &hits[i], e.counters[hits[i].limit]
+		at := c.table.again(e.places[i], fingerprint(h.hash))
+		c.table.put(&c.table.parts[at.part].cells[at.cell].state, *e.pointers[i], e.now)
+		if c.table.demand != nil {
+			c.table.demand.add(c.table, at, &e.hits[i], e.now)
+		}
+		if begins && h.marks&refund == 0 {
+			e.count(b, h, c, at, e.decisions[i].Over, denied && e.decisions[i].Over && e.hits[i].EffectiveMode() != limiter.Shadow)
+		}
+	}
+	return denied
+}
+
+// prepare fills in the hits of a call, with the states of their counters.
+func (e *engine) prepare(hits []hit) {
+	n := len(hits)
+	if len(e.states) < n {
+		e.hits, e.states, e.pointers = make([]limiter.Hit, n), make([]limiter.State, n), make([]*limiter.State, n)
+		e.decisions, e.after, e.places = make([]limiter.Decision, n), make([]limiter.State, n), make([]place, n)
+	}
+	e.hits, e.pointers, e.decisions, e.after = e.hits[:n], e.pointers[:n], e.decisions[:n], e.after[:n]
+	for i := range hits {
+		h := &hits[i]
+		c := e.counters[h.limit]
+		if c.table == nil {
+			c.table = newTable(c.limit, e.suggest)
+		}
+		e.hits[i] = limiter.Hit{Limit: c.limit, Cost: h.cost, Refund: h.marks&refund != 0, Always: h.marks&always != 0, Mode: h.mode}
+		at := c.table.find(fingerprint(h.hash))
+		e.places[i], e.pointers[i] = at, &e.states[i]
+		for j := range i {
+			if hits[j].limit == h.limit && hits[j].hash == h.hash {
+				e.pointers[i] = e.pointers[j]
+			}
+		}
+		if e.pointers[i] == &e.states[i] {
+			e.states[i] = c.table.state(c.table.parts[at.part].cells[at.cell].state)
+		}
+	}
+}
+
+// count counts what became of a hit. Of a limit in shadow mode, over is what counts.
+func (e *engine) count(b *batch, h *hit, c *counters, at place, over, denies bool) {
+	c.hits++
+	if over {
+		c.over++
+	}
+	shown := denies || over && c.limit.Mode == limiter.Shadow
+	c.series.add(e.now, shown)
+	if !shown {
+		return
+	}
+	c.denied++
+	if denies && e.denier == nil {
+		e.denier, e.by = h, c
+	}
+	c.worst.add(h.hash, b.key(h))
+	w := &c.table.parts[at.part].cells[at.cell].state
+	if w.mark(denied) {
+		c.clients++
+	}
+}
+
+// mark marks a word, and reports whether it was not marked so.
+func (w *word) mark(as uint64) bool {
+	b := w.bits()
+	*w = wordOf(b | as)
+	return b&as == 0
+}

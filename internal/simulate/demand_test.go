@@ -1,0 +1,257 @@
+package simulate
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"weir/internal/limiter"
+)
+
+func mustLimit(t *testing.T, s limiter.Spec) *limiter.Limit {
+	t.Helper()
+	l, err := limiter.NewLimit(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// ask is a hit at a time.
+type ask struct {
+	at   int64
+	cost uint64
+}
+
+// history returns the hits of a client who comes in bursts and rests, and faster at times.
+func history(random *rand.Rand, n int) (list []ask) {
+	at := int64(1_700_000_000_000_000) + random.Int64N(3_600_000)*1000
+	for range n {
+		switch random.IntN(10) {
+		case 0:
+			at += random.Int64N(7_200_000) * 1000
+		case 1, 2, 3:
+		default:
+			at += random.Int64N(1+int64(60_000*random.Float64())) * 1000
+		}
+		list = append(list, ask{at, 1 + uint64(random.IntN(3)*random.IntN(2))})
+	}
+	return list
+}
+
+// denies reports whether a limit would deny any hit of a history.
+func denies(t *testing.T, s limiter.Spec, list []ask) bool {
+	l, state := mustLimit(t, s), limiter.State{}
+	for _, a := range list {
+		var out [1]limiter.Decision
+		if limiter.Decide([]limiter.Hit{{Limit: l, Cost: a.cost}}, []*limiter.State{&state}, a.at, out[:]) {
+			return true
+		}
+	}
+	return false
+}
+
+// The peak of a client is the smallest amount that never denies it: one less does.
+func TestPeaks(t *testing.T) {
+	for name, spec := range map[string]limiter.Spec{
+		"fixed window":          {Unit: limiter.Hour},
+		"fixed window of a day": {Unit: limiter.Day},
+		"first hit":             {Unit: limiter.Hour, Anchor: limiter.FirstHit},
+		"calendar":              {Unit: limiter.Day, Anchor: limiter.ByCalendar, TimeZone: "Europe/Berlin"},
+		"sliding window":        {Unit: limiter.Hour, Algorithm: limiter.SlidingWindow},
+		"token bucket":          {Unit: limiter.Minute, Algorithm: limiter.TokenBucket},
+		"token bucket of a day": {Unit: limiter.Day, Algorithm: limiter.TokenBucket},
+		"banned":                {Unit: limiter.Hour, DenyFor: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(7, 7))
+			for i := range 60 {
+				list := history(random, 1+random.IntN(300))
+				amount := peakOf(t, spec, list)
+				with := spec
+				if with.RequestsPerUnit = amount; denies(t, with, list) {
+					t.Fatalf("client %d: %d denies", i, amount)
+				}
+				if with.RequestsPerUnit--; amount > 1 && !denies(t, with, list) {
+					t.Fatalf("client %d: %d is enough, suggested was %d", i, with.RequestsPerUnit, amount)
+				}
+			}
+		})
+	}
+}
+
+// A bucket with a burst of its own keeps the proportion.
+func TestPeaksOfBursts(t *testing.T) {
+	random := rand.New(rand.NewPCG(8, 8))
+	for _, ratio := range []uint64{2, 5} {
+		for range 40 {
+			list := history(random, 200)
+			spec := limiter.Spec{RequestsPerUnit: 10, Burst: 10 * ratio, Unit: limiter.Hour, Algorithm: limiter.TokenBucket}
+			amount := peakOf(t, spec, list)
+			spec.RequestsPerUnit, spec.Burst = amount, amount*ratio
+			if denies(t, spec, list) {
+				t.Errorf("%d with a burst of %d denies", amount, amount*ratio)
+			}
+			less := amount - 1 - amount/100
+			if spec.RequestsPerUnit, spec.Burst = less, less*ratio; less > 0 && !denies(t, spec, list) {
+				t.Errorf("%d is enough, suggested was %d", less, amount)
+			}
+		}
+	}
+}
+
+// peakOf returns what is suggested for one client.
+func peakOf(t *testing.T, spec limiter.Spec, list []ask) uint64 {
+	if spec.RequestsPerUnit == 0 {
+		spec.RequestsPerUnit = 10
+	}
+	l := mustLimit(t, spec)
+	c := &counters{limit: l}
+	e := engine{suggest: true, counters: []*counters{c}}
+	b := &batch{}
+	for _, a := range list {
+		e.decide(b, []hit{{hash: 42 << 32, cost: a.cost, marks: newCall}}, nil, a.at, 0)
+	}
+	return c.table.amounts([]float64{0})[0]
+}
+
+func TestAmounts(t *testing.T) {
+	c := newTable(mustLimit(t, limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Hour}), true)
+	const clients = 10_000
+	for i := range uint64(clients) {
+		at := c.find(fingerprint(i * 0x9E3779B97F4A7C15))
+		c.parts[at.part].peaks[at.cell].raise(float64(i + 1))
+	}
+	for share, want := range map[float64]uint64{0: clients, 0.001: clients - 10, 0.01: clients - 100, 0.5: clients / 2} {
+		if got := c.amounts([]float64{share})[0]; got != want {
+			t.Errorf("%v: %d, want %d", share, got, want)
+		}
+	}
+}
+
+// Whatever a state holds, a table returns it, of many clients and after long times.
+func TestTable(t *testing.T) {
+	for name, spec := range map[string]limiter.Spec{
+		"fixed":   {RequestsPerUnit: 5, Unit: limiter.Second},
+		"first":   {RequestsPerUnit: 5, Unit: limiter.Hour, Anchor: limiter.FirstHit},
+		"sliding": {RequestsPerUnit: 5, Unit: limiter.Second, Algorithm: limiter.SlidingWindow},
+		"bucket":  {RequestsPerUnit: 5, Unit: limiter.Day, Algorithm: limiter.TokenBucket},
+		"banned":  {RequestsPerUnit: 5, Unit: limiter.Minute, DenyFor: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) { compareTable(t, mustLimit(t, spec)) })
+	}
+}
+
+// compareTable decides the same in a table and in a map.
+func compareTable(t *testing.T, l *limiter.Limit) {
+	random := rand.New(rand.NewPCG(1, uint64(len(l.Rate()))))
+	c := &counters{limit: l}
+	e := engine{suggest: true, counters: []*counters{c}}
+	states, was := map[uint64]*limiter.State{}, map[uint64]bool{}
+	now := int64(1_700_000_000_000_000)
+	b := &batch{}
+	for i := range 60_000 {
+		switch random.IntN(5000) {
+		case 0:
+			now += random.Int64N(40*24*3600*1000) * 1000
+		default:
+			now += random.Int64N(200) * 1000
+		}
+		hash := random.Uint64N(20_000) * 0x9E3779B97F4A7C15
+		if random.IntN(3) == 0 {
+			hash = random.Uint64N(50) * 0x9E3779B97F4A7C15
+		}
+		cost := uint64(1)
+		if random.IntN(100) == 0 {
+			cost = random.Uint64N(1 << 40)
+		}
+		always := random.IntN(20) == 0
+		m := newCall
+		if always {
+			m |= 4
+		}
+		s := states[hash]
+		if s == nil {
+			s = &limiter.State{}
+			states[hash] = s
+		}
+		var out [1]limiter.Decision
+		want := limiter.Decide([]limiter.Hit{{Limit: l, Cost: cost, Always: always}}, []*limiter.State{s}, now, out[:])
+		if got := e.decide(b, []hit{{hash: hash, cost: cost, marks: m}}, nil, now, 0); got != want {
+			t.Fatalf("hit %d: denied %v, want %v", i, got, want)
+		}
+		was[hash] = was[hash] || want
+	}
+	denied := uint64(0)
+	for _, d := range was {
+		if d {
+			denied++
+		}
+	}
+	if c.table.n != len(states) || c.clients != denied {
+		t.Errorf("%d clients and %d denied, want %d and %d", c.table.n, c.clients, len(states), denied)
+	}
+}
+
+// A client takes as many bytes as docs/simulate.md says.
+func TestMemory(t *testing.T) {
+	for suggest, most := range map[bool]float64{false: 15, true: 27.5} {
+		c := newTable(mustLimit(t, limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Day}), suggest)
+		random := rand.New(rand.NewPCG(2, 2))
+		const clients = 1_000_000
+		for range clients {
+			c.find(fingerprint(random.Uint64()))
+		}
+		bytes := 0
+		for _, p := range c.parts {
+			bytes += cap(p.cells)*12 + cap(p.peaks)*10
+		}
+		if each := float64(bytes) / clients; each > most {
+			t.Errorf("suggest %v: %.1f bytes a client, want %v", suggest, each, most)
+		}
+	}
+}
+
+func TestWorst(t *testing.T) {
+	var w worst
+	for i := range 100_000 {
+		name := fmt.Sprint("rare ", i)
+		hash := uint64(i) + 100
+		if i%10 == 0 {
+			name, hash = "often", 1
+		}
+		w.add(hash, []byte(name))
+	}
+	if top := w.top(1)[0]; top.name != "often" || top.count-top.err > 10_000 || top.count < 10_000 {
+		t.Errorf("the worst is %+v", top)
+	}
+}
+
+func TestSeries(t *testing.T) {
+	var s series
+	const days = 20
+	for m := range int64(days * 24 * 60) {
+		for range 1 + m%3 {
+			s.add(m*minute+m%1000, m == 777)
+		}
+	}
+	s.flush()
+	var sum count
+	for _, c := range s.spans {
+		sum.Requests += c.Requests
+		sum.Denied += c.Denied
+	}
+	if sum.Requests != days*24*60*2 || sum.Denied != 1 || len(s.spans) > maxSpans || s.at != 777 || s.worst.Denied != 1 {
+		t.Errorf("sum %+v in %d spans, worst minute %d: %+v", sum, len(s.spans), s.at, s.worst)
+	}
+}
+
+func TestPercent(t *testing.T) {
+	for share, want := range map[float64]string{0: "0 %", 1: "100 %", 0.1234: "12.3 %", 0.0005: "0.05 %", 0.001: "0.1 %", 0.01: "1 %", 0.0000003: "0.00003 %", math.SmallestNonzeroFloat64: "0 %"} {
+		if got := percent(share); got != want {
+			t.Errorf("%v is %s, want %s", share, got, want)
+		}
+	}
+}

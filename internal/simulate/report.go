@@ -1,0 +1,287 @@
+package simulate
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/internal/accesslog"
+	"weir/internal/limiter"
+	"weir/internal/plaintext"
+)
+
+// Report is what a replay found. Its texts can be shown as they are.
+type Report struct {
+	First time.Time `json:"first"` // request that asks for limits
+	Last  time.Time `json:"last"`
+	Lines int64     `json:"lines"`
+	// Unreadable lines are counted, and the first are shown.
+	Unreadable int64       `json:"unreadable"`
+	WrongLines []WrongLine `json:"unreadable_lines,omitempty"`
+	// Idle lines are of requests that ask for no limit.
+	Idle int64 `json:"without_limits"`
+	// Refused are requests that a server would not decide, and Refusal is why, of the first.
+	Refused int64  `json:"refused"`
+	Refusal string `json:"refusal,omitempty"`
+	// Late lines came in the wrong order by more than is put right.
+	Late     int64         `json:"late"`
+	Requests uint64        `json:"requests"`
+	Denied   uint64        `json:"denied"`
+	Limits   []LimitReport `json:"limits"`
+	// Compared is what the old rules deny beside the new ones, nil unless it was asked for.
+	Compared *Comparison `json:"compared,omitempty"`
+	Notes    []string    `json:"notes,omitempty"`
+
+	unreadable []string // logs
+	endless    int64    // lines without duration
+}
+
+// WrongLine is a line that cannot be read.
+type WrongLine struct {
+	Log  string `json:"log"`
+	Line int64  `json:"line"`
+	Why  string `json:"why"`
+	Text string `json:"text"` // its beginning
+}
+
+// String returns the line with its place.
+func (w WrongLine) String() string {
+	return fmt.Sprintf("%s:%d: %s: %s", plainName(w.Log), w.Line, w.Why, w.Text)
+}
+
+// LimitReport is about one limit. Of one in shadow mode, what is over counts as denied.
+type LimitReport struct {
+	Rule      string `json:"rule"`
+	Place     string `json:"place,omitempty"`
+	Name      string `json:"name,omitempty"`
+	Limit     string `json:"limit"` // such as 10 per minute
+	Algorithm string `json:"algorithm"`
+	Shadow    bool   `json:"shadow,omitempty"`
+	Requests  uint64 `json:"requests"`
+	Denied    uint64 `json:"denied"`
+	// Clients are counters of the limit: values of its entries.
+	Clients       int           `json:"clients"`
+	ClientsDenied uint64        `json:"clients_denied"` // at least once
+	Share         float64       `json:"clients_denied_share"`
+	WorstMinute   *Minute       `json:"worst_minute,omitempty"`
+	WorstClients  []Client      `json:"worst_clients,omitempty"`
+	Amounts       []Amount      `json:"amounts,omitempty"`
+	Series        *SeriesReport `json:"series,omitempty"`
+}
+
+// Minute is one minute of a limit.
+type Minute struct {
+	At time.Time `json:"at"`
+	count
+}
+
+// Client is one that was denied. Uncertain of its denials may be of others.
+type Client struct {
+	Client    string `json:"client"`
+	Denied    uint64 `json:"denied"`
+	Uncertain uint64 `json:"uncertain,omitempty"`
+}
+
+// Amount is the smallest at which no more than a share of the clients would have been denied
+// at least once, if the limit was alone.
+type Amount struct {
+	Share  float64 `json:"clients_denied_share"`
+	Amount uint64  `json:"amount"`
+	Burst  uint64  `json:"burst,omitempty"` // of a token bucket that has one
+}
+
+// SeriesReport is a limit by time.
+type SeriesReport struct {
+	Begin  time.Time `json:"begin"`
+	Width  int64     `json:"width_seconds"`
+	Counts []count   `json:"counts"`
+}
+
+// MarshalJSON writes counts as pairs.
+func (s SeriesReport) MarshalJSON() ([]byte, error) {
+	requests, denied := make([]uint64, 0, len(s.Counts)), make([]uint64, 0, len(s.Counts))
+	for _, c := range s.Counts {
+		requests, denied = append(requests, c.Requests), append(denied, c.Denied)
+	}
+	return json.Marshal(map[string]any{"begin": s.Begin, "width_seconds": s.Width, "requests": requests, "denied": denied})
+}
+
+// Comparison is what two sets of rules decide in different ways.
+type Comparison struct {
+	DeniedBefore uint64     `json:"denied_before"` // requests that the old rules deny
+	NowOnly      Difference `json:"denied_now_only"`
+	BeforeOnly   Difference `json:"denied_before_only"`
+}
+
+// Difference is what one of them denies and the other admits.
+type Difference struct {
+	Requests     uint64   `json:"requests"`
+	Clients      uint64   `json:"clients"`
+	WorstClients []Client `json:"worst_clients,omitempty"`
+}
+
+// shares are those of clients for which amounts are suggested.
+var shares = []float64{0, 0.001, 0.01}
+
+// shownClients is how many of the worst clients are in a report.
+const shownClients = 10
+
+func newReport(o *Options) *Report {
+	r := &Report{Limits: []LimitReport{}}
+	for _, n := range o.Envoy.Notes() {
+		text := n.Text
+		if n.LeftOut {
+			text += " (the rate limit is left out)"
+		}
+		r.note("%s: %s", n.Place, text)
+	}
+	return r
+}
+
+func (r *Report) note(format string, args ...any) {
+	r.Notes = append(r.Notes, plaintext.Line(fmt.Sprintf(format, args...)))
+}
+
+// finish fills in the report.
+func (r *run) finish() {
+	p := r.report
+	p.Last = time.UnixMicro(r.clock).UTC()
+	p.Requests, p.Denied = r.engine.requests, r.engine.denied
+	for _, c := range r.engine.counters {
+		p.Limits = append(p.Limits, c.report(r.opts.Suggest))
+		if c.limit.Algorithm == limiter.Concurrency && c.hits > 0 && p.endless > 0 {
+			p.note("%s: %d lines say not how long a request took: what they have in flight ends at once", ruleName(c), p.endless)
+		}
+	}
+	if r.old != nil {
+		p.Compared = &Comparison{DeniedBefore: r.old.denied, NowOnly: r.nowOnly.report(), BeforeOnly: r.wereOnly.report()}
+	}
+	r.noteMissing()
+}
+
+// noteMissing says which parts of requests Envoy's configuration looks at, and no line has.
+func (r *run) noteMissing() {
+	seen, headers := [accesslog.Fields]bool{}, map[string]bool{}
+	for _, w := range r.reader.workers {
+		for f, s := range w.seen {
+			seen[f] = seen[f] || s
+		}
+		for name, s := range w.parser.Headers {
+			headers[name] = headers[name] || s
+		}
+	}
+	needs := r.shared.needs
+	for _, n := range []struct {
+		needed, seen bool
+		name         string
+	}{
+		{needs.Method, seen[accesslog.Method], "method"},
+		{needs.Path || needs.Query, seen[accesslog.Path], "path"},
+		{needs.Authority, seen[accesslog.Authority], "authority"},
+		{needs.Scheme, seen[accesslog.Scheme], "scheme"},
+		{needs.Route, seen[accesslog.RouteName], "route_name"},
+		{needs.RemoteAddress, seen[accesslog.RemoteAddress] || seen[accesslog.ForwardedFor], "remote_address"},
+	} {
+		if n.needed && !n.seen {
+			r.report.note("Envoy's configuration looks at the %s of requests, and no line has it (see --fields)", n.name)
+		}
+	}
+	for _, name := range r.shared.headers {
+		if !headers[name] && name != "x-envoy-internal" {
+			r.report.note("Envoy's configuration looks at the header %q, and no line has it (see --fields)", name)
+		}
+	}
+}
+
+// report returns what became of the hits on a limit.
+func (c *counters) report(suggest bool) LimitReport {
+	p := LimitReport{
+		Rule: ruleName(c), Name: plaintext.Line(c.limit.Name), Limit: c.limit.Rate(), Algorithm: c.limit.Algorithm.String(),
+		Shadow: c.limit.Mode == limiter.Shadow, Requests: c.hits, Denied: c.denied, ClientsDenied: c.clients,
+	}
+	if c.rule != nil {
+		p.Place = plaintext.Line(c.rule.Place())
+	}
+	if c.table == nil {
+		return p
+	}
+	p.Clients = c.table.n
+	p.Share = float64(c.clients) / float64(max(c.table.n, 1))
+	p.WorstClients = clientsOf(&c.worst)
+	if c.series.flush(); c.hits > 0 {
+		p.WorstMinute = &Minute{time.Unix(c.series.at*60, 0).UTC(), c.series.worst}
+		p.Series = &SeriesReport{time.Unix(c.series.begin*60, 0).UTC(), c.series.width * 60, c.series.spans}
+	}
+	if suggest {
+		p.Amounts = c.amounts()
+	}
+	return p
+}
+
+// amounts returns what is suggested for a limit.
+func (c *counters) amounts() (list []Amount) {
+	for i, amount := range c.table.amounts(shares) {
+		a := Amount{Share: shares[i], Amount: amount}
+		if c.limit.Burst > 0 {
+			a.Burst = uint64(math.Ceil(float64(amount) * c.table.demand.ratio))
+		}
+		list = append(list, a)
+	}
+	return list
+}
+
+func (d *difference) report() Difference {
+	return Difference{Requests: d.requests, Clients: d.clients, WorstClients: clientsOf(&d.worst)}
+}
+
+func clientsOf(w *worst) (list []Client) {
+	for _, o := range w.top(shownClients) {
+		list = append(list, Client{clientName([]byte(o.name)), o.count, o.err})
+	}
+	return list
+}
+
+// ruleName is what a rule is called.
+func ruleName(c *counters) string {
+	if c.rule == nil {
+		return "limit of the request"
+	}
+	return plaintext.Line(c.rule.String())
+}
+
+func plainName(name string) string { return plaintext.Line(name) }
+
+// clientName returns the entries of a counter by its key, see limiter.Keys. Long values are
+// digests there.
+func clientName(key []byte) string {
+	parts := strings.Split(string(key), "|")
+	if len(parts) > 3 { // else it is one digest
+		parts = parts[2 : len(parts)-1]
+	} else {
+		parts = parts[1:]
+	}
+	for i, p := range parts {
+		parts[i] = plaintext.Line(unescaped(p))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// unescaped returns the bytes that a key spells as %XX.
+func unescaped(s string) string {
+	if !strings.Contains(s, "%") {
+		return s
+	}
+	b := []byte(s)
+	for i := 0; i+2 < len(b); i++ {
+		if high, low := hexDigit(b[i+1]), hexDigit(b[i+2]); b[i] == '%' && high >= 0 && low >= 0 {
+			b[i] = byte(high<<4 | low)
+			b = slices.Delete(b, i+1, i+3)
+		}
+	}
+	return string(b)
+}
+
+func hexDigit(c byte) int { return strings.IndexByte("0123456789ABCDEF", c) }

@@ -1,0 +1,236 @@
+// Package simulate replays access logs against rules on a clock of their own: what would
+// have been denied, to whom, and which amounts would have denied how many clients.
+//
+//	worker.go    lines -> hits: as Envoy's configuration and the rules say, by package plan
+//	batch.go     batch: the hits of a block of lines in few bytes
+//	merge.go     reader: blocks of all logs -> requests in the order of their times
+//	decide.go    engine: requests -> decisions, by limiter.Count
+//	table.go     table: the counters of a limit, in 12 bytes a client
+//	demand.go    demand: the amount that each client needs
+//	worst.go     the clients that are denied most, and the worst minute
+//	simulate.go  Run: all of that
+//	report.go    Report, as text in text.go and as HTML in html.go
+//
+// It decides nothing itself, and reads no line: accesslog does. It knows no server and no store.
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"weir/internal/accesslog"
+	"weir/internal/descriptors"
+	"weir/internal/envoyconfig"
+	"weir/internal/plan"
+)
+
+// Options say what is replayed.
+type Options struct {
+	Logs    []string // files; a dash is the standard input
+	Format  accesslog.Format
+	Mapping accesslog.Mapping
+	Envoy   *envoyconfig.Config
+	Rules   *descriptors.Tree
+	Old     *descriptors.Tree // nil: nothing is compared
+	Plan    plan.Options      // of the server
+	Suggest bool              // amounts
+	Denied  io.Writer         // takes a line for each request that is denied; nil: nobody wants them
+	Workers int               // 0: as many as there are processors
+	// Progress, if it is not nil, is called now and then.
+	Progress func(Progress)
+}
+
+// Progress is how far a run has come.
+type Progress struct {
+	Lines      int64
+	Read, Size int64 // bytes of the files; Size is 0 if nobody knows
+	Elapsed    time.Duration
+}
+
+// Remaining returns how long it will take at the pace so far, 0 if nobody knows.
+func (p Progress) Remaining() time.Duration {
+	if p.Read == 0 || p.Size < p.Read {
+		return 0
+	}
+	return time.Duration(float64(p.Elapsed) * float64(p.Size-p.Read) / float64(p.Read))
+}
+
+// run is one replay.
+type run struct {
+	opts     *Options
+	reader   *reader
+	engine   engine
+	old      *engine // nil unless rules are compared
+	report   *Report
+	began    time.Time
+	shownAt  time.Time
+	clock    int64 // of the request decided last
+	garbage  int   // see collect
+	shared   *shared
+	nowOnly  difference
+	wereOnly difference
+	printErr error
+}
+
+// Run replays the logs. The error is about a log that cannot be opened or has no line that
+// can be read, or that of ctx.
+func Run(ctx context.Context, opts Options) (*Report, error) {
+	s := shared{opts: &opts, seed: maphash.MakeSeed(), rules: newRegistry(opts.Rules), headers: opts.Envoy.Headers(), needs: opts.Envoy.Needs()}
+	r := &run{opts: &opts, report: newReport(&opts), engine: engine{suggest: opts.Suggest}, began: time.Now()}
+	if opts.Old != nil {
+		s.oldRules, r.old = newRegistry(opts.Old), new(engine)
+	}
+	reader, err := newReader(s)
+	if err != nil {
+		return nil, err
+	}
+	defer reader.close()
+	r.reader, r.shared = reader, &reader.shared
+	defer debug.SetGCPercent(debug.SetGCPercent(100))
+	if err := reader.read(ctx, r.decide, r.took, r.report); err != nil {
+		return nil, err
+	}
+	if r.printErr != nil {
+		return nil, r.printErr
+	}
+	if len(r.report.unreadable) > 0 || r.report.Lines == r.report.Unreadable {
+		return nil, r.nothing()
+	}
+	r.finish()
+	return r.report, nil
+}
+
+// nothing is the error of logs without a line that can be read.
+func (r *run) nothing() error {
+	if r.report.Lines == 0 {
+		return fmt.Errorf("%s: there is no line", strings.Join(r.opts.Logs, ", "))
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: no line can be read", strings.Join(r.report.unreadable, ", "))
+	for _, w := range r.report.WrongLines {
+		fmt.Fprintf(&b, "\n%s", w)
+	}
+	return fmt.Errorf("%s", b.String())
+}
+
+// took counts the lines of a batch.
+func (r *run) took(b *batch) {
+	p := r.report
+	p.Lines += b.lines
+	p.Unreadable += b.bad
+	p.Idle += b.idle
+	p.Refused += b.refused
+	r.report.endless += b.endless
+	if p.Refusal == "" {
+		p.Refusal = b.refusal
+	}
+	for _, w := range b.wrong {
+		if len(p.WrongLines) < maxShown {
+			p.WrongLines = append(p.WrongLines, w)
+		}
+	}
+	r.engine.counters = r.shared.rules.all()
+	if r.old != nil {
+		r.old.counters = r.shared.oldRules.all()
+	}
+	r.collect()
+	r.progress()
+}
+
+// collect has garbage collected more often the more there is to keep: the tables hold no
+// pointers, so that it takes little time.
+func (r *run) collect() {
+	clients := 0
+	for _, c := range r.engine.counters {
+		if c.table != nil {
+			clients += c.table.n
+		}
+	}
+	percent := 100
+	switch {
+	case clients > 4_000_000:
+		percent = 5
+	case clients > 1_000_000:
+		percent = 25
+	}
+	if percent != r.garbage {
+		r.garbage = percent
+		debug.SetGCPercent(percent)
+	}
+}
+
+func (r *run) progress() {
+	now := time.Now()
+	if r.opts.Progress == nil || now.Sub(r.shownAt) < 200*time.Millisecond {
+		return
+	}
+	r.shownAt = now
+	p := Progress{Lines: r.report.Lines, Elapsed: now.Sub(r.began)}
+	for _, s := range r.reader.sources {
+		p.Read += s.log.Read()
+		p.Size += s.log.Size
+	}
+	r.opts.Progress(p)
+}
+
+// decide decides a request.
+func (r *run) decide(b *batch, ev *event) {
+	at := ev.at
+	if at < r.clock {
+		at = r.clock
+		r.report.Late++
+	}
+	r.clock = at
+	p := r.report
+	if p.First.IsZero() {
+		p.First = time.UnixMicro(at).UTC()
+	}
+	hits := b.hits[ev.first:]
+	begins, ends := hits[:ev.begin], hits[ev.begin:ev.begin+ev.end]
+	denied := r.engine.decide(b, begins, ends, at, ev.duration)
+	if denied && r.opts.Denied != nil {
+		r.print(b, ev)
+	}
+	if r.old == nil {
+		return
+	}
+	hits = hits[ev.begin+ev.end:]
+	was := r.old.decide(b, hits[:ev.oldBegin], hits[ev.oldBegin:ev.oldBegin+ev.oldEnd], at, ev.duration)
+	switch {
+	case denied && !was:
+		r.nowOnly.add(b, &r.engine)
+	case was && !denied:
+		r.wereOnly.add(b, r.old)
+	}
+}
+
+// print writes a line about a request that is denied.
+func (r *run) print(b *batch, ev *event) {
+	by := r.engine.by
+	_, err := fmt.Fprintf(r.opts.Denied, "%s:%d\t%s\t%s\t%s\n", plainName(b.log), ev.line, ruleName(by), by.limit.Rate(), clientName(b.key(r.engine.denier)))
+	if err != nil && r.printErr == nil {
+		r.printErr = err
+	}
+}
+
+// difference is what one set of rules denies and the other does not.
+type difference struct {
+	requests, clients uint64
+	worst             worst
+}
+
+// add counts a request that an engine has just denied.
+func (d *difference) add(b *batch, e *engine) {
+	d.requests++
+	d.worst.add(e.denier.hash, b.key(e.denier))
+	t := e.by.table
+	at := t.find(fingerprint(e.denier.hash))
+	if t.parts[at.part].cells[at.cell].state.mark(changed) {
+		d.clients++
+	}
+}

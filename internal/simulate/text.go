@@ -1,0 +1,200 @@
+package simulate
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+const timeLayout = "2006-01-02 15:04:05"
+
+// WriteText writes the report for people to read.
+func (r *Report) WriteText(w io.Writer) error {
+	b := bufio.NewWriter(w)
+	for _, line := range r.Summary() {
+		fmt.Fprintln(b, line)
+	}
+	for _, wrong := range r.WrongLines {
+		fmt.Fprintf(b, "  %s\n", wrong)
+	}
+	fmt.Fprintln(b)
+	r.writeLimits(b)
+	r.writeClients(b)
+	r.writeAmounts(b)
+	if c := r.Compared; c != nil {
+		fmt.Fprintf(b, "\nthe old rules deny %s requests\n", number(c.DeniedBefore))
+		c.NowOnly.write(b, "denied now, and not by the old rules")
+		c.BeforeOnly.write(b, "denied by the old rules, and not now")
+	}
+	for i, n := range r.Notes {
+		if i == 0 {
+			fmt.Fprintln(b)
+		}
+		fmt.Fprintf(b, "note: %s\n", n)
+	}
+	return b.Flush()
+}
+
+// Summary returns some sentences about all that was read.
+func (r *Report) Summary() []string {
+	s := []string{fmt.Sprintf("%s lines, of which %s cannot be read and %s ask for no limit", number(r.Lines), number(r.Unreadable), number(r.Idle))}
+	if r.Requests > 0 {
+		s = append(s, fmt.Sprintf("%s requests from %s to %s UTC, of which %s (%s) would be denied",
+			number(r.Requests), r.First.Format(timeLayout), r.Last.Format(timeLayout), number(r.Denied), percent(float64(r.Denied)/float64(r.Requests))))
+	}
+	if r.Refused > 0 {
+		s = append(s, fmt.Sprintf("%s requests that a server would not decide, the first at %s", number(r.Refused), r.Refusal))
+	}
+	if r.Late > 0 {
+		s = append(s, fmt.Sprintf("%s lines came too late to be put in order, and were decided when they came", number(r.Late)))
+	}
+	return s
+}
+
+func columns(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
+
+func (r *Report) writeLimits(w io.Writer) {
+	t := columns(w)
+	fmt.Fprintln(t, "RULE\tLIMIT\tREQUESTS\tDENIED\tCLIENTS\tDENIED ONCE\tWORST MINUTE (UTC)")
+	for i := range r.Limits {
+		l := &r.Limits[i]
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Rule, l.Title(), number(l.Requests), number(l.Denied), number(l.Clients), l.Once(), l.Worst())
+	}
+	_ = t.Flush() // w keeps its error
+}
+
+// Title returns the limit in words.
+func (l *LimitReport) Title() string {
+	title := l.Limit
+	if l.Name != "" {
+		title = l.Name + ": " + title
+	}
+	if l.Shadow {
+		title += " (shadow)"
+	}
+	return title
+}
+
+// Once returns how many clients were denied at least once.
+func (l *LimitReport) Once() string {
+	return fmt.Sprintf("%s (%s)", number(l.ClientsDenied), percent(l.Share))
+}
+
+// Worst returns the worst minute in words.
+func (l *LimitReport) Worst() string {
+	m := l.WorstMinute
+	if m == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%s: %s of %s denied", m.At.Format("2006-01-02 15:04"), number(m.Denied), number(m.Requests))
+}
+
+func (r *Report) writeClients(w io.Writer) {
+	for i := range r.Limits {
+		l := &r.Limits[i]
+		if len(l.WorstClients) == 0 {
+			continue
+		}
+		fmt.Fprintf(w, "\nworst clients of %s, %s\n", l.Rule, l.Title())
+		writeClients(w, l.WorstClients)
+	}
+}
+
+func writeClients(w io.Writer, clients []Client) {
+	t := columns(w)
+	for _, c := range clients {
+		fmt.Fprintf(t, "  %s\t%s\n", c.Client, c.Count())
+	}
+	_ = t.Flush() // w keeps its error
+}
+
+// Count returns how often a client was denied.
+func (c Client) Count() string {
+	if c.Uncertain > 0 {
+		return fmt.Sprintf("%s to %s denied", number(c.Denied-c.Uncertain), number(c.Denied))
+	}
+	return number(c.Denied) + " denied"
+}
+
+func (r *Report) writeAmounts(w io.Writer) {
+	t := columns(w)
+	head := false
+	for i := range r.Limits {
+		l := &r.Limits[i]
+		if len(l.Amounts) == 0 {
+			continue
+		}
+		if !head {
+			head = true
+			fmt.Fprint(t, "\namounts at which clients would be denied at least once\nRULE\tLIMIT")
+			for _, s := range shares {
+				fmt.Fprintf(t, "\t%s", of(s))
+			}
+			fmt.Fprintln(t)
+		}
+		fmt.Fprintf(t, "%s\t%s", l.Rule, l.Title())
+		for _, a := range l.Amounts {
+			fmt.Fprintf(t, "\t%s", a)
+		}
+		fmt.Fprintln(t)
+	}
+	_ = t.Flush() // w keeps its error
+}
+
+func of(share float64) string {
+	if share == 0 {
+		return "NONE"
+	}
+	return percent(share)
+}
+
+// String returns the amount.
+func (a Amount) String() string {
+	if a.Burst > 0 {
+		return fmt.Sprintf("%s (burst %s)", number(a.Amount), number(a.Burst))
+	}
+	return number(a.Amount)
+}
+
+func (d *Difference) write(w io.Writer, title string) {
+	fmt.Fprintf(w, "%s: %s requests of %s clients\n", title, number(d.Requests), number(d.Clients))
+	writeClients(w, d.WorstClients)
+}
+
+// number writes a number with commas.
+func number[T int | int64 | uint64](n T) string {
+	s := strconv.FormatUint(uint64(n), 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// percent writes a share with two digits that count, or to a tenth of a percent.
+func percent(share float64) string {
+	p := share * 100
+	digits := 1
+	for limit := 1.0; p > 0 && p < limit && digits < 6; limit /= 10 {
+		digits++
+	}
+	s := strconv.FormatFloat(p, 'f', digits, 64)
+	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".") + " %"
+}
+
+// Line shows progress in one line.
+func (p Progress) Line() string {
+	line := fmt.Sprintf("%s lines", number(p.Lines))
+	if p.Size > 0 {
+		const width = 30
+		done := int(min(p.Read*width/p.Size, width))
+		line = fmt.Sprintf("[%s%s] %3d %%  %s", strings.Repeat("=", done), strings.Repeat(" ", width-done), min(p.Read*100/p.Size, 100), line)
+	}
+	if left := p.Remaining(); left > 0 {
+		line += fmt.Sprintf("  %v left", left.Round(time.Second))
+	}
+	return line
+}
