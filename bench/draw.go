@@ -76,6 +76,7 @@ var documents = []document{
 		{"rules", rulesTable},
 		{"counters", countersTable},
 		{"tuning", tuningTable},
+		{"denials", denialsTable},
 	}},
 	{"scale.md", []namedTable{
 		{"capacity", capacityTable},

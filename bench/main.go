@@ -57,6 +57,7 @@ var experiments = []experiment{
 	{"redismemory", (*bench).redisMemory},
 	{"neighbours", (*bench).neighbours},
 	{"tuning", (*bench).tuning},
+	{"denials", (*bench).denials},
 	{"allocations", (*bench).allocations},
 }
 

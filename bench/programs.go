@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -40,14 +41,23 @@ func newWorkshop() (*workshop, error) {
 	}
 	w := &workshop{dir: dir}
 	for name, in := range map[string]struct{ module, pkg string }{"weir": {repository, "./cmd/server"}, "floor": {".", "./floor"}} {
-		build := exec.Command("go", "build", "-C", in.module, "-o", filepath.Join(dir, name), in.pkg) //nolint:gosec // the packages above
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if text, err := build.CombinedOutput(); err != nil {
+		if err := w.build(name, in.module, in.pkg); err != nil {
 			w.close()
-			return nil, fmt.Errorf("building %s: %w\n%s", name, err, text)
+			return nil, err
 		}
 	}
 	return w, nil
+}
+
+// build builds a program.
+func (w *workshop) build(name, module, pkg string, flags ...string) error {
+	args := slices.Concat([]string{"build", "-C", module, "-o", filepath.Join(w.dir, name)}, flags, []string{pkg})
+	build := exec.Command("go", args...) //nolint:gosec // packages of this repository
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building %s: %w\n%s", name, err, text)
+	}
+	return nil
 }
 
 // stopAll ends all programs.
@@ -182,6 +192,11 @@ func (w *workshop) floor() (*program, error) {
 
 // weir starts Weir with the given rules. env are settings, as NAME=value.
 func (w *workshop) weir(name, rules string, env ...string) (*program, error) {
+	return w.weirOf("weir", name, rules, env...)
+}
+
+// weirOf is weir of a build with that name.
+func (w *workshop) weirOf(build, name, rules string, env ...string) (*program, error) {
 	dir := filepath.Join(w.dir, name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -199,7 +214,7 @@ func (w *workshop) weir(name, rules string, env ...string) (*program, error) {
 		"GRPC_HOST=" + host, "HOST=" + host, "DEBUG_HOST=" + host,
 		"GRPC_PORT=" + port, "PORT=" + httpPort, "DEBUG_PORT=" + debugPort, "PROMETHEUS_ADDR=" + host + ":0",
 	}, env...)
-	return w.start(p, filepath.Join(w.dir, "weir"), env)
+	return w.start(p, filepath.Join(w.dir, build), env)
 }
 
 // freeAddress is an address on loopback that was free a moment ago.

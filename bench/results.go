@@ -28,6 +28,7 @@ type results struct {
 	RedisMemory redisMemory
 	Neighbours  neighbours
 	Tuning      []cost
+	Denials     []denialCost
 	Allocations rounds // in matching and spelling of keys, per operation
 }
 
@@ -115,6 +116,14 @@ func (r rounds) over(other rounds) (ratios rounds) {
 		ratios = append(ratios, r[i]/other[i])
 	}
 	return ratios
+}
+
+// percentMore makes percents of ratios: by how much they are above 1.
+func (r rounds) percentMore() (percents rounds) {
+	for _, ratio := range r {
+		percents = append(percents, 100*(ratio-1))
+	}
+	return percents
 }
 
 // in tells the figures in a larger unit.

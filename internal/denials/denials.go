@@ -34,6 +34,7 @@ const shards = 8
 type Recorder struct {
 	began  time.Time // for a monotonic clock
 	seed   maphash.Seed
+	_      [32]byte // see shard
 	shards [shards]shard
 }
 
@@ -50,15 +51,20 @@ func (r *Recorder) Record(now time.Time, d *Denial) {
 	seconds := r.seconds(now)
 	s.mu.Lock()
 	s.rotate(seconds)
-	text := s.tens[s.ten%minuteParts].add(group, key, d, seconds)
-	s.last.add(now, d, text)
+	c := s.tens[s.ten%minuteParts].add(group, key, d, seconds)
+	if s.last.takes(now) {
+		if len(c.text) == 0 {
+			c.spell(d)
+		}
+		s.last.add(now, d, c.text)
+	}
 	s.mu.Unlock()
 }
 
 // hash returns what stands for the limit, and for its counter. The seed is not known to
 // clients, so they cannot make two keys look like one.
 func (r *Recorder) hash(d *Denial) (group, key uint64) {
-	group = maphash.String(r.seed, string(d.Limit.Series))
+	group = d.Limit.SeriesHash()
 	if d.Shadow {
 		group = ^group
 	}

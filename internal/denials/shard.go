@@ -17,13 +17,17 @@ const (
 	partsOfHour = hourSeconds / partSeconds // of a part of the hour
 )
 
-// shard knows the denials of some keys.
+// shard knows the denials of some keys. What each denial needs comes first, in one line of
+// the processor's cache: between two denials the rest of a request pushes all out of it, and
+// to get it back is most of what a denial costs.
 type shard struct {
 	mu    sync.Mutex
+	ten   int64 // the current sub-window
+	last  ring
 	tens  [minuteParts]sketch // by the number of the sub-window, seconds since the epoch / 10
 	fives [hourParts]sketch   // likewise, without those of the current one of tens
-	ten   int64               // the current sub-window
-	last  ring
+
+	_ [8]byte // of a multiple of such lines
 }
 
 // rotate begins the sub-window of now, unless a later one has begun.
@@ -39,9 +43,11 @@ func (s *shard) rotate(now int64) {
 		s.ten = ten
 	}
 	for s.ten < ten {
-		five := &s.fives[s.ten/partsOfHour%hourParts]
-		five.merge(&s.tens[s.ten%minuteParts], size)
+		five, ended := &s.fives[s.ten/partsOfHour%hourParts], &s.tens[s.ten%minuteParts]
+		five.merge(ended, keptSize)
 		five.clip()
+		ended.shrink(keptSize)
+		ended.clip()
 		s.ten++
 		s.tens[s.ten%minuteParts].reset()
 		if s.ten%partsOfHour == 0 {
@@ -63,19 +69,34 @@ func (s *shard) minute() (sum *sketch, from int64) {
 func (s *shard) hour() (sum *sketch, from int64) {
 	sum = new(sketch)
 	for i := range s.fives {
-		sum.merge(&s.fives[i], hourParts*size)
+		sum.merge(&s.fives[i], hourParts*keptSize)
 	}
-	sum.merge(&s.tens[s.ten%minuteParts], hourParts*size)
+	sum.merge(&s.tens[s.ten%minuteParts], hourParts*keptSize)
 	return sum, (s.ten/partsOfHour - hourParts + 1) * hourSeconds
 }
 
-// lastOfShard is how many denials a shard remembers one by one.
-const lastOfShard = 100
+// lastOfShard is how many denials a shard remembers one by one, and betweenLast the time in
+// which it takes no more than that: those of a flood are not there long enough to be read.
+const (
+	lastOfShard = 100
+	betweenLast = 100 * time.Millisecond
+)
 
 // ring holds the last denials.
 type ring struct {
-	denials [lastOfShard]denial
+	began   time.Time // of the time in which taken were taken
+	taken   int
 	next    int // the oldest, or one that is not used
+	denials [lastOfShard]denial
+}
+
+// takes reports whether a denial at now is to be added.
+func (r *ring) takes(now time.Time) bool {
+	if passed := now.Sub(r.began); passed >= betweenLast || passed < 0 { // or the clock stepped back
+		r.began, r.taken = now, 0
+	}
+	r.taken++
+	return r.taken <= lastOfShard
 }
 
 type denial struct {

@@ -30,8 +30,12 @@ type sketch struct {
 	floor uint64
 }
 
-// size is how many counters a sketch has.
-const size = 64
+// How many counters a sketch has while it counts, and how many are kept of it. While no more
+// keys are denied than it has counters, a denial costs half.
+const (
+	size     = 128
+	keptSize = 64
+)
 
 // counter counts the denials of a key.
 type counter struct {
@@ -39,7 +43,10 @@ type counter struct {
 	count       uint64 // at most so many denials
 	err         uint64 // of which at most so many are of other keys
 	first, last int64  // in seconds since the epoch
-	text        []byte // as of excerpt
+	// text is as of excerpt. It is empty of a key that took a counter and was not denied
+	// again: most keys of a flood never are, and to spell them would cost more than to
+	// count them. Such a key is not shown.
+	text []byte
 }
 
 // group counts the denials of a limit, in shadow mode or not.
@@ -56,19 +63,25 @@ type group struct {
 // textSize bounds the text of a counter.
 const textSize = 256
 
-// add counts a denial, and returns the text of its key.
-func (s *sketch) add(groupHash, hash uint64, d *Denial, now int64) []byte {
+// add counts a denial, and returns the counter of its key.
+func (s *sketch) add(groupHash, hash uint64, d *Denial, now int64) *counter {
 	if i := s.lookup(hash, len(s.hashes)); i >= 0 {
 		c := &s.counters[i]
 		c.count++
 		c.last = now
+		if len(c.text) == 0 {
+			c.spell(d)
+		}
 		g := &s.groups[c.group]
 		g.count++
-		g.limit = d.Limit
-		return c.text
+		if g.limit != d.Limit {
+			g.limit = d.Limit
+		}
+		return c
 	}
 	g, i := s.find(groupHash), -1
-	if len(s.counters) == size {
+	isFull := len(s.counters) == size
+	if isFull {
 		g, i = s.take(g)
 	}
 	if g < 0 {
@@ -86,11 +99,18 @@ func (s *sketch) add(groupHash, hash uint64, d *Denial, now int64) []byte {
 	s.tags[i], s.hashes[i] = byte(hash), hash
 	c := &s.counters[i]
 	c.group, c.count, c.err, c.first, c.last = g, to.floor+1, to.floor, now, now
+	if c.text = c.text[:0]; !isFull {
+		c.spell(d)
+	}
+	return c
+}
+
+// spell sets the text of a counter.
+func (c *counter) spell(d *Denial) {
 	if cap(c.text) < textSize {
 		c.text = make([]byte, 0, textSize)
 	}
 	c.text = d.Append(c.text[:0], textSize)
-	return c.text
 }
 
 // lookup returns the place of a hash among the first n, or -1.
@@ -236,6 +256,9 @@ func (s *sketch) merge(o *sketch, most int) {
 			from := &o.counters[j]
 			c.count, c.err = c.count+from.count, c.err+from.err
 			c.first, c.last = min(c.first, from.first), max(c.last, from.last)
+			if len(c.text) == 0 {
+				c.text = keep(c.text, from.text)
+			}
 		} else {
 			floor := theirs[c.group].floor
 			c.count, c.err = c.count+floor, c.err+floor
@@ -254,12 +277,12 @@ func (s *sketch) merge(o *sketch, most int) {
 
 // clip gives back the memory that merge took to hold more counters than are left.
 func (s *sketch) clip() {
-	if cap(s.counters) > size {
+	if cap(s.counters) > keptSize {
 		s.tags, s.hashes, s.counters, s.groups = clipped(s.tags), clipped(s.hashes), clipped(s.counters), clipped(s.groups)
 	}
 }
 
-func clipped[T any](s []T) []T { return append(make([]T, 0, size), s...) }
+func clipped[T any](s []T) []T { return append(make([]T, 0, keptSize), s...) }
 
 // join adds what o counted at the same time, of other keys.
 func (s *sketch) join(o *sketch) {

@@ -15,7 +15,8 @@ type Summary struct {
 	At     time.Time `json:"at"`
 	Minute Window    `json:"minute"`
 	Hour   Window    `json:"hour"`
-	// Last are the last denials, newest first.
+	// Last are the last denials, newest first. Of a flood, of more than a thousand a second,
+	// some are left out.
 	Last []Event `json:"last"`
 }
 
@@ -133,7 +134,7 @@ func (s *sketch) window(from int64, keys int) Window {
 	for i := range s.counters {
 		c := &s.counters[i]
 		l := &w.Limits[c.group]
-		if len(l.Keys) == keys {
+		if len(l.Keys) == keys || len(c.text) == 0 {
 			l.OthersAtMost = max(l.OthersAtMost, c.count)
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -234,6 +235,7 @@ type Limit struct {
 	ample    int64     // as counting says
 	base     *Limit    // see Base
 	id       uint64
+	series   atomic.Uint64 // see SeriesHash
 }
 
 // lastID is the id of the limit that was made last.
@@ -242,6 +244,20 @@ var lastID atomic.Uint64
 // ID returns a number that no other limit of the process has. Those of limits
 // that are made one after the other are consecutive.
 func (l *Limit) ID() uint64 { return l.id }
+
+// seriesSeed is not known to clients.
+var seriesSeed = maphash.MakeSeed()
+
+// SeriesHash returns a hash of Series, which is not 0 and the same as long as the process
+// runs. It is reckoned once, when somebody asks first.
+func (l *Limit) SeriesHash() uint64 {
+	hash := l.series.Load()
+	if hash == 0 {
+		hash = max(maphash.String(seriesSeed, string(l.Series)), 1)
+		l.series.Store(hash)
+	}
+	return hash
+}
 
 // NewLimit returns an error if s cannot be counted: for a missing unit, a period or a
 // refill above MaxPeriod, options of another algorithm, or numbers that would not be

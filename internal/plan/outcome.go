@@ -50,18 +50,20 @@ func (p *Plan) AnyOver() bool {
 }
 
 // Outcomes yields the outcome of each hit, and of each descriptor without hits, in the
-// order of the descriptors. p has its statuses, and r is its request.
-func (p *Plan) Outcomes(r *Request) iter.Seq[Outcome] {
-	return func(yield func(Outcome) bool) {
+// order of the descriptors. p has its statuses, and r is its request. What is yielded is
+// overwritten by the next one.
+func (p *Plan) Outcomes(r *Request) iter.Seq[*Outcome] {
+	return func(yield func(*Outcome) bool) {
 		wouldBe := p.WouldBeDenied()
+		var o Outcome
 		for i := range p.matches {
 			m, d := &p.matches[i], &r.Descriptors[i]
-			o := Outcome{Descriptor: d, Rule: m.rule, Exception: m.exception, Counted: m.entries}
+			o = Outcome{Descriptor: d, Rule: m.rule, Exception: m.exception, Counted: m.entries}
 			if m.first == m.end {
 				if p.Denied {
 					o.Kind = Withheld
 				}
-				if !yield(o) {
+				if !yield(&o) {
 					return
 				}
 			}
@@ -70,7 +72,7 @@ func (p *Plan) Outcomes(r *Request) iter.Seq[Outcome] {
 				o.Kind = p.kind(o.Hit, o.Decision, wouldBe)
 				of := m.levelWith(o.Hit.Limit, d)
 				o.Rule, o.Counted, o.Patterns = of.rule, of.entries, of.patterns
-				if !yield(o) {
+				if !yield(&o) {
 					return
 				}
 			}

@@ -29,12 +29,15 @@ func (s *Service) observe(ctx context.Context, c *call) {
 	for o := range c.plan.Outcomes(&c.request.Request) {
 		isDenial := o.Kind == plan.Denied || o.Kind == plan.Shadowed
 		if isDenial && s.opts.Denials != nil {
-			d := denials.Denial{Limit: o.Hit.Limit, Source: s.source(c, &o), RetryAfter: o.Decision.RetryAfter, Shadow: o.Kind == plan.Shadowed}
-			d.Entries, d.Patterns = o.Counted, o.Patterns
-			s.opts.Denials.Record(now, &d)
+			s.opts.Denials.Record(now, &denials.Denial{
+				Limit: o.Hit.Limit, RetryAfter: o.Decision.RetryAfter, Shadow: o.Kind == plan.Shadowed,
+				Source: excerpt.Source{
+					Domain: c.request.Domain, Entries: o.Counted, Patterns: o.Patterns, Key: o.Hit.Key, Hashed: s.opts.Keys.DigestsValues(),
+				},
+			})
 		}
 		if log != nil && (isDenial || log.All()) && log.Admit(now) {
-			log.Add(s.record(ctx, now, c, &o))
+			log.Add(s.record(ctx, now, c, o))
 		}
 	}
 }

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"time"
+)
+
+// denialCost is what a server does for a decision that denies, with the record of who is
+// denied and without.
+type denialCost struct {
+	Keys          int
+	Without, With rounds // microseconds of CPU time
+	Share         rounds // of the CPU time with it, in percent, by a profile
+}
+
+// deniedKeys are the numbers of keys that are denied equally often, which leaves the least to
+// find again.
+var deniedKeys = []int{100, 1000, 10_000}
+
+// recording is how the server is made to record who is denied.
+const recording = "Denials:         a.denials,\n"
+
+// denials measures what it costs to know who is denied, beside a server that is built
+// without it: there is no setting for that.
+func (b *bench) denials(ctx context.Context) error {
+	if err := b.buildForgetful(); err != nil {
+		return err
+	}
+	// Each value passes once an hour, and is denied after that.
+	const amount = 1
+	without, err := b.weirOf("weir-forgetful", "forgetful", rulesOf(1, amount))
+	if err != nil {
+		return err
+	}
+	with, err := b.weir("recording", rulesOf(1, amount))
+	if err != nil {
+		return err
+	}
+	b.results.Denials = nil
+	for _, keys := range deniedKeys {
+		b.results.Denials = append(b.results.Denials, denialCost{Keys: keys})
+	}
+	for range b.rounds {
+		for i := range b.results.Denials {
+			c := &b.results.Denials[i]
+			if err := b.addDenials(ctx, c.Keys, without, &c.Without); err != nil {
+				return err
+			}
+			if err := b.addDenials(ctx, c.Keys, with, &c.With); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range b.results.Denials {
+		if i > 0 { // the server rests after a profile
+			select {
+			case <-time.After(profilePause):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		if err := b.profiled(ctx, &b.results.Denials[i], with); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// profilePause is for how long the server makes no profile after one.
+const profilePause = 6 * time.Second
+
+func (b *bench) addDenials(ctx context.Context, keys int, p *program, cpu *rounds) error {
+	opts := b.load(p, 1)
+	opts.Traffic.Keys = keys
+	result, err := measured(ctx, opts)
+	if err != nil {
+		return err
+	}
+	*cpu = append(*cpu, result.Processes[0].CPUPerRequest)
+	return nil
+}
+
+// buildForgetful builds a server that does not record who is denied.
+func (w *workshop) buildForgetful() error {
+	source, err := filepath.Abs(filepath.Join(repository, "internal", "app", "app.go"))
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(source)
+	if err != nil {
+		return err
+	}
+	changed := bytes.Replace(text, []byte(recording), nil, 1)
+	if len(changed) == len(text) {
+		return errors.New("internal/app/app.go does not hand on who records denials as this program expects")
+	}
+	edited := filepath.Join(w.dir, "app.go")
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {source: edited}})
+	if err == nil {
+		err = os.WriteFile(edited, changed, 0o600)
+	}
+	list := filepath.Join(w.dir, "overlay.json")
+	if err == nil {
+		err = os.WriteFile(list, overlay, 0o600)
+	}
+	if err != nil {
+		return err
+	}
+	return w.build("weir-forgetful", repository, "./cmd/server", "-overlay", list)
+}
+
+// profiled adds the share of the server's CPU time that p takes to record denials, by a
+// profile of all rounds.
+func (b *bench) profiled(ctx context.Context, c *denialCost, p *program) error {
+	seconds := min(max(1, int(b.seconds.Seconds()*float64(b.rounds))), longestProfile)
+	opts := b.load(p, 1)
+	opts.Traffic.Keys = c.Keys
+	opts.Duration += time.Duration(seconds)*time.Second + 2*time.Second - b.seconds
+	failed := make(chan error, 1)
+	go func() {
+		_, err := measured(ctx, opts)
+		failed <- err
+	}()
+	top, err := exec.CommandContext(ctx, "go", "tool", "pprof", "-top", "-cum", "-nodecount=1000", "-nodefraction=0", //nolint:gosec // the program of this bench
+		fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", p.debug, seconds)).Output()
+	if err := errors.Join(err, <-failed); err != nil {
+		return err
+	}
+	found := observed.FindSubmatch(top)
+	if found == nil {
+		return errors.New("the profile does not show who records denials")
+	}
+	share, err := strconv.ParseFloat(string(found[1]), 64)
+	c.Share = rounds{share}
+	return err
+}
+
+// longestProfile is that of the server.
+const longestProfile = 60
+
+// observed finds in a profile what a call of observe takes with all that it calls, in
+// percent.
+var observed = regexp.MustCompile(`(?m)([\d.]+)%\s+weir/internal/rls\.\(\*Service\)\.observe(?: \(inline\))?$`)
+
+// denialsTable shows what it costs to know who is denied.
+func denialsTable(r *results) string {
+	var rows []string
+	for _, c := range r.Denials {
+		rows = append(rows, fmt.Sprintf("| %d | %s | %s | %s |", c.Keys,
+			c.Without.show("%.1f"), c.With.over(c.Without).percentMore().spread("%+.1f"), c.Share.show("%.2f")))
+	}
+	return table("| denied keys | server without, µs | more, % | share of a profile, % |", rows...)
+}
