@@ -113,7 +113,10 @@ func (p *tab) get(expression string) string {
 func (p *tab) wants(id string, texts ...string) {
 	p.t.Helper()
 	testenv.Eventually(p.t, func() error {
-		got := p.get(fmt.Sprintf(`document.getElementById(%q)?.innerText`, id))
+		got, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](fmt.Sprintf(`String(document.getElementById(%q)?.innerText)`, id)))
+		if err != nil { // the page has just gone for another one
+			return err
+		}
 		for _, want := range texts {
 			if !strings.Contains(got, want) {
 				return fmt.Errorf("%s has no %q, it shows\n%s", id, want, got)

@@ -37,6 +37,7 @@ var blockTests = []struct{ document, language, start, test, why string }{
 	{document: "docs/metrics.md", language: "promql", test: "TestDocumentedExpressions"},
 	{document: "docs/metrics.md", start: "USE_DOG_STATSD=true", test: "TestDogStatsD"},
 	{document: "docs/operations.md", language: "sh", start: "GRPC_SERVER_USE_TLS=true", test: "TestMutualTLS"},
+	{document: "docs/operations.md", language: "sh", start: "REDIS_AUTH_FILE=", test: "TestPasswordOfRedisIsReplaced"},
 	{document: "docs/operations.md", language: "yaml", start: "health_checks:", test: "TestRollingRestart"},
 	{document: "docs/operations.md", language: "json", start: "{\"time\"", test: "TestDocumentedDecision"},
 	{document: "docs/performance.md", language: "sh", test: "TestCommandsOfDocument"},
@@ -142,7 +143,7 @@ func testFiles(t *testing.T) map[string]string {
 func TestInlineCommands(t *testing.T) {
 	t.Parallel()
 	var help strings.Builder
-	commands := []string{"serve", "validate", "explain", "descriptors", "test", "simulate", "bench", "status", "top", "denials", "peek", "reset", "except", "except add", "except list", "except remove", "version"}
+	commands := []string{"serve", "validate", "explain", "descriptors", "test", "simulate", "bench", "status", "top", "denials", "peek", "reset", "except", "except add", "except list", "except remove", "schema", "completion", "version"}
 	for _, command := range commands {
 		out, err := exec.Command(program(t), append([]string{"help"}, strings.Fields(command)...)...).CombinedOutput()
 		if err != nil {
@@ -223,8 +224,8 @@ func TestDocumentsAreShort(t *testing.T) {
 			words += len(strings.Fields(readDocument(t, filepath.Join(testenv.Repository(t), document))))
 		}
 	}
-	if words >= 19500 {
-		t.Errorf("README.md, MIGRATING.md and docs have %d words, want fewer than 19500", words)
+	if words >= 20000 {
+		t.Errorf("README.md, MIGRATING.md and docs have %d words, want fewer than 20000", words)
 	}
 }
 

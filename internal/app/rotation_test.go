@@ -181,6 +181,7 @@ func rotating(t *testing.T, text string, more ...string) (dir string, args []str
 	return dir, append([]string{"--config=" + directory(t, limited(yearly)), "--redis-auth-file=" + mount(t, dir, text), inTime}, more...)
 }
 
+// TestPasswordOfRedisIsReplaced replaces a password as docs/operations.md says, with a file.
 func TestPasswordOfRedisIsReplaced(t *testing.T) {
 	t.Parallel()
 	redis := testenv.RedisServer(t, "--requirepass", "swordfish-1")

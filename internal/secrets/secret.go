@@ -60,9 +60,11 @@ func Open(ctx context.Context, o Options) (*Secret, error) {
 // Start has the secret read again and again until Close.
 func (s *Secret) Start() { s.running.Go(s.follow) }
 
-// Close ends what runs. Text remains.
+// Close ends what runs. Text remains, and Renew does nothing.
 func (s *Secret) Close() {
-	s.end()
+	s.mu.Lock()
+	s.end() // under the lock, so that begin begins nothing after it
+	s.mu.Unlock()
 	s.running.Wait()
 }
 
@@ -81,13 +83,15 @@ func (s *Secret) follow() {
 		case <-s.ctx.Done():
 			return
 		case <-tick.C:
-			<-s.begin()
+			if reading := s.begin(); reading != nil {
+				<-reading
+			}
 		}
 	}
 }
 
 // Renew has the secret read anew, unless it has just done so, and waits for a reading that is
-// under way until ctx ends. The reading goes on without it. Renew must not be called while or after it is closed.
+// under way until ctx ends. The reading goes on without it.
 func (s *Secret) Renew(ctx context.Context) {
 	s.mu.Lock()
 	isTime := time.Since(s.renewed) >= s.opts.Rest
@@ -108,10 +112,14 @@ func (s *Secret) Renew(ctx context.Context) {
 	}
 }
 
-// begin begins a reading, unless one is under way, and returns what is closed at its end.
+// begin begins a reading, unless one is under way, and returns what is closed at its end. It
+// returns nil after Close.
 func (s *Secret) begin() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.ctx.Err() != nil {
+		return nil
+	}
 	if s.reading == nil {
 		s.reading = make(chan struct{})
 		s.running.Go(s.renew)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -179,4 +180,26 @@ func TestCommand(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	wantText(t, "takes long", "", "", "the command does not end within")(Command(ctx, []string{"sleep", "60"}))
+}
+
+// A connection may still be made while the server ends.
+func TestRenewAfterClose(t *testing.T) {
+	s, err := Open(t.Context(), Options{
+		Setting: "X", Read: func(context.Context) (string, error) { return "x", nil }, Every: time.Hour, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	var renewing sync.WaitGroup
+	for range 8 {
+		renewing.Go(func() {
+			for range 100 {
+				s.Renew(t.Context())
+			}
+		})
+	}
+	s.Close()
+	renewing.Wait()
+	s.Renew(t.Context()) // returns
 }
