@@ -125,12 +125,12 @@ func TestEndOfStoreSilencesItsLog(t *testing.T) {
 func TestState(t *testing.T) {
 	r := testenv.RedisServer(t)
 	s := open(t, Options{Main: at(r.Addr())})
-	if got := s.State(); got != (State{}) {
+	if got := s.State(); got != (State{Breaker: "closed"}) {
 		t.Errorf("before any call: %+v", got)
 	}
 	mustAsk(t, s, "k", perYear)
 	worked := s.State()
-	if worked.WorkedAt.IsZero() || worked != (State{WorkedAt: worked.WorkedAt}) {
+	if worked.WorkedAt.IsZero() || worked != (State{WorkedAt: worked.WorkedAt, Breaker: "closed"}) {
 		t.Errorf("after a decision: %+v", worked)
 	}
 

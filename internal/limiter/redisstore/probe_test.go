@@ -117,8 +117,8 @@ func TestCancelledPingIsNoOutage(t *testing.T) {
 	if err := s.Ping(ctx); !errors.Is(err, limiter.ErrUnavailable) {
 		t.Errorf("got error %v, want one that wraps %v", err, limiter.ErrUnavailable)
 	}
-	if state := s.State(); state != (State{}) {
-		t.Errorf("state %+v, want none", state)
+	if state := s.State(); state != (State{Breaker: "closed"}) {
+		t.Errorf("state %+v, want that of no call", state)
 	}
 }
 
