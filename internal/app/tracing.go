@@ -75,7 +75,7 @@ func startTracing(s settings.Tracing, changing *changingSecrets, logger *slog.Lo
 	)}, nil
 }
 
-// describeService returns what a collector is told of this process.
+// describeService returns how this process is named to a collector.
 func describeService(s settings.Tracing) (*resource.Resource, error) {
 	about := []attribute.KeyValue{
 		semconv.ServiceName(s.ServiceName),
@@ -100,7 +100,7 @@ func handleOTelErrors(lost *lostSignals, logger *slog.Logger) {
 	otel.SetLogger(logr.New(otelLog{logger}))
 }
 
-// otelErrors is the exporter's only way to tell of what it lost, and the process's
+// otelErrors is the exporter's only way to report what it lost, and the process's
 // own. Errors about a variable show it, and a password may have been written there.
 // What gets lost is logged at once and then once a minute: under load there are
 // dozens of batches a second.

@@ -3,7 +3,7 @@
 //
 //	sketch.go   sketch: the keys denied most, in a bounded number of counters
 //	shard.go    shard: the sketches of the last hour, and the last denials
-//	denials.go  Recorder: what requests tell, spread over shards
+//	denials.go  Recorder: the denials of requests, spread over shards
 //	summary.go  Summary: what is known, as JSON
 //	merge.go    Merge: the summaries of several processes -> one
 //

@@ -47,7 +47,7 @@ func (c *compiler) warnOfHidden() {
 	for _, v := range c.valued {
 		c.opts.Pause()
 		switch n := v.node; {
-		case n.isNeverReached(): // warnIfHidden tells
+		case n.isNeverReached(): // warnIfHidden warns
 		case n.matchesAll():
 			if general := n.parent.exact[limiter.Entry{Key: n.entry.Key}]; general != nil {
 				c.warn(c.defined[general], "never reached, %s at %s matches every value", n.value(), c.defined[n])

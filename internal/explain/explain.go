@@ -206,7 +206,7 @@ func differs(a, b string) int {
 // switches are those of the server by the mode that they make of others.
 var switches = map[limiter.Mode]string{limiter.Shadow: "SHADOW_MODE", limiter.Quota: "QUOTA_MODE"}
 
-// addLimits tells about the limits of the rule and of those above that hold below, and
+// addLimits adds the limits of the rule and of those above that hold below, and
 // decides the hits of p on fresh counters at the start of a window.
 func (a *Answer) addLimits(q *Question, p *plan.Plan, rule *descriptors.Rule) {
 	states := make([]*limiter.State, len(p.Hits))
@@ -221,22 +221,22 @@ func (a *Answer) addLimits(q *Question, p *plan.Plan, rule *descriptors.Rule) {
 	next := 0 // hit: the limits that are counted have one each, in order
 	for r := rule; r != nil; r = r.Above {
 		for _, l := range r.Limits {
-			told := about(l, q.Charge, q.Failure)
-			told.shared = r.Shared()
+			shown := about(l, q.Charge, q.Failure)
+			shown.shared = r.Shared()
 			if r != rule {
-				told.Above, told.Place = r.String(), r.Place()
+				shown.Above, shown.Place = r.String(), r.Place()
 			}
 			if mode := q.DecidingMode(l); mode != l.Mode && !l.Unlimited {
-				told.DecidedAs, told.Switch = descriptors.ModeWord(mode), switches[mode]
+				shown.DecidedAs, shown.Switch = descriptors.ModeWord(mode), switches[mode]
 			}
 			switch {
 			case next < len(p.Hits) && p.Hits[next].Limit == l:
-				told.addCounter(q.Store, p.Hits[next].Key, &p.Decisions[next])
+				shown.addCounter(q.Store, p.Hits[next].Key, &p.Decisions[next])
 				next++
 			case !l.Unlimited:
-				told.ReplacedBy = replacing(l, limits)
+				shown.ReplacedBy = replacing(l, limits)
 			}
-			a.Limits = append(a.Limits, told)
+			a.Limits = append(a.Limits, shown)
 		}
 	}
 }

@@ -12,7 +12,7 @@ type holdName [HoldSize]byte
 // the epoch.
 //
 // Whatever is asked takes the same time, however many there are, but for those that end:
-// each of them is looked at once, by whoever comes next.
+// each of them is looked at once, by the next request.
 type Holds struct {
 	period int64              // for which a hold lasts
 	taken  map[holdName]int64 // when each was
