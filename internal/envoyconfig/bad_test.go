@@ -108,6 +108,7 @@ func TestNotes(t *testing.T) {
 		{"path policy", oneRoute(`match: {path_match_policy: {name: p, typed_config: {"@type": x/y.UriTemplate}}}`), "the path_match_policy y.UriTemplate is not known here", true},
 		{"misspelt field", oneRoute("match: {prefix: /}, route: {rate_limit: []}"), `routes[0].route.rate_limit: the field "rate_limit" is not known here and not used, did you mean rate_limits?`, false},
 		{"disable key", oneRoute("match: {prefix: /}, route: {rate_limits: [{disable_key: k, actions: [{remote_address: {}}]}]}"), "the runtime key ratelimit.k.http_filter_enabled is not read", false},
+		{"stage of no filter", oneRoute("match: {prefix: /}, route: {rate_limits: [{stage: 2, actions: [{remote_address: {}}]}]}"), "route.rate_limits[0]: no rate limit filter has the stage 2, Envoy does not use this rate limit", false},
 		{"hits of a route", oneRoute("match: {prefix: /}, route: {rate_limits: [{hits_addend: {number: 1}, actions: [{remote_address: {}}]}]}"), "Envoy does not use hits_addend here", false},
 		{"enabled", bootstrap(", filter_enabled: {}", "match: {prefix: /}"), "filter_enabled is not read", false},
 		{"weighted", oneRoute("match: {prefix: /}, route: {weighted_clusters: {clusters: [{typed_per_filter_config: {weir: {'@type': x/envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute}}}]}}"), "which of the weighted_clusters takes a request is not known", true},

@@ -327,7 +327,7 @@ func (r *reader) mappings(list []node, o Options) (choices []choice) {
 			if c.domain == "" {
 				r.problem(n, "the field domain is needed")
 			}
-			c.limits = r.makeAll(r.rateLimits(n.get("rate_limits"), true), "", nil)
+			c.limits = r.makeAll(r.rateLimits(n.get("rate_limits"), nil), "", nil)
 			var only route
 			only.setCalls([]call{c})
 			config := r.config()

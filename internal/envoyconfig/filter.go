@@ -3,6 +3,7 @@ package envoyconfig
 import (
 	"strings"
 
+	routepb "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	filterpb "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ratelimit/v3"
 	"gopkg.in/yaml.v3"
 )
@@ -44,6 +45,11 @@ type filter struct {
 	// unknown stands for the filter if it is not in the file: then routes' configuration of
 	// any name, and limits of any stage, are for it.
 	unknown bool
+}
+
+// takes reports whether a rate limit of a host or route is of the filter's stage.
+func (f *filter) takes(l *routepb.RateLimit) bool {
+	return f.unknown || l.GetStage().GetValue() == f.stage
 }
 
 // filters reads the rate limit filters of a connection manager.
@@ -89,7 +95,7 @@ func (r *reader) filter(n node) (f filter, ok bool) {
 		r.note(n.get("filter_enabled"), "filter_enabled is not read, the filter is taken as enabled for all requests")
 	}
 	f.hasLimits = len(m.GetRateLimits()) > 0
-	f.limits = r.rateLimits(n.get("rate_limits"), true)
+	f.limits = r.rateLimits(n.get("rate_limits"), nil)
 	return f, true
 }
 
@@ -142,7 +148,7 @@ func (r *reader) readPerRoute(configs node, f *filter) *perRoute {
 			}
 			p.domain, p.hosts = m.GetDomain(), m.GetVhRateLimits()
 			p.hasLimits = len(m.GetRateLimits()) > 0
-			p.limits = r.rateLimits(value.get("rate_limits"), true)
+			p.limits = r.rateLimits(value.get("rate_limits"), nil)
 		}
 		return p
 	}

@@ -49,7 +49,7 @@ func (r *reader) virtualHost(n node, s scope) *virtualHost {
 		r.leaveOut(m, "a matcher in place of routes is not read; the rate limits of this virtual host are left out")
 	}
 	s = r.within(n, s)
-	s.limits = r.rateLimits(n.get("rate_limits"), false)
+	s.limits = r.rateLimits(n.get("rate_limits"), s.filters)
 	host := &virtualHost{requireTLS: n.get("require_tls").text() == "ALL"}
 	if tls := n.get("require_tls"); tls.text() == "EXTERNAL_ONLY" {
 		r.note(tls, "that requests from outside without TLS are redirected is not seen here")
@@ -128,7 +128,7 @@ func (r *reader) calls(n node, s scope) []call {
 		r.weighted(weighted.get("typed_per_filter_config"))
 	}
 	return r.callsOf(routeParts{
-		scope: s, at: n, limits: r.rateLimits(forward.get("rate_limits"), false),
+		scope: s, at: n, limits: r.rateLimits(forward.get("rate_limits"), s.filters),
 		cluster: forward.get("cluster").text(), include: forward.get("include_vh_rate_limits").isTrue(),
 	})
 }
@@ -209,7 +209,7 @@ func (r *reader) mostSpecific(s scope, f *filter) *perRoute {
 // a filter, whose own they are then.
 func (r *reader) makeAll(limits []*parsedLimit, cluster string, f *filter) (made []*rateLimit) {
 	for _, l := range limits {
-		if f != nil && l.message.GetStage().GetValue() != f.stage && !f.unknown {
+		if f != nil && !f.takes(l.message) {
 			continue
 		}
 		if limit := r.make(l, cluster, f == nil); limit != nil {

@@ -161,7 +161,7 @@ func (r *reader) patchedHost(name string, patches []patch, s scope) *virtualHost
 		switch p.applyTo {
 		case "VIRTUAL_HOST":
 			s = r.within(p.node, s)
-			s.limits = append(s.limits, r.rateLimits(p.get("rate_limits"), false)...)
+			s.limits = append(s.limits, r.rateLimits(p.get("rate_limits"), s.filters)...)
 		case "HTTP_ROUTE":
 			mine = append(mine, p)
 		}
@@ -194,7 +194,7 @@ func (r *reader) patchedRoute(name string, patches []patch, s scope) route {
 		}
 		merged.scope = r.within(p.node, merged.scope)
 		forward := p.get(forwardField)
-		merged.limits = append(merged.limits, r.rateLimits(forward.get("rate_limits"), false)...)
+		merged.limits = append(merged.limits, r.rateLimits(forward.get("rate_limits"), s.filters)...)
 		merged.include = merged.include || forward.get("include_vh_rate_limits").isTrue()
 		merged.at = p.node
 	}

@@ -93,9 +93,11 @@ type parsedLimit struct {
 	made    map[string]*rateLimit // by destination cluster, nil if left out
 }
 
-// rateLimits reads a list of rate limits. own are those of a filter or of its
-// configuration for a route, which have no stage.
-func (r *reader) rateLimits(list node, own bool) (limits []*parsedLimit) {
+// rateLimits reads a list of rate limits, of which each is for the filters of its stage.
+// No filters are given for those of a filter or of its configuration for a route, which
+// have no stage.
+func (r *reader) rateLimits(list node, filters []filter) (limits []*parsedLimit) {
+	own := filters == nil
 	if list.exists() && len(list.items()) == 0 && (list.isMapping() || list.text() != "") {
 		r.problem(list, "a list of rate limits is needed")
 	}
@@ -118,6 +120,8 @@ func (r *reader) rateLimits(list node, own bool) (limits []*parsedLimit) {
 		case l.message.GetStage().GetValue() > 10:
 			r.problem(n.get("stage"), "the stage is at most 10")
 			continue
+		case !own && !slices.ContainsFunc(filters, func(f filter) bool { return f.takes(l.message) }):
+			r.note(n, "no rate limit filter has the stage %d, Envoy does not use this rate limit", l.message.GetStage().GetValue())
 		}
 		limits = append(limits, l)
 	}
