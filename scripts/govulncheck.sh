@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Looks for known vulnerabilities in what the module calls: govulncheck.sh [OPTION...]
 # A finding is an error. A database of vulnerabilities that cannot be reached is
-# none, and is told.
+# none, and is said.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
