@@ -48,10 +48,10 @@ redis: {urlSecret: {name: redis}, authSecret: {name: "123"}}
 serviceAccount: {create: false, name: weir}
 podDisruptionBudget: {maxUnavailable: 25%}
 `, []string{"PodDisruptionBudget"}, []string{
-		"maxUnavailable: 25%\n", `name: REDIS_URL, valueFrom: {secretKeyRef: {name: "redis", key: "url"}}`,
-		`name: REDIS_AUTH, valueFrom: {secretKeyRef: {name: "123", key: "password"}}`, `configMap: {name: "rules"}`,
+		"maxUnavailable: 25%\n", `{name: "REDIS_URL_FILE", value: "/redis-url/url"}`, "secretName: redis\n",
+		`{name: "REDIS_AUTH_FILE", value: "/redis-auth/password"}`, "secretName: \"123\"\n", "configMap:\n            name: rules\n",
 	}},
-	{"TLS without certificates of clients", "tls: {secretName: tls}", []string{"PodDisruptionBudget", "ServiceAccount"}, []string{`secret: {secretName: "tls"`}},
+	{"TLS without certificates of clients", "tls: {secretName: tls}", []string{"PodDisruptionBudget", "ServiceAccount"}, []string{"secretName: tls\n"}},
 	{"text that YAML could misread", `
 nameOverride: "1"
 image: {tag: "1.20", pullSecrets: ["1"]}
@@ -227,7 +227,7 @@ func TestChartGoesToWeir(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"REDIS_URL": "a:1,b:2", "REDIS_TYPE": "CLUSTER", "REDIS_TLS": "true", "REDIS_TLS_CACERT": "/redis-tls/ca.crt", "REDIS_AUTH": "",
+		"REDIS_URL": "a:1,b:2", "REDIS_TYPE": "CLUSTER", "REDIS_TLS": "true", "REDIS_TLS_CACERT": "/redis-tls/ca.crt", "REDIS_AUTH_FILE": "/redis-auth/password",
 		"FAILURE_MODE": "local", "CONFIG_PATH": "/rules", "DEBUG_HOST": "0.0.0.0", "ADMIN_TOKEN_FILE": "/admin-token/admin",
 		"GRPC_SERVER_USE_TLS": "true", "GRPC_SERVER_TLS_CERT": "/tls/tls.crt", "GRPC_SERVER_TLS_KEY": "/tls/tls.key",
 		"GRPC_CLIENT_TLS_CACERT": "/tls/ca.crt", "GRPC_CLIENT_TLS_SAN": "spiffe://mesh/ns/gateway/sa/envoy",
@@ -256,33 +256,34 @@ func TestChartGoesToWeir(t *testing.T) {
 // TestChartRefuses renders values that are none. The error names them.
 func TestChartRefuses(t *testing.T) {
 	for values, want := range map[string]string{
-		"replicas: 0":                                        "at '/replicas': minimum: got 0, want 1",
-		"replica: 2":                                         "additional properties 'replica' not allowed",
-		"image: {pullPolicy: Sometimes}":                     "at '/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'",
-		"image: {tag: 'a b'}":                                "at '/image/tag': 'a b' does not match pattern",
-		"fullnameOverride: '123'":                            "at '/fullnameOverride': '123' does not match pattern",
-		"redis: {ulr: a}":                                    "at '/redis': additional properties 'ulr' not allowed",
-		"redis: {type: Cluster}":                             "at '/redis/type': value must be one of",
-		"redis: {urlSecret: {name: A_B}}":                    "at '/redis/urlSecret/name': 'A_B' does not match pattern",
-		"failureMode: open":                                  "at '/failureMode': value must be one of '', 'error', 'allow', 'deny', 'local'",
-		"env: {log_format: text}":                            "at '/env': additional properties 'log_format' not allowed",
-		"rules: {files: {api.json: {}}}":                     "at '/rules/files': additional properties 'api.json' not allowed",
-		"podDisruptionBudget: {maxUnavailable: 0}":           "at '/podDisruptionBudget/maxUnavailable'",
-		"networkPolicy: {clients: []}":                       "at '/networkPolicy/clients': minItems: got 0, want 1",
-		"networkPolicy: {prometheus: [{}]}":                  "at '/networkPolicy/prometheus/0': minProperties: got 0, want 1",
-		"serviceMonitor: {interval: often}":                  "at '/serviceMonitor/interval': 'often' does not match pattern",
-		"topologySpread: {topologyKeys: []}":                 "at '/topologySpread/topologyKeys': minItems: got 0, want 1",
-		"env: {GRPC_PORT: 1}":                                "env.GRPC_PORT may not be set, the chart needs its default",
-		"env: {DEBUG_HOST: 0.0.0.0}":                         "env.DEBUG_HOST is set by debug.service, leave it out",
-		"failureMode: deny\nenv: {FAILURE_MODE: allow}":      "env.FAILURE_MODE is set by failureMode, leave it out",
-		"redis: {url: a, urlSecret: {name: b}}":              "redis.url and redis.urlSecret.name are both set, only one may be",
-		"redis: {tls: {caSecret: a}}":                        "redis.tls.caSecret needs redis.tls.enabled",
-		"rules: {files: {a.yaml: {}}, existingConfigMap: b}": "rules.files and rules.existingConfigMap are both set, only one may be",
-		"tls: {clientCertificates: true}":                    "tls.clientCertificates needs tls.secretName",
-		"tls: {secretName: a, clientName: b}":                "tls.clientName needs tls.clientCertificates",
-		"debug: {service: true}":                             "it needs adminToken.secretName",
-		"serviceAccount: {name: a}":                          "it needs serviceAccount.create=false",
-		"autoscaling: {enabled: true, minReplicas: 11}":      "autoscaling.minReplicas is more than autoscaling.maxReplicas",
+		"replicas: 0":                                          "at '/replicas': minimum: got 0, want 1",
+		"replica: 2":                                           "additional properties 'replica' not allowed",
+		"image: {pullPolicy: Sometimes}":                       "at '/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'",
+		"image: {tag: 'a b'}":                                  "at '/image/tag': 'a b' does not match pattern",
+		"fullnameOverride: '123'":                              "at '/fullnameOverride': '123' does not match pattern",
+		"redis: {ulr: a}":                                      "at '/redis': additional properties 'ulr' not allowed",
+		"redis: {type: Cluster}":                               "at '/redis/type': value must be one of",
+		"redis: {urlSecret: {name: A_B}}":                      "at '/redis/urlSecret/name': 'A_B' does not match pattern",
+		"failureMode: open":                                    "at '/failureMode': value must be one of '', 'error', 'allow', 'deny', 'local'",
+		"env: {log_format: text}":                              "at '/env': additional properties 'log_format' not allowed",
+		"rules: {files: {api.json: {}}}":                       "at '/rules/files': additional properties 'api.json' not allowed",
+		"podDisruptionBudget: {maxUnavailable: 0}":             "at '/podDisruptionBudget/maxUnavailable'",
+		"networkPolicy: {clients: []}":                         "at '/networkPolicy/clients': minItems: got 0, want 1",
+		"networkPolicy: {prometheus: [{}]}":                    "at '/networkPolicy/prometheus/0': minProperties: got 0, want 1",
+		"serviceMonitor: {interval: often}":                    "at '/serviceMonitor/interval': 'often' does not match pattern",
+		"topologySpread: {topologyKeys: []}":                   "at '/topologySpread/topologyKeys': minItems: got 0, want 1",
+		"env: {GRPC_PORT: 1}":                                  "env.GRPC_PORT may not be set, the chart needs its default",
+		"env: {DEBUG_HOST: 0.0.0.0}":                           "env.DEBUG_HOST is set by debug.service, leave it out",
+		"failureMode: deny\nenv: {FAILURE_MODE: allow}":        "env.FAILURE_MODE is set by failureMode, leave it out",
+		"redis: {url: a, urlSecret: {name: b}}":                "redis.url and redis.urlSecret.name are both set, only one may be",
+		"redis: {authSecret: {name: a}}\nenv: {REDIS_AUTH: b}": "env.REDIS_AUTH is set by redis.authSecret, leave it out",
+		"redis: {tls: {caSecret: a}}":                          "redis.tls.caSecret needs redis.tls.enabled",
+		"rules: {files: {a.yaml: {}}, existingConfigMap: b}":   "rules.files and rules.existingConfigMap are both set, only one may be",
+		"tls: {clientCertificates: true}":                      "tls.clientCertificates needs tls.secretName",
+		"tls: {secretName: a, clientName: b}":                  "tls.clientName needs tls.clientCertificates",
+		"debug: {service: true}":                               "it needs adminToken.secretName",
+		"serviceAccount: {name: a}":                            "it needs serviceAccount.create=false",
+		"autoscaling: {enabled: true, minReplicas: 11}":        "autoscaling.minReplicas is more than autoscaling.maxReplicas",
 	} {
 		t.Run(values, func(t *testing.T) {
 			t.Parallel()

@@ -40,10 +40,32 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end -}}
 {{- end -}}
 
+{{- /* The volumes by name, each mounted at /name. */ -}}
+{{- define "weir.volumes" -}}
+{{- $volumes := dict -}}
+{{- with include "weir.rules" . }}{{ $_ := set $volumes "rules" (dict "configMap" (dict "name" .)) }}{{ end -}}
+{{- range list
+    (list "tls" .Values.tls.secretName "")
+    (list "redis-tls" .Values.redis.tls.caSecret "ca.crt")
+    (list "redis-url" .Values.redis.urlSecret.name .Values.redis.urlSecret.key)
+    (list "redis-auth" .Values.redis.authSecret.name .Values.redis.authSecret.key)
+    (list "admin-token" .Values.adminToken.secretName .Values.adminToken.key) -}}
+{{- $name := index . 0 }}{{ $secret := index . 1 }}{{ $key := index . 2 -}}
+{{- if $secret -}}
+{{- $source := dict "secretName" $secret "defaultMode" 288 -}}{{- /* 0440 */ -}}
+{{- if $key }}{{ $_ := set $source "items" (list (dict "key" $key "path" $key)) }}{{ end -}}
+{{- $_ := set $volumes $name (dict "secret" $source) -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $volumes -}}
+{{- end -}}
+
 {{- /* The variables that other values set, by name, with the values that do. */ -}}
 {{- define "weir.env" -}}
 {{- $env := dict "DEBUG_HOST" (list "debug.service" (ternary "0.0.0.0" "127.0.0.1" .Values.debug.service)) -}}
 {{- with .Values.redis.url }}{{ $_ := set $env "REDIS_URL" (list "redis.url" .) }}{{ end -}}
+{{- with .Values.redis.urlSecret }}{{ if .name }}{{ $_ := set $env "REDIS_URL_FILE" (list "redis.urlSecret" (printf "/redis-url/%s" .key)) }}{{ end }}{{ end -}}
+{{- with .Values.redis.authSecret }}{{ if .name }}{{ $_ := set $env "REDIS_AUTH_FILE" (list "redis.authSecret" (printf "/redis-auth/%s" .key)) }}{{ end }}{{ end -}}
 {{- with .Values.redis.type }}{{ $_ := set $env "REDIS_TYPE" (list "redis.type" .) }}{{ end -}}
 {{- if .Values.redis.tls.enabled }}{{ $_ := set $env "REDIS_TLS" (list "redis.tls.enabled" "true") }}{{ end -}}
 {{- with .Values.redis.tls.caSecret }}{{ $_ := set $env "REDIS_TLS_CACERT" (list "redis.tls.caSecret" "/redis-tls/ca.crt") }}{{ end -}}
