@@ -32,11 +32,12 @@ type engine struct {
 
 	// Of the call that is being decided.
 	hits      []limiter.Hit
-	states    []limiter.State
-	pointers  []*limiter.State
+	clients   []client
+	pointers  []*limiter.State // of those clients, one for each hit
 	decisions []limiter.Decision
 	after     []limiter.State
 	places    []place
+	owners    []int // of hits: their clients
 	// The hit that denied the last request, nil if it was admitted.
 	denier *hit
 	by     *counters
@@ -140,8 +141,10 @@ func (e *engine) advance(now int64) {
 }
 
 func (e *engine) followDemand(c *counters, hits []hit) {
-	asked := limiter.Hit{Limit: c.limit, Cost: hits[0].cost, Refund: true}
-	c.table.demand.add(c.table, c.table.find(fingerprint(hits[0].hash)), &asked, e.now)
+	at := c.table.find(fingerprint(hits[0].hash))
+	known := c.table.get(at)
+	c.table.demand.add(&known.apart, &limiter.Hit{Limit: c.limit, Cost: hits[0].cost, Refund: true}, e.now)
+	c.table.put(at, &known, e.now)
 }
 
 // call decides the hits of one request to the server, as the server does. b is nil for hits of a request that
@@ -151,11 +154,11 @@ func (e *engine) call(b *batch, hits []hit, begins bool) (denied bool) {
 	denied = limiter.Count(e.hits, e.pointers, nil, e.now, e.decisions, e.after)
 	for i := range hits {
 		h, c := &hits[i], e.counters[hits[i].limit]
-		at := c.table.again(e.places[i], fingerprint(h.hash))
-		c.table.put(&c.table.parts[at.part].cells[at.cell].state, *e.pointers[i], e.now)
+		at, known := c.table.again(e.places[i], fingerprint(h.hash)), &e.clients[e.owners[i]]
 		if c.table.demand != nil {
-			c.table.demand.add(c.table, at, &e.hits[i], e.now)
+			c.table.demand.add(&known.apart, &e.hits[i], e.now)
 		}
+		c.table.put(at, known, e.now)
 		if begins && h.marks&refund == 0 {
 			e.count(b, h, c, at, e.decisions[i].Over, denied && e.decisions[i].Over && e.hits[i].EffectiveMode() != limiter.Shadow)
 		}
@@ -166,9 +169,9 @@ func (e *engine) call(b *batch, hits []hit, begins bool) (denied bool) {
 // prepare fills in the hits of a call, with the states of their counters.
 func (e *engine) prepare(hits []hit) {
 	n := len(hits)
-	if len(e.states) < n {
-		e.hits, e.states, e.pointers = make([]limiter.Hit, n), make([]limiter.State, n), make([]*limiter.State, n)
-		e.decisions, e.after, e.places = make([]limiter.Decision, n), make([]limiter.State, n), make([]place, n)
+	if len(e.clients) < n {
+		e.hits, e.clients, e.pointers = make([]limiter.Hit, n), make([]client, n), make([]*limiter.State, n)
+		e.decisions, e.after, e.places, e.owners = make([]limiter.Decision, n), make([]limiter.State, n), make([]place, n), make([]int, n)
 	}
 	e.hits, e.pointers, e.decisions, e.after = e.hits[:n], e.pointers[:n], e.decisions[:n], e.after[:n]
 	for i := range hits {
@@ -178,16 +181,16 @@ func (e *engine) prepare(hits []hit) {
 			c.table = newTable(c.limit, e.suggest)
 		}
 		e.hits[i] = limiter.Hit{Limit: c.limit, Cost: h.cost, Refund: h.marks&refund != 0, Always: h.marks&always != 0, Mode: h.mode}
-		at := c.table.find(fingerprint(h.hash))
-		e.places[i], e.pointers[i] = at, &e.states[i]
+		e.places[i], e.owners[i] = c.table.find(fingerprint(h.hash)), i
 		for j := range i {
 			if hits[j].limit == h.limit && hits[j].hash == h.hash {
-				e.pointers[i] = e.pointers[j]
+				e.owners[i] = e.owners[j]
 			}
 		}
-		if e.pointers[i] == &e.states[i] {
-			e.states[i] = c.table.state(c.table.parts[at.part].cells[at.cell].state)
+		if e.owners[i] == i {
+			e.clients[i] = c.table.get(e.places[i])
 		}
+		e.pointers[i] = &e.clients[e.owners[i]].state
 	}
 }
 
@@ -207,15 +210,7 @@ func (e *engine) count(b *batch, h *hit, c *counters, at place, over, denies boo
 		e.denier, e.by = h, c
 	}
 	c.worst.add(h.hash, b.key(h))
-	w := &c.table.parts[at.part].cells[at.cell].state
-	if w.mark(denied) {
+	if at.mark(denied) {
 		c.clients++
 	}
-}
-
-// mark marks a word, and reports whether it was not marked so.
-func (w *word) mark(as uint64) bool {
-	b := w.bits()
-	*w = wordOf(b | as)
-	return b&as == 0
 }

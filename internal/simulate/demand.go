@@ -16,18 +16,11 @@ import (
 // depends on the amount; see hull.
 type demand struct {
 	limit *limiter.Limit
-	hulls pool[hull] // of clients whose bucket has no room in a word
-	ratio float64    // of the burst of a bucket to its amount, which all amounts keep
+	ratio float64 // of the burst of a bucket to its amount, which all amounts keep
 	hits  [1]limiter.Hit
 	ptrs  [1]*limiter.State
 	out   [1]limiter.Decision
 	after [1]limiter.State
-}
-
-// peak is the peak of a client as the bits of a float32, and where it is now.
-type peak struct {
-	state word
-	value [2]uint16
 }
 
 func newDemand(l *limiter.Limit) *demand {
@@ -38,109 +31,42 @@ func newDemand(l *limiter.Limit) *demand {
 	return d
 }
 
-func (p *peak) float() float32 {
-	return math.Float32frombits(uint32(p.value[0]) | uint32(p.value[1])<<16)
-}
-
-// raise makes the peak no less than an amount. What has no room in a float32 is rounded up.
-func (p *peak) raise(amount float64) {
-	f := float32(amount)
-	if float64(f) < amount {
-		f = math.Nextafter32(f, math.MaxFloat32)
-	}
-	if f > p.float() {
-		b := math.Float32bits(f)
-		p.value = [2]uint16{uint16(b), uint16(b >> 16)}
-	}
-}
-
 // add takes one more hit of a client.
-func (d *demand) add(t *table, at place, h *limiter.Hit, now int64) {
-	p := &t.parts[at.part].peaks[at.cell]
+func (d *demand) add(c *apart, h *limiter.Hit, now int64) {
 	if d.limit.Algorithm == limiter.TokenBucket {
-		d.addToBucket(t, p, h, now)
+		if !h.Refund {
+			amount := c.hull.add(float64(h.CountedCost()), now, float64(c.peak), d.ratio, d.period())
+			c.peak = max(c.peak, uint64(math.Ceil(amount*(1-1e-12)))) // amounts are whole numbers
+		}
 		return
 	}
-	s := t.state(p.state)
 	d.hits[0] = limiter.Hit{Limit: d.limit, Cost: h.Cost, Refund: h.Refund, Always: true, Mode: limiter.Shadow}
-	d.ptrs[0] = &s
+	d.ptrs[0] = &c.alone
 	limiter.Count(d.hits[:], d.ptrs[:], nil, now, d.out[:], d.after[:])
-	if !h.Refund {
-		used := s.Used
-		if d.limit.Algorithm == limiter.SlidingWindow {
-			limiter.Describe(d.hits[:], d.after[:], now, d.out[:])
-			used = d.out[0].Used
-		}
-		if h.Cost == 0 && !h.Always { // a peek, which asks for one more
-			used++
-		}
-		p.raise(float64(used))
-	}
-	t.put(&p.state, s, now)
-}
-
-// addToBucket is add for a token bucket.
-func (d *demand) addToBucket(t *table, p *peak, h *limiter.Hit, now int64) {
 	if h.Refund {
 		return
 	}
-	b := d.hull(t, p.state)
-	rate := b.add(float64(h.CountedCost()), now, float64(p.float()), d.ratio, float64(d.limit.Period().Microseconds()))
-	p.raise(math.Ceil(rate * (1 - 1e-12))) // amounts are whole numbers
-	d.putHull(t, p, b, now)
+	used := c.alone.Used
+	if d.limit.Algorithm == limiter.SlidingWindow {
+		limiter.Describe(d.hits[:], d.after[:], now, d.out[:])
+		used = d.out[0].Used
+	}
+	if h.Cost == 0 && !h.Always { // a peek, which asks for one more
+		used++
+	}
+	c.peak = max(c.peak, uint64(used))
 }
 
-func (d *demand) hull(t *table, w word) hull {
-	b := w.bits()
-	code := b & (isBig - 1)
-	if b&isBig != 0 {
-		return *d.hulls.at(code)
-	}
-	var h hull
-	if code != 0 {
-		s := t.codec.decode(code)
-		h.points, h.sum = append(h.points, point{at: s.At}), float64(s.Used)
-	}
-	return h
-}
+// period is that of the limit in microseconds.
+func (d *demand) period() float64 { return float64(d.limit.Period().Microseconds()) }
 
-func (d *demand) putHull(t *table, p *peak, h hull, now int64) {
-	var s limiter.State
-	small := len(h.points) == 1 && h.sum < 1<<40 // costs are whole
-	if small {
-		s = limiter.State{At: h.points[0].at, Used: int64(h.sum)}
-		if t.codec.outgrown(s) {
-			t.sweep(now, s)
-		}
+// sweep forgets what no longer counts.
+func (d *demand) sweep(c *apart, now int64) {
+	if d.limit.Expiry(c.alone) <= now {
+		c.alone = limiter.State{}
 	}
-	b := p.state.bits()
-	code, fits := t.codec.encode(s)
-	switch small = small && fits; {
-	case small && b&isBig != 0:
-		d.hulls.free(b & (isBig - 1))
-	case !small && b&isBig != 0:
-		*d.hulls.at(b & (isBig - 1)) = h
-		return
-	case !small:
-		code = d.hulls.add(h) | isBig
-	}
-	p.state = wordOf(code)
-}
-
-// rebase writes the state of a peak anew, see table.rebase.
-func (d *demand) rebase(t *table, p *peak, from *codec, now int64) {
-	if d.limit.Algorithm != limiter.TokenBucket {
-		t.rebase(&p.state, from, now)
-		return
-	}
-	b := p.state.bits()
-	if b&isBig != 0 || b == 0 {
-		return
-	}
-	s := from.decode(b)
-	p.state = word{}
-	if float64(now-s.At)/float64(d.limit.Period().Microseconds())*float64(p.float()) < float64(s.Used) {
-		d.putHull(t, p, hull{points: []point{{at: s.At}}, sum: float64(s.Used)}, now)
+	if h := &c.hull; len(h.points) == 1 && float64(now-h.points[0].at)/d.period()*float64(c.peak) >= h.sum {
+		c.hull = hull{}
 	}
 }
 
@@ -203,44 +129,40 @@ func (h *hull) drop() {
 	h.sum -= start
 }
 
-// amounts returns for each share of clients the smallest amount at which no more than that
-// share would have been denied, exactly but for a rounding up by less than one in ten million.
-func (t *table) amounts(shares []float64) []uint64 {
-	const buckets = 1 << 16
-	counts := make([]uint64, buckets)
-	t.eachPeak(func(v [2]uint16) { counts[v[1]]++ })
-	var amounts []uint64
-	for _, share := range shares {
-		left := uint64(share * float64(t.n)) // clients that may be denied
-		high := buckets - 1
-		for high > 0 && counts[high] <= left {
-			left -= counts[high]
-			high--
-		}
-		low := make([]uint64, buckets)
-		t.eachPeak(func(v [2]uint16) {
-			if int(v[1]) == high {
-				low[v[0]]++
-			}
-		})
-		i := buckets - 1
-		for i > 0 && low[i] <= left {
-			left -= low[i]
-			i--
-		}
-		p := peak{value: [2]uint16{uint16(i), uint16(high)}}
-		amounts = append(amounts, uint64(p.float()))
+// latest is when the client last came, 0 if that does not count.
+func (h *hull) latest() int64 {
+	if len(h.points) == 0 {
+		return 0
 	}
-	return amounts
+	return h.points[len(h.points)-1].at
 }
 
-func (t *table) eachPeak(do func(value [2]uint16)) {
-	for i := range t.parts {
-		p := &t.parts[i]
-		for j := range p.cells {
-			if p.cells[j].fingerprint() != 0 {
-				do(p.peaks[j].value)
-			}
+// amounts returns for each share of clients the smallest amount at which no more than that
+// share would have been denied.
+func (t *table) amounts(shares []float64) (amounts []uint64) {
+	counts := make([]int, math.MaxUint16+1) // of clients, by their peaks
+	var above []uint64
+	t.each(func(at place) {
+		if c := t.get(at); c.peak < uint64(len(counts)) {
+			counts[c.peak]++
+		} else {
+			above = append(above, c.peak)
 		}
+	})
+	slices.Sort(above)
+	for _, share := range shares {
+		left := int(share * float64(t.n)) // clients that may be denied
+		if left < len(above) {
+			amounts = append(amounts, above[len(above)-1-left])
+			continue
+		}
+		left -= len(above)
+		peak := len(counts) - 1
+		for peak > 0 && counts[peak] <= left {
+			left -= counts[peak]
+			peak--
+		}
+		amounts = append(amounts, uint64(peak))
 	}
+	return amounts
 }

@@ -122,11 +122,11 @@ func TestAmounts(t *testing.T) {
 	const clients = 10_000
 	for i := range uint64(clients) {
 		at := c.find(fingerprint(i * 0x9E3779B97F4A7C15))
-		c.parts[at.part].peaks[at.cell].raise(float64(i + 1))
+		c.put(at, &client{apart: apart{peak: 10 * (i + 1)}}, 0)
 	}
 	for share, want := range map[float64]uint64{0: clients, 0.001: clients - 10, 0.01: clients - 100, 0.5: clients / 2} {
-		if got := c.amounts([]float64{share})[0]; got != want {
-			t.Errorf("%v: %d, want %d", share, got, want)
+		if got := c.amounts([]float64{share})[0]; got != 10*want {
+			t.Errorf("%v: %d, want %d", share, got, 10*want)
 		}
 	}
 }
@@ -149,7 +149,8 @@ func compareTable(t *testing.T, l *limiter.Limit) {
 	random := rand.New(rand.NewPCG(1, uint64(len(l.Rate()))))
 	c := &counters{limit: l}
 	e := engine{suggest: true, counters: []*counters{c}}
-	states, was := map[uint64]*limiter.State{}, map[uint64]bool{}
+	states, was := map[uint64]*client{}, map[uint64]bool{}
+	follow := newDemand(l)
 	now := int64(1_700_000_000_000_000)
 	b := &batch{}
 	for i := range 60_000 {
@@ -174,15 +175,22 @@ func compareTable(t *testing.T, l *limiter.Limit) {
 		}
 		s := states[hash]
 		if s == nil {
-			s = &limiter.State{}
+			s = new(client)
 			states[hash] = s
 		}
 		var out [1]limiter.Decision
-		want := limiter.Decide([]limiter.Hit{{Limit: l, Cost: cost, Always: always}}, []*limiter.State{s}, now, out[:])
+		h := limiter.Hit{Limit: l, Cost: cost, Always: always}
+		want := limiter.Decide([]limiter.Hit{h}, []*limiter.State{&s.state}, now, out[:])
+		follow.add(&s.apart, &h, now)
 		if got := e.decide(b, []hit{{hash: hash, cost: cost, marks: m}}, nil, now, 0); got != want {
 			t.Fatalf("hit %d: denied %v, want %v", i, got, want)
 		}
 		was[hash] = was[hash] || want
+	}
+	for hash, s := range states {
+		if got := c.table.get(c.table.find(fingerprint(hash))).peak; got != s.peak {
+			t.Errorf("the peak of %x is %d, want %d", hash, got, s.peak)
+		}
 	}
 	denied := uint64(0)
 	for _, d := range was {
@@ -197,8 +205,16 @@ func compareTable(t *testing.T, l *limiter.Limit) {
 
 // A client takes as many bytes as docs/simulate.md says.
 func TestMemory(t *testing.T) {
-	for suggest, most := range map[bool]float64{false: 15, true: 27.5} {
-		c := newTable(mustLimit(t, limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Day}), suggest)
+	for _, test := range []struct {
+		algorithm limiter.Algorithm
+		suggest   bool
+		most      float64
+	}{
+		{limiter.FixedWindow, false, 11.5},
+		{limiter.FixedWindow, true, 13.5},
+		{limiter.TokenBucket, true, 19.5},
+	} {
+		c := newTable(mustLimit(t, limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Day, Algorithm: test.algorithm}), test.suggest)
 		random := rand.New(rand.NewPCG(2, 2))
 		const clients = 1_000_000
 		for range clients {
@@ -206,10 +222,10 @@ func TestMemory(t *testing.T) {
 		}
 		bytes := 0
 		for _, p := range c.parts {
-			bytes += cap(p.cells)*12 + cap(p.peaks)*10
+			bytes += cap(p.cells)*10 + cap(p.peaks)*2 + cap(p.alone)*5
 		}
-		if each := float64(bytes) / clients; each > most {
-			t.Errorf("suggest %v: %.1f bytes a client, want %v", suggest, each, most)
+		if each := float64(bytes) / clients; each > test.most {
+			t.Errorf("%+v: %.1f bytes a client", test, each)
 		}
 	}
 }

@@ -5,7 +5,7 @@
 //	batch.go     batch: the hits of a block of lines in few bytes
 //	merge.go     reader: blocks of all logs -> requests in the order of their times
 //	decide.go    engine: requests -> decisions, by limiter.Count
-//	table.go     table: the counters of a limit, in 12 bytes a client
+//	table.go     table: the counters of a limit, in 10 bytes a client
 //	demand.go    demand: the amount that each client needs
 //	worst.go     the clients that are denied most, and the worst minute
 //	simulate.go  Run: all of that
@@ -229,8 +229,7 @@ func (d *difference) add(b *batch, e *engine) {
 	d.requests++
 	d.worst.add(e.denier.hash, b.key(e.denier))
 	t := e.by.table
-	at := t.find(fingerprint(e.denier.hash))
-	if t.parts[at.part].cells[at.cell].state.mark(changed) {
+	if t.find(fingerprint(e.denier.hash)).mark(changed) {
 		d.clients++
 	}
 }

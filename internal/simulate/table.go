@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"math"
 	"math/bits"
 
 	"weir/internal/limiter"
@@ -10,244 +11,303 @@ import (
 // for each client. Cells are in open addressing with linear probing, in parts that grow
 // one by one, so that growing needs little room beside them.
 //
-// A client is told apart by 48 bits of the hash of its key. Among ten million clients two
+// A client is known by 48 bits of the hash of its key. Among ten million clients two
 // are counted as one with a probability of one in six.
 type table struct {
 	limit  *limiter.Limit
 	codec  codec
-	parts  []part
-	shift  uint // of a fingerprint, for its part
+	parts  [1 << partBits]*part
 	n      int
-	big    pool[limiter.State] // states that have no room in a cell
-	demand *demand             // nil unless amounts are suggested
+	large  pool[large]
+	demand *demand // nil unless amounts are suggested
 }
 
-// part is some cells of a table.
+// part has the clients whose fingerprints begin alike, nil if there are none.
 type part struct {
 	cells []cell
-	peaks []peak // of the same clients, nil unless amounts are suggested
 	n     int
+	// Of the same clients, nil unless amounts are suggested.
+	peaks []uint16
+	alone []word // client.hull, nil unless the limit is a token bucket
 }
 
-// cell is a client: its fingerprint, and its state with its marks.
-type cell struct {
-	low   uint32
-	high  uint16
-	state word
+// cell is a client: its fingerprint without that of the part, 0 if the cell is free, and its
+// state with its marks.
+type cell struct{ fingerprint, state word }
+
+// word is 40 bits.
+type word [5]byte
+
+func (w word) bits() uint64 {
+	return uint64(w[0]) | uint64(w[1])<<8 | uint64(w[2])<<16 | uint64(w[3])<<24 | uint64(w[4])<<32
 }
 
-// word is 48 bits.
-type word [3]uint16
-
-func (w word) bits() uint64 { return uint64(w[0]) | uint64(w[1])<<16 | uint64(w[2])<<32 }
-
-func wordOf(b uint64) word { return word{uint16(b), uint16(b >> 16), uint16(b >> 32)} }
+func wordOf(b uint64) word {
+	return word{byte(b), byte(b >> 8), byte(b >> 16), byte(b >> 24), byte(b >> 32)}
+}
 
 // What is marked in a word beside a state of stateBits.
 const (
-	stateBits = 45
+	stateBits = 37
 
-	isBig   = 1 << stateBits // the rest is a place in a pool
+	isLarge = 1 << stateBits // the rest is a number in the pool
 	denied  = 2 << stateBits // at least one request was
 	changed = 4 << stateBits // at least one was decided in another way than by the old rules
+
+	code = isLarge - 1
 )
 
+// client is what is known of a client.
+type client struct {
+	state limiter.State
+	apart
+}
+
+// apart is what would be known of a client that is never denied, see demand. Without
+// one it is not used.
+type apart struct {
+	alone limiter.State // of windows and of what is in flight
+	hull  hull          // of a token bucket
+	peak  uint64        // the amount that the client needs
+}
+
+// large is a client that has no room in a cell.
+type large struct {
+	state limiter.State
+	apart *apart // nil if it has room in the part, or is not used
+}
+
 const (
-	fingerprintBits = 48
-	partBits        = 8    // of tables with many clients
-	splitAt         = 4096 // clients of a table with one part
+	partBits        = 8
+	fingerprintBits = partBits + 40
 	firstCells      = 8
 )
 
-// fingerprint returns what tells a client apart, never 0, which is a free cell.
-func fingerprint(hash uint64) uint64 { return max(hash>>(64-fingerprintBits), 1) }
-
-func (c *cell) fingerprint() uint64 { return uint64(c.low) | uint64(c.high)<<32 }
+// fingerprint returns the bits of a hash by which a client is known. The last 40 are not 0.
+func fingerprint(hash uint64) uint64 {
+	fp := hash >> (64 - fingerprintBits)
+	if fp<<(64-40) == 0 {
+		fp++
+	}
+	return fp
+}
 
 func newTable(l *limiter.Limit, suggest bool) *table {
-	t := &table{limit: l, codec: codecOf(l), parts: make([]part, 1), shift: fingerprintBits}
+	t := &table{limit: l, codec: codecOf(l)}
 	if suggest {
 		t.demand = newDemand(l)
 	}
 	return t
 }
 
-// home is where the search for a fingerprint begins.
-func (t *table) home(fp uint64, cells int) int {
-	high, _ := bits.Mul64(fp<<(64-t.shift), uint64(cells))
-	return int(high)
+// place is where a client is in a table, until the part has one more.
+type place struct {
+	part *part
+	cell int
 }
 
-// place is where a client is in a table, until the table has one more.
-type place struct{ part, cell int }
+// mark marks a client, and reports whether it was not marked so.
+func (at place) mark(as uint64) bool {
+	w := &at.part.cells[at.cell].state
+	b := w.bits()
+	*w = wordOf(b | as)
+	return b&as == 0
+}
 
 // find returns the place of a client, which is made if there is none.
 func (t *table) find(fp uint64) place {
-	at := place{part: int(fp >> t.shift)}
-	p := &t.parts[at.part]
-	if len(p.cells) > 0 {
-		for at.cell = t.home(fp, len(p.cells)); p.cells[at.cell].taken(); at.cell = p.after(at.cell) {
-			if p.cells[at.cell].fingerprint() == fp {
-				return at
-			}
-		}
+	at := &t.parts[fp>>40]
+	if *at == nil {
+		*at = t.newPart(firstCells)
+	}
+	p := *at
+	i, found := p.find(wordOf(fp))
+	if found {
+		return place{p, i}
 	}
 	t.n++
-	if p.n++; p.n > len(p.cells)/8*7 {
+	if p.n++; p.n > len(p.cells)*15/16 {
 		t.grow(p)
-		at.part = int(fp >> t.shift)
-		p = &t.parts[at.part]
-		at.cell = t.free(p, fp)
+		i, _ = p.find(wordOf(fp))
 	}
-	p.cells[at.cell] = cell{low: uint32(fp), high: uint16(fp >> 32)}
-	return at
+	p.cells[i].fingerprint = wordOf(fp)
+	return place{p, i}
 }
 
 // again returns the place of a client that was at a place when another came.
 func (t *table) again(at place, fp uint64) place {
-	if at.part < len(t.parts) && at.cell < len(t.parts[at.part].cells) && t.parts[at.part].cells[at.cell].fingerprint() == fp {
+	if at.part.cells[at.cell].fingerprint == wordOf(fp) {
 		return at
 	}
 	return t.find(fp)
 }
 
-func (c *cell) taken() bool { return c.low != 0 || c.high != 0 }
-
-// after is the number of the cell after cell i, where the search goes on.
-func (p *part) after(i int) int {
-	if i++; i < len(p.cells) {
-		return i
+// find returns where a fingerprint is, or would be.
+func (p *part) find(fp word) (i int, found bool) {
+	high, _ := bits.Mul64(fp.bits()<<(64-40), uint64(len(p.cells)))
+	for i = int(high); p.cells[i].fingerprint != (word{}); {
+		if p.cells[i].fingerprint == fp {
+			return i, true
+		}
+		if i++; i == len(p.cells) {
+			i = 0
+		}
 	}
-	return 0
+	return i, false
 }
 
-// free returns a free cell for a fingerprint that has none.
-func (t *table) free(p *part, fp uint64) int {
-	i := t.home(fp, len(p.cells))
-	for p.cells[i].taken() {
-		i = p.after(i)
+func (t *table) newPart(cells int) *part {
+	p := &part{cells: make([]cell, cells)}
+	if t.demand != nil {
+		p.peaks = make([]uint16, cells)
+		if t.limit.Algorithm == limiter.TokenBucket {
+			p.alone = make([]word, cells)
+		}
 	}
-	return i
+	return p
 }
 
-// grow makes room in a part by a sixteenth, or makes many parts of one.
+// grow makes room in a part by a sixteenth.
 func (t *table) grow(p *part) {
-	if t.shift == fingerprintBits && t.n > splitAt {
-		t.split()
-		return
-	}
-	old := *p
-	p.make(max(firstCells, len(old.cells)*17/16/8*8+8), t.demand != nil)
-	t.move(&old)
-}
-
-func (p *part) make(cells int, peaks bool) {
-	p.cells = make([]cell, cells)
-	if peaks {
-		p.peaks = make([]peak, cells)
-	}
-}
-
-func (t *table) split() {
-	old := t.parts[0]
-	t.parts, t.shift = make([]part, 1<<partBits), fingerprintBits-partBits
-	for i := range t.parts {
-		t.parts[i].make(2*splitAt>>partBits, t.demand != nil)
-	}
-	for i := range old.cells {
-		if fp := old.cells[i].fingerprint(); fp != 0 {
-			t.parts[fp>>t.shift].n++
-		}
-	}
-	for i := range t.parts { // hashes may be uneven
-		if p := &t.parts[i]; p.n+1 > len(p.cells)/8*7 {
-			p.make(2*p.n+firstCells, t.demand != nil)
-		}
-	}
-	t.move(&old)
-}
-
-// move moves the cells of a part to where they are now.
-func (t *table) move(old *part) {
-	for i := range old.cells {
-		fp := old.cells[i].fingerprint()
-		if fp == 0 {
+	grown := t.newPart(len(p.cells)*17/16/8*8 + 8)
+	for i := range p.cells {
+		c := &p.cells[i]
+		if c.fingerprint == (word{}) {
 			continue
 		}
-		p := &t.parts[fp>>t.shift]
-		j := t.free(p, fp)
-		p.cells[j] = old.cells[i]
-		if t.demand != nil {
-			p.peaks[j] = old.peaks[i]
+		j, _ := grown.find(c.fingerprint)
+		grown.cells[j] = *c
+		if p.peaks != nil {
+			grown.peaks[j] = p.peaks[i]
+		}
+		if p.alone != nil {
+			grown.alone[j] = p.alone[i]
 		}
 	}
+	grown.n = p.n
+	*p = *grown
 }
 
-// state returns the state of a cell.
-func (t *table) state(w word) limiter.State {
-	b := w.bits()
-	if b&isBig != 0 {
-		return *t.big.at(b & (isBig - 1))
-	}
-	return t.codec.decode(b & (isBig - 1))
-}
-
-// put sets the state of a cell at a time.
-func (t *table) put(w *word, s limiter.State, now int64) {
-	if t.codec.outgrown(s) {
-		t.sweep(now, s)
-	}
-	old := w.bits()
-	marks := old & (denied | changed)
-	code, small := t.codec.encode(s)
-	switch {
-	case small && old&isBig != 0:
-		t.big.free(old & (isBig - 1))
-	case !small && old&isBig != 0:
-		*t.big.at(old & (isBig - 1)) = s
-		return
-	case !small:
-		code = t.big.add(s) | isBig
-	}
-	*w = wordOf(code | marks)
-}
-
-// sweep forgets what no longer counts, and lets times begin half their range before that
-// of s.
-func (t *table) sweep(now int64, s limiter.State) {
-	from := t.codec
-	t.codec.base = s.At - t.codec.unit<<(t.codec.at-1)
-	for i := range t.parts {
-		p := &t.parts[i]
-		for j := range p.cells {
-			t.rebase(&p.cells[j].state, &from, now)
-			if t.demand != nil {
-				t.demand.rebase(t, &p.peaks[j], &from, now)
+// each calls do with each client.
+func (t *table) each(do func(at place)) {
+	for _, p := range t.parts {
+		if p == nil {
+			continue
+		}
+		for i := range p.cells {
+			if p.cells[i].fingerprint != (word{}) {
+				do(place{p, i})
 			}
 		}
 	}
 }
 
-// rebase writes a state anew that was written by another codec.
-func (t *table) rebase(w *word, from *codec, now int64) {
-	b := w.bits()
-	code := b & (isBig - 1)
-	if b&isBig == 0 && code == 0 {
-		return
-	}
-	var s limiter.State
-	if b&isBig != 0 {
-		s = *t.big.at(code)
+// get returns what is known of a client.
+func (t *table) get(at place) client { return t.read(at, &t.codec) }
+
+// read is get for what was written by a codec.
+func (t *table) read(at place, by *codec) (c client) {
+	b := at.part.cells[at.cell].state.bits()
+	if b&isLarge != 0 {
+		l := t.large.at(b & code)
+		c.state = l.state
+		if l.apart != nil {
+			c.apart = *l.apart
+			return c
+		}
 	} else {
-		s = from.decode(code)
+		c.state = by.decode(b & code)
 	}
-	if t.limit.Expiry(s) <= now {
-		s = limiter.State{}
+	if t.demand == nil {
+		return c
 	}
-	if b&isBig == 0 {
-		*w = wordOf(b & (denied | changed))
+	c.peak = uint64(at.part.peaks[at.cell])
+	if at.part.alone == nil {
+		c.alone = c.state
+	} else if s := by.decode(at.part.alone[at.cell].bits()); !unused(s) {
+		c.hull = hull{sum: float64(s.Used), points: []point{{at: s.At}}}
 	}
-	t.put(w, s, now)
+	return c
+}
+
+// put keeps what is known of a client at a time.
+func (t *table) put(at place, c *client, now int64) {
+	if latest := max(c.state.At, c.alone.At, c.hull.latest()); t.codec.outgrown(latest) {
+		t.sweep(now, latest)
+	}
+	t.write(at, c)
+}
+
+// write is put with the codec as it is.
+func (t *table) write(at place, c *client) {
+	w := &at.part.cells[at.cell].state
+	old := w.bits()
+	apart := t.demand != nil && !t.writeApart(at, c)
+	state, small := t.codec.encode(c.state)
+	switch small = small && !apart; {
+	case small && old&isLarge != 0:
+		t.large.free(old & code)
+	case !small && old&isLarge != 0:
+		state = old & code
+	case !small:
+		state = t.large.add(large{})
+	}
+	if !small {
+		l := t.large.at(state)
+		l.state = c.state
+		switch {
+		case !apart:
+			l.apart = nil
+		case l.apart == nil:
+			l.apart = new(c.apart)
+		default:
+			*l.apart = c.apart
+		}
+		state |= isLarge
+	}
+	*w = wordOf(state | old&(denied|changed))
+}
+
+// writeApart reports whether the part has room for what would be if the client was never
+// denied, and writes it there if so.
+func (t *table) writeApart(at place, c *client) bool {
+	if c.peak > math.MaxUint16 {
+		return false
+	}
+	if at.part.alone == nil && c.alone != c.state && !(unused(c.alone) && unused(c.state)) {
+		return false
+	}
+	if at.part.alone != nil {
+		var s limiter.State
+		if h := &c.hull; len(h.points) == 1 && h.sum <= math.MaxUint16 { // costs are whole
+			s = limiter.State{At: h.points[0].at, Used: int64(h.sum)}
+		} else if len(h.points) > 0 {
+			return false
+		}
+		hull, fits := t.codec.encode(s)
+		if !fits {
+			return false
+		}
+		at.part.alone[at.cell] = wordOf(hull)
+	}
+	at.part.peaks[at.cell] = uint16(c.peak)
+	return true
+}
+
+// sweep forgets what no longer counts, and lets times begin half their range before one.
+func (t *table) sweep(now, at int64) {
+	from := t.codec
+	t.codec.base = at - t.codec.unit<<(t.codec.at-1)
+	t.each(func(at place) {
+		c := t.read(at, &from)
+		if t.limit.Expiry(c.state) <= now {
+			c.state = limiter.State{}
+		}
+		if t.demand != nil {
+			t.demand.sweep(&c.apart, now)
+		}
+		t.write(at, &c)
+	})
 }
 
 // codec writes states in stateBits.
@@ -263,23 +323,20 @@ type codec struct {
 func codecOf(l *limiter.Limit) codec {
 	switch {
 	case l.Algorithm == limiter.SlidingWindow:
-		return codec{unit: 1, at: 21, used: 12, prev: 12}
+		return codec{unit: 1, at: 13, used: 12, prev: 12}
 	case l.Algorithm == limiter.FixedWindow && l.Anchor != limiter.FirstHit:
-		return codec{unit: 1, at: 26, used: 19}
+		return codec{unit: 1, at: 20, used: 17}
 	default:
-		return codec{unit: 1000, at: 28, used: 17}
+		return codec{unit: 1000, at: 25, used: 12}
 	}
 }
 
 // outgrown reports whether the time of a state is too far from base.
-func (c *codec) outgrown(s limiter.State) bool {
-	if unused(s) {
-		return false
-	}
+func (c *codec) outgrown(at int64) bool {
 	if !c.begun {
-		c.base, c.begun = s.At, true
+		c.base, c.begun = at, true
 	}
-	return (s.At-c.base)/c.unit >= 1<<c.at-1
+	return (at-c.base)/c.unit >= 1<<c.at-1
 }
 
 // unused reports whether a state is as good as none.
