@@ -3,6 +3,7 @@ package limiter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 )
 
@@ -14,7 +15,8 @@ type Store interface {
 	// and reports whether the request is denied.
 	//
 	// ctx bounds how long the caller waits, not what happens: a request that the
-	// store has taken on is decided and written even if its caller has gone.
+	// store has taken on is decided and written even if its caller has gone. One
+	// whose caller had gone before is not, see Left.
 	// After an error, which wraps ErrUnavailable if the store could not be asked
 	// or did not answer in time, out is void and the request may or may not have
 	// been counted.
@@ -43,6 +45,25 @@ type CounterStore interface {
 // ErrUnavailable means that a store could not decide: it is down, too slow, or
 // refuses to work. What exactly is in the error that wraps it.
 var ErrUnavailable = errors.New("store unavailable")
+
+// Left returns why nobody waits for a request any more, as an error that wraps
+// ErrUnavailable, or nil if it must be decided: somebody waits, or it has a hit that is
+// written whatever becomes of it.
+//
+// A store asks just before it takes a request on, when no other can come between. So
+// what gives a hold back, because the caller of a request has left, never comes before
+// what takes it: that hold would stay taken for its whole period.
+func Left(ctx context.Context, hits []Hit) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	for i := range hits {
+		if hits[i].Unconditional() {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: the caller has left: %w", ErrUnavailable, context.Cause(ctx))
+}
 
 // Decide decides the hits of one request, all or nothing. It is the
 // specification of every store. It is pure: the time is an argument.

@@ -96,8 +96,8 @@ func New(o Options) *Store {
 }
 
 // Decide implements limiter.Store. It never waits for anything but other
-// requests, so it looks at no context, and it never fails.
-func (s *Store) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
+// requests, and fails only if the caller has left.
+func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
 	var asks [scratch]asked
 	var after [scratch]limiter.State
 	r := request{
@@ -111,7 +111,10 @@ func (s *Store) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Deci
 		r.touched |= 1 << (hash & mask)
 		r.asks[i].shard, r.asks[i].hash = &s.shards[hash&mask], uint32(hash>>32)
 	}
-	denied, now := s.count(&r)
+	denied, now, err := s.count(ctx, &r)
+	if err != nil {
+		return false, err
+	}
 	limiter.Describe(hits, r.after, now, out) // which keeps nobody waiting
 
 	// One more shard, in turn, is cleared of expired counters, so that traffic on
@@ -122,10 +125,13 @@ func (s *Store) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Deci
 }
 
 // count is limiter.Count of a request, under the locks of the shards that it
-// touches. It tells at what time it was.
-func (s *Store) count(r *request) (denied bool, now int64) {
+// touches. It returns at what time it was. The error is limiter.Left.
+func (s *Store) count(ctx context.Context, r *request) (denied bool, now int64, err error) {
 	s.lock(r.touched)
 	defer s.unlock(r.touched)
+	if err := limiter.Left(ctx, r.hits); err != nil {
+		return false, 0, err
+	}
 	// The time is read under the locks, so that of two requests on a counter the
 	// later one does not come with an earlier time: that would take a counter back
 	// and forth between two times.
@@ -140,7 +146,7 @@ func (s *Store) count(r *request) (denied bool, now int64) {
 	if evictions > 0 {
 		s.metrics.evictions.Add(float64(evictions))
 	}
-	return denied, now
+	return denied, now, nil
 }
 
 // lock locks the shards of a mask, the lowest first, as every request does.

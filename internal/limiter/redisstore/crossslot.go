@@ -105,6 +105,9 @@ func cloneHit(h *limiter.Hit) limiter.Hit {
 
 // decideCrossSlot decides hits that have several lanes, as Decide does.
 func (s *Store) decideCrossSlot(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
+	if err := limiter.Left(ctx, hits); err != nil {
+		return false, err // rather than charge some parts only
+	}
 	r := newCrossSlot(hits, s.laneOf)
 	for i := range r.parts {
 		if r.parts[i].lane.breaker.isOpen() {
@@ -172,7 +175,7 @@ func (r *crossSlot) send(deadline time.Time) {
 	start := make([]bool, len(r.parts))
 	for i := range r.parts {
 		p := &r.parts[i]
-		p.batch, p.place, start[i], p.err = p.lane.add(p.hits, true, deadline)
+		p.batch, p.place, start[i], p.err = p.lane.add(context.Background(), p.hits, true, deadline)
 	}
 	for i, p := range r.parts {
 		if start[i] { // only now, so that the parts of a node go together

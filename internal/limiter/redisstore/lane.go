@@ -23,7 +23,7 @@ func newLane(b *backend, key []byte) *lane { return &lane{b, newQueue(), string(
 func (l *lane) decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
 	timeout := l.timeout(ctx)
 	deadline := callDeadline(timeout, hits)
-	b, place, err := l.send(hits, false, deadline)
+	b, place, err := l.send(ctx, hits, false, deadline)
 	if err != nil {
 		return false, err
 	}
@@ -56,8 +56,8 @@ func (b *backend) result(batch *batch, place int, hits []limiter.Hit, out []limi
 
 // send queues a request, or a part of one, for a call before the deadline. It
 // returns the batch of the request and its place there.
-func (l *lane) send(hits []limiter.Hit, isPart bool, deadline time.Time) (b *batch, place int, err error) {
-	b, place, start, err := l.add(hits, isPart, deadline)
+func (l *lane) send(ctx context.Context, hits []limiter.Hit, isPart bool, deadline time.Time) (b *batch, place int, err error) {
+	b, place, start, err := l.add(ctx, hits, isPart, deadline)
 	if start {
 		l.wake()
 	}
@@ -65,10 +65,13 @@ func (l *lane) send(hits []limiter.Hit, isPart bool, deadline time.Time) (b *bat
 }
 
 // add queues a request as send does, and reports whether the caller must wake l.
-func (l *lane) add(hits []limiter.Hit, isPart bool, deadline time.Time) (b *batch, place int, start bool, err error) {
-	b, place, start, err = l.queue.add(hits, isPart, deadline)
-	if errors.Is(err, errQueueFull) {
+func (l *lane) add(ctx context.Context, hits []limiter.Hit, isPart bool, deadline time.Time) (b *batch, place int, start bool, err error) {
+	b, place, start, err = l.queue.add(ctx, hits, isPart, deadline)
+	switch {
+	case errors.Is(err, errQueueFull):
 		l.metrics.errors[kindQueueFull].Inc()
+	case errors.Is(err, context.DeadlineExceeded):
+		l.countTimeout()
 	}
 	return b, place, start, err
 }

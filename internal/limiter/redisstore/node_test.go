@@ -89,7 +89,7 @@ func (f *nodeFixture) hold() {
 func (f *nodeFixture) send(key string, hits int, cost uint64) *batch {
 	f.Helper()
 	l := f.lane(key)
-	b, _, start, err := l.add(slices.Repeat([]limiter.Hit{hit(key, perYear, cost)}, hits), false, noDeadline)
+	b, _, start, err := l.add(f.Context(), slices.Repeat([]limiter.Hit{hit(key, perYear, cost)}, hits), false, noDeadline)
 	if err != nil || !start {
 		f.Fatalf("%s: error %v, first in its lane: %t", key, err, start)
 	}
@@ -257,7 +257,7 @@ func TestPipelineOfWhichAScriptIsUnknown(t *testing.T) {
 // state reads the state of a counter.
 func (f *nodeFixture) state(key string) limiter.State {
 	f.Helper()
-	b, place, err := f.lane(key).send([]limiter.Hit{hit(key, perYear, 0)}, false, noDeadline)
+	b, place, err := f.lane(key).send(f.Context(), []limiter.Hit{hit(key, perYear, 0)}, false, noDeadline)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -109,10 +110,13 @@ func (l *line) next(isLast bool) *batch {
 
 // add queues a request, or a part of one, for a call before the deadline. It
 // returns the batch of the request, its place there, and whether the caller must
-// have calls made.
-func (q *queue) add(hits []limiter.Hit, isPart bool, deadline time.Time) (b *batch, place int, start bool, err error) {
+// have calls made. It refuses a request whose caller has left, see limiter.Left.
+func (q *queue) add(ctx context.Context, hits []limiter.Hit, isPart bool, deadline time.Time) (b *batch, place int, start bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if err := limiter.Left(ctx, hits); err != nil {
+		return nil, 0, false, err
+	}
 	line := &q.small
 	if len(hits) > smallRequest {
 		line = &q.large

@@ -136,7 +136,7 @@ func TestBatchesAreBounded(t *testing.T) {
 	} {
 		q := newQueue()
 		for _, n := range c.requests {
-			if _, _, _, err := q.add(request(n), false, noDeadline); err != nil {
+			if _, _, _, err := q.add(t.Context(), request(n), false, noDeadline); err != nil {
 				t.Fatalf("%v: %v", c.requests, err)
 			}
 		}
@@ -186,7 +186,7 @@ func TestLinesTakeTurns(t *testing.T) {
 					q.addGiveBacks(charges(c.giveBack[i]))
 				}
 				if i < len(c.requests) {
-					if _, _, _, err := q.add(request(c.requests[i]), false, noDeadline); err != nil {
+					if _, _, _, err := q.add(t.Context(), request(c.requests[i]), false, noDeadline); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -212,12 +212,12 @@ func TestFullLineRefusesOnlyItsOwn(t *testing.T) {
 		q := newQueue()
 		var err error
 		for err == nil {
-			_, _, _, err = q.add(request(c.full), false, noDeadline)
+			_, _, _, err = q.add(t.Context(), request(c.full), false, noDeadline)
 		}
 		if !errors.Is(err, errQueueFull) {
 			t.Fatal(err)
 		}
-		if _, _, _, err := q.add(request(c.other), false, noDeadline); err != nil {
+		if _, _, _, err := q.add(t.Context(), request(c.other), false, noDeadline); err != nil {
 			t.Errorf("a request of %d hits beside many of %d: %v", c.other, c.full, err)
 		}
 	}
@@ -255,7 +255,7 @@ func TestCallsThatHelpNobodyAreNotMade(t *testing.T) {
 			q := newQueue()
 			var batches []*batch
 			for _, a := range c.requests {
-				b, _, _, err := q.add(request(a.hits), false, a.deadline)
+				b, _, _, err := q.add(t.Context(), request(a.hits), false, a.deadline)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -388,7 +388,7 @@ func TestGivingBackRefusesNoRequest(t *testing.T) {
 	for range 2 * maxQueue {
 		q.addGiveBacks(charges(1))
 	}
-	if _, _, _, err := q.add(request(maxQueue), false, noDeadline); err != nil {
+	if _, _, _, err := q.add(t.Context(), request(maxQueue), false, noDeadline); err != nil {
 		t.Errorf("a request beside what is given back: %v", err)
 	}
 	if n := len(q.giveBacks.batches); n != 2*maxQueue/maxBatch {
@@ -402,7 +402,7 @@ func TestBatchesAreFew(t *testing.T) {
 	q := newQueue()
 	var err error
 	for i := 0; err == nil; i++ {
-		_, _, _, err = q.add(request([]int{smallRequest + 1, maxBatch}[i%2]), false, noDeadline)
+		_, _, _, err = q.add(t.Context(), request([]int{smallRequest + 1, maxBatch}[i%2]), false, noDeadline)
 		q.addGiveBacks(charges(1)) // parts no requests
 	}
 	if !errors.Is(err, errQueueFull) {
@@ -416,17 +416,17 @@ func TestBatchesAreFew(t *testing.T) {
 func TestQueueStartsOneGoroutine(t *testing.T) {
 	q := newQueue()
 	for _, want := range []bool{true, false, false} {
-		if _, _, start, _ := q.add(request(1), false, noDeadline); start != want {
+		if _, _, start, _ := q.add(t.Context(), request(1), false, noDeadline); start != want {
 			t.Errorf("start is %v, want %v", start, want)
 		}
 	}
 	q.next(true)
-	if _, _, start, _ := q.add(request(1), false, noDeadline); start {
+	if _, _, start, _ := q.add(t.Context(), request(1), false, noDeadline); start {
 		t.Error("a second goroutine shall start while one makes calls")
 	}
 	for q.next(true) != nil { // empties the queue
 	}
-	if _, _, start, _ := q.add(request(1), false, noDeadline); !start {
+	if _, _, start, _ := q.add(t.Context(), request(1), false, noDeadline); !start {
 		t.Error("nobody makes calls any more")
 	}
 }
@@ -502,7 +502,7 @@ func TestCloseIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range maxQueue / maxBatch { // their calls take longer than Close waits
-		s.main.only.queue.add(request(maxBatch), false, noDeadline)
+		s.main.only.queue.add(t.Context(), request(maxBatch), false, noDeadline)
 	}
 	s.main.only.wake()
 	if err := s.Close(); err != nil {

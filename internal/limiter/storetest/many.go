@@ -2,7 +2,9 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -152,6 +154,46 @@ func testCancelled(f *fixture) {
 	if used[0] < admitted.Load() || used[0] > callers*requests {
 		f.Errorf("counters hold %d, want at least the %d admitted and at most the %d asked for", used[0], admitted.Load(), callers*requests)
 	}
+}
+
+// testLeft: of a caller who has left before the store takes the request on, only what is
+// written whatever becomes of it is counted.
+func testLeft(f *fixture) {
+	l := per(5, limiter.Day)
+	gone, cancel := context.WithCancel(f.Context())
+	cancel()
+	for _, hits := range [][]limiter.Hit{{take("a", l, 1)}, {take("a", l, 1), take("b", l, 1)}, {peek("a", l)}} {
+		_, err := f.store.Decide(gone, hits, make([]limiter.Decision, len(hits)))
+		if !errors.Is(err, limiter.ErrUnavailable) {
+			f.Errorf("%d hits: error %v, want one that wraps ErrUnavailable", len(hits), err)
+		}
+	}
+	f.expectUsed(l, []int64{0, 0}, "a", "b")
+	f.decide(take("a", l, 3), take("b", l, 3))
+	for _, hits := range [][]limiter.Hit{{refund("a", l, 1)}, {always("b", l, 1)}} {
+		_, _ = f.store.Decide(gone, hits, make([]limiter.Decision, len(hits)))
+	}
+	f.expectUsed(l, []int64{2, 4}, "a", "b")
+}
+
+// testLeftHolds: what takes a hold comes before what gives it back because the caller has
+// left, or never.
+func testLeftHolds(f *fixture) {
+	for n := range uint64(300) {
+		ctx, leave := context.WithCancel(f.Context())
+		taken := make(chan struct{})
+		go func() {
+			defer close(taken)
+			_, _ = f.store.Decide(ctx, request(hold(two, n)), make([]limiter.Decision, 1))
+		}()
+		if n%2 == 0 {
+			runtime.Gosched()
+		}
+		leave()
+		f.decide(release(two, n))
+		<-taken
+	}
+	f.expect("all have left", step{hits: request(free(two)), want: decisions(seen(0))})
 }
 
 // testReuse: one caller's memory serves for request after request.

@@ -23,10 +23,13 @@ func NewModel(now func() time.Time) *Model {
 	return &Model{now: now, counters: make(map[string]*limiter.State), holds: make(map[string]*limiter.Holds)}
 }
 
-// Decide decides hits as limiter.Decide does. It never fails.
-func (m *Model) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
+// Decide decides hits as limiter.Decide does. It fails only if the caller has left.
+func (m *Model) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if err := limiter.Left(ctx, hits); err != nil {
+		return false, err
+	}
 	return limiter.DecideHolds(hits, statesOf(hits, m.counters), m.holdsOf(hits), m.now().UnixMicro(), out), nil
 }
 

@@ -63,6 +63,8 @@ func run(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Sto
 		{"concurrent requests admit exactly the limit", testConcurrent},
 		{"concurrent requests on crossing counters stay whole", testCrossing},
 		{"a caller that goes away leaves the state whole", testCancelled},
+		{"a caller that has left is not charged", testLeft},
+		{"a hold is not taken after it was given back", testLeftHolds},
 		{"hits and keys may be used again at once", testReuse},
 		{"a counter is looked at", testPeek},
 		{"a counter is reset", testReset},
