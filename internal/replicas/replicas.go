@@ -101,8 +101,12 @@ type poll struct {
 	known    bool   // reset is that of an earlier poll
 	reset    string // see Board.Poll
 	reported time.Time
-	failing  bool // and logged
+	failures int // in a row
 }
+
+// failingAfter is how many failures in a row are logged: one is no more than a connection
+// that broke, as when a password is replaced.
+const failingAfter = 2
 
 // once polls, and does what is asked. It logs when Redis begins to fail and when it
 // answers again.
@@ -111,15 +115,15 @@ func (p *poll) once(ctx context.Context) {
 	switch {
 	case ctx.Err() != nil:
 	case err == nil:
-		if p.failing {
+		if p.failures >= failingAfter {
 			p.Logger.Info("redis answers again, other servers are asked as before")
 		}
-		p.failing, p.pause = false, pollEvery
+		p.failures, p.pause = 0, pollEvery
 	default:
-		if !p.failing {
+		if p.failures++; p.failures == failingAfter {
 			p.Logger.Warn("redis does not answer the poll for other servers, it is asked less often", "err", err)
 		}
-		p.failing, p.pause = true, min(2*p.pause, lastPause)
+		p.pause = min(2*p.pause, lastPause)
 	}
 }
 
