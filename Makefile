@@ -12,6 +12,8 @@ OF_COMMIT  = --build-arg VERSION=$(VERSION) --build-arg COMMIT=$$(git rev-parse 
 
 # The race detector needs cgo and a C compiler.
 RACE := $(shell test "$$($(GO) env CGO_ENABLED)" = 1 && command -v $$($(GO) env CC) >/dev/null && echo -race)
+# A program with it sleeps for a second when it ends, which tests start many times.
+export GORACE := atexit_sleep_ms=50
 
 HELM := $(GO) tool -modfile=tools/helm/go.mod helm
 
