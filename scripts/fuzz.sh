@@ -4,11 +4,14 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Only packages that have a target are built.
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# Only packages that have a target are built, once for all of their targets.
 for package in $(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u); do
-  # Beside the targets go test -list prints its "ok" line.
-  for target in $(go test -list '^Fuzz' "$package" | grep '^Fuzz' || true); do
+  go test -c -fuzz=. -o "$work/test" "$package"
+  for target in $(cd "$package" && grep -ho --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' ./*_test.go | cut -d ' ' -f 2); do
     echo "== $package $target"
-    go test -run='^$' -fuzz="^$target\$" -fuzztime="${1:-10s}" -fuzzminimizetime=1s "$package"
+    (cd "$package" && "$work/test" -test.run='^$' -test.fuzz="^$target\$" -test.fuzztime="${1:-10s}" \
+      -test.fuzzminimizetime=1s -test.fuzzcachedir="$work/found")
   done
 done
