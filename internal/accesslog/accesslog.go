@@ -87,11 +87,11 @@ var fields = [fieldCount]struct {
 // Record is what one line says. Its texts are those of the line and hold any bytes: they
 // are void when the next line is parsed.
 type Record struct {
-	At       int64 // when the request began, in microseconds since the epoch
+	At       int64 // when the request began, for nginx ended, in microseconds since the epoch
 	Duration int64 // how long it took, in microseconds; -1: the line does not say
 
 	texts  [fieldCount]string
-	unread uint32           // fields of object that nobody has asked for, as bits
+	unread uint32           // fields that were not yet looked for in object, as bits
 	object *fastjson.Object // nil of text
 	parser *Parser
 }

@@ -12,7 +12,7 @@ var errJSON = errors.New("it is not a JSON object")
 
 // names are those that logs have for a field. The one that was found last comes first.
 type names struct {
-	list [][]string // each with its parts between dots
+	list [][]string // each the whole name, and then its parts between dots
 	last int
 }
 
@@ -91,5 +91,6 @@ func (p *Parser) text(v *fastjson.Value) string {
 	}
 }
 
-// asString returns bytes that are not written to while the record is used.
+// asString returns bytes as a string without a copy. They must not be written to while the
+// record is used.
 func asString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

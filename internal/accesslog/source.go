@@ -20,7 +20,7 @@ const BlockSize = 128 << 10
 // Source reads the lines of one log.
 type Source struct {
 	Name string
-	Size int64 // in bytes of the file, 0 if nobody knows
+	Size int64 // in bytes of the file, 0 if it is not known
 
 	file   io.ReadCloser
 	read   atomic.Int64
@@ -92,8 +92,8 @@ type Block struct {
 }
 
 // Next reads the next block into buf, which has a capacity of BlockSize. The error is
-// io.EOF at the end. After another one, such as that of a file that is cut off, the
-// block holds what could still be read.
+// io.EOF at the end. What can be read before another error, such as that of a file that is
+// cut off, is returned first: a block with an error is empty.
 func (s *Source) Next(buf []byte) (b Block, err error) {
 	if s.in == nil {
 		s.failed = s.begin()
@@ -132,7 +132,7 @@ func (s *Source) Next(buf []byte) (b Block, err error) {
 
 var newline = []byte{'\n'}
 
-// skipLong drops the rest of a line that is too long.
+// skipLong drops the rest of a line that is too long, if the last block ended in one.
 func (s *Source) skipLong(buf []byte, b *Block) []byte {
 	if !s.long {
 		return buf

@@ -69,7 +69,8 @@ func redisName(s settings.Redis) string {
 	return name
 }
 
-// followRedis has the store take URLs, users and passwords as they change.
+// followRedis has the store take URLs, users and passwords as they change: redisconn asks for
+// the settings as they are now, and has them read anew when Redis refuses a login.
 func followRedis(o *redisstore.Options, changing *changingSecrets, encrypt func() *tls.Config) {
 	now := func() settings.Redis { return changing.now().Redis }
 	o.Main = settings.Follow(now, settings.Redis.First, encrypt, changing.renew)

@@ -15,7 +15,7 @@ import (
 // commandRest is the least time between two runs of a command whose secret is refused.
 const commandRest = 5 * time.Second
 
-// changingSecrets are the settings, with secrets that come from files and commands.
+// changingSecrets are the settings with those secrets that come from files and commands.
 type changingSecrets struct {
 	start   settings.Settings // with what was read first
 	sources []settings.SecretSource
@@ -94,7 +94,7 @@ func (x *changingSecrets) now() settings.Settings {
 	return s
 }
 
-// has reports whether a setting that begins so has a secret that changes.
+// has reports whether the variable of a source begins so.
 func (x *changingSecrets) has(prefix string) bool {
 	for _, source := range x.sources {
 		if strings.HasPrefix(source.Variable, prefix) {
@@ -104,7 +104,7 @@ func (x *changingSecrets) has(prefix string) bool {
 	return false
 }
 
-// renew has the secrets of Redis read anew, and waits until ctx ends.
+// renew has the secrets of Redis read anew, and waits for them until ctx ends.
 func (x *changingSecrets) renew(ctx context.Context) {
 	for i, source := range x.sources {
 		if strings.HasPrefix(source.Variable, "REDIS_") {

@@ -17,7 +17,7 @@ type action interface {
 	append(entries []limiter.Entry, t *Request) ([]limiter.Entry, bool)
 }
 
-// errUnusable are reasons why an action cannot be computed here.
+// errUnusable is why an action or the match of a route cannot be computed here.
 type errUnusable struct{ error }
 
 func unusable(format string, args ...any) error { return errUnusable{fmt.Errorf(format, args...)} }
@@ -28,7 +28,7 @@ type around struct {
 	destinationCluster string // "" if not known
 }
 
-// newAction returns what does the action of a message. The error is errUnusable
+// newAction returns the action of a message. The error is errUnusable
 // if the action is right and cannot be computed.
 func newAction(a *routepb.RateLimit_Action, from around) (action, error) {
 	switch s := a.GetActionSpecifier().(type) {

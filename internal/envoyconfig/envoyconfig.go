@@ -2,6 +2,16 @@
 // descriptors, and does what Envoy does: it finds the virtual host and the route, and
 // runs the actions of their rate limits.
 //
+//	file.go        Load: a file -> listeners, routes and manifests, and which of them is meant
+//	istio.go       EnvoyFilters, as virtual hosts and routes
+//	filter.go      rate limit filters, and what routes configure for them
+//	hosts.go       virtual hosts and routes -> the calls that filters make for each route
+//	reader.go      rate limits, and notes of what is not read
+//	message.go     a value -> a message of protobuf, strictly; node.go has the values
+//	envoyconfig.go Config: a request -> descriptors
+//	route.go       which host and route a request has, by the tests of match.go
+//	action.go      a request -> an entry, with header.go and query.go
+//
 // It reads a bootstrap, a config dump or route dump of the admin port, route
 // configurations, Istio's EnvoyFilter, and a small file with the same words. It knows
 // what a request shows, and nothing of clusters, runtime values, metadata or other
@@ -61,7 +71,8 @@ type Result struct {
 	Domain  string
 	Entries []limiter.Entry
 	Place   string // of its rate limit in the file
-	// Call numbers Envoy's calls for the request, from 0, one for each rate limit filter.
+	// Call numbers Envoy's calls for the request: it is the place of the rate limit filter
+	// among those of the file, from 0.
 	// Descriptors with the same Call and OnStreamDone are in one call, in order.
 	Call         int
 	OnStreamDone bool // sent after the response, when nothing is denied anymore

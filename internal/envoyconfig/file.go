@@ -47,7 +47,8 @@ func Load(data []byte, name string, o Options) (*Config, error) {
 	return c, nil
 }
 
-// refuse reports a problem if a document has what is not read anywhere.
+// refuse reports a problem if a document has a merge key, a repeated field or too much
+// nesting. It returns whether it did.
 func (r *reader) refuse(n *yaml.Node, depth int) bool {
 	switch {
 	case n.Tag == "!!merge":
@@ -78,14 +79,14 @@ func (r *reader) refuse(n *yaml.Node, depth int) bool {
 
 // sources are the parts of a file that are looked at.
 type sources struct {
-	listeners   []node
-	known       bool // whether listeners belong into such a file
-	routes      []node
-	patches     []node // manifests of EnvoyFilter
-	mappings    []node
-	bootstrap   []node
-	otherwise   []node // listeners of the bootstrap of a dump
-	unknownName node
+	listeners []node
+	known     bool // whether the file is of a kind that has listeners
+	routes    []node
+	patches   []node // manifests of EnvoyFilter
+	mappings  []node
+	bootstrap []node
+	otherwise []node // listeners of the bootstrap of a dump, if it has no others
+	unknown   node   // the last value of no known kind
 }
 
 // add adds what is in a value, by its fields.
@@ -120,7 +121,7 @@ func (s *sources) add(n node) {
 	case n.get("rate_limits").exists():
 		s.mappings = append(s.mappings, n)
 	default:
-		s.unknownName = n
+		s.unknown = n
 	}
 }
 
@@ -179,7 +180,7 @@ func (r *reader) choose(s *sources, o Options) *Config {
 	case len(s.routes) > 0:
 		choices = r.routesAlone(s.routes, o)
 	default:
-		r.problem(s.unknownName, "this is no configuration of Envoy: needed is a bootstrap (static_resources), a dump of the admin port (configs), "+
+		r.problem(s.unknown, "this is no configuration of Envoy: needed is a bootstrap (static_resources), a dump of the admin port (configs), "+
 			"a route configuration (virtual_hosts), an EnvoyFilter, or a mapping (domain and rate_limits)")
 	}
 	return r.take(choices, o.From)
@@ -202,7 +203,7 @@ func (r *reader) take(choices []choice, from string) *Config {
 		r.problem(node{}, "the file has rate limits at several places, choose one with --from: %s", strings.Join(names, ", "))
 	default:
 		hint := ""
-		if near := spelling.Nearest(from, unquoted(choices)); near != "" {
+		if near := spelling.Nearest(from, choiceNames(choices)); near != "" {
 			hint = fmt.Sprintf(", did you mean %q?", near)
 		}
 		r.problem(node{}, "no listener or route configuration with rate limits has the name %q%s; there are %s", from, hint, strings.Join(names, ", "))
@@ -210,7 +211,7 @@ func (r *reader) take(choices []choice, from string) *Config {
 	return nil
 }
 
-func unquoted(choices []choice) (names []string) {
+func choiceNames(choices []choice) (names []string) {
 	for _, c := range choices {
 		names = append(names, c.name)
 	}

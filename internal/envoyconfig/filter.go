@@ -99,7 +99,7 @@ func (r *reader) filter(n node) (f filter, ok bool) {
 	return f, true
 }
 
-// perRoute is what a route, a virtual host or a route configuration says to a filter.
+// perRoute is what a route, a virtual host or a route configuration configures for a filter.
 type perRoute struct {
 	domain    string
 	limits    []*parsedLimit
@@ -108,21 +108,21 @@ type perRoute struct {
 	disabled  bool
 }
 
-// said is what a typed_per_filter_config says, to which filter.
-type said struct {
+// perRouteKey names a typed_per_filter_config and the filter that it is for.
+type perRouteKey struct {
 	configs *yaml.Node
 	filter  *filter
 }
 
-// perRoute reads what a typed_per_filter_config says to a filter, nil if nothing; once,
-// though it holds for many routes.
+// perRoute returns what a typed_per_filter_config has for a filter, nil if nothing. It is read
+// once, though it holds for many routes: its problems and notes come once, too.
 func (r *reader) perRoute(configs node, f *filter) *perRoute {
-	of := said{configs.yaml, f}
+	of := perRouteKey{configs.yaml, f}
 	p, known := r.perRoutes[of]
 	if !known {
 		p = r.readPerRoute(configs, f)
 		if r.perRoutes == nil {
-			r.perRoutes = map[said]*perRoute{}
+			r.perRoutes = map[perRouteKey]*perRoute{}
 		}
 		r.perRoutes[of] = p
 	}
@@ -191,7 +191,8 @@ func (r *reader) otherRateLimits(at node, name string) {
 	r.leaveOut(at, "the type %s is not known here; its rate limits are left out", name)
 }
 
-// hidden notes a rate limit filter somewhere in a value that is not read.
+// hidden notes a rate limit filter inside a value that is not read otherwise. It looks at a
+// bounded number of values.
 func (r *reader) hidden(n node) {
 	budget := 10_000
 	var look func(n node)

@@ -8,7 +8,7 @@ type header string
 // headerNamed returns the header that a configuration names.
 func headerNamed(name string) header {
 	name = strings.ToLower(name)
-	if name == "host" { // which Envoy keeps as the other
+	if name == "host" { // which Envoy keeps as :authority
 		name = ":authority"
 	}
 	return header(name)

@@ -7,11 +7,12 @@ import (
 	filterpb "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ratelimit/v3"
 )
 
-// Routes without these fields answer themselves: Envoy forwards nothing, and asks nobody.
+// forwardField is the field of routes that forward. Envoy answers for any other itself, and
+// sends no descriptors.
 const forwardField = "route"
 
-// scope is what holds for a route: the limits of its virtual host, and what they say to
-// each filter, the most specific first.
+// scope is what holds for a route: the filters, the limits of its virtual host, and what is
+// configured for each filter.
 type scope struct {
 	filters []filter
 	limits  []*parsedLimit // of the virtual host
@@ -42,7 +43,7 @@ func (r *reader) routeConfiguration(n node, filters []filter) *Config {
 	return c
 }
 
-// virtualHost reads a virtual host. around has what is said for all of them.
+// virtualHost reads a virtual host. s is the scope of its route configuration.
 func (r *reader) virtualHost(n node, s scope) *virtualHost {
 	r.checkFields(n, (*routepb.VirtualHost)(nil).ProtoReflect())
 	if m := n.get("matcher"); m.exists() {
@@ -168,8 +169,8 @@ func (r *reader) callsOf(p routeParts) (calls []call) {
 	return calls
 }
 
-// limitsOf returns the limits of a filter for a route: those that are said to the filter
-// for the route, or of the filter, or of the route and its virtual host.
+// limitsOf returns the limits of a filter for a route: those configured for the filter and the
+// route, else those of the filter, else those of the route and its virtual host.
 func (r *reader) limitsOf(p routeParts, f *filter, specific *perRoute) []*rateLimit {
 	if specific.hasLimits {
 		return r.makeAll(specific.limits, p.cluster, nil)
@@ -185,7 +186,7 @@ func (r *reader) limitsOf(p routeParts, f *filter, specific *perRoute) []*rateLi
 	return limits
 }
 
-// weighted notes what only one of several clusters says.
+// weighted notes the rate limits of one of several clusters.
 func (r *reader) weighted(configs node) {
 	names, values := configs.pairs()
 	for i := range names {
@@ -195,7 +196,7 @@ func (r *reader) weighted(configs node) {
 	}
 }
 
-// mostSpecific returns what is said to a filter closest to a route, nil if nothing.
+// mostSpecific returns what is configured for a filter closest to a route, nil if nothing.
 func (r *reader) mostSpecific(s scope, f *filter) *perRoute {
 	for _, configs := range s.configs {
 		if p := r.perRoute(configs, f); p != nil {

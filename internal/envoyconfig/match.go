@@ -10,7 +10,7 @@ import (
 	matcher "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 )
 
-// test reports whether a text is as wished.
+// test reports whether a text matches.
 type test func(s string) bool
 
 // stringTest returns the test of a StringMatcher, or what of it is not known.
@@ -149,7 +149,7 @@ func newHeaderTest(m *routepb.HeaderMatcher) (headerTest, error) {
 	return h, err
 }
 
-// matches reports whether the header of a request is as wished: one of its values passes
+// matches reports whether the header of a request matches: one of its values passes
 // the test or, inverted, none does. A header that is not there matches no test, not even
 // an inverted one.
 func (h *headerTest) matches(t *Request) bool {

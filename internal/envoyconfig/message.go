@@ -122,6 +122,8 @@ func (w *jsonWriter) mark(n node) {
 	w.nodes = append(w.nodes, n)
 }
 
+// position finds the column in an error of protojson, which writes one of two kinds of blanks
+// so that programs do not rely on its texts. Without a match the place is the whole message.
 var position = regexp.MustCompile(`^proto:[\s\x{a0}](?:syntax error[\s\x{a0}])?\(line 1:(\d+)\): (.*)$`)
 
 // locate returns the place in the file that an error is about, and its text.

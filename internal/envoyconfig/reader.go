@@ -23,7 +23,7 @@ type reader struct {
 	sourceCluster string
 	headers       map[string]bool
 	needs         Needs
-	perRoutes     map[said]*perRoute
+	perRoutes     map[perRouteKey]*perRoute
 }
 
 // problem reports something that is wrong at a value.
@@ -94,8 +94,8 @@ type parsedLimit struct {
 }
 
 // rateLimits reads a list of rate limits, of which each is for the filters of its stage.
-// No filters are given for those of a filter or of its configuration for a route, which
-// have no stage.
+// filters is nil for the rate limits of a mapping, of a filter or of its configuration for a
+// route, which have no stage.
 func (r *reader) rateLimits(list node, filters []filter) (limits []*parsedLimit) {
 	own := filters == nil
 	if list.exists() && len(list.items()) == 0 && (list.isMapping() || list.text() != "") {

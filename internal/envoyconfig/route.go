@@ -208,7 +208,7 @@ func newCookieTests(list []*routepb.CookieMatcher) (tests []cookieTest, err erro
 	return tests, nil
 }
 
-// matches reports whether the first cookie of that name is as wished.
+// matches reports whether the first cookie of that name passes the test or, inverted, does not.
 func (c *cookieTest) matches(t *Request) bool {
 	for i := range t.Headers {
 		if t.Headers[i].Name != "cookie" {

@@ -1,5 +1,5 @@
 // Package secrets has secrets that change while the program runs: the text of a file, or
-// what a command prints. They are read anew again and again, because mounted Secrets are
+// what a command prints. They are read again at an interval, because mounted Secrets are
 // replaced in ways that not every file system reports.
 //
 // What was read last and was good stays in use until the next good text. The package does
@@ -21,7 +21,7 @@ type Options struct {
 	Setting string
 	// Read returns the secret. Its errors hold nothing of it.
 	Read func(context.Context) (string, error)
-	// Every is the time between two readings.
+	// Every is the interval between two readings.
 	Every time.Duration
 	// Rest is the least time between two readings that Renew asks for.
 	Rest time.Duration
@@ -57,7 +57,7 @@ func Open(ctx context.Context, o Options) (*Secret, error) {
 	return s, nil
 }
 
-// Start has the secret read again and again until Close.
+// Start has the secret read every Options.Every until Close.
 func (s *Secret) Start() { s.running.Go(s.follow) }
 
 // Close ends what runs. Text remains, and Renew does nothing.
@@ -122,27 +122,27 @@ func (s *Secret) begin() <-chan struct{} {
 	}
 	if s.reading == nil {
 		s.reading = make(chan struct{})
-		s.running.Go(s.renew)
+		s.running.Go(s.read)
 	}
 	return s.reading
 }
 
-// renew reads the secret, and uses it if it is good.
-func (s *Secret) renew() {
+// read reads the secret, and uses it if it is good.
+func (s *Secret) read() {
 	text, err := s.opts.Read(s.ctx)
 	if err == nil && text != s.Text() && s.opts.Check != nil {
 		err = s.opts.Check(text)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	close(s.reading)
+	close(s.reading) // Text still waits for the lock
 	s.reading = nil
 	if s.ctx.Err() == nil {
 		s.use(text, err)
 	}
 }
 
-// use takes what was read, and logs what is new.
+// use takes the text that was read, or the error, and logs what is new.
 func (s *Secret) use(text string, err error) {
 	log := s.opts.Logger.With("setting", s.opts.Setting)
 	switch before := s.problem; {

@@ -37,7 +37,7 @@ type engine struct {
 	decisions []limiter.Decision
 	after     []limiter.State
 	places    []place
-	owners    []int // of hits: their clients
+	owners    []int // for each hit, the first hit on the same counter, which has its client
 	// The hit that denied the last request, nil if it was admitted.
 	denier *hit
 	by     *counters
@@ -48,7 +48,7 @@ type later struct {
 	at    int64
 	order uint64
 	hit   hit
-	real  bool // what it gives back was taken; else it was only taken by who is followed as if it was never denied
+	real  bool // what it gives back was taken; else the hit was denied, and only demand has taken it
 }
 
 type lateHeap []later
@@ -210,7 +210,7 @@ func (e *engine) count(b *batch, h *hit, c *counters, at place, over, denies boo
 		e.denier, e.by = h, c
 	}
 	c.worst.add(h.hash, b.key(h))
-	if at.mark(denied) {
+	if at.mark(markDenied) {
 		c.clients++
 	}
 }

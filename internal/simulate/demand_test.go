@@ -222,7 +222,7 @@ func TestMemory(t *testing.T) {
 		}
 		bytes := 0
 		for _, p := range c.parts {
-			bytes += cap(p.cells)*10 + cap(p.peaks)*2 + cap(p.alone)*5
+			bytes += cap(p.cells)*10 + cap(p.peaks)*2 + cap(p.hulls)*5
 		}
 		if each := float64(bytes) / clients; each > test.most {
 			t.Errorf("%+v: %.1f bytes a client", test, each)

@@ -23,7 +23,7 @@ var page = template.Must(template.New("report").Funcs(template.FuncMap{
 			return fmt.Sprint(n)
 		}
 	},
-	"share":      of,
+	"share":      shareTitle,
 	"difference": func(title string, d Difference) titled { return titled{title, d} },
 }).Parse(reportHTML))
 

@@ -14,8 +14,8 @@ import (
 	"weir/internal/accesslog"
 )
 
-// Lines may be in the wrong order by a minute: what is decided was read a minute of the log
-// ago, but no more than maxWaiting requests wait.
+// Lines may be in the wrong order by a minute: a request is decided once lines a minute later
+// have been read, or when more than maxWaiting requests wait.
 const (
 	disorder   = minute
 	maxWaiting = 500_000
@@ -114,7 +114,7 @@ func firstTime(name string, opts *Options) (int64, error) {
 	defer func() { _ = log.Close() }()
 	b, err := log.Next(make([]byte, 0, accesslog.BlockSize))
 	if err != nil {
-		return math.MinInt64, nil // it is said when the log is read
+		return math.MinInt64, nil // reading the log returns the error again
 	}
 	parser, record := accesslog.NewParser(opts.Format, opts.Mapping), accesslog.Record{}
 	for line := range bytes.Lines(b.Data) {
@@ -125,8 +125,9 @@ func firstTime(name string, opts *Options) (int64, error) {
 	return math.MinInt64, nil
 }
 
-// read calls do with each request, in the order of their times, until ctx ends.
-func (r *reader) read(ctx context.Context, do func(b *batch, ev *event), done func(b *batch), report *Report) error {
+// read calls took with each batch that was read, and do with each request, in the order of
+// their times, until ctx ends.
+func (r *reader) read(ctx context.Context, do func(b *batch, ev *event), took func(b *batch), report *Report) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer r.group.Wait()
 	defer cancel()
@@ -165,7 +166,7 @@ func (r *reader) read(ctx context.Context, do func(b *batch, ev *event), done fu
 			continue
 		}
 		s.take(b)
-		done(b)
+		took(b)
 		if len(b.events) > 0 {
 			r.number++
 			b.number = r.number
@@ -190,7 +191,8 @@ func (r *reader) earliest() (first *source) {
 	return first
 }
 
-// release yields what no line that is still to come can be before.
+// release yields the requests that no line still to come can precede. The next is of s, nil
+// at the end.
 func (r *reader) release(s *source, do func(b *batch, ev *event)) {
 	until := int64(math.MaxInt64)
 	if s != nil && s.seen >= math.MinInt64+disorder {

@@ -5,13 +5,14 @@
 //	batch.go     batch: the hits of a block of lines in few bytes
 //	merge.go     reader: blocks of all logs -> requests in the order of their times
 //	decide.go    engine: requests -> decisions, by limiter.Count
-//	table.go     table: the counters of a limit, in 10 bytes a client
+//	table.go     table: the counters of a limit, in 10 bytes a client, 12 or 17 with demand
 //	demand.go    demand: the amount that each client needs
 //	worst.go     the clients that are denied most, and the worst minute
 //	simulate.go  Run: all of that
 //	report.go    Report, as text in text.go and as HTML in html.go
 //
-// It decides nothing itself, and reads no line: accesslog does. It knows no server and no store.
+// accesslog reads the lines, and limiter.Count decides: this package does neither, and knows
+// no server and no store.
 package simulate
 
 import (
@@ -39,7 +40,7 @@ type Options struct {
 	Old     *descriptors.Tree // nil: nothing is compared
 	Plan    plan.Options      // of the server
 	Suggest bool              // amounts
-	Denied  io.Writer         // takes a line for each request that is denied; nil: nobody wants them
+	Denied  io.Writer         // takes a line for each request that is denied; nil: none is written
 	Workers int               // 0: as many as there are processors
 	// Progress, if it is not nil, is called now and then.
 	Progress func(Progress)
@@ -48,11 +49,11 @@ type Options struct {
 // Progress is how far a run has come.
 type Progress struct {
 	Lines      int64
-	Read, Size int64 // bytes of the files; Size is 0 if nobody knows
+	Read, Size int64 // bytes of the files; Size is 0 if it is not known
 	Elapsed    time.Duration
 }
 
-// Remaining returns how long it will take at the pace so far, 0 if nobody knows.
+// Remaining returns how long it will take at the pace so far, 0 if it is not known.
 func (p Progress) Remaining() time.Duration {
 	if p.Read == 0 || p.Size < p.Read {
 		return 0
@@ -118,7 +119,7 @@ func (r *run) nothing() error {
 	return fmt.Errorf("%s", b.String())
 }
 
-// took counts the lines of a batch.
+// took counts the lines of a batch that was read, before its requests are decided.
 func (r *run) took(b *batch) {
 	p := r.report
 	p.Lines += b.lines
@@ -229,7 +230,7 @@ func (d *difference) add(b *batch, e *engine) {
 	d.requests++
 	d.worst.add(e.denier.hash, b.key(e.denier))
 	t := e.by.table
-	if t.find(fingerprint(e.denier.hash)).mark(changed) {
+	if t.find(fingerprint(e.denier.hash)).mark(markChanged) {
 		d.clients++
 	}
 }

@@ -28,7 +28,7 @@ type part struct {
 	n     int
 	// Of the same clients, nil unless amounts are suggested.
 	peaks []uint16
-	alone []word // client.hull, nil unless the limit is a token bucket
+	hulls []word // client.hull, nil unless the limit is a token bucket
 }
 
 // cell is a client: its fingerprint without that of the part, 0 if the cell is free, and its
@@ -50,11 +50,11 @@ func wordOf(b uint64) word {
 const (
 	stateBits = 37
 
-	isLarge = 1 << stateBits // the rest is a number in the pool
-	denied  = 2 << stateBits // at least one request was
-	changed = 4 << stateBits // at least one was decided in another way than by the old rules
+	isLarge     = 1 << stateBits // the rest is a number in the pool
+	markDenied  = 2 << stateBits // at least one request was denied
+	markChanged = 4 << stateBits // at least one was decided in another way than by the other rules
 
-	code = isLarge - 1
+	codeMask = isLarge - 1 // the rest
 )
 
 // client is what is known of a client.
@@ -63,18 +63,18 @@ type client struct {
 	apart
 }
 
-// apart is what would be known of a client that is never denied, see demand. Without
-// one it is not used.
+// apart is what would be known of the client if it was never denied, see demand. It is
+// not used without a demand.
 type apart struct {
 	alone limiter.State // of windows and of what is in flight
 	hull  hull          // of a token bucket
 	peak  uint64        // the amount that the client needs
 }
 
-// large is a client that has no room in a cell.
+// large is a client whose state has no room in a cell, or whose apart has none in the part.
 type large struct {
 	state limiter.State
-	apart *apart // nil if it has room in the part, or is not used
+	apart *apart // nil if it is in the part, or not used
 }
 
 const (
@@ -100,7 +100,7 @@ func newTable(l *limiter.Limit, suggest bool) *table {
 	return t
 }
 
-// place is where a client is in a table, until the part has one more.
+// place is where a client is in a table. It is valid until a client is added to the part.
 type place struct {
 	part *part
 	cell int
@@ -134,7 +134,7 @@ func (t *table) find(fp uint64) place {
 	return place{p, i}
 }
 
-// again returns the place of a client that was at a place when another came.
+// again returns the place of a client that was at a place before others were added.
 func (t *table) again(at place, fp uint64) place {
 	if at.part.cells[at.cell].fingerprint == wordOf(fp) {
 		return at
@@ -161,7 +161,7 @@ func (t *table) newPart(cells int) *part {
 	if t.demand != nil {
 		p.peaks = make([]uint16, cells)
 		if t.limit.Algorithm == limiter.TokenBucket {
-			p.alone = make([]word, cells)
+			p.hulls = make([]word, cells)
 		}
 	}
 	return p
@@ -180,8 +180,8 @@ func (t *table) grow(p *part) {
 		if p.peaks != nil {
 			grown.peaks[j] = p.peaks[i]
 		}
-		if p.alone != nil {
-			grown.alone[j] = p.alone[i]
+		if p.hulls != nil {
+			grown.hulls[j] = p.hulls[i]
 		}
 	}
 	grown.n = p.n
@@ -209,22 +209,22 @@ func (t *table) get(at place) client { return t.read(at, &t.codec) }
 func (t *table) read(at place, by *codec) (c client) {
 	b := at.part.cells[at.cell].state.bits()
 	if b&isLarge != 0 {
-		l := t.large.at(b & code)
+		l := t.large.at(b & codeMask)
 		c.state = l.state
 		if l.apart != nil {
 			c.apart = *l.apart
 			return c
 		}
 	} else {
-		c.state = by.decode(b & code)
+		c.state = by.decode(b & codeMask)
 	}
 	if t.demand == nil {
 		return c
 	}
 	c.peak = uint64(at.part.peaks[at.cell])
-	if at.part.alone == nil {
+	if at.part.hulls == nil {
 		c.alone = c.state
-	} else if s := by.decode(at.part.alone[at.cell].bits()); !unused(s) {
+	} else if s := by.decode(at.part.hulls[at.cell].bits()); !unused(s) {
 		c.hull = hull{sum: float64(s.Used), points: []point{{at: s.At}}}
 	}
 	return c
@@ -242,13 +242,13 @@ func (t *table) put(at place, c *client, now int64) {
 func (t *table) write(at place, c *client) {
 	w := &at.part.cells[at.cell].state
 	old := w.bits()
-	apart := t.demand != nil && !t.writeApart(at, c)
+	outside := t.demand != nil && !t.writeApart(at, c) // of the part
 	state, small := t.codec.encode(c.state)
-	switch small = small && !apart; {
+	switch small = small && !outside; {
 	case small && old&isLarge != 0:
-		t.large.free(old & code)
+		t.large.free(old & codeMask)
 	case !small && old&isLarge != 0:
-		state = old & code
+		state = old & codeMask
 	case !small:
 		state = t.large.add(large{})
 	}
@@ -256,7 +256,7 @@ func (t *table) write(at place, c *client) {
 		l := t.large.at(state)
 		l.state = c.state
 		switch {
-		case !apart:
+		case !outside:
 			l.apart = nil
 		case l.apart == nil:
 			l.apart = new(c.apart)
@@ -265,7 +265,7 @@ func (t *table) write(at place, c *client) {
 		}
 		state |= isLarge
 	}
-	*w = wordOf(state | old&(denied|changed))
+	*w = wordOf(state | old&(markDenied|markChanged))
 }
 
 // writeApart reports whether the part has room for what would be if the client was never
@@ -274,10 +274,10 @@ func (t *table) writeApart(at place, c *client) bool {
 	if c.peak > math.MaxUint16 {
 		return false
 	}
-	if at.part.alone == nil && c.alone != c.state && !(unused(c.alone) && unused(c.state)) {
+	if at.part.hulls == nil && c.alone != c.state && !(unused(c.alone) && unused(c.state)) {
 		return false
 	}
-	if at.part.alone != nil {
+	if at.part.hulls != nil {
 		var s limiter.State
 		if h := &c.hull; len(h.points) == 1 && h.sum <= math.MaxUint16 { // costs are whole
 			s = limiter.State{At: h.points[0].at, Used: int64(h.sum)}
@@ -288,16 +288,17 @@ func (t *table) writeApart(at place, c *client) bool {
 		if !fits {
 			return false
 		}
-		at.part.alone[at.cell] = wordOf(hull)
+		at.part.hulls[at.cell] = wordOf(hull)
 	}
 	at.part.peaks[at.cell] = uint16(c.peak)
 	return true
 }
 
-// sweep forgets what no longer counts, and lets times begin half their range before one.
-func (t *table) sweep(now, at int64) {
+// sweep forgets what no longer counts, and sets the base of the codec to half the range of
+// its times before the latest one.
+func (t *table) sweep(now, latest int64) {
 	from := t.codec
-	t.codec.base = at - t.codec.unit<<(t.codec.at-1)
+	t.codec.base = latest - t.codec.unit<<(t.codec.at-1)
 	t.each(func(at place) {
 		c := t.read(at, &from)
 		if t.limit.Expiry(c.state) <= now {
@@ -331,7 +332,7 @@ func codecOf(l *limiter.Limit) codec {
 	}
 }
 
-// outgrown reports whether the time of a state is too far from base.
+// outgrown reports whether the time of a state is too far after base. The first time is base.
 func (c *codec) outgrown(at int64) bool {
 	if !c.begun {
 		c.base, c.begun = at, true

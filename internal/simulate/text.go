@@ -132,7 +132,7 @@ func (r *Report) writeAmounts(w io.Writer) {
 			head = true
 			fmt.Fprint(t, "\namounts at which clients would be denied at least once\nRULE\tLIMIT")
 			for _, s := range shares {
-				fmt.Fprintf(t, "\t%s", of(s))
+				fmt.Fprintf(t, "\t%s", shareTitle(s))
 			}
 			fmt.Fprintln(t)
 		}
@@ -145,7 +145,7 @@ func (r *Report) writeAmounts(w io.Writer) {
 	_ = t.Flush() // w keeps its error
 }
 
-func of(share float64) string {
+func shareTitle(share float64) string {
 	if share == 0 {
 		return "NONE"
 	}
@@ -174,7 +174,7 @@ func number[T int | int64 | uint64](n T) string {
 	return s
 }
 
-// percent writes a share with two digits that count, or to a tenth of a percent.
+// percent writes a share to a tenth of a percent, or below 1 % with two significant digits.
 func percent(share float64) string {
 	p := share * 100
 	digits := 1

@@ -52,8 +52,7 @@ func (w *worst) least() (least int) {
 	return least
 }
 
-// top returns the clients with the most denials, n at most, of those of which it is known that they
-// were denied at all.
+// top returns the clients with the most denials, n at most. Each was denied at least once.
 func (w *worst) top(n int) []offender {
 	list := slices.Clone(w.list)
 	slices.SortFunc(list, func(a, b offender) int {
@@ -70,7 +69,7 @@ type series struct {
 	minute int64 // the current one
 	now    count // in it
 	worst  count // of all minutes
-	at     int64 // the worst minute
+	at     int64 // the minute of worst
 }
 
 // count is of the hits of some time.

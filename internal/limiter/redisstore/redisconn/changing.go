@@ -21,7 +21,8 @@ type target struct {
 	login
 }
 
-// changing is the newest target and the one before, of which a server may know either.
+// changing is the newest target and the last one before it that a server accepted. A server
+// may know either.
 //
 // go-redis' own providers of credentials are not used: with them, the first refusal fails
 // the call. But a password is replaced in Redis and here at different times, and on the
@@ -31,19 +32,19 @@ type target struct {
 // newest password, each before its next call, so that a token may expire.
 type changing struct {
 	latest func() Options
-	again  func(context.Context) // has it read anew
+	renew  func(context.Context) // has it read anew
 	wait   time.Duration         // how long to try to log in
 
 	mu       sync.Mutex
 	newest   target
-	before   *target // nil: none
+	before   *target // the last target that was accepted, or else the one before newest; nil: none
 	accepted bool    // a server has accepted the newest
 }
 
 // newChanging returns what begins with a target. A call waits for timeout.
 func newChanging(o *Options, timeout time.Duration, first target) *changing {
 	// A call must learn of the refusal, rather than that it has waited too long.
-	return &changing{latest: o.Latest, again: o.Renew, wait: timeout * 3 / 4, newest: first}
+	return &changing{latest: o.Latest, renew: o.Renew, wait: timeout * 3 / 4, newest: first}
 }
 
 // set notes what the target is now.
@@ -54,7 +55,7 @@ func (c *changing) set(now target) {
 		return
 	}
 	if before := c.newest; c.accepted || c.before == nil {
-		c.before = &before // else the one before that is the last that was good
+		c.before = &before // else it stays: no server has accepted the newest
 	}
 	if *c.before == now {
 		c.before = nil
@@ -101,7 +102,7 @@ func (c *changing) isNew() bool {
 	return !c.accepted && c.before != nil
 }
 
-// passwords returns those of a dialer that changes.
+// passwords returns those that the dialer tries, none if they do not change.
 func (d *dialer) passwords() (list []string) {
 	if d.changing == nil {
 		return nil
@@ -125,30 +126,30 @@ const (
 // enter returns a connection that is logged in, or one that fails with the reason.
 func (d *dialer) enter(ctx context.Context, addr string) net.Conn {
 	end := time.Now().Add(d.changing.wait)
-	for rest := firstPause; ; rest = min(2*rest, lastPause) {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		c, err := d.tryTargets(ctx, addr)
 		if err == nil {
 			d.keep(c)
 			return c
 		}
-		if !errors.As(err, new(LoginError)) || time.Now().Add(rest).After(end) {
+		if !errors.As(err, new(LoginError)) || time.Now().Add(pause).After(end) {
 			return newFailedConn(err)
 		}
 		select {
 		case <-ctx.Done():
 			return newFailedConn(err)
-		case <-time.After(rest):
+		case <-time.After(pause):
 		}
-		d.look(ctx, end)
+		d.reread(ctx, end)
 	}
 }
 
-// look has the target read anew, until end.
-func (d *dialer) look(ctx context.Context, end time.Time) {
+// reread has the target read anew, and takes it. It waits until end at the latest.
+func (d *dialer) reread(ctx context.Context, end time.Time) {
 	ctx, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
-	d.changing.again(ctx)
-	d.renew(d.changing.latest())
+	d.changing.renew(ctx)
+	d.update(d.changing.latest())
 }
 
 // tryTargets makes a connection to addr, or to where a target leads, for the first target
@@ -167,7 +168,8 @@ func (d *dialer) tryTargets(ctx context.Context, addr string) (*conn, error) {
 	return nil, first
 }
 
-// open makes a connection for a target.
+// open makes a connection for a target, logs it in, and notes that its server accepts the
+// target.
 func (d *dialer) open(ctx context.Context, addr string, t target) (*conn, error) {
 	if t.addr != "" {
 		addr = t.addr
@@ -177,7 +179,7 @@ func (d *dialer) open(ctx context.Context, addr string, t target) (*conn, error)
 		return nil, err
 	}
 	if err := logIn(ctx, c.Conn, t.login); err != nil {
-		_ = c.Conn.Close() // nobody has it
+		_ = c.Conn.Close() // it is not in use yet
 		return nil, err
 	}
 	c.as = t
@@ -185,11 +187,11 @@ func (d *dialer) open(ctx context.Context, addr string, t target) (*conn, error)
 	return c, nil
 }
 
-// renew takes the targets from new options, which are good.
-func (d *dialer) renew(o Options) {
+// update takes the targets from new options, which CheckChange has accepted.
+func (d *dialer) update(o Options) {
 	a, err := o.address()
 	if err != nil {
-		return // who changed them has checked it
+		return // not after CheckChange
 	}
 	user, sentinelUser, err := o.logins(a)
 	if err != nil {
@@ -205,26 +207,27 @@ func (d *dialer) renew(o Options) {
 	}
 }
 
-// follow looks for another target again and again until ctx ends.
+// follow looks for another target every followEvery until ctx ends, and has connections
+// replaced. It calls refused with each new reason why a server does not accept the target.
 func (c *Client) follow(ctx context.Context, refused func(error)) {
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
-	told := ""
+	reported := ""
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		c.dialer.renew(c.dialer.changing.latest())
+		c.dialer.update(c.dialer.changing.latest())
 		err := c.dialer.replace(ctx)
 		if s := c.dialer.sentinels; s != nil {
 			err = errors.Join(err, s.dialer.replace(ctx), c.dialer.arrive(ctx))
 		}
 		if err = c.Clean(err); err == nil || ctx.Err() != nil {
-			told = ""
-		} else if text := err.Error(); text != told && refused != nil {
-			told = text
+			reported = ""
+		} else if text := err.Error(); text != reported && refused != nil {
+			reported = text
 			refused(err)
 		}
 	}
@@ -244,8 +247,9 @@ func (d *dialer) arrive(ctx context.Context) error {
 
 var errRetired = errors.New("the password or the address has changed")
 
-// replace retires the connections that were made for a target before, where a server
-// accepts the newest. It finds out on connections of its own, and returns why others do not.
+// replace retires the connections that were made for another target than the newest, on each
+// server that accepts the newest. It tries that on a connection of its own, and returns why
+// the other servers refuse.
 func (d *dialer) replace(ctx context.Context) error {
 	now := d.changing.current()
 	old := func(c *conn) bool { return c.as != now }
@@ -286,7 +290,7 @@ func (d *dialer) retire(which func(*conn) bool) {
 	}
 }
 
-// LoginError is why Redis lets nobody in.
+// LoginError says why Redis refused a login.
 type LoginError struct {
 	// Cause is what Redis replied. It is not unwrapped: go-redis would take it for the
 	// reply to a command on a connection that is good.
@@ -303,8 +307,8 @@ func (r refusal) Error() string { return string(r) }
 // RedisError implements redis.Error.
 func (refusal) RedisError() {}
 
-// logIn tells the other side who we are, on a connection that nobody else uses yet. Without
-// a password it finds out whether one is needed.
+// logIn sends AUTH on a connection that nothing else uses yet. Without a password it sends
+// PING, to learn whether one is needed.
 func logIn(ctx context.Context, conn net.Conn, l login) error {
 	words := []string{"PING"}
 	if l.password != "" {

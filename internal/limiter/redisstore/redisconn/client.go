@@ -3,9 +3,10 @@
 // text, and makes a client of go-redis for it that sends each command once.
 //
 // address.go reads the text, options.go makes options of go-redis of it, dial.go
-// makes connections, changing.go logs them in where passwords change, framing.go bounds what a reply on one may claim, sentinels.go
-// finds the primary, and clean.go makes errors fit to be shown. The package knows no
-// counters, and logs nothing.
+// makes connections, changing.go logs them in where passwords change, patience.go says how
+// long to wait, framing.go bounds what a reply on one may claim, sentinels.go finds the
+// primary, and clean.go makes errors fit to be shown. The package knows no counters, and
+// logs nothing.
 package redisconn
 
 import (

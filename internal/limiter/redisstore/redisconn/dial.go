@@ -36,7 +36,8 @@ func newDialer(network string, config func() *tls.Config) *dialer {
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}
 
 // find returns where to connect to: to addr or, if sentinels know it, to the
-// primary. It breaks the connections to what is no longer that.
+// primary. It breaks the connections to what is no longer that, or after a change of
+// sentinels has them replaced after their calls.
 func (d *dialer) find(ctx context.Context, addr string) (string, error) {
 	if d.sentinels == nil {
 		return addr, nil

@@ -47,11 +47,11 @@ type Options struct {
 	// Latest, if not nil, returns these options with the URL, the users and the passwords
 	// as they are now. CheckChange must accept the change.
 	Latest func() Options
-	// Renew has what Latest returns read anew, because Redis let nobody in with it. It is
-	// needed with Latest, and ctx bounds how long it waits.
+	// Renew has what Latest returns read anew, because Redis refused it. It is needed with
+	// Latest, and ctx bounds how long it waits.
 	Renew func(ctx context.Context)
-	// Refused, if not nil, learns why a server does not accept what Latest returns, each
-	// reason once. Until it does, what was used before is.
+	// Refused, if not nil, is called with why a server does not accept what Latest returns,
+	// each reason once. Until it does, what was used before is.
 	Refused func(error)
 	// OpTimeout bounds one call. 0 means DefaultOpTimeout, less is an error.
 	OpTimeout time.Duration

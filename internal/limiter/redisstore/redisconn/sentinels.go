@@ -29,7 +29,7 @@ type sentinels struct {
 	configured []string              // their addresses
 	moved      bool                  // name or addresses have changed since a primary was found
 	others     []string              // whom those configured know of
-	trusted    *redis.SentinelClient // who told the primary last; nil: nobody
+	trusted    *redis.SentinelClient // that named the primary last; nil: none
 }
 
 const (
@@ -64,7 +64,7 @@ func (s *sentinels) move(name string, addrs []string) {
 }
 
 // hasMoved reports whether the primary just found is the first since the sentinels were
-// replaced.
+// replaced, and notes that it was found.
 func (s *sentinels) hasMoved() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +100,7 @@ func (s *sentinels) watch(look func(context.Context)) {
 	})
 }
 
-// primary returns the address of the primary. It asks the sentinel that told it
+// primary returns the address of the primary. It asks the sentinel that named it
 // last, so that two who disagree do not take turns; if that one fails, all at a
 // time, and believes the first.
 func (s *sentinels) primary(ctx context.Context) (string, error) {
@@ -127,7 +127,7 @@ func (s *sentinels) primary(ctx context.Context) (string, error) {
 	return addr, nil
 }
 
-// SentinelError says why the sentinels tell of no primary.
+// SentinelError says why the sentinels name no primary.
 type SentinelError struct {
 	// Cause is why they could not be asked, or nil if they answered. It is not
 	// unwrapped: go-redis would take what a sentinel replied for what the primary did.
