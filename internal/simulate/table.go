@@ -274,7 +274,7 @@ func (t *table) writeApart(at place, c *client) bool {
 	if c.peak > math.MaxUint16 {
 		return false
 	}
-	if at.part.hulls == nil && c.alone != c.state && !(unused(c.alone) && unused(c.state)) {
+	if at.part.hulls == nil && c.alone != c.state && (!unused(c.alone) || !unused(c.state)) {
 		return false
 	}
 	if at.part.hulls != nil {
