@@ -48,7 +48,7 @@ func TestChangesAndProblemsAreLoggedOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "secret")
 	write := func(text string) { t.Helper(); must(t, os.WriteFile(path, []byte(text), 0o600)) }
 	write("one\n")
-	const changed, bad, again = "a changed secret is in use", "a secret cannot be read anew, the one read before stays in use", "a secret can be read again"
+	const changed, bad, again = "a secret has changed", "a secret cannot be read anew, the one read before stays in use", "a secret can be read again"
 	synctest.Test(t, func(t *testing.T) {
 		log := new(testenv.Log)
 		s := follow(t, path, log)
