@@ -46,9 +46,9 @@ func TestSteerExceptions(t *testing.T) {
 	if id == nil {
 		t.Fatalf("no command removes it: %s", out)
 	}
-	o.weir(0, "except list", `1 exception, used on this server`, `deny .* 1 +ops +api user=alice\n`, `abuse, see chat\n`)
+	o.weir(0, "except list", `1 exception, uses on this server`, `deny .* 1 +ops +api user=alice\n`, `abuse, see chat\n`)
 	o.weir(0, "except list shop", `There are no exceptions`)
-	o.weir(0, "peek api user=alice", `exception \S+ deny until`)
+	o.weir(0, "peek api user=alice", `exception \S+ deny until`, `denies every request`, `3 per year +0 of 3 +- +denied `)
 	o.weir(0, id[1], `is removed`)
 	o.weir(1, id[1], `weir: the server at \S+ answers: `)
 	if code := o.request("alice"); code != http.StatusOK {
