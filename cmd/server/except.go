@@ -30,7 +30,7 @@ type exceptAdd struct {
 	Allow  bool          `xor:"effect" required:"" help:"Admit everything."`
 	Deny   bool          `xor:"effect" required:"" help:"Deny everything."`
 	Amount factor        `xor:"effect" required:"" placeholder:"10x" help:"Multiply the amounts of all limits, from 0.001x to 1000000x."`
-	For    time.Duration `required:"" placeholder:"2h" help:"How long it holds, such as 30m or 12h."`
+	For    time.Duration `required:"" placeholder:"2h" such:"30m or 24h" help:"How long it holds, such as 30m or 12h."`
 	Reason string        `required:"" placeholder:"TEXT" help:"Why, for others and for the audit log of the server."`
 	who
 	remote
