@@ -69,7 +69,7 @@ func (c exceptAdd) ask(ctx context.Context, server *adminclient.Client) (reply, 
 	answer, err := server.Add(ctx, adminapi.NewException{
 		Descriptor: d, Effect: c.effect(), Factor: float64(c.Amount), For: c.For.Seconds(), By: c.name(), Reason: c.Reason,
 	})
-	return reply{json: answer.JSON, at: answer.At, text: func(view admintext.View, w io.Writer) { view.Added(w, &answer.Value) }}, err
+	return reply{json: answer.JSON, at: answer.At, note: answer.Value.Note, text: func(view admintext.View, w io.Writer) { view.Added(w, &answer.Value) }}, err
 }
 
 func (c exceptAdd) effect() string {

@@ -65,6 +65,7 @@ type reply struct {
 	json []byte
 	at   time.Time // by the clock of the server
 	text func(view admintext.View, w io.Writer)
+	note string // for stderr, beside the text
 	code int
 }
 
@@ -83,6 +84,9 @@ func runRemote(ctx context.Context, command asked, stdout, stderr io.Writer) int
 		fmt.Fprintf(stderr, "weir: %v\n", r.advise(err))
 		return exitUsage
 	case r.Output != "json":
+		if answer.note != "" {
+			fmt.Fprintf(stderr, "note: %s\n", plaintext.Line(answer.note))
+		}
 		answer.text(admintext.View{Now: answer.at.Local(), Flags: r.again()}, stdout)
 	}
 	return answer.code

@@ -81,6 +81,8 @@ type Exception struct {
 	Reason  string    `json:"reason"` // as given by who added it
 	// Used is how many descriptors it was applied to on the servers that were asked.
 	Used uint64 `json:"used"`
+	// Note is of the answer of POST /exceptions alone: why it may not be what was meant.
+	Note string `json:"note,omitempty"`
 }
 
 // NewException is the body of POST /exceptions, whose answer is the Exception.
