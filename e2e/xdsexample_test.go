@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,6 +36,15 @@ func TestXDSExampleReadme(t *testing.T) {
 		},
 		waits: func(command string) bool { return strings.HasPrefix(command, "curl ") },
 	}.through(t, readme)
+
+	// The repaired rules are sent, although Weir has had them before.
+	testenv.Eventually(t, func() error {
+		page, err := fetch("http://" + weirProcess.debug + "/status")
+		if err == nil && strings.Contains(page.body, `"failed_at"`) {
+			err = errors.New("the last load still failed: " + page.body)
+		}
+		return err
+	})
 }
 
 // The index of the examples has all of them, and nothing else.
