@@ -114,9 +114,10 @@ func helm(t *testing.T, args ...string) *exec.Cmd {
 }
 
 // render returns the manifests that the chart makes of values, or what helm says is wrong.
-func render(t *testing.T, values string) (manifests string, err error) {
+// flags are more of `helm template`.
+func render(t *testing.T, values string, flags ...string) (manifests string, err error) {
 	t.Helper()
-	cmd := helm(t, "template", "edge", chart, "--namespace", "gateway", "--values", "-")
+	cmd := helm(t, append([]string{"template", "edge", chart, "--namespace", "gateway", "--values", "-"}, flags...)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(values), &stdout, &stderr
 	if err := cmd.Run(); err != nil {
@@ -208,6 +209,46 @@ func checkPorts(t *testing.T, s *corev1.Service) {
 	}
 }
 
+// TestChartOpensPortsToNamedClients renders NetworkPolicies with lists that are missing or
+// empty, which in a NetworkPolicy would admit everyone.
+func TestChartOpensPortsToNamedClients(t *testing.T) {
+	for _, test := range []struct {
+		values string
+		ports  []string
+	}{
+		{"networkPolicy: {enabled: true}", []string{"grpc", "http", "http-metrics"}},
+		{"networkPolicy: {enabled: true, clients: null}", []string{"http-metrics"}},
+		{"networkPolicy: {enabled: true, clients: []}", []string{"http-metrics"}},
+		{"networkPolicy: {enabled: true, prometheus: null}", []string{"grpc", "http"}},
+		{"networkPolicy: {enabled: true, prometheus: []}", []string{"grpc", "http"}},
+		{"networkPolicy: {enabled: true, operators: null}\ndebug: {service: true}\nadminToken: {secretName: a}", []string{"grpc", "http", "http-metrics"}},
+		{"networkPolicy: {enabled: true, clients: null, prometheus: null}", nil},
+	} {
+		t.Run(test.values, func(t *testing.T) {
+			t.Parallel()
+			// The schema refuses some of these.
+			manifests, err := render(t, test.values, "--skip-schema-validation", "--show-only", "templates/networkpolicy.yaml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			rendered := new(set)
+			rendered.add(decode(t, nil, []byte(manifests)))
+			var ports []string
+			for _, rule := range rendered.policies[0].Spec.Ingress {
+				if len(rule.From) == 0 {
+					t.Errorf("ports %v are open to everyone", rule.Ports)
+				}
+				for _, port := range rule.Ports {
+					ports = append(ports, port.Port.String())
+				}
+			}
+			if !slices.Equal(ports, test.ports) {
+				t.Errorf("the ports %v are open, want %v", ports, test.ports)
+			}
+		})
+	}
+}
+
 // TestChartGoesToWeir follows values to what Weir is started with.
 func TestChartGoesToWeir(t *testing.T) {
 	manifests, err := render(t, everything)
@@ -269,6 +310,7 @@ func TestChartRefuses(t *testing.T) {
 		"rules: {files: {api.json: {}}}":                       "at '/rules/files': additional properties 'api.json' not allowed",
 		"podDisruptionBudget: {maxUnavailable: 0}":             "at '/podDisruptionBudget/maxUnavailable'",
 		"networkPolicy: {clients: []}":                         "at '/networkPolicy/clients': minItems: got 0, want 1",
+		"networkPolicy: {enabled: true, clients: null}":        "at '/networkPolicy': missing property 'clients'",
 		"networkPolicy: {prometheus: [{}]}":                    "at '/networkPolicy/prometheus/0': minProperties: got 0, want 1",
 		"serviceMonitor: {interval: often}":                    "at '/serviceMonitor/interval': 'often' does not match pattern",
 		"topologySpread: {topologyKeys: []}":                   "at '/topologySpread/topologyKeys': minItems: got 0, want 1",
