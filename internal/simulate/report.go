@@ -26,8 +26,10 @@ type Report struct {
 	// Refused are requests that a server would not decide, and Refusal is why, of the first.
 	Refused int64  `json:"refused"`
 	Refusal string `json:"refusal,omitempty"`
-	// Late lines came in the wrong order by more than is put right.
+	// Late lines came in the wrong order by more than is put right, and Ahead are those with a time that is
+	// after that of the lines around them by more than that. Notes show the first.
 	Late     int64         `json:"late"`
+	Ahead    int64         `json:"ahead"`
 	Requests uint64        `json:"requests"`
 	Denied   uint64        `json:"denied"`
 	Limits   []LimitReport `json:"limits"`
@@ -35,8 +37,34 @@ type Report struct {
 	Compared *Comparison `json:"compared,omitempty"`
 	Notes    []string    `json:"notes,omitempty"`
 
-	unreadable []string // logs
-	endless    int64    // lines without duration
+	useless     []*source // logs without a line that can be read
+	endless     int64     // lines without duration
+	late, ahead places
+}
+
+// places are where lines are.
+type places struct {
+	count int64
+	first []string
+}
+
+func (p *places) add(log string, lines []lineTime) {
+	p.count += int64(len(lines))
+	for _, l := range lines[:min(len(lines), maxShown-len(p.first))] {
+		p.first = append(p.first, fmt.Sprintf("%s:%d", plainName(log), l.line))
+	}
+}
+
+// note adds a note about lines, if there are any.
+func (p *places) note(r *Report, what string) {
+	if p.count == 0 {
+		return
+	}
+	list := strings.Join(p.first, ", ")
+	if p.count > int64(len(p.first)) {
+		list += ", ..."
+	}
+	r.note("%s lines %s: %s", number(p.count), what, list)
 }
 
 // WrongLine is a line that cannot be read.
@@ -159,6 +187,9 @@ func (r *run) finish() {
 	if r.old != nil {
 		p.Compared = &Comparison{DeniedBefore: r.old.denied, NowOnly: r.nowOnly.report(), BeforeOnly: r.wereOnly.report()}
 	}
+	p.Late, p.Ahead = p.late.count, p.ahead.count
+	p.late.note(p, "came too late to be put in order, and were decided when they came")
+	p.ahead.note(p, "have a time more than a minute after those of the lines around them, and were decided at those")
 	r.noteMissing()
 }
 

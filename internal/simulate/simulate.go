@@ -4,6 +4,7 @@
 //	worker.go    lines -> hits: as Envoy's configuration and the rules say, by package plan
 //	batch.go     batch: the hits of a block of lines in few bytes
 //	merge.go     reader: blocks of all logs -> requests in the order of their times
+//	order.go     clock: lines with a time that those around them do not have
 //	decide.go    engine: requests -> decisions, by limiter.Count
 //	table.go     table: the counters of a limit, in 10 bytes a client, 12 or 17 with demand
 //	demand.go    demand: the amount that each client needs
@@ -17,11 +18,11 @@ package simulate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"io"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"weir/internal/accesslog"
@@ -99,24 +100,20 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 	if r.printErr != nil {
 		return nil, r.printErr
 	}
-	if len(r.report.unreadable) > 0 || r.report.Lines == r.report.Unreadable {
-		return nil, r.nothing()
+	if err := r.report.nothing(); err != nil {
+		return nil, err
 	}
 	r.finish()
 	return r.report, nil
 }
 
-// nothing is the error of logs without a line that can be read.
-func (r *run) nothing() error {
-	if r.report.Lines == 0 {
-		return fmt.Errorf("%s: there is no line", strings.Join(r.opts.Logs, ", "))
+// nothing is the error of logs without a line that can be read, each of them.
+func (p *Report) nothing() error {
+	var list []error
+	for _, s := range p.useless {
+		list = append(list, s.useless())
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s: no line can be read", strings.Join(r.report.unreadable, ", "))
-	for _, w := range r.report.WrongLines {
-		fmt.Fprintf(&b, "\n%s", w)
-	}
-	return fmt.Errorf("%s", b.String())
+	return errors.Join(list...)
 }
 
 // took counts the lines of a batch that was read, before its requests are decided.
@@ -184,7 +181,7 @@ func (r *run) decide(b *batch, ev *event) {
 	at := ev.at
 	if at < r.clock {
 		at = r.clock
-		r.report.Late++
+		r.report.late.add(b.log, []lineTime{{line: ev.line}})
 	}
 	r.clock = at
 	p := r.report

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -261,24 +262,37 @@ func TestUnreadableLines(t *testing.T) {
 	}
 }
 
-// A log without a line that can be read is an error, that shows the first ones.
+// A log without a line that can be read is an error that says why, beside good ones too.
 func TestNothingToRead(t *testing.T) {
-	good := logFile(t, []byte(entry{time.Unix(1_700_000_000, 0).UTC(), "10.0.0.1", "", "/"}.json()))
-	empty, bad := logFile(t, nil), logFile(t, []byte("no\nlog\n"))
+	line := entry{time.Unix(1_700_000_000, 0).UTC(), "10.0.0.1", "", "/"}.json()
+	good, mixed := logFile(t, []byte(line)), logFile(t, []byte(strings.Repeat("?\n", 10)+line))
+	empty, blank, bad := logFile(t, nil), logFile(t, []byte("\n\r\n\n")), logFile(t, []byte("no\nlog\n"))
+	short := logFile(t, zipped(t, []byte(line))[:15])
+	broken := logFile(t, []byte("\x1f\x8bno gzip at all"))
 	for _, test := range []struct {
 		logs []string
-		want string
+		want []string
 	}{
-		{[]string{empty}, "there is no line"},
-		{[]string{bad}, "no line can be read\n" + bad + ":1: it has no known format: no"},
-		{[]string{good, bad}, bad + ": no line can be read"},
-		{[]string{good, empty}, ""},
-		{[]string{filepath.Join(t.TempDir(), "none")}, "no such file"},
+		{[]string{good}, nil},
+		{[]string{mixed, good}, nil},
+		{[]string{empty}, []string{empty + ": there is no line"}},
+		{[]string{bad}, []string{bad + ": no line can be read", bad + ":1: it has no known format: no", bad + ":2: it has no known format: log"}},
+		{[]string{good, bad}, []string{bad + ": no line can be read", bad + ":1: it has no known format: no", bad + ":2: it has no known format: log"}},
+		{[]string{good, empty}, []string{empty + ": there is no line"}},
+		{[]string{blank, good}, []string{blank + ": there is no line"}},
+		{[]string{short}, []string{short + ": unexpected EOF"}},
+		{[]string{good, broken}, []string{broken + ": gzip: invalid header"}},
+		{[]string{empty, good, broken}, []string{empty + ": there is no line", broken + ": gzip: invalid header"}},
+		{[]string{mixed, bad}, []string{bad + ": no line can be read", bad + ":1: it has no known format: no", bad + ":2: it has no known format: log"}},
 	} {
 		_, err := Run(t.Context(), Options{Logs: test.logs, Envoy: mustEnvoy(t, byAddress), Rules: mustRules(t, perAddress)})
-		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+		if (err == nil) != (test.want == nil) || err != nil && err.Error() != strings.Join(test.want, "\n") {
 			t.Errorf("%v: %v, want %q", test.logs, err, test.want)
 		}
+	}
+	_, err := Run(t.Context(), Options{Logs: []string{filepath.Join(t.TempDir(), "none")}, Envoy: mustEnvoy(t, byAddress), Rules: mustRules(t, perAddress)})
+	if !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
 	}
 }
 

@@ -49,9 +49,6 @@ func (r *Report) Summary() []string {
 	if r.Refused > 0 {
 		s = append(s, fmt.Sprintf("%s requests that a server would not decide, the first at %s", number(r.Refused), r.Refusal))
 	}
-	if r.Late > 0 {
-		s = append(s, fmt.Sprintf("%s lines came too late to be put in order, and were decided when they came", number(r.Late)))
-	}
 	return s
 }
 

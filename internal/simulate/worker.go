@@ -140,6 +140,7 @@ func (w *worker) line(b *batch, line []byte, number int64) {
 		b.reject(number, err, line)
 		return
 	}
+	b.read(r.At, number)
 	w.describe(r)
 	w.results = w.opts.Envoy.AppendDescriptors(w.results[:0], &w.request)
 	if len(w.results) == 0 {
