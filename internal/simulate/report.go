@@ -1,14 +1,17 @@
 package simulate
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"weir/internal/accesslog"
+	"weir/internal/descriptors"
 	"weir/internal/limiter"
 	"weir/internal/plaintext"
 )
@@ -160,11 +163,7 @@ const shownClients = 10
 func newReport(o *Options) *Report {
 	r := &Report{Limits: []LimitReport{}}
 	for _, n := range o.Envoy.Notes() {
-		text := n.Text
-		if n.LeftOut {
-			text += " (the rate limit is left out)"
-		}
-		r.note("%s: %s", n.Place, text)
+		r.note("%s", n)
 	}
 	return r
 }
@@ -191,6 +190,33 @@ func (r *run) finish() {
 	p.late.note(p, "came too late to be put in order, and were decided when they came")
 	p.ahead.note(p, "have a time more than a minute after those of the lines around them, and were decided at those")
 	r.noteMissing()
+	r.noteDomains("the rules", r.opts.Rules, func(w *worker) map[string]bool { return w.foreign })
+	if r.opts.Old != nil {
+		r.noteDomains("the old rules", r.opts.Old, func(w *worker) map[string]bool { return w.foreignOld })
+	}
+}
+
+// noteDomains says for which domains Envoy asks, and rules have nothing.
+func (r *run) noteDomains(which string, rules *descriptors.Tree, of func(*worker) map[string]bool) {
+	foreign := map[string]bool{}
+	for _, w := range r.reader.workers {
+		maps.Copy(foreign, of(w))
+	}
+	for _, domain := range slices.Sorted(maps.Keys(foreign)) {
+		r.report.note("Envoy asks for the domain %q, and %s have nothing for it; they are for %s", domain, which, domainList(rules.DomainNames()))
+	}
+}
+
+func domainList(names []string) string {
+	var list []string
+	for i, name := range names {
+		if i == maxShown {
+			list = append(list, "...")
+			break
+		}
+		list = append(list, fmt.Sprintf("%q", name))
+	}
+	return cmp.Or(strings.Join(list, ", "), "no domain")
 }
 
 // noteMissing says which parts of requests Envoy's configuration looks at, and no line has.

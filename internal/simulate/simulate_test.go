@@ -395,6 +395,44 @@ func TestMissingParts(t *testing.T) {
 	}
 }
 
+// Domains of Envoy for which there are no rules are named, and those of the rules.
+func TestForeignDomain(t *testing.T) {
+	shop := strings.Replace(byAddress, "api", "shop", 1)
+	options := Options{Logs: []string{requests(t, "10.0.0.1")}, Envoy: mustEnvoy(t, shop), Rules: mustRules(t, perAddress)}
+	want := []string{`Envoy asks for the domain "shop", and the rules have nothing for it; they are for "api"`}
+	if r := mustRun(t, options); !slices.Equal(r.Notes, want) || r.Idle != 1 {
+		t.Errorf("notes are %q, want %q", r.Notes, want)
+	}
+	options.Old, options.Envoy = mustRules(t, strings.Replace(perAddress, "api", "old", 1)), mustEnvoy(t, byAddress)
+	want = []string{`Envoy asks for the domain "api", and the old rules have nothing for it; they are for "old"`}
+	if r := mustRun(t, options); !slices.Equal(r.Notes, want) {
+		t.Errorf("notes are %q, want %q", r.Notes, want)
+	}
+}
+
+// What Envoy's configuration says and a replay leaves out is noted once.
+func TestNotesOfEnvoy(t *testing.T) {
+	config := mustEnvoy(t, byAddress+"  - actions: [{source_cluster: {}}]\n")
+	r := mustRun(t, Options{Logs: []string{requests(t, "10.0.0.1")}, Envoy: config, Rules: mustRules(t, perAddress)})
+	if len(r.Notes) != 1 || strings.Count(r.Notes[0], "left out") != 1 || !strings.HasPrefix(r.Notes[0], "envoy.yaml:6:") {
+		t.Errorf("notes are %q", r.Notes)
+	}
+}
+
+// JSON has names in lower case only.
+func TestNamesInJSON(t *testing.T) {
+	log := requests(t, "10.0.0.1", "10.0.0.1", "10.0.0.1")
+	rules := mustRules(t, perAddress)
+	r := mustRun(t, Options{Logs: []string{log}, Envoy: mustEnvoy(t, byAddress), Rules: rules, Old: rules, Suggest: true})
+	data, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if names := regexp.MustCompile(`"[^"]*[A-Z][^"]*":`).FindAll(data, -1); names != nil || !bytes.Contains(data, []byte(`"worst_minute":{"at":"2023-11-14T22:14:00Z","requests":3,"denied":1}`)) {
+		t.Errorf("%q in %s", names, data)
+	}
+}
+
 // An interruption ends a run, whatever is read.
 func TestInterruption(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

@@ -56,7 +56,7 @@ func columns(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0
 
 func (r *Report) writeLimits(w io.Writer) {
 	t := columns(w)
-	fmt.Fprintln(t, "RULE\tLIMIT\tREQUESTS\tDENIED\tCLIENTS\tDENIED ONCE\tWORST MINUTE (UTC)")
+	fmt.Fprintln(t, "RULE\tLIMIT\tREQUESTS\tDENIED\tCLIENTS\tCLIENTS DENIED\tWORST MINUTE (UTC)")
 	for i := range r.Limits {
 		l := &r.Limits[i]
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Rule, l.Title(), number(l.Requests), number(l.Denied), number(l.Clients), l.Once(), l.Worst())

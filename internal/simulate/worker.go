@@ -79,12 +79,15 @@ type worker struct {
 	ask     plan.Request
 	numbers map[*limiter.Limit]uint32
 	seen    [accesslog.Fields]bool // fields that some line has
+	// Domains of requests for which there are no rules, and no old ones.
+	foreign, foreignOld map[string]bool
 }
 
 func newWorker(s *shared) *worker {
 	return &worker{
 		shared: s, parser: accesslog.NewParser(s.opts.Format, s.opts.Mapping),
 		planner: plan.New(s.opts.Plan), numbers: map[*limiter.Limit]uint32{},
+		foreign: map[string]bool{}, foreignOld: map[string]bool{},
 	}
 }
 
@@ -255,6 +258,13 @@ func (w *worker) call(b *batch, rules *registry, results []envoyconfig.Result) e
 	}
 	if err := w.planner.Prepare(&w.plan, rules.tree, &w.ask); err != nil {
 		return err
+	}
+	if len(w.plan.Hits) == 0 && !rules.tree.HasDomain(w.ask.Domain) {
+		if rules == w.oldRules {
+			w.foreignOld[w.ask.Domain] = true
+		} else {
+			w.foreign[w.ask.Domain] = true
+		}
 	}
 	for i := range w.plan.Hits {
 		h := &w.plan.Hits[i]
