@@ -30,7 +30,7 @@ func TestSimulate(t *testing.T) {
 		{name: "bad lines", args: []string{"a.yaml", "access.log", "bad.log"}, code: 2, stderr: []string{"weir: bad.log: no line can be read\nbad.log:1: it has no known format: \\x1b[31mno\n"}},
 		{name: "fields", args: []string{"a.yaml", "own.log", "--fields=time=ts,header:x-user=who.name"}, stdout: []string{"1 requests from 2023-11-14 22:13:20", "user"}},
 		{name: "unknown field", args: []string{"a.yaml", "own.log", "--fields=tine=ts"}, code: 2, stderr: []string{`weir: --fields: unknown name "tine" in "tine=ts", did you mean "time"?`}},
-		{name: "compare", args: []string{"a.yaml", "access.log", "--compare=a.yaml"}, stdout: []string{"the old rules deny 1 requests\ndenied now, and not by the old rules: 0 requests of 0 clients\n"}},
+		{name: "compare", args: []string{"a.yaml", "access.log", "--compare=a.yaml"}, stdout: []string{"the old rules deny 1 requests\ndenied now, and not by the old rules: 0 requests\n"}},
 		{name: "other format", args: []string{"a.yaml", "access.log", "--format=nginx"}, code: 2, stderr: []string{"no line can be read"}},
 		{name: "unknown format", args: []string{"a.yaml", "access.log", "--format=apache"}, code: 2, stderr: []string{"--format must be one of"}},
 		{name: "no log", args: []string{"a.yaml", "none.log"}, code: 2, stderr: []string{"weir: open none.log: no such file"}},

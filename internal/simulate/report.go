@@ -147,10 +147,12 @@ type Comparison struct {
 	BeforeOnly   Difference `json:"denied_before_only"`
 }
 
-// Difference is what one of them denies and the other admits.
+// Difference is what one of them denies and the other admits. ClientsOnly are clients of whom the other denies
+// no request.
 type Difference struct {
 	Requests     uint64   `json:"requests"`
 	Clients      uint64   `json:"clients"`
+	ClientsOnly  uint64   `json:"clients_only"`
 	WorstClients []Client `json:"worst_clients,omitempty"`
 }
 
@@ -291,7 +293,7 @@ func (c *counters) amounts() (list []Amount) {
 }
 
 func (d *difference) report() Difference {
-	return Difference{Requests: d.requests, Clients: d.clients, WorstClients: clientsOf(&d.worst)}
+	return Difference{Requests: d.requests, Clients: d.clients, ClientsOnly: d.only, WorstClients: clientsOf(&d.worst)}
 }
 
 func clientsOf(w *worst) (list []Client) {

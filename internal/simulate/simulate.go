@@ -198,12 +198,19 @@ func (r *run) decide(b *batch, ev *event) {
 		return
 	}
 	hits = hits[ev.begin+ev.end:]
-	was := r.old.decide(b, hits[:ev.oldBegin], hits[ev.oldBegin:ev.oldBegin+ev.oldEnd], at, ev.duration)
+	oldBegins := hits[:ev.oldBegin]
+	was := r.old.decide(b, oldBegins, hits[ev.oldBegin:ev.oldBegin+ev.oldEnd], at, ev.duration)
 	switch {
 	case denied && !was:
-		r.nowOnly.add(b, &r.engine)
+		r.nowOnly.add(b, r.engine.denier)
 	case was && !denied:
-		r.wereOnly.add(b, r.old)
+		r.wereOnly.add(b, r.old.denier)
+	}
+	if was {
+		r.nowOnly.otherwise(begins)
+	}
+	if denied {
+		r.wereOnly.otherwise(oldBegins)
 	}
 }
 
@@ -219,15 +226,55 @@ func (r *run) print(b *batch, ev *event) {
 // difference is what one set of rules denies and the other does not.
 type difference struct {
 	requests, clients uint64
+	only              uint64 // of clients, those of whom the other rules deny no request
+	of                map[clientOf]denials
 	worst             worst
 }
 
-// add counts a request that an engine has just denied.
-func (d *difference) add(b *batch, e *engine) {
+// clientOf is a client of a limit, by the hash of its key.
+type clientOf struct {
+	hash  uint64
+	limit uint32
+}
+
+// denials say which rules deny some request of a client.
+type denials uint8
+
+const (
+	differently denials = 1 << iota // these, one that the others admit
+	otherwise                       // the others
+)
+
+// add counts a request that was just denied, by a hit on a counter.
+func (d *difference) add(b *batch, denier *hit) {
 	d.requests++
-	d.worst.add(e.denier.hash, b.key(e.denier))
-	t := e.by.table
-	if t.find(fingerprint(e.denier.hash)).mark(markChanged) {
+	d.worst.add(denier.hash, b.key(denier))
+	if was := d.mark(denier, differently); was&differently == 0 {
 		d.clients++
+		if was == 0 {
+			d.only++
+		}
 	}
+}
+
+// otherwise notes the clients of a request that the other rules deny.
+func (d *difference) otherwise(hits []hit) {
+	for i := range hits {
+		if d.mark(&hits[i], otherwise) == differently {
+			d.only--
+		}
+	}
+}
+
+// mark adds to what is known of a client, and returns what was.
+func (d *difference) mark(h *hit, as denials) denials {
+	if d.of == nil {
+		d.of = map[clientOf]denials{}
+	}
+	c := clientOf{h.hash, h.limit}
+	was := d.of[c]
+	if was&as == 0 {
+		d.of[c] = was | as
+	}
+	return was
 }
