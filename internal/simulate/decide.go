@@ -206,7 +206,7 @@ func (e *engine) count(b *batch, h *hit, c *counters, at place, over, denies boo
 		e.denier, e.by = h, c
 	}
 	c.worst.add(h.hash, b.key(h))
-	if at.mark(markDenied) {
+	if at.deny() {
 		c.clients++
 	}
 }

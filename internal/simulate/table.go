@@ -105,12 +105,12 @@ type place struct {
 	cell int
 }
 
-// mark marks a client, and reports whether it was not marked so.
-func (at place) mark(as uint64) bool {
+// deny marks a client as denied, and reports whether it was not.
+func (at place) deny() bool {
 	w := &at.part.cells[at.cell].state
 	b := w.bits()
-	*w = wordOf(b | as)
-	return b&as == 0
+	*w = wordOf(b | markDenied)
+	return b&markDenied == 0
 }
 
 // find returns the place of a client, which is made if there is none.
