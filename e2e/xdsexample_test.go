@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,6 +42,15 @@ func TestXDSExampleReadme(t *testing.T) {
 	if err != nil || len(left) != 1 || readDocument(t, file) != original {
 		t.Errorf("the walk leaves %v (error: %v), want the rules as they were:\n%s", left, err, readDocument(t, file))
 	}
+
+	// The repaired rules are sent, although Weir has had them before.
+	testenv.Eventually(t, func() error {
+		page, err := fetch("http://" + weirProcess.debug + "/status")
+		if err == nil && strings.Contains(page.body, `"failed_at"`) {
+			err = errors.New("the last load still failed: " + page.body)
+		}
+		return err
+	})
 }
 
 // The index of the examples has all of them, and nothing else.

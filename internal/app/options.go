@@ -26,6 +26,7 @@ type Options struct {
 	// Reload makes the rules be loaded anew with each signal that it delivers.
 	Reload <-chan os.Signal
 	// Hurry ends the pause before the drain when it is closed. If it is closed
-	// before Run is told to leave, there is no pause.
+	// before the context of Run ends, there is no pause. It also ends commands that print
+	// secrets for New.
 	Hurry <-chan struct{}
 }

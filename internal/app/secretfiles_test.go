@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	collogsv1 "go.opentelemetry.io/proto/otlp/collector/logs/v1"
 	coltracev1 "go.opentelemetry.io/proto/otlp/collector/trace/v1"
@@ -102,7 +103,7 @@ func TestHeadersForTheControlPlaneChange(t *testing.T) {
 		"--xds-client-backoff-initial-interval=10ms", "--config-grpc-xds-server-connect-retry-interval=10ms")...)
 	testenv.Until(t, "the first arrives", func() bool { return s.has("", "swordfish") })
 	mount(t, dir, "token:swordfish-2")
-	f.wantLog("a changed secret is in use")
+	f.wantLog("a secret has changed")
 	plane.Stop()
 	plane.Start()
 	testenv.Until(t, "the second arrives", func() bool { return s.has("", "swordfish-2") })
@@ -134,6 +135,18 @@ func TestBadSecretsAtTheStart(t *testing.T) {
 		if err == nil || err.Error() != c.want {
 			t.Errorf("%s: got %v, want %s", name, err, c.want)
 		}
+	}
+}
+
+// TestHurryEndsTheCommandOfTheStart has Ctrl-C end a start: a terminal sends its signal to Weir,
+// but not to the process group of the command.
+func TestHurryEndsTheCommandOfTheStart(t *testing.T) {
+	o := options(t, io.Discard, "--config="+directory(t, limited(1)), "--redis-url=127.0.0.1:1", "--redis-auth-command=sleep 60")
+	hurry := make(chan struct{})
+	o.Hurry = hurry
+	time.AfterFunc(50*time.Millisecond, func() { close(hurry) })
+	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "the command was interrupted") {
+		t.Errorf("got %v, want that the command was interrupted", err)
 	}
 }
 

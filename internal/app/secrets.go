@@ -24,7 +24,16 @@ type changingSecrets struct {
 
 // openSecrets reads the secrets that the settings name.
 func (a *App) openSecrets() error {
-	x, err := readSecrets(a.opts.Settings, a.logger)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		select {
+		case <-a.opts.Hurry:
+			cancel() // the command of a secret may hang
+		case <-ctx.Done():
+		}
+	}()
+	x, err := readSecrets(ctx, a.opts.Settings, a.logger)
 	if err != nil {
 		return err
 	}
@@ -33,12 +42,12 @@ func (a *App) openSecrets() error {
 	return nil
 }
 
-// readSecrets reads the secrets of s, and follows them until they are closed.
-func readSecrets(s settings.Settings, logger *slog.Logger) (*changingSecrets, error) {
+// readSecrets reads the secrets of s, until ctx ends, and follows them until they are closed.
+func readSecrets(ctx context.Context, s settings.Settings, logger *slog.Logger) (*changingSecrets, error) {
 	x := &changingSecrets{start: s, sources: s.SecretSources()}
 	var errs []error
 	for _, source := range x.sources {
-		secret, err := secrets.Open(context.Background(), secrets.Options{
+		secret, err := secrets.Open(ctx, secrets.Options{
 			Setting: source.String(),
 			Read:    reader(source),
 			Every:   source.Every,

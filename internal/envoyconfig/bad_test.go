@@ -1,6 +1,7 @@
 package envoyconfig
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -47,6 +48,9 @@ func TestBadFiles(t *testing.T) {
 		{"no actions", limit("{}"), "", "f.yaml:3:5: rate_limits[0]: actions are needed"},
 		{"empty action", oneAction(""), "", "f.yaml:3:15: rate_limits[0].actions[0]: the action is empty"},
 		{"unknown action", oneAction("remoteaddress: {}"), "", `f.yaml:3:31: rate_limits[0].actions[0].remoteaddress: unknown field "remoteaddress"`},
+		{"path as an action", oneAction("path: {}"), "", `actions[0].path: unknown field "path"; Envoy has no such action, use request_headers with header_name ":path"`},
+		{"host as an action", oneAction("host: {}"), "", `actions[0].host: unknown field "host"; Envoy has no such action, use request_headers with header_name ":authority"`},
+		{"path within an action", oneAction("request_headers: {path: x}"), "", "unknown field \"path\"\n"},
 		{"two actions in one", oneAction("remote_address: {}, source_cluster: {}"), "", `f.yaml:3:52: rate_limits[0].actions[0].source_cluster: error parsing "source_cluster", oneof`},
 		{"unknown field of an action", oneAction("request_headers: {header_name: x, descriptor_key: key, skip: true}"), "", `rate_limits[0].actions[0].request_headers.skip: unknown field "skip"`},
 		{"no header", oneAction("request_headers: {descriptor_key: key}"), "", "rate_limits[0].actions[0]: header_name and descriptor_key are needed"},
@@ -80,7 +84,7 @@ func TestBadFiles(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := Load([]byte(tt.text), "f.yaml", Options{From: tt.from})
-			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.ContainsRune(err.Error(), '\x1b') {
+			if err == nil || !strings.Contains(err.Error()+"\n", tt.want) || strings.ContainsRune(err.Error(), '\x1b') {
 				t.Errorf("got %v\nwant %s", err, tt.want)
 			}
 		})
@@ -126,5 +130,66 @@ func TestNotes(t *testing.T) {
 			}
 			t.Errorf("got %+v, want %s", notes, tt.want)
 		})
+	}
+}
+
+// TestDocumentsThatAreLeftOut has files with several documents, not all of which are read.
+func TestDocumentsThatAreLeftOut(t *testing.T) {
+	const (
+		limits    = "rate_limits: [{actions: [{remote_address: {}}]}]"
+		small     = "{domain: d, " + limits + "}"
+		routes    = "virtual_hosts: [{domains: ['*'], " + limits + "}]"
+		patch     = "{apiVersion: v1, kind: EnvoyFilter, spec: {configPatches: [{applyTo: VIRTUAL_HOST, patch: {value: {" + limits + "}}}]}}"
+		unknown   = "hello: world"
+		unknownIs = "this document of no known kind is left out"
+	)
+	for _, tt := range []struct {
+		name      string
+		documents []string
+		want      []string // the notes
+	}{
+		{"beside a mapping", []string{
+			"static_resources: {}", unknown, small, routes, "configs: []", patch, "{apiVersion: v1, kind: Service}", "filter_chains: []", "null",
+		}, []string{
+			"f.yaml:1:1: this bootstrap is left out, because the file has a mapping",
+			"f.yaml:3:1: " + unknownIs,
+			"f.yaml:7:1: this route configuration and its rate limits are left out, because the file has a mapping",
+			"f.yaml:9:1: this dump of the admin port is left out, because the file has a mapping",
+			"f.yaml:11:1: this EnvoyFilter and its rate limits are left out, because the file has a mapping",
+			`f.yaml:13:1: this manifest of the kind "Service" is left out`,
+			"f.yaml:15:1: this listener is left out, because the file has a mapping",
+		}},
+		{"beside an EnvoyFilter", []string{patch, routes}, []string{
+			"f.yaml:3:1: this route configuration and its rate limits are left out, because the file has an EnvoyFilter",
+		}},
+		{"beside a bootstrap", []string{unknown, oneRoute("match: {prefix: /}")}, []string{"f.yaml:1:1: " + unknownIs}},
+		{"not asked for", []string{"name: near\n" + routes, "name: far\n" + routes, strings.Replace(oneRoute("match: {prefix: /}"), "route_config:", "rds: {route_config_name: near}\n                other:", 1)}, []string{
+			"f.yaml:4:1: this route configuration and its rate limits are left out, because no connection manager with a rate limit filter names it",
+		}},
+		{"beside routes", []string{routes, "[a: b, null, {" + routes + "}]", "routes: [{" + limits + "}]"}, []string{
+			"f.yaml:3:2: [0]: " + unknownIs,
+			"f.yaml:5:1: this document of no known kind and its rate limits are left out",
+		}},
+		{"later notes come later", []string{oneRoute("match: {prefix: /, runtime_fraction: {default_value: {numerator: 1}}}"), unknown}, []string{
+			"f.yaml:13:58: static_resources.listeners[0].filter_chains[0].filters[0].typed_config.route_config.virtual_hosts[0].routes[0].match.runtime_fraction: runtime_fraction is not read, the route takes all requests that match",
+			"f.yaml:16:1: " + unknownIs,
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var got []string
+			for _, n := range load(t, strings.Join(tt.documents, "\n---\n"), Options{Domain: "d"}).Notes() {
+				got = append(got, n.String())
+				if want := strings.Contains(n.Text, "its rate limits"); n.LeftOut != want {
+					t.Errorf("%s: left out is %v, want %v", n, n.LeftOut, want)
+				}
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
+			}
+		})
+	}
+	c := load(t, small+strings.Repeat("\n---\n"+unknown, 1000), Options{})
+	if n := len(c.Notes()); n != 101 || c.Notes()[100].Text != "from here on, 900 documents are left out" {
+		t.Errorf("%d notes, of which the last is %q", n, c.Notes()[n-1])
 	}
 }

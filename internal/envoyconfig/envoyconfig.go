@@ -23,6 +23,7 @@ import (
 	"strings"
 
 	"weir/internal/limiter"
+	"weir/internal/strictyaml"
 )
 
 // Options say what a file may leave open.
@@ -41,6 +42,8 @@ type Note struct {
 	Text  string
 	// LeftOut reports whether a rate limit is left out because of it.
 	LeftOut bool
+
+	at strictyaml.Position
 }
 
 // String is the note with its place.

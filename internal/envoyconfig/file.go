@@ -17,7 +17,9 @@ const MaxFileSize = strictyaml.MaxFileSize
 const (
 	// maxProblems bounds how many problems of a file are listed.
 	maxProblems = 100
-	maxNesting  = 1000 // of values in each other, whatever they are
+	// maxLeftOut bounds how many documents that are left out are listed.
+	maxLeftOut = 100
+	maxNesting = 1000 // of values in each other, whatever they are
 )
 
 // Load reads a file, YAML or JSON. name stands for it in places. The error holds all
@@ -25,16 +27,10 @@ const (
 func Load(data []byte, name string, o Options) (*Config, error) {
 	r := &reader{Decoder: strictyaml.Decoder{Reporter: strictyaml.Reporter{File: name}}, messageValues: maxValues}
 	var s sources
-	roots := r.ParseAll(data)
-	for i, root := range roots {
-		if r.refuse(root, 0) {
-			continue
+	for _, root := range r.ParseAll(data) {
+		if !r.refuse(root, 0) {
+			s.add(node{yaml: root})
 		}
-		top := node{yaml: root}
-		if len(roots) > 1 { // documents are told apart by their lines
-			top.step = strictyaml.Step{Index: i}
-		}
-		s.add(top)
 	}
 	var c *Config
 	if len(r.Problems) == 0 {
@@ -85,43 +81,97 @@ type sources struct {
 	patches   []node // manifests of EnvoyFilter
 	mappings  []node
 	bootstrap []node
-	otherwise []node // listeners of the bootstrap of a dump, if it has no others
-	unknown   node   // the last value of no known kind
+	otherwise []node          // listeners of the bootstrap of a dump, if it has no others
+	asked     map[string]bool // names of route configurations of managers with rate limit filters
+	documents []document      // of the file, in order
 }
 
-// add adds what is in a value, by its fields.
-func (s *sources) add(n node) {
-	for _, item := range n.items() { // as istioctl prints route configurations
-		s.add(item)
-	}
+// document is a document of the file, or an item of a list that is one.
+type document struct {
+	node
+	kind kind
+}
+
+// kind is what a document is.
+type kind string
+
+const (
+	aBootstrap    kind = "a bootstrap"
+	aDump         kind = "a dump of the admin port"
+	aListener     kind = "a listener"
+	aRouteConfig  kind = "a route configuration"
+	anEnvoyFilter kind = "an EnvoyFilter"
+	aMapping      kind = "a mapping"
+	aManifest     kind = "a manifest" // of another kind
+	aList         kind = "a list"
+	unknown       kind = ""
+)
+
+// kindOf returns what a document is, by its fields.
+func kindOf(n node) kind {
 	switch {
+	case len(listed(n)) > 0:
+		return aList
 	case n.get("kind").text() == "EnvoyFilter":
-		s.patches = append(s.patches, n)
+		return anEnvoyFilter
 	case n.get("apiVersion").exists() && n.get("kind").exists():
-		for _, item := range n.get("items").items() {
+		return aManifest
+	case n.get("static_resources").exists() || n.get("dynamic_resources").exists():
+		return aBootstrap
+	case n.get("configs").exists():
+		return aDump
+	case n.get("virtual_hosts").exists():
+		return aRouteConfig
+	case n.get("filter_chains").exists():
+		return aListener
+	case n.get("rate_limits").exists():
+		return aMapping
+	default:
+		return unknown
+	}
+}
+
+// listed returns the items of a list: one of YAML, of Kubernetes, or of a control plane.
+func listed(n node) []node {
+	switch {
+	case n.get("apiVersion").exists() && n.get("kind").exists():
+		return n.get("items").items()
+	case n.get("resources").exists():
+		return n.get("resources").items()
+	default:
+		return n.items() // as istioctl prints route configurations
+	}
+}
+
+// add adds what is in a document, or in the items of a list.
+func (s *sources) add(n node) {
+	d := document{n, kindOf(n)}
+	switch d.kind {
+	case aList:
+		for _, item := range listed(n) {
 			s.add(item)
 		}
-	case n.get("static_resources").exists() || n.get("dynamic_resources").exists():
+		return
+	case anEnvoyFilter:
+		s.patches = append(s.patches, n)
+	case aBootstrap:
 		s.bootstrap = append(s.bootstrap, n)
 		s.known = true
 		s.listeners = append(s.listeners, n.get("static_resources").get("listeners").items()...)
-	case n.get("configs").exists():
+	case aDump:
 		for _, dump := range n.get("configs").items() {
 			s.addDump(dump)
 		}
-	case n.get("resources").exists():
-		for _, resource := range n.get("resources").items() {
-			s.add(resource)
-		}
-	case n.get("virtual_hosts").exists():
+	case aRouteConfig:
 		s.routes = append(s.routes, n)
-	case n.get("filter_chains").exists():
+	case aListener:
 		s.known = true
 		s.listeners = append(s.listeners, n)
-	case n.get("rate_limits").exists():
+	case aMapping:
 		s.mappings = append(s.mappings, n)
-	default:
-		s.unknown = n
+	}
+	if n.exists() {
+		s.documents = append(s.documents, d)
 	}
 }
 
@@ -170,20 +220,66 @@ func (r *reader) choose(s *sources, o Options) *Config {
 	switch {
 	case len(s.mappings) > 0:
 		choices = r.mappings(s.mappings, o)
+		r.leaveOutOthers(s, aMapping)
 	case len(s.patches) > 0:
 		choices = r.patches(s.patches, o)
+		r.leaveOutOthers(s, anEnvoyFilter)
 	case s.known:
 		choices = r.listeners(s)
+		r.leaveOutOthers(s, aListener)
 		if len(choices) == 0 && len(r.Problems) == 0 {
 			r.problem(node{}, "no HTTP connection manager in the file has a rate limit filter (%s), so Envoy sends no descriptors", filterType)
 		}
 	case len(s.routes) > 0:
 		choices = r.routesAlone(s.routes, o)
+		r.leaveOutOthers(s, aRouteConfig)
 	default:
-		r.problem(s.unknown, "this is no configuration of Envoy: needed is a bootstrap (static_resources), a dump of the admin port (configs), "+
+		var last node
+		if n := len(s.documents); n > 0 {
+			last = s.documents[n-1].node
+		}
+		r.problem(last, "this is no configuration of Envoy: needed is a bootstrap (static_resources), a dump of the admin port (configs), "+
 			"a route configuration (virtual_hosts), an EnvoyFilter, or a mapping (domain and rate_limits)")
 	}
 	return r.take(choices, o.From)
+}
+
+// leaveOutOthers notes the documents that are not read beside those of a kind.
+func (r *reader) leaveOutOthers(s *sources, read kind) {
+	left, values := 0, 0
+	var next node // the first that is not listed
+	for _, d := range s.documents {
+		_, name, _ := strings.Cut(string(d.kind), " ")
+		what, why := "this "+name, ""
+		switch {
+		case d.kind == read:
+			continue
+		case d.kind == unknown:
+			what = "this document of no known kind"
+		case d.kind == aManifest:
+			what = fmt.Sprintf("this manifest of the kind %q", d.get("kind").text())
+		case read == aMapping || read == anEnvoyFilter:
+			why = fmt.Sprintf(", because the file has %s", read)
+		case read == aListener && d.kind == aRouteConfig && !s.asked[d.get("name").text()]:
+			why = ", because no connection manager with a rate limit filter names it"
+		default:
+			continue
+		}
+		if left++; left > maxLeftOut {
+			if left == maxLeftOut+1 {
+				next = d.node
+			}
+			continue
+		}
+		if mentionsRateLimits(d.yaml, &values) {
+			r.leaveOut(d.node, "%s and its rate limits are left out%s", what, why)
+		} else {
+			r.note(d.node, "%s is left out%s", what, why)
+		}
+	}
+	if left > maxLeftOut {
+		r.note(next, "from here on, %d documents are left out", left-maxLeftOut)
+	}
 }
 
 // take reads the choice of a name, or the only one.
@@ -250,6 +346,10 @@ func (r *reader) manager(choices []choice, listener, chain node, index int, n no
 	if len(filters) == 0 {
 		return choices
 	}
+	if s.asked == nil {
+		s.asked = map[string]bool{}
+	}
+	s.asked[n.get("rds").get("route_config_name").text()] = true
 	name := chain.get("name").text()
 	if name == "" {
 		name = fmt.Sprint(index)

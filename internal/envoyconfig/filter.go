@@ -10,12 +10,10 @@ import (
 
 // The types of messages that are looked at.
 const (
-	managerType     = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
-	filterType      = "envoy.extensions.filters.http.ratelimit.v3.RateLimit"
-	perRouteType    = "envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute"
-	filterConfig    = "envoy.config.route.v3.FilterConfig"
-	routeConfigType = "envoy.config.route.v3.RouteConfiguration"
-	listenerType    = "envoy.config.listener.v3.Listener"
+	managerType  = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
+	filterType   = "envoy.extensions.filters.http.ratelimit.v3.RateLimit"
+	perRouteType = "envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute"
+	filterConfig = "envoy.config.route.v3.FilterConfig"
 )
 
 // typed returns the type of an Any and its value, also of one in a TypedStruct.

@@ -32,8 +32,20 @@ func (r *reader) message(n node, m proto.Message) bool {
 		return true
 	}
 	at, text := w.locate(n, err)
-	r.problem(at, "%s", text)
+	r.problem(at, "%s%s", text, noAction(at))
 	return false
+}
+
+// pseudoHeaders are the parts of a request that are no actions, and the headers that have them.
+var pseudoHeaders = map[string]string{"path": ":path", "method": ":method", "scheme": ":scheme", "authority": ":authority", "host": ":authority"}
+
+// noAction returns a hint for a field that is taken for an action, "" for others.
+func noAction(n node) string {
+	name := pseudoHeaders[n.step.Field]
+	if name == "" || n.up == nil || n.up.up == nil || n.up.up.step.Field != "actions" {
+		return ""
+	}
+	return fmt.Sprintf("; Envoy has no such action, use request_headers with header_name %q", name)
 }
 
 const (

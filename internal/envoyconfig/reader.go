@@ -1,6 +1,7 @@
 package envoyconfig
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -48,15 +49,19 @@ func (r *reader) place(at node) string {
 
 // note notes something about a value, once.
 func (r *reader) note(at node, format string, args ...any) {
-	r.addNote(Note{Place: r.place(at), Text: fmt.Sprintf(format, args...)})
+	r.addNote(at, Note{Text: fmt.Sprintf(format, args...)})
 }
 
 // leaveOut notes that a rate limit is left out because of a value.
 func (r *reader) leaveOut(at node, format string, args ...any) {
-	r.addNote(Note{Place: r.place(at), Text: fmt.Sprintf(format, args...), LeftOut: true})
+	r.addNote(at, Note{Text: fmt.Sprintf(format, args...), LeftOut: true})
 }
 
-func (r *reader) addNote(n Note) {
+func (r *reader) addNote(at node, n Note) {
+	n.Place = r.place(at)
+	if at.exists() {
+		n.at = strictyaml.At(at.yaml)
+	}
 	if r.noted[n] {
 		return
 	}
@@ -240,5 +245,8 @@ func (r *reader) lookMatch(m *routeMatch) {
 
 // config returns what was read, without its virtual hosts.
 func (r *reader) config() *Config {
+	slices.SortStableFunc(r.notes, func(a, b Note) int {
+		return cmp.Or(cmp.Compare(a.at.Line, b.at.Line), cmp.Compare(a.at.Column, b.at.Column))
+	})
 	return &Config{notes: r.notes, headers: slices.Sorted(maps.Keys(r.headers)), needs: r.needs}
 }

@@ -58,16 +58,26 @@ const (
 )
 
 // Command runs a program, which is the first of the words, and returns what it prints,
-// without white space around it. There is no shell. Errors hold neither the words nor what
-// the program writes, also to its standard error: either may be secret.
+// without white space around it. There is no shell. If the program fails, or is killed because
+// it is too slow or ctx ends, the processes that it has started are killed, too. Errors hold
+// neither the words nor what the program writes, also to its standard error: either may be
+// secret.
 func Command(ctx context.Context, words []string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandTime)
 	defer cancel()
 	command := exec.CommandContext(ctx, words[0], words[1:]...) //nolint:gosec // the operator names it
 	command.WaitDelay = lastWords
+	setGroup(command)
+	command.Cancel = func() error {
+		killGroup(command)
+		return command.Process.Kill()
+	}
 	out := new(bounded)
 	command.Stdout = out
 	err := command.Run()
+	if err != nil && command.Process != nil {
+		killGroup(command) // the command may have ended before those that it has started
+	}
 	var exit *exec.ExitError
 	var unknown *exec.Error
 	var path *fs.PathError
@@ -80,6 +90,8 @@ func Command(ctx context.Context, words []string) (string, error) {
 		return text, nil
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return "", fmt.Errorf("the command does not end within %v", commandTime)
+	case ctx.Err() != nil:
+		return "", errors.New("the command was interrupted")
 	case errors.As(err, &exit):
 		return "", fmt.Errorf("the command fails: %v", exit.ProcessState)
 	case errors.As(err, &unknown):

@@ -153,7 +153,7 @@ func (s *Secret) use(text string, err error) {
 		return
 	case text != s.text:
 		s.text = text
-		log.Info("a changed secret is in use")
+		log.Info("a secret has changed")
 	case before != "":
 		log.Info("a secret can be read again")
 	}

@@ -3,11 +3,14 @@ package secrets
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,7 +48,7 @@ func TestChangesAndProblemsAreLoggedOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "secret")
 	write := func(text string) { t.Helper(); must(t, os.WriteFile(path, []byte(text), 0o600)) }
 	write("one\n")
-	const changed, bad, again = "a changed secret is in use", "a secret cannot be read anew, the one read before stays in use", "a secret can be read again"
+	const changed, bad, again = "a secret has changed", "a secret cannot be read anew, the one read before stays in use", "a secret can be read again"
 	synctest.Test(t, func(t *testing.T) {
 		log := new(testenv.Log)
 		s := follow(t, path, log)
@@ -180,6 +183,57 @@ func TestCommand(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	wantText(t, "takes long", "", "", "the command does not end within")(Command(ctx, []string{"sleep", "60"}))
+}
+
+// TestCommandLeavesNoProcess has a script start a process in the background. Each holds a pipe
+// open, which ends when none of them is left.
+func TestCommandLeavesNoProcess(t *testing.T) {
+	for name, c := range map[string]struct {
+		last   string // line of the script
+		limit  time.Duration
+		closes bool
+	}{
+		"timeout":          {"sleep 60", 2 * time.Second, false},
+		"close":            {"sleep 60", time.Minute, true},
+		"output held open": {"echo swordfish", time.Minute, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			script, path := filepath.Join(dir, "script"), filepath.Join(dir, "pipe")
+			must(t, os.WriteFile(script, fmt.Appendf(nil, "exec 3>%s\nsleep 60 &\necho begun >&3\n%s\n", path, c.last), 0o600))
+			must(t, syscall.Mkfifo(path, 0o600))
+			first, err := os.OpenFile(path, os.O_RDWR, 0) // so that the next does not wait
+			must(t, err)
+			pipe, err := os.Open(path)
+			must(t, err)
+			defer pipe.Close()
+			must(t, pipe.SetReadDeadline(time.Now().Add(30*time.Second)))
+
+			readings := 0
+			s, err := Open(t.Context(), Options{Every: time.Hour, Logger: slog.New(slog.DiscardHandler), Read: func(ctx context.Context) (string, error) {
+				if readings++; readings == 1 {
+					return "x", nil
+				}
+				ctx, cancel := context.WithTimeout(ctx, c.limit)
+				defer cancel()
+				return Command(ctx, []string{"sh", script})
+			}})
+			must(t, err)
+			defer s.Close()
+			reading := s.begin()
+			_, err = io.ReadFull(pipe, make([]byte, len("begun\n")))
+			must(t, err)
+			first.Close()
+			if c.closes {
+				s.Close()
+			}
+			<-reading
+			if _, err := io.ReadAll(pipe); err != nil {
+				t.Errorf("a process is left: %v", err)
+			}
+		})
+	}
 }
 
 // A connection may still be made while the server ends.

@@ -9,7 +9,7 @@ import (
 
 // counters are those of one limit, and what became of its hits.
 type counters struct {
-	rule    *descriptors.Rule // nil of a limit that requests bring along
+	rule    *descriptors.Rule
 	limit   *limiter.Limit
 	table   *table // nil until there is a hit
 	hits    uint64

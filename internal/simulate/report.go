@@ -55,7 +55,7 @@ func (w WrongLine) String() string {
 // LimitReport is about one limit. Of one in shadow mode, what is over counts as denied.
 type LimitReport struct {
 	Rule      string `json:"rule"`
-	Place     string `json:"place,omitempty"`
+	Place     string `json:"place"`
 	Name      string `json:"name,omitempty"`
 	Limit     string `json:"limit"` // such as 10 per minute
 	Algorithm string `json:"algorithm"`
@@ -173,7 +173,7 @@ func (r *run) noteMissing() {
 			headers[name] = headers[name] || s
 		}
 	}
-	needs := r.shared.needs
+	needs := r.reader.needs
 	for _, n := range []struct {
 		needed, seen bool
 		name         string
@@ -189,7 +189,7 @@ func (r *run) noteMissing() {
 			r.report.note("Envoy's configuration looks at the %s of requests, and no line has it (see --fields)", n.name)
 		}
 	}
-	for _, name := range r.shared.headers {
+	for _, name := range r.reader.headers {
 		if !headers[name] && name != "x-envoy-internal" {
 			r.report.note("Envoy's configuration looks at the header %q, and no line has it (see --fields)", name)
 		}
@@ -199,11 +199,8 @@ func (r *run) noteMissing() {
 // report returns what became of the hits on a limit.
 func (c *counters) report(suggest bool) LimitReport {
 	p := LimitReport{
-		Rule: ruleName(c), Name: plaintext.Line(c.limit.Name), Limit: c.limit.Rate(), Algorithm: c.limit.Algorithm.String(),
+		Rule: ruleName(c), Place: plaintext.Line(c.rule.Place()), Name: plaintext.Line(c.limit.Name), Limit: c.limit.Rate(), Algorithm: c.limit.Algorithm.String(),
 		Shadow: c.limit.Mode == limiter.Shadow, Requests: c.hits, Denied: c.denied, ClientsDenied: c.clients,
-	}
-	if c.rule != nil {
-		p.Place = plaintext.Line(c.rule.Place())
 	}
 	if c.table == nil {
 		return p
@@ -245,12 +242,7 @@ func clientsOf(w *worst) (list []Client) {
 }
 
 // ruleName is what a rule is called.
-func ruleName(c *counters) string {
-	if c.rule == nil {
-		return "limit of the request"
-	}
-	return plaintext.Line(c.rule.String())
-}
+func ruleName(c *counters) string { return plaintext.Line(c.rule.String()) }
 
 func plainName(name string) string { return plaintext.Line(name) }
 

@@ -72,7 +72,6 @@ type run struct {
 	shownAt  time.Time
 	clock    int64 // of the request decided last
 	garbage  int   // see collect
-	shared   *shared
 	nowOnly  difference
 	wereOnly difference
 	printErr error
@@ -82,16 +81,17 @@ type run struct {
 // can be read, or that of ctx.
 func Run(ctx context.Context, opts Options) (*Report, error) {
 	s := shared{opts: &opts, seed: maphash.MakeSeed(), rules: newRegistry(opts.Rules), headers: opts.Envoy.Headers(), needs: opts.Envoy.Needs()}
-	r := &run{opts: &opts, report: newReport(&opts), engine: engine{suggest: opts.Suggest}, began: time.Now()}
+	r := &run{opts: &opts, report: newReport(&opts), engine: engine{counters: s.rules.counters, suggest: opts.Suggest}, began: time.Now()}
 	if opts.Old != nil {
-		s.oldRules, r.old = newRegistry(opts.Old), new(engine)
+		s.oldRules = newRegistry(opts.Old)
+		r.old = &engine{counters: s.oldRules.counters}
 	}
 	reader, err := newReader(s)
 	if err != nil {
 		return nil, err
 	}
 	defer reader.close()
-	r.reader, r.shared = reader, &reader.shared
+	r.reader = reader
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
 	if err := reader.read(ctx, r.decide, r.took, r.report); err != nil {
 		return nil, err
@@ -134,10 +134,6 @@ func (r *run) took(b *batch) {
 		if len(p.WrongLines) < maxShown {
 			p.WrongLines = append(p.WrongLines, w)
 		}
-	}
-	r.engine.counters = r.shared.rules.all()
-	if r.old != nil {
-		r.old.counters = r.shared.oldRules.all()
 	}
 	r.collect()
 	r.progress()
