@@ -38,10 +38,6 @@ func TestXDSExampleReadme(t *testing.T) {
 		},
 		waits: func(command string) bool { return strings.HasPrefix(command, "curl ") },
 	}.through(t, readme)
-	left, err := os.ReadDir(dir)
-	if err != nil || len(left) != 1 || readDocument(t, file) != original {
-		t.Errorf("the walk leaves %v (error: %v), want the rules as they were:\n%s", left, err, readDocument(t, file))
-	}
 
 	// The repaired rules are sent, although Weir has had them before.
 	testenv.Eventually(t, func() error {
@@ -51,6 +47,10 @@ func TestXDSExampleReadme(t *testing.T) {
 		}
 		return err
 	})
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 1 || readDocument(t, file) != original {
+		t.Errorf("the walk leaves %v (error: %v), want the rules as they were:\n%s", left, err, readDocument(t, file))
+	}
 }
 
 // The index of the examples has all of them, and nothing else.

@@ -55,12 +55,15 @@ type worker struct {
 	plan    plan.Plan
 	ask     plan.Request
 	seen    [accesslog.Fields]bool // fields that some line has
+	// Domains of requests for which there are no rules, and no old ones.
+	foreign, foreignOld map[string]bool
 }
 
 func newWorker(s *shared) *worker {
 	return &worker{
 		shared: s, parser: accesslog.NewParser(s.opts.Format, s.opts.Mapping),
 		planner: plan.New(s.opts.Plan),
+		foreign: map[string]bool{}, foreignOld: map[string]bool{},
 	}
 }
 
@@ -116,6 +119,7 @@ func (w *worker) line(b *batch, line []byte, number int64) {
 		b.reject(number, err, line)
 		return
 	}
+	b.read(r.At, number)
 	w.describe(r)
 	w.results = w.opts.Envoy.AppendDescriptors(w.results[:0], &w.request)
 	if len(w.results) == 0 {
@@ -230,6 +234,13 @@ func (w *worker) call(b *batch, rules *registry, results []envoyconfig.Result) e
 	}
 	if err := w.planner.Prepare(&w.plan, rules.tree, &w.ask); err != nil {
 		return err
+	}
+	if len(w.plan.Hits) == 0 && !rules.tree.HasDomain(w.ask.Domain) {
+		if rules == w.oldRules {
+			w.foreignOld[w.ask.Domain] = true
+		} else {
+			w.foreign[w.ask.Domain] = true
+		}
 	}
 	for i := range w.plan.Hits {
 		h := &w.plan.Hits[i]

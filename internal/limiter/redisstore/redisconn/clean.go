@@ -20,7 +20,8 @@ func (e cleanError) Error() string { return e.text }
 
 func (e cleanError) Unwrap() error { return e.error }
 
-// passwords returns those in use, and those before them.
+// passwords returns those that the client was opened with, and those that new connections
+// try.
 func (c *Client) passwords() []string {
 	list := slices.Concat(c.secrets, c.dialer.passwords())
 	if s := c.dialer.sentinels; s != nil {

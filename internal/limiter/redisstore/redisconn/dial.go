@@ -45,7 +45,7 @@ func (d *dialer) find(ctx context.Context, addr string) (string, error) {
 	addr, err := d.sentinels.primary(ctx)
 	switch {
 	case err != nil:
-	case d.sentinels.hasMoved():
+	case d.sentinels.takeMoved():
 		d.retire(func(c *conn) bool { return c.addr != addr }) // after the calls that they carry
 	default:
 		d.drop(addr)

@@ -28,7 +28,7 @@ type sentinels struct {
 	name       string                // of the primary
 	configured []string              // their addresses
 	moved      bool                  // name or addresses have changed since a primary was found
-	others     []string              // whom those configured know of
+	others     []string              // that those configured know
 	trusted    *redis.SentinelClient // that named the primary last; nil: none
 }
 
@@ -63,9 +63,9 @@ func (s *sentinels) move(name string, addrs []string) {
 	}
 }
 
-// hasMoved reports whether the primary just found is the first since the sentinels were
-// replaced, and notes that it was found.
-func (s *sentinels) hasMoved() bool {
+// takeMoved reports whether the primary just found is the first since the sentinels were
+// replaced, and clears that.
+func (s *sentinels) takeMoved() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	moved := s.moved
