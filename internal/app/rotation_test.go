@@ -172,6 +172,7 @@ func rotate(t *testing.T, f *fixture, dir string, o *operator, replace func(pass
 	mount(t, dir, prefix+"swordfish-3")
 	l.more(t)
 	changed(2)
+	f.wantLog("redis accepts the changed URL, user or password")
 	l.end(t)
 }
 

@@ -48,11 +48,10 @@ func wordOf(b uint64) word {
 
 // What is marked in a word beside a state of stateBits.
 const (
-	stateBits = 37
+	stateBits = 38
 
-	isLarge     = 1 << stateBits // the rest is a number in the pool
-	markDenied  = 2 << stateBits // at least one request was denied
-	markChanged = 4 << stateBits // at least one was decided in another way than by the other rules
+	isLarge    = 1 << stateBits // the rest is a number in the pool
+	markDenied = 2 << stateBits // at least one request was denied
 
 	codeMask = isLarge - 1 // the rest
 )
@@ -265,7 +264,7 @@ func (t *table) write(at place, c *client) {
 		}
 		state |= isLarge
 	}
-	*w = wordOf(state | old&(markDenied|markChanged))
+	*w = wordOf(state | old&markDenied)
 }
 
 // writeApart reports whether the part has room for what would be if the client was never
@@ -324,9 +323,9 @@ type codec struct {
 func codecOf(l *limiter.Limit) codec {
 	switch {
 	case l.Algorithm == limiter.SlidingWindow:
-		return codec{unit: 1, at: 13, used: 12, prev: 12}
+		return codec{unit: 1, at: 14, used: 12, prev: 12}
 	case l.Algorithm == limiter.FixedWindow && l.Anchor != limiter.FirstHit:
-		return codec{unit: 1, at: 20, used: 17}
+		return codec{unit: 1, at: 20, used: 18}
 	default:
 		// Two periods, so that what counts is never too old. Short ones have more, for few
 		// sweeps, and more than 49 days less, for the units to have room.

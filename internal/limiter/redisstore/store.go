@@ -40,10 +40,14 @@ func New(o Options) (*Store, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	refused := func(err error) {
+	changed := func(err error) {
+		if err == nil {
+			log.Info("redis accepts the changed URL, user or password")
+			return
+		}
 		log.Warn("redis does not accept a changed URL, user or password yet, what was read before stays in use", "err", err)
 	}
-	o.Main.Refused = refused
+	o.Main.Changed = changed
 	first, err := redisconn.Open(o.Main)
 	if err != nil {
 		return nil, err
@@ -51,7 +55,7 @@ func New(o Options) (*Store, error) {
 	var second *redisconn.Client
 	if o.PerSecond != nil {
 		perSecond := *o.PerSecond
-		perSecond.Refused = refused
+		perSecond.Changed = changed
 		perSecond.OpTimeout = cmp.Or(perSecond.OpTimeout, o.Main.OpTimeout)
 		if second, err = redisconn.Open(perSecond); err != nil {
 			return nil, errors.Join(err, first.Close())

@@ -129,8 +129,12 @@ func (d *dialer) enter(ctx context.Context, addr string) net.Conn {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		c, err := d.tryTargets(ctx, addr)
 		if err == nil {
-			d.keep(c)
-			return c
+			// It is kept first, so that replace knows it, or its target is seen to be gone here.
+			if d.keep(c); slices.Contains(d.changing.targets(), c.as) {
+				return c
+			}
+			_ = c.Close()
+			continue
 		}
 		if !errors.As(err, new(LoginError)) || time.Now().Add(pause).After(end) {
 			return newFailedConn(err)
@@ -208,11 +212,11 @@ func (d *dialer) update(o Options) {
 }
 
 // follow looks for another target every followEvery until ctx ends, and has connections
-// replaced. It calls refused with each new reason why a server does not accept the target.
-func (c *Client) follow(ctx context.Context, refused func(error)) {
+// replaced. It calls report as Options.Changed says.
+func (c *Client) follow(ctx context.Context, report func(error)) {
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
-	reported := ""
+	known, pending, reported := c.dialer.targetsNow(), false, ""
 	for {
 		select {
 		case <-ctx.Done():
@@ -220,17 +224,35 @@ func (c *Client) follow(ctx context.Context, refused func(error)) {
 		case <-tick.C:
 		}
 		c.dialer.update(c.dialer.changing.latest())
+		if now := c.dialer.targetsNow(); now != known {
+			known, pending = now, true
+		}
 		err := c.dialer.replace(ctx)
 		if s := c.dialer.sentinels; s != nil {
 			err = errors.Join(err, s.dialer.replace(ctx), c.dialer.arrive(ctx))
 		}
-		if err = c.Clean(err); err == nil || ctx.Err() != nil {
+		err = c.Clean(err)
+		switch {
+		case ctx.Err() != nil || report == nil:
+		case err == nil && pending:
+			pending, reported = false, ""
+			report(nil)
+		case err == nil:
 			reported = ""
-		} else if text := err.Error(); text != reported && refused != nil {
-			reported = text
-			refused(err)
+		case err.Error() != reported:
+			pending, reported = true, err.Error()
+			report(err)
 		}
 	}
+}
+
+// targetsNow returns the newest targets of the servers and of their sentinels.
+func (d *dialer) targetsNow() (all [2]target) {
+	all[0] = d.changing.current()
+	if d.sentinels != nil {
+		all[1] = d.sentinels.dialer.changing.current()
+	}
+	return all
 }
 
 // arrive looks for the primary if the sentinels have been replaced, and returns why they do

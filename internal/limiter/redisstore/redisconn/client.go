@@ -66,7 +66,7 @@ func Open(o Options) (*Client, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.end = cancel
 	if o.Latest != nil {
-		c.following.Go(func() { c.follow(ctx, o.Refused) })
+		c.following.Go(func() { c.follow(ctx, o.Changed) })
 	}
 	return c, nil
 }

@@ -50,9 +50,10 @@ type Options struct {
 	// Renew has what Latest returns read anew, because Redis refused it. It is needed with
 	// Latest, and ctx bounds how long it waits.
 	Renew func(ctx context.Context)
-	// Refused, if not nil, is called with why a server does not accept what Latest returns,
-	// each reason once. Until it does, what was used before is.
-	Refused func(error)
+	// Changed, if not nil, is called after a change of what Latest returns: with why a
+	// server does not accept it, each reason once, and with nil when it does. Until then,
+	// what was used before is.
+	Changed func(error)
 	// OpTimeout bounds one call. 0 means DefaultOpTimeout, less is an error.
 	OpTimeout time.Duration
 }

@@ -57,8 +57,12 @@ func TestSentinelsAreReplaced(t *testing.T) {
 	url.Store("weir," + old.Addr())
 	o := Options{Type: Sentinel, URL: "weir," + old.Addr(), OpTimeout: long, Renew: func(context.Context) {}}
 	o.Latest = func() Options { next := o; next.URL = url.Load().(string); return next }
-	refused := make(chan error, 1)
-	o.Refused = func(err error) {
+	refused, accepted := make(chan error, 1), make(chan struct{}, 1)
+	o.Changed = func(err error) {
+		if err == nil {
+			accepted <- struct{}{}
+			return
+		}
 		select {
 		case refused <- err:
 		default: // one is enough
@@ -81,4 +85,5 @@ func TestSentinelsAreReplaced(t *testing.T) {
 	}
 	url.Store("weir," + other.Addr())
 	testenv.Until(t, "the second counts", counts(second))
+	<-accepted
 }
