@@ -337,9 +337,16 @@ func worksWithoutScripts(t *testing.T, w *weir) {
 	}
 	form := url.Values{"effect": {"amount"}, "factor": {"10x"}, "for": {"1h"}, "reason": {"sale"}, "by": {"carol"}, "domain": {"api"}, "descriptor": {"user=bob"}}
 	list := post("exceptions", form, "The exception is added.")
-	id := regexp.MustCompile(`name="id" value="([^"]+)"`).FindStringSubmatch(list)
+	idOfException := regexp.MustCompile(`name="id" value="([^"]+)"`)
+	id := idOfException.FindStringSubmatch(list)
 	if id == nil || !strings.Contains(list, "carol") || !strings.Contains(list, "× 10") {
 		t.Fatalf("got %s", list)
+	}
+	post("exceptions/remove", url.Values{"id": {id[1]}}, "There are no exceptions.")
+	form.Set("domain", "apii")
+	id = idOfException.FindStringSubmatch(post("exceptions", form, "The exception is added, but no rule has its domain."))
+	if id == nil {
+		t.Fatal("it is not listed")
 	}
 	post("exceptions/remove", url.Values{"id": {id[1]}}, "There are no exceptions.")
 	form.Set("factor", "many")

@@ -48,6 +48,7 @@ var blockTests = []struct{ document, language, start, test, why string }{
 	{document: "docs/testing-rules.md", language: "yaml", test: "TestDocument"},
 	{document: "docs/testing-rules.md", start: "config/api_test.yaml:9:21", test: "TestDocument"},
 	{document: "docs/xds.md", start: "CONFIG_TYPE=GRPC_XDS_SOTW", test: "TestRulesFromControlPlane"},
+	{document: "docs/simulate.md", language: "sh", test: "TestLargeLog"},
 	{document: "examples/contour/README.md", start: "kubectl apply", test: "TestKubectlCommands"},
 	{document: "examples/contour/README.md", start: "kubectl edit", test: "TestKubectlCommands"},
 	{document: "examples/envoy-gateway/README.md", start: "kubectl apply", test: "TestKubectlCommands"},

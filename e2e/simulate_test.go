@@ -45,14 +45,21 @@ type knownLog struct {
 	Amounts []float64
 }
 
+// buildGenerator returns the path of the generator.
+func buildGenerator(t *testing.T) string {
+	t.Helper()
+	generator := filepath.Join(t.TempDir(), "generate")
+	if out, err := exec.Command("go", "build", "-o", generator, "weir/internal/accesslog/generate").CombinedOutput(); err != nil {
+		t.Fatalf("building the generator: %v\n%s", err, out)
+	}
+	return generator
+}
+
 // generate makes a log of an hour in which some clients come often and three far too often.
 func generate(t *testing.T, lines int) (log knownLog) {
 	t.Helper()
 	dir := t.TempDir()
-	generator := filepath.Join(dir, "generate")
-	if out, err := exec.Command("go", "build", "-o", generator, "weir/internal/accesslog/generate").CombinedOutput(); err != nil {
-		t.Fatalf("building the generator: %v\n%s", err, out)
-	}
+	generator := buildGenerator(t)
 	log.file = filepath.Join(dir, "access.log")
 	truth := filepath.Join(dir, "truth.json")
 	cmd := exec.Command(generator, "-lines", strconv.Itoa(lines), "-clients", strconv.Itoa(lines/5), "-span", "59m", "-truth", truth)

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,8 +16,10 @@ func TestXDSExampleReadme(t *testing.T) {
 	t.Parallel()
 	const readme, rules = "examples/xds/README.md", "examples/xds/rules.json"
 	shell := testenv.Shell(t)
-	file := filepath.Join(t.TempDir(), "rules.json") // the walk changes it
-	write(t, file, readDocument(t, filepath.Join(testenv.Repository(t), rules)))
+	dir := t.TempDir()
+	file := filepath.Join(dir, "rules.json") // the walk changes it
+	original := readDocument(t, filepath.Join(testenv.Repository(t), rules))
+	write(t, file, original)
 	var plane string
 	var weirProcess *weir
 	walk{
@@ -35,6 +38,19 @@ func TestXDSExampleReadme(t *testing.T) {
 		},
 		waits: func(command string) bool { return strings.HasPrefix(command, "curl ") },
 	}.through(t, readme)
+
+	// The repaired rules are sent, although Weir has had them before.
+	testenv.Eventually(t, func() error {
+		page, err := fetch("http://" + weirProcess.debug + "/status")
+		if err == nil && strings.Contains(page.body, `"failed_at"`) {
+			err = errors.New("the last load still failed: " + page.body)
+		}
+		return err
+	})
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 1 || readDocument(t, file) != original {
+		t.Errorf("the walk leaves %v (error: %v), want the rules as they were:\n%s", left, err, readDocument(t, file))
+	}
 }
 
 // The index of the examples has all of them, and nothing else.

@@ -2,7 +2,8 @@
 # Makes a release of the commit that is checked out: release.sh [DIRECTORY], by
 # default dist, which must not exist. It writes, for each of TARGETS,
 #
-#   weir_VERSION_OS_ARCH.tar.gz      the program, its licence and its documents
+#   weir_VERSION_OS_ARCH.tar.gz      the program, its licence and documents, and in
+#                                    licenses/ those of what it is linked with
 #   weir_VERSION_OS_ARCH.cdx.json    what the program is made of (CycloneDX)
 #   SHA256SUMS                       of all the others
 #
@@ -41,19 +42,33 @@ archive() {
   tar -C "$work" --sort=name --mtime="@$epoch" --owner=0 --group=0 --numeric-owner --format=gnu -cf - "$2" | gzip -9n >"$1"
 }
 
-# sbom FILE NAME writes what the program FILE is made of, without the time and the
-# random number that syft adds.
+# sbom FILE NAME writes what the program FILE is made of, without the time, the random
+# number and the places of files that syft adds. Weir has no version in a build without
+# the repository's history, and syft reads licences in the cache of modules only.
 sbom() {
-  (cd "$(dirname "$1")" && SYFT_CHECK_FOR_APP_UPDATE=false "$syft" scan -q --source-name weir --source-version "$version" -o cyclonedx-json "file:weir") |
+  (cd "$(dirname "$1")" && SYFT_CHECK_FOR_APP_UPDATE=false SYFT_GOLANG_SEARCH_LOCAL_MOD_CACHE_LICENSES=true \
+    SYFT_GOLANG_LOCAL_MOD_CACHE_DIR=$(go env GOMODCACHE) \
+    "$syft" scan -q --source-name weir --source-version "$version" -o cyclonedx-json "file:weir") |
     python3 -c '
 import datetime, json, sys, uuid
-bom = json.load(sys.stdin)
-when, name = int(sys.argv[1]), sys.argv[2]
+when, name, version = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+bom = json.loads(sys.stdin.read().replace("golang/weir@(devel)", "golang/weir@" + version))
 bom["metadata"]["timestamp"] = datetime.datetime.fromtimestamp(when, datetime.timezone.utc).isoformat()
 bom["serialNumber"] = "urn:uuid:" + str(uuid.uuid5(uuid.NAMESPACE_URL, name))
+for component in bom["components"]:
+    if component["name"] == "weir":
+        component.update(version=version, licenses=[{"license": {"id": "Apache-2.0"}}])
+    licenses = []
+    for entry in component.get("licenses", []):
+        entry.get("license", {}).pop("url", None)
+        if entry not in licenses:
+            licenses.append(entry)
+    component["licenses"] = licenses
+    if not licenses or component["version"] == "(devel)":
+        sys.exit("release: no licence or version is known of %s %s" % (component["name"], component["version"]))
 json.dump(bom, sys.stdout, indent=1, sort_keys=True)
 print()
-' "$epoch" "$commit/$2"
+' "$epoch" "$commit/$2" "$version"
 }
 
 for target in $TARGETS; do
@@ -63,6 +78,7 @@ for target in $TARGETS; do
   CGO_ENABLED=0 GOOS=$os GOARCH=$arch GOFLAGS=-mod=readonly go build -trimpath -buildvcs=false \
     -ldflags="-s -w -X main.release=$version -X main.commit=$commit -X main.date=$date" -o "$work/$name/weir" ./cmd/server
   git archive HEAD LICENSE README.md MIGRATING.md CHANGELOG.md ARCHITECTURE.md docs config examples | tar -C "$work/$name" -xf -
+  GOOS=$os GOARCH=$arch scripts/licenses.sh "$work/$name/licenses"
   chmod -R u=rwX,go=rX "$work/$name"
   archive "$dist/$name.tar.gz" "$name"
   sbom "$work/$name/weir" "$name" >"$dist/$name.cdx.json"

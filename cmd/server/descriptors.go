@@ -180,12 +180,23 @@ func newSentDescriptor(r envoyconfig.Result) sentDescriptor {
 		s.HitsAddend = &r.HitsAddend
 	}
 	if len(r.Entries) > 0 { // Weir lets any other pass
-		s.Explain = "weir explain " + admintext.Quote(explain.FormatDomain(s.Domain)) + " " + admintext.Quote(s.Descriptor)
+		s.Explain = "weir explain " + ofRules() + admintext.Quote(explain.FormatDomain(s.Domain)) + " " + admintext.Quote(s.Descriptor)
 		if r.HasHitsAddend {
 			s.Explain += " --hits " + strconv.FormatUint(r.HitsAddend, 10)
 		}
 	}
 	return s
+}
+
+// ofRules is the flag that explain needs to find the rules of the server, which are not in
+// the configuration of Envoy, "" if the environment says where they are.
+func ofRules() string {
+	for _, name := range []string{"CONFIG_PATH", "RUNTIME_ROOT", "RUNTIME_SUBDIRECTORY"} {
+		if os.Getenv(name) != "" {
+			return ""
+		}
+	}
+	return "--config PATH "
 }
 
 // WriteText writes each descriptor and, below, what else is known of it.

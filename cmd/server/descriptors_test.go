@@ -34,9 +34,9 @@ func TestDescriptors(t *testing.T) {
 		stdout, stderr []string
 	}{
 		{"text", []string{file, "--header", "X-User: a\x1bb", "--header=x-plan:gold"}, 0, []string{
-			"user=a\\x1bb\n  domain: shop and more\n  place:  " + file + ":3:5: rate_limits[0]\n  hits:   takes 2\n  next:   weir explain 'shop and more' 'user=a\\x1bb' --hits 2\n",
+			"user=a\\x1bb\n  domain: shop and more\n  place:  " + file + ":3:5: rate_limits[0]\n  hits:   takes 2\n  next:   weir explain --config PATH 'shop and more' 'user=a\\x1bb' --hits 2\n",
 			"\nplan=gold\n",
-			"of=\\x27a\\,b\n", "when:   after the response", `weir explain 'shop and more' 'of=\x27a\,b'`,
+			"of=\\x27a\\,b\n", "when:   after the response", `weir explain --config PATH 'shop and more' 'of=\x27a\,b'`,
 		}, []string{"note: " + file + ":8:15: rate_limits[3].actions[0]: source_cluster is"}},
 		{"no entries", []string{file}, 0, []string{"(without entries, no limit applies)\n"}, nil},
 		{"example", []string{example, "--path", "/login", "--header=x-user:alice"}, 0, []string{"user=alice,path=/login\n", "remote_address=127.0.0.1\n"}, nil},
@@ -55,6 +55,14 @@ func TestDescriptors(t *testing.T) {
 	}
 }
 
+// TestNextOfDescriptors names no path of the rules if the environment does.
+func TestNextOfDescriptors(t *testing.T) {
+	t.Setenv("RUNTIME_ROOT", t.TempDir())
+	example := filepath.Join(testenv.Repository(t), "examples/envoy/envoy.yaml")
+	code, stdout, stderr := call(t, "descriptors", example, "--header=x-user:alice")
+	compare(t, 0, []string{"  next:   weir explain api user=alice"}, nil, code, stdout, stderr)
+}
+
 func TestDescriptorsAsJSON(t *testing.T) {
 	command := exec.Command(os.Args[0], "descriptors", "-", "--output=json", "--header=x-user:\xff")
 	command.Env = append(os.Environ(), asProgram+"=1")
@@ -66,7 +74,7 @@ func TestDescriptorsAsJSON(t *testing.T) {
 	}
 	first := answer.Descriptors[0]
 	if first.Domain != "shop and more" || first.Place != "stdin:3:5: rate_limits[0]" || string(first.Entries[0].ValueBase64) != "\xff" ||
-		first.Explain != `weir explain 'shop and more' 'user=\xff' --hits 2` || *first.HitsAddend != 2 {
+		first.Explain != `weir explain --config PATH 'shop and more' 'user=\xff' --hits 2` || *first.HitsAddend != 2 {
 		t.Errorf("first %+v", first)
 	}
 	if last := answer.Descriptors[2]; !last.OnStreamDone || last.Descriptor != `of=\x27a\,b` {

@@ -30,7 +30,7 @@ type exceptAdd struct {
 	Allow  bool          `xor:"effect" required:"" help:"Admit everything."`
 	Deny   bool          `xor:"effect" required:"" help:"Deny everything."`
 	Amount factor        `xor:"effect" required:"" placeholder:"10x" help:"Multiply the amounts of all limits, from 0.001x to 1000000x."`
-	For    time.Duration `required:"" placeholder:"2h" help:"How long it holds, such as 30m or 12h."`
+	For    time.Duration `required:"" placeholder:"2h" such:"30m or 24h" help:"How long it holds, such as 30m or 12h."`
 	Reason string        `required:"" placeholder:"TEXT" help:"Why, for others and for the audit log of the server."`
 	who
 	remote
@@ -69,7 +69,7 @@ func (c exceptAdd) ask(ctx context.Context, server *adminclient.Client) (reply, 
 	answer, err := server.Add(ctx, adminapi.NewException{
 		Descriptor: d, Effect: c.effect(), Factor: float64(c.Amount), For: c.For.Seconds(), By: c.name(), Reason: c.Reason,
 	})
-	return reply{json: answer.JSON, at: answer.At, text: func(view admintext.View, w io.Writer) { view.Added(w, &answer.Value) }}, err
+	return reply{json: answer.JSON, at: answer.At, note: answer.Value.Note, text: func(view admintext.View, w io.Writer) { view.Added(w, &answer.Value) }}, err
 }
 
 func (c exceptAdd) effect() string {

@@ -42,6 +42,8 @@ func TestExplain(t *testing.T) {
 		{name: "bytes", args: explain("api", "user=\xff"), stdout: []string{`  user="\xff"`, `"w1|api|user=\xff|1d"`}},
 		{name: "bytes of a domain", args: explain("\xff", "user"), code: 1, stdout: []string{`no rules for the domain "\xff"`}},
 		{name: "no rule", args: explain("api", "path=/"), code: 1, stdout: []string{"no rule applies: below the domain nothing matches path=/", "there are: user\n"}},
+		{name: "colon for =", args: explain("api", "user:alice"), code: 1, stdout: []string{`nothing matches "user:alice" (did you mean user=alice?)`}},
+		{name: "colon in a key that no rule begins", args: explain("api", "path:/"), code: 1, stdout: []string{"nothing matches \"path:/\"\n"}},
 		{name: "no domain", args: explain("shop", "user=alice"), code: 1, stdout: []string{`no rules for the domain "shop"`, "there are: api\n"}},
 		{name: "two files of one domain, merged", args: []string{"explain", "--merge-domain-config", "--config=" + two, "api", "path=/"}, stdout: []string{"whitelist entry"}},
 

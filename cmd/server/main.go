@@ -187,7 +187,7 @@ func (h helping) run(parser *kong.Kong) error {
 // screen, with the first sentence of each command's help.
 func help(options kong.HelpOptions, ctx *kong.Context) error {
 	if ctx.Selected() != nil {
-		return kong.DefaultHelpPrinter(options, ctx)
+		return commandHelp(options, ctx)
 	}
 	fmt.Fprintf(ctx.Stdout, "%s Usage: weir <command> [flags]\n\n", ctx.Model.Help)
 	for _, command := range ctx.Model.Children {
@@ -201,13 +201,42 @@ Each setting of "weir help serve" is an environment variable, too.
 	return nil
 }
 
+// commandHelp prints the flags of a command.
+func commandHelp(options kong.HelpOptions, ctx *kong.Context) error {
+	stdout := ctx.Stdout
+	var text strings.Builder
+	ctx.Stdout = &text
+	err := kong.DefaultHelpPrinter(options, ctx)
+	ctx.Stdout = stdout
+	summary := ctx.Selected().Summary()
+	fmt.Fprint(stdout, strings.Replace(text.String(), summary, oneOf(ctx.Selected(), summary), 1))
+	return err
+}
+
+// oneOf shows in the summary of a command which of its required flags exclude each other:
+// the parser lists them as if all were needed.
+func oneOf(command *kong.Node, summary string) string {
+	groups := map[string][]string{}
+	for _, flag := range command.Flags {
+		if flag.Required && len(flag.Xor) == 1 {
+			groups[flag.Xor[0]] = append(groups[flag.Xor[0]], flag.Summary())
+		}
+	}
+	for _, flags := range groups {
+		if len(flags) > 1 {
+			summary = strings.Replace(summary, strings.Join(flags, " "), "("+strings.Join(flags, "|")+")", 1)
+		}
+	}
+	return summary
+}
+
 // usage says in two lines how to do what failed with err.
 func usage(parser *kong.Kong, err error) string {
 	node := parser.Model.Node
 	if failed, ok := errors.AsType[*kong.ParseError](err); ok && failed.Context.Selected() != nil {
 		node = failed.Context.Selected()
 	}
-	return fmt.Sprintf("\nUsage: weir %s\nRun \"%s --help\" for more information.", strings.TrimSpace(node.Summary()), node.FullPath())
+	return fmt.Sprintf("\nUsage: weir %s\nRun \"%s --help\" for more information.", strings.TrimSpace(oneOf(node, node.Summary())), node.FullPath())
 }
 
 // What the parser says in words of its own.

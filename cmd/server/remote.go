@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"os/user"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -64,6 +65,7 @@ type reply struct {
 	json []byte
 	at   time.Time // by the clock of the server
 	text func(view admintext.View, w io.Writer)
+	note string // for stderr, beside the text
 	code int
 }
 
@@ -82,6 +84,9 @@ func runRemote(ctx context.Context, command asked, stdout, stderr io.Writer) int
 		fmt.Fprintf(stderr, "weir: %v\n", r.advise(err))
 		return exitUsage
 	case r.Output != "json":
+		if answer.note != "" {
+			fmt.Fprintf(stderr, "note: %s\n", plaintext.Line(answer.note))
+		}
 		answer.text(admintext.View{Now: answer.at.Local(), Flags: r.again()}, stdout)
 	}
 	return answer.code
@@ -107,7 +112,7 @@ func (r remote) ask(ctx context.Context, command asked) (reply, error) {
 	return command.ask(ctx, server)
 }
 
-// token reads the token. Its errors do not show the path, which may be the token itself.
+// token reads the token. Its errors do not show a path that may be the token itself.
 func (r remote) token() (string, error) {
 	if r.TokenFile == "" {
 		return "", nil
@@ -123,7 +128,22 @@ func (r remote) token() (string, error) {
 	if of, ok := errors.AsType[*fs.PathError](err); ok {
 		err = of.Err
 	}
-	return "", err
+	if f == nil && mayBeToken(r.TokenFile) {
+		return "", fmt.Errorf("%w (its name is not shown, it may be the token itself)", err)
+	}
+	return "", fmt.Errorf("%s: %w", plaintext.Line(r.TokenFile), err)
+}
+
+// mayBeToken reports whether what names no file may be a token that was given in its place:
+// it is long enough for one, and in no directory.
+func mayBeToken(name string) bool {
+	const shortest = 16 // that servers take
+	dir := filepath.Dir(name)
+	if dir == "." || dir == string(filepath.Separator) {
+		return len(name) >= shortest
+	}
+	_, noDir := os.Stat(dir)
+	return noDir != nil && len(name) >= shortest
 }
 
 // authorities reads those that the certificate of the server must come from.

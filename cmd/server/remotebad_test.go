@@ -34,11 +34,15 @@ func TestRemoteBadInput(t *testing.T) {
 		{"bad server", []string{"top", "--server=ftp://u:swordfish@weir"}, 2, "weir: --server ($WEIR_SERVER): it is no address of a server, allowed are host:port, http://host:port and https://host:port\n"},
 		{"no token", []string{"denials", "--server=" + unauthorized}, 2, "weir: the server at " + unauthorized + " refuses this: the token is missing or wrong; --token-file names the file of its token\n"},
 		{"wrong token", []string{"denials", "--server=" + unauthorized, "--token-file=" + dir + "/token"}, 2, "weir: the server at " + unauthorized + " refuses this: the token is missing or wrong; it does not accept the token of --token-file\n"},
-		{"no token file", []string{"status", "--server=" + ok, "--token-file=swordfish"}, 2, "weir: --token-file ($WEIR_TOKEN_FILE): no such file or directory\n"},
-		{"directory as token file", []string{"status", "--server=" + ok, "--token-file=" + dir}, 2, "weir: --token-file ($WEIR_TOKEN_FILE): is a directory\n"},
-		{"empty token file", []string{"status", "--server=" + ok, "--token-file=" + dir + "/empty"}, 2, "weir: --token-file ($WEIR_TOKEN_FILE): it is empty\n"},
-		{"two tokens", []string{"status", "--server=" + ok, "--token-file=" + dir + "/two"}, 2, "weir: --token-file ($WEIR_TOKEN_FILE): it holds more than a token, allowed are ASCII characters without blanks\n"},
-		{"endless token file", []string{"status", "--server=" + ok, "--token-file=/dev/zero"}, 2, "weir: --token-file ($WEIR_TOKEN_FILE): it is larger than 4 KiB, which no token is\n"},
+		{"no token file", []string{"status", "--server=" + ok, "--token-file=nosuch"}, 2, "weir: --token-file ($WEIR_TOKEN_FILE): nosuch: no such file or directory\n"},
+		{"no token file in a directory", []string{"status", "--server=" + ok, "--token-file=" + dir + "/no-such-file-is-here"}, 2, "weir: --token-file ($WEIR_TOKEN_FILE): " + dir + "/no-such-file-is-here: no such file or directory\n"},
+		{"token instead of a file", []string{"status", "--server=" + ok, "--token-file=swordfish-sword/fish"}, 2, "weir: --token-file ($WEIR_TOKEN_FILE): no such file or directory (its name is not shown, it may be the token itself)\n"},
+		{"token with a slash", []string{"status", "--server=" + ok, "--token-file=/swordfish-swordfish"}, 2, "weir: --token-file ($WEIR_TOKEN_FILE): no such file or directory (its name is not shown, it may be the token itself)\n"},
+		{"token instead of a file, too long", []string{"status", "--server=" + ok, "--token-file=" + strings.Repeat("swordfish", 100)}, 2, "weir: --token-file ($WEIR_TOKEN_FILE): file name too long (its name is not shown, it may be the token itself)\n"},
+		{"directory as token file", []string{"status", "--server=" + ok, "--token-file=" + dir}, 2, "weir: --token-file ($WEIR_TOKEN_FILE): " + dir + ": is a directory\n"},
+		{"empty token file", []string{"status", "--server=" + ok, "--token-file=" + dir + "/empty"}, 2, "weir: --token-file ($WEIR_TOKEN_FILE): " + dir + "/empty: it is empty\n"},
+		{"two tokens", []string{"status", "--server=" + ok, "--token-file=" + dir + "/two"}, 2, "weir: --token-file ($WEIR_TOKEN_FILE): " + dir + "/two: it holds more than a token, allowed are ASCII characters without blanks\n"},
+		{"endless token file", []string{"status", "--server=" + ok, "--token-file=/dev/zero"}, 2, "weir: --token-file ($WEIR_TOKEN_FILE): /dev/zero: it is larger than 4 KiB, which no token is\n"},
 		{"bad authorities", []string{"status", "--server=" + ok, "--ca-file=" + dir + "/ca.pem"}, 2, "weir: --ca-file ($WEIR_CA_FILE): " + dir + "/ca.pem: no certificate in PEM form\n"},
 		{"no timeout", []string{"status", "--server=" + ok, "--timeout=0s"}, 2, "weir: --timeout: 0s is not allowed, allowed is more than 0s\n"},
 		{"bad output", []string{"status", "--output=xml"}, 2, `"text","json"`},
@@ -56,6 +60,8 @@ func TestRemoteBadInput(t *testing.T) {
 		{"negative amount", except("--amount=-1x"), 2, `"-1x" is not allowed`},
 		{"amount that is none", except("--amount=NaN"), 2, `"NaN" is not allowed`},
 		{"bad duration", except("--allow", "--for=tomorrow"), 2, `weir: --for: "tomorrow" is not a duration`},
+		{"days", except("--allow", "--for=1d"), 2, `weir: --for: "1d" is not a duration, allowed are numbers with a unit such as 30m or 24h` + "\n"},
+		{"usage", except("--allow", "--for=1d"), 2, "Usage: weir except add (--allow|--deny|--amount=10x) --for=2h --reason=TEXT <domain> <descriptor>"},
 		{"past", except("--allow", "--for=-1h"), 2, "weir: --for: -1h0m0s is not allowed, allowed is more than 0s\n"},
 		{"empty reason", except("--allow", "--reason= "), 2, "weir: --reason: it is empty\n"},
 		{"no such exception", []string{"except", "remove", "x", "--server=" + notThere.URL}, 1, "weir: the server at " + notThere.URL + " answers: there is no exception x\n"},
@@ -114,4 +120,10 @@ func TestNameForAudit(t *testing.T) {
 	if got := (who{}).name(); got == "" {
 		t.Error("there is no name without USER")
 	}
+}
+
+// TestUsageOfExclusiveFlags says that one effect is needed, not all.
+func TestUsageOfExclusiveFlags(t *testing.T) {
+	code, stdout, stderr := call(t, "help", "except", "add")
+	compare(t, 0, []string{"Usage: weir except add (--allow|--deny|--amount=10x) --for=2h --reason=TEXT <domain> <descriptor> [flags]\n", "Multiply the amounts"}, nil, code, stdout, stderr)
 }

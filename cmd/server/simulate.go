@@ -1,19 +1,18 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"golang.org/x/term"
 
 	"weir/internal/accesslog"
 	"weir/internal/app"
 	"weir/internal/descriptors"
-	"weir/internal/envoyconfig"
 	"weir/internal/plaintext"
 	"weir/internal/simulate"
 )
@@ -23,9 +22,8 @@ type simulation struct {
 	Rules string   `arg:"" help:"File or directory of rules."`
 	Logs  []string `arg:"" name:"log" help:"Access logs, gzip or not, in any order; - is the standard input."`
 
-	Envoy  string `required:"" placeholder:"FILE" help:"What makes descriptors of requests: Envoy's bootstrap, a dump of its routes or configuration, Istio's EnvoyFilter, or a file with domain and rate_limits."`
-	Domain string `help:"Domain, if that file has none."`
-	From   string `placeholder:"NAME" help:"Listener or route configuration to take, if that file has several."`
+	Envoy string `required:"" placeholder:"FILE" help:"What makes descriptors of requests: Envoy's bootstrap, a dump of its routes or configuration, Istio's EnvoyFilter, or a file with domain and rate_limits."`
+	fromEnvoy
 
 	Format string   `enum:"auto,json,envoy,istio,nginx" default:"auto" help:"Format of the logs: json, envoy (default text), istio (default text), nginx (combined), or auto, which takes each line for what it looks like."`
 	Fields []string `placeholder:"NAME=FIELD" help:"Where JSON lines have what, such as time=ts,path=http.url,header:x-user=user."`
@@ -49,26 +47,41 @@ func (s simulation) run(ctx context.Context, stdout, stderr io.Writer) int {
 	return exitOK
 }
 
-func (s simulation) report(ctx context.Context, stdout, stderr io.Writer) (err error) {
-	opts, err := s.options()
+func (s simulation) report(ctx context.Context, stdout, stderr io.Writer) error {
+	var opts simulate.Options
+	var outputs outputFiles
+	defer outputs.discard()
+	err := within(ctx, grace, func() (err error) { // reading the standard input may never end
+		opts, outputs.inputs, err = s.options()
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	var outputs files
-	defer func() { err = errors.Join(err, outputs.close()) }()
-	page, err := outputs.create(s.HTML)
+	page, err := outputs.create("--html", s.HTML)
 	if err != nil {
 		return err
 	}
-	if opts.Denied, err = outputs.create(s.Denied); err != nil {
+	denied, err := outputs.create("--denied", s.Denied)
+	if err != nil {
 		return err
+	}
+	if denied != nil {
+		opts.Denied = denied
 	}
 	if f, ok := stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		opts.Progress = func(p simulate.Progress) { fmt.Fprintf(stderr, "\r\x1b[K%s", p.Line()) }
 		defer fmt.Fprint(stderr, "\r\x1b[K")
 	}
-	report, err := simulate.Run(ctx, opts)
-	if err != nil {
+	var report *simulate.Report
+	err = within(ctx, grace, func() (err error) {
+		report, err = simulate.Run(ctx, opts)
+		return err
+	})
+	switch {
+	case ctx.Err() != nil:
+		return errors.New("interrupted, there is no report")
+	case err != nil:
 		return err
 	}
 	if page != nil {
@@ -76,65 +89,56 @@ func (s simulation) report(ctx context.Context, stdout, stderr io.Writer) (err e
 			return err
 		}
 	}
+	if err := outputs.finish(); err != nil {
+		return err
+	}
 	return writeResult(stdout, s.Output, report)
 }
 
-// options reads all that the command names but the logs.
-func (s simulation) options() (opts simulate.Options, err error) {
+// options reads all that the command names but the logs. inputs are the files that are read.
+func (s simulation) options() (opts simulate.Options, inputs []string, err error) {
 	format, _ := accesslog.ParseFormat(s.Format)
 	opts = simulate.Options{Logs: s.Logs, Format: format, Plan: s.likeServer.options(), Suggest: s.Suggest}
+	inputs = append(slices.Clone(s.Logs), s.Envoy)
+	if len(s.Fields) > 0 && format != accesslog.Auto && format != accesslog.JSON {
+		return opts, nil, fmt.Errorf("--fields is for JSON lines, and the format is %s", s.Format)
+	}
 	if opts.Mapping, err = accesslog.ParseMapping(s.Fields); err != nil {
-		return opts, fmt.Errorf("--fields: %w", err)
+		return opts, nil, fmt.Errorf("--fields: %w", err)
 	}
-	data, err := descriptors.ReadFile(s.Envoy)
-	if err != nil {
-		return opts, err
+	if i := slices.Index(inputs, "-"); i >= 0 && slices.Contains(inputs[i+1:], "-") {
+		return opts, nil, errors.New("the standard input (-) can be read once only")
 	}
-	if opts.Envoy, err = envoyconfig.Load(data, s.Envoy, envoyconfig.Options{Domain: s.Domain, From: s.From}); err != nil {
-		return opts, err
+	if opts.Envoy, err = readEnvoy(s.Envoy, s.fromEnvoy.options()); err != nil {
+		return opts, nil, err
 	}
-	if opts.Rules, err = s.tree(s.Rules); err == nil && s.Compare != "" {
-		opts.Old, err = s.tree(s.Compare)
+	var names []string
+	if opts.Rules, names, err = s.tree(s.Rules); err != nil {
+		return opts, nil, err
 	}
-	return opts, err
+	inputs = append(inputs, names...)
+	if s.Compare != "" {
+		opts.Old, names, err = s.tree(s.Compare)
+		inputs = append(inputs, names...)
+	}
+	return opts, inputs, err
 }
 
-// tree reads rules.
-func (s simulation) tree(path string) (*descriptors.Tree, error) {
+// tree reads rules, of files with these names.
+func (s simulation) tree(path string) (tree *descriptors.Tree, names []string, err error) {
 	files, _, err := descriptors.ReadFiles(path)
 	if err == nil && len(files) == 0 {
 		err = descriptors.NoFiles(path)
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	tree, err := descriptors.Load(files, app.RuleOptions(s.Reading))
+	for _, f := range files {
+		names = append(names, f.Name)
+	}
+	tree, err = descriptors.Load(files, app.RuleOptions(s.Reading))
 	if err != nil {
-		return nil, fmt.Errorf("invalid rules:\n%w", err)
+		return nil, nil, fmt.Errorf("invalid rules:\n%w", err)
 	}
-	return tree, nil
-}
-
-// files are those that a command writes.
-type files []func() error
-
-// create creates a file, unless its name is "".
-func (f *files) create(name string) (io.Writer, error) {
-	if name == "" {
-		return nil, nil
-	}
-	file, err := os.Create(name)
-	if err != nil {
-		return nil, err
-	}
-	b := bufio.NewWriter(file)
-	*f = append(*f, func() error { return errors.Join(b.Flush(), file.Close()) })
-	return b, nil
-}
-
-func (f files) close() (err error) {
-	for _, c := range f {
-		err = errors.Join(err, c())
-	}
-	return err
+	return tree, names, nil
 }

@@ -1,11 +1,17 @@
 package main
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"weir/internal/testenv"
 )
 
 const (
@@ -30,14 +36,17 @@ func TestSimulate(t *testing.T) {
 		{name: "bad lines", args: []string{"a.yaml", "access.log", "bad.log"}, code: 2, stderr: []string{"weir: bad.log: no line can be read\nbad.log:1: it has no known format: \\x1b[31mno\n"}},
 		{name: "fields", args: []string{"a.yaml", "own.log", "--fields=time=ts,header:x-user=who.name"}, stdout: []string{"1 requests from 2023-11-14 22:13:20", "user"}},
 		{name: "unknown field", args: []string{"a.yaml", "own.log", "--fields=tine=ts"}, code: 2, stderr: []string{`weir: --fields: unknown name "tine" in "tine=ts", did you mean "time"?`}},
-		{name: "compare", args: []string{"a.yaml", "access.log", "--compare=a.yaml"}, stdout: []string{"the old rules deny 1 requests\ndenied now, and not by the old rules: 0 requests of 0 clients\n"}},
+		{name: "compare", args: []string{"a.yaml", "access.log", "--compare=a.yaml"}, stdout: []string{"the old rules deny 1 requests\ndenied now, and not by the old rules: 0 requests\n"}},
 		{name: "other format", args: []string{"a.yaml", "access.log", "--format=nginx"}, code: 2, stderr: []string{"no line can be read"}},
 		{name: "unknown format", args: []string{"a.yaml", "access.log", "--format=apache"}, code: 2, stderr: []string{"--format must be one of"}},
 		{name: "no log", args: []string{"a.yaml", "none.log"}, code: 2, stderr: []string{"weir: open none.log: no such file"}},
 		{name: "no rules", args: []string{"none.yaml", "access.log"}, code: 2, stderr: []string{"none.yaml: no such file"}},
 		{name: "bad rules", args: []string{"bad.yaml", "access.log"}, code: 2, stderr: []string{"weir: invalid rules:\nbad.yaml:2:14:"}},
 		{name: "unknown action", args: []string{"a.yaml", "access.log", "--envoy=unknown.yaml"}, code: 2, stderr: []string{"unknown.yaml:2:", "no_action"}},
-		{name: "no page", args: []string{"a.yaml", "access.log", "--html=."}, code: 2, stderr: []string{"weir: open .: is a directory"}},
+		{name: "no page", args: []string{"a.yaml", "access.log", "--html=."}, code: 2, stderr: []string{"weir: --html: open .: is a directory"}},
+		{name: "fields of text", args: []string{"a.yaml", "access.log", "--format=nginx", "--fields=time=ts"}, code: 2, stderr: []string{"weir: --fields is for JSON lines, and the format is nginx\n"}},
+		{name: "standard input twice", args: []string{"a.yaml", "-", "--envoy=-"}, code: 2, stderr: []string{"weir: the standard input (-) can be read once only\n"}},
+		{name: "no directory", args: []string{"a.yaml", "access.log", "--denied=none/denied"}, code: 2, stderr: []string{"weir: --denied: ", "none: no such file or directory\n"}},
 		{name: "nothing", code: 2, stderr: []string{"Usage: weir simulate"}},
 	}
 	t.Chdir(dir)
@@ -65,5 +74,92 @@ func TestSimulateFiles(t *testing.T) {
 		if err != nil || !strings.Contains(string(data), want) {
 			t.Errorf("%s: %v, %q", file, err, data)
 		}
+	}
+}
+
+// A file is written when all is done: none that is read, and none twice. What was there before stays
+// if there is no report, and nothing is left beside it.
+func TestSimulateKeepsFiles(t *testing.T) {
+	dir := rules(t, "a.yaml", oncePer, "envoy.yaml", byUser, "access.log", userLines, "bad.log", "no\n", "old", "before\n")
+	t.Chdir(dir)
+	if err := errors.Join(os.Symlink("access.log", "link"), os.Mkdir("rules", 0o700), os.WriteFile("rules/r.yaml", []byte(oncePer), 0o600), os.Chmod("old", 0o640), os.Symlink("old", "linked")); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"a.yaml", "access.log", "--denied=access.log"}, "--denied: access.log would replace what is read (access.log)"},
+		{[]string{"a.yaml", "access.log", "--html=./link"}, "--html: ./link would replace what is read (access.log)"},
+		{[]string{"rules", "access.log", "--html=rules/r.yaml"}, "--html: rules/r.yaml would replace what is read (rules/r.yaml)"},
+		{[]string{"a.yaml", "access.log", "--compare=rules", "--html=rules/r.yaml"}, "--html: rules/r.yaml would replace what is read (rules/r.yaml)"},
+		{[]string{"a.yaml", "access.log", "--html=envoy.yaml"}, "--html: envoy.yaml would replace what is read (envoy.yaml)"},
+		{[]string{"a.yaml", "access.log", "--html=x", "--denied=./x"}, "--denied: " + filepath.Join(dir, "x") + " is also the file of --html"},
+		{[]string{"a.yaml", "bad.log", "--html=old", "--denied=x"}, "bad.log: no line can be read"},
+	} {
+		code, stdout, stderr := callUntil(t.Context(), append([]string{"simulate", "--envoy=envoy.yaml"}, test.args...)...)
+		compare(t, 2, nil, []string{"weir: " + test.want}, code, stdout, stderr)
+		wantFiles(t, dir, "a.yaml", "access.log", "bad.log", "envoy.yaml", "link", "linked", "old", "rules")
+	}
+	for file, want := range map[string]string{"access.log": userLines, "old": "before\n", "envoy.yaml": byUser, "rules/r.yaml": oncePer} {
+		if data, err := os.ReadFile(file); err != nil || string(data) != want {
+			t.Errorf("%s: %v, %q", file, err, data)
+		}
+	}
+	if code, _, stderr := callUntil(t.Context(), "simulate", "--envoy=envoy.yaml", "a.yaml", "access.log", "--denied=linked", "--html="+os.DevNull); code != 0 {
+		t.Fatal(stderr)
+	}
+	wantFiles(t, dir, "a.yaml", "access.log", "bad.log", "envoy.yaml", "link", "linked", "old", "rules")
+	data, err := os.ReadFile("old")
+	if info, _ := os.Stat("old"); err != nil || !strings.HasPrefix(string(data), "access.log:2\t") || info.Mode().Perm() != 0o640 {
+		t.Errorf("%v, %q, %v", err, data, info.Mode())
+	}
+}
+
+func wantFiles(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if !slices.Equal(names, want) {
+		t.Errorf("files are %q, want %q", names, want)
+	}
+}
+
+// A signal ends a run that waits for its standard input, and leaves all files as they were.
+func TestSimulateInterrupted(t *testing.T) {
+	dir := rules(t, "a.yaml", oncePer, "envoy.yaml", byUser, "denied", "before\n")
+	command := exec.Command(os.Args[0], "simulate", "a.yaml", "-", "--envoy=envoy.yaml", "--html=page", "--denied=denied")
+	command.Dir, command.Env = dir, append(os.Environ(), asProgram+"=1")
+	in, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, func() error {
+		if temps, _ := filepath.Glob(filepath.Join(dir, ".weir-*.tmp")); len(temps) != 2 {
+			return fmt.Errorf("temporary files are %q", temps)
+		}
+		return nil
+	})
+	if err := command.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Wait(); command.ProcessState.ExitCode() != 2 || !strings.Contains(stderr.String(), "weir: interrupted") {
+		t.Errorf("%v: %s", err, stderr.String())
+	}
+	wantFiles(t, dir, "a.yaml", "denied", "envoy.yaml")
+	if data, err := os.ReadFile(filepath.Join(dir, "denied")); err != nil || string(data) != "before\n" {
+		t.Errorf("%v, %q", err, data)
 	}
 }

@@ -46,10 +46,12 @@ func TestSteerExceptions(t *testing.T) {
 	if id == nil {
 		t.Fatalf("no command removes it: %s", out)
 	}
-	o.weir(0, "except list", `1 exception, used on this server`, `deny .* 1 +ops +api user=alice\n`, `abuse, see chat\n`)
+	o.weir(0, "except list", `1 exception, uses on this server`, `deny .* 1 +ops +api user=alice\n`, `abuse, see chat\n`)
 	o.weir(0, "except list shop", `There are no exceptions`)
-	o.weir(0, "peek api user=alice", `exception \S+ deny until`)
+	o.weir(0, "peek api user=alice", `exception \S+ deny until`, `denies every request`, `3 per year +0 of 3 +- +denied `)
 	o.weir(0, id[1], `is removed`)
+	o.weir(0, `except add apii user=alice --deny --for 1s --reason typo`, `note: no rule has the domain apii, did you mean api\?\n`, `deny apii user=alice until`)
+	o.weir(0, `except add apii user=alice --deny --for 1s --reason typo --output json 2>/dev/null`, `"note": "no rule has`)
 	o.weir(1, id[1], `weir: the server at \S+ answers: `)
 	if code := o.request("alice"); code != http.StatusOK {
 		t.Errorf("after the exception: got %d", code)

@@ -4,13 +4,18 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"errors"
+	"flag"
+	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +24,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
+	"sigs.k8s.io/yaml"
 )
 
 const chart = "../../deploy/chart"
@@ -41,6 +47,8 @@ serviceAccount: {create: false}
 service: {headless: false}
 resources: null
 replicas: 1000000
+podAnnotations: null
+env: {OTEL_EXPORTER_OTLP_ENDPOINT: "http://collector:4318", GOMAXPROCS: 1, DRAIN_DELAY: "", DRAIN_TIMEOUT: 24.5s}
 `, nil, []string{"  replicas: 1000000\n"}},
 	{"ConfigMap and Secrets that are there", `
 rules: {existingConfigMap: rules}
@@ -51,14 +59,20 @@ podDisruptionBudget: {maxUnavailable: 25%}
 		"maxUnavailable: 25%\n", `{name: "REDIS_URL_FILE", value: "/redis-url/url"}`, "secretName: redis\n",
 		`{name: "REDIS_AUTH_FILE", value: "/redis-auth/password"}`, "secretName: \"123\"\n", "configMap:\n            name: rules\n",
 	}},
+	{"Redis by extraEnv", `
+redis: {type: CLUSTER, tls: {enabled: true}}
+extraEnv: [{name: REDIS_URL, valueFrom: {secretKeyRef: {name: redis, key: url}}}, {name: DRAIN_DELAY, valueFrom: {configMapKeyRef: {name: a, key: b}}}]
+resources: {requests: {cpu: 0.5}, limits: {memory: 1.5Gi, example.com/gpu: 1}}
+image: {tag: "_a."}
+`, []string{"PodDisruptionBudget", "ServiceAccount"}, []string{`app.kubernetes.io/version: "a"`}},
 	{"TLS without certificates of clients", "tls: {secretName: tls}", []string{"PodDisruptionBudget", "ServiceAccount"}, []string{"secretName: tls\n"}},
 	{"text that YAML could misread", `
 nameOverride: "1"
 image: {tag: "1.20", pullSecrets: ["1"]}
-env: {"Y": "on", SHADOW_MODE: true, NEAR_LIMIT_RATIO: "0.5", MAX_DESCRIPTORS: 20000000}
+env: {EXTRA_TAGS: "on", SHADOW_MODE: true, NEAR_LIMIT_RATIO: "0.5", MAX_DESCRIPTORS: 20000000}
 rules: {files: {1.yaml: "   # indented\ndomain: '1'\ndescriptors: []\n"}}
 `, []string{"ConfigMap", "PodDisruptionBudget", "ServiceAccount"}, []string{
-		`{name: "MAX_DESCRIPTORS", value: "20000000"}`, `{name: "Y", value: "on"}`, "|2\n       # indented\n    domain: '1'\n",
+		`{name: "MAX_DESCRIPTORS", value: "20000000"}`, `{name: "EXTRA_TAGS", value: "on"}`, "|2\n       # indented\n    domain: '1'\n",
 	}},
 }
 
@@ -114,9 +128,10 @@ func helm(t *testing.T, args ...string) *exec.Cmd {
 }
 
 // render returns the manifests that the chart makes of values, or what helm says is wrong.
-func render(t *testing.T, values string) (manifests string, err error) {
+// flags are more of `helm template`.
+func render(t *testing.T, values string, flags ...string) (manifests string, err error) {
 	t.Helper()
-	cmd := helm(t, "template", "edge", chart, "--namespace", "gateway", "--values", "-")
+	cmd := helm(t, append([]string{"template", "edge", chart, "--namespace", "gateway", "--values", "-"}, flags...)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(values), &stdout, &stderr
 	if err := cmd.Run(); err != nil {
@@ -208,6 +223,46 @@ func checkPorts(t *testing.T, s *corev1.Service) {
 	}
 }
 
+// TestChartOpensPortsToNamedClients renders NetworkPolicies with lists that are missing or
+// empty, which in a NetworkPolicy would admit everyone.
+func TestChartOpensPortsToNamedClients(t *testing.T) {
+	for _, test := range []struct {
+		values string
+		ports  []string
+	}{
+		{"networkPolicy: {enabled: true}", []string{"grpc", "http", "http-metrics"}},
+		{"networkPolicy: {enabled: true, clients: null}", []string{"http-metrics"}},
+		{"networkPolicy: {enabled: true, clients: []}", []string{"http-metrics"}},
+		{"networkPolicy: {enabled: true, prometheus: null}", []string{"grpc", "http"}},
+		{"networkPolicy: {enabled: true, prometheus: []}", []string{"grpc", "http"}},
+		{"networkPolicy: {enabled: true, operators: null}\ndebug: {service: true}\nadminToken: {secretName: a}", []string{"grpc", "http", "http-metrics"}},
+		{"networkPolicy: {enabled: true, clients: null, prometheus: null}", nil},
+	} {
+		t.Run(test.values, func(t *testing.T) {
+			t.Parallel()
+			// The schema refuses some of these.
+			manifests, err := render(t, test.values, "--skip-schema-validation", "--show-only", "templates/networkpolicy.yaml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			rendered := new(set)
+			rendered.add(decode(t, nil, []byte(manifests)))
+			var ports []string
+			for _, rule := range rendered.policies[0].Spec.Ingress {
+				if len(rule.From) == 0 {
+					t.Errorf("ports %v are open to everyone", rule.Ports)
+				}
+				for _, port := range rule.Ports {
+					ports = append(ports, port.Port.String())
+				}
+			}
+			if !slices.Equal(ports, test.ports) {
+				t.Errorf("the ports %v are open, want %v", ports, test.ports)
+			}
+		})
+	}
+}
+
 // TestChartGoesToWeir follows values to what Weir is started with.
 func TestChartGoesToWeir(t *testing.T) {
 	manifests, err := render(t, everything)
@@ -256,34 +311,70 @@ func TestChartGoesToWeir(t *testing.T) {
 // TestChartRefuses renders values that are none. The error names them.
 func TestChartRefuses(t *testing.T) {
 	for values, want := range map[string]string{
-		"replicas: 0":                                          "at '/replicas': minimum: got 0, want 1",
-		"replica: 2":                                           "additional properties 'replica' not allowed",
-		"image: {pullPolicy: Sometimes}":                       "at '/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'",
-		"image: {tag: 'a b'}":                                  "at '/image/tag': 'a b' does not match pattern",
-		"fullnameOverride: '123'":                              "at '/fullnameOverride': '123' does not match pattern",
-		"redis: {ulr: a}":                                      "at '/redis': additional properties 'ulr' not allowed",
-		"redis: {type: Cluster}":                               "at '/redis/type': value must be one of",
-		"redis: {urlSecret: {name: A_B}}":                      "at '/redis/urlSecret/name': 'A_B' does not match pattern",
-		"failureMode: open":                                    "at '/failureMode': value must be one of '', 'error', 'allow', 'deny', 'local'",
-		"env: {log_format: text}":                              "at '/env': additional properties 'log_format' not allowed",
-		"rules: {files: {api.json: {}}}":                       "at '/rules/files': additional properties 'api.json' not allowed",
-		"podDisruptionBudget: {maxUnavailable: 0}":             "at '/podDisruptionBudget/maxUnavailable'",
-		"networkPolicy: {clients: []}":                         "at '/networkPolicy/clients': minItems: got 0, want 1",
-		"networkPolicy: {prometheus: [{}]}":                    "at '/networkPolicy/prometheus/0': minProperties: got 0, want 1",
-		"serviceMonitor: {interval: often}":                    "at '/serviceMonitor/interval': 'often' does not match pattern",
-		"topologySpread: {topologyKeys: []}":                   "at '/topologySpread/topologyKeys': minItems: got 0, want 1",
-		"env: {GRPC_PORT: 1}":                                  "env.GRPC_PORT may not be set, the chart needs its default",
-		"env: {DEBUG_HOST: 0.0.0.0}":                           "env.DEBUG_HOST is set by debug.service, leave it out",
-		"failureMode: deny\nenv: {FAILURE_MODE: allow}":        "env.FAILURE_MODE is set by failureMode, leave it out",
-		"redis: {url: a, urlSecret: {name: b}}":                "redis.url and redis.urlSecret.name are both set, only one may be",
-		"redis: {authSecret: {name: a}}\nenv: {REDIS_AUTH: b}": "env.REDIS_AUTH is set by redis.authSecret, leave it out",
-		"redis: {tls: {caSecret: a}}":                          "redis.tls.caSecret needs redis.tls.enabled",
-		"rules: {files: {a.yaml: {}}, existingConfigMap: b}":   "rules.files and rules.existingConfigMap are both set, only one may be",
-		"tls: {clientCertificates: true}":                      "tls.clientCertificates needs tls.secretName",
-		"tls: {secretName: a, clientName: b}":                  "tls.clientName needs tls.clientCertificates",
-		"debug: {service: true}":                               "it needs adminToken.secretName",
-		"serviceAccount: {name: a}":                            "it needs serviceAccount.create=false",
-		"autoscaling: {enabled: true, minReplicas: 11}":        "autoscaling.minReplicas is more than autoscaling.maxReplicas",
+		"replicas: 0":                                                  "at '/replicas': minimum: got 0, want 1",
+		"replica: 2":                                                   "additional properties 'replica' not allowed",
+		"image: {pullPolicy: Sometimes}":                               "at '/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'",
+		"image: {tag: 'a b'}":                                          "at '/image/tag': 'a b' does not match pattern",
+		"fullnameOverride: '123'":                                      "at '/fullnameOverride': '123' does not match pattern",
+		"redis: {ulr: a}":                                              "at '/redis': additional properties 'ulr' not allowed",
+		"redis: {type: Cluster}":                                       "at '/redis/type': value must be one of",
+		"redis: {urlSecret: {name: A_B}}":                              "at '/redis/urlSecret/name': 'A_B' does not match pattern",
+		"failureMode: open":                                            "at '/failureMode': value must be one of '', 'error', 'allow', 'deny', 'local'",
+		"env: {log_format: text}":                                      "at '/env': additional properties 'log_format' not allowed",
+		"rules: {files: {api.json: {}}}":                               "at '/rules/files': additional properties 'api.json' not allowed",
+		"podDisruptionBudget: {maxUnavailable: 0}":                     "at '/podDisruptionBudget/maxUnavailable'",
+		"networkPolicy: {clients: []}":                                 "at '/networkPolicy/clients': minItems: got 0, want 1",
+		"networkPolicy: {enabled: true, clients: null}":                "at '/networkPolicy': missing property 'clients'",
+		"networkPolicy: {prometheus: [{}]}":                            "at '/networkPolicy/prometheus/0': minProperties: got 0, want 1",
+		"serviceMonitor: {interval: often}":                            "at '/serviceMonitor/interval': 'often' does not match pattern",
+		"topologySpread: {topologyKeys: []}":                           "at '/topologySpread/topologyKeys': minItems: got 0, want 1",
+		"env: {GRPC_PORT: 1}":                                          "env.GRPC_PORT may not be set, the chart needs its default",
+		"env: {DEBUG_HOST: 0.0.0.0}":                                   "env.DEBUG_HOST is set by debug.service, leave it out",
+		"failureMode: deny\nenv: {FAILURE_MODE: allow}":                "env.FAILURE_MODE is set by failureMode, leave it out",
+		"redis: {url: a, urlSecret: {name: b}}":                        "redis.url and redis.urlSecret.name are both set, only one may be",
+		"redis: {url: a, authSecret: {name: a}}\nenv: {REDIS_AUTH: b}": "env.REDIS_AUTH is set by redis.authSecret, leave it out",
+		"redis: {tls: {caSecret: a}}":                                  "redis.tls.caSecret needs redis.tls.enabled",
+		"rules: {files: {a.yaml: ''}, existingConfigMap: b}":           "rules.files and rules.existingConfigMap are both set, only one may be",
+		"tls: {clientCertificates: true}":                              "tls.clientCertificates needs tls.secretName",
+		"tls: {secretName: a, clientName: b}":                          "tls.clientName needs tls.clientCertificates",
+		"debug: {service: true}":                                       "it needs adminToken.secretName",
+		"serviceAccount: {name: a}":                                    "it needs serviceAccount.create=false",
+		"autoscaling: {enabled: true, minReplicas: 11}":                "autoscaling.minReplicas is more than autoscaling.maxReplicas",
+		"image: {repository: 'weir:v1'}":                               "at '/image/repository': 'weir:v1' does not match pattern",
+		"image: {tag: -a}":                                             "at '/image/tag': '-a' does not match pattern",
+		"redis: {urlSecret: {name: a..b}}":                             "at '/redis/urlSecret/name': 'a..b' does not match pattern",
+		"adminToken: {key: ..}":                                        "at '/adminToken/key': '..' does not match pattern",
+		"rules: {files: {.api.yaml: ''}}":                              "at '/rules/files': additional properties '.api.yaml' not allowed",
+		"rules: {files: {api.yaml: {}}}":                               "at '/rules/files/api.yaml': missing property 'domain'",
+		"rules: {files: {a.yaml: {domain: a, descriptors: [{key: a, rate_limit: {unit: minut, requests_per_unit: 5}}]}}}": "at '/rules/files/a.yaml/descriptors/0/rate_limit/unit': 'minut' does not match pattern",
+		"resources: {limits: {memory: 256MB}}":           "at '/resources/limits/memory': '256MB' does not match pattern",
+		"resources: {requests: {memory: -1}}":            "at '/resources/requests/memory': minimum: got -1, want 0",
+		"resources: {limits: {mem: 1Gi}}":                "at '/resources/limits': additional properties 'mem' not allowed",
+		"podLabels: {a b: c}":                            "at '/podLabels': additional properties 'a b' not allowed",
+		"nodeSelector: {a: b c}":                         "at '/nodeSelector/a': 'b c' does not match pattern",
+		"service: {annotations: {a b: c}}":               "at '/service/annotations': additional properties 'a b' not allowed",
+		"affinity: {nodeAfinity: {}}":                    "at '/affinity': additional properties 'nodeAfinity' not allowed",
+		"tolerations: [{effect: NoShedule}]":             "at '/tolerations/0/effect': value must be one of",
+		"networkPolicy: {clients: [{ipBlock: {}}]}":      "at '/networkPolicy/clients/0/ipBlock': missing property 'cidr'",
+		"extraEnv: [{name: A B}]":                        "at '/extraEnv/0/name': 'A B' does not match pattern",
+		"env: {LOG_FORMATT: json}":                       "env.LOG_FORMATT is no setting of Weir, other variables go into extraEnv",
+		"env: {FAILURE_MODE: open}":                      "env.FAILURE_MODE is open, allowed are error, allow, deny and local",
+		"env: {DRAIN_DELAY: 5}":                          "DRAIN_DELAY is 5, which is no duration such as 5s",
+		"env: {DRAIN_TIMEOUT: 1m}":                       "terminationGracePeriodSeconds is 30, it must be more than DRAIN_DELAY (5s) and DRAIN_TIMEOUT (1m) together",
+		"terminationGracePeriodSeconds: 15":              "terminationGracePeriodSeconds is 15, it must be more than DRAIN_DELAY (5s) and DRAIN_TIMEOUT (10s) together",
+		"extraEnv: [{name: DRAIN_DELAY, value: 20s}]":    "it must be more than DRAIN_DELAY (20s) and DRAIN_TIMEOUT (10s) together",
+		"extraEnv: [{name: LOG_FORMAT, value: text}]":    "extraEnv sets LOG_FORMAT, which is set already",
+		"extraEnv: [{name: DEBUG_HOST, value: a}]":       "extraEnv sets DEBUG_HOST, which is set already",
+		"extraEnv: [{name: A}, {name: A}]":               "extraEnv sets A, which is set already",
+		"extraEnv: [{name: A, value: b, valueFrom: {}}]": "extraEnv has A with value and valueFrom, only one may be",
+		"redis: {authSecret: {name: a}}":                 "redis.authSecret.name needs redis.url or redis.urlSecret.name",
+		"redis: {type: CLUSTER}":                         "redis.type needs redis.url or redis.urlSecret.name",
+		"redis: {tls: {enabled: true}}":                  "redis.tls.enabled needs redis.url or redis.urlSecret.name",
+		"autoscaling: {enabled: true}\nresources: null":  "autoscaling.enabled needs resources.requests.cpu",
+		"podLabels: {app.kubernetes.io/name: a}":         "podLabels has app.kubernetes.io/name, which the chart sets",
+		"serviceMonitor: {labels: {helm.sh/chart: a}}":   "serviceMonitor.labels has helm.sh/chart, which the chart sets",
+		"prometheusRule: {labels: {helm.sh/chart: a}}":   "prometheusRule.labels has helm.sh/chart, which the chart sets",
+		"dashboard: {labels: {helm.sh/chart: a}}":        "dashboard.labels has helm.sh/chart, which the chart sets",
 	} {
 		t.Run(values, func(t *testing.T) {
 			t.Parallel()
@@ -291,6 +382,146 @@ func TestChartRefuses(t *testing.T) {
 				t.Errorf("got %v, want %s", err, want)
 			}
 		})
+	}
+}
+
+// mayBeNull are values with a default that the chart does without.
+var mayBeNull = []string{
+	"resources", "resources.requests", "resources.requests.cpu", "resources.requests.memory", "resources.limits", "resources.limits.memory",
+	"env.LOG_FORMAT", "networkPolicy.prometheus", "dashboard.labels", "dashboard.labels.grafana_dashboard",
+}
+
+// TestChartWithNull sets each value to null, for which Helm takes the default away. Either
+// the chart does without it, or the error says that it is missing.
+func TestChartWithNull(t *testing.T) {
+	var defaults map[string]any
+	if err := yaml.Unmarshal([]byte(readFile(t, filepath.Join(chart, "values.yaml"))), &defaults); err != nil {
+		t.Fatal(err)
+	}
+	for path, value := range valuesIn("", defaults) {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			names := strings.Split(path, ".")
+			last := names[len(names)-1]
+			// Also what is off by default has to do without the value.
+			manifests, err := render(t, "", "--set", "autoscaling.enabled="+strconv.FormatBool(!strings.HasPrefix(path, "resources")),
+				"--set", "networkPolicy.enabled=true,serviceMonitor.enabled=true,prometheusRule.enabled=true,dashboard.enabled=true,debug.service=true,adminToken.secretName=a",
+				"--set", path+"=null")
+			needed := value != nil && !slices.Contains(mayBeNull, path)
+			switch missing := "missing property '" + last + "'"; {
+			case err != nil && (strings.Contains(err.Error(), "nil pointer") || strings.Contains(err.Error(), "wrong type")):
+				t.Errorf("the template fails: %v", err)
+			case needed && (err == nil || !strings.Contains(err.Error(), missing)):
+				t.Errorf("got %v, want %s", err, missing)
+			case !needed && err != nil && !strings.Contains(err.Error(), path):
+				t.Error(err)
+			case !needed && err == nil && strings.Contains(manifests, "<nil>"):
+				t.Errorf("nothing is written as <nil>:\n%s", manifests)
+			}
+		})
+	}
+}
+
+// valuesIn returns the values in a map, by path, and nil for those that are empty.
+func valuesIn(path string, values map[string]any) map[string]any {
+	found := map[string]any{}
+	for name, value := range values {
+		name = path + name
+		switch v := value.(type) {
+		case map[string]any:
+			maps.Copy(found, valuesIn(name+".", v))
+			if len(v) == 0 {
+				value = nil
+			}
+		case []any:
+			if len(v) == 0 {
+				value = nil
+			}
+		case string:
+			if v == "" {
+				value = nil
+			}
+		}
+		found[name] = value
+	}
+	return found
+}
+
+// TestChartNames renders names of releases and of values that are no names of a Service.
+func TestChartNames(t *testing.T) {
+	for _, test := range []struct{ release, values, name, wrong string }{
+		{release: "edge", name: "edge-weir"},
+		{release: "my.edge", name: "my-edge-weir"},
+		{release: "a.weir", name: "a-weir"},
+		{release: "edge", values: "nameOverride: a.b", name: "edge-a-b"},
+		{release: "edge", values: "fullnameOverride: limits", name: "limits"},
+		{release: "edge", values: "nameOverride: " + strings.Repeat("a", 57) + "--b", name: "edge-" + strings.Repeat("a", 57)},
+		{release: "1edge", wrong: "1edge-weir is no name of a Service, which starts with a letter, set fullnameOverride"},
+		{release: "1edge", values: "fullnameOverride: edge", name: "edge"},
+	} {
+		t.Run(test.release+" "+test.values, func(t *testing.T) {
+			t.Parallel()
+			cmd := helm(t, "template", test.release, chart, "--values", "-", "--show-only", "templates/service.yaml")
+			cmd.Stdin = strings.NewReader(test.values)
+			out, err := cmd.Output()
+			if test.wrong != "" {
+				var exit *exec.ExitError
+				if !errors.As(err, &exit) || !strings.Contains(string(exit.Stderr), test.wrong) {
+					t.Errorf("got %v, want %s", err, test.wrong)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if service := decode(t, nil, out).(*corev1.Service); service.Name != test.name {
+				t.Errorf("the Service is %s, want %s", service.Name, test.name)
+			}
+		})
+	}
+}
+
+var update = flag.Bool("update", false, "write the schema of rules in deploy/chart/values.schema.json anew")
+
+// TestChartSchemaHasThatOfRules keeps the end of the chart's schema and
+// docs/rules.schema.json the same. Helm reads no other file.
+func TestChartSchemaHasThatOfRules(t *testing.T) {
+	var rules struct {
+		Definitions map[string]json.RawMessage `json:"definitions"`
+	}
+	var whole map[string]json.RawMessage
+	text := []byte(readFile(t, "../../docs/rules.schema.json"))
+	if err := errors.Join(json.Unmarshal(text, &rules), json.Unmarshal(text, &whole)); err != nil {
+		t.Fatal(err)
+	}
+	delete(whole, "$schema")
+	delete(whole, "definitions")
+	root, err := json.Marshal(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	definitions := []string{`    "rules": ` + string(root)}
+	for _, name := range slices.Sorted(maps.Keys(rules.Definitions)) {
+		var short bytes.Buffer
+		if err := json.Compact(&short, rules.Definitions[name]); err != nil {
+			t.Fatal(err)
+		}
+		definitions = append(definitions, fmt.Sprintf("    %q: %s", name, &short))
+	}
+	want := strings.Join(definitions, ",\n") + "\n  }\n}\n"
+	file := filepath.Join(chart, "values.schema.json")
+	own, _, found := strings.Cut(readFile(t, file), "    \"rules\": {\"")
+	schema := own + want
+	if !found {
+		t.Fatal("the chart's schema has no definition of rules")
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(schema), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if readFile(t, file) != schema {
+		t.Error("it is not that of docs/rules.schema.json; run: go -C examples/check test -run Schema -update")
 	}
 }
 
@@ -307,7 +538,7 @@ func TestChartIsWhole(t *testing.T) {
 	}
 	packed := unpack(t, files[0])
 	for name, source := range map[string]string{
-		"weir/files/alerts.yaml": "../../deploy/prometheus/alerts.yaml", "weir/files/dashboard.json": "../../deploy/grafana/weir.json",
+		"weir/files/alerts.yaml": "../../deploy/prometheus/alerts.yaml", "weir/files/dashboard.json": "../../deploy/grafana/weir.json", "weir/files/settings.md": "../../docs/settings.md",
 	} {
 		if packed[name] != readFile(t, source) {
 			t.Errorf("%s is not %s", name, source)

@@ -87,7 +87,9 @@ var fields = [fieldCount]struct {
 // Record is what one line says. Its texts are those of the line and hold any bytes: they
 // are void when the next line is parsed.
 type Record struct {
-	At       int64 // when the request began, for nginx ended, in microseconds since the epoch
+	// At is when the request began, in microseconds since the epoch. Of a line of nginx without a
+	// duration it is when the request ended.
+	At       int64
 	Duration int64 // how long it took, in microseconds; -1: the line does not say
 
 	texts  [fieldCount]string
@@ -100,9 +102,7 @@ type Record struct {
 func (r *Record) Get(f Field) string {
 	if r.unread&(1<<f) != 0 {
 		r.unread &^= 1 << f
-		if r.texts[f] = r.parser.text(r.parser.names[f].find(r.object)); r.texts[f] == "-" {
-			r.texts[f] = ""
-		}
+		r.texts[f], _ = r.parser.find(r.object, r.parser.names[f])
 	}
 	return r.texts[f]
 }
@@ -115,7 +115,7 @@ func (r *Record) Header(name string) (value string, ok bool) {
 		value = r.Get(h.field)
 	}
 	if value == "" && r.object != nil {
-		value = r.parser.text(h.names.find(r.object))
+		value, _ = r.parser.find(r.object, h.names)
 	}
 	h.seen = h.seen || value != ""
 	return value, value != ""
@@ -130,6 +130,7 @@ type Parser struct {
 	parts   [maxParts]string
 	clock   clock
 	unit    int64  // of durations, in microseconds
+	atEnd   bool   // the time is of the end of the request
 	numbers []byte // of the line, as text
 }
 
@@ -277,6 +278,9 @@ func (p *Parser) settle(r *Record) error {
 	}
 	if d := r.texts[Duration]; d != "" {
 		r.Duration = parseDuration(d, p.unit)
+	}
+	if p.atEnd && r.Duration > 0 && r.Duration <= r.At {
+		r.At -= r.Duration
 	}
 	return nil
 }

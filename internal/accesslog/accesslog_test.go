@@ -49,7 +49,7 @@ var lines = map[string]struct {
 		texts: map[Field]string{RemoteAddress: "203.0.113.9", Method: "GET", Path: `/a"b?c`, UserAgent: `Mozilla/4.08 [en] "x"`},
 	}},
 	"nginx json": {JSON, `{"time_local":"10/Oct/2000:13:55:36 +0200","request":"GET /a b HTTP/1.0","remote_addr":"203.0.113.9","request_time":0.25,"http_user_agent":"x"}`, want{
-		at: "2000-10-10T11:55:36Z", duration: 250 * time.Millisecond,
+		at: "2000-10-10T11:55:35.75Z", duration: 250 * time.Millisecond,
 		texts: map[Field]string{RemoteAddress: "203.0.113.9", Method: "GET", Path: "/a b", UserAgent: "x"},
 	}},
 	"escapes": {JSON, `{"start_time":1700000000.5,"method":"\u0047ET","path":"/\u001b[31m\"<script>"}`, want{
@@ -103,6 +103,44 @@ func mustFormat(t *testing.T, s string) string {
 		t.Fatal(err)
 	}
 	return at.UTC().Format(time.RFC3339Nano)
+}
+
+// Of several names for a field the same one counts always, whatever the lines before had. What stands for
+// nothing does not count.
+func TestOrderOfNames(t *testing.T) {
+	both := `{"start_time":1700000000,"time":1800000000,"path":"/a","url":"/b","duration":1,"request_time":2,"method":"GET","downstream_remote_address":"10.0.0.1","remote_addr":"10.0.0.2","x-user":"ann","x_user":"bob"}`
+	wanted := want{
+		at: "2023-11-14T22:13:20Z", duration: time.Millisecond,
+		texts: map[Field]string{Path: "/a", RemoteAddress: "10.0.0.1"}, headers: map[string]string{"x-user": "ann"},
+	}
+	p := NewParser(Auto, Mapping{})
+	check(t, p, both, wanted)
+	check(t, p, `{"start_time":"-","time":1700000000.5,"path":null,"url":"/b","duration":"-","request_time":2,"downstream_remote_address":null,"remote_addr":"10.0.0.2","x-user":"-","x_user":"bob"}`, want{
+		at: "2023-11-14T22:13:18.5Z", duration: 2 * time.Second,
+		texts: map[Field]string{Path: "/b", RemoteAddress: "10.0.0.2"}, headers: map[string]string{"x-user": "bob"},
+	})
+	check(t, p, both, wanted)
+}
+
+// The time of nginx is of the end of a request.
+func TestEndOfRequest(t *testing.T) {
+	for line, at := range map[string]string{
+		`{"time_iso8601":"2026-11-23T03:20:05+00:00","request_time":"1.250"}`:           "2026-11-23T03:20:03.75Z",
+		`{"time":"2026-11-23T03:20:05Z","request_time":1}`:                              "2026-11-23T03:20:04Z",
+		`{"msec":1700000000.5,"duration":500}`:                                          "2023-11-14T22:13:20Z",
+		`{"time_local":"23/Nov/2026:03:20:05 +0000"}`:                                   "2026-11-23T03:20:05Z",
+		`{"start_time":"2026-11-23T03:20:05Z","request_time":1}`:                        "2026-11-23T03:20:05Z",
+		`{"time":"2026-11-23T03:20:05Z","duration":1000}`:                               "2026-11-23T03:20:05Z",
+		`[2026-11-23T03:20:05Z] "GET / HTTP/2" 204 - 154 0 226 100 "-" "-" "-" "a" "-"`: "2026-11-23T03:20:05Z",
+	} {
+		var r Record
+		p := NewParser(Auto, Mapping{})
+		if err := p.Parse([]byte(line), &r); err != nil {
+			t.Errorf("%s: %v", line, err)
+		} else if got := time.UnixMicro(r.At).UTC().Format(time.RFC3339Nano); got != at {
+			t.Errorf("%s is at %s, want %s", line, got, at)
+		}
+	}
 }
 
 // Any JSON lines are read by the names that a mapping gives.

@@ -10,34 +10,27 @@ import (
 
 var errJSON = errors.New("it is not a JSON object")
 
-// names are those that logs have for a field. The one that was found last comes first.
-type names struct {
-	list [][]string // each the whole name, and then its parts between dots
-	last int
-}
+// names are those that logs have for a field. The first that has a value counts, whatever other
+// lines had.
+type names [][]string // each the whole name, and then its parts between dots
 
 func newNames(list []string) (n names) {
 	for _, name := range list {
-		n.list = append(n.list, append([]string{name}, strings.Split(name, ".")...))
+		n = append(n, append([]string{name}, strings.Split(name, ".")...))
 	}
 	return n
 }
 
-// find returns the value of the first of the names that an object has, nil if none.
-func (n *names) find(o *fastjson.Object) *fastjson.Value {
-	if len(n.list) == 0 {
-		return nil
-	}
-	if v := get(o, n.list[n.last]); v != nil {
-		return v
-	}
-	for i := range n.list {
-		if v := get(o, n.list[i]); v != nil {
-			n.last = i
-			return v
+// find returns the text of the first of the names that has one, and the name; "" if none has.
+func (p *Parser) find(o *fastjson.Object, n names) (text, name string) {
+	for i := range n {
+		if v := get(o, n[i]); v != nil {
+			if text = p.text(v); text != "" && text != "-" {
+				return text, n[i][0]
+			}
 		}
 	}
-	return nil
+	return "", ""
 }
 
 // get returns the value of a whole name, or of its parts one below the other.
@@ -60,25 +53,29 @@ func (p *Parser) parseJSON(line []byte, r *Record) error {
 		return errJSON
 	}
 	r.object, p.numbers = v.GetObject(), p.numbers[:0]
-	for _, f := range [...]Field{Time, Duration, Method, Path} {
-		r.texts[f] = p.text(p.names[f].find(r.object))
-	}
+	var at, took string
+	r.texts[Time], at = p.find(r.object, p.names[Time])
+	r.texts[Duration], took = p.find(r.object, p.names[Duration])
+	r.texts[Method], _ = p.find(r.object, p.names[Method])
+	r.texts[Path], _ = p.find(r.object, p.names[Path])
 	if r.texts[Method] == "" {
-		r.texts[RequestLine] = p.text(p.names[RequestLine].find(r.object))
+		r.texts[RequestLine], _ = p.find(r.object, p.names[RequestLine])
 	}
 	r.unread = 1<<Authority | 1<<RemoteAddress | 1<<ForwardedFor | 1<<UserAgent | 1<<RequestID | 1<<Scheme | 1<<RouteName
-	p.unit = milli
-	if d := &p.names[Duration]; d.list[d.last][0] == "request_time" { // nginx's, in seconds
-		p.unit = second
+	p.unit, p.atEnd = milli, isNginxTime(at)
+	if took == "request_time" { // nginx's, in seconds
+		p.unit, p.atEnd = second, at != "start_time"
 	}
 	return nil
 }
 
+// isNginxTime reports whether a field has the time of nginx, which is that of the end of a request.
+func isNginxTime(name string) bool {
+	return name == "time_iso8601" || name == "time_local" || name == "msec"
+}
+
 // text returns a value as text: a string without its quotes, a number as it is written.
 func (p *Parser) text(v *fastjson.Value) string {
-	if v == nil {
-		return ""
-	}
 	switch v.Type() {
 	case fastjson.TypeString:
 		return asString(v.GetStringBytes())

@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 )
 
-// MaxLine is the longest line that is read, in bytes.
-const MaxLine = BlockSize
+// MaxLine is the longest line that is read, in bytes without its end.
+const MaxLine = BlockSize - 1
 
 // BlockSize is how many bytes a block of lines has at most.
 const BlockSize = 128 << 10
@@ -107,17 +107,24 @@ func (s *Source) Next(buf []byte) (b Block, err error) {
 	}
 	b.First = s.line + 1
 	if s.failed != nil {
-		b.Data = s.skipLong(buf, &b)
+		b.Data = s.skipLong(buf)
 		if len(b.Data) > 0 {
-			s.line += int64(bytes.Count(b.Data, newline)) + 1
+			s.line += int64(bytes.Count(b.Data, newline))
+			if b.Data[len(b.Data)-1] != '\n' {
+				s.line++
+			}
 			return b, nil
 		}
-		if errors.Is(s.failed, io.EOF) {
+		switch {
+		case errors.Is(s.failed, io.EOF):
 			return b, io.EOF
+		case s.line == 0:
+			return b, fmt.Errorf("%s: %w", s.Name, s.failed)
+		default:
+			return b, fmt.Errorf("%s: after line %d: %w", s.Name, s.line, s.failed)
 		}
-		return b, fmt.Errorf("%s: after line %d: %w", s.Name, s.line, s.failed)
 	}
-	b.Data = s.skipLong(buf, &b)
+	b.Data = s.skipLong(buf)
 	end := bytes.LastIndexByte(b.Data, '\n') + 1
 	if end == 0 && len(b.Data) == BlockSize {
 		s.line++
@@ -133,7 +140,7 @@ func (s *Source) Next(buf []byte) (b Block, err error) {
 var newline = []byte{'\n'}
 
 // skipLong drops the rest of a line that is too long, if the last block ended in one.
-func (s *Source) skipLong(buf []byte, b *Block) []byte {
+func (s *Source) skipLong(buf []byte) []byte {
 	if !s.long {
 		return buf
 	}
@@ -142,6 +149,5 @@ func (s *Source) skipLong(buf []byte, b *Block) []byte {
 		return buf[:0]
 	}
 	s.long = false
-	b.First = s.line + 1
 	return buf[end:]
 }

@@ -114,6 +114,39 @@ func TestSourceCutOff(t *testing.T) {
 	}
 }
 
+// The error of a log that is cut off names the last line that was read.
+func TestPlaceOfCut(t *testing.T) {
+	for data, want := range map[string]string{
+		"one\ntwo\n":      "access.log: after line 2: unexpected EOF",
+		"one\ntwo\nthree": "access.log: after line 3: unexpected EOF",
+		"":                "access.log: unexpected EOF",
+	} {
+		var b bytes.Buffer
+		w := gzip.NewWriter(&b)
+		if _, err := io.WriteString(w, data); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Flush(); err != nil { // and no end
+			t.Fatal(err)
+		}
+		if _, _, err := readAll(t, writeLog(t, b.Bytes())); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", data, err, want)
+		}
+	}
+}
+
+// A line of MaxLine bytes is read, and one of a byte more is not.
+func TestLongestLine(t *testing.T) {
+	for _, end := range []string{"", "\n", "\n1\n"} {
+		for n, long := range map[int]int{MaxLine: 0, MaxLine + 1: 1} {
+			lines, tooLong, err := readAll(t, writeLog(t, []byte("0\n"+strings.Repeat("x", n)+end)))
+			if !errors.Is(err, io.EOF) || len(tooLong) != long || len(lines[2]) != n*(1-long) {
+				t.Errorf("%d bytes before %q: line 2 has %d, too long are %v, %v", n, end, len(lines[2]), tooLong, err)
+			}
+		}
+	}
+}
+
 func TestOpen(t *testing.T) {
 	if _, err := Open(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)

@@ -53,7 +53,7 @@ func (p *Parser) parseText(line string, format Format, r *Record) error {
 			r.texts[f] = unescape(r.texts[f])
 		}
 	}
-	p.unit = milli
+	p.unit, p.atEnd = milli, false
 	return nil
 }
 

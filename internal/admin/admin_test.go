@@ -223,11 +223,11 @@ func TestStoreOnStatusPage(t *testing.T) {
 		{"in memory", Store{Name: "in memory"}, ""},
 		{"not asked", Store{Remote: true}, "not asked yet"},
 		{"works", Store{Remote: true, WorkedAt: at}, "works, worked last: 2026-05-04T03:02:01Z"},
-		{"never worked", Store{Remote: true, FailingSince: at, FailedAt: later, Kind: "readonly", Problem: "redis is a replica"},
-			"FAILS since 2026-05-04T03:02:01Z, failure modes decide; worked last: never\n" +
+		{"never worked", Store{Remote: true, FailingSince: at, FailedAt: later, Kind: "readonly", Problem: "redis is a replica", FailureMode: "error"},
+			"FAILS since 2026-05-04T03:02:01Z, failure modes decide (error, unless a limit has its own); worked last: never\n" +
 				"          last error at 2026-05-04T03:03:01Z (readonly): redis is a replica"},
-		{"fails", Store{Remote: true, WorkedAt: at, FailingSince: later, FailedAt: later, Kind: "timeout", Problem: "no answer"},
-			"FAILS since 2026-05-04T03:03:01Z, failure modes decide; worked last: 2026-05-04T03:02:01Z\n" +
+		{"fails", Store{Remote: true, WorkedAt: at, FailingSince: later, FailedAt: later, Kind: "timeout", Problem: "no answer", FailureMode: "local"},
+			"FAILS since 2026-05-04T03:03:01Z, failure modes decide (local, unless a limit has its own); worked last: 2026-05-04T03:02:01Z\n" +
 				"          last error at 2026-05-04T03:03:01Z (timeout): no answer"},
 		{"works again", Store{Remote: true, WorkedAt: later, FailedAt: at, Kind: "timeout", Problem: "no answer"},
 			"works, worked last: 2026-05-04T03:03:01Z\n          last error at 2026-05-04T03:02:01Z (timeout): no answer"},

@@ -186,7 +186,7 @@ func TestStatusAsJSON(t *testing.T) {
 	debug.Status = func() Status {
 		return Status{
 			Version: "v1", Uptime: 90e9, Health: errors.New(evil), Notes: []string{evil}, Decided: 12.5, Denied: 2, Exceptions: 3,
-			Store: Store{Name: evil, Remote: true, WorkedAt: at, FailingSince: at, FailedAt: at, Kind: "timeout", Problem: evil, Breaker: "open"},
+			Store: Store{Name: evil, Remote: true, WorkedAt: at, FailingSince: at, FailedAt: at, Kind: "timeout", Problem: evil, Breaker: "open", FailureMode: "deny"},
 			Rules: Rules{Path: evil, LoadedAt: at, FailedAt: at, Files: 2, Domains: 3, Rules: 4, Version: "7", Problems: evil, ControlPlane: &ControlPlane{Connected: true, Since: at}},
 		}
 	}
@@ -201,7 +201,7 @@ func TestStatusAsJSON(t *testing.T) {
 	const shown = "\x1b[2J\u202e<script>\ufffd" // JSON has no bytes that are no UTF-8
 	want := adminapi.Status{
 		Version: "v1", UptimeSeconds: 90, Health: shown, Notes: []string{shown}, Exceptions: 3, Decisions: 12.5, Denials: 2,
-		Store: adminapi.Store{Name: shown, WorkedAt: &at, FailingSince: &at, Problem: "timeout: " + shown, Breaker: "open"},
+		Store: adminapi.Store{Name: shown, WorkedAt: &at, FailingSince: &at, FailedAt: &at, Problem: "timeout: " + shown, Breaker: "open", FailureMode: "deny"},
 		Rules: adminapi.Rules{Path: shown, Rules: 4, Domains: 3, Files: 2, Version: "7", LoadedAt: &at, FailedAt: &at, Problems: shown, ControlPlane: "connected since 2026-05-04T03:02:01Z"},
 	}
 	if fmt.Sprint(spell(t, got)) != fmt.Sprint(spell(t, want)) {

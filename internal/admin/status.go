@@ -34,6 +34,7 @@ type Store struct {
 	Kind         string    // of its error
 	Problem      string    // its error, which holds no secret
 	Breaker      string    // closed, open or half-open, "" if there is none
+	FailureMode  string    // of limits that have none of their own
 }
 
 // String is the line of the store, without its name.
@@ -47,8 +48,8 @@ func (s Store) String() string {
 	problem := plaintext.Line(s.Problem)
 	switch {
 	case !s.FailingSince.IsZero():
-		return fmt.Sprintf("FAILS since %s, failure modes decide; worked last: %s\n          last error at %s (%s): %s",
-			when(s.FailingSince), when(s.WorkedAt), when(s.FailedAt), s.Kind, problem)
+		return fmt.Sprintf("FAILS since %s, failure modes decide (%s, unless a limit has its own); worked last: %s\n          last error at %s (%s): %s",
+			when(s.FailingSince), s.FailureMode, when(s.WorkedAt), when(s.FailedAt), s.Kind, problem)
 	case s.WorkedAt.IsZero():
 		return "not asked yet"
 	case s.FailedAt.IsZero():
@@ -157,7 +158,8 @@ func (s Status) API() adminapi.Status {
 func (s Store) api() adminapi.Store {
 	store := adminapi.Store{
 		Name: s.Name, Works: s.FailingSince.IsZero() && (!s.Remote || !s.WorkedAt.IsZero()),
-		WorkedAt: known(s.WorkedAt), FailingSince: known(s.FailingSince), Breaker: s.Breaker,
+		WorkedAt: known(s.WorkedAt), FailingSince: known(s.FailingSince), FailedAt: known(s.FailedAt), Breaker: s.Breaker,
+		FailureMode: s.FailureMode,
 	}
 	if !s.FailedAt.IsZero() {
 		store.Problem = s.Kind + ": " + s.Problem

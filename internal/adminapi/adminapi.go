@@ -51,7 +51,8 @@ type Counter struct {
 	Amount    uint64 `json:"amount"`
 	Used      uint64 `json:"used"`
 	Remaining uint64 `json:"remaining"`
-	// RetryAfter is in how many seconds one more is admitted: 0 now, nil never.
+	// Remaining, RetryAfter and WholeIn are of the limit, also while an exception admits or
+	// denies everything. RetryAfter is in how many seconds one more is admitted: 0 now, nil never.
 	RetryAfter *float64 `json:"retry_after"`
 	// WholeIn is in how many seconds nothing of it is used any more, 0 if nothing is used.
 	WholeIn float64 `json:"whole_in"`
@@ -80,6 +81,8 @@ type Exception struct {
 	Reason  string    `json:"reason"` // as given by who added it
 	// Used is how many descriptors it was applied to on the servers that were asked.
 	Used uint64 `json:"used"`
+	// Note is of the answer of POST /exceptions alone: why it may not be what was meant.
+	Note string `json:"note,omitempty"`
 }
 
 // NewException is the body of POST /exceptions, whose answer is the Exception.
@@ -127,8 +130,10 @@ type Store struct {
 	Works        bool       `json:"works"`
 	WorkedAt     *time.Time `json:"worked_at,omitempty"`
 	FailingSince *time.Time `json:"failing_since,omitempty"`
-	Problem      string     `json:"problem,omitempty"` // of the last call that failed
-	Breaker      string     `json:"breaker,omitempty"` // closed, or open: Redis is not asked
+	FailedAt     *time.Time `json:"failed_at,omitempty"`    // the last call that failed
+	Problem      string     `json:"problem,omitempty"`      // of that call
+	FailureMode  string     `json:"failure_mode,omitempty"` // of limits that have none of their own
+	Breaker      string     `json:"breaker,omitempty"`      // closed, or open: Redis is not asked
 }
 
 // Rules says which rules serve, and what became of newer ones.

@@ -15,6 +15,7 @@ func (v View) Counters(w io.Writer, c *adminapi.Counters, reset bool) {
 	fmt.Fprintf(w, "domain %s, descriptor %s\n", domain, descriptor)
 	if c.Exception != nil {
 		fmt.Fprintf(w, "exception %s: %s %s, by %s: %s\n", Quote(text(c.Exception.ID)), effect(c.Exception), v.until(c.Exception.Until), text(c.Exception.By), text(c.Exception.Reason))
+		fmt.Fprint(w, instead(c.Exception))
 	}
 	if c.Rule == "" {
 		fmt.Fprintf(w, "No rule matches it%s.\n", uncounted(c))
@@ -39,6 +40,18 @@ func (v View) Counters(w io.Writer, c *adminapi.Counters, reset bool) {
 	}
 }
 
+// instead says what an exception does in the place of limits, "" if it only multiplies them.
+func instead(x *adminapi.Exception) string {
+	switch x.Effect {
+	case adminapi.Allow:
+		return "It admits every request and counts nothing.\n"
+	case adminapi.Deny:
+		return "It denies every request and counts nothing.\n"
+	default:
+		return ""
+	}
+}
+
 // uncounted says what becomes of a descriptor without limits, unless an exception does.
 func uncounted(c *adminapi.Counters) string {
 	if c.Exception != nil {
@@ -60,7 +73,11 @@ func (v View) limits(w io.Writer, c *adminapi.Counters) {
 			continue
 		}
 		free := l.WholeIn
-		t.row(name, fmt.Sprintf("%d of %d", l.Used, l.Amount), l.Remaining, in(l.RetryAfter), in(&free), note)
+		remains, oneMore := fmt.Sprint(l.Remaining), in(l.RetryAfter)
+		if x := c.Exception; x != nil && instead(x) != "" {
+			remains, oneMore = "-", map[string]string{adminapi.Allow: "now", adminapi.Deny: "denied"}[x.Effect]
+		}
+		t.row(name, fmt.Sprintf("%d of %d", l.Used, l.Amount), remains, oneMore, in(&free), note)
 		if l.Key != "" {
 			keys = append(keys, text(l.Key))
 		}

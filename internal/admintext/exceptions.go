@@ -49,7 +49,7 @@ func counted(n int) string {
 	if n == 0 {
 		return ""
 	}
-	return ", used" + servers(n)
+	return ", uses" + servers(n)
 }
 
 func effect(x *adminapi.Exception) string {

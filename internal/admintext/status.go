@@ -55,6 +55,9 @@ func (v View) store(s *adminapi.Store) (lines []string) {
 	switch {
 	case s.FailingSince != nil:
 		lines = append(lines, "FAILS "+v.since(*s.FailingSince)+", failure modes decide")
+		if s.FailureMode != "" {
+			lines = append(lines, fmt.Sprintf("failure mode %s: %s, unless a limit has a mode of its own", text(s.FailureMode), text(Failure(s.FailureMode))))
+		}
 		if s.WorkedAt != nil {
 			lines = append(lines, "worked last at "+v.ago(*s.WorkedAt))
 		}
@@ -63,6 +66,9 @@ func (v View) store(s *adminapi.Store) (lines []string) {
 	case !s.Works:
 		lines = append(lines, "not asked yet")
 	}
+	if s.FailedAt != nil {
+		lines = append(lines, "failed last at "+v.ago(*s.FailedAt))
+	}
 	if s.Breaker != "" {
 		lines = append(lines, "breaker "+text(s.Breaker))
 	}
@@ -70,4 +76,20 @@ func (v View) store(s *adminapi.Store) (lines []string) {
 		lines = append(lines, "last error: "+text(s.Problem))
 	}
 	return lines
+}
+
+// Failure says what a failure mode means for requests.
+func Failure(mode string) string {
+	switch mode {
+	case "error":
+		return "callers get UNAVAILABLE"
+	case "allow":
+		return "requests pass and are not counted"
+	case "deny":
+		return "requests are denied"
+	case "local":
+		return "each server counts alone, in memory"
+	default: // of a later version
+		return "see its documents"
+	}
 }

@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"weir/internal/adminapi"
+	"weir/internal/descriptors"
 	"weir/internal/exceptions"
 	"weir/internal/limiter"
 	"weir/internal/limiter/redisstore"
+	"weir/internal/spelling"
 )
 
 // firstLoad bounds how long a start waits for the exceptions: a Redis that is not there
@@ -55,7 +57,22 @@ func (a *App) addException(ctx context.Context, n adminapi.NewException, peer st
 	if err != nil {
 		return adminapi.Exception{}, exceptionError(err)
 	}
-	return newException(e), nil
+	added := newException(e)
+	added.Note = a.unknownDomain(domain)
+	return added, nil
+}
+
+// unknownDomain says that no rule has a domain, and which one may be meant, "" if one has.
+func (a *App) unknownDomain(domain string) string {
+	tree := a.rules.tree.Load()
+	if tree == nil || tree.HasDomain(domain) {
+		return ""
+	}
+	note := "no rule has the domain " + descriptors.Spell(limiter.Entry{Key: domain})
+	if near := spelling.Nearest(domain, tree.DomainNames()); near != "" {
+		note += fmt.Sprintf(", did you mean %s?", descriptors.Spell(limiter.Entry{Key: near}))
+	}
+	return note
 }
 
 // removeException ends the exception with id, for by at the address peer.

@@ -154,3 +154,22 @@ func TestBadExceptions(t *testing.T) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
+
+// TestExceptionForUnknownDomain adds it all the same, and says what was meant.
+func TestExceptionForUnknownDomain(t *testing.T) {
+	f := start(t, "--config="+directory(t, limited(1)))
+	for domain, want := range map[string]string{
+		"api": "", "apii": "no rule has the domain apii, did you mean api?",
+		"shop \x1b": `no rule has the domain "shop \x1b"`,
+	} {
+		n := newExceptionOf("alice", "deny")
+		n.Domain = domain
+		e, err := f.addException(t.Context(), n, "peer")
+		if err != nil || e.Note != want || e.ID == "" {
+			t.Errorf("%s: got %+v, error %v, want the note %s", domain, e, err, want)
+		}
+	}
+	if list := f.listExceptions(); len(list.Exceptions) != 3 || list.Exceptions[0].Note != "" {
+		t.Errorf("got %+v", list)
+	}
+}

@@ -74,7 +74,7 @@ func redisComesAndGoes(t *testing.T, r redis) {
 	const fails = "redis fails, failure modes decide"
 	f.wantLog(fails)
 	f.wantUnavailable()
-	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "in Redis at "+addr, "FAILS since", "worked last: never", "(connection)")
+	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "in Redis at "+addr, "FAILS since", "failure modes decide (error, unless a limit has its own)", "worked last: never", "(connection)")
 
 	r.Start()
 	f.wantHealth(true, "OK")

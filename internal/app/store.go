@@ -20,11 +20,13 @@ import (
 // store is what keeps the counters, with what the server has to know of it.
 type store struct {
 	limiter.CounterStore
-	name     func() string               // what and where it is
-	ping     func(context.Context) error // reports whether it can decide, nil if that is no question
-	state    func() redisstore.State     // tells what became of the last calls, nil with ping
-	followed bool                        // its failures fail the health check, even after it has been found
-	close    func() error
+	name  func() string               // what and where it is
+	ping  func(context.Context) error // reports whether it can decide, nil if that is no question
+	state func() redisstore.State     // tells what became of the last calls, nil with ping
+	// failureMode is that of limits that have none of their own.
+	failureMode string
+	followed    bool // its failures fail the health check, even after it has been found
+	close       func() error
 	// board is what servers on the same Redis share, nil in memory, and forget forgets
 	// which counters are over.
 	board  *redisstore.Board
@@ -41,6 +43,7 @@ func (s *store) status() admin.Store {
 		Name: s.name(), Remote: true,
 		WorkedAt: now.WorkedAt, FailingSince: now.FailingSince,
 		FailedAt: now.FailedAt, Kind: now.Kind, Problem: now.Problem, Breaker: now.Breaker,
+		FailureMode: s.failureMode,
 	}
 }
 
@@ -128,6 +131,7 @@ func openRedisOrElse(s settings.Settings, changing *changingSecrets, logger *slo
 		Mode:       FailureMode(s.Failure.Mode),
 		Registerer: reg,
 	})
+	redis.failureMode = string(s.Failure.Mode)
 	return redis, nil
 }
 

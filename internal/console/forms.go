@@ -14,9 +14,10 @@ import (
 
 // outcomes are what forms have done, by the word that the next page has in its address.
 var outcomes = map[string]string{
-	"added":   "The exception is added. It holds on every replica within a second.",
-	"removed": "The exception is removed.",
-	"reset":   "The counters are set to zero.",
+	"added":    "The exception is added. It holds on every replica within a second.",
+	"noDomain": "The exception is added, but no rule has its domain.",
+	"removed":  "The exception is removed.",
+	"reset":    "The counters are set to zero.",
 }
 
 // exceptionForm is the form that adds an exception, as it was filled in.
@@ -54,14 +55,19 @@ func (f exceptionForm) exception() (e adminapi.NewException, err error) {
 func (c *Console) addException(w http.ResponseWriter, r *http.Request) {
 	form := fillIn(r.PostForm)
 	e, err := form.exception()
+	var added adminapi.Exception
 	if err == nil {
-		_, err = c.server.AddException(r.Context(), e, c.access.Peer(r))
+		added, err = c.server.AddException(r.Context(), e, c.access.Peer(r))
 	}
 	if err != nil {
 		c.showExceptions(w, r, form, err)
 		return
 	}
-	http.Redirect(w, r, "/console/exceptions?done=added", http.StatusSeeOther)
+	done := "added"
+	if added.Note != "" {
+		done = "noDomain"
+	}
+	http.Redirect(w, r, "/console/exceptions?done="+done, http.StatusSeeOther)
 }
 
 func (c *Console) removeException(w http.ResponseWriter, r *http.Request) {

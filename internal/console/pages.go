@@ -186,18 +186,19 @@ func (e *explainPage) ask(c *Console, r *http.Request) error {
 
 // words are the functions of the templates.
 var words = template.FuncMap{
-	"kept":   showExcerpt,
-	"given":  showWire,
-	"line":   plaintext.Line,
-	"lines":  plaintext.Lines,
-	"short":  shorten,
-	"number": number,
-	"rate":   rate,
-	"ago":    func(t time.Time) string { return admintext.Span(time.Since(t)) + " ago" },
-	"until":  func(t time.Time) string { return "in " + admintext.Span(time.Until(t)) },
-	"span":   func(seconds float64) string { return admintext.Span(admintext.Seconds(seconds)) },
-	"clock":  func(t time.Time) string { return t.UTC().Format("15:04:05") },
-	"stamp":  func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+	"kept":    showExcerpt,
+	"given":   showWire,
+	"line":    plaintext.Line,
+	"lines":   plaintext.Lines,
+	"short":   shorten,
+	"number":  number,
+	"rate":    rate,
+	"ago":     func(t time.Time) string { return admintext.Span(time.Since(t)) + " ago" },
+	"until":   func(t time.Time) string { return "in " + admintext.Span(time.Until(t)) },
+	"failure": admintext.Failure,
+	"span":    func(seconds float64) string { return admintext.Span(admintext.Seconds(seconds)) },
+	"clock":   func(t time.Time) string { return t.UTC().Format("15:04:05") },
+	"stamp":   func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 }
 
 // number writes a number with commas between thousands.

@@ -20,7 +20,8 @@ type Summary struct {
 	Last []Event `json:"last"`
 }
 
-// Window is what was denied from a time on, the limits that denied most first.
+// Window is what was denied from a time on, the limits that denied most first. From is no
+// time before the recorder began.
 type Window struct {
 	From   time.Time `json:"from"`
 	Limits []Limit   `json:"limits"`
@@ -101,10 +102,11 @@ func (r *Recorder) Summary(now time.Time, keys int) Summary {
 		hour.join(h)
 	}
 	slices.SortStableFunc(last, func(a, b Event) int { return b.At.Compare(a.At) })
+	began := r.began.Unix()
 	return Summary{
 		At:     now.UTC(),
-		Minute: minute.window(minuteFrom, keys),
-		Hour:   hour.window(hourFrom, keys),
+		Minute: minute.window(max(minuteFrom, began), keys),
+		Hour:   hour.window(max(hourFrom, began), keys),
 		Last:   last[:min(len(last), MaxLast)],
 	}
 }

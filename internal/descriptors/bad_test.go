@@ -423,7 +423,19 @@ var bad = map[string][]string{
 		"root_list.yaml:1:1: a list is not allowed, a mapping is needed",
 	},
 	"root_text.yaml": {
-		`root_text.yaml:1:1: "api" is not allowed, a mapping is needed`,
+		"root_text.yaml:1:1: text alone is not allowed, a mapping is needed", // without the text: it may be a secret in the wrong directory
+	},
+	"root_alias": {
+		"root_alias:1: invalid YAML: unknown anchor; a value that begins with * or & must be in quotes",
+	},
+	"root_blank_missing.yaml": {
+		"root_blank_missing.yaml:1:1: text alone is not allowed (a blank is needed after the colon), a mapping is needed",
+	},
+	"root_lines": {
+		"root_lines:1:1: text alone is not allowed, a mapping is needed",
+	},
+	"root_tag": {
+		"root_tag:1:1: text alone is not allowed, a mapping is needed",
 	},
 	"share_threshold_without_wildcard.yaml": {
 		"share_threshold_without_wildcard.yaml:4:22: descriptors[0].share_threshold: nothing to share, allowed beside values, networks, regex and a value with a wildcard (*)",

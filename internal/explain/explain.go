@@ -164,7 +164,7 @@ func reason(q Question, trace descriptors.Trace) (why string, candidates []strin
 		if n > 1 {
 			above = descriptors.Spell(trace.Levels[n-2].Node)
 		}
-		why = fmt.Sprintf("below %s nothing matches %s", above, descriptors.Spell(missing))
+		why = fmt.Sprintf("below %s nothing matches %s%s", above, descriptors.Spell(missing), meantEquals(missing, trace.Children))
 		slices.SortStableFunc(trace.Children, func(a, b limiter.Entry) int { // the likeliest first
 			return cmp.Compare(differs(a.Key, missing.Key), differs(b.Key, missing.Key))
 		})
@@ -178,6 +178,16 @@ func reason(q Question, trace descriptors.Trace) (why string, candidates []strin
 		candidates = append(candidates, descriptors.Spell(e))
 	}
 	return why, candidates
+}
+
+// meantEquals returns a hint at an entry that has a colon for its =, which one of the rules
+// begins, "" if that is not so.
+func meantEquals(e limiter.Entry, rules []limiter.Entry) string {
+	key, value, found := strings.Cut(e.Key, ":")
+	if !found || e.Value != "" || !slices.ContainsFunc(rules, func(r limiter.Entry) bool { return r.Key == key }) {
+		return ""
+	}
+	return fmt.Sprintf(" (did you mean %s?)", FormatDescriptor([]limiter.Entry{{Key: key, Value: value}}))
 }
 
 // hidden words which rule is hidden and by what, "" if there is none.

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"reflect"
@@ -31,6 +32,7 @@ func Numbers() kong.Option {
 	})
 }
 
+// decodeDuration takes durations of Go. The tag such has examples, where usual ones are longer.
 func decodeDuration(ctx *kong.DecodeContext, target reflect.Value) error {
 	text, err := following(ctx)
 	if err != nil {
@@ -38,7 +40,7 @@ func decodeDuration(ctx *kong.DecodeContext, target reflect.Value) error {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		return fmt.Errorf("%q is not a duration, allowed are numbers with a unit such as 300ms, 5s or 1m30s%s", text, within(ctx))
+		return fmt.Errorf("%q is not a duration, allowed are numbers with a unit such as %s%s", text, cmp.Or(ctx.Value.Tag.Get("such"), "300ms, 5s or 1m30s"), within(ctx))
 	}
 	target.SetInt(int64(d))
 	return nil

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"math"
 	"slices"
 
 	"weir/internal/limiter"
@@ -13,13 +14,19 @@ type batch struct {
 	events []event
 	hits   []hit
 	texts  []byte // keys of counters, one after the other
-	latest int64  // time of all events
 	next   int    // event, see merge
+
+	times            []lineTime // of all lines that can be read, in their order
+	earliest, latest int64      // of times
+	disordered       bool       // a line is more than the allowed disorder before one that precedes it
 
 	lines, bad, idle, refused, endless int64 // see Report
 	wrong                              []WrongLine
 	refusal                            string // the first
 }
+
+// lineTime is the time of a line.
+type lineTime struct{ at, line int64 }
 
 // event is a request that asks for limits.
 type event struct {
@@ -53,7 +60,17 @@ const (
 )
 
 func (b *batch) reset() {
-	*b = batch{events: b.events[:0], hits: b.hits[:0], texts: b.texts[:0], wrong: b.wrong[:0]}
+	*b = batch{
+		events: b.events[:0], hits: b.hits[:0], texts: b.texts[:0], wrong: b.wrong[:0], times: b.times[:0],
+		earliest: math.MaxInt64, latest: math.MinInt64,
+	}
+}
+
+// read notes the time of a line.
+func (b *batch) read(at, line int64) {
+	b.disordered = b.disordered || b.latest > math.MinInt64 && at < b.latest-disorder
+	b.earliest, b.latest = min(b.earliest, at), max(b.latest, at)
+	b.times = append(b.times, lineTime{at, line})
 }
 
 func (b *batch) key(h *hit) []byte { return b.texts[h.text : h.text+uint32(h.length)] }
@@ -72,9 +89,5 @@ func (b *batch) sort() {
 	}
 	if !slices.IsSortedFunc(b.events, byTime) {
 		slices.SortStableFunc(b.events, byTime)
-	}
-	b.latest = 0
-	if n := len(b.events); n > 0 {
-		b.latest = b.events[n-1].at
 	}
 }

@@ -9,11 +9,10 @@ import (
 
 // counters are those of one limit, and what became of its hits.
 type counters struct {
-	rule    *descriptors.Rule // nil of a limit that requests bring along
+	rule    *descriptors.Rule
 	limit   *limiter.Limit
 	table   *table // nil until there is a hit
 	hits    uint64
-	over    uint64
 	denied  uint64
 	clients uint64 // that were denied at least once
 	series  series
@@ -197,9 +196,6 @@ func (e *engine) prepare(hits []hit) {
 // count counts what became of a hit. Of a limit in shadow mode, over is what counts.
 func (e *engine) count(b *batch, h *hit, c *counters, at place, over, denies bool) {
 	c.hits++
-	if over {
-		c.over++
-	}
 	shown := denies || over && c.limit.Mode == limiter.Shadow
 	c.series.add(e.now, shown)
 	if !shown {

@@ -230,6 +230,33 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// Clients who come once have room in their cells for as long as they count.
+func TestClientsWhoComeOnce(t *testing.T) {
+	for name, spec := range map[string]limiter.Spec{
+		"bucket of a day":       {RequestsPerUnit: 5, Unit: limiter.Day, Algorithm: limiter.TokenBucket},
+		"bucket of a second":    {RequestsPerUnit: 5, Unit: limiter.Second, Algorithm: limiter.TokenBucket},
+		"first hit of a day":    {RequestsPerUnit: 5, Unit: limiter.Day, Anchor: limiter.FirstHit},
+		"first hit of a month":  {RequestsPerUnit: 5, Unit: limiter.Month, Anchor: limiter.FirstHit},
+		"sliding day":           {RequestsPerUnit: 5, Unit: limiter.Day, Algorithm: limiter.SlidingWindow},
+		"calendar day":          {RequestsPerUnit: 5, Unit: limiter.Day, Anchor: limiter.ByCalendar, TimeZone: "Asia/Tokyo"},
+		"fixed window of a day": {RequestsPerUnit: 5, Unit: limiter.Day},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &counters{limit: mustLimit(t, spec)}
+			e := engine{suggest: true, counters: []*counters{c}}
+			const clients = 30_000
+			step := 3 * c.limit.Period().Milliseconds() / clients * 1000
+			for i := range int64(clients) {
+				hash := uint64(i+1) * 0x9E3779B97F4A7C15
+				e.decide(&batch{}, []hit{{hash: hash, cost: 1, marks: newCall}}, nil, 1_700_000_000_000_000+i*max(step, 1000), 0)
+			}
+			if n := c.table.large.next; n > 0 || c.table.n != clients {
+				t.Errorf("of %d clients, %d had no room in a cell", c.table.n, n)
+			}
+		})
+	}
+}
+
 func TestWorst(t *testing.T) {
 	var w worst
 	for i := range 100_000 {

@@ -23,12 +23,17 @@ var page = template.Must(template.New("report").Funcs(template.FuncMap{
 			return fmt.Sprint(n)
 		}
 	},
-	"share":      shareTitle,
-	"difference": func(title string, d Difference) titled { return titled{title, d} },
+	"share": shareTitle,
+	"now": func(d Difference) titled {
+		return titled{"Denied now, and not by the old rules", d.Sentence(neverBefore), d}
+	},
+	"before": func(d Difference) titled {
+		return titled{"Denied by the old rules, and not now", d.Sentence(neverNow), d}
+	},
 }).Parse(reportHTML))
 
 type titled struct {
-	Title string
+	Title, Sum string
 	Difference
 }
 

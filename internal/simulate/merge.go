@@ -6,6 +6,7 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"runtime"
@@ -25,12 +26,16 @@ const (
 type source struct {
 	log    *accesslog.Source
 	open   bool
+	begun  bool // after was read
 	ended  bool
 	seen   int64                // time up to which its lines were read
+	clock  clock                // of the lines that were read
 	queue  chan (<-chan *batch) // of its blocks, in their order
+	after  *batch               // the one that follows what was read, nil at the end
 	failed error
 	lines  int64
 	good   int64
+	wrong  []WrongLine // the first ones
 }
 
 // reader reads all logs, and yields their requests in the order of their times.
@@ -83,7 +88,7 @@ func newReader(s shared) (*reader, error) {
 			r.close()
 			return nil, err
 		}
-		src := &source{log: log, seen: math.MinInt64}
+		src := &source{log: log, seen: math.MinInt64, clock: newClock()}
 		if log.Size > 0 {
 			if src.seen, err = firstTime(name, s.opts); err != nil {
 				r.close()
@@ -104,8 +109,8 @@ func (r *reader) close() {
 	}
 }
 
-// firstTime returns the time of the first line of a file that can be read, the earliest time if there is
-// none among the first ones.
+// firstTime returns the time at which a file begins by its first lines, the earliest time if none of them
+// can be read.
 func firstTime(name string, opts *Options) (int64, error) {
 	log, err := accesslog.Open(name)
 	if err != nil {
@@ -116,13 +121,13 @@ func firstTime(name string, opts *Options) (int64, error) {
 	if err != nil {
 		return math.MinInt64, nil // reading the log returns the error again
 	}
-	parser, record := accesslog.NewParser(opts.Format, opts.Mapping), accesslog.Record{}
+	parser, record, times := accesslog.NewParser(opts.Format, opts.Mapping), accesslog.Record{}, []lineTime(nil)
 	for line := range bytes.Lines(b.Data) {
 		if parser.Parse(bytes.TrimRight(line, "\r\n"), &record) == nil {
-			return record.At, nil
+			times = append(times, lineTime{at: record.At})
 		}
 	}
-	return math.MinInt64, nil
+	return firstOf(times), nil
 }
 
 // read calls took with each batch that was read, and do with each request, in the order of
@@ -160,12 +165,10 @@ func (r *reader) read(ctx context.Context, do func(b *batch, ev *event), took fu
 		if !more {
 			s.ended = true
 			open--
-			if err := s.end(report); err != nil {
-				return err
-			}
+			s.end(report)
 			continue
 		}
-		s.take(b)
+		report.ahead.add(b.log, s.take(b))
 		took(b)
 		if len(b.events) > 0 {
 			r.number++
@@ -242,40 +245,81 @@ func (r *reader) feed(ctx context.Context, s *source) {
 	}
 }
 
-// next returns the next batch of a source.
+// next returns the next batch of a source. The one after it is read, too.
 func (s *source) next(ctx context.Context) (b *batch, more bool, err error) {
+	if !s.begun {
+		s.begun = true
+		if s.after, err = s.receive(ctx); err != nil {
+			return nil, false, err
+		}
+	}
+	if b = s.after; b == nil {
+		return nil, false, nil
+	}
+	s.after, err = s.receive(ctx)
+	return b, true, err
+}
+
+// receive returns the next batch that is parsed, nil at the end.
+func (s *source) receive(ctx context.Context) (*batch, error) {
 	select {
 	case done, more := <-s.queue:
 		if !more {
-			return nil, false, nil
+			return nil, ctx.Err() // which ends the queue, too
 		}
 		select {
 		case b := <-done:
-			return b, true, nil
+			return b, nil
 		case <-ctx.Done():
-			return nil, false, ctx.Err()
+			return nil, ctx.Err()
 		}
 	case <-ctx.Done():
-		return nil, false, ctx.Err()
+		return nil, ctx.Err()
 	}
 }
 
-// take counts the lines of a batch.
-func (s *source) take(b *batch) {
-	s.seen = max(s.seen, b.latest)
+// take counts the lines of a batch, and puts those that are ahead in their place.
+func (s *source) take(b *batch) (ahead []lineTime) {
+	if ahead = s.clock.take(b, s.after); len(ahead) > 0 {
+		b.move(ahead)
+	}
+	s.seen = max(s.seen, s.clock.at)
 	s.lines += b.lines
 	s.good += b.lines - b.bad
+	s.wrong = append(s.wrong, b.wrong[:min(len(b.wrong), maxShown-len(s.wrong))]...)
+	return ahead
 }
 
 // end says what is wrong with a log that was read to its end.
-func (s *source) end(report *Report) error {
-	if s.failed != nil && !errors.Is(s.failed, io.EOF) {
+func (s *source) end(report *Report) {
+	if errors.Is(s.failed, io.EOF) {
+		s.failed = nil
+	}
+	switch {
+	case s.good == 0:
+		report.useless = append(report.useless, s)
+	case s.failed != nil:
 		report.note("%v; what comes after is not in this report", s.failed)
 	}
-	if s.good == 0 && s.lines > 0 {
-		report.unreadable = append(report.unreadable, s.log.Name)
+}
+
+// useless is the error of a log without a line that can be read.
+func (s *source) useless() error {
+	switch name := plainName(s.log.Name); {
+	case s.failed != nil && s.lines == 0:
+		return s.failed
+	case s.lines == 0:
+		return fmt.Errorf("%s: there is no line", name)
+	default:
+		err := fmt.Errorf("%s: no line can be read", name)
+		for _, w := range s.wrong {
+			err = fmt.Errorf("%w\n%s", err, w)
+		}
+		if s.failed != nil {
+			err = fmt.Errorf("%w\n%w", err, s.failed)
+		}
+		return err
 	}
-	return nil
 }
 
 // give puts something back for takeOr, unless there is enough.

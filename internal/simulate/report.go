@@ -1,14 +1,17 @@
 package simulate
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"weir/internal/accesslog"
+	"weir/internal/descriptors"
 	"weir/internal/limiter"
 	"weir/internal/plaintext"
 )
@@ -26,8 +29,10 @@ type Report struct {
 	// Refused are requests that a server would not decide, and Refusal is why, of the first.
 	Refused int64  `json:"refused"`
 	Refusal string `json:"refusal,omitempty"`
-	// Late lines came in the wrong order by more than is put right.
+	// Late lines came in the wrong order by more than is put right, and Ahead are those with a time that is
+	// after that of the lines around them by more than that. Notes show the first.
 	Late     int64         `json:"late"`
+	Ahead    int64         `json:"ahead"`
 	Requests uint64        `json:"requests"`
 	Denied   uint64        `json:"denied"`
 	Limits   []LimitReport `json:"limits"`
@@ -35,8 +40,34 @@ type Report struct {
 	Compared *Comparison `json:"compared,omitempty"`
 	Notes    []string    `json:"notes,omitempty"`
 
-	unreadable []string // logs
-	endless    int64    // lines without duration
+	useless     []*source // logs without a line that can be read
+	endless     int64     // lines without duration
+	late, ahead places
+}
+
+// places are where lines are.
+type places struct {
+	count int64
+	first []string
+}
+
+func (p *places) add(log string, lines []lineTime) {
+	p.count += int64(len(lines))
+	for _, l := range lines[:min(len(lines), maxShown-len(p.first))] {
+		p.first = append(p.first, fmt.Sprintf("%s:%d", plainName(log), l.line))
+	}
+}
+
+// note adds a note about lines, if there are any.
+func (p *places) note(r *Report, what string) {
+	if p.count == 0 {
+		return
+	}
+	list := strings.Join(p.first, ", ")
+	if p.count > int64(len(p.first)) {
+		list += ", ..."
+	}
+	r.note("%s lines %s: %s", number(p.count), what, list)
 }
 
 // WrongLine is a line that cannot be read.
@@ -55,7 +86,7 @@ func (w WrongLine) String() string {
 // LimitReport is about one limit. Of one in shadow mode, what is over counts as denied.
 type LimitReport struct {
 	Rule      string `json:"rule"`
-	Place     string `json:"place,omitempty"`
+	Place     string `json:"place"`
 	Name      string `json:"name,omitempty"`
 	Limit     string `json:"limit"` // such as 10 per minute
 	Algorithm string `json:"algorithm"`
@@ -116,10 +147,12 @@ type Comparison struct {
 	BeforeOnly   Difference `json:"denied_before_only"`
 }
 
-// Difference is what one of them denies and the other admits.
+// Difference is what one of them denies and the other admits. ClientsOnly are clients of whom the other denies
+// no request.
 type Difference struct {
 	Requests     uint64   `json:"requests"`
 	Clients      uint64   `json:"clients"`
+	ClientsOnly  uint64   `json:"clients_only"`
 	WorstClients []Client `json:"worst_clients,omitempty"`
 }
 
@@ -132,11 +165,7 @@ const shownClients = 10
 func newReport(o *Options) *Report {
 	r := &Report{Limits: []LimitReport{}}
 	for _, n := range o.Envoy.Notes() {
-		text := n.Text
-		if n.LeftOut {
-			text += " (the rate limit is left out)"
-		}
-		r.note("%s: %s", n.Place, text)
+		r.note("%s", n)
 	}
 	return r
 }
@@ -159,7 +188,37 @@ func (r *run) finish() {
 	if r.old != nil {
 		p.Compared = &Comparison{DeniedBefore: r.old.denied, NowOnly: r.nowOnly.report(), BeforeOnly: r.wereOnly.report()}
 	}
+	p.Late, p.Ahead = p.late.count, p.ahead.count
+	p.late.note(p, "came too late to be put in order, and were decided when they came")
+	p.ahead.note(p, "have a time more than a minute after those of the lines around them, and were decided at those")
 	r.noteMissing()
+	r.noteDomains("the rules", r.opts.Rules, func(w *worker) map[string]bool { return w.foreign })
+	if r.opts.Old != nil {
+		r.noteDomains("the old rules", r.opts.Old, func(w *worker) map[string]bool { return w.foreignOld })
+	}
+}
+
+// noteDomains says for which domains Envoy asks, and rules have nothing.
+func (r *run) noteDomains(which string, rules *descriptors.Tree, of func(*worker) map[string]bool) {
+	foreign := map[string]bool{}
+	for _, w := range r.reader.workers {
+		maps.Copy(foreign, of(w))
+	}
+	for _, domain := range slices.Sorted(maps.Keys(foreign)) {
+		r.report.note("Envoy asks for the domain %q, and %s have nothing for it; they are for %s", domain, which, domainList(rules.DomainNames()))
+	}
+}
+
+func domainList(names []string) string {
+	var list []string
+	for i, name := range names {
+		if i == maxShown {
+			list = append(list, "...")
+			break
+		}
+		list = append(list, fmt.Sprintf("%q", name))
+	}
+	return cmp.Or(strings.Join(list, ", "), "no domain")
 }
 
 // noteMissing says which parts of requests Envoy's configuration looks at, and no line has.
@@ -173,7 +232,7 @@ func (r *run) noteMissing() {
 			headers[name] = headers[name] || s
 		}
 	}
-	needs := r.shared.needs
+	needs := r.reader.needs
 	for _, n := range []struct {
 		needed, seen bool
 		name         string
@@ -189,7 +248,7 @@ func (r *run) noteMissing() {
 			r.report.note("Envoy's configuration looks at the %s of requests, and no line has it (see --fields)", n.name)
 		}
 	}
-	for _, name := range r.shared.headers {
+	for _, name := range r.reader.headers {
 		if !headers[name] && name != "x-envoy-internal" {
 			r.report.note("Envoy's configuration looks at the header %q, and no line has it (see --fields)", name)
 		}
@@ -199,11 +258,8 @@ func (r *run) noteMissing() {
 // report returns what became of the hits on a limit.
 func (c *counters) report(suggest bool) LimitReport {
 	p := LimitReport{
-		Rule: ruleName(c), Name: plaintext.Line(c.limit.Name), Limit: c.limit.Rate(), Algorithm: c.limit.Algorithm.String(),
+		Rule: ruleName(c), Place: plaintext.Line(c.rule.Place()), Name: plaintext.Line(c.limit.Name), Limit: c.limit.Rate(), Algorithm: c.limit.Algorithm.String(),
 		Shadow: c.limit.Mode == limiter.Shadow, Requests: c.hits, Denied: c.denied, ClientsDenied: c.clients,
-	}
-	if c.rule != nil {
-		p.Place = plaintext.Line(c.rule.Place())
 	}
 	if c.table == nil {
 		return p
@@ -234,7 +290,7 @@ func (c *counters) amounts() (list []Amount) {
 }
 
 func (d *difference) report() Difference {
-	return Difference{Requests: d.requests, Clients: d.clients, WorstClients: clientsOf(&d.worst)}
+	return Difference{Requests: d.requests, Clients: d.clients, ClientsOnly: d.only, WorstClients: clientsOf(&d.worst)}
 }
 
 func clientsOf(w *worst) (list []Client) {
@@ -245,12 +301,7 @@ func clientsOf(w *worst) (list []Client) {
 }
 
 // ruleName is what a rule is called.
-func ruleName(c *counters) string {
-	if c.rule == nil {
-		return "limit of the request"
-	}
-	return plaintext.Line(c.rule.String())
-}
+func ruleName(c *counters) string { return plaintext.Line(c.rule.String()) }
 
 func plainName(name string) string { return plaintext.Line(name) }
 

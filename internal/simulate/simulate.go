@@ -4,6 +4,7 @@
 //	worker.go    lines -> hits: as Envoy's configuration and the rules say, by package plan
 //	batch.go     batch: the hits of a block of lines in few bytes
 //	merge.go     reader: blocks of all logs -> requests in the order of their times
+//	order.go     clock: lines with a time that those around them do not have
 //	decide.go    engine: requests -> decisions, by limiter.Count
 //	table.go     table: the counters of a limit, in 10 bytes a client, 12 or 17 with demand
 //	demand.go    demand: the amount that each client needs
@@ -17,11 +18,11 @@ package simulate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"io"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"weir/internal/accesslog"
@@ -72,7 +73,6 @@ type run struct {
 	shownAt  time.Time
 	clock    int64 // of the request decided last
 	garbage  int   // see collect
-	shared   *shared
 	nowOnly  difference
 	wereOnly difference
 	printErr error
@@ -82,16 +82,17 @@ type run struct {
 // can be read, or that of ctx.
 func Run(ctx context.Context, opts Options) (*Report, error) {
 	s := shared{opts: &opts, seed: maphash.MakeSeed(), rules: newRegistry(opts.Rules), headers: opts.Envoy.Headers(), needs: opts.Envoy.Needs()}
-	r := &run{opts: &opts, report: newReport(&opts), engine: engine{suggest: opts.Suggest}, began: time.Now()}
+	r := &run{opts: &opts, report: newReport(&opts), engine: engine{counters: s.rules.counters, suggest: opts.Suggest}, began: time.Now()}
 	if opts.Old != nil {
-		s.oldRules, r.old = newRegistry(opts.Old), new(engine)
+		s.oldRules = newRegistry(opts.Old)
+		r.old = &engine{counters: s.oldRules.counters}
 	}
 	reader, err := newReader(s)
 	if err != nil {
 		return nil, err
 	}
 	defer reader.close()
-	r.reader, r.shared = reader, &reader.shared
+	r.reader = reader
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
 	if err := reader.read(ctx, r.decide, r.took, r.report); err != nil {
 		return nil, err
@@ -99,24 +100,20 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 	if r.printErr != nil {
 		return nil, r.printErr
 	}
-	if len(r.report.unreadable) > 0 || r.report.Lines == r.report.Unreadable {
-		return nil, r.nothing()
+	if err := r.report.nothing(); err != nil {
+		return nil, err
 	}
 	r.finish()
 	return r.report, nil
 }
 
-// nothing is the error of logs without a line that can be read.
-func (r *run) nothing() error {
-	if r.report.Lines == 0 {
-		return fmt.Errorf("%s: there is no line", strings.Join(r.opts.Logs, ", "))
+// nothing is the error of logs without a line that can be read, each of them.
+func (p *Report) nothing() error {
+	var list []error
+	for _, s := range p.useless {
+		list = append(list, s.useless())
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s: no line can be read", strings.Join(r.report.unreadable, ", "))
-	for _, w := range r.report.WrongLines {
-		fmt.Fprintf(&b, "\n%s", w)
-	}
-	return fmt.Errorf("%s", b.String())
+	return errors.Join(list...)
 }
 
 // took counts the lines of a batch that was read, before its requests are decided.
@@ -134,10 +131,6 @@ func (r *run) took(b *batch) {
 		if len(p.WrongLines) < maxShown {
 			p.WrongLines = append(p.WrongLines, w)
 		}
-	}
-	r.engine.counters = r.shared.rules.all()
-	if r.old != nil {
-		r.old.counters = r.shared.oldRules.all()
 	}
 	r.collect()
 	r.progress()
@@ -184,7 +177,7 @@ func (r *run) decide(b *batch, ev *event) {
 	at := ev.at
 	if at < r.clock {
 		at = r.clock
-		r.report.Late++
+		r.report.late.add(b.log, []lineTime{{line: ev.line}})
 	}
 	r.clock = at
 	p := r.report
@@ -201,12 +194,19 @@ func (r *run) decide(b *batch, ev *event) {
 		return
 	}
 	hits = hits[ev.begin+ev.end:]
-	was := r.old.decide(b, hits[:ev.oldBegin], hits[ev.oldBegin:ev.oldBegin+ev.oldEnd], at, ev.duration)
+	oldBegins := hits[:ev.oldBegin]
+	was := r.old.decide(b, oldBegins, hits[ev.oldBegin:ev.oldBegin+ev.oldEnd], at, ev.duration)
 	switch {
 	case denied && !was:
-		r.nowOnly.add(b, &r.engine)
+		r.nowOnly.add(b, r.engine.denier)
 	case was && !denied:
-		r.wereOnly.add(b, r.old)
+		r.wereOnly.add(b, r.old.denier)
+	}
+	if was {
+		r.nowOnly.otherwise(begins)
+	}
+	if denied {
+		r.wereOnly.otherwise(oldBegins)
 	}
 }
 
@@ -222,15 +222,55 @@ func (r *run) print(b *batch, ev *event) {
 // difference is what one set of rules denies and the other does not.
 type difference struct {
 	requests, clients uint64
+	only              uint64 // of clients, those of whom the other rules deny no request
+	of                map[clientOf]denials
 	worst             worst
 }
 
-// add counts a request that an engine has just denied.
-func (d *difference) add(b *batch, e *engine) {
+// clientOf is a client of a limit, by the hash of its key.
+type clientOf struct {
+	hash  uint64
+	limit uint32
+}
+
+// denials say which rules deny some request of a client.
+type denials uint8
+
+const (
+	differently denials = 1 << iota // these, one that the others admit
+	otherwise                       // the others
+)
+
+// add counts a request that was just denied, by a hit on a counter.
+func (d *difference) add(b *batch, denier *hit) {
 	d.requests++
-	d.worst.add(e.denier.hash, b.key(e.denier))
-	t := e.by.table
-	if t.find(fingerprint(e.denier.hash)).mark(markChanged) {
+	d.worst.add(denier.hash, b.key(denier))
+	if was := d.mark(denier, differently); was&differently == 0 {
 		d.clients++
+		if was == 0 {
+			d.only++
+		}
 	}
+}
+
+// otherwise notes the clients of a request that the other rules deny.
+func (d *difference) otherwise(hits []hit) {
+	for i := range hits {
+		if d.mark(&hits[i], otherwise) == differently {
+			d.only--
+		}
+	}
+}
+
+// mark adds to what is known of a client, and returns what was.
+func (d *difference) mark(h *hit, as denials) denials {
+	if d.of == nil {
+		d.of = map[clientOf]denials{}
+	}
+	c := clientOf{h.hash, h.limit}
+	was := d.of[c]
+	if was&as == 0 {
+		d.of[c] = was | as
+	}
+	return was
 }

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -92,6 +93,8 @@ descriptors:
         rate_limit: {unit: hour, requests_per_unit: 40, algorithm: token_bucket, charge: always}
   - key: user
     value: root
+otherwise:
+  rate_limit: {unit: hour, requests_per_unit: 30}
 `
 
 // entry is a line of a random log.
@@ -261,24 +264,37 @@ func TestUnreadableLines(t *testing.T) {
 	}
 }
 
-// A log without a line that can be read is an error, that shows the first ones.
+// A log without a line that can be read is an error that says why, beside good ones too.
 func TestNothingToRead(t *testing.T) {
-	good := logFile(t, []byte(entry{time.Unix(1_700_000_000, 0).UTC(), "10.0.0.1", "", "/"}.json()))
-	empty, bad := logFile(t, nil), logFile(t, []byte("no\nlog\n"))
+	line := entry{time.Unix(1_700_000_000, 0).UTC(), "10.0.0.1", "", "/"}.json()
+	good, mixed := logFile(t, []byte(line)), logFile(t, []byte(strings.Repeat("?\n", 10)+line))
+	empty, blank, bad := logFile(t, nil), logFile(t, []byte("\n\r\n\n")), logFile(t, []byte("no\nlog\n"))
+	short := logFile(t, zipped(t, []byte(line))[:15])
+	broken := logFile(t, []byte("\x1f\x8bno gzip at all"))
 	for _, test := range []struct {
 		logs []string
-		want string
+		want []string
 	}{
-		{[]string{empty}, "there is no line"},
-		{[]string{bad}, "no line can be read\n" + bad + ":1: it has no known format: no"},
-		{[]string{good, bad}, bad + ": no line can be read"},
-		{[]string{good, empty}, ""},
-		{[]string{filepath.Join(t.TempDir(), "none")}, "no such file"},
+		{[]string{good}, nil},
+		{[]string{mixed, good}, nil},
+		{[]string{empty}, []string{empty + ": there is no line"}},
+		{[]string{bad}, []string{bad + ": no line can be read", bad + ":1: it has no known format: no", bad + ":2: it has no known format: log"}},
+		{[]string{good, bad}, []string{bad + ": no line can be read", bad + ":1: it has no known format: no", bad + ":2: it has no known format: log"}},
+		{[]string{good, empty}, []string{empty + ": there is no line"}},
+		{[]string{blank, good}, []string{blank + ": there is no line"}},
+		{[]string{short}, []string{short + ": unexpected EOF"}},
+		{[]string{good, broken}, []string{broken + ": gzip: invalid header"}},
+		{[]string{empty, good, broken}, []string{empty + ": there is no line", broken + ": gzip: invalid header"}},
+		{[]string{mixed, bad}, []string{bad + ": no line can be read", bad + ":1: it has no known format: no", bad + ":2: it has no known format: log"}},
 	} {
 		_, err := Run(t.Context(), Options{Logs: test.logs, Envoy: mustEnvoy(t, byAddress), Rules: mustRules(t, perAddress)})
-		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+		if (err == nil) != (test.want == nil) || err != nil && err.Error() != strings.Join(test.want, "\n") {
 			t.Errorf("%v: %v, want %q", test.logs, err, test.want)
 		}
+	}
+	_, err := Run(t.Context(), Options{Logs: []string{filepath.Join(t.TempDir(), "none")}, Envoy: mustEnvoy(t, byAddress), Rules: mustRules(t, perAddress)})
+	if !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
 	}
 }
 
@@ -341,6 +357,45 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// Clients that both sets of rules deny are told from those that only one denies, also if their limits count
+// by other keys.
+func TestClientsOfComparison(t *testing.T) {
+	log := requests(t, "10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.3", "10.0.0.3")
+	old := strings.Replace(perAddress, "requests_per_unit: 2", "requests_per_unit: 4", 1)
+	for name, rules := range map[string][2]string{
+		"of a minute": {perAddress, old},
+		"of an hour":  {perAddress, strings.Replace(old, "minute", "hour", 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			options := Options{Logs: []string{log}, Envoy: mustEnvoy(t, byAddress), Rules: mustRules(t, rules[0]), Old: mustRules(t, rules[1])}
+			r := mustRun(t, options)
+			if d := r.Compared.NowOnly; d.Requests != 3 || d.Clients != 2 || d.ClientsOnly != 1 {
+				t.Errorf("%+v", d)
+			}
+			options.Rules, options.Old = options.Old, options.Rules
+			back := mustRun(t, options)
+			if d := back.Compared.BeforeOnly; d.Requests != 3 || d.Clients != 2 || d.ClientsOnly != 1 {
+				t.Errorf("the reverse: %+v", d)
+			}
+			var text, html bytes.Buffer
+			if err := errors.Join(r.WriteText(&text), r.WriteHTML(&html), back.WriteText(&text), back.WriteHTML(&html)); err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range []string{
+				"denied now, and not by the old rules: 3 requests of 2 clients, of whom 1 were never denied before\n",
+				"denied by the old rules, and not now: 0 requests\n",
+				"denied by the old rules, and not now: 3 requests of 2 clients, of whom 1 are never denied now\n",
+				"<p>3 requests of 2 clients, of whom 1 were never denied before</p>",
+				"<p>3 requests of 2 clients, of whom 1 are never denied now</p>",
+			} {
+				if !strings.Contains(text.String()+html.String(), want) {
+					t.Errorf("%q is not in\n%s%s", want, text.String(), html.String())
+				}
+			}
+		})
+	}
+}
+
 // Hostile values stay text in every form of the report.
 func TestHostileReport(t *testing.T) {
 	config := mustEnvoy(t, byAddressAndPath)
@@ -378,6 +433,44 @@ func TestMissingParts(t *testing.T) {
 	r := mustRun(t, Options{Logs: []string{requests(t, "10.0.0.1")}, Envoy: mustEnvoy(t, byAddressAndPath), Rules: mustRules(t, perAddress)})
 	if notes := strings.Join(r.Notes, "\n"); !strings.Contains(notes, `the header "x-user", and no line has it`) || strings.Contains(notes, "path") {
 		t.Error(notes)
+	}
+}
+
+// Domains of Envoy for which there are no rules are named, and those of the rules.
+func TestForeignDomain(t *testing.T) {
+	shop := strings.Replace(byAddress, "api", "shop", 1)
+	options := Options{Logs: []string{requests(t, "10.0.0.1")}, Envoy: mustEnvoy(t, shop), Rules: mustRules(t, perAddress)}
+	want := []string{`Envoy asks for the domain "shop", and the rules have nothing for it; they are for "api"`}
+	if r := mustRun(t, options); !slices.Equal(r.Notes, want) || r.Idle != 1 {
+		t.Errorf("notes are %q, want %q", r.Notes, want)
+	}
+	options.Old, options.Envoy = mustRules(t, strings.Replace(perAddress, "api", "old", 1)), mustEnvoy(t, byAddress)
+	want = []string{`Envoy asks for the domain "api", and the old rules have nothing for it; they are for "old"`}
+	if r := mustRun(t, options); !slices.Equal(r.Notes, want) {
+		t.Errorf("notes are %q, want %q", r.Notes, want)
+	}
+}
+
+// What Envoy's configuration says and a replay leaves out is noted once.
+func TestNotesOfEnvoy(t *testing.T) {
+	config := mustEnvoy(t, byAddress+"  - actions: [{source_cluster: {}}]\n")
+	r := mustRun(t, Options{Logs: []string{requests(t, "10.0.0.1")}, Envoy: config, Rules: mustRules(t, perAddress)})
+	if len(r.Notes) != 1 || strings.Count(r.Notes[0], "left out") != 1 || !strings.HasPrefix(r.Notes[0], "envoy.yaml:6:") {
+		t.Errorf("notes are %q", r.Notes)
+	}
+}
+
+// JSON has names in lower case only.
+func TestNamesInJSON(t *testing.T) {
+	log := requests(t, "10.0.0.1", "10.0.0.1", "10.0.0.1")
+	rules := mustRules(t, perAddress)
+	r := mustRun(t, Options{Logs: []string{log}, Envoy: mustEnvoy(t, byAddress), Rules: rules, Old: rules, Suggest: true})
+	data, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if names := regexp.MustCompile(`"[^"]*[A-Z][^"]*":`).FindAll(data, -1); names != nil || !bytes.Contains(data, []byte(`"worst_minute":{"at":"2023-11-14T22:14:00Z","requests":3,"denied":1}`)) {
+		t.Errorf("%q in %s", names, data)
 	}
 }
 

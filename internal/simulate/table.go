@@ -328,7 +328,10 @@ func codecOf(l *limiter.Limit) codec {
 	case l.Algorithm == limiter.FixedWindow && l.Anchor != limiter.FirstHit:
 		return codec{unit: 1, at: 20, used: 17}
 	default:
-		return codec{unit: 1000, at: 25, used: 12}
+		// Two periods, so that what counts is never too old. Short ones have more, for few
+		// sweeps, and more than 49 days less, for the units to have room.
+		at := min(max(25, bits.Len64(uint64(2*l.Period().Milliseconds()))), 33)
+		return codec{unit: 1000, at: uint(at), used: uint(stateBits - at)}
 	}
 }
 

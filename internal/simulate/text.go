@@ -27,8 +27,8 @@ func (r *Report) WriteText(w io.Writer) error {
 	r.writeAmounts(b)
 	if c := r.Compared; c != nil {
 		fmt.Fprintf(b, "\nthe old rules deny %s requests\n", number(c.DeniedBefore))
-		c.NowOnly.write(b, "denied now, and not by the old rules")
-		c.BeforeOnly.write(b, "denied by the old rules, and not now")
+		c.NowOnly.write(b, "denied now, and not by the old rules", neverBefore)
+		c.BeforeOnly.write(b, "denied by the old rules, and not now", neverNow)
 	}
 	for i, n := range r.Notes {
 		if i == 0 {
@@ -49,9 +49,6 @@ func (r *Report) Summary() []string {
 	if r.Refused > 0 {
 		s = append(s, fmt.Sprintf("%s requests that a server would not decide, the first at %s", number(r.Refused), r.Refusal))
 	}
-	if r.Late > 0 {
-		s = append(s, fmt.Sprintf("%s lines came too late to be put in order, and were decided when they came", number(r.Late)))
-	}
 	return s
 }
 
@@ -59,7 +56,7 @@ func columns(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0
 
 func (r *Report) writeLimits(w io.Writer) {
 	t := columns(w)
-	fmt.Fprintln(t, "RULE\tLIMIT\tREQUESTS\tDENIED\tCLIENTS\tDENIED ONCE\tWORST MINUTE (UTC)")
+	fmt.Fprintln(t, "RULE\tLIMIT\tREQUESTS\tDENIED\tCLIENTS\tCLIENTS DENIED\tWORST MINUTE (UTC)")
 	for i := range r.Limits {
 		l := &r.Limits[i]
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Rule, l.Title(), number(l.Requests), number(l.Denied), number(l.Clients), l.Once(), l.Worst())
@@ -160,9 +157,23 @@ func (a Amount) String() string {
 	return number(a.Amount)
 }
 
-func (d *Difference) write(w io.Writer, title string) {
-	fmt.Fprintf(w, "%s: %s requests of %s clients\n", title, number(d.Requests), number(d.Clients))
+// What clients are of whom the other rules deny no request.
+const (
+	neverBefore = "were never denied before"
+	neverNow    = "are never denied now"
+)
+
+func (d *Difference) write(w io.Writer, title, only string) {
+	fmt.Fprintf(w, "%s: %s\n", title, d.Sentence(only))
 	writeClients(w, d.WorstClients)
+}
+
+// Sentence returns how much it is.
+func (d Difference) Sentence(only string) string {
+	if d.Requests == 0 {
+		return "0 requests"
+	}
+	return fmt.Sprintf("%s requests of %s clients, of whom %s %s", number(d.Requests), number(d.Clients), number(d.ClientsOnly), only)
 }
 
 // number writes a number with commas.

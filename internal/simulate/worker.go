@@ -6,7 +6,6 @@ import (
 	"hash/maphash"
 	"math"
 	"strings"
-	"sync"
 
 	"weir/internal/accesslog"
 	"weir/internal/descriptors"
@@ -26,44 +25,22 @@ type shared struct {
 	needs    envoyconfig.Needs
 }
 
-// registry numbers the limits of a tree, and those that requests bring along.
+// registry numbers the limits of a tree. It does not change.
 type registry struct {
-	tree *descriptors.Tree
-	mu   sync.Mutex
-	list []*counters
-	of   map[*limiter.Limit]uint32
+	tree     *descriptors.Tree
+	counters []*counters
+	numbers  map[*limiter.Limit]uint32
 }
 
 func newRegistry(tree *descriptors.Tree) *registry {
-	r := &registry{tree: tree, of: map[*limiter.Limit]uint32{}}
+	r := &registry{tree: tree, numbers: map[*limiter.Limit]uint32{}}
 	for rule, l := range tree.LimitsOfRules() {
 		if !l.Unlimited {
-			r.add(rule, l)
+			r.numbers[l] = uint32(len(r.counters))
+			r.counters = append(r.counters, &counters{rule: rule, limit: l})
 		}
 	}
 	return r
-}
-
-func (r *registry) add(rule *descriptors.Rule, l *limiter.Limit) uint32 {
-	n := uint32(len(r.list))
-	r.list, r.of[l] = append(r.list, &counters{rule: rule, limit: l}), n
-	return n
-}
-
-func (r *registry) number(l *limiter.Limit) uint32 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if n, ok := r.of[l]; ok {
-		return n
-	}
-	return r.add(nil, l)
-}
-
-// all returns the counters by number, of which there may be more later.
-func (r *registry) all() []*counters {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.list
 }
 
 // worker makes hits of lines: a line is parsed, Envoy's configuration says which descriptors
@@ -77,14 +54,16 @@ type worker struct {
 	planner *plan.Planner
 	plan    plan.Plan
 	ask     plan.Request
-	numbers map[*limiter.Limit]uint32
 	seen    [accesslog.Fields]bool // fields that some line has
+	// Domains of requests for which there are no rules, and no old ones.
+	foreign, foreignOld map[string]bool
 }
 
 func newWorker(s *shared) *worker {
 	return &worker{
 		shared: s, parser: accesslog.NewParser(s.opts.Format, s.opts.Mapping),
-		planner: plan.New(s.opts.Plan), numbers: map[*limiter.Limit]uint32{},
+		planner: plan.New(s.opts.Plan),
+		foreign: map[string]bool{}, foreignOld: map[string]bool{},
 	}
 }
 
@@ -140,6 +119,7 @@ func (w *worker) line(b *batch, line []byte, number int64) {
 		b.reject(number, err, line)
 		return
 	}
+	b.read(r.At, number)
 	w.describe(r)
 	w.results = w.opts.Envoy.AppendDescriptors(w.results[:0], &w.request)
 	if len(w.results) == 0 {
@@ -255,13 +235,15 @@ func (w *worker) call(b *batch, rules *registry, results []envoyconfig.Result) e
 	if err := w.planner.Prepare(&w.plan, rules.tree, &w.ask); err != nil {
 		return err
 	}
+	if len(w.plan.Hits) == 0 && !rules.tree.HasDomain(w.ask.Domain) {
+		if rules == w.oldRules {
+			w.foreignOld[w.ask.Domain] = true
+		} else {
+			w.foreign[w.ask.Domain] = true
+		}
+	}
 	for i := range w.plan.Hits {
 		h := &w.plan.Hits[i]
-		n, known := w.numbers[h.Limit]
-		if !known {
-			n = rules.number(h.Limit)
-			w.numbers[h.Limit] = n
-		}
 		m := marks(0)
 		if i == 0 {
 			m |= newCall
@@ -273,7 +255,7 @@ func (w *worker) call(b *batch, rules *registry, results []envoyconfig.Result) e
 			m |= always
 		}
 		b.hits = append(b.hits, hit{
-			hash: maphash.Bytes(w.seed, h.Key), cost: h.Cost, limit: n,
+			hash: maphash.Bytes(w.seed, h.Key), cost: h.Cost, limit: rules.numbers[h.Limit],
 			text: uint32(len(b.texts)), length: uint16(len(h.Key)), marks: m, mode: h.Mode,
 		})
 		b.texts = append(b.texts, h.Key...)

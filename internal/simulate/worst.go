@@ -73,7 +73,10 @@ type series struct {
 }
 
 // count is of the hits of some time.
-type count struct{ Requests, Denied uint64 }
+type count struct {
+	Requests uint64 `json:"requests"`
+	Denied   uint64 `json:"denied"`
+}
 
 // maxSpans is how many spans are drawn at most.
 const maxSpans = 240

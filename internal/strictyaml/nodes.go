@@ -48,7 +48,7 @@ func (d *Decoder) Visit(s Step, n *yaml.Node, walk func(*yaml.Node)) {
 // none may be repeated; a field of the mapping itself hides one that it merges.
 func (d *Decoder) Fields(n *yaml.Node, allowed []string, visit func(name string, n *yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
-		d.Problem(At(n), "%s is not allowed, a mapping is needed", Describe(n))
+		d.noMapping(n, allowed)
 		return
 	}
 	var seen [32]bool // by place in allowed
@@ -66,6 +66,22 @@ func (d *Decoder) Fields(n *yaml.Node, allowed []string, visit func(name string,
 		}
 	})
 }
+
+// noMapping reports a node that is no mapping with fields of allowed. The text of a file that
+// is nothing else is not shown: it may be a secret that is in the wrong directory.
+func (d *Decoder) noMapping(n *yaml.Node, allowed []string) {
+	if len(d.path) > 0 || n.Kind != yaml.ScalarNode {
+		d.Problem(At(n), "%s is not allowed, a mapping is needed", Describe(n))
+		return
+	}
+	hint := ""
+	if name, _, joined := strings.Cut(n.Value, ":"); joined && slices.Contains(allowed, name) {
+		hint = blankNeeded
+	}
+	d.Problem(At(n), "text alone is not allowed%s, a mapping is needed", hint)
+}
+
+const blankNeeded = " (a blank is needed after the colon)"
 
 // Has reports whether a node is a mapping with a field.
 func Has(n *yaml.Node, field string) bool {
@@ -148,7 +164,7 @@ func (d *Decoder) unknownField(key *yaml.Node, allowed []string) {
 	name, _, joined := strings.Cut(key.Value, ":")
 	hint := d.DidYouMean(key.Value, allowed)
 	if joined && slices.Contains(allowed, name) {
-		hint = " (a blank is needed after the colon)"
+		hint = blankNeeded
 	} else if hint == "" && d.Elsewhere != nil && d.Elsewhere(key.Value) != "" {
 		hint = fmt.Sprintf(" (it belongs to %s)", d.Elsewhere(key.Value))
 	}

@@ -13,7 +13,7 @@ import (
 // syntaxProblem reports an error of the YAML parser.
 func (d *Decoder) syntaxProblem(err error, data []byte) {
 	line, hint := syntaxLine(err, data), ""
-	message := syntaxMessage(err)
+	message := syntaxMessage(err, data)
 	if (message == badCharacter || message == badTab) && beginsWithTab(data, line) {
 		hint = "; the line begins with a tab, indent with spaces"
 	}
@@ -31,14 +31,18 @@ func beginsWithTab(data []byte, line int) bool {
 	return false
 }
 
-// syntaxMessage is what an error of the YAML parser says, without its line.
-func syntaxMessage(err error) string {
+// syntaxMessage is what an error of the YAML parser says, without its line, and without the
+// text of a file that is nothing else.
+func syntaxMessage(err error, data []byte) string {
 	message := strings.TrimPrefix(err.Error(), "yaml: ")
 	if strings.HasPrefix(message, "line ") {
 		_, message, _ = strings.Cut(message, ": ")
 	}
+	if strings.HasPrefix(message, unknownAnchor) && bytes.HasPrefix(bytes.TrimSpace(data), []byte("*")) {
+		return "unknown anchor" + needsQuotes
+	}
 	if message == badName || strings.HasPrefix(message, unknownAnchor) {
-		message += "; a value that begins with * or & must be in quotes"
+		message += needsQuotes
 	}
 	return message
 }
@@ -46,6 +50,7 @@ func syntaxMessage(err error) string {
 const (
 	badName       = "did not find expected alphabetic or numeric character" // behind * or &
 	unknownAnchor = "unknown anchor '"
+	needsQuotes   = "; a value that begins with * or & must be in quotes"
 	badCharacter  = "found character that cannot start any token"
 	badTab        = "found a tab character that violates indentation"
 )

@@ -1,14 +1,11 @@
+{{- /* Also the name of the Service, which has no dots. */ -}}
 {{- define "weir.fullname" -}}
-{{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
-{{- else -}}
+{{- $full := .Values.fullnameOverride -}}
+{{- if not $full -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
-{{- if contains $name .Release.Name -}}
-{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
-{{- else -}}
-{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" -}}
+{{- $full = ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
 {{- end -}}
-{{- end -}}
+{{- $full | replace "." "-" | trunc 63 | trimAll "-" -}}
 {{- end -}}
 
 {{- define "weir.selectorLabels" -}}
@@ -18,7 +15,7 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 
 {{- define "weir.labels" -}}
 {{ include "weir.selectorLabels" . }}
-app.kubernetes.io/version: {{ default .Chart.AppVersion .Values.image.tag | trunc 63 | quote }}
+app.kubernetes.io/version: {{ default .Chart.AppVersion .Values.image.tag | trunc 63 | trimAll "-_." | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{- end -}}
@@ -36,7 +33,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- if .Values.rules.existingConfigMap -}}
 {{- .Values.rules.existingConfigMap -}}
 {{- else if .Values.rules.files -}}
-{{- printf "%s-rules" (include "weir.fullname" . | trunc 57 | trimSuffix "-") -}}
+{{- printf "%s-rules" (include "weir.fullname" . | trunc 57 | trimAll "-") -}}
 {{- end -}}
 {{- end -}}
 

@@ -4,12 +4,11 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"flag"
 	"log"
 	"net"
 	"os"
+	"strconv"
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -39,21 +38,23 @@ func main() {
 	log.Fatal(plane.Serve(listener))
 }
 
-// send sends the rules to the node "weir" whenever their text is new.
+// send sends the rules to the node "weir" whenever their text is new. Each change has a new
+// version: a version that Weir has had would not be sent again after a refusal.
 func send(file string, snapshots cache.SnapshotCache) {
-	sent := ""
+	sent, changes := "", 0
 	for range time.Tick(100 * time.Millisecond) {
 		text, err := os.ReadFile(file)
 		if err != nil || string(text) == sent {
 			continue
 		}
 		sent = string(text)
-		rules, sum := new(ratelimit.RateLimitConfig), sha256.Sum256(text)
+		rules := new(ratelimit.RateLimitConfig)
 		if err := protojson.Unmarshal(text, rules); err != nil {
 			log.Print(err)
 			continue
 		}
-		version := hex.EncodeToString(sum[:4])
+		changes++
+		version := strconv.Itoa(changes)
 		snapshot, err := cache.NewSnapshot(version, map[resource.Type][]types.Resource{resource.RateLimitConfigType: {rules}})
 		if err == nil {
 			err = snapshots.SetSnapshot(context.Background(), "weir", snapshot)
