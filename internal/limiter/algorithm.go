@@ -138,14 +138,14 @@ type counting interface {
 	// state, if nothing else happens; or, if nobody can know, when to try again.
 	wait(s State, now, cost int64) int64
 	// returnAfter puts a denied cost, which fits a while from now, behind all costs that
-	// were told earlier when to come back (see RetrySpread). ahead is how long after that
+	// were denied earlier with a time to come back (see RetrySpread). ahead is how long after that
 	// while the last of these come, below 0 if they come before; together is what comes
 	// at the same time as the last. It returns the same with the cost.
 	returnAfter(ahead, together, cost int64) (int64, int64)
 	// expiry is when the state will be as good as unused, 0 if it is. It takes
 	// any state.
 	expiry(s State) int64
-	// most is the largest cost that is told apart from larger ones.
+	// most is the largest cost that is distinguished from larger ones.
 	most() int64
 	// ample is the use below which one unit more fits, whatever the rest of the state.
 	ample() int64
@@ -250,6 +250,6 @@ func returnEvenly(ahead, cost, period, amount int64) (int64, int64) {
 	return max(ahead, 0) + time, 0
 }
 
-// clockTolerance is by how much the same time may be told differently, in
+// clockTolerance is by how much two readings of the same time may differ, in
 // microseconds: the store and RetrySpread read their clocks one after the other.
 const clockTolerance = 1000

@@ -89,7 +89,7 @@ func checkBound(t *testing.T, r *rule, admitted []admission) {
 	}
 }
 
-// bound is the most that the documents allow within span, nil if they tell none.
+// bound is the most that the documents allow within span, nil if they have none.
 func (r *rule) bound(span int64) *big.Rat {
 	refill := new(big.Rat).Mul(r.amount, big.NewRat(span, r.period))
 	switch {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What Decide decides is told by the tables of storetest; here is what it
+// The tables of storetest say what Decide decides; here is what it
 // leaves in the states, down to the last bit.
 func TestDecideStates(t *testing.T) {
 	three := must(Spec{RequestsPerUnit: 3, Unit: Minute})

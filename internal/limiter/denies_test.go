@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// DeniesUntil tells of any state, whatever amount it was counted with, what peeks
-// tell: over the limit until then, and not from then on.
+// DeniesUntil returns for any state, whatever amount it was counted with, what peeks
+// return: over the limit until then, and not from then on.
 func TestDeniesUntil(t *testing.T) {
 	specs := []Spec{
 		{Unit: Minute},

@@ -43,7 +43,7 @@ func (r *rule) start(now int64) int64 {
 	return now
 }
 
-// onCalendar is when the window of a calendar starts and ends, as package time tells the
+// onCalendar is when the window of a calendar starts and ends, as package time computes the
 // dates of zones whose midnights all exist, and come once.
 func (r *rule) onCalendar(now int64) (start, end int64) {
 	zone, err := time.LoadLocation(r.limit.TimeZone) // UTC if it is empty

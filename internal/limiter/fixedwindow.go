@@ -81,8 +81,8 @@ func (w fixedWindow) wait(s State, now, _ int64) int64 { return w.end(s) - now }
 
 // returnAfter lets as many come at the start of a window as it admits.
 func (w fixedWindow) returnAfter(ahead, together, cost int64) (int64, int64) {
-	// The last window that was told is so many after the next. It may begin a bit
-	// later than it was told, if it begins with the first hit.
+	// The last window that was reported is so many after the next. It may begin a bit
+	// later than was reported, if it begins with the first hit.
 	windows := (ahead + w.period/2) / w.period
 	switch {
 	case ahead < -w.period/2:

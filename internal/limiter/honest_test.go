@@ -50,7 +50,7 @@ type history struct {
 	now    int64
 }
 
-// decide decides hits and checks what they are told.
+// decide decides hits and checks the times that they get.
 func (h *history) decide(hits []Hit) {
 	out := make([]Decision, len(hits))
 	denied := Decide(hits, statesOf(hits, h.states), h.now, out)

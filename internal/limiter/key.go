@@ -151,7 +151,7 @@ func appendTag(dst []byte, bucket uint32) []byte {
 
 const hex = "0123456789ABCDEF"
 
-// AppendKind appends the end of the keys of a limit's counters, which tells apart
+// AppendKind appends the end of the keys of a limit's counters. It distinguishes
 // counters of one descriptor that cannot be read as each other.
 func (s *Spec) AppendKind(dst []byte) []byte {
 	if s.Trial {

@@ -107,8 +107,7 @@ const (
 )
 
 // FailureMode says what becomes of the hits on a limit while the store fails.
-// What follows for a request with limits of several modes is told in package
-// failover.
+// Package failover says what follows for a request with limits of several modes.
 type FailureMode uint8
 
 const (

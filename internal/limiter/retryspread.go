@@ -36,8 +36,8 @@ const (
 	// crowdUnits a period, of crowdPeriod at most, are what many share.
 	crowdUnits  = 20
 	crowdPeriod = 60 * second
-	// crowdPushPeriods is how far beyond the exact time somebody of them is told to
-	// come back at most. 100 workers that share 50 a minute need all of it.
+	// crowdPushPeriods is how far beyond the exact time the reported time of one of
+	// them is at most. 100 workers that share 50 a minute need all of it.
 	crowdPushPeriods = 2
 	// impatientPush is the same while somebody is taken not to wait.
 	impatientPush = 10 * second
@@ -45,7 +45,7 @@ const (
 	lonePush = second
 )
 
-// line is those who were told when to come back to a counter.
+// line is those who have a time to come back to a counter.
 type line struct {
 	due       int64 // when the last of them will, in microseconds since RetrySpread.start
 	together  int64 // what those who will at that time cost, see counting.returnAfter
@@ -53,7 +53,7 @@ type line struct {
 	impatient int64 // until when somebody is taken not to wait
 }
 
-// NewRetrySpread returns a Store around store, on a clock that tells how much time
+// NewRetrySpread returns a Store around store, on a clock that shows how much time
 // passes: time.Now if nil.
 func NewRetrySpread(store CounterStore, now func() time.Time) *RetrySpread {
 	if now == nil {
@@ -75,11 +75,11 @@ func (r *RetrySpread) Peek(ctx context.Context, hits []Hit) ([]Counter, error) {
 	return r.store.Peek(ctx, hits)
 }
 
-// Reset implements CounterStore. Who was told to come back later still does.
+// Reset implements CounterStore. Who has a time to come back keeps it.
 func (r *RetrySpread) Reset(ctx context.Context, hits []Hit) error { return r.store.Reset(ctx, hits) }
 
-// spread gives a denied request a time at which it is admitted if all come when they
-// were told. Of several counters that deny it, the one that does so longest decides.
+// spread gives a denied request a time at which it is admitted if all come at
+// their times. Of several counters that deny it, the one that does so longest decides.
 func (r *RetrySpread) spread(hits []Hit, out []Decision) {
 	last := -1
 	for i := range hits {
@@ -101,7 +101,7 @@ func (r *RetrySpread) spread(hits []Hit, out []Decision) {
 	out[last].RetryAfter += r.push(&hits[last], out[last].RetryAfter, cost)
 }
 
-// push returns how long beyond the exact time a hit is to come back. Who is told less
+// push returns how long beyond the exact time a hit is to come back. Who gets less
 // than all would take begins the line anew.
 func (r *RetrySpread) push(h *Hit, exact time.Duration, cost int64) time.Duration {
 	now := r.now().Sub(r.start)
@@ -127,8 +127,8 @@ func (l *line) fill(now, period int64) {
 	l.full = max(now, 1)
 }
 
-// mostAhead is how long beyond a time, at which what they ask for is free, somebody
-// may be told to come back.
+// mostAhead is how long at most somebody is to come back after free, which is when what
+// they ask for is free.
 func (l *line) mostAhead(limit *Limit, free int64) int64 {
 	period := limit.Period().Microseconds()
 	switch {

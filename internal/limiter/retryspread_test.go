@@ -11,7 +11,7 @@ import (
 	"weir/internal/limiter/storetest"
 )
 
-// spreading is a store that spreads the times, beside one that tells the exact times, on one
+// spreading is a store that spreads the times, beside one that returns the exact times, on one
 // clock.
 type spreading struct {
 	testing.TB

@@ -11,7 +11,7 @@ type LabelSet struct {
 	Key2   string // second level, empty if there is none
 	More   string // further levels, joined by '.'
 	Rule   string // keys and values that lead to the rule
-	Limit  string // tells the limits of the rule apart
+	Limit  string // distinguishes the limits of the rule
 }
 
 // LevelEnd ends each level of Hit.Labels.

@@ -45,7 +45,7 @@ func (w slidingWindow) roll(s State, now int64) State {
 }
 
 // back makes all that was used in both windows that of the current one. A share
-// of the previous one, as the clock tells it now, might be less than it was.
+// of the previous one, by the clock as it is now, might be less than it was.
 func (w slidingWindow) back(s State, now int64) State {
 	return State{At: now / w.period, Used: min(s.Used+s.Prev, w.most())}
 }

@@ -79,7 +79,7 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 		return s.decide(ctx, hits, out)
 	}
 	if slices.ContainsFunc(hits, func(h limiter.Hit) bool { return h.Unconditional() }) {
-		// It tells what has happened already, and is counted although nobody waits.
+		// It reports what has happened already. It is counted although nobody waits.
 		_, _ = s.decide(ctx, hits, out)
 	}
 	return false, err

@@ -86,7 +86,7 @@ func TestValuesOverTheirLimitDoNotReset(t *testing.T) {
 	}
 }
 
-// TestWhatAResetCosts is the attack that works, as docs/operations.md tells: as
+// TestWhatAResetCosts is the attack that works, as docs/operations.md says: as
 // many values as there are counters, each used up and asked for as often as the
 // client's, by powers of two: 4 times for its 6.
 func TestWhatAResetCosts(t *testing.T) {

@@ -139,7 +139,7 @@ func BenchmarkFlood(b *testing.B) {
 }
 
 // BenchmarkGrowth makes b.N counters, for ten million of them run it with
-// -benchtime=10000000x. It tells the longest decision meanwhile, what a counter
+// -benchtime=10000000x. It reports the longest decision meanwhile, what a counter
 // takes of the process, and what a collection of garbage then takes.
 func BenchmarkGrowth(b *testing.B) {
 	s := memstore.New(memstore.Options{MaxCounters: 2 * b.N})
@@ -176,7 +176,7 @@ func liveBytes() float64 {
 }
 
 // residentBytes is what the system counts as memory of this process, 0 where it
-// does not tell.
+// does not show.
 func residentBytes(tb testing.TB) float64 {
 	statm, err := os.ReadFile("/proc/self/statm")
 	if err != nil {

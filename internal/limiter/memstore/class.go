@@ -6,8 +6,8 @@ import "math/bits"
 // deny are worth more than all others, because a client over its limit would pass
 // again. Among equals that which was asked for more often is: what an attacker
 // has to spend on a counter that pushes it out is requests, whatever the amount of
-// its limit and however many units a request asks for. Classes are told apart by
-// powers of two, so that a counter seldom changes its own.
+// its limit and however many units a request asks for. The bounds of classes
+// are powers of two, so that a counter seldom changes its own.
 
 const (
 	levels  = 8 // 1, 2, 4, ... and 128 requests or more

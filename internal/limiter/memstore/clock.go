@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// clock tells the time by which counters are kept. It starts with the wall's time
+// clock returns the time by which counters are kept. It starts with the wall's time
 // and goes on with what passes, whatever is done to the clock on the wall: a step
 // there neither admits nor denies anything here. So that windows end at full hours
 // and days again some time after a step, or after the machine has slept, it follows

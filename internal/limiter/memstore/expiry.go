@@ -94,7 +94,7 @@ func (o *order) firstOf(first, end uint32) uint32 {
 	return first
 }
 
-// put puts d at place, and tells its counter.
+// put puts d at place, and notes the place in its counter.
 func (s *shard) put(o *order, place uint32, d due) {
 	*o.at(place) = d
 	s.tables[d.table].counters.at(d.counter).place = place

@@ -10,7 +10,7 @@ import "math/bits"
 // none ends a chain.
 const none uint32 = 1<<32 - 1
 
-// bucketOf tells in which of n buckets a hash belongs: in that which its low bits
+// bucketOf returns in which of n buckets a hash belongs: in that which its low bits
 // name or, while there is none of that number, in that which it will split from.
 func bucketOf(hash, n uint32) uint32 {
 	b := hash & (1<<bits.Len32(n-1) - 1)
@@ -20,7 +20,7 @@ func bucketOf(hash, n uint32) uint32 {
 	return b
 }
 
-// splitFrom tells which bucket shared its counters with bucket b > 0 when that
+// splitFrom returns which bucket shared its counters with bucket b > 0 when that
 // was added: the one that b is without its highest bit.
 func splitFrom(b uint32) uint32 { return b &^ (1 << (bits.Len32(b) - 1)) }
 

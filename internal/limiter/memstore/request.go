@@ -49,7 +49,7 @@ func (r *request) find(states []*limiter.State) []*limiter.State {
 }
 
 // keep files the counters of the hits as they are after the decision, adds those that
-// are new, and drops those that are no longer used. It tells how many others had
+// are new, and drops those that are no longer used. It returns how many others had
 // to make room.
 func (r *request) keep(now int64) (evictions int) {
 	// First what was found: counters move when others are added or dropped.

@@ -65,7 +65,7 @@ func (s *shard) add(hash uint32, key []byte, state limiter.State, v value, now i
 	return evicted
 }
 
-// asked tells of a counter that it was asked for, and what it is kept for since.
+// asked notes that a counter was asked for, and what it is kept for since.
 func (s *shard) asked(c *counter, v value, now int64) {
 	if *c.expiry() <= now {
 		c.uses = 0

@@ -17,7 +17,7 @@ import (
 )
 
 // BenchmarkDecide decides requests of 64 callers on a real Redis. Besides the
-// usual it tells the CPU time per decision of this process and of Redis, all of
+// usual it reports the CPU time per decision of this process and of Redis, all of
 // its work included, and the calls per decision.
 func BenchmarkDecide(b *testing.B) {
 	for _, hits := range []int{1, 3, 10} {
@@ -69,7 +69,7 @@ func benchmarkDecide(b *testing.B, specs []limiter.Spec) {
 }
 
 // BenchmarkCall makes calls of so many hits, on counters that Redis has and on new
-// ones, in requests of one limit and of three. It tells how long a call keeps Redis
+// ones, in requests of one limit and of three. It reports how long a call keeps Redis
 // busy, in which it serves nobody else.
 func BenchmarkCall(b *testing.B) {
 	for _, counters := range []string{"known", "new"} {
@@ -146,7 +146,7 @@ func redisCPU(b *testing.B, client *redis.Client) float64 {
 	return sum
 }
 
-// infoOf is a section of what Redis tells of itself, by name.
+// infoOf is a section of what Redis says of itself, by name.
 func infoOf(b *testing.B, client *redis.Client, section string) map[string]string {
 	b.Helper()
 	text, err := client.Info(b.Context(), section).Result()

@@ -52,7 +52,7 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-// Probes go on until Redis answers, and one line tells of each change.
+// Probes go on until Redis answers, and one line reports each change.
 func TestBreakerProbes(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -120,7 +120,7 @@ func TestClusterIsNeverAskedAcrossSlots(t *testing.T) {
 	if n := value(t, reg, "weir_redis_errors_total", kindCluster); n != 0 {
 		t.Errorf("%v errors of the cluster", n)
 	}
-	var mutex sync.Mutex // of what the nodes tell at the same time
+	var mutex sync.Mutex // of what the nodes report at the same time
 	used, loaded := int64(0), 0
 	if err := admin.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
 		keys, err := node.Keys(ctx, "*").Result()

@@ -119,7 +119,7 @@ func (f *memoryFixture) pass(d time.Duration) {
 	f.now = f.now.Add(d)
 }
 
-// ask decides a request and tells how many calls it cost.
+// ask decides a request and returns how many calls it cost.
 func (f *memoryFixture) ask(hits ...limiter.Hit) (out []limiter.Decision, denied bool, calls int) {
 	f.Helper()
 	before := value(f, f.reg, "weir_redis_calls_total", "")

@@ -63,7 +63,7 @@ func differentialDecisions(t *testing.T) int {
 
 // TestDifferentialBatches does the same with whole batches, which meet few counters: so
 // that their hits fit together, or not, or only some of them. The judge decides
-// their requests in the order that the reply tells.
+// their requests in the order that the reply says.
 func TestDifferentialBatches(t *testing.T) {
 	h := newHistory(t, testenv.RedisServer(t).Addr())
 	for decisions := differentialDecisions(t); h.decided < decisions && !t.Failed(); {

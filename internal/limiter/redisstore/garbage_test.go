@@ -32,11 +32,11 @@ const most = "9223372036854775807"
 const (
 	addressOf   = "sentinel get-master-addr-by-name"
 	sentinelsOf = "sentinel sentinels"
-	// subscribed is the reply to who wants to be told of another primary.
+	// subscribed is the reply to who subscribes to news of another primary.
 	subscribed = "*3\r\n+subscribe\r\n++switch-master\r\n:1\r\n"
 )
 
-// inArray is how a sentinel tells an address.
+// inArray is how a sentinel returns an address.
 func inArray(addr string) string {
 	host, port, _ := net.SplitHostPort(addr)
 	return fmt.Sprintf("*2\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(host), host, len(port), port)
@@ -204,7 +204,7 @@ func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 			p.drop()
 			testenv.Until(t, "Redis decides", func() bool {
 				d, err := ask(t.Context(), s, "k", perYear)
-				return err == nil && d.Used > 0 // as the fake never tells
+				return err == nil && d.Used > 0 // as the fake never replies
 			})
 			fresh := 0 // what was not answered in time may have been counted
 			testenv.Until(t, "a new counter begins with 1", func() bool {

@@ -80,7 +80,7 @@ func TestRedisInProtectedMode(t *testing.T) {
 		checkTold(t, mustFail(t, s).Error(), []string{"DENIED Redis is running in protected mode"})
 	}
 	if err := s.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "protected mode") {
-		t.Errorf("Ping: got error %v, want one that tells of the protected mode", err)
+		t.Errorf("Ping: got error %v, want one that names the protected mode", err)
 	}
 }
 

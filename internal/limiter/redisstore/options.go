@@ -28,16 +28,16 @@ type Options struct {
 	// long it may go unnoticed that another process gave units back or that somebody
 	// deleted the counter. Less than a second is a second.
 	DenyMaxAge time.Duration
-	// Now tells the time of decisions. nil means Redis' own clock; only a Redis
+	// Now returns the time of decisions. nil means Redis' own clock; only a Redis
 	// that refuses TIME in scripts, or a test, needs another. The clocks of
-	// processes differ: for each counter the newest time that any of them told
+	// processes differ: for each counter the newest time that any of them gave
 	// holds, so one that runs ahead makes clients wait until that time. As long as
 	// they differ by less than a minute, no limit admits more for it.
 	Now func() time.Time
 	// OneClock says that Now is the same for all processes, as Redis' clock is. If
 	// it steps back, counters follow it.
 	OneClock bool
-	// Logger tells when Redis fails and when it is back. nil means no log.
+	// Logger logs when Redis fails and when it is back. nil means no log.
 	Logger *slog.Logger
 	// Registerer takes the metrics. nil means that nobody reads them.
 	Registerer prometheus.Registerer

@@ -66,7 +66,7 @@ func TestOutageIsLoggedSparingly(t *testing.T) {
 				o := outage{log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: bare}))}
 				for i, s := range c.steps {
 					time.Sleep(s.after) // synctest's clock
-					synctest.Wait()     // for what is told late
+					synctest.Wait()     // for what is reported late
 					o.observe(s.err)
 					o.mu.Lock() // which it holds when it logs
 					if got := plain(log.String()); got != s.want {

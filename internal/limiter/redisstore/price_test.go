@@ -13,7 +13,7 @@ import (
 
 // BenchmarkPrice makes calls with the requests of so many callers, on counters that
 // are known, and in turn with them calls of the least script with as many keys. It
-// tells the CPU time of Redis for a decision, all of its work included, and how
+// reports the CPU time of Redis for a decision, all of its work included, and how
 // many times that of the least script this is.
 func BenchmarkPrice(b *testing.B) {
 	text, err := os.ReadFile(filepath.Join(testenv.Repository(b), "bench", "least.lua"))

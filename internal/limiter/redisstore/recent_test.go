@@ -75,7 +75,7 @@ func TestKnownDenialTellsWhatWasSeenOfOthers(t *testing.T) {
 	f.want("what is told denies nobody", true, 1, b)
 }
 
-// TestWhatWasSeenIsTakenInOrder has callers of two calls tell what they saw in
+// TestWhatWasSeenIsTakenInOrder has callers of two calls report what they saw in
 // another order than Redis decided.
 func TestWhatWasSeenIsTakenInOrder(t *testing.T) {
 	l, key := yearly(5), []byte("k")

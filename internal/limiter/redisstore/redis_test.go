@@ -129,7 +129,7 @@ func TestWithoutIncrementsCountersAreSet(t *testing.T) {
 	}
 }
 
-// commandCalls tells how often each command was called.
+// commandCalls returns how often each command was called.
 func commandCalls(t *testing.T, c *redis.Client) map[string]int {
 	t.Helper()
 	calls := map[string]int{}
@@ -148,7 +148,7 @@ func commandCalls(t *testing.T, c *redis.Client) map[string]int {
 	return calls
 }
 
-// monitor reads what MONITOR tells.
+// monitor reads what MONITOR prints.
 type monitor struct{ *bufio.Reader }
 
 func startMonitor(t *testing.T, r *testenv.Redis) monitor {

@@ -12,8 +12,8 @@ type reply struct {
 	batch    *batch
 	now      int64   // time of the decisions, in microseconds since the epoch
 	integers []int64 // all of it
-	// singles tells of each request with which integer begins what became of it; together, if it
-	// was not decided by itself. nil if none was.
+	// singles says of each request at which integer its own decision begins; together, if it has
+	// none. nil if no request has one.
 	singles []int32
 	states  []int32 // with which integer the state of each counter begins; nil if the script gave none
 	later   []int64 // what requests behind its own charge the counter of each hit; nil if nothing

@@ -19,7 +19,7 @@ func asked() *batch {
 	return b
 }
 
-// The counters of asked are told in the order a, c, b: b is charged more.
+// The counters of asked are in the order a, c, b: b is charged more.
 func TestReplies(t *testing.T) {
 	for _, c := range []struct {
 		name     string

@@ -58,7 +58,7 @@ func run(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Sto
 		name string
 		run  func(f *fixture)
 	}{
-		{"keys of any bytes are told apart", testKeys},
+		{"keys of any bytes are distinguished", testKeys},
 		{"a request of many hits is decided as a whole", testManyHits},
 		{"concurrent requests admit exactly the limit", testConcurrent},
 		{"concurrent requests on crossing counters stay whole", testCrossing},
@@ -94,7 +94,7 @@ type clock struct{ micros atomic.Int64 }
 func (c *clock) now() time.Time  { return time.UnixMicro(c.micros.Load()) }
 func (c *clock) set(t time.Time) { c.micros.Store(t.UnixMicro()) }
 
-// tableCase is a store's life, told by steps.
+// tableCase is a store's life, step by step.
 type tableCase struct {
 	name  string
 	steps []step

@@ -7,7 +7,7 @@
 --            at, used and prev of its state after the charge
 --            limit   its number
 -- Reply    integers: the time, and of each counter ADMITTED, at, used, prev: its state afterwards, all 0 if nothing
---          is stored, as decide.lua tells it, with its ban
+--          is stored. They are as in the reply of decide.lua, with the ban
 
 -- Gives back a cost, and returns the state afterwards.
 local function give_back(key, stored, cost, charged_at, charged_used, charged_prev, limit)

@@ -1,5 +1,5 @@
 -- The holds of counters that count by concurrency: a sorted set for each, of names with the time at which the hold
--- ends. What has ended is removed by whoever comes next, and the key expires with its last hold.
+-- ends. The next request removes what has ended. The key expires with its last hold.
 --
 -- ARGV[4]  if the batch meets such counters: the names of holds, NAME bytes each. A hit has the number of its name
 --          for a cost, 0 if it is a peek.

@@ -3,10 +3,10 @@
 --
 -- If all hits of a batch fit together, all its requests are admitted, in whatever order they come and whatever
 -- the modes of their limits are. So each counter is charged once, with the sum of its hits. Who knows the
--- requests can tell what its state was after each of them.
+-- requests knows what its state was after each of them.
 --
 -- This lane is for fixed windows whose state is short, see state.lua: the integer at * MILLION + used. The same
--- numbers tell for all counters of a limit which of them are of the current window, and which have room; INCRBY
+-- numbers say for all counters of a limit which of them are of the current window, and which have room. INCRBY
 -- charges a counter and returns its state.
 --
 -- If a counter has no room for all its hits, the requests that have a hit on it are decided first, one after the

@@ -141,7 +141,7 @@ func checkHost(u *neturl.URL, c *redis.Options) error {
 
 var (
 	errNoHost = errors.New("has no host")
-	// The reason may quote a part of the password, so it is not told.
+	// The reason may quote a part of the password, so it is not shown.
 	errUnclear = errors.New("cannot be understood; in a password, special characters are written as %XX")
 )
 

@@ -14,10 +14,10 @@ import (
 // steady makes a sentinel take nobody for dead who is only slow.
 const steady = "sentinel down-after-milliseconds weir 600000"
 
-// TestSentinelsTellOfAnotherPrimary has an old primary that serves on and learns of
+// TestSentinelsReportAnotherPrimary has an old primary that serves on and learns of
 // nothing, as one that is cut off from the sentinels; and a sentinel that only the
-// other one tells of.
-func TestSentinelsTellOfAnotherPrimary(t *testing.T) {
+// other one knows.
+func TestSentinelsReportAnotherPrimary(t *testing.T) {
 	old, other := testenv.RedisServer(t), testenv.RedisServer(t)
 	testenv.RedisReplica(t, old)
 	first, second := testenv.RedisSentinel(t, old, steady), testenv.RedisSentinel(t, old, steady)
