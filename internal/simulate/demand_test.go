@@ -216,7 +216,7 @@ func TestMemory(t *testing.T) {
 	} {
 		c := newTable(mustLimit(t, limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Day, Algorithm: test.algorithm}), test.suggest)
 		random := rand.New(rand.NewPCG(2, 2))
-		const clients = 1_000_000
+		const clients = 100_000
 		for range clients {
 			c.find(fingerprint(random.Uint64()))
 		}
