@@ -12,12 +12,14 @@ ARG TARGETOS TARGETARCH
 # manifests call it there.
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -ldflags="-s -w -X main.release=$VERSION -X main.commit=$COMMIT -X main.date=$DATE" -o /image/bin/weir ./cmd/server && \
     ln -s weir /image/bin/ratelimit && \
+    GOOS=$TARGETOS GOARCH=$TARGETARCH scripts/licenses.sh /image/licenses && \
+    cp LICENSE /image/licenses && \
     install -D /etc/ssl/certs/ca-certificates.crt /image/etc/ssl/certs/ca-certificates.crt && \
     cp -r config /image/config
 
-# Nothing but the program, the certificates for rediss://, and in /config, which
-# is where the program looks by default, rules that others are mounted over. The
-# program writes no file.
+# Nothing but the program, the licences of what it is linked with, the certificates
+# for rediss://, and in /config, which is where the program looks by default, rules
+# that others are mounted over. The program writes no file.
 FROM scratch
 COPY --from=build /image/ /
 USER 65534:65534
