@@ -54,7 +54,9 @@ func NewAccess(opts AccessOptions) (*Access, error) {
 // Follow reads the file of the token anew when it changes, until ctx ends.
 func (a *Access) Follow(ctx context.Context) {
 	if a.token != nil {
-		a.token.follow(ctx)
+		a.token.file.Start()
+		<-ctx.Done()
+		a.token.file.Close()
 	}
 }
 
@@ -66,7 +68,7 @@ func (a *Access) Problem() string {
 	if a.token == nil {
 		return ""
 	}
-	return a.token.state()
+	return a.token.file.Problem()
 }
 
 // way is how a request was let in.

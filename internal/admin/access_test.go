@@ -22,14 +22,19 @@ import (
 // newAccess returns an Access with that token, "" for none.
 func newAccess(t *testing.T, token string) (a *Access, registry *prometheus.Registry, log *testenv.Log) {
 	t.Helper()
-	opts := AccessOptions{Registerer: prometheus.NewRegistry()}
-	registry, log = opts.Registerer.(*prometheus.Registry), new(testenv.Log)
-	opts.Logger = slog.New(slog.NewTextHandler(log, nil))
-	if token != "" {
-		opts.TokenFile = filepath.Join(t.TempDir(), "token")
-		writeToken(t, opts.TokenFile, token)
+	if token == "" {
+		return accessByFile(t, "")
 	}
-	a, err := NewAccess(opts)
+	path := filepath.Join(t.TempDir(), "token")
+	writeToken(t, path, token)
+	return accessByFile(t, path)
+}
+
+// accessByFile is newAccess for the file of a token, "" if there is none.
+func accessByFile(t *testing.T, path string) (a *Access, registry *prometheus.Registry, log *testenv.Log) {
+	t.Helper()
+	registry, log = prometheus.NewRegistry(), new(testenv.Log)
+	a, err := NewAccess(AccessOptions{TokenFile: path, Registerer: registry, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -392,7 +397,9 @@ func TestManyWrongTokens(t *testing.T) {
 // TestTokensChangeUnderRequests changes the token again and again. The token that a
 // request is let in with was there, at most a look ago.
 func TestTokensChangeUnderRequests(t *testing.T) {
-	access, _, log := newAccess(t, goodToken)
+	path := filepath.Join(t.TempDir(), "token")
+	writeToken(t, path, goodToken)
+	access, _, log := accessByFile(t, path)
 	port := serveAll(t, debugWith(access, io.Discard).Handler())
 	go access.Follow(t.Context())
 	ask := func(token string) int {
@@ -412,7 +419,7 @@ func TestTokensChangeUnderRequests(t *testing.T) {
 		if code := ask(last); code != 200 {
 			t.Errorf("the token gets %d", code)
 		}
-		writeToken(t, access.token.path, next+"\n")
+		writeToken(t, path, next+"\n")
 		testenv.Eventually(t, func() error {
 			switch before, after := ask(last), ask(next); {
 			case before == 200: // it is not read yet
@@ -424,7 +431,7 @@ func TestTokensChangeUnderRequests(t *testing.T) {
 		})
 		last = next
 	}
-	if n := strings.Count(log.String(), "a new token is in use"); n != 2 {
+	if n := strings.Count(log.String(), "a secret has changed"); n != 2 {
 		t.Errorf("%d tokens came into use, want 2:\n%s", n, log)
 	}
 }

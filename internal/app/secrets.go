@@ -12,8 +12,8 @@ import (
 	"weir/internal/settings"
 )
 
-// commandRest is the least time between two runs of a command whose secret is refused.
-const commandRest = 5 * time.Second
+// betweenCommands is the least time between two runs of a command whose secret is refused.
+const betweenCommands = 5 * time.Second
 
 // changingSecrets are the settings with those secrets that come from files and commands.
 type changingSecrets struct {
@@ -48,12 +48,12 @@ func readSecrets(ctx context.Context, s settings.Settings, logger *slog.Logger) 
 	var errs []error
 	for _, source := range x.sources {
 		secret, err := secrets.Open(ctx, secrets.Options{
-			Setting: source.String(),
-			Read:    reader(source),
-			Every:   source.Every,
-			Rest:    rest(source),
-			Check:   func(text string) error { return x.start.CheckChange(x.now().With(source, text)) },
-			Logger:  logger,
+			Setting:    source.String(),
+			Read:       reader(source),
+			Every:      source.Every,
+			RenewEvery: renewEvery(source),
+			Check:      func(text string) error { return x.start.CheckChange(x.now().With(source, text)) },
+			Logger:     logger,
 		})
 		errs, x.secrets = append(errs, err), append(x.secrets, secret)
 	}
@@ -87,9 +87,9 @@ func reader(source settings.SecretSource) func(context.Context) (string, error) 
 	return func(context.Context) (string, error) { return secrets.File(source.File) }
 }
 
-func rest(source settings.SecretSource) time.Duration {
+func renewEvery(source settings.SecretSource) time.Duration {
 	if source.Command != nil {
-		return commandRest
+		return betweenCommands
 	}
 	return 0
 }

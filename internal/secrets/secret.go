@@ -23,8 +23,8 @@ type Options struct {
 	Read func(context.Context) (string, error)
 	// Every is the interval between two readings.
 	Every time.Duration
-	// Rest is the least time between two readings that Renew asks for.
-	Rest time.Duration
+	// RenewEvery is the least time between two readings that Renew asks for.
+	RenewEvery time.Duration
 	// Check returns what is wrong with a secret that has changed. Its errors hold nothing
 	// of it. nil accepts every text.
 	Check func(string) error
@@ -75,6 +75,17 @@ func (s *Secret) Text() string {
 	return s.text
 }
 
+// Problem returns what is wrong with the setting and what it names, "" if the last reading
+// was good.
+func (s *Secret) Problem() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.problem == "" {
+		return ""
+	}
+	return s.opts.Setting + ": " + s.problem
+}
+
 func (s *Secret) follow() {
 	tick := time.NewTicker(s.opts.Every)
 	defer tick.Stop()
@@ -94,7 +105,7 @@ func (s *Secret) follow() {
 // under way until ctx ends. The reading goes on without it.
 func (s *Secret) Renew(ctx context.Context) {
 	s.mu.Lock()
-	isTime := time.Since(s.renewed) >= s.opts.Rest
+	isTime := time.Since(s.renewed) >= s.opts.RenewEvery
 	if isTime {
 		s.renewed = time.Now()
 	}

@@ -94,7 +94,7 @@ func must(t *testing.T, err error) {
 func TestRenewWaitsForItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		readings := 0
-		s, err := Open(t.Context(), Options{Every: time.Hour, Rest: 5 * time.Second, Logger: slog.New(slog.DiscardHandler), Read: func(ctx context.Context) (string, error) {
+		s, err := Open(t.Context(), Options{Every: time.Hour, RenewEvery: 5 * time.Second, Logger: slog.New(slog.DiscardHandler), Read: func(ctx context.Context) (string, error) {
 			if readings++; readings > 1 {
 				<-time.After(time.Second) //nolint:forbidigo // on the clock of the test
 			}
