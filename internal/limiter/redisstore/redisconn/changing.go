@@ -130,7 +130,7 @@ func (d *dialer) enter(ctx context.Context, addr string) net.Conn {
 		c, err := d.tryTargets(ctx, addr)
 		if err == nil {
 			// It is kept first, so that replace knows it, or its target is seen to be gone here.
-			if d.keep(c); slices.Contains(d.changing.targets(), c.as) {
+			if d.keep(c); slices.Contains(d.changing.targets(), c.target) {
 				return c
 			}
 			_ = c.Close()
@@ -186,7 +186,7 @@ func (d *dialer) open(ctx context.Context, addr string, t target) (*conn, error)
 		_ = c.Conn.Close() // it is not in use yet
 		return nil, err
 	}
-	c.as = t
+	c.target = t
 	d.changing.accept(t)
 	return c, nil
 }
@@ -274,7 +274,7 @@ var errRetired = errors.New("the password or the address has changed")
 // the other servers refuse.
 func (d *dialer) replace(ctx context.Context) error {
 	now := d.changing.current()
-	old := func(c *conn) bool { return c.as != now }
+	old := func(c *conn) bool { return c.target != now }
 	servers := map[string]bool{}
 	d.mu.Lock()
 	for c := range d.made {

@@ -42,15 +42,13 @@ func (d *dialer) find(ctx context.Context, addr string) (string, error) {
 	if d.sentinels == nil {
 		return addr, nil
 	}
-	addr, err := d.sentinels.primary(ctx)
-	switch {
-	case err != nil:
-	case d.sentinels.takeMoved():
-		d.retire(func(c *conn) bool { return c.addr != addr }) // after the calls that they carry
-	default:
-		d.drop(addr)
-	}
-	return addr, err
+	return d.sentinels.primary(ctx, func(addr string, isFirst bool) {
+		if isFirst {
+			d.retire(func(c *conn) bool { return c.addr != addr }) // after the calls that they carry
+		} else {
+			d.drop(addr)
+		}
+	})
 }
 
 // dial connects to addr, or to the primary that sentinels know.
@@ -114,7 +112,7 @@ type conn struct {
 	net.Conn
 	dialer  *dialer
 	addr    string
-	as      target      // that it was made for
+	target  target      // that it was made for
 	retired atomic.Bool // go-redis is to take a new one instead
 	replies framing
 

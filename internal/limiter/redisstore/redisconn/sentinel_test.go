@@ -5,6 +5,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -86,4 +87,29 @@ func TestSentinelsAreReplaced(t *testing.T) {
 	url.Store("weir," + other.Addr())
 	testenv.Until(t, "the second counts", counts(second))
 	<-accepted
+}
+
+// TestSentinelsAreReplacedDuringSearches replaces the sentinels while others look for the
+// primary. One that was found before is not taken for one of the new sentinels.
+func TestSentinelsAreReplacedDuringSearches(t *testing.T) {
+	redis := testenv.RedisServer(t)
+	testenv.RedisReplica(t, redis)
+	addrs := []string{testenv.RedisSentinel(t, redis, steady).Addr()}
+	c := open(t, Options{Type: Sentinel, URL: "weir," + addrs[0], OpTimeout: long})
+	find := func() error { _, err := c.dialer.find(t.Context(), ""); return err }
+	for range 100 {
+		if err := find(); err != nil {
+			t.Fatal(err)
+		}
+		var searches sync.WaitGroup
+		for range 8 {
+			searches.Go(func() { _ = find() })
+		}
+		c.dialer.sentinels.move("nobody", addrs)
+		searches.Wait()
+		if !c.dialer.sentinels.isMoving() {
+			t.Fatal("a primary found before counts as that of the new sentinels")
+		}
+		c.dialer.sentinels.move("weir", addrs)
+	}
 }

@@ -63,16 +63,6 @@ func (s *sentinels) move(name string, addrs []string) {
 	}
 }
 
-// takeMoved reports whether the primary just found is the first since the sentinels were
-// replaced, and clears that.
-func (s *sentinels) takeMoved() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	moved := s.moved
-	s.moved = false
-	return moved
-}
-
 // isMoving reports whether no primary has been found since the sentinels were replaced.
 func (s *sentinels) isMoving() bool {
 	s.mu.Lock()
@@ -102,8 +92,9 @@ func (s *sentinels) watch(look func(context.Context)) {
 
 // primary returns the address of the primary. It asks the sentinel that named it
 // last, so that two who disagree do not take turns; if that one fails, all at a
-// time, and believes the first.
-func (s *sentinels) primary(ctx context.Context) (string, error) {
+// time, and believes the first. It calls found with the address, and whether it is the first
+// since the sentinels were replaced, before they are asked or replaced again.
+func (s *sentinels) primary(ctx context.Context, found func(addr string, isFirst bool)) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
@@ -112,19 +103,32 @@ func (s *sentinels) primary(ctx context.Context) (string, error) {
 	if s.ctx.Err() != nil {
 		return "", s.ctx.Err()
 	}
-	if s.trusted != nil {
-		addr, err := s.ask(ctx, s.trusted, s.name)
-		if err == nil {
-			return addr, nil
-		}
-		_ = s.trusted.Close() // nobody waits for it
-		s.trusted = nil
+	addr, err := s.askTrusted(ctx)
+	if err != nil {
+		addr, err = s.search(ctx)
 	}
-	addr, err := s.search(ctx)
 	if err != nil {
 		return "", SentinelError{Cause: err, text: fmt.Sprintf("asking the sentinels for the primary: %v", err)}
 	}
+	found(addr, s.moved)
+	s.moved = false
 	return addr, nil
+}
+
+// errNoneTrusted is why none was asked.
+var errNoneTrusted = errors.New("no sentinel has named the primary")
+
+// askTrusted asks the sentinel that named the primary last, and trusts it no longer if it fails.
+func (s *sentinels) askTrusted(ctx context.Context) (string, error) {
+	if s.trusted == nil {
+		return "", errNoneTrusted
+	}
+	addr, err := s.ask(ctx, s.trusted, s.name)
+	if err != nil {
+		_ = s.trusted.Close() // nobody waits for it
+		s.trusted = nil
+	}
+	return addr, err
 }
 
 // SentinelError says why the sentinels name no primary.
