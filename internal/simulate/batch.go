@@ -43,18 +43,18 @@ type event struct {
 type hit struct {
 	hash   uint64 // of the key
 	cost   uint64
-	limit  uint32 // number of the counters
+	limit  uint32 // place in engine.limits
 	text   uint32 // where the key is in texts
 	length uint16 // of the key
-	marks  marks
+	flags  flags
 	mode   limiter.Mode
 }
 
-// marks are what a hit is.
-type marks uint8
+// flags are what a hit is.
+type flags uint8
 
 const (
-	newCall marks = 1 << iota // it is the first of a request to the server
+	newCall flags = 1 << iota // it is the first of a request to the server
 	refund
 	always
 )

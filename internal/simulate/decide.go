@@ -7,8 +7,8 @@ import (
 	"weir/internal/limiter"
 )
 
-// counters are those of one limit, and what became of its hits.
-type counters struct {
+// limitStats are the clients of one limit, and what became of its hits.
+type limitStats struct {
 	rule    *descriptors.Rule
 	limit   *limiter.Limit
 	table   *table // nil until there is a hit
@@ -21,7 +21,7 @@ type counters struct {
 
 // engine decides requests on a clock of their own, by one set of rules.
 type engine struct {
-	counters []*counters
+	limits   []*limitStats
 	suggest  bool
 	requests uint64 // that ask for limits
 	denied   uint64
@@ -38,8 +38,8 @@ type engine struct {
 	places    []place
 	owners    []int // for each hit, the first hit on the same counter, which has its client
 	// The hit that denied the last request, nil if it was admitted.
-	denier *hit
-	by     *counters
+	deniedHit *hit
+	deniedBy  *limitStats
 }
 
 // later is a hit that comes when a request ends, or the end of what it has in flight.
@@ -73,13 +73,13 @@ func (l *lateHeap) Pop() any {
 // that come when it ends, after a duration in milliseconds.
 func (e *engine) decide(b *batch, begins, ends []hit, now int64, duration int32) (denied bool) {
 	e.advance(now)
-	e.denier, e.by = nil, nil
+	e.deniedHit, e.deniedBy = nil, nil
 	if len(begins) > 0 {
 		e.requests++
 	}
 	for len(begins) > 0 && !denied {
 		n := 1
-		for n < len(begins) && begins[n].marks&newCall == 0 {
+		for n < len(begins) && begins[n].flags&newCall == 0 {
 			n++
 		}
 		denied = e.call(b, begins[:n], true)
@@ -90,7 +90,7 @@ func (e *engine) decide(b *batch, begins, ends []hit, now int64, duration int32)
 		e.denied++
 	}
 	for i := range ends {
-		if e.counters[ends[i].limit].limit.Algorithm != limiter.Concurrency {
+		if e.limits[ends[i].limit].limit.Algorithm != limiter.Concurrency {
 			e.push(now+int64(duration)*1000, ends[i], true)
 		}
 	}
@@ -101,19 +101,19 @@ func (e *engine) decide(b *batch, begins, ends []hit, now int64, duration int32)
 // gives it back, and after the period of the limit at the latest.
 func (e *engine) hold(begins, ends []hit, duration int32) {
 	for i := range begins {
-		c := e.counters[begins[i].limit]
-		if c.limit.Algorithm != limiter.Concurrency || begins[i].marks&refund != 0 {
+		c := e.limits[begins[i].limit]
+		if c.limit.Algorithm != limiter.Concurrency || begins[i].flags&refund != 0 {
 			continue
 		}
 		lasts := c.limit.Period().Microseconds()
 		for j := range ends {
-			if ends[j].marks&refund != 0 && ends[j].limit == begins[i].limit && ends[j].hash == begins[i].hash {
+			if ends[j].flags&refund != 0 && ends[j].limit == begins[i].limit && ends[j].hash == begins[i].hash {
 				lasts = min(lasts, int64(duration)*1000)
 			}
 		}
 		if real := e.decisions[i].Charged; real || e.suggest {
 			end := begins[i]
-			end.marks = refund | newCall
+			end.flags = refund | newCall
 			e.push(e.now+lasts, end, real)
 		}
 	}
@@ -132,17 +132,17 @@ func (e *engine) advance(now int64) {
 		h := []hit{l.hit}
 		if l.real {
 			e.call(nil, h, false)
-		} else if c := e.counters[l.hit.limit]; c.table != nil {
+		} else if c := e.limits[l.hit.limit]; c.table != nil {
 			e.followDemand(c, h)
 		}
 	}
 	e.now = max(e.now, now)
 }
 
-func (e *engine) followDemand(c *counters, hits []hit) {
+func (e *engine) followDemand(c *limitStats, hits []hit) {
 	at := c.table.find(fingerprint(hits[0].hash))
 	known := c.table.get(at)
-	c.table.demand.add(&known.apart, &limiter.Hit{Limit: c.limit, Cost: hits[0].cost, Refund: true}, e.now)
+	c.table.demand.add(&known.undenied, &limiter.Hit{Limit: c.limit, Cost: hits[0].cost, Refund: true}, e.now)
 	c.table.put(at, &known, e.now)
 }
 
@@ -152,13 +152,13 @@ func (e *engine) call(b *batch, hits []hit, begins bool) (denied bool) {
 	e.prepare(hits)
 	denied = limiter.Count(e.hits, e.pointers, nil, e.now, e.decisions, e.after)
 	for i := range hits {
-		h, c := &hits[i], e.counters[hits[i].limit]
+		h, c := &hits[i], e.limits[hits[i].limit]
 		at, known := c.table.again(e.places[i], fingerprint(h.hash)), &e.clients[e.owners[i]]
 		if c.table.demand != nil {
-			c.table.demand.add(&known.apart, &e.hits[i], e.now)
+			c.table.demand.add(&known.undenied, &e.hits[i], e.now)
 		}
 		c.table.put(at, known, e.now)
-		if begins && h.marks&refund == 0 {
+		if begins && h.flags&refund == 0 {
 			e.count(b, h, c, at, e.decisions[i].Over, denied && e.decisions[i].Over && e.hits[i].EffectiveMode() != limiter.Shadow)
 		}
 	}
@@ -175,11 +175,11 @@ func (e *engine) prepare(hits []hit) {
 	e.hits, e.pointers, e.decisions, e.after = e.hits[:n], e.pointers[:n], e.decisions[:n], e.after[:n]
 	for i := range hits {
 		h := &hits[i]
-		c := e.counters[h.limit]
+		c := e.limits[h.limit]
 		if c.table == nil {
 			c.table = newTable(c.limit, e.suggest)
 		}
-		e.hits[i] = limiter.Hit{Limit: c.limit, Cost: h.cost, Refund: h.marks&refund != 0, Always: h.marks&always != 0, Mode: h.mode}
+		e.hits[i] = limiter.Hit{Limit: c.limit, Cost: h.cost, Refund: h.flags&refund != 0, Always: h.flags&always != 0, Mode: h.mode}
 		e.places[i], e.owners[i] = c.table.find(fingerprint(h.hash)), i
 		for j := range i {
 			if hits[j].limit == h.limit && hits[j].hash == h.hash {
@@ -194,7 +194,7 @@ func (e *engine) prepare(hits []hit) {
 }
 
 // count counts what became of a hit. Of a limit in shadow mode, over is what counts.
-func (e *engine) count(b *batch, h *hit, c *counters, at place, over, denies bool) {
+func (e *engine) count(b *batch, h *hit, c *limitStats, at place, over, denies bool) {
 	c.hits++
 	shown := denies || over && c.limit.Mode == limiter.Shadow
 	c.series.add(e.now, shown)
@@ -202,8 +202,8 @@ func (e *engine) count(b *batch, h *hit, c *counters, at place, over, denies boo
 		return
 	}
 	c.denied++
-	if denies && e.denier == nil {
-		e.denier, e.by = h, c
+	if denies && e.deniedHit == nil {
+		e.deniedHit, e.deniedBy = h, c
 	}
 	c.worst.add(h.hash, b.key(h))
 	if at.deny() {

@@ -32,7 +32,7 @@ func newDemand(l *limiter.Limit) *demand {
 }
 
 // add takes one more hit of a client.
-func (d *demand) add(c *apart, h *limiter.Hit, now int64) {
+func (d *demand) add(c *undenied, h *limiter.Hit, now int64) {
 	if d.limit.Algorithm == limiter.TokenBucket {
 		if !h.Refund {
 			amount := c.hull.add(float64(h.CountedCost()), now, float64(c.peak), d.ratio, d.period())
@@ -61,7 +61,7 @@ func (d *demand) add(c *apart, h *limiter.Hit, now int64) {
 func (d *demand) period() float64 { return float64(d.limit.Period().Microseconds()) }
 
 // sweep forgets what no longer counts.
-func (d *demand) sweep(c *apart, now int64) {
+func (d *demand) sweep(c *undenied, now int64) {
 	if d.limit.Expiry(c.alone) <= now {
 		c.alone = limiter.State{}
 	}

@@ -108,11 +108,11 @@ func peakOf(t *testing.T, spec limiter.Spec, list []ask) uint64 {
 		spec.RequestsPerUnit = 10
 	}
 	l := mustLimit(t, spec)
-	c := &counters{limit: l}
-	e := engine{suggest: true, counters: []*counters{c}}
+	c := &limitStats{limit: l}
+	e := engine{suggest: true, limits: []*limitStats{c}}
 	b := &batch{}
 	for _, a := range list {
-		e.decide(b, []hit{{hash: 42 << 32, cost: a.cost, marks: newCall}}, nil, a.at, 0)
+		e.decide(b, []hit{{hash: 42 << 32, cost: a.cost, flags: newCall}}, nil, a.at, 0)
 	}
 	return c.table.amounts([]float64{0})[0]
 }
@@ -122,7 +122,7 @@ func TestAmounts(t *testing.T) {
 	const clients = 10_000
 	for i := range uint64(clients) {
 		at := c.find(fingerprint(i * 0x9E3779B97F4A7C15))
-		c.put(at, &client{apart: apart{peak: 10 * (i + 1)}}, 0)
+		c.put(at, &client{undenied: undenied{peak: 10 * (i + 1)}}, 0)
 	}
 	for share, want := range map[float64]uint64{0: clients, 0.001: clients - 10, 0.01: clients - 100, 0.5: clients / 2} {
 		if got := c.amounts([]float64{share})[0]; got != 10*want {
@@ -147,8 +147,8 @@ func TestTable(t *testing.T) {
 // compareTable decides the same in a table and in a map.
 func compareTable(t *testing.T, l *limiter.Limit) {
 	random := rand.New(rand.NewPCG(1, uint64(len(l.Rate()))))
-	c := &counters{limit: l}
-	e := engine{suggest: true, counters: []*counters{c}}
+	c := &limitStats{limit: l}
+	e := engine{suggest: true, limits: []*limitStats{c}}
 	states, was := map[uint64]*client{}, map[uint64]bool{}
 	follow := newDemand(l)
 	now := int64(1_700_000_000_000_000)
@@ -181,8 +181,8 @@ func compareTable(t *testing.T, l *limiter.Limit) {
 		var out [1]limiter.Decision
 		h := limiter.Hit{Limit: l, Cost: cost, Always: always}
 		want := limiter.Decide([]limiter.Hit{h}, []*limiter.State{&s.state}, now, out[:])
-		follow.add(&s.apart, &h, now)
-		if got := e.decide(b, []hit{{hash: hash, cost: cost, marks: m}}, nil, now, 0); got != want {
+		follow.add(&s.undenied, &h, now)
+		if got := e.decide(b, []hit{{hash: hash, cost: cost, flags: m}}, nil, now, 0); got != want {
 			t.Fatalf("hit %d: denied %v, want %v", i, got, want)
 		}
 		was[hash] = was[hash] || want
@@ -242,13 +242,13 @@ func TestClientsWhoComeOnce(t *testing.T) {
 		"fixed window of a day": {RequestsPerUnit: 5, Unit: limiter.Day},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &counters{limit: mustLimit(t, spec)}
-			e := engine{suggest: true, counters: []*counters{c}}
+			c := &limitStats{limit: mustLimit(t, spec)}
+			e := engine{suggest: true, limits: []*limitStats{c}}
 			const clients = 30_000
 			step := 3 * c.limit.Period().Milliseconds() / clients * 1000
 			for i := range int64(clients) {
 				hash := uint64(i+1) * 0x9E3779B97F4A7C15
-				e.decide(&batch{}, []hit{{hash: hash, cost: 1, marks: newCall}}, nil, 1_700_000_000_000_000+i*max(step, 1000), 0)
+				e.decide(&batch{}, []hit{{hash: hash, cost: 1, flags: newCall}}, nil, 1_700_000_000_000_000+i*max(step, 1000), 0)
 			}
 			if n := c.table.large.next; n > 0 || c.table.n != clients {
 				t.Errorf("of %d clients, %d had no room in a cell", c.table.n, n)

@@ -179,7 +179,7 @@ func (r *run) finish() {
 	p := r.report
 	p.Last = time.UnixMicro(r.clock).UTC()
 	p.Requests, p.Denied = r.engine.requests, r.engine.denied
-	for _, c := range r.engine.counters {
+	for _, c := range r.engine.limits {
 		p.Limits = append(p.Limits, c.report(r.opts.Suggest))
 		if c.limit.Algorithm == limiter.Concurrency && c.hits > 0 && p.endless > 0 {
 			p.note("%s: %d lines say not how long a request took: what they have in flight ends at once", ruleName(c), p.endless)
@@ -256,7 +256,7 @@ func (r *run) noteMissing() {
 }
 
 // report returns what became of the hits on a limit.
-func (c *counters) report(suggest bool) LimitReport {
+func (c *limitStats) report(suggest bool) LimitReport {
 	p := LimitReport{
 		Rule: ruleName(c), Place: plaintext.Line(c.rule.Place()), Name: plaintext.Line(c.limit.Name), Limit: c.limit.Rate(), Algorithm: c.limit.Algorithm.String(),
 		Shadow: c.limit.Mode == limiter.Shadow, Requests: c.hits, Denied: c.denied, ClientsDenied: c.clients,
@@ -278,7 +278,7 @@ func (c *counters) report(suggest bool) LimitReport {
 }
 
 // amounts returns what is suggested for a limit.
-func (c *counters) amounts() (list []Amount) {
+func (c *limitStats) amounts() (list []Amount) {
 	for i, amount := range c.table.amounts(shares) {
 		a := Amount{Share: shares[i], Amount: amount}
 		if c.limit.Burst > 0 {
@@ -301,7 +301,7 @@ func clientsOf(w *worst) (list []Client) {
 }
 
 // ruleName is what a rule is called.
-func ruleName(c *counters) string { return plaintext.Line(c.rule.String()) }
+func ruleName(c *limitStats) string { return plaintext.Line(c.rule.String()) }
 
 func plainName(name string) string { return plaintext.Line(name) }
 

@@ -82,10 +82,10 @@ type run struct {
 // can be read, or that of ctx.
 func Run(ctx context.Context, opts Options) (*Report, error) {
 	s := shared{opts: &opts, seed: maphash.MakeSeed(), rules: newRegistry(opts.Rules), headers: opts.Envoy.Headers(), needs: opts.Envoy.Needs()}
-	r := &run{opts: &opts, report: newReport(&opts), engine: engine{counters: s.rules.counters, suggest: opts.Suggest}, began: time.Now()}
+	r := &run{opts: &opts, report: newReport(&opts), engine: engine{limits: s.rules.limits, suggest: opts.Suggest}, began: time.Now()}
 	if opts.Old != nil {
 		s.oldRules = newRegistry(opts.Old)
-		r.old = &engine{counters: s.oldRules.counters}
+		r.old = &engine{limits: s.oldRules.limits}
 	}
 	reader, err := newReader(s)
 	if err != nil {
@@ -140,7 +140,7 @@ func (r *run) took(b *batch) {
 // pointers, so that it takes little time.
 func (r *run) collect() {
 	clients := 0
-	for _, c := range r.engine.counters {
+	for _, c := range r.engine.limits {
 		if c.table != nil {
 			clients += c.table.n
 		}
@@ -198,9 +198,9 @@ func (r *run) decide(b *batch, ev *event) {
 	was := r.old.decide(b, oldBegins, hits[ev.oldBegin:ev.oldBegin+ev.oldEnd], at, ev.duration)
 	switch {
 	case denied && !was:
-		r.nowOnly.add(b, r.engine.denier)
+		r.nowOnly.add(b, r.engine.deniedHit)
 	case was && !denied:
-		r.wereOnly.add(b, r.old.denier)
+		r.wereOnly.add(b, r.old.deniedHit)
 	}
 	if was {
 		r.nowOnly.otherwise(begins)
@@ -212,8 +212,8 @@ func (r *run) decide(b *batch, ev *event) {
 
 // print writes a line about a request that is denied.
 func (r *run) print(b *batch, ev *event) {
-	by := r.engine.by
-	_, err := fmt.Fprintf(r.opts.Denied, "%s:%d\t%s\t%s\t%s\n", plainName(b.log), ev.line, ruleName(by), by.limit.Rate(), clientName(b.key(r.engine.denier)))
+	by := r.engine.deniedBy
+	_, err := fmt.Fprintf(r.opts.Denied, "%s:%d\t%s\t%s\t%s\n", plainName(b.log), ev.line, ruleName(by), by.limit.Rate(), clientName(b.key(r.engine.deniedHit)))
 	if err != nil && r.printErr == nil {
 		r.printErr = err
 	}

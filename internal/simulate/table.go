@@ -59,21 +59,21 @@ const (
 // client is what is known of a client.
 type client struct {
 	state limiter.State
-	apart
+	undenied
 }
 
-// apart is what would be known of the client if it was never denied, see demand. It is
+// undenied is what would be known of the client if it was never denied, see demand. It is
 // not used without a demand.
-type apart struct {
+type undenied struct {
 	alone limiter.State // of windows and of what is in flight
 	hull  hull          // of a token bucket
 	peak  uint64        // the amount that the client needs
 }
 
-// large is a client whose state has no room in a cell, or whose apart has none in the part.
+// large is a client whose state has no room in a cell, or of which more is known than the part has room for.
 type large struct {
-	state limiter.State
-	apart *apart // nil if it is in the part, or not used
+	state    limiter.State
+	undenied *undenied // nil if it is in the part, or not used
 }
 
 const (
@@ -210,8 +210,8 @@ func (t *table) read(at place, by *codec) (c client) {
 	if b&isLarge != 0 {
 		l := t.large.at(b & codeMask)
 		c.state = l.state
-		if l.apart != nil {
-			c.apart = *l.apart
+		if l.undenied != nil {
+			c.undenied = *l.undenied
 			return c
 		}
 	} else {
@@ -256,11 +256,11 @@ func (t *table) write(at place, c *client) {
 		l.state = c.state
 		switch {
 		case !outside:
-			l.apart = nil
-		case l.apart == nil:
-			l.apart = new(c.apart)
+			l.undenied = nil
+		case l.undenied == nil:
+			l.undenied = new(c.undenied)
 		default:
-			*l.apart = c.apart
+			*l.undenied = c.undenied
 		}
 		state |= isLarge
 	}
@@ -304,7 +304,7 @@ func (t *table) sweep(now, latest int64) {
 			c.state = limiter.State{}
 		}
 		if t.demand != nil {
-			t.demand.sweep(&c.apart, now)
+			t.demand.sweep(&c.undenied, now)
 		}
 		t.write(at, &c)
 	})

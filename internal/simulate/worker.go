@@ -27,17 +27,17 @@ type shared struct {
 
 // registry numbers the limits of a tree. It does not change.
 type registry struct {
-	tree     *descriptors.Tree
-	counters []*counters
-	numbers  map[*limiter.Limit]uint32
+	tree    *descriptors.Tree
+	limits  []*limitStats
+	numbers map[*limiter.Limit]uint32
 }
 
 func newRegistry(tree *descriptors.Tree) *registry {
 	r := &registry{tree: tree, numbers: map[*limiter.Limit]uint32{}}
 	for rule, l := range tree.LimitsOfRules() {
 		if !l.Unlimited {
-			r.numbers[l] = uint32(len(r.counters))
-			r.counters = append(r.counters, &counters{rule: rule, limit: l})
+			r.numbers[l] = uint32(len(r.limits))
+			r.limits = append(r.limits, &limitStats{rule: rule, limit: l})
 		}
 	}
 	return r
@@ -132,9 +132,9 @@ func (w *worker) line(b *batch, line []byte, number int64) {
 	}
 	ev.duration = int32(min(max(r.Duration, 0)/1000, math.MaxInt32))
 	hits, texts := len(b.hits), len(b.texts)
-	err := w.plans(b, w.rules, &ev.begin, &ev.end)
+	err := w.appendHits(b, w.rules, &ev.begin, &ev.end)
 	if err == nil && w.oldRules != nil {
-		err = w.plans(b, w.oldRules, &ev.oldBegin, &ev.oldEnd)
+		err = w.appendHits(b, w.oldRules, &ev.oldBegin, &ev.oldEnd)
 	}
 	switch {
 	case err != nil:
@@ -194,9 +194,9 @@ func withoutPort(address string) string {
 	}
 }
 
-// plans appends the hits of all descriptors by the rules of a registry, those of requests to the server
+// appendHits appends the hits of all descriptors by the rules of a registry, those of requests to the server
 // that Envoy waits for first.
-func (w *worker) plans(b *batch, rules *registry, begin, end *uint16) error {
+func (w *worker) appendHits(b *batch, rules *registry, begin, end *uint16) error {
 	for _, of := range []struct {
 		done  bool
 		count *uint16
@@ -208,7 +208,7 @@ func (w *worker) plans(b *batch, rules *registry, begin, end *uint16) error {
 				n++
 			}
 			if w.results[i].OnStreamDone == of.done {
-				if err := w.call(b, rules, w.results[i:n]); err != nil {
+				if err := w.appendCall(b, rules, w.results[i:n]); err != nil {
 					return err
 				}
 			}
@@ -222,8 +222,8 @@ func (w *worker) plans(b *batch, rules *registry, begin, end *uint16) error {
 	return nil
 }
 
-// call appends the hits of one request to the server.
-func (w *worker) call(b *batch, rules *registry, results []envoyconfig.Result) error {
+// appendCall appends the hits of one request to the server.
+func (w *worker) appendCall(b *batch, rules *registry, results []envoyconfig.Result) error {
 	w.ask.Domain = results[0].Domain
 	w.ask.Descriptors = w.ask.Descriptors[:0]
 	for i := range results {
@@ -244,7 +244,7 @@ func (w *worker) call(b *batch, rules *registry, results []envoyconfig.Result) e
 	}
 	for i := range w.plan.Hits {
 		h := &w.plan.Hits[i]
-		m := marks(0)
+		m := flags(0)
 		if i == 0 {
 			m |= newCall
 		}
@@ -256,7 +256,7 @@ func (w *worker) call(b *batch, rules *registry, results []envoyconfig.Result) e
 		}
 		b.hits = append(b.hits, hit{
 			hash: maphash.Bytes(w.seed, h.Key), cost: h.Cost, limit: rules.numbers[h.Limit],
-			text: uint32(len(b.texts)), length: uint16(len(h.Key)), marks: m, mode: h.Mode,
+			text: uint32(len(b.texts)), length: uint16(len(h.Key)), flags: m, mode: h.Mode,
 		})
 		b.texts = append(b.texts, h.Key...)
 	}
