@@ -26,6 +26,9 @@ func TestSome(t *testing.T) {
 	t.Run("good", func(t *testing.T) { t.Parallel(); t.Log("fine") })
 	t.Run("bad", func(t *testing.T) {
 		t.Parallel()
+		for i := range 1000 {
+			t.Logf("try %d", i)
+		}
 		t.Error("got 1,\nwant 2")
 	})
 }
@@ -37,7 +40,7 @@ func TestSome(t *testing.T) {
 	}
 	for _, tt := range []struct{ name, run, want string }{
 		{"nothing failed", "TestPasses", ""},
-		{"a subtest failed", ".", "    some_test.go:11: got 1,\n        want 2\n    --- FAIL: TestSome/bad"},
+		{"a subtest failed", ".", "    some_test.go:14: got 1,\n        want 2\n    --- FAIL: TestSome/bad"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tests := exec.Command("go", "test", "-v", "-run="+tt.run, ".")
@@ -54,9 +57,9 @@ func TestSome(t *testing.T) {
 			if err != nil || !strings.Contains(string(out), tt.want) || tt.want == "" && len(out) > 0 {
 				t.Errorf("got %v and\n%s\nof\n%s", err, out, log)
 			}
-			for _, other := range []string{"fine", "all is well"} {
+			for _, other := range []string{"fine", "all is well", "try 900"} {
 				if strings.Contains(string(out), other) {
-					t.Errorf("%q, which a test that passed said, is in\n%s", other, out)
+					t.Errorf("%q, which is not of the last lines of a failed test, is in\n%s", other, out)
 				}
 			}
 		})
