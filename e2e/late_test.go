@@ -19,12 +19,12 @@ const thousandADay = "domain: api\ndescriptors: [{key: user, rate_limit: {unit: 
 
 // A process that does not run for longer than REDIS_OP_TIMEOUT, as one whose container
 // has used up its share of the processors, says nothing about Redis: what Redis answered
-// meanwhile is an answer. The requests are more than one call takes, so some wait for
-// the next one.
+// meanwhile is an answer. The requests are more than two calls take, so some wait for
+// the next one, and others behind them.
 func TestProcessThatDidNotRunStillAnswers(t *testing.T) {
 	t.Parallel()
 	awayFromMidnight(t)
-	const timeout, callers = 4 * time.Second, 400
+	const timeout, callers = 4 * time.Second, 700
 	redis := testenv.RedisServer(t)
 	w := startWeir(t, writeRules(t, thousandADay), append(onRedis(redis), "REDIS_OP_TIMEOUT="+timeout.String())...)
 	client := dial(t, w.grpc)

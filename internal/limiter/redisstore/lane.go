@@ -105,7 +105,7 @@ func (l *lane) wake() {
 func (l *lane) callAlone(b *batch) {
 	began := time.Now()
 	l.call(b)
-	l.queue.excuse(time.Since(began) - l.client.OpTimeout)
+	l.queue.excuse(l.notRun(time.Since(began)))
 	if b.err == nil {
 		l.located.Store(true)
 	}

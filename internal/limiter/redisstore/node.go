@@ -112,7 +112,7 @@ func (n *node) call(list []work) {
 	}
 	began := time.Now()
 	elsewhere := n.callAll(n.client, batches)
-	if late := time.Since(began) - n.backend.client.OpTimeout; late > 0 {
+	if late := n.notRun(time.Since(began)); late > 0 {
 		n.excuse(list, late)
 	}
 	for i, w := range list {

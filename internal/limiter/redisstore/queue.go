@@ -174,8 +174,8 @@ func (q *queue) next(isLast bool) *batch {
 	return nil
 }
 
-// excuse moves the deadlines of what waits, because the last call took so much longer
-// than a call may: this process did not run, and those who wait allow for that.
+// excuse moves the deadlines of what waits, because this process did not run for so long
+// in the last call, and those who wait allow for that.
 func (q *queue) excuse(late time.Duration) {
 	if late <= 0 {
 		return

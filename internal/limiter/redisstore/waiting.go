@@ -43,6 +43,16 @@ func callDeadline(timeout time.Duration, hits []limiter.Hit) time.Time {
 	return time.Now().Add(timeout * 3 / 4)
 }
 
+// notRun returns for how long this process did not run in a call that took so long, or 0.
+// No call waits for Redis for longer than OpTimeout. By how much less it waited is not
+// known: it is taken for nothing, so that requests are rather called too late than refused.
+func (b *backend) notRun(took time.Duration) time.Duration {
+	if took <= b.client.OpTimeout*5/4 { // it may have timed out, and no timer is exact
+		return 0
+	}
+	return took
+}
+
 // wait waits until done is closed, but not longer than timeout, nor than ctx. Time in
 // which this process did not run is not in timeout, see redisconn.Patience.
 func (b *backend) wait(ctx context.Context, timeout time.Duration, done <-chan struct{}) (err error) {
