@@ -69,15 +69,18 @@ func (s simulation) report(ctx context.Context, stdout, stderr io.Writer) error 
 	if denied != nil {
 		opts.Denied = denied
 	}
+	const clear = "\r\x1b[K" // the line
 	if f, ok := stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		opts.Progress = func(p simulate.Progress) { fmt.Fprintf(stderr, "\r\x1b[K%s", p.Line()) }
-		defer fmt.Fprint(stderr, "\r\x1b[K")
+		opts.Progress = func(p simulate.Progress) { fmt.Fprint(stderr, clear, p.Line()) }
 	}
 	var report *simulate.Report
 	err = within(ctx, grace, func() (err error) {
 		report, err = simulate.Run(ctx, opts)
 		return err
 	})
+	if opts.Progress != nil {
+		fmt.Fprint(stderr, clear)
+	}
 	switch {
 	case ctx.Err() != nil:
 		return errors.New("interrupted, there is no report")
