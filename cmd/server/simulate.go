@@ -69,9 +69,9 @@ func (s simulation) report(ctx context.Context, stdout, stderr io.Writer) error 
 	if denied != nil {
 		opts.Denied = denied
 	}
-	const clear = "\r\x1b[K" // the line
+	const clearLine = "\r\x1b[K"
 	if f, ok := stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		opts.Progress = func(p simulate.Progress) { fmt.Fprint(stderr, clear, p.Line()) }
+		opts.Progress = func(p simulate.Progress) { fmt.Fprint(stderr, clearLine, p.Line()) }
 	}
 	var report *simulate.Report
 	err = within(ctx, grace, func() (err error) {
@@ -79,7 +79,7 @@ func (s simulation) report(ctx context.Context, stdout, stderr io.Writer) error 
 		return err
 	})
 	if opts.Progress != nil {
-		fmt.Fprint(stderr, clear)
+		fmt.Fprint(stderr, clearLine)
 	}
 	switch {
 	case ctx.Err() != nil:

@@ -5,6 +5,7 @@ import (
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
+	"weir/internal/plan"
 )
 
 // limitStats are the clients of one limit, and what became of its hits.
@@ -22,6 +23,7 @@ type limitStats struct {
 // engine decides requests on a clock of their own, by one set of rules.
 type engine struct {
 	limits   []*limitStats
+	plan     plan.Options
 	suggest  bool
 	requests uint64 // that ask for limits
 	denied   uint64
@@ -151,6 +153,7 @@ func (e *engine) followDemand(c *limitStats, hits []hit) {
 func (e *engine) call(b *batch, hits []hit, begins bool) (denied bool) {
 	e.prepare(hits)
 	denied = limiter.Count(e.hits, e.pointers, nil, e.now, e.decisions, e.after)
+	wouldBe := denied || e.plan.ShadowMode && e.wouldBeDenied()
 	for i := range hits {
 		h, c := &hits[i], e.limits[hits[i].limit]
 		at, known := c.table.again(e.places[i], fingerprint(h.hash)), &e.clients[e.owners[i]]
@@ -159,10 +162,21 @@ func (e *engine) call(b *batch, hits []hit, begins bool) (denied bool) {
 		}
 		c.table.put(at, known, e.now)
 		if begins && h.flags&refund == 0 {
-			e.count(b, h, c, at, e.decisions[i].Over, denied && e.decisions[i].Over && e.hits[i].EffectiveMode() != limiter.Shadow)
+			over := e.decisions[i].Over
+			denies := denied && over && e.hits[i].EffectiveMode() != limiter.Shadow
+			e.count(b, h, c, at, over && (wouldBe || c.limit.Mode == limiter.Shadow), denies)
 		}
 	}
 	return denied
+}
+
+// wouldBeDenied reports whether the call is admitted only because of SHADOW_MODE.
+func (e *engine) wouldBeDenied() bool {
+	var v limiter.Verdict
+	for i := range e.hits {
+		v.Add(e.plan.Mode(e.hits[i].Limit), e.decisions[i].Over)
+	}
+	return v.Denied()
 }
 
 // prepare fills in the hits of a call, with the states of their counters.
@@ -193,10 +207,9 @@ func (e *engine) prepare(hits []hit) {
 	}
 }
 
-// count counts what became of a hit. Of a limit in shadow mode, over is what counts.
-func (e *engine) count(b *batch, h *hit, c *limitStats, at place, over, denies bool) {
+// count counts what became of a hit. It is shown as denied if it denies, and in shadow mode if it would.
+func (e *engine) count(b *batch, h *hit, c *limitStats, at place, shown, denies bool) {
 	c.hits++
-	shown := denies || over && c.limit.Mode == limiter.Shadow
 	c.series.add(e.now, shown)
 	if !shown {
 		return

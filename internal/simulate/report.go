@@ -18,6 +18,9 @@ import (
 
 // Report is what a replay found. Its texts can be shown as they are.
 type Report struct {
+	// Warnings are what may make the rest worthless.
+	Warnings []string `json:"warnings,omitempty"`
+
 	First time.Time `json:"first"` // request that asks for limits
 	Last  time.Time `json:"last"`
 	Lines int64     `json:"lines"`
@@ -174,13 +177,23 @@ func (r *Report) note(format string, args ...any) {
 	r.Notes = append(r.Notes, plaintext.Line(fmt.Sprintf(format, args...)))
 }
 
+func (r *Report) warn(format string, args ...any) {
+	r.Warnings = append(r.Warnings, plaintext.Line(fmt.Sprintf(format, args...)))
+}
+
 // finish fills in the report.
 func (r *run) finish() {
 	p := r.report
+	if r.opts.Plan.ShadowMode {
+		p.warn("SHADOW_MODE is on: no request is denied")
+	}
+	if r.opts.Plan.QuotaMode {
+		p.warn("QUOTA_MODE is on: a request is denied only if all its limits are over")
+	}
 	p.Last = time.UnixMicro(r.clock).UTC()
 	p.Requests, p.Denied = r.engine.requests, r.engine.denied
 	for _, c := range r.engine.limits {
-		p.Limits = append(p.Limits, c.report(r.opts.Suggest))
+		p.Limits = append(p.Limits, c.report(r.opts))
 		if c.limit.Algorithm == limiter.Concurrency && c.hits > 0 && p.endless > 0 {
 			p.note("%s: %d lines say not how long a request took: what they have in flight ends at once", ruleName(c), p.endless)
 		}
@@ -256,10 +269,10 @@ func (r *run) noteMissing() {
 }
 
 // report returns what became of the hits on a limit.
-func (c *limitStats) report(suggest bool) LimitReport {
+func (c *limitStats) report(o *Options) LimitReport {
 	p := LimitReport{
 		Rule: ruleName(c), Place: plaintext.Line(c.rule.Place()), Name: plaintext.Line(c.limit.Name), Limit: c.limit.Rate(), Algorithm: c.limit.Algorithm.String(),
-		Shadow: c.limit.Mode == limiter.Shadow, Requests: c.hits, Denied: c.denied, ClientsDenied: c.clients,
+		Shadow: o.Plan.DecidingMode(c.limit) == limiter.Shadow, Requests: c.hits, Denied: c.denied, ClientsDenied: c.clients,
 	}
 	if c.table == nil {
 		return p
@@ -271,7 +284,7 @@ func (c *limitStats) report(suggest bool) LimitReport {
 		p.WorstMinute = &Minute{time.Unix(c.series.at*60, 0).UTC(), c.series.worst}
 		p.Series = &SeriesReport{time.Unix(c.series.begin*60, 0).UTC(), c.series.width * 60, c.series.spans}
 	}
-	if suggest {
+	if o.Suggest {
 		p.Amounts = c.amounts()
 	}
 	return p

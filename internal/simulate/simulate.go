@@ -82,10 +82,13 @@ type run struct {
 // can be read, or that of ctx.
 func Run(ctx context.Context, opts Options) (*Report, error) {
 	s := shared{opts: &opts, seed: maphash.MakeSeed(), rules: newRegistry(opts.Rules), headers: opts.Envoy.Headers(), needs: opts.Envoy.Needs()}
-	r := &run{opts: &opts, report: newReport(&opts), engine: engine{limits: s.rules.limits, suggest: opts.Suggest}, began: time.Now()}
+	r := &run{
+		opts: &opts, report: newReport(&opts), began: time.Now(),
+		engine: engine{limits: s.rules.limits, plan: opts.Plan, suggest: opts.Suggest},
+	}
 	if opts.Old != nil {
 		s.oldRules = newRegistry(opts.Old)
-		r.old = &engine{limits: s.oldRules.limits}
+		r.old = &engine{limits: s.oldRules.limits, plan: opts.Plan}
 	}
 	reader, err := newReader(s)
 	if err != nil {

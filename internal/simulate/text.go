@@ -15,6 +15,9 @@ const timeLayout = "2006-01-02 15:04:05"
 // WriteText writes the report for people to read.
 func (r *Report) WriteText(w io.Writer) error {
 	b := bufio.NewWriter(w)
+	for _, warning := range r.Warnings {
+		fmt.Fprintf(b, "warning: %s\n", warning)
+	}
 	for _, line := range r.Summary() {
 		fmt.Fprintln(b, line)
 	}
