@@ -25,6 +25,7 @@ type engine struct {
 	limits   []*limitStats
 	plan     plan.Options
 	suggest  bool
+	compare  bool   // tables have marks
 	requests uint64 // that ask for limits
 	denied   uint64
 	now      int64
@@ -42,6 +43,17 @@ type engine struct {
 	// The hit that denied the last request, nil if it was admitted.
 	deniedHit *hit
 	deniedBy  *limitStats
+	deniedAt  place
+}
+
+// known returns of how many clients something is known.
+func (e *engine) known() (clients int) {
+	for _, c := range e.limits {
+		if c.table != nil {
+			clients += c.table.n
+		}
+	}
+	return clients
 }
 
 // later is a hit that comes when a request ends, or the end of what it has in flight.
@@ -191,7 +203,7 @@ func (e *engine) prepare(hits []hit) {
 		h := &hits[i]
 		c := e.limits[h.limit]
 		if c.table == nil {
-			c.table = newTable(c.limit, e.suggest)
+			c.table = newTable(c.limit, e.suggest, e.compare)
 		}
 		e.hits[i] = limiter.Hit{Limit: c.limit, Cost: h.cost, Refund: h.flags&refund != 0, Always: h.flags&always != 0, Mode: h.mode}
 		e.places[i], e.owners[i] = c.table.find(fingerprint(h.hash)), i
@@ -216,7 +228,7 @@ func (e *engine) count(b *batch, h *hit, c *limitStats, at place, shown, denies 
 	}
 	c.denied++
 	if denies && e.deniedHit == nil {
-		e.deniedHit, e.deniedBy = h, c
+		e.deniedHit, e.deniedBy, e.deniedAt = h, c, at
 	}
 	c.worst.add(h.hash, b.key(h))
 	if at.deny() {

@@ -9,6 +9,7 @@
 //	table.go     table: the counters of a limit, in 10 bytes a client, 12 or 17 with demand
 //	demand.go    demand: the amount that each client needs
 //	worst.go     the clients that are denied most, and the worst minute
+//	compare.go   difference: what one set of rules denies and another does not
 //	simulate.go  Run: all of that
 //	report.go    Report, as text in text.go and as HTML in html.go
 //
@@ -88,7 +89,7 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 	}
 	if opts.Old != nil {
 		s.oldRules = newRegistry(opts.Old)
-		r.old = &engine{limits: s.oldRules.limits, plan: opts.Plan}
+		r.compareWith(s.oldRules.limits)
 	}
 	reader, err := newReader(s)
 	if err != nil {
@@ -142,11 +143,9 @@ func (r *run) took(b *batch) {
 // collect has garbage collected more often the more there is to keep: the tables hold no
 // pointers, so that it takes little time.
 func (r *run) collect() {
-	clients := 0
-	for _, c := range r.engine.limits {
-		if c.table != nil {
-			clients += c.table.n
-		}
+	clients := r.engine.known()
+	if r.old != nil {
+		clients += r.old.known()
 	}
 	percent := 100
 	switch {
@@ -201,9 +200,9 @@ func (r *run) decide(b *batch, ev *event) {
 	was := r.old.decide(b, oldBegins, hits[ev.oldBegin:ev.oldBegin+ev.oldEnd], at, ev.duration)
 	switch {
 	case denied && !was:
-		r.nowOnly.add(b, r.engine.deniedHit)
+		r.nowOnly.add(b)
 	case was && !denied:
-		r.wereOnly.add(b, r.old.deniedHit)
+		r.wereOnly.add(b)
 	}
 	if was {
 		r.nowOnly.otherwise(begins)
@@ -220,60 +219,4 @@ func (r *run) print(b *batch, ev *event) {
 	if err != nil && r.printErr == nil {
 		r.printErr = err
 	}
-}
-
-// difference is what one set of rules denies and the other does not.
-type difference struct {
-	requests, clients uint64
-	only              uint64 // of clients, those of whom the other rules deny no request
-	of                map[clientOf]denials
-	worst             worst
-}
-
-// clientOf is a client of a limit, by the hash of its key.
-type clientOf struct {
-	hash  uint64
-	limit uint32
-}
-
-// denials say which rules deny some request of a client.
-type denials uint8
-
-const (
-	differently denials = 1 << iota // these, one that the others admit
-	otherwise                       // the others
-)
-
-// add counts a request that was just denied, by a hit on a counter.
-func (d *difference) add(b *batch, denier *hit) {
-	d.requests++
-	d.worst.add(denier.hash, b.key(denier))
-	if was := d.mark(denier, differently); was&differently == 0 {
-		d.clients++
-		if was == 0 {
-			d.only++
-		}
-	}
-}
-
-// otherwise notes the clients of a request that the other rules deny.
-func (d *difference) otherwise(hits []hit) {
-	for i := range hits {
-		if d.mark(&hits[i], otherwise) == differently {
-			d.only--
-		}
-	}
-}
-
-// mark adds to what is known of a client, and returns what was.
-func (d *difference) mark(h *hit, as denials) denials {
-	if d.of == nil {
-		d.of = map[clientOf]denials{}
-	}
-	c := clientOf{h.hash, h.limit}
-	was := d.of[c]
-	if was&as == 0 {
-		d.of[c] = was | as
-	}
-	return was
 }

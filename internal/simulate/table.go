@@ -20,6 +20,7 @@ type table struct {
 	n      int
 	large  pool[large]
 	demand *demand // nil unless amounts are suggested
+	marked bool    // clients have marks, see place.mark
 }
 
 // part has the clients whose fingerprints begin alike, nil if there are none.
@@ -29,6 +30,8 @@ type part struct {
 	// Of the same clients, nil unless amounts are suggested.
 	peaks []uint16
 	hulls []word // client.hull, nil unless the limit is a token bucket
+	// Of the same clients, 2 bits for each, nil unless rules are compared.
+	marks []byte
 }
 
 // cell is a client: its fingerprint without that of the part, 0 if the cell is free, and its
@@ -79,7 +82,7 @@ type large struct {
 const (
 	partBits        = 8
 	fingerprintBits = partBits + 40
-	firstCells      = 8
+	firstCells      = 8 // all parts have a multiple of it
 )
 
 // fingerprint returns the bits of a hash by which a client is known. The last 40 are not 0.
@@ -91,8 +94,8 @@ func fingerprint(hash uint64) uint64 {
 	return fp
 }
 
-func newTable(l *limiter.Limit, suggest bool) *table {
-	t := &table{limit: l, codec: codecOf(l)}
+func newTable(l *limiter.Limit, suggest, compare bool) *table {
+	t := &table{limit: l, codec: codecOf(l), marked: compare}
 	if suggest {
 		t.demand = newDemand(l)
 	}
@@ -111,6 +114,24 @@ func (at place) deny() bool {
 	b := w.bits()
 	*w = wordOf(b | markDenied)
 	return b&markDenied == 0
+}
+
+// mark adds to what is known of a client's denials, and returns what was.
+func (at place) mark(as denials) (was denials) {
+	four, shift := &at.part.marks[at.cell/4], at.cell%4*2
+	was = denials(*four>>shift) & (differently | otherwise)
+	*four |= byte(as) << shift
+	return was
+}
+
+// known returns the place of a client, if there is one.
+func (t *table) known(fp uint64) (at place, found bool) {
+	p := t.parts[fp>>40]
+	if p == nil {
+		return place{}, false
+	}
+	i, found := p.find(wordOf(fp))
+	return place{p, i}, found
 }
 
 // find returns the place of a client, which is made if there is none.
@@ -163,6 +184,9 @@ func (t *table) newPart(cells int) *part {
 			p.hulls = make([]word, cells)
 		}
 	}
+	if t.marked {
+		p.marks = make([]byte, cells/4)
+	}
 	return p
 }
 
@@ -181,6 +205,9 @@ func (t *table) grow(p *part) {
 		}
 		if p.hulls != nil {
 			grown.hulls[j] = p.hulls[i]
+		}
+		if p.marks != nil {
+			place{grown, j}.mark(place{p, i}.mark(0))
 		}
 	}
 	grown.n = p.n

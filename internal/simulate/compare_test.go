@@ -1,0 +1,113 @@
+package simulate
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"testing"
+
+	"weir/internal/limiter"
+)
+
+// compared returns a run that compares limits, each of so many requests per unit.
+func compared(t *testing.T, unit limiter.Unit, now, old []uint64) *run {
+	limits := func(amounts []uint64) (list []*limitStats) {
+		for _, amount := range amounts {
+			list = append(list, &limitStats{limit: mustLimit(t, limiter.Spec{RequestsPerUnit: amount, Unit: unit})})
+		}
+		return list
+	}
+	r := &run{opts: &Options{}, report: &Report{}, engine: engine{limits: limits(now)}}
+	r.compareWith(limits(old))
+	return r
+}
+
+// request decides a request with a call for each client, the first of whom is one of the first limit.
+func (r *run) request(at int64, clients ...uint64) {
+	hits := hitsOf(clients)
+	n := uint16(len(hits))
+	r.decide(&batch{hits: append(hits, hits...)}, &event{at: at, begin: n, oldBegin: n})
+}
+
+func hitsOf(clients []uint64) (hits []hit) {
+	for i, c := range clients {
+		hits = append(hits, hit{hash: (c + 1) * 0x9E3779B97F4A7C15, cost: 1, flags: newCall, limit: uint32(i)})
+	}
+	return hits
+}
+
+const someTime = 1_700_000_000_000_000
+
+// What is known of the clients of a comparison takes few bits of each.
+func TestMemoryOfComparison(t *testing.T) {
+	const clients = 100_000
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	r := compared(t, limiter.Year, []uint64{1}, []uint64{2})
+	for i := range uint64(2 * clients) {
+		r.request(someTime, i%clients)
+	}
+	if d := r.nowOnly.report(); d.Clients != clients || d.ClientsOnly != clients {
+		t.Errorf("%d clients differ, %d of whom were never denied before, want %d", d.Clients, d.ClientsOnly, clients)
+	}
+	if each := float64(heap()-before) / clients; each > 30 {
+		t.Errorf("%.1f bytes a client", each)
+	}
+	runtime.KeepAlive(r)
+}
+
+// A client of a limit was denied before if the old rules denied a request of it, also one that did not come
+// to the limit.
+func TestComparisonOfTwoCalls(t *testing.T) {
+	r := compared(t, limiter.Minute, []uint64{2, 1}, []uint64{2, 5})
+	const all, ann, bob, eve = 1, 2, 3, 4
+	r.request(someTime, all, ann)
+	r.request(someTime, all, bob)
+	r.request(someTime, all, eve) // both rules deny it by the first limit
+	for i := range int64(4) {
+		r.request(someTime+(i+1)*minute, all, eve)
+		r.request(someTime+(i+1)*minute, all, eve)
+	}
+	if d := r.nowOnly.report(); d.Requests != 4 || d.Clients != 1 || d.ClientsOnly != 0 {
+		t.Errorf("%+v", d)
+	}
+	r.request(someTime+9*minute, all, bob)
+	r.request(someTime+9*minute, all, bob)
+	if d := r.nowOnly.report(); d.Requests != 5 || d.Clients != 2 || d.ClientsOnly != 1 {
+		t.Errorf("%+v", d)
+	}
+}
+
+// A comparison counts the clients that a set of all of them counts, whatever comes.
+func TestComparedClients(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 7))
+	now, old := []uint64{55, 3, 1}, []uint64{57, 6, 2}
+	r, alone := compared(t, limiter.Hour, now, old), compared(t, limiter.Hour, now, old)
+	differ, before := map[uint64]bool{}, map[uint64]bool{}
+	for i := range int64(30_000) {
+		at := someTime + i*3_000_000
+		clients := []uint64{random.Uint64N(20), 100 + random.Uint64N(300), 1000 + random.Uint64N(3000)}[:1+random.IntN(3)]
+		r.request(at, clients...)
+		b, hits := &batch{}, hitsOf(clients)
+		denied, was := alone.engine.decide(b, hits, nil, at, 0), alone.old.decide(b, hits, nil, at, 0)
+		if denied && !was {
+			differ[alone.engine.deniedHit.hash] = true
+		}
+		for _, h := range hits {
+			before[h.hash] = before[h.hash] || was
+		}
+	}
+	only := uint64(0)
+	for hash := range differ {
+		if !before[hash] {
+			only++
+		}
+	}
+	if d := r.nowOnly.report(); d.Clients != uint64(len(differ)) || d.ClientsOnly != only || only == 0 || r.nowOnly.absent.n == 0 {
+		t.Errorf("%d clients differ, %d of whom were never denied before, want %d and %d", d.Clients, d.ClientsOnly, len(differ), only)
+	}
+}
