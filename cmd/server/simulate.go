@@ -95,7 +95,10 @@ func (s simulation) report(ctx context.Context, stdout, stderr io.Writer) error 
 	if err := outputs.finish(); err != nil {
 		return err
 	}
-	return writeResult(stdout, s.Output, report)
+	if err := writeResult(stdout, s.Output, report); err != nil {
+		return err
+	}
+	return report.Err()
 }
 
 // options reads all that the command names but the logs. inputs are the files that are read.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"os"
@@ -56,6 +57,43 @@ func TestSimulate(t *testing.T) {
 			code, stdout, stderr := callUntil(t.Context(), args...)
 			compare(t, tt.code, tt.stdout, tt.stderr, code, stdout, stderr)
 		})
+	}
+}
+
+// A log that cannot be read to its end is in the report up to there, which is said first and last.
+func TestSimulateCutLog(t *testing.T) {
+	dir := rules(t, "a.yaml", oncePer, "envoy.yaml", byUser)
+	t.Chdir(dir)
+	var log bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&log, gzip.NoCompression)
+	_, err := w.Write([]byte(userLines))
+	if err := errors.Join(err, w.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	whole := log.Len()
+	if _, err := w.Write([]byte(userLines)); err != nil || w.Close() != nil {
+		t.Fatal(err)
+	}
+	corrupt := slices.Clone(log.Bytes())
+	corrupt[len(corrupt)-6] ^= 1 // of the checksum
+	for name, data := range map[string][]byte{"cut.gz": log.Bytes()[:whole], "corrupt.gz": corrupt} {
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for log, why := range map[string]string{"cut.gz": "after line 2: unexpected EOF", "corrupt.gz": "after line 4: gzip: invalid checksum"} {
+		why = log + ": " + why + "; what comes after is not in this report"
+		for output, first := range map[string]string{"text": "warning: " + why, "json": "{\n  \"warnings\": [\n    \"" + why} {
+			code, stdout, stderr := callUntil(t.Context(), "simulate", "a.yaml", log, "--envoy=envoy.yaml", "--output="+output, "--html=page", "--denied=denied")
+			if code != exitUsage || !strings.HasPrefix(stdout, first) || stderr != "weir: "+why+"\n" {
+				t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+			}
+			for file, want := range map[string]string{"page": why, "denied": log + ":2\tapi|user"} {
+				if data, err := os.ReadFile(file); err != nil || !strings.Contains(string(data), want) || os.Remove(file) != nil {
+					t.Errorf("%s: %v, %q", file, err, data)
+				}
+			}
+		}
 	}
 }
 

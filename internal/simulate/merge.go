@@ -299,7 +299,9 @@ func (s *source) end(report *Report) {
 	case s.good == 0:
 		report.useless = append(report.useless, s)
 	case s.failed != nil:
-		report.note("%v; what comes after is not in this report", s.failed)
+		err := fmt.Errorf("%w; what comes after is not in this report", s.failed)
+		report.warn("%v", err)
+		report.cut = append(report.cut, err)
 	}
 }
 

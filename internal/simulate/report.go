@@ -3,6 +3,7 @@ package simulate
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -44,6 +45,7 @@ type Report struct {
 	Notes    []string    `json:"notes,omitempty"`
 
 	useless     []*source // logs without a line that can be read
+	cut         []error   // logs that cannot be read to their end
 	endless     int64     // lines without duration
 	late, ahead places
 }
@@ -172,6 +174,9 @@ func newReport(o *Options) *Report {
 	}
 	return r
 }
+
+// Err returns what is wrong with logs that could not be read to their end, which Warnings say, too.
+func (r *Report) Err() error { return errors.Join(r.cut...) }
 
 func (r *Report) note(format string, args ...any) {
 	r.Notes = append(r.Notes, plaintext.Line(fmt.Sprintf(format, args...)))
