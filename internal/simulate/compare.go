@@ -30,7 +30,7 @@ func (r *run) compareWith(limits []*limitStats) {
 func (d *difference) add(b *batch) {
 	denier := d.engine.deniedHit
 	d.requests++
-	d.worst.add(denier.hash, b.key(denier))
+	d.worst.add(d.requests, denier.hash, b.key(denier))
 	was := d.engine.deniedAt.mark(differently)
 	if was&differently != 0 {
 		return

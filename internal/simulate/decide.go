@@ -8,16 +8,32 @@ import (
 	"weir/internal/plan"
 )
 
-// limitStats are the clients of one limit, and what became of its hits.
+// limitStats are the clients of one limit, and what became of the requests that ask for it.
 type limitStats struct {
 	rule    *descriptors.Rule
 	limit   *limiter.Limit
 	table   *table // nil until there is a hit
-	hits    uint64
-	denied  uint64
+	asked   tally  // requests, however many hits they have
+	denied  tally
 	clients uint64 // that were denied at least once
 	series  series
 	worst   worst
+}
+
+// tally counts requests.
+type tally struct {
+	n    uint64
+	last uint64 // the one that was counted last, by its number
+}
+
+// add counts a request, and reports whether it was not counted before. Their numbers grow, from 1.
+func (t *tally) add(request uint64) bool {
+	if t.last == request {
+		return false
+	}
+	t.last = request
+	t.n++
+	return true
 }
 
 // engine decides requests on a clock of their own, by one set of rules.
@@ -26,6 +42,7 @@ type engine struct {
 	plan     plan.Options
 	suggest  bool
 	compare  bool   // tables have marks
+	number   uint64 // of the request that is being decided
 	requests uint64 // that ask for limits
 	denied   uint64
 	now      int64
@@ -87,6 +104,7 @@ func (l *lateHeap) Pop() any {
 // that come when it ends, after a duration in milliseconds.
 func (e *engine) decide(b *batch, begins, ends []hit, now int64, duration int32) (denied bool) {
 	e.advance(now)
+	e.number++
 	e.deniedHit, e.deniedBy = nil, nil
 	if len(begins) > 0 {
 		e.requests++
@@ -221,16 +239,19 @@ func (e *engine) prepare(hits []hit) {
 
 // count counts what became of a hit. It is shown as denied if it denies, and in shadow mode if it would.
 func (e *engine) count(b *batch, h *hit, c *limitStats, at place, shown, denies bool) {
-	c.hits++
-	c.series.add(e.now, shown)
+	if c.asked.add(e.number) {
+		c.series.add(e.now)
+	}
 	if !shown {
 		return
 	}
-	c.denied++
+	if c.denied.add(e.number) {
+		c.series.deny()
+	}
 	if denies && e.deniedHit == nil {
 		e.deniedHit, e.deniedBy, e.deniedAt = h, c, at
 	}
-	c.worst.add(h.hash, b.key(h))
+	c.worst.add(e.number, h.hash, b.key(h))
 	if at.deny() {
 		c.clients++
 	}

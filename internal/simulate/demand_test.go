@@ -266,7 +266,7 @@ func TestWorst(t *testing.T) {
 		if i%10 == 0 {
 			name, hash = "often", 1
 		}
-		w.add(hash, []byte(name))
+		w.add(uint64(i)+1, hash, []byte(name))
 	}
 	if top := w.top(1)[0]; top.name != "often" || top.count-top.err > 10_000 || top.count < 10_000 {
 		t.Errorf("the worst is %+v", top)
@@ -278,7 +278,10 @@ func TestSeries(t *testing.T) {
 	const days = 20
 	for m := range int64(days * 24 * 60) {
 		for range 1 + m%3 {
-			s.add(m*minute+m%1000, m == 777)
+			s.add(m*minute + m%1000)
+			if m == 777 {
+				s.deny()
+			}
 		}
 	}
 	s.flush()

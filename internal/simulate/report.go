@@ -199,7 +199,7 @@ func (r *run) finish() {
 	p.Requests, p.Denied = r.engine.requests, r.engine.denied
 	for _, c := range r.engine.limits {
 		p.Limits = append(p.Limits, c.report(r.opts))
-		if c.limit.Algorithm == limiter.Concurrency && c.hits > 0 && p.endless > 0 {
+		if c.limit.Algorithm == limiter.Concurrency && c.asked.n > 0 && p.endless > 0 {
 			p.note("%s: %d lines say not how long a request took: what they have in flight ends at once", ruleName(c), p.endless)
 		}
 	}
@@ -273,11 +273,11 @@ func (r *run) noteMissing() {
 	}
 }
 
-// report returns what became of the hits on a limit.
+// report returns what became of the requests that ask for a limit.
 func (c *limitStats) report(o *Options) LimitReport {
 	p := LimitReport{
 		Rule: ruleName(c), Place: plaintext.Line(c.rule.Place()), Name: plaintext.Line(c.limit.Name), Limit: c.limit.Rate(), Algorithm: c.limit.Algorithm.String(),
-		Shadow: o.Plan.DecidingMode(c.limit) == limiter.Shadow, Requests: c.hits, Denied: c.denied, ClientsDenied: c.clients,
+		Shadow: o.Plan.DecidingMode(c.limit) == limiter.Shadow, Requests: c.asked.n, Denied: c.denied.n, ClientsDenied: c.clients,
 	}
 	if c.table == nil {
 		return p
@@ -285,7 +285,7 @@ func (c *limitStats) report(o *Options) LimitReport {
 	p.Clients = c.table.n
 	p.Share = float64(c.clients) / float64(max(c.table.n, 1))
 	p.WorstClients = clientsOf(&c.worst)
-	if c.series.flush(); c.hits > 0 {
+	if c.series.flush(); c.asked.n > 0 {
 		p.WorstMinute = &Minute{time.Unix(c.series.at*60, 0).UTC(), c.series.worst}
 		p.Series = &SeriesReport{time.Unix(c.series.begin*60, 0).UTC(), c.series.width * 60, c.series.spans}
 	}

@@ -504,6 +504,23 @@ func TestMissingParts(t *testing.T) {
 	}
 }
 
+// A request counts once for a limit and for a client, however many descriptors ask.
+func TestRequestsOfLimit(t *testing.T) {
+	config := mustEnvoy(t, byAddress+`
+  - actions: [{generic_key: {descriptor_value: all}}]
+  - actions: [{generic_key: {descriptor_value: all}}]
+`)
+	rules := mustRules(t, "domain: api\notherwise: {rate_limit: {unit: minute, requests_per_unit: 2, charge: always}}\n")
+	r := mustRun(t, Options{Logs: []string{requests(t, "10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.1")}, Envoy: config, Rules: rules})
+	l := r.Limits[0]
+	if l.Requests != 4 || l.Denied != 3 || l.Clients != 2 || l.WorstMinute.count != (count{4, 3}) || l.Series.Counts[0] != (count{4, 3}) {
+		t.Errorf("%+v", l)
+	}
+	if got := fmt.Sprint(l.WorstClients); got != "[{generic_key=all 3 0} {remote_address=10.0.0.1 2 0}]" {
+		t.Error(got)
+	}
+}
+
 // Domains of Envoy for which there are no rules are named, and those of the rules.
 func TestForeignDomain(t *testing.T) {
 	shop := strings.Replace(byAddress, "api", "shop", 1)

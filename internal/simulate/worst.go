@@ -17,15 +17,20 @@ type worst struct {
 type offender struct {
 	hash  uint64
 	name  string
-	count uint64 // at most so many denials
+	count uint64 // at most so many requests denied
 	err   uint64 // of which at most so many are of others
+	last  uint64 // request that was counted, by its number
 }
 
 const maxWorst = 128
 
-func (w *worst) add(hash uint64, name []byte) {
+// add counts a request that is denied, once for a client. Their numbers grow.
+func (w *worst) add(request, hash uint64, name []byte) {
 	if i, ok := w.places[hash]; ok {
-		w.list[i].count++
+		if o := &w.list[i]; o.last != request {
+			o.last = request
+			o.count++
+		}
 		return
 	}
 	if w.places == nil {
@@ -40,7 +45,7 @@ func (w *worst) add(hash uint64, name []byte) {
 	}
 	from := w.list[i].count
 	w.places[hash] = i
-	w.list[i] = offender{hash, string(name), from + 1, from}
+	w.list[i] = offender{hash, string(name), from + 1, from, request}
 }
 
 func (w *worst) least() (least int) {
@@ -72,7 +77,7 @@ type series struct {
 	at     int64 // the minute of worst
 }
 
-// count is of the hits of some time.
+// count is of the requests of some time.
 type count struct {
 	Requests uint64 `json:"requests"`
 	Denied   uint64 `json:"denied"`
@@ -83,8 +88,8 @@ const maxSpans = 240
 
 const minute = 60_000_000 // microseconds
 
-// add counts a hit. Times never go back.
-func (s *series) add(now int64, denied bool) {
+// add counts a request. Times never go back.
+func (s *series) add(now int64) {
 	if m := now / minute; m != s.minute || s.width == 0 {
 		s.flush()
 		s.minute = m
@@ -93,10 +98,10 @@ func (s *series) add(now int64, denied bool) {
 		}
 	}
 	s.now.Requests++
-	if denied {
-		s.now.Denied++
-	}
 }
+
+// deny counts as denied the request that was counted last.
+func (s *series) deny() { s.now.Denied++ }
 
 // flush ends the current minute.
 func (s *series) flush() {
