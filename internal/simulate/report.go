@@ -22,8 +22,8 @@ type Report struct {
 	// Warnings are what may make the rest worthless.
 	Warnings []string `json:"warnings,omitempty"`
 
-	First time.Time `json:"first"` // request that asks for limits
-	Last  time.Time `json:"last"`
+	First time.Time `json:"first,omitzero"` // request that asks for limits
+	Last  time.Time `json:"last,omitzero"`
 	Lines int64     `json:"lines"`
 	// Unreadable lines are counted, and the first are shown.
 	Unreadable int64       `json:"unreadable"`
@@ -195,7 +195,9 @@ func (r *run) finish() {
 	if r.opts.Plan.QuotaMode {
 		p.warn("QUOTA_MODE is on: a request is denied only if all its limits are over")
 	}
-	p.Last = time.UnixMicro(r.clock).UTC()
+	if !p.First.IsZero() {
+		p.Last = time.UnixMicro(r.clock).UTC()
+	}
 	p.Requests, p.Denied = r.engine.requests, r.engine.denied
 	for _, c := range r.engine.limits {
 		p.Limits = append(p.Limits, c.report(r.opts))
@@ -209,21 +211,34 @@ func (r *run) finish() {
 	p.Late, p.Ahead = p.late.count, p.ahead.count
 	p.late.note(p, "came too late to be put in order, and were decided when they came")
 	p.ahead.note(p, "have a time more than a minute after those of the lines around them, and were decided at those")
-	r.noteMissing()
-	r.noteDomains("the rules", r.opts.Rules, func(w *worker) map[string]bool { return w.foreign })
-	if r.opts.Old != nil {
-		r.noteDomains("the old rules", r.opts.Old, func(w *worker) map[string]bool { return w.foreignOld })
+	say, sayOld := r.warnIdle("the rules", &r.engine), p.note
+	if r.old != nil {
+		sayOld = r.warnIdle("the old rules", r.old)
+	}
+	r.warnMissing()
+	r.sayDomains(say, "the rules", r.opts.Rules, func(w *worker) map[string]bool { return w.foreign })
+	if r.old != nil {
+		r.sayDomains(sayOld, "the old rules", r.opts.Old, func(w *worker) map[string]bool { return w.foreignOld })
 	}
 }
 
-// noteDomains says for which domains Envoy asks, and rules have nothing.
-func (r *run) noteDomains(which string, rules *descriptors.Tree, of func(*worker) map[string]bool) {
+// warnIdle warns of rules of which no limit was asked for, and returns what says that Envoy asks for others.
+func (r *run) warnIdle(which string, e *engine) (say func(format string, args ...any)) {
+	if slices.ContainsFunc(e.limits, func(c *limitStats) bool { return c.table != nil }) {
+		return r.report.note
+	}
+	r.report.warn("no request asks for a limit of %s", which)
+	return r.report.warn
+}
+
+// sayDomains says for which domains Envoy asks, and rules have nothing.
+func (r *run) sayDomains(say func(format string, args ...any), which string, rules *descriptors.Tree, of func(*worker) map[string]bool) {
 	foreign := map[string]bool{}
 	for _, w := range r.reader.workers {
 		maps.Copy(foreign, of(w))
 	}
 	for _, domain := range slices.Sorted(maps.Keys(foreign)) {
-		r.report.note("Envoy asks for the domain %q, and %s have nothing for it; they are for %s", domain, which, domainList(rules.DomainNames()))
+		say("Envoy asks for the domain %q, and %s have nothing for it; they are for %s", domain, which, domainList(rules.DomainNames()))
 	}
 }
 
@@ -239,9 +254,9 @@ func domainList(names []string) string {
 	return cmp.Or(strings.Join(list, ", "), "no domain")
 }
 
-// noteMissing says which parts of requests Envoy's configuration looks at, and no line has.
-func (r *run) noteMissing() {
-	seen, headers := [accesslog.Fields]bool{}, map[string]bool{}
+// warnMissing says which parts of requests Envoy's configuration looks at, and no line has.
+func (r *run) warnMissing() {
+	seen, headers, address := [accesslog.Fields]bool{}, map[string]bool{}, false
 	for _, w := range r.reader.workers {
 		for f, s := range w.seen {
 			seen[f] = seen[f] || s
@@ -249,6 +264,7 @@ func (r *run) noteMissing() {
 		for name, s := range w.parser.Headers {
 			headers[name] = headers[name] || s
 		}
+		address = address || w.address
 	}
 	needs := r.reader.needs
 	for _, n := range []struct {
@@ -260,15 +276,17 @@ func (r *run) noteMissing() {
 		{needs.Authority, seen[accesslog.Authority], "authority"},
 		{needs.Scheme, seen[accesslog.Scheme], "scheme"},
 		{needs.Route, seen[accesslog.RouteName], "route_name"},
-		{needs.RemoteAddress, seen[accesslog.RemoteAddress] || seen[accesslog.ForwardedFor], "remote_address"},
 	} {
 		if n.needed && !n.seen {
-			r.report.note("Envoy's configuration looks at the %s of requests, and no line has it (see --fields)", n.name)
+			r.report.warn("Envoy's configuration looks at the %s of requests, and no line has it (see --fields)", n.name)
 		}
+	}
+	if needs.RemoteAddress && !address {
+		r.report.warn("Envoy's configuration looks at the remote_address of requests, and no line has an IP address there (see --fields)")
 	}
 	for _, name := range r.reader.headers {
 		if !headers[name] && name != "x-envoy-internal" {
-			r.report.note("Envoy's configuration looks at the header %q, and no line has it (see --fields)", name)
+			r.report.warn("Envoy's configuration looks at the header %q, and no line has it (see --fields)", name)
 		}
 	}
 }

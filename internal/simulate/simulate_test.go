@@ -496,11 +496,49 @@ func TestHostileReport(t *testing.T) {
 	}
 }
 
-// Parts of requests that Envoy's configuration looks at and no line has are named.
-func TestMissingParts(t *testing.T) {
-	r := mustRun(t, Options{Logs: []string{requests(t, "10.0.0.1")}, Envoy: mustEnvoy(t, byAddressAndPath), Rules: mustRules(t, perAddress)})
-	if notes := strings.Join(r.Notes, "\n"); !strings.Contains(notes, `the header "x-user", and no line has it`) || strings.Contains(notes, "path") {
-		t.Error(notes)
+// The report begins with what is likely to be wrong with it: parts of requests that Envoy's configuration looks at and
+// no line has, and that nothing at all was limited.
+func TestWarnings(t *testing.T) {
+	const (
+		noUser    = `Envoy's configuration looks at the header "x-user", and no line has it (see --fields)`
+		noAddress = "Envoy's configuration looks at the remote_address of requests, and no line has an IP address there (see --fields)"
+		nothing   = "no request asks for a limit of the rules"
+		foreign   = `Envoy asks for the domain "shop", and the rules have nothing for it; they are for "api"`
+	)
+	for _, test := range []struct {
+		name, envoy, log string
+		rules            string
+		want             []string
+	}{
+		{"all is there", byAddress, requests(t, "10.0.0.1"), perAddress, nil},
+		{"no header", byAddressAndPath, requests(t, "10.0.0.1"), perAddress, []string{noUser}},
+		{"no address", byAddress, requests(t, ""), perAddress, []string{nothing, noAddress}},
+		{"no IP address", byAddress, requests(t, "example.com", "example.org"), perAddress, []string{nothing, noAddress}},
+		{"an IP address later", byAddress, requests(t, "example.com", "10.0.0.1"), perAddress, nil},
+		{"no rule", byAddress, requests(t, "10.0.0.1"), strings.Replace(perAddress, "remote_address", "user", 1), []string{nothing}},
+		{"other domain", strings.Replace(byAddress, "api", "shop", 1), requests(t, "10.0.0.1"), perAddress, []string{nothing, foreign}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := mustRun(t, Options{Logs: []string{test.log}, Envoy: mustEnvoy(t, test.envoy), Rules: mustRules(t, test.rules)})
+			if !slices.Equal(r.Warnings, test.want) || r.Notes != nil {
+				t.Errorf("warnings are %q, want %q; notes are %q", r.Warnings, test.want, r.Notes)
+			}
+			var text, html bytes.Buffer
+			if err := errors.Join(r.WriteText(&text), r.WriteHTML(&html)); err != nil {
+				t.Fatal(err)
+			}
+			head := ""
+			for _, w := range test.want {
+				head += "warning: " + w + "\n"
+			}
+			if !strings.HasPrefix(text.String(), head+number(r.Lines)+" lines") || strings.Count(html.String(), `<p class="warning">`) != len(test.want) {
+				t.Errorf("%s%s", text.String(), html.String())
+			}
+			data, err := json.Marshal(r)
+			if err != nil || r.Requests == 0 && strings.Contains(string(data), `"first"`) {
+				t.Errorf("%v: %s", err, data)
+			}
+		})
 	}
 }
 
@@ -521,18 +559,35 @@ func TestRequestsOfLimit(t *testing.T) {
 	}
 }
 
-// Domains of Envoy for which there are no rules are named, and those of the rules.
+// twoDomains asks for a limit of two domains.
+const twoDomains = `
+static_resources:
+  listeners:
+    - name: a
+      filter_chains:
+        - filters:
+            - typed_config:
+                "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+                http_filters:
+                  - {name: a, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit, domain: api}}
+                  - {name: b, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit, domain: shop}}
+                route_config:
+                  virtual_hosts: [{name: a, domains: ["*"], rate_limits: [{actions: [{remote_address: {}}]}], routes: [{match: {prefix: /}, route: {cluster: a}}]}]
+`
+
+// Domains of Envoy for which there are no rules are named, and those of the rules: in a warning if no limit was
+// asked for.
 func TestForeignDomain(t *testing.T) {
-	shop := strings.Replace(byAddress, "api", "shop", 1)
-	options := Options{Logs: []string{requests(t, "10.0.0.1")}, Envoy: mustEnvoy(t, shop), Rules: mustRules(t, perAddress)}
-	want := []string{`Envoy asks for the domain "shop", and the rules have nothing for it; they are for "api"`}
-	if r := mustRun(t, options); !slices.Equal(r.Notes, want) || r.Idle != 1 {
-		t.Errorf("notes are %q, want %q", r.Notes, want)
+	old := mustRules(t, strings.Replace(perAddress, "api", "old", 1))
+	r := mustRun(t, Options{Logs: []string{requests(t, "10.0.0.1")}, Envoy: mustEnvoy(t, twoDomains), Rules: mustRules(t, perAddress), Old: old})
+	warnings := []string{
+		"no request asks for a limit of the old rules",
+		`Envoy asks for the domain "api", and the old rules have nothing for it; they are for "old"`,
+		`Envoy asks for the domain "shop", and the old rules have nothing for it; they are for "old"`,
 	}
-	options.Old, options.Envoy = mustRules(t, strings.Replace(perAddress, "api", "old", 1)), mustEnvoy(t, byAddress)
-	want = []string{`Envoy asks for the domain "api", and the old rules have nothing for it; they are for "old"`}
-	if r := mustRun(t, options); !slices.Equal(r.Notes, want) {
-		t.Errorf("notes are %q, want %q", r.Notes, want)
+	notes := []string{`Envoy asks for the domain "shop", and the rules have nothing for it; they are for "api"`}
+	if !slices.Equal(r.Warnings, warnings) || !slices.Equal(r.Notes, notes) {
+		t.Errorf("warnings are %q, want %q; notes are %q, want %q", r.Warnings, warnings, r.Notes, notes)
 	}
 }
 

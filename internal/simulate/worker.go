@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math"
+	"net/netip"
 	"strings"
 
 	"weir/internal/accesslog"
@@ -55,6 +56,7 @@ type worker struct {
 	plan    plan.Plan
 	ask     plan.Request
 	seen    [accesslog.Fields]bool // fields that some line has
+	address bool                   // some line has an IP address
 	// Domains of requests for which there are no rules, and no old ones.
 	foreign, foreignOld map[string]bool
 }
@@ -165,6 +167,10 @@ func (w *worker) describe(r *accesslog.Record) {
 	if q.RemoteAddress == "" {
 		list := w.get(r, accesslog.ForwardedFor, needs.RemoteAddress)
 		q.RemoteAddress = withoutPort(strings.TrimSpace(list[strings.LastIndexByte(list, ',')+1:]))
+	}
+	if needs.RemoteAddress && !w.address {
+		_, err := netip.ParseAddr(q.RemoteAddress)
+		w.address = err == nil
 	}
 }
 
