@@ -65,6 +65,9 @@ extraEnv: [{name: REDIS_URL, valueFrom: {secretKeyRef: {name: redis, key: url}}}
 resources: {requests: {cpu: 0.5}, limits: {memory: 1.5Gi, example.com/gpu: 1}}
 image: {tag: "_a."}
 `, []string{"PodDisruptionBudget", "ServiceAccount"}, []string{`app.kubernetes.io/version: "a"`}},
+	{"image by digest", "image: {repository: example.com/weir, tag: v1, digest: 'sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef'}", []string{"PodDisruptionBudget", "ServiceAccount"}, []string{
+		`image: "example.com/weir@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"`, `app.kubernetes.io/version: "v1"`,
+	}},
 	{"TLS without certificates of clients", "tls: {secretName: tls}", []string{"PodDisruptionBudget", "ServiceAccount"}, []string{"secretName: tls\n"}},
 	{"text that YAML could misread", `
 nameOverride: "1"
@@ -95,6 +98,12 @@ adminToken: {secretName: admin, key: admin}
 debug: {service: true}
 env: {LOG_LEVEL: debug}
 extraEnv: [{name: TRACING_ENABLED, valueFrom: {configMapKeyRef: {name: tracing, key: enabled}}}]
+extraVolumes: [{name: cert, secret: {secretName: cert}}, {name: token, emptyDir: {medium: Memory}}]
+extraVolumeMounts: [{name: cert, mountPath: /cert, readOnly: true}]
+extraInitContainers:
+  - {name: first, image: a, volumeMounts: [{name: token, mountPath: /token}], securityContext: &restricted {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}}
+extraContainers:
+  - {name: next, image: a, args: [every, 5m], volumeMounts: [{name: token, mountPath: /token}], securityContext: *restricted}
 service: {annotations: {a: b}}
 serviceAccount: {annotations: {a: b}}
 networkPolicy: {enabled: true, operators: [{ipBlock: {cidr: 10.0.0.0/8}}]}
@@ -199,7 +208,7 @@ func checkPod(t *testing.T, evaluator policy.Evaluator, d *appsv1.Deployment) {
 			t.Errorf("Pod Security: %s: %s", result.ForbiddenReason, result.ForbiddenDetail)
 		}
 	}
-	for _, c := range pod.Spec.Containers {
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		if root := c.SecurityContext.ReadOnlyRootFilesystem; root == nil || !*root {
 			t.Errorf("container %s can write to its root", c.Name)
 		}
@@ -357,36 +366,54 @@ func TestChartRefuses(t *testing.T) {
 		"rules: {files: {a.yaml: {domain: a, descriptors: [{key: a, regex: 1.10}]}}}":                                     "at '/rules/files/a.yaml/descriptors/0/regex': got number, want string",
 		"rules: {files: {a.yaml: {domain: 1}}}":                                                                           "at '/rules/files/a.yaml/domain': got number, want string",
 		"rules: {files: {a.yaml: {domain: a, otherwise: {rate_limit: {name: 1, unlimited: true}}}}}":                      "at '/rules/files/a.yaml/otherwise/rate_limit/name': got number, want null or string",
-		"env: {REDIS_AUTH: 01234}":                       "at '/env/REDIS_AUTH': got number, want string",
-		"env: {OTEL_A: 12345678901234567890}":            "at '/env/OTEL_A': maximum: got ",
-		"resources: {limits: {memory: 256MB}}":           "at '/resources/limits/memory': '256MB' does not match pattern",
-		"resources: {requests: {memory: -1}}":            "at '/resources/requests/memory': minimum: got -1, want 0",
-		"resources: {limits: {mem: 1Gi}}":                "at '/resources/limits': additional properties 'mem' not allowed",
-		"podLabels: {a b: c}":                            "at '/podLabels': additional properties 'a b' not allowed",
-		"nodeSelector: {a: b c}":                         "at '/nodeSelector/a': 'b c' does not match pattern",
-		"service: {annotations: {a b: c}}":               "at '/service/annotations': additional properties 'a b' not allowed",
-		"affinity: {nodeAfinity: {}}":                    "at '/affinity': additional properties 'nodeAfinity' not allowed",
-		"tolerations: [{effect: NoShedule}]":             "at '/tolerations/0/effect': value must be one of",
-		"networkPolicy: {clients: [{ipBlock: {}}]}":      "at '/networkPolicy/clients/0/ipBlock': missing property 'cidr'",
-		"extraEnv: [{name: A B}]":                        "at '/extraEnv/0/name': 'A B' does not match pattern",
-		"env: {LOG_FORMATT: json}":                       "env.LOG_FORMATT is no setting of Weir, other variables go into extraEnv",
-		"env: {FAILURE_MODE: open}":                      "env.FAILURE_MODE is open, allowed are error, allow, deny and local",
-		"env: {DRAIN_DELAY: 5}":                          "DRAIN_DELAY is 5, which is no duration such as 5s",
-		"env: {DRAIN_TIMEOUT: 1m}":                       "terminationGracePeriodSeconds is 30, it must be more than DRAIN_DELAY (5s) and DRAIN_TIMEOUT (1m) together",
-		"terminationGracePeriodSeconds: 15":              "terminationGracePeriodSeconds is 15, it must be more than DRAIN_DELAY (5s) and DRAIN_TIMEOUT (10s) together",
-		"extraEnv: [{name: DRAIN_DELAY, value: 20s}]":    "it must be more than DRAIN_DELAY (20s) and DRAIN_TIMEOUT (10s) together",
-		"extraEnv: [{name: LOG_FORMAT, value: text}]":    "extraEnv sets LOG_FORMAT, which is set already",
-		"extraEnv: [{name: DEBUG_HOST, value: a}]":       "extraEnv sets DEBUG_HOST, which is set already",
-		"extraEnv: [{name: A}, {name: A}]":               "extraEnv sets A, which is set already",
-		"extraEnv: [{name: A, value: b, valueFrom: {}}]": "extraEnv has A with value and valueFrom, only one may be",
-		"redis: {authSecret: {name: a}}":                 "redis.authSecret.name needs redis.url or redis.urlSecret.name",
-		"redis: {type: CLUSTER}":                         "redis.type needs redis.url or redis.urlSecret.name",
-		"redis: {tls: {enabled: true}}":                  "redis.tls.enabled needs redis.url or redis.urlSecret.name",
-		"autoscaling: {enabled: true}\nresources: null":  "autoscaling.enabled needs resources.requests.cpu",
-		"podLabels: {app.kubernetes.io/name: a}":         "podLabels has app.kubernetes.io/name, which the chart sets",
-		"serviceMonitor: {labels: {helm.sh/chart: a}}":   "serviceMonitor.labels has helm.sh/chart, which the chart sets",
-		"prometheusRule: {labels: {helm.sh/chart: a}}":   "prometheusRule.labels has helm.sh/chart, which the chart sets",
-		"dashboard: {labels: {helm.sh/chart: a}}":        "dashboard.labels has helm.sh/chart, which the chart sets",
+		"env: {REDIS_AUTH: 01234}":                                                       "at '/env/REDIS_AUTH': got number, want string",
+		"env: {OTEL_A: 12345678901234567890}":                                            "at '/env/OTEL_A': maximum: got ",
+		"image: {digest: sha256:12}":                                                     "at '/image/digest': 'sha256:12' does not match pattern",
+		"extraVolumes: [{name: a}]":                                                      "at '/extraVolumes/0': minProperties: got 1, want 2",
+		"extraVolumes: [{name: a, emptyDir: {}, secret: {}}]":                            "at '/extraVolumes/0': maxProperties: got 3, want 2",
+		"extraVolumes: [{name: A, emptyDir: {}}]":                                        "at '/extraVolumes/0/name': 'A' does not match pattern",
+		"extraVolumes: [{name: a, empty: {}}]":                                           "at '/extraVolumes/0': additional properties 'empty' not allowed",
+		"extraVolumes: [{name: a, emptyDir: {}}, {name: a, emptyDir: {}}]":               "extraVolumes has a twice",
+		"extraVolumes: [{name: redis-url, emptyDir: {}}]\nredis: {urlSecret: {name: a}}": "extraVolumes has redis-url, which the chart has already",
+		"extraVolumeMounts: [{name: a}]":                                                 "at '/extraVolumeMounts/0': missing property 'mountPath'",
+		"extraVolumeMounts: [{name: a, mountPath: a}]":                                   "at '/extraVolumeMounts/0/mountPath': 'a' does not match pattern",
+		"extraVolumeMounts: [{name: a, mountPath: /a}]":                                  "extraVolumeMounts has a, which extraVolumes does not have",
+		"extraVolumes: [{name: a, emptyDir: {}}]\nextraVolumeMounts: [{name: a, mountPath: /a}, {name: a, mountPath: /a/}]": "extraVolumeMounts has /a/, where something is mounted already",
+		"extraVolumes: [{name: a, emptyDir: {}}]\nextraVolumeMounts: [{name: a, mountPath: /tls}]\ntls: {secretName: b}":    "extraVolumeMounts has /tls, where something is mounted already",
+		"extraContainers: [{name: a}]":                                                       "at '/extraContainers/0': missing property 'image'",
+		"extraContainers: [{name: a, image: b, volumeMount: []}]":                            "at '/extraContainers/0': additional properties 'volumeMount' not allowed",
+		"extraContainers: [{name: weir, image: b}]":                                          "extraContainers has weir, a name that is taken",
+		"extraInitContainers: [{name: a, image: b}]\nextraContainers: [{name: a, image: b}]": "extraInitContainers has a, a name that is taken",
+		"extraContainers: [{name: a, image: b, volumeMounts: [{name: c, mountPath: /c}]}]":   "extraContainers has a with volume c, which extraVolumes does not have",
+		"extraInitContainers: [{name: 1, image: b}]":                                         "at '/extraInitContainers/0/name': got number, want string",
+		"resources: {limits: {memory: 256MB}}":                                               "at '/resources/limits/memory': '256MB' does not match pattern",
+		"resources: {requests: {memory: -1}}":                                                "at '/resources/requests/memory': minimum: got -1, want 0",
+		"resources: {limits: {mem: 1Gi}}":                                                    "at '/resources/limits': additional properties 'mem' not allowed",
+		"podLabels: {a b: c}":                                                                "at '/podLabels': additional properties 'a b' not allowed",
+		"nodeSelector: {a: b c}":                                                             "at '/nodeSelector/a': 'b c' does not match pattern",
+		"service: {annotations: {a b: c}}":                                                   "at '/service/annotations': additional properties 'a b' not allowed",
+		"affinity: {nodeAfinity: {}}":                                                        "at '/affinity': additional properties 'nodeAfinity' not allowed",
+		"tolerations: [{effect: NoShedule}]":                                                 "at '/tolerations/0/effect': value must be one of",
+		"networkPolicy: {clients: [{ipBlock: {}}]}":                                          "at '/networkPolicy/clients/0/ipBlock': missing property 'cidr'",
+		"extraEnv: [{name: A B}]":                                                            "at '/extraEnv/0/name': 'A B' does not match pattern",
+		"env: {LOG_FORMATT: json}":                                                           "env.LOG_FORMATT is no setting of Weir, other variables go into extraEnv",
+		"env: {FAILURE_MODE: open}":                                                          "env.FAILURE_MODE is open, allowed are error, allow, deny and local",
+		"env: {DRAIN_DELAY: 5}":                                                              "DRAIN_DELAY is 5, which is no duration such as 5s",
+		"env: {DRAIN_TIMEOUT: 1m}":                                                           "terminationGracePeriodSeconds is 30, it must be more than DRAIN_DELAY (5s) and DRAIN_TIMEOUT (1m) together",
+		"terminationGracePeriodSeconds: 15":                                                  "terminationGracePeriodSeconds is 15, it must be more than DRAIN_DELAY (5s) and DRAIN_TIMEOUT (10s) together",
+		"extraEnv: [{name: DRAIN_DELAY, value: 20s}]":                                        "it must be more than DRAIN_DELAY (20s) and DRAIN_TIMEOUT (10s) together",
+		"extraEnv: [{name: LOG_FORMAT, value: text}]":                                        "extraEnv sets LOG_FORMAT, which is set already",
+		"extraEnv: [{name: DEBUG_HOST, value: a}]":                                           "extraEnv sets DEBUG_HOST, which is set already",
+		"extraEnv: [{name: A}, {name: A}]":                                                   "extraEnv sets A, which is set already",
+		"extraEnv: [{name: A, value: b, valueFrom: {}}]":                                     "extraEnv has A with value and valueFrom, only one may be",
+		"redis: {authSecret: {name: a}}":                                                     "redis.authSecret.name needs redis.url or redis.urlSecret.name",
+		"redis: {type: CLUSTER}":                                                             "redis.type needs redis.url or redis.urlSecret.name",
+		"redis: {tls: {enabled: true}}":                                                      "redis.tls.enabled needs redis.url or redis.urlSecret.name",
+		"autoscaling: {enabled: true}\nresources: null":                                      "autoscaling.enabled needs resources.requests.cpu",
+		"podLabels: {app.kubernetes.io/name: a}":                                             "podLabels has app.kubernetes.io/name, which the chart sets",
+		"serviceMonitor: {labels: {helm.sh/chart: a}}":                                       "serviceMonitor.labels has helm.sh/chart, which the chart sets",
+		"prometheusRule: {labels: {helm.sh/chart: a}}":                                       "prometheusRule.labels has helm.sh/chart, which the chart sets",
+		"dashboard: {labels: {helm.sh/chart: a}}":                                            "dashboard.labels has helm.sh/chart, which the chart sets",
 	} {
 		t.Run(values, func(t *testing.T) {
 			t.Parallel()
@@ -394,6 +421,32 @@ func TestChartRefuses(t *testing.T) {
 				t.Errorf("got %v, want %s", err, want)
 			}
 		})
+	}
+}
+
+// TestChartExamples renders the values in comments of values.yaml.
+func TestChartExamples(t *testing.T) {
+	comments := regexp.MustCompile(`(?m)^# Example.*:\n((?:# {3}.*\n)+)`).FindAllStringSubmatch(readFile(t, filepath.Join(chart, "values.yaml")), -1)
+	want := [][]string{
+		{`{name: "REDIS_SENTINEL_AUTH_FILE", value: "/sentinel/password"}`, "mountPath: /sentinel\n", "secretName: redis-sentinel\n"},
+		{`{name: "REDIS_AUTH_FILE", value: "/token/token"}`, "restartPolicy: Always\n", "emptyDir:\n            medium: Memory\n"},
+	}
+	if len(comments) != len(want) {
+		t.Fatalf("values.yaml has %d examples, want %d", len(comments), len(want))
+	}
+	for i, comment := range comments {
+		manifests, err := render(t, strings.ReplaceAll(comment[1], "#   ", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range want[i] {
+			if !strings.Contains(manifests, text) {
+				t.Errorf("there is no %q in:\n%s", text, manifests)
+			}
+		}
+		for _, document := range documents([]byte(manifests)) {
+			decode(t, readSchemas(t), document)
+		}
 	}
 }
 
