@@ -366,54 +366,65 @@ func TestChartRefuses(t *testing.T) {
 		"rules: {files: {a.yaml: {domain: a, descriptors: [{key: a, regex: 1.10}]}}}":                                     "at '/rules/files/a.yaml/descriptors/0/regex': got number, want string",
 		"rules: {files: {a.yaml: {domain: 1}}}":                                                                           "at '/rules/files/a.yaml/domain': got number, want string",
 		"rules: {files: {a.yaml: {domain: a, otherwise: {rate_limit: {name: 1, unlimited: true}}}}}":                      "at '/rules/files/a.yaml/otherwise/rate_limit/name': got number, want null or string",
-		"env: {REDIS_AUTH: 01234}":                                                       "at '/env/REDIS_AUTH': got number, want string",
-		"env: {OTEL_A: 12345678901234567890}":                                            "at '/env/OTEL_A': maximum: got ",
-		"image: {digest: sha256:12}":                                                     "at '/image/digest': 'sha256:12' does not match pattern",
-		"extraVolumes: [{name: a}]":                                                      "at '/extraVolumes/0': minProperties: got 1, want 2",
-		"extraVolumes: [{name: a, emptyDir: {}, secret: {}}]":                            "at '/extraVolumes/0': maxProperties: got 3, want 2",
-		"extraVolumes: [{name: A, emptyDir: {}}]":                                        "at '/extraVolumes/0/name': 'A' does not match pattern",
-		"extraVolumes: [{name: a, empty: {}}]":                                           "at '/extraVolumes/0': additional properties 'empty' not allowed",
-		"extraVolumes: [{name: a, emptyDir: {}}, {name: a, emptyDir: {}}]":               "extraVolumes has a twice",
-		"extraVolumes: [{name: redis-url, emptyDir: {}}]\nredis: {urlSecret: {name: a}}": "extraVolumes has redis-url, which the chart has already",
-		"extraVolumeMounts: [{name: a}]":                                                 "at '/extraVolumeMounts/0': missing property 'mountPath'",
-		"extraVolumeMounts: [{name: a, mountPath: a}]":                                   "at '/extraVolumeMounts/0/mountPath': 'a' does not match pattern",
-		"extraVolumeMounts: [{name: a, mountPath: /a}]":                                  "extraVolumeMounts has a, which extraVolumes does not have",
+		"env: {REDIS_AUTH: 01234}":            "at '/env/REDIS_AUTH': got number, want string",
+		"env: {OTEL_A: 12345678901234567890}": "at '/env/OTEL_A': maximum: got ",
+		"redis: {url: 'redis:6379', authSecret: {name: a}}\nenv: {REDIS_AUTH_COMMAND: a}":                                   "REDIS_AUTH_COMMAND (env) and REDIS_AUTH_FILE (redis.authSecret) are both set, only one may be",
+		"redis: {url: 'redis:6379', authSecret: {name: a}}\nextraEnv: [{name: REDIS_AUTH, value: a}]":                       "REDIS_AUTH_FILE (redis.authSecret) and REDIS_AUTH (extraEnv) are both set, only one may be",
+		"redis: {urlSecret: {name: a}}\nextraEnv: [{name: REDIS_URL, value: a}]":                                            "REDIS_URL_FILE (redis.urlSecret) and REDIS_URL (extraEnv) are both set, only one may be",
+		"redis: {url: 'redis:6379'}\nenv: {REDIS_AUTH_FILE: /a, REDIS_AUTH_COMMAND: a}":                                     "REDIS_AUTH_COMMAND (env) and REDIS_AUTH_FILE (env) are both set, only one may be",
+		"redis: {url: 'redis:6379'}\nenv: {REDIS_SENTINEL_AUTH_FILE: /a, REDIS_SENTINEL_AUTH: a}":                           "REDIS_SENTINEL_AUTH_FILE (env) and REDIS_SENTINEL_AUTH (env) are both set, only one may be",
+		"redis: {type: SENTINEL, url: 'redis:6379'}":                                                                        "REDIS_URL (redis.url) is not NAME,host:port,... (the name of the primary, then its sentinels), which REDIS_TYPE SENTINEL needs",
+		"redis: {type: SENTINEL, url: 'a:1,b:2'}":                                                                           "REDIS_URL (redis.url) is not NAME,host:port,...",
+		"redis: {url: 'redis:6379'}\nenv: {REDIS_TYPE: sentinel}":                                                           "REDIS_URL (redis.url) is not NAME,host:port,...",
+		"redis: {url: 'a,redis:6379'}":                                                                                      "REDIS_URL (redis.url) has several addresses, which needs REDIS_TYPE SENTINEL or CLUSTER",
+		"env: {CONFIG_TYPE: grpc_xds_sotw}\nrules: {files: {a.yaml: ''}}":                                                   "rules.files has no effect with CONFIG_TYPE GRPC_XDS_SOTW, which takes the rules from a control plane, leave one of them out",
+		"extraEnv: [{name: CONFIG_TYPE, value: GRPC_XDS_SOTW}]\nrules: {existingConfigMap: a}":                              "rules.existingConfigMap has no effect with CONFIG_TYPE GRPC_XDS_SOTW",
+		"image: {digest: sha256:12}":                                                                                        "at '/image/digest': 'sha256:12' does not match pattern",
+		"extraVolumes: [{name: a}]":                                                                                         "at '/extraVolumes/0': minProperties: got 1, want 2",
+		"extraVolumes: [{name: a, emptyDir: {}, secret: {}}]":                                                               "at '/extraVolumes/0': maxProperties: got 3, want 2",
+		"extraVolumes: [{name: A, emptyDir: {}}]":                                                                           "at '/extraVolumes/0/name': 'A' does not match pattern",
+		"extraVolumes: [{name: a, empty: {}}]":                                                                              "at '/extraVolumes/0': additional properties 'empty' not allowed",
+		"extraVolumes: [{name: a, emptyDir: {}}, {name: a, emptyDir: {}}]":                                                  "extraVolumes has a twice",
+		"extraVolumes: [{name: redis-url, emptyDir: {}}]\nredis: {urlSecret: {name: a}}":                                    "extraVolumes has redis-url, which the chart has already",
+		"extraVolumeMounts: [{name: a}]":                                                                                    "at '/extraVolumeMounts/0': missing property 'mountPath'",
+		"extraVolumeMounts: [{name: a, mountPath: a}]":                                                                      "at '/extraVolumeMounts/0/mountPath': 'a' does not match pattern",
+		"extraVolumeMounts: [{name: a, mountPath: /a}]":                                                                     "extraVolumeMounts has a, which extraVolumes does not have",
 		"extraVolumes: [{name: a, emptyDir: {}}]\nextraVolumeMounts: [{name: a, mountPath: /a}, {name: a, mountPath: /a/}]": "extraVolumeMounts has /a/, where something is mounted already",
 		"extraVolumes: [{name: a, emptyDir: {}}]\nextraVolumeMounts: [{name: a, mountPath: /tls}]\ntls: {secretName: b}":    "extraVolumeMounts has /tls, where something is mounted already",
-		"extraContainers: [{name: a}]":                                                       "at '/extraContainers/0': missing property 'image'",
-		"extraContainers: [{name: a, image: b, volumeMount: []}]":                            "at '/extraContainers/0': additional properties 'volumeMount' not allowed",
-		"extraContainers: [{name: weir, image: b}]":                                          "extraContainers has weir, a name that is taken",
-		"extraInitContainers: [{name: a, image: b}]\nextraContainers: [{name: a, image: b}]": "extraInitContainers has a, a name that is taken",
-		"extraContainers: [{name: a, image: b, volumeMounts: [{name: c, mountPath: /c}]}]":   "extraContainers has a with volume c, which extraVolumes does not have",
-		"extraInitContainers: [{name: 1, image: b}]":                                         "at '/extraInitContainers/0/name': got number, want string",
-		"resources: {limits: {memory: 256MB}}":                                               "at '/resources/limits/memory': '256MB' does not match pattern",
-		"resources: {requests: {memory: -1}}":                                                "at '/resources/requests/memory': minimum: got -1, want 0",
-		"resources: {limits: {mem: 1Gi}}":                                                    "at '/resources/limits': additional properties 'mem' not allowed",
-		"podLabels: {a b: c}":                                                                "at '/podLabels': additional properties 'a b' not allowed",
-		"nodeSelector: {a: b c}":                                                             "at '/nodeSelector/a': 'b c' does not match pattern",
-		"service: {annotations: {a b: c}}":                                                   "at '/service/annotations': additional properties 'a b' not allowed",
-		"affinity: {nodeAfinity: {}}":                                                        "at '/affinity': additional properties 'nodeAfinity' not allowed",
-		"tolerations: [{effect: NoShedule}]":                                                 "at '/tolerations/0/effect': value must be one of",
-		"networkPolicy: {clients: [{ipBlock: {}}]}":                                          "at '/networkPolicy/clients/0/ipBlock': missing property 'cidr'",
-		"extraEnv: [{name: A B}]":                                                            "at '/extraEnv/0/name': 'A B' does not match pattern",
-		"env: {LOG_FORMATT: json}":                                                           "env.LOG_FORMATT is no setting of Weir, other variables go into extraEnv",
-		"env: {FAILURE_MODE: open}":                                                          "env.FAILURE_MODE is open, allowed are error, allow, deny and local",
-		"env: {DRAIN_DELAY: 5}":                                                              "DRAIN_DELAY is 5, which is no duration such as 5s",
-		"env: {DRAIN_TIMEOUT: 1m}":                                                           "terminationGracePeriodSeconds is 30, it must be more than DRAIN_DELAY (5s) and DRAIN_TIMEOUT (1m) together",
-		"terminationGracePeriodSeconds: 15":                                                  "terminationGracePeriodSeconds is 15, it must be more than DRAIN_DELAY (5s) and DRAIN_TIMEOUT (10s) together",
-		"extraEnv: [{name: DRAIN_DELAY, value: 20s}]":                                        "it must be more than DRAIN_DELAY (20s) and DRAIN_TIMEOUT (10s) together",
-		"extraEnv: [{name: LOG_FORMAT, value: text}]":                                        "extraEnv sets LOG_FORMAT, which is set already",
-		"extraEnv: [{name: DEBUG_HOST, value: a}]":                                           "extraEnv sets DEBUG_HOST, which is set already",
-		"extraEnv: [{name: A}, {name: A}]":                                                   "extraEnv sets A, which is set already",
-		"extraEnv: [{name: A, value: b, valueFrom: {}}]":                                     "extraEnv has A with value and valueFrom, only one may be",
-		"redis: {authSecret: {name: a}}":                                                     "redis.authSecret.name needs redis.url or redis.urlSecret.name",
-		"redis: {type: CLUSTER}":                                                             "redis.type needs redis.url or redis.urlSecret.name",
-		"redis: {tls: {enabled: true}}":                                                      "redis.tls.enabled needs redis.url or redis.urlSecret.name",
-		"autoscaling: {enabled: true}\nresources: null":                                      "autoscaling.enabled needs resources.requests.cpu",
-		"podLabels: {app.kubernetes.io/name: a}":                                             "podLabels has app.kubernetes.io/name, which the chart sets",
-		"serviceMonitor: {labels: {helm.sh/chart: a}}":                                       "serviceMonitor.labels has helm.sh/chart, which the chart sets",
-		"prometheusRule: {labels: {helm.sh/chart: a}}":                                       "prometheusRule.labels has helm.sh/chart, which the chart sets",
-		"dashboard: {labels: {helm.sh/chart: a}}":                                            "dashboard.labels has helm.sh/chart, which the chart sets",
+		"extraContainers: [{name: a}]":                                                                                      "at '/extraContainers/0': missing property 'image'",
+		"extraContainers: [{name: a, image: b, volumeMount: []}]":                                                           "at '/extraContainers/0': additional properties 'volumeMount' not allowed",
+		"extraContainers: [{name: weir, image: b}]":                                                                         "extraContainers has weir, a name that is taken",
+		"extraInitContainers: [{name: a, image: b}]\nextraContainers: [{name: a, image: b}]":                                "extraInitContainers has a, a name that is taken",
+		"extraContainers: [{name: a, image: b, volumeMounts: [{name: c, mountPath: /c}]}]":                                  "extraContainers has a with volume c, which extraVolumes does not have",
+		"extraInitContainers: [{name: 1, image: b}]":                                                                        "at '/extraInitContainers/0/name': got number, want string",
+		"resources: {limits: {memory: 256MB}}":                                                                              "at '/resources/limits/memory': '256MB' does not match pattern",
+		"resources: {requests: {memory: -1}}":                                                                               "at '/resources/requests/memory': minimum: got -1, want 0",
+		"resources: {limits: {mem: 1Gi}}":                                                                                   "at '/resources/limits': additional properties 'mem' not allowed",
+		"podLabels: {a b: c}":                                                                                               "at '/podLabels': additional properties 'a b' not allowed",
+		"nodeSelector: {a: b c}":                                                                                            "at '/nodeSelector/a': 'b c' does not match pattern",
+		"service: {annotations: {a b: c}}":                                                                                  "at '/service/annotations': additional properties 'a b' not allowed",
+		"affinity: {nodeAfinity: {}}":                                                                                       "at '/affinity': additional properties 'nodeAfinity' not allowed",
+		"tolerations: [{effect: NoShedule}]":                                                                                "at '/tolerations/0/effect': value must be one of",
+		"networkPolicy: {clients: [{ipBlock: {}}]}":                                                                         "at '/networkPolicy/clients/0/ipBlock': missing property 'cidr'",
+		"extraEnv: [{name: A B}]":                                                                                           "at '/extraEnv/0/name': 'A B' does not match pattern",
+		"env: {LOG_FORMATT: json}":                                                                                          "env.LOG_FORMATT is no setting of Weir, other variables go into extraEnv",
+		"env: {FAILURE_MODE: open}":                                                                                         "env.FAILURE_MODE is open, allowed are error, allow, deny and local",
+		"env: {DRAIN_DELAY: 5}":                                                                                             "DRAIN_DELAY is 5, which is no duration such as 5s",
+		"env: {DRAIN_TIMEOUT: 1m}":                                                                                          "terminationGracePeriodSeconds is 30, it must be more than DRAIN_DELAY (5s) and DRAIN_TIMEOUT (1m) together",
+		"terminationGracePeriodSeconds: 15":                                                                                 "terminationGracePeriodSeconds is 15, it must be more than DRAIN_DELAY (5s) and DRAIN_TIMEOUT (10s) together",
+		"extraEnv: [{name: DRAIN_DELAY, value: 20s}]":                                                                       "it must be more than DRAIN_DELAY (20s) and DRAIN_TIMEOUT (10s) together",
+		"extraEnv: [{name: LOG_FORMAT, value: text}]":                                                                       "extraEnv sets LOG_FORMAT, which is set already",
+		"extraEnv: [{name: DEBUG_HOST, value: a}]":                                                                          "extraEnv sets DEBUG_HOST, which is set already",
+		"extraEnv: [{name: A}, {name: A}]":                                                                                  "extraEnv sets A, which is set already",
+		"extraEnv: [{name: A, value: b, valueFrom: {}}]":                                                                    "extraEnv has A with value and valueFrom, only one may be",
+		"redis: {authSecret: {name: a}}":                                                                                    "redis.authSecret.name needs redis.url or redis.urlSecret.name",
+		"redis: {type: CLUSTER}":                                                                                            "redis.type needs redis.url or redis.urlSecret.name",
+		"redis: {tls: {enabled: true}}":                                                                                     "redis.tls.enabled needs redis.url or redis.urlSecret.name",
+		"autoscaling: {enabled: true}\nresources: null":                                                                     "autoscaling.enabled needs resources.requests.cpu",
+		"podLabels: {app.kubernetes.io/name: a}":                                                                            "podLabels has app.kubernetes.io/name, which the chart sets",
+		"serviceMonitor: {labels: {helm.sh/chart: a}}":                                                                      "serviceMonitor.labels has helm.sh/chart, which the chart sets",
+		"prometheusRule: {labels: {helm.sh/chart: a}}":                                                                      "prometheusRule.labels has helm.sh/chart, which the chart sets",
+		"dashboard: {labels: {helm.sh/chart: a}}":                                                                           "dashboard.labels has helm.sh/chart, which the chart sets",
 	} {
 		t.Run(values, func(t *testing.T) {
 			t.Parallel()
@@ -447,6 +458,65 @@ func TestChartExamples(t *testing.T) {
 		for _, document := range documents([]byte(manifests)) {
 			decode(t, readSchemas(t), document)
 		}
+	}
+}
+
+// TestChartNotes reads what `helm install` says, of which has and hasNot are parts.
+func TestChartNotes(t *testing.T) {
+	const (
+		noRules  = "serves the examples in its image"
+		noRedis  = "there is no Redis"
+		readable = " holds a password or token. All who may read the Deployment can read it. Use "
+		gateways = "networkPolicy.clients admits only "
+	)
+	for _, test := range []struct {
+		values      string
+		has, hasNot []string
+	}{
+		{"", []string{noRules, noRedis}, []string{readable, gateways}},
+		{"env: {CONFIG_TYPE: GRPC_XDS_SOTW, REDIS_URL: 'redis:6379'}", nil, []string{noRules, noRedis, readable}},
+		{"extraEnv: [{name: REDIS_URL, valueFrom: {}}, {name: CONFIG_TYPE, value: grpc_xds_sotw}]", nil, []string{noRules, noRedis, readable}},
+		{"env: {CONFIG_PATH: /config/mine, REDIS_URL_FILE: /redis}", nil, []string{noRules, noRedis, readable}},
+		{"env: {CONFIG_TYPE: FILE, RUNTIME_ROOT: /config}", []string{noRedis}, []string{noRules}},
+		{"rules: {existingConfigMap: a}\nredis: {urlSecret: {name: a}}", nil, []string{noRules, noRedis, readable}},
+		{"redis: {url: 'redis://u@h:1', authSecret: {name: a}}", nil, []string{readable}},
+		{"redis: {url: 'redis://u:pw@h:1'}", []string{"redis.url" + readable + "redis.urlSecret instead.", noRules}, []string{noRedis, "u:pw"}},
+		{"redis: {url: 'redis://h:1?password=pw'}", []string{"redis.url" + readable}, []string{"=pw"}},
+		{"env: {REDIS_URL: 'redis://u:pw@h:1'}", []string{"env.REDIS_URL" + readable + "redis.urlSecret instead."}, nil},
+		{"redis: {url: 'h:1'}\nenv: {REDIS_AUTH: pw}", []string{"env.REDIS_AUTH" + readable + "redis.authSecret instead."}, nil},
+		{"redis: {url: 'h:1'}\nextraEnv: [{name: REDIS_AUTH, value: pw}]", []string{"REDIS_AUTH in extraEnv" + readable + "redis.authSecret instead."}, nil},
+		{"redis: {url: 'h:1'}\nextraEnv: [{name: REDIS_AUTH, valueFrom: {secretKeyRef: {name: a, key: b}}}]", nil, []string{readable}},
+		{"redis: {type: SENTINEL, url: 'a,h:1'}\nenv: {REDIS_SENTINEL_AUTH: pw, REDIS_AUTH: ''}", []string{
+			"env.REDIS_SENTINEL_AUTH" + readable + "REDIS_SENTINEL_AUTH_FILE with extraVolumes instead.",
+		}, []string{"env.REDIS_AUTH"}},
+		{"env: {OTEL_EXPORTER_OTLP_HEADERS: a=b}", []string{"env.OTEL_EXPORTER_OTLP_HEADERS" + readable + "OTEL_EXPORTER_OTLP_HEADERS_FILE with extraVolumes instead."}, nil},
+		{"networkPolicy: {enabled: true}", []string{
+			gateways + `[{"namespaceSelector":{},"podSelector":{"matchLabels":{"app.kubernetes.io/component":"gateway"}}}]. An Envoy in another pod gets no answer and lets all requests pass unlimited`,
+		}, nil},
+		{"networkPolicy: {enabled: true, clients: [{podSelector: {matchLabels: {istio: ingressgateway}}}]}", []string{
+			gateways + `[{"podSelector":{"matchLabels":{"istio":"ingressgateway"}}}]`,
+		}, nil},
+	} {
+		t.Run(test.values, func(t *testing.T) {
+			t.Parallel()
+			cmd := helm(t, "install", "edge", chart, "--dry-run=client", "--values", "-")
+			cmd.Stdin = strings.NewReader(test.values)
+			out, err := cmd.CombinedOutput()
+			_, notes, found := strings.Cut(string(out), "NOTES:\n")
+			if err != nil || !found {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			for _, text := range test.has {
+				if !strings.Contains(notes, text) {
+					t.Errorf("there is no %q in:\n%s", text, notes)
+				}
+			}
+			for _, text := range test.hasNot {
+				if strings.Contains(notes, text) {
+					t.Errorf("there is %q in:\n%s", text, notes)
+				}
+			}
+		})
 	}
 }
 
