@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -710,6 +711,47 @@ func TestChartIsWhole(t *testing.T) {
 	} {
 		if packed[name] != readFile(t, source) {
 			t.Errorf("%s is not %s", name, source)
+		}
+	}
+}
+
+// TestReleasedChart renders the chart as scripts/release.sh packs it: with the release's
+// version, and with files that its documents link to.
+func TestReleasedChart(t *testing.T) {
+	for version, number := range map[string]string{"v1.2.3": "1.2.3", "v1.2.3-4-gabcdef0": "1.2.3-4-gabcdef0", "0123456": "0.0.0-g0123456"} {
+		dir := t.TempDir()
+		if out, err := exec.Command("../../scripts/chart.sh", dir, version).CombinedOutput(); err != nil {
+			t.Fatalf("chart.sh: %v\n%s", err, out)
+		}
+		released := filepath.Join(dir, "weir")
+		if out, err := helm(t, "lint", "--strict", released).CombinedOutput(); err != nil {
+			t.Errorf("helm lint: %v\n%s", err, out)
+		}
+		manifests, err := helm(t, "template", "edge", released, "--set", "prometheusRule.enabled=true,dashboard.enabled=true").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{`/weir:` + version + `"`, `app.kubernetes.io/version: "` + version + `"`, "helm.sh/chart: weir-" + number + "\n"} {
+			if !strings.Contains(string(manifests), want) {
+				t.Errorf("there is no %q in:\n%s", want, manifests)
+			}
+		}
+		err = filepath.WalkDir(released, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.Type()&fs.ModeSymlink != 0 {
+				t.Errorf("%s is a symbolic link", path)
+			}
+			if err != nil || filepath.Ext(path) != ".md" {
+				return err
+			}
+			for _, found := range regexp.MustCompile(`\]\(([^)#:\s]+)[^)]*\)`).FindAllStringSubmatch(readFile(t, path), -1) {
+				if _, err := os.Stat(filepath.Join(filepath.Dir(path), found[1])); err != nil {
+					t.Errorf("a link of %s: %v", path, err)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
 		}
 	}
 }
