@@ -13,6 +13,7 @@ package accesslog
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -91,6 +92,9 @@ type Record struct {
 	// duration it is when the request ended.
 	At       int64
 	Duration int64 // how long it took, in microseconds; -1: the line does not say
+	// NoRequest reports whether no filter of a proxy saw the request: the line says that it has no path, as a
+	// TLS handshake where HTTP is expected, or no authority. It is false if the line says nothing of them.
+	NoRequest bool
 
 	texts  [fieldCount]string
 	unread uint32           // fields that were not yet looked for in object, as bits
@@ -276,6 +280,12 @@ func (p *Parser) settle(r *Record) error {
 	if line := r.texts[RequestLine]; line != "" && r.texts[Method] == "" {
 		r.texts[Method], r.texts[Path] = splitRequest(line)
 	}
+	switch r.texts[Path] {
+	case "":
+		r.NoRequest = r.NoRequest || r.texts[Method] != http.MethodConnect && p.saysNoPath(r)
+	case "*": // of OPTIONS
+		r.NoRequest = true
+	}
 	if d := r.texts[Duration]; d != "" {
 		r.Duration = parseDuration(d, p.unit)
 	}
@@ -285,13 +295,35 @@ func (p *Parser) settle(r *Record) error {
 	return nil
 }
 
-// splitRequest splits such as "GET /a HTTP/1.1". A path may hold blanks.
+// saysNoPath reports whether a line, in which no path is found, says that there is none.
+func (p *Parser) saysNoPath(r *Record) bool {
+	if r.object == nil {
+		return true
+	}
+	flags, _ := p.find(r.object, responseFlags)
+	return strings.Contains(flags, "DPE") || has(r.object, p.names[Path]) || has(r.object, p.names[RequestLine])
+}
+
+// responseFlags may have DPE, an error of the downstream's protocol.
+var responseFlags = newNames([]string{"response_flags"})
+
+// splitRequest splits such as "GET /a HTTP/1.1". A path may hold blanks. Both are empty of what is no request,
+// the path is of CONNECT.
 func splitRequest(line string) (method, path string) {
 	method, path, _ = strings.Cut(line, " ")
 	if end := strings.LastIndexByte(path, ' '); end >= 0 {
 		path = path[:end]
 	}
-	if method == "-" || path == "-" {
+	if path != "*" && !strings.HasPrefix(path, "/") {
+		_, path, _ = strings.Cut(path, "://") // the absolute form
+		if path != "" {
+			path = path[max(strings.IndexByte(path, '/'), 0):]
+			if path[0] != '/' {
+				path = "/"
+			}
+		}
+	}
+	if path == "" && method != http.MethodConnect || method == "" || method[0] < 'A' || method[0] > 'z' {
 		return "", ""
 	}
 	return method, path

@@ -54,6 +54,7 @@ func (p *Parser) parseText(line string, format Format, r *Record) error {
 		}
 	}
 	p.unit, p.atEnd = milli, false
+	r.NoRequest = r.texts[Authority] == "-"
 	return nil
 }
 

@@ -42,6 +42,7 @@ type Report struct {
 
 	useless     []*source // logs without a line that can be read
 	endless     int64     // lines without duration
+	noRequest   int64     // lines of no request, among those that are idle
 	late, ahead places
 }
 
@@ -191,6 +192,9 @@ func (r *run) finish() {
 	p.Late, p.Ahead = p.late.count, p.ahead.count
 	p.late.note(p, "came too late to be put in order, and were decided when they came")
 	p.ahead.note(p, "have a time more than a minute after those of the lines around them, and were decided at those")
+	if p.noRequest > 0 {
+		p.note("%s lines are of no request that Envoy's filters see, such as one without a path; they ask for no limit", number(p.noRequest))
+	}
 	r.noteMissing()
 	r.noteDomains("the rules", r.opts.Rules, func(w *worker) map[string]bool { return w.foreign })
 	if r.opts.Old != nil {

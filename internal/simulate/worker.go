@@ -120,6 +120,11 @@ func (w *worker) line(b *batch, line []byte, number int64) {
 		return
 	}
 	b.read(r.At, number)
+	if r.NoRequest {
+		b.noRequest++
+		b.idle++
+		return
+	}
 	w.describe(r)
 	w.results = w.opts.Envoy.AppendDescriptors(w.results[:0], &w.request)
 	if len(w.results) == 0 {

@@ -1,0 +1,20 @@
+package simulate
+
+import (
+	"slices"
+	"testing"
+)
+
+// Lines of no request that Envoy's filters see ask for no limit, whatever routes there are.
+func TestNoRequests(t *testing.T) {
+	log := logFile(t, []byte(`[2023-11-14T22:14:00.310Z] "- - HTTP/1.1" 400 DPE 0 11 0 - "-" "-" "-" "-" "-"
+[2023-11-14T22:14:00.310Z] "GET / HTTP/1.1" 200 - 0 11 0 - "10.0.0.1" "-" "-" "a" "-"
+203.0.113.9 - - [14/Nov/2023:22:14:00 +0000] "\x16\x03\x01" 400 150 "-" "-"
+[2023-11-14T22:14:00.310Z] "CONNECT - HTTP/1.1" 404 NR 0 0 0 - "192.0.2.2" "-" "-" "h:443" "-"
+`))
+	r := mustRun(t, Options{Logs: []string{log}, Envoy: mustEnvoy(t, byAddress), Rules: mustRules(t, perAddress)})
+	want := []string{"2 lines are of no request that Envoy's filters see, such as one without a path; they ask for no limit"}
+	if r.Lines != 4 || r.Unreadable != 0 || r.Idle != 3 || r.Requests != 1 || !slices.Equal(r.Notes, want) {
+		t.Errorf("%d lines, %d unreadable, %d idle, %d requests, notes are %q, want %q", r.Lines, r.Unreadable, r.Idle, r.Requests, r.Notes, want)
+	}
+}
