@@ -35,6 +35,10 @@ var lines = map[string]struct {
 		at: "2020-11-25T21:26:18.409Z", duration: 3 * time.Millisecond,
 		texts: map[Field]string{Method: "GET", Path: "/status/418", Authority: "httpbin:8000", RemoteAddress: "10.44.1.23:37652", ForwardedFor: "10.1.2.3"},
 	}},
+	"istio with quotes": {Istio, `[2020-11-25T21:26:18.409Z] "GET /a"b HTTP/1.1" 200 - via_upstream - "-" 0 135 3 1 "10.1.2.3" "a" b "c" "i"d" "httpbin:8000" "127.0.0.1:80" inbound|80|| [::1]:41854 [::1]:80 [2001:db8::1]:37652 - default`, want{
+		at: "2020-11-25T21:26:18.409Z", duration: 3 * time.Millisecond,
+		texts: map[Field]string{Path: `/a"b`, UserAgent: `a" b "c`, RequestID: `i"d`, RemoteAddress: "[2001:db8::1]:37652", RouteName: "default"},
+	}},
 	"istio json": {JSON, `{"start_time":"2020-11-25T21:26:18.409Z","method":"GET","path":"/status/418","protocol":"HTTP/1.1","response_code":418,"response_flags":"-","duration":3,"x_forwarded_for":null,"user_agent":"curl/8.5.0","request_id":"84961386","authority":"httpbin:8000","downstream_remote_address":"10.44.1.23:37652","x_user":"ann"}`, want{
 		at: "2020-11-25T21:26:18.409Z", duration: 3 * time.Millisecond,
 		texts:   map[Field]string{Method: "GET", Path: "/status/418", RemoteAddress: "10.44.1.23:37652", ForwardedFor: ""},
@@ -65,7 +69,7 @@ func TestFormats(t *testing.T) {
 			}
 			for _, other := range []Format{JSON, Envoy, Istio, Nginx} {
 				var r Record
-				if err := NewParser(other, Mapping{}).Parse([]byte(test.line), &r); err == nil && other != test.format && (other != Envoy || test.format != Istio) {
+				if err := NewParser(other, Mapping{}).Parse([]byte(test.line), &r); err == nil && other != test.format {
 					t.Errorf("it is also taken for %s", formats[other])
 				}
 			}
@@ -103,6 +107,83 @@ func mustFormat(t *testing.T, s string) string {
 		t.Fatal(err)
 	}
 	return at.UTC().Format(time.RFC3339Nano)
+}
+
+// A client must not move fields by quotes in its headers, which Envoy's text does not escape.
+func TestForgedFields(t *testing.T) {
+	const envoy = `[2016-04-15T20:17:00.310Z] "GET %p HTTP/1.1" 204 - 154 0 226 100 "%x" "%u" "%i" "%a" "10.0.2.1:80"`
+	const istio = `[2020-11-25T21:26:18.409Z] "GET %p HTTP/1.1" 418 - via_upstream - "-" 0 135 3 1 "%x" "%u" "%i" "%a" "127.0.0.1:80" inbound|80|| 127.0.0.1:41854 10.44.1.27:80 9.9.9.9:0 %s default`
+	for _, values := range []map[string]string{
+		{"%x": `6.6.6.1" "x, 8.8.8.8,9.9.9.9`},
+		{"%x": `6.6.6.1" x, 8.8.8.8,9.9.9.9`},
+		{"%x": `a "6.6.6.1" b`},
+		{"%x": `"6.6.6.1`},
+		{"%x": `6.6.6.1"`},
+		{"%u": `e" "r" "h" "u" c l d 4.4.4.1:1 - x`},
+		{"%u": `e" "r" "h" "u`},
+		{"%i": `e" "r`},
+		{"%a": `e" "r`},
+		{"%p": `/a HTTP/1.1" 200 - 0 0 0 0 "1.1.1.1`},
+		{"%p": `/a HTTP/1.1" 200 - 0 0 0 0 "1.1.1.1" "x`},
+		{"%p": `/a HTTP/1.1" 200 - via - "-" 0 0 0 0 "1.1.1.1`},
+		{"%p": `/a HTTP/1.1" 200 - via - "-" 0 0 0 0 "1.1.1.1" "x`},
+		{"%p": `/a HTTP/1.1" 200 - 0 0 0 0 "1.1.1.1" "u" "i" "a" "h"`},
+		{"%s": `x" c l d 4.4.4.4:1 -`},
+		{"%s": `s 1.1.1.1:1`},
+		{"%a": `a" "h" c l d 4.4.4.4:1 -`},
+	} {
+		for _, line := range []string{envoy, istio} {
+			for name, value := range map[string]string{"%p": "/", "%x": "9.9.9.9", "%u": "curl", "%i": "id", "%a": "host", "%s": "sni"} {
+				if forged := values[name]; forged != "" && strings.Contains(line, name) {
+					value = forged
+				}
+				line = strings.Replace(line, name, value, 1)
+			}
+			for _, format := range []Format{Auto, Envoy, Istio} {
+				var r Record
+				if NewParser(format, Mapping{}).Parse([]byte(line), &r) != nil {
+					continue
+				}
+				if xff, address := r.Get(ForwardedFor), r.Get(RemoteAddress); xff != "9.9.9.9" || address != "" && address != "9.9.9.9:0" || r.Get(Path) != "/" {
+					t.Errorf("as %s, client %q %q asks for %q in\n%s", formats[format], address, xff, r.Get(Path), line)
+				}
+			}
+		}
+	}
+}
+
+// What looks a little like a format is not read as it.
+func TestOtherFormats(t *testing.T) {
+	envoy := lines["envoy"].line
+	for name, line := range map[string]string{
+		"log of a node":               `2026-11-02T09:00:00.1Z stdout F ` + envoy,
+		"address after the time":      strings.Replace(envoy, "] ", "] 10.0.0.1 ", 1),
+		"more fields than envoy's":    envoy + ` a b c d e f g h i`,
+		"one more than envoy's":       envoy + ` "a"`,
+		"one less than envoy's":       strings.TrimSuffix(envoy, ` "tcp://10.0.2.1:80"`),
+		"more fields than istio's":    lines["istio"].line + ` "a"`,
+		"name in place of address":    strings.Replace(lines["nginx"].line, "203.0.113.9", "host.example.com", 1),
+		"virtual host before nginx's": `www.example.com ` + lines["nginx"].line,
+		"common, not combined":        `203.0.113.9 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.0" 200 2326`,
+	} {
+		var r Record
+		for _, format := range []Format{Auto, Envoy, Istio, Nginx} {
+			if NewParser(format, Mapping{}).Parse([]byte(line), &r) == nil {
+				t.Errorf("%s is taken for %s", name, formats[format])
+			}
+		}
+	}
+	for before, address := range map[string]string{"unix:": "", "-": "", "2001:db8::1": "2001:db8::1"} {
+		for _, after := range []string{"", ` "10.0.0.1"`, ` "10.0.0.1" rt=0.1`, ` 463 0.005 [name] [] 10.0.0.2:80`} {
+			var r Record
+			line := strings.Replace(lines["nginx"].line, "203.0.113.9", before, 1) + after
+			if err := NewParser(Auto, Mapping{}).Parse([]byte(line), &r); err != nil {
+				t.Errorf("%s: %v", line, err)
+			} else if r.Get(RemoteAddress) != address || (r.Get(ForwardedFor) == "10.0.0.1") != strings.Contains(after, `"`) {
+				t.Errorf("%s: client %q, %q", line, r.Get(RemoteAddress), r.Get(ForwardedFor))
+			}
+		}
+	}
 }
 
 // Some lines are of no request that Envoy's filters see. A line that says nothing of the path is not one.

@@ -21,8 +21,8 @@ type batch struct {
 	disordered       bool       // a line is more than the allowed disorder before one that precedes it
 
 	lines, bad, idle, refused, endless, noRequest int64 // see Report
-	wrong                              []WrongLine
-	refusal                            string // the first
+	wrong                                         []WrongLine
+	refusal                                       string // the first
 }
 
 // lineTime is the time of a line.
