@@ -58,7 +58,8 @@ const (
 	RequestID
 	Scheme
 	RouteName
-	RequestLine // method, path and protocol together
+	DirectAddress // of the connection; may have a port
+	RequestLine   // method, path and protocol together
 	fieldCount
 
 	// Fields is how many there are.
@@ -76,12 +77,13 @@ var fields = [fieldCount]struct {
 	Method:        {"method", ":method", []string{"method", ":method", "request_method"}},
 	Path:          {"path", ":path", []string{"path", "x-envoy-origin-path", ":path", "request_uri", "uri", "url"}},
 	Authority:     {"authority", ":authority", []string{"authority", ":authority", "host", "http_host"}},
-	RemoteAddress: {"remote_address", "", []string{"downstream_remote_address", "downstream_direct_remote_address", "remote_address", "remote_addr", "client_ip"}},
+	RemoteAddress: {"remote_address", "", []string{"downstream_remote_address", "remote_address", "remote_addr", "client_ip"}},
 	ForwardedFor:  {"forwarded_for", "x-forwarded-for", []string{"x_forwarded_for", "x-forwarded-for", "http_x_forwarded_for"}},
 	UserAgent:     {"user_agent", "user-agent", []string{"user_agent", "user-agent", "http_user_agent"}},
 	RequestID:     {"request_id", "x-request-id", []string{"request_id", "x-request-id"}},
 	Scheme:        {"scheme", ":scheme", []string{"scheme", ":scheme"}},
 	RouteName:     {"route_name", "", []string{"route_name"}},
+	DirectAddress: {"direct_remote_address", "", []string{"downstream_direct_remote_address"}},
 	RequestLine:   {"request", "", []string{"request"}},
 }
 

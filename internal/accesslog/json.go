@@ -74,7 +74,7 @@ func (p *Parser) parseJSON(line []byte, r *Record) error {
 	if r.texts[Authority], _ = p.find(r.object, p.names[Authority]); r.texts[Authority] == "" {
 		r.NoRequest = has(r.object, p.names[Authority])
 	}
-	r.unread = 1<<RemoteAddress | 1<<ForwardedFor | 1<<UserAgent | 1<<RequestID | 1<<Scheme | 1<<RouteName
+	r.unread = 1<<RemoteAddress | 1<<ForwardedFor | 1<<UserAgent | 1<<RequestID | 1<<Scheme | 1<<RouteName | 1<<DirectAddress
 	p.unit, p.atEnd = milli, isNginxTime(at)
 	if took == "request_time" { // nginx's, in seconds
 		p.unit, p.atEnd = second, at != "start_time"

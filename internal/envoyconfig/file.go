@@ -369,7 +369,10 @@ func (r *reader) manager(choices []choice, listener, chain node, index int, n no
 			r.problem(n, "this connection manager has neither route_config nor rds, others are not read")
 			return nil
 		}
-		return r.routeConfiguration(routes, filters)
+		client := r.client(n, client{})
+		c := r.routeConfiguration(routes, filters)
+		c.client = client
+		return c
 	}})
 }
 

@@ -1,7 +1,9 @@
 package simulate
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -16,5 +18,35 @@ func TestNoRequests(t *testing.T) {
 	want := []string{"2 lines are of no request that Envoy's filters see, such as one without a path; they ask for no limit"}
 	if r.Lines != 4 || r.Unreadable != 0 || r.Idle != 3 || r.Requests != 1 || !slices.Equal(r.Notes, want) {
 		t.Errorf("%d lines, %d unreadable, %d idle, %d requests, notes are %q, want %q", r.Lines, r.Unreadable, r.Idle, r.Requests, r.Notes, want)
+	}
+}
+
+// The address of the connection comes after x-forwarded-for, of which Envoy's configuration says who is the client.
+func TestClientOfLines(t *testing.T) {
+	const forwarded, line = `"x_forwarded_for":"7.7.7.7,192.0.2.2",`, `{"start_time":1700000000,"method":"GET","path":"/",%s"downstream_direct_remote_address":"192.0.2.2:4444"}`
+	for fields, want := range map[string]string{
+		forwarded: "remote_address=192.0.2.2", "": "remote_address=192.0.2.2", `"remote_addr":"8.8.8.8",` + forwarded: "remote_address=8.8.8.8",
+	} {
+		log := logFile(t, []byte(fmt.Sprintf(line, fields)))
+		rules := mustRules(t, strings.Replace(perAddress, "requests_per_unit: 2", "requests_per_unit: 0", 1))
+		r := mustRun(t, Options{Logs: []string{log}, Envoy: mustEnvoy(t, byAddress), Rules: rules})
+		if len(r.Notes) > 0 || len(r.Limits[0].WorstClients) != 1 || r.Limits[0].WorstClients[0].Client != want {
+			t.Errorf("%s: %+v, notes are %q, want %q", fields, r.Limits[0].WorstClients, r.Notes, want)
+		}
+	}
+}
+
+// A log in which no value is an IP address is most likely read in the wrong way.
+func TestNoAddress(t *testing.T) {
+	line := `{"start_time":1700000000,"method":"GET","path":"/","remote_addr":"%s"}` + "\n"
+	envoy, rules := mustEnvoy(t, byAddress), mustRules(t, perAddress)
+	bad := fmt.Sprintf(line, "alpha") + fmt.Sprintf(line, "beta")
+	r := mustRun(t, Options{Logs: []string{logFile(t, []byte(bad))}, Envoy: envoy, Rules: rules})
+	want := []string{`Envoy's configuration looks at the remote_address of requests, and no line has an IP address for it, only such as "alpha"`}
+	if !slices.Equal(r.Notes, want) {
+		t.Errorf("notes are %q, want %q", r.Notes, want)
+	}
+	if r := mustRun(t, Options{Logs: []string{logFile(t, []byte(bad+fmt.Sprintf(line, "10.0.0.1")))}, Envoy: envoy, Rules: rules}); len(r.Notes) > 0 {
+		t.Errorf("notes are %q", r.Notes)
 	}
 }

@@ -228,7 +228,9 @@ func domainList(names []string) string {
 // noteMissing says which parts of requests Envoy's configuration looks at, and no line has.
 func (r *run) noteMissing() {
 	seen, headers := [accesslog.Fields]bool{}, map[string]bool{}
+	address, noAddress := false, ""
 	for _, w := range r.reader.workers {
+		address, noAddress = address || w.address, cmp.Or(noAddress, w.noAddress)
 		for f, s := range w.seen {
 			seen[f] = seen[f] || s
 		}
@@ -246,11 +248,14 @@ func (r *run) noteMissing() {
 		{needs.Authority, seen[accesslog.Authority], "authority"},
 		{needs.Scheme, seen[accesslog.Scheme], "scheme"},
 		{needs.Route, seen[accesslog.RouteName], "route_name"},
-		{needs.RemoteAddress, seen[accesslog.RemoteAddress] || seen[accesslog.ForwardedFor], "remote_address"},
+		{needs.RemoteAddress, seen[accesslog.RemoteAddress] || seen[accesslog.ForwardedFor] || seen[accesslog.DirectAddress], "remote_address"},
 	} {
 		if n.needed && !n.seen {
 			r.report.note("Envoy's configuration looks at the %s of requests, and no line has it (see --fields)", n.name)
 		}
+	}
+	if noAddress != "" && !address {
+		r.report.note("Envoy's configuration looks at the remote_address of requests, and no line has an IP address for it, only such as %q", noAddress)
 	}
 	for _, name := range r.reader.headers {
 		if !headers[name] && name != "x-envoy-internal" {

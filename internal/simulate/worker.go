@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math"
+	"net/netip"
 	"strings"
 
 	"weir/internal/accesslog"
@@ -55,6 +56,9 @@ type worker struct {
 	plan    plan.Plan
 	ask     plan.Request
 	seen    [accesslog.Fields]bool // fields that some line has
+	address bool                   // some line has an IP address of the client
+	// noAddress is the first text in place of one.
+	noAddress string
 	// Domains of requests for which there are no rules, and no old ones.
 	foreign, foreignOld map[string]bool
 }
@@ -166,10 +170,20 @@ func (w *worker) describe(r *accesslog.Record) {
 			q.Headers = append(q.Headers, envoyconfig.Header{Name: name, Value: value})
 		}
 	}
-	q.RemoteAddress = withoutPort(w.get(r, accesslog.RemoteAddress, needs.RemoteAddress))
-	if q.RemoteAddress == "" {
-		list := w.get(r, accesslog.ForwardedFor, needs.RemoteAddress)
-		q.RemoteAddress = withoutPort(strings.TrimSpace(list[strings.LastIndexByte(list, ',')+1:]))
+	if !needs.RemoteAddress {
+		return
+	}
+	text := w.get(r, accesslog.RemoteAddress, true)
+	if q.RemoteAddress = withoutPort(text); text == "" {
+		text = w.get(r, accesslog.ForwardedFor, true)
+		q.RemoteAddress = w.opts.Envoy.LoggedClient(text, withoutPort(w.get(r, accesslog.DirectAddress, true)))
+	}
+	if !w.address && text != "" {
+		if _, err := netip.ParseAddr(q.RemoteAddress); err == nil {
+			w.address = true
+		} else if w.noAddress == "" {
+			w.noAddress = strings.Clone(text[:min(len(text), 100)])
+		}
 	}
 }
 
