@@ -130,6 +130,7 @@ func (r *Record) Header(name string) (value string, ok bool) {
 // Parser parses lines. It is for one goroutine.
 type Parser struct {
 	format  Format
+	mapping Mapping
 	names   [fieldCount]names
 	headers map[string]*header
 	json    fastjson.Parser
@@ -149,7 +150,7 @@ type header struct {
 
 // NewParser returns a parser of a format. mapping is as ParseMapping returns it.
 func NewParser(format Format, mapping Mapping) *Parser {
-	p := &Parser{format: format, headers: map[string]*header{}}
+	p := &Parser{format: format, mapping: mapping, headers: map[string]*header{}}
 	for f := range fields {
 		list := fields[f].json
 		if own := mapping.fields[f]; own != "" {
@@ -167,7 +168,8 @@ func NewParser(format Format, mapping Mapping) *Parser {
 func (p *Parser) header(name string) *header {
 	h := p.headers[name]
 	if h == nil {
-		h = &header{field: fieldCount, names: newNames([]string{name, strings.ReplaceAll(name, "-", "_")})}
+		snake := strings.ReplaceAll(name, "-", "_")
+		h = &header{field: fieldCount, names: newNames([]string{name, snake, "http_" + snake})} // the last is nginx's
 		for f := range fields {
 			if fields[f].header == name {
 				h.field, h.names = Field(f), newNames(nil)
@@ -191,37 +193,72 @@ func (p *Parser) Headers(yield func(name string, seen bool) bool) {
 type Mapping struct {
 	fields  [fieldCount]string
 	headers map[string]string
+	atEnd   bool // the time is of the end of a request
+	seconds bool // durations are in seconds, not in milliseconds
 }
 
-// ParseMapping reads pairs such as time=ts, remote_address=client.ip and header:x-user=user.
+// Names in mappings for a time and a duration of another kind.
+const (
+	endTime         = "end_time"
+	durationSeconds = "duration_seconds"
+)
+
+// ParseMapping reads pairs such as end_time=ts, remote_address=client.ip and header:x-user=user, each name once.
 // A dot leads into an object unless a field is called so.
 func ParseMapping(pairs []string) (m Mapping, err error) {
 	m.headers = map[string]string{}
+	said := map[any]string{} // field or header: pair
 	for _, pair := range pairs {
 		name, field, ok := strings.Cut(pair, "=")
 		if !ok || name == "" || field == "" {
 			return m, fmt.Errorf("%q is not NAME=FIELD, such as time=ts", pair)
 		}
+		var what any
 		if header, ok := strings.CutPrefix(name, "header:"); ok {
-			m.headers[strings.ToLower(header)] = field
-			continue
-		}
-		var known []string
-		for f := range fields {
-			known = append(known, fields[f].name)
-			if fields[f].name == name {
-				m.fields[f] = field
+			header = strings.ToLower(header)
+			m.headers[header], what = field, header
+		} else {
+			f, err := m.field(name, pair)
+			if err != nil {
+				return m, err
 			}
+			m.fields[f], what = field, f
 		}
-		if !slices.Contains(known, name) {
-			hint := ""
-			if nearest := spelling.Nearest(name, known); nearest != "" {
-				hint = fmt.Sprintf(", did you mean %q?", nearest)
-			}
-			return m, fmt.Errorf("unknown name %q in %q%s; allowed are %s, and header:NAME", name, pair, hint, strings.Join(known, ", "))
+		if before, ok := said[what]; ok {
+			return m, fmt.Errorf("%q: %q says that already", pair, before)
 		}
+		said[what] = pair
 	}
 	return m, nil
+}
+
+// field returns the field that a pair names, and notes of which kind it is.
+func (m *Mapping) field(name, pair string) (Field, error) {
+	switch name {
+	case endTime:
+		m.atEnd = true
+		return Time, nil
+	case durationSeconds:
+		m.seconds = true
+		return Duration, nil
+	}
+	var known []string
+	for f := range fields {
+		if fields[f].name == name {
+			return Field(f), nil
+		}
+		switch known = append(known, fields[f].name); Field(f) {
+		case Time:
+			known = append(known, endTime)
+		case Duration:
+			known = append(known, durationSeconds)
+		}
+	}
+	hint := ""
+	if nearest := spelling.Nearest(name, known); nearest != "" {
+		hint = fmt.Sprintf(", did you mean %q?", nearest)
+	}
+	return 0, fmt.Errorf("unknown name %q in %q%s; allowed are %s, and header:NAME", name, pair, hint, strings.Join(known, ", "))
 }
 
 // What may be wrong with a line.

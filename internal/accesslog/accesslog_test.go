@@ -1,6 +1,7 @@
 package accesslog
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -52,9 +53,10 @@ var lines = map[string]struct {
 		at: "2000-10-10T20:55:36Z", duration: -1000,
 		texts: map[Field]string{RemoteAddress: "203.0.113.9", Method: "GET", Path: `/a"b?c`, UserAgent: `Mozilla/4.08 [en] "x"`},
 	}},
-	"nginx json": {JSON, `{"time_local":"10/Oct/2000:13:55:36 +0200","request":"GET /a b HTTP/1.0","remote_addr":"203.0.113.9","request_time":0.25,"http_user_agent":"x"}`, want{
+	"nginx json": {JSON, `{"time_local":"10/Oct/2000:13:55:36 +0200","request":"GET /a b HTTP/1.0","remote_addr":"203.0.113.9","request_time":0.25,"http_user_agent":"x","http_x_user":"ann"}`, want{
 		at: "2000-10-10T11:55:35.75Z", duration: 250 * time.Millisecond,
-		texts: map[Field]string{RemoteAddress: "203.0.113.9", Method: "GET", Path: "/a b", UserAgent: "x"},
+		texts:   map[Field]string{RemoteAddress: "203.0.113.9", Method: "GET", Path: "/a b", UserAgent: "x"},
+		headers: map[string]string{"x-user": "ann"},
 	}},
 	"escapes": {JSON, `{"start_time":1700000000.5,"method":"\u0047ET","path":"/\u001b[31m\"<script>"}`, want{
 		at: "2023-11-14T22:13:20.5Z", duration: -1000, texts: map[Field]string{Method: "GET", Path: "/\x1b[31m\"<script>"},
@@ -291,10 +293,28 @@ func TestMapping(t *testing.T) {
 		texts:   map[Field]string{Method: "GET", Path: "/a", RemoteAddress: "10.0.0.1"},
 		headers: map[string]string{"x-user": "ann"},
 	})
+	// The unit of durations, and which end the time is of, can be said.
+	ended, err := ParseMapping([]string{"end_time=ts", "duration_seconds=rt", "method=m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, NewParser(Auto, ended), `{"ts":1700000000.5,"rt":"0.250","m":"GET"}`, want{at: "2023-11-14T22:13:20.25Z", duration: 250 * time.Millisecond})
+	began, err := ParseMapping([]string{"time=ts", "duration_seconds=rt"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, NewParser(Auto, began), `{"ts":1.7e9,"rt":2}`, want{at: "2023-11-14T22:13:20Z", duration: 2 * time.Second})
+	check(t, NewParser(Auto, began), `{"ts":1700000000,"rt":"-"}`, want{at: "2023-11-14T22:13:20Z", duration: -1000})
+	for _, pairs := range [][]string{{"time=a", "path=x", "time=b"}, {"time=a", "end_time=a"}, {"duration=a", "duration_seconds=b"}, {"header:x-user=a", "header:X-User=b"}} {
+		last := pairs[len(pairs)-1]
+		if _, err := ParseMapping(pairs); err == nil || err.Error() != fmt.Sprintf("%q: %q says that already", last, pairs[0]) {
+			t.Errorf("%q: %v", pairs, err)
+		}
+	}
 	for pair, message := range map[string]string{
 		"time":       `"time" is not NAME=FIELD, such as time=ts`,
 		"=x":         `"=x" is not NAME=FIELD, such as time=ts`,
-		"metod=verb": `unknown name "metod" in "metod=verb", did you mean "method"?; allowed are time, duration, method, path, authority, remote_address, forwarded_for, user_agent, request_id, scheme, route_name, direct_remote_address, request, and header:NAME`,
+		"metod=verb": `unknown name "metod" in "metod=verb", did you mean "method"?; allowed are time, end_time, duration, duration_seconds, method, path, authority, remote_address, forwarded_for, user_agent, request_id, scheme, route_name, direct_remote_address, request, and header:NAME`,
 	} {
 		if _, err := ParseMapping([]string{pair}); err == nil || err.Error() != message {
 			t.Errorf("%s: %v, want %s", pair, err, message)
@@ -312,6 +332,10 @@ func TestTimes(t *testing.T) {
 		"2026-11-23 03:20:05.25 +0100":     "2026-11-23T02:20:05.25Z",
 		"23/Nov/2026:03:20:05.250 +0000":   "2026-11-23T03:20:05.25Z",
 		"Mon, 23 Nov 2026 03:20:05 GMT":    "2026-11-23T03:20:05Z",
+		"1.7e9":                            "2023-11-14T22:13:20Z",
+		"1.7E+9":                           "2023-11-14T22:13:20Z",
+		"1e999":                            "",
+		"1e":                               "",
 		"1700000000":                       "2023-11-14T22:13:20Z",
 		"1700000000000":                    "2023-11-14T22:13:20Z",
 		"1700000000000000":                 "2023-11-14T22:13:20Z",

@@ -79,6 +79,10 @@ func (p *Parser) parseJSON(line []byte, r *Record) error {
 	if took == "request_time" { // nginx's, in seconds
 		p.unit, p.atEnd = second, at != "start_time"
 	}
+	if p.mapping.seconds {
+		p.unit = second
+	}
+	p.atEnd = p.atEnd || p.mapping.atEnd
 	return nil
 }
 
