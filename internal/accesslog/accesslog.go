@@ -139,6 +139,7 @@ type Parser struct {
 	unit    int64  // of durations, in microseconds
 	atEnd   bool   // the time is of the end of the request
 	numbers []byte // of the line, as text
+	hasJSON bool
 }
 
 // header is where the value of a header is.
@@ -188,6 +189,9 @@ func (p *Parser) Headers(yield func(name string, seen bool) bool) {
 		}
 	}
 }
+
+// HasJSON reports whether some line was JSON, of which a mapping could name other fields.
+func (p *Parser) HasJSON() bool { return p.hasJSON }
 
 // Mapping says where JSON lines have the fields. The zero value leaves it to the usual names.
 type Mapping struct {

@@ -62,6 +62,7 @@ func (p *Parser) parseJSON(line []byte, r *Record) error {
 	if err != nil || v.Type() != fastjson.TypeObject {
 		return errJSON
 	}
+	p.hasJSON = true
 	r.object, p.numbers = v.GetObject(), p.numbers[:0]
 	var at, took string
 	r.texts[Time], at = p.find(r.object, p.names[Time])

@@ -50,3 +50,19 @@ func TestNoAddress(t *testing.T) {
 		t.Errorf("notes are %q", r.Notes)
 	}
 }
+
+// Only JSON lines can have other names, which --fields gives.
+func TestHintOfFields(t *testing.T) {
+	text := []byte(`203.0.113.9 - - [14/Nov/2023:22:14:00 +0000] "GET / HTTP/1.1" 200 150 "-" "-"` + "\n")
+	jsonLine := []byte(`{"start_time":1700000000,"method":"GET","path":"/"}` + "\n")
+	for want, data := range map[string][]byte{
+		`Envoy's configuration looks at the header "x-user", and no line has it`:                           text,
+		`Envoy's configuration looks at the header "x-user", and no line has it (see --fields)`:            slices.Concat(text, jsonLine),
+		`Envoy's configuration looks at the remote_address of requests, and no line has it (see --fields)`: jsonLine,
+	} {
+		r := mustRun(t, Options{Logs: []string{logFile(t, data)}, Envoy: mustEnvoy(t, byAddressAndPath), Rules: mustRules(t, perAddress)})
+		if !slices.Contains(r.Notes, want) {
+			t.Errorf("notes are %q, want %q", r.Notes, want)
+		}
+	}
+}

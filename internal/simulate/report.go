@@ -228,9 +228,12 @@ func domainList(names []string) string {
 // noteMissing says which parts of requests Envoy's configuration looks at, and no line has.
 func (r *run) noteMissing() {
 	seen, headers := [accesslog.Fields]bool{}, map[string]bool{}
-	address, noAddress := false, ""
+	address, noAddress, hint := false, "", ""
 	for _, w := range r.reader.workers {
 		address, noAddress = address || w.address, cmp.Or(noAddress, w.noAddress)
+		if w.parser.HasJSON() {
+			hint = " (see --fields)"
+		}
 		for f, s := range w.seen {
 			seen[f] = seen[f] || s
 		}
@@ -251,7 +254,7 @@ func (r *run) noteMissing() {
 		{needs.RemoteAddress, seen[accesslog.RemoteAddress] || seen[accesslog.ForwardedFor] || seen[accesslog.DirectAddress], "remote_address"},
 	} {
 		if n.needed && !n.seen {
-			r.report.note("Envoy's configuration looks at the %s of requests, and no line has it (see --fields)", n.name)
+			r.report.note("Envoy's configuration looks at the %s of requests, and no line has it%s", n.name, hint)
 		}
 	}
 	if noAddress != "" && !address {
@@ -259,7 +262,7 @@ func (r *run) noteMissing() {
 	}
 	for _, name := range r.reader.headers {
 		if !headers[name] && name != "x-envoy-internal" {
-			r.report.note("Envoy's configuration looks at the header %q, and no line has it (see --fields)", name)
+			r.report.note("Envoy's configuration looks at the header %q, and no line has it%s", name, hint)
 		}
 	}
 }
