@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -21,6 +22,7 @@ type walk struct {
 	// waits reports whether the answer to a command comes about by itself, so that
 	// the command may be repeated until it does. nil: none.
 	waits func(command string) bool
+	pause time.Duration // before each command that is asked
 }
 
 func (w walk) through(t *testing.T, readme string) {
@@ -41,10 +43,13 @@ func (w walk) through(t *testing.T, readme string) {
 			t.Errorf("this command is neither known nor followed by its output:\n%s", b.text)
 			continue
 		}
+		testenv.Pass(w.pause)
 		command, want := w.addrs().Replace(b.text), blocks[i+1].text
 		ask := func() error {
-			cmd := exec.Command(shell, "-c", command)
-			cmd.Dir = testenv.Repository(t)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // of one that waits itself
+			defer cancel()
+			cmd := exec.CommandContext(ctx, shell, "-c", command)
+			cmd.Dir, cmd.WaitDelay = testenv.Repository(t), time.Second
 			out, err := cmd.CombinedOutput()
 			got := strings.TrimSpace(strings.ReplaceAll(string(out), "\r", ""))
 			if err != nil || got != want {

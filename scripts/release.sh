@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Makes a release of the commit that is checked out: release.sh [DIRECTORY], by
-# default dist, which must not exist. It writes, for each of TARGETS,
+# default dist, which must not exist. It writes, the first two for each of TARGETS,
 #
 #   weir_VERSION_OS_ARCH.tar.gz      the program, its licence and documents, and in
 #                                    licenses/ those of what it is linked with
 #   weir_VERSION_OS_ARCH.cdx.json    what the program is made of (CycloneDX)
+#   weir-chart_VERSION.tgz           the Helm chart
 #   SHA256SUMS                       of all the others
 #
 # The same commit and version of Go give the same bytes, wherever the checkout is
@@ -14,6 +15,12 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 : "${TARGETS:=linux/amd64 linux/arm64 darwin/amd64 darwin/arm64}"
 dist=${1:-dist}
+# What is packed beside the program: documents, and what they link to.
+packed=(
+  LICENSE README.md MIGRATING.md CHANGELOG.md ARCHITECTURE.md CONTRIBUTING.md docs config examples
+  deploy/chart deploy/grafana deploy/prometheus
+  e2e/streamdone_test.go e2e/tokens_test.go internal/limitcases/herd_test.go internal/limiter/redisstore/holds_test.go
+)
 syft=${SYFT:-$(command -v syft || echo "$PWD/.tools/syft/bin/syft")}
 
 fail() {
@@ -77,12 +84,15 @@ for target in $TARGETS; do
   mkdir -p "$work/$name"
   CGO_ENABLED=0 GOOS=$os GOARCH=$arch GOFLAGS=-mod=readonly go build -trimpath -buildvcs=false \
     -ldflags="-s -w -X main.release=$version -X main.commit=$commit -X main.date=$date" -o "$work/$name/weir" ./cmd/server
-  git archive HEAD LICENSE README.md MIGRATING.md CHANGELOG.md ARCHITECTURE.md docs config examples | tar -C "$work/$name" -xf -
+  git archive HEAD "${packed[@]}" | tar -C "$work/$name" -xf -
   GOOS=$os GOARCH=$arch scripts/licenses.sh "$work/$name/licenses"
   chmod -R u=rwX,go=rX "$work/$name"
   archive "$dist/$name.tar.gz" "$name"
   sbom "$work/$name/weir" "$name" >"$dist/$name.cdx.json"
 done
+scripts/chart.sh "$work" "$version"
+chmod -R u=rwX,go=rX "$work/weir"
+archive "$dist/weir-chart_$version.tgz" weir
 cd "$dist"
 sha256sum -- * >"$work/sums"
 mv "$work/sums" SHA256SUMS

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"weir/internal/settings"
 )
 
 // completion is the command completion.
@@ -165,13 +167,14 @@ func children(node *kong.Node) (found []possibility) {
 // where any text may stand.
 func values(program *kong.Application, v *kong.Value) []possibility {
 	var words []string
+	setting, isOneOf := v.Target.Interface().(settings.OneOf)
 	switch {
 	case v.Enum != "":
 		words = v.EnumSlice()
-	case v.Flag != nil && strings.Contains(v.Flag.PlaceHolder, "|"):
-		words = strings.Split(v.Flag.PlaceHolder, "|")
+	case isOneOf:
+		words = setting.Words()
 	case v.IsBool():
-		words = []string{"true", "false"}
+		words = settings.Choice{}.Words()
 	case v.Name == "command":
 		return children(program.Node)
 	case v.Target.Kind() == reflect.String || v.Target.Kind() == reflect.Slice:

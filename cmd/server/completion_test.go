@@ -1,9 +1,11 @@
 package main
 
 import (
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -55,6 +57,9 @@ func TestCompletionInBash(t *testing.T) {
 		{"weir version nothing ''", ""},
 		{"weir help va", "validate"},
 		{"weir completion ''", "bash\nzsh\nfish"},
+		{"weir serve --failure-mode ''", "error\nallow\ndeny\nlocal"},
+		{"weir --log-level = d", "debug"},
+		{"weir serve --redis-type S", "SINGLE\nSENTINEL"},
 		{"weir validate -- -", "default"},
 		{`weir '$(touch hostile)' '"; exit 1' ''`, ""},
 	} {
@@ -123,4 +128,52 @@ func TestCompletionFollowsTheModel(t *testing.T) {
 		}
 	}
 	walk(parser.Model.Node, nil)
+}
+
+// fixedSet finds in the error of a parser which words alone are allowed.
+var fixedSet = regexp.MustCompile(`allowed (?:is|are) (\w+(?:(?:, | and )\w+)*)$`)
+
+// A flag of whose value the parser says that only some words are allowed completes
+// these, and no files.
+func TestCompletionOfFixedSets(t *testing.T) {
+	parser := kong.Must(new(commandLine), kong.Vars{"version": ""}, kong.Writers(io.Discard, io.Discard), kong.Exit(func(int) {}), settings.EmptyIsUnset(), settings.Switches(), settings.Numbers())
+	sets := 0
+	var walk func(node *kong.Node, way []string)
+	walk = func(node *kong.Node, way []string) {
+		for _, flag := range node.Flags {
+			refuses := func(value string) string {
+				_, err := parser.Parse(append(slices.Clone(way), "--"+flag.Name+"="+value))
+				if err == nil || !strings.HasPrefix(err.Error(), "--"+flag.Name+":") {
+					return "" // of another flag that is missing, say
+				}
+				return err.Error()
+			}
+			set := fixedSet.FindStringSubmatch(refuses("no such word"))
+			if set == nil {
+				continue
+			}
+			sets++
+			allowed := regexp.MustCompile(", | and ").Split(set[1], -1)
+			if allowed[0] == "true" { // its other spellings need no help
+				allowed = []string{"true", "false"}
+			}
+			var got []string
+			for _, p := range complete(parser.Model, append(slices.Clone(way), "--"+flag.Name, "=", "")) {
+				got = append(got, p.word)
+				if problem := refuses(p.word); problem != "" {
+					t.Errorf("%s completes %s, but: %s", flag.Name, p.word, problem)
+				}
+			}
+			if !slices.Equal(got, allowed) {
+				t.Errorf("%v --%s completes %q, allowed are %q", way, flag.Name, got, allowed)
+			}
+		}
+		for _, child := range node.Children {
+			walk(child, append(slices.Clone(way), child.Name))
+		}
+	}
+	walk(parser.Model.Node, nil)
+	if sets < 40 {
+		t.Errorf("only %d flags with a fixed set of values", sets)
+	}
 }

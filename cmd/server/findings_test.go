@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -99,18 +100,40 @@ func TestValidateForGitHub(t *testing.T) {
 	}
 }
 
-// The hook of pre-commit names a program that go install makes of this module, and runs
-// it as the program itself does.
-func TestPreCommitHook(t *testing.T) {
-	var hooks []struct {
-		ID, Name, Language, Entry, Files string
-		Args                             []string
-		PassFilenames                    bool `yaml:"pass_filenames"`
-	}
+// hook is one of pre-commit.
+type hook struct {
+	ID, Name, Language, Entry, Files string
+	Args                             []string
+	PassFilenames                    bool `yaml:"pass_filenames"`
+}
+
+func preCommitHook(t *testing.T) hook {
+	t.Helper()
+	var hooks []hook
 	if err := yaml.Unmarshal([]byte(readText(t, "../../.pre-commit-hooks.yaml")), &hooks); err != nil || len(hooks) != 1 {
 		t.Fatalf("%d hooks, %v", len(hooks), err)
 	}
-	hook := hooks[0]
+	return hooks[0]
+}
+
+// The hook of pre-commit runs when a file changes that may be read by default, and
+// not for any file of a repository.
+func TestPreCommitFiles(t *testing.T) {
+	files := regexp.MustCompile(preCommitHook(t).Files)
+	for path, runs := range map[string]bool{
+		"config/api": true, "config/a/b/api": true, "config/api.yaml": true, "rules/api.yml": true, "api.json": true,
+		"Makefile": false, "cmd/main.go": false, "src/config/api": false, "configure": false,
+	} {
+		if got := files.MatchString(path); got != runs {
+			t.Errorf("%s: the hook runs: %v, want %v", path, got, runs)
+		}
+	}
+}
+
+// The hook of pre-commit names a program that go install makes of this module, and runs
+// it as the program itself does.
+func TestPreCommitHook(t *testing.T) {
+	hook := preCommitHook(t)
 	here, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -65,14 +66,18 @@ extraEnv: [{name: REDIS_URL, valueFrom: {secretKeyRef: {name: redis, key: url}}}
 resources: {requests: {cpu: 0.5}, limits: {memory: 1.5Gi, example.com/gpu: 1}}
 image: {tag: "_a."}
 `, []string{"PodDisruptionBudget", "ServiceAccount"}, []string{`app.kubernetes.io/version: "a"`}},
+	{"image by digest", "image: {repository: example.com/weir, tag: v1, digest: 'sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef'}", []string{"PodDisruptionBudget", "ServiceAccount"}, []string{
+		`image: "example.com/weir@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"`, `app.kubernetes.io/version: "v1"`,
+	}},
 	{"TLS without certificates of clients", "tls: {secretName: tls}", []string{"PodDisruptionBudget", "ServiceAccount"}, []string{"secretName: tls\n"}},
 	{"text that YAML could misread", `
 nameOverride: "1"
 image: {tag: "1.20", pullSecrets: ["1"]}
 env: {EXTRA_TAGS: "on", SHADOW_MODE: true, NEAR_LIMIT_RATIO: "0.5", MAX_DESCRIPTORS: 20000000}
-rules: {files: {1.yaml: "   # indented\ndomain: '1'\ndescriptors: []\n"}}
+rules: {files: {2.yaml: {domain: a, descriptors: [{key: a, value: "01234", rate_limit: {unit: day, requests_per_unit: 1125899906842624}}]}, 1.yaml: "   # indented\ndomain: '1'\ndescriptors: []\n"}}
 `, []string{"ConfigMap", "PodDisruptionBudget", "ServiceAccount"}, []string{
 		`{name: "MAX_DESCRIPTORS", value: "20000000"}`, `{name: "EXTRA_TAGS", value: "on"}`, "|2\n       # indented\n    domain: '1'\n",
+		`value: "01234"`, "requests_per_unit: 1125899906842624\n",
 	}},
 }
 
@@ -94,6 +99,12 @@ adminToken: {secretName: admin, key: admin}
 debug: {service: true}
 env: {LOG_LEVEL: debug}
 extraEnv: [{name: TRACING_ENABLED, valueFrom: {configMapKeyRef: {name: tracing, key: enabled}}}]
+extraVolumes: [{name: cert, secret: {secretName: cert}}, {name: token, emptyDir: {medium: Memory}}]
+extraVolumeMounts: [{name: cert, mountPath: /cert, readOnly: true}]
+extraInitContainers:
+  - {name: first, image: a, volumeMounts: [{name: token, mountPath: /token}], securityContext: &restricted {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}}
+extraContainers:
+  - {name: next, image: a, args: [every, 5m], volumeMounts: [{name: token, mountPath: /token}], securityContext: *restricted}
 service: {annotations: {a: b}}
 serviceAccount: {annotations: {a: b}}
 networkPolicy: {enabled: true, operators: [{ipBlock: {cidr: 10.0.0.0/8}}]}
@@ -198,7 +209,7 @@ func checkPod(t *testing.T, evaluator policy.Evaluator, d *appsv1.Deployment) {
 			t.Errorf("Pod Security: %s: %s", result.ForbiddenReason, result.ForbiddenDetail)
 		}
 	}
-	for _, c := range pod.Spec.Containers {
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		if root := c.SecurityContext.ReadOnlyRootFilesystem; root == nil || !*root {
 			t.Errorf("container %s can write to its root", c.Name)
 		}
@@ -347,39 +358,164 @@ func TestChartRefuses(t *testing.T) {
 		"rules: {files: {.api.yaml: ''}}":                              "at '/rules/files': additional properties '.api.yaml' not allowed",
 		"rules: {files: {api.yaml: {}}}":                               "at '/rules/files/api.yaml': missing property 'domain'",
 		"rules: {files: {a.yaml: {domain: a, descriptors: [{key: a, rate_limit: {unit: minut, requests_per_unit: 5}}]}}}": "at '/rules/files/a.yaml/descriptors/0/rate_limit/unit': 'minut' does not match pattern",
-		"resources: {limits: {memory: 256MB}}":           "at '/resources/limits/memory': '256MB' does not match pattern",
-		"resources: {requests: {memory: -1}}":            "at '/resources/requests/memory': minimum: got -1, want 0",
-		"resources: {limits: {mem: 1Gi}}":                "at '/resources/limits': additional properties 'mem' not allowed",
-		"podLabels: {a b: c}":                            "at '/podLabels': additional properties 'a b' not allowed",
-		"nodeSelector: {a: b c}":                         "at '/nodeSelector/a': 'b c' does not match pattern",
-		"service: {annotations: {a b: c}}":               "at '/service/annotations': additional properties 'a b' not allowed",
-		"affinity: {nodeAfinity: {}}":                    "at '/affinity': additional properties 'nodeAfinity' not allowed",
-		"tolerations: [{effect: NoShedule}]":             "at '/tolerations/0/effect': value must be one of",
-		"networkPolicy: {clients: [{ipBlock: {}}]}":      "at '/networkPolicy/clients/0/ipBlock': missing property 'cidr'",
-		"extraEnv: [{name: A B}]":                        "at '/extraEnv/0/name': 'A B' does not match pattern",
-		"env: {LOG_FORMATT: json}":                       "env.LOG_FORMATT is no setting of Weir, other variables go into extraEnv",
-		"env: {FAILURE_MODE: open}":                      "env.FAILURE_MODE is open, allowed are error, allow, deny and local",
-		"env: {DRAIN_DELAY: 5}":                          "DRAIN_DELAY is 5, which is no duration such as 5s",
-		"env: {DRAIN_TIMEOUT: 1m}":                       "terminationGracePeriodSeconds is 30, it must be more than DRAIN_DELAY (5s) and DRAIN_TIMEOUT (1m) together",
-		"terminationGracePeriodSeconds: 15":              "terminationGracePeriodSeconds is 15, it must be more than DRAIN_DELAY (5s) and DRAIN_TIMEOUT (10s) together",
-		"extraEnv: [{name: DRAIN_DELAY, value: 20s}]":    "it must be more than DRAIN_DELAY (20s) and DRAIN_TIMEOUT (10s) together",
-		"extraEnv: [{name: LOG_FORMAT, value: text}]":    "extraEnv sets LOG_FORMAT, which is set already",
-		"extraEnv: [{name: DEBUG_HOST, value: a}]":       "extraEnv sets DEBUG_HOST, which is set already",
-		"extraEnv: [{name: A}, {name: A}]":               "extraEnv sets A, which is set already",
-		"extraEnv: [{name: A, value: b, valueFrom: {}}]": "extraEnv has A with value and valueFrom, only one may be",
-		"redis: {authSecret: {name: a}}":                 "redis.authSecret.name needs redis.url or redis.urlSecret.name",
-		"redis: {type: CLUSTER}":                         "redis.type needs redis.url or redis.urlSecret.name",
-		"redis: {tls: {enabled: true}}":                  "redis.tls.enabled needs redis.url or redis.urlSecret.name",
-		"autoscaling: {enabled: true}\nresources: null":  "autoscaling.enabled needs resources.requests.cpu",
-		"podLabels: {app.kubernetes.io/name: a}":         "podLabels has app.kubernetes.io/name, which the chart sets",
-		"serviceMonitor: {labels: {helm.sh/chart: a}}":   "serviceMonitor.labels has helm.sh/chart, which the chart sets",
-		"prometheusRule: {labels: {helm.sh/chart: a}}":   "prometheusRule.labels has helm.sh/chart, which the chart sets",
-		"dashboard: {labels: {helm.sh/chart: a}}":        "dashboard.labels has helm.sh/chart, which the chart sets",
+		"rules: {files: {a.yaml: {domain: a, descriptors: [{key: a, value: 9007199254740993}]}}}":                         "at '/rules/files/a.yaml/descriptors/0/value': got number, want null or string",
+		"rules: {files: {a.yaml: {domain: a, descriptors: [{key: a, value: 01234}]}}}":                                    "at '/rules/files/a.yaml/descriptors/0/value': got number, want null or string",
+		"rules: {files: {a.yaml: {domain: a, descriptors: [{key: a, value: 1.10}]}}}":                                     "at '/rules/files/a.yaml/descriptors/0/value': got number, want null or string",
+		"rules: {files: {a.yaml: {domain: a, descriptors: [{key: a, value: off}]}}}":                                      "at '/rules/files/a.yaml/descriptors/0/value': got boolean, want null or string",
+		"rules: {files: {a.yaml: {domain: a, descriptors: [{key: a, values: [a, 12345678901234567890]}]}}}":               "at '/rules/files/a.yaml/descriptors/0/values/1': got number, want string",
+		"rules: {files: {a.yaml: {domain: a, descriptors: [{key: 1}]}}}":                                                  "at '/rules/files/a.yaml/descriptors/0/key': got number, want string",
+		"rules: {files: {a.yaml: {domain: a, descriptors: [{key: a, regex: 1.10}]}}}":                                     "at '/rules/files/a.yaml/descriptors/0/regex': got number, want string",
+		"rules: {files: {a.yaml: {domain: 1}}}":                                                                           "at '/rules/files/a.yaml/domain': got number, want string",
+		"rules: {files: {a.yaml: {domain: a, otherwise: {rate_limit: {name: 1, unlimited: true}}}}}":                      "at '/rules/files/a.yaml/otherwise/rate_limit/name': got number, want null or string",
+		"env: {REDIS_AUTH: 01234}":            "at '/env/REDIS_AUTH': got number, want string",
+		"env: {OTEL_A: 12345678901234567890}": "at '/env/OTEL_A': maximum: got ",
+		"redis: {url: 'redis:6379', authSecret: {name: a}}\nenv: {REDIS_AUTH_COMMAND: a}":                                   "REDIS_AUTH_COMMAND (env) and REDIS_AUTH_FILE (redis.authSecret) are both set, only one may be",
+		"redis: {url: 'redis:6379', authSecret: {name: a}}\nextraEnv: [{name: REDIS_AUTH, value: a}]":                       "REDIS_AUTH_FILE (redis.authSecret) and REDIS_AUTH (extraEnv) are both set, only one may be",
+		"redis: {urlSecret: {name: a}}\nextraEnv: [{name: REDIS_URL, value: a}]":                                            "REDIS_URL_FILE (redis.urlSecret) and REDIS_URL (extraEnv) are both set, only one may be",
+		"redis: {url: 'redis:6379'}\nenv: {REDIS_AUTH_FILE: /a, REDIS_AUTH_COMMAND: a}":                                     "REDIS_AUTH_COMMAND (env) and REDIS_AUTH_FILE (env) are both set, only one may be",
+		"redis: {url: 'redis:6379'}\nenv: {REDIS_SENTINEL_AUTH_FILE: /a, REDIS_SENTINEL_AUTH: a}":                           "REDIS_SENTINEL_AUTH_FILE (env) and REDIS_SENTINEL_AUTH (env) are both set, only one may be",
+		"redis: {type: SENTINEL, url: 'redis:6379'}":                                                                        "REDIS_URL (redis.url) is not NAME,host:port,... (the name of the primary, then its sentinels), which REDIS_TYPE SENTINEL needs",
+		"redis: {type: SENTINEL, url: 'a:1,b:2'}":                                                                           "REDIS_URL (redis.url) is not NAME,host:port,...",
+		"redis: {url: 'redis:6379'}\nenv: {REDIS_TYPE: sentinel}":                                                           "REDIS_URL (redis.url) is not NAME,host:port,...",
+		"redis: {url: 'a,redis:6379'}":                                                                                      "REDIS_URL (redis.url) has several addresses, which needs REDIS_TYPE SENTINEL or CLUSTER",
+		"env: {CONFIG_TYPE: grpc_xds_sotw}\nrules: {files: {a.yaml: ''}}":                                                   "rules.files has no effect with CONFIG_TYPE GRPC_XDS_SOTW, which takes the rules from a control plane, leave one of them out",
+		"extraEnv: [{name: CONFIG_TYPE, value: GRPC_XDS_SOTW}]\nrules: {existingConfigMap: a}":                              "rules.existingConfigMap has no effect with CONFIG_TYPE GRPC_XDS_SOTW",
+		"image: {digest: sha256:12}":                                                                                        "at '/image/digest': 'sha256:12' does not match pattern",
+		"extraVolumes: [{name: a}]":                                                                                         "at '/extraVolumes/0': minProperties: got 1, want 2",
+		"extraVolumes: [{name: a, emptyDir: {}, secret: {}}]":                                                               "at '/extraVolumes/0': maxProperties: got 3, want 2",
+		"extraVolumes: [{name: A, emptyDir: {}}]":                                                                           "at '/extraVolumes/0/name': 'A' does not match pattern",
+		"extraVolumes: [{name: a, empty: {}}]":                                                                              "at '/extraVolumes/0': additional properties 'empty' not allowed",
+		"extraVolumes: [{name: a, emptyDir: {}}, {name: a, emptyDir: {}}]":                                                  "extraVolumes has a twice",
+		"extraVolumes: [{name: redis-url, emptyDir: {}}]\nredis: {urlSecret: {name: a}}":                                    "extraVolumes has redis-url, which the chart has already",
+		"extraVolumeMounts: [{name: a}]":                                                                                    "at '/extraVolumeMounts/0': missing property 'mountPath'",
+		"extraVolumeMounts: [{name: a, mountPath: a}]":                                                                      "at '/extraVolumeMounts/0/mountPath': 'a' does not match pattern",
+		"extraVolumeMounts: [{name: a, mountPath: /a}]":                                                                     "extraVolumeMounts has a, which extraVolumes does not have",
+		"extraVolumes: [{name: a, emptyDir: {}}]\nextraVolumeMounts: [{name: a, mountPath: /a}, {name: a, mountPath: /a/}]": "extraVolumeMounts has /a/, where something is mounted already",
+		"extraVolumes: [{name: a, emptyDir: {}}]\nextraVolumeMounts: [{name: a, mountPath: /tls}]\ntls: {secretName: b}":    "extraVolumeMounts has /tls, where something is mounted already",
+		"extraContainers: [{name: a}]":                                                                                      "at '/extraContainers/0': missing property 'image'",
+		"extraContainers: [{name: a, image: b, volumeMount: []}]":                                                           "at '/extraContainers/0': additional properties 'volumeMount' not allowed",
+		"extraContainers: [{name: weir, image: b}]":                                                                         "extraContainers has weir, a name that is taken",
+		"extraInitContainers: [{name: a, image: b}]\nextraContainers: [{name: a, image: b}]":                                "extraInitContainers has a, a name that is taken",
+		"extraContainers: [{name: a, image: b, volumeMounts: [{name: c, mountPath: /c}]}]":                                  "extraContainers has a with volume c, which extraVolumes does not have",
+		"extraInitContainers: [{name: 1, image: b}]":                                                                        "at '/extraInitContainers/0/name': got number, want string",
+		"resources: {limits: {memory: 256MB}}":                                                                              "at '/resources/limits/memory': '256MB' does not match pattern",
+		"resources: {requests: {memory: -1}}":                                                                               "at '/resources/requests/memory': minimum: got -1, want 0",
+		"resources: {limits: {mem: 1Gi}}":                                                                                   "at '/resources/limits': additional properties 'mem' not allowed",
+		"podLabels: {a b: c}":                                                                                               "at '/podLabels': additional properties 'a b' not allowed",
+		"nodeSelector: {a: b c}":                                                                                            "at '/nodeSelector/a': 'b c' does not match pattern",
+		"service: {annotations: {a b: c}}":                                                                                  "at '/service/annotations': additional properties 'a b' not allowed",
+		"affinity: {nodeAfinity: {}}":                                                                                       "at '/affinity': additional properties 'nodeAfinity' not allowed",
+		"tolerations: [{effect: NoShedule}]":                                                                                "at '/tolerations/0/effect': value must be one of",
+		"networkPolicy: {clients: [{ipBlock: {}}]}":                                                                         "at '/networkPolicy/clients/0/ipBlock': missing property 'cidr'",
+		"extraEnv: [{name: A B}]":                                                                                           "at '/extraEnv/0/name': 'A B' does not match pattern",
+		"env: {LOG_FORMATT: json}":                                                                                          "env.LOG_FORMATT is no setting of Weir, other variables go into extraEnv",
+		"env: {FAILURE_MODE: open}":                                                                                         "env.FAILURE_MODE is open, allowed are error, allow, deny and local",
+		"env: {DRAIN_DELAY: 5}":                                                                                             "DRAIN_DELAY is 5, which is no duration such as 5s",
+		"env: {DRAIN_TIMEOUT: 1m}":                                                                                          "terminationGracePeriodSeconds is 30, it must be more than DRAIN_DELAY (5s) and DRAIN_TIMEOUT (1m) together",
+		"terminationGracePeriodSeconds: 15":                                                                                 "terminationGracePeriodSeconds is 15, it must be more than DRAIN_DELAY (5s) and DRAIN_TIMEOUT (10s) together",
+		"extraEnv: [{name: DRAIN_DELAY, value: 20s}]":                                                                       "it must be more than DRAIN_DELAY (20s) and DRAIN_TIMEOUT (10s) together",
+		"extraEnv: [{name: LOG_FORMAT, value: text}]":                                                                       "extraEnv sets LOG_FORMAT, which is set already",
+		"extraEnv: [{name: DEBUG_HOST, value: a}]":                                                                          "extraEnv sets DEBUG_HOST, which is set already",
+		"extraEnv: [{name: A}, {name: A}]":                                                                                  "extraEnv sets A, which is set already",
+		"extraEnv: [{name: A, value: b, valueFrom: {}}]":                                                                    "extraEnv has A with value and valueFrom, only one may be",
+		"redis: {authSecret: {name: a}}":                                                                                    "redis.authSecret.name needs redis.url or redis.urlSecret.name",
+		"redis: {type: CLUSTER}":                                                                                            "redis.type needs redis.url or redis.urlSecret.name",
+		"redis: {tls: {enabled: true}}":                                                                                     "redis.tls.enabled needs redis.url or redis.urlSecret.name",
+		"autoscaling: {enabled: true}\nresources: null":                                                                     "autoscaling.enabled needs resources.requests.cpu",
+		"podLabels: {app.kubernetes.io/name: a}":                                                                            "podLabels has app.kubernetes.io/name, which the chart sets",
+		"serviceMonitor: {labels: {helm.sh/chart: a}}":                                                                      "serviceMonitor.labels has helm.sh/chart, which the chart sets",
+		"prometheusRule: {labels: {helm.sh/chart: a}}":                                                                      "prometheusRule.labels has helm.sh/chart, which the chart sets",
+		"dashboard: {labels: {helm.sh/chart: a}}":                                                                           "dashboard.labels has helm.sh/chart, which the chart sets",
 	} {
 		t.Run(values, func(t *testing.T) {
 			t.Parallel()
 			if _, err := render(t, values); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %s", err, want)
+			}
+		})
+	}
+}
+
+// TestChartExamples renders the values in comments of values.yaml.
+func TestChartExamples(t *testing.T) {
+	comments := regexp.MustCompile(`(?m)^# Example.*:\n((?:# {3}.*\n)+)`).FindAllStringSubmatch(readFile(t, filepath.Join(chart, "values.yaml")), -1)
+	want := [][]string{
+		{`{name: "REDIS_SENTINEL_AUTH_FILE", value: "/sentinel/password"}`, "mountPath: /sentinel\n", "secretName: redis-sentinel\n"},
+		{`{name: "REDIS_AUTH_FILE", value: "/token/token"}`, "restartPolicy: Always\n", "emptyDir:\n            medium: Memory\n"},
+	}
+	if len(comments) != len(want) {
+		t.Fatalf("values.yaml has %d examples, want %d", len(comments), len(want))
+	}
+	for i, comment := range comments {
+		manifests, err := render(t, strings.ReplaceAll(comment[1], "#   ", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range want[i] {
+			if !strings.Contains(manifests, text) {
+				t.Errorf("there is no %q in:\n%s", text, manifests)
+			}
+		}
+		for _, document := range documents([]byte(manifests)) {
+			decode(t, readSchemas(t), document)
+		}
+	}
+}
+
+// TestChartNotes reads what `helm install` says, of which has and hasNot are parts.
+func TestChartNotes(t *testing.T) {
+	const (
+		noRules  = "serves the examples in its image"
+		noRedis  = "there is no Redis"
+		readable = " holds a password or token. All who may read the Deployment can read it. Use "
+		gateways = "networkPolicy.clients admits only "
+	)
+	for _, test := range []struct {
+		values      string
+		has, hasNot []string
+	}{
+		{"", []string{noRules, noRedis}, []string{readable, gateways}},
+		{"env: {CONFIG_TYPE: GRPC_XDS_SOTW, REDIS_URL: 'redis:6379'}", nil, []string{noRules, noRedis, readable}},
+		{"extraEnv: [{name: REDIS_URL, valueFrom: {}}, {name: CONFIG_TYPE, value: grpc_xds_sotw}]", nil, []string{noRules, noRedis, readable}},
+		{"env: {CONFIG_PATH: /config/mine, REDIS_URL_FILE: /redis}", nil, []string{noRules, noRedis, readable}},
+		{"env: {CONFIG_TYPE: FILE, RUNTIME_ROOT: /config}", []string{noRedis}, []string{noRules}},
+		{"rules: {existingConfigMap: a}\nredis: {urlSecret: {name: a}}", nil, []string{noRules, noRedis, readable}},
+		{"redis: {url: 'redis://u@h:1', authSecret: {name: a}}", nil, []string{readable}},
+		{"redis: {url: 'redis://u:pw@h:1'}", []string{"redis.url" + readable + "redis.urlSecret instead.", noRules}, []string{noRedis, "u:pw"}},
+		{"redis: {url: 'redis://h:1?password=pw'}", []string{"redis.url" + readable}, []string{"=pw"}},
+		{"env: {REDIS_URL: 'redis://u:pw@h:1'}", []string{"env.REDIS_URL" + readable + "redis.urlSecret instead."}, nil},
+		{"redis: {url: 'h:1'}\nenv: {REDIS_AUTH: pw}", []string{"env.REDIS_AUTH" + readable + "redis.authSecret instead."}, nil},
+		{"redis: {url: 'h:1'}\nextraEnv: [{name: REDIS_AUTH, value: pw}]", []string{"REDIS_AUTH in extraEnv" + readable + "redis.authSecret instead."}, nil},
+		{"redis: {url: 'h:1'}\nextraEnv: [{name: REDIS_AUTH, valueFrom: {secretKeyRef: {name: a, key: b}}}]", nil, []string{readable}},
+		{"redis: {type: SENTINEL, url: 'a,h:1'}\nenv: {REDIS_SENTINEL_AUTH: pw, REDIS_AUTH: ''}", []string{
+			"env.REDIS_SENTINEL_AUTH" + readable + "REDIS_SENTINEL_AUTH_FILE with extraVolumes instead.",
+		}, []string{"env.REDIS_AUTH"}},
+		{"env: {OTEL_EXPORTER_OTLP_HEADERS: a=b}", []string{"env.OTEL_EXPORTER_OTLP_HEADERS" + readable + "OTEL_EXPORTER_OTLP_HEADERS_FILE with extraVolumes instead."}, nil},
+		{"networkPolicy: {enabled: true}", []string{
+			gateways + `[{"namespaceSelector":{},"podSelector":{"matchLabels":{"app.kubernetes.io/component":"gateway"}}}]. An Envoy in another pod gets no answer and lets all requests pass unlimited`,
+		}, nil},
+		{"networkPolicy: {enabled: true, clients: [{podSelector: {matchLabels: {istio: ingressgateway}}}]}", []string{
+			gateways + `[{"podSelector":{"matchLabels":{"istio":"ingressgateway"}}}]`,
+		}, nil},
+	} {
+		t.Run(test.values, func(t *testing.T) {
+			t.Parallel()
+			cmd := helm(t, "install", "edge", chart, "--dry-run=client", "--values", "-")
+			cmd.Stdin = strings.NewReader(test.values)
+			out, err := cmd.CombinedOutput()
+			_, notes, found := strings.Cut(string(out), "NOTES:\n")
+			if err != nil || !found {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			for _, text := range test.has {
+				if !strings.Contains(notes, text) {
+					t.Errorf("there is no %q in:\n%s", text, notes)
+				}
+			}
+			for _, text := range test.hasNot {
+				if strings.Contains(notes, text) {
+					t.Errorf("there is %q in:\n%s", text, notes)
+				}
 			}
 		})
 	}
@@ -484,7 +620,7 @@ func TestChartNames(t *testing.T) {
 var update = flag.Bool("update", false, "write the schema of rules in deploy/chart/values.schema.json anew")
 
 // TestChartSchemaHasThatOfRules keeps the end of the chart's schema and
-// docs/rules.schema.json the same. Helm reads no other file.
+// docs/rules.schema.json the same, but for textsOnly. Helm reads no other file.
 func TestChartSchemaHasThatOfRules(t *testing.T) {
 	var rules struct {
 		Definitions map[string]json.RawMessage `json:"definitions"`
@@ -500,13 +636,9 @@ func TestChartSchemaHasThatOfRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	definitions := []string{`    "rules": ` + string(root)}
+	definitions := []string{`    "rules": ` + textsOnly(t, root)}
 	for _, name := range slices.Sorted(maps.Keys(rules.Definitions)) {
-		var short bytes.Buffer
-		if err := json.Compact(&short, rules.Definitions[name]); err != nil {
-			t.Fatal(err)
-		}
-		definitions = append(definitions, fmt.Sprintf("    %q: %s", name, &short))
+		definitions = append(definitions, fmt.Sprintf("    %q: %s", name, textsOnly(t, rules.Definitions[name])))
 	}
 	want := strings.Join(definitions, ",\n") + "\n  }\n}\n"
 	file := filepath.Join(chart, "values.schema.json")
@@ -523,6 +655,43 @@ func TestChartSchemaHasThatOfRules(t *testing.T) {
 	if readFile(t, file) != schema {
 		t.Error("it is not that of docs/rules.schema.json; run: go -C examples/check test -run Schema -update")
 	}
+}
+
+// textsOnly returns a schema of rules that takes no numbers and booleans where Weir takes
+// them as text: Helm reads them before the chart does, so that 01234 would be 668, 1.10
+// would be 1.1, and off would be false.
+func textsOnly(t *testing.T, schema []byte) string {
+	t.Helper()
+	var value any
+	decoder := json.NewDecoder(bytes.NewReader(schema))
+	decoder.UseNumber()
+	if err := decoder.Decode(&value); err != nil {
+		t.Fatal(err)
+	}
+	var walk func(any)
+	walk = func(value any) {
+		switch v := value.(type) {
+		case []any:
+			for _, item := range v {
+				walk(item)
+			}
+		case map[string]any:
+			if types, is := v["type"].([]any); is && slices.Contains(types, any("string")) {
+				v["type"] = slices.DeleteFunc(types, func(of any) bool { return of == "number" || of == "boolean" })
+			}
+			for _, item := range v {
+				walk(item)
+			}
+		}
+	}
+	walk(value)
+	var short bytes.Buffer
+	encoder := json.NewEncoder(&short)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(short.String())
 }
 
 // TestChartIsWhole packs the chart. Links in it lead to files of this repository, which
@@ -542,6 +711,47 @@ func TestChartIsWhole(t *testing.T) {
 	} {
 		if packed[name] != readFile(t, source) {
 			t.Errorf("%s is not %s", name, source)
+		}
+	}
+}
+
+// TestReleasedChart renders the chart as scripts/release.sh packs it: with the release's
+// version, and with files that its documents link to.
+func TestReleasedChart(t *testing.T) {
+	for version, number := range map[string]string{"v1.2.3": "1.2.3", "v1.2.3-4-gabcdef0": "1.2.3-4-gabcdef0", "0123456": "0.0.0-g0123456"} {
+		dir := t.TempDir()
+		if out, err := exec.Command("../../scripts/chart.sh", dir, version).CombinedOutput(); err != nil {
+			t.Fatalf("chart.sh: %v\n%s", err, out)
+		}
+		released := filepath.Join(dir, "weir")
+		if out, err := helm(t, "lint", "--strict", released).CombinedOutput(); err != nil {
+			t.Errorf("helm lint: %v\n%s", err, out)
+		}
+		manifests, err := helm(t, "template", "edge", released, "--set", "prometheusRule.enabled=true,dashboard.enabled=true").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{`/weir:` + version + `"`, `app.kubernetes.io/version: "` + version + `"`, "helm.sh/chart: weir-" + number + "\n"} {
+			if !strings.Contains(string(manifests), want) {
+				t.Errorf("there is no %q in:\n%s", want, manifests)
+			}
+		}
+		err = filepath.WalkDir(released, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.Type()&fs.ModeSymlink != 0 {
+				t.Errorf("%s is a symbolic link", path)
+			}
+			if err != nil || filepath.Ext(path) != ".md" {
+				return err
+			}
+			for _, found := range regexp.MustCompile(`\]\(([^)#:\s]+)[^)]*\)`).FindAllStringSubmatch(readFile(t, path), -1) {
+				if _, err := os.Stat(filepath.Join(filepath.Dir(path), found[1])); err != nil {
+					t.Errorf("a link of %s: %v", path, err)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -163,7 +163,8 @@ func (s *set) check(t *testing.T) {
 	t.Helper()
 	weir := false
 	for _, d := range s.deployments {
-		weir = weir || strings.Contains(d.Spec.Template.Spec.Containers[0].Image, "/weir:")
+		image := d.Spec.Template.Spec.Containers[0].Image
+		weir = weir || strings.Contains(image, "/weir:") || strings.Contains(image, "/weir@")
 		s.checkDeployment(t, d)
 	}
 	if !weir {

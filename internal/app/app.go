@@ -145,6 +145,7 @@ func (a *App) announce(s settings.Settings) {
 	reg := a.opts.Registry
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	registerBuild(reg, a.opts.Build)
+	a.registerSecrets()
 
 	a.logger.Info("starting", "version", a.opts.Version)
 	limitMemory(a.logger)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -50,23 +51,16 @@ func openRedis(all settings.Settings, changing *changingSecrets, logger *slog.Lo
 	}
 	logger.Info("counters are kept in Redis", log...)
 	return &store{
-		CounterStore: redis, name: func() string { return redisName(changing.now().Redis) },
-		board: board, forget: redis.ForgetDenials,
+		CounterStore: redis,
+		name:         func() string { return "in Redis at " + strings.Join(redis.Names(), ", of limits per second at ") },
+		refused:      redis.Refused,
+		board:        board, forget: redis.ForgetDenials,
 		ping: redis.Ping, state: redis.State, followed: s.HealthCheckActiveConnection,
 		close: func() error {
 			stop()
 			return errors.Join(redis.Close(), board.Close())
 		},
 	}, nil
-}
-
-// redisName is what the status page calls the store.
-func redisName(s settings.Redis) string {
-	name := "in Redis at " + s.Main.Name()
-	if s.UsePerSecond {
-		name += ", of limits per second at " + s.PerSecond.Name()
-	}
-	return name
 }
 
 // followRedis has the store take URLs, users and passwords as they change: redisconn asks for

@@ -246,12 +246,14 @@ func TestURLOfRedisIsReplaced(t *testing.T) {
 	f := start(t, "--config="+directory(t, limited(yearly)), "--redis-url-file="+mount(t, dir, url(first, "swordfish-1")), inTime)
 	f.wantHealth(true, "OK")
 	l := newLoad(t, f)
-	for text, problem := range map[string]string{
-		url(first, "swordfish-1") + "/7": "redis URL has another database, which takes a restart",
-		url(second, "swordfish-3"):       "redis does not accept a changed URL, user or password yet",
+	for _, bad := range []struct{ text, problem, note string }{
+		{url(first, "swordfish-1") + "/7", "redis URL has another database, which takes a restart", "--redis-url-file ($REDIS_URL_FILE): redis URL"},
+		{url(second, "swordfish-3"), "redis does not accept a changed URL, user or password yet", "Redis refuses a changed URL, user or password: " + second.Addr()},
 	} {
-		mount(t, dir, text)
-		f.wantLog(problem)
+		mount(t, dir, bad.text)
+		f.wantLog(bad.problem)
+		f.wantAnswer("GET", f.DebugAddr(), "/", 200, "in Redis at "+first.Addr()+"\n", "note      what was read before stays in use: "+bad.note)
+		f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "weir_secrets_refused 1\n")
 		l.more(t)
 	}
 	counter := newOperator(t, "swordfish-2", second).nodes[0]
@@ -268,6 +270,7 @@ func TestURLOfRedisIsReplaced(t *testing.T) {
 		t.Error(err)
 	}
 	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "in Redis at "+second.Addr())
+	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "weir_secrets_refused 0\n")
 	f.wantNoPassword()
 }
 

@@ -103,6 +103,14 @@ func (x *changingSecrets) now() settings.Settings {
 	return s
 }
 
+// problems returns what is wrong with each source, "" if nothing is.
+func (x *changingSecrets) problems() (problems []string) {
+	for _, secret := range x.secrets {
+		problems = append(problems, secret.Problem())
+	}
+	return problems
+}
+
 // has reports whether the variable of a source begins so.
 func (x *changingSecrets) has(prefix string) bool {
 	for _, source := range x.sources {

@@ -1,7 +1,10 @@
 package app
 
 import (
+	"strings"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/admin"
 	"weir/internal/denials"
@@ -28,10 +31,30 @@ func (a *App) status() admin.Status {
 // notes are what else an operator should know.
 func (a *App) notes() []string {
 	notes := switchedOn(a.opts.Settings.Answers)
-	if problem := a.access.Problem(); problem != "" {
-		notes = append(notes, "the token read before stays in use: "+problem)
+	return append(notes, a.oldSecrets()...)
+}
+
+// oldSecrets says which secrets are in use that were read before, and why not those of now.
+func (a *App) oldSecrets() (notes []string) {
+	for _, problem := range append(a.secrets.problems(), a.access.Problem()) {
+		if problem != "" {
+			notes = append(notes, "what was read before stays in use: "+problem)
+		}
+	}
+	if a.store.refused == nil {
+		return notes
+	}
+	if err := a.store.refused(); err != nil {
+		notes = append(notes, "what was read before stays in use: Redis refuses a changed URL, user or password: "+strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	return notes
+}
+
+// registerSecrets registers the metric of secrets that cannot be used.
+func (a *App) registerSecrets() {
+	a.opts.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "weir", Name: "secrets_refused", Help: "Changed secrets that cannot be read or that Redis refuses, so that those read before stay in use.",
+	}, func() float64 { return float64(len(a.oldSecrets())) }))
 }
 
 // deniedOn is what was denied lately on so many servers.

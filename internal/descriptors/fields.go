@@ -89,7 +89,7 @@ var (
 		algorithmField,
 		anchorField,
 		timeZoneField,
-		{"burst_ratio", "burst of a token_bucket, as part of the amount", values{schema: object{"type": []string{"number", "null"}, "minimum": leastRatio, "maximum": 1}}},
+		{"burst_ratio", "burst of a token_bucket, as part of the amount", values{schema: object{"anyOf": []object{{"type": []string{"number", "null"}, "minimum": leastRatio, "maximum": 1}, pointTo("textOfRatio")}}}},
 		mostField,
 		unitField,
 		multiplierField,
@@ -143,12 +143,26 @@ func (v values) or(byDefault any) values {
 	return v
 }
 
-// whole is numbers from least to most, or null. Editors know YAML 1.2, where a number
-// with underscores is text.
+// Numbers that are text in YAML 1.2, which editors know: those of YAML 1.1 with
+// underscores, or to the base 2, and what else the YAML library takes.
+var (
+	textOfWhole = object{
+		"type":    "string",
+		"pattern": `^(\+_*)?(0_*([bB][01_]*[01][01_]*|[oO][0-7_]*[0-7][0-7_]*|[xX][0-9A-Fa-f_]*[0-9A-Fa-f][0-9A-Fa-f_]*|[0-7_]*)|[1-9][0-9_]*)$`,
+		"not":     object{"pattern": `^(\+?[0-9]+|0o[0-7]+|0x[0-9A-Fa-f]+)$`}, // a number of YAML 1.2
+	}
+	textOfRatio = object{
+		"type":    "string",
+		"pattern": `^(\.[0-9]+(_[0-9]+)*|\+_*\._*[0-9][0-9_]*|(\+_*)?[0-9][0-9_]*(\.[0-9_]*)?)([eE]_*[-+]?_*[0-9][0-9_]*)?$`,
+		"not":     object{"pattern": `^[^_]*$|^[+0_]*([2-9]|1_*[0-9])[0-9_.]*$`}, // a number of YAML 1.2, or above 1
+	}
+)
+
+// whole is numbers from least to most, or null.
 func whole(least, most uint64) values {
 	return values{least: least, most: most, schema: object{"anyOf": []object{
 		{"type": []string{"integer", "null"}, "minimum": least, "maximum": most},
-		{"type": "string", "pattern": `^\+?[0-9]+(_[0-9]+)+$`},
+		pointTo("textOfWhole"),
 	}}}
 }
 

@@ -28,6 +28,9 @@ func Schema() []byte {
 		"neededText": object{"type": someText, "minLength": 1},
 		"flag":       object{"anyOf": []object{{"type": []string{"boolean", "null"}}, {"enum": wordsForBooleans(true, false)}}},
 		"unit":       unitSchema(),
+
+		"textOfWhole": textOfWhole,
+		"textOfRatio": textOfRatio,
 	}
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
@@ -96,6 +99,9 @@ func has(field string, value object) object {
 
 var notNull = object{"not": object{"type": "null"}}
 
+// onlyNulls is the condition that no field of a mapping has a value.
+var onlyNulls = object{"additionalProperties": object{"type": "null"}}
+
 // isOn is the condition that a mapping has a flag that is set.
 func isOn(flag string) object {
 	on := []any{true}
@@ -162,7 +168,7 @@ func overrideRules() object {
 		rules = append(rules, object{"if": has(field, notNull), "then": has(needed, notNull)})
 	}
 	slices.SortFunc(rules, func(a, b object) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
-	return object{"minProperties": 1, "allOf": append(rules, zoneNeedsCalendar(byCalendar), object{
+	return object{"minProperties": 1, "not": onlyNulls, "allOf": append(rules, zoneNeedsCalendar(byCalendar), object{
 		"properties": object{algorithmField.name: object{"not": object{"const": limiter.Concurrency.String()}}},
 	})}
 }

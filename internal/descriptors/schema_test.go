@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -95,7 +96,12 @@ func editorValue(n *yaml.Node, nodes *int) any {
 	if n.Style&^yaml.FlowStyle != 0 { // quotes, a tag, or a block
 		return n.Value
 	}
-	switch n.Value {
+	return editorScalar(n.Value)
+}
+
+// editorScalar returns what text without quotes is by the core schema of YAML 1.2.
+func editorScalar(text string) any {
+	switch text {
 	case "", "~", "null", "Null", "NULL":
 		return nil
 	case "true", "True", "TRUE":
@@ -103,16 +109,16 @@ func editorValue(n *yaml.Node, nodes *int) any {
 	case "false", "False", "FALSE":
 		return false
 	}
-	if strings.HasPrefix(n.Value, "0x") {
-		if i, err := strconv.ParseInt(n.Value, 0, 64); err == nil {
+	if strings.HasPrefix(text, "0x") || strings.HasPrefix(text, "0o") {
+		if i, err := strconv.ParseInt(text, 0, 64); err == nil && !strings.Contains(text, "_") {
 			return float64(i)
 		}
 	}
-	if wholeNumber.MatchString(n.Value) || otherNumber.MatchString(n.Value) {
-		f, _ := strconv.ParseFloat(n.Value, 64)
+	if wholeNumber.MatchString(text) || otherNumber.MatchString(text) {
+		f, _ := strconv.ParseFloat(text, 64)
 		return f
 	}
-	return n.Value
+	return text
 }
 
 func editorMapping(n *yaml.Node, nodes *int) any {
@@ -282,7 +288,7 @@ func inPlace(format string, fields map[string]string) string {
 }
 
 // onlyDecoderKnows are the problems that the schema does not see.
-var onlyDecoderKnows = regexp.MustCompile("cannot be counted exactly|at most 100 years|nothing is said|time zone")
+var onlyDecoderKnows = regexp.MustCompile("cannot be counted exactly|at most 100 years|time zone")
 
 // One field with any value is right for the schema if it is for the decoder, but for
 // what only numbers together show.
@@ -340,5 +346,61 @@ func TestSchemaRefusesNothingGood(t *testing.T) {
 	}
 	if good < 300 {
 		t.Errorf("only %d files were good", good)
+	}
+}
+
+// spellings yields all texts of at most n characters that numbers may be made of.
+func spellings(n int) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		texts := []string{""}
+		for range n {
+			var longer []string
+			for _, text := range texts {
+				for _, c := range "+019_bX.e" {
+					longer = append(longer, text+string(c))
+					if !yield(text + string(c)) {
+						return
+					}
+				}
+			}
+			texts = longer
+		}
+	}
+}
+
+// However a number is spelled that the decoder takes, the schema takes it, too, though
+// it is text for editors. Other text the schema does not take for a number.
+func TestSchemaTakesSpellingsOfNumbers(t *testing.T) {
+	schema := compiled(t)
+	for _, test := range []struct {
+		format   string
+		isNumber func(text string) bool // if only in wrong bounds
+	}{
+		{"{domain: api, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: %s}}]}", func(string) bool { return false }},
+		{"{domain: api, descriptors: [{key: user, override: {algorithm: token_bucket, burst_ratio: %s}}]}", func(text string) bool {
+			_, err := strconv.ParseFloat(strings.ReplaceAll(text, "_", ""), 64)
+			return err == nil
+		}},
+	} {
+		good := 0
+		for number := range spellings(4) {
+			text := fmt.Sprintf(test.format, number)
+			_, err := Load([]File{{"", []byte(text)}}, Options{})
+			read, _ := asEditor([]byte(text))
+			refused := schema.Validate(read)
+			_, isText := editorScalar(number).(string)
+			switch {
+			case !isText:
+			case err == nil && refused != nil:
+				t.Fatalf("%s: the schema says %v", text, refused)
+			case err != nil && refused == nil && !test.isNumber(number):
+				t.Fatalf("%s: the schema takes what is no number: %v", text, err)
+			case err == nil:
+				good++
+			}
+		}
+		if good < 20 {
+			t.Errorf("%s: only %d good numbers are text for editors", test.format, good)
+		}
 	}
 }

@@ -9,3 +9,6 @@ func setGroup(*exec.Cmd) {}
 
 // killGroup does nothing where there are no process groups.
 func killGroup(*exec.Cmd) {}
+
+// endGroup does nothing where there are no process groups.
+func endGroup(*exec.Cmd) {}

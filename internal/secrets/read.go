@@ -76,7 +76,7 @@ func Command(ctx context.Context, words []string) (string, error) {
 	command.Stdout = out
 	err := command.Run()
 	if err != nil && command.Process != nil {
-		killGroup(command) // the command may have ended before those that it has started
+		endGroup(command) // the command may have ended before those that it has started
 	}
 	var exit *exec.ExitError
 	var unknown *exec.Error

@@ -41,15 +41,21 @@ func (d DecisionLog) HeaderValues(all Secret) map[string]string {
 // Decisions says which decisions are logged: off, denied or all.
 type Decisions string
 
-// UnmarshalText accepts off, denied and all, in any case.
+// Words implements OneOf.
+func (Decisions) Words() []string { return []string{"off", "denied", "all"} }
+
+// UnmarshalText accepts the words in any case.
 func (d *Decisions) UnmarshalText(text []byte) error {
-	return choose(d, text, "is no choice of decisions", "off", "denied", "all")
+	return choose(d, text, "is no choice of decisions")
 }
 
 // DecisionLogger is where decisions are logged: stdout or otlp.
 type DecisionLogger string
 
-// UnmarshalText accepts stdout and otlp, in any case.
+// Words implements OneOf.
+func (DecisionLogger) Words() []string { return []string{"stdout", "otlp"} }
+
+// UnmarshalText accepts the words in any case.
 func (d *DecisionLogger) UnmarshalText(text []byte) error {
-	return choose(d, text, "is no place for decisions", "stdout", "otlp")
+	return choose(d, text, "is no place for decisions")
 }

@@ -8,7 +8,10 @@ type Failure struct {
 // FailureMode is what becomes of a limit while Redis fails.
 type FailureMode string
 
-// UnmarshalText accepts error, allow, deny and local, in any case.
+// Words implements OneOf.
+func (FailureMode) Words() []string { return []string{"error", "allow", "deny", "local"} }
+
+// UnmarshalText accepts the words in any case.
 func (m *FailureMode) UnmarshalText(text []byte) error {
-	return choose(m, text, "is not a failure mode", "error", "allow", "deny", "local")
+	return choose(m, text, "is not a failure mode")
 }

@@ -94,9 +94,12 @@ func (r *Ratio) UnmarshalText(text []byte) error {
 // StatsdProtocol is how statsd is reached: tcp or udp.
 type StatsdProtocol string
 
-// UnmarshalText accepts tcp and udp, in any case.
+// Words implements OneOf.
+func (StatsdProtocol) Words() []string { return []string{"tcp", "udp"} }
+
+// UnmarshalText accepts the words in any case.
 func (p *StatsdProtocol) UnmarshalText(text []byte) error {
-	return choose(p, text, "is not a protocol of statsd", "tcp", "udp")
+	return choose(p, text, "is not a protocol of statsd")
 }
 
 // Words are separated by commas.

@@ -138,9 +138,12 @@ func Follow(now func() Redis, which func(Redis) RedisServer, encrypt func() *tls
 // RedisType is what a Redis consists of.
 type RedisType string
 
-// UnmarshalText accepts SINGLE, SENTINEL and CLUSTER, in any case.
+// Words implements OneOf.
+func (RedisType) Words() []string { return []string{"SINGLE", "SENTINEL", "CLUSTER"} }
+
+// UnmarshalText accepts the words in any case.
 func (t *RedisType) UnmarshalText(text []byte) error {
-	err := choose(t, text, "is not a type of Redis", "SINGLE", "SENTINEL", "CLUSTER")
+	err := choose(t, text, "is not a type of Redis")
 	*t = RedisType(strings.ToLower(string(*t)))
 	return err
 }

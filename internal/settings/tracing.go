@@ -75,7 +75,10 @@ func headersOf(text Secret) (map[string]string, error) {
 // TracingProtocol is the protocol of traces: http or grpc.
 type TracingProtocol string
 
-// UnmarshalText accepts http and grpc, in any case.
+// Words implements OneOf.
+func (TracingProtocol) Words() []string { return []string{"http", "grpc"} }
+
+// UnmarshalText accepts the words in any case.
 func (p *TracingProtocol) UnmarshalText(text []byte) error {
-	return choose(p, text, "is not a protocol of traces", "http", "grpc")
+	return choose(p, text, "is not a protocol of traces")
 }

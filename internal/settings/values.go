@@ -39,24 +39,46 @@ func (p Port) On(host string) string {
 	return net.JoinHostPort(host, strconv.Itoa(int(p)))
 }
 
-// choose sets target to the value that text spells, in any case. The error says
-// what text is not, and what is allowed.
-func choose[T ~string](target *T, text []byte, isNot string, values ...string) error {
-	i := slices.IndexFunc(values, func(value string) bool { return strings.EqualFold(value, string(text)) })
-	if i < 0 {
-		last := len(values) - 1
-		return fmt.Errorf("%q %s, allowed are %s and %s", text, isNot, strings.Join(values[:last], ", "), values[last])
+// OneOf is a setting that is one of a few words. Shells complete them.
+type OneOf interface{ Words() []string }
+
+// choose sets target to its word that text spells, in any case. The error says what
+// text is not, and what is allowed.
+func choose[T interface {
+	~string
+	OneOf
+}](target *T, text []byte, isNot string) error {
+	word, err := wordOf(*target, string(text), isNot)
+	if err == nil {
+		*target = T(word)
 	}
-	*target = T(values[i])
-	return nil
+	return err
+}
+
+// wordOf returns the word of a setting that text spells.
+func wordOf(setting OneOf, text, isNot string) (string, error) {
+	words := setting.Words()
+	i := slices.IndexFunc(words, func(word string) bool { return strings.EqualFold(word, text) })
+	last := len(words) - 1
+	switch {
+	case i >= 0:
+		return words[i], nil
+	case last == 0:
+		return "", fmt.Errorf("%q %s, allowed is %s", text, isNot, words[0])
+	default:
+		return "", fmt.Errorf("%q %s, allowed are %s and %s", text, isNot, strings.Join(words[:last], ", "), words[last])
+	}
 }
 
 // Proto is the kind of addresses to listen on.
 type Proto string
 
-// UnmarshalText accepts tcp, tcp4 and tcp6, in any case.
+// Words implements OneOf.
+func (Proto) Words() []string { return []string{"tcp", "tcp4", "tcp6"} }
+
+// UnmarshalText accepts the words in any case.
 func (p *Proto) UnmarshalText(text []byte) error {
-	return choose(p, text, "is no kind of addresses", "tcp", "tcp4", "tcp6")
+	return choose(p, text, "is no kind of addresses")
 }
 
 // Address is host:port, where the host may be empty: all of this machine's.
@@ -130,34 +152,38 @@ func (h *HeaderName) UnmarshalText(text []byte) error {
 // Backend is the kind of store.
 type Backend string
 
+// Words implements OneOf.
+func (Backend) Words() []string { return []string{"redis"} }
+
 // UnmarshalText accepts redis, in any case.
 func (b *Backend) UnmarshalText(text []byte) error {
-	switch s := strings.ToLower(string(text)); s {
-	case "redis":
-		*b = Backend(s)
-		return nil
-	case "memcache":
+	if strings.EqualFold(string(text), "memcache") {
 		return errors.New("memcache is not supported, allowed is redis; without REDIS_URL counters are kept in memory")
-	default:
-		return fmt.Errorf("%q is not a backend, allowed is redis", text)
 	}
+	return choose(b, text, "is not a backend")
 }
 
 // SocketType is the kind of socket that reaches Redis; empty leaves it to the
 // form of the address.
 type SocketType string
 
-// UnmarshalText accepts tcp and unix, in any case.
+// Words implements OneOf.
+func (SocketType) Words() []string { return []string{"tcp", "unix"} }
+
+// UnmarshalText accepts the words in any case, and nothing.
 func (t *SocketType) UnmarshalText(text []byte) error {
 	if len(text) == 0 {
 		*t = ""
 		return nil
 	}
-	return choose(t, text, "is not a socket type", "tcp", "unix")
+	return choose(t, text, "is not a socket type")
 }
 
 // Choice is a switch that has a third position: not set.
 type Choice struct{ Set, On bool }
+
+// Words implements OneOf. It leaves out other spellings.
+func (Choice) Words() []string { return []string{"true", "false"} }
 
 // UnmarshalText accepts what a switch does, and nothing.
 func (c *Choice) UnmarshalText(text []byte) error {
@@ -193,16 +219,20 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 // LogLevel is the least severe level that is logged.
 type LogLevel slog.Level
 
+// Words implements OneOf. It leaves out otherLevels.
+func (LogLevel) Words() []string { return []string{"debug", "info", "warn", "error"} }
+
 // UnmarshalText accepts the spellings of envoyproxy/ratelimit, in any case.
 func (l *LogLevel) UnmarshalText(text []byte) error {
 	name := string(text)
 	if other, ok := otherLevels[strings.ToLower(name)]; ok {
 		name = other
 	}
-	if err := choose(&name, []byte(name), "is not a log level", "debug", "info", "warn", "error"); err != nil {
+	word, err := wordOf(l, name, "is not a log level")
+	if err != nil {
 		return err
 	}
-	return (*slog.Level)(l).UnmarshalText([]byte(name))
+	return (*slog.Level)(l).UnmarshalText([]byte(word))
 }
 
 // otherLevels are spellings of envoyproxy/ratelimit beside those of package slog.
@@ -211,7 +241,10 @@ var otherLevels = map[string]string{"trace": "debug", "warning": "warn", "fatal"
 // LogFormat is text or json.
 type LogFormat string
 
-// UnmarshalText accepts text and json, in any case.
+// Words implements OneOf.
+func (LogFormat) Words() []string { return []string{"text", "json"} }
+
+// UnmarshalText accepts the words in any case.
 func (f *LogFormat) UnmarshalText(text []byte) error {
-	return choose(f, text, "is not a log format", "text", "json")
+	return choose(f, text, "is not a log format")
 }

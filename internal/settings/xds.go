@@ -102,9 +102,12 @@ type ConfigType string
 
 const fromControlPlane ConfigType = "GRPC_XDS_SOTW"
 
-// UnmarshalText accepts FILE and GRPC_XDS_SOTW, in any case.
+// Words implements OneOf.
+func (ConfigType) Words() []string { return []string{"FILE", string(fromControlPlane)} }
+
+// UnmarshalText accepts the words in any case.
 func (t *ConfigType) UnmarshalText(text []byte) error {
-	return choose(t, text, "is not a source of rules", "FILE", string(fromControlPlane))
+	return choose(t, text, "is not a source of rules")
 }
 
 // Target is where a gRPC server is.

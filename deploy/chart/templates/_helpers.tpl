@@ -28,6 +28,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end -}}
 {{- end -}}
 
+{{- define "weir.image" -}}
+{{- if .Values.image.digest -}}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
+{{- end -}}
+{{- end -}}
+
 {{- /* The ConfigMap with the rules, "" without one. */ -}}
 {{- define "weir.rules" -}}
 {{- if .Values.rules.existingConfigMap -}}
@@ -77,4 +85,24 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end -}}
 {{- with .Values.adminToken.secretName }}{{ $_ := set $env "ADMIN_TOKEN_FILE" (list "adminToken.secretName" (printf "/admin-token/%s" $.Values.adminToken.key)) }}{{ end -}}
 {{- toJson $env -}}
+{{- end -}}
+
+{{- /* All variables by name: the value, "" if it is elsewhere, and which of the chart's values sets it. */ -}}
+{{- define "weir.variables" -}}
+{{- $variables := dict -}}
+{{- range $name, $pair := include "weir.env" . | fromJson }}{{ $_ := set $variables $name (dict "value" (index $pair 1) "from" (index $pair 0)) }}{{ end -}}
+{{- range $name, $value := .Values.env }}{{ $_ := set $variables $name (dict "value" (toString $value) "from" "env") }}{{ end -}}
+{{- range .Values.extraEnv }}{{ $_ := set $variables .name (dict "value" (default "" .value) "from" "extraEnv" "elsewhere" (hasKey . "valueFrom")) }}{{ end -}}
+{{- /* As for Weir, an empty one is not set. */ -}}
+{{- range $name, $variable := $variables }}{{ if not (or $variable.value $variable.elsewhere) }}{{ $_ := unset $variables $name }}{{ end }}{{ end -}}
+{{- toJson $variables -}}
+{{- end -}}
+
+{{- /* The names of the settings, each in `. */ -}}
+{{- define "weir.settings" -}}
+{{- regexFindAll "(?m)^[|](`[A-Z0-9_]+`(, )?)+[|]" (.Files.Get "files/settings.md") -1 | join "" -}}
+{{- end -}}
+
+{{- define "weir.isXDS" -}}
+{{- eq "GRPC_XDS_SOTW" (dig "CONFIG_TYPE" "value" "" (include "weir.variables" . | fromJson) | upper) | ternary "true" "" -}}
 {{- end -}}

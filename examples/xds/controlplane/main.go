@@ -30,45 +30,32 @@ func main() {
 		log.Fatal(err)
 	}
 	log.Printf("listening on %s", listener.Addr())
-	snapshots := cache.NewSnapshotCache(false, cache.IDHash{}, nil)
-	go send(*file, snapshots)
-	plane := grpc.NewServer()
-	answers := server.CallbackFuncs{StreamRequestFunc: report}
+	answers := server.CallbackFuncs{StreamRequestFunc: func(_ int64, r *discovery.DiscoveryRequest) error {
+		log.Printf("version %q serves (refusal: %q)", r.GetVersionInfo(), r.GetErrorDetail().GetMessage())
+		return nil
+	}}
+	snapshots, plane := cache.NewSnapshotCache(false, cache.IDHash{}, nil), grpc.NewServer()
 	discovery.RegisterAggregatedDiscoveryServiceServer(plane, server.NewServer(context.Background(), snapshots, answers))
-	log.Fatal(plane.Serve(listener))
-}
-
-// send sends the rules to the node "weir" whenever their text is new. Each change has a new
-// version: a version that Weir has had would not be sent again after a refusal.
-func send(file string, snapshots cache.SnapshotCache) {
-	sent, changes := "", 0
+	go func() { log.Fatal(plane.Serve(listener)) }()
+	// Each text has a new version: one that Weir has had would not be sent after a refusal.
+	version, sent := 0, ""
 	for range time.Tick(100 * time.Millisecond) {
-		text, err := os.ReadFile(file)
-		if err != nil || string(text) == sent {
-			continue
+		if text, err := os.ReadFile(*file); err == nil && string(text) != sent {
+			version, sent = version+1, string(text)
+			log.Printf("sent version %d (error: %v)", version, send(text, version, snapshots))
 		}
-		sent = string(text)
-		rules := new(ratelimit.RateLimitConfig)
-		if err := protojson.Unmarshal(text, rules); err != nil {
-			log.Print(err)
-			continue
-		}
-		changes++
-		version := strconv.Itoa(changes)
-		snapshot, err := cache.NewSnapshot(version, map[resource.Type][]types.Resource{resource.RateLimitConfigType: {rules}})
-		if err == nil {
-			err = snapshots.SetSnapshot(context.Background(), "weir", snapshot)
-		}
-		log.Printf("sent version %s (error: %v)", version, err)
 	}
 }
 
-// report logs what Weir says of the rules that it got.
-func report(_ int64, request *discovery.DiscoveryRequest) error {
-	if refused := request.GetErrorDetail(); refused != nil {
-		log.Printf("refused, version %s serves on: %s", request.GetVersionInfo(), refused.GetMessage())
-	} else if request.GetVersionInfo() != "" {
-		log.Printf("version %s serves", request.GetVersionInfo())
+// send sends rules to the node "weir".
+func send(text []byte, version int, snapshots cache.SnapshotCache) error {
+	rules := new(ratelimit.RateLimitConfig)
+	if err := protojson.Unmarshal(text, rules); err != nil {
+		return err
 	}
-	return nil
+	snapshot, err := cache.NewSnapshot(strconv.Itoa(version), map[resource.Type][]types.Resource{resource.RateLimitConfigType: {rules}})
+	if err != nil {
+		return err
+	}
+	return snapshots.SetSnapshot(context.Background(), "weir", snapshot)
 }

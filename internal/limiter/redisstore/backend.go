@@ -43,7 +43,7 @@ type backend struct {
 
 // newBackend returns what asks client. name is the label of the backend in metrics.
 func newBackend(name string, client *redisconn.Client, o *Options, metrics *metrics, log *slog.Logger) *backend {
-	log = log.With("address", client.Name)
+	named := func() *slog.Logger { return log.With("address", client.Name()) }
 	b := &backend{
 		client:   client,
 		now:      o.Now,
@@ -51,15 +51,15 @@ func newBackend(name string, client *redisconn.Client, o *Options, metrics *metr
 		local:    localClock(o.Now),
 		probeKey: limiter.ProbeKey(o.KeyPrefix),
 		metrics:  metrics,
-		outage:   outage{log: log},
-		timeouts: timeoutLog{log: log},
+		outage:   outage{log: named},
+		timeouts: timeoutLog{log: named},
 	}
 	if cluster, ok := client.UniversalClient.(*redis.ClusterClient); ok {
 		b.cluster = cluster
 		b.lanes, b.nodes = make([]atomic.Pointer[lane], limiter.Slots), make(map[caller]*node)
 	} else {
 		b.only, b.server = newLane(b, nil), &node{backend: b, client: b.client}
-		b.breaker = newBreaker(b.pingInTime, log, metrics.breakerOpen.WithLabelValues(name))
+		b.breaker = newBreaker(b.pingInTime, named, metrics.breakerOpen.WithLabelValues(name))
 	}
 	return b
 }

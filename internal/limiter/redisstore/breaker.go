@@ -38,8 +38,8 @@ type breaker struct {
 	opened  atomic.Bool
 	circuit *gobreaker.CircuitBreaker[struct{}]
 	probe   func(context.Context) error
-	log     *slog.Logger
-	gauge   prometheus.Gauge // 1 while open
+	log     func() *slog.Logger // names the server
+	gauge   prometheus.Gauge    // 1 while open
 
 	probes sync.WaitGroup
 	ctx    context.Context // of probes
@@ -47,7 +47,7 @@ type breaker struct {
 }
 
 // newBreaker returns a breaker that lets calls pass. probe must do no harm.
-func newBreaker(probe func(context.Context) error, log *slog.Logger, gauge prometheus.Gauge) *breaker {
+func newBreaker(probe func(context.Context) error, log func() *slog.Logger, gauge prometheus.Gauge) *breaker {
 	b := &breaker{probe: probe, log: log, gauge: gauge}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.circuit = gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
@@ -85,12 +85,12 @@ func (b *breaker) changed(from, to gobreaker.State) {
 	case from == gobreaker.StateClosed:
 		b.opened.Store(true)
 		b.gauge.Set(1)
-		b.log.Warn("redis does not answer, it is not asked until it does", "failed_calls", maxUnanswered)
+		b.log().Warn("redis does not answer, it is not asked until it does", "failed_calls", maxUnanswered)
 		b.probes.Go(b.probeUntilClosed)
 	case to == gobreaker.StateClosed:
 		b.opened.Store(false)
 		b.gauge.Set(0)
-		b.log.Info("redis answers, it is asked again")
+		b.log().Info("redis answers, it is asked again")
 	}
 }
 

@@ -40,7 +40,7 @@ func TestBreaker(t *testing.T) {
 		{"no connection", append(slices.Repeat([]error{io.EOF}, maxUnanswered-1), silent), true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBreaker(func(context.Context) error { return silent }, slog.New(slog.DiscardHandler), prometheus.NewGauge(prometheus.GaugeOpts{}))
+			b := newBreaker(func(context.Context) error { return silent }, func() *slog.Logger { return slog.New(slog.DiscardHandler) }, prometheus.NewGauge(prometheus.GaugeOpts{}))
 			defer b.close()
 			for _, err := range c.calls {
 				b.observe(err)
@@ -77,7 +77,9 @@ func TestBreakerProbes(t *testing.T) {
 					case <-answers:
 						return c.answer
 					}
-				}, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: bare})), gauge)
+				}, func() *slog.Logger {
+					return slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: bare}))
+				}, gauge)
 				defer b.close()
 				for range maxUnanswered {
 					b.observe(context.DeadlineExceeded)

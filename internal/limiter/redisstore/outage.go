@@ -39,7 +39,7 @@ func (b *backend) state() State {
 // outage keeps the state and logs when Redis begins to fail, now and then while
 // it does, and when it works again.
 type outage struct {
-	log *slog.Logger
+	log func() *slog.Logger // names the server
 
 	mu       sync.Mutex
 	state    State
@@ -56,7 +56,7 @@ func (o *outage) observe(err error) {
 	now := time.Now()
 	if err == nil {
 		if o.logged {
-			o.log.Info("redis works again", "after", now.Sub(o.state.FailingSince).Round(time.Millisecond))
+			o.log().Info("redis works again", "after", now.Sub(o.state.FailingSince).Round(time.Millisecond))
 		}
 		o.logged, o.state.FailingSince, o.state.WorkedAt = false, time.Time{}, now
 		return
@@ -91,9 +91,9 @@ func (o *outage) warn(now time.Time) {
 	o.stop()
 	args := []any{"kind", o.state.Kind, "err", o.state.Problem, "failed_calls", o.failures}
 	if since := o.state.FailingSince; since.IsZero() {
-		o.log.Warn("redis failed for a while, failure modes decided", args...)
+		o.log().Warn("redis failed for a while, failure modes decided", args...)
 	} else {
-		o.log.Warn("redis fails, failure modes decide", append(args, "for", now.Sub(since).Round(time.Millisecond))...)
+		o.log().Warn("redis fails, failure modes decide", append(args, "for", now.Sub(since).Round(time.Millisecond))...)
 		o.logged = true
 	}
 	o.warned, o.failures = now, 0

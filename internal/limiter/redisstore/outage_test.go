@@ -63,7 +63,9 @@ func TestOutageIsLoggedSparingly(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
-				o := outage{log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: bare}))}
+				o := outage{log: func() *slog.Logger {
+					return slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: bare}))
+				}}
 				for i, s := range c.steps {
 					time.Sleep(s.after) // synctest's clock
 					synctest.Wait()     // for what is reported late
@@ -107,7 +109,7 @@ func plain(line string) string {
 func TestEndOfStoreSilencesItsLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		o := outage{log: slog.New(slog.NewTextHandler(&log, nil))}
+		o := outage{log: func() *slog.Logger { return slog.New(slog.NewTextHandler(&log, nil)) }}
 		for range 2 {
 			o.observe(context.DeadlineExceeded)
 			o.observe(nil)

@@ -22,8 +22,9 @@ import (
 // before its deadline.
 type Store struct {
 	main      *backend
-	perSecond *backend // nil: none
-	denials   *denials // nil: none
+	perSecond *backend  // nil: none
+	denials   *denials  // nil: none
+	changes   [2]change // of main and perSecond
 
 	mu            sync.Mutex
 	closed        bool           // no more requests across slots
@@ -40,14 +41,8 @@ func New(o Options) (*Store, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	changed := func(err error) {
-		if err == nil {
-			log.Info("redis accepts the changed URL, user or password")
-			return
-		}
-		log.Warn("redis does not accept a changed URL, user or password yet, what was read before stays in use", "err", err)
-	}
-	o.Main.Changed = changed
+	s := &Store{changes: [2]change{{log: log}, {log: log}}}
+	o.Main.Changed = s.changes[0].report
 	first, err := redisconn.Open(o.Main)
 	if err != nil {
 		return nil, err
@@ -55,17 +50,15 @@ func New(o Options) (*Store, error) {
 	var second *redisconn.Client
 	if o.PerSecond != nil {
 		perSecond := *o.PerSecond
-		perSecond.Changed = changed
+		perSecond.Changed = s.changes[1].report
 		perSecond.OpTimeout = cmp.Or(perSecond.OpTimeout, o.Main.OpTimeout)
 		if second, err = redisconn.Open(perSecond); err != nil {
 			return nil, errors.Join(err, first.Close())
 		}
 	}
 	metrics := newMetrics(o.Registerer) // nothing can fail any more
-	s := &Store{
-		main:    newBackend("main", first, &o, metrics, log),
-		denials: newDenials(o.DenyMemory, o.DenyMaxAge, localClock(o.Now)),
-	}
+	s.main = newBackend("main", first, &o, metrics, log)
+	s.denials = newDenials(o.DenyMemory, o.DenyMaxAge, localClock(o.Now))
 	if second != nil {
 		s.perSecond = newBackend("per_second", second, &o, metrics, log)
 	}
@@ -117,6 +110,21 @@ func (s *Store) State() State {
 		}
 	}
 	return s.main.state()
+}
+
+// Names returns where the counters are: one Redis, or the main one and that of limits per
+// second. They hold no password.
+func (s *Store) Names() (names []string) {
+	for _, b := range s.backends() {
+		names = append(names, b.client.Name())
+	}
+	return names
+}
+
+// Refused returns why a Redis does not accept a changed URL, user or password, so that what
+// was read before stays in use. It returns nil if that is not so.
+func (s *Store) Refused() error {
+	return errors.Join(s.changes[0].problem(), s.changes[1].problem())
 }
 
 // Close ends the store: it refuses new requests, waits for at most ten times the

@@ -131,7 +131,7 @@ func (b *backend) countTimeout() {
 // timeoutLog logs that Redis answers, but later than callers wait: at once, and then
 // once a minute while it does.
 type timeoutLog struct {
-	log *slog.Logger
+	log func() *slog.Logger // names the server
 
 	mu       sync.Mutex
 	requests int         // answered too late and not logged yet
@@ -149,7 +149,7 @@ func (l *timeoutLog) observe() {
 }
 
 func (l *timeoutLog) warn() {
-	l.log.Warn("redis answers later than callers wait, failure modes decide", "kind", kindTimeout, "requests", l.requests)
+	l.log().Warn("redis answers later than callers wait, failure modes decide", "kind", kindTimeout, "requests", l.requests)
 	l.requests, l.next = 0, time.AfterFunc(reminder, l.catchUp)
 }
 

@@ -24,7 +24,9 @@ func TestTimeoutsAreLoggedSparingly(t *testing.T) {
 	const late = "WARN redis answers later than callers wait, failure modes decide kind=timeout requests="
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		l := timeoutLog{log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: bare}))}
+		l := timeoutLog{log: func() *slog.Logger {
+			return slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: bare}))
+		}}
 		want := func(when, want string) {
 			t.Helper()
 			synctest.Wait()

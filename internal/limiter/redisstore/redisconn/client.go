@@ -10,6 +10,7 @@
 package redisconn
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -25,12 +26,12 @@ import (
 // *redis.ClusterClient, else a *redis.Client.
 type Client struct {
 	redis.UniversalClient
-	// Name is where Redis is, for the log. It holds no user and no password.
-	Name string
 	// OpTimeout is the longest that a call may take, above 0.
 	OpTimeout time.Duration
 
 	dialer  *dialer
+	addrs   string   // that the options of Open name
+	db      int      // 0 without one
 	secrets []string // passwords that do not change
 
 	end       context.CancelFunc // of following
@@ -46,10 +47,7 @@ func Open(o Options) (*Client, error) {
 		return nil, err
 	}
 	silence()
-	c := &Client{Name: strings.Join(u.Addrs, ","), OpTimeout: u.ReadTimeout, dialer: d}
-	if u.MasterName != "" {
-		c.Name = u.MasterName + " of " + c.Name
-	}
+	c := &Client{OpTimeout: u.ReadTimeout, dialer: d, addrs: strings.Join(u.Addrs, ","), db: u.DB}
 	c.secrets = slices.DeleteFunc([]string{u.Password, u.SentinelPassword}, func(s string) bool { return s == "" })
 	if u.IsClusterMode {
 		cluster := u.Cluster()
@@ -74,6 +72,22 @@ func Open(o Options) (*Client, error) {
 // silence ends the log of go-redis, which has a form of its own. What it would
 // say, calls return as errors.
 var silence = sync.OnceFunc(logging.Disable)
+
+// Name returns where Redis is, without user and password. It is the server before while that
+// of a changed URL has not accepted a connection.
+func (c *Client) Name() string {
+	name := c.addrs
+	switch d := c.dialer; {
+	case d.sentinels != nil:
+		name = d.sentinels.names.Load().(string)
+	case d.changing != nil:
+		name = cmp.Or(d.changing.targets()[0].addr, name)
+	}
+	if c.db != 0 {
+		name = fmt.Sprintf("%s/%d", name, c.db)
+	}
+	return name
+}
 
 // Drop breaks all connections, so that the next call makes a new one: to the server
 // that is the primary by then.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,7 @@ type sentinels struct {
 	ctx     context.Context // until it is closed
 	end     context.CancelFunc
 	running sync.WaitGroup
+	names   atomic.Value // string: of the primary, and where the sentinels are; mu is held too long
 
 	mu         sync.Mutex
 	name       string                // of the primary
@@ -46,8 +48,11 @@ func newSentinels(u *redis.UniversalOptions, d *dialer) *sentinels {
 	s := &sentinels{name: u.MasterName, configured: u.Addrs, options: *u.Simple(), dialer: d}
 	s.options.Username, s.options.Password, s.options.Dialer = u.SentinelUsername, u.SentinelPassword, d.dial
 	s.ctx, s.end = context.WithCancel(context.Background())
+	s.setNames()
 	return s
 }
+
+func (s *sentinels) setNames() { s.names.Store(s.name + " of " + strings.Join(s.configured, ",")) }
 
 // move has other sentinels asked, or for another primary.
 func (s *sentinels) move(name string, addrs []string) {
@@ -57,6 +62,7 @@ func (s *sentinels) move(name string, addrs []string) {
 		return
 	}
 	s.name, s.configured, s.others, s.moved = name, addrs, nil, true
+	s.setNames()
 	if s.trusted != nil {
 		_ = s.trusted.Close() // nobody waits for it
 		s.trusted = nil
