@@ -73,7 +73,7 @@ func (p *Parser) parseJSON(line []byte, r *Record) error {
 		r.texts[RequestLine], _ = p.find(r.object, p.names[RequestLine])
 	}
 	if r.texts[Authority], _ = p.find(r.object, p.names[Authority]); r.texts[Authority] == "" {
-		r.NoRequest = has(r.object, p.names[Authority])
+		r.NoRequest = has(r.object, p.names[Authority][:min(2, len(p.names[Authority]))]) // others may be of a machine
 	}
 	r.unread = 1<<RemoteAddress | 1<<ForwardedFor | 1<<UserAgent | 1<<RequestID | 1<<Scheme | 1<<RouteName | 1<<DirectAddress
 	p.unit, p.atEnd = milli, isNginxTime(at)

@@ -65,10 +65,10 @@ func (p *Parser) parseText(line string, format Format, r *Record) error {
 	for f := range r.texts {
 		r.texts[f] = unescape(r.texts[f])
 	}
-	switch address := r.texts[RemoteAddress]; {
-	case address == "unix:":
+	switch address := r.texts[RemoteAddress]; address {
+	case "-":
+	case "unix:":
 		r.texts[RemoteAddress] = ""
-	case address == "-":
 	default:
 		if _, err := netip.ParseAddr(address); err != nil {
 			return errFormat
@@ -87,38 +87,45 @@ func (l *layout) split(line string, parts *[maxParts]string) (rest string, ok bo
 			}
 			line = line[1:]
 		}
-		kind, skip, end := l.parts[i], 1, 0
-		if kind == raw {
-			kind = quotes
+		next := byte(0)
+		if i+1 < len(l.parts) {
+			next = l.parts[i+1]
 		}
-		switch {
-		case kind == word:
-			if skip, end = 0, strings.IndexByte(line, ' '); end < 0 {
-				end = len(line)
-			}
-			if strings.HasPrefix(line, `"`) {
-				return "", false
-			}
-		case line == "" || line[0] != kind:
-			return "", false
-		case kind == brackets:
-			end = strings.IndexByte(line[1:], ']')
-		case l.parts[i] == raw && l.parts[i+1] == word:
-			end = strings.Index(line[1:], `" `)
-		case l.parts[i] == raw:
-			end = strings.Index(line[1:], `" "`)
-		default:
-			end = strings.IndexByte(line[1:], '"')
-		}
-		if end < 0 {
+		if parts[i], line, ok = cut(line, l.parts[i], next); !ok {
 			return "", false
 		}
-		parts[i], line = line[skip:skip+end], line[skip+end+skip:]
 	}
 	if line == "" || l.open && line[0] == ' ' {
 		return strings.TrimPrefix(line, " "), true
 	}
 	return "", false
+}
+
+// cut cuts a part of a kind from a line. next is the kind of the part that follows.
+func cut(line string, kind, next byte) (part, rest string, ok bool) {
+	opening, closing := byte('"'), `"`
+	switch {
+	case kind == word:
+		end := strings.IndexByte(line, ' ')
+		if end < 0 {
+			end = len(line)
+		}
+		return line[:end], line[end:], !strings.HasPrefix(line, `"`)
+	case kind == brackets:
+		opening, closing = '[', "]"
+	case kind == raw && next == word:
+		closing = `" `
+	case kind == raw:
+		closing = `" "`
+	}
+	if line == "" || line[0] != opening {
+		return "", "", false
+	}
+	end := strings.Index(line[1:], closing)
+	if end < 0 {
+		return "", "", false
+	}
+	return line[1 : 1+end], line[1+end+1:], true
 }
 
 // unescape returns the bytes that nginx writes as \xHH.

@@ -42,12 +42,18 @@ func TestNoAddress(t *testing.T) {
 	envoy, rules := mustEnvoy(t, byAddress), mustRules(t, perAddress)
 	bad := fmt.Sprintf(line, "alpha") + fmt.Sprintf(line, "beta")
 	r := mustRun(t, Options{Logs: []string{logFile(t, []byte(bad))}, Envoy: envoy, Rules: rules})
-	want := []string{`Envoy's configuration looks at the remote_address of requests, and no line has an IP address for it, only such as "alpha"`}
+	want := []string{`Envoy's configuration looks at the remote_address of requests, and no line has an IP address that Envoy takes for it, only such as the remote_address "alpha"`}
 	if !slices.Equal(r.Notes, want) {
 		t.Errorf("notes are %q, want %q", r.Notes, want)
 	}
 	if r := mustRun(t, Options{Logs: []string{logFile(t, []byte(bad+fmt.Sprintf(line, "10.0.0.1")))}, Envoy: envoy, Rules: rules}); len(r.Notes) > 0 {
 		t.Errorf("notes are %q", r.Notes)
+	}
+	forwarded := strings.Replace(bad, "remote_addr", "x_forwarded_for", 1)
+	r = mustRun(t, Options{Logs: []string{logFile(t, []byte(forwarded))}, Envoy: envoy, Rules: rules, Workers: 1})
+	want = []string{`Envoy's configuration looks at the remote_address of requests, and no line has an IP address that Envoy takes for it, only such as the x-forwarded-for "alpha"`}
+	if !slices.Equal(r.Notes, want) {
+		t.Errorf("notes are %q, want %q", r.Notes, want)
 	}
 }
 

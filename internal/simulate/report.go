@@ -258,7 +258,7 @@ func (r *run) noteMissing() {
 		}
 	}
 	if noAddress != "" && !address {
-		r.report.note("Envoy's configuration looks at the remote_address of requests, and no line has an IP address for it, only such as %q", noAddress)
+		r.report.note("Envoy's configuration looks at the remote_address of requests, and no line has an IP address that Envoy takes for it, only such as the %s", noAddress)
 	}
 	for _, name := range r.reader.headers {
 		if !headers[name] && name != "x-envoy-internal" {

@@ -57,7 +57,7 @@ type worker struct {
 	ask     plan.Request
 	seen    [accesslog.Fields]bool // fields that some line has
 	address bool                   // some line has an IP address of the client
-	// noAddress is the first text in place of one.
+	// noAddress is the first field in place of one, with its text.
 	noAddress string
 	// Domains of requests for which there are no rules, and no old ones.
 	foreign, foreignOld map[string]bool
@@ -173,16 +173,16 @@ func (w *worker) describe(r *accesslog.Record) {
 	if !needs.RemoteAddress {
 		return
 	}
-	text := w.get(r, accesslog.RemoteAddress, true)
+	name, text := "remote_address", w.get(r, accesslog.RemoteAddress, true)
 	if q.RemoteAddress = withoutPort(text); text == "" {
-		text = w.get(r, accesslog.ForwardedFor, true)
+		name, text = "x-forwarded-for", w.get(r, accesslog.ForwardedFor, true)
 		q.RemoteAddress = w.opts.Envoy.LoggedClient(text, withoutPort(w.get(r, accesslog.DirectAddress, true)))
 	}
 	if !w.address && text != "" {
 		if _, err := netip.ParseAddr(q.RemoteAddress); err == nil {
 			w.address = true
 		} else if w.noAddress == "" {
-			w.noAddress = strings.Clone(text[:min(len(text), 100)])
+			w.noAddress = fmt.Sprintf("%s %q", name, text[:min(len(text), 100)])
 		}
 	}
 }
