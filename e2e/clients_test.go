@@ -2,12 +2,16 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/internal/testenv"
 )
@@ -133,4 +137,62 @@ func simulatedClients(t *testing.T, rules, log, config string) map[int]string {
 		clients[n] = strings.TrimPrefix(parts[3], "remote_address=")
 	}
 	return clients
+}
+
+// Of what a real Envoy logs, a replay counts the requests for which it asked Weir, and no other. Lines of text that
+// headers forge are unreadable.
+func TestLinesOfNoRequest(t *testing.T) {
+	t.Parallel()
+	testenv.Envoy(t)
+	dir := t.TempDir()
+	logs := map[string]string{"json": filepath.Join(dir, "json.log"), "text": filepath.Join(dir, "text.log")}
+	w := startWeir(t, writeRules(t, "domain: api\ndescriptors: [{key: remote_address, rate_limit: {unit: day, requests_per_unit: 100}}]\n"), "DECISION_LOG=all", "DECISION_LOG_RATE=1000000")
+	doc := simulatedGateway(logs).bootstrap(t, w.grpc, startUpstream(t))
+	e := runEnvoy(t, doc)
+	const forged = "GET /a HTTP/1.1\r\nhost: a\r\nx-forwarded-for: 6.6.6.1\" \"x, 8.8.8.8\r\nuser-agent: e\" \"r\" \"h\" \"u\" c l d 4.4.4.1:1 - x\r\n"
+	hostile := []string{
+		"\x16\x03\x01\r\n\r\n", "OPTIONS * HTTP/1.1\r\nhost: a\r\n\r\n", "CONNECT a:443 HTTP/1.1\r\nhost: a:443\r\n\r\n", "GET / HTTP/1.1\r\n\r\n",
+		forged + "connection: close\r\n\r\n", "GET http://a/b HTTP/1.1\r\nhost: a\r\nx-forwarded-for: 9.9.9.9\r\nconnection: close\r\n\r\n",
+	}
+	for _, request := range hostile {
+		exchange(t, e.addr, request)
+	}
+	asked := func() int { return strings.Count(w.output.String(), `"key":"remote_address"`) }
+	testenv.Eventually(t, func() error {
+		if n := asked(); n != 2 {
+			return fmt.Errorf("Envoy asked %d times", n)
+		}
+		return nil
+	})
+	for format, log := range logs {
+		testenv.Eventually(t, func() error {
+			data, err := os.ReadFile(log)
+			if got := strings.Count(string(data), "\n"); err == nil && got != len(hostile) {
+				err = fmt.Errorf("%s: %d lines, want %d", log, got, len(hostile))
+			}
+			return err
+		})
+		report, _ := simulate(t, writeRules(t, "domain: api\ndescriptors: [{key: remote_address, rate_limit: {unit: day, requests_per_unit: 0}}]\n"), log, writeBootstrap(t, doc))
+		want := map[string]int64{"json": 0, "text": 1}[format]
+		if report.Unreadable != want || int64(report.Requests)+want != int64(asked()) {
+			t.Errorf("%s: %d requests, %d lines are unreadable, want %d; notes are %q", format, report.Requests, report.Unreadable, want, report.Notes)
+		}
+	}
+}
+
+// exchange sends a request as it is, and reads until Envoy ends the connection or has answered.
+func exchange(t *testing.T, addr, request string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	if _, err := conn.Write([]byte(request)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Read(make([]byte, 1)); err != nil && !errors.Is(err, io.EOF) {
+		t.Fatalf("%q: %v", request, err)
+	}
 }
