@@ -177,11 +177,11 @@ func (s sent) send(t *testing.T, addr string) {
 // foretold returns what weir descriptors prints of a request, one descriptor per line.
 func (s sent) foretold(t *testing.T, file string, options ...string) (lines []string) {
 	t.Helper()
-	args := append([]string{"descriptors", file}, options...)
-	args = append(args,
-		"--output=json", "--method="+or(s.method, "GET"), "--path="+or(s.path, "/"),
-		"--authority="+or(s.authority, "localhost"), "--remote-address="+or(s.from, "192.0.2.1"),
-	)
+	args := []string{
+		"descriptors", file, "--output=json", "--method=" + or(s.method, "GET"), "--path=" + or(s.path, "/"),
+		"--authority=" + or(s.authority, "localhost"), "--remote-address=" + or(s.from, "192.0.2.1"),
+	}
+	args = append(args, options...)
 	if s.added != "" {
 		args = append(args, "--header="+s.added)
 	}

@@ -25,7 +25,7 @@ type descriptorsOf struct {
 	Authority     string     `default:"localhost" help:"Host of the request, with its port if it has one."`
 	Path          anyBytes   `default:"/" help:"Path of the request, with its query."`
 	Header        []anyBytes `placeholder:"NAME:VALUE" sep:"none" help:"Header of the request. May be given several times."`
-	RemoteAddress string     `default:"127.0.0.1" help:"Address of the client without port, as Envoy trusts it: %DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT% of its log. Envoy takes it from the connection or from x-forwarded-for, which is not looked at here."`
+	RemoteAddress string     `help:"Address of the client without port, as Envoy trusts it: %DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT% of its log. By default the one that Envoy finds by the header x-forwarded-for and a connection from 127.0.0.1."`
 	Route         string     `help:"Name of the route that Envoy chose, for patches of an EnvoyFilter that name one."`
 
 	fromEnvoy
@@ -76,6 +76,9 @@ func (d descriptorsOf) ask() (*sentDescriptors, error) {
 	config, err := readEnvoy(d.File, d.options())
 	if err != nil {
 		return nil, err
+	}
+	if request.RemoteAddress == "" {
+		request.RemoteAddress = config.Client(request.Headers, "127.0.0.1")
 	}
 	sent := &sentDescriptors{Descriptors: []sentDescriptor{}, Notes: []sentNote{}}
 	for _, result := range config.Descriptors(request) {

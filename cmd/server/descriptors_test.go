@@ -27,6 +27,7 @@ func TestDescriptors(t *testing.T) {
 		t.Fatal(err)
 	}
 	example := filepath.Join(testenv.Repository(t), "examples/envoy/envoy.yaml")
+	every := filepath.Join(testenv.Repository(t), "e2e/testdata/descriptors.yaml")
 	for _, tt := range []struct {
 		name           string
 		args           []string
@@ -40,6 +41,7 @@ func TestDescriptors(t *testing.T) {
 		}, []string{"note: " + file + ":8:15: rate_limits[3].actions[0]: source_cluster is"}},
 		{"no entries", []string{file}, 0, []string{"(without entries, no limit applies)\n"}, nil},
 		{"example", []string{example, "--path", "/login", "--header=x-user:alice"}, 0, []string{"user=alice,path=/login\n", "remote_address=127.0.0.1\n"}, nil},
+		{"client", []string{every, "--path=/address", "--header=x-forwarded-for:7.7.7.7, 192.0.2.2"}, 0, []string{"remote_address=192.0.2.2\n"}, nil},
 		{"none", []string{example, "--path", "/search"}, 1, []string{"Envoy sends no descriptor for this request.\n"}, nil},
 		{"no file", []string{file + "x"}, 2, nil, []string{"weir: open " + file + "x: no such file"}},
 		{"no configuration", []string{example[:len(example)-len("envoy.yaml")] + "rules/api.yaml"}, 2, nil, []string{"weir: invalid configuration of Envoy:\n", "this is no configuration of Envoy"}},

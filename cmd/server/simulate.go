@@ -26,7 +26,7 @@ type simulation struct {
 	fromEnvoy
 
 	Format string   `enum:"auto,json,envoy,istio,nginx" default:"auto" help:"Format of the logs: json, envoy (default text), istio (default text), nginx (combined), or auto, which takes each line for what it looks like."`
-	Fields []string `placeholder:"NAME=FIELD" help:"Where JSON lines have what, such as time=ts,path=http.url,header:x-user=user."`
+	Fields []string `placeholder:"NAME=FIELD" help:"Where JSON lines have what, such as end_time=ts,duration_seconds=rt,path=http.url,header:x-user=user."`
 
 	Suggest bool   `help:"Show for each limit the amounts at which no client, 0.1 % and 1 % of clients would be denied at least once."`
 	Compare string `placeholder:"OLD_RULES" help:"Show who would be denied by RULES and not by these, and the reverse."`

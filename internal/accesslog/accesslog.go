@@ -13,6 +13,7 @@ package accesslog
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -57,7 +58,8 @@ const (
 	RequestID
 	Scheme
 	RouteName
-	RequestLine // method, path and protocol together
+	DirectAddress // of the connection; may have a port
+	RequestLine   // method, path and protocol together
 	fieldCount
 
 	// Fields is how many there are.
@@ -75,12 +77,13 @@ var fields = [fieldCount]struct {
 	Method:        {"method", ":method", []string{"method", ":method", "request_method"}},
 	Path:          {"path", ":path", []string{"path", "x-envoy-origin-path", ":path", "request_uri", "uri", "url"}},
 	Authority:     {"authority", ":authority", []string{"authority", ":authority", "host", "http_host"}},
-	RemoteAddress: {"remote_address", "", []string{"downstream_remote_address", "downstream_direct_remote_address", "remote_address", "remote_addr", "client_ip"}},
+	RemoteAddress: {"remote_address", "", []string{"downstream_remote_address", "remote_address", "remote_addr", "client_ip"}},
 	ForwardedFor:  {"forwarded_for", "x-forwarded-for", []string{"x_forwarded_for", "x-forwarded-for", "http_x_forwarded_for"}},
 	UserAgent:     {"user_agent", "user-agent", []string{"user_agent", "user-agent", "http_user_agent"}},
 	RequestID:     {"request_id", "x-request-id", []string{"request_id", "x-request-id"}},
 	Scheme:        {"scheme", ":scheme", []string{"scheme", ":scheme"}},
 	RouteName:     {"route_name", "", []string{"route_name"}},
+	DirectAddress: {"direct_remote_address", "", []string{"downstream_direct_remote_address"}},
 	RequestLine:   {"request", "", []string{"request"}},
 }
 
@@ -91,6 +94,9 @@ type Record struct {
 	// duration it is when the request ended.
 	At       int64
 	Duration int64 // how long it took, in microseconds; -1: the line does not say
+	// NoRequest reports whether no filter of a proxy saw the request: the line says that it has no path, as a
+	// TLS handshake where HTTP is expected, or no authority. It is false if the line says nothing of them.
+	NoRequest bool
 
 	texts  [fieldCount]string
 	unread uint32           // fields that were not yet looked for in object, as bits
@@ -124,6 +130,7 @@ func (r *Record) Header(name string) (value string, ok bool) {
 // Parser parses lines. It is for one goroutine.
 type Parser struct {
 	format  Format
+	mapping Mapping
 	names   [fieldCount]names
 	headers map[string]*header
 	json    fastjson.Parser
@@ -132,6 +139,7 @@ type Parser struct {
 	unit    int64  // of durations, in microseconds
 	atEnd   bool   // the time is of the end of the request
 	numbers []byte // of the line, as text
+	hasJSON bool
 }
 
 // header is where the value of a header is.
@@ -143,7 +151,7 @@ type header struct {
 
 // NewParser returns a parser of a format. mapping is as ParseMapping returns it.
 func NewParser(format Format, mapping Mapping) *Parser {
-	p := &Parser{format: format, headers: map[string]*header{}}
+	p := &Parser{format: format, mapping: mapping, headers: map[string]*header{}}
 	for f := range fields {
 		list := fields[f].json
 		if own := mapping.fields[f]; own != "" {
@@ -161,7 +169,8 @@ func NewParser(format Format, mapping Mapping) *Parser {
 func (p *Parser) header(name string) *header {
 	h := p.headers[name]
 	if h == nil {
-		h = &header{field: fieldCount, names: newNames([]string{name, strings.ReplaceAll(name, "-", "_")})}
+		snake := strings.ReplaceAll(name, "-", "_")
+		h = &header{field: fieldCount, names: newNames([]string{name, snake, "http_" + snake})} // the last is nginx's
 		for f := range fields {
 			if fields[f].header == name {
 				h.field, h.names = Field(f), newNames(nil)
@@ -181,41 +190,79 @@ func (p *Parser) Headers(yield func(name string, seen bool) bool) {
 	}
 }
 
+// HasJSON reports whether some line was JSON, of which a mapping could name other fields.
+func (p *Parser) HasJSON() bool { return p.hasJSON }
+
 // Mapping says where JSON lines have the fields. The zero value leaves it to the usual names.
 type Mapping struct {
 	fields  [fieldCount]string
 	headers map[string]string
+	atEnd   bool // the time is of the end of a request
+	seconds bool // durations are in seconds, not in milliseconds
 }
 
-// ParseMapping reads pairs such as time=ts, remote_address=client.ip and header:x-user=user.
+// Names in mappings for a time and a duration of another kind.
+const (
+	endTime         = "end_time"
+	durationSeconds = "duration_seconds"
+)
+
+// ParseMapping reads pairs such as end_time=ts, remote_address=client.ip and header:x-user=user, each name once.
 // A dot leads into an object unless a field is called so.
 func ParseMapping(pairs []string) (m Mapping, err error) {
 	m.headers = map[string]string{}
+	said := map[any]string{} // field or header: pair
 	for _, pair := range pairs {
 		name, field, ok := strings.Cut(pair, "=")
 		if !ok || name == "" || field == "" {
 			return m, fmt.Errorf("%q is not NAME=FIELD, such as time=ts", pair)
 		}
+		var what any
 		if header, ok := strings.CutPrefix(name, "header:"); ok {
-			m.headers[strings.ToLower(header)] = field
-			continue
-		}
-		var known []string
-		for f := range fields {
-			known = append(known, fields[f].name)
-			if fields[f].name == name {
-				m.fields[f] = field
+			header = strings.ToLower(header)
+			m.headers[header], what = field, header
+		} else {
+			f, err := m.field(name, pair)
+			if err != nil {
+				return m, err
 			}
+			m.fields[f], what = field, f
 		}
-		if !slices.Contains(known, name) {
-			hint := ""
-			if nearest := spelling.Nearest(name, known); nearest != "" {
-				hint = fmt.Sprintf(", did you mean %q?", nearest)
-			}
-			return m, fmt.Errorf("unknown name %q in %q%s; allowed are %s, and header:NAME", name, pair, hint, strings.Join(known, ", "))
+		if before, ok := said[what]; ok {
+			return m, fmt.Errorf("%q: %q says that already", pair, before)
 		}
+		said[what] = pair
 	}
 	return m, nil
+}
+
+// field returns the field that a pair names, and notes of which kind it is.
+func (m *Mapping) field(name, pair string) (Field, error) {
+	switch name {
+	case endTime:
+		m.atEnd = true
+		return Time, nil
+	case durationSeconds:
+		m.seconds = true
+		return Duration, nil
+	}
+	var known []string
+	for f := range fields {
+		if fields[f].name == name {
+			return Field(f), nil
+		}
+		switch known = append(known, fields[f].name); Field(f) {
+		case Time:
+			known = append(known, endTime)
+		case Duration:
+			known = append(known, durationSeconds)
+		}
+	}
+	hint := ""
+	if nearest := spelling.Nearest(name, known); nearest != "" {
+		hint = fmt.Sprintf(", did you mean %q?", nearest)
+	}
+	return 0, fmt.Errorf("unknown name %q in %q%s; allowed are %s, and header:NAME", name, pair, hint, strings.Join(known, ", "))
 }
 
 // What may be wrong with a line.
@@ -276,6 +323,12 @@ func (p *Parser) settle(r *Record) error {
 	if line := r.texts[RequestLine]; line != "" && r.texts[Method] == "" {
 		r.texts[Method], r.texts[Path] = splitRequest(line)
 	}
+	switch r.texts[Path] {
+	case "":
+		r.NoRequest = r.NoRequest || r.texts[Method] != http.MethodConnect && p.saysNoPath(r)
+	case "*": // of OPTIONS
+		r.NoRequest = true
+	}
 	if d := r.texts[Duration]; d != "" {
 		r.Duration = parseDuration(d, p.unit)
 	}
@@ -285,13 +338,35 @@ func (p *Parser) settle(r *Record) error {
 	return nil
 }
 
-// splitRequest splits such as "GET /a HTTP/1.1". A path may hold blanks.
+// saysNoPath reports whether a line, in which no path is found, says that there is none.
+func (p *Parser) saysNoPath(r *Record) bool {
+	if r.object == nil {
+		return true
+	}
+	flags, _ := p.find(r.object, responseFlags)
+	return strings.Contains(flags, "DPE") || has(r.object, p.names[Path]) || has(r.object, p.names[RequestLine])
+}
+
+// responseFlags may have DPE, an error of the downstream's protocol.
+var responseFlags = newNames([]string{"response_flags"})
+
+// splitRequest splits such as "GET /a HTTP/1.1". A path may hold blanks. Both are empty of what is no request,
+// the path is of CONNECT.
 func splitRequest(line string) (method, path string) {
 	method, path, _ = strings.Cut(line, " ")
 	if end := strings.LastIndexByte(path, ' '); end >= 0 {
 		path = path[:end]
 	}
-	if method == "-" || path == "-" {
+	if path != "*" && !strings.HasPrefix(path, "/") {
+		_, path, _ = strings.Cut(path, "://") // the absolute form
+		if path != "" {
+			path = path[max(strings.IndexByte(path, '/'), 0):]
+			if path[0] != '/' {
+				path = "/"
+			}
+		}
+	}
+	if path == "" && method != http.MethodConnect || method == "" || method[0] < 'A' || method[0] > 'z' {
 		return "", ""
 	}
 	return method, path

@@ -1,6 +1,7 @@
 package accesslog
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +36,10 @@ var lines = map[string]struct {
 		at: "2020-11-25T21:26:18.409Z", duration: 3 * time.Millisecond,
 		texts: map[Field]string{Method: "GET", Path: "/status/418", Authority: "httpbin:8000", RemoteAddress: "10.44.1.23:37652", ForwardedFor: "10.1.2.3"},
 	}},
+	"istio with quotes": {Istio, `[2020-11-25T21:26:18.409Z] "GET /a"b HTTP/1.1" 200 - via_upstream - "-" 0 135 3 1 "10.1.2.3" "a" b "c" "i"d" "httpbin:8000" "127.0.0.1:80" inbound|80|| [::1]:41854 [::1]:80 [2001:db8::1]:37652 - default`, want{
+		at: "2020-11-25T21:26:18.409Z", duration: 3 * time.Millisecond,
+		texts: map[Field]string{Path: `/a"b`, UserAgent: `a" b "c`, RequestID: `i"d`, RemoteAddress: "[2001:db8::1]:37652", RouteName: "default"},
+	}},
 	"istio json": {JSON, `{"start_time":"2020-11-25T21:26:18.409Z","method":"GET","path":"/status/418","protocol":"HTTP/1.1","response_code":418,"response_flags":"-","duration":3,"x_forwarded_for":null,"user_agent":"curl/8.5.0","request_id":"84961386","authority":"httpbin:8000","downstream_remote_address":"10.44.1.23:37652","x_user":"ann"}`, want{
 		at: "2020-11-25T21:26:18.409Z", duration: 3 * time.Millisecond,
 		texts:   map[Field]string{Method: "GET", Path: "/status/418", RemoteAddress: "10.44.1.23:37652", ForwardedFor: ""},
@@ -48,9 +53,10 @@ var lines = map[string]struct {
 		at: "2000-10-10T20:55:36Z", duration: -1000,
 		texts: map[Field]string{RemoteAddress: "203.0.113.9", Method: "GET", Path: `/a"b?c`, UserAgent: `Mozilla/4.08 [en] "x"`},
 	}},
-	"nginx json": {JSON, `{"time_local":"10/Oct/2000:13:55:36 +0200","request":"GET /a b HTTP/1.0","remote_addr":"203.0.113.9","request_time":0.25,"http_user_agent":"x"}`, want{
+	"nginx json": {JSON, `{"time_local":"10/Oct/2000:13:55:36 +0200","request":"GET /a b HTTP/1.0","remote_addr":"203.0.113.9","request_time":0.25,"http_user_agent":"x","http_x_user":"ann"}`, want{
 		at: "2000-10-10T11:55:35.75Z", duration: 250 * time.Millisecond,
-		texts: map[Field]string{RemoteAddress: "203.0.113.9", Method: "GET", Path: "/a b", UserAgent: "x"},
+		texts:   map[Field]string{RemoteAddress: "203.0.113.9", Method: "GET", Path: "/a b", UserAgent: "x"},
+		headers: map[string]string{"x-user": "ann"},
 	}},
 	"escapes": {JSON, `{"start_time":1700000000.5,"method":"\u0047ET","path":"/\u001b[31m\"<script>"}`, want{
 		at: "2023-11-14T22:13:20.5Z", duration: -1000, texts: map[Field]string{Method: "GET", Path: "/\x1b[31m\"<script>"},
@@ -65,7 +71,7 @@ func TestFormats(t *testing.T) {
 			}
 			for _, other := range []Format{JSON, Envoy, Istio, Nginx} {
 				var r Record
-				if err := NewParser(other, Mapping{}).Parse([]byte(test.line), &r); err == nil && other != test.format && (other != Envoy || test.format != Istio) {
+				if err := NewParser(other, Mapping{}).Parse([]byte(test.line), &r); err == nil && other != test.format {
 					t.Errorf("it is also taken for %s", formats[other])
 				}
 			}
@@ -103,6 +109,140 @@ func mustFormat(t *testing.T, s string) string {
 		t.Fatal(err)
 	}
 	return at.UTC().Format(time.RFC3339Nano)
+}
+
+// A client must not move fields by quotes in its headers, which Envoy's text does not escape.
+func TestForgedFields(t *testing.T) {
+	const envoy = `[2016-04-15T20:17:00.310Z] "GET %p HTTP/1.1" 204 - 154 0 226 100 "%x" "%u" "%i" "%a" "10.0.2.1:80"`
+	const istio = `[2020-11-25T21:26:18.409Z] "GET %p HTTP/1.1" 418 - via_upstream - "-" 0 135 3 1 "%x" "%u" "%i" "%a" "127.0.0.1:80" inbound|80|| 127.0.0.1:41854 10.44.1.27:80 9.9.9.9:0 %s default`
+	for _, values := range []map[string]string{
+		{"%x": `6.6.6.1" "x, 8.8.8.8,9.9.9.9`},
+		{"%x": `6.6.6.1" x, 8.8.8.8,9.9.9.9`},
+		{"%x": `a "6.6.6.1" b`},
+		{"%x": `"6.6.6.1`},
+		{"%x": `6.6.6.1"`},
+		{"%u": `e" "r" "h" "u" c l d 4.4.4.1:1 - x`},
+		{"%u": `e" "r" "h" "u`},
+		{"%i": `e" "r`},
+		{"%a": `e" "r`},
+		{"%p": `/a HTTP/1.1" 200 - 0 0 0 0 "1.1.1.1`},
+		{"%p": `/a HTTP/1.1" 200 - 0 0 0 0 "1.1.1.1" "x`},
+		{"%p": `/a HTTP/1.1" 200 - via - "-" 0 0 0 0 "1.1.1.1`},
+		{"%p": `/a HTTP/1.1" 200 - via - "-" 0 0 0 0 "1.1.1.1" "x`},
+		{"%p": `/a HTTP/1.1" 200 - 0 0 0 0 "1.1.1.1" "u" "i" "a" "h"`},
+		{"%s": `x" c l d 4.4.4.4:1 -`},
+		{"%s": `s 1.1.1.1:1`},
+		{"%a": `a" "h" c l d 4.4.4.4:1 -`},
+	} {
+		for _, line := range []string{envoy, istio} {
+			for name, value := range map[string]string{"%p": "/", "%x": "9.9.9.9", "%u": "curl", "%i": "id", "%a": "host", "%s": "sni"} {
+				if forged := values[name]; forged != "" && strings.Contains(line, name) {
+					value = forged
+				}
+				line = strings.Replace(line, name, value, 1)
+			}
+			for _, format := range []Format{Auto, Envoy, Istio} {
+				var r Record
+				if NewParser(format, Mapping{}).Parse([]byte(line), &r) != nil {
+					continue
+				}
+				if xff, address := r.Get(ForwardedFor), r.Get(RemoteAddress); xff != "9.9.9.9" || address != "" && address != "9.9.9.9:0" || r.Get(Path) != "/" {
+					t.Errorf("as %s, client %q %q asks for %q in\n%s", formats[format], address, xff, r.Get(Path), line)
+				}
+			}
+		}
+	}
+}
+
+// What looks a little like a format is not read as it.
+func TestOtherFormats(t *testing.T) {
+	envoy := lines["envoy"].line
+	for name, line := range map[string]string{
+		"log of a node":               `2026-11-02T09:00:00.1Z stdout F ` + envoy,
+		"address after the time":      strings.Replace(envoy, "] ", "] 10.0.0.1 ", 1),
+		"more fields than envoy's":    envoy + ` a b c d e f g h i`,
+		"one more than envoy's":       envoy + ` "a"`,
+		"one less than envoy's":       strings.TrimSuffix(envoy, ` "tcp://10.0.2.1:80"`),
+		"more fields than istio's":    lines["istio"].line + ` "a"`,
+		"name in place of address":    strings.Replace(lines["nginx"].line, "203.0.113.9", "host.example.com", 1),
+		"virtual host before nginx's": `www.example.com ` + lines["nginx"].line,
+		"common, not combined":        `203.0.113.9 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.0" 200 2326`,
+	} {
+		var r Record
+		for _, format := range []Format{Auto, Envoy, Istio, Nginx} {
+			if NewParser(format, Mapping{}).Parse([]byte(line), &r) == nil {
+				t.Errorf("%s is taken for %s", name, formats[format])
+			}
+		}
+	}
+	for before, address := range map[string]string{"unix:": "", "-": "", "2001:db8::1": "2001:db8::1"} {
+		for _, after := range []string{"", ` "10.0.0.1"`, ` "10.0.0.1" rt=0.1`, ` 463 0.005 [name] [] 10.0.0.2:80`} {
+			var r Record
+			line := strings.Replace(lines["nginx"].line, "203.0.113.9", before, 1) + after
+			if err := NewParser(Auto, Mapping{}).Parse([]byte(line), &r); err != nil {
+				t.Errorf("%s: %v", line, err)
+			} else if r.Get(RemoteAddress) != address || (r.Get(ForwardedFor) == "10.0.0.1") != strings.Contains(after, `"`) {
+				t.Errorf("%s: client %q, %q", line, r.Get(RemoteAddress), r.Get(ForwardedFor))
+			}
+		}
+	}
+}
+
+// Some lines are of no request that Envoy's filters see. A line that says nothing of the path is not one.
+func TestNoRequest(t *testing.T) {
+	const head, tail = `[2016-04-15T20:17:00.310Z] "`, `" 400 - 0 11 0 - "-" "-" "-" "host" "-"`
+	const nginx, after = `203.0.113.9 - - [10/Oct/2000:13:55:36 -0700] "`, `" 400 150 "-" "-"`
+	const istio, inbound = `[2020-11-25T21:26:18.409Z] "`, `" 0 - - - "-" 0 135 3 - "-" "-" "-" "-" "127.0.0.1:80" inbound|80|| 127.0.0.1:41854 10.44.1.27:80 10.44.1.23:37652 - -`
+	for line, none := range map[string]bool{
+		head + "- - HTTP/1.1" + tail:                                        true,
+		head + "OPTIONS * HTTP/1.1" + tail:                                  true,
+		head + "CONNECT - HTTP/1.1" + tail:                                  false, // a route may be for it
+		head + "GET / HTTP/1.1" + tail:                                      false,
+		head + "OPTIONS /a HTTP/1.1" + tail:                                 false,
+		istio + "- - -" + inbound:                                           true,
+		nginx + `\x16\x03\x01` + after:                                      true,
+		nginx + `\x16\x03\x01 \x01/ \x02` + after:                           true,
+		nginx + after:                                                       true,
+		nginx + "-" + after:                                                 true,
+		nginx + "t3 12.1.2" + after:                                         true,
+		nginx + "MGLNDD_192.0.2.1" + after:                                  true,
+		nginx + "CONNECT example.com:443 HTTP/1.1" + after:                  false,
+		nginx + "GET /" + after:                                             false,
+		nginx + "GET http://example.com/a HTTP/1.1" + after:                 false,
+		`{"start_time":1,"method":null,"path":null}`:                        true,
+		`{"start_time":1,"method":"-","path":"-"}`:                          true,
+		`{"start_time":1,"method":"OPTIONS","path":"*"}`:                    true,
+		`{"start_time":1,"method":"GET","path":"/","authority":null}`:       true,
+		`{"start_time":1,"method":"CONNECT","path":null}`:                   false,
+		`{"start_time":1,"response_flags":"DPE","authority":"a"}`:           true,
+		`{"start_time":1,"response_flags":"NR,DPE"}`:                        true,
+		`{"start_time":1,"method":"GET","path":"/","response_flags":"DPE"}`: false,
+		`{"start_time":1,"request":""}`:                                     true,
+		`{"start_time":1,"request":"\u0016\u0003"}`:                         true,
+		`{"start_time":1,"request":"GET / HTTP/1.1"}`:                       false,
+		`{"start_time":1,"method":"GET","path":"/"}`:                        false,
+		`{"start_time":1,"path":"/","host":null}`:                           false, // which may be a machine
+		`{"start_time":1,"user":"ann"}`:                                     false,
+	} {
+		var r Record
+		if err := NewParser(Auto, Mapping{}).Parse([]byte(line), &r); err != nil {
+			t.Errorf("%s: %v", line, err)
+		} else if r.NoRequest != none {
+			t.Errorf("%s: no request is %v, want %v", line, r.NoRequest, none)
+		}
+	}
+	for request, want := range map[string][2]string{
+		"CONNECT - HTTP/1.1":                  {"CONNECT", ""},
+		"CONNECT example.com:443 HTTP/1.1":    {"CONNECT", ""},
+		"GET http://example.com/a?b HTTP/1.1": {"GET", "/a?b"},
+		"GET http://example.com HTTP/1.1":     {"GET", "/"},
+		"GET /a://b c HTTP/1.1":               {"GET", "/a://b c"},
+		"- - HTTP/1.1":                        {"", ""},
+	} {
+		if method, path := splitRequest(request); method != want[0] || path != want[1] {
+			t.Errorf("%s: %q, %q, want %q", request, method, path, want)
+		}
+	}
 }
 
 // Of several names for a field the same one counts always, whatever the lines before had. What stands for
@@ -154,10 +294,28 @@ func TestMapping(t *testing.T) {
 		texts:   map[Field]string{Method: "GET", Path: "/a", RemoteAddress: "10.0.0.1"},
 		headers: map[string]string{"x-user": "ann"},
 	})
+	// The unit of durations, and which end the time is of, can be said.
+	ended, err := ParseMapping([]string{"end_time=ts", "duration_seconds=rt", "method=m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, NewParser(Auto, ended), `{"ts":1700000000.5,"rt":"0.250","m":"GET"}`, want{at: "2023-11-14T22:13:20.25Z", duration: 250 * time.Millisecond})
+	began, err := ParseMapping([]string{"time=ts", "duration_seconds=rt"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, NewParser(Auto, began), `{"ts":1.7e9,"rt":2}`, want{at: "2023-11-14T22:13:20Z", duration: 2 * time.Second})
+	check(t, NewParser(Auto, began), `{"ts":1700000000,"rt":"-"}`, want{at: "2023-11-14T22:13:20Z", duration: -1000})
+	for _, pairs := range [][]string{{"time=a", "path=x", "time=b"}, {"time=a", "end_time=a"}, {"duration=a", "duration_seconds=b"}, {"header:x-user=a", "header:X-User=b"}} {
+		last := pairs[len(pairs)-1]
+		if _, err := ParseMapping(pairs); err == nil || err.Error() != fmt.Sprintf("%q: %q says that already", last, pairs[0]) {
+			t.Errorf("%q: %v", pairs, err)
+		}
+	}
 	for pair, message := range map[string]string{
 		"time":       `"time" is not NAME=FIELD, such as time=ts`,
 		"=x":         `"=x" is not NAME=FIELD, such as time=ts`,
-		"metod=verb": `unknown name "metod" in "metod=verb", did you mean "method"?; allowed are time, duration, method, path, authority, remote_address, forwarded_for, user_agent, request_id, scheme, route_name, request, and header:NAME`,
+		"metod=verb": `unknown name "metod" in "metod=verb", did you mean "method"?; allowed are time, end_time, duration, duration_seconds, method, path, authority, remote_address, forwarded_for, user_agent, request_id, scheme, route_name, direct_remote_address, request, and header:NAME`,
 	} {
 		if _, err := ParseMapping([]string{pair}); err == nil || err.Error() != message {
 			t.Errorf("%s: %v, want %s", pair, err, message)
@@ -175,6 +333,10 @@ func TestTimes(t *testing.T) {
 		"2026-11-23 03:20:05.25 +0100":     "2026-11-23T02:20:05.25Z",
 		"23/Nov/2026:03:20:05.250 +0000":   "2026-11-23T03:20:05.25Z",
 		"Mon, 23 Nov 2026 03:20:05 GMT":    "2026-11-23T03:20:05Z",
+		"1.7e9":                            "2023-11-14T22:13:20Z",
+		"1.7E+9":                           "2023-11-14T22:13:20Z",
+		"1e999":                            "",
+		"1e":                               "",
 		"1700000000":                       "2023-11-14T22:13:20Z",
 		"1700000000000":                    "2023-11-14T22:13:20Z",
 		"1700000000000000":                 "2023-11-14T22:13:20Z",

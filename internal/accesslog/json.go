@@ -33,6 +33,16 @@ func (p *Parser) find(o *fastjson.Object, n names) (text, name string) {
 	return "", ""
 }
 
+// has reports whether one of the names is there, with or without a value.
+func has(o *fastjson.Object, n names) bool {
+	for i := range n {
+		if get(o, n[i]) != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // get returns the value of a whole name, or of its parts one below the other.
 func get(o *fastjson.Object, name []string) *fastjson.Value {
 	v := o.Get(name[0])
@@ -52,6 +62,7 @@ func (p *Parser) parseJSON(line []byte, r *Record) error {
 	if err != nil || v.Type() != fastjson.TypeObject {
 		return errJSON
 	}
+	p.hasJSON = true
 	r.object, p.numbers = v.GetObject(), p.numbers[:0]
 	var at, took string
 	r.texts[Time], at = p.find(r.object, p.names[Time])
@@ -61,11 +72,18 @@ func (p *Parser) parseJSON(line []byte, r *Record) error {
 	if r.texts[Method] == "" {
 		r.texts[RequestLine], _ = p.find(r.object, p.names[RequestLine])
 	}
-	r.unread = 1<<Authority | 1<<RemoteAddress | 1<<ForwardedFor | 1<<UserAgent | 1<<RequestID | 1<<Scheme | 1<<RouteName
+	if r.texts[Authority], _ = p.find(r.object, p.names[Authority]); r.texts[Authority] == "" {
+		r.NoRequest = has(r.object, p.names[Authority][:min(2, len(p.names[Authority]))]) // others may be of a machine
+	}
+	r.unread = 1<<RemoteAddress | 1<<ForwardedFor | 1<<UserAgent | 1<<RequestID | 1<<Scheme | 1<<RouteName | 1<<DirectAddress
 	p.unit, p.atEnd = milli, isNginxTime(at)
 	if took == "request_time" { // nginx's, in seconds
 		p.unit, p.atEnd = second, at != "start_time"
 	}
+	if p.mapping.seconds {
+		p.unit = second
+	}
+	p.atEnd = p.atEnd || p.mapping.atEnd
 	return nil
 }
 

@@ -105,6 +105,9 @@ func (s *Source) Next(buf []byte) (b Block, err error) {
 		n, s.failed = s.in.Read(buf[len(buf):BlockSize])
 		buf = buf[:len(buf)+n]
 	}
+	if s.line == 0 {
+		buf = bytes.TrimPrefix(buf, byteOrderMark)
+	}
 	b.First = s.line + 1
 	if s.failed != nil {
 		b.Data = s.skipLong(buf)
@@ -137,7 +140,10 @@ func (s *Source) Next(buf []byte) (b Block, err error) {
 	return b, nil
 }
 
-var newline = []byte{'\n'}
+var (
+	newline       = []byte{'\n'}
+	byteOrderMark = []byte("\ufeff")
+)
 
 // skipLong drops the rest of a line that is too long, if the last block ended in one.
 func (s *Source) skipLong(buf []byte) []byte {

@@ -101,6 +101,17 @@ func TestSource(t *testing.T) {
 	}
 }
 
+// Some programs write a mark before the first line, which is not of it.
+func TestByteOrderMark(t *testing.T) {
+	data := []byte("\ufeffone\n\ufefftwo\n")
+	for name, content := range map[string][]byte{"plain": data, "gzip": zip(t, data), "one line": data[:6]} {
+		lines, _, err := readAll(t, writeLog(t, content))
+		if !errors.Is(err, io.EOF) || lines[1] != "one" || len(lines) == 2 && lines[2] != "\ufefftwo" {
+			t.Errorf("%s: %v, %v", name, lines, err)
+		}
+	}
+}
+
 // Of a file that is cut off, what is there is read.
 func TestSourceCutOff(t *testing.T) {
 	var data bytes.Buffer

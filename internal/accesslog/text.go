@@ -1,17 +1,26 @@
 package accesslog
 
 import (
+	"net/netip"
 	"strconv"
 	"strings"
 )
 
-// maxParts is how many parts of a line are looked at.
-const maxParts = 24
+// maxParts is how many parts a line has at most.
+const maxParts = 22
 
-// layout says which part of a line is which field, and how many parts a line has at
-// least. A part is a word, or what stands in quotes or brackets.
+// Kinds of the parts of a line.
+const (
+	word     = 'w' // to the next blank
+	brackets = '['
+	quotes   = '"' // without a quotation mark in them
+	raw      = 'r' // in quotes, which Envoy does not escape within: they end before what is between two parts
+)
+
+// layout says of what kind the parts of a line are, and which of them is which field.
 type layout struct {
-	parts  int
+	parts  string
+	open   bool // more may follow
 	places []place
 }
 
@@ -21,67 +30,102 @@ type place struct {
 }
 
 // layouts are those of Envoy's default format, of Istio's, which goes on with addresses,
-// and of nginx combined, which many extend by x-forwarded-for.
+// and of nginx combined, which many extend, often by x-forwarded-for first.
 var layouts = [...]layout{
-	Envoy: {13, []place{{Time, 0}, {RequestLine, 1}, {Duration, 6}, {ForwardedFor, 8}, {UserAgent, 9}, {RequestID, 10}, {Authority, 11}}},
-	Istio: {20, []place{{Time, 0}, {RequestLine, 1}, {Duration, 9}, {ForwardedFor, 11}, {UserAgent, 12}, {RequestID, 13}, {Authority, 14}, {RemoteAddress, 19}, {RouteName, 21}}},
-	Nginx: {9, []place{{RemoteAddress, 0}, {Time, 3}, {RequestLine, 4}, {UserAgent, 8}, {ForwardedFor, 9}}},
+	Envoy: {`[rwwwwww"rrr"`, false, []place{{Time, 0}, {RequestLine, 1}, {Duration, 6}, {ForwardedFor, 8}, {UserAgent, 9}, {RequestID, 10}, {Authority, 11}}},
+	Istio: {`[rwwww"wwww"rrr"wwwwww`, false, []place{{Time, 0}, {RequestLine, 1}, {Duration, 9}, {ForwardedFor, 11}, {UserAgent, 12}, {RequestID, 13}, {Authority, 14}, {RemoteAddress, 19}, {RouteName, 21}}},
+	Nginx: {`www["ww""`, true, []place{{RemoteAddress, 0}, {Time, 3}, {RequestLine, 4}, {UserAgent, 8}}},
 }
 
 // parseText reads a line of text. Auto is for Envoy or Istio.
 func (p *Parser) parseText(line string, format Format, r *Record) error {
-	n, ok := split(line, &p.parts)
+	of := format
+	if format == Auto {
+		of = Envoy
+	}
+	rest, ok := layouts[of].split(line, &p.parts)
+	if !ok && format == Auto {
+		of = Istio
+		rest, ok = layouts[of].split(line, &p.parts)
+	}
 	if !ok {
 		return errFormat
 	}
-	if format == Auto {
-		format = Envoy
-		if n >= layouts[Istio].parts {
-			format = Istio
-		}
-	}
-	if n < layouts[format].parts {
-		return errFormat
-	}
-	for _, at := range layouts[format].places {
-		if at.part < n {
-			r.texts[at.field] = p.parts[at.part]
-		}
-	}
-	if format == Nginx {
-		for f := range r.texts {
-			r.texts[f] = unescape(r.texts[f])
-		}
+	for _, at := range layouts[of].places {
+		r.texts[at.field] = p.parts[at.part]
 	}
 	p.unit, p.atEnd = milli, false
+	if of != Nginx {
+		r.NoRequest = r.texts[Authority] == "-"
+		return nil
+	}
+	if strings.HasPrefix(rest, `"`) {
+		r.texts[ForwardedFor], _, _ = strings.Cut(rest[1:], `"`)
+	}
+	for f := range r.texts {
+		r.texts[f] = unescape(r.texts[f])
+	}
+	switch address := r.texts[RemoteAddress]; address {
+	case "-":
+	case "unix:":
+		r.texts[RemoteAddress] = ""
+	default:
+		if _, err := netip.ParseAddr(address); err != nil {
+			return errFormat
+		}
+	}
 	return nil
 }
 
-// split cuts a line at its blanks, but not in quotes and brackets. It returns false for
-// quotes and brackets that do not end. A quotation mark within quotes ends them only before a blank.
-func split(line string, parts *[maxParts]string) (n int, ok bool) {
-	for n < maxParts && line != "" {
-		end, skip := strings.IndexByte(line, ' '), 0
-		switch line[0] {
-		case '"':
-			end, skip = strings.Index(line[1:], `" `), 1
-			if end < 0 && len(line) > 1 && line[len(line)-1] == '"' {
-				end = len(line) - 2
+// split cuts a line into its parts, and returns what follows them. A client that writes quotes into its headers
+// can make more parts of a line, and none fewer: such a line is refused, as any that has not all parts and no more.
+func (l *layout) split(line string, parts *[maxParts]string) (rest string, ok bool) {
+	for i := range len(l.parts) {
+		if i > 0 {
+			if line == "" || line[0] != ' ' {
+				return "", false
 			}
-		case '[':
-			end, skip = strings.IndexByte(line, ']')-1, 1
+			line = line[1:]
 		}
-		switch {
-		case skip > 0 && end < 0:
-			return n, false
-		case end < 0:
+		next := byte(0)
+		if i+1 < len(l.parts) {
+			next = l.parts[i+1]
+		}
+		if parts[i], line, ok = cut(line, l.parts[i], next); !ok {
+			return "", false
+		}
+	}
+	if line == "" || l.open && line[0] == ' ' {
+		return strings.TrimPrefix(line, " "), true
+	}
+	return "", false
+}
+
+// cut cuts a part of a kind from a line. next is the kind of the part that follows.
+func cut(line string, kind, next byte) (part, rest string, ok bool) {
+	opening, closing := byte('"'), `"`
+	switch {
+	case kind == word:
+		end := strings.IndexByte(line, ' ')
+		if end < 0 {
 			end = len(line)
 		}
-		parts[n] = line[skip : skip+end]
-		n++
-		line = strings.TrimPrefix(line[min(skip+end+skip, len(line)):], " ")
+		return line[:end], line[end:], !strings.HasPrefix(line, `"`)
+	case kind == brackets:
+		opening, closing = '[', "]"
+	case kind == raw && next == word:
+		closing = `" `
+	case kind == raw:
+		closing = `" "`
 	}
-	return n, true
+	if line == "" || line[0] != opening {
+		return "", "", false
+	}
+	end := strings.Index(line[1:], closing)
+	if end < 0 {
+		return "", "", false
+	}
+	return line[1 : 1+end], line[1+end+1:], true
 }
 
 // unescape returns the bytes that nginx writes as \xHH.

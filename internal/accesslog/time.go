@@ -45,7 +45,7 @@ func (c *clock) parse(s string) (micros int64, ok bool) {
 			at, ok := c.second(s[:19])
 			return at + micros, ok
 		}
-	case s[0] >= '0' && s[0] <= '9' && strings.Trim(s, "0123456789.") == "":
+	case s[0] >= '0' && s[0] <= '9' && strings.Trim(s, "0123456789.eE+") == "":
 		return sinceEpoch(s)
 	}
 	for _, layout := range layoutsOfTime {

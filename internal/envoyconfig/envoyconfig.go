@@ -11,6 +11,7 @@
 //	envoyconfig.go Config: a request -> descriptors
 //	route.go       which host and route a request has, by the tests of match.go
 //	action.go      a request -> an entry, with header.go and query.go
+//	client.go      x-forwarded-for -> the address of the client
 //
 // It reads a bootstrap, a config dump or route dump of the admin port, route
 // configurations, Istio's EnvoyFilter, and a small file with the same words. It knows
@@ -56,8 +57,7 @@ type Request struct {
 	Headers                   []Header
 	// RemoteAddress is the trusted client address without port, as in
 	// %DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%. Envoy takes it from the connection or from
-	// x-forwarded-for, as use_remote_address and xff_num_trusted_hops say. What is no IP
-	// address makes no entry.
+	// x-forwarded-for, see Config.Client. What is no IP address makes no entry.
 	RemoteAddress string
 	// Route is %ROUTE_NAME%, empty if not known. Only patches of an EnvoyFilter for a
 	// named route need it: what that matches is in no EnvoyFilter.
@@ -93,6 +93,7 @@ type Needs struct{ Method, Scheme, Authority, Path, Query, RemoteAddress, Route 
 type Config struct {
 	hosts      hosts
 	ignorePort bool // of the authority
+	client     client
 	notes      []Note
 	headers    []string
 	needs      Needs

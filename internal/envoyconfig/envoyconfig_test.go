@@ -98,6 +98,17 @@ func TestBareRequest(t *testing.T) {
 	}
 }
 
+// A CONNECT has no path: only a route with a connect_matcher takes it.
+func TestConnect(t *testing.T) {
+	for match, want := range map[string]int{"prefix: /": 0, "connect_matcher: {}": 1, "safe_regex: {regex: .*}": 0} {
+		c := load(t, oneRoute("match: {"+match+"}, route: {cluster: c, rate_limits: [{actions: [{remote_address: {}}]}]}"), Options{})
+		r := Request{Method: "CONNECT", Authority: "a:443", RemoteAddress: "192.0.2.7"}
+		if got := c.Descriptors(r); len(got) != want {
+			t.Errorf("%s: got %q", match, lines(got))
+		}
+	}
+}
+
 const manifests = `apiVersion: v1
 kind: Service
 metadata: {name: weir}

@@ -27,6 +27,10 @@ const (
 func Load(data []byte, name string, o Options) (*Config, error) {
 	r := &reader{Decoder: strictyaml.Decoder{Reporter: strictyaml.Reporter{File: name}}, messageValues: maxValues}
 	var s sources
+	if len(data) > MaxFileSize {
+		r.problem(node{}, "the file is too large, at most %d MiB are allowed; of a dump are enough /config_dump?resource=dynamic_listeners and ?resource=dynamic_route_configs, in one file with a line --- between them", MaxFileSize>>20)
+		data = nil
+	}
 	for _, root := range r.ParseAll(data) {
 		if !r.refuse(root, 0) {
 			s.add(node{yaml: root})
@@ -369,7 +373,10 @@ func (r *reader) manager(choices []choice, listener, chain node, index int, n no
 			r.problem(n, "this connection manager has neither route_config nor rds, others are not read")
 			return nil
 		}
-		return r.routeConfiguration(routes, filters)
+		client := r.client(n, client{})
+		c := r.routeConfiguration(routes, filters)
+		c.client = client
+		return c
 	}})
 }
 

@@ -38,7 +38,10 @@ func (r *reader) patches(manifests []node, o Options) (choices []choice) {
 			}
 			if slices.ContainsFunc(mine, patch.hasRateLimits) {
 				name := strings.TrimSpace(context + " " + selector)
-				choices = append(choices, choice{name: name, read: func() *Config { return r.patched(mine, o) }})
+				choices = append(choices, choice{name: name, read: func() *Config {
+					// Istio's gateways have use_remote_address.
+					return r.patched(mine, o, client{connection: context == "GATEWAY"})
+				}})
 			}
 		}
 	}
@@ -95,8 +98,8 @@ func (p patch) hasRateLimits() bool {
 }
 
 // patched reads the patches of a workload: their filters, and virtual hosts with as much
-// of their routes as is known.
-func (r *reader) patched(patches []patch, o Options) *Config {
+// of their routes as is known. c is the client without them.
+func (r *reader) patched(patches []patch, o Options, c client) *Config {
 	var filters []filter
 	for _, p := range patches {
 		if p.applyTo != "HTTP_FILTER" || p.operation == "REMOVE" {
@@ -125,6 +128,11 @@ func (r *reader) patched(patches []patch, o Options) *Config {
 				names = append(names, p.host)
 			}
 		case "HTTP_FILTER":
+		case "NETWORK_FILTER":
+			if kind, manager := typed(p.get("typed_config")); kind == managerType {
+				c = r.client(manager, c)
+			}
+			r.hidden(p.node)
 		default:
 			r.hidden(p.node)
 		}
@@ -137,9 +145,9 @@ func (r *reader) patched(patches []patch, o Options) *Config {
 		}
 		r.needs.Authority = r.needs.Authority || hostDomain(name) != "*"
 	}
-	c := r.config()
-	c.hosts, c.ignorePort = all, true
-	return c
+	config := r.config()
+	config.hosts, config.ignorePort, config.client = all, true, c
+	return config
 }
 
 // hostDomain returns the domain of a virtual host that Istio has named: domain:port, or

@@ -128,9 +128,11 @@ type routeMatch struct {
 }
 
 func (m *routeMatch) matches(t *Request) bool {
+	isConnect := t.Method == http.MethodConnect
 	return !m.never &&
 		(m.name == "" || m.name == t.Route) &&
-		(!m.connect || t.Method == http.MethodConnect) &&
+		(isConnect || !m.connect) &&
+		(m.connect || !isConnect || t.path != "") && // a CONNECT has no path
 		(m.path == nil || m.path(t.path)) &&
 		(!m.grpc || isGRPC(t)) &&
 		matchAll(m.headers, t) &&

@@ -20,9 +20,9 @@ type batch struct {
 	earliest, latest int64      // of times
 	disordered       bool       // a line is more than the allowed disorder before one that precedes it
 
-	lines, bad, idle, refused, endless int64 // see Report
-	wrong                              []WrongLine
-	refusal                            string // the first
+	lines, bad, idle, refused, endless, noRequest int64 // see Report
+	wrong                                         []WrongLine
+	refusal                                       string // the first
 }
 
 // lineTime is the time of a line.

@@ -47,6 +47,7 @@ type Report struct {
 	useless     []*source // logs without a line that can be read
 	cut         []error   // logs that cannot be read to their end
 	endless     int64     // lines without duration
+	noRequest   int64     // lines of no request, among those that are idle
 	late, ahead places
 }
 
@@ -211,6 +212,9 @@ func (r *run) finish() {
 	p.Late, p.Ahead = p.late.count, p.ahead.count
 	p.late.note(p, "came too late to be put in order, and were decided when they came")
 	p.ahead.note(p, "have a time more than a minute after those of the lines around them, and were decided at those")
+	if p.noRequest > 0 {
+		p.note("%s lines are of no request that Envoy's filters see, such as one without a path; they ask for no limit", number(p.noRequest))
+	}
 	say, sayOld := r.warnIdle("the rules", &r.engine), p.note
 	if r.old != nil {
 		sayOld = r.warnIdle("the old rules", r.old)
@@ -256,15 +260,19 @@ func domainList(names []string) string {
 
 // warnMissing says which parts of requests Envoy's configuration looks at, and no line has.
 func (r *run) warnMissing() {
-	seen, headers, address := [accesslog.Fields]bool{}, map[string]bool{}, false
+	seen, headers := [accesslog.Fields]bool{}, map[string]bool{}
+	address, noAddress, hint := false, "", ""
 	for _, w := range r.reader.workers {
+		address, noAddress = address || w.address, cmp.Or(noAddress, w.noAddress)
+		if w.parser.HasJSON() {
+			hint = " (see --fields)"
+		}
 		for f, s := range w.seen {
 			seen[f] = seen[f] || s
 		}
 		for name, s := range w.parser.Headers {
 			headers[name] = headers[name] || s
 		}
-		address = address || w.address
 	}
 	needs := r.reader.needs
 	for _, n := range []struct {
@@ -276,17 +284,18 @@ func (r *run) warnMissing() {
 		{needs.Authority, seen[accesslog.Authority], "authority"},
 		{needs.Scheme, seen[accesslog.Scheme], "scheme"},
 		{needs.Route, seen[accesslog.RouteName], "route_name"},
+		{needs.RemoteAddress, seen[accesslog.RemoteAddress] || seen[accesslog.ForwardedFor] || seen[accesslog.DirectAddress], "remote_address"},
 	} {
 		if n.needed && !n.seen {
-			r.report.warn("Envoy's configuration looks at the %s of requests, and no line has it (see --fields)", n.name)
+			r.report.warn("Envoy's configuration looks at the %s of requests, and no line has it%s", n.name, hint)
 		}
 	}
-	if needs.RemoteAddress && !address {
-		r.report.warn("Envoy's configuration looks at the remote_address of requests, and no line has an IP address there (see --fields)")
+	if noAddress != "" && !address {
+		r.report.warn("Envoy's configuration looks at the remote_address of requests, and no line has an IP address that Envoy takes for it, only such as the %s", noAddress)
 	}
 	for _, name := range r.reader.headers {
 		if !headers[name] && name != "x-envoy-internal" {
-			r.report.warn("Envoy's configuration looks at the header %q, and no line has it (see --fields)", name)
+			r.report.warn("Envoy's configuration looks at the header %q, and no line has it%s", name, hint)
 		}
 	}
 }

@@ -127,7 +127,8 @@ func (r *run) took(b *batch) {
 	p.Unreadable += b.bad
 	p.Idle += b.idle
 	p.Refused += b.refused
-	r.report.endless += b.endless
+	p.endless += b.endless
+	p.noRequest += b.noRequest
 	if p.Refusal == "" {
 		p.Refusal = b.refusal
 	}

@@ -501,7 +501,8 @@ func TestHostileReport(t *testing.T) {
 func TestWarnings(t *testing.T) {
 	const (
 		noUser    = `Envoy's configuration looks at the header "x-user", and no line has it (see --fields)`
-		noAddress = "Envoy's configuration looks at the remote_address of requests, and no line has an IP address there (see --fields)"
+		noAddress = "Envoy's configuration looks at the remote_address of requests, and no line has it (see --fields)"
+		noIP      = `Envoy's configuration looks at the remote_address of requests, and no line has an IP address that Envoy takes for it, only such as the remote_address "example.com"`
 		nothing   = "no request asks for a limit of the rules"
 		foreign   = `Envoy asks for the domain "shop", and the rules have nothing for it; they are for "api"`
 	)
@@ -513,7 +514,7 @@ func TestWarnings(t *testing.T) {
 		{"all is there", byAddress, requests(t, "10.0.0.1"), perAddress, nil},
 		{"no header", byAddressAndPath, requests(t, "10.0.0.1"), perAddress, []string{noUser}},
 		{"no address", byAddress, requests(t, ""), perAddress, []string{nothing, noAddress}},
-		{"no IP address", byAddress, requests(t, "example.com", "example.org"), perAddress, []string{nothing, noAddress}},
+		{"no IP address", byAddress, requests(t, "example.com", "example.com"), perAddress, []string{nothing, noIP}},
 		{"an IP address later", byAddress, requests(t, "example.com", "10.0.0.1"), perAddress, nil},
 		{"no rule", byAddress, requests(t, "10.0.0.1"), strings.Replace(perAddress, "remote_address", "user", 1), []string{nothing}},
 		{"other domain", strings.Replace(byAddress, "api", "shop", 1), requests(t, "10.0.0.1"), perAddress, []string{nothing, foreign}},

@@ -56,7 +56,9 @@ type worker struct {
 	plan    plan.Plan
 	ask     plan.Request
 	seen    [accesslog.Fields]bool // fields that some line has
-	address bool                   // some line has an IP address
+	address bool                   // some line has an IP address of the client
+	// noAddress is the first field in place of one, with its text.
+	noAddress string
 	// Domains of requests for which there are no rules, and no old ones.
 	foreign, foreignOld map[string]bool
 }
@@ -122,6 +124,11 @@ func (w *worker) line(b *batch, line []byte, number int64) {
 		return
 	}
 	b.read(r.At, number)
+	if r.NoRequest {
+		b.noRequest++
+		b.idle++
+		return
+	}
 	w.describe(r)
 	w.results = w.opts.Envoy.AppendDescriptors(w.results[:0], &w.request)
 	if len(w.results) == 0 {
@@ -163,14 +170,20 @@ func (w *worker) describe(r *accesslog.Record) {
 			q.Headers = append(q.Headers, envoyconfig.Header{Name: name, Value: value})
 		}
 	}
-	q.RemoteAddress = withoutPort(w.get(r, accesslog.RemoteAddress, needs.RemoteAddress))
-	if q.RemoteAddress == "" {
-		list := w.get(r, accesslog.ForwardedFor, needs.RemoteAddress)
-		q.RemoteAddress = withoutPort(strings.TrimSpace(list[strings.LastIndexByte(list, ',')+1:]))
+	if !needs.RemoteAddress {
+		return
 	}
-	if needs.RemoteAddress && !w.address {
-		_, err := netip.ParseAddr(q.RemoteAddress)
-		w.address = err == nil
+	name, text := "remote_address", w.get(r, accesslog.RemoteAddress, true)
+	if q.RemoteAddress = withoutPort(text); text == "" {
+		name, text = "x-forwarded-for", w.get(r, accesslog.ForwardedFor, true)
+		q.RemoteAddress = w.opts.Envoy.LoggedClient(text, withoutPort(w.get(r, accesslog.DirectAddress, true)))
+	}
+	if !w.address && text != "" {
+		if _, err := netip.ParseAddr(q.RemoteAddress); err == nil {
+			w.address = true
+		} else if w.noAddress == "" {
+			w.noAddress = fmt.Sprintf("%s %q", name, text[:min(len(text), 100)])
+		}
 	}
 }
 

@@ -1,0 +1,108 @@
+package envoyconfig
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// xffType is the extension that finds the client in x-forwarded-for.
+const xffType = "envoy.extensions.http.original_ip_detection.xff.v3.XffConfig"
+
+// client says whom a connection manager takes for the client: the connection, or whom x-forwarded-for names before
+// so many trusted proxies.
+type client struct {
+	connection bool   // use_remote_address
+	keeps      bool   // skip_xff_append: the address of the connection is not added to x-forwarded-for
+	hops       uint64 // xff_num_trusted_hops
+}
+
+// client reads it of a connection manager. What the manager does not say is as before.
+func (r *reader) client(n node, c client) client {
+	if b := n.get("use_remote_address"); b.exists() {
+		c.connection = b.isTrue()
+	}
+	if b := n.get("skip_xff_append"); b.exists() {
+		c.keeps = b.isTrue()
+	}
+	c.hops = r.hops(n, c.hops)
+	for i, extension := range n.get("original_ip_detection_extensions").items() {
+		kind, value := typed(extension.get("typed_config"))
+		switch cidrs := value.get("xff_trusted_cidrs"); {
+		case kind != xffType || i > 0:
+			r.note(extension, "%s is not read, the address of a client may be another", kind)
+		case cidrs.exists():
+			r.note(cidrs, "xff_trusted_cidrs is not read, the last address of x-forwarded-for is taken")
+		default:
+			c.hops = r.hops(value, 0)
+		}
+	}
+	return c
+}
+
+// hops returns the xff_num_trusted_hops of a message.
+func (r *reader) hops(n node, otherwise uint64) uint64 {
+	at := n.get("xff_num_trusted_hops")
+	if !at.exists() {
+		return otherwise
+	}
+	hops, err := strconv.ParseUint(at.text(), 10, 32)
+	if err != nil {
+		r.problem(at, "%q is no number of hops", at.text())
+	}
+	return hops
+}
+
+// Client returns the address of the client that Envoy trusts, by the headers of a request as it comes to Envoy and
+// the address of its connection.
+func (c *Config) Client(headers []Header, connection string) string {
+	var lists []string
+	for _, h := range headers {
+		if h.Name == "x-forwarded-for" {
+			lists = append(lists, h.Value)
+		}
+	}
+	return c.client.find(strings.Join(lists, ","), connection)
+}
+
+// LoggedClient returns the address of the client that Envoy trusts, by x-forwarded-for as its log has it and the
+// address of the connection. Either may be empty, and so is the address if they do not say it.
+func (c *Config) LoggedClient(forwardedFor, connection string) string {
+	if c.client.connection && !c.client.keeps {
+		comma := strings.LastIndexByte(forwardedFor, ',')
+		last := forwardedFor[comma+1:]
+		forwardedFor = forwardedFor[:max(comma, 0)]
+		// Envoy has added the address of the connection, or its own in place of a loopback.
+		if ip, err := netip.ParseAddr(connection); err != nil || !ip.IsLoopback() && last != "" {
+			connection = last
+		}
+	}
+	return c.client.find(forwardedFor, connection)
+}
+
+// find returns the client by x-forwarded-for as it comes to Envoy.
+func (c client) find(forwardedFor, connection string) string {
+	skip := c.hops
+	if c.connection {
+		if skip == 0 {
+			return connection
+		}
+		skip--
+	}
+	comma := strings.LastIndexByte(forwardedFor, ',')
+	for ; skip > 0; skip-- {
+		if comma < 0 {
+			return connection
+		}
+		forwardedFor = forwardedFor[:comma]
+		comma = strings.LastIndexByte(forwardedFor, ',')
+	}
+	address := strings.TrimSpace(forwardedFor[comma+1:])
+	if address == "" {
+		return connection
+	}
+	if _, err := netip.ParseAddr(address); err != nil {
+		return connection
+	}
+	return address
+}

@@ -1,0 +1,111 @@
+package envoyconfig
+
+import (
+	"strings"
+	"testing"
+)
+
+// managed returns a bootstrap whose connection manager has further fields.
+func managed(fields string) string {
+	text := oneRoute("match: {prefix: /}, route: {cluster: c, rate_limits: [{actions: [{remote_address: {}}]}]}")
+	return strings.Replace(text, "                http_filters:", fields+"                http_filters:", 1)
+}
+
+const (
+	extension = "                original_ip_detection_extensions: [{name: x, typed_config: {\"@type\": type.googleapis.com/envoy.extensions.http.original_ip_detection."
+	gateway   = `kind: EnvoyFilter
+spec:
+  configPatches:
+    - {applyTo: VIRTUAL_HOST, match: {context: GATEWAY}, patch: {operation: MERGE, value: {rate_limits: [{actions: [{remote_address: {}}]}]}}}
+    - applyTo: NETWORK_FILTER
+      match: {context: GATEWAY}
+      patch: {operation: MERGE, value: {typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager, xff_num_trusted_hops: 1}}}
+`
+)
+
+// The client is who a real Envoy takes for it: e2e has such requests, too. Connections are from 192.0.2.9.
+func TestClient(t *testing.T) {
+	for _, config := range []struct {
+		name, text string
+		first      map[string]string    // x-forwarded-for as it comes to Envoy: client
+		logged     map[[2]string]string // x-forwarded-for and the connection, as the log has them: client
+	}{
+		{"mapping", mapping, map[string]string{"": "192.0.2.9", "7.7.7.7": "7.7.7.7", "1.1.1.1, 7.7.7.7": "7.7.7.7"}, map[[2]string]string{
+			{"1.1.1.1,7.7.7.7", ""}: "7.7.7.7", {"1.1.1.1,7.7.7.7", "192.0.2.9"}: "7.7.7.7", {"bad", ""}: "", {"", "192.0.2.9"}: "192.0.2.9",
+		}},
+		{"default", managed(""), map[string]string{"7.7.7.7, 192.0.2.2": "192.0.2.2", "7.7.7.7:80": "192.0.2.9", "9.9.9.9, bad": "192.0.2.9", "9.9.9.9,": "192.0.2.9", "[2001:db8::1]": "192.0.2.9", " 2001:DB8:0::1 ": "2001:DB8:0::1"}, nil},
+		{"hops", managed("                xff_num_trusted_hops: 1\n"), map[string]string{
+			"": "192.0.2.9", "7.7.7.7": "192.0.2.9", "7.7.7.7, 192.0.2.2": "7.7.7.7", "1.1.1.1,7.7.7.7,192.0.2.2": "7.7.7.7", "9.9.9.9,": "9.9.9.9",
+		}, map[[2]string]string{{"7.7.7.7", ""}: "", {"7.7.7.7,192.0.2.2", ""}: "7.7.7.7", {"7.7.7.7,192.0.2.2", "192.0.2.9"}: "7.7.7.7"}},
+		{"connection", managed("                useRemoteAddress: true\n"), map[string]string{"": "192.0.2.9", "7.7.7.7": "192.0.2.9"}, map[[2]string]string{
+			{"192.0.2.2", ""}: "192.0.2.2", {"7.7.7.7,192.0.2.2", ""}: "192.0.2.2", {"7.7.7.7,192.0.2.2", "127.0.0.1"}: "127.0.0.1", {"", "::1"}: "::1", {"", ""}: "",
+		}},
+		{"connection and hops", managed("                use_remote_address: true\n                xff_num_trusted_hops: 1\n"), map[string]string{
+			"": "192.0.2.9", "7.7.7.7": "7.7.7.7", "7.7.7.7, 192.0.2.2": "192.0.2.2", "bad": "192.0.2.9",
+		}, map[[2]string]string{
+			{"7.7.7.7,192.0.2.2", ""}: "7.7.7.7", {"192.0.2.2", ""}: "192.0.2.2", {"bad,192.0.2.2", ""}: "192.0.2.2", {"bad,192.0.2.2", "127.0.0.1"}: "127.0.0.1", {"", "192.0.2.9"}: "192.0.2.9",
+			{"7.7.7.7,192.0.2.2", "192.0.2.9"}: "7.7.7.7",
+		}},
+		{"nothing appended", managed("                use_remote_address: true\n                xff_num_trusted_hops: 2\n                skip_xff_append: true\n"), map[string]string{"7.7.7.7": "192.0.2.9", "7.7.7.7, 192.0.2.2": "7.7.7.7"},
+			map[[2]string]string{{"7.7.7.7,192.0.2.2", ""}: "7.7.7.7", {"192.0.2.2", ""}: "", {"192.0.2.2", "192.0.2.9"}: "192.0.2.9"}},
+		{"extension", managed(extension + "xff.v3.XffConfig, xff_num_trusted_hops: 1}}]\n"), map[string]string{"7.7.7.7": "192.0.2.9", "7.7.7.7, 192.0.2.2": "7.7.7.7"}, nil},
+		{"gateway", gateway, map[string]string{"": "192.0.2.9", "7.7.7.7": "7.7.7.7"}, map[[2]string]string{{"7.7.7.7,192.0.2.2", ""}: "7.7.7.7"}},
+	} {
+		t.Run(config.name, func(t *testing.T) {
+			c := load(t, config.text, Options{Domain: "d"})
+			if len(c.Notes()) > 0 && config.name != "mapping" {
+				t.Errorf("notes %q", c.Notes())
+			}
+			for forwarded, want := range config.first {
+				var headers []Header
+				for part := range strings.SplitSeq(forwarded, ",") {
+					headers = append(headers, Header{"x-forwarded-for", part})
+				}
+				if forwarded == "" {
+					headers = nil
+				}
+				if got := c.Client(headers, "192.0.2.9"); got != want {
+					t.Errorf("%q: client %q, want %q", forwarded, got, want)
+				}
+			}
+			for logged, want := range config.logged {
+				if got := c.LoggedClient(logged[0], logged[1]); got != want {
+					t.Errorf("logged %q: client %q, want %q", logged, got, want)
+				}
+			}
+		})
+	}
+}
+
+// Ways to find the client that are not known here are noted.
+func TestNotesOfClients(t *testing.T) {
+	for text, want := range map[string]string{
+		extension + "xff.v3.XffConfig, xff_trusted_cidrs: {cidrs: [{address_prefix: 10.0.0.0, prefix_len: 8}]}}}]\n": "xff_trusted_cidrs is not read, the last address of x-forwarded-for is taken",
+		extension + "custom_header.v3.CustomHeaderConfig, header_name: x-real-ip}}]\n":                               "envoy.extensions.http.original_ip_detection.custom_header.v3.CustomHeaderConfig is not read, the address of a client may be another",
+	} {
+		if notes := load(t, managed(text), Options{}).Notes(); len(notes) != 1 || notes[0].Text != want {
+			t.Errorf("notes %q, want %q", notes, want)
+		}
+	}
+	if _, err := Load([]byte(managed("                xff_num_trusted_hops: -1\n")), "f.yaml", Options{}); err == nil || !strings.Contains(err.Error(), "xff_num_trusted_hops: \"-1\" is no number of hops") {
+		t.Error(err)
+	}
+}
+
+// A dump of the admin port that is too large may come in parts: those that matter, as documents of one file.
+func TestPartsOfDump(t *testing.T) {
+	_, err := Load(make([]byte, MaxFileSize+1), "f.json", Options{})
+	if want := "f.json: the file is too large, at most 16 MiB are allowed; of a dump are enough /config_dump?resource=dynamic_listeners and ?resource=dynamic_route_configs, in one file with a line --- between them"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	const manager = `{"@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager", "rds": {"route_config_name": "r"}, "xff_num_trusted_hops": 1,
+		"http_filters": [{"name": "l", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit", "domain": "d"}}]}`
+	c := load(t, `{"configs": [{"@type": "type.googleapis.com/envoy.admin.v3.ListenersConfigDump.DynamicListener", "name": "l", "active_state": {"listener": {"name": "l", "filter_chains": [{"filters": [{"typed_config": `+manager+`}]}]}}}]}
+---
+{"configs": [{"@type": "type.googleapis.com/envoy.admin.v3.RoutesConfigDump.DynamicRouteConfig", "route_config": {"name": "r", "virtual_hosts": [{"name": "v", "domains": ["*"], "routes": [
+	{"match": {"prefix": "/"}, "route": {"cluster": "c", "rate_limits": [{"actions": [{"remote_address": {}}]}]}}]}]}}]}
+`, Options{})
+	if got := lines(c.Descriptors(alice("/"))); len(got) != 1 || got[0] != "d remote_address=192.0.2.7" || c.Client([]Header{{"x-forwarded-for", "7.7.7.7, 192.0.2.2"}}, "") != "7.7.7.7" {
+		t.Errorf("got %q", got)
+	}
+}
