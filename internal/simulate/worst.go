@@ -57,9 +57,10 @@ func (w *worst) least() (least int) {
 	return least
 }
 
-// top returns the clients with the most denials, n at most. Each was denied at least once.
+// top returns the clients with the most denials, n at most. It leaves out those of whose denials more than three
+// quarters may be of others: where many clients are denied equally often, none of them is the worst.
 func (w *worst) top(n int) []offender {
-	list := slices.Clone(w.list)
+	list := slices.DeleteFunc(slices.Clone(w.list), func(o offender) bool { return 4*o.err > 3*o.count })
 	slices.SortFunc(list, func(a, b offender) int {
 		return cmp.Or(cmp.Compare(b.count, a.count), cmp.Compare(a.err, b.err), cmp.Compare(a.name, b.name))
 	})
