@@ -8,6 +8,7 @@ import (
 
 	"weir/internal/admin"
 	"weir/internal/denials"
+	"weir/internal/plan"
 	"weir/internal/settings"
 )
 
@@ -30,8 +31,7 @@ func (a *App) status() admin.Status {
 
 // notes are what else an operator should know.
 func (a *App) notes() []string {
-	notes := switchedOn(a.opts.Settings.Answers)
-	return append(notes, a.oldSecrets()...)
+	return append(switchedOn(a.opts.Settings.Answers), a.oldSecrets()...)
 }
 
 // oldSecrets says which secrets are in use that were read before, and why not those of now.
@@ -63,14 +63,7 @@ type deniedOn struct {
 	Servers int `json:"servers"`
 }
 
-// switchedOn tells of the switches that change the answer to every request and
-// are on: left on by mistake, they would go unnoticed.
-func switchedOn(s settings.Answers) (notes []string) {
-	if s.ShadowMode {
-		notes = append(notes, "SHADOW_MODE is on: no request is denied")
-	}
-	if s.QuotaMode {
-		notes = append(notes, "QUOTA_MODE is on: a request is denied only if all its limits are over")
-	}
-	return notes
+// switchedOn says which switches are on, see plan.Options.
+func switchedOn(s settings.Answers) []string {
+	return (&plan.Options{ShadowMode: s.ShadowMode, QuotaMode: s.QuotaMode}).SwitchedOn()
 }

@@ -36,6 +36,18 @@ type Options struct {
 	Exceptions *atomic.Pointer[exceptions.Set]
 }
 
+// SwitchedOn says which switches are on that change the answer to every request: left on by
+// mistake, they would go unnoticed.
+func (o *Options) SwitchedOn() (notes []string) {
+	if o.ShadowMode {
+		notes = append(notes, "SHADOW_MODE is on: no request is denied")
+	}
+	if o.QuotaMode {
+		notes = append(notes, "QUOTA_MODE is on: a request is denied only if all its limits are over")
+	}
+	return notes
+}
+
 // Planner prepares plans, several at a time.
 type Planner struct {
 	Options   // not to be changed

@@ -84,7 +84,7 @@ func weight(l *limiter.Limit, d *limiter.Decision) int {
 }
 
 // describe returns the outcome of one hit. Envoy makes Retry-After of the time of
-// a denied status, so this one tells when to come back, or nothing if there is
+// a denied status, so this one says when to come back, or nothing if there is
 // no use in it; the time of an admitted status is when the limit is whole again.
 func (s *Status) describe(l *limiter.Limit, d *limiter.Decision) {
 	s.Limit = l

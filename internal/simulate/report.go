@@ -190,11 +190,8 @@ func (r *Report) warn(format string, args ...any) {
 // finish fills in the report.
 func (r *run) finish() {
 	p := r.report
-	if r.opts.Plan.ShadowMode {
-		p.warn("SHADOW_MODE is on: no request is denied")
-	}
-	if r.opts.Plan.QuotaMode {
-		p.warn("QUOTA_MODE is on: a request is denied only if all its limits are over")
+	for _, note := range r.opts.Plan.SwitchedOn() {
+		p.warn("%s", note)
 	}
 	if !p.First.IsZero() {
 		p.Last = time.UnixMicro(r.clock).UTC()
