@@ -40,18 +40,25 @@ descriptors:
 	})
 }
 
-// askRaw asks for path on a connection of its own, with bytes in the header
-// x-user that an HTTP client would refuse to send, and returns the status.
-func askRaw(t *testing.T, addr, path, user string) int {
+// connect returns a connection to addr, on which nothing takes longer than patience.
+func connect(t *testing.T, addr string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
+	return conn
+}
+
+// askRaw asks for path on a connection of its own, with bytes in the header
+// x-user that an HTTP client would refuse to send, and returns the status.
+func askRaw(t *testing.T, addr, path, user string) int {
+	t.Helper()
+	conn := connect(t, addr)
+	defer conn.Close()
 	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: example\r\nx-user: %s\r\nConnection: close\r\n\r\n", path, user); err != nil {
 		t.Fatal(err)
 	}

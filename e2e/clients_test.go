@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"weir/internal/testenv"
 )
@@ -183,12 +181,8 @@ func TestLinesOfNoRequest(t *testing.T) {
 // exchange sends a request as it is, and reads until Envoy ends the connection or has answered.
 func exchange(t *testing.T, addr, request string) {
 	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := connect(t, addr)
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(patience))
 	if _, err := conn.Write([]byte(request)); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"weir/internal/testenv"
 )
@@ -151,12 +149,8 @@ func or(s, other string) string {
 // send sends a request and reads the answer.
 func (s sent) send(t *testing.T, addr string) {
 	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := connect(t, addr)
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(patience))
 	fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nhost: %s\r\nx-forwarded-for: %s\r\ncontent-length: 0\r\nconnection: close\r\n",
 		or(s.method, "GET"), or(s.path, "/"), or(s.authority, "localhost"), or(s.from, "192.0.2.1"))
 	for _, h := range s.headers {

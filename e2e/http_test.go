@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -81,12 +80,8 @@ func (e *envoy) askInBackground(path, user string) <-chan answer {
 // abandon sends a request, waits until ready, and closes the connection.
 func (e *envoy) abandon(path, user string, ready func(answer *bufio.Reader)) {
 	e.t.Helper()
-	conn, err := net.Dial("tcp", e.addr)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	conn := connect(e.t, e.addr)
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(patience)) // never fails on an open connection
 	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nhost: a\r\nx-user: %s\r\n\r\n", path, user)
 	ready(bufio.NewReader(conn))
 }
