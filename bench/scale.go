@@ -12,7 +12,7 @@ const inUse = 0.7
 // limitCounts are how many limits the requests have that are compared.
 var limitCounts = []int{1, 3, 10}
 
-// capacityTable tells what one Redis and one core of Weir carry.
+// capacityTable says what one Redis and one core of Weir carry.
 func capacityTable(r *results) string {
 	var rows []string
 	add := func(keys, load string, limits int) {
@@ -31,7 +31,7 @@ func capacityTable(r *results) string {
 	return table("| limits | keys | Redis, µs | decisions/s of one Redis | Weir, µs | decisions/s of one core of Weir | bytes to and from Redis |", rows...)
 }
 
-// machinesTable tells what many decisions take.
+// machinesTable says what many decisions take.
 func machinesTable(r *results) string {
 	var rows []string
 	for _, decisions := range []float64{100_000, 1_000_000} {
@@ -56,7 +56,7 @@ func processors(decisions float64, each rounds) float64 {
 // perSecond is how many decisions fill a second, to the nearest hundred.
 func (r rounds) perSecond() string { return fmt.Sprintf("%.0f", math.Round(1e4/r.median())*100) }
 
-// keysTable tells what counters take of Redis' memory by the length of their
+// keysTable says what counters take of Redis' memory by the length of their
 // names.
 func keysTable(r *results) string {
 	var rows []string

@@ -20,7 +20,7 @@ func table(header string, rows ...string) string {
 // compact takes the spaces out of tables, as the other documents have them.
 var compact = strings.NewReplacer(" | ", "|", "| ", "|", " |", "|")
 
-// machineLine tells where the figures are from, of how many rounds they are (by
+// machineLine says where the figures are from, of how many rounds they are (by
 // name, if they differ), and which experiments ran on another machine.
 func machineLine(r *results) string {
 	text := r.Machine.String() + "."

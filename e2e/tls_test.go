@@ -149,7 +149,7 @@ func (e *envoy) answers(status int) error {
 	return nil
 }
 
-// issuerOf tells who issued the certificate that a listener shows.
+// issuerOf returns who issued the certificate that a listener shows.
 func issuerOf(addr string) (string, error) {
 	var issuer string
 	conn, err := tls.Dial("tcp", addr, &tls.Config{

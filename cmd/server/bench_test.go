@@ -107,7 +107,7 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// The result tells what it is of, as the names in it promise to programs that read it.
+// The result says what it is of, as the names in it promise to programs that read it.
 func TestBenchTellsItsOptions(t *testing.T) {
 	addr := oracle{}.start(t)
 	tests := []struct {
@@ -145,7 +145,7 @@ func TestBenchTellsItsOptions(t *testing.T) {
 	}
 }
 
-// An interruption tells what was measured, of a server that does not answer, too,
+// An interruption says what was measured, of a server that does not answer, too,
 // and nothing where there was nothing yet.
 func TestBenchInterrupted(t *testing.T) {
 	tests := []struct {

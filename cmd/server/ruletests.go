@@ -51,7 +51,7 @@ func (r ruleTests) runWithJUnit(ctx context.Context, files []string, stdout, std
 	return code, limittest.WriteJUnit(f, reports)
 }
 
-// report runs the tests, prints failures and a summary, tells what is wrong with
+// report runs the tests, prints failures and a summary, says what is wrong with
 // the files on stderr, and returns what to exit with. It ends early if ctx does.
 func (r ruleTests) report(ctx context.Context, files []string, stdout, stderr io.Writer) (reports []limittest.Report, code int) {
 	tests, failed, bad, interrupted := 0, 0, 0, false

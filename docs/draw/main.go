@@ -1,6 +1,6 @@
 // Command draw makes what docs/algorithms.md shows out of real runs of the
 // algorithms: the pictures, and the tables of the walks, which stand in the
-// document between comments. `make docs` runs it, and a test tells if what is
+// document between comments. `make docs` runs it, and a test fails if what is
 // there is not what it makes.
 //
 // It writes SVG by itself: two charts of bars and lines do not earn a library,

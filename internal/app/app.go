@@ -59,7 +59,7 @@ type App struct {
 }
 
 // New loads the rules, opens the store and binds all listeners. Nothing serves
-// yet. If the rules are missing or bad, the error tells the problems.
+// yet. If the rules are missing or bad, the error names the problems.
 func New(opts Options) (*App, error) {
 	a := &App{opts: opts, logger: opts.Logger, started: time.Now(), health: newHealth(), denials: denials.New(time.Now())}
 	if err := a.build(); err != nil {
@@ -347,7 +347,7 @@ func (a *App) dump(w io.Writer) error { return a.rules.dump(w, a.source.report()
 // Run serves until ctx ends. Then the health checks fail, so that clients go
 // elsewhere, while everything else goes on for the drain delay, or until Hurry.
 // Then it drains: no new connection is taken, and requests in flight have the
-// drain timeout to finish. The error tells what failed while serving, had to be cut
+// drain timeout to finish. The error says what failed while serving, had to be cut
 // off, or did not end and is left behind.
 func (a *App) Run(ctx context.Context) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))

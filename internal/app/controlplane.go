@@ -109,7 +109,7 @@ func (c *controlPlane) reload(context.Context) error {
 	return errors.New("the control plane sends the rules when they change, they cannot be asked for")
 }
 
-// apply lets rules serve that the control plane sent, or tells what is wrong with
+// apply lets rules serve that the control plane sent, or returns what is wrong with
 // them.
 func (c *controlPlane) apply(u xds.Update) error {
 	defer c.end()

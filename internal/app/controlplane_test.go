@@ -207,7 +207,7 @@ func TestSilence(t *testing.T) {
 	plane := testenv.StartControlPlane(t)
 	f := start(t, fromControlPlane(plane, "--force-start-without-initial-config")...)
 	f.wantHealth(false, "no rules are loaded yet")
-	f.source.(*controlPlane).silent() // package xds tells when
+	f.source.(*controlPlane).silent() // package xds says when
 	f.wantHealth(true, "OK")
 	if _, err := f.ask(t.Context(), "alice"); status.Code(err) != codes.Unavailable {
 		t.Errorf("answer without rules: %v", err)

@@ -36,7 +36,7 @@ func newHealth() *health {
 	return h
 }
 
-// setRulesLoaded tells that there are rules.
+// setRulesLoaded says that there are rules.
 func (h *health) setRulesLoaded() { h.update(func() { h.rulesLoaded = true }) }
 
 // setStoreFound notes whether the store can decide.

@@ -203,7 +203,7 @@ func TestOneRequestIsOneCommand(t *testing.T) {
 	}
 }
 
-// commandCalls tells how often each command was called before this one.
+// commandCalls returns how often each command was called before this one.
 func commandCalls(t *testing.T, client *goredis.Client) map[string]int {
 	t.Helper()
 	stats, err := client.InfoMap(t.Context(), "commandstats").Result()

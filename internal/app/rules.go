@@ -32,7 +32,7 @@ type source interface {
 	// ends first. Its error wraps admin.ErrInvalidRules if they were read but are
 	// wrong, and holds the first problems.
 	reload(ctx context.Context) error
-	// report tells what serves and what became of the last load.
+	// report says what serves and what became of the last load.
 	report() admin.Rules
 }
 
@@ -79,7 +79,7 @@ func (r *rules) begin(ctx context.Context) descriptors.Options {
 	return options
 }
 
-// accept lets new rules serve. status tells where they come from, in how many
+// accept lets new rules serve. status says where they come from, in how many
 // files or resources, and of which version.
 func (r *rules) accept(tree *descriptors.Tree, status admin.Rules) {
 	status.LoadedAt, status.Domains, status.Rules = time.Now(), tree.Domains(), tree.Rules()
@@ -106,7 +106,7 @@ func (r *rules) end() {
 	r.tuner.load(false)
 }
 
-// maxWarnings bounds how many warnings of a load the log tells.
+// maxWarnings bounds how many warnings of a load the log shows.
 const maxWarnings = 20
 
 // warn logs what is hardly meant in new rules.

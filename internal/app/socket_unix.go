@@ -45,7 +45,7 @@ func lockDirectory(dir string) (unlock func()) {
 	if err != nil {
 		return func() {}
 	}
-	look := time.NewTicker(10 * time.Millisecond) // the system tells of no unlocking
+	look := time.NewTicker(10 * time.Millisecond) // the system reports no unlocking
 	defer look.Stop()
 	for range 100 {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)

@@ -23,7 +23,7 @@ type store struct {
 	name    func() string               // what and where it is
 	refused func() error                // why a changed URL, user or password is not in use, nil in memory
 	ping    func(context.Context) error // reports whether it can decide, nil if that is no question
-	state   func() redisstore.State     // tells what became of the last calls, nil with ping
+	state   func() redisstore.State     // says what became of the last calls, nil with ping
 	// failureMode is that of limits that have none of their own.
 	failureMode string
 	followed    bool // its failures fail the health check, even after it has been found

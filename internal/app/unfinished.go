@@ -149,7 +149,7 @@ func (u *unfinished) begin(r *unfinishedRequest) {
 	u.mu.Unlock()
 }
 
-// finish removes a request, of which so many bytes are whole now, and tells why it
+// finish removes a request, of which so many bytes are whole now, and says why it
 // was ended before, if it was.
 func (u *unfinished) finish(r *unfinishedRequest, whole int64) *ending {
 	u.mu.Lock()

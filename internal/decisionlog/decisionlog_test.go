@@ -222,7 +222,7 @@ func TestRate(t *testing.T) {
 	})
 }
 
-// TestRateByManyCallers admits no more than the rate, whoever asks.
+// TestRateByManyCallers admits no more than the rate, whichever callers ask.
 func TestRateByManyCallers(t *testing.T) {
 	var s sink
 	l, _, _ := start(&s, Options{Sample: 1, Rate: 100})

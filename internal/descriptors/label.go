@@ -14,7 +14,7 @@ type levelLabel struct {
 	valued bool   // the value of the request follows, if it is not empty
 }
 
-// label is what metrics call the level of node n, where detailed tells that its rule
+// label is what metrics call the level of node n, where detailed says that its rule
 // has detailed_metric, which asks for the values of all levels. Where there is one
 // value, or share_threshold lets all count as one, there is nothing to ask for.
 func label(n *node, c *descriptorConfig, detailed bool) levelLabel {

@@ -110,7 +110,7 @@ func (d *decoder) limitField(s *limiter.Spec, name string, n *yaml.Node) {
 }
 
 // wholeLimit reports which fields of a limit do not go together, and which are
-// missing. given tells where its fields are, and limitAt where the limit is.
+// missing. given says where its fields are, and limitAt where the limit is.
 func (d *decoder) wholeLimit(s *limiter.Spec, given map[string]strictyaml.Position, limitAt strictyaml.Position) {
 	has := func(field string) bool { _, ok := given[field]; return ok }
 	if s.Unlimited {

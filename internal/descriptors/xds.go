@@ -20,7 +20,7 @@ const ResourceType = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimi
 // is allowed there, and the same checks apply; a field that is not set means what
 // it means in a file that leaves it out, except that requests_per_unit is then 0.
 // Resources are joined in the order of their names. No resource at all makes an
-// empty Tree, because so a control plane tells that it has no rules.
+// empty Tree, because so a control plane says that it has no rules.
 //
 // The error is of type Problems, which name the resource and the way to the
 // field. Fields that are not known here, as a newer control plane may send them,

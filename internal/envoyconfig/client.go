@@ -9,8 +9,8 @@ import (
 // xffType is the extension that finds the client in x-forwarded-for.
 const xffType = "envoy.extensions.http.original_ip_detection.xff.v3.XffConfig"
 
-// client says whom a connection manager takes for the client: the connection, or whom x-forwarded-for names before
-// so many trusted proxies.
+// client says which address a connection manager takes for the client: that of the connection, or the one in
+// x-forwarded-for before those of so many trusted proxies.
 type client struct {
 	connection bool   // use_remote_address
 	keeps      bool   // skip_xff_append: the address of the connection is not added to x-forwarded-for

@@ -40,7 +40,7 @@ type Answer struct {
 	Shared []string `json:"shared,omitempty"`
 	// Override is how the rule has a limit counted that a request brings along.
 	Override string `json:"override,omitempty"`
-	// Hits is what the descriptor asks for, OwnHits tells that it says so itself, and Denied what would become of it if all
+	// Hits is what the descriptor asks for, OwnHits reports whether it says so itself, and Denied what would become of it if all
 	// counters were fresh.
 	Hits    uint64 `json:"hits"`
 	OwnHits bool   `json:"own_hits,omitempty"`
@@ -115,7 +115,7 @@ type Decision struct {
 	ResetAfter float64 `json:"reset_after_seconds"`
 }
 
-// Explain answers a question. The error tells why a server would refuse the request.
+// Explain answers a question. The error says why a server would refuse the request.
 func Explain(q Question) (Answer, error) {
 	request := q.request()
 	var p plan.Plan
@@ -251,7 +251,7 @@ func (a *Answer) addLimits(q *Question, p *plan.Plan, rule *descriptors.Rule) {
 	}
 }
 
-// addCounter tells where the limit is counted, and what was decided there.
+// addCounter says where the limit is counted, and what was decided there.
 func (l *Limit) addCounter(store Store, key []byte, d *limiter.Decision) {
 	if store >= InRedis {
 		l.Key = limiter.KeyText(key)

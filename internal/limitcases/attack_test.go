@@ -163,7 +163,7 @@ func TestAttackAcrossWindowEnds(t *testing.T) {
 }
 
 // siege lets 16 clients of the replicas ask without a pause until end. It counts
-// the admitted requests by what the counter held with them, and tells how long
+// the admitted requests by what the counter held with them, and says how long
 // the slowest request took.
 func siege(end time.Time, h limiter.Hit, replicas ...replica) (admittedAs map[int64]int, slowest time.Duration) {
 	admittedAs = map[int64]int{}

@@ -11,7 +11,7 @@
 //   - file.go: Load reads a file and the rules that it names.
 //   - decode.go, expect.go: what a file may say; anything else is a problem with
 //     file, line and column.
-//   - run.go: File.Run runs the tests and tells the failures.
+//   - run.go: File.Run runs the tests and returns the failures.
 //   - junit.go: WriteJUnit reports them to programs.
 package limittest
 

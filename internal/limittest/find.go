@@ -18,7 +18,7 @@ const Suffix = "_test.yaml"
 func Find(paths ...string) (files []string, err error) {
 	for _, path := range paths {
 		if info, err := os.Stat(path); err != nil || !info.IsDir() {
-			files = append(files, path) // who reads it tells what is wrong
+			files = append(files, path) // who reads it says what is wrong
 			continue
 		}
 		found, err := below(path)

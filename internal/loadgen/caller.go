@@ -95,7 +95,7 @@ func connect(ctx context.Context, conn *grpc.ClientConn) error {
 	}
 }
 
-// whyNot tells why conn has failed. gRPC says it to a call only, which it refuses.
+// whyNot returns why conn has failed. gRPC says it to a call only, which it refuses.
 func whyNot(ctx context.Context, conn *grpc.ClientConn) error {
 	err := conn.Invoke(ctx, ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName, &message{}, &message{})
 	return fmt.Errorf("no connection: %s", plain(status.Convert(err).Message()))

@@ -33,7 +33,7 @@ type run struct {
 	// over ends the interval whose rate and CPU times are reported: from then on the
 	// load is not the one that was asked for.
 	over func()
-	// ended tells when the time to send was over, once it is.
+	// ended says when the time to send was over, once it is.
 	ended chan time.Time
 	sleep func(ctx context.Context, until time.Time)
 
@@ -205,7 +205,7 @@ func (r *run) miss(n int64, end time.Time) {
 	}
 }
 
-// watch tells of the progress once a second.
+// watch reports the progress once a second.
 func (r *run) watch(done <-chan struct{}) {
 	if r.opts.Progress == nil {
 		return

@@ -32,7 +32,7 @@ type Options struct {
 }
 
 // OptionError says which field of Options, or of its Traffic, is not allowed. Of
-// a server, its address tells that.
+// a server, its address says that.
 type OptionError struct {
 	Option string // the name of the field
 	Err    error

@@ -68,7 +68,7 @@ type Bucket struct {
 }
 
 // Process is what a local process used within the interval, to 10 ms of CPU time,
-// as /proc tells it.
+// as /proc reports it.
 type Process struct {
 	PID           int     `json:"pid"`
 	Name          string  `json:"name"`

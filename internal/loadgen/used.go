@@ -1,6 +1,6 @@
 package loadgen
 
-// Used are the options of a run as it used them, so that a result tells what it
+// Used are the options of a run as it used them, so that a result shows what it
 // is of.
 type Used struct {
 	Servers     []string `json:"servers"`

@@ -12,7 +12,7 @@ import (
 
 var errNotRegular = errors.New("it is no regular file, allowed are regular files and links to them")
 
-// Open opens a regular file, or what a link to one leads to, and tells its size.
+// Open opens a regular file, or what a link to one leads to, and returns its size.
 // Anything else is an error. It does not wait for who writes to a pipe.
 func Open(path string) (*os.File, int64, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)

@@ -15,7 +15,7 @@ import (
 	"weir/internal/limiter/memstore"
 )
 
-// slow is a store that decides after a time, or tells that its caller gave up.
+// slow is a store that decides after a time, or says that its caller gave up.
 type slow struct {
 	limiter.Store
 	time time.Duration

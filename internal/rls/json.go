@@ -49,7 +49,7 @@ func (s *Service) JSONHandler() http.Handler {
 	})
 }
 
-// decideJSON decides the request in the body of r, and tells when to try again
+// decideJSON decides the request in the body of r, and says when to try again
 // if it is denied. Its errors are gRPC statuses.
 func (s *Service) decideJSON(w http.ResponseWriter, r *http.Request) (response *ratelimitv3.RateLimitResponse, retryAfter time.Duration, err error) {
 	c := s.newCall()

@@ -114,7 +114,7 @@ func newUnmatched(reg prometheus.Registerer, logger *slog.Logger) *unmatched {
 }
 
 // note counts the n descriptors of a request, at least one, that match no rule.
-// It does not allocate unless it tells the log.
+// It does not allocate unless it logs.
 func (u *unmatched) note(tree *descriptors.Tree, domain string, n int) {
 	if label := tree.DomainLabel(domain); label != "" {
 		u.descriptors.WithLabelValues(label).Add(float64(n))

@@ -111,7 +111,7 @@ func TestWorkersWaitForTheirSlots(t *testing.T) {
 	}
 }
 
-// sendWorkers sends so many workers for a slot each, and tells when slots were
+// sendWorkers sends so many workers for a slot each, and says when slots were
 // given.
 func sendWorkers(t *testing.T, rules string, workers, mayWaste int) (admitted []int64) {
 	opts, witness := options(t, rules), newWitness()

@@ -19,7 +19,7 @@ import (
 
 // counterpart is a variable of envoyproxy/ratelimit. Whether it is honoured
 // follows from the settings; if it is, differs and proof are needed, if it is
-// not, the table reference or the variable that it goes with tells why.
+// not, the table reference or the variable that it goes with says why.
 type counterpart struct {
 	name     string
 	standard string // its default there

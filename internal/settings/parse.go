@@ -58,7 +58,7 @@ func parseSwitch(text string) (bool, error) {
 	return false, fmt.Errorf("%q is no switch, allowed are true, t, yes, 1, false, f, no and 0", text)
 }
 
-// AfterApply checks and completes what a type alone cannot say, and tells all that
+// AfterApply checks and completes what a type alone cannot say, and says all that
 // is wrong. It is a hook of the parser.
 func (s *Settings) AfterApply(ctx *kong.Context) error {
 	var names []string

@@ -101,7 +101,7 @@ type packet struct {
 	lines []growth // in bytes
 }
 
-// growth is what a line tells of a total.
+// growth is what a line says of a total.
 type growth struct {
 	*line
 	total uint64

@@ -3,7 +3,7 @@
 //
 // The files are compared by their contents every few seconds, because
 // ConfigMaps, Secrets and cert-manager replace them in ways that not every file
-// system tells of. What was read last and was good stays in use until the next
+// system reports. What was read last and was good stays in use until the next
 // good files. A connection keeps what it began with.
 //
 // The file watcher of grpc-go is not used: it writes the private key into its

@@ -36,7 +36,7 @@ func (f fresh) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, e
 	return secure, info, err
 }
 
-// logRefusal tells why a client could not connect, which clients themselves
+// logRefusal says why a client could not connect, which clients themselves
 // rarely do. There is one warning a minute, because clients try again and
 // again, and none of those that only look whether somebody listens.
 func (c *Config) logRefusal(client net.Addr, err error) {

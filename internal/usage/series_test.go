@@ -102,7 +102,7 @@ func TestDetailedSeriesAreBounded(t *testing.T) {
 	}
 }
 
-// Whatever values a hit is counted under, its limit tells what became of it.
+// Whatever values a hit is counted under, its limit says what became of it.
 func TestOutcomesOfHitsWithValues(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	l := newDefault(shared{}, reg)

@@ -215,7 +215,7 @@ func (s *stream) send(nonce string, problem error) error {
 	if problem != nil {
 		request.ErrorDetail = &rpcstatus.Status{Code: int32(codes.InvalidArgument), Message: bounded(problem.Error())}
 	}
-	if err := s.ads.Send(request); err != nil && !errors.Is(err, io.EOF) { // receiving tells why it is at its end
+	if err := s.ads.Send(request); err != nil && !errors.Is(err, io.EOF) { // receiving says why it is at its end
 		return fmt.Errorf("sending: %w", err)
 	}
 	return nil

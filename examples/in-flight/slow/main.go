@@ -18,7 +18,7 @@ func main() {
 		log.Fatal(err)
 	}
 	log.Printf("listening on %s", listener.Addr())
-	finish := make(chan struct{}) // whoever has waited longest receives first
+	finish := make(chan struct{}) // the one that has waited longest receives first
 	// Only a client that has gone fails below.
 	http.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		select {
