@@ -1,0 +1,80 @@
+package simulate
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"weir/internal/plan"
+)
+
+// SHADOW_MODE and QUOTA_MODE work as the fields do in every rule, and the report says first that they are on.
+func TestModes(t *testing.T) {
+	const rules = `
+domain: api
+descriptors:
+  - key: remote_address
+    rate_limit: {unit: minute, requests_per_unit: 2}
+  - key: user
+    descriptors:
+      - key: path
+        rate_limit: {unit: minute, requests_per_unit: 3}
+otherwise:
+  rate_limit: {unit: minute, requests_per_unit: 1}
+`
+	var data bytes.Buffer
+	for _, e := range randomLog(rand.New(rand.NewPCG(5, 5)), 500) {
+		data.WriteString(e.json() + "\n")
+	}
+	each := func(field string) string {
+		return regexp.MustCompile(`( *)rate_limit: .*\n`).ReplaceAllString(rules, "$0${1}"+field+"\n")
+	}
+	config := mustEnvoy(t, byAddressAndPath+"  - actions: [{generic_key: {descriptor_value: all}}]\n")
+	for _, test := range []struct {
+		field, warning string
+		plan           plan.Options
+	}{
+		{"shadow_mode", "SHADOW_MODE is on: no request is denied", plan.Options{ShadowMode: true}},
+		{"quota_mode", "QUOTA_MODE is on: a request is denied only if all its limits are over", plan.Options{QuotaMode: true}},
+	} {
+		t.Run(test.field, func(t *testing.T) {
+			run := func(rules string, by plan.Options) *Report {
+				return mustRun(t, Options{Logs: []string{logFile(t, data.Bytes())}, Envoy: config, Rules: mustRules(t, rules), Plan: by, Suggest: true})
+			}
+			got, want := run(rules, test.plan), run(each(test.field+": true"), plan.Options{})
+			for i := range want.Limits {
+				got.Limits[i].Place = want.Limits[i].Place
+			}
+			if !reflect.DeepEqual(got.Limits, want.Limits) || got.Denied != want.Denied || got.Limits[0].Denied == 0 {
+				t.Errorf("%+v\nwant\n%+v", got, want)
+			}
+			if !slices.Equal(got.Warnings, []string{test.warning}) || want.Warnings != nil {
+				t.Errorf("warnings are %q and %q", got.Warnings, want.Warnings)
+			}
+			var text bytes.Buffer
+			if err := got.WriteText(&text); err != nil || !strings.HasPrefix(text.String(), "warning: "+test.warning+"\n500 lines") {
+				t.Errorf("%v:\n%s", err, text.String())
+			}
+		})
+	}
+}
+
+// In SHADOW_MODE, a quota that is over denies nothing if another has room, as without it.
+func TestQuotasInShadowMode(t *testing.T) {
+	rules := mustRules(t, `
+domain: api
+descriptors:
+  - {key: remote_address, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 1}}
+  - {key: all, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 3}}
+`)
+	config := mustEnvoy(t, byAddress+"  - actions: [{generic_key: {descriptor_key: all, descriptor_value: all}}]\n")
+	log := requests(t, "10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.1")
+	r := mustRun(t, Options{Logs: []string{log}, Envoy: config, Rules: rules, Plan: plan.Options{ShadowMode: true}})
+	if r.Denied != 0 || r.Limits[0].Denied != 1 || r.Limits[1].Denied != 1 || !r.Limits[0].Shadow {
+		t.Errorf("%+v, want the last request to be over both", r)
+	}
+}

@@ -1,0 +1,164 @@
+package simulate
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Hostile values stay text in every form of the report.
+func TestHostileReport(t *testing.T) {
+	config := mustEnvoy(t, byAddressAndPath)
+	rules := mustRules(t, "domain: api\ndescriptors:\n- {key: user, descriptors: [{key: path, rate_limit: {unit: day, requests_per_unit: 1}}]}\n")
+	var data bytes.Buffer
+	for range 3 {
+		for _, user := range []string{"<script>alert(1)</script>", "\x1b[31mred", "\"><svg onload=x>", strings.Repeat("x", 10_000), "\u202eback"} {
+			data.WriteString(entry{time.Unix(1_700_000_000, 0).UTC(), "10.0.0.1", user, "/"}.json() + "\n")
+		}
+	}
+	r := mustRun(t, Options{Logs: []string{logFile(t, data.Bytes())}, Envoy: config, Rules: rules, Suggest: true, Old: mustRules(t, perAddress)})
+	var text, html bytes.Buffer
+	if err := r.WriteText(&text); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.WriteHTML(&html); err != nil {
+		t.Fatal(err)
+	}
+	if r.Denied != 10 || !strings.Contains(text.String(), `user=\x1b[31mred, path=/`) || !strings.Contains(text.String(), `user=<script>alert(1)</script>`) {
+		t.Errorf("text is\n%s", text.String())
+	}
+	if strings.ContainsAny(text.String()+html.String(), "\x1b\u202e") || strings.Contains(html.String(), "<script") || strings.Contains(html.String(), "<svg onload") || len(html.String()) > 20_000 {
+		t.Errorf("page is\n%s", html.String())
+	}
+	if !strings.Contains(html.String(), `<path class="denied" d="M`) || strings.Contains(html.String(), "http") && !strings.Contains(html.String(), "http-equiv") {
+		t.Errorf("there is no drawing in\n%s", html.String())
+	}
+	if strings.Contains(html.String(), "ZgotmplZ") {
+		t.Error("the template refuses a value")
+	}
+}
+
+// The report begins with what is likely to be wrong with it: parts of requests that Envoy's configuration looks at and
+// no line has, and that nothing at all was limited.
+func TestWarnings(t *testing.T) {
+	const (
+		noUser    = `Envoy's configuration looks at the header "x-user", and no line has it (see --fields)`
+		noAddress = "Envoy's configuration looks at the remote_address of requests, and no line has it (see --fields)"
+		noIP      = `Envoy's configuration looks at the remote_address of requests, and no line has an IP address that Envoy takes for it, only such as the remote_address "example.com"`
+		nothing   = "no request asks for a limit of the rules"
+		foreign   = `Envoy asks for the domain "shop", and the rules have nothing for it; they are for "api"`
+	)
+	for _, test := range []struct {
+		name, envoy, log string
+		rules            string
+		want             []string
+	}{
+		{"all is there", byAddress, requests(t, "10.0.0.1"), perAddress, nil},
+		{"no header", byAddressAndPath, requests(t, "10.0.0.1"), perAddress, []string{noUser}},
+		{"no address", byAddress, requests(t, ""), perAddress, []string{nothing, noAddress}},
+		{"no IP address", byAddress, requests(t, "example.com", "example.com"), perAddress, []string{nothing, noIP}},
+		{"an IP address later", byAddress, requests(t, "example.com", "10.0.0.1"), perAddress, nil},
+		{"no rule", byAddress, requests(t, "10.0.0.1"), strings.Replace(perAddress, "remote_address", "user", 1), []string{nothing}},
+		{"other domain", strings.Replace(byAddress, "api", "shop", 1), requests(t, "10.0.0.1"), perAddress, []string{nothing, foreign}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := mustRun(t, Options{Logs: []string{test.log}, Envoy: mustEnvoy(t, test.envoy), Rules: mustRules(t, test.rules)})
+			if !slices.Equal(r.Warnings, test.want) || r.Notes != nil {
+				t.Errorf("warnings are %q, want %q; notes are %q", r.Warnings, test.want, r.Notes)
+			}
+			var text, html bytes.Buffer
+			if err := errors.Join(r.WriteText(&text), r.WriteHTML(&html)); err != nil {
+				t.Fatal(err)
+			}
+			head := ""
+			for _, w := range test.want {
+				head += "warning: " + w + "\n"
+			}
+			if !strings.HasPrefix(text.String(), head+number(r.Lines)+" lines") || strings.Count(html.String(), `<p class="warning">`) != len(test.want) {
+				t.Errorf("%s%s", text.String(), html.String())
+			}
+			data, err := json.Marshal(r)
+			if err != nil || r.Requests == 0 && strings.Contains(string(data), `"first"`) {
+				t.Errorf("%v: %s", err, data)
+			}
+		})
+	}
+}
+
+// A request counts once for a limit and for a client, however many descriptors ask.
+func TestRequestsOfLimit(t *testing.T) {
+	config := mustEnvoy(t, byAddress+`
+  - actions: [{generic_key: {descriptor_value: all}}]
+  - actions: [{generic_key: {descriptor_value: all}}]
+`)
+	rules := mustRules(t, "domain: api\notherwise: {rate_limit: {unit: minute, requests_per_unit: 2, charge: always}}\n")
+	r := mustRun(t, Options{Logs: []string{requests(t, "10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.1")}, Envoy: config, Rules: rules})
+	l := r.Limits[0]
+	if l.Requests != 4 || l.Denied != 3 || l.Clients != 2 || l.WorstMinute.count != (count{4, 3}) || l.Series.Counts[0] != (count{4, 3}) {
+		t.Errorf("%+v", l)
+	}
+	if got := fmt.Sprint(l.WorstClients); got != "[{generic_key=all 3 0} {remote_address=10.0.0.1 2 0}]" {
+		t.Error(got)
+	}
+}
+
+// twoDomains asks for a limit of two domains.
+const twoDomains = `
+static_resources:
+  listeners:
+    - name: a
+      filter_chains:
+        - filters:
+            - typed_config:
+                "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+                http_filters:
+                  - {name: a, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit, domain: api}}
+                  - {name: b, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit, domain: shop}}
+                route_config:
+                  virtual_hosts: [{name: a, domains: ["*"], rate_limits: [{actions: [{remote_address: {}}]}], routes: [{match: {prefix: /}, route: {cluster: a}}]}]
+`
+
+// Domains of Envoy for which there are no rules are named, and those of the rules: in a warning if no limit was
+// asked for.
+func TestForeignDomain(t *testing.T) {
+	old := mustRules(t, strings.Replace(perAddress, "api", "old", 1))
+	r := mustRun(t, Options{Logs: []string{requests(t, "10.0.0.1")}, Envoy: mustEnvoy(t, twoDomains), Rules: mustRules(t, perAddress), Old: old})
+	warnings := []string{
+		"no request asks for a limit of the old rules",
+		`Envoy asks for the domain "api", and the old rules have nothing for it; they are for "old"`,
+		`Envoy asks for the domain "shop", and the old rules have nothing for it; they are for "old"`,
+	}
+	notes := []string{`Envoy asks for the domain "shop", and the rules have nothing for it; they are for "api"`}
+	if !slices.Equal(r.Warnings, warnings) || !slices.Equal(r.Notes, notes) {
+		t.Errorf("warnings are %q, want %q; notes are %q, want %q", r.Warnings, warnings, r.Notes, notes)
+	}
+}
+
+// What Envoy's configuration says and a replay leaves out is noted once.
+func TestNotesOfEnvoy(t *testing.T) {
+	config := mustEnvoy(t, byAddress+"  - actions: [{source_cluster: {}}]\n")
+	r := mustRun(t, Options{Logs: []string{requests(t, "10.0.0.1")}, Envoy: config, Rules: mustRules(t, perAddress)})
+	if len(r.Notes) != 1 || strings.Count(r.Notes[0], "left out") != 1 || !strings.HasPrefix(r.Notes[0], "envoy.yaml:6:") {
+		t.Errorf("notes are %q", r.Notes)
+	}
+}
+
+// JSON has names in lower case only.
+func TestNamesInJSON(t *testing.T) {
+	log := requests(t, "10.0.0.1", "10.0.0.1", "10.0.0.1")
+	rules := mustRules(t, perAddress)
+	r := mustRun(t, Options{Logs: []string{log}, Envoy: mustEnvoy(t, byAddress), Rules: rules, Old: rules, Suggest: true})
+	data, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if names := regexp.MustCompile(`"[^"]*[A-Z][^"]*":`).FindAll(data, -1); names != nil || !bytes.Contains(data, []byte(`"worst_minute":{"at":"2023-11-14T22:14:00Z","requests":3,"denied":1}`)) {
+		t.Errorf("%q in %s", names, data)
+	}
+}
