@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"weir/internal/loadgen"
+	loadgen "weir/internal/offline/bench"
 )
 
 // redisMemory is what a live counter takes of Redis' memory.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"weir/internal/loadgen"
+	loadgen "weir/internal/offline/bench"
 )
 
 // cost is the CPU time of a decision, in microseconds.

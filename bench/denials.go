@@ -101,7 +101,7 @@ func (w *workshop) buildForgetful() error {
 	}
 	changed := bytes.Replace(text, []byte(recording), nil, 1)
 	if len(changed) == len(text) {
-		return errors.New("internal/app/app.go does not hand on who records denials as this program expects")
+		return errors.New("internal/server/app.go does not hand on who records denials as this program expects")
 	}
 	edited := filepath.Join(w.dir, "app.go")
 	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {source: edited}})

@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 
-	"weir/internal/loadgen"
+	loadgen "weir/internal/offline/bench"
 )
 
 // scaled is what a decision costs when something grows.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"weir/internal/loadgen"
+	loadgen "weir/internal/offline/bench"
 )
 
 const domain = "bench"

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"weir/internal/loadgen"
+	loadgen "weir/internal/offline/bench"
 )
 
 // neighbours is what quiet users get beside a noisy one.

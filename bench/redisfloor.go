@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"weir/internal/loadgen"
+	loadgen "weir/internal/offline/bench"
 )
 
 // way is a way to count in Redis that knows no limits. What a limiter's Redis

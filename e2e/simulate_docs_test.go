@@ -24,7 +24,7 @@ func TestLargeLog(t *testing.T) {
 		}
 	}
 	for from, to := range map[string]string{
-		"go run ./internal/accesslog/generate -lines 1000000": buildGenerator(t) + " -lines 50000",
+		"go run ./internal/offline/simulate/accesslog/generate -lines 1000000": buildGenerator(t) + " -lines 50000",
 		"go run ./cmd/server": program(t),
 		"docs/simulate/":      filepath.Join(root, "docs/simulate") + "/",
 	} {

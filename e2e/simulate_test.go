@@ -49,7 +49,7 @@ type knownLog struct {
 func buildGenerator(t *testing.T) string {
 	t.Helper()
 	generator := filepath.Join(t.TempDir(), "generate")
-	if out, err := exec.Command("go", "build", "-o", generator, "weir/internal/accesslog/generate").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", generator, "weir/internal/offline/simulate/accesslog/generate").CombinedOutput(); err != nil {
 		t.Fatalf("building the generator: %v\n%s", err, out)
 	}
 	return generator

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/term"
 
-	"weir/internal/explain"
-	"weir/internal/loadgen"
+	"weir/internal/offline/bench"
+	"weir/internal/offline/explain"
 )
 
 // benchmark is the command bench.
@@ -51,12 +51,12 @@ func (b benchmark) run(ctx context.Context, stdout, stderr io.Writer) int {
 	}
 	progress := false
 	if f, ok := stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		opts.Progress = func(p loadgen.Progress) {
+		opts.Progress = func(p bench.Progress) {
 			progress = true
 			fmt.Fprintf(stderr, "\r%3.0f s of %.0f s  sent %d  answered %d  failed %d ", p.Elapsed.Seconds(), p.Duration.Seconds(), p.Sent, p.Answered, p.Failures)
 		}
 	}
-	result, err := loadgen.Run(ctx, opts)
+	result, err := bench.Run(ctx, opts)
 	if progress {
 		fmt.Fprintln(stderr)
 	}
@@ -79,7 +79,7 @@ func (b benchmark) run(ctx context.Context, stdout, stderr io.Writer) int {
 }
 
 // why returns why nothing was measured.
-func why(ctx context.Context, opts loadgen.Options, result *loadgen.Result) string {
+func why(ctx context.Context, opts bench.Options, result *bench.Result) string {
 	if ctx.Err() != nil {
 		return fmt.Sprintf(" yet: interrupted in the warm-up of %v", opts.Warmup)
 	}
@@ -91,20 +91,20 @@ var flags = map[string]string{"Descriptors": "descriptor", "Exponent": "zipf-exp
 
 // byFlag names the flag of an option that is not allowed.
 func byFlag(err error) error {
-	wrong, ok := errors.AsType[*loadgen.OptionError](err)
+	wrong, ok := errors.AsType[*bench.OptionError](err)
 	if !ok {
 		return err
 	}
 	return fmt.Errorf("--%s: %w", cmp.Or(flags[wrong.Option], strings.ToLower(wrong.Option)), wrong.Err)
 }
 
-func (b benchmark) options() (loadgen.Options, error) {
-	opts := loadgen.Options{
+func (b benchmark) options() (bench.Options, error) {
+	opts := bench.Options{
 		Servers: b.Servers, Connections: b.Connections, Callers: b.callers(),
 		Rate: b.Rate, Duration: b.Duration, Warmup: b.warmup(), Requests: b.Requests, Timeout: b.Timeout,
-		Traffic: loadgen.Traffic{
+		Traffic: bench.Traffic{
 			Domain: b.Domain, Hits: b.Hits,
-			Keys: b.Keys, Distribution: loadgen.Distribution(b.Distribution), Exponent: b.ZipfExponent,
+			Keys: b.Keys, Distribution: bench.Distribution(b.Distribution), Exponent: b.ZipfExponent,
 		},
 		PIDs: b.PID,
 	}
@@ -117,9 +117,9 @@ func (b benchmark) options() (loadgen.Options, error) {
 		if err != nil {
 			return opts, fmt.Errorf("--descriptor: %q: %w", text, err)
 		}
-		var entries []loadgen.Entry
+		var entries []bench.Entry
 		for _, e := range parsed {
-			entries = append(entries, loadgen.Entry(e))
+			entries = append(entries, bench.Entry(e))
 		}
 		opts.Traffic.Descriptors = append(opts.Traffic.Descriptors, entries)
 	}

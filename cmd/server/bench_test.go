@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"weir/internal/loadgen"
+	"weir/internal/offline/bench"
 )
 
 // oracle admits the domain api, does not answer for the domain stall, and fails
@@ -53,7 +53,7 @@ func (o oracle) start(t *testing.T, options ...grpc.ServerOption) string {
 
 func TestBench(t *testing.T) {
 	addr := oracle{}.start(t)
-	bench := func(args ...string) []string {
+	benchArgs := func(args ...string) []string {
 		return append([]string{"bench", addr, "--requests=100", "--warmup=0s"}, args...)
 	}
 	tests := []struct {
@@ -63,33 +63,33 @@ func TestBench(t *testing.T) {
 		stdout []string
 		stderr []string
 	}{
-		{name: "closed loop", args: bench(), stdout: []string{"target      " + addr + "\ndomain      api\ndescriptor  user={}\ntraffic     1000 keys, uniform, hits_addend 1\n", "closed loop, 64 callers, 4 connections", "sent        100\n", "answered    100 ", "ok          100  100.0 %", "failed      0\n", "latency     p50 "}},
-		{name: "no rules", args: bench(), stdout: []string{"no limit    100  100.0 %\n            none of the answers carried a limit: does the server have rules for the domain \"api\" and these descriptors?\n"}},
-		{name: "open loop", args: bench("--rate=5000", "--distribution=zipf", "--pid="+strconv.Itoa(os.Getppid())), stdout: []string{"open loop at 5000/s, 100 callers", "answered    100 ", "CPU         ", "this client: "}},
-		{name: "failures", args: bench("--domain=shop"), code: 1, stdout: []string{"answered    0 ", "failed      100  Unavailable 100  last: rpc error: code = Unavailable desc = asked for shop"}},
+		{name: "closed loop", args: benchArgs(), stdout: []string{"target      " + addr + "\ndomain      api\ndescriptor  user={}\ntraffic     1000 keys, uniform, hits_addend 1\n", "closed loop, 64 callers, 4 connections", "sent        100\n", "answered    100 ", "ok          100  100.0 %", "failed      0\n", "latency     p50 "}},
+		{name: "no rules", args: benchArgs(), stdout: []string{"no limit    100  100.0 %\n            none of the answers carried a limit: does the server have rules for the domain \"api\" and these descriptors?\n"}},
+		{name: "open loop", args: benchArgs("--rate=5000", "--distribution=zipf", "--pid="+strconv.Itoa(os.Getppid())), stdout: []string{"open loop at 5000/s, 100 callers", "answered    100 ", "CPU         ", "this client: "}},
+		{name: "failures", args: benchArgs("--domain=shop"), code: 1, stdout: []string{"answered    0 ", "failed      100  Unavailable 100  last: rpc error: code = Unavailable desc = asked for shop"}},
 		{name: "too fast a plan", args: []string{"bench", addr, "--rate=1000000", "--callers=1", "--duration=50ms"}, code: 1, stdout: []string{"failed      0\n", "never sent  "}},
-		{name: "several descriptors", args: bench("--descriptor=a={},b=c", `--descriptor=user=x\,{}`, "--hits=0"), stdout: []string{"descriptor  a={},b=c\ndescriptor  user=x\\,{}\ntraffic     1000 keys, uniform, no hits_addend\n", "answered    100 "}},
+		{name: "several descriptors", args: benchArgs("--descriptor=a={},b=c", `--descriptor=user=x\,{}`, "--hits=0"), stdout: []string{"descriptor  a={},b=c\ndescriptor  user=x\\,{}\ntraffic     1000 keys, uniform, no hits_addend\n", "answered    100 "}},
 
 		{name: "no server", args: []string{"bench", "127.0.0.1:1"}, code: 2, stderr: []string{`weir: server "127.0.0.1:1": no connection`}},
 		{name: "short without warm-up", args: []string{"bench", addr, "--duration=2s"}, stdout: []string{"closed loop, 64 callers", "latency     p50 "}},
-		{name: "bad descriptor", args: bench("--descriptor=a=b,"), code: 2, stderr: []string{`weir: --descriptor: "a=b,": entry 2 has no key`}},
-		{name: "no descriptor", args: bench("--descriptor="), code: 2, stderr: []string{`weir: --descriptor: "": entry 1 has no key`}},
-		{name: "no callers", args: bench("--callers=0"), code: 2, stderr: []string{"weir: --callers: 0 can send nothing, allowed is 1 or more\n"}},
-		{name: "too few connections", args: bench("--connections=0"), code: 2, stderr: []string{"weir: --connections: 0 is too few"}},
-		{name: "bad rate", args: bench("--rate=-1"), code: 2, stderr: []string{"weir: --rate: -1 is not allowed"}},
-		{name: "bad duration", args: bench("--duration=0s"), code: 2, stderr: []string{"weir: --duration: 0s is not allowed"}},
-		{name: "bad warm-up", args: bench("--warmup=10s"), code: 2, stderr: []string{"weir: --warmup: 10s is not allowed"}},
-		{name: "bad number of requests", args: bench("--requests=-1"), code: 2, stderr: []string{"weir: --requests: -1 is not allowed"}},
-		{name: "bad timeout", args: bench("--timeout=-1s"), code: 2, stderr: []string{"weir: --timeout: -1s is not allowed"}},
-		{name: "no domain", args: bench("--domain="), code: 2, stderr: []string{"weir: --domain: it is empty"}},
-		{name: "no keys", args: bench("--keys=0"), code: 2, stderr: []string{"weir: --keys: 0 is not allowed"}},
-		{name: "bad exponent", args: bench("--distribution=zipf", "--zipf-exponent=1"), code: 2, stderr: []string{"weir: --zipf-exponent: 1 is not allowed, allowed are numbers above 1\n"}},
-		{name: "bad hits", args: bench("--hits=-1"), code: 2, stderr: []string{"weir: --hits: "}},
+		{name: "bad descriptor", args: benchArgs("--descriptor=a=b,"), code: 2, stderr: []string{`weir: --descriptor: "a=b,": entry 2 has no key`}},
+		{name: "no descriptor", args: benchArgs("--descriptor="), code: 2, stderr: []string{`weir: --descriptor: "": entry 1 has no key`}},
+		{name: "no callers", args: benchArgs("--callers=0"), code: 2, stderr: []string{"weir: --callers: 0 can send nothing, allowed is 1 or more\n"}},
+		{name: "too few connections", args: benchArgs("--connections=0"), code: 2, stderr: []string{"weir: --connections: 0 is too few"}},
+		{name: "bad rate", args: benchArgs("--rate=-1"), code: 2, stderr: []string{"weir: --rate: -1 is not allowed"}},
+		{name: "bad duration", args: benchArgs("--duration=0s"), code: 2, stderr: []string{"weir: --duration: 0s is not allowed"}},
+		{name: "bad warm-up", args: benchArgs("--warmup=10s"), code: 2, stderr: []string{"weir: --warmup: 10s is not allowed"}},
+		{name: "bad number of requests", args: benchArgs("--requests=-1"), code: 2, stderr: []string{"weir: --requests: -1 is not allowed"}},
+		{name: "bad timeout", args: benchArgs("--timeout=-1s"), code: 2, stderr: []string{"weir: --timeout: -1s is not allowed"}},
+		{name: "no domain", args: benchArgs("--domain="), code: 2, stderr: []string{"weir: --domain: it is empty"}},
+		{name: "no keys", args: benchArgs("--keys=0"), code: 2, stderr: []string{"weir: --keys: 0 is not allowed"}},
+		{name: "bad exponent", args: benchArgs("--distribution=zipf", "--zipf-exponent=1"), code: 2, stderr: []string{"weir: --zipf-exponent: 1 is not allowed, allowed are numbers above 1\n"}},
+		{name: "bad hits", args: benchArgs("--hits=-1"), code: 2, stderr: []string{"weir: --hits: "}},
 		{name: "no port", args: []string{"bench", "localhost"}, code: 2, stderr: []string{`weir: server "localhost": missing port in address; expected is host:port`}},
-		{name: "nothing but warm-up", args: bench("--warmup=9s"), code: 1, stderr: []string{"weir: nothing was measured: of 100 requests all were due in the warm-up of 9s\n"}},
-		{name: "bad distribution", args: bench("--distribution=flat"), code: 2, stderr: []string{"flat", "uniform", "zipf", "hot"}},
-		{name: "no process", args: bench("--pid=1073741824"), code: 2, stderr: []string{"weir: --pid: process 1073741824: "}},
-		{name: "bad output", args: bench("--output=xml"), code: 2, stderr: []string{"xml", "text", "json"}},
+		{name: "nothing but warm-up", args: benchArgs("--warmup=9s"), code: 1, stderr: []string{"weir: nothing was measured: of 100 requests all were due in the warm-up of 9s\n"}},
+		{name: "bad distribution", args: benchArgs("--distribution=flat"), code: 2, stderr: []string{"flat", "uniform", "zipf", "hot"}},
+		{name: "no process", args: benchArgs("--pid=1073741824"), code: 2, stderr: []string{"weir: --pid: process 1073741824: "}},
+		{name: "bad output", args: benchArgs("--output=xml"), code: 2, stderr: []string{"xml", "text", "json"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -98,8 +98,8 @@ func TestBench(t *testing.T) {
 		})
 	}
 
-	code, stdout, stderr := callUntil(t.Context(), bench("--output=json")...)
-	var result loadgen.Result
+	code, stdout, stderr := callUntil(t.Context(), benchArgs("--output=json")...)
+	var result bench.Result
 	decoder := json.NewDecoder(strings.NewReader(stdout))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&result); err != nil || code != 0 || result.OK != 100 || result.SentWithWarmup != 100 || result.Latency.P50 == 0 || len(result.Latency.Buckets) == 0 {

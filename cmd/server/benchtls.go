@@ -5,7 +5,7 @@ import (
 	"crypto/x509"
 	"fmt"
 
-	"weir/internal/regularfile"
+	"weir/internal/descriptors/regularfile"
 )
 
 // benchTLS says how a benchmark speaks to its servers. Unlike the server's own

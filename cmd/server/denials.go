@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 
-	"weir/internal/adminclient"
-	"weir/internal/admintext"
+	"weir/internal/operators/client"
+	"weir/internal/operators/text"
 )
 
 // denialsCommand is the command denials.
@@ -19,7 +19,7 @@ type denialsCommand struct {
 }
 
 // ask asks what was denied last.
-func (c denialsCommand) ask(ctx context.Context, server *adminclient.Client) (reply, error) {
+func (c denialsCommand) ask(ctx context.Context, server *client.Client) (reply, error) {
 	shown, err := c.read()
 	if err == nil && c.N < 1 {
 		err = fmt.Errorf("-n: %d is not allowed, allowed is 1 or more", c.N)
@@ -34,6 +34,6 @@ func (c denialsCommand) ask(ctx context.Context, server *adminclient.Client) (re
 	d := &answer.Value
 	keepDomain(d, shown)
 	d.Last = d.Last[:min(len(d.Last), c.N)]
-	text, err := json.Marshal(d)
-	return reply{json: text, at: d.At, text: func(view admintext.View, w io.Writer) { view.Denials(w, d) }}, err
+	encoded, err := json.Marshal(d)
+	return reply{json: encoded, at: d.At, text: func(view text.View, w io.Writer) { view.Denials(w, d) }}, err
 }

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"weir/internal/admintext"
-	"weir/internal/envoyconfig"
-	"weir/internal/explain"
-	"weir/internal/plaintext"
+	"weir/internal/descriptors/plaintext"
+	"weir/internal/offline/envoyconfig"
+	"weir/internal/offline/explain"
+	"weir/internal/operators/text"
 )
 
 // descriptorsOf is the command descriptors.
@@ -183,7 +183,7 @@ func newSentDescriptor(r envoyconfig.Result) sentDescriptor {
 		s.HitsAddend = &r.HitsAddend
 	}
 	if len(r.Entries) > 0 { // Weir lets any other pass
-		s.Explain = "weir explain " + ofRules() + admintext.Quote(explain.FormatDomain(s.Domain)) + " " + admintext.Quote(s.Descriptor)
+		s.Explain = "weir explain " + ofRules() + text.Quote(explain.FormatDomain(s.Domain)) + " " + text.Quote(s.Descriptor)
 		if r.HasHitsAddend {
 			s.Explain += " --hits " + strconv.FormatUint(r.HitsAddend, 10)
 		}

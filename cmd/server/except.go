@@ -12,9 +12,9 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"weir/internal/adminapi"
-	"weir/internal/adminclient"
-	"weir/internal/admintext"
+	"weir/internal/operators/api"
+	"weir/internal/operators/client"
+	"weir/internal/operators/text"
 )
 
 // exceptCommand is the command except.
@@ -54,7 +54,7 @@ func (f *factor) Decode(ctx *kong.DecodeContext) error {
 }
 
 // ask adds the exception.
-func (c exceptAdd) ask(ctx context.Context, server *adminclient.Client) (reply, error) {
+func (c exceptAdd) ask(ctx context.Context, server *client.Client) (reply, error) {
 	d, err := c.read()
 	switch {
 	case err != nil:
@@ -66,20 +66,20 @@ func (c exceptAdd) ask(ctx context.Context, server *adminclient.Client) (reply, 
 	if err != nil {
 		return reply{}, err
 	}
-	answer, err := server.Add(ctx, adminapi.NewException{
+	answer, err := server.Add(ctx, api.NewException{
 		Descriptor: d, Effect: c.effect(), Factor: float64(c.Amount), For: c.For.Seconds(), By: c.name(), Reason: c.Reason,
 	})
-	return reply{json: answer.JSON, at: answer.At, note: answer.Value.Note, text: func(view admintext.View, w io.Writer) { view.Added(w, &answer.Value) }}, err
+	return reply{json: answer.JSON, at: answer.At, note: answer.Value.Note, text: func(view text.View, w io.Writer) { view.Added(w, &answer.Value) }}, err
 }
 
 func (c exceptAdd) effect() string {
 	switch {
 	case c.Allow:
-		return adminapi.Allow
+		return api.Allow
 	case c.Deny:
-		return adminapi.Deny
+		return api.Deny
 	default:
-		return adminapi.Amount
+		return api.Amount
 	}
 }
 
@@ -91,7 +91,7 @@ type exceptList struct {
 }
 
 // ask asks for the exceptions.
-func (c exceptList) ask(ctx context.Context, server *adminclient.Client) (reply, error) {
+func (c exceptList) ask(ctx context.Context, server *client.Client) (reply, error) {
 	shown, err := c.read()
 	if err != nil {
 		return reply{}, err
@@ -102,13 +102,13 @@ func (c exceptList) ask(ctx context.Context, server *adminclient.Client) (reply,
 	}
 	e := &answer.Value
 	if c.Domain != nil {
-		e.Exceptions = slices.DeleteFunc(e.Exceptions, func(x adminapi.Exception) bool {
+		e.Exceptions = slices.DeleteFunc(e.Exceptions, func(x api.Exception) bool {
 			domain, _, err := x.Bytes()
 			return err != nil || !shown(domain)
 		})
 		answer.JSON, err = json.Marshal(e)
 	}
-	return reply{json: answer.JSON, at: answer.At, text: func(view admintext.View, w io.Writer) { view.Exceptions(w, e) }}, err
+	return reply{json: answer.JSON, at: answer.At, text: func(view text.View, w io.Writer) { view.Exceptions(w, e) }}, err
 }
 
 // exceptRemove is the command except remove.
@@ -119,10 +119,10 @@ type exceptRemove struct {
 }
 
 // ask ends the exception.
-func (c exceptRemove) ask(ctx context.Context, server *adminclient.Client) (reply, error) {
+func (c exceptRemove) ask(ctx context.Context, server *client.Client) (reply, error) {
 	if err := server.Remove(ctx, c.ID, c.name()); err != nil {
 		return reply{}, err
 	}
-	text, err := json.Marshal(map[string]string{"id": c.ID})
-	return reply{json: text, at: time.Now(), text: func(view admintext.View, w io.Writer) { view.Removed(w, c.ID) }}, err
+	encoded, err := json.Marshal(map[string]string{"id": c.ID})
+	return reply{json: encoded, at: time.Now(), text: func(view text.View, w io.Writer) { view.Removed(w, c.ID) }}, err
 }

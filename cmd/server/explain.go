@@ -6,11 +6,11 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"weir/internal/app"
 	"weir/internal/descriptors"
-	"weir/internal/explain"
 	"weir/internal/limiter"
+	"weir/internal/offline/explain"
 	"weir/internal/plan"
+	"weir/internal/server"
 	"weir/internal/settings"
 )
 
@@ -40,7 +40,7 @@ type likeServer struct {
 // options returns those of them on which decisions depend.
 func (l likeServer) options() plan.Options {
 	return plan.Options{
-		Charge: app.Charge(l.StopWhenOverLimit), CalendarMonths: l.CalendarMonths, ShadowMode: l.ShadowMode, QuotaMode: l.QuotaMode,
+		Charge: server.Charge(l.StopWhenOverLimit), CalendarMonths: l.CalendarMonths, ShadowMode: l.ShadowMode, QuotaMode: l.QuotaMode,
 	}
 }
 
@@ -93,21 +93,21 @@ func (e explanation) ask() (*explain.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	files, _, err := app.ReadRules(e.RulesPath, e.Path())
+	files, _, err := server.ReadRules(e.RulesPath, e.Path())
 	if err == nil && len(files) == 0 {
 		err = descriptors.NoFiles(e.Path())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w (see %s)", err, e.Named())
 	}
-	tree, err := descriptors.Load(files, app.RuleOptions(e.Reading))
+	tree, err := descriptors.Load(files, server.RuleOptions(e.Reading))
 	if err != nil {
 		return nil, fmt.Errorf("invalid rules:\n%w", err)
 	}
 	options := e.options()
 	options.Keys = keys
 	answer, err := explain.Explain(explain.Question{
-		Options: options, Tree: tree, Failure: app.FailureMode(e.Failure.Mode),
+		Options: options, Tree: tree, Failure: server.FailureMode(e.Failure.Mode),
 		Domain: domain, Descriptor: entries, HitsAddend: e.Hits, Store: e.store(),
 	})
 	return &answer, err

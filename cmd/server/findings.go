@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"weir/internal/descriptors"
-	"weir/internal/plaintext"
+	"weir/internal/descriptors/plaintext"
 )
 
 // report is the outcome of validate for programs.

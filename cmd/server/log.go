@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"strings"
 
-	"weir/internal/plaintext"
+	"weir/internal/descriptors/plaintext"
 	"weir/internal/settings"
 )
 

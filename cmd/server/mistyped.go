@@ -9,7 +9,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"weir/internal/spelling"
+	"weir/internal/descriptors/spelling"
 )
 
 // mistyped says of an argument that no command takes what was meant, or returns

@@ -4,9 +4,9 @@ import (
 	"context"
 	"io"
 
-	"weir/internal/adminapi"
-	"weir/internal/adminclient"
-	"weir/internal/admintext"
+	"weir/internal/operators/api"
+	"weir/internal/operators/client"
+	"weir/internal/operators/text"
 )
 
 // peekCommand is the command peek.
@@ -16,7 +16,7 @@ type peekCommand struct {
 }
 
 // ask asks for the counters of the descriptor.
-func (c peekCommand) ask(ctx context.Context, server *adminclient.Client) (reply, error) {
+func (c peekCommand) ask(ctx context.Context, server *client.Client) (reply, error) {
 	d, err := c.read()
 	if err != nil {
 		return reply{}, err
@@ -26,8 +26,8 @@ func (c peekCommand) ask(ctx context.Context, server *adminclient.Client) (reply
 }
 
 // countersReply shows counters.
-func countersReply(answer adminclient.Answer[adminapi.Counters], reset bool) reply {
-	r := reply{json: answer.JSON, at: answer.At, text: func(view admintext.View, w io.Writer) {
+func countersReply(answer client.Answer[api.Counters], reset bool) reply {
+	r := reply{json: answer.JSON, at: answer.At, text: func(view text.View, w io.Writer) {
 		view.Counters(w, &answer.Value, reset)
 	}}
 	if answer.Value.Rule == "" {

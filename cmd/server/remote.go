@@ -14,12 +14,12 @@ import (
 	"strings"
 	"time"
 
-	"weir/internal/adminapi"
-	"weir/internal/adminclient"
-	"weir/internal/admintext"
-	"weir/internal/explain"
-	"weir/internal/plaintext"
-	"weir/internal/regularfile"
+	"weir/internal/descriptors/plaintext"
+	"weir/internal/descriptors/regularfile"
+	"weir/internal/offline/explain"
+	"weir/internal/operators/api"
+	"weir/internal/operators/client"
+	"weir/internal/operators/text"
 )
 
 // remote is embedded in commands that ask a running server.
@@ -53,7 +53,7 @@ func (w who) name() string {
 // asked is a command that asks a running server.
 type asked interface {
 	// ask asks it, and returns what to print.
-	ask(ctx context.Context, server *adminclient.Client) (reply, error)
+	ask(ctx context.Context, server *client.Client) (reply, error)
 	// flags returns how the server is asked.
 	flags() remote
 }
@@ -64,7 +64,7 @@ func (r remote) flags() remote { return r }
 type reply struct {
 	json []byte
 	at   time.Time // by the clock of the server
-	text func(view admintext.View, w io.Writer)
+	text func(view text.View, w io.Writer)
 	note string // for stderr, beside the text
 	code int
 }
@@ -77,7 +77,7 @@ func runRemote(ctx context.Context, command asked, stdout, stderr io.Writer) int
 		err = writeJSON(stdout, answer.json)
 	}
 	switch {
-	case errors.Is(err, adminclient.ErrNotFound):
+	case errors.Is(err, client.ErrNotFound):
 		fmt.Fprintf(stderr, "weir: %v\n", err)
 		return exitFailed
 	case err != nil:
@@ -87,14 +87,14 @@ func runRemote(ctx context.Context, command asked, stdout, stderr io.Writer) int
 		if answer.note != "" {
 			fmt.Fprintf(stderr, "note: %s\n", plaintext.Line(answer.note))
 		}
-		answer.text(admintext.View{Now: answer.at.Local(), Flags: r.again()}, stdout)
+		answer.text(text.View{Now: answer.at.Local(), Flags: r.again()}, stdout)
 	}
 	return answer.code
 }
 
 // ask connects to the server and lets the command ask.
 func (r remote) ask(ctx context.Context, command asked) (reply, error) {
-	options := adminclient.Options{Server: r.Server, Timeout: r.Timeout, UserAgent: "weir/" + strings.Fields(version())[0]}
+	options := client.Options{Server: r.Server, Timeout: r.Timeout, UserAgent: "weir/" + strings.Fields(version())[0]}
 	if r.Timeout <= 0 {
 		return reply{}, fmt.Errorf("--timeout: %v is not allowed, allowed is more than 0s", r.Timeout)
 	}
@@ -105,7 +105,7 @@ func (r remote) ask(ctx context.Context, command asked) (reply, error) {
 	if options.CAs, err = r.authorities(); err != nil {
 		return reply{}, fmt.Errorf("--ca-file ($WEIR_CA_FILE): %w", err)
 	}
-	server, err := adminclient.New(options)
+	server, err := client.New(options)
 	if err != nil {
 		return reply{}, fmt.Errorf("--server ($WEIR_SERVER): %w", err)
 	}
@@ -121,7 +121,7 @@ func (r remote) token() (string, error) {
 	if err == nil {
 		defer f.Close()
 		var token string
-		if token, err = adminclient.ReadToken(f); err == nil {
+		if token, err = client.ReadToken(f); err == nil {
 			return token, nil
 		}
 	}
@@ -165,11 +165,11 @@ func (r remote) authorities() (*x509.CertPool, error) {
 // advise adds to an error which flag may help.
 func (r remote) advise(err error) error {
 	switch {
-	case errors.Is(err, adminclient.ErrUnreachable):
+	case errors.Is(err, client.ErrUnreachable):
 		return fmt.Errorf("%w; --server says where its debug port is", err)
-	case errors.Is(err, adminclient.ErrUnauthorized) && r.TokenFile == "":
+	case errors.Is(err, client.ErrUnauthorized) && r.TokenFile == "":
 		return fmt.Errorf("%w; --token-file names the file of its token", err)
-	case errors.Is(err, adminclient.ErrUnauthorized):
+	case errors.Is(err, client.ErrUnauthorized):
 		return fmt.Errorf("%w; it does not accept the token of --token-file", err)
 	default:
 		return err
@@ -186,7 +186,7 @@ func (r remote) again() string {
 		{"ca-file", r.CAFile, "WEIR_CA_FILE", ""},
 	} {
 		if flag.value != flag.byDefault && flag.value != os.Getenv(flag.variable) {
-			fmt.Fprintf(&b, " --%s %s", flag.name, admintext.Quote(plaintext.Line(flag.value)))
+			fmt.Fprintf(&b, " --%s %s", flag.name, text.Quote(plaintext.Line(flag.value)))
 		}
 	}
 	return b.String()
@@ -211,16 +211,16 @@ type whom struct {
 	Descriptor anyBytes `arg:"" help:"Its entries, such as user=alice,path=/login. A backslash before a comma, an = or a backslash takes it as it is, and \\x0a is the byte 0a, as in the domain."`
 }
 
-func (w whom) read() (adminapi.Descriptor, error) {
+func (w whom) read() (api.Descriptor, error) {
 	domain, err := explain.ParseDomain(string(w.Domain))
 	if err != nil {
-		return adminapi.Descriptor{}, fmt.Errorf("domain %q: %w", w.Domain, err)
+		return api.Descriptor{}, fmt.Errorf("domain %q: %w", w.Domain, err)
 	}
 	entries, err := explain.ParseDescriptor(string(w.Descriptor))
 	if err != nil {
-		return adminapi.Descriptor{}, fmt.Errorf("descriptor %q: %w", w.Descriptor, err)
+		return api.Descriptor{}, fmt.Errorf("descriptor %q: %w", w.Descriptor, err)
 	}
-	return adminapi.NewDescriptor(domain, entries), nil
+	return api.NewDescriptor(domain, entries), nil
 }
 
 // ofDomain is embedded in commands that may be about one domain only.

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"weir/internal/adminapi"
-	"weir/internal/plaintext"
+	"weir/internal/descriptors/plaintext"
+	"weir/internal/operators/api"
 	"weir/internal/testenv"
 )
 
@@ -192,7 +192,7 @@ func TestPastedDescriptor(t *testing.T) {
 		command := exec.Command(shell, "-c", `"$0" peek `+row[1]+" --server "+server.URL, os.Args[0])
 		command.Env = append(os.Environ(), asProgram+"=1")
 		out, _ := command.CombinedOutput() // the answer is of another descriptor
-		var d adminapi.Descriptor
+		var d api.Descriptor
 		_, body := server.asked()
 		if err := json.Unmarshal([]byte(body), &d); err != nil {
 			t.Fatalf("%s: %v\n%s", row[1], err, out)
@@ -204,9 +204,9 @@ func TestPastedDescriptor(t *testing.T) {
 		asked = append(asked, fmt.Sprintf("%q", entries))
 	}
 	want := []string{
-		fmt.Sprintf("%q", []adminapi.KeyValue{{Key: "user", Value: "\x1b[31mred\x1b[0m\n\x00"}}),
-		fmt.Sprintf("%q", []adminapi.KeyValue{{Key: "user", Value: "\xff\xfe'; rm -rf /"}}),
-		fmt.Sprintf("%q", []adminapi.KeyValue{{Key: "user", Value: "<script>alert(1)</script>"}, {Key: `-x=,\`, Value: "\u202egnp"}}),
+		fmt.Sprintf("%q", []api.KeyValue{{Key: "user", Value: "\x1b[31mred\x1b[0m\n\x00"}}),
+		fmt.Sprintf("%q", []api.KeyValue{{Key: "user", Value: "\xff\xfe'; rm -rf /"}}),
+		fmt.Sprintf("%q", []api.KeyValue{{Key: "user", Value: "<script>alert(1)</script>"}, {Key: `-x=,\`, Value: "\u202egnp"}}),
 	}
 	if !slices.Equal(asked, want) {
 		t.Errorf("got %s, want %s, pasted from\n%s", asked, want, stdout)

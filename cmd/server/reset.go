@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 
-	"weir/internal/adminclient"
+	"weir/internal/operators/client"
 )
 
 // resetCommand is the command reset.
@@ -14,7 +14,7 @@ type resetCommand struct {
 }
 
 // ask sets the counters of the descriptor to zero.
-func (c resetCommand) ask(ctx context.Context, server *adminclient.Client) (reply, error) {
+func (c resetCommand) ask(ctx context.Context, server *client.Client) (reply, error) {
 	d, err := c.read()
 	if err != nil {
 		return reply{}, err

@@ -8,8 +8,8 @@ import (
 	"os"
 	"regexp"
 
-	"weir/internal/app"
-	"weir/internal/limittest"
+	"weir/internal/offline/limittest"
+	"weir/internal/server"
 )
 
 // ruleTests is the command test.
@@ -96,7 +96,7 @@ func (r ruleTests) runFile(ctx context.Context, name string) limittest.Report {
 	report := limittest.Report{File: name}
 	file, err := limittest.Load(name, limittest.Options{
 		Options: r.options(),
-		Rules:   app.RuleOptions(r.Reading),
+		Rules:   server.RuleOptions(r.Reading),
 	})
 	if err != nil {
 		report.Err = err

@@ -10,7 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"weir/internal/app"
+	"weir/internal/server"
 	"weir/internal/settings"
 )
 
@@ -33,9 +33,9 @@ func serve(ctx context.Context, s settings.Settings, stdout, stderr io.Writer) i
 	defer log.close(grace)
 	logger := newLogger(s.Process, log)
 	recorded, _ := build()
-	var server *app.App
+	var running *server.App
 	err := within(ctx, s.Process.DrainTimeout, func() (err error) {
-		server, err = app.New(app.Options{
+		running, err = server.New(server.Options{
 			Settings: s,
 			Logger:   logger,
 			Stdout:   stdout,
@@ -52,7 +52,7 @@ func serve(ctx context.Context, s settings.Settings, stdout, stderr io.Writer) i
 		tell(ctx, func() { complain(stderr, s.Process, "cannot start", err) })
 		return exitFailed
 	}
-	err = within(leave.drained, s.Process.DrainTimeout+afterDrain, func() error { return server.Run(leave.serving) })
+	err = within(leave.drained, s.Process.DrainTimeout+afterDrain, func() error { return running.Run(leave.serving) })
 	if err != nil {
 		log.close(grace)
 		tell(leave.drained, func() { complain(stderr, s.Process, "failed", err) })

@@ -10,11 +10,11 @@ import (
 
 	"golang.org/x/term"
 
-	"weir/internal/accesslog"
-	"weir/internal/app"
 	"weir/internal/descriptors"
-	"weir/internal/plaintext"
-	"weir/internal/simulate"
+	"weir/internal/descriptors/plaintext"
+	"weir/internal/offline/simulate"
+	"weir/internal/offline/simulate/accesslog"
+	"weir/internal/server"
 )
 
 // simulation is the command simulate.
@@ -142,7 +142,7 @@ func (s simulation) tree(path string) (tree *descriptors.Tree, names []string, e
 	for _, f := range files {
 		names = append(names, f.Name)
 	}
-	tree, err = descriptors.Load(files, app.RuleOptions(s.Reading))
+	tree, err = descriptors.Load(files, server.RuleOptions(s.Reading))
 	if err != nil {
 		return nil, nil, fmt.Errorf("invalid rules:\n%w", err)
 	}

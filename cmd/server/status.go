@@ -4,8 +4,8 @@ import (
 	"context"
 	"io"
 
-	"weir/internal/adminclient"
-	"weir/internal/admintext"
+	"weir/internal/operators/client"
+	"weir/internal/operators/text"
 )
 
 // statusCommand is the command status.
@@ -14,9 +14,9 @@ type statusCommand struct {
 }
 
 // ask asks how the server is.
-func (statusCommand) ask(ctx context.Context, server *adminclient.Client) (reply, error) {
+func (statusCommand) ask(ctx context.Context, server *client.Client) (reply, error) {
 	answer, err := server.Status(ctx)
-	return reply{json: answer.JSON, at: answer.At, text: func(view admintext.View, w io.Writer) {
+	return reply{json: answer.JSON, at: answer.At, text: func(view text.View, w io.Writer) {
 		view.Status(w, server.Server(), &answer.Value)
 	}}, err
 }

@@ -6,9 +6,9 @@ import (
 	"io"
 	"slices"
 
-	"weir/internal/adminclient"
-	"weir/internal/admintext"
-	"weir/internal/denials"
+	"weir/internal/operators/client"
+	"weir/internal/operators/denials"
+	"weir/internal/operators/text"
 )
 
 // topCommand is the command top.
@@ -25,7 +25,7 @@ type replicas struct {
 }
 
 // ask asks what was denied most.
-func (t topCommand) ask(ctx context.Context, server *adminclient.Client) (reply, error) {
+func (t topCommand) ask(ctx context.Context, server *client.Client) (reply, error) {
 	shown, err := t.read()
 	if err != nil {
 		return reply{}, err
@@ -43,11 +43,11 @@ func (t topCommand) ask(ctx context.Context, server *adminclient.Client) (reply,
 	if t.Window == "minute" {
 		window = &d.Minute
 	}
-	return reply{json: answer.JSON, at: d.At, text: func(view admintext.View, w io.Writer) { view.Top(w, d, window) }}, err
+	return reply{json: answer.JSON, at: d.At, text: func(view text.View, w io.Writer) { view.Top(w, d, window) }}, err
 }
 
 // keepDomain leaves of d what is of the domains that are shown.
-func keepDomain(d *adminclient.Denials, shown func(domain string) bool) {
+func keepDomain(d *client.Denials, shown func(domain string) bool) {
 	for _, w := range []*denials.Window{&d.Minute, &d.Hour} {
 		w.Limits = slices.DeleteFunc(w.Limits, func(l denials.Limit) bool { return !shown(l.Domain) })
 	}

@@ -6,9 +6,9 @@ import (
 	"io"
 	"os"
 
-	"weir/internal/app"
 	"weir/internal/descriptors"
-	"weir/internal/plaintext"
+	"weir/internal/descriptors/plaintext"
+	"weir/internal/server"
 	"weir/internal/settings"
 )
 
@@ -67,7 +67,7 @@ func (v validation) check() *checked {
 	}
 	switch {
 	case len(c.files) > 0:
-		c.tree, c.wrong = descriptors.Load(c.files, app.RuleOptions(v.Reading))
+		c.tree, c.wrong = descriptors.Load(c.files, server.RuleOptions(v.Reading))
 	case c.unread == nil:
 		c.wrong = descriptors.NoFiles(v.Paths...)
 	}

@@ -6,7 +6,7 @@ import (
 	"runtime/debug"
 	"strings"
 
-	"weir/internal/app"
+	"weir/internal/server"
 )
 
 // What the build was given with -ldflags "-X main.release=...": the version, and where the
@@ -32,7 +32,7 @@ func version() string {
 
 // build returns what the build recorded, and the settings of its tools. Without release
 // the version is that of the module.
-func build() (b app.Build, settings map[string]string) {
+func build() (b server.Build, settings map[string]string) {
 	settings = make(map[string]string)
 	module := "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -41,7 +41,7 @@ func build() (b app.Build, settings map[string]string) {
 			settings[s.Key] = s.Value
 		}
 	}
-	return app.Build{
+	return server.Build{
 		Version: cmp.Or(release, module),
 		Commit:  cmp.Or(settings["vcs.revision"], commit),
 		Go:      runtime.Version(),

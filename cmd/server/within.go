@@ -6,13 +6,13 @@ import (
 	"io"
 	"time"
 
-	"weir/internal/app"
+	"weir/internal/server"
 )
 
 // within returns the error of f, or one of its own if f goes on for longer than grace
 // after the signal that ends ctx.
 func within(ctx context.Context, grace time.Duration, f func() error) error {
-	return app.Within(ctx, grace, fmt.Errorf("interrupted: not done %v after the signal", grace), f)
+	return server.Within(ctx, grace, fmt.Errorf("interrupted: not done %v after the signal", grace), f)
 }
 
 // tell calls print, but after a signal it does not wait for long: it may be stderr

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/memstore"
+	"weir/internal/limiter/memory"
 )
 
 // subject is a limit that the document shows at work.
@@ -72,7 +72,7 @@ func load() []time.Duration {
 // and returns the times of those that were admitted.
 func run(limit *limiter.Limit, times []time.Duration) ([]time.Duration, error) {
 	var now time.Duration
-	store := memstore.New(memstore.Options{Now: func() time.Time { return time.Unix(0, int64(now)) }})
+	store := memory.New(memory.Options{Now: func() time.Time { return time.Unix(0, int64(now)) }})
 	hits := []limiter.Hit{{Limit: limit, Key: []byte("key"), Cost: 1}}
 	out := make([]limiter.Decision, 1)
 	var admitted []time.Duration

@@ -3,8 +3,8 @@ package descriptors
 import (
 	"slices"
 
+	"weir/internal/descriptors/strictyaml"
 	"weir/internal/limiter"
-	"weir/internal/strictyaml"
 )
 
 // branch is the way from a domain to the node that is being added.

@@ -3,8 +3,8 @@ package descriptors
 import (
 	"context"
 
+	"weir/internal/descriptors/strictyaml"
 	"weir/internal/limiter"
-	"weir/internal/strictyaml"
 )
 
 // Problem is one thing that is wrong in a rule file.

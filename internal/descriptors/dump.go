@@ -11,8 +11,8 @@ import (
 	"time"
 	"unicode"
 
+	"weir/internal/descriptors/plaintext"
 	"weir/internal/limiter"
-	"weir/internal/plaintext"
 )
 
 // dumpHead says what the lines of Dump mean.

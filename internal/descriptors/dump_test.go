@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"weir/internal/plaintext"
+	"weir/internal/descriptors/plaintext"
 )
 
 // TestDumpSaysWhatItsNumbersMean reads the lines as scripts for the reference do,

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"weir/internal/regularfile"
-	"weir/internal/strictyaml"
+	"weir/internal/descriptors/regularfile"
+	"weir/internal/descriptors/strictyaml"
 )
 
 // File is the content of a rule file.

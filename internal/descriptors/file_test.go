@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"weir/internal/strictyaml"
+	"weir/internal/descriptors/strictyaml"
 )
 
 // write fills a new directory with files and returns its path. A content that

@@ -5,8 +5,8 @@ import (
 
 	"github.com/gaissmai/bart"
 
+	"weir/internal/descriptors/strictyaml"
 	"weir/internal/limiter"
-	"weir/internal/strictyaml"
 )
 
 // twin returns the child that stands where n, which is not yet one, is to stand, or

@@ -3,8 +3,8 @@ package descriptors
 import (
 	"gopkg.in/yaml.v3"
 
+	"weir/internal/descriptors/strictyaml"
 	"weir/internal/limiter"
-	"weir/internal/strictyaml"
 )
 
 // rateLimit decodes a rate_limit; null is none.

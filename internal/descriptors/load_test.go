@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/descriptors/strictyaml"
 	"weir/internal/limiter"
-	"weir/internal/strictyaml"
 )
 
 // load loads one file that must be good.

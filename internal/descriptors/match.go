@@ -5,8 +5,8 @@ import (
 	"maps"
 	"slices"
 
+	"weir/internal/descriptors/strictyaml"
 	"weir/internal/limiter"
-	"weir/internal/strictyaml"
 )
 
 // Tree holds the rules of all domains. It is immutable, and safe for use by

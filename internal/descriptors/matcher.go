@@ -7,8 +7,8 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"weir/internal/descriptors/strictyaml"
 	"weir/internal/limiter"
-	"weir/internal/strictyaml"
 )
 
 // matcherFields are those that say which values of an entry a descriptor is for.

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"weir/internal/strictyaml"
+	"weir/internal/descriptors/strictyaml"
 )
 
 // warnOfMeaning warns of a key or a value that does not mean what it seems to.

@@ -7,7 +7,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"weir/internal/strictyaml"
+	"weir/internal/descriptors/strictyaml"
 )
 
 // metadata decodes a mapping of anything into the types of encoding/json; it

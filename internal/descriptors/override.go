@@ -8,8 +8,8 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"weir/internal/descriptors/strictyaml"
 	"weir/internal/limiter"
-	"weir/internal/strictyaml"
 )
 
 // Override says how a limit is counted that a request brings along in the place of

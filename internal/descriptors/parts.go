@@ -3,7 +3,7 @@ package descriptors
 import (
 	"runtime"
 
-	"weir/internal/strictyaml"
+	"weir/internal/descriptors/strictyaml"
 )
 
 // How much of a large file is decoded at once, in bytes.

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"gopkg.in/yaml.v3"
 
-	"weir/internal/strictyaml"
+	"weir/internal/descriptors/strictyaml"
 )
 
 // messageWriter writes a message as the YAML nodes of a file that says the same,

@@ -26,7 +26,7 @@ const (
 )
 
 // algorithms has a row for each algorithm. What else belongs to one has the name of
-// its word, and tests fail that miss it: the script redisstore/lua/<word>.lua, a row
+// its word, and tests fail that miss it: the script redis/lua/<word>.lua, a row
 // in storetest, the exact counter of the judge in the tests here, a paragraph in docs.
 var algorithms = [...]struct {
 	word    string                        // in rules

@@ -12,7 +12,7 @@ import (
 
 // Whatever belongs to an algorithm beside its row is there: a row that lacks some of it
 // would be loaded, and count in the counters of another one, or not at all. The
-// packages redisstore and storetest test their part.
+// packages redis and storetest test their part.
 func TestEveryAlgorithmIsWhole(t *testing.T) {
 	letters := map[string]string{string(trialLetter): "a trial", string(firstHitLetter): "anchor first_hit"}
 	for i, row := range algorithms {
@@ -33,7 +33,7 @@ func TestEveryAlgorithmIsWhole(t *testing.T) {
 		if newExactCounter[Algorithm(i)] == nil {
 			lacks("a judge, in newExactCounter")
 		}
-		if _, err := os.Stat("redisstore/lua/" + row.word + ".lua"); err != nil {
+		if _, err := os.Stat("redis/lua/" + row.word + ".lua"); err != nil {
 			lacks("a script: %v", err)
 		}
 		for page, what := range map[string]string{"rules.md": "its word", "algorithms.md": "a paragraph"} {

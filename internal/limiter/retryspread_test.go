@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/memstore"
+	"weir/internal/limiter/memory"
 	"weir/internal/limiter/storetest"
 )
 
@@ -22,8 +22,8 @@ type spreading struct {
 func newSpreading(t testing.TB) *spreading {
 	p := &spreading{TB: t, now: time.Date(2030, 1, 1, 12, 0, 15, 0, time.UTC)}
 	clock := func() time.Time { return p.now }
-	p.exact = memstore.New(memstore.Options{Now: clock})
-	p.store = limiter.NewRetrySpread(memstore.New(memstore.Options{Now: clock}), clock)
+	p.exact = memory.New(memory.Options{Now: clock})
+	p.store = limiter.NewRetrySpread(memory.New(memory.Options{Now: clock}), clock)
 	return p
 }
 
@@ -213,7 +213,7 @@ func TestClocksTellTheSameTimeDifferently(t *testing.T) {
 	now := time.Date(2030, 1, 1, 12, 0, 15, 0, time.UTC)
 	clock := func() time.Time { return now }
 	late := now
-	p := limiter.NewRetrySpread(memstore.New(memstore.Options{Now: clock}), func() time.Time { return late })
+	p := limiter.NewRetrySpread(memory.New(memory.Options{Now: clock}), func() time.Time { return late })
 	out := make([]limiter.Decision, 1)
 	for i, want := range []time.Duration{0, 20 * time.Millisecond, 40 * time.Millisecond, 60 * time.Millisecond} {
 		cost := uint64(1)
@@ -320,7 +320,7 @@ func TestRetrySpreadTakesNoMemory(t *testing.T) {
 // BenchmarkDenied denies requests on one counter, and spreads their times.
 func BenchmarkDenied(b *testing.B) {
 	l := sharedLimits()["bucket"]
-	plain := memstore.New(memstore.Options{})
+	plain := memory.New(memory.Options{})
 	for name, s := range map[string]limiter.Store{"exact": plain, "spread": limiter.NewRetrySpread(plain, nil)} {
 		b.Run(name, func(b *testing.B) {
 			hits, out := []limiter.Hit{hitOn(l, "k", 2)}, make([]limiter.Decision, 1)

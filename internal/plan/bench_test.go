@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"weir/internal/exceptions"
+	"weir/internal/operators/exceptions"
 )
 
 // BenchmarkPrepare prepares a request of two descriptors, with so many exceptions in force

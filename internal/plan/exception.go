@@ -6,8 +6,8 @@ import (
 	"weak"
 
 	"weir/internal/descriptors"
-	"weir/internal/exceptions"
 	"weir/internal/limiter"
+	"weir/internal/operators/exceptions"
 )
 
 // except notes the exception that applies to d. What gives back is not kept from it: else

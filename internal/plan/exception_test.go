@@ -10,11 +10,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/descriptors"
-	"weir/internal/exceptions"
 	"weir/internal/limiter"
-	"weir/internal/limiter/memstore"
-	"weir/internal/limiter/redisstore"
-	"weir/internal/limiter/redisstore/redisconn"
+	"weir/internal/limiter/memory"
+	"weir/internal/limiter/redis"
+	"weir/internal/limiter/redis/redisconn"
+	"weir/internal/operators/exceptions"
 	"weir/internal/testenv"
 )
 
@@ -51,9 +51,9 @@ type world struct {
 // inWorlds runs test on each store, empty.
 func inWorlds(t *testing.T, opts Options, test func(*world)) {
 	stores := map[string]func(*testing.T) limiter.Store{
-		"memory": func(*testing.T) limiter.Store { return memstore.New(memstore.Options{}) },
+		"memory": func(*testing.T) limiter.Store { return memory.New(memory.Options{}) },
 		"redis": func(t *testing.T) limiter.Store {
-			s, err := redisstore.New(redisstore.Options{
+			s, err := redis.New(redis.Options{
 				Main:       redisconn.Options{URL: testenv.RedisServer(t).Addr(), OpTimeout: 20 * time.Second},
 				DenyMemory: 1 << 20, DenyMaxAge: time.Hour,
 			})

@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"weir/internal/descriptors"
-	"weir/internal/exceptions"
 	"weir/internal/limiter"
+	"weir/internal/operators/exceptions"
 )
 
 // Outcome is what one limit meant for a request, or that a descriptor had none.

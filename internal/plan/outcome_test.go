@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/memstore"
+	"weir/internal/limiter/memory"
 )
 
 // TestOutcomes asks until limits are over, and wants what each limit meant.
@@ -50,7 +50,7 @@ descriptors:
 			if err != nil {
 				t.Fatal(err)
 			}
-			planner, store, tree := New(Options{Keys: keys, ShadowMode: tt.shadow}), memstore.New(memstore.Options{}), load(t, rules)
+			planner, store, tree := New(Options{Keys: keys, ShadowMode: tt.shadow}), memory.New(memory.Options{}), load(t, rules)
 			r := Request{Domain: "api"}
 			for key := range strings.FieldsSeq(tt.keys) {
 				r.Descriptors = append(r.Descriptors, Descriptor{Entries: []limiter.Entry{{Key: key, Value: "x"}}})

@@ -18,8 +18,8 @@ import (
 	"sync/atomic"
 
 	"weir/internal/descriptors"
-	"weir/internal/exceptions"
 	"weir/internal/limiter"
+	"weir/internal/operators/exceptions"
 )
 
 // Options are the settings of the server on which answers depend.

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"weir/internal/descriptors"
-	"weir/internal/exceptions"
 	"weir/internal/limiter"
+	"weir/internal/operators/exceptions"
 )
 
 // Status is what becomes of one descriptor. Its times are whole seconds.

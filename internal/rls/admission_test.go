@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/memstore"
+	"weir/internal/limiter/memory"
 )
 
 // slow is a store that decides after a time, or says that its caller gave up.
@@ -34,7 +34,7 @@ func (s slow) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Deci
 func slowly(t *testing.T, change func(*Options)) *Service {
 	t.Helper()
 	o := options(t, rules)
-	o.Limiter = newLimiter(slow{memstore.New(memstore.Options{Now: clock}), time.Second}, prometheus.NewRegistry())
+	o.Limiter = newLimiter(slow{memory.New(memory.Options{Now: clock}), time.Second}, prometheus.NewRegistry())
 	change(&o)
 	return New(o)
 }

@@ -16,7 +16,7 @@ import (
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
-	"weir/internal/limiter/memstore"
+	"weir/internal/limiter/memory"
 )
 
 // Faults that envoyproxy/ratelimit is known for, as far as requests and their
@@ -192,7 +192,7 @@ func TestFaultSeriesFromTraffic(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	opts := options(t, rules)
 	opts.Registerer = reg
-	opts.Limiter = newLimiter(memstore.New(memstore.Options{Now: clock}), reg)
+	opts.Limiter = newLimiter(memory.New(memory.Options{Now: clock}), reg)
 	s := New(opts)
 	traffic := func(n int) {
 		for i := range n {

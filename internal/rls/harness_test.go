@@ -15,13 +15,13 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 
-	"weir/internal/denials"
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
-	"weir/internal/limiter/memstore"
+	"weir/internal/limiter/memory"
+	"weir/internal/operators/denials"
 	"weir/internal/plan"
+	"weir/internal/telemetry"
 	"weir/internal/testenv"
-	"weir/internal/usage"
 )
 
 // now is the time of all decisions: 30 s before the end of a minute and an
@@ -40,8 +40,8 @@ func load(t testing.TB, rules string) *descriptors.Tree {
 }
 
 // newLimiter makes a Limiter with the defaults of the server.
-func newLimiter(store limiter.Store, reg prometheus.Registerer) *usage.Limiter {
-	return usage.New(store, usage.Options{
+func newLimiter(store limiter.Store, reg prometheus.Registerer) *telemetry.Limiter {
+	return telemetry.New(store, telemetry.Options{
 		Registerer:        reg,
 		NearLimitRatio:    0.8,
 		MaxDetailedSeries: 10_000,
@@ -60,7 +60,7 @@ func options(t testing.TB, rules string) Options {
 	}
 	return Options{
 		Rules:      func() *descriptors.Tree { return tree },
-		Limiter:    newLimiter(memstore.New(memstore.Options{Now: clock}), reg),
+		Limiter:    newLimiter(memory.New(memory.Options{Now: clock}), reg),
 		Denials:    denials.New(now),
 		Options:    plan.Options{Keys: keys},
 		Registerer: reg,

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"weir/internal/descriptors/plaintext"
 	"weir/internal/limiter"
-	"weir/internal/plaintext"
 	"weir/internal/plan"
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"weir/internal/limiter/memstore"
-	"weir/internal/usage"
+	"weir/internal/limiter/memory"
+	"weir/internal/telemetry"
 )
 
 // Both entrances count their requests and errors, so that the share of errors
@@ -88,7 +88,7 @@ descriptors:
   - key: alone
     rate_limit: {unit: second, requests_per_unit: 1}
 `)
-	opts.Limiter = newLimiter(memstore.New(memstore.Options{Now: clock}), reg)
+	opts.Limiter = newLimiter(memory.New(memory.Options{Now: clock}), reg)
 	s := New(opts)
 	const user = "domain: 'api' descriptors {entries {key: 'user' value: 'a|b'} entries {key: 'path' value: '/'} %s} "
 	decide(t, s, fmt.Sprintf(user, "")+d("alone", "x")+"hits_addend: 2") // denied by alone
@@ -136,7 +136,7 @@ descriptors:
             value: POST
             rate_limit: {name: writes, unit: minute, requests_per_unit: 1}
 `)
-	opts.Limiter = newLimiter(memstore.New(memstore.Options{Now: clock}), reg)
+	opts.Limiter = newLimiter(memory.New(memory.Options{Now: clock}), reg)
 	s := New(opts)
 	const path = "descriptors {entries {key: 'tenant' value: 'a'} entries {key: 'path' value: '/'} "
 	for range 3 {
@@ -175,7 +175,7 @@ descriptors:
   - key: path
     rate_limit: {unit: day, requests_per_unit: 100}
 `)
-	opts.Limiter = usage.New(memstore.New(memstore.Options{Now: clock}), usage.Options{
+	opts.Limiter = telemetry.New(memory.New(memory.Options{Now: clock}), telemetry.Options{
 		Registerer: reg, NearLimitRatio: 0.8, MaxDetailedSeries: 2, Logger: slog.New(slog.DiscardHandler),
 	})
 	s := New(opts)
@@ -204,7 +204,7 @@ weir_detailed_series_overflow_total 4
 func TestMetricsOfOverrides(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	opts := options(t, `{domain: "a:b|c", descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 9}}]}`)
-	opts.Limiter = newLimiter(memstore.New(memstore.Options{Now: clock}), reg)
+	opts.Limiter = newLimiter(memory.New(memory.Options{Now: clock}), reg)
 	decide(t, New(opts), "domain: 'a:b|c' "+d("user", "x")+d("user", "x", "limit {requests_per_unit: 9 unit: DAY}")+d("user", "x", "limit {requests_per_unit: 8 unit: HOUR}"))
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
 # HELP ratelimit_service_rate_limit_total_hits Units asked for.

@@ -9,9 +9,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	grpcmetadata "google.golang.org/grpc/metadata"
 
-	"weir/internal/decisionlog"
-	"weir/internal/denials"
-	"weir/internal/excerpt"
+	"weir/internal/operators/decisionlog"
+	"weir/internal/operators/denials"
+	"weir/internal/operators/excerpt"
 	"weir/internal/plan"
 )
 

@@ -15,9 +15,9 @@ import (
 	"google.golang.org/grpc"
 	grpcmetadata "google.golang.org/grpc/metadata"
 
-	"weir/internal/decisionlog"
-	"weir/internal/denials"
 	"weir/internal/limiter"
+	"weir/internal/operators/decisionlog"
+	"weir/internal/operators/denials"
 )
 
 const observedRules = `

@@ -28,11 +28,11 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"weir/internal/decisionlog"
-	"weir/internal/denials"
 	"weir/internal/descriptors"
+	"weir/internal/operators/decisionlog"
+	"weir/internal/operators/denials"
 	"weir/internal/plan"
-	"weir/internal/usage"
+	"weir/internal/telemetry"
 )
 
 // Options says what a Service works with.
@@ -40,7 +40,7 @@ type Options struct {
 	// Rules returns the rules of the moment. nil are none, which leaves
 	// requests undecided.
 	Rules   func() *descriptors.Tree
-	Limiter *usage.Limiter
+	Limiter *telemetry.Limiter
 	plan.Options
 
 	ResponseHeaders Headers // that Envoy adds to the response

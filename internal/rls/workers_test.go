@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/memstore"
+	"weir/internal/limiter/memory"
 )
 
 // witness is a store that notes when it admitted requests, in microseconds
@@ -28,7 +28,7 @@ type witness struct {
 
 func newWitness() *witness {
 	w := new(witness)
-	w.store = memstore.New(memstore.Options{Now: func() time.Time {
+	w.store = memory.New(memory.Options{Now: func() time.Time {
 		w.now = time.Now()
 		return w.now
 	}})

@@ -123,7 +123,7 @@ func TestEverySettingIsComplete(t *testing.T) {
 // nobody handed on would be accepted, and do nothing.
 func TestEverySettingIsRead(t *testing.T) {
 	var code strings.Builder
-	for _, pattern := range []string{"*.go", "../app/*.go", "../../cmd/server/*.go"} {
+	for _, pattern := range []string{"*.go", "../server/*.go", "../../cmd/server/*.go"} {
 		paths, err := filepath.Glob(pattern)
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("no file is %s (error: %v)", pattern, err)

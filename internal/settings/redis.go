@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"weir/internal/limiter/redisstore/redisconn"
+	"weir/internal/limiter/redis/redisconn"
 )
 
 // Redis says which Redis keeps the counters, and how to reach it.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/limiter/redisstore/redisconn"
+	"weir/internal/limiter/redis/redisconn"
 )
 
 // TestPairsOfRedis wants a certificate and its key together, where they are used.

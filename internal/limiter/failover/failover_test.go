@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/memstore"
+	"weir/internal/limiter/memory"
 	"weir/internal/limiter/storetest"
 )
 
@@ -65,7 +65,7 @@ func (o outage) Reset(ctx context.Context, hits []limiter.Hit) error {
 var errDown = fmt.Errorf("%w: somebody pulled the plug", limiter.ErrUnavailable)
 
 func open(mode limiter.FailureMode, now func() time.Time, err error) (*Store, *failing, *prometheus.Registry) {
-	inMemory := func() limiter.CounterStore { return memstore.New(memstore.Options{Now: now}) }
+	inMemory := func() limiter.CounterStore { return memory.New(memory.Options{Now: now}) }
 	primary, reg := &failing{inMemory(), err}, prometheus.NewRegistry()
 	return New(Options{Primary: primary, OpenLocal: inMemory, Mode: mode, Registerer: reg}), primary, reg
 }

@@ -1,0 +1,186 @@
+package strictyaml
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"weir/internal/descriptors/spelling"
+)
+
+// At is where a node is.
+func At(n *yaml.Node) Position { return Position{n.Line, n.Column} }
+
+// Visit walks into a field or item of the current node, through its alias if
+// it is one.
+func (d *Decoder) Visit(s Step, n *yaml.Node, walk func(*yaml.Node)) {
+	if len(d.path) >= maxDepth && n.Kind != yaml.ScalarNode {
+		d.Problem(At(n), "nested too deep, at most %d levels are allowed", maxDepth)
+		return
+	}
+	d.Enter(s)
+	defer d.Leave()
+	if n.Kind == yaml.AliasNode {
+		if slices.Contains(d.open, n.Alias) {
+			d.Problem(At(n), "alias %q leads back to itself, allowed are aliases of other values", n.Value)
+			return
+		}
+		d.inAlias++
+		defer func() { d.inAlias-- }()
+		n = n.Alias
+	}
+	if d.inAlias > 0 {
+		d.aliased++
+	}
+	if d.aliased > maxAliased {
+		d.Problem(At(n), "aliases repeat too much, at most %d values are allowed", maxAliased)
+		d.muted = true // what follows is incomplete
+		return
+	}
+	d.open = append(d.open, n)
+	walk(n)
+	d.open = d.open[:len(d.open)-1]
+}
+
+// Fields visits the fields of a mapping. Their names must be among allowed, and
+// none may be repeated; a field of the mapping itself hides one that it merges.
+func (d *Decoder) Fields(n *yaml.Node, allowed []string, visit func(name string, n *yaml.Node)) {
+	if n.Kind != yaml.MappingNode {
+		d.noMapping(n, allowed)
+		return
+	}
+	var seen [32]bool // by place in allowed
+	d.Pairs(n, false, func(key, value *yaml.Node, merged bool) {
+		i := slices.Index(allowed, key.Value)
+		switch {
+		case key.Kind != yaml.ScalarNode || i < 0:
+			d.unknownField(key, allowed)
+		case !seen[i]:
+			seen[i] = true
+			name := allowed[i]
+			d.Visit(Step{Field: name}, value, func(n *yaml.Node) { visit(name, n) })
+		case !merged:
+			d.Problem(At(key), "field %q is repeated, allowed is once", key.Value)
+		}
+	})
+}
+
+// noMapping reports a node that is no mapping with fields of allowed. The text of a file that
+// is nothing else is not shown: it may be a secret that is in the wrong directory.
+func (d *Decoder) noMapping(n *yaml.Node, allowed []string) {
+	if len(d.path) > 0 || n.Kind != yaml.ScalarNode {
+		d.Problem(At(n), "%s is not allowed, a mapping is needed", Describe(n))
+		return
+	}
+	hint := ""
+	if name, _, joined := strings.Cut(n.Value, ":"); joined && slices.Contains(allowed, name) {
+		hint = blankNeeded
+	}
+	d.Problem(At(n), "text alone is not allowed%s, a mapping is needed", hint)
+}
+
+const blankNeeded = " (a blank is needed after the colon)"
+
+// Has reports whether a node is a mapping with a field.
+func Has(n *yaml.Node, field string) bool {
+	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == field {
+			return true
+		}
+	}
+	return false
+}
+
+// Pairs calls visit for each key and value of a mapping, and then for those of
+// the mappings that it merges (<<).
+func (d *Decoder) Pairs(n *yaml.Node, merged bool, visit func(key, value *yaml.Node, merged bool)) {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if key := n.Content[i]; key.Tag != "!!merge" {
+			visit(key, n.Content[i+1], merged)
+		}
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Tag == "!!merge" {
+			d.Visit(Step{Field: "<<"}, n.Content[i+1], func(n *yaml.Node) { d.merge(n, visit) })
+		}
+	}
+}
+
+func (d *Decoder) merge(n *yaml.Node, visit func(key, value *yaml.Node, merged bool)) {
+	one := func(n *yaml.Node) {
+		if n.Kind != yaml.MappingNode {
+			d.Problem(At(n), "%s cannot be merged, allowed are mappings", Describe(n))
+			return
+		}
+		d.Pairs(n, true, visit)
+	}
+	if n.Kind == yaml.SequenceNode {
+		d.Items(n, one)
+	} else {
+		one(n)
+	}
+}
+
+// Items visits the items of a list, none if the node is null.
+func (d *Decoder) Items(n *yaml.Node, visit func(*yaml.Node)) {
+	switch {
+	case IsNull(n):
+	case n.Kind != yaml.SequenceNode:
+		d.Problem(At(n), "%s is not allowed, a list is needed%s", Describe(n), makeList(n))
+	default:
+		d.ItemsFrom(0, n.Content, visit)
+	}
+}
+
+// ItemsFrom visits items of the current list, the first of which has the given
+// index.
+func (d *Decoder) ItemsFrom(first int, items []*yaml.Node, visit func(*yaml.Node)) {
+	for i, item := range items {
+		d.Visit(Step{Index: first + i}, item, visit)
+	}
+}
+
+// makeList returns how to make a list of a mapping.
+func makeList(n *yaml.Node) string {
+	switch {
+	case n.Kind != yaml.MappingNode:
+		return ""
+	case n.Style&yaml.FlowStyle != 0:
+		return "; put it in brackets, [{...}]"
+	default:
+		return `; put "- " before its first field`
+	}
+}
+
+// unknownField reports a field that is not among allowed, and guesses what was
+// meant.
+func (d *Decoder) unknownField(key *yaml.Node, allowed []string) {
+	if key.Kind != yaml.ScalarNode {
+		d.Problem(At(key), "a field's name is needed before the colon, allowed are %s", strings.Join(allowed, ", "))
+		return
+	}
+	name, _, joined := strings.Cut(key.Value, ":")
+	hint := d.DidYouMean(key.Value, allowed)
+	if joined && slices.Contains(allowed, name) {
+		hint = blankNeeded
+	} else if hint == "" && d.Elsewhere != nil && d.Elsewhere(key.Value) != "" {
+		hint = fmt.Sprintf(" (it belongs to %s)", d.Elsewhere(key.Value))
+	}
+	d.Problem(At(key), "unknown field %s%s, allowed are %s", Describe(key), hint, strings.Join(allowed, ", "))
+}
+
+// DidYouMean returns a hint at which of allowed is meant by word, "" if nothing is
+// near.
+func (d *Decoder) DidYouMean(word string, allowed []string) string {
+	word = strings.ToLower(word)
+	meant := d.Synonyms[word]
+	if !slices.Contains(allowed, meant) {
+		meant = spelling.Nearest(word, allowed)
+	}
+	if meant == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (did you mean %s?)", meant)
+}

@@ -1,0 +1,503 @@
+package memory_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/memory"
+	"weir/internal/limiter/storetest"
+	"weir/internal/testenv"
+)
+
+func TestStore(t *testing.T) {
+	for _, maxCounters := range []int{0, 2000} { // many shards, and one
+		t.Run(fmt.Sprint("max ", maxCounters), func(t *testing.T) {
+			storetest.Run(t, func(_ *testing.T, now func() time.Time) limiter.Store {
+				return memory.New(memory.Options{MaxCounters: maxCounters, Now: now})
+			})
+		})
+	}
+}
+
+var (
+	perMinute = storetest.Must(limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Minute})
+	perHour   = storetest.Must(limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Hour})
+	perDay    = storetest.Must(limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Day})
+	none      = storetest.Must(limiter.Spec{RequestsPerUnit: 0, Unit: limiter.Day})
+)
+
+// fixture is a store with its metrics and a clock that stands where it is set.
+type fixture struct {
+	testing.TB
+	*memory.Store
+	reg *prometheus.Registry
+	now atomic.Pointer[time.Time]
+}
+
+func newFixture(tb testing.TB, maxCounters int) *fixture {
+	tb.Helper()
+	f := &fixture{TB: tb, reg: prometheus.NewRegistry()}
+	f.set(0)
+	f.Store = memory.New(memory.Options{
+		MaxCounters: maxCounters,
+		Now:         func() time.Time { return *f.now.Load() },
+		Registerer:  f.reg,
+	})
+	return f
+}
+
+// set sets the clock to d after the first microsecond of a day.
+func (f *fixture) set(d time.Duration) {
+	now := time.Date(2026, time.January, 2, 0, 0, 0, 0, time.UTC).Add(d)
+	f.now.Store(&now)
+}
+
+func hit(limit *limiter.Limit, cost uint64, key ...any) limiter.Hit {
+	return limiter.Hit{Limit: limit, Key: fmt.Append(nil, key...), Cost: cost}
+}
+
+// decide returns the decision of the first hit.
+func (f *fixture) decide(hits ...limiter.Hit) limiter.Decision {
+	f.Helper()
+	out := make([]limiter.Decision, len(hits))
+	if _, err := f.Decide(context.Background(), hits, out); err != nil {
+		f.Fatalf("Decide: %v", err)
+	}
+	return out[0]
+}
+
+// metric reads a metric of the store.
+func (f *fixture) metric(name string) int {
+	f.Helper()
+	families, err := f.reg.Gather()
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			m := f.GetMetric()[0]
+			return int(m.GetGauge().GetValue() + m.GetCounter().GetValue())
+		}
+	}
+	f.Fatalf("no metric %s", name)
+	return 0
+}
+
+func (f *fixture) expect(counters, evictions int) {
+	f.Helper()
+	if got := f.metric("weir_memory_counters"); got != counters {
+		f.Errorf("%d counters kept, want %d", got, counters)
+	}
+	if got := f.metric("weir_memory_evictions_total"); got != evictions {
+		f.Errorf("%d evictions counted, want %d", got, evictions)
+	}
+}
+
+func TestMetricsLint(t *testing.T) {
+	problems, err := testutil.GatherAndLint(newFixture(t, 0).reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// Counters leave memory after their windows through any traffic, here peeks at
+// one key.
+func TestExpiry(t *testing.T) {
+	const n = 10_000
+	f := newFixture(t, 0)
+	for i := range n {
+		f.decide(hit(perMinute, 1, "minute ", i), hit(perHour, 1, "hour ", i))
+	}
+	f.expect(2*n, 0)
+	traffic := func() {
+		for range 2 * n {
+			f.decide(hit(perDay, 0, "peek"))
+		}
+	}
+	f.set(time.Minute - time.Microsecond)
+	traffic()
+	f.expect(2*n, 0)
+	f.set(time.Minute)
+	for i := range 100 { // the oldest, now in a new window
+		f.decide(hit(perMinute, 1, "minute ", i))
+	}
+	traffic()
+	f.expect(n+100, 0)
+	f.set(time.Hour)
+	traffic()
+	f.expect(0, 0)
+}
+
+// A counter of any algorithm is kept until it is as good as unused, and no longer.
+func TestExpiryOfEveryAlgorithm(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		spec limiter.Spec
+		at   time.Duration // when 2 units are used; windows start at 0
+		want time.Duration // when they no longer matter
+	}{
+		{"fixed window", limiter.Spec{}, 20 * time.Second, 60 * time.Second},
+		{"first hit", limiter.Spec{Anchor: limiter.FirstHit}, 20 * time.Second, 80 * time.Second},
+		{"sliding window", limiter.Spec{Algorithm: limiter.SlidingWindow}, 20 * time.Second, 120 * time.Second},
+		{"token bucket", limiter.Spec{Algorithm: limiter.TokenBucket}, 20 * time.Second, 32 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.spec.RequestsPerUnit, c.spec.Unit = 10, limiter.Minute
+			limit := storetest.Must(c.spec)
+			f := newFixture(t, 500) // in one shard
+			f.set(c.at)
+			f.decide(hit(limit, 2, "a"))
+			f.set(c.want - time.Microsecond)
+			f.decide(hit(perDay, 0, "peek"))
+			f.expect(1, 0)
+			f.set(c.want)
+			f.decide(hit(perDay, 0, "peek"))
+			f.expect(0, 0)
+
+			f.decide(hit(limit, 2, "a"))
+			f.decide(limiter.Hit{Limit: limit, Key: []byte("a"), Cost: 2, Refund: true})
+			f.expect(0, 0)
+		})
+	}
+}
+
+// heapBytes is what is live on the heap.
+func heapBytes() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// Not only counters leave memory after a flood, but also what they took, even if
+// some of them stay.
+func TestExpiryFreesMemory(t *testing.T) {
+	const n, stay = 400_000, 4000
+	f := newFixture(t, 0)
+	before := heapBytes()
+	for i := range n {
+		limit := perMinute
+		if i%(n/stay) == 0 {
+			limit = perHour
+		}
+		f.decide(hit(limit, 1, "a key of forty bytes and a number ", i))
+	}
+	flooded := heapBytes() - before
+	peeks := func() {
+		for range n {
+			f.decide(hit(perDay, 0, "peek"))
+		}
+	}
+	f.set(time.Minute)
+	peeks()
+	f.expect(stay, 0)
+	if left := heapBytes() - before; left > flooded/10 {
+		t.Errorf("%d bytes left of %d for one counter of %d", left, flooded, n/stay)
+	}
+	f.set(time.Hour)
+	peeks()
+	f.expect(0, 0)
+	if left := heapBytes() - before; left > flooded/100 {
+		t.Errorf("%d bytes left of %d for no counter", left, flooded)
+	}
+	runtime.KeepAlive(f)
+}
+
+// Counters take few bytes, and to grow by one does not copy what there is again
+// and again.
+func TestBytesPerCounter(t *testing.T) {
+	const n, most = 200_000, 108
+	f := newFixture(t, 0)
+	hits, out := []limiter.Hit{{Limit: perDay, Cost: 1}}, make([]limiter.Decision, 1)
+	live := heapBytes()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for i := range n {
+		hits[0].Key = fmt.Appendf(hits[0].Key[:0], "w1|api|user=%07x|path=/in|1m", i)
+		if _, err := f.Decide(context.Background(), hits, out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	live = heapBytes() - live
+	t.Logf("%d bytes per counter with keys of %d bytes", live/n, len(hits[0].Key))
+	if live > most*n {
+		t.Errorf("%d bytes live for %d counters, want at most %d for each", live, n, most)
+	}
+	if made := int64(after.TotalAlloc - before.TotalAlloc); made > 3*most*n {
+		t.Errorf("%d bytes allocated for %d counters, want at most %d for each", made, n, 3*most)
+	}
+	runtime.KeepAlive(f)
+}
+
+// A ban takes memory only while there is one.
+func TestBytesPerBan(t *testing.T) {
+	const n, most = 100_000, 40
+	f := newFixture(t, 0)
+	bans := storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Day, DenyFor: time.Hour})
+	hits, out := []limiter.Hit{{Limit: bans, Cost: 1}}, make([]limiter.Decision, 1)
+	all := func() {
+		for i := range n {
+			hits[0].Key = fmt.Appendf(hits[0].Key[:0], "w1|api|user=%07x|path=/in|1d", i)
+			if _, err := f.Decide(context.Background(), hits, out); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	all()
+	hits[0].Cost = 0
+	all() // so that they deny, as they will
+	before := heapBytes()
+	hits[0].Cost = 1
+	all()
+	banned := heapBytes() - before
+	t.Logf("%d bytes per ban", banned/n)
+	if banned > most*n {
+		t.Errorf("%d bytes for %d bans, want at most %d for each", banned, n, most)
+	}
+	f.set(2 * time.Hour)
+	hits[0].Refund = true
+	all()
+	if left := heapBytes() - before; left > n {
+		t.Errorf("%d bytes are left of %d bans", left, n)
+	}
+	runtime.KeepAlive(f)
+}
+
+// A counter that holds nothing is not kept.
+func TestUnusedCountersAreNotKept(t *testing.T) {
+	f := newFixture(t, 0)
+	f.decide(hit(perMinute, 0, "peek"))
+	f.decide(hit(none, 1, "denied"))
+	f.decide(hit(perMinute, 1, "beside a denied one"), hit(none, 1, "denied"))
+	f.decide(limiter.Hit{Limit: perMinute, Key: []byte("refund"), Cost: 1, Refund: true})
+	f.expect(0, 0)
+
+	f.decide(hit(perMinute, 1, "a"))
+	f.expect(1, 0)
+	f.decide(hit(perMinute, 1, "a"), hit(none, 1, "denied"))
+	f.expect(1, 0)
+	f.decide(limiter.Hit{Limit: perMinute, Key: []byte("a"), Cost: 1, Refund: true})
+	f.expect(0, 0)
+}
+
+// When memory is full, one of the least used counters makes room, if none has
+// expired.
+func TestEviction(t *testing.T) {
+	f := newFixture(t, 10)
+	used := func(limit *limiter.Limit, key string) int64 { return f.decide(hit(limit, 0, key)).Used }
+	for i := range 5 {
+		f.decide(hit(perMinute, 1, "minute ", i), hit(perHour, 1, "hour ", i))
+		f.decide(hit(perMinute, 1, "minute ", i))
+	}
+	f.expect(10, 0)
+	f.decide(hit(perMinute, 0, "peek"))
+	f.expect(10, 0)
+
+	f.decide(hit(perDay, 1, "day 0"), hit(perDay, 1, "day 1"))
+	f.expect(10, 2)
+	f.decide(hit(perMinute, 1, "new"))
+	f.expect(10, 3)
+	if got := used(perMinute, "new"); got != 1 {
+		t.Errorf("the new counter holds %d, want 1: it does not make room for itself", got)
+	}
+	for i := range 5 {
+		if got := used(perMinute, fmt.Sprint("minute ", i)); got != 2 {
+			t.Errorf("minute %d holds %d, want 2: others are less used", i, got)
+		}
+	}
+
+	// Expired, six counters go unnoticed.
+	f.set(time.Minute)
+	f.decide(hit(perDay, 1, "day 2"), hit(perDay, 1, "day 3"), hit(perDay, 1, "day 4"))
+	f.expect(7, 3)
+}
+
+// Of counters that are equally used those nearest to their expiry make room.
+func TestEvictionNearExpiry(t *testing.T) {
+	const each, evicted = 500, 200
+	f := newFixture(t, 2*each)
+	for i := range each {
+		f.decide(hit(perHour, 1, "hour ", i), hit(perMinute, 1, "minute ", i))
+	}
+	for i := range evicted {
+		f.decide(hit(perDay, 1, "day ", i))
+	}
+	f.expect(2*each, evicted)
+	f.set(time.Minute)
+	for range each {
+		f.decide(hit(perDay, 0, "peek")) // which clears away what expired
+	}
+	minutes := 2*each - f.metric("weir_memory_counters")
+	if gone := each - minutes; gone != evicted {
+		t.Errorf("%d of %d that made room were per minute, want all", gone, evicted)
+	}
+}
+
+// A request with more new counters than there is room for is decided all the
+// same, and may push out counters of its own.
+func TestEvictionWithinARequest(t *testing.T) {
+	f := newFixture(t, 2)
+	d := f.decide(hit(perMinute, 1, "a"), hit(perHour, 2, "b"), hit(perMinute, 3, "a"), hit(perDay, 1, "c"), hit(perDay, 1, "d"))
+	if !d.Charged || d.Used != 4 {
+		t.Errorf("got %+v, want 4 used", d)
+	}
+	f.expect(2, 2)
+	f.decide(hit(perDay, 1, "e"), hit(perDay, 1, "c"), hit(perDay, 1, "d"))
+	f.expect(2, 3)
+}
+
+// A long history of many counters, which come and go in waves, is decided as by
+// the model, which forgets nothing.
+func TestLongHistory(t *testing.T) {
+	rounds, perRound := 60, 2000
+	if testing.Short() {
+		rounds = 15
+	}
+	limits := []*limiter.Limit{
+		perMinute, perHour,
+		storetest.Must(limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Minute, Anchor: limiter.FirstHit}),
+		storetest.Must(limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Minute, Algorithm: limiter.SlidingWindow}),
+		storetest.Must(limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Hour, Algorithm: limiter.TokenBucket}),
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	f := newFixture(t, 0)
+	model := storetest.NewModel(func() time.Time { return *f.now.Load() })
+	var elapsed time.Duration
+	for round := range rounds {
+		keys := 1 + random.IntN(20_000) // few at times, so that others expire
+		for range perRound {
+			elapsed += time.Duration(random.IntN(100_000)) * time.Microsecond
+			f.set(elapsed)
+			var hits []limiter.Hit
+			for range 1 + random.IntN(4) {
+				kind, n := random.IntN(len(limits)), random.IntN(keys)
+				h := hit(limits[kind], random.Uint64N(5), kind, strings.Repeat("|", n%50), n)
+				h.Refund = random.IntN(8) == 0
+				hits = append(hits, h)
+			}
+			got, want := make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
+			denied, _ := f.Decide(t.Context(), hits, got)
+			wantDenied, _ := model.Decide(t.Context(), hits, want)
+			if denied != wantDenied || !slices.Equal(got, want) {
+				t.Fatalf("round %d at %v: got %v %+v, want %v %+v", round, elapsed, denied, got, wantDenied, want)
+			}
+		}
+	}
+}
+
+func TestFloodOfKeys(t *testing.T) {
+	const limit, flood = 10_000, 100_000
+	f := newFixture(t, limit)
+	for i := range flood {
+		f.decide(hit(perMinute, 1, "key ", i))
+	}
+	kept := f.metric("weir_memory_counters")
+	if kept > limit || kept < limit*95/100 {
+		t.Errorf("%d counters kept, want at most %d and not many fewer", kept, limit)
+	}
+	f.expect(kept, flood-kept)
+}
+
+// Requests of many goroutines, overlapping, on a store that evicts.
+func TestConcurrentEviction(t *testing.T) {
+	const goroutines, limit = 8, 5000
+	f := newFixture(t, limit)
+	done := make(chan struct{})
+	for g := range goroutines {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			r := rand.New(rand.NewPCG(1, uint64(g)))
+			for i := range 2000 {
+				var hits []limiter.Hit
+				for range 1 + r.IntN(20) {
+					hits = append(hits, hit([]*limiter.Limit{perMinute, perHour, perDay}[r.IntN(3)], r.Uint64N(3), "key ", r.IntN(2*limit)))
+				}
+				if _, err := f.Decide(context.Background(), hits, make([]limiter.Decision, len(hits))); err != nil {
+					f.Errorf("Decide: %v", err)
+				}
+				if i%100 == 0 {
+					f.set(time.Duration(r.IntN(5)) * 30 * time.Second)
+				}
+			}
+		}()
+	}
+	for range goroutines {
+		<-done
+		if n := f.metric("weir_memory_counters"); n > limit {
+			t.Errorf("%d counters kept, want at most %d", n, limit)
+		}
+	}
+	if f.metric("weir_memory_evictions_total") == 0 {
+		t.Error("no evictions: the store was never full")
+	}
+}
+
+// requestOf returns a request on n counters of a limit nobody uses up.
+func requestOf(n int, unit limiter.Unit, key ...any) ([]limiter.Hit, []limiter.Decision) {
+	limit := storetest.Must(limiter.Spec{RequestsPerUnit: 1 << 31, Unit: unit})
+	var hits []limiter.Hit
+	for i := range n {
+		hits = append(hits, hit(limit, 1, append(key, strings.Repeat("k", 30), i)...))
+	}
+	return hits, make([]limiter.Decision, n)
+}
+
+func TestNoAllocationOnExistingCounters(t *testing.T) {
+	for _, n := range []int{1, 10, 16} {
+		f := newFixture(t, 0)
+		hits, out := requestOf(n, limiter.Second)
+		later := make([]time.Time, 200)
+		for i := range later {
+			later[i] = f.now.Load().Add(time.Duration(i) * 300 * time.Millisecond)
+		}
+		i := 0
+		allocs := testing.AllocsPerRun(len(later)-1, func() {
+			f.now.Store(&later[i])
+			i++
+			if denied, err := f.Decide(context.Background(), hits, out); denied || err != nil {
+				t.Fatal(denied, err)
+			}
+		})
+		if allocs != 0 {
+			t.Errorf("%d hits: %v allocations, want none", n, allocs)
+		}
+	}
+}
+
+// A request of very many hits is decided in time in proportion to them, whether
+// it finds its counters or makes them, on one counter or on many.
+func TestManyHitsInTime(t *testing.T) {
+	for _, limit := range []*limiter.Limit{none, perDay} {
+		for _, counters := range []int{1, 100, 10_000} {
+			t.Run(fmt.Sprintf("%d of %d per day", counters, limit.RequestsPerUnit), func(t *testing.T) {
+				f := newFixture(t, 0)
+				hits, out := make([]limiter.Hit, 10_000), make([]limiter.Decision, 10_000)
+				for i := range hits {
+					hits[i] = limiter.Hit{Limit: limit, Key: keyOf(nil, uint64(i%counters)), Cost: 1}
+				}
+				testenv.InProcessorTime(t, 150*time.Millisecond, func() {
+					if _, err := f.Decide(t.Context(), hits, out); err != nil {
+						t.Fatal(err)
+					}
+				})
+			})
+		}
+	}
+}

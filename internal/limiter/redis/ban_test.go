@@ -1,0 +1,102 @@
+package redis
+
+import (
+	"testing"
+	"time"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/storetest"
+)
+
+func banning(amount uint64, denyFor time.Duration) *limiter.Limit {
+	return storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Year, DenyFor: denyFor})
+}
+
+// A ban is in the key of the counter, which lives until both have ended. Who deletes it
+// lifts the ban.
+func TestABanCostsNoSecondKey(t *testing.T) {
+	p := newPair(t)
+	for _, c := range []struct {
+		unit         limiter.Unit
+		denyFor, ttl time.Duration
+	}{
+		{limiter.Day, 2 * time.Hour, 24 * time.Hour},
+		{limiter.Minute, 2 * time.Hour, 2 * time.Hour},
+	} {
+		l := storetest.Must(limiter.Spec{RequestsPerUnit: 2, Unit: c.unit, Anchor: limiter.FirstHit, DenyFor: c.denyFor})
+		key := c.unit.String()
+		for n, over := range []bool{false, false, true, true} {
+			if d := mustAsk(t, p.Store, key, l); d.Over != over {
+				t.Errorf("request %d: over is %t", n, d.Over)
+			}
+		}
+		if keys, ttl := p.first.Keys(), p.first.TTL(key); len(keys) != 1 || ttl != c.ttl {
+			t.Errorf("keys %v, which live for %v, want one for %v", keys, ttl, c.ttl)
+		}
+		p.first.Del(key)
+		p.forward(c.ttl) // more than LOCAL_CACHE_MAX_AGE
+		if d := mustAsk(t, p.Store, key, l); d.Over || d.Used != 1 {
+			t.Errorf("the key was deleted: %+v", d)
+		}
+		p.first.FlushAll()
+	}
+}
+
+// A ban is known until it ends, and another one begins although the counter is known to
+// be over.
+func TestAKnownBanCostsNoCall(t *testing.T) {
+	f := newMemoryFixture(t)
+	l := banning(2, time.Hour)
+	f.want("all of it", false, 1, hit("k", l, 2))
+	f.want("a peek, which Redis denies", true, 1, hit("k", l, 0))
+	f.want("a peek", true, 0, hit("k", l, 0))
+	if d := f.want("who goes over", true, 1, hit("k", l, 1))[0]; d.RetryAfter < 2*time.Hour {
+		t.Errorf("%+v, want that it is over for longer than the ban", d)
+	}
+	f.want("known", true, 0, hit("k", l, 1))
+	if d := f.want("raised, but banned", true, 0, hit("k", banning(5, time.Hour), 1))[0]; d.RetryAfter > time.Hour || d.RetryAfter < 59*time.Minute {
+		t.Errorf("%+v, want that it is over until the ban ends", d)
+	}
+	if d := f.want("a shorter ban, of which Redis must know", true, 1, hit("k", banning(5, time.Minute), 1))[0]; d.RetryAfter > time.Minute {
+		t.Errorf("%+v, want that it is over for a minute", d)
+	}
+	f.want("known", true, 0, hit("k", banning(5, time.Minute), 1))
+	f.want("without bans", false, 1, hit("k", yearly(5), 1))
+}
+
+// Another limit is known to deny: a ban of a limit that is over begins all the same.
+func TestABanBeginsBesideAKnownDenial(t *testing.T) {
+	f := newMemoryFixture(t)
+	none, l := hit("none", yearly(1), 2), hit("k", banning(2, time.Hour), 1)
+	f.want("all of it", false, 1, hit("k", l.Limit, 2))
+	f.want("denied", true, 1, none)
+	f.want("denied, and the other limit is over", true, 1, none, l)
+	f.want("known", true, 0, none, l)
+	if _, denied, _ := f.ask(hit("k", banning(5, time.Hour), 1)); !denied {
+		t.Error("no ban began")
+	}
+}
+
+// A part of a request bans where it is over, whatever becomes of the others, and not
+// where it was only charged.
+func TestABanOfARequestInSeveralPlaces(t *testing.T) {
+	p := newPair(t)
+	inYear := hit("year", banning(1, time.Hour), 1)
+	inSeconds := hit("second", storetest.Must(limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Second, UnitMultiplier: 1_000_000, DenyFor: time.Hour}), 1)
+	var out [2]limiter.Decision
+	for n, want := range []bool{false, true, true} {
+		if denied, err := p.Decide(t.Context(), []limiter.Hit{inYear, inSeconds}, out[:]); err != nil || denied != want {
+			t.Fatalf("request %d: denied is %t, error %v", n, denied, err)
+		}
+	}
+	if out[1].Over || out[1].Used != 1 || out[1].Remaining != 4 {
+		t.Errorf("where it fits: %+v, want no ban", out[1])
+	}
+	p.forward(2 * time.Second)
+	if d := mustAsk(t, p.Store, "year", banning(9, time.Hour)); !d.Over || d.RetryAfter > time.Hour {
+		t.Errorf("where it is over: %+v, want a ban", d)
+	}
+	if d := mustAsk(t, p.Store, "second", inSeconds.Limit); d.Over || d.Used != 2 {
+		t.Errorf("where it fits: %+v, want no ban", d)
+	}
+}

@@ -1,0 +1,401 @@
+package redis
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"math"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"weir/internal/limiter"
+)
+
+// batch is the requests, or what is to be given back, that go to Redis in one
+// call. It has its own copy of what it needs of them, because their callers may
+// leave before the call.
+type batch struct {
+	script   *script
+	limits   []definition         // which it meets
+	numbers  map[definition]int32 // of the limits, from 0 on
+	keys     texts                // of the counters; what is given back may have one twice
+	index    index                // of keys
+	counters []counter            // one for each key
+	hits     []batchHit           // request after request
+	ends     []int32              // of the requests, in hits
+	order    []int32              // the counters as the script has them
+	charges  []byte               // what is given back, as giveback.lua reads it
+	names    []byte               // of holds, as holds.lua reads them; nil if no counter has any
+
+	needed     atomic.Int64 // of the requests, all but those whose callers have left
+	deadline   time.Time    // of the call, for the request that can wait longest
+	noDeadline bool         // the call must be made however late it is
+
+	credited  []credit      // what is given back
+	number    int64         // of the call, in the order of calls
+	asked     time.Time     // when it began
+	redisTime int64         // about what the clock of Redis showed then, in microseconds since the epoch
+	done      chan struct{} // closed when reply or err is set
+	reply     reply
+	err       error
+}
+
+// definition is what a script has to know of a limit. Many limits may have the same.
+type definition struct {
+	algorithm limiter.Algorithm
+	constants [4]int64
+	calendar  *limiter.Calendar // nil: none
+	ban       time.Duration     // 0: none
+}
+
+// append appends d as limits.lua reads it. now is about the time of Redis. The windows of a
+// calendar are those of a bit earlier: clocks differ, and a call may wait. The second of
+// them still lasts for a while then.
+func (d *definition) append(dst []byte, now int64) []byte {
+	word, constants := d.algorithm.String(), d.constants
+	if d.calendar != nil {
+		const earlier = 30 * million
+		w := d.calendar.Windows(now - earlier)
+		word, constants[1], constants[2], constants[3] = calendarWindow, w.Start, w.Next, w.End
+	}
+	dst = appendIntegers(append(append(dst, word...), ' '), constants[:]...)
+	if d.ban > 0 {
+		dst = appendIntegers(dst, d.ban.Microseconds())
+	}
+	return dst
+}
+
+// counter is a counter that a batch meets.
+type counter struct {
+	limit    int32 // of its first hit
+	separate bool  // its hits cannot be summed up, see together.lua
+	sum      int64 // of the costs of its hits
+}
+
+// maxSum is the most that is summed up: five bytes, as straight.lua reads a cost. Hits that ask
+// for more are decided one after the other.
+const maxSum = 1 << 40
+
+// batchHit is a hit as the script sees it.
+type batchHit struct {
+	how            int8 // mode and charge in one number, see decide.lua
+	limit, counter int32
+	cost           int64 // of a hit with a hold the number of its name in batch.names, 0 if it is a peek
+}
+
+// credit is a counter to which a request of a batch gives something back.
+type credit struct {
+	key   []byte
+	place int // of the request
+}
+
+// newBatch makes a batch for a script, with room for as much as is expected.
+func newBatch(s *script, expected room) *batch {
+	return &batch{
+		script: s, numbers: make(map[definition]int32), done: make(chan struct{}),
+		keys:     texts{make([]byte, 0, expected.keys), make([]int, 0, expected.counters)},
+		index:    newIndex(expected.counters),
+		counters: make([]counter, 0, expected.counters),
+		hits:     make([]batchHit, 0, expected.hits),
+		ends:     make([]int32, 0, expected.requests),
+		charges:  make([]byte, 0, expected.charges),
+	}
+}
+
+// room is how much a batch holds, keys and charges in bytes.
+type room struct{ keys, counters, hits, requests, charges int }
+
+func (b *batch) size() room {
+	return room{len(b.keys.bytes), len(b.counters), len(b.hits), len(b.ends), len(b.charges)}
+}
+
+// len is how many requests there are, or counters to which something is given back.
+func (b *batch) len() int { return len(b.ends) }
+
+// weight is how many hits there are, or counters to which something is given back.
+func (b *batch) weight() int { return max(len(b.hits), b.keys.len()) }
+
+// add appends a request, or a part of one.
+func (b *batch) add(hits []limiter.Hit, isPart bool) {
+	for i := range hits {
+		h := &hits[i]
+		if h.Refund && h.Cost > 0 && h.Hold == nil {
+			b.credited = append(b.credited, credit{bytes.Clone(h.Key), len(b.ends)})
+		}
+		limit, cost := b.limit(h.Limit), h.CountedCost()
+		n := b.counter(h.Key, limit)
+		c := &b.counters[n]
+		c.sum = min(c.sum+min(cost, maxSum), maxSum)
+		c.separate = c.separate || h.Refund || cost == 0 || c.limit != limit || c.sum == maxSum || h.Hold != nil
+		if h.Hold != nil {
+			cost *= b.name(h.Hold)
+		}
+		b.hits = append(b.hits, batchHit{how(h, isPart), limit, n, cost})
+	}
+	b.ends = append(b.ends, int32(len(b.hits)))
+}
+
+// name adds the name of a hold and returns its number, from 1 on.
+func (b *batch) name(hold []byte) int64 {
+	b.names = append(b.names, hold...)
+	return int64(len(b.names) / limiter.HoldSize)
+}
+
+// addGiveBack appends g.
+func (b *batch) addGiveBack(g giveBack) {
+	cost := g.cost
+	if g.hold != nil {
+		cost = b.name(g.hold)
+	} else {
+		b.credited = append(b.credited, credit{bytes.Clone(g.key), len(b.ends)})
+	}
+	b.keys.add(g.key)
+	b.charges = appendIntegers(b.charges, cost, g.charged.At, g.charged.Used, g.charged.Prev, int64(b.limit(g.limit)+1))
+	b.ends = append(b.ends, int32(len(b.ends)+1))
+}
+
+// hitsOf returns the hits of the request at place.
+func (b *batch) hitsOf(place int) []batchHit { return b.hits[b.begin(place):b.ends[place]] }
+
+// begin returns the number of the first hit of the request at place.
+func (b *batch) begin(place int) int {
+	if place == 0 {
+		return 0
+	}
+	return int(b.ends[place-1])
+}
+
+// need notes that a caller waits for a request of b, to be called before the deadline.
+func (b *batch) need(deadline time.Time) {
+	b.needed.Add(1)
+	b.noDeadline = b.noDeadline || deadline.IsZero()
+	if deadline.After(b.deadline) {
+		b.deadline = deadline
+	}
+}
+
+// leave notes that the caller of a request has left. The request is called all the
+// same, if the callers of others in b wait.
+func (b *batch) leave() { b.needed.Add(-1) }
+
+// late reports whether a call would be too late for all callers.
+func (b *batch) late(now time.Time) bool { return !b.noDeadline && now.After(b.deadline) }
+
+// limit returns the number of the definition of a limit.
+func (b *batch) limit(l *limiter.Limit) int32 {
+	d := definition{l.Algorithm, l.Constants(), l.Calendar(), l.DenyFor}
+	n, known := b.numbers[d]
+	if !known {
+		n = int32(len(b.limits))
+		b.numbers[d] = n
+		b.limits = append(b.limits, d)
+	}
+	return n
+}
+
+// counter returns the number of the counter with that key, which its first hit is about to meet,
+// with that limit, or has met.
+func (b *batch) counter(key []byte, limit int32) int32 {
+	n, known := b.index.find(&b.keys, key)
+	if !known {
+		b.counters = append(b.counters, counter{limit: limit})
+	}
+	return n
+}
+
+// how is the mode and the charge of a hit in one number, see decide.lua. A quota
+// limit of a part cannot deny it.
+func how(h *limiter.Hit, isPart bool) int8 {
+	mode := int8(h.EffectiveMode())
+	if isPart && h.EffectiveMode() == limiter.Quota {
+		mode = int8(limiter.Shadow)
+	}
+	switch {
+	case h.Refund:
+		return mode + 3*2
+	case h.Always:
+		return mode + 3*1
+	}
+	return mode
+}
+
+// charge is what a counter may be charged at once, 0 if nothing.
+func (c *counter) charge() int64 {
+	if c.separate {
+		return 0
+	}
+	return c.sum
+}
+
+// sortCounters puts the counters in the order in which the script has them: those of
+// one limit and one charge follow each other.
+func (b *batch) sortCounters() {
+	b.order = make([]int32, len(b.counters))
+	for i := range b.order {
+		b.order[i] = int32(i)
+	}
+	compare := func(i, j int32) int {
+		c, d := &b.counters[i], &b.counters[j]
+		return cmp.Or(cmp.Compare(c.limit, d.limit), cmp.Compare(c.charge(), d.charge()))
+	}
+	if !slices.IsSortedFunc(b.order, compare) {
+		slices.SortStableFunc(b.order, compare)
+	}
+}
+
+// arguments appends the keys and arguments of the script to args, the number of
+// keys first. clock is there if it is not empty, or names of holds follow.
+func (b *batch) arguments(args []any, clock string) []any {
+	var straight []byte
+	text := make([]byte, 0, 64*len(b.limits)+16*len(b.hits)+len(b.charges))
+	for i := range b.limits {
+		text = b.limits[i].append(text, b.redisTime)
+	}
+	text = append(text, ';')
+	if b.script == giveBackScript {
+		text = append(text, b.charges...)
+	} else {
+		b.sortCounters()
+		straight = b.appendStraight(nil)
+		text = b.appendHits(b.appendGroups(text))
+	}
+	args = b.keys.appendTo(append(args, b.keys.len()), b.order)
+	args = append(args, straight, text)
+	if clock != "" || b.names != nil {
+		args = append(args, clock)
+	}
+	if b.names != nil {
+		args = append(args, b.names)
+	}
+	return args
+}
+
+// groups yields the counters that have one limit and one charge: the first of them,
+// and how many there are.
+func (b *batch) groups(yield func(c *counter, count int) bool) {
+	for i := 0; i < len(b.order); {
+		c, begin := &b.counters[b.order[i]], i
+		for i < len(b.order) && b.counters[b.order[i]].limit == c.limit && b.counters[b.order[i]].charge() == c.charge() {
+			i++
+		}
+		if !yield(c, i-begin) {
+			return
+		}
+	}
+}
+
+// appendGroups appends the groups as together.lua reads them.
+func (b *batch) appendGroups(dst []byte) []byte {
+	for c, count := range b.groups {
+		dst = appendIntegers(dst, int64(c.limit+1), c.charge(), int64(count))
+	}
+	return append(dst, ';')
+}
+
+// appendStraight appends the groups as straight.lua reads them, or nothing if that
+// lane is not for this batch.
+func (b *batch) appendStraight(dst []byte) []byte {
+	if len(b.order) > maxStraight {
+		return nil
+	}
+	for c, count := range b.groups {
+		period, amount, ok := b.limits[c.limit].straight()
+		if c.separate || !ok || c.sum > math.MaxUint32 {
+			return nil
+		}
+		dst = binary.BigEndian.AppendUint64(dst, uint64(period)<<8|uint64(amount>>16))
+		dst = binary.BigEndian.AppendUint16(dst, uint16(amount))
+		dst = binary.BigEndian.AppendUint32(dst, uint32(c.sum))
+		dst = binary.BigEndian.AppendUint16(dst, uint16(count))
+	}
+	return dst
+}
+
+// maxStraight is how many keys straight.lua reads with one command.
+const maxStraight = 1024
+
+// straight returns the period and the amount of a limit as straight.lua has them, and whether that lane
+// knows such limits. It begins no bans.
+func (d *definition) straight() (period, amount int64, ok bool) {
+	period, amount, grid := d.constants[0], d.constants[1], d.constants[2]
+	return period, min(amount, million-1), d.algorithm == limiter.FixedWindow && grid == period && d.calendar == nil && d.ban == 0
+}
+
+// appendHits appends the requests as decide.lua reads them.
+func (b *batch) appendHits(dst []byte) []byte {
+	places := make([]int32, len(b.order)) // of the counters in KEYS
+	for i, n := range b.order {
+		places[n] = int32(i)
+	}
+	for place := range b.ends {
+		hits := b.hitsOf(place)
+		for i, h := range hits {
+			how := byte(h.how)
+			if i == len(hits)-1 {
+				how += lastHit
+			}
+			n, limit := places[h.counter]+1, h.limit+1
+			// The highest byte of a cost is 0: in its place is the last of the limit.
+			dst = binary.BigEndian.AppendUint32(dst, uint32(n)<<8|uint32(how))
+			dst = append(dst, byte(limit>>16), byte(limit>>8))
+			dst = binary.BigEndian.AppendUint64(dst, uint64(limit)<<56|uint64(h.cost))
+		}
+	}
+	return dst
+}
+
+// lastHit marks the last hit of a request.
+const lastHit = 16
+
+// appendIntegers appends integers as the scripts read them.
+func appendIntegers(dst []byte, integers ...int64) []byte {
+	for _, n := range integers {
+		dst = append(strconv.AppendInt(dst, n, 10), ' ')
+	}
+	return dst
+}
+
+// texts is a list of strings in one piece of memory.
+type texts struct {
+	bytes []byte
+	ends  []int
+}
+
+// len is how many strings there are.
+func (t *texts) len() int { return len(t.ends) }
+
+// add appends a string.
+func (t *texts) add(s []byte) {
+	t.bytes = append(t.bytes, s...)
+	t.ends = append(t.ends, len(t.bytes))
+}
+
+// at returns a string, until the next is added.
+func (t *texts) at(i int) []byte {
+	begin := 0
+	if i > 0 {
+		begin = t.ends[i-1]
+	}
+	return t.bytes[begin:t.ends[i]]
+}
+
+// appendTo appends the strings to the arguments of a command in the given order, or as they are without
+// one. They are pointers, which need no memory of their own in an interface.
+func (t *texts) appendTo(args []any, order []int32) []any {
+	all, list, start := string(t.bytes), make([]string, len(t.ends)), 0
+	for i, end := range t.ends {
+		list[i] = all[start:end]
+		start = end
+	}
+	if order == nil {
+		for i := range list {
+			args = append(args, &list[i])
+		}
+	}
+	for _, n := range order {
+		args = append(args, &list[n])
+	}
+	return args
+}

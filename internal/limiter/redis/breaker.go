@@ -1,0 +1,121 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/sony/gobreaker/v2"
+
+	"weir/internal/limiter"
+)
+
+const (
+	// maxUnanswered is how many calls in a row go unanswered until the breaker
+	// opens: with DefaultOpTimeout, those of half a second.
+	maxUnanswered = 5
+	// probeEvery is the time between two probes of a Redis that is not asked, and
+	// probeTimeout how long one may take, if OpTimeout is not shorter.
+	probeEvery   = 250 * time.Millisecond
+	probeTimeout = time.Second
+)
+
+var errOpen = fmt.Errorf("%w: Redis does not answer and is not asked until it does", limiter.ErrUnavailable)
+
+// breaker keeps requests from waiting for a Redis that does not answer. While it
+// is open no call is made, and a probe in the background finds out when Redis
+// answers again; no request has to.
+//
+// Only silence opens it: calls that timed out or found no connection. A Redis that
+// replies, if only with errors, delays nobody, and one that refuses writes can
+// still deny. A cluster has no breaker, because its healthy nodes must go on: nil,
+// which is always closed.
+type breaker struct {
+	opened  atomic.Bool
+	circuit *gobreaker.CircuitBreaker[struct{}]
+	probe   func(context.Context) error
+	log     func() *slog.Logger // names the server
+	gauge   prometheus.Gauge    // 1 while open
+
+	probes sync.WaitGroup
+	ctx    context.Context // of probes
+	cancel context.CancelFunc
+}
+
+// newBreaker returns a breaker that lets calls pass. probe must do no harm.
+func newBreaker(probe func(context.Context) error, log func() *slog.Logger, gauge prometheus.Gauge) *breaker {
+	b := &breaker{probe: probe, log: log, gauge: gauge}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.circuit = gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
+		Timeout:       probeEvery / 2, // in which it refuses probes, too
+		ReadyToTrip:   func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= maxUnanswered },
+		IsSuccessful:  answered,
+		OnStateChange: func(_ string, from, to gobreaker.State) { b.changed(from, to) },
+	})
+	return b
+}
+
+// answered reports whether Redis replied, if only with an error.
+func answered(err error) bool {
+	if err == nil {
+		return true
+	}
+	kind := classify(err)
+	return kind != kindTimeout && kind != kindConnection
+}
+
+// isOpen reports whether no calls are made.
+func (b *breaker) isOpen() bool { return b != nil && b.opened.Load() }
+
+// observe notes the outcome of a call.
+func (b *breaker) observe(err error) {
+	if b != nil {
+		_, _ = b.circuit.Execute(func() (struct{}, error) { return struct{}{}, err })
+	}
+}
+
+// changed is called at every change of the circuit, which waits for it to return.
+// When the circuit is half open, a probe is under way.
+func (b *breaker) changed(from, to gobreaker.State) {
+	switch {
+	case from == gobreaker.StateClosed:
+		b.opened.Store(true)
+		b.gauge.Set(1)
+		b.log().Warn("redis does not answer, it is not asked until it does", "failed_calls", maxUnanswered)
+		b.probes.Go(b.probeUntilClosed)
+	case to == gobreaker.StateClosed:
+		b.opened.Store(false)
+		b.gauge.Set(0)
+		b.log().Info("redis answers, it is asked again")
+	}
+}
+
+// probeUntilClosed probes Redis until it answers or the breaker is closed for good.
+func (b *breaker) probeUntilClosed() {
+	tick := time.NewTicker(probeEvery)
+	defer tick.Stop()
+	for b.opened.Load() {
+		select {
+		case <-b.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		_, _ = b.circuit.Execute(func() (struct{}, error) { // changed gets the outcome
+			ctx, cancel := context.WithTimeout(b.ctx, probeTimeout)
+			defer cancel()
+			return struct{}{}, b.probe(ctx)
+		})
+	}
+}
+
+// close ends the probes. observe must not be called any more.
+func (b *breaker) close() {
+	if b != nil {
+		b.cancel()
+		b.probes.Wait()
+	}
+}

@@ -1,0 +1,233 @@
+package redis
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/redis/redisconn"
+	"weir/internal/limiter/storetest"
+	"weir/internal/testenv"
+)
+
+// Silence opens the breaker, if nothing else comes meanwhile.
+func TestBreaker(t *testing.T) {
+	silent, reply := context.DeadlineExceeded, scriptError("LOADING Redis is loading the dataset in memory")
+	many := slices.Repeat([]error{silent}, maxUnanswered)
+	few := many[1:]
+	for _, c := range []struct {
+		name  string
+		calls []error
+		open  bool
+	}{
+		{"some are silent", few, false},
+		{"all are silent", many, true},
+		{"one works meanwhile", slices.Concat(few, []error{nil}, few), false},
+		{"one is refused meanwhile", slices.Concat(few, []error{reply}, few), false},
+		{"all are refused", slices.Repeat([]error{reply}, 2*maxUnanswered), false},
+		{"no connection", append(slices.Repeat([]error{io.EOF}, maxUnanswered-1), silent), true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBreaker(func(context.Context) error { return silent }, func() *slog.Logger { return slog.New(slog.DiscardHandler) }, prometheus.NewGauge(prometheus.GaugeOpts{}))
+			defer b.close()
+			for _, err := range c.calls {
+				b.observe(err)
+			}
+			if b.isOpen() != c.open {
+				t.Errorf("%s: open is %v", c.name, b.isOpen())
+			}
+		})
+	}
+}
+
+// Probes go on until Redis answers, and one line reports each change.
+func TestBreakerProbes(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		answer error
+	}{
+		{"decides", nil},
+		{"refuses", scriptError("OOM command not allowed")},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				var probes atomic.Int64
+				answers := make(chan struct{})
+				gauge := prometheus.NewGauge(prometheus.GaugeOpts{Name: "open"})
+				reg := prometheus.NewRegistry()
+				reg.MustRegister(gauge)
+				b := newBreaker(func(ctx context.Context) error {
+					probes.Add(1)
+					select {
+					case <-ctx.Done():
+						return ctx.Err()
+					case <-answers:
+						return c.answer
+					}
+				}, func() *slog.Logger {
+					return slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: bare}))
+				}, gauge)
+				defer b.close()
+				for range maxUnanswered {
+					b.observe(context.DeadlineExceeded)
+				}
+				time.Sleep(time.Minute) // synctest's clock
+				synctest.Wait()
+				if got, want := probes.Load(), int64(time.Minute/(probeTimeout+2*probeEvery)); got < want {
+					t.Errorf("%d probes in a minute, want %d or more", got, want)
+				}
+				if !b.isOpen() || gaugeOf(t, reg, "open") != 1 || plain(log.String()) != "WARN redis does not answer, it is not asked until it does failed_calls=5" {
+					t.Errorf("while it is silent: open is %v, logged %s", b.isOpen(), &log)
+				}
+				log.Reset()
+				close(answers)
+				time.Sleep(2 * probeEvery)
+				synctest.Wait()
+				if b.isOpen() || gaugeOf(t, reg, "open") != 0 || plain(log.String()) != "INFO redis answers, it is asked again" {
+					t.Errorf("when it answers: open is %v, logged %s", b.isOpen(), &log)
+				}
+				before := probes.Load()
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				if n := probes.Load() - before; n != 0 {
+					t.Errorf("%d probes when it had answered", n)
+				}
+			})
+		})
+	}
+}
+
+func gaugeOf(t testing.TB, reg prometheus.Gatherer, name string) float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("no gauge %s", name)
+	return 0
+}
+
+// A Redis that hangs is not waited for, although a call may take long, and is used
+// again when it goes on.
+func TestBreakerOnRedisThatHangs(t *testing.T) {
+	const opTimeout = 500 * time.Millisecond
+	r := testenv.RedisServer(t)
+	admin := connect(t, r)
+	reg := prometheus.NewRegistry()
+	s := open(t, Options{Main: redisconn.Options{URL: r.Addr(), OpTimeout: opTimeout}, Registerer: reg})
+	works := func() bool {
+		_, err := ask(context.Background(), s, "k", perYear)
+		return err == nil
+	}
+	testenv.Until(t, "the first request is decided", works)
+	do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
+
+	var wg sync.WaitGroup
+	for range 3 * maxUnanswered { // that wait, in more than one call
+		wg.Go(func() {
+			for !s.main.breaker.isOpen() {
+				works()
+			}
+		})
+	}
+	wg.Wait()
+	const requests = 100
+	calls := value(t, reg, "weir_redis_calls_total", "")
+	began := time.Now()
+	for range requests {
+		if err := mustFail(t, s); !strings.Contains(err.Error(), "not asked") {
+			t.Fatalf("got error %v, want that of the breaker", err)
+		}
+	}
+	if took := time.Since(began); took > requests*opTimeout/2 {
+		t.Errorf("%d requests took %v, as if they had waited", requests, took)
+	}
+	if n := value(t, reg, "weir_redis_calls_total", "") - calls; n != 0 {
+		t.Errorf("%v calls were made", n)
+	}
+	do(t, admin, "client", "unpause")
+	testenv.Until(t, "requests are decided again", works)
+	if n := gaugeOf(t, reg, "weir_redis_breaker_open"); n != 0 {
+		t.Errorf("the breaker's gauge is %v, want 0", n)
+	}
+}
+
+// The Redis of limits per second fails: others do not notice, and a request with
+// limits in both charges nothing.
+func TestBreakerOfOneOfTwo(t *testing.T) {
+	main, second := testenv.RedisServer(t), testenv.RedisServer(t)
+	reg := prometheus.NewRegistry()
+	s := open(t, Options{Main: at(main.Addr()), PerSecond: &redisconn.Options{URL: second.Addr()}, Registerer: reg})
+	perSecond := storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Second})
+	mustAsk(t, s, "k", perYear)
+	second.Stop()
+	for !s.perSecond.breaker.isOpen() {
+		if _, err := ask(context.Background(), s, "second", perSecond); err == nil {
+			t.Fatal("decided without Redis")
+		}
+	}
+	calls := value(t, reg, "weir_redis_calls_total", "")
+	hits := []limiter.Hit{{Limit: perYear, Key: []byte("k"), Cost: 1}, {Limit: perSecond, Key: []byte("second"), Cost: 1}}
+	if _, err := s.Decide(context.Background(), hits, make([]limiter.Decision, 2)); !errors.Is(err, errOpen) {
+		t.Errorf("got error %v, want %v", err, errOpen)
+	}
+	if n := value(t, reg, "weir_redis_calls_total", "") - calls; n != 0 {
+		t.Errorf("%v calls were made in vain", n)
+	}
+	if d := mustAsk(t, s, "k", perYear); d.Used != 2 {
+		t.Errorf("%d used in the Redis that works, want 2", d.Used)
+	}
+}
+
+// What was known to be over goes on being denied.
+func TestDenialsWhileBreakerIsOpen(t *testing.T) {
+	r := testenv.RedisServer(t)
+	s := open(t, Options{Main: at(r.Addr()), DenyMemory: 1 << 20})
+	limit := storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Year})
+	r.Stop()
+	testenv.Until(t, "a denial is remembered while Redis is not asked", func() bool {
+		r.Start()
+		testenv.Until(t, "Redis decides", func() bool {
+			_, err := ask(context.Background(), s, "k", perYear)
+			return err == nil
+		})
+		for range 2 {
+			mustAsk(t, s, "over", limit)
+		}
+		r.Stop()
+		for !s.main.breaker.isOpen() {
+			mustFail(t, s)
+		}
+		d, err := ask(context.Background(), s, "over", limit)
+		return err == nil && d.Over && d.Remembered // a busy machine may take too long
+	})
+}
+
+// A cluster whose node dies goes on with the others.
+func TestClusterHasNoBreaker(t *testing.T) {
+	s := open(t, Options{Main: redisconn.Options{Type: redisconn.Cluster, URL: "127.0.0.1:1", OpTimeout: long}})
+	for range 3 * maxUnanswered {
+		mustFail(t, s)
+	}
+	if s.main.breaker.isOpen() {
+		t.Error("the breaker is open")
+	}
+}

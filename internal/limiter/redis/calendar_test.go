@@ -1,0 +1,188 @@
+package redis
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/storetest"
+	"weir/internal/testenv"
+)
+
+// At the very change of a window, whatever the clocks of processes show, the clock of Redis
+// decides: until its last microsecond a window holds what it admits, and then the next does.
+func TestTheVeryChangeOfAWindow(t *testing.T) {
+	redis := miniredis.RunT(t)
+	var now time.Time
+	set := func(to time.Time) {
+		now = to
+		redis.SetTime(to)
+	}
+	var off time.Duration
+	right := open(t, Options{Main: at(redis.Addr())})
+	right.main.local = func() time.Time { return now }
+	wrong := open(t, Options{Main: at(redis.Addr())})
+	wrong.main.local = func() time.Time { return now.Add(off) }
+	utc := func(month time.Month, day, hour int) time.Time {
+		return time.Date(2026, month, day, hour, 0, 0, 0, time.UTC)
+	}
+	for name, c := range map[string]struct {
+		spec   limiter.Spec
+		change time.Time
+		length time.Duration // of the window that begins then
+	}{
+		"the day of 23 hours ends":   {limiter.Spec{Unit: limiter.Day, TimeZone: "Europe/Berlin"}, utc(3, 29, 22), 24 * time.Hour},
+		"the day of 25 hours begins": {limiter.Spec{Unit: limiter.Day, TimeZone: "Europe/Berlin"}, utc(10, 24, 22), 25 * time.Hour},
+		"the clocks are put back":    {limiter.Spec{Unit: limiter.Hour, TimeZone: "Europe/Berlin"}, utc(10, 25, 1), time.Hour},
+		"half an hour of one":        {limiter.Spec{Unit: limiter.Hour, TimeZone: "Australia/Lord_Howe"}, utc(4, 4, 15), 30 * time.Minute},
+		"two minutes":                {limiter.Spec{Unit: limiter.Minute, UnitMultiplier: 2}, utc(4, 4, 15), 2 * time.Minute},
+		"February begins":            {limiter.Spec{Unit: limiter.Month}, utc(2, 1, 0), 28 * 24 * time.Hour},
+		"a year begins":              {limiter.Spec{Unit: limiter.Year}, utc(1, 1, 0), 365 * 24 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.spec.RequestsPerUnit, c.spec.Anchor = 5, limiter.ByCalendar
+			l := storetest.Must(c.spec)
+			for _, off = range []time.Duration{
+				0, time.Millisecond, -time.Millisecond, 29 * time.Second, -29 * time.Second, 31 * time.Second, -31 * time.Second,
+				time.Hour, -time.Hour, 24 * time.Hour, -24 * time.Hour, 31 * 24 * time.Hour, -31 * 24 * time.Hour, 400 * 24 * time.Hour, -400 * 24 * time.Hour,
+			} {
+				set(c.change.Add(-time.Microsecond))
+				wrong.main.ahead.Store(0)
+				key := fmt.Sprint(name, off)
+				for _, step := range []struct {
+					now  time.Time
+					wait time.Duration // until the window ends
+					want int           // admitted
+				}{{c.change.Add(-time.Microsecond), time.Microsecond, 5}, {c.change, c.length, 5}, {c.change.Add(time.Second), c.length - time.Second, 0}} {
+					set(step.now)
+					admitted := 0
+					for n := range 12 {
+						d := mustAsk(t, []*Store{right, wrong}[n%2], key, l)
+						if !d.Over {
+							admitted++
+						}
+						if d.ResetAfter != step.wait || d.Over && d.RetryAfter != step.wait {
+							t.Fatalf("%v wrong, at %v: %+v, want the window to end after %v", off, step.now, d, step.wait)
+						}
+					}
+					if admitted != step.want {
+						t.Fatalf("%v wrong, at %v: %d are admitted, want %d", off, step.now, admitted, step.want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// The clock of Redis is found out once, and again if it or that of the process has stepped.
+func TestClockOfRedisIsFoundOut(t *testing.T) {
+	redis := miniredis.RunT(t)
+	redisNow := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	redis.SetTime(redisNow)
+	off := time.Duration(0)
+	s := open(t, Options{Main: at(redis.Addr())})
+	s.main.local = func() time.Time { return redisNow.Add(off) }
+	l := storetest.Must(limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Day, Anchor: limiter.ByCalendar})
+	mustAsk(t, s, "the script is loaded", l)
+	for _, step := range []struct {
+		off    time.Duration
+		repeat bool
+	}{{0, false}, {10 * time.Second, false}, {10 * time.Hour, false}, {-13 * time.Hour, false}, {13 * time.Hour, true}, {40 * 24 * time.Hour, true}, {-40 * 24 * time.Hour, true}} {
+		off = step.off
+		want := 3 * 4 // EVALSHA, TIME, MGET and SET
+		if step.repeat {
+			want += 2 // EVALSHA and TIME
+		}
+		before := redis.CommandCount()
+		for n := range 3 {
+			mustAsk(t, s, fmt.Sprint(off, n), l)
+		}
+		if got := redis.CommandCount() - before; got != want {
+			t.Errorf("%v wrong: %d commands of three requests, want %d", off, got, want)
+		}
+	}
+}
+
+// The clocks of two nodes of a cluster may differ by more than a window. What one call finds
+// out about its node must hold for that call, whatever others find out meanwhile.
+func TestClocksOfNodesDiffer(t *testing.T) {
+	redis := miniredis.RunT(t)
+	redisNow := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	redis.SetTime(redisNow)
+	s := open(t, Options{Main: at(redis.Addr())})
+	s.main.local = func() time.Time {
+		s.main.ahead.Store(0) // as another node says
+		return redisNow.Add(1000 * time.Hour)
+	}
+	l := storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Day, Anchor: limiter.ByCalendar})
+	if first, second := mustAsk(t, s, "k", l), mustAsk(t, s, "k", l); first.Over || !second.Over {
+		t.Errorf("got %+v, then %+v, want the second denied", first, second)
+	}
+}
+
+// What is given back is given back to the window of Redis' clock.
+func TestGiveBackByAWrongClock(t *testing.T) {
+	redis := miniredis.RunT(t)
+	now := time.Date(2026, 3, 31, 23, 59, 59, 0, time.UTC)
+	redis.SetTime(now)
+	s := open(t, Options{Main: at(redis.Addr())})
+	s.main.local = func() time.Time { return now.Add(-1000 * time.Hour) }
+	l := storetest.Must(limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Month, Anchor: limiter.ByCalendar})
+	hit := limiter.Hit{Limit: l, Key: []byte("k"), Cost: 3}
+	out := make([]limiter.Decision, 1)
+	if _, err := s.Decide(t.Context(), []limiter.Hit{hit}, out); err != nil {
+		t.Fatal(err)
+	}
+	for _, left := range []int64{2, 0} {
+		s.main.ahead.Store(0)
+		b := newBatch(giveBackScript, room{})
+		march := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC).Unix()
+		b.addGiveBack(giveBack{key: hit.Key, limit: l, cost: 3 - left, charged: limiter.State{At: march, Used: 3}})
+		if s.main.call(b); b.err != nil {
+			t.Fatal(b.err)
+		}
+		states, err := b.reply.outcomes(0, out, nil)
+		if err != nil || states[0].Used != left {
+			t.Fatalf("%+v, error %v, want %d used", states, err, left)
+		}
+	}
+}
+
+// Processes whose clocks are wrong in any direction admit one amount together, by a real
+// Redis and with a memory of denials.
+func TestProcessesWithWrongClocksAdmitOneAmount(t *testing.T) {
+	const amount = 500
+	r := testenv.RedisServer(t)
+	l := storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Year, Anchor: limiter.ByCalendar})
+	if w := l.Calendar().Windows(time.Now().UnixMicro()); w.Next-time.Now().UnixMicro() < time.Hour.Microseconds() {
+		l = storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Year, Anchor: limiter.ByCalendar, TimeZone: "Asia/Kathmandu"})
+	}
+	var stores []*Store
+	for _, off := range []time.Duration{0, time.Hour, -time.Hour, 24 * time.Hour, -24 * time.Hour, 31 * 24 * time.Hour, -31 * 24 * time.Hour, 366 * 24 * time.Hour, -366 * 24 * time.Hour} {
+		s := open(t, Options{Main: at(r.Addr()), DenyMemory: 1 << 20})
+		s.main.local = func() time.Time { return time.Now().Add(off) }
+		stores = append(stores, s)
+	}
+	var callers sync.WaitGroup
+	var admitted atomic.Int64
+	for i := range 8 * len(stores) {
+		callers.Go(func() {
+			for range 30 {
+				if d, err := ask(t.Context(), stores[i%len(stores)], "k", l); err != nil {
+					t.Error(err)
+				} else if !d.Over {
+					admitted.Add(1)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	if n := admitted.Load(); n != amount {
+		t.Errorf("%d are admitted, want %d", n, amount)
+	}
+}

@@ -1,0 +1,85 @@
+package redis
+
+import (
+	"context"
+	"errors"
+
+	"github.com/redis/go-redis/v9"
+
+	"weir/internal/limiter"
+)
+
+// Peek implements limiter.CounterStore. It takes no longer than Decide.
+func (s *Store) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter, error) {
+	timeout := s.main.timeout(ctx)
+	sent := make([]peek, len(hits))
+	for i := range hits {
+		// In shadow mode none of them denies another.
+		h := []limiter.Hit{{Limit: hits[i].Limit, Key: hits[i].Key, Hold: hits[i].Hold, Mode: limiter.Shadow}}
+		p := peek{lane: s.laneOf(&h[0])}
+		var err error
+		if p.batch, p.place, err = p.lane.send(ctx, h, false, callDeadline(timeout, h)); err != nil {
+			return nil, err
+		}
+		sent[i] = p
+	}
+	counters := make([]limiter.Counter, len(hits))
+	for i, p := range sent {
+		if err := p.lane.wait(ctx, timeout, p.batch.done); err != nil {
+			for _, p := range sent[i:] {
+				p.batch.leave()
+			}
+			return nil, err
+		}
+		if p.batch.err != nil {
+			return nil, p.batch.err
+		}
+		states, err := p.batch.reply.outcomes(p.place, make([]limiter.Decision, 1), nil)
+		if err != nil {
+			return nil, err
+		}
+		counters[i] = hits[i].Limit.Counter(states[0], p.batch.reply.now)
+	}
+	return counters, nil
+}
+
+// peek is a counter that is looked at by a call of its lane.
+type peek struct {
+	lane  *lane
+	batch *batch
+	place int
+}
+
+// Reset implements limiter.CounterStore. Other processes may go on to deny by what they
+// remember until their ForgetDenials is called, LOCAL_CACHE_MAX_AGE at most.
+func (s *Store) Reset(ctx context.Context, hits []limiter.Hit) error {
+	defer s.ForgetDenials()
+	keys := make(map[*backend][]string)
+	for i := range hits {
+		b := s.laneOf(&hits[i]).backend
+		keys[b] = append(keys[b], string(hits[i].Key))
+	}
+	var errs []error
+	for b, keys := range keys {
+		errs = append(errs, b.remove(ctx, keys))
+	}
+	return errors.Join(errs...)
+}
+
+// remove deletes counters.
+func (b *backend) remove(ctx context.Context, keys []string) error {
+	_, err := b.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, key := range keys {
+			p.Del(ctx, key)
+		}
+		return nil
+	})
+	if err == nil {
+		return nil
+	}
+	b.reconnect(err)
+	return unavailable(b.client.Clean(err))
+}
+
+// ForgetDenials forgets which counters are known to be over: somebody has reset some.
+func (s *Store) ForgetDenials() { s.denials.reset() }

@@ -1,0 +1,149 @@
+package redis
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/redis/redisconn"
+	"weir/internal/limiter/storetest"
+	"weir/internal/testenv"
+)
+
+// What is known of counters is forgotten by the process that resets them at once, and by
+// others when they hear of it.
+func TestResetEndsRememberedDenials(t *testing.T) {
+	f := newMemoryFixture(t)
+	l := storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Year, DenyFor: time.Hour})
+	one := []limiter.Hit{hit("k", l, 1)}
+	fill := func() {
+		t.Helper()
+		testenv.Until(t, "the denial is remembered", func() bool {
+			_, denied, calls := f.ask(one...)
+			return denied && calls == 0
+		})
+	}
+	fill()
+	if err := f.store.Reset(t.Context(), one); err != nil {
+		t.Fatal(err)
+	}
+	if out, denied, _ := f.ask(one...); denied || out[0].Used != 1 {
+		t.Errorf("after a reset here: denied is %v, %+v", denied, out)
+	}
+	fill()
+	if err := f.other.Reset(t.Context(), one); err != nil {
+		t.Fatal(err)
+	}
+	if _, denied, calls := f.ask(one...); !denied || calls != 0 {
+		t.Errorf("a reset elsewhere is known already: denied is %v with %d calls", denied, calls)
+	}
+	f.store.ForgetDenials()
+	if out, denied, _ := f.ask(one...); denied || out[0].Used != 1 {
+		t.Errorf("after a reset elsewhere: denied is %v, %+v", denied, out)
+	}
+}
+
+// A call that began before a reset may have seen the counter before it, whenever its
+// answer comes.
+func TestAnswersFromBeforeAReset(t *testing.T) {
+	now := time.Now()
+	d := newDenials(1<<20, time.Hour, func() time.Time { return now })
+	hits := []limiter.Hit{hit("k", perYear, 1)}
+	note := func(number int64) {
+		b := newBatch(decideScript, room{})
+		b.number, b.asked, b.reply.now = number, now, now.UnixMicro()
+		d.note(b, 0, hits, []limiter.State{perYearState(now, 100)}, true)
+	}
+	wantDenied := func(what string, want bool) {
+		t.Helper()
+		if got := d.deny(hits, make([]limiter.Decision, 1)); got != want {
+			t.Errorf("%s: denied is %v", what, got)
+		}
+	}
+	note(d.number())
+	wantDenied("before", true)
+	under := d.number()
+	d.reset()
+	wantDenied("after a reset", false)
+	note(under)
+	wantDenied("after the answer to a call that had begun", false)
+	note(d.number())
+	wantDenied("after a new one", true)
+}
+
+// perYearState is the state of a counter of perYear.
+func perYearState(now time.Time, used int64) limiter.State {
+	return limiter.State{At: now.UnixMicro() / perYear.Period().Microseconds(), Used: used}
+}
+
+// Counters in several places are looked at and reset, each where it is.
+func TestCountersInSeveralPlaces(t *testing.T) {
+	o, _, _ := startCluster(t, 0)
+	second := testenv.RedisServer(t)
+	perSecond := at(second.Addr())
+	o.PerSecond = &perSecond
+	s := open(t, o)
+	quick := storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Second, UnitMultiplier: 3600})
+	hits := []limiter.Hit{hit("{a}", perYear, 3), hit("{b}", perYear, 4), hit("{c}", bucketYear, 5), hit("q", quick, 6)}
+	if _, err := s.Decide(t.Context(), hits, make([]limiter.Decision, len(hits))); err != nil {
+		t.Fatal(err)
+	}
+	used := func() (list []int64) {
+		t.Helper()
+		counters, err := s.Peek(t.Context(), hits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range counters {
+			list = append(list, c.Used)
+		}
+		return list
+	}
+	if got := used(); !slices.Equal(got, []int64{3, 4, 5, 6}) {
+		t.Errorf("got %v", got)
+	}
+	if err := s.Reset(t.Context(), hits[1:]); err != nil {
+		t.Fatal(err)
+	}
+	if got := used(); !slices.Equal(got, []int64{3, 0, 0, 0}) {
+		t.Errorf("after the reset: got %v", got)
+	}
+	second.Stop()
+	if _, err := s.Peek(t.Context(), hits); !errors.Is(err, limiter.ErrUnavailable) {
+		t.Errorf("Peek: got error %v", err)
+	}
+	if err := s.Reset(t.Context(), hits); !errors.Is(err, limiter.ErrUnavailable) {
+		t.Errorf("Reset: got error %v", err)
+	}
+	if got, err := s.Peek(t.Context(), hits[:1]); err != nil || got[0].Used != 0 {
+		t.Errorf("the counter on the other Redis: got %+v, error %v", got, err)
+	}
+}
+
+// A Redis that is silent keeps nobody waiting, and one that is read only says so.
+func TestCountersOfARedisThatFails(t *testing.T) {
+	r := testenv.RedisServer(t)
+	s := open(t, Options{Main: redisconn.Options{URL: r.Addr(), OpTimeout: 200 * time.Millisecond}})
+	hits := []limiter.Hit{hit("k", perYear, 1)}
+	testenv.Until(t, "Redis answers in time", func() bool {
+		_, err := s.Peek(t.Context(), hits)
+		return err == nil
+	})
+	r.Pause()
+	began := time.Now()
+	if _, err := s.Peek(t.Context(), hits); !errors.Is(err, limiter.ErrUnavailable) {
+		t.Errorf("Peek: got error %v", err)
+	}
+	if err := s.Reset(t.Context(), hits); classify(err) != kindTimeout {
+		t.Errorf("Reset: got error %v", err)
+	}
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("that took %v", took)
+	}
+	r.Resume()
+	testenv.Until(t, "Redis answers again", func() bool { return s.Reset(t.Context(), hits) == nil })
+	do(t, connect(t, r), "replicaof", "127.0.0.1", "1")
+	testenv.Until(t, "it says that it is read only", func() bool { return classify(s.Reset(t.Context(), hits)) == kindReadOnly })
+}

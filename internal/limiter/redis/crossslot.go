@@ -1,0 +1,270 @@
+package redis
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"weir/internal/limiter"
+)
+
+// maxCrossSlotHits is the most hits of the requests across slots that are being
+// decided, except that a larger request may be alone: four full lines. It also
+// bounds what they give back, which is never refused.
+const maxCrossSlotHits = 4 * maxQueue
+
+var errCrossSlotFull = fmt.Errorf("%w: more than %d hits of requests with counters in several places wait for Redis", limiter.ErrUnavailable, maxCrossSlotHits)
+
+// crossSlot is a request across slots: its counters have several lanes, in slots of
+// a cluster or in the two Redis of Options.PerSecond. No script sees all of them,
+// so it is decided in two steps:
+//
+//  1. The hits of each lane are a part. All parts are decided at the same time,
+//     each atomically, and charged unless an enforced limit of the part itself is
+//     over. A quota limit counts as a shadow limit meanwhile, because only all
+//     quota limits of the request together can deny it.
+//  2. It is known now which hits fit, and the request is denied or admitted as
+//     always. If it is denied, or a part could not be decided, the charges of the
+//     other parts are given back, each in its own window.
+//
+// Between the steps, counters of a denied request are too high. So others may be
+// denied that need not be, but never is more admitted than a limit says. After the
+// second step, nothing is left of a denied request but what is written whatever
+// becomes of it: all or nothing, if not at once.
+//
+// One thing is not exact: if a denied request has, on one counter, a hit that is
+// given back beside a refund or an always charged hit, these met a counter that
+// was too high. So a refund may give back more than it would have found, and a
+// charge that ends at the brim of a bucket leave less debt.
+//
+// Both steps are done even if the caller leaves. Charges that cannot be given
+// back, because Redis fails or this process dies between the steps, count until
+// their window ends. Like every call, giving back is not repeated: that might give
+// back twice.
+type crossSlot struct {
+	hits  []limiter.Hit // part after part, in memory of their own
+	index []int         // of each of them in the request
+	parts []part
+
+	out    []limiter.Decision // of hits, void if err is not nil
+	denied bool
+	err    error
+
+	decided chan struct{} // closed when out, denied and err are set
+	done    chan struct{} // closed when the charges are given back, too
+}
+
+// part is the hits of a crossSlot that have one lane.
+type part struct {
+	lane    *lane
+	hits    []limiter.Hit      // of crossSlot.hits
+	out     []limiter.Decision // of crossSlot.out
+	batch   *batch
+	place   int // in batch
+	states  []limiter.State
+	vetoed  bool       // denied by a limit of its own, so that nothing was charged that can be given back
+	charges []giveBack // to be given back
+	err     error
+}
+
+// newCrossSlot copies what it needs of hits, which are the caller's.
+func newCrossSlot(hits []limiter.Hit, laneOf func(*limiter.Hit) *lane) *crossSlot {
+	r := &crossSlot{
+		hits: make([]limiter.Hit, 0, len(hits)), index: make([]int, 0, len(hits)),
+		out:     make([]limiter.Decision, len(hits)),
+		decided: make(chan struct{}), done: make(chan struct{}),
+	}
+	indexes := map[*lane][]int{} // of the hits of each lane, in the request
+	for i := range hits {
+		l := laneOf(&hits[i])
+		if indexes[l] == nil {
+			r.parts = append(r.parts, part{lane: l})
+		}
+		indexes[l] = append(indexes[l], i)
+	}
+	for i := range r.parts {
+		p := &r.parts[i]
+		start := len(r.hits)
+		for _, at := range indexes[p.lane] {
+			r.hits, r.index = append(r.hits, cloneHit(&hits[at])), append(r.index, at)
+		}
+		p.hits, p.out = r.hits[start:], r.out[start:len(r.hits)]
+	}
+	return r
+}
+
+// cloneHit returns a copy of h that uses no memory of the caller's.
+func cloneHit(h *limiter.Hit) limiter.Hit {
+	c := *h
+	c.Key, c.Hold, c.Labels = bytes.Clone(h.Key), bytes.Clone(h.Hold), nil
+	return c
+}
+
+// decideCrossSlot decides hits that have several lanes, as Decide does.
+func (s *Store) decideCrossSlot(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
+	if err := limiter.Left(ctx, hits); err != nil {
+		return false, err // rather than charge some parts only
+	}
+	r := newCrossSlot(hits, s.laneOf)
+	for i := range r.parts {
+		if r.parts[i].lane.breaker.isOpen() {
+			return false, errOpen // rather than charge the other parts in vain
+		}
+	}
+	if err := s.beginCrossSlot(len(hits)); err != nil {
+		return false, err
+	}
+	timeout := s.main.timeout(ctx)
+	r.send(callDeadline(timeout, hits))
+	go func() {
+		defer s.endCrossSlot(len(hits))
+		r.run()
+	}()
+	if err := s.main.wait(ctx, timeout, r.done); err != nil {
+		select {
+		case <-r.decided: // only giving back takes longer than the caller can wait
+		default:
+			if timedOut(ctx) {
+				s.main.whenDone(r.decided, func() {
+					if r.err == nil || errors.Is(r.err, errLate) { // other errors of calls are counted
+						s.main.countTimeout()
+					}
+				})
+			}
+			return false, err
+		}
+	}
+	for i, at := range r.index {
+		out[at] = r.out[i]
+	}
+	if errors.Is(r.err, errLate) {
+		s.main.metrics.errors[kindQueueFull].Inc()
+	}
+	return r.denied, r.err
+}
+
+// beginCrossSlot admits a request across slots of so many hits, unless the store is
+// closed or too many are being decided.
+func (s *Store) beginCrossSlot(hits int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return errClosed
+	case s.crossSlotHits > 0 && s.crossSlotHits+hits > maxCrossSlotHits:
+		s.main.metrics.errors[kindQueueFull].Inc()
+		return errCrossSlotFull
+	}
+	s.crossSlotHits += hits
+	s.crossSlots.Add(1)
+	return nil
+}
+
+func (s *Store) endCrossSlot(hits int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.crossSlotHits -= hits
+	s.crossSlots.Done()
+}
+
+// send queues the parts, for calls before the deadline.
+func (r *crossSlot) send(deadline time.Time) {
+	start := make([]bool, len(r.parts))
+	for i := range r.parts {
+		p := &r.parts[i]
+		p.batch, p.place, start[i], p.err = p.lane.add(context.Background(), p.hits, true, deadline)
+	}
+	for i, p := range r.parts {
+		if start[i] { // only now, so that the parts of a node go together
+			p.lane.wake()
+		}
+	}
+}
+
+// run does both steps. The parts are queued.
+func (r *crossSlot) run() {
+	defer close(r.done)
+	for i := range r.parts {
+		r.parts[i].await()
+	}
+	r.merge()
+	close(r.decided)
+	r.giveBack()
+	r.note()
+}
+
+// await waits for the decision of p, which comes within the time that its calls
+// may take.
+func (p *part) await() {
+	if p.err != nil {
+		return
+	}
+	<-p.batch.done
+	if p.err = p.batch.err; p.err != nil {
+		return
+	}
+	p.states, p.err = p.batch.reply.outcomes(p.place, p.out, nil)
+	var v limiter.Verdict
+	for i := range p.hits {
+		v.Add(p.hits[i].EffectiveMode(), p.out[i].Over)
+	}
+	p.vetoed = v.Vetoed
+}
+
+// merge decides the request from the decisions of its parts. It describes the
+// counters of a denied request as they are after its charges are given back.
+func (r *crossSlot) merge() {
+	for i := range r.parts {
+		r.err = cmp.Or(r.err, r.parts[i].err)
+	}
+	if r.err == nil {
+		r.denied = limiter.Settle(r.hits, r.out)
+	}
+	for i := range r.parts {
+		p := &r.parts[i]
+		counters := limiter.CountersOf(p.hits)
+		if (r.denied || r.err != nil) && p.err == nil && !p.vetoed {
+			p.charges = giveBacks(p.hits, &counters, p.out, p.states)
+		}
+		if r.err != nil {
+			continue
+		}
+		now := p.batch.reply.now
+		for _, g := range p.charges {
+			p.states[g.first] = g.limit.GiveBack(p.states[g.first], g.charged, g.cost, now)
+		}
+		if len(p.charges) > 0 {
+			for j := range p.states { // later hits on the same counters
+				p.states[j] = p.states[counters.First(j)]
+			}
+		}
+		limiter.Describe(p.hits, p.states, now, p.out)
+	}
+}
+
+// giveBack gives the charges back, and waits until that is done.
+func (r *crossSlot) giveBack() {
+	var sent []*batch
+	for _, p := range r.parts {
+		if len(p.charges) > 0 {
+			sent = append(sent, p.lane.sendBack(p.charges))
+		}
+	}
+	for _, b := range sent {
+		<-b.done
+	}
+}
+
+// note notes the decisions of the parts. Of counters to which charges were given
+// back, denials.noteCredits has noted something later, which holds.
+func (r *crossSlot) note() {
+	if r.err != nil {
+		return
+	}
+	for _, p := range r.parts {
+		p.lane.denials.note(p.batch, p.place, p.hits, p.states, r.denied)
+	}
+}

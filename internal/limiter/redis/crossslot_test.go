@@ -1,0 +1,531 @@
+package redis
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/redis/redisconn"
+	"weir/internal/limiter/storetest"
+	"weir/internal/testenv"
+)
+
+// pair is a store on two Redis, with a clock that stands where it is set.
+type pair struct {
+	*Store
+	first, second *miniredis.Miniredis
+	micros        atomic.Int64
+}
+
+func newPair(t *testing.T) *pair {
+	t.Helper()
+	p := &pair{first: miniredis.RunT(t), second: miniredis.RunT(t)}
+	p.micros.Store(time.Date(2026, time.January, 2, 3, 4, 5, 0, time.UTC).UnixMicro())
+	p.Store = open(t, Options{Main: at(p.first.Addr()), DenyMemory: 1 << 20, PerSecond: &redisconn.Options{URL: p.second.Addr()}, Now: p.now, OneClock: true})
+	return p
+}
+
+func (p *pair) now() time.Time          { return time.UnixMicro(p.micros.Load()) }
+func (p *pair) forward(d time.Duration) { p.micros.Add(d.Microseconds()) }
+
+// perSeconds is a limit of the second Redis, of a window that no test outlives.
+func perSeconds(amount uint64) *limiter.Limit {
+	return storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Second, UnitMultiplier: 1_000_000})
+}
+
+// used reads what a counter holds.
+func (p *pair) used(t *testing.T, key string, l *limiter.Limit) int64 {
+	t.Helper()
+	var out [1]limiter.Decision
+	if _, err := p.Decide(context.Background(), []limiter.Hit{{Limit: l, Key: []byte(key)}}, out[:]); err != nil {
+		t.Fatal(err)
+	}
+	return out[0].Used
+}
+
+func TestLimitsPerSecondHaveARedisOfTheirOwn(t *testing.T) {
+	p := newPair(t)
+	hits := []limiter.Hit{{Limit: perYear, Key: []byte("year"), Cost: 1}, {Limit: perSeconds(3), Key: []byte("second"), Cost: 1}}
+	out := make([]limiter.Decision, 2)
+	if denied, err := p.Decide(t.Context(), hits, out); denied || err != nil || out[0].Used != 1 || out[1].Used != 1 {
+		t.Errorf("denied %v, error %v, %+v", denied, err, out)
+	}
+	if first, second := p.first.Keys(), p.second.Keys(); !slices.Equal(first, []string{"year"}) || !slices.Equal(second, []string{"second"}) {
+		t.Errorf("%q in the first Redis and %q in the second", first, second)
+	}
+}
+
+// TestCrossSlotIsDecidedAsByTheModel draws requests that come one after the other,
+// so that what is decided in two places must be as if it were one.
+func TestCrossSlotIsDecidedAsByTheModel(t *testing.T) {
+	p := newPair(t)
+	plain := Options{Main: at(p.first.Addr()), PerSecond: &redisconn.Options{URL: p.second.Addr()}, Now: p.now, OneClock: true}
+	c := &checked{T: t, store: p, plain: open(t, plain)}
+	model := storetest.NewModel(p.now)
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 1))
+	var limits []*limiter.Limit
+	for _, unit := range []limiter.Unit{limiter.Second, limiter.Minute} {
+		for _, spec := range []limiter.Spec{{}, {Anchor: limiter.FirstHit}, {Anchor: limiter.ByCalendar, TimeZone: "Asia/Kathmandu"}, {Algorithm: limiter.SlidingWindow}, {Algorithm: limiter.TokenBucket}, {Algorithm: limiter.Concurrency}} {
+			for _, mode := range []limiter.Mode{limiter.Enforced, limiter.Shadow, limiter.Quota} {
+				spec.Unit, spec.UnitMultiplier, spec.RequestsPerUnit, spec.Mode = unit, 30, 7, mode
+				limits = append(limits, storetest.Must(spec))
+			}
+		}
+	}
+	denials := 0
+	for n := range 2000 {
+		if random.IntN(3) == 0 {
+			p.forward(time.Duration(random.IntN(20_000)) * time.Millisecond)
+		}
+		hits := make([]limiter.Hit, 1+random.IntN(5))
+		for i := range hits {
+			l := random.IntN(len(limits))
+			hits[i] = limiter.Hit{Limit: limits[l], Key: fmt.Appendf(nil, "%d %d", l/3, random.IntN(2)), Cost: uint64(random.IntN(4))}
+			switch random.IntN(8) {
+			case 0:
+				hits[i].Refund = true
+			case 1:
+				hits[i].Always = true
+			}
+			if hits[i].Limit.HoldKey() != "" {
+				hits[i].Hold, hits[i].Refund = bytes.Repeat([]byte{byte(random.IntN(12))}, limiter.HoldSize), random.IntN(3) == 0
+			}
+		}
+		if mixesCharges(hits) {
+			continue // which is not exact, see crossSlot
+		}
+		got, want := make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
+		denied, err := c.Decide(t.Context(), hits, got)
+		wantDenied, _ := model.Decide(t.Context(), hits, want)
+		if err != nil || denied != wantDenied || !slices.Equal(got, want) {
+			t.Errorf("request %d of seed %d: denied %v, want %v, error %v", n, seed, denied, wantDenied, err)
+			for i, h := range hits {
+				t.Logf("%s of %+v, cost %d, refund %v, always %v:\n got %+v\nwant %+v", h.Key, h.Limit.Spec, h.Cost, h.Refund, h.Always, got[i], want[i])
+			}
+			return
+		}
+		if denied {
+			denials++
+		}
+	}
+	if denials < 200 {
+		t.Errorf("only %d requests were denied", denials)
+	}
+}
+
+// mixesCharges reports whether a counter has hits that are written only if they fit
+// and others that are written whatever becomes of the request.
+func mixesCharges(hits []limiter.Hit) bool {
+	written := map[string]bool{}
+	for _, h := range hits {
+		always, known := written[string(h.Key)]
+		if known && always != (h.Refund || h.Always) {
+			return true
+		}
+		written[string(h.Key)] = h.Refund || h.Always
+	}
+	return false
+}
+
+func TestCrossSlotAdmitsNoMoreThanTheLimit(t *testing.T) {
+	p := newPair(t)
+	tight, loose := perSeconds(100), storetest.Must(limiter.Spec{RequestsPerUnit: 150, Unit: limiter.Year})
+	var both, alone atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 1000 {
+		wg.Go(func() {
+			hits := []limiter.Hit{{Limit: loose, Key: []byte("loose"), Cost: 1}, {Limit: tight, Key: []byte("tight"), Cost: 1}}
+			count := &both
+			if i%2 == 0 {
+				hits, count = hits[:1], &alone
+			}
+			denied, err := p.Decide(context.Background(), hits, make([]limiter.Decision, len(hits)))
+			if err != nil {
+				t.Errorf("Decide: %v", err)
+			} else if !denied {
+				count.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if got, want := p.used(t, "tight", tight), both.Load(); got != want || got > 100 {
+		t.Errorf("tight holds %d, want the %d admitted, at most 100", got, want)
+	}
+	if got, want := p.used(t, "loose", loose), both.Load()+alone.Load(); got != want || got > 150 {
+		t.Errorf("loose holds %d, want the %d admitted, at most 150", got, want)
+	}
+}
+
+func TestCrossSlotOfWhichAPartFails(t *testing.T) {
+	p := newPair(t)
+	limit := perSeconds(10)
+	hits := []limiter.Hit{{Limit: perYear, Key: []byte("year"), Cost: 5}, {Limit: limit, Key: []byte("second"), Cost: 1}}
+	ask := func() error {
+		_, err := p.Decide(t.Context(), hits, make([]limiter.Decision, 2))
+		return err
+	}
+	if err := ask(); err != nil {
+		t.Fatal(err)
+	}
+	p.second.SetError("LOADING Redis is loading the dataset in memory")
+	if err := ask(); !errors.Is(err, limiter.ErrUnavailable) || !strings.Contains(err.Error(), "LOADING") {
+		t.Errorf("got error %v, want LOADING", err)
+	}
+	if state := p.State(); state.Kind != string(kindLoading) || state.FailingSince.IsZero() {
+		t.Errorf("state %+v, want it to fail with kind %s", state, kindLoading)
+	}
+	if got := p.used(t, "year", perYear); got != 5 {
+		t.Errorf("%d used in the Redis that works, want 5 as of the first request", got)
+	}
+	p.second.SetError("")
+	if err := ask(); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.used(t, "year", perYear); got != 10 {
+		t.Errorf("%d used, want 10", got)
+	}
+}
+
+// Under overload, parts that are too late are not called, as other requests are not:
+// what is behind them would be late, too. What the other parts were charged is given
+// back.
+func TestLateCrossSlots(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	s := open(t, Options{Main: at(miniredis.RunT(t).Addr()), PerSecond: &redisconn.Options{URL: miniredis.RunT(t).Addr(), OpTimeout: long}, Registerer: reg})
+	limit := perSeconds(10)
+	s.main.only.queue.start() // so that nobody makes its calls
+	errs := make(chan error, 2)
+	for n := range 2 {
+		go func() {
+			hits := request(maxBatch)
+			for i := range hits {
+				hits[i].Key = fmt.Append(nil, "k", i)
+			}
+			hits = append(hits, limiter.Hit{Limit: limit, Key: fmt.Append(nil, "second", n), Cost: 1})
+			_, err := s.Decide(t.Context(), hits, make([]limiter.Decision, len(hits)))
+			errs <- err
+		}()
+		testenv.Until(t, "it waits", func() bool { return waiting(s) == (n+1)*maxBatch })
+	}
+	wakeTooLate(t, s.main.only, reg, errs)
+	for n, want := range []int64{0, 1} {
+		if d := mustAsk(t, s, fmt.Sprint("second", n), limit); d.Used != want+1 {
+			t.Errorf("request %d: %d used, want %d and this one", n, d.Used-1, want)
+		}
+	}
+}
+
+// heldBack asks for year and second, of which second is over, and stops what
+// year is given back.
+func heldBack(ctx context.Context, t *testing.T, p *pair, year *limiter.Limit) (end func()) {
+	t.Helper()
+	limit := perSeconds(1)
+	mustAsk(t, p, "second", limit)
+	if err := p.main.client.ScriptLoad(ctx, giveBackScript.text).Err(); err != nil {
+		t.Fatal(err)
+	}
+	g := newGate(t, p.Store)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		hits := []limiter.Hit{{Limit: year, Key: []byte("year"), Cost: 5}, {Limit: limit, Key: []byte("second"), Cost: 1}}
+		denied, err := p.Decide(ctx, hits, make([]limiter.Decision, 2))
+		if !denied || err != nil {
+			t.Errorf("denied %v, error %v, want a denial", denied, err)
+		}
+	}()
+	<-g.keys // is decided
+	g.pass <- struct{}{}
+	<-g.keys // is given back
+	return func() {
+		g.pass <- struct{}{}
+		<-done
+		rest(t, p.Store)
+		go func() { // the next requests pass
+			for range g.keys {
+				g.pass <- struct{}{}
+			}
+		}()
+		t.Cleanup(func() { close(g.keys) })
+	}
+}
+
+// A caller who cannot wait until all is given back is denied all the same.
+func TestDenialDoesNotWaitForLongUntilAllIsGivenBack(t *testing.T) {
+	p := newPair(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	end := heldBack(ctx, t, p, perYear)
+	cancel()
+	end()
+	if got := p.used(t, "year", perYear); got != 0 {
+		t.Errorf("%d used by a denied request", got)
+	}
+}
+
+// What comes back too late takes nothing from the next window.
+func TestGivenBackInTheNextWindow(t *testing.T) {
+	p := newPair(t)
+	end := heldBack(context.Background(), t, p, perMinute)
+	p.forward(time.Minute)
+	key := p.first.Keys()[0]
+	if err := p.first.Set(key, fmt.Sprint(p.now().Unix()/60, " 9")); err != nil { // others came
+		t.Fatal(err)
+	}
+	end()
+	if got := p.used(t, "year", perMinute); got != 9 {
+		t.Errorf("%d used in the next window, want the 9 of others", got)
+	}
+}
+
+// What others used meanwhile shows as soon as the charges are given back.
+func TestUseByOthersShowsAfterGivingBack(t *testing.T) {
+	p := newPair(t)
+	year := yearly(10)
+	end := heldBack(context.Background(), t, p, year)
+	other := open(t, Options{Main: at(p.first.Addr()), Now: p.now, OneClock: true})
+	if denied, err := other.Decide(t.Context(), []limiter.Hit{hit("year", year, 3)}, make([]limiter.Decision, 1)); denied || err != nil {
+		t.Fatalf("denied %v, error %v", denied, err)
+	}
+	end()
+	out := make([]limiter.Decision, 2)
+	denied, err := p.Decide(t.Context(), []limiter.Hit{hit("year", year, 5), hit("second", perSeconds(1), 1)}, out)
+	if !denied || err != nil || !out[1].Remembered || out[0].Used != 3 {
+		t.Errorf("denied %v, error %v, %+v; want a denial from memory, with 3 used by others", denied, err, out)
+	}
+}
+
+// refusing is a hook that replaces the reply of giveBackScript by one that refuses.
+type refusing struct{ gate }
+
+func (refusing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if script := cmd.Args()[1]; script == giveBackScript.sha || script == giveBackScript.text {
+			cmd.(once).SetVal([]int64{1, wordRefused})
+		}
+		return err
+	}
+}
+
+// A reply that is none of the script's does no harm.
+func TestGivingBackIsRefused(t *testing.T) {
+	p := newPair(t)
+	year, second := yearly(10), perSeconds(1)
+	mustAsk(t, p, "second", second)
+	p.main.client.AddHook(refusing{})
+	out := make([]limiter.Decision, 2)
+	for range 2 {
+		denied, err := p.Decide(t.Context(), []limiter.Hit{hit("year", year, 5), hit("second", second, 1)}, out)
+		if !denied || err != nil || out[0].Over {
+			t.Errorf("denied %v, error %v, %+v", denied, err, out)
+		}
+	}
+	if got := p.used(t, "year", year); got != 0 {
+		t.Errorf("%d used by denied requests", got)
+	}
+}
+
+// A caller who leaves before the decision leaves nothing behind.
+func TestCallerOfACrossSlotLeaves(t *testing.T) {
+	p := newPair(t)
+	limit := perSeconds(1)
+	mustAsk(t, p, "second", limit)
+	g := newGate(t, p.Store)
+	ctx, cancel := context.WithCancel(context.Background())
+	left := make(chan error)
+	go func() {
+		hits := []limiter.Hit{{Limit: perYear, Key: []byte("year"), Cost: 5}, {Limit: limit, Key: []byte("second"), Cost: 1}}
+		_, err := p.Decide(ctx, hits, make([]limiter.Decision, 2))
+		copy(hits[0].Key, "xxxx") // it is the caller's again
+		left <- err
+	}()
+	<-g.keys
+	cancel()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v, want one that wraps %v", err, context.Canceled)
+	}
+	go func() {
+		g.pass <- struct{}{}
+		for range g.keys {
+			g.pass <- struct{}{}
+		}
+	}()
+	t.Cleanup(func() { close(g.keys) })
+	testenv.Until(t, "all is given back", func() bool {
+		p.first.FastForward(time.Millisecond) // for which unused counters are kept
+		return len(p.first.Keys()) == 0 && !inFlight(p.Store)
+	})
+}
+
+func TestCloseWaitsForCrossSlots(t *testing.T) {
+	first, second := miniredis.RunT(t), miniredis.RunT(t)
+	s, err := New(Options{Main: at(first.Addr()), PerSecond: &redisconn.Options{URL: second.Addr()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := perSeconds(1)
+	mustAsk(t, s, "second", limit)
+	g := newGate(t, s)
+	hits := []limiter.Hit{{Limit: perYear, Key: []byte("year"), Cost: 5}, {Limit: limit, Key: []byte("second"), Cost: 1}}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if denied, err := s.Decide(context.Background(), hits, make([]limiter.Decision, 2)); !denied || err != nil {
+			t.Errorf("denied %v, error %v, want a denial", denied, err)
+		}
+	})
+	<-g.keys
+	wg.Go(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	testenv.Until(t, "the store closes", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.closed
+	})
+	if _, err := s.Decide(context.Background(), hits, make([]limiter.Decision, 2)); !errors.Is(err, errClosed) {
+		t.Errorf("got error %v, want %v", err, errClosed)
+	}
+	g.pass <- struct{}{}
+	<-g.keys // the second step
+	g.pass <- struct{}{}
+	wg.Wait()
+	first.FastForward(time.Millisecond) // for which unused counters are kept
+	if keys := first.Keys(); len(keys) != 0 {
+		t.Errorf("%q are left of a denied request", keys)
+	}
+}
+
+// What is done about a request of very many hits in many lanes takes time in
+// proportion to the hits.
+func TestManyHitsOfACrossSlotInTime(t *testing.T) {
+	const n = 10_000
+	hits := make([]limiter.Hit, n)
+	for i := range hits {
+		hits[i] = limiter.Hit{Limit: perYear, Key: fmt.Appendf(nil, "w1|api|user=%07d|60", i), Cost: 1}
+	}
+	lanes := make([]*lane, n) // the hits of the first lane come first, before one of each other lane
+	for i := range lanes {
+		lanes[i] = new(lane)
+	}
+	testenv.InProcessorTime(t, 200*time.Millisecond, func() {
+		hit := -1
+		r := newCrossSlot(hits, func(*limiter.Hit) *lane {
+			hit++
+			return lanes[max(hit-n/2, 0)]
+		})
+		counters := limiter.CountersOf(hits)
+		if want := n / 2; len(r.parts) != want || len(giveBacks(hits, &counters, r.out, make([]limiter.State, n))) != n {
+			t.Errorf("%d parts, want %d", len(r.parts), want)
+		}
+	})
+}
+
+func TestCrossSlotsAreBounded(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	first, second := miniredis.RunT(t), miniredis.RunT(t)
+	s := open(t, Options{Main: at(first.Addr()), PerSecond: &redisconn.Options{URL: second.Addr()}, Registerer: reg})
+	hits := []limiter.Hit{{Limit: perYear, Key: []byte("year"), Cost: 1}, {Limit: perSeconds(1), Key: []byte("second"), Cost: 1}}
+	out := make([]limiter.Decision, len(hits))
+
+	if err := s.beginCrossSlot(2 * maxCrossSlotHits); err != nil {
+		t.Fatalf("a large one alone: %v", err)
+	}
+	if _, err := s.Decide(t.Context(), hits, out); !errors.Is(err, errCrossSlotFull) || !errors.Is(err, limiter.ErrUnavailable) {
+		t.Errorf("beside it: got error %v, want %v", err, errCrossSlotFull)
+	}
+	if n := value(t, reg, "weir_redis_errors_total", kindQueueFull); n != 1 {
+		t.Errorf("%v refused requests are counted, want 1", n)
+	}
+	if keys := first.Keys(); len(keys) != 0 {
+		t.Errorf("a refused request left %q", keys)
+	}
+	s.endCrossSlot(2 * maxCrossSlotHits)
+	if denied, err := s.Decide(t.Context(), hits, out); denied || err != nil {
+		t.Errorf("after it: denied %v, error %v", denied, err)
+	}
+	testenv.Until(t, "all has ended", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.crossSlotHits == 0
+	})
+}
+
+// A request across slots that gives something back is noted later than it was decided.
+// What happened meanwhile to its other counters counts.
+func TestARefundBetweenTheStepsOfACrossSlotIsKnown(t *testing.T) {
+	p := newPair(t)
+	x := storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Year, Mode: limiter.Quota})
+	y, z := yearly(10), perSeconds(0)
+	one := func(h limiter.Hit) bool {
+		var out [1]limiter.Decision
+		denied, err := p.Decide(t.Context(), []limiter.Hit{h}, out[:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return denied
+	}
+	if one(hit("x", x, 1)) {
+		t.Fatal("x is new")
+	}
+	hits := []limiter.Hit{hit("x", x, 1), hit("y", y, 1), hit("z", z, 1)}
+	r := newCrossSlot(hits, p.laneOf)
+	r.send(noDeadline)
+	for i := range r.parts {
+		r.parts[i].await()
+	}
+	r.merge()
+	// meanwhile, another request of this process refunds x
+	if one(limiter.Hit{Limit: x, Key: []byte("x"), Cost: 1, Refund: true}) {
+		t.Fatal("refund denied")
+	}
+	r.giveBack()
+	r.note()
+	if one(hit("x", x, 1)) {
+		t.Errorf("x is free (refunded by this process), but denied from memory")
+	}
+}
+
+// TestKnownDenialInTwoPlaces denies a request whose counters are in two Redis.
+func TestKnownDenialInTwoPlaces(t *testing.T) {
+	first, second := testenv.RedisServer(t), testenv.RedisServer(t)
+	reg := prometheus.NewRegistry()
+	s := open(t, Options{Main: at(first.Addr()), PerSecond: &redisconn.Options{URL: second.Addr()}, Registerer: reg, DenyMemory: 1 << 20})
+	long := storetest.Must(limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Second, UnitMultiplier: 1_000_000})
+	request := []limiter.Hit{hit("s", long, 1), hit("y", yearly(2), 1)}
+	out := make([]limiter.Decision, 2)
+	ask := func() bool {
+		denied, err := s.Decide(t.Context(), request, out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return denied
+	}
+	for i, want := range []bool{false, false, true} {
+		if got := ask(); got != want {
+			t.Fatalf("request %d: denied %t, want %t", i+1, got, want)
+		}
+	}
+	if out[0].Used != 2 || out[0].Over {
+		t.Errorf("the first counter: got %+v, want 2 used, since the third was given back", out[0])
+	}
+	calls := value(t, reg, "weir_redis_calls_total", "")
+	if !ask() || out[0].Used != 2 || !out[1].Remembered || value(t, reg, "weir_redis_calls_total", "") != calls {
+		t.Errorf("known: got %+v with %v calls", out, value(t, reg, "weir_redis_calls_total", "")-calls)
+	}
+}

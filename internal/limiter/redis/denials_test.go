@@ -1,0 +1,406 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/storetest"
+	"weir/internal/testenv"
+)
+
+// checked compares each denial from memory with what a store without memory says,
+// which it returns. Denied requests take nothing, so that it can be asked again.
+type checked struct {
+	*testing.T
+	store, plain limiter.CounterStore
+	resets       sync.RWMutex // a reset must not come between the two answers
+	remembered   atomic.Int64 // denials from memory
+}
+
+// openChecked returns a store with a memory. The other one shares it, but does not
+// deny by it: what it brings back after a step of the clock, this process knows.
+func openChecked(t *testing.T, o Options) *checked {
+	plain := open(t, o)
+	// So much that no counter takes the place of another: with 1 MiB, five of the 500 share
+	// one of limiter.Recent in one of a hundred runs, and one of them shows as unused.
+	o.DenyMemory = 8 << 20
+	store := open(t, o)
+	for _, b := range plain.backends() {
+		b.denials = store.denials
+	}
+	return &checked{T: t, store: store, plain: plain}
+}
+
+func (c *checked) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (bool, error) {
+	c.resets.RLock()
+	defer c.resets.RUnlock()
+	denied, err := c.store.Decide(ctx, hits, out)
+	got := slices.Clone(out)
+	if err != nil || !slices.ContainsFunc(got, func(d limiter.Decision) bool { return d.Remembered }) {
+		return denied, err
+	}
+	c.remembered.Add(1)
+	denied, err = c.plain.Decide(ctx, hits, out)
+	if !denied {
+		c.Errorf("%+v is denied from memory: %+v; Redis says %+v, error %v", hits, got, out, err)
+	}
+	for i, d := range got {
+		same := out[i]
+		same.Remembered = same.Over
+		if d != same {
+			c.Errorf("hit %d of %+v: from memory %+v, from Redis %+v", i, hits, d, same)
+		}
+	}
+	return denied, err
+}
+
+func (c *checked) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter, error) {
+	return c.store.Peek(ctx, hits)
+}
+
+func (c *checked) Reset(ctx context.Context, hits []limiter.Hit) error {
+	c.resets.Lock()
+	defer c.resets.Unlock()
+	return c.store.Reset(ctx, hits)
+}
+
+// TestMemoryOfDenialsChangesNoDecision runs the suite, and long random histories,
+// on a store with a memory. As long as one process asks, nobody can tell.
+func TestMemoryOfDenialsChangesNoDecision(t *testing.T) {
+	var c *checked
+	store := func(t *testing.T, now func() time.Time) limiter.Store {
+		c = openChecked(t, Options{Main: at(miniredis.RunT(t).Addr()), Now: now, OneClock: true})
+		return c
+	}
+	storetest.Run(t, store)
+	storetest.Differential(t, store, 7, 20_000)
+	if c.remembered.Load() == 0 {
+		t.Error("nothing was denied from memory")
+	}
+}
+
+// memoryFixture is a store that counts by Redis' clock and remembers by one that
+// the test sets, beside a second store without memory, as another process.
+type memoryFixture struct {
+	*testing.T
+	store, other *Store
+	redis        *testenv.Redis
+	reg          *prometheus.Registry
+	mu           sync.Mutex
+	now          time.Time
+}
+
+func newMemoryFixture(t *testing.T) *memoryFixture {
+	f := &memoryFixture{T: t, redis: testenv.RedisServer(t), reg: prometheus.NewRegistry(), now: time.Now()}
+	f.store = open(t, Options{Main: at(f.redis.Addr()), Registerer: f.reg})
+	f.store.denials = newDenials(1<<20, minAge, f.clock)
+	f.store.main.denials, f.store.main.local = f.store.denials, f.clock
+	f.other = open(t, Options{Main: at(f.redis.Addr())})
+	return f
+}
+
+func (f *memoryFixture) clock() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.now
+}
+
+func (f *memoryFixture) pass(d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.now = f.now.Add(d)
+}
+
+// ask decides a request and returns how many calls it cost.
+func (f *memoryFixture) ask(hits ...limiter.Hit) (out []limiter.Decision, denied bool, calls int) {
+	f.Helper()
+	before := value(f, f.reg, "weir_redis_calls_total", "")
+	out = make([]limiter.Decision, len(hits))
+	denied, err := f.store.Decide(f.Context(), hits, out)
+	if err != nil {
+		f.Fatalf("Decide: %v", err)
+	}
+	return out, denied, int(value(f, f.reg, "weir_redis_calls_total", "") - before)
+}
+
+// want asks and compares.
+func (f *memoryFixture) want(what string, denied bool, calls int, hits ...limiter.Hit) []limiter.Decision {
+	f.Helper()
+	out, gotDenied, gotCalls := f.ask(hits...)
+	if gotDenied != denied || gotCalls != calls {
+		f.Errorf("%s: denied %t with %d calls, want %t with %d", what, gotDenied, gotCalls, denied, calls)
+	}
+	return out
+}
+
+func hit(key string, l *limiter.Limit, cost uint64) limiter.Hit {
+	return limiter.Hit{Limit: l, Key: []byte(key), Cost: cost}
+}
+
+func yearly(amount uint64) *limiter.Limit {
+	return storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Year})
+}
+
+func TestKnownDenialCostsNoCall(t *testing.T) {
+	f := newMemoryFixture(t)
+	user, tenant := hit("user", yearly(2), 1), hit("tenant", yearly(10), 1)
+	f.want("first", false, 1, tenant, user)
+	f.want("second", false, 1, tenant, user)
+	f.want("third, which Redis denies", true, 1, tenant, user)
+	for range 5 {
+		out := f.want("known", true, 0, tenant, user)
+		if d := out[0]; d.Over || d.Remembered || d.Charged || d.Used != 2 || d.Remaining != 8 {
+			t.Errorf("the tenant: got %+v, want what was seen last", d)
+		}
+		if d := out[1]; !d.Over || !d.Remembered || d.Charged || d.Used != 2 || d.Remaining != 0 || d.RetryAfter <= 0 {
+			t.Errorf("the user: got %+v", d)
+		}
+	}
+	f.want("peek", true, 0, tenant, hit("user", user.Limit, 0))
+	f.want("another user", false, 1, tenant, hit("other", user.Limit, 1))
+	f.want("the user alone", true, 0, user)
+
+	f.pass(time.Second)
+	f.want("after a second", true, 0, user)
+	f.pass(time.Microsecond)
+	f.want("after that, which asks again", true, 1, user)
+	f.want("then known again", true, 0, user)
+	f.pass(-time.Hour)
+	f.want("the clock was put back", true, 1, user)
+}
+
+func TestKnownDenialTellsTheTime(t *testing.T) {
+	f := &memoryFixture{T: t, reg: prometheus.NewRegistry(), now: time.Now()}
+	r := miniredis.RunT(t) // where no time passes by itself
+	f.store = open(t, Options{Main: at(r.Addr()), Registerer: f.reg, DenyMemory: 1 << 20, Now: f.clock, OneClock: true})
+	l := storetest.Must(limiter.Spec{RequestsPerUnit: 3600, Unit: limiter.Hour, Algorithm: limiter.TokenBucket, Burst: 1})
+	f.want("first", false, 1, hit("k", l, 1))
+	for _, c := range []struct {
+		after, want time.Duration
+		calls       int
+	}{
+		{0, time.Second, 1},
+		{300 * time.Millisecond, 700 * time.Millisecond, 0},
+		{600 * time.Millisecond, 100 * time.Millisecond, 0},
+	} {
+		f.pass(c.after)
+		if got := f.want("denied", true, c.calls, hit("k", l, 1))[0].RetryAfter; got != c.want {
+			t.Errorf("%v later: got retry after %v, want %v", c.after, got, c.want)
+		}
+	}
+	f.pass(100 * time.Millisecond)
+	f.want("the time has come", false, 1, hit("k", l, 1))
+}
+
+// TestFaultCacheDeniesTooMuch is about what a cache of denials must not do:
+// hold on to a denial that no longer holds, for what this process can know.
+func TestFaultCacheDeniesTooMuch(t *testing.T) {
+	two := yearly(2)
+	for _, c := range []struct {
+		name   string
+		change func(f *memoryFixture)
+		ask    limiter.Hit
+		denied bool
+	}{
+		{"nothing changed", func(*memoryFixture) {}, hit("k", two, 1), true},
+		{"limit raised", func(*memoryFixture) {}, hit("k", yearly(3), 1), false},
+		{"limit raised, not enough", func(*memoryFixture) {}, hit("k", yearly(3), 2), true},
+		{"other rule, other counter", func(*memoryFixture) {}, hit("k2", two, 1), false},
+		{"limit no longer enforced", func(*memoryFixture) {}, hit("k", storetest.Must(limiter.Spec{RequestsPerUnit: 2, Unit: limiter.Year, Mode: limiter.Shadow}), 1), false},
+		{"given back by this process", func(f *memoryFixture) {
+			f.want("refund", false, 1, limiter.Hit{Limit: two, Key: []byte("k"), Cost: 1, Refund: true})
+		}, hit("k", two, 1), false},
+		{"given back by another, within a second", func(f *memoryFixture) { giveBackByOther(f, two) }, hit("k", two, 1), true},
+		{"given back by another, a second later", func(f *memoryFixture) { giveBackByOther(f, two); f.pass(minAge + 1) }, hit("k", two, 1), false},
+		{"deleted, a second later", func(f *memoryFixture) { do(f, connect(f, f.redis), "del", "k"); f.pass(minAge + 1) }, hit("k", two, 1), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newMemoryFixture(t)
+			f.want("first", false, 1, hit("k", two, 2))
+			f.want("second", true, 1, hit("k", two, 1))
+			c.change(f)
+			if _, denied, _ := f.ask(c.ask); denied != c.denied {
+				t.Errorf("denied %t, want %t", denied, c.denied)
+			}
+		})
+	}
+}
+
+func giveBackByOther(f *memoryFixture, l *limiter.Limit) {
+	out := make([]limiter.Decision, 1)
+	if _, err := f.other.Decide(f.Context(), []limiter.Hit{{Limit: l, Key: []byte("k"), Cost: 1, Refund: true}}, out); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func TestSmallerCostIsAskedFor(t *testing.T) {
+	f := newMemoryFixture(t)
+	l := yearly(10)
+	f.want("7 of 10", false, 1, hit("k", l, 7))
+	f.want("5 more", true, 1, hit("k", l, 5))
+	f.want("4, known not to fit", true, 0, hit("k", l, 4))
+	f.want("3, which fit", false, 1, hit("k", l, 3))
+	f.want("1 more, of which is known that nothing is left", true, 0, hit("k", l, 1))
+}
+
+func TestChargesAreWrittenThoughTheDenialIsKnown(t *testing.T) {
+	f := newMemoryFixture(t)
+	l := yearly(2)
+	f.want("first", false, 1, hit("k", l, 2))
+	f.want("denied", true, 1, hit("k", l, 1))
+	charge := limiter.Hit{Limit: l, Key: []byte("k"), Cost: 5, Always: true}
+	if d := f.want("charge", true, 1, charge)[0]; d.Used != 7 || !d.Charged {
+		t.Errorf("got %+v, want 7 used", d)
+	}
+	if d := f.want("known", true, 0, hit("k", l, 1))[0]; d.Used != 7 {
+		t.Errorf("got %+v, want what the charge left", d)
+	}
+}
+
+func TestPeeksOfKnownDenials(t *testing.T) {
+	f := newMemoryFixture(t)
+	l := yearly(2)
+	lenient := limiter.Hit{Limit: l, Key: []byte("k"), Always: true}
+	f.want("first", false, 1, hit("k", l, 2))
+	f.want("denied", true, 1, hit("k", l, 1))
+	f.want("a peek, which asks for one more", true, 0, hit("k", l, 0))
+	f.want("a peek of what is charged always, which does not", false, 1, lenient)
+	f.want("charge", true, 1, limiter.Hit{Limit: l, Key: []byte("k"), Cost: 1, Always: true})
+	f.want("such a peek when too much is used", true, 0, lenient)
+}
+
+func TestQuotaAndShadowHitsOfKnownDenials(t *testing.T) {
+	f := newMemoryFixture(t)
+	quota := func(key string) limiter.Hit {
+		h := hit(key, yearly(1), 1)
+		h.Mode = limiter.Quota
+		return h
+	}
+	shadow := hit("s", yearly(1), 1)
+	shadow.Mode = limiter.Shadow
+	f.want("both quotas", false, 1, quota("a"), quota("b"), shadow)
+	f.want("both over", true, 1, quota("a"), quota("b"), shadow)
+	out := f.want("known", true, 0, quota("a"), quota("b"), shadow)
+	if !out[0].Over || !out[1].Over || !out[2].Over {
+		t.Errorf("got %+v", out)
+	}
+	f.want("one quota that is left", false, 1, quota("a"), quota("c"), shadow)
+}
+
+func TestDenialsOfOneCounterTwice(t *testing.T) {
+	f := newMemoryFixture(t)
+	l := yearly(3)
+	f.want("2 + 2 of 3", true, 1, hit("k", l, 2), hit("k", l, 2))
+	f.want("known", true, 0, hit("k", l, 2), hit("k", l, 2))
+	f.want("1 + 2 of 3", false, 1, hit("k", l, 1), hit("k", l, 2))
+}
+
+func TestKnownDenialsGoOnWithoutRedis(t *testing.T) {
+	f := newMemoryFixture(t)
+	l := yearly(1)
+	f.want("first", false, 1, hit("k", l, 1))
+	f.want("denied", true, 1, hit("k", l, 1))
+	f.redis.Stop()
+	f.want("without Redis", true, 0, hit("k", l, 1))
+	if _, err := ask(t.Context(), f.store, "other", l); err == nil {
+		t.Error("a counter that is not known was decided without Redis")
+	}
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	now := time.Now()
+	const key = 22 // bytes
+	d := newDenials(100*(denialBytes+key), minAge, func() time.Time { return now })
+	l := yearly(1)
+	deny := func(key string) {
+		b := &batch{asked: now, reply: reply{now: now.UnixMicro()}}
+		d.note(b, 0, []limiter.Hit{hit(key, l, 1)}, []limiter.State{{At: 1, Used: 1}}, true)
+	}
+	count := func() (n int) {
+		for i := range d.shards {
+			n += len(d.shards[i].counters)
+		}
+		return n
+	}
+	for i := range 10_000 {
+		deny(fmt.Sprintf("%0*d", key, i))
+	}
+	if n := count(); n > 100 || n < 50 || int64(n) != d.used.Load() {
+		t.Errorf("%d counters are remembered, by its own count %d, want 100 at most", n, d.used.Load())
+	}
+	// What has expired goes first: with room for it, something new stays.
+	now = now.Add(2 * minAge)
+	for i := range 50 {
+		deny(fmt.Sprintf("new%0*d", key-3, i))
+	}
+	known := 0
+	for i := range 50 {
+		if _, ok := d.lookup(fmt.Appendf(nil, "new%0*d", key-3, i), now); ok {
+			known++
+		}
+	}
+	if known < 40 {
+		t.Errorf("%d of 50 new counters are remembered beside old ones", known)
+	}
+}
+
+func TestManyCallersOfAKnownDenial(t *testing.T) {
+	r := testenv.RedisServer(t)
+	s := open(t, Options{Main: at(r.Addr()), DenyMemory: 1 << 20})
+	l := yearly(100)
+	var mu sync.Mutex
+	admitted := 0
+	var wg sync.WaitGroup
+	for i := range 50 {
+		wg.Go(func() {
+			for range 100 {
+				d := mustAsk(t, s, "k", l)
+				if !d.Over {
+					mu.Lock()
+					admitted++
+					mu.Unlock()
+				}
+				if i == 0 { // whose counter goes up and down
+					mustAsk(t, s, strings.Repeat("x", i+1), l)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if admitted != 100 {
+		t.Errorf("%d requests were admitted, want 100", admitted)
+	}
+}
+
+// Callers use their decisions again.
+func TestWhatRedisDecidesIsNotRemembered(t *testing.T) {
+	f := newMemoryFixture(t)
+	out := make([]limiter.Decision, 1)
+	l := yearly(0)
+	h := []limiter.Hit{hit("a", l, 1)}
+	for range 2 {
+		if _, err := f.store.Decide(t.Context(), h, out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !out[0].Remembered {
+		t.Fatal("not remembered")
+	}
+	h[0].Key = []byte("b") // a counter that nobody knows: Redis is asked
+	if _, err := f.store.Decide(t.Context(), h, out); err != nil {
+		t.Fatal(err)
+	}
+	if out[0].Remembered {
+		t.Errorf("decided by Redis, yet Remembered")
+	}
+}

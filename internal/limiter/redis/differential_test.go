@@ -1,0 +1,279 @@
+package redis
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/storetest"
+	"weir/internal/testenv"
+)
+
+// TestDifferential compares a real Redis with the model over random histories
+// that are new each time, as many decisions as WEIR_DIFFERENTIAL says; `make
+// differential` asks for a million.
+func TestDifferential(t *testing.T) {
+	decisions := differentialDecisions(t)
+	const stores = 4 // each with a clock, and a database of Redis, of its own
+	r := testenv.RedisServer(t)
+	started := time.Now()
+	var decided atomic.Int64
+	t.Run("histories", func(t *testing.T) {
+		for n := range stores {
+			seed := rand.Uint64()
+			t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+				t.Parallel()
+				got := storetest.Differential(t, func(t *testing.T, now func() time.Time) limiter.Store {
+					o := Options{Main: at(fmt.Sprintf("redis://%s/%d", r.Addr(), n)), Now: now, OneClock: true}
+					if n%2 == 1 {
+						return openChecked(t, o)
+					}
+					return open(t, o)
+				}, seed, (decisions+stores-1)/stores)
+				decided.Add(int64(got))
+			})
+		}
+	})
+	if !t.Failed() {
+		t.Logf("%d random decisions on a real Redis in %v, and no difference", decided.Load(), time.Since(started).Round(time.Second))
+	}
+}
+
+// differentialDecisions is how many decisions to compare.
+func differentialDecisions(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv("WEIR_DIFFERENTIAL")
+	if text == "" {
+		return 20_000
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n <= 0 {
+		t.Fatalf("WEIR_DIFFERENTIAL=%s is no number of decisions", text)
+	}
+	return n
+}
+
+// TestDifferentialBatches does the same with whole batches, which meet few counters: so
+// that their hits fit together, or not, or only some of them. The judge decides
+// their requests in the order that the reply says.
+func TestDifferentialBatches(t *testing.T) {
+	h := newHistory(t, testenv.RedisServer(t).Addr())
+	for decisions := differentialDecisions(t); h.decided < decisions && !t.Failed(); {
+		h.pass()
+		h.decide(h.requests())
+	}
+	if h.together == 0 || h.single == 0 {
+		t.Errorf("%d requests were decided together and %d one after the other, want some of both", h.together, h.single)
+	}
+	t.Logf("seed %d: %d random decisions, %d requests together and %d one after the other", h.seed, h.decided, h.together, h.single)
+}
+
+// TestTogetherAsOneAfterTheOther decides the same requests in the same order twice: by whatever
+// part of the script does it, and one after the other. Both must leave the same, for the same time.
+func TestTogetherAsOneAfterTheOther(t *testing.T) {
+	r, other := miniredis.RunT(t), miniredis.RunT(t) // where no time passes by itself
+	h := newHistory(t, r.Addr())
+	single := h.open(other.Addr())
+	h.then = func(requests [][]limiter.Hit, decided *batch) {
+		b := newBatch(decideScript, room{})
+		for _, place := range inOrder(decided) {
+			b.add(requests[place], false)
+		}
+		for i := range b.counters {
+			b.counters[i].separate = true
+		}
+		if single.main.call(b); b.err != nil {
+			t.Fatal(b.err)
+		}
+		for i := range b.keys.len() {
+			key := string(b.keys.at(i))
+			got, _ := r.Get(key)
+			want, _ := other.Get(key)
+			if got != want || r.TTL(key) != other.TTL(key) {
+				t.Errorf("seed %d at %v: %s is %q for %v, but %q for %v if its hits are decided one after the other",
+					h.seed, h.now, key, got, r.TTL(key), want, other.TTL(key))
+			}
+		}
+	}
+	for h.decided < 5000 && !t.Failed() {
+		h.pass()
+		h.decide(h.requests())
+	}
+	if h.together == 0 {
+		t.Error("no request was decided together with others")
+	}
+}
+
+// history is a random history of batches.
+type history struct {
+	*testing.T
+	*rand.Rand
+	seed                      uint64
+	store                     *Store
+	then                      func(requests [][]limiter.Hit, decided *batch) // after each batch, nil for nothing
+	now                       time.Time
+	counters                  counters
+	limitOf                   map[string]*limiter.Limit // by key, one of them
+	decided, together, single int
+}
+
+// newHistory begins a history in a Redis.
+func newHistory(t *testing.T, addr string) *history {
+	t.Helper()
+	seed := rand.Uint64()
+	h := &history{
+		T: t, Rand: rand.New(rand.NewPCG(seed, 0)), seed: seed,
+		now:      time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		counters: newCounters(), limitOf: map[string]*limiter.Limit{},
+	}
+	h.store = h.open(addr)
+	return h
+}
+
+// open opens a store that has the clock of the history.
+func (h *history) open(addr string) *Store {
+	return open(h.T, Options{Main: at(addr), OneClock: true, Now: func() time.Time { return h.now }})
+}
+
+// pass lets time pass, or none, or steps back. Never does a state expire within the
+// next seconds, in which it would be forgotten although the clock stands.
+func (h *history) pass() {
+	switch n := h.IntN(100); {
+	case n < 40:
+		h.now = h.now.Add(time.Duration(h.IntN(20_000_000)) * time.Microsecond)
+	case n < 45:
+		h.now = h.now.Truncate(time.Hour).Add(time.Hour)
+	case n < 46:
+		h.now = h.now.Add(time.Duration(h.Int64N(int64(40 * 24 * time.Hour))))
+	case n < 49:
+		h.renew()
+		h.now = h.now.Add(-time.Duration(h.Int64N(int64(3 * time.Hour))))
+	}
+	for again := true; again; {
+		again = false
+		for key, state := range h.counters.states {
+			left := h.limitOf[key].Expiry(*state) - h.now.UnixMicro()
+			if left > 0 && left < (10*time.Second).Microseconds() {
+				h.now, again = h.now.Add(time.Duration(left)*time.Microsecond), true
+			}
+		}
+	}
+}
+
+// renew charges all counters: else one of a window that has ended may be forgotten
+// when the clock steps back to it.
+func (h *history) renew() {
+	var hits []limiter.Hit
+	for key, limit := range h.limitOf {
+		hit := limiter.Hit{Limit: limit, Key: []byte(key), Cost: 1, Always: true}
+		if limit.HoldKey() != "" {
+			hit.Hold = h.name(1 << 60)
+		}
+		hits = append(hits, hit)
+	}
+	if len(hits) > 0 {
+		h.decide([][]limiter.Hit{hits})
+	}
+}
+
+// requests draws a batch: of one algorithm or of all, with ordinary hits or of all kinds,
+// on few counters or on many.
+func (h *history) requests() (requests [][]limiter.Hit) {
+	kinds := []limiter.Spec{
+		{}, {Algorithm: limiter.SlidingWindow}, {Algorithm: limiter.TokenBucket}, {Anchor: limiter.FirstHit},
+		{Algorithm: limiter.Concurrency},
+		{Anchor: limiter.ByCalendar, TimeZone: "Europe/Berlin"},
+	}
+	if h.IntN(3) > 0 {
+		n := h.IntN(len(kinds))
+		kinds = kinds[n : n+1]
+	}
+	ordinary, users, same := h.IntN(2) == 0, 1+h.IntN(20), h.IntN(4) == 0
+	for range 1 + h.IntN(20) {
+		if same && len(requests) > 0 {
+			requests = append(requests, requests[0])
+			continue
+		}
+		var hits []limiter.Hit
+		for range 1 + h.IntN(4) {
+			hits = append(hits, h.hit(kinds[h.IntN(len(kinds))], h.IntN(users), ordinary))
+		}
+		requests = append(requests, hits)
+	}
+	return requests
+}
+
+// hit draws a hit of a user. Every other user has room for most of what is asked for.
+func (h *history) hit(spec limiter.Spec, user int, ordinary bool) limiter.Hit {
+	spec.RequestsPerUnit, spec.Unit = 5, []limiter.Unit{limiter.Minute, limiter.Hour}[user/2%2]
+	if user%2 == 0 && spec.Algorithm == limiter.TokenBucket {
+		spec.Burst = 2_000_000 // a unit still lasts for seconds
+	} else if user%2 == 0 {
+		spec.RequestsPerUnit = 2_000_000
+	}
+	if spec.Algorithm.Takes(limiter.DenyForOption) && h.IntN(3) == 0 { // so that bans begin, are cut short, and are dropped
+		spec.DenyFor = []time.Duration{time.Minute, time.Hour, 30 * 24 * time.Hour}[h.IntN(3)]
+	}
+	cost := 1 + h.Uint64N(3)
+	if user%2 == 0 && h.IntN(10) == 0 {
+		cost = h.Uint64N(500_000)
+	}
+	hit := limiter.Hit{Cost: cost}
+	if !ordinary {
+		switch h.IntN(8) {
+		case 0:
+			hit.Cost = 0
+		case 1:
+			hit.Refund = true
+		case 2:
+			hit.Always = true
+		}
+		hit.Mode = limiter.Mode(h.IntN(3))
+		if h.IntN(10) == 0 && spec.Algorithm != limiter.TokenBucket { // which might be forgotten as empty
+			spec.RequestsPerUnit *= 2
+		}
+	}
+	hit.Limit = storetest.Must(spec)
+	if hit.Limit.HoldKey() != "" {
+		hit.Hold, hit.Refund = h.name(12), h.IntN(3) == 0
+	}
+	hit.Key = limiter.Keys{}.Append(nil, "history", []limiter.Entry{{Key: "user", Value: strconv.Itoa(user)}}, nil, hit.Limit)
+	h.limitOf[string(hit.Key)] = hit.Limit
+	return hit
+}
+
+// name draws the name of a hold, one of so many.
+func (h *history) name(names uint64) []byte {
+	return binary.BigEndian.AppendUint64(make([]byte, limiter.HoldSize-8), h.Uint64N(names))
+}
+
+// decide lets the store and the model decide a batch.
+func (h *history) decide(requests [][]limiter.Hit) {
+	b := newBatch(decideScript, room{})
+	for _, hits := range requests {
+		b.add(hits, false)
+		h.decided += len(hits)
+	}
+	if h.store.main.call(b); b.err != nil {
+		h.Fatal(b.err)
+	}
+	for _, place := range inOrder(b) {
+		if b.reply.isSingle(place) {
+			h.single++
+		} else {
+			h.together++
+		}
+		compare(h.T, b, place, requests[place], h.counters, h.now.UnixMicro())
+	}
+	if h.then != nil {
+		h.then(requests, b)
+	}
+}

@@ -1,0 +1,31 @@
+// Package redis keeps counters in Redis, where any number of processes
+// share them: in one server, in a primary that sentinels know, or in a cluster;
+// and those of limits per second, if that is set, in a second Redis.
+//
+// One EVALSHA decides whole requests, each all or nothing.
+// Requests that arrive while a call is in flight wait for it and go together
+// into the next one: no timer delays a request, and the busier the store, the
+// fewer calls per request it makes.
+//
+// A request goes through these files: store.go takes it. denials.go denies it without
+// a call, if that is known. lane.go queues it, queue.go holds what waits, batch.go is what
+// one call of a script decides, node.go makes the calls, script.go is how, reply.go the answer. waiting.go
+// is how long a caller waits, and what becomes of later answers. backend.go is one
+// Redis, and breaker.go decides whether calls are of use. Package redisconn connects
+// to Redis.
+//
+// In a cluster there is a lane for each hash slot that has counters, and the lanes of a
+// primary share its pipelines. What limiter.Keys spells for clusters has one of few hash
+// tags, so that requests share calls there, too. A request whose counters have several
+// lanes is decided in two steps, see crossslot.go. giveback.go is what the second step
+// gives back.
+//
+// The time is that of Redis' clock, so that processes need not agree on theirs.
+// Counters expire with their window. A value that is not a state of a counter
+// counts as unused and is replaced, so that no request fails for it. Redis must be of
+// version 6.0 or later, and no replica.
+//
+// A call is never repeated once Redis may have seen it, since that would charge
+// twice. The price is that a request in flight when a connection breaks fails,
+// and may have been counted.
+package redis

@@ -1,0 +1,200 @@
+package redis
+
+import (
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/redis/redisconn"
+	"weir/internal/testenv"
+)
+
+// TestFaultsAdmitNoMoreThanTheLimit does something to the Redis of two processes
+// again and again while many callers share a limit, with batches and a memory of
+// denials. A call whose reply was lost may have been counted, and is not
+// repeated: so fewer may be admitted, and never more.
+func TestFaultsAdmitNoMoreThanTheLimit(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		opTimeout time.Duration
+		do        func(t *testing.T, r *testenv.Redis, admin *redis.Client)
+		fails     bool // some requests fail
+	}{
+		{"connections are cut", long, func(t *testing.T, _ *testenv.Redis, admin *redis.Client) {
+			do(t, admin, "client", "kill", "type", "normal", "skipme", "yes")
+		}, true},
+		{"scripts are forgotten", long, func(t *testing.T, _ *testenv.Redis, admin *redis.Client) {
+			do(t, admin, "script", "flush")
+		}, false},
+		{"Redis stands still", 20 * time.Millisecond, func(_ *testing.T, r *testenv.Redis, _ *redis.Client) {
+			r.Pause()
+			testenv.Pass(50 * time.Millisecond) // longer than calls may take
+			r.Resume()
+		}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := testenv.RedisServer(t)
+			admin := connect(t, r)
+			o := Options{Main: redisconn.Options{URL: r.Addr(), OpTimeout: c.opTimeout}, DenyMemory: 1 << 20}
+			stores := [2]*Store{open(t, o), open(t, o)}
+			o.Main.OpTimeout, o.DenyMemory = long, 0
+			admitUnderFaults(t, stores, open(t, o), []string{""}, func() { c.do(t, r, admin) }, c.fails)
+		})
+	}
+}
+
+// TestFaultsOfAClusterAdmitNoMoreThanTheLimit does the same to the node of several
+// tenants, and to another.
+func TestFaultsOfAClusterAdmitNoMoreThanTheLimit(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		opTimeout time.Duration
+		do        func(f *clusterFaults, t *testing.T)
+		fails     bool
+	}{
+		{"connections are cut", long, func(f *clusterFaults, t *testing.T) {
+			do(t, f.admins[2], "client", "kill", "type", "normal", "skipme", "yes")
+		}, true},
+		{"scripts are forgotten", long, func(f *clusterFaults, t *testing.T) {
+			do(t, f.admins[2], "script", "flush")
+		}, false},
+		{"a node stands still", 20 * time.Millisecond, func(f *clusterFaults, _ *testing.T) {
+			f.servers[2].Pause()
+			testenv.Pass(50 * time.Millisecond) // longer than calls may take
+			f.servers[2].Resume()
+		}, true},
+		{"slots move", long, (*clusterFaults).moveSlot, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o, _, servers := startCluster(t, 0)
+			f := &clusterFaults{servers: servers}
+			for _, server := range servers {
+				f.admins = append(f.admins, connect(t, server))
+			}
+			for n := 0; len(f.tenants) < 12; n++ { // most of them on the last node
+				tag := fmt.Sprintf("{%d}", n)
+				if on := limiter.Slot([]byte(tag)) * 3 / limiter.Slots; on == 2 || on == 1 && len(f.tenants)%3 == 0 {
+					f.tenants = append(f.tenants, tag)
+				}
+			}
+			f.toMove = f.tenants
+			o.Main.OpTimeout, o.DenyMemory = c.opTimeout, 1<<20
+			stores := [2]*Store{open(t, o), open(t, o)}
+			o.Main.OpTimeout, o.DenyMemory = long, 0
+			admitUnderFaults(t, stores, open(t, o), f.tenants, func() { c.do(f, t) }, c.fails)
+		})
+	}
+}
+
+// clusterFaults is what a fault is done to.
+type clusterFaults struct {
+	servers []*testenv.Redis
+	admins  []*redis.Client // of servers
+	tenants []string        // hash tags
+	toMove  []string        // tenants whose slots have not moved
+}
+
+// moveSlot moves the slot of the next tenant, if it is on the last server, to the
+// first. Back and forth would not do: servers that do not know each other's latest
+// epochs may each take the other for the owner of a slot.
+func (f *clusterFaults) moveSlot(t *testing.T) {
+	if len(f.toMove) == 0 {
+		return
+	}
+	tenant := f.toMove[0]
+	f.toMove = f.toMove[1:]
+	slot := limiter.Slot([]byte(tenant))
+	if slot*3/limiter.Slots != 2 {
+		return
+	}
+	from, to := f.admins[2], f.admins[0]
+	fromID, toID := do(t, from, "cluster", "myid"), do(t, to, "cluster", "myid")
+	host, port, _ := net.SplitHostPort(f.servers[0].Addr())
+	do(t, to, "cluster", "setslot", slot, "importing", fromID)
+	do(t, from, "cluster", "setslot", slot, "migrating", toID)
+	do(t, from, "migrate", host, port, "", 0, 5000, "keys", tenant+"tenant", tenant+"user")
+	for _, server := range []*redis.Client{to, from, f.admins[1]} {
+		do(t, server, "cluster", "setslot", slot, "node", toID)
+	}
+}
+
+// admitUnderFaults has many callers of two stores use up the limits of tenants while
+// there are faults, and one of a patient store what is left.
+func admitUnderFaults(t *testing.T, stores [2]*Store, patient *Store, tenants []string, fault func(), fails bool) {
+	amount := int64(3000 / len(tenants))
+	limit, ofUser := yearly(uint64(amount)), yearly(uint64(2*amount))
+	admitted, denied := make([]atomic.Int64, len(tenants)), make([]atomic.Int64, len(tenants))
+	var failed atomic.Int64
+	decide := func(s *Store, n int) {
+		n %= len(tenants)
+		var out [2]limiter.Decision
+		switch over, err := s.Decide(t.Context(), []limiter.Hit{hit(tenants[n]+"user", ofUser, 1), hit(tenants[n]+"tenant", limit, 1)}, out[:]); {
+		case err != nil:
+			if failed.Add(1) == 1 {
+				t.Logf("the first error: %v", err)
+			}
+			testenv.Pass(time.Millisecond) // the breaker may be open
+		case over:
+			denied[n].Add(1)
+		default:
+			admitted[n].Add(1)
+		}
+	}
+
+	for n := range tenants { // or counters would be missing, which a cluster does not admit while their slot moves
+		decide(patient, n)
+	}
+	done := make(chan struct{})
+	var callers, faults sync.WaitGroup
+	faults.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(2 * time.Millisecond):
+				fault()
+			}
+		}
+	})
+	for i := range 64 {
+		callers.Go(func() {
+			for n := range 100 {
+				decide(stores[i%2], i/2+n)
+			}
+		})
+	}
+	callers.Wait()
+	close(done)
+	faults.Wait()
+	if got := failed.Load() > 0; got != fails {
+		t.Errorf("requests failed: %t, want %t", got, fails)
+	}
+
+	// What is left of the limits is admitted, by a process that waits however busy the
+	// machine is.
+	for n, tenant := range tenants {
+		for range 2 * amount {
+			if denied[n].Load() > 0 {
+				break
+			}
+			decide(patient, n)
+		}
+		if denied[n].Load() == 0 {
+			t.Fatalf("%q: the limit is never reached", tenant)
+		}
+		var out [2]limiter.Decision
+		if _, err := patient.Decide(t.Context(), []limiter.Hit{hit(tenant+"user", ofUser, 0), hit(tenant+"tenant", limit, 0)}, out[:]); err != nil {
+			t.Fatal(err)
+		}
+		if n := admitted[n].Load(); n > amount || out[1].Used != amount || out[0].Used != amount {
+			t.Errorf("%q: %d were admitted; the tenant has used %d and the user %d, want %d each and no more admitted", tenant, n, out[1].Used, out[0].Used, amount)
+		}
+	}
+	t.Logf("%d failed", failed.Load())
+}

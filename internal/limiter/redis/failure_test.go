@@ -1,0 +1,236 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/redis/redisconn"
+	"weir/internal/testenv"
+)
+
+func TestRedisIsKilledAndStartedAgain(t *testing.T) {
+	r := testenv.RedisServer(t)
+	s := open(t, Options{Main: at(r.Addr())})
+	mustAsk(t, s, "k", perYear)
+
+	// Nobody asks while it is away: the first request after is not the victim
+	// of a connection that Redis has closed.
+	r.Stop()
+	r.Start()
+	mustAsk(t, s, "k", perYear)
+
+	r.Stop()
+	for range 40 { // go-redis begins to refuse after as many as it may make connections, 4
+		mustFail(t, s)
+	}
+	if err := s.Ping(context.Background()); !errors.Is(err, limiter.ErrUnavailable) {
+		t.Errorf("Ping of a dead Redis: %v", err)
+	}
+	r.Start()
+	testenv.Until(t, "requests are decided again", func() bool { // the breaker is open
+		_, err := ask(context.Background(), s, "k", perYear)
+		return err == nil
+	})
+}
+
+// TLS hides from go-redis that the other side has closed a connection.
+func TestRedisBehindTLSIsStartedAgain(t *testing.T) {
+	server, client := certificates(t)
+	r := miniredis.NewMiniRedis()
+	if err := r.StartTLS(server); err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	s := open(t, Options{Main: redisconn.Options{URL: "rediss://" + r.Addr(), TLS: always(client), OpTimeout: long}})
+	mustAsk(t, s, "k", perYear)
+	addr := r.Addr()
+	r.Close()
+	if err := r.StartAddrTLS(addr, server); err != nil {
+		t.Fatal(err)
+	}
+	mustAsk(t, s, "k", perYear)
+}
+
+func TestScriptIsLoadedAgain(t *testing.T) {
+	r := testenv.RedisServer(t)
+	reg := prometheus.NewRegistry()
+	s := open(t, Options{Main: at(r.Addr()), Registerer: reg})
+	for i := range 3 {
+		do(t, connect(t, r), "script", "flush")
+		if d := mustAsk(t, s, "k", perYear); d.Used != int64(i+1) {
+			t.Errorf("%d used after %d charges", d.Used, i+1)
+		}
+	}
+	if n := value(t, reg, "weir_redis_errors_total", kindNoScript); n != 3 {
+		t.Errorf("the script was loaded %v times, want 3", n)
+	}
+}
+
+// Redis is there, but does not do what it is asked to.
+func TestRefusals(t *testing.T) {
+	for _, c := range []struct {
+		name string // of its kind, if empty
+		kind kind
+		args []string // of redis-server
+		want string   // in the error
+		mend []any    // command after which it works
+	}{
+		{"", kindReadOnly, []string{"--replicaof", "127.0.0.1", "1"}, "READONLY", []any{"replicaof", "no", "one"}},
+		{"", kindOOM, []string{"--maxmemory", "1kb", "--maxmemory-policy", "noeviction"}, "OOM", []any{"config", "set", "maxmemory", "0"}},
+		{"", kindAuth, []string{"--user", "default", "on", "nopass", "~other*", "+@all"}, "NOPERM", []any{"acl", "setuser", "default", "allkeys"}},
+		{"no SET", kindAuth, []string{"--user", "default", "on", "nopass", "~*", "+@all", "-set"}, "", []any{"acl", "setuser", "default", "+set"}},
+		{"no MGET", kindAuth, []string{"--user", "default", "on", "nopass", "~*", "+@all", "-mget"}, "", []any{"acl", "setuser", "default", "+mget"}},
+		{"", kindOther, []string{"--rename-command", "TIME", "NOTIME"}, "Unknown Redis command", nil},
+	} {
+		t.Run(cmp.Or(c.name, string(c.kind)), func(t *testing.T) {
+			r := testenv.RedisServer(t, c.args...)
+			reg := prometheus.NewRegistry()
+			s := open(t, Options{Main: at(r.Addr()), Registerer: reg})
+			if err := mustFail(t, s); !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %q, want one with %s", err, c.want)
+			}
+			if n := value(t, reg, "weir_redis_errors_total", c.kind); n != 1 {
+				t.Errorf("%v errors of this kind are counted, want 1", n)
+			}
+			if c.mend == nil {
+				return
+			}
+			do(t, connect(t, r), c.mend...)
+			if d := mustAsk(t, s, "k", perYear); d.Used != 1 {
+				t.Errorf("%d used, want 1: the refused request was counted", d.Used)
+			}
+		})
+	}
+}
+
+func TestPasswords(t *testing.T) {
+	r := testenv.RedisServer(t, "--requirepass", "right")
+	for _, c := range []struct{ name, user, password, want string }{
+		{"none", "", "", "NOAUTH"},
+		{"wrong", "", "swordfish", "WRONGPASS"},
+		{"wrong user", "nobody", "swordfish", "WRONGPASS"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			reg := prometheus.NewRegistry()
+			s := open(t, Options{Main: redisconn.Options{URL: r.Addr(), Username: c.user, Password: c.password, OpTimeout: long}, Registerer: reg})
+			err := mustFail(t, s)
+			if !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "swordfish") {
+				t.Errorf("error %q, want one with %s and without the password", err, c.want)
+			}
+			if n := value(t, reg, "weir_redis_errors_total", kindAuth); n != 1 {
+				t.Errorf("%v errors of this kind are counted, want 1", n)
+			}
+		})
+	}
+}
+
+func TestRedisIsLoading(t *testing.T) {
+	// Each key takes a tenth of a second to load, all of them longer than it takes
+	// to ask, and after each Redis looks for clients.
+	const keys = 500
+	r := testenv.RedisServer(t, "--key-load-delay", "100000", "--loading-process-events-interval-bytes", "1024")
+	admin := connect(t, r)
+	for i := range keys {
+		do(t, admin, "set", fmt.Sprint("filler ", i), strings.Repeat("x", 1024))
+	}
+	do(t, admin, "config", "set", "rdbcompression", "no")
+	do(t, admin, "save")
+	r.Stop()
+	r.Start()
+
+	reg := prometheus.NewRegistry()
+	s := open(t, Options{Main: at(r.Addr()), Registerer: reg})
+	if err := mustFail(t, s); !strings.Contains(err.Error(), "LOADING") {
+		t.Errorf("error %q, want LOADING", err)
+	}
+	if n := value(t, reg, "weir_redis_errors_total", kindLoading); n != 1 {
+		t.Errorf("%v errors of this kind are counted, want 1", n)
+	}
+	do(t, connect(t, r), "config", "set", "key-load-delay", "0")
+	testenv.Until(t, "Redis has loaded its data", func() bool {
+		_, err := ask(context.Background(), s, "k", perYear)
+		return err == nil
+	})
+}
+
+// silent is the address of somebody who accepts connections and says nothing.
+func silent(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() }) // the kernel accepts by itself
+	return l.Addr().String()
+}
+
+// TestPatience is about deadlines before the op timeout.
+func TestRedisDoesNotAnswer(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		deadline time.Duration // of the caller, 0: none
+	}{
+		{"op timeout before deadline", time.Minute},
+		{"op timeout without deadline", 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := open(t, Options{Main: redisconn.Options{URL: silent(t), OpTimeout: 50 * time.Millisecond}})
+			var wg sync.WaitGroup
+			for i := range 100 {
+				wg.Go(func() {
+					ctx := context.Background()
+					if c.deadline > 0 {
+						var cancel context.CancelFunc
+						ctx, cancel = context.WithTimeout(ctx, c.deadline)
+						defer cancel()
+					}
+					_, err := ask(ctx, s, fmt.Sprint(i), perYear)
+					if !errors.Is(err, limiter.ErrUnavailable) {
+						t.Errorf("got error %v, want one that wraps %v", err, limiter.ErrUnavailable)
+					}
+					if ctx.Err() != nil {
+						t.Error("the caller's deadline was missed")
+					}
+				})
+			}
+			wg.Wait()
+		})
+	}
+}
+
+func TestRedisHangsAndGoesOn(t *testing.T) {
+	r := testenv.RedisServer(t)
+	admin := connect(t, r)
+	s := open(t, Options{Main: redisconn.Options{URL: r.Addr(), OpTimeout: 100 * time.Millisecond}})
+	works := func() bool {
+		_, err := ask(context.Background(), s, "k", perYear)
+		return err == nil
+	}
+	testenv.Until(t, "the first request is decided", works)
+	do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
+	for range 8 { // twice as many as there are connections
+		mustFail(t, s)
+	}
+	do(t, admin, "client", "unpause")
+	testenv.Until(t, "requests are decided again", works)
+}
+
+func TestSilenceIsCountedAsTimeout(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	s := open(t, Options{Main: redisconn.Options{URL: silent(t), OpTimeout: 50 * time.Millisecond}, Registerer: reg})
+	mustFail(t, s)
+	testenv.Until(t, "the call has timed out", func() bool {
+		return value(t, reg, "weir_redis_errors_total", kindTimeout) == 1
+	})
+}

@@ -1,0 +1,190 @@
+package redis
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"weir/internal/limiter"
+)
+
+// FuzzDecide lets the script and the specification decide the same batches,
+// made of any bytes: what hits ask for, their keys, the clock.
+func FuzzDecide(f *testing.F) {
+	f.Add([]byte(nil))
+	f.Add([]byte("the same counter twice, in two batches"))
+	for n := range 8 {
+		seed := make([]byte, 200)
+		for i := range seed {
+			seed[i] = byte(i*i*31 + n*17)
+		}
+		f.Add(seed)
+	}
+	redis := miniredis.RunT(f)
+	var now int64
+	s := open(f, Options{Main: at(redis.Addr()), Now: func() time.Time { return time.UnixMicro(now) }, OneClock: true})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		redis.FlushAll()
+		in := input{data}
+		states := newCounters()
+		now = 0
+		for len(in.data) > 0 {
+			now = in.time(now)
+			requests := in.requests()
+			b := newBatch(decideScript, room{})
+			for _, hits := range requests {
+				b.add(hits, false)
+			}
+			s.main.call(b)
+			if b.err != nil {
+				t.Fatalf("deciding %v: %v", requests, b.err)
+			}
+			for _, place := range inOrder(b) {
+				compare(t, b, place, requests[place], states, now)
+			}
+		}
+	})
+}
+
+// inOrder lists the places of the requests of b in the order in which they were
+// decided: those that were decided singly come before the others.
+func inOrder(b *batch) (places []int) {
+	for _, singly := range []bool{true, false} {
+		for place := range b.len() {
+			if b.reply.isSingle(place) == singly {
+				places = append(places, place)
+			}
+		}
+	}
+	return places
+}
+
+// counters are the states and the holds of all counters, by key.
+type counters struct {
+	states map[string]*limiter.State
+	holds  map[string]*limiter.Holds
+}
+
+func newCounters() counters {
+	return counters{map[string]*limiter.State{}, map[string]*limiter.Holds{}}
+}
+
+// compare compares what b says about hits with what limiter.DecideHolds says.
+func compare(t *testing.T, b *batch, place int, hits []limiter.Hit, all counters, now int64) {
+	t.Helper()
+	of, holds := make([]*limiter.State, len(hits)), make([]*limiter.Holds, len(hits))
+	for i, h := range hits {
+		key := string(h.Key)
+		if all.states[key] == nil {
+			all.states[key] = new(limiter.State)
+		}
+		if h.Hold != nil && all.holds[key] == nil {
+			all.holds[key] = limiter.NewHolds(h.Limit)
+		}
+		of[i], holds[i] = all.states[key], all.holds[key]
+	}
+	got, want := make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
+	_, denied, err := b.reply.decisions(place, hits, got, nil)
+	if err != nil {
+		t.Fatalf("reading what became of %v: %v", hits, err)
+	}
+	if wantDenied := limiter.DecideHolds(hits, of, holds, now, want); denied != wantDenied {
+		t.Errorf("at %d: denied is %v, want %v", now, denied, wantDenied)
+	}
+	for i, h := range hits {
+		if got[i] != want[i] {
+			t.Errorf("at %d: hit %d %+v of limit %+v:\n got %+v\nwant %+v", now, i, h, h.Limit, got[i], want[i])
+		}
+	}
+}
+
+// input turns bytes into requests. Used up, it gives zeros.
+type input struct{ data []byte }
+
+func (in *input) byte() byte {
+	if len(in.data) == 0 {
+		return 0
+	}
+	b := in.data[0]
+	in.data = in.data[1:]
+	return b
+}
+
+// number is of any size, but more often small.
+func (in *input) number() uint64 {
+	var bytes [8]byte
+	for i := range in.byte() % 9 {
+		bytes[i] = in.byte()
+	}
+	return binary.LittleEndian.Uint64(bytes[:])
+}
+
+// time is a time of the years 1970 to 2150, in microseconds since the epoch:
+// any, somewhat after now, or somewhat before.
+func (in *input) time(now int64) int64 {
+	const hour = uint64(time.Hour / time.Microsecond)
+	const end = 180 * 365 * 24 * hour
+	switch in.byte() % 4 {
+	case 0:
+		return int64(in.number() % end)
+	case 1:
+		now -= int64(in.number() % hour)
+	case 2:
+		now += int64(in.number() % hour)
+	case 3:
+		now += int64(in.number() % (60 * 24 * hour))
+	}
+	return min(max(now, 0), int64(end))
+}
+
+func (in *input) requests() [][]limiter.Hit {
+	requests := make([][]limiter.Hit, 1+in.byte()%4)
+	for r := range requests {
+		for range 1 + in.byte()%6 {
+			requests[r] = append(requests[r], in.hit())
+		}
+	}
+	return requests
+}
+
+func (in *input) hit() limiter.Hit {
+	how := in.byte()
+	spec := limiter.Spec{
+		RequestsPerUnit: min(in.number(), limiter.MaxAmount),
+		Unit:            limiter.Month, // so that hits of different amounts meet on few counters
+		Mode:            limiter.Mode(how % 3),
+		Algorithm:       limiter.Algorithm(int(how) / 3 % len(limiter.AlgorithmNames())),
+	}
+	if how&128 != 0 {
+		spec.Unit = limiter.Second + limiter.Unit(in.byte())%limiter.Year
+		longest := uint64(limiter.MaxPeriod / spec.Unit.Duration())
+		spec.UnitMultiplier = uint32(in.number() % (longest + 1))
+	}
+	if spec.Algorithm.Takes(limiter.AnchorOption) {
+		spec.Anchor = limiter.Anchor(in.byte() % 3)
+		if spec.Anchor == limiter.ByCalendar {
+			spec.UnitMultiplier = 1
+			spec.TimeZone = []string{"", "Europe/Berlin", "Australia/Lord_Howe", "Pacific/Apia"}[in.byte()%4]
+		}
+	}
+	if spec.Algorithm.Takes(limiter.BurstOption) {
+		spec.Burst = min(in.number(), limiter.MaxAmount)
+	}
+	if spec.Algorithm.Takes(limiter.DenyForOption) {
+		spec.DenyFor = []time.Duration{0, limiter.MinBan, time.Hour, limiter.MaxPeriod}[in.byte()%4]
+	}
+	limit, err := limiter.NewLimit(spec)
+	for err != nil { // its numbers are too large
+		spec.RequestsPerUnit, spec.Burst = spec.RequestsPerUnit/1000, spec.Burst/1_000_000
+		limit, err = limiter.NewLimit(spec)
+	}
+	key := limiter.Keys{}.Append(nil, "fuzz", []limiter.Entry{{Key: "k", Value: string('a' + rune(in.byte()%2))}}, nil, limit)
+	hit := limiter.Hit{Limit: limit, Key: key, Cost: in.number(), Refund: how&32 != 0, Always: how&64 != 0}
+	if limit.HoldKey() != "" {
+		hit.Hold = bytes.Repeat([]byte{in.byte() % 8}, limiter.HoldSize)
+	}
+	return hit
+}

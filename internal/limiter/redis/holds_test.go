@@ -1,0 +1,283 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/redis/redisconn"
+	"weir/internal/limiter/storetest"
+	"weir/internal/testenv"
+)
+
+func atOncePerHour(amount uint64) *limiter.Limit {
+	return storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Hour, Algorithm: limiter.Concurrency})
+}
+
+// holding takes the hold of that number, or gives it back.
+func holding(key string, l *limiter.Limit, n int, refund bool) limiter.Hit {
+	return limiter.Hit{Limit: l, Key: []byte(key), Cost: 1, Hold: fmt.Appendf(nil, "%016d", n), Refund: refund}
+}
+
+// mustDecide decides one request.
+func mustDecide(t *testing.T, s limiter.Store, hits ...limiter.Hit) (out []limiter.Decision, denied bool) {
+	t.Helper()
+	out = make([]limiter.Decision, len(hits))
+	denied, err := s.Decide(t.Context(), hits, out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out, denied
+}
+
+// What is no set of holds counts as nothing, and is replaced by the first.
+func TestForeignValuesOfHolds(t *testing.T) {
+	r := testenv.RedisServer(t)
+	admin, s, two := connect(t, r), open(t, Options{Main: at(r.Addr())}), atOncePerHour(2)
+	for _, c := range []struct {
+		name    string
+		command []any
+		want    int64 // used before
+	}{
+		{"a text", []any{"set", "k", "hello"}, 0},
+		{"a list", []any{"rpush", "k", "a", "b"}, 0},
+		{"a hash", []any{"hset", "k", "a", "b"}, 0},
+		{"beyond all times", []any{"zadd", "k", "1e300", "a"}, 0},
+		{"at the end of time", []any{"zadd", "k", "+inf", "a", "1", "b"}, 0},
+		{"before all times", []any{"zadd", "k", "-inf", "a", "-5", "b"}, 0},
+		{"ended long ago", []any{"zadd", "k", "5", "a", "5.5", "b"}, 0},
+		{"names of any length", []any{"zadd", "k", fmt.Sprint(time.Now().Add(time.Minute).UnixMicro()), "a"}, 1},
+		{"times with a fraction", []any{"zadd", "k", fmt.Sprintf("%d.5", time.Now().Add(time.Minute).UnixMicro()), "a"}, 1},
+		{"later than a period from now", []any{"zadd", "k", fmt.Sprint(time.Now().Add(1000 * time.Hour).UnixMicro()), "a"}, 1},
+	} {
+		do(t, admin, "del", "k")
+		do(t, admin, c.command...)
+		peek := holding("k", two, 0, false)
+		peek.Cost = 0
+		if out, _ := mustDecide(t, s, peek); out[0].Used != c.want {
+			t.Errorf("%s: %d used before, want %d", c.name, out[0].Used, c.want)
+		}
+		if out, denied := mustDecide(t, s, holding("k", two, 1, false)); denied || out[0].Used != c.want+1 {
+			t.Errorf("%s: %d used, want %d", c.name, out[0].Used, c.want+1)
+		}
+		if out, _ := mustDecide(t, s, holding("k", two, 1, true)); out[0].Used != c.want || out[0].Already {
+			t.Errorf("%s: %d used at the end, want %d", c.name, out[0].Used, c.want)
+		}
+		if ttl := do(t, admin, "pttl", "k").(int64); c.want > 0 && (ttl <= 0 || ttl > time.Hour.Milliseconds()) {
+			t.Errorf("%s: it expires in %d ms", c.name, ttl)
+		}
+	}
+}
+
+// A key expires with the last of its holds, and is gone when that is given back.
+func TestExpiryOfHolds(t *testing.T) {
+	r := miniredis.RunT(t) // where no time passes by itself
+	now := time.UnixMicro(1_767_323_045_678_900)
+	s := open(t, Options{Main: at(r.Addr()), Now: func() time.Time { return now }, OneClock: true})
+	l := atOncePerHour(3)
+	for i, step := range []struct {
+		after  time.Duration
+		hold   int
+		refund bool
+		want   time.Duration // until the key expires, 0 if there is none
+		used   int64
+	}{
+		{0, 1, false, time.Hour, 1},
+		{10 * time.Minute, 2, false, time.Hour, 2},
+		{10 * time.Minute, 1, false, 50 * time.Minute, 2}, // which is held, and not renewed
+		{30 * time.Minute, 2, true, 20 * time.Minute, 1},
+		{10 * time.Minute, 3, false, time.Hour, 1}, // to the microsecond when the first ends
+		{time.Minute, 3, true, 0, 0},
+		{time.Minute, 4, false, time.Hour, 1},
+		{time.Hour, 5, true, 0, 0},
+	} {
+		r.FastForward(step.after)
+		now = now.Add(step.after)
+		out, _ := mustDecide(t, s, holding("k", l, step.hold, step.refund))
+		if got := r.TTL("k"); got != step.want || out[0].Used != step.used {
+			t.Errorf("step %d: expires in %v with %d used, want %v and %d", i, got, out[0].Used, step.want, step.used)
+		}
+	}
+}
+
+// Of two processes whose clocks differ, the newest time that the holds have seen counts.
+func TestHoldsWithClocksThatDiffer(t *testing.T) {
+	r := testenv.RedisServer(t)
+	now := time.Now()
+	of := func(ahead time.Duration) *Store {
+		return open(t, Options{Main: at(r.Addr()), Now: func() time.Time { return now.Add(ahead) }})
+	}
+	ahead, behind, l := of(50*time.Minute), of(0), atOncePerHour(2)
+	mustDecide(t, behind, holding("k", l, 1, false))
+	mustDecide(t, ahead, holding("k", l, 2, false))
+	if out, denied := mustDecide(t, behind, holding("k", l, 3, false)); !denied || out[0].Used != 2 {
+		t.Errorf("behind: denied %v with %d used, want it denied with 2", denied, out[0].Used)
+	}
+	now = now.Add(10 * time.Minute) // the first has ended for the clock that is ahead
+	for name, s := range map[string]*Store{"ahead": ahead, "behind": behind} {
+		if out, denied := mustDecide(t, s, holding("k", l, 2, false)); denied || !out[0].Already || out[0].Used < 1 {
+			t.Errorf("%s: denied %v, %+v, want it held", name, denied, out[0])
+		}
+	}
+	if out, denied := mustDecide(t, behind, holding("k", l, 3, false)); denied || out[0].Used != 2 {
+		t.Errorf("denied %v with %d used, want it admitted beside the second", denied, out[0].Used)
+	}
+	if out, denied := mustDecide(t, ahead, holding("k", l, 4, false)); !denied || out[0].Used != 2 {
+		t.Errorf("denied %v with %d used, want it denied", denied, out[0].Used)
+	}
+}
+
+// Without a permission that holds need, requests that take one fail as a whole, and those
+// of other limits do not notice.
+func TestAUserWhoMayNotHold(t *testing.T) {
+	r := testenv.RedisServer(t)
+	admin, able := connect(t, r), open(t, Options{Main: at(r.Addr())})
+	two, perDay := atOncePerHour(2), storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Day})
+	for _, command := range []string{"zrange", "zcount", "zcard", "zscore", "zadd", "pexpire", "zrem", "zremrangebyscore"} {
+		t.Run(command, func(t *testing.T) {
+			do(t, admin, "flushall")
+			do(t, admin, "acl", "setuser", "weir", "reset", "on", ">pw", "~*", "+@all", "-"+command)
+			s := open(t, Options{Main: redisconn.Options{URL: r.Addr(), Username: "weir", Password: "pw", OpTimeout: long}})
+			if err := s.Ping(t.Context()); err != nil {
+				t.Errorf("Ping: %v, although other limits work", err)
+			}
+			day := limiter.Hit{Limit: perDay, Key: []byte("day"), Cost: 1}
+			if out, denied := mustDecide(t, s, day); denied || out[0].Used != 1 {
+				t.Errorf("another limit: denied %v, %d used", denied, out[0].Used)
+			}
+			mustDecide(t, able, holding("k", two, 1, false))
+			hits := []limiter.Hit{day, holding("new", two, 2, false), holding("k", two, 1, true)}
+			_, err := s.Decide(t.Context(), hits, make([]limiter.Decision, len(hits)))
+			wantHeld, wantNew, wantUsed := int64(1), int64(0), int64(1)
+			switch command {
+			case "zremrangebyscore": // what has ended is not counted, even if it stays
+				wantHeld, wantNew, wantUsed = 0, 1, 2
+			case "zrem":
+				wantNew = 1 // which cannot be undone, and ends by itself
+			}
+			if works := command == "zremrangebyscore"; works != (err == nil) || err != nil && (!errors.Is(err, limiter.ErrUnavailable) || classify(err) != kindAuth) {
+				t.Errorf("error %v of kind %s", err, classify(err))
+			}
+			peek := func(key string, l *limiter.Limit) int64 {
+				hit := limiter.Hit{Limit: l, Key: []byte(key)}
+				if l == two {
+					hit.Hold = make([]byte, limiter.HoldSize)
+				}
+				out, _ := mustDecide(t, able, hit)
+				return out[0].Used
+			}
+			if held, fresh, used := peek("k", two), peek("new", two), peek("day", perDay); held != wantHeld || fresh != wantNew || used != wantUsed {
+				t.Errorf("%d and %d held and %d used, want %d, %d and %d", held, fresh, used, wantHeld, wantNew, wantUsed)
+			}
+			if ttl := do(t, admin, "pttl", "new").(int64); ttl == -1 {
+				t.Error("a hold never expires")
+			}
+		})
+	}
+}
+
+// A full Redis takes no hold, and leaves none, but gives back and denies.
+func TestHoldsInAFullRedis(t *testing.T) {
+	r := testenv.RedisServer(t, "--maxmemory-policy", "noeviction")
+	admin, s, one := connect(t, r), open(t, Options{Main: at(r.Addr())}), atOncePerHour(1)
+	mustDecide(t, s, holding("k", one, 1, false))
+	do(t, admin, "config", "set", "maxmemory", "1kb")
+	if _, denied := mustDecide(t, s, holding("k", one, 2, false)); !denied {
+		t.Error("the second is not denied")
+	}
+	_, err := s.Decide(t.Context(), []limiter.Hit{holding("new", one, 1, false), holding("k", one, 1, true)}, make([]limiter.Decision, 2))
+	if !errors.Is(err, limiter.ErrUnavailable) || classify(err) != kindOOM {
+		t.Errorf("error %v, want one of kind %s", err, kindOOM)
+	}
+	if out, _ := mustDecide(t, s, holding("k", one, 1, true)); out[0].Used != 0 {
+		t.Errorf("%d held after giving back, want none", out[0].Used)
+	}
+	if got := do(t, admin, "exists", "k", "new").(int64); got != 0 {
+		t.Errorf("%d keys are left", got)
+	}
+}
+
+// What a request that is denied elsewhere took is given back, but not what it found.
+func TestGiveBackOfHolds(t *testing.T) {
+	p := newPair(t)
+	two := atOncePerHour(2)
+	full := limiter.Hit{Limit: perSeconds(0), Key: []byte("second"), Cost: 1}
+	mustDecide(t, p, holding("k", two, 1, false))
+	if out, denied := mustDecide(t, p, holding("k", two, 1, false), full); !denied || out[0].Used != 1 || !out[0].Already {
+		t.Errorf("denied %v, %+v, want the first still held", denied, out[0])
+	}
+	if out, denied := mustDecide(t, p, holding("k", two, 2, false), full); !denied || out[0].Used != 1 || out[0].Already {
+		t.Errorf("denied %v, %+v, want only the first held", denied, out[0])
+	}
+	if out, _ := mustDecide(t, p, holding("k", two, 1, true)); out[0].Already || out[0].Used != 0 {
+		t.Errorf("%+v, want the first given back, and nothing left", out[0])
+	}
+}
+
+// One batch may have requests of all kinds of limits.
+func TestHoldsBesideOthersInABatch(t *testing.T) {
+	r := testenv.RedisServer(t)
+	s, two := open(t, Options{Main: at(r.Addr())}), atOncePerHour(2)
+	b := newBatch(decideScript, room{})
+	requests := [][]limiter.Hit{
+		{holding("k", two, 1, false)},
+		{{Limit: perYear, Key: []byte("y"), Cost: 1}},
+		{holding("k", two, 2, false), {Limit: perYear, Key: []byte("y"), Cost: 1}},
+		{holding("k", two, 3, false), {Limit: perYear, Key: []byte("y"), Cost: 1}},
+		{holding("k", two, 1, true)},
+		{holding("k", two, 3, false)},
+	}
+	for _, hits := range requests {
+		b.add(hits, false)
+	}
+	if s.main.call(b); b.err != nil {
+		t.Fatal(b.err)
+	}
+	for i, want := range []struct {
+		denied bool
+		used   int64 // of the first hit's counter
+	}{{false, 1}, {false, 2}, {false, 2}, {true, 2}, {false, 1}, {false, 2}} {
+		out := make([]limiter.Decision, len(requests[i]))
+		_, denied, err := b.reply.decisions(i, requests[i], out, nil)
+		if err != nil || denied != want.denied || out[0].Used != want.used {
+			t.Errorf("request %d: denied %v, %d used, error %v, want %v and %d", i, denied, out[0].Used, err, want.denied, want.used)
+		}
+	}
+}
+
+// BenchmarkHolds takes and gives back where so many are held.
+func BenchmarkHolds(b *testing.B) {
+	for _, held := range []int{10, 10_000} {
+		b.Run(fmt.Sprint("held=", held), func(b *testing.B) {
+			r := testenv.RedisServer(b)
+			admin, s, l := connect(b, r), open(b, Options{Main: at(r.Addr())}), atOncePerHour(1_000_000)
+			decide := func(n int, refund bool) {
+				hits, out := []limiter.Hit{holding("w1|api|user=alice|c1h", l, n, refund)}, make([]limiter.Decision, 1)
+				if denied, err := s.Decide(context.Background(), hits, out); denied || err != nil || out[0].Already {
+					b.Fatalf("denied %v, error %v, %+v", denied, err, out[0])
+				}
+			}
+			for n := range held {
+				decide(n, false)
+			}
+			bytes, err := admin.MemoryUsage(b.Context(), "w1|api|user=alice|c1h", 0).Result()
+			if err != nil {
+				b.Fatal(err)
+			}
+			before := redisCPU(b, admin)
+			b.ResetTimer()
+			for n := 0; b.Loop(); n++ {
+				decide(held+n, false)
+				decide(n, true)
+			}
+			b.StopTimer()
+			b.ReportMetric((redisCPU(b, admin)-before)*1e6/float64(2*b.N), "redis-µs/decision")
+			b.ReportMetric(float64(bytes)/float64(held), "B/hold")
+		})
+	}
+}

@@ -1,0 +1,140 @@
+package redis
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/redis/redisconn"
+	"weir/internal/limiter/storetest"
+	"weir/internal/testenv"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// long is an OpTimeout that no healthy call reaches, however busy the machine.
+const long = 20 * time.Second
+
+var (
+	perMinute = storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Minute})
+	// perYear is for tests that count by Redis' own clock: no window ends meanwhile.
+	perYear      = storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Year})
+	firstHitYear = storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Year, Anchor: limiter.FirstHit})
+	slidingYear  = storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Year, Algorithm: limiter.SlidingWindow})
+	bucketYear   = storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Year, Algorithm: limiter.TokenBucket})
+)
+
+// at returns options for the Redis at url.
+func at(url string) redisconn.Options { return redisconn.Options{URL: url, OpTimeout: long} }
+
+// open returns a store that is closed when the test ends.
+func open(t testing.TB, o Options) *Store {
+	t.Helper()
+	s, err := New(o)
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return s
+}
+
+// listen serves each connection to the address that it returns, which serve closes,
+// until the test ends.
+func listen(t *testing.T, serve func(net.Conn)) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go serve(conn)
+		}
+	}()
+	return l.Addr().String()
+}
+
+// connect returns a client for what a test does to Redis behind the store's back.
+func connect(t testing.TB, r *testenv.Redis) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: r.Addr(), ReadTimeout: long})
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// do sends a command and fails the test if Redis does not like it.
+func do(t testing.TB, c *redis.Client, args ...any) any {
+	t.Helper()
+	reply, err := c.Do(context.Background(), args...).Result()
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return reply
+}
+
+// always is a configuration that does not change.
+func always(config *tls.Config) func() *tls.Config {
+	return func() *tls.Config { return config }
+}
+
+// ask asks for one unit of limit under key.
+func ask(ctx context.Context, s limiter.Store, key string, limit *limiter.Limit) (limiter.Decision, error) {
+	var out [1]limiter.Decision
+	_, err := s.Decide(ctx, []limiter.Hit{{Limit: limit, Key: []byte(key), Cost: 1}}, out[:])
+	return out[0], err
+}
+
+// mustAsk asks as ask does, and must get an answer.
+func mustAsk(t testing.TB, s limiter.Store, key string, limit *limiter.Limit) limiter.Decision {
+	t.Helper()
+	d, err := ask(context.Background(), s, key, limit)
+	if err != nil {
+		t.Fatalf("Decide: %v", err)
+	}
+	return d
+}
+
+// mustFail asks once, and must get an error that says that the store is unavailable.
+func mustFail(t testing.TB, s limiter.Store) error {
+	t.Helper()
+	_, err := ask(context.Background(), s, "k", perYear)
+	if !errors.Is(err, limiter.ErrUnavailable) {
+		t.Fatalf("got error %v, want one that wraps %v", err, limiter.ErrUnavailable)
+	}
+	return err
+}
+
+// value reads the counter of that name, and of that kind if it has one.
+func value(t testing.TB, reg prometheus.Gatherer, name string, k kind) float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name && (k == "" || m.GetLabel()[0].GetValue() == string(k)) {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	t.Fatalf("no counter %s %s", name, k)
+	return 0
+}

@@ -1,0 +1,53 @@
+package redis
+
+import (
+	"testing"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/storetest"
+	"weir/internal/testenv"
+)
+
+// A counter takes little memory: of most windows Redis keeps an integer. What is
+// kept in either way is read as it was written.
+func TestMemoryOfACounter(t *testing.T) {
+	r := testenv.RedisServer(t)
+	admin := connect(t, r)
+	s := open(t, Options{Main: at(r.Addr())})
+	year := func(l limiter.Spec) *limiter.Limit {
+		l.Unit, l.RequestsPerUnit = limiter.Year, 2_000_000
+		return storetest.Must(l)
+	}
+	for _, c := range []struct {
+		name     string
+		limit    *limiter.Limit
+		cost     uint64
+		encoding string
+		most     int64 // bytes, the expiry's excepted
+	}{
+		{"a window", year(limiter.Spec{}), 1, "int", 80},
+		{"a full window", year(limiter.Spec{}), 999_999, "int", 80},
+		{"a window of millions", year(limiter.Spec{}), 1_000_000, "embstr", 110},
+		{"a window of a calendar", year(limiter.Spec{Anchor: limiter.ByCalendar, TimeZone: "Europe/Berlin"}), 999_999, "int", 80},
+		{"a sliding window", year(limiter.Spec{Algorithm: limiter.SlidingWindow}), 1, "int", 80},
+		{"a window of its own", year(limiter.Spec{Anchor: limiter.FirstHit}), 1, "embstr", 110},
+		{"a bucket", year(limiter.Spec{Algorithm: limiter.TokenBucket}), 7, "embstr", 130},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			const key = "w1|api|user=alice|1m"
+			do(t, admin, "del", key)
+			hits, out := []limiter.Hit{{Limit: c.limit, Key: []byte(key), Cost: c.cost}}, make([]limiter.Decision, 1)
+			for _, hits[0].Cost = range []uint64{c.cost, 0} {
+				if _, err := s.Decide(t.Context(), hits, out); err != nil || uint64(out[0].Used) != c.cost {
+					t.Errorf("cost %d: %d used, error %v, want %d", hits[0].Cost, out[0].Used, err, c.cost)
+				}
+			}
+			if got := do(t, admin, "object", "encoding", key); got != c.encoding {
+				t.Errorf("it is kept as %v, want %s", got, c.encoding)
+			}
+			if got := do(t, admin, "memory", "usage", key).(int64); got > c.most {
+				t.Errorf("it takes %d bytes, want at most %d", got, c.most)
+			}
+		})
+	}
+}

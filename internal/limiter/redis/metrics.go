@@ -1,0 +1,45 @@
+package redis
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// metrics measures the calls to Redis.
+type metrics struct {
+	calls    prometheus.Counter
+	requests prometheus.Histogram
+	seconds  prometheus.Histogram
+	errors   map[kind]prometheus.Counter
+
+	breakerOpen *prometheus.GaugeVec // by backend
+}
+
+// newMetrics registers the metrics with reg, unless that is nil.
+func newMetrics(reg prometheus.Registerer) *metrics {
+	create := promauto.With(reg)
+	errors := create.NewCounterVec(prometheus.CounterOpts{
+		Name: "weir_redis_errors_total", Help: "Calls to Redis that failed, requests refused because too many wait, and requests that Redis answered too late, by kind.",
+	}, []string{"kind"})
+	m := &metrics{
+		calls: create.NewCounter(prometheus.CounterOpts{
+			Name: "weir_redis_calls_total", Help: "Calls to Redis, each for one batch of requests.",
+		}),
+		requests: create.NewHistogram(prometheus.HistogramOpts{
+			Name: "weir_redis_batch_requests", Help: "Requests that one call to Redis decides.",
+			Buckets: prometheus.ExponentialBuckets(1, 2, 11),
+		}),
+		seconds: create.NewHistogram(prometheus.HistogramOpts{
+			Name: "weir_redis_call_seconds", Help: "Duration of a call to Redis.",
+			Buckets: prometheus.ExponentialBuckets(100e-6, 2, 14),
+		}),
+		breakerOpen: create.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "weir_redis_breaker_open", Help: "1 while Redis does not answer and so is not asked, else 0; none for a cluster.",
+		}, []string{"redis"}),
+		errors: make(map[kind]prometheus.Counter, len(kinds)),
+	}
+	for _, k := range kinds {
+		m.errors[k] = errors.WithLabelValues(string(k))
+	}
+	return m
+}

@@ -1,0 +1,44 @@
+package redis
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/limiter/redis/redisconn"
+)
+
+// Options say which Redis to use, and how.
+type Options struct {
+	// Main is the Redis that keeps the counters. Its OpTimeout bounds how long a
+	// request waits, too.
+	Main redisconn.Options
+	// PerSecond, if not nil, is a second Redis, for limits of unit second. Its
+	// OpTimeout is by default that of Main.
+	PerSecond *redisconn.Options
+	// KeyPrefix starts the key of the counter that Ping charges, as it does those of
+	// all others, which is what a user may be permitted.
+	KeyPrefix string
+	// DenyMemory is about how many bytes may be used to remember counters that are
+	// known to be over, so that Redis need not be asked again; 0 means none. Half as
+	// many more are for what was seen last of other counters.
+	DenyMemory int
+	// DenyMaxAge is for how long a counter that is over may be remembered, and so for how
+	// long it may go unnoticed that another process gave units back or that somebody
+	// deleted the counter. Less than a second is a second.
+	DenyMaxAge time.Duration
+	// Now returns the time of decisions. nil means Redis' own clock; only a Redis
+	// that refuses TIME in scripts, or a test, needs another. The clocks of
+	// processes differ: for each counter the newest time that any of them gave
+	// holds, so one that runs ahead makes clients wait until that time. As long as
+	// they differ by less than a minute, no limit admits more for it.
+	Now func() time.Time
+	// OneClock says that Now is the same for all processes, as Redis' clock is. If
+	// it steps back, counters follow it.
+	OneClock bool
+	// Logger logs when Redis fails and when it is back. nil means no log.
+	Logger *slog.Logger
+	// Registerer takes the metrics. nil means that nobody reads them.
+	Registerer prometheus.Registerer
+}

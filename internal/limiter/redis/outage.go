@@ -1,0 +1,122 @@
+package redis
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+)
+
+const (
+	// quiet is the least time between two warnings. A Redis that fails every
+	// other call, such as a full one, must not fill the log.
+	quiet = 10 * time.Second
+	// reminder is the time between two warnings of one outage.
+	reminder = time.Minute
+)
+
+// State says whether Redis decides.
+type State struct {
+	WorkedAt     time.Time // of the last call that succeeded, zero if none has
+	FailingSince time.Time // of the first call that failed since then, zero if none has
+	FailedAt     time.Time // of the last call that failed, zero if none has
+	Kind         string    // of its error, as the metric has it
+	Problem      string    // the error itself, without passwords
+	Breaker      string    // closed, or open: Redis is not asked; "" for a cluster
+}
+
+// state returns whether b decides.
+func (b *backend) state() State {
+	state := b.outage.now()
+	switch {
+	case b.breaker.isOpen():
+		state.Breaker = "open"
+	case b.breaker != nil:
+		state.Breaker = "closed"
+	}
+	return state
+}
+
+// outage keeps the state and logs when Redis begins to fail, now and then while
+// it does, and when it works again.
+type outage struct {
+	log func() *slog.Logger // names the server
+
+	mu       sync.Mutex
+	state    State
+	logged   bool // that it fails
+	warned   time.Time
+	failures int         // since the last warning
+	late     *time.Timer // logs failures that came too soon after a warning
+}
+
+// observe notes the outcome of a call.
+func (o *outage) observe(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := time.Now()
+	if err == nil {
+		if o.logged {
+			o.log().Info("redis works again", "after", now.Sub(o.state.FailingSince).Round(time.Millisecond))
+		}
+		o.logged, o.state.FailingSince, o.state.WorkedAt = false, time.Time{}, now
+		return
+	}
+	if o.state.FailingSince.IsZero() {
+		o.state.FailingSince = now
+	}
+	o.state.FailedAt, o.state.Kind, o.state.Problem = now, string(classify(err)), err.Error()
+	o.failures++
+	pause := quiet
+	if o.logged {
+		pause = reminder
+	}
+	switch rest := pause - now.Sub(o.warned); {
+	case rest <= 0:
+		o.warn(now)
+	case !o.logged && o.late == nil:
+		o.late = time.AfterFunc(rest, o.catchUp)
+	}
+}
+
+// catchUp logs what failed while the log was quiet, even if no call follows.
+func (o *outage) catchUp() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.late != nil {
+		o.warn(time.Now())
+	}
+}
+
+func (o *outage) warn(now time.Time) {
+	o.stop()
+	args := []any{"kind", o.state.Kind, "err", o.state.Problem, "failed_calls", o.failures}
+	if since := o.state.FailingSince; since.IsZero() {
+		o.log().Warn("redis failed for a while, failure modes decided", args...)
+	} else {
+		o.log().Warn("redis fails, failure modes decide", append(args, "for", now.Sub(since).Round(time.Millisecond))...)
+		o.logged = true
+	}
+	o.warned, o.failures = now, 0
+}
+
+// stop cancels catchUp.
+func (o *outage) stop() {
+	if o.late != nil {
+		o.late.Stop()
+		o.late = nil
+	}
+}
+
+// close ends the log.
+func (o *outage) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.stop()
+}
+
+// now returns the state.
+func (o *outage) now() State {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.state
+}

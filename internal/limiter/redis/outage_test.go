@@ -1,0 +1,157 @@
+package redis
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weir/internal/testenv"
+)
+
+// An outage is logged at once, then once a minute, and so is its end. What
+// fails too soon after a warning is logged when the log has been quiet enough.
+func TestOutageIsLoggedSparingly(t *testing.T) {
+	timeout := fmt.Errorf("no answer: %w", context.DeadlineExceeded)
+	const fails = `WARN redis fails, failure modes decide kind=timeout err="no answer: context deadline exceeded" `
+	type step struct {
+		after time.Duration
+		err   error
+		want  string // logged meanwhile and then
+	}
+	for _, c := range []struct {
+		name  string
+		steps []step
+	}{
+		{"works", []step{{0, nil, ""}, {time.Hour, nil, ""}}},
+		{"fails and works again", []step{
+			{time.Second, timeout, fails + "failed_calls=1 for=0s"},
+			{2 * time.Second, nil, "INFO redis works again after=2s"},
+			{time.Second, nil, ""},
+			{quiet, timeout, fails + "failed_calls=1 for=0s"},
+		}},
+		{"fails for long", []step{
+			{time.Second, timeout, fails + "failed_calls=1 for=0s"},
+			{30 * time.Second, timeout, ""},
+			{30 * time.Second, timeout, fails + "failed_calls=2 for=1m0s"},
+			{time.Second, timeout, ""},
+			{time.Second, nil, "INFO redis works again after=1m2s"},
+		}},
+		{"fails again soon and goes on failing", []step{
+			{time.Second, timeout, fails + "failed_calls=1 for=0s"},
+			{time.Second, nil, "INFO redis works again after=1s"},
+			{time.Second, timeout, ""},
+			{time.Second, timeout, ""},
+			{time.Minute, timeout, fails + "failed_calls=2 for=8s"},
+			{time.Second, nil, "INFO redis works again after=1m2s"},
+		}},
+		{"fails again soon and works", []step{
+			{time.Second, timeout, fails + "failed_calls=1 for=0s"},
+			{time.Second, nil, "INFO redis works again after=1s"},
+			{time.Second, timeout, ""},
+			{time.Second, nil, ""},
+			{time.Second, timeout, ""},
+			{time.Second, nil, ""},
+			{time.Minute, nil, `WARN redis failed for a while, failure modes decided kind=timeout err="no answer: context deadline exceeded" failed_calls=2`},
+			{time.Hour, nil, ""},
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				o := outage{log: func() *slog.Logger {
+					return slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: bare}))
+				}}
+				for i, s := range c.steps {
+					time.Sleep(s.after) // synctest's clock
+					synctest.Wait()     // for what is reported late
+					o.observe(s.err)
+					o.mu.Lock() // which it holds when it logs
+					if got := plain(log.String()); got != s.want {
+						t.Errorf("step %d: logged\n%s, want\n%s", i, got, s.want)
+					}
+					log.Reset()
+					o.mu.Unlock()
+				}
+				o.close()
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				if log.Len() != 0 {
+					t.Errorf("logged after its end: %s", &log)
+				}
+			})
+		})
+	}
+}
+
+// bare leaves the time out of a line.
+func bare(_ []string, a slog.Attr) slog.Attr {
+	if a.Key == slog.TimeKey {
+		return slog.Attr{}
+	}
+	return a
+}
+
+// plain takes the keys of level and message out of a line.
+func plain(line string) string {
+	line = strings.TrimSpace(strings.ReplaceAll(strings.ReplaceAll(line, "level=", ""), "msg=", ""))
+	if before, rest, ok := strings.Cut(line, ` "`); ok { // the message
+		message, rest, _ := strings.Cut(rest, `"`)
+		line = before + " " + message + rest
+	}
+	return line
+}
+
+func TestEndOfStoreSilencesItsLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		o := outage{log: func() *slog.Logger { return slog.New(slog.NewTextHandler(&log, nil)) }}
+		for range 2 {
+			o.observe(context.DeadlineExceeded)
+			o.observe(nil)
+		}
+		log.Reset()
+		o.close()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if log.Len() != 0 {
+			t.Errorf("logged after its end: %s", &log)
+		}
+	})
+}
+
+func TestState(t *testing.T) {
+	r := testenv.RedisServer(t)
+	s := open(t, Options{Main: at(r.Addr())})
+	if got := s.State(); got != (State{Breaker: "closed"}) {
+		t.Errorf("before any call: %+v", got)
+	}
+	mustAsk(t, s, "k", perYear)
+	worked := s.State()
+	if worked.WorkedAt.IsZero() || worked != (State{WorkedAt: worked.WorkedAt, Breaker: "closed"}) {
+		t.Errorf("after a decision: %+v", worked)
+	}
+
+	admin := connect(t, r)
+	do(t, admin, "replicaof", "127.0.0.1", "1")
+	mustFail(t, s)
+	mustFail(t, s)
+	failed := s.State()
+	if failed.WorkedAt != worked.WorkedAt || failed.FailingSince.Before(worked.WorkedAt) || !failed.FailedAt.After(failed.FailingSince) {
+		t.Errorf("times of a failure: %+v after %+v", failed, worked)
+	}
+	if failed.Kind != "readonly" || !strings.Contains(failed.Problem, "READONLY") {
+		t.Errorf("reason of a failure: %+v", failed)
+	}
+
+	do(t, admin, "replicaof", "no", "one")
+	mustAsk(t, s, "k", perYear)
+	again := s.State()
+	if !again.FailingSince.IsZero() || !again.WorkedAt.After(failed.FailedAt) || again.FailedAt != failed.FailedAt || again.Problem != failed.Problem {
+		t.Errorf("after the failure: %+v", again)
+	}
+}

@@ -1,0 +1,138 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/redis/redisconn"
+	"weir/internal/testenv"
+)
+
+// commands lists what the scripts ask of Redis, and what runs them.
+func commands(t *testing.T) []string {
+	t.Helper()
+	files, err := lua.ReadDir("lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{"evalsha": true, "eval": true}
+	calls, literal := regexp.MustCompile(`\bp?call\(`), regexp.MustCompile(`\bp?call\("([A-Z]+)"`)
+	for _, f := range files {
+		text, err := lua.ReadFile("lua/" + f.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := literal.FindAllStringSubmatch(string(text), -1)
+		if n := len(calls.FindAll(text, -1)); n != len(found) {
+			t.Errorf("%s has %d calls, of which %d name their command", f.Name(), n, len(found))
+		}
+		for _, c := range found {
+			names[strings.ToLower(c[1])] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// TestAUserWhoLacksACommand takes each command of the scripts away. Either Ping says
+// so, or everything works without. A request that fails must not have been counted.
+func TestAUserWhoLacksACommand(t *testing.T) {
+	r := testenv.RedisServer(t)
+	admin := connect(t, r)
+	for _, command := range commands(t) {
+		t.Run(command, func(t *testing.T) {
+			do(t, admin, "flushall")
+			do(t, admin, "script", "flush")
+			do(t, admin, "acl", "setuser", "weir", "reset", "on", ">pw", "~*", "+@all", "-"+command)
+			s := open(t, Options{Main: redisconn.Options{URL: r.Addr(), Username: "weir", Password: "pw", OpTimeout: long}})
+			err := s.Ping(t.Context())
+			if err != nil && (classify(err) != kindAuth || !errors.Is(err, limiter.ErrUnavailable)) {
+				t.Errorf("Ping: %v", err)
+			}
+			checkWhole(t, r, Options{Main: redisconn.Options{URL: r.Addr(), Username: "weir", Password: "pw", OpTimeout: long}}, err == nil)
+		})
+	}
+}
+
+// TestAUserWhoMayNotWriteAKey lets requests write some of their keys only.
+func TestAUserWhoMayNotWriteAKey(t *testing.T) {
+	for _, may := range []string{"a", "b", "c", "d"} {
+		t.Run(may, func(t *testing.T) {
+			r := testenv.RedisServer(t)
+			do(t, connect(t, r), "acl", "setuser", "weir", "on", ">pw", "%R~*", "%W~"+may, "+@all")
+			checkWhole(t, r, Options{Main: redisconn.Options{URL: r.Addr(), Username: "weir", Password: "pw", OpTimeout: long}}, false)
+		})
+	}
+}
+
+// checkWhole decides requests of every kind, and wants each to be counted as a whole
+// or to fail and not to be counted, whichever part of the script decides it. works reports whether none may fail.
+func checkWhole(t *testing.T, r *testenv.Redis, o Options, works bool) {
+	t.Helper()
+	for _, limits := range [][]*limiter.Limit{{perYear, slidingYear, bucketYear, firstHitYear}, {perYear, perYear, perYear, perYear}} {
+		checkWholeOf(t, r, o, works, limits)
+	}
+}
+
+// checkWholeOf is checkWhole with these limits of four counters.
+func checkWholeOf(t *testing.T, r *testenv.Redis, o Options, works bool, limits []*limiter.Limit) {
+	t.Helper()
+	able, s := open(t, Options{Main: at(r.Addr())}), open(t, o)
+	keys := []string{"a", "b", "c", "d"}
+	for _, c := range []struct {
+		name    string
+		before  []uint64 // what is used of each key
+		costs   []uint64
+		refunds []bool
+	}{
+		{"new", []uint64{0, 0, 0, 0}, []uint64{1, 1, 1, 1}, []bool{false, false, false, false}},
+		{"known", []uint64{2, 2, 2, 2}, []uint64{1, 1, 1, 1}, []bool{false, false, false, false}},
+		{"known, then new", []uint64{2, 2, 0, 0}, []uint64{1, 1, 1, 1}, []bool{false, false, false, false}},
+		{"new, then known", []uint64{0, 0, 2, 2}, []uint64{1, 1, 1, 1}, []bool{false, false, false, false}},
+		{"charges, then all given back", []uint64{0, 2, 2, 2}, []uint64{1, 1, 2, 2}, []bool{false, false, true, true}},
+		{"all given back, then charges", []uint64{2, 2, 2, 0}, []uint64{2, 2, 1, 1}, []bool{true, true, false, false}},
+		{"some given back", []uint64{2, 2, 2, 2}, []uint64{1, 1, 1, 1}, []bool{true, false, true, false}},
+	} {
+		do(t, connect(t, r), "flushdb")
+		var charge, hits, peek []limiter.Hit
+		for i, key := range keys {
+			h := limiter.Hit{Limit: limits[i], Key: []byte(key)}
+			peek = append(peek, h)
+			h.Cost = c.before[i]
+			charge = append(charge, h)
+			h.Cost, h.Refund = c.costs[i], c.refunds[i]
+			hits = append(hits, h)
+		}
+		out := make([]limiter.Decision, len(keys))
+		if _, err := able.Decide(context.Background(), charge, out); err != nil {
+			t.Fatal(err)
+		}
+		_, err := s.Decide(context.Background(), hits, out)
+		if err != nil && works {
+			t.Errorf("%s: Ping says that Redis can decide, but: %v", c.name, err)
+		}
+		if _, err := able.Decide(context.Background(), peek, out); err != nil {
+			t.Fatal(err)
+		}
+		for i, key := range keys {
+			want := int64(c.before[i])
+			switch {
+			case err == nil && c.refunds[i]:
+				want -= int64(c.costs[i])
+			case err == nil:
+				want += int64(c.costs[i])
+			}
+			if out[i].Used != want {
+				t.Errorf("%s: %d used of %s, want %d of a request with error %v", c.name, out[i].Used, key, want, err)
+			}
+			if ttl := do(t, connect(t, r), "pttl", key).(int64); ttl == -1 {
+				t.Errorf("%s: %s never expires", c.name, key)
+			}
+		}
+	}
+}

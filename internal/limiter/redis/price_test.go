@@ -1,0 +1,123 @@
+package redis
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/storetest"
+	"weir/internal/testenv"
+)
+
+// BenchmarkPrice makes calls with the requests of so many callers, on counters that
+// are known, and in turn with them calls of the least script with as many keys. It
+// reports the CPU time of Redis for a decision, all of its work included, and how
+// many times that of the least script this is.
+func BenchmarkPrice(b *testing.B) {
+	text, err := os.ReadFile(filepath.Join(testenv.Repository(b), "bench", "least.lua"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	leastScript := scriptOf(string(text))
+	type limits = []limiter.Spec
+	fixed, sliding, bucket := limiter.Spec{}, limiter.Spec{Algorithm: limiter.SlidingWindow}, limiter.Spec{Algorithm: limiter.TokenBucket}
+	for _, c := range []struct {
+		name    string
+		callers int
+		specs   limits
+		users   int // who come in turn
+		rules   int // over which the users are spread, each with an amount of its own
+		over    int // every so many-th user is over a limit; none if 0
+	}{
+		{"limits=1", 22, limits{fixed}, 1000, 1, 0},
+		{"limits=3", 22, limits{fixed, fixed, fixed}, 1000, 1, 0},
+		{"limits=10", 22, limits{fixed, fixed, fixed, fixed, fixed, fixed, fixed, fixed, fixed, fixed}, 1000, 1, 0},
+		{"limits=1/callers=1", 1, limits{fixed}, 1000, 1, 0},
+		{"limits=3/callers=1", 1, limits{fixed, fixed, fixed}, 1000, 1, 0},
+		{"sliding=1", 22, limits{sliding}, 1000, 1, 0},
+		{"sliding=3", 22, limits{sliding, sliding, sliding}, 1000, 1, 0},
+		{"buckets=1", 22, limits{bucket}, 1000, 1, 0},
+		{"buckets=3", 22, limits{bucket, bucket, bucket}, 1000, 1, 0},
+		{"hot", 22, limits{fixed}, 1, 1, 0},
+		{"rules", 22, limits{fixed}, 1000, 1000, 0},
+		{"limits=1/one over", 22, limits{fixed}, 22 * 40, 1, 22},
+		{"limits=3/one over", 22, limits{fixed, fixed, fixed}, 22 * 40, 1, 22},
+		{"limits=1/all over", 22, limits{fixed}, 1000, 1, 1},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			r := testenv.RedisServer(b)
+			admin := connect(b, r)
+			s := open(b, Options{Main: at(r.Addr())})
+			if err := admin.ScriptLoad(b.Context(), leastScript.text).Err(); err != nil {
+				b.Fatal(err)
+			}
+			of := make([][]*limiter.Limit, c.rules)
+			for rule := range of {
+				for i, spec := range c.specs {
+					spec.RequestsPerUnit, spec.Unit, spec.UnitMultiplier = 1<<30+uint64(rule), limiter.Hour, uint32(i+1)
+					of[rule] = append(of[rule], storetest.Must(spec))
+				}
+			}
+			user, none := 0, storetest.Must(limiter.Spec{Unit: limiter.Hour})
+			// keys are those of the requests of all callers.
+			keys := func() (keys [][]byte) {
+				for range c.callers {
+					user = (user + 1) % c.users
+					for i := range c.specs {
+						keys = append(keys, fmt.Appendf(nil, "w1|api|user=user-%d|path=/login/%d|1h", user, i))
+					}
+				}
+				return keys
+			}
+			decide := func() {
+				batch, keys := newBatch(decideScript, room{}), keys()
+				for n := range c.callers {
+					of := of[(user+n)%c.rules]
+					request := make([]limiter.Hit, len(of))
+					for i := range request {
+						request[i] = limiter.Hit{Limit: of[i], Cost: 1, Key: keys[n*len(of)+i]}
+					}
+					if c.over > 0 && n%c.over == 0 {
+						request[0].Limit = none
+					}
+					batch.add(request, false)
+				}
+				if s.main.call(batch); batch.err != nil {
+					b.Fatal(batch.err)
+				}
+			}
+			least := func() {
+				keys := keys()
+				args := []any{"evalsha", leastScript.sha, len(keys)}
+				for _, key := range keys {
+					args = append(args, "least "+string(key))
+				}
+				do(b, admin, args...)
+			}
+			const calls = 100
+			var cost, leastCost float64
+			measure := func(call func(), sum *float64) {
+				before := redisCPU(b, admin)
+				for range calls {
+					call()
+				}
+				*sum += redisCPU(b, admin) - before
+			}
+			for range c.users/c.callers + 1 {
+				decide()
+				least()
+			}
+			rounds := 0
+			for ; b.Loop(); rounds++ {
+				measure(decide, &cost)
+				measure(least, &leastCost)
+			}
+			decisions := float64(rounds * calls * c.callers)
+			b.ReportMetric(cost*1e6/decisions, "redis-µs/decision")
+			b.ReportMetric(leastCost*1e6/decisions, "least-µs/decision")
+			b.ReportMetric(cost/leastCost, "ratio")
+		})
+	}
+}

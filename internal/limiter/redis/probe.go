@@ -1,0 +1,203 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+
+	"weir/internal/limiter"
+)
+
+// unfit is why a Redis that answers cannot decide.
+type unfit struct {
+	kind   kind
+	reason string
+}
+
+func (u unfit) Error() string { return u.reason }
+
+var (
+	errReplica     = unfit{kindReadOnly, "redis is a read-only replica; the address must be that of its primary"}
+	errCluster     = unfit{kindCluster, "redis runs in cluster mode; set REDIS_TYPE to CLUSTER"}
+	errClusterDown = unfit{kindCluster, "the Redis cluster is down or does not serve all slots"}
+	errNoCluster   = unfit{kindCluster, "redis does not run in cluster mode; set REDIS_TYPE to SINGLE or SENTINEL"}
+)
+
+// Ping returns nil if Redis can decide, within the OpTimeout of Options.Main and ctx: it is a
+// primary and lets us count, for which a counter of Ping's own is charged that
+// expires within a second. Of a cluster, every primary must answer, and all slots
+// be served. A Redis that is full can decide: it still denies.
+func (s *Store) Ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.main.client.OpTimeout)
+	defer cancel()
+	for _, b := range s.backends() {
+		if err := b.ping(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pingInTime is ping within the OpTimeout of b.
+func (b *backend) pingInTime(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, b.client.OpTimeout)
+	defer cancel()
+	return b.ping(ctx)
+}
+
+func (b *backend) ping(ctx context.Context) error {
+	err := b.client.Clean(b.probe(ctx))
+	if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		b.outage.observe(err) // unless the caller canceled
+	}
+	if err != nil {
+		b.reconnect(err)
+		return unavailable(err)
+	}
+	return nil
+}
+
+func (b *backend) probe(ctx context.Context) error {
+	if b.cluster == nil {
+		if err := probeNode(ctx, b.client, false); err != nil {
+			return err
+		}
+		return b.probeCounter(ctx, b.probeKey)
+	}
+	var asked atomic.Bool
+	err := b.cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		asked.Store(true)
+		return probeNode(ctx, node, true)
+	})
+	switch {
+	case err != nil && strings.Contains(err.Error(), noCluster):
+		return errNoCluster
+	case err != nil:
+		return err
+	case !asked.Load():
+		return errClusterDown // no node has slots
+	}
+	slots, err := b.cluster.ClusterSlots(ctx).Result() //nolint:staticcheck // Redis 6 does not know CLUSTER SHARDS.
+	if err != nil {
+		return err
+	}
+	keys := probeKeys(b.probeKey, slots)
+	errs := make([]error, len(keys))
+	var wg sync.WaitGroup
+	for i, key := range keys {
+		wg.Go(func() { errs[i] = b.probeCounter(ctx, key) })
+	}
+	wg.Wait()
+	return cmp.Or(errs...)
+}
+
+// probeNode checks that one server is a primary, and in a cluster or not as clustered says.
+func probeNode(ctx context.Context, node redis.UniversalClient, clustered bool) error {
+	info, err := node.Info(ctx).Result()
+	if err == nil {
+		err = fit(info, clustered)
+	}
+	if err == nil && clustered {
+		info, err = node.ClusterInfo(ctx).Result()
+		if err == nil && !strings.Contains(info, "cluster_state:ok") {
+			err = errClusterDown
+		}
+	}
+	if reply := redis.Error(nil); errors.As(err, &reply) {
+		return nil // a user who may not ask this can decide all the same
+	}
+	return err
+}
+
+// probeLimit is the limit of the counter that Ping charges, too high to be reached. Its
+// window begins with the first charge, so that the second is surely in the same window.
+var probeLimit = func() *limiter.Limit {
+	l, err := limiter.NewLimit(limiter.Spec{RequestsPerUnit: math.MaxUint32, Unit: limiter.Second, Anchor: limiter.FirstHit})
+	if err != nil {
+		panic(err) // it is spelled above
+	}
+	return l
+}()
+
+// probeCounter charges a counter as requests do, a new one and then an existing one,
+// and gives both charges back. So it tries every command of the scripts but
+// INCRBY, which they can do without, and both EVAL and EVALSHA.
+func (b *backend) probeCounter(ctx context.Context, key string) error {
+	charges := []limiter.Hit{{Limit: probeLimit, Key: []byte(key), Cost: 1}}
+	var last limiter.State
+	for _, run := range []func(context.Context, caller, []*batch) []answer{b.run, b.load} {
+		charge := newBatch(decideScript, room{})
+		charge.add(charges, false)
+		a := run(ctx, b.client, []*batch{charge})[0]
+		if a.err != nil {
+			return a.err
+		}
+		reply, err := newReply(a.integers, charge)
+		switch {
+		case err != nil:
+			return err
+		case reply.refusal != nil && classify(reply.refusal) == kindOOM:
+			return nil // it can deny
+		case reply.refusal != nil:
+			return reply.refusal
+		}
+		states, err := reply.outcomes(0, make([]limiter.Decision, 1), nil)
+		if err != nil {
+			return err
+		}
+		last = states[0]
+	}
+	back := newBatch(giveBackScript, room{})
+	back.addGiveBack(giveBack{key: []byte(key), limit: probeLimit, cost: 2, charged: last})
+	return b.run(ctx, b.client, []*batch{back})[0].err
+}
+
+// probeKeys returns, for each primary that has slots, key with a hash tag of one
+// of them. It ignores slots out of range.
+func probeKeys(key string, slots []redis.ClusterSlot) []string {
+	var primaries [limiter.Slots]string // their addresses, by slot
+	missing := map[string]bool{}
+	for _, s := range slots[:min(len(slots), limiter.Slots)] {
+		for slot := max(s.Start, 0); slot <= min(s.End, limiter.Slots-1) && len(s.Nodes) > 0; slot++ {
+			primaries[slot] = s.Nodes[0].Addr
+		}
+	}
+	for _, primary := range primaries {
+		missing[primary] = true
+	}
+	delete(missing, "")
+	var keys []string
+	for n := 0; len(missing) > 0; n++ { // tags reach every slot soon
+		tagged := fmt.Sprintf("%s{%d}", key, n)
+		if primary := primaries[limiter.Slot([]byte(tagged))]; missing[primary] {
+			delete(missing, primary)
+			keys = append(keys, tagged)
+		}
+	}
+	return keys
+}
+
+// fit returns why a Redis with this answer to INFO cannot decide. What is missing in
+// the answer is no reason.
+func fit(info string, clustered bool) error {
+	fields := map[string]string{}
+	for line := range strings.Lines(info) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			fields[name] = value
+		}
+	}
+	switch {
+	case fields["cluster_enabled"] == "1" && !clustered:
+		return errCluster
+	case fields["role"] == "slave" && fields["slave_read_only"] == "1":
+		return errReplica
+	}
+	return nil
+}

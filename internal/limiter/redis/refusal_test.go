@@ -1,0 +1,167 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/storetest"
+	"weir/internal/testenv"
+)
+
+// A full Redis refuses what would be written. It must not take along the
+// denials that share a call with it: then a flood of new keys could switch off
+// the limits of those who are over.
+func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
+	r := testenv.RedisServer(t, "--maxmemory-policy", "noeviction")
+	s := open(t, Options{Main: at(r.Addr())})
+	two := storetest.Must(limiter.Spec{RequestsPerUnit: 2, Unit: limiter.Year})
+	hit := func(key string, cost uint64) limiter.Hit {
+		return limiter.Hit{Limit: two, Key: []byte(key), Cost: cost}
+	}
+	mustAsk(t, s, "full", two)
+	mustAsk(t, s, "full", two)
+	mustAsk(t, s, "half", two)
+	do(t, connect(t, r), "config", "set", "maxmemory", "1kb")
+
+	b := newBatch(decideScript, room{})
+	requests := []struct {
+		hits   []limiter.Hit
+		denied bool
+		fails  bool
+	}{
+		{hits: []limiter.Hit{hit("full", 1)}, denied: true},
+		{hits: []limiter.Hit{hit("new", 1)}, fails: true},
+		{hits: []limiter.Hit{hit("full", 0)}, denied: true},
+		{hits: []limiter.Hit{hit("half", 0)}, fails: true}, // shares its counter with the next
+		{hits: []limiter.Hit{hit("half", 1)}, fails: true},
+		{hits: []limiter.Hit{hit("half", 1)}, fails: true}, // over only by a unit that is not kept
+		{hits: []limiter.Hit{hit("other", 1), hit("full", 1)}, denied: true},
+	}
+	for _, q := range requests {
+		b.add(q.hits, false)
+	}
+	s.main.call(b)
+	if b.err != nil {
+		t.Fatalf("the whole call failed: %v", b.err)
+	}
+	for i, q := range requests {
+		_, denied, err := b.reply.decisions(i, q.hits, make([]limiter.Decision, len(q.hits)), nil)
+		if denied != q.denied || (err != nil) != q.fails {
+			t.Errorf("request %d: denied %v, error %v; want denied %v, failed %v", i, denied, err, q.denied, q.fails)
+		}
+		if q.fails && (!errors.Is(err, limiter.ErrUnavailable) || classify(err) != kindOOM) {
+			t.Errorf("request %d: error %v of kind %s, want one of kind %s", i, err, classify(err), kindOOM)
+		}
+	}
+	do(t, connect(t, r), "config", "set", "maxmemory", "0")
+	if d := mustAsk(t, s, "half", two); d.Used != 2 {
+		t.Errorf("%d used, want 2: refused requests were counted", d.Used)
+	}
+}
+
+// A reply that is lost does not mean that nothing was counted.
+func TestALostReplyIsNotAskedForAgain(t *testing.T) {
+	r := testenv.RedisServer(t)
+	p := newProxy(t, r.Addr())
+	s := open(t, Options{Main: at(p.addr)})
+	mustAsk(t, s, "k", perYear)
+	p.swallow.Store(true)
+	mustFail(t, s)
+	p.swallow.Store(false)
+	if d := mustAsk(t, s, "k", perYear); d.Used != 3 {
+		t.Errorf("%d used after three requests", d.Used)
+	}
+}
+
+// An address may lead to another server after a failover, while the connections
+// still lead to the old one.
+func TestADemotedPrimaryIsLeft(t *testing.T) {
+	old, promoted := testenv.RedisServer(t), testenv.RedisServer(t)
+	p := newProxy(t, old.Addr())
+	s := open(t, Options{Main: at(p.addr)})
+	mustAsk(t, s, "k", perYear)
+	target := promoted.Addr()
+	p.target.Store(&target)
+	do(t, connect(t, old), "replicaof", "127.0.0.1", "1")
+	if err := mustFail(t, s); classify(err) != kindReadOnly {
+		t.Errorf("got error %v, want one of kind %s", err, kindReadOnly)
+	}
+	mustAsk(t, s, "k", perYear)
+	if n := do(t, connect(t, promoted), "exists", "k").(int64); n != 1 {
+		t.Error("the counter is not on the new primary")
+	}
+}
+
+// proxy passes bytes on between a store and its Redis, until it is told to
+// swallow replies: then it breaks the connection instead.
+type proxy struct {
+	addr    string
+	target  atomic.Pointer[string]
+	swallow atomic.Bool
+
+	mu      sync.Mutex
+	clients []net.Conn
+}
+
+// drop breaks the connections.
+func (p *proxy) drop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.clients {
+		c.Close()
+	}
+}
+
+func newProxy(t *testing.T, target string) *proxy {
+	t.Helper()
+	p := &proxy{}
+	p.target.Store(&target)
+	p.addr = listen(t, func(client net.Conn) {
+		server, err := net.Dial("tcp", *p.target.Load())
+		if err != nil {
+			client.Close()
+			return
+		}
+		p.mu.Lock()
+		p.clients = append(p.clients, client)
+		p.mu.Unlock()
+		go func() { _, _ = io.Copy(server, client); server.Close() }()
+		p.reply(client, server)
+	})
+	return p
+}
+
+// reply passes on what the server says.
+func (p *proxy) reply(client, server net.Conn) {
+	defer client.Close()
+	buf := make([]byte, 4096)
+	for {
+		n, err := server.Read(buf)
+		if err != nil || p.swallow.Load() {
+			return
+		}
+		if _, err := client.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func TestTheErrorOfAScriptIsRedisOwn(t *testing.T) {
+	var reply redis.Error
+	err := unavailable(scriptError("READONLY You can't write against a read only replica."))
+	if !errors.As(err, &reply) || classify(err) != kindReadOnly || !strings.Contains(err.Error(), "replica") {
+		t.Errorf("%v is of kind %s, want %s", err, classify(err), kindReadOnly)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v passes for a timeout", err)
+	}
+}

@@ -1,0 +1,290 @@
+package redis
+
+import (
+	"context"
+	"crypto/sha1"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"weir/internal/limiter"
+)
+
+//go:embed lua/*.lua
+var lua embed.FS
+
+// script is a program that Redis runs.
+type script struct {
+	text string
+	sha  string // by which Redis knows it
+}
+
+var (
+	decideScript   = newScript([]string{"straight"}, "together", "holds", "decide")
+	giveBackScript = newScript(nil, "holds", "giveback")
+)
+
+// newScript puts what all scripts use and the named files into one. The first come before
+// what they need not know.
+func newScript(first []string, last ...string) *script {
+	return scriptOf(luaText(slices.Concat([]string{"words", "time"}, first, []string{"prelude", "state"}, waysToCount(), []string{"limits"}, last)...))
+}
+
+// waysToCount lists what scripts have a file for: the algorithms, and the windows that a
+// calendar gives one of them.
+func waysToCount() []string { return append(limiter.AlgorithmNames(), calendarWindow) }
+
+const calendarWindow = "calendar_window"
+
+// scriptOf makes a script of its text.
+func scriptOf(text string) *script {
+	sum := sha1.Sum([]byte(text))
+	return &script{text, hex.EncodeToString(sum[:])}
+}
+
+// luaText returns the named files as one text.
+func luaText(names ...string) string {
+	var b strings.Builder
+	for _, name := range names {
+		text, err := lua.ReadFile("lua/" + name + ".lua")
+		if err != nil {
+			panic(err) // it is embedded above
+		}
+		b.Write(text)
+	}
+	return b.String()
+}
+
+// call asks Redis, or the node of a cluster that its client finds, to decide a batch,
+// and sets its reply or its error.
+func (b *backend) call(one *batch) { b.callAll(b.client, []*batch{one}) }
+
+// callAll asks Redis to decide batches in one pipeline, and sets the reply or the error
+// of each. It returns which of them a node of a cluster did not decide because it has
+// no such slot: nothing was done about them, and b.client is to be asked.
+func (b *backend) callAll(client caller, batches []*batch) (elsewhere []bool) {
+	// Not the context of any caller: a batch belongs to several, and is
+	// decided even if all of them leave.
+	ctx := &connecting{Context: context.Background(), timeout: b.client.OpTimeout}
+	defer ctx.cancel()
+	start := time.Now()
+	for _, batch := range batches {
+		batch.asked, batch.number = b.local(), b.denials.number()
+		batch.redisTime = batch.asked.UnixMicro() + b.ahead.Load()
+	}
+	answers := b.run(ctx, client, batches)
+	seconds := time.Since(start).Seconds()
+	elsewhere = make([]bool, len(batches))
+	var failed error
+	replied := false
+	for i, batch := range batches {
+		if elsewhere[i] = client != b.client && isElsewhere(answers[i].err); elsewhere[i] {
+			continue
+		}
+		b.metrics.calls.Inc()
+		b.metrics.requests.Observe(float64(batch.len()))
+		b.metrics.seconds.Observe(seconds)
+		err := b.take(batch, answers[i])
+		if err != nil {
+			b.metrics.errors[classify(err)].Inc()
+			b.reconnect(err)
+			failed = err
+		}
+		replied = true
+	}
+	if replied {
+		b.outage.observe(failed)
+		b.breaker.observe(failed)
+	}
+	return elsewhere
+}
+
+// take sets the reply or the error of a batch. It returns the error, or that of Redis
+// which refused to write.
+func (b *backend) take(batch *batch, a answer) error {
+	err := a.err
+	if err == nil {
+		batch.reply, err = newReply(a.integers, batch)
+	}
+	if err != nil {
+		err = b.client.Clean(err)
+		batch.err = unavailable(err)
+		return err
+	}
+	batch.reply.refusal = b.client.Clean(batch.reply.refusal)
+	return batch.reply.refusal
+}
+
+// isElsewhere reports whether a node did nothing because another has the slot, or
+// because it is no part of the cluster any more.
+func isElsewhere(err error) bool {
+	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") || errors.Is(err, redis.ErrClosed)
+}
+
+// connecting is a context that bounds how long a call waits for a connection, from when
+// go-redis first asks for it: if this process does not run before that, the call is not
+// late. It has no deadline, so that go-redis waits for the reply until OpTimeout after
+// the call was written.
+type connecting struct {
+	context.Context // until done is made
+	timeout         time.Duration
+
+	once    sync.Once
+	done    context.Context
+	release context.CancelFunc
+}
+
+func (c *connecting) start() context.Context {
+	c.once.Do(func() { c.done, c.release = context.WithTimeout(c.Context, c.timeout) })
+	return c.done
+}
+
+// Done implements context.Context.
+func (c *connecting) Done() <-chan struct{} { return c.start().Done() }
+
+// Err implements context.Context.
+func (c *connecting) Err() error { return c.start().Err() }
+
+// cancel ends c.
+func (c *connecting) cancel() {
+	c.start()
+	c.release()
+}
+
+// caller is a client of go-redis, or of one node of a cluster.
+type caller interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+	Pipeline() redis.Pipeliner
+}
+
+// answer is what Redis says to one command.
+type answer struct {
+	integers []int64
+	err      error
+}
+
+// run runs the scripts of batches by their names, and sends the texts of those that
+// Redis does not have: NOSCRIPT is the one error after which a node can be asked again.
+// So it can if a script says that it has done nothing.
+func (b *backend) run(ctx context.Context, client caller, batches []*batch) []answer {
+	answers := b.send(ctx, client, batches, "evalsha")
+	var unknown []*batch
+	var places []int
+	for i, batch := range batches {
+		if redis.HasErrorPrefix(answers[i].err, "NOSCRIPT") {
+			b.metrics.errors[kindNoScript].Inc()
+			unknown, places = append(unknown, batch), append(places, i)
+		}
+	}
+	if unknown != nil {
+		for i, a := range b.load(ctx, client, unknown) {
+			answers[places[i]] = a
+		}
+	}
+	b.runAtItsTime(ctx, client, batches, answers)
+	return answers
+}
+
+// runAtItsTime runs the scripts again that have done nothing, because the clock of Redis is
+// far from what this process took it for. They said what it shows.
+func (b *backend) runAtItsTime(ctx context.Context, client caller, batches []*batch, answers []answer) {
+	var again []*batch
+	var places []int
+	for i := range answers {
+		if now, ok := answers[i].noWindow(); ok {
+			b.ahead.Store(now - batches[i].asked.UnixMicro())
+			batches[i].redisTime = now
+			again, places = append(again, batches[i]), append(places, i)
+		}
+	}
+	if again != nil {
+		for i, a := range b.send(ctx, client, again, "evalsha") {
+			answers[places[i]] = a
+		}
+	}
+}
+
+// load runs the scripts of batches by their texts, by which Redis learns their names.
+// EVAL rather than SCRIPT LOAD, because in a cluster it goes to the same node.
+func (b *backend) load(ctx context.Context, client caller, batches []*batch) []answer {
+	return b.send(ctx, client, batches, "eval")
+}
+
+// send sends a command for each of the batches, all at once.
+func (b *backend) send(ctx context.Context, client caller, batches []*batch, command string) []answer {
+	answers := make([]answer, len(batches))
+	if len(batches) == 1 {
+		cmd := b.command(ctx, batches[0], command)
+		err := client.Process(ctx, cmd)
+		answers[0] = answer{cmd.Val(), err}
+		return answers
+	}
+	pipeline := client.Pipeline()
+	cmds := make([]piped, len(batches))
+	for i, batch := range batches {
+		cmds[i].once = b.command(ctx, batch, command)
+		_ = pipeline.Process(ctx, &cmds[i]) // Exec sends it
+	}
+	_, err := pipeline.Exec(ctx)
+	for i := range cmds {
+		cmd := &cmds[i]
+		answers[i] = answer{cmd.Val(), cmd.Err()}
+		if !cmd.ended {
+			answers[i].err = err // a reply to what comes before commands, such as a wrong password
+		}
+	}
+	return answers
+}
+
+// command makes the command that calls the script of a batch.
+func (b *backend) command(ctx context.Context, batch *batch, name string) once {
+	script := batch.script.sha
+	if name == "eval" {
+		script = batch.script.text
+	}
+	args := make([]any, 0, 6+batch.keys.len())
+	args = batch.arguments(append(args, name, script), b.clock())
+	return once{redis.NewIntSliceCmd(ctx, args...)}
+}
+
+// once is a command that go-redis does not repeat after an error of the network,
+// which would charge twice; only where a cluster says that another node has the
+// key, and so that nothing was done.
+type once struct{ *redis.IntSliceCmd }
+
+// NoRetry implements redis.Cmder.
+func (once) NoRetry() bool { return true }
+
+// piped is a command of a pipeline. It keeps what became of it: when the connection
+// breaks later, go-redis sets the error of that for all commands.
+type piped struct {
+	once
+	ended bool
+}
+
+// SetErr implements redis.Cmder.
+func (c *piped) SetErr(err error) {
+	if !c.ended {
+		c.ended = true
+		c.once.SetErr(err)
+	}
+}
+
+// clock is the time of a call as the scripts read it, see time.lua.
+func (b *backend) clock() string {
+	switch {
+	case b.now == nil:
+		return ""
+	case b.oneClock:
+		return strconv.FormatInt(b.now().UnixMicro(), 10)
+	default:
+		return strconv.FormatInt(b.now().UnixMicro(), 10) + " several"
+	}
+}

@@ -1,0 +1,78 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/redis/redisconn"
+	"weir/internal/testenv"
+)
+
+// steady makes a sentinel take nobody for dead who is only slow.
+const steady = "sentinel down-after-milliseconds weir 600000"
+
+func TestSentinelPromotesAReplica(t *testing.T) {
+	primary := testenv.RedisServer(t)
+	replica := testenv.RedisReplica(t, primary)
+	sentinel := testenv.RedisSentinel(t, primary, steady)
+	s := open(t, Options{Main: redisconn.Options{Type: redisconn.Sentinel, URL: "weir," + sentinel.Addr(), OpTimeout: long}})
+	if err := s.Ping(context.Background()); err != nil {
+		t.Fatalf("Ping: %v", err)
+	}
+	mustAsk(t, s, "k", perYear)
+	do(t, connect(t, primary), "wait", 1, long.Milliseconds()) // until the replica has it
+	primary.Stop()
+	mustFail(t, s)
+	admin := connect(t, sentinel)
+	testenv.Until(t, "the promoted replica decides", func() bool {
+		_ = admin.Do(t.Context(), "sentinel", "failover", "weir").Err() // refused while one is under way
+		_, err := ask(context.Background(), s, "k", perYear)
+		return err == nil
+	})
+	if n := do(t, connect(t, replica), "exists", "k").(int64); n != 1 {
+		t.Error("the counter is not on the replica")
+	}
+	if d := mustAsk(t, s, "k", perYear); d.Used < 3 {
+		t.Errorf("%d used, want what was used before the failover as well", d.Used)
+	}
+}
+
+func TestSentinelThatDoesNotKnow(t *testing.T) {
+	primary := testenv.RedisServer(t, "--requirepass", "right", "--masterauth", "right")
+	testenv.RedisReplica(t, primary, "--requirepass", "right", "--masterauth", "right")
+	sentinel := testenv.RedisSentinel(t, primary, steady, "sentinel auth-pass weir right", "requirepass watchword")
+	for _, c := range []struct {
+		name    string
+		options redisconn.Options
+		want    string // in the error, "" for none
+		kind    kind
+	}{
+		{"all right", redisconn.Options{URL: "weir," + sentinel.Addr(), Password: "right", SentinelPassword: "watchword"}, "", ""},
+		{"other name", redisconn.Options{URL: "other," + sentinel.Addr(), Password: "right", SentinelPassword: "watchword"}, "the sentinels know no primary of this name", kindOther},
+		{"wrong password of the sentinel", redisconn.Options{URL: "weir," + sentinel.Addr(), Password: "right", SentinelPassword: "swordfish"}, "WRONGPASS", kindAuth},
+		{"wrong password of the primary", redisconn.Options{URL: "weir," + sentinel.Addr(), Password: "swordfish", SentinelPassword: "watchword"}, "WRONGPASS", kindAuth},
+		{"nobody there", redisconn.Options{URL: "weir,127.0.0.1:1", Password: "right"}, "sentinels", kindConnection},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.options.Type, c.options.OpTimeout = redisconn.Sentinel, long
+			s := open(t, Options{Main: c.options})
+			err := s.Ping(context.Background())
+			if c.want == "" {
+				if err != nil {
+					t.Fatalf("Ping: %v", err)
+				}
+				mustAsk(t, s, "k", perYear)
+				return
+			}
+			if !errors.Is(err, limiter.ErrUnavailable) || !strings.Contains(err.Error(), c.want) || classify(err) != c.kind {
+				t.Errorf("got error %v of kind %s, want one with %q of kind %s", err, classify(err), c.want, c.kind)
+			}
+			if strings.Contains(err.Error(), "swordfish") {
+				t.Errorf("the error shows the password: %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,160 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/redis/redisconn"
+)
+
+// Store is a limiter.Store on Redis. Its Decide delays a request while the call
+// before is in flight.
+//
+// Whatever Redis does, Decide returns within the OpTimeout of Options.Main, in which time
+// without a processor for this process does not count (redisconn.Patience), and so long
+// before the deadline of the caller's context (an eighth of the time left, and
+// answerTime if that is more) that the caller's own caller learns of the failure
+// before its deadline.
+type Store struct {
+	main      *backend
+	perSecond *backend  // nil: none
+	denials   *denials  // nil: none
+	changes   [2]change // of main and perSecond
+
+	mu            sync.Mutex
+	closed        bool           // no more requests across slots
+	crossSlots    sync.WaitGroup // requests across slots that are being decided
+	crossSlotHits int            // of them
+}
+
+var _ limiter.CounterStore = (*Store)(nil)
+
+// New returns a store on the Redis that o names, or an error that names what is
+// wrong with o. It does not connect: Redis need not be there yet.
+func New(o Options) (*Store, error) {
+	log := o.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	s := &Store{changes: [2]change{{log: log}, {log: log}}}
+	o.Main.Changed = s.changes[0].report
+	first, err := redisconn.Open(o.Main)
+	if err != nil {
+		return nil, err
+	}
+	var second *redisconn.Client
+	if o.PerSecond != nil {
+		perSecond := *o.PerSecond
+		perSecond.Changed = s.changes[1].report
+		perSecond.OpTimeout = cmp.Or(perSecond.OpTimeout, o.Main.OpTimeout)
+		if second, err = redisconn.Open(perSecond); err != nil {
+			return nil, errors.Join(err, first.Close())
+		}
+	}
+	metrics := newMetrics(o.Registerer) // nothing can fail any more
+	s.main = newBackend("main", first, &o, metrics, log)
+	s.denials = newDenials(o.DenyMemory, o.DenyMaxAge, localClock(o.Now))
+	if second != nil {
+		s.perSecond = newBackend("per_second", second, &o, metrics, log)
+	}
+	for _, b := range s.backends() {
+		b.denials = s.denials
+	}
+	return s, nil
+}
+
+// Decide implements limiter.Store, except that a request whose counters are on
+// several slots of a cluster, or in both Redis, is all or nothing only in the
+// end, see crossSlot. All its errors wrap limiter.ErrUnavailable; if the caller
+// went away, also the cause of that.
+func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
+	if s.denials.deny(hits, out) {
+		return true, nil
+	}
+	first := s.laneOf(&hits[0])
+	for i := range hits {
+		if s.laneOf(&hits[i]) != first {
+			return s.decideCrossSlot(ctx, hits, out)
+		}
+	}
+	return first.decide(ctx, hits, out)
+}
+
+// laneOf returns the lane of the counter of h.
+func (s *Store) laneOf(h *limiter.Hit) *lane {
+	if s.perSecond != nil && h.Limit.Unit == limiter.Second {
+		return s.perSecond.lane(h.Key)
+	}
+	return s.main.lane(h.Key)
+}
+
+// backends returns the one or two Redis of the store.
+func (s *Store) backends() []*backend {
+	if s.perSecond == nil {
+		return []*backend{s.main}
+	}
+	return []*backend{s.main, s.perSecond}
+}
+
+// State reports whether Redis decides, as of the last call. Of two Redis, it is the
+// state of the one that fails.
+func (s *Store) State() State {
+	for _, b := range s.backends() {
+		if state := b.state(); !state.FailingSince.IsZero() {
+			return state
+		}
+	}
+	return s.main.state()
+}
+
+// Names returns where the counters are: one Redis, or the main one and that of limits per
+// second. They hold no password.
+func (s *Store) Names() (names []string) {
+	for _, b := range s.backends() {
+		names = append(names, b.client.Name())
+	}
+	return names
+}
+
+// Refused returns why a Redis does not accept a changed URL, user or password, so that what
+// was read before stays in use. It returns nil if that is not so.
+func (s *Store) Refused() error {
+	return errors.Join(s.changes[0].problem(), s.changes[1].problem())
+}
+
+// Close ends the store: it refuses new requests, waits for at most ten times the
+// OpTimeout of Options.Main until those that it has are decided, and closes the
+// connections. It returns when nothing of the store runs any more.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		s.crossSlots.Wait() // they give back through lanes that are still open
+		for _, b := range s.backends() {
+			b.drain()
+		}
+	}()
+	timer := time.NewTimer(10 * s.main.client.OpTimeout)
+	defer timer.Stop()
+	select {
+	case <-drained:
+	case <-timer.C:
+	}
+	var errs []error
+	for _, b := range s.backends() {
+		errs = append(errs, b.client.Close())
+	}
+	<-drained
+	for _, b := range s.backends() {
+		b.close()
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,175 @@
+package redis
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/redis/redisconn"
+	"weir/internal/limiter/storetest"
+	"weir/internal/testenv"
+)
+
+func TestStoreOnMiniredis(t *testing.T) {
+	storetest.Run(t, func(t *testing.T, now func() time.Time) limiter.Store {
+		return open(t, Options{Main: at(miniredis.RunT(t).Addr()), Now: now, OneClock: true})
+	})
+}
+
+func TestStoreOnRedis(t *testing.T) {
+	r := testenv.RedisServer(t)
+	storetest.Run(t, func(t *testing.T, now func() time.Time) limiter.Store {
+		do(t, connect(t, r), "flushall")
+		return open(t, Options{Main: at(r.Addr()), Now: now, OneClock: true})
+	})
+}
+
+// TestStoreOnRedisThatRemembers is TestStoreOnRedis with a memory of denials.
+func TestStoreOnRedisThatRemembers(t *testing.T) {
+	r := testenv.RedisServer(t)
+	storetest.Run(t, func(t *testing.T, now func() time.Time) limiter.Store {
+		do(t, connect(t, r), "flushall")
+		return openChecked(t, Options{Main: at(r.Addr()), Now: now, OneClock: true})
+	})
+}
+
+// Two stores on one Redis stand for two processes.
+func TestTwoStoresAdmitExactlyTheLimit(t *testing.T) {
+	r := testenv.RedisServer(t)
+	stores := []*Store{
+		open(t, Options{Main: at(r.Addr()), DenyMemory: 1 << 20}),
+		open(t, Options{Main: at("unix://" + r.Socket()), DenyMemory: 1 << 20}),
+	}
+	var admitted atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 1000 {
+		wg.Go(func() {
+			d, err := ask(context.Background(), stores[i%2], "k", perYear)
+			if err != nil {
+				t.Errorf("Decide: %v", err)
+			} else if !d.Over {
+				admitted.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if n := admitted.Load(); n != 100 {
+		t.Errorf("%d of 1000 requests were admitted, want 100", n)
+	}
+}
+
+// TestNothingIsLeftOfBadOptions holds what New refuses to leave no metrics, and no
+// goroutine that asks sentinels: TestMain looks for those.
+func TestNothingIsLeftOfBadOptions(t *testing.T) {
+	sentinels := redisconn.Options{Type: redisconn.Sentinel, URL: "main,127.0.0.1:1"}
+	for _, o := range []Options{
+		{},
+		{PerSecond: &sentinels},
+		{Main: sentinels, PerSecond: &redisconn.Options{}},
+		{Main: sentinels, PerSecond: &redisconn.Options{URL: "127.0.0.1:1", OpTimeout: -1}},
+	} {
+		registry := prometheus.NewRegistry()
+		o.Registerer = registry
+		s, err := New(o)
+		if left, _ := registry.Gather(); err == nil || s != nil || left != nil {
+			t.Errorf("%+v: got error %v, and a store or metrics are left", o, err)
+		}
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	real := testenv.RedisServer(t)
+	guarded := miniredis.RunT(t)
+	guarded.RequireUserAuth("weir", "p@ss/word")
+	secret := miniredis.RunT(t)
+	secret.RequireAuth("p@ss/word")
+	serverTLS, clientTLS := certificates(t)
+	encrypted := miniredis.NewMiniRedis()
+	if err := encrypted.StartTLS(serverTLS); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(encrypted.Close)
+
+	escaped := url.QueryEscape("p@ss/word")
+	for _, c := range []struct {
+		name    string
+		options redisconn.Options
+	}{
+		{"host and port", redisconn.Options{URL: real.Addr()}},
+		{"host and port, tcp", redisconn.Options{URL: real.Addr(), SocketType: "tcp"}},
+		{"redis", redisconn.Options{URL: "redis://" + real.Addr()}},
+		{"database", redisconn.Options{URL: "redis://" + real.Addr() + "/3"}},
+		{"path", redisconn.Options{URL: real.Socket(), SocketType: "unix"}},
+		{"unix", redisconn.Options{URL: "unix://" + real.Socket()}},
+		{"unix, twice said", redisconn.Options{URL: "unix://" + real.Socket(), SocketType: "unix"}},
+		{"password", redisconn.Options{URL: secret.Addr(), Password: "p@ss/word"}},
+		{"password in the URL", redisconn.Options{URL: "redis://:" + escaped + "@" + secret.Addr()}},
+		{"user", redisconn.Options{URL: guarded.Addr(), Username: "weir", Password: "p@ss/word"}},
+		{"user in the URL", redisconn.Options{URL: "redis://weir:" + escaped + "@" + guarded.Addr(), Username: "not", Password: "used"}},
+		{"TLS", redisconn.Options{URL: encrypted.Addr(), TLS: always(clientTLS)}},
+		{"rediss", redisconn.Options{URL: "rediss://" + encrypted.Addr(), TLS: always(clientTLS)}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.options.OpTimeout = long
+			s := open(t, Options{Main: c.options})
+			if err := s.Ping(context.Background()); err != nil {
+				t.Fatalf("Ping: %v", err)
+			}
+			if d := mustAsk(t, s, c.name, perYear); d.Used != 1 {
+				t.Errorf("the first unit makes %d used", d.Used)
+			}
+		})
+	}
+}
+
+func TestCertificateIsChecked(t *testing.T) {
+	server, _ := certificates(t)
+	r := miniredis.NewMiniRedis()
+	if err := r.StartTLS(server); err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	s := open(t, Options{Main: at("rediss://" + r.Addr())})
+	var unknown x509.UnknownAuthorityError
+	if err := mustFail(t, s); !errors.As(err, &unknown) {
+		t.Errorf("got error %v, want one about the certificate", err)
+	}
+}
+
+// certificates returns the two sides of a TLS connection to 127.0.0.1.
+func certificates(t *testing.T) (server, client *tls.Config) {
+	t.Helper()
+	s := httptest.NewTLSServer(nil)
+	defer s.Close()
+	return s.TLS, s.Client().Transport.(*http.Transport).TLSClientConfig
+}
+
+func TestLargeRequest(t *testing.T) {
+	s := open(t, Options{Main: at(testenv.RedisServer(t).Addr())})
+	hits := make([]limiter.Hit, 5*maxBatch)
+	for i := range hits {
+		hits[i] = limiter.Hit{Limit: perYear, Key: fmt.Append(nil, i), Cost: 1}
+	}
+	out := make([]limiter.Decision, len(hits))
+	if denied, err := s.Decide(context.Background(), hits, out); denied || err != nil {
+		t.Fatalf("denied %v, error %v", denied, err)
+	}
+	for i := range out {
+		if out[i].Used != 1 {
+			t.Fatalf("hit %d: %d used", i, out[i].Used)
+		}
+	}
+}

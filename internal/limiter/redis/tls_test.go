@@ -1,0 +1,56 @@
+package redis
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"sync/atomic"
+	"testing"
+
+	"weir/internal/limiter/redis/redisconn"
+	"weir/internal/testenv"
+)
+
+// clientOf is a configuration of a client that trusts an authority and shows a
+// certificate of another, if there is one.
+func clientOf(t *testing.T, trusted, issuer *testenv.Authority) *tls.Config {
+	t.Helper()
+	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
+	config.RootCAs.AppendCertsFromPEM(trusted.PEM())
+	if issuer != nil {
+		pair, err := tls.X509KeyPair(issuer.Issue(t, "weir"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config
+}
+
+// TestRedisOverTLS asks for the configuration with each connection: what is
+// replaced helps without a restart.
+func TestRedisOverTLS(t *testing.T) {
+	ours, theirs := testenv.NewAuthority(t), testenv.NewAuthority(t)
+	_, addr := testenv.RedisTLS(t, ours)
+	var current atomic.Pointer[tls.Config]
+	s := open(t, Options{Main: redisconn.Options{URL: addr, TLS: current.Load, OpTimeout: long}})
+	for _, c := range []struct {
+		name   string
+		config *tls.Config
+		fails  bool
+	}{
+		{"an authority that did not issue the server's certificate", clientOf(t, theirs, ours), true},
+		{"no certificate of the client", clientOf(t, ours, nil), true},
+		{"a client's certificate of another authority", clientOf(t, ours, theirs), true},
+		{"the right ones", clientOf(t, ours, ours), false},
+	} {
+		current.Store(c.config)
+		if !c.fails {
+			mustAsk(t, s, "k", perYear)
+			continue
+		}
+		// What Redis has against a client may be lost in the end of the connection.
+		if err := mustFail(t, s); classify(err) != kindConnection {
+			t.Errorf("%s: error %v of kind %s, want kind %s", c.name, err, classify(err), kindConnection)
+		}
+	}
+}

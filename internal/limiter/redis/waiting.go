@@ -1,0 +1,177 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/redis/redisconn"
+)
+
+// answerTime is what an answer needs to wake up and travel on a busy machine. Of
+// Envoy's default of 20 ms it leaves 15 to Redis.
+const answerTime = 5 * time.Millisecond
+
+// timeout returns how long a caller can wait for Redis: no longer than
+// Options.Main.OpTimeout, and so long before the deadline of ctx that the caller's own
+// caller still learns of the failure.
+func (b *backend) timeout(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return b.client.OpTimeout
+	}
+	left := time.Until(deadline)
+	answer := max(left/8, min(left/2, answerTime))
+	return min(b.client.OpTimeout, max(0, left-answer))
+}
+
+// callDeadline returns until when a call for hits is of use to a caller who can
+// wait for timeout. The rest of that time is for the call itself: if every request
+// were called at the last moment, as happens when more arrives than Redis decides,
+// none would be answered in time. What is written whatever becomes of the request
+// has no deadline.
+func callDeadline(timeout time.Duration, hits []limiter.Hit) time.Time {
+	for i := range hits {
+		if hits[i].Unconditional() {
+			return noDeadline
+		}
+	}
+	return time.Now().Add(timeout * 3 / 4)
+}
+
+// notRun returns for how long this process did not run in a call that took so long, or 0.
+// No call waits for Redis for longer than OpTimeout. By how much less it waited is not
+// known: it is taken for nothing, so that requests are rather called too late than refused.
+func (b *backend) notRun(took time.Duration) time.Duration {
+	if took <= b.client.OpTimeout*5/4 { // it may have timed out, and no timer is exact
+		return 0
+	}
+	return took
+}
+
+// wait waits until done is closed, but not longer than timeout, nor than ctx. Time in
+// which this process did not run is not in timeout, see redisconn.Patience.
+func (b *backend) wait(ctx context.Context, timeout time.Duration, done <-chan struct{}) (err error) {
+	left := redisconn.NewPatience(timeout)
+	timer := time.NewTimer(left.Look())
+	defer timer.Stop()
+	for left.More() && err == nil {
+		began := time.Now()
+		select {
+		case <-done:
+			return nil
+		case <-timer.C:
+			left.Spend(time.Since(began))
+			timer.Reset(left.Look())
+		case <-ctx.Done():
+			err = fmt.Errorf("%w: waiting for Redis: %w", limiter.ErrUnavailable, context.Cause(ctx))
+		}
+	}
+	select {
+	case <-done: // too, and select chose by chance
+		return nil
+	default:
+	}
+	if err == nil {
+		err = fmt.Errorf("%w: no answer of Redis within %v", limiter.ErrUnavailable, timeout.Round(time.Millisecond))
+	}
+	return err
+}
+
+// timedOut reports whether a caller who did not get an answer ran out of time. A
+// caller who cancels need not have waited for long.
+func timedOut(ctx context.Context) bool { return !errors.Is(ctx.Err(), context.Canceled) }
+
+// noteLater notes the decision of a request whose caller has left, when it comes.
+// Else a Redis slower than its callers would never be known to deny. The caller
+// uses hits again, so noteLater copies them.
+func (b *backend) noteLater(ctx context.Context, batch *batch, place int, hits []limiter.Hit) {
+	late := timedOut(ctx)
+	copies := make([]limiter.Hit, len(hits))
+	for i := range hits {
+		copies[i] = cloneHit(&hits[i])
+	}
+	b.whenDone(batch.done, func() {
+		if batch.err != nil && !errors.Is(batch.err, errLate) {
+			return // the error of the call is counted already
+		}
+		if late {
+			b.countTimeout()
+		}
+		if batch.err == nil {
+			_, _ = b.result(batch, place, copies, make([]limiter.Decision, len(copies)))
+		}
+	})
+}
+
+// whenDone calls do when done is closed, unless the store is closed before.
+func (b *backend) whenDone(done <-chan struct{}, do func()) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if b.closed {
+		return
+	}
+	b.abandoned.Go(func() {
+		<-done
+		do()
+	})
+}
+
+// countTimeout counts a request that Redis answered when its caller had left, or
+// would have. The breaker does not count it, because Redis answers.
+func (b *backend) countTimeout() {
+	b.metrics.errors[kindTimeout].Inc()
+	b.timeouts.observe()
+}
+
+// timeoutLog logs that Redis answers, but later than callers wait: at once, and then
+// once a minute while it does.
+type timeoutLog struct {
+	log func() *slog.Logger // names the server
+
+	mu       sync.Mutex
+	requests int         // answered too late and not logged yet
+	next     *time.Timer // logs the next line; nil if there was none for a minute
+}
+
+// observe notes a request that was answered too late.
+func (l *timeoutLog) observe() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.requests++
+	if l.next == nil {
+		l.warn()
+	}
+}
+
+func (l *timeoutLog) warn() {
+	l.log().Warn("redis answers later than callers wait, failure modes decide", "kind", kindTimeout, "requests", l.requests)
+	l.requests, l.next = 0, time.AfterFunc(reminder, l.catchUp)
+}
+
+// catchUp logs the requests that were answered too late since the last line.
+func (l *timeoutLog) catchUp() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.next == nil {
+		return // closed
+	}
+	l.next = nil
+	if l.requests > 0 {
+		l.warn()
+	}
+}
+
+// close ends the log. observe must not be called any more.
+func (l *timeoutLog) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.next != nil {
+		l.next.Stop()
+		l.next = nil
+	}
+}

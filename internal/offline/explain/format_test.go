@@ -1,0 +1,62 @@
+package explain
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"weir/internal/descriptors/plaintext"
+	"weir/internal/limiter"
+)
+
+func TestFormatDescriptor(t *testing.T) {
+	for _, tt := range []struct {
+		entries []limiter.Entry
+		want    string
+	}{
+		{[]limiter.Entry{{Key: "user", Value: "alice"}, {Key: "path", Value: "/login?a=b"}}, "user=alice,path=/login?a=b"},
+		{[]limiter.Entry{{Key: "user"}}, "user"},
+		{[]limiter.Entry{{Key: "a=b,c", Value: `d,e\f=`}}, `a\=b\,c=d\,e\\f=`},
+		{[]limiter.Entry{{Key: "-h", Value: "-1"}}, `\-h=-1`},
+		{[]limiter.Entry{{Key: "user", Value: "o'brien größer"}}, `user=o\x27brien größer`},
+		{[]limiter.Entry{{Key: "q", Value: "\x1b[31m\n\x00\xff\u202e\u00a0\ufffd"}}, `q=\x1b[31m\x0a\x00\xff\xe2\x80\xae\xc2\xa0\xef\xbf\xbd`},
+	} {
+		if got := FormatDescriptor(tt.entries); got != tt.want {
+			t.Errorf("%q: got %s, want %s", tt.entries, got, tt.want)
+		}
+	}
+	if got, want := FormatDomain("-a'\\,=\n"), `\-a\x27\\,=\x0a`; got != want {
+		t.Errorf("got domain %s, want %s", got, want)
+	}
+}
+
+// FuzzFormat reads what is written of any entries, which is one line of plain text.
+func FuzzFormat(f *testing.F) {
+	f.Add("api", "user", "alice", "path", "/a,b=c")
+	f.Add("-\xff", `\`, `\x41`, "-", "")
+	f.Add("\u202e", "\x00\n'", "\x1b[31m", "\xff=", strings.Repeat("\xc3", 10_000))
+	f.Fuzz(func(t *testing.T, domain, k1, v1, k2, v2 string) {
+		text := FormatDomain(domain)
+		if got, err := ParseDomain(text); err != nil || got != domain {
+			t.Errorf("domain %s: got %q, %v, want %q", text, got, err, domain)
+		}
+		isPlain(t, text)
+		if k1 == "" || k2 == "" {
+			return
+		}
+		want := []limiter.Entry{{Key: k1, Value: v1}, {Key: k2, Value: v2}}
+		text = FormatDescriptor(want)
+		if got, err := ParseDescriptor(text); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, %v, want %q", text, got, err, want)
+		}
+		isPlain(t, text)
+	})
+}
+
+// isPlain fails unless text can stand between single quotes, and is no flag.
+func isPlain(t *testing.T, text string) {
+	if !utf8.ValidString(text) || plaintext.Line(text) != text || strings.Contains(text, "'") || strings.HasPrefix(text, "-") {
+		t.Errorf("got %q", text)
+	}
+}

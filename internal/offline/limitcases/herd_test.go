@@ -1,0 +1,215 @@
+package limitcases
+
+import (
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/descriptors"
+	"weir/internal/limiter"
+	"weir/internal/limiter/memory"
+	"weir/internal/limiter/redis"
+	"weir/internal/limiter/redis/redisconn"
+	"weir/internal/rls"
+	"weir/internal/telemetry"
+)
+
+// herdLimits are limits that 100 workers share.
+var herdLimits = []struct {
+	name, limit string
+	inSeconds   float64 // at most so often what the limit itself needs, for those who wait in whole seconds
+}{
+	{"fixed window", "{unit: second, requests_per_unit: 50}", 1.2},
+	{"window of the first hit", "{unit: second, requests_per_unit: 50, anchor: first_hit}", 1.2},
+	// Workers that begin together and wait in whole seconds never leave the part of a
+	// second in which they began. A sliding window has room for 25 to 50 then, and a
+	// bucket for its burst, once a second: no answer can help them.
+	{"sliding window", "{unit: second, requests_per_unit: 50, algorithm: sliding_window}", 2.1},
+	{"bucket of burst 5", "{unit: second, requests_per_unit: 50, algorithm: token_bucket, burst: 5}", 10.1},
+	{"fixed window of a minute", "{unit: minute, requests_per_unit: 50}", 1.2},
+	{"sliding window of a minute", "{unit: minute, requests_per_unit: 50, algorithm: sliding_window}", 1.2},
+	{"bucket of a minute", "{unit: minute, requests_per_unit: 50, algorithm: token_bucket, burst: 5}", 1.2},
+}
+
+const (
+	herdWorkers = 100
+	herdJobs    = 500
+	herdTries   = 3 // of a job, at most
+)
+
+// waiting is how the workers wait.
+type waiting struct {
+	name   string
+	header string        // that they obey
+	unit   time.Duration // of it
+	jitter float64       // the part of what they are told by which they wait less or more, at random
+}
+
+var waitings = []waiting{
+	{"milliseconds", "Retry-After-Ms", time.Millisecond, 0},
+	{"seconds with jitter", "Retry-After", time.Second, 0.5},
+	{"seconds", "Retry-After", time.Second, 0},
+}
+
+// TestHerdOfWorkers has workers that share a limit do jobs, each as soon as it has
+// done the last. Those who are denied wait as they are told.
+func TestHerdOfWorkers(t *testing.T) {
+	t.Parallel()
+	for _, l := range herdLimits {
+		for _, w := range waitings {
+			most, tries := 1.2, float64(herdTries)
+			if w.name == "seconds" && l.inSeconds > most {
+				most, tries = l.inSeconds, 4*herdTries
+			}
+			t.Run(l.name+"/"+w.name, func(t *testing.T) {
+				t.Parallel()
+				for _, phase := range []time.Duration{0, 370 * time.Millisecond, 900 * time.Millisecond} {
+					expectHerd(t, l.limit, w, inMemory, noon.Add(phase), most, tries)
+				}
+			})
+		}
+		t.Run(l.name+"/on redis", func(t *testing.T) {
+			t.Parallel()
+			expectHerd(t, l.limit, waitings[0], inRedis, noon.Add(370*time.Millisecond), 1.2, herdTries)
+		})
+	}
+}
+
+// expectHerd has the workers begin, and wants them to need at most so often what the
+// limit itself does, in so many tries a job.
+func expectHerd(t *testing.T, limit string, w waiting, open openStore, began time.Time, most, tries float64) {
+	t.Helper()
+	least := newHerd(t, limit, open, waitings[0], began).optimum()
+	h := newHerd(t, limit, open, w, began)
+	took, tried := h.run(), float64(h.tries)/herdJobs
+	t.Logf("%s from %v on: %.2f s, of at least %.2f; %.2f tries a job", t.Name(), began.Sub(noon), took.Seconds(), least.Seconds(), tried)
+	if took.Seconds() > most*least.Seconds() {
+		t.Errorf("the workers need %v, want at most %.1f times %v", took, most, least)
+	}
+	if tried > tries {
+		t.Errorf("a job takes %.2f tries, want at most %.0f", tried, tries)
+	}
+}
+
+// openStore opens a store on a clock.
+type openStore func(t *testing.T, now func() time.Time) limiter.CounterStore
+
+func inMemory(_ *testing.T, now func() time.Time) limiter.CounterStore {
+	return memory.New(memory.Options{Now: now})
+}
+
+func inRedis(t *testing.T, now func() time.Time) limiter.CounterStore {
+	t.Helper()
+	s, err := redis.New(redis.Options{Main: redisconn.Options{URL: miniredis.RunT(t).Addr(), OpTimeout: patience}, Now: now, OneClock: true, DenyMemory: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return s
+}
+
+// herd is a server on a clock that the workers set.
+type herd struct {
+	*testing.T
+	clock
+	http.Handler
+	waiting
+	began  time.Time
+	random *rand.Rand
+	tries  int
+}
+
+func newHerd(t *testing.T, limit string, open openStore, w waiting, began time.Time) *herd {
+	t.Helper()
+	h := &herd{T: t, waiting: w, began: began, random: rand.New(rand.NewPCG(1, 2))}
+	h.set(began)
+	tree, err := descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(
+		"domain: api\ndescriptors: [{key: job, rate_limit: " + limit + "}]\n")}}, descriptors.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg := prometheus.NewRegistry()
+	h.Handler = rls.New(rls.Options{
+		Rules:      func() *descriptors.Tree { return tree },
+		Limiter:    telemetry.New(limiter.NewRetrySpread(open(t, h.now), h.now), telemetry.Options{Registerer: reg}),
+		Registerer: reg,
+		Logger:     slog.New(slog.DiscardHandler),
+	}).JSONHandler()
+	return h
+}
+
+// ask asks for a job at a time, and returns whether it may be done and how long to
+// wait else.
+func (h *herd) ask(at time.Time) (admitted bool, wait time.Duration) {
+	h.Helper()
+	h.set(at)
+	h.tries++
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/json", strings.NewReader(
+		`{"domain": "api", "descriptors": [{"entries": [{"key": "job", "value": "it"}]}]}`)))
+	switch w.Code {
+	case http.StatusOK:
+		return true, 0
+	case http.StatusTooManyRequests:
+		n, err := strconv.Atoi(w.Header().Get(h.header))
+		if err != nil {
+			h.Fatalf("%s: %v", h.header, err)
+		}
+		jitter := h.jitter * (2*h.random.Float64() - 1)
+		return false, time.Duration(float64(n) * float64(h.unit) * (1 + jitter))
+	}
+	h.Fatalf("status %d: %s", w.Code, w.Body)
+	return false, 0
+}
+
+// run has workers do the jobs, and returns how long they took. A request takes up to
+// a millisecond to the server, and its answer as long back.
+func (h *herd) run() time.Duration {
+	travel := func() time.Duration { return time.Duration(h.random.IntN(1000)) * time.Microsecond }
+	arrives := make([]time.Time, herdWorkers)
+	for i := range arrives {
+		arrives[i] = h.began.Add(travel())
+	}
+	for done := 0; ; {
+		next := 0
+		for i := range arrives {
+			if arrives[i].Before(arrives[next]) {
+				next = i
+			}
+		}
+		at := arrives[next]
+		admitted, wait := h.ask(at)
+		if admitted {
+			if done++; done == herdJobs {
+				return at.Sub(h.began)
+			}
+		}
+		arrives[next] = at.Add(travel() + wait + travel())
+	}
+}
+
+// optimum is how long one worker takes who always asks at the right time.
+func (h *herd) optimum() time.Duration {
+	at := h.began
+	for done := 0; ; {
+		admitted, wait := h.ask(at)
+		if admitted {
+			if done++; done == herdJobs {
+				return at.Sub(h.began)
+			}
+		}
+		at = at.Add(wait)
+	}
+}

@@ -1,0 +1,144 @@
+package limittest
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"weir/internal/descriptors"
+	"weir/internal/plan"
+)
+
+const document = "../../../docs/testing-rules.md"
+
+// The document's test passes, and fails as it is told there.
+func TestDocument(t *testing.T) {
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllSubmatch(text, -1)
+	failures := regexp.MustCompile(`(?m)^    (config/api_test\.yaml:.*\n(?:        .*\n)*)`).FindAllSubmatch(text, -1)
+	if len(blocks) != 1 || len(failures) != 1 {
+		t.Fatalf("%s shows %d tests and %d failures, want one of each", document, len(blocks), len(failures))
+	}
+	rules, err := os.ReadFile("../../../config/api.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir("config", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join("config", name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	good := string(blocks[0][1])
+	write("api.yaml", string(rules))
+	write("api_test.yaml", good)
+	pass(t, load(t, "config/api_test.yaml", Options{}))
+
+	write("api_test.yaml", strings.Replace(good, "admitted: 2", "admitted: 3", 1))
+	var got string
+	for _, r := range run(t, load(t, "config/api_test.yaml", Options{})) {
+		for _, f := range r.Failures {
+			got += f.String() + "\n"
+		}
+	}
+	if want := strings.ReplaceAll(string(failures[0][1]), "\n    ", "\n"); got != want {
+		t.Errorf("failed with\n%s\nthe document says\n%s", got, want)
+	}
+}
+
+func TestDocumentExplainsEveryField(t *testing.T) {
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fields := range [][]string{fileFields, testFields, stepFields, descriptorFields, overrideFields, expectFields} {
+		for _, field := range fields {
+			if !strings.Contains(string(text), "`"+field+"`") {
+				t.Errorf("%s does not explain %s", document, field)
+			}
+		}
+	}
+}
+
+// Each example of docs/examples.md is a file of rules in docs/examples, and each of
+// its lines names a test beside them that sends what the line says. That these
+// tests pass is TestRulesOfThisRepository's.
+func TestExamples(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/examples.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := map[string]string{}
+	for _, example := range strings.Split(string(text), "\n## ")[1:] {
+		title, body, _ := strings.Cut(example, "\n")
+		examples[anchor(title)] = body
+	}
+	files, err := filepath.Glob("../../../docs/examples/*_test.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(examples) < 13 {
+		t.Errorf("there are %d examples, want 13 or more", len(examples))
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), "_test.yaml")
+		t.Run(name, func(t *testing.T) { checkExample(t, strings.TrimSuffix(file, "_test.yaml"), examples[name]) })
+		delete(examples, name)
+	}
+	for name := range examples {
+		t.Errorf("the example %s has no docs/examples/%s_test.yaml", name, name)
+	}
+}
+
+// checkExample holds the text below the heading of an example to its files.
+func checkExample(t *testing.T, name, body string) {
+	rules, err := os.ReadFile(name + ".yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(body, "```yaml\n"+string(rules)+"```\n") {
+		t.Fatalf("%s.yaml is not what docs/examples.md shows", name)
+	}
+	var lines, names []string
+	for _, line := range regexp.MustCompile(`(?m)^- (.*)$`).FindAllStringSubmatch(strings.SplitAfter(body, "```\n")[1], -1) {
+		lines = append(lines, line[1])
+	}
+	for _, tt := range load(t, name+"_test.yaml", Options{}).tests {
+		names = append(names, tt.name)
+		request, _, _ := strings.Cut(tt.name, ": ")
+		if !slices.ContainsFunc(tt.steps, func(s step) bool { return spell(s.request) == request && len(s.checks) > 0 }) {
+			t.Errorf("the test of %q expects nothing of this request", tt.name)
+		}
+	}
+	if len(lines) == 0 || !slices.Equal(lines, names) {
+		t.Errorf("the example says\n%s\nthe tests are named\n%s", strings.Join(lines, "\n"), strings.Join(names, "\n"))
+	}
+}
+
+// anchor returns what a link to a heading ends with.
+func anchor(heading string) string {
+	heading = regexp.MustCompile(`[^\w\- ]`).ReplaceAllString(strings.ToLower(heading), "")
+	return strings.ReplaceAll(heading, " ", "-")
+}
+
+// spell returns the descriptors of a request as the examples write them.
+func spell(r plan.Request) string {
+	var spelled []string
+	for _, d := range r.Descriptors {
+		var entries []string
+		for _, e := range d.Entries {
+			entries = append(entries, descriptors.Spell(e))
+		}
+		spelled = append(spelled, "`"+strings.Join(entries, ",")+"`")
+	}
+	return strings.Join(spelled, " + ")
+}

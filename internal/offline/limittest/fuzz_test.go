@@ -1,0 +1,54 @@
+package limittest
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// FuzzDecode reads files of any bytes: there is nothing wrong with them or there
+// are problems, and tests that are sound can be run.
+func FuzzDecode(f *testing.F) {
+	for _, pattern := range []string{"testdata/*_test.yaml", "testdata/bad/*.yaml", "../../../config/*_test.yaml"} {
+		names, err := filepath.Glob(pattern)
+		if err != nil || len(names) == 0 {
+			f.Fatalf("%s: %d files, %v", pattern, len(names), err)
+		}
+		for _, name := range names {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(data)
+		}
+	}
+	sound, err := Load("testdata/every_field_test.yaml", Options{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var d decoder
+		d.File, d.Elsewhere = "fuzz_test.yaml", elsewhere
+		root := d.Parse(data, "rules and tests")
+		if root == nil {
+			if len(d.Problems) == 0 {
+				t.Fatal("neither a file nor a problem")
+			}
+			return
+		}
+		config := d.file(root)
+		sent := 0
+		for _, test := range config.tests {
+			for _, s := range test.steps {
+				sent += s.send
+			}
+		}
+		if len(d.Problems) > 0 || sent > 1000 {
+			return
+		}
+		file := File{Name: d.File, tree: sound.tree, tests: config.tests}
+		if got := run(t, &file); len(got) != len(config.tests) {
+			t.Fatalf("%d results of %d tests", len(got), len(config.tests))
+		}
+	})
+}

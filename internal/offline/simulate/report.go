@@ -1,0 +1,380 @@
+package simulate
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/internal/descriptors"
+	"weir/internal/descriptors/plaintext"
+	"weir/internal/limiter"
+	"weir/internal/offline/simulate/accesslog"
+)
+
+// Report is what a replay found. Its texts can be shown as they are.
+type Report struct {
+	// Warnings are what may make the rest worthless.
+	Warnings []string `json:"warnings,omitempty"`
+
+	First time.Time `json:"first,omitzero"` // request that asks for limits
+	Last  time.Time `json:"last,omitzero"`
+	Lines int64     `json:"lines"`
+	// Unreadable lines are counted, and the first are shown.
+	Unreadable int64       `json:"unreadable"`
+	WrongLines []WrongLine `json:"unreadable_lines,omitempty"`
+	// Idle lines are of requests that ask for no limit.
+	Idle int64 `json:"without_limits"`
+	// Refused are requests that a server would not decide, and Refusal is why, of the first.
+	Refused int64  `json:"refused"`
+	Refusal string `json:"refusal,omitempty"`
+	// Late lines came in the wrong order by more than is put right, and Ahead are those with a time that is
+	// after that of the lines around them by more than that. Notes show the first.
+	Late     int64         `json:"late"`
+	Ahead    int64         `json:"ahead"`
+	Requests uint64        `json:"requests"`
+	Denied   uint64        `json:"denied"`
+	Limits   []LimitReport `json:"limits"`
+	// Compared is what the old rules deny beside the new ones, nil unless it was asked for.
+	Compared *Comparison `json:"compared,omitempty"`
+	Notes    []string    `json:"notes,omitempty"`
+
+	useless     []*source // logs without a line that can be read
+	cut         []error   // logs that cannot be read to their end
+	endless     int64     // lines without duration
+	noRequest   int64     // lines of no request, among those that are idle
+	late, ahead places
+}
+
+// places are where lines are.
+type places struct {
+	count int64
+	first []string
+}
+
+func (p *places) add(log string, lines []lineTime) {
+	p.count += int64(len(lines))
+	for _, l := range lines[:min(len(lines), maxShown-len(p.first))] {
+		p.first = append(p.first, fmt.Sprintf("%s:%d", plainName(log), l.line))
+	}
+}
+
+// note adds a note about lines, if there are any.
+func (p *places) note(r *Report, what string) {
+	if p.count == 0 {
+		return
+	}
+	list := strings.Join(p.first, ", ")
+	if p.count > int64(len(p.first)) {
+		list += ", ..."
+	}
+	r.note("%s lines %s: %s", number(p.count), what, list)
+}
+
+// WrongLine is a line that cannot be read.
+type WrongLine struct {
+	Log  string `json:"log"`
+	Line int64  `json:"line"`
+	Why  string `json:"why"`
+	Text string `json:"text"` // its beginning
+}
+
+// String returns the line with its place.
+func (w WrongLine) String() string {
+	return fmt.Sprintf("%s:%d: %s: %s", plainName(w.Log), w.Line, w.Why, w.Text)
+}
+
+// LimitReport is about one limit. Of one in shadow mode, what is over counts as denied.
+type LimitReport struct {
+	Rule      string `json:"rule"`
+	Place     string `json:"place"`
+	Name      string `json:"name,omitempty"`
+	Limit     string `json:"limit"` // such as 10 per minute
+	Algorithm string `json:"algorithm"`
+	Shadow    bool   `json:"shadow,omitempty"`
+	Requests  uint64 `json:"requests"`
+	Denied    uint64 `json:"denied"`
+	// Clients are counters of the limit: values of its entries.
+	Clients       int           `json:"clients"`
+	ClientsDenied uint64        `json:"clients_denied"` // at least once
+	Share         float64       `json:"clients_denied_share"`
+	WorstMinute   *Minute       `json:"worst_minute,omitempty"`
+	WorstClients  []Client      `json:"worst_clients,omitempty"`
+	Amounts       []Amount      `json:"amounts,omitempty"`
+	Series        *SeriesReport `json:"series,omitempty"`
+}
+
+// Minute is one minute of a limit.
+type Minute struct {
+	At time.Time `json:"at"`
+	count
+}
+
+// Client is one that was denied. Uncertain of its denials may be of others.
+type Client struct {
+	Client    string `json:"client"`
+	Denied    uint64 `json:"denied"`
+	Uncertain uint64 `json:"uncertain,omitempty"`
+}
+
+// Amount is the smallest at which no more than a share of the clients would have been denied
+// at least once, if the limit was alone.
+type Amount struct {
+	Share  float64 `json:"clients_denied_share"`
+	Amount uint64  `json:"amount"`
+	Burst  uint64  `json:"burst,omitempty"` // of a token bucket that has one
+}
+
+// SeriesReport is a limit by time.
+type SeriesReport struct {
+	Begin  time.Time `json:"begin"`
+	Width  int64     `json:"width_seconds"`
+	Counts []count   `json:"counts"`
+}
+
+// MarshalJSON writes counts as pairs.
+func (s SeriesReport) MarshalJSON() ([]byte, error) {
+	requests, denied := make([]uint64, 0, len(s.Counts)), make([]uint64, 0, len(s.Counts))
+	for _, c := range s.Counts {
+		requests, denied = append(requests, c.Requests), append(denied, c.Denied)
+	}
+	return json.Marshal(map[string]any{"begin": s.Begin, "width_seconds": s.Width, "requests": requests, "denied": denied})
+}
+
+// Comparison is what two sets of rules decide in different ways.
+type Comparison struct {
+	DeniedBefore uint64     `json:"denied_before"` // requests that the old rules deny
+	NowOnly      Difference `json:"denied_now_only"`
+	BeforeOnly   Difference `json:"denied_before_only"`
+}
+
+// Difference is what one of them denies and the other admits. ClientsOnly are clients of whom the other denies
+// no request.
+type Difference struct {
+	Requests     uint64   `json:"requests"`
+	Clients      uint64   `json:"clients"`
+	ClientsOnly  uint64   `json:"clients_only"`
+	WorstClients []Client `json:"worst_clients,omitempty"`
+}
+
+// shares are those of clients for which amounts are suggested.
+var shares = []float64{0, 0.001, 0.01}
+
+// shownClients is how many of the worst clients are in a report.
+const shownClients = 10
+
+func newReport(o *Options) *Report {
+	r := &Report{Limits: []LimitReport{}}
+	for _, n := range o.Envoy.Notes() {
+		r.note("%s", n)
+	}
+	return r
+}
+
+// Err returns what is wrong with logs that could not be read to their end, which Warnings say, too.
+func (r *Report) Err() error { return errors.Join(r.cut...) }
+
+func (r *Report) note(format string, args ...any) {
+	r.Notes = append(r.Notes, plaintext.Line(fmt.Sprintf(format, args...)))
+}
+
+func (r *Report) warn(format string, args ...any) {
+	r.Warnings = append(r.Warnings, plaintext.Line(fmt.Sprintf(format, args...)))
+}
+
+// finish fills in the report.
+func (r *run) finish() {
+	p := r.report
+	for _, note := range r.opts.Plan.SwitchedOn() {
+		p.warn("%s", note)
+	}
+	if !p.First.IsZero() {
+		p.Last = time.UnixMicro(r.clock).UTC()
+	}
+	p.Requests, p.Denied = r.engine.requests, r.engine.denied
+	for _, c := range r.engine.limits {
+		p.Limits = append(p.Limits, c.report(r.opts))
+		if c.limit.Algorithm == limiter.Concurrency && c.asked.n > 0 && p.endless > 0 {
+			p.note("%s: %d lines say not how long a request took: what they have in flight ends at once", ruleName(c), p.endless)
+		}
+	}
+	if r.old != nil {
+		p.Compared = &Comparison{DeniedBefore: r.old.denied, NowOnly: r.nowOnly.report(), BeforeOnly: r.wereOnly.report()}
+	}
+	p.Late, p.Ahead = p.late.count, p.ahead.count
+	p.late.note(p, "came too late to be put in order, and were decided when they came")
+	p.ahead.note(p, "have a time more than a minute after those of the lines around them, and were decided at those")
+	if p.noRequest > 0 {
+		p.note("%s lines are of no request that Envoy's filters see, such as one without a path; they ask for no limit", number(p.noRequest))
+	}
+	say, sayOld := r.warnIdle("the rules", &r.engine), p.note
+	if r.old != nil {
+		sayOld = r.warnIdle("the old rules", r.old)
+	}
+	r.warnMissing()
+	r.sayDomains(say, "the rules", r.opts.Rules, func(w *worker) map[string]bool { return w.foreign })
+	if r.old != nil {
+		r.sayDomains(sayOld, "the old rules", r.opts.Old, func(w *worker) map[string]bool { return w.foreignOld })
+	}
+}
+
+// warnIdle warns of rules of which no limit was asked for, and returns what says that Envoy asks for others.
+func (r *run) warnIdle(which string, e *engine) (say func(format string, args ...any)) {
+	if slices.ContainsFunc(e.limits, func(c *limitStats) bool { return c.table != nil }) {
+		return r.report.note
+	}
+	r.report.warn("no request asks for a limit of %s", which)
+	return r.report.warn
+}
+
+// sayDomains says for which domains Envoy asks, and rules have nothing.
+func (r *run) sayDomains(say func(format string, args ...any), which string, rules *descriptors.Tree, of func(*worker) map[string]bool) {
+	foreign := map[string]bool{}
+	for _, w := range r.reader.workers {
+		maps.Copy(foreign, of(w))
+	}
+	for _, domain := range slices.Sorted(maps.Keys(foreign)) {
+		say("Envoy asks for the domain %q, and %s have nothing for it; they are for %s", domain, which, domainList(rules.DomainNames()))
+	}
+}
+
+func domainList(names []string) string {
+	var list []string
+	for i, name := range names {
+		if i == maxShown {
+			list = append(list, "...")
+			break
+		}
+		list = append(list, fmt.Sprintf("%q", name))
+	}
+	return cmp.Or(strings.Join(list, ", "), "no domain")
+}
+
+// warnMissing says which parts of requests Envoy's configuration looks at, and no line has.
+func (r *run) warnMissing() {
+	seen, headers := [accesslog.Fields]bool{}, map[string]bool{}
+	address, noAddress, hint := false, "", ""
+	for _, w := range r.reader.workers {
+		address, noAddress = address || w.address, cmp.Or(noAddress, w.noAddress)
+		if w.parser.HasJSON() {
+			hint = " (see --fields)"
+		}
+		for f, s := range w.seen {
+			seen[f] = seen[f] || s
+		}
+		for name, s := range w.parser.Headers {
+			headers[name] = headers[name] || s
+		}
+	}
+	needs := r.reader.needs
+	for _, n := range []struct {
+		needed, seen bool
+		name         string
+	}{
+		{needs.Method, seen[accesslog.Method], "method"},
+		{needs.Path || needs.Query, seen[accesslog.Path], "path"},
+		{needs.Authority, seen[accesslog.Authority], "authority"},
+		{needs.Scheme, seen[accesslog.Scheme], "scheme"},
+		{needs.Route, seen[accesslog.RouteName], "route_name"},
+		{needs.RemoteAddress, seen[accesslog.RemoteAddress] || seen[accesslog.ForwardedFor] || seen[accesslog.DirectAddress], "remote_address"},
+	} {
+		if n.needed && !n.seen {
+			r.report.warn("Envoy's configuration looks at the %s of requests, and no line has it%s", n.name, hint)
+		}
+	}
+	if noAddress != "" && !address {
+		r.report.warn("Envoy's configuration looks at the remote_address of requests, and no line has an IP address that Envoy takes for it, only such as the %s", noAddress)
+	}
+	for _, name := range r.reader.headers {
+		if !headers[name] && name != "x-envoy-internal" {
+			r.report.warn("Envoy's configuration looks at the header %q, and no line has it%s", name, hint)
+		}
+	}
+}
+
+// report returns what became of the requests that ask for a limit.
+func (c *limitStats) report(o *Options) LimitReport {
+	p := LimitReport{
+		Rule: ruleName(c), Place: plaintext.Line(c.rule.Place()), Name: plaintext.Line(c.limit.Name), Limit: c.limit.Rate(), Algorithm: c.limit.Algorithm.String(),
+		Shadow: o.Plan.DecidingMode(c.limit) == limiter.Shadow, Requests: c.asked.n, Denied: c.denied.n, ClientsDenied: c.clients,
+	}
+	if c.table == nil {
+		return p
+	}
+	p.Clients = c.table.n
+	p.Share = float64(c.clients) / float64(max(c.table.n, 1))
+	p.WorstClients = clientsOf(&c.worst)
+	if c.series.flush(); c.asked.n > 0 {
+		p.WorstMinute = &Minute{time.Unix(c.series.at*60, 0).UTC(), c.series.worst}
+		p.Series = &SeriesReport{time.Unix(c.series.begin*60, 0).UTC(), c.series.width * 60, c.series.spans}
+	}
+	if o.Suggest {
+		p.Amounts = c.amounts()
+	}
+	return p
+}
+
+// amounts returns what is suggested for a limit.
+func (c *limitStats) amounts() (list []Amount) {
+	for i, amount := range c.table.amounts(shares) {
+		a := Amount{Share: shares[i], Amount: amount}
+		if c.limit.Burst > 0 {
+			a.Burst = uint64(math.Ceil(float64(amount) * c.table.demand.ratio))
+		}
+		list = append(list, a)
+	}
+	return list
+}
+
+func (d *difference) report() Difference {
+	return Difference{Requests: d.requests, Clients: d.clients, ClientsOnly: d.only, WorstClients: clientsOf(&d.worst)}
+}
+
+func clientsOf(w *worst) (list []Client) {
+	for _, o := range w.top(shownClients) {
+		list = append(list, Client{clientName([]byte(o.name)), o.count, o.err})
+	}
+	return list
+}
+
+// ruleName is what a rule is called.
+func ruleName(c *limitStats) string { return plaintext.Line(c.rule.String()) }
+
+func plainName(name string) string { return plaintext.Line(name) }
+
+// clientName returns the entries of a counter by its key, see limiter.Keys. Long values are
+// digests there.
+func clientName(key []byte) string {
+	parts := strings.Split(string(key), "|")
+	if len(parts) > 3 { // else it is one digest
+		parts = parts[2 : len(parts)-1]
+	} else {
+		parts = parts[1:]
+	}
+	for i, p := range parts {
+		parts[i] = plaintext.Line(unescaped(p))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// unescaped returns the bytes that a key spells as %XX.
+func unescaped(s string) string {
+	if !strings.Contains(s, "%") {
+		return s
+	}
+	b := []byte(s)
+	for i := 0; i+2 < len(b); i++ {
+		if high, low := hexDigit(b[i+1]), hexDigit(b[i+2]); b[i] == '%' && high >= 0 && low >= 0 {
+			b[i] = byte(high<<4 | low)
+			b = slices.Delete(b, i+1, i+3)
+		}
+	}
+	return string(b)
+}
+
+func hexDigit(c byte) int { return strings.IndexByte("0123456789ABCDEF", c) }

@@ -1,0 +1,368 @@
+package simulate
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/descriptors"
+	"weir/internal/limiter"
+	"weir/internal/limiter/memory"
+	"weir/internal/offline/envoyconfig"
+	"weir/internal/plan"
+)
+
+func mustRules(t *testing.T, text string) *descriptors.Tree {
+	t.Helper()
+	tree, err := descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(text)}}, descriptors.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+func mustEnvoy(t *testing.T, text string) *envoyconfig.Config {
+	t.Helper()
+	c, err := envoyconfig.Load([]byte(text), "envoy.yaml", envoyconfig.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func logFile(t *testing.T, data []byte) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "access.log")
+	if err := os.WriteFile(name, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func mustRun(t *testing.T, o Options) *Report {
+	t.Helper()
+	r, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// byAddressAndPath is a mapping with two descriptors, one of which has a hold.
+const byAddressAndPath = `
+domain: api
+rate_limits:
+  - actions:
+      - remote_address: {}
+  - actions:
+      - request_headers: {header_name: x-user, descriptor_key: user}
+      - request_headers: {header_name: ":path", descriptor_key: path}
+`
+
+// manyLimits has a limit of each kind.
+const manyLimits = `
+domain: api
+descriptors:
+  - key: remote_address
+    rate_limits:
+      - {unit: minute, requests_per_unit: 12}
+      - {unit: hour, requests_per_unit: 90, algorithm: sliding_window}
+      - {unit: day, requests_per_unit: 300, anchor: calendar, time_zone: America/New_York, shadow_mode: true}
+  - key: user
+    rate_limit: {unit: hour, requests_per_unit: 80, algorithm: token_bucket, burst: 20}
+    below: true
+    descriptors:
+      - key: path
+        value: /a
+        rate_limit: {unit: minute, requests_per_unit: 5, anchor: first_hit, deny_for: 2m}
+      - key: path
+        value: /free
+        rate_limit: {unlimited: true}
+      - key: path
+        rate_limit: {unit: hour, requests_per_unit: 40, algorithm: token_bucket, charge: always}
+  - key: user
+    value: root
+otherwise:
+  rate_limit: {unit: hour, requests_per_unit: 30}
+`
+
+// entry is a line of a random log.
+type entry struct {
+	at            time.Time
+	address, user string
+	path          string
+}
+
+func randomLog(random *rand.Rand, n int) (list []entry) {
+	at := time.Date(2026, 3, 7, 20, 0, 0, 0, time.UTC)
+	for range n {
+		at = at.Add(time.Duration(random.IntN(4000)) * time.Millisecond)
+		list = append(list, entry{
+			at, fmt.Sprintf("10.0.0.%d", random.IntN(4)*random.IntN(8)),
+			[]string{"ann", "bob", "eve", "root", "", "a\x1b[31m|=%"}[random.IntN(6)],
+			[]string{"/a", "/b", "/free", "/" + strings.Repeat("long", 40)}[random.IntN(4)],
+		})
+	}
+	return list
+}
+
+func (e entry) json() string {
+	m := map[string]any{"start_time": e.at.Format("2006-01-02T15:04:05.000Z"), "method": "GET", "path": e.path, "duration": 5, "downstream_remote_address": e.address + ":1234"}
+	if e.user != "" {
+		m["x_user"] = e.user
+	}
+	data, _ := json.Marshal(m)
+	return string(data)
+}
+
+// serverDenies returns the numbers of the lines that a server would deny, on its own store and clock.
+func serverDenies(t *testing.T, tree *descriptors.Tree, list []entry) (denied []int) {
+	now := time.Time{}
+	store, planner, p := memory.New(memory.Options{Now: func() time.Time { return now }}), plan.New(plan.Options{}), plan.Plan{}
+	for i, e := range list {
+		now = e.at
+		request := plan.Request{Domain: "api", Descriptors: []plan.Descriptor{{Entries: []limiter.Entry{{Key: "remote_address", Value: e.address}}}}}
+		if e.user != "" {
+			request.Descriptors = append(request.Descriptors, plan.Descriptor{Entries: []limiter.Entry{{Key: "user", Value: e.user}, {Key: "path", Value: e.path}}})
+		}
+		if err := planner.Prepare(&p, tree, &request); err != nil {
+			t.Fatal(err)
+		}
+		if over, err := store.Decide(t.Context(), p.Hits, p.Decisions); err != nil {
+			t.Fatal(err)
+		} else if over {
+			denied = append(denied, i+1)
+		}
+	}
+	return denied
+}
+
+var lineOf = regexp.MustCompile(`(?m)^[^\t]*:(\d+)\t`)
+
+// deniedLines returns the numbers of lines in what Options.Denied took.
+func deniedLines(text string) (lines []int) {
+	for _, m := range lineOf.FindAllStringSubmatch(text, -1) {
+		n := 0
+		_, _ = fmt.Sscan(m[1], &n)
+		lines = append(lines, n)
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// A replay denies what a server with a memory store denies, request by request: in order, out of order, from
+// several files, and from gzip.
+func TestLikeServer(t *testing.T) {
+	tree, config := mustRules(t, manyLimits), mustEnvoy(t, byAddressAndPath)
+	list := randomLog(rand.New(rand.NewPCG(3, 3)), 20_000)
+	want := serverDenies(t, tree, list)
+	if len(want) < 1000 || len(want) > 19_000 {
+		t.Fatalf("%d are denied, which tests little", len(want))
+	}
+	var plain, disordered bytes.Buffer
+	for _, e := range list {
+		plain.WriteString(e.json() + "\n")
+	}
+	order := make([]int, len(list)) // line i+1 is that of order[i]
+	for i := range order {
+		order[i] = i
+	}
+	for i := 0; i+12 <= len(order); i += 12 { // 12 lines are 48 seconds at most
+		rand.New(rand.NewPCG(9, uint64(i))).Shuffle(12, func(a, b int) { order[i+a], order[i+b] = order[i+b], order[i+a] })
+	}
+	for _, i := range order {
+		disordered.WriteString(list[i].json() + "\n")
+	}
+	for name, data := range map[string][]byte{"in order": plain.Bytes(), "disorder": disordered.Bytes(), "gzip": zipped(t, plain.Bytes())} {
+		t.Run(name, func(t *testing.T) {
+			var denied bytes.Buffer
+			r := mustRun(t, Options{Logs: []string{logFile(t, data)}, Envoy: config, Rules: tree, Denied: &denied, Suggest: name != "gzip"})
+			got := deniedLines(denied.String())
+			if name == "disorder" {
+				for i, n := range got {
+					got[i] = order[n-1] + 1
+				}
+				slices.Sort(got)
+			}
+			if !slices.Equal(got, want) || r.Denied != uint64(len(want)) || r.Late != 0 {
+				t.Errorf("%d requests are denied, %d in the file, want %d; %d late", r.Denied, len(got), len(want), r.Late)
+			}
+		})
+	}
+	t.Run("several files", func(t *testing.T) {
+		var parts [3]bytes.Buffer
+		for i, e := range list {
+			parts[i*7%3].WriteString(e.json() + "\n")
+		}
+		logs := []string{}
+		for i := range parts {
+			logs = append(logs, logFile(t, parts[i].Bytes()))
+		}
+		if r := mustRun(t, Options{Logs: logs, Envoy: config, Rules: tree}); r.Denied != uint64(len(want)) || r.Late != 0 {
+			t.Errorf("%d requests are denied, want %d; %d late", r.Denied, len(want), r.Late)
+		}
+	})
+}
+
+func zipped(t *testing.T, data []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+const perAddress = `
+domain: api
+descriptors:
+  - key: remote_address
+    rate_limit: {unit: minute, requests_per_unit: 2}
+`
+
+const byAddress = `
+domain: api
+rate_limits:
+  - actions:
+      - remote_address: {}
+`
+
+// Lines that cannot be read are counted, and the first are shown without their control characters.
+func TestUnreadableLines(t *testing.T) {
+	good := entry{time.Unix(1_700_000_000, 0).UTC(), "10.0.0.1", "", "/"}.json()
+	data := "\x1b]0;owned\x07\n\n" + good + "\r\n{\"start_time\":\"never\"}\n" + strings.Repeat("z", 1<<20) + "\n<script>alert(1)</script>\n" + strings.Repeat("\xff\x00\n", 50) + good
+	r := mustRun(t, Options{Logs: []string{logFile(t, []byte(data))}, Envoy: mustEnvoy(t, byAddress), Rules: mustRules(t, perAddress)})
+	if r.Lines != 56 || r.Unreadable != 54 || r.Requests != 2 || len(r.WrongLines) != maxShown {
+		t.Errorf("%+v", r)
+	}
+	var shown []string
+	for _, w := range r.WrongLines {
+		shown = append(shown, strings.TrimPrefix(w.String(), w.Log))
+	}
+	for _, want := range []string{`:1: it has no known format: \x1b]0;owned\a`, `:4: it has no time that can be read: {"start_time":"never"}`, `:6: it has no known format: <script>alert(1)</script>`, `:7: it has no known format: \xff\x00`} {
+		if !slices.Contains(shown, want) {
+			t.Errorf("%q is not among %q", want, shown)
+		}
+	}
+	if !slices.ContainsFunc(r.WrongLines, func(w WrongLine) bool { return w.Line == 5 && strings.Contains(w.Why, "more than") }) {
+		t.Errorf("the long line is not among %v", r.WrongLines)
+	}
+}
+
+// A log without a line that can be read is an error that says why, beside good ones too.
+func TestNothingToRead(t *testing.T) {
+	line := entry{time.Unix(1_700_000_000, 0).UTC(), "10.0.0.1", "", "/"}.json()
+	good, mixed := logFile(t, []byte(line)), logFile(t, []byte(strings.Repeat("?\n", 10)+line))
+	empty, blank, bad := logFile(t, nil), logFile(t, []byte("\n\r\n\n")), logFile(t, []byte("no\nlog\n"))
+	short := logFile(t, zipped(t, []byte(line))[:15])
+	broken := logFile(t, []byte("\x1f\x8bno gzip at all"))
+	for _, test := range []struct {
+		logs []string
+		want []string
+	}{
+		{[]string{good}, nil},
+		{[]string{mixed, good}, nil},
+		{[]string{empty}, []string{empty + ": there is no line"}},
+		{[]string{bad}, []string{bad + ": no line can be read", bad + ":1: it has no known format: no", bad + ":2: it has no known format: log"}},
+		{[]string{good, bad}, []string{bad + ": no line can be read", bad + ":1: it has no known format: no", bad + ":2: it has no known format: log"}},
+		{[]string{good, empty}, []string{empty + ": there is no line"}},
+		{[]string{blank, good}, []string{blank + ": there is no line"}},
+		{[]string{short}, []string{short + ": unexpected EOF"}},
+		{[]string{good, broken}, []string{broken + ": gzip: invalid header"}},
+		{[]string{empty, good, broken}, []string{empty + ": there is no line", broken + ": gzip: invalid header"}},
+		{[]string{mixed, bad}, []string{bad + ": no line can be read", bad + ":1: it has no known format: no", bad + ":2: it has no known format: log"}},
+	} {
+		_, err := Run(t.Context(), Options{Logs: test.logs, Envoy: mustEnvoy(t, byAddress), Rules: mustRules(t, perAddress)})
+		if (err == nil) != (test.want == nil) || err != nil && err.Error() != strings.Join(test.want, "\n") {
+			t.Errorf("%v: %v, want %q", test.logs, err, test.want)
+		}
+	}
+	_, err := Run(t.Context(), Options{Logs: []string{filepath.Join(t.TempDir(), "none")}, Envoy: mustEnvoy(t, byAddress), Rules: mustRules(t, perAddress)})
+	if !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// requests writes a log of requests of clients, each at a second, with a duration in milliseconds.
+func requests(t *testing.T, of ...string) string {
+	t.Helper()
+	var b bytes.Buffer
+	for i, text := range of {
+		var address string
+		var duration int
+		_, _ = fmt.Sscan(text, &address, &duration)
+		fmt.Fprintf(&b, `{"start_time":%d,"path":"/","downstream_remote_address":"%s","duration":%d,"request_id":"id-%d"}`+"\n", 1_700_000_040+i, address, duration, i)
+	}
+	return logFile(t, b.Bytes())
+}
+
+// What is in flight ends with its request, or after the period.
+func TestInFlight(t *testing.T) {
+	rules := mustRules(t, `
+domain: api
+descriptors:
+  - key: remote_address
+    rate_limit: {algorithm: concurrency, requests_per_unit: 1, unit: minute}
+`)
+	config := mustEnvoy(t, `
+domain: api
+rate_limits:
+  - actions: &actions
+      - remote_address: {}
+      - request_headers: {header_name: x-request-id, descriptor_key: request_id}
+  - actions: *actions
+    apply_on_stream_done: true
+    hits_addend: {number: 1, is_negative_hits: true}
+`)
+	var denied bytes.Buffer
+	log := requests(t, "10.0.0.1 2500", "10.0.0.1 100", "10.0.0.2 1", "10.0.0.1 100", "10.0.0.1 100", "10.0.0.2 1")
+	r := mustRun(t, Options{Logs: []string{log}, Envoy: config, Rules: rules, Suggest: true, Denied: &denied})
+	if got := fmt.Sprint(deniedLines(denied.String())); got != "[2]" {
+		t.Errorf("denied are lines %s, want only that while the first was in flight", got)
+	}
+	if got := r.Limits[0].Amounts[0].Amount; got != 2 {
+		t.Errorf("suggested are %d in flight, want 2", got)
+	}
+}
+
+// An interruption ends a run, whatever is read.
+func TestInterruption(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Run(ctx, Options{Logs: []string{requests(t, "10.0.0.1")}, Envoy: mustEnvoy(t, byAddress), Rules: mustRules(t, perAddress)}); err == nil {
+		t.Error("there is no error")
+	}
+}
+
+func TestProgress(t *testing.T) {
+	p := Progress{Lines: 1000, Read: 250, Size: 1000, Elapsed: time.Minute}
+	if got, want := p.Line(), "[=======                       ]  25 %  1,000 lines  3m0s left"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got, want := (Progress{Lines: 5}).Line(), "5 lines"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestWithoutPort(t *testing.T) {
+	for address, want := range map[string]string{"10.0.0.1:80": "10.0.0.1", "10.0.0.1": "10.0.0.1", "[::1]:80": "::1", "[::1]": "::1", "2001:db8::1": "2001:db8::1", "": "", "[": ""} {
+		if got := withoutPort(address); got != want {
+			t.Errorf("%q is %q, want %q", address, got, want)
+		}
+	}
+}

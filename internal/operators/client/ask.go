@@ -1,0 +1,130 @@
+package client
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// maxAnswer bounds an answer. 10,000 exceptions with long reasons are a few megabytes.
+const maxAnswer = 64 << 20
+
+// newHTTP returns a client for servers with certificates of these authorities. Like
+// others, it uses the proxies of the environment, but not to this machine.
+func newHTTP(authorities *x509.CertPool) *http.Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: authorities}
+	transport.DisableKeepAlives = true // a command asks once
+	return &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// request is what is sent to a server.
+type request struct {
+	method, path string
+	query        url.Values
+	body         any // sent as JSON, unless it is nil
+}
+
+// ask sends a request and reads its answer. isAnswer reports whether it can be that of Weir.
+func ask[T any](ctx context.Context, c *Client, r request, isAnswer func(*T) bool) (answer Answer[T], err error) {
+	text, header, err := c.send(ctx, r)
+	if err != nil {
+		return answer, err
+	}
+	if err := json.Unmarshal(text, &answer.Value); err != nil || !isAnswer(&answer.Value) {
+		return answer, c.notWeir(r.path)
+	}
+	answer.JSON, answer.At = text, time.Now()
+	if at, err := http.ParseTime(header.Get("Date")); err == nil {
+		answer.At = at
+	}
+	return answer, nil
+}
+
+// send sends a request and returns the body and the header of an answer that is a success.
+func (c *Client) send(ctx context.Context, r request) ([]byte, http.Header, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	defer cancel()
+	question, err := c.request(ctx, r)
+	if err != nil {
+		return nil, nil, err
+	}
+	response, err := c.http.Do(question)
+	if err != nil {
+		return nil, nil, c.unreachable(ctx, err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return nil, nil, c.unreachable(ctx, err)
+	case len(text) > maxAnswer:
+		return nil, nil, c.errorf("the answer of %s to %s is larger than %d MiB, which none of Weir is", c.Server(), r.path, maxAnswer>>20)
+	case response.StatusCode/100 != 2:
+		return nil, nil, c.refused(r, response, text)
+	}
+	return text, response.Header, nil
+}
+
+// request returns what is sent for r.
+func (c *Client) request(ctx context.Context, r request) (*http.Request, error) {
+	var body io.Reader
+	if r.body != nil {
+		text, err := json.Marshal(r.body)
+		if err != nil {
+			return nil, err
+		}
+		body = bytes.NewReader(text)
+	}
+	target := c.Server() + r.path
+	if len(r.query) > 0 {
+		target += "?" + r.query.Encode()
+	}
+	question, err := http.NewRequestWithContext(ctx, r.method, target, body)
+	if err != nil {
+		return nil, err
+	}
+	question.Header.Set("Accept", "application/json")
+	question.Header.Set("User-Agent", cmp.Or(c.options.UserAgent, "weir"))
+	if body != nil {
+		question.Header.Set("Content-Type", "application/json")
+	}
+	if c.options.Token != "" {
+		question.Header.Set("Authorization", "Bearer "+c.options.Token)
+	}
+	return question, nil
+}
+
+// maxToken bounds a token. Files of tokens are a line.
+const maxToken = 4 << 10
+
+// ReadToken reads a token. Blanks around it do not belong to it. Its errors do not show
+// what was read.
+func ReadToken(r io.Reader) (string, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxToken+1))
+	if err != nil {
+		return "", err
+	}
+	token := strings.TrimSpace(string(text))
+	switch {
+	case len(text) > maxToken:
+		return "", errors.New("it is larger than 4 KiB, which no token is")
+	case token == "":
+		return "", errors.New("it is empty")
+	case strings.IndexFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) >= 0:
+		return "", errors.New("it holds more than a token, allowed are ASCII characters without blanks")
+	}
+	return token, nil
+}

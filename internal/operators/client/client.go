@@ -1,0 +1,112 @@
+// Package client asks a running server what operators want to know, and to do, over
+// HTTP on its debug port. It is the client of the JSON of adminapi: it prints nothing, and
+// follows no redirect, which might lead the token elsewhere.
+//
+//	address.go  the address of a server, as people write it
+//	client.go   Client: one method for each thing to ask
+//	ask.go      a request -> its answer, of bounded size and time
+//	errors.go   what went wrong, in one sentence
+package client
+
+import (
+	"context"
+	"crypto/x509"
+	"net/http"
+	"net/url"
+	"time"
+
+	"weir/internal/operators/api"
+	"weir/internal/operators/denials"
+)
+
+// Options say which server is asked, and how.
+type Options struct {
+	Server    string         // host:port, http://host:port or https://host:port
+	Token     string         // sent with each request, unless it is empty
+	CAs       *x509.CertPool // that the certificate of the server must come from; nil: those of the system
+	Timeout   time.Duration  // of each request
+	UserAgent string
+}
+
+// Client asks one server. It is safe for concurrent use.
+type Client struct {
+	options Options
+	base    *url.URL
+	http    *http.Client
+}
+
+// New returns a Client. It connects to nothing yet.
+func New(o Options) (*Client, error) {
+	base, err := parseAddress(o.Server)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{options: o, base: base, http: newHTTP(o.CAs)}, nil
+}
+
+// Server returns the URL of the server.
+func (c *Client) Server() string { return c.base.String() }
+
+// Answer is what a server has answered.
+type Answer[T any] struct {
+	Value T
+	JSON  []byte    // the same, as it was sent
+	At    time.Time // by the clock of the server, or else by that of this machine
+}
+
+// Denials is the answer of GET /denials.
+type Denials struct {
+	denials.Summary
+	// Servers is how many servers it is of, 0 if the server does not say.
+	Servers int `json:"servers,omitempty"`
+}
+
+// Status asks how the server is.
+func (c *Client) Status(ctx context.Context) (Answer[api.Status], error) {
+	return ask(ctx, c, request{method: http.MethodGet, path: "/status"}, func(s *api.Status) bool { return s.Version != "" })
+}
+
+// Denials asks what was denied lately, by all servers on one Redis or by this one alone.
+func (c *Client) Denials(ctx context.Context, all bool) (Answer[Denials], error) {
+	return ask(ctx, c, request{method: http.MethodGet, path: "/denials", query: replicas(all)}, func(d *Denials) bool { return !d.At.IsZero() })
+}
+
+// Peek asks for the counters of a descriptor.
+func (c *Client) Peek(ctx context.Context, d api.Descriptor) (Answer[api.Counters], error) {
+	return ask(ctx, c, request{method: http.MethodPost, path: "/peek", body: d}, isOf(d))
+}
+
+// Reset sets the counters of a descriptor to zero, in the name of by.
+func (c *Client) Reset(ctx context.Context, d api.Descriptor, by string) (Answer[api.Counters], error) {
+	return ask(ctx, c, request{method: http.MethodPost, path: "/reset", query: url.Values{"by": {by}}, body: d}, isOf(d))
+}
+
+// isOf returns whether counters are those of a descriptor.
+func isOf(d api.Descriptor) func(*api.Counters) bool {
+	return func(c *api.Counters) bool { return c.Domain == d.Domain && len(c.Entries) == len(d.Entries) }
+}
+
+// Exceptions asks for those in force, with their uses on all servers or on this one alone.
+func (c *Client) Exceptions(ctx context.Context, all bool) (Answer[api.Exceptions], error) {
+	return ask(ctx, c, request{method: http.MethodGet, path: "/exceptions", query: replicas(all)}, func(e *api.Exceptions) bool {
+		return e.Servers > 0 || e.Exceptions != nil
+	})
+}
+
+// Add adds an exception.
+func (c *Client) Add(ctx context.Context, e api.NewException) (Answer[api.Exception], error) {
+	return ask(ctx, c, request{method: http.MethodPost, path: "/exceptions", body: e}, func(e *api.Exception) bool { return e.ID != "" })
+}
+
+// Remove ends an exception, in the name of by. The error is an ErrNotFound if there is none.
+func (c *Client) Remove(ctx context.Context, id, by string) error {
+	_, _, err := c.send(ctx, request{method: http.MethodDelete, path: "/exceptions/" + url.PathEscape(id), query: url.Values{"by": {by}}})
+	return err
+}
+
+func replicas(all bool) url.Values {
+	if all {
+		return url.Values{"replicas": {"all"}}
+	}
+	return url.Values{"replicas": {"this"}}
+}

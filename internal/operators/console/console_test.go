@@ -1,0 +1,127 @@
+package console
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/limiter"
+	"weir/internal/operators/api"
+	"weir/internal/operators/excerpt"
+)
+
+// TestChart draws no rates, one, and those of 15 minutes, of which one is too old.
+func TestChart(t *testing.T) {
+	now := time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
+	if c := draw(nil, now); c.Decisions != "" || c.Area != "" || c.Ticks[0] != 1 || len(c.Minutes) != 0 {
+		t.Errorf("got %+v", c)
+	}
+	c := draw([]api.Rates{
+		{At: now.Add(-16 * time.Minute), Decisions: 1},
+		{At: now.Add(-15 * time.Minute), Decisions: 100, Denials: 50},
+		{At: now, Decisions: 150, Denials: 20},
+	}, now)
+	if c.Decisions != "0.0,100.0 900.0,50.0" || c.Denials != "0.0,150.0 900.0,180.0" || c.Area != "0.0,200.0 0.0,150.0 900.0,180.0 900.0,200.0" || c.Ticks[0] != 200 {
+		t.Errorf("got %+v", c)
+	}
+	var rates []api.Rates
+	for i := range 30 {
+		rates = append(rates, api.Rates{At: now.Add(time.Duration(i-30) * 5 * time.Second), Decisions: float64(i)})
+	}
+	if m := draw(rates, now).Minutes; len(m) != 3 || m[0].Decisions != 26.5 || m[2].Decisions != 5.5 {
+		t.Errorf("got %+v", m)
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	for _, tt := range []struct{ got, want string }{
+		{number(1234567), "1,234,567"}, {number(uint64(999)), "999"}, {number(1000), "1,000"},
+		{rate(0), "0"}, {rate(0.04), "0.0"}, {rate(12.34), "12.3"}, {rate(12345.6), "12,346"},
+	} {
+		if tt.got != tt.want {
+			t.Errorf("got %q, want %q", tt.got, tt.want)
+		}
+	}
+	for n, want := range map[float64]float64{0: 1, 1: 1, 1.5: 2, 3: 5, 7: 10, 10: 10, 11: 20, 501: 1000} {
+		if got := roundUp(n); got != want {
+			t.Errorf("roundUp(%v) = %v, want %v", n, got, want)
+		}
+	}
+}
+
+// TestLinksHoldAnyBytes makes links of what is kept of descriptors, and reads them.
+func TestLinksHoldAnyBytes(t *testing.T) {
+	for _, value := range []string{"alice", "a,b=c\\", " x ", "\xff\xfe\x00", "\x1b[31m", "größer\u202e", `<script>`, "", `\x41`} {
+		source := excerpt.Source{Domain: "a,=b\xff", Entries: []limiter.Entry{{Key: "us=er", Value: value}, {Key: "path"}}}
+		s := showExcerpt("a,=b\xff", excerpt.Read(source.Append(nil, 512)))
+		link, err := url.ParseQuery(s.Query())
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := ask(link).parse()
+		if err != nil || !s.Whole {
+			t.Fatalf("%q: got %+v (error: %v) from %s", value, s, err, s.Query())
+		}
+		again := showWire(d)
+		if domain, _, err := d.Bytes(); err != nil || domain != "a,=b\xff" || len(again.Entries) != 2 || again.Entries[0].Entry != source.Entries[0] || again.Entries[1].Entry != source.Entries[1] || again.asked != s.asked {
+			t.Errorf("%q: got %+v (error: %v) from %s", value, again, err, s.Query())
+		}
+	}
+	long := excerpt.Source{Domain: "api", Entries: []limiter.Entry{{Key: "user", Value: strings.Repeat("x", 10_000)}}}
+	if s := showExcerpt("api", excerpt.Read(long.Append(nil, 256))); s.Whole || s.Entries[0].Note != "cut, 10000 bytes" {
+		t.Errorf("got %+v", s)
+	}
+	wild := excerpt.Source{Domain: "api", Entries: []limiter.Entry{{Key: "path", Value: "/a/1"}}, Patterns: []string{"/a/*"}}
+	if s := showExcerpt("api", excerpt.Read(wild.Append(nil, 256))); s.Whole || s.Entries[0].Note != "all that match" {
+		t.Errorf("a counter that values share: got %+v, which has no link", s)
+	}
+	bad := excerpt.Descriptor{Entries: []excerpt.Entry{{Key: "user", Value: "a", ValueBase64: "%"}}}
+	if s := showExcerpt("api", bad); s.Whole || s.Entries[0].Note != "not readable" {
+		t.Errorf("no base64: got %+v", s)
+	}
+	long.Hashed, long.Entries[0].Value = true, "alice"
+	if s := showExcerpt("api", excerpt.Read(long.Append(nil, 256))); s.Whole || s.Entries[0].Note != "hash" {
+		t.Errorf("got %+v", s)
+	}
+}
+
+// TestBadForms wants each error to name the field.
+func TestBadForms(t *testing.T) {
+	for _, tt := range []struct{ field, value, want string }{
+		{"domain", "", "a domain and a descriptor are needed"},
+		{"domain", `a\`, "domain: a backslash at the end"},
+		{"descriptor", "=x", "descriptor: entry 1 has no key"},
+		{"descriptor", `a\`, "descriptor: a backslash at the end"},
+		{"factor", "many", `times: "many" is no number`},
+		{"for", "soon", `for: "soon" is no time`},
+	} {
+		form := url.Values{"domain": {"api"}, "descriptor": {"user=alice"}, "effect": {"amount"}, "reason": {"x"}}
+		form.Set(tt.field, tt.value)
+		filled := fillIn(form)
+		if tt.field == "for" {
+			filled.For = tt.value
+		}
+		if _, err := filled.exception(); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+			t.Errorf("%s=%s: got %v, want %s", tt.field, tt.value, err, tt.want)
+		}
+	}
+}
+
+// TestTree joins rules, whatever their order, and sums their rates.
+func TestTree(t *testing.T) {
+	rule := func(asked float64, words ...string) Rule { return Rule{Words: words, Rate: Rate{Asked: asked}} }
+	roots := growTree(Rules{Over: time.Second, Rules: []Rule{
+		rule(1, "api", "user", "path=/login"), rule(2, "web", "user"), rule(4, "api", "user"), rule(8, "api", "tenant\n"),
+	}})
+	if len(roots) != 2 || roots[0].Sum.Asked != 13 || len(roots[0].Below) != 2 || roots[1].Sum.Asked != 2 {
+		t.Fatalf("got %+v", roots)
+	}
+	user := roots[0].Below[0]
+	if user.Name != "user" || user.Rule.Asked != 4 || user.Sum.Asked != 5 || user.Below[0].Name != "path=/login" || roots[0].Below[1].Name != `tenant\n` {
+		t.Errorf("got %+v", user)
+	}
+	if user.ID == roots[1].Below[0].ID {
+		t.Error("rules of two domains have the same ID")
+	}
+}

@@ -1,0 +1,113 @@
+package console
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"weir/internal/descriptors/plaintext"
+	"weir/internal/limiter"
+	"weir/internal/offline/explain"
+	"weir/internal/operators/api"
+	"weir/internal/operators/excerpt"
+)
+
+// asked is a descriptor as forms and links have it: as the text of commands, which can hold
+// any bytes.
+type asked struct{ Domain, Text string }
+
+func ask(form url.Values) asked {
+	return asked{strings.TrimSpace(form.Get("domain")), strings.TrimSpace(form.Get("descriptor"))}
+}
+
+func spell(domain string, entries []limiter.Entry) asked {
+	return asked{explain.FormatDomain(domain), explain.FormatDescriptor(entries)}
+}
+
+// Query is the part of a link that asks for it.
+func (a asked) Query() string {
+	return url.Values{"domain": {a.Domain}, "descriptor": {a.Text}}.Encode()
+}
+
+// parse returns the descriptor for a Server, or what is wrong with the texts.
+func (a asked) parse() (d api.Descriptor, err error) {
+	if a.Domain == "" || a.Text == "" {
+		return d, errors.New("a domain and a descriptor are needed")
+	}
+	domain, err := explain.ParseDomain(a.Domain)
+	if err != nil {
+		return d, fmt.Errorf("domain: %w", err)
+	}
+	entries, err := explain.ParseDescriptor(a.Text)
+	if err != nil {
+		return d, fmt.Errorf("descriptor: %w", err)
+	}
+	return api.NewDescriptor(domain, entries), nil
+}
+
+// shown is a descriptor to read, and to click.
+type shown struct {
+	asked
+	Entries []shownEntry
+	// Whole reports whether nothing is cut, hashed or shared, so that asked is the descriptor.
+	Whole  bool
+	More   int    // entries that are left out
+	Digest string // of a descriptor that is not whole
+}
+
+type shownEntry struct {
+	limiter.Entry
+	Note string // what else is to be known of it
+}
+
+// showExcerpt shows what is kept of a descriptor.
+func showExcerpt(domain string, d excerpt.Descriptor) shown {
+	s := shown{Whole: d.Digest == "", More: d.More, Digest: d.Digest}
+	var entries []limiter.Entry
+	for _, e := range d.Entries {
+		entry, err := e.Bytes()
+		entries = append(entries, entry)
+		shows := shownEntry{Entry: entry}
+		switch {
+		case err != nil:
+			shows.Note = "not readable"
+		case e.KeyBytes > 0:
+			shows.Note = fmt.Sprintf("key cut, %d bytes", e.KeyBytes)
+		case e.ValueBytes > 0:
+			shows.Note = fmt.Sprintf("cut, %d bytes", e.ValueBytes)
+		case e.Hashed:
+			shows.Note = "hash"
+		case e.Shared:
+			shows.Note = "all that match"
+		}
+		s.Entries = append(s.Entries, shows)
+		s.Whole = s.Whole && err == nil && !e.Hashed && !e.Shared
+	}
+	s.asked = spell(domain, entries)
+	return s
+}
+
+// maxText is how many bytes of a text are shown where it is not cut already.
+const maxText = 256
+
+// showWire shows a descriptor of a Server.
+func showWire(d api.Descriptor) shown {
+	domain, pairs, _ := d.Bytes() // its base64 is ours
+	s := shown{Whole: true}
+	entries := make([]limiter.Entry, len(pairs))
+	for i, p := range pairs {
+		entries[i] = limiter.Entry(p)
+		s.Entries = append(s.Entries, shownEntry{Entry: entries[i]})
+	}
+	s.asked = spell(domain, entries)
+	return s
+}
+
+// shorten shows at most maxText bytes of a text, and how long it is.
+func shorten(s string) string {
+	if len(s) <= maxText {
+		return plaintext.Line(s)
+	}
+	return fmt.Sprintf("%s… (cut, %d bytes)", plaintext.Line(excerpt.Begin(s, maxText)), len(s))
+}

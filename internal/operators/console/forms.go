@@ -1,0 +1,96 @@
+package console
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/internal/operators/api"
+)
+
+// outcomes are what forms have done, by the word that the next page has in its address.
+var outcomes = map[string]string{
+	"added":    "The exception is added. It holds on every replica within a second.",
+	"noDomain": "The exception is added, but no rule has its domain.",
+	"removed":  "The exception is removed.",
+	"reset":    "The counters are set to zero.",
+}
+
+// exceptionForm is the form that adds an exception, as it was filled in.
+type exceptionForm struct {
+	asked
+	Effect, Factor, For, Reason, By string
+}
+
+func fillIn(form url.Values) exceptionForm {
+	return exceptionForm{
+		asked: ask(form), Effect: cmp.Or(form.Get("effect"), api.Allow), Factor: cmp.Or(form.Get("factor"), "10"),
+		For: cmp.Or(form.Get("for"), "2h"), Reason: form.Get("reason"), By: form.Get("by"),
+	}
+}
+
+// exception returns what the form asks for, or what is wrong with it.
+func (f exceptionForm) exception() (e api.NewException, err error) {
+	e.Effect, e.By, e.Reason = f.Effect, strings.TrimSpace(f.By), strings.TrimSpace(f.Reason)
+	if e.Descriptor, err = f.parse(); err != nil {
+		return e, err
+	}
+	if e.Effect == api.Amount {
+		if e.Factor, err = strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(f.Factor), "x"), 64); err != nil {
+			return e, fmt.Errorf("times: %q is no number", f.Factor)
+		}
+	}
+	lasts, err := time.ParseDuration(strings.TrimSpace(f.For))
+	if err != nil {
+		return e, fmt.Errorf("for: %q is no time such as 30m, 2h or 24h", f.For)
+	}
+	e.For = lasts.Seconds()
+	return e, nil
+}
+
+func (c *Console) addException(w http.ResponseWriter, r *http.Request) {
+	form := fillIn(r.PostForm)
+	e, err := form.exception()
+	var added api.Exception
+	if err == nil {
+		added, err = c.server.AddException(r.Context(), e, c.access.Peer(r))
+	}
+	if err != nil {
+		c.showExceptions(w, r, form, err)
+		return
+	}
+	done := "added"
+	if added.Note != "" {
+		done = "noDomain"
+	}
+	http.Redirect(w, r, "/console/exceptions?done="+done, http.StatusSeeOther)
+}
+
+func (c *Console) removeException(w http.ResponseWriter, r *http.Request) {
+	if err := c.server.RemoveException(r.Context(), r.PostForm.Get("id"), byConsole, c.access.Peer(r)); err != nil {
+		c.showExceptions(w, r, fillIn(url.Values{}), err)
+		return
+	}
+	http.Redirect(w, r, "/console/exceptions?done=removed", http.StatusSeeOther)
+}
+
+// byConsole names who changes something where no form asks for a name: the audit log has
+// the peer, too.
+const byConsole = "console"
+
+func (c *Console) reset(w http.ResponseWriter, r *http.Request) {
+	form := ask(r.PostForm)
+	d, err := form.parse()
+	if err == nil {
+		_, err = c.server.Reset(r.Context(), d, byConsole, c.access.Peer(r))
+	}
+	if err != nil {
+		c.showExplain(w, r, form, err)
+		return
+	}
+	http.Redirect(w, r, "/console/explain?done=reset&"+form.Query(), http.StatusSeeOther) //nolint:gosec // the path is fixed
+}

@@ -1,0 +1,219 @@
+package console
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"weir/internal/descriptors/plaintext"
+	"weir/internal/offline/explain"
+	"weir/internal/operators/api"
+	"weir/internal/operators/denials"
+	"weir/internal/operators/text"
+)
+
+// How many lines the tables have at most.
+const (
+	maxKeys       = 25
+	maxLast       = 50
+	maxExceptions = 500
+)
+
+// nowPage is the page of what happens now.
+type nowPage struct {
+	Chart chart
+	// Window is minute or hour, Servers this or all, as the address asks for.
+	Window, Servers string
+	Asked           int // servers
+	From            time.Time
+	Keys            []deniedKey // of all limits
+	OthersMost      uint64
+	Last            []denials.Event
+	Problem         string // why nothing is known of denials
+	Store           []Figure
+	Loads           []Load
+	Exceptions      exceptionList
+}
+
+// deniedKey is a key that was denied often.
+type deniedKey struct {
+	denials.Source
+	denials.Key
+}
+
+func (c *Console) now(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	data := nowPage{
+		Chart: draw(c.server.History(), time.Now()), Store: c.server.Store(), Loads: c.server.Loads(),
+		Window: "minute", Servers: "this",
+	}
+	all := query.Get("servers") == "all"
+	if all {
+		data.Servers = "all"
+	}
+	summary, asked, err := c.server.Denials(r.Context(), all)
+	if err != nil {
+		data.Problem = err.Error()
+	}
+	data.Asked, data.Last = asked, summary.Last[:min(len(summary.Last), maxLast)]
+	window := summary.Minute
+	if query.Get("window") == "hour" {
+		data.Window, window = "hour", summary.Hour
+	}
+	data.addKeys(window)
+	p := c.page(r, "Now")
+	data.Exceptions = c.listExceptions(r, p.MayChange, all)
+	p.Data = data
+	c.write(w, r, "now", p, nil)
+}
+
+// addKeys adds the keys of all limits that were denied most.
+func (n *nowPage) addKeys(window denials.Window) {
+	n.From, n.OthersMost = window.From, window.OthersAtMost
+	for _, l := range window.Limits {
+		n.OthersMost = max(n.OthersMost, l.OthersAtMost)
+		for _, k := range l.Keys {
+			n.Keys = append(n.Keys, deniedKey{l.Source, k})
+		}
+	}
+	slices.SortStableFunc(n.Keys, func(a, b deniedKey) int { return cmp.Compare(b.Denied, a.Denied) })
+	if len(n.Keys) > maxKeys {
+		n.OthersMost = max(n.OthersMost, n.Keys[maxKeys].Denied)
+		n.Keys = n.Keys[:maxKeys]
+	}
+}
+
+// rulesPage is the page of the rules.
+type rulesPage struct {
+	Rules
+	Filter string
+	Tree   []*branch
+}
+
+func (c *Console) rules(w http.ResponseWriter, r *http.Request) {
+	data := rulesPage{Filter: r.URL.Query().Get("filter")}
+	data.Rules = c.server.Rules(data.Filter)
+	data.Tree = growTree(data.Rules)
+	p := c.page(r, "Rules")
+	p.Data = data
+	c.write(w, r, "rules", p, nil)
+}
+
+// exceptionsPage is the page of the exceptions.
+type exceptionsPage struct {
+	List exceptionList
+	Form exceptionForm
+}
+
+// exceptionList is a table of exceptions.
+type exceptionList struct {
+	List      []api.Exception
+	Left      int    // that are not in List
+	Problem   string // why there is no list
+	Servers   int    // that their uses are of
+	MayChange bool
+}
+
+func (c *Console) listExceptions(r *http.Request, mayChange, all bool) exceptionList {
+	known, err := c.server.Exceptions(r.Context(), all)
+	list := exceptionList{MayChange: mayChange, Servers: known.Servers, List: known.Exceptions}
+	if err != nil {
+		list.Problem = err.Error()
+	}
+	if list.Left = len(list.List) - maxExceptions; list.Left > 0 {
+		list.List = list.List[:maxExceptions]
+	}
+	return list
+}
+
+func (c *Console) exceptions(w http.ResponseWriter, r *http.Request) {
+	c.showExceptions(w, r, fillIn(r.URL.Query()), nil)
+}
+
+// showExceptions writes the page with a form, and with why that was refused, if it was.
+func (c *Console) showExceptions(w http.ResponseWriter, r *http.Request, form exceptionForm, refused error) {
+	p := c.page(r, "Exceptions")
+	p.Data = exceptionsPage{List: c.listExceptions(r, p.MayChange, true), Form: form}
+	c.write(w, r, "exceptions", p, refused)
+}
+
+// explainPage is the page that explains a descriptor.
+type explainPage struct {
+	asked
+	Answer      *explain.Answer // nil: there is none
+	Counters    *api.Counters
+	PeekProblem string
+	Form        exceptionForm
+}
+
+func (c *Console) explain(w http.ResponseWriter, r *http.Request) {
+	c.showExplain(w, r, ask(r.URL.Query()), nil)
+}
+
+func (c *Console) showExplain(w http.ResponseWriter, r *http.Request, form asked, refused error) {
+	data := explainPage{asked: form, Form: fillIn(url.Values{})}
+	if form.Text != "" {
+		refused = cmp.Or(data.ask(c, r), refused)
+	}
+	p := c.page(r, "Explain")
+	p.Data = data
+	c.write(w, r, "explain", p, refused)
+}
+
+// ask asks the server. The error is why the descriptor cannot be asked for.
+func (e *explainPage) ask(c *Console, r *http.Request) error {
+	d, err := e.parse()
+	if err != nil {
+		return err
+	}
+	answer, err := c.server.Explain(d)
+	if err != nil {
+		return err
+	}
+	e.Answer = &answer
+	if counters, err := c.server.Peek(r.Context(), d); err != nil {
+		e.PeekProblem = err.Error()
+	} else {
+		e.Counters = &counters
+	}
+	return nil
+}
+
+// words are the functions of the templates.
+var words = template.FuncMap{
+	"kept":    showExcerpt,
+	"given":   showWire,
+	"line":    plaintext.Line,
+	"lines":   plaintext.Lines,
+	"short":   shorten,
+	"number":  number,
+	"rate":    rate,
+	"ago":     func(t time.Time) string { return text.Span(time.Since(t)) + " ago" },
+	"until":   func(t time.Time) string { return "in " + text.Span(time.Until(t)) },
+	"failure": text.Failure,
+	"span":    func(seconds float64) string { return text.Span(text.Seconds(seconds)) },
+	"clock":   func(t time.Time) string { return t.UTC().Format("15:04:05") },
+	"stamp":   func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+}
+
+// number writes a number with commas between thousands.
+func number(n any) string {
+	digits := fmt.Sprint(n)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+// rate writes a rate with one place after the point, if it is small.
+func rate(r float64) string {
+	if r == 0 || r >= 100 {
+		return number(int64(r + 0.5))
+	}
+	return strconv.FormatFloat(r, 'f', 1, 64)
+}

@@ -1,0 +1,330 @@
+package counters
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/descriptors"
+	"weir/internal/limiter"
+	"weir/internal/limiter/failover"
+	"weir/internal/limiter/memory"
+	"weir/internal/limiter/redis"
+	"weir/internal/limiter/redis/redisconn"
+	"weir/internal/operators/api"
+	"weir/internal/operators/exceptions"
+	"weir/internal/plan"
+	"weir/internal/testenv"
+)
+
+const rules = `domain: api
+descriptors:
+  - key: user
+    rate_limits:
+      - {name: burst, unit: hour, requests_per_unit: 3, deny_for: 10m}
+      - {name: daily, unit: day, requests_per_unit: 100, replaces: [{name: old}]}
+      - {name: old, unit: hour, requests_per_unit: 7, algorithm: sliding_window}
+  - key: vip
+    rate_limits:
+      - {unlimited: true}
+      - {unit: hour, requests_per_unit: 9, shadow_mode: true}
+  - key: path
+    value: /files/*
+    share_threshold: true
+    rate_limit: {unit: hour, requests_per_unit: 5}
+  - key: open
+  - key: tenant
+    below: true
+    rate_limit: {name: tenants, unit: hour, requests_per_unit: 50}
+    descriptors:
+      - key: upload
+        rate_limit: {unit: minute, requests_per_unit: 2, algorithm: concurrency}
+`
+
+// now is half an hour before the end of a window.
+var now = time.Date(2026, 8, 1, 11, 30, 0, 0, time.UTC)
+
+// fixture decides requests as a server does, on counters that it looks at.
+type fixture struct {
+	*testing.T
+	*Counters
+	serving *plan.Planner
+	tree    *descriptors.Tree
+	keeper  *exceptions.Keeper
+}
+
+func newFixture(t *testing.T, store limiter.CounterStore) *fixture {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "rules.yaml")
+	if err := os.WriteFile(path, []byte(rules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	files, _, err := descriptors.ReadFiles(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{T: t, keeper: exceptions.NewKeeper(exceptions.Options{Store: new(exceptions.Memory), Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})}
+	if f.tree, err = descriptors.Load(files, descriptors.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := limiter.NewKeys("p:", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := plan.Options{Keys: keys, Exceptions: f.keeper.Current()}
+	f.serving = plan.New(options)
+	f.Counters = New(Options{Rules: func() *descriptors.Tree { return f.tree }, Store: store, Plan: options, ShowKeys: true})
+	return f
+}
+
+func inMemory() limiter.CounterStore {
+	return memory.New(memory.Options{Now: func() time.Time { return now }})
+}
+
+// entries are key, value, key, value.
+func entries(words ...string) (list []limiter.Entry) {
+	for pair := range slices.Chunk(words, 2) {
+		list = append(list, limiter.Entry{Key: pair[0], Value: pair[1]})
+	}
+	return list
+}
+
+// ask asks for one unit so many times, and returns how often it was denied.
+func (f *fixture) ask(times int, words ...string) (denials int) {
+	f.Helper()
+	for range times {
+		var p plan.Plan
+		if err := f.serving.Prepare(&p, f.tree, &plan.Request{Domain: "api", Descriptors: []plan.Descriptor{{Entries: entries(words...)}}}); err != nil {
+			f.Fatal(err)
+		}
+		if len(p.Hits) == 0 {
+			continue
+		}
+		denied, err := f.Store.Decide(f.Context(), p.Hits, p.Decisions)
+		if err != nil {
+			f.Fatal(err)
+		}
+		if denied {
+			denials++
+		}
+	}
+	return denials
+}
+
+// lines shows an answer: its rule, and a line for each limit.
+func (f *fixture) lines(a api.Counters, err error) (text string) {
+	f.Helper()
+	if err != nil {
+		f.Fatal(err)
+	}
+	_, place, _ := strings.Cut(a.Place, ".yaml:")
+	text = a.Rule + " at " + place + "\n"
+	for _, l := range a.Limits {
+		_, place, _ := strings.Cut(l.Place, ".yaml:")
+		text += fmt.Sprintf("%s|%s at %s %q %s: ", l.Rule, l.Limit, place, l.Rate, l.Mode)
+		retry := "never"
+		if l.RetryAfter != nil {
+			retry = fmt.Sprint(*l.RetryAfter)
+		}
+		switch {
+		case l.Unlimited:
+			text += "unlimited"
+		case l.Replaced:
+			text += "replaced"
+		default:
+			text += fmt.Sprintf("%d of %d, %d left, retry %s, whole %v, banned %v, shared %v, %s", l.Used, l.Amount, l.Remaining, retry, l.WholeIn, l.BannedFor, l.Shared, l.Key)
+		}
+		text += "\n"
+	}
+	return text
+}
+
+func (f *fixture) want(what, got, want string) {
+	f.Helper()
+	if got != want {
+		f.Errorf("%s:\n%swant\n%s", what, got, want)
+	}
+}
+
+func TestPeekAndReset(t *testing.T) {
+	f := newFixture(t, inMemory())
+	ctx := t.Context()
+	peek := func(words ...string) string {
+		t.Helper()
+		return f.lines(f.Peek(ctx, "api", entries(words...)))
+	}
+	const old = `user|old at 3:5 "7 per hour" enforced: replaced` + "\n"
+	f.want("an unused rule", peek("user", "alice"), "user at 3:5\n"+
+		`user|burst at 3:5 "3 per hour" enforced: 0 of 3, 3 left, retry 0, whole 0, banned 0, shared [], p:w1|api|user=alice|1h`+"\n"+
+		`user|daily at 3:5 "100 per day" enforced: 0 of 100, 100 left, retry 0, whole 0, banned 0, shared [], p:w1|api|user=alice|1d`+"\n"+old)
+	f.ask(5, "user", "alice")
+	f.ask(2, "user", "bob")
+	banned := "user at 3:5\n" +
+		`user|burst at 3:5 "3 per hour" enforced: 3 of 3, 0 left, retry 1800, whole 1800, banned 600, shared [], p:w1|api|user=alice|1h` + "\n" +
+		`user|daily at 3:5 "100 per day" enforced: 3 of 100, 97 left, retry 0, whole 45000, banned 0, shared [], p:w1|api|user=alice|1d` + "\n" + old
+	for range 2 {
+		f.want("a banned user", peek("user", "alice"), banned)
+	}
+	f.ask(4, "path", "/files/a")
+	f.want("a shared counter", peek("path", "/files/b"), "path=/files/* at 12:5\n"+
+		`path=/files/*|hour at 12:5 "5 per hour" enforced: 4 of 5, 1 left, retry 0, whole 1800, banned 0, shared [/files/*], p:w1|api|path~/files/*|1h`+"\n")
+	f.want("without a limit", peek("open", "x"), "open at 16:5\n")
+	f.want("unlimited, and one in shadow mode", peek("vip", "x"), "vip at 8:5\n"+
+		`vip|unlimited at 8:5 "" : unlimited`+"\n"+
+		`vip|hour shadow_mode at 8:5 "9 per hour" shadow_mode: 0 of 9, 9 left, retry 0, whole 0, banned 0, shared [], p:w1|api|vip=x|t1h`+"\n")
+	f.ask(1, "tenant", "acme", "upload", "x", "request_id", "1")
+	upload := func(held, left, whole int) string {
+		return "tenant|upload at 21:9\n" + fmt.Sprintf(`tenant|upload|minute concurrency at 21:9 "2 at once, each for 1m0s at most" enforced: %d of 2, %d left, retry 0, whole %d, banned 0, shared [], p:w1|api|tenant=acme|upload=x|c1m`+"\n", held, left, whole)
+	}
+	for _, words := range [][]string{{"tenant", "acme", "upload", "x"}, {"tenant", "acme", "upload", "x", "request_id", ""}, {"request_id", "7", "tenant", "acme", "upload", "x"}} {
+		f.want("holds", peek(words...), upload(1, 1, 60)+
+			`tenant|tenants at 17:5 "50 per hour" enforced: 1 of 50, 49 left, retry 0, whole 1800, banned 0, shared [], p:w1|api|tenant=acme|1h`+"\n")
+	}
+	f.want("no rule", peek("stranger", "x"), " at \n")
+
+	a, err := f.Reset(ctx, "api", entries("user", "alice"))
+	f.want("reset", f.lines(a, err), "user at 3:5\n"+
+		`user|burst at 3:5 "3 per hour" enforced: 0 of 3, 3 left, retry 0, whole 0, banned 0, shared [], p:w1|api|user=alice|1h`+"\n"+
+		`user|daily at 3:5 "100 per day" enforced: 0 of 100, 100 left, retry 0, whole 0, banned 0, shared [], p:w1|api|user=alice|1d`+"\n"+old)
+	if a.Reset != 2 {
+		t.Errorf("%d counters were reset, want 2", a.Reset)
+	}
+	if n := f.ask(3, "user", "alice"); n != 0 {
+		t.Errorf("%d requests were denied after the reset", n)
+	}
+	if n := f.ask(2, "user", "bob"); n != 1 {
+		t.Errorf("another user was denied %d times, want once", n)
+	}
+	a, err = f.Reset(ctx, "api", entries("tenant", "acme", "upload", "x"))
+	if f.want("reset of holds", strings.Join(strings.SplitAfter(f.lines(a, err), "\n")[:2], ""), upload(0, 2, 0)); a.Reset != 2 {
+		t.Errorf("%d counters were reset, want 2", a.Reset)
+	}
+	if a, err := f.Reset(ctx, "nowhere", entries("user", "alice")); err != nil || a.Reset != 0 || a.Rule != "" || len(a.Limits) != 0 {
+		t.Errorf("no rule: got %+v, error %v", a, err)
+	}
+}
+
+// Exceptions are in the place of limits, or multiply them; the counters stay to be seen and
+// to be reset.
+func TestCountersBehindExceptions(t *testing.T) {
+	f := newFixture(t, inMemory())
+	f.ask(2, "user", "alice")
+	for _, c := range []struct {
+		exception exceptions.New
+		want      string
+	}{
+		{exceptions.New{Effect: "allow"}, "2 of 3, 1 left"},
+		{exceptions.New{Effect: "deny"}, "2 of 3, 1 left"},
+		{exceptions.New{Effect: "amount", Factor: 10}, "2 of 30, 28 left"},
+	} {
+		c.exception.Domain, c.exception.Entries, c.exception.For, c.exception.Reason, c.exception.By = "api", entries("user", "alice"), time.Hour, "a test", "a test"
+		if _, err := f.keeper.Add(t.Context(), c.exception, "here"); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.lines(f.Peek(t.Context(), "api", entries("user", "alice"))); !strings.Contains(got, "enforced: "+c.want) || strings.Count(got, "replaced") != 1 {
+			t.Errorf("%v: got\n%swant %s", c.exception.Effect, got, c.want)
+		}
+	}
+	if a, err := f.Reset(t.Context(), "api", entries("user", "alice")); err != nil || a.Reset != 2 || a.Limits[0].Used != 0 {
+		t.Errorf("got %+v, error %v", a, err)
+	}
+}
+
+// Values may be any bytes, and come back as they were.
+func TestHostileValues(t *testing.T) {
+	f := newFixture(t, inMemory())
+	for _, value := range []string{"<script>alert(1)</script>", "\x00\x1b[31m\n", "\xff\xfe", strings.Repeat("x", 10_000), "", "a|b=c~d{e}"} {
+		f.ask(4, "user", value)
+		a, err := f.Peek(t.Context(), "api", entries("user", value))
+		if err != nil || a.Limits[0].Used != 3 && value != "" {
+			t.Fatalf("%.20q: got %+v, error %v", value, a, err)
+		}
+		text, err := json.Marshal(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back api.Counters
+		if err := json.Unmarshal(text, &back); err != nil {
+			t.Fatal(err)
+		}
+		if domain, got, err := Entries(back.Descriptor); domain != "api" || !slices.Equal(got, entries("user", value)) || err != nil {
+			t.Errorf("%.20q comes back as %.20q of %q, error %v", value, got, domain, err)
+		}
+		if strings.ContainsFunc(a.Limits[0].Key, func(r rune) bool { return r < ' ' || r > '~' }) {
+			t.Errorf("the key %q is no text", a.Limits[0].Key)
+		}
+	}
+}
+
+func TestBadQuestions(t *testing.T) {
+	f := newFixture(t, inMemory())
+	for name, c := range map[string]struct {
+		domain  string
+		entries []limiter.Entry
+	}{
+		"no domain":    {"", entries("user", "x")},
+		"an empty key": {"api", entries("", "x")},
+		"many entries": {"api", slices.Repeat(entries("user", "x"), plan.MaxEntries+1)},
+	} {
+		for _, do := range []func(context.Context, string, []limiter.Entry) (api.Counters, error){f.Peek, f.Reset} {
+			if _, err := do(t.Context(), c.domain, c.entries); !errors.Is(err, api.ErrBadRequest) {
+				t.Errorf("%s: got error %v", name, err)
+			}
+		}
+	}
+	if _, _, err := Entries(api.Descriptor{Domain: "api"}); !errors.Is(err, api.ErrBadRequest) {
+		t.Errorf("no entries: got error %v", err)
+	}
+	if _, _, err := Entries(api.Descriptor{Domain: "api", Entries: []api.Entry{{Key: "a", ValueBase64: "?"}}}); !errors.Is(err, api.ErrBadRequest) {
+		t.Errorf("no base64: got error %v", err)
+	}
+	f.tree = nil
+	if _, err := f.Peek(t.Context(), "api", entries("user", "x")); !errors.Is(err, api.ErrUnavailable) {
+		t.Errorf("no rules: got error %v", err)
+	}
+}
+
+// A Redis that fails is no reason to show counters in memory.
+func TestRedisFails(t *testing.T) {
+	r := testenv.RedisServer(t)
+	redis, err := redis.New(redis.Options{Main: redisconn.Options{URL: r.Addr(), OpTimeout: 20 * time.Second}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer redis.Close()
+	f := newFixture(t, failover.New(failover.Options{Primary: redis, OpenLocal: inMemory, Mode: limiter.FailureLocal}))
+	announced := errors.New("nobody listens")
+	f.Announce = func(context.Context) error { return announced }
+	f.ask(2, "user", "alice")
+	if a, err := f.Peek(t.Context(), "api", entries("user", "alice")); err != nil || a.Limits[0].Used != 2 {
+		t.Errorf("got %+v, error %v", a, err)
+	}
+	if a, err := f.Reset(t.Context(), "api", entries("user", "alice")); !errors.Is(err, announced) || !errors.Is(err, api.ErrUnavailable) || a.Reset != 2 {
+		t.Errorf("others are not notified: got %+v, error %v", a, err)
+	}
+	if a, err := f.Peek(t.Context(), "api", entries("user", "alice")); err != nil || a.Limits[0].Used != 0 {
+		t.Errorf("got %+v, error %v", a, err)
+	}
+	r.Stop()
+	if n := f.ask(4, "user", "alice"); n != 1 {
+		t.Errorf("%d of 4 were denied in memory, want 1", n)
+	}
+	for what, do := range map[string]func(context.Context, string, []limiter.Entry) (api.Counters, error){"Peek": f.Peek, "Reset": f.Reset} {
+		if a, err := do(t.Context(), "api", entries("user", "alice")); !errors.Is(err, api.ErrUnavailable) || a.Reset != 0 || len(a.Limits) != 0 {
+			t.Errorf("%s: got %+v, error %v", what, a, err)
+		}
+	}
+	if n := f.ask(1, "user", "alice"); n != 0 {
+		t.Error("the counters in memory were not reset")
+	}
+}

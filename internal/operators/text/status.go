@@ -1,0 +1,95 @@
+package text
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"weir/internal/descriptors/plaintext"
+	"weir/internal/operators/api"
+)
+
+// Status writes how the server at an address is.
+func (v View) Status(w io.Writer, server string, s *api.Status) {
+	t := newTable(w, "")
+	line := func(field, format string, args ...any) { t.row(field, fmt.Sprintf(format, args...)) }
+	line("server", "%s, Weir %s, up %s", text(server), text(s.Version), Span(Seconds(s.UptimeSeconds)))
+	line("health", "%s", text(s.Health))
+	for _, note := range s.Notes {
+		line("note", "%s", text(note))
+	}
+	line("requests", "%.1f a second, %.1f of them denied", s.Decisions, s.Denials)
+	line("exceptions", "%d in force", s.Exceptions)
+	line("counters", "%s", text(s.Store.Name))
+	for _, state := range v.store(&s.Store) {
+		line("", "%s", state)
+	}
+	r := &s.Rules
+	line("rules", "%s in %s from %s", plural(r.Rules, "rule", "rules"), plural(r.Domains, "domain", "domains"), text(r.Path))
+	if r.ControlPlane != "" {
+		line("", "%s", text(r.ControlPlane))
+	}
+	if r.LoadedAt != nil {
+		version := ""
+		if r.Version != "" {
+			version = fmt.Sprintf(", version %s", text(r.Version))
+		}
+		line("", "loaded at %s%s, files: %d", v.ago(*r.LoadedAt), version, r.Files)
+	}
+	t.end()
+	if r.FailedAt != nil {
+		fmt.Fprintf(w, "\nThe last load failed at %s and changed nothing:\n", v.ago(*r.FailedAt))
+		for problem := range strings.Lines(r.Problems) {
+			fmt.Fprintf(w, "  %s\n", plaintext.Line(strings.TrimSuffix(problem, "\n")))
+		}
+	}
+	if s.Denials > 0 {
+		v.suggest(w, "Who is denied", "top")
+	} else if s.Exceptions > 0 {
+		v.suggest(w, "The exceptions", "except list")
+	}
+}
+
+// store says whether a store that can fail works.
+func (v View) store(s *api.Store) (lines []string) {
+	switch {
+	case s.FailingSince != nil:
+		lines = append(lines, "FAILS "+v.since(*s.FailingSince)+", failure modes decide")
+		if s.FailureMode != "" {
+			lines = append(lines, fmt.Sprintf("failure mode %s: %s, unless a limit has a mode of its own", text(s.FailureMode), text(Failure(s.FailureMode))))
+		}
+		if s.WorkedAt != nil {
+			lines = append(lines, "worked last at "+v.ago(*s.WorkedAt))
+		}
+	case s.WorkedAt != nil:
+		lines = append(lines, "works, worked last at "+v.ago(*s.WorkedAt))
+	case !s.Works:
+		lines = append(lines, "not asked yet")
+	}
+	if s.FailedAt != nil {
+		lines = append(lines, "failed last at "+v.ago(*s.FailedAt))
+	}
+	if s.Breaker != "" {
+		lines = append(lines, "breaker "+text(s.Breaker))
+	}
+	if s.Problem != "" {
+		lines = append(lines, "last error: "+text(s.Problem))
+	}
+	return lines
+}
+
+// Failure says what a failure mode means for requests.
+func Failure(mode string) string {
+	switch mode {
+	case "error":
+		return "callers get UNAVAILABLE"
+	case "allow":
+		return "requests pass and are not counted"
+	case "deny":
+		return "requests are denied"
+	case "local":
+		return "each server counts alone, in memory"
+	default: // of a later version
+		return "see its documents"
+	}
+}

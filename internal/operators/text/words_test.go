@@ -1,0 +1,53 @@
+package text
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/operators/excerpt"
+)
+
+func TestSpan(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Hour: "0 s", 0: "0 s", time.Microsecond: "1 ms", 999 * time.Millisecond: "999 ms", time.Second: "1 s", 119 * time.Second: "119 s",
+		2 * time.Minute: "2 min", 41*time.Minute + 29*time.Second: "41 min", 2*time.Hour - time.Second: "2 h", 3 * time.Hour: "3 h", 3*time.Hour + 2*time.Minute: "3 h 2 min",
+		47 * time.Hour: "47 h", 49 * time.Hour: "2 days", math.MaxInt64: "106751 days",
+	} {
+		if got := Span(d); got != want {
+			t.Errorf("%v: got %s, want %s", d, got, want)
+		}
+	}
+	for _, s := range []float64{math.NaN(), math.Inf(1), 1e300, -1e300, math.Inf(-1)} {
+		if d := Seconds(s); d < 0 {
+			t.Errorf("%v: got %v", s, d)
+		}
+	}
+}
+
+func TestWords(t *testing.T) {
+	v := View{Now: time.Date(2026, 8, 1, 3, 0, 0, 0, time.FixedZone("CEST", 7200))}
+	for _, tt := range []struct{ got, want string }{
+		{v.since(v.Now.Add(-time.Hour).UTC()), "since 02:00:00 CEST (60 min)"},
+		{v.ago(v.Now.Add(-4 * time.Hour)), "2026-07-31 23:00:00 CEST (4 h ago)"},
+		{v.until(v.Now), "until 03:00:00 CEST (over)"},
+		{v.until(v.Now.Add(time.Minute)), "until 03:01:00 CEST (60 s left)"},
+		{count(10, 0), "10"}, {count(10, 3), "7 to 10"}, {count(10, 11), "0 to 10"},
+		{limited("minute", "5 per minute"), "5 per minute"}, {limited("logins", "5 per minute"), "logins, 5 per minute"}, {limited("unlimited", ""), "unlimited"},
+		{short("\x1b\x1b", 8), `\x1b\x1b`}, {short("\x1b\x1b", 7), `\x1b\x…`}, {short(strings.Repeat("ö", 10_000), 3), "öö…"}, {short("größer", 6), "größer"},
+		{Quote("a b"), "'a b'"}, {Quote(""), "''"}, {Quote("it's"), `'it'\''s'`}, {Quote("user=alice"), "user=alice"},
+	} {
+		if tt.got != tt.want {
+			t.Errorf("got %s, want %s", tt.got, tt.want)
+		}
+	}
+}
+
+// What an excerpt says it holds in base64 may be wrong: it is shown, but not to be pasted.
+func TestBadExcerpt(t *testing.T) {
+	d := excerpt.Descriptor{Entries: []excerpt.Entry{{Key: "user", Value: "a", ValueBase64: "%"}}}
+	if shown, mark := excerpted(d); mark != "(cut)" || shown != "user…" {
+		t.Errorf("got %s %s", shown, mark)
+	}
+}

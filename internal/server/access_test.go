@@ -1,0 +1,118 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"weir/internal/operators/api"
+	"weir/internal/testenv"
+)
+
+// TestNoStartWithoutToken has a file of a token that cannot be used.
+func TestNoStartWithoutToken(t *testing.T) {
+	config := directory(t, limited(3))
+	short := filepath.Join(t.TempDir(), "token")
+	write(t, short, "too-short\n")
+	for path, want := range map[string]string{
+		short:               "ADMIN_TOKEN_FILE: " + short + ": the token has 9 bytes, allowed are at least 16",
+		short + "x":         "ADMIN_TOKEN_FILE: open " + short + "x: no such file or directory",
+		filepath.Dir(short): "ADMIN_TOKEN_FILE: read " + filepath.Dir(short) + ": it is no regular file",
+	} {
+		_, err := New(options(t, io.Discard, "--config="+config, "--admin-token-file="+path))
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: got error %v, want %q", path, err, want)
+		}
+	}
+}
+
+// TestTokenOpensTheDebugPort comes from elsewhere with a token and without one, until the
+// token is another one.
+func TestTokenOpensTheDebugPort(t *testing.T) {
+	outer := testenv.OuterAddr(t)
+	file := filepath.Join(t.TempDir(), "token")
+	const token, next = "correct-horse-battery-staple", "another-horse-battery-staple"
+	write(t, file, token+"\n")
+	f := start(t, "--config="+directory(t, limited(1)), never, "--debug-host=0.0.0.0", "--admin-token-file="+file)
+	f.wantHealth(true, "OK")
+	_, port, _ := net.SplitHostPort(f.DebugAddr())
+	ask := func(method, path, token string) (int, string) {
+		r, _ := http.NewRequestWithContext(t.Context(), method, "http://"+net.JoinHostPort(outer, port)+path, nil)
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		response, err := f.http.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		body, _ := io.ReadAll(response.Body)
+		return response.StatusCode, string(body)
+	}
+	want := func(method, path, token string, code int, part string) {
+		t.Helper()
+		if got, body := ask(method, path, token); got != code || !strings.Contains(body, part) {
+			t.Errorf("%s %s with %q: got %d %s, want %d %s", method, path, token, got, body, code, part)
+		}
+	}
+	for _, path := range []string{"/", "/status", "/stats"} {
+		want("GET", path, "", 200, "")
+	}
+	for _, route := range []string{"GET /rlconfig", "GET /denials", "GET /debug/pprof/", "POST /-/reload"} {
+		method, path, _ := strings.Cut(route, " ")
+		want(method, path, "", 401, "the token is missing or wrong\n")
+		want(method, path, token, 200, "")
+	}
+	f.wantLog(`msg="the rules are loaded on request" audit=true peer="` + outer + ":")
+	f.wantAnswer("GET", "127.0.0.1:"+port, "/rlconfig", 200, "api.user: unit=YEAR")
+	f.wantAnswer("POST", "127.0.0.1:"+port, "/-/reload", 401)
+
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	f.wantAnswer("GET", "127.0.0.1:"+port, "/", 200, "note      what was read before stays in use: ADMIN_TOKEN_FILE: open "+file+": no such file or directory\n")
+	want("GET", "/rlconfig", token, 200, "api.user")
+	write(t, file, next)
+	f.wantLog("a secret has changed")
+	want("GET", "/rlconfig", token, 401, "")
+	want("POST", "/-/reload", next, 200, "rules loaded")
+	if strings.Contains(f.log.String(), "horse") {
+		t.Error("the log holds a token")
+	}
+}
+
+// TestStatusAndDenialsAsJSON reads them after requests that were denied.
+func TestStatusAndDenialsAsJSON(t *testing.T) {
+	f := start(t, "--config="+directory(t, limited(1)))
+	f.wantHealth(true, "OK")
+	for range 5 {
+		if _, err := f.ask(t.Context(), "alice"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testenv.Eventually(t, func() error {
+		var got api.Status
+		_, body, err := f.request("GET", f.DebugAddr(), "/status", "")
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal([]byte(body), &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Version != "v0-test" || got.Health != "OK" || !got.Store.Works || got.Rules.Rules != 1 || got.Rules.LoadedAt == nil || got.UptimeSeconds <= 0 {
+			t.Errorf("got %s", body)
+		}
+		if got.Decisions <= 0 || got.Denials <= 0 || got.Decisions <= got.Denials {
+			return fmt.Errorf("got %s", body)
+		}
+		return nil
+	})
+	f.wantAnswer("GET", f.DebugAddr(), "/denials?replicas=all", 200, `"servers": 1`, `"denied": 4`, `"value": "alice"`)
+	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, `weir_decided_requests_total{outcome="admitted"} 1`, `weir_decided_requests_total{outcome="denied"} 4`, "weir_admin_failed_logins_total 0")
+}

@@ -1,0 +1,125 @@
+package server
+
+import (
+	"fmt"
+	"testing"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"weir/internal/testenv"
+)
+
+// TestThoseWhoAreDeniedAreSpread has two callers denied by a bucket of one in three
+// seconds: the second is told to come three seconds after the first.
+func TestThoseWhoAreDeniedAreSpread(t *testing.T) {
+	const rules = "{domain: api, descriptors: [{key: user, rate_limit: {unit: minute, requests_per_unit: 20, algorithm: token_bucket, burst: 1}}]}"
+	for name, flags := range map[string][]string{
+		"in memory": nil,
+		"on Redis":  {"--redis-url=" + testenv.RedisServer(t).Addr(), inTime},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := start(t, append(flags, "--config="+directory(t, rules))...)
+			f.wantHealth(true, "OK")
+			var seconds [2]int
+			if got := f.answer("user"); got != "OK" {
+				t.Fatalf("the first request: %s", got)
+			}
+			for i := range seconds {
+				got := f.answer("user")
+				if _, err := fmt.Sscanf(got, "OVER_LIMIT, retry after %d", &seconds[i]); err != nil {
+					t.Fatalf("%v in %q", err, got)
+				}
+			}
+			if seconds[0] > 3 || seconds[1] <= seconds[0] || seconds[1] > 6 {
+				t.Errorf("told %d and %d seconds, want up to 3, and up to 3 more", seconds[0], seconds[1])
+			}
+		})
+	}
+}
+
+// TestSettingsOfAnswers sets the reference's variables, one at a time, and sees
+// what becomes of a request whose first descriptor is over its limit of 3.
+func TestSettingsOfAnswers(t *testing.T) {
+	header := func(key, value string) string { return fmt.Sprintf("%s=%s", key, value) }
+	for _, tc := range []struct {
+		name    string
+		env     map[string]string
+		denied  bool
+		headers []string // of the response, then of the request
+		domain  any      // in the metadata
+	}{
+		{name: "none", denied: true},
+		{name: "SHADOW_MODE", env: map[string]string{"SHADOW_MODE": "true"}},
+		{name: "QUOTA_MODE", env: map[string]string{"QUOTA_MODE": "true"}},
+		{
+			name: "LIMIT_RESPONSE_HEADERS_ENABLED", denied: true,
+			env:     map[string]string{"LIMIT_RESPONSE_HEADERS_ENABLED": "true"},
+			headers: []string{header("RateLimit-Limit", "3"), header("RateLimit-Remaining", "0"), "RateLimit-Reset"},
+		},
+		{
+			name: "LIMIT_LIMIT_HEADER", denied: true,
+			env: map[string]string{"LIMIT_RESPONSE_HEADERS_ENABLED": "true", "LIMIT_LIMIT_HEADER": "a",
+				"LIMIT_REMAINING_HEADER": "b", "LIMIT_RESET_HEADER": "c"},
+			headers: []string{header("a", "3"), header("b", "0"), "c"},
+		},
+		{
+			name: "LIMIT_REQUEST_HEADERS_ENABLED", denied: true,
+			env: map[string]string{"LIMIT_REQUEST_HEADERS_ENABLED": "true", "LIMIT_REQUEST_LIMIT_HEADER": "a",
+				"LIMIT_REQUEST_REMAINING_HEADER": "b", "LIMIT_REQUEST_RESET_HEADER": "c"},
+			headers: []string{header("a", "3"), header("b", "0"), "c"},
+		},
+		{name: "RESPONSE_DYNAMIC_METADATA", denied: true, env: map[string]string{"RESPONSE_DYNAMIC_METADATA": "true"}, domain: "api"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			for name, value := range tc.env {
+				t.Setenv(name, value)
+			}
+			f := start(t, "--config="+directory(t, limited(3)))
+			f.wantHealth(true, "OK")
+			got := f.answerOverLimit()
+			if denied := got.GetOverallCode() == ratelimitv3.RateLimitResponse_OVER_LIMIT; denied != tc.denied {
+				t.Errorf("denied: %t, want %t", denied, tc.denied)
+			}
+			if code := got.GetStatuses()[0].GetCode(); code != ratelimitv3.RateLimitResponse_OVER_LIMIT {
+				t.Errorf("the first descriptor is %v", code)
+			}
+			var headers []string
+			for i, h := range append(got.GetResponseHeadersToAdd(), got.GetRequestHeadersToAdd()...) {
+				if i%3 == 2 { // what is left of the year
+					headers = append(headers, h.GetKey())
+				} else {
+					headers = append(headers, header(h.GetKey(), h.GetValue()))
+				}
+			}
+			if fmt.Sprint(headers) != fmt.Sprint(tc.headers) {
+				t.Errorf("got the headers %v, want %v", headers, tc.headers)
+			}
+			if domain := got.GetDynamicMetadata().AsMap()["domain"]; domain != tc.domain {
+				t.Errorf("got the domain %v in the metadata, want %v", domain, tc.domain)
+			}
+		})
+	}
+}
+
+// answerOverLimit uses up the limit of one user, and asks for them beside another.
+func (f *fixture) answerOverLimit() *ratelimitv3.RateLimitResponse {
+	f.t.Helper()
+	ask := func(descriptors string) *ratelimitv3.RateLimitResponse {
+		f.t.Helper()
+		_, body, err := f.request("POST", f.HTTPAddr(), "/json", fmt.Sprintf(`{"domain": "api", "descriptors": [%s]}`, descriptors))
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		var response ratelimitv3.RateLimitResponse
+		if err := protojson.Unmarshal([]byte(body), &response); err != nil {
+			f.t.Fatalf("%v in %s", err, body)
+		}
+		return &response
+	}
+	const one = `{"entries": [{"key": "user", "value": "alice"}]}`
+	for range 3 {
+		ask(one)
+	}
+	return ask(one + `, {"entries": [{"key": "user", "value": "other"}]}`)
+}

@@ -1,0 +1,442 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.opentelemetry.io/otel/propagation"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	"weir/internal/descriptors"
+	"weir/internal/limiter"
+	"weir/internal/operators/counters"
+	"weir/internal/operators/denials"
+	"weir/internal/operators/exceptions"
+	"weir/internal/operators/replicas"
+	"weir/internal/plan"
+	"weir/internal/rls"
+	"weir/internal/server/admin"
+	"weir/internal/settings"
+	"weir/internal/telemetry"
+)
+
+// App is the server. It is made by New and runs once.
+type App struct {
+	opts       Options
+	logger     *slog.Logger
+	started    time.Time
+	health     *health
+	rules      *rules
+	source     source
+	secrets    *changingSecrets
+	store      *store
+	tracing    *tracing // nil: none
+	denials    *denials.Recorder
+	usage      *telemetry.Limiter
+	access     *admin.Access
+	rates      *rates
+	replicas   *replicas.Replicas // nil: alone
+	counters   *counters.Counters
+	uses       func() map[string]uint64 // how often exceptions were applied here, by their IDs; nil: there are none
+	exceptions *exceptions.Keeper
+	cleanups   cleanups
+
+	storeRegistry *prometheus.Registry // of the metrics of the store
+
+	grpc, http     *server
+	debug, metrics *server // nil: not bound
+	servers        []*server
+}
+
+// New loads the rules, opens the store and binds all listeners. Nothing serves
+// yet. If the rules are missing or bad, the error names the problems.
+func New(opts Options) (*App, error) {
+	a := &App{opts: opts, logger: opts.Logger, started: time.Now(), health: newHealth(), denials: denials.New(time.Now())}
+	if err := a.build(); err != nil {
+		return nil, errors.Join(err, a.cleanUp())
+	}
+	return a, nil
+}
+
+func (a *App) build() error {
+	if err := a.openSecrets(); err != nil {
+		return err
+	}
+	s, reg := a.opts.Settings, a.opts.Registry
+	a.announce(s)
+	serviceMetrics := prometheus.NewRegistry() // that go to statsd, too
+	reg.MustRegister(serviceMetrics)
+	var err error
+	if a.access, err = admin.NewAccess(admin.AccessOptions{TokenFile: s.Listen.AdminTokenFile, Registerer: reg, Logger: a.logger}); err != nil {
+		return err
+	}
+	if err = a.openRules(serviceMetrics); err != nil {
+		return err
+	}
+	if err = a.findStore(s); err != nil {
+		return err
+	}
+	keys, err := newKeys(s)
+	if err != nil {
+		return err
+	}
+	a.openReplicas()
+	options := plan.Options{
+		Keys:           keys,
+		Charge:         Charge(s.Store.StopWhenOverLimit),
+		CalendarMonths: s.Rules.CalendarMonths,
+		ShadowMode:     s.Answers.ShadowMode,
+		QuotaMode:      s.Answers.QuotaMode,
+		MaxDescriptors: s.Answers.MaxDescriptors,
+		Exceptions:     a.openExceptions(),
+	}
+	a.uses = a.usesHere
+	a.openCounters(options)
+	decides := telemetry.New(a.store, telemetry.Options{
+		Registerer: reg, Logger: a.logger,
+		NearLimitRatio:    float32(s.Metrics.NearLimitRatio),
+		MaxDetailedSeries: s.Metrics.MaxDetailedSeries,
+	})
+	a.usage, a.rules.keep = decides, decides.Keep
+	for _, client := range startStatsd(s.Metrics, statsdSource(decides, serviceMetrics), a.logger) {
+		a.cleanups.add("statsd", func(context.Context) error {
+			client.Stop()
+			return nil
+		})
+	}
+	if err = a.openTracing(); err != nil {
+		return err
+	}
+	decisions, err := a.openDecisionLog()
+	if err != nil {
+		return err
+	}
+	service := rls.New(rls.Options{
+		Rules:           a.rules.tree.Load,
+		Limiter:         decides,
+		Denials:         a.denials,
+		Log:             decisions,
+		Options:         options,
+		ResponseHeaders: responseHeaders(s.Answers),
+		RequestHeaders:  requestHeaders(s.Answers),
+		DynamicMetadata: s.Answers.DynamicMetadata,
+		MaxConcurrent:   s.Answers.MaxConcurrentRequests,
+		Timeout:         s.Answers.RequestTimeout,
+		Registerer:      serviceMetrics,
+		Logger:          a.logger,
+	})
+	a.rates = newRates(time.Now(), service.Totals)
+	return a.bind(service)
+}
+
+// announce registers the metrics of the process, and logs what is worth knowing of its
+// settings.
+func (a *App) announce(s settings.Settings) {
+	reg := a.opts.Registry
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registerBuild(reg, a.opts.Build)
+	a.registerSecrets()
+
+	a.logger.Info("starting", "version", a.opts.Version)
+	limitMemory(a.logger)
+	for _, w := range s.Warnings {
+		a.logger.Warn("a variable of envoyproxy/ratelimit has no effect", "variable", w.Variable, "value", w.Value, "instead", w.Instead)
+	}
+	for _, note := range switchedOn(s.Answers) {
+		a.logger.Warn("a switch changes every answer", "effect", note)
+	}
+}
+
+// findStore opens the store.
+func (a *App) findStore(s settings.Settings) (err error) {
+	a.storeRegistry = prometheus.NewRegistry()
+	a.opts.Registry.MustRegister(a.storeRegistry)
+	if a.store, err = openStore(s, a.secrets, a.logger, a.storeRegistry); err != nil {
+		return err
+	}
+	a.cleanups.add("store", func(context.Context) error { return a.store.close() })
+	if a.store.ping == nil {
+		a.health.setStoreFound(true)
+	}
+	return nil
+}
+
+// openRules finds the source of the rules, and the rules if they are there.
+// service takes the metrics of loads.
+func (a *App) openRules(service prometheus.Registerer) (err error) {
+	s, reg := a.opts.Settings, a.opts.Registry
+	a.rules = newRules(RuleOptions(s.Rules.Reading), a.health.setRulesLoaded, a.logger, service)
+	a.rules.tuner = newTuner()
+	a.source = newFiles(a.rules, s.Rules, a.opts.Reload)
+	if s.XDS.Enabled() {
+		if s.Rules.Config != "" {
+			a.logger.Warn("the rules come from the control plane, --config (CONFIG_PATH) is not read", "path", s.Rules.Config)
+		}
+		if a.source, err = newControlPlane(a.rules, s, a.secrets, a.opts.Reload, &a.cleanups, reg); err != nil {
+			return err
+		}
+	}
+	return a.source.start()
+}
+
+// bind binds the listeners and makes their servers. What is made last is
+// stopped first: the answers to Envoy, so that the others can be watched
+// meanwhile.
+func (a *App) bind(service *rls.Service) error {
+	l := a.opts.Settings.Listen
+	transport, err := a.transport()
+	if err != nil {
+		return err
+	}
+	bound, err := listen(a.opts.Settings, a.logger)
+	if err != nil {
+		return err
+	}
+	metrics := admin.NewMetrics(a.opts.Registry)
+	if bound.metrics != nil {
+		a.metrics = a.add(httpServer("metrics", bound.metrics, metrics.At(string(l.PrometheusPath)), metricsConnections, a.logger))
+	}
+	if bound.debug != nil {
+		debug := admin.Debug{
+			Status: a.status, Rules: a.dump, Reload: a.source.reload, Metrics: metrics, Access: a.access, Logger: a.logger,
+			Denials: func(ctx context.Context, all bool) (any, error) {
+				summary, servers, err := a.denialsOf(ctx, all)
+				return deniedOn{summary, servers}, err
+			},
+			Peek: a.peek, Reset: a.reset,
+			Exceptions: a.exceptionsOf, AddException: a.addException, RemoveException: a.removeException,
+		}
+		pages := newConsole(a)
+		debug.Console, debug.SignInRefused = pages, pages.SignIn
+		a.debug = a.add(httpServer("debug", bound.debug, debug.Handler(), debugConnections, a.logger))
+	}
+	a.http = a.add(httpServer("HTTP", bound.http, admin.Service(a.health.err, service.JSONHandler()), serviceConnections, a.logger))
+
+	unfinished := newUnfinished(defaultUnfinishedBounds, a.opts.Registry)
+	s := grpc.NewServer(a.grpcOptions(transport, unfinished)...)
+	services := unfinished.registrar(s)
+	service.Register(services)
+	grpc_health_v1.RegisterHealthServer(services, a.health.grpc)
+	if l.GRPCReflection {
+		reflection.Register(s) // which has streams alone
+	}
+	a.grpc = a.add(grpcServer(bound.grpc, s))
+	return nil
+}
+
+// add lets a server run and stop with a.
+func (a *App) add(s *server) *server {
+	a.servers = append(a.servers, s)
+	a.cleanups.add(s.name, s.close)
+	return s
+}
+
+// transport is how the bytes of gRPC travel, with TLS or without.
+func (a *App) transport() (credentials.TransportCredentials, error) {
+	config, err := openTLS(a.opts.Settings.TLS, a.logger)
+	if err != nil {
+		return nil, err
+	}
+	if config == nil {
+		return insecure.NewCredentials(), nil
+	}
+	registerCertificates(a.opts.Registry, "grpc", config.TLS)
+	a.cleanups.add("TLS", func(context.Context) error {
+		config.Close()
+		return nil
+	})
+	return config.Credentials(), nil
+}
+
+// streamWorkers are goroutines that serve one call after the other. Each call in a
+// goroutine of its own would let that one's stack grow first, again and again: a
+// tenth of the CPU time of a decision. If all wait for Redis, gRPC starts more.
+const streamWorkers = 64
+
+// window is how many bytes of requests may be under way on a connection, which is
+// a thousand large ones. A fixed one, because gRPC measures the network for one of
+// its own choice by pinging Envoy without end: a twentieth of the CPU time of a
+// decision, and a tenth of its latency.
+const window = 1 << 20
+
+// headers is how large the headers of a request may be, counted as in RFC 9113: with
+// 32 bytes more for each. gRPC's own bound of 16 MiB can be reached with 4 KiB,
+// because HPACK repeats a header in one byte. An Envoy sends less than 1 KiB, to
+// which tracing may add 512 bytes of tracestate and 8 KiB of baggage.
+const headers = 16 << 10
+
+// readBuffer is how much of a connection is read at once: dozens of requests. Each
+// connection keeps such a buffer, and nobody else has a turn before it is worked off.
+const readBuffer = 4 << 10
+
+func (a *App) grpcOptions(transport credentials.TransportCredentials, unfinished *unfinished) []grpc.ServerOption {
+	l := a.opts.Settings.Listen
+	options := append(rls.ServerOptions(),
+		grpc.NumStreamWorkers(streamWorkers),
+		grpc.StaticConnWindowSize(window),
+		grpc.StaticStreamWindowSize(window),
+		grpc.Creds(unfinished.credentials(transport)),
+		grpc.MaxHeaderListSize(headers),
+		grpc.ReadBufferSize(readBuffer),
+		grpc.ConnectionTimeout(unfinished.bounds.timeout), // of the handshakes of TLS and HTTP/2
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionAge:      l.GRPCMaxConnectionAge,
+			MaxConnectionAgeGrace: l.GRPCMaxConnectionAgeGrace,
+		}),
+		// Envoy's connection_keepalive pings more often than gRPC puts up with.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+		grpc.ChainStreamInterceptor(unfinished.interceptStream, a.health.endStreams),
+	)
+	if most := l.GRPCMaxConcurrentStreams; most > 0 {
+		options = append(options, grpc.MaxConcurrentStreams(uint32(most)))
+	}
+	var headers []string
+	if a.tracing != nil {
+		options = append(options, a.tracing.grpcOption())
+		headers = propagator.Fields()
+	} else if a.opts.Settings.DecisionLog.Decisions != "off" {
+		headers = propagation.TraceContext{}.Fields()
+	}
+	options = append(options, grpc.InTapHandle(dropHeaders(headers...)))
+	return options
+}
+
+func responseHeaders(s settings.Answers) rls.Headers {
+	if !s.ResponseHeaders {
+		return rls.Headers{}
+	}
+	return rls.Headers{Limit: string(s.LimitHeader), Remaining: string(s.RemainingHeader), Reset: string(s.ResetHeader)}
+}
+
+func requestHeaders(s settings.Answers) rls.Headers {
+	if !s.RequestHeaders {
+		return rls.Headers{}
+	}
+	return rls.Headers{Limit: string(s.RequestLimitHeader), Remaining: string(s.RequestRemainingHeader), Reset: string(s.RequestResetHeader)}
+}
+
+// Charge returns what becomes of denied hits whose limit does not say it.
+func Charge(stopWhenOverLimit settings.Choice) limiter.Charge {
+	switch {
+	case !stopWhenOverLimit.Set:
+		return limiter.Auto
+	case stopWhenOverLimit.On:
+		return limiter.Admitted
+	default:
+		return limiter.Always
+	}
+}
+
+// RuleOptions returns how rules are loaded by the settings.
+func RuleOptions(s settings.Reading) descriptors.Options {
+	return descriptors.Options{MergeDomains: s.MergeDomainConfig, CalendarMonths: s.CalendarMonths}
+}
+
+func (a *App) dump(w io.Writer) error { return a.rules.dump(w, a.source.report()) }
+
+// Run serves until ctx ends. Then the health checks fail, so that clients go
+// elsewhere, while everything else goes on for the drain delay, or until Hurry.
+// Then it drains: no new connection is taken, and requests in flight have the
+// drain timeout to finish. The error says what failed while serving, had to be cut
+// off, or did not end and is left behind.
+func (a *App) Run(ctx context.Context) error {
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	tasks := newTasks()
+	tasks.start("memory", func() {
+		a.rules.end() // now that nobody waits for a start
+		a.rules.tuner.run(background)
+	})
+	tasks.start("rules", func() { a.source.run(background) })
+	tasks.start("rates", func() { a.rates.run(background) })
+	tasks.start("token", func() { a.access.Follow(background) })
+	if a.replicas != nil {
+		tasks.start("replicas", func() { a.replicas.Run(background) })
+	}
+	tasks.start("exceptions", func() { a.exceptions.Run(background) })
+	if a.store.ping != nil {
+		tasks.start("store", func() { a.store.find(background, a.health, a.logger) })
+	}
+
+	failed := make(chan error, len(a.servers))
+	for _, s := range a.servers {
+		tasks.start(s.name, func() {
+			if err := s.run(); err != nil {
+				failed <- err
+			}
+		})
+	}
+	a.logger.Info("listening", "grpc", a.GRPCAddr(), "http", a.HTTPAddr(), "debug", a.DebugAddr(), "metrics", a.MetricsAddr())
+
+	var err error
+	select {
+	case <-ctx.Done():
+		a.health.setLeaving()
+		err = a.leave(failed)
+	case err = <-failed:
+	}
+	if err != nil {
+		a.logger.Error("a listener failed", "err", err)
+	}
+	stop()
+	a.health.setDraining()
+	a.logger.Info("draining", "timeout", a.opts.Settings.Process.DrainTimeout)
+	err = errors.Join(err, a.cleanUp())
+	err = errors.Join(err, tasks.wait(grace, a.logger))
+	a.logger.Info("stopped")
+	return err
+}
+
+// leave lets the drain delay pass, and returns the error of a listener that fails
+// meanwhile.
+func (a *App) leave(failed <-chan error) error {
+	delay := a.opts.Settings.Process.DrainDelay
+	select {
+	case <-a.opts.Hurry:
+		return nil
+	default:
+	}
+	if delay == 0 {
+		return nil
+	}
+	a.logger.Info("leaving, health checks fail and requests are still served", "at_most", delay)
+	over := time.NewTimer(delay)
+	defer over.Stop()
+	select {
+	case <-over.C:
+		return nil
+	case <-a.opts.Hurry:
+		return nil
+	case err := <-failed:
+		return err
+	}
+}
+
+// cleanUp stops what was started, within the drain timeout.
+func (a *App) cleanUp() error {
+	ctx, cancel := context.WithTimeout(context.Background(), a.opts.Settings.Process.DrainTimeout)
+	defer cancel()
+	return a.cleanups.run(ctx, a.logger)
+}
+
+// GRPCAddr is where gRPC listens, host:port or unix:path.
+func (a *App) GRPCAddr() string { return a.grpc.addr() }
+
+// HTTPAddr is where /healthcheck and /json are, host:port.
+func (a *App) HTTPAddr() string { return a.http.addr() }
+
+// DebugAddr is where operators look, host:port, or "none".
+func (a *App) DebugAddr() string { return a.debug.addr() }
+
+// MetricsAddr is where the metrics are, host:port, or "none".
+func (a *App) MetricsAddr() string { return a.metrics.addr() }

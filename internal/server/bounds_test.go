@@ -1,0 +1,114 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"weir/internal/testenv"
+)
+
+// TestBoundOfConcurrentRequests asks twice while Redis does not answer.
+func TestBoundOfConcurrentRequests(t *testing.T) {
+	t.Setenv("MAX_CONCURRENT_REQUESTS", "1")
+	onRedis, asked, release := heldRedis(t)
+	f := start(t, append(onRedis, "--config="+directory(t, limited(3)))...)
+	f.wantHealth(true, "OK")
+	first := make(chan error, 1)
+	go func() {
+		_, err := f.ask(context.Background(), "alice")
+		first <- err
+	}()
+	<-asked // Redis has the request, and keeps it
+	if _, err := f.ask(t.Context(), "bob"); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a second request at a time: got %v, want RESOURCE_EXHAUSTED", err)
+	}
+	close(release)
+	if err := <-first; err != nil {
+		t.Errorf("the first request: %v", err)
+	}
+}
+
+// TestBoundOfTheDuration asks while Redis does not answer.
+func TestBoundOfTheDuration(t *testing.T) {
+	t.Setenv("REQUEST_TIMEOUT", "50ms")
+	onRedis, _, release := heldRedis(t)
+	defer close(release)
+	f := start(t, append(onRedis, "--config="+directory(t, limited(3)))...)
+	f.wantHealth(true, "OK")
+	began := time.Now()
+	testenv.Eventually(t, func() error { // as in TestShortDeadline
+		if _, err := f.ask(t.Context(), "alice"); status.Code(err) != codes.Unavailable {
+			return fmt.Errorf("without an answer of Redis: got %v, want UNAVAILABLE", err)
+		}
+		return nil
+	})
+	if took := time.Since(began); took > heldPatience/2 {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// TestStreamsOfAConnection reads what the server tells its clients of HTTP/2.
+func TestStreamsOfAConnection(t *testing.T) {
+	for value, want := range map[string]string{"": "\x00\x03\x00\x00\x10\x00", "0": "", "1": "\x00\x03\x00\x00\x00\x01"} {
+		t.Run(value, func(t *testing.T) {
+			t.Setenv("GRPC_MAX_CONCURRENT_STREAMS", value)
+			f := start(t, "--config="+directory(t, limited(3)))
+			if _, err := f.ask(t.Context(), "alice"); err != nil {
+				t.Fatal(err)
+			}
+			if got := streamsSetting(t, f.GRPCAddr()); got != want {
+				t.Errorf("SETTINGS_MAX_CONCURRENT_STREAMS is %q, want %q", got, want)
+			}
+			if value != "1" {
+				return
+			}
+			watch, err := grpc_health_v1.NewHealthClient(f.conn).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := watch.Recv(); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			if _, err := f.ask(ctx, "alice"); status.Code(err) != codes.DeadlineExceeded {
+				t.Errorf("a second call at a time: got %v, want it to wait", err)
+			}
+		})
+	}
+}
+
+// streamsSetting is SETTINGS_MAX_CONCURRENT_STREAMS (RFC 9113, section 6.5.2) of a
+// server, empty if it does not set that.
+func streamsSetting(t *testing.T, addr string) string {
+	t.Helper()
+	const preface, settings, maxStreams, length = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 4, 3, 6
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Write([]byte(preface + frame(settings, ""))); err != nil {
+		t.Fatal(err)
+	}
+	kind, payload, err := readFrame(conn)
+	if err != nil || kind != settings {
+		t.Fatalf("got frame %d, error %v, want SETTINGS", kind, err)
+	}
+	for ; len(payload) >= length; payload = payload[length:] {
+		if payload[0] == 0 && payload[1] == maxStreams {
+			return payload[:length]
+		}
+	}
+	return ""
+}

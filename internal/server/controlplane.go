@@ -1,0 +1,163 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/credentials"
+
+	"weir/internal/descriptors"
+	"weir/internal/server/admin"
+	"weir/internal/settings"
+	"weir/internal/settings/tlsfiles"
+	"weir/internal/xds"
+)
+
+// controlPlane is the source of rules that a control plane sends. The server
+// starts without them: until the first come, requests are answered UNAVAILABLE.
+type controlPlane struct {
+	*rules
+	path     string // what the control plane is called
+	client   *xds.Client
+	requests <-chan os.Signal // to load the rules anew, which only the control plane can do
+	serving  context.Context  // of run, which ends loads
+}
+
+// newControlPlane reads the files of TLS and prepares to ask for rules. cleanups
+// gets what must be undone.
+func newControlPlane(r *rules, s settings.Settings, changing *changingSecrets, requests <-chan os.Signal, cleanups *cleanups, reg prometheus.Registerer) (*controlPlane, error) {
+	credentials, err := xdsCredentials(s.XDS, cleanups, r.logger, reg)
+	if err != nil {
+		return nil, err
+	}
+	c := &controlPlane{rules: r, requests: requests, serving: context.Background()}
+	c.path = fmt.Sprintf("the control plane at %s (node %s)", s.XDS.ServerURL, s.XDS.NodeID)
+	c.status.Path = c.path
+	options := xdsOptions(s.XDS)
+	options.Credentials = credentials
+	options.Headers = func() map[string]string {
+		headers, _ := changing.now().XDS.HeaderValues() // which have been checked
+		return headers
+	}
+	options.Type, options.Apply, options.Refused, options.Tell = descriptors.ResourceType, c.apply, c.refused, c.tell
+	options.Logger, options.Registerer = r.logger, reg
+	if s.Rules.ForceStart && !s.Rules.HealthNeedsRules {
+		options.Silent = c.silent
+	}
+	if c.client, err = xds.New(options); err != nil {
+		return nil, fmt.Errorf("CONFIG_GRPC_XDS_SERVER_URL: %w", err)
+	}
+	return c, nil
+}
+
+// xdsOptions are those that need nothing but the settings.
+func xdsOptions(s settings.XDS) xds.Options {
+	return xds.Options{
+		Server:         string(s.ServerURL),
+		NodeID:         s.NodeID,
+		NodeMetadata:   s.NodeMetadata,
+		MaxMessageSize: s.MaxMessageSize,
+		Retry:          s.RetryInterval,
+		Backoff:        xds.Backoff{Initial: min(s.BackoffInitial, s.BackoffMax), Max: s.BackoffMax, Spread: s.BackoffSpread()},
+	}
+}
+
+// xdsCredentials are nil for plain text.
+func xdsCredentials(s settings.XDS, cleanups *cleanups, logger *slog.Logger, reg prometheus.Registerer) (credentials.TransportCredentials, error) {
+	if !s.UseTLS {
+		return nil, nil
+	}
+	files, err := tlsfiles.Client(tlsfiles.Options{
+		CertFile: s.ClientCert, KeyFile: s.ClientKey, CAFile: s.ServerCA, PeerSAN: s.ServerSAN, Logger: logger,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("TLS to the control plane (see CONFIG_GRPC_XDS_CLIENT_TLS_CERT, _KEY and CONFIG_GRPC_XDS_SERVER_TLS_CACERT): %w", err)
+	}
+	registerCertificates(reg, "xds", files.TLS)
+	cleanups.add("TLS files of the control plane", func(context.Context) error { files.Close(); return nil })
+	return files.Credentials(), nil
+}
+
+// start does not wait: the control plane may come later than this server.
+func (c *controlPlane) start() error {
+	c.logger.Info("waiting for the rules of the control plane, requests are answered UNAVAILABLE until they come")
+	return nil
+}
+
+// run keeps asking the control plane until ctx ends.
+func (c *controlPlane) run(ctx context.Context) {
+	c.serving = ctx
+	var asking sync.WaitGroup
+	asking.Go(func() { c.client.Run(ctx) })
+	defer asking.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.requests:
+			c.logger.Warn("rules not loaded", "err", c.reload(ctx))
+		}
+	}
+}
+
+func (c *controlPlane) reload(context.Context) error {
+	return errors.New("the control plane sends the rules when they change, they cannot be asked for")
+}
+
+// apply lets rules serve that the control plane sent, or returns what is wrong with
+// them.
+func (c *controlPlane) apply(u xds.Update) error {
+	defer c.end()
+	tree, unknown, err := descriptors.LoadResources(u.Resources, c.begin(c.serving))
+	if c.serving.Err() != nil {
+		return errEnded
+	}
+	if err != nil {
+		err = brief(err)
+		c.refused(u.Version, err)
+		return err
+	}
+	c.accept(tree, admin.Rules{Path: c.path, Files: len(u.Resources), Version: u.Version})
+	c.logger.Info("rules loaded", "version", u.Version, "resources", len(u.Resources), "domains", tree.Domains(), "rules", tree.Rules())
+	c.warn(tree.Warnings())
+	for _, field := range unknown.First(mostProblems) {
+		c.logger.Warn("a field of the rules is not known to this version and has no effect", "field", field.String())
+	}
+	if len(u.Resources) == 0 {
+		c.logger.Warn("the control plane has no rules, every request passes", "version", u.Version)
+	}
+	return nil
+}
+
+// refused notes why rules that the control plane sent do not serve.
+func (c *controlPlane) refused(version string, problem error) {
+	c.refuse(problem, version)
+}
+
+// tell logs it, not as often as it may happen.
+func (c *controlPlane) tell(version string, problem error) {
+	c.logRefusal(problem, "version", version)
+}
+
+// silent makes the server healthy although there are no rules, because the
+// control plane works and has none for this node.
+func (c *controlPlane) silent() {
+	if c.tree.Load() == nil {
+		c.logger.Warn("the control plane has no rules for this node, requests are answered UNAVAILABLE until it sends some")
+		c.loaded()
+	}
+}
+
+func (c *controlPlane) report() admin.Rules {
+	report, link := c.rules.report(), c.client.Status()
+	report.ControlPlane = &admin.ControlPlane{Connected: link.Connected, Since: link.Since}
+	if link.Err != nil {
+		report.ControlPlane.Problem = link.Err.Error()
+	}
+	return report
+}

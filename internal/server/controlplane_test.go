@@ -1,0 +1,317 @@
+package server
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"weir/internal/settings/tlsfiles"
+	"weir/internal/testenv"
+	"weir/internal/xds"
+)
+
+// fromControlPlane are flags of a server whose rules come from a control plane,
+// and that waits for nothing long.
+func fromControlPlane(plane *testenv.ControlPlane, more ...string) []string {
+	return append([]string{
+		"--config-type=GRPC_XDS_SOTW", "--config-grpc-xds-server-url=" + plane.Addr, "--config-grpc-xds-server-connect-retry-interval=20ms",
+		"--xds-client-backoff-initial-interval=20ms", "--xds-client-backoff-max-interval=100ms",
+	}, more...)
+}
+
+// sent is a resource with rules that let n requests a year of each user pass.
+func sent(name string, n int) string {
+	return fmt.Sprintf(`{"name": %q, "domain": "api", "descriptors": [{"key": "user", "rate_limit": {"unit": "YEAR", "requests_per_unit": %d}}]}`, name, n)
+}
+
+func refusals(r *discovery.DiscoveryRequest) bool { return r.GetErrorDetail() != nil }
+
+func TestRulesOfControlPlane(t *testing.T) {
+	plane := testenv.StartControlPlane(t)
+	f := start(t, fromControlPlane(plane, "--config=elsewhere")...)
+	f.wantLog(`msg="the rules come from the control plane, --config (CONFIG_PATH) is not read" path=elsewhere`)
+	f.wantLog("waiting for the rules of the control plane")
+	f.wantHealth(false, "no rules are loaded yet")
+	if _, err := f.ask(t.Context(), "alice"); status.Code(err) != codes.Unavailable {
+		t.Errorf("answer without rules: %v", err)
+	}
+	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "rules     none loaded from the control plane at "+plane.Addr+" (node default) yet\n")
+
+	plane.Set("v1", sent("x", 3))
+	f.wantLimit(3)
+	f.wantHealth(true, "OK")
+	loaded := fmt.Sprintf(`1 (resources: 1, domains: 1), version "v1", loaded from the control plane at %s (node default) at `, plane.Addr)
+	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "rules     "+loaded, "\n          connected since ")
+	f.wantAnswer("GET", f.DebugAddr(), "/rlconfig", 200, "# "+loaded, "\napi.user: unit=YEAR requests_per_unit=3, shadow_mode: false")
+	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_config_load_success 1\n", "ratelimit_service_config_load_error 0\n", "weir_xds_connected 1\n")
+
+	plane.Set("v2", sent("x", 7))
+	f.wantLimit(7)
+
+	bad := strings.ReplaceAll(sent("x", 9), "YEAR", "UNKNOWN")
+	problem := `resource "x": descriptors[0].rate_limit.unit: a unit is needed`
+	plane.Set("v3", bad)
+	refusal := plane.WaitFor("that refuses", refusals)
+	if refusal.GetVersionInfo() != "v2" || !strings.Contains(refusal.GetErrorDetail().GetMessage(), problem) {
+		t.Errorf("the refusal is %v", refusal)
+	}
+	f.wantLimit(7)
+	f.wantHealth(true, "OK")
+	failed := []string{`version "v2"`, `The last load, of version "v3", at `, "failed and changed nothing", problem}
+	f.wantAnswer("GET", f.DebugAddr(), "/", 200, failed...)
+	f.wantAnswer("GET", f.DebugAddr(), "/rlconfig", 200, append(failed, "\n# "+problem, "\napi.user: unit=YEAR requests_per_unit=7, shadow_mode: false")...)
+	// Refused again and again, it counts and is logged once.
+	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_config_load_error 1\n")
+	if n := strings.Count(f.log.String(), "new rules refused"); n != 1 {
+		t.Errorf("the refusal was logged %d times, want once", n)
+	}
+
+	plane.Set("v4", sent("x", 2))
+	f.wantLimit(2)
+	if code, page, err := f.request("GET", f.DebugAddr(), "/", ""); err != nil || code != 200 || strings.Contains(page, "failed") {
+		t.Errorf("status after good rules: %d %s (error: %v)", code, page, err)
+	}
+}
+
+// wrongPlane is a control plane that sends what nobody asked for.
+type wrongPlane struct {
+	discovery.UnimplementedAggregatedDiscoveryServiceServer
+}
+
+func (wrongPlane) StreamAggregatedResources(stream discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+	if err := stream.Send(&discovery.DiscoveryResponse{TypeUrl: "clusters", VersionInfo: "v9"}); err != nil {
+		return err
+	}
+	<-stream.Context().Done()
+	return nil
+}
+
+func TestControlPlaneThatSendsAnotherType(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	discovery.RegisterAggregatedDiscoveryServiceServer(server, wrongPlane{})
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	f := start(t, fromControlPlane(&testenv.ControlPlane{Addr: listener.Addr().String()})...)
+	problem := `a response of type "clusters" is not allowed`
+	f.wantAnswer("GET", f.DebugAddr(), "/", 200, `The last load, of version "v9", at `, problem)
+	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_config_load_error 1\n")
+	f.wantLog(`level=ERROR msg="new rules refused, there are none yet, requests are answered UNAVAILABLE" version=v9`)
+}
+
+func TestControlPlaneThatIsAway(t *testing.T) {
+	plane := testenv.StartControlPlane(t)
+	plane.Set("1", sent("x", 3))
+	f := start(t, fromControlPlane(plane)...)
+	f.wantLimit(3)
+	plane.Stop()
+	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "weir_xds_connected 0\n")
+	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "NOT connected since ", "the last stream ended: ")
+	f.wantLog("the control plane is not connected, what it sent last stays")
+	f.wantLimit(3)
+	f.wantHealth(true, "OK")
+	plane.Start()
+	plane.Set("1", sent("x", 5)) // another control plane, the same version
+	f.wantLimit(5)
+}
+
+// TestControlPlaneThatSentNothingGood is away before it, or after what it sent was
+// refused.
+func TestControlPlaneThatSentNothingGood(t *testing.T) {
+	for _, bad := range []bool{false, true} {
+		plane := testenv.StartControlPlane(t)
+		if !bad {
+			plane.Stop()
+		}
+		f := start(t, fromControlPlane(plane)...)
+		if bad {
+			plane.Set("1", strings.ReplaceAll(sent("x", 3), "YEAR", "UNKNOWN"))
+			plane.WaitFor("that refuses", refusals)
+			plane.Stop()
+		}
+		f.wantLog("the control plane is not connected, there are no rules yet")
+		if strings.Contains(f.log.String(), "what it sent last stays") {
+			t.Errorf("the control plane sent nothing good (bad: %t), and that is said to stay", bad)
+		}
+	}
+}
+
+// TestProblemsOfTheControlPlane are logged one by one.
+func TestProblemsOfTheControlPlane(t *testing.T) {
+	plane := testenv.StartControlPlane(t)
+	plane.Set("1", sent("x", 3))
+	f := start(t, fromControlPlane(plane)...)
+	f.wantLimit(3)
+	plane.Set("2", strings.ReplaceAll(sent("x", 3), "YEAR", "UNKNOWN"), strings.ReplaceAll(sent("y", 3), "YEAR", "UNKNOWN"))
+	plane.WaitFor("that refuses", refusals)
+	f.wantLog(`level=ERROR msg="new rules refused, the old ones go on serving" version=2` + "\n")
+	for _, name := range []string{"x", "y"} {
+		f.wantLog(`level=ERROR msg="a problem of the new rules" problem="resource \"` + name + `\": descriptors[0].rate_limit.unit: a unit is needed`)
+	}
+}
+
+func TestControlPlaneWithoutRules(t *testing.T) {
+	plane := testenv.StartControlPlane(t)
+	plane.Set("1", sent("x", 3))
+	f := start(t, fromControlPlane(plane)...)
+	f.wantLimit(3)
+	plane.Set("2")
+	f.wantLog("the control plane has no rules, every request passes")
+	testenv.Eventually(t, func() error {
+		if _, err := f.limit(); err == nil || err.Error() != "never denied" {
+			return fmt.Errorf("got %v", err)
+		}
+		return nil
+	})
+	f.wantHealth(true, "OK")
+}
+
+func TestOneDomainInTwoResources(t *testing.T) {
+	plane := testenv.StartControlPlane(t)
+	plane.Set("1", sent("x", 3), `{"name": "y", "domain": "api", "descriptors": [{"key": "path"}]}`)
+	start(t, fromControlPlane(plane, "--merge-domain-config")...).wantLimit(3)
+	alone := start(t, fromControlPlane(plane)...)
+	plane.WaitFor("that refuses", refusals)
+	alone.wantAnswer("GET", alone.DebugAddr(), "/", 200, `resource "y": domain: "api" is already the domain of resource "x", allowed is one resource per domain unless MERGE_DOMAIN_CONFIG is true`)
+	alone.wantHealth(false, "no rules are loaded yet")
+}
+
+func TestReloadOfControlPlane(t *testing.T) {
+	plane := testenv.StartControlPlane(t)
+	f := start(t, fromControlPlane(plane)...)
+	f.wantAnswer("POST", f.DebugAddr(), "/-/reload", 500, "the control plane sends the rules when they change")
+	f.reload <- syscall.SIGHUP
+	f.wantLog("the control plane sends the rules when they change")
+}
+
+// TestSilence is about Envoy Gateway without any rate limit: it sends nothing,
+// starts the server with FORCE_START_WITHOUT_INITIAL_CONFIG and kills it while the
+// health check fails.
+func TestSilence(t *testing.T) {
+	plane := testenv.StartControlPlane(t)
+	f := start(t, fromControlPlane(plane, "--force-start-without-initial-config")...)
+	f.wantHealth(false, "no rules are loaded yet")
+	f.source.(*controlPlane).silent() // package xds says when
+	f.wantHealth(true, "OK")
+	if _, err := f.ask(t.Context(), "alice"); status.Code(err) != codes.Unavailable {
+		t.Errorf("answer without rules: %v", err)
+	}
+	plane.Set("1", sent("x", 3))
+	f.wantLimit(3)
+}
+
+func TestTLSToControlPlane(t *testing.T) {
+	dir, authority := t.TempDir(), testenv.NewAuthority(t)
+	file := func(name string, content []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	pair := func(name string, names ...string) (cert, key string) {
+		certPEM, keyPEM := authority.Issue(t, names...)
+		return file(name+".crt", certPEM), file(name+".key", keyPEM)
+	}
+	ca := file("ca.crt", authority.PEM())
+	cert, key := pair("server", "plane.example")
+	server, err := tlsfiles.Server(tlsfiles.Options{CertFile: cert, KeyFile: key, CAFile: ca})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	plane := testenv.StartControlPlane(t, grpc.Creds(server.Credentials()))
+	plane.Set("1", sent("x", 3))
+
+	cert, key = pair("client", "weir")
+	flags := fromControlPlane(plane, "--config-grpc-xds-server-use-tls", "--config-grpc-xds-server-tls-cacert="+ca,
+		"--config-grpc-xds-client-tls-cert="+cert, "--config-grpc-xds-client-tls-key="+key)
+	start(t, append(flags, "--config-grpc-xds-server-tls-san=plane.example")...).wantLimit(3)
+
+	other := start(t, flags...) // the certificate does not hold 127.0.0.1
+	other.wantLog("tls: failed to verify certificate")
+	other.wantHealth(false, "no rules are loaded yet")
+
+	_, err = New(options(t, new(testenv.Log), append(flags, "--config-grpc-xds-client-tls-key=missing.key")...))
+	for _, want := range []string{"CONFIG_GRPC_XDS_CLIENT_TLS_CERT", "missing.key"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v does not contain %s", err, want)
+		}
+	}
+}
+
+// TestControlPlaneDoesNotDelayTheEnd stops a server whose control plane neither
+// sends nor closes anything.
+func TestControlPlaneDoesNotDelayTheEnd(t *testing.T) {
+	plane := testenv.StartControlPlane(t)
+	f := start(t, fromControlPlane(plane)...)
+	plane.WaitFor("of a stream", func(*discovery.DiscoveryRequest) bool { return true })
+	f.stop()
+	if err := f.wantEnd(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestControlPlaneHeaders looks for the headers at the control plane.
+func TestControlPlaneHeaders(t *testing.T) {
+	t.Setenv("CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", "Authorization:Bearer a:b,x-team:y")
+	headers := make(chan metadata.MD, 1)
+	plane := testenv.StartControlPlane(t, grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		got, _ := metadata.FromIncomingContext(stream.Context())
+		select {
+		case headers <- got:
+		default: // of a later stream
+		}
+		return handler(srv, stream)
+	}))
+	start(t, fromControlPlane(plane)...)
+	select {
+	case got := <-headers:
+		if !slices.Equal(got.Get("authorization"), []string{"Bearer a:b"}) || !slices.Equal(got.Get("x-team"), []string{"y"}) {
+			t.Errorf("the control plane got the headers %v", got)
+		}
+	case <-time.After(patience):
+		t.Fatal("there was no stream")
+	}
+}
+
+// TestControlPlaneOptions holds every variable to what the client is told.
+func TestControlPlaneOptions(t *testing.T) {
+	for variable, value := range map[string]string{
+		"CONFIG_GRPC_XDS_SERVER_URL": "cp:18001", "CONFIG_GRPC_XDS_NODE_ID": "one", "CONFIG_GRPC_XDS_NODE_METADATA": "zone=a",
+		"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL": "1s", "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES": "5",
+		"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL": "2s", "XDS_CLIENT_BACKOFF_MAX_INTERVAL": "3s", "XDS_CLIENT_BACKOFF_RANDOM_FACTOR": "0.25",
+	} {
+		t.Setenv(variable, value)
+	}
+	want := xds.Options{
+		Server: "cp:18001", NodeID: "one", NodeMetadata: map[string]string{"zone": "a"},
+		Retry: time.Second, MaxMessageSize: 5,
+		Backoff: xds.Backoff{Initial: 2 * time.Second, Max: 3 * time.Second, Spread: 0.25},
+	}
+	if got := xdsOptions(fromEnvironment(t).XDS); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	t.Setenv("XDS_CLIENT_BACKOFF_JITTER", "false")
+	t.Setenv("XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", "") // 10 s by default
+	want.Backoff.Initial, want.Backoff.Spread = 3*time.Second, 0
+	if got := xdsOptions(fromEnvironment(t).XDS); !reflect.DeepEqual(got, want) {
+		t.Errorf("without jitter: got %+v, want %+v", got, want)
+	}
+}

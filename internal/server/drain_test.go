@@ -1,0 +1,254 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	miniserver "github.com/alicebob/miniredis/v2/server"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"weir/internal/testenv"
+)
+
+// heldPatience is how long a server waits for a heldRedis.
+const heldPatience = time.Minute
+
+// heldRedis is a Redis that decides nothing until release is closed, and the flags
+// of a server that waits for it.
+func heldRedis(t *testing.T) (flags []string, asked <-chan struct{}, release chan struct{}) {
+	t.Helper()
+	redis := miniredis.RunT(t)
+	first := make(chan struct{}, 1)
+	release = make(chan struct{})
+	redis.Server().SetPreHook(func(_ *miniserver.Peer, command string, args ...string) bool {
+		const key = 2 // place of the first; those of the probe and of the board are not of the rules' domain
+		if strings.HasPrefix(strings.ToUpper(command), "EVAL") && strings.Contains(args[key], "|api|") {
+			select {
+			case first <- struct{}{}:
+			default:
+			}
+			<-release
+		}
+		return false
+	})
+	wait := heldPatience.String()
+	return []string{"--redis-url=" + redis.Addr(), "--redis-op-timeout=" + wait, "--redis-timeout=" + wait}, first, release
+}
+
+// wantRefused waits until nobody listens at addr.
+func wantRefused(t *testing.T, addr string) {
+	t.Helper()
+	testenv.Eventually(t, func() error {
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			return nil
+		}
+		conn.Close()
+		return fmt.Errorf("%s takes a connection", addr)
+	})
+}
+
+func TestDrainLetsARequestFinish(t *testing.T) {
+	onRedis, asked, release := heldRedis(t)
+	f := start(t, append(onRedis, "--config="+directory(t, limited(3)))...)
+	f.wantHealth(true, "OK")
+
+	type answer struct {
+		code ratelimitv3.RateLimitResponse_Code
+		err  error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		code, err := f.ask(context.Background(), "alice")
+		answered <- answer{code, err}
+	}()
+	<-asked
+	f.stop()
+	f.wantAnswer("GET", f.HTTPAddr(), "/healthcheck", 500, "draining")
+	wantRefused(t, f.GRPCAddr())
+	close(release)
+	if got := <-answered; got.err != nil || got.code != ratelimitv3.RateLimitResponse_OK {
+		t.Errorf("the request in flight: %v %v", got.code, got.err)
+	}
+	if err := f.wantEnd(); err != nil {
+		t.Error(err)
+	}
+	for _, addr := range []string{f.HTTPAddr(), f.DebugAddr(), f.MetricsAddr()} {
+		wantRefused(t, addr)
+	}
+	f.wantLog("draining")
+	f.wantLog("stopped")
+}
+
+func TestDrainLetsAnHTTPRequestFinish(t *testing.T) {
+	f := start(t, "--config="+directory(t, limited(3)))
+	f.wantHealth(true, "OK")
+	body, send := io.Pipe()
+	statuses := make(chan int, 1)
+	go func() {
+		defer close(statuses)
+		request, err := http.NewRequest(http.MethodPost, "http://"+f.HTTPAddr()+"/json", body)
+		if err != nil {
+			return
+		}
+		request.Header.Set("Expect", "100-continue")
+		response, err := f.http.Do(request)
+		if err == nil {
+			response.Body.Close()
+			statuses <- response.StatusCode
+		}
+	}()
+	fmt.Fprint(send, `{"domain": "api", `) // returns when the server has begun to read the body
+	f.stop()
+	wantRefused(t, f.HTTPAddr())
+	fmt.Fprint(send, `"descriptors": [{"entries": [{"key": "user", "value": "alice"}]}]}`)
+	send.Close()
+	if got := <-statuses; got != http.StatusOK {
+		t.Errorf("the request in flight: %d", got)
+	}
+	if err := f.wantEnd(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLeavingServesOn looks at the time between the end of the health and the
+// drain.
+func TestLeavingServesOn(t *testing.T) {
+	f := start(t, "--config="+directory(t, limited(3)))
+	f.wantHealth(true, "OK")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	follow, err := grpc_health_v1.NewHealthClient(f.conn).Watch(ctx, &grpc_health_v1.HealthCheckRequest{Service: "ratelimit"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response, err := follow.Recv(); err != nil || response.Status != grpc_health_v1.HealthCheckResponse_SERVING {
+		t.Fatalf("followed: %v (error: %v)", response, err)
+	}
+	f.leave()
+	if response, err := follow.Recv(); err != nil || response.Status != grpc_health_v1.HealthCheckResponse_NOT_SERVING {
+		t.Errorf("followed: %v (error: %v)", response, err)
+	}
+	f.wantHealth(false, "draining") // on new connections of HTTP, and the old one of gRPC
+	for _, addr := range []string{f.GRPCAddr(), f.HTTPAddr()} {
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatalf("no new connection: %v", err)
+		}
+		conn.Close()
+	}
+	f.wantLimit(3)
+	write(t, f.opts.Settings.Rules.Path()+"/rules.yaml", limited(2))
+	f.wantLimit(2) // even rules are still loaded
+	f.wantHealth(false, "draining")
+
+	f.stop()
+	wantRefused(t, f.GRPCAddr())
+	if err := f.wantEnd(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPauseIsLogged tells a pause, which is logged at its start, from what SIGINT and
+// a delay of 0 do, after which the drain comes at once.
+func TestPauseIsLogged(t *testing.T) {
+	hurry := make(chan struct{})
+	close(hurry)
+	for _, tt := range []struct {
+		name  string
+		delay time.Duration
+		hurry <-chan struct{}
+		logs  int
+	}{{"a pause", time.Minute, nil, 1}, {"no delay", 0, nil, 0}, {"in a hurry", time.Minute, hurry, 0}} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log testenv.Log
+				a := &App{logger: slog.New(slog.NewTextHandler(&log, nil)), opts: Options{Hurry: tt.hurry}}
+				a.opts.Settings.Process.DrainDelay = tt.delay
+				begun := time.Now()
+				if err := a.leave(nil); err != nil {
+					t.Error(err)
+				}
+				if got := strings.Count(log.String(), `msg="leaving, health checks fail and requests are still served" at_most=1m0s`); got != tt.logs {
+					t.Errorf("it is logged %d times, want %d\n%s", got, tt.logs, &log)
+				}
+				if got, want := time.Since(begun), time.Duration(tt.logs)*time.Minute; got != want {
+					t.Errorf("it takes %v, want %v", got, want)
+				}
+			})
+		})
+	}
+}
+
+func TestDrainIsBounded(t *testing.T) {
+	onRedis, asked, release := heldRedis(t)
+	t.Cleanup(func() { close(release) })
+	f := start(t, append(onRedis, "--config="+directory(t, limited(3)), "--drain-timeout=50ms")...)
+	answered := make(chan error, 1)
+	go func() {
+		_, err := f.ask(context.Background(), "alice")
+		answered <- err
+	}()
+	<-asked
+	f.stop()
+	if err := f.wantEnd(); err == nil || !strings.Contains(err.Error(), "stopping gRPC: requests cut off") {
+		t.Errorf("Run returned %v", err)
+	}
+	if err := <-answered; status.Code(err) != codes.Unavailable {
+		t.Errorf("the request in flight: %v", err)
+	}
+}
+
+func TestFollowedHealthDoesNotHoldUpTheDrain(t *testing.T) {
+	f := start(t, "--config="+directory(t, limited(3)))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	follow, err := grpc_health_v1.NewHealthClient(f.conn).Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for response := new(grpc_health_v1.HealthCheckResponse); response.Status != grpc_health_v1.HealthCheckResponse_SERVING; {
+		if response, err = follow.Recv(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.stop()
+	var last *grpc_health_v1.HealthCheckResponse
+	for {
+		response, err := follow.Recv()
+		if err != nil {
+			if status.Code(err) != codes.Unavailable {
+				t.Errorf("the stream ended with %v", err)
+			}
+			break
+		}
+		last = response
+	}
+	if last.GetStatus() != grpc_health_v1.HealthCheckResponse_NOT_SERVING {
+		t.Errorf("the last status was %v", last)
+	}
+	if err := f.wantEnd(); err != nil { // as when the time for the drain is up
+		t.Error(err)
+	}
+}
+
+func TestRunEndsWhenAListenerFails(t *testing.T) {
+	f := start(t, "--config="+directory(t, limited(3)))
+	f.wantHealth(true, "OK")
+	f.debug.listener.Close()
+	if err := f.wantEnd(); err == nil || !strings.Contains(err.Error(), "serving debug") {
+		t.Errorf("Run returned %v", err)
+	}
+}

@@ -1,0 +1,55 @@
+package server
+
+import (
+	"io"
+	"path/filepath"
+	"testing"
+
+	"weir/internal/testenv"
+)
+
+// TestEnvironmentsOfTheReference starts with variables that envoyproxy/ratelimit
+// starts with, one of its less usual environments after the other.
+func TestEnvironmentsOfTheReference(t *testing.T) {
+	authority := testenv.NewAuthority(t)
+	certificate, _ := authority.Issue(t, "weir")
+	cert := filepath.Join(t.TempDir(), "crt")
+	write(t, cert, string(certificate))
+	type env map[string]string
+	for _, test := range []struct {
+		name string
+		env  env
+	}{
+		{"database in the query", env{"REDIS_URL": "redis://h:6379?db=1", "REDIS_SOCKET_TYPE": "tcp"}},
+		{"password in the query", env{"REDIS_URL": "redis://h:6379?password=swordfish"}},
+		{"user in the query", env{"REDIS_URL": "redis://h:6379?username=weir", "REDIS_AUTH": "swordfish"}},
+		{"URLs of a cluster", env{"REDIS_TYPE": "CLUSTER", "REDIS_URL": "redis://a:1,redis://b:2"}},
+		{"blanks between nodes", env{"REDIS_TYPE": "CLUSTER", "REDIS_URL": "a:1, b:2"}},
+		{"URLs of sentinels", env{"REDIS_TYPE": "SENTINEL", "REDIS_URL": "mymaster,redis://:pw@s1:26379,redis://:pw@s2:26379"}},
+		{"connections without an end", env{"GRPC_MAX_CONNECTION_AGE": "0", "GRPC_MAX_CONNECTION_AGE_GRACE": "0s"}},
+		{"short back-off", env{"XDS_CLIENT_BACKOFF_MAX_INTERVAL": "5s"}},
+		{"short back-off of a control plane", env{"CONFIG_TYPE": "GRPC_XDS_SOTW", "XDS_CLIENT_BACKOFF_MAX_INTERVAL": "5s"}},
+		{"control plane by name", env{"CONFIG_TYPE": "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL": "dns:cp:18000"}},
+		{"half a certificate that is not used", env{"REDIS_URL": "h:6379", "REDIS_TLS": "false", "REDIS_TLS_CLIENT_CERT": cert}},
+		{"no metrics", env{"USE_PROMETHEUS": "false"}},
+		{"bounds", env{"MAX_CONCURRENT_REQUESTS": "100", "REQUEST_TIMEOUT": "50ms", "GRPC_MAX_CONCURRENT_STREAMS": "100"}},
+		{"debug listener on IPv4 and IPv6", env{"DEBUG_HOST": "[::]"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for variable, value := range test.env {
+				t.Setenv(variable, value)
+			}
+			args := []string{"--config=" + directory(t, limited(3))}
+			if host := test.env["DEBUG_HOST"]; host != "" {
+				args = append(args, "--debug-host="+host)
+			}
+			app, err := New(options(t, io.Discard, args...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := app.cleanUp(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,175 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"weir/internal/limiter"
+	"weir/internal/operators/api"
+	"weir/internal/testenv"
+)
+
+func newExceptionOf(user, effect string) api.NewException {
+	return api.NewException{
+		Descriptor: api.NewDescriptor("api", []api.KeyValue{{Key: "user", Value: user}}),
+		Effect:     effect, For: 3600, By: "bob", Reason: "a test",
+	}
+}
+
+// wantPasses asks n times, and wants so many to pass.
+func (f *fixture) wantPasses(user string, n, want int) {
+	f.t.Helper()
+	passed := 0
+	for range n {
+		code, err := f.ask(f.t.Context(), user)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		if code == ratelimitv3.RateLimitResponse_OK {
+			passed++
+		}
+	}
+	if passed != want {
+		f.t.Errorf("%d requests of %.20q passed, want %d", passed, user, want)
+	}
+}
+
+// TestExceptions adds exceptions of each effect to a running server, and wants its answers,
+// its metrics, its log of decisions and its denials to show them, until they are removed.
+func TestExceptions(t *testing.T) {
+	for name, redis := range map[string]bool{"memory": false, "redis": true} {
+		t.Run(name, func(t *testing.T) {
+			args := []string{"--config=" + directory(t, limited(2)), "--decision-log=all"}
+			if redis {
+				args = append(args, "--redis-url="+testenv.RedisServer(t).Addr())
+			}
+			var out testenv.Log
+			f := startWithStdout(t, &out, args...)
+			f.wantHealth(true, "")
+			add := func(user, effect string, factor float64) api.Exception {
+				t.Helper()
+				n := newExceptionOf(user, effect)
+				n.Factor = factor
+				e, err := f.addException(t.Context(), n, "192.0.2.1:1 by token")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return e
+			}
+			const evil = "\u202e<script>\x1b[31m\n"
+			f.wantPasses("alice", 4, 2)
+			allow := add("alice", "allow", 0)
+			f.wantPasses("alice", 4, 4)
+			deny := add(evil, "deny", 0)
+			f.wantPasses(evil, 3, 0)
+			f.wantPasses("carol", 3, 2)
+			amount := add("carol", "amount", 2)
+			carol := amount.Descriptor
+			if c, err := f.peek(t.Context(), carol); err != nil || c.Limits[0].Used != 2 || c.Limits[0].Amount != 4 || c.Limits[0].Remaining != 2 || *c.Limits[0].RetryAfter != 0 || !strings.HasPrefix(c.Limits[0].Rate, "4 per") {
+				t.Errorf("a peek with an exception: got %+v (error: %v)", c, err)
+			}
+			f.wantPasses("carol", 4, 2)
+			add("nobody", "deny", 0)
+
+			used := map[string]uint64{}
+			list := f.listExceptions()
+			for _, e := range list.Exceptions {
+				used[e.ID] = e.Used
+			}
+			if len(list.Exceptions) != 4 || list.Servers != 1 || used[allow.ID] != 4 || used[deny.ID] != 3 || used[amount.ID] != 4 || list.Exceptions[0].Used != 0 {
+				t.Errorf("got %+v", list)
+			}
+			if got := f.findException("api", []limiter.Entry{{Key: "user", Value: evil}, {Key: "path", Value: "/"}}); got == nil || got.ID != deny.ID || f.findException("api", nil) != nil {
+				t.Errorf("found %+v", got)
+			}
+			if _, entries, err := deny.Bytes(); err != nil || entries[0].Value != evil || deny.By != "bob" || deny.Reason != "a test" || deny.Until.Sub(deny.Created) != time.Hour {
+				t.Errorf("got %+v, %q, %v", deny, entries, err)
+			}
+			f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "weir_exceptions 4\n", `weir_exceptions_used_total{effect="deny"} 3`,
+				`weir_limit_hits_total{domain="api",limit="deny",outcome="over",rule="exception"} 3`)
+			f.wantAnswer("GET", f.DebugAddr(), "/denials", 200, `"rule": "exception"`)
+			for _, e := range []api.Exception{allow, deny, amount} {
+				out.WaitFor(t, fmt.Sprintf(`"exception":%q`, e.ID))
+				if err := f.removeException(t.Context(), e.ID, "carol", "::1"); err != nil {
+					t.Error(err)
+				}
+			}
+			f.wantPasses("alice", 1, 0)
+			f.wantPasses(evil, 3, 2)
+			f.wantLog(`msg="exception added" audit=true`)
+			f.wantLog(`msg="exception removed" audit=true`)
+			if strings.ContainsAny(f.log.String()+out.String(), "\x1b\u202e") {
+				t.Error("bytes of a request are in a log as they are")
+			}
+		})
+	}
+}
+
+// TestExceptionsWithoutRedis denies what an exception denies while no other request can
+// be decided, and lets pass what one allows.
+func TestExceptionsWithoutRedis(t *testing.T) {
+	redis := testenv.RedisServer(t)
+	f := start(t, "--config="+directory(t, limited(2)), "--redis-url="+redis.Addr())
+	f.wantHealth(true, "")
+	for _, effect := range []string{"allow", "deny"} {
+		if _, err := f.addException(t.Context(), newExceptionOf(effect, effect), ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	redis.Stop()
+	f.wantUnavailable()
+	f.wantPasses("allow", 3, 3)
+	f.wantPasses("deny", 3, 0)
+}
+
+// TestBadExceptions wants errors that a handler can answer with.
+func TestBadExceptions(t *testing.T) {
+	app, err := New(options(t, io.Discard, "--config="+directory(t, limited(1))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer app.cleanUp()
+	for want, change := range map[string]func(n *api.NewException){
+		"value_base64 is no base64":   func(n *api.NewException) { n.Entries[0].ValueBase64 = "?" },
+		`undefined effect "pass"`:     func(n *api.NewException) { n.Effect = "pass" },
+		"allowed are 1 second":        func(n *api.NewException) { n.For = math.MaxFloat64 },
+		"allowed are 1 second to 366": func(n *api.NewException) { n.For = -math.MaxFloat64 },
+		"a reason is needed":          func(n *api.NewException) { n.Reason = "" },
+	} {
+		n := newExceptionOf("alice", "allow")
+		change(&n)
+		if _, err := app.addException(t.Context(), n, ""); !errors.Is(err, api.ErrBadRequest) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	const want = `exception "x\x1b": there is no such exception`
+	if err := app.removeException(t.Context(), "x\x1b", "", ""); !errors.Is(err, api.ErrNotFound) || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// TestExceptionForUnknownDomain adds it all the same, and says what was meant.
+func TestExceptionForUnknownDomain(t *testing.T) {
+	f := start(t, "--config="+directory(t, limited(1)))
+	for domain, want := range map[string]string{
+		"api": "", "apii": "no rule has the domain apii, did you mean api?",
+		"shop \x1b": `no rule has the domain "shop \x1b"`,
+	} {
+		n := newExceptionOf("alice", "deny")
+		n.Domain = domain
+		e, err := f.addException(t.Context(), n, "peer")
+		if err != nil || e.Note != want || e.ID == "" {
+			t.Errorf("%s: got %+v, error %v, want the note %s", domain, e, err, want)
+		}
+	}
+	if list := f.listExceptions(); len(list.Exceptions) != 3 || list.Exceptions[0].Note != "" {
+		t.Errorf("got %+v", list)
+	}
+}

@@ -1,0 +1,164 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	goredis "github.com/redis/go-redis/v9"
+	"google.golang.org/grpc/status"
+
+	"weir/internal/testenv"
+)
+
+// modesOfFailure are rules with a limit of three for every failure mode.
+const modesOfFailure = `
+domain: api
+descriptors:
+  - {key: user, rate_limit: {unit: year, requests_per_unit: 3}}
+  - {key: error, rate_limit: {unit: year, requests_per_unit: 3, failure_mode: error}}
+  - {key: allow, rate_limit: {unit: year, requests_per_unit: 3, failure_mode: allow}}
+  - {key: deny, rate_limit: {unit: year, requests_per_unit: 3, failure_mode: deny}}
+  - {key: local, rate_limit: {unit: year, requests_per_unit: 3, failure_mode: local}}
+`
+
+// answer asks about a key over gRPC, and over HTTP in the same words: the code,
+// and what Retry-After is told.
+func (f *fixture) answer(key string) string {
+	response, err := ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(f.t.Context(), &ratelimitv3.RateLimitRequest{
+		Domain:      "api",
+		Descriptors: []*commonv3.RateLimitDescriptor{{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: key, Value: "grpc"}}}},
+	})
+	switch {
+	case err != nil:
+		return status.Code(err).String()
+	case response.OverallCode == ratelimitv3.RateLimitResponse_OVER_LIMIT:
+		return fmt.Sprintf("OVER_LIMIT, retry after %d", response.Statuses[0].DurationUntilReset.GetSeconds())
+	default:
+		return response.OverallCode.String()
+	}
+}
+
+func (f *fixture) answerJSON(key string) string {
+	f.t.Helper()
+	question := fmt.Sprintf(`{"domain": "api", "descriptors": [{"entries": [{"key": %q, "value": "json"}]}]}`, key)
+	request, err := http.NewRequestWithContext(f.t.Context(), http.MethodPost, "http://"+f.HTTPAddr()+"/json", strings.NewReader(question))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	response, err := f.http.Do(request)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if after := response.Header.Get("Retry-After"); after != "" {
+		return fmt.Sprintf("%d, retry after %s", response.StatusCode, after)
+	}
+	return fmt.Sprint(response.StatusCode)
+}
+
+func TestFailureModes(t *testing.T) {
+	r := testenv.RedisServer(t)
+	f := start(t, "--config="+directory(t, modesOfFailure), "--redis-url="+r.Addr(), inTime)
+	f.wantHealth(true, "OK")
+	want := func(key string, over ...string) { // gRPC, HTTP
+		t.Helper()
+		if got := f.answer(key); got != over[0] {
+			t.Errorf("%s: got %s, want %s", key, got, over[0])
+		}
+		if got := f.answerJSON(key); got != over[1] {
+			t.Errorf("%s: got %s, want %s", key, got, over[1])
+		}
+	}
+	for _, key := range []string{"user", "error", "allow", "deny", "local"} {
+		want(key, "OK", "200")
+	}
+
+	r.Stop()
+	for range 4 { // more than the limits, until the breaker is open, and then
+		want("user", "Unavailable", "503, retry after 1")
+		want("error", "Unavailable", "503, retry after 1")
+		want("allow", "OK", "200")
+		want("deny", "OVER_LIMIT, retry after 1", "429, retry after 1")
+	}
+	for range 3 {
+		want("local", "OK", "200")
+	}
+	if got := f.answer("local"); !strings.HasPrefix(got, "OVER_LIMIT") {
+		t.Errorf("local, for the fourth time: got %s", got)
+	}
+	f.wantLog("redis fails, failure modes decide")
+	f.wantLog("redis does not answer, it is not asked until it does")
+	f.wantHealth(true, "OK")
+	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, `weir_redis_breaker_open{redis="main"} 1`,
+		`weir_failure_mode_decisions_total{mode="allow"} 8`, `weir_failure_mode_decisions_total{mode="deny"} 8`,
+		`weir_failure_mode_decisions_total{mode="error"} 16`, `weir_failure_mode_decisions_total{mode="local"} 7`,
+		`ratelimit_service_rate_limit_within_limit{domain="api",key1="allow",key2=""} 10`, `ratelimit_service_rate_limit_over_limit{domain="api",key1="deny",key2=""} 8`)
+
+	r.Start() // without what it knew
+	f.wantLog("redis answers, it is asked again")
+	for _, key := range []string{"user", "error", "allow", "deny"} {
+		want(key, "OK", "200")
+	}
+	for range 3 { // whatever this process has counted meanwhile
+		want("local", "OK", "200")
+	}
+}
+
+// The setting is for limits that do not say it themselves.
+func TestFailureModeIsASetting(t *testing.T) {
+	for mode, want := range map[string]string{"": "Unavailable", "error": "Unavailable", "allow": "OK", "deny": "OVER_LIMIT, retry after 1", "local": "OK"} {
+		t.Run("FAILURE_MODE="+mode, func(t *testing.T) {
+			t.Setenv("FAILURE_MODE", mode)
+			f := start(t, "--config="+directory(t, modesOfFailure), "--redis-url=127.0.0.1:1", inTime)
+			if got := f.answer("user"); got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+			if got := f.answer("error"); got != "Unavailable" {
+				t.Errorf("failure_mode: error: got %s, want Unavailable", got)
+			}
+		})
+	}
+}
+
+// TestRedisThatHangs answers at once although a call may take long, when Redis
+// has been silent for a few.
+func TestRedisThatHangs(t *testing.T) {
+	r := testenv.RedisServer(t)
+	client := goredis.NewClient(&goredis.Options{Addr: r.Addr(), ReadTimeout: patience})
+	defer client.Close()
+	const opTimeout = time.Second
+	f := start(t, "--config="+directory(t, modesOfFailure), "--redis-url="+r.Addr(), "--redis-op-timeout="+opTimeout.String())
+	f.wantHealth(true, "OK")
+	if err := client.Do(t.Context(), "client", "pause", time.Hour.Milliseconds(), "write").Err(); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, func() error {
+		if got := f.answer("allow"); got != "OK" {
+			t.Fatalf("got %s, want OK", got)
+		}
+		if !strings.Contains(f.log.String(), "it is not asked until it does") {
+			return fmt.Errorf("the breaker is closed")
+		}
+		return nil
+	})
+	const requests = 100
+	began := time.Now()
+	for range requests {
+		if got := f.answer("allow"); got != "OK" {
+			t.Fatalf("got %s, want OK", got)
+		}
+	}
+	if took := time.Since(began); took > requests*opTimeout/2 {
+		t.Errorf("%d requests took %v: they have waited for Redis", requests, took)
+	}
+	if err := client.Do(t.Context(), "client", "unpause").Err(); err != nil {
+		t.Fatal(err)
+	}
+	f.wantLog("it is asked again")
+	f.wantLimit(3) // counted by Redis
+}

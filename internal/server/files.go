@@ -1,0 +1,195 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"syscall"
+
+	"weir/internal/descriptors"
+	"weir/internal/server/admin"
+	"weir/internal/settings"
+)
+
+// files are the source of rules that are in files. A load checks all of them and
+// compiles them to a new tree.
+type files struct {
+	*rules
+	settings settings.Rules
+	path     string
+	requests <-chan os.Signal // to load them anew
+
+	reloads *rounds // asked for by who waits for them
+	// What only the goroutine of start and then that of run use, which loads.
+	digest  [sha256.Size]byte
+	skipped map[string]bool
+	short   bool // the last time, the process was short of what reading takes
+}
+
+func newFiles(r *rules, s settings.Rules, requests <-chan os.Signal) *files {
+	r.status.Path = s.Path()
+	return &files{rules: r, settings: s, path: s.Path(), requests: requests, reloads: newRounds(), skipped: map[string]bool{}}
+}
+
+// start loads the rules for the first time. Whether it may fail is a setting.
+func (f *files) start() error {
+	err := f.load(context.Background(), f.read())
+	if err != nil && f.settings.ForceStart {
+		f.logger.Error("starting without rules, requests are answered UNAVAILABLE until there are some", "path", f.path)
+		f.logProblems(err)
+		if !f.settings.HealthNeedsRules {
+			f.loaded() // as far as health is concerned
+		}
+		return nil
+	}
+	return err
+}
+
+// run follows the files until ctx ends.
+func (f *files) run(ctx context.Context) {
+	stop := context.AfterFunc(ctx, f.reloads.end) // even if a read never ends
+	defer stop()
+	w := newWatcher(f.path, f.logger)
+	w.siblings = f.settings.WithSiblings()
+	f.watch(ctx, w, f.settings.ConfigPollInterval, f.requests)
+}
+
+// refresh loads the rules if they are not what the last load saw, and reports
+// whether it is to be tried again soon.
+func (f *files) refresh(ctx context.Context) (again bool) {
+	c := f.read()
+	if f.fallsShort(c.err) {
+		return true
+	}
+	if c.digest != f.digest {
+		_ = f.renew(ctx, c) // it has logged its error
+	}
+	return false
+}
+
+func (f *files) reload(ctx context.Context) error { return f.reloads.wait(ctx) }
+
+// serveReload loads the rules for those that wait in reload, who get the outcome.
+func (f *files) serveReload(ctx context.Context) {
+	f.reloads.serve(func() error {
+		c := f.read()
+		c.again = c.digest == f.digest
+		if f.fallsShort(c.err) {
+			return c.err
+		}
+		return f.renew(ctx, c)
+	})
+}
+
+// fallsShort reports whether files could not be read because the process or the
+// machine is short of something. That says nothing of the rules and is no load.
+func (f *files) fallsShort(err error) bool {
+	before := f.short
+	f.short = errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
+	if f.short && !before {
+		f.logger.Warn("the rules cannot be read at the moment, they are read again soon", "path", f.path, "err", err)
+	}
+	return f.short
+}
+
+// renew loads rules in place of others, and logs what is wrong with them.
+func (f *files) renew(ctx context.Context, c content) error {
+	err := f.load(ctx, c)
+	f.end()
+	if err != nil && ctx.Err() == nil {
+		f.logRefusal(err, "path", f.path)
+	}
+	return err
+}
+
+// content is what was found at the path of the rules.
+type content struct {
+	files  []descriptors.File
+	err    error
+	digest [sha256.Size]byte
+	again  bool // somebody asks for them without end, perhaps: the log knows them
+}
+
+// hashedAtOnce is how much is hashed without a rest, in bytes. Every poll hashes
+// all files.
+const hashedAtOnce = 256 << 10
+
+// read reads the files, and warns of those that it leaves out.
+func (f *files) read() content {
+	found, skipped, err := f.find()
+	if err == nil && len(found) == 0 {
+		err = descriptors.NoFiles(f.path)
+	}
+	if err != nil {
+		path, _ := filepath.Abs(f.path) // fails if there is no working directory
+		err = fmt.Errorf("rules at %s (see %s): %w", path, f.settings.Named(), err)
+	}
+	for _, name := range skipped {
+		if !f.skipped[name] {
+			f.skipped[name] = true
+			f.logger.Warn("file skipped", "file", name, "reason", descriptors.WhySkipped(name))
+		}
+	}
+	hash, rest := sha256.New(), rests(runtime.GOMAXPROCS(0))
+	for _, file := range found {
+		fmt.Fprintf(hash, "%q %d ", file.Name, len(file.Data))
+		for chunk := range slices.Chunk(file.Data, hashedAtOnce) {
+			hash.Write(chunk)
+			rest()
+		}
+	}
+	if err != nil {
+		fmt.Fprint(hash, err)
+	}
+	return content{files: found, err: err, digest: [sha256.Size]byte(hash.Sum(nil))}
+}
+
+func (f *files) find() (found []descriptors.File, skipped []string, err error) {
+	return ReadRules(f.settings.RulesPath, f.path)
+}
+
+// ReadRules reads the files of rules at path, which is that of s, as the server
+// does. skipped are files that hold no rules, see descriptors.WhySkipped.
+func ReadRules(s settings.RulesPath, path string) (found []descriptors.File, skipped []string, err error) {
+	if s.WithSiblings() {
+		return descriptors.ReadWithSiblings(path)
+	}
+	return descriptors.ReadFiles(path)
+}
+
+// load compiles what was read and lets it serve, or notes why it cannot. If ctx
+// ends, it does neither.
+func (f *files) load(ctx context.Context, c content) error {
+	tree, err := f.compile(ctx, c)
+	if ctx.Err() != nil {
+		return errEnded
+	}
+	f.digest = c.digest
+	if err != nil {
+		f.refuse(err, "")
+		return err
+	}
+	f.accept(tree, admin.Rules{Path: f.path, Files: len(c.files)})
+	if c.again {
+		return nil
+	}
+	f.logger.Info("rules loaded", "path", f.path, "files", len(c.files), "domains", tree.Domains(), "rules", tree.Rules())
+	f.warn(tree.Warnings())
+	return nil
+}
+
+func (f *files) compile(ctx context.Context, c content) (*descriptors.Tree, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
+	tree, err := descriptors.Load(c.files, f.begin(ctx))
+	if err != nil {
+		return nil, fmt.Errorf("%w:\n%w", admin.ErrInvalidRules, brief(err))
+	}
+	return tree, nil
+}

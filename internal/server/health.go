@@ -1,0 +1,124 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	grpchealth "google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+)
+
+// health reports whether requests should be sent here: the rules have been
+// loaded, the store has been found fit to decide, and the server is not about to
+// end. The first two, once true, stay true, unless the settings want the store
+// to be followed: what a lost store means for a request is for the answer to
+// that request to say, and old rules serve on when new ones are bad.
+type health struct {
+	grpc     *grpchealth.Server
+	draining context.Context
+	drain    context.CancelFunc
+
+	mu          sync.Mutex
+	rulesLoaded bool
+	storeFound  bool
+	storeKnown  bool // has been found once
+	leaving     bool
+}
+
+func newHealth() *health {
+	h := &health{grpc: grpchealth.NewServer()}
+	h.draining, h.drain = context.WithCancel(context.Background())
+	h.update(func() {})
+	return h
+}
+
+// setRulesLoaded says that there are rules.
+func (h *health) setRulesLoaded() { h.update(func() { h.rulesLoaded = true }) }
+
+// setStoreFound notes whether the store can decide.
+func (h *health) setStoreFound(found bool) {
+	h.update(func() { h.storeFound, h.storeKnown = found, true })
+}
+
+// setLeaving fails all checks from now on.
+func (h *health) setLeaving() { h.update(func() { h.leaving = true }) }
+
+// setDraining fails all checks, too, and ends those that are followed.
+func (h *health) setDraining() {
+	h.setLeaving()
+	h.drain()
+}
+
+// err is why no requests should be sent here, nil if they should.
+func (h *health) err() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.leaving:
+		return errors.New("draining")
+	case !h.rulesLoaded:
+		return errors.New("no rules are loaded yet")
+	case !h.storeKnown:
+		return errors.New("redis has not been able to decide yet")
+	case !h.storeFound:
+		return errors.New("redis cannot decide")
+	}
+	return nil
+}
+
+// update changes the state and tells the gRPC health service, under the names
+// that clients of envoyproxy/ratelimit ask for.
+func (h *health) update(change func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	change()
+	serving := grpc_health_v1.HealthCheckResponse_NOT_SERVING
+	if h.rulesLoaded && h.storeFound && !h.leaving {
+		serving = grpc_health_v1.HealthCheckResponse_SERVING
+	}
+	for _, service := range []string{"", "ratelimit"} {
+		h.grpc.SetServingStatus(service, serving)
+	}
+}
+
+// endStreams is an interceptor that ends streams when the server drains; by
+// themselves they would last, and with them the drain, until the client leaves.
+// The last message of a followed health check is NOT_SERVING.
+func (h *health) endStreams(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	stop := context.AfterFunc(h.draining, cancel)
+	defer stop()
+	err := handler(srv, streamContext{stream, ctx})
+	if h.draining.Err() == nil {
+		return err
+	}
+	if info.FullMethod == grpc_health_v1.Health_Watch_FullMethodName {
+		_ = stream.SendMsg(&grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_NOT_SERVING}) // or the client has gone
+	}
+	return status.Error(codes.Unavailable, "draining")
+}
+
+// streamContext is a stream with another context, which ends it for a handler
+// that waits for a message, too.
+type streamContext struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s streamContext) Context() context.Context { return s.ctx }
+
+func (s streamContext) RecvMsg(m any) error {
+	received := make(chan error, 1)
+	go func() { received <- s.ServerStream.RecvMsg(m) }()
+	select {
+	case err := <-received:
+		return err
+	case <-s.ctx.Done():
+		return status.FromContextError(s.ctx.Err()).Err()
+	}
+}

@@ -1,0 +1,32 @@
+package server
+
+import (
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/settings"
+)
+
+// Options says what an App is made of. All fields but Stdout, Reload and Hurry are required.
+type Options struct {
+	Settings settings.Settings
+	Logger   *slog.Logger
+	// Stdout takes the decision log, if that is to go there.
+	Stdout io.Writer
+	// Registry receives the metrics of all parts, and is what the metrics
+	// listener shows.
+	Registry *prometheus.Registry
+	// Version is shown in the log and on the status page.
+	Version string
+	// Build is shown by the metric weir_build_info.
+	Build Build
+	// Reload makes the rules be loaded anew with each signal that it delivers.
+	Reload <-chan os.Signal
+	// Hurry ends the pause before the drain when it is closed. If it is closed
+	// before the context of Run ends, there is no pause. It also ends commands that print
+	// secrets for New.
+	Hurry <-chan struct{}
+}

@@ -1,0 +1,302 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/prometheus/client_golang/prometheus"
+	goredis "github.com/redis/go-redis/v9"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"weir/internal/testenv"
+)
+
+// inTime is a time-out that no healthy Redis reaches, however busy the machine.
+const inTime = "--redis-op-timeout=20s"
+
+// restartable is a Redis that can go and come back at the same address.
+type restartable interface {
+	Addr() string
+	Stop()
+	Start()
+}
+
+// miniature is a restartable Redis inside the test.
+type miniature struct {
+	*miniredis.Miniredis
+	t *testing.T
+}
+
+func newMiniature(t *testing.T) miniature {
+	t.Helper()
+	m := miniature{miniredis.NewMiniRedis(), t}
+	if err := m.StartAddr(testenv.OwnAddr(t)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	return m
+}
+
+func (m miniature) Stop() { m.Close() }
+
+func (m miniature) Start() {
+	m.t.Helper()
+	if err := m.Restart(); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func TestRedisComesAndGoes(t *testing.T) {
+	t.Run("miniature", func(t *testing.T) {
+		redisComesAndGoes(t, newMiniature(t))
+	})
+	t.Run("real", func(t *testing.T) {
+		redisComesAndGoes(t, testenv.RedisServer(t))
+	})
+}
+
+func redisComesAndGoes(t *testing.T, r restartable) {
+	addr := r.Addr()
+	r.Stop()
+	f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+addr, inTime)
+	f.wantHealth(false, "redis has not been able to decide yet")
+	const fails = "redis fails, failure modes decide"
+	f.wantLog(fails)
+	f.wantUnavailable()
+	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "in Redis at "+addr, "FAILS since", "failure modes decide (error, unless a limit has its own)", "worked last: never", "(connection)")
+
+	r.Start()
+	f.wantHealth(true, "OK")
+	f.wantLog("redis works again")
+	f.wantLog("redis can decide")
+	if n := strings.Count(f.log.String(), fails); n != 1 {
+		t.Errorf("its absence was logged %d times, want once", n)
+	}
+	f.wantLimit(3)
+	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "in Redis at "+addr, "works, worked last: 2")
+
+	r.Stop()
+	f.wantUnavailable()
+	f.wantHealth(true, "OK") // old news to Envoy, and a restart would not help
+	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "health    OK", "FAILS since", "(connection)")
+
+	r.Start()
+	f.wantLimit(3)
+}
+
+// TestRedisThatCannotDecide is answered by, but must not count as healthy.
+func TestRedisThatCannotDecide(t *testing.T) {
+	for _, tt := range []struct{ name, option, value, reason string }{
+		{"replica", "--replicaof", "127.0.0.1 1", "redis is a read-only replica"},
+		{"cluster", "--cluster-enabled", "yes", "redis runs in cluster mode; set REDIS_TYPE to CLUSTER"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := testenv.RedisServer(t, append([]string{tt.option}, strings.Fields(tt.value)...)...)
+			f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+r.Addr(), inTime)
+			f.wantLog(tt.reason)
+			f.wantHealth(false, "redis has not been able to decide yet")
+			f.wantAnswer("GET", f.DebugAddr(), "/", 200, "FAILS since", tt.reason)
+		})
+	}
+}
+
+// wantUnavailable asks with a deadline, and wants UNAVAILABLE before it.
+func (f *fixture) wantUnavailable() {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+	defer cancel()
+	if code, err := f.ask(ctx, "alice"); status.Code(err) != codes.Unavailable {
+		f.t.Errorf("got %v %v, want UNAVAILABLE", code, err)
+	}
+}
+
+// TestShortDeadline holds to Envoy's default deadline although Redis may take
+// longer.
+func TestShortDeadline(t *testing.T) {
+	onRedis, _, release := heldRedis(t)
+	defer close(release)
+	f := start(t, append(onRedis, "--config="+directory(t, limited(3)))...)
+	f.wantHealth(true, "OK")
+	testenv.Eventually(t, func() error { // a busy machine may miss so short a deadline
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		if _, err := f.ask(ctx, "alice"); status.Code(err) != codes.Unavailable {
+			return fmt.Errorf("got %v, want UNAVAILABLE", err)
+		}
+		return nil
+	})
+}
+
+// countersAmong leaves out of keys those that probes charge, and what servers share beside
+// counters.
+func countersAmong(keys []string) []string {
+	return slices.DeleteFunc(keys, func(key string) bool { return strings.Contains(key, "w1|probe") || strings.Contains(key, "w1|{weir}") })
+}
+
+func TestRedisOptions(t *testing.T) {
+	server := miniredis.RunT(t)
+	server.RequireUserAuth("weir", "pa:ss")
+	f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+server.Addr(), inTime, "--redis-auth=weir:pa:ss", "--cache-key-prefix=blue:")
+	f.wantHealth(true, "OK")
+	if code, err := f.ask(t.Context(), "alice"); err != nil || code != ratelimitv3.RateLimitResponse_OK {
+		t.Fatalf("got %v %v", code, err)
+	}
+	keys := countersAmong(server.DB(0).Keys())
+	if len(keys) != 1 || keys[0] != "blue:w1|api|user=alice|365d" {
+		t.Errorf("keys: %q", keys)
+	}
+}
+
+// TestOneRequestIsOneCommand watches Redis while Envoy asks about five limits.
+func TestOneRequestIsOneCommand(t *testing.T) {
+	r := testenv.RedisServer(t)
+	client := goredis.NewClient(&goredis.Options{Addr: r.Addr(), ReadTimeout: patience})
+	defer client.Close()
+	f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+r.Addr(), inTime)
+	f.wantHealth(true, "OK")
+	if _, err := f.ask(t.Context(), "warm"); err != nil { // connects, and loads the script
+		t.Fatal(err)
+	}
+
+	request := &ratelimitv3.RateLimitRequest{Domain: "api"}
+	for i := range 5 {
+		request.Descriptors = append(request.Descriptors, &commonv3.RateLimitDescriptor{
+			Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: fmt.Sprint("user", i)}},
+		})
+	}
+	before := commandCalls(t, client)
+	response, err := ratelimitv3.NewRateLimitServiceClient(f.conn).ShouldRateLimit(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := commandCalls(t, client)
+	for i, status := range response.Statuses {
+		if status.LimitRemaining != 2 {
+			t.Errorf("descriptor %d: %d of 3 are left, want 2", i, status.LimitRemaining)
+		}
+	}
+	for name, n := range before {
+		if got[name] -= n; got[name] == 0 {
+			delete(got, name)
+		}
+	}
+	// The poll for other servers may come in between, and asks for the time, too.
+	for name, n := range map[string]int{"time": got["eval"], "eval": got["eval"], "hdel": got["hdel"], "hset": got["hset"], "pexpire": got["pexpire"], "hmget": got["hmget"]} {
+		if got[name] -= n; got[name] == 0 {
+			delete(got, name)
+		}
+	}
+	// What the script does is counted beside it.
+	if want := map[string]int{"evalsha": 1, "time": 1, "mget": 1, "set": 5, "info": 1}; !maps.Equal(got, want) {
+		t.Errorf("Redis was sent %v, want %v", got, want)
+	}
+}
+
+// commandCalls returns how often each command was called before this one.
+func commandCalls(t *testing.T, client *goredis.Client) map[string]int {
+	t.Helper()
+	stats, err := client.InfoMap(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := map[string]int{}
+	for name, numbers := range stats["Commandstats"] {
+		var n int
+		if _, err := fmt.Sscanf(numbers, "calls=%d,", &n); err != nil {
+			t.Fatalf("%s: %v", numbers, err)
+		}
+		calls[strings.TrimPrefix(name, "cmdstat_")] = n
+	}
+	return calls
+}
+
+// TestRedisTLS reaches for a Redis that proves to be one by a certificate of
+// its own making.
+func TestRedisTLS(t *testing.T) {
+	https := httptest.NewTLSServer(nil)
+	defer https.Close()
+	redis := miniredis.NewMiniRedis()
+	if err := redis.StartTLS(https.TLS); err != nil {
+		t.Fatal(err)
+	}
+	defer redis.Close()
+	f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+redis.Addr(), "--redis-tls", inTime)
+	f.wantLog("certificate signed by unknown authority")
+}
+
+// TestDenyMemoryIsASetting counts what Redis is asked about a counter that is
+// known to be over.
+func TestDenyMemoryIsASetting(t *testing.T) {
+	const denials = `ratelimit_service_rate_limit_over_limit_with_local_cache{domain="api",key1="user",key2=""} `
+	for _, c := range []struct {
+		value      string
+		remembered bool
+	}{{"", true}, {"0", false}} {
+		t.Run("LOCAL_CACHE_SIZE_IN_BYTES="+c.value, func(t *testing.T) {
+			t.Setenv("LOCAL_CACHE_SIZE_IN_BYTES", c.value)
+			f := start(t, "--config="+directory(t, limited(1)), "--redis-url="+miniredis.RunT(t).Addr(), inTime)
+			f.wantHealth(true, "OK")
+			testenv.Eventually(t, func() error { // what is remembered is forgotten after a second
+				for range 3 { // admitted or denied by Redis, and denied again
+					if _, err := f.ask(t.Context(), "alice"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				_, page, err := f.request("GET", f.MetricsAddr(), "/metrics", "")
+				_, count, found := strings.Cut(page, denials)
+				if remembered := !strings.HasPrefix(count, "0\n"); err != nil || !found || remembered != c.remembered {
+					return fmt.Errorf("%.10q denials are remembered, want some: %t (error: %v)", count, c.remembered, err)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// TestDenyMaxAgeIsASetting asks for longer than the second for which a denial is
+// remembered by default.
+func TestDenyMaxAgeIsASetting(t *testing.T) {
+	t.Setenv("LOCAL_CACHE_MAX_AGE", "1h")
+	f := start(t, "--config="+directory(t, limited(1)), "--redis-url="+miniredis.RunT(t).Addr(), inTime)
+	f.wantHealth(true, "OK")
+	pause := time.NewTicker(10 * time.Millisecond)
+	defer pause.Stop()
+	for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); <-pause.C {
+		if _, err := f.ask(t.Context(), "alice"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, page, err := f.request("GET", f.MetricsAddr(), "/metrics", ""); err != nil || !strings.Contains(page, "\nweir_redis_calls_total 2\n") {
+		t.Errorf("want two calls, one that admits and one that denies (error: %v); got\n%s", err, page)
+	}
+}
+
+// TestRedisHostnameVerification reads the files of TLS with and without the
+// variable that leaves out the names in certificates.
+func TestRedisHostnameVerification(t *testing.T) {
+	t.Setenv("REDIS_TLS", "true")
+	t.Setenv("REDIS_URL", "one:1")
+	for value, skipped := range map[string]bool{"": false, "true": true} {
+		t.Setenv("REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", value)
+		config, stop, err := redisTLS(fromEnvironment(t).Redis, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stop()
+		// The standard library then checks nothing, and package tlsfiles the authority alone.
+		if got := config(); got.InsecureSkipVerify != skipped || (got.VerifyConnection != nil) != skipped {
+			t.Errorf("%q: InsecureSkipVerify is %t, VerifyConnection set: %t", value, got.InsecureSkipVerify, got.VerifyConnection != nil)
+		}
+	}
+}

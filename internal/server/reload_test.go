@@ -1,0 +1,418 @@
+package server
+
+import (
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/descriptors"
+	"weir/internal/limiter"
+	"weir/internal/server/admin"
+	"weir/internal/testenv"
+)
+
+// never is a poll interval that no test lives to see.
+const never = "--config-poll-interval=1h"
+
+func TestReloadOnChange(t *testing.T) {
+	tests := []struct {
+		name   string
+		config func(t *testing.T, root string) string // makes the rules, returns their path
+		change func(t *testing.T, root string)        // lets 7 pass instead of 3
+		poll   string
+	}{
+		{
+			name: "file written",
+			config: func(t *testing.T, root string) string {
+				write(t, root+"/config/a.yaml", limited(3))
+				return root + "/config"
+			},
+			change: func(t *testing.T, root string) { write(t, root+"/config/a.yaml", limited(7)) },
+			poll:   never,
+		},
+		{
+			name: "file replaced, as editors do",
+			config: func(t *testing.T, root string) string {
+				write(t, root+"/config/a.yaml", limited(3))
+				return root + "/config"
+			},
+			change: func(t *testing.T, root string) {
+				write(t, root+"/config/.a.yaml.swp", limited(7))
+				rename(t, root+"/config/.a.yaml.swp", root+"/config/a.yaml")
+			},
+			poll: never,
+		},
+		{
+			name: "single file replaced",
+			config: func(t *testing.T, root string) string {
+				write(t, root+"/a.yaml", limited(3))
+				return root + "/a.yaml"
+			},
+			change: func(t *testing.T, root string) {
+				write(t, root+"/new", limited(7))
+				rename(t, root+"/new", root+"/a.yaml")
+			},
+			poll: never,
+		},
+		{
+			name: "ConfigMap swapped",
+			config: func(t *testing.T, root string) string {
+				configMap(t, root+"/config", limited(3))
+				return root + "/config"
+			},
+			change: func(t *testing.T, root string) { configMap(t, root+"/config", limited(7)) },
+			poll:   never,
+		},
+		{
+			name: "single file of a ConfigMap swapped",
+			config: func(t *testing.T, root string) string {
+				configMap(t, root+"/config", limited(3))
+				return root + "/config/rules.yaml"
+			},
+			change: func(t *testing.T, root string) { configMap(t, root+"/config", limited(7)) },
+			poll:   never,
+		},
+		{
+			name: "link on the way turned elsewhere",
+			config: func(t *testing.T, root string) string {
+				write(t, root+"/v1/ratelimit/config/a.yaml", limited(3))
+				write(t, root+"/v2/ratelimit/config/a.yaml", limited(7))
+				link(t, "v1", root+"/current")
+				return root + "/current/ratelimit/config"
+			},
+			change: func(t *testing.T, root string) { link(t, "v2", root+"/current") },
+			poll:   never,
+		},
+		{
+			name: "file moved to a new subdirectory",
+			config: func(t *testing.T, root string) string {
+				write(t, root+"/config/a.yaml", limited(3))
+				return root + "/config"
+			},
+			change: func(t *testing.T, root string) {
+				write(t, root+"/config/.new/a.yaml", limited(7))
+				rename(t, root+"/config/.new", root+"/config/sub")
+				remove(t, root+"/config/a.yaml")
+			},
+			poll: never,
+		},
+		{
+			name: "directory replaced",
+			config: func(t *testing.T, root string) string {
+				write(t, root+"/config/a.yaml", limited(3))
+				return root + "/config"
+			},
+			change: func(t *testing.T, root string) {
+				rename(t, root+"/config", root+"/old")
+				write(t, root+"/config/a.yaml", limited(7))
+			},
+			poll: never,
+		},
+		{
+			name: "file elsewhere written, noticed by polling",
+			config: func(t *testing.T, root string) string {
+				write(t, root+"/elsewhere/a.yaml", limited(3))
+				write(t, root+"/config/b.yaml", "domain: other\n")
+				link(t, "../elsewhere/a.yaml", root+"/config/a.yaml")
+				return root + "/config"
+			},
+			change: func(t *testing.T, root string) { write(t, root+"/elsewhere/a.yaml", limited(7)) },
+			poll:   "--config-poll-interval=100ms",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			root := t.TempDir()
+			f := start(t, "--config="+tt.config(t, root), tt.poll)
+			f.wantLimit(3)
+			tt.change(t, root)
+			f.wantLimit(7)
+		})
+	}
+}
+
+// TestChangeInNewSubdirectory holds the watch to directories that came later.
+func TestChangeInNewSubdirectory(t *testing.T) {
+	dir := directory(t, "domain: other\n")
+	f := start(t, "--config="+dir, never)
+	write(t, dir+"/.new/a.yaml", limited(3))
+	rename(t, dir+"/.new", dir+"/sub")
+	f.wantLimit(3)
+	write(t, dir+"/sub/a.yaml", limited(7))
+	f.wantLimit(7)
+}
+
+// TestSiblingsOfTheRules changes what is beside the directory that the runtime
+// settings name.
+func TestSiblingsOfTheRules(t *testing.T) {
+	const other = "domain: other\n"
+	for _, test := range []struct {
+		name         string
+		make, change func(t *testing.T, dir string) // lets 3, and then 7 pass
+	}{
+		{
+			"file alone",
+			func(t *testing.T, dir string) { write(t, dir+"/config.yaml", limited(3)) },
+			func(t *testing.T, dir string) { write(t, dir+"/config.yaml", limited(7)) },
+		},
+		{
+			"file that leads elsewhere",
+			func(t *testing.T, dir string) {
+				configMap(t, dir+"/mounted", limited(3))
+				link(t, "mounted/rules.yaml", dir+"/config.yaml")
+			},
+			func(t *testing.T, dir string) { configMap(t, dir+"/mounted", limited(7)) },
+		},
+		{
+			"file that comes later",
+			func(t *testing.T, dir string) { write(t, dir+"/config/a.yaml", limited(3)) },
+			func(t *testing.T, dir string) {
+				write(t, dir+"/config/a.yaml", other)
+				write(t, dir+"/config.api.yaml", limited(7))
+			},
+		},
+		{
+			"directory beside the directory",
+			func(t *testing.T, dir string) {
+				write(t, dir+"/config/a.yaml", other)
+				write(t, dir+"/config.d/sub/a.yaml", limited(3))
+			},
+			func(t *testing.T, dir string) { write(t, dir+"/config.d/sub/a.yaml", limited(7)) },
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			root := t.TempDir()
+			test.make(t, root+"/ratelimit")
+			where := []string{"--runtime-root=" + root, "--runtime-subdirectory=ratelimit"}
+			f := start(t, append(where, never)...)
+			f.wantLimit(3)
+			test.change(t, root+"/ratelimit")
+			f.wantLimit(7)
+		})
+	}
+}
+
+// TestRulesWithoutSiblings has a sibling that is no rule at all.
+func TestRulesWithoutSiblings(t *testing.T) {
+	root := t.TempDir()
+	write(t, root+"/ratelimit/config/a.yaml", limited(3))
+	write(t, root+"/ratelimit/config.yaml", "nonsense")
+	args := []string{"--runtime-root=" + root, "--runtime-subdirectory=ratelimit"}
+	if _, err := New(options(t, io.Discard, args...)); err == nil || !strings.Contains(err.Error(), "config.yaml:1") {
+		t.Errorf("got error %v, want one that names the sibling", err)
+	}
+	t.Setenv("RUNTIME_WATCH_ROOT", "false")
+	start(t, args...).wantLimit(3)
+}
+
+func TestReloadOnRequest(t *testing.T) {
+	dir := directory(t, limited(3))
+	f := start(t, "--config="+dir, never)
+	f.wantAnswer("POST", f.DebugAddr(), "/-/reload", 200, "rules loaded")
+	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_config_load_success 2\n")
+	f.reload <- syscall.SIGHUP
+	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_config_load_success 3\n")
+	remove(t, dir)
+	f.wantAnswer("POST", f.DebugAddr(), "/-/reload", 500, "no such file")
+}
+
+func TestBadRulesChangeNothing(t *testing.T) {
+	dir := directory(t, limited(3))
+	f := start(t, "--config="+dir, "--config-poll-interval=100ms")
+	f.wantLimit(3)
+
+	replace(t, dir+"/rules.yaml", "domain: api\ndescriptors:\n  - key: a\n    rate_limit: {unit: minuet, requests_per_unit: 1}\n  - key: b\n    colour: red\n")
+	problems := []string{"rules.yaml:4:", "minuet", "rules.yaml:6:", "colour"}
+	f.wantAnswer("GET", f.DebugAddr(), "/", 200, append(problems, "failed and changed nothing")...)
+	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_config_load_error 1\n")
+	f.wantAnswer("POST", f.DebugAddr(), "/-/reload", 422, problems...)
+	f.reload <- syscall.SIGHUP
+	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "ratelimit_service_config_load_error 3\n")
+	f.wantLimit(3)
+	f.wantHealth(true, "OK")
+	// Once when they were found, each in a record of its own, and not again for each
+	// time that somebody asked.
+	for _, want := range []string{
+		`level=ERROR msg="new rules refused, the old ones go on serving" path=` + dir + "\n",
+		`level=ERROR msg="a problem of the new rules" problem="` + dir + "/rules.yaml:4:",
+		`level=ERROR msg="a problem of the new rules" problem="` + dir + "/rules.yaml:6:",
+	} {
+		if n := strings.Count(f.log.String(), want); n != 1 {
+			t.Errorf("%s was logged %d times, want once", want, n)
+		}
+	}
+
+	replace(t, dir+"/rules.yaml", "domain: api\ndescriptors:\n  - shape: round\n")
+	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "shape")
+	f.wantLog("level=ERROR msg=\"new rules were refused again for the same reasons\" times=2\n")
+	f.wantLog(`problem="` + dir + `/rules.yaml:3:5: descriptors[0]: unknown field \"shape\"`)
+
+	replace(t, dir+"/rules.yaml", limited(7))
+	f.wantLimit(7)
+	code, page, err := f.request("GET", f.DebugAddr(), "/", "")
+	if err != nil || code != 200 || strings.Contains(page, "failed") {
+		t.Errorf("status after good rules: %d %s (error: %v)", code, page, err)
+	}
+}
+
+// TestManyProblems bounds what a broken file costs where it is told and kept.
+func TestManyProblems(t *testing.T) {
+	dir := directory(t, limited(3))
+	f := start(t, "--config="+dir, never)
+	replace(t, dir+"/rules.yaml", "domain: api\ndescriptors:\n"+strings.Repeat("- colour: red\n", 10_000))
+	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "rules.yaml:3:", "rules.yaml:52:", "\nand 19900 more\n")
+	code, answer, err := f.request("POST", f.DebugAddr(), "/-/reload", "")
+	if err != nil || code != 422 || strings.Count(answer, "rules.yaml:") != mostProblems || !strings.Contains(answer, "\nand 19900 more") {
+		t.Errorf("reload: %d, %d bytes (error: %v):\n%.2000s", code, len(answer), err, answer)
+	}
+	log := f.log.String()
+	if n := strings.Count(log, "a problem of the new rules"); n > mostProblems+1 || !strings.Contains(log, `problem="and 19900 more"`) {
+		t.Errorf("%d problems are logged, want %d once and how many more there are", n, mostProblems)
+	}
+	if n := len(log); n > 100<<10 {
+		t.Errorf("the log has %d bytes", n)
+	}
+	f.wantLimit(3)
+
+	_, err = New(options(t, new(testenv.Log), "--config="+dir))
+	if err == nil || strings.Count(err.Error(), "\n") != mostProblems+1 {
+		t.Errorf("the error at start is %.2000v", err)
+	}
+}
+
+// TestMetricsOfRulesThatAreGone holds the server to telling its limiter what
+// limits there are. What that makes of it is tested in package limiter.
+func TestMetricsOfRulesThatAreGone(t *testing.T) {
+	if f := start(t, "--config="+directory(t, limited(3)), never); f.rules.keep == nil {
+		t.Error("nobody is told of new limits")
+	}
+	r := newRules(descriptors.Options{}, func() {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	told := -1
+	r.keep = func(limits iter.Seq[*limiter.Limit]) { told = len(slices.Collect(limits)) }
+	for content, want := range map[string]int{limited(7): 1, "domain: api\n": 0} {
+		tree, err := descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(content)}}, r.options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.accept(tree, admin.Rules{}); told != want {
+			t.Errorf("told of %d limits, want %d", told, want)
+		}
+	}
+}
+
+func TestRulesThatDisappearGoOnServing(t *testing.T) {
+	tests := []struct {
+		name    string
+		remove  string // below the directory of the rules
+		problem string
+	}{
+		{"directory", "", "no such file"},
+		{"all files", "rules.yaml", "no file of rules"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := directory(t, limited(3))
+			f := start(t, "--config="+dir, never)
+			f.wantLimit(3)
+			remove(t, filepath.Join(dir, tt.remove))
+			f.wantAnswer("GET", f.DebugAddr(), "/", 200, tt.problem)
+			f.wantLimit(3)
+			write(t, dir+"/rules.yaml", limited(7))
+			f.wantLimit(7)
+		})
+	}
+}
+
+func TestSkippedFileIsNamedOnce(t *testing.T) {
+	dir := directory(t, limited(3))
+	write(t, dir+"/notes.txt", "not rules")
+	f := start(t, "--config="+dir, never)
+	f.wantLog("notes.txt")
+	f.wantAnswer("POST", f.DebugAddr(), "/-/reload", 200)
+	if n := strings.Count(f.log.String(), "notes.txt"); n != 1 {
+		t.Errorf("the file was named %d times, want once", n)
+	}
+}
+
+func TestMergedDomains(t *testing.T) {
+	dir := directory(t, limited(3))
+	write(t, dir+"/more.yaml", "domain: api\ndescriptors:\n  - key: path\n")
+	if _, err := New(options(t, new(testenv.Log), "--config="+dir)); err == nil {
+		t.Error("two files of one domain accepted")
+	}
+	start(t, "--config="+dir, "--merge-domain-config").wantLimit(3)
+}
+
+// configMap makes dir what the kubelet makes of a ConfigMap, or swaps it as the
+// kubelet does: files are links through the link ..data, which alone is replaced.
+func configMap(t *testing.T, dir, content string) {
+	t.Helper()
+	entries, _ := os.ReadDir(dir) // none the first time
+	version := fmt.Sprintf("..version%d", len(entries))
+	write(t, filepath.Join(dir, version, "rules.yaml"), content)
+	old, _ := os.Readlink(filepath.Join(dir, "..data"))
+	link(t, version, filepath.Join(dir, "..data"))
+	if old == "" {
+		link(t, "..data/rules.yaml", filepath.Join(dir, "rules.yaml"))
+		return
+	}
+	remove(t, filepath.Join(dir, old))
+}
+
+// link makes a symbolic link, in one step in place of an older one.
+func link(t *testing.T, target, name string) {
+	t.Helper()
+	if err := os.Symlink(target, name+"_tmp"); err != nil {
+		t.Fatal(err)
+	}
+	rename(t, name+"_tmp", name)
+}
+
+// replace puts content in the place of a file in one step, so that nobody reads a
+// part of it.
+func replace(t *testing.T, path, content string) {
+	t.Helper()
+	next := filepath.Join(filepath.Dir(path), ".next")
+	write(t, next, content)
+	rename(t, next, path)
+}
+
+func rename(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func remove(t *testing.T, path string) {
+	t.Helper()
+	if err := os.RemoveAll(path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What is hardly meant is told whenever rules are loaded, and does not keep them
+// from serving.
+func TestWarningsOfRulesAreLogged(t *testing.T) {
+	f := start(t, "--config="+directory(t, "domain: api\n"))
+	f.wantLog(`level=WARN msg="the rules may not do what they seem to" warning="`)
+	f.wantLog(`domain: the domain \"api\" has no rules, everything is admitted`)
+}
+
+func TestWarningsInTheLogAreBounded(t *testing.T) {
+	log := new(testenv.Log)
+	r := &rules{logger: slog.New(slog.NewTextHandler(log, nil))}
+	r.warn(make(descriptors.Problems, maxWarnings+7))
+	if n := strings.Count(log.String(), "may not do"); n != maxWarnings || !strings.Contains(log.String(), "more=7") {
+		t.Errorf("%d warnings, want %d and 7 more:\n%s", n, maxWarnings, log)
+	}
+}

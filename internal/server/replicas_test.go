@@ -1,0 +1,209 @@
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"weir/internal/operators/api"
+	"weir/internal/operators/denials"
+	"weir/internal/testenv"
+)
+
+// startTwo starts two servers on one Redis, which remember denials for an hour.
+func startTwo(t *testing.T, r restartable, args ...string) (a, b *fixture) {
+	t.Helper()
+	args = append(args, "--config="+directory(t, limited(2)), "--redis-url="+r.Addr(), "--local-cache-max-age=1h")
+	a, b = start(t, args...), start(t, args...)
+	a.wantHealth(true, "OK")
+	b.wantHealth(true, "OK")
+	return a, b
+}
+
+// body is that of POST /peek and POST /reset.
+func body(t *testing.T, user string) string {
+	t.Helper()
+	text, err := json.Marshal(api.NewDescriptor("api", []api.KeyValue{{Key: "user", Value: user}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// counters asks the debug port for the counters of a user.
+func (f *fixture) counters(path, user string) api.Counters {
+	f.t.Helper()
+	code, text, err := f.request("POST", f.DebugAddr(), path, body(f.t, user))
+	var answer api.Counters
+	if err != nil || code != 200 || json.Unmarshal([]byte(text), &answer) != nil {
+		f.t.Fatalf("%s: got %d %s (error: %v)", path, code, text, err)
+	}
+	return answer
+}
+
+// TestResetReachesAllServers resets a counter on one server, which another one knows to be
+// over, and wants it to forget that.
+func TestResetReachesAllServers(t *testing.T) {
+	a, b := startTwo(t, testenv.RedisServer(t))
+	for _, f := range []*fixture{a, b} {
+		for range 4 {
+			if _, err := f.ask(t.Context(), "alice"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if got := b.counters("/peek", "alice"); got.Limits[0].Used != 2 || got.Limits[0].Key != "w1|api|user=alice|365d" {
+		t.Errorf("got %+v", got)
+	}
+	if got := a.counters("/reset?by=bob", "alice"); got.Reset != 1 || got.Limits[0].Used != 0 {
+		t.Errorf("got %+v", got)
+	}
+	for _, f := range []*fixture{a, b} {
+		testenv.Eventually(t, func() error {
+			if code, err := f.ask(t.Context(), "alice"); err != nil || code != ratelimitv3.RateLimitResponse_OK {
+				return fmt.Errorf("after the reset: %v (error: %v)", code, err)
+			}
+			return nil
+		})
+	}
+	a.wantLog(`msg="counters reset" audit=true by=bob peer="127.0.0.1:`)
+	a.wantLog(`domain=api descriptor="user=alice" rule=user counters=1`)
+}
+
+// TestPeekLeavesNoTrace looks at a counter that is full, and wants neither usage, denials
+// nor the log of decisions to show it.
+func TestPeekLeavesNoTrace(t *testing.T) {
+	for name, args := range map[string][]string{"memory": nil, "redis": {"--redis-url=" + testenv.RedisServer(t).Addr()}} {
+		t.Run(name, func(t *testing.T) {
+			var out testenv.Log
+			f := startWithStdout(t, &out, append(args, "--config="+directory(t, limited(2)), "--decision-log=all")...)
+			f.wantHealth(true, "OK")
+			f.wantPasses("alice", 3, 2)
+			testenv.Until(t, "the decisions are logged", func() bool { return strings.Count(out.String(), "\n") == 3 })
+			usage := func() string {
+				t.Helper()
+				_, page, err := f.request("GET", f.MetricsAddr(), "/metrics", "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				lines := regexp.MustCompile(`(?m)^(ratelimit_service_(rate_limit|call|should)|weir_(unmatched|exception)).*$`).FindAllString(page, -1)
+				if len(lines) < 5 {
+					t.Fatalf("got %q", lines)
+				}
+				return strings.Join(lines, "\n")
+			}
+			before := usage()
+			for range 5 {
+				if got := f.counters("/peek", "alice").Limits[0]; got.Used != 2 || got.Remaining != 0 || got.RetryAfter == nil {
+					t.Errorf("got %+v", got)
+				}
+				if got := f.counters("/peek", "<script>\x1b[31m"); got.Limits[0].Used != 0 {
+					t.Errorf("got %+v", got)
+				}
+			}
+			if after := usage(); after != before {
+				t.Errorf("the metrics were\n%s\nand are\n%s", before, after)
+			}
+			if got := f.denialsHere(denials.MaxKeys); got.Minute.Limits[0].Denied != 1 || len(got.Last) != 1 {
+				t.Errorf("got %+v", got)
+			}
+			if n := strings.Count(out.String(), "\n"); n != 3 {
+				t.Errorf("%d decisions are logged", n)
+			}
+		})
+	}
+}
+
+// TestResetIsAudited resets what values try to forge the log with, and what is to be known
+// by hashes only.
+func TestResetIsAudited(t *testing.T) {
+	f := start(t, "--config="+directory(t, limited(2)), "--cache-key-hash-values")
+	f.wantHealth(true, "OK")
+	f.counters("/reset?by=%0Amsg%3Dforged", "alice"+strings.Repeat("\n", 10_000))
+	f.wantLog(`by="\nmsg=forged"`)
+	f.wantLog(`descriptor="user=#`)
+	if log := f.log.String(); strings.Contains(log, "alice") || strings.Contains(log, "\nmsg=forged") {
+		t.Errorf("log:\n%.2000s", log)
+	}
+	_, err := f.reset(t.Context(), api.NewDescriptor("api", []api.KeyValue{{Key: "stranger", Value: "x"}}), "bob", "peer")
+	if n := strings.Count(f.log.String(), "counters reset"); n != 1 || err != nil {
+		t.Errorf("%d resets are logged, error %v", n, err)
+	}
+}
+
+// TestDenialsOfAllServers sums up what two servers denied, and how often exceptions were
+// used on them, until Redis fails.
+func TestDenialsOfAllServers(t *testing.T) {
+	r := testenv.RedisServer(t)
+	a, b := startTwo(t, r)
+	for _, f := range []*fixture{a, b} {
+		for range 5 {
+			if _, err := f.ask(t.Context(), "alice"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	e, err := a.addException(t.Context(), newExceptionOf("carol", "deny"), "peer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.Until(t, "the exception is known", func() bool { return len(b.exceptions.All()) == 1 })
+	a.wantPasses("carol", 2, 0)
+	b.wantPasses("carol", 3, 0)
+	testenv.Eventually(t, func() error {
+		got, servers, err := a.denialsOf(t.Context(), true)
+		sums := map[string]uint64{}
+		for _, l := range got.Minute.Limits {
+			sums[l.Rule] = l.Denied
+		}
+		if err != nil || servers != 2 || sums["user"] != 8 || sums["exception"] != 5 {
+			return fmt.Errorf("got %v of %d servers, error %v", sums, servers, err)
+		}
+		list, err := b.exceptionsOf(t.Context(), true)
+		if err != nil || list.Servers != 2 || list.Exceptions[0].ID != e.ID || list.Exceptions[0].Used != 5 {
+			return fmt.Errorf("got %+v, error %v", list, err)
+		}
+		return nil
+	})
+	here, servers, err := b.denialsOf(t.Context(), false)
+	if all, _, _ := b.denialsOf(t.Context(), true); err != nil || servers != 1 || len(here.Last) >= len(all.Last) {
+		t.Errorf("one server: got %d denials of %d servers, error %v; all have %d", len(here.Last), servers, err, len(all.Last))
+	}
+	a.wantAnswer("GET", a.DebugAddr(), "/denials?replicas=all", 200, `"servers": 2`)
+	r.Stop()
+	testenv.Eventually(t, func() error {
+		if _, _, err := a.denialsOf(t.Context(), true); !errors.Is(err, api.ErrUnavailable) {
+			return fmt.Errorf("got error %v", err)
+		}
+		return nil
+	})
+	if code, text, err := a.request("POST", a.DebugAddr(), "/reset", body(t, "alice")); err != nil || code != 503 || !strings.Contains(text, "resetting the counters") {
+		t.Errorf("got %d %s (error: %v)", code, text, err)
+	}
+	a.wantLog(`msg="counters not reset everywhere" audit=true`)
+}
+
+// A server alone, with counters in memory, knows all there is.
+func TestServerWithoutRedis(t *testing.T) {
+	f := start(t, "--config="+directory(t, limited(2)))
+	f.wantPasses("alice", 5, 2)
+	got, servers, err := f.denialsOf(t.Context(), true)
+	if err != nil || servers != 1 || got.Minute.Limits[0].Denied != 3 {
+		t.Errorf("got %+v of %d servers, error %v", got.Minute, servers, err)
+	}
+	if _, servers, err := f.usesOf(t.Context(), true); servers != 1 || err != nil {
+		t.Errorf("uses of %d servers, error %v", servers, err)
+	}
+	if got := f.counters("/peek", "alice"); got.Limits[0].Used != 2 || got.Limits[0].Key != "" {
+		t.Errorf("got %+v", got)
+	}
+	if got := f.counters("/reset", "alice"); got.Reset != 1 {
+		t.Errorf("got %+v", got)
+	}
+	f.wantPasses("alice", 3, 2)
+}

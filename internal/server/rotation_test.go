@@ -1,0 +1,294 @@
+package server
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	goredis "github.com/redis/go-redis/v9"
+
+	"weir/internal/testenv"
+)
+
+// mount puts a secret where a kubelet would: behind ..data, a link to a directory, which one
+// rename exchanges. It returns the path of the secret.
+func mount(t *testing.T, dir, text string) string {
+	t.Helper()
+	version, err := os.MkdirTemp(dir, "..version")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(version, "secret"), text+"\n")
+	next, path := filepath.Join(dir, "..data_next"), filepath.Join(dir, "secret")
+	if err := os.Symlink(filepath.Base(version), next); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(next, filepath.Join(dir, "..data")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("..data/secret", path); err != nil && !os.IsExist(err) {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// load is requests without a pause, of several clients.
+type load struct {
+	f       *fixture
+	calls   sync.RWMutex // held by each call, and by what must not meet one
+	running sync.WaitGroup
+	ended   atomic.Bool
+	count   atomic.Int64
+}
+
+const yearly = 1_000_000_000
+
+// newLoad begins a load, which ends with the test at the latest.
+func newLoad(t *testing.T, f *fixture) *load {
+	l := &load{f: f}
+	for range 4 {
+		l.running.Go(func() {
+			for !l.ended.Load() {
+				l.calls.RLock()
+				_, err := l.ask(t.Context())
+				l.calls.RUnlock()
+				if err != nil && t.Context().Err() == nil {
+					t.Errorf("a call failed: %v", err)
+					return
+				}
+			}
+		})
+	}
+	t.Cleanup(func() {
+		l.ended.Store(true)
+		l.running.Wait()
+	})
+	return l
+}
+
+// ask makes one call and returns how much is used.
+func (l *load) ask(ctx context.Context) (used int64, err error) {
+	response, err := ratelimitv3.NewRateLimitServiceClient(l.f.conn).ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{
+		Domain:      "api",
+		Descriptors: []*commonv3.RateLimitDescriptor{{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "user", Value: "alice"}}}},
+	})
+	if err != nil {
+		return 0, err
+	}
+	l.count.Add(1)
+	return yearly - int64(response.GetStatuses()[0].GetLimitRemaining()), nil
+}
+
+// more waits until some more calls have been answered.
+func (l *load) more(t *testing.T) {
+	t.Helper()
+	begun := l.count.Load()
+	testenv.Until(t, "calls are answered", func() bool { return t.Failed() || l.count.Load() >= begun+50 })
+}
+
+// end ends the load, and wants every call to be counted once.
+func (l *load) end(t *testing.T) {
+	t.Helper()
+	l.more(t)
+	l.ended.Store(true)
+	l.running.Wait()
+	if used, err := l.ask(t.Context()); err != nil || used != l.count.Load() {
+		t.Errorf("%d calls are counted as %d, error %v", l.count.Load(), used, err)
+	}
+	for _, bad := range []string{"redis fails", "redis failed", "redis does not answer", "swordfish"} {
+		if strings.Contains(l.f.log.String(), bad) {
+			t.Errorf("the log holds %q", bad)
+		}
+	}
+	l.f.wantNoPassword()
+}
+
+// operator is somebody who changes passwords of Redis.
+type operator struct {
+	t     *testing.T
+	nodes []*goredis.Client
+}
+
+// newOperator logs in once, and stays.
+func newOperator(t *testing.T, password string, nodes ...*testenv.Redis) *operator {
+	o := &operator{t: t}
+	for _, node := range nodes {
+		client := goredis.NewClient(&goredis.Options{Addr: node.Addr(), Password: password, PoolSize: 1, MaxRetries: -1})
+		t.Cleanup(func() { client.Close() })
+		o.nodes = append(o.nodes, client)
+	}
+	return o
+}
+
+func (o *operator) do(words ...any) {
+	o.t.Helper()
+	for _, node := range o.nodes {
+		if err := node.Do(context.Background(), words...).Err(); err != nil {
+			o.t.Error(err)
+		}
+	}
+}
+
+// kill breaks all connections but the operator's own.
+func (o *operator) kill() { o.t.Helper(); o.do("client", "kill", "type", "normal", "skipme", "yes") }
+
+// requirePass replaces the one password of the default user.
+func (o *operator) requirePass(password string) {
+	o.t.Helper()
+	o.do("config", "set", "requirepass", password)
+}
+
+// rotate replaces the password of Redis under load: first in the file, then in Redis, and
+// then the other way round, each with all connections broken when only one place has it.
+func rotate(t *testing.T, f *fixture, dir string, o *operator, replace func(password string), prefix string) {
+	l := newLoad(t, f)
+	l.more(t)
+	changed := func(times int) {
+		testenv.Until(t, "the file is read", func() bool {
+			return strings.Count(f.log.String(), "a secret has changed") >= times
+		})
+	}
+
+	mount(t, dir, prefix+"swordfish-2") // the file is first
+	changed(1)
+	l.more(t)
+	l.calls.Lock() // what is on its way when its connection breaks is lost
+	o.kill()
+	l.calls.Unlock()
+	l.more(t) // with the old password
+	replace("swordfish-2")
+	l.more(t)
+
+	l.calls.Lock() // Redis is first
+	replace("swordfish-3")
+	o.kill()
+	l.calls.Unlock()
+	mount(t, dir, prefix+"swordfish-3")
+	l.more(t)
+	changed(2)
+	f.wantLog("redis accepts the changed URL, user or password")
+	l.end(t)
+}
+
+// rotating are the flags of a server whose password is in a file.
+func rotating(t *testing.T, text string, more ...string) (dir string, args []string) {
+	dir = t.TempDir()
+	return dir, append([]string{"--config=" + directory(t, limited(yearly)), "--redis-auth-file=" + mount(t, dir, text), inTime}, more...)
+}
+
+// TestPasswordOfRedisIsReplaced replaces a password as docs/operations.md says, with a file.
+func TestPasswordOfRedisIsReplaced(t *testing.T) {
+	t.Parallel()
+	redis := testenv.RedisServer(t, "--requirepass", "swordfish-1")
+	dir, args := rotating(t, "swordfish-1", "--redis-url="+redis.Addr())
+	f := start(t, args...)
+	f.wantHealth(true, "OK")
+	o := newOperator(t, "swordfish-1", redis)
+	rotate(t, f, dir, o, o.requirePass, "")
+}
+
+// TestUserOfRedisIsReplaced has a user of an access control list.
+func TestUserOfRedisIsReplaced(t *testing.T) {
+	t.Parallel()
+	redis := testenv.RedisServer(t)
+	o := newOperator(t, "", redis)
+	o.do("acl", "setuser", "weir", "on", ">swordfish-1", "~*", "+@all")
+	dir, args := rotating(t, "weir:swordfish-1", "--redis-url="+redis.Addr())
+	f := start(t, args...)
+	f.wantHealth(true, "OK")
+	rotate(t, f, dir, o, func(password string) { o.do("acl", "setuser", "weir", "resetpass", ">"+password) }, "weir:")
+}
+
+func TestPasswordOfClusterIsReplaced(t *testing.T) {
+	t.Parallel()
+	nodes := testenv.RedisCluster(t, 2, 0)
+	o := newOperator(t, "", nodes...)
+	o.requirePass("swordfish-1")
+	dir, args := rotating(t, "swordfish-1", "--redis-url="+nodes[0].Addr()+","+nodes[1].Addr(), "--redis-type=cluster")
+	f := start(t, args...)
+	f.wantHealth(true, "OK")
+	rotate(t, f, dir, o, o.requirePass, "")
+}
+
+// TestPasswordsOfSentinelAreReplaced replaces that of the sentinel, too.
+func TestPasswordsOfSentinelAreReplaced(t *testing.T) {
+	t.Parallel()
+	primary := testenv.RedisServer(t, "--requirepass", "swordfish-1", "--masterauth", "swordfish-1")
+	testenv.RedisReplica(t, primary, "--requirepass", "swordfish-1", "--masterauth", "swordfish-1")
+	sentinel := testenv.RedisSentinel(t, primary, "sentinel auth-pass weir swordfish-1", "requirepass swordfish-0", "sentinel down-after-milliseconds weir 600000")
+	watcher := newOperator(t, "swordfish-0", sentinel)
+	second := t.TempDir()
+	dir, args := rotating(t, "swordfish-1", "--redis-url=weir,"+sentinel.Addr(), "--redis-type=sentinel", "--redis-sentinel-auth-file="+mount(t, second, "swordfish-0"))
+	f := start(t, args...)
+	f.wantHealth(true, "OK")
+	o := newOperator(t, "swordfish-1", primary)
+	rotate(t, f, dir, o, func(password string) {
+		o.requirePass(password)
+		watcher.do("acl", "setuser", "default", "resetpass", ">"+password)
+		watcher.kill()
+		mount(t, second, password)
+	}, "")
+}
+
+// TestURLOfRedisIsReplaced has the server count in another Redis, and stay where it is while
+// that lets nobody in.
+func TestURLOfRedisIsReplaced(t *testing.T) {
+	t.Parallel()
+	first, second := testenv.RedisServer(t, "--requirepass", "swordfish-1"), testenv.RedisServer(t, "--requirepass", "swordfish-2")
+	url := func(r *testenv.Redis, password string) string { return "redis://:" + password + "@" + r.Addr() }
+	dir := t.TempDir()
+	f := start(t, "--config="+directory(t, limited(yearly)), "--redis-url-file="+mount(t, dir, url(first, "swordfish-1")), inTime)
+	f.wantHealth(true, "OK")
+	l := newLoad(t, f)
+	for _, bad := range []struct{ text, problem, note string }{
+		{url(first, "swordfish-1") + "/7", "redis URL has another database, which takes a restart", "--redis-url-file ($REDIS_URL_FILE): redis URL"},
+		{url(second, "swordfish-3"), "redis does not accept a changed URL, user or password yet", "Redis refuses a changed URL, user or password: " + second.Addr()},
+	} {
+		mount(t, dir, bad.text)
+		f.wantLog(bad.problem)
+		f.wantAnswer("GET", f.DebugAddr(), "/", 200, "in Redis at "+first.Addr()+"\n", "note      what was read before stays in use: "+bad.note)
+		f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "weir_secrets_refused 1\n")
+		l.more(t)
+	}
+	counter := newOperator(t, "swordfish-2", second).nodes[0]
+	if n := counter.DBSize(t.Context()).Val(); n != 0 {
+		t.Errorf("%d counters where nobody is let in", n)
+	}
+	mount(t, dir, url(second, "swordfish-2"))
+	testenv.Until(t, "the second Redis counts", func() bool { return t.Failed() || counter.DBSize(t.Context()).Val() > 0 })
+	l.more(t)
+	l.ended.Store(true)
+	l.running.Wait()
+	first.Stop()
+	if _, err := l.ask(t.Context()); err != nil {
+		t.Error(err)
+	}
+	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "in Redis at "+second.Addr())
+	f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "weir_secrets_refused 0\n")
+	f.wantNoPassword()
+}
+
+// TestTokenOfCommand has a command print tokens, the first of which Redis does not know any
+// more when a connection is made anew.
+func TestTokenOfCommand(t *testing.T) {
+	t.Parallel()
+	redis := testenv.RedisServer(t, "--requirepass", "swordfish-1")
+	path := filepath.Join(t.TempDir(), "token")
+	write(t, path, "swordfish-1\n")
+	f := start(t, "--config="+directory(t, limited(yearly)), "--redis-url="+redis.Addr(), "--redis-auth-command=cat "+path, "--redis-auth-command-interval=24h", inTime)
+	f.wantHealth(true, "OK")
+	o, l := newOperator(t, "swordfish-1", redis), newLoad(t, f)
+	l.more(t)
+	write(t, path, "swordfish-2\n")
+	l.calls.Lock()
+	o.requirePass("swordfish-2")
+	o.kill()
+	l.calls.Unlock()
+	l.end(t)
+}

@@ -1,0 +1,217 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/descriptors"
+	"weir/internal/limiter"
+	"weir/internal/operators/console"
+	"weir/internal/server/admin"
+)
+
+// source is where the rules come from. It checks what it finds, makes a tree of
+// it and hands that to the rules; if anything is wrong, the old tree stays.
+type source interface {
+	// start finds the rules for the first time, if they are to be had at once.
+	start() error
+	// run hands over new rules until ctx ends.
+	run(ctx context.Context)
+	// reload loads the rules whether or not they have changed, unless ctx or run
+	// ends first. Its error wraps admin.ErrInvalidRules if they were read but are
+	// wrong, and holds the first problems.
+	reload(ctx context.Context) error
+	// report says what serves and what became of the last load.
+	report() admin.Rules
+}
+
+// rules are those that serve. Loading swaps one pointer.
+type rules struct {
+	options descriptors.Options
+	loaded  func() // is called after every load that succeeds
+	metrics *loadMetrics
+	logger  *slog.Logger
+	keep    func(iter.Seq[*limiter.Limit]) // is called with the limits of newer rules, if it is not nil
+
+	tuner *tuner // of the garbage of loads
+
+	tree atomic.Pointer[descriptors.Tree]
+
+	dumping turns // of those who read the rules
+
+	mu     sync.Mutex
+	status admin.Rules
+	loads  []console.Load // the last ones, the newest first
+	// The refusal that was logged last, "" since rules were accepted, and how often
+	// it came again.
+	refusal string
+	again   int
+}
+
+func newRules(options descriptors.Options, loaded func(), logger *slog.Logger, reg prometheus.Registerer) *rules {
+	return &rules{options: options, loaded: loaded, metrics: newLoadMetrics(reg), logger: logger}
+}
+
+// manyRules is from how many rules on the memory that a load took is given back
+// to the system. The tree takes a fraction of it, and a heap as large as the load's
+// peak would be collected too seldom to shrink by itself.
+const manyRules = 10_000
+
+// begin begins a load, which ctx ends, and returns its options. end must follow.
+func (r *rules) begin(ctx context.Context) descriptors.Options {
+	options := r.options
+	options.Context = ctx
+	if r.tree.Load() != nil {
+		options.Pause = rests(runtime.GOMAXPROCS(0))
+		r.tuner.load(true)
+	}
+	return options
+}
+
+// accept lets new rules serve. status says where they come from, in how many
+// files or resources, and of which version.
+func (r *rules) accept(tree *descriptors.Tree, status admin.Rules) {
+	status.LoadedAt, status.Domains, status.Rules = time.Now(), tree.Domains(), tree.Rules()
+	if r.keep != nil {
+		limits := resting(tree.Limits(), rests(runtime.GOMAXPROCS(0)))
+		r.keep(limits) // before requests look up the series of new limits, which have to wait for it
+	}
+	r.tree.Store(tree)
+	r.metrics.succeeded(status.LoadedAt)
+	r.mu.Lock()
+	r.status = status
+	r.remember(console.Load{Rules: status.Rules, Version: status.Version})
+	r.mu.Unlock()
+	r.loaded()
+	r.isNew("")
+}
+
+// end ends a load and frees what a large one took. The next load begins after
+// that, or its garbage would come on top. Only the first rules serve before.
+func (r *rules) end() {
+	if tree := r.tree.Load(); tree != nil && tree.Rules() >= manyRules {
+		freeAfterLoad()
+	}
+	r.tuner.load(false)
+}
+
+// maxWarnings bounds how many warnings of a load the log shows.
+const maxWarnings = 20
+
+// warn logs what is hardly meant in new rules.
+func (r *rules) warn(warnings descriptors.Problems) {
+	for _, w := range warnings[:min(len(warnings), maxWarnings)] {
+		r.logger.Warn("the rules may not do what they seem to", "warning", w.String())
+	}
+	if more := len(warnings) - maxWarnings; more > 0 {
+		r.logger.Warn("the rules have more warnings, weir validate tells all", "more", more)
+	}
+}
+
+// isNew reports whether a refusal is another one than that before, "" being none,
+// and logs how often that came again.
+func (r *rules) isNew(refusal string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if refusal == r.refusal {
+		r.again++
+		return false
+	}
+	if r.again > 0 && r.refusal != "" {
+		r.logger.Error("new rules were refused again for the same reasons", "times", r.again)
+	}
+	r.refusal, r.again = refusal, 0
+	return true
+}
+
+// logRefusal logs why new rules do not serve, unless it has just done so: all who
+// reach the debug listener can have them loaded again and again. args say which.
+func (r *rules) logRefusal(err error, args ...any) {
+	if !r.isNew(fmt.Sprint(args...) + "\n" + err.Error()) {
+		return
+	}
+	if r.tree.Load() == nil {
+		r.logger.Error("new rules refused, there are none yet, requests are answered UNAVAILABLE", args...)
+	} else {
+		r.logger.Error("new rules refused, the old ones go on serving", args...)
+	}
+	r.logProblems(err)
+}
+
+// logProblems logs each problem of new rules in a record of its own, because a text
+// of many lines is one long line in a log.
+func (r *rules) logProblems(err error) {
+	problems, ok := errors.AsType[descriptors.Problems](err)
+	if !ok { // they could not be read
+		problems = descriptors.Problems{{Message: err.Error()}}
+	}
+	for _, p := range problems {
+		r.logger.Error("a problem of the new rules", "problem", p.String())
+	}
+}
+
+// refuse notes why new rules cannot serve. version is theirs, if they have one.
+func (r *rules) refuse(err error, version string) {
+	r.metrics.failed()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status.FailedAt, r.status.Problems = time.Now(), err.Error()
+	r.status.FailedVersion = version
+	r.remember(console.Load{Version: version, Problems: err.Error()})
+}
+
+// mostProblems is how many problems of rules are shown where people read and
+// memory is kept: in log, status page and answers. weir validate lists them all.
+const mostProblems = 100
+
+// brief leaves out of an error what is too much to tell.
+func brief(err error) error {
+	if problems, ok := errors.AsType[descriptors.Problems](err); ok {
+		return problems.First(mostProblems)
+	}
+	return err
+}
+
+func (r *rules) report() admin.Rules {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.status
+}
+
+// dump writes the rules that serve, below what is known of them.
+func (r *rules) dump(w io.Writer, status admin.Rules) error {
+	tree := r.tree.Load()
+	if tree == nil {
+		return errors.New("no rules are loaded yet")
+	}
+	w = yielding{w, &r.dumping}
+	for line := range strings.Lines(status.String()) {
+		if _, err := fmt.Fprintf(w, "# %s", line); err != nil {
+			return err
+		}
+	}
+	return tree.Dump(w)
+}
+
+// yielding is a writer that rests before it writes.
+type yielding struct {
+	io.Writer
+	turns *turns
+}
+
+// Write implements io.Writer.
+func (y yielding) Write(p []byte) (int, error) {
+	y.turns.rest()
+	return y.Writer.Write(p)
+}

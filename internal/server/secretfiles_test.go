@@ -1,0 +1,195 @@
+package server
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	collogsv1 "go.opentelemetry.io/proto/otlp/collector/logs/v1"
+	coltracev1 "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"weir/internal/testenv"
+)
+
+// seen is which tokens have arrived where.
+type seen struct{ places sync.Map }
+
+func (s *seen) note(place, token string)     { s.places.Store(place+" "+token, true) }
+func (s *seen) has(place, token string) bool { _, ok := s.places.Load(place + " " + token); return ok }
+
+// ServeHTTP is a collector that takes everything.
+func (s *seen) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.note(r.URL.Path, r.Header.Get("Token"))
+	w.Header().Set("Content-Type", "application/x-protobuf")
+}
+
+// collectGRPC serves a collector that takes everything.
+func (s *seen) collectGRPC(t *testing.T) string {
+	server := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+		md, _ := metadata.FromIncomingContext(stream.Context())
+		place, answer := "/v1/traces", any(&coltracev1.ExportTraceServiceResponse{})
+		if method, _ := grpc.MethodFromServerStream(stream); strings.Contains(method, "Logs") {
+			place, answer = "/v1/logs", &collogsv1.ExportLogsServiceResponse{}
+		}
+		s.note(place, strings.Join(md.Get("token"), ","))
+		if err := stream.RecvMsg(new(emptypb.Empty)); err != nil && err != io.EOF {
+			return err
+		}
+		return stream.SendMsg(answer)
+	}))
+	return "http://" + testenv.ServeGRPC(t, server)
+}
+
+// TestHeadersForCollectorsChange looks for the headers of a file at a collector.
+func TestHeadersForCollectorsChange(t *testing.T) {
+	for _, protocol := range []string{"http", "grpc"} {
+		t.Run(protocol, func(t *testing.T) {
+			s := new(seen)
+			var address string
+			if protocol == "http" {
+				server := httptest.NewServer(s)
+				t.Cleanup(server.Close)
+				address = server.URL
+			} else {
+				address = s.collectGRPC(t)
+			}
+			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
+			t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
+			all, own := t.TempDir(), t.TempDir()
+			f := start(t, "--config="+directory(t, limited(1)), "--tracing-enabled", "--tracing-exporter-protocol="+protocol,
+				"--decision-log=all", "--decision-log-to=otlp",
+				"--otel-exporter-otlp-headers-file="+mount(t, all, "token=swordfish"), "--otel-exporter-otlp-logs-headers-file="+mount(t, own, "token=halibut"))
+			arrive := func(traces, logs string) {
+				t.Helper()
+				testenv.Until(t, "the headers arrive", func() bool {
+					if _, err := f.ask(t.Context(), "alice"); err != nil {
+						t.Error(err)
+					}
+					return t.Failed() || s.has("/v1/traces", traces) && s.has("/v1/logs", logs)
+				})
+			}
+			arrive("swordfish", "halibut")
+			mount(t, all, "token=swordfish-2")
+			mount(t, own, "token=halibut%202")
+			arrive("swordfish-2", "halibut 2")
+			mount(t, own, "halibut-3")
+			f.wantLog("header 1 has no =")
+			f.wantNoPassword()
+			if strings.Contains(f.log.String(), "halibut") || strings.Contains(f.log.String(), "lost") {
+				t.Error("the log shows a secret, or something lost")
+			}
+		})
+	}
+}
+
+// TestHeadersForTheControlPlaneChange wants a new stream to have the new ones.
+func TestHeadersForTheControlPlaneChange(t *testing.T) {
+	s := new(seen)
+	plane := testenv.StartControlPlane(t, grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		md, _ := metadata.FromIncomingContext(stream.Context())
+		s.note("", strings.Join(md.Get("token"), ","))
+		return handler(srv, stream)
+	}))
+	dir := t.TempDir()
+	f := start(t, fromControlPlane(plane, "--config-grpc-xds-client-additional-headers-file="+mount(t, dir, "token:swordfish"),
+		"--xds-client-backoff-initial-interval=10ms", "--config-grpc-xds-server-connect-retry-interval=10ms")...)
+	testenv.Until(t, "the first arrives", func() bool { return s.has("", "swordfish") })
+	mount(t, dir, "token:swordfish-2")
+	f.wantLog("a secret has changed")
+	plane.Stop()
+	plane.Start()
+	testenv.Until(t, "the second arrives", func() bool { return s.has("", "swordfish-2") })
+	f.wantNoPassword()
+}
+
+// TestBadSecretsAtTheStart names the setting, and nothing of the secret.
+func TestBadSecretsAtTheStart(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		write(t, path, text)
+		return path
+	}
+	redis := "--redis-url=127.0.0.1:1"
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"none":      {[]string{redis, "--redis-auth-file=" + dir + "/none"}, "--redis-auth-file ($REDIS_AUTH_FILE): open " + dir + "/none: no such file or directory"},
+		"empty":     {[]string{redis, "--redis-auth-file=" + file("empty", "\n")}, "--redis-auth-file ($REDIS_AUTH_FILE): " + dir + "/empty: it is empty, allowed is a secret"},
+		"directory": {[]string{redis, "--redis-auth-file=" + dir}, "--redis-auth-file ($REDIS_AUTH_FILE): read " + dir + ": it is no regular file, allowed are regular files and links to them"},
+		"no URL":    {[]string{"--redis-url-file=" + file("url", "swordfish")}, "with the secrets of REDIS_URL_FILE: --redis-url ($REDIS_URL): redis URL is not host:port; a user or a database needs redis://, a path needs unix://"},
+		"a user":    {[]string{redis, "--redis-auth-file=" + file("user", "swordfish:")}, "with the secrets of REDIS_AUTH_FILE: --redis-auth ($REDIS_AUTH): has nothing after the colon, allowed are PASSWORD and USER:PASSWORD"},
+		"command":   {[]string{redis, "--redis-auth-command=false swordfish"}, "--redis-auth-command ($REDIS_AUTH_COMMAND): the command fails: exit status 1"},
+	} {
+		args := append([]string{"--config=" + directory(t, limited(1))}, c.args...)
+		_, err := New(options(t, io.Discard, args...))
+		if err == nil || err.Error() != c.want {
+			t.Errorf("%s: got %v, want %s", name, err, c.want)
+		}
+	}
+}
+
+// TestHurryEndsTheCommandOfTheStart has Ctrl-C end a start: a terminal sends its signal to Weir,
+// but not to the process group of the command.
+func TestHurryEndsTheCommandOfTheStart(t *testing.T) {
+	o := options(t, io.Discard, "--config="+directory(t, limited(1)), "--redis-url=127.0.0.1:1", "--redis-auth-command=sleep 60")
+	hurry := make(chan struct{})
+	o.Hurry = hurry
+	time.AfterFunc(50*time.Millisecond, func() { close(hurry) })
+	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "the command was interrupted") {
+		t.Errorf("got %v, want that the command was interrupted", err)
+	}
+}
+
+// TestPasswordThatComesLate has Redis refuse the password for longer than a call waits. That
+// is no silence: calls go on, and the first after the file has changed is answered.
+func TestPasswordThatComesLate(t *testing.T) {
+	redis := testenv.RedisServer(t, "--requirepass", "swordfish-1")
+	dir := t.TempDir()
+	f := start(t, "--config="+directory(t, limited(yearly)), "--redis-url="+redis.Addr(), "--redis-auth-file="+mount(t, dir, "swordfish-1"))
+	f.wantHealth(true, "OK")
+	o := newOperator(t, "swordfish-1", redis)
+	o.requirePass("swordfish-2")
+	o.kill()
+	for range 10 { // the breaker would open at five calls without an answer
+		if _, err := f.ask(t.Context(), "alice"); err == nil {
+			t.Error("a call was answered without a password")
+		}
+	}
+	f.wantAnswer("GET", f.DebugAddr(), "/", 200, "WRONGPASS", "(auth)")
+	if n := f.opened(t); n != 0 {
+		t.Errorf("the breaker is %v", n)
+	}
+	mount(t, dir, "swordfish-2")
+	testenv.Eventually(t, func() error { _, err := f.ask(t.Context(), "alice"); return err })
+	if strings.Contains(f.log.String(), "redis does not answer") {
+		t.Error("the breaker opened")
+	}
+	f.wantNoPassword()
+}
+
+// opened is the metric of the breaker.
+func (f *fixture) opened(t *testing.T) (open float64) {
+	t.Helper()
+	families, err := f.opts.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if strings.Contains(family.GetName(), "breaker") {
+			for _, m := range family.GetMetric() {
+				open += m.GetGauge().GetValue()
+			}
+		}
+	}
+	return open
+}

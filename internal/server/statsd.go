@@ -1,0 +1,137 @@
+package server
+
+import (
+	"iter"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"weir/internal/limiter"
+	"weir/internal/settings"
+	"weir/internal/telemetry"
+	"weir/internal/telemetry/statsd"
+)
+
+// startStatsd starts the clients that the settings ask for.
+func startStatsd(s settings.Metrics, source iter.Seq[statsd.Sum], logger *slog.Logger) (clients []*statsd.Client) {
+	if s.DisableStats {
+		return nil
+	}
+	opts := statsd.Options{
+		Source:   source,
+		Network:  string(s.StatsdProtocol),
+		Address:  s.StatsdAddress(),
+		Interval: s.StatsFlushInterval,
+		Tags:     statsdTags(s.ExtraTags),
+		Logger:   logger,
+	}
+	if s.UseStatsd.On || !s.UseStatsd.Set && !s.UseDogStatsd {
+		plain := opts
+		plain.Quiet = !s.UseStatsd.Set
+		clients = append(clients, statsd.Start(plain))
+	}
+	if s.UseDogStatsd {
+		opts.Network, opts.DogStatsD = "udp", true
+		if s.Mogrifiers != nil {
+			var rules []statsd.Rule
+			for _, m := range s.Mogrifiers {
+				rules = append(rules, statsd.Rule{Pattern: m.Pattern, Name: m.Name, Tags: statsdTags(m.Tags)})
+			}
+			opts.Rename = statsd.Renamer(rules)
+		}
+		clients = append(clients, statsd.Start(opts))
+	}
+	return clients
+}
+
+func statsdTags(tags settings.Tags) (list []statsd.Tag) {
+	for _, t := range tags {
+		list = append(list, statsd.Tag(t))
+	}
+	return list
+}
+
+// statsdSource yields what is counted for limits, and what service holds, under
+// the names of envoyproxy/ratelimit.
+func statsdSource(l *telemetry.Limiter, service prometheus.Gatherer) iter.Seq[statsd.Sum] {
+	return func(yield func(statsd.Sum) bool) {
+		var name []byte
+		for labels, sums := range l.Sums() {
+			name = appendLabels(name[:0], labels)
+			for sum, total := range sums {
+				if total > 0 && !yield(statsd.Sum{Name: append(name, telemetry.Sum(sum).String()...), Total: total}) {
+					return
+				}
+			}
+		}
+		families, _ := service.Gather() // what is wrong with one metric leaves the others
+		for _, f := range families {
+			if strings.HasPrefix(f.GetName(), "weir_") { // for Prometheus only
+				continue
+			}
+			for _, m := range f.GetMetric() {
+				for sum := range statsdSums(f.GetName(), m) {
+					if !yield(sum) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// appendLabels writes what comes before the name of a sum of a limit.
+func appendLabels(dst []byte, l limiter.LabelSet) []byte {
+	dst = append(dst, "ratelimit.service.rate_limit."...)
+	for _, part := range []string{l.Domain, l.Key1, l.Key2, l.More} {
+		if part != "" {
+			dst = append(append(dst, part...), '.')
+		}
+	}
+	return dst
+}
+
+// statsdSums yields a counter, or the buckets of a histogram of seconds as
+// timings that took as long as the bucket's upper bound.
+func statsdSums(family string, m *dto.Metric) iter.Seq[statsd.Sum] {
+	return func(yield func(statsd.Sum) bool) {
+		name := []byte(statsdName(family, m))
+		h := m.GetHistogram()
+		if h == nil {
+			yield(statsd.Sum{Name: name, Total: uint64(m.GetCounter().GetValue())})
+			return
+		}
+		var below uint64
+		var bound time.Duration
+		for _, b := range h.GetBucket() {
+			bound = time.Duration(b.GetUpperBound() * float64(time.Second))
+			if !yield(statsd.Sum{Name: name, Total: b.GetCumulativeCount() - below, Took: bound}) {
+				return
+			}
+			below = b.GetCumulativeCount()
+		}
+		// What took longer than any bucket: any longer time tells it apart.
+		yield(statsd.Sum{Name: name, Total: h.GetSampleCount() - below, Took: 2 * bound})
+	}
+}
+
+// statsdName is what envoyproxy/ratelimit calls a metric of the service.
+func statsdName(family string, m *dto.Metric) string {
+	label := ""
+	for _, l := range m.GetLabel() {
+		label = strings.TrimPrefix(l.GetValue(), "/")
+	}
+	switch family {
+	case "ratelimit_service_total_requests":
+		return "ratelimit_server." + label + ".total_requests"
+	case "ratelimit_service_response_time_seconds":
+		return "ratelimit_server." + label + ".response_time"
+	case "ratelimit_service_should_rate_limit_error":
+		return "ratelimit.service.call.should_rate_limit." + label
+	default:
+		return "ratelimit.service." + strings.TrimPrefix(family, "ratelimit_service_")
+	}
+}

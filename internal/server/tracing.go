@@ -1,0 +1,209 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/uuid"
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc/filters"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"google.golang.org/grpc"
+
+	"weir/internal/descriptors/regularfile"
+	"weir/internal/settings"
+)
+
+// tracing sends traces of gRPC calls.
+type tracing struct{ provider *sdktrace.TracerProvider }
+
+// openTracing begins to send traces, if the settings ask for that.
+func (a *App) openTracing() (err error) {
+	if a.tracing, err = startTracing(a.opts.Settings.Tracing, a.secrets, a.logger); a.tracing != nil {
+		a.cleanups.add("traces", a.tracing.stop)
+	}
+	return err
+}
+
+// startTracing begins to send traces, or returns nil if the settings do not ask
+// for any. The collector need not be there.
+func startTracing(s settings.Tracing, changing *changingSecrets, logger *slog.Logger) (*tracing, error) {
+	if !s.Enabled {
+		return nil, nil
+	}
+	handleOTelErrors(lostTraces(logger), logger)
+	if err := checkOTelFiles("TRACES"); err != nil {
+		return nil, err
+	}
+	headers := func() map[string]string { return changing.now().Tracing.HeaderValues() }
+	to, err := newExporter(headers, func(headers map[string]string) (sdktrace.SpanExporter, error) {
+		if s.ExporterProtocol == "grpc" {
+			return otlptracegrpc.New(context.Background(), otlptracegrpc.WithHeaders(headers))
+		}
+		return otlptracehttp.New(context.Background(), otlptracehttp.WithHeaders(headers))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("exporting traces (see TRACING_ENABLED and OTEL_EXPORTER_OTLP_ENDPOINT): %w", err)
+	}
+	service, err := describeService(s)
+	if err != nil {
+		return nil, err
+	}
+	logger.Info("traces are sent", "protocol", s.ExporterProtocol, "sampling_rate", float32(s.SamplingRate))
+	return &tracing{sdktrace.NewTracerProvider(
+		sdktrace.WithBatcher(spans{to}),
+		sdktrace.WithResource(service),
+		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(float64(s.SamplingRate)))),
+	)}, nil
+}
+
+// describeService returns how this process is named to a collector.
+func describeService(s settings.Tracing) (*resource.Resource, error) {
+	about := []attribute.KeyValue{
+		semconv.ServiceName(s.ServiceName),
+		semconv.ServiceInstanceID(cmp.Or(s.ServiceInstanceID, processID())),
+	}
+	if s.ServiceNamespace != "" {
+		about = append(about, semconv.ServiceNamespace(s.ServiceNamespace))
+	}
+	service, err := resource.Merge(resource.Default(), resource.NewSchemaless(about...))
+	if err != nil {
+		return nil, fmt.Errorf("describing this service to the collector: %w", err)
+	}
+	return service, nil
+}
+
+// processID is the name of this process, if the settings give it none.
+var processID = sync.OnceValue(uuid.NewString)
+
+// handleOTelErrors makes OpenTelemetry log here. It has one place for all signals.
+func handleOTelErrors(lost *lostSignals, logger *slog.Logger) {
+	otel.SetErrorHandler(otelErrors(lost, logger))
+	otel.SetLogger(logr.New(otelLog{logger}))
+}
+
+// otelErrors is the exporter's only way to report what it lost, and the process's
+// own. Errors about a variable show it, and a password may have been written there.
+// What gets lost is logged at once and then once a minute: under load there are
+// dozens of batches a second.
+func otelErrors(lost *lostSignals, logger *slog.Logger) otel.ErrorHandlerFunc {
+	return func(err error) {
+		var escape url.EscapeError
+		if errors.Is(err, resource.ErrPartialResource) || errors.As(err, &escape) {
+			logger.Warn("OTEL_RESOURCE_ATTRIBUTES is not understood, allowed are KEY=VALUE, separated by commas")
+			return
+		}
+		lost.observe(err)
+	}
+}
+
+// lostSignals logs that something got lost, not as often as that happens.
+type lostSignals struct {
+	warn   func(args ...any)
+	mu     sync.Mutex
+	times  int // since it was logged
+	logged time.Time
+}
+
+func lostTraces(logger *slog.Logger) *lostSignals {
+	return &lostSignals{warn: func(args ...any) { logger.Warn("traces got lost", args...) }}
+}
+
+func lostDecisions(logger *slog.Logger) *lostSignals {
+	return &lostSignals{warn: func(args ...any) { logger.Warn("decisions got lost", args...) }}
+}
+
+func (l *lostSignals) observe(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.times++
+	if time.Since(l.logged) >= logLostEvery {
+		l.warn("err", pathOfURL.ReplaceAllString(err.Error(), "$1/..."), "times", l.times)
+		l.times, l.logged = 0, time.Now()
+	}
+}
+
+const logLostEvery = time.Minute
+
+// pathOfURL finds URLs with their path, which is a secret of some collectors.
+var pathOfURL = regexp.MustCompile(`(https?://[^/\s"]*)/[^\s"]*[^\s":,]`)
+
+// checkOTelFiles refuses what OpenTelemetry would read for ever to send signals of a
+// kind, such as TRACES. It warns itself of a file that is not there.
+func checkOTelFiles(kind string) (err error) {
+	for _, prefix := range []string{"OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_" + kind + "_"} {
+		for _, name := range []string{"CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"} {
+			if wrong := regularfile.Check(strings.TrimSpace(os.Getenv(prefix + name))); wrong != nil {
+				err = errors.Join(err, fmt.Errorf("%s%s: %w", prefix, name, wrong))
+			}
+		}
+	}
+	return err
+}
+
+// otelLog is where OpenTelemetry logs, instead of to the standard error. Only its
+// messages are handed on, because what it tells beside them may be a header, or a
+// URL with a password.
+type otelLog struct{ logger *slog.Logger }
+
+func (otelLog) Init(logr.RuntimeInfo) {}
+
+// Enabled reports what is of interest: errors are always, and 1 is a warning.
+func (otelLog) Enabled(level int) bool { return level <= 1 }
+
+func (o otelLog) Info(_ int, message string, _ ...any) {
+	o.logger.Warn("OpenTelemetry warns", "about", message)
+}
+
+func (o otelLog) Error(_ error, message string, _ ...any) {
+	o.logger.Warn("OpenTelemetry does not understand one of its variables", "failed", message)
+}
+
+func (o otelLog) WithValues(...any) logr.LogSink { return o }
+
+func (o otelLog) WithName(string) logr.LogSink { return o }
+
+// propagator reads from the headers of a request what trace it is part of.
+var propagator = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
+
+// grpcOption traces the calls of a server, but for its health checks.
+func (t *tracing) grpcOption() grpc.ServerOption {
+	return grpc.StatsHandler(otelgrpc.NewServerHandler(
+		otelgrpc.WithTracerProvider(t.provider),
+		otelgrpc.WithPropagators(propagator),
+		otelgrpc.WithMeterProvider(noop.NewMeterProvider()),
+		otelgrpc.WithFilter(filters.Not(filters.HealthCheck())),
+	))
+}
+
+// lastTraces bounds how long sending what is left may take.
+const lastTraces = 2 * time.Second
+
+// stop sends what is left. A collector that does not take it is no failure of
+// this process.
+func (t *tracing) stop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, lastTraces)
+	defer cancel()
+	if err := t.provider.Shutdown(ctx); err != nil {
+		otel.Handle(err)
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package telemetry
+
+import (
+	"iter"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"weir/internal/limiter"
+)
+
+// merged yields the sums of rows, added up where consecutive ones agree in the
+// labels that cut leaves. Limits whose hits all count under values of requests
+// have none.
+func merged(rows []row, cut func(*limiter.LabelSet)) iter.Seq2[limiter.LabelSet, Sums] {
+	return func(yield func(limiter.LabelSet, Sums) bool) {
+		var last limiter.LabelSet
+		var sums Sums
+		for _, r := range rows {
+			labels := r.series.Labels()
+			cut(&labels)
+			if labels != last {
+				if sums[TotalHits] > 0 && !yield(last, sums) {
+					return
+				}
+				last, sums = labels, Sums{}
+			}
+			sums.add(r.counters)
+		}
+		if sums[TotalHits] > 0 {
+			yield(last, sums)
+		}
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (t *table) Describe(descs chan<- *prometheus.Desc) {
+	for _, m := range metrics[:outcomes+1] {
+		descs <- m.desc
+	}
+}
+
+// Collect tells Prometheus what they are. There may be as many series as there are
+// limits: those of one limit share labels, and they come in the order that
+// Prometheus wants, which it takes long to bring about.
+func (t *table) Collect(to chan<- prometheus.Metric) {
+	rows := t.rows(time.Now())
+	for l, sums := range merged(rows, func(l *limiter.LabelSet) { l.More, l.Rule, l.Limit = "", "", "" }) {
+		labels := prometheus.MakeLabelPairs(metrics[TotalHits].desc, []string{l.Domain, l.Key1, l.Key2})
+		for s, value := range sums {
+			to <- &metric{metrics[s].desc, labels, value}
+		}
+	}
+	collectLimits(rows, to)
+}
+
+// collectLimits tells Prometheus of the outcomes of each limit.
+func collectLimits(rows []row, to chan<- prometheus.Metric) {
+	for _, r := range rows {
+		l := r.series.Labels()
+		if l.Rule == "" {
+			continue
+		}
+		domain, limit, rule := pair("domain", l.Domain), pair("limit", l.Limit), pair("rule", l.Rule)
+		for s := outcomes; s < allSums; s++ {
+			to <- &metric{limitDesc, []*dto.LabelPair{domain, limit, pair("outcome", s.String()), rule}, r.counters[s].Load()}
+		}
+	}
+}
+
+func pair(name, value string) *dto.LabelPair { return &dto.LabelPair{Name: &name, Value: &value} }
+
+// metric is a sum with its labels.
+type metric struct {
+	desc   *prometheus.Desc
+	labels []*dto.LabelPair
+	value  uint64
+}
+
+// Desc implements prometheus.Metric.
+func (m *metric) Desc() *prometheus.Desc { return m.desc }
+
+// Write implements prometheus.Metric.
+func (m *metric) Write(out *dto.Metric) error {
+	out.Label, out.Counter = m.labels, &dto.Counter{Value: new(float64(m.value))}
+	return nil
+}

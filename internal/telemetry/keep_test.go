@@ -1,0 +1,161 @@
+package telemetry
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"weir/internal/limiter"
+)
+
+// tenant is a limit of a domain, one of several of its rule.
+func tenant(domain string) *limiter.Limit {
+	return must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: domain, Key1: "user", Rule: "user", Limit: "minute"}.Series()})
+}
+
+func hit(t *testing.T, l *Limiter, h limiter.Hit) {
+	t.Helper()
+	if _, err := l.Decide(context.Background(), []limiter.Hit{h}, make([]limiter.Decision, 1)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantSeries checks the total of every series, and how many there are of limits'
+// own.
+func wantSeries(t *testing.T, l *Limiter, reg *prometheus.Registry, own int, want map[limiter.LabelSet]uint64) {
+	t.Helper()
+	got := make(map[limiter.LabelSet]uint64)
+	for s, units := range l.Sums() {
+		got[s] = units[TotalHits]
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if n, err := testutil.GatherAndCount(reg, "weir_limit_hits_total"); err != nil || n != 3*own { // its outcomes
+		t.Errorf("%d series of limits' own, want %d (error: %v)", n, 3*own, err)
+	}
+}
+
+func TestSeriesOfRulesThatAreGoneAreGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reg := prometheus.NewRegistry()
+		l := newDefault(shared{}, reg)
+		a, b := tenant("a"), tenant("b")
+		seriesA, seriesB := a.Series.Levels().Labels(), b.Series.Levels().Labels()
+		alice := limiter.LabelSet{Domain: "b", Key1: "user_alice"}
+		hit(t, l, limiter.Hit{Limit: a, Cost: 1})
+		hit(t, l, limiter.Hit{Limit: b, Cost: 2})
+		hit(t, l, limiter.Hit{Limit: b, Cost: 3, Labels: []byte("user_alice\x00")})
+		all := map[limiter.LabelSet]uint64{seriesA: 1, seriesB: 2, alice: 3}
+		wantSeries(t, l, reg, 2, all)
+
+		l.Keep(slices.Values([]*limiter.Limit{a, b}))
+		time.Sleep(keepIdle)
+		wantSeries(t, l, reg, 2, all)
+
+		l.Keep(slices.Values([]*limiter.Limit{a}))
+		time.Sleep(keepIdle - time.Nanosecond)
+		wantSeries(t, l, reg, 2, all)
+		time.Sleep(time.Nanosecond)
+		wantSeries(t, l, reg, 1, map[limiter.LabelSet]uint64{seriesA: 1})
+		if n := testutil.CollectAndCount(l.series, "ratelimit_service_rate_limit_total_hits"); n != 1 {
+			t.Errorf("%d series, want 1", n)
+		}
+
+		// A limit that was bound before counts on, from 0.
+		hit(t, l, limiter.Hit{Limit: b, Cost: 4})
+		hit(t, l, limiter.Hit{Limit: b, Cost: 5, Labels: []byte("user_alice\x00")})
+		hit(t, l, limiter.Hit{Limit: a, Cost: 1})
+		wantSeries(t, l, reg, 2, map[limiter.LabelSet]uint64{seriesA: 2, seriesB: 4, alice: 5})
+	})
+}
+
+func TestSeriesThatAreUsedOrComeBackStay(t *testing.T) {
+	tests := []struct {
+		name      string
+		meanwhile func(t *testing.T, l *Limiter, gone *limiter.Limit)
+		total     uint64
+	}{
+		{"used", func(t *testing.T, l *Limiter, gone *limiter.Limit) { hit(t, l, limiter.Hit{Limit: gone, Cost: 1}) }, 2},
+		{"back in the rules", func(_ *testing.T, l *Limiter, _ *limiter.Limit) { l.Keep(slices.Values([]*limiter.Limit{tenant("a")})) }, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				reg := prometheus.NewRegistry()
+				l := newDefault(shared{}, reg)
+				a := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "a", Key1: "user"}.Series()})
+				hit(t, l, limiter.Hit{Limit: a, Cost: 1})
+				l.Keep(slices.Values([]*limiter.Limit{}))
+				time.Sleep(keepIdle - time.Nanosecond)
+				tt.meanwhile(t, l, a)
+				time.Sleep(time.Nanosecond)
+				wantSeries(t, l, reg, 0, map[limiter.LabelSet]uint64{a.Series.Labels(): tt.total})
+			})
+		})
+	}
+}
+
+// TestASumDoesNotFallWhenALimitLeaves replaces one of the limits of a rule again and
+// again: what the reference's names tell of the rule goes on.
+func TestASumDoesNotFallWhenALimitLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reg := prometheus.NewRegistry()
+		l := newDefault(shared{}, reg)
+		of := func(limit string) *limiter.Limit {
+			return must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "api", Key1: "user", Rule: "user", Limit: limit}.Series()})
+		}
+		user := limiter.LabelSet{Domain: "api", Key1: "user"}
+		stays := of("stays")
+		for i := range uint64(5) {
+			changed := of(string(rune('a' + i)))
+			l.Keep(slices.Values([]*limiter.Limit{stays, changed}))
+			hit(t, l, limiter.Hit{Limit: changed, Cost: 1})
+			hit(t, l, limiter.Hit{Limit: stays, Cost: 2})
+			time.Sleep(keepIdle)
+			own := 2 // the limits of now
+			if i > 0 {
+				wantSeries(t, l, reg, own, map[limiter.LabelSet]uint64{user: 3 * (i + 1)})
+			}
+			if n := len(l.series.all); n > 3 {
+				t.Errorf("%d series, want those of the limits and what is left of others", n)
+			}
+		}
+		l.Keep(slices.Values([]*limiter.Limit{}))
+		for range 3 {
+			time.Sleep(keepIdle)
+			for range l.Sums() {
+				break
+			}
+		}
+		wantSeries(t, l, reg, 0, map[limiter.LabelSet]uint64{})
+	})
+}
+
+// TestSeriesDoNotPileUp lets tenants come and go.
+func TestSeriesDoNotPileUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newDefault(shared{}, prometheus.NewRegistry())
+		for i := range 100 {
+			limit := tenant(string(rune('A' + i)))
+			l.Keep(slices.Values([]*limiter.Limit{limit}))
+			hit(t, l, limiter.Hit{Limit: limit, Cost: 1})
+			for range l.Sums() {
+				break
+			}
+			time.Sleep(keepIdle)
+		}
+		if n := len(maps.Collect(l.Sums())); n > 2 {
+			t.Errorf("%d series after 100 tenants, want at most the last two", n)
+		}
+		if n := len(l.series.all); n > 2 {
+			t.Errorf("%d counters after 100 tenants, want at most the last two", n)
+		}
+	})
+}
