@@ -19,7 +19,7 @@ import (
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
-	"weir/internal/operators/counters"
+	"weir/internal/operators/api"
 	"weir/internal/operators/denials"
 	"weir/internal/operators/exceptions"
 	"weir/internal/operators/replicas"
@@ -46,7 +46,7 @@ type App struct {
 	access     *admin.Access
 	rates      *rates
 	replicas   *replicas.Replicas // nil: alone
-	counters   *counters.Counters
+	counters   *api.CounterReader
 	uses       func() map[string]uint64 // how often exceptions were applied here, by their IDs; nil: there are none
 	exceptions *exceptions.Keeper
 	cleanups   cleanups

@@ -15,7 +15,6 @@ import (
 	"weir/internal/offline/explain"
 	"weir/internal/operators/api"
 	"weir/internal/operators/console"
-	"weir/internal/operators/counters"
 	"weir/internal/telemetry"
 )
 
@@ -150,7 +149,7 @@ func describeRule(r *descriptors.Rule, rates map[limiter.Series]console.Rate) co
 
 // explain explains what becomes of a descriptor by the rules that serve.
 func (a *App) explain(d api.Descriptor) (explain.Answer, error) {
-	domain, entries, err := counters.Entries(d)
+	domain, entries, err := api.Entries(d)
 	if err != nil {
 		return explain.Answer{}, err
 	}

@@ -7,23 +7,22 @@ import (
 
 	"weir/internal/limiter"
 	"weir/internal/operators/api"
-	"weir/internal/operators/counters"
 	"weir/internal/operators/excerpt"
 	"weir/internal/plan"
 )
 
 // openCounters lets operators look at counters, and reset them.
 func (a *App) openCounters(options plan.Options) {
-	o := counters.Options{Rules: a.rules.tree.Load, Store: a.store, Plan: options, ShowKeys: a.store.board != nil}
+	o := api.CounterOptions{Rules: a.rules.tree.Load, Store: a.store, Plan: options, ShowKeys: a.store.board != nil}
 	if a.store.board != nil {
 		o.Announce = a.store.board.AnnounceReset
 	}
-	a.counters = counters.New(o)
+	a.counters = api.NewCounterReader(o)
 }
 
 // peek returns what is used of the limits of a descriptor. It counts nothing.
 func (a *App) peek(ctx context.Context, d api.Descriptor) (api.Counters, error) {
-	domain, entries, err := counters.Entries(d)
+	domain, entries, err := api.Entries(d)
 	if err != nil {
 		return api.Counters{}, err
 	}
@@ -35,7 +34,7 @@ func (a *App) peek(ctx context.Context, d api.Descriptor) (api.Counters, error) 
 // reset sets the counters of a descriptor to zero, and logs who wanted it: by is what they
 // say themselves, peer who they are.
 func (a *App) reset(ctx context.Context, d api.Descriptor, by, peer string) (api.Counters, error) {
-	domain, entries, err := counters.Entries(d)
+	domain, entries, err := api.Entries(d)
 	if err != nil {
 		return api.Counters{}, err
 	}

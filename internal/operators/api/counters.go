@@ -1,8 +1,4 @@
-// Package counters finds the counters of a descriptor by its name, for people: what is used
-// of each limit of its rule and of those above, and when it is whole again; and resets
-// them. It asks the same code that serves: plan makes the hits, the store says what their
-// counters hold. It decides nothing and counts nothing.
-package counters
+package api
 
 import (
 	"context"
@@ -10,13 +6,12 @@ import (
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
-	"weir/internal/operators/api"
 	"weir/internal/operators/exceptions"
 	"weir/internal/plan"
 )
 
-// Options say where the counters of descriptors are.
-type Options struct {
+// CounterOptions say where the counters of descriptors are.
+type CounterOptions struct {
 	Rules func() *descriptors.Tree // those that serve, nil if there are none yet
 	Store limiter.CounterStore
 	// Plan is how the server makes hits of requests.
@@ -27,30 +22,31 @@ type Options struct {
 	Announce func(context.Context) error
 }
 
-// Counters looks at counters, and resets them. It is safe for concurrent use.
-type Counters struct {
-	Options
+// CounterReader looks at counters, and resets them. It asks the code that serves: plan makes
+// the hits, the store says what their counters hold. It is safe for concurrent use.
+type CounterReader struct {
+	CounterOptions
 	planner *plan.Planner
 }
 
-// New returns Counters.
-func New(o Options) *Counters {
+// NewCounterReader returns a CounterReader.
+func NewCounterReader(o CounterOptions) *CounterReader {
 	// An exception may be in the place of limits, whose counters are still there.
 	rules := o.Plan
 	rules.Exceptions = nil
-	return &Counters{o, plan.New(rules)}
+	return &CounterReader{o, plan.New(rules)}
 }
 
 // Peek returns the counters of a descriptor. Without a rule for it there are none. Its
 // errors are of the kinds of adminapi, or the context has ended.
-func (c *Counters) Peek(ctx context.Context, domain string, entries []limiter.Entry) (api.Counters, error) {
+func (c *CounterReader) Peek(ctx context.Context, domain string, entries []limiter.Entry) (Counters, error) {
 	return c.look(ctx, domain, entries, func(context.Context, []limiter.Hit) error { return nil })
 }
 
 // Reset sets all counters of a descriptor to zero, without bans and holds, and returns
 // them as they are then. If only the other servers could not be notified, they are reset,
 // and it returns an error all the same.
-func (c *Counters) Reset(ctx context.Context, domain string, entries []limiter.Entry) (api.Counters, error) {
+func (c *CounterReader) Reset(ctx context.Context, domain string, entries []limiter.Entry) (Counters, error) {
 	reset := 0
 	answer, err := c.look(ctx, domain, entries, func(ctx context.Context, hits []limiter.Hit) error {
 		if err := c.Store.Reset(ctx, hits); err != nil {
@@ -70,21 +66,21 @@ func (c *Counters) Reset(ctx context.Context, domain string, entries []limiter.E
 }
 
 func unavailable(what string, err error) error {
-	return api.Errorf(api.ErrUnavailable, "%s: %w", what, err)
+	return Errorf(ErrUnavailable, "%s: %w", what, err)
 }
 
 // look does something to the counters of a descriptor, and then looks at them.
-func (c *Counters) look(ctx context.Context, domain string, entries []limiter.Entry, do func(context.Context, []limiter.Hit) error) (api.Counters, error) {
-	answer := api.Counters{Descriptor: newDescriptor(domain, entries), Limits: []api.Counter{}}
+func (c *CounterReader) look(ctx context.Context, domain string, entries []limiter.Entry, do func(context.Context, []limiter.Hit) error) (Counters, error) {
+	answer := Counters{Descriptor: newDescriptor(domain, entries), Limits: []Counter{}}
 	tree := c.Rules()
 	if tree == nil {
-		return answer, api.Errorf(api.ErrUnavailable, "no rules are loaded yet")
+		return answer, Errorf(ErrUnavailable, "no rules are loaded yet")
 	}
 	rule, entries := named(tree, domain, entries)
 	request := plan.Request{Domain: domain, Descriptors: []plan.Descriptor{{Entries: entries}}}
 	var p plan.Plan
 	if err := c.planner.Prepare(&p, tree, &request); err != nil {
-		return answer, api.Errorf(api.ErrBadRequest, "%w", err)
+		return answer, Errorf(ErrBadRequest, "%w", err)
 	}
 	if rule == nil {
 		return answer, nil
@@ -111,7 +107,7 @@ func (c *Counters) look(ctx context.Context, domain string, entries []limiter.En
 }
 
 // multiply multiplies the limits of hits if an exception does so for their descriptor.
-func (c *Counters) multiply(hits []limiter.Hit, domain string, entries []limiter.Entry) {
+func (c *CounterReader) multiply(hits []limiter.Hit, domain string, entries []limiter.Entry) {
 	if c.Plan.Exceptions == nil {
 		return
 	}
@@ -135,15 +131,15 @@ func named(tree *descriptors.Tree, domain string, entries []limiter.Entry) (*des
 	return rule, append(slices.Clip(entries), limiter.Entry{Key: rule.Hold, Value: "any"})
 }
 
-// counter is a limit on its way to the answer.
-type counter struct{ api.Counter }
+// counterOf is a limit on its way to the answer.
+type counterOf struct{ Counter }
 
 // limits returns those of a rule and of those above that hold below, in the order of their
 // hits. Those without hit are not counted.
-func (c *Counters) limits(rule *descriptors.Rule, hits []limiter.Hit) (limits []counter) {
+func (c *CounterReader) limits(rule *descriptors.Rule, hits []limiter.Hit) (limits []counterOf) {
 	for r := rule; r != nil; r = r.Above {
 		for _, l := range r.Limits {
-			one := counter{api.Counter{Rule: r.Way(), Place: r.Place(), Limit: l.Series.Labels().Limit, Unlimited: l.Unlimited}}
+			one := counterOf{Counter{Rule: r.Way(), Place: r.Place(), Limit: l.Series.Labels().Limit, Unlimited: l.Unlimited}}
 			if !l.Unlimited {
 				one.Rate, one.Mode = l.Rate(), descriptors.ModeWord(c.Plan.DecidingMode(l))
 				one.Replaced = len(hits) == 0 || hits[0].Limit != l
@@ -162,7 +158,7 @@ func (c *Counters) limits(rule *descriptors.Rule, hits []limiter.Hit) (limits []
 }
 
 // fill fills in what a counter holds.
-func (c *counter) fill(l *limiter.Limit, holds limiter.Counter) {
+func (c *counterOf) fill(l *limiter.Limit, holds limiter.Counter) {
 	c.Rate = l.Rate() // of an exception, if one multiplies it
 	c.Amount, c.Used, c.Remaining = l.Size(), uint64(holds.Used), uint64(holds.Remaining)
 	if holds.RetryAfter != limiter.Never {
@@ -172,16 +168,16 @@ func (c *counter) fill(l *limiter.Limit, holds limiter.Counter) {
 }
 
 // newDescriptor echoes what was asked for.
-func newDescriptor(domain string, entries []limiter.Entry) api.Descriptor {
-	texts := make([]api.KeyValue, len(entries))
+func newDescriptor(domain string, entries []limiter.Entry) Descriptor {
+	texts := make([]KeyValue, len(entries))
 	for i, e := range entries {
-		texts[i] = api.KeyValue(e)
+		texts[i] = KeyValue(e)
 	}
-	return api.NewDescriptor(domain, texts)
+	return NewDescriptor(domain, texts)
 }
 
 // Entries returns the domain and entries that d holds.
-func Entries(d api.Descriptor) (domain string, entries []limiter.Entry, err error) {
+func Entries(d Descriptor) (domain string, entries []limiter.Entry, err error) {
 	domain, texts, err := d.Bytes()
 	if err != nil {
 		return "", nil, err
@@ -190,7 +186,7 @@ func Entries(d api.Descriptor) (domain string, entries []limiter.Entry, err erro
 		entries = append(entries, limiter.Entry(t))
 	}
 	if len(entries) == 0 {
-		return "", nil, api.Errorf(api.ErrBadRequest, "the descriptor has no entries")
+		return "", nil, Errorf(ErrBadRequest, "the descriptor has no entries")
 	}
 	return domain, entries, nil
 }

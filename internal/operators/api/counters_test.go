@@ -1,4 +1,4 @@
-package counters
+package api
 
 import (
 	"context"
@@ -21,7 +21,6 @@ import (
 	"weir/internal/limiter/memory"
 	"weir/internal/limiter/redis"
 	"weir/internal/limiter/redis/redisconn"
-	"weir/internal/operators/api"
 	"weir/internal/operators/exceptions"
 	"weir/internal/plan"
 	"weir/internal/testenv"
@@ -57,7 +56,7 @@ var now = time.Date(2026, 8, 1, 11, 30, 0, 0, time.UTC)
 // fixture decides requests as a server does, on counters that it looks at.
 type fixture struct {
 	*testing.T
-	*Counters
+	*CounterReader
 	serving *plan.Planner
 	tree    *descriptors.Tree
 	keeper  *exceptions.Keeper
@@ -83,7 +82,7 @@ func newFixture(t *testing.T, store limiter.CounterStore) *fixture {
 	}
 	options := plan.Options{Keys: keys, Exceptions: f.keeper.Current()}
 	f.serving = plan.New(options)
-	f.Counters = New(Options{Rules: func() *descriptors.Tree { return f.tree }, Store: store, Plan: options, ShowKeys: true})
+	f.CounterReader = NewCounterReader(CounterOptions{Rules: func() *descriptors.Tree { return f.tree }, Store: store, Plan: options, ShowKeys: true})
 	return f
 }
 
@@ -122,7 +121,7 @@ func (f *fixture) ask(times int, words ...string) (denials int) {
 }
 
 // lines shows an answer: its rule, and a line for each limit.
-func (f *fixture) lines(a api.Counters, err error) (text string) {
+func (f *fixture) lines(a Counters, err error) (text string) {
 	f.Helper()
 	if err != nil {
 		f.Fatal(err)
@@ -253,7 +252,7 @@ func TestHostileValues(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var back api.Counters
+		var back Counters
 		if err := json.Unmarshal(text, &back); err != nil {
 			t.Fatal(err)
 		}
@@ -276,20 +275,20 @@ func TestBadQuestions(t *testing.T) {
 		"an empty key": {"api", entries("", "x")},
 		"many entries": {"api", slices.Repeat(entries("user", "x"), plan.MaxEntries+1)},
 	} {
-		for _, do := range []func(context.Context, string, []limiter.Entry) (api.Counters, error){f.Peek, f.Reset} {
-			if _, err := do(t.Context(), c.domain, c.entries); !errors.Is(err, api.ErrBadRequest) {
+		for _, do := range []func(context.Context, string, []limiter.Entry) (Counters, error){f.Peek, f.Reset} {
+			if _, err := do(t.Context(), c.domain, c.entries); !errors.Is(err, ErrBadRequest) {
 				t.Errorf("%s: got error %v", name, err)
 			}
 		}
 	}
-	if _, _, err := Entries(api.Descriptor{Domain: "api"}); !errors.Is(err, api.ErrBadRequest) {
+	if _, _, err := Entries(Descriptor{Domain: "api"}); !errors.Is(err, ErrBadRequest) {
 		t.Errorf("no entries: got error %v", err)
 	}
-	if _, _, err := Entries(api.Descriptor{Domain: "api", Entries: []api.Entry{{Key: "a", ValueBase64: "?"}}}); !errors.Is(err, api.ErrBadRequest) {
+	if _, _, err := Entries(Descriptor{Domain: "api", Entries: []Entry{{Key: "a", ValueBase64: "?"}}}); !errors.Is(err, ErrBadRequest) {
 		t.Errorf("no base64: got error %v", err)
 	}
 	f.tree = nil
-	if _, err := f.Peek(t.Context(), "api", entries("user", "x")); !errors.Is(err, api.ErrUnavailable) {
+	if _, err := f.Peek(t.Context(), "api", entries("user", "x")); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("no rules: got error %v", err)
 	}
 }
@@ -309,7 +308,7 @@ func TestRedisFails(t *testing.T) {
 	if a, err := f.Peek(t.Context(), "api", entries("user", "alice")); err != nil || a.Limits[0].Used != 2 {
 		t.Errorf("got %+v, error %v", a, err)
 	}
-	if a, err := f.Reset(t.Context(), "api", entries("user", "alice")); !errors.Is(err, announced) || !errors.Is(err, api.ErrUnavailable) || a.Reset != 2 {
+	if a, err := f.Reset(t.Context(), "api", entries("user", "alice")); !errors.Is(err, announced) || !errors.Is(err, ErrUnavailable) || a.Reset != 2 {
 		t.Errorf("others are not notified: got %+v, error %v", a, err)
 	}
 	if a, err := f.Peek(t.Context(), "api", entries("user", "alice")); err != nil || a.Limits[0].Used != 0 {
@@ -319,8 +318,8 @@ func TestRedisFails(t *testing.T) {
 	if n := f.ask(4, "user", "alice"); n != 1 {
 		t.Errorf("%d of 4 were denied in memory, want 1", n)
 	}
-	for what, do := range map[string]func(context.Context, string, []limiter.Entry) (api.Counters, error){"Peek": f.Peek, "Reset": f.Reset} {
-		if a, err := do(t.Context(), "api", entries("user", "alice")); !errors.Is(err, api.ErrUnavailable) || a.Reset != 0 || len(a.Limits) != 0 {
+	for what, do := range map[string]func(context.Context, string, []limiter.Entry) (Counters, error){"Peek": f.Peek, "Reset": f.Reset} {
+		if a, err := do(t.Context(), "api", entries("user", "alice")); !errors.Is(err, ErrUnavailable) || a.Reset != 0 || len(a.Limits) != 0 {
 			t.Errorf("%s: got %+v, error %v", what, a, err)
 		}
 	}
