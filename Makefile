@@ -15,10 +15,10 @@ RACE := $(shell test "$$($(GO) env CGO_ENABLED)" = 1 && command -v $$($(GO) env 
 # A program with it sleeps for a second when it ends, which tests start many times.
 export GORACE := atexit_sleep_ms=50
 
-HELM := $(GO) tool -modfile=tools/helm/go.mod helm
+HELM := $(GO) -C deploy/check tool helm
 
 # Its service discoveries, which rules need none of, are most of its code.
-PROMTOOL := $(GO) run -modfile=tools/promtool/go.mod -tags=remove_all_sd github.com/prometheus/prometheus/cmd/promtool
+PROMTOOL := $(GO) run -modfile=tools/go.mod -tags=remove_all_sd github.com/prometheus/prometheus/cmd/promtool
 
 GOLANGCI_LINT := $(GO) tool -modfile=tools/go.mod golangci-lint
 
@@ -59,14 +59,14 @@ fuzz: ## Run each fuzz target for FUZZ (10s, or 1000x inputs) beyond its stored 
 
 .PHONY: manifests
 manifests: ## Compare the manifests of the chart and the examples with the schemas of Kubernetes and others
-	$(HELM) lint --strict deploy/chart
-	$(GO) -C examples/check test -count=1 ./...
+	$(HELM) lint --strict ../chart
+	$(GO) -C deploy/check test -count=1 ./manifests
 
 .PHONY: alerts
 alerts: tools ## Check and test the alerts, and ask each query of the dashboard of a running server
 	$(PROMTOOL) check rules --lint=all --lint-fatal deploy/prometheus/alerts.yaml
 	$(PROMTOOL) test rules deploy/prometheus/alerts_test.yaml
-	$(GO) -C deploy/check test -count=1 ./...
+	$(GO) -C deploy/check test -count=1 ./alerts
 	@scripts/tools.sh missing
 
 .PHONY: differential

@@ -1,4 +1,4 @@
-package check
+package alerts
 
 import (
 	"encoding/json"
@@ -31,7 +31,7 @@ type variable struct{ Name, Type, Definition, AllValue string }
 
 func readDashboard(t *testing.T) dashboard {
 	t.Helper()
-	text, err := os.ReadFile("../grafana/weir.json")
+	text, err := os.ReadFile("../../grafana/weir.json")
 	if err != nil {
 		t.Fatal(err)
 	}

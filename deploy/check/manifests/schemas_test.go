@@ -1,4 +1,4 @@
-package check
+package manifests
 
 import (
 	"encoding/json"

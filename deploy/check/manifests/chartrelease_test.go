@@ -1,4 +1,4 @@
-package check
+package manifests
 
 import (
 	"archive/tar"
@@ -27,7 +27,7 @@ func TestChartIsWhole(t *testing.T) {
 	}
 	packed := unpack(t, files[0])
 	for name, source := range map[string]string{
-		"weir/files/alerts.yaml": "../../deploy/prometheus/alerts.yaml", "weir/files/dashboard.json": "../../deploy/grafana/weir.json", "weir/files/settings.md": "../../docs/settings.md",
+		"weir/files/alerts.yaml": "../../../deploy/prometheus/alerts.yaml", "weir/files/dashboard.json": "../../../deploy/grafana/weir.json", "weir/files/settings.md": "../../../docs/settings.md",
 	} {
 		if packed[name] != readFile(t, source) {
 			t.Errorf("%s is not %s", name, source)
@@ -40,7 +40,7 @@ func TestChartIsWhole(t *testing.T) {
 func TestReleasedChart(t *testing.T) {
 	for version, number := range map[string]string{"v1.2.3": "1.2.3", "v1.2.3-4-gabcdef0": "1.2.3-4-gabcdef0", "0123456": "0.0.0-g0123456"} {
 		dir := t.TempDir()
-		if out, err := exec.Command("../../scripts/chart.sh", dir, version).CombinedOutput(); err != nil {
+		if out, err := exec.Command("../../../scripts/chart.sh", dir, version).CombinedOutput(); err != nil {
 			t.Fatalf("chart.sh: %v\n%s", err, out)
 		}
 		released := filepath.Join(dir, "weir")

@@ -1,4 +1,4 @@
-package check
+package manifests
 
 import (
 	"os"
@@ -22,11 +22,11 @@ var others = []string{
 // TestKubectlCommands holds the commands in each README.md of the examples to
 // manifests that other tests check.
 func TestKubectlCommands(t *testing.T) {
-	readmes, err := filepath.Glob("../*/README.md")
+	readmes, err := filepath.Glob("../../../examples/*/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	readmes = append(readmes, "../../docs/at-3am.md")
+	readmes = append(readmes, "../../../docs/at-3am.md")
 	seen := 0
 	for _, readme := range readmes {
 		for _, found := range regexp.MustCompile(`(?m)^ {4}(kubectl .*)$`).FindAllStringSubmatch(readFile(t, readme), -1) {
@@ -50,11 +50,11 @@ func checkKubectl(t *testing.T, command string) {
 			path := strings.TrimPrefix(rest[i+1], "examples/")
 			switch rest[i] {
 			case "-k":
-				if !slices.Contains(kustomizations, "../"+path) {
+				if !slices.Contains(kustomizations, "../../../examples/"+path) {
 					t.Errorf("%s: TestKustomizationsAreWhole does not build it", command)
 				}
 			case "-f":
-				if !slices.Contains(files(t), "../"+path) {
+				if !slices.Contains(files(t), "../../../examples/"+path) {
 					t.Errorf("%s: TestManifestsHaveTheirTypes does not read it", command)
 				}
 			default:
@@ -64,10 +64,10 @@ func checkKubectl(t *testing.T, command string) {
 	case "port-forward":
 		name, isDeployment := strings.CutPrefix(rest[0], "deployment/")
 		named := func(d *appsv1.Deployment) bool { return d.Name == name }
-		if !isDeployment || !slices.ContainsFunc(build(t, "../kubernetes").deployments, named) {
+		if !isDeployment || !slices.ContainsFunc(build(t, "../../../examples/kubernetes").deployments, named) {
 			t.Errorf("%s: there is no such Deployment", command)
 		}
-		if !strings.Contains(readFile(t, "../../docs/settings.md"), "|`DEBUG_PORT`|`"+rest[1]+"`|") {
+		if !strings.Contains(readFile(t, "../../../docs/settings.md"), "|`DEBUG_PORT`|`"+rest[1]+"`|") {
 			t.Errorf("%s: this is not the debug port", command)
 		}
 	default:

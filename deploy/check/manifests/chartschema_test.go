@@ -1,4 +1,4 @@
-package check
+package manifests
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ func TestChartSchemaHasThatOfRules(t *testing.T) {
 		Definitions map[string]json.RawMessage `json:"definitions"`
 	}
 	var whole map[string]json.RawMessage
-	text := []byte(readFile(t, "../../docs/rules.schema.json"))
+	text := []byte(readFile(t, "../../../docs/rules.schema.json"))
 	if err := errors.Join(json.Unmarshal(text, &rules), json.Unmarshal(text, &whole)); err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestChartSchemaHasThatOfRules(t *testing.T) {
 		}
 	}
 	if readFile(t, file) != schema {
-		t.Error("it is not that of docs/rules.schema.json; run: go -C examples/check test -run Schema -update")
+		t.Error("it is not that of docs/rules.schema.json; run: go -C deploy/check test ./manifests -run Schema -update")
 	}
 }
 

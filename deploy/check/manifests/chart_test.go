@@ -1,4 +1,4 @@
-package check
+package manifests
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const chart = "../../deploy/chart"
+const chart = "../../../deploy/chart"
 
 // valueSets are values that the chart is rendered with, the kinds that come out of it
 // beside a Deployment and a Service, and some of the text.
@@ -114,11 +114,11 @@ affinity: {nodeAffinity: {}}
 
 // findHelm builds helm, unless that is done, and returns its path.
 var findHelm = sync.OnceValues(func() (string, error) {
-	out, err := exec.Command("go", "tool", "-n", "-modfile=../../tools/helm/go.mod", "helm").Output()
+	out, err := exec.Command("go", "tool", "-n", "helm").Output()
 	return strings.TrimSpace(string(out)), err
 })
 
-// helm returns a command of the helm that tools/helm names. Its files are the test's.
+// helm returns a command of the helm of this module. Its files are the test's.
 func helm(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	program, err := findHelm()
@@ -277,7 +277,7 @@ func TestChartGoesToWeir(t *testing.T) {
 	for _, document := range documents([]byte(manifests)) {
 		rendered.add(decode(t, schemas, document))
 	}
-	settings := readFile(t, "../../docs/settings.md")
+	settings := readFile(t, "../../../docs/settings.md")
 	got := map[string]string{}
 	for _, variable := range rendered.deployments[0].Spec.Template.Spec.Containers[0].Env {
 		got[variable.Name] = variable.Value
@@ -303,7 +303,7 @@ func TestChartGoesToWeir(t *testing.T) {
 		}
 	}
 	validate := exec.Command("go", "run", "./cmd/server", "validate", dir)
-	validate.Dir = "../.."
+	validate.Dir = "../../.."
 	if out, err := validate.CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "valid: files=2 ") {
 		t.Errorf("weir validate: %v\n%s", err, out)
 	}

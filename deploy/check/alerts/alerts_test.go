@@ -1,4 +1,4 @@
-package check
+package alerts
 
 import (
 	"os"
@@ -18,7 +18,7 @@ type alert struct {
 // readAlerts reads alerts.yaml, whose form promtool checks.
 func readAlerts(t *testing.T) map[string]alert {
 	t.Helper()
-	text, err := os.ReadFile("../prometheus/alerts.yaml")
+	text, err := os.ReadFile("../../prometheus/alerts.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func readAlerts(t *testing.T) map[string]alert {
 // Every alert says how urgent it is, what is wrong, and in which section of a document
 // what to do is.
 func TestAlertsSayWhatToDo(t *testing.T) {
-	document, err := os.ReadFile("../../docs/at-3am.md")
+	document, err := os.ReadFile("../../../docs/at-3am.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 // alerts_test.yaml, which promtool runs, has a time at which each alert fires, and
 // one at which nothing does.
 func TestEveryAlertIsTested(t *testing.T) {
-	text, err := os.ReadFile("../prometheus/alerts_test.yaml")
+	text, err := os.ReadFile("../../prometheus/alerts_test.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
-// Package check compares the manifests of the examples with the types and
-// schemas of Kubernetes, Istio, Envoy Gateway and Contour. It is a module of its
+// Package manifests compares the manifests of the examples with the types and
+// schemas of Kubernetes, Istio, Envoy Gateway and Contour. The module is one of its
 // own, so that their dependencies are not the server's.
-package check
+package manifests
 
 import (
 	"bytes"
@@ -40,7 +40,7 @@ func TestManifestsHaveTheirTypes(t *testing.T) {
 			}
 			switch {
 			case filepath.Base(file) == "kustomization.yaml": // TestKustomizationsAreWhole
-			case file == "../contour/contour.yaml":
+			case file == "../../../examples/contour/contour.yaml":
 				parameters, err := contourconfig.Parse(bytes.NewReader(text))
 				if err == nil {
 					err = parameters.Validate()
@@ -60,7 +60,7 @@ func TestManifestsHaveTheirTypes(t *testing.T) {
 // files are the YAML files of the examples for Kubernetes.
 func files(t *testing.T) (files []string) {
 	t.Helper()
-	for _, example := range []string{"../istio", "../envoy-gateway", "../kubernetes", "../contour"} {
+	for _, example := range []string{"../../../examples/istio", "../../../examples/envoy-gateway", "../../../examples/kubernetes", "../../../examples/contour"} {
 		err := filepath.WalkDir(example, func(path string, d fs.DirEntry, err error) error {
 			switch {
 			case err != nil:
@@ -81,7 +81,7 @@ func files(t *testing.T) (files []string) {
 
 // TestEnvoyGatewayRunsWeir reads what Envoy Gateway reads of its ConfigMap.
 func TestEnvoyGatewayRunsWeir(t *testing.T) {
-	text, err := os.ReadFile("../envoy-gateway/config.yaml")
+	text, err := os.ReadFile("../../../examples/envoy-gateway/config.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestEnvoyGatewayRunsWeir(t *testing.T) {
 }
 
 // kustomizations are the directories that `kubectl apply -k` applies.
-var kustomizations = []string{"../istio", "../kubernetes", "../contour"}
+var kustomizations = []string{"../../../examples/istio", "../../../examples/kubernetes", "../../../examples/contour"}
 
 // TestKustomizationsAreWhole builds them, and follows the references in them.
 func TestKustomizationsAreWhole(t *testing.T) {
@@ -302,7 +302,7 @@ func TestContourReadsItsDomain(t *testing.T) {
 		}
 		return content.Domain + content.RateLimitService.Domain
 	}
-	if rules, contour := domain("../contour/rules/contour.yaml"), domain("../contour/contour.yaml"); rules != contour {
+	if rules, contour := domain("../../../examples/contour/rules/contour.yaml"), domain("../../../examples/contour/contour.yaml"); rules != contour {
 		t.Errorf("the rules are for %q, Contour asks for %q", rules, contour)
 	}
 }

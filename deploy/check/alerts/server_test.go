@@ -1,4 +1,4 @@
-package check
+package alerts
 
 import (
 	"bufio"
@@ -22,7 +22,7 @@ func buildWeir(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "weir")
 	build := exec.Command("go", "build", "-o", path, "./cmd/server")
-	build.Dir = "../.."
+	build.Dir = "../../.."
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building weir: %v\n%s", err, out)
 	}

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# What takes too long for each change: other systems, the race detector in all
+# tests, fuzzing, every variant of the chart, and releases. Run it from a clean
+# checkout where .ci/run passes.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+exec </dev/null
+
+step() { printf '\n=== %s (after %ds)\n' "$*" "$SECONDS"; }
+export WEIR_TEST_REQUIRE=redis-server,envoy,chromium,bash,zsh,fish,curl,namespaces,network
+
+step "modules as they were published"
+go mod verify
+# Verifying refuses the path of the server, without a dot, which these require.
+for module in bench deploy/check; do
+  others=$(mktemp -d)
+  cp "$module/go.mod" "$module/go.sum" "$others"
+  go -C "$others" mod edit -droprequire=weir -dropreplace=weir
+  go -C "$others" mod verify
+  rm -r "$others"
+done
+
+step vulnerabilities
+scripts/govulncheck.sh
+
+step "another system"
+for module in . bench; do
+  GOOS=darwin GOARCH=arm64 go -C "$module" vet ./... # which sees the files that are not for Linux
+done
+
+step "race detector"
+make test RACE=-race TESTFLAGS=-count=1
+
+step "chart and manifests in every variant"
+WEIR_NIGHTLY=1 make manifests
+
+step fuzz
+make fuzz FUZZ="${FUZZ:-60s}"
+
+step "random decisions against the model"
+make differential
+
+step release
+# Twice from different places and nothing in common, for the same bytes.
+again=$(mktemp -d)
+rm -rf dist
+TARGETS=linux/amd64 scripts/release.sh dist
+git clone --quiet . "$again/weir"
+TARGETS=linux/amd64 GOCACHE=$again/cache SYFT=$PWD/.tools/syft/bin/syft "$again/weir/scripts/release.sh" dist
+diff dist/SHA256SUMS "$again/weir/dist/SHA256SUMS"
+tar -xzOf dist/weir_*_linux_amd64.tar.gz --wildcards '*/weir' >"$again/program"
+chmod +x "$again/program"
+"$again/program" version
+tar -tzf dist/weir_*_linux_amd64.tar.gz --wildcards '*/licenses/*/LICENSE' >/dev/null
+chart=$(echo dist/weir-chart_*.tgz)
+(cd dist && sha256sum --check --quiet SHA256SUMS && grep -q " ${chart#dist/}$" SHA256SUMS)
+go -C deploy/check tool helm lint --strict "$PWD/$chart"
+go -C deploy/check tool helm template weir "$PWD/$chart" >"$again/manifests"
+version=${chart#*_}
+grep -q "image: .*/weir:${version%.tgz}\"$" "$again/manifests"
+chmod -R u+w "$again" && rm -rf "$again" dist
+# Another processor, and another system.
+TARGETS="linux/arm64 darwin/arm64" scripts/release.sh dist
+rm -rf dist
+printf '\n=== done (after %ds)\n' "$SECONDS"
