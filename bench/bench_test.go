@@ -199,14 +199,14 @@ func TestCommandsOfDocument(t *testing.T) {
 
 // The server can be built without the record of denials, and a profile shows what that takes.
 func TestDenialsCanBeMeasured(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(repository, "internal", "app", "app.go"))
+	text, err := os.ReadFile(filepath.Join(repository, "internal", "server", "app.go"))
 	if err != nil || bytes.Count(text, []byte(recording)) != 1 {
 		t.Errorf("app.go hands on who records denials in another way (error: %v)", err)
 	}
 	const profile = "      flat  flat%   sum%        cum   cum%\n" +
-		"     0.01s 0.094%  0.56%      0.53s  4.17%  weir/internal/rls.entrance.observe\n" +
-		"     0.01s 0.079% 0.079%         1s  7.87%  weir/internal/rls.(*Service).observe\n" +
-		"     0.06s  0.47%  0.55%      0.99s  7.79%  weir/internal/rls.(*Service).observe.(*Plan).Outcomes.func1 (inline)\n"
+		"     0.01s 0.094%  0.56%      0.53s  4.17%  weir/internal/rls.entrance.Observe\n" +
+		"     0.01s 0.079% 0.079%         1s  7.87%  weir/internal/operators.(*Observer).Observe\n" +
+		"     0.06s  0.47%  0.55%      0.99s  7.79%  weir/internal/operators.(*Observer).Observe.(*Plan).Outcomes.func1 (inline)\n"
 	if found := observed.FindStringSubmatch(profile); found == nil || found[1] != "7.87" {
 		t.Errorf("got %q", found)
 	}

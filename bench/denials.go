@@ -27,7 +27,7 @@ type denialCost struct {
 var deniedKeys = []int{100, 1000, 10_000}
 
 // recording is how the server is made to record who is denied.
-const recording = "Denials:         a.denials,\n"
+const recording = "Observe:         observer.Observe,\n"
 
 // denials measures what it costs to know who is denied, beside a server that is built
 // without it: there is no setting for that.
@@ -91,7 +91,7 @@ func (b *bench) addDenials(ctx context.Context, keys int, p *program, cpu *round
 
 // buildForgetful builds a server that does not record who is denied.
 func (w *workshop) buildForgetful() error {
-	source, err := filepath.Abs(filepath.Join(repository, "internal", "app", "app.go"))
+	source, err := filepath.Abs(filepath.Join(repository, "internal", "server", "app.go"))
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (w *workshop) buildForgetful() error {
 	if err != nil {
 		return err
 	}
-	changed := bytes.Replace(text, []byte(recording), nil, 1)
+	changed := bytes.Replace(text, []byte(recording), []byte("Observe:         func(context.Context, time.Time, *plan.Request, *plan.Plan) { _ = observer },\n"), 1)
 	if len(changed) == len(text) {
 		return errors.New("internal/server/app.go does not hand on who records denials as this program expects")
 	}
@@ -147,9 +147,9 @@ func (b *bench) profiled(ctx context.Context, c *denialCost, p *program) error {
 // longestProfile is that of the server.
 const longestProfile = 60
 
-// observed finds in a profile what a call of observe takes with all that it calls, in
+// observed finds in a profile what a call of Observe takes with all that it calls, in
 // percent.
-var observed = regexp.MustCompile(`(?m)([\d.]+)%\s+weir/internal/rls\.\(\*Service\)\.observe(?: \(inline\))?$`)
+var observed = regexp.MustCompile(`(?m)([\d.]+)%\s+weir/internal/operators\.\(\*Observer\)\.Observe(?: \(inline\))?$`)
 
 // denialsTable shows what it costs to know who is denied.
 func denialsTable(r *results) string {

@@ -2,35 +2,157 @@ package plan
 
 import (
 	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 	"weak"
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
-	"weir/internal/operators/exceptions"
 )
+
+// Effect is what an exception does.
+type Effect string
+
+// The effects.
+const (
+	Allow  Effect = "allow"  // no limit holds
+	Deny   Effect = "deny"   // every request is denied
+	Amount Effect = "amount" // the amounts of all limits are multiplied
+)
+
+// Effects are all there are.
+var Effects = []Effect{Allow, Deny, Amount}
+
+// Exception is what operators decide in the place of the rules, until a time, for the
+// descriptors of a domain that begin with its entries. It is immutable but for its uses.
+type Exception struct {
+	ID             string
+	Domain         string
+	Entries        []limiter.Entry
+	Effect         Effect
+	Factor         float64 // of Amount
+	Created, Until time.Time
+	By, Reason     string
+
+	// Uses counts those of all exceptions with this effect, as a prometheus.Counter. nil:
+	// nobody does.
+	Uses interface{ Inc() }
+	used atomic.Uint64
+}
+
+// use counts a descriptor that e was applied to.
+func (e *Exception) use() {
+	e.used.Add(1)
+	if e.Uses != nil {
+		e.Uses.Inc()
+	}
+}
+
+// Used returns how many descriptors e was applied to by this process.
+func (e *Exception) Used() uint64 { return e.used.Load() }
+
+// What returns the effect with its factor, such as "amount 10x".
+func (e *Exception) What() string {
+	if e.Effect == Amount {
+		return fmt.Sprintf("%s %gx", e.Effect, e.Factor)
+	}
+	return string(e.Effect)
+}
+
+// Exceptions are those in force at one time. It is immutable. nil has none.
+type Exceptions struct {
+	all     []*Exception          // the newest first
+	lengths []int                 // how many entries they have, ascending, each number once
+	index   map[string]*Exception // by their domain and entries as appendText spells them
+}
+
+// NewExceptions returns the set of all, nil if there are none. Of those for the same
+// descriptors, only the newest applies.
+func NewExceptions(all []*Exception) *Exceptions {
+	if len(all) == 0 {
+		return nil
+	}
+	slices.SortFunc(all, func(a, b *Exception) int {
+		return cmp.Or(b.Created.Compare(a.Created), strings.Compare(a.ID, b.ID))
+	})
+	es := &Exceptions{all: all, index: make(map[string]*Exception, len(all))}
+	for _, e := range all {
+		key := appendText(nil, e.Domain)
+		for _, entry := range e.Entries {
+			key = appendText(appendText(key, entry.Key), entry.Value)
+		}
+		if es.index[string(key)] == nil {
+			es.index[string(key)] = e
+		}
+		if i, found := slices.BinarySearch(es.lengths, len(e.Entries)); !found {
+			es.lengths = slices.Insert(es.lengths, i, len(e.Entries))
+		}
+	}
+	return es
+}
+
+// appendText appends text so that no other texts together have the same bytes.
+func appendText(key []byte, text string) []byte {
+	return append(binary.AppendUvarint(key, uint64(len(text))), text...)
+}
+
+// All returns the exceptions, the newest first. They must not be changed.
+func (es *Exceptions) All() []*Exception {
+	if es == nil {
+		return nil
+	}
+	return es.all
+}
+
+// Find returns the exception that applies to a descriptor, nil if none does: of those
+// whose entries the descriptor begins with the one that has most. It looks into a map once
+// for each number of entries that exceptions have, and does not allocate for usual texts.
+func (es *Exceptions) Find(domain string, entries []limiter.Entry) (found *Exception) {
+	if es == nil {
+		return nil
+	}
+	var room [512]byte
+	key, n := appendText(room[:0], domain), 0
+	for _, length := range es.lengths {
+		if length > len(entries) {
+			break
+		}
+		for ; n < length; n++ {
+			key = appendText(appendText(key, entries[n].Key), entries[n].Value)
+		}
+		if e := es.index[string(key)]; e != nil {
+			found = e
+		}
+	}
+	return found
+}
 
 // except notes the exception that applies to d. What gives back is not kept from it: else
 // what was taken before the exception would be held on to.
-func (m *match) except(e *exceptions.Exception, d *Descriptor) {
-	if e != nil && (!d.Refund || e.Effect == exceptions.Amount) {
+func (m *match) except(e *Exception, d *Descriptor) {
+	if e != nil && (!d.Refund || e.Effect == Amount) {
 		m.exception = e
 	}
 }
 
 // isExcepted reports whether an exception with that effect applies to m.
-func (m *match) isExcepted(effect exceptions.Effect) bool {
+func (m *match) isExcepted(effect Effect) bool {
 	return m.exception != nil && m.exception.Effect == effect
 }
 
 // withoutLimits reports whether an exception is in the place of the limits of m.
 func (m *match) withoutLimits() bool {
-	return m.isExcepted(exceptions.Allow) || m.isExcepted(exceptions.Deny)
+	return m.isExcepted(Allow) || m.isExcepted(Deny)
 }
 
 // deny makes the hit that denies d, in the place of its limits. It takes nothing, and is
 // the same for all descriptors of the exception.
-func (p *Plan) deny(r *Request, d *Descriptor, e *exceptions.Exception, l *limiter.Limit) {
+func (p *Plan) deny(r *Request, d *Descriptor, e *Exception, l *limiter.Limit) {
 	of := level{entries: e.Entries}
 	p.Hits = append(p.Hits, limiter.Hit{
 		Limit: l,
@@ -42,7 +164,7 @@ func (p *Plan) deny(r *Request, d *Descriptor, e *exceptions.Exception, l *limit
 
 // setEnd lets a descriptor that an exception denies try again when that ends.
 func (m *match) setEnd(decisions []limiter.Decision) {
-	left := max(m.exception.Left(), 1)
+	left := max(time.Until(m.exception.Until), 1)
 	for i := m.first; i < m.end; i++ {
 		if decisions[i].Over {
 			decisions[i].RetryAfter, decisions[i].ResetAfter = left, left

@@ -2,19 +2,17 @@ package plan
 
 import (
 	"fmt"
-	"log/slog"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
 	"weir/internal/limiter/memory"
 	"weir/internal/limiter/redis"
 	"weir/internal/limiter/redis/redisconn"
-	"weir/internal/operators/exceptions"
 	"weir/internal/testenv"
 )
 
@@ -44,7 +42,7 @@ type world struct {
 	planner *Planner
 	tree    *descriptors.Tree
 	store   limiter.Store
-	keeper  *exceptions.Keeper
+	all     []*Exception
 	holds   int
 }
 
@@ -66,12 +64,9 @@ func inWorlds(t *testing.T, opts Options, test func(*world)) {
 	}
 	for name, open := range stores {
 		t.Run(name, func(t *testing.T) {
-			keeper := exceptions.NewKeeper(exceptions.Options{
-				Store: new(exceptions.Memory), Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
-			})
 			opts := opts
-			opts.Exceptions = keeper.Current()
-			test(&world{t: t, planner: New(opts), tree: load(t, exceptedRules), store: open(t), keeper: keeper})
+			opts.Exceptions = new(atomic.Pointer[Exceptions])
+			test(&world{t: t, planner: New(opts), tree: load(t, exceptedRules), store: open(t)})
 		})
 	}
 }
@@ -79,18 +74,21 @@ func inWorlds(t *testing.T, opts Options, test func(*world)) {
 // except adds an exception such as "deny", "allow" or "3x", and returns what removes it.
 func (w *world) except(effect string, words ...string) (remove func()) {
 	w.t.Helper()
-	n := exceptions.New{Domain: "api", Entries: named(words...).Entries, Effect: effect, For: time.Hour, Reason: "test"}
-	if _, err := fmt.Sscanf(effect, "%gx", &n.Factor); err == nil {
-		n.Effect = "amount"
+	e := &Exception{Domain: "api", Entries: named(words...).Entries, Effect: Effect(effect)}
+	if _, err := fmt.Sscanf(effect, "%gx", &e.Factor); err == nil {
+		e.Effect = Amount
 	}
-	e, err := w.keeper.Add(w.t.Context(), n, "")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	return w.add(e, time.Hour)
+}
+
+// add puts e in force.
+func (w *world) add(e *Exception, lasts time.Duration) (remove func()) {
+	e.Created, e.Until = time.Now(), time.Now().Add(lasts)
+	w.all = append(w.all, e)
+	w.planner.Exceptions.Store(NewExceptions(slices.Clone(w.all)))
 	return func() {
-		if err := w.keeper.Remove(w.t.Context(), e.ID, "", ""); err != nil {
-			w.t.Error(err)
-		}
+		w.all = slices.DeleteFunc(w.all, func(other *Exception) bool { return other == e })
+		w.planner.Exceptions.Store(NewExceptions(slices.Clone(w.all)))
 	}
 }
 
@@ -230,10 +228,8 @@ func TestExceptionThatDenies(t *testing.T) {
 		w.want("after", 2, "user=alice")
 		w.want("of the same requests", 2, "user=bob")
 
-		e, err := w.keeper.Add(w.t.Context(), exceptions.New{Domain: "\xff", Entries: named("a=\xff").Entries, Effect: "deny", For: time.Minute, Reason: "x"}, "")
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		e := &Exception{Domain: "\xff", Entries: named("a=\xff").Entries, Effect: Deny}
+		w.add(e, time.Minute)
 		if p := w.decide("\xff", named("a=\xff", "b=c")); !p.Denied || p.Hits[0].Limit.Series.Domain() != "unknown" || e.Used() != 1 {
 			w.t.Errorf("in a domain without rules: denied %t, %d uses, hits %+v", p.Denied, e.Used(), p.Hits)
 		}

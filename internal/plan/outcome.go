@@ -6,15 +6,14 @@ import (
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
-	"weir/internal/operators/exceptions"
 )
 
 // Outcome is what one limit meant for a request, or that a descriptor had none.
 type Outcome struct {
 	Kind       OutcomeKind
 	Descriptor *Descriptor
-	Rule       *descriptors.Rule     // of the limit; nil: none, an override that no rule judges, or an exception
-	Exception  *exceptions.Exception // that applies to the descriptor; nil: none
+	Rule       *descriptors.Rule // of the limit; nil: none, an override that no rule judges, or an exception
+	Exception  *Exception        // that applies to the descriptor; nil: none
 	// Counted and Patterns spell the counter of the limit, see limiter.Keys.Append.
 	Counted  []limiter.Entry
 	Patterns []string
@@ -82,7 +81,7 @@ func (p *Plan) Outcomes(r *Request) iter.Seq[*Outcome] {
 
 // levelWith returns the level that has a limit.
 func (m *match) levelWith(l *limiter.Limit, d *Descriptor) level {
-	if m.isExcepted(exceptions.Deny) {
+	if m.isExcepted(Deny) {
 		return level{entries: m.exception.Entries}
 	}
 	for above := m.above; above != nil; above = above.Above {

@@ -19,7 +19,6 @@ import (
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
-	"weir/internal/operators/exceptions"
 )
 
 // Options are the settings of the server on which answers depend.
@@ -32,8 +31,8 @@ type Options struct {
 	QuotaMode      bool // take every enforced limit for a quota
 	MaxDescriptors int  // of one request, which is refused if it has more; 0 means 100
 
-	// Exceptions has those in force, as of a Keeper. nil: there are never any.
-	Exceptions *atomic.Pointer[exceptions.Set]
+	// Exceptions has those in force. nil: there are never any.
+	Exceptions *atomic.Pointer[Exceptions]
 }
 
 // SwitchedOn says which switches are on that change the answer to every request: left on by
@@ -93,7 +92,7 @@ type match struct {
 	limits    []*limiter.Limit  // of the rule, or the override; replaced ones included
 	above     *descriptors.Rule // its limits hold, too, and those of its Above
 	unlimited bool              // one of the limits admits everything, or an exception does
-	exception *exceptions.Exception
+	exception *Exception
 	// The hits of the limits that are counted are Plan.Hits[first:end].
 	first, end int
 }
@@ -136,7 +135,7 @@ func (p *Plan) Memory() (items, bytes int) {
 // match finds what applies to each descriptor of r, and counts those that nothing
 // applies to.
 func (p *Plan) match(pl *Planner, tree *descriptors.Tree, r *Request) error {
-	var inForce *exceptions.Set
+	var inForce *Exceptions
 	if pl.Exceptions != nil {
 		inForce = pl.Exceptions.Load()
 	}
@@ -223,9 +222,9 @@ func (p *Plan) addHits(pl *Planner, tree *descriptors.Tree, r *Request) {
 		m, d := &p.matches[i], &r.Descriptors[i]
 		m.first = len(p.Hits)
 		switch {
-		case m.isExcepted(exceptions.Allow):
+		case m.isExcepted(Allow):
 			m.unlimited = true
-		case m.isExcepted(exceptions.Deny):
+		case m.isExcepted(Deny):
 			p.deny(r, d, m.exception, pl.excepted.denial(tree, r.Domain))
 		default:
 			p.add(r, d, m, m.own(d))
@@ -234,7 +233,7 @@ func (p *Plan) addHits(pl *Planner, tree *descriptors.Tree, r *Request) {
 			}
 		}
 		m.end = len(p.Hits)
-		if m.exception != nil && m.exception.Effect == exceptions.Amount {
+		if m.exception != nil && m.exception.Effect == Amount {
 			for j := m.first; j < m.end; j++ {
 				p.Hits[j].Limit = pl.excepted.multiple(tree, p.Hits[j].Limit, m.exception.Factor)
 			}

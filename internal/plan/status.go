@@ -7,7 +7,6 @@ import (
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
-	"weir/internal/operators/exceptions"
 )
 
 // Status is what becomes of one descriptor. Its times are whole seconds.
@@ -32,8 +31,8 @@ func (p *Plan) SetStatuses(denied bool) {
 		p.Statuses = append(p.Statuses, Status{Rule: m.rule})
 		s := &p.Statuses[i]
 		if m.exception != nil {
-			m.exception.Use()
-			if m.exception.Effect == exceptions.Deny {
+			m.exception.use()
+			if m.exception.Effect == Deny {
 				m.setEnd(p.Decisions)
 			}
 		}

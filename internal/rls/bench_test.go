@@ -6,6 +6,10 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
+
+	"weir/internal/operators"
+	"weir/internal/operators/denials"
 )
 
 // hotRequest has one entry for each of n descriptors, all under a limit.
@@ -94,8 +98,8 @@ func BenchmarkDenied(b *testing.B) {
 		for name, records := range map[string]bool{"recorded": true, "unrecorded": false} {
 			b.Run(fmt.Sprintf("users=%d/%s", users, name), func(b *testing.B) {
 				o := options(b, deniedRules)
-				if !records {
-					o.Denials = nil
+				if records {
+					o.Observe = (&operators.Observer{Denials: denials.New(time.Now())}).Observe
 				}
 				s := New(o)
 				c := s.newCall()

@@ -18,7 +18,6 @@ import (
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
 	"weir/internal/limiter/memory"
-	"weir/internal/operators/denials"
 	"weir/internal/plan"
 	"weir/internal/telemetry"
 	"weir/internal/testenv"
@@ -61,7 +60,6 @@ func options(t testing.TB, rules string) Options {
 	return Options{
 		Rules:      func() *descriptors.Tree { return tree },
 		Limiter:    newLimiter(memory.New(memory.Options{Now: clock}), reg),
-		Denials:    denials.New(now),
 		Options:    plan.Options{Keys: keys},
 		Registerer: reg,
 		Logger:     slog.New(slog.DiscardHandler),

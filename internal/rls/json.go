@@ -8,6 +8,7 @@ import (
 	"time"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"go.opentelemetry.io/otel/propagation"
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -60,7 +61,8 @@ func (s *Service) decideJSON(w http.ResponseWriter, r *http.Request) (response *
 		s.metrics.serviceErrors.Inc()
 		return nil, 0, err
 	}
-	if err = s.decide(s.withTrace(r), c); err != nil {
+	ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
+	if err = s.decide(ctx, c); err != nil {
 		return nil, 0, err
 	}
 	response = new(ratelimitv3.RateLimitResponse)

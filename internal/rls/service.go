@@ -3,8 +3,7 @@
 //
 // A request goes through these files in this order: codec.go takes the bytes
 // from gRPC, decode.go makes a plan.Request of them, service.go has it planned,
-// asks the limiter and has the plan set its statuses, observe.go hands on what was
-// denied, headers.go and metadata.go add what is optional, encode.go writes the bytes
+// asks the limiter, has the plan set its statuses and shows them to an observer, headers.go and metadata.go add what is optional, encode.go writes the bytes
 // of the response. json.go brings JSON onto the same path.
 //
 // The messages are read and written by hand rather than by generated code,
@@ -29,8 +28,6 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"weir/internal/descriptors"
-	"weir/internal/operators/decisionlog"
-	"weir/internal/operators/denials"
 	"weir/internal/plan"
 	"weir/internal/telemetry"
 )
@@ -50,8 +47,9 @@ type Options struct {
 	MaxConcurrent int           // requests that are decided at a time; more are refused; 0 means any number
 	Timeout       time.Duration // of a decision, beside the caller's own; 0 means none
 
-	Denials *denials.Recorder // takes what is denied; nil: nobody does
-	Log     *decisionlog.Log  // takes decisions; nil: nobody does
+	// Observe takes what became of a request, of which it keeps nothing, and when it came.
+	// The context has the headers of the call, or its trace. nil: nobody does.
+	Observe func(ctx context.Context, began time.Time, r *plan.Request, decided *plan.Plan)
 
 	Registerer prometheus.Registerer
 	Logger     *slog.Logger // undecided requests, at level Debug; domains without rules, once a minute
@@ -156,7 +154,9 @@ func (s *Service) decide(ctx context.Context, c *call) error {
 	if c.plan.WouldBeDenied() {
 		s.metrics.globalShadow.Inc()
 	}
-	s.observe(ctx, c)
+	if s.opts.Observe != nil {
+		s.opts.Observe(ctx, c.began, &c.request.Request, &c.plan)
+	}
 	s.answer(c)
 	return nil
 }

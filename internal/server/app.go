@@ -19,6 +19,7 @@ import (
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
+	"weir/internal/operators"
 	"weir/internal/operators/api"
 	"weir/internal/operators/denials"
 	"weir/internal/operators/exceptions"
@@ -121,11 +122,11 @@ func (a *App) build() error {
 	if err != nil {
 		return err
 	}
+	observer := operators.Observer{Denials: a.denials, Log: decisions, Hashed: keys.DigestsValues()}
 	service := rls.New(rls.Options{
 		Rules:           a.rules.tree.Load,
 		Limiter:         decides,
-		Denials:         a.denials,
-		Log:             decisions,
+		Observe:         observer.Observe,
 		Options:         options,
 		ResponseHeaders: responseHeaders(s.Answers),
 		RequestHeaders:  requestHeaders(s.Answers),

@@ -13,6 +13,7 @@ import (
 	"weir/internal/limiter/redis"
 	"weir/internal/operators/api"
 	"weir/internal/operators/exceptions"
+	"weir/internal/plan"
 )
 
 // firstLoad bounds how long a start waits for the exceptions: a Redis that is not there
@@ -21,7 +22,7 @@ const firstLoad = 500 * time.Millisecond
 
 // openExceptions loads the exceptions if their store is there, and returns where those in
 // force are.
-func (a *App) openExceptions() *atomic.Pointer[exceptions.Set] {
+func (a *App) openExceptions() *atomic.Pointer[plan.Exceptions] {
 	a.exceptions = exceptions.NewKeeper(exceptions.Options{Store: a.exceptionStore(), Registerer: a.opts.Registry, Logger: a.logger})
 	ctx, cancel := context.WithTimeout(context.Background(), firstLoad)
 	defer cancel()
@@ -121,9 +122,9 @@ func (a *App) findException(domain string, entries []limiter.Entry) *api.Excepti
 	return nil
 }
 
-func newException(e *exceptions.Exception) api.Exception {
+func newException(e *plan.Exception) api.Exception {
 	return api.Exception{
-		ID: e.ID, Descriptor: api.NewDescriptor(e.Domain, e.Entries), Effect: e.Effect.String(), Factor: e.Factor,
+		ID: e.ID, Descriptor: api.NewDescriptor(e.Domain, e.Entries), Effect: string(e.Effect), Factor: e.Factor,
 		Created: e.Created, Until: e.Until, By: e.By, Reason: e.Reason, Used: e.Used(),
 	}
 }

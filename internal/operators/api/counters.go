@@ -6,7 +6,6 @@ import (
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
-	"weir/internal/operators/exceptions"
 	"weir/internal/plan"
 )
 
@@ -111,7 +110,7 @@ func (c *CounterReader) multiply(hits []limiter.Hit, domain string, entries []li
 	if c.Plan.Exceptions == nil {
 		return
 	}
-	if e := c.Plan.Exceptions.Load().Find(domain, entries); e != nil && e.Effect == exceptions.Amount {
+	if e := c.Plan.Exceptions.Load().Find(domain, entries); e != nil && e.Effect == plan.Amount {
 		for i := range hits {
 			hits[i].Limit = hits[i].Limit.Times(e.Factor)
 		}

@@ -6,10 +6,11 @@ import (
 
 	"weir/internal/descriptors/plaintext"
 	"weir/internal/limiter"
+	"weir/internal/plan"
 )
 
 // audited returns what the audit log says of e, and of who did something with it.
-func audited(e *Exception, who ...slog.Attr) []slog.Attr {
+func audited(e *plan.Exception, who ...slog.Attr) []slog.Attr {
 	return append([]slog.Attr{
 		slog.Bool("audit", true), plain("id", e.ID), plain("domain", e.Domain), plain("descriptor", spell(e.Entries)),
 		slog.String("effect", e.What()), slog.Time("until", e.Until), plain("reason", e.Reason),

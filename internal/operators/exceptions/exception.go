@@ -2,8 +2,7 @@
 // to let a client pass, to deny it, or to give it another amount. All servers that share a
 // Store have the same exceptions.
 //
-//	exception.go  Exception: for which descriptors, what, until when, by whom and why
-//	set.go        Set: the exceptions in force, and which one applies to a descriptor
+//	exception.go  New: an exception to be added, and what is wrong with it
 //	record.go     an Exception as JSON, for a Store
 //	store.go      Store: what keeps them for all servers
 //	memory.go     a Store in memory, for one server
@@ -18,40 +17,13 @@ package exceptions
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"weir/internal/limiter"
+	"weir/internal/plan"
 )
-
-// Effect is what an exception does.
-type Effect uint8
-
-// The effects.
-const (
-	Allow  Effect = iota // no limit holds
-	Deny                 // every request is denied
-	Amount               // the amounts of all limits are multiplied
-	effects
-)
-
-var effectNames = [effects]string{Allow: "allow", Deny: "deny", Amount: "amount"}
-
-// String returns the name of the effect.
-func (e Effect) String() string { return effectNames[e] }
-
-// parseEffect finds an effect by its name.
-func parseEffect(name string) (Effect, bool) {
-	for e, known := range effectNames {
-		if name == known {
-			return Effect(e), true
-		}
-	}
-	return 0, false
-}
 
 // What an exception may be.
 const (
@@ -92,7 +64,7 @@ func (n *New) check() error {
 		}
 		bytes += len(e.Key) + len(e.Value)
 	}
-	effect, known := parseEffect(n.Effect)
+	effect := plan.Effect(n.Effect)
 	switch {
 	case n.Domain == "":
 		return bad("the domain is empty")
@@ -102,12 +74,12 @@ func (n *New) check() error {
 		return bad("it has %d entries, at most %d are allowed", len(n.Entries), maxEntries)
 	case bytes > maxText:
 		return bad("domain and entries have %d bytes, at most %d are allowed", bytes, maxText)
-	case !known:
-		return bad("undefined effect %.40q, allowed are %s", n.Effect, strings.Join(effectNames[:], ", "))
-	case effect == Amount && !(n.Factor >= minFactor && n.Factor <= maxFactor):
+	case !slices.Contains(plan.Effects, effect):
+		return bad("undefined effect %.40q, allowed are %s, %s, %s", n.Effect, plan.Allow, plan.Deny, plan.Amount)
+	case effect == plan.Amount && !(n.Factor >= minFactor && n.Factor <= maxFactor):
 		return bad("a factor of %v is not allowed, allowed are %v to %d", n.Factor, minFactor, maxFactor)
-	case effect != Amount && n.Factor != 0:
-		return bad("a factor is for effect %s only", Amount)
+	case effect != plan.Amount && n.Factor != 0:
+		return bad("a factor is for effect %s only", plan.Amount)
 	case n.For < minFor || n.For > maxFor:
 		return bad("a duration of %v is not allowed, allowed are 1 second to 366 days", n.For)
 	case strings.TrimSpace(n.Reason) == "":
@@ -118,52 +90,4 @@ func (n *New) check() error {
 		return bad("the name of who adds it has %d bytes, at most %d are allowed", len(n.By), maxBy)
 	}
 	return nil
-}
-
-// Exception is an exception from the rules for the descriptors of a domain that begin with
-// its entries. It is immutable but for its uses.
-type Exception struct {
-	ID             string
-	Domain         string
-	Entries        []limiter.Entry
-	Effect         Effect
-	Factor         float64 // of Amount
-	Created, Until time.Time
-	By, Reason     string
-
-	used atomic.Uint64
-	uses prometheus.Counter // those of all exceptions with this effect
-}
-
-// Use counts a descriptor that e was applied to.
-func (e *Exception) Use() {
-	e.used.Add(1)
-	e.uses.Inc()
-}
-
-// Used returns how many descriptors e was applied to by this process.
-func (e *Exception) Used() uint64 { return e.used.Load() }
-
-// Left returns how long e will still be in force, 0 if it has ended.
-func (e *Exception) Left() time.Duration { return max(time.Until(e.Until), 0) }
-
-// What returns the effect with its factor, such as "amount 10x".
-func (e *Exception) What() string {
-	if e.Effect == Amount {
-		return fmt.Sprintf("%s %gx", e.Effect, e.Factor)
-	}
-	return e.Effect.String()
-}
-
-// appliesTo reports whether a descriptor begins with the entries of e.
-func (e *Exception) appliesTo(domain string, entries []limiter.Entry) bool {
-	if domain != e.Domain || len(entries) < len(e.Entries) {
-		return false
-	}
-	for i := range e.Entries {
-		if entries[i] != e.Entries[i] {
-			return false
-		}
-	}
-	return true
 }

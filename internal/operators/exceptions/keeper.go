@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/limiter"
+	"weir/internal/plan"
 )
 
 // Errors of a Keeper, beside ErrBad and ErrFull.
@@ -37,8 +38,8 @@ type Options struct {
 type Keeper struct {
 	opts    Options
 	metrics *metrics
-	current atomic.Pointer[Set] // nil: there are none
-	changed chan struct{}       // of known, for Run
+	current atomic.Pointer[plan.Exceptions] // nil: there are none
+	changed chan struct{}                   // of known, for Run
 
 	storing chan struct{} // holds one while the store is asked: what is learned comes in order
 	version Version       // of what was loaded last
@@ -52,7 +53,7 @@ type Keeper struct {
 // kept is a record that is known.
 type kept struct {
 	Record
-	*Exception // nil: a newer version wrote it
+	*plan.Exception // nil: a newer version wrote it
 }
 
 // NewKeeper returns a Keeper that knows of no exceptions until it is run or loads.
@@ -63,14 +64,14 @@ func NewKeeper(opts Options) *Keeper {
 	}
 }
 
-// Current returns where the set in force is: a nil Set if there are no exceptions.
-func (k *Keeper) Current() *atomic.Pointer[Set] { return &k.current }
+// Current returns where the set in force is: nil if there are no exceptions.
+func (k *Keeper) Current() *atomic.Pointer[plan.Exceptions] { return &k.current }
 
 // All returns the exceptions in force, the newest first.
-func (k *Keeper) All() []*Exception { return k.current.Load().All() }
+func (k *Keeper) All() []*plan.Exception { return k.current.Load().All() }
 
 // Find returns the exception that applies to a descriptor, nil if none does.
-func (k *Keeper) Find(domain string, entries []limiter.Entry) *Exception {
+func (k *Keeper) Find(domain string, entries []limiter.Entry) *plan.Exception {
 	return k.current.Load().Find(domain, entries)
 }
 
@@ -79,14 +80,13 @@ const patience = 2 * time.Second
 
 // Add adds n, for somebody at the address peer. The error wraps ErrBad, ErrFull or
 // ErrStore.
-func (k *Keeper) Add(ctx context.Context, n New, peer string) (*Exception, error) {
+func (k *Keeper) Add(ctx context.Context, n New, peer string) (*plan.Exception, error) {
 	if err := n.check(); err != nil {
 		return nil, err
 	}
-	effect, _ := parseEffect(n.Effect)
 	now := time.Now().Round(0).UTC()
-	e := &Exception{
-		ID: newID(), Domain: n.Domain, Entries: n.Entries, Effect: effect, Factor: n.Factor,
+	e := &plan.Exception{
+		ID: newID(), Domain: n.Domain, Entries: n.Entries, Effect: plan.Effect(n.Effect), Factor: n.Factor,
 		Created: now, Until: now.Add(n.For), By: n.By, Reason: n.Reason,
 	}
 	r, err := newRecord(e)
@@ -175,22 +175,22 @@ func isID(id string) bool {
 
 // keep makes a record known, as e or, where that is nil, as one that cannot be read. The
 // caller holds k.mu.
-func (k *Keeper) keep(r Record, e *Exception) {
+func (k *Keeper) keep(r Record, e *plan.Exception) {
 	if e != nil {
-		e.uses = k.metrics.used[e.Effect]
+		e.Uses = k.metrics.used.WithLabelValues(string(e.Effect))
 	}
 	k.known[r.ID] = &kept{r, e}
 }
 
 // rebuild puts what is known in force. The caller holds k.mu.
 func (k *Keeper) rebuild() {
-	all := make([]*Exception, 0, len(k.known))
+	all := make([]*plan.Exception, 0, len(k.known))
 	for _, known := range k.known {
 		if known.Exception != nil {
 			all = append(all, known.Exception)
 		}
 	}
-	k.current.Store(newSet(all))
+	k.current.Store(plan.NewExceptions(all))
 	k.metrics.inForce.Set(float64(len(all)))
 	select {
 	case k.changed <- struct{}{}:

@@ -17,7 +17,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"weir/internal/descriptors"
 	"weir/internal/limiter"
+	"weir/internal/plan"
 	"weir/internal/testenv"
 )
 
@@ -68,7 +70,18 @@ func allowing(value string, lasts time.Duration) New {
 	return New{Domain: "api", Entries: of(value), Effect: "allow", For: lasts, By: "bob", Reason: "let me in"}
 }
 
-func (s *server) add(n New) *Exception {
+// use applies the exception for an entry to a request.
+func use(t *testing.T, s *server, entry string) {
+	t.Helper()
+	var p plan.Plan
+	request := plan.Request{Domain: "api", Descriptors: []plan.Descriptor{{Entries: of(entry)}}}
+	if err := plan.New(plan.Options{Exceptions: s.Current()}).Prepare(&p, new(descriptors.Tree), &request); err != nil {
+		t.Fatal(err)
+	}
+	p.SetStatuses(false)
+}
+
+func (s *server) add(n New) *plan.Exception {
 	s.t.Helper()
 	e, err := s.Add(s.t.Context(), n, "192.0.2.1:5")
 	if err != nil {
@@ -110,7 +123,7 @@ func TestServersShareExceptions(t *testing.T) {
 		a.want("user=alice")
 		time.Sleep(time.Second)
 		b.want("user=alice")
-		if got := b.All()[0]; got.ID != e.ID || got.By != "bob" || got.Reason != "let me in" || !got.Until.Equal(e.Until) || got.Left() != time.Hour-time.Second {
+		if got := b.All()[0]; got.ID != e.ID || got.By != "bob" || got.Reason != "let me in" || !got.Until.Equal(e.Until) || time.Until(got.Until) != time.Hour-time.Second {
 			t.Errorf("got %+v, want %+v", got, e)
 		}
 		if err := b.Remove(t.Context(), e.ID, "carol\n", "::1"); err != nil {
@@ -185,12 +198,12 @@ func TestNewestApplies(t *testing.T) {
 		deny := allowing("user=alice", time.Second)
 		deny.Effect = "deny"
 		s.add(deny)
-		if got := s.Find("api", of("user=alice", "path=/")); got.Effect != Deny {
+		if got := s.Find("api", of("user=alice", "path=/")); got.Effect != plan.Deny {
 			t.Errorf("got %+v", got)
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if got := s.Find("api", of("user=alice", "path=/")); got.Effect != Allow {
+		if got := s.Find("api", of("user=alice", "path=/")); got.Effect != plan.Allow {
 			t.Errorf("got %+v", got)
 		}
 	})
@@ -220,7 +233,7 @@ func TestLostStore(t *testing.T) {
 				store.mu.Lock()
 				before := &Memory{version: store.version, records: maps.Clone(store.records)}
 				store.mu.Unlock()
-				b.Find("api", of("user=alice")).Use()
+				use(t, b, "user=alice")
 				a.add(allowing("user=carol", time.Hour))
 				time.Sleep(time.Second)
 				synctest.Wait()
@@ -316,7 +329,7 @@ func TestStoreFails(t *testing.T) {
 					t.Errorf("removed from a store that fails: %v", err)
 				}
 				s.want("user=alice", "user=bob")
-				time.Sleep(bob.Left())
+				time.Sleep(time.Until(bob.Until))
 				s.want("user=alice")
 				fail(store, false)
 				time.Sleep(patience + time.Second)
@@ -340,7 +353,7 @@ func TestFull(t *testing.T) {
 		store := new(Memory)
 		s := newServer(t, store)
 		e := s.add(allowing("user=alice", 2*time.Second))
-		r, err := newRecord(&Exception{ID: "x", Domain: "api", Entries: of("user=bob"), Until: time.Now().Add(time.Hour)})
+		r, err := newRecord(&plan.Exception{ID: "x", Domain: "api", Entries: of("user=bob"), Effect: plan.Allow, Until: time.Now().Add(time.Hour)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -357,7 +370,7 @@ func TestFull(t *testing.T) {
 		if !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "10000") || s.Find("api", of("user=carol")) != nil {
 			t.Errorf("the 10,001st: %v", err)
 		}
-		time.Sleep(e.Left())
+		time.Sleep(time.Until(e.Until))
 		synctest.Wait()
 		s.add(allowing("user=carol", time.Hour))
 		if n := len(s.All()); n != Most {
@@ -408,7 +421,8 @@ func TestBadExceptions(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	s := newServer(t, new(Memory))
-	s.add(allowing("user=alice", time.Hour)).Use()
+	s.add(allowing("user=alice", time.Hour))
+	use(t, s, "user=alice")
 	if err := testutil.GatherAndCompare(s.reg, strings.NewReader(`
 # HELP weir_exceptions_used_total Descriptors that an exception was applied to.
 # TYPE weir_exceptions_used_total counter

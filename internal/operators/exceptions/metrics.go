@@ -1,11 +1,15 @@
 package exceptions
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/plan"
+)
 
 // metrics are those of a Keeper.
 type metrics struct {
 	inForce prometheus.Gauge
-	used    [effects]prometheus.Counter
+	used    *prometheus.CounterVec
 	errors  prometheus.Counter
 }
 
@@ -14,13 +18,14 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		Name: "weir_exceptions_used_total", Help: "Descriptors that an exception was applied to.",
 	}, []string{"effect"})
 	m := &metrics{
+		used:    used,
 		inForce: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_exceptions", Help: "Exceptions in force."}),
 		errors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_exceptions_load_errors_total", Help: "Failed tries to learn of the exceptions that other servers added or removed.",
 		}),
 	}
-	for e, name := range effectNames {
-		m.used[e] = used.WithLabelValues(name)
+	for _, effect := range plan.Effects {
+		used.WithLabelValues(string(effect))
 	}
 	reg.MustRegister(m.inForce, used, m.errors)
 	return m

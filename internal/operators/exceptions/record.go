@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 	"unicode/utf8"
 
 	"weir/internal/limiter"
+	"weir/internal/plan"
 )
 
 // recordFormat is that of records which this version can read. One in which more than
@@ -54,9 +56,9 @@ func (t *text) UnmarshalJSON(b []byte) error {
 }
 
 // newRecord returns the record of e.
-func newRecord(e *Exception) (Record, error) {
+func newRecord(e *plan.Exception) (Record, error) {
 	r := record{
-		Format: recordFormat, Domain: text(e.Domain), Effect: e.Effect.String(), Factor: e.Factor,
+		Format: recordFormat, Domain: text(e.Domain), Effect: string(e.Effect), Factor: e.Factor,
 		Created: e.Created, Until: e.Until, By: text(e.By), Reason: text(e.Reason),
 	}
 	for _, entry := range e.Entries {
@@ -67,23 +69,23 @@ func newRecord(e *Exception) (Record, error) {
 }
 
 // read returns the exception of r, or why this version cannot read it.
-func (r *Record) read() (*Exception, error) {
+func (r *Record) read() (*plan.Exception, error) {
 	var got record
 	if err := json.Unmarshal(r.Body, &got); err != nil {
 		return nil, err
 	}
-	effect, known := parseEffect(got.Effect)
+	effect := plan.Effect(got.Effect)
 	switch {
 	case got.Format != recordFormat:
 		return nil, fmt.Errorf("it has format %d, and this version reads format %d", got.Format, recordFormat)
-	case !known:
+	case !slices.Contains(plan.Effects, effect):
 		return nil, fmt.Errorf("undefined effect %.40q", got.Effect)
-	case effect == Amount && !(got.Factor >= minFactor && got.Factor <= maxFactor):
+	case effect == plan.Amount && !(got.Factor >= minFactor && got.Factor <= maxFactor):
 		return nil, fmt.Errorf("undefined factor %v", got.Factor)
 	case got.Domain == "" || len(got.Entries) == 0 || got.Until.IsZero():
 		return nil, errors.New("its domain, its entries or its end are missing")
 	}
-	e := &Exception{
+	e := &plan.Exception{
 		ID: r.ID, Domain: string(got.Domain), Effect: effect, Factor: got.Factor,
 		Created: got.Created, Until: got.Until, By: string(got.By), Reason: string(got.Reason),
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/internal/limiter"
+	"weir/internal/plan"
 )
 
 // FuzzRecord wants back what was written, any bytes included.
@@ -15,8 +16,8 @@ func FuzzRecord(f *testing.F) {
 		f.Add(text, text)
 	}
 	f.Fuzz(func(t *testing.T, a, b string) {
-		want := &Exception{
-			ID: "x", Domain: "d" + a, Entries: []limiter.Entry{{Key: a + b, Value: b}, {Key: b, Value: a}}, Effect: Amount, Factor: 2.5,
+		want := &plan.Exception{
+			ID: "x", Domain: "d" + a, Entries: []limiter.Entry{{Key: a + b, Value: b}, {Key: b, Value: a}}, Effect: plan.Amount, Factor: 2.5,
 			Created: time.Unix(1_700_000_000, 123456789).UTC(), Until: time.Unix(1_800_000_000, 1).UTC(), By: a, Reason: b,
 		}
 		r, err := newRecord(want)

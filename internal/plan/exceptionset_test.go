@@ -1,4 +1,4 @@
-package exceptions
+package plan
 
 import (
 	"fmt"
@@ -27,9 +27,9 @@ func naive(all []*Exception, domain string, entries []limiter.Entry) (found *Exc
 	return found
 }
 
-// TestFindIsWhatTryingAllFinds draws few texts, so that descriptors meet, and some that
+// TestExceptionIsWhatTryingAllFinds draws few texts, so that descriptors meet, and some that
 // look alike when they are joined.
-func TestFindIsWhatTryingAllFinds(t *testing.T) {
+func TestExceptionIsWhatTryingAllFinds(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	texts := []string{"a", "b", "a\x00b", "b\x00", "\xff", "=", ",", "ab"}
 	text := func() string { return texts[random.IntN(len(texts))] }
@@ -50,7 +50,7 @@ func TestFindIsWhatTryingAllFinds(t *testing.T) {
 			domain, entries := descriptor(1, 3)
 			all = append(all, &Exception{ID: fmt.Sprint(i), Domain: domain, Entries: entries, Created: time.Unix(int64(i), 0)})
 		}
-		s := newSet(all)
+		s := NewExceptions(all)
 		for range 300 {
 			domain, entries := descriptor(0, 5)
 			got, want := s.Find(domain, entries), naive(all, domain, entries)
@@ -67,10 +67,10 @@ func TestFindIsWhatTryingAllFinds(t *testing.T) {
 	}
 }
 
-func TestFindAllocatesNothing(t *testing.T) {
-	s := newSet(many(Most))
-	long := []limiter.Entry{{Key: "user", Value: string(make([]byte, 10_000))}, {Key: "path", Value: "/"}}
-	hit := []limiter.Entry{{Key: "user", Value: "user-77"}, {Key: "path", Value: string(make([]byte, 10_000))}}
+func TestFindingExceptionsAllocatesNothing(t *testing.T) {
+	s := NewExceptions(many(10_000))
+	long := []limiter.Entry{{Key: "user", Value: string(make([]byte, 300))}, {Key: "path", Value: "/"}}
+	hit := []limiter.Entry{{Key: "user", Value: "user-77"}, {Key: "path", Value: string(make([]byte, 100))}}
 	if n := testing.AllocsPerRun(100, func() {
 		if s.Find("api", long) != nil || s.Find("api", hit).ID != "77" {
 			t.Error("found another exception")

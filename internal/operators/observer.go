@@ -1,0 +1,82 @@
+// Package operators shows what a server does to the people who run it.
+package operators
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+	grpcmetadata "google.golang.org/grpc/metadata"
+
+	"weir/internal/operators/decisionlog"
+	"weir/internal/operators/denials"
+	"weir/internal/operators/excerpt"
+	"weir/internal/plan"
+)
+
+// Observer hands on what became of requests: denials to those who count them, decisions to
+// the log.
+type Observer struct {
+	Denials *denials.Recorder
+	Log     *decisionlog.Log // nil: nobody reads decisions
+	Hashed  bool             // show digests instead of values
+}
+
+// Observe does nothing for an admitted request that is not logged. It is Observe of
+// rls.Options.
+func (ob *Observer) Observe(ctx context.Context, now time.Time, r *plan.Request, p *plan.Plan) {
+	over, log := p.AnyOver(), ob.Log
+	if log != nil && (!over && !log.All() || !log.Sampled()) {
+		log = nil
+	}
+	if log == nil && !over {
+		return
+	}
+	for o := range p.Outcomes(r) {
+		isDenial := o.Kind == plan.Denied || o.Kind == plan.Shadowed
+		if isDenial {
+			ob.Denials.Record(now, &denials.Denial{
+				Limit: o.Hit.Limit, RetryAfter: o.Decision.RetryAfter, Shadow: o.Kind == plan.Shadowed,
+				Source: excerpt.Source{Domain: r.Domain, Entries: o.Counted, Patterns: o.Patterns, Key: o.Hit.Key, Hashed: ob.Hashed},
+			})
+		}
+		if log != nil && (isDenial || log.All()) && log.Admit(now) {
+			log.Add(ob.record(ctx, now, r, o))
+		}
+	}
+}
+
+func (ob *Observer) record(ctx context.Context, now time.Time, request *plan.Request, o *plan.Outcome) decisionlog.Record {
+	source := excerpt.Source{Domain: request.Domain, Entries: o.Descriptor.Entries, Hashed: ob.Hashed}
+	r := decisionlog.Record{Time: now, Outcome: o.Kind.String(), Trace: traceOf(ctx)}
+	if o.Rule != nil {
+		r.Rule, r.Place = o.Rule.Way(), o.Rule.Place()
+	}
+	if o.Exception != nil {
+		r.Exception = o.Exception.ID
+	}
+	if o.Hit != nil {
+		source.Key = o.Hit.Key
+		r.Rule = o.Hit.Limit.Series.Labels().Rule // of an override, too
+		r.Limit, r.Remaining, r.RetryAfter = o.Hit.Limit, o.Decision.Remaining, o.Decision.RetryAfter
+	}
+	r.Descriptor = source.Append(nil, decisionlog.TextSize)
+	return r
+}
+
+// traceOf returns the trace that a call belongs to: that of the span that is sent, or, if
+// none is, of the caller.
+func traceOf(ctx context.Context) trace.SpanContext {
+	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
+		return span
+	}
+	headers, _ := grpcmetadata.FromIncomingContext(ctx)
+	carrier := propagation.MapCarrier{}
+	for _, name := range (propagation.TraceContext{}).Fields() {
+		if values := headers.Get(name); len(values) > 0 {
+			carrier[name] = values[0]
+		}
+	}
+	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(ctx, carrier))
+}

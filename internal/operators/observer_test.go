@@ -1,0 +1,210 @@
+package operators
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	grpcmetadata "google.golang.org/grpc/metadata"
+
+	"weir/internal/descriptors"
+	"weir/internal/limiter"
+	"weir/internal/limiter/memory"
+	"weir/internal/operators/decisionlog"
+	"weir/internal/operators/denials"
+	"weir/internal/plan"
+)
+
+const observedRules = `
+domain: api
+descriptors:
+  - key: user
+    rate_limits:
+      - {name: burst, unit: minute, requests_per_unit: 1}
+      - {unit: hour, requests_per_unit: 1000}
+  - key: trial
+    shadow_mode: true
+    rate_limit: {unit: day, requests_per_unit: 1}
+  - key: path
+    value: /files/*
+    share_threshold: true
+    rate_limit: {unit: minute, requests_per_unit: 1}
+  - key: tenant
+    below: true
+    rate_limit: {unit: minute, requests_per_unit: 1}
+    descriptors:
+      - key: user
+        rate_limit: {unit: hour, requests_per_unit: 100}
+`
+
+// known is what a recorder knows: "limit descriptor denials".
+func known(r *denials.Recorder) (all []string) {
+	for _, l := range r.Summary(began, denials.MaxKeys).Minute.Limits {
+		for _, k := range l.Keys {
+			var entries []string
+			for _, e := range k.Descriptor.Entries {
+				entries = append(entries, fmt.Sprintf("%s=%s", e.Key, e.Value))
+			}
+			line := fmt.Sprintf("%s %s|%s %s %d", l.Domain, l.Rule, l.Limit, strings.Join(entries, ","), k.Denied)
+			if l.Shadow {
+				line += " shadow"
+			}
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
+// asker decides requests and has them observed.
+type asker struct {
+	t       *testing.T
+	tree    *descriptors.Tree
+	planner *plan.Planner
+	store   limiter.Store
+	Observer
+}
+
+// began is when all requests are decided: 30 s before the end of a minute and an hour.
+var began = time.Date(2026, 8, 1, 11, 59, 30, 0, time.UTC)
+
+func newAsker(t *testing.T, hashed bool, opts plan.Options) *asker {
+	t.Helper()
+	tree, err := descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(observedRules)}}, descriptors.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if opts.Keys, err = limiter.NewKeys("", hashed); err != nil {
+		t.Fatal(err)
+	}
+	store := memory.New(memory.Options{Now: func() time.Time { return began }})
+	return &asker{t, tree, plan.New(opts), store, Observer{Denials: denials.New(began), Hashed: hashed}}
+}
+
+// ask asks for descriptors such as "user=alice,path=/ nobody=x".
+func (a *asker) ask(ctx context.Context, words string) {
+	a.t.Helper()
+	r := plan.Request{Domain: "api"}
+	for descriptor := range strings.FieldsSeq(words) {
+		var d plan.Descriptor
+		for entry := range strings.SplitSeq(descriptor, ",") {
+			key, value, _ := strings.Cut(entry, "=")
+			d.Entries = append(d.Entries, limiter.Entry{Key: key, Value: value})
+		}
+		r.Descriptors = append(r.Descriptors, d)
+	}
+	var p plan.Plan
+	if err := a.planner.Prepare(&p, a.tree, &r); err != nil {
+		a.t.Fatal(err)
+	}
+	denied := false
+	if len(p.Hits) > 0 {
+		var err error
+		if denied, err = a.store.Decide(ctx, p.Hits, p.Decisions); err != nil {
+			a.t.Fatal(err)
+		}
+	}
+	p.SetStatuses(denied)
+	a.Observe(ctx, began, &r, &p)
+}
+
+// TestDenialsAreRecorded asks each thing three times.
+func TestDenialsAreRecorded(t *testing.T) {
+	for _, tt := range []struct {
+		name, request string
+		hashed        bool
+		shadow        bool // SHADOW_MODE
+		want          []string
+	}{
+		{name: "denied", request: "user=alice", want: []string{"api user|burst user=alice 2"}},
+		{name: "shadow mode of a limit", request: "trial=bob", want: []string{"api trial|day trial=bob 2 shadow"}},
+		{name: "SHADOW_MODE", request: "user=alice", shadow: true, want: []string{"api user|burst user=alice 2 shadow"}},
+		{name: "only what is over", request: "user=alice nobody=x", want: []string{"api user|burst user=alice 2"}},
+		{name: "shared counter", request: "path=/files/a", want: []string{"api path=/files/*|minute path=/files/* 2"}},
+		{name: "below", request: "tenant=acme,user=alice", want: []string{"api tenant|minute tenant=acme 2"}},
+		{name: "admitted", request: "nobody=x"},
+		{name: "hashes", request: "user=alice", hashed: true, want: []string{"api user|burst user=#K9gGyX8OAK8aH8Myj6djqQ 2"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := newAsker(t, tt.hashed, plan.Options{ShadowMode: tt.shadow})
+			for range 3 {
+				a.ask(t.Context(), tt.request)
+			}
+			if got := known(a.Denials); fmt.Sprint(got) != fmt.Sprint(tt.want) {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// logged asks several times, with headers of a trace the first two, and returns what is
+// logged, without the time.
+func logged(t *testing.T, all, hashed bool) (lines []map[string]any) {
+	t.Helper()
+	var text bytes.Buffer
+	a := newAsker(t, hashed, plan.Options{})
+	a.Log = decisionlog.Start(decisionlog.Options{
+		All: all, Sample: 1, Rate: 1000, Sink: decisionlog.Lines{W: &text},
+		Registerer: prometheus.NewRegistry(), Failed: func(err error) { t.Error(err) },
+	})
+	traced := func(id string) context.Context {
+		return grpcmetadata.NewIncomingContext(t.Context(), grpcmetadata.Pairs("traceparent", "00-"+id+"af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"))
+	}
+	a.ask(traced("0"), "user=a\xff")
+	a.ask(traced("1"), "user=bob nobody")
+	a.ask(t.Context(), "user=bob")
+	if err := a.Log.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for text := range strings.Lines(text.String()) {
+		var line map[string]any
+		if err := json.Unmarshal([]byte(text), &line); err != nil {
+			t.Fatal(err)
+		}
+		if at, err := time.Parse(time.RFC3339Nano, line["time"].(string)); err != nil || !at.Equal(began) {
+			t.Errorf("time %v: %v", line["time"], err)
+		}
+		delete(line, "time")
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func wantLines(t *testing.T, got []map[string]any, want ...string) {
+	t.Helper()
+	var texts []string
+	for _, line := range got {
+		text, _ := json.Marshal(line)
+		texts = append(texts, string(text))
+	}
+	if got, want := strings.Join(texts, "\n"), strings.Join(want, "\n"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestDecisionsAreLogged logs all, and only what is denied.
+func TestDecisionsAreLogged(t *testing.T) {
+	const (
+		at     = `"place":"rules.yaml:4:5",`
+		bob    = `{"descriptor":{"entries":[{"key":"user","value":"bob"}]},"domain":"api","limit":`
+		broken = `{"descriptor":{"entries":[{"key":"user","value":"a�","value_base64":"Yf8="}]},"domain":"api","limit":`
+		first  = `"trace_id":"0af7651916cd43dd8448eb211c80319c"}`
+		second = `"trace_id":"1af7651916cd43dd8448eb211c80319c"}`
+		denied = bob + `"burst","outcome":"denied",` + at + `"rate":"1 per minute","remaining":0,"retry_after":30,"rule":"user"}`
+	)
+	wantLines(t, logged(t, true, false),
+		broken+`"burst","outcome":"admitted",`+at+`"rate":"1 per minute","remaining":0,"rule":"user",`+first,
+		broken+`"hour","outcome":"admitted",`+at+`"rate":"1000 per hour","remaining":999,"rule":"user",`+first,
+		bob+`"burst","outcome":"admitted",`+at+`"rate":"1 per minute","remaining":0,"rule":"user",`+second,
+		bob+`"hour","outcome":"admitted",`+at+`"rate":"1000 per hour","remaining":999,"rule":"user",`+second,
+		`{"descriptor":{"entries":[{"key":"nobody","value":""}]},"domain":"api","outcome":"admitted",`+second,
+		denied,
+		bob+`"hour","outcome":"withheld",`+at+`"rate":"1000 per hour","remaining":999,"rule":"user"}`,
+	)
+	wantLines(t, logged(t, false, false), denied)
+	wantLines(t, logged(t, false, true), strings.ReplaceAll(denied, `"key":"user","value":"bob"`, `"hashed":true,"key":"user","value":"#gbY32PzSxtpjWeaWMROhFw"`))
+}
