@@ -1,9 +1,8 @@
 package main
 
 import (
-	_ "embed"
+	"embed"
 	"fmt"
-	"io"
 	"reflect"
 	"slices"
 	"strings"
@@ -20,124 +19,97 @@ type completion struct {
 }
 
 // The scripts run the program with the words that were typed, and show its answer.
-var (
-	//go:embed completion/weir.bash
-	bashScript string
-	//go:embed completion/weir.zsh
-	zshScript string
-	//go:embed completion/weir.fish
-	fishScript string
-)
+//
+//go:embed completion
+var scripts embed.FS
 
 // wantsFiles is printed where the shell is to complete names of files.
 const wantsFiles = ":files"
 
-// run prints the script of a shell, or what may stand in place of the last word: for each
+// Run prints the script of a shell, or what may stand in place of the last word: for each
 // possibility a line with the word, a tab and what it is.
-func (c completion) run(program *kong.Application, stdout io.Writer) int {
+func (c completion) Run(p *program) error {
 	if len(c.Words) == 0 {
-		fmt.Fprint(stdout, map[string]string{"bash": bashScript, "zsh": zshScript, "fish": fishScript}[c.Shell])
-		return exitOK
+		script, err := scripts.ReadFile("completion/weir." + c.Shell)
+		fmt.Fprintf(p.stdout, "%s", script)
+		return err
 	}
-	for _, p := range complete(program, c.Words) {
-		what, _, _ := strings.Cut(p.what, "\n")
-		fmt.Fprintf(stdout, "%s\t%s\n", p.word, what)
+	for _, found := range complete(p.parser.Model, c.Words) {
+		what, _, _ := strings.Cut(found.what, "\n")
+		fmt.Fprintf(p.stdout, "%s\t%s\n", found.word, what)
 	}
-	return exitOK
+	return nil
 }
 
 // possibility is a word that may stand somewhere.
 type possibility struct{ word, what string }
 
-// typed is where in the model the words lead.
-type typed struct {
-	node      *kong.Node
-	arguments int        // that the node has got
-	flag      *kong.Flag // whose value comes next, or nil
-	onlyArgs  bool       // after a --
-}
-
 // complete returns what may stand in place of the last word, from the model of the
 // parser alone.
 func complete(program *kong.Application, words []string) []possibility {
 	last := words[len(words)-1]
-	at := typed{node: program.Node}
+	node, arguments, noFlags := program.Node, 0, false
+	var open *kong.Flag // whose value comes next
 	for i, word := range words[:len(words)-1] {
-		at.read(program, word, words[i+1])
+		child := slices.IndexFunc(node.Children, func(n *kong.Node) bool { return n.Name == word })
+		switch {
+		case open != nil && word == "=": // in bash, between a flag and its value
+		case open != nil:
+			open = nil
+		case !noFlags && word == "--":
+			noFlags = true
+		case !noFlags && strings.HasPrefix(word, "-") && word != "-":
+			if name, _, _ := strings.Cut(word, "="); node == program.Node && findFlag(program.Flags, name) == nil {
+				node = program.DefaultCmd // none is named
+			}
+			if flag := findFlag(flagsOf(program, node), word); flag != nil && (!flag.IsBool() || words[i+1] == "=") {
+				open = flag
+			}
+		case !noFlags && child >= 0:
+			node = node.Children[child]
+		default:
+			arguments++
+		}
 	}
 	name, value, assigned := strings.Cut(last, "=")
 	switch {
-	case last == "=" && at.flag != nil: // bash makes a word of it
-		return beginning("", "", values(program, at.flag.Value))
-	case at.flag != nil:
-		return beginning("", last, values(program, at.flag.Value))
-	case !at.onlyArgs && strings.HasPrefix(last, "--") && assigned:
-		if flag := at.flagOf(program, name); flag != nil {
+	case last == "=" && open != nil: // bash makes a word of it
+		return beginning("", "", values(program, open.Value))
+	case open != nil:
+		return beginning("", last, values(program, open.Value))
+	case !noFlags && strings.HasPrefix(last, "--") && assigned:
+		if flag := findFlag(flagsOf(program, node), name); flag != nil {
 			return beginning(name+"=", value, values(program, flag.Value))
 		}
-		return nil
-	case !at.onlyArgs && strings.HasPrefix(last, "-"):
-		return beginning("", last, at.flags(program))
-	case len(at.node.Children) > 0 && at.arguments > 0: // none is such a command
-		return nil
-	case len(at.node.Children) > 0:
-		return beginning("", last, children(at.node))
-	case len(at.node.Positional) > 0:
-		argument := at.node.Positional[min(at.arguments, len(at.node.Positional)-1)]
-		if at.arguments >= len(at.node.Positional) && !argument.IsCumulative() {
-			return nil
+	case !noFlags && strings.HasPrefix(last, "-"):
+		var flags []possibility
+		for _, flag := range flagsOf(program, node) {
+			flags = append(flags, possibility{"--" + flag.Name, firstSentence(flag.Help)})
 		}
-		return beginning("", last, values(program, argument))
+		return beginning("", last, flags)
+	case len(node.Children) > 0 && arguments == 0:
+		return beginning("", last, children(node))
+	case len(node.Children) == 0 && len(node.Positional) > 0:
+		argument := node.Positional[min(arguments, len(node.Positional)-1)]
+		if arguments < len(node.Positional) || argument.IsCumulative() {
+			return beginning("", last, values(program, argument))
+		}
 	}
 	return nil
 }
 
-// read follows one word; next is the one behind it.
-func (at *typed) read(program *kong.Application, word, next string) {
-	switch {
-	case at.flag != nil && word == "=": // in bash, between a flag and its value
-	case at.flag != nil:
-		at.flag = nil
-	case at.onlyArgs || !strings.HasPrefix(word, "-") || word == "-":
-		for _, child := range at.node.Children {
-			if child.Name == word && !at.onlyArgs {
-				at.node = child
-				return
-			}
-		}
-		at.arguments++
-	case word == "--":
-		at.onlyArgs = true
-	default:
-		at.serve(program, word)
-		if flag := at.flagOf(program, word); flag != nil && (!flag.IsBool() || next == "=") {
-			at.flag = flag
-		}
-	}
-}
-
-// serve goes on to the command that a flag belongs to if none is named.
-func (at *typed) serve(program *kong.Application, word string) {
-	name, _, _ := strings.Cut(word, "=")
-	if own := slices.ContainsFunc(program.Flags, func(f *kong.Flag) bool { return "--"+f.Name == name }); at.node == program.Node && !own {
-		at.node = program.DefaultCmd
-	}
-}
-
-// flagsOf lists the flags that may stand at a place.
-func (at *typed) flagsOf(program *kong.Application) (flags []*kong.Flag) {
-	for _, group := range at.node.AllFlags(true) {
-		flags = append(flags, group...)
-	}
-	if at.node == program.Node && program.DefaultCmd != nil {
+// flagsOf lists the flags that may stand behind a command.
+func flagsOf(program *kong.Application, node *kong.Node) []*kong.Flag {
+	flags := slices.Concat(node.AllFlags(true)...)
+	if node == program.Node && program.DefaultCmd != nil {
 		flags = append(flags, program.DefaultCmd.Flags...)
 	}
 	return flags
 }
 
-// flagOf returns the flag of a word, or nil.
-func (at *typed) flagOf(program *kong.Application, word string) *kong.Flag {
-	for _, flag := range at.flagsOf(program) {
+// findFlag returns the flag of a word, or nil.
+func findFlag(flags []*kong.Flag, word string) *kong.Flag {
+	for _, flag := range flags {
 		if word == "--"+flag.Name || flag.Short != 0 && word == "-"+string(flag.Short) {
 			return flag
 		}
@@ -145,42 +117,31 @@ func (at *typed) flagOf(program *kong.Application, word string) *kong.Flag {
 	return nil
 }
 
-func (at *typed) flags(program *kong.Application) (found []possibility) {
-	for _, flag := range at.flagsOf(program) {
-		what, _, _ := strings.Cut(flag.Help, ". ")
-		found = append(found, possibility{"--" + flag.Name, what})
+func children(node *kong.Node) (found []possibility) {
+	for _, child := range node.Children {
+		found = append(found, possibility{child.Name, firstSentence(child.Help)})
 	}
 	return found
 }
 
-func children(node *kong.Node) (found []possibility) {
-	for _, child := range node.Children {
-		if !child.Hidden {
-			what, _, _ := strings.Cut(child.Help, ". ")
-			found = append(found, possibility{child.Name, what})
-		}
-	}
-	return found
+func firstSentence(help string) string {
+	what, _, _ := strings.Cut(help, ". ")
+	return what
 }
 
 // values returns what a flag or argument may be: its words, names of commands, or files
 // where any text may stand.
-func values(program *kong.Application, v *kong.Value) []possibility {
-	var words []string
-	setting, isOneOf := v.Target.Interface().(settings.OneOf)
+func values(program *kong.Application, v *kong.Value) (found []possibility) {
+	words := settings.WordsOf(v)
 	switch {
 	case v.Enum != "":
 		words = v.EnumSlice()
-	case isOneOf:
-		words = setting.Words()
-	case v.IsBool():
-		words = settings.Choice{}.Words()
+	case words != nil:
 	case v.Name == "command":
 		return children(program.Node)
 	case v.Target.Kind() == reflect.String || v.Target.Kind() == reflect.Slice:
 		return []possibility{{word: wantsFiles}}
 	}
-	var found []possibility
 	for _, word := range words {
 		found = append(found, possibility{word: word})
 	}

@@ -105,7 +105,7 @@ func TestCompletionInFish(t *testing.T) {
 
 // Whatever the parser knows is completed: no command and no flag is left out.
 func TestCompletionFollowsTheModel(t *testing.T) {
-	parser := kong.Must(new(commandLine), kong.Vars{"version": ""}, settings.EmptyIsUnset(), settings.Switches(), settings.Numbers())
+	parser := kong.Must(new(commandLine), kong.Vars{"version": ""}, settings.Parsing())
 	words := func(typed ...string) (found []string) {
 		for _, p := range complete(parser.Model, typed) {
 			found = append(found, p.word)
@@ -136,7 +136,7 @@ var fixedSet = regexp.MustCompile(`allowed (?:is|are) (\w+(?:(?:, | and )\w+)*)$
 // A flag of whose value the parser says that only some words are allowed completes
 // these, and no files.
 func TestCompletionOfFixedSets(t *testing.T) {
-	parser := kong.Must(new(commandLine), kong.Vars{"version": ""}, kong.Writers(io.Discard, io.Discard), kong.Exit(func(int) {}), settings.EmptyIsUnset(), settings.Switches(), settings.Numbers())
+	parser := kong.Must(new(commandLine), kong.Vars{"version": ""}, kong.Writers(io.Discard, io.Discard), kong.Exit(func(int) {}), settings.Parsing())
 	sets := 0
 	var walk func(node *kong.Node, way []string)
 	walk = func(node *kong.Node, way []string) {

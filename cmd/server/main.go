@@ -1,23 +1,30 @@
 // Command server is weir: it serves Envoy's rate limit requests, checks,
 // explains and tests rules, puts load on servers, asks and steers running ones, and
-// prints its version. It is thin: flags become settings, and package app does the rest.
+// prints its version. It is thin: flags become settings, and the rooms do the rest.
+//
+//	serve.go       serve: the life of the process, its log and its signals
+//	rules.go       validate, explain, test, schema
+//	traffic.go     simulate, descriptors, bench
+//	operators.go   status, top, denials, peek, reset, except
+//	help.go        help, and what was meant by a mistyped command
+//	completion.go  completion
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"slices"
-	"strings"
+	"time"
 	_ "time/tzdata" // rules name time zones, and an image FROM scratch has no data of them
 
 	"github.com/alecthomas/kong"
 
-	"weir/internal/descriptors"
+	"weir/internal/descriptors/plaintext"
 	"weir/internal/settings"
 )
 
@@ -28,9 +35,15 @@ func main() {
 // What the process exits with.
 const (
 	exitOK     = 0
-	exitFailed = 1
+	exitFailed = 1 // also: no rule, no descriptor
 	exitUsage  = 2 // wrong flags, variables or arguments, or nowhere to print
 )
+
+// exit is the error of a command that has said what is wrong: the code to exit with.
+type exit int
+
+// Error implements error.
+func (e exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 // commandLine is what can be asked of the program.
 type commandLine struct {
@@ -47,12 +60,18 @@ type commandLine struct {
 	Peek        peekCommand       `cmd:"" help:"Show the counters of a descriptor, without counting. Asks a running server. Exits with 0, 1 if no rule matches, and 2 if the command is wrong or the server does not answer."`
 	Reset       resetCommand      `cmd:"" help:"Set the counters of a descriptor to zero. Asks a running server. Exits with 0, 1 if no rule matches, and 2 if the command is wrong or the server does not answer."`
 	Except      exceptCommand     `cmd:"" help:"Add, list or remove exceptions from the rules. They hold on all servers that share a Redis."`
-	Schema      struct{}          `cmd:"" help:"Print the JSON Schema of rule files, for editors."`
+	Schema      schema            `cmd:"" help:"Print the JSON Schema of rule files, for editors."`
 	Completion  completion        `cmd:"" help:"Print a script that completes commands in a shell. It asks this program for what may follow."`
-	Version     struct{}          `cmd:"" help:"Print the version."`
+	Version     versionCommand    `cmd:"" help:"Print the version."`
 	Help        helping           `cmd:"" help:"Show what can be asked of the program, or of one command."`
 
 	VersionFlag kong.VersionFlag `name:"version" short:"v" help:"Print the version."`
+}
+
+// program is what commands run with.
+type program struct {
+	parser         *kong.Kong
+	stdout, stderr io.Writer
 }
 
 // run does what args ask for until that is done or ctx ends, and returns what
@@ -82,23 +101,6 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// writeResult writes the result of a command in the format of its flag --output.
-func writeResult(w io.Writer, format string, result interface{ WriteText(io.Writer) error }) error {
-	if format == "json" {
-		return writeReport(w, result)
-	}
-	return result.WriteText(w)
-}
-
-// writeReport writes what a command returns to programs.
-func writeReport(w io.Writer, result any) error {
-	text, err := json.Marshal(result)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, text)
-}
-
 func runCommand(ctx context.Context, args []string, stdout *output, stderr io.Writer) int {
 	var line commandLine
 	helped := false
@@ -109,9 +111,7 @@ func runCommand(ctx context.Context, args []string, stdout *output, stderr io.Wr
 		kong.Exit(func(int) { helped = true }),
 		kong.Help(help),
 		kong.Vars{"version": "weir " + version()},
-		settings.EmptyIsUnset(),
-		settings.Switches(),
-		settings.Numbers(),
+		settings.Parsing(),
 	)
 	if err != nil {
 		fmt.Fprintf(stderr, "weir: %v\n", err)
@@ -119,136 +119,60 @@ func runCommand(ctx context.Context, args []string, stdout *output, stderr io.Wr
 	}
 	parsed, err := parser.Parse(args)
 	if err == nil && parsed.Selected().Name == "help" {
-		err = line.Help.run(parser)
+		err = line.Help.show(parser)
 	}
 	switch {
 	case helped: // whatever else is wrong
 		return exitOK
 	case err != nil:
-		process := line.Serve.Process
-		if process.LogFormat == "" { // the parser did not come to it
-			_ = process.LogFormat.UnmarshalText([]byte(os.Getenv("LOG_FORMAT"))) // or text
-		}
-		err = mistyped(parser, args, err)
-		complain(stderr, process, "wrong flags, variables or arguments", errors.New(plain(err)))
-		if process.LogFormat != "json" {
-			fmt.Fprintln(stderr, usage(parser, err))
-		}
+		refuse(stderr, line.Serve.Process, parser, args, err)
 		return exitUsage
-	}
-	if command, ok := parsed.Selected().Target.Addr().Interface().(asked); ok {
-		return orInterrupted(ctx, stderr, func() int { return runRemote(ctx, command, stdout, stderr) })
-	}
-	switch parsed.Selected().Name {
-	case "validate":
-		return orInterrupted(ctx, stderr, func() int { return line.Validate.run(stdout, stderr) })
-	case "explain":
-		return orInterrupted(ctx, stderr, func() int { return line.Explain.run(stdout, stderr) })
-	case "descriptors":
-		return orInterrupted(ctx, stderr, func() int { return line.Descriptors.run(stdout, stderr) })
-	case "test":
-		return orInterrupted(ctx, stderr, func() int { return line.Test.run(ctx, stdout, stderr) })
-	case "bench":
-		return line.Bench.run(ctx, stdout, stderr)
-	case "simulate":
-		return line.Simulate.run(ctx, stdout, stderr)
-	case "schema":
-		_, _ = stdout.Write(descriptors.Schema()) // stdout keeps the error
-		return exitOK
-	case "completion":
-		return line.Completion.run(parser.Model, stdout)
-	case "version":
-		fmt.Fprintln(stdout, "weir", version())
-		return exitOK
-	default:
+	case parsed.Selected() == parser.Model.DefaultCmd:
 		return serve(ctx, line.Serve, stdout.w, stderr) // whose stdout may break without harm
 	}
-}
-
-// helping is the command help.
-type helping struct {
-	Command []string `arg:"" optional:"" help:"Command to show the help of, by default that of the program."`
-}
-
-// run shows what --help does.
-func (h helping) run(parser *kong.Kong) error {
-	args := []string{"--help"}
-	if len(h.Command) > 0 {
-		if names := commands(parser); !slices.Contains(names, h.Command[0]) {
-			return unknownCommand("", h.Command[0], names)
-		}
-		args = append(h.Command, args...)
+	p := &program{parser, stdout, stderr}
+	command := func() error { return parsed.Run(p) }
+	parsed.BindTo(ctx, (*context.Context)(nil))
+	if asks, ok := parsed.Selected().Target.Addr().Interface().(asked); ok {
+		command = func() error { return ask(ctx, asks, p) }
 	}
-	_, err := parser.Parse(args)
+	if slices.Contains([]string{"bench", "simulate"}, parsed.Selected().Name) { // which say what they have done so far
+		err = command()
+	} else {
+		err = within(ctx, grace, command)
+	}
+	if code, ok := errors.AsType[exit](err); ok {
+		return int(code)
+	}
+	if err != nil {
+		tell(ctx, func() { fmt.Fprintf(stderr, "weir: %s\n", plaintext.Lines(err.Error())) })
+		return exitUsage
+	}
+	return exitOK
+}
+
+// grace is what a command has to end by itself after a signal.
+const grace = time.Second
+
+// writeResult writes the result of a command in the format of its flag --output.
+func writeResult(w io.Writer, format string, result interface{ WriteText(io.Writer) error }) error {
+	if format != "json" {
+		return result.WriteText(w)
+	}
+	text, err := json.Marshal(result)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, text)
+}
+
+// writeJSON writes JSON with line breaks, and without what a terminal obeys.
+func writeJSON(w io.Writer, text []byte) error {
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, bytes.TrimSpace(text), "", "  "); err != nil {
+		return err
+	}
+	indented.WriteByte('\n')
+	_, err := w.Write(plaintext.JSON(indented.Bytes()))
 	return err
-}
-
-// help prints the flags of a command. Of the program as a whole it prints one
-// screen, with the first sentence of each command's help.
-func help(options kong.HelpOptions, ctx *kong.Context) error {
-	if ctx.Selected() != nil {
-		return commandHelp(options, ctx)
-	}
-	fmt.Fprintf(ctx.Stdout, "%s Usage: weir <command> [flags]\n\n", ctx.Model.Help)
-	for _, command := range ctx.Model.Children {
-		what, _, _ := strings.Cut(command.Help, ".")
-		fmt.Fprintf(ctx.Stdout, "  %-11s  %s\n", command.Name, what)
-	}
-	fmt.Fprint(ctx.Stdout, `
-Without a command it serves. Flags and exit codes: weir help <command>
-Each setting of "weir help serve" is an environment variable, too.
-`)
-	return nil
-}
-
-// commandHelp prints the flags of a command.
-func commandHelp(options kong.HelpOptions, ctx *kong.Context) error {
-	stdout := ctx.Stdout
-	var text strings.Builder
-	ctx.Stdout = &text
-	err := kong.DefaultHelpPrinter(options, ctx)
-	ctx.Stdout = stdout
-	summary := ctx.Selected().Summary()
-	fmt.Fprint(stdout, strings.Replace(text.String(), summary, oneOf(ctx.Selected(), summary), 1))
-	return err
-}
-
-// oneOf shows in the summary of a command which of its required flags exclude each other:
-// the parser lists them as if all were needed.
-func oneOf(command *kong.Node, summary string) string {
-	groups := map[string][]string{}
-	for _, flag := range command.Flags {
-		if flag.Required && len(flag.Xor) == 1 {
-			groups[flag.Xor[0]] = append(groups[flag.Xor[0]], flag.Summary())
-		}
-	}
-	for _, flags := range groups {
-		if len(flags) > 1 {
-			summary = strings.Replace(summary, strings.Join(flags, " "), "("+strings.Join(flags, "|")+")", 1)
-		}
-	}
-	return summary
-}
-
-// usage says in two lines how to do what failed with err.
-func usage(parser *kong.Kong, err error) string {
-	node := parser.Model.Node
-	if failed, ok := errors.AsType[*kong.ParseError](err); ok && failed.Context.Selected() != nil {
-		node = failed.Context.Selected()
-	}
-	return fmt.Sprintf("\nUsage: weir %s\nRun \"%s --help\" for more information.", strings.TrimSpace(oneOf(node, node.Summary())), node.FullPath())
-}
-
-// What the parser says in words of its own.
-var (
-	fromVariable = regexp.MustCompile(` \(from envar (\w+)="(?:[^"\\]|\\.)*"\)`)
-	noValue      = regexp.MustCompile(`expected \w+ value but got "EOL" \(<EOL>\)`)
-	nearLetter   = regexp.MustCompile(`^(unknown flag -\pL), did you mean .*\?$`) // all letters are near each other
-)
-
-// plain says what is wrong in words that need no knowledge of the parser.
-func plain(err error) string {
-	text := fromVariable.ReplaceAllString(err.Error(), " ($$$1)") // the value may be a secret
-	text = nearLetter.ReplaceAllString(text, "$1")
-	return noValue.ReplaceAllString(text, "needs a value")
 }

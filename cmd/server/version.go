@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -12,6 +13,15 @@ import (
 // What the build was given with -ldflags "-X main.release=...": the version, and where the
 // build sees no history, as in the image, the commit and its time.
 var release, commit, date string
+
+// versionCommand is the command version.
+type versionCommand struct{}
+
+// Run prints the version.
+func (versionCommand) Run(p *program) error {
+	fmt.Fprintln(p.stdout, "weir", version())
+	return nil
+}
 
 // version returns the version of the program, the commit it was built from, the time of
 // that commit, and the Go version, as far as the build recorded them.

@@ -13,6 +13,24 @@ import (
 	"github.com/alecthomas/kong"
 )
 
+// Parsing is what a parser of Settings needs.
+func Parsing() kong.Option {
+	return kong.OptionFunc(func(k *kong.Kong) error {
+		return errors.Join(EmptyIsUnset().Apply(k), Switches().Apply(k), Numbers().Apply(k))
+	})
+}
+
+// WordsOf returns the words that a setting may be, nil if it may be something else.
+func WordsOf(v *kong.Value) []string {
+	if one, ok := v.Target.Interface().(OneOf); ok {
+		return one.Words()
+	}
+	if v.IsBool() {
+		return Choice{}.Words()
+	}
+	return nil
+}
+
 // EmptyIsUnset makes a variable that is set to nothing count as unset, because
 // compose files and charts write it so. A parser of Settings needs it.
 func EmptyIsUnset() kong.Option {

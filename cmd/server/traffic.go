@@ -1,0 +1,494 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+
+	"weir/internal/descriptors"
+	"weir/internal/descriptors/plaintext"
+	"weir/internal/descriptors/regularfile"
+	"weir/internal/offline/bench"
+	"weir/internal/offline/envoyconfig"
+	"weir/internal/offline/explain"
+	"weir/internal/offline/simulate"
+	"weir/internal/offline/simulate/accesslog"
+	"weir/internal/operators/text"
+)
+
+// simulation is the command simulate.
+type simulation struct {
+	Rules string   `arg:"" help:"File or directory of rules."`
+	Logs  []string `arg:"" name:"log" help:"Access logs, gzip or not, in any order; - is the standard input."`
+
+	Envoy string `required:"" placeholder:"FILE" help:"What makes descriptors of requests: Envoy's bootstrap, a dump of its routes or configuration, Istio's EnvoyFilter, or a file with domain and rate_limits."`
+	fromEnvoy
+
+	Format string   `enum:"auto,json,envoy,istio,nginx" default:"auto" help:"Format of the logs: json, envoy (default text), istio (default text), nginx (combined), or auto, which takes each line for what it looks like."`
+	Fields []string `placeholder:"NAME=FIELD" help:"Where JSON lines have what, such as end_time=ts,duration_seconds=rt,path=http.url,header:x-user=user."`
+
+	Suggest bool   `help:"Show for each limit the amounts at which no client, 0.1 % and 1 % of clients would be denied at least once."`
+	Compare string `placeholder:"OLD_RULES" help:"Show who would be denied by RULES and not by these, and the reverse."`
+	Output  string `enum:"text,json" default:"text" help:"Format of the report: text or json."`
+	HTML    string `name:"html" placeholder:"FILE" help:"Write the report to this file, too, as a page with drawings."`
+	Denied  string `placeholder:"FILE" help:"Write a line to this file for each request that would be denied: its log and line, the rule, the limit and the client."`
+
+	likeServer
+}
+
+// Run replays the logs and prints the report.
+func (s simulation) Run(ctx context.Context, p *program) error {
+	var opts simulate.Options
+	var outputs outputFiles
+	defer outputs.close()
+	err := within(ctx, grace, func() (err error) { // reading the standard input may never end
+		opts, err = s.options(&outputs)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	page, err := outputs.create("--html", s.HTML)
+	if err != nil {
+		return err
+	}
+	if opts.Denied, err = outputs.create("--denied", s.Denied); err != nil {
+		return err
+	}
+	const clearLine = "\r\x1b[K"
+	if isTerminal(p.stderr) {
+		opts.Progress = func(now simulate.Progress) { fmt.Fprint(p.stderr, clearLine, now.Line()) }
+	}
+	var report *simulate.Report
+	err = within(ctx, grace, func() (err error) {
+		report, err = simulate.Run(ctx, opts)
+		return err
+	})
+	if opts.Progress != nil {
+		fmt.Fprint(p.stderr, clearLine)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return errors.New("interrupted, there is no report")
+	case err != nil:
+		return err
+	}
+	if page != nil {
+		if err := report.WriteHTML(page); err != nil {
+			return err
+		}
+	}
+	if err := outputs.finish(); err != nil {
+		return err
+	}
+	if err := writeResult(p.stdout, s.Output, report); err != nil {
+		return err
+	}
+	return report.Err()
+}
+
+// options reads all that the command names but the logs. What is read must not be among
+// the outputs.
+func (s simulation) options(outputs *outputFiles) (opts simulate.Options, err error) {
+	format, _ := accesslog.ParseFormat(s.Format)
+	opts = simulate.Options{Logs: s.Logs, Format: format, Plan: s.likeServer.options(), Suggest: s.Suggest}
+	inputs := append(slices.Clone(s.Logs), s.Envoy)
+	if len(s.Fields) > 0 && format != accesslog.Auto && format != accesslog.JSON {
+		return opts, fmt.Errorf("--fields is for JSON lines, and the format is %s", s.Format)
+	}
+	if opts.Mapping, err = accesslog.ParseMapping(s.Fields); err != nil {
+		return opts, fmt.Errorf("--fields: %w", err)
+	}
+	if i := slices.Index(inputs, "-"); i >= 0 && slices.Contains(inputs[i+1:], "-") {
+		return opts, errors.New("the standard input (-) can be read once only")
+	}
+	if opts.Envoy, err = readEnvoy(s.Envoy, s.fromEnvoy.options()); err != nil {
+		return opts, err
+	}
+	for _, name := range inputs {
+		outputs.reads(name)
+	}
+	if opts.Rules, err = s.tree(s.Rules, outputs); err == nil && s.Compare != "" {
+		opts.Old, err = s.tree(s.Compare, outputs)
+	}
+	return opts, err
+}
+
+// tree reads rules.
+func (s simulation) tree(path string, outputs *outputFiles) (*descriptors.Tree, error) {
+	files, _, err := descriptors.ReadFiles(path)
+	if err == nil && len(files) == 0 {
+		err = descriptors.NoFiles(path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		outputs.reads(f.Name)
+	}
+	return s.load(files)
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// descriptorsOf is the command descriptors.
+type descriptorsOf struct {
+	File string `arg:"" help:"Configuration of Envoy, in YAML or JSON: a bootstrap, a config dump or route dump of the admin port, route configurations, or manifests with Istio's EnvoyFilter; or a mapping, with a domain and rate_limits. - is the standard input."`
+
+	Method        string     `default:"GET" help:"Method of the request."`
+	Scheme        string     `default:"http" help:"Scheme of the request."`
+	Authority     string     `default:"localhost" help:"Host of the request, with its port if it has one."`
+	Path          anyBytes   `default:"/" help:"Path of the request, with its query."`
+	Header        []anyBytes `placeholder:"NAME:VALUE" sep:"none" help:"Header of the request. May be given several times."`
+	RemoteAddress string     `help:"Address of the client without port, as Envoy trusts it: %DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT% of its log. By default the one that Envoy finds by the header x-forwarded-for and a connection from 127.0.0.1."`
+	Route         string     `help:"Name of the route that Envoy chose, for patches of an EnvoyFilter that name one."`
+
+	fromEnvoy
+	Output string `enum:"text,json" default:"text" help:"Format of the answer: text or json."`
+}
+
+// fromEnvoy are flags that say what a configuration of Envoy may leave open.
+type fromEnvoy struct {
+	Domain string `help:"Domain of the descriptors if no rate limit filter is in the file."`
+	From   string `help:"Listener, route configuration or workloads to take if the file has several with rate limits."`
+}
+
+// options returns them as envoyconfig takes them.
+func (f fromEnvoy) options() envoyconfig.Options { return envoyconfig.Options(f) }
+
+// sentDescriptors is what the command prints.
+type sentDescriptors struct {
+	Descriptors []sentDescriptor `json:"descriptors"`
+	Notes       []sentNote       `json:"notes"`
+}
+
+type sentNote struct {
+	Place   string `json:"place"`
+	Text    string `json:"text"`
+	LeftOut bool   `json:"left_out"` // a rate limit, because of it
+}
+
+type sentDescriptor struct {
+	Domain       string      `json:"domain"`
+	Descriptor   string      `json:"descriptor"`
+	Entries      []sentEntry `json:"entries"` // none if all actions passed over what they did not find
+	Place        string      `json:"place"`
+	Call         int         `json:"call"`
+	OnStreamDone bool        `json:"on_stream_done"`
+	HitsAddend   *uint64     `json:"hits_addend,omitempty"`
+	NegativeHits bool        `json:"is_negative_hits,omitempty"`
+	Explain      string      `json:"explain,omitempty"`
+}
+
+// sentEntry is an entry as the log of decisions shows it.
+type sentEntry struct {
+	Key         string `json:"key"`
+	Value       string `json:"value"`
+	ValueBase64 []byte `json:"value_base64,omitempty"` // if it is no UTF-8
+}
+
+// Run prints which descriptors Envoy sends for a request.
+func (d descriptorsOf) Run(p *program) error {
+	request, err := d.request()
+	if err != nil {
+		return err
+	}
+	config, err := readEnvoy(d.File, d.options())
+	if err != nil {
+		return err
+	}
+	if request.RemoteAddress == "" {
+		request.RemoteAddress = config.Client(request.Headers, "127.0.0.1")
+	}
+	sent := &sentDescriptors{Descriptors: []sentDescriptor{}, Notes: []sentNote{}}
+	for _, result := range config.Descriptors(request) {
+		sent.Descriptors = append(sent.Descriptors, newSentDescriptor(result))
+	}
+	for _, n := range config.Notes() {
+		note := sentNote{plaintext.Line(n.Place), plaintext.Line(n.Text), n.LeftOut}
+		sent.Notes = append(sent.Notes, note)
+		if d.Output == "text" {
+			fmt.Fprintf(p.stderr, "note: %s: %s\n", note.Place, note.Text)
+		}
+	}
+	if err := writeResult(p.stdout, d.Output, sent); err != nil {
+		return err
+	}
+	if len(sent.Descriptors) == 0 {
+		return exit(exitFailed)
+	}
+	return nil
+}
+
+// readEnvoy reads a configuration of Envoy. A dash names the standard input.
+func readEnvoy(name string, o envoyconfig.Options) (*envoyconfig.Config, error) {
+	file := os.Stdin
+	if name == "-" {
+		name = "stdin"
+	} else {
+		var err error
+		if file, err = os.Open(name); err != nil {
+			return nil, err
+		}
+		defer file.Close()
+	}
+	data, err := io.ReadAll(io.LimitReader(file, envoyconfig.MaxFileSize+1)) // more is a problem of Load
+	if err != nil {
+		return nil, err
+	}
+	config, err := envoyconfig.Load(data, name, o)
+	if err != nil {
+		return nil, fmt.Errorf("invalid configuration of Envoy:\n%w", err)
+	}
+	return config, nil
+}
+
+// request returns the request that the flags say.
+func (d descriptorsOf) request() (envoyconfig.Request, error) {
+	r := envoyconfig.Request{
+		Method: d.Method, Scheme: d.Scheme, Authority: d.Authority, Path: string(d.Path),
+		RemoteAddress: d.RemoteAddress, Route: d.Route,
+	}
+	if !strings.HasPrefix(r.Path, "/") {
+		return r, fmt.Errorf("the path %q does not begin with /", r.Path)
+	}
+	for _, h := range d.Header {
+		name, value, found := strings.Cut(string(h), ":")
+		name = strings.ToLower(strings.TrimSpace(name))
+		switch {
+		case !found || name == "":
+			return r, fmt.Errorf("header %q: needed is NAME:VALUE, such as x-user:alice", string(h))
+		case name == "host":
+			return r, errors.New("header host: give it with --authority")
+		}
+		r.Headers = append(r.Headers, envoyconfig.Header{Name: name, Value: strings.Trim(value, " \t")})
+	}
+	return r, nil
+}
+
+func newSentDescriptor(r envoyconfig.Result) sentDescriptor {
+	s := sentDescriptor{
+		Domain: r.Domain, Descriptor: explain.FormatDescriptor(r.Entries), Place: plaintext.Line(r.Place),
+		Call: r.Call, OnStreamDone: r.OnStreamDone, NegativeHits: r.NegativeHits,
+	}
+	for _, e := range r.Entries {
+		entry := sentEntry{Key: e.Key, Value: e.Value}
+		if !utf8.ValidString(e.Value) {
+			entry.ValueBase64 = []byte(e.Value)
+		}
+		s.Entries = append(s.Entries, entry)
+	}
+	hits := ""
+	if r.HasHitsAddend {
+		s.HitsAddend, hits = &r.HitsAddend, " --hits "+strconv.FormatUint(r.HitsAddend, 10)
+	}
+	if len(r.Entries) > 0 { // Weir lets any other pass
+		ofRules := "--config PATH " // is not in the configuration of Envoy
+		if os.Getenv("CONFIG_PATH")+os.Getenv("RUNTIME_ROOT")+os.Getenv("RUNTIME_SUBDIRECTORY") != "" {
+			ofRules = ""
+		}
+		s.Explain = "weir explain " + ofRules + text.Quote(explain.FormatDomain(s.Domain)) + " " + text.Quote(s.Descriptor) + hits
+	}
+	return s
+}
+
+// WriteText writes each descriptor and, below, what else is known of it.
+func (s *sentDescriptors) WriteText(w io.Writer) error {
+	var b strings.Builder
+	if len(s.Descriptors) == 0 {
+		b.WriteString("Envoy sends no descriptor for this request.\n")
+	}
+	for _, d := range s.Descriptors {
+		fmt.Fprintf(&b, "%s\n  domain: %s\n  place:  %s\n", cmp.Or(plaintext.Line(d.Descriptor), "(without entries, no limit applies)"), plaintext.Line(d.Domain), d.Place)
+		switch {
+		case d.HitsAddend != nil && d.NegativeHits:
+			fmt.Fprintf(&b, "  hits:   gives back %d\n", *d.HitsAddend)
+		case d.HitsAddend != nil:
+			fmt.Fprintf(&b, "  hits:   takes %d\n", *d.HitsAddend)
+		}
+		if d.OnStreamDone {
+			b.WriteString("  when:   after the response, when nothing is denied anymore\n")
+		}
+		if d.Explain != "" {
+			fmt.Fprintf(&b, "  next:   %s\n", d.Explain)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// benchmark is the command bench.
+type benchmark struct {
+	Servers []string `arg:"" optional:"" name:"server" default:"127.0.0.1:8081" help:"gRPC addresses of the servers, such as host:port or unix:PATH, by default 127.0.0.1:8081. Any server of Envoy's RateLimitService v3 will do."`
+
+	Rate        float64        `default:"0" help:"Requests per second of an open loop, sent by a plan that waits for no answer; latencies count from the planned time, and those of requests that fail or are never sent until they are given up. By default a closed loop: each caller sends its next request when the last is answered."`
+	Callers     *int           `placeholder:"N" help:"Requests that may wait for an answer at once. By default 64, of an open loop 512; never more than --requests."`
+	Connections int            `default:"4" help:"Connections, dealt out to the servers in turn; never more than callers."`
+	Duration    time.Duration  `default:"10s" help:"How long requests are sent. An interruption (Ctrl-C) ends them early, waits a second at most for the last answers, and shows what was measured; a second one ends at once."`
+	Warmup      *time.Duration `placeholder:"DURATION" help:"How much of that, at the start, is not measured. By default a tenth, and at most 1s; nothing with --requests."`
+	Requests    int64          `default:"0" placeholder:"N" help:"At most so many requests are sent, those of the warm-up included. 0 is no bound but the duration."`
+	Timeout     time.Duration  `default:"0s" help:"After which a request is given up, since it was sent; it counts as failed, and with the time it waited in the latencies. 0 is never. The last answers are waited for at most 10s."`
+
+	benchTLS `embed:""`
+
+	Domain       string   `default:"api" help:"Domain of the requests."`
+	Descriptor   []string `default:"user={}" sep:"none" help:"Entries of a descriptor, such as user={},path=/login, where {} is the number of a key. May be given several times: each request carries all."`
+	Keys         int      `default:"1000" help:"How many different keys there are."`
+	Distribution string   `enum:"uniform,zipf,hot" default:"uniform" help:"How the keys are drawn: uniform, zipf or hot, which is one key only."`
+	ZipfExponent float64  `default:"1.1" help:"Exponent of zipf, above 1. The larger, the fewer keys get most requests."`
+	Hits         uint32   `default:"1" help:"Units that each request asks for (hits_addend). 0 leaves them out, which servers take for 1."`
+
+	PID    []int  `name:"pid" placeholder:"PID" help:"Local processes whose CPU time per answer is measured, such as the server and its Redis. It is, like the rate of answers, of the time between the warm-up and the last request that is sent."`
+	Output string `enum:"text,json" default:"text" help:"Format of the result: text or json."`
+}
+
+// benchTLS says how a benchmark speaks to its servers. Unlike the server's own
+// certificates, which live longer than their files, these are read once.
+type benchTLS struct {
+	TLS        bool   `name:"tls" help:"Connect with TLS, which the other flags of TLS do, too. The certificates of servers must come from an authority of the system, or of --tls-ca."`
+	CA         string `name:"tls-ca" placeholder:"FILE" help:"Certificates of the authorities that those of servers must come from, in PEM form."`
+	Cert       string `name:"tls-cert" and:"tls-pair" placeholder:"FILE" help:"Certificate to show to servers that ask for one, in PEM form, with intermediate ones after it."`
+	Key        string `name:"tls-key" and:"tls-pair" placeholder:"FILE" help:"Key of that certificate, in PEM form."`
+	ServerName string `name:"tls-server-name" placeholder:"NAME" help:"Name that the certificates of servers must hold, instead of the host in their address."`
+}
+
+// Run puts the load on the servers and prints what was measured. Progress is
+// shown if stderr is a terminal.
+func (b benchmark) Run(ctx context.Context, p *program) error {
+	opts, err := b.options()
+	if err != nil {
+		return err
+	}
+	progress := false
+	if isTerminal(p.stderr) {
+		opts.Progress = func(now bench.Progress) {
+			progress = true
+			fmt.Fprintf(p.stderr, "\r%3.0f s of %.0f s  sent %d  answered %d  failed %d ", now.Elapsed.Seconds(), now.Duration.Seconds(), now.Sent, now.Answered, now.Failures)
+		}
+	}
+	result, err := bench.Run(ctx, opts)
+	if progress {
+		fmt.Fprintln(p.stderr)
+	}
+	switch {
+	case err != nil:
+		return byFlag(err)
+	case result.Measured() == 0 && ctx.Err() != nil:
+		fmt.Fprintf(p.stderr, "weir: nothing was measured yet: interrupted in the warm-up of %v\n", opts.Warmup)
+		return exit(exitFailed)
+	case result.Measured() == 0:
+		fmt.Fprintf(p.stderr, "weir: nothing was measured: of %d requests all were due in the warm-up of %v\n", result.SentWithWarmup, opts.Warmup)
+		return exit(exitFailed)
+	}
+	if err := writeResult(p.stdout, b.Output, result); err != nil {
+		return err
+	}
+	if result.Failed+result.Unsent > 0 {
+		return exit(exitFailed)
+	}
+	return nil
+}
+
+// byFlag names the flag of an option that is not allowed.
+func byFlag(err error) error {
+	wrong, ok := errors.AsType[*bench.OptionError](err)
+	if !ok {
+		return err
+	}
+	others := map[string]string{"Descriptors": "descriptor", "Exponent": "zipf-exponent", "PIDs": "pid"} // not called alike
+	return fmt.Errorf("--%s: %w", cmp.Or(others[wrong.Option], strings.ToLower(wrong.Option)), wrong.Err)
+}
+
+func (b benchmark) options() (bench.Options, error) {
+	opts := bench.Options{
+		Servers: b.Servers, Connections: b.Connections, Callers: 64,
+		Rate: b.Rate, Duration: b.Duration, Warmup: min(b.Duration/10, time.Second), Requests: b.Requests, Timeout: b.Timeout,
+		Traffic: bench.Traffic{
+			Domain: b.Domain, Hits: b.Hits,
+			Keys: b.Keys, Distribution: bench.Distribution(b.Distribution), Exponent: b.ZipfExponent,
+		},
+		PIDs: b.PID,
+	}
+	if b.Rate > 0 {
+		opts.Callers = 512
+	}
+	if b.Callers != nil {
+		opts.Callers = *b.Callers
+	}
+	if b.Requests > 0 {
+		opts.Warmup = 0 // or all might be sent before anything is measured
+	}
+	if b.Warmup != nil {
+		opts.Warmup = *b.Warmup
+	}
+	var err error
+	if opts.TLS, err = b.config(); err != nil {
+		return opts, err
+	}
+	for _, text := range b.Descriptor {
+		parsed, err := explain.ParseDescriptor(text)
+		if err != nil {
+			return opts, fmt.Errorf("--descriptor: %q: %w", text, err)
+		}
+		var entries []bench.Entry
+		for _, e := range parsed {
+			entries = append(entries, bench.Entry(e))
+		}
+		opts.Traffic.Descriptors = append(opts.Traffic.Descriptors, entries)
+	}
+	return opts, nil
+}
+
+// config reads the files. It is nil without TLS.
+func (t benchTLS) config() (config *tls.Config, err error) {
+	if t == (benchTLS{}) {
+		return nil, nil
+	}
+	config = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
+	if t.CA != "" {
+		if config.RootCAs, err = authorities(t.CA); err != nil {
+			return nil, fmt.Errorf("--tls-ca: %w", err)
+		}
+	}
+	if t.Cert != "" {
+		cert, certErr := regularfile.ReadPEM(t.Cert)
+		key, keyErr := regularfile.ReadPEM(t.Key)
+		var pair tls.Certificate
+		if err = cmp.Or(certErr, keyErr); err == nil {
+			pair, err = tls.X509KeyPair(cert, key)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--tls-cert %s with --tls-key %s: %w", t.Cert, t.Key, err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// authorities reads the certificates of those who may have signed that of a server.
+func authorities(path string) (*x509.CertPool, error) {
+	text, err := regularfile.ReadPEM(path)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s: no certificate in PEM form", path)
+	}
+	return pool, nil
+}
