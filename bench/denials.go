@@ -99,7 +99,7 @@ func (w *workshop) buildForgetful() error {
 	if err != nil {
 		return err
 	}
-	changed := bytes.Replace(text, []byte(recording), []byte("Observe:         func(context.Context, time.Time, *plan.Request, *plan.Plan) { _ = observer },\n"), 1)
+	changed := bytes.Replace(text, []byte(recording), []byte("Observe:         func(context.Context, time.Time, *plan.Request, *plan.Result) { _ = observer },\n"), 1)
 	if len(changed) == len(text) {
 		return errors.New("internal/server/app.go does not hand on who records denials as this program expects")
 	}

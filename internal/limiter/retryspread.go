@@ -1,13 +1,9 @@
 package limiter
 
-import (
-	"context"
-	"time"
-)
+import "time"
 
-// RetrySpread is a Store around another one that spreads the times at which denied
-// requests come back. It changes only RetryAfter of a denied request: requests that are
-// denied on one counter get times one after the other, in the order in which they were
+// RetrySpread spreads the times at which denied requests come back. It changes only
+// RetryAfter of a denied request: requests that are denied on one counter get times one after the other, in the order in which they were
 // denied, so that what each asks for is free when it comes. No time is earlier than the
 // exact one, and the first request gets the exact one.
 //
@@ -22,7 +18,6 @@ import (
 // is written even if its request is denied, one that no waiting makes fit, and one that
 // denies nothing by itself because its limit is in shadow mode or a quota.
 type RetrySpread struct {
-	store CounterStore
 	now   func() time.Time
 	start time.Time
 	lines *Recent[line]
@@ -53,34 +48,18 @@ type line struct {
 	impatient int64 // until when somebody is taken not to wait
 }
 
-// NewRetrySpread returns a Store around store, on a clock that shows how much time
-// passes: time.Now if nil.
-func NewRetrySpread(store CounterStore, now func() time.Time) *RetrySpread {
-	if now == nil {
-		now = time.Now
+// NewRetrySpread returns a RetrySpread on a clock that shows how much time passes.
+func NewRetrySpread(now func() time.Time) *RetrySpread {
+	return &RetrySpread{now, now(), NewRecent[line](retrySpreadBytes)}
+}
+
+// Spread gives a denied request a time at which it is admitted if all come at their
+// times. Of several counters that deny it, the one that does so longest decides. A nil
+// RetrySpread leaves the exact time.
+func (r *RetrySpread) Spread(hits []Hit, out []Decision) {
+	if r == nil {
+		return
 	}
-	return &RetrySpread{store, now, now(), NewRecent[line](retrySpreadBytes)}
-}
-
-// Decide implements Store.
-func (r *RetrySpread) Decide(ctx context.Context, hits []Hit, out []Decision) (denied bool, err error) {
-	if denied, err = r.store.Decide(ctx, hits, out); denied && err == nil {
-		r.spread(hits, out)
-	}
-	return denied, err
-}
-
-// Peek implements CounterStore.
-func (r *RetrySpread) Peek(ctx context.Context, hits []Hit) ([]Counter, error) {
-	return r.store.Peek(ctx, hits)
-}
-
-// Reset implements CounterStore. Who has a time to come back keeps it.
-func (r *RetrySpread) Reset(ctx context.Context, hits []Hit) error { return r.store.Reset(ctx, hits) }
-
-// spread gives a denied request a time at which it is admitted if all come at
-// their times. Of several counters that deny it, the one that does so longest decides.
-func (r *RetrySpread) spread(hits []Hit, out []Decision) {
 	last := -1
 	for i := range hits {
 		h, d := &hits[i], &out[i]

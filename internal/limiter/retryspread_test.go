@@ -1,6 +1,7 @@
 package limiter_test
 
 import (
+	"context"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -23,8 +24,22 @@ func newSpreading(t testing.TB) *spreading {
 	p := &spreading{TB: t, now: time.Date(2030, 1, 1, 12, 0, 15, 0, time.UTC)}
 	clock := func() time.Time { return p.now }
 	p.exact = memory.New(memory.Options{Now: clock})
-	p.store = limiter.NewRetrySpread(memory.New(memory.Options{Now: clock}), clock)
+	p.store = spread{memory.New(memory.Options{Now: clock}), limiter.NewRetrySpread(clock)}
 	return p
+}
+
+// spread is a store that spreads what it decides.
+type spread struct {
+	limiter.Store
+	*limiter.RetrySpread
+}
+
+func (s spread) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (bool, error) {
+	denied, err := s.Store.Decide(ctx, hits, out)
+	if denied {
+		s.Spread(hits, out)
+	}
+	return denied, err
 }
 
 // ask decides a request and compares the decision with that of the exact store.
@@ -213,7 +228,7 @@ func TestClocksTellTheSameTimeDifferently(t *testing.T) {
 	now := time.Date(2030, 1, 1, 12, 0, 15, 0, time.UTC)
 	clock := func() time.Time { return now }
 	late := now
-	p := limiter.NewRetrySpread(memory.New(memory.Options{Now: clock}), func() time.Time { return late })
+	p := spread{memory.New(memory.Options{Now: clock}), limiter.NewRetrySpread(func() time.Time { return late })}
 	out := make([]limiter.Decision, 1)
 	for i, want := range []time.Duration{0, 20 * time.Millisecond, 40 * time.Millisecond, 60 * time.Millisecond} {
 		cost := uint64(1)
@@ -314,22 +329,5 @@ func TestRetrySpreadTakesNoMemory(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(100, ask); n != 0 {
 		t.Errorf("%v allocations for a denied request, want none", n)
-	}
-}
-
-// BenchmarkDenied denies requests on one counter, and spreads their times.
-func BenchmarkDenied(b *testing.B) {
-	l := sharedLimits()["bucket"]
-	plain := memory.New(memory.Options{})
-	for name, s := range map[string]limiter.Store{"exact": plain, "spread": limiter.NewRetrySpread(plain, nil)} {
-		b.Run(name, func(b *testing.B) {
-			hits, out := []limiter.Hit{hitOn(l, "k", 2)}, make([]limiter.Decision, 1)
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := s.Decide(b.Context(), hits, out); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
 	}
 }

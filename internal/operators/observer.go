@@ -25,7 +25,7 @@ type Observer struct {
 
 // Observe does nothing for an admitted request that is not logged. It is Observe of
 // rls.Options.
-func (ob *Observer) Observe(ctx context.Context, now time.Time, r *plan.Request, p *plan.Plan) {
+func (ob *Observer) Observe(ctx context.Context, now time.Time, r *plan.Request, p *plan.Result) {
 	over, log := p.AnyOver(), ob.Log
 	if log != nil && (!over && !log.All() || !log.Sampled()) {
 		log = nil

@@ -97,7 +97,7 @@ func (a *asker) ask(ctx context.Context, words string) {
 		}
 		r.Descriptors = append(r.Descriptors, d)
 	}
-	var p plan.Plan
+	var p plan.Result
 	if err := a.planner.Prepare(&p, a.tree, &r); err != nil {
 		a.t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func words(text string) Descriptor {
 }
 
 // hitsOf spells the hits of a request, each as name, key and labels.
-func hitsOf(p *Plan) (hits []string) {
+func hitsOf(p *Result) (hits []string) {
 	for _, h := range p.Hits {
 		hit := h.Limit.Name + " " + string(h.Key)
 		if labels := strings.ReplaceAll(string(h.Labels), "\x00", ";"); labels != "" {
@@ -85,7 +85,7 @@ func TestHitsBelow(t *testing.T) {
 		for _, text := range strings.Split(test.descriptors, ",") {
 			r.Descriptors = append(r.Descriptors, words(text))
 		}
-		var p Plan
+		var p Result
 		if err := New(Options{}).Prepare(&p, tree, r); err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +106,7 @@ func TestSharedOtherwise(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var p Plan
+	var p Result
 	r := &Request{Domain: "api", Descriptors: []Descriptor{words("a=1"), words("b=1 c=2"), words(""), words("*=x")}}
 	if err := New(Options{Keys: keys}).Prepare(&p, tree, r); err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func TestStatusBelow(t *testing.T) {
 		{"x=y", 1, false, "rest false 0 api|otherwise"},
 		{"x=y", 2, true, "rest true 0 api|otherwise"},
 	} {
-		var p Plan
+		var p Result
 		r := &Request{Domain: "api", HitsAddend: test.units, Descriptors: []Descriptor{words(test.descriptor)}}
 		if err := New(Options{}).Prepare(&p, tree, r); err != nil {
 			t.Fatal(err)
@@ -167,7 +167,7 @@ func TestStatusBelow(t *testing.T) {
 }
 
 // decideFresh decides p on fresh counters.
-func decideFresh(p *Plan) {
+func decideFresh(p *Result) {
 	states := make([]*limiter.State, len(p.Hits))
 	for i := range states {
 		states[i] = new(limiter.State)
@@ -189,7 +189,7 @@ func TestManyLevelsBelow(t *testing.T) {
 	for range 100 {
 		r.Descriptors = append(r.Descriptors, words(path+path))
 	}
-	planner, p := New(Options{}), new(Plan)
+	planner, p := New(Options{}), new(Result)
 	if n := testing.AllocsPerRun(3, func() {
 		if err := planner.Prepare(p, tree, r); err != nil {
 			t.Fatal(err)

@@ -17,7 +17,7 @@ func BenchmarkPrepare(b *testing.B) {
 	}{{"exceptions=none", 0, ""}, {"exceptions=10000", 10_000, ""}, {"exceptions=10000/applies", 10_000, "vip=alice"}} {
 		b.Run(in.name, func(b *testing.B) {
 			es := manyExceptions(in.force, in.of)
-			p, planner, tree := new(Plan), New(Options{Exceptions: inForce(es)}), load(b, rules)
+			p, planner, tree := new(Result), New(Options{Exceptions: inForce(es)}), load(b, rules)
 			b.ReportAllocs()
 			for b.Loop() {
 				if err := planner.Prepare(p, tree, r); err != nil {
@@ -53,7 +53,7 @@ func TestExceptionsAllocateNothing(t *testing.T) {
 	for _, effect := range Effects {
 		all = append(all, &Exception{Domain: "api", Entries: named("user=" + string(effect)).Entries, Effect: effect, Factor: 2})
 	}
-	p, planner, tree := new(Plan), New(Options{Exceptions: inForce(all)}), load(t, rules)
+	p, planner, tree := new(Result), New(Options{Exceptions: inForce(all)}), load(t, rules)
 	r := &Request{Domain: "api", Descriptors: []Descriptor{named("user=allow"), named("user=deny"), named("user=amount"), named("user=bob")}}
 	if n := testing.AllocsPerRun(100, func() {
 		if err := planner.Prepare(p, tree, r); err != nil {

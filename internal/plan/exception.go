@@ -152,7 +152,7 @@ func (m *match) withoutLimits() bool {
 
 // deny makes the hit that denies d, in the place of its limits. It takes nothing, and is
 // the same for all descriptors of the exception.
-func (p *Plan) deny(r *Request, d *Descriptor, e *Exception, l *limiter.Limit) {
+func (p *Result) deny(r *Request, d *Descriptor, e *Exception, l *limiter.Limit) {
 	of := level{entries: e.Entries}
 	p.Hits = append(p.Hits, limiter.Hit{
 		Limit: l,

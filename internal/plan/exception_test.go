@@ -93,9 +93,9 @@ func (w *world) add(e *Exception, lasts time.Duration) (remove func()) {
 }
 
 // decide decides a request.
-func (w *world) decide(domain string, ds ...Descriptor) *Plan {
+func (w *world) decide(domain string, ds ...Descriptor) *Result {
 	w.t.Helper()
-	p := new(Plan)
+	p := new(Result)
 	if err := w.planner.Prepare(p, w.tree, &Request{Domain: domain, Descriptors: ds}); err != nil {
 		w.t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 
 // nameHold sets the name of the hold of m from the entry at place entry, and takes that entry
 // out of m's entries, so that it is in no key. rule, or one above it, has limits in flight.
-func (p *Plan) nameHold(m *match, rule *descriptors.Rule, entry int) error {
+func (p *Result) nameHold(m *match, rule *descriptors.Rule, entry int) error {
 	if entry < 0 || m.entries[entry].Value == "" {
 		return fmt.Errorf("an entry %q with a value is needed, which names what is in flight for rule %s", rule.Hold, rule)
 	}

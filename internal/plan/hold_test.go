@@ -45,7 +45,7 @@ func TestHitsWithHolds(t *testing.T) {
 		"ended":       {ended, "flight c1m 1 true false"}, // the rate has counted it
 	} {
 		t.Run(name, func(t *testing.T) {
-			var p Plan
+			var p Result
 			if err := New(Options{}).Prepare(&p, tree, &Request{Domain: "api", Descriptors: []Descriptor{of("nobody", "x"), test.of}}); err != nil {
 				t.Fatal(err)
 			}
@@ -66,7 +66,7 @@ func TestHitsWithHolds(t *testing.T) {
 }
 
 func TestChargeOfTheServerIsNotForHolds(t *testing.T) {
-	var p Plan
+	var p Result
 	r := &Request{Domain: "api", Descriptors: []Descriptor{named("user=alice", "request_id=r1")}}
 	if err := New(Options{Charge: limiter.Always}).Prepare(&p, load(t, flightRules), r); err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func TestChargeOfTheServerIsNotForHolds(t *testing.T) {
 // that it is there.
 func TestAHoldNeedsAName(t *testing.T) {
 	for _, d := range []Descriptor{named("user=alice"), named("user=alice", "request_id="), named("request_id=", "user=alice")} {
-		err := New(Options{}).Prepare(new(Plan), load(t, flightRules), &Request{Domain: "api", Descriptors: []Descriptor{named("x=y"), d}})
+		err := New(Options{}).Prepare(new(Result), load(t, flightRules), &Request{Domain: "api", Descriptors: []Descriptor{named("x=y"), d}})
 		const want = `descriptor 1: an entry "request_id" with a value is needed, which names what is in flight for rule api|user`
 		if err == nil || err.Error() != want {
 			t.Errorf("%v: got %v, want %s", d.Entries, err, want)
@@ -90,7 +90,7 @@ func TestAHoldNeedsAName(t *testing.T) {
 
 // Plans are used again and again.
 func TestHoldsAllocateNothing(t *testing.T) {
-	p, planner, tree := new(Plan), New(Options{}), load(t, flightRules)
+	p, planner, tree := new(Result), New(Options{}), load(t, flightRules)
 	r := &Request{Domain: "api", Descriptors: []Descriptor{named("user=alice", "request_id=r1"), named("request_id=r2", "user=bob")}}
 	if n := testing.AllocsPerRun(100, func() {
 		if err := planner.Prepare(p, tree, r); err != nil {
@@ -125,7 +125,7 @@ descriptors:
 		"ended":    {ended, "w1|api|user=alice|c1m 16"},
 		"override": {override, "w1|api|user=alice|path=/|1d 0, w1|api|user=alice|c1m 16"},
 	} {
-		var p Plan
+		var p Result
 		if err := New(Options{}).Prepare(&p, tree, &Request{Domain: "api", Descriptors: []Descriptor{test.of}}); err != nil {
 			t.Fatal(err)
 		}
@@ -138,7 +138,7 @@ descriptors:
 		}
 	}
 	for _, d := range []Descriptor{named("user=alice", "path=/"), {Entries: named("user=alice", "path=/").Entries, Override: override.Override, HasOverride: true}} {
-		if err := New(Options{}).Prepare(new(Plan), tree, &Request{Domain: "api", Descriptors: []Descriptor{d}}); err == nil || !strings.Contains(err.Error(), `an entry "request_id" with a value is needed`) {
+		if err := New(Options{}).Prepare(new(Result), tree, &Request{Domain: "api", Descriptors: []Descriptor{d}}); err == nil || !strings.Contains(err.Error(), `an entry "request_id" with a value is needed`) {
 			t.Errorf("got %v, want that the hold needs a name", err)
 		}
 	}
@@ -153,7 +153,7 @@ func TestOverrideOfWhatIsInFlight(t *testing.T) {
 		"below":        strings.Replace(flightRules, "rate_limits", "below: true\n    rate_limits", 1),
 		"or otherwise": "domain: api\notherwise:\n  rate_limit: {unit: minute, requests_per_unit: 3, algorithm: concurrency}",
 	} {
-		var p Plan
+		var p Result
 		tree, planner, d := load(t, rules), New(Options{}), named("request_id=r1", "user=alice")
 		d.Override, d.HasOverride = Override{RequestsPerUnit: 5, Unit: limiter.Day}, true
 		r := &Request{Domain: "api", Descriptors: []Descriptor{d}}

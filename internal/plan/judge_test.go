@@ -85,7 +85,7 @@ func TestJudgedOverrides(t *testing.T) {
 	} {
 		d := words(test.descriptor)
 		d.HasOverride, d.Override = true, Override{test.amount, test.unit, test.multiplier}
-		var p Plan
+		var p Result
 		if err := New(Options{}).Prepare(&p, tree, &Request{Domain: "api", Descriptors: []Descriptor{d}}); err != nil {
 			t.Errorf("%+v: %v", test, err)
 			continue
@@ -115,7 +115,7 @@ func TestCountersOfJudgedOverrides(t *testing.T) {
 	} {
 		d := words(descriptor)
 		d.HasOverride, d.Override = true, Override{RequestsPerUnit: 1, Unit: limiter.Hour}
-		var p Plan
+		var p Result
 		if err := New(Options{}).Prepare(&p, tree, &Request{Domain: "api", Descriptors: []Descriptor{d}}); err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +133,7 @@ func TestJudgedOverridesCanBeWrong(t *testing.T) {
 		for _, o := range []Override{{1, 0, 0}, {1, limiter.Week, 0}, {1, limiter.Year, 101}} {
 			d := words(descriptor)
 			d.HasOverride, d.Override = true, o
-			if err := New(Options{}).Prepare(new(Plan), tree, &Request{Domain: "api", Descriptors: []Descriptor{d}}); err == nil {
+			if err := New(Options{}).Prepare(new(Result), tree, &Request{Domain: "api", Descriptors: []Descriptor{d}}); err == nil {
 				t.Errorf("%s with %+v is no error", descriptor, o)
 			}
 		}
@@ -150,7 +150,7 @@ func TestJudgedOverridesAreRemembered(t *testing.T) {
 	trees := []*descriptors.Tree{
 		load(t, judgedRules), load(t, judgedRules), load(t, strings.Replace(judgedRules, "10000", "20000", 1)),
 	}
-	var p Plan
+	var p Result
 	if n := testing.AllocsPerRun(10, func() {
 		for _, tree := range trees {
 			if err := planner.Prepare(&p, tree, r); err != nil {

@@ -21,7 +21,7 @@ func (o *Options) DecidingMode(l *limiter.Limit) limiter.Mode {
 }
 
 // WouldBeDenied reports whether the request is admitted only because of ShadowMode.
-func (p *Plan) WouldBeDenied() bool {
+func (p *Result) WouldBeDenied() bool {
 	if !p.opts.ShadowMode {
 		return false
 	}

@@ -39,7 +39,7 @@ var outcomeKinds = [...]string{"admitted", "denied", "withheld", "shadow"}
 func (k OutcomeKind) String() string { return outcomeKinds[k] }
 
 // AnyOver reports whether a hit was over its limit.
-func (p *Plan) AnyOver() bool {
+func (p *Result) AnyOver() bool {
 	for i := range p.Decisions {
 		if p.Decisions[i].Over {
 			return true
@@ -51,7 +51,7 @@ func (p *Plan) AnyOver() bool {
 // Outcomes yields the outcome of each hit, and of each descriptor without hits, in the
 // order of the descriptors. p has its statuses, and r is its request. What is yielded is
 // overwritten by the next one.
-func (p *Plan) Outcomes(r *Request) iter.Seq[*Outcome] {
+func (p *Result) Outcomes(r *Request) iter.Seq[*Outcome] {
 	return func(yield func(*Outcome) bool) {
 		wouldBe := p.WouldBeDenied()
 		var o Outcome
@@ -93,7 +93,7 @@ func (m *match) levelWith(l *limiter.Limit, d *Descriptor) level {
 }
 
 // kind returns what a hit meant. wouldBe is what WouldBeDenied returns.
-func (p *Plan) kind(h *limiter.Hit, d *limiter.Decision, wouldBe bool) OutcomeKind {
+func (p *Result) kind(h *limiter.Hit, d *limiter.Decision, wouldBe bool) OutcomeKind {
 	switch {
 	case !d.Over && p.Denied && !d.Charged:
 		return Withheld

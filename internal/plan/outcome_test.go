@@ -58,7 +58,7 @@ descriptors:
 			var got []string
 			for range 2 {
 				got = nil
-				var p Plan
+				var p Result
 				if err := planner.Prepare(&p, tree, &r); err != nil {
 					t.Fatal(err)
 				}

@@ -43,7 +43,7 @@ func TestOverridesOfUnknownDomainsAreOne(t *testing.T) {
 		r := Request{Domain: fmt.Sprint("nobody", i), Descriptors: []Descriptor{{
 			Override: Override{RequestsPerUnit: 1, Unit: limiter.Hour}, HasOverride: true,
 		}}}
-		if err := planner.Prepare(new(Plan), tree, &r); err != nil {
+		if err := planner.Prepare(new(Result), tree, &r); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -99,7 +99,7 @@ func TestOverridesOfCalendarMonths(t *testing.T) {
 		{Override{RequestsPerUnit: 1, Unit: limiter.Month, UnitMultiplier: 5}, "", "descriptor 0: limit: windows of 5 months have no place on the calendar"},
 	} {
 		r := Request{Domain: "api", Descriptors: []Descriptor{{Entries: []limiter.Entry{{Key: "user", Value: "a"}}, Override: c.override, HasOverride: true}}}
-		var p Plan
+		var p Result
 		switch err := planner.Prepare(&p, tree, &r); {
 		case c.err != "":
 			if err == nil || !strings.HasPrefix(err.Error(), c.err) {
@@ -137,7 +137,7 @@ descriptors:
 		} {
 			d := words(descriptor)
 			d.HasOverride, d.Override = true, Override{RequestsPerUnit: 10, Unit: limiter.Hour}
-			var p Plan
+			var p Result
 			if err := New(Options{}).Prepare(&p, tree, &Request{Domain: "api", Descriptors: []Descriptor{d}}); err != nil {
 				t.Fatal(err)
 			}

@@ -29,7 +29,7 @@ type Options struct {
 	CalendarMonths bool // count limits of months that requests bring along by the calendar of UTC
 	ShadowMode     bool // deny nothing, but say in the statuses what would be
 	QuotaMode      bool // take every enforced limit for a quota
-	MaxDescriptors int  // of one request, which is refused if it has more; 0 means 100
+	MaxDescriptors int  // of one request, which is refused if it has more; 0 means DefaultMaxDescriptors
 
 	// Exceptions has those in force. nil: there are never any.
 	Exceptions *atomic.Pointer[Exceptions]
@@ -56,18 +56,20 @@ type Planner struct {
 
 // New returns a Planner.
 func New(opts Options) *Planner {
-	opts.MaxDescriptors = cmp.Or(opts.MaxDescriptors, 100)
+	opts.MaxDescriptors = cmp.Or(opts.MaxDescriptors, DefaultMaxDescriptors)
 	return &Planner{Options: opts, overrides: overrides{calendarMonths: opts.CalendarMonths}}
 }
 
-// Plan is what is decided for one request: its hits and, when they are decided, its
+// Result is what is decided for one request: its hits and, when they are decided, its
 // statuses. The zero value is ready for Prepare, and so is one that was used
 // before, whose memory is used again.
-type Plan struct {
+type Result struct {
 	// Hits is what a store must decide. Without hits it need not be asked.
 	Hits []limiter.Hit
 	// Decisions is for what the store decides, as long as Hits.
 	Decisions []limiter.Decision
+	// Tree has the rules that the request was decided by.
+	Tree *descriptors.Tree
 	// Unmatched is how many descriptors have neither a rule nor an override.
 	Unmatched int
 	// Denied and Statuses, one for each descriptor in order, are there after
@@ -93,15 +95,15 @@ type match struct {
 	above     *descriptors.Rule // its limits hold, too, and those of its Above
 	unlimited bool              // one of the limits admits everything, or an exception does
 	exception *Exception
-	// The hits of the limits that are counted are Plan.Hits[first:end].
+	// The hits of the limits that are counted are Result.Hits[first:end].
 	first, end int
 }
 
-// Prepare makes p the plan of r under the rules of tree, up to its hits. The error
+// Prepare makes p what tree says of r, up to its hits. The error
 // says what is wrong with r, which must not change until p has its statuses.
-func (pl *Planner) Prepare(p *Plan, tree *descriptors.Tree, r *Request) error {
+func (pl *Planner) Prepare(p *Result, tree *descriptors.Tree, r *Request) error {
 	p.Reset()
-	p.opts = &pl.Options
+	p.opts, p.Tree = &pl.Options, tree
 	if err := r.check(pl.MaxDescriptors); err != nil {
 		return err
 	}
@@ -114,7 +116,7 @@ func (pl *Planner) Prepare(p *Plan, tree *descriptors.Tree, r *Request) error {
 
 // Reset forgets the request, and with it every reference to its bytes and to the
 // rules, but keeps the memory of the slices.
-func (p *Plan) Reset() {
+func (p *Result) Reset() {
 	clear(p.matches)
 	clear(p.replaced)
 	clear(p.Hits)
@@ -123,18 +125,12 @@ func (p *Plan) Reset() {
 	p.Hits, p.Decisions, p.Statuses = p.Hits[:0], p.Decisions[:0], p.Statuses[:0]
 	p.matches, p.replaced = p.matches[:0], p.replaced[:0]
 	p.keys, p.labels, p.holds, p.entries = p.keys[:0], p.labels[:0], p.holds[:0], p.entries[:0]
-	p.Unmatched, p.Denied, p.opts = 0, false, nil
-}
-
-// Memory returns how much p keeps allocated: items of the slice that has the most,
-// and bytes.
-func (p *Plan) Memory() (items, bytes int) {
-	return max(cap(p.Hits), cap(p.matches), cap(p.entries)), max(cap(p.keys), cap(p.labels), cap(p.holds))
+	p.Unmatched, p.Denied, p.opts, p.Tree = 0, false, nil, nil
 }
 
 // match finds what applies to each descriptor of r, and counts those that nothing
 // applies to.
-func (p *Plan) match(pl *Planner, tree *descriptors.Tree, r *Request) error {
+func (p *Result) match(pl *Planner, tree *descriptors.Tree, r *Request) error {
 	var inForce *Exceptions
 	if pl.Exceptions != nil {
 		inForce = pl.Exceptions.Load()
@@ -198,7 +194,7 @@ func (m *match) override(tree *descriptors.Tree, domain string, d *Descriptor, o
 }
 
 // noteReplaced collects the names of the limits that limits replace.
-func (p *Plan) noteReplaced(limits []*limiter.Limit) {
+func (p *Result) noteReplaced(limits []*limiter.Limit) {
 	for _, l := range limits {
 		for _, name := range l.Replaces {
 			if !slices.Contains(p.replaced, name) {
@@ -210,14 +206,14 @@ func (p *Plan) noteReplaced(limits []*limiter.Limit) {
 
 // isReplaced reports whether some limit of the request says that it replaces l,
 // even if that one is replaced itself.
-func (p *Plan) isReplaced(l *limiter.Limit) bool {
+func (p *Result) isReplaced(l *limiter.Limit) bool {
 	return l.Name != "" && slices.Contains(p.replaced, l.Name)
 }
 
 // addHits makes a hit of every limit that is counted: neither unlimited, which
 // cannot be replaced, nor replaced. Those of the rule come first, then those that
 // hold from above, the nearest first. An exception changes them, or is in their place.
-func (p *Plan) addHits(pl *Planner, tree *descriptors.Tree, r *Request) {
+func (p *Result) addHits(pl *Planner, tree *descriptors.Tree, r *Request) {
 	for i := range p.matches {
 		m, d := &p.matches[i], &r.Descriptors[i]
 		m.first = len(p.Hits)
@@ -271,7 +267,7 @@ func (m *match) levelOf(rule *descriptors.Rule) level {
 }
 
 // add makes hits of the limits of one level.
-func (p *Plan) add(r *Request, d *Descriptor, m *match, of level) {
+func (p *Result) add(r *Request, d *Descriptor, m *match, of level) {
 	labels, first := p.addLabels(of.rule, m.entries), len(p.Hits)
 	for _, l := range of.limits {
 		switch {
@@ -299,7 +295,7 @@ func (p *Plan) add(r *Request, d *Descriptor, m *match, of level) {
 
 // addLabels spells what metrics call the hits of entries on the limits of a rule, nil if
 // only the rules say it.
-func (p *Plan) addLabels(rule *descriptors.Rule, entries []limiter.Entry) []byte {
+func (p *Result) addLabels(rule *descriptors.Rule, entries []limiter.Entry) []byte {
 	start := len(p.labels)
 	if rule != nil {
 		p.labels = rule.AppendLabels(p.labels, entries)
@@ -312,7 +308,7 @@ func (p *Plan) addLabels(rule *descriptors.Rule, entries []limiter.Entry) []byte
 
 // addKey spells the key of l's counter, from the second limit of a level on with
 // the help of the first one's, whose hit is at first.
-func (p *Plan) addKey(domain string, of *level, first int, l *limiter.Limit) []byte {
+func (p *Result) addKey(domain string, of *level, first int, l *limiter.Limit) []byte {
 	start, spelled := len(p.keys), false
 	if first < len(p.Hits) {
 		p.keys, spelled = p.opts.Keys.AppendSibling(p.keys, p.Hits[first].Key, l)

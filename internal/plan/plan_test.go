@@ -38,7 +38,7 @@ func of(key, value string) Descriptor {
 }
 
 // decided is the plan of a request, on fresh counters.
-func decided(t *testing.T, planner *Planner, p *Plan, r *Request) {
+func decided(t *testing.T, planner *Planner, p *Result, r *Request) {
 	t.Helper()
 	if err := planner.Prepare(p, load(t, rules), r); err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func decided(t *testing.T, planner *Planner, p *Plan, r *Request) {
 
 // What is asked becomes hits, and what is decided of them becomes statuses.
 func TestPlan(t *testing.T) {
-	var p Plan
+	var p Result
 	tokens := of("user", "alice")
 	tokens.HitsAddend, tokens.HasHitsAddend = 4, true
 	r := &Request{Domain: "api", HitsAddend: 3, Descriptors: []Descriptor{tokens, of("free", "x"), of("nobody", "x"), of("user", "bob")}}
@@ -99,13 +99,13 @@ func TestPlan(t *testing.T) {
 
 // A plan that is used again is what a new one would be.
 func TestPlanIsUsedAgain(t *testing.T) {
-	var used Plan
+	var used Result
 	planner := New(Options{})
 	for _, descriptors := range [][]Descriptor{
 		{of("user", "a"), of("vip", "a"), of("nobody", "a")}, {of("user", "a")}, {of("free", "a")}, {of("user", "a"), of("user", "b")},
 	} {
-		var fresh Plan
-		for _, p := range []*Plan{&used, &fresh} {
+		var fresh Result
+		for _, p := range []*Result{&used, &fresh} {
 			decided(t, planner, p, &Request{Domain: "api", Descriptors: descriptors})
 		}
 		if len(used.Hits) != len(fresh.Hits) || len(used.Statuses) != len(fresh.Statuses) || len(used.replaced) != len(fresh.replaced) || used.Unmatched != fresh.Unmatched || used.Denied != fresh.Denied {
@@ -142,7 +142,7 @@ func TestModes(t *testing.T) {
 				t.Errorf("%+v: mode %v is told as %v and decided as %v, want %v and %v", o, mode, told, decided, tc.told[i], tc.decided[i])
 			}
 		}
-		var p Plan
+		var p Result
 		decided(t, New(o), &p, &Request{Domain: "api", HitsAddend: 6, Descriptors: []Descriptor{of("vip", "a")}})
 		if p.WouldBeDenied() != tc.wouldBeDenied || p.Denied == tc.shadowMode {
 			t.Errorf("%+v: denied %t, would be %t, want %t", o, p.Denied, p.WouldBeDenied(), tc.wouldBeDenied)
@@ -165,7 +165,7 @@ func TestBadRequests(t *testing.T) {
 		"descriptor 1: the key of entry 0 is empty":                                               {Domain: "api", Descriptors: []Descriptor{of("user", "a"), of("", "a")}},
 		"descriptor 0: limit: undefined unit, allowed are second, minute, hour, day, month, year": {Domain: "api", Descriptors: []Descriptor{override}},
 	} {
-		err := New(Options{MaxDescriptors: 3}).Prepare(new(Plan), load(t, rules), r)
+		err := New(Options{MaxDescriptors: 3}).Prepare(new(Result), load(t, rules), r)
 		if err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}

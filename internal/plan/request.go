@@ -13,6 +13,22 @@ type Request struct {
 	Domain      string
 	HitsAddend  uint32 // units that each descriptor asks for, 0 means 1
 	Descriptors []Descriptor
+
+	result Result // of a Decider
+}
+
+// Reset forgets what r asks and what was decided, and with it every reference to its
+// bytes and to the rules, but keeps the memory of the slices.
+func (r *Request) Reset() {
+	clear(r.Descriptors)
+	r.result.Reset()
+	r.Domain, r.HitsAddend, r.Descriptors = "", 0, r.Descriptors[:0]
+}
+
+// Memory returns how much r keeps allocated: items of the slice that has the most, and bytes.
+func (r *Request) Memory() (items, bytes int) {
+	p := &r.result
+	return max(cap(r.Descriptors), cap(p.Hits), cap(p.matches), cap(p.entries)), max(cap(p.keys), cap(p.labels), cap(p.holds))
 }
 
 // Descriptor is what one limit, or those of one rule, are asked for.
@@ -32,6 +48,9 @@ type Override struct {
 	Unit            limiter.Unit // not a week, which Envoy does not know; 0 is an undefined one
 	UnitMultiplier  uint32       // 0 means 1
 }
+
+// DefaultMaxDescriptors is how many descriptors a request may have if nobody says otherwise.
+const DefaultMaxDescriptors = 100
 
 // MaxEntries is how many entries a descriptor may have. How many descriptors a
 // request may have is in Options.

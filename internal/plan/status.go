@@ -24,7 +24,7 @@ type Status struct {
 }
 
 // SetStatuses says by p.Decisions what becomes of the request and of its descriptors.
-func (p *Plan) SetStatuses(denied bool) {
+func (p *Result) SetStatuses(denied bool) {
 	p.Denied = denied
 	for i := range p.matches {
 		m := &p.matches[i]
@@ -48,7 +48,7 @@ func (p *Plan) SetStatuses(denied bool) {
 }
 
 // decisive returns the place of the hit that the status of a descriptor is about.
-func (p *Plan) decisive(m *match) int {
+func (p *Result) decisive(m *match) int {
 	best := m.first
 	for i := m.first + 1; i < m.end; i++ {
 		if p.compare(i, best) < 0 {
@@ -62,7 +62,7 @@ func (p *Plan) decisive(m *match) int {
 // a descriptor than that of hit j: what is denied comes before what is admitted,
 // then who has to wait longer, then who has less left. A limit in shadow mode,
 // which clients are not to notice, comes after all others.
-func (p *Plan) compare(i, j int) int {
+func (p *Result) compare(i, j int) int {
 	a, b := &p.Decisions[i], &p.Decisions[j]
 	return cmp.Or(
 		cmp.Compare(weight(p.Hits[j].Limit, b), weight(p.Hits[i].Limit, a)),
@@ -103,7 +103,7 @@ func (s *Status) describe(l *limiter.Limit, d *limiter.Decision) {
 
 // RetryAfter returns when a denied request would be admitted, or Never: when no
 // enforced limit is over any more and, of the quotas, not all are.
-func (p *Plan) RetryAfter() time.Duration {
+func (p *Result) RetryAfter() time.Duration {
 	var enforced, quotas uint64 // Never, -1, becomes the longest
 	anyQuota := false
 	for i := range p.Hits {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 
 	"weir/internal/limiter"
@@ -31,12 +30,12 @@ func (s slow) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Deci
 }
 
 // slowly makes a service whose store takes a second.
-func slowly(t *testing.T, change func(*Options)) *Service {
+func slowly(t *testing.T, change func(*setup)) *Service {
 	t.Helper()
 	o := options(t, rules)
-	o.Limiter = newLimiter(slow{memory.New(memory.Options{Now: clock}), time.Second}, prometheus.NewRegistry())
-	change(&o)
-	return New(o)
+	o.store = slow{memory.New(memory.Options{Now: clock}), time.Second}
+	change(o)
+	return o.service()
 }
 
 // fromText is a request as it is sent.
@@ -49,7 +48,7 @@ func fromText(t *testing.T, text string) []byte {
 
 // decideOne decides a request of user a.
 func decideOne(s *Service, wire []byte) error {
-	c := s.newCall()
+	c := s.calls.Get().(*call)
 	defer s.release(c)
 	c.wire = wire
 	return s.decide(context.Background(), c)
@@ -58,7 +57,7 @@ func decideOne(s *Service, wire []byte) error {
 func TestMoreRequestsThanAllowedAreRefused(t *testing.T) {
 	wire := fromText(t, "domain: 'api' "+d("user", "a"))
 	synctest.Test(t, func(t *testing.T) {
-		s := slowly(t, func(o *Options) { o.MaxConcurrent = 2 })
+		s := slowly(t, func(o *setup) { o.MaxConcurrent = 2 })
 		for range 2 { // the places are free again afterwards
 			errs := make(chan error, 2)
 			for range cap(errs) {
@@ -85,7 +84,7 @@ func TestMoreRequestsThanAllowedAreRefused(t *testing.T) {
 func TestRequestTimeout(t *testing.T) {
 	wire := fromText(t, "domain: 'api' "+d("user", "a"))
 	synctest.Test(t, func(t *testing.T) {
-		s := slowly(t, func(o *Options) { o.Timeout = 300 * time.Millisecond })
+		s := slowly(t, func(o *setup) { o.Timeout = 300 * time.Millisecond })
 		began := time.Now()
 		expectError(t, decideOne(s, wire), codes.DeadlineExceeded, "the store did not decide within the deadline")
 		if took := time.Since(began); took != 300*time.Millisecond {

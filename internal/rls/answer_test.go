@@ -153,7 +153,7 @@ func TestAnswers(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			conn := serve(t, New(options(t, rules)))
+			conn := serve(t, options(t, rules).service())
 			for _, s := range tc.steps {
 				expect(t, conn, s.request, s.want)
 			}
@@ -166,7 +166,7 @@ func TestOverride(t *testing.T) {
 	current := func(code, limit string, remaining, seconds int) string {
 		return fmt.Sprintf("statuses {code: %s current_limit {%s} limit_remaining: %d duration_until_reset {seconds: %d}}", code, limit, remaining, seconds)
 	}
-	conn := serve(t, New(options(t, rules)))
+	conn := serve(t, options(t, rules).service())
 	for _, s := range []struct{ name, request, want string }{
 		{"instead of the rule", "domain: 'api' " + d("user", "a", limit("requests_per_unit: 1 unit: HOUR")),
 			"overall_code: OK " + current("OK", "requests_per_unit: 1 unit: HOUR", 0, 30)},

@@ -48,11 +48,11 @@ func TestHotPathAllocations(t *testing.T) {
 	} {
 		o := options(t, tc.rules)
 		o.MaxConcurrent = tc.maxConcurrent
-		s := New(o)
+		s := o.service()
 		wire := hotRequest(tc.descriptors)
-		c := s.newCall()
+		c := s.calls.Get().(*call)
 		allocs := testing.AllocsPerRun(1000, func() {
-			c.clear()
+			c.reset()
 			c.wire = wire
 			if _, err := s.shouldRateLimit(context.Background(), c); err != nil {
 				t.Fatal(err)
@@ -74,10 +74,10 @@ func BenchmarkDecide(b *testing.B) {
 }
 
 func benchmarkDecide(b *testing.B, rules string, wire []byte) {
-	s := New(options(b, rules))
+	s := options(b, rules).service()
 	b.ReportAllocs()
 	for b.Loop() {
-		c := s.newCall()
+		c := s.calls.Get().(*call)
 		c.wire = wire
 		if _, err := s.shouldRateLimit(context.Background(), c); err != nil {
 			b.Fatal(err)
@@ -101,12 +101,12 @@ func BenchmarkDenied(b *testing.B) {
 				if records {
 					o.Observe = (&operators.Observer{Denials: denials.New(time.Now())}).Observe
 				}
-				s := New(o)
-				c := s.newCall()
+				s := o.service()
+				c := s.calls.Get().(*call)
 				order := rand.New(rand.NewPCG(1, 2))
 				b.ReportAllocs()
 				for b.Loop() {
-					c.clear()
+					c.reset()
 					c.wire = wires[order.IntN(users)]
 					if _, err := s.shouldRateLimit(context.Background(), c); err != nil {
 						b.Fatal(err)
@@ -121,7 +121,7 @@ func BenchmarkDenied(b *testing.B) {
 func BenchmarkShouldRateLimit(b *testing.B) {
 	for _, n := range []int{1, 3, 10} {
 		b.Run(fmt.Sprint("descriptors=", n), func(b *testing.B) {
-			conn := serve(b, New(options(b, hotRules)))
+			conn := serve(b, options(b, hotRules).service())
 			wire := hotRequest(n)
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {

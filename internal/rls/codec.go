@@ -8,6 +8,7 @@ import (
 	protocodec "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 
+	"weir/internal/limiter"
 	"weir/internal/plan"
 )
 
@@ -30,10 +31,6 @@ type codec struct {
 // reply is the encoded response of a call. It is not part of the call, because
 // gRPC sends it when the call is over.
 type reply [1]mem.Buffer
-
-func newReply(message []byte) *reply {
-	return &reply{mem.Copy(message, mem.DefaultBufferPool())}
-}
 
 func (c codec) Name() string { return c.standard.Name() }
 
@@ -60,9 +57,9 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 type call struct {
 	wire    []byte // the request, which its strings are parts of; never written
 	began   time.Time
-	request request
-	plan    plan.Plan
-	answer  answer
+	request plan.Request
+	entries []limiter.Entry // of all descriptors of the request, one after the other
+	result  *plan.Result
 	reply   []byte // the answer as it is sent
 }
 
@@ -72,34 +69,27 @@ const (
 	maxKeptBytes = 256 << 10
 )
 
-// newCall returns a call that is ready for a request.
-func (s *Service) newCall() *call {
-	return s.calls.Get().(*call)
-}
+// WireSize returns how many bytes the request has.
+func (c *call) WireSize() int { return len(c.wire) }
 
 // release keeps the memory of c for a later call. Nothing of c may be used any more.
 func (s *Service) release(c *call) {
 	if c.isEnormous() {
 		return
 	}
-	c.clear()
+	c.reset()
 	s.calls.Put(c)
 }
 
-// WireSize returns how many bytes the request has.
-func (c *call) WireSize() int { return len(c.wire) }
-
 func (c *call) isEnormous() bool {
-	items, bytes := c.plan.Memory()
-	return max(items, cap(c.request.entries), cap(c.request.Descriptors)) > maxKeptItems || max(bytes, cap(c.reply)) > maxKeptBytes
+	items, bytes := c.request.Memory()
+	return max(items, cap(c.entries)) > maxKeptItems || max(bytes, cap(c.reply)) > maxKeptBytes
 }
 
-// clear forgets the request, and with it every reference to its bytes and to
+// reset forgets the request, and with it every reference to its bytes and to
 // the rules, but keeps the memory of the slices.
-func (c *call) clear() {
-	clear(c.request.Descriptors)
-	clear(c.request.entries)
-	c.plan.Reset()
-	c.wire, c.answer, c.reply = nil, answer{}, c.reply[:0]
-	c.request = request{plan.Request{Descriptors: c.request.Descriptors[:0]}, c.request.entries[:0]}
+func (c *call) reset() {
+	clear(c.entries)
+	c.request.Reset()
+	c.wire, c.entries, c.result, c.reply = nil, c.entries[:0], nil, c.reply[:0]
 }

@@ -11,12 +11,6 @@ import (
 	"weir/internal/plan"
 )
 
-// request is a RateLimitRequest.
-type request struct {
-	plan.Request
-	entries []limiter.Entry // of all descriptors, one after the other
-}
-
 // maxBytes is the size of the largest request. One that is a little too large is
 // refused with INVALID_ARGUMENT. Beyond maxReceived gRPC itself refuses it, unread and
 // with RESOURCE_EXHAUSTED: it must take neither memory, which a compressed message
@@ -28,17 +22,16 @@ const (
 
 var errMalformed = errors.New("the message is malformed")
 
-// decode reads a RateLimitRequest into r, whose slices are used again. The
-// strings of r are parts of wire, which must not change any more. As protobuf
+// decode reads the RateLimitRequest in c.wire into c.request, which is empty. The
+// strings are parts of c.wire, which must not change any more. As protobuf
 // demands, the last of several values of a field counts, messages are merged,
 // and unknown fields are skipped, as are known ones of another wire type.
 // Strings may hold any bytes.
-func (r *request) decode(wire []byte, maxDescriptors int) error {
-	*r = request{plan.Request{Descriptors: r.Descriptors[:0]}, r.entries[:0]}
-	if len(wire) > maxBytes {
-		return fmt.Errorf("the message has %d bytes, at most %d are permitted", len(wire), maxBytes)
+func (c *call) decode(maxDescriptors int) error {
+	if len(c.wire) > maxBytes {
+		return fmt.Errorf("the message has %d bytes, at most %d are permitted", len(c.wire), maxBytes)
 	}
-	f := fields{rest: wire}
+	r, f := &c.request, fields{rest: c.wire}
 	for f.next() {
 		switch {
 		case f.is(1, protowire.BytesType):
@@ -47,7 +40,7 @@ func (r *request) decode(wire []byte, maxDescriptors int) error {
 			if len(r.Descriptors) == maxDescriptors {
 				return plan.ManyDescriptorsError(maxDescriptors)
 			}
-			if err := r.decodeDescriptor(f.bytes); err != nil {
+			if err := c.decodeDescriptor(f.bytes); err != nil {
 				return fmt.Errorf("descriptor %d: %w", len(r.Descriptors), err)
 			}
 		case f.is(3, protowire.VarintType):
@@ -57,21 +50,21 @@ func (r *request) decode(wire []byte, maxDescriptors int) error {
 	return f.err
 }
 
-func (r *request) decodeDescriptor(wire []byte) error {
+func (c *call) decodeDescriptor(wire []byte) error {
 	var d plan.Descriptor
-	start := len(r.entries)
+	start := len(c.entries)
 	f := fields{rest: wire}
 	for f.next() {
 		switch {
 		case f.is(1, protowire.BytesType):
-			if len(r.entries)-start == plan.MaxEntries {
+			if len(c.entries)-start == plan.MaxEntries {
 				return plan.ErrManyEntries
 			}
 			e, err := decodeEntry(f.bytes)
 			if err != nil {
-				return fmt.Errorf("entry %d: %w", len(r.entries)-start, err)
+				return fmt.Errorf("entry %d: %w", len(c.entries)-start, err)
 			}
-			r.entries = append(r.entries, e)
+			c.entries = append(c.entries, e)
 		case f.is(2, protowire.BytesType):
 			d.HasOverride = true
 			if err := mergeOverride(f.bytes, &d.Override); err != nil {
@@ -86,9 +79,9 @@ func (r *request) decodeDescriptor(wire []byte) error {
 			d.Refund = protowire.DecodeBool(f.varint)
 		}
 	}
-	d.Entries = r.entries[start:len(r.entries):len(r.entries)]
+	d.Entries = c.entries[start:len(c.entries):len(c.entries)]
 	if f.err == nil {
-		r.Descriptors = append(r.Descriptors, d)
+		c.request.Descriptors = append(c.request.Descriptors, d)
 	}
 	return f.err
 }
@@ -114,7 +107,10 @@ func mergeOverride(wire []byte, o *plan.Override) error {
 		case f.is(1, protowire.VarintType):
 			o.RequestsPerUnit = uint32(f.varint)
 		case f.is(2, protowire.VarintType):
-			o.Unit = overrideUnit(int32(f.varint))
+			o.Unit = 0 // none
+			if unit := int32(f.varint); unit >= 0 && int(unit) < len(overrideUnits) {
+				o.Unit = overrideUnits[unit]
+			}
 		case f.is(3, protowire.BytesType):
 			multiplier := uint64(o.UnitMultiplier)
 			if err := mergeWrapper(f.bytes, &multiplier); err != nil {
@@ -129,14 +125,6 @@ func mergeOverride(wire []byte, o *plan.Override) error {
 // overrideUnits are the units by the numbers of envoy.type.v3.RateLimitUnit,
 // which are not those of the response's unit.
 var overrideUnits = [...]limiter.Unit{1: limiter.Second, limiter.Minute, limiter.Hour, limiter.Day, limiter.Month, limiter.Year}
-
-// overrideUnit returns the unit with a number, 0 if there is none.
-func overrideUnit(number int32) limiter.Unit {
-	if number < 0 || int(number) >= len(overrideUnits) {
-		return 0
-	}
-	return overrideUnits[number]
-}
 
 // mergeWrapper reads a UInt32Value or UInt64Value into v.
 func mergeWrapper(wire []byte, v *uint64) error {

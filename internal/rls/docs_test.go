@@ -28,7 +28,7 @@ descriptors:
   - {key: user, descriptors: [{key: path, rate_limit: {unit: hour, requests_per_unit: 20}}]}
   - {key: tokens_of, rate_limit: {unit: hour, requests_per_unit: 20}}
 `
-	w := post(New(options(t, rules)).JSONHandler(), http.MethodPost, string(blocks[1][1]))
+	w := post(options(t, rules).service().JSONHandler(), http.MethodPost, string(blocks[1][1]))
 	body := strings.ReplaceAll(w.Body.String(), " ", "")
 	if w.Code != 200 || !regexp.MustCompile(`"limitRemaining":18,.*"limitRemaining":13,`).MatchString(body) {
 		t.Errorf("answered %d %s, want 2 and 7 units to be taken of 20", w.Code, w.Body)
@@ -56,7 +56,7 @@ descriptors:
 `)
 	opts.DynamicMetadata = true
 	tenPerHour := message{}.varint(1, 10).varint(2, 3)
-	response, err := askRaw(t, serve(t, New(opts)), message{}.string(1, "shop").varint(3, 2).
+	response, err := askRaw(t, serve(t, opts.service()), message{}.string(1, "shop").varint(3, 2).
 		bytes(2, entryMessage("user", "alice")).
 		bytes(2, entryMessage("tenant", "acme").bytes(2, tenPerHour).bytes(3, message{}.varint(1, 7))))
 	if err != nil {

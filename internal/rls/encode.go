@@ -3,6 +3,7 @@ package rls
 import (
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -11,13 +12,38 @@ import (
 	"weir/internal/plan"
 )
 
-// answer is a RateLimitResponse.
-type answer struct {
-	overLimit       bool
-	statuses        []plan.Status // one for each descriptor, in order
-	responseHeaders []header
-	requestHeaders  []header
-	metadata        []byte // a google.protobuf.Struct, encoded, nil for none
+// Headers names the headers that tell about the limit closest to its end. The
+// zero value is none.
+type Headers struct {
+	Limit     string // amount per period
+	Remaining string // what is left of it
+	Reset     string // seconds until the whole amount is free again
+}
+
+// appendResponse writes a RateLimitResponse. Fields with their default value are
+// left out, as generated code does.
+func (s *Service) appendResponse(b []byte, r *plan.Request, result *plan.Result) []byte {
+	b = appendUint(b, 1, codeOf(result.Denied))
+	for i := range result.Statuses {
+		b = protowire.AppendTag(b, 2, protowire.BytesType)
+		start := len(b)
+		b = appendStatus(b, &result.Statuses[i])
+		b = prefixLength(b, start)
+	}
+	if of := tightest(result.Statuses); of != nil {
+		b = s.opts.ResponseHeaders.append(b, 3, of)
+		b = s.opts.RequestHeaders.append(b, 4, of)
+	}
+	if s.opts.DynamicMetadata {
+		// The hits are counted by now: rather an answer without metadata than none.
+		if said, err := metadata(r, result.Statuses); err != nil {
+			s.opts.Logger.Debug("no dynamic metadata", "err", err)
+		} else {
+			b = protowire.AppendTag(b, 6, protowire.BytesType)
+			b = protowire.AppendBytes(b, said)
+		}
+	}
+	return b
 }
 
 // codeOf returns the RateLimitResponse.Code.
@@ -28,35 +54,37 @@ func codeOf(overLimit bool) uint64 {
 	return 1
 }
 
-// append writes a as a RateLimitResponse. Fields with their default value are
-// left out, as generated code does.
-func (a *answer) append(b []byte) []byte {
-	b = appendUint(b, 1, codeOf(a.overLimit))
-	for i := range a.statuses {
-		b = protowire.AppendTag(b, 2, protowire.BytesType)
-		start := len(b)
-		b = appendStatus(b, &a.statuses[i])
-		b = prefixLength(b, start)
+// append writes the headers about s as HeaderValues of field num.
+func (h Headers) append(b []byte, num protowire.Number, s *plan.Status) []byte {
+	if h == (Headers{}) {
+		return b
 	}
-	b = appendHeaders(b, 3, a.responseHeaders)
-	b = appendHeaders(b, 4, a.requestHeaders)
-	if a.metadata != nil {
-		b = protowire.AppendTag(b, 6, protowire.BytesType)
-		b = protowire.AppendBytes(b, a.metadata)
+	for _, header := range [...]struct {
+		name  string
+		value uint64
+	}{{h.Limit, s.Limit.RequestsPerUnit}, {h.Remaining, s.Remaining}, {h.Reset, uint64(s.ResetAfter / time.Second)}} {
+		b = protowire.AppendTag(b, num, protowire.BytesType)
+		start := len(b)
+		b = appendString(b, 1, header.name)
+		b = appendString(b, 2, strconv.FormatUint(header.value, 10))
+		b = prefixLength(b, start)
 	}
 	return b
 }
 
-// appendHeaders writes headers as HeaderValues of field num.
-func appendHeaders(b []byte, num protowire.Number, headers []header) []byte {
-	for _, h := range headers {
-		b = protowire.AppendTag(b, num, protowire.BytesType)
-		start := len(b)
-		b = appendString(b, 1, h.key)
-		b = appendString(b, 2, h.value)
-		b = prefixLength(b, start)
+// tightest returns the status that headers are about: the last one that denies
+// the request by itself, which a quota does not, else the first with the least left. It
+// is nil if no limit was counted.
+func tightest(statuses []plan.Status) *plan.Status {
+	denies := func(s *plan.Status) bool { return s.OverLimit && s.Mode == limiter.Enforced }
+	var least *plan.Status
+	for i := range statuses {
+		s := &statuses[i]
+		if s.Limit != nil && (least == nil || denies(s) || !denies(least) && s.Remaining < least.Remaining) {
+			least = s
+		}
 	}
-	return b
+	return least
 }
 
 // appendStatus writes s as a DescriptorStatus.

@@ -1,6 +1,7 @@
 package rls
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -11,17 +12,16 @@ import (
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"weir/internal/limiter"
 	"weir/internal/plan"
 )
 
-// responseOf is what the encoding of a must say.
-func responseOf(t testing.TB, a *answer) *ratelimitv3.RateLimitResponse {
-	m := &ratelimitv3.RateLimitResponse{OverallCode: ratelimitv3.RateLimitResponse_Code(codeOf(a.overLimit))}
-	for _, s := range a.statuses {
+// responseOf is what the encoding of r must say.
+func responseOf(r *plan.Result, o *Options) *ratelimitv3.RateLimitResponse {
+	m := &ratelimitv3.RateLimitResponse{OverallCode: ratelimitv3.RateLimitResponse_Code(codeOf(r.Denied))}
+	for _, s := range r.Statuses {
 		ms := &ratelimitv3.RateLimitResponse_DescriptorStatus{
 			Code:           ratelimitv3.RateLimitResponse_Code(codeOf(s.OverLimit)),
 			LimitRemaining: uint32(min(s.Remaining, math.MaxUint32)),
@@ -42,28 +42,32 @@ func responseOf(t testing.TB, a *answer) *ratelimitv3.RateLimitResponse {
 		}
 		m.Statuses = append(m.Statuses, ms)
 	}
-	for _, h := range a.responseHeaders {
-		m.ResponseHeadersToAdd = append(m.ResponseHeadersToAdd, &corev3.HeaderValue{Key: h.key, Value: h.value})
-	}
-	for _, h := range a.requestHeaders {
-		m.RequestHeadersToAdd = append(m.RequestHeadersToAdd, &corev3.HeaderValue{Key: h.key, Value: h.value})
-	}
-	if a.metadata != nil {
-		m.DynamicMetadata = new(structpb.Struct)
-		if err := proto.Unmarshal(a.metadata, m.DynamicMetadata); err != nil {
-			t.Fatal(err)
+	if s := tightest(r.Statuses); s != nil {
+		headers := func(h Headers) []*corev3.HeaderValue {
+			if h == (Headers{}) {
+				return nil
+			}
+			return []*corev3.HeaderValue{
+				{Key: h.Limit, Value: fmt.Sprint(s.Limit.RequestsPerUnit)},
+				{Key: h.Remaining, Value: fmt.Sprint(s.Remaining)},
+				{Key: h.Reset, Value: fmt.Sprint(s.ResetAfter.Seconds())},
+			}
 		}
+		m.ResponseHeadersToAdd, m.RequestHeadersToAdd = headers(o.ResponseHeaders), headers(o.RequestHeaders)
 	}
 	return m
 }
 
-// randomAnswer draws an answer whose parts are present or not, short or long.
-func randomAnswer(t testing.TB, r *rand.Rand) *answer {
+// randomResult draws a result whose parts are present or not, short or long.
+func randomResult(r *rand.Rand) (*plan.Result, Options) {
 	number := func() uint64 { return r.Uint64() >> r.IntN(64) }
 	text := func() string { return strings.Repeat("x", r.IntN(2)*r.IntN(300)) }
-	a := &answer{overLimit: r.IntN(2) == 0}
+	result := &plan.Result{Denied: r.IntN(2) == 0}
 	for range r.IntN(5) {
-		s := plan.Status{OverLimit: r.IntN(2) == 0, Remaining: number(), UntilReset: time.Duration(number()>>31) * time.Second}
+		s := plan.Status{
+			OverLimit: r.IntN(2) == 0, Remaining: number(),
+			UntilReset: time.Duration(number()>>31) * time.Second, ResetAfter: time.Duration(r.IntN(1e6)) * time.Second,
+		}
 		if r.IntN(4) > 0 {
 			s.Limit = &limiter.Limit{Spec: limiter.Spec{
 				Name:            text(),
@@ -72,18 +76,9 @@ func randomAnswer(t testing.TB, r *rand.Rand) *answer {
 				UnitMultiplier:  uint32(number()),
 			}}
 		}
-		a.statuses = append(a.statuses, s)
+		result.Statuses = append(result.Statuses, s)
 	}
-	for range r.IntN(4) {
-		a.responseHeaders = append(a.responseHeaders, header{text(), text()})
-	}
-	for range r.IntN(4) {
-		a.requestHeaders = append(a.requestHeaders, header{text(), text()})
-	}
-	if r.IntN(2) == 0 {
-		a.metadata = marshal(t, &structpb.Struct{Fields: map[string]*structpb.Value{"domain": structpb.NewStringValue(text())}})
-	}
-	return a
+	return result, Options{ResponseHeaders: Headers{text(), text(), text()}, RequestHeaders: Headers{text(), text(), text()}}
 }
 
 func FuzzEncode(f *testing.F) {
@@ -91,24 +86,14 @@ func FuzzEncode(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
-		a := randomAnswer(t, rand.New(rand.NewPCG(seed, 0)))
+		result, opts := randomResult(rand.New(rand.NewPCG(seed, 0)))
+		s := &Service{opts: opts}
 		var got ratelimitv3.RateLimitResponse
-		if err := proto.Unmarshal(a.append(nil), &got); err != nil {
+		if err := proto.Unmarshal(s.appendResponse(nil, nil, result), &got); err != nil {
 			t.Fatal(err)
 		}
-		if want := responseOf(t, a); !proto.Equal(&got, want) {
+		if want := responseOf(result, &opts); !proto.Equal(&got, want) {
 			t.Errorf("got %v, want %v", &got, want)
 		}
 	})
-}
-
-func BenchmarkEncode(b *testing.B) {
-	l := &limiter.Limit{Spec: limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Minute}}
-	s := plan.Status{Limit: l, Remaining: 99, UntilReset: 30 * time.Second}
-	a := answer{statuses: []plan.Status{s, s, s}}
-	var wire []byte
-	b.ReportAllocs()
-	for b.Loop() {
-		wire = a.append(wire[:0])
-	}
 }

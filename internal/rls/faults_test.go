@@ -16,7 +16,6 @@ import (
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
-	"weir/internal/limiter/memory"
 )
 
 // Faults that envoyproxy/ratelimit is known for, as far as requests and their
@@ -25,19 +24,19 @@ import (
 // It joins keys and values by "_" for its counters, so that these two descriptors
 // share one.
 func TestFaultUnderscoreJoinsCounters(t *testing.T) {
-	conn := serve(t, New(options(t, `
+	conn := serve(t, options(t, `
 domain: api
 descriptors:
   - {key: a, rate_limit: {unit: minute, requests_per_unit: 2}}
   - {key: a_b, rate_limit: {unit: minute, requests_per_unit: 2}}
-`)))
+`).service())
 	expect(t, conn, "domain: 'api' "+d("a", "b_c"), "overall_code: OK "+user("OK", 1))
 	expect(t, conn, "domain: 'api' "+d("a_b", "c"), "overall_code: OK "+user("OK", 1))
 }
 
 // An override whose unit is undefined kills its process.
 func TestFaultOverrideWithUndefinedUnit(t *testing.T) {
-	conn := serve(t, New(options(t, rules)))
+	conn := serve(t, options(t, rules).service())
 	for _, unit := range []int{0, 7, 99, -1, math.MinInt32} {
 		_, err := ask(t, conn, "domain: 'api' "+d("user", "a")+d("user", "a", fmt.Sprintf("limit {requests_per_unit: 1 unit: %d}", unit)))
 		expectError(t, err, codes.InvalidArgument, "descriptor 1: limit: undefined unit, allowed are second, minute, hour, day, month, year")
@@ -49,7 +48,7 @@ func TestFaultOverrideWithUndefinedUnit(t *testing.T) {
 func TestFaultEnormousAddendRefunds(t *testing.T) {
 	for _, addend := range []uint64{1 << 63, 1<<63 + 1, math.MaxUint64} {
 		t.Run(fmt.Sprint(addend), func(t *testing.T) {
-			s := New(options(t, rules))
+			s := options(t, rules).service()
 			conn, handler := serve(t, s), s.JSONHandler()
 			// a pays by gRPC, b by JSON. It is charged, so that nothing is left.
 			for value, send := range map[string]func(){
@@ -81,10 +80,10 @@ func TestFaultShadowRuleSwitchesEnforcementOff(t *testing.T) {
 		for _, request := range []string{d("tried", "a") + d("path", "/"), d("path", "/") + d("tried", "a")} {
 			opts := options(t, rules)
 			opts.Charge = charge
-			s := New(opts)
+			s := opts.service()
 			admitted := 0
 			for range 10 {
-				if !decide(t, s, "domain: 'api' "+request).answer.overLimit {
+				if !decide(t, s, "domain: 'api' "+request).result.Denied {
 					admitted++
 				}
 			}
@@ -99,12 +98,12 @@ func TestFaultShadowRuleSwitchesEnforcementOff(t *testing.T) {
 // the override of a request, or by new rules.
 func TestFaultDeniesAboveRaisedLimit(t *testing.T) {
 	opts := options(t, rules)
-	tree := opts.Rules()
-	opts.Rules = func() *descriptors.Tree { return tree }
-	s := New(opts)
+	tree := opts.rules()
+	opts.rules = func() *descriptors.Tree { return tree }
+	s := opts.service()
 	admits := func(request string, want bool) {
 		t.Helper()
-		if got := !decide(t, s, "domain: 'api' "+request).answer.overLimit; got != want {
+		if got := !decide(t, s, "domain: 'api' "+request).result.Denied; got != want {
 			t.Errorf("%s: admitted %t, want %t", request, got, want)
 		}
 	}
@@ -145,7 +144,7 @@ descriptors:
     metadata: {price: {more: {deeper: 2}}, version: 2}
 `)
 	opts.DynamicMetadata = true
-	s := New(opts)
+	s := opts.service()
 	const (
 		model = `{"price": {"currency": "EUR"}, "tags": ["a"]}`
 		v1    = `{"price": {"unit": "token", "more": {"deep": 1}}, "version": 1}`
@@ -162,14 +161,15 @@ descriptors:
 		{d("model", "y"), model},
 	} {
 		c := decide(t, s, "domain: 'api' "+tc.request)
-		var got, want structpb.Struct
-		if err := proto.Unmarshal(c.answer.metadata, &got); err != nil {
+		var response ratelimitv3.RateLimitResponse
+		var want structpb.Struct
+		if err := proto.Unmarshal(c.reply, &response); err != nil {
 			t.Fatal(err)
 		}
 		if err := protojson.Unmarshal([]byte(tc.want), &want); err != nil {
 			t.Fatal(err)
 		}
-		if said := got.GetFields()["metadata"].GetStructValue(); !proto.Equal(said, &want) {
+		if said := response.GetDynamicMetadata().GetFields()["metadata"].GetStructValue(); !proto.Equal(said, &want) {
 			t.Errorf("%s: got %v, want %v", tc.request, said, &want)
 		}
 	}
@@ -178,8 +178,8 @@ descriptors:
 // Whatever is wrong with Redis, it answers UNKNOWN.
 func TestFaultStoreErrorsAreUnknown(t *testing.T) {
 	opts := options(t, rules)
-	opts.Limiter = newLimiter(failing{}, prometheus.NewRegistry())
-	conn := serve(t, New(opts))
+	opts.store = failing{}
+	conn := serve(t, opts.service())
 	_, err := ask(t, conn, "domain: 'api' "+d("user", "a"))
 	expectError(t, err, codes.Unavailable, "the store of the counters is unavailable")
 	// Without a limit there is no need of the store.
@@ -192,8 +192,7 @@ func TestFaultSeriesFromTraffic(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	opts := options(t, rules)
 	opts.Registerer = reg
-	opts.Limiter = newLimiter(memory.New(memory.Options{Now: clock}), reg)
-	s := New(opts)
+	s := opts.service()
 	traffic := func(n int) {
 		for i := range n {
 			override := fmt.Sprintf("limit {requests_per_unit: %d unit: HOUR}", i)
@@ -225,7 +224,7 @@ func series(t *testing.T, reg prometheus.Gatherer) (n int) {
 // Envoy sends the raw bytes of a header. What is not UTF-8 is refused before it is
 // counted, and Envoy lets the request pass.
 func TestFaultInvalidUTF8BypassesLimits(t *testing.T) {
-	conn := serve(t, New(options(t, rules)))
+	conn := serve(t, options(t, rules).service())
 	request := func(value string) []byte {
 		return message{}.string(1, "api").bytes(2, entryMessage("user", value))
 	}

@@ -38,32 +38,40 @@ func load(t testing.TB, rules string) *descriptors.Tree {
 	return tree
 }
 
-// newLimiter makes a Limiter with the defaults of the server.
-func newLimiter(store limiter.Store, reg prometheus.Registerer) *telemetry.Limiter {
-	return telemetry.New(store, telemetry.Options{
-		Registerer:        reg,
-		NearLimitRatio:    0.8,
-		MaxDetailedSeries: 10_000,
-		Logger:            slog.New(slog.DiscardHandler),
-	})
+// ServiceOptions are Options beside those of plan.
+type ServiceOptions = Options
+
+// setup is what a service is made of.
+type setup struct {
+	ServiceOptions
+	plan.Options
+	MaxDescriptors, maxDetailed int
+
+	rules func() *descriptors.Tree
+	store limiter.Store
 }
 
 // options are those of a service with these rules whose counters are in memory.
-func options(t testing.TB, rules string) Options {
+func options(t testing.TB, rules string) *setup {
 	t.Helper()
 	tree := load(t, rules)
-	reg := prometheus.NewRegistry()
-	keys, err := limiter.NewKeys("", false)
-	if err != nil {
-		t.Fatal(err)
+	return &setup{
+		ServiceOptions: Options{Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)},
+		rules:          func() *descriptors.Tree { return tree },
+		store:          memory.New(memory.Options{Now: clock}),
+
+		maxDetailed: 10_000,
 	}
-	return Options{
-		Rules:      func() *descriptors.Tree { return tree },
-		Limiter:    newLimiter(memory.New(memory.Options{Now: clock}), reg),
-		Options:    plan.Options{Keys: keys},
-		Registerer: reg,
-		Logger:     slog.New(slog.DiscardHandler),
-	}
+}
+
+// service makes the service, with the defaults of the server.
+func (o *setup) service() *Service {
+	usage := telemetry.New(telemetry.Options{
+		Registerer: o.Registerer, NearLimitRatio: 0.8, MaxDetailedSeries: o.maxDetailed, Logger: o.Logger,
+	})
+	o.Options.MaxDescriptors, o.ServiceOptions.MaxDescriptors = o.MaxDescriptors, o.MaxDescriptors
+	o.Decider = &plan.Decider{Planner: plan.New(o.Options), Rules: o.rules, Store: o.store, Usage: usage}
+	return New(o.ServiceOptions)
 }
 
 // serve runs s, and the health service beside it, on a port of its own.

@@ -22,7 +22,7 @@ func TestHeaders(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			opts := options(t, rules)
 			opts.ResponseHeaders = Headers{Limit: names[0], Remaining: names[1], Reset: names[2]}
-			conn := serve(t, New(opts))
+			conn := serve(t, opts.service())
 			var got [3]string
 			for _, request := range tc.requests {
 				response, err := ask(t, conn, "domain: 'api' "+request)
@@ -62,7 +62,7 @@ func TestRequestHeaders(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			opts := options(t, rules)
 			opts.ResponseHeaders, opts.RequestHeaders = tc.responses, names
-			conn := serve(t, New(opts))
+			conn := serve(t, opts.service())
 			expect(t, conn, "domain: 'api' "+d("user", "a"), "overall_code: OK "+user("OK", 1)+tc.want)
 			expect(t, conn, "domain: 'api' "+d("stranger", "a"), "overall_code: OK statuses {code: OK}")
 		})
@@ -70,7 +70,7 @@ func TestRequestHeaders(t *testing.T) {
 }
 
 func TestNoHeadersUnlessAskedFor(t *testing.T) {
-	response, err := ask(t, serve(t, New(options(t, rules))), "domain: 'api' "+d("user", "a"))
+	response, err := ask(t, serve(t, options(t, rules).service()), "domain: 'api' "+d("user", "a"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,7 @@ func (s *Service) JSONHandler() http.Handler {
 // decideJSON decides the request in the body of r, and says when to try again
 // if it is denied. Its errors are gRPC statuses.
 func (s *Service) decideJSON(w http.ResponseWriter, r *http.Request) (response *ratelimitv3.RateLimitResponse, retryAfter time.Duration, err error) {
-	c := s.newCall()
+	c := s.calls.Get().(*call)
 	defer s.release(c)
 	c.began = time.Now()
 	defer s.metrics.json.observe(c.began)
@@ -66,11 +66,10 @@ func (s *Service) decideJSON(w http.ResponseWriter, r *http.Request) (response *
 		return nil, 0, err
 	}
 	response = new(ratelimitv3.RateLimitResponse)
-	c.reply = c.answer.append(c.reply)
 	if err = proto.Unmarshal(c.reply, response); err != nil {
 		return nil, 0, grpcstatus.Errorf(codes.Internal, "reading the response: %v", err)
 	}
-	return response, c.plan.RetryAfter(), nil
+	return response, c.result.RetryAfter(), nil
 }
 
 // readJSON returns the RateLimitRequest in the body of r as protobuf.

@@ -19,7 +19,7 @@ func post(h http.Handler, method, body string) *httptest.ResponseRecorder {
 }
 
 func TestJSONDecisions(t *testing.T) {
-	h := New(options(t, rules)).JSONHandler()
+	h := options(t, rules).service().JSONHandler()
 	const request = `{"domain": "api", "descriptors": [{"entries": [{"key": "user", "value": "a"}]}]}`
 	for i, tc := range []struct {
 		body       string
@@ -79,7 +79,7 @@ descriptors:
 		"hour nothing nothing daily": "43230",
 	} {
 		t.Run(keys, func(t *testing.T) {
-			h := New(options(t, rules)).JSONHandler()
+			h := options(t, rules).service().JSONHandler()
 			body := func(keys ...string) string {
 				return `{"domain": "api", "descriptors": [{"entries": [{"key": "` + strings.Join(keys, `"}]}, {"entries": [{"key": "`) + `"}]}]}`
 			}
@@ -97,7 +97,7 @@ descriptors:
 // TestRetryAfterInMilliseconds has a bucket deny for a part of a second. The body
 // holds what the reference's does, which clients may read strictly.
 func TestRetryAfterInMilliseconds(t *testing.T) {
-	h := New(options(t, "{domain: api, descriptors: [{key: user, rate_limit: {unit: minute, requests_per_unit: 700, burst: 1, algorithm: token_bucket}}]}")).JSONHandler()
+	h := options(t, "{domain: api, descriptors: [{key: user, rate_limit: {unit: minute, requests_per_unit: 700, burst: 1, algorithm: token_bucket}}]}").service().JSONHandler()
 	const request = `{"domain": "api", "descriptors": [{"entries": [{"key": "user", "value": "a"}]}]}`
 	if w := post(h, http.MethodPost, request); w.Code != http.StatusOK || w.Header().Get("Retry-After-Ms") != "" {
 		t.Errorf("admitted: got %d, headers %v", w.Code, w.Header())
@@ -114,10 +114,10 @@ func TestRetryAfterInMilliseconds(t *testing.T) {
 func TestJSONErrors(t *testing.T) {
 	opts := options(t, rules)
 	failed := options(t, rules)
-	failed.Limiter = newLimiter(failing{}, prometheus.NewRegistry())
+	failed.store = failing{}
 	for _, tc := range []struct {
 		name   string
-		opts   Options
+		opts   *setup
 		method string
 		body   string
 		status int
@@ -133,7 +133,7 @@ func TestJSONErrors(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.opts.Registerer = prometheus.NewRegistry()
-			w := post(New(tc.opts).JSONHandler(), tc.method, tc.body)
+			w := post(tc.opts.service().JSONHandler(), tc.method, tc.body)
 			if w.Code != tc.status || !strings.HasPrefix(w.Body.String(), tc.want) {
 				t.Errorf("got %d %q, want %d %q", w.Code, w.Body, tc.status, tc.want)
 			}

@@ -23,7 +23,7 @@ descriptors:
 	opts.ResponseHeaders = Headers{Limit: "x-ratelimit-limit", Remaining: "x-ratelimit-remaining", Reset: "x-ratelimit-reset"}
 	opts.RequestHeaders = Headers{Limit: "limit", Remaining: "remaining", Reset: "reset"}
 	opts.DynamicMetadata = true
-	service := New(opts)
+	service := opts.service()
 	conn, json := serve(t, service), service.JSONHandler()
 	for _, step := range []struct {
 		addend, negative string

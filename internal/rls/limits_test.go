@@ -160,7 +160,7 @@ func TestAnswersOfSeveralLimits(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			conn := serve(t, New(options(t, rules+rulesOfSeveral)))
+			conn := serve(t, options(t, rules+rulesOfSeveral).service())
 			for _, s := range tc.steps {
 				expect(t, conn, s.request, s.want)
 			}
@@ -170,17 +170,17 @@ func TestAnswersOfSeveralLimits(t *testing.T) {
 
 // A tighter limit that is tried beside the one that holds counts for itself.
 func TestTrialHasItsOwnCounter(t *testing.T) {
-	s := New(options(t, `
+	s := options(t, `
 domain: api
 descriptors:
   - key: user
     rate_limits:
       - {unit: minute, requests_per_unit: 10}
       - {unit: minute, requests_per_unit: 3, shadow_mode: true}
-`))
+`).service()
 	for i := range int64(10) {
 		c := decide(t, s, "domain: 'api' "+d("user", "a"))
-		if real, trial := c.plan.Decisions[0], c.plan.Decisions[1]; real.Used != i+1 || trial.Used != min(i+1, 3) || trial.Over != (i >= 3) || c.answer.overLimit {
+		if real, trial := c.result.Decisions[0], c.result.Decisions[1]; real.Used != i+1 || trial.Used != min(i+1, 3) || trial.Over != (i >= 3) || c.result.Denied {
 			t.Errorf("request %d: got %+v and the trial %+v", i+1, real, trial)
 		}
 	}
@@ -209,13 +209,13 @@ func TestCharge(t *testing.T) {
 			t.Run(fmt.Sprint(tc.server, fields), func(t *testing.T) {
 				opts := options(t, rules+rulesOfSeveral)
 				opts.Charge = tc.server
-				c := decide(t, New(opts), "domain: 'api' "+d("kept", "a", fields)+d("nobody", "a"))
+				c := decide(t, opts.service(), "domain: 'api' "+d("kept", "a", fields)+d("nobody", "a"))
 				var got [4]int64
 				for i := range got {
-					got[i] = c.plan.Decisions[i].Remaining
+					got[i] = c.result.Decisions[i].Remaining
 				}
-				if got != want || !c.answer.overLimit {
-					t.Errorf("got %v and over limit %t, want %v and a denied request", got, c.answer.overLimit, want)
+				if got != want || !c.result.Denied {
+					t.Errorf("got %v and over limit %t, want %v and a denied request", got, c.result.Denied, want)
 				}
 			})
 		}
@@ -228,9 +228,9 @@ func TestPeeksBeforeUsage(t *testing.T) {
 	for charge, want := range map[limiter.Charge]int{limiter.ByDefault: 2, limiter.Auto: 2, limiter.Admitted: 2, limiter.Always: 3} {
 		opts := options(t, "domain: api\ndescriptors: [{key: service, rate_limit: {unit: minute, requests_per_unit: 2}}]")
 		opts.Charge = charge
-		s, passed := New(opts), 0
+		s, passed := opts.service(), 0
 		for range 5 {
-			if c := decide(t, s, "domain: 'api' "+d("service", "2", "hits_addend {value: 0}")); !c.answer.overLimit {
+			if c := decide(t, s, "domain: 'api' "+d("service", "2", "hits_addend {value: 0}")); !c.result.Denied {
 				passed++
 				decide(t, s, "domain: 'api' "+d("service", "2", "hits_addend {value: 1}"))
 			}
@@ -245,8 +245,8 @@ func TestPeeksBeforeUsage(t *testing.T) {
 func TestChargeOfOverride(t *testing.T) {
 	opts := options(t, rules)
 	opts.Charge = limiter.Always
-	c := decide(t, New(opts), "domain: 'api' "+d("user", "a", "limit {requests_per_unit: 9 unit: HOUR}")+d("nobody", "a"))
-	if got := c.plan.Decisions[0].Remaining; got != 8 {
+	c := decide(t, opts.service(), "domain: 'api' "+d("user", "a", "limit {requests_per_unit: 9 unit: HOUR}")+d("nobody", "a"))
+	if got := c.result.Decisions[0].Remaining; got != 8 {
 		t.Errorf("%d of 9 are left, want 8", got)
 	}
 }
@@ -256,7 +256,7 @@ func decide(t *testing.T, s *Service, request string) *call {
 	t.Helper()
 	var m ratelimitv3.RateLimitRequest
 	parse(t, request, &m)
-	c := s.newCall()
+	c := s.calls.Get().(*call)
 	c.wire = marshal(t, &m)
 	if err := s.decide(t.Context(), c); err != nil {
 		t.Fatal(err)
@@ -283,13 +283,13 @@ func checkStatuses(t *testing.T, c *call) {
 	t.Helper()
 	enforced := false // some enforced limit is over
 	next := 0         // hit
-	for i := range c.answer.statuses {
-		s, first := &c.answer.statuses[i], next
+	for i := range c.result.Statuses {
+		s, first := &c.result.Statuses[i], next
 		next = hitsEnd(c, s, first)
 		var visible, denied []limiter.Decision
 		var limits []*limiter.Limit
 		for j := first; j < next; j++ {
-			limit, decision := c.plan.Hits[j].Limit, c.plan.Decisions[j]
+			limit, decision := c.result.Hits[j].Limit, c.result.Decisions[j]
 			limits = append(limits, limit)
 			if limit.Mode != limiter.Shadow {
 				visible = append(visible, decision)
@@ -314,10 +314,10 @@ func checkStatuses(t *testing.T, c *call) {
 			}
 		}
 	}
-	if next != len(c.plan.Hits) {
-		t.Errorf("%d hits are of a descriptor, want all %d", next, len(c.plan.Hits))
+	if next != len(c.result.Hits) {
+		t.Errorf("%d hits are of a descriptor, want all %d", next, len(c.result.Hits))
 	}
-	if enforced && !c.answer.overLimit {
+	if enforced && !c.result.Denied {
 		t.Error("the request is admitted, though an enforced limit is over")
 	}
 }
@@ -330,7 +330,7 @@ func hitsEnd(c *call, s *plan.Status, next int) int {
 		limits = s.Rule.Limits
 	}
 	for _, l := range limits {
-		if next < len(c.plan.Hits) && c.plan.Hits[next].Limit == l {
+		if next < len(c.result.Hits) && c.result.Hits[next].Limit == l {
 			next++
 		}
 	}

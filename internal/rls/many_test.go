@@ -17,7 +17,7 @@ func TestManyDescriptorsInTime(t *testing.T) {
 		for _, users := range []int{1, 10_000} {
 			o := options(t, rules)
 			o.MaxDescriptors = 10_000
-			s := New(o)
+			s := o.service()
 			m := message{}.string(1, "api")
 			for i := range o.MaxDescriptors {
 				m = m.bytes(2, message{}.bytes(1, message{}.string(1, "user").string(2, fmt.Sprint("user-", i%users))))
@@ -51,12 +51,12 @@ func TestEnormousCallsAreNotKept(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			o := options(t, tc.rules)
 			o.MaxDescriptors = 10_000
-			s := New(o)
+			s := o.service()
 			m := message{}.string(1, "api")
 			for range tc.descriptors {
 				m = m.bytes(2, tc.descriptor)
 			}
-			c := s.newCall()
+			c := s.calls.Get().(*call)
 			c.wire = m
 			if err := s.decide(t.Context(), c); err != nil {
 				t.Fatal(err)

@@ -35,7 +35,7 @@ descriptors:
 func TestDynamicMetadata(t *testing.T) {
 	opts := options(t, metadataRules)
 	opts.DynamicMetadata = true
-	conn := serve(t, New(opts))
+	conn := serve(t, opts.service())
 	for _, tc := range []struct {
 		name string
 		wire []byte
@@ -94,7 +94,7 @@ func entryMessage(key, value string) message {
 }
 
 func TestNoMetadataUnlessAskedFor(t *testing.T) {
-	response, err := ask(t, serve(t, New(options(t, metadataRules))), "domain: 'api' "+d("a", "1"))
+	response, err := ask(t, serve(t, options(t, metadataRules).service()), "domain: 'api' "+d("a", "1"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"weir/internal/descriptors"
+	"weir/internal/plan"
 )
 
 // metrics bear the names that the dashboards of the reference know.
@@ -64,11 +65,14 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 }
 
 // decided counts a request that was decided.
-func (m *metrics) decided(denied bool) {
-	if denied {
+func (m *metrics) decided(r *plan.Result) {
+	if r.Denied {
 		m.denied.Inc()
 	} else {
 		m.admitted.Inc()
+	}
+	if r.WouldBeDenied() {
+		m.globalShadow.Inc()
 	}
 }
 

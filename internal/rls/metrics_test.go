@@ -3,7 +3,6 @@ package rls
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net/http"
 	"strings"
@@ -11,9 +10,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-
-	"weir/internal/limiter/memory"
-	"weir/internal/telemetry"
 )
 
 // Both entrances count their requests and errors, so that the share of errors
@@ -22,7 +18,7 @@ func TestMetrics(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	opts := options(t, rules)
 	opts.Registerer = reg
-	s := New(opts)
+	s := opts.service()
 	conn := serve(t, s)
 	for range 3 {
 		if _, err := ask(t, conn, "domain: 'api' "+d("user", "a")); err != nil {
@@ -88,8 +84,8 @@ descriptors:
   - key: alone
     rate_limit: {unit: second, requests_per_unit: 1}
 `)
-	opts.Limiter = newLimiter(memory.New(memory.Options{Now: clock}), reg)
-	s := New(opts)
+	opts.Registerer = reg
+	s := opts.service()
 	const user = "domain: 'api' descriptors {entries {key: 'user' value: 'a|b'} entries {key: 'path' value: '/'} %s} "
 	decide(t, s, fmt.Sprintf(user, "")+d("alone", "x")+"hits_addend: 2") // denied by alone
 	decide(t, s, fmt.Sprintf(user, "")+"hits_addend: 2")
@@ -136,8 +132,8 @@ descriptors:
             value: POST
             rate_limit: {name: writes, unit: minute, requests_per_unit: 1}
 `)
-	opts.Limiter = newLimiter(memory.New(memory.Options{Now: clock}), reg)
-	s := New(opts)
+	opts.Registerer = reg
+	s := opts.service()
 	const path = "descriptors {entries {key: 'tenant' value: 'a'} entries {key: 'path' value: '/'} "
 	for range 3 {
 		decide(t, s, "domain: 'api' "+path+"entries {key: 'method' value: 'POST'}}")
@@ -175,10 +171,8 @@ descriptors:
   - key: path
     rate_limit: {unit: day, requests_per_unit: 100}
 `)
-	opts.Limiter = telemetry.New(memory.New(memory.Options{Now: clock}), telemetry.Options{
-		Registerer: reg, NearLimitRatio: 0.8, MaxDetailedSeries: 2, Logger: slog.New(slog.DiscardHandler),
-	})
-	s := New(opts)
+	opts.Registerer, opts.maxDetailed = reg, 2
+	s := opts.service()
 	for _, user := range []string{"alice", "a|b:c", "too many", "far too many", "alice"} {
 		decide(t, s, "domain: 'api' "+d("user", user)+d("path", user))
 	}
@@ -204,8 +198,8 @@ weir_detailed_series_overflow_total 4
 func TestMetricsOfOverrides(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	opts := options(t, `{domain: "a:b|c", descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 9}}]}`)
-	opts.Limiter = newLimiter(memory.New(memory.Options{Now: clock}), reg)
-	decide(t, New(opts), "domain: 'a:b|c' "+d("user", "x")+d("user", "x", "limit {requests_per_unit: 9 unit: DAY}")+d("user", "x", "limit {requests_per_unit: 8 unit: HOUR}"))
+	opts.Registerer = reg
+	decide(t, opts.service(), "domain: 'a:b|c' "+d("user", "x")+d("user", "x", "limit {requests_per_unit: 9 unit: DAY}")+d("user", "x", "limit {requests_per_unit: 8 unit: HOUR}"))
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
 # HELP ratelimit_service_rate_limit_total_hits Units asked for.
 # TYPE ratelimit_service_rate_limit_total_hits counter
@@ -226,9 +220,9 @@ weir_limit_hits_total{domain="a_b_c",limit="override",outcome="withheld",rule="o
 
 func TestStoreErrorsAreCounted(t *testing.T) {
 	opts := options(t, rules)
-	opts.Limiter = newLimiter(failing{}, prometheus.NewRegistry())
-	s := New(opts)
-	c := s.newCall()
+	opts.store = failing{}
+	s := opts.service()
+	c := s.calls.Get().(*call)
 	c.wire = hotRequest(1)
 	if err := s.decide(context.Background(), c); err == nil {
 		t.Fatal("a failed store decided")

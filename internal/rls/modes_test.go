@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"google.golang.org/protobuf/proto"
 )
 
 // modeRules has a rule for each mode. A limit is 10 a minute; the rule trial has
@@ -99,7 +101,7 @@ func TestModes(t *testing.T) {
 			opts := options(t, modeRules)
 			opts.ShadowMode = strings.Contains(tc.switches, "S")
 			opts.QuotaMode = strings.Contains(tc.switches, "Q")
-			s := New(opts)
+			s := opts.service()
 			request := "domain: 'api' "
 			for key := range strings.FieldsSeq(tc.request) {
 				name, usedUp := strings.CutSuffix(key, "!")
@@ -123,14 +125,14 @@ func TestModes(t *testing.T) {
 func outline(c *call) string {
 	names := map[bool]string{false: "OK", true: "OVER"}
 	var statuses []string
-	for _, s := range c.answer.statuses {
+	for _, s := range c.result.Statuses {
 		left := "-"
 		if s.Limit != nil {
 			left = fmt.Sprint(s.Remaining)
 		}
 		statuses = append(statuses, names[s.OverLimit]+" "+left)
 	}
-	return names[c.answer.overLimit] + ": " + strings.Join(statuses, ", ")
+	return names[c.result.Denied] + ": " + strings.Join(statuses, ", ")
 }
 
 // The dashboards of the reference tell how many requests SHADOW_MODE lets pass:
@@ -152,7 +154,7 @@ func TestShadowModeCountsWhatItLetsPass(t *testing.T) {
 	} {
 		opts := options(t, modeRules)
 		opts.ShadowMode, opts.QuotaMode = true, tc.quotaMode
-		s := New(opts)
+		s := opts.service()
 		decide(t, s, "domain: 'api' "+tc.request)
 		if got := testutil.ToFloat64(s.metrics.globalShadow); got != tc.want {
 			t.Errorf("%s: counted %v, want %v", tc.request, got, tc.want)
@@ -172,8 +174,12 @@ descriptors:
 `)
 		opts.QuotaMode = quotaMode
 		opts.ResponseHeaders = Headers{Limit: "limit", Remaining: "remaining", Reset: "reset"}
-		c := decide(t, New(opts), "domain: 'api' hits_addend: 4 "+d("three", "a")+d("two", "a"))
-		if got := c.answer.responseHeaders[0].value; got != want {
+		c := decide(t, opts.service(), "domain: 'api' hits_addend: 4 "+d("three", "a")+d("two", "a"))
+		var response ratelimitv3.RateLimitResponse
+		if err := proto.Unmarshal(c.reply, &response); err != nil {
+			t.Fatal(err)
+		}
+		if got := response.GetResponseHeadersToAdd()[0].GetValue(); got != want {
 			t.Errorf("quota mode %v: the header is about the limit of %s, want that of %s", quotaMode, got, want)
 		}
 	}

@@ -22,7 +22,7 @@ func TestRequestsAreObserved(t *testing.T) {
 	const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	var seen []string
 	o := options(t, "domain: api\ndescriptors:\n  - {key: user, rate_limit: {unit: minute, requests_per_unit: 1}}\n")
-	o.Observe = func(ctx context.Context, began time.Time, r *plan.Request, p *plan.Plan) {
+	o.Observe = func(ctx context.Context, began time.Time, r *plan.Request, p *plan.Result) {
 		if time.Since(began) > time.Minute || r.Domain != "api" {
 			t.Errorf("began %v, domain %q", began, r.Domain)
 		}
@@ -35,7 +35,7 @@ func TestRequestsAreObserved(t *testing.T) {
 			seen = append(seen, outcome.Kind.String())
 		}
 	}
-	s := New(o)
+	s := o.service()
 	conn := serve(t, s)
 	ctx := grpcmetadata.AppendToOutgoingContext(t.Context(), "traceparent", traceparent)
 	wire := message{}.string(1, "api").bytes(2, message{}.bytes(1, message{}.string(1, "user").string(2, "bob")))

@@ -1,10 +1,11 @@
 // Package rls is Envoy's face of Weir: the gRPC service
 // envoy.service.ratelimit.v3.RateLimitService and its twin POST /json.
 //
-// A request goes through these files in this order: codec.go takes the bytes
-// from gRPC, decode.go makes a plan.Request of them, service.go has it planned,
-// asks the limiter, has the plan set its statuses and shows them to an observer, headers.go and metadata.go add what is optional, encode.go writes the bytes
-// of the response. json.go brings JSON onto the same path.
+// Bytes come in, and bytes go out. A request goes through these files in this order:
+// codec.go takes the bytes from gRPC, decode.go makes a plan.Request of them, service.go
+// has it decided and shows it to an observer, encode.go writes the bytes of the response,
+// with what metadata.go says of it. json.go brings JSON onto the same path.
+// Read service.go first.
 //
 // The messages are read and written by hand rather than by generated code,
 // because Envoy puts the raw bytes of headers into protobuf strings: a value
@@ -15,30 +16,28 @@
 package rls
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"weir/internal/descriptors"
 	"weir/internal/plan"
-	"weir/internal/telemetry"
 )
 
 // Options says what a Service works with.
 type Options struct {
-	// Rules returns the rules of the moment. nil are none, which leaves
-	// requests undecided.
-	Rules   func() *descriptors.Tree
-	Limiter *telemetry.Limiter
-	plan.Options
+	Decider        Decider
+	MaxDescriptors int // of a request, which is refused if it has more; 0 means plan.DefaultMaxDescriptors
 
 	ResponseHeaders Headers // that Envoy adds to the response
 	RequestHeaders  Headers // that Envoy adds to the request when it passes it on
@@ -49,30 +48,33 @@ type Options struct {
 
 	// Observe takes what became of a request, of which it keeps nothing, and when it came.
 	// The context has the headers of the call, or its trace. nil: nobody does.
-	Observe func(ctx context.Context, began time.Time, r *plan.Request, decided *plan.Plan)
+	Observe func(ctx context.Context, began time.Time, r *plan.Request, decided *plan.Result)
 
 	Registerer prometheus.Registerer
 	Logger     *slog.Logger // undecided requests, at level Debug; domains without rules, once a minute
 }
 
+// Decider decides requests. plan.Decider says what the Result and the error mean.
+type Decider interface {
+	Decide(context.Context, *plan.Request) (*plan.Result, error)
+}
+
 // Service answers Envoy's rate limit requests.
 type Service struct {
 	opts      Options
-	planner   *plan.Planner
 	metrics   *metrics
 	unmatched *unmatched
-	admission admission
-	calls     sync.Pool // of *call
+	inside    atomic.Int64 // how many requests are being decided, if there is a bound
+	calls     sync.Pool    // of *call
 }
 
 // New returns a Service whose metrics are registered with opts.Registerer.
 func New(opts Options) *Service {
+	opts.MaxDescriptors = cmp.Or(opts.MaxDescriptors, plan.DefaultMaxDescriptors)
 	return &Service{
 		opts:      opts,
-		planner:   plan.New(opts.Options),
 		metrics:   newMetrics(opts.Registerer),
 		unmatched: newUnmatched(opts.Registerer, opts.Logger),
-		admission: admission{most: int64(opts.MaxConcurrent)},
 		calls:     sync.Pool{New: func() any { return new(call) }},
 	}
 }
@@ -96,7 +98,7 @@ func (s *Service) Register(reg grpc.ServiceRegistrar) {
 // *call and its response a *reply, which they must neither change nor keep.
 func handle(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 	s := srv.(*Service)
-	c := s.newCall()
+	c := s.calls.Get().(*call)
 	defer s.release(c)
 	if err := decode(c); err != nil {
 		return nil, err
@@ -116,86 +118,61 @@ func (s *Service) shouldRateLimit(ctx context.Context, c *call) (any, error) {
 	if err := s.decide(ctx, c); err != nil {
 		return nil, err
 	}
-	c.reply = c.answer.append(c.reply)
-	return newReply(c.reply), nil
+	return &reply{mem.Copy(c.reply, mem.DefaultBufferPool())}, nil
 }
 
-// decide decides the request in c.wire and fills in c.answer. Its errors are
+// errTooMany is the answer to a request beyond MaxConcurrent. It is refused at once: to
+// queue would only make every request late.
+var errTooMany = grpcstatus.Error(codes.ResourceExhausted, "too many requests are being decided")
+
+// decide decides the request in c.wire and writes the answer to c.reply. Its errors are
 // gRPC statuses that Envoy may see.
 func (s *Service) decide(ctx context.Context, c *call) error {
-	if !s.admission.enter() {
-		s.metrics.overloads.Inc()
-		return errTooMany
+	if s.opts.MaxConcurrent > 0 {
+		defer s.inside.Add(-1)
+		if s.inside.Add(1) > int64(s.opts.MaxConcurrent) {
+			s.metrics.overloads.Inc()
+			return errTooMany
+		}
 	}
-	defer s.admission.leave()
 	if s.opts.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.opts.Timeout)
 		defer cancel()
 	}
-	tree := s.opts.Rules()
-	if tree == nil {
-		s.metrics.serviceErrors.Inc()
-		return grpcstatus.Error(codes.Unavailable, "no rules are loaded")
+	if err := c.decode(s.opts.MaxDescriptors); err != nil {
+		return s.undecided(ctx, c, plan.RequestError{Err: err})
 	}
-	if err := s.prepare(c, tree); err != nil {
+	var err error
+	c.result, err = s.opts.Decider.Decide(ctx, &c.request)
+	if c.result != nil && c.result.Unmatched > 0 {
+		s.unmatched.note(c.result.Tree, c.request.Domain, c.result.Unmatched)
+	}
+	if err != nil {
+		return s.undecided(ctx, c, err)
+	}
+	s.metrics.decided(c.result)
+	if s.opts.Observe != nil {
+		s.opts.Observe(ctx, c.began, &c.request, c.result)
+	}
+	c.reply = s.appendResponse(c.reply, &c.request, c.result)
+	return nil
+}
+
+// undecided counts a request without a decision, and returns the error that the client
+// gets. Why the store did not decide is not for the client to know.
+func (s *Service) undecided(ctx context.Context, c *call, err error) error {
+	if errors.Is(err, plan.ErrNoRules) {
 		s.metrics.serviceErrors.Inc()
-		s.opts.Logger.Debug("bad request", "err", err)
+		return grpcstatus.Error(codes.Unavailable, err.Error())
+	}
+	if bad, ok := errors.AsType[plan.RequestError](err); ok {
+		s.metrics.serviceErrors.Inc()
+		s.opts.Logger.Debug("bad request", "err", bad.Err)
 		return grpcstatus.Error(codes.InvalidArgument, err.Error())
 	}
-	denied, err := s.opts.Limiter.Decide(ctx, c.plan.Hits, c.plan.Decisions)
-	if err != nil {
-		s.metrics.storeErrors.Inc()
-		s.opts.Logger.Debug("undecided request", "domain", c.request.Domain, "err", err)
-		return undecided(ctx)
-	}
-	c.plan.SetStatuses(denied)
-	s.metrics.decided(denied)
-	if c.plan.WouldBeDenied() {
-		s.metrics.globalShadow.Inc()
-	}
-	if s.opts.Observe != nil {
-		s.opts.Observe(ctx, c.began, &c.request.Request, &c.plan)
-	}
-	s.answer(c)
-	return nil
-}
-
-// prepare reads the request in c.wire and plans it.
-func (s *Service) prepare(c *call, tree *descriptors.Tree) error {
-	if err := c.request.decode(c.wire, s.planner.MaxDescriptors); err != nil {
-		return err
-	}
-	if err := s.planner.Prepare(&c.plan, tree, &c.request.Request); err != nil {
-		return err
-	}
-	if c.plan.Unmatched > 0 {
-		s.unmatched.note(tree, c.request.Domain, c.plan.Unmatched)
-	}
-	return nil
-}
-
-// answer fills in c.answer from the statuses of the plan.
-func (s *Service) answer(c *call) {
-	statuses := c.plan.Statuses
-	c.answer = answer{
-		overLimit:       c.plan.Denied,
-		statuses:        statuses,
-		responseHeaders: s.opts.ResponseHeaders.about(statuses),
-		requestHeaders:  s.opts.RequestHeaders.about(statuses),
-	}
-	if s.opts.DynamicMetadata {
-		// The hits are counted by now: rather an answer without metadata than none.
-		var err error
-		if c.answer.metadata, err = metadata(&c.request.Request, statuses); err != nil {
-			s.opts.Logger.Debug("no dynamic metadata", "err", err)
-		}
-	}
-}
-
-// undecided is the error for a request that the store did not decide. Why it
-// did not is not for the client to know.
-func undecided(ctx context.Context) error {
+	s.metrics.storeErrors.Inc()
+	s.opts.Logger.Debug("undecided request", "domain", c.request.Domain, "err", err)
 	switch err := ctx.Err(); {
 	case errors.Is(err, context.Canceled):
 		return grpcstatus.Error(codes.Canceled, "the caller cancelled the request")

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
@@ -25,7 +24,7 @@ import (
 func TestBadRequests(t *testing.T) {
 	opts := options(t, rules)
 	opts.MaxDescriptors = 3
-	conn := serve(t, New(opts))
+	conn := serve(t, opts.service())
 	for _, tc := range []struct{ name, request, want string }{
 		{"empty domain", d("user", "a"), "the domain is empty"},
 		{"no descriptors", "domain: 'api'", "the request has no descriptors"},
@@ -103,9 +102,9 @@ func TestStoreFails(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			opts := options(t, rules)
-			opts.Limiter = newLimiter(failing{tc.wait}, prometheus.NewRegistry())
-			s := New(opts)
-			c := s.newCall()
+			opts.store = failing{tc.wait}
+			s := opts.service()
+			c := s.calls.Get().(*call)
 			c.wire = wires(t)["full"]
 			expectError(t, s.decide(tc.ctx, c), tc.code, tc.want)
 		})
@@ -114,23 +113,23 @@ func TestStoreFails(t *testing.T) {
 
 func TestNoRules(t *testing.T) {
 	opts := options(t, rules)
-	opts.Rules = func() *descriptors.Tree { return nil }
-	_, err := ask(t, serve(t, New(opts)), "domain: 'api' "+d("user", "a"))
+	opts.rules = func() *descriptors.Tree { return nil }
+	_, err := ask(t, serve(t, opts.service()), "domain: 'api' "+d("user", "a"))
 	expectError(t, err, codes.Unavailable, "no rules are loaded")
 }
 
 func TestRulesOfTheMoment(t *testing.T) {
 	opts := options(t, rules)
-	tree := opts.Rules()
-	opts.Rules = func() *descriptors.Tree { return tree }
-	conn := serve(t, New(opts))
+	tree := opts.rules()
+	opts.rules = func() *descriptors.Tree { return tree }
+	conn := serve(t, opts.service())
 	expect(t, conn, "domain: 'api' "+d("user", "a"), "overall_code: OK "+user("OK", 1))
 	tree = load(t, "domain: api")
 	expect(t, conn, "domain: 'api' "+d("user", "a"), "overall_code: OK statuses {code: OK}")
 }
 
 func TestOtherServicesOfTheServer(t *testing.T) {
-	conn := serve(t, New(options(t, rules)))
+	conn := serve(t, options(t, rules).service())
 	got, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{})
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +141,7 @@ func TestOtherServicesOfTheServer(t *testing.T) {
 
 func TestReflectionFindsTheService(t *testing.T) {
 	server := grpc.NewServer(ServerOptions()...)
-	New(options(t, rules)).Register(server)
+	options(t, rules).service().Register(server)
 	info, ok := server.GetServiceInfo()[ratelimitv3.RateLimitService_ServiceDesc.ServiceName]
 	if !ok {
 		t.Fatalf("services are %v", server.GetServiceInfo())
@@ -161,7 +160,7 @@ func TestInterceptors(t *testing.T) {
 	refusal := grpcstatus.Error(codes.PermissionDenied, "not today")
 	var method string
 	refuse := false
-	conn := serve(t, New(options(t, rules)), grpc.UnaryInterceptor(
+	conn := serve(t, options(t, rules).service(), grpc.UnaryInterceptor(
 		func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 			method = info.FullMethod
 			if refuse {
@@ -183,7 +182,7 @@ func TestInterceptors(t *testing.T) {
 // Requests at the same time, and one after the other in the same memory, do not
 // see each other.
 func TestConcurrentRequests(t *testing.T) {
-	conn := serve(t, New(options(t, rules)))
+	conn := serve(t, options(t, rules).service())
 	var wg sync.WaitGroup
 	for worker := range 16 {
 		wg.Go(func() {
@@ -198,7 +197,7 @@ func TestConcurrentRequests(t *testing.T) {
 }
 
 func TestExactUnderConcurrency(t *testing.T) {
-	conn := serve(t, New(options(t, "{domain: api, descriptors: [{key: all, rate_limit: {unit: day, requests_per_unit: 100}}]}")))
+	conn := serve(t, options(t, "{domain: api, descriptors: [{key: all, rate_limit: {unit: day, requests_per_unit: 100}}]}").service())
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	admitted := 0
@@ -236,9 +235,9 @@ func FuzzDecide(f *testing.F) {
 	opts.DynamicMetadata = true
 	opts.ResponseHeaders = Headers{Limit: "l", Remaining: "r", Reset: "s"}
 	opts.RequestHeaders = opts.ResponseHeaders
-	s := New(opts)
+	s := opts.service()
 	f.Fuzz(func(t *testing.T, wire []byte) {
-		c := s.newCall()
+		c := s.calls.Get().(*call)
 		defer s.release(c)
 		c.wire = wire
 		if err := s.decide(t.Context(), c); err != nil {
@@ -248,7 +247,7 @@ func FuzzDecide(f *testing.F) {
 			return
 		}
 		var response ratelimitv3.RateLimitResponse
-		if err := proto.Unmarshal(c.answer.append(nil), &response); err != nil {
+		if err := proto.Unmarshal(c.reply, &response); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := len(response.GetStatuses()), len(c.request.Descriptors); got != want {

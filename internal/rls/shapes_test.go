@@ -89,7 +89,7 @@ func TestGatewayShapes(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			conn := serve(t, New(options(t, tc.rules)))
+			conn := serve(t, options(t, tc.rules).service())
 			for i, s := range tc.steps {
 				response, err := ask(t, conn, s.request)
 				if err != nil {

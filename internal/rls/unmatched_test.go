@@ -34,8 +34,8 @@ func TestUnmatchedAreCounted(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := New(options(t, unmatchedRules))
-			if c := decide(t, s, tt.request); c.answer.overLimit {
+			s := options(t, unmatchedRules).service()
+			if c := decide(t, s, tt.request); c.result.Denied {
 				t.Error("the request is denied")
 			}
 			if got := testutil.ToFloat64(s.unmatched.descriptors.WithLabelValues("api")); got != tt.descriptors {

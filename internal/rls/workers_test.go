@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"weir/internal/limiter"
 	"weir/internal/limiter/memory"
 )
@@ -115,8 +113,8 @@ func TestWorkersWaitForTheirSlots(t *testing.T) {
 // given.
 func sendWorkers(t *testing.T, rules string, workers, mayWaste int) (admitted []int64) {
 	opts, witness := options(t, rules), newWitness()
-	opts.Limiter = newLimiter(witness, prometheus.NewRegistry())
-	server := httptest.NewServer(New(opts).JSONHandler())
+	opts.store = witness
+	server := httptest.NewServer(opts.service().JSONHandler())
 	defer server.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -43,7 +43,7 @@ type App struct {
 	store      *store
 	tracing    *tracing // nil: none
 	denials    *denials.Recorder
-	usage      *telemetry.Limiter
+	usage      *telemetry.Usage
 	access     *admin.Access
 	rates      *rates
 	replicas   *replicas.Replicas // nil: alone
@@ -103,13 +103,13 @@ func (a *App) build() error {
 	}
 	a.uses = a.usesHere
 	a.openCounters(options)
-	decides := telemetry.New(a.store, telemetry.Options{
+	a.usage = telemetry.New(telemetry.Options{
 		Registerer: reg, Logger: a.logger,
 		NearLimitRatio:    float32(s.Metrics.NearLimitRatio),
 		MaxDetailedSeries: s.Metrics.MaxDetailedSeries,
 	})
-	a.usage, a.rules.keep = decides, decides.Keep
-	for _, client := range startStatsd(s.Metrics, statsdSource(decides, serviceMetrics), a.logger) {
+	a.rules.keep = a.usage.Keep
+	for _, client := range startStatsd(s.Metrics, statsdSource(a.usage, serviceMetrics), a.logger) {
 		a.cleanups.add("statsd", func(context.Context) error {
 			client.Stop()
 			return nil
@@ -124,10 +124,12 @@ func (a *App) build() error {
 	}
 	observer := operators.Observer{Denials: a.denials, Log: decisions, Hashed: keys.DigestsValues()}
 	service := rls.New(rls.Options{
-		Rules:           a.rules.tree.Load,
-		Limiter:         decides,
+		Decider: &plan.Decider{
+			Planner: plan.New(options), Rules: a.rules.tree.Load,
+			Store: a.store, Spread: limiter.NewRetrySpread(time.Now), Failover: a.store.failover, Usage: a.usage,
+		},
+		MaxDescriptors:  options.MaxDescriptors,
 		Observe:         observer.Observe,
-		Options:         options,
 		ResponseHeaders: responseHeaders(s.Answers),
 		RequestHeaders:  requestHeaders(s.Answers),
 		DynamicMetadata: s.Answers.DynamicMetadata,

@@ -56,7 +56,7 @@ func statsdTags(tags settings.Tags) (list []statsd.Tag) {
 
 // statsdSource yields what is counted for limits, and what service holds, under
 // the names of envoyproxy/ratelimit.
-func statsdSource(l *telemetry.Limiter, service prometheus.Gatherer) iter.Seq[statsd.Sum] {
+func statsdSource(l *telemetry.Usage, service prometheus.Gatherer) iter.Seq[statsd.Sum] {
 	return func(yield func(statsd.Sum) bool) {
 		var name []byte
 		for labels, sums := range l.Sums() {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -20,10 +21,11 @@ import (
 // store is what keeps the counters, with what the server has to know of it.
 type store struct {
 	limiter.CounterStore
-	name    func() string               // what and where it is
-	refused func() error                // why a changed URL, user or password is not in use, nil in memory
-	ping    func(context.Context) error // reports whether it can decide, nil if that is no question
-	state   func() redis.State          // says what became of the last calls, nil with ping
+	failover *failover.Failover          // nil in memory
+	name     func() string               // what and where it is
+	refused  func() error                // why a changed URL, user or password is not in use, nil in memory
+	ping     func(context.Context) error // reports whether it can decide, nil if that is no question
+	state    func() redis.State          // says what became of the last calls, nil with ping
 	// failureMode is that of limits that have none of their own.
 	failureMode string
 	followed    bool // its failures fail the health check, even after it has been found
@@ -32,6 +34,12 @@ type store struct {
 	// which counters are over.
 	board  *redis.Board
 	forget func()
+}
+
+// Reset implements limiter.CounterStore. The counters in memory are reset, too, even if
+// those of Redis are not.
+func (s *store) Reset(ctx context.Context, hits []limiter.Hit) error {
+	return errors.Join(s.CounterStore.Reset(ctx, hits), s.failover.Reset(ctx, hits))
 }
 
 // status is what the status page shows.
@@ -61,7 +69,7 @@ func openStore(s settings.Settings, changing *changingSecrets, logger *slog.Logg
 		logger.Warn(kept, "max_counters", limit, "although_set", strings.Join(s.Redis.Variables, " "))
 	}
 	return &store{
-		CounterStore: limiter.NewRetrySpread(memory.New(memory.Options{MaxCounters: limit, Registerer: reg}), nil),
+		CounterStore: memory.New(memory.Options{MaxCounters: limit, Registerer: reg}),
 		name:         func() string { return fmt.Sprintf("in memory, at most %d", limit) },
 		close:        func() error { return nil },
 	}, nil
@@ -124,14 +132,9 @@ func openRedisOrElse(s settings.Settings, changing *changingSecrets, logger *slo
 	if err != nil {
 		return nil, err
 	}
-	redis.CounterStore = failover.New(failover.Options{
-		Primary: limiter.NewRetrySpread(redis.CounterStore, nil),
-		OpenLocal: func() limiter.CounterStore {
-			return memory.New(memory.Options{MaxCounters: s.Store.MemoryMaxCounters})
-		},
-		Mode:       FailureMode(s.Failure.Mode),
-		Registerer: reg,
-	})
+	redis.failover = failover.New(FailureMode(s.Failure.Mode), func() limiter.CounterStore {
+		return memory.New(memory.Options{MaxCounters: s.Store.MemoryMaxCounters})
+	}, reg)
 	redis.failureMode = string(s.Failure.Mode)
 	return redis, nil
 }

@@ -56,9 +56,7 @@ func BenchmarkGather(b *testing.B) {
 	reg := prometheus.NewRegistry()
 	l := newDefault(shared{}, reg)
 	for _, limit := range users(10_000) {
-		if _, err := l.Decide(b.Context(), []limiter.Hit{{Limit: limit, Cost: 1}}, make([]limiter.Decision, 1)); err != nil {
-			b.Fatal(err)
-		}
+		l.ask(limiter.Hit{Limit: limit, Cost: 1})
 	}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -71,7 +69,7 @@ func BenchmarkGather(b *testing.B) {
 // BenchmarkFirstHit counts a hit of a limit that was never hit before.
 func BenchmarkFirstHit(b *testing.B) {
 	limits := users(100_000)
-	var l *Limiter
+	var l onStore
 	d := limiter.Decision{Charged: true, Used: 1}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {

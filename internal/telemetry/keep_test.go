@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"testing"
@@ -19,16 +18,14 @@ func tenant(domain string) *limiter.Limit {
 	return must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: domain, Key1: "user", Rule: "user", Limit: "minute"}.Series()})
 }
 
-func hit(t *testing.T, l *Limiter, h limiter.Hit) {
+func hit(t *testing.T, l onStore, h limiter.Hit) {
 	t.Helper()
-	if _, err := l.Decide(context.Background(), []limiter.Hit{h}, make([]limiter.Decision, 1)); err != nil {
-		t.Fatal(err)
-	}
+	l.ask(h)
 }
 
 // wantSeries checks the total of every series, and how many there are of limits'
 // own.
-func wantSeries(t *testing.T, l *Limiter, reg *prometheus.Registry, own int, want map[limiter.LabelSet]uint64) {
+func wantSeries(t *testing.T, l onStore, reg *prometheus.Registry, own int, want map[limiter.LabelSet]uint64) {
 	t.Helper()
 	got := make(map[limiter.LabelSet]uint64)
 	for s, units := range l.Sums() {
@@ -79,11 +76,11 @@ func TestSeriesOfRulesThatAreGoneAreGivenUp(t *testing.T) {
 func TestSeriesThatAreUsedOrComeBackStay(t *testing.T) {
 	tests := []struct {
 		name      string
-		meanwhile func(t *testing.T, l *Limiter, gone *limiter.Limit)
+		meanwhile func(t *testing.T, l onStore, gone *limiter.Limit)
 		total     uint64
 	}{
-		{"used", func(t *testing.T, l *Limiter, gone *limiter.Limit) { hit(t, l, limiter.Hit{Limit: gone, Cost: 1}) }, 2},
-		{"back in the rules", func(_ *testing.T, l *Limiter, _ *limiter.Limit) { l.Keep(slices.Values([]*limiter.Limit{tenant("a")})) }, 1},
+		{"used", func(t *testing.T, l onStore, gone *limiter.Limit) { hit(t, l, limiter.Hit{Limit: gone, Cost: 1}) }, 2},
+		{"back in the rules", func(_ *testing.T, l onStore, _ *limiter.Limit) { l.Keep(slices.Values([]*limiter.Limit{tenant("a")})) }, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -21,9 +20,7 @@ func TestSeriesOfPrometheus(t *testing.T) {
 	l := newDefault(shared{}, reg)
 	for _, more := range []string{"c", "d"} {
 		limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "api", Key1: "a", Key2: "b", More: more}.Series()})
-		if _, err := l.Decide(context.Background(), []limiter.Hit{{Limit: limit, Cost: 2}}, make([]limiter.Decision, 1)); err != nil {
-			t.Fatal(err)
-		}
+		l.ask(limiter.Hit{Limit: limit, Cost: 2})
 	}
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
 # HELP ratelimit_service_rate_limit_near_limit Units above NEAR_LIMIT_RATIO of the limit, and not over it.
@@ -63,19 +60,17 @@ weir_store_errors_total 0
 func TestDetailedSeriesAreBounded(t *testing.T) {
 	const bound, values, workers = 10, 50, 8
 	var log strings.Builder
-	l := New(shared{}, Options{
+	l := onStore{New(Options{
 		Registerer: prometheus.NewRegistry(), NearLimitRatio: 0.8,
 		MaxDetailedSeries: bound, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-	})
+	}), shared{}}
 	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "api", Key1: "user"}.Series()})
 	var asking sync.WaitGroup
 	for range workers {
 		asking.Go(func() {
 			for i := range values {
 				hit := limiter.Hit{Limit: limit, Cost: 1, Labels: fmt.Appendf(nil, "user_%d\x00", i)}
-				if _, err := l.Decide(context.Background(), []limiter.Hit{hit}, make([]limiter.Decision, 1)); err != nil {
-					t.Error(err)
-				}
+				l.ask(hit)
 			}
 		})
 	}
@@ -140,9 +135,7 @@ func TestMetricNames(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	l := newDefault(shared{}, reg)
 	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "api", Key1: "user", Rule: "user", Limit: "minute"}.Series()})
-	if _, err := l.Decide(context.Background(), []limiter.Hit{{Limit: limit, Cost: 1}}, make([]limiter.Decision, 1)); err != nil {
-		t.Fatal(err)
-	}
+	l.ask(limiter.Hit{Limit: limit, Cost: 1})
 	problems, err := testutil.GatherAndLint(reg)
 	if err != nil {
 		t.Fatal(err)

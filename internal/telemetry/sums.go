@@ -84,19 +84,19 @@ func (c *counters) total() (n uint64) {
 }
 
 // count counts one hit. Refunds and peeks ask for no units.
-func (l *Limiter) count(h *limiter.Hit, d *limiter.Decision) {
+func (u *Usage) count(h *limiter.Hit, d *limiter.Decision) {
 	if h.Refund || h.Cost == 0 {
 		return
 	}
-	limit := l.series.of(h.Limit)
+	limit := u.series.of(h.Limit)
 	series := limit
 	if h.Labels != nil {
-		if detail := l.series.detailOf(h.Limit.Series, h.Labels); detail != nil {
+		if detail := u.series.detailOf(h.Limit.Series, h.Labels); detail != nil {
 			series = detail
 		}
 	}
 	// In 32 bits, like envoyproxy/ratelimit: 0.29 of 100 is 29, and not 28.
-	p := split(h, d, int64(float32(h.Limit.Size())*l.nearRatio))
+	p := split(h, d, int64(float32(h.Limit.Size())*u.nearRatio))
 	series.add(TotalHits, cost(h))
 	series.add(OverLimit, p.over)
 	series.add(NearLimit, p.near)
@@ -128,11 +128,11 @@ func (c *counters) addOutcome(h *limiter.Hit, d *limiter.Decision, p parts) {
 type Outcome struct{ Asked, Over uint64 }
 
 // Outcomes returns those of all limits that were hit.
-func (l *Limiter) Outcomes() map[limiter.Series]Outcome {
-	l.series.mu.RLock()
-	defer l.series.mu.RUnlock()
-	outcomes := make(map[limiter.Series]Outcome, len(l.series.all))
-	for series, c := range l.series.all {
+func (u *Usage) Outcomes() map[limiter.Series]Outcome {
+	u.series.mu.RLock()
+	defer u.series.mu.RUnlock()
+	outcomes := make(map[limiter.Series]Outcome, len(u.series.all))
+	for series, c := range u.series.all {
 		if asked := c[admitted].Load() + c[over].Load() + c[withheld].Load(); asked > 0 {
 			outcomes[series] = Outcome{asked, c[over].Load()}
 		}

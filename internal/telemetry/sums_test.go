@@ -13,7 +13,7 @@ import (
 )
 
 // sumsOf are the units of one series.
-func sumsOf(l *Limiter, s limiter.LabelSet) Sums {
+func sumsOf(l onStore, s limiter.LabelSet) Sums {
 	for series, units := range l.Sums() {
 		if series == s {
 			return units
@@ -45,9 +45,7 @@ func TestDocumentedUnits(t *testing.T) {
 		const now = 1_767_323_045_000_000
 		l := newDefault(fixed{state: limiter.State{At: now / 60_000_000, Used: int64(number(2))}, now: now}, prometheus.NewRegistry())
 		hit := limiter.Hit{Limit: limit, Cost: number(3), Always: row[4] == "yes, although denied"}
-		if _, err := l.Decide(t.Context(), []limiter.Hit{hit}, make([]limiter.Decision, 1)); err != nil {
-			t.Fatal(err)
-		}
+		l.ask(hit)
 		want := Sums{TotalHits: number(5), WithinLimit: number(6), NearLimit: number(7), OverLimit: number(8)}
 		if got := sumsOf(l, series); got != want {
 			t.Errorf("%s: got %+v, want %+v", row[0], got, want)
@@ -87,9 +85,7 @@ func TestMetricsCountUnitsOfCost(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			const now = 1_767_323_045_000_000
 			l := newDefault(fixed{state: limiter.State{At: now / 60_000_000, Used: tc.used}, now: now}, prometheus.NewRegistry())
-			if _, err := l.Decide(context.Background(), tc.hits, make([]limiter.Decision, len(tc.hits))); err != nil {
-				t.Fatal(err)
-			}
+			l.ask(tc.hits...)
 			if got := sumsOf(l, user); got != tc.want {
 				t.Errorf("got %+v, want %+v", got, tc.want)
 			}
@@ -104,9 +100,7 @@ func TestUnitsNearALimitAreCountedOnce(t *testing.T) {
 	var counter limiter.State
 	l := newDefault(lasting{&counter}, prometheus.NewRegistry())
 	for range 5 {
-		if _, err := l.Decide(context.Background(), []limiter.Hit{{Limit: limit, Cost: 2}}, make([]limiter.Decision, 1)); err != nil {
-			t.Fatal(err)
-		}
+		l.ask(limiter.Hit{Limit: limit, Cost: 2})
 	}
 	if got, want := sumsOf(l, limit.Series.Labels()), (Sums{TotalHits: 10, WithinLimit: 2, OverLimit: 8}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -119,9 +113,7 @@ func TestUnitsOverAShadowLimit(t *testing.T) {
 	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 3, Mode: limiter.Shadow, Series: limiter.LabelSet{Domain: "api", Key1: "user"}.Series()})
 	l := newDefault(lasting{new(limiter.State)}, prometheus.NewRegistry())
 	for range 3 {
-		if _, err := l.Decide(context.Background(), []limiter.Hit{{Limit: limit, Cost: 2, Always: true}}, make([]limiter.Decision, 1)); err != nil {
-			t.Fatal(err)
-		}
+		l.ask(limiter.Hit{Limit: limit, Cost: 2, Always: true})
 	}
 	if got := sumsOf(l, limit.Series.Labels()); got[ShadowMode] != 3 || got[OverLimit] != 3 {
 		t.Errorf("got %+v, want 3 units over the limit and in shadow mode", got)
@@ -144,8 +136,8 @@ func (s lasting) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Dec
 func TestMetricsOfAHitThatAnEarlierOneLeftNoRoomFor(t *testing.T) {
 	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 3, Series: limiter.LabelSet{Domain: "api", Key1: "user"}.Series()})
 	l := newDefault(shared{}, prometheus.NewRegistry())
-	if denied, err := l.Decide(context.Background(), []limiter.Hit{{Limit: limit, Cost: 2}, {Limit: limit, Cost: 2}}, make([]limiter.Decision, 2)); !denied || err != nil {
-		t.Fatalf("got denied %v, error %v", denied, err)
+	if !l.ask(limiter.Hit{Limit: limit, Cost: 2}, limiter.Hit{Limit: limit, Cost: 2}) {
+		t.Fatal("admitted")
 	}
 	if got, want := sumsOf(l, limit.Series.Labels()), (Sums{TotalHits: 4, OverLimit: 2}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -192,9 +184,7 @@ func TestMetricsAreThoseOfTheReference(t *testing.T) {
 			const now = 1_767_323_045_000_000
 			limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: tc.limit, Series: limiter.LabelSet{Domain: "api", Key1: "user"}.Series()})
 			l := newDefault(fixed{state: limiter.State{At: now / 60_000_000, Used: tc.used}, now: now}, prometheus.NewRegistry())
-			if _, err := l.Decide(context.Background(), []limiter.Hit{{Limit: limit, Cost: tc.cost, Always: always}}, make([]limiter.Decision, 1)); err != nil {
-				t.Fatal(err)
-			}
+			l.ask(limiter.Hit{Limit: limit, Cost: tc.cost, Always: always})
 			want := Sums{TotalHits: tc.cost, OverLimit: tc.over, NearLimit: tc.near, WithinLimit: tc.within}
 			if !always && tc.over > 0 {
 				want[OverLimit], want[NearLimit] = tc.cost, 0
@@ -219,11 +209,9 @@ func TestNearLimitRatio(t *testing.T) {
 		{1, 10, 0},
 		{0.5, 1 << 50, 1 << 49},
 	} {
-		l := New(shared{}, Options{Registerer: prometheus.NewRegistry(), NearLimitRatio: tc.ratio})
+		l := onStore{New(Options{Registerer: prometheus.NewRegistry(), NearLimitRatio: tc.ratio}), shared{}}
 		limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: tc.limit, Series: limiter.LabelSet{Domain: "api", Key1: "user"}.Series()})
-		if _, err := l.Decide(context.Background(), []limiter.Hit{{Limit: limit, Cost: tc.limit}}, make([]limiter.Decision, 1)); err != nil {
-			t.Fatal(err)
-		}
+		l.ask(limiter.Hit{Limit: limit, Cost: tc.limit})
 		if got := sumsOf(l, limit.Series.Labels())[NearLimit]; got != tc.near {
 			t.Errorf("%v of %d: got %d units near, want %d", tc.ratio, tc.limit, got, tc.near)
 		}
@@ -243,9 +231,7 @@ func (remembering) Decide(_ context.Context, hits []limiter.Hit, out []limiter.D
 func TestMetricsTellWhatWasRemembered(t *testing.T) {
 	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "api", Key1: "user"}.Series()})
 	l := newDefault(remembering{}, prometheus.NewRegistry())
-	if _, err := l.Decide(context.Background(), []limiter.Hit{{Limit: limit, Cost: 3}}, make([]limiter.Decision, 1)); err != nil {
-		t.Fatal(err)
-	}
+	l.ask(limiter.Hit{Limit: limit, Cost: 3})
 	if got, want := sumsOf(l, limit.Series.Labels()), (Sums{TotalHits: 3, OverLimit: 3, OverLimitWithLocalCache: 3}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -258,9 +244,7 @@ func TestLimitsOfOneSeriesShareItAndFollowTheirLimiter(t *testing.T) {
 	for range 2 {
 		l := newDefault(fixed{}, prometheus.NewRegistry())
 		for _, limit := range []*limiter.Limit{a, b, a} {
-			if _, err := l.Decide(context.Background(), []limiter.Hit{{Limit: limit, Cost: 1}}, make([]limiter.Decision, 1)); err != nil {
-				t.Fatal(err)
-			}
+			l.ask(limiter.Hit{Limit: limit, Cost: 1})
 		}
 		if got := sumsOf(l, user)[TotalHits]; got != 3 {
 			t.Errorf("total_hits is %v, want 3", got)

@@ -1,6 +1,5 @@
 // Package failover decides requests while the store of the counters fails, by
-// the failure mode of each limit. It is a store around another one, and neither
-// decides nor counts anything as long as that one answers.
+// the failure mode of each limit.
 //
 // A request that the store could not decide is decided by all its limits:
 //
@@ -25,78 +24,163 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"weir/internal/limiter"
 )
 
-// Options say what a Store consists of. All fields but Registerer are required.
-type Options struct {
-	// Primary is the store that fails at times.
-	Primary limiter.CounterStore
-	// OpenLocal makes an empty store in memory, for one outage. It must not fail.
-	OpenLocal func() limiter.CounterStore
-	// Mode is that of limits that do not say it themselves.
-	Mode limiter.FailureMode
-	// Registerer takes the metrics. nil means that nobody reads them.
-	Registerer prometheus.Registerer
+// Failover decides by failure modes what a store cannot. nil decides nothing.
+type Failover struct {
+	mode      limiter.FailureMode
+	local     local
+	decisions [limiter.FailureLocal + 1]prometheus.Counter // by mode
 }
 
-// Store is a limiter.Store that decides by failure modes what another one cannot.
-type Store struct {
-	primary limiter.CounterStore
-	local   local
-	mode    limiter.FailureMode
-	metrics *metrics
+// New returns a Failover. mode is that of limits that do not say it themselves. openLocal
+// makes an empty store in memory, for one outage, and must not fail. reg takes the
+// metrics; nil means that nobody reads them.
+func New(mode limiter.FailureMode, openLocal func() limiter.CounterStore, reg prometheus.Registerer) *Failover {
+	f := &Failover{mode: cmp.Or(mode, limiter.FailureError), local: local{open: openLocal, began: time.Now()}}
+	decisions := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
+		Name: "weir_failure_mode_decisions_total",
+		Help: "Hits that the store could not decide, by the failure mode that did; error left the request undecided.",
+	}, []string{"mode"})
+	for mode := limiter.FailureError; mode <= limiter.FailureLocal; mode++ {
+		f.decisions[mode] = decisions.WithLabelValues(mode.String())
+	}
+	return f
 }
 
-var _ limiter.CounterStore = (*Store)(nil)
-
-// New returns a store around o.Primary.
-func New(o Options) *Store {
-	return &Store{
-		primary: o.Primary,
-		local:   newLocal(o.OpenLocal),
-		mode:    cmp.Or(o.Mode, limiter.FailureError),
-		metrics: newMetrics(o.Registerer),
+// StoreDecided notes that the store works.
+func (f *Failover) StoreDecided() {
+	if f != nil {
+		f.local.storeDecided()
 	}
 }
 
-// Decide implements limiter.Store. An error that wraps limiter.ErrUnavailable is
-// that of the primary store, for a request with a limit of mode error. A caller
-// that went away gets the error, too, and no decision.
-func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
-	denied, err = s.primary.Decide(ctx, hits, out)
+// Reset resets the counters of hits in the memory of this process.
+func (f *Failover) Reset(ctx context.Context, hits []limiter.Hit) error {
+	if f == nil {
+		return nil
+	}
+	if s := f.local.current.Load(); s != nil {
+		return (*s).Reset(ctx, hits)
+	}
+	return nil
+}
+
+// Decide decides what the store could not because of cause, and fills in out as
+// limiter.Store does. It returns cause for a request with a limit of mode error, if cause
+// does not wrap limiter.ErrUnavailable, and to a caller that went away.
+func (f *Failover) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision, cause error) (denied bool, err error) {
 	switch {
-	case err == nil:
-		s.local.primaryDecided()
-		return denied, nil
-	case !errors.Is(err, limiter.ErrUnavailable) || !vetoed(hits) && s.undecidable(hits):
-		return false, err
+	case f == nil || !errors.Is(cause, limiter.ErrUnavailable) || !vetoed(hits) && f.undecidable(hits):
+		return false, cause
 	case ctx.Err() == nil:
-		return s.decide(ctx, hits, out)
+		return f.decide(ctx, hits, out)
 	}
 	if slices.ContainsFunc(hits, func(h limiter.Hit) bool { return h.Unconditional() }) {
 		// It reports what has happened already. It is counted although nobody waits.
-		_, _ = s.decide(ctx, hits, out)
+		_, _ = f.decide(ctx, hits, out)
 	}
-	return false, err
+	return false, cause
 }
 
-// Peek implements limiter.CounterStore for the counters of the primary store, which are
-// all that count when it is back. It does not show those in memory.
-func (s *Store) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter, error) {
-	return s.primary.Peek(ctx, hits)
+// modeOf is the failure mode by which a hit is decided.
+func (f *Failover) modeOf(h *limiter.Hit) limiter.FailureMode {
+	mode := cmp.Or(h.Limit.FailureMode, f.mode)
+	switch {
+	case mode == limiter.FailureError && h.EffectiveMode() == limiter.Shadow:
+		return limiter.FailureAllow
+	case mode == limiter.FailureAllow && h.Limit.Size() == 0:
+		return limiter.FailureDeny
+	default:
+		return mode
+	}
 }
 
-// Reset implements limiter.CounterStore. The counters in memory are reset, too, even if
-// those of the primary store are not.
-func (s *Store) Reset(ctx context.Context, hits []limiter.Hit) error {
-	err := s.primary.Reset(ctx, hits)
-	if local := s.local.current.Load(); local != nil {
-		err = errors.Join(err, (*local).Reset(ctx, hits))
+// vetoed reports whether an exception denies the request.
+func vetoed(hits []limiter.Hit) bool {
+	return slices.ContainsFunc(hits, func(h limiter.Hit) bool { return h.Limit.Veto && h.EffectiveMode() == limiter.Enforced })
+}
+
+// undecidable reports whether a request cannot be decided without its store.
+func (f *Failover) undecidable(hits []limiter.Hit) bool {
+	errors := 0
+	for i := range hits {
+		if f.modeOf(&hits[i]) == limiter.FailureError {
+			errors++
+		}
 	}
-	return err
+	f.decisions[limiter.FailureError].Add(float64(errors))
+	return errors > 0
+}
+
+// decide decides a request that has no limit of mode error, or that an exception denies.
+// In memory, a limit of another mode than local is asked for as one whose decision is
+// known, so that it has its say when the local ones are decided.
+func (f *Failover) decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
+	questions := make([]limiter.Hit, len(hits))
+	counts := false
+	for i := range hits {
+		h := &hits[i]
+		mode := f.modeOf(h)
+		f.decisions[mode].Inc()
+		if mode == limiter.FailureLocal {
+			questions[i], counts = *h, true
+			continue
+		}
+		limit := opened
+		if mode == limiter.FailureDeny {
+			limit = closed
+		}
+		// A peek, which writes nothing.
+		questions[i] = limiter.Hit{Limit: limit, Key: []byte(limit.Name), Refund: h.Refund, Mode: h.EffectiveMode()}
+		out[i] = limiter.Decision{Over: limit == closed && !h.Refund}
+	}
+	if !counts {
+		denied = limiter.Settle(hits, out)
+	} else if denied, err = f.local.store().Decide(ctx, questions, out); err != nil {
+		return false, err
+	}
+	for i := range hits {
+		if questions[i].Limit != hits[i].Limit {
+			out[i] = assume(&hits[i], out[i].Over, denied)
+		}
+	}
+	return denied, nil
+}
+
+// Limits whose decisions are known.
+var opened, closed = known("opened", math.MaxUint32), known("closed", 0)
+
+func known(name string, amount uint64) *limiter.Limit {
+	l, err := limiter.NewLimit(limiter.Spec{Name: name, RequestsPerUnit: amount, Unit: limiter.Second})
+	if err != nil {
+		panic(err) // the amount is one of the two above
+	}
+	return l
+}
+
+// retryAfter is when to come back to a limit of mode deny: nobody knows when the
+// store is back.
+const retryAfter = time.Second
+
+// assume is the decision on a hit that nobody counts: that of a counter that is
+// full, or of an unused one, of which nothing is taken. An admitted hit is said
+// to be charged, so that metrics count its units as admitted.
+func assume(h *limiter.Hit, over, denied bool) limiter.Decision {
+	size := int64(h.Limit.Size())
+	switch {
+	case over && size == 0:
+		return limiter.Decision{Over: true, ResetAfter: retryAfter, RetryAfter: limiter.Never}
+	case over:
+		return limiter.Decision{Over: true, Used: size, ResetAfter: retryAfter, RetryAfter: retryAfter}
+	}
+	return limiter.Decision{Charged: h.Cost > 0 && !denied, Remaining: size}
 }

@@ -30,86 +30,40 @@ func (f *failing) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.
 	return f.CounterStore.Decide(ctx, hits, out)
 }
 
-func (f *failing) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter, error) {
-	if f.err != nil {
-		return nil, f.err
+// guarded is a store whose failures are decided by failure modes, as plan.Decider does it.
+type guarded struct {
+	primary *failing
+	*Failover
+}
+
+func (g guarded) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (bool, error) {
+	denied, err := g.primary.Decide(ctx, hits, out)
+	if err != nil {
+		return g.Failover.Decide(ctx, hits, out, err)
 	}
-	return f.CounterStore.Peek(ctx, hits)
+	g.StoreDecided()
+	return denied, nil
 }
 
-func (f *failing) Reset(ctx context.Context, hits []limiter.Hit) error {
-	return errors.Join(f.err, f.CounterStore.Reset(ctx, hits))
-}
-
-// outage shows the counters in memory of a store whose primary store fails.
-type outage struct {
-	t *testing.T
-	*Store
-}
-
-func (o outage) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter, error) {
-	if _, err := o.Store.Peek(ctx, hits); !errors.Is(err, limiter.ErrUnavailable) {
-		o.t.Errorf("Peek: got error %v, want that of the primary store", err)
-	}
-	return o.local.store().Peek(ctx, hits)
-}
-
-func (o outage) Reset(ctx context.Context, hits []limiter.Hit) error {
-	if err := o.Store.Reset(ctx, hits); !errors.Is(err, limiter.ErrUnavailable) {
-		o.t.Errorf("Reset: got error %v, want that of the primary store", err)
-	}
-	return nil
+func (g guarded) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter, error) {
+	return g.local.store().Peek(ctx, hits)
 }
 
 // errDown is why a store fails.
 var errDown = fmt.Errorf("%w: somebody pulled the plug", limiter.ErrUnavailable)
 
-func open(mode limiter.FailureMode, now func() time.Time, err error) (*Store, *failing, *prometheus.Registry) {
+func open(mode limiter.FailureMode, now func() time.Time, err error) (guarded, *failing, *prometheus.Registry) {
 	inMemory := func() limiter.CounterStore { return memory.New(memory.Options{Now: now}) }
 	primary, reg := &failing{inMemory(), err}, prometheus.NewRegistry()
-	return New(Options{Primary: primary, OpenLocal: inMemory, Mode: mode, Registerer: reg}), primary, reg
+	return guarded{primary, New(mode, inMemory, reg)}, primary, reg
 }
 
-// A store that works is passed on as it is, and so are local counters while it
-// does not.
-func TestStore(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		err  error
-	}{{"works", nil}, {"fails", errDown}} {
-		t.Run(c.name, func(t *testing.T) {
-			storetest.Run(t, func(t *testing.T, now func() time.Time) limiter.Store {
-				s, _, _ := open(limiter.FailureLocal, now, c.err)
-				if c.err != nil {
-					return outage{t, s}
-				}
-				return s
-			})
-		})
-	}
-}
-
-func TestNoCostWhileTheStoreWorks(t *testing.T) {
-	s, _, _ := open(limiter.FailureLocal, nil, nil)
-	hits := []limiter.Hit{{Limit: storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Year}), Key: []byte("k"), Cost: 1}}
-	out := make([]limiter.Decision, 1)
-	if n := testing.AllocsPerRun(100, func() { _, _ = s.Decide(t.Context(), hits, out) }); n != 0 {
-		t.Errorf("a decision allocates %v times", n)
-	}
-}
-
-func BenchmarkDecide(b *testing.B) {
-	s, primary, _ := open(limiter.FailureLocal, nil, nil)
-	hits := []limiter.Hit{{Limit: storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Year}), Key: []byte("k"), Cost: 1}}
-	out := make([]limiter.Decision, 1)
-	for name, store := range map[string]limiter.Store{"store": primary, "with failover": s} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				_, _ = store.Decide(b.Context(), hits, out)
-			}
-		})
-	}
+// Local counters are those of any store.
+func TestLocalCounters(t *testing.T) {
+	storetest.Run(t, func(_ *testing.T, now func() time.Time) limiter.Store {
+		s, _, _ := open(limiter.FailureLocal, now, errDown)
+		return s
+	})
 }
 
 // That a caller went away is no failure of the store.

@@ -118,7 +118,7 @@ type Decision struct {
 // Explain answers a question. The error says why a server would refuse the request.
 func Explain(q Question) (Answer, error) {
 	request := q.request()
-	var p plan.Plan
+	var p plan.Result
 	if err := plan.New(q.Options).Prepare(&p, q.Tree, &request); err != nil {
 		return Answer{}, err
 	}
@@ -218,7 +218,7 @@ var switches = map[limiter.Mode]string{limiter.Shadow: "SHADOW_MODE", limiter.Qu
 
 // addLimits adds the limits of the rule and of those above that hold below, and
 // decides the hits of p on fresh counters at the start of a window.
-func (a *Answer) addLimits(q *Question, p *plan.Plan, rule *descriptors.Rule) {
+func (a *Answer) addLimits(q *Question, p *plan.Result, rule *descriptors.Rule) {
 	states := make([]*limiter.State, len(p.Hits))
 	for i := range states {
 		states[i] = new(limiter.State)

@@ -22,6 +22,7 @@ import (
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
 	"weir/internal/limiter/memory"
+	"weir/internal/plan"
 	"weir/internal/rls"
 	"weir/internal/telemetry"
 )
@@ -254,9 +255,10 @@ func askTwice(t *testing.T, q Question) (first, second *ratelimitv3.RateLimitRes
 	t.Helper()
 	reg := prometheus.NewRegistry()
 	server := rls.New(rls.Options{
-		Rules:      func() *descriptors.Tree { return q.Tree },
-		Limiter:    telemetry.New(memory.New(memory.Options{}), telemetry.Options{Registerer: reg, Logger: slog.New(slog.DiscardHandler)}),
-		Options:    q.Options,
+		Decider: &plan.Decider{
+			Planner: plan.New(q.Options), Rules: func() *descriptors.Tree { return q.Tree },
+			Store: memory.New(memory.Options{}), Usage: telemetry.New(telemetry.Options{Registerer: reg, Logger: slog.New(slog.DiscardHandler)}),
+		},
 		Registerer: reg,
 		Logger:     slog.New(slog.DiscardHandler),
 	}).JSONHandler()

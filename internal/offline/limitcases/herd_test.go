@@ -18,6 +18,7 @@ import (
 	"weir/internal/limiter/memory"
 	"weir/internal/limiter/redis"
 	"weir/internal/limiter/redis/redisconn"
+	"weir/internal/plan"
 	"weir/internal/rls"
 	"weir/internal/telemetry"
 )
@@ -142,8 +143,10 @@ func newHerd(t *testing.T, limit string, open openStore, w waiting, began time.T
 	}
 	reg := prometheus.NewRegistry()
 	h.Handler = rls.New(rls.Options{
-		Rules:      func() *descriptors.Tree { return tree },
-		Limiter:    telemetry.New(limiter.NewRetrySpread(open(t, h.now), h.now), telemetry.Options{Registerer: reg}),
+		Decider: &plan.Decider{
+			Planner: plan.New(plan.Options{}), Rules: func() *descriptors.Tree { return tree },
+			Store: open(t, h.now), Spread: limiter.NewRetrySpread(h.now), Usage: telemetry.New(telemetry.Options{Registerer: reg}),
+		},
 		Registerer: reg,
 		Logger:     slog.New(slog.DiscardHandler),
 	}).JSONHandler()

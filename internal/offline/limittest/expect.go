@@ -17,7 +17,7 @@ import (
 // outcome is what became of the requests of a step.
 type outcome struct {
 	admitted, denied int
-	last             plan.Plan // of the last request
+	last             plan.Result // of the last request
 }
 
 // settle adds a request that was decided.

@@ -129,7 +129,7 @@ func (e entry) json() string {
 // serverDenies returns the numbers of the lines that a server would deny, on its own store and clock.
 func serverDenies(t *testing.T, tree *descriptors.Tree, list []entry) (denied []int) {
 	now := time.Time{}
-	store, planner, p := memory.New(memory.Options{Now: func() time.Time { return now }}), plan.New(plan.Options{}), plan.Plan{}
+	store, planner, p := memory.New(memory.Options{Now: func() time.Time { return now }}), plan.New(plan.Options{}), plan.Result{}
 	for i, e := range list {
 		now = e.at
 		request := plan.Request{Domain: "api", Descriptors: []plan.Descriptor{{Entries: []limiter.Entry{{Key: "remote_address", Value: e.address}}}}}

@@ -53,7 +53,7 @@ type worker struct {
 	request envoyconfig.Request
 	results []envoyconfig.Result
 	planner *plan.Planner
-	plan    plan.Plan
+	plan    plan.Result
 	ask     plan.Request
 	seen    [accesslog.Fields]bool // fields that some line has
 	address bool                   // some line has an IP address of the client

@@ -77,7 +77,7 @@ func (c *CounterReader) look(ctx context.Context, domain string, entries []limit
 	}
 	rule, entries := named(tree, domain, entries)
 	request := plan.Request{Domain: domain, Descriptors: []plan.Descriptor{{Entries: entries}}}
-	var p plan.Plan
+	var p plan.Result
 	if err := c.planner.Prepare(&p, tree, &request); err != nil {
 		return answer, Errorf(ErrBadRequest, "%w", err)
 	}

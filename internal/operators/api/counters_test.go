@@ -102,7 +102,7 @@ func entries(words ...string) (list []limiter.Entry) {
 func (f *fixture) ask(times int, words ...string) (denials int) {
 	f.Helper()
 	for range times {
-		var p plan.Plan
+		var p plan.Result
 		if err := f.serving.Prepare(&p, f.tree, &plan.Request{Domain: "api", Descriptors: []plan.Descriptor{{Entries: entries(words...)}}}); err != nil {
 			f.Fatal(err)
 		}
@@ -293,6 +293,24 @@ func TestBadQuestions(t *testing.T) {
 	}
 }
 
+// guarded is a store that counts in memory while it fails.
+type guarded struct {
+	limiter.CounterStore
+	local *failover.Failover
+}
+
+func (g guarded) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (bool, error) {
+	denied, err := g.CounterStore.Decide(ctx, hits, out)
+	if err != nil {
+		return g.local.Decide(ctx, hits, out, err)
+	}
+	return denied, nil
+}
+
+func (g guarded) Reset(ctx context.Context, hits []limiter.Hit) error {
+	return errors.Join(g.CounterStore.Reset(ctx, hits), g.local.Reset(ctx, hits))
+}
+
 // A Redis that fails is no reason to show counters in memory.
 func TestRedisFails(t *testing.T) {
 	r := testenv.RedisServer(t)
@@ -301,7 +319,7 @@ func TestRedisFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer redis.Close()
-	f := newFixture(t, failover.New(failover.Options{Primary: redis, OpenLocal: inMemory, Mode: limiter.FailureLocal}))
+	f := newFixture(t, guarded{redis, failover.New(limiter.FailureLocal, inMemory, nil)})
 	announced := errors.New("nobody listens")
 	f.Announce = func(context.Context) error { return announced }
 	f.ask(2, "user", "alice")

@@ -73,7 +73,7 @@ func allowing(value string, lasts time.Duration) New {
 // use applies the exception for an entry to a request.
 func use(t *testing.T, s *server, entry string) {
 	t.Helper()
-	var p plan.Plan
+	var p plan.Result
 	request := plan.Request{Domain: "api", Descriptors: []plan.Descriptor{{Entries: of(entry)}}}
 	if err := plan.New(plan.Options{Exceptions: s.Current()}).Prepare(&p, new(descriptors.Tree), &request); err != nil {
 		t.Fatal(err)
