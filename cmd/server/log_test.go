@@ -15,7 +15,7 @@ import (
 // written.
 func TestLogsEscapeWhatTerminalsObey(t *testing.T) {
 	const odd = "a\x1b[31m\u009b31m\x7f\u202e\U000e0041\nb größer 限"
-	for _, format := range []settings.LogFormat{"text", "json"} {
+	for _, format := range []settings.Word{"text", "json"} {
 		var log bytes.Buffer
 		logger := newLogger(settings.Process{LogFormat: format}, &log)
 		logger.With(odd, odd).Error(odd, "text", odd, "error", errors.New(odd)) //nolint:sloglint // what others wrote

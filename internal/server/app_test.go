@@ -62,7 +62,7 @@ type fixture struct {
 func fromEnvironment(t *testing.T, args ...string) settings.Settings {
 	t.Helper()
 	var line struct{ settings.Settings }
-	parser, err := kong.New(&line, settings.EmptyIsUnset(), settings.Switches())
+	parser, err := kong.New(&line, settings.Parsing())
 	if err != nil {
 		t.Fatal(err)
 	}

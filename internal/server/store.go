@@ -141,7 +141,7 @@ func openRedisOrElse(s settings.Settings, changing *changingSecrets, logger *slo
 
 // FailureMode returns what becomes of limits that do not say it themselves while
 // Redis fails.
-func FailureMode(m settings.FailureMode) limiter.FailureMode {
+func FailureMode(m settings.Word) limiter.FailureMode {
 	mode, _ := limiter.ParseFailureMode(string(m)) // the settings have checked it
 	return mode
 }

@@ -1,11 +1,12 @@
 package settings
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,43 +14,32 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Parsing is what a parser of Settings needs.
+// Parsing is what a parser of Settings needs: a variable that is set to nothing counts as
+// unset, because compose files and charts write it so; switches accept what
+// strconv.ParseBool does, as envoyproxy/ratelimit has it, beside yes and no; and errors
+// about numbers and durations say what is allowed.
 func Parsing() kong.Option {
 	return kong.OptionFunc(func(k *kong.Kong) error {
-		return errors.Join(EmptyIsUnset().Apply(k), Switches().Apply(k), Numbers().Apply(k))
+		errs := []error{
+			kong.Resolvers(kong.ResolverFunc(emptyIsUnset)).Apply(k),
+			kong.KindMapper(reflect.Bool, switchMapper{}).Apply(k),
+			kong.TypeMapper(reflect.TypeFor[time.Duration](), numberMapper(setDuration)).Apply(k),
+		}
+		for _, kind := range []reflect.Kind{reflect.Float64, reflect.Int, reflect.Int64, reflect.Uint32, reflect.Uint64} {
+			errs = append(errs, kong.KindMapper(kind, numberMapper(setNumber)).Apply(k))
+		}
+		return errors.Join(errs...)
 	})
 }
 
-// WordsOf returns the words that a setting may be, nil if it may be something else.
-func WordsOf(v *kong.Value) []string {
-	if one, ok := v.Target.Interface().(OneOf); ok {
-		return one.Words()
-	}
-	if v.IsBool() {
-		return Choice{}.Words()
-	}
-	return nil
-}
-
-// EmptyIsUnset makes a variable that is set to nothing count as unset, because
-// compose files and charts write it so. A parser of Settings needs it.
-func EmptyIsUnset() kong.Option {
-	return kong.Resolvers(kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-		if !flag.HasDefault {
-			return nil, nil
+func emptyIsUnset(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+	for _, name := range flag.Envs {
+		if value, ok := os.LookupEnv(name); ok && value == "" && flag.HasDefault {
+			return flag.Default, nil
 		}
-		for _, name := range flag.Envs {
-			if value, ok := os.LookupEnv(name); ok && value == "" {
-				return flag.Default, nil
-			}
-		}
-		return nil, nil
-	}))
+	}
+	return nil, nil
 }
-
-// Switches makes switches accept what strconv.ParseBool does, as
-// envoyproxy/ratelimit has it, beside yes and no, all in any case.
-func Switches() kong.Option { return kong.KindMapper(reflect.Bool, switchMapper{}) }
 
 type switchMapper struct{}
 
@@ -76,48 +66,63 @@ func parseSwitch(text string) (bool, error) {
 	return false, fmt.Errorf("%q is no switch, allowed are true, t, yes, 1, false, f, no and 0", text)
 }
 
-// AfterApply checks and completes what a type alone cannot say, and says all that
-// is wrong. It is a hook of the parser.
-func (s *Settings) AfterApply(ctx *kong.Context) error {
-	var names []string
-	var errs []error
-	for _, flag := range ctx.Flags() {
-		errs = append(errs, checkRange(flag), checkPath(flag))
-		names = append(names, flag.Envs...)
-	}
-	s.Listen.ofOneFamily()
-	if !s.Redis.Main.Named() {
-		s.Redis.Variables = redisVariables(names)
-	}
-	warnings, unusable := compare()
-	var err error
-	s.Metrics.Mogrifiers, err = mogrifiers(s.Metrics.DogStatsdMogrifiers)
-	errs = append(errs, unusable, s.checkSources(), s.TLS.check(), err, s.checkSecrets())
-	s.Warnings = slices.Concat(warnings, s.TLS.warnings(), s.XDS.warnings())
-	return errors.Join(errs...)
-}
-
-// checkRange compares a number or duration with the tags min and max.
-func checkRange(flag *kong.Flag) error {
-	value := flag.Target
-	if value.Kind() != reflect.Int && value.Kind() != reflect.Int64 {
+// numberMapper takes what follows a flag even if it begins with a minus sign, so that
+// this is what is found wrong with it. set returns what else is allowed.
+func numberMapper(set func(v *kong.Value, text string, target reflect.Value) (allowed string)) kong.MapperFunc {
+	return func(ctx *kong.DecodeContext, target reflect.Value) error {
+		if ctx.Scan.Peek().IsEOL() {
+			_, err := ctx.Scan.PopValue("number")
+			return err
+		}
+		text := ctx.Scan.Pop().String()
+		if other := set(ctx.Value, text, target); other != "" {
+			return fmt.Errorf("%q %s", text, other)
+		}
 		return nil
 	}
-	low, high := flag.Tag.Get("min"), flag.Tag.Get("max")
-	if (low == "" || value.Int() >= number(low)) && (high == "" || value.Int() <= number(high)) {
-		return nil
-	}
-	return fmt.Errorf("--%s ($%s): %v is not allowed, allowed is %s", flag.Name, flag.Envs[0], value.Interface(), allowed(flag.Tag))
 }
 
-// checkPath refuses the content of a PEM file where its path belongs: else a key
-// would be shown as the name of a file that is not there.
-func checkPath(flag *kong.Flag) error {
-	isPath := flag.PlaceHolder == "FILE" || flag.PlaceHolder == "PATH"
-	if isPath && strings.Contains(flag.Target.String(), "-----BEGIN") {
-		return fmt.Errorf("--%s ($%s): holds the text of a file, allowed is its path", flag.Name, flag.Envs[0])
+// setDuration takes durations of Go. The tag such has examples, where usual ones are longer.
+func setDuration(v *kong.Value, text string, target reflect.Value) string {
+	d, err := time.ParseDuration(text)
+	target.SetInt(int64(d))
+	if err != nil {
+		return fmt.Sprintf("is not a duration, allowed are numbers with a unit such as %s%s", cmp.Or(v.Tag.Get("such"), "300ms, 5s or 1m30s"), here(v))
 	}
-	return nil
+	return ""
+}
+
+func setNumber(v *kong.Value, text string, target reflect.Value) string {
+	bits := target.Type().Bits()
+	switch {
+	case target.CanFloat():
+		n, err := strconv.ParseFloat(text, 64)
+		target.SetFloat(n)
+		if err != nil {
+			return "is not allowed, allowed are numbers such as 1000 or 1.5"
+		}
+	case target.CanUint():
+		n, err := strconv.ParseUint(text, 10, bits)
+		target.SetUint(n)
+		if err != nil {
+			return fmt.Sprintf("is not allowed, allowed are whole numbers from 0 to %d", uint64(math.MaxUint64)>>(64-bits))
+		}
+	default:
+		n, err := strconv.ParseInt(text, 10, bits)
+		target.SetInt(n)
+		if err != nil {
+			return "is not allowed, allowed are whole numbers" + here(v)
+		}
+	}
+	return ""
+}
+
+// here ends an error with the range of the setting, if it has one.
+func here(v *kong.Value) string {
+	if span := allowed(v.Tag); span != "" {
+		return ", here " + span
+	}
+	return ""
 }
 
 // allowed returns the range of a setting, "" if it has none.
@@ -131,16 +136,4 @@ func allowed(tag *kong.Tag) string {
 	default:
 		return low + " to " + high
 	}
-}
-
-// number reads the bound in a tag, which is right or a bug.
-func number(bound string) int64 {
-	if d, err := time.ParseDuration(bound); err == nil {
-		return int64(d)
-	}
-	n, err := strconv.ParseInt(bound, 10, 64)
-	if err != nil {
-		panic("settings: bad bound in a tag: " + bound)
-	}
-	return n
 }

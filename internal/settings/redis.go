@@ -37,9 +37,9 @@ type Redis struct {
 // RedisPlace says where one Redis is. The help of its URL ends with what it
 // means to have none, ${absent}.
 type RedisPlace struct {
-	URL     Secret    `name:"url" env:"URL" placeholder:"URL" help:"Redis: host:port, socket path, or redis://, rediss:// or unix:// URL. SENTINEL: name,host:port,... (primary, sentinels). CLUSTER: host:port,... ${absent}"`
-	URLFile string    `name:"url-file" env:"URL_FILE" placeholder:"FILE" help:"File with this URL, read again every second."`
-	Type    RedisType `env:"TYPE" default:"SINGLE" help:"SINGLE, SENTINEL or CLUSTER."`
+	URL     Secret `name:"url" env:"URL" placeholder:"URL" help:"Redis: host:port, socket path, or redis://, rediss:// or unix:// URL. SENTINEL: name,host:port,... (primary, sentinels). CLUSTER: host:port,... ${absent}"`
+	URLFile string `name:"url-file" env:"URL_FILE" placeholder:"FILE" help:"File with this URL, read again every second."`
+	Type    Word   `env:"TYPE" default:"SINGLE" help:"SINGLE, SENTINEL or CLUSTER." words:"SINGLE,SENTINEL,CLUSTER" not:"is not a type of Redis" lower:""`
 }
 
 // Named reports whether the place of a Redis is named, if only by a file.
@@ -52,7 +52,7 @@ func (p RedisPlace) Clustered() bool { return redisconn.Type(p.Type) == rediscon
 type RedisServer struct {
 	RedisPlace
 
-	SocketType   SocketType    `env:"SOCKET_TYPE" placeholder:"tcp|unix" help:"tcp or unix, if Redis is no URL. By default unix for a path, else tcp."`
+	SocketType   Word          `env:"SOCKET_TYPE" placeholder:"tcp|unix" help:"tcp or unix, if Redis is no URL. By default unix for a path, else tcp." words:"tcp,unix" not:"is not a socket type"`
 	Auth         Secret        `env:"AUTH" placeholder:"PASSWORD" help:"Password of Redis, or user:password."`
 	AuthFile     string        `name:"auth-file" env:"AUTH_FILE" placeholder:"FILE" help:"File with this password, read again every second."`
 	AuthCommand  Secret        `name:"auth-command" env:"AUTH_COMMAND" placeholder:"PROGRAM ARGUMENT..." help:"Program that prints this password, such as a token, within 10 s. Words are separated by blanks, there is no shell. It runs again when Redis refuses what it printed."`
@@ -133,19 +133,6 @@ func Follow(now func() Redis, which func(Redis) RedisServer, encrypt func() *tls
 	o := latest()
 	o.Latest, o.Renew = latest, renew
 	return o
-}
-
-// RedisType is what a Redis consists of.
-type RedisType string
-
-// Words implements OneOf.
-func (RedisType) Words() []string { return []string{"SINGLE", "SENTINEL", "CLUSTER"} }
-
-// UnmarshalText accepts the words in any case.
-func (t *RedisType) UnmarshalText(text []byte) error {
-	err := choose(t, text, "is not a type of Redis")
-	*t = RedisType(strings.ToLower(string(*t)))
-	return err
 }
 
 // Clustered reports whether counters are kept in a cluster, so that their keys need

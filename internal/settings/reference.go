@@ -14,19 +14,10 @@ import (
 type variable struct {
 	name    string
 	values  values
-	asks    condition
-	outcome outcome
-	instead string // what happens, as a clause
-	twin    bool   // there is one for the second Redis, too: REDIS_PERSECOND_...
+	asks    condition // for something, and is warned of; none if nothing is lost
+	instead string    // what happens, as a clause
+	twin    bool      // there is one for the second Redis, too: REDIS_PERSECOND_...
 }
-
-// outcome is what comes of a variable that asks for something.
-type outcome string
-
-const (
-	warned  outcome = "warning"
-	ignored outcome = "none" // nothing is lost
-)
 
 // values are those that the reference takes. Another one is an error there, or
 // undoes it later, and a mistake here, too.
@@ -73,24 +64,24 @@ func isNot(text string) condition {
 // reference lists the variables of envoyproxy/ratelimit that mean nothing here,
 // but for those that only go with another one of the list.
 var reference = withTwins([]variable{
-	{name: "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", values: switches, asks: isOn, outcome: warned, instead: "ratelimit_service_response_time_seconds is in seconds"},
+	{name: "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", values: switches, asks: isOn, instead: "ratelimit_service_response_time_seconds is in seconds"},
 	// That mapping, of the reference's examples and of Envoy Gateway, makes the same names and labels.
-	{name: "PROMETHEUS_MAPPER_YAML", values: texts, asks: isNot("/etc/statsd-exporter/conf.yaml"), outcome: warned, instead: "metrics have the names and labels of the reference's mapping"},
-	{name: "DESCRIPTOR_KEY_CONFIG", values: texts, asks: isSet, outcome: warned, instead: "limits sent by requests share one series per domain"},
+	{name: "PROMETHEUS_MAPPER_YAML", values: texts, asks: isNot("/etc/statsd-exporter/conf.yaml"), instead: "metrics have the names and labels of the reference's mapping"},
+	{name: "DESCRIPTOR_KEY_CONFIG", values: texts, asks: isSet, instead: "limits sent by requests share one series per domain"},
 
-	{name: "EXPIRATION_JITTER_MAX_SECONDS", values: counts, asks: isSet, outcome: ignored, instead: "counters expire with their window"},
-	{name: "REDIS_STARTUP_INITIAL_INTERVAL", values: durations, asks: isSet, outcome: ignored, instead: untilThere},
-	{name: "REDIS_STARTUP_MAX_INTERVAL", values: durations, asks: isSet, outcome: ignored, instead: untilThere},
-	{name: "REDIS_STARTUP_MAX_ELAPSED_TIME", values: durations, asks: isSet, outcome: ignored, instead: untilThere},
-	{name: "REDIS_POOL_ON_EMPTY_BEHAVIOR", values: texts, asks: isSet, outcome: ignored, instead: "a call waits for a connection, within its time", twin: true},
-	{name: "REDIS_POOL_ON_EMPTY_WAIT_DURATION", values: durations, asks: isSet, outcome: ignored, instead: "a call waits for a connection, within its time", twin: true},
-	{name: "REDIS_PIPELINE_WINDOW", values: durations, asks: isSet, outcome: ignored, instead: together, twin: true},
-	{name: "REDIS_PIPELINE_LIMIT", values: counts, asks: isSet, outcome: ignored, instead: together, twin: true},
-	{name: "REDIS_USE_EXPLICIT_PIPELINE", values: switches, asks: isSet, outcome: ignored, instead: together, twin: true},
-	{name: "REDIS_CLUSTER_PIPELINE_PARALLELISM", values: counts, asks: isSet, outcome: ignored, instead: together, twin: true},
-	{name: "REDIS_CLOSE_CONNECTION_ON_READONLY_ERROR", values: switches, asks: isSet, outcome: ignored, instead: "Weir always leaves a replica and looks for the primary"},
-	{name: "SANITIZE_DESCRIPTOR_METRIC_DOTS", values: switches, asks: isSet, outcome: ignored, instead: "dots do not break metric labels"},
-	{name: "RUNTIME_IGNOREDOTFILES", values: switches, asks: isSet, outcome: ignored, instead: "dot files are never read"},
+	{name: "EXPIRATION_JITTER_MAX_SECONDS", values: counts, instead: "counters expire with their window"},
+	{name: "REDIS_STARTUP_INITIAL_INTERVAL", values: durations, instead: untilThere},
+	{name: "REDIS_STARTUP_MAX_INTERVAL", values: durations, instead: untilThere},
+	{name: "REDIS_STARTUP_MAX_ELAPSED_TIME", values: durations, instead: untilThere},
+	{name: "REDIS_POOL_ON_EMPTY_BEHAVIOR", values: texts, instead: "a call waits for a connection, within its time", twin: true},
+	{name: "REDIS_POOL_ON_EMPTY_WAIT_DURATION", values: durations, instead: "a call waits for a connection, within its time", twin: true},
+	{name: "REDIS_PIPELINE_WINDOW", values: durations, instead: together, twin: true},
+	{name: "REDIS_PIPELINE_LIMIT", values: counts, instead: together, twin: true},
+	{name: "REDIS_USE_EXPLICIT_PIPELINE", values: switches, instead: together, twin: true},
+	{name: "REDIS_CLUSTER_PIPELINE_PARALLELISM", values: counts, instead: together, twin: true},
+	{name: "REDIS_CLOSE_CONNECTION_ON_READONLY_ERROR", values: switches, instead: "Weir always leaves a replica and looks for the primary"},
+	{name: "SANITIZE_DESCRIPTOR_METRIC_DOTS", values: switches, instead: "dots do not break metric labels"},
+	{name: "RUNTIME_IGNOREDOTFILES", values: switches, instead: "dot files are never read"},
 })
 
 const (
@@ -125,7 +116,7 @@ func compare() (warnings []Warning, err error) {
 		case value == "":
 		case !v.values.hold(value):
 			errs = append(errs, fmt.Errorf("$%s: %q is not allowed, allowed are %s", v.name, value, v.values.allowed))
-		case v.outcome == warned && v.asks.met(value):
+		case v.asks.met != nil && v.asks.met(value):
 			warnings = append(warnings, Warning{v.name, value, v.instead})
 		}
 	}

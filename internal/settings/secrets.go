@@ -24,7 +24,7 @@ const fileEvery = time.Second
 func (s *Settings) secretSources() []SecretSource {
 	r := &s.Redis
 	redis, perSecond := r.Main.Named(), r.Main.Named() && r.UsePerSecond
-	decisions := s.DecisionLog.Decisions != "off" && s.DecisionLog.To == "otlp"
+	decisions := s.DecisionLog.collected()
 	rows := []SecretSource{
 		{Variable: "REDIS_URL_FILE", File: r.Main.URLFile, used: redis, values: func(s *Settings) *Secret { return &s.Redis.Main.URL }},
 		{Variable: "REDIS_AUTH_FILE", File: r.Main.AuthFile, used: redis, values: func(s *Settings) *Secret { return &s.Redis.Main.Auth }},
@@ -74,13 +74,10 @@ func (s Settings) With(source SecretSource, text string) Settings {
 	return s
 }
 
-// Check returns what is wrong with the settings now that they have their secrets.
-func (s *Settings) Check() error { return s.checkSecrets() }
-
 // CheckChange returns why next, which differs in secrets, cannot take the place of the
 // settings while the server runs.
 func (s *Settings) CheckChange(next Settings) error {
-	errs := []error{next.checkSecrets()}
+	errs := []error{next.Check()}
 	for _, r := range []struct{ before, after RedisServer }{{s.Redis.Main, next.Redis.Main}, {s.Redis.PerSecond, next.Redis.PerSecond}} {
 		if errs[0] == nil && r.before.URL != r.after.URL {
 			before, after := s.Redis.Connection(r.before, nil), next.Redis.Connection(r.after, nil)
@@ -122,12 +119,6 @@ func (s *Settings) checkSources() error {
 		taken[value] = r.Variable
 	}
 	return errors.Join(errs...)
-}
-
-// checkSecrets returns what is wrong with settings that hold secrets, or go with them. What
-// is to come from a source is checked when it has been read.
-func (s *Settings) checkSecrets() error {
-	return errors.Join(s.Redis.check(), s.XDS.check(), s.Tracing.check(), s.DecisionLog.check(s.Tracing.Headers))
 }
 
 // String returns what errors call the source.

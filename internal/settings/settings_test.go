@@ -33,7 +33,7 @@ func parse(t *testing.T, env map[string]string, args ...string) (Settings, error
 
 func newParser(t *testing.T, cli any, options ...kong.Option) *kong.Kong {
 	t.Helper()
-	parser, err := kong.New(cli, append(options, kong.Name("weir"), EmptyIsUnset(), Switches(), Numbers())...)
+	parser, err := kong.New(cli, append(options, kong.Name("weir"), Parsing())...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestPrecedence(t *testing.T) {
 		{"flag over bad variable", env{"PORT": "tcp://10.0.0.1:8080"}, []string{"--port=2"}, func(s Settings) any { return s.Listen.Port }, Port(2)},
 		{"empty variable is unset", env{"PORT": ""}, nil, func(s Settings) any { return s.Listen.Port }, Port(8080)},
 		{"empty variable of a switch", env{"REDIS_TLS": ""}, nil, func(s Settings) any { return s.Redis.Main.TLS }, false},
-		{"empty variable without default", env{"REDIS_SOCKET_TYPE": ""}, nil, func(s Settings) any { return s.Redis.Main.SocketType }, SocketType("")},
+		{"empty variable without default", env{"REDIS_SOCKET_TYPE": ""}, nil, func(s Settings) any { return s.Redis.Main.SocketType }, Word("")},
 		{"empty path", env{"PROMETHEUS_PATH": ""}, nil, func(s Settings) any { return s.Listen.PrometheusPath }, URLPath("/metrics")},
 		{"switch by variable", env{"MERGE_DOMAIN_CONFIG": "TRUE"}, nil, func(s Settings) any { return s.Rules.MergeDomainConfig }, true},
 		{"switch by flag", nil, []string{"--merge-domain-config"}, func(s Settings) any { return s.Rules.MergeDomainConfig }, true},
@@ -80,8 +80,8 @@ func TestPrecedence(t *testing.T) {
 		{"duration", env{"DRAIN_TIMEOUT": "1m30s"}, nil, func(s Settings) any { return s.Process.DrainTimeout }, 90 * time.Second},
 		{"level of the reference", env{"LOG_LEVEL": "WARNING"}, nil, func(s Settings) any { return s.Process.LogLevel }, LogLevel(slog.LevelWarn)},
 		{"finest level of the reference", env{"LOG_LEVEL": "trace"}, nil, func(s Settings) any { return s.Process.LogLevel }, LogLevel(slog.LevelDebug)},
-		{"format in any case", env{"LOG_FORMAT": "JSON"}, nil, func(s Settings) any { return s.Process.LogFormat }, LogFormat("json")},
-		{"backend in any case", env{"BACKEND_TYPE": "Redis"}, nil, func(s Settings) any { return s.Store.BackendType }, Backend("redis")},
+		{"format in any case", env{"LOG_FORMAT": "JSON"}, nil, func(s Settings) any { return s.Process.LogFormat }, Word("json")},
+		{"backend in any case", env{"BACKEND_TYPE": "Redis"}, nil, func(s Settings) any { return s.Store.BackendType }, Word("redis")},
 		{"metrics address", env{"PROMETHEUS_ADDR": "127.0.0.1:0"}, nil, func(s Settings) any { return s.Listen.PrometheusAddr }, Address("127.0.0.1:0")},
 		{"IPv6 host in brackets", env{"DEBUG_HOST": "[::]"}, nil, func(s Settings) any { return s.Listen.DebugPort.On(s.Listen.DebugHost) }, "[::]:6070"},
 		{"unlimited age", env{"GRPC_MAX_CONNECTION_AGE": "0"}, nil, func(s Settings) any { return s.Listen.GRPCMaxConnectionAge }, time.Duration(0)},
@@ -105,9 +105,9 @@ func TestPrecedence(t *testing.T) {
 		{"choice for", env{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT": "True"}, nil, func(s Settings) any { return s.Store.StopWhenOverLimit }, Choice{Set: true, On: true}},
 		{"choice against", nil, []string{"--stop-cache-key-increment-when-overlimit=no"}, func(s Settings) any { return s.Store.StopWhenOverLimit }, Choice{Set: true}},
 		{"choice by number", env{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT": "0"}, []string{"--stop-cache-key-increment-when-overlimit=1"}, func(s Settings) any { return s.Store.StopWhenOverLimit }, Choice{Set: true, On: true}},
-		{"addresses in any case", env{"PROTO": "TCP4"}, nil, func(s Settings) any { return s.Listen.Proto }, Proto("tcp4")},
-		{"type of Redis", env{"REDIS_TYPE": "Cluster"}, nil, func(s Settings) any { return s.Redis.Main.Type }, RedisType("cluster")},
-		{"failure mode in any case", env{"FAILURE_MODE": "Allow"}, nil, func(s Settings) any { return s.Failure.Mode }, FailureMode("allow")},
+		{"addresses in any case", env{"PROTO": "TCP4"}, nil, func(s Settings) any { return s.Listen.Proto }, Word("tcp4")},
+		{"type of Redis", env{"REDIS_TYPE": "Cluster"}, nil, func(s Settings) any { return s.Redis.Main.Type }, Word("cluster")},
+		{"failure mode in any case", env{"FAILURE_MODE": "Allow"}, nil, func(s Settings) any { return s.Failure.Mode }, Word("allow")},
 		{"no cluster", nil, nil, func(s Settings) any { return s.Redis.Clustered() }, false},
 		{"cluster per second, not used", env{"REDIS_PERSECOND_TYPE": "CLUSTER"}, nil, func(s Settings) any { return s.Redis.Clustered() }, false},
 		{"cluster per second", env{"REDIS_URL": "a:1", "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": "b:2", "REDIS_PERSECOND_TYPE": "CLUSTER"}, nil, func(s Settings) any { return s.Redis.Clustered() }, true},

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,46 +40,108 @@ func (p Port) On(host string) string {
 	return net.JoinHostPort(host, strconv.Itoa(int(p)))
 }
 
-// OneOf is a setting that is one of a few words. Shells complete them.
-type OneOf interface{ Words() []string }
+// Word is one of the words of the tag words, in any case. The tag not says what another
+// text is not. Nothing is allowed where there is no default.
+type Word string
 
-// choose sets target to its word that text spells, in any case. The error says what
-// text is not, and what is allowed.
-func choose[T interface {
-	~string
-	OneOf
-}](target *T, text []byte, isNot string) error {
-	word, err := wordOf(*target, string(text), isNot)
-	if err == nil {
-		*target = T(word)
+// Decode implements kong.MapperValue.
+func (w *Word) Decode(ctx *kong.DecodeContext) error {
+	token, err := ctx.Scan.PopValue("text")
+	text := token.String()
+	if err != nil || text == "" && ctx.Value.Default == "" {
+		*w = ""
+		return err
 	}
+	if ctx.Value.Name == "backend-type" && strings.EqualFold(text, "memcache") {
+		return errors.New("memcache is not supported, allowed is redis; without REDIS_URL counters are kept in memory")
+	}
+	word, err := wordOf(ctx.Value, text)
+	if ctx.Value.Tag.Has("lower") {
+		word = strings.ToLower(word)
+	}
+	*w = Word(word)
 	return err
 }
 
 // wordOf returns the word of a setting that text spells.
-func wordOf(setting OneOf, text, isNot string) (string, error) {
-	words := setting.Words()
+func wordOf(v *kong.Value, text string) (string, error) {
+	words := WordsOf(v)
 	i := slices.IndexFunc(words, func(word string) bool { return strings.EqualFold(word, text) })
 	last := len(words) - 1
 	switch {
 	case i >= 0:
 		return words[i], nil
 	case last == 0:
-		return "", fmt.Errorf("%q %s, allowed is %s", text, isNot, words[0])
+		return "", fmt.Errorf("%q %s, allowed is %s", text, v.Tag.Get("not"), words[0])
 	default:
-		return "", fmt.Errorf("%q %s, allowed are %s and %s", text, isNot, strings.Join(words[:last], ", "), words[last])
+		return "", fmt.Errorf("%q %s, allowed are %s and %s", text, v.Tag.Get("not"), strings.Join(words[:last], ", "), words[last])
 	}
 }
 
-// Proto is the kind of addresses to listen on.
-type Proto string
+// WordsOf returns the words that a setting may be, nil if it may be something else. Of
+// other spellings of the same it returns none.
+func WordsOf(v *kong.Value) []string {
+	if words := v.Tag.Get("words"); words != "" {
+		return strings.Split(words, ",")
+	}
+	if _, choice := v.Target.Interface().(Choice); choice || v.IsBool() {
+		return []string{"true", "false"}
+	}
+	return nil
+}
 
-// Words implements OneOf.
-func (Proto) Words() []string { return []string{"tcp", "tcp4", "tcp6"} }
+// LogLevel is the least severe level that is logged.
+type LogLevel slog.Level
 
-// UnmarshalText accepts the words in any case.
-func (p *Proto) UnmarshalText(text []byte) error {
-	return choose(p, text, "is no kind of addresses")
+// Decode accepts the spellings of envoyproxy/ratelimit, too, in any case.
+func (l *LogLevel) Decode(ctx *kong.DecodeContext) error {
+	token, err := ctx.Scan.PopValue("text")
+	if err != nil {
+		return err
+	}
+	text := token.String()
+	if other, ok := otherLevels[strings.ToLower(text)]; ok {
+		text = other
+	}
+	word, err := wordOf(ctx.Value, text)
+	if err != nil {
+		return err
+	}
+	return (*slog.Level)(l).UnmarshalText([]byte(word))
+}
+
+// otherLevels are spellings of envoyproxy/ratelimit beside those of package slog.
+var otherLevels = map[string]string{"trace": "debug", "warning": "warn", "fatal": "error", "panic": "error"}
+
+// Choice is a switch that has a third position: not set.
+type Choice struct{ Set, On bool }
+
+// UnmarshalText accepts what a switch does, and nothing.
+func (c *Choice) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		*c = Choice{}
+		return nil
+	}
+	on, err := parseSwitch(string(text))
+	*c = Choice{Set: err == nil, On: on}
+	return err
+}
+
+// Ratio is a number from 0 to 1. The tag not says what another text is not.
+type Ratio float64
+
+// Decode accepts a decimal number.
+func (r *Ratio) Decode(ctx *kong.DecodeContext) error {
+	token, err := ctx.Scan.PopValue("text")
+	if err != nil {
+		return err
+	}
+	f, err := strconv.ParseFloat(token.String(), 64)
+	if err != nil || !(0 <= f && f <= 1) {
+		return fmt.Errorf("%q %s, allowed are numbers from 0 to 1", token.String(), ctx.Value.Tag.Get("not"))
+	}
+	*r = Ratio(f)
+	return nil
 }
 
 // Address is host:port, where the host may be empty: all of this machine's.
@@ -90,11 +153,8 @@ func (a *Address) UnmarshalText(text []byte) error {
 	if err != nil {
 		return fmt.Errorf("%q is not an address, allowed is host:port or :port", text)
 	}
-	if err := new(Port).UnmarshalText([]byte(port)); err != nil {
-		return err
-	}
 	*a = Address(text)
-	return nil
+	return new(Port).UnmarshalText([]byte(port))
 }
 
 // URLPath is the path of a URL.
@@ -136,65 +196,16 @@ func (p *KeyPrefix) Decode(ctx *kong.DecodeContext) error {
 // HeaderName is the name of an HTTP header.
 type HeaderName string
 
-// UnmarshalText accepts letters, digits and the other characters of a token
-// (RFC 9110, section 5.6.2).
+// UnmarshalText accepts the characters of a token (RFC 9110, section 5.6.2).
 func (h *HeaderName) UnmarshalText(text []byte) error {
-	for _, c := range text {
-		letterOrDigit := 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9'
-		if !letterOrDigit && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
-			return fmt.Errorf("%q is not a header name, allowed are letters, digits and !#$%%&'*+-.^_`|~", text)
-		}
+	if !isToken.Match(text) {
+		return fmt.Errorf("%q is not a header name, allowed are letters, digits and !#$%%&'*+-.^_`|~", text)
 	}
 	*h = HeaderName(text)
 	return nil
 }
 
-// Backend is the kind of store.
-type Backend string
-
-// Words implements OneOf.
-func (Backend) Words() []string { return []string{"redis"} }
-
-// UnmarshalText accepts redis, in any case.
-func (b *Backend) UnmarshalText(text []byte) error {
-	if strings.EqualFold(string(text), "memcache") {
-		return errors.New("memcache is not supported, allowed is redis; without REDIS_URL counters are kept in memory")
-	}
-	return choose(b, text, "is not a backend")
-}
-
-// SocketType is the kind of socket that reaches Redis; empty leaves it to the
-// form of the address.
-type SocketType string
-
-// Words implements OneOf.
-func (SocketType) Words() []string { return []string{"tcp", "unix"} }
-
-// UnmarshalText accepts the words in any case, and nothing.
-func (t *SocketType) UnmarshalText(text []byte) error {
-	if len(text) == 0 {
-		*t = ""
-		return nil
-	}
-	return choose(t, text, "is not a socket type")
-}
-
-// Choice is a switch that has a third position: not set.
-type Choice struct{ Set, On bool }
-
-// Words implements OneOf. It leaves out other spellings.
-func (Choice) Words() []string { return []string{"true", "false"} }
-
-// UnmarshalText accepts what a switch does, and nothing.
-func (c *Choice) UnmarshalText(text []byte) error {
-	if len(text) == 0 {
-		*c = Choice{}
-		return nil
-	}
-	on, err := parseSwitch(string(text))
-	*c = Choice{Set: err == nil, On: on}
-	return err
-}
+var isToken = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]*$")
 
 // Secret is a string that shows in no log and no message.
 type Secret string
@@ -216,35 +227,91 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 // LogValue hides the secret from a log.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// LogLevel is the least severe level that is logged.
-type LogLevel slog.Level
+// Names are separated by commas.
+type Names []string
 
-// Words implements OneOf. It leaves out otherLevels.
-func (LogLevel) Words() []string { return []string{"debug", "info", "warn", "error"} }
-
-// UnmarshalText accepts the spellings of envoyproxy/ratelimit, in any case.
-func (l *LogLevel) UnmarshalText(text []byte) error {
-	name := string(text)
-	if other, ok := otherLevels[strings.ToLower(name)]; ok {
-		name = other
+// UnmarshalText accepts names of letters, digits and '_'.
+func (n *Names) UnmarshalText(text []byte) error {
+	*n = pairs(string(text))
+	for _, name := range *n {
+		if strings.ContainsFunc(name, func(r rune) bool { return r != '_' && !isLetterOrDigit(r) }) {
+			return fmt.Errorf("%q is not a name, allowed are letters, digits and '_'", name)
+		}
 	}
-	word, err := wordOf(l, name, "is not a log level")
-	if err != nil {
-		return err
-	}
-	return (*slog.Level)(l).UnmarshalText([]byte(word))
+	return nil
 }
 
-// otherLevels are spellings of envoyproxy/ratelimit beside those of package slog.
-var otherLevels = map[string]string{"trace": "debug", "warning": "warn", "fatal": "error", "panic": "error"}
+func isLetterOrDigit(r rune) bool { return 'a' <= r|0x20 && r|0x20 <= 'z' || '0' <= r && r <= '9' }
 
-// LogFormat is text or json.
-type LogFormat string
+// Tags are names with values, sorted by name.
+type Tags []Tag
 
-// Words implements OneOf.
-func (LogFormat) Words() []string { return []string{"text", "json"} }
+// Tag is one of Tags.
+type Tag struct{ Name, Value string }
 
-// UnmarshalText accepts the words in any case.
-func (f *LogFormat) UnmarshalText(text []byte) error {
-	return choose(f, text, "is not a log format")
+// UnmarshalText accepts name:value, separated by commas.
+func (t *Tags) UnmarshalText(text []byte) error {
+	var tags Tags
+	for pair := range strings.SplitSeq(string(text), ",") {
+		if strings.TrimSpace(pair) == "" {
+			continue
+		}
+		name, value, _ := strings.Cut(pair, ":")
+		tag := Tag{strings.TrimSpace(name), strings.TrimSpace(value)}
+		if tag.Name == "" || tag.Value == "" || strings.ContainsFunc(pair, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+			return fmt.Errorf("%q is not a tag, allowed is name:value without control characters", pair)
+		}
+		tags = append(tags, tag)
+	}
+	slices.SortStableFunc(tags, func(a, b Tag) int { return strings.Compare(a.Name, b.Name) })
+	*t = tags
+	return nil
+}
+
+// Target is where a gRPC server is.
+type Target string
+
+// UnmarshalText accepts host:port, and targets of gRPC that name one of the schemes that it
+// knows by itself: dns:cp:18000, dns:///cp:18000, unix:/run/xds.sock.
+func (t *Target) UnmarshalText(text []byte) error {
+	s := string(text)
+	if strings.Contains(s, "@") && !strings.HasPrefix(s, "unix") { // and do not show it
+		return errors.New("it holds an @, allowed are host:port without a user or a password, and targets of gRPC such as unix:/run/xds.sock")
+	}
+	scheme, rest, _ := strings.Cut(s, ":")
+	_, port, err := net.SplitHostPort(s)
+	switch {
+	case slices.Contains([]string{"dns", "passthrough", "unix", "unix-abstract"}, scheme) && strings.Trim(rest, "/") != "":
+	case err != nil || new(Port).UnmarshalText([]byte(port)) != nil:
+		return fmt.Errorf("%q is not a gRPC server, allowed are host:port, and targets of gRPC such as unix:/run/xds.sock", text)
+	}
+	*t = Target(s)
+	return nil
+}
+
+// NodeMetadata is metadata of an xDS node.
+type NodeMetadata map[string]string
+
+// UnmarshalText accepts KEY=VALUE, separated by commas. Its error shows nothing of
+// them, because some control planes want a token there.
+func (m *NodeMetadata) UnmarshalText(text []byte) error {
+	*m = NodeMetadata{}
+	for i, pair := range pairs(string(text)) {
+		key, value, found := strings.Cut(pair, "=")
+		if !found || key == "" {
+			return fmt.Errorf("part %d is not metadata, allowed are KEY=VALUE, separated by commas", i+1)
+		}
+		(*m)[key] = value
+	}
+	return nil
+}
+
+// pairs are what commas separate, without what is empty.
+func pairs(text string) (list []string) {
+	for pair := range strings.SplitSeq(text, ",") {
+		if pair = strings.TrimSpace(pair); pair != "" {
+			list = append(list, pair)
+		}
+	}
+	return list
 }
