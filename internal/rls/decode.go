@@ -13,8 +13,8 @@ import (
 
 // maxBytes is the size of the largest request. One that is a little too large is
 // refused with INVALID_ARGUMENT. Beyond maxReceived gRPC itself refuses it, unread and
-// with RESOURCE_EXHAUSTED: it must take neither memory, which a compressed message
-// needs before anybody sees it, nor a share of the bytes of unfinished requests.
+// with RESOURCE_EXHAUSTED: it must not take the memory that a compressed message needs
+// before anybody sees it.
 const (
 	maxBytes    = 1 << 20
 	maxReceived = maxBytes + 64<<10

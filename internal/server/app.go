@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
 	"weir/internal/descriptors"
@@ -225,13 +224,22 @@ func (a *App) bind(service *rls.Service) error {
 	}
 	a.http = a.add(httpServer("HTTP", bound.http, admin.Service(a.health.err, service.JSONHandler()), serviceConnections, a.logger))
 
-	unfinished := newUnfinished(defaultUnfinishedBounds, a.opts.Registry)
-	s := grpc.NewServer(a.grpcOptions(transport, unfinished)...)
-	services := unfinished.registrar(s)
-	service.Register(services)
-	grpc_health_v1.RegisterHealthServer(services, a.health.grpc)
+	var headersRead []string
+	if a.opts.Settings.DecisionLog.Decisions != "off" {
+		headersRead = propagation.TraceContext{}.Fields()
+	}
+	if a.tracing != nil {
+		headersRead = propagator.Fields()
+	}
+	options := grpcOptions(l, transport, a.health, headersRead)
+	if a.tracing != nil {
+		options = append(options, a.tracing.grpcOption())
+	}
+	s := grpc.NewServer(options...)
+	service.Register(s)
+	grpc_health_v1.RegisterHealthServer(s, a.health.grpc)
 	if l.GRPCReflection {
-		reflection.Register(s) // which has streams alone
+		reflection.Register(s)
 	}
 	a.grpc = a.add(grpcServer(bound.grpc, s))
 	return nil
@@ -259,59 +267,6 @@ func (a *App) transport() (credentials.TransportCredentials, error) {
 		return nil
 	})
 	return config.Credentials(), nil
-}
-
-// streamWorkers are goroutines that serve one call after the other. Each call in a
-// goroutine of its own would let that one's stack grow first, again and again: a
-// tenth of the CPU time of a decision. If all wait for Redis, gRPC starts more.
-const streamWorkers = 64
-
-// window is how many bytes of requests may be under way on a connection, which is
-// a thousand large ones. A fixed one, because gRPC measures the network for one of
-// its own choice by pinging Envoy without end: a twentieth of the CPU time of a
-// decision, and a tenth of its latency.
-const window = 1 << 20
-
-// headers is how large the headers of a request may be, counted as in RFC 9113: with
-// 32 bytes more for each. gRPC's own bound of 16 MiB can be reached with 4 KiB,
-// because HPACK repeats a header in one byte. An Envoy sends less than 1 KiB, to
-// which tracing may add 512 bytes of tracestate and 8 KiB of baggage.
-const headers = 16 << 10
-
-// readBuffer is how much of a connection is read at once: dozens of requests. Each
-// connection keeps such a buffer, and nobody else has a turn before it is worked off.
-const readBuffer = 4 << 10
-
-func (a *App) grpcOptions(transport credentials.TransportCredentials, unfinished *unfinished) []grpc.ServerOption {
-	l := a.opts.Settings.Listen
-	options := append(rls.ServerOptions(),
-		grpc.NumStreamWorkers(streamWorkers),
-		grpc.StaticConnWindowSize(window),
-		grpc.StaticStreamWindowSize(window),
-		grpc.Creds(unfinished.credentials(transport)),
-		grpc.MaxHeaderListSize(headers),
-		grpc.ReadBufferSize(readBuffer),
-		grpc.ConnectionTimeout(unfinished.bounds.timeout), // of the handshakes of TLS and HTTP/2
-		grpc.KeepaliveParams(keepalive.ServerParameters{
-			MaxConnectionAge:      l.GRPCMaxConnectionAge,
-			MaxConnectionAgeGrace: l.GRPCMaxConnectionAgeGrace,
-		}),
-		// Envoy's connection_keepalive pings more often than gRPC puts up with.
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-		grpc.ChainStreamInterceptor(unfinished.interceptStream, a.health.endStreams),
-	)
-	if most := l.GRPCMaxConcurrentStreams; most > 0 {
-		options = append(options, grpc.MaxConcurrentStreams(uint32(most)))
-	}
-	var headers []string
-	if a.tracing != nil {
-		options = append(options, a.tracing.grpcOption())
-		headers = propagator.Fields()
-	} else if a.opts.Settings.DecisionLog.Decisions != "off" {
-		headers = propagation.TraceContext{}.Fields()
-	}
-	options = append(options, grpc.InTapHandle(dropHeaders(headers...)))
-	return options
 }
 
 func responseHeaders(s settings.Answers) rls.Headers {

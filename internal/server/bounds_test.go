@@ -56,7 +56,7 @@ func TestBoundOfTheDuration(t *testing.T) {
 
 // TestStreamsOfAConnection reads what the server tells its clients of HTTP/2.
 func TestStreamsOfAConnection(t *testing.T) {
-	for value, want := range map[string]string{"": "\x00\x03\x00\x00\x10\x00", "0": "", "1": "\x00\x03\x00\x00\x00\x01"} {
+	for value, want := range map[string]string{"": "\x00\x03\x00\x00\x00\xc8", "0": "", "1": "\x00\x03\x00\x00\x00\x01"} {
 		t.Run(value, func(t *testing.T) {
 			t.Setenv("GRPC_MAX_CONCURRENT_STREAMS", value)
 			f := start(t, "--config="+directory(t, limited(3)))

@@ -64,22 +64,3 @@ func httpServer(name string, listener net.Listener, handler http.Handler, maxCon
 	}
 	return &server{name, listener, s.Serve, stop}
 }
-
-func grpcServer(listener net.Listener, s *grpc.Server) *server {
-	stop := func(ctx context.Context) error {
-		done := make(chan struct{})
-		go func() {
-			s.GracefulStop()
-			close(done)
-		}()
-		select {
-		case <-done:
-			return nil
-		case <-ctx.Done():
-			s.Stop() // makes GracefulStop return
-			<-done
-			return fmt.Errorf("requests cut off: %w", ctx.Err())
-		}
-	}
-	return &server{"gRPC", listener, s.Serve, stop}
-}

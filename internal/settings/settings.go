@@ -65,7 +65,7 @@ type Listen struct {
 
 	GRPCMaxConnectionAge      time.Duration `name:"grpc-max-connection-age" env:"GRPC_MAX_CONNECTION_AGE" default:"24h" min:"0s" help:"Age at which gRPC connections close, give or take 10 %. 0 is never."`
 	GRPCMaxConnectionAgeGrace time.Duration `name:"grpc-max-connection-age-grace" env:"GRPC_MAX_CONNECTION_AGE_GRACE" default:"1h" min:"0s" help:"Time for its calls to finish. 0 is no bound."`
-	GRPCMaxConcurrentStreams  int           `name:"grpc-max-concurrent-streams" env:"GRPC_MAX_CONCURRENT_STREAMS" default:"4096" min:"0" max:"4294967295" help:"Most calls at a time on one gRPC connection. 0 is no bound."`
+	GRPCMaxConcurrentStreams  int           `name:"grpc-max-concurrent-streams" env:"GRPC_MAX_CONCURRENT_STREAMS" default:"200" min:"0" max:"4294967295" help:"Most calls at a time on one gRPC connection. 0 is no bound."`
 	GRPCReflection            bool          `name:"grpc-reflection" env:"GRPC_REFLECTION" default:"false" help:"List services for clients such as grpcurl."`
 }
 

@@ -1,0 +1,149 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/net/netutil"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/tap"
+
+	"weir/internal/rls"
+	"weir/internal/settings"
+)
+
+const (
+	// streamWorkers are goroutines that serve one call after the other. Each call in a
+	// goroutine of its own would let that one's stack grow first, again and again: a
+	// tenth of the CPU time of a decision. If all wait for Redis, gRPC starts more.
+	streamWorkers = 64
+
+	// window is how many bytes of requests may be under way on a connection, which is
+	// a thousand large ones. A fixed one, because gRPC measures the network for one of
+	// its own choice by pinging Envoy without end: a twentieth of the CPU time of a
+	// decision, and a tenth of its latency.
+	window = 1 << 20
+
+	// maxHeaders is how large the headers of a request may be, counted as in RFC 9113:
+	// with 32 bytes more for each. gRPC's own bound of 16 MiB can be reached with 4 KiB,
+	// because HPACK repeats a header in one byte. An Envoy sends less than 1 KiB, to
+	// which tracing may add 512 bytes of tracestate and 8 KiB of baggage.
+	maxHeaders = 16 << 10
+
+	// readBuffer is how much of a connection is read at once: dozens of requests. Each
+	// connection keeps such a buffer.
+	readBuffer = 4 << 10
+
+	// patienceOfCalls is how long a connection may take for its handshakes, and a call
+	// from its headers to its answer.
+	patienceOfCalls = 10 * time.Second
+)
+
+// maxConnections is how many gRPC connections are open at a time, of about 30 KiB each.
+func maxConnections() int { return int(min(16<<10, fileDescriptors()/2)) }
+
+// grpcOptions bound what a client may take. Who may be a client is for TLS and the
+// network to say.
+func grpcOptions(l settings.Listen, transport credentials.TransportCredentials, h *health, headersRead []string) []grpc.ServerOption {
+	options := append(rls.ServerOptions(),
+		grpc.NumStreamWorkers(streamWorkers),
+		grpc.StaticConnWindowSize(window),
+		grpc.StaticStreamWindowSize(window),
+		grpc.Creds(transport),
+		grpc.MaxHeaderListSize(maxHeaders),
+		grpc.ReadBufferSize(readBuffer),
+		grpc.ConnectionTimeout(patienceOfCalls),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionAge:      l.GRPCMaxConnectionAge,
+			MaxConnectionAgeGrace: l.GRPCMaxConnectionAgeGrace,
+		}),
+		// Envoy's connection_keepalive pings more often than gRPC puts up with.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+		grpc.InTapHandle(beforeCall(headersRead)),
+		grpc.ChainStreamInterceptor(h.endStreams),
+	)
+	if most := l.GRPCMaxConcurrentStreams; most > 0 {
+		options = append(options, grpc.MaxConcurrentStreams(uint32(most)))
+	}
+	return options
+}
+
+// beforeCall sees a call before its message. It drops the headers that nobody reads,
+// because a few bytes of HPACK can stand for many, and ends a call whose message does
+// not become whole. Streams last as long as they like.
+func beforeCall(headersRead []string) tap.ServerInHandle {
+	return func(ctx context.Context, info *tap.Info) (context.Context, error) {
+		maps.DeleteFunc(info.Header, func(name string, _ []string) bool { return !slices.Contains(headersRead, name) })
+		if info.FullMethodName == grpc_health_v1.Health_Watch_FullMethodName || strings.HasPrefix(info.FullMethodName, "/grpc.reflection.") {
+			return ctx, nil
+		}
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= patienceOfCalls {
+			return ctx, nil // Envoy always sends one, for which this costs nothing
+		}
+		ctx, cancel := context.WithTimeout(ctx, patienceOfCalls)
+		_ = cancel // gRPC cancels the context that this one is of
+		return ctx, nil
+	}
+}
+
+func grpcServer(listener net.Listener, s *grpc.Server) *server {
+	stop := func(ctx context.Context) error {
+		done := make(chan struct{})
+		go func() {
+			s.GracefulStop()
+			close(done)
+		}()
+		select {
+		case <-done:
+			return nil
+		case <-ctx.Done():
+			s.Stop() // makes GracefulStop return
+			<-done
+			return fmt.Errorf("requests cut off: %w", ctx.Err())
+		}
+	}
+	return &server{"gRPC", fairListener{netutil.LimitListener(listener, maxConnections())}, s.Serve, stop}
+}
+
+// fairListener makes connections that take turns.
+type fairListener struct{ net.Listener }
+
+// Accept implements net.Listener.
+func (l fairListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &fairConn{Conn: conn}, nil
+}
+
+// turn is how many bytes of a connection are read at once that sends faster than it is
+// read.
+const turn = 256
+
+// fairConn is a connection that is read little by little while it has more to read, and
+// lets others have a turn before. Otherwise it keeps a processor for 10 ms.
+type fairConn struct {
+	net.Conn
+	more bool // the last read was as much as it could be
+}
+
+// Read implements net.Conn.
+func (c *fairConn) Read(p []byte) (int, error) {
+	if c.more {
+		runtime.Gosched()
+		p = p[:min(len(p), turn)]
+	}
+	n, err := c.Conn.Read(p)
+	c.more = n == len(p)
+	return n, err
+}

@@ -1,0 +1,54 @@
+package server
+
+import (
+	"context"
+	"reflect"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/tap"
+)
+
+func TestHeadersThatNobodyReadsAreDropped(t *testing.T) {
+	header := metadata.Pairs("traceparent", "a", "attack-bin", "b", "attack-bin", "c", ":authority", "d")
+	if _, err := beforeCall(propagator.Fields())(t.Context(), &tap.Info{Header: header}); err != nil {
+		t.Fatal(err)
+	}
+	if want := metadata.Pairs("traceparent", "a"); !reflect.DeepEqual(header, want) {
+		t.Errorf("%v are left, want %v", header, want)
+	}
+}
+
+func TestCallsHaveADeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, tt := range []struct {
+			method   string
+			own      time.Duration // of the client, 0: none
+			deadline time.Duration
+		}{
+			{grpc_health_v1.Health_Check_FullMethodName, 0, patienceOfCalls},
+			{grpc_health_v1.Health_Check_FullMethodName, time.Hour, patienceOfCalls},
+			{grpc_health_v1.Health_Check_FullMethodName, time.Second, time.Second},
+			{grpc_health_v1.Health_Watch_FullMethodName, 0, 0},
+			{grpc_health_v1.Health_Watch_FullMethodName, time.Hour, time.Hour},
+			{"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", 0, 0},
+		} {
+			ctx, cancel := t.Context(), context.CancelFunc(func() {})
+			if tt.own > 0 {
+				ctx, cancel = context.WithTimeout(ctx, tt.own)
+			}
+			ctx, err := beforeCall(nil)(ctx, &tap.Info{FullMethodName: tt.method})
+			if err != nil {
+				t.Fatal(err)
+			}
+			deadline, has := ctx.Deadline()
+			if has != (tt.deadline > 0) || has && time.Until(deadline) != tt.deadline {
+				t.Errorf("%s with a deadline of %v: it ends at %v (%t), want after %v", tt.method, tt.own, deadline, has, tt.deadline)
+			}
+			cancel()
+		}
+	})
+}
