@@ -5,64 +5,41 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"strings"
 	"testing"
 
 	"weir/internal/limiter"
+	"weir/internal/plan"
 )
+
+// limitsOf returns an engine with limits, each of so many requests per unit.
+func limitsOf(t *testing.T, unit limiter.Unit, amounts ...uint64) *engine {
+	e := &engine{plan: &plan.Options{}}
+	for _, amount := range amounts {
+		e.limits = append(e.limits, newStats(nil, mustLimit(t, limiter.Spec{RequestsPerUnit: amount, Unit: unit}), false))
+	}
+	return e
+}
+
+// ask returns the hits of a request with a call for each client, the first of whom is one of the first limit.
+func (e *engine) ask(clients ...uint64) (of asked) {
+	for i, c := range clients {
+		s := e.limits[i]
+		of.begins = append(of.begins, hit{Hit: limiter.Hit{Limit: s.limit, Cost: 1}, of: s, hash: (c + 1) * 0x9E3779B97F4A7C15, newCall: true})
+	}
+	return of
+}
 
 // compared returns a run that compares limits, each of so many requests per unit.
 func compared(t *testing.T, unit limiter.Unit, now, old []uint64) *run {
-	limits := func(amounts []uint64) (list []*limitStats) {
-		for _, amount := range amounts {
-			list = append(list, &limitStats{limit: mustLimit(t, limiter.Spec{RequestsPerUnit: amount, Unit: unit})})
-		}
-		return list
-	}
-	r := &run{opts: &Options{}, report: &Report{}, engine: engine{limits: limits(now)}}
-	r.compareWith(limits(old))
-	return r
+	return &run{opts: &Options{}, report: &Report{}, engine: limitsOf(t, unit, now...), old: limitsOf(t, unit, old...)}
 }
 
-// request decides a request with a call for each client, the first of whom is one of the first limit.
 func (r *run) request(at int64, clients ...uint64) {
-	hits := hitsOf(clients)
-	n := uint16(len(hits))
-	r.decide(&batch{hits: append(hits, hits...)}, &event{at: at, begin: n, oldBegin: n})
-}
-
-func hitsOf(clients []uint64) (hits []hit) {
-	for i, c := range clients {
-		hits = append(hits, hit{hash: (c + 1) * 0x9E3779B97F4A7C15, cost: 1, flags: newCall, limit: uint32(i)})
-	}
-	return hits
+	r.decide(&batch{times: make([]lineTime, 1)}, &event{at: at, now: r.engine.ask(clients...), old: r.old.ask(clients...)})
 }
 
 const someTime = 1_700_000_000_000_000
-
-// What is known of the clients of a comparison takes few bits of each.
-func TestMemoryOfComparison(t *testing.T) {
-	const clients = 100_000
-	heap := func() uint64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
-	before := heap()
-	r := compared(t, limiter.Year, []uint64{1}, []uint64{2})
-	for i := range uint64(2 * clients) {
-		r.request(someTime, i%clients)
-	}
-	if d := r.nowOnly.report(); d.Clients != clients || d.ClientsOnly != clients {
-		t.Errorf("%d clients differ, %d of whom were never denied before, want %d", d.Clients, d.ClientsOnly, clients)
-	}
-	if each := float64(heap()-before) / clients; each > 30 {
-		t.Errorf("%.1f bytes a client", each)
-	}
-	runtime.KeepAlive(r)
-}
 
 // A client of a limit was denied before if the old rules denied a request of it, also one that did not come
 // to the limit.
@@ -96,13 +73,13 @@ func TestComparedClients(t *testing.T) {
 		at := someTime + i*3_000_000
 		clients := []uint64{random.Uint64N(20), 100 + random.Uint64N(300), 1000 + random.Uint64N(3000)}[:1+random.IntN(3)]
 		r.request(at, clients...)
-		b, hits := &batch{}, hitsOf(clients)
-		denied, was := alone.engine.decide(b, hits, nil, at, 0), alone.old.decide(b, hits, nil, at, 0)
-		if denied && !was {
-			differ[alone.engine.deniedHit.hash] = true
+		now, old := alone.engine.ask(clients...), alone.old.ask(clients...)
+		denied, was := alone.engine.decide(&now, at, 0), alone.old.decide(&old, at, 0)
+		if denied != nil && was == nil {
+			differ[denied.hash] = true
 		}
-		for _, h := range hits {
-			before[h.hash] = before[h.hash] || was
+		for _, h := range now.begins {
+			before[h.hash] = before[h.hash] || was != nil
 		}
 	}
 	only := uint64(0)
@@ -111,7 +88,7 @@ func TestComparedClients(t *testing.T) {
 			only++
 		}
 	}
-	if d := r.nowOnly.report(); d.Clients != uint64(len(differ)) || d.ClientsOnly != only || only == 0 || r.nowOnly.absent.n == 0 {
+	if d := r.nowOnly.report(); d.Clients != uint64(len(differ)) || d.ClientsOnly != only || only == 0 {
 		t.Errorf("%d clients differ, %d of whom were never denied before, want %d and %d", d.Clients, d.ClientsOnly, len(differ), only)
 	}
 }

@@ -60,16 +60,6 @@ func (d *demand) add(c *undenied, h *limiter.Hit, now int64) {
 // period is that of the limit in microseconds.
 func (d *demand) period() float64 { return float64(d.limit.Period().Microseconds()) }
 
-// sweep forgets what no longer counts.
-func (d *demand) sweep(c *undenied, now int64) {
-	if d.limit.Expiry(c.alone) <= now {
-		c.alone = limiter.State{}
-	}
-	if h := &c.hull; len(h.points) == 1 && float64(now-h.points[0].at)/d.period()*float64(c.peak) >= h.sum {
-		c.hull = hull{}
-	}
-}
-
 // hull finds the smallest amount of a token bucket that would never have denied a client.
 // A bucket of amount A per period and burst r·A admits all if no span of hits, from one at
 // t1 to one at t2, costs more than A·(r + (t2-t1)/period). So the amount is the largest of cost/(r +
@@ -127,42 +117,4 @@ func (h *hull) drop() {
 		h.points[i].before -= start
 	}
 	h.sum -= start
-}
-
-// latest is when the client last came, 0 if that does not count.
-func (h *hull) latest() int64 {
-	if len(h.points) == 0 {
-		return 0
-	}
-	return h.points[len(h.points)-1].at
-}
-
-// amounts returns for each share of clients the smallest amount at which no more than that
-// share would have been denied.
-func (t *table) amounts(shares []float64) (amounts []uint64) {
-	counts := make([]int, math.MaxUint16+1) // of clients, by their peaks
-	var above []uint64
-	t.each(func(at place) {
-		if c := t.get(at); c.peak < uint64(len(counts)) {
-			counts[c.peak]++
-		} else {
-			above = append(above, c.peak)
-		}
-	})
-	slices.Sort(above)
-	for _, share := range shares {
-		left := int(share * float64(t.n)) // clients that may be denied
-		if left < len(above) {
-			amounts = append(amounts, above[len(above)-1-left])
-			continue
-		}
-		left -= len(above)
-		peak := len(counts) - 1
-		for peak > 0 && counts[peak] <= left {
-			left -= counts[peak]
-			peak--
-		}
-		amounts = append(amounts, uint64(peak))
-	}
-	return amounts
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/internal/limiter"
+	"weir/internal/plan"
 )
 
 func mustLimit(t *testing.T, s limiter.Spec) *limiter.Limit {
@@ -107,22 +108,21 @@ func peakOf(t *testing.T, spec limiter.Spec, list []ask) uint64 {
 	if spec.RequestsPerUnit == 0 {
 		spec.RequestsPerUnit = 10
 	}
-	l := mustLimit(t, spec)
-	c := &limitStats{limit: l}
-	e := engine{suggest: true, limits: []*limitStats{c}}
-	b := &batch{}
+	c := newStats(nil, mustLimit(t, spec), true)
+	e := engine{plan: &plan.Options{}, suggest: true, limits: []*limitStats{c}}
 	for _, a := range list {
-		e.decide(b, []hit{{hash: 42 << 32, cost: a.cost, flags: newCall}}, nil, a.at, 0)
+		of := e.ask(42)
+		of.begins[0].Cost = a.cost
+		e.decide(&of, a.at, 0)
 	}
 	return c.table.amounts([]float64{0})[0]
 }
 
 func TestAmounts(t *testing.T) {
-	c := newTable(mustLimit(t, limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Hour}), true, false)
+	c := newTable(mustLimit(t, limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Hour}), true)
 	const clients = 10_000
 	for i := range uint64(clients) {
-		at := c.find(fingerprint(i * 0x9E3779B97F4A7C15))
-		c.put(at, &client{undenied: undenied{peak: 10 * (i + 1)}}, 0)
+		c.put(i, &client{undenied: undenied{peak: 10 * (i + 1)}})
 	}
 	for share, want := range map[float64]uint64{0: clients, 0.001: clients - 10, 0.01: clients - 100, 0.5: clients / 2} {
 		if got := c.amounts([]float64{share})[0]; got != 10*want {
@@ -147,12 +147,11 @@ func TestTable(t *testing.T) {
 // compareTable decides the same in a table and in a map.
 func compareTable(t *testing.T, l *limiter.Limit) {
 	random := rand.New(rand.NewPCG(1, uint64(len(l.Rate()))))
-	c := &limitStats{limit: l}
-	e := engine{suggest: true, limits: []*limitStats{c}}
+	c := newStats(nil, l, true)
+	e := engine{plan: &plan.Options{}, suggest: true, limits: []*limitStats{c}}
 	states, was := map[uint64]*client{}, map[uint64]bool{}
 	follow := newDemand(l)
 	now := int64(1_700_000_000_000_000)
-	b := &batch{}
 	for i := range 60_000 {
 		switch random.IntN(5000) {
 		case 0:
@@ -169,10 +168,6 @@ func compareTable(t *testing.T, l *limiter.Limit) {
 			cost = random.Uint64N(1 << 40)
 		}
 		always := random.IntN(20) == 0
-		m := newCall
-		if always {
-			m |= 4
-		}
 		s := states[hash]
 		if s == nil {
 			s = new(client)
@@ -182,14 +177,16 @@ func compareTable(t *testing.T, l *limiter.Limit) {
 		h := limiter.Hit{Limit: l, Cost: cost, Always: always}
 		want := limiter.Decide([]limiter.Hit{h}, []*limiter.State{&s.state}, now, out[:])
 		follow.add(&s.undenied, &h, now)
-		if got := e.decide(b, []hit{{hash: hash, cost: cost, flags: m}}, nil, now, 0); got != want {
+		of := asked{begins: []hit{{Hit: h, of: c, hash: hash, newCall: true}}}
+		if got := e.decide(&of, now, 0); (got != nil) != want {
 			t.Fatalf("hit %d: denied %v, want %v", i, got, want)
 		}
 		was[hash] = was[hash] || want
 	}
 	for hash, s := range states {
-		if got := c.table.get(c.table.find(fingerprint(hash))).peak; got != s.peak {
-			t.Errorf("the peak of %x is %d, want %d", hash, got, s.peak)
+		var got client
+		if c.table.get(hash, &got); got.peak != s.peak {
+			t.Errorf("the peak of %x is %d, want %d", hash, got.peak, s.peak)
 		}
 	}
 	denied := uint64(0)
@@ -198,40 +195,12 @@ func compareTable(t *testing.T, l *limiter.Limit) {
 			denied++
 		}
 	}
-	if c.table.n != len(states) || c.clients != denied {
-		t.Errorf("%d clients and %d denied, want %d and %d", c.table.n, c.clients, len(states), denied)
+	if len(c.table.words) != len(states) || c.clients != denied {
+		t.Errorf("%d clients and %d denied, want %d and %d", len(c.table.words), c.clients, len(states), denied)
 	}
 }
 
-// A client takes as many bytes as docs/simulate.md says.
-func TestMemory(t *testing.T) {
-	for _, test := range []struct {
-		algorithm        limiter.Algorithm
-		suggest, compare bool
-		most             float64
-	}{
-		{limiter.FixedWindow, false, false, 11.5},
-		{limiter.FixedWindow, false, true, 11.7},
-		{limiter.FixedWindow, true, false, 13.5},
-		{limiter.TokenBucket, true, false, 19.5},
-	} {
-		c := newTable(mustLimit(t, limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Day, Algorithm: test.algorithm}), test.suggest, test.compare)
-		random := rand.New(rand.NewPCG(2, 2))
-		const clients = 100_000
-		for range clients {
-			c.find(fingerprint(random.Uint64()))
-		}
-		bytes := 0
-		for _, p := range c.parts {
-			bytes += cap(p.cells)*10 + cap(p.peaks)*2 + cap(p.hulls)*5 + cap(p.marks)
-		}
-		if each := float64(bytes) / clients; each > test.most {
-			t.Errorf("%+v: %.1f bytes a client", test, each)
-		}
-	}
-}
-
-// Clients who come once have room in their cells for as long as they count.
+// Clients who come once have room in a word.
 func TestClientsWhoComeOnce(t *testing.T) {
 	for name, spec := range map[string]limiter.Spec{
 		"bucket of a day":       {RequestsPerUnit: 5, Unit: limiter.Day, Algorithm: limiter.TokenBucket},
@@ -243,16 +212,16 @@ func TestClientsWhoComeOnce(t *testing.T) {
 		"fixed window of a day": {RequestsPerUnit: 5, Unit: limiter.Day},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &limitStats{limit: mustLimit(t, spec)}
-			e := engine{suggest: true, limits: []*limitStats{c}}
+			c := newStats(nil, mustLimit(t, spec), true)
+			e := engine{plan: &plan.Options{}, suggest: true, limits: []*limitStats{c}}
 			const clients = 30_000
 			step := 3 * c.limit.Period().Milliseconds() / clients * 1000
 			for i := range int64(clients) {
-				hash := uint64(i+1) * 0x9E3779B97F4A7C15
-				e.decide(&batch{}, []hit{{hash: hash, cost: 1, flags: newCall}}, nil, 1_700_000_000_000_000+i*max(step, 1000), 0)
+				of := e.ask(uint64(i))
+				e.decide(&of, someTime+i*max(step, 1000), 0)
 			}
-			if n := c.table.large.next; n > 0 || c.table.n != clients {
-				t.Errorf("of %d clients, %d had no room in a cell", c.table.n, n)
+			if large, n := len(c.table.large), len(c.table.words); large > 0 || n != clients {
+				t.Errorf("of %d clients, %d had no room in a word", n, large)
 			}
 		})
 	}

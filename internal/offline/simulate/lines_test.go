@@ -51,7 +51,7 @@ func TestNoAddress(t *testing.T) {
 		t.Errorf("warnings are %q", r.Warnings)
 	}
 	forwarded := strings.Replace(bad, "remote_addr", "x_forwarded_for", 1)
-	r = mustRun(t, Options{Logs: []string{logFile(t, []byte(forwarded))}, Envoy: envoy, Rules: rules, Workers: 1})
+	r = mustRun(t, Options{Logs: []string{logFile(t, []byte(forwarded))}, Envoy: envoy, Rules: rules})
 	want = []string{nothing, `Envoy's configuration looks at the remote_address of requests, and no line has an IP address that Envoy takes for it, only such as the x-forwarded-for "alpha"`}
 	if !slices.Equal(r.Warnings, want) {
 		t.Errorf("warnings are %q, want %q", r.Warnings, want)

@@ -24,15 +24,7 @@ type Report struct {
 
 	First time.Time `json:"first,omitzero"` // request that asks for limits
 	Last  time.Time `json:"last,omitzero"`
-	Lines int64     `json:"lines"`
-	// Unreadable lines are counted, and the first are shown.
-	Unreadable int64       `json:"unreadable"`
-	WrongLines []WrongLine `json:"unreadable_lines,omitempty"`
-	// Idle lines are of requests that ask for no limit.
-	Idle int64 `json:"without_limits"`
-	// Refused are requests that a server would not decide, and Refusal is why, of the first.
-	Refused int64  `json:"refused"`
-	Refusal string `json:"refusal,omitempty"`
+	Counts
 	// Late lines came in the wrong order by more than is put right, and Ahead are those with a time that is
 	// after that of the lines around them by more than that. Notes show the first.
 	Late     int64         `json:"late"`
@@ -44,11 +36,35 @@ type Report struct {
 	Compared *Comparison `json:"compared,omitempty"`
 	Notes    []string    `json:"notes,omitempty"`
 
-	useless     []*source // logs without a line that can be read
-	cut         []error   // logs that cannot be read to their end
-	endless     int64     // lines without duration
-	noRequest   int64     // lines of no request, among those that are idle
+	cut         []error // logs that cannot be read to their end
 	late, ahead places
+}
+
+// Counts are of lines.
+type Counts struct {
+	Lines int64 `json:"lines"`
+	// Unreadable lines are counted, and the first are shown.
+	Unreadable int64       `json:"unreadable"`
+	WrongLines []WrongLine `json:"unreadable_lines,omitempty"`
+	// Idle lines are of requests that ask for no limit.
+	Idle int64 `json:"without_limits"`
+	// Refused are requests that a server would not decide, and Refusal is why, of the first.
+	Refused int64  `json:"refused"`
+	Refusal string `json:"refusal,omitempty"`
+
+	endless   int64 // lines without duration
+	noRequest int64 // lines of no request, among those that are idle
+}
+
+func (c *Counts) add(o *Counts) {
+	c.Lines += o.Lines
+	c.Unreadable += o.Unreadable
+	c.WrongLines = append(c.WrongLines, o.WrongLines[:min(len(o.WrongLines), maxShown-len(c.WrongLines))]...)
+	c.Idle += o.Idle
+	c.Refused += o.Refused
+	c.Refusal = cmp.Or(c.Refusal, o.Refusal)
+	c.endless += o.endless
+	c.noRequest += o.noRequest
 }
 
 // places are where lines are.
@@ -57,7 +73,7 @@ type places struct {
 	first []string
 }
 
-func (p *places) add(log string, lines []lineTime) {
+func (p *places) add(log string, lines ...lineTime) {
 	p.count += int64(len(lines))
 	for _, l := range lines[:min(len(lines), maxShown-len(p.first))] {
 		p.first = append(p.first, fmt.Sprintf("%s:%d", plainName(log), l.line))
@@ -190,6 +206,13 @@ func (r *Report) warn(format string, args ...any) {
 // finish fills in the report.
 func (r *run) finish() {
 	p := r.report
+	for _, s := range r.reader.sources {
+		if s.failed != nil {
+			err := fmt.Errorf("%w; what comes after is not in this report", s.failed)
+			p.warn("%v", err)
+			p.cut = append(p.cut, err)
+		}
+	}
 	for _, note := range r.opts.Plan.SwitchedOn() {
 		p.warn("%s", note)
 	}
@@ -212,20 +235,20 @@ func (r *run) finish() {
 	if p.noRequest > 0 {
 		p.note("%s lines are of no request that Envoy's filters see, such as one without a path; they ask for no limit", number(p.noRequest))
 	}
-	say, sayOld := r.warnIdle("the rules", &r.engine), p.note
+	say, sayOld := r.warnIdle("the rules", r.engine), p.note
 	if r.old != nil {
 		sayOld = r.warnIdle("the old rules", r.old)
 	}
 	r.warnMissing()
-	r.sayDomains(say, "the rules", r.opts.Rules, func(w *worker) map[string]bool { return w.foreign })
+	r.sayDomains(say, "the rules", r.opts.Rules)
 	if r.old != nil {
-		r.sayDomains(sayOld, "the old rules", r.opts.Old, func(w *worker) map[string]bool { return w.foreignOld })
+		r.sayDomains(sayOld, "the old rules", r.opts.Old)
 	}
 }
 
 // warnIdle warns of rules of which no limit was asked for, and returns what says that Envoy asks for others.
 func (r *run) warnIdle(which string, e *engine) (say func(format string, args ...any)) {
-	if slices.ContainsFunc(e.limits, func(c *limitStats) bool { return c.table != nil }) {
+	if slices.ContainsFunc(e.limits, func(c *limitStats) bool { return len(c.table.words) > 0 }) {
 		return r.report.note
 	}
 	r.report.warn("no request asks for a limit of %s", which)
@@ -233,45 +256,42 @@ func (r *run) warnIdle(which string, e *engine) (say func(format string, args ..
 }
 
 // sayDomains says for which domains Envoy asks, and rules have nothing.
-func (r *run) sayDomains(say func(format string, args ...any), which string, rules *descriptors.Tree, of func(*worker) map[string]bool) {
-	foreign := map[string]bool{}
+func (r *run) sayDomains(say func(format string, args ...any), which string, rules *descriptors.Tree) {
+	domains := map[string]bool{}
 	for _, w := range r.reader.workers {
-		maps.Copy(foreign, of(w))
+		maps.Copy(domains, w.domains)
 	}
-	for _, domain := range slices.Sorted(maps.Keys(foreign)) {
-		say("Envoy asks for the domain %q, and %s have nothing for it; they are for %s", domain, which, domainList(rules.DomainNames()))
+	known := rules.DomainNames()
+	list := fmt.Sprintf("%q", known[:min(len(known), maxShown)])
+	list = strings.ReplaceAll(strings.Trim(list, "[]"), `" "`, `", "`)
+	if len(known) > maxShown {
+		list += ", ..."
 	}
-}
-
-func domainList(names []string) string {
-	var list []string
-	for i, name := range names {
-		if i == maxShown {
-			list = append(list, "...")
-			break
+	for _, domain := range slices.Sorted(maps.Keys(domains)) {
+		if !rules.HasDomain(domain) {
+			say("Envoy asks for the domain %q, and %s have nothing for it; they are for %s", domain, which, cmp.Or(list, "no domain"))
 		}
-		list = append(list, fmt.Sprintf("%q", name))
 	}
-	return cmp.Or(strings.Join(list, ", "), "no domain")
 }
 
 // warnMissing says which parts of requests Envoy's configuration looks at, and no line has.
 func (r *run) warnMissing() {
-	seen, headers := [accesslog.Fields]bool{}, map[string]bool{}
-	address, noAddress, hint := false, "", ""
+	var all worker
+	all.headersSeen = make([]bool, len(r.reader.headers))
+	hint := ""
 	for _, w := range r.reader.workers {
-		address, noAddress = address || w.address, cmp.Or(noAddress, w.noAddress)
+		all.address, all.noAddress = all.address || w.address, cmp.Or(all.noAddress, w.noAddress)
 		if w.parser.HasJSON() {
 			hint = " (see --fields)"
 		}
 		for f, s := range w.seen {
-			seen[f] = seen[f] || s
+			all.seen[f] = all.seen[f] || s
 		}
-		for name, s := range w.parser.Headers {
-			headers[name] = headers[name] || s
+		for i, s := range w.headersSeen {
+			all.headersSeen[i] = all.headersSeen[i] || s
 		}
 	}
-	needs := r.reader.needs
+	needs, seen := r.reader.needs, all.seen
 	for _, n := range []struct {
 		needed, seen bool
 		name         string
@@ -287,11 +307,11 @@ func (r *run) warnMissing() {
 			r.report.warn("Envoy's configuration looks at the %s of requests, and no line has it%s", n.name, hint)
 		}
 	}
-	if noAddress != "" && !address {
-		r.report.warn("Envoy's configuration looks at the remote_address of requests, and no line has an IP address that Envoy takes for it, only such as the %s", noAddress)
+	if all.noAddress != "" && !all.address {
+		r.report.warn("Envoy's configuration looks at the remote_address of requests, and no line has an IP address that Envoy takes for it, only such as the %s", all.noAddress)
 	}
-	for _, name := range r.reader.headers {
-		if !headers[name] && name != "x-envoy-internal" {
+	for i, name := range r.reader.headers {
+		if !all.headersSeen[i] && name != "x-envoy-internal" {
 			r.report.warn("Envoy's configuration looks at the header %q, and no line has it%s", name, hint)
 		}
 	}
@@ -303,17 +323,14 @@ func (c *limitStats) report(o *Options) LimitReport {
 		Rule: ruleName(c), Place: plaintext.Line(c.rule.Place()), Name: plaintext.Line(c.limit.Name), Limit: c.limit.Rate(), Algorithm: c.limit.Algorithm.String(),
 		Shadow: o.Plan.DecidingMode(c.limit) == limiter.Shadow, Requests: c.asked.n, Denied: c.denied.n, ClientsDenied: c.clients,
 	}
-	if c.table == nil {
-		return p
-	}
-	p.Clients = c.table.n
-	p.Share = float64(c.clients) / float64(max(c.table.n, 1))
-	p.WorstClients = clientsOf(&c.worst)
+	p.Clients = len(c.table.words)
+	p.Share = float64(c.clients) / float64(max(p.Clients, 1))
+	p.WorstClients = clientsOf(c.worst)
 	if c.series.flush(); c.asked.n > 0 {
 		p.WorstMinute = &Minute{time.Unix(c.series.at*60, 0).UTC(), c.series.worst}
 		p.Series = &SeriesReport{time.Unix(c.series.begin*60, 0).UTC(), c.series.width * 60, c.series.spans}
 	}
-	if o.Suggest {
+	if o.Suggest && p.Clients > 0 {
 		p.Amounts = c.amounts()
 	}
 	return p
@@ -332,10 +349,10 @@ func (c *limitStats) amounts() (list []Amount) {
 }
 
 func (d *difference) report() Difference {
-	return Difference{Requests: d.requests, Clients: d.clients, ClientsOnly: d.only, WorstClients: clientsOf(&d.worst)}
+	return Difference{Requests: d.requests, Clients: d.clients, ClientsOnly: d.only, WorstClients: clientsOf(d.worst)}
 }
 
-func clientsOf(w *worst) (list []Client) {
+func clientsOf(w worst) (list []Client) {
 	for _, o := range w.top(shownClients) {
 		list = append(list, Client{clientName([]byte(o.name)), o.count, o.err})
 	}

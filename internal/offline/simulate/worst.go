@@ -8,10 +8,7 @@ import (
 // worst counts the denials of the clients that are denied most, by Space-Saving (Metwally,
 // Agrawal, El Abbadi: Efficient Computation of Frequent and Top-k Elements in Data Streams,
 // 2005): a client that is new takes the place of the one with the least denials, and goes on from there.
-type worst struct {
-	places map[uint64]int // of clients, by the hash of their key
-	list   []offender
-}
+type worst []offender
 
 // offender is a client that was denied.
 type offender struct {
@@ -26,41 +23,32 @@ const maxWorst = 128
 
 // add counts a request that is denied, once for a client. Their numbers grow.
 func (w *worst) add(request, hash uint64, name []byte) {
-	if i, ok := w.places[hash]; ok {
-		if o := &w.list[i]; o.last != request {
-			o.last = request
-			o.count++
+	least := 0
+	for i := range *w {
+		o := &(*w)[i]
+		if o.hash == hash {
+			if o.last != request {
+				o.last = request
+				o.count++
+			}
+			return
 		}
-		return
-	}
-	if w.places == nil {
-		w.places = map[uint64]int{}
-	}
-	i := len(w.list)
-	if i < maxWorst {
-		w.list = append(w.list, offender{})
-	} else {
-		i = w.least()
-		delete(w.places, w.list[i].hash)
-	}
-	from := w.list[i].count
-	w.places[hash] = i
-	w.list[i] = offender{hash, string(name), from + 1, from, request}
-}
-
-func (w *worst) least() (least int) {
-	for i := range w.list {
-		if w.list[i].count < w.list[least].count {
+		if o.count < (*w)[least].count {
 			least = i
 		}
 	}
-	return least
+	if len(*w) < maxWorst {
+		least = len(*w)
+		*w = append(*w, offender{})
+	}
+	from := (*w)[least].count
+	(*w)[least] = offender{hash, string(name), from + 1, from, request}
 }
 
 // top returns the clients with the most denials, n at most. It leaves out those of whose denials more than three
 // quarters may be of others: where many clients are denied equally often, none of them is the worst.
-func (w *worst) top(n int) []offender {
-	list := slices.DeleteFunc(slices.Clone(w.list), func(o offender) bool { return 4*o.err > 3*o.count })
+func (w worst) top(n int) []offender {
+	list := slices.DeleteFunc(slices.Clone(w), func(o offender) bool { return 4*o.err > 3*o.count })
 	slices.SortFunc(list, func(a, b offender) int {
 		return cmp.Or(cmp.Compare(b.count, a.count), cmp.Compare(a.err, b.err), cmp.Compare(a.name, b.name))
 	})
@@ -83,6 +71,8 @@ type count struct {
 	Requests uint64 `json:"requests"`
 	Denied   uint64 `json:"denied"`
 }
+
+func (c *count) add(o count) { c.Requests, c.Denied = c.Requests+o.Requests, c.Denied+o.Denied }
 
 // maxSpans is how many spans are drawn at most.
 const maxSpans = 240
@@ -112,28 +102,18 @@ func (s *series) flush() {
 	if s.now.Denied > s.worst.Denied || s.now.Denied == s.worst.Denied && s.now.Requests > s.worst.Requests {
 		s.worst, s.at = s.now, s.minute
 	}
-	for (s.minute-s.begin)/s.width >= maxSpans {
-		s.widen()
+	for (s.minute-s.begin)/s.width >= maxSpans { // one span of two
+		half := make([]count, (len(s.spans)+1)/2)
+		for i, c := range s.spans {
+			half[i/2].add(c)
+		}
+		s.spans = half
+		s.width *= 2
 	}
 	i := int((s.minute - s.begin) / s.width)
 	for len(s.spans) <= i {
 		s.spans = append(s.spans, count{})
 	}
-	s.spans[i].Requests += s.now.Requests
-	s.spans[i].Denied += s.now.Denied
+	s.spans[i].add(s.now)
 	s.now = count{}
-}
-
-// widen makes one span of two.
-func (s *series) widen() {
-	for i := 0; i < len(s.spans); i += 2 {
-		sum := s.spans[i]
-		if i+1 < len(s.spans) {
-			sum.Requests += s.spans[i+1].Requests
-			sum.Denied += s.spans[i+1].Denied
-		}
-		s.spans[i/2] = sum
-	}
-	s.spans = s.spans[:(len(s.spans)+1)/2]
-	s.width *= 2
 }

@@ -60,15 +60,13 @@ const (
 	RouteName
 	DirectAddress // of the connection; may have a port
 	RequestLine   // method, path and protocol together
-	fieldCount
-
 	// Fields is how many there are.
-	Fields = fieldCount
+	Fields
 )
 
 // fields has the name of each field in mappings, the header that it is, and the names
 // that JSON logs have for it, the usual one first.
-var fields = [fieldCount]struct {
+var fields = [Fields]struct {
 	name, header string
 	json         []string
 }{
@@ -98,17 +96,16 @@ type Record struct {
 	// TLS handshake where HTTP is expected, or no authority. It is false if the line says nothing of them.
 	NoRequest bool
 
-	texts  [fieldCount]string
-	unread uint32           // fields that were not yet looked for in object, as bits
-	object *fastjson.Object // nil of text
-	parser *Parser
+	texts    [Fields]string
+	object   *fastjson.Object // nil of text
+	saysPath bool             // the line says what the path is, or that there is none
+	parser   *Parser
 }
 
 // Get returns a field of text, "" if the line does not have it.
 func (r *Record) Get(f Field) string {
-	if r.unread&(1<<f) != 0 {
-		r.unread &^= 1 << f
-		r.texts[f], _ = r.parser.find(r.object, r.parser.names[f])
+	if r.texts[f] == "" && r.object != nil && f != Path && f != Method {
+		r.texts[f], _, _ = r.parser.find(r.object, r.parser.names[f])
 	}
 	return r.texts[f]
 }
@@ -117,13 +114,12 @@ func (r *Record) Get(f Field) string {
 // the line has it.
 func (r *Record) Header(name string) (value string, ok bool) {
 	h := r.parser.header(name)
-	if h.field != fieldCount {
+	if h.field != Fields {
 		value = r.Get(h.field)
 	}
 	if value == "" && r.object != nil {
-		value, _ = r.parser.find(r.object, h.names)
+		value, _, _ = r.parser.find(r.object, h.names)
 	}
-	h.seen = h.seen || value != ""
 	return value, value != ""
 }
 
@@ -131,11 +127,10 @@ func (r *Record) Header(name string) (value string, ok bool) {
 type Parser struct {
 	format  Format
 	mapping Mapping
-	names   [fieldCount]names
+	names   [Fields]names
 	headers map[string]*header
 	json    fastjson.Parser
 	parts   [maxParts]string
-	clock   clock
 	unit    int64  // of durations, in microseconds
 	atEnd   bool   // the time is of the end of the request
 	numbers []byte // of the line, as text
@@ -144,9 +139,8 @@ type Parser struct {
 
 // header is where the value of a header is.
 type header struct {
-	field Field // fieldCount: none
+	field Field // Fields: none
 	names names // in JSON
-	seen  bool  // in some line
 }
 
 // NewParser returns a parser of a format. mapping is as ParseMapping returns it.
@@ -160,7 +154,7 @@ func NewParser(format Format, mapping Mapping) *Parser {
 		p.names[f] = newNames(list)
 	}
 	for name, own := range mapping.headers {
-		p.headers[name] = &header{field: fieldCount, names: newNames([]string{own})}
+		p.headers[name] = &header{field: Fields, names: newNames([]string{own})}
 	}
 	return p
 }
@@ -170,7 +164,7 @@ func (p *Parser) header(name string) *header {
 	h := p.headers[name]
 	if h == nil {
 		snake := strings.ReplaceAll(name, "-", "_")
-		h = &header{field: fieldCount, names: newNames([]string{name, snake, "http_" + snake})} // the last is nginx's
+		h = &header{field: Fields, names: newNames([]string{name, snake, "http_" + snake})} // the last is nginx's
 		for f := range fields {
 			if fields[f].header == name {
 				h.field, h.names = Field(f), newNames(nil)
@@ -181,21 +175,12 @@ func (p *Parser) header(name string) *header {
 	return h
 }
 
-// Headers yields the headers that records were asked for, and whether any had it.
-func (p *Parser) Headers(yield func(name string, seen bool) bool) {
-	for name, h := range p.headers {
-		if !yield(name, h.seen) {
-			return
-		}
-	}
-}
-
 // HasJSON reports whether some line was JSON, of which a mapping could name other fields.
 func (p *Parser) HasJSON() bool { return p.hasJSON }
 
 // Mapping says where JSON lines have the fields. The zero value leaves it to the usual names.
 type Mapping struct {
-	fields  [fieldCount]string
+	fields  [Fields]string
 	headers map[string]string
 	atEnd   bool // the time is of the end of a request
 	seconds bool // durations are in seconds, not in milliseconds
@@ -211,52 +196,46 @@ const (
 // A dot leads into an object unless a field is called so.
 func ParseMapping(pairs []string) (m Mapping, err error) {
 	m.headers = map[string]string{}
-	said := map[any]string{} // field or header: pair
+	said := map[string]string{} // what a pair names: the pair
 	for _, pair := range pairs {
 		name, field, ok := strings.Cut(pair, "=")
 		if !ok || name == "" || field == "" {
 			return m, fmt.Errorf("%q is not NAME=FIELD, such as time=ts", pair)
 		}
-		var what any
 		if header, ok := strings.CutPrefix(name, "header:"); ok {
-			header = strings.ToLower(header)
-			m.headers[header], what = field, header
+			name = strings.ToLower(name)
+			m.headers[strings.ToLower(header)] = field
 		} else {
-			f, err := m.field(name, pair)
+			m.atEnd, m.seconds = m.atEnd || name == endTime, m.seconds || name == durationSeconds
+			f, err := fieldOf(name, pair)
 			if err != nil {
 				return m, err
 			}
-			m.fields[f], what = field, f
+			name, m.fields[f] = fields[f].name, field
 		}
-		if before, ok := said[what]; ok {
+		if before, ok := said[name]; ok {
 			return m, fmt.Errorf("%q: %q says that already", pair, before)
 		}
-		said[what] = pair
+		said[name] = pair
 	}
 	return m, nil
 }
 
-// field returns the field that a pair names, and notes of which kind it is.
-func (m *Mapping) field(name, pair string) (Field, error) {
-	switch name {
-	case endTime:
-		m.atEnd = true
-		return Time, nil
-	case durationSeconds:
-		m.seconds = true
-		return Duration, nil
-	}
+// fieldOf returns the field that a pair names.
+func fieldOf(name, pair string) (Field, error) {
 	var known []string
 	for f := range fields {
-		if fields[f].name == name {
+		of := []string{fields[f].name}
+		switch Field(f) {
+		case Time:
+			of = append(of, endTime)
+		case Duration:
+			of = append(of, durationSeconds)
+		}
+		if slices.Contains(of, name) {
 			return Field(f), nil
 		}
-		switch known = append(known, fields[f].name); Field(f) {
-		case Time:
-			known = append(known, endTime)
-		case Duration:
-			known = append(known, durationSeconds)
-		}
+		known = append(known, of...)
 	}
 	hint := ""
 	if nearest := spelling.Nearest(name, known); nearest != "" {
@@ -269,8 +248,6 @@ func (m *Mapping) field(name, pair string) (Field, error) {
 var (
 	errFormat = errors.New("it has no known format")
 	errTime   = errors.New("it has no time that can be read")
-	// ErrLong is about a line of more than MaxLine bytes.
-	ErrLong = fmt.Errorf("it has more than %d bytes", MaxLine)
 )
 
 // Parse reads a line. An error says why it cannot; r is void then.
@@ -281,9 +258,15 @@ func (p *Parser) Parse(line []byte, r *Record) error {
 	}
 	format := p.format
 	if format == Auto {
-		format = guess(line)
+		switch line[0] {
+		case '{', ' ', '\t':
+			format = JSON
+		case '[': // Envoy or Istio, which are told apart by how many parts they have
+		default:
+			format = Nginx
+		}
 	}
-	var err error
+	err := error(nil)
 	if format == JSON {
 		err = p.parseJSON(line, r)
 	} else {
@@ -292,40 +275,16 @@ func (p *Parser) Parse(line []byte, r *Record) error {
 	if err != nil {
 		return err
 	}
-	return p.settle(r)
-}
-
-// guess returns the format that a line looks like. Those of text with brackets are told
-// apart by how many parts they have.
-func guess(line []byte) Format {
-	switch line[0] {
-	case '{', ' ', '\t':
-		return JSON
-	case '[':
-		return Auto
-	default:
-		return Nginx
-	}
-}
-
-// settle makes numbers of texts, and forgets those that stand for nothing.
-func (p *Parser) settle(r *Record) error {
-	for f := range r.texts {
-		if r.texts[f] == "-" {
-			r.texts[f] = ""
-		}
-	}
-	at, ok := p.clock.parse(r.texts[Time])
-	if !ok {
+	var ok bool
+	if r.At, ok = parseTime(r.texts[Time]); !ok {
 		return errTime
 	}
-	r.At = at
 	if line := r.texts[RequestLine]; line != "" && r.texts[Method] == "" {
 		r.texts[Method], r.texts[Path] = splitRequest(line)
 	}
 	switch r.texts[Path] {
 	case "":
-		r.NoRequest = r.NoRequest || r.texts[Method] != http.MethodConnect && p.saysNoPath(r)
+		r.NoRequest = r.NoRequest || r.saysPath && r.texts[Method] != http.MethodConnect
 	case "*": // of OPTIONS
 		r.NoRequest = true
 	}
@@ -338,18 +297,6 @@ func (p *Parser) settle(r *Record) error {
 	return nil
 }
 
-// saysNoPath reports whether a line, in which no path is found, says that there is none.
-func (p *Parser) saysNoPath(r *Record) bool {
-	if r.object == nil {
-		return true
-	}
-	flags, _ := p.find(r.object, responseFlags)
-	return strings.Contains(flags, "DPE") || has(r.object, p.names[Path]) || has(r.object, p.names[RequestLine])
-}
-
-// responseFlags may have DPE, an error of the downstream's protocol.
-var responseFlags = newNames([]string{"response_flags"})
-
 // splitRequest splits such as "GET /a HTTP/1.1". A path may hold blanks. Both are empty of what is no request,
 // the path is of CONNECT.
 func splitRequest(line string) (method, path string) {
@@ -357,17 +304,18 @@ func splitRequest(line string) (method, path string) {
 	if end := strings.LastIndexByte(path, ' '); end >= 0 {
 		path = path[:end]
 	}
-	if path != "*" && !strings.HasPrefix(path, "/") {
-		_, path, _ = strings.Cut(path, "://") // the absolute form
-		if path != "" {
-			path = path[max(strings.IndexByte(path, '/'), 0):]
-			if path[0] != '/' {
-				path = "/"
-			}
-		}
+	if _, after, ok := strings.Cut(path, "://"); ok && path[0] != '/' { // the absolute form
+		_, path, _ = strings.Cut(after, "/")
+		path = "/" + path
 	}
-	if path == "" && method != http.MethodConnect || method == "" || method[0] < 'A' || method[0] > 'z' {
+	switch {
+	case method == "" || method[0] < 'A' || method[0] > 'z':
+		return "", ""
+	case path == "*" || strings.HasPrefix(path, "/"):
+		return method, path
+	case method == http.MethodConnect:
+		return method, ""
+	default:
 		return "", ""
 	}
-	return method, path
 }

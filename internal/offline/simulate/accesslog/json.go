@@ -21,75 +21,25 @@ func newNames(list []string) (n names) {
 	return n
 }
 
-// find returns the text of the first of the names that has one, and the name; "" if none has.
-func (p *Parser) find(o *fastjson.Object, n names) (text, name string) {
-	for i := range n {
-		if v := get(o, n[i]); v != nil {
-			if text = p.text(v); text != "" && text != "-" {
-				return text, n[i][0]
+// find returns the text of the first of the names that has one, and the name; "" if none has. present reports
+// whether one of them is there, with or without a value.
+func (p *Parser) find(o *fastjson.Object, n names) (text, name string, present bool) {
+	for _, parts := range n {
+		v := o.Get(parts[0])
+		if v == nil && len(parts) > 2 {
+			if v = o.Get(parts[1]); v != nil {
+				v = v.Get(parts[2:]...)
 			}
 		}
-	}
-	return "", ""
-}
-
-// has reports whether one of the names is there, with or without a value.
-func has(o *fastjson.Object, n names) bool {
-	for i := range n {
-		if get(o, n[i]) != nil {
-			return true
+		if v == nil {
+			continue
 		}
+		if text = p.text(v); text != "" && text != "-" {
+			return text, parts[0], true
+		}
+		present = true
 	}
-	return false
-}
-
-// get returns the value of a whole name, or of its parts one below the other.
-func get(o *fastjson.Object, name []string) *fastjson.Value {
-	v := o.Get(name[0])
-	if v != nil || len(name) == 2 {
-		return v
-	}
-	v = o.Get(name[1])
-	if v == nil {
-		return nil
-	}
-	return v.Get(name[2:]...)
-}
-
-// parseJSON reads a line that is a JSON object.
-func (p *Parser) parseJSON(line []byte, r *Record) error {
-	v, err := p.json.ParseBytes(line)
-	if err != nil || v.Type() != fastjson.TypeObject {
-		return errJSON
-	}
-	p.hasJSON = true
-	r.object, p.numbers = v.GetObject(), p.numbers[:0]
-	var at, took string
-	r.texts[Time], at = p.find(r.object, p.names[Time])
-	r.texts[Duration], took = p.find(r.object, p.names[Duration])
-	r.texts[Method], _ = p.find(r.object, p.names[Method])
-	r.texts[Path], _ = p.find(r.object, p.names[Path])
-	if r.texts[Method] == "" {
-		r.texts[RequestLine], _ = p.find(r.object, p.names[RequestLine])
-	}
-	if r.texts[Authority], _ = p.find(r.object, p.names[Authority]); r.texts[Authority] == "" {
-		r.NoRequest = has(r.object, p.names[Authority][:min(2, len(p.names[Authority]))]) // others may be of a machine
-	}
-	r.unread = 1<<RemoteAddress | 1<<ForwardedFor | 1<<UserAgent | 1<<RequestID | 1<<Scheme | 1<<RouteName | 1<<DirectAddress
-	p.unit, p.atEnd = milli, isNginxTime(at)
-	if took == "request_time" { // nginx's, in seconds
-		p.unit, p.atEnd = second, at != "start_time"
-	}
-	if p.mapping.seconds {
-		p.unit = second
-	}
-	p.atEnd = p.atEnd || p.mapping.atEnd
-	return nil
-}
-
-// isNginxTime reports whether a field has the time of nginx, which is that of the end of a request.
-func isNginxTime(name string) bool {
-	return name == "time_iso8601" || name == "time_local" || name == "msec"
+	return "", "", present
 }
 
 // text returns a value as text: a string without its quotes, a number as it is written.
@@ -104,6 +54,41 @@ func (p *Parser) text(v *fastjson.Value) string {
 	default:
 		return ""
 	}
+}
+
+// parseJSON reads a line that is a JSON object.
+func (p *Parser) parseJSON(line []byte, r *Record) error {
+	v, err := p.json.ParseBytes(line)
+	if err != nil || v.Type() != fastjson.TypeObject {
+		return errJSON
+	}
+	p.hasJSON = true
+	r.object, p.numbers = v.GetObject(), p.numbers[:0]
+	var at, took string
+	r.texts[Time], at, _ = p.find(r.object, p.names[Time])
+	r.texts[Duration], took, _ = p.find(r.object, p.names[Duration])
+	method, _, _ := p.find(r.object, p.names[Method])
+	path, _, saysPath := p.find(r.object, p.names[Path])
+	if r.texts[Method], r.texts[Path] = method, path; method == "" {
+		var saysLine bool
+		r.texts[RequestLine], _, saysLine = p.find(r.object, p.names[RequestLine])
+		saysPath = saysPath || saysLine
+	}
+	r.saysPath = saysPath
+	// Other names than the first two may be of a machine.
+	_, _, r.NoRequest = p.find(r.object, p.names[Authority][:min(2, len(p.names[Authority]))])
+	r.NoRequest = r.NoRequest && r.Get(Authority) == ""
+
+	// The time of nginx is of the end of a request, and its duration in seconds.
+	p.unit, p.atEnd = milli, at == "time_iso8601" || at == "time_local" || at == "msec"
+	if took == "request_time" {
+		p.unit, p.atEnd = second, at != "start_time"
+	}
+	if p.mapping.seconds {
+		p.unit = second
+	}
+	p.atEnd = p.atEnd || p.mapping.atEnd
+	return nil
 }
 
 // asString returns bytes as a string without a copy. They must not be written to while the

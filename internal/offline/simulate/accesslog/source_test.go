@@ -31,7 +31,7 @@ func readAll(t *testing.T, name string) (lines map[int64]string, long []int64, e
 	}
 	defer s.Close()
 	lines = map[int64]string{}
-	buf := make([]byte, 0, BlockSize)
+	buf := make([]byte, 0, blockSize)
 	for {
 		b, err := s.Next(buf)
 		if err != nil {

@@ -54,23 +54,22 @@ func (p *Parser) parseText(line string, format Format, r *Record) error {
 	for _, at := range layouts[of].places {
 		r.texts[at.field] = p.parts[at.part]
 	}
-	p.unit, p.atEnd = milli, false
-	if of != Nginx {
-		r.NoRequest = r.texts[Authority] == "-"
-		return nil
-	}
-	if strings.HasPrefix(rest, `"`) {
+	if of == Nginx && strings.HasPrefix(rest, `"`) {
 		r.texts[ForwardedFor], _, _ = strings.Cut(rest[1:], `"`)
 	}
-	for f := range r.texts {
-		r.texts[f] = unescape(r.texts[f])
+	r.saysPath, r.NoRequest = true, r.texts[Authority] == "-"
+	for f, text := range r.texts {
+		if text == "-" {
+			r.texts[f] = ""
+		} else if of == Nginx {
+			r.texts[f] = unescape(text)
+		}
 	}
-	switch address := r.texts[RemoteAddress]; address {
-	case "-":
-	case "unix:":
+	p.unit, p.atEnd = milli, false
+	if of == Nginx && r.texts[RemoteAddress] == "unix:" {
 		r.texts[RemoteAddress] = ""
-	default:
-		if _, err := netip.ParseAddr(address); err != nil {
+	} else if of == Nginx && r.texts[RemoteAddress] != "" {
+		if _, err := netip.ParseAddr(r.texts[RemoteAddress]); err != nil {
 			return errFormat
 		}
 	}

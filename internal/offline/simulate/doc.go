@@ -1,0 +1,18 @@
+// Package simulate replays access logs against rules on a clock of their own: what would
+// have been denied, to whom, and which amounts would have denied how many clients.
+//
+// Logs, Envoy's configuration and rules come in by Options, and Run makes a Report of them.
+// Begin with simulate.go. The other files are in the order in which a line passes them:
+//
+//	accesslog/   a block of a file -> lines -> what each says of its request
+//	line.go      worker: a line -> an event, with the hits that Envoy's configuration and the rules say
+//	merge.go     reader: blocks of all logs, in parallel -> events in the order of their times
+//	engine.go    engine: events -> decisions, by limiter.Count
+//	table.go     table: the counters of a limit, in a word of 8 bytes for each client
+//	demand.go    demand: the amount that each client needs
+//	worst.go     the clients that are denied most, and the worst minute
+//	compare.go   difference: what one set of rules denies and another does not
+//	report.go    Report, as text in text.go and as HTML in html.go
+//
+// It knows no server and no store.
+package simulate

@@ -1,0 +1,275 @@
+package simulate
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"hash/maphash"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"weir/internal/descriptors"
+	"weir/internal/descriptors/plaintext"
+	"weir/internal/limiter"
+	"weir/internal/offline/envoyconfig"
+	"weir/internal/offline/simulate/accesslog"
+	"weir/internal/plan"
+)
+
+// batch is what became of a block of lines, in the order of their times.
+type batch struct {
+	Counts
+	log    string
+	number uint64 // of batches, in the order in which they were read
+	events []event
+	next   int        // event, see reader.release
+	hits   []hit      // of all events
+	texts  []byte     // keys of counters, one after the other
+	times  []lineTime // of all lines that can be read, in their order
+}
+
+// lineTime is the time of a line, in microseconds since the epoch.
+type lineTime struct{ at, line int64 }
+
+// event is a request that asks for limits.
+type event struct {
+	at       int64 // whole milliseconds, in microseconds since the epoch
+	duration int64 // likewise
+	index    int   // of the line in batch.times
+	now, old asked // of the rules, and of those that they are compared with
+}
+
+// asked are the hits of a request when it begins, and those when it ends.
+type asked struct{ begins, ends []hit }
+
+// hit is what a request asks of a limit.
+type hit struct {
+	limiter.Hit
+	of      *limitStats
+	hash    uint64 // of the key
+	newCall bool   // it is the first of a request to the server
+}
+
+// shared is what all workers have in common.
+type shared struct {
+	opts     *Options
+	seed     maphash.Seed // of the hashes of keys, which no client can make alike
+	rules    *registry
+	oldRules *registry // nil unless rules are compared
+	headers  []string
+	needs    envoyconfig.Needs
+}
+
+// registry has the limits of a tree, without unlimited ones. It does not change.
+type registry struct {
+	tree   *descriptors.Tree
+	limits map[*limiter.Limit]*limitStats
+}
+
+// worker makes hits of lines: a line is parsed, Envoy's configuration says which descriptors
+// it sends, and plan what they ask for, as in the server.
+type worker struct {
+	*shared
+	parser  *accesslog.Parser
+	record  accesslog.Record
+	request envoyconfig.Request
+	results []envoyconfig.Result
+	planner *plan.Planner
+	plan    plan.Result
+	ask     plan.Request
+	seen    [accesslog.Fields]bool // fields that some line has
+	address bool                   // some line has an IP address of the client
+	// noAddress is the first field in place of one, with its text.
+	noAddress string
+	domains   map[string]bool // of requests without limits
+
+	headersSeen []bool // in some line, one for each of headers
+}
+
+func newWorker(s *shared) *worker {
+	return &worker{
+		shared: s, parser: accesslog.NewParser(s.opts.Format, s.opts.Mapping), planner: plan.New(s.opts.Plan),
+		domains: map[string]bool{}, headersSeen: make([]bool, len(s.headers)),
+	}
+}
+
+// maxShown is how many lines that cannot be read are shown.
+const maxShown = 5
+
+// work makes a batch of a block.
+func (w *worker) work(b *batch, log string, block accesslog.Block) {
+	*b = batch{log: log, events: b.events[:0], hits: b.hits[:0], texts: b.texts[:0], times: b.times[:0]}
+	number := block.First
+	for line := range bytes.Lines(block.Data) {
+		line = bytes.TrimSuffix(bytes.TrimSuffix(line, []byte{'\n'}), []byte{'\r'})
+		if len(line) > 0 {
+			b.Lines++
+			w.line(b, line, number)
+		}
+		number++
+	}
+	if block.Long > 0 {
+		b.Lines++
+		b.reject(block.Long, accesslog.ErrLong, nil)
+	}
+	b.sort()
+}
+
+// sort puts the events in the order of their times.
+func (b *batch) sort() {
+	byTime := func(x, y event) int { return cmp.Compare(x.at, y.at) }
+	if !slices.IsSortedFunc(b.events, byTime) {
+		slices.SortStableFunc(b.events, byTime)
+	}
+}
+
+// reject counts a line that cannot be read.
+func (b *batch) reject(number int64, why error, line []byte) {
+	b.Unreadable++
+	if len(b.WrongLines) < maxShown {
+		const shown = 100
+		text := plaintext.Line(string(line[:min(len(line), shown)]))
+		if len(line) > shown {
+			text += "..."
+		}
+		b.WrongLines = append(b.WrongLines, WrongLine{Log: b.log, Line: number, Why: why.Error(), Text: text})
+	}
+}
+
+// line makes an event of a line.
+func (w *worker) line(b *batch, line []byte, number int64) {
+	r := &w.record
+	if err := w.parser.Parse(line, r); err != nil {
+		b.reject(number, err, line)
+		return
+	}
+	ev := event{at: r.At - r.At%1000, duration: max(r.Duration, 0) / 1000 * 1000, index: len(b.times)}
+	b.times = append(b.times, lineTime{r.At, number})
+	if r.NoRequest {
+		b.noRequest++
+		b.Idle++
+		return
+	}
+	w.describe(r)
+	if w.results = w.opts.Envoy.AppendDescriptors(w.results[:0], &w.request); len(w.results) == 0 {
+		b.Idle++
+		return
+	}
+	if r.Duration < 0 {
+		b.endless++
+	}
+	hits, texts := len(b.hits), len(b.texts)
+	err := w.appendHits(b, w.rules, &ev.now)
+	if err == nil && w.oldRules != nil {
+		err = w.appendHits(b, w.oldRules, &ev.old)
+	}
+	switch {
+	case err != nil:
+		b.hits, b.texts = b.hits[:hits], b.texts[:texts]
+		if b.Refused++; b.Refusal == "" {
+			b.Refusal = fmt.Sprintf("%s:%d: %s", plainName(b.log), number, plaintext.Line(err.Error()))
+		}
+	case len(b.hits) == hits:
+		b.Idle++
+	default:
+		b.events = append(b.events, ev)
+	}
+}
+
+// describe makes what Envoy knew of a request from what its log says.
+func (w *worker) describe(r *accesslog.Record) {
+	q, needs := &w.request, &w.needs
+	q.Method, q.Path = w.get(r, accesslog.Method, true), w.get(r, accesslog.Path, true)
+	q.Authority = w.get(r, accesslog.Authority, needs.Authority)
+	q.Scheme, q.Route = w.get(r, accesslog.Scheme, needs.Scheme), w.get(r, accesslog.RouteName, needs.Route)
+	q.Headers = q.Headers[:0]
+	for i, name := range w.headers {
+		if value, ok := r.Header(name); ok {
+			w.headersSeen[i] = true
+			q.Headers = append(q.Headers, envoyconfig.Header{Name: name, Value: value})
+		}
+	}
+	if !needs.RemoteAddress {
+		return
+	}
+	name, text := "remote_address", w.get(r, accesslog.RemoteAddress, true)
+	if q.RemoteAddress = withoutPort(text); text == "" {
+		name, text = "x-forwarded-for", w.get(r, accesslog.ForwardedFor, true)
+		q.RemoteAddress = w.opts.Envoy.LoggedClient(text, withoutPort(w.get(r, accesslog.DirectAddress, true)))
+	}
+	if !w.address && text != "" {
+		if _, err := netip.ParseAddr(q.RemoteAddress); err == nil {
+			w.address = true
+		} else if w.noAddress == "" {
+			w.noAddress = fmt.Sprintf("%s %q", name, text[:min(len(text), 100)])
+		}
+	}
+}
+
+// get returns a field that is needed, and notes that some line has it.
+func (w *worker) get(r *accesslog.Record, f accesslog.Field, needed bool) (text string) {
+	if needed {
+		text = r.Get(f)
+		w.seen[f] = w.seen[f] || text != ""
+	}
+	return text
+}
+
+// withoutPort returns the address of such as 10.0.0.1:80, [::1]:80 and ::1.
+func withoutPort(address string) string {
+	if inside, ok := strings.CutPrefix(address, "["); ok {
+		address, _, _ = strings.Cut(inside, "]")
+	} else if host, port, ok := strings.Cut(address, ":"); ok && !strings.Contains(port, ":") {
+		return host
+	}
+	return address
+}
+
+// appendHits appends the hits of all descriptors by the rules of a registry.
+func (w *worker) appendHits(b *batch, rules *registry, of *asked) error {
+	first, ends := len(b.hits), 0
+	for _, done := range []bool{false, true} { // those that Envoy waits for come first
+		ends = len(b.hits)
+		for rest := w.results; len(rest) > 0; {
+			n := 1
+			for n < len(rest) && rest[n].Call == rest[0].Call && rest[n].OnStreamDone == rest[0].OnStreamDone {
+				n++
+			}
+			if rest[0].OnStreamDone == done {
+				if err := w.call(b, rules, rest[:n]); err != nil {
+					return err
+				}
+			}
+			rest = rest[n:]
+		}
+	}
+	of.begins, of.ends = b.hits[first:ends:ends], b.hits[ends:len(b.hits):len(b.hits)]
+	return nil
+}
+
+// call appends the hits of one request to the server.
+func (w *worker) call(b *batch, rules *registry, results []envoyconfig.Result) error {
+	w.ask.Domain = results[0].Domain
+	w.ask.Descriptors = w.ask.Descriptors[:0]
+	for i := range results {
+		r := &results[i]
+		w.ask.Descriptors = append(w.ask.Descriptors, plan.Descriptor{
+			Entries: r.Entries, HitsAddend: r.HitsAddend, HasHitsAddend: r.HasHitsAddend, Refund: r.NegativeHits,
+		})
+	}
+	if err := w.planner.Prepare(&w.plan, rules.tree, &w.ask); err != nil {
+		return err
+	}
+	if len(w.plan.Hits) == 0 && !w.domains[w.ask.Domain] {
+		w.domains[strings.Clone(w.ask.Domain)] = true
+	}
+	for i := range w.plan.Hits {
+		h := hit{Hit: w.plan.Hits[i], newCall: i == 0}
+		b.texts = append(b.texts, h.Key...)
+		h.Key, h.Hold, h.Labels = b.texts[len(b.texts)-len(h.Key):], nil, nil // which are those of the planner
+		h.of, h.hash = rules.limits[h.Limit], maphash.Bytes(w.seed, h.Key)
+		b.hits = append(b.hits, h)
+	}
+	return nil
+}
