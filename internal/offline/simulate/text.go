@@ -207,7 +207,7 @@ func (p Progress) Line() string {
 		done := int(min(p.Read*width/p.Size, width))
 		line = fmt.Sprintf("[%s%s] %3d %%  %s", strings.Repeat("=", done), strings.Repeat(" ", width-done), min(p.Read*100/p.Size, 100), line)
 	}
-	if p.Read > 0 && p.Size >= p.Read {
+	if p.Read > 0 && p.Size > p.Read {
 		left := time.Duration(float64(p.Elapsed) * float64(p.Size-p.Read) / float64(p.Read))
 		line += fmt.Sprintf("  %v left", left.Round(time.Second))
 	}
