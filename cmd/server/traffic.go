@@ -19,13 +19,13 @@ import (
 
 	"weir/internal/descriptors"
 	"weir/internal/descriptors/plaintext"
-	"weir/internal/descriptors/regularfile"
 	"weir/internal/offline/bench"
 	"weir/internal/offline/envoyconfig"
 	"weir/internal/offline/explain"
 	"weir/internal/offline/simulate"
 	"weir/internal/offline/simulate/accesslog"
 	"weir/internal/operators/text"
+	"weir/internal/settings/follow"
 )
 
 // simulation is the command simulate.
@@ -466,8 +466,8 @@ func (t benchTLS) config() (config *tls.Config, err error) {
 		}
 	}
 	if t.Cert != "" {
-		cert, certErr := regularfile.ReadPEM(t.Cert)
-		key, keyErr := regularfile.ReadPEM(t.Key)
+		cert, certErr := follow.PEM(t.Cert)
+		key, keyErr := follow.PEM(t.Key)
 		var pair tls.Certificate
 		if err = cmp.Or(certErr, keyErr); err == nil {
 			pair, err = tls.X509KeyPair(cert, key)
@@ -482,7 +482,7 @@ func (t benchTLS) config() (config *tls.Config, err error) {
 
 // authorities reads the certificates of those who may have signed that of a server.
 func authorities(path string) (*x509.CertPool, error) {
-	text, err := regularfile.ReadPEM(path)
+	text, err := follow.PEM(path)
 	if err != nil {
 		return nil, err
 	}

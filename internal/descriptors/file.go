@@ -9,8 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
-	"weir/internal/descriptors/regularfile"
 	"weir/internal/descriptors/strictyaml"
 )
 
@@ -146,7 +146,7 @@ func (r *reader) file(path string) {
 // is allowed at most, which Load reports as a problem beside all others. Anything
 // else is an error. It does not wait for who writes to a pipe.
 func ReadFile(path string) ([]byte, error) {
-	f, size, err := regularfile.Open(path)
+	f, size, err := openRegular(path)
 	if err != nil {
 		return nil, err
 	}
@@ -156,6 +156,23 @@ func ReadFile(path string) ([]byte, error) {
 		return nil, &fs.PathError{Op: "read", Path: path, Err: err}
 	}
 	return data, nil
+}
+
+// openRegular opens a regular file, whose reads come to an end, and returns its size.
+func openRegular(path string) (*os.File, int64, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat() // of what was opened, which may have taken the place of a file
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it is no regular file, allowed are regular files and links to them")
+	}
+	if err != nil {
+		f.Close()
+		return nil, 0, &fs.PathError{Op: "read", Path: path, Err: err}
+	}
+	return f, info.Size(), nil
 }
 
 // readUpTo makes room for a file at once: what io.ReadAll throws away while it

@@ -14,7 +14,7 @@ import (
 	"weir/internal/descriptors"
 	"weir/internal/server/admin"
 	"weir/internal/settings"
-	"weir/internal/settings/tlsfiles"
+	"weir/internal/settings/follow"
 	"weir/internal/xds"
 )
 
@@ -72,7 +72,7 @@ func xdsCredentials(s settings.XDS, cleanups *cleanups, logger *slog.Logger, reg
 	if !s.UseTLS {
 		return nil, nil
 	}
-	files, err := tlsfiles.Client(tlsfiles.Options{
+	files, err := follow.ClientTLS(follow.TLSOptions{
 		CertFile: s.ClientCert, KeyFile: s.ClientKey, CAFile: s.ServerCA, PeerSAN: s.ServerSAN, Logger: logger,
 	})
 	if err != nil {

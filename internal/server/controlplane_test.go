@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"weir/internal/settings/tlsfiles"
+	"weir/internal/settings/follow"
 	"weir/internal/testenv"
 	"weir/internal/xds"
 )
@@ -231,7 +231,7 @@ func TestTLSToControlPlane(t *testing.T) {
 	}
 	ca := file("ca.crt", authority.PEM())
 	cert, key := pair("server", "plane.example")
-	server, err := tlsfiles.Server(tlsfiles.Options{CertFile: cert, KeyFile: key, CAFile: ca})
+	server, err := follow.ServerTLS(follow.TLSOptions{CertFile: cert, KeyFile: key, CAFile: ca})
 	if err != nil {
 		t.Fatal(err)
 	}

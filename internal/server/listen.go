@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"weir/internal/settings"
-	"weir/internal/settings/tlsfiles"
+	"weir/internal/settings/follow"
 )
 
 // listeners are bound addresses, each for one server. Requests are answered
@@ -109,11 +109,11 @@ func isIPv4(listener net.Listener) bool {
 
 // openTLS reads the files of the gRPC listener's TLS, and follows them until
 // the result is closed. Without TLS it is nil.
-func openTLS(s settings.TLS, logger *slog.Logger) (*tlsfiles.Config, error) {
+func openTLS(s settings.TLS, logger *slog.Logger) (*follow.TLS, error) {
 	if !s.On {
 		return nil, nil
 	}
-	config, err := tlsfiles.Server(tlsfiles.Options{
+	config, err := follow.ServerTLS(follow.TLSOptions{
 		CertFile: s.Cert,
 		KeyFile:  s.Key,
 		CAFile:   s.ClientCA,

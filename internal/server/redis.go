@@ -11,7 +11,7 @@ import (
 
 	"weir/internal/limiter/redis"
 	"weir/internal/settings"
-	"weir/internal/settings/tlsfiles"
+	"weir/internal/settings/follow"
 )
 
 // openRedis makes a store on the Redis, or the two, that the settings name. They need not be
@@ -79,7 +79,7 @@ func redisTLS(s settings.Redis, logger *slog.Logger, reg prometheus.Registerer) 
 	if !s.Encrypted() {
 		return nil, func() {}, nil
 	}
-	files, err := tlsfiles.Client(tlsfiles.Options{
+	files, err := follow.ClientTLS(follow.TLSOptions{
 		CertFile:                 s.TLSClientCert,
 		KeyFile:                  s.TLSClientKey,
 		CAFile:                   s.TLSCACert,

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"weir/internal/settings"
-	"weir/internal/settings/secrets"
+	"weir/internal/settings/follow"
 )
 
 // betweenCommands is the least time between two runs of a command whose secret is refused.
@@ -19,7 +19,7 @@ const betweenCommands = 5 * time.Second
 type changingSecrets struct {
 	start   settings.Settings // with what was read first
 	sources []settings.SecretSource
-	secrets []*secrets.Secret // by source
+	secrets []*follow.Text // by source
 }
 
 // openSecrets reads the secrets that the settings name.
@@ -47,7 +47,7 @@ func readSecrets(ctx context.Context, s settings.Settings, logger *slog.Logger) 
 	x := &changingSecrets{start: s, sources: s.SecretSources()}
 	var errs []error
 	for _, source := range x.sources {
-		secret, err := secrets.Open(ctx, secrets.Options{
+		secret, err := follow.Open(ctx, follow.Options{
 			Setting:    source.String(),
 			Read:       reader(source),
 			Every:      source.Every,
@@ -82,9 +82,9 @@ func (x *changingSecrets) names() string {
 // reader returns what reads a source.
 func reader(source settings.SecretSource) func(context.Context) (string, error) {
 	if source.Command != nil {
-		return func(ctx context.Context) (string, error) { return secrets.Command(ctx, source.Command) }
+		return func(ctx context.Context) (string, error) { return follow.Command(ctx, source.Command) }
 	}
-	return func(context.Context) (string, error) { return secrets.File(source.File) }
+	return func(context.Context) (string, error) { return follow.File(source.File) }
 }
 
 func renewEvery(source settings.SecretSource) time.Duration {

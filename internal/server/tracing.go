@@ -28,8 +28,8 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"google.golang.org/grpc"
 
-	"weir/internal/descriptors/regularfile"
 	"weir/internal/settings"
+	"weir/internal/settings/follow"
 )
 
 // tracing sends traces of gRPC calls.
@@ -151,7 +151,7 @@ var pathOfURL = regexp.MustCompile(`(https?://[^/\s"]*)/[^\s"]*[^\s":,]`)
 func checkOTelFiles(kind string) (err error) {
 	for _, prefix := range []string{"OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_" + kind + "_"} {
 		for _, name := range []string{"CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"} {
-			if wrong := regularfile.Check(strings.TrimSpace(os.Getenv(prefix + name))); wrong != nil {
+			if wrong := follow.CheckRegular(strings.TrimSpace(os.Getenv(prefix + name))); wrong != nil {
 				err = errors.Join(err, fmt.Errorf("%s%s: %w", prefix, name, wrong))
 			}
 		}

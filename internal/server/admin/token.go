@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"weir/internal/settings/secrets"
+	"weir/internal/settings/follow"
 )
 
 // TokenSetting is the name of the setting with the path of the token.
@@ -17,7 +17,7 @@ const TokenSetting = "ADMIN_TOKEN_FILE"
 
 // token is the token of the debug port, with those who bore it or tried to.
 type token struct {
-	file *secrets.Secret
+	file *follow.Text
 
 	mu       sync.Mutex
 	digest   digest // of the token that sessions and attempts are of
@@ -39,7 +39,7 @@ const lookEvery = time.Second
 
 // newToken reads the file. Its errors name the setting and the file.
 func newToken(path string, logger *slog.Logger) (*token, error) {
-	file, err := secrets.Open(context.Background(), secrets.Options{
+	file, err := follow.Open(context.Background(), follow.Options{
 		Setting: TokenSetting,
 		Read:    func(context.Context) (string, error) { return readToken(path) },
 		Every:   lookEvery,
@@ -113,7 +113,7 @@ const shortestToken, longestToken = 16, 1024
 // readToken returns the token in a file, without white space around it. Its errors name
 // the file, and hold nothing of the token.
 func readToken(path string) (string, error) {
-	text, err := secrets.File(path)
+	text, err := follow.File(path)
 	if err != nil {
 		return "", err
 	}

@@ -1,4 +1,4 @@
-package regularfile
+package follow
 
 import (
 	"errors"
@@ -16,11 +16,11 @@ func TestWhatIsNoRegularFileIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]error{file: nil, link: nil, pipe: errNotRegular, dir: errNotRegular, "/dev/zero": errNotRegular, large: errTooLarge, dir + "/none": os.ErrNotExist} {
-		text, err := ReadPEM(path)
+		text, err := PEM(path)
 		if !errors.Is(err, want) || want == nil && string(text) != "text" {
 			t.Errorf("%s: got %q, error %v, want %v", path, text, err, want)
 		}
-		if err := Check(path); errors.Is(err, errNotRegular) != errors.Is(want, errNotRegular) {
+		if err := CheckRegular(path); errors.Is(err, errNotRegular) != errors.Is(want, errNotRegular) {
 			t.Errorf("%s: Check returns %v", path, err)
 		}
 	}

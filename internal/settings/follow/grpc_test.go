@@ -1,4 +1,4 @@
-package tlsfiles
+package follow
 
 import (
 	"context"
@@ -23,12 +23,12 @@ func TestCredentialsFollowTheFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := grpc.NewServer(grpc.Creds(s.config(Server).Credentials()))
+	server := grpc.NewServer(grpc.Creds(s.config(ServerTLS).Credentials()))
 	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
 	go server.Serve(listener)
 	defer server.Stop()
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	client := c.config(Client).Credentials().Clone()
+	client := c.config(ClientTLS).Credentials().Clone()
 
 	check := func() error {
 		conn, err := grpc.NewClient("passthrough:///localhost:"+port, grpc.WithTransportCredentials(client))
@@ -62,7 +62,7 @@ func TestCredentialsFollowTheFiles(t *testing.T) {
 func TestRefusedClientsAreToldOfSparingly(t *testing.T) {
 	ours, theirs := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	s := newSide(t, ours, ours, "weir.example")
-	transport := s.config(Server).Credentials()
+	transport := s.config(ServerTLS).Credentials()
 	dial := func(client func(net.Conn)) {
 		t.Helper()
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -89,7 +89,7 @@ func TestRefusedClientsAreToldOfSparingly(t *testing.T) {
 	}
 	probe := func(net.Conn) {}
 	stranger := func(conn net.Conn) {
-		config := newSide(t, theirs, ours).config(Client).TLS().Clone()
+		config := newSide(t, theirs, ours).config(ClientTLS).TLS().Clone()
 		config.ServerName, config.NextProtos = "weir.example", []string{"h2"}
 		_, _ = tls.Client(conn, config).Read(make([]byte, 1)) // until it is refused
 	}

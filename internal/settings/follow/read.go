@@ -1,4 +1,4 @@
-package secrets
+package follow
 
 import (
 	"bytes"
@@ -7,25 +7,67 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
-
-	"weir/internal/descriptors/regularfile"
 )
+
+var errNotRegular = errors.New("it is no regular file, allowed are regular files and links to them")
+
+// readFile reads at most so many bytes of a regular file, or of what a link to one leads to.
+// Anything else is an error: reads of a pipe may never end.
+func readFile(path string, most int64) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat() // of what was opened, which may have taken the place of a file
+	var data []byte
+	switch {
+	case err != nil:
+	case !info.Mode().IsRegular():
+		err = errNotRegular
+	default:
+		data, err = io.ReadAll(io.LimitReader(f, most))
+	}
+	if err != nil {
+		return nil, &fs.PathError{Op: "read", Path: path, Err: err}
+	}
+	return data, nil
+}
+
+// CheckRegular returns an error if path is there and no regular file.
+func CheckRegular(path string) error {
+	if _, err := readFile(path, 0); errors.Is(err, errNotRegular) {
+		return err
+	}
+	return nil
+}
+
+// maxPEM bounds a file of certificates. Those of all public authorities are 300 KB.
+const maxPEM = 16 << 20
+
+var errTooLarge = errors.New("it is larger than 16 MiB, which no file of certificates is")
+
+// PEM reads a regular file of certificates or of a key, of 16 MiB at most.
+func PEM(path string) ([]byte, error) {
+	data, err := readFile(path, maxPEM+1)
+	if len(data) > maxPEM {
+		return nil, &fs.PathError{Op: "read", Path: path, Err: errTooLarge}
+	}
+	return data, err
+}
 
 // longest bounds a secret, in bytes.
 const longest = 64 << 10
 
 // File reads the secret in a file, without white space around it.
 func File(path string) (string, error) {
-	f, _, err := regularfile.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, longest+1))
+	data, err := readFile(path, longest+1)
 	if err != nil {
 		return "", err
 	}
@@ -67,7 +109,7 @@ func Command(ctx context.Context, words []string) (string, error) {
 	defer cancel()
 	command := exec.CommandContext(ctx, words[0], words[1:]...) //nolint:gosec // the operator names it
 	command.WaitDelay = lastWords
-	setGroup(command)
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // with what it starts
 	command.Cancel = func() error {
 		killGroup(command)
 		return command.Process.Kill()
@@ -108,4 +150,19 @@ type bounded struct{ bytes.Buffer }
 func (b *bounded) Write(p []byte) (int, error) {
 	b.Buffer.Write(p[:min(len(p), longest+1-b.Len())])
 	return len(p), nil
+}
+
+// killGroup kills the processes of a command's group that are left. The group has the ID of
+// the command's process.
+func killGroup(c *exec.Cmd) { _ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
+
+// endGroup kills the group of a command that has ended. The first process of a container
+// becomes the parent of what is left: there nobody else would wait for them, and each would
+// keep its entry in the table of processes.
+func endGroup(c *exec.Cmd) {
+	killGroup(c)
+	var err error
+	for err == nil || errors.Is(err, syscall.EINTR) { // until there is none
+		_, err = syscall.Wait4(-c.Process.Pid, nil, 0, nil)
+	}
 }

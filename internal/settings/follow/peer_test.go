@@ -1,4 +1,4 @@
-package tlsfiles
+package follow
 
 import (
 	"crypto/x509"

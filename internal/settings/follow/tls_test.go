@@ -1,4 +1,4 @@
-package tlsfiles
+package follow
 
 import (
 	"crypto/tls"
@@ -13,21 +13,17 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"weir/internal/testenv"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience is what a busy machine may take for anything.
 const patience = time.Minute
 
-// side is one side's directory, with the names that Options want.
+// side is one side's directory, with the names that TLSOptions want.
 type side struct {
 	t    *testing.T
 	dir  string
-	opts Options
+	opts TLSOptions
 	log  testenv.Log
 }
 
@@ -36,7 +32,7 @@ type side struct {
 func newSide(t *testing.T, issuer, peers *testenv.Authority, names ...string) *side {
 	t.Helper()
 	s := &side{t: t, dir: t.TempDir()}
-	s.opts = Options{Interval: 5 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&s.log, nil))}
+	s.opts = TLSOptions{Interval: 5 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&s.log, nil))}
 	if issuer != nil {
 		certificate, key := issuer.Issue(t, names...)
 		s.opts.CertFile, s.opts.KeyFile = s.write("tls.crt", certificate), s.write("tls.key", key)
@@ -58,7 +54,7 @@ func (s *side) write(name string, content []byte) string {
 }
 
 // config opens one side with Server or Client.
-func (s *side) config(open func(Options) (*Config, error)) *Config {
+func (s *side) config(open func(TLSOptions) (*TLS, error)) *TLS {
 	s.t.Helper()
 	c, err := open(s.opts)
 	if err != nil {
@@ -114,16 +110,16 @@ func handshake(t *testing.T, server, client *tls.Config, host string) (serverErr
 func TestPeers(t *testing.T) {
 	ours, theirs := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	const spiffe = "spiffe://mesh/ns/gateway/sa/envoy"
-	client := func(issuer *testenv.Authority, change func(*Options), names ...string) *side {
+	client := func(issuer *testenv.Authority, change func(*TLSOptions), names ...string) *side {
 		s := newSide(t, issuer, ours, names...)
 		if change != nil {
 			change(&s.opts)
 		}
 		return s
 	}
-	san := func(name string) func(*Options) { return func(o *Options) { o.PeerSAN = name } }
-	skip := func(o *Options) { o.SkipHostnameVerification = true }
-	strangers := func(o *Options) { o.CAFile = newSide(t, nil, theirs).opts.CAFile }
+	san := func(name string) func(*TLSOptions) { return func(o *TLSOptions) { o.PeerSAN = name } }
+	skip := func(o *TLSOptions) { o.SkipHostnameVerification = true }
+	strangers := func(o *TLSOptions) { o.CAFile = newSide(t, nil, theirs).opts.CAFile }
 
 	for _, test := range []struct {
 		name      string
@@ -147,14 +143,14 @@ func TestPeers(t *testing.T) {
 		{name: "right SAN, wrong authority", authority: ours, san: spiffe, client: client(theirs, nil, spiffe), server: "unknown authority", want: "unknown certificate authority"},
 
 		{name: "server of another authority", client: client(nil, strangers), server: "bad certificate", want: "unknown authority"},
-		{name: "server of no authority of the system", client: client(nil, func(o *Options) { o.CAFile = "" }), server: "bad certificate", want: "unknown authority"},
+		{name: "server of no authority of the system", client: client(nil, func(o *TLSOptions) { o.CAFile = "" }), server: "bad certificate", want: "unknown authority"},
 		{name: "server under another name", client: client(nil, nil), host: "other.example", server: "bad certificate", want: "not other.example"},
 		{name: "server under another address", client: client(nil, nil), host: "192.0.2.7", server: "bad certificate", want: "not 192.0.2.7"},
 		{name: "host name skipped", client: client(nil, skip), host: "other.example"},
-		{name: "host name skipped, another authority", client: client(nil, func(o *Options) { skip(o); strangers(o) }), server: "bad certificate", want: "unknown authority"},
+		{name: "host name skipped, another authority", client: client(nil, func(o *TLSOptions) { skip(o); strangers(o) }), server: "bad certificate", want: "unknown authority"},
 		{name: "server's SAN instead of the host", client: client(nil, san("weir.example")), host: "other.example"},
 		{name: "server without the SAN", client: client(nil, san(spiffe)), server: "bad certificate", want: "does not hold the name"},
-		{name: "server with the SAN of another authority", client: client(nil, func(o *Options) { o.PeerSAN = "weir.example"; strangers(o) }), server: "bad certificate", want: "unknown authority"},
+		{name: "server with the SAN of another authority", client: client(nil, func(o *TLSOptions) { o.PeerSAN = "weir.example"; strangers(o) }), server: "bad certificate", want: "unknown authority"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := newSide(t, ours, test.authority, "weir.example", "127.0.0.1")
@@ -163,7 +159,7 @@ func TestPeers(t *testing.T) {
 			if host == "" {
 				host = "weir.example"
 			}
-			serverErr, clientErr := handshake(t, s.config(Server).TLS(), test.client.config(Client).TLS(), host)
+			serverErr, clientErr := handshake(t, s.config(ServerTLS).TLS(), test.client.config(ClientTLS).TLS(), host)
 			wantError(t, "server", serverErr, test.server)
 			wantError(t, "client", clientErr, test.want)
 		})
@@ -180,9 +176,9 @@ func wantError(t *testing.T, who string, err error, want string) {
 
 func TestTLS11IsRefused(t *testing.T) {
 	ours := testenv.NewAuthority(t)
-	old := newSide(t, nil, ours).config(Client).TLS().Clone()
+	old := newSide(t, nil, ours).config(ClientTLS).TLS().Clone()
 	old.MinVersion, old.MaxVersion = tls.VersionTLS11, tls.VersionTLS11
-	serverErr, clientErr := handshake(t, newSide(t, ours, nil, "weir.example").config(Server).TLS(), old, "weir.example")
+	serverErr, clientErr := handshake(t, newSide(t, ours, nil, "weir.example").config(ServerTLS).TLS(), old, "weir.example")
 	wantError(t, "server", serverErr, "unsupported versions")
 	wantError(t, "client", clientErr, "protocol version not supported")
 }
@@ -204,22 +200,22 @@ func TestBadFiles(t *testing.T) {
 
 	for _, test := range []struct {
 		name string
-		open func(Options) (*Config, error)
-		opts Options
+		open func(TLSOptions) (*TLS, error)
+		opts TLSOptions
 		want string // %s is the directory
 	}{
-		{"server without files", Server, Options{}, "a server needs a certificate file and a key file"},
-		{"certificate without key", Client, Options{CertFile: crt}, `a certificate and its key go together, but there is only "%s/tls.crt"`},
-		{"key without certificate", Client, Options{KeyFile: pem}, `a certificate and its key go together, but there is only "%s/tls.key"`},
-		{"no certificate file", Server, Options{CertFile: absent, KeyFile: pem}, "open %s/absent: no such file or directory"},
-		{"no key file", Server, Options{CertFile: crt, KeyFile: absent}, "open %s/absent: no such file or directory"},
-		{"no CA file", Client, Options{CAFile: absent}, "open %s/absent: no such file or directory"},
-		{"a directory", Client, Options{CAFile: dir}, "read %s: it is no regular file, allowed are regular files and links to them"},
-		{"key of another certificate", Server, Options{CertFile: crt, KeyFile: other}, "certificate %[1]s/tls.crt with key %[1]s/other.key: tls: private key does not match public key"},
-		{"empty certificate", Server, Options{CertFile: empty, KeyFile: pem}, "certificate %[1]s/empty with key %[1]s/tls.key: tls: failed to find any PEM data in certificate input"},
-		{"key instead of certificate", Server, Options{CertFile: pem, KeyFile: pem}, "certificate %[1]s/tls.key with key %[1]s/tls.key: tls: failed to find certificate PEM data in certificate input, but did find a private key; PEM inputs may have been switched"},
-		{"no authority in its file", Client, Options{CAFile: pem}, "authorities %s/tls.key: no certificate in PEM form"},
-		{"name of clients without authority", Server, Options{CertFile: crt, KeyFile: pem, PeerSAN: "envoy"}, `the name "envoy" is to be in certificates of clients, but there is no file of authorities to check these against`},
+		{"server without files", ServerTLS, TLSOptions{}, "a server needs a certificate file and a key file"},
+		{"certificate without key", ClientTLS, TLSOptions{CertFile: crt}, `a certificate and its key go together, but there is only "%s/tls.crt"`},
+		{"key without certificate", ClientTLS, TLSOptions{KeyFile: pem}, `a certificate and its key go together, but there is only "%s/tls.key"`},
+		{"no certificate file", ServerTLS, TLSOptions{CertFile: absent, KeyFile: pem}, "open %s/absent: no such file or directory"},
+		{"no key file", ServerTLS, TLSOptions{CertFile: crt, KeyFile: absent}, "open %s/absent: no such file or directory"},
+		{"no CA file", ClientTLS, TLSOptions{CAFile: absent}, "open %s/absent: no such file or directory"},
+		{"a directory", ClientTLS, TLSOptions{CAFile: dir}, "read %s: it is no regular file, allowed are regular files and links to them"},
+		{"key of another certificate", ServerTLS, TLSOptions{CertFile: crt, KeyFile: other}, "certificate %[1]s/tls.crt with key %[1]s/other.key: tls: private key does not match public key"},
+		{"empty certificate", ServerTLS, TLSOptions{CertFile: empty, KeyFile: pem}, "certificate %[1]s/empty with key %[1]s/tls.key: tls: failed to find any PEM data in certificate input"},
+		{"key instead of certificate", ServerTLS, TLSOptions{CertFile: pem, KeyFile: pem}, "certificate %[1]s/tls.key with key %[1]s/tls.key: tls: failed to find certificate PEM data in certificate input, but did find a private key; PEM inputs may have been switched"},
+		{"no authority in its file", ClientTLS, TLSOptions{CAFile: pem}, "authorities %s/tls.key: no certificate in PEM form"},
+		{"name of clients without authority", ServerTLS, TLSOptions{CertFile: crt, KeyFile: pem, PeerSAN: "envoy"}, `the name "envoy" is to be in certificates of clients, but there is no file of authorities to check these against`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			want := test.want
@@ -234,7 +230,7 @@ func TestBadFiles(t *testing.T) {
 }
 
 // shown is the certificate that a handshake with server shows.
-func shown(t *testing.T, server *Config) *x509.Certificate {
+func shown(t *testing.T, server *TLS) *x509.Certificate {
 	t.Helper()
 	var leaf *x509.Certificate
 	see := &tls.Config{InsecureSkipVerify: true, VerifyConnection: func(state tls.ConnectionState) error {

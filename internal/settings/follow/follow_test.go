@@ -1,4 +1,4 @@
-package secrets
+package follow
 
 import (
 	"context"
@@ -23,7 +23,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // follow opens what File reads, on a clock of its own.
-func follow(t *testing.T, path string, log *testenv.Log) *Secret {
+func follow(t *testing.T, path string, log *testenv.Log) *Text {
 	t.Helper()
 	s, err := Open(t.Context(), Options{
 		Setting: "SETTING",
@@ -125,7 +125,7 @@ func TestRenewWaitsForItsCaller(t *testing.T) {
 }
 
 // begun is when the clock of a test of synctest begins.
-func begun(*testing.T, *Secret) time.Time { return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) }
+func begun(*testing.T, *Text) time.Time { return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 func TestFile(t *testing.T) {
 	dir := t.TempDir()

@@ -1,4 +1,4 @@
-package tlsfiles
+package follow
 
 import (
 	"crypto/tls"
@@ -16,7 +16,7 @@ import (
 func TestCertificateIsReplaced(t *testing.T) {
 	ours := testenv.NewAuthority(t)
 	s := newSide(t, ours, nil, "weir.example")
-	server := s.config(Server)
+	server := s.config(ServerTLS)
 	if err := shown(t, server).VerifyHostname("new.example"); err == nil {
 		t.Fatal("the first certificate has the name of the second")
 	}
@@ -28,9 +28,9 @@ func TestCertificateIsReplaced(t *testing.T) {
 
 func TestClientCertificateIsReplaced(t *testing.T) {
 	ours, theirs := testenv.NewAuthority(t), testenv.NewAuthority(t)
-	server := newSide(t, ours, ours, "weir.example").config(Server)
+	server := newSide(t, ours, ours, "weir.example").config(ServerTLS)
 	c := newSide(t, theirs, ours, "envoy.example")
-	client := c.config(Client)
+	client := c.config(ClientTLS)
 	if err, _ := handshake(t, server.TLS(), client.TLS(), "weir.example"); err == nil {
 		t.Fatal("a client of another authority is let in")
 	}
@@ -47,21 +47,21 @@ func TestAuthorityIsReplaced(t *testing.T) {
 	before, after := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	for _, test := range []struct {
 		name      string
-		follow    func(*testing.T) (*side, *Config)
-		connected func(*testing.T, *Config, *testenv.Authority) error // by a peer of the authority
+		follow    func(*testing.T) (*side, *TLS)
+		connected func(*testing.T, *TLS, *testenv.Authority) error // by a peer of the authority
 	}{
-		{"of the server", func(t *testing.T) (*side, *Config) {
+		{"of the server", func(t *testing.T) (*side, *TLS) {
 			s := newSide(t, before, before, "weir.example")
-			return s, s.config(Server)
-		}, func(t *testing.T, server *Config, authority *testenv.Authority) error {
-			err, _ := handshake(t, server.TLS(), newSide(t, authority, before).config(Client).TLS(), "weir.example")
+			return s, s.config(ServerTLS)
+		}, func(t *testing.T, server *TLS, authority *testenv.Authority) error {
+			err, _ := handshake(t, server.TLS(), newSide(t, authority, before).config(ClientTLS).TLS(), "weir.example")
 			return err
 		}},
-		{"of the client", func(t *testing.T) (*side, *Config) {
+		{"of the client", func(t *testing.T) (*side, *TLS) {
 			s := newSide(t, nil, before)
-			return s, s.config(Client)
-		}, func(t *testing.T, client *Config, authority *testenv.Authority) error {
-			_, err := handshake(t, newSide(t, authority, nil, "weir.example").config(Server).TLS(), client.TLS(), "weir.example")
+			return s, s.config(ClientTLS)
+		}, func(t *testing.T, client *TLS, authority *testenv.Authority) error {
+			_, err := handshake(t, newSide(t, authority, nil, "weir.example").config(ServerTLS).TLS(), client.TLS(), "weir.example")
 			return err
 		}},
 	} {
@@ -94,8 +94,8 @@ func TestAuthorityIsReplaced(t *testing.T) {
 func TestSessionsAreNotResumed(t *testing.T) {
 	before, after := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	s := newSide(t, before, before, "weir.example")
-	server := s.config(Server)
-	client := newSide(t, before, before).config(Client).TLS().Clone()
+	server := s.config(ServerTLS)
+	client := newSide(t, before, before).config(ClientTLS).TLS().Clone()
 	certificate, key := before.Issue(t, "envoy.example")
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
@@ -136,7 +136,7 @@ func TestBadReplacementIsLoggedOnceAndLeftOut(t *testing.T) {
 	_, otherKey := ours.Issue(t)
 	const bad, fine = "changed TLS files are bad", "changed TLS files are in use"
 	synctest.Test(t, func(t *testing.T) {
-		server, err := Server(s.opts)
+		server, err := ServerTLS(s.opts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,14 +198,14 @@ func TestMountedSecret(t *testing.T) {
 		}
 	}
 	s.opts.CertFile, s.opts.KeyFile = filepath.Join(s.dir, "tls.crt"), filepath.Join(s.dir, "tls.key")
-	server := s.config(Server)
+	server := s.config(ServerTLS)
 	mount("..2026_02", "new.example")
 	testenv.Eventually(t, func() error { return shown(t, server).VerifyHostname("new.example") })
 }
 
 func TestCloseKeepsTheLastConfiguration(t *testing.T) {
 	s := newSide(t, testenv.NewAuthority(t), nil, "weir.example")
-	server := s.config(Server)
+	server := s.config(ServerTLS)
 	server.Close()
 	if err := shown(t, server).VerifyHostname("weir.example"); err != nil {
 		t.Error(err)

@@ -1,0 +1,196 @@
+// Package follow reads what changes while the program runs: the secret in a file, what a
+// command prints, and the files of TLS. They are read again at an interval, because
+// mounted Secrets and ConfigMaps are replaced in ways that not every file system reports.
+//
+// What was read last and was good stays in use until the next good text. The package does
+// not know what a secret is for, and writes none into an error or a log.
+//
+//	follow.go   Text, a text that is read anew
+//	read.go     where it comes from: files and commands
+//	tls.go      TLS, one side of it, whose files are a Text
+package follow
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Options say where a text comes from.
+type Options struct {
+	// Setting names the file or the command, for errors and the log.
+	Setting string
+	// Read returns the text. Its errors hold nothing of it.
+	Read func(context.Context) (string, error)
+	// Every is the interval between two readings.
+	Every time.Duration
+	// RenewEvery is the least time between two readings that Renew asks for.
+	RenewEvery time.Duration
+	// Check returns what is wrong with a text that has changed. Its errors hold nothing
+	// of it. nil accepts every text.
+	Check func(string) error
+	// Logger logs changes and problems, each once.
+	Logger *slog.Logger
+
+	log func(what event, problem string) // instead of Logger
+}
+
+// event is what is logged.
+type event int
+
+const (
+	bad     event = iota // the text cannot be read, or is refused
+	changed              // another text is used
+	again                // the same text was read after a problem
+)
+
+// Text is a text that changes.
+type Text struct {
+	opts    Options
+	ctx     context.Context // until Close
+	end     context.CancelFunc
+	running sync.WaitGroup
+
+	mu      sync.Mutex
+	text    string
+	problem string        // of the last reading, "" if it was good
+	renewed time.Time     // when Renew last began a reading
+	reading chan struct{} // closed when the reading under way ends, nil if there is none
+}
+
+// Open reads a text. The error names its setting.
+func Open(ctx context.Context, o Options) (*Text, error) {
+	text, err := o.Read(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.Setting, err)
+	}
+	if o.log == nil {
+		o.log = o.logSecret
+	}
+	t := &Text{opts: o, text: text}
+	t.ctx, t.end = context.WithCancel(context.WithoutCancel(ctx))
+	return t, nil
+}
+
+func (o Options) logSecret(what event, problem string) {
+	log := o.Logger.With("setting", o.Setting)
+	switch what {
+	case bad:
+		log.Warn("a secret cannot be read anew, the one read before stays in use", "err", problem)
+	case changed:
+		log.Info("a secret has changed")
+	case again:
+		log.Info("a secret can be read again")
+	}
+}
+
+// Start has the text read every Options.Every until Close.
+func (t *Text) Start() {
+	t.running.Go(func() {
+		tick := time.NewTicker(t.opts.Every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-t.ctx.Done():
+				return
+			case <-tick.C:
+				if reading := t.begin(); reading != nil {
+					<-reading
+				}
+			}
+		}
+	})
+}
+
+// Close ends what runs. Text remains, and Renew does nothing.
+func (t *Text) Close() {
+	t.mu.Lock()
+	t.end() // under the lock, so that begin begins nothing after it
+	t.mu.Unlock()
+	t.running.Wait()
+}
+
+// Text returns the last good text.
+func (t *Text) Text() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text
+}
+
+// Problem returns what is wrong with the setting and what it names, "" if the last reading
+// was good.
+func (t *Text) Problem() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.problem == "" {
+		return ""
+	}
+	return t.opts.Setting + ": " + t.problem
+}
+
+// Renew has the text read anew, unless it has just done so, and waits for a reading that is
+// under way until ctx ends. The reading goes on without it.
+func (t *Text) Renew(ctx context.Context) {
+	t.mu.Lock()
+	isTime := time.Since(t.renewed) >= t.opts.RenewEvery
+	if isTime {
+		t.renewed = time.Now()
+	}
+	var reading <-chan struct{} = t.reading
+	t.mu.Unlock()
+	if isTime {
+		reading = t.begin()
+	}
+	if reading == nil {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-reading:
+	}
+}
+
+// begin begins a reading, unless one is under way, and returns what is closed at its end. It
+// returns nil after Close.
+func (t *Text) begin() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ctx.Err() != nil {
+		return nil
+	}
+	if t.reading == nil {
+		t.reading = make(chan struct{})
+		t.running.Go(t.read)
+	}
+	return t.reading
+}
+
+// read reads the text, and uses it if it is good.
+func (t *Text) read() {
+	text, err := t.opts.Read(t.ctx)
+	if err == nil && text != t.Text() && t.opts.Check != nil {
+		err = t.opts.Check(text)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	close(t.reading) // Text still waits for the lock
+	t.reading = nil
+	if t.ctx.Err() != nil {
+		return
+	}
+	before := t.problem
+	t.problem = ""
+	switch {
+	case err != nil:
+		if t.problem = err.Error(); t.problem != before {
+			t.opts.log(bad, t.problem)
+		}
+	case text != t.text:
+		t.text = text
+		t.opts.log(changed, "")
+	case before != "":
+		t.opts.log(again, "")
+	}
+}

@@ -1,0 +1,245 @@
+package follow
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc/credentials"
+)
+
+// TLSOptions say which files make up one side of TLS and what is asked of the
+// other. Paths that are empty are not used.
+type TLSOptions struct {
+	// CertFile and KeyFile hold the certificate shown to the peer, with
+	// intermediate ones after it, and its key. A server needs them.
+	CertFile, KeyFile string
+	// CAFile holds the certificates of the authorities that the peer's must come
+	// from. Without it a server asks for no certificate, and a client trusts the
+	// authorities of the system.
+	CAFile string
+	// PeerSAN is a subject alternative name that the peer's certificate must
+	// hold: a DNS name, an IP address, a URI or an email address. For a client it
+	// takes the place of the host that is dialled; for a server it needs CAFile.
+	PeerSAN string
+	// SkipHostnameVerification makes a client accept any name in the server's
+	// certificate, which must still come from a trusted authority.
+	SkipHostnameVerification bool
+	// Interval is how often the files are compared, 5 s if it is 0.
+	Interval time.Duration
+	// Logger hears of files that change and of gRPC clients that are refused; nil
+	// drops that.
+	Logger *slog.Logger
+}
+
+// TLS is one side of TLS. It follows its files until it is closed: what they hold is a
+// text, whose check makes the next configuration. A connection keeps what it began with.
+//
+// The file watcher of grpc-go is not used: it writes the private key into its
+// log when that does not match the certificate, which every replacement of two
+// files may look like for a moment; it also wants both in one directory.
+type TLS struct {
+	opts    TLSOptions
+	make    func(certificates []tls.Certificate, authorities *x509.CertPool) *tls.Config
+	files   *Text
+	current atomic.Pointer[tls.Config]
+	refused rate.Sometimes // warns of clients
+}
+
+// ServerTLS reads the files of a server. It speaks TLS 1.2 or later; if CAFile is
+// set, clients must show a certificate. The error names the file that is
+// missing or bad.
+func ServerTLS(opts TLSOptions) (*TLS, error) {
+	switch {
+	case opts.CertFile == "":
+		return nil, errors.New("a server needs a certificate file and a key file")
+	case opts.PeerSAN != "" && opts.CAFile == "":
+		return nil, fmt.Errorf("the name %q is to be in certificates of clients, but there is no file of authorities to check these against", opts.PeerSAN)
+	}
+	return openTLS(opts, opts.server)
+}
+
+// ClientTLS reads the files of a client, of which there may be none. It speaks TLS
+// 1.2 or later. The error names the file that is missing or bad.
+func ClientTLS(opts TLSOptions) (*TLS, error) { return openTLS(opts, opts.client) }
+
+func openTLS(opts TLSOptions, makeConfig func([]tls.Certificate, *x509.CertPool) *tls.Config) (*TLS, error) {
+	if (opts.CertFile == "") != (opts.KeyFile == "") {
+		return nil, fmt.Errorf("a certificate and its key go together, but there is only %q", opts.CertFile+opts.KeyFile)
+	}
+	if opts.Interval == 0 {
+		opts.Interval = 5 * time.Second
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	c := &TLS{opts: opts, make: makeConfig, refused: rate.Sometimes{Interval: time.Minute}}
+	var contents [3][]byte // of the last reading, after which use is called
+	read := func(context.Context) (string, error) {
+		for i, file := range []string{opts.CertFile, opts.KeyFile, opts.CAFile} {
+			var err error
+			if file == "" {
+				continue
+			}
+			if contents[i], err = PEM(file); err != nil {
+				return "", err
+			}
+		}
+		return string(bytes.Join(contents[:], []byte{0})), nil
+	}
+	use := func(string) error { return c.use(contents[0], contents[1], contents[2]) }
+	if _, err := read(context.Background()); err != nil {
+		return nil, err
+	}
+	if err := use(""); err != nil {
+		return nil, err
+	}
+	var err error
+	c.files, err = Open(context.Background(), Options{Read: read, Check: use, Every: opts.Interval, log: c.log})
+	if err == nil && (opts.CertFile != "" || opts.CAFile != "") {
+		c.files.Start()
+	}
+	return c, err
+}
+
+// use makes the configuration of what the files hold.
+func (c *TLS) use(certificate, key, authorities []byte) error {
+	var certificates []tls.Certificate
+	if c.opts.CertFile != "" {
+		pair, err := tls.X509KeyPair(certificate, key)
+		if err != nil {
+			return fmt.Errorf("certificate %s with key %s: %w", c.opts.CertFile, c.opts.KeyFile, err)
+		}
+		certificates = []tls.Certificate{pair}
+	}
+	var pool *x509.CertPool
+	if c.opts.CAFile != "" {
+		pool = x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(authorities) {
+			return fmt.Errorf("authorities %s: no certificate in PEM form", c.opts.CAFile)
+		}
+	}
+	c.current.Store(c.make(certificates, pool))
+	return nil
+}
+
+func (c *TLS) log(what event, problem string) {
+	if what == bad {
+		c.opts.Logger.Warn("changed TLS files are bad, those read before stay in use", "err", problem)
+		return
+	}
+	c.opts.Logger.Info("changed TLS files are in use", "certificate", c.opts.CertFile, "authorities", c.opts.CAFile)
+}
+
+// TLS is the configuration as of the newest good files, for the next
+// connection. Ask for it anew for each: what it returned once does not change.
+// It is shared and must not be written to; tls.Dialer and tls.Server do not.
+func (c *TLS) TLS() *tls.Config { return c.current.Load() }
+
+// Close ends the watch over the files. TLS goes on returning the last
+// configuration.
+func (c *TLS) Close() { c.files.Close() }
+
+func (o TLSOptions) server(certificates []tls.Certificate, authorities *x509.CertPool) *tls.Config {
+	config := &tls.Config{
+		MinVersion:   tls.VersionTLS12,
+		Certificates: certificates,
+		// A client that comes back is checked against the files of today.
+		SessionTicketsDisabled: true,
+	}
+	if authorities != nil {
+		config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, authorities
+	}
+	if o.PeerSAN != "" {
+		config.VerifyConnection = func(state tls.ConnectionState) error {
+			return holds(state.PeerCertificates[0], o.PeerSAN)
+		}
+	}
+	return config
+}
+
+func (o TLSOptions) client(certificates []tls.Certificate, authorities *x509.CertPool) *tls.Config {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: certificates, RootCAs: authorities}
+	if o.PeerSAN == "" && !o.SkipHostnameVerification {
+		return config
+	}
+	// crypto/tls checks the host or nothing at all.
+	config.InsecureSkipVerify = true
+	config.VerifyConnection = func(state tls.ConnectionState) error {
+		chain, intermediates := state.PeerCertificates, x509.NewCertPool()
+		for _, certificate := range chain[1:] {
+			intermediates.AddCert(certificate)
+		}
+		if _, err := chain[0].Verify(x509.VerifyOptions{Roots: authorities, Intermediates: intermediates}); err != nil || o.PeerSAN == "" {
+			return err
+		}
+		return holds(chain[0], o.PeerSAN)
+	}
+	return config
+}
+
+// holds returns an error unless a certificate holds a subject alternative name. What the name
+// looks like decides what kind of name it is: with a scheme it is a URI, with an @
+// an email address, and otherwise a DNS name or an IP address.
+func holds(certificate *x509.Certificate, san string) error {
+	var held bool
+	switch {
+	case strings.Contains(san, ":") && net.ParseIP(san) == nil:
+		held = slices.ContainsFunc(certificate.URIs, func(u *url.URL) bool { return u.String() == san })
+	case strings.Contains(san, "@"):
+		held = slices.Contains(certificate.EmailAddresses, san)
+	default:
+		held = certificate.VerifyHostname(san) == nil
+	}
+	if held {
+		return nil
+	}
+	return fmt.Errorf("the certificate does not hold the name %q, but %v %v %v %v",
+		san, certificate.DNSNames, certificate.IPAddresses, certificate.URIs, certificate.EmailAddresses)
+}
+
+// Credentials are for a gRPC server or client. Each connection is made with the
+// newest good files.
+func (c *TLS) Credentials() credentials.TransportCredentials {
+	return fresh{credentials.NewTLS(c.TLS()), c}
+}
+
+// fresh asks for the configuration with each handshake.
+type fresh struct {
+	credentials.TransportCredentials // for what does not depend on the files
+	config                           *TLS
+}
+
+func (f fresh) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return credentials.NewTLS(f.config.TLS()).ClientHandshake(ctx, authority, conn)
+}
+
+// ServerHandshake says why a client could not connect, which clients themselves
+// rarely do. There is one warning a minute, because clients try again and
+// again, and none of those that only look whether somebody listens.
+func (f fresh) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	secure, info, err := credentials.NewTLS(f.config.TLS()).ServerHandshake(conn)
+	if err != nil {
+		level := slog.LevelDebug
+		if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+			f.config.refused.Do(func() { level = slog.LevelWarn })
+		}
+		f.config.opts.Logger.Log(context.Background(), level, "a TLS client is refused", "client", conn.RemoteAddr(), "err", err)
+	}
+	return secure, info, err
+}
+
+func (f fresh) Clone() credentials.TransportCredentials { return f }
