@@ -12,7 +12,6 @@ import (
 	"weir/internal/limiter"
 	"weir/internal/limiter/memory"
 	"weir/internal/limiter/redis"
-	"weir/internal/limiter/redis/redisconn"
 	"weir/internal/testenv"
 )
 
@@ -52,7 +51,7 @@ func inWorlds(t *testing.T, opts Options, test func(*world)) {
 		"memory": func(*testing.T) limiter.Store { return memory.New(memory.Options{}) },
 		"redis": func(t *testing.T) limiter.Store {
 			s, err := redis.New(redis.Options{
-				Main:       redisconn.Options{URL: testenv.RedisServer(t).Addr(), OpTimeout: 20 * time.Second},
+				Main:       redis.Server{Addr: testenv.RedisServer(t).Addr(), OpTimeout: 20 * time.Second},
 				DenyMemory: 1 << 20, DenyMaxAge: time.Hour,
 			})
 			if err != nil {

@@ -23,21 +23,26 @@ func openRedis(all settings.Settings, changing *changingSecrets, logger *slog.Lo
 		return nil, err
 	}
 	options := redis.Options{
-		Main:       s.Connection(s.Main, encrypt),
 		KeyPrefix:  string(all.Store.CacheKeyPrefix),
 		DenyMemory: s.DenyMemory,
 		DenyMaxAge: s.DenyMaxAge,
 		Logger:     logger,
 		Registerer: reg,
 	}
+	options.Main, err = redisServer(s, s.Main, encrypt)
 	log := []any{"redis", s.Main.Name(), "type", s.Main.Type, "op_timeout", options.Main.OpTimeout}
-	if s.UsePerSecond {
-		second := s.Connection(s.PerSecond, encrypt)
+	if s.UsePerSecond && err == nil {
+		var second redis.Server
+		second, err = redisServer(s, s.PerSecond, encrypt)
 		options.PerSecond = &second
 		log = append(log, "per_second", s.PerSecond.Name(), "per_second_type", s.PerSecond.Type)
 	}
+	if err != nil {
+		stop()
+		return nil, err
+	}
 	if changing.has("REDIS_") {
-		followRedis(&options, changing, encrypt)
+		followRedis(&options, changing)
 	}
 	board, err := redis.OpenBoard(options.Main, options.KeyPrefix)
 	if err != nil {
@@ -63,13 +68,50 @@ func openRedis(all settings.Settings, changing *changingSecrets, logger *slog.Lo
 	}, nil
 }
 
-// followRedis has the store take URLs, users and passwords as they change: redisconn asks for
-// the settings as they are now, and has them read anew when Redis refuses a login.
-func followRedis(o *redis.Options, changing *changingSecrets, encrypt func() *tls.Config) {
-	now := func() settings.Redis { return changing.now().Redis }
-	o.Main = settings.Follow(now, settings.Redis.First, encrypt, changing.renew)
+// redisServer says how to reach of, one of the two Redis of s.
+func redisServer(s settings.Redis, of settings.RedisServer, encrypt func() *tls.Config) (redis.Server, error) {
+	a, err := of.Address()
+	if err != nil {
+		return redis.Server{}, err
+	}
+	server := redis.Server{
+		Type:             redis.Type(of.Type),
+		Network:          a.Network,
+		Addr:             strings.Join(a.Addrs, ","),
+		Primary:          a.Primary,
+		DB:               a.DB,
+		Username:         a.Login.User,
+		Password:         a.Login.Password,
+		SentinelUsername: a.Sentinel.User,
+		SentinelPassword: a.Sentinel.Password,
+		PoolSize:         of.PoolSize,
+		OpTimeout:        min(s.OpTimeout, of.Timeout),
+		ConnectTimeout:   of.Timeout,
+	}
+	if of.Encrypted() {
+		server.TLS = encrypt
+	}
+	return server, nil
+}
+
+// followRedis has the store take URLs, users and passwords as they change: it asks for the
+// settings as they are now, and has them read anew when Redis refuses a login.
+func followRedis(o *redis.Options, changing *changingSecrets) {
+	follow := func(server *redis.Server, which func(settings.Redis) settings.RedisServer) {
+		first := *server
+		server.Renew = changing.renew
+		server.Latest = func() redis.Server {
+			s := changing.now().Redis
+			latest, err := redisServer(s, which(s), first.TLS)
+			if err != nil {
+				return first // the settings were checked when they changed
+			}
+			return latest
+		}
+	}
+	follow(&o.Main, func(s settings.Redis) settings.RedisServer { return s.Main })
 	if o.PerSecond != nil {
-		*o.PerSecond = settings.Follow(now, settings.Redis.Second, encrypt, changing.renew)
+		follow(o.PerSecond, func(s settings.Redis) settings.RedisServer { return s.PerSecond })
 	}
 }
 

@@ -1,13 +1,9 @@
 package settings
 
 import (
-	"context"
-	"crypto/tls"
 	"errors"
 	"strings"
 	"time"
-
-	"weir/internal/limiter/redis/redisconn"
 )
 
 // Redis says which Redis keeps the counters, and how to reach it.
@@ -46,7 +42,7 @@ type RedisPlace struct {
 func (p RedisPlace) Named() bool { return p.URL != "" || p.URLFile != "" }
 
 // Clustered reports whether it is a cluster, so that keys need hash tags.
-func (p RedisPlace) Clustered() bool { return redisconn.Type(p.Type) == redisconn.Cluster }
+func (p RedisPlace) Clustered() bool { return p.Type == clusterType }
 
 // RedisServer says where one Redis is, and what belongs to it alone.
 type RedisServer struct {
@@ -90,49 +86,12 @@ func (s RedisServer) Encrypted() bool {
 }
 
 // Login takes the user, which may be empty, and the password from an Auth.
-func (s Secret) Login() (user, password string) {
+func (s Secret) Login() Login {
 	user, password, found := strings.Cut(string(s), ":")
 	if !found {
-		return "", string(s)
+		return Login{"", string(s)}
 	}
-	return user, password
-}
-
-// Connection says how to reach s, one of the two. encrypt is asked for the
-// configuration of TLS if s is reached over TLS.
-func (r *Redis) Connection(s RedisServer, encrypt func() *tls.Config) redisconn.Options {
-	o := redisconn.Options{
-		Type:           redisconn.Type(s.Type),
-		URL:            string(s.URL),
-		SocketType:     s.Socket(),
-		PoolSize:       s.PoolSize,
-		OpTimeout:      min(r.OpTimeout, s.Timeout),
-		ConnectTimeout: s.Timeout,
-	}
-	o.Username, o.Password = s.Auth.Login()
-	o.SentinelUsername, o.SentinelPassword = s.SentinelAuth.Login()
-	if s.Encrypted() {
-		o.TLS = encrypt
-	}
-	return o
-}
-
-// First returns the Redis of all limits, or of all but those per second.
-func (r Redis) First() RedisServer { return r.Main }
-
-// Second returns the Redis of limits per second.
-func (r Redis) Second() RedisServer { return r.PerSecond }
-
-// Follow is Connection to one of the two, with settings that change. renew has them read
-// anew.
-func Follow(now func() Redis, which func(Redis) RedisServer, encrypt func() *tls.Config, renew func(context.Context)) redisconn.Options {
-	latest := func() redisconn.Options {
-		r := now()
-		return r.Connection(which(r), encrypt)
-	}
-	o := latest()
-	o.Latest, o.Renew = latest, renew
-	return o
+	return Login{user, password}
 }
 
 // Clustered reports whether counters are kept in a cluster, so that their keys need
@@ -163,7 +122,7 @@ func (r *Redis) check() error {
 		{"REDIS_PERSECOND_AUTH", r.PerSecond.Auth},
 		{"REDIS_PERSECOND_SENTINEL_AUTH", r.PerSecond.SentinelAuth},
 	} {
-		if user, password := login.Login(); user != "" && password == "" {
+		if l := login.Login(); l.User != "" && l.Password == "" {
 			return wrong(login.variable, "has nothing after the colon, allowed are PASSWORD and USER:PASSWORD")
 		}
 	}
@@ -182,15 +141,13 @@ func (r *Redis) check() error {
 
 // checkURL says what is wrong with the variable that names s.
 func (r *Redis) checkURL(variable string, s RedisServer) error {
-	o := r.Connection(s, func() *tls.Config { return nil })
-	o.OpTimeout = 0 // which has a range of its own
 	if s.Auth == "" && (s.AuthFile != "" || s.AuthCommand != "") {
-		o.Password = "to come"
+		s.Auth = "to come"
 	}
 	if s.SentinelAuth == "" && s.SentinelFile != "" {
-		o.SentinelPassword = "to come"
+		s.SentinelAuth = "to come"
 	}
-	if err := o.Validate(); err != nil {
+	if _, err := s.Address(); err != nil {
 		return wrong(variable, "%w", err)
 	}
 	return nil

@@ -1,13 +1,10 @@
 package settings
 
 import (
-	"crypto/tls"
 	"fmt"
 	"reflect"
 	"testing"
 	"time"
-
-	"weir/internal/limiter/redis/redisconn"
 )
 
 // TestPairsOfRedis wants a certificate and its key together, where they are used.
@@ -81,7 +78,7 @@ func TestAddressesOfRedis(t *testing.T) {
 // that neither speaks for the other.
 func TestVariablesOfBothRedis(t *testing.T) {
 	s, err := parse(t, map[string]string{
-		"REDIS_URL": "/one.sock", "REDIS_TYPE": "SINGLE", "REDIS_SOCKET_TYPE": "unix", "REDIS_AUTH": "weir:a", "REDIS_SENTINEL_AUTH": "watch:b",
+		"REDIS_URL": "/one.sock", "REDIS_TYPE": "SINGLE", "REDIS_SOCKET_TYPE": "unix", "REDIS_AUTH": "weir:a",
 		"REDIS_TLS": "false", "REDIS_POOL_SIZE": "11", "REDIS_TIMEOUT": "1s", "REDIS_OP_TIMEOUT": "30ms",
 		"REDIS_PERSECOND":     "true",
 		"REDIS_PERSECOND_URL": "two,three:3", "REDIS_PERSECOND_TYPE": "SENTINEL", "REDIS_PERSECOND_SOCKET_TYPE": "tcp", "REDIS_PERSECOND_AUTH": "c", "REDIS_PERSECOND_SENTINEL_AUTH": "d",
@@ -90,24 +87,26 @@ func TestVariablesOfBothRedis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	encrypt := func() *tls.Config { return nil }
-	main, second := s.Redis.Connection(s.Redis.Main, encrypt), s.Redis.Connection(s.Redis.PerSecond, encrypt)
-	if main.TLS != nil || second.TLS == nil {
-		t.Error("the wrong one is reached over TLS")
-	}
-	second.TLS = nil
-	for name, got := range map[string][2]redisconn.Options{
-		"first": {main, {
-			URL: "/one.sock", Type: redisconn.Single, SocketType: "unix", Username: "weir", Password: "a", SentinelUsername: "watch", SentinelPassword: "b",
-			PoolSize: 11, ConnectTimeout: time.Second, OpTimeout: 30 * time.Millisecond,
+	for name, c := range map[string]struct {
+		got  RedisServer
+		tls  bool
+		pool int
+		time time.Duration
+		want RedisAddress
+	}{
+		"first": {s.Redis.Main, false, 11, time.Second, RedisAddress{
+			Network: "unix", Addrs: []string{"/one.sock"}, Login: Login{"weir", "a"},
 		}},
-		"second": {second, {
-			URL: "two,three:3", Type: redisconn.Sentinel, SocketType: "tcp", Password: "c", SentinelPassword: "d",
-			PoolSize: 22, ConnectTimeout: 20 * time.Millisecond, OpTimeout: 20 * time.Millisecond,
+		"second": {s.Redis.PerSecond, true, 22, 20 * time.Millisecond, RedisAddress{
+			Network: "tcp", Primary: "two", Addrs: []string{"three:3"}, Login: Login{"", "c"}, Sentinel: Login{"", "d"},
 		}},
 	} {
-		if !reflect.DeepEqual(got[0], got[1]) {
-			t.Errorf("%s: got %+v, want %+v", name, got[0], got[1])
+		a, err := c.got.Address()
+		if err != nil || !reflect.DeepEqual(a, c.want) {
+			t.Errorf("%s: got %+v, error %v, want %+v", name, a, err, c.want)
+		}
+		if c.got.Encrypted() != c.tls || c.got.PoolSize != c.pool || c.got.Timeout != c.time {
+			t.Errorf("%s: got %+v", name, c.got)
 		}
 	}
 }

@@ -80,8 +80,7 @@ func (s *Settings) CheckChange(next Settings) error {
 	errs := []error{next.Check()}
 	for _, r := range []struct{ before, after RedisServer }{{s.Redis.Main, next.Redis.Main}, {s.Redis.PerSecond, next.Redis.PerSecond}} {
 		if errs[0] == nil && r.before.URL != r.after.URL {
-			before, after := s.Redis.Connection(r.before, nil), next.Redis.Connection(r.after, nil)
-			errs = append(errs, before.CheckChange(after))
+			errs = append(errs, r.before.checkChange(r.after))
 		}
 	}
 	return errors.Join(errs...)

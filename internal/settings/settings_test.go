@@ -51,8 +51,8 @@ func unset(t *testing.T, name string) {
 func TestPrecedence(t *testing.T) {
 	type env = map[string]string
 	login := func(s Settings) any {
-		user, password := s.Redis.Main.Auth.Login()
-		return user + " " + password
+		l := s.Redis.Main.Auth.Login()
+		return l.User + " " + l.Password
 	}
 	hosts := func(s Settings) any {
 		return strings.Join([]string{s.Listen.GRPCHost, s.Listen.Host, s.Listen.DebugHost}, " ")

@@ -8,23 +8,19 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"weir/internal/limiter"
-	"weir/internal/limiter/redis/redisconn"
 )
 
 // backend is one Redis as operators know it: a server, a primary behind
 // sentinels, or a cluster.
 type backend struct {
-	client   *redisconn.Client
-	cluster  *redis.ClusterClient // that of client, nil if it is none
-	now      func() time.Time     // nil: Redis' clock
-	oneClock bool                 // now is that of all processes
-	local    func() time.Time     // the clock of this process
-	ahead    atomic.Int64         // by how many microseconds Redis' clock is, as the last call found out that had to
-	denials  *denials             // nil: none
-	probeKey string               // of the counter that probes charge
+	client   *client
+	now      func() time.Time // nil: Redis' clock
+	oneClock bool             // now is that of all processes
+	local    func() time.Time // the clock of this process
+	ahead    atomic.Int64     // by how many microseconds Redis' clock is, as the last call found out that had to
+	denials  *denials         // nil: none
+	probeKey string           // of the counter that probes charge
 	metrics  *metrics
 	outage   outage
 	timeouts timeoutLog
@@ -33,7 +29,7 @@ type backend struct {
 	only    *lane                  // nil: a cluster
 	server  *node                  // of only
 	lanes   []atomic.Pointer[lane] // of a cluster, by slot; nil where no counter was met
-	located atomic.Bool            // cluster knows which node has which slot
+	located atomic.Bool            // the client knows which node has which slot
 
 	mu        sync.RWMutex
 	nodes     map[caller]*node // of a cluster
@@ -42,8 +38,8 @@ type backend struct {
 }
 
 // newBackend returns what asks client. name is the label of the backend in metrics.
-func newBackend(name string, client *redisconn.Client, o *Options, metrics *metrics, log *slog.Logger) *backend {
-	named := func() *slog.Logger { return log.With("address", client.Name()) }
+func newBackend(name string, client *client, o *Options, metrics *metrics, log *slog.Logger) *backend {
+	named := func() *slog.Logger { return log.With("address", client.name()) }
 	b := &backend{
 		client:   client,
 		now:      o.Now,
@@ -54,8 +50,7 @@ func newBackend(name string, client *redisconn.Client, o *Options, metrics *metr
 		outage:   outage{log: named},
 		timeouts: timeoutLog{log: named},
 	}
-	if cluster, ok := client.UniversalClient.(*redis.ClusterClient); ok {
-		b.cluster = cluster
+	if client.cluster() != nil {
 		b.lanes, b.nodes = make([]atomic.Pointer[lane], limiter.Slots), make(map[caller]*node)
 	} else {
 		b.only, b.server = newLane(b, nil), &node{backend: b, client: b.client}
@@ -95,7 +90,7 @@ func (b *backend) nodeOf(key string) *node {
 	if !b.located.Load() {
 		return nil
 	}
-	client, err := b.cluster.MasterForKey(context.Background(), key)
+	client, err := b.client.cluster().MasterForKey(context.Background(), key)
 	if err != nil {
 		return nil
 	}
@@ -113,20 +108,6 @@ func (b *backend) nodeOf(key string) *node {
 		b.nodes[client] = n
 	}
 	return n
-}
-
-// reconnect looks for the primary anew, if err is one that another primary may
-// explain: after a failover it is another server.
-func (b *backend) reconnect(err error) {
-	kind := classify(err)
-	switch {
-	case b.cluster == nil:
-		if kind == kindReadOnly {
-			b.client.Drop()
-		}
-	case kind == kindConnection || kind == kindTimeout || kind == kindReadOnly || kind == kindCluster:
-		b.cluster.ReloadState(context.Background()) // in the background, and not too often
-	}
 }
 
 // drain refuses further requests and waits until those that it has are decided.

@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/redis/redisconn"
 )
 
 // Board is what processes share in the main Redis beside the counters: records, which it
@@ -20,17 +19,17 @@ import (
 // OpTimeout if it is longer. All errors but ErrFull wrap limiter.ErrUnavailable: whether the
 // call had an effect is not known then.
 type Board struct {
-	client           *redisconn.Client
+	client           *client
 	records, servers string // keys of hashes
 	reports          string // begins the keys of reports
 }
 
 // OpenBoard returns the board of all processes with the same Redis and the same prefix of
 // keys. It does not connect.
-func OpenBoard(main redisconn.Options, keyPrefix string) (*Board, error) {
+func OpenBoard(main Server, keyPrefix string) (*Board, error) {
 	const least = time.Second // nobody is kept waiting for an answer by Envoy
-	main.OpTimeout = max(cmp.Or(main.OpTimeout, redisconn.DefaultOpTimeout), least)
-	client, err := redisconn.Open(main)
+	main.OpTimeout = max(cmp.Or(main.OpTimeout, DefaultOpTimeout), least)
+	client, err := newClient(main)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +42,7 @@ func OpenBoard(main redisconn.Options, keyPrefix string) (*Board, error) {
 }
 
 // Close ends all connections, and calls that wait.
-func (b *Board) Close() error { return b.client.Close() }
+func (b *Board) Close() error { return b.client.close() }
 
 // Scripts of the board. They are sent whole: calls are few, and Redis may have forgotten
 // them.
@@ -58,7 +57,7 @@ var (
 
 // eval runs a script on one key.
 func (b *Board) eval(ctx context.Context, script, key string, args ...any) *redis.Cmd {
-	return b.client.Eval(ctx, script, []string{key}, args...)
+	return b.client.current().Eval(ctx, script, []string{key}, args...)
 }
 
 // failed returns what a caller learns of an error of go-redis, and looks for the primary
@@ -67,14 +66,8 @@ func (b *Board) failed(err error) error {
 	if err == nil || errors.Is(err, redis.Nil) {
 		return nil
 	}
-	cluster, _ := b.client.UniversalClient.(*redis.ClusterClient)
-	switch kind := classify(err); {
-	case cluster != nil && (kind == kindConnection || kind == kindTimeout || kind == kindReadOnly || kind == kindCluster):
-		cluster.ReloadState(context.Background()) // in the background, and not too often
-	case cluster == nil && kind == kindReadOnly:
-		b.client.Drop()
-	}
-	return unavailable(b.client.Clean(err))
+	b.client.lookAgain(err)
+	return unavailable(b.client.clean(err))
 }
 
 // newName returns a name that no other process chooses.

@@ -12,13 +12,12 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/redis/redisconn"
 	"weir/internal/operators/exceptions"
 	"weir/internal/operators/exceptions/storetest"
 	"weir/internal/testenv"
 )
 
-func openBoard(t *testing.T, o redisconn.Options, prefix string) *Board {
+func openBoard(t *testing.T, o Server, prefix string) *Board {
 	t.Helper()
 	b, err := OpenBoard(o, prefix)
 	if err != nil {
@@ -62,7 +61,7 @@ func (r records) Restore(ctx context.Context, list []exceptions.Record) error {
 func TestRecords(t *testing.T) {
 	single := testenv.RedisServer(t)
 	cluster, _, _ := startCluster(t, 0)
-	for name, o := range map[string]redisconn.Options{"real": at(single.Addr()), "cluster": cluster.Main, "miniature": at(miniredis.RunT(t).Addr())} {
+	for name, o := range map[string]Server{"real": at(single.Addr()), "cluster": cluster.Main, "miniature": at(miniredis.RunT(t).Addr())} {
 		t.Run(name, func(t *testing.T) {
 			stores := 0
 			storetest.Run(t, func(t *testing.T) exceptions.Store {
@@ -114,7 +113,7 @@ func TestManyRecords(t *testing.T) {
 // TestServersReport lets servers come, report and go.
 func TestServersReport(t *testing.T) {
 	cluster, _, _ := startCluster(t, 0)
-	for name, o := range map[string]redisconn.Options{"real": at(testenv.RedisServer(t).Addr()), "cluster": cluster.Main} {
+	for name, o := range map[string]Server{"real": at(testenv.RedisServer(t).Addr()), "cluster": cluster.Main} {
 		t.Run(name, func(t *testing.T) {
 			b, other := openBoard(t, o, "p:"), openBoard(t, o, "p:")
 			foreign := openBoard(t, o, "q:")
@@ -210,11 +209,11 @@ func TestBoardOnARedisThatFails(t *testing.T) {
 	}
 	read := []string{"Load", "Reports"}
 	t.Run("nobody there", func(t *testing.T) {
-		wantErrors(t, openBoard(t, redisconn.Options{URL: testenv.OwnAddr(t), Password: "swordfish"}, ""), kindConnection)
+		wantErrors(t, openBoard(t, Server{Addr: testenv.OwnAddr(t), Password: "swordfish"}, ""), kindConnection)
 	})
 	t.Run("silent", func(t *testing.T) {
 		r := testenv.RedisServer(t)
-		b := openBoard(t, redisconn.Options{URL: r.Addr(), OpTimeout: time.Millisecond}, "")
+		b := openBoard(t, Server{Addr: r.Addr(), OpTimeout: time.Millisecond}, "")
 		if _, err := b.Poll(t.Context(), "one"); err != nil {
 			t.Fatal(err)
 		}
@@ -284,7 +283,7 @@ func TestBoardFollowsThePrimary(t *testing.T) {
 	primary := testenv.RedisServer(t)
 	testenv.RedisReplica(t, primary)
 	sentinel := testenv.RedisSentinel(t, primary, steady)
-	b := openBoard(t, redisconn.Options{Type: redisconn.Sentinel, URL: "weir," + sentinel.Addr(), OpTimeout: long}, "")
+	b := openBoard(t, Server{Type: Sentinel, Primary: "weir", Addr: sentinel.Addr(), OpTimeout: long}, "")
 	if err := b.Add(t.Context(), Record{"id", []byte("x")}, 1); err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/redis/redisconn"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
@@ -132,7 +131,7 @@ func TestBreakerOnRedisThatHangs(t *testing.T) {
 	r := testenv.RedisServer(t)
 	admin := connect(t, r)
 	reg := prometheus.NewRegistry()
-	s := open(t, Options{Main: redisconn.Options{URL: r.Addr(), OpTimeout: opTimeout}, Registerer: reg})
+	s := open(t, Options{Main: Server{Addr: r.Addr(), OpTimeout: opTimeout}, Registerer: reg})
 	works := func() bool {
 		_, err := ask(context.Background(), s, "k", perYear)
 		return err == nil
@@ -175,7 +174,7 @@ func TestBreakerOnRedisThatHangs(t *testing.T) {
 func TestBreakerOfOneOfTwo(t *testing.T) {
 	main, second := testenv.RedisServer(t), testenv.RedisServer(t)
 	reg := prometheus.NewRegistry()
-	s := open(t, Options{Main: at(main.Addr()), PerSecond: &redisconn.Options{URL: second.Addr()}, Registerer: reg})
+	s := open(t, Options{Main: at(main.Addr()), PerSecond: &Server{Addr: second.Addr()}, Registerer: reg})
 	perSecond := storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Second})
 	mustAsk(t, s, "k", perYear)
 	second.Stop()
@@ -223,7 +222,7 @@ func TestDenialsWhileBreakerIsOpen(t *testing.T) {
 
 // A cluster whose node dies goes on with the others.
 func TestClusterHasNoBreaker(t *testing.T) {
-	s := open(t, Options{Main: redisconn.Options{Type: redisconn.Cluster, URL: "127.0.0.1:1", OpTimeout: long}})
+	s := open(t, Options{Main: Server{Type: Cluster, Addr: "127.0.0.1:1", OpTimeout: long}})
 	for range 3 * maxUnanswered {
 		mustFail(t, s)
 	}

@@ -13,7 +13,7 @@ type change struct {
 	refused error // nil: what was read last is in use
 }
 
-// report is Changed of redisconn.Options.
+// report is Changed of a Server.
 func (c *change) report(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -68,7 +68,7 @@ func (s *Store) Reset(ctx context.Context, hits []limiter.Hit) error {
 
 // remove deletes counters.
 func (b *backend) remove(ctx context.Context, keys []string) error {
-	_, err := b.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err := b.client.current().Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, key := range keys {
 			p.Del(ctx, key)
 		}
@@ -77,8 +77,8 @@ func (b *backend) remove(ctx context.Context, keys []string) error {
 	if err == nil {
 		return nil
 	}
-	b.reconnect(err)
-	return unavailable(b.client.Clean(err))
+	b.client.lookAgain(err)
+	return unavailable(b.client.clean(err))
 }
 
 // ForgetDenials forgets which counters are known to be over: somebody has reset some.

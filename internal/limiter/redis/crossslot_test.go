@@ -18,7 +18,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/redis/redisconn"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
@@ -34,7 +33,7 @@ func newPair(t *testing.T) *pair {
 	t.Helper()
 	p := &pair{first: miniredis.RunT(t), second: miniredis.RunT(t)}
 	p.micros.Store(time.Date(2026, time.January, 2, 3, 4, 5, 0, time.UTC).UnixMicro())
-	p.Store = open(t, Options{Main: at(p.first.Addr()), DenyMemory: 1 << 20, PerSecond: &redisconn.Options{URL: p.second.Addr()}, Now: p.now, OneClock: true})
+	p.Store = open(t, Options{Main: at(p.first.Addr()), DenyMemory: 1 << 20, PerSecond: &Server{Addr: p.second.Addr()}, Now: p.now, OneClock: true})
 	return p
 }
 
@@ -72,7 +71,7 @@ func TestLimitsPerSecondHaveARedisOfTheirOwn(t *testing.T) {
 // so that what is decided in two places must be as if it were one.
 func TestCrossSlotIsDecidedAsByTheModel(t *testing.T) {
 	p := newPair(t)
-	plain := Options{Main: at(p.first.Addr()), PerSecond: &redisconn.Options{URL: p.second.Addr()}, Now: p.now, OneClock: true}
+	plain := Options{Main: at(p.first.Addr()), PerSecond: &Server{Addr: p.second.Addr()}, Now: p.now, OneClock: true}
 	c := &checked{T: t, store: p, plain: open(t, plain)}
 	model := storetest.NewModel(p.now)
 	seed := rand.Uint64()
@@ -205,7 +204,7 @@ func TestCrossSlotOfWhichAPartFails(t *testing.T) {
 // back.
 func TestLateCrossSlots(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	s := open(t, Options{Main: at(miniredis.RunT(t).Addr()), PerSecond: &redisconn.Options{URL: miniredis.RunT(t).Addr(), OpTimeout: long}, Registerer: reg})
+	s := open(t, Options{Main: at(miniredis.RunT(t).Addr()), PerSecond: &Server{Addr: miniredis.RunT(t).Addr(), OpTimeout: long}, Registerer: reg})
 	limit := perSeconds(10)
 	s.main.only.queue.start() // so that nobody makes its calls
 	errs := make(chan error, 2)
@@ -235,7 +234,7 @@ func heldBack(ctx context.Context, t *testing.T, p *pair, year *limiter.Limit) (
 	t.Helper()
 	limit := perSeconds(1)
 	mustAsk(t, p, "second", limit)
-	if err := p.main.client.ScriptLoad(ctx, giveBackScript.text).Err(); err != nil {
+	if err := p.main.client.current().ScriptLoad(ctx, giveBackScript.text).Err(); err != nil {
 		t.Fatal(err)
 	}
 	g := newGate(t, p.Store)
@@ -326,7 +325,7 @@ func TestGivingBackIsRefused(t *testing.T) {
 	p := newPair(t)
 	year, second := yearly(10), perSeconds(1)
 	mustAsk(t, p, "second", second)
-	p.main.client.AddHook(refusing{})
+	p.main.client.current().AddHook(refusing{})
 	out := make([]limiter.Decision, 2)
 	for range 2 {
 		denied, err := p.Decide(t.Context(), []limiter.Hit{hit("year", year, 5), hit("second", second, 1)}, out)
@@ -373,7 +372,7 @@ func TestCallerOfACrossSlotLeaves(t *testing.T) {
 
 func TestCloseWaitsForCrossSlots(t *testing.T) {
 	first, second := miniredis.RunT(t), miniredis.RunT(t)
-	s, err := New(Options{Main: at(first.Addr()), PerSecond: &redisconn.Options{URL: second.Addr()}})
+	s, err := New(Options{Main: at(first.Addr()), PerSecond: &Server{Addr: second.Addr()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -439,7 +438,7 @@ func TestManyHitsOfACrossSlotInTime(t *testing.T) {
 func TestCrossSlotsAreBounded(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	first, second := miniredis.RunT(t), miniredis.RunT(t)
-	s := open(t, Options{Main: at(first.Addr()), PerSecond: &redisconn.Options{URL: second.Addr()}, Registerer: reg})
+	s := open(t, Options{Main: at(first.Addr()), PerSecond: &Server{Addr: second.Addr()}, Registerer: reg})
 	hits := []limiter.Hit{{Limit: perYear, Key: []byte("year"), Cost: 1}, {Limit: perSeconds(1), Key: []byte("second"), Cost: 1}}
 	out := make([]limiter.Decision, len(hits))
 
@@ -505,7 +504,7 @@ func TestARefundBetweenTheStepsOfACrossSlotIsKnown(t *testing.T) {
 func TestKnownDenialInTwoPlaces(t *testing.T) {
 	first, second := testenv.RedisServer(t), testenv.RedisServer(t)
 	reg := prometheus.NewRegistry()
-	s := open(t, Options{Main: at(first.Addr()), PerSecond: &redisconn.Options{URL: second.Addr()}, Registerer: reg, DenyMemory: 1 << 20})
+	s := open(t, Options{Main: at(first.Addr()), PerSecond: &Server{Addr: second.Addr()}, Registerer: reg, DenyMemory: 1 << 20})
 	long := storetest.Must(limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Second, UnitMultiplier: 1_000_000})
 	request := []limiter.Hit{hit("s", long, 1), hit("y", yearly(2), 1)}
 	out := make([]limiter.Decision, 2)

@@ -11,8 +11,9 @@
 // a call, if that is known. lane.go queues it, queue.go holds what waits, batch.go is what
 // one call of a script decides, node.go makes the calls, script.go is how, reply.go the answer. waiting.go
 // is how long a caller waits, and what becomes of later answers. backend.go is one
-// Redis, and breaker.go decides whether calls are of use. Package redisconn connects
-// to Redis.
+// Redis, and breaker.go decides whether calls are of use. connect.go makes a client of
+// go-redis, dial.go its connections, and follow.go replaces it when a password or an address
+// changes.
 //
 // In a cluster there is a lane for each hash slot that has counters, and the lanes of a
 // primary share its pipelines. What limiter.Keys spells for clusters has one of few hash

@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/redis/redisconn"
 )
 
 // kind is a kind of error, as the metric has it.
@@ -35,17 +34,6 @@ var kinds = []kind{
 
 // classify returns the kind of an error of go-redis or of a probe.
 func classify(err error) kind {
-	var sentinels redisconn.SentinelError
-	if errors.As(err, &sentinels) {
-		if sentinels.Cause == nil {
-			return kindOther
-		}
-		return classify(sentinels.Cause)
-	}
-	var login redisconn.LoginError
-	if errors.As(err, &login) {
-		return classify(login.Cause)
-	}
 	var found unfit
 	if errors.As(err, &found) {
 		return found.kind

@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/redis/redisconn"
 	"weir/internal/testenv"
 )
 
@@ -41,7 +40,7 @@ func TestFaultsAdmitNoMoreThanTheLimit(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := testenv.RedisServer(t)
 			admin := connect(t, r)
-			o := Options{Main: redisconn.Options{URL: r.Addr(), OpTimeout: c.opTimeout}, DenyMemory: 1 << 20}
+			o := Options{Main: Server{Addr: r.Addr(), OpTimeout: c.opTimeout}, DenyMemory: 1 << 20}
 			stores := [2]*Store{open(t, o), open(t, o)}
 			o.Main.OpTimeout, o.DenyMemory = long, 0
 			admitUnderFaults(t, stores, open(t, o), []string{""}, func() { c.do(t, r, admin) }, c.fails)

@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/redis/redisconn"
 	"weir/internal/testenv"
 )
 
@@ -52,7 +51,7 @@ func TestRedisBehindTLSIsStartedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	s := open(t, Options{Main: redisconn.Options{URL: "rediss://" + r.Addr(), TLS: always(client), OpTimeout: long}})
+	s := open(t, Options{Main: Server{Addr: r.Addr(), TLS: always(client), OpTimeout: long}})
 	mustAsk(t, s, "k", perYear)
 	addr := r.Addr()
 	r.Close()
@@ -123,7 +122,7 @@ func TestPasswords(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			reg := prometheus.NewRegistry()
-			s := open(t, Options{Main: redisconn.Options{URL: r.Addr(), Username: c.user, Password: c.password, OpTimeout: long}, Registerer: reg})
+			s := open(t, Options{Main: Server{Addr: r.Addr(), Username: c.user, Password: c.password, OpTimeout: long}, Registerer: reg})
 			err := mustFail(t, s)
 			if !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "swordfish") {
 				t.Errorf("error %q, want one with %s and without the password", err, c.want)
@@ -185,7 +184,7 @@ func TestRedisDoesNotAnswer(t *testing.T) {
 		{"op timeout without deadline", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := open(t, Options{Main: redisconn.Options{URL: silent(t), OpTimeout: 50 * time.Millisecond}})
+			s := open(t, Options{Main: Server{Addr: silent(t), OpTimeout: 50 * time.Millisecond}})
 			var wg sync.WaitGroup
 			for i := range 100 {
 				wg.Go(func() {
@@ -212,7 +211,7 @@ func TestRedisDoesNotAnswer(t *testing.T) {
 func TestRedisHangsAndGoesOn(t *testing.T) {
 	r := testenv.RedisServer(t)
 	admin := connect(t, r)
-	s := open(t, Options{Main: redisconn.Options{URL: r.Addr(), OpTimeout: 100 * time.Millisecond}})
+	s := open(t, Options{Main: Server{Addr: r.Addr(), OpTimeout: 100 * time.Millisecond}})
 	works := func() bool {
 		_, err := ask(context.Background(), s, "k", perYear)
 		return err == nil
@@ -228,7 +227,7 @@ func TestRedisHangsAndGoesOn(t *testing.T) {
 
 func TestSilenceIsCountedAsTimeout(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	s := open(t, Options{Main: redisconn.Options{URL: silent(t), OpTimeout: 50 * time.Millisecond}, Registerer: reg})
+	s := open(t, Options{Main: Server{Addr: silent(t), OpTimeout: 50 * time.Millisecond}, Registerer: reg})
 	mustFail(t, s)
 	testenv.Until(t, "the call has timed out", func() bool {
 		return value(t, reg, "weir_redis_errors_total", kindTimeout) == 1

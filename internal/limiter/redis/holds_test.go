@@ -10,7 +10,6 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/redis/redisconn"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
@@ -142,7 +141,7 @@ func TestAUserWhoMayNotHold(t *testing.T) {
 		t.Run(command, func(t *testing.T) {
 			do(t, admin, "flushall")
 			do(t, admin, "acl", "setuser", "weir", "reset", "on", ">pw", "~*", "+@all", "-"+command)
-			s := open(t, Options{Main: redisconn.Options{URL: r.Addr(), Username: "weir", Password: "pw", OpTimeout: long}})
+			s := open(t, Options{Main: Server{Addr: r.Addr(), Username: "weir", Password: "pw", OpTimeout: long}})
 			if err := s.Ping(t.Context()); err != nil {
 				t.Errorf("Ping: %v, although other limits work", err)
 			}

@@ -103,9 +103,7 @@ func (l *lane) wake() {
 // callAlone calls a batch through the client of the cluster, which finds its node and
 // goes where that says. Others of the node that was asked do not wait for it.
 func (l *lane) callAlone(b *batch) {
-	began := time.Now()
 	l.call(b)
-	l.queue.excuse(l.notRun(time.Since(began)))
 	if b.err == nil {
 		l.located.Store(true)
 	}

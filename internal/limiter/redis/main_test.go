@@ -13,7 +13,6 @@ import (
 	"go.uber.org/goleak"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/redis/redisconn"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
@@ -33,7 +32,7 @@ var (
 )
 
 // at returns options for the Redis at url.
-func at(url string) redisconn.Options { return redisconn.Options{URL: url, OpTimeout: long} }
+func at(url string) Server { return Server{Addr: url, OpTimeout: long} }
 
 // open returns a store that is closed when the test ends.
 func open(t testing.TB, o Options) *Store {

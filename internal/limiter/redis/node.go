@@ -2,9 +2,7 @@ package redis
 
 import (
 	"runtime"
-	"slices"
 	"sync"
-	"time"
 )
 
 // node makes the calls to one server: to the one Redis there is, or to one primary
@@ -110,31 +108,13 @@ func (n *node) call(list []work) {
 	for i, w := range list {
 		batches[i] = w.batch
 	}
-	began := time.Now()
 	elsewhere := n.callAll(n.client, batches)
-	if late := n.notRun(time.Since(began)); late > 0 {
-		n.excuse(list, late)
-	}
 	for i, w := range list {
 		if elsewhere[i] {
 			go w.lane.callAlone(w.batch)
 		} else {
 			w.lane.done(w.batch)
 		}
-	}
-}
-
-// excuse moves the deadlines of what waits in the lanes of the last call, and in those
-// that wait for the next, see queue.excuse.
-func (n *node) excuse(last []work, late time.Duration) {
-	n.mu.Lock()
-	lanes := slices.Clone(n.lanes)
-	n.mu.Unlock()
-	for _, w := range last {
-		lanes = append(lanes, w.lane)
-	}
-	for _, l := range lanes {
-		l.queue.excuse(late)
 	}
 }
 

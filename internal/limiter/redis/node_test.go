@@ -44,7 +44,7 @@ func newNodeFixtureWith(t *testing.T, password string) *nodeFixture {
 	reg := prometheus.NewRegistry()
 	o.Registerer = reg
 	f := &nodeFixture{T: t, store: open(t, o), metrics: reg, servers: servers, admin: admin, cut: &cutter{}}
-	f.store.main.cluster.OnNewNode(func(c *redis.Client) { c.AddHook(f.cut) })
+	f.store.main.client.cluster().OnNewNode(func(c *redis.Client) { c.AddHook(f.cut) })
 	for n := 0; len(f.keys) < 4; n++ {
 		if key := fmt.Sprintf("{%d}", n); limiter.Slot([]byte(key)) > 2*limiter.Slots/3 {
 			f.keys = append(f.keys, key)

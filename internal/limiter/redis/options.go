@@ -5,18 +5,16 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"weir/internal/limiter/redis/redisconn"
 )
 
 // Options say which Redis to use, and how.
 type Options struct {
 	// Main is the Redis that keeps the counters. Its OpTimeout bounds how long a
 	// request waits, too.
-	Main redisconn.Options
+	Main Server
 	// PerSecond, if not nil, is a second Redis, for limits of unit second. Its
 	// OpTimeout is by default that of Main.
-	PerSecond *redisconn.Options
+	PerSecond *Server
 	// KeyPrefix starts the key of the counter that Ping charges, as it does those of
 	// all others, which is what a user may be permitted.
 	KeyPrefix string

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/redis/redisconn"
 	"weir/internal/testenv"
 )
 
@@ -49,12 +48,12 @@ func TestAUserWhoLacksACommand(t *testing.T) {
 			do(t, admin, "flushall")
 			do(t, admin, "script", "flush")
 			do(t, admin, "acl", "setuser", "weir", "reset", "on", ">pw", "~*", "+@all", "-"+command)
-			s := open(t, Options{Main: redisconn.Options{URL: r.Addr(), Username: "weir", Password: "pw", OpTimeout: long}})
+			s := open(t, Options{Main: Server{Addr: r.Addr(), Username: "weir", Password: "pw", OpTimeout: long}})
 			err := s.Ping(t.Context())
 			if err != nil && (classify(err) != kindAuth || !errors.Is(err, limiter.ErrUnavailable)) {
 				t.Errorf("Ping: %v", err)
 			}
-			checkWhole(t, r, Options{Main: redisconn.Options{URL: r.Addr(), Username: "weir", Password: "pw", OpTimeout: long}}, err == nil)
+			checkWhole(t, r, Options{Main: Server{Addr: r.Addr(), Username: "weir", Password: "pw", OpTimeout: long}}, err == nil)
 		})
 	}
 }
@@ -65,7 +64,7 @@ func TestAUserWhoMayNotWriteAKey(t *testing.T) {
 		t.Run(may, func(t *testing.T) {
 			r := testenv.RedisServer(t)
 			do(t, connect(t, r), "acl", "setuser", "weir", "on", ">pw", "%R~*", "%W~"+may, "+@all")
-			checkWhole(t, r, Options{Main: redisconn.Options{URL: r.Addr(), Username: "weir", Password: "pw", OpTimeout: long}}, false)
+			checkWhole(t, r, Options{Main: Server{Addr: r.Addr(), Username: "weir", Password: "pw", OpTimeout: long}}, false)
 		})
 	}
 }

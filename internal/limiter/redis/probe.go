@@ -35,7 +35,7 @@ var (
 // expires within a second. Of a cluster, every primary must answer, and all slots
 // be served. A Redis that is full can decide: it still denies.
 func (s *Store) Ping(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, s.main.client.OpTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.main.client.opTimeout)
 	defer cancel()
 	for _, b := range s.backends() {
 		if err := b.ping(ctx); err != nil {
@@ -47,32 +47,33 @@ func (s *Store) Ping(ctx context.Context) error {
 
 // pingInTime is ping within the OpTimeout of b.
 func (b *backend) pingInTime(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, b.client.OpTimeout)
+	ctx, cancel := context.WithTimeout(ctx, b.client.opTimeout)
 	defer cancel()
 	return b.ping(ctx)
 }
 
 func (b *backend) ping(ctx context.Context) error {
-	err := b.client.Clean(b.probe(ctx))
+	err := b.client.clean(b.probe(ctx))
 	if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		b.outage.observe(err) // unless the caller canceled
 	}
 	if err != nil {
-		b.reconnect(err)
+		b.client.lookAgain(err)
 		return unavailable(err)
 	}
 	return nil
 }
 
 func (b *backend) probe(ctx context.Context) error {
-	if b.cluster == nil {
-		if err := probeNode(ctx, b.client, false); err != nil {
+	cluster := b.client.cluster()
+	if cluster == nil {
+		if err := probeNode(ctx, b.client.current(), false); err != nil {
 			return err
 		}
 		return b.probeCounter(ctx, b.probeKey)
 	}
 	var asked atomic.Bool
-	err := b.cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+	err := cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
 		asked.Store(true)
 		return probeNode(ctx, node, true)
 	})
@@ -84,7 +85,7 @@ func (b *backend) probe(ctx context.Context) error {
 	case !asked.Load():
 		return errClusterDown // no node has slots
 	}
-	slots, err := b.cluster.ClusterSlots(ctx).Result() //nolint:staticcheck // Redis 6 does not know CLUSTER SHARDS.
+	slots, err := cluster.ClusterSlots(ctx).Result() //nolint:staticcheck // Redis 6 does not know CLUSTER SHARDS.
 	if err != nil {
 		return err
 	}

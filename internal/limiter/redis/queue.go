@@ -174,21 +174,6 @@ func (q *queue) next(isLast bool) *batch {
 	return nil
 }
 
-// excuse moves the deadlines of what waits, because this process did not run for so long
-// in the last call, and those who wait allow for that.
-func (q *queue) excuse(late time.Duration) {
-	if late <= 0 {
-		return
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, line := range q.lines() {
-		for _, b := range line.batches {
-			b.deadline = b.deadline.Add(late)
-		}
-	}
-}
-
 // close refuses further requests. Those in the queue are still called, if a caller
 // waits for them.
 func (q *queue) close() {

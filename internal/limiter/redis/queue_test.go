@@ -15,7 +15,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/redis/redisconn"
 	"weir/internal/testenv"
 )
 
@@ -49,11 +48,11 @@ type gate struct {
 
 func newGate(t *testing.T, s *Store) gate {
 	t.Helper()
-	if err := s.main.client.ScriptLoad(context.Background(), decideScript.text).Err(); err != nil {
+	if err := s.main.client.current().ScriptLoad(context.Background(), decideScript.text).Err(); err != nil {
 		t.Fatal(err)
 	}
 	g := gate{make(chan []string), make(chan struct{})}
-	s.main.client.AddHook(g)
+	s.main.client.current().AddHook(g)
 	return g
 }
 
@@ -331,7 +330,7 @@ func TestLargeRequestsDoNotHoldSmallOnesBack(t *testing.T) {
 	rest(t, s)
 	do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
 	calls := &sizes{}
-	s.main.client.AddHook(calls)
+	s.main.client.current().AddHook(calls)
 
 	var wg sync.WaitGroup
 	requests := 0
@@ -497,7 +496,7 @@ func TestCloseFinishesWhatWaits(t *testing.T) {
 }
 
 func TestCloseIsBounded(t *testing.T) {
-	s, err := New(Options{Main: redisconn.Options{URL: silent(t), OpTimeout: 20 * time.Millisecond}})
+	s, err := New(Options{Main: Server{Addr: silent(t), OpTimeout: 20 * time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func (b *Board) Load(ctx context.Context, known Version) ([]Record, Version, err
 
 // version returns that of the records, the zero one if there are none.
 func (b *Board) version(ctx context.Context) (Version, error) {
-	said, err := b.client.HMGet(ctx, b.records, ".epoch", ".count").Result()
+	said, err := b.client.current().HMGet(ctx, b.records, ".epoch", ".count").Result()
 	if err != nil {
 		return Version{}, b.failed(err)
 	}
@@ -78,14 +78,14 @@ func (b *Board) version(ctx context.Context) (Version, error) {
 
 // read returns all records.
 func (b *Board) read(ctx context.Context) ([]Record, error) {
-	ids, err := b.client.HKeys(ctx, b.records).Result()
+	ids, err := b.client.current().HKeys(ctx, b.records).Result()
 	if err != nil {
 		return nil, b.failed(err)
 	}
 	ids = slices.DeleteFunc(ids, func(id string) bool { return id == "" || id[0] == '.' })
 	records := make([]Record, 0, len(ids))
 	for chunk := range slices.Chunk(ids, recordsPerCall) {
-		bodies, err := b.client.HMGet(ctx, b.records, chunk...).Result()
+		bodies, err := b.client.current().HMGet(ctx, b.records, chunk...).Result()
 		if err != nil {
 			return nil, b.failed(err)
 		}
@@ -138,7 +138,7 @@ func (b *Board) Restore(ctx context.Context, records []Record) error {
 // Forget removes the records with ids, and leaves the version.
 func (b *Board) Forget(ctx context.Context, ids []string) error {
 	for chunk := range slices.Chunk(ids, recordsPerCall) {
-		if err := b.client.HDel(ctx, b.records, chunk...).Err(); err != nil {
+		if err := b.client.current().HDel(ctx, b.records, chunk...).Err(); err != nil {
 			return b.failed(err)
 		}
 	}

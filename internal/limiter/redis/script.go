@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -72,8 +71,8 @@ func (b *backend) call(one *batch) { b.callAll(b.client, []*batch{one}) }
 func (b *backend) callAll(client caller, batches []*batch) (elsewhere []bool) {
 	// Not the context of any caller: a batch belongs to several, and is
 	// decided even if all of them leave.
-	ctx := &connecting{Context: context.Background(), timeout: b.client.OpTimeout}
-	defer ctx.cancel()
+	ctx, cancel := context.WithTimeout(context.Background(), b.client.opTimeout)
+	defer cancel()
 	start := time.Now()
 	for _, batch := range batches {
 		batch.asked, batch.number = b.local(), b.denials.number()
@@ -85,7 +84,7 @@ func (b *backend) callAll(client caller, batches []*batch) (elsewhere []bool) {
 	var failed error
 	replied := false
 	for i, batch := range batches {
-		if elsewhere[i] = client != b.client && isElsewhere(answers[i].err); elsewhere[i] {
+		if elsewhere[i] = client != b.client && b.isElsewhere(answers[i].err); elsewhere[i] {
 			continue
 		}
 		b.metrics.calls.Inc()
@@ -94,7 +93,7 @@ func (b *backend) callAll(client caller, batches []*batch) (elsewhere []bool) {
 		err := b.take(batch, answers[i])
 		if err != nil {
 			b.metrics.errors[classify(err)].Inc()
-			b.reconnect(err)
+			b.client.lookAgain(err)
 			failed = err
 		}
 		replied = true
@@ -114,48 +113,19 @@ func (b *backend) take(batch *batch, a answer) error {
 		batch.reply, err = newReply(a.integers, batch)
 	}
 	if err != nil {
-		err = b.client.Clean(err)
+		err = b.client.clean(err)
 		batch.err = unavailable(err)
 		return err
 	}
-	batch.reply.refusal = b.client.Clean(batch.reply.refusal)
+	batch.reply.refusal = b.client.clean(batch.reply.refusal)
 	return batch.reply.refusal
 }
 
-// isElsewhere reports whether a node did nothing because another has the slot, or
-// because it is no part of the cluster any more.
-func isElsewhere(err error) bool {
-	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") || errors.Is(err, redis.ErrClosed)
-}
-
-// connecting is a context that bounds how long a call waits for a connection, from when
-// go-redis first asks for it: if this process does not run before that, the call is not
-// late. It has no deadline, so that go-redis waits for the reply until OpTimeout after
-// the call was written.
-type connecting struct {
-	context.Context // until done is made
-	timeout         time.Duration
-
-	once    sync.Once
-	done    context.Context
-	release context.CancelFunc
-}
-
-func (c *connecting) start() context.Context {
-	c.once.Do(func() { c.done, c.release = context.WithTimeout(c.Context, c.timeout) })
-	return c.done
-}
-
-// Done implements context.Context.
-func (c *connecting) Done() <-chan struct{} { return c.start().Done() }
-
-// Err implements context.Context.
-func (c *connecting) Err() error { return c.start().Err() }
-
-// cancel ends c.
-func (c *connecting) cancel() {
-	c.start()
-	c.release()
+// isElsewhere reports whether a node did nothing because another has the slot, because it
+// is no part of the cluster any more, or because the password may have changed.
+func (b *backend) isElsewhere(err error) bool {
+	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") || errors.Is(err, redis.ErrClosed) ||
+		b.client.server.Latest != nil && isRefused(err)
 }
 
 // caller is a client of go-redis, or of one node of a cluster.
@@ -171,10 +141,14 @@ type answer struct {
 }
 
 // run runs the scripts of batches by their names, and sends the texts of those that
-// Redis does not have: NOSCRIPT is the one error after which a node can be asked again.
-// So it can if a script says that it has done nothing.
+// Redis does not have: after NOSCRIPT a node can be asked again. So it can if a script says
+// that it has done nothing, or if Redis did not let the call in, see follow.go.
 func (b *backend) run(ctx context.Context, client caller, batches []*batch) []answer {
+	began := time.Now()
 	answers := b.send(ctx, client, batches, "evalsha")
+	for pause := firstPause; client == b.client && isRefused(answers[0].err) && b.client.mayRetry(ctx, began, pause); pause = min(2*pause, lastPause) {
+		answers = b.send(ctx, client, batches, "evalsha")
+	}
 	var unknown []*batch
 	var places []int
 	for i, batch := range batches {

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/redis/redisconn"
 	"weir/internal/testenv"
 )
 
@@ -18,7 +17,7 @@ func TestSentinelPromotesAReplica(t *testing.T) {
 	primary := testenv.RedisServer(t)
 	replica := testenv.RedisReplica(t, primary)
 	sentinel := testenv.RedisSentinel(t, primary, steady)
-	s := open(t, Options{Main: redisconn.Options{Type: redisconn.Sentinel, URL: "weir," + sentinel.Addr(), OpTimeout: long}})
+	s := open(t, Options{Main: Server{Type: Sentinel, Primary: "weir", Addr: sentinel.Addr(), OpTimeout: long}})
 	if err := s.Ping(context.Background()); err != nil {
 		t.Fatalf("Ping: %v", err)
 	}
@@ -45,20 +44,20 @@ func TestSentinelThatDoesNotKnow(t *testing.T) {
 	testenv.RedisReplica(t, primary, "--requirepass", "right", "--masterauth", "right")
 	sentinel := testenv.RedisSentinel(t, primary, steady, "sentinel auth-pass weir right", "requirepass watchword")
 	for _, c := range []struct {
-		name    string
-		options redisconn.Options
-		want    string // in the error, "" for none
-		kind    kind
+		name   string
+		server Server
+		want   string // in the error, "" for none
+		kind   kind
 	}{
-		{"all right", redisconn.Options{URL: "weir," + sentinel.Addr(), Password: "right", SentinelPassword: "watchword"}, "", ""},
-		{"other name", redisconn.Options{URL: "other," + sentinel.Addr(), Password: "right", SentinelPassword: "watchword"}, "the sentinels know no primary of this name", kindOther},
-		{"wrong password of the sentinel", redisconn.Options{URL: "weir," + sentinel.Addr(), Password: "right", SentinelPassword: "swordfish"}, "WRONGPASS", kindAuth},
-		{"wrong password of the primary", redisconn.Options{URL: "weir," + sentinel.Addr(), Password: "swordfish", SentinelPassword: "watchword"}, "WRONGPASS", kindAuth},
-		{"nobody there", redisconn.Options{URL: "weir,127.0.0.1:1", Password: "right"}, "sentinels", kindConnection},
+		{"all right", Server{Primary: "weir", Addr: sentinel.Addr(), Password: "right", SentinelPassword: "watchword"}, "", ""},
+		{"other name", Server{Primary: "other", Addr: sentinel.Addr(), Password: "right", SentinelPassword: "watchword"}, "the sentinels know no primary of this name", kindOther},
+		{"wrong password of the sentinel", Server{Primary: "weir", Addr: sentinel.Addr(), Password: "right", SentinelPassword: "swordfish"}, "WRONGPASS", kindAuth},
+		{"wrong password of the primary", Server{Primary: "weir", Addr: sentinel.Addr(), Password: "swordfish", SentinelPassword: "watchword"}, "WRONGPASS", kindAuth},
+		{"nobody there", Server{Primary: "weir", Addr: "127.0.0.1:1", Password: "right"}, "sentinels", kindConnection},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.options.Type, c.options.OpTimeout = redisconn.Sentinel, long
-			s := open(t, Options{Main: c.options})
+			c.server.Type, c.server.OpTimeout = Sentinel, long
+			s := open(t, Options{Main: c.server})
 			err := s.Ping(context.Background())
 			if c.want == "" {
 				if err != nil {

@@ -61,7 +61,7 @@ func (b *Board) Report(ctx context.Context, server string, report []byte) error 
 	if len(report) > MaxReport {
 		return fmt.Errorf("a report of %d bytes is too large, at most %d are allowed", len(report), MaxReport)
 	}
-	return b.failed(b.client.Set(ctx, b.reports+server, report, reportFor).Err())
+	return b.failed(b.client.current().Set(ctx, b.reports+server, report, reportFor).Err())
 }
 
 // reportsPerCall is how many reports are read at once: no reply may be larger than 16 MiB.
@@ -77,7 +77,7 @@ func (b *Board) Reports(ctx context.Context, servers []string) (map[string][]byt
 		for i, server := range chunk {
 			keys[i] = b.reports + server
 		}
-		found, err := b.client.MGet(ctx, keys...).Result()
+		found, err := b.client.current().MGet(ctx, keys...).Result()
 		if err != nil {
 			return nil, b.failed(err)
 		}
@@ -98,6 +98,6 @@ func (b *Board) AnnounceReset(ctx context.Context) error {
 // Leave says that a server is not there any more.
 func (b *Board) Leave(ctx context.Context, server string) error {
 	return errors.Join(
-		b.failed(b.client.HDel(ctx, b.servers, server).Err()),
-		b.failed(b.client.Del(ctx, b.reports+server).Err()))
+		b.failed(b.client.current().HDel(ctx, b.servers, server).Err()),
+		b.failed(b.client.current().Del(ctx, b.reports+server).Err()))
 }

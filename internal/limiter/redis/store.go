@@ -9,15 +9,13 @@ import (
 	"time"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/redis/redisconn"
 )
 
 // Store is a limiter.Store on Redis. Its Decide delays a request while the call
 // before is in flight.
 //
-// Whatever Redis does, Decide returns within the OpTimeout of Options.Main, in which time
-// without a processor for this process does not count (redisconn.Patience), and so long
-// before the deadline of the caller's context (an eighth of the time left, and
+// Whatever Redis does, Decide returns within the OpTimeout of Options.Main, and so long before
+// the deadline of the caller's context (an eighth of the time left, and
 // answerTime if that is more) that the caller's own caller learns of the failure
 // before its deadline.
 type Store struct {
@@ -43,17 +41,17 @@ func New(o Options) (*Store, error) {
 	}
 	s := &Store{changes: [2]change{{log: log}, {log: log}}}
 	o.Main.Changed = s.changes[0].report
-	first, err := redisconn.Open(o.Main)
+	first, err := newClient(o.Main)
 	if err != nil {
 		return nil, err
 	}
-	var second *redisconn.Client
+	var second *client
 	if o.PerSecond != nil {
 		perSecond := *o.PerSecond
 		perSecond.Changed = s.changes[1].report
 		perSecond.OpTimeout = cmp.Or(perSecond.OpTimeout, o.Main.OpTimeout)
-		if second, err = redisconn.Open(perSecond); err != nil {
-			return nil, errors.Join(err, first.Close())
+		if second, err = newClient(perSecond); err != nil {
+			return nil, errors.Join(err, first.close())
 		}
 	}
 	metrics := newMetrics(o.Registerer) // nothing can fail any more
@@ -116,7 +114,7 @@ func (s *Store) State() State {
 // second. They hold no password.
 func (s *Store) Names() (names []string) {
 	for _, b := range s.backends() {
-		names = append(names, b.client.Name())
+		names = append(names, b.client.name())
 	}
 	return names
 }
@@ -142,7 +140,7 @@ func (s *Store) Close() error {
 			b.drain()
 		}
 	}()
-	timer := time.NewTimer(10 * s.main.client.OpTimeout)
+	timer := time.NewTimer(10 * s.main.client.opTimeout)
 	defer timer.Stop()
 	select {
 	case <-drained:
@@ -150,7 +148,7 @@ func (s *Store) Close() error {
 	}
 	var errs []error
 	for _, b := range s.backends() {
-		errs = append(errs, b.client.Close())
+		errs = append(errs, b.client.close())
 	}
 	<-drained
 	for _, b := range s.backends() {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,7 +17,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/redis/redisconn"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
@@ -74,12 +72,12 @@ func TestTwoStoresAdmitExactlyTheLimit(t *testing.T) {
 // TestNothingIsLeftOfBadOptions holds what New refuses to leave no metrics, and no
 // goroutine that asks sentinels: TestMain looks for those.
 func TestNothingIsLeftOfBadOptions(t *testing.T) {
-	sentinels := redisconn.Options{Type: redisconn.Sentinel, URL: "main,127.0.0.1:1"}
+	sentinels := Server{Type: Sentinel, Primary: "main", Addr: "127.0.0.1:1"}
 	for _, o := range []Options{
 		{},
 		{PerSecond: &sentinels},
-		{Main: sentinels, PerSecond: &redisconn.Options{}},
-		{Main: sentinels, PerSecond: &redisconn.Options{URL: "127.0.0.1:1", OpTimeout: -1}},
+		{Main: sentinels, PerSecond: &Server{}},
+		{Main: sentinels, PerSecond: &Server{Addr: "127.0.0.1:1", OpTimeout: -1}},
 	} {
 		registry := prometheus.NewRegistry()
 		o.Registerer = registry
@@ -103,28 +101,21 @@ func TestAddresses(t *testing.T) {
 	}
 	t.Cleanup(encrypted.Close)
 
-	escaped := url.QueryEscape("p@ss/word")
 	for _, c := range []struct {
-		name    string
-		options redisconn.Options
+		name   string
+		server Server
 	}{
-		{"host and port", redisconn.Options{URL: real.Addr()}},
-		{"host and port, tcp", redisconn.Options{URL: real.Addr(), SocketType: "tcp"}},
-		{"redis", redisconn.Options{URL: "redis://" + real.Addr()}},
-		{"database", redisconn.Options{URL: "redis://" + real.Addr() + "/3"}},
-		{"path", redisconn.Options{URL: real.Socket(), SocketType: "unix"}},
-		{"unix", redisconn.Options{URL: "unix://" + real.Socket()}},
-		{"unix, twice said", redisconn.Options{URL: "unix://" + real.Socket(), SocketType: "unix"}},
-		{"password", redisconn.Options{URL: secret.Addr(), Password: "p@ss/word"}},
-		{"password in the URL", redisconn.Options{URL: "redis://:" + escaped + "@" + secret.Addr()}},
-		{"user", redisconn.Options{URL: guarded.Addr(), Username: "weir", Password: "p@ss/word"}},
-		{"user in the URL", redisconn.Options{URL: "redis://weir:" + escaped + "@" + guarded.Addr(), Username: "not", Password: "used"}},
-		{"TLS", redisconn.Options{URL: encrypted.Addr(), TLS: always(clientTLS)}},
-		{"rediss", redisconn.Options{URL: "rediss://" + encrypted.Addr(), TLS: always(clientTLS)}},
+		{"host and port", Server{Addr: real.Addr()}},
+		{"host and port, tcp", Server{Addr: real.Addr(), Network: "tcp"}},
+		{"database", Server{Addr: real.Addr(), DB: 3}},
+		{"path", Server{Addr: real.Socket(), Network: "unix"}},
+		{"password", Server{Addr: secret.Addr(), Password: "p@ss/word"}},
+		{"user", Server{Addr: guarded.Addr(), Username: "weir", Password: "p@ss/word"}},
+		{"TLS", Server{Addr: encrypted.Addr(), TLS: always(clientTLS)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.options.OpTimeout = long
-			s := open(t, Options{Main: c.options})
+			c.server.OpTimeout = long
+			s := open(t, Options{Main: c.server})
 			if err := s.Ping(context.Background()); err != nil {
 				t.Fatalf("Ping: %v", err)
 			}
@@ -142,7 +133,7 @@ func TestCertificateIsChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	s := open(t, Options{Main: at("rediss://" + r.Addr())})
+	s := open(t, Options{Main: Server{Addr: r.Addr(), OpTimeout: long, TLS: func() *tls.Config { return new(tls.Config) }}})
 	var unknown x509.UnknownAuthorityError
 	if err := mustFail(t, s); !errors.As(err, &unknown) {
 		t.Errorf("got error %v, want one about the certificate", err)

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"weir/internal/limiter/redis/redisconn"
 	"weir/internal/testenv"
 )
 
@@ -32,7 +31,7 @@ func TestRedisOverTLS(t *testing.T) {
 	ours, theirs := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	_, addr := testenv.RedisTLS(t, ours)
 	var current atomic.Pointer[tls.Config]
-	s := open(t, Options{Main: redisconn.Options{URL: addr, TLS: current.Load, OpTimeout: long}})
+	s := open(t, Options{Main: Server{Addr: addr, TLS: current.Load, OpTimeout: long}})
 	for _, c := range []struct {
 		name   string
 		config *tls.Config

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/redis/redisconn"
 )
 
 // answerTime is what an answer needs to wake up and travel on a busy machine. Of
@@ -22,11 +21,11 @@ const answerTime = 5 * time.Millisecond
 func (b *backend) timeout(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
-		return b.client.OpTimeout
+		return b.client.opTimeout
 	}
 	left := time.Until(deadline)
 	answer := max(left/8, min(left/2, answerTime))
-	return min(b.client.OpTimeout, max(0, left-answer))
+	return min(b.client.opTimeout, max(0, left-answer))
 }
 
 // callDeadline returns until when a call for hits is of use to a caller who can
@@ -43,43 +42,24 @@ func callDeadline(timeout time.Duration, hits []limiter.Hit) time.Time {
 	return time.Now().Add(timeout * 3 / 4)
 }
 
-// notRun returns for how long this process did not run in a call that took so long, or 0.
-// No call waits for Redis for longer than OpTimeout. By how much less it waited is not
-// known: it is taken for nothing, so that requests are rather called too late than refused.
-func (b *backend) notRun(took time.Duration) time.Duration {
-	if took <= b.client.OpTimeout*5/4 { // it may have timed out, and no timer is exact
-		return 0
-	}
-	return took
-}
-
-// wait waits until done is closed, but not longer than timeout, nor than ctx. Time in
-// which this process did not run is not in timeout, see redisconn.Patience.
+// wait waits until done is closed, but not longer than timeout, nor than ctx.
 func (b *backend) wait(ctx context.Context, timeout time.Duration, done <-chan struct{}) (err error) {
-	left := redisconn.NewPatience(timeout)
-	timer := time.NewTimer(left.Look())
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
-	for left.More() && err == nil {
-		began := time.Now()
-		select {
-		case <-done:
-			return nil
-		case <-timer.C:
-			left.Spend(time.Since(began))
-			timer.Reset(left.Look())
-		case <-ctx.Done():
-			err = fmt.Errorf("%w: waiting for Redis: %w", limiter.ErrUnavailable, context.Cause(ctx))
-		}
+	select {
+	case <-done:
+		return nil
+	case <-timer.C:
+		err = fmt.Errorf("%w: no answer of Redis within %v", limiter.ErrUnavailable, timeout.Round(time.Millisecond))
+	case <-ctx.Done():
+		err = fmt.Errorf("%w: waiting for Redis: %w", limiter.ErrUnavailable, context.Cause(ctx))
 	}
 	select {
 	case <-done: // too, and select chose by chance
 		return nil
 	default:
+		return err
 	}
-	if err == nil {
-		err = fmt.Errorf("%w: no answer of Redis within %v", limiter.ErrUnavailable, timeout.Round(time.Millisecond))
-	}
-	return err
 }
 
 // timedOut reports whether a caller who did not get an answer ran out of time. A

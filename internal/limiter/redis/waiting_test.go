@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/limiter"
-	"weir/internal/limiter/redis/redisconn"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
 )
@@ -79,7 +78,7 @@ func TestTimeoutOfACaller(t *testing.T) {
 				ctx, cancel = context.WithTimeout(ctx, c.deadline)
 				defer cancel()
 			}
-			b := &backend{client: &redisconn.Client{OpTimeout: c.opTimeout}}
+			b := &backend{client: &client{opTimeout: c.opTimeout}}
 			began := time.Now()
 			err := b.wait(ctx, b.timeout(ctx), make(chan struct{}))
 			if !errors.Is(err, limiter.ErrUnavailable) {
@@ -93,7 +92,7 @@ func TestTimeoutOfACaller(t *testing.T) {
 }
 
 func TestCallDeadlineLeavesTimeForTheCall(t *testing.T) {
-	s := open(t, Options{Main: redisconn.Options{URL: miniredis.RunT(t).Addr(), OpTimeout: time.Hour}})
+	s := open(t, Options{Main: Server{Addr: miniredis.RunT(t).Addr(), OpTimeout: time.Hour}})
 	soon, cancel := context.WithTimeout(t.Context(), 8*time.Minute) // of which a minute is for the answer
 	defer cancel()
 	for _, c := range []struct {
@@ -130,7 +129,7 @@ func TestLateAnswersAreCounted(t *testing.T) {
 			admin := connect(t, r)
 			reg := prometheus.NewRegistry()
 			var log bytes.Buffer
-			s := open(t, Options{Main: at(r.Addr()), PerSecond: &redisconn.Options{URL: testenv.RedisServer(t).Addr()}, Registerer: reg, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			s := open(t, Options{Main: at(r.Addr()), PerSecond: &Server{Addr: testenv.RedisServer(t).Addr()}, Registerer: reg, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
 			var wg sync.WaitGroup
 			ask := func(ctx context.Context) {
@@ -239,7 +238,7 @@ func TestDenialsAreLearntAfterTheirCallersLeft(t *testing.T) {
 			other, r := c.other, testenv.RedisServer(t)
 			admin := connect(t, r)
 			frozen := time.Now()
-			s := open(t, Options{Main: at(r.Addr()), PerSecond: &redisconn.Options{URL: testenv.RedisServer(t).Addr()}})
+			s := open(t, Options{Main: at(r.Addr()), PerSecond: &Server{Addr: testenv.RedisServer(t).Addr()}})
 			s.denials = newDenials(1<<20, minAge, func() time.Time { return frozen }) // which no slow machine forgets
 			for _, b := range s.backends() {
 				b.denials, b.local = s.denials, s.denials.now
@@ -253,7 +252,7 @@ func TestDenialsAreLearntAfterTheirCallersLeft(t *testing.T) {
 			do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
 			calls := new(sizes)
 			for _, b := range s.backends() {
-				b.client.AddHook(calls)
+				b.client.current().AddHook(calls)
 			}
 			ctx, leave := context.WithCancel(t.Context())
 			defer leave()

@@ -17,7 +17,6 @@ import (
 	"weir/internal/limiter"
 	"weir/internal/limiter/memory"
 	"weir/internal/limiter/redis"
-	"weir/internal/limiter/redis/redisconn"
 	"weir/internal/plan"
 	"weir/internal/rls"
 	"weir/internal/telemetry"
@@ -109,7 +108,7 @@ func inMemory(_ *testing.T, now func() time.Time) limiter.CounterStore {
 
 func inRedis(t *testing.T, now func() time.Time) limiter.CounterStore {
 	t.Helper()
-	s, err := redis.New(redis.Options{Main: redisconn.Options{URL: miniredis.RunT(t).Addr(), OpTimeout: patience}, Now: now, OneClock: true, DenyMemory: 1 << 20})
+	s, err := redis.New(redis.Options{Main: redis.Server{Addr: miniredis.RunT(t).Addr(), OpTimeout: patience}, Now: now, OneClock: true, DenyMemory: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"weir/internal/limiter"
 	"weir/internal/limiter/memory"
 	"weir/internal/limiter/redis"
-	"weir/internal/limiter/redis/redisconn"
 	"weir/internal/testenv"
 )
 
@@ -99,7 +98,7 @@ func onEachStore(t *testing.T, run func(r replica, c *clock)) {
 // of Redis tells the time.
 func onRedis(t testing.TB, r interface{ Addr() string }, now func() time.Time) replica {
 	t.Helper()
-	s, err := redis.New(redis.Options{Main: redisconn.Options{URL: r.Addr(), OpTimeout: patience}, Now: now, OneClock: true})
+	s, err := redis.New(redis.Options{Main: redis.Server{Addr: r.Addr(), OpTimeout: patience}, Now: now, OneClock: true})
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}

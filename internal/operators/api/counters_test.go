@@ -20,7 +20,6 @@ import (
 	"weir/internal/limiter/failover"
 	"weir/internal/limiter/memory"
 	"weir/internal/limiter/redis"
-	"weir/internal/limiter/redis/redisconn"
 	"weir/internal/operators/exceptions"
 	"weir/internal/plan"
 	"weir/internal/testenv"
@@ -314,7 +313,7 @@ func (g guarded) Reset(ctx context.Context, hits []limiter.Hit) error {
 // A Redis that fails is no reason to show counters in memory.
 func TestRedisFails(t *testing.T) {
 	r := testenv.RedisServer(t)
-	redis, err := redis.New(redis.Options{Main: redisconn.Options{URL: r.Addr(), OpTimeout: 20 * time.Second}})
+	redis, err := redis.New(redis.Options{Main: redis.Server{Addr: r.Addr(), OpTimeout: 20 * time.Second}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,6 @@ import (
 
 	"weir/internal/limiter"
 	"weir/internal/limiter/redis"
-	"weir/internal/limiter/redis/redisconn"
 	"weir/internal/operators/denials"
 	"weir/internal/operators/excerpt"
 	"weir/internal/operators/replicas"
@@ -44,7 +43,7 @@ type server struct {
 // run runs a server that says of itself what report returns.
 func run(t *testing.T, r *testenv.Redis, report func(keys int) replicas.Report) *server {
 	t.Helper()
-	b, err := redis.OpenBoard(redisconn.Options{URL: r.Addr()}, "")
+	b, err := redis.OpenBoard(redis.Server{Addr: r.Addr()}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

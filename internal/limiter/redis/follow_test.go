@@ -1,0 +1,139 @@
+package redis
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"weir/internal/testenv"
+)
+
+// changing returns a server that may be changed, and what follows it.
+func changing(first Server) (o Server, now *atomic.Pointer[Server]) {
+	now = new(atomic.Pointer[Server])
+	now.Store(&first)
+	first.Latest = func() Server { return *now.Load() }
+	first.Renew = func(context.Context) {}
+	return first, now
+}
+
+// TestPasswordWhereThereWasNone has Redis ask for a password before the server has it.
+func TestPasswordWhereThereWasNone(t *testing.T) {
+	r := testenv.RedisServer(t)
+	admin := connect(t, r)
+	o, now := changing(Server{Addr: r.Addr(), OpTimeout: long})
+	var renewed atomic.Int64
+	o.Renew = func(context.Context) {
+		if renewed.Add(1) == 3 {
+			now.Store(&Server{Addr: r.Addr(), Password: "sword fish", OpTimeout: long})
+		}
+	}
+	s := open(t, Options{Main: o})
+	mustAsk(t, s, "k", perYear)
+	do(t, admin, "config", "set", "requirepass", "sword fish")
+	do(t, admin, "client", "kill", "type", "normal", "skipme", "yes")
+	if d := mustAsk(t, s, "k", perYear); d.Used != 2 || renewed.Load() != 3 {
+		t.Errorf("%d used, renewed %d times, want 2 and 3", d.Used, renewed.Load())
+	}
+}
+
+// TestRefusalIsShort has Redis refuse what the server has: a call learns of it before it
+// has waited too long, without the password.
+func TestRefusalIsShort(t *testing.T) {
+	r := testenv.RedisServer(t, "--requirepass", "swordfish")
+	o, _ := changing(Server{Addr: r.Addr(), Username: "weir", Password: "halibut", OpTimeout: time.Second})
+	s := open(t, Options{Main: o})
+	if err := mustFail(t, s); classify(err) != kindAuth || strings.Contains(err.Error(), "halibut") {
+		t.Errorf("got error %v of kind %s, want %s and no password", err, classify(err), kindAuth)
+	}
+}
+
+// TestOpenConnectionsAreReplaced has Redis know two passwords, and wants the connection of
+// the first, which a token that expires would end, to go.
+func TestOpenConnectionsAreReplaced(t *testing.T) {
+	r := testenv.RedisServer(t)
+	do(t, connect(t, r), "acl", "setuser", "weir", "on", ">first", ">second", "~*", "+@all")
+	o, now := changing(Server{Addr: r.Addr(), Username: "weir", Password: "first", OpTimeout: 100 * time.Millisecond})
+	c, err := newClient(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	ids := func() map[string]bool {
+		found := map[string]bool{}
+		list, err := c.current().Do(t.Context(), "client", "list").Text()
+		if err != nil {
+			t.Error(err)
+		}
+		for line := range strings.Lines(list) {
+			if strings.Contains(line, "user=weir") {
+				id, _, _ := strings.Cut(line, " ")
+				found[id] = true
+			}
+		}
+		return found
+	}
+	first := ids()
+	if again := ids(); len(first) != 1 || len(again) != 1 {
+		t.Errorf("connections %v, then %v, want one", first, again)
+	}
+	now.Store(&Server{Addr: r.Addr(), Username: "weir", Password: "second", OpTimeout: 100 * time.Millisecond})
+	testenv.Until(t, "the connection is another one", func() bool {
+		for id := range ids() {
+			if first[id] {
+				return t.Failed()
+			}
+		}
+		return true
+	})
+}
+
+// TestSentinelsAreReplaced has the server name nobody, and then other sentinels, who know
+// another primary. No call fails.
+func TestSentinelsAreReplaced(t *testing.T) {
+	first, second := testenv.RedisServer(t), testenv.RedisServer(t)
+	testenv.RedisReplica(t, first)
+	testenv.RedisReplica(t, second)
+	old, other := testenv.RedisSentinel(t, first, steady), testenv.RedisSentinel(t, second, steady)
+	at := func(primary string, r *testenv.Redis) Server {
+		return Server{Type: Sentinel, Primary: primary, Addr: r.Addr(), OpTimeout: long}
+	}
+	o, now := changing(at("weir", old))
+	refused, accepted := make(chan error, 1), make(chan struct{}, 1)
+	o.Changed = func(err error) {
+		if err == nil {
+			accepted <- struct{}{}
+			return
+		}
+		select {
+		case refused <- err:
+		default: // one is enough
+		}
+	}
+	c, err := newClient(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	counts := func(r *testenv.Redis) func() bool {
+		counter := connect(t, r)
+		return func() bool {
+			if err := c.current().Incr(t.Context(), "k").Err(); err != nil {
+				t.Error(err)
+			}
+			return t.Failed() || do(t, counter, "exists", "k").(int64) == 1
+		}
+	}
+	testenv.Until(t, "the first counts", counts(first))
+	next := at("nobody", other)
+	now.Store(&next)
+	if err := <-refused; !strings.Contains(err.Error(), "the sentinels know no primary of this name") {
+		t.Errorf("got error %v", err)
+	}
+	next = at("weir", other)
+	now.Store(&next)
+	testenv.Until(t, "the second counts", counts(second))
+	<-accepted
+}
