@@ -32,12 +32,13 @@ var algorithms = [...]struct {
 	word    string                        // in rules
 	letter  string                        // in keys; one algorithm has none
 	options []Option                      // that it takes
+	returns returning                     // when who is denied comes back, see RetrySpread
 	new     func(*Spec) (counting, error) // how it counts, and gives back
 }{
-	FixedWindow:   {"fixed_window", "", []Option{AnchorOption, ChargeOption, DenyForOption}, newFixedWindow},
-	SlidingWindow: {"sliding_window", "s", []Option{ChargeOption, DenyForOption}, newSlidingWindow},
-	TokenBucket:   {"token_bucket", "b", []Option{BurstOption, ChargeOption, DenyForOption}, newTokenBucket},
-	Concurrency:   {"concurrency", "c", []Option{HoldOption}, newConcurrency},
+	FixedWindow:   {"fixed_window", "", []Option{AnchorOption, ChargeOption, DenyForOption}, byWindow, newFixedWindow},
+	SlidingWindow: {"sliding_window", "s", []Option{ChargeOption, DenyForOption}, evenly, newSlidingWindow},
+	TokenBucket:   {"token_bucket", "b", []Option{BurstOption, ChargeOption, DenyForOption}, evenly, newTokenBucket},
+	Concurrency:   {"concurrency", "c", []Option{HoldOption}, atOnce, newConcurrency},
 }
 
 // AlgorithmNames lists the words that rules have for algorithms, in the order of the
@@ -104,53 +105,40 @@ const MaxExact = 1 << 53
 // second is the number of microseconds in a second.
 const second = 1_000_000
 
-// counting is an algorithm with the numbers of one limit. It is pure; now and all
-// spans are in microseconds, now since the epoch. Costs are at least 0 and at
-// most what most returns.
+// counting is an algorithm with the numbers of one limit. It is pure, and knows nothing
+// of bans. now and all spans are in microseconds, now since the epoch. Costs are at most
+// numbers.most.
 //
 // The rest of the package counts on three things: an unused state has used nothing and
 // fits any cost up to Limit.Size; costs that are taken one after the other use what
 // their sum would; a denied request leaves no trace in a state but a ban.
 type counting interface {
-	// roll brings a state up to now, or back to now, without its ban unless this is
-	// banning. Where nothing else is said, the other functions take rolled states only.
+	// roll brings a state up to now. What a state from after now holds, which a clock that
+	// then stepped back has left, counts as used now: so the step costs no more than any
+	// use now would, and loses none of it. The other functions take rolled states only.
 	roll(s State, now int64) State
-	// back is roll of a used state from after now, which a clock that then stepped
-	// back has left. All that it holds counts as used now: so the step costs no more
-	// than any use now would, and loses none of it. A store must keep what back
-	// returns, even of a denied request: else time would not pass for it.
-	back(s State, now int64) State
-	// fits reports whether cost more units stay within the limit. It takes any state,
-	// but of one that is not rolled it may report false although they do.
-	fits(s State, now, cost int64) bool
-	// take uses cost units, whether they fit or not.
-	take(s State, cost int64) State
-	// give gives cost units back, down to an unused state.
-	give(s State, cost int64) State
+	// wait is how long until cost more units are within the limit if nothing else happens:
+	// 0 if they are now, never if they are too many. Where nobody can know, it is when to
+	// try again.
+	wait(s State, now, cost int64) int64
+	// add uses cost units, whether they fit or not. Below 0 it gives so many back, down to
+	// an unused state.
+	add(s State, cost int64) State
 	// giveBack gives back the part of a cost that was charged earlier that would still
 	// count in s if nothing else had come since. charged is the state that the charge
-	// left, then is charged as it was at that time, not rolled. It returns false if
-	// nothing is left of it.
-	giveBack(s, charged, then State, cost int64) (State, bool)
-	// left returns what is used, and how long until the whole limit is free.
+	// left, then is charged as it was at that time, not rolled.
+	giveBack(s, charged, then State, cost int64) State
+	// left returns what is used, and how long until the whole limit is free. The second
+	// is right for states that are not rolled, too, at any time.
 	left(s State, now int64) (used, whole int64)
-	// wait is how long until cost units fit, which they do not now but in an unused
-	// state, if nothing else happens; or, if nobody can know, when to try again.
-	wait(s State, now, cost int64) int64
-	// returnAfter puts a denied cost, which fits a while from now, behind all costs that
-	// were denied earlier with a time to come back (see RetrySpread). ahead is how long after that
-	// while the last of these come, below 0 if they come before; together is what comes
-	// at the same time as the last. It returns the same with the cost.
-	returnAfter(ahead, together, cost int64) (int64, int64)
-	// expiry is when the state will be as good as unused, 0 if it is. It takes
-	// any state.
-	expiry(s State) int64
-	// most is the largest cost that is distinguished from larger ones.
-	most() int64
-	// ample is the use below which one unit more fits, whatever the rest of the state.
-	ample() int64
-	// constants are what the function limit of the algorithm's script takes.
-	constants() [4]int64
+	numbers() numbers
+}
+
+// numbers are those of one limit.
+type numbers struct {
+	most      int64    // the largest cost that is distinguished from larger ones
+	ample     int64    // the use below which one unit more fits, whatever the rest of the state
+	constants [4]int64 // what the function limit of the algorithm's script takes
 }
 
 const never = -1
@@ -164,38 +152,61 @@ func inexact(limit string) error {
 	return fmt.Errorf("%s needs numbers above 2^53, which cannot be counted exactly; a smaller amount, a shorter period or a fixed window can", limit)
 }
 
+// roll is counting.roll, with the ban. It keeps one that is in force. One that lasts
+// longer than one that begins now is of a clock that then stepped back, or of a limit with
+// longer bans, and is shortened.
+func (l *Limit) roll(s State, now int64) State {
+	rolled := l.counting.roll(s, now)
+	rolled.Until = 0
+	if l.DenyFor > 0 && s.Until > now {
+		rolled.Until = min(s.Until, now+l.DenyFor.Microseconds())
+	}
+	return rolled
+}
+
+// wait is counting.wait, of a state that may be banned.
+func (l *Limit) wait(s State, now, cost int64) int64 {
+	wait := l.counting.wait(s, now, cost)
+	if s.Until > 0 && wait != never {
+		wait = max(wait, s.Until-now)
+	}
+	return wait
+}
+
+// add is counting.add. It keeps a ban.
+func (l *Limit) add(s State, cost int64) State {
+	after := l.counting.add(s, cost)
+	after.Until = s.Until
+	return after
+}
+
+// left is counting.left. Of a limit that is banned, nothing is free before the ban ends.
+func (l *Limit) left(s State, now int64) (used, whole int64) {
+	used, whole = l.counting.left(s, now)
+	return used, max(whole, s.Until-now)
+}
+
 // Expiry is when the counter in state s will be as good as unused, in
 // microseconds since the epoch; 0 if it is.
-func (l *Limit) Expiry(s State) int64 { return max(l.counting.expiry(s), s.Until) }
+func (l *Limit) Expiry(s State) int64 {
+	if s.unused() {
+		return s.Until
+	}
+	_, whole := l.left(s, 0)
+	return whole
+}
 
 // DeniesUntil is until when a counter in state s denies one more unit if it is
 // left alone, in microseconds since the epoch; 0 if it does not at now. It is 0,
 // too, if an unused counter would deny as well: then the state changes nothing.
 func (l *Limit) DeniesUntil(s State, now int64) int64 {
-	if s.Used < l.ample {
+	if s.Used < l.ample && s.Until == 0 {
 		return 0 // as most do, and cheaper than to ask the algorithm
 	}
-	return l.deniesUntil(s, now)
-}
-
-func (l *Limit) deniesUntil(s State, now int64) int64 {
-	if wait := l.wait(l.counting.roll(s, now), now, 1); wait > 0 {
+	if wait := l.wait(l.roll(s, now), now, 1); wait > 0 {
 		return now + wait
 	}
 	return 0
-}
-
-// wait is how long until cost units fit in a rolled state if nothing else happens, 0 if
-// they do, never if no waiting helps.
-func (l *Limit) wait(s State, now, cost int64) int64 {
-	switch {
-	case cost > int64(l.Size()):
-		return never
-	case l.counting.fits(s, now, cost):
-		return 0
-	default:
-		return l.counting.wait(s, now, cost)
-	}
 }
 
 // GiveBack takes a charge back from a counter, as if it had never been made: for
@@ -211,19 +222,18 @@ func (l *Limit) wait(s State, now, cost int64) int64 {
 // charge, but never more. Nothing is given back to a state from after now, or of such
 // a charge: the clock stepped back, and nobody knows how long ago it was. A ban stays.
 func (l *Limit) GiveBack(s, charged State, cost, now int64) State {
-	rolled, left := l.counting.roll(s, now), l.counting.roll(charged, now)
+	rolled, left := l.roll(s, now), l.roll(charged, now)
 	if rolled.At < s.At || left.At < charged.At {
 		return s
 	}
-	if after, some := l.counting.giveBack(rolled, left, charged, cost); some {
-		return after
-	}
-	return s
+	after := l.counting.giveBack(rolled, left, charged, cost)
+	after.Until = rolled.Until
+	return after
 }
 
 // Constants returns the numbers of the limit's algorithm, for a store that counts
 // elsewhere. To those of a limit with a Calendar belong the windows around now.
-func (l *Limit) Constants() [4]int64 { return l.counting.constants() }
+func (l *Limit) Constants() [4]int64 { return l.counting.numbers().constants }
 
 // Calendar returns the calendar whose windows the limit has, nil if they follow from its
 // constants.
@@ -239,17 +249,3 @@ func mulDiv(a, b, c int64) (quotient, remainder int64) {
 
 // ceilDiv is a/b rounded up, for a >= 0 and b > 0.
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
-
-// returnEvenly is returnAfter of what drains at the amount per period.
-func returnEvenly(ahead, cost, period, amount int64) (int64, int64) {
-	time, rest := mulDiv(cost, period, amount)
-	time += min(rest, 1)
-	if ahead < -max(time/2, clockTolerance) {
-		return 0, 0 // all have come
-	}
-	return max(ahead, 0) + time, 0
-}
-
-// clockTolerance is by how much two readings of the same time may differ, in
-// microseconds: the store and RetrySpread read their clocks one after the other.
-const clockTolerance = 1000

@@ -218,16 +218,10 @@ func (w calendarWindow) roll(s State, now int64) State {
 	case s.unused() || at < start:
 		return State{At: start / second}
 	case at > now:
-		return w.back(s, now)
+		return State{At: start / second, Used: s.Used}
 	default:
-		s.Until = 0
 		return s
 	}
-}
-
-func (w calendarWindow) back(s State, now int64) State {
-	start, _ := w.calendar.windowAt(now)
-	return State{At: start / second, Used: s.Used}
 }
 
 func (w calendarWindow) end(s State) int64 {
@@ -235,18 +229,14 @@ func (w calendarWindow) end(s State) int64 {
 	return end
 }
 
+func (w calendarWindow) wait(s State, now, cost int64) int64 { return w.waitFor(w.end(s)-now, s, cost) }
+
 func (w calendarWindow) left(s State, now int64) (used, whole int64) {
 	return s.Used, w.end(s) - now
 }
 
-func (w calendarWindow) wait(s State, now, _ int64) int64 { return w.end(s) - now }
-
-func (w calendarWindow) expiry(s State) int64 {
-	if s.unused() {
-		return 0
-	}
-	return w.end(s)
+// numbers has only the amount as a constant: the windows depend on the time, see
+// Limit.Calendar.
+func (w calendarWindow) numbers() numbers {
+	return numbers{most: most, ample: w.amount, constants: [4]int64{w.amount}}
 }
-
-// constants are only the amount: the windows depend on the time, see Limit.Calendar.
-func (w calendarWindow) constants() [4]int64 { return [4]int64{w.amount} }

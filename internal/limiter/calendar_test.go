@@ -297,7 +297,7 @@ func TestStartWithinAWindow(t *testing.T) {
 	l := must(Spec{RequestsPerUnit: 5, Unit: Day, Anchor: ByCalendar})
 	now := micros(t, "2026-03-29T12:00:00Z")
 	other := State{At: now/second - 3600, Used: 4}
-	if got := l.counting.roll(other, now); got != other {
+	if got := l.roll(other, now); got != other {
 		t.Errorf("%+v becomes %+v", other, got)
 	}
 	if end := l.Expiry(other); end != micros(t, "2026-03-30T00:00:00Z") {

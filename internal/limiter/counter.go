@@ -20,8 +20,8 @@ type Counter struct {
 
 // Counter describes a counter of l by its state. now is in microseconds since the epoch.
 func (l *Limit) Counter(s State, now int64) Counter {
-	s = l.counting.roll(s, now)
-	used, whole := l.counting.left(s, now)
+	s = l.roll(s, now)
+	used, whole := l.left(s, now)
 	if used == 0 {
 		whole = max(s.Until-now, 0) // whatever is left of the window
 	}
@@ -29,11 +29,10 @@ func (l *Limit) Counter(s State, now int64) Counter {
 	if s.Until > 0 {
 		c.Remaining, c.BannedFor = 0, duration(s.Until-now)
 	}
-	if !l.counting.fits(s, now, 1) {
+	if wait := l.wait(s, now, 1); wait == never {
 		c.RetryAfter = Never
-		if wait := l.wait(s, now, 1); wait != never {
-			c.RetryAfter = duration(wait)
-		}
+	} else {
+		c.RetryAfter = duration(wait)
 	}
 	return c
 }

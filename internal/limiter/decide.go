@@ -108,13 +108,17 @@ func Count(hits []Hit, states []*State, holds []*Holds, now int64, out []Decisio
 			*s = held.State(now)
 			out[i].Already = h.isAlready(held)
 		}
-		rolled := h.Limit.counting.roll(*s, now)
-		if rolled.At < s.At || rolled.Until > 0 && rolled.Until < s.Until {
-			*s = h.Limit.back(*s, rolled, now)
+		rolled := h.Limit.roll(*s, now)
+		if until := s.Until; rolled.At < s.At {
+			*s = rolled // also if the request is denied: else time would not pass for it
+			s.Until = until
+		}
+		if rolled.Until > 0 {
+			s.Until = rolled.Until
 		}
 		before[i] = *s
 		wanted := max(h.CountedCost(), h.least())
-		out[i].Over = !h.Refund && !out[i].Already && !h.Limit.counting.fits(rolled, now, wanted)
+		out[i].Over = !h.Refund && !out[i].Already && h.Limit.wait(rolled, now, wanted) != 0
 		if h.changes(&out[i]) {
 			*s = h.write(rolled)
 			if held != nil {
@@ -141,7 +145,7 @@ func Count(hits []Hit, states []*State, holds []*Holds, now int64, out []Decisio
 				}
 				held.put(h.Hold, !h.Refund, now)
 			}
-			*s = h.write(h.Limit.counting.roll(*s, now))
+			*s = h.write(h.Limit.roll(*s, now))
 		}
 		for i := range hits {
 			if h, s := &hits[i], states[i]; out[i].Over && h.bans() {
@@ -177,9 +181,9 @@ func (h *Hit) changes(d *Decision) bool {
 // write takes or gives the cost of h. s is rolled.
 func (h *Hit) write(s State) State {
 	if h.Refund {
-		return h.Limit.counting.give(s, h.CountedCost())
+		return h.Limit.add(s, -h.CountedCost())
 	}
-	return h.Limit.counting.take(s, h.CountedCost())
+	return h.Limit.add(s, h.CountedCost())
 }
 
 // Verdict is what its hits mean for a request, of those that were added.

@@ -14,8 +14,8 @@ func Describe(hits []Hit, states []State, now int64, out []Decision) {
 	var over demands
 	for i := range hits {
 		l, d := hits[i].Limit, &out[i]
-		s := l.counting.roll(states[i], now)
-		used, whole := l.counting.left(s, now)
+		s := l.roll(states[i], now)
+		used, whole := l.left(s, now)
 		d.Used, d.Remaining, d.ResetAfter = used, max(int64(l.Size())-used, 0), duration(whole)
 		if s.Until > 0 {
 			d.Remaining = 0

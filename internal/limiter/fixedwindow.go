@@ -15,18 +15,29 @@ type fixedWindow struct {
 // window is what fixed and sliding windows have in common.
 type window struct{ period, amount int64 }
 
-func (w window) take(s State, cost int64) State {
-	s.Used = min(s.Used+cost, w.most())
+// most is the largest Used, and the largest Prev. The sum of two is exact.
+const most = MaxExact / 2
+
+func (w window) add(s State, cost int64) State {
+	s.Used = min(max(s.Used+cost, 0), most)
 	return s
 }
 
-func (w window) give(s State, cost int64) State {
-	s.Used = max(s.Used-cost, 0)
-	return s
+// waitFor is wait, later if cost does not fit now.
+func (w window) waitFor(later int64, s State, cost int64) int64 {
+	switch {
+	case cost > w.amount:
+		return never
+	case s.Used+cost <= w.amount:
+		return 0
+	default:
+		return later
+	}
 }
 
-// most is also the largest Used and Prev. The sum of two is exact.
-func (w window) most() int64 { return MaxExact / 2 }
+func (w window) numbers() numbers {
+	return numbers{most: most, ample: w.amount, constants: [4]int64{w.period, w.amount}}
+}
 
 func newFixedWindow(s *Spec) (counting, error) {
 	w := fixedWindow{window{s.Period().Microseconds(), int64(s.RequestsPerUnit)}, 1}
@@ -54,53 +65,28 @@ func (w fixedWindow) roll(s State, now int64) State {
 	case s.unused() || now >= start+w.period:
 		return State{At: now / w.grid}
 	case now < start:
-		return w.back(s, now)
+		return State{At: now / w.grid, Used: s.Used} // in the current window, or one that starts now
 	default:
-		s.Until = 0
 		return s
 	}
 }
 
-// back makes what was used that of the current window, or of one that starts now.
-func (w fixedWindow) back(s State, now int64) State {
-	return State{At: now / w.grid, Used: s.Used}
-}
-
-func (w fixedWindow) fits(s State, _, cost int64) bool { return s.Used+cost <= w.amount }
+func (w fixedWindow) wait(s State, now, cost int64) int64 { return w.waitFor(w.end(s)-now, s, cost) }
 
 // giveBack gives back nothing once another window has begun.
-func (w fixedWindow) giveBack(s, charged, _ State, cost int64) (State, bool) {
-	return w.give(s, min(cost, charged.Used)), s.At == charged.At
+func (w fixedWindow) giveBack(s, charged, _ State, cost int64) State {
+	if s.At != charged.At {
+		return s
+	}
+	return w.add(s, -min(cost, charged.Used))
 }
 
 func (w fixedWindow) left(s State, now int64) (used, whole int64) {
 	return s.Used, w.end(s) - now
 }
 
-func (w fixedWindow) wait(s State, now, _ int64) int64 { return w.end(s) - now }
-
-// returnAfter lets as many come at the start of a window as it admits.
-func (w fixedWindow) returnAfter(ahead, together, cost int64) (int64, int64) {
-	// The last window that was reported is so many after the next. It may begin a bit
-	// later than was reported, if it begins with the first hit.
-	windows := (ahead + w.period/2) / w.period
-	switch {
-	case ahead < -w.period/2:
-		return 0, cost
-	case together+cost <= w.amount:
-		return windows * w.period, together + cost
-	default:
-		return (windows + 1) * w.period, cost
-	}
+func (w fixedWindow) numbers() numbers {
+	n := w.window.numbers()
+	n.constants[2] = w.grid
+	return n
 }
-
-func (w fixedWindow) expiry(s State) int64 {
-	if s.unused() {
-		return 0
-	}
-	return w.end(s)
-}
-
-func (w fixedWindow) ample() int64 { return w.amount }
-
-func (w fixedWindow) constants() [4]int64 { return [4]int64{w.period, w.amount, w.grid} }

@@ -70,7 +70,7 @@ func (d *draw) limit(counter int, ban time.Duration) *Limit {
 
 // hit draws what is asked of l on the counter of that number.
 func (d *draw) hit(counter int, l *Limit) Hit {
-	most := uint64(l.counting.most())
+	most := uint64(l.most)
 	costs := []uint64{1, 2, 3, 0, 1, 10, 100, l.Size(), math.MaxUint32, most - 1, most, most + 1, 1 << 63, math.MaxUint64}
 	h := Hit{Limit: l, Cost: costs[d.below(len(costs))]}
 	h.Key = Keys{}.Append(nil, "fuzz", []Entry{{"counter", strconv.Itoa(counter)}}, nil, l)

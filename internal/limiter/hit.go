@@ -49,7 +49,7 @@ func (h *Hit) cost() int64 {
 
 // CountedCost returns what the hit takes or gives: its cost, or the largest that its
 // limit counts exactly.
-func (h *Hit) CountedCost() int64 { return min(h.cost(), h.Limit.counting.most()) }
+func (h *Hit) CountedCost() int64 { return min(h.cost(), h.Limit.most) }
 
 // least is what a peek asks for, in units. Where usage is charged although it does
 // not fit, a peek that asked for one would deny what the charge itself permits.

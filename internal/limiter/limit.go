@@ -231,10 +231,11 @@ type Limit struct {
 	Spec
 	counting counting
 	calendar *Calendar // see Calendar
-	ample    int64     // as counting says
 	base     *Limit    // see Base
-	id       uint64
-	series   atomic.Uint64 // see SeriesHash
+
+	most, ample int64 // of numbers
+	id          uint64
+	series      atomic.Uint64 // see SeriesHash
 }
 
 // lastID is the id of the limit that was made last.
@@ -270,12 +271,9 @@ func NewLimit(s Spec) (*Limit, error) {
 	if w, ok := c.(calendarWindow); ok {
 		l.calendar = w.calendar
 	}
-	if s.DenyFor > 0 {
-		c = banning{c, s.DenyFor.Microseconds()}
-	}
-	l.counting = c
-	if c != nil {
-		l.ample = c.ample()
+	if l.counting = c; c != nil {
+		n := c.numbers()
+		l.most, l.ample = n.most, n.ample
 	}
 	return l, nil
 }

@@ -43,7 +43,7 @@ const (
 // line is those who have a time to come back to a counter.
 type line struct {
 	due       int64 // when the last of them will, in microseconds since RetrySpread.start
-	together  int64 // what those who will at that time cost, see counting.returnAfter
+	together  int64 // what those who will at that time cost, where they return by window
 	full      int64 // when it was last as long as it may be, 0: never
 	impatient int64 // until when somebody is taken not to wait
 }
@@ -87,7 +87,7 @@ func (r *RetrySpread) push(h *Hit, exact time.Duration, cost int64) time.Duratio
 	free := (now + exact).Microseconds()
 	var ahead int64
 	r.lines.Touch(h.Key, func(l *line) {
-		ahead, l.together = h.Limit.counting.returnAfter(l.due-free, l.together, cost)
+		ahead, l.together = h.Limit.returnAfter(l.due-free, l.together, cost)
 		if ahead > l.mostAhead(h.Limit, free) {
 			l.fill(now.Microseconds(), h.Limit.Period().Microseconds())
 			ahead, l.together = 0, cost
@@ -119,3 +119,47 @@ func (l *line) mostAhead(limit *Limit, free int64) int64 {
 		return crowdPushPeriods * period
 	}
 }
+
+// returning says how many can come back at a time.
+type returning uint8
+
+const (
+	atOnce   returning = iota // all: what is free then is not known
+	byWindow                  // as many at the start of a window as it admits
+	evenly                    // at the amount per period, at which what is used drains
+)
+
+// returnAfter puts a denied cost, which fits a while from now, behind all costs that
+// were denied earlier with a time to come back. ahead is how long after that
+// while the last of these come, below 0 if they come before; together is what comes
+// at the same time as the last. It returns the same with the cost.
+func (l *Limit) returnAfter(ahead, together, cost int64) (int64, int64) {
+	period, amount := l.Period().Microseconds(), int64(l.RequestsPerUnit)
+	switch algorithms[l.Algorithm].returns {
+	case byWindow:
+		// The last window that was reported is so many after the next. It may begin a bit
+		// later than was reported, if it begins with the first hit.
+		windows := (ahead + period/2) / period
+		switch {
+		case ahead < -period/2:
+			return 0, cost
+		case together+cost <= amount:
+			return windows * period, together + cost
+		default:
+			return (windows + 1) * period, cost
+		}
+	case evenly:
+		time, rest := mulDiv(cost, period, amount)
+		time += min(rest, 1)
+		if ahead < -max(time/2, clockTolerance) {
+			return 0, 0 // all have come
+		}
+		return max(ahead, 0) + time, 0
+	default:
+		return 0, 0
+	}
+}
+
+// clockTolerance is by how much two readings of the same time may differ, in
+// microseconds: the store and RetrySpread read their clocks one after the other.
+const clockTolerance = 1000

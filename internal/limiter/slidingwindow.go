@@ -33,50 +33,36 @@ func newSlidingWindow(s *Spec) (counting, error) {
 func (w slidingWindow) roll(s State, now int64) State {
 	switch current := now / w.period; {
 	case current == s.At:
-		s.Until = 0
 		return s
 	case current == s.At+1:
 		return State{At: current, Prev: s.Used}
-	case current < s.At && !s.unused():
-		return w.back(s, now)
+	case current < s.At:
+		// All is used in the current window. A share of the previous one, by the clock as
+		// it is now, might be less than it was.
+		return State{At: current, Used: min(s.Used+s.Prev, most)}
 	default:
 		return State{At: current}
 	}
 }
 
-// back makes all that was used in both windows that of the current one. A share
-// of the previous one, by the clock as it is now, might be less than it was.
-func (w slidingWindow) back(s State, now int64) State {
-	return State{At: now / w.period, Used: min(s.Used+s.Prev, w.most())}
-}
-
 func (w slidingWindow) end(s State) int64 { return (s.At + 1) * w.period }
 
-// estimate is the use of the last period, rounded up. Of a state that is not rolled
-// it is no less.
+// estimate is the use of the last period, rounded up.
 func (w slidingWindow) estimate(s State, now int64) int64 {
+	if s.Prev == 0 {
+		return s.Used
+	}
 	units, part := mulDiv(s.Prev, min(max(w.end(s)-now, 0), w.period), w.period)
 	return s.Used + units + ceilDiv(part, w.period)
 }
 
-func (w slidingWindow) fits(s State, now, cost int64) bool {
-	return w.estimate(s, now)+cost <= w.amount
-}
-
-// giveBack takes from the previous window what has become part of it.
-func (w slidingWindow) giveBack(s, charged, then State, cost int64) (State, bool) {
-	if charged.At != then.At {
-		s.Prev = max(s.Prev-min(cost, charged.Prev), 0)
-		return s, true
-	}
-	return w.give(s, min(cost, charged.Used)), true
-}
-
-func (w slidingWindow) left(s State, now int64) (used, whole int64) {
-	return w.estimate(s, now), max(w.expiry(s)-now, 0)
-}
-
 func (w slidingWindow) wait(s State, now, cost int64) int64 {
+	switch {
+	case cost > w.amount:
+		return never
+	case w.estimate(s, now)+cost <= w.amount:
+		return 0
+	}
 	// It fits once no more than free units of a window are covered, which is the
 	// previous one now, or will be when the current one is.
 	end, free, window := w.end(s), w.amount-cost-s.Used, s.Prev
@@ -87,22 +73,26 @@ func (w slidingWindow) wait(s State, now, cost int64) int64 {
 	return end - covered - now
 }
 
-// returnAfter of a sliding window: what it holds leaves it at about the amount per period.
-func (w slidingWindow) returnAfter(ahead, _, cost int64) (int64, int64) {
-	return returnEvenly(ahead, cost, w.period, w.amount)
-}
-
-func (w slidingWindow) expiry(s State) int64 {
-	switch {
-	case s.Used > 0:
-		return w.end(s) + w.period
-	case s.Prev > 0:
-		return w.end(s)
-	default:
-		return 0
+// giveBack takes from the previous window what has become part of it.
+func (w slidingWindow) giveBack(s, charged, then State, cost int64) State {
+	if charged.At != then.At {
+		s.Prev = max(s.Prev-min(cost, charged.Prev), 0)
+		return s
 	}
+	return w.add(s, -min(cost, charged.Used))
 }
 
-func (w slidingWindow) ample() int64 { return 0 } // it depends on the previous window
+func (w slidingWindow) left(s State, now int64) (used, whole int64) {
+	var end int64
+	if s.Used > 0 {
+		end = w.end(s) + w.period
+	} else if s.Prev > 0 {
+		end = w.end(s)
+	}
+	return w.estimate(s, now), max(end-now, 0)
+}
 
-func (w slidingWindow) constants() [4]int64 { return [4]int64{w.period, w.amount, w.simple} }
+// numbers has no ample use: it depends on the previous window.
+func (w slidingWindow) numbers() numbers {
+	return numbers{most: most, constants: [4]int64{w.period, w.amount, w.simple}}
+}

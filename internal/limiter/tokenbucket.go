@@ -83,9 +83,14 @@ func (b tokenBucket) drainTime(units, parts int64) int64 {
 	return time + ceilDiv(rest+parts, b.amount)
 }
 
+// roll lets what is in a bucket from after now drain from now on. It does not lower that
+// to the brim, which a limit of a larger amount may count on.
 func (b tokenBucket) roll(s State, now int64) State {
+	if now < s.At {
+		return State{At: now, Used: s.Used, Prev: s.Prev}
+	}
 	s = b.clamp(s)
-	elapsed := max(now-s.At, 0) // 0 if the clock stepped back, see back
+	elapsed := now - s.At
 	if elapsed >= b.drainTime(s.Used, s.Prev) {
 		return State{At: now}
 	}
@@ -97,69 +102,49 @@ func (b tokenBucket) roll(s State, now int64) State {
 	return s
 }
 
-// back lets what is in the bucket drain from now on.
-func (b tokenBucket) back(s State, now int64) State {
-	s.At = min(s.At, now)
-	return s
+func (b tokenBucket) wait(s State, _, cost int64) int64 {
+	switch {
+	case cost > b.burst:
+		return never
+	case b.level(s)+cost <= b.burst:
+		return 0
+	default:
+		s = b.clamp(s)
+		return b.drainTime(s.Used+cost-b.burst, s.Prev)
+	}
 }
 
-func (b tokenBucket) fits(s State, _, cost int64) bool { return b.level(s)+cost <= b.burst }
-
-func (b tokenBucket) take(s State, cost int64) State {
-	s.Used += cost
-	return b.clamp(s)
-}
-
-func (b tokenBucket) give(s State, cost int64) State {
-	if cost > s.Used {
+func (b tokenBucket) add(s State, cost int64) State {
+	s = b.clamp(s)
+	if s.Used += cost; s.Used < 0 {
 		return State{At: s.At}
 	}
-	s.Used -= cost
-	return s
+	return b.clamp(s)
 }
 
 // giveBack takes off the level that the charge has left, of which there is no whole
 // cost any more where some has drained.
-func (b tokenBucket) giveBack(s, charged, _ State, cost int64) (State, bool) {
+func (b tokenBucket) giveBack(s, charged, _ State, cost int64) State {
 	if charged.Used >= cost {
-		return b.give(s, cost), true
+		return b.add(s, -cost)
 	}
 	after := State{At: s.At, Used: s.Used - charged.Used, Prev: s.Prev - charged.Prev}
 	if after.Prev < 0 {
 		after.Used, after.Prev = after.Used-1, after.Prev+b.period
 	}
 	if after.Used < 0 {
-		return State{At: s.At}, true
+		return State{At: s.At}
 	}
-	return after, true
+	return after
 }
 
 func (b tokenBucket) left(s State, now int64) (used, whole int64) {
-	return b.level(s), max(b.expiry(s)-now, 0)
-}
-
-func (b tokenBucket) wait(s State, _, cost int64) int64 {
-	return b.drainTime(s.Used+cost-b.burst, s.Prev)
-}
-
-// returnAfter of a bucket: it drains at the amount per period.
-func (b tokenBucket) returnAfter(ahead, _, cost int64) (int64, int64) {
-	return returnEvenly(ahead, cost, b.period, b.amount)
-}
-
-func (b tokenBucket) expiry(s State) int64 {
-	if s.unused() {
-		return 0
-	}
 	s = b.clamp(s)
-	return s.At + b.drainTime(s.Used, s.Prev)
+	return b.level(s), max(s.At+b.drainTime(s.Used, s.Prev)-now, 0)
 }
 
-// most fills the emptiest bucket to the brim, empties the fullest, and fits none.
-func (b tokenBucket) most() int64 { return b.brim() }
-
-func (b tokenBucket) ample() int64 { return b.burst - 1 } // a part of a unit counts as one
-
-func (b tokenBucket) constants() [4]int64 {
-	return [4]int64{b.period, b.amount, b.burst, b.divisor}
+// numbers: the most fills the emptiest bucket to the brim, empties the fullest, and fits
+// none. A part of a unit counts as one.
+func (b tokenBucket) numbers() numbers {
+	return numbers{most: b.brim(), ample: b.burst - 1, constants: [4]int64{b.period, b.amount, b.burst, b.divisor}}
 }
