@@ -294,7 +294,7 @@ func TestRedisHostnameVerification(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer stop()
-		// The standard library then checks nothing, and package tlsfiles the authority alone.
+		// The standard library then checks nothing, and package follow the authority alone.
 		if got := config(); got.InsecureSkipVerify != skipped || (got.VerifyConnection != nil) != skipped {
 			t.Errorf("%q: InsecureSkipVerify is %t, VerifyConnection set: %t", value, got.InsecureSkipVerify, got.VerifyConnection != nil)
 		}
