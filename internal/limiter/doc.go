@@ -1,7 +1,11 @@
 // Package limiter decides requests against limits, exactly and all or nothing.
 //
-// It holds the words of the trade as types (Limit, Hit, Decision, State), the
-// algorithm as pure functions of a state and a time, the spelling of counter
-// keys, and the contract of a Store. It imports the standard library alone; its
-// sub-packages hold the stores.
+// Hits, the states of their counters and the time go in; decisions and new states come
+// out. It imports the standard library alone. Read decide.go first: the contract of a
+// Store, and the pure function that every store does. hit.go has what it takes and
+// returns, limit.go what a limit is, algorithm.go a row for each algorithm and what an
+// algorithm is; each has a file of its own. key.go spells the keys of counters.
+//
+// Its sub-packages hold the stores, memory and redis, what decides while they fail,
+// failover, and the one suite that every store passes, storetest.
 package limiter

@@ -1,14 +1,3 @@
-// Package plan says what a request asks of limits, and what their decisions mean
-// for it. It is the only place where a request becomes hits, and where decisions
-// become statuses; it reads no bytes and asks no store.
-//
-//	request.go   Request: what is asked, and what is wrong with it
-//	hold.go      the names of what is in flight
-//	override.go  the limits that requests bring along
-//	exception.go what exceptions make of limits
-//	plan.go      Prepare: Request and rules -> Hits
-//	mode.go      SHADOW_MODE and QUOTA_MODE
-//	status.go    SetStatuses: Decisions -> Statuses
 package plan
 
 import (

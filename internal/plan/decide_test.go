@@ -1,0 +1,91 @@
+package plan_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"weir/internal/descriptors"
+	"weir/internal/limiter"
+	"weir/internal/limiter/failover"
+	"weir/internal/limiter/memory"
+	"weir/internal/plan"
+)
+
+// usage counts what a Decider tells of.
+type usage struct{ hits, failures int }
+
+func (u *usage) Count(hits []limiter.Hit, _ []limiter.Decision) { u.hits += len(hits) }
+func (u *usage) CountFailure()                                  { u.failures++ }
+
+// down is a store that is not there.
+type down struct{}
+
+func (down) Decide(context.Context, []limiter.Hit, []limiter.Decision) (bool, error) {
+	return false, limiter.ErrUnavailable
+}
+
+func decider(store limiter.Store, u plan.Usage) *plan.Decider {
+	tree, err := descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(
+		"{domain: api, descriptors: [{key: user, rate_limit: {unit: year, requests_per_unit: 1}}]}")}}, descriptors.Options{})
+	if err != nil {
+		panic(err)
+	}
+	return &plan.Decider{Planner: plan.New(plan.Options{}), Rules: func() *descriptors.Tree { return tree }, Store: store, Usage: u}
+}
+
+func asks(keys ...string) *plan.Request {
+	r := &plan.Request{Domain: "api"}
+	for _, key := range keys {
+		r.Descriptors = append(r.Descriptors, plan.Descriptor{Entries: []limiter.Entry{{Key: key, Value: "alice"}}})
+	}
+	return r
+}
+
+func ExampleDecider() {
+	d := decider(memory.New(memory.Options{}), new(usage))
+	for range 2 {
+		result, err := d.Decide(context.Background(), asks("user"))
+		fmt.Println(result.Denied, result.Statuses[0].Remaining, err)
+	}
+	// Output:
+	// false 0 <nil>
+	// true 0 <nil>
+}
+
+func TestWhatAStoreIsAskedAndWhatIsCounted(t *testing.T) {
+	local := failover.New(limiter.FailureAllow, nil, nil)
+	for _, tc := range []struct {
+		name     string
+		request  *plan.Request
+		failover *failover.Failover
+		want     usage
+		err      error
+	}{
+		{"no hits need no store", asks("nobody"), nil, usage{}, nil},
+		{"a store that fails", asks("user", "nobody"), nil, usage{failures: 1}, limiter.ErrUnavailable},
+		{"a failure mode decides", asks("user", "nobody"), local, usage{hits: 1}, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var got usage
+			d := decider(down{}, &got)
+			d.Failover = tc.failover
+			result, err := d.Decide(t.Context(), tc.request)
+			if !errors.Is(err, tc.err) || got != tc.want || result.Unmatched != 1 {
+				t.Errorf("got %+v, %d unmatched, error %v, want %+v, 1, %v", got, result.Unmatched, err, tc.want, tc.err)
+			}
+		})
+	}
+}
+
+func TestWhatIsNotDecided(t *testing.T) {
+	d := decider(down{}, new(usage))
+	if _, err := d.Decide(t.Context(), new(plan.Request)); !errors.As(err, new(plan.RequestError)) {
+		t.Errorf("got %v, want what is wrong with the request", err)
+	}
+	d.Rules = func() *descriptors.Tree { return nil }
+	if _, err := d.Decide(t.Context(), asks("user")); !errors.Is(err, plan.ErrNoRules) {
+		t.Errorf("got %v, want %v", err, plan.ErrNoRules)
+	}
+}
