@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
-	"slices"
 	"syscall"
 
 	"weir/internal/descriptors"
@@ -115,10 +113,6 @@ type content struct {
 	again  bool // somebody asks for them without end, perhaps: the log knows them
 }
 
-// hashedAtOnce is how much is hashed without a rest, in bytes. Every poll hashes
-// all files.
-const hashedAtOnce = 256 << 10
-
 // read reads the files, and warns of those that it leaves out.
 func (f *files) read() content {
 	found, skipped, err := f.find()
@@ -135,13 +129,10 @@ func (f *files) read() content {
 			f.logger.Warn("file skipped", "file", name, "reason", descriptors.WhySkipped(name))
 		}
 	}
-	hash, rest := sha256.New(), rests(runtime.GOMAXPROCS(0))
+	hash := sha256.New()
 	for _, file := range found {
 		fmt.Fprintf(hash, "%q %d ", file.Name, len(file.Data))
-		for chunk := range slices.Chunk(file.Data, hashedAtOnce) {
-			hash.Write(chunk)
-			rest()
-		}
+		hash.Write(file.Data)
 	}
 	if err != nil {
 		fmt.Fprint(hash, err)

@@ -14,7 +14,7 @@ import (
 
 func TestHeadersThatNobodyReadsAreDropped(t *testing.T) {
 	header := metadata.Pairs("traceparent", "a", "attack-bin", "b", "attack-bin", "c", ":authority", "d")
-	if _, err := beforeCall(propagator.Fields())(t.Context(), &tap.Info{Header: header}); err != nil {
+	if _, err := beforeCall(propagator.Fields(), crowded)(t.Context(), &tap.Info{Header: header}); err != nil {
 		t.Fatal(err)
 	}
 	if want := metadata.Pairs("traceparent", "a"); !reflect.DeepEqual(header, want) {
@@ -22,25 +22,27 @@ func TestHeadersThatNobodyReadsAreDropped(t *testing.T) {
 	}
 }
 
-func TestCallsHaveADeadline(t *testing.T) {
+func TestCallsOfACrowdHaveADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, tt := range []struct {
+			crowded  int
 			method   string
 			own      time.Duration // of the client, 0: none
 			deadline time.Duration
 		}{
-			{grpc_health_v1.Health_Check_FullMethodName, 0, patienceOfCalls},
-			{grpc_health_v1.Health_Check_FullMethodName, time.Hour, patienceOfCalls},
-			{grpc_health_v1.Health_Check_FullMethodName, time.Second, time.Second},
-			{grpc_health_v1.Health_Watch_FullMethodName, 0, 0},
-			{grpc_health_v1.Health_Watch_FullMethodName, time.Hour, time.Hour},
-			{"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", 0, 0},
+			{0, grpc_health_v1.Health_Check_FullMethodName, 0, patienceOfCalls},
+			{0, grpc_health_v1.Health_Check_FullMethodName, time.Hour, patienceOfCalls},
+			{0, grpc_health_v1.Health_Check_FullMethodName, time.Second, time.Second},
+			{1 << 30, grpc_health_v1.Health_Check_FullMethodName, 0, 0},
+			{0, grpc_health_v1.Health_Watch_FullMethodName, 0, 0},
+			{0, grpc_health_v1.Health_Watch_FullMethodName, time.Hour, time.Hour},
+			{0, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", 0, 0},
 		} {
 			ctx, cancel := t.Context(), context.CancelFunc(func() {})
 			if tt.own > 0 {
 				ctx, cancel = context.WithTimeout(ctx, tt.own)
 			}
-			ctx, err := beforeCall(nil)(ctx, &tap.Info{FullMethodName: tt.method})
+			ctx, err := beforeCall(nil, tt.crowded)(ctx, &tap.Info{FullMethodName: tt.method})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -48,8 +48,6 @@ type rules struct {
 
 	tree atomic.Pointer[descriptors.Tree]
 
-	dumping turns // of those who read the rules
-
 	mu     sync.Mutex
 	status admin.Rules
 	loads  []console.Load // the last ones, the newest first
@@ -73,7 +71,7 @@ func (r *rules) begin(ctx context.Context) descriptors.Options {
 	options := r.options
 	options.Context = ctx
 	if r.tree.Load() != nil {
-		options.Pause = rests(runtime.GOMAXPROCS(0))
+		options.Pause = runtime.Gosched // on one processor, and requests first
 		r.tuner.load(true)
 	}
 	return options
@@ -84,8 +82,7 @@ func (r *rules) begin(ctx context.Context) descriptors.Options {
 func (r *rules) accept(tree *descriptors.Tree, status admin.Rules) {
 	status.LoadedAt, status.Domains, status.Rules = time.Now(), tree.Domains(), tree.Rules()
 	if r.keep != nil {
-		limits := resting(tree.Limits(), rests(runtime.GOMAXPROCS(0)))
-		r.keep(limits) // before requests look up the series of new limits, which have to wait for it
+		r.keep(tree.Limits()) // before requests look up the series of new limits, which have to wait for it
 	}
 	r.tree.Store(tree)
 	r.metrics.succeeded(status.LoadedAt)
@@ -195,23 +192,10 @@ func (r *rules) dump(w io.Writer, status admin.Rules) error {
 	if tree == nil {
 		return errors.New("no rules are loaded yet")
 	}
-	w = yielding{w, &r.dumping}
 	for line := range strings.Lines(status.String()) {
 		if _, err := fmt.Fprintf(w, "# %s", line); err != nil {
 			return err
 		}
 	}
 	return tree.Dump(w)
-}
-
-// yielding is a writer that rests before it writes.
-type yielding struct {
-	io.Writer
-	turns *turns
-}
-
-// Write implements io.Writer.
-func (y yielding) Write(p []byte) (int, error) {
-	y.turns.rest()
-	return y.Writer.Write(p)
 }

@@ -9,8 +9,6 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -49,55 +47,14 @@ func TestMemoryOfALargeLoadIsGivenBack(t *testing.T) {
 // memory does.
 func forcedCollections() uint64 { return read("/gc/cycles/forced:gc-cycles") }
 
-func TestLoadRestsWhileRulesServe(t *testing.T) {
+func TestLoadGivesWayWhileRulesServe(t *testing.T) {
 	r := quietRules()
 	if r.begin(t.Context()).Pause != nil {
-		t.Error("the first load shall not rest")
+		t.Error("the first load shall take all processors")
 	}
 	r.tree.Store(new(descriptors.Tree))
 	if r.begin(t.Context()).Pause == nil {
-		t.Error("a load shall rest while rules serve")
-	}
-}
-
-func TestRests(t *testing.T) {
-	for processors, ratio := range map[int]int{1: 7, 2: 3, 4: 1, 8: 0, 64: 0} {
-		synctest.Test(t, func(t *testing.T) {
-			rest := rests(processors)
-			for _, step := range []struct{ work, counted time.Duration }{
-				{stretch / 2, 0},
-				{stretch / 2, stretch}, // the second half
-				{stretch, stretch},
-				{2 * stretch, 2 * stretch},
-				{time.Second, time.Second}, // another process had the processor
-			} {
-				time.Sleep(step.work)
-				start := time.Now()
-				rest()
-				want := min(time.Duration(ratio)*step.counted, longestRest)
-				if got := time.Since(start); got != want {
-					t.Errorf("%d processors, after %v more of work: rested %v, want %v", processors, step.work, got, want)
-				}
-			}
-		})
-	}
-}
-
-// What a load does with all limits at its end rests, too.
-func TestNewLimitsAreToldWithRests(t *testing.T) {
-	tree, err := descriptors.Load([]descriptors.File{{Data: []byte(limited(3))}}, descriptors.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	limits, rested := 0, 0
-	for range resting(tree.Limits(), func() { rested++ }) {
-		limits++
-	}
-	if limits == 0 || rested != limits {
-		t.Errorf("%d limits with %d rests", limits, rested)
-	}
-	for range resting(tree.Limits(), func() {}) {
-		break
+		t.Error("a load shall give way while rules serve")
 	}
 }
 
