@@ -17,16 +17,14 @@ import (
 // call. It has its own copy of what it needs of them, because their callers may
 // leave before the call.
 type batch struct {
-	script   *script
 	limits   []definition         // which it meets
 	numbers  map[definition]int32 // of the limits, from 0 on
-	keys     texts                // of the counters; what is given back may have one twice
+	keys     texts                // of the counters
 	index    index                // of keys
 	counters []counter            // one for each key
 	hits     []batchHit           // request after request
 	ends     []int32              // of the requests, in hits
 	order    []int32              // the counters as the script has them
-	charges  []byte               // what is given back, as giveback.lua reads it
 	names    []byte               // of holds, as holds.lua reads them; nil if no counter has any
 
 	needed     atomic.Int64 // of the requests, all but those whose callers have left
@@ -50,7 +48,7 @@ type definition struct {
 	ban       time.Duration     // 0: none
 }
 
-// append appends d as limits.lua reads it. now is about the time of Redis. The windows of a
+// append appends d as decide.lua reads it. now is about the time of Redis. The windows of a
 // calendar are those of a bit earlier: clocks differ, and a call may wait. The second of
 // them still lasts for a while then.
 func (d *definition) append(dst []byte, now int64) []byte {
@@ -70,59 +68,56 @@ func (d *definition) append(dst []byte, now int64) []byte {
 // counter is a counter that a batch meets.
 type counter struct {
 	limit    int32 // of its first hit
-	separate bool  // its hits cannot be summed up, see together.lua
+	separate bool  // its hits cannot be summed up as straight.lua does
 	sum      int64 // of the costs of its hits
 }
-
-// maxSum is the most that is summed up: five bytes, as straight.lua reads a cost. Hits that ask
-// for more are decided one after the other.
-const maxSum = 1 << 40
 
 // batchHit is a hit as the script sees it.
 type batchHit struct {
 	how            int8 // mode and charge in one number, see decide.lua
 	limit, counter int32
-	cost           int64 // of a hit with a hold the number of its name in batch.names, 0 if it is a peek
+	cost           int64          // of a hit with a hold the number of its name in batch.names, 0 if it is a peek
+	charged        *limiter.State // of a charge to be given back
 }
 
 // credit is a counter to which a request of a batch gives something back.
 type credit struct {
 	key   []byte
 	place int // of the request
+	hit   int // of those of the request
 }
 
-// newBatch makes a batch for a script, with room for as much as is expected.
-func newBatch(s *script, expected room) *batch {
+// newBatch makes a batch with room for as much as is expected.
+func newBatch(expected room) *batch {
 	return &batch{
-		script: s, numbers: make(map[definition]int32), done: make(chan struct{}),
+		numbers: make(map[definition]int32), done: make(chan struct{}),
 		keys:     texts{make([]byte, 0, expected.keys), make([]int, 0, expected.counters)},
 		index:    newIndex(expected.counters),
 		counters: make([]counter, 0, expected.counters),
 		hits:     make([]batchHit, 0, expected.hits),
 		ends:     make([]int32, 0, expected.requests),
-		charges:  make([]byte, 0, expected.charges),
 	}
 }
 
-// room is how much a batch holds, keys and charges in bytes.
-type room struct{ keys, counters, hits, requests, charges int }
+// room is how much a batch holds, keys in bytes.
+type room struct{ keys, counters, hits, requests int }
 
 func (b *batch) size() room {
-	return room{len(b.keys.bytes), len(b.counters), len(b.hits), len(b.ends), len(b.charges)}
+	return room{len(b.keys.bytes), len(b.counters), len(b.hits), len(b.ends)}
 }
 
 // len is how many requests there are, or counters to which something is given back.
 func (b *batch) len() int { return len(b.ends) }
 
-// weight is how many hits there are, or counters to which something is given back.
-func (b *batch) weight() int { return max(len(b.hits), b.keys.len()) }
+// weight is how many hits there are.
+func (b *batch) weight() int { return len(b.hits) }
 
 // add appends a request, or a part of one.
 func (b *batch) add(hits []limiter.Hit, isPart bool) {
 	for i := range hits {
 		h := &hits[i]
 		if h.Refund && h.Cost > 0 && h.Hold == nil {
-			b.credited = append(b.credited, credit{bytes.Clone(h.Key), len(b.ends)})
+			b.credited = append(b.credited, credit{bytes.Clone(h.Key), len(b.ends), i})
 		}
 		limit, cost := b.limit(h.Limit), h.CountedCost()
 		n := b.counter(h.Key, limit)
@@ -132,7 +127,7 @@ func (b *batch) add(hits []limiter.Hit, isPart bool) {
 		if h.Hold != nil {
 			cost *= b.name(h.Hold)
 		}
-		b.hits = append(b.hits, batchHit{how(h, isPart), limit, n, cost})
+		b.hits = append(b.hits, batchHit{how(h, isPart), limit, n, cost, nil})
 	}
 	b.ends = append(b.ends, int32(len(b.hits)))
 }
@@ -143,17 +138,19 @@ func (b *batch) name(hold []byte) int64 {
 	return int64(len(b.names) / limiter.HoldSize)
 }
 
-// addGiveBack appends g.
+// addGiveBack appends g, as a request of one hit.
 func (b *batch) addGiveBack(g giveBack) {
 	cost := g.cost
 	if g.hold != nil {
 		cost = b.name(g.hold)
 	} else {
-		b.credited = append(b.credited, credit{bytes.Clone(g.key), len(b.ends)})
+		b.credited = append(b.credited, credit{bytes.Clone(g.key), len(b.ends), 0})
 	}
-	b.keys.add(g.key)
-	b.charges = appendIntegers(b.charges, cost, g.charged.At, g.charged.Used, g.charged.Prev, int64(b.limit(g.limit)+1))
-	b.ends = append(b.ends, int32(len(b.ends)+1))
+	limit := b.limit(g.limit)
+	n := b.counter(g.key, limit)
+	b.counters[n].separate = true
+	b.hits = append(b.hits, batchHit{giveBackHow, limit, n, cost, &g.charged})
+	b.ends = append(b.ends, int32(len(b.hits)))
 }
 
 // hitsOf returns the hits of the request at place.
@@ -221,46 +218,19 @@ func how(h *limiter.Hit, isPart bool) int8 {
 	return mode
 }
 
-// charge is what a counter may be charged at once, 0 if nothing.
-func (c *counter) charge() int64 {
-	if c.separate {
-		return 0
+// arguments appends the keys and arguments of the script to args, the number of
+// keys first. clock is there if it is not empty, or names of holds follow.
+func (b *batch) arguments(args []any, clock string) []any {
+	text := make([]byte, 0, 64*len(b.limits)+16*len(b.hits))
+	for i := range b.limits {
+		text = b.limits[i].append(text, b.redisTime)
 	}
-	return c.sum
-}
-
-// sortCounters puts the counters in the order in which the script has them: those of
-// one limit and one charge follow each other.
-func (b *batch) sortCounters() {
 	b.order = make([]int32, len(b.counters))
 	for i := range b.order {
 		b.order[i] = int32(i)
 	}
-	compare := func(i, j int32) int {
-		c, d := &b.counters[i], &b.counters[j]
-		return cmp.Or(cmp.Compare(c.limit, d.limit), cmp.Compare(c.charge(), d.charge()))
-	}
-	if !slices.IsSortedFunc(b.order, compare) {
-		slices.SortStableFunc(b.order, compare)
-	}
-}
-
-// arguments appends the keys and arguments of the script to args, the number of
-// keys first. clock is there if it is not empty, or names of holds follow.
-func (b *batch) arguments(args []any, clock string) []any {
-	var straight []byte
-	text := make([]byte, 0, 64*len(b.limits)+16*len(b.hits)+len(b.charges))
-	for i := range b.limits {
-		text = b.limits[i].append(text, b.redisTime)
-	}
-	text = append(text, ';')
-	if b.script == giveBackScript {
-		text = append(text, b.charges...)
-	} else {
-		b.sortCounters()
-		straight = b.appendStraight(nil)
-		text = b.appendHits(b.appendGroups(text))
-	}
+	straight := b.appendStraight(nil)
+	text = b.appendHits(append(text, ';'))
 	args = b.keys.appendTo(append(args, b.keys.len()), b.order)
 	args = append(args, straight, text)
 	if clock != "" || b.names != nil {
@@ -272,55 +242,49 @@ func (b *batch) arguments(args []any, clock string) []any {
 	return args
 }
 
-// groups yields the counters that have one limit and one charge: the first of them,
-// and how many there are.
-func (b *batch) groups(yield func(c *counter, count int) bool) {
-	for i := 0; i < len(b.order); {
-		c, begin := &b.counters[b.order[i]], i
-		for i < len(b.order) && b.counters[b.order[i]].limit == c.limit && b.counters[b.order[i]].charge() == c.charge() {
-			i++
-		}
-		if !yield(c, i-begin) {
-			return
-		}
-	}
-}
-
-// appendGroups appends the groups as together.lua reads them.
-func (b *batch) appendGroups(dst []byte) []byte {
-	for c, count := range b.groups {
-		dst = appendIntegers(dst, int64(c.limit+1), c.charge(), int64(count))
-	}
-	return append(dst, ';')
-}
-
-// appendStraight appends the groups as straight.lua reads them, or nothing if that
-// lane is not for this batch.
+// appendStraight appends the groups as straight.lua reads them, and puts the counters of each next
+// to each other; or it does nothing if that way is not for this batch.
 func (b *batch) appendStraight(dst []byte) []byte {
 	if len(b.order) > maxStraight {
 		return nil
 	}
-	for c, count := range b.groups {
-		period, amount, ok := b.limits[c.limit].straight()
-		if c.separate || !ok || c.sum > math.MaxUint32 {
+	for i := range b.counters {
+		if c := &b.counters[i]; c.separate || !b.limits[c.limit].isStraight() {
 			return nil
 		}
+	}
+	compare := func(i, j int32) int {
+		c, d := &b.counters[i], &b.counters[j]
+		return cmp.Or(cmp.Compare(c.limit, d.limit), cmp.Compare(c.sum, d.sum))
+	}
+	if !slices.IsSortedFunc(b.order, compare) {
+		slices.SortStableFunc(b.order, compare)
+	}
+	for i := 0; i < len(b.order); {
+		begin, c := i, &b.counters[b.order[i]]
+		for i < len(b.order) && compare(b.order[i], b.order[begin]) == 0 {
+			i++
+		}
+		period, amount := b.limits[c.limit].constants[0], min(b.limits[c.limit].constants[1], million-1)
 		dst = binary.BigEndian.AppendUint64(dst, uint64(period)<<8|uint64(amount>>16))
 		dst = binary.BigEndian.AppendUint16(dst, uint16(amount))
 		dst = binary.BigEndian.AppendUint32(dst, uint32(c.sum))
-		dst = binary.BigEndian.AppendUint16(dst, uint16(count))
+		dst = binary.BigEndian.AppendUint16(dst, uint16(i-begin))
 	}
 	return dst
 }
 
-// maxStraight is how many keys straight.lua reads with one command.
-const maxStraight = 1024
+const (
+	// maxStraight is how many keys straight.lua reads with one command.
+	maxStraight = 1024
+	// maxSum is more than straight.lua charges a counter at once.
+	maxSum = math.MaxUint32
+)
 
-// straight returns the period and the amount of a limit as straight.lua has them, and whether that lane
-// knows such limits. It begins no bans.
-func (d *definition) straight() (period, amount int64, ok bool) {
-	period, amount, grid := d.constants[0], d.constants[1], d.constants[2]
-	return period, min(amount, million-1), d.algorithm == limiter.FixedWindow && grid == period && d.calendar == nil && d.ban == 0
+// isStraight reports whether straight.lua knows such limits. It begins no bans.
+func (d *definition) isStraight() bool {
+	period, grid := d.constants[0], d.constants[2]
+	return d.algorithm == limiter.FixedWindow && grid == period && d.calendar == nil && d.ban == 0
 }
 
 // appendHits appends the requests as decide.lua reads them.
@@ -341,13 +305,20 @@ func (b *batch) appendHits(dst []byte) []byte {
 			dst = binary.BigEndian.AppendUint32(dst, uint32(n)<<8|uint32(how))
 			dst = append(dst, byte(limit>>16), byte(limit>>8))
 			dst = binary.BigEndian.AppendUint64(dst, uint64(limit)<<56|uint64(h.cost))
+			if h.charged != nil {
+				for _, number := range []int64{h.charged.At, h.charged.Used, h.charged.Prev} {
+					dst = append(binary.BigEndian.AppendUint32(dst, uint32(number>>24)), byte(number>>16), byte(number>>8), byte(number))
+				}
+			}
 		}
 	}
 	return dst
 }
 
-// lastHit marks the last hit of a request.
-const lastHit = 16
+const (
+	lastHit     = 16    // marks the last hit of a request
+	giveBackHow = 3 * 3 // batchHit.how of what is given back
+)
 
 // appendIntegers appends integers as the scripts read them.
 func appendIntegers(dst []byte, integers ...int64) []byte {
@@ -381,18 +352,13 @@ func (t *texts) at(i int) []byte {
 	return t.bytes[begin:t.ends[i]]
 }
 
-// appendTo appends the strings to the arguments of a command in the given order, or as they are without
-// one. They are pointers, which need no memory of their own in an interface.
+// appendTo appends the strings to the arguments of a command in the given order. They
+// are pointers, which need no memory of their own in an interface.
 func (t *texts) appendTo(args []any, order []int32) []any {
 	all, list, start := string(t.bytes), make([]string, len(t.ends)), 0
 	for i, end := range t.ends {
 		list[i] = all[start:end]
 		start = end
-	}
-	if order == nil {
-		for i := range list {
-			args = append(args, &list[i])
-		}
 	}
 	for _, n := range order {
 		args = append(args, &list[n])

@@ -16,7 +16,7 @@ func BenchmarkBatch(b *testing.B) {
 	var last room
 	b.ReportAllocs()
 	for b.Loop() {
-		batch := newBatch(decideScript, last)
+		batch := newBatch(last)
 		for range 64 {
 			batch.add(hits, false)
 		}

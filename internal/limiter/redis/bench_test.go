@@ -92,7 +92,7 @@ func benchmarkCall(b *testing.B, hits, limits int, areNew bool) {
 		of[i] = storetest.Must(limiter.Spec{RequestsPerUnit: 1 << 30, Unit: limiter.Minute, UnitMultiplier: uint32(i + 1)})
 	}
 	call := func(generation int) {
-		batch := newBatch(decideScript, room{})
+		batch := newBatch(room{})
 		for n := range hits / limits {
 			request := make([]limiter.Hit, limits)
 			for i, limit := range of {

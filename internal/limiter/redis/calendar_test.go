@@ -140,7 +140,7 @@ func TestGiveBackByAWrongClock(t *testing.T) {
 	}
 	for _, left := range []int64{2, 0} {
 		s.main.ahead.Store(0)
-		b := newBatch(giveBackScript, room{})
+		b := newBatch(room{})
 		march := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC).Unix()
 		b.addGiveBack(giveBack{key: hit.Key, limit: l, cost: 3 - left, charged: limiter.State{At: march, Used: 3}})
 		if s.main.call(b); b.err != nil {

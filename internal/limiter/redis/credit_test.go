@@ -46,7 +46,7 @@ func TestGivingBackIsKnownAtOnce(t *testing.T) {
 	t.Run("of a refund that is noted before an earlier denial", func(t *testing.T) {
 		d := newDenials(1<<20, minAge, time.Now)
 		denial := &batch{number: 1, asked: time.Now()}
-		refund := &batch{number: 2, asked: time.Now(), credited: []credit{{[]byte("k"), 0}}}
+		refund := &batch{number: 2, asked: time.Now(), credited: []credit{{[]byte("k"), 0, 0}}, err: errLate}
 		d.noteCredits(refund)
 		d.note(denial, 0, []limiter.Hit{hit("k", l, 1)}, []limiter.State{{Used: 1}}, true)
 		if _, ok := d.lookup([]byte("k"), time.Now()); ok {
@@ -76,7 +76,7 @@ func TestWhatIsForgottenVoidsEarlierDenials(t *testing.T) {
 			deny := func(call int64, key string) {
 				d.note(&batch{number: call, asked: time.Now()}, 0, []limiter.Hit{hit(key, l, 1)}, []limiter.State{{Used: 1}}, true)
 			}
-			d.noteCredits(&batch{number: 2, asked: time.Now(), credited: []credit{{[]byte(key), 0}}})
+			d.noteCredits(&batch{number: 2, asked: time.Now(), credited: []credit{{[]byte(key), 0, 0}}, err: errLate})
 			if c.after > 0 {
 				deny(c.after, key)
 			}

@@ -344,8 +344,7 @@ func (d *denials) noteRecent(key []byte, s recentState) {
 
 // noteCredits notes the counters to which the call of b gave something back, before
 // any caller learns of it. It does so even if the call failed, since Redis may have
-// done it. What is left of charges that were given back is in the reply. Of refunds
-// it is not read here: the state is unknown until a caller notes it.
+// done it: then the state is unknown until a caller notes it.
 func (d *denials) noteCredits(b *batch) {
 	if d == nil {
 		return
@@ -353,10 +352,10 @@ func (d *denials) noteCredits(b *batch) {
 	for _, c := range b.credited {
 		order := orderOf(b, c.place)
 		s := remembered{asked: b.asked, order: order, credited: order, lasts: minAge, unknown: true}
-		if b.script == giveBackScript && b.err == nil {
-			var out [1]limiter.Decision
-			if states, err := b.reply.outcomes(c.place, out[:], nil); err == nil {
-				s.state, s.at, s.unknown = states[0], b.reply.now, false
+		if b.err == nil {
+			out := make([]limiter.Decision, len(b.hitsOf(c.place)))
+			if states, err := b.reply.outcomes(c.place, out, nil); err == nil {
+				s.state, s.at, s.unknown = states[c.hit], b.reply.now, false
 			}
 		}
 		d.noteRecent(c.key, recentState{s.state, order})

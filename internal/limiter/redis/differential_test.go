@@ -83,9 +83,9 @@ func TestTogetherAsOneAfterTheOther(t *testing.T) {
 	h := newHistory(t, r.Addr())
 	single := h.open(other.Addr())
 	h.then = func(requests [][]limiter.Hit, decided *batch) {
-		b := newBatch(decideScript, room{})
-		for _, place := range inOrder(decided) {
-			b.add(requests[place], false)
+		b := newBatch(room{})
+		for _, hits := range requests {
+			b.add(hits, false)
 		}
 		for i := range b.counters {
 			b.counters[i].separate = true
@@ -196,6 +196,9 @@ func (h *history) requests() (requests [][]limiter.Hit) {
 		n := h.IntN(len(kinds))
 		kinds = kinds[n : n+1]
 	}
+	if h.IntN(3) == 0 { // which may go straight
+		kinds = kinds[:1]
+	}
 	ordinary, users, same := h.IntN(2) == 0, 1+h.IntN(20), h.IntN(4) == 0
 	for range 1 + h.IntN(20) {
 		if same && len(requests) > 0 {
@@ -219,7 +222,7 @@ func (h *history) hit(spec limiter.Spec, user int, ordinary bool) limiter.Hit {
 	} else if user%2 == 0 {
 		spec.RequestsPerUnit = 2_000_000
 	}
-	if spec.Algorithm.Takes(limiter.DenyForOption) && h.IntN(3) == 0 { // so that bans begin, are cut short, and are dropped
+	if !ordinary && spec.Algorithm.Takes(limiter.DenyForOption) && h.IntN(2) == 0 { // so that bans begin, are cut short, and are dropped
 		spec.DenyFor = []time.Duration{time.Minute, time.Hour, 30 * 24 * time.Hour}[h.IntN(3)]
 	}
 	cost := 1 + h.Uint64N(3)
@@ -257,7 +260,7 @@ func (h *history) name(names uint64) []byte {
 
 // decide lets the store and the model decide a batch.
 func (h *history) decide(requests [][]limiter.Hit) {
-	b := newBatch(decideScript, room{})
+	b := newBatch(room{})
 	for _, hits := range requests {
 		b.add(hits, false)
 		h.decided += len(hits)
@@ -265,8 +268,8 @@ func (h *history) decide(requests [][]limiter.Hit) {
 	if h.store.main.call(b); b.err != nil {
 		h.Fatal(b.err)
 	}
-	for _, place := range inOrder(b) {
-		if b.reply.isSingle(place) {
+	for place := range requests {
+		if b.reply.singles != nil {
 			h.single++
 		} else {
 			h.together++

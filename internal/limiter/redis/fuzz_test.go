@@ -34,7 +34,7 @@ func FuzzDecide(f *testing.F) {
 		for len(in.data) > 0 {
 			now = in.time(now)
 			requests := in.requests()
-			b := newBatch(decideScript, room{})
+			b := newBatch(room{})
 			for _, hits := range requests {
 				b.add(hits, false)
 			}
@@ -42,24 +42,11 @@ func FuzzDecide(f *testing.F) {
 			if b.err != nil {
 				t.Fatalf("deciding %v: %v", requests, b.err)
 			}
-			for _, place := range inOrder(b) {
+			for place := range b.len() {
 				compare(t, b, place, requests[place], states, now)
 			}
 		}
 	})
-}
-
-// inOrder lists the places of the requests of b in the order in which they were
-// decided: those that were decided singly come before the others.
-func inOrder(b *batch) (places []int) {
-	for _, singly := range []bool{true, false} {
-		for place := range b.len() {
-			if b.reply.isSingle(place) == singly {
-				places = append(places, place)
-			}
-		}
-	}
-	return places
 }
 
 // counters are the states and the holds of all counters, by key.

@@ -5,7 +5,7 @@ import (
 )
 
 // giveBack is what one counter was charged by a request that turned out to be
-// denied, or failed, somewhere else. giveback.lua takes it back as
+// denied, or failed, somewhere else. decide.lua takes it back as
 // limiter.Limit.GiveBack does.
 type giveBack struct {
 	key     []byte

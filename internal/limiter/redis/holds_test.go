@@ -222,7 +222,7 @@ func TestGiveBackOfHolds(t *testing.T) {
 func TestHoldsBesideOthersInABatch(t *testing.T) {
 	r := testenv.RedisServer(t)
 	s, two := open(t, Options{Main: at(r.Addr())}), atOncePerHour(2)
-	b := newBatch(decideScript, room{})
+	b := newBatch(room{})
 	requests := [][]limiter.Hit{
 		{holding("k", two, 1, false)},
 		{{Limit: perYear, Key: []byte("y"), Cost: 1}},
@@ -240,7 +240,7 @@ func TestHoldsBesideOthersInABatch(t *testing.T) {
 	for i, want := range []struct {
 		denied bool
 		used   int64 // of the first hit's counter
-	}{{false, 1}, {false, 2}, {false, 2}, {true, 2}, {false, 1}, {false, 2}} {
+	}{{false, 1}, {false, 1}, {false, 2}, {true, 2}, {false, 1}, {false, 2}} {
 		out := make([]limiter.Decision, len(requests[i]))
 		_, denied, err := b.reply.decisions(i, requests[i], out, nil)
 		if err != nil || denied != want.denied || out[0].Used != want.used {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"weir/internal/limiter"
 	"weir/internal/limiter/storetest"
 	"weir/internal/testenv"
@@ -20,7 +22,7 @@ func BenchmarkPrice(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	leastScript := scriptOf(string(text))
+	leastScript := redis.NewScript(string(text))
 	type limits = []limiter.Spec
 	fixed, sliding, bucket := limiter.Spec{}, limiter.Spec{Algorithm: limiter.SlidingWindow}, limiter.Spec{Algorithm: limiter.TokenBucket}
 	for _, c := range []struct {
@@ -50,7 +52,7 @@ func BenchmarkPrice(b *testing.B) {
 			r := testenv.RedisServer(b)
 			admin := connect(b, r)
 			s := open(b, Options{Main: at(r.Addr())})
-			if err := admin.ScriptLoad(b.Context(), leastScript.text).Err(); err != nil {
+			if err := admin.ScriptLoad(b.Context(), string(text)).Err(); err != nil {
 				b.Fatal(err)
 			}
 			of := make([][]*limiter.Limit, c.rules)
@@ -72,7 +74,7 @@ func BenchmarkPrice(b *testing.B) {
 				return keys
 			}
 			decide := func() {
-				batch, keys := newBatch(decideScript, room{}), keys()
+				batch, keys := newBatch(room{}), keys()
 				for n := range c.callers {
 					of := of[(user+n)%c.rules]
 					request := make([]limiter.Hit, len(of))
@@ -90,7 +92,7 @@ func BenchmarkPrice(b *testing.B) {
 			}
 			least := func() {
 				keys := keys()
-				args := []any{"evalsha", leastScript.sha, len(keys)}
+				args := []any{"evalsha", leastScript.Hash(), len(keys)}
 				for _, key := range keys {
 					args = append(args, "least "+string(key))
 				}

@@ -131,16 +131,23 @@ var probeLimit = func() *limiter.Limit {
 // and gives both charges back. So it tries every command of the scripts but
 // INCRBY, which they can do without, and both EVAL and EVALSHA.
 func (b *backend) probeCounter(ctx context.Context, key string) error {
-	charges := []limiter.Hit{{Limit: probeLimit, Key: []byte(key), Cost: 1}}
 	var last limiter.State
-	for _, run := range []func(context.Context, caller, []*batch) []answer{b.run, b.load} {
-		charge := newBatch(decideScript, room{})
-		charge.add(charges, false)
-		a := run(ctx, b.client, []*batch{charge})[0]
+	for i := range 3 {
+		one, run := newBatch(room{}), b.run
+		switch i {
+		case 1:
+			run = b.load
+			fallthrough
+		case 0:
+			one.add([]limiter.Hit{{Limit: probeLimit, Key: []byte(key), Cost: 1}}, false)
+		case 2:
+			one.addGiveBack(giveBack{key: []byte(key), limit: probeLimit, cost: 2, charged: last})
+		}
+		a := run(ctx, b.client, []*batch{one})[0]
 		if a.err != nil {
 			return a.err
 		}
-		reply, err := newReply(a.integers, charge)
+		reply, err := newReply(a.integers, one)
 		switch {
 		case err != nil:
 			return err
@@ -155,9 +162,7 @@ func (b *backend) probeCounter(ctx context.Context, key string) error {
 		}
 		last = states[0]
 	}
-	back := newBatch(giveBackScript, room{})
-	back.addGiveBack(giveBack{key: []byte(key), limit: probeLimit, cost: 2, charged: last})
-	return b.run(ctx, b.client, []*batch{back})[0].err
+	return nil
 }
 
 // probeKeys returns, for each primary that has slots, key with a hash tag of one

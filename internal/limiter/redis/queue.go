@@ -56,20 +56,14 @@ type queue struct {
 }
 
 func newQueue() *queue {
-	return &queue{
-		small:     line{script: decideScript},
-		large:     line{script: decideScript},
-		giveBacks: line{script: giveBackScript},
-		drained:   make(chan struct{}),
-	}
+	return &queue{drained: make(chan struct{})}
 }
 
 // lines lists the lines in the order in which they take turns.
 func (q *queue) lines() [3]*line { return [...]*line{&q.small, &q.large, &q.giveBacks} }
 
-// line is batches for one script, first come first served.
+// line is batches, first come first served.
 type line struct {
-	script  *script
 	batches []*batch // oldest first; the last one takes more
 	hits    int      // in batches
 	last    room     // size of the last batch that was taken out
@@ -82,7 +76,7 @@ func (l *line) batchFor(hits int) *batch {
 	if n := len(l.batches); n > 0 && l.batches[n-1].weight()+hits <= maxBatch {
 		return l.batches[n-1]
 	}
-	b := newBatch(l.script, l.last)
+	b := newBatch(l.last)
 	l.batches = append(l.batches, b)
 	return b
 }

@@ -48,7 +48,7 @@ type gate struct {
 
 func newGate(t *testing.T, s *Store) gate {
 	t.Helper()
-	if err := s.main.client.current().ScriptLoad(context.Background(), decideScript.text).Err(); err != nil {
+	if err := s.main.client.current().ScriptLoad(context.Background(), scriptText).Err(); err != nil {
 		t.Fatal(err)
 	}
 	g := gate{make(chan []string), make(chan struct{})}
@@ -193,7 +193,7 @@ func TestLinesTakeTurns(t *testing.T) {
 			var got []int
 			for b := q.next(true); b != nil; b = q.next(true) {
 				n := b.weight()
-				if b.script == giveBackScript {
+				if b.hits[0].charged != nil {
 					n = -n
 				}
 				got = append(got, n)

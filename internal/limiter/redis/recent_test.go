@@ -93,7 +93,7 @@ func TestWhatWasSeenIsTakenInOrder(t *testing.T) {
 	tell(2, 2)
 	tell(1, 1)
 	want("the earlier call comes later", 2)
-	d.noteCredits(&batch{number: 3, asked: time.Now(), credited: []credit{{key, 0}}})
+	d.noteCredits(&batch{number: 3, asked: time.Now(), credited: []credit{{key, 0, 0}}, err: errLate})
 	tell(2, 2)
 	want("something was given back since", 0)
 	tell(4, 1)

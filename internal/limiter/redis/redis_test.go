@@ -66,7 +66,7 @@ func TestOneRequestIsOneCommand(t *testing.T) {
 }
 
 // A counter that lives on is incremented, which takes Redis half as long as to
-// set it, and does not touch its expiry.
+// set it, and does not touch its expiry. What is not admitted together with others is set.
 func TestKnownCountersAreIncremented(t *testing.T) {
 	r := testenv.RedisServer(t)
 	admin := connect(t, r)
@@ -80,7 +80,7 @@ func TestKnownCountersAreIncremented(t *testing.T) {
 		{hit: hit("k", l, 1), set: 1, want: 1},
 		{hit: hit("k", l, 1), inc: 1, want: 2},
 		{hit: hit("k", l, 40), inc: 1, want: 42},
-		{hit: limiter.Hit{Limit: l, Key: []byte("k"), Cost: 2, Refund: true}, inc: 1, want: 40},
+		{hit: limiter.Hit{Limit: l, Key: []byte("k"), Cost: 2, Refund: true}, set: 1, want: 40},
 		{hit: hit("k", l, 999_959), inc: 1, want: 999_999},
 		{hit: hit("k", l, 1), set: 1, want: 1_000_000}, // which is no short state any more
 		{hit: limiter.Hit{Limit: l, Key: []byte("k"), Cost: 1, Refund: true}, set: 1, want: 999_999},

@@ -32,7 +32,7 @@ func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
 	mustAsk(t, s, "half", two)
 	do(t, connect(t, r), "config", "set", "maxmemory", "1kb")
 
-	b := newBatch(decideScript, room{})
+	b := newBatch(room{})
 	requests := []struct {
 		hits   []limiter.Hit
 		denied bool

@@ -2,28 +2,24 @@ package redis
 
 import (
 	"errors"
-	"fmt"
 
 	"weir/internal/limiter"
 )
 
-// reply is what a script says about a batch, see decide.lua and giveback.lua.
+// reply is what the script says about a batch, see straight.lua and decide.lua.
 type reply struct {
 	batch    *batch
 	now      int64   // time of the decisions, in microseconds since the epoch
 	integers []int64 // all of it
-	// singles says of each request at which integer its own decision begins; together, if it has
-	// none. nil if no request has one.
+	// singles says of each request at which integer its own decision begins; nil if all were
+	// charged together.
 	singles []int32
-	states  []int32 // with which integer the state of each counter begins; nil if the script gave none
-	later   []int64 // what requests behind its own charge the counter of each hit; nil if nothing
+	later   []int64 // what requests behind its own charge the counter of each hit, if together; nil if nothing
+	places  []int32 // of the counters in the reply, if together
 	refusal error   // of the requests whose writes Redis refused, nil if there are none
 }
 
-// together is a request whose hits were charged as part of the sums of their counters.
-const together = -1
-
-// The words of replies, as words.lua has them.
+// The words of replies, as time.lua has them.
 const (
 	wordAdmitted = -1
 	wordOver     = -2
@@ -58,78 +54,64 @@ func newReply(integers []int64, b *batch) (reply, error) {
 	if r.now, err = in.number(); err != nil {
 		return reply{}, err
 	}
-	if in.peek() == wordNoWindow {
+	switch in.peek() {
+	case wordNoWindow:
 		return reply{}, errNoWindow
-	}
-	if b.script == giveBackScript {
-		r.singles = make([]int32, b.len())
-		for place := range r.singles {
-			if r.singles[place], err = in.state(); err != nil {
-				return reply{}, err
-			}
-		}
-		return r, in.end()
-	}
-	if word := in.peek(); word == wordSingle || word == wordRefused {
+	case wordSingle:
 		in.next++
-		count, err := r.readSingles(&in)
-		switch {
-		case err != nil:
-			return reply{}, err
-		case word == wordRefused:
-			if count < b.len() { // else nothing was refused but to bring back a state
-				r.refusal = newScriptError(integers[in.next:])
-			}
-			return r, nil
-		}
-	}
-	r.states = make([]int32, len(b.counters))
-	for _, n := range b.order {
-		if r.states[n], err = in.state(); err != nil {
-			return reply{}, err
-		}
-	}
-	if err = in.end(); err == nil {
-		err = r.sumLater()
+		err = r.readSingles(&in)
+	default:
+		err = r.readTogether()
 	}
 	return r, err
 }
 
-// readSingles reads what became of single requests, and returns how many they are.
-func (r *reply) readSingles(in *words) (count int, err error) {
+// readSingles reads what became of each request.
+func (r *reply) readSingles(in *words) error {
 	r.singles = make([]int32, r.batch.len())
+	refused := false
 	for place := range r.singles {
-		r.singles[place] = together
-	}
-	n, err := in.number()
-	for ; count < int(n) && err == nil; count++ {
-		place, err := in.number()
-		if err != nil || place >= int64(len(r.singles)) || r.singles[place] != together {
-			return 0, errReply
-		}
 		r.singles[place] = int32(in.next)
-		for range r.batch.hitsOf(int(place)) {
-			if _, err := in.state(); err != nil {
-				return 0, err
+		if in.peek() == wordRefused {
+			in.next++
+			refused = true
+			continue
+		}
+		for range r.batch.hitsOf(place) {
+			if err := in.state(); err != nil {
+				return err
 			}
 		}
 	}
-	return count, err
+	switch rest := in.integers[in.next:]; {
+	case refused:
+		r.refusal = newScriptError(rest)
+	case len(rest) > 0 && rest[0] < 0: // else nothing was refused but to bring back a state
+		return errReply
+	}
+	return nil
 }
 
-// sumLater finds out what each hit's counter was charged after it, by the requests that were
-// decided together. Their order is that of the batch.
-func (r *reply) sumLater() error {
+// readTogether reads the state of each counter, and finds out what it was charged after each hit.
+// The order of the requests is that of the batch.
+func (r *reply) readTogether() error {
 	b := r.batch
+	if len(r.integers) != 1+len(b.order) {
+		return errReply
+	}
+	r.places = make([]int32, len(b.order))
+	for i, n := range b.order {
+		if !possible(r.integers[i+1]) || r.integers[i+1]%million < b.counters[n].sum {
+			return errReply
+		}
+		r.places[n] = int32(i + 1)
+	}
 	if len(b.hits) == len(b.counters) {
 		return nil
 	}
 	r.later = make([]int64, len(b.hits))
 	sums := make([]int64, len(b.counters))
 	for place := b.len() - 1; place >= 0; place-- {
-		if r.isSingle(place) {
-			continue
-		}
 		begin, hits := b.begin(place), b.hitsOf(place)
 		for i, h := range hits {
 			r.later[begin+i] = sums[h.counter]
@@ -138,15 +120,8 @@ func (r *reply) sumLater() error {
 			sums[h.counter] += h.cost
 		}
 	}
-	for n, sum := range sums {
-		if state, _, _ := r.read(r.states[n]); sum > state.Used {
-			return errReply
-		}
-	}
 	return nil
 }
-
-func (r *reply) isSingle(place int) bool { return r.singles != nil && r.singles[place] != together }
 
 // words reads what scripts reply.
 type words struct {
@@ -171,32 +146,23 @@ func (w *words) number() (int64, error) {
 	return w.integers[w.next-1], nil
 }
 
-// state reads what is said of a counter, and returns where it begins.
-func (w *words) state() (begin int32, err error) {
-	begin = int32(w.next)
+// state reads what is said of a counter.
+func (w *words) state() error {
 	if w.peek() == wordBanned {
 		w.next++
 		if _, err := w.number(); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	if word := w.peek(); word != wordAdmitted && word != wordOver && word != wordAlready {
-		_, err = w.number()
-		return begin, err
+	numbers := 1
+	if word := w.peek(); word == wordAdmitted || word == wordOver || word == wordAlready {
+		w.next++
+		numbers = 3
 	}
-	w.next++
-	for range 3 {
+	for range numbers {
 		if _, err := w.number(); err != nil {
-			return 0, err
+			return err
 		}
-	}
-	return begin, nil
-}
-
-// end returns an error unless all is read.
-func (w *words) end() error {
-	if rest := len(w.integers) - w.next; rest > 0 {
-		return fmt.Errorf("%w: %d integers too many", errReply, rest)
 	}
 	return nil
 }
@@ -219,26 +185,26 @@ func (r *reply) decisions(place int, hits []limiter.Hit, out []limiter.Decision,
 // outcomes reads which hits of the request at place are over, and appends the
 // states of their counters after it.
 func (r *reply) outcomes(place int, out []limiter.Decision, states []limiter.State) ([]limiter.State, error) {
-	if r.isSingle(place) {
-		next := r.singles[place]
+	if r.singles == nil {
+		begin, hits := r.batch.begin(place), r.batch.hitsOf(place)
 		for i := range out {
-			out[i].Already = r.integers[next] == wordAlready // which no banned one is
-			var state limiter.State
-			state, out[i].Over, next = r.read(next)
+			state, _, _ := r.read(r.places[hits[i].counter])
+			if r.later != nil {
+				state.Used -= r.later[begin+i]
+			}
+			out[i].Over, out[i].Already = false, false
 			states = append(states, state)
 		}
 		return states, nil
 	}
-	if r.refusal != nil {
+	next := r.singles[place]
+	if r.integers[next] == wordRefused {
 		return nil, unavailable(r.refusal)
 	}
-	begin, hits := r.batch.begin(place), r.batch.hitsOf(place)
 	for i := range out {
-		state, _, _ := r.read(r.states[hits[i].counter])
-		if r.later != nil {
-			state.Used -= r.later[begin+i]
-		}
-		out[i].Over, out[i].Already = false, false
+		out[i].Already = r.integers[next] == wordAlready // which no banned one is
+		var state limiter.State
+		state, out[i].Over, next = r.read(next)
 		states = append(states, state)
 	}
 	return states, nil

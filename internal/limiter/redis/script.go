@@ -4,8 +4,8 @@ import (
 	"context"
 	"crypto/sha1"
 	"embed"
-	"encoding/hex"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,34 +19,20 @@ import (
 //go:embed lua/*.lua
 var lua embed.FS
 
-// script is a program that Redis runs.
-type script struct {
-	text string
-	sha  string // by which Redis knows it
-}
-
+// The script decides the requests of a batch. Redis knows it by its digest.
 var (
-	decideScript   = newScript([]string{"straight"}, "together", "holds", "decide")
-	giveBackScript = newScript(nil, "holds", "giveback")
+	scriptText   = luaText(scriptFiles()...)
+	scriptDigest = fmt.Sprintf("%x", sha1.Sum([]byte(scriptText)))
 )
 
-// newScript puts what all scripts use and the named files into one. The first come before
-// what they need not know.
-func newScript(first []string, last ...string) *script {
-	return scriptOf(luaText(slices.Concat([]string{"words", "time"}, first, []string{"prelude", "state"}, waysToCount(), []string{"limits"}, last)...))
+// scriptFiles lists the files of the script in its order. There is one for each algorithm, and
+// one for the windows that a calendar gives one of them.
+func scriptFiles() []string {
+	ways := append(limiter.AlgorithmNames(), calendarWindow)
+	return slices.Concat([]string{"time", "straight", "state"}, ways, []string{"holds", "decide"})
 }
-
-// waysToCount lists what scripts have a file for: the algorithms, and the windows that a
-// calendar gives one of them.
-func waysToCount() []string { return append(limiter.AlgorithmNames(), calendarWindow) }
 
 const calendarWindow = "calendar_window"
-
-// scriptOf makes a script of its text.
-func scriptOf(text string) *script {
-	sum := sha1.Sum([]byte(text))
-	return &script{text, hex.EncodeToString(sum[:])}
-}
 
 // luaText returns the named files as one text.
 func luaText(names ...string) string {
@@ -219,9 +205,9 @@ func (b *backend) send(ctx context.Context, client caller, batches []*batch, com
 
 // command makes the command that calls the script of a batch.
 func (b *backend) command(ctx context.Context, batch *batch, name string) once {
-	script := batch.script.sha
+	script := scriptDigest
 	if name == "eval" {
-		script = batch.script.text
+		script = scriptText
 	}
 	args := make([]any, 0, 6+batch.keys.len())
 	args = batch.arguments(append(args, name, script), b.clock())

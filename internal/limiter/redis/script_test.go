@@ -4,16 +4,17 @@ import (
 	"slices"
 	"testing"
 
+	"weir/internal/limiter"
 	"weir/internal/testenv"
 )
 
 // Go and the scripts have the same words.
 func TestWordsOfReplies(t *testing.T) {
 	const words = "return {ADMITTED, OVER, SINGLE, REFUSED, BANNED, ALREADY, NO_WINDOW}"
-	got, err := connect(t, testenv.RedisServer(t)).Eval(t.Context(), luaText("words")+words, nil).Int64Slice()
+	got, err := connect(t, testenv.RedisServer(t)).Eval(t.Context(), luaText("time")+words, nil).Int64Slice()
 	want := []int64{wordAdmitted, wordOver, wordSingle, wordRefused, wordBanned, wordAlready, wordNoWindow}
 	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("words.lua has %v, error %v, want %v", got, err, want)
+		t.Errorf("time.lua has %v, error %v, want %v", got, err, want)
 	}
 }
 
@@ -37,12 +38,12 @@ for _, word in ipairs(ARGV) do
   end
 end
 return lacking`
-	names := waysToCount()
+	names := append(limiter.AlgorithmNames(), calendarWindow)
 	args := make([]any, len(names))
 	for i, name := range names {
 		args[i] = name
 	}
-	text := luaText(append([]string{"words", "time", "prelude", "state"}, names...)...) + check
+	text := luaText(append([]string{"time", "state"}, names...)...) + check
 	lacking, err := connect(t, testenv.RedisServer(t)).Eval(t.Context(), text, nil, args...).StringSlice()
 	if err != nil {
 		t.Fatal(err)

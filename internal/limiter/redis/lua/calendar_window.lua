@@ -1,7 +1,7 @@
--- Fixed windows of a calendar, as calendar.go counts them. State: start of the window in seconds, units used in it, 0.
+-- Fixed windows of a calendar, as limiter/calendar.go counts them. State: start of the window in seconds, units used, 0.
 --
 -- The window and the next one are from who calls, because only Go knows the calendar. Which of them it is is for the
--- clock of Redis to say. If it is neither, nothing is decided: limits.lua replies NO_WINDOW.
+-- clock of Redis to say. If it is neither, nothing is decided: decide.lua replies NO_WINDOW.
 
 algorithms.calendar_window = {
   limit = function(t, amount, start, next, last)
@@ -10,17 +10,13 @@ algorithms.calendar_window = {
     end
     local current = (t < next and start or next) / SECOND
     return {
-      t = t, amount = amount, next = next, last = last, grid = SECOND, most = EXACT / 2, most_prev = 0, lasting = true,
+      t = t, amount = amount, next = next, last = last, grid = SECOND, most = EXACT / 2, most_prev = 0,
       current = current, oldest = current, newest = (t - fmod(t, SECOND)) / SECOND,
     }
   end,
 
-  roll = algorithms.fixed_window.roll,
-  back = algorithms.fixed_window.back,
-  admit = algorithms.fixed_window.admit,
-  take = algorithms.fixed_window.take,
-  give = algorithms.fixed_window.give,
-  give_back = algorithms.fixed_window.give_back,
+  roll = fixed.roll, back = fixed.back, fits = fixed.fits,
+  take = fixed.take, give = fixed.give, give_back = fixed.give_back,
 
   left = function(limit, at)
     local start, next, last = at * SECOND, limit.next, limit.last

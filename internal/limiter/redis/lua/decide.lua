@@ -1,319 +1,291 @@
--- Decides the batches that neither straight.lua nor together.lua do. The other files stand before this one.
+-- The other way: decides the requests of a batch one after the other, each all or nothing, as limiter.DecideHolds does,
+-- and gives back what requests were charged that were then denied elsewhere, as limiter.Limit.GiveBack does.
 --
--- A counter that has room for all its hits is charged with their sum even so. The requests that have a hit on another
--- counter are decided one after the other, each all or nothing, as limiter.Decide does, and before the rest:
--- nobody has been answered yet, so that the order is free.
---
--- KEYS     the counters that the batch meets, each once
--- ARGV[2]  after the groups, see together.lua, the requests: for every hit HIT bytes, which are four integers
+-- KEYS     the counters that the batch meets, each once. A state is stored until it is as good as unused. Anything
+--          else that a key holds counts as unused, and is replaced by the first charge.
+-- ARGV[2]  the limits that the batch meets, for each of them
+--            the word of its algorithm
+--            four integers, the constants of the algorithm, see its function limit; 0 where it has fewer
+--            if it has bans, their length, in microseconds
+--          and then a semicolon; then the requests: for every hit HIT bytes, which are four integers
 --            3 bytes  the number of its counter
 --            1 byte   mode + 3 * charge, and LAST more in the last hit of a request
---                     mode: 0 enforced, 1 shadow, 2 quota; charge: 0 if admitted, 1 always, 2 refund
---            3 bytes  the number of its limit
---            7 bytes  cost: units taken or, by a refund, given back; 0 is a peek, which asks for one unit unless
---                     it is charged always; of a hit with a hold see holds.lua
--- Reply    integers: the time; SINGLE and the number of requests that were decided one after the other; of each
---          of these its number, from 0 on, and for every hit what became of it and the state of its counter after
---          the request; then the state of each counter at the end. A state is as in together.lua, with OVER for
---          ADMITTED if the hit is over its limit, however short it is, and ALREADY if its hold was as it wants it.
---          If Redis refused a write: the time, REFUSED, the number of requests that did not need it, each as above,
---          and the bytes of Redis' error.
+--                     mode: 0 enforced, 1 shadow, 2 quota; charge: 0 if admitted, 1 always, 2 refund, 3 to give back
+--            3 bytes  the number of its limit, from 1 on
+--            7 bytes  cost: units taken or given back; 0 is a peek, which asks for one unit unless it is charged
+--                     always; of a hit with a hold see holds.lua
+--          and behind one to give back three more integers of 7 bytes: at, used and prev of the state that the charge left
+-- Reply    integers: the time; SINGLE; for every request and hit what became of it and the state of its counter
+--          after the request: at * MILLION + used if that is short, see state.lua, and the hit is not over its limit;
+--          else ADMITTED, OVER or ALREADY, at, used, prev. If Redis refused a write, requests that need one have
+--          REFUSED instead, and the bytes of Redis' error follow at the end.
+--          If the windows of a calendar are not those of now: the time and NO_WINDOW. Nothing is done then.
 
--- The counters.
-local at, used, prev = {}, {}, {} -- their states, as they are to be stored
-local banned = {}                 -- until when their bans are, also those that have ended; nothing without one
-local limit_of = {}               -- of their first hits
-local writer = {}                 -- the limit of the hit that changed it last
-local brought_back = {}           -- whether the clock had stepped back behind what is stored
-local lives_on = {}               -- the at with which the state, if it is used, expires when it did before
-local counted = {}                -- the used that is stored, if INCRBY can change it
-local sums = {}                   -- of their hits, false if they do not fit together
+local HIT, LAST, ALWAYS, REFUND, GIVE_BACK = 14, 16, 1, 2, 3
+local CHUNK = 1024 -- keys per MGET: unpack can return some thousand values only
 
--- The state of a counter that is charged with a sum, nothing if it does not fit.
-local function raised(i, sum)
-  local limit, a, u, p = limit_of[i], at[i], used[i], prev[i]
-  if a < limit.oldest or u == 0 then
-    a, u, p = limit.algorithm.roll(limit, a, u, p)
+local limits_text, text = match(ARGV[2], "^([^;]*);(.*)$")
+local limits = {}
+for word, a, b, c, d, ban in gmatch(limits_text, "(%l%S*) (%d+) (%d+) (%d+) (%d+) (%d*) ?") do
+  local algorithm = algorithms[word]
+  local limit = algorithm.limit(now, tonumber(a), tonumber(b), tonumber(c), tonumber(d))
+  if not limit then
+    return { now, NO_WINDOW }
   end
-  u, p = limit.algorithm.admit(limit, sum, sum, a, u, p)
-  return u and a, u, p
+  limit.algorithm = algorithm
+  if ban ~= "" then
+    limit.ban = now + ban
+    limit.longest_ban = several and EXACT or limit.ban
+  end
+  limit.newest = several and EXACT or limit.newest
+  limits[#limits + 1] = limit
 end
 
-do
-  local last = 0
-  for n, sum, count in gmatch(groups_text, "(%d+) (%d+) (%d+) ") do
-    local limit, first = limits[tonumber(n)], last + 1
-    sum, last = tonumber(sum), last + count
-    for i = first, last do
-      local a, u, p, short, b
-      if limit.holds then
-        a, u, p = look(i, limit)
-      else
-        a, u, p, short, b = read(i, limit)
-      end
-      if a > limit.newest then
-        a, u, p = limit.algorithm.back(limit, a, u, p)
-        brought_back[i] = true
-      elseif limit.lasting and u > 0 and not b then
-        lives_on[i], counted[i] = a, short and u
-      end
-      at[i], used[i], prev[i], limit_of[i] = a, u, p, limit
-      if b then
-        banned[i], bans = b, true
-      end
-      sums[i] = sum > 0 and not (b and limit.ban and b > now) and raised(i, sum) and sum
+local stored = {}
+for i = 1, #KEYS, CHUNK do
+  local chunk = call("MGET", unpack(KEYS, i, min(i + CHUNK - 1, #KEYS)))
+  for j = 1, #chunk do
+    stored[i + j - 1] = chunk[j]
+  end
+end
+
+-- The states of the counters, as stored and as they are now. None of these tables changes, so that one can be put
+-- back. A state that was changed also has the limit that did it.
+local found, states = {}, {}
+
+-- Until when the ban of a state is in force for a limit, nothing if none is.
+local function ban_of(s, limit)
+  local ban = limit.ban and s.banned
+  if ban and ban > now then
+    return min(ban, limit.longest_ban) -- else the clock stepped back, or bans were longer
+  end
+end
+
+-- The state of the counter of a hit. One from after now is brought back, whatever becomes of the hit.
+local function state_of(hit)
+  local i, limit = hit.counter, hit.limit
+  local s = states[i]
+  if not s then
+    s = limit.holds and look(i, limit) or parse_state(stored[i], limit)
+    found[i], states[i] = s, s
+  end
+  if hit.charge == GIVE_BACK then
+    return s
+  end
+  local ban = ban_of(s, limit)
+  if s.at > limit.newest or ban and ban < s.banned then
+    local at, used, prev = s.at, s.used, s.prev
+    if at > limit.newest then
+      at, used, prev = limit.algorithm.back(limit, at, used, prev)
     end
+    s = { at = at, used = used, prev = prev, banned = ban or s.banned, limit = limit, brought = true }
+    states[i] = s
+  end
+  return s
+end
+
+-- Takes or gives back the cost of a hit. The state of its counter as of now comes last.
+local function write(hit, s, at, used, prev)
+  local limit, refund = hit.limit, hit.charge == REFUND
+  local change = refund and limit.algorithm.give or limit.algorithm.take
+  used, prev = change(limit, hit.cost, used, prev)
+  states[hit.counter] = { at = at, used = used, prev = prev, banned = ban_of(s, limit), limit = limit }
+  if hit.name then
+    held[hit.counter][hit.name] = not refund
   end
 end
 
-local singles = {} -- the requests to decide one after the other: their hits
-local numbers = {} -- and which requests these are
-do
-  local hits, single, number = {}, false, 0
-  for p = 1, #requests_text, HIT do
-    local i1, i2, i3, how, n1, n2, n3, c1, c2, c3, c4, c5, c6, c7 = byte(requests_text, p, p + HIT - 1)
-    local i, limit = (i1 * 256 + i2) * 256 + i3, limits[(n1 * 256 + n2) * 256 + n3]
-    local cost = (((((c1 * 256 + c2) * 256 + c3) * 256 + c4) * 256 + c5) * 256 + c6) * 256 + c7
-    local last, name = how >= LAST, name_of(limit, cost)
-    cost, how = name and 1 or cost, how % LAST
-    hits[#hits + 1] = {
-      counter = i, cost = cost, wanted = max(cost, how >= 3 and 0 or 1), limit = limit, algorithm = limit.algorithm,
-      name = name, mode = how % 3, refund = how >= 6, always = how >= 3, unconditional = how >= 3 and cost > 0,
-    }
-    single = single or not sums[i]
-    if last then
-      if single then
-        singles[#singles + 1], numbers[#numbers + 1] = hits, number
-        for h = 1, #hits do
-          local hit = hits[h]
-          sums[hit.counter] = sums[hit.counter] and sums[hit.counter] - hit.cost
-        end
-      end
-      hits, single, number = {}, false, number + 1
+local function is_already(hit)
+  return hit.name and is_held(hit.counter, hit.name) ~= (hit.charge == REFUND)
+end
+
+-- Gives back what a hit was charged earlier: of a hold nothing if it is another one of that name by now.
+local function give_back(hit, s)
+  local i, limit, charged = hit.counter, hit.limit, hit.charged
+  local algorithm = limit.algorithm
+  if hit.name then
+    if is_held(i, hit.name) and held[i][hit.name] == charged.at + limit.period then
+      held[i][hit.name] = false
+      states[i] = { at = s.at, used = s.used - 1, prev = 0, limit = limit }
     end
+    return
+  elseif s.used + s.prev == 0 or max(s.at, charged.at) > limit.newest then -- nobody knows how long ago that was
+    return
+  end
+  local left_at, left_used, left_prev = algorithm.roll(limit, charged.at, charged.used, charged.prev)
+  local at, used, prev = algorithm.roll(limit, s.at, s.used, s.prev)
+  used, prev = algorithm.give_back(limit, hit.cost, at, used, prev, left_at, left_used, left_prev, charged.at)
+  if used then
+    states[i] = { at = at, used = used, prev = prev, banned = ban_of(s, limit), limit = limit }
   end
 end
 
-local reply, replied = { now, SINGLE, #singles }, 3 -- integers, and how many
-local begins = {}                                   -- behind which of them each single request begins
-
--- Adds to the reply what became of a hit on a counter, and its state.
-local function add_state(i, is_over, is_already)
-  local a, u, p = at[i], used[i], prev[i]
-  if banned[i] then
-    reply[replied + 1], reply[replied + 2] = BANNED, banned[i]
-    replied = replied + 2
-  end
-  if p == 0 and u < MILLION and a < SHORT and not is_over and not is_already then
-    replied = replied + 1
-    reply[replied] = a * MILLION + u
-  else
-    reply[replied + 1] = is_over and OVER or is_already and ALREADY or ADMITTED
-    reply[replied + 2], reply[replied + 3], reply[replied + 4] = a, u, p
-    replied = replied + 4
-  end
-end
-
-local over = {}                                        -- of a request's hits: whether it is over
-local at_before, used_before, prev_before = {}, {}, {} -- the state of its counter before
-local already, held_before = {}, {} -- whether the hold is as the hit wants it, and what it was before
-local writer_before, banned_before = {}, {}
-
--- Until when the ban of a counter is in force for a limit, false if none is.
-local function ban_of(i, limit)
-  local b = limit.ban and banned[i]
-  if not b or b <= now then
-    return false
-  elseif b > limit.longest_ban then -- the clock stepped back, or bans were longer
-    b, banned[i], brought_back[i] = limit.longest_ban, limit.longest_ban, true
-  end
-  return b
-end
-
-for r = 1, #singles do
-  local hits = singles[r]
+-- Decides a request.
+local function decide(hits)
   local denied, quotas, quotas_over = false, 0, 0
-
   for h = 1, #hits do
     local hit = hits[h]
-    local i, limit, algorithm, cost = hit.counter, hit.limit, hit.algorithm, hit.cost
-    local a, u, p, b = at[i], used[i], prev[i], bans and ban_of(i, limit)
-    at_before[h], used_before[h], prev_before[h], writer_before[h] = a, u, p, writer[i]
-    if bans then
-      banned_before[h] = banned[i] or false
-    end
-    if a < limit.oldest or u == 0 then
-      a, u, p = algorithm.roll(limit, a, u, p)
-    end
-
-    local u_after, p_after
-    already[h] = hit.name and is_held(i, hit.name) ~= hit.refund
-    held_before[h] = hit.name and held[i][hit.name]
-    if already[h] then
-      over[h] = false
-    elseif hit.refund then
-      over[h] = false
-      u_after, p_after = algorithm.give(limit, cost, u, p)
+    local s, limit, charge = state_of(hit), hit.limit, hit.charge
+    hit.before = s
+    if charge == GIVE_BACK then
+      give_back(hit, s)
     else
-      if not b then
-        u_after, p_after = algorithm.admit(limit, cost, hit.wanted, a, u, p)
-      end
-      over[h] = not u_after
-      if not u_after and hit.always then
-        u_after, p_after = algorithm.take(limit, cost, u, p)
-      end
-    end
-    if u_after and cost > 0 then
-      at[i], used[i], prev[i], writer[i] = a, u_after, p_after, limit
-      if hit.name then
-        held[i][hit.name] = not hit.refund
-      end
-      if bans then
-        banned[i] = b
+      local at, used, prev = limit.algorithm.roll(limit, s.at, s.used, s.prev)
+      hit.already = is_already(hit)
+      hit.held_before = hit.name and held[hit.counter][hit.name]
+      local wanted = max(hit.cost, charge == ALWAYS and 0 or 1)
+      hit.over = charge ~= REFUND and not hit.already
+        and (ban_of(s, limit) ~= nil or not limit.algorithm.fits(limit, wanted, at, used, prev))
+      if hit.cost > 0 and not hit.already and (not hit.over or charge == ALWAYS) then
+        write(hit, s, at, used, prev)
       end
     end
-
-    if hit.mode == 0 then
-      denied = denied or over[h]
-    elseif hit.mode == 2 then
-      quotas, quotas_over = quotas + 1, quotas_over + (over[h] and 1 or 0)
+    denied = denied or hit.mode == 0 and hit.over
+    if hit.mode == 2 then
+      quotas, quotas_over = quotas + 1, quotas_over + (hit.over and 1 or 0)
     end
   end
 
   if denied or quotas > 0 and quotas == quotas_over then
     for h = #hits, 1, -1 do
-      local i = hits[h].counter
-      at[i], used[i], prev[i], writer[i] = at_before[h], used_before[h], prev_before[h], writer_before[h]
-      if hits[h].name then
-        held[i][hits[h].name] = held_before[h]
-      end
-      if bans then
-        banned[i] = banned_before[h]
+      local hit = hits[h]
+      states[hit.counter] = hit.before
+      if hit.name then
+        held[hit.counter][hit.name] = hit.held_before
       end
     end
     for h = 1, #hits do
       local hit = hits[h]
-      if hit.unconditional then
-        already[h] = hit.name and is_held(hit.counter, hit.name) ~= hit.refund
-      end
-      if hit.unconditional and not already[h] then
-        local i, change = hit.counter, hit.refund and hit.algorithm.give or hit.algorithm.take
-        local a, u, p = hit.algorithm.roll(hit.limit, at[i], used[i], prev[i])
-        at[i], writer[i] = a, hit.limit
-        used[i], prev[i] = change(hit.limit, hit.cost, u, p)
-        if hit.name then
-          held[i][hit.name] = not hit.refund
-        end
-        if bans then
-          banned[i] = ban_of(i, hit.limit)
+      local s, limit = states[hit.counter], hit.limit
+      if hit.charge ~= 0 and hit.cost > 0 then
+        hit.already = is_already(hit)
+        if not hit.already then
+          write(hit, s, limit.algorithm.roll(limit, s.at, s.used, s.prev))
         end
       end
     end
-    for h = 1, bans and #hits or 0 do
+    for h = 1, #hits do
       local hit = hits[h]
-      local i, limit = hit.counter, hit.limit
-      if limit.ban and over[h] and hit.mode == 0 and hit.cost > 0 and (banned[i] or 0) <= now then
-        banned[i], writer[i] = limit.ban, limit
+      local s, limit = states[hit.counter], hit.limit
+      if limit.ban and hit.over and hit.mode == 0 and hit.cost > 0 and not ban_of(s, limit) then
+        states[hit.counter] = { at = s.at, used = s.used, prev = s.prev, banned = limit.ban, limit = limit }
       end
     end
   end
-
-  begins[r], replied = replied, replied + 1
-  reply[replied] = numbers[r]
   for h = 1, #hits do
-    add_state(hits[h].counter, over[h], already[h])
+    hits[h].after = states[hits[h].counter]
   end
 end
-begins[#singles + 1] = replied
 
--- The other requests.
-for i = 1, #KEYS do
-  local sum = sums[i]
-  if sum and sum > 0 then
-    at[i], used[i], prev[i] = raised(i, sum)
-    writer[i] = limit_of[i]
-    if bans then
-      banned[i] = false
-    end
+-- The integer in 7 bytes of the requests.
+local function integer(p)
+  local a, b, c, d, e, f, g = byte(text, p, p + 6)
+  return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
+end
+
+local requests, hits, p = {}, {}, 1
+while p <= #text do
+  local i1, i2, i3, how, n1, n2, n3 = byte(text, p, p + 6)
+  local last, mode = how >= LAST, how % LAST % 3
+  local hit = {
+    counter = (i1 * 256 + i2) * 256 + i3, limit = limits[(n1 * 256 + n2) * 256 + n3],
+    mode = mode, charge = (how % LAST - mode) / 3, cost = integer(p + 7),
+    before = false, after = false, over = false, already = false, -- what decide finds out
+  }
+  p = p + HIT
+  if hit.limit.holds and hit.cost > 0 then
+    hit.name, hit.cost = name_of(hit.cost), 1
   end
-  add_state(i)
+  if hit.charge == GIVE_BACK then
+    hit.charged = { at = integer(p), used = integer(p + 7), prev = integer(p + 14) }
+    p = p + 21
+  end
+  hits[#hits + 1] = hit
+  if last then
+    decide(hits)
+    requests[#requests + 1] = hits
+    hits = {}
+  end
 end
 
 -- Whether a counter is not what is stored of it.
-local function dirty(i)
+local function is_dirty(i)
+  local s = states[i]
   if held[i] then
     return is_changed(i)
   end
-  return (used[i] > 0 or prev[i] > 0 or banned[i] or stored[i])
-    and state_text(at[i], used[i], prev[i], banned[i]) ~= stored[i]
+  return s ~= found[i] and (s.used > 0 or s.prev > 0 or s.banned or stored[i]) and state_text(s) ~= stored[i]
 end
 
-local function write(i)
-  local a, u, p, b, limit = at[i], used[i], prev[i], banned[i], writer[i] or limit_of[i]
-  if not dirty(i) then
-    return
-  elseif held[i] then
-    return write_holds(i, limit, a)
-  elseif u > 0 and a == lives_on[i] and not b then
-    return pcall("SET", KEYS[i], state_text(a, u, p), "KEEPTTL") -- takes Redis half as long as PX
+-- For how many milliseconds a state is stored. An unused state is stored for the least time that there is, rather
+-- than deleted: DEL is a permission more.
+local function expiry(s, limit)
+  local is_used = s.used > 0 or s.prev > 0
+  if not is_used and not s.banned then
+    return 1
   end
-  return pcall("SET", KEYS[i], state_text(a, u, p, b), "PX", expiry(limit, a, u, p, b))
+  local left = is_used and limit.algorithm.left(limit, s.at, s.used, s.prev) or 0
+  return max(ceil(max(left, (s.banned or 0) - now) / 1000), 1) + spare
 end
 
 -- If Redis refuses a write, nothing is written: what was before it is undone, by the command that was permitted
--- then. A replica, or a Redis out of memory, refuses the first; a user may lack the permission for a command or a
--- key. INCRBY may be refused without harm: the rest of the call is then set, rather than have Redis note a
--- refusal for each counter. It also fails if Redis does not read the integer as tonumber does.
+-- then. A replica, or a Redis out of memory, refuses the first; a user may lack the permission for a key.
 local failure
-local increment = {}
 for i = 1, #KEYS do
-  if writer[i] or brought_back[i] then
-    local u, before, result = used[i], counted[i], nil
-    local n = increments and before and at[i] == lives_on[i] and not banned[i] and u > 0 and u < MILLION and u - before or 0
-    if n ~= 0 then -- takes Redis half as long as SET
-      result = pcall("INCRBY", KEYS[i], n == 1 and "1" or format("%d", n))
-      increments = type(result) ~= "table"
-      increment[i] = increments and n
-    end
-    if n == 0 or not increments then
-      result = write(i)
-    end
-    if type(result) == "table" and result.err then
-      failure = result.err
-      for w = 1, held[i] and i or i - 1 do
-        if held[w] then
-          restore_holds(w)
-        elseif increment[w] then
-          pcall("INCRBY", KEYS[w], format("%d", -increment[w]))
-        elseif writer[w] and dirty(w) then
-          restore(w, writer[w])
-        end
+  local s = states[i]
+  if is_dirty(i) then
+    if held[i] then
+      failure = write_holds(i, s.limit, s.at)
+    else
+      local lasts, lasted = expiry(s, s.limit), expiry(found[i], s.limit)
+      if lasts == lasted and lasts > 1 then
+        failure = pcall("SET", KEYS[i], state_text(s), "KEEPTTL").err -- takes Redis half as long
+      else
+        failure = pcall("SET", KEYS[i], state_text(s), "PX", lasts).err
       end
+    end
+    for w = 1, failure and i or 0 do
+      if held[w] then
+        restore_holds(w)
+      elseif w < i and is_dirty(w) then
+        pcall("SET", KEYS[w], stored[w] or "0", "PX", expiry(found[w], states[w].limit))
+      end
+    end
+    if failure then
       break
     end
   end
 end
-if not failure then
-  return reply
-end
 
--- Only requests on counters that nobody changed have their answer, such as denials.
-local answer, answered = { now, REFUSED, 0 }, 0
-for r = 1, #singles do
-  local hits, refused = singles[r], false
-  for h = 1, #hits do
+local reply, n = { now, SINGLE }, 2
+for r = 1, #requests do
+  local hits, refused = requests[r], false
+  for h = 1, failure and #hits or 0 do -- denials, which change nothing, are answered
     local i = hits[h].counter
-    refused = refused or writer[i] and dirty(i)
+    refused = refused or is_dirty(i) and not states[i].brought
   end
-  if not refused then
-    answered = answered + 1
-    for n = begins[r] + 1, begins[r + 1] do
-      answer[#answer + 1] = reply[n]
+  for h = 1, refused and 0 or #hits do
+    local hit = hits[h]
+    local s = hit.after
+    if s.banned then
+      reply[n + 1], reply[n + 2] = BANNED, s.banned
+      n = n + 2
+    end
+    if s.prev == 0 and s.used < MILLION and s.at < SHORT and not hit.over and not hit.already then
+      n = n + 1
+      reply[n] = s.at * MILLION + s.used
+    else
+      reply[n + 1] = hit.over and OVER or hit.already and ALREADY or ADMITTED
+      reply[n + 2], reply[n + 3], reply[n + 4] = s.at, s.used, s.prev
+      n = n + 4
     end
   end
+  if refused then
+    n = n + 1
+    reply[n] = REFUSED
+  end
 end
-answer[3] = answered
-for n = 1, #failure do
-  answer[#answer + 1] = byte(failure, n)
+for b = 1, failure and #failure or 0 do
+  reply[n + b] = byte(failure, b)
 end
-return answer
+return reply

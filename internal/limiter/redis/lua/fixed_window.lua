@@ -1,15 +1,14 @@
--- Fixed windows, as fixedwindow.go counts them. State: start of the window in grids, units used in it, 0.
+-- Fixed windows, as limiter/fixedwindow.go counts them. State: start of the window in grids, units used in it, 0.
 
 algorithms.fixed_window = {
   limit = function(t, period, amount, grid)
     local current = (t - fmod(t, grid)) / grid
     return {
-      t = t, period = period, amount = amount, grid = grid, most = EXACT / 2, most_prev = 0, lasting = true,
+      t = t, period = period, amount = amount, grid = grid, most = EXACT / 2, most_prev = 0,
       current = current, oldest = current + 1 - period / grid, newest = current,
     }
   end,
 
-  -- The state as of now.
   roll = function(limit, at, used)
     if used > 0 and at >= limit.oldest then
       return at, used, 0
@@ -17,16 +16,13 @@ algorithms.fixed_window = {
     return limit.current, 0, 0
   end,
 
-  -- The state as of now, if it is a used one from after now.
-  back = function(limit, _, used)
-    return limit.current, used, 0
+  -- Also of sliding windows.
+  back = function(limit, _, used, prev)
+    return limit.current, min(used + prev, limit.most), 0
   end,
 
-  -- What is used after a hit, nothing if the hit does not fit.
-  admit = function(limit, cost, wanted, _, used)
-    if used + wanted <= limit.amount then
-      return used + cost, 0
-    end
+  fits = function(limit, cost, _, used)
+    return used + cost <= limit.amount
   end,
 
   take = function(limit, cost, used, prev)
@@ -37,8 +33,8 @@ algorithms.fixed_window = {
     return max(used - cost, 0), prev
   end,
 
-  -- What is used once a cost is given back that was charged earlier, nothing if nothing is left of that. The state
-  -- that the charge left comes last, as of now, and with the at that it had then.
+  -- Returns nothing if nothing is left of the charge. The state that the charge left comes last, as of now, and with
+  -- the at that it had then.
   give_back = function(_, cost, at, used, prev, charged_at, charged_used)
     if at == charged_at then
       return max(used - min(cost, charged_used), 0), prev
@@ -50,4 +46,6 @@ algorithms.fixed_window = {
     return at * limit.grid + limit.period - limit.t
   end,
 }
+
+local fixed = algorithms.fixed_window -- of which others have functions, too
 

@@ -1,26 +1,21 @@
--- Sliding windows, as slidingwindow.go counts them. State: number of the current window, units used in
+-- Sliding windows, as limiter/slidingwindow.go counts them. State: number of the current window, units used in
 -- it, units used in the one before.
 
 -- n * rest / period, rounded up, for an n of which the products that share takes would not be exact, and a
 -- rest of at most the period. It goes through the bits of n from the highest on, and doubles what it has.
 local function large_share(n, rest, period)
-  local units, part, bit = 0, 0, EXACT / 2
-  while bit >= 1 do
-    units = 2 * units
-    if part >= period - part then
-      units, part = units + 1, part - (period - part)
-    else
-      part = 2 * part
+  local units, part = 0, 0
+  for bit = 52, 0, -1 do
+    units, part = 2 * units, 2 * part
+    if part >= period then
+      units, part = units + 1, part - period
     end
-    if n >= bit then
-      n = n - bit
-      if part >= period - rest then
-        units, part = units + 1, part - (period - rest)
-      else
-        part = part + rest
+    if n >= 2 ^ bit then
+      n, part = n - 2 ^ bit, part + rest
+      if part >= period then
+        units, part = units + 1, part - period
       end
     end
-    bit = bit / 2
   end
   return part > 0 and units + 1 or units
 end
@@ -30,8 +25,7 @@ algorithms.sliding_window = {
     local current = (t - fmod(t, period)) / period
     return {
       t = t, period = period, seconds = period / SECOND, amount = amount, grid = period,
-      most = EXACT / 2, most_prev = EXACT / 2, simple = simple,
-      current = current, oldest = current, newest = current, lasting = true,
+      most = EXACT / 2, most_prev = EXACT / 2, simple = simple, current = current, newest = current,
     }
   end,
 
@@ -45,29 +39,22 @@ algorithms.sliding_window = {
     return at, used, prev
   end,
 
-  back = function(limit, _, used, prev)
-    return limit.current, min(used + prev, limit.most), 0
+  back = fixed.back,
+
+  fits = function(limit, cost, at, used, prev)
+    local covered, period = 0, limit.period
+    local rest = min((at + 1) * period - limit.t, period)
+    if prev > limit.simple then
+      covered = large_share(prev, rest, period)
+    elseif prev > 0 then
+      local units, part = share(prev, rest, limit.seconds)
+      covered = units + ceil(part / period)
+    end
+    return covered + used + cost <= limit.amount
   end,
 
-  admit = function(limit, cost, wanted, at, used, prev)
-    local covered = 0
-    if prev > 0 then
-      local period = limit.period
-      local rest = min((at + 1) * period - limit.t, period)
-      if prev <= limit.simple then
-        local units, part = share(prev, rest, limit.seconds)
-        covered = units + ceil(part / period)
-      else
-        covered = large_share(prev, rest, period)
-      end
-    end
-    if covered + used + wanted <= limit.amount then
-      return used + cost, prev
-    end
-  end,
-
-  take = algorithms.fixed_window.take,
-  give = algorithms.fixed_window.give,
+  take = fixed.take,
+  give = fixed.give,
 
   give_back = function(_, cost, at, used, prev, charged_at, charged_used, charged_prev, then_at)
     if at ~= charged_at then

@@ -1,42 +1,65 @@
--- How a state is stored: as "<at> <used> <prev>", with the numbers of limiter.State, or without prev where
--- that is 0; a short one, which has no prev and is below SHORT and a MILLION, as the integer
--- at * MILLION + used, which Redis keeps in less memory than a text and can increment. One with a ban has four
--- numbers: "<at> <used> <prev> <until>".
+-- What the files after this one use: numbers, and states.
+--
+-- An algorithm is the pure functions of its Go file, as the member of algorithms that has its word in rules. They have
+-- the names of counting in limiter/algorithm.go, and do the same. A state is passed as its three numbers, without its
+-- ban, which denies whatever the algorithm says. The function limit prepares, once for all counters of a limit,
+-- what the others take first: the constants of the limit, the time t, in microseconds as all times are, and
+--   grid       what at counts, in microseconds
+--   most       the largest used of a state
+--   most_prev  the largest prev of a state
+--   newest     the largest at of a state that is not from after now, see time.lua
+-- decide.lua adds
+--   algorithm     the functions
+--   ban           when a ban ends that begins now, nothing if the limit has no bans
+--   longest_ban   the latest end of a ban that is in force
 
-local SHORT = 2 ^ 33 -- more than any at of a short state
+local match, gmatch = string.match, string.gmatch
+local fmod, ceil, min, max = math.fmod, math.ceil, math.min, math.max
 
--- Returns the state in a text, whether it is short, and until when its ban is, nil without one. Returns nothing if the
--- text is no state that is possible with any amount of limit.
-local function parse_state(text, limit)
-  local at, used, prev, short, banned
-  local both = tonumber(text)
-  if both and both >= 0 and both < EXACT and both % 1 == 0 then
-    used, prev, short = both % MILLION, 0, true
-    at = (both - used) / MILLION
-  else
-    at, used, prev = match(text, "^(%d+) (%d+) ?(%d*)$")
-    if not at then
-      at, used, prev, banned = match(text, "^(%d+) (%d+) (%d+) (%d+)$")
-      banned = tonumber(banned)
-      if not banned or banned >= EXACT then
-        return
-      end
-    end
-    at, used, prev = tonumber(at), tonumber(used), tonumber(prev) or 0
-  end
-  if used <= limit.most and prev <= limit.most_prev and at * limit.grid < EXACT then
-    return at, used, prev, short, banned
-  end
+local algorithms = {}
+
+local SECOND = 1000000
+local EXACT = 2 ^ 53 -- limiter.MaxExact, below which all integers are exact
+
+-- n * time / seconds, for a time in microseconds: a number of units, and a rest that may hold more of them,
+-- in units divided by the microseconds of the seconds. It takes two products, because one would not be exact.
+local function share(n, time, seconds)
+  local micros = fmod(time, SECOND)
+  local product = n * ((time - micros) / SECOND)
+  local rest = fmod(product, seconds)
+  return (product - rest) / seconds, rest * SECOND + n * micros
 end
 
-local function state_text(at, used, prev, banned) -- tostring gives 1.79e+15
-  if banned then
-    return format("%d %d %d %d", at, used, prev, banned)
-  elseif prev == 0 and used < MILLION and at < SHORT then
-    return format("%d", at * MILLION + used)
-  elseif prev == 0 then
-    return format("%d %d", at, used)
+-- A state is stored as "<at> <used> <prev> <until>", with the numbers of limiter.State, without those at the end that are
+-- 0. A short one, which has no prev and is below SHORT and a MILLION, is the integer at * MILLION + used, which Redis
+-- keeps in less memory than a text and can increment.
+local SHORT = 2 ^ 33 -- more than any at of a short state
+
+-- Returns the state in a text; an unused one if it is no state that is possible with any amount of limit.
+local function parse_state(text, limit)
+  local at, used, prev, banned
+  local both = tonumber(text)
+  if both and both >= 0 and both < EXACT and both % 1 == 0 then
+    used = both % MILLION
+    at = (both - used) / MILLION
+  elseif text then
+    at, used, prev, banned = match(text, "^(%d+) (%d+) ?(%d*) ?(%d*)$")
+    at, used, prev, banned = tonumber(at), tonumber(used), tonumber(prev), tonumber(banned)
   end
-  return format("%d %d %d", at, used, prev)
+  if at and used <= limit.most and (prev or 0) <= limit.most_prev and at * limit.grid < EXACT and (banned or 0) < EXACT then
+    return { at = at, used = used, prev = prev or 0, banned = banned }
+  end
+  return { at = 0, used = 0, prev = 0 }
+end
+
+local function state_text(s) -- tostring gives 1.79e+15
+  if s.banned then
+    return format("%d %d %d %d", s.at, s.used, s.prev, s.banned)
+  elseif s.prev > 0 then
+    return format("%d %d %d", s.at, s.used, s.prev)
+  elseif s.used < MILLION and s.at < SHORT then
+    return format("%d", s.at * MILLION + s.used)
+  end
+  return format("%d %d", s.at, s.used)
 end
 

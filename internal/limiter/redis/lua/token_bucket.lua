@@ -1,4 +1,4 @@
--- Token buckets, as tokenbucket.go counts them. State: when the bucket was like this, units in it,
+-- Token buckets, as limiter/tokenbucket.go counts them. State: when the bucket was like this, units in it,
 -- parts of one more, of which a unit has as many as the period has microseconds.
 
 -- A level that a larger amount left is lowered to the brim.
@@ -16,13 +16,25 @@ local function drain_time(limit, used, prev)
   return seconds * SECOND + ceil((rest * limit.divisor * SECOND + prev) / limit.amount)
 end
 
+-- What is left of a level without units and parts of one more.
+local function minus(limit, used, prev, units, parts)
+  used, prev = used - units, prev - parts
+  if prev < 0 then
+    used, prev = used - 1, prev + limit.period
+  end
+  if used < 0 then
+    return 0, 0
+  end
+  return used, prev
+end
+
 algorithms.token_bucket = {
   -- A unit drains in price / drain seconds, the same as period / amount.
   limit = function(t, period, amount, burst, divisor)
     local limit = {
       t = t, period = period, amount = amount, burst = burst, brim = burst + amount,
       divisor = divisor, price = period / SECOND / divisor, drain = amount / divisor,
-      grid = 1, most = EXACT, most_prev = period - 1, oldest = t, newest = t,
+      grid = 1, most = EXACT, most_prev = period - 1, newest = t,
     }
     limit.longest = drain_time(limit, limit.brim, 0)
     return limit
@@ -35,26 +47,21 @@ algorithms.token_bucket = {
     end
     used, prev = clamp(limit, used, prev)
     local units, part = share(limit.drain, elapsed, limit.price)
-    prev = prev - part * limit.divisor
-    part = fmod(prev, limit.period)
-    used = used - units + (prev - part) / limit.period
-    if part < 0 then
-      used, part = used - 1, part + limit.period
-    end
-    if used < 0 or used + part == 0 then
+    part = part * limit.divisor
+    local parts = fmod(part, limit.period)
+    used, prev = minus(limit, used, prev, units + (part - parts) / limit.period, parts)
+    if used + prev == 0 then
       return limit.t, 0, 0
     end
-    return at + elapsed, used, part
+    return at + elapsed, used, prev
   end,
 
   back = function(limit, _, used, prev)
     return limit.t, used, prev
   end,
 
-  admit = function(limit, cost, wanted, _, used, prev)
-    if used + (prev > 0 and 1 or 0) + wanted <= limit.burst then
-      return used + cost, prev
-    end
+  fits = function(limit, cost, _, used, prev)
+    return used + (prev > 0 and 1 or 0) + cost <= limit.burst
   end,
 
   take = function(limit, cost, used, prev)
@@ -69,19 +76,12 @@ algorithms.token_bucket = {
     return used - cost, prev
   end,
 
+  -- Where there is no whole cost any more, the level of what is left of it.
   give_back = function(limit, cost, _, used, prev, _, charged_used, charged_prev)
     if charged_used >= cost then
       return limit.algorithm.give(limit, cost, used, prev)
     end
-    -- There is no whole cost any more, but the level of what is left of it.
-    used, prev = used - charged_used, prev - charged_prev
-    if prev < 0 then
-      used, prev = used - 1, prev + limit.period
-    end
-    if used < 0 then
-      return 0, 0
-    end
-    return used, prev
+    return minus(limit, used, prev, charged_used, charged_prev)
   end,
 
   left = function(limit, at, used, prev)
