@@ -21,8 +21,6 @@ import (
 	"weir/internal/operators"
 	"weir/internal/operators/api"
 	"weir/internal/operators/denials"
-	"weir/internal/operators/exceptions"
-	"weir/internal/operators/replicas"
 	"weir/internal/plan"
 	"weir/internal/rls"
 	"weir/internal/server/admin"
@@ -45,17 +43,16 @@ type App struct {
 	usage      *telemetry.Usage
 	access     *admin.Access
 	rates      *rates
-	replicas   *replicas.Replicas // nil: alone
+	servers    *operators.Servers // nil: alone
 	counters   *api.CounterReader
-	uses       func() map[string]uint64 // how often exceptions were applied here, by their IDs; nil: there are none
-	exceptions *exceptions.Keeper
+	exceptions *operators.Exceptions
 	cleanups   cleanups
 
 	storeRegistry *prometheus.Registry // of the metrics of the store
 
 	grpc, http     *server
 	debug, metrics *server // nil: not bound
-	servers        []*server
+	listening      []*server
 }
 
 // New loads the rules, opens the store and binds all listeners. Nothing serves
@@ -90,7 +87,7 @@ func (a *App) build() error {
 	if err != nil {
 		return err
 	}
-	a.openReplicas()
+	a.openOperators()
 	options := plan.Options{
 		Keys:           keys,
 		Charge:         Charge(s.Store.StopWhenOverLimit),
@@ -98,9 +95,8 @@ func (a *App) build() error {
 		ShadowMode:     s.Answers.ShadowMode,
 		QuotaMode:      s.Answers.QuotaMode,
 		MaxDescriptors: s.Answers.MaxDescriptors,
-		Exceptions:     a.openExceptions(),
+		Exceptions:     a.exceptions.Current(),
 	}
-	a.uses = a.usesHere
 	a.openCounters(options)
 	a.usage = telemetry.New(telemetry.Options{
 		Registerer: reg, Logger: a.logger,
@@ -216,7 +212,7 @@ func (a *App) bind(service *rls.Service) error {
 				return deniedOn{summary, servers}, err
 			},
 			Peek: a.peek, Reset: a.reset,
-			Exceptions: a.exceptionsOf, AddException: a.addException, RemoveException: a.removeException,
+			Exceptions: a.exceptionsOf, AddException: a.addException, RemoveException: a.exceptions.Remove,
 		}
 		pages := newConsole(a)
 		debug.Console, debug.SignInRefused = pages, pages.SignIn
@@ -247,7 +243,7 @@ func (a *App) bind(service *rls.Service) error {
 
 // add lets a server run and stop with a.
 func (a *App) add(s *server) *server {
-	a.servers = append(a.servers, s)
+	a.listening = append(a.listening, s)
 	a.cleanups.add(s.name, s.close)
 	return s
 }
@@ -318,16 +314,15 @@ func (a *App) Run(ctx context.Context) error {
 	tasks.start("rules", func() { a.source.run(background) })
 	tasks.start("rates", func() { a.rates.run(background) })
 	tasks.start("token", func() { a.access.Follow(background) })
-	if a.replicas != nil {
-		tasks.start("replicas", func() { a.replicas.Run(background) })
+	if a.servers != nil {
+		tasks.start("servers", func() { a.servers.Run(background) })
 	}
-	tasks.start("exceptions", func() { a.exceptions.Run(background) })
 	if a.store.ping != nil {
 		tasks.start("store", func() { a.store.find(background, a.health, a.logger) })
 	}
 
-	failed := make(chan error, len(a.servers))
-	for _, s := range a.servers {
+	failed := make(chan error, len(a.listening))
+	for _, s := range a.listening {
 		tasks.start(s.name, func() {
 			if err := s.run(); err != nil {
 				failed <- err

@@ -26,7 +26,7 @@ func newConsole(a *App) *console.Console {
 		Status:  func() api.Status { return a.status().API() },
 		History: a.rates.history, Denials: a.denialsOf, Rules: w.busiestRules, Store: w.storeFigures, Loads: a.rules.lastLoads,
 		Explain: a.explain, Peek: a.peek, Reset: a.reset,
-		Exceptions: a.exceptionsOf, AddException: a.addException, RemoveException: a.removeException,
+		Exceptions: a.exceptionsOf, AddException: a.addException, RemoveException: a.exceptions.Remove,
 	}, a.access)
 }
 

@@ -13,9 +13,9 @@ import (
 
 // openCounters lets operators look at counters, and reset them.
 func (a *App) openCounters(options plan.Options) {
-	o := api.CounterOptions{Rules: a.rules.tree.Load, Store: a.store, Plan: options, ShowKeys: a.store.board != nil}
-	if a.store.board != nil {
-		o.Announce = a.store.board.AnnounceReset
+	o := api.CounterOptions{Rules: a.rules.tree.Load, Store: a.store, Plan: options, ShowKeys: a.servers != nil}
+	if a.servers != nil {
+		o.Announce = a.servers.AnnounceReset
 	}
 	a.counters = api.NewCounterReader(o)
 }

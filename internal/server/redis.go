@@ -44,7 +44,7 @@ func openRedis(all settings.Settings, changing *changingSecrets, logger *slog.Lo
 	if changing.has("REDIS_") {
 		followRedis(&options, changing)
 	}
-	board, err := redis.OpenBoard(options.Main, options.KeyPrefix)
+	shared, err := redis.OpenShared(options.Main, options.KeyPrefix)
 	if err != nil {
 		stop()
 		return nil, err
@@ -52,18 +52,18 @@ func openRedis(all settings.Settings, changing *changingSecrets, logger *slog.Lo
 	redis, err := redis.New(options)
 	if err != nil {
 		stop()
-		return nil, errors.Join(err, board.Close())
+		return nil, errors.Join(err, shared.Close())
 	}
 	logger.Info("counters are kept in Redis", log...)
 	return &store{
 		CounterStore: redis,
 		name:         func() string { return "in Redis at " + strings.Join(redis.Names(), ", of limits per second at ") },
 		refused:      redis.Refused,
-		board:        board, forget: redis.ForgetDenials,
+		shared:       shared, forget: redis.ForgetDenials,
 		ping: redis.Ping, state: redis.State, followed: s.HealthCheckActiveConnection,
 		close: func() error {
 			stop()
-			return errors.Join(redis.Close(), board.Close())
+			return errors.Join(redis.Close(), shared.Close())
 		},
 	}, nil
 }

@@ -196,8 +196,8 @@ func TestServerWithoutRedis(t *testing.T) {
 	if err != nil || servers != 1 || got.Minute.Limits[0].Denied != 3 {
 		t.Errorf("got %+v of %d servers, error %v", got.Minute, servers, err)
 	}
-	if _, servers, err := f.usesOf(t.Context(), true); servers != 1 || err != nil {
-		t.Errorf("uses of %d servers, error %v", servers, err)
+	if list, err := f.exceptionsOf(t.Context(), true); list.Servers != 1 || err != nil {
+		t.Errorf("uses of %d servers, error %v", list.Servers, err)
 	}
 	if got := f.counters("/peek", "alice"); got.Limits[0].Used != 2 || got.Limits[0].Key != "" {
 		t.Errorf("got %+v", got)

@@ -30,9 +30,9 @@ type store struct {
 	failureMode string
 	followed    bool // its failures fail the health check, even after it has been found
 	close       func() error
-	// board is what servers on the same Redis share, nil in memory, and forget forgets
+	// shared is what servers on the same Redis share, nil in memory, and forget forgets
 	// which counters are over.
-	board  *redis.Board
+	shared *redis.Shared
 	forget func()
 }
 

@@ -5,22 +5,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
 	"weir/internal/limiter/failover"
 	"weir/internal/limiter/memory"
 	"weir/internal/limiter/redis"
-	"weir/internal/operators/exceptions"
 	"weir/internal/plan"
 	"weir/internal/testenv"
 )
@@ -58,7 +55,7 @@ type fixture struct {
 	*CounterReader
 	serving *plan.Planner
 	tree    *descriptors.Tree
-	keeper  *exceptions.Keeper
+	inForce atomic.Pointer[plan.Exceptions]
 }
 
 func newFixture(t *testing.T, store limiter.CounterStore) *fixture {
@@ -71,7 +68,7 @@ func newFixture(t *testing.T, store limiter.CounterStore) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{T: t, keeper: exceptions.NewKeeper(exceptions.Options{Store: new(exceptions.Memory), Registerer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})}
+	f := &fixture{T: t}
 	if f.tree, err = descriptors.Load(files, descriptors.Options{}); err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +76,7 @@ func newFixture(t *testing.T, store limiter.CounterStore) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := plan.Options{Keys: keys, Exceptions: f.keeper.Current()}
+	options := plan.Options{Keys: keys, Exceptions: &f.inForce}
 	f.serving = plan.New(options)
 	f.CounterReader = NewCounterReader(CounterOptions{Rules: func() *descriptors.Tree { return f.tree }, Store: store, Plan: options, ShowKeys: true})
 	return f
@@ -218,17 +215,15 @@ func TestCountersBehindExceptions(t *testing.T) {
 	f := newFixture(t, inMemory())
 	f.ask(2, "user", "alice")
 	for _, c := range []struct {
-		exception exceptions.New
+		exception *plan.Exception
 		want      string
 	}{
-		{exceptions.New{Effect: "allow"}, "2 of 3, 1 left"},
-		{exceptions.New{Effect: "deny"}, "2 of 3, 1 left"},
-		{exceptions.New{Effect: "amount", Factor: 10}, "2 of 30, 28 left"},
+		{&plan.Exception{Effect: plan.Allow}, "2 of 3, 1 left"},
+		{&plan.Exception{Effect: plan.Deny}, "2 of 3, 1 left"},
+		{&plan.Exception{Effect: plan.Amount, Factor: 10}, "2 of 30, 28 left"},
 	} {
-		c.exception.Domain, c.exception.Entries, c.exception.For, c.exception.Reason, c.exception.By = "api", entries("user", "alice"), time.Hour, "a test", "a test"
-		if _, err := f.keeper.Add(t.Context(), c.exception, "here"); err != nil {
-			t.Fatal(err)
-		}
+		c.exception.Domain, c.exception.Entries = "api", entries("user", "alice")
+		f.inForce.Store(plan.NewExceptions([]*plan.Exception{c.exception}))
 		if got := f.lines(f.Peek(t.Context(), "api", entries("user", "alice"))); !strings.Contains(got, "enforced: "+c.want) || strings.Count(got, "replaced") != 1 {
 			t.Errorf("%v: got\n%swant %s", c.exception.Effect, got, c.want)
 		}

@@ -1,4 +1,4 @@
-package exceptions
+package operators
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,19 +19,108 @@ import (
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
+	"weir/internal/operators/api"
 	"weir/internal/plan"
 	"weir/internal/testenv"
 )
 
-// server is a Keeper that runs, as one server has it.
+// fake is Shared in memory, which fails at times, as a Redis does.
+type fake struct {
+	mu     sync.Mutex
+	hashes map[string]map[string]string
+	began  int
+	sets   int
+	fails  bool
+	hangs  bool
+}
+
+var errDown = errors.New("down\x1b[31m")
+
+// call calls do with a hash.
+func (f *fake) call(ctx context.Context, hash string, do func(fields map[string]string)) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.hangs {
+		f.mu.Unlock()
+		<-ctx.Done()
+		f.mu.Lock()
+		return ctx.Err()
+	}
+	if f.fails {
+		return errDown
+	}
+	if f.hashes[hash] == nil {
+		if f.hashes == nil {
+			f.hashes = map[string]map[string]string{}
+		}
+		f.hashes[hash] = map[string]string{}
+	}
+	do(f.hashes[hash])
+	return nil
+}
+
+func (f *fake) Fields(ctx context.Context, hash string, names ...string) (got map[string]string, err error) {
+	return got, f.call(ctx, hash, func(fields map[string]string) {
+		got = maps.Clone(fields)
+		maps.DeleteFunc(got, func(name, _ string) bool { return len(names) > 0 && !slices.Contains(names, name) })
+	})
+}
+
+func (f *fake) Set(ctx context.Context, hash string, changes map[string]string) (there int, err error) {
+	return there, f.call(ctx, hash, func(fields map[string]string) {
+		if fields[".epoch"] == "" {
+			f.began++
+			fields[".epoch"], fields[".count"] = fmt.Sprint("epoch", f.began), "0"
+		}
+		var count int
+		fmt.Sscan(fields[".count"], &count)
+		fields[".count"] = fmt.Sprint(count + 1)
+		f.sets++
+		for name, text := range changes {
+			if fields[name] != "" {
+				there++
+			}
+			if fields[name] = text; text == "" {
+				delete(fields, name)
+			}
+		}
+	})
+}
+
+func (f *fake) Remove(ctx context.Context, hash string, names ...string) error {
+	return f.call(ctx, hash, func(fields map[string]string) {
+		for _, name := range names {
+			delete(fields, name)
+		}
+	})
+}
+
+func (f *fake) Report(context.Context, string, []byte, time.Duration) error { panic("nobody asks") }
+
+func (f *fake) Reports(context.Context, []string) (map[string]string, error) { panic("nobody asks") }
+
+// stored is how many exceptions there are.
+func (f *fake) stored() int {
+	n := 0
+	_ = f.call(context.Background(), exceptionsHash, func(fields map[string]string) {
+		for id := range fields {
+			if isID(id) {
+				n++
+			}
+		}
+	})
+	return n
+}
+
+// server has the Exceptions of one server.
 type server struct {
-	*Keeper
+	*Exceptions
 	t   *testing.T
 	log *testenv.Log
 	reg *prometheus.Registry
 }
 
-func newServer(t *testing.T, store Store) *server {
+func newServer(t *testing.T, shared Shared) *server {
 	s := &server{t: t, log: new(testenv.Log), reg: prometheus.NewRegistry()}
 	plain := func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey || a.Key == "id" {
@@ -39,17 +128,18 @@ func newServer(t *testing.T, store Store) *server {
 		}
 		return a
 	}
-	s.Keeper = NewKeeper(Options{Store: store, Registerer: s.reg, Logger: slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{ReplaceAttr: plain}))})
+	s.Exceptions = NewExceptions(shared, s.reg, slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{ReplaceAttr: plain})))
 	return s
 }
 
-// run runs s until the returned function is called, in a bubble of synctest.
+// run loads until the returned function is called, in a bubble of synctest.
 func (s *server) run() (stop func()) {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	ended := make(chan struct{})
+	servers := &Servers{Shared: s.shared, Exceptions: s.Exceptions, Forget: func() {}}
 	go func() {
 		defer close(ended)
-		s.Run(ctx)
+		servers.Run(ctx)
 	}()
 	synctest.Wait()
 	return func() {
@@ -58,30 +148,39 @@ func (s *server) run() (stop func()) {
 	}
 }
 
-func of(values ...string) (entries []limiter.Entry) {
+func of(values ...string) (entries []api.KeyValue) {
 	for _, v := range values {
 		key, value, _ := strings.Cut(v, "=")
+		entries = append(entries, api.KeyValue{Key: key, Value: value})
+	}
+	return entries
+}
+
+func entry(text string) []limiter.Entry {
+	var entries []limiter.Entry
+	for part := range strings.SplitSeq(text, ",") {
+		key, value, _ := strings.Cut(part, "=")
 		entries = append(entries, limiter.Entry{Key: key, Value: value})
 	}
 	return entries
 }
 
-func allowing(value string, lasts time.Duration) New {
-	return New{Domain: "api", Entries: of(value), Effect: "allow", For: lasts, By: "bob", Reason: "let me in"}
+func allowing(value string, lasts time.Duration) api.NewException {
+	return api.NewException{Descriptor: api.NewDescriptor("api", of(value)), Effect: "allow", For: lasts.Seconds(), By: "bob", Reason: "let me in"}
 }
 
 // use applies the exception for an entry to a request.
-func use(t *testing.T, s *server, entry string) {
+func use(t *testing.T, s *server, text string) {
 	t.Helper()
 	var p plan.Result
-	request := plan.Request{Domain: "api", Descriptors: []plan.Descriptor{{Entries: of(entry)}}}
+	request := plan.Request{Domain: "api", Descriptors: []plan.Descriptor{{Entries: entry(text)}}}
 	if err := plan.New(plan.Options{Exceptions: s.Current()}).Prepare(&p, new(descriptors.Tree), &request); err != nil {
 		t.Fatal(err)
 	}
 	p.SetStatuses(false)
 }
 
-func (s *server) add(n New) *plan.Exception {
+func (s *server) add(n api.NewException) api.Exception {
 	s.t.Helper()
 	e, err := s.Add(s.t.Context(), n, "192.0.2.1:5")
 	if err != nil {
@@ -96,9 +195,9 @@ func (s *server) want(entries ...string) {
 	synctest.Wait()
 	var got []string
 	for _, e := range s.All() {
-		got = append(got, spell(e.Entries))
+		got = append(got, e.Entries[0].Key+"="+e.Entries[0].Value)
 		if s.Find(e.Domain, e.Entries) == nil {
-			s.t.Errorf("%s is not found", spell(e.Entries))
+			s.t.Errorf("%q is not found", e.Entries)
 		}
 	}
 	slices.Sort(got)
@@ -115,7 +214,7 @@ func (s *server) want(entries ...string) {
 // audit log of that server.
 func TestServersShareExceptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := new(Memory)
+		store := new(fake)
 		a, b := newServer(t, store), newServer(t, store)
 		defer a.run()()
 		defer b.run()()
@@ -133,7 +232,7 @@ func TestServersShareExceptions(t *testing.T) {
 		time.Sleep(time.Second)
 		a.want()
 		for _, s := range []*server{a, b} {
-			if err := s.Remove(t.Context(), e.ID, "bob", ""); !errors.Is(err, ErrNotFound) {
+			if err := s.Remove(t.Context(), e.ID, "bob", ""); !errors.Is(err, api.ErrNotFound) {
 				t.Errorf("removed twice: %v", err)
 			}
 		}
@@ -150,7 +249,7 @@ func TestServersShareExceptions(t *testing.T) {
 // An exception ends by itself, to the point on each server, and leaves the store.
 func TestExceptionsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := new(Memory)
+		store := new(fake)
 		a, b := newServer(t, store), newServer(t, store)
 		defer a.run()()
 		stop := b.run()
@@ -169,15 +268,11 @@ func TestExceptionsEnd(t *testing.T) {
 		again := newServer(t, store) // before the store has forgotten it
 		defer again.run()()
 		again.want("user=bob")
-		stored := func() int {
-			records, _, _ := store.Load(t.Context(), Version{})
-			return len(records)
-		}
-		if n := stored(); n != 2 {
+		if n := store.stored(); n != 2 {
 			t.Errorf("the store has %d records", n)
 		}
 		time.Sleep(forgetAfter + time.Second)
-		if n := stored(); n != 1 {
+		if n := store.stored(); n != 1 {
 			t.Errorf("a minute later the store has %d records", n)
 		}
 		a.want("user=bob")
@@ -191,19 +286,19 @@ func TestExceptionsEnd(t *testing.T) {
 // one before applies again.
 func TestNewestApplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, new(Memory))
+		s := newServer(t, new(fake))
 		defer s.run()()
 		s.add(allowing("user=alice", time.Hour))
 		time.Sleep(time.Second)
 		deny := allowing("user=alice", time.Second)
 		deny.Effect = "deny"
 		s.add(deny)
-		if got := s.Find("api", of("user=alice", "path=/")); got.Effect != plan.Deny {
+		if got := s.Find("api", entry("user=alice,path=/")); got.Effect != plan.Deny {
 			t.Errorf("got %+v", got)
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if got := s.Find("api", of("user=alice", "path=/")); got.Effect != plan.Allow {
+		if got := s.Find("api", entry("user=alice,path=/")); got.Effect != plan.Allow {
 			t.Errorf("got %+v", got)
 		}
 	})
@@ -212,13 +307,10 @@ func TestNewestApplies(t *testing.T) {
 // A store that lost everything, or the last changes, gets back what any server knows. A
 // removed exception stays removed.
 func TestLostStore(t *testing.T) {
-	for name, lose := range map[string]func(now, before *Memory){
-		"all":          func(now, _ *Memory) { now.version, now.records = Version{}, nil },
-		"last changes": func(now, before *Memory) { now.version, now.records = before.version, before.records },
-	} {
-		t.Run(name, func(t *testing.T) {
+	for _, all := range []bool{true, false} {
+		t.Run(fmt.Sprint("all=", all), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := new(Memory)
+				store := new(fake)
 				a, b := newServer(t, store), newServer(t, store)
 				defer a.run()()
 				defer b.run()()
@@ -227,38 +319,40 @@ func TestLostStore(t *testing.T) {
 				if err := a.Remove(t.Context(), removed.ID, "", ""); err != nil {
 					t.Fatal(err)
 				}
-				store.Add(t.Context(), Record{"newer", []byte(`{"format":2}`)}, Most)
+				if _, err := store.Set(t.Context(), exceptionsHash, map[string]string{"newer": `{"format":9}`}); err != nil {
+					t.Fatal(err)
+				}
 				time.Sleep(time.Second)
 				synctest.Wait()
-				store.mu.Lock()
-				before := &Memory{version: store.version, records: maps.Clone(store.records)}
-				store.mu.Unlock()
+				before, _ := store.Fields(t.Context(), exceptionsHash)
 				use(t, b, "user=alice")
 				a.add(allowing("user=carol", time.Hour))
 				time.Sleep(time.Second)
 				synctest.Wait()
 				store.mu.Lock()
-				lose(store, before)
+				if store.hashes[exceptionsHash] = before; all {
+					store.hashes = nil
+				}
 				store.mu.Unlock()
 				a.want("user=alice", "user=carol")
 				time.Sleep(2 * time.Second)
 				a.want("user=alice", "user=carol")
 				b.want("user=alice", "user=carol")
-				if n := b.Find("api", of("user=alice")).Used(); n != 1 {
+				if n := b.Find("api", entry("user=alice")).Used(); n != 1 {
 					t.Errorf("%d uses are known, want 1", n)
 				}
 				c := newServer(t, store)
 				defer c.run()()
 				c.want("user=alice", "user=carol")
-				records, version, _ := store.Load(t.Context(), Version{})
-				if !slices.ContainsFunc(records, func(r Record) bool { return r.ID == "newer" && string(r.Body) == `{"format":2}` }) {
-					t.Errorf("what a newer version wrote is not in %q", records)
+				if got, _ := store.Fields(t.Context(), exceptionsHash); got["newer"] != `{"format":9}` || store.stored() != 3 {
+					t.Errorf("the store has %q", got)
 				}
+				sets := store.sets
 				time.Sleep(10 * time.Second)
-				if _, now, _ := store.Load(t.Context(), version); now != version {
+				if store.sets != sets {
 					t.Error("servers go on changing the store")
 				}
-				const unread = `an exception cannot be read and does not hold here, a newer version may have added it" err="it has format 2`
+				const unread = `an exception cannot be read and does not hold here, a newer version may have added it" err="it has format 9`
 				if log := a.log.String() + b.log.String(); strings.Count(log, unread) != 2 || !strings.Contains(log, `msg="the store has lost exceptions, which are put back"`) {
 					t.Errorf("got log %s", log)
 				}
@@ -267,71 +361,35 @@ func TestLostStore(t *testing.T) {
 	}
 }
 
-// failing is a Memory that fails at times, as a Redis does.
-type failing struct {
-	Memory
-	fails atomic.Bool
-	hangs atomic.Bool
-}
-
-var errDown = errors.New("down\x1b[31m")
-
-func (f *failing) fail(ctx context.Context) error {
-	if f.hangs.Load() {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	if f.fails.Load() {
-		return errDown
-	}
-	return nil
-}
-
-func (f *failing) Load(ctx context.Context, known Version) ([]Record, Version, error) {
-	if err := f.fail(ctx); err != nil {
-		return nil, Version{}, err
-	}
-	return f.Memory.Load(ctx, known)
-}
-
-func (f *failing) Add(ctx context.Context, r Record, most int) error {
-	if err := f.fail(ctx); err != nil {
-		return err
-	}
-	return f.Memory.Add(ctx, r, most)
-}
-
-func (f *failing) Remove(ctx context.Context, id string) (bool, error) {
-	if err := f.fail(ctx); err != nil {
-		return false, err
-	}
-	return f.Memory.Remove(ctx, id)
-}
-
 // While the store fails or hangs, what is known holds, ends in time, and nothing is added.
 func TestStoreFails(t *testing.T) {
-	for name, fail := range map[string]func(f *failing, fails bool){
-		"fails": func(f *failing, fails bool) { f.fails.Store(fails) },
-		"hangs": func(f *failing, fails bool) { f.hangs.Store(fails) },
+	for name, fail := range map[string]func(f *fake, fails bool){
+		"fails": func(f *fake, fails bool) { f.fails = fails },
+		"hangs": func(f *fake, fails bool) { f.hangs = fails },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := new(failing)
+				store := new(fake)
 				s := newServer(t, store)
 				defer s.run()()
 				alice := s.add(allowing("user=alice", time.Hour))
 				bob := s.add(allowing("user=bob", 7*time.Second))
-				fail(store, true)
-				if _, err := s.Add(t.Context(), allowing("user=carol", time.Hour), ""); !errors.Is(err, ErrStore) || errors.Is(err, ErrBad) {
+				set := func(fails bool) {
+					store.mu.Lock()
+					defer store.mu.Unlock()
+					fail(store, fails)
+				}
+				set(true)
+				if _, err := s.Add(t.Context(), allowing("user=carol", time.Hour), ""); !errors.Is(err, api.ErrUnavailable) || errors.Is(err, api.ErrBadRequest) {
 					t.Errorf("added to a store that fails: %v", err)
 				}
-				if err := s.Remove(t.Context(), alice.ID, "", ""); !errors.Is(err, ErrStore) {
+				if err := s.Remove(t.Context(), alice.ID, "", ""); !errors.Is(err, api.ErrUnavailable) {
 					t.Errorf("removed from a store that fails: %v", err)
 				}
 				s.want("user=alice", "user=bob")
 				time.Sleep(time.Until(bob.Until))
 				s.want("user=alice")
-				fail(store, false)
+				set(false)
 				time.Sleep(patience + time.Second)
 				s.add(allowing("user=dora", time.Hour))
 				s.want("user=alice", "user=dora")
@@ -339,7 +397,7 @@ func TestStoreFails(t *testing.T) {
 				if strings.Count(log, "exceptions could not be loaded, those known stay in force") != 1 || strings.Count(log, "exceptions can be loaded again") != 1 || strings.Contains(log, "\x1b") {
 					t.Errorf("got log %s", log)
 				}
-				if n := testutil.ToFloat64(s.metrics.errors); n < 2 {
+				if n := testutil.ToFloat64(s.errors); n < 2 {
 					t.Errorf("%v errors are counted", n)
 				}
 			})
@@ -350,68 +408,70 @@ func TestStoreFails(t *testing.T) {
 // There are no more than 10,000. One that has ended makes room.
 func TestFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := new(Memory)
+		store := new(fake)
 		s := newServer(t, store)
 		e := s.add(allowing("user=alice", 2*time.Second))
-		r, err := newRecord(&plan.Exception{ID: "x", Domain: "api", Entries: of("user=bob"), Effect: plan.Allow, Until: time.Now().Add(time.Hour)})
-		if err != nil {
+		fields := map[string]string{}
+		for i := range maxExceptions - 1 {
+			fields[fmt.Sprint("x", i)] = `{"format":2,"domain":"api","entries":[{"key":"user","value":"bob"}],"effect":"allow","until":"2001-01-01T00:00:00Z"}`
+		}
+		if _, err := store.Set(t.Context(), exceptionsHash, fields); err != nil {
 			t.Fatal(err)
 		}
-		for i := range Most - 1 {
-			if err := store.Add(t.Context(), Record{fmt.Sprint("x", i), r.Body}, Most); err != nil {
-				t.Fatal(err)
-			}
-		}
 		defer s.run()()
-		if n := len(s.All()); n != Most {
+		if n := len(s.All()); n != maxExceptions {
 			t.Errorf("%d are in force", n)
 		}
-		_, err = s.Add(t.Context(), allowing("user=carol", time.Hour), "")
-		if !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "10000") || s.Find("api", of("user=carol")) != nil {
+		_, err := s.Add(t.Context(), allowing("user=carol", time.Hour), "")
+		if !errors.Is(err, api.ErrFull) || !strings.Contains(err.Error(), "10000") || s.Find("api", entry("user=carol")) != nil {
 			t.Errorf("the 10,001st: %v", err)
 		}
 		time.Sleep(time.Until(e.Until))
 		synctest.Wait()
 		s.add(allowing("user=carol", time.Hour))
-		if n := len(s.All()); n != Most {
+		if n := len(s.All()); n != maxExceptions {
 			t.Errorf("%d are in force", n)
 		}
 	})
 }
 
 func TestBadExceptions(t *testing.T) {
-	s := newServer(t, new(Memory))
-	for want, change := range map[string]func(n *New){
-		"the domain is empty":                                        func(n *New) { n.Domain = "" },
-		"it has no entries, at least one is needed":                  func(n *New) { n.Entries = nil },
-		"the key of entry 1 is empty":                                func(n *New) { n.Entries = of("a=b", "=c") },
-		"it has 101 entries, at most 100 are allowed":                func(n *New) { n.Entries = slices.Repeat(of("a=b"), 101) },
-		"domain and entries have 4097 bytes, at most 4096":           func(n *New) { n.Entries = of("user=" + strings.Repeat("x", 4090)) },
-		`undefined effect "pass\n", allowed are allow, deny, amount`: func(n *New) { n.Effect = "pass\n" },
-		"a factor of 0 is not allowed, allowed are 0.001 to 1000000": func(n *New) { n.Effect = "amount" },
-		"a factor of NaN is not allowed":                             func(n *New) { n.Effect, n.Factor = "amount", math.NaN() },
-		"a factor of 1.5e+06 is not allowed":                         func(n *New) { n.Effect, n.Factor = "amount", 1.5e6 },
-		"a factor is for effect amount only":                         func(n *New) { n.Factor = 2 },
-		"a duration of 0s is not allowed":                            func(n *New) { n.For = 0 },
-		"a duration of 8784h0m1s is not allowed":                     func(n *New) { n.For = maxFor + time.Second },
-		"a reason is needed":                                         func(n *New) { n.Reason = " \n" },
-		"the reason has 501 bytes, at most 500 are allowed":          func(n *New) { n.Reason = strings.Repeat("x", 501) },
-		"the name of who adds it has 201 bytes":                      func(n *New) { n.By = strings.Repeat("x", 201) },
+	s := newServer(t, new(fake))
+	for want, change := range map[string]func(n *api.NewException){
+		"the domain is empty":                         func(n *api.NewException) { n.Domain = "" },
+		"it has no entries, at least one is needed":   func(n *api.NewException) { n.Entries = nil },
+		"the key of entry 1 is empty":                 func(n *api.NewException) { n.Descriptor = api.NewDescriptor("api", of("a=b", "=c")) },
+		"it has 101 entries, at most 100 are allowed": func(n *api.NewException) { n.Descriptor = api.NewDescriptor("api", slices.Repeat(of("a=b"), 101)) },
+		"domain and entries have 4097 bytes, at most 4096": func(n *api.NewException) {
+			n.Descriptor = api.NewDescriptor("api", of("user="+strings.Repeat("x", 4090)))
+		},
+		`undefined effect "pass\n", allowed are allow, deny, amount`: func(n *api.NewException) { n.Effect = "pass\n" },
+		"a factor of 0 is not allowed, allowed are 0.001 to 1000000": func(n *api.NewException) { n.Effect = "amount" },
+		"a factor of NaN is not allowed":                             func(n *api.NewException) { n.Effect, n.Factor = "amount", math.NaN() },
+		"a factor of 1.5e+06 is not allowed":                         func(n *api.NewException) { n.Effect, n.Factor = "amount", 1.5e6 },
+		"a factor is for effect amount only":                         func(n *api.NewException) { n.Factor = 2 },
+		"a duration of 0s is not allowed":                            func(n *api.NewException) { n.For = 0 },
+		"a duration of 8784h0m1s is not allowed":                     func(n *api.NewException) { n.For = (maxFor + time.Second).Seconds() },
+		"a duration of 17568h0m0s is not allowed":                    func(n *api.NewException) { n.For = math.MaxFloat64 },
+		"value_base64 is no base64":                                  func(n *api.NewException) { n.Entries[0].ValueBase64 = "?" },
+		"a reason is needed":                                         func(n *api.NewException) { n.Reason = " \n" },
+		"the reason has 501 bytes, at most 500 are allowed":          func(n *api.NewException) { n.Reason = strings.Repeat("x", 501) },
+		"the name of who adds it has 201 bytes":                      func(n *api.NewException) { n.By = strings.Repeat("x", 201) },
 	} {
 		n := allowing("user=alice", time.Hour)
 		change(&n)
-		if _, err := s.Add(t.Context(), n, ""); !errors.Is(err, ErrBad) || !strings.Contains(err.Error(), want) {
+		if _, err := s.Add(t.Context(), n, ""); !errors.Is(err, api.ErrBadRequest) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
 	for _, id := range []string{"", "a b", strings.Repeat("x", 10_000), "\xff"} {
-		if err := s.Remove(t.Context(), id, "", ""); !errors.Is(err, ErrNotFound) {
+		if err := s.Remove(t.Context(), id, "", ""); !errors.Is(err, api.ErrNotFound) {
 			t.Errorf("removing %.20q: got %v", id, err)
 		}
 	}
 	n := allowing("user=\xff\x00", time.Second)
 	n.Effect, n.Factor, n.Reason = "amount", 0.001, "\u202e\x1b[31m\nlevel=ERROR"
-	if e := s.add(n); len(e.ID) != 8 || e.What() != "amount 0.001x" {
+	if e := s.add(n); len(e.ID) != 8 || s.All()[0].What() != "amount 0.001x" || e.Entries[0].ValueBase64 == "" {
 		t.Errorf("got %+v", e)
 	}
 	if log := s.log.String(); strings.Count(log, "\n") != 1 || strings.ContainsAny(log, "\x1b\u202e") {
@@ -420,7 +480,7 @@ func TestBadExceptions(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	s := newServer(t, new(Memory))
+	s := newServer(t, new(fake))
 	s.add(allowing("user=alice", time.Hour))
 	use(t, s, "user=alice")
 	if err := testutil.GatherAndCompare(s.reg, strings.NewReader(`

@@ -1,0 +1,480 @@
+package operators
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/descriptors/plaintext"
+	"weir/internal/limiter"
+	"weir/internal/operators/api"
+	"weir/internal/plan"
+)
+
+// What an exception may be.
+const (
+	maxExceptions = 10_000 // at a time
+	maxEntries    = 100    // of a descriptor, as of one of a request
+	maxText       = 4 << 10
+	maxReason     = 500
+	maxBy         = 200
+	minFactor     = 0.001
+	maxFactor     = 1_000_000
+	minFor        = time.Second
+	maxFor        = 366 * 24 * time.Hour
+)
+
+// newException returns what is asked for, or what is wrong with it.
+func newException(n api.NewException) (*plan.Exception, error) {
+	domain, texts, err := n.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	bad := func(format string, args ...any) (*plan.Exception, error) {
+		return nil, api.Errorf(api.ErrBadRequest, "bad exception: %s", fmt.Sprintf(format, args...))
+	}
+	entries, bytes := make([]limiter.Entry, len(texts)), len(domain)
+	for i, e := range texts {
+		if e.Key == "" {
+			return bad("the key of entry %d is empty", i)
+		}
+		entries[i] = limiter.Entry(e)
+		bytes += len(e.Key) + len(e.Value)
+	}
+	effect, seconds := plan.Effect(n.Effect), min(max(n.For, 0), 2*maxFor.Seconds())
+	lasts := time.Duration(seconds * float64(time.Second))
+	switch {
+	case domain == "":
+		return bad("the domain is empty")
+	case len(entries) == 0:
+		return bad("it has no entries, at least one is needed")
+	case len(entries) > maxEntries:
+		return bad("it has %d entries, at most %d are allowed", len(entries), maxEntries)
+	case bytes > maxText:
+		return bad("domain and entries have %d bytes, at most %d are allowed", bytes, maxText)
+	case !slices.Contains(plan.Effects, effect):
+		return bad("undefined effect %.40q, allowed are %s, %s, %s", n.Effect, plan.Allow, plan.Deny, plan.Amount)
+	case effect == plan.Amount && !(n.Factor >= minFactor && n.Factor <= maxFactor):
+		return bad("a factor of %v is not allowed, allowed are %v to %d", n.Factor, minFactor, maxFactor)
+	case effect != plan.Amount && n.Factor != 0:
+		return bad("a factor is for effect %s only", plan.Amount)
+	case lasts < minFor || lasts > maxFor:
+		return bad("a duration of %v is not allowed, allowed are 1 second to 366 days", lasts)
+	case strings.TrimSpace(n.Reason) == "":
+		return bad("a reason is needed")
+	case len(n.Reason) > maxReason:
+		return bad("the reason has %d bytes, at most %d are allowed", len(n.Reason), maxReason)
+	case len(n.By) > maxBy:
+		return bad("the name of who adds it has %d bytes, at most %d are allowed", len(n.By), maxBy)
+	}
+	now := time.Now().Round(0).UTC()
+	return &plan.Exception{
+		ID:     strings.ToLower(rand.Text()[:8]), // letters and digits that cannot be taken for each other
+		Domain: domain, Entries: entries, Effect: effect, Factor: n.Factor,
+		Created: now, Until: now.Add(lasts), By: n.By, Reason: n.Reason,
+	}, nil
+}
+
+// exceptionFormat is that of the records which this version can read. One that says more of
+// whom an exception is for, or what it does, needs another number: a version that applied it
+// without knowing that would apply it to too many.
+const exceptionFormat = 2
+
+// record is an exception as the servers share it, in JSON.
+type record struct {
+	Format int `json:"format"`
+	api.Exception
+}
+
+// ExceptionAnswer returns e as JSON has it, with its uses here.
+func ExceptionAnswer(e *plan.Exception) api.Exception {
+	return api.Exception{
+		ID: e.ID, Descriptor: api.NewDescriptor(e.Domain, e.Entries), Effect: string(e.Effect), Factor: e.Factor,
+		Created: e.Created, Until: e.Until, By: e.By, Reason: e.Reason, Used: e.Used(),
+	}
+}
+
+// readException returns the exception with id, or why this version cannot read it.
+func readException(id, text string) (*plan.Exception, error) {
+	var r record
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		return nil, err
+	}
+	domain, texts, err := r.Bytes()
+	e := &plan.Exception{
+		ID: id, Domain: domain, Effect: plan.Effect(r.Effect), Factor: r.Factor,
+		Created: r.Created, Until: r.Until, By: r.By, Reason: r.Reason,
+	}
+	for _, entry := range texts {
+		e.Entries = append(e.Entries, limiter.Entry(entry))
+	}
+	switch {
+	case r.Format != exceptionFormat:
+		return nil, fmt.Errorf("it has format %d, and this version reads format %d", r.Format, exceptionFormat)
+	case err != nil:
+		return nil, err
+	case !slices.Contains(plan.Effects, e.Effect):
+		return nil, fmt.Errorf("undefined effect %.40q", e.Effect)
+	case e.Effect == plan.Amount && !(e.Factor >= minFactor && e.Factor <= maxFactor):
+		return nil, fmt.Errorf("undefined factor %v", e.Factor)
+	case domain == "" || len(e.Entries) == 0 || e.Until.IsZero():
+		return nil, fmt.Errorf("its domain, its entries or its end are missing")
+	}
+	return e, nil
+}
+
+// Exceptions keeps those in force, and ends them. What is added or removed holds in this
+// process at once, and in others that share it after their next Load. While that fails,
+// those known stay in force.
+type Exceptions struct {
+	shared Shared // nil: this server has its own
+	logger *slog.Logger
+
+	current atomic.Pointer[plan.Exceptions] // nil: there are none
+	inForce prometheus.Gauge
+	used    *prometheus.CounterVec
+	errors  prometheus.Counter
+
+	asking  chan struct{} // holds one while shared is asked: what is learned comes in order
+	version map[string]string
+	failing bool
+
+	mu    sync.Mutex // never held while shared is asked
+	known map[string]*plan.Exception
+	texts map[string]string    // those of shared that have not ended, also such that cannot be read
+	ended map[string]time.Time // IDs that shared may have although they have ended, and when
+	timer *time.Timer          // for the end of the next
+}
+
+// NewExceptions returns those of the servers that share them, nil for this server alone. It
+// knows of none until it loads.
+func NewExceptions(shared Shared, reg prometheus.Registerer, logger *slog.Logger) *Exceptions {
+	es := &Exceptions{
+		shared: shared, logger: logger, asking: make(chan struct{}, 1),
+		known: map[string]*plan.Exception{}, texts: map[string]string{}, ended: map[string]time.Time{},
+		inForce: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_exceptions", Help: "Exceptions in force."}),
+		used: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_exceptions_used_total", Help: "Descriptors that an exception was applied to.",
+		}, []string{"effect"}),
+		errors: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "weir_exceptions_load_errors_total", Help: "Failed tries to learn of the exceptions that other servers added or removed.",
+		}),
+	}
+	for _, effect := range plan.Effects {
+		es.used.WithLabelValues(string(effect))
+	}
+	reg.MustRegister(es.inForce, es.used, es.errors)
+	return es
+}
+
+// Current returns where those in force are.
+func (es *Exceptions) Current() *atomic.Pointer[plan.Exceptions] { return &es.current }
+
+// All returns those in force, the newest first.
+func (es *Exceptions) All() []*plan.Exception { return es.current.Load().All() }
+
+// Find returns the one that applies to a descriptor, nil if none does.
+func (es *Exceptions) Find(domain string, entries []limiter.Entry) *plan.Exception {
+	return es.current.Load().Find(domain, entries)
+}
+
+// Uses returns how often each was applied here, by its ID.
+func (es *Exceptions) Uses() map[string]uint64 {
+	uses := map[string]uint64{}
+	for _, e := range es.All() {
+		uses[e.ID] = e.Used()
+	}
+	return uses
+}
+
+// Add adds an exception for somebody at the address peer. Its errors are of the kinds of
+// package api.
+func (es *Exceptions) Add(ctx context.Context, n api.NewException, peer string) (api.Exception, error) {
+	e, err := newException(n)
+	if err != nil {
+		return api.Exception{}, err
+	}
+	text, err := json.Marshal(record{exceptionFormat, ExceptionAnswer(e)})
+	if err != nil {
+		return api.Exception{}, api.Errorf(api.ErrBadRequest, "bad exception: %w", err)
+	}
+	err = es.ask(ctx, func(ctx context.Context) error {
+		if err := es.load(ctx); err != nil {
+			return err
+		}
+		if len(es.All()) >= maxExceptions {
+			return api.Errorf(api.ErrFull, "there are as many exceptions as there may be: %d, remove one first", maxExceptions)
+		}
+		_, err := es.set(ctx, map[string]string{e.ID: string(text)})
+		return err
+	})
+	if err != nil {
+		return api.Exception{}, err
+	}
+	es.mu.Lock()
+	es.keep(e, string(text))
+	es.rebuild()
+	es.mu.Unlock()
+	es.logger.LogAttrs(ctx, slog.LevelInfo, "exception added", audited(e, plain("by", e.By), plain("peer", peer))...)
+	return ExceptionAnswer(e), nil
+}
+
+// Remove ends the exception with id, for by at the address peer. Its errors are of the kinds
+// of package api.
+func (es *Exceptions) Remove(ctx context.Context, id, by, peer string) error {
+	var was *plan.Exception
+	err := es.ask(ctx, func(ctx context.Context) error {
+		if !isID(id) {
+			return api.Errorf(api.ErrNotFound, "there is no such exception")
+		}
+		if err := es.load(ctx); err != nil { // what it was, for the audit log
+			return err
+		}
+		there, err := es.set(ctx, map[string]string{id: ""})
+		if err != nil {
+			return err
+		}
+		es.mu.Lock()
+		defer es.mu.Unlock()
+		was = es.known[id]
+		delete(es.known, id)
+		delete(es.texts, id)
+		es.rebuild()
+		if was == nil && there == 0 {
+			return api.Errorf(api.ErrNotFound, "there is no such exception")
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("exception %.70q: %w", id, err)
+	}
+	attrs := []slog.Attr{slog.Bool("audit", true), plain("id", id), plain("by", by), plain("peer", peer)}
+	if was != nil {
+		attrs = audited(was, plain("by", by), plain("peer", peer), plain("added_by", was.By))
+	}
+	es.logger.LogAttrs(ctx, slog.LevelInfo, "exception removed", attrs...)
+	return nil
+}
+
+// isID reports whether id may be that of an exception, and so a field beside the version.
+func isID(id string) bool {
+	return id != "" && len(id) <= 64 && strings.Trim(id, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
+}
+
+// patience bounds how long shared may take for a call.
+const patience = 2 * time.Second
+
+// ask asks shared as nobody else does meanwhile.
+func (es *Exceptions) ask(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	select {
+	case es.asking <- struct{}{}:
+		defer func() { <-es.asking }()
+		return do(ctx)
+	case <-ctx.Done():
+		return api.Errorf(api.ErrUnavailable, "the store of exceptions failed: %w", context.Cause(ctx))
+	}
+}
+
+// exceptionsHash has each exception by its ID.
+const exceptionsHash = "exceptions"
+
+// set changes what is shared.
+func (es *Exceptions) set(ctx context.Context, fields map[string]string) (there int, err error) {
+	if es.shared == nil {
+		return 0, nil
+	}
+	if there, err = es.shared.Set(ctx, exceptionsHash, fields); err != nil {
+		err = api.Errorf(api.ErrUnavailable, "the store of exceptions failed, the exception may hold or not: %w", err)
+	}
+	return there, err
+}
+
+// Load learns what is shared.
+func (es *Exceptions) Load(ctx context.Context) error {
+	return es.ask(ctx, func(ctx context.Context) error {
+		err := es.load(ctx)
+		switch {
+		case err != nil && !es.failing && ctx.Err() != context.Canceled:
+			es.logger.Warn("exceptions could not be loaded, those known stay in force", "err", plaintext.Line(err.Error()))
+		case err == nil && es.failing:
+			es.logger.Info("exceptions can be loaded again")
+		}
+		if es.failing = err != nil; !es.failing {
+			es.forget(ctx)
+		}
+		return err
+	})
+}
+
+// load is Load for a caller of ask.
+func (es *Exceptions) load(ctx context.Context) error {
+	if es.shared == nil {
+		return nil
+	}
+	version, err := es.shared.Fields(ctx, exceptionsHash, ".epoch", ".count")
+	if err == nil && (!maps.Equal(version, es.version) || es.hasLost(version)) {
+		var stored map[string]string
+		if stored, err = es.shared.Fields(ctx, exceptionsHash); err == nil {
+			err = es.take(ctx, stored)
+		}
+	}
+	if err != nil {
+		es.errors.Inc()
+		return api.Errorf(api.ErrUnavailable, "the store of exceptions failed, the exception may hold or not: %w", err)
+	}
+	return nil
+}
+
+// hasLost reports whether what is shared is no longer, or not yet again, what was known:
+// Redis began empty, or as it was earlier.
+func (es *Exceptions) hasLost(version map[string]string) bool {
+	if len(es.All()) == 0 {
+		return false
+	}
+	epoch, was := version[".epoch"], es.version[".epoch"]
+	now, _ := strconv.ParseUint(version[".count"], 10, 64)
+	before, _ := strconv.ParseUint(es.version[".count"], 10, 64)
+	return epoch == "" || was != "" && (epoch != was || now < before)
+}
+
+// take makes known what is stored, and puts back there what was lost.
+func (es *Exceptions) take(ctx context.Context, stored map[string]string) error {
+	version := map[string]string{".epoch": stored[".epoch"], ".count": stored[".count"]}
+	maps.DeleteFunc(version, func(_, text string) bool { return text == "" })
+	maps.DeleteFunc(stored, func(id, _ string) bool { return !isID(id) })
+	if es.hasLost(version) {
+		es.mu.Lock()
+		lost := maps.Clone(es.texts)
+		es.mu.Unlock()
+		maps.DeleteFunc(lost, func(id, _ string) bool { return stored[id] != "" })
+		if len(lost) > 0 {
+			es.logger.Warn("the store has lost exceptions, which are put back", "exceptions", len(lost))
+			if _, err := es.set(ctx, lost); err != nil {
+				return err
+			}
+			maps.Copy(stored, lost)
+		}
+	}
+	es.version = version
+	now := time.Now()
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	known, texts := es.known, es.texts
+	es.known, es.texts, es.ended = make(map[string]*plan.Exception, len(stored)), make(map[string]string, len(stored)), map[string]time.Time{}
+	for id, text := range stored {
+		if e := known[id]; e != nil { // with its uses; nobody changes an exception
+			es.keep(e, text)
+			continue
+		}
+		e, err := readException(id, text)
+		switch {
+		case err != nil:
+			if texts[id] != text {
+				es.logger.Warn("an exception cannot be read and does not hold here, a newer version may have added it", "id", plaintext.Line(id), "err", plaintext.Line(err.Error()))
+			}
+			es.texts[id] = text
+		case !e.Until.After(now):
+			es.ended[id] = e.Until
+		default:
+			es.keep(e, text)
+		}
+	}
+	es.rebuild()
+	return nil
+}
+
+// keep makes e known. The caller holds es.mu.
+func (es *Exceptions) keep(e *plan.Exception, text string) {
+	e.Uses = es.used.WithLabelValues(string(e.Effect))
+	es.known[e.ID], es.texts[e.ID] = e, text
+}
+
+// lookAgain is when to look for what has ended although nothing should: clocks may be set.
+const lookAgain = time.Minute
+
+// rebuild puts what is known in force until the next one ends. The caller holds es.mu.
+func (es *Exceptions) rebuild() {
+	if es.timer != nil {
+		es.timer.Stop()
+	}
+	next := time.Now().Add(lookAgain)
+	for _, e := range es.known {
+		if e.Until.Before(next) {
+			next = e.Until
+		}
+	}
+	if len(es.known) > 0 {
+		es.timer = time.AfterFunc(time.Until(next), es.end)
+	}
+	es.current.Store(plan.NewExceptions(slices.Collect(maps.Values(es.known))))
+	es.inForce.Set(float64(len(es.known)))
+}
+
+// end ends those whose time is over.
+func (es *Exceptions) end() {
+	now := time.Now()
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	for id, e := range es.known {
+		if !e.Until.After(now) {
+			delete(es.known, id)
+			delete(es.texts, id)
+			if es.shared != nil {
+				es.ended[id] = e.Until
+			}
+			es.logger.LogAttrs(context.Background(), slog.LevelInfo, "exception ended", audited(e, plain("by", e.By))...)
+		}
+	}
+	es.rebuild()
+}
+
+// forgetAfter is how long shared has what has ended: the clocks of servers differ.
+const forgetAfter = time.Minute
+
+// forget removes what ended that long ago. The next call tries again if this one fails.
+func (es *Exceptions) forget(ctx context.Context) {
+	var ids []string
+	es.mu.Lock()
+	for id, until := range es.ended {
+		if time.Since(until) >= forgetAfter {
+			ids = append(ids, id)
+		}
+	}
+	es.mu.Unlock()
+	if len(ids) == 0 || es.shared.Remove(ctx, exceptionsHash, ids...) != nil {
+		return
+	}
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	for _, id := range ids {
+		delete(es.ended, id)
+	}
+}
+
+// audited returns what the audit log says of e, and of who did something with it.
+func audited(e *plan.Exception, who ...slog.Attr) []slog.Attr {
+	words := make([]string, len(e.Entries))
+	for i, entry := range e.Entries {
+		words[i] = entry.Key + "=" + entry.Value
+	}
+	return append([]slog.Attr{
+		slog.Bool("audit", true), plain("id", e.ID), plain("domain", e.Domain), plain("descriptor", strings.Join(words, ",")),
+		slog.String("effect", e.What()), slog.Time("until", e.Until), plain("reason", e.Reason),
+	}, who...)
+}
+
+// plain is a text of others.
+func plain(key, value string) slog.Attr { return slog.String(key, plaintext.Line(value)) }
