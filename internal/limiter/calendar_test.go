@@ -70,19 +70,16 @@ const daySeconds = 24 * 60 * 60
 func dates(unit Unit, count int) (starts []int64) {
 	day := int64(0)
 	for year := 1970; year < 2050; year++ {
-		for month := 1; month <= 12; month++ {
-			days := map[int]int{4: 30, 6: 30, 9: 30, 11: 30, 2: 28}[month]
-			switch {
-			case days == 0:
-				days = 31
-			case month == 2 && year%4 == 0: // 2000 is a leap year, too
+		for month, days := range [12]int{31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31} {
+			if month == 1 && year%4 == 0 { // 2000 is a leap year, too
 				days = 29
 			}
-			for date := 1; date <= days; date++ {
-				begins := map[Unit]bool{
-					Hour: true, Day: true, Week: day%7 == 4, Month: date == 1 && (month-1)%count == 0, Year: date == 1 && month == 1,
-				}
-				if begins[unit] {
+			for date := range days {
+				switch {
+				case unit == Week && day%7 != 4:
+				case unit == Month && (date > 0 || month%count > 0):
+				case unit == Year && (date > 0 || month > 0):
+				default:
 					starts = append(starts, day)
 				}
 				day++

@@ -142,7 +142,7 @@ func testReset(f *fixture) {
 	f.decide(take("x", three, 3), take("y", enforced(5), 5))
 	f.reset(take("x", three, 1), take("never used", three, 1), take("y", enforced(5), 1), take("x", three, 1))
 	f.expectUsed(three, []int64{0, 0, 0}, "x", "y", "never used")
-	f.expect("a released hold of a counter that was reset", step{hits: request(release(two, 1)), want: decisions(kept(0))})
+	f.expect("a released hold of a counter that was reset", admits(0, request(release(two, 1)), kept(0)))
 }
 
 // testResetUnderLoad resets a counter now and then while others are charged, and finds

@@ -193,7 +193,7 @@ func testLeftHolds(f *fixture) {
 		f.decide(release(two, n))
 		<-taken
 	}
-	f.expect("all have left", step{hits: request(free(two)), want: decisions(seen(0))})
+	f.expect("all have left", admits(0, request(free(two)), seen(0)))
 }
 
 // testReuse: one caller's memory serves for request after request.

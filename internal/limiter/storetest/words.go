@@ -51,7 +51,14 @@ func always(key string, l *limiter.Limit, cost uint64) limiter.Hit {
 	return limiter.Hit{Key: []byte(key), Limit: l, Cost: cost, Always: true}
 }
 
-func decisions(ds ...limiter.Decision) []limiter.Decision { return ds }
+// admits is a step whose request is admitted, and denies one whose request is not.
+func admits(at time.Duration, hits []limiter.Hit, want ...limiter.Decision) step {
+	return step{at: at, hits: hits, want: want}
+}
+
+func denies(at time.Duration, hits []limiter.Hit, want ...limiter.Decision) step {
+	return step{at: at, hits: hits, want: want, denied: true}
+}
 
 // charged fitted and was written. It, spared, over and overCharged are decisions
 // on a limit per minute while the clock stands at start.
