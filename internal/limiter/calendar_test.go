@@ -134,10 +134,10 @@ func shortStarts(list []shift, length int64) (starts []int64) {
 	return starts
 }
 
-// around is what a list has within two days of a time.
-func around(list []shift, at int64) (near []shift) {
+// around is what a list has within fifty windows of some seconds before and after a time.
+func around(list []shift, at, length int64) (near []shift) {
 	for _, s := range list {
-		s.from, s.to = max(s.from, at-2*daySeconds), min(s.to, at+2*daySeconds)
+		s.from, s.to = max(s.from, at-50*length), min(s.to, at+50*length)
 		if s.from < s.to {
 			near = append(near, s)
 		}
@@ -166,11 +166,11 @@ func TestCalendarIsThatOfTheZone(t *testing.T) {
 				unit, count = Minute, seconds/60
 			}
 			for _, change := range changes {
-				checkWindows(t, name, unit, uint32(count), shortStarts(around(list, change), seconds))
+				checkWindows(t, name, unit, uint32(count), shortStarts(around(list, change, seconds), seconds))
 			}
 		}
 		for _, change := range changes {
-			checkWindows(t, name, Hour, 1, shortStarts(around(list, change), 3600))
+			checkWindows(t, name, Hour, 1, shortStarts(around(list, change, 3600), 3600))
 		}
 		for unit, counts := range map[Unit][]int{Hour: {6, 24}, Day: {1}, Week: {1}, Month: {1, 3, 12}, Year: {1}} {
 			for _, count := range counts {

@@ -1,18 +1,3 @@
-// Package rls is Envoy's face of Weir: the gRPC service
-// envoy.service.ratelimit.v3.RateLimitService and its twin POST /json.
-//
-// Bytes come in, and bytes go out. A request goes through these files in this order:
-// codec.go takes the bytes from gRPC, decode.go makes a plan.Request of them, service.go
-// has it decided and shows it to an observer, encode.go writes the bytes of the response,
-// with what metadata.go says of it. json.go brings JSON onto the same path.
-// Read service.go first.
-//
-// The messages are read and written by hand rather than by generated code,
-// because Envoy puts the raw bytes of headers into protobuf strings: a value
-// that is not UTF-8 must be counted like any other, while generated code refuses
-// the whole request, and Envoy then lets it pass unlimited.
-//
-// The package holds no rules and no counters, and opens no listener.
 package rls
 
 import (

@@ -1,4 +1,3 @@
-// Package telemetry counts what is decided, for Prometheus and statsd.
 package telemetry
 
 import (

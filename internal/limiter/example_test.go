@@ -1,0 +1,38 @@
+package limiter_test
+
+import (
+	"fmt"
+	"time"
+
+	"weir/internal/limiter"
+)
+
+// A request is admitted by all of its limits, or takes from none.
+func ExampleDecide() {
+	minute, err := limiter.NewLimit(limiter.Spec{RequestsPerUnit: 3, Unit: limiter.Minute})
+	if err != nil {
+		panic(err)
+	}
+	hour, err := limiter.NewLimit(limiter.Spec{RequestsPerUnit: 4, Unit: limiter.Hour, Algorithm: limiter.TokenBucket})
+	if err != nil {
+		panic(err)
+	}
+	states := []*limiter.State{{}, {}} // what a store keeps of the two counters
+	now := time.Date(2026, time.January, 2, 12, 0, 0, 0, time.UTC)
+	for range 2 {
+		hits := []limiter.Hit{{Limit: minute, Key: []byte("m"), Cost: 2}, {Limit: hour, Key: []byte("h"), Cost: 2}}
+		out := make([]limiter.Decision, len(hits))
+		denied := limiter.Decide(hits, states, now.UnixMicro(), out)
+		fmt.Println("denied:", denied)
+		for i, d := range out {
+			fmt.Printf("  %s: %d left, come back in %v\n", hits[i].Limit.Rate(), d.Remaining, d.RetryAfter)
+		}
+	}
+	// Output:
+	// denied: false
+	//   3 per minute: 1 left, come back in 0s
+	//   4 per hour: 2 left, come back in 0s
+	// denied: true
+	//   3 per minute: 1 left, come back in 1m0s
+	//   4 per hour: 2 left, come back in 0s
+}
