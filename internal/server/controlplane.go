@@ -44,7 +44,7 @@ func newControlPlane(r *rules, s settings.Settings, changing *changingSecrets, r
 		headers, _ := changing.now().XDS.HeaderValues() // which have been checked
 		return headers
 	}
-	options.Type, options.Apply, options.Refused, options.Tell = descriptors.ResourceType, c.apply, c.refused, c.tell
+	options.Type, options.Apply, options.Refused = descriptors.ResourceType, c.apply, c.logRefused
 	options.Logger, options.Registerer = r.logger, reg
 	if s.Rules.ForceStart && !s.Rules.HealthNeedsRules {
 		options.Silent = c.silent
@@ -112,6 +112,11 @@ func (c *controlPlane) reload(context.Context) error {
 // apply lets rules serve that the control plane sent, or returns what is wrong with
 // them.
 func (c *controlPlane) apply(u xds.Update) error {
+	if u.Type != descriptors.ResourceType {
+		err := fmt.Errorf("a response of type %q is not allowed, allowed is %s", u.Type, descriptors.ResourceType)
+		c.refuse(err, u.Version)
+		return err
+	}
 	defer c.end()
 	tree, unknown, err := descriptors.LoadResources(u.Resources, c.begin(c.serving))
 	if c.serving.Err() != nil {
@@ -119,7 +124,7 @@ func (c *controlPlane) apply(u xds.Update) error {
 	}
 	if err != nil {
 		err = brief(err)
-		c.refused(u.Version, err)
+		c.refuse(err, u.Version)
 		return err
 	}
 	c.accept(tree, admin.Rules{Path: c.path, Files: len(u.Resources), Version: u.Version})
@@ -134,13 +139,9 @@ func (c *controlPlane) apply(u xds.Update) error {
 	return nil
 }
 
-// refused notes why rules that the control plane sent do not serve.
-func (c *controlPlane) refused(version string, problem error) {
-	c.refuse(problem, version)
-}
-
-// tell logs it, not as often as it may happen.
-func (c *controlPlane) tell(version string, problem error) {
+// logRefused logs why rules that the control plane sent do not serve, not as often as
+// it may happen.
+func (c *controlPlane) logRefused(version string, problem error) {
 	c.logRefusal(problem, "version", version)
 }
 

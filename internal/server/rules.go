@@ -135,7 +135,7 @@ func (r *rules) isNew(refusal string) bool {
 // logRefusal logs why new rules do not serve, unless it has just done so: all who
 // reach the debug listener can have them loaded again and again. args say which.
 func (r *rules) logRefusal(err error, args ...any) {
-	if !r.isNew(fmt.Sprint(args...) + "\n" + err.Error()) {
+	if !r.isNew(err.Error()) {
 		return
 	}
 	if r.tree.Load() == nil {

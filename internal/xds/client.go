@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
@@ -39,17 +41,14 @@ type Options struct {
 	// Type is the URL of the type of the resources.
 	Type string
 	// Apply is called with every response, one at a time. Its error refuses the
-	// response and is sent to the control plane.
+	// response and is sent to the control plane. A response that comes again after it
+	// was refused is not applied again.
 	Apply func(Update) error
-	// Refused is called with a response that is of another type and therefore never
-	// reaches Apply; nil drops that.
+	// Refused, if not nil, is called when the control plane is sent a refusal, which
+	// is at most once in Retry: not for every response that is refused.
 	Refused func(version string, problem error)
-	// Tell is called with what the log shall know of responses that were refused:
-	// at most once in Retry, and with the same problem once, until a response is good;
-	// nil drops that. Logger hears how many responses were left out.
-	Tell func(version string, problem error)
-	// Silent is called if the control plane is reached and has sent nothing for
-	// 15 s, which means that it has nothing for this node; nil drops that.
+	// Silent, if not nil, is called if the control plane is reached and has sent
+	// nothing for 15 s, which means that it has nothing for this node.
 	Silent func()
 
 	// Retry is how long to wait before a control plane is tried again that could
@@ -60,10 +59,9 @@ type Options struct {
 	// first attempt comes within a second, but only once in Backoff.Initial.
 	Backoff Backoff
 
-	// Logger hears of streams that begin and end, and of responses left out; nil
-	// drops that.
+	// Logger hears of streams that begin and end; nil drops that.
 	Logger *slog.Logger
-	// Registerer receives the client's metrics.
+	// Registerer receives the client's metric.
 	Registerer prometheus.Registerer
 }
 
@@ -79,6 +77,7 @@ type Backoff struct {
 
 // Update is what the control plane has now.
 type Update struct {
+	Type      string // the type that the response names
 	Version   string // as the control plane names it, may be empty
 	Resources []*anypb.Any
 }
@@ -92,36 +91,21 @@ type Status struct {
 
 // Client subscribes to the resources of a control plane.
 type Client struct {
-	opts    Options
-	node    *core.Node
-	dial    []grpc.DialOption
-	metrics *metrics
+	opts Options
+	node *core.Node
+	dial []grpc.DialOption
 
-	retries  *retries
-	refusals refusals
 	pace     *rate.Limiter // of responses
+	refusals *rate.Limiter // across streams
 	applied  bool          // a response was
+
+	tried              bool          // there was an attempt
+	soon               *rate.Limiter // of attempts that do not wait for a back-off
+	unreachable, ended *backoff.ExponentialBackOff
 
 	mu     sync.Mutex
 	status Status
 }
-
-// How soon a control plane that does not answer is noticed.
-const (
-	connectTimeout = 10 * time.Second // for a connection and its TLS handshake
-	// Servers made with grpc-go end connections that ping more often than every
-	// 5 min, unless they are told otherwise.
-	pingAfter   = 6 * time.Minute
-	pingTimeout = 20 * time.Second
-)
-
-// window is how much a control plane may send before it is read, in bytes. What it
-// sent too fast is old, and delays what comes after it. gRPC makes room for a larger
-// response when it reads that.
-const window = 64 << 10
-
-// defaultMaxMessageSize is that of gRPC, in bytes.
-const defaultMaxMessageSize = 4 << 20
 
 // New checks the options and returns a client that has not asked for anything
 // yet.
@@ -130,50 +114,54 @@ func New(opts Options) (*Client, error) {
 		opts.Credentials = insecure.NewCredentials()
 	}
 	if opts.MaxMessageSize == 0 {
-		opts.MaxMessageSize = defaultMaxMessageSize
-	}
-	if opts.Refused == nil {
-		opts.Refused = func(string, error) {}
-	}
-	if opts.Tell == nil {
-		opts.Tell = func(string, error) {}
-	}
-	if opts.Silent == nil {
-		opts.Silent = func() {}
+		opts.MaxMessageSize = 4 << 20 // as in gRPC
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
+	metadata := &structpb.Struct{Fields: make(map[string]*structpb.Value, len(opts.NodeMetadata))}
+	for name, value := range opts.NodeMetadata {
+		metadata.Fields[name] = structpb.NewStringValue(value)
+	}
 	c := &Client{
 		opts: opts,
-		node: &core.Node{Id: opts.NodeID, Metadata: nodeMetadata(opts.NodeMetadata)},
+		node: &core.Node{Id: opts.NodeID, Metadata: metadata},
 		dial: []grpc.DialOption{
 			grpc.WithTransportCredentials(keepAlive{opts.Credentials}),
-			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pingTimeout}),
-			grpc.WithConnectParams(grpc.ConnectParams{Backoff: grpcbackoff.DefaultConfig, MinConnectTimeout: connectTimeout}),
+			// Servers made with grpc-go end connections that ping more often than every 5 min.
+			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 6 * time.Minute, Timeout: 20 * time.Second}),
+			grpc.WithConnectParams(grpc.ConnectParams{Backoff: grpcbackoff.DefaultConfig, MinConnectTimeout: 10 * time.Second}),
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(opts.MaxMessageSize)),
-			grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),
+			// What the control plane sent too fast is old, and delays what comes after it.
+			grpc.WithStaticStreamWindowSize(64 << 10), grpc.WithStaticConnWindowSize(64 << 10),
 		},
-		retries:  newRetries(opts.Retry, opts.Backoff),
-		refusals: refusals{interval: opts.Retry},
-		pace:     rate.NewLimiter(responseRate, responseBurst),
-		status:   Status{Since: time.Now()},
+		pace:        rate.NewLimiter(responseRate, responseBurst),
+		refusals:    rate.NewLimiter(rate.Every(opts.Retry), 1),
+		soon:        rate.NewLimiter(rate.Every(opts.Backoff.Initial), 1),
+		unreachable: exponential(opts.Retry, opts.Backoff),
+		ended:       exponential(opts.Backoff.Initial, opts.Backoff),
+		status:      Status{Since: time.Now()},
 	}
 	conn, err := grpc.NewClient(opts.Server, c.dial...)
 	if err != nil {
 		return nil, fmt.Errorf("control plane %q: %w", opts.Server, err)
 	}
 	conn.Close()
-	c.metrics = newMetrics(opts.Registerer)
+	opts.Registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "weir_xds_connected", Help: "Whether there is a stream to the control plane, 1 or 0.",
+	}, func() float64 {
+		if c.Status().Connected {
+			return 1
+		}
+		return 0
+	}))
 	return c, nil
 }
 
-func nodeMetadata(pairs map[string]string) *structpb.Struct {
-	m := &structpb.Struct{Fields: make(map[string]*structpb.Value, len(pairs))}
-	for name, value := range pairs {
-		m.Fields[name] = structpb.NewStringValue(value)
+func exponential(initial time.Duration, b Backoff) *backoff.ExponentialBackOff {
+	return &backoff.ExponentialBackOff{
+		InitialInterval: initial, MaxInterval: max(initial, b.Max), Multiplier: 2, RandomizationFactor: b.Spread,
 	}
-	return m
 }
 
 // Run keeps a stream to the control plane open until ctx ends.
@@ -184,20 +172,41 @@ func (c *Client) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		wait := c.retries.wait(time.Now(), reached, worked)
-		c.disconnected(err)
-		args := []any{"server", c.opts.Server, "err", err, "retry_in", wait.Round(time.Millisecond)}
+		wait := c.wait(reached, worked)
+		c.setStatus(false, err)
+		meanwhile := "there are no rules yet"
 		if c.applied {
-			c.opts.Logger.Warn("the control plane is not connected, what it sent last stays", args...)
-		} else {
-			c.opts.Logger.Warn("the control plane is not connected, there are no rules yet", args...)
+			meanwhile = "what it sent last stays"
 		}
+		c.opts.Logger.Warn("the control plane is not connected, "+meanwhile, "server", c.opts.Server, "err", err, "retry_in", wait.Round(time.Millisecond))
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(wait):
 		}
 	}
+}
+
+// wait returns how long to wait after an attempt. reached reports whether there was a
+// stream, worked whether that showed that the control plane works. Most control planes
+// are away for a moment only, so the first attempt comes within a second; but one that
+// ends every stream is not asked each second.
+func (c *Client) wait(reached, worked bool) time.Duration {
+	if worked {
+		c.unreachable.Reset()
+		c.ended.Reset()
+	}
+	delays := c.unreachable
+	if reached {
+		delays = c.ended
+	}
+	first := !c.tried
+	c.tried = true
+	if (first || worked) && c.soon.Allow() {
+		most := min(time.Second, delays.InitialInterval)
+		return most - time.Duration(c.opts.Backoff.Spread*rand.Float64()*float64(most)) //nolint:gosec // no secret
+	}
+	return delays.NextBackOff()
 }
 
 // Status returns how the control plane is reached now.
@@ -207,23 +216,13 @@ func (c *Client) Status() Status {
 	return c.status
 }
 
-func (c *Client) connected() {
+func (c *Client) setStatus(connected bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.status = Status{Connected: true, Since: time.Now(), Err: c.status.Err}
-	c.metrics.connected.Set(1)
-	c.opts.Logger.Info("the control plane is connected", "server", c.opts.Server)
-}
-
-func (c *Client) disconnected(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	since := c.status.Since
-	if c.status.Connected {
-		since = time.Now()
+	if c.status.Connected != connected {
+		c.status.Since = time.Now()
 	}
-	c.status = Status{Since: since, Err: err}
-	c.metrics.connected.Set(0)
+	c.status.Connected, c.status.Err = connected, err
 }
 
 // probes let the system notice within a minute that the other side of a silent

@@ -1,13 +1,20 @@
 // Package xds subscribes to the resources of one type that a control plane has
-// for this server, over the aggregated discovery service, in its state of the
-// world form: every response holds all of them.
+// for this server. It speaks the aggregated discovery service in its state of the
+// world form: every response holds all resources.
 //
-// A response is handed to Options.Apply. If that takes it, it is acknowledged;
-// otherwise it is refused with the reason, and whatever was applied before stays.
+// In comes Options: which control plane, who asks, for which type. Out go the
+// responses, one at a time, to Options.Apply. A response that Apply takes is
+// acknowledged. Otherwise it is refused with the error of Apply, and whatever was
+// applied before stays. Client.Status says whether there is a stream.
+//
 // A stream that ends is opened again, after a back-off and on a new connection. A
 // control plane that sends more than anybody could use, good or bad, takes neither
-// the processors nor the log.
+// the processors nor the log: responses are taken at a bounded rate, and refusals
+// are sent and reported once in an interval.
 //
 // The package knows nothing of rules: what resources are, and whether they are
 // good, is for Apply to say.
+//
+// Read client.go first (what is asked for, and when again), then stream.go (one
+// stream of requests and responses).
 package xds

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"golang.org/x/time/rate"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -52,7 +54,8 @@ func (c *Client) attempt(ctx context.Context) (reached, worked bool, err error) 
 	if err != nil {
 		return false, false, fmt.Errorf("connecting: %w", err)
 	}
-	c.connected()
+	c.setStatus(true, c.Status().Err)
+	c.opts.Logger.Info("the control plane is connected", "server", c.opts.Server)
 	s := stream{Client: c, ads: ads}
 	err = s.run(ctx)
 	return true, s.worked, err
@@ -71,7 +74,8 @@ type stream struct {
 	refused [sha256.Size]byte // digest of that response
 	version string            // its version
 	nonce   string            // its nonce
-	held    <-chan time.Time  // when the control plane is sent the refusal; nil if it was
+	turn    *rate.Reservation // to send the refusal, nil if none is held back
+	held    <-chan time.Time  // when that is
 }
 
 // received is what the stream had next: a response, or an error at its end.
@@ -84,6 +88,7 @@ func (s *stream) run(ctx context.Context) error {
 	if err := s.send("", nil); err != nil {
 		return err
 	}
+	defer s.release()
 	silence := time.NewTimer(patience)
 	defer silence.Stop()
 	next := make(chan received)
@@ -97,7 +102,9 @@ func (s *stream) run(ctx context.Context) error {
 			err = s.refuse()
 		case <-silence.C:
 			s.worked = true
-			s.opts.Silent()
+			if s.opts.Silent != nil {
+				s.opts.Silent()
+			}
 		case r := <-next:
 			silence.Stop()
 			if err = r.err; err == nil {
@@ -116,8 +123,13 @@ func (s *stream) run(ctx context.Context) error {
 // the control plane, by the flow control of HTTP/2.
 func (s *stream) receiveAll(ctx context.Context, next chan<- received) {
 	for {
-		response, err := s.receive()
-		if err == nil {
+		response, err := s.ads.Recv()
+		switch {
+		case grpcstatus.Code(err) == codes.ResourceExhausted:
+			err = fmt.Errorf("receiving, at most %d bytes at once (see XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES): %w", s.opts.MaxMessageSize, err)
+		case err != nil:
+			err = fmt.Errorf("receiving: %w", err)
+		default:
 			cost := min(1+proto.Size(response)/responsePart, responseBurst)
 			err = s.pace.WaitN(ctx, cost)
 		}
@@ -132,75 +144,62 @@ func (s *stream) receiveAll(ctx context.Context, next chan<- received) {
 	}
 }
 
-func (s *stream) receive() (*discovery.DiscoveryResponse, error) {
-	response, err := s.ads.Recv()
-	switch {
-	case grpcstatus.Code(err) == codes.ResourceExhausted:
-		return nil, fmt.Errorf("receiving, at most %d bytes at once (see XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES): %w", s.opts.MaxMessageSize, err)
-	case err != nil:
-		return nil, fmt.Errorf("receiving: %w", err)
-	}
-	return response, nil
-}
-
 // answer applies a response, and accepts or refuses it. A refusal may be held back:
 // control planes made with go-control-plane send at once again what was refused.
 func (s *stream) answer(r *discovery.DiscoveryResponse) error {
 	if sum := digest(r); s.problem == nil || sum != s.refused {
-		s.refused, s.problem = sum, s.apply(r)
+		s.refused = sum
+		s.problem = s.opts.Apply(Update{Type: r.GetTypeUrl(), Version: r.GetVersionInfo(), Resources: r.GetResources()})
+		s.applied = s.applied || s.problem == nil
 	}
 	if err := s.ads.Context().Err(); err != nil {
 		return err // what was stopped on its way was not bad
 	}
 	if s.problem == nil {
-		s.accepted, s.held = r.GetVersionInfo(), nil
-		s.refusals.end(s.opts.Logger)
+		s.release()
+		s.accepted = r.GetVersionInfo()
 		return s.send(r.GetNonce(), nil)
 	}
-	s.refusals.add()
 	s.version, s.nonce = r.GetVersionInfo(), r.GetNonce() // the control plane waits for no older one
-	wait := s.refusals.wait(time.Now())
+	if s.turn != nil {
+		return nil
+	}
+	s.turn = s.refusals.Reserve()
+	wait := s.turn.Delay()
 	if wait <= 0 {
 		return s.refuse()
 	}
-	if s.held == nil {
-		s.held = time.After(wait)
-	}
+	s.held = time.After(wait)
 	return nil
 }
 
-// refuse reports to the control plane, and logs, why the last response was refused.
+// refuse reports why the last response was refused.
 func (s *stream) refuse() error {
-	s.held = nil
-	if s.refusals.tell(time.Now(), s.problem, s.opts.Logger) {
-		s.opts.Tell(s.version, s.problem)
+	s.turn, s.held = nil, nil
+	if s.opts.Refused != nil {
+		s.opts.Refused(s.version, s.problem)
 	}
 	return s.send(s.nonce, s.problem)
 }
 
-func (s *stream) apply(r *discovery.DiscoveryResponse) error {
-	if r.GetTypeUrl() != s.opts.Type {
-		problem := fmt.Errorf("a response of type %q is not allowed, allowed is %s", r.GetTypeUrl(), s.opts.Type)
-		s.opts.Refused(r.GetVersionInfo(), problem)
-		return problem
+// release gives up a refusal that is held back, and its turn.
+func (s *stream) release() {
+	if s.turn != nil {
+		s.turn.Cancel()
+		s.turn, s.held = nil, nil
 	}
-	problem := s.opts.Apply(Update{Version: r.GetVersionInfo(), Resources: r.GetResources()})
-	s.applied = s.applied || problem == nil
-	return problem
 }
 
 // digest identifies responses by type and resources: a version need not mean the
 // same for long, and the resources come in any order.
 func digest(r *discovery.DiscoveryResponse) [sha256.Size]byte {
-	sums := make([]string, 0, len(r.GetResources()))
+	sums := []string{r.GetTypeUrl()}
 	for _, resource := range r.GetResources() {
-		hash := sha256.New()
-		fmt.Fprintf(hash, "%q", resource.GetTypeUrl())
-		hash.Write(resource.GetValue())
-		sums = append(sums, string(hash.Sum(nil)))
+		sum := sha256.Sum256(append(strconv.AppendQuote(nil, resource.GetTypeUrl()), resource.GetValue()...))
+		sums = append(sums, string(sum[:]))
 	}
-	slices.Sort(sums)
-	return sha256.Sum256(fmt.Appendf(nil, "%q%s", r.GetTypeUrl(), strings.Join(sums, "")))
+	slices.Sort(sums[1:])
+	return sha256.Sum256([]byte(strings.Join(sums, "\x00")))
 }
 
 // send asks for all resources. It accepts the response of a nonce, or refuses it

@@ -17,9 +17,11 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 )
 
-// inBubble runs a client for some time on a clock of its own. dial stands for the
-// network.
-func inBubble(t *testing.T, opts Options, duration time.Duration, dial func(context.Context, string) (net.Conn, error)) {
+// dialer stands for the network.
+type dialer = func(context.Context, string) (net.Conn, error)
+
+// inBubble runs a client for some time on a clock of its own.
+func inBubble(t *testing.T, opts Options, duration time.Duration, dial dialer) {
 	t.Helper()
 	opts.Server, opts.Type, opts.Registerer = "passthrough:///plane", configType, prometheus.NewRegistry()
 	if opts.Apply == nil {
@@ -73,7 +75,7 @@ func TestBrokenStreams(t *testing.T) {
 				started := time.Now()
 				var mu sync.Mutex
 				var opened []time.Duration
-				dial := serve(t, func(stream discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+				dial := serve(t, func(stream adsStream) error {
 					mu.Lock()
 					opened = append(opened, time.Since(started))
 					mu.Unlock()
@@ -104,7 +106,7 @@ func TestFirstRetryIsSoon(t *testing.T) {
 			t.Run(fmt.Sprintf("spread %v, after %v", spread, lasted), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var ended, again time.Time
-					dial := serve(t, func(stream discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+					dial := serve(t, func(stream adsStream) error {
 						if !ended.IsZero() {
 							again = time.Now()
 							<-stream.Context().Done()
@@ -137,7 +139,7 @@ func TestSilentControlPlane(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				dial := serve(t, func(stream discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+				dial := serve(t, func(stream adsStream) error {
 					select {
 					case <-time.After(tt.after):
 						if err := stream.Send(&discovery.DiscoveryResponse{TypeUrl: configType}); err != nil {
@@ -159,17 +161,19 @@ func TestSilentControlPlane(t *testing.T) {
 	}
 }
 
+type adsStream = discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer
+
 type planeFunc struct {
 	discovery.UnimplementedAggregatedDiscoveryServiceServer
-	stream func(discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error
+	stream func(adsStream) error
 }
 
-func (p planeFunc) StreamAggregatedResources(s discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+func (p planeFunc) StreamAggregatedResources(s adsStream) error {
 	return p.stream(s)
 }
 
 // serve serves streams within the bubble, and returns how to reach them.
-func serve(t *testing.T, stream func(discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error) func(context.Context, string) (net.Conn, error) {
+func serve(t *testing.T, stream func(adsStream) error) dialer {
 	listener := bufconn.Listen(1 << 16)
 	server := grpc.NewServer()
 	discovery.RegisterAggregatedDiscoveryServiceServer(server, planeFunc{stream: stream})
