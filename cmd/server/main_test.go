@@ -260,6 +260,7 @@ func TestImageNamesNoEntrypoint(t *testing.T) {
 // TestReleaseOfImage builds as the Dockerfile does, for its version, commit and date to
 // arrive.
 func TestReleaseOfImage(t *testing.T) {
+	t.Parallel() // most of it is the linker's time
 	dockerfile, err := os.ReadFile("../../Dockerfile")
 	if err != nil {
 		t.Fatal(err)
