@@ -21,7 +21,6 @@ import (
 	"weir/internal/operators/api"
 	"weir/internal/operators/client"
 	"weir/internal/operators/denials"
-	"weir/internal/operators/text"
 )
 
 // asked is a command that asks a running server.
@@ -36,7 +35,7 @@ type asked interface {
 type reply struct {
 	json []byte
 	at   time.Time // by the clock of the server
-	text func(view text.View, w io.Writer)
+	text func(view client.View, w io.Writer)
 	note string // for stderr, beside the text
 	exit error
 }
@@ -81,7 +80,7 @@ func ask(ctx context.Context, command asked, p *program) error {
 	if answer.note != "" {
 		fmt.Fprintf(p.stderr, "note: %s\n", plaintext.Line(answer.note))
 	}
-	answer.text(text.View{Now: answer.at.Local(), Flags: r.again()}, p.stdout)
+	answer.text(client.View{Now: answer.at.Local(), Flags: r.again()}, p.stdout)
 	return answer.exit
 }
 
@@ -141,7 +140,7 @@ func (r remote) again() string {
 		{"ca-file", r.CAFile, "WEIR_CA_FILE", ""},
 	} {
 		if flag.value != flag.byDefault && flag.value != os.Getenv(flag.variable) {
-			fmt.Fprintf(&b, " --%s %s", flag.name, text.Quote(plaintext.Line(flag.value)))
+			fmt.Fprintf(&b, " --%s %s", flag.name, client.Quote(plaintext.Line(flag.value)))
 		}
 	}
 	return b.String()
@@ -208,7 +207,7 @@ type statusCommand struct{ remote }
 
 func (statusCommand) ask(ctx context.Context, server *client.Client) (reply, error) {
 	answer, err := server.Status(ctx)
-	return reply{json: answer.JSON, at: answer.At, text: func(view text.View, w io.Writer) {
+	return reply{json: answer.JSON, at: answer.At, text: func(view client.View, w io.Writer) {
 		view.Status(w, server.Server(), &answer.Value)
 	}}, err
 }
@@ -234,11 +233,11 @@ func (t topCommand) ask(ctx context.Context, server *client.Client) (reply, erro
 	if t.Window == "minute" {
 		window = &d.Minute
 	}
-	return reply{json: answer.JSON, at: d.At, text: func(view text.View, w io.Writer) { view.Top(w, d, window) }}, err
+	return reply{json: answer.JSON, at: d.At, text: func(view client.View, w io.Writer) { view.Top(w, d, window) }}, err
 }
 
 // askDenials asks what was denied, and leaves what is of the domains that are shown.
-func askDenials(ctx context.Context, server *client.Client, of ofDomain, by replicas) (answer client.Answer[client.Denials], err error) {
+func askDenials(ctx context.Context, server *client.Client, of ofDomain, by replicas) (answer client.Answer[api.Denials], err error) {
 	shown, err := of.read()
 	if err == nil {
 		answer, err = server.Denials(ctx, !by.This)
@@ -270,7 +269,7 @@ func (c denialsCommand) ask(ctx context.Context, server *client.Client) (reply, 
 	d := &answer.Value
 	d.Last = d.Last[:min(len(d.Last), c.N)]
 	encoded, err := json.Marshal(d)
-	return reply{json: encoded, at: d.At, text: func(view text.View, w io.Writer) { view.Denials(w, d) }}, err
+	return reply{json: encoded, at: d.At, text: func(view client.View, w io.Writer) { view.Denials(w, d) }}, err
 }
 
 // peekCommand is the command peek.
@@ -306,7 +305,7 @@ func (c resetCommand) ask(ctx context.Context, server *client.Client) (reply, er
 
 // countersReply shows counters.
 func countersReply(answer client.Answer[api.Counters], reset bool) reply {
-	r := reply{json: answer.JSON, at: answer.At, text: func(view text.View, w io.Writer) {
+	r := reply{json: answer.JSON, at: answer.At, text: func(view client.View, w io.Writer) {
 		view.Counters(w, &answer.Value, reset)
 	}}
 	if answer.Value.Rule == "" {
@@ -370,7 +369,7 @@ func (c exceptAdd) ask(ctx context.Context, server *client.Client) (reply, error
 	answer, err := server.Add(ctx, api.NewException{
 		Descriptor: d, Effect: effect, Factor: float64(c.Amount), For: c.For.Seconds(), By: c.name(), Reason: c.Reason,
 	})
-	return reply{json: answer.JSON, at: answer.At, note: answer.Value.Note, text: func(view text.View, w io.Writer) { view.Added(w, &answer.Value) }}, err
+	return reply{json: answer.JSON, at: answer.At, note: answer.Value.Note, text: func(view client.View, w io.Writer) { view.Added(w, &answer.Value) }}, err
 }
 
 // exceptList is the command except list.
@@ -397,7 +396,7 @@ func (c exceptList) ask(ctx context.Context, server *client.Client) (reply, erro
 		})
 		answer.JSON, err = json.Marshal(e)
 	}
-	return reply{json: answer.JSON, at: answer.At, text: func(view text.View, w io.Writer) { view.Exceptions(w, e) }}, err
+	return reply{json: answer.JSON, at: answer.At, text: func(view client.View, w io.Writer) { view.Exceptions(w, e) }}, err
 }
 
 // exceptRemove is the command except remove.
@@ -412,5 +411,5 @@ func (c exceptRemove) ask(ctx context.Context, server *client.Client) (reply, er
 		return reply{}, err
 	}
 	encoded, err := json.Marshal(map[string]string{"id": c.ID})
-	return reply{json: encoded, at: time.Now(), text: func(view text.View, w io.Writer) { view.Removed(w, c.ID) }}, err
+	return reply{json: encoded, at: time.Now(), text: func(view client.View, w io.Writer) { view.Removed(w, c.ID) }}, err
 }

@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"weir/internal/descriptors/plaintext"
+	"weir/internal/limiter"
 	"weir/internal/operators/api"
 	"weir/internal/testenv"
 )
@@ -204,9 +205,9 @@ func TestPastedDescriptor(t *testing.T) {
 		asked = append(asked, fmt.Sprintf("%q", entries))
 	}
 	want := []string{
-		fmt.Sprintf("%q", []api.KeyValue{{Key: "user", Value: "\x1b[31mred\x1b[0m\n\x00"}}),
-		fmt.Sprintf("%q", []api.KeyValue{{Key: "user", Value: "\xff\xfe'; rm -rf /"}}),
-		fmt.Sprintf("%q", []api.KeyValue{{Key: "user", Value: "<script>alert(1)</script>"}, {Key: `-x=,\`, Value: "\u202egnp"}}),
+		fmt.Sprintf("%q", []limiter.Entry{{Key: "user", Value: "\x1b[31mred\x1b[0m\n\x00"}}),
+		fmt.Sprintf("%q", []limiter.Entry{{Key: "user", Value: "\xff\xfe'; rm -rf /"}}),
+		fmt.Sprintf("%q", []limiter.Entry{{Key: "user", Value: "<script>alert(1)</script>"}, {Key: `-x=,\`, Value: "\u202egnp"}}),
 	}
 	if !slices.Equal(asked, want) {
 		t.Errorf("got %s, want %s, pasted from\n%s", asked, want, stdout)

@@ -60,7 +60,7 @@ func TestSteerExceptions(t *testing.T) {
 
 // TestSteerWithToken changes nothing without the token, which no output shows.
 func TestSteerWithToken(t *testing.T) {
-	dir := rules(t, "token", "swordfish-swordfish\n", "other", "trout-trout-trout-trout\n")
+	dir := rules(t, "token", "swordfish-swordfish-swordfish-swordfish\n", "other", "trout-trout-trout-trout\n")
 	o := operate(t, good, "--admin-token-file="+dir+"/token")
 	for _, out := range []string{
 		o.weir(2, "reset api user=alice", `refuses this: .*; --token-file names the file of its token\n`),

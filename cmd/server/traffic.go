@@ -24,7 +24,7 @@ import (
 	"weir/internal/offline/explain"
 	"weir/internal/offline/simulate"
 	"weir/internal/offline/simulate/accesslog"
-	"weir/internal/operators/text"
+	"weir/internal/operators/client"
 	"weir/internal/settings/follow"
 )
 
@@ -302,7 +302,7 @@ func newSentDescriptor(r envoyconfig.Result) sentDescriptor {
 		if os.Getenv("CONFIG_PATH")+os.Getenv("RUNTIME_ROOT")+os.Getenv("RUNTIME_SUBDIRECTORY") != "" {
 			ofRules = ""
 		}
-		s.Explain = "weir explain " + ofRules + text.Quote(explain.FormatDomain(s.Domain)) + " " + text.Quote(s.Descriptor) + hits
+		s.Explain = "weir explain " + ofRules + client.Quote(explain.FormatDomain(s.Domain)) + " " + client.Quote(s.Descriptor) + hits
 	}
 	return s
 }

@@ -37,19 +37,18 @@ const (
 
 // newException returns what is asked for, or what is wrong with it.
 func newException(n api.NewException) (*plan.Exception, error) {
-	domain, texts, err := n.Bytes()
+	domain, entries, err := n.Bytes()
 	if err != nil {
 		return nil, err
 	}
 	bad := func(format string, args ...any) (*plan.Exception, error) {
 		return nil, api.Errorf(api.ErrBadRequest, "bad exception: %s", fmt.Sprintf(format, args...))
 	}
-	entries, bytes := make([]limiter.Entry, len(texts)), len(domain)
-	for i, e := range texts {
+	bytes := len(domain)
+	for i, e := range entries {
 		if e.Key == "" {
 			return bad("the key of entry %d is empty", i)
 		}
-		entries[i] = limiter.Entry(e)
 		bytes += len(e.Key) + len(e.Value)
 	}
 	effect, seconds := plan.Effect(n.Effect), min(max(n.For, 0), 2*maxFor.Seconds())
@@ -97,27 +96,16 @@ type record struct {
 	api.Exception
 }
 
-// ExceptionAnswer returns e as JSON has it, with its uses here.
-func ExceptionAnswer(e *plan.Exception) api.Exception {
-	return api.Exception{
-		ID: e.ID, Descriptor: api.NewDescriptor(e.Domain, e.Entries), Effect: string(e.Effect), Factor: e.Factor,
-		Created: e.Created, Until: e.Until, By: e.By, Reason: e.Reason, Used: e.Used(),
-	}
-}
-
 // readException returns the exception with id, or why this version cannot read it.
 func readException(id, text string) (*plan.Exception, error) {
 	var r record
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		return nil, err
 	}
-	domain, texts, err := r.Bytes()
+	domain, entries, err := r.Bytes()
 	e := &plan.Exception{
-		ID: id, Domain: domain, Effect: plan.Effect(r.Effect), Factor: r.Factor,
+		ID: id, Domain: domain, Entries: entries, Effect: plan.Effect(r.Effect), Factor: r.Factor,
 		Created: r.Created, Until: r.Until, By: r.By, Reason: r.Reason,
-	}
-	for _, entry := range texts {
-		e.Entries = append(e.Entries, limiter.Entry(entry))
 	}
 	switch {
 	case r.Format != exceptionFormat:
@@ -205,7 +193,7 @@ func (es *Exceptions) Add(ctx context.Context, n api.NewException, peer string) 
 	if err != nil {
 		return api.Exception{}, err
 	}
-	text, err := json.Marshal(record{exceptionFormat, ExceptionAnswer(e)})
+	text, err := json.Marshal(record{exceptionFormat, api.ExceptionOf(e)})
 	if err != nil {
 		return api.Exception{}, api.Errorf(api.ErrBadRequest, "bad exception: %w", err)
 	}
@@ -227,7 +215,7 @@ func (es *Exceptions) Add(ctx context.Context, n api.NewException, peer string) 
 	es.rebuild()
 	es.mu.Unlock()
 	es.logger.LogAttrs(ctx, slog.LevelInfo, "exception added", audited(e, plain("by", e.By), plain("peer", peer))...)
-	return ExceptionAnswer(e), nil
+	return api.ExceptionOf(e), nil
 }
 
 // Remove ends the exception with id, for by at the address peer. Its errors are of the kinds

@@ -148,10 +148,10 @@ func (s *server) run() (stop func()) {
 	}
 }
 
-func of(values ...string) (entries []api.KeyValue) {
+func of(values ...string) (entries []limiter.Entry) {
 	for _, v := range values {
 		key, value, _ := strings.Cut(v, "=")
-		entries = append(entries, api.KeyValue{Key: key, Value: value})
+		entries = append(entries, limiter.Entry{Key: key, Value: value})
 	}
 	return entries
 }

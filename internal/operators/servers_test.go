@@ -17,6 +17,7 @@ import (
 
 	"weir/internal/limiter"
 	"weir/internal/limiter/redis"
+	"weir/internal/operators/api"
 	"weir/internal/operators/denials"
 	"weir/internal/operators/excerpt"
 	"weir/internal/plan"
@@ -207,7 +208,7 @@ func FuzzException(f *testing.F) {
 			ID: "x", Domain: "d" + a, Entries: []limiter.Entry{{Key: a + b, Value: b}, {Key: b, Value: a}}, Effect: plan.Amount, Factor: 2.5,
 			Created: time.Unix(1_700_000_000, 123456789).UTC(), Until: time.Unix(1_800_000_000, 1).UTC(), By: "bob", Reason: "why",
 		}
-		text, err := json.Marshal(record{exceptionFormat, ExceptionAnswer(want)})
+		text, err := json.Marshal(record{exceptionFormat, api.ExceptionOf(want)})
 		if err != nil {
 			t.Fatal(err)
 		}

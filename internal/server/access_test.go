@@ -21,7 +21,7 @@ func TestNoStartWithoutToken(t *testing.T) {
 	short := filepath.Join(t.TempDir(), "token")
 	write(t, short, "too-short\n")
 	for path, want := range map[string]string{
-		short:               "ADMIN_TOKEN_FILE: " + short + ": the token has 9 bytes, allowed are at least 16",
+		short:               "ADMIN_TOKEN_FILE: " + short + ": the token has 9 bytes, allowed are at least 32",
 		short + "x":         "ADMIN_TOKEN_FILE: open " + short + "x: no such file or directory",
 		filepath.Dir(short): "ADMIN_TOKEN_FILE: read " + filepath.Dir(short) + ": it is no regular file",
 	} {
@@ -37,7 +37,7 @@ func TestNoStartWithoutToken(t *testing.T) {
 func TestTokenOpensTheDebugPort(t *testing.T) {
 	outer := testenv.OuterAddr(t)
 	file := filepath.Join(t.TempDir(), "token")
-	const token, next = "correct-horse-battery-staple", "another-horse-battery-staple"
+	const token, next = "correct-horse-battery-staple-0123", "another-horse-battery-staple-0123"
 	write(t, file, token+"\n")
 	f := start(t, "--config="+directory(t, limited(1)), never, "--debug-host=0.0.0.0", "--admin-token-file="+file)
 	f.wantHealth(true, "OK")
@@ -105,7 +105,7 @@ func TestStatusAndDenialsAsJSON(t *testing.T) {
 		if err := json.Unmarshal([]byte(body), &got); err != nil {
 			t.Fatal(err)
 		}
-		if got.Version != "v0-test" || got.Health != "OK" || !got.Store.Works || got.Rules.Rules != 1 || got.Rules.LoadedAt == nil || got.UptimeSeconds <= 0 {
+		if got.Version != "v0-test" || got.Health != "OK" || !got.Store.Works || got.Rules.Rules != 1 || got.Rules.LoadedAt.IsZero() || got.UptimeSeconds <= 0 {
 			t.Errorf("got %s", body)
 		}
 		if got.Decisions <= 0 || got.Denials <= 0 || got.Decisions <= got.Denials {

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/otel/propagation"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -23,7 +25,6 @@ import (
 	"weir/internal/operators/denials"
 	"weir/internal/plan"
 	"weir/internal/rls"
-	"weir/internal/server/admin"
 	"weir/internal/settings"
 	"weir/internal/telemetry"
 )
@@ -41,10 +42,10 @@ type App struct {
 	tracing    *tracing // nil: none
 	denials    *denials.Recorder
 	usage      *telemetry.Usage
-	access     *admin.Access
+	access     *api.Access
 	rates      *rates
 	servers    *operators.Servers // nil: alone
-	counters   *api.CounterReader
+	operators  *api.Server
 	exceptions *operators.Exceptions
 	cleanups   cleanups
 
@@ -74,7 +75,7 @@ func (a *App) build() error {
 	serviceMetrics := prometheus.NewRegistry() // that go to statsd, too
 	reg.MustRegister(serviceMetrics)
 	var err error
-	if a.access, err = admin.NewAccess(admin.AccessOptions{TokenFile: s.Listen.AdminTokenFile, Registerer: reg, Logger: a.logger}); err != nil {
+	if a.access, err = api.NewAccess(s.Listen.AdminTokenFile, reg, a.logger); err != nil {
 		return err
 	}
 	if err = a.openRules(serviceMetrics); err != nil {
@@ -97,7 +98,6 @@ func (a *App) build() error {
 		MaxDescriptors: s.Answers.MaxDescriptors,
 		Exceptions:     a.exceptions.Current(),
 	}
-	a.openCounters(options)
 	a.usage = telemetry.New(telemetry.Options{
 		Registerer: reg, Logger: a.logger,
 		NearLimitRatio:    float32(s.Metrics.NearLimitRatio),
@@ -134,7 +134,7 @@ func (a *App) build() error {
 		Logger:          a.logger,
 	})
 	a.rates = newRates(time.Now(), service.Totals)
-	return a.bind(service)
+	return a.bind(service, options)
 }
 
 // announce registers the metrics of the process, and logs what is worth knowing of its
@@ -190,7 +190,7 @@ func (a *App) openRules(service prometheus.Registerer) (err error) {
 // bind binds the listeners and makes their servers. What is made last is
 // stopped first: the answers to Envoy, so that the others can be watched
 // meanwhile.
-func (a *App) bind(service *rls.Service) error {
+func (a *App) bind(requests *rls.Service, options plan.Options) error {
 	l := a.opts.Settings.Listen
 	transport, err := a.transport()
 	if err != nil {
@@ -200,25 +200,17 @@ func (a *App) bind(service *rls.Service) error {
 	if err != nil {
 		return err
 	}
-	metrics := admin.NewMetrics(a.opts.Registry)
+	metrics := api.NewPage(promhttp.HandlerFor(a.opts.Registry, promhttp.HandlerOpts{DisableCompression: true}), func() any { return nil })
 	if bound.metrics != nil {
-		a.metrics = a.add(httpServer("metrics", bound.metrics, metrics.At(string(l.PrometheusPath)), metricsConnections, a.logger))
+		mux := http.NewServeMux()
+		mux.Handle(string(l.PrometheusPath), metrics)
+		a.metrics = a.add(httpServer("metrics", bound.metrics, mux, metricsConnections, a.logger))
 	}
+	a.makeOperators(options, metrics)
 	if bound.debug != nil {
-		debug := admin.Debug{
-			Status: a.status, Rules: a.dump, Reload: a.source.reload, Metrics: metrics, Access: a.access, Logger: a.logger,
-			Denials: func(ctx context.Context, all bool) (any, error) {
-				summary, servers, err := a.denialsOf(ctx, all)
-				return deniedOn{summary, servers}, err
-			},
-			Peek: a.peek, Reset: a.reset,
-			Exceptions: a.exceptionsOf, AddException: a.addException, RemoveException: a.exceptions.Remove,
-		}
-		pages := newConsole(a)
-		debug.Console, debug.SignInRefused = pages, pages.SignIn
-		a.debug = a.add(httpServer("debug", bound.debug, debug.Handler(), debugConnections, a.logger))
+		a.debug = a.add(httpServer("debug", bound.debug, a.operators.Handler(), debugConnections, a.logger))
 	}
-	a.http = a.add(httpServer("HTTP", bound.http, admin.Service(a.health.err, service.JSONHandler()), serviceConnections, a.logger))
+	a.http = a.add(httpServer("HTTP", bound.http, service(a.health.err, requests.JSONHandler()), serviceConnections, a.logger))
 
 	var headersRead []string
 	if a.opts.Settings.DecisionLog.Decisions != "off" {
@@ -227,12 +219,12 @@ func (a *App) bind(service *rls.Service) error {
 	if a.tracing != nil {
 		headersRead = propagator.Fields()
 	}
-	options := grpcOptions(l, transport, a.health, headersRead)
+	grpcOptions := grpcOptions(l, transport, a.health, headersRead)
 	if a.tracing != nil {
-		options = append(options, a.tracing.grpcOption())
+		grpcOptions = append(grpcOptions, a.tracing.grpcOption())
 	}
-	s := grpc.NewServer(options...)
-	service.Register(s)
+	s := grpc.NewServer(grpcOptions...)
+	requests.Register(s)
 	grpc_health_v1.RegisterHealthServer(s, a.health.grpc)
 	if l.GRPCReflection {
 		reflection.Register(s)

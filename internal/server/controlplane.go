@@ -7,12 +7,14 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/credentials"
 
 	"weir/internal/descriptors"
-	"weir/internal/server/admin"
+	"weir/internal/descriptors/plaintext"
+	"weir/internal/operators/api"
 	"weir/internal/settings"
 	"weir/internal/settings/follow"
 	"weir/internal/xds"
@@ -127,7 +129,7 @@ func (c *controlPlane) apply(u xds.Update) error {
 		c.refuse(err, u.Version)
 		return err
 	}
-	c.accept(tree, admin.Rules{Path: c.path, Files: len(u.Resources), Version: u.Version})
+	c.accept(tree, api.Rules{Path: c.path, Files: len(u.Resources), Version: u.Version})
 	c.logger.Info("rules loaded", "version", u.Version, "resources", len(u.Resources), "domains", tree.Domains(), "rules", tree.Rules())
 	c.warn(tree.Warnings())
 	for _, field := range unknown.First(mostProblems) {
@@ -154,11 +156,15 @@ func (c *controlPlane) silent() {
 	}
 }
 
-func (c *controlPlane) report() admin.Rules {
+func (c *controlPlane) report() api.Rules {
 	report, link := c.rules.report(), c.client.Status()
-	report.ControlPlane = &admin.ControlPlane{Connected: link.Connected, Since: link.Since}
+	state := "NOT connected"
+	if link.Connected {
+		state = "connected"
+	}
+	report.ControlPlane = fmt.Sprintf("%s since %s", state, link.Since.UTC().Format(time.RFC3339))
 	if link.Err != nil {
-		report.ControlPlane.Problem = link.Err.Error()
+		report.ControlPlane += ", the last stream ended: " + plaintext.Line(link.Err.Error())
 	}
 	return report
 }

@@ -18,7 +18,7 @@ import (
 
 func newExceptionOf(user, effect string) api.NewException {
 	return api.NewException{
-		Descriptor: api.NewDescriptor("api", []api.KeyValue{{Key: "user", Value: user}}),
+		Descriptor: api.NewDescriptor("api", []limiter.Entry{{Key: "user", Value: user}}),
 		Effect:     effect, For: 3600, By: "bob", Reason: "a test",
 	}
 }
@@ -72,7 +72,7 @@ func TestExceptions(t *testing.T) {
 			f.wantPasses("carol", 3, 2)
 			amount := add("carol", "amount", 2)
 			carol := amount.Descriptor
-			if c, err := f.peek(t.Context(), carol); err != nil || c.Limits[0].Used != 2 || c.Limits[0].Amount != 4 || c.Limits[0].Remaining != 2 || *c.Limits[0].RetryAfter != 0 || !strings.HasPrefix(c.Limits[0].Rate, "4 per") {
+			if c, err := f.operators.Peek(t.Context(), carol); err != nil || c.Limits[0].Used != 2 || c.Limits[0].Amount != 4 || c.Limits[0].Remaining != 2 || *c.Limits[0].RetryAfter != 0 || !strings.HasPrefix(c.Limits[0].Rate, "4 per") {
 				t.Errorf("a peek with an exception: got %+v (error: %v)", c, err)
 			}
 			f.wantPasses("carol", 4, 2)
@@ -86,8 +86,9 @@ func TestExceptions(t *testing.T) {
 			if len(list.Exceptions) != 4 || list.Servers != 1 || used[allow.ID] != 4 || used[deny.ID] != 3 || used[amount.ID] != 4 || list.Exceptions[0].Used != 0 {
 				t.Errorf("got %+v", list)
 			}
-			if got := f.findException("api", []limiter.Entry{{Key: "user", Value: evil}, {Key: "path", Value: "/"}}); got == nil || got.ID != deny.ID || f.findException("api", nil) != nil {
-				t.Errorf("found %+v", got)
+			below := api.NewDescriptor("api", []limiter.Entry{{Key: "user", Value: evil}, {Key: "path", Value: "/"}})
+			if c, err := f.operators.Peek(t.Context(), below); err != nil || c.Exception == nil || c.Exception.ID != deny.ID {
+				t.Errorf("found %+v (error: %v)", c.Exception, err)
 			}
 			if _, entries, err := deny.Bytes(); err != nil || entries[0].Value != evil || deny.By != "bob" || deny.Reason != "a test" || deny.Until.Sub(deny.Created) != time.Hour {
 				t.Errorf("got %+v, %q, %v", deny, entries, err)

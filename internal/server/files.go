@@ -10,7 +10,7 @@ import (
 	"syscall"
 
 	"weir/internal/descriptors"
-	"weir/internal/server/admin"
+	"weir/internal/operators/api"
 	"weir/internal/settings"
 )
 
@@ -165,7 +165,7 @@ func (f *files) load(ctx context.Context, c content) error {
 		f.refuse(err, "")
 		return err
 	}
-	f.accept(tree, admin.Rules{Path: f.path, Files: len(c.files)})
+	f.accept(tree, api.Rules{Path: f.path, Files: len(c.files)})
 	if c.again {
 		return nil
 	}
@@ -180,7 +180,7 @@ func (f *files) compile(ctx context.Context, c content) (*descriptors.Tree, erro
 	}
 	tree, err := descriptors.Load(c.files, f.begin(ctx))
 	if err != nil {
-		return nil, fmt.Errorf("%w:\n%w", admin.ErrInvalidRules, brief(err))
+		return nil, api.Errorf(api.ErrInvalidRules, "invalid rules:\n%w", brief(err))
 	}
 	return tree, nil
 }

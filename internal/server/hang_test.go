@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"weir/internal/descriptors"
-	"weir/internal/server/admin"
+	"weir/internal/operators/api"
 	"weir/internal/testenv"
 )
 
@@ -19,7 +19,7 @@ type hanging struct{ release chan struct{} }
 func (h hanging) start() error                 { return nil }
 func (h hanging) run(context.Context)          { <-h.release }
 func (h hanging) reload(context.Context) error { <-h.release; return nil }
-func (h hanging) report() admin.Rules          { return admin.Rules{} }
+func (h hanging) report() api.Rules            { return api.Rules{} }
 
 // TestEndDoesNotWaitForWhatHangs ends a server whose reads never return.
 func TestEndDoesNotWaitForWhatHangs(t *testing.T) {

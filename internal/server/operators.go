@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	"weir/internal/descriptors"
@@ -10,7 +11,9 @@ import (
 	"weir/internal/limiter"
 	"weir/internal/operators"
 	"weir/internal/operators/api"
+	"weir/internal/operators/console"
 	"weir/internal/operators/denials"
+	"weir/internal/plan"
 )
 
 // firstLoad bounds how long a start waits for the exceptions: a Redis that is not there
@@ -59,19 +62,19 @@ func (a *App) others(ctx context.Context) ([]operators.Report, error) {
 
 // denialsOf returns what was denied lately, here or on all servers, and how many servers
 // that is of.
-func (a *App) denialsOf(ctx context.Context, all bool) (summary denials.Summary, servers int, err error) {
+func (a *App) denialsOf(ctx context.Context, all bool) (api.Denials, error) {
 	if !all || a.servers == nil {
-		return a.denialsHere(denials.MaxKeys), 1, nil
+		return api.Denials{Summary: a.denialsHere(denials.MaxKeys), Servers: 1}, nil
 	}
 	others, err := a.others(ctx)
 	if err != nil {
-		return denials.Summary{}, 0, err
+		return api.Denials{}, err
 	}
 	summaries := []denials.Summary{a.denialsHere(operators.ReportedKeys)}
 	for _, r := range others {
 		summaries = append(summaries, r.Denials)
 	}
-	return denials.Merge(denials.MaxKeys, summaries...), len(summaries), nil
+	return api.Denials{Summary: denials.Merge(denials.MaxKeys, summaries...), Servers: len(summaries)}, nil
 }
 
 // exceptionsOf returns those in force, with their uses here or on all servers.
@@ -91,7 +94,7 @@ func (a *App) exceptionsOf(ctx context.Context, all bool) (api.Exceptions, error
 		}
 	}
 	for _, e := range a.exceptions.All() {
-		answer := operators.ExceptionAnswer(e)
+		answer := api.ExceptionOf(e)
 		answer.Used += uses[e.ID]
 		list.Exceptions = append(list.Exceptions, answer)
 	}
@@ -112,10 +115,19 @@ func (a *App) addException(ctx context.Context, n api.NewException, peer string)
 	return added, err
 }
 
-// findException returns the exception that applies to a descriptor, nil if none does.
-func (a *App) findException(domain string, entries []limiter.Entry) *api.Exception {
-	if e := a.exceptions.Find(domain, entries); e != nil {
-		return new(operators.ExceptionAnswer(e))
+// makeOperators makes what operators see and do.
+func (a *App) makeOperators(options plan.Options, metrics http.Handler) {
+	s := a.opts.Settings
+	a.operators = &api.Server{
+		Access: a.access, Logger: a.logger, Status: a.status, Metrics: metrics, Dump: a.dump, Reload: a.source.reload,
+		Tree: a.rules.tree.Load, Store: a.store, Plan: options, ShowKeys: a.servers != nil,
+		Denials: a.denialsOf, Exceptions: a.exceptionsOf, AddException: a.addException, RemoveException: a.exceptions.Remove,
 	}
-	return nil
+	if a.servers != nil {
+		a.operators.Announce = a.servers.AnnounceReset
+	}
+	a.operators.Console = console.New(a.operators, console.Options{
+		History: a.rates.history, Loads: a.rules.lastLoads, Outcomes: a.usage.Outcomes,
+		StoreMetrics: a.storeRegistry, MaxCounters: s.Store.MemoryMaxCounters, Failure: FailureMode(s.Failure.Mode),
+	})
 }

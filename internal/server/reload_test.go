@@ -16,7 +16,7 @@ import (
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
-	"weir/internal/server/admin"
+	"weir/internal/operators/api"
 	"weir/internal/testenv"
 )
 
@@ -303,7 +303,7 @@ func TestMetricsOfRulesThatAreGone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.accept(tree, admin.Rules{}); told != want {
+		if r.accept(tree, api.Rules{}); told != want {
 			t.Errorf("told of %d limits, want %d", told, want)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
+	"weir/internal/limiter"
 	"weir/internal/operators/api"
 	"weir/internal/operators/denials"
 	"weir/internal/testenv"
@@ -28,7 +29,7 @@ func startTwo(t *testing.T, r restartable, args ...string) (a, b *fixture) {
 // body is that of POST /peek and POST /reset.
 func body(t *testing.T, user string) string {
 	t.Helper()
-	text, err := json.Marshal(api.NewDescriptor("api", []api.KeyValue{{Key: "user", Value: user}}))
+	text, err := json.Marshal(api.NewDescriptor("api", []limiter.Entry{{Key: "user", Value: user}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +131,7 @@ func TestResetIsAudited(t *testing.T) {
 	if log := f.log.String(); strings.Contains(log, "alice") || strings.Contains(log, "\nmsg=forged") {
 		t.Errorf("log:\n%.2000s", log)
 	}
-	_, err := f.reset(t.Context(), api.NewDescriptor("api", []api.KeyValue{{Key: "stranger", Value: "x"}}), "bob", "peer")
+	_, err := f.operators.Reset(t.Context(), api.NewDescriptor("api", []limiter.Entry{{Key: "stranger", Value: "x"}}), "bob", "peer")
 	if n := strings.Count(f.log.String(), "counters reset"); n != 1 || err != nil {
 		t.Errorf("%d resets are logged, error %v", n, err)
 	}
@@ -148,7 +149,7 @@ func TestDenialsOfAllServers(t *testing.T) {
 			}
 		}
 	}
-	e, err := a.addException(t.Context(), newExceptionOf("carol", "deny"), "peer")
+	e, err := a.operators.AddException(t.Context(), newExceptionOf("carol", "deny"), "peer")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,13 +157,13 @@ func TestDenialsOfAllServers(t *testing.T) {
 	a.wantPasses("carol", 2, 0)
 	b.wantPasses("carol", 3, 0)
 	testenv.Eventually(t, func() error {
-		got, servers, err := a.denialsOf(t.Context(), true)
+		got, err := a.denialsOf(t.Context(), true)
 		sums := map[string]uint64{}
 		for _, l := range got.Minute.Limits {
 			sums[l.Rule] = l.Denied
 		}
-		if err != nil || servers != 2 || sums["user"] != 8 || sums["exception"] != 5 {
-			return fmt.Errorf("got %v of %d servers, error %v", sums, servers, err)
+		if err != nil || got.Servers != 2 || sums["user"] != 8 || sums["exception"] != 5 {
+			return fmt.Errorf("got %v of %d servers, error %v", sums, got.Servers, err)
 		}
 		list, err := b.exceptionsOf(t.Context(), true)
 		if err != nil || list.Servers != 2 || list.Exceptions[0].ID != e.ID || list.Exceptions[0].Used != 5 {
@@ -170,14 +171,14 @@ func TestDenialsOfAllServers(t *testing.T) {
 		}
 		return nil
 	})
-	here, servers, err := b.denialsOf(t.Context(), false)
-	if all, _, _ := b.denialsOf(t.Context(), true); err != nil || servers != 1 || len(here.Last) >= len(all.Last) {
-		t.Errorf("one server: got %d denials of %d servers, error %v; all have %d", len(here.Last), servers, err, len(all.Last))
+	here, err := b.denialsOf(t.Context(), false)
+	if all, _ := b.denialsOf(t.Context(), true); err != nil || here.Servers != 1 || len(here.Last) >= len(all.Last) {
+		t.Errorf("one server: got %d denials of %d servers, error %v; all have %d", len(here.Last), here.Servers, err, len(all.Last))
 	}
 	a.wantAnswer("GET", a.DebugAddr(), "/denials?replicas=all", 200, `"servers": 2`)
 	r.Stop()
 	testenv.Eventually(t, func() error {
-		if _, _, err := a.denialsOf(t.Context(), true); !errors.Is(err, api.ErrUnavailable) {
+		if _, err := a.denialsOf(t.Context(), true); !errors.Is(err, api.ErrUnavailable) {
 			return fmt.Errorf("got error %v", err)
 		}
 		return nil
@@ -192,9 +193,9 @@ func TestDenialsOfAllServers(t *testing.T) {
 func TestServerWithoutRedis(t *testing.T) {
 	f := start(t, "--config="+directory(t, limited(2)))
 	f.wantPasses("alice", 5, 2)
-	got, servers, err := f.denialsOf(t.Context(), true)
-	if err != nil || servers != 1 || got.Minute.Limits[0].Denied != 3 {
-		t.Errorf("got %+v of %d servers, error %v", got.Minute, servers, err)
+	got, err := f.denialsOf(t.Context(), true)
+	if err != nil || got.Servers != 1 || got.Minute.Limits[0].Denied != 3 {
+		t.Errorf("got %+v of %d servers, error %v", got.Minute, got.Servers, err)
 	}
 	if list, err := f.exceptionsOf(t.Context(), true); list.Servers != 1 || err != nil {
 		t.Errorf("uses of %d servers, error %v", list.Servers, err)

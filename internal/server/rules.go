@@ -8,6 +8,7 @@ import (
 	"iter"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,8 +18,8 @@ import (
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
+	"weir/internal/operators/api"
 	"weir/internal/operators/console"
-	"weir/internal/server/admin"
 )
 
 // source is where the rules come from. It checks what it finds, makes a tree of
@@ -29,11 +30,11 @@ type source interface {
 	// run hands over new rules until ctx ends.
 	run(ctx context.Context)
 	// reload loads the rules whether or not they have changed, unless ctx or run
-	// ends first. Its error wraps admin.ErrInvalidRules if they were read but are
+	// ends first. Its error wraps api.ErrInvalidRules if they were read but are
 	// wrong, and holds the first problems.
 	reload(ctx context.Context) error
 	// report says what serves and what became of the last load.
-	report() admin.Rules
+	report() api.Rules
 }
 
 // rules are those that serve. Loading swaps one pointer.
@@ -49,7 +50,7 @@ type rules struct {
 	tree atomic.Pointer[descriptors.Tree]
 
 	mu     sync.Mutex
-	status admin.Rules
+	status api.Rules
 	loads  []console.Load // the last ones, the newest first
 	// The refusal that was logged last, "" since rules were accepted, and how often
 	// it came again.
@@ -79,8 +80,8 @@ func (r *rules) begin(ctx context.Context) descriptors.Options {
 
 // accept lets new rules serve. status says where they come from, in how many
 // files or resources, and of which version.
-func (r *rules) accept(tree *descriptors.Tree, status admin.Rules) {
-	status.LoadedAt, status.Domains, status.Rules = time.Now(), tree.Domains(), tree.Rules()
+func (r *rules) accept(tree *descriptors.Tree, status api.Rules) {
+	status.LoadedAt, status.Domains, status.Rules = time.Now().UTC(), tree.Domains(), tree.Rules()
 	if r.keep != nil {
 		r.keep(tree.Limits()) // before requests look up the series of new limits, which have to wait for it
 	}
@@ -163,7 +164,7 @@ func (r *rules) refuse(err error, version string) {
 	r.metrics.failed()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.status.FailedAt, r.status.Problems = time.Now(), err.Error()
+	r.status.FailedAt, r.status.Problems = time.Now().UTC(), err.Error()
 	r.status.FailedVersion = version
 	r.remember(console.Load{Version: version, Problems: err.Error()})
 }
@@ -180,14 +181,14 @@ func brief(err error) error {
 	return err
 }
 
-func (r *rules) report() admin.Rules {
+func (r *rules) report() api.Rules {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.status
 }
 
 // dump writes the rules that serve, below what is known of them.
-func (r *rules) dump(w io.Writer, status admin.Rules) error {
+func (r *rules) dump(w io.Writer, status api.Rules) error {
 	tree := r.tree.Load()
 	if tree == nil {
 		return errors.New("no rules are loaded yet")
@@ -198,4 +199,25 @@ func (r *rules) dump(w io.Writer, status admin.Rules) error {
 		}
 	}
 	return tree.Dump(w)
+}
+
+// lastLoads returns what became of the last loads, the newest first.
+func (r *rules) lastLoads() []console.Load {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.loads)
+}
+
+// mostLoads is how many loads are remembered.
+const mostLoads = 10
+
+// remember notes a load for the console. Those that fail alike again and again are one.
+func (r *rules) remember(l console.Load) {
+	l.At, l.Times = time.Now(), 1
+	if len(r.loads) > 0 && l.Problems != "" && l.Problems == r.loads[0].Problems && l.Version == r.loads[0].Version {
+		l.Times += r.loads[0].Times
+		r.loads[0] = l
+		return
+	}
+	r.loads = slices.Insert(r.loads, 0, l)[:min(len(r.loads)+1, mostLoads)]
 }

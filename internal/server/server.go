@@ -7,10 +7,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"time"
 
+	"golang.org/x/net/netutil"
 	"google.golang.org/grpc"
-
-	"weir/internal/server/admin"
 )
 
 // server is something that serves a listener until it is stopped.
@@ -51,16 +51,62 @@ func (s *server) close(ctx context.Context) error {
 	return err
 }
 
-// How many connections are open at a time. That of HTTP is for clients without gRPC.
-const debugConnections, metricsConnections, serviceConnections = 256, 64, 4096
+// How many connections are open at a time; further ones wait. That of HTTP is for clients
+// without gRPC. What is large, all readers of the others share.
+const debugConnections, metricsConnections, serviceConnections = 1024, 1024, 4096
 
+// httpServer makes a server that no slow client can hold up for ever.
 func httpServer(name string, listener net.Listener, handler http.Handler, maxConnections int, logger *slog.Logger) *server {
-	s := admin.NewServer(handler, maxConnections, logger)
+	s := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      30 * time.Second, // profiles take what they are asked to on top
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+	}
 	stop := func(ctx context.Context) error {
 		if err := s.Shutdown(ctx); err != nil {
 			return errors.Join(fmt.Errorf("requests cut off: %w", err), s.Close())
 		}
 		return nil
 	}
-	return &server{name, listener, s.Serve, stop}
+	return &server{name, netutil.LimitListener(listener, maxConnections), s.Serve, stop}
+}
+
+// Bodies that may be large are read by so many requests at a time. Others are
+// small enough for every connection to have one.
+const (
+	smallBody   = 16 << 10
+	largeBodies = 64
+)
+
+// service serves /healthcheck and /json. health returns why the server should
+// get no requests, or nil.
+func service(health func() error, json http.Handler) http.Handler {
+	mux, large := http.NewServeMux(), make(chan struct{}, largeBodies)
+	mux.HandleFunc("/healthcheck", func(w http.ResponseWriter, _ *http.Request) {
+		if err := health(); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		fmt.Fprint(w, "OK")
+	})
+	mux.HandleFunc("/json", func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength < 0 || r.ContentLength > smallBody {
+			select {
+			case large <- struct{}{}:
+				defer func() { <-large }()
+			default:
+				w.Header().Set("Retry-After", "1")
+				http.Error(w, fmt.Sprintf("large bodies: too many requests at a time, served are at most %d", largeBodies), http.StatusServiceUnavailable)
+				return
+			}
+		}
+		json.ServeHTTP(w, r)
+	})
+	return mux
 }

@@ -1,37 +1,35 @@
 package server
 
 import (
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"weir/internal/operators/denials"
+	"weir/internal/operators/api"
 	"weir/internal/plan"
-	"weir/internal/server/admin"
 	"weir/internal/settings"
 )
 
-// status is what the status page shows.
-func (a *App) status() admin.Status {
+// status is how the server is.
+func (a *App) status() api.Status {
 	now := time.Now()
 	rates := a.rates.latest(now)
-	return admin.Status{
-		Version:    a.opts.Version,
-		Uptime:     now.Sub(a.started),
-		Health:     a.health.err(),
-		Store:      a.store.status(),
-		Rules:      a.source.report(),
-		Notes:      a.notes(),
-		Exceptions: len(a.exceptions.All()),
-		Decided:    rates.Decisions,
-		Denied:     rates.Denials,
+	status := api.Status{
+		Version: a.opts.Version, UptimeSeconds: now.Sub(a.started).Seconds(), Health: "OK", Notes: a.notes(),
+		Store: a.store.status(), Rules: a.source.report(), Exceptions: len(a.exceptions.All()),
+		Decisions: rates.Decisions, Denials: rates.Denials,
 	}
+	if err := a.health.err(); err != nil {
+		status.Health = err.Error()
+	}
+	return status
 }
 
 // notes are what else an operator should know.
 func (a *App) notes() []string {
-	return append(switchedOn(a.opts.Settings.Answers), a.oldSecrets()...)
+	return slices.Concat([]string{}, switchedOn(a.opts.Settings.Answers), a.oldSecrets()) // in JSON, none is []
 }
 
 // oldSecrets says which secrets are in use that were read before, and why not those of now.
@@ -55,12 +53,6 @@ func (a *App) registerSecrets() {
 	a.opts.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "weir", Name: "secrets_refused", Help: "Changed secrets that cannot be read or that Redis refuses, so that those read before stay in use.",
 	}, func() float64 { return float64(len(a.oldSecrets())) }))
-}
-
-// deniedOn is what was denied lately on so many servers.
-type deniedOn struct {
-	denials.Summary
-	Servers int `json:"servers"`
 }
 
 // switchedOn says which switches are on, see plan.Options.

@@ -14,7 +14,7 @@ import (
 	"weir/internal/limiter/failover"
 	"weir/internal/limiter/memory"
 	"weir/internal/limiter/redis"
-	"weir/internal/server/admin"
+	"weir/internal/operators/api"
 	"weir/internal/settings"
 )
 
@@ -43,17 +43,20 @@ func (s *store) Reset(ctx context.Context, hits []limiter.Hit) error {
 }
 
 // status is what the status page shows.
-func (s *store) status() admin.Store {
+func (s *store) status() api.Store {
 	if s.state == nil {
-		return admin.Store{Name: s.name()}
+		return api.Store{Name: s.name(), Works: true}
 	}
 	now := s.state()
-	return admin.Store{
-		Name: s.name(), Remote: true,
-		WorkedAt: now.WorkedAt, FailingSince: now.FailingSince,
-		FailedAt: now.FailedAt, Kind: now.Kind, Problem: now.Problem, Breaker: now.Breaker,
-		FailureMode: s.failureMode,
+	status := api.Store{
+		Name: s.name(), Works: now.FailingSince.IsZero() && !now.WorkedAt.IsZero(),
+		WorkedAt: now.WorkedAt.UTC(), FailingSince: now.FailingSince.UTC(), FailedAt: now.FailedAt.UTC(),
+		FailureMode: s.failureMode, Breaker: now.Breaker,
 	}
+	if !now.FailedAt.IsZero() {
+		status.Problem = now.Kind + ": " + now.Problem
+	}
+	return status
 }
 
 // openStore makes the store that the settings name. Redis need not be there yet.

@@ -55,7 +55,7 @@ type Listen struct {
 	DebugHost string `env:"DEBUG_HOST" default:"0.0.0.0" help:"Address of the debug listener, for operators."`
 	DebugPort Port   `env:"DEBUG_PORT" default:"6070" help:"Port of the debug listener."`
 
-	AdminTokenFile string `name:"admin-token-file" env:"ADMIN_TOKEN_FILE" placeholder:"PATH" help:"File with a token of 16 to 1024 visible ASCII characters, read again when it changes. Unset, the debug listener shows values of requests and changes anything over loopback only."`
+	AdminTokenFile string `name:"admin-token-file" env:"ADMIN_TOKEN_FILE" placeholder:"PATH" help:"File with a token of 32 to 1024 visible ASCII characters, read again when it changes. Unset, the debug listener shows values of requests and changes anything over loopback only."`
 
 	Proto Word `env:"PROTO" default:"tcp" help:"tcp is IPv4 and IPv6; tcp4 or tcp6 only one (with tcp6, 0.0.0.0 means ::)." words:"tcp,tcp4,tcp6" not:"is no kind of addresses"`
 

@@ -2,119 +2,192 @@ package api
 
 import (
 	"context"
+	"log/slog"
+	"net/http"
 	"slices"
+	"strings"
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
+	"weir/internal/operators/excerpt"
 	"weir/internal/plan"
 )
 
-// CounterOptions say where the counters of descriptors are.
-type CounterOptions struct {
-	Rules func() *descriptors.Tree // those that serve, nil if there are none yet
-	Store limiter.CounterStore
-	// Plan is how the server makes hits of requests.
-	Plan plan.Options
-	// ShowKeys shows the keys of the counters, because others can look at them, too.
-	ShowKeys bool
-	// Announce has other servers forget which counters are over. nil: there are none.
-	Announce func(context.Context) error
+// Counters is the answer of POST /peek and POST /reset: the rule of a descriptor, and the
+// counters of its limits.
+type Counters struct {
+	Descriptor
+	Rule      string     `json:"rule"` // the keys and values that lead to it, "" if no rule matches
+	Place     string     `json:"place,omitempty"`
+	Exception *Exception `json:"exception,omitempty"` // that applies to the descriptor
+	Limits    []Counter  `json:"limits"`
+	// Reset is how many counters POST /reset has set to zero.
+	Reset int `json:"reset,omitempty"`
 }
 
-// CounterReader looks at counters, and resets them. It asks the code that serves: plan makes
-// the hits, the store says what their counters hold. It is safe for concurrent use.
-type CounterReader struct {
-	CounterOptions
-	planner *plan.Planner
+// Counter is a limit and what is used of it.
+type Counter struct {
+	Rule  string `json:"rule"` // that has the limit: that of the descriptor, or one above
+	Place string `json:"place,omitempty"`
+	Limit string `json:"limit"` // its name, or how it counts
+	Rate  string `json:"rate"`  // such as "5 per minute"
+	Mode  string `json:"mode,omitempty"`
+	// Shared are the wildcards and the like of the rule whose values all share the counter.
+	Shared []string `json:"shared,omitempty"`
+	// Unlimited reports whether it admits everything, Replaced whether another limit of the
+	// rule replaces it. Then nothing is counted, and what follows is zero.
+	Unlimited bool `json:"unlimited,omitempty"`
+	Replaced  bool `json:"replaced,omitempty"`
+	// Amount is what it admits, Used what is used of it, Remaining what it still admits, each
+	// in units of hits_addend.
+	Amount    uint64 `json:"amount"`
+	Used      uint64 `json:"used"`
+	Remaining uint64 `json:"remaining"`
+	// Remaining, RetryAfter and WholeIn are of the limit, also while an exception admits or
+	// denies everything. RetryAfter is in how many seconds one more is admitted: 0 now, nil never.
+	RetryAfter *float64 `json:"retry_after"`
+	// WholeIn is in how many seconds nothing of it is used any more, 0 if nothing is used.
+	WholeIn float64 `json:"whole_in"`
+	// BannedFor is how many seconds deny_for still lasts, 0 without a ban.
+	BannedFor float64 `json:"banned_for,omitempty"`
+	Key       string  `json:"key,omitempty"` // of the counter in Redis, as text
 }
 
-// NewCounterReader returns a CounterReader.
-func NewCounterReader(o CounterOptions) *CounterReader {
-	// An exception may be in the place of limits, whose counters are still there.
-	rules := o.Plan
-	rules.Exceptions = nil
-	return &CounterReader{o, plan.New(rules)}
+func (s *Server) counterRoutes() []route {
+	return []route{
+		{"POST", "/peek", values, "the counters of a descriptor", answer(http.StatusOK, func(r *http.Request) (any, error) {
+			d, err := read[Descriptor](r)
+			if err != nil {
+				return nil, err
+			}
+			return s.Peek(r.Context(), d)
+		})},
+		{"POST", "/reset", changes, "set the counters of a descriptor to zero", answer(http.StatusOK, func(r *http.Request) (any, error) {
+			by, err := readBy(r)
+			if err != nil {
+				return nil, err
+			}
+			d, err := read[Descriptor](r)
+			if err != nil {
+				return nil, err
+			}
+			return s.Reset(r.Context(), d, by, VisitorOf(r).Peer)
+		})},
+	}
 }
 
-// Peek returns the counters of a descriptor. Without a rule for it there are none. Its
-// errors are of the kinds of adminapi, or the context has ended.
-func (c *CounterReader) Peek(ctx context.Context, domain string, entries []limiter.Entry) (Counters, error) {
-	return c.look(ctx, domain, entries, func(context.Context, []limiter.Hit) error { return nil })
+// Peek returns what is used of the limits of a descriptor: of its rule, and of those above.
+// It counts nothing.
+func (s *Server) Peek(ctx context.Context, d Descriptor) (Counters, error) {
+	return s.look(ctx, d, func(context.Context, []limiter.Hit) error { return nil })
 }
 
-// Reset sets all counters of a descriptor to zero, without bans and holds, and returns
-// them as they are then. If only the other servers could not be notified, they are reset,
-// and it returns an error all the same.
-func (c *CounterReader) Reset(ctx context.Context, domain string, entries []limiter.Entry) (Counters, error) {
+// Reset sets the counters of a descriptor to zero, without bans and holds, and returns them
+// as they are then. It logs who wanted it: by is what they say themselves, peer who they are.
+// If only the other servers could not be notified, they are reset, and it returns an error
+// all the same.
+func (s *Server) Reset(ctx context.Context, d Descriptor, by, peer string) (Counters, error) {
 	reset := 0
-	answer, err := c.look(ctx, domain, entries, func(ctx context.Context, hits []limiter.Hit) error {
-		if err := c.Store.Reset(ctx, hits); err != nil {
+	answer, err := s.look(ctx, d, func(ctx context.Context, hits []limiter.Hit) error {
+		if err := s.Store.Reset(ctx, hits); err != nil {
 			return unavailable("resetting the counters, of which some may be reset", err)
 		}
 		reset = len(hits)
-		if c.Announce == nil {
+		if s.Announce == nil {
 			return nil
 		}
-		if err := c.Announce(ctx); err != nil {
+		if err := s.Announce(ctx); err != nil {
 			return unavailable("the counters are reset, but the other servers could not be notified and may deny for LOCAL_CACHE_MAX_AGE", err)
 		}
 		return nil
 	})
 	answer.Reset = reset
+	if answer.Rule != "" { // else there was nothing to reset
+		s.logReset(ctx, answer, by, peer, err)
+	}
 	return answer, err
+}
+
+// shownText bounds the text of a descriptor in the log, in bytes.
+const shownText = 1024
+
+// logReset logs a reset. Of the descriptor it shows not too much, and digests where no value
+// is to be readable.
+func (s *Server) logReset(ctx context.Context, c Counters, by, peer string, err error) {
+	domain, entries, _ := c.Bytes() // which have been read
+	source := excerpt.Source{Domain: domain, Entries: entries, Hashed: s.Plan.Keys.DigestsValues()}
+	shown := excerpt.Read(source.Append(nil, shownText))
+	words := make([]string, len(shown.Entries))
+	for i, e := range shown.Entries {
+		words[i] = e.Key + "=" + e.Value
+	}
+	level, message := slog.LevelInfo, "counters reset"
+	attrs := []slog.Attr{
+		slog.Bool("audit", true), slog.String("by", excerpt.Begin(by, excerpt.MaxValue)), slog.String("peer", peer),
+		slog.String("domain", shown.Domain), slog.String("descriptor", strings.Join(words, ",")), slog.String("rule", c.Rule), slog.Int("counters", c.Reset),
+	}
+	if err != nil {
+		level, message, attrs = slog.LevelWarn, "counters not reset everywhere", append(attrs, slog.Any("err", err))
+	}
+	s.Logger.LogAttrs(ctx, level, message, attrs...)
 }
 
 func unavailable(what string, err error) error {
 	return Errorf(ErrUnavailable, "%s: %w", what, err)
 }
 
-// look does something to the counters of a descriptor, and then looks at them.
-func (c *CounterReader) look(ctx context.Context, domain string, entries []limiter.Entry, do func(context.Context, []limiter.Hit) error) (Counters, error) {
-	answer := Counters{Descriptor: newDescriptor(domain, entries), Limits: []Counter{}}
-	tree := c.Rules()
+// look does something to the counters of a descriptor, and then looks at them. It asks the
+// code that serves: plan makes the hits, the store says what their counters hold.
+func (s *Server) look(ctx context.Context, d Descriptor, do func(context.Context, []limiter.Hit) error) (Counters, error) {
+	domain, entries, err := d.Bytes()
+	if err == nil && len(entries) == 0 {
+		err = Errorf(ErrBadRequest, "the descriptor has no entries")
+	}
+	if err != nil {
+		return Counters{}, err
+	}
+	answer := Counters{Descriptor: NewDescriptor(domain, entries), Limits: []Counter{}}
+	exception := s.Plan.Exceptions.Load().Find(domain, entries)
+	if exception != nil {
+		answer.Exception = new(ExceptionOf(exception))
+	}
+	tree := s.Tree()
 	if tree == nil {
 		return answer, Errorf(ErrUnavailable, "no rules are loaded yet")
 	}
 	rule, entries := named(tree, domain, entries)
-	request := plan.Request{Domain: domain, Descriptors: []plan.Descriptor{{Entries: entries}}}
+	options := s.Plan
+	options.Exceptions = nil // one may be in the place of limits, whose counters are still there
 	var p plan.Result
-	if err := c.planner.Prepare(&p, tree, &request); err != nil {
+	if err := plan.New(options).Prepare(&p, tree, &plan.Request{Domain: domain, Descriptors: []plan.Descriptor{{Entries: entries}}}); err != nil {
 		return answer, Errorf(ErrBadRequest, "%w", err)
 	}
 	if rule == nil {
 		return answer, nil
 	}
 	answer.Rule, answer.Place = rule.Way(), rule.Place()
-	limits := c.limits(rule, p.Hits)
+	counters := s.counters(rule, p.Hits)
 	// Several limits of a rule never have one counter, so there are as many as hits.
 	if err := do(ctx, p.Hits); err != nil {
 		return answer, err
 	}
-	c.multiply(p.Hits, domain, entries)
-	held, err := c.Store.Peek(ctx, p.Hits)
+	if exception != nil && exception.Effect == plan.Amount {
+		for i := range p.Hits {
+			p.Hits[i].Limit = p.Hits[i].Limit.Times(exception.Factor)
+		}
+	}
+	held, err := s.Store.Peek(ctx, p.Hits)
 	if err != nil {
 		return answer, unavailable("looking at the counters", err)
 	}
-	for i, next := 0, 0; i < len(limits); i++ {
-		if l := &limits[i]; !l.Unlimited && !l.Replaced {
-			l.fill(p.Hits[next].Limit, held[next])
+	for i, next := 0, 0; i < len(counters); i++ {
+		if c := &counters[i]; !c.Unlimited && !c.Replaced {
+			c.fill(p.Hits[next].Limit, held[next])
 			next++
 		}
-		answer.Limits = append(answer.Limits, limits[i].Counter)
 	}
+	answer.Limits = append(answer.Limits, counters...)
 	return answer, nil
-}
-
-// multiply multiplies the limits of hits if an exception does so for their descriptor.
-func (c *CounterReader) multiply(hits []limiter.Hit, domain string, entries []limiter.Entry) {
-	if c.Plan.Exceptions == nil {
-		return
-	}
-	if e := c.Plan.Exceptions.Load().Find(domain, entries); e != nil && e.Effect == plan.Amount {
-		for i := range hits {
-			hits[i].Limit = hits[i].Limit.Times(e.Factor)
-		}
-	}
 }
 
 // named returns the rule of a descriptor, and its entries with one that names a hold, if
@@ -130,62 +203,35 @@ func named(tree *descriptors.Tree, domain string, entries []limiter.Entry) (*des
 	return rule, append(slices.Clip(entries), limiter.Entry{Key: rule.Hold, Value: "any"})
 }
 
-// counterOf is a limit on its way to the answer.
-type counterOf struct{ Counter }
-
-// limits returns those of a rule and of those above that hold below, in the order of their
-// hits. Those without hit are not counted.
-func (c *CounterReader) limits(rule *descriptors.Rule, hits []limiter.Hit) (limits []counterOf) {
+// counters returns those of a rule and of those above that hold below, in the order of their
+// hits, without what they hold. Those without hit are not counted.
+func (s *Server) counters(rule *descriptors.Rule, hits []limiter.Hit) (list []Counter) {
 	for r := rule; r != nil; r = r.Above {
 		for _, l := range r.Limits {
-			one := counterOf{Counter{Rule: r.Way(), Place: r.Place(), Limit: l.Series.Labels().Limit, Unlimited: l.Unlimited}}
+			c := Counter{Rule: r.Way(), Place: r.Place(), Limit: l.Series.Labels().Limit, Unlimited: l.Unlimited}
 			if !l.Unlimited {
-				one.Rate, one.Mode = l.Rate(), descriptors.ModeWord(c.Plan.DecidingMode(l))
-				one.Replaced = len(hits) == 0 || hits[0].Limit != l
+				c.Rate, c.Mode = l.Rate(), descriptors.ModeWord(s.Plan.DecidingMode(l))
+				c.Replaced = len(hits) == 0 || hits[0].Limit != l
 			}
-			if !l.Unlimited && !one.Replaced {
-				one.Shared = r.Shared()
-				if c.ShowKeys {
-					one.Key = limiter.KeyText(hits[0].Key)
+			if !l.Unlimited && !c.Replaced {
+				c.Shared = r.Shared()
+				if s.ShowKeys {
+					c.Key = limiter.KeyText(hits[0].Key)
 				}
 				hits = hits[1:]
 			}
-			limits = append(limits, one)
+			list = append(list, c)
 		}
 	}
-	return limits
+	return list
 }
 
 // fill fills in what a counter holds.
-func (c *counterOf) fill(l *limiter.Limit, holds limiter.Counter) {
+func (c *Counter) fill(l *limiter.Limit, holds limiter.Counter) {
 	c.Rate = l.Rate() // of an exception, if one multiplies it
 	c.Amount, c.Used, c.Remaining = l.Size(), uint64(holds.Used), uint64(holds.Remaining)
 	if holds.RetryAfter != limiter.Never {
 		c.RetryAfter = new(holds.RetryAfter.Seconds())
 	}
 	c.WholeIn, c.BannedFor = holds.WholeIn.Seconds(), holds.BannedFor.Seconds()
-}
-
-// newDescriptor echoes what was asked for.
-func newDescriptor(domain string, entries []limiter.Entry) Descriptor {
-	texts := make([]KeyValue, len(entries))
-	for i, e := range entries {
-		texts[i] = KeyValue(e)
-	}
-	return NewDescriptor(domain, texts)
-}
-
-// Entries returns the domain and entries that d holds.
-func Entries(d Descriptor) (domain string, entries []limiter.Entry, err error) {
-	domain, texts, err := d.Bytes()
-	if err != nil {
-		return "", nil, err
-	}
-	for _, t := range texts {
-		entries = append(entries, limiter.Entry(t))
-	}
-	if len(entries) == 0 {
-		return "", nil, Errorf(ErrBadRequest, "the descriptor has no entries")
-	}
-	return domain, entries, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,7 +53,7 @@ var now = time.Date(2026, 8, 1, 11, 30, 0, 0, time.UTC)
 // fixture decides requests as a server does, on counters that it looks at.
 type fixture struct {
 	*testing.T
-	*CounterReader
+	*Server
 	serving *plan.Planner
 	tree    *descriptors.Tree
 	inForce atomic.Pointer[plan.Exceptions]
@@ -78,7 +79,7 @@ func newFixture(t *testing.T, store limiter.CounterStore) *fixture {
 	}
 	options := plan.Options{Keys: keys, Exceptions: &f.inForce}
 	f.serving = plan.New(options)
-	f.CounterReader = NewCounterReader(CounterOptions{Rules: func() *descriptors.Tree { return f.tree }, Store: store, Plan: options, ShowKeys: true})
+	f.Server = &Server{Tree: func() *descriptors.Tree { return f.tree }, Store: store, Plan: options, ShowKeys: true, Logger: slog.New(slog.DiscardHandler)}
 	return f
 }
 
@@ -156,7 +157,7 @@ func TestPeekAndReset(t *testing.T) {
 	ctx := t.Context()
 	peek := func(words ...string) string {
 		t.Helper()
-		return f.lines(f.Peek(ctx, "api", entries(words...)))
+		return f.lines(f.Peek(ctx, NewDescriptor("api", entries(words...))))
 	}
 	const old = `user|old at 3:5 "7 per hour" enforced: replaced` + "\n"
 	f.want("an unused rule", peek("user", "alice"), "user at 3:5\n"+
@@ -187,7 +188,7 @@ func TestPeekAndReset(t *testing.T) {
 	}
 	f.want("no rule", peek("stranger", "x"), " at \n")
 
-	a, err := f.Reset(ctx, "api", entries("user", "alice"))
+	a, err := f.Reset(ctx, NewDescriptor("api", entries("user", "alice")), "ann", "peer")
 	f.want("reset", f.lines(a, err), "user at 3:5\n"+
 		`user|burst at 3:5 "3 per hour" enforced: 0 of 3, 3 left, retry 0, whole 0, banned 0, shared [], p:w1|api|user=alice|1h`+"\n"+
 		`user|daily at 3:5 "100 per day" enforced: 0 of 100, 100 left, retry 0, whole 0, banned 0, shared [], p:w1|api|user=alice|1d`+"\n"+old)
@@ -200,11 +201,11 @@ func TestPeekAndReset(t *testing.T) {
 	if n := f.ask(2, "user", "bob"); n != 1 {
 		t.Errorf("another user was denied %d times, want once", n)
 	}
-	a, err = f.Reset(ctx, "api", entries("tenant", "acme", "upload", "x"))
+	a, err = f.Reset(ctx, NewDescriptor("api", entries("tenant", "acme", "upload", "x")), "ann", "peer")
 	if f.want("reset of holds", strings.Join(strings.SplitAfter(f.lines(a, err), "\n")[:2], ""), upload(0, 2, 0)); a.Reset != 2 {
 		t.Errorf("%d counters were reset, want 2", a.Reset)
 	}
-	if a, err := f.Reset(ctx, "nowhere", entries("user", "alice")); err != nil || a.Reset != 0 || a.Rule != "" || len(a.Limits) != 0 {
+	if a, err := f.Reset(ctx, NewDescriptor("nowhere", entries("user", "alice")), "ann", "peer"); err != nil || a.Reset != 0 || a.Rule != "" || len(a.Limits) != 0 {
 		t.Errorf("no rule: got %+v, error %v", a, err)
 	}
 }
@@ -224,11 +225,11 @@ func TestCountersBehindExceptions(t *testing.T) {
 	} {
 		c.exception.Domain, c.exception.Entries = "api", entries("user", "alice")
 		f.inForce.Store(plan.NewExceptions([]*plan.Exception{c.exception}))
-		if got := f.lines(f.Peek(t.Context(), "api", entries("user", "alice"))); !strings.Contains(got, "enforced: "+c.want) || strings.Count(got, "replaced") != 1 {
+		if got := f.lines(f.Peek(t.Context(), NewDescriptor("api", entries("user", "alice")))); !strings.Contains(got, "enforced: "+c.want) || strings.Count(got, "replaced") != 1 {
 			t.Errorf("%v: got\n%swant %s", c.exception.Effect, got, c.want)
 		}
 	}
-	if a, err := f.Reset(t.Context(), "api", entries("user", "alice")); err != nil || a.Reset != 2 || a.Limits[0].Used != 0 {
+	if a, err := f.Reset(t.Context(), NewDescriptor("api", entries("user", "alice")), "ann", "peer"); err != nil || a.Reset != 2 || a.Limits[0].Used != 0 {
 		t.Errorf("got %+v, error %v", a, err)
 	}
 }
@@ -238,7 +239,7 @@ func TestHostileValues(t *testing.T) {
 	f := newFixture(t, inMemory())
 	for _, value := range []string{"<script>alert(1)</script>", "\x00\x1b[31m\n", "\xff\xfe", strings.Repeat("x", 10_000), "", "a|b=c~d{e}"} {
 		f.ask(4, "user", value)
-		a, err := f.Peek(t.Context(), "api", entries("user", value))
+		a, err := f.Peek(t.Context(), NewDescriptor("api", entries("user", value)))
 		if err != nil || a.Limits[0].Used != 3 && value != "" {
 			t.Fatalf("%.20q: got %+v, error %v", value, a, err)
 		}
@@ -250,7 +251,7 @@ func TestHostileValues(t *testing.T) {
 		if err := json.Unmarshal(text, &back); err != nil {
 			t.Fatal(err)
 		}
-		if domain, got, err := Entries(back.Descriptor); domain != "api" || !slices.Equal(got, entries("user", value)) || err != nil {
+		if domain, got, err := back.Bytes(); domain != "api" || !slices.Equal(got, entries("user", value)) || err != nil {
 			t.Errorf("%.20q comes back as %.20q of %q, error %v", value, got, domain, err)
 		}
 		if strings.ContainsFunc(a.Limits[0].Key, func(r rune) bool { return r < ' ' || r > '~' }) {
@@ -266,23 +267,19 @@ func TestBadQuestions(t *testing.T) {
 		entries []limiter.Entry
 	}{
 		"no domain":    {"", entries("user", "x")},
+		"no entries":   {"api", nil},
 		"an empty key": {"api", entries("", "x")},
 		"many entries": {"api", slices.Repeat(entries("user", "x"), plan.MaxEntries+1)},
 	} {
-		for _, do := range []func(context.Context, string, []limiter.Entry) (Counters, error){f.Peek, f.Reset} {
-			if _, err := do(t.Context(), c.domain, c.entries); !errors.Is(err, ErrBadRequest) {
-				t.Errorf("%s: got error %v", name, err)
-			}
+		if _, err := f.Peek(t.Context(), NewDescriptor(c.domain, c.entries)); !errors.Is(err, ErrBadRequest) {
+			t.Errorf("%s: peek: got error %v", name, err)
+		}
+		if _, err := f.Reset(t.Context(), NewDescriptor(c.domain, c.entries), "ann", "peer"); !errors.Is(err, ErrBadRequest) {
+			t.Errorf("%s: reset: got error %v", name, err)
 		}
 	}
-	if _, _, err := Entries(Descriptor{Domain: "api"}); !errors.Is(err, ErrBadRequest) {
-		t.Errorf("no entries: got error %v", err)
-	}
-	if _, _, err := Entries(Descriptor{Domain: "api", Entries: []Entry{{Key: "a", ValueBase64: "?"}}}); !errors.Is(err, ErrBadRequest) {
-		t.Errorf("no base64: got error %v", err)
-	}
 	f.tree = nil
-	if _, err := f.Peek(t.Context(), "api", entries("user", "x")); !errors.Is(err, ErrUnavailable) {
+	if _, err := f.Peek(t.Context(), NewDescriptor("api", entries("user", "x"))); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("no rules: got error %v", err)
 	}
 }
@@ -317,23 +314,25 @@ func TestRedisFails(t *testing.T) {
 	announced := errors.New("nobody listens")
 	f.Announce = func(context.Context) error { return announced }
 	f.ask(2, "user", "alice")
-	if a, err := f.Peek(t.Context(), "api", entries("user", "alice")); err != nil || a.Limits[0].Used != 2 {
+	if a, err := f.Peek(t.Context(), NewDescriptor("api", entries("user", "alice"))); err != nil || a.Limits[0].Used != 2 {
 		t.Errorf("got %+v, error %v", a, err)
 	}
-	if a, err := f.Reset(t.Context(), "api", entries("user", "alice")); !errors.Is(err, announced) || !errors.Is(err, ErrUnavailable) || a.Reset != 2 {
+	if a, err := f.Reset(t.Context(), NewDescriptor("api", entries("user", "alice")), "ann", "peer"); !errors.Is(err, announced) || !errors.Is(err, ErrUnavailable) || a.Reset != 2 {
 		t.Errorf("others are not notified: got %+v, error %v", a, err)
 	}
-	if a, err := f.Peek(t.Context(), "api", entries("user", "alice")); err != nil || a.Limits[0].Used != 0 {
+	if a, err := f.Peek(t.Context(), NewDescriptor("api", entries("user", "alice"))); err != nil || a.Limits[0].Used != 0 {
 		t.Errorf("got %+v, error %v", a, err)
 	}
 	r.Stop()
 	if n := f.ask(4, "user", "alice"); n != 1 {
 		t.Errorf("%d of 4 were denied in memory, want 1", n)
 	}
-	for what, do := range map[string]func(context.Context, string, []limiter.Entry) (Counters, error){"Peek": f.Peek, "Reset": f.Reset} {
-		if a, err := do(t.Context(), "api", entries("user", "alice")); !errors.Is(err, ErrUnavailable) || a.Reset != 0 || len(a.Limits) != 0 {
-			t.Errorf("%s: got %+v, error %v", what, a, err)
-		}
+	alice := NewDescriptor("api", entries("user", "alice"))
+	if a, err := f.Peek(t.Context(), alice); !errors.Is(err, ErrUnavailable) || len(a.Limits) != 0 {
+		t.Errorf("peek: got %+v, error %v", a, err)
+	}
+	if a, err := f.Reset(t.Context(), alice, "ann", "peer"); !errors.Is(err, ErrUnavailable) || a.Reset != 0 || len(a.Limits) != 0 {
+		t.Errorf("reset: got %+v, error %v", a, err)
 	}
 	if n := f.ask(1, "user", "alice"); n != 0 {
 		t.Error("the counters in memory were not reset")

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"weir/internal/operators/api"
-	"weir/internal/operators/denials"
 )
 
 // Options say which server is asked, and how.
@@ -54,21 +53,14 @@ type Answer[T any] struct {
 	At    time.Time // by the clock of the server, or else by that of this machine
 }
 
-// Denials is the answer of GET /denials.
-type Denials struct {
-	denials.Summary
-	// Servers is how many servers it is of, 0 if the server does not say.
-	Servers int `json:"servers,omitempty"`
-}
-
 // Status asks how the server is.
 func (c *Client) Status(ctx context.Context) (Answer[api.Status], error) {
 	return ask(ctx, c, request{method: http.MethodGet, path: "/status"}, func(s *api.Status) bool { return s.Version != "" })
 }
 
 // Denials asks what was denied lately, by all servers on one Redis or by this one alone.
-func (c *Client) Denials(ctx context.Context, all bool) (Answer[Denials], error) {
-	return ask(ctx, c, request{method: http.MethodGet, path: "/denials", query: replicas(all)}, func(d *Denials) bool { return !d.At.IsZero() })
+func (c *Client) Denials(ctx context.Context, all bool) (Answer[api.Denials], error) {
+	return ask(ctx, c, request{method: http.MethodGet, path: "/denials", query: replicas(all)}, func(d *api.Denials) bool { return !d.At.IsZero() })
 }
 
 // Peek asks for the counters of a descriptor.

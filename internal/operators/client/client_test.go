@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"weir/internal/descriptors/plaintext"
+	"weir/internal/limiter"
 	"weir/internal/operators/api"
 	"weir/internal/testenv"
 )
@@ -227,7 +228,7 @@ func TestAnswerOfAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	for domain, isAnswer := range map[string]bool{"shop": true, "api": false} {
-		_, err := c.Peek(t.Context(), api.NewDescriptor(domain, []api.KeyValue{{Key: "user", Value: "alice"}}))
+		_, err := c.Peek(t.Context(), api.NewDescriptor(domain, []limiter.Entry{{Key: "user", Value: "alice"}}))
 		if (err == nil) != isAnswer {
 			t.Errorf("domain %s: got %v", domain, err)
 		}

@@ -59,12 +59,12 @@ func TestLinksHoldAnyBytes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := ask(link).parse()
+		domain, entries, err := ask(link).parse()
 		if err != nil || !s.Whole {
 			t.Fatalf("%q: got %+v (error: %v) from %s", value, s, err, s.Query())
 		}
-		again := showWire(d)
-		if domain, _, err := d.Bytes(); err != nil || domain != "a,=b\xff" || len(again.Entries) != 2 || again.Entries[0].Entry != source.Entries[0] || again.Entries[1].Entry != source.Entries[1] || again.asked != s.asked {
+		again := showWhole(api.NewDescriptor(domain, entries))
+		if domain != "a,=b\xff" || len(again.Entries) != 2 || again.Entries[0].Entry != source.Entries[0] || again.Entries[1].Entry != source.Entries[1] || again.asked != s.asked {
 			t.Errorf("%q: got %+v (error: %v) from %s", value, again, err, s.Query())
 		}
 	}
@@ -105,23 +105,5 @@ func TestBadForms(t *testing.T) {
 		if _, err := filled.exception(); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
 			t.Errorf("%s=%s: got %v, want %s", tt.field, tt.value, err, tt.want)
 		}
-	}
-}
-
-// TestTree joins rules, whatever their order, and sums their rates.
-func TestTree(t *testing.T) {
-	rule := func(asked float64, words ...string) Rule { return Rule{Words: words, Rate: Rate{Asked: asked}} }
-	roots := growTree(Rules{Over: time.Second, Rules: []Rule{
-		rule(1, "api", "user", "path=/login"), rule(2, "web", "user"), rule(4, "api", "user"), rule(8, "api", "tenant\n"),
-	}})
-	if len(roots) != 2 || roots[0].Sum.Asked != 13 || len(roots[0].Below) != 2 || roots[1].Sum.Asked != 2 {
-		t.Fatalf("got %+v", roots)
-	}
-	user := roots[0].Below[0]
-	if user.Name != "user" || user.Rule.Asked != 4 || user.Sum.Asked != 5 || user.Below[0].Name != "path=/login" || roots[0].Below[1].Name != `tenant\n` {
-		t.Errorf("got %+v", user)
-	}
-	if user.ID == roots[1].Below[0].ID {
-		t.Error("rules of two domains have the same ID")
 	}
 }

@@ -30,20 +30,18 @@ func (a asked) Query() string {
 	return url.Values{"domain": {a.Domain}, "descriptor": {a.Text}}.Encode()
 }
 
-// parse returns the descriptor for a Server, or what is wrong with the texts.
-func (a asked) parse() (d api.Descriptor, err error) {
+// parse returns the descriptor, or what is wrong with the texts.
+func (a asked) parse() (domain string, entries []limiter.Entry, err error) {
 	if a.Domain == "" || a.Text == "" {
-		return d, errors.New("a domain and a descriptor are needed")
+		return "", nil, errors.New("a domain and a descriptor are needed")
 	}
-	domain, err := explain.ParseDomain(a.Domain)
-	if err != nil {
-		return d, fmt.Errorf("domain: %w", err)
+	if domain, err = explain.ParseDomain(a.Domain); err != nil {
+		return "", nil, fmt.Errorf("domain: %w", err)
 	}
-	entries, err := explain.ParseDescriptor(a.Text)
-	if err != nil {
-		return d, fmt.Errorf("descriptor: %w", err)
+	if entries, err = explain.ParseDescriptor(a.Text); err != nil {
+		return "", nil, fmt.Errorf("descriptor: %w", err)
 	}
-	return api.NewDescriptor(domain, entries), nil
+	return domain, entries, nil
 }
 
 // shown is a descriptor to read, and to click.
@@ -91,16 +89,13 @@ func showExcerpt(domain string, d excerpt.Descriptor) shown {
 // maxText is how many bytes of a text are shown where it is not cut already.
 const maxText = 256
 
-// showWire shows a descriptor of a Server.
-func showWire(d api.Descriptor) shown {
-	domain, pairs, _ := d.Bytes() // its base64 is ours
-	s := shown{Whole: true}
-	entries := make([]limiter.Entry, len(pairs))
-	for i, p := range pairs {
-		entries[i] = limiter.Entry(p)
-		s.Entries = append(s.Entries, shownEntry{Entry: entries[i]})
+// showWhole shows a descriptor of which all is known.
+func showWhole(d api.Descriptor) shown {
+	domain, entries, _ := d.Bytes() // its base64 is ours
+	s := shown{asked: spell(domain, entries), Whole: true}
+	for _, e := range entries {
+		s.Entries = append(s.Entries, shownEntry{Entry: e})
 	}
-	s.asked = spell(domain, entries)
 	return s
 }
 

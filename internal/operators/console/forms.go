@@ -36,9 +36,11 @@ func fillIn(form url.Values) exceptionForm {
 // exception returns what the form asks for, or what is wrong with it.
 func (f exceptionForm) exception() (e api.NewException, err error) {
 	e.Effect, e.By, e.Reason = f.Effect, strings.TrimSpace(f.By), strings.TrimSpace(f.Reason)
-	if e.Descriptor, err = f.parse(); err != nil {
+	domain, entries, err := f.parse()
+	if err != nil {
 		return e, err
 	}
+	e.Descriptor = api.NewDescriptor(domain, entries)
 	if e.Effect == api.Amount {
 		if e.Factor, err = strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(f.Factor), "x"), 64); err != nil {
 			return e, fmt.Errorf("times: %q is no number", f.Factor)
@@ -57,7 +59,7 @@ func (c *Console) addException(w http.ResponseWriter, r *http.Request) {
 	e, err := form.exception()
 	var added api.Exception
 	if err == nil {
-		added, err = c.server.AddException(r.Context(), e, c.access.Peer(r))
+		added, err = c.AddException(r.Context(), e, api.VisitorOf(r).Peer)
 	}
 	if err != nil {
 		c.showExceptions(w, r, form, err)
@@ -71,7 +73,7 @@ func (c *Console) addException(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *Console) removeException(w http.ResponseWriter, r *http.Request) {
-	if err := c.server.RemoveException(r.Context(), r.PostForm.Get("id"), byConsole, c.access.Peer(r)); err != nil {
+	if err := c.RemoveException(r.Context(), r.PostForm.Get("id"), byConsole, api.VisitorOf(r).Peer); err != nil {
 		c.showExceptions(w, r, fillIn(url.Values{}), err)
 		return
 	}
@@ -84,9 +86,9 @@ const byConsole = "console"
 
 func (c *Console) reset(w http.ResponseWriter, r *http.Request) {
 	form := ask(r.PostForm)
-	d, err := form.parse()
+	domain, entries, err := form.parse()
 	if err == nil {
-		_, err = c.server.Reset(r.Context(), d, byConsole, c.access.Peer(r))
+		_, err = c.Reset(r.Context(), api.NewDescriptor(domain, entries), byConsole, api.VisitorOf(r).Peer)
 	}
 	if err != nil {
 		c.showExplain(w, r, form, err)

@@ -2,6 +2,7 @@ package console
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"html/template"
 	"net/http"
@@ -13,8 +14,8 @@ import (
 	"weir/internal/descriptors/plaintext"
 	"weir/internal/offline/explain"
 	"weir/internal/operators/api"
+	"weir/internal/operators/client"
 	"weir/internal/operators/denials"
-	"weir/internal/operators/text"
 )
 
 // How many lines the tables have at most.
@@ -35,7 +36,7 @@ type nowPage struct {
 	OthersMost      uint64
 	Last            []denials.Event
 	Problem         string // why nothing is known of denials
-	Store           []Figure
+	Store           []figure
 	Loads           []Load
 	Exceptions      exceptionList
 }
@@ -49,27 +50,25 @@ type deniedKey struct {
 func (c *Console) now(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	data := nowPage{
-		Chart: draw(c.server.History(), time.Now()), Store: c.server.Store(), Loads: c.server.Loads(),
+		Chart: draw(c.History(), time.Now()), Store: c.storeFigures(), Loads: c.Loads(),
 		Window: "minute", Servers: "this",
 	}
 	all := query.Get("servers") == "all"
 	if all {
 		data.Servers = "all"
 	}
-	summary, asked, err := c.server.Denials(r.Context(), all)
+	summary, err := c.Denials(r.Context(), all)
 	if err != nil {
 		data.Problem = err.Error()
 	}
-	data.Asked, data.Last = asked, summary.Last[:min(len(summary.Last), maxLast)]
+	data.Asked, data.Last = summary.Servers, summary.Last[:min(len(summary.Last), maxLast)]
 	window := summary.Minute
 	if query.Get("window") == "hour" {
 		data.Window, window = "hour", summary.Hour
 	}
 	data.addKeys(window)
-	p := c.page(r, "Now")
-	data.Exceptions = c.listExceptions(r, p.MayChange, all)
-	p.Data = data
-	c.write(w, r, "now", p, nil)
+	data.Exceptions = c.listExceptions(r, all)
+	c.show(w, r, "now", "Now", data, nil)
 }
 
 // addKeys adds the keys of all limits that were denied most.
@@ -88,22 +87,6 @@ func (n *nowPage) addKeys(window denials.Window) {
 	}
 }
 
-// rulesPage is the page of the rules.
-type rulesPage struct {
-	Rules
-	Filter string
-	Tree   []*branch
-}
-
-func (c *Console) rules(w http.ResponseWriter, r *http.Request) {
-	data := rulesPage{Filter: r.URL.Query().Get("filter")}
-	data.Rules = c.server.Rules(data.Filter)
-	data.Tree = growTree(data.Rules)
-	p := c.page(r, "Rules")
-	p.Data = data
-	c.write(w, r, "rules", p, nil)
-}
-
 // exceptionsPage is the page of the exceptions.
 type exceptionsPage struct {
 	List exceptionList
@@ -119,9 +102,9 @@ type exceptionList struct {
 	MayChange bool
 }
 
-func (c *Console) listExceptions(r *http.Request, mayChange, all bool) exceptionList {
-	known, err := c.server.Exceptions(r.Context(), all)
-	list := exceptionList{MayChange: mayChange, Servers: known.Servers, List: known.Exceptions}
+func (c *Console) listExceptions(r *http.Request, all bool) exceptionList {
+	known, err := c.Exceptions(r.Context(), all)
+	list := exceptionList{MayChange: api.VisitorOf(r).MayChange(), Servers: known.Servers, List: known.Exceptions}
 	if err != nil {
 		list.Problem = err.Error()
 	}
@@ -137,9 +120,7 @@ func (c *Console) exceptions(w http.ResponseWriter, r *http.Request) {
 
 // showExceptions writes the page with a form, and with why that was refused, if it was.
 func (c *Console) showExceptions(w http.ResponseWriter, r *http.Request, form exceptionForm, refused error) {
-	p := c.page(r, "Exceptions")
-	p.Data = exceptionsPage{List: c.listExceptions(r, p.MayChange, true), Form: form}
-	c.write(w, r, "exceptions", p, refused)
+	c.show(w, r, "exceptions", "Exceptions", exceptionsPage{List: c.listExceptions(r, true), Form: form}, refused)
 }
 
 // explainPage is the page that explains a descriptor.
@@ -160,23 +141,26 @@ func (c *Console) showExplain(w http.ResponseWriter, r *http.Request, form asked
 	if form.Text != "" {
 		refused = cmp.Or(data.ask(c, r), refused)
 	}
-	p := c.page(r, "Explain")
-	p.Data = data
-	c.write(w, r, "explain", p, refused)
+	c.show(w, r, "explain", "Explain", data, refused)
 }
 
-// ask asks the server. The error is why the descriptor cannot be asked for.
+// ask explains the descriptor by the rules that serve, and looks at its counters. The error
+// is why it cannot be asked for.
 func (e *explainPage) ask(c *Console, r *http.Request) error {
-	d, err := e.parse()
+	domain, entries, err := e.parse()
 	if err != nil {
 		return err
 	}
-	answer, err := c.server.Explain(d)
+	tree := c.Tree()
+	if tree == nil {
+		return errors.New("no rules are loaded yet")
+	}
+	answer, err := explain.Explain(explain.Question{Options: c.Plan, Tree: tree, Failure: c.Failure, Domain: domain, Descriptor: entries})
 	if err != nil {
 		return err
 	}
 	e.Answer = &answer
-	if counters, err := c.server.Peek(r.Context(), d); err != nil {
+	if counters, err := c.Peek(r.Context(), api.NewDescriptor(domain, entries)); err != nil {
 		e.PeekProblem = err.Error()
 	} else {
 		e.Counters = &counters
@@ -187,16 +171,16 @@ func (e *explainPage) ask(c *Console, r *http.Request) error {
 // words are the functions of the templates.
 var words = template.FuncMap{
 	"kept":    showExcerpt,
-	"given":   showWire,
+	"given":   showWhole,
 	"line":    plaintext.Line,
 	"lines":   plaintext.Lines,
 	"short":   shorten,
 	"number":  number,
 	"rate":    rate,
-	"ago":     func(t time.Time) string { return text.Span(time.Since(t)) + " ago" },
-	"until":   func(t time.Time) string { return "in " + text.Span(time.Until(t)) },
-	"failure": text.Failure,
-	"span":    func(seconds float64) string { return text.Span(text.Seconds(seconds)) },
+	"ago":     func(t time.Time) string { return client.Span(time.Since(t)) + " ago" },
+	"until":   func(t time.Time) string { return "in " + client.Span(time.Until(t)) },
+	"failure": client.Failure,
+	"span":    func(seconds float64) string { return client.Span(client.Seconds(seconds)) },
 	"clock":   func(t time.Time) string { return t.UTC().Format("15:04:05") },
 	"stamp":   func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 }

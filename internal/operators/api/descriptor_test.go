@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"weir/internal/limiter"
 )
 
 // FuzzBytes sends any bytes as JSON.
@@ -14,7 +16,7 @@ func FuzzBytes(f *testing.F) {
 	f.Add("\xff", "\x00\x1b[31m", "\xc3\x28<script>")
 	f.Add("", "", "\ufffd")
 	f.Fuzz(func(t *testing.T, domain, key, value string) {
-		text, err := json.Marshal(NewDescriptor(domain, []KeyValue{{key, value}}))
+		text, err := json.Marshal(NewDescriptor(domain, []limiter.Entry{{Key: key, Value: value}}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -23,7 +25,7 @@ func FuzzBytes(f *testing.F) {
 			t.Fatal(err)
 		}
 		gotDomain, got, err := d.Bytes()
-		if err != nil || gotDomain != domain || len(got) != 1 || got[0] != (KeyValue{key, value}) {
+		if err != nil || gotDomain != domain || len(got) != 1 || got[0] != (limiter.Entry{Key: key, Value: value}) {
 			t.Errorf("%s: got %q %q (error: %v)", text, gotDomain, got, err)
 		}
 	})
@@ -32,7 +34,7 @@ func FuzzBytes(f *testing.F) {
 func TestBase64Counts(t *testing.T) {
 	d := Descriptor{Domain: "shown", DomainBase64: "/w==", Entries: []Entry{{Key: "k", ValueBase64: "gA=="}}}
 	domain, entries, err := d.Bytes()
-	if err != nil || domain != "\xff" || entries[0] != (KeyValue{"k", "\x80"}) {
+	if err != nil || domain != "\xff" || entries[0] != (limiter.Entry{Key: "k", Value: "\x80"}) {
 		t.Errorf("got %q %q (error: %v)", domain, entries, err)
 	}
 	for want, d := range map[string]Descriptor{

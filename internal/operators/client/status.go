@@ -1,4 +1,4 @@
-package text
+package client
 
 import (
 	"fmt"
@@ -29,16 +29,16 @@ func (v View) Status(w io.Writer, server string, s *api.Status) {
 	if r.ControlPlane != "" {
 		line("", "%s", text(r.ControlPlane))
 	}
-	if r.LoadedAt != nil {
+	if !r.LoadedAt.IsZero() {
 		version := ""
 		if r.Version != "" {
 			version = fmt.Sprintf(", version %s", text(r.Version))
 		}
-		line("", "loaded at %s%s, files: %d", v.ago(*r.LoadedAt), version, r.Files)
+		line("", "loaded at %s%s, files: %d", v.ago(r.LoadedAt), version, r.Files)
 	}
 	t.end()
-	if r.FailedAt != nil {
-		fmt.Fprintf(w, "\nThe last load failed at %s and changed nothing:\n", v.ago(*r.FailedAt))
+	if !r.FailedAt.IsZero() {
+		fmt.Fprintf(w, "\nThe last load failed at %s and changed nothing:\n", v.ago(r.FailedAt))
 		for problem := range strings.Lines(r.Problems) {
 			fmt.Fprintf(w, "  %s\n", plaintext.Line(strings.TrimSuffix(problem, "\n")))
 		}
@@ -53,21 +53,21 @@ func (v View) Status(w io.Writer, server string, s *api.Status) {
 // store says whether a store that can fail works.
 func (v View) store(s *api.Store) (lines []string) {
 	switch {
-	case s.FailingSince != nil:
-		lines = append(lines, "FAILS "+v.since(*s.FailingSince)+", failure modes decide")
+	case !s.FailingSince.IsZero():
+		lines = append(lines, "FAILS "+v.since(s.FailingSince)+", failure modes decide")
 		if s.FailureMode != "" {
 			lines = append(lines, fmt.Sprintf("failure mode %s: %s, unless a limit has a mode of its own", text(s.FailureMode), text(Failure(s.FailureMode))))
 		}
-		if s.WorkedAt != nil {
-			lines = append(lines, "worked last at "+v.ago(*s.WorkedAt))
+		if !s.WorkedAt.IsZero() {
+			lines = append(lines, "worked last at "+v.ago(s.WorkedAt))
 		}
-	case s.WorkedAt != nil:
-		lines = append(lines, "works, worked last at "+v.ago(*s.WorkedAt))
+	case !s.WorkedAt.IsZero():
+		lines = append(lines, "works, worked last at "+v.ago(s.WorkedAt))
 	case !s.Works:
 		lines = append(lines, "not asked yet")
 	}
-	if s.FailedAt != nil {
-		lines = append(lines, "failed last at "+v.ago(*s.FailedAt))
+	if !s.FailedAt.IsZero() {
+		lines = append(lines, "failed last at "+v.ago(s.FailedAt))
 	}
 	if s.Breaker != "" {
 		lines = append(lines, "breaker "+text(s.Breaker))

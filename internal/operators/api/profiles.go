@@ -1,4 +1,4 @@
-package admin
+package api
 
 import (
 	"fmt"
@@ -8,6 +8,15 @@ import (
 	"strconv"
 	"sync"
 	"time"
+)
+
+const (
+	// longestProfile bounds the seconds of a profile, longestTrace those of a trace,
+	// which records every switch of a goroutine.
+	longestProfile, longestTrace = 60, 10
+	// profilePause is how long after a profile the next one may begin: most stop all
+	// that the process does for a while.
+	profilePause = 5 * time.Second
 )
 
 // profiles serves /debug/pprof/.
@@ -31,12 +40,18 @@ type pause struct {
 
 // around returns next, one at a time, with pauses.
 func (p *pause) around(next http.Handler) http.Handler {
+	refuse := func(w http.ResponseWriter, wait time.Duration) {
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+		http.Error(w, fmt.Sprintf("profiles slow the server down, one may begin %v after the last", p.between), http.StatusServiceUnavailable)
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p.mu.Lock()
+		if !p.mu.TryLock() {
+			refuse(w, p.between)
+			return
+		}
 		defer p.mu.Unlock()
 		if wait := time.Until(p.until); wait > 0 {
-			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
-			http.Error(w, fmt.Sprintf("profiles slow the server down, one may begin %v after the last", p.between), http.StatusServiceUnavailable)
+			refuse(w, wait)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -1,16 +1,16 @@
-package text
+package client
 
 import (
 	"fmt"
 	"io"
 	"strings"
 
-	"weir/internal/operators/client"
+	"weir/internal/operators/api"
 	"weir/internal/operators/denials"
 )
 
 // Top writes which limits denied most in a window of d, which keys of them, and since when.
-func (v View) Top(w io.Writer, d *client.Denials, window *denials.Window) {
+func (v View) Top(w io.Writer, d *api.Denials, window *denials.Window) {
 	if len(window.Limits) == 0 {
 		fmt.Fprintf(w, "Nothing was denied %s%s.\n", v.since(window.From), servers(d.Servers))
 		return
@@ -47,7 +47,7 @@ func (v View) Top(w io.Writer, d *client.Denials, window *denials.Window) {
 }
 
 // Denials writes the last denials of d, newest first.
-func (v View) Denials(w io.Writer, d *client.Denials) {
+func (v View) Denials(w io.Writer, d *api.Denials) {
 	if len(d.Last) == 0 {
 		fmt.Fprintf(w, "Nothing was denied lately%s.\n", servers(d.Servers))
 		return

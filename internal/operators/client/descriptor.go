@@ -1,4 +1,4 @@
-package text
+package client
 
 import (
 	"fmt"
@@ -27,7 +27,7 @@ func whole(d api.Descriptor) (domain, descriptor string) {
 	if err != nil {
 		return text(d.Domain), fmt.Sprintf("(not readable: %s)", text(err.Error()))
 	}
-	return quotedDomain(name), Quote(format(entries))
+	return quotedDomain(name), Quote(explain.FormatDescriptor(entries))
 }
 
 // What keeps an excerpt from being pasted, and what the text says of it.
@@ -59,15 +59,6 @@ func excerpted(d excerpt.Descriptor) (shown, mark string) {
 	default:
 		return Quote(shown), ""
 	}
-}
-
-// format is explain.FormatDescriptor.
-func format(entries []api.KeyValue) string {
-	e := make([]limiter.Entry, len(entries))
-	for i := range entries {
-		e[i] = limiter.Entry(entries[i])
-	}
-	return explain.FormatDescriptor(e)
 }
 
 // digest tells apart excerpts that begin alike.

@@ -10,7 +10,7 @@
 //	exceptions.go  the exceptions in force
 //
 // What others wrote is shown through plaintext.
-package text
+package client
 
 import (
 	"bytes"

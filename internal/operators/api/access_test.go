@@ -1,0 +1,399 @@
+package api
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"weir/internal/testenv"
+)
+
+const goodToken = "correct-horse-battery-staple-0123"
+
+// withToken lets who sends a token in, "" for none, and logs to log.
+func withToken(t *testing.T, token string, log io.Writer) *Access {
+	t.Helper()
+	path := ""
+	if token != "" {
+		path = filepath.Join(t.TempDir(), "token")
+		writeToken(t, path, token)
+	}
+	a, err := NewAccess(path, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func writeToken(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// serveAll serves handler on all addresses of this machine, and returns the port.
+func serveAll(t *testing.T, handler http.Handler) (port string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{Handler: handler} //nolint:gosec // of a test
+	go s.Serve(listener)
+	t.Cleanup(func() { s.Close() })
+	_, port, _ = net.SplitHostPort(listener.Addr().String())
+	return port
+}
+
+// asked is a request and how it is to be answered.
+type asked struct {
+	route, to string // such as GET /, and the address of the server
+	host      string // "" for the address
+	header    map[string]string
+	form      url.Values
+	want      int
+}
+
+// send sends a request and wants the status. It follows no redirect.
+func (a asked) send(t *testing.T, port string) (header http.Header, body string) {
+	t.Helper()
+	method, path, _ := strings.Cut(a.route, " ")
+	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+net.JoinHostPort(a.to, port)+path, strings.NewReader(a.form.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.host != "" {
+		r.Host = strings.ReplaceAll(a.host, "PORT", port)
+	}
+	if a.form != nil {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for name, value := range a.header {
+		r.Header.Set(name, strings.ReplaceAll(value, "PORT", port))
+	}
+	response, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(r)
+	if err != nil {
+		t.Errorf("%+v: %v", a, err)
+		return http.Header{}, ""
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != a.want {
+		t.Errorf("%s at %s, Host %q, %v: got %d %.200q, want %d (error: %v)", a.route, a.to, a.host, a.header, response.StatusCode, text, a.want, err)
+	}
+	return response.Header, string(text)
+}
+
+func bearing(token string) map[string]string {
+	return map[string]string{"Authorization": "Bearer " + token}
+}
+
+// ipv6 is ::1 if this machine has it, else 127.0.0.1.
+func ipv6() string {
+	listener, err := net.Listen("tcp6", "[::1]:0")
+	if err != nil {
+		return "127.0.0.1"
+	}
+	listener.Close()
+	return "::1"
+}
+
+// TestClassesOfRoutes has each route in one of the lists, and asks for it from everywhere.
+func TestClassesOfRoutes(t *testing.T) {
+	lists := map[class][]string{
+		open:    {"GET /", "GET /status", "GET /stats"},
+		values:  {"GET /rlconfig", "GET /denials", "GET /debug/pprof/", "GET /debug/pprof/symbol", "POST /peek", "GET /exceptions"},
+		changes: {"POST /-/reload", "POST /reset", "POST /exceptions", "DELETE /exceptions/x"},
+	}
+	known := map[string]class{}
+	for class, routes := range lists {
+		for _, route := range routes {
+			known[route] = class
+		}
+	}
+	outer := testenv.OuterAddr(t)
+	for _, token := range []string{"", goodToken} {
+		server := testServer(t, withToken(t, token, io.Discard))
+		for _, r := range server.routes() {
+			name := strings.Replace(r.path, "{id}", "x", 1)
+			if r.method == "" {
+				r.method = http.MethodGet
+			}
+			if class, ok := known[r.method+" "+name]; r.class != own && (!ok || class != r.class) {
+				t.Errorf("%s %s is in no list, or another one", r.method, name)
+			}
+		}
+		port := serveAll(t, server.Handler())
+		refused, reason := http.StatusForbidden, "without ADMIN_TOKEN_FILE this is served to 127.0.0.1 and ::1 only, and to no proxy, for example by kubectl port-forward\n"
+		if token != "" {
+			refused, reason = http.StatusUnauthorized, "the token is missing or wrong\n"
+		}
+		for route, class := range known {
+			for _, to := range []string{"127.0.0.1", ipv6(), outer} {
+				local := to != outer
+				if class == open || local && (class == values || token == "") {
+					if strings.HasPrefix(route, "GET ") { // TestOperations sends the others
+						asked{route: route, to: to, want: http.StatusOK}.send(t, port)
+					}
+					continue
+				}
+				header, body := asked{route: route, to: to, want: refused}.send(t, port)
+				if body != reason || (header.Get("WWW-Authenticate") != "") != (refused == http.StatusUnauthorized) {
+					t.Errorf("%s at %s: %v %s", route, to, header, body)
+				}
+			}
+		}
+	}
+}
+
+// TestWhoMay asks for a page with values and for a change in every way.
+func TestWhoMay(t *testing.T) {
+	outer, six := testenv.OuterAddr(t), ipv6()
+	const page, change = "GET /rlconfig", "POST /-/reload"
+	crossSite := map[string]string{"Sec-Fetch-Site": "cross-site"}
+	link := map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+	with := func(token string, name, value string) map[string]string {
+		return map[string]string{"Authorization": "Bearer " + token, name: value}
+	}
+	ports := map[string]string{}
+	for _, token := range []string{"", goodToken} {
+		server := testServer(t, withToken(t, token, io.Discard))
+		server.Console = Values(func(http.ResponseWriter, *http.Request) {})
+		ports[token] = serveAll(t, server.Handler())
+	}
+	for _, tt := range []struct {
+		token, route, to, host string
+		header                 map[string]string
+		want                   int
+	}{
+		{"", page, "127.0.0.1", "", nil, 200}, {"", change, "127.0.0.1", "", nil, 200},
+		{"", page, "127.0.0.2", "", nil, 200}, {"", change, six, "", nil, 200},
+		{"", page, outer, "", nil, 403}, {"", change, outer, "", nil, 403},
+		{"", page, outer, "127.0.0.1:PORT", nil, 403}, {"", page, outer, "localhost", map[string]string{"X-Forwarded-For": "127.0.0.1"}, 403},
+		{"", page, outer, "", bearing(goodToken), 403}, // no token is no token that fits
+
+		// The names of the server that a page may not turn to 127.0.0.1.
+		{"", page, "127.0.0.1", "localhost:PORT", nil, 200}, {"", page, "127.0.0.1", "LocalHost", nil, 200},
+		{"", change, "127.0.0.1", "[::1]:PORT", nil, 200}, {"", change, "127.0.0.1", "192.0.2.1", nil, 200},
+		{"", page, "127.0.0.1", "evil.example:PORT", nil, 403}, {"", change, "127.0.0.1", "evil.example", nil, 403},
+		{"", page, "127.0.0.1", "localhost.evil.example", nil, 403}, {"", page, "127.0.0.1", "127.0.0.1.evil.example", nil, 403},
+		{"", page, six, "weir", nil, 403},
+
+		// Proxies on this machine.
+		{"", page, "127.0.0.1", "", map[string]string{"X-Forwarded-For": "192.0.2.1"}, 403},
+		{"", change, "127.0.0.1", "", map[string]string{"Forwarded": "for=127.0.0.1"}, 403},
+		{"", page, "127.0.0.1", "", map[string]string{"X-Real-IP": "192.0.2.1"}, 403}, {"", change, "127.0.0.1", "", map[string]string{"Via": "1.1 proxy"}, 403},
+
+		// Pages of other sites.
+		{"", page, "127.0.0.1", "", crossSite, 403}, {"", change, "127.0.0.1", "", crossSite, 403},
+		{"", page, "127.0.0.1", "", map[string]string{"Sec-Fetch-Site": "same-site"}, 403},
+		{"", change, "127.0.0.1", "", map[string]string{"Origin": "http://evil.example"}, 403}, {"", change, "127.0.0.1", "", map[string]string{"Origin": "null"}, 403},
+		{"", change, "127.0.0.1", "", map[string]string{"Origin": "http://127.0.0.1:PORT"}, 200},
+		{"", change, "127.0.0.1", "", map[string]string{"Sec-Fetch-Site": "same-origin"}, 200}, {"", page, "127.0.0.1", "", map[string]string{"Sec-Fetch-Site": "none"}, 200},
+		{"", page, "127.0.0.1", "", link, 403}, {"", "GET /console/", "127.0.0.1", "", link, 200}, {"", "GET /console/", "127.0.0.1", "", crossSite, 403},
+
+		{goodToken, page, outer, "", bearing(goodToken), 200}, {goodToken, change, outer, "", bearing(goodToken), 200},
+		{goodToken, change, outer, "weir.example", bearing(goodToken), 200},
+		{goodToken, change, outer, "", map[string]string{"Authorization": "bearer  " + goodToken + " "}, 200},
+		{goodToken, page, outer, "", nil, 401}, {goodToken, change, outer, "", nil, 401},
+		{goodToken, page, outer, "", bearing("wrong"), 401}, {goodToken, change, outer, "", bearing(goodToken + "x"), 401},
+		{goodToken, change, outer, "", bearing(goodToken[:32]), 401}, {goodToken, change, outer, "", bearing(""), 401},
+		{goodToken, change, outer, "", map[string]string{"Authorization": "Basic " + goodToken}, 401}, {goodToken, change, outer, "", map[string]string{"Authorization": goodToken}, 401},
+		{goodToken, page, "127.0.0.1", "", nil, 200}, {goodToken, change, "127.0.0.1", "", nil, 401},
+		{goodToken, page, "127.0.0.1", "evil.example", nil, 401}, {goodToken, change, "127.0.0.1", "weir.example", bearing(goodToken), 200},
+		{goodToken, page, "127.0.0.1", "", bearing("wrong"), 401},
+		{goodToken, change, "127.0.0.1", "", with(goodToken, "Sec-Fetch-Site", "cross-site"), 403}, {goodToken, page, outer, "", with(goodToken, "Sec-Fetch-Site", "cross-site"), 403},
+	} {
+		header, body := asked{route: tt.route, to: tt.to, host: tt.host, header: tt.header, want: tt.want}.send(t, ports[tt.token])
+		if tt.want != 200 && strings.Contains(body, secret) || tt.want == 200 && header.Get("Cache-Control") != "no-store" {
+			t.Errorf("%+v: %v %s", tt, header, body)
+		}
+	}
+}
+
+// TestWrongTokens has wrong tokens counted and logged, once a minute, while the right one is
+// let in.
+func TestWrongTokens(t *testing.T) {
+	log := new(testenv.Log)
+	access := withToken(t, goodToken, log)
+	port := serveAll(t, testServer(t, access).Handler())
+	for i := range 100 {
+		asked{route: "GET /rlconfig", to: "127.0.0.1", header: bearing(fmt.Sprint("wrong", i)), want: 401}.send(t, port)
+	}
+	asked{route: "POST /-/reload", to: "127.0.0.1", header: bearing(goodToken), want: 200}.send(t, port)
+	if n := testutil.ToFloat64(access.failed); n != 100 {
+		t.Errorf("%v wrong tokens were counted, want 100", n)
+	}
+	if n := strings.Count(log.String(), "a wrong token on the debug port"); n != 1 || strings.Contains(log.String(), "horse") {
+		t.Errorf("there are %d lines of log, want 1 without the token:\n%s", n, log)
+	}
+}
+
+// TestTokenFiles reads good files and bad ones. No error holds what is in them.
+func TestTokenFiles(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "token")
+	const shortest = "0123456789abcdef0123456789abcdef"
+	for _, tt := range []struct{ text, want, problem string }{
+		{goodToken, goodToken, ""},
+		{" \t" + goodToken + "\r\n", goodToken, ""},
+		{shortest, shortest, ""},
+		{strings.Repeat("x", 1024), strings.Repeat("x", 1024), ""},
+		{"", "", "it is empty"},
+		{"\n\n", "", "it is empty"},
+		{shortest[1:], "", "the token has 31 bytes, allowed are at least 32, such as `openssl rand -hex 32` prints"},
+		{shortest + "\n" + shortest, "", "it is more than one line"},
+		{"\xef\xbb\xbf" + goodToken, "", "byte 1 of the token is none of the visible"},
+		{strings.Repeat("x", 1025), "", "the token has 1025 bytes, allowed are at most 1024"},
+		{strings.Repeat(" ", 70_000), "", "it is longer than 65536 bytes"},
+	} {
+		writeToken(t, path, tt.text)
+		text, err := readToken(path)
+		if text != tt.want || (err == nil) != (tt.problem == "") {
+			t.Errorf("%.30q: got %.30q (error: %v), want %.30q", tt.text, text, err, tt.want)
+		}
+		if err != nil && (!strings.HasPrefix(err.Error(), path+": "+tt.problem) || strings.Contains(err.Error(), "123456789a")) {
+			t.Errorf("%.30q: got error %v, want %q", tt.text, err, tt.problem)
+		}
+	}
+	for _, path := range []string{filepath.Join(dir, "none"), dir, "/dev/null"} {
+		if _, err := readToken(path); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: got error %v", path, err)
+		}
+	}
+}
+
+// TestCookie signs in and out as a browser does, until the token is another one.
+func TestCookie(t *testing.T) {
+	outer, log := testenv.OuterAddr(t), new(testenv.Log)
+	path := filepath.Join(t.TempDir(), "token")
+	writeToken(t, path, goodToken)
+	access, err := NewAccess(path, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := testServer(t, access)
+	server.Logger = access.logger
+	server.Console = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if code, reason := access.SignIn(w, r); r.URL.Path == "/console/signin" && reason != "" {
+			http.Error(w, reason, code)
+		} else if code, reason := access.SignOut(w, r); r.URL.Path == "/console/signout" && reason != "" {
+			http.Error(w, reason, code)
+		}
+	})
+	port := serveAll(t, server.Handler())
+	signIn := func(token string, header map[string]string, want int) http.Header {
+		t.Helper()
+		got, _ := asked{route: "POST /console/signin", to: outer, form: url.Values{"token": {token}}, header: header, want: want}.send(t, port)
+		if want == 401 && (got.Get("WWW-Authenticate") == "" || got.Get("Set-Cookie") != "") {
+			t.Errorf("got %v", got)
+		}
+		return got
+	}
+	signIn("", nil, 401)
+	signIn("wrong", nil, 401)
+	signIn(goodToken, map[string]string{"Sec-Fetch-Site": "cross-site"}, 403)
+	asked{route: "POST /console/signin?token=" + goodToken, to: outer, want: 401}.send(t, port)
+	got := signIn(goodToken, nil, 200)
+	name, rest, _ := strings.Cut(got.Get("Set-Cookie"), "=")
+	value, attributes, _ := strings.Cut(rest, "; ")
+	if name != "weir_token_"+port || strings.Contains(value, "horse") || len(value) != 64 || attributes != "Path=/; Max-Age=43200; HttpOnly; SameSite=Strict" {
+		t.Errorf("got %v", got)
+	}
+	log.WaitFor(t, `msg="signed in to the console" audit=true peer=`+outer+":")
+	if got := signIn(goodToken, map[string]string{"X-Forwarded-Proto": "https"}, 200); !strings.Contains(got.Get("Set-Cookie"), "; Secure") {
+		t.Errorf("by TLS: got %v", got)
+	}
+
+	cookie := map[string]string{"Cookie": name + "=" + value}
+	for _, tt := range []asked{
+		{route: "POST /-/reload", header: cookie, want: 200},
+		{route: "GET /rlconfig", header: cookie, want: 200},
+		{route: "POST /-/reload", header: map[string]string{"Cookie": name + "=" + value, "Sec-Fetch-Site": "cross-site"}, want: 403},
+		{route: "GET /rlconfig", header: map[string]string{"Cookie": name + "=" + strings.Repeat("a", 64)}, want: 401},
+		{route: "GET /rlconfig", header: map[string]string{"Cookie": name + "=" + goodToken}, want: 401},
+		{route: "GET /rlconfig", header: bearing(value), want: 401},
+		{route: "POST /console/signout", header: map[string]string{"Cookie": name + "=" + value, "Origin": "http://evil.example"}, want: 403},
+	} {
+		tt.to = outer
+		tt.send(t, port)
+	}
+	log.WaitFor(t, `msg="the rules are loaded on request" audit=true peer="`+outer+":")
+	log.WaitFor(t, ` by cookie"`)
+	out, _ := asked{route: "POST /console/signout", to: outer, header: cookie, want: 200}.send(t, port)
+	if !strings.Contains(strings.Join(out["Set-Cookie"], ""), name+"=; Path=/; Max-Age=0") {
+		t.Errorf("got %v", out)
+	}
+
+	writeToken(t, path, "short")
+	access.token.Renew(t.Context())
+	if !strings.Contains(access.Problem(), "allowed are at least 32") {
+		t.Errorf("the problem is %q", access.Problem())
+	}
+	asked{route: "GET /rlconfig", to: outer, header: cookie, want: 200}.send(t, port)
+	writeToken(t, path, "another-"+goodToken)
+	access.token.Renew(t.Context())
+	asked{route: "GET /rlconfig", to: outer, header: cookie, want: 401}.send(t, port)
+	asked{route: "GET /rlconfig", to: outer, header: bearing(goodToken), want: 401}.send(t, port)
+	asked{route: "GET /rlconfig", to: outer, header: bearing("another-" + goodToken), want: 200}.send(t, port)
+}
+
+// TestVisitors is what the console asks.
+func TestVisitors(t *testing.T) {
+	outer := testenv.OuterAddr(t)
+	for _, tt := range []struct {
+		token, to  string
+		header     map[string]string
+		cookie     bool
+		needs, may bool
+		by         string // "" if it is refused
+	}{
+		{"", "127.0.0.1", nil, false, false, true, "loopback"},
+		{"", outer, nil, false, false, false, ""},
+		{goodToken, "127.0.0.1", nil, false, false, false, "loopback"},
+		{goodToken, "127.0.0.1", nil, true, false, true, "cookie"},
+		{goodToken, outer, nil, false, true, false, ""},
+		{goodToken, outer, nil, true, false, true, "cookie"},
+		{goodToken, outer, bearing(goodToken), false, false, true, "token"},
+		{goodToken, outer, bearing("wrong"), false, false, false, ""},
+	} {
+		access := withToken(t, tt.token, io.Discard)
+		var v Visitor
+		allowed := Values(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, VisitorOf(r).Peer) })
+		port := serveAll(t, access.guard(own, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			v = VisitorOf(r)
+			allowed(w, r)
+		})))
+		if tt.cookie {
+			tt.header = map[string]string{"Cookie": "weir_token_" + port + "=" + cookieOf(goodToken)}
+		}
+		want := http.StatusOK
+		if tt.by == "" && tt.token == "" {
+			want = http.StatusForbidden
+		} else if tt.by == "" {
+			want = http.StatusUnauthorized
+		}
+		_, body := asked{route: "GET /", to: tt.to, header: tt.header, want: want}.send(t, port)
+		if v.NeedsToSignIn() != tt.needs || v.SignedIn != tt.cookie || v.MayChange() != tt.may {
+			t.Errorf("%+v: got %+v", tt, v)
+		}
+		if want == 200 && (!strings.HasPrefix(body, tt.to+":") || !strings.HasSuffix(body, " by "+tt.by)) {
+			t.Errorf("%+v: got %s", tt, body)
+		}
+	}
+	r, _ := http.NewRequest(http.MethodGet, "/", nil)
+	if v := VisitorOf(r); v.MayChange() || v.values == nil {
+		t.Error("who was not looked at may see or change something")
+	}
+}

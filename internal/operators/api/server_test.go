@@ -1,0 +1,393 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weir/internal/descriptors/plaintext"
+	"weir/internal/operators/denials"
+	"weir/internal/testenv"
+)
+
+// secret is what only some may see.
+const secret = "alice"
+
+// testServer has rules and counters, and shows secret.
+func testServer(t *testing.T, access *Access) *Server {
+	s := newFixture(t, inMemory()).Server
+	s.Access = access
+	s.Status = func() Status { return Status{Version: "v1", Health: "OK", Notes: []string{}} }
+	s.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "\nhits 3\n") })
+	s.Console = http.NotFoundHandler()
+	s.Dump = func(w io.Writer) error {
+		_, err := io.WriteString(w, secret)
+		return err
+	}
+	s.Reload = func(context.Context) error { return nil }
+	s.Denials = func(_ context.Context, all bool) (Denials, error) {
+		d := Denials{Summary: denials.Summary{Last: []denials.Event{}}, Servers: 1}
+		if all {
+			d.Servers = 2
+		}
+		return d, nil
+	}
+	s.Exceptions = func(_ context.Context, all bool) (Exceptions, error) {
+		d, err := s.Denials(t.Context(), all)
+		return Exceptions{[]Exception{}, d.Servers}, err
+	}
+	s.AddException = func(_ context.Context, e NewException, peer string) (Exception, error) {
+		return Exception{ID: "x", Descriptor: e.Descriptor, Effect: e.Effect, By: e.By, Reason: e.Reason + " of " + peer}, nil
+	}
+	s.RemoveException = func(_ context.Context, id, by, peer string) error {
+		if id == "x" {
+			return nil
+		}
+		return Errorf(ErrNotFound, "exception %q: there is none (asked by %s at %s)", id, by, peer)
+	}
+	return s
+}
+
+// ask returns the answer to a request over loopback.
+func ask(handler http.Handler, method, path, body string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	r.RemoteAddr, r.Host = "127.0.0.1:9", "127.0.0.1"
+	r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}))
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, r)
+	return w
+}
+
+// TestOperations sends good bodies and bad ones.
+func TestOperations(t *testing.T) {
+	handler := testServer(t, withToken(t, "", io.Discard)).Handler()
+	const alice = `{"domain":"api","entries":[{"key":"user","value":"alice"}]}`
+	long := `{"domain":"` + strings.Repeat("x", bodyBytes) + `"}`
+	for _, tt := range []struct {
+		method, path, body string
+		code               int
+		want               string
+	}{
+		{"GET", "/denials", "", 200, `"servers": 1`},
+		{"GET", "/denials?replicas=this", "", 200, `"servers": 1`},
+		{"GET", "/denials?replicas=all", "", 200, `"servers": 2`},
+		{"GET", "/denials?replicas=%1b[31m", "", 400, `replicas: "\x1b[31m" is unknown, allowed are this and all`},
+		{"GET", "/exceptions", "", 200, `"servers": 1`},
+		{"GET", "/exceptions?replicas=all", "", 200, `"servers": 2`},
+		{"GET", "/exceptions?replicas=some", "", 400, `replicas: "some" is unknown`},
+
+		{"POST", "/peek", alice, 200, `"value": "alice"`},
+		{"POST", "/peek", `{"domain":"api","entries":[{"key":"user","value_base64":"/w=="}]}`, 200, `"value_base64": "/w=="`},
+		{"POST", "/peek", ` ` + alice + "\n", 200, `"domain": "api"`},
+		{"POST", "/peek", `{"domain":"\u001b[31m<script>\u202e","entries":[{"key":"k","value":""}]}`, 200, `"domain": "\u001b[31m\u003cscript\u003e\u202e"`},
+		{"POST", "/peek", `{"domain":"api","entries":[]}`, 400, "the descriptor has no entries"},
+		{"POST", "/peek", "", 400, "the body is empty, it must be JSON"},
+		{"POST", "/peek", "user=alice", 400, "the body: invalid character 'u' looking for beginning of value"},
+		{"POST", "/peek", alice + alice, 400, "the body: there is more after the JSON"},
+		{"POST", "/peek", alice[:20], 400, "the body: unexpected EOF"},
+		{"POST", "/peek", `{"domain":"api","colour":"red"}`, 400, `the body: unknown field "colour"`},
+		{"POST", "/peek", `{"domain":"api","\u001b[2J":1}`, 400, `the body: unknown field "\x1b[2J"`},
+		{"POST", "/peek", `{"domain":3}`, 400, `domain: it cannot be a JSON number`},
+		{"POST", "/peek", `{"entries":[{"key":["user"]}]}`, 400, `entries.key: it cannot be a JSON array`},
+		{"POST", "/peek", `[]`, 400, `the body: it cannot be a JSON array`},
+		{"POST", "/peek", `{"domain":"api","entries":[{"key":"user","value_base64":"no!"}]}`, 400, "entries[0]: value_base64 is no base64"},
+		{"POST", "/peek", "{\"domain\":\"\xff\"}", 400, "the body is not UTF-8, other bytes belong into the fields that end in _base64"},
+		{"POST", "/peek", long, 413, "the body has more than 65536 bytes"},
+		{"GET", "/peek", "", 405, ""},
+
+		{"POST", "/reset?by=ann", alice, 200, `"reset": 2`},
+		{"POST", "/reset?by=" + strings.Repeat("x", 257), alice, 400, "by: it has 257 bytes, allowed are at most 256"},
+		{"POST", "/reset", `{"effect":"allow"}`, 400, `the body: unknown field "effect"`},
+
+		{"POST", "/exceptions", `{"domain":"api","entries":[{"key":"user","value":"alice"}],"effect":"deny","for":60,"by":"ann","reason":"abuse"}`, 201, `"reason": "abuse of 127.0.0.1:9 by loopback"`},
+		{"POST", "/exceptions", `{"domain_base64":"*"}`, 400, "domain_base64 is no base64"},
+		{"POST", "/exceptions", `{"for":"2h"}`, 400, "for: it cannot be a JSON string"},
+		{"POST", "/exceptions", `{"entries":"user"}`, 400, "entries: it cannot be a JSON string"},
+		{"DELETE", "/exceptions/x?by=ann", "", 204, ""},
+		{"DELETE", "/exceptions/y?by=ann", "", 404, `exception "y": there is none (asked by ann at 127.0.0.1:9 by loopback)`},
+		{"DELETE", "/exceptions/", "", 404, ""},
+		{"DELETE", "/exceptions/y?by=" + strings.Repeat("x", 257), "", 400, "by: it has 257 bytes"},
+
+		{"GET", "/rlconfig", "", 200, secret},
+		{"GET", "/stats", "", 200, "\nhits 3\n"},
+		{"POST", "/-/reload", "", 200, "rules loaded\n"},
+		{"GET", "/-/reload", "", 405, ""}, // by a link
+		{"GET", "/debug/pprof/cmdline", "", 404, ""},
+		{"GET", "/nowhere", "", 404, ""},
+	} {
+		w := ask(handler, tt.method, tt.path, tt.body)
+		got, kind := w.Body.String(), w.Header().Get("Content-Type")
+		if w.Code != tt.code || !strings.Contains(got, tt.want) {
+			t.Errorf("%s %.60s %.80s: got %d %.300q, want %d %q", tt.method, tt.path, tt.body, w.Code, got, tt.code, tt.want)
+		}
+		switch {
+		case strings.HasPrefix(tt.want, `"`) && (kind != "application/json" || w.Header().Get("X-Content-Type-Options") != "nosniff" || !json.Valid(w.Body.Bytes())):
+			t.Errorf("%s %s: got %v %s", tt.method, tt.path, w.Header(), got)
+		case w.Code >= 400 && tt.want != "" && (kind != "text/plain; charset=utf-8" || strings.Count(got, "\n") != 1):
+			t.Errorf("%s %.60s: got %s %q, want a line of text", tt.method, tt.path, kind, got)
+		}
+	}
+}
+
+// TestErrors has each kind of error become a status, and the text of others be text.
+func TestErrors(t *testing.T) {
+	const evil, shown = "redis (timeout): \x1b[2J\nalice", `redis (timeout): \x1b[2J\nalice` + "\n"
+	s := testServer(t, withToken(t, "", io.Discard))
+	handler := s.Handler()
+	for kind, want := range map[error]int{
+		ErrBadRequest: 400, ErrNotFound: 404, ErrFull: 409, ErrUnavailable: 503, errors.New("other"): 500,
+	} {
+		err := errors.New(evil)
+		if kind, ok := kind.(Kind); ok {
+			err = Errorf(kind, evil)
+		}
+		s.Denials = func(context.Context, bool) (Denials, error) { return Denials{}, err }
+		if w := ask(handler, "GET", "/denials", ""); w.Code != want || w.Body.String() != shown || (w.Header().Get("Retry-After") != "") != (want == 503) {
+			t.Errorf("%v: got %d %q %v, want %d", kind, w.Code, w.Body, w.Header(), want)
+		}
+	}
+	s.Dump = func(io.Writer) error { return errors.New("no rules") }
+	if w := ask(handler, "GET", "/rlconfig", ""); w.Code != 500 || w.Body.String() != "no rules\n" {
+		t.Errorf("rules: got %d %q", w.Code, w.Body)
+	}
+	for err, want := range map[error]int{Errorf(ErrInvalidRules, "invalid rules:\na.yaml:1:1: first\x1b\n"): 422, errors.New("open config: no such file\x1b\n"): 500} {
+		s.Reload = func(context.Context) error { return err }
+		if w := ask(handler, "POST", "/-/reload", ""); w.Code != want || w.Body.String() != strings.ReplaceAll(err.Error(), "\x1b", `\x1b`)+"\n" {
+			t.Errorf("reload: got %d %q, want %d", w.Code, w.Body, want)
+		}
+	}
+	if err := Errorf(ErrUnavailable, "redis: %w", io.EOF); err.Error() != "redis: EOF" || !errors.Is(err, ErrUnavailable) || !errors.Is(err, io.EOF) || errors.Is(err, ErrNotFound) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestListOfRoutes says who may use them.
+func TestListOfRoutes(t *testing.T) {
+	for token, lines := range map[string][]string{
+		"":        {"\nGET    /rlconfig        the rules that serve (from this machine)\n", "\nPOST   /-/reload        load the rules now (from this machine)\n", "\nGET    /stats           the metrics\n"},
+		goodToken: {"\nGET    /rlconfig        the rules that serve (with the token, or from this machine)\n", "\nPOST   /-/reload        load the rules now (with the token)\n"},
+	} {
+		page := ask(testServer(t, withToken(t, token, io.Discard)).Handler(), "GET", "/", "").Body.String()
+		for _, line := range lines {
+			if !strings.Contains(page, line) {
+				t.Errorf("%q is not in\n%s", line, page)
+			}
+		}
+	}
+}
+
+// TestStatus shows a status as a page and as JSON.
+func TestStatus(t *testing.T) {
+	const evil = "\x1b[2J\u009b31m\nhealth    OK\x00\xff\u202e"
+	at := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	later := at.Add(time.Hour)
+	for _, tt := range []struct {
+		name       string
+		status     Status
+		page, json string // that they begin with, or hold
+	}{
+		{"well", Status{
+			Version: "v1.2.3", UptimeSeconds: 90.001, Health: "OK", Notes: []string{"SHADOW_MODE is on: no request is denied"}, Store: Store{Name: "in memory", Works: true},
+			Rules: Rules{Path: "config", LoadedAt: at, Files: 2, Domains: 3, Rules: 4}, Decisions: 1234.56, Denials: 0.25, Exceptions: 3,
+		}, `Weir v1.2.3, up 1m30s
+
+health    OK
+note      SHADOW_MODE is on: no request is denied
+requests  1234.6/s decided, 0.2/s denied
+except    3 exceptions in force
+counters  in memory
+rules     4 (files: 2, domains: 3), loaded from config at 2026-05-04T03:02:01Z
+`, `"store":{"name":"in memory","works":true},"rules":{"path":"config","rules":4,"domains":3,"files":2,"loaded_at":"2026-05-04T03:02:01Z"},"exceptions":3,"decisions_per_second":1234.56,"denials_per_second":0.25}`},
+		{"nothing loaded, store not asked", Status{
+			Version: "v1.2.3", Health: "redis was not reached yet", Notes: []string{}, Store: Store{Name: "redis at db:6379", FailureMode: "error"},
+			Rules: Rules{Path: "config", FailedAt: at, Problems: "open config: no such file"},
+		}, `Weir v1.2.3, up 0s
+
+health    redis was not reached yet
+requests  0.0/s decided, 0.0/s denied
+counters  redis at db:6379
+store     not asked yet
+rules     none loaded from config yet
+
+The last load, at 2026-05-04T03:02:01Z, failed and changed nothing:
+
+open config: no such file
+`, `"notes":[],"store":{"name":"redis at db:6379","works":false,"failure_mode":"error"},"rules":{"path":"config","rules":0,"domains":0,"files":0,"failed_at":"2026-05-04T03:02:01Z","problems":"open config: no such file"}`},
+		{"from a control plane, store fails", Status{
+			Store: Store{FailingSince: at, FailedAt: later, Problem: "readonly: redis is a replica", FailureMode: "error", Breaker: "open"},
+			Rules: Rules{
+				Path: "the control plane at cp:1", LoadedAt: at, Files: 2, Domains: 3, Rules: 4, Version: "7", FailedVersion: "8", FailedAt: later, Problems: "bad",
+				ControlPlane: "NOT connected since 2026-05-04T03:03:01Z, the last stream ended: connection refused",
+			},
+		}, `store     FAILS since 2026-05-04T03:02:01Z, failure modes decide (error, unless a limit has its own); worked last: never
+          last error at 2026-05-04T04:02:01Z (readonly): redis is a replica
+rules     4 (resources: 2, domains: 3), version "7", loaded from the control plane at cp:1 at 2026-05-04T03:02:01Z
+          NOT connected since 2026-05-04T03:03:01Z, the last stream ended: connection refused
+
+The last load, of version "8", at 2026-05-04T04:02:01Z, failed and changed nothing:
+
+bad
+`, `"failing_since":"2026-05-04T03:02:01Z","failed_at":"2026-05-04T04:02:01Z","problem":"readonly: redis is a replica","failure_mode":"error","breaker":"open"}`},
+		{"waiting for a control plane, store works", Status{
+			Store: Store{Works: true, WorkedAt: at, FailureMode: "deny"}, Rules: Rules{Path: "cp:1", ControlPlane: "connected since 2026-05-04T03:02:01Z"},
+		}, "store     works, worked last: 2026-05-04T03:02:01Z\nrules     none loaded from cp:1 yet\n          connected since 2026-05-04T03:02:01Z\n", `"control_plane":"connected since`},
+		{"store works again", Status{
+			Store: Store{Works: true, WorkedAt: later, FailedAt: at, Problem: "timeout: no answer", FailureMode: "local"},
+		}, "store     works, worked last: 2026-05-04T04:02:01Z\n          last error at 2026-05-04T03:02:01Z (timeout): no answer\n", `"worked_at":"2026-05-04T04:02:01Z"`},
+		{"hostile texts", Status{
+			Health: evil, Store: Store{Name: evil, FailingSince: at, FailedAt: at, Problem: "timeout: " + evil, FailureMode: "error"},
+			Rules: Rules{Path: evil, LoadedAt: at, FailedAt: at, Problems: evil, Version: evil, FailedVersion: evil, ControlPlane: evil},
+		}, `health    \x1b[2J\u009b31m\nhealth`, `\u001b[2J\u009b31m\nhealth    OK\u0000`},
+	} {
+		s := testServer(t, withToken(t, "", io.Discard))
+		s.Status = func() Status { return tt.status }
+		handler := s.Handler()
+		page := ask(handler, "GET", "/", "").Body.String()
+		if !strings.Contains(page, tt.page) || plaintext.Lines(page) != page || strings.Count(page, "\nhealth    OK") > 1 {
+			t.Errorf("%s: got:\n%q\nwant:\n%s", tt.name, page, tt.page)
+		}
+		w, shown := ask(handler, "GET", "/status", ""), tt.status
+		if strings.ContainsAny(w.Body.String(), "\x1b\u202e<") {
+			t.Errorf("%s: got %q", tt.name, w.Body)
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &shown); err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		if text, _ := json.Marshal(shown); !strings.Contains(string(plaintext.JSON(text)), tt.json) {
+			t.Errorf("%s: got %s, want %s", tt.name, text, tt.json)
+		}
+	}
+}
+
+// TestPage has a page made once for all who ask meanwhile, with and without gzip, and anew
+// for those who come later.
+func TestPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		made, version, slow := 0, 1, 10*time.Millisecond
+		page := NewPage(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			made++
+			time.Sleep(slow)
+			plain(w)
+			w.WriteHeader(http.StatusTeapot)
+			fmt.Fprint(w, strings.Repeat("page ", 10_000), made)
+		}), func() any { return version })
+		read := func(encoding string) string {
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			r.Header.Set("Accept-Encoding", encoding)
+			w := httptest.NewRecorder()
+			page.ServeHTTP(w, r)
+			if w.Code != http.StatusTeapot || w.Header().Get("Content-Type") != "text/plain; charset=utf-8" || w.Header().Get("Vary") != "Accept-Encoding" {
+				t.Errorf("got %d %v", w.Code, w.Header())
+			}
+			if encoding != "" {
+				if w.Header().Get("Content-Encoding") != "gzip" || w.Body.Len() > 1000 {
+					t.Errorf("got %d bytes, %v", w.Body.Len(), w.Header())
+				}
+				return ""
+			}
+			_, last, _ := strings.Cut(w.Body.String()[49_000:], " ")
+			return strings.TrimPrefix(strings.TrimLeft(strings.ReplaceAll(last, "page", ""), " "), " ")
+		}
+		want := func(number string, n int) {
+			t.Helper()
+			if got := read(""); got != number || made != n {
+				t.Errorf("got page %q, %d were made, want %s and %d", got, made, number, n)
+			}
+		}
+		var readers sync.WaitGroup
+		for range 50 {
+			readers.Go(func() { read("") })
+			readers.Go(func() { read("gzip, br") })
+		}
+		readers.Wait()
+		if made != 1 {
+			t.Errorf("it was made %d times for 100 readers", made)
+		}
+		want("2", 2) // it is cheap, so the next reader gets a new one
+		slow = time.Second
+		want("3", 3)
+		time.Sleep(2 * time.Second)
+		want("3", 3) // it took long
+		time.Sleep(2 * time.Second)
+		want("4", 4)
+		version++
+		want("5", 5)
+	})
+}
+
+// TestProfiles asks for more than an operator needs, at a time and one after the other.
+func TestProfiles(t *testing.T) {
+	for path, want := range map[string]int{
+		"/debug/pprof/profile?seconds=61":  400,
+		"/debug/pprof/profile?seconds=NaN": 400,
+		"/debug/pprof/trace?seconds=10.5":  400,
+		"/debug/pprof/heap?seconds=1000":   400,
+		"/debug/pprof/heap?gc=1":           400,
+		"/debug/pprof/heap?debug=1":        200,
+	} {
+		if w := ask(profiles(time.Hour), "GET", path, ""); w.Code != want {
+			t.Errorf("%s: got %d, want %d", path, w.Code, want)
+		}
+	}
+	handler := profiles(profilePause)
+	if w := ask(handler, "GET", "/debug/pprof/goroutine?debug=1", ""); w.Code != 200 || !strings.Contains(w.Body.String(), "goroutine profile:") {
+		t.Errorf("got %d %.100s", w.Code, w.Body)
+	}
+	w := ask(handler, "GET", "/debug/pprof/heap", "")
+	if after := w.Header().Get("Retry-After"); w.Code != 503 || after == "" || after > "5" {
+		t.Errorf("another one: got %d, Retry-After %q, want 503 and 5 at most", w.Code, after)
+	}
+	if w := ask(handler, "GET", "/debug/pprof/", ""); w.Code != 200 {
+		t.Errorf("the list of profiles: got %d", w.Code)
+	}
+
+	port := serveAll(t, profiles(0))
+	ctx, cancel := context.WithCancel(t.Context())
+	r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:"+port+"/debug/pprof/trace?seconds=10", nil)
+	ended := make(chan error, 1)
+	go func() {
+		response, err := http.DefaultClient.Do(r)
+		if err == nil {
+			_, err = io.Copy(io.Discard, response.Body)
+			response.Body.Close()
+		}
+		ended <- err
+	}()
+	code := func() int {
+		response, err := http.Get("http://127.0.0.1:" + port + "/debug/pprof/heap")
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		return response.StatusCode
+	}
+	testenv.Until(t, "a second one at a time is refused", func() bool { return code() == 503 })
+	cancel()
+	<-ended
+	testenv.Until(t, "the next one is taken", func() bool { return code() == 200 })
+}
+
+// TestReloadsAreAudited asks again and again.
+func TestReloadsAreAudited(t *testing.T) {
+	log := new(testenv.Log)
+	s := testServer(t, withToken(t, "", io.Discard))
+	s.Logger = slog.New(slog.NewTextHandler(log, nil))
+	handler := s.Handler()
+	for range 20 {
+		ask(handler, "POST", "/-/reload", "")
+	}
+	if n := strings.Count(log.String(), `msg="the rules are loaded on request" audit=true peer="127.0.0.1:9 by loopback"`); n != 1 {
+		t.Errorf("there are %d lines, want 1 a second:\n%s", n, log)
+	}
+}

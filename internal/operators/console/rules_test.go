@@ -1,0 +1,125 @@
+package console
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weir/internal/descriptors"
+	"weir/internal/limiter"
+	"weir/internal/operators/api"
+	"weir/internal/telemetry"
+	"weir/internal/testenv"
+)
+
+// manyUsers returns a tree with so many rules, and the series of their limits.
+func manyUsers(t *testing.T, n int) (*descriptors.Tree, []limiter.Series) {
+	t.Helper()
+	var text strings.Builder
+	text.WriteString("domain: api\ndescriptors:\n")
+	for i := range n {
+		fmt.Fprintf(&text, "- {key: user, value: u%d, rate_limit: {unit: minute, requests_per_unit: 5}}\n", i)
+	}
+	tree, err := descriptors.Load([]descriptors.File{{Name: "a.yaml", Data: []byte(text.String())}}, descriptors.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var series []limiter.Series
+	for l := range tree.Limits() {
+		series = append(series, l.Series)
+	}
+	return tree, series
+}
+
+// TestBusiestOfManyRules finds the busiest of 100,000 rules, cheaply.
+func TestBusiestOfManyRules(t *testing.T) {
+	const n = 100_000
+	tree, series := manyUsers(t, n)
+	c := &Console{Server: &api.Server{Tree: func() *descriptors.Tree { return tree }}}
+	sums := map[limiter.Series]telemetry.Outcome{}
+	for _, s := range series {
+		sums[s] = telemetry.Outcome{Asked: 1000}
+	}
+	c.outcomes.take = func() map[limiter.Series]telemetry.Outcome { return sums }
+	if first := c.busiest(""); first.Shown != maxRules || first.Over != 0 || first.All != n {
+		t.Fatalf("got %d of %d rules over %v", first.Shown, first.All, first.Over)
+	}
+	c.outcomes.old[0].at, c.outcomes.seen.at = time.Now().Add(-10*time.Second), time.Now().Add(-10*time.Second)
+	before := sums
+	sums = map[limiter.Series]telemetry.Outcome{}
+	for i, s := range series {
+		sums[s] = before[s]
+		if i%100 == 99 {
+			sums[s] = telemetry.Outcome{Asked: 1000 + uint64(i), Over: uint64(i / 2)}
+		}
+	}
+	var got rulesPage
+	testenv.InProcessorTime(t, 400*time.Millisecond, func() { got = c.busiest("") })
+	users := got.Tree[0].Below
+	if last := users[maxRules-1]; len(users) != maxRules || last.Name != "user=u99999" || last.Sum.Asked < 9000 || last.Sum.Over < 4500 || users[0].Name != "user=u80099" {
+		t.Errorf("got %+v, the last %+v", users[0], users[len(users)-1])
+	}
+	testenv.InProcessorTime(t, 400*time.Millisecond, func() { got = c.busiest("U9999") })
+	if users = got.Tree[0].Below; got.Matching != 11 || len(users) != 11 || users[0].Place != "a.yaml:10002:3" {
+		t.Errorf("got %d rules, the first at %s", got.Matching, users[0].Place)
+	}
+	c.outcomes.drop()
+}
+
+// TestLooksAreAboutTenSecondsApart looks every two seconds, and not at all for a while.
+func TestLooksAreAboutTenSecondsApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		taken := 0
+		l := lately[int]{take: func() int { taken++; return taken }}
+		for i := range 30 {
+			now, before, over := l.look(time.Now())
+			if want := min(time.Duration(i)*2*time.Second, 10*time.Second); over < want || over > 20*time.Second {
+				t.Errorf("look %d compares with %v ago", i, over)
+			}
+			if _, _, again := l.look(time.Now()); taken != i+1 || again != over {
+				t.Errorf("a second reader took another look")
+			}
+			if i > 0 && before >= now {
+				t.Errorf("got %d and %d", now, before)
+			}
+			time.Sleep(2 * time.Second)
+		}
+		time.Sleep(2 * lookForgets)
+		synctest.Wait()
+		if l.old != nil {
+			t.Error("it still remembers")
+		}
+	})
+}
+
+// TestTree joins the rules of two files, and sums their rates.
+func TestTree(t *testing.T) {
+	const limit = ", rate_limit: {unit: minute, requests_per_unit: 5}"
+	tree, err := descriptors.Load([]descriptors.File{
+		{Name: "a.yaml", Data: []byte("domain: api\ndescriptors:\n- {key: user" + limit + ", descriptors: [{key: path, value: /login" + limit + "}]}\n- {key: tenant" + limit + "}\n")},
+		{Name: "b.yaml", Data: []byte("domain: web\ndescriptors:\n- {key: user" + limit + "}\n")},
+	}, descriptors.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rates := &rates{now: map[limiter.Series]telemetry.Outcome{}, over: time.Second}
+	var rules []*descriptors.Rule
+	for r := range tree.All() {
+		rules = append(rules, r)
+		asked := map[string]uint64{"api user path=/login": 1, "web user": 2, "api user": 4, "api tenant": 8}[strings.Join(r.Words(), " ")]
+		rates.now[r.Limits[0].Series] = telemetry.Outcome{Asked: asked, Over: asked / 2}
+	}
+	roots := growTree(rules, rates)
+	if len(roots) != 2 || roots[0].Sum != (demand{13, 6}) || len(roots[0].Below) != 2 || roots[1].Sum.Asked != 2 {
+		t.Fatalf("got %+v %+v", *roots[0], *roots[1])
+	}
+	user := roots[0].Below[0]
+	if user.Name != "user" || user.Limits[0].Rate.Asked != 4 || user.Sum.Asked != 5 || user.Below[0].Name != "path=/login" || roots[0].Below[1].Name != "tenant" {
+		t.Errorf("got %+v", user)
+	}
+	if user.ID == roots[1].Below[0].ID {
+		t.Error("rules of two domains have the same ID")
+	}
+}
