@@ -11,6 +11,7 @@
 //	hold.go      the names of what is in flight
 //	override.go  the limits that requests bring along
 //	exception.go what exceptions make of limits
+//	made.go      remembers the limits that overrides and exceptions make
 //	mode.go      SHADOW_MODE and QUOTA_MODE
 //	status.go    SetStatuses: Decisions -> Statuses
 //	outcome.go   what each limit meant, for those who observe

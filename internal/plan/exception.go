@@ -6,12 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
-	"weak"
 
-	"weir/internal/descriptors"
 	"weir/internal/limiter"
 )
 
@@ -172,70 +169,32 @@ func (m *match) setEnd(decisions []limiter.Decision) {
 	}
 }
 
-// excepted remembers the limits that exceptions make of those of a tree and of overrides.
-// When it is full, or the tree is another one, it starts anew.
-type excepted struct {
-	mu      sync.RWMutex
-	tree    weak.Pointer[descriptors.Tree] // not to keep what serves no more
-	times   map[multiple]*limiter.Limit
-	denials map[string]*limiter.Limit // by the label of the domain
-}
+// excepted remembers the limits that exceptions make of others, and those that deny.
+type excepted = made[exceptedOf, *limiter.Limit]
 
-// multiple is a limit times a factor.
-type multiple struct {
-	of     *limiter.Limit
-	factor float64
+type exceptedOf struct {
+	limit  uint64  // the ID of the one that is multiplied
+	factor float64 // 0 if all is denied
+	domain string  // as a label, if all is denied
 }
-
-// maxExcepted bounds how many limits of exceptions are remembered.
-const maxExcepted = 4096
 
 // multiple returns l times factor.
-func (es *excepted) multiple(tree *descriptors.Tree, l *limiter.Limit, factor float64) *limiter.Limit {
-	of := multiple{l, factor}
-	es.mu.RLock()
-	known := es.times[of]
-	ofTree := es.tree.Value() == tree
-	es.mu.RUnlock()
-	if known != nil && ofTree {
-		return known
-	}
-	times := l.Times(factor)
-	es.mu.Lock()
-	defer es.mu.Unlock()
-	es.begin(tree)
-	es.times[of] = times
+func multiple(es *excepted, l *limiter.Limit, factor float64) *limiter.Limit {
+	times, _ := es.get(exceptedOf{limit: l.ID(), factor: factor}, func() (*limiter.Limit, error) { return l.Times(factor), nil })
 	return times
 }
 
-// denial returns the limit that denies everything in a domain.
-func (es *excepted) denial(tree *descriptors.Tree, domain string) *limiter.Limit {
-	label := cmp.Or(tree.DomainLabel(domain), "unknown") // the text of a domain without rules is any
-	es.mu.RLock()
-	known := es.denials[label]
-	es.mu.RUnlock()
-	if known != nil {
-		return known
-	}
-	denial, err := limiter.NewLimit(limiter.Spec{
-		Name: "deny", Unit: limiter.Day, Veto: true, Charge: limiter.Admitted, FailureMode: limiter.FailureDeny,
-		Series: limiter.LabelSet{Domain: label, Key1: "exception", Rule: "exception", Limit: "deny"}.Series(),
+// denial returns the limit that denies everything in a domain, of which label is that of
+// its metrics.
+func denial(es *excepted, label string) *limiter.Limit {
+	l, err := es.get(exceptedOf{domain: label}, func() (*limiter.Limit, error) {
+		return limiter.NewLimit(limiter.Spec{
+			Name: "deny", Unit: limiter.Day, Veto: true, Charge: limiter.Admitted, FailureMode: limiter.FailureDeny,
+			Series: limiter.LabelSet{Domain: label, Key1: "exception", Rule: "exception", Limit: "deny"}.Series(),
+		})
 	})
 	if err != nil {
 		panic(err) // there is nothing in it that a request or an exception says
 	}
-	es.mu.Lock()
-	defer es.mu.Unlock()
-	es.begin(tree)
-	es.denials[label] = denial
-	return denial
-}
-
-// begin begins anew for another tree, or if there are too many limits. The caller holds
-// es.mu.
-func (es *excepted) begin(tree *descriptors.Tree) {
-	if es.times == nil || es.tree.Value() != tree || len(es.times)+len(es.denials) >= maxExcepted {
-		es.tree = weak.Make(tree)
-		es.times, es.denials = make(map[multiple]*limiter.Limit), make(map[string]*limiter.Limit)
-	}
+	return l
 }

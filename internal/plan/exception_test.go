@@ -319,23 +319,3 @@ func TestExceptionsInModes(t *testing.T) {
 		}
 	})
 }
-
-// Limits that exceptions make are remembered for one tree, and not too many of them.
-func TestExceptedLimitsAreRemembered(t *testing.T) {
-	var es excepted
-	tree, l := load(t, rules), load(t, rules).Match("api", named("user=a").Entries).Limits[0]
-	first, denial := es.multiple(tree, l, 2), es.denial(tree, "api")
-	if es.multiple(tree, l, 2) != first || es.denial(tree, "api") != denial {
-		t.Error("a limit was made twice")
-	}
-	for i := range 2 * maxExcepted {
-		es.multiple(tree, l, float64(i+3))
-		if n := len(es.times); n > maxExcepted {
-			t.Fatalf("%d limits are remembered", n)
-		}
-	}
-	es.multiple(load(t, rules), l, 2)
-	if n := len(es.times); n != 1 {
-		t.Errorf("%d limits of another tree are remembered", n-1)
-	}
-}

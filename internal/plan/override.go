@@ -4,24 +4,17 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
 )
 
-// maxOverrides bounds how many limits of overrides are remembered.
-const maxOverrides = 1024
-
 // overrides remembers the limits that requests bring along, which are few as a
-// rule, so that each is checked and its metrics are looked up only once. When
-// it is full it starts anew. It keeps nothing of a request, whose texts may be
-// long and any.
+// rule, so that each is checked and its metrics are looked up only once. It keeps
+// nothing of a request, whose texts may be long and any.
 type overrides struct {
 	calendarMonths bool // see Options
-
-	mu    sync.RWMutex
-	known map[overrideOf][]*limiter.Limit // none without rules for the domain
+	known          made[overrideOf, []*limiter.Limit]
 }
 
 type overrideOf struct {
@@ -34,26 +27,13 @@ type overrideOf struct {
 // it. domain is the label of the request's domain. It is empty if there are no rules
 // for that domain: then nothing is limited, and the list is nil.
 func (os *overrides) limits(domain string, o Override, judge descriptors.Override) ([]*limiter.Limit, error) {
-	os.mu.RLock()
-	limits, known := os.known[overrideOf{domain, o, judge}]
-	os.mu.RUnlock()
-	if known {
-		return limits, nil
-	}
-	limits, err := o.newLimits(domain, judge, os.calendarMonths)
-	if err != nil {
-		return nil, err
-	}
-	if domain == "" {
-		limits = nil
-	}
-	os.mu.Lock()
-	defer os.mu.Unlock()
-	if os.known == nil || len(os.known) >= maxOverrides {
-		os.known = make(map[overrideOf][]*limiter.Limit)
-	}
-	os.known[overrideOf{domain, o, judge}] = limits
-	return limits, nil
+	return os.known.get(overrideOf{domain, o, judge}, func() ([]*limiter.Limit, error) {
+		limits, err := o.newLimits(domain, judge, os.calendarMonths)
+		if domain == "" {
+			limits = nil
+		}
+		return limits, err
+	})
 }
 
 // Check returns what is wrong with o.

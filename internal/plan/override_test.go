@@ -9,30 +9,28 @@ import (
 	"weir/internal/limiter"
 )
 
-func TestOverridesAreBounded(t *testing.T) {
+// Limits of overrides and of exceptions are made once, and not too many are remembered.
+func TestMadeLimitsAreBounded(t *testing.T) {
 	var os overrides
-	limit := func(domain string, o Override) *limiter.Limit {
+	var es excepted
+	limit := func(domain string, n uint32) *limiter.Limit {
 		t.Helper()
-		limits, err := os.limits(domain, o, descriptors.Override{})
-		if err != nil || len(limits) != 1 {
-			t.Fatalf("got %v, %v, want one limit", limits, err)
+		limits, err := os.limits(domain, Override{RequestsPerUnit: n, Unit: limiter.Second}, descriptors.Override{})
+		if err != nil || len(limits) != 1 || limits[0].RequestsPerUnit != uint64(n) || limits[0].Series.Domain() != domain {
+			t.Fatalf("got %v, %v, want one limit of %d in domain %s", limits, err, n, domain)
 		}
 		return limits[0]
 	}
-	first := limit("api", Override{Unit: limiter.Second})
-	if limit("api", Override{Unit: limiter.Second}) != first {
-		t.Error("the same override made two limits")
+	l := limit("api", 7)
+	twice, deny := multiple(&es, l, 2), denial(&es, "api")
+	if limit("api", 7) != l || limit("web", 7) == l || multiple(&es, l, 2) != twice || denial(&es, "api") != deny {
+		t.Error("a limit was made twice, or serves two domains")
 	}
-	if other := limit("web", Override{Unit: limiter.Second}); other.Series.Domain() != "web" {
-		t.Errorf("domain of the metrics is %q, want web", other.Series.Domain())
-	}
-	for n := range uint32(3 * maxOverrides) {
-		if l := limit("api", Override{RequestsPerUnit: n, Unit: limiter.Second}); l.RequestsPerUnit != uint64(n) {
-			t.Fatalf("override %d: got %v", n, l.RequestsPerUnit)
+	for n := range uint32(2 * maxMade) {
+		multiple(&es, limit("api", n), 3)
+		if len(os.known.known) > maxMade || len(es.known) > maxMade {
+			t.Fatalf("%d limits of overrides and %d of exceptions are remembered", len(os.known.known), len(es.known))
 		}
-	}
-	if len(os.known) > maxOverrides {
-		t.Errorf("%d limits are kept, want at most %d", len(os.known), maxOverrides)
 	}
 }
 
@@ -47,7 +45,7 @@ func TestOverridesOfUnknownDomainsAreOne(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(planner.overrides.known); n != 1 {
+	if n := len(planner.overrides.known.known); n != 1 {
 		t.Errorf("%d overrides are kept, want one", n)
 	}
 }

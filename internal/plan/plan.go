@@ -210,7 +210,8 @@ func (p *Result) addHits(pl *Planner, tree *descriptors.Tree, r *Request) {
 		case m.isExcepted(Allow):
 			m.unlimited = true
 		case m.isExcepted(Deny):
-			p.deny(r, d, m.exception, pl.excepted.denial(tree, r.Domain))
+			// The text of a domain without rules is any.
+			p.deny(r, d, m.exception, denial(&pl.excepted, cmp.Or(tree.DomainLabel(r.Domain), "unknown")))
 		default:
 			p.add(r, d, m, m.own(d))
 			for above := m.above; above != nil; above = above.Above {
@@ -220,7 +221,7 @@ func (p *Result) addHits(pl *Planner, tree *descriptors.Tree, r *Request) {
 		m.end = len(p.Hits)
 		if m.exception != nil && m.exception.Effect == Amount {
 			for j := m.first; j < m.end; j++ {
-				p.Hits[j].Limit = pl.excepted.multiple(tree, p.Hits[j].Limit, m.exception.Factor)
+				p.Hits[j].Limit = multiple(&pl.excepted, p.Hits[j].Limit, m.exception.Factor)
 			}
 		}
 	}
