@@ -387,7 +387,7 @@ func (b benchmark) Run(ctx context.Context, p *program) error {
 	}
 	switch {
 	case err != nil:
-		return byFlag(err)
+		return err
 	case result.Measured() == 0 && ctx.Err() != nil:
 		fmt.Fprintf(p.stderr, "weir: nothing was measured yet: interrupted in the warm-up of %v\n", opts.Warmup)
 		return exit(exitFailed)
@@ -402,16 +402,6 @@ func (b benchmark) Run(ctx context.Context, p *program) error {
 		return exit(exitFailed)
 	}
 	return nil
-}
-
-// byFlag names the flag of an option that is not allowed.
-func byFlag(err error) error {
-	wrong, ok := errors.AsType[*bench.OptionError](err)
-	if !ok {
-		return err
-	}
-	others := map[string]string{"Descriptors": "descriptor", "Exponent": "zipf-exponent", "PIDs": "pid"} // not called alike
-	return fmt.Errorf("--%s: %w", cmp.Or(others[wrong.Option], strings.ToLower(wrong.Option)), wrong.Err)
 }
 
 func (b benchmark) options() (bench.Options, error) {

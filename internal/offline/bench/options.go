@@ -31,19 +31,10 @@ type Options struct {
 	Progress func(Progress)
 }
 
-// OptionError says which field of Options, or of its Traffic, is not allowed. Of
-// a server, its address says that.
-type OptionError struct {
-	Option string // the name of the field
-	Err    error
-}
-
-func (e *OptionError) Error() string { return e.Option + ": " + e.Err.Error() }
-
-func (e *OptionError) Unwrap() error { return e.Err }
-
-func wrong(option, format string, args ...any) error {
-	return &OptionError{option, fmt.Errorf(format, args...)}
+// Progress is what a run has done so far, warm-up included.
+type Progress struct {
+	Elapsed, Duration        time.Duration
+	Sent, Answered, Failures int64
 }
 
 // check finds what is wrong with the options.
@@ -52,23 +43,23 @@ func (o *Options) check() error {
 	case len(o.Servers) == 0:
 		return errors.New("no server is given")
 	case o.Connections < len(o.Servers):
-		return wrong("Connections", "%d is too few, each server needs one: %d or more", o.Connections, len(o.Servers))
+		return fmt.Errorf("--connections: %d is too few, each server needs one: %d or more", o.Connections, len(o.Servers))
 	case o.Callers < 1:
-		return wrong("Callers", "%d can send nothing, allowed is 1 or more", o.Callers)
+		return fmt.Errorf("--callers: %d can send nothing, allowed is 1 or more", o.Callers)
 	case o.Callers < len(o.Servers):
-		return wrong("Callers", "%d is too few, each server needs one: %d or more", o.Callers, len(o.Servers))
+		return fmt.Errorf("--callers: %d is too few, each server needs one: %d or more", o.Callers, len(o.Servers))
 	case !(o.Rate >= 0 && o.Rate <= 1e7): // which is true of what is no number, too
-		return wrong("Rate", "%g is not allowed, allowed is up to 10000000 requests a second, or 0 for a closed loop", o.Rate)
+		return fmt.Errorf("--rate: %g is not allowed, allowed is up to 10000000 requests a second, or 0 for a closed loop", o.Rate)
 	case o.Duration <= 0:
-		return wrong("Duration", "%v is not allowed, allowed is more than 0", o.Duration)
+		return fmt.Errorf("--duration: %v is not allowed, allowed is more than 0", o.Duration)
 	case o.Warmup < 0 || o.Warmup >= o.Duration:
-		return wrong("Warmup", "%v is not allowed, allowed is 0 or more and less than the duration of %v", o.Warmup, o.Duration)
+		return fmt.Errorf("--warmup: %v is not allowed, allowed is 0 or more and less than the duration of %v", o.Warmup, o.Duration)
 	case o.Requests < 0:
-		return wrong("Requests", "%d is not allowed, allowed is 0 for any number, or more", o.Requests)
+		return fmt.Errorf("--requests: %d is not allowed, allowed is 0 for any number, or more", o.Requests)
 	case o.Requests > 0 && o.Requests < int64(len(o.Servers)):
-		return wrong("Requests", "%d is too few, each server needs one: %d or more", o.Requests, len(o.Servers))
+		return fmt.Errorf("--requests: %d is too few, each server needs one: %d or more", o.Requests, len(o.Servers))
 	case o.Timeout < 0:
-		return wrong("Timeout", "%v is not allowed, allowed is 0 for none, or more", o.Timeout)
+		return fmt.Errorf("--timeout: %v is not allowed, allowed is 0 for none, or more", o.Timeout)
 	}
 	for _, server := range o.Servers {
 		if err := checkServer(server); err != nil {
@@ -96,6 +87,3 @@ func checkServer(target string) error {
 	}
 	return fmt.Errorf("%s; expected is host:port such as 127.0.0.1:8081 or [::1]:8081, or unix:PATH", why)
 }
-
-// longest is the most that a request may wait for its end.
-func (o *Options) longest() time.Duration { return o.Duration + lastAnswers }

@@ -4,9 +4,40 @@ import (
 	"time"
 
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
-	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/grpc/status"
 )
+
+// Used are the options of a run as it used them, so that a result shows what it
+// is of.
+type Used struct {
+	Servers     []string `json:"servers"`
+	TLS         bool     `json:"tls"`
+	Loop        string   `json:"loop"` // open or closed
+	Connections int      `json:"connections"`
+	Callers     int      `json:"callers"`
+	Rate        float64  `json:"rate"` // planned requests per second of an open loop, 0 of a closed one
+
+	DurationSeconds float64 `json:"duration_seconds"` // warm-up included
+	WarmupSeconds   float64 `json:"warmup_seconds"`
+	Requests        int64   `json:"requests"`        // at most, 0: no bound
+	TimeoutSeconds  float64 `json:"timeout_seconds"` // of a request, 0: never
+
+	Traffic
+}
+
+func (o *Options) used() Used {
+	u := Used{
+		Servers: o.Servers, TLS: o.TLS != nil, Loop: "closed", Connections: o.Connections, Callers: o.Callers, Rate: o.Rate,
+		DurationSeconds: o.Duration.Seconds(), WarmupSeconds: o.Warmup.Seconds(), Requests: o.Requests, TimeoutSeconds: o.Timeout.Seconds(),
+		Traffic: o.Traffic,
+	}
+	if o.Rate > 0 {
+		u.Loop = "open"
+	}
+	if u.Distribution != Zipf {
+		u.Exponent = 0
+	}
+	return u
+}
 
 // Result is what a run measured. Times are in microseconds.
 type Result struct {
@@ -78,86 +109,11 @@ type Process struct {
 	ResidentBytes int64   `json:"resident_bytes"`
 }
 
-// recorder counts what became of the requests of one caller.
-type recorder struct {
-	latency, lateness *hdr.Histogram
-	ok, over, noLimit int64
-	unsent            int64
-	errors            map[string]int64
-	lastError         string
-}
-
 // newHistogram tells latencies apart by three digits, from a microsecond to longest.
 func newHistogram(longest time.Duration) *hdr.Histogram { return hdr.New(1, longest.Microseconds(), 3) }
 
-func newRecorder(longest time.Duration) recorder {
-	return recorder{latency: newHistogram(longest), lateness: newHistogram(longest), errors: map[string]int64{}}
-}
-
-// record counts a request that was sent so late, and had an answer or err after
-// it took so long, both since it was due.
-func (r *recorder) record(answer reply, err error, late, took time.Duration) {
-	record(r.lateness, late)
-	record(r.latency, took)
-	if err != nil {
-		r.errors[status.Code(err).String()]++
-		r.lastError = err.Error()
-		return
-	}
-	if !answer.limited {
-		r.noLimit++
-	}
-	if answer.code == ratelimitv3.RateLimitResponse_OVER_LIMIT {
-		r.over++
-	} else {
-		r.ok++
-	}
-}
-
-// recordUnsent counts a request that was never sent, since it was due.
-func (r *recorder) recordUnsent(waited time.Duration) {
-	record(r.lateness, waited)
-	record(r.latency, waited)
-	r.unsent++
-}
-
-// add adds what another recorder counted.
-func (r *recorder) add(other recorder) {
-	r.latency.Merge(other.latency)
-	r.lateness.Merge(other.lateness)
-	r.ok += other.ok
-	r.over += other.over
-	r.noLimit += other.noLimit
-	r.unsent += other.unsent
-	for code, n := range other.errors {
-		r.errors[code] += n
-		r.lastError = other.lastError
-	}
-}
-
 func record(h *hdr.Histogram, d time.Duration) {
 	_ = h.RecordValue(min(d.Microseconds(), h.HighestTrackableValue())) // it is in range
-}
-
-// result adds up what the callers recorded.
-func (r *run) result(callers []*caller, meter *meter) (*Result, error) {
-	all := r.missed
-	for _, c := range callers {
-		all.add(c.recorder)
-	}
-	result := &Result{
-		Options: r.opts.used(), SentWithWarmup: r.sent.Load(), Seconds: meter.seconds(), Received: meter.received(),
-		Answered: all.ok + all.over, OK: all.ok, OverLimit: all.over, NoLimit: all.noLimit,
-		Errors: all.errors, LastError: all.lastError, Unsent: all.unsent,
-		Latency: latencies(all.latency), Lateness: latencies(all.lateness),
-	}
-	result.PerSecond = ratio(float64(result.Received), result.Seconds)
-	for _, n := range all.errors {
-		result.Failed += n
-	}
-	var err error
-	result.Processes, err = meter.used()
-	return result, err
 }
 
 func latencies(h *hdr.Histogram) Latencies {
@@ -166,13 +122,10 @@ func latencies(h *hdr.Histogram) Latencies {
 		P99: h.ValueAtQuantile(99), P999: h.ValueAtQuantile(99.9), Max: h.Max(),
 	}
 	for _, bar := range h.Distribution() {
-		if bar.Count == 0 {
-			continue
-		}
 		up := roundUp(bar.From) // within three digits
 		if n := len(l.Buckets); n > 0 && l.Buckets[n-1].UpTo == up {
 			l.Buckets[n-1].Count += bar.Count
-		} else {
+		} else if bar.Count > 0 {
 			l.Buckets = append(l.Buckets, Bucket{up, bar.Count})
 		}
 	}

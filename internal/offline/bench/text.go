@@ -69,7 +69,7 @@ func (u *Used) write(row func(name, format string, args ...any)) {
 	}
 	distribution, hits := string(u.Distribution), "no hits_addend"
 	if u.Distribution == Zipf {
-		distribution += fmt.Sprintf(" with exponent %g", u.ZipfExponent)
+		distribution += fmt.Sprintf(" with exponent %g", u.Exponent)
 	}
 	if u.Hits > 0 {
 		hits = fmt.Sprintf("hits_addend %d", u.Hits)

@@ -15,7 +15,7 @@ func TestText(t *testing.T) {
 	result := Result{
 		Options: Used{
 			Servers: []string{"a:8081", "unix:/b"}, Loop: "open", Callers: 5, Connections: 2, Rate: 2500, TLS: true, WarmupSeconds: 0.25,
-			Domain: "shop", Descriptors: [][]Entry{{{"user", "{}"}, {"path", `/a,b\c`}}, {{"all", ""}}}, Keys: 70, Distribution: Zipf, ZipfExponent: 1.5, Hits: 3,
+			Traffic: Traffic{Domain: "shop", Descriptors: [][]Entry{{{"user", "{}"}, {"path", `/a,b\c`}}, {{"all", ""}}}, Keys: 70, Distribution: Zipf, Exponent: 1.5, Hits: 3},
 		},
 		SentWithWarmup: 2000, Seconds: 1.5,
 		Answered: 1001, PerSecond: 667.33, OK: 1000, OverLimit: 1, NoLimit: 7,

@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"strconv"
@@ -8,7 +10,6 @@ import (
 
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/protobuf/proto"
 )
 
 // Placeholder stands for the number of the key in the value of an entry.
@@ -16,13 +17,13 @@ const Placeholder = "{}"
 
 // Traffic says what the requests are.
 type Traffic struct {
-	Domain      string
-	Descriptors [][]Entry // of each request, at least one; Placeholder is replaced in every value
-	Hits        uint32    // hits_addend of each request, 0 is the server's 1
-	Keys        int       // how many different keys there are, 1 or more
+	Domain      string    `json:"domain"`
+	Descriptors [][]Entry `json:"descriptors"` // of each request, at least one; Placeholder is replaced in every value
+	Keys        int       `json:"keys"`        // how many different keys there are, 1 or more
 	// Distribution of the keys over the requests.
-	Distribution Distribution
-	Exponent     float64 // of Zipf, above 1: the larger, the fewer keys get most requests
+	Distribution Distribution `json:"distribution"`
+	Exponent     float64      `json:"zipf_exponent,omitempty"` // of Zipf only, above 1: the larger, the fewer keys get most requests
+	Hits         uint32       `json:"hits"`                    // hits_addend of each request, 0: left out, which servers take for 1
 }
 
 // Entry is one key and value of a descriptor.
@@ -44,19 +45,19 @@ const (
 func (t *Traffic) check() error {
 	switch {
 	case t.Domain == "":
-		return wrong("Domain", "it is empty")
+		return errors.New("--domain: it is empty")
 	case len(t.Descriptors) == 0:
-		return wrong("Descriptors", "none is given")
+		return errors.New("--descriptor: none is given")
 	case t.Keys < 1:
-		return wrong("Keys", "%d is not allowed, allowed is 1 or more", t.Keys)
+		return fmt.Errorf("--keys: %d is not allowed, allowed is 1 or more", t.Keys)
 	case t.Distribution == Zipf && !(t.Exponent > 1 && t.Exponent <= math.MaxFloat64):
-		return wrong("Exponent", "%g is not allowed, allowed are numbers above 1", t.Exponent)
+		return fmt.Errorf("--zipf-exponent: %g is not allowed, allowed are numbers above 1", t.Exponent)
 	}
 	switch t.Distribution {
 	case Uniform, Zipf, Hot:
 		return nil
 	}
-	return wrong("Distribution", "%q is not allowed, allowed are %s, %s and %s", t.Distribution, Uniform, Zipf, Hot)
+	return fmt.Errorf("--distribution: %q is not allowed, allowed are %s, %s and %s", t.Distribution, Uniform, Zipf, Hot)
 }
 
 // keys returns a function that draws a key. Equal seeds draw equal keys.
@@ -73,39 +74,32 @@ func (t *Traffic) keys(seed uint64) func() int {
 	}
 }
 
-// request is the one message of a caller, which is given another key each time.
-type request struct {
-	message *ratelimitv3.RateLimitRequest
-	keyed   []keyed
-}
-
-// keyed is an entry whose value holds the key.
-type keyed struct {
-	entry   *commonv3.RateLimitDescriptor_Entry
-	pattern string
-}
-
-func (t *Traffic) request() *request {
-	r := &request{message: &ratelimitv3.RateLimitRequest{Domain: t.Domain, HitsAddend: t.Hits}}
+// requests returns a function that makes the requests of a caller. Each is the
+// same message with another key, so it must not be used after the next.
+func (t *Traffic) requests(seed uint64) func() *ratelimitv3.RateLimitRequest {
+	type keyed struct {
+		entry   *commonv3.RateLimitDescriptor_Entry
+		pattern string
+	}
+	var withKey []keyed
+	message := &ratelimitv3.RateLimitRequest{Domain: t.Domain, HitsAddend: t.Hits}
 	for _, entries := range t.Descriptors {
 		d := new(commonv3.RateLimitDescriptor)
 		for _, e := range entries {
 			entry := &commonv3.RateLimitDescriptor_Entry{Key: e.Key, Value: e.Value}
 			if strings.Contains(e.Value, Placeholder) {
-				r.keyed = append(r.keyed, keyed{entry, e.Value})
+				withKey = append(withKey, keyed{entry, e.Value})
 			}
 			d.Entries = append(d.Entries, entry)
 		}
-		r.message.Descriptors = append(r.message.Descriptors, d)
+		message.Descriptors = append(message.Descriptors, d)
 	}
-	return r
-}
-
-// append appends the request for a key, encoded, to b.
-func (r *request) append(b []byte, key int) ([]byte, error) {
-	number := strconv.Itoa(key)
-	for _, k := range r.keyed {
-		k.entry.Value = strings.ReplaceAll(k.pattern, Placeholder, number)
+	draw := t.keys(seed)
+	return func() *ratelimitv3.RateLimitRequest {
+		number := strconv.Itoa(draw())
+		for _, k := range withKey {
+			k.entry.Value = strings.ReplaceAll(k.pattern, Placeholder, number)
+		}
+		return message
 	}
-	return proto.MarshalOptions{}.MarshalAppend(b, r.message)
 }

@@ -1,9 +1,3 @@
-// Package explain answers why a descriptor is limited as it is: the way through
-// the tree of rules level by level, the rule that applies or why none does, and
-// every limit with its counter's key.
-//
-// It asks the same code that serves: plan makes the hits, limiter decides them. It
-// only words what they say, for people and as JSON, and touches no counters.
 package explain
 
 import (

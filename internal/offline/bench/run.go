@@ -1,0 +1,207 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"time"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+)
+
+// How long a run waits for answers: after its end, and after an interruption.
+const (
+	lastAnswers       = 10 * time.Second
+	afterInterruption = time.Second
+)
+
+// run is one run of a load.
+type run struct {
+	opts  Options
+	start time.Time // of the plan
+	// next holds the number of the next request. The caller that takes it out waits
+	// until that request is due, and the others wait for the number.
+	next  chan int64
+	sleep func(ctx context.Context, until time.Time)
+	over  chan struct{} // closed as soon as the load is not the one that was asked for
+	end   func()        // closes over
+
+	counted
+}
+
+// Run puts the load on the servers until its end, or that of ctx, which is no
+// error. What is not answered then has lastAnswers left, or afterInterruption.
+// The error for an option that is not allowed names the flag of the command.
+func Run(ctx context.Context, opts Options) (*Result, error) {
+	if err := opts.check(); err != nil {
+		return nil, err
+	}
+	if opts.Requests > 0 {
+		opts.Callers = int(min(int64(opts.Callers), opts.Requests)) // others would have nothing to send
+	}
+	opts.Connections = min(opts.Connections, opts.Callers)
+	conns, err := connectAll(ctx, &opts)
+	defer func() {
+		for _, conn := range conns {
+			conn.Close()
+		}
+	}()
+	if err != nil {
+		return nil, err
+	}
+	var clients []ratelimitv3.RateLimitServiceClient
+	for _, conn := range conns {
+		clients = append(clients, ratelimitv3.NewRateLimitServiceClient(conn))
+	}
+	return newRun(opts).measure(ctx, clients)
+}
+
+func newRun(opts Options) *run {
+	r := &run{opts: opts, next: make(chan int64, 1), sleep: SleepUntil, over: make(chan struct{}), counted: newCounted(&opts)}
+	r.end = sync.OnceFunc(func() { close(r.over) })
+	r.next <- 0
+	return r
+}
+
+// measure has callers send, and returns what was measured.
+// The rate and the CPU times are those of the interval from the end of the
+// warm-up until nothing more is sent: while the last answers are waited for, the
+// load is not the one that was asked for.
+func (r *run) measure(ctx context.Context, clients []ratelimitv3.RateLimitServiceClient) (*Result, error) {
+	processes, err := findProcesses(r.opts.PIDs)
+	if err != nil {
+		return nil, err
+	}
+	begun, err := r.read(processes)
+	if err != nil {
+		return nil, err
+	}
+	r.start = time.Now()
+	r.from = r.start.Add(r.opts.Warmup)
+	sending, stop := context.WithDeadline(ctx, r.start.Add(r.opts.Duration))
+	defer stop()
+	answering, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	context.AfterFunc(sending, func() {
+		r.end()
+		time.AfterFunc(lastAnswers, giveUp)
+	})
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(afterInterruption, giveUp) })()
+	defer r.tellProgress()()
+
+	var callers sync.WaitGroup
+	for i := range r.opts.Callers {
+		client := clients[i%len(clients)]
+		requests := r.opts.Traffic.requests(uint64(i))
+		callers.Go(func() {
+			for sending.Err() == nil {
+				due, ok := r.waitForNext(ctx)
+				if !ok {
+					return
+				}
+				r.ask(answering, client, requests(), due)
+			}
+		})
+	}
+	if r.opts.Warmup > 0 {
+		select {
+		case <-time.After(r.opts.Warmup):
+		case <-r.over:
+		}
+		begun, err = r.read(processes)
+	}
+	<-r.over
+	ended, endErr := r.read(processes)
+	callers.Wait()
+	if err = cmp.Or(err, endErr); err != nil {
+		return nil, err
+	}
+	for n := <-r.next; r.opts.Rate > 0; n++ {
+		due, planned := r.due(n)
+		if !planned || !due.Before(ended.at) {
+			break
+		}
+		r.countUnsent(due, ended.at)
+	}
+	return r.total(&r.opts, begun, ended), nil
+}
+
+// waitForNext waits until a request is due, and returns when that was. It returns
+// false if nothing is left to send. In an open loop the due time does not depend
+// on whether a caller is free, so that a server that stalls cannot hide it. A
+// caller that waited before the end sends what was due before the end: a plan
+// that wakes late must not lose requests. After an interruption nothing is sent.
+func (r *run) waitForNext(ctx context.Context) (due time.Time, ok bool) {
+	n := <-r.next
+	due, ok = r.due(n)
+	if r.opts.Rate > 0 {
+		r.sleep(ctx, due)
+	}
+	if !ok {
+		r.end()
+	}
+	if ok = ok && ctx.Err() == nil; ok {
+		n++
+	}
+	r.next <- n
+	return due, ok
+}
+
+// due returns when request n is to be sent: now in a closed loop, n/Rate seconds
+// after the start in an open one. If no such request is planned, it is the end of
+// the plan.
+func (r *run) due(n int64) (due time.Time, planned bool) {
+	planned = r.opts.Requests == 0 || n < r.opts.Requests
+	if r.opts.Rate == 0 {
+		return time.Now(), planned
+	}
+	after := min(float64(n)/r.opts.Rate*float64(time.Second), float64(r.opts.Duration))
+	return r.start.Add(time.Duration(after)), planned && after < float64(r.opts.Duration)
+}
+
+// ask sends a request and counts what becomes of it.
+func (r *run) ask(ctx context.Context, client ratelimitv3.RateLimitServiceClient, request *ratelimitv3.RateLimitRequest, due time.Time) {
+	begun := time.Now()
+	r.countSent()
+	inTime, cancel := ctx, context.CancelFunc(func() {})
+	if r.opts.Timeout > 0 {
+		inTime, cancel = context.WithTimeout(ctx, r.opts.Timeout)
+	}
+	answer, err := client.ShouldRateLimit(inTime, request)
+	cancel()
+	r.count(answer, err, due, begun)
+	if err != nil && r.opts.Rate == 0 {
+		pause(ctx, time.Millisecond) // a server that refuses at once must not make the client spin
+	}
+}
+
+// tellProgress reports the progress once a second until stop is called.
+func (r *run) tellProgress() (stop func()) {
+	if r.opts.Progress == nil {
+		return func() {}
+	}
+	done := make(chan struct{})
+	var telling sync.WaitGroup
+	telling.Go(func() {
+		for tick := time.Tick(time.Second); ; {
+			select {
+			case <-done:
+				return
+			case <-tick:
+				r.opts.Progress(r.progress(time.Since(r.start), r.opts.Duration))
+			}
+		}
+	})
+	return func() {
+		close(done)
+		telling.Wait()
+	}
+}
+
+// pause waits for d or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}

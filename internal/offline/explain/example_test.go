@@ -1,0 +1,41 @@
+package explain_test
+
+import (
+	"os"
+
+	"weir/internal/descriptors"
+	"weir/internal/offline/explain"
+)
+
+func ExampleExplain() {
+	rules := "domain: shop\ndescriptors: [{key: user, rate_limit: {unit: minute, requests_per_unit: 10}}]\n"
+	tree, err := descriptors.Load([]descriptors.File{{Name: "shop.yaml", Data: []byte(rules)}}, descriptors.Options{})
+	if err != nil {
+		panic(err)
+	}
+	entries, err := explain.ParseDescriptor("user=ann")
+	if err != nil {
+		panic(err)
+	}
+	answer, err := explain.Explain(explain.Question{Tree: tree, Domain: "shop", Descriptor: entries})
+	if err != nil {
+		panic(err)
+	}
+	if err := answer.WriteText(os.Stdout); err != nil {
+		panic(err)
+	}
+	// Output:
+	// domain shop
+	//   user=ann  matches user with any value
+	// rule shop|user (shop.yaml:2:15)
+	//
+	// limit 1 of 1
+	//   amount     10 per minute
+	//   algorithm  fixed_window, anchor epoch
+	//   mode       enforced
+	//   charge     auto, so what is denied is counted only if its descriptor has its own hits_addend other than 0
+	//   failure    error, so without Redis the request is answered UNAVAILABLE
+	//   hits       1 on a fresh counter: fits, 9 remaining, the window ends within 1m0s
+	//
+	// On fresh counters the request is admitted.
+}
