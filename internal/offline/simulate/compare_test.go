@@ -93,26 +93,9 @@ func TestComparedClients(t *testing.T) {
 	}
 }
 
-func TestCompare(t *testing.T) {
-	config := mustEnvoy(t, byAddress)
-	now, old := mustRules(t, perAddress), mustRules(t, strings.Replace(perAddress, "requests_per_unit: 2", "requests_per_unit: 4", 1))
-	log := requests(t, "10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.3", "10.0.0.3")
-	c := mustRun(t, Options{Logs: []string{log}, Envoy: config, Rules: now, Old: old}).Compared
-	if c.DeniedBefore != 1 || c.NowOnly.Requests != 3 || c.NowOnly.Clients != 2 || c.BeforeOnly.Requests != 0 {
-		t.Errorf("%+v", c)
-	}
-	if got := fmt.Sprint(c.NowOnly.WorstClients); got != "[{remote_address=10.0.0.1 2 0} {remote_address=10.0.0.3 1 0}]" {
-		t.Error(got)
-	}
-	c = mustRun(t, Options{Logs: []string{log}, Envoy: config, Rules: old, Old: now}).Compared
-	if c.DeniedBefore != 4 || c.NowOnly.Requests != 0 || c.BeforeOnly.Requests != 3 || c.BeforeOnly.Clients != 2 {
-		t.Errorf("the reverse: %+v", c)
-	}
-}
-
 // Clients that both sets of rules deny are told from those that only one denies, also if their limits count
 // by other keys.
-func TestClientsOfComparison(t *testing.T) {
+func TestCompare(t *testing.T) {
 	log := requests(t, "10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.3", "10.0.0.3")
 	old := strings.Replace(perAddress, "requests_per_unit: 2", "requests_per_unit: 4", 1)
 	for name, rules := range map[string][2]string{
@@ -122,13 +105,16 @@ func TestClientsOfComparison(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			options := Options{Logs: []string{log}, Envoy: mustEnvoy(t, byAddress), Rules: mustRules(t, rules[0]), Old: mustRules(t, rules[1])}
 			r := mustRun(t, options)
+			if got := fmt.Sprint(r.Compared.NowOnly.WorstClients); r.Compared.DeniedBefore != 1 || r.Compared.BeforeOnly.Requests != 0 || got != "[{remote_address=10.0.0.1 2 0} {remote_address=10.0.0.3 1 0}]" {
+				t.Errorf("%+v", r.Compared)
+			}
 			if d := r.Compared.NowOnly; d.Requests != 3 || d.Clients != 2 || d.ClientsOnly != 1 {
 				t.Errorf("%+v", d)
 			}
 			options.Rules, options.Old = options.Old, options.Rules
 			back := mustRun(t, options)
-			if d := back.Compared.BeforeOnly; d.Requests != 3 || d.Clients != 2 || d.ClientsOnly != 1 {
-				t.Errorf("the reverse: %+v", d)
+			if d := back.Compared.BeforeOnly; back.Compared.DeniedBefore != 4 || back.Compared.NowOnly.Requests != 0 || d.Requests != 3 || d.Clients != 2 || d.ClientsOnly != 1 {
+				t.Errorf("the reverse: %+v", back.Compared)
 			}
 			var text, html bytes.Buffer
 			if err := errors.Join(r.WriteText(&text), r.WriteHTML(&html), back.WriteText(&text), back.WriteHTML(&html)); err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -374,24 +375,10 @@ func clientName(key []byte) string {
 		parts = parts[1:]
 	}
 	for i, p := range parts {
-		parts[i] = plaintext.Line(unescaped(p))
+		if value, err := url.PathUnescape(p); err == nil {
+			p = value
+		}
+		parts[i] = plaintext.Line(p)
 	}
 	return strings.Join(parts, ", ")
 }
-
-// unescaped returns the bytes that a key spells as %XX.
-func unescaped(s string) string {
-	if !strings.Contains(s, "%") {
-		return s
-	}
-	b := []byte(s)
-	for i := 0; i+2 < len(b); i++ {
-		if high, low := hexDigit(b[i+1]), hexDigit(b[i+2]); b[i] == '%' && high >= 0 && low >= 0 {
-			b[i] = byte(high<<4 | low)
-			b = slices.Delete(b, i+1, i+3)
-		}
-	}
-	return string(b)
-}
-
-func hexDigit(c byte) int { return strings.IndexByte("0123456789ABCDEF", c) }

@@ -52,8 +52,17 @@ func TestWarnings(t *testing.T) {
 		noAddress = "Envoy's configuration looks at the remote_address of requests, and no line has it (see --fields)"
 		noIP      = `Envoy's configuration looks at the remote_address of requests, and no line has an IP address that Envoy takes for it, only such as the remote_address "example.com"`
 		nothing   = "no request asks for a limit of the rules"
+		inText    = `Envoy's configuration looks at the header "x-user", and no line has it`
+		noName    = `Envoy's configuration looks at the remote_address of requests, and no line has an IP address that Envoy takes for it, only such as the remote_address "alpha"`
+		noForward = `Envoy's configuration looks at the remote_address of requests, and no line has an IP address that Envoy takes for it, only such as the x-forwarded-for "alpha"`
 		foreign   = `Envoy asks for the domain "shop", and the rules have nothing for it; they are for "api"`
 	)
+	text := `203.0.113.9 - - [14/Nov/2023:22:14:00 +0000] "GET / HTTP/1.1" 200 150 "-" "-"` + "\n"
+	line := `{"start_time":1700000000,"method":"GET","path":"/"}` + "\n"
+	with := func(name, value string) string {
+		return strings.Replace(line, "}", fmt.Sprintf(`,%q:%q}`, name, value), 1)
+	}
+	log := func(lines ...string) string { return logFile(t, []byte(strings.Join(lines, ""))) }
 	for _, test := range []struct {
 		name, envoy, log string
 		rules            string
@@ -64,6 +73,13 @@ func TestWarnings(t *testing.T) {
 		{"no address", byAddress, requests(t, ""), perAddress, []string{nothing, noAddress}},
 		{"no IP address", byAddress, requests(t, "example.com", "example.com"), perAddress, []string{nothing, noIP}},
 		{"an IP address later", byAddress, requests(t, "example.com", "10.0.0.1"), perAddress, nil},
+		{"names for addresses", byAddress, log(with("remote_addr", "alpha"), with("remote_addr", "beta")), perAddress, []string{nothing, noName}},
+		{"names and an address", byAddress, log(with("remote_addr", "alpha"), with("remote_addr", "10.0.0.1")), perAddress, nil},
+		{"names in x-forwarded-for", byAddress, log(with("x_forwarded_for", "alpha"), with("x_forwarded_for", "beta")), perAddress, []string{nothing, noForward}},
+		// Only JSON lines can have other names, which --fields gives.
+		{"text", byAddressAndPath, log(text), perAddress, []string{inText}},
+		{"text and JSON", byAddressAndPath, log(text, line), perAddress, []string{noUser}},
+		{"JSON", byAddressAndPath, log(line), perAddress, []string{nothing, noAddress, noUser}},
 		{"no rule", byAddress, requests(t, "10.0.0.1"), strings.Replace(perAddress, "remote_address", "user", 1), []string{nothing}},
 		{"other domain", strings.Replace(byAddress, "api", "shop", 1), requests(t, "10.0.0.1"), perAddress, []string{nothing, foreign}},
 	} {

@@ -112,7 +112,7 @@ func TestByteOrderMark(t *testing.T) {
 	}
 }
 
-// Of a file that is cut off, what is there is read.
+// Of a file that is cut off, what is there is read, and the error names the last line.
 func TestSourceCutOff(t *testing.T) {
 	var data bytes.Buffer
 	for i := range 100_000 {
@@ -123,10 +123,6 @@ func TestSourceCutOff(t *testing.T) {
 	if !errors.Is(err, io.ErrUnexpectedEOF) || len(lines) < 10_000 || lines[10_000] != "line 99980001" {
 		t.Errorf("%d lines and %v", len(lines), err)
 	}
-}
-
-// The error of a log that is cut off names the last line that was read.
-func TestPlaceOfCut(t *testing.T) {
 	for data, want := range map[string]string{
 		"one\ntwo\n":      "access.log: after line 2: unexpected EOF",
 		"one\ntwo\nthree": "access.log: after line 3: unexpected EOF",
@@ -134,10 +130,8 @@ func TestPlaceOfCut(t *testing.T) {
 	} {
 		var b bytes.Buffer
 		w := gzip.NewWriter(&b)
-		if _, err := io.WriteString(w, data); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Flush(); err != nil { // and no end
+		_, err := io.WriteString(w, data)
+		if err = errors.Join(err, w.Flush()); err != nil { // and no end
 			t.Fatal(err)
 		}
 		if _, _, err := readAll(t, writeLog(t, b.Bytes())); err == nil || !strings.HasSuffix(err.Error(), want) {
