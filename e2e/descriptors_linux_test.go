@@ -54,14 +54,15 @@ func TestReloadWithoutFileDescriptors(t *testing.T) {
 }
 
 // TestMoreConnectionsThanFileDescriptors opens more connections to gRPC than the program
-// may have files. It must answer others at all its ports.
+// may have files. It must answer who is connected already, and others at all other ports.
 func TestMoreConnectionsThanFileDescriptors(t *testing.T) {
 	w := runWeir(t, []string{"CONFIG_PATH=" + writeRules(t, attackedRules)}, "/bin/sh", "-c", `ulimit -n 300 && exec "$0"`, program(t))
 	w.waitUntilHealthy()
+	connected := startNeighbour(t, w.grpc, 0)
 	for range 400 {
 		attack(t, w.grpc)
 	}
-	startNeighbour(t, w.grpc, 0) // which fails the test if it has no answer
+	connected.ask() // which fails the test if it has no answer
 	for _, url := range []string{"http://" + w.http + "/healthcheck", "http://" + w.metrics + "/metrics", "http://" + w.debug + "/"} {
 		wantPage(t, clientAt("127.0.0.2"), url, "")
 	}

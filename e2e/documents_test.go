@@ -121,7 +121,7 @@ func testFiles(t *testing.T) map[string]string {
 	tests := map[string]string{}
 	definition := regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
 	root := testenv.Repository(t)
-	for _, dir := range []string{"e2e", "cmd", "internal", "bench", "docs", "examples"} {
+	for _, dir := range []string{"e2e", "cmd", "internal", "bench", "docs", "deploy"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, _ os.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, "_test.go") {
 				return err
