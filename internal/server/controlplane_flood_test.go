@@ -36,6 +36,13 @@ func (p floodPlane) StreamAggregatedResources(stream discovery.AggregatedDiscove
 		}
 		configs = append(configs, config)
 	}
+	go func() { // else the server waits for room to answer, and reads no further
+		for {
+			if _, err := stream.Recv(); err != nil {
+				return
+			}
+		}
+	}()
 	good := len(configs) - 1
 	for i := 0; ; i++ {
 		config := configs[i%good]
@@ -69,7 +76,7 @@ func TestFloodOfResponses(t *testing.T) {
 	const one = `{"key": "user", "rate_limit": {"unit": "UNKNOWN", "requests_per_unit": 3}}`
 	bad := `{"name": "x", "domain": "api", "descriptors": [` + one + `]}`
 	many := `{"name": "x", "domain": "api", "descriptors": [` + strings.Repeat(one+",", 200) + one + `]}`
-	const interval, flood = time.Second, 2 * time.Second
+	const interval, flood = 500 * time.Millisecond, time.Second
 	for _, c := range []struct {
 		name   string
 		plane  floodPlane

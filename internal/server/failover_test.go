@@ -128,10 +128,11 @@ func TestFailureModeIsASetting(t *testing.T) {
 // TestRedisThatHangs answers at once although a call may take long, when Redis
 // has been silent for a few.
 func TestRedisThatHangs(t *testing.T) {
+	t.Parallel()
 	r := testenv.RedisServer(t)
 	client := goredis.NewClient(&goredis.Options{Addr: r.Addr(), ReadTimeout: patience})
 	defer client.Close()
-	const opTimeout = time.Second
+	const opTimeout = 200 * time.Millisecond
 	f := start(t, "--config="+directory(t, modesOfFailure), "--redis-url="+r.Addr(), "--redis-op-timeout="+opTimeout.String())
 	f.wantHealth(true, "OK")
 	if err := client.Do(t.Context(), "client", "pause", time.Hour.Milliseconds(), "write").Err(); err != nil {

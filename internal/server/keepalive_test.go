@@ -16,27 +16,22 @@ import (
 	"weir/internal/testenv"
 )
 
+// TestConnectionsAge follows the health check, a call that does not end by itself,
+// beyond the age of its connection and its grace.
 func TestConnectionsAge(t *testing.T) {
-	f := start(t, "--config="+directory(t, limited(3)), "--grpc-max-connection-age=1s")
-	if _, err := f.ask(t.Context(), "alice"); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if !f.conn.WaitForStateChange(ctx, connectivity.Ready) {
-		t.Error("the connection stays")
-	}
-}
-
-// TestGraceOfOldConnections follows the health check, a call that does not end
-// by itself, beyond the age of its connection.
-func TestGraceOfOldConnections(t *testing.T) {
+	t.Parallel()
 	f := start(t, "--config="+directory(t, limited(3)), "--grpc-max-connection-age=1s", "--grpc-max-connection-age-grace=1s")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	watch, err := grpc_health_v1.NewHealthClient(f.conn).Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if _, err := watch.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	if !f.conn.WaitForStateChange(ctx, connectivity.Ready) {
+		t.Error("the connection stays")
 	}
 	for err == nil { // the health may change meanwhile
 		_, err = watch.Recv()
@@ -49,6 +44,7 @@ func TestGraceOfOldConnections(t *testing.T) {
 // TestPings pings as often as a careful Envoy may, without any request. gRPC
 // hangs up on that by itself.
 func TestPings(t *testing.T) {
+	t.Parallel()
 	f := start(t, "--config="+directory(t, limited(3)))
 	conn, err := net.Dial("tcp", f.GRPCAddr())
 	if err != nil {

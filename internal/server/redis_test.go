@@ -58,6 +58,7 @@ func (m miniature) Start() {
 }
 
 func TestRedisComesAndGoes(t *testing.T) {
+	t.Parallel()
 	t.Run("miniature", func(t *testing.T) {
 		redisComesAndGoes(t, newMiniature(t))
 	})
@@ -97,6 +98,7 @@ func redisComesAndGoes(t *testing.T, r restartable) {
 
 // TestRedisThatCannotDecide is answered by, but must not count as healthy.
 func TestRedisThatCannotDecide(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct{ name, option, value, reason string }{
 		{"replica", "--replicaof", "127.0.0.1 1", "redis is a read-only replica"},
 		{"cluster", "--cluster-enabled", "yes", "redis runs in cluster mode; set REDIS_TYPE to CLUSTER"},

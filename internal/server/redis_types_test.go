@@ -40,6 +40,7 @@ func (f *fixture) askMany(users ...string) *ratelimitv3.RateLimitResponse {
 
 // TestRedisCluster asks about users whose counters are on all nodes at once.
 func TestRedisCluster(t *testing.T) {
+	t.Parallel()
 	var addrs []string
 	for _, node := range testenv.RedisCluster(t, 3, 0, "--requirepass", "swordfish", "--cluster-node-timeout", "60000") {
 		addrs = append(addrs, node.Addr())
@@ -95,6 +96,7 @@ func (f *fixture) wantNoPassword() {
 }
 
 func TestRedisSentinel(t *testing.T) {
+	t.Parallel()
 	auth := []string{"--requirepass", "swordfish", "--masterauth", "swordfish"}
 	primary := testenv.RedisServer(t, auth...)
 	testenv.RedisReplica(t, primary, auth...)
@@ -150,6 +152,7 @@ func TestRedisPerSecond(t *testing.T) {
 // TestRedisTLSFiles reaches a Redis that asks for a certificate, and goes on when
 // the authority and all certificates are replaced.
 func TestRedisTLSFiles(t *testing.T) {
+	t.Parallel()
 	authority := testenv.NewAuthority(t)
 	redis, addr := testenv.RedisTLS(t, authority)
 	dir := t.TempDir()
@@ -177,6 +180,7 @@ func TestRedisTLSFiles(t *testing.T) {
 }
 
 func TestRedisThatIsFollowed(t *testing.T) {
+	t.Parallel()
 	r := newMiniature(t)
 	f := start(t, "--config="+directory(t, limited(3)), "--redis-url="+r.Addr(), inTime, "--redis-health-check-active-connection")
 	f.wantHealth(true, "OK")
