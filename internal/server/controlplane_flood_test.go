@@ -74,7 +74,9 @@ func (p floodPlane) StreamAggregatedResources(stream discovery.AggregatedDiscove
 // can: to the log, to the processors, and to the good rules that it sends at last.
 func TestFloodOfResponses(t *testing.T) {
 	const one = `{"key": "user", "rate_limit": {"unit": "UNKNOWN", "requests_per_unit": 3}}`
-	bad := `{"name": "x", "domain": "api", "descriptors": [` + one + `]}`
+	// Few large ones are on their way when the flood ends, so that good rules come soon after.
+	large := strings.Replace(one, `"user"`, `"user", "value": "`+strings.Repeat("x", 800)+`"`, 1)
+	bad := `{"name": "x", "domain": "api", "descriptors": [` + large + `]}`
 	many := `{"name": "x", "domain": "api", "descriptors": [` + strings.Repeat(one+",", 200) + one + `]}`
 	const interval, flood = 500 * time.Millisecond, time.Second
 	for _, c := range []struct {

@@ -171,12 +171,17 @@ func TestAllAddresses(t *testing.T) {
 					continue
 				}
 				// The test holds the port at this address. A server that listened there, too, could not start.
-				held, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-				if err != nil {
-					t.Fatal(err)
+				var held net.Listener
+				for held == nil {
+					free, err := net.Listen(test.proto, net.JoinHostPort(test.host, "0"))
+					if err != nil {
+						t.Fatal(err)
+					}
+					_, port, _ = net.SplitHostPort(free.Addr().String())
+					held, _ = net.Listen("tcp", net.JoinHostPort(host, port)) // unless somebody else does
+					free.Close()
 				}
 				defer held.Close()
-				_, port, _ = net.SplitHostPort(held.Addr().String())
 			}
 			f := start(t, "--config="+directory(t, limited(3)), "--proto="+test.proto, "--host="+test.host, "--port="+port,
 				"--grpc-host=", "--debug-host=", "--prometheus-addr=:0")
