@@ -49,7 +49,7 @@ func TestTwoStoresAdmitExactlyTheLimit(t *testing.T) {
 	r := testenv.RedisServer(t)
 	stores := []*Store{
 		open(t, Options{Main: at(r.Addr()), DenyMemory: 1 << 20}),
-		open(t, Options{Main: at("unix://" + r.Socket()), DenyMemory: 1 << 20}),
+		open(t, Options{Main: Server{Network: "unix", Addr: r.Socket(), OpTimeout: long}, DenyMemory: 1 << 20}),
 	}
 	var admitted atomic.Int64
 	var wg sync.WaitGroup
