@@ -78,8 +78,10 @@ func (c *checked) Reset(ctx context.Context, hits []limiter.Hit) error {
 // on a store with a memory. As long as one process asks, nobody can tell.
 func TestMemoryOfDenialsChangesNoDecision(t *testing.T) {
 	var c *checked
+	r := testenv.RedisServer(t)
 	store := func(t *testing.T, now func() time.Time) limiter.Store {
-		c = openChecked(t, Options{Main: at(miniredis.RunT(t).Addr()), Now: now, OneClock: true})
+		do(t, connect(t, r), "flushall")
+		c = openChecked(t, Options{Main: at(r.Addr()), Now: now, OneClock: true})
 		return c
 	}
 	storetest.Run(t, store)

@@ -35,15 +35,6 @@ func TestStoreOnRedis(t *testing.T) {
 	})
 }
 
-// TestStoreOnRedisThatRemembers is TestStoreOnRedis with a memory of denials.
-func TestStoreOnRedisThatRemembers(t *testing.T) {
-	r := testenv.RedisServer(t)
-	storetest.Run(t, func(t *testing.T, now func() time.Time) limiter.Store {
-		do(t, connect(t, r), "flushall")
-		return openChecked(t, Options{Main: at(r.Addr()), Now: now, OneClock: true})
-	})
-}
-
 // Two stores on one Redis stand for two processes.
 func TestTwoStoresAdmitExactlyTheLimit(t *testing.T) {
 	r := testenv.RedisServer(t)
