@@ -1,7 +1,6 @@
 package server
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -29,7 +28,7 @@ func (a *App) status() api.Status {
 
 // notes are what else an operator should know.
 func (a *App) notes() []string {
-	return slices.Concat([]string{}, switchedOn(a.opts.Settings.Answers), a.oldSecrets()) // in JSON, none is []
+	return append(append([]string{}, switchedOn(a.opts.Settings.Answers)...), a.oldSecrets()...) // in JSON, none is []
 }
 
 // oldSecrets says which secrets are in use that were read before, and why not those of now.

@@ -1,11 +1,17 @@
-// Package client asks a running server what operators want to know, and to do, over
-// HTTP on its debug port. It is the client of the JSON of adminapi: it prints nothing, and
-// follows no redirect, which might lead the token elsewhere.
+// Package client asks a running server what operators want to know, and to do, over HTTP
+// on its debug port, and words what it answers: in tables that fit 100 columns where the
+// values do, with descriptors that can be pasted into the next command. It follows no
+// redirect, which might lead the token elsewhere.
 //
-//	address.go  the address of a server, as people write it
-//	client.go   Client: one method for each thing to ask
-//	ask.go      a request -> its answer, of bounded size and time
-//	errors.go   what went wrong, in one sentence
+//	client.go      Client: one method for each thing to ask
+//	ask.go         a request -> its answer, of bounded size and time
+//	address.go     the address of a server, as people write it
+//	errors.go      what went wrong, in one sentence
+//	words.go       View: what all the texts share: times, numbers, tables
+//	descriptor.go  descriptors, and whether they can be pasted
+//	status.go, denials.go, counters.go, exceptions.go: the text of each answer
+//
+// What others wrote is shown through plaintext.
 package client
 
 import (

@@ -1,15 +1,3 @@
-// Package text writes what a running server answers to operators as text: tables
-// that fit 100 columns where the values do, times with how long ago they are, and
-// descriptors that can be pasted into the next command. It asks nothing.
-//
-//	words.go       View: what all the texts share: times, numbers, tables
-//	descriptor.go  descriptors, and whether they can be pasted
-//	status.go      how the server is
-//	denials.go     what was denied most, and last
-//	counters.go    the counters of a descriptor
-//	exceptions.go  the exceptions in force
-//
-// What others wrote is shown through plaintext.
 package client
 
 import (

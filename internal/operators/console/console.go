@@ -37,7 +37,7 @@ type Options struct {
 	Loads func() []Load
 	// Outcomes returns what became of the requests to each limit since the start.
 	Outcomes func() map[limiter.Series]telemetry.Outcome
-	// StoreMetrics are the metrics of the store, which in memory keeps MaxCounters at most.
+	// StoreMetrics are those of the store, which in memory keeps MaxCounters at most.
 	StoreMetrics prometheus.Gatherer
 	MaxCounters  int
 	// Failure is the mode of limits that have none of their own.
