@@ -126,76 +126,6 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-func TestImpossibleValues(t *testing.T) {
-	const ports = " is not a port, allowed are 0 to 65535"
-	tests := []struct {
-		name  string
-		env   string // NAME=value
-		flag  string
-		wants []string
-	}{
-		{name: "word as port", env: "PORT=http", wants: []string{"PORT", `"http"` + ports}},
-		{name: "too large port", flag: "--port=65536", wants: []string{"--port", `"65536"` + ports}},
-		{name: "service link", env: "GRPC_PORT=tcp://10.0.0.1:8081", wants: []string{"GRPC_PORT", "--grpc-port", ports, "enableServiceLinks"}},
-		{name: "metrics address without port", env: "PROMETHEUS_ADDR=localhost", wants: []string{"PROMETHEUS_ADDR", `"localhost" is not an address, allowed is host:port or :port`}},
-		{name: "metrics address with named port", flag: "--prometheus-addr=:http", wants: []string{"--prometheus-addr", `"http"` + ports}},
-		{name: "metrics path", env: "PROMETHEUS_PATH=metrics", wants: []string{"PROMETHEUS_PATH", "begins with /"}},
-		{name: "metrics path pattern", env: "PROMETHEUS_PATH=/{x", wants: []string{"PROMETHEUS_PATH", "begins with /"}},
-		{name: "metrics path not clean", env: "PROMETHEUS_PATH=//metrics", wants: []string{"PROMETHEUS_PATH", "without //"}},
-		{name: "header", env: "LIMIT_RESET_HEADER=Reset: now", wants: []string{"LIMIT_RESET_HEADER", `"Reset: now" is not a header name, allowed are letters`}},
-		{name: "memcache", env: "BACKEND_TYPE=memcache", wants: []string{"BACKEND_TYPE", "memcache is not supported, allowed is redis"}},
-		{name: "other backend", env: "BACKEND_TYPE=etcd", wants: []string{"BACKEND_TYPE", `"etcd" is not a backend, allowed is redis`}},
-		{name: "socket type", env: "REDIS_SOCKET_TYPE=udp", wants: []string{"REDIS_SOCKET_TYPE", "allowed are tcp and unix"}},
-		{name: "type of Redis", env: "REDIS_TYPE=RING", wants: []string{"REDIS_TYPE", `"RING" is not a type of Redis, allowed are SINGLE, SENTINEL and CLUSTER`}},
-		{name: "no connections", env: "REDIS_PERSECOND_POOL_SIZE=0", wants: []string{"REDIS_PERSECOND_POOL_SIZE", "0 is not allowed, allowed is 1 to 10000"}},
-		{name: "no time for Redis", env: "REDIS_TIMEOUT=0s", wants: []string{"REDIS_TIMEOUT", "0s is not allowed, allowed is 1ms or more"}},
-		{name: "second Redis without a first", env: "REDIS_PERSECOND=true", wants: []string{"REDIS_PERSECOND", "needs $REDIS_URL"}},
-		{name: "level", env: "LOG_LEVEL=loud", wants: []string{"LOG_LEVEL", `"loud" is not a log level, allowed are debug, info, warn and error`}},
-		{name: "format", env: "LOG_FORMAT=xml", wants: []string{"LOG_FORMAT", `"xml" is not a log format, allowed are text and json`}},
-		{name: "switch", env: "REDIS_TLS=maybe", wants: []string{"REDIS_TLS", `"maybe" is no switch, allowed are true, t, yes, 1, false, f, no and 0`}},
-		{name: "switch by flag", flag: "--redis-tls=2", wants: []string{"--redis-tls", `"2" is no switch`}},
-		{name: "choice of metrics", env: "USE_PROMETHEUS=maybe", wants: []string{"USE_PROMETHEUS", `"maybe" is no switch`}},
-		{name: "word as streams", env: "GRPC_MAX_CONCURRENT_STREAMS=x", wants: []string{"GRPC_MAX_CONCURRENT_STREAMS", `"x" is not allowed, allowed are whole numbers, here 0 to 4294967295`}},
-		{name: "more than any number", env: "MAX_CONCURRENT_REQUESTS=9223372036854775808", wants: []string{"MAX_CONCURRENT_REQUESTS", `"9223372036854775808" is not allowed, allowed are whole numbers, here 0 or more`}},
-		{name: "fewer than no streams", env: "GRPC_MAX_CONCURRENT_STREAMS=-1", wants: []string{"GRPC_MAX_CONCURRENT_STREAMS", "-1 is not allowed, allowed is 0 to 4294967295"}},
-		{name: "fewer than no requests", env: "MAX_CONCURRENT_REQUESTS=-1", wants: []string{"MAX_CONCURRENT_REQUESTS", "-1 is not allowed, allowed is 0 or more"}},
-		{name: "timeout in the past", env: "REQUEST_TIMEOUT=-1s", wants: []string{"REQUEST_TIMEOUT", "-1s is not allowed, allowed is 0s or more"}},
-		{name: "choice", env: "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=auto", wants: []string{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", `"auto" is no switch, allowed are true, t, yes, 1, false, f, no and 0`}},
-		{name: "duration", env: "REDIS_OP_TIMEOUT=20", wants: []string{"REDIS_OP_TIMEOUT", `"20" is not a duration, allowed are numbers with a unit such as 300ms, 5s or 1m30s, here 1ms to 1m`}},
-		{name: "duration by flag", flag: "--drain-delay=soon", wants: []string{"--drain-delay", `"soon" is not a duration`, ", here 0s or more"}},
-		{name: "addresses", env: "PROTO=udp", wants: []string{"PROTO", `"udp" is no kind of addresses, allowed are tcp, tcp4 and tcp6`}},
-		{name: "failure mode", env: "FAILURE_MODE=close", wants: []string{"FAILURE_MODE", `"close" is not a failure mode, allowed are error, allow, deny and local`}},
-		{name: "delay before draining", env: "DRAIN_DELAY=-1s", wants: []string{"--drain-delay ($DRAIN_DELAY): -1s is not allowed, allowed is 0s or more"}},
-		{name: "no time to drain", env: "DRAIN_TIMEOUT=0s", wants: []string{"--drain-timeout ($DRAIN_TIMEOUT): 0s is not allowed, allowed is 1ms or more"}},
-		{name: "too long", flag: "--redis-op-timeout=1h", wants: []string{"--redis-op-timeout ($REDIS_OP_TIMEOUT): 1h0m0s is not allowed, allowed is 1ms to 1m"}},
-		{name: "no descriptors", env: "MAX_DESCRIPTORS=0", wants: []string{"MAX_DESCRIPTORS", "0 is not allowed, allowed is 1 to 10000"}},
-		{name: "prefix", env: "CACHE_KEY_PREFIX=a|b", wants: []string{"CACHE_KEY_PREFIX", `"a|b" is not allowed, it may not contain '|'`}},
-		{name: "prefix of other bytes", env: "CACHE_KEY_PREFIX=a\xff", wants: []string{"CACHE_KEY_PREFIX", `"a\xff" is not allowed, it must be UTF-8`}},
-		{name: "prefix by flag", flag: "--cache-key-prefix=a\xff", wants: []string{"--cache-key-prefix", `"a\xff" is not allowed, it must be UTF-8`}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			var env map[string]string
-			if name, value, ok := strings.Cut(tt.env, "="); ok {
-				env = map[string]string{name: value}
-			}
-			var args []string
-			if tt.flag != "" {
-				args = []string{tt.flag}
-			}
-			_, err := parse(t, env, args...)
-			if err == nil {
-				t.Fatal("accepted")
-			}
-			for _, want := range tt.wants {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("error %q does not contain %q", err, want)
-				}
-			}
-		})
-	}
-}
-
 func TestPathOfRules(t *testing.T) {
 	tests := []struct {
 		name     string
@@ -222,13 +152,6 @@ func TestPathOfRules(t *testing.T) {
 				t.Errorf("got %s (with siblings: %t), want %s (%t)", got, s.Rules.WithSiblings(), tt.want, tt.siblings)
 			}
 		})
-	}
-}
-
-func TestSecondRedisNeedsItsOwnURL(t *testing.T) {
-	_, err := parse(t, map[string]string{"REDIS_URL": "a:1", "REDIS_PERSECOND": "true"})
-	if err == nil || !strings.Contains(err.Error(), "$REDIS_PERSECOND_URL") {
-		t.Errorf("got error %v, want one that names the variable", err)
 	}
 }
 

@@ -1,0 +1,33 @@
+package settings_test
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/alecthomas/kong"
+
+	"weir/internal/settings"
+)
+
+func Example() {
+	os.Setenv("LOG_FORMAT", "json")
+	defer os.Unsetenv("LOG_FORMAT")
+
+	var s settings.Settings
+	parser, err := kong.New(&s, settings.Parsing())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if _, err := parser.Parse([]string{"--port=8090"}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(s.Listen.Port, s.Process.LogFormat, s.Process.DrainDelay)
+
+	_, err = parser.Parse([]string{"--max-descriptors=0"})
+	fmt.Println(err)
+	// Output:
+	// 8090 json 5s
+	// --max-descriptors ($MAX_DESCRIPTORS): 0 is not allowed, allowed is 1 to 10000
+}
