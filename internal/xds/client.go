@@ -174,11 +174,12 @@ func (c *Client) Run(ctx context.Context) {
 		}
 		wait := c.wait(reached, worked)
 		c.setStatus(false, err)
-		meanwhile := "there are no rules yet"
+		args := []any{"server", c.opts.Server, "err", err, "retry_in", wait.Round(time.Millisecond)}
 		if c.applied {
-			meanwhile = "what it sent last stays"
+			c.opts.Logger.Warn("the control plane is not connected, what it sent last stays", args...)
+		} else {
+			c.opts.Logger.Warn("the control plane is not connected, there are no rules yet", args...)
 		}
-		c.opts.Logger.Warn("the control plane is not connected, "+meanwhile, "server", c.opts.Server, "err", err, "retry_in", wait.Round(time.Millisecond))
 		select {
 		case <-ctx.Done():
 			return
