@@ -42,7 +42,7 @@ var counterparts = []counterpart{
 	{name: "GRPC_HOST", standard: "0.0.0.0", proof: "TestListenersAreWhereTheSettingsSay"},
 	{name: "GRPC_PORT", standard: "8081", proof: "TestListenersAreWhereTheSettingsSay"},
 	{name: "GRPC_MAX_CONNECTION_AGE", standard: "24h", proof: "TestConnectionsAge"},
-	{name: "GRPC_MAX_CONNECTION_AGE_GRACE", standard: "1h", proof: "TestGraceOfOldConnections"},
+	{name: "GRPC_MAX_CONNECTION_AGE_GRACE", standard: "1h", proof: "TestConnectionsAge"},
 	{name: "GRPC_MAX_CONCURRENT_STREAMS", standard: "0", differs: "default 200", proof: "TestStreamsOfAConnection"},
 	{name: "GRPC_SERVER_USE_TLS", standard: "false", proof: "TestMutualTLS"},
 	{name: "GRPC_SERVER_TLS_CERT", with: "GRPC_SERVER_USE_TLS", proof: "TestMutualTLS"},
