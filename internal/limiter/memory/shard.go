@@ -1,147 +1,235 @@
 package memory
 
 import (
-	"math"
-	"math/bits"
+	"bytes"
+	"container/heap"
+	"hash/maphash"
 	"sync"
-	"sync/atomic"
 
 	"weir/internal/limiter"
 )
 
 // shard is a part of the counters, under one lock.
 type shard struct {
-	mu      sync.Mutex
-	n, max  uint32        // counters, and how many to keep at most
-	turn    atomic.Uint64 // which shard requests of this one cleared last
-	tables  []*table      // by the steps of their keys, nil where no key ever was
-	due     int64         // before which no counter is
-	present uint32        // the classes that hold counters, as a mask
-	orders  [classes]order
-	bans    map[ref]int64     // until when, of the counters that are banned; nil if there are none
-	holds   map[string]*holds // by the keys of their counters
-	held    uint32            // what they weigh, in counters
+	mu sync.Mutex
+	counters
 
 	_ [64]byte // keeps shards in cache lines of their own
 }
 
-func (s *shard) init(maxCounters int) {
-	s.max = uint32(min(uint64(maxCounters), uint64(none)))
-	s.due = math.MaxInt64
-	for class := range s.orders {
-		s.orders[class].width = 1
-	}
+// counters are those of a shard, by number from 1. However many there are, the garbage
+// collector has little to follow: they refer to each other and to their keys by number.
+type counters struct {
+	seed   maphash.Seed
+	max    int
+	index  map[uint32]uint32    // by hash, the first counter of a chain; the rest is in next
+	blocks []*[perBlock]counter // of counters made; number 0 is none
+	made   uint32               // how many numbers there are, used or free
+	free   uint32               // first of a chain
+	order  []uint32             // those kept, as a heap: soonest to expire first
+	keys   []byte               // of all counters, with gaps where some were dropped
+	live   int                  // bytes of keys without the gaps
+	holds  map[uint32]*holds    // of the few counters that have some
+	held   int                  // what these weigh, in counters
 }
 
-// find returns the counter of key, nil if there is none. It is valid until a
-// counter is added or dropped.
-func (s *shard) find(hash uint32, key []byte) *counter {
-	steps := keySteps(key)
-	if steps >= len(s.tables) || s.tables[steps] == nil {
-		return nil
-	}
-	return s.tables[steps].find(hash, key)
+const perBlock = 16
+
+// counter is the state of one key.
+type counter struct {
+	state  limiter.State
+	expiry int64  // when the state no longer matters, in microseconds since the epoch
+	key    uint32 // where it starts: a shard's keys have less than 4 GiB
+	length uint32 // of the key
+	next   uint32 // of the same hash or, in the chain of free numbers, the next of those
+	place  int32  // in order, or one of these
 }
 
-// add adds a counter for a key that has none. It reports whether another one that
-// still mattered at now had to make room.
-func (s *shard) add(hash uint32, key []byte, state limiter.State, v value, now int64) (evicted bool) {
-	if s.size() >= s.max && s.n > 0 {
-		evicted = s.makeRoom(now)
-	}
-	steps := keySteps(key)
-	if steps >= len(s.tables) {
-		s.tables = append(s.tables, make([]*table, steps+1-len(s.tables))...)
-	}
-	if s.tables[steps] == nil {
-		s.tables[steps] = newTable(steps)
-	}
-	i := s.tables[steps].add(hash, key, state)
-	c := s.tables[steps].counters.at(i)
-	c.uses, *c.expiry() = 1, v.expiry
-	s.file(classOf(c.uses, v.until > 0), due{v.due(), uint32(steps), i})
-	s.setBan(c, state.Until)
-	s.n++
-	return evicted
+const (
+	added   = -1 // by the request that is being decided
+	dropped = -2
+)
+
+// holds are those of one counter, and what they weighed when they were last kept.
+type holds struct {
+	*limiter.Holds
+	weight int
 }
 
-// asked notes that a counter was asked for, and what it is kept for since.
-func (s *shard) asked(c *counter, v value, now int64) {
-	if *c.expiry() <= now {
-		c.uses = 0
-	}
-	if c.uses < math.MaxUint8 {
-		c.uses++
-	}
-	class := classOf(c.uses, v.until > 0)
-	if class == c.class && class < denying && *c.expiry() == v.expiry {
-		return // filed as it is, as most are
-	}
-	*c.expiry() = v.expiry
-	s.refile(c, class, v.due())
+func newCounters(seed maphash.Seed, maxCounters int) counters {
+	return counters{seed: seed, max: maxCounters, index: map[uint32]uint32{}, made: 1, holds: map[uint32]*holds{}}
 }
 
-// makeRoom drops what has expired or, if that is nothing, a counter of the lowest
-// class, and reports whether that still mattered. First it looks at some that are
-// due, so that no counter which denies goes while there is one whose denial is over.
-func (s *shard) makeRoom(now int64) (evicted bool) {
-	s.clear(now, clearedPerEviction)
-	if s.size() < s.max {
-		return false
+// inShard is the part of a key's hash by which a shard finds it; which shard it is
+// follows from other bits.
+func inShard(hash uint64) uint32 { return uint32(hash >> 32) }
+
+func (s *counters) at(n uint32) *counter { return &s.blocks[n/perBlock][n%perBlock] }
+
+func (s *counters) keyOf(c *counter) []byte { return s.keys[c.key:][:c.length] }
+
+// find returns the counter of a key, 0 if there is none. Equal hashes are no proof: the
+// keys must be equal.
+func (s *counters) find(hash uint32, key []byte) uint32 {
+	n := s.index[hash]
+	for n != 0 && !bytes.Equal(s.keyOf(s.at(n)), key) {
+		n = s.at(n).next
 	}
-	if lowest := bits.TrailingZeros32(s.present); lowest < denying {
-		s.drop(*s.orders[lowest].at(0))
+	return n
+}
+
+// add adds an unused counter for a key that has none. It is not in the order yet.
+func (s *counters) add(hash uint32, key []byte) (n uint32) {
+	if n = s.free; n != 0 {
+		s.free = s.at(n).next
 	} else {
-		s.drop(s.orders[lowest].turn())
+		if n = s.made; int(n/perBlock) == len(s.blocks) {
+			s.blocks = append(s.blocks, new([perBlock]counter))
+		}
+		s.made++
 	}
-	return true
+	if len(s.keys)+len(key) > cap(s.keys) {
+		s.pack(len(key))
+	}
+	*s.at(n) = counter{key: uint32(len(s.keys)), length: uint32(len(key)), next: s.index[hash], place: added}
+	s.keys = append(s.keys, key...)
+	s.live += len(key)
+	s.index[hash] = n
+	return n
 }
 
-// clear looks at up to n counters that are due at now. It drops those that have
-// expired. What no longer denies gets the class of those that do not, and is due
-// at its expiry.
-func (s *shard) clear(now int64, n int) {
-	for ; n > 0 && s.due <= now; n-- {
-		first := due{at: math.MaxInt64}
-		for rest := s.present; rest != 0; rest &= rest - 1 {
-			if d := *s.orders[bits.TrailingZeros32(rest)].at(0); d.at < first.at {
-				first = d
-			}
-		}
-		if s.due = first.at; s.due > now {
-			return
-		}
-		if c := s.tables[first.table].counters.at(first.counter); *c.expiry() <= now {
-			s.drop(first)
-		} else {
-			s.refile(c, c.class-denying, *c.expiry())
+// pack copies the keys without gaps to where there is room for so many bytes more, and
+// for a quarter more than that.
+func (s *counters) pack(more int) {
+	packed := make([]byte, 0, (s.live+more)*5/4)
+	for n := uint32(1); n < s.made; n++ {
+		if c := s.at(n); c.place != dropped {
+			key := s.keyOf(c)
+			c.key = uint32(len(packed))
+			packed = append(packed, key...)
 		}
 	}
+	s.keys = packed
 }
 
-// tryClear is clear of a shard that is not locked, unless others are just at work
-// there.
-func (s *shard) tryClear(now int64, n int) {
-	if s.mu.TryLock() {
-		s.clear(now, n)
-		s.mu.Unlock()
+// keep files a counter by its expiry, and drops it if that is over. It returns how many
+// counters that had not expired were dropped to make room.
+func (s *counters) keep(n uint32, expiry, now int64) (evictions int) {
+	c := s.at(n)
+	switch {
+	case c.place == dropped:
+		return 0 // by another hit of the request, of the same counter or to make room
+	case expiry <= now:
+		s.drop(n)
+		return 0
+	case c.place != added && c.expiry != expiry:
+		c.expiry = expiry
+		heap.Fix((*byExpiry)(s), int(c.place))
 	}
+	if of := s.holds[n]; of != nil {
+		s.held -= of.weight
+		of.weight = someHolds + of.Len()
+		s.held += of.weight
+	}
+	more := 0
+	if c.place == added {
+		more = 1
+	}
+	for len(s.order)+s.held+more > s.max && len(s.order) > 0 {
+		if first := s.order[0]; s.at(first).expiry > now {
+			evictions++
+		}
+		s.drop(s.order[0])
+	}
+	if c.place == added {
+		c.expiry = expiry
+		heap.Push((*byExpiry)(s), n)
+	}
+	return evictions
+}
+
+// someHolds is what a counter that has holds weighs more, in counters, beside one for
+// each hold: that is about the memory they take.
+const someHolds = 4
+
+// holdsOf returns the holds of a counter of l.
+func (s *counters) holdsOf(n uint32, l *limiter.Limit) *limiter.Holds {
+	if s.holds[n] == nil {
+		s.holds[n] = &holds{Holds: limiter.NewHolds(l)}
+	}
+	return s.holds[n].Holds
 }
 
 // drop drops a counter.
-func (s *shard) drop(d due) {
-	t := s.tables[d.table]
-	if len(s.holds) > 0 {
-		s.forgetHolds(t.key(d.counter))
+func (s *counters) drop(n uint32) {
+	c := s.at(n)
+	if of := s.holds[n]; of != nil {
+		s.held -= of.weight
+		delete(s.holds, n)
 	}
-	s.setBan(t.counters.at(d.counter), 0)
-	s.unfile(t.counters.at(d.counter))
-	if t.remove(d.counter) {
-		moved := t.counters.at(d.counter)
-		until := s.until(moved)
-		s.setBan(moved, 0)
-		s.orders[moved.class].at(moved.place).counter = d.counter
-		s.setBan(moved, until)
+	hash := inShard(maphash.Bytes(s.seed, s.keyOf(c)))
+	if first := s.index[hash]; first != n {
+		before := s.at(first)
+		for before.next != n {
+			before = s.at(before.next)
+		}
+		before.next = c.next
+	} else if c.next != 0 {
+		s.index[hash] = c.next
+	} else {
+		delete(s.index, hash)
 	}
-	s.n--
+	if c.place >= 0 {
+		heap.Remove((*byExpiry)(s), int(c.place))
+	}
+	s.live -= int(c.length)
+	c.next, c.place, s.free = s.free, dropped, n
+}
+
+// clear drops up to most expired counters, and gives memory back when few are left.
+// Numbers of counters are void from then on.
+func (s *counters) clear(now int64, most int) {
+	for ; most > 0 && len(s.order) > 0 && s.at(s.order[0]).expiry <= now; most-- {
+		s.drop(s.order[0])
+	}
+	if s.made < 2*perBlock || len(s.order) > int(s.made/4) {
+		return
+	}
+	old := *s
+	*s = newCounters(old.seed, old.max)
+	s.held = old.held
+	for i, n := range old.order { // a heap in this order, too
+		c := old.at(n)
+		key := old.keyOf(c)
+		m := s.add(inShard(maphash.Bytes(s.seed, key)), key)
+		s.at(m).state, s.at(m).expiry, s.at(m).place = c.state, c.expiry, int32(i)
+		s.order = append(s.order, m)
+		if of := old.holds[n]; of != nil {
+			s.holds[m] = of
+		}
+	}
+}
+
+// byExpiry is the order of counters, for container/heap.
+type byExpiry counters
+
+func (o *byExpiry) at(place int) *counter { return (*counters)(o).at(o.order[place]) }
+
+func (o *byExpiry) Len() int           { return len(o.order) }
+func (o *byExpiry) Less(i, j int) bool { return o.at(i).expiry < o.at(j).expiry }
+
+func (o *byExpiry) Swap(i, j int) {
+	o.order[i], o.order[j] = o.order[j], o.order[i]
+	o.at(i).place, o.at(j).place = int32(i), int32(j)
+}
+
+func (o *byExpiry) Push(n any) {
+	o.order = append(o.order, n.(uint32))
+	o.at(o.Len() - 1).place = int32(o.Len() - 1)
+}
+
+// Pop returns nothing, since drop knows what it removes.
+func (o *byExpiry) Pop() any {
+	o.order = o.order[:o.Len()-1]
+	return nil
 }

@@ -1,0 +1,30 @@
+package memory_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/memory"
+)
+
+// One client may ask twice a minute.
+func ExampleStore_Decide() {
+	limit, err := limiter.NewLimit(limiter.Spec{RequestsPerUnit: 2, Unit: limiter.Minute})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	store := memory.New(memory.Options{Now: func() time.Time { return time.Unix(0, 0) }})
+	hits := []limiter.Hit{{Limit: limit, Key: []byte("client=alice"), Cost: 1}}
+	decisions := make([]limiter.Decision, len(hits))
+	for range 3 {
+		denied, err := store.Decide(context.Background(), hits, decisions)
+		fmt.Println(denied, decisions[0].Remaining, decisions[0].RetryAfter, err)
+	}
+	// Output:
+	// false 1 0s <nil>
+	// false 0 0s <nil>
+	// true 0 1m0s <nil>
+}
