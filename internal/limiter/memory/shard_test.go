@@ -32,7 +32,7 @@ func TestShardAgainstMap(t *testing.T) {
 	}
 	c := newCounters(seed, 700)
 	want := map[string]int64{} // expiry by key
-	for now := int64(0); now < 8000; now++ {
+	for now := range int64(8000) {
 		key := keys[random.IntN(len(keys))]
 		if now/2000%2 == 1 {
 			key = keys[random.IntN(20)] // few, so that memory is given back

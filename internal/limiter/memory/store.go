@@ -125,7 +125,7 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 
 	// Some other shard is cleared, too, so that traffic on few keys clears all, unless
 	// others are just at work there.
-	if other := &s.shards[rand.IntN(len(s.shards))]; other.mu.TryLock() {
+	if other := &s.shards[rand.IntN(len(s.shards))]; other.mu.TryLock() { //nolint:gosec // nobody gains by guessing which
 		other.clear(now, clearedPerHit*len(hits))
 		other.mu.Unlock()
 	}
