@@ -68,13 +68,3 @@ func TestRequestHeaders(t *testing.T) {
 		})
 	}
 }
-
-func TestNoHeadersUnlessAskedFor(t *testing.T) {
-	response, err := ask(t, serve(t, options(t, rules).service()), "domain: 'api' "+d("user", "a"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if h := append(response.GetResponseHeadersToAdd(), response.GetRequestHeadersToAdd()...); h != nil {
-		t.Errorf("got %v", h)
-	}
-}

@@ -92,13 +92,3 @@ func TestOverrideInMetadata(t *testing.T) {
 func entryMessage(key, value string) message {
 	return message{}.bytes(1, message{}.string(1, key).string(2, value))
 }
-
-func TestNoMetadataUnlessAskedFor(t *testing.T) {
-	response, err := ask(t, serve(t, options(t, metadataRules).service()), "domain: 'api' "+d("a", "1"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m := response.GetDynamicMetadata(); m != nil {
-		t.Errorf("got %v", m)
-	}
-}

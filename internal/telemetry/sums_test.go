@@ -107,19 +107,6 @@ func TestUnitsNearALimitAreCountedOnce(t *testing.T) {
 	}
 }
 
-// TestUnitsOverAShadowLimit counts the units of three requests as the reference does,
-// where they are charged as there.
-func TestUnitsOverAShadowLimit(t *testing.T) {
-	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 3, Mode: limiter.Shadow, Series: limiter.LabelSet{Domain: "api", Key1: "user"}.Series()})
-	l := newDefault(lasting{new(limiter.State)}, prometheus.NewRegistry())
-	for range 3 {
-		l.ask(limiter.Hit{Limit: limit, Cost: 2, Always: true})
-	}
-	if got := sumsOf(l, limit.Series.Labels()); got[ShadowMode] != 3 || got[OverLimit] != 3 {
-		t.Errorf("got %+v, want 3 units over the limit and in shadow mode", got)
-	}
-}
-
 // lasting is a store with one counter that lasts.
 type lasting struct{ *limiter.State }
 
