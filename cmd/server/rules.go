@@ -314,7 +314,7 @@ func (e explanation) ask() (*explain.Answer, error) {
 		err = descriptors.NoFiles(e.Path())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w (see %s)", err, e.RulesPath.Named())
+		return nil, fmt.Errorf("%w (see %s)", err, e.Named())
 	}
 	tree, err := e.load(files)
 	if err != nil {

@@ -18,7 +18,7 @@ var release, commit, date string
 type versionCommand struct{}
 
 // Run prints the version.
-func (versionCommand) Run(p *program) error {
+func (versionCommand) Run(p *program) error { //nolint:unparam // as every command
 	fmt.Fprintln(p.stdout, "weir", version())
 	return nil
 }

@@ -83,7 +83,7 @@ type later struct {
 	real  bool // what it gives back was taken; else the hit was denied, and only demand has taken it
 }
 
-func (l later) before(o later) bool { return l.at < o.at || l.at == o.at && l.order < o.order }
+func (l later) before(o later) bool { return l.at < o.at || l.at == o.at && l.order < o.order } //nolint:unused // queue calls it
 
 // queue is a heap.
 type queue[T interface{ before(T) bool }] []T

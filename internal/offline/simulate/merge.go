@@ -56,7 +56,7 @@ type job struct {
 }
 
 // before reports whether the next event of b is the earlier one, or of two at the same time the one read first.
-func (b *batch) before(o *batch) bool {
+func (b *batch) before(o *batch) bool { //nolint:unused // queue calls it
 	at, other := b.events[b.next].at, o.events[o.next].at
 	return at < other || at == other && b.number < o.number
 }
@@ -214,7 +214,7 @@ func (r *reader) release(until int64, do func(b *batch, ev *event)) {
 // take moves the clock by the lines of a batch. A line that is ahead of most lines that follow does not move it:
 // those would all be late. It gets the time of the clock, and is returned.
 func (s *source) take(b *batch) (ahead []lineTime) {
-	s.Counts.add(&b.Counts)
+	s.add(&b.Counts)
 	following := b.times
 	if s.next != nil {
 		following = slices.Concat(b.times, s.next.times)

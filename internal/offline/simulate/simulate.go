@@ -86,7 +86,7 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 
 // took counts the lines of a batch that was read, before its requests are decided. Some may be ahead.
 func (r *run) took(b *batch, ahead []lineTime) {
-	r.report.Counts.add(&b.Counts)
+	r.report.add(&b.Counts)
 	r.report.ahead.add(b.log, ahead...)
 	now := time.Now()
 	if r.opts.Progress == nil || now.Sub(r.shownAt) < 200*time.Millisecond {

@@ -49,7 +49,7 @@ func serveAll(t *testing.T, handler http.Handler) (port string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &http.Server{Handler: handler} //nolint:gosec // of a test
+	s := &http.Server{Handler: handler}
 	go s.Serve(listener)
 	t.Cleanup(func() { s.Close() })
 	_, port, _ = net.SplitHostPort(listener.Addr().String())

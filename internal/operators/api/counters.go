@@ -121,15 +121,15 @@ func (s *Server) logReset(ctx context.Context, c Counters, by, peer string, err 
 	for i, e := range shown.Entries {
 		words[i] = e.Key + "=" + e.Value
 	}
-	level, message := slog.LevelInfo, "counters reset"
 	attrs := []slog.Attr{
 		slog.Bool("audit", true), slog.String("by", excerpt.Begin(by, excerpt.MaxValue)), slog.String("peer", peer),
 		slog.String("domain", shown.Domain), slog.String("descriptor", strings.Join(words, ",")), slog.String("rule", c.Rule), slog.Int("counters", c.Reset),
 	}
 	if err != nil {
-		level, message, attrs = slog.LevelWarn, "counters not reset everywhere", append(attrs, slog.Any("err", err))
+		s.Logger.LogAttrs(ctx, slog.LevelWarn, "counters not reset everywhere", append(attrs, slog.Any("err", err))...)
+		return
 	}
-	s.Logger.LogAttrs(ctx, level, message, attrs...)
+	s.Logger.LogAttrs(ctx, slog.LevelInfo, "counters reset", attrs...)
 }
 
 func unavailable(what string, err error) error {

@@ -161,7 +161,7 @@ func TestErrors(t *testing.T) {
 	if w := ask(handler, "GET", "/rlconfig", ""); w.Code != 500 || w.Body.String() != "no rules\n" {
 		t.Errorf("rules: got %d %q", w.Code, w.Body)
 	}
-	for err, want := range map[error]int{Errorf(ErrInvalidRules, "invalid rules:\na.yaml:1:1: first\x1b\n"): 422, errors.New("open config: no such file\x1b\n"): 500} {
+	for err, want := range map[error]int{Errorf(ErrInvalidRules, "invalid rules:\na.yaml:1:1: first\x1b"): 422, errors.New("open config: no such file\x1b"): 500} {
 		s.Reload = func(context.Context) error { return err }
 		if w := ask(handler, "POST", "/-/reload", ""); w.Code != want || w.Body.String() != strings.ReplaceAll(err.Error(), "\x1b", `\x1b`)+"\n" {
 			t.Errorf("reload: got %d %q, want %d", w.Code, w.Body, want)

@@ -266,7 +266,7 @@ func (p *Parser) Parse(line []byte, r *Record) error {
 			format = Nginx
 		}
 	}
-	err := error(nil)
+	var err error
 	if format == JSON {
 		err = p.parseJSON(line, r)
 	} else {
