@@ -89,7 +89,8 @@ func beforeCall(headersRead []string, crowded int) tap.ServerInHandle {
 		if runtime.NumGoroutine() < crowded || info.FullMethodName == grpc_health_v1.Health_Watch_FullMethodName || strings.HasPrefix(info.FullMethodName, "/grpc.reflection.") {
 			return ctx, nil
 		}
-		ctx, _ = context.WithTimeout(ctx, patienceOfCalls) //nolint:gosec,govet // gRPC cancels the context that this one is of
+		ctx, cancel := context.WithTimeout(ctx, patienceOfCalls) //nolint:gosec // gRPC cancels the context that this one is of
+		_ = cancel
 		return ctx, nil
 	}
 }
