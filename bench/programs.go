@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -217,12 +218,21 @@ func (w *workshop) weirOf(build, name, rules string, env ...string) (*program, e
 	return w.start(p, filepath.Join(w.dir, build), env)
 }
 
-// freeAddress is an address on loopback that was free a moment ago.
+// freeAddress returns an address on loopback that the system gives to nobody else while
+// this program runs: a socket stays bound to it that does not listen. Who sets
+// SO_REUSEADDR, as Redis and Go do, can listen there.
 func freeAddress() string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err != nil {
-		return err.Error() // which no program can listen at, and will say so
+		panic(err) // without sockets nothing can be measured
 	}
-	defer listener.Close()
-	return listener.Addr().String()
+	syscall.CloseOnExec(socket)
+	err = errors.Join(
+		syscall.SetsockoptInt(socket, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1),
+		syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	bound, nameErr := syscall.Getsockname(socket)
+	if err := errors.Join(err, nameErr); err != nil {
+		panic(err)
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(bound.(*syscall.SockaddrInet4).Port))
 }
