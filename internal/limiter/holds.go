@@ -54,10 +54,6 @@ func (h *Holds) State(now int64) State {
 	return State{At: h.order[len(h.order)-1].taken, Used: int64(len(h.taken))}
 }
 
-// FirstEnd returns when the first of them ends, as State has left them. There must be
-// one.
-func (h *Holds) FirstEnd() int64 { return h.order[0].taken + h.period }
-
 // trim drops what was given back from the end of the order.
 func (h *Holds) trim() {
 	for n := len(h.order); n > 0 && h.isGone(h.order[n-1]); n-- {
