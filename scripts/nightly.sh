@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What takes too long for each change: other systems, the race detector in all
-# tests, fuzzing, every variant of the chart, and releases. Run it from a clean
+# tests, fuzzing, and releases. Run it from a clean
 # checkout where .ci/run passes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -30,9 +30,6 @@ done
 
 step "race detector"
 make test RACE=-race TESTFLAGS=-count=1
-
-step "chart and manifests in every variant"
-WEIR_NIGHTLY=1 make manifests
 
 step fuzz
 make fuzz FUZZ="${FUZZ:-60s}"

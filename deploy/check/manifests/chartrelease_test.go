@@ -105,7 +105,7 @@ func TestChartReadme(t *testing.T) {
 	readme := readFile(t, filepath.Join(chart, "README.md"))
 	_, rest, _ := strings.Cut(readme, "```yaml\n")
 	values, _, _ := strings.Cut(rest, "```")
-	manifests, err := render(t, values)
+	manifests, err := render(values)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,6 @@ import (
 // TestManifestsHaveTheirTypes decodes each file of the examples but the rules,
 // which Weir's own tests load.
 func TestManifestsHaveTheirTypes(t *testing.T) {
-	schemas := readSchemas(t)
 	for _, file := range files(t) {
 		t.Run(file, func(t *testing.T) {
 			text, err := os.ReadFile(file)
@@ -50,7 +49,7 @@ func TestManifestsHaveTheirTypes(t *testing.T) {
 				}
 			default:
 				for _, document := range documents(text) {
-					decode(t, schemas, document)
+					decode(t, document)
 				}
 			}
 		})
@@ -85,9 +84,8 @@ func TestEnvoyGatewayRunsWeir(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	schemas := readSchemas(t)
-	data := decode(t, schemas, text).(*corev1.ConfigMap).Data["envoy-gateway.yaml"]
-	config := decode(t, schemas, []byte(data)).(*gateway.EnvoyGateway)
+	data := decode(t, text).(*corev1.ConfigMap).Data["envoy-gateway.yaml"]
+	config := decode(t, []byte(data)).(*gateway.EnvoyGateway)
 	if image := *config.Provider.Kubernetes.RateLimitDeployment.Container.Image; !strings.Contains(image, "/weir:") {
 		t.Errorf("the image is %s", image)
 	}
@@ -109,7 +107,6 @@ func TestKustomizationsAreWhole(t *testing.T) {
 // build returns what `kubectl apply -k` applies.
 func build(t *testing.T, dir string) *set {
 	t.Helper()
-	schemas := readSchemas(t)
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +117,7 @@ func build(t *testing.T, dir string) *set {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.add(decode(t, schemas, text))
+		s.add(decode(t, text))
 	}
 	return s
 }

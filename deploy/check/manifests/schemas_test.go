@@ -1,12 +1,13 @@
 package manifests
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	gateway "github.com/envoyproxy/gateway/api/v1alpha1"
@@ -78,8 +79,12 @@ func kindOf(t *testing.T, manifest []byte) string {
 
 // decode reads a manifest into its type, strictly, and compares it with the
 // schema of its custom resource definition, if it has one.
-func decode(t *testing.T, schemas map[string]*spec.Schema, manifest []byte) any {
+func decode(t *testing.T, manifest []byte) any {
 	t.Helper()
+	schemas, err := readSchemas()
+	if err != nil {
+		t.Fatal(err)
+	}
 	var head metav1.TypeMeta
 	if err := yaml.Unmarshal(manifest, &head); err != nil {
 		t.Fatalf("%v in:\n%s", err, manifest)
@@ -122,27 +127,31 @@ var definitions = map[string][]string{
 	},
 }
 
-// readSchemas reads the schemas of custom resources, by apiVersion and kind.
-func readSchemas(t *testing.T) map[string]*spec.Schema {
-	t.Helper()
+// readSchemas reads the schemas of custom resources, by apiVersion and kind, once.
+var readSchemas = sync.OnceValues(func() (map[string]*spec.Schema, error) {
 	schemas := map[string]*spec.Schema{}
 	for module, files := range definitions {
 		dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
 		if err != nil {
-			t.Fatalf("looking for module %s: %v", module, err)
+			return nil, fmt.Errorf("looking for module %s: %w", module, err)
 		}
 		for _, file := range files {
-			for _, document := range documents([]byte(readFile(t, filepath.Join(strings.TrimSpace(string(dir)), file)))) {
-				addSchemas(t, schemas, document)
+			text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), file))
+			if err != nil {
+				return nil, err
+			}
+			for _, document := range documents(text) {
+				if err := addSchemas(schemas, document); err != nil {
+					return nil, fmt.Errorf("%s: %w", file, err)
+				}
 			}
 		}
 	}
-	return schemas
-}
+	return schemas, nil
+})
 
 // addSchemas adds those of each version of a custom resource definition.
-func addSchemas(t *testing.T, schemas map[string]*spec.Schema, document []byte) {
-	t.Helper()
+func addSchemas(schemas map[string]*spec.Schema, document []byte) error {
 	var definition struct {
 		Kind string
 		Spec struct {
@@ -151,21 +160,18 @@ func addSchemas(t *testing.T, schemas map[string]*spec.Schema, document []byte) 
 			Versions []struct {
 				Name   string
 				Schema struct {
-					OpenAPIV3Schema json.RawMessage
+					OpenAPIV3Schema *spec.Schema
 				}
 			}
 		}
 	}
 	if err := yaml.Unmarshal(document, &definition); err != nil {
-		t.Fatal(err)
+		return err
 	}
 	for _, version := range definition.Spec.Versions {
-		schema := new(spec.Schema)
-		if err := json.Unmarshal(version.Schema.OpenAPIV3Schema, schema); err != nil {
-			t.Fatal(err)
-		}
-		schemas[fmt.Sprintf("%s/%s %s", definition.Spec.Group, version.Name, definition.Spec.Names.Kind)] = schema
+		schemas[fmt.Sprintf("%s/%s %s", definition.Spec.Group, version.Name, definition.Spec.Names.Kind)] = version.Schema.OpenAPIV3Schema
 	}
+	return nil
 }
 
 // documents splits a YAML file; templates of Helm around them are left out.
