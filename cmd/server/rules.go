@@ -365,7 +365,7 @@ func (r ruleTests) Run(ctx context.Context, p *program) (err error) {
 func (r ruleTests) report(ctx context.Context, files []string, p *program) (reports []limittest.Report, outcome error) {
 	tests, failed, bad, interrupted := 0, 0, 0, false
 	for _, name := range files {
-		report := r.runFile(ctx, name)
+		report := limittest.Run(ctx, name, limittest.Options{Options: r.options(), Rules: server.RuleOptions(r.Reading)}, r.Only)
 		for _, result := range report.Results {
 			for _, failure := range result.Failures {
 				fmt.Fprintln(p.stdout, failure)
@@ -397,15 +397,4 @@ func (r ruleTests) report(ctx context.Context, files []string, p *program) (repo
 	}
 	fmt.Fprintf(p.stdout, "passed: files=%d tests=%d\n", len(files), tests)
 	return reports, nil
-}
-
-func (r ruleTests) runFile(ctx context.Context, name string) limittest.Report {
-	report := limittest.Report{File: name}
-	file, err := limittest.Load(name, limittest.Options{Options: r.options(), Rules: server.RuleOptions(r.Reading)})
-	if err != nil {
-		report.Err = err
-	} else if report.Results, err = file.Run(ctx, r.Only); err != nil {
-		report.Err = fmt.Errorf("interrupted: %w", err)
-	}
-	return report
 }

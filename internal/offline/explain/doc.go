@@ -5,11 +5,11 @@
 // In comes a [Question]: a tree of rules and a descriptor. Out goes an [Answer],
 // which is also the JSON of the command. Read explain.go first:
 //
-//	parse.go     a descriptor as people write it -> entries; format.go is the way back
-//	question.go  Question
-//	explain.go   Explain: Question -> Answer
-//	text.go      Answer -> text
+//	explain.go     Explain: Question -> Answer
+//	limit.go       what there is to tell of each limit
+//	text.go        Answer -> text
+//	descriptor.go  descriptors as people write them <-> entries
 //
 // It asks the same code that serves: plan makes the hits, limiter decides them. It
-// only words what they say, for people and as JSON, and touches no counters.
+// only words what they say, and touches no counters.
 package explain

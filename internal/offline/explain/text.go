@@ -22,7 +22,13 @@ func (a *Answer) WriteText(w io.Writer) error {
 		a.writeReason(b)
 	}
 	if a.Rule != "" {
-		fmt.Fprintf(b, "rule %s (%s)%s\n", a.Rule, a.Place, a.whyRule())
+		why := ""
+		if a.Otherwise {
+			why = ", for descriptors that no rule is for"
+		} else if a.Reason != "" {
+			why = ", whose limits hold below it"
+		}
+		fmt.Fprintf(b, "rule %s (%s)%s\n", a.Rule, a.Place, why)
 	}
 	if a.Override != "" {
 		fmt.Fprintf(b, "  for a limit that the request brings along: %s\n", a.Override)
@@ -40,41 +46,31 @@ func (a *Answer) WriteText(w io.Writer) error {
 			fmt.Fprintln(b)
 			a.writeLimit(b, i)
 		}
-		fmt.Fprintln(b)
-		fmt.Fprintf(b, "On fresh counters the request is %s.\n", outcome(a.Denied))
+		outcome := "admitted"
+		if a.Denied {
+			outcome = "denied"
+		}
+		fmt.Fprintf(b, "\nOn fresh counters the request is %s.\n", outcome)
 	}
 	return b.Flush()
 }
 
-// writeReason says why the descriptor ends at no rule.
-func (a *Answer) writeReason(w io.Writer) {
-	applies := "applies"
-	if a.Rule != "" {
-		applies = "is for all of it"
-	}
-	fmt.Fprintf(w, "no rule %s: %s\n", applies, a.Reason)
-	a.writeCandidates(w)
-	if a.Hidden != "" {
-		fmt.Fprintf(w, "  %s, because the search does not go back\n", a.Hidden)
-	}
-}
-
-// whyRule says why a rule applies that the descriptor does not end at.
-func (a *Answer) whyRule() string {
-	switch {
-	case a.Otherwise:
-		return ", for descriptors that no rule is for"
-	case a.Reason != "":
-		return ", whose limits hold below it"
-	default:
-		return ""
-	}
+// matchTexts say how an entry leads to a NODE, by Level.Match.
+var matchTexts = map[string]string{
+	"none":     "matches nothing",
+	"value":    "matches NODE exactly",
+	"list":     "is in the list NODE",
+	"network":  "is in NETWORK of the networks NODE",
+	"wildcard": "matches the wildcard NODE",
+	"regex":    "matches the regular expression NODE",
+	"key":      "matches NODE with any value",
+	"hold":     "names the hold",
 }
 
 func (a *Answer) writeLevels(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, l := range a.Levels {
-		fmt.Fprintf(t, "  %s\t%s\n", l.Entry, l.describe())
+		fmt.Fprintf(t, "  %s\t%s\n", l.Entry, strings.NewReplacer("NODE", l.Node, "NETWORK", l.Network).Replace(matchTexts[l.Match]))
 	}
 	for _, e := range a.Descriptor[len(a.Levels):] {
 		fmt.Fprintf(t, "  %s\tnot looked at\n", e)
@@ -82,37 +78,32 @@ func (a *Answer) writeLevels(w io.Writer) {
 	_ = t.Flush() // w keeps its error
 }
 
-func (l *Level) describe() string {
-	switch l.Match {
-	case "value":
-		return "matches " + l.Node + " exactly"
-	case "list":
-		return "is in the list " + l.Node
-	case "network":
-		return "is in " + l.Network + " of the networks " + l.Node
-	case "wildcard":
-		return "matches the wildcard " + l.Node
-	case "regex":
-		return "matches the regular expression " + l.Node
-	case "hold":
-		return "names the hold"
-	case "key":
-		return "matches " + l.Node + " with any value"
+// writeReason says why the descriptor ends at no rule, and what is there instead.
+func (a *Answer) writeReason(w io.Writer) {
+	applies := "applies"
+	if a.Rule != "" {
+		applies = "is for all of it"
+	}
+	fmt.Fprintf(w, "no rule %s: %s\n", applies, a.Reason)
+	switch more := len(a.Candidates) - maxCandidates; {
+	case len(a.Candidates) == 0:
+		fmt.Fprintln(w, "  there is nothing else")
+	case more > 0:
+		fmt.Fprintf(w, "  there are: %s and %d more\n", strings.Join(a.Candidates[:maxCandidates], ", "), more)
 	default:
-		return "matches nothing"
+		fmt.Fprintf(w, "  there are: %s\n", strings.Join(a.Candidates, ", "))
+	}
+	if a.Hidden != "" {
+		fmt.Fprintf(w, "  %s, because the search does not go back\n", a.Hidden)
 	}
 }
 
-func (a *Answer) writeCandidates(w io.Writer) {
-	if len(a.Candidates) == 0 {
-		fmt.Fprintln(w, "  there is nothing else")
-		return
-	}
-	shown, more := a.Candidates, ""
-	if n := len(shown) - maxCandidates; n > 0 {
-		shown, more = shown[:maxCandidates], fmt.Sprintf(" and %d more", n)
-	}
-	fmt.Fprintf(w, "  there are: %s%s\n", strings.Join(shown, ", "), more)
+// failureTexts say what a failure mode does while the store fails.
+var failureTexts = map[string]string{
+	"allow": "allow, so without Redis it admits, uncounted",
+	"deny":  "deny, so without Redis it is over",
+	"local": "local, so without Redis each replica counts for itself",
+	"error": "error, so without Redis the request is answered UNAVAILABLE",
 }
 
 func (a *Answer) writeLimit(w io.Writer, i int) {
@@ -126,44 +117,36 @@ func (a *Answer) writeLimit(w io.Writer, i int) {
 	}
 	fmt.Fprintln(w, title)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	line := func(field, format string, args ...any) {
-		fmt.Fprintf(t, "  %s\t"+format+"\n", append([]any{field}, args...)...)
+	line := func(field, text string) { // "" is not written
+		if text != "" {
+			fmt.Fprintf(t, "  %s\t%s\n", field, text)
+		}
 	}
 	if l.Unlimited {
 		line("amount", "unlimited, admitted and not counted")
 	} else {
-		line("amount", "%s", l.rate)
-		line("algorithm", "%s", l.algorithm())
-		line("mode", "%s", l.mode())
-		if l.Charge != "" {
-			line("charge", "%s", l.charge(a.OwnHits, a.Hits))
-		}
-		if l.DenyFor != "" {
-			line("deny_for", "%s", l.denyFor())
-		}
-		line("failure", "%s", l.failure())
+		line("amount", l.rate)
+		line("algorithm", l.algorithm())
+		line("mode", l.mode())
+		line("charge", l.charge(a.OwnHits, a.Hits))
+		line("deny_for", l.denyFor())
+		line("failure", failureTexts[l.FailureMode])
 	}
-	if len(l.Replaces) > 0 {
-		line("replaces", "%s", strings.Join(l.Replaces, ", "))
-	}
+	line("replaces", strings.Join(l.Replaces, ", "))
 	if len(l.ReplacedBy) > 0 {
-		line("replaced", "by %s, not counted", strings.Join(l.ReplacedBy, ", "))
+		line("replaced", fmt.Sprintf("by %s, not counted", strings.Join(l.ReplacedBy, ", ")))
 	}
 	if d := l.Decision; d != nil {
-		if l.Key != "" {
-			line("key", "%s", l.Key)
-		}
+		line("key", l.Key)
 		if l.Slot != nil {
-			line("slot", "%d", *l.Slot)
+			line("slot", fmt.Sprint(*l.Slot))
 		}
-		switch {
-		case len(l.shared) == 0:
-		case a.Otherwise:
+		if len(l.shared) > 0 && a.Otherwise {
 			line("counter", "shared by all descriptors that no rule is for")
-		default:
-			line("counter", "shared by all values that match %s", strings.Join(l.shared, ", "))
+		} else if len(l.shared) > 0 {
+			line("counter", "shared by all values that match "+strings.Join(l.shared, ", "))
 		}
-		line("hits", "%d on a fresh counter: %s", a.Hits, d.describe(a.Hits, l))
+		line("hits", fmt.Sprintf("%d on a fresh counter: %s", a.Hits, d.describe(a.Hits, l)))
 	}
 	_ = t.Flush() // w keeps its error
 }
@@ -175,7 +158,7 @@ func (l *Limit) algorithm() string {
 	case l.Anchor != "":
 		return l.Algorithm + ", anchor " + l.Anchor
 	case l.Hold != "":
-		return fmt.Sprintf("%s, hold %s", l.Algorithm, l.Hold)
+		return l.Algorithm + ", hold " + l.Hold
 	case l.Burst != nil:
 		return fmt.Sprintf("%s, burst %d", l.Algorithm, *l.Burst)
 	default:
@@ -194,14 +177,17 @@ func (l *Limit) mode() string {
 // charge adds to the charge what becomes of a denied hit, whose descriptor may have
 // its own hits_addend.
 func (l *Limit) charge(own bool, hits uint64) string {
+	peek := own && hits == 0
 	switch {
+	case l.Charge == "":
+		return ""
 	case l.Charge == "admitted":
 		return "admitted, so what is denied is not counted"
-	case l.Charge == "always" && own && hits == 0:
+	case l.Charge == "always" && peek:
 		return "always, so a peek passes until more than the amount is used"
 	case l.Charge == "always":
 		return "always, so what is denied is counted all the same"
-	case own && hits == 0:
+	case peek:
 		return "auto, but a peek counts nothing, admitted or denied"
 	case own:
 		return "auto, so what is denied is counted all the same, because its descriptor has its own hits_addend"
@@ -212,23 +198,13 @@ func (l *Limit) charge(own bool, hits uint64) string {
 
 // denyFor adds to the length of a ban when one begins.
 func (l *Limit) denyFor() string {
-	if mode := cmp.Or(l.DecidedAs, l.Mode); mode != "enforced" {
+	switch mode := cmp.Or(l.DecidedAs, l.Mode); {
+	case l.DenyFor == "":
+		return ""
+	case mode != "enforced":
 		return l.DenyFor + ", but in " + mode + " nobody is banned"
-	}
-	return l.DenyFor + ", from when somebody goes over"
-}
-
-// failure adds to the failure mode what it does while the store fails.
-func (l *Limit) failure() string {
-	switch l.FailureMode {
-	case "allow":
-		return "allow, so without Redis it admits, uncounted"
-	case "deny":
-		return "deny, so without Redis it is over"
-	case "local":
-		return "local, so without Redis each replica counts for itself"
 	default:
-		return "error, so without Redis the request is answered UNAVAILABLE"
+		return l.DenyFor + ", from when somebody goes over"
 	}
 }
 
@@ -267,11 +243,4 @@ func (d *Decision) reset(l *Limit) string {
 	default:
 		return fmt.Sprintf("all free again within %v", after)
 	}
-}
-
-func outcome(denied bool) string {
-	if denied {
-		return "denied"
-	}
-	return "admitted"
 }

@@ -1,12 +1,14 @@
 package limittest
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"gopkg.in/yaml.v3"
 
+	"weir/internal/descriptors"
 	"weir/internal/descriptors/strictyaml"
 	"weir/internal/limiter"
 	"weir/internal/plan"
@@ -51,137 +53,160 @@ const (
 
 type decoder struct{ strictyaml.Decoder }
 
-// fileConfig is a file of tests as it is written.
-type fileConfig struct {
-	rules []rulesPath
-	tests []test
+func newDecoder(file string) *decoder {
+	d := new(decoder)
+	d.File, d.Elsewhere = file, elsewhere
+	return d
 }
 
-type rulesPath struct {
-	at   strictyaml.Position
-	path string
+// fields visits the fields of a mapping and notes which are there. needs reports one
+// that is missing or empty, at its place or, of lists, at that of the mapping.
+type fields map[string]*yaml.Node
+
+func (d *decoder) fields(n *yaml.Node, allowed []string, visit func(name string, n *yaml.Node)) fields {
+	there := fields{}
+	d.Fields(n, allowed, func(name string, n *yaml.Node) {
+		there[name] = n
+		visit(name, n)
+	})
+	return there
 }
 
-func (d *decoder) file(root *yaml.Node) fileConfig {
-	var c fileConfig
-	if strictyaml.Has(root, "domain") && !strictyaml.Has(root, "tests") {
-		d.Problem(strictyaml.At(root), "this is a file of rules, check it with weir validate; tests of them are in a file of its own, *"+Suffix)
-		return c
+// at is where a field of n is, or n if it is not there.
+func (f fields) at(field string, n *yaml.Node) strictyaml.Position {
+	if f[field] != nil {
+		n = f[field]
 	}
-	noRules, noTests := root.Kind == yaml.MappingNode, root.Kind == yaml.MappingNode
-	d.Fields(root, fileFields, func(name string, n *yaml.Node) {
+	return strictyaml.At(n)
+}
+
+// lacks reports whether n is a mapping without a field, or with an empty one.
+func (f fields) lacks(field string, n *yaml.Node) bool {
+	value := f[field]
+	return n.Kind == yaml.MappingNode && (value == nil || strictyaml.IsNull(value) ||
+		value.Kind == yaml.SequenceNode && len(value.Content) == 0 || value.Kind == yaml.ScalarNode && value.Value == "")
+}
+
+// file decodes a file of tests, and reads the rules that it names.
+func (d *decoder) file(n *yaml.Node) (rules []descriptors.File, tests []test) {
+	if strictyaml.Has(n, "domain") && !strictyaml.Has(n, "tests") {
+		d.Problem(strictyaml.At(n), "this is a file of rules, check it with weir validate; tests of them are in a file of its own, *"+Suffix)
+		return nil, nil
+	}
+	there := d.fields(n, fileFields, func(name string, n *yaml.Node) {
 		switch name {
 		case "rules":
-			noRules = isEmpty(n)
-			d.Items(n, func(n *yaml.Node) {
-				path, ok := d.Text(n)
-				if ok && path == "" {
-					d.Problem(strictyaml.At(n), "a path is needed, allowed are files and directories of rules")
-				}
-				c.rules = append(c.rules, rulesPath{strictyaml.At(n), path})
-			})
+			d.Items(n, func(n *yaml.Node) { rules = append(rules, d.rules(n)...) })
 		case "tests":
-			noTests = isEmpty(n)
-			d.Items(n, func(n *yaml.Node) { c.tests = append(c.tests, d.test(n, c.tests)) })
+			d.Items(n, func(n *yaml.Node) { tests = append(tests, d.test(n, tests)) })
 		}
 	})
-	if noRules {
-		d.ProblemIn("rules", strictyaml.At(root), "rules are needed, allowed are paths of files and directories, relative to this file")
+	if there.lacks("rules", n) {
+		d.ProblemIn("rules", strictyaml.At(n), "rules are needed, allowed are paths of files and directories, relative to this file")
 	}
-	if noTests {
-		d.ProblemIn("tests", strictyaml.At(root), "a test is needed")
+	if there.lacks("tests", n) {
+		d.ProblemIn("tests", strictyaml.At(n), "a test is needed")
 	}
-	return c
+	return rules, tests
 }
 
-// isEmpty reports whether a list holds nothing.
-func isEmpty(n *yaml.Node) bool {
-	return strictyaml.IsNull(n) || n.Kind == yaml.SequenceNode && len(n.Content) == 0
+// rules reads the files at a path, which is relative to where the file is itself.
+func (d *decoder) rules(n *yaml.Node) []descriptors.File {
+	path, ok := d.Text(n)
+	if ok && path == "" {
+		d.Problem(strictyaml.At(n), "a path is needed, allowed are files and directories of rules")
+	}
+	if path == "" {
+		return nil
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(filepath.Dir(d.File), path)
+	}
+	files, _, err := descriptors.ReadFiles(path)
+	if err == nil && len(files) == 0 {
+		err = descriptors.NoFiles(path)
+	}
+	if err != nil {
+		d.Problem(strictyaml.At(n), "%v", err)
+	}
+	return files
 }
 
+// test decodes the test that follows others.
 func (d *decoder) test(n *yaml.Node, others []test) test {
-	t := test{line: n.Line, domainAt: strictyaml.At(n)}
-	found, nameAt := d.Found(), t.domainAt
-	noName, noDomain := n.Kind == yaml.MappingNode, n.Kind == yaml.MappingNode
-	d.Fields(n, testFields, func(name string, n *yaml.Node) {
+	t, found := test{line: n.Line}, d.Found()
+	there := d.fields(n, testFields, func(name string, n *yaml.Node) {
 		switch name {
 		case "name":
-			var ok bool
-			t.name, ok = d.Text(n)
-			nameAt, noName = strictyaml.At(n), ok && t.name == ""
+			t.name, _ = d.Text(n)
 		case "domain":
-			var ok bool
-			t.domain, ok = d.Text(n)
-			t.domainAt, noDomain = strictyaml.At(n), ok && t.domain == ""
+			t.domain, _ = d.Text(n)
 		case "start":
 			t.start = d.start(n)
 		case "steps":
-			d.Items(n, func(n *yaml.Node) { t.steps = append(t.steps, d.step(n, t.steps)) })
+			d.Items(n, func(n *yaml.Node) {
+				earliest := time.Duration(0)
+				if len(t.steps) > 0 {
+					earliest = t.steps[len(t.steps)-1].last()
+				}
+				t.steps = append(t.steps, d.step(n, earliest))
+			})
 		}
 	})
-	if noName {
-		d.ProblemIn("name", nameAt, "a name is needed, allowed is any text but the empty one")
+	t.domainAt = there.at("domain", n)
+	if there.lacks("name", n) {
+		d.ProblemIn("name", there.at("name", n), "a name is needed, allowed is any text but the empty one")
 	}
-	if noDomain {
+	if there.lacks("domain", n) {
 		d.ProblemIn("domain", t.domainAt, "a domain is needed, allowed are those of the rules")
 	}
 	if i := slices.IndexFunc(others, func(o test) bool { return o.name == t.name && t.name != "" }); i >= 0 {
-		d.ProblemIn("name", nameAt, "%q is already the name of the test in line %d, allowed is one test per name", t.name, others[i].line)
+		d.ProblemIn("name", there.at("name", n), "%q is already the name of the test in line %d, allowed is one test per name", t.name, others[i].line)
 	}
-	checks := 0
 	for i := range t.steps {
 		t.steps[i].request.Domain = t.domain
-		checks += len(t.steps[i].checks)
 	}
-	if checks == 0 && d.Found() == found {
+	if d.Found() == found && !slices.ContainsFunc(t.steps, func(s step) bool { return len(s.checks) > 0 }) {
 		d.ProblemIn("steps", strictyaml.At(n), "nothing is expected, at least one step with expect is needed")
 	}
 	return t
 }
 
-// step decodes the step that follows others.
-func (d *decoder) step(n *yaml.Node, others []step) step {
-	s := step{send: 1}
-	if len(others) > 0 {
-		s.first = others[len(others)-1].last()
-	}
-	s.at = strictyaml.At(n)
-	earliest, firstAt, everyAt := s.first, s.at, s.at
-	found, noRequest := d.Found(), n.Kind == yaml.MappingNode
+// step decodes a step that may not begin earlier than the last one ended.
+func (d *decoder) step(n *yaml.Node, earliest time.Duration) step {
+	s, found := step{at: strictyaml.At(n), first: earliest, send: 1}, d.Found()
 	var wanted expectation
-	d.Fields(n, stepFields, func(name string, n *yaml.Node) {
+	there := d.fields(n, stepFields, func(name string, n *yaml.Node) {
 		switch name {
 		case "at":
 			s.first = d.duration(n, time.Microsecond, maxTime)
-			firstAt = strictyaml.At(n)
 		case "send":
 			s.send = int(d.Whole(n, 1, maxSend))
 		case "every":
 			s.every = d.duration(n, time.Microsecond, maxTime)
-			everyAt = strictyaml.At(n)
 		case "request":
-			noRequest = isEmpty(n)
 			d.Items(n, func(n *yaml.Node) { s.request.Descriptors = append(s.request.Descriptors, d.descriptor(n)) })
 		case "hits_addend":
 			s.request.HitsAddend = d.Amount(n, 0)
 		case "expect":
 			wanted = d.expectation(n)
+			s.checks = wanted.checks
 		}
 	})
-	if noRequest {
-		d.ProblemIn("request", strictyaml.At(n), "a request is needed, allowed is a list of at least one descriptor")
+	if there.lacks("request", n) {
+		d.ProblemIn("request", s.at, "a request is needed, allowed is a list of at least one descriptor")
 	}
 	switch {
 	case d.Found() > found: // what follows may only follow from it
 	case s.first < earliest:
-		d.ProblemIn("at", firstAt, "%v is before the last request of the step above, at %v", s.first, earliest)
+		d.ProblemIn("at", there.at("at", n), "%v is before the last request of the step above, at %v", s.first, earliest)
 	case s.every > (maxTime-s.first)/time.Duration(s.send):
-		d.ProblemIn("every", everyAt, "the last request comes too late, at most 100 years are allowed")
+		d.ProblemIn("every", there.at("every", n), "the last request comes too late, at most 100 years are allowed")
 	case wanted.outcomes > uint64(s.send):
 		d.ProblemIn("expect", wanted.countAt, "admitted and denied sum up to %d, allowed is at most send, %d", wanted.outcomes, s.send)
 	}
-	if len(s.request.Descriptors) > 0 {
-		s.checks = d.checks(wanted, len(s.request.Descriptors))
+	if descriptors := len(s.request.Descriptors); descriptors > 0 {
+		d.fits(&wanted, descriptors)
 	}
 	return s
 }
@@ -189,14 +214,14 @@ func (d *decoder) step(n *yaml.Node, others []step) step {
 // start decodes when the clock of a test starts, and returns it since the epoch.
 func (d *decoder) start(n *yaml.Node) time.Duration {
 	text, ok := d.Text(n)
-	if !ok {
-		return 0
-	}
 	t, err := time.Parse(time.RFC3339, text)
-	if since := t.Sub(time.Unix(0, 0)); err == nil && since >= 0 && since <= maxTime {
+	since := t.Sub(time.Unix(0, 0))
+	if err == nil && since >= 0 && since <= maxTime {
 		return since
 	}
-	d.Problem(strictyaml.At(n), "%s is not allowed, allowed are times of %d years from 1970 on, such as 2026-03-29T00:00:00+01:00", strictyaml.Describe(n), maxTime/year)
+	if ok {
+		d.Problem(strictyaml.At(n), "%s is not allowed, allowed are times of %d years from 1970 on, such as 2026-03-29T00:00:00+01:00", strictyaml.Describe(n), maxTime/year)
+	}
 	return 0
 }
 
@@ -204,15 +229,14 @@ func (d *decoder) start(n *yaml.Node) time.Duration {
 // some years.
 func (d *decoder) duration(n *yaml.Node, unit, most time.Duration) time.Duration {
 	text, ok := d.Text(n)
-	if !ok {
-		return 0
-	}
 	v, err := time.ParseDuration(text)
-	if err != nil || v < 0 || v > most || v%unit != 0 {
-		d.Problem(strictyaml.At(n), "%s is not allowed, allowed are multiples of %v up to %d years, such as 30s, 1m30s, 24h", strictyaml.Describe(n), unit, most/year)
-		return 0
+	if err == nil && v >= 0 && v <= most && v%unit == 0 {
+		return v
 	}
-	return v
+	if ok {
+		d.Problem(strictyaml.At(n), "%s is not allowed, allowed are multiples of %v up to %d years, such as 30s, 1m30s, 24h", strictyaml.Describe(n), unit, most/year)
+	}
+	return 0
 }
 
 // descriptor decodes one of a request: a mapping of keys and values, or one
@@ -220,7 +244,11 @@ func (d *decoder) duration(n *yaml.Node, unit, most time.Duration) time.Duration
 func (d *decoder) descriptor(n *yaml.Node) plan.Descriptor {
 	var c plan.Descriptor
 	found := d.Found()
-	if !isLong(n) {
+	isLong := false
+	for i := 0; i+1 < len(n.Content) && n.Kind == yaml.MappingNode; i += 2 {
+		isLong = isLong || n.Content[i].Value == "entries" && n.Content[i+1].Kind == yaml.SequenceNode
+	}
+	if !isLong {
 		c.Entries = d.entries(n)
 	} else {
 		d.Fields(n, descriptorFields, func(name string, n *yaml.Node) {
@@ -240,16 +268,6 @@ func (d *decoder) descriptor(n *yaml.Node) plan.Descriptor {
 		d.Problem(strictyaml.At(n), "the descriptor has no entries, at least one is needed")
 	}
 	return c
-}
-
-// isLong reports whether a descriptor is written with the field entries.
-func isLong(n *yaml.Node) bool {
-	for i := 0; i+1 < len(n.Content) && n.Kind == yaml.MappingNode; i += 2 {
-		if n.Content[i].Value == "entries" && n.Content[i+1].Kind == yaml.SequenceNode {
-			return true
-		}
-	}
-	return false
 }
 
 // entries decodes a mapping of keys and values in their order.
@@ -279,8 +297,7 @@ func (d *decoder) entries(n *yaml.Node) []limiter.Entry {
 // override decodes the limit that a request brings along.
 func (d *decoder) override(n *yaml.Node) plan.Override {
 	var o plan.Override
-	found := d.Found()
-	allowed := plan.OverrideUnitNames()
+	found, allowed := d.Found(), plan.OverrideUnitNames()
 	d.Fields(n, overrideFields, func(name string, n *yaml.Node) {
 		switch name {
 		case "requests_per_unit":

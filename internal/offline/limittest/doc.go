@@ -3,16 +3,15 @@
 //
 // A test has counters and a clock of its own. The clock stands still but for
 // what the steps say, and starts at the epoch, where a window of every length
-// begins, or when the test says. Requests take the server's own way through plan
-// and the memory store, but for the bytes of Envoy's protocol. So nothing here
-// decides anything, and nothing listens, waits or asks Redis.
+// begins, or when the test says. Requests take the server's own way through
+// plan.Decider and the memory store, so nothing here decides anything, and nothing
+// listens, waits or asks Redis.
 //
-// In come files of tests, out go the failures. Read file.go first:
+// In come files of tests, out goes a [Report] of each. Read file.go first:
 //
-//   - find.go: Find finds the files in directories.
-//   - file.go: Load reads a file and the rules that it names.
-//   - decode.go, expect.go: what a file may say; anything else is a problem with
-//     file, line and column.
-//   - run.go: File.Run runs the tests and returns the failures.
-//   - junit.go: WriteJUnit reports them to programs.
+//   - file.go: Find finds the files in directories, Load reads one and its rules.
+//   - decode.go: what a file may say; anything else is a problem with file, line
+//     and column. expect.go is its field expect.
+//   - run.go: Run runs the tests of a file.
+//   - junit.go: WriteJUnit writes reports for programs.
 package limittest

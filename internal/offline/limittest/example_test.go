@@ -7,16 +7,12 @@ import (
 	"weir/internal/offline/limittest"
 )
 
-func ExampleFile_Run() {
-	file, err := limittest.Load("testdata/calendar_test.yaml", limittest.Options{})
-	if err != nil {
-		panic(err)
+func ExampleRun() {
+	report := limittest.Run(context.Background(), "testdata/calendar_test.yaml", limittest.Options{}, nil)
+	if report.Err != nil {
+		panic(report.Err)
 	}
-	results, err := file.Run(context.Background(), nil)
-	if err != nil {
-		panic(err)
-	}
-	for _, r := range results {
+	for _, r := range report.Results {
 		fmt.Println(r.Test, r.Failures)
 	}
 	// Output:

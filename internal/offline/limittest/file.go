@@ -3,6 +3,8 @@ package limittest
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -18,7 +20,7 @@ type Options struct {
 	Rules descriptors.Options
 }
 
-// File is a checked file of tests. It is immutable.
+// File is a checked file of tests.
 type File struct {
 	Name  string // as problems and failures name it
 	opts  Options
@@ -48,6 +50,41 @@ type step struct {
 // last is when the last request of the step is sent.
 func (s *step) last() time.Duration { return s.first + time.Duration(s.send-1)*s.every }
 
+// Suffix is how the names of files of tests end.
+const Suffix = "_test.yaml"
+
+// Find returns the files of tests that paths name, in their order: of a directory
+// those whose names have the Suffix, below it and in the order of names, without
+// what begins with a dot. Any other path is returned as it is. The error tells of
+// a directory that cannot be read or has none.
+func Find(paths ...string) (files []string, err error) {
+	for _, root := range paths {
+		if info, err := os.Stat(root); err != nil || !info.IsDir() {
+			files = append(files, root) // who reads it says what is wrong
+			continue
+		}
+		before := len(files)
+		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			switch hidden := path != root && strings.HasPrefix(entry.Name(), "."); {
+			case err != nil:
+				return err
+			case hidden && entry.IsDir():
+				return filepath.SkipDir
+			case !hidden && !entry.IsDir() && strings.HasSuffix(path, Suffix):
+				files = append(files, path)
+			}
+			return nil
+		})
+		if err == nil && len(files) == before {
+			err = fmt.Errorf("no file below %s has a name that ends in %s", root, Suffix)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("finding tests: %w", err)
+		}
+	}
+	return files, nil
+}
+
 // Load reads a file of tests and the rules that it names. The error is of type
 // strictyaml.Problems and holds every problem of all these files, unless the
 // file of tests cannot be read.
@@ -56,14 +93,12 @@ func Load(path string, opts Options) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading tests: %w", err)
 	}
-	d := decoder{}
-	d.File, d.Elsewhere = path, elsewhere
-	var config fileConfig
+	d, f := newDecoder(path), &File{Name: path, opts: opts}
 	if root := d.Parse(data, "rules and tests"); root != nil {
-		config = d.file(root)
+		var files []descriptors.File
+		files, f.tests = d.file(root)
+		f.tree = d.load(files, opts.Rules)
 	}
-	f := &File{Name: path, opts: opts, tests: config.tests}
-	f.tree = d.load(config, opts)
 	if f.tree != nil {
 		d.checkDomains(f)
 	}
@@ -74,35 +109,12 @@ func Load(path string, opts Options) (*File, error) {
 	return f, nil
 }
 
-// load reads the rules that the file names, relative to where it is itself. It
-// returns nil if anything is wrong with them.
-func (d *decoder) load(config fileConfig, opts Options) *descriptors.Tree {
-	d.Enter(strictyaml.Step{Field: "rules"})
-	defer d.Leave()
-	var files []descriptors.File
-	for i, rules := range config.rules {
-		path := rules.path
-		if path == "" { // which is reported
-			continue
-		}
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(filepath.Dir(d.File), path)
-		}
-		found, _, err := descriptors.ReadFiles(path)
-		if err == nil && len(found) == 0 {
-			err = descriptors.NoFiles(path)
-		}
-		if err != nil {
-			d.Enter(strictyaml.Step{Index: i})
-			d.Problem(rules.at, "%v", err)
-			d.Leave()
-		}
-		files = append(files, found...)
-	}
+// load makes a tree of the rules, nil if there are none or anything is wrong with them.
+func (d *decoder) load(files []descriptors.File, opts descriptors.Options) *descriptors.Tree {
 	if len(files) == 0 {
 		return nil
 	}
-	tree, err := descriptors.Load(files, opts.Rules)
+	tree, err := descriptors.Load(files, opts)
 	if problems, ok := errors.AsType[descriptors.Problems](err); ok {
 		d.Problems = append(d.Problems, problems...)
 	}
@@ -115,17 +127,16 @@ const maxDomains = 20
 // checkDomains reports domains that there are no rules for: whatever is asked
 // there is admitted, which no test means.
 func (d *decoder) checkDomains(f *File) {
-	d.Enter(strictyaml.Step{Field: "tests"})
-	defer d.Leave()
 	names := f.tree.DomainNames()
 	if more := len(names) - maxDomains; more > 0 {
 		names = append(names[:maxDomains], fmt.Sprintf("and %d more", more))
 	}
 	for i, t := range f.tests {
 		if t.domain != "" && !f.tree.HasDomain(t.domain) {
-			d.Enter(strictyaml.Step{Index: i})
-			d.ProblemIn("domain", t.domainAt, "there are no rules for the domain %q, there are: %s", t.domain, strings.Join(names, ", "))
-			d.Leave()
+			p := d.Here(t.domainAt)
+			p.Path = fmt.Sprintf("tests[%d].domain", i)
+			p.Message = fmt.Sprintf("there are no rules for the domain %q, there are: %s", t.domain, strings.Join(names, ", "))
+			d.Problems = append(d.Problems, p)
 		}
 	}
 }

@@ -6,14 +6,12 @@ import (
 	"errors"
 	"testing"
 	"time"
-
-	"weir/internal/descriptors/strictyaml"
 )
 
 func TestWriteJUnit(t *testing.T) {
-	failures := []Failure{
-		{File: "a_test.yaml", At: strictyaml.Position{Line: 7, Column: 9}, Test: `<one> & "two"`, Step: 1, What: "code", Expected: "OK", Got: "OVER_LIMIT"},
-		{File: "a_test.yaml", At: strictyaml.Position{Line: 8, Column: 9}, Test: `<one> & "two"`, Step: 2, What: "remaining", Expected: "1", Got: "0", Answer: []string{"user=a"}},
+	failures := []string{
+		`a_test.yaml:7:9: <one> & "two": step 1 at 0s: code: expected OK, got OVER_LIMIT`,
+		"a_test.yaml:8:9: <one> & \"two\": step 2 at 0s: remaining: expected 1, got 0\n    user=a",
 	}
 	var b bytes.Buffer
 	err := WriteJUnit(&b, []Report{
@@ -52,7 +50,7 @@ func TestWriteJUnit(t *testing.T) {
 	if err := xml.Unmarshal(b.Bytes(), &read); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := read.Suites[0].Cases[1].Failure.Text, failures[0].String()+"\n"+failures[1].String(); got != want {
+	if got, want := read.Suites[0].Cases[1].Failure.Text, failures[0]+"\n"+failures[1]; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -38,7 +38,7 @@ func TestRulesOfThisRepository(t *testing.T) {
 		t.Errorf("only %v were found to be rules", rules)
 	}
 	for _, path := range tests {
-		t.Run(path, func(t *testing.T) { pass(t, load(t, path, Options{})) })
+		t.Run(path, func(t *testing.T) { pass(t, path) })
 	}
 }
 

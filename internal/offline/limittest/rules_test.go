@@ -2,7 +2,6 @@ package limittest
 
 import (
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -149,35 +148,7 @@ func TestRulesOfDocument(t *testing.T) {
 			if !found || block == nil {
 				t.Fatal("docs/rules.md has no such example")
 			}
-			dir := t.TempDir()
-			write := func(name, text string) string {
-				name = filepath.Join(dir, name)
-				if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return name
-			}
-			write("rules.yaml", block[1])
-			pass(t, load(t, write("rules_test.yaml", "rules: [rules.yaml]"+tests), Options{}))
+			pass(t, written(t, block[1], tests))
 		})
-	}
-}
-
-// A failure names the rule above whose limit decided.
-func TestFailureNamesTheLevel(t *testing.T) {
-	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"rules.yaml": "domain: shop\ndescriptors: [{key: user, below: true, rate_limit: {unit: day, requests_per_unit: 1}, descriptors: [{key: path}]}]\n",
-		"levels_test.yaml": "rules: [rules.yaml]\ntests:\n- name: level\n  domain: shop\n  steps:\n" +
-			"  - {send: 2, request: [{user: a, path: /}], expect: {admitted: 2}}\n",
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	results := run(t, load(t, filepath.Join(dir, "levels_test.yaml"), Options{}))
-	const want = "user=a, path=/: OVER_LIMIT, limit of 1 per day from shop|user, remaining 0, retry_after 24h0m0s"
-	if failures := results[0].Failures; len(failures) != 1 || !strings.HasSuffix(failures[0].String(), want) {
-		t.Errorf("got %v, want %s", failures, want)
 	}
 }

@@ -5,140 +5,152 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"weir/internal/descriptors"
-	"weir/internal/descriptors/strictyaml"
 	"weir/internal/limiter"
 	"weir/internal/limiter/memory"
 	"weir/internal/plan"
 )
 
+// Report is what became of one file: the results of its tests, and why these
+// are not all.
+type Report struct {
+	File    string
+	Err     error // why tests were not run; nil if all were
+	Results []Result
+}
+
 // Result is what became of one test. It passed if there are no failures.
 type Result struct {
-	Test     string
-	Line     int           // of the test in its file
-	Took     time.Duration // by the clock on the wall
-	Failures []Failure
+	Test string
+	Line int           // of the test in its file
+	Took time.Duration // by the clock on the wall
+	// Failures are the expectations that were not met. Each text begins with the place of
+	// the expectation; that of the last one of a step ends with the step's last answer, an
+	// indented line for each descriptor.
+	Failures []string
 }
 
-// Failure is one expectation that was not met.
-type Failure struct {
-	File     string
-	At       strictyaml.Position // of the expectation
-	Test     string
-	Step     int           // from 1
-	Time     time.Duration // of the step's last request, since the start of the test
-	What     string        // what was compared, such as statuses[1].remaining
-	Expected string
-	Got      string
-	Answer   []string // the step's last answer, a line for each descriptor; of its last failure
-}
-
-// String returns the failure in a line that begins with the expectation's place,
-// and the answer in indented lines below.
-func (f Failure) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s:%d:%d: %s: step %d at %v: %s: expected %s, got %s",
-		f.File, f.At.Line, f.At.Column, f.Test, f.Step, f.Time, f.What, f.Expected, f.Got)
-	for _, line := range f.Answer {
-		b.WriteString("\n    " + line)
+// Failed is the number of tests that failed.
+func (r *Report) Failed() (n int) {
+	for _, result := range r.Results {
+		n += min(len(result.Failures), 1)
 	}
-	return b.String()
+	return n
 }
 
-// Run runs the tests whose names match filter, all if it is nil. If ctx ends
-// meanwhile it returns the results so far and ctx's error.
-func (f *File) Run(ctx context.Context, filter *regexp.Regexp) ([]Result, error) {
-	var results []Result
+// Run loads a file and runs its tests whose names match filter, all if it is nil. If ctx
+// ends meanwhile, there are the results so far and ctx's error.
+func Run(ctx context.Context, path string, opts Options, filter *regexp.Regexp) Report {
+	r := Report{File: path}
+	f, err := Load(path, opts)
+	if err != nil {
+		r.Err = err
+		return r
+	}
 	for i := range f.tests {
-		t := &f.tests[i]
+		t, start := &f.tests[i], time.Now()
 		if filter != nil && !filter.MatchString(t.name) {
 			continue
 		}
-		start := time.Now()
 		failures, err := f.run(ctx, t)
 		if err != nil {
-			return results, err
+			r.Err = fmt.Errorf("interrupted: %w", err)
+			break
 		}
-		results = append(results, Result{t.name, t.line, time.Since(start), failures})
+		r.Results = append(r.Results, Result{t.name, t.line, time.Since(start), failures})
 	}
-	return results, nil
+	return r
 }
 
+// outcome is what became of the requests of a step.
+type outcome struct {
+	admitted, denied int
+	last             *plan.Result // of the last request
+}
+
+// uncounted is a plan.Usage that counts nothing.
+type uncounted struct{}
+
+func (uncounted) Count([]limiter.Hit, []limiter.Decision) {}
+func (uncounted) CountFailure()                           {}
+
 // run runs one test. The error is that of ctx.
-func (f *File) run(ctx context.Context, t *test) ([]Failure, error) {
-	var failures []Failure
+func (f *File) run(ctx context.Context, t *test) (failures []string, err error) {
 	var now time.Duration // since the start of the test
-	planner := plan.New(f.opts.Options)
-	counters := memory.New(memory.Options{Now: func() time.Time { return time.Unix(0, int64(t.start+now)) }})
-	for i, s := range t.steps {
+	decider := plan.Decider{
+		Planner: plan.New(f.opts.Options),
+		Rules:   func() *descriptors.Tree { return f.tree },
+		Store:   memory.New(memory.Options{Now: func() time.Time { return time.Unix(0, int64(t.start+now)) }}),
+		Usage:   uncounted{},
+	}
+	for i := range t.steps {
+		s := &t.steps[i]
+		fail := func(c *check, got string) {
+			failures = append(failures, fmt.Sprintf("%s:%d:%d: %s: step %d at %v: %s: expected %s, got %s",
+				f.Name, c.at.Line, c.at.Column, t.name, i+1, now, c.what, c.want, got))
+		}
 		var o outcome
 		for n := range s.send {
 			now = s.first + time.Duration(n)*s.every
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
-			if err := planner.Prepare(&o.last, f.tree, &s.request); err != nil {
-				return append(failures, Failure{
-					File: f.Name, At: s.at, Test: t.name, Step: i + 1, Time: now,
-					What: "request", Expected: "an answer", Got: err.Error(),
-				}), nil
+			if o.last, err = decider.Decide(ctx, &s.request); err != nil { // the memory store never fails
+				fail(&check{at: s.at, what: "request", want: "an answer"}, err.Error())
+				return failures, nil
 			}
-			denied := false // the memory store never fails
-			if len(o.last.Hits) > 0 {
-				denied, _ = counters.Decide(ctx, o.last.Hits, o.last.Decisions)
+			if o.last.Denied {
+				o.denied++
+			} else {
+				o.admitted++
 			}
-			o.settle(denied)
 		}
-		failures = append(failures, f.compare(t, i, &o, now)...)
+		before := len(failures)
+		for j := range s.checks {
+			if got := s.checks[j].got(&o); got != s.checks[j].want {
+				fail(&s.checks[j], got)
+			}
+		}
+		if last := len(failures) - 1; last >= before {
+			failures[last] += describe(&s.request, o.last.Statuses)
+		}
 	}
 	return failures, nil
 }
 
-// compare checks the outcome of step i.
-func (f *File) compare(t *test, i int, o *outcome, now time.Duration) []Failure {
-	var failures []Failure
-	s := &t.steps[i]
-	for _, c := range s.checks {
-		if got := c.got(o); got != c.want {
-			failures = append(failures, Failure{
-				File: f.Name, At: c.at, Test: t.name, Step: i + 1, Time: now,
-				What: c.what, Expected: c.want, Got: got,
-			})
-		}
-	}
-	if n := len(failures); n > 0 {
-		failures[n-1].Answer = describe(&s.request, o.last.Statuses)
-	}
-	return failures
-}
-
-// describe returns each descriptor's status.
-func describe(request *plan.Request, statuses []plan.Status) []string {
-	var lines []string
-	for i, s := range statuses {
+// describe returns a line for the status of each descriptor.
+func describe(request *plan.Request, statuses []plan.Status) string {
+	var b strings.Builder
+	for i := range statuses {
+		s := &statuses[i]
 		var entries []string
 		for _, e := range request.Descriptors[i].Entries {
 			entries = append(entries, descriptors.Spell(e))
 		}
-		line := strings.Join(entries, ", ") + ": " + code(s.OverLimit)
-		switch l := s.Limit; {
-		case l == nil:
-			line += ", no limit was counted"
-		case s.OverLimit:
-			line += fmt.Sprintf(", %s, remaining %d, retry_after %s", title(l)+above(s), s.Remaining, retryAfter(s))
-		default:
-			line += fmt.Sprintf(", %s, remaining %d, reset %s", title(l)+above(s), s.Remaining, reset(s))
+		fmt.Fprintf(&b, "\n    %s: %s, ", strings.Join(entries, ", "), code(s.OverLimit))
+		if s.Limit == nil {
+			b.WriteString("no limit was counted")
+			continue
 		}
-		lines = append(lines, line)
+		name := "limit"
+		if s.Limit.Name != "" {
+			name = fmt.Sprintf("limit %q", s.Limit.Name)
+		}
+		when := "reset " + reset(s)
+		if s.OverLimit {
+			when = "retry_after " + retryAfter(s)
+		}
+		fmt.Fprintf(&b, "%s of %s%s, remaining %d, %s", name, s.Limit.Rate(), above(s), s.Remaining, when)
 	}
-	return lines
+	return b.String()
 }
 
 // above names the rule whose limit decided if it is one above that of the descriptor.
-func above(s plan.Status) string {
+func above(s *plan.Status) string {
 	for r := s.Rule; r != nil; r = r.Above {
 		if r != s.Rule && slices.Contains(r.Limits, s.Limit) {
 			return " from " + r.String()
@@ -147,13 +159,45 @@ func above(s plan.Status) string {
 	return ""
 }
 
-func title(l *limiter.Limit) string {
-	if l.Name == "" {
-		return "limit of " + amount(l)
+func code(over bool) string {
+	if over {
+		return codeOverLimit
 	}
-	return fmt.Sprintf("limit %q of %s", l.Name, amount(l))
+	return codeOK
 }
 
-func amount(l *limiter.Limit) string {
-	return l.Rate()
+// reset is the time until the limit of an admitted descriptor is whole again.
+func reset(s *plan.Status) string {
+	switch {
+	case s.OverLimit:
+		return "none, because the code is OVER_LIMIT with retry_after " + retryAfter(s)
+	case s.Limit == nil:
+		return "none, because no limit was counted"
+	default:
+		return s.UntilReset.String()
+	}
+}
+
+// retryAfter is the time after which a denied descriptor would be admitted.
+func retryAfter(s *plan.Status) string {
+	switch {
+	case !s.OverLimit:
+		return "none, because the code is OK"
+	case s.UntilReset == 0:
+		return never
+	default:
+		return s.UntilReset.String()
+	}
+}
+
+// limit spells the limit that decided.
+func limit(s *plan.Status) string {
+	switch l := s.Limit; {
+	case l == nil:
+		return none
+	case l.Name == "":
+		return "one without a name, of " + l.Rate()
+	default:
+		return strconv.Quote(l.Name)
+	}
 }

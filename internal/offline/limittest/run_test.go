@@ -3,6 +3,7 @@ package limittest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,64 +15,67 @@ import (
 	"weir/internal/plan"
 )
 
-func load(t *testing.T, name string, opts Options) *File {
+// run runs all tests of a file.
+func run(t *testing.T, path string, opts Options) []Result {
 	t.Helper()
-	f, err := Load(name, opts)
-	if err != nil {
-		t.Fatalf("loading %s:\n%v", name, err)
+	r := Run(t.Context(), path, opts, nil)
+	if r.Err != nil || len(r.Results) == 0 {
+		t.Fatalf("%s: %d tests were run\n%v", path, len(r.Results), r.Err)
 	}
-	return f
+	return r.Results
 }
 
-// run runs all tests of a file.
-func run(t *testing.T, f *File) []Result {
+// failures runs all tests of a file and returns what failed.
+func failures(t *testing.T, path string, opts Options) (failures []string) {
 	t.Helper()
-	results, err := f.Run(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
+	for _, r := range run(t, path, opts) {
+		failures = append(failures, r.Failures...)
 	}
-	return results
+	return failures
 }
 
 // pass fails the test with every failure of the file's tests.
-func pass(t *testing.T, f *File) {
+func pass(t *testing.T, path string) {
 	t.Helper()
-	results := run(t, f)
-	if len(results) == 0 {
-		t.Errorf("%s: no test was run", f.Name)
+	for _, failure := range failures(t, path, Options{}) {
+		t.Error(failure)
 	}
-	for _, r := range results {
-		for _, failure := range r.Failures {
-			t.Error(failure)
+}
+
+// written writes a file of tests beside its rules.yaml, and returns its path.
+func written(t *testing.T, rules, tests string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"rules.yaml": rules, "rules_test.yaml": "rules: [rules.yaml]\n" + tests} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
 		}
 	}
+	return filepath.Join(dir, "rules_test.yaml")
 }
 
-func TestEveryField(t *testing.T) {
-	f := load(t, "testdata/every_field_test.yaml", Options{})
-	pass(t, f)
-	pass(t, f) // a file keeps nothing of a run
-}
-
-// A test can start when the clocks of a time zone change.
-func TestStart(t *testing.T) { pass(t, load(t, "testdata/calendar_test.yaml", Options{})) }
-
-// Every expectation matters: if it is changed, it fails, and it alone.
+// Every expectation matters: if it is changed, it fails, and it alone. A file keeps nothing
+// of a run.
 func TestEveryExpectationCanFail(t *testing.T) {
-	f := load(t, "testdata/every_field_test.yaml", Options{})
+	f, err := Load("testdata/every_field_test.yaml", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i := range f.tests {
-		for j := range f.tests[i].steps {
-			for k := range f.tests[i].steps[j].checks {
-				c := &f.tests[i].steps[j].checks[k]
+		test := &f.tests[i]
+		if failures, err := f.run(t.Context(), test); err != nil || len(failures) > 0 {
+			t.Errorf("%v, %v", failures, err)
+		}
+		for j := range test.steps {
+			for k := range test.steps[j].checks {
+				c := &test.steps[j].checks[k]
 				right := c.want
 				c.want = "something else"
-				var failures []Failure
-				for _, r := range run(t, f) {
-					failures = append(failures, r.Failures...)
-				}
+				failures, err := f.run(t.Context(), test)
 				c.want = right
-				if len(failures) != 1 || failures[0].What != c.what || failures[0].Step != j+1 || failures[0].Got != right {
-					t.Errorf("line %d: %s changed: got %v", c.at.Line, c.what, failures)
+				step, what := fmt.Sprintf(": step %d at ", j+1), fmt.Sprintf(": %s: expected something else, got %s", c.what, right)
+				if err != nil || len(failures) != 1 || !strings.Contains(failures[0], step) || !strings.Contains(failures[0], what+"\n") {
+					t.Errorf("line %d: %s changed: got %v, %v", c.at.Line, c.what, failures, err)
 				}
 			}
 		}
@@ -79,7 +83,6 @@ func TestEveryExpectationCanFail(t *testing.T) {
 }
 
 func TestFailures(t *testing.T) {
-	f := load(t, "testdata/failing_test.yaml", Options{})
 	want := map[string]string{
 		"passes": "",
 		"fails": `
@@ -109,46 +112,32 @@ testdata/failing_test.yaml:27:25: fails: step 4 at 1h0m0s: limit: expected none,
     user=bob: OK, limit of 7 per 5 minutes, remaining 6, reset 5m0s
 `,
 	}
-	results := run(t, f)
-	if len(results) != len(want) {
-		t.Errorf("%d results, want %d", len(results), len(want))
-	}
+	results := run(t, "testdata/failing_test.yaml", Options{})
 	for _, r := range results {
-		var got strings.Builder
-		for _, failure := range r.Failures {
-			got.WriteString("\n" + failure.String())
-		}
-		if got, want := strings.TrimSpace(got.String()), strings.TrimSpace(want[r.Test]); got != want {
+		if got, want := strings.Join(r.Failures, "\n"), strings.TrimSpace(want[r.Test]); got != want {
 			t.Errorf("%s: got\n%s\nwant\n%s", r.Test, got, want)
 		}
 	}
-}
-
-// A request that the server refuses ends its test.
-func TestRefusedRequest(t *testing.T) {
-	rules, err := filepath.Abs("testdata/rules.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := filepath.Join(t.TempDir(), "refused_test.yaml")
-	text := "rules: [" + rules + "]\ntests:\n- name: refused\n  domain: shop\n  steps:\n" +
-		"  - {request: [" + strings.Repeat("{user: a}, ", 101) + "], expect: {code: OK}}\n" +
-		"  - {request: [{user: a}], expect: {admitted: 0}}\n"
-	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	results := run(t, load(t, name, Options{}))
-	const want = ":6:5: refused: step 1 at 0s: request: expected an answer, got the request has more than the 100 descriptors that are permitted"
-	if len(results) != 1 || len(results[0].Failures) != 1 || results[0].Failures[0].String() != name+want {
-		t.Errorf("got %v, want %s%s", results, name, want)
-	}
-}
-
-func TestFilter(t *testing.T) {
-	f := load(t, "testdata/failing_test.yaml", Options{})
 	for filter, want := range map[string]int{"": 2, "^passes$": 1, "s": 2, "none|fails": 1, "Passes": 0} {
-		if got, err := f.Run(t.Context(), regexp.MustCompile(filter)); err != nil || len(got) != want {
-			t.Errorf("%q: %d tests, %v, want %d", filter, len(got), err, want)
+		if got := Run(t.Context(), "testdata/failing_test.yaml", Options{}, regexp.MustCompile(filter)); got.Err != nil || len(got.Results) != want {
+			t.Errorf("%q: got %+v, want %d tests", filter, got, want)
+		}
+	}
+}
+
+// The end of a failure says more than what was expected and got.
+func TestEndsOfFailures(t *testing.T) {
+	const below = "domain: shop\ndescriptors: [{key: user, below: true, rate_limit: {unit: day, requests_per_unit: 1}, descriptors: [{key: path}]}]\n"
+	for want, tests := range map[string]string{
+		// The rule above whose limit decided.
+		"user=a, path=/: OVER_LIMIT, limit of 1 per day from shop|user, remaining 0, retry_after 24h0m0s": "  - {send: 2, request: [{user: a, path: /}], expect: {admitted: 2}}\n",
+		// What the server refuses. It ends the test.
+		"rules_test.yaml:6:5: it: step 1 at 0s: request: expected an answer, got the request has more than the 100 descriptors that are permitted": "  - {request: [" +
+			strings.Repeat("{user: a}, ", 101) + "], expect: {code: OK}}\n  - {request: [{user: a}], expect: {admitted: 0}}\n",
+	} {
+		path := written(t, below, "tests:\n- name: it\n  domain: shop\n  steps:\n"+tests)
+		if got := failures(t, path, Options{}); len(got) != 1 || !strings.HasSuffix(got[0], want) {
+			t.Errorf("got %q, want %s", got, want)
 		}
 	}
 }
@@ -156,27 +145,22 @@ func TestFilter(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if results, err := load(t, "testdata/every_field_test.yaml", Options{}).Run(ctx, nil); len(results) > 0 || !errors.Is(err, context.Canceled) {
-		t.Errorf("got %d results, %v", len(results), err)
+	if got := Run(ctx, "testdata/every_field_test.yaml", Options{}, nil); len(got.Results) > 0 || !errors.Is(got.Err, context.Canceled) {
+		t.Errorf("got %+v", got)
 	}
 }
 
 // The server's settings make a difference.
 func TestOptions(t *testing.T) {
-	failed := func(opts Options) (failures int) {
-		for _, r := range run(t, load(t, "testdata/charge_test.yaml", opts)) {
-			failures += len(r.Failures)
-		}
-		return failures
-	}
+	const path = "testdata/charge_test.yaml"
 	merge := descriptors.Options{MergeDomains: true}
-	if n := failed(Options{Rules: merge}); n != 0 {
-		t.Errorf("%d failures", n)
+	if got := failures(t, path, Options{Rules: merge}); len(got) != 0 {
+		t.Error(got)
 	}
-	if n := failed(Options{Rules: merge, Options: plan.Options{Charge: limiter.Always}}); n != 1 {
-		t.Errorf("%d failures where denied requests are charged, want 1", n)
+	if got := failures(t, path, Options{Rules: merge, Options: plan.Options{Charge: limiter.Always}}); len(got) != 1 {
+		t.Errorf("where denied requests are charged: got %v, want one failure", got)
 	}
-	if _, err := Load("testdata/charge_test.yaml", Options{}); err == nil || !strings.Contains(err.Error(), "MERGE_DOMAIN_CONFIG") {
-		t.Errorf("two files of one domain: got %v", err)
+	if got := Run(t.Context(), path, Options{}, nil); got.Err == nil || !strings.Contains(got.Err.Error(), "MERGE_DOMAIN_CONFIG") {
+		t.Errorf("two files of one domain: got %v", got.Err)
 	}
 }
