@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/offline/envoyconfig"
 	"weir/internal/testenv"
 )
 
@@ -70,7 +71,7 @@ func TestDescriptorsAsJSON(t *testing.T) {
 	command.Env = append(os.Environ(), asProgram+"=1")
 	command.Stdin = strings.NewReader(envoyMapping)
 	out, err := command.Output()
-	var answer sentDescriptors
+	var answer envoyconfig.Report
 	if err != nil || json.Unmarshal(out, &answer) != nil || len(answer.Descriptors) != 3 {
 		t.Fatalf("%v in\n%s", err, out)
 	}

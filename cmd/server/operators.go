@@ -18,6 +18,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"weir/internal/descriptors/plaintext"
+	"weir/internal/offline/explain"
 	"weir/internal/operators/api"
 	"weir/internal/operators/client"
 	"weir/internal/operators/denials"
@@ -140,7 +141,7 @@ func (r remote) again() string {
 		{"ca-file", r.CAFile, "WEIR_CA_FILE", ""},
 	} {
 		if flag.value != flag.byDefault && flag.value != os.Getenv(flag.variable) {
-			fmt.Fprintf(&b, " --%s %s", flag.name, client.Quote(plaintext.Line(flag.value)))
+			fmt.Fprintf(&b, " --%s %s", flag.name, explain.Quote(plaintext.Line(flag.value)))
 		}
 	}
 	return b.String()

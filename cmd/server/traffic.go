@@ -10,21 +10,17 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/term"
 
 	"weir/internal/descriptors"
-	"weir/internal/descriptors/plaintext"
 	"weir/internal/offline/bench"
 	"weir/internal/offline/envoyconfig"
 	"weir/internal/offline/explain"
 	"weir/internal/offline/simulate"
 	"weir/internal/offline/simulate/accesslog"
-	"weir/internal/operators/client"
 	"weir/internal/settings/follow"
 )
 
@@ -171,37 +167,6 @@ type fromEnvoy struct {
 // options returns them as envoyconfig takes them.
 func (f fromEnvoy) options() envoyconfig.Options { return envoyconfig.Options(f) }
 
-// sentDescriptors is what the command prints.
-type sentDescriptors struct {
-	Descriptors []sentDescriptor `json:"descriptors"`
-	Notes       []sentNote       `json:"notes"`
-}
-
-type sentNote struct {
-	Place   string `json:"place"`
-	Text    string `json:"text"`
-	LeftOut bool   `json:"left_out"` // a rate limit, because of it
-}
-
-type sentDescriptor struct {
-	Domain       string      `json:"domain"`
-	Descriptor   string      `json:"descriptor"`
-	Entries      []sentEntry `json:"entries"` // none if all actions passed over what they did not find
-	Place        string      `json:"place"`
-	Call         int         `json:"call"`
-	OnStreamDone bool        `json:"on_stream_done"`
-	HitsAddend   *uint64     `json:"hits_addend,omitempty"`
-	NegativeHits bool        `json:"is_negative_hits,omitempty"`
-	Explain      string      `json:"explain,omitempty"`
-}
-
-// sentEntry is an entry as the log of decisions shows it.
-type sentEntry struct {
-	Key         string `json:"key"`
-	Value       string `json:"value"`
-	ValueBase64 []byte `json:"value_base64,omitempty"` // if it is no UTF-8
-}
-
 // Run prints which descriptors Envoy sends for a request.
 func (d descriptorsOf) Run(p *program) error {
 	request, err := d.request()
@@ -215,13 +180,12 @@ func (d descriptorsOf) Run(p *program) error {
 	if request.RemoteAddress == "" {
 		request.RemoteAddress = config.Client(request.Headers, "127.0.0.1")
 	}
-	sent := &sentDescriptors{Descriptors: []sentDescriptor{}, Notes: []sentNote{}}
-	for _, result := range config.Descriptors(request) {
-		sent.Descriptors = append(sent.Descriptors, newSentDescriptor(result))
+	command := "weir explain --config PATH" // which is not in the configuration of Envoy
+	if os.Getenv("CONFIG_PATH")+os.Getenv("RUNTIME_ROOT")+os.Getenv("RUNTIME_SUBDIRECTORY") != "" {
+		command = "weir explain"
 	}
-	for _, n := range config.Notes() {
-		note := sentNote{plaintext.Line(n.Place), plaintext.Line(n.Text), n.LeftOut}
-		sent.Notes = append(sent.Notes, note)
+	sent := config.Report(request, command)
+	for _, note := range sent.Notes {
 		if d.Output == "text" {
 			fmt.Fprintf(p.stderr, "note: %s: %s\n", note.Place, note.Text)
 		}
@@ -279,57 +243,6 @@ func (d descriptorsOf) request() (envoyconfig.Request, error) {
 		r.Headers = append(r.Headers, envoyconfig.Header{Name: name, Value: strings.Trim(value, " \t")})
 	}
 	return r, nil
-}
-
-func newSentDescriptor(r envoyconfig.Result) sentDescriptor {
-	s := sentDescriptor{
-		Domain: r.Domain, Descriptor: explain.FormatDescriptor(r.Entries), Place: plaintext.Line(r.Place),
-		Call: r.Call, OnStreamDone: r.OnStreamDone, NegativeHits: r.NegativeHits,
-	}
-	for _, e := range r.Entries {
-		entry := sentEntry{Key: e.Key, Value: e.Value}
-		if !utf8.ValidString(e.Value) {
-			entry.ValueBase64 = []byte(e.Value)
-		}
-		s.Entries = append(s.Entries, entry)
-	}
-	hits := ""
-	if r.HasHitsAddend {
-		s.HitsAddend, hits = &r.HitsAddend, " --hits "+strconv.FormatUint(r.HitsAddend, 10)
-	}
-	if len(r.Entries) > 0 { // Weir lets any other pass
-		ofRules := "--config PATH " // is not in the configuration of Envoy
-		if os.Getenv("CONFIG_PATH")+os.Getenv("RUNTIME_ROOT")+os.Getenv("RUNTIME_SUBDIRECTORY") != "" {
-			ofRules = ""
-		}
-		s.Explain = "weir explain " + ofRules + client.Quote(explain.FormatDomain(s.Domain)) + " " + client.Quote(s.Descriptor) + hits
-	}
-	return s
-}
-
-// WriteText writes each descriptor and, below, what else is known of it.
-func (s *sentDescriptors) WriteText(w io.Writer) error {
-	var b strings.Builder
-	if len(s.Descriptors) == 0 {
-		b.WriteString("Envoy sends no descriptor for this request.\n")
-	}
-	for _, d := range s.Descriptors {
-		fmt.Fprintf(&b, "%s\n  domain: %s\n  place:  %s\n", cmp.Or(plaintext.Line(d.Descriptor), "(without entries, no limit applies)"), plaintext.Line(d.Domain), d.Place)
-		switch {
-		case d.HitsAddend != nil && d.NegativeHits:
-			fmt.Fprintf(&b, "  hits:   gives back %d\n", *d.HitsAddend)
-		case d.HitsAddend != nil:
-			fmt.Fprintf(&b, "  hits:   takes %d\n", *d.HitsAddend)
-		}
-		if d.OnStreamDone {
-			b.WriteString("  when:   after the response, when nothing is denied anymore\n")
-		}
-		if d.Explain != "" {
-			fmt.Fprintf(&b, "  next:   %s\n", d.Explain)
-		}
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
 // benchmark is the command bench.

@@ -112,3 +112,12 @@ func noFlag(text string) string {
 	}
 	return text
 }
+
+// Quote returns an argument as a shell takes it.
+func Quote(argument string) string {
+	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-"
+	if argument != "" && strings.Trim(argument, safe) == "" {
+		return argument
+	}
+	return "'" + strings.ReplaceAll(argument, "'", `'\''`) + "'"
+}

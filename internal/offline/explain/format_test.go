@@ -31,6 +31,14 @@ func TestFormatDescriptor(t *testing.T) {
 	}
 }
 
+func TestQuote(t *testing.T) {
+	for argument, want := range map[string]string{"a b": "'a b'", "": "''", "it's": `'it'\''s'`, "user=alice": "user=alice"} {
+		if got := Quote(argument); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
 // FuzzFormat reads what is written of any entries, which is one line of plain text.
 func FuzzFormat(f *testing.F) {
 	f.Add("api", "user", "alice", "path", "/a,b=c")

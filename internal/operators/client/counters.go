@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"weir/internal/offline/explain"
 	"weir/internal/operators/api"
 )
 
@@ -14,7 +15,7 @@ func (v View) Counters(w io.Writer, c *api.Counters, reset bool) {
 	domain, descriptor := whole(c.Descriptor)
 	fmt.Fprintf(w, "domain %s, descriptor %s\n", domain, descriptor)
 	if c.Exception != nil {
-		fmt.Fprintf(w, "exception %s: %s %s, by %s: %s\n", Quote(text(c.Exception.ID)), effect(c.Exception), v.until(c.Exception.Until), text(c.Exception.By), text(c.Exception.Reason))
+		fmt.Fprintf(w, "exception %s: %s %s, by %s: %s\n", explain.Quote(text(c.Exception.ID)), effect(c.Exception), v.until(c.Exception.Until), text(c.Exception.By), text(c.Exception.Reason))
 		fmt.Fprint(w, instead(c.Exception))
 	}
 	if c.Rule == "" {
@@ -36,7 +37,7 @@ func (v View) Counters(w io.Writer, c *api.Counters, reset bool) {
 	case used && c.Exception == nil:
 		v.suggest(w, "Let it through for a while", `except add %s %s --amount 10x --for 2h --reason "..."`, domain, descriptor)
 	case c.Exception != nil:
-		v.suggest(w, "End the exception", "except remove %s", Quote(text(c.Exception.ID)))
+		v.suggest(w, "End the exception", "except remove %s", explain.Quote(text(c.Exception.ID)))
 	}
 }
 

@@ -2,7 +2,6 @@ package client
 
 import (
 	"fmt"
-	"strings"
 
 	"weir/internal/limiter"
 	"weir/internal/offline/explain"
@@ -10,16 +9,7 @@ import (
 	"weir/internal/operators/excerpt"
 )
 
-// Quote returns an argument as a shell takes it.
-func Quote(argument string) string {
-	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-"
-	if argument != "" && strings.Trim(argument, safe) == "" {
-		return argument
-	}
-	return "'" + strings.ReplaceAll(argument, "'", `'\''`) + "'"
-}
-
-func quotedDomain(domain string) string { return Quote(explain.FormatDomain(domain)) }
+func quotedDomain(domain string) string { return explain.Quote(explain.FormatDomain(domain)) }
 
 // whole returns domain and entries of a descriptor as arguments of commands.
 func whole(d api.Descriptor) (domain, descriptor string) {
@@ -27,7 +17,7 @@ func whole(d api.Descriptor) (domain, descriptor string) {
 	if err != nil {
 		return text(d.Domain), fmt.Sprintf("(not readable: %s)", text(err.Error()))
 	}
-	return quotedDomain(name), Quote(explain.FormatDescriptor(entries))
+	return quotedDomain(name), explain.Quote(explain.FormatDescriptor(entries))
 }
 
 // What keeps an excerpt from being pasted, and what the text says of it.
@@ -57,7 +47,7 @@ func excerpted(d excerpt.Descriptor) (shown, mark string) {
 	case shared:
 		return shown, notPasted[2].mark
 	default:
-		return Quote(shown), ""
+		return explain.Quote(shown), ""
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"weir/internal/offline/explain"
 	"weir/internal/operators/api"
 )
 
@@ -20,13 +21,13 @@ func (v View) Exceptions(w io.Writer, e *api.Exceptions) {
 		x := &e.Exceptions[i]
 		domain, descriptor := whole(x.Descriptor)
 		left := fmt.Sprintf("%s (%s)", v.clock(x.Until), Span(x.Until.Sub(v.Now)))
-		t.row(Quote(text(x.ID)), effect(x), left, x.Used, narrow(x.By), domain+" "+descriptor)
+		t.row(explain.Quote(text(x.ID)), effect(x), left, x.Used, narrow(x.By), domain+" "+descriptor)
 	}
 	t.end()
 	fmt.Fprintln(w, "\nReasons:")
 	t = newTable(w, "  ")
 	for i := range e.Exceptions {
-		t.row(Quote(text(e.Exceptions[i].ID)), text(e.Exceptions[i].Reason))
+		t.row(explain.Quote(text(e.Exceptions[i].ID)), text(e.Exceptions[i].Reason))
 	}
 	t.end()
 	v.suggest(w, "End one", "except remove ID")
@@ -35,8 +36,8 @@ func (v View) Exceptions(w io.Writer, e *api.Exceptions) {
 // Added writes what became of a new exception.
 func (v View) Added(w io.Writer, x *api.Exception) {
 	domain, descriptor := whole(x.Descriptor)
-	fmt.Fprintf(w, "exception %s: %s %s %s %s\n", Quote(text(x.ID)), effect(x), domain, descriptor, v.until(x.Until))
-	v.suggest(w, "End it earlier", "except remove %s", Quote(text(x.ID)))
+	fmt.Fprintf(w, "exception %s: %s %s %s %s\n", explain.Quote(text(x.ID)), effect(x), domain, descriptor, v.until(x.Until))
+	v.suggest(w, "End it earlier", "except remove %s", explain.Quote(text(x.ID)))
 }
 
 // Removed writes that an exception has ended.

@@ -1,0 +1,106 @@
+package envoyconfig
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"weir/internal/descriptors/plaintext"
+	"weir/internal/offline/explain"
+)
+
+// Report says which descriptors Envoy sends for a request, to people and as JSON.
+type Report struct {
+	Descriptors []Sent         `json:"descriptors"`
+	Notes       []ReportedNote `json:"notes"`
+}
+
+// ReportedNote is a Note, fit to be shown.
+type ReportedNote struct {
+	Place   string `json:"place"`
+	Text    string `json:"text"`
+	LeftOut bool   `json:"left_out"` // a rate limit, because of it
+}
+
+// Sent is one descriptor.
+type Sent struct {
+	Domain       string      `json:"domain"`
+	Descriptor   string      `json:"descriptor"` // as explain.ParseDescriptor takes it
+	Entries      []SentEntry `json:"entries"`    // none if all actions passed over what they did not find
+	Place        string      `json:"place"`
+	Call         int         `json:"call"`
+	OnStreamDone bool        `json:"on_stream_done"`
+	HitsAddend   *uint64     `json:"hits_addend,omitempty"`
+	NegativeHits bool        `json:"is_negative_hits,omitempty"`
+	Explain      string      `json:"explain,omitempty"` // a command
+}
+
+// SentEntry is an entry as the log of decisions shows it.
+type SentEntry struct {
+	Key         string `json:"key"`
+	Value       string `json:"value"`
+	ValueBase64 []byte `json:"value_base64,omitempty"` // if it is no UTF-8
+}
+
+// Report returns which descriptors Envoy sends for a request. With command, domain and
+// descriptor as arguments behind it, a descriptor is explained.
+func (c *Config) Report(r Request, command string) *Report {
+	report := &Report{Descriptors: []Sent{}, Notes: []ReportedNote{}}
+	for _, result := range c.Descriptors(r) {
+		report.Descriptors = append(report.Descriptors, newSent(&result, command))
+	}
+	for _, n := range c.Notes() {
+		report.Notes = append(report.Notes, ReportedNote{plaintext.Line(n.Place), plaintext.Line(n.Text), n.LeftOut})
+	}
+	return report
+}
+
+func newSent(r *Result, command string) Sent {
+	s := Sent{
+		Domain: r.Domain, Descriptor: explain.FormatDescriptor(r.Entries), Place: plaintext.Line(r.Place),
+		Call: r.Call, OnStreamDone: r.OnStreamDone, NegativeHits: r.NegativeHits,
+	}
+	for _, e := range r.Entries {
+		entry := SentEntry{Key: e.Key, Value: e.Value}
+		if !utf8.ValidString(e.Value) {
+			entry.ValueBase64 = []byte(e.Value)
+		}
+		s.Entries = append(s.Entries, entry)
+	}
+	hits := ""
+	if r.HasHitsAddend {
+		s.HitsAddend, hits = &r.HitsAddend, " --hits "+strconv.FormatUint(r.HitsAddend, 10)
+	}
+	if len(r.Entries) > 0 { // Weir lets any other pass
+		s.Explain = command + " " + explain.Quote(explain.FormatDomain(s.Domain)) + " " + explain.Quote(s.Descriptor) + hits
+	}
+	return s
+}
+
+// WriteText writes each descriptor and, below, what else is known of it.
+func (r *Report) WriteText(w io.Writer) error {
+	var b strings.Builder
+	if len(r.Descriptors) == 0 {
+		b.WriteString("Envoy sends no descriptor for this request.\n")
+	}
+	for _, d := range r.Descriptors {
+		fmt.Fprintf(&b, "%s\n  domain: %s\n  place:  %s\n", cmp.Or(plaintext.Line(d.Descriptor), "(without entries, no limit applies)"), plaintext.Line(d.Domain), d.Place)
+		switch {
+		case d.HitsAddend != nil && d.NegativeHits:
+			fmt.Fprintf(&b, "  hits:   gives back %d\n", *d.HitsAddend)
+		case d.HitsAddend != nil:
+			fmt.Fprintf(&b, "  hits:   takes %d\n", *d.HitsAddend)
+		}
+		if d.OnStreamDone {
+			b.WriteString("  when:   after the response, when nothing is denied anymore\n")
+		}
+		if d.Explain != "" {
+			fmt.Fprintf(&b, "  next:   %s\n", d.Explain)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
