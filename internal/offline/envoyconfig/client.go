@@ -69,15 +69,20 @@ func (c *Config) Client(headers []Header, connection string) string {
 // address of the connection. Either may be empty, and so is the address if they do not say it.
 func (c *Config) LoggedClient(forwardedFor, connection string) string {
 	if c.client.connection && !c.client.keeps {
-		comma := strings.LastIndexByte(forwardedFor, ',')
-		last := forwardedFor[comma+1:]
-		forwardedFor = forwardedFor[:max(comma, 0)]
+		before, last := cutLast(forwardedFor)
 		// Envoy has added the address of the connection, or its own in place of a loopback.
 		if ip, err := netip.ParseAddr(connection); err != nil || !ip.IsLoopback() && last != "" {
 			connection = last
 		}
+		forwardedFor = before
 	}
 	return c.client.find(forwardedFor, connection)
+}
+
+// cutLast cuts the last address off a list.
+func cutLast(list string) (before, last string) {
+	comma := strings.LastIndexByte(list, ',')
+	return list[:max(comma, 0)], list[comma+1:]
 }
 
 // find returns the client by x-forwarded-for as it comes to Envoy.
@@ -89,18 +94,14 @@ func (c client) find(forwardedFor, connection string) string {
 		}
 		skip--
 	}
-	comma := strings.LastIndexByte(forwardedFor, ',')
-	for ; skip > 0; skip-- {
-		if comma < 0 {
+	for ; skip > 0 && forwardedFor != ""; skip-- {
+		if !strings.Contains(forwardedFor, ",") {
 			return connection
 		}
-		forwardedFor = forwardedFor[:comma]
-		comma = strings.LastIndexByte(forwardedFor, ',')
+		forwardedFor, _ = cutLast(forwardedFor)
 	}
-	address := strings.TrimSpace(forwardedFor[comma+1:])
-	if address == "" {
-		return connection
-	}
+	_, address := cutLast(forwardedFor)
+	address = strings.TrimSpace(address)
 	if _, err := netip.ParseAddr(address); err != nil {
 		return connection
 	}

@@ -1,26 +1,7 @@
-// Package envoyconfig reads from Envoy's own configuration how a request becomes
-// descriptors, and does what Envoy does: it finds the virtual host and the route, and
-// runs the actions of their rate limits.
-//
-//	file.go        Load: a file -> listeners, routes and manifests, and which of them is meant
-//	istio.go       EnvoyFilters, as virtual hosts and routes
-//	filter.go      rate limit filters, and what routes configure for them
-//	hosts.go       virtual hosts and routes -> the calls that filters make for each route
-//	reader.go      rate limits, and notes of what is not read
-//	message.go     a value -> a message of protobuf, strictly; node.go has the values
-//	envoyconfig.go Config: a request -> descriptors
-//	route.go       which host and route a request has, by the tests of match.go
-//	action.go      a request -> an entry, with header.go and query.go
-//	client.go      x-forwarded-for -> the address of the client
-//
-// It reads a bootstrap, a config dump or route dump of the admin port, route
-// configurations, Istio's EnvoyFilter, and a small file with the same words. It knows
-// what a request shows, and nothing of clusters, runtime values, metadata or other
-// filters: rate limits that need them are left out, and a Note names each. It knows no
-// rules and decides nothing.
 package envoyconfig
 
 import (
+	"slices"
 	"strings"
 
 	"weir/internal/descriptors/strictyaml"
@@ -63,11 +44,29 @@ type Request struct {
 	// named route need it: what that matches is in no EnvoyFilter.
 	Route string
 
-	path, query string // Path cut in two, here because it saves an allocation
+	path, query string   // Path cut in two
+	all         []Header // and pseudo headers
+	cluster     string   // of the route
 }
 
 // Header is a header of a request, no pseudo header. Its name is in lower case.
 type Header struct{ Name, Value string }
+
+// header returns the first value of a header or pseudo header, whether there is one, and whether any
+// passes a test. Without a test all do.
+func (t *Request) header(name string, passes test) (first string, there, passed bool) {
+	for i := range t.all {
+		if h := &t.all[i]; h.Name == name {
+			if !there {
+				first, there = h.Value, true
+			}
+			if passes == nil || passes(h.Value) {
+				return first, true, true
+			}
+		}
+	}
+	return first, there, false
+}
 
 // Result is a descriptor that Envoy sends.
 type Result struct {
@@ -91,12 +90,11 @@ type Needs struct{ Method, Scheme, Authority, Path, Query, RemoteAddress, Route 
 // Config says how requests become descriptors. It does not change, and may be used by
 // several goroutines.
 type Config struct {
-	hosts      hosts
-	ignorePort bool // of the authority
-	client     client
-	notes      []Note
-	headers    []string
-	needs      Needs
+	hosts   *hosts
+	client  client
+	notes   []Note
+	headers []string
+	needs   Needs
 }
 
 // Notes are what the file says and descriptors do not show, in the order of the file.
@@ -115,15 +113,29 @@ func (c *Config) Descriptors(r Request) []Result { return c.AppendDescriptors(ni
 // dst's length again, also that of Entries, which hold parts of the request's strings. It
 // writes to r, which therefore is of one goroutine.
 func (c *Config) AppendDescriptors(dst []Result, r *Request) []Result {
-	host := c.hosts.find(r.Authority, c.ignorePort)
-	if host == nil || host.redirects(r) {
+	host := c.hosts.find(r.Authority)
+	if host == nil {
 		return dst
 	}
 	r.path, r.query, _ = strings.Cut(r.Path, "?")
-	for i := range host.routes {
-		if route := &host.routes[i]; route.match.matches(r) {
-			return route.append(dst, r)
+	r.all = append(r.all[:0], r.Headers...)
+	for _, h := range [...]Header{{":method", r.Method}, {":path", r.Path}, {":authority", r.Authority}, {":scheme", r.Scheme}} {
+		if h.Value != "" {
+			r.all = append(r.all, h)
 		}
+	}
+	for i := range host.routes {
+		route := &host.routes[i]
+		if !passAll(route.match, r) {
+			continue
+		}
+		r.cluster = route.cluster
+		for _, done := range []bool{false, true} { // those of the end of a request come last
+			for j := range route.calls {
+				dst = route.calls[j].append(dst, r, done)
+			}
+		}
+		return dst
 	}
 	return dst
 }
@@ -136,68 +148,27 @@ type call struct {
 	limits             []*rateLimit
 }
 
-// rateLimit makes one descriptor of a request.
-type rateLimit struct {
-	actions      []action
-	place        string
-	onStreamDone bool
-	hasHits      bool
-	hits         uint64
-	negative     bool
-}
-
-// append appends the descriptors of a route: those of the request, then those of its end.
-func (r *route) append(dst []Result, t *Request) []Result {
-	for _, done := range []bool{false, true} {
-		if done && !r.onStreamDone {
-			break
+// append appends the descriptors that are sent when a request is done, or those sent before.
+func (c *call) append(dst []Result, t *Request, done bool) []Result {
+	if internal, _, _ := t.header("x-envoy-internal", nil); internal == "true" && !c.internal || internal != "true" && !c.external {
+		return dst
+	}
+	for _, l := range c.limits {
+		if l.result.OnStreamDone != done {
+			continue
 		}
-		for i := range r.calls {
-			c := &r.calls[i]
-			if !c.isFor(t) {
-				continue
-			}
-			for _, l := range c.limits {
-				if l.onStreamDone == done {
-					dst = l.append(dst, c, t)
-				}
-			}
+		n, ok := len(dst), true
+		dst = slices.Grow(dst, 1)[:n+1]
+		entries := dst[n].Entries[:0]
+		for i := 0; ok && i < len(l.actions); i++ {
+			entries, ok = l.actions[i].append(entries, t)
 		}
-	}
-	return dst
-}
-
-// isFor reports whether the filter looks at such requests.
-func (c *call) isFor(t *Request) bool {
-	if c.internal && c.external {
-		return true
-	}
-	value, _ := header("x-envoy-internal").first(t)
-	if value == "true" {
-		return c.internal
-	}
-	return c.external
-}
-
-// append appends the descriptor, unless an action makes none.
-func (l *rateLimit) append(dst []Result, c *call, t *Request) []Result {
-	if n := len(dst); n < cap(dst) {
-		dst = dst[:n+1]
-	} else {
-		dst = append(dst, Result{})
-	}
-	result := &dst[len(dst)-1]
-	entries := result.Entries[:0]
-	for _, a := range l.actions {
-		var ok bool
-		if entries, ok = a.append(entries, t); !ok {
-			result.Entries = entries
-			return dst[:len(dst)-1]
+		if dst[n].Entries = entries; !ok {
+			dst = dst[:n]
+			continue
 		}
-	}
-	*result = Result{
-		Domain: c.domain, Entries: entries, Place: l.place, Call: c.number, OnStreamDone: l.onStreamDone,
-		HasHitsAddend: l.hasHits, HitsAddend: l.hits, NegativeHits: l.negative,
+		dst[n] = l.result
+		dst[n].Domain, dst[n].Entries, dst[n].Call = c.domain, entries, c.number
 	}
 	return dst
 }

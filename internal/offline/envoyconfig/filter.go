@@ -1,11 +1,11 @@
 package envoyconfig
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
-	routepb "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	filterpb "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ratelimit/v3"
-	"gopkg.in/yaml.v3"
 )
 
 // The types of messages that are looked at.
@@ -31,33 +31,39 @@ func typeName(n node) string {
 	return url[strings.LastIndexByte(url, '/')+1:]
 }
 
-// filter is a rate limit filter of a connection manager.
+// filter is a rate limit filter of a connection manager, with what is configured for it where a request goes.
 type filter struct {
+	number             int // among those of the manager
 	name               string
 	domain             string
 	stage              uint32
 	internal, external bool
 	disabled           bool
-	limits             []*parsedLimit // its own, instead of those of hosts and routes
-	hasLimits          bool
+	limits             []*rateLimit // its own, instead of those of hosts and routes; nil: none
+	hosts              filterpb.RateLimitPerRoute_VhRateLimitsOptions
 	// unknown stands for the filter if it is not in the file: then routes' configuration of
 	// any name, and limits of any stage, are for it.
 	unknown bool
 }
 
-// takes reports whether a rate limit of a host or route is of the filter's stage.
-func (f *filter) takes(l *routepb.RateLimit) bool {
-	return f.unknown || l.GetStage().GetValue() == f.stage
+// unknownFilter stands for the filter of a file that has none.
+func unknownFilter(o Options) []filter {
+	return []filter{{unknown: true, domain: o.Domain, internal: true, external: true}}
 }
 
-// filters reads the rate limit filters of a connection manager.
-func (r *reader) filters(list node) (filters []filter) {
-	for _, n := range list.items() {
+// takes reports whether a rate limit of a host or route is of the filter's stage.
+func (f *filter) takes(l *rateLimit) bool {
+	return f.unknown || l.message.GetStage().GetValue() == f.stage
+}
+
+// filters reads the rate limit filters among those of a connection manager.
+func (r *reader) filters(list []node) (filters []filter) {
+	for _, n := range list {
 		name, value := typed(n.get("typed_config"))
 		switch {
 		case name == filterType:
 			if f, ok := r.filter(value); ok {
-				f.name, f.disabled = n.get("name").text(), n.get("disabled").isTrue()
+				f.number, f.name, f.disabled = len(filters), n.get("name").text(), n.get("disabled").isTrue()
 				filters = append(filters, f)
 			}
 		case isAboutRateLimits(name):
@@ -72,106 +78,71 @@ func (r *reader) filters(list node) (filters []filter) {
 // filter reads a rate limit filter.
 func (r *reader) filter(n node) (f filter, ok bool) {
 	m := new(filterpb.RateLimit)
-	if !r.message(n.without("@type"), m) {
+	if !r.message(n, m) {
 		return f, false
 	}
-	f = filter{domain: m.GetDomain(), stage: m.GetStage(), internal: true, external: true}
-	switch m.GetRequestType() {
-	case "", "both":
-	case "internal":
-		f.external = false
-	case "external":
-		f.internal = false
-	default:
-		r.problem(n.get("request_type"), "the request_type %q is not known, allowed are internal, external and both", m.GetRequestType())
+	kind := cmp.Or(m.GetRequestType(), "both")
+	if !slices.Contains([]string{"internal", "external", "both"}, kind) {
+		r.problem(n.get("request_type"), "the request_type %q is not known, allowed are internal, external and both", kind)
 		return f, false
 	}
-	if f.internal != f.external {
+	if kind != "both" {
 		r.lookAt("x-envoy-internal")
 	}
 	if m.GetFilterEnabled() != nil {
 		r.note(n.get("filter_enabled"), "filter_enabled is not read, the filter is taken as enabled for all requests")
 	}
-	f.hasLimits = len(m.GetRateLimits()) > 0
-	f.limits = r.rateLimits(n.get("rate_limits"), nil)
-	return f, true
+	return filter{
+		domain: m.GetDomain(), stage: m.GetStage(), internal: kind != "external", external: kind != "internal",
+		limits: r.rateLimits(n.get("rate_limits"), nil),
+	}, true
 }
 
-// perRoute is what a route, a virtual host or a route configuration configures for a filter.
-type perRoute struct {
-	domain    string
-	limits    []*parsedLimit
-	hasLimits bool
-	hosts     filterpb.RateLimitPerRoute_VhRateLimitsOptions
-	disabled  bool
-}
-
-// perRouteKey names a typed_per_filter_config and the filter that it is for.
-type perRouteKey struct {
-	configs *yaml.Node
-	filter  *filter
-}
-
-// perRoute returns what a typed_per_filter_config has for a filter, nil if nothing. It is read
-// once, though it holds for many routes: its problems and notes come once, too.
-func (r *reader) perRoute(configs node, f *filter) *perRoute {
-	of := perRouteKey{configs.yaml, f}
-	p, known := r.perRoutes[of]
-	if !known {
-		p = r.readPerRoute(configs, f)
-		if r.perRoutes == nil {
-			r.perRoutes = map[perRouteKey]*perRoute{}
+// configured returns filters as typed_per_filter_config of a value configures them; those of which it says
+// nothing are as around it.
+func (r *reader) configured(n node, filters, around []filter) []filter {
+	configs := n.get("typed_per_filter_config")
+	for name, value := range configs.fields() {
+		switch kind, _ := typed(value); {
+		case kind == perRouteType && !slices.ContainsFunc(filters, func(f filter) bool { return f.unknown || f.name == name }):
+			r.leaveOut(value, "no rate limit filter has the name %q; the rate limits are left out", name)
+		case kind != perRouteType && isAboutRateLimits(kind):
+			r.otherRateLimits(value, kind)
 		}
-		r.perRoutes[of] = p
 	}
-	return p
-}
-
-func (r *reader) readPerRoute(configs node, f *filter) *perRoute {
-	names, values := configs.pairs()
-	for i, name := range names {
-		kind, value := typed(values[i])
-		p := new(perRoute)
-		if kind == filterConfig {
-			p.disabled = value.get("disabled").isTrue()
-			kind, value = typed(value.get("config"))
-		}
-		if name != f.name && (!f.unknown || kind != perRouteType) {
-			continue
-		}
-		if kind == perRouteType {
-			m := new(filterpb.RateLimitPerRoute)
-			if !r.message(value.without("@type"), m) {
-				return p
+	within := slices.Clone(around)
+	for i, f := range filters {
+		for name, value := range configs.fields() {
+			if r.configure(&f, name, value) {
+				within[i] = f
+				break
 			}
-			p.domain, p.hosts = m.GetDomain(), m.GetVhRateLimits()
-			p.hasLimits = len(m.GetRateLimits()) > 0
-			p.limits = r.rateLimits(value.get("rate_limits"), nil)
 		}
-		return p
 	}
-	return nil
+	return within
 }
 
-// checkPerRoute notes what a typed_per_filter_config says about other rate limits.
-func (r *reader) checkPerRoute(configs node, filters []filter) {
-	names, values := configs.pairs()
-	for i, name := range names {
-		kind, _ := typed(values[i])
-		if kind != perRouteType && isAboutRateLimits(kind) {
-			r.otherRateLimits(values[i], kind)
-		}
-		if kind != perRouteType {
-			continue
-		}
-		known := false
-		for j := range filters {
-			known = known || filters[j].name == name || filters[j].unknown
-		}
-		if !known {
-			r.leaveOut(values[i], "no rate limit filter has the name %q; the rate limits are left out", name)
-		}
+// configure changes a filter by a configuration, and reports whether that is for the filter.
+func (r *reader) configure(f *filter, name string, n node) bool {
+	disabled := false
+	kind, value := typed(n)
+	if kind == filterConfig {
+		disabled = value.get("disabled").isTrue()
+		kind, value = typed(value.get("config"))
 	}
+	if name != f.name && (!f.unknown || kind != perRouteType) {
+		return false
+	}
+	f.disabled = disabled
+	m := new(filterpb.RateLimitPerRoute)
+	if kind != perRouteType || !r.message(value, m) {
+		return true
+	}
+	f.domain, f.hosts = cmp.Or(m.GetDomain(), f.domain), m.GetVhRateLimits()
+	if limits := r.rateLimits(value.get("rate_limits"), nil); len(m.GetRateLimits()) > 0 {
+		f.limits = limits
+	}
+	return true
 }
 
 // isAboutRateLimits reports whether messages of a type are about rate limits.
@@ -193,19 +164,11 @@ func (r *reader) otherRateLimits(at node, name string) {
 // bounded number of values.
 func (r *reader) hidden(n node) {
 	budget := 10_000
-	var look func(n node)
-	look = func(n node) {
-		if budget--; budget < 0 || !n.exists() {
-			return
+	n.visit(&budget, func(n node) bool {
+		if name, _ := typed(n); name != filterType && name != perRouteType {
+			return true
 		}
-		if name, _ := typed(n); name == filterType || name == perRouteType {
-			r.leaveOut(n, "a rate limit filter is not read here; its rate limits are left out")
-			return
-		}
-		_, values := n.pairs()
-		for _, value := range append(values, n.items()...) {
-			look(value)
-		}
-	}
-	look(n)
+		r.leaveOut(n, "a rate limit filter is not read here; its rate limits are left out")
+		return false
+	})
 }

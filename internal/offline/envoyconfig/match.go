@@ -1,71 +1,73 @@
 package envoyconfig
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	routepb "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	matcher "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	typepb "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 )
 
 // test reports whether a text matches.
 type test func(s string) bool
+
+// condition reports whether a request passes.
+type condition func(t *Request) bool
+
+// passAll reports whether a request passes all conditions.
+func passAll(all []condition, t *Request) bool {
+	return !slices.ContainsFunc(all, func(c condition) bool { return !c(t) })
+}
+
+// conditions returns what each of a list of matchers says. what they are is for errors.
+func conditions[M any](what string, list []M, of func(M) (condition, error)) (all []condition, err error) {
+	for i, m := range list {
+		c, err := of(m)
+		if err != nil {
+			return nil, fmt.Errorf("%s[%d]: %w", what, i, err)
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
 
 // stringTest returns the test of a StringMatcher, or what of it is not known.
 func stringTest(m *matcher.StringMatcher) (test, error) {
 	fold := m.GetIgnoreCase()
 	switch p := m.GetMatchPattern().(type) {
 	case *matcher.StringMatcher_Exact:
-		return exactTest(p.Exact, fold), nil
+		return func(s string) bool { return equal(s, p.Exact, fold) }, nil
 	case *matcher.StringMatcher_Prefix:
-		return prefixTest(p.Prefix, fold), nil
+		return func(s string) bool { return equal(s[:min(len(s), len(p.Prefix))], p.Prefix, fold) }, nil
 	case *matcher.StringMatcher_Suffix:
-		return func(s string) bool {
-			from := len(s) - len(p.Suffix)
-			return from >= 0 && equal(s[from:], p.Suffix, fold)
-		}, nil
+		return func(s string) bool { return equal(s[max(0, len(s)-len(p.Suffix)):], p.Suffix, fold) }, nil
 	case *matcher.StringMatcher_Contains:
-		return containsTest(p.Contains, fold), nil
-	case *matcher.StringMatcher_SafeRegex:
-		return regexTest(p.SafeRegex.GetRegex())
+		return func(s string) bool {
+			for i := 0; i+len(p.Contains) <= len(s); i++ {
+				if equal(s[i:i+len(p.Contains)], p.Contains, fold) {
+					return true
+				}
+			}
+			return false
+		}, nil
+	case *matcher.StringMatcher_SafeRegex: // of the whole text
+		re, err := regexp.Compile(`\A(?:` + p.SafeRegex.GetRegex() + `)\z`)
+		if err != nil {
+			return nil, fmt.Errorf("the regular expression cannot be read: %w", err)
+		}
+		return re.MatchString, nil
 	case nil:
-		return nil, fmt.Errorf("a string matcher says nothing, one of exact, prefix, suffix, contains and safe_regex is needed")
+		return nil, errors.New("a string matcher says nothing, one of exact, prefix, suffix, contains and safe_regex is needed")
 	default:
 		return nil, unusable("a string matcher of an extension is not known here")
 	}
-}
-
-func exactTest(want string, fold bool) test {
-	return func(s string) bool { return equal(s, want, fold) }
-}
-
-func prefixTest(prefix string, fold bool) test {
-	return func(s string) bool { return len(s) >= len(prefix) && equal(s[:len(prefix)], prefix, fold) }
-}
-
-func containsTest(part string, fold bool) test {
-	return func(s string) bool {
-		if !fold {
-			return strings.Contains(s, part)
-		}
-		for i := 0; i+len(part) <= len(s); i++ {
-			if equal(s[i:i+len(part)], part, true) {
-				return true
-			}
-		}
-		return false
-	}
-}
-
-// regexTest returns a test of the whole text.
-func regexTest(text string) (test, error) {
-	re, err := regexp.Compile(`\A(?:` + text + `)\z`)
-	if err != nil {
-		return nil, fmt.Errorf("the regular expression cannot be read: %w", err)
-	}
-	return re.MatchString, nil
 }
 
 // equal compares texts, without the case of ASCII letters if fold.
@@ -74,131 +76,260 @@ func equal(a, b string, fold bool) bool {
 		return a == b
 	}
 	for i := range len(a) {
-		if lowerByte(a[i]) != lowerByte(b[i]) {
+		if lower(a[i]) != lower(b[i]) {
 			return false
 		}
 	}
 	return true
 }
 
-// lower returns s with ASCII letters in lower case.
-func lower(s string) string {
-	for i := range len(s) {
-		if c := s[i]; lowerByte(c) != c {
-			b := []byte(s)
-			for ; i < len(b); i++ {
-				b[i] = lowerByte(b[i])
-			}
-			return string(b)
-		}
-	}
-	return s
-}
-
-func lowerByte(c byte) byte {
+func lower(c byte) byte {
 	if 'A' <= c && c <= 'Z' {
 		c += 'a' - 'A'
 	}
 	return c
 }
 
-// headerTest is a HeaderMatcher. Without a test the header must be there or, if absent, not.
-type headerTest struct {
-	name   header
-	test   test
-	absent bool
-	invert bool
-	empty  bool // a header that is not there is empty
-}
-
-// newHeaderTest returns the test, or what of it is not known.
-func newHeaderTest(m *routepb.HeaderMatcher) (headerTest, error) {
-	h := headerTest{name: headerNamed(m.GetName()), invert: m.GetInvertMatch(), empty: m.GetTreatMissingHeaderAsEmpty()}
-	if h.name == "" {
-		return h, fmt.Errorf("the name of a header is needed")
+// headerCondition returns the condition of a HeaderMatcher. A header passes a test if one of its values does or,
+// inverted, none does. One that is not there passes none, not even an inverted one.
+func (r *reader) headerCondition(m *routepb.HeaderMatcher) (condition, error) {
+	name := r.lookAt(m.GetName())
+	if name == "" {
+		return nil, errors.New("the name of a header is needed")
 	}
+	invert, empty, present := m.GetInvertMatch(), m.GetTreatMissingHeaderAsEmpty(), true
+	var passes test
 	var err error
 	switch s := m.GetHeaderMatchSpecifier().(type) {
 	case nil:
 	case *routepb.HeaderMatcher_PresentMatch:
-		h.absent = !s.PresentMatch
-	case *routepb.HeaderMatcher_StringMatch:
-		h.test, err = stringTest(s.StringMatch)
+		present = s.PresentMatch
 	case *routepb.HeaderMatcher_RangeMatch:
-		from, to := s.RangeMatch.GetStart(), s.RangeMatch.GetEnd()
-		h.test = func(s string) bool {
-			if strings.Trim(s, "+-0123456789") != "" { // an error takes memory
-				return false
-			}
-			n, err := strconv.ParseInt(s, 10, 64)
-			return err == nil && from <= n && n < to
+		passes = rangeTest(s.RangeMatch)
+	case *routepb.HeaderMatcher_StringMatch:
+		passes, err = stringTest(s.StringMatch)
+	default:
+		passes, err = stringTest(oldMatcher(m))
+	}
+	if err != nil || passes == nil {
+		return func(t *Request) bool {
+			_, there, _ := t.header(name, nil)
+			return ((there || empty) == present) != invert
+		}, err
+	}
+	return func(t *Request) bool {
+		_, there, passed := t.header(name, passes)
+		if !there && empty {
+			there, passed = true, passes("")
 		}
+		return there && passed != invert
+	}, nil
+}
+
+func decodedParameter(m *routepb.QueryParameterMatcher) (condition, error) {
+	return parameterCondition(m, true)
+}
+
+func sentParameter(m *routepb.QueryParameterMatcher) (condition, error) {
+	return parameterCondition(m, false)
+}
+
+// oldMatcher returns what is deprecated, and in many files, as it is written now.
+//
+//nolint:staticcheck // see above
+func oldMatcher(m *routepb.HeaderMatcher) *matcher.StringMatcher {
+	text := new(matcher.StringMatcher)
+	switch s := m.GetHeaderMatchSpecifier().(type) {
 	case *routepb.HeaderMatcher_ExactMatch:
-		h.test = exactTest(s.ExactMatch, false) //nolint:staticcheck // deprecated, and in many files
+		text.MatchPattern = &matcher.StringMatcher_Exact{Exact: s.ExactMatch}
 	case *routepb.HeaderMatcher_PrefixMatch:
-		h.test = prefixTest(s.PrefixMatch, false) //nolint:staticcheck // deprecated, and in many files
+		text.MatchPattern = &matcher.StringMatcher_Prefix{Prefix: s.PrefixMatch}
 	case *routepb.HeaderMatcher_SuffixMatch:
-		h.test = func(v string) bool { return strings.HasSuffix(v, s.SuffixMatch) } //nolint:staticcheck // deprecated, and in many files
+		text.MatchPattern = &matcher.StringMatcher_Suffix{Suffix: s.SuffixMatch}
 	case *routepb.HeaderMatcher_ContainsMatch:
-		h.test = containsTest(s.ContainsMatch, false) //nolint:staticcheck // deprecated, and in many files
+		text.MatchPattern = &matcher.StringMatcher_Contains{Contains: s.ContainsMatch}
 	case *routepb.HeaderMatcher_SafeRegexMatch:
-		h.test, err = regexTest(s.SafeRegexMatch.GetRegex()) //nolint:staticcheck // deprecated, and in many files
-	default:
-		err = fmt.Errorf("this matcher of headers is not known here")
+		text.MatchPattern = &matcher.StringMatcher_SafeRegex{SafeRegex: s.SafeRegexMatch}
 	}
-	return h, err
+	return text
 }
 
-// matches reports whether the header of a request matches: one of its values passes
-// the test or, inverted, none does. A header that is not there matches no test, not even
-// an inverted one.
-func (h *headerTest) matches(t *Request) bool {
-	if h.test == nil {
-		_, ok := h.name.first(t)
-		return (ok || h.empty) != h.absent != h.invert
-	}
-	there, passed := h.name.any(t, h.test)
-	switch {
-	case there:
-		return passed != h.invert
-	case h.empty:
-		return h.test("") != h.invert
-	default:
-		return false
+// rangeTest returns the test of a number.
+func rangeTest(m *typepb.Int64Range) test {
+	return func(s string) bool {
+		if strings.Trim(s, "+-0123456789") != "" { // an error takes memory
+			return false
+		}
+		n, err := strconv.ParseInt(s, 10, 64)
+		return err == nil && m.GetStart() <= n && n < m.GetEnd()
 	}
 }
 
-// parameterTest is a QueryParameterMatcher. Without a test the parameter must be there
-// or, if absent, not.
-type parameterTest struct {
-	name   string
-	test   test
-	absent bool
-	decode bool
-}
-
-func newParameterTest(m *routepb.QueryParameterMatcher, decode bool) (parameterTest, error) {
-	p := parameterTest{name: m.GetName(), decode: decode}
-	if p.name == "" {
-		return p, fmt.Errorf("the name of a query parameter is needed")
+// parameterCondition returns the condition of a QueryParameterMatcher, see parameter.
+func parameterCondition(m *routepb.QueryParameterMatcher, decode bool) (condition, error) {
+	name, present := m.GetName(), true
+	if name == "" {
+		return nil, errors.New("the name of a query parameter is needed")
 	}
-	var err error
 	switch s := m.GetQueryParameterMatchSpecifier().(type) {
-	case nil:
 	case *routepb.QueryParameterMatcher_PresentMatch:
-		p.absent = !s.PresentMatch
+		present = s.PresentMatch
 	case *routepb.QueryParameterMatcher_StringMatch:
-		p.test, err = stringTest(s.StringMatch)
-	default:
-		err = fmt.Errorf("this matcher of query parameters is not known here")
+		passes, err := stringTest(s.StringMatch)
+		return func(t *Request) bool {
+			value, ok := parameter(t.query, name, decode)
+			return ok && passes(value)
+		}, err
 	}
-	return p, err
+	return func(t *Request) bool {
+		_, ok := parameter(t.query, name, decode)
+		return ok == present
+	}, nil
 }
 
-func (p *parameterTest) matches(t *Request) bool {
-	value, ok := parameter(t.query, p.name, p.decode)
-	if p.test == nil {
-		return ok != p.absent
+// parameter returns the first value of a parameter of a query. Names and values are
+// compared and returned decoded if decode, else as they are sent: Envoy does the one for
+// rate limits and the other for routes.
+func parameter(query, name string, decode bool) (value string, ok bool) {
+	for query != "" {
+		var part string
+		part, query, _ = strings.Cut(query, "&")
+		key, value, _ := strings.Cut(part, "=")
+		switch {
+		case !decode && key == name:
+			return value, true
+		case decode && percentDecoded(key) == name:
+			return percentDecoded(value), true
+		}
 	}
-	return ok && p.test(value)
+	return "", false
+}
+
+// percentDecoded returns s with %XX decoded. What is no pair of hexadecimal digits
+// stays, as does a plus.
+func percentDecoded(s string) string {
+	if !strings.Contains(s, "%") {
+		return s
+	}
+	b := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		if s[i] == '%' && i+2 < len(s) {
+			if c, err := strconv.ParseUint(s[i+1:i+3], 16, 8); err == nil {
+				b = append(b, byte(c))
+				i += 2
+				continue
+			}
+		}
+		b = append(b, s[i])
+	}
+	return string(b)
+}
+
+// cookieCondition returns the condition of a CookieMatcher: the first cookie of that name passes a test or,
+// inverted, does not.
+func cookieCondition(m *routepb.CookieMatcher) (condition, error) {
+	passes, err := stringTest(m.GetStringMatch())
+	return func(t *Request) bool {
+		for i := range t.Headers {
+			if t.Headers[i].Name != "cookie" {
+				continue
+			}
+			for part := range strings.SplitSeq(t.Headers[i].Value, ";") {
+				name, value, _ := strings.Cut(strings.TrimLeft(part, " \t"), "=")
+				if name == m.GetName() {
+					return passes(strings.Trim(value, `"`)) != m.GetInvertMatch()
+				}
+			}
+		}
+		return m.GetInvertMatch()
+	}, err
+}
+
+// routeMatch reads the match of a route. It reports false if the route takes no request that is known here.
+func (r *reader) routeMatch(n, of node) (all []condition, ok bool) {
+	m := new(routepb.RouteMatch)
+	if !n.exists() {
+		r.problem(of, "the field match is needed")
+		return nil, false
+	}
+	if !r.message(n, m) {
+		return nil, false
+	}
+	all, err := r.matchConditions(n, m)
+	if err != nil {
+		r.cannot(n, err, "the route and its rate limits are left out, its requests go to the next")
+		return nil, false
+	}
+	if m.GetRuntimeFraction() != nil {
+		r.note(n.get("runtime_fraction"), "runtime_fraction is not read, the route takes all requests that match")
+	}
+	return all, true
+}
+
+// hasPath is the condition of all routes but those for CONNECT, which has no path.
+func hasPath(t *Request) bool { return t.Method != http.MethodConnect || t.path != "" }
+
+func (r *reader) matchConditions(n node, m *routepb.RouteMatch) (all []condition, err error) {
+	path, err := r.pathTest(n, m)
+	for _, field := range []string{"tls_context", "dynamic_metadata", "filter_state"} {
+		if value := n.get(field); err == nil && value.exists() {
+			err = unusable("no request shows %s", field)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if m.GetConnectMatcher() != nil {
+		r.needs.Method = true
+		all = append(all, func(t *Request) bool { return t.Method == http.MethodConnect })
+	} else {
+		all = append(all, hasPath)
+	}
+	if path != nil {
+		r.needs.Path = true
+		all = append(all, func(t *Request) bool { return path(t.path) })
+	}
+	if m.GetGrpc() != nil {
+		header, media := r.lookAt("content-type"), "application/grpc"
+		all = append(all, func(t *Request) bool {
+			value, _, _ := t.header(header, nil)
+			return value == media || strings.HasPrefix(value, media+"+")
+		})
+	}
+	if len(m.GetCookies()) > 0 {
+		r.lookAt("cookie")
+	}
+	r.needs.Query = r.needs.Query || len(m.GetQueryParameters()) > 0
+	headers, err1 := conditions("headers", m.GetHeaders(), r.headerCondition)
+	parameters, err2 := conditions("query_parameters", m.GetQueryParameters(), sentParameter)
+	cookies, err3 := conditions("cookies", m.GetCookies(), cookieCondition)
+	return slices.Concat(all, headers, parameters, cookies), cmp.Or(err1, err2, err3)
+}
+
+// pathTest returns the test of the path, nil if all pass.
+func (r *reader) pathTest(n node, m *routepb.RouteMatch) (test, error) {
+	text := &matcher.StringMatcher{IgnoreCase: m.GetCaseSensitive() != nil && !m.GetCaseSensitive().GetValue()}
+	switch p := m.GetPathSpecifier().(type) {
+	case *routepb.RouteMatch_Prefix:
+		if p.Prefix == "/" || p.Prefix == "" {
+			return nil, nil
+		}
+		text.MatchPattern = &matcher.StringMatcher_Prefix{Prefix: p.Prefix}
+	case *routepb.RouteMatch_Path:
+		text.MatchPattern = &matcher.StringMatcher_Exact{Exact: p.Path}
+	case *routepb.RouteMatch_SafeRegex:
+		text.MatchPattern = &matcher.StringMatcher_SafeRegex{SafeRegex: p.SafeRegex}
+	case *routepb.RouteMatch_PathSeparatedPrefix:
+		prefix := p.PathSeparatedPrefix
+		return func(s string) bool {
+			return len(s) >= len(prefix) && equal(s[:len(prefix)], prefix, text.GetIgnoreCase()) && (len(s) == len(prefix) || s[len(prefix)] == '/')
+		}, nil
+	case *routepb.RouteMatch_ConnectMatcher_:
+		return nil, nil
+	case *routepb.RouteMatch_PathMatchPolicy:
+		return nil, unusable("the path_match_policy %s is not known here", typeName(n.get("path_match_policy").get("typed_config").get("@type")))
+	default:
+		return nil, errors.New("one of prefix, path, safe_regex, path_separated_prefix and connect_matcher is needed")
+	}
+	return stringTest(text)
 }

@@ -1,0 +1,19 @@
+package envoyconfig_test
+
+import (
+	"fmt"
+
+	"weir/internal/offline/envoyconfig"
+)
+
+// ExampleLoad makes the descriptors of a request by a mapping, the shortest configuration.
+func ExampleLoad() {
+	config, err := envoyconfig.Load([]byte("domain: api\nrate_limits: [{actions: [{remote_address: {}}]}]\n"), "envoy.yaml", envoyconfig.Options{})
+	if err != nil {
+		panic(err)
+	}
+	for _, d := range config.Descriptors(envoyconfig.Request{Method: "GET", Path: "/", RemoteAddress: "192.0.2.7"}) {
+		fmt.Println(d.Domain, d.Entries, d.Place)
+	}
+	// Output: api [{remote_address 192.0.2.7}] envoy.yaml:2:15: rate_limits[0]
+}
