@@ -32,7 +32,7 @@ func (e *engine) ask(clients ...uint64) (of asked) {
 
 // compared returns a run that compares limits, each of so many requests per unit.
 func compared(t *testing.T, unit limiter.Unit, now, old []uint64) *run {
-	return &run{opts: &Options{}, report: &Report{}, engine: limitsOf(t, unit, now...), old: limitsOf(t, unit, old...)}
+	return &run{Options: &Options{}, report: &Report{}, engine: limitsOf(t, unit, now...), old: limitsOf(t, unit, old...)}
 }
 
 func (r *run) request(at int64, clients ...uint64) {

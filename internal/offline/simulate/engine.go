@@ -43,7 +43,9 @@ func (t *tally) add(request uint64) bool {
 
 // engine decides requests on a clock of their own, by one set of rules.
 type engine struct {
+	tree     *descriptors.Tree
 	limits   []*limitStats
+	byLimit  map[*limiter.Limit]*limitStats // without unlimited ones; it does not change
 	plan     *plan.Options
 	suggest  bool
 	number   uint64 // of the request that is being decided
@@ -63,16 +65,15 @@ type engine struct {
 	deniedBy  *hit // that denied the last request, nil if it was admitted
 }
 
-// newEngine returns what decides by rules, and what workers see of them.
-func newEngine(tree *descriptors.Tree, o *Options, suggest bool) (*registry, *engine) {
-	r, e := &registry{tree: tree, limits: map[*limiter.Limit]*limitStats{}}, &engine{plan: &o.Plan, suggest: suggest}
+func newEngine(tree *descriptors.Tree, o *Options, suggest bool) *engine {
+	e := &engine{tree: tree, byLimit: map[*limiter.Limit]*limitStats{}, plan: &o.Plan, suggest: suggest}
 	for rule, l := range tree.LimitsOfRules() {
 		if !l.Unlimited {
-			r.limits[l] = newStats(rule, l, suggest)
-			e.limits = append(e.limits, r.limits[l])
+			e.byLimit[l] = newStats(rule, l, suggest)
+			e.limits = append(e.limits, e.byLimit[l])
 		}
 	}
-	return r, e
+	return e
 }
 
 // later is a hit that comes when a request ends, or the end of what it has in flight.

@@ -12,30 +12,7 @@ import (
 //go:embed report.html
 var reportHTML string
 
-var page = template.Must(template.New("report").Funcs(template.FuncMap{
-	"number": func(n any) string {
-		switch n := n.(type) {
-		case int:
-			return number(n)
-		case uint64:
-			return number(n)
-		default:
-			return fmt.Sprint(n)
-		}
-	},
-	"share": shareTitle,
-	"now": func(d Difference) titled {
-		return titled{"Denied now, and not by the old rules", d.Sentence(neverBefore), d}
-	},
-	"before": func(d Difference) titled {
-		return titled{"Denied by the old rules, and not now", d.Sentence(neverNow), d}
-	},
-}).Parse(reportHTML))
-
-type titled struct {
-	Title, Sum string
-	Difference
-}
+var page = template.Must(template.New("report").Funcs(template.FuncMap{"number": number[uint64], "share": shareTitle}).Parse(reportHTML))
 
 // WriteHTML writes the report as one file, which needs no network and no script.
 func (r *Report) WriteHTML(w io.Writer) error { return page.Execute(w, r) }

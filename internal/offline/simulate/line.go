@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"weir/internal/descriptors"
 	"weir/internal/descriptors/plaintext"
 	"weir/internal/limiter"
 	"weir/internal/offline/envoyconfig"
@@ -22,8 +21,9 @@ type batch struct {
 	Counts
 	log    string
 	number uint64 // of batches, in the order in which they were read
+	data   []byte // of the block
 	events []event
-	next   int        // event, see reader.release
+	next   int        // event, see merger.release
 	hits   []hit      // of all events
 	texts  []byte     // keys of counters, one after the other
 	times  []lineTime // of all lines that can be read, in their order
@@ -51,26 +51,10 @@ type hit struct {
 	newCall bool   // it is the first of a request to the server
 }
 
-// shared is what all workers have in common.
-type shared struct {
-	opts     *Options
-	seed     maphash.Seed // of the hashes of keys, which no client can make alike
-	rules    *registry
-	oldRules *registry // nil unless rules are compared
-	headers  []string
-	needs    envoyconfig.Needs
-}
-
-// registry has the limits of a tree, without unlimited ones. It does not change.
-type registry struct {
-	tree   *descriptors.Tree
-	limits map[*limiter.Limit]*limitStats
-}
-
 // worker makes hits of lines: a line is parsed, Envoy's configuration says which descriptors
 // it sends, and plan what they ask for, as in the server.
 type worker struct {
-	*shared
+	run     *run
 	parser  *accesslog.Parser
 	record  accesslog.Record
 	request envoyconfig.Request
@@ -78,19 +62,22 @@ type worker struct {
 	planner *plan.Planner
 	plan    plan.Result
 	ask     plan.Request
-	seen    [accesslog.Fields]bool // fields that some line has
-	address bool                   // some line has an IP address of the client
-	// noAddress is the first field in place of one, with its text.
-	noAddress string
-	domains   map[string]bool // of requests without limits
-
-	headersSeen []bool // in some line, one for each of headers
+	seen
 }
 
-func newWorker(s *shared) *worker {
+// seen is what lines have of what Envoy's configuration looks at.
+type seen struct {
+	fields    [accesslog.Fields]bool
+	headers   map[string]bool
+	address   bool            // an IP address of the client
+	noAddress string          // the first field in place of one, with its text
+	domains   map[string]bool // of requests without limits
+}
+
+func newWorker(r *run) *worker {
 	return &worker{
-		shared: s, parser: accesslog.NewParser(s.opts.Format, s.opts.Mapping), planner: plan.New(s.opts.Plan),
-		domains: map[string]bool{}, headersSeen: make([]bool, len(s.headers)),
+		run: r, parser: accesslog.NewParser(r.Format, r.Mapping), planner: plan.New(r.Plan),
+		seen: seen{headers: map[string]bool{}, domains: map[string]bool{}},
 	}
 }
 
@@ -99,7 +86,7 @@ const maxShown = 5
 
 // work makes a batch of a block.
 func (w *worker) work(b *batch, log string, block accesslog.Block) {
-	*b = batch{log: log, events: b.events[:0], hits: b.hits[:0], texts: b.texts[:0], times: b.times[:0]}
+	*b = batch{log: log, data: b.data, events: b.events[:0], hits: b.hits[:0], texts: b.texts[:0], times: b.times[:0]}
 	number := block.First
 	for line := range bytes.Lines(block.Data) {
 		line = bytes.TrimSuffix(bytes.TrimSuffix(line, []byte{'\n'}), []byte{'\r'})
@@ -152,7 +139,7 @@ func (w *worker) line(b *batch, line []byte, number int64) {
 		return
 	}
 	w.describe(r)
-	if w.results = w.opts.Envoy.AppendDescriptors(w.results[:0], &w.request); len(w.results) == 0 {
+	if w.results = w.run.Envoy.AppendDescriptors(w.results[:0], &w.request); len(w.results) == 0 {
 		b.Idle++
 		return
 	}
@@ -160,9 +147,9 @@ func (w *worker) line(b *batch, line []byte, number int64) {
 		b.endless++
 	}
 	hits, texts := len(b.hits), len(b.texts)
-	err := w.appendHits(b, w.rules, &ev.now)
-	if err == nil && w.oldRules != nil {
-		err = w.appendHits(b, w.oldRules, &ev.old)
+	err := w.appendHits(b, w.run.engine, &ev.now)
+	if err == nil && w.run.old != nil {
+		err = w.appendHits(b, w.run.old, &ev.old)
 	}
 	switch {
 	case err != nil:
@@ -179,14 +166,14 @@ func (w *worker) line(b *batch, line []byte, number int64) {
 
 // describe makes what Envoy knew of a request from what its log says.
 func (w *worker) describe(r *accesslog.Record) {
-	q, needs := &w.request, &w.needs
+	q, needs := &w.request, w.run.Envoy.Needs()
 	q.Method, q.Path = w.get(r, accesslog.Method, true), w.get(r, accesslog.Path, true)
 	q.Authority = w.get(r, accesslog.Authority, needs.Authority)
 	q.Scheme, q.Route = w.get(r, accesslog.Scheme, needs.Scheme), w.get(r, accesslog.RouteName, needs.Route)
 	q.Headers = q.Headers[:0]
-	for i, name := range w.headers {
+	for _, name := range w.run.Envoy.Headers() {
 		if value, ok := r.Header(name); ok {
-			w.headersSeen[i] = true
+			w.headers[name] = true
 			q.Headers = append(q.Headers, envoyconfig.Header{Name: name, Value: value})
 		}
 	}
@@ -196,7 +183,7 @@ func (w *worker) describe(r *accesslog.Record) {
 	name, text := "remote_address", w.get(r, accesslog.RemoteAddress, true)
 	if q.RemoteAddress = withoutPort(text); text == "" {
 		name, text = "x-forwarded-for", w.get(r, accesslog.ForwardedFor, true)
-		q.RemoteAddress = w.opts.Envoy.LoggedClient(text, withoutPort(w.get(r, accesslog.DirectAddress, true)))
+		q.RemoteAddress = w.run.Envoy.LoggedClient(text, withoutPort(w.get(r, accesslog.DirectAddress, true)))
 	}
 	if !w.address && text != "" {
 		if _, err := netip.ParseAddr(q.RemoteAddress); err == nil {
@@ -211,7 +198,7 @@ func (w *worker) describe(r *accesslog.Record) {
 func (w *worker) get(r *accesslog.Record, f accesslog.Field, needed bool) (text string) {
 	if needed {
 		text = r.Get(f)
-		w.seen[f] = w.seen[f] || text != ""
+		w.fields[f] = w.fields[f] || text != ""
 	}
 	return text
 }
@@ -226,8 +213,8 @@ func withoutPort(address string) string {
 	return address
 }
 
-// appendHits appends the hits of all descriptors by the rules of a registry.
-func (w *worker) appendHits(b *batch, rules *registry, of *asked) error {
+// appendHits appends the hits of all descriptors by the rules of an engine.
+func (w *worker) appendHits(b *batch, e *engine, of *asked) error {
 	first, ends := len(b.hits), 0
 	for _, done := range []bool{false, true} { // those that Envoy waits for come first
 		ends = len(b.hits)
@@ -237,7 +224,7 @@ func (w *worker) appendHits(b *batch, rules *registry, of *asked) error {
 				n++
 			}
 			if rest[0].OnStreamDone == done {
-				if err := w.call(b, rules, rest[:n]); err != nil {
+				if err := w.call(b, e, rest[:n]); err != nil {
 					return err
 				}
 			}
@@ -249,7 +236,7 @@ func (w *worker) appendHits(b *batch, rules *registry, of *asked) error {
 }
 
 // call appends the hits of one request to the server.
-func (w *worker) call(b *batch, rules *registry, results []envoyconfig.Result) error {
+func (w *worker) call(b *batch, e *engine, results []envoyconfig.Result) error {
 	w.ask.Domain = results[0].Domain
 	w.ask.Descriptors = w.ask.Descriptors[:0]
 	for i := range results {
@@ -258,7 +245,7 @@ func (w *worker) call(b *batch, rules *registry, results []envoyconfig.Result) e
 			Entries: r.Entries, HitsAddend: r.HitsAddend, HasHitsAddend: r.HasHitsAddend, Refund: r.NegativeHits,
 		})
 	}
-	if err := w.planner.Prepare(&w.plan, rules.tree, &w.ask); err != nil {
+	if err := w.planner.Prepare(&w.plan, e.tree, &w.ask); err != nil {
 		return err
 	}
 	if len(w.plan.Hits) == 0 && !w.domains[w.ask.Domain] {
@@ -268,7 +255,7 @@ func (w *worker) call(b *batch, rules *registry, results []envoyconfig.Result) e
 		h := hit{Hit: w.plan.Hits[i], newCall: i == 0}
 		b.texts = append(b.texts, h.Key...)
 		h.Key, h.Hold, h.Labels = b.texts[len(b.texts)-len(h.Key):], nil, nil // which are those of the planner
-		h.of, h.hash = rules.limits[h.Limit], maphash.Bytes(w.seed, h.Key)
+		h.of, h.hash = e.byLimit[h.Limit], maphash.Bytes(w.run.seed, h.Key)
 		b.hits = append(b.hits, h)
 	}
 	return nil

@@ -117,7 +117,7 @@ type LimitReport struct {
 	Requests  uint64 `json:"requests"`
 	Denied    uint64 `json:"denied"`
 	// Clients are counters of the limit: values of its entries.
-	Clients       int           `json:"clients"`
+	Clients       uint64        `json:"clients"`
 	ClientsDenied uint64        `json:"clients_denied"` // at least once
 	Share         float64       `json:"clients_denied_share"`
 	WorstMinute   *Minute       `json:"worst_minute,omitempty"`
@@ -207,14 +207,14 @@ func (r *Report) warn(format string, args ...any) {
 // finish fills in the report.
 func (r *run) finish() {
 	p := r.report
-	for _, s := range r.reader.sources {
+	for _, s := range r.sources {
 		if s.failed != nil {
 			err := fmt.Errorf("%w; what comes after is not in this report", s.failed)
 			p.warn("%v", err)
 			p.cut = append(p.cut, err)
 		}
 	}
-	for _, note := range r.opts.Plan.SwitchedOn() {
+	for _, note := range r.Plan.SwitchedOn() {
 		p.warn("%s", note)
 	}
 	if !p.First.IsZero() {
@@ -222,13 +222,10 @@ func (r *run) finish() {
 	}
 	p.Requests, p.Denied = r.engine.requests, r.engine.denied
 	for _, c := range r.engine.limits {
-		p.Limits = append(p.Limits, c.report(r.opts))
+		p.Limits = append(p.Limits, c.report(r.Options))
 		if c.limit.Algorithm == limiter.Concurrency && c.asked.n > 0 && p.endless > 0 {
 			p.note("%s: %d lines say not how long a request took: what they have in flight ends at once", ruleName(c), p.endless)
 		}
-	}
-	if r.old != nil {
-		p.Compared = &Comparison{DeniedBefore: r.old.denied, NowOnly: r.nowOnly.report(), BeforeOnly: r.wereOnly.report()}
 	}
 	p.Late, p.Ahead = p.late.count, p.ahead.count
 	p.late.note(p, "came too late to be put in order, and were decided when they came")
@@ -236,73 +233,80 @@ func (r *run) finish() {
 	if p.noRequest > 0 {
 		p.note("%s lines are of no request that Envoy's filters see, such as one without a path; they ask for no limit", number(p.noRequest))
 	}
-	say, sayOld := r.warnIdle("the rules", r.engine), p.note
+	all, hint := r.seen()
+	idle, oldIdle := r.warnIdle("the rules", r.engine), false
 	if r.old != nil {
-		sayOld = r.warnIdle("the old rules", r.old)
+		p.Compared = &Comparison{DeniedBefore: r.old.denied, NowOnly: r.nowOnly.report(), BeforeOnly: r.wereOnly.report()}
+		oldIdle = r.warnIdle("the old rules", r.old)
 	}
-	r.warnMissing()
-	r.sayDomains(say, "the rules", r.opts.Rules)
+	r.warnMissing(all, hint)
+	r.sayDomains(all, idle, "the rules", r.engine.tree)
 	if r.old != nil {
-		r.sayDomains(sayOld, "the old rules", r.opts.Old)
+		r.sayDomains(all, oldIdle, "the old rules", r.old.tree)
 	}
 }
 
-// warnIdle warns of rules of which no limit was asked for, and returns what says that Envoy asks for others.
-func (r *run) warnIdle(which string, e *engine) (say func(format string, args ...any)) {
+// warnIdle warns of rules of which no limit was asked for, and reports whether they are so.
+func (r *run) warnIdle(which string, e *engine) bool {
 	if slices.ContainsFunc(e.limits, func(c *limitStats) bool { return len(c.table.words) > 0 }) {
-		return r.report.note
+		return false
 	}
 	r.report.warn("no request asks for a limit of %s", which)
-	return r.report.warn
+	return true
 }
 
 // sayDomains says for which domains Envoy asks, and rules have nothing.
-func (r *run) sayDomains(say func(format string, args ...any), which string, rules *descriptors.Tree) {
-	domains := map[string]bool{}
-	for _, w := range r.reader.workers {
-		maps.Copy(domains, w.domains)
-	}
+func (r *run) sayDomains(all seen, warn bool, which string, rules *descriptors.Tree) {
 	known := rules.DomainNames()
-	list := fmt.Sprintf("%q", known[:min(len(known), maxShown)])
-	list = strings.ReplaceAll(strings.Trim(list, "[]"), `" "`, `", "`)
-	if len(known) > maxShown {
-		list += ", ..."
+	var list []string
+	for _, name := range known[:min(len(known), maxShown)] {
+		list = append(list, fmt.Sprintf("%q", name))
 	}
-	for _, domain := range slices.Sorted(maps.Keys(domains)) {
+	if len(known) > maxShown {
+		list = append(list, "...")
+	}
+	say := r.report.note
+	if warn {
+		say = r.report.warn
+	}
+	for _, domain := range slices.Sorted(maps.Keys(all.domains)) {
 		if !rules.HasDomain(domain) {
-			say("Envoy asks for the domain %q, and %s have nothing for it; they are for %s", domain, which, cmp.Or(list, "no domain"))
+			say("Envoy asks for the domain %q, and %s have nothing for it; they are for %s", domain, which, cmp.Or(strings.Join(list, ", "), "no domain"))
 		}
 	}
 }
 
-// warnMissing says which parts of requests Envoy's configuration looks at, and no line has.
-func (r *run) warnMissing() {
-	var all worker
-	all.headersSeen = make([]bool, len(r.reader.headers))
-	hint := ""
-	for _, w := range r.reader.workers {
+// seen returns what any line has, and a hint at where else JSON lines may have it.
+func (r *run) seen() (all seen, hint string) {
+	all.headers, all.domains = map[string]bool{}, map[string]bool{}
+	for range cap(r.workers) {
+		w := <-r.workers
+		for f, s := range w.fields {
+			all.fields[f] = all.fields[f] || s
+		}
+		maps.Copy(all.headers, w.headers)
+		maps.Copy(all.domains, w.domains)
 		all.address, all.noAddress = all.address || w.address, cmp.Or(all.noAddress, w.noAddress)
 		if w.parser.HasJSON() {
 			hint = " (see --fields)"
 		}
-		for f, s := range w.seen {
-			all.seen[f] = all.seen[f] || s
-		}
-		for i, s := range w.headersSeen {
-			all.headersSeen[i] = all.headersSeen[i] || s
-		}
 	}
-	needs, seen := r.reader.needs, all.seen
+	return all, hint
+}
+
+// warnMissing says which parts of requests Envoy's configuration looks at, and no line has.
+func (r *run) warnMissing(all seen, hint string) {
+	needs, fields := r.Envoy.Needs(), &all.fields
 	for _, n := range []struct {
 		needed, seen bool
 		name         string
 	}{
-		{needs.Method, seen[accesslog.Method], "method"},
-		{needs.Path || needs.Query, seen[accesslog.Path], "path"},
-		{needs.Authority, seen[accesslog.Authority], "authority"},
-		{needs.Scheme, seen[accesslog.Scheme], "scheme"},
-		{needs.Route, seen[accesslog.RouteName], "route_name"},
-		{needs.RemoteAddress, seen[accesslog.RemoteAddress] || seen[accesslog.ForwardedFor] || seen[accesslog.DirectAddress], "remote_address"},
+		{needs.Method, fields[accesslog.Method], "method"},
+		{needs.Path || needs.Query, fields[accesslog.Path], "path"},
+		{needs.Authority, fields[accesslog.Authority], "authority"},
+		{needs.Scheme, fields[accesslog.Scheme], "scheme"},
+		{needs.Route, fields[accesslog.RouteName], "route_name"},
+		{needs.RemoteAddress, fields[accesslog.RemoteAddress] || fields[accesslog.ForwardedFor] || fields[accesslog.DirectAddress], "remote_address"},
 	} {
 		if n.needed && !n.seen {
 			r.report.warn("Envoy's configuration looks at the %s of requests, and no line has it%s", n.name, hint)
@@ -311,8 +315,8 @@ func (r *run) warnMissing() {
 	if all.noAddress != "" && !all.address {
 		r.report.warn("Envoy's configuration looks at the remote_address of requests, and no line has an IP address that Envoy takes for it, only such as the %s", all.noAddress)
 	}
-	for i, name := range r.reader.headers {
-		if !all.headersSeen[i] && name != "x-envoy-internal" {
+	for _, name := range r.Envoy.Headers() {
+		if !all.headers[name] && name != "x-envoy-internal" {
 			r.report.warn("Envoy's configuration looks at the header %q, and no line has it%s", name, hint)
 		}
 	}
@@ -324,29 +328,24 @@ func (c *limitStats) report(o *Options) LimitReport {
 		Rule: ruleName(c), Place: plaintext.Line(c.rule.Place()), Name: plaintext.Line(c.limit.Name), Limit: c.limit.Rate(), Algorithm: c.limit.Algorithm.String(),
 		Shadow: o.Plan.DecidingMode(c.limit) == limiter.Shadow, Requests: c.asked.n, Denied: c.denied.n, ClientsDenied: c.clients,
 	}
-	p.Clients = len(c.table.words)
+	p.Clients = uint64(len(c.table.words))
 	p.Share = float64(c.clients) / float64(max(p.Clients, 1))
 	p.WorstClients = clientsOf(c.worst)
 	if c.series.flush(); c.asked.n > 0 {
 		p.WorstMinute = &Minute{time.Unix(c.series.at*60, 0).UTC(), c.series.worst}
 		p.Series = &SeriesReport{time.Unix(c.series.begin*60, 0).UTC(), c.series.width * 60, c.series.spans}
 	}
-	if o.Suggest && p.Clients > 0 {
-		p.Amounts = c.amounts()
+	if !o.Suggest || p.Clients == 0 {
+		return p
 	}
-	return p
-}
-
-// amounts returns what is suggested for a limit.
-func (c *limitStats) amounts() (list []Amount) {
 	for i, amount := range c.table.amounts(shares) {
 		a := Amount{Share: shares[i], Amount: amount}
 		if c.limit.Burst > 0 {
 			a.Burst = uint64(math.Ceil(float64(amount) * c.table.demand.ratio))
 		}
-		list = append(list, a)
+		p.Amounts = append(p.Amounts, a)
 	}
-	return list
+	return p
 }
 
 func (d *difference) report() Difference {

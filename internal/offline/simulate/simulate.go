@@ -1,11 +1,14 @@
 package simulate
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"hash/maphash"
 	"io"
+	"math"
+	"runtime"
 	"runtime/debug"
 	"time"
 
@@ -39,42 +42,42 @@ type Progress struct {
 
 // run is one replay.
 type run struct {
-	opts     *Options
-	reader   *reader
+	*Options
+	merger
+	seed     maphash.Seed // of the hashes of keys, which no client can make alike
 	engine   *engine
 	old      *engine // nil unless rules are compared
 	report   *Report
+	list     *bufio.Writer // for Denied
 	began    time.Time
 	shownAt  time.Time
 	clock    int64 // of the request decided last
 	nowOnly  difference
 	wereOnly difference
-	printErr error
 }
 
 // Run replays the logs. The error is about a log that cannot be opened or has no line that
 // can be read, or that of ctx.
 func Run(ctx context.Context, opts Options) (*Report, error) {
-	s := shared{opts: &opts, seed: maphash.MakeSeed(), headers: opts.Envoy.Headers(), needs: opts.Envoy.Needs()}
-	r := &run{opts: &opts, report: newReport(&opts), began: time.Now()}
-	s.rules, r.engine = newEngine(opts.Rules, &opts, opts.Suggest)
+	r := &run{Options: &opts, seed: maphash.MakeSeed(), report: newReport(&opts), list: bufio.NewWriter(opts.Denied), began: time.Now()}
+	r.engine = newEngine(opts.Rules, &opts, opts.Suggest)
 	if opts.Old != nil {
-		s.oldRules, r.old = newEngine(opts.Old, &opts, false)
+		r.old = newEngine(opts.Old, &opts, false)
 	}
-	var err error
-	if r.reader, err = newReader(s); err != nil {
+	r.workers = make(chan *worker, runtime.GOMAXPROCS(0))
+	for range cap(r.workers) {
+		r.workers <- newWorker(r)
+	}
+	defer r.close()
+	if err := r.open(opts.Logs); err != nil {
 		return nil, err
 	}
-	defer r.reader.close()
 	defer debug.SetGCPercent(debug.SetGCPercent(20)) // the tables are large and hold no pointers: to collect often costs little
-	if err := r.reader.read(ctx, r.took, r.decide); err != nil {
+	if err := r.replay(ctx); err != nil {
 		return nil, err
 	}
-	if r.printErr != nil {
-		return nil, r.printErr
-	}
-	var useless []error
-	for _, s := range r.reader.sources {
+	useless := []error{r.list.Flush()}
+	for _, s := range r.sources {
 		useless = append(useless, s.useless())
 	}
 	if err := errors.Join(useless...); err != nil {
@@ -84,21 +87,47 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 	return r.report, nil
 }
 
-// took counts the lines of a batch that was read, before its requests are decided. Some may be ahead.
-func (r *run) took(b *batch, ahead []lineTime) {
-	r.report.add(&b.Counts)
-	r.report.ahead.add(b.log, ahead...)
+// replay decides the requests of all logs in the order of their times.
+func (r *run) replay(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for _, s := range r.sources {
+		go r.feed(ctx, s)
+	}
+	for _, s := range r.sources {
+		s.receive(ctx)
+	}
+	for s := r.earliest(); s != nil; s = r.earliest() {
+		b := s.next
+		s.receive(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		ahead := s.take(b)
+		r.report.add(&b.Counts)
+		r.report.ahead.add(b.log, ahead...)
+		r.showProgress()
+		r.wait(b)
+		if s = r.earliest(); s != nil {
+			r.release(s.clock-disorder, r.decide)
+		}
+	}
+	r.release(math.MaxInt64, r.decide)
+	return ctx.Err()
+}
+
+func (r *run) showProgress() {
 	now := time.Now()
-	if r.opts.Progress == nil || now.Sub(r.shownAt) < 200*time.Millisecond {
+	if r.Progress == nil || now.Sub(r.shownAt) < 200*time.Millisecond {
 		return
 	}
 	r.shownAt = now
 	p := Progress{Lines: r.report.Lines, Elapsed: now.Sub(r.began)}
-	for _, s := range r.reader.sources {
+	for _, s := range r.sources {
 		p.Read += s.log.Progress()
 		p.Size += s.log.Size
 	}
-	r.opts.Progress(p)
+	r.Progress(p)
 }
 
 // decide decides a request.
@@ -111,8 +140,8 @@ func (r *run) decide(b *batch, ev *event) {
 		r.report.First = time.UnixMicro(r.clock).UTC()
 	}
 	deniedBy := r.engine.decide(&ev.now, r.clock, ev.duration)
-	if deniedBy != nil && r.opts.Denied != nil && r.printErr == nil {
-		_, r.printErr = fmt.Fprintf(r.opts.Denied, "%s:%d\t%s\t%s\t%s\n", plainName(b.log), b.times[ev.index].line,
+	if deniedBy != nil && r.Denied != nil { // an error comes again at the end
+		fmt.Fprintf(r.list, "%s:%d\t%s\t%s\t%s\n", plainName(b.log), b.times[ev.index].line,
 			ruleName(deniedBy.of), deniedBy.of.limit.Rate(), clientName(deniedBy.Key))
 	}
 	if r.old == nil {

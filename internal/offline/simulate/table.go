@@ -64,11 +64,10 @@ func newTable(l *limiter.Limit, suggest bool) *table {
 		t.widths = [parts]uint{32, 15, 0, 0, 15}
 	case l.Algorithm == limiter.TokenBucket && suggest:
 		t.unit, t.widths = 1000, [parts]uint{42, 5, 5, 5, 5}
+	case l.Algorithm == limiter.TokenBucket:
+		t.unit, t.widths = 1000, [parts]uint{42, 10, 10, 0, 0}
 	default:
 		t.unit, t.widths = 1000, [parts]uint{42, 10, 0, 0, 10}
-	}
-	if l.Algorithm == limiter.TokenBucket && !suggest {
-		t.widths = [parts]uint{42, 10, 10, 0, 0}
 	}
 	return t
 }

@@ -24,14 +24,38 @@ func (r *Report) WriteText(w io.Writer) error {
 	for _, wrong := range r.WrongLines {
 		fmt.Fprintf(b, "  %s\n", wrong)
 	}
-	fmt.Fprintln(b)
-	r.writeLimits(b)
-	r.writeClients(b)
-	r.writeAmounts(b)
+	limits := [][]string{{"\nRULE", "LIMIT", "REQUESTS", "DENIED", "CLIENTS", "CLIENTS DENIED", "WORST MINUTE (UTC)"}}
+	amounts := [][]string{{"\namounts at which clients would be denied at least once\nRULE", "LIMIT"}}
+	for _, s := range shares {
+		amounts[0] = append(amounts[0], shareTitle(s))
+	}
+	for i := range r.Limits {
+		l := &r.Limits[i]
+		limits = append(limits, []string{l.Rule, l.Title(), number(l.Requests), number(l.Denied), number(l.Clients), l.Once(), l.Worst()})
+		if len(l.Amounts) > 0 {
+			row := []string{l.Rule, l.Title()}
+			for _, a := range l.Amounts {
+				row = append(row, a.String())
+			}
+			amounts = append(amounts, row)
+		}
+	}
+	writeRows(b, limits)
+	for i := range r.Limits {
+		if l := &r.Limits[i]; len(l.WorstClients) > 0 {
+			fmt.Fprintf(b, "\nworst clients of %s, %s\n", l.Rule, l.Title())
+			writeClients(b, l.WorstClients)
+		}
+	}
+	if len(amounts) > 1 {
+		writeRows(b, amounts)
+	}
 	if c := r.Compared; c != nil {
 		fmt.Fprintf(b, "\nthe old rules deny %s requests\n", number(c.DeniedBefore))
-		c.NowOnly.write(b, "denied now, and not by the old rules", neverBefore)
-		c.BeforeOnly.write(b, "denied by the old rules, and not now", neverNow)
+		for _, p := range c.Parts() {
+			fmt.Fprintf(b, "%s: %s\n", p.Title, p.Sentence)
+			writeClients(b, p.WorstClients)
+		}
 	}
 	for i, n := range r.Notes {
 		if i == 0 {
@@ -40,6 +64,23 @@ func (r *Report) WriteText(w io.Writer) error {
 		fmt.Fprintf(b, "note: %s\n", n)
 	}
 	return b.Flush()
+}
+
+// writeRows writes rows in columns.
+func writeRows(w io.Writer, rows [][]string) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintln(t, strings.Join(row, "\t"))
+	}
+	_ = t.Flush() // w keeps its error
+}
+
+func writeClients(w io.Writer, clients []Client) {
+	var rows [][]string
+	for _, c := range clients {
+		rows = append(rows, []string{"  " + c.Client, c.Count()})
+	}
+	writeRows(w, rows)
 }
 
 // Summary returns some sentences about all that was read.
@@ -53,18 +94,6 @@ func (r *Report) Summary() []string {
 		s = append(s, fmt.Sprintf("%s requests that a server would not decide, the first at %s", number(r.Refused), r.Refusal))
 	}
 	return s
-}
-
-func columns(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
-
-func (r *Report) writeLimits(w io.Writer) {
-	t := columns(w)
-	fmt.Fprintln(t, "RULE\tLIMIT\tREQUESTS\tDENIED\tCLIENTS\tCLIENTS DENIED\tWORST MINUTE (UTC)")
-	for i := range r.Limits {
-		l := &r.Limits[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Rule, l.Title(), number(l.Requests), number(l.Denied), number(l.Clients), l.Once(), l.Worst())
-	}
-	_ = t.Flush() // w keeps its error
 }
 
 // Title returns the limit in words.
@@ -93,56 +122,12 @@ func (l *LimitReport) Worst() string {
 	return fmt.Sprintf("%s: %s of %s denied", m.At.Format("2006-01-02 15:04"), number(m.Denied), number(m.Requests))
 }
 
-func (r *Report) writeClients(w io.Writer) {
-	for i := range r.Limits {
-		l := &r.Limits[i]
-		if len(l.WorstClients) == 0 {
-			continue
-		}
-		fmt.Fprintf(w, "\nworst clients of %s, %s\n", l.Rule, l.Title())
-		writeClients(w, l.WorstClients)
-	}
-}
-
-func writeClients(w io.Writer, clients []Client) {
-	t := columns(w)
-	for _, c := range clients {
-		fmt.Fprintf(t, "  %s\t%s\n", c.Client, c.Count())
-	}
-	_ = t.Flush() // w keeps its error
-}
-
 // Count returns how often a client was denied.
 func (c Client) Count() string {
 	if c.Uncertain > 0 {
 		return fmt.Sprintf("%s to %s denied", number(c.Denied-c.Uncertain), number(c.Denied))
 	}
 	return number(c.Denied) + " denied"
-}
-
-func (r *Report) writeAmounts(w io.Writer) {
-	t := columns(w)
-	head := false
-	for i := range r.Limits {
-		l := &r.Limits[i]
-		if len(l.Amounts) == 0 {
-			continue
-		}
-		if !head {
-			head = true
-			fmt.Fprint(t, "\namounts at which clients would be denied at least once\nRULE\tLIMIT")
-			for _, s := range shares {
-				fmt.Fprintf(t, "\t%s", shareTitle(s))
-			}
-			fmt.Fprintln(t)
-		}
-		fmt.Fprintf(t, "%s\t%s", l.Rule, l.Title())
-		for _, a := range l.Amounts {
-			fmt.Fprintf(t, "\t%s", a)
-		}
-		fmt.Fprintln(t)
-	}
-	_ = t.Flush() // w keeps its error
 }
 
 func shareTitle(share float64) string {
@@ -160,19 +145,22 @@ func (a Amount) String() string {
 	return number(a.Amount)
 }
 
-// What clients are of whom the other rules deny no request.
-const (
-	neverBefore = "were never denied before"
-	neverNow    = "are never denied now"
-)
-
-func (d *Difference) write(w io.Writer, title, only string) {
-	fmt.Fprintf(w, "%s: %s\n", title, d.Sentence(only))
-	writeClients(w, d.WorstClients)
+// Part is a difference in words.
+type Part struct {
+	Title, Sentence string
+	WorstClients    []Client
 }
 
-// Sentence returns how much it is.
-func (d Difference) Sentence(only string) string {
+// Parts returns both differences.
+func (c *Comparison) Parts() []Part {
+	return []Part{
+		{"denied now, and not by the old rules", c.NowOnly.sentence("were never denied before"), c.NowOnly.WorstClients},
+		{"denied by the old rules, and not now", c.BeforeOnly.sentence("are never denied now"), c.BeforeOnly.WorstClients},
+	}
+}
+
+// sentence returns how much it is. only says what the clients are of whom the other rules deny no request.
+func (d *Difference) sentence(only string) string {
 	if d.Requests == 0 {
 		return "0 requests"
 	}
@@ -180,7 +168,7 @@ func (d Difference) Sentence(only string) string {
 }
 
 // number writes a number with commas.
-func number[T int | int64 | uint64](n T) string {
+func number[T int64 | uint64](n T) string {
 	s := strconv.FormatUint(uint64(n), 10)
 	for i := len(s) - 3; i > 0; i -= 3 {
 		s = s[:i] + "," + s[i:]
@@ -205,7 +193,7 @@ func (p Progress) Line() string {
 	if p.Size > 0 {
 		const width = 30
 		done := int(min(p.Read*width/p.Size, width))
-		line = fmt.Sprintf("[%s%s] %3d %%  %s", strings.Repeat("=", done), strings.Repeat(" ", width-done), min(p.Read*100/p.Size, 100), line)
+		line = fmt.Sprintf("[%-*s] %3d %%  %s", width, strings.Repeat("=", done), min(p.Read*100/p.Size, 100), line)
 	}
 	if p.Read > 0 && p.Size > p.Read {
 		left := time.Duration(float64(p.Elapsed) * float64(p.Size-p.Read) / float64(p.Read))
