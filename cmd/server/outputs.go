@@ -10,9 +10,8 @@ import (
 	"path/filepath"
 )
 
-// outputFiles are the files that a command writes. Each is written when the command has
-// done all, and until then there is what was there before: lines wait in a file without
-// a name beside it.
+// outputFiles are the files that a command writes. Each is written beside its target, and
+// takes its place when the command has done all.
 type outputFiles struct {
 	list  []*outputFile
 	files []namedFile // that must not be written
@@ -22,7 +21,8 @@ type outputFiles struct {
 type outputFile struct {
 	*bufio.Writer
 	flag, target string
-	waiting      *os.File
+	beside       string // the file until then; "" if the target is a pipe or a device
+	file         *os.File
 }
 
 // namedFile is a file with a clause about it.
@@ -48,86 +48,88 @@ func (o *outputFiles) create(flag, name string) (io.Writer, error) {
 	if name == "" {
 		return nil, nil
 	}
-	f := &outputFile{flag: flag, target: name}
-	if err := o.open(f); err != nil {
+	f, err := o.open(flag, name)
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
-	f.Writer = bufio.NewWriter(f.waiting)
 	o.list = append(o.list, f)
 	return f, nil
 }
 
-func (o *outputFiles) open(f *outputFile) error {
-	target, err := filepath.Abs(f.target)
+func (o *outputFiles) open(flag, name string) (*outputFile, error) {
+	target, err := filepath.Abs(name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, other := range o.list {
 		if other.target == target {
-			return fmt.Errorf("%s is also the file of %s", target, other.flag)
+			return nil, fmt.Errorf("%s is also the file of %s", target, other.flag)
 		}
 	}
-	dir := filepath.Dir(target)
 	old, err := os.Stat(target)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		if _, err := os.Stat(dir); err != nil {
-			return err
-		}
-	case err != nil:
-		return err
-	case old.Mode().IsRegular() || old.IsDir():
-		if out, err := os.Stdout.Stat(); err == nil {
-			o.files = append(o.files, namedFile{out, "is also the standard output"})
-		}
-		for _, other := range o.files {
-			if os.SameFile(other.info, old) {
-				return fmt.Errorf("%s %s", f.target, other.why)
-			}
-		}
-		file, err := os.OpenFile(f.target, os.O_WRONLY, 0) // may the user?
-		if err != nil {
-			return err
-		}
-		file.Close()
-	default: // a pipe or a device
-		dir = ""
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
 	}
-	f.target = target
-	if f.waiting, err = os.CreateTemp(dir, ".weir-*.tmp"); err != nil {
-		return err
+	f := &outputFile{flag: flag, target: target}
+	if old != nil {
+		if f.file, err = os.OpenFile(name, os.O_WRONLY, 0); err != nil { // may the user?
+			return nil, err
+		}
+		f.Writer = bufio.NewWriter(f.file)
+		if !old.Mode().IsRegular() {
+			return f, nil
+		}
+		f.file.Close()
+		if f.target, err = filepath.EvalSymlinks(target); err == nil {
+			err = o.refuse(name, old)
+		}
+	} else {
+		_, err = os.Stat(filepath.Dir(target))
 	}
-	return os.Remove(f.waiting.Name())
+	if err != nil {
+		return nil, err
+	}
+	f.beside = filepath.Join(filepath.Dir(f.target), fmt.Sprintf(".%s.%d.tmp", filepath.Base(f.target), os.Getpid()))
+	if f.file, err = os.OpenFile(f.beside, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666); err == nil && old != nil { //nolint:gosec // G302: as os.Create makes files
+		err = f.file.Chmod(old.Mode().Perm())
+	}
+	f.Writer = bufio.NewWriter(f.file)
+	return f, err
 }
 
-// finish writes the files.
+// refuse is the error of a file that must not be written.
+func (o *outputFiles) refuse(name string, file os.FileInfo) error {
+	if out, err := os.Stdout.Stat(); err == nil && os.SameFile(out, file) {
+		return fmt.Errorf("%s is also the standard output", name)
+	}
+	for _, other := range o.files {
+		if os.SameFile(other.info, file) {
+			return fmt.Errorf("%s %s", name, other.why)
+		}
+	}
+	return nil
+}
+
+// finish gives the files their names.
 func (o *outputFiles) finish() error {
 	for _, f := range o.list {
-		if err := f.finish(); err != nil {
+		err := errors.Join(f.Flush(), f.file.Close())
+		if err == nil && f.beside != "" {
+			err = os.Rename(f.beside, f.target)
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", f.flag, err)
 		}
 	}
 	return nil
 }
 
-func (f *outputFile) finish() error {
-	if err := f.Flush(); err != nil {
-		return err
-	}
-	if _, err := f.waiting.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	file, err := os.Create(f.target)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(file, f.waiting)
-	return errors.Join(err, file.Close())
-}
-
-// close forgets what was not finished.
+// close drops what was not finished.
 func (o *outputFiles) close() {
 	for _, f := range o.list {
-		f.waiting.Close()
+		f.file.Close()
+		if f.beside != "" {
+			_ = os.Remove(f.beside)
+		}
 	}
 }
