@@ -225,11 +225,13 @@ func readEnvoy(name string, o envoyconfig.Options) (*envoyconfig.Config, error) 
 // request returns the request that the flags say.
 func (d descriptorsOf) request() (envoyconfig.Request, error) {
 	r := envoyconfig.Request{
-		Method: d.Method, Scheme: d.Scheme, Authority: d.Authority, Path: string(d.Path),
+		Headers: []envoyconfig.Header{
+			{Name: ":method", Value: d.Method}, {Name: ":scheme", Value: d.Scheme}, {Name: ":authority", Value: d.Authority}, {Name: ":path", Value: string(d.Path)},
+		},
 		RemoteAddress: d.RemoteAddress, Route: d.Route,
 	}
-	if !strings.HasPrefix(r.Path, "/") {
-		return r, fmt.Errorf("the path %q does not begin with /", r.Path)
+	if !strings.HasPrefix(string(d.Path), "/") {
+		return r, fmt.Errorf("the path %q does not begin with /", string(d.Path))
 	}
 	for _, h := range d.Header {
 		name, value, found := strings.Cut(string(h), ":")

@@ -33,9 +33,9 @@ func (n Note) String() string { return n.Place + ": " + n.Text }
 
 // Request is what Envoy knows of a request when its rate limit filter runs.
 type Request struct {
-	Method, Scheme, Authority string // empty if not known
-	Path                      string // with the query, after Envoy's normalization, as its log shows it
-	Headers                   []Header
+	// Headers are those of the request and its pseudo headers :method, :scheme, :authority and :path, the path with
+	// its query, after Envoy's normalization, as its log shows it. What is not known is not there.
+	Headers []Header
 	// RemoteAddress is the trusted client address without port, as in
 	// %DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%. Envoy takes it from the connection or from
 	// x-forwarded-for, see Config.Client. What is no IP address makes no entry.
@@ -44,19 +44,18 @@ type Request struct {
 	// named route need it: what that matches is in no EnvoyFilter.
 	Route string
 
-	path, query string   // Path cut in two
-	all         []Header // and pseudo headers
-	cluster     string   // of the route
+	path, query string // :path cut in two
+	cluster     string // of the route
 }
 
-// Header is a header of a request, no pseudo header. Its name is in lower case.
+// Header is a header of a request. Its name is in lower case.
 type Header struct{ Name, Value string }
 
-// header returns the first value of a header or pseudo header, whether there is one, and whether any
+// header returns the first value of a header, whether there is one, and whether any
 // passes a test. Without a test all do.
 func (t *Request) header(name string, passes test) (first string, there, passed bool) {
-	for i := range t.all {
-		if h := &t.all[i]; h.Name == name {
+	for i := range t.Headers {
+		if h := &t.Headers[i]; h.Name == name {
 			if !there {
 				first, there = h.Value, true
 			}
@@ -84,27 +83,26 @@ type Result struct {
 	NegativeHits  bool // is_negative_hits
 }
 
-// Needs says what of a request is looked at, beside Headers.
-type Needs struct{ Method, Scheme, Authority, Path, Query, RemoteAddress, Route bool }
+// Names in Config.Needs of what is no header.
+const (
+	RemoteAddress = ":remote_address"
+	RouteName     = ":route_name"
+)
 
 // Config says how requests become descriptors. It does not change, and may be used by
 // several goroutines.
 type Config struct {
-	hosts   *hosts
-	client  client
-	notes   []Note
-	headers []string
-	needs   Needs
+	hosts  *hosts
+	client client
+	notes  []Note
+	needs  []string
 }
 
 // Notes are what the file says and descriptors do not show, in the order of the file.
 func (c *Config) Notes() []Note { return c.notes }
 
-// Headers are the names of the headers that are looked at, in order.
-func (c *Config) Headers() []string { return c.headers }
-
-// Needs says what else is looked at.
-func (c *Config) Needs() Needs { return c.needs }
+// Needs are the names of the headers and of what else of a request is looked at, in order.
+func (c *Config) Needs() []string { return c.needs }
 
 // Descriptors returns what Envoy sends for a request.
 func (c *Config) Descriptors(r Request) []Result { return c.AppendDescriptors(nil, &r) }
@@ -113,17 +111,13 @@ func (c *Config) Descriptors(r Request) []Result { return c.AppendDescriptors(ni
 // dst's length again, also that of Entries, which hold parts of the request's strings. It
 // writes to r, which therefore is of one goroutine.
 func (c *Config) AppendDescriptors(dst []Result, r *Request) []Result {
-	host := c.hosts.find(r.Authority)
+	authority, _, _ := r.header(":authority", nil)
+	host := c.hosts.find(authority)
 	if host == nil {
 		return dst
 	}
-	r.path, r.query, _ = strings.Cut(r.Path, "?")
-	r.all = append(r.all[:0], r.Headers...)
-	for _, h := range [...]Header{{":method", r.Method}, {":path", r.Path}, {":authority", r.Authority}, {":scheme", r.Scheme}} {
-		if h.Value != "" {
-			r.all = append(r.all, h)
-		}
-	}
+	path, _, _ := r.header(":path", nil)
+	r.path, r.query, _ = strings.Cut(path, "?")
 	for i := range host.routes {
 		route := &host.routes[i]
 		if !passAll(route.match, r) {

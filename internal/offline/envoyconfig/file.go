@@ -23,7 +23,7 @@ const (
 // Load reads a file, YAML or JSON. name stands for it in places. The error holds all
 // problems, one per line.
 func Load(data []byte, name string, o Options) (*Config, error) {
-	r := &reader{noted: map[Note]bool{}, headers: map[string]bool{}, messageValues: maxValues}
+	r := &reader{noted: map[Note]bool{}, needs: map[string]bool{}, messageValues: maxValues}
 	r.File = name
 	s := sources{of: map[kind][]node{}, asked: map[string]bool{}}
 	if len(data) > MaxFileSize {

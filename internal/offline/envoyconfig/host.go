@@ -113,7 +113,9 @@ func (r *reader) routeConfiguration(n node, filters []filter, c client) *Config 
 			if err := all.add(d.text(), host); err != nil {
 				r.problem(d, "%v", err)
 			}
-			r.needs.Authority = r.needs.Authority || d.text() != "*"
+			if d.text() != "*" {
+				r.lookAt(":authority")
+			}
 		}
 	}
 	return r.config(all, c)
@@ -130,8 +132,11 @@ func (r *reader) virtualHost(n node, s scope) *virtualHost {
 	host := &virtualHost{}
 	switch tls := n.get("require_tls"); tls.text() {
 	case "ALL":
-		r.needs.Scheme = true
-		redirected := func(t *Request) bool { return t.Scheme != "" && t.Scheme != "https" }
+		r.lookAt(":scheme")
+		redirected := func(t *Request) bool {
+			scheme, there, _ := t.header(":scheme", nil)
+			return there && scheme != "https"
+		}
 		host.routes = []route{{match: []condition{redirected}}}
 	case "EXTERNAL_ONLY":
 		r.note(tls, "that requests from outside without TLS are redirected is not seen here")

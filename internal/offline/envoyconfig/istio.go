@@ -123,7 +123,9 @@ func (r *reader) patched(patches []patch, o Options, c client) *Config {
 		if err := all.add(domain, r.patchedHost(name, patches, s)); err != nil {
 			r.note(patches[0].node, "%v; the first is taken", err)
 		}
-		r.needs.Authority = r.needs.Authority || domain != "*"
+		if domain != "*" {
+			r.lookAt(":authority")
+		}
 	}
 	return r.config(all, c)
 }
@@ -169,7 +171,7 @@ func (r *reader) patchedHost(name string, patches []patch, s scope) *virtualHost
 func (r *reader) patchedRoute(name string, patches []patch, s scope) (result route) {
 	result.match = []condition{hasPath}
 	if name != "" {
-		r.needs.Route = true
+		r.lookAt(RouteName)
 		result.match = append(result.match, func(t *Request) bool { return t.Route == name })
 	}
 	var limits []*rateLimit

@@ -153,7 +153,7 @@ func (r *reader) action(n node, a *routepb.RateLimit_Action) (action, error) {
 		if name == "" || key == "" {
 			return action{}, errors.New("query_parameter_name and descriptor_key are needed")
 		}
-		r.needs.Query = true
+		r.lookAt(":path")
 		return action{key, s.QueryParameters.GetSkipIfAbsent(), func(t *Request) (string, bool) { return parameter(t.query, name, true) }}, nil
 	case *routepb.RateLimit_Action_GenericKey_:
 		if value := s.GenericKey.GetDescriptorValue(); strings.Contains(value, "%") {
@@ -195,7 +195,7 @@ func orBits(bits *wrapperspb.UInt32Value, otherwise uint32) uint32 {
 
 // address returns the action that makes an entry of the address of the client.
 func (r *reader) address(key string, text func(netip.Addr) string) action {
-	r.needs.RemoteAddress = true
+	r.lookAt(RemoteAddress)
 	return action{key, false, func(t *Request) (string, bool) {
 		ip, err := netip.ParseAddr(t.RemoteAddress)
 		if err != nil {
@@ -221,7 +221,7 @@ func (r *reader) matchAction(n node, a *routepb.RateLimit_Action) (action, error
 		}
 		return constant(s.HeaderValueMatch, "header_match", expect(all, s.HeaderValueMatch.GetExpectMatch()), err)
 	case *routepb.RateLimit_Action_QueryParameterValueMatch_:
-		r.needs.Query = true
+		r.lookAt(":path")
 		all, err := conditions("query_parameters", s.QueryParameterValueMatch.GetQueryParameters(), decodedParameter)
 		if len(s.QueryParameterValueMatch.GetQueryParameters()) == 0 {
 			err = errors.New("query_parameters are needed")
@@ -261,7 +261,7 @@ func constant(m interface {
 // addressCondition returns the condition that the address of the client is in a network, or in none if that is
 // inverted. What is no address passes neither.
 func (r *reader) addressCondition(m *matcher.AddressMatcher) (condition, error) {
-	r.needs.RemoteAddress = true
+	r.lookAt(RemoteAddress)
 	var networks []netip.Prefix
 	for _, cidr := range m.GetRanges() {
 		ip, err := netip.ParseAddr(cidr.GetAddressPrefix())

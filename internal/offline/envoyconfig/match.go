@@ -93,10 +93,10 @@ func lower(c byte) byte {
 // headerCondition returns the condition of a HeaderMatcher. A header passes a test if one of its values does or,
 // inverted, none does. One that is not there passes none, not even an inverted one.
 func (r *reader) headerCondition(m *routepb.HeaderMatcher) (condition, error) {
-	name := r.lookAt(m.GetName())
-	if name == "" {
+	if m.GetName() == "" {
 		return nil, errors.New("the name of a header is needed")
 	}
+	name := r.lookAt(m.GetName())
 	invert, empty, present := m.GetInvertMatch(), m.GetTreatMissingHeaderAsEmpty(), true
 	var passes test
 	var err error
@@ -267,7 +267,12 @@ func (r *reader) routeMatch(n, of node) (all []condition, ok bool) {
 }
 
 // hasPath is the condition of all routes but those for CONNECT, which has no path.
-func hasPath(t *Request) bool { return t.Method != http.MethodConnect || t.path != "" }
+func hasPath(t *Request) bool { return t.path != "" || !isConnect(t) }
+
+func isConnect(t *Request) bool {
+	method, _, _ := t.header(":method", nil)
+	return method == http.MethodConnect
+}
 
 func (r *reader) matchConditions(n node, m *routepb.RouteMatch) (all []condition, err error) {
 	path, err := r.pathTest(n, m)
@@ -280,13 +285,13 @@ func (r *reader) matchConditions(n node, m *routepb.RouteMatch) (all []condition
 		return nil, err
 	}
 	if m.GetConnectMatcher() != nil {
-		r.needs.Method = true
-		all = append(all, func(t *Request) bool { return t.Method == http.MethodConnect })
+		r.lookAt(":method")
+		all = append(all, isConnect)
 	} else {
 		all = append(all, hasPath)
 	}
 	if path != nil {
-		r.needs.Path = true
+		r.lookAt(":path")
 		all = append(all, func(t *Request) bool { return path(t.path) })
 	}
 	if m.GetGrpc() != nil {
@@ -299,7 +304,9 @@ func (r *reader) matchConditions(n node, m *routepb.RouteMatch) (all []condition
 	if len(m.GetCookies()) > 0 {
 		r.lookAt("cookie")
 	}
-	r.needs.Query = r.needs.Query || len(m.GetQueryParameters()) > 0
+	if len(m.GetQueryParameters()) > 0 {
+		r.lookAt(":path")
+	}
 	headers, err1 := conditions("headers", m.GetHeaders(), r.headerCondition)
 	parameters, err2 := conditions("query_parameters", m.GetQueryParameters(), sentParameter)
 	cookies, err3 := conditions("cookies", m.GetCookies(), cookieCondition)

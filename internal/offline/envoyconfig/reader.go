@@ -21,8 +21,7 @@ type reader struct {
 	noted         map[Note]bool
 	messageValues int // how many more values messages may have
 	sourceCluster string
-	headers       map[string]bool
-	needs         Needs
+	needs         map[string]bool
 }
 
 // problem reports something that is wrong at a value.
@@ -90,21 +89,12 @@ func (r *reader) checkFields(n node, message protoreflect.ProtoMessage) {
 	}
 }
 
-// lookAt notes that a header is looked at, and returns its name as requests have it.
+// lookAt notes that a header or something else is looked at, and returns its name as requests have it.
 func (r *reader) lookAt(name string) string {
-	switch name = strings.ToLower(name); name {
-	case "":
-	case ":method":
-		r.needs.Method = true
-	case ":path":
-		r.needs.Path, r.needs.Query = true, true
-	case "host", ":authority": // Envoy keeps host as :authority
-		name, r.needs.Authority = ":authority", true
-	case ":scheme":
-		r.needs.Scheme = true
-	default:
-		r.headers[name] = true
+	if name = strings.ToLower(name); name == "host" {
+		name = ":authority" // where Envoy keeps it
 	}
+	r.needs[name] = true
 	return name
 }
 
@@ -113,5 +103,5 @@ func (r *reader) config(all *hosts, c client) *Config {
 	slices.SortStableFunc(r.notes, func(a, b Note) int {
 		return cmp.Or(cmp.Compare(a.at.Line, b.at.Line), cmp.Compare(a.at.Column, b.at.Column))
 	})
-	return &Config{hosts: all, client: c, notes: r.notes, headers: slices.Sorted(maps.Keys(r.headers)), needs: r.needs}
+	return &Config{hosts: all, client: c, notes: r.notes, needs: slices.Sorted(maps.Keys(r.needs))}
 }

@@ -67,8 +67,7 @@ type worker struct {
 
 // seen is what lines have of what Envoy's configuration looks at.
 type seen struct {
-	fields    [accesslog.Fields]bool
-	headers   map[string]bool
+	names     map[string]bool
 	address   bool            // an IP address of the client
 	noAddress string          // the first field in place of one, with its text
 	domains   map[string]bool // of requests without limits
@@ -77,7 +76,7 @@ type seen struct {
 func newWorker(r *run) *worker {
 	return &worker{
 		run: r, parser: accesslog.NewParser(r.Format, r.Mapping), planner: plan.New(r.Plan),
-		seen: seen{headers: map[string]bool{}, domains: map[string]bool{}},
+		seen: seen{names: map[string]bool{}, domains: map[string]bool{}},
 	}
 }
 
@@ -166,24 +165,44 @@ func (w *worker) line(b *batch, line []byte, number int64) {
 
 // describe makes what Envoy knew of a request from what its log says.
 func (w *worker) describe(r *accesslog.Record) {
-	q, needs := &w.request, w.run.Envoy.Needs()
-	q.Method, q.Path = w.get(r, accesslog.Method, true), w.get(r, accesslog.Path, true)
-	q.Authority = w.get(r, accesslog.Authority, needs.Authority)
-	q.Scheme, q.Route = w.get(r, accesslog.Scheme, needs.Scheme), w.get(r, accesslog.RouteName, needs.Route)
+	q := &w.request
 	q.Headers = q.Headers[:0]
-	for _, name := range w.run.Envoy.Headers() {
-		if value, ok := r.Header(name); ok {
-			w.headers[name] = true
-			q.Headers = append(q.Headers, envoyconfig.Header{Name: name, Value: value})
+	w.add(":path", r.Path)
+	w.add(":method", r.Method)
+	for _, name := range w.run.Envoy.Needs() {
+		value := ""
+		switch name {
+		case envoyconfig.RemoteAddress:
+			value = w.client(r)
+		case envoyconfig.RouteName:
+			value = r.Get(accesslog.RouteName)
+			q.Route = value
+		default:
+			if value = r.Get(name); name != ":path" && name != ":method" {
+				w.add(name, value)
+			}
+		}
+		if value != "" && !w.names[name] {
+			w.names[name] = true
 		}
 	}
-	if !needs.RemoteAddress {
-		return
+}
+
+// add adds a header, if the log says it.
+func (w *worker) add(name, value string) {
+	if value != "" {
+		w.request.Headers = append(w.request.Headers, envoyconfig.Header{Name: name, Value: value})
 	}
-	name, text := "remote_address", w.get(r, accesslog.RemoteAddress, true)
-	if q.RemoteAddress = withoutPort(text); text == "" {
-		name, text = "x-forwarded-for", w.get(r, accesslog.ForwardedFor, true)
-		q.RemoteAddress = w.run.Envoy.LoggedClient(text, withoutPort(w.get(r, accesslog.DirectAddress, true)))
+}
+
+// client sets the address of the client, and returns the text of the log that it is made of.
+func (w *worker) client(r *accesslog.Record) string {
+	q := &w.request
+	name, text, direct := "remote_address", r.Get(accesslog.RemoteAddress), ""
+	q.RemoteAddress = withoutPort(text)
+	if text == "" {
+		name, text, direct = "x-forwarded-for", r.Get("x-forwarded-for"), r.Get(accesslog.DirectAddress)
+		q.RemoteAddress = w.run.Envoy.LoggedClient(text, withoutPort(direct))
 	}
 	if !w.address && text != "" {
 		if _, err := netip.ParseAddr(q.RemoteAddress); err == nil {
@@ -192,15 +211,7 @@ func (w *worker) describe(r *accesslog.Record) {
 			w.noAddress = fmt.Sprintf("%s %q", name, text[:min(len(text), 100)])
 		}
 	}
-}
-
-// get returns a field that is needed, and notes that some line has it.
-func (w *worker) get(r *accesslog.Record, f accesslog.Field, needed bool) (text string) {
-	if needed {
-		text = r.Get(f)
-		w.fields[f] = w.fields[f] || text != ""
-	}
-	return text
+	return cmp.Or(text, direct)
 }
 
 // withoutPort returns the address of such as 10.0.0.1:80, [::1]:80 and ::1.

@@ -15,7 +15,6 @@ import (
 	"weir/internal/descriptors"
 	"weir/internal/descriptors/plaintext"
 	"weir/internal/limiter"
-	"weir/internal/offline/simulate/accesslog"
 )
 
 // Report is what a replay found. Its texts can be shown as they are.
@@ -278,13 +277,10 @@ func (r *run) sayDomains(all seen, warn bool, which string, rules *descriptors.T
 
 // seen returns what any line has, and a hint at where else JSON lines may have it.
 func (r *run) seen() (all seen, hint string) {
-	all.headers, all.domains = map[string]bool{}, map[string]bool{}
+	all.names, all.domains = map[string]bool{}, map[string]bool{}
 	for range cap(r.workers) {
 		w := <-r.workers
-		for f, s := range w.fields {
-			all.fields[f] = all.fields[f] || s
-		}
-		maps.Copy(all.headers, w.headers)
+		maps.Copy(all.names, w.names)
 		maps.Copy(all.domains, w.domains)
 		all.address, all.noAddress = all.address || w.address, cmp.Or(all.noAddress, w.noAddress)
 		if w.parser.HasJSON() {
@@ -296,27 +292,17 @@ func (r *run) seen() (all seen, hint string) {
 
 // warnMissing says which parts of requests Envoy's configuration looks at, and no line has.
 func (r *run) warnMissing(all seen, hint string) {
-	needs, fields := r.Envoy.Needs(), &all.fields
-	for _, n := range []struct {
-		needed, seen bool
-		name         string
-	}{
-		{needs.Method, fields[accesslog.Method], "method"},
-		{needs.Path || needs.Query, fields[accesslog.Path], "path"},
-		{needs.Authority, fields[accesslog.Authority], "authority"},
-		{needs.Scheme, fields[accesslog.Scheme], "scheme"},
-		{needs.Route, fields[accesslog.RouteName], "route_name"},
-		{needs.RemoteAddress, fields[accesslog.RemoteAddress] || fields[accesslog.ForwardedFor] || fields[accesslog.DirectAddress], "remote_address"},
-	} {
-		if n.needed && !n.seen {
-			r.report.warn("Envoy's configuration looks at the %s of requests, and no line has it%s", n.name, hint)
+	missing := slices.DeleteFunc(slices.Clone(r.Envoy.Needs()), func(name string) bool { return all.names[name] || name == "x-envoy-internal" })
+	for _, name := range missing {
+		if part, ok := strings.CutPrefix(name, ":"); ok {
+			r.report.warn("Envoy's configuration looks at the %s of requests, and no line has it%s", part, hint)
 		}
 	}
 	if all.noAddress != "" && !all.address {
 		r.report.warn("Envoy's configuration looks at the remote_address of requests, and no line has an IP address that Envoy takes for it, only such as the %s", all.noAddress)
 	}
-	for _, name := range r.Envoy.Headers() {
-		if !all.headers[name] && name != "x-envoy-internal" {
+	for _, name := range missing {
+		if name[0] != ':' {
 			r.report.warn("Envoy's configuration looks at the header %q, and no line has it%s", name, hint)
 		}
 	}

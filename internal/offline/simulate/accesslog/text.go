@@ -17,28 +17,23 @@ const (
 	raw      = 'r' // in quotes, which Envoy does not escape within: they end before what is between two parts
 )
 
-// layout says of what kind the parts of a line are, and which of them is which field.
+// layout says of what kind the parts of a line are, and which of them are which field.
 type layout struct {
 	parts  string
 	open   bool // more may follow
-	places []place
-}
-
-type place struct {
-	field Field
-	part  int
+	fields []string
 }
 
 // layouts are those of Envoy's default format, of Istio's, which goes on with addresses,
 // and of nginx combined, which many extend, often by x-forwarded-for first.
 var layouts = [...]layout{
-	Envoy: {`[rwwwwww"rrr"`, false, []place{{Time, 0}, {RequestLine, 1}, {Duration, 6}, {ForwardedFor, 8}, {UserAgent, 9}, {RequestID, 10}, {Authority, 11}}},
-	Istio: {`[rwwww"wwww"rrr"wwwwww`, false, []place{{Time, 0}, {RequestLine, 1}, {Duration, 9}, {ForwardedFor, 11}, {UserAgent, 12}, {RequestID, 13}, {Authority, 14}, {RemoteAddress, 19}, {RouteName, 21}}},
-	Nginx: {`www["ww""`, true, []place{{RemoteAddress, 0}, {Time, 3}, {RequestLine, 4}, {UserAgent, 8}}},
+	Envoy: {`[rwwwwww"rrr"`, false, []string{0: timeField, 1: requestField, 6: durationField, 8: "x-forwarded-for", 9: "user-agent", 10: "x-request-id", 11: ":authority"}},
+	Istio: {`[rwwww"wwww"rrr"wwwwww`, false, []string{0: timeField, 1: requestField, 9: durationField, 11: "x-forwarded-for", 12: "user-agent", 13: "x-request-id", 14: ":authority", 19: RemoteAddress, 21: RouteName}},
+	Nginx: {`www["ww""`, true, []string{0: RemoteAddress, 3: timeField, 4: requestField, 8: "user-agent", 9: "x-forwarded-for"}},
 }
 
 // parseText reads a line of text. Auto is for Envoy or Istio.
-func (p *Parser) parseText(line string, format Format, r *Record) error {
+func (p *Parser) parseText(line string, format Format, r *Record) (s said, err error) {
 	of := format
 	if format == Auto {
 		of = Envoy
@@ -49,31 +44,30 @@ func (p *Parser) parseText(line string, format Format, r *Record) error {
 		rest, ok = layouts[of].split(line, &p.parts)
 	}
 	if !ok {
-		return errFormat
+		return s, errFormat
 	}
-	for _, at := range layouts[of].places {
-		r.texts[at.field] = p.parts[at.part]
+	r.layout = &layouts[of]
+	if of == Nginx {
+		p.parts[9] = ""
+		if forwarded, ok := strings.CutPrefix(rest, `"`); ok {
+			p.parts[9], _, _ = strings.Cut(forwarded, `"`)
+		}
+		if p.parts[0] == "unix:" {
+			p.parts[0] = "-"
+		}
 	}
-	if of == Nginx && strings.HasPrefix(rest, `"`) {
-		r.texts[ForwardedFor], _, _ = strings.Cut(rest[1:], `"`)
-	}
-	r.saysPath, r.NoRequest = true, r.texts[Authority] == "-"
-	for f, text := range r.texts {
-		if text == "-" {
-			r.texts[f] = ""
+	r.NoRequest = r.Get(":authority") == "-"
+	for i := range r.layout.fields {
+		if p.parts[i] == "-" {
+			p.parts[i] = ""
 		} else if of == Nginx {
-			r.texts[f] = unescape(text)
+			p.parts[i] = unescape(p.parts[i])
 		}
 	}
-	p.unit, p.atEnd = milli, false
-	if of == Nginx && r.texts[RemoteAddress] == "unix:" {
-		r.texts[RemoteAddress] = ""
-	} else if of == Nginx && r.texts[RemoteAddress] != "" {
-		if _, err := netip.ParseAddr(r.texts[RemoteAddress]); err != nil {
-			return errFormat
-		}
+	if _, err := netip.ParseAddr(p.parts[0]); of == Nginx && p.parts[0] != "" && err != nil {
+		return s, errFormat
 	}
-	return nil
+	return said{at: r.Get(timeField), duration: r.Get(durationField), request: r.Get(requestField), path: true, unit: milli}, nil
 }
 
 // split cuts a line into its parts, and returns what follows them. A client that writes quotes into its headers
