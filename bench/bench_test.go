@@ -51,7 +51,7 @@ func TestDocumentShowsTheResults(t *testing.T) {
 func TestExperiments(t *testing.T) {
 	testenv.RedisServer(t) // skips where there is none
 	dir := copyDocuments(t)
-	for seconds, only := range map[string]string{"1s": "^(connections|neighbours|tuning|allocations)$", "300ms": "^(cost|cluster|lines|wakeups)$"} {
+	for seconds, only := range map[string]string{"1s": "^neighbours$", "150ms": "^(connections|tuning|allocations|cost|cluster|lines|wakeups)$"} {
 		o, err := parse([]string{"-docs", dir, "-rounds", "1", "-seconds", seconds, "-run", only})
 		if err == nil {
 			err = run(t.Context(), o)

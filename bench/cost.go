@@ -126,6 +126,7 @@ func (b *bench) useOnce(ctx context.Context, subjects []subject) error {
 		}
 		opts := b.everyValue(s.server, s.keys)
 		opts.Requests = 2 * int64(s.keys) // which leave out one in seven
+		opts.Duration = 20 * b.seconds    // longer than that takes
 		opts.Traffic.Descriptors = descriptorsOf(s.descriptors)
 		if _, err := measured(ctx, opts); err != nil {
 			return err

@@ -48,9 +48,10 @@ func descriptorsOf(n int) [][]loadgen.Entry {
 // load is the usual load: a closed loop of 64 callers on 4 connections, and
 // 1,000 values. Its warm-up asks for each value several times.
 func (b *bench) load(p *program, descriptors int) loadgen.Options {
+	warmup := min(time.Second/2, b.seconds)
 	return loadgen.Options{
 		Servers: []string{p.address}, Connections: 4, Callers: 64,
-		Warmup: time.Second / 2, Duration: time.Second/2 + b.seconds,
+		Warmup: warmup, Duration: warmup + b.seconds,
 		Traffic: loadgen.Traffic{Domain: domain, Descriptors: descriptorsOf(descriptors), Keys: 1000, Distribution: loadgen.Uniform},
 		PIDs:    []int{p.pid()},
 	}
