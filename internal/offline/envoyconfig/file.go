@@ -25,14 +25,14 @@ const (
 func Load(data []byte, name string, o Options) (*Config, error) {
 	r := &reader{noted: map[Note]bool{}, needs: map[string]bool{}, messageValues: maxValues}
 	r.File = name
-	s := sources{of: map[kind][]node{}, asked: map[string]bool{}}
+	s := sources{asked: map[string]bool{}}
 	if len(data) > MaxFileSize {
 		r.problem(node{}, "the file is too large, at most %d MiB are allowed; of a dump are enough /config_dump?resource=dynamic_listeners and ?resource=dynamic_route_configs, in one file with a line --- between them", MaxFileSize>>20)
 		data = nil
 	}
 	for _, root := range r.ParseAll(data) {
 		if !r.refuse(root) {
-			s.add(node{yaml: root})
+			r.add(&s, node{yaml: root})
 		}
 	}
 	var c *Config
@@ -107,7 +107,7 @@ func kindOf(n node) (k kind, items []node) {
 	default:
 		items = n.items()
 	}
-	if manifest.text() == string("EnvoyFilter") {
+	if manifest.text() == "EnvoyFilter" {
 		k = anEnvoyFilter
 	}
 	for _, row := range kinds {
@@ -120,10 +120,10 @@ func kindOf(n node) (k kind, items []node) {
 
 // sources are the parts of a file that are looked at.
 type sources struct {
-	documents []document      // of the file, in order, with the items of lists
-	of        map[kind][]node // what descriptors can be made of, also in bootstraps and dumps
-	known     bool            // whether the file is of a kind that has listeners
-	asked     map[string]bool // names of route configurations of managers with rate limit filters
+	documents         []document      // of the file, in order, with the items of lists
+	mappings, patches []node          // of these kinds
+	listeners, routes []node          // in documents of other kinds
+	asked             map[string]bool // names of route configurations of managers with rate limit filters
 }
 
 type document struct {
@@ -132,48 +132,41 @@ type document struct {
 }
 
 // add adds what is in a document, or in the items of a list.
-func (s *sources) add(n node) {
+func (r *reader) add(s *sources, n node) {
 	k, items := kindOf(n)
-	if len(items) > 0 {
-		for _, item := range items {
-			s.add(item)
-		}
-		return
+	for _, item := range items {
+		r.add(s, item)
 	}
-	if !n.exists() {
+	if !n.exists() || len(items) > 0 {
 		return
 	}
 	s.documents = append(s.documents, document{n, k})
-	s.known = s.known || k == aBootstrap || k == aListener
-	s.of[k] = append(s.of[k], n)
-	if k == aBootstrap {
-		s.of[aListener] = append(s.of[aListener], n.get("static_resources").get("listeners").items()...)
-	}
-	for _, dump := range n.get("configs").items() {
-		if k == aDump {
-			s.addDump(dump)
-		}
+	budget := maxValues
+	switch k {
+	case aMapping:
+		s.mappings = append(s.mappings, n)
+	case anEnvoyFilter:
+		s.patches = append(s.patches, n)
+	case aBootstrap, aDump, aListener, aRouteConfig:
+		n.visit(&budget, func(n node) bool { return r.collect(s, n) })
 	}
 }
 
-// addDump adds an item of a dump of the admin port: a whole one, or one resource of it.
-func (s *sources) addDump(n node) {
-	if bootstrap := n.get("bootstrap"); bootstrap.exists() {
-		s.of[aBootstrap] = append(s.of[aBootstrap], bootstrap)
-	}
-	for _, l := range slices.Concat(n.get("static_listeners").items(), n.get("dynamic_listeners").items(), []node{n}) {
-		for _, listener := range []node{l.get("listener"), l.get("active_state").get("listener")} {
-			if listener.exists() {
-				s.known = true
-				s.of[aListener] = append(s.of[aListener], listener)
-			}
+// collect adds a value if it is a listener or a route configuration, and reports whether to look for them in it.
+func (r *reader) collect(s *sources, n node) bool {
+	switch name := n.get("name").text(); {
+	case n.get("filter_chains").exists():
+		// A dump has those of the bootstrap twice.
+		if !slices.ContainsFunc(s.listeners, func(l node) bool { return name != "" && l.get("name").text() == name }) {
+			s.listeners = append(s.listeners, n)
 		}
+		return false
+	case n.get("virtual_hosts").exists():
+		s.routes = append(s.routes, n)
+		return false
 	}
-	for _, route := range slices.Concat(n.get("static_route_configs").items(), n.get("dynamic_route_configs").items(), []node{n}) {
-		if route := route.get("route_config"); route.exists() {
-			s.of[aRouteConfig] = append(s.of[aRouteConfig], route)
-		}
-	}
+	r.sourceCluster = cmp.Or(n.get("node").get("cluster").text(), r.sourceCluster)
+	return !slices.Contains([]string{"warming_state", "draining_state", "error_state"}, n.step.Field)
 }
 
 // choice is what descriptors can be read from: routes, and the filters before them.
@@ -185,20 +178,17 @@ type choice struct {
 // choose reads what the file says of rate limits, the one that the options name if it has
 // several.
 func (r *reader) choose(s *sources, o Options) *Config {
-	for _, b := range s.of[aBootstrap] {
-		r.sourceCluster = cmp.Or(b.get("node").get("cluster").text(), r.sourceCluster)
-	}
 	var choices []choice
 	var read kind
 	switch {
-	case len(s.of[aMapping]) > 0:
-		choices, read = r.mappings(s.of[aMapping], o), aMapping
-	case len(s.of[anEnvoyFilter]) > 0:
-		choices, read = r.patches(s.of[anEnvoyFilter], o), anEnvoyFilter
-	case s.known:
+	case len(s.mappings) > 0:
+		choices, read = r.mappings(s.mappings, o), aMapping
+	case len(s.patches) > 0:
+		choices, read = r.patches(s.patches, o), anEnvoyFilter
+	case len(s.listeners) > 0 || slices.ContainsFunc(s.documents, func(d document) bool { return d.kind == aBootstrap }):
 		choices, read = r.listeners(s), aListener
-	case len(s.of[aRouteConfig]) > 0:
-		choices, read = r.routesAlone(s.of[aRouteConfig], o), aRouteConfig
+	case len(s.routes) > 0:
+		choices, read = r.routesAlone(s.routes, o), aRouteConfig
 	default:
 		var last node
 		if n := len(s.documents); n > 0 {
@@ -275,7 +265,7 @@ func mentionsRateLimits(n node, budget *int) bool {
 
 // listeners returns the connection managers with rate limit filters.
 func (r *reader) listeners(s *sources) (choices []choice) {
-	for _, l := range s.of[aListener] {
+	for _, l := range s.listeners {
 		first := len(choices)
 		add := func(chain string, n node) {
 			kind, manager := typed(n)
@@ -307,12 +297,12 @@ func (r *reader) manager(n node, filters []filter, s *sources) *Config {
 	routes := n.get("route_config")
 	if rds := n.get("rds"); rds.exists() {
 		name := rds.get("route_config_name").text()
-		i := slices.IndexFunc(s.of[aRouteConfig], func(n node) bool { return n.get("name").text() == name })
+		i := slices.IndexFunc(s.routes, func(n node) bool { return n.get("name").text() == name })
 		if i < 0 {
 			r.problem(rds, "the route configuration %q is not in the file; a dump of the admin port (/config_dump) has it", name)
 			return nil
 		}
-		routes = s.of[aRouteConfig][i]
+		routes = s.routes[i]
 	}
 	if !routes.exists() {
 		r.problem(n, "this connection manager has neither route_config nor rds, others are not read")

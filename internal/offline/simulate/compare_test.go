@@ -41,28 +41,6 @@ func (r *run) request(at int64, clients ...uint64) {
 
 const someTime = 1_700_000_000_000_000
 
-// A client of a limit was denied before if the old rules denied a request of it, also one that did not come
-// to the limit.
-func TestComparisonOfTwoCalls(t *testing.T) {
-	r := compared(t, limiter.Minute, []uint64{2, 1}, []uint64{2, 5})
-	const all, ann, bob, eve = 1, 2, 3, 4
-	r.request(someTime, all, ann)
-	r.request(someTime, all, bob)
-	r.request(someTime, all, eve) // both rules deny it by the first limit
-	for i := range int64(4) {
-		r.request(someTime+(i+1)*minute, all, eve)
-		r.request(someTime+(i+1)*minute, all, eve)
-	}
-	if d := r.nowOnly.report(); d.Requests != 4 || d.Clients != 1 || d.ClientsOnly != 0 {
-		t.Errorf("%+v", d)
-	}
-	r.request(someTime+9*minute, all, bob)
-	r.request(someTime+9*minute, all, bob)
-	if d := r.nowOnly.report(); d.Requests != 5 || d.Clients != 2 || d.ClientsOnly != 1 {
-		t.Errorf("%+v", d)
-	}
-}
-
 // A comparison counts the clients that a set of all of them counts, whatever comes.
 func TestComparedClients(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))

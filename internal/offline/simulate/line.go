@@ -170,7 +170,7 @@ func (w *worker) describe(r *accesslog.Record) {
 	w.add(":path", r.Path)
 	w.add(":method", r.Method)
 	for _, name := range w.run.Envoy.Needs() {
-		value := ""
+		var value string
 		switch name {
 		case envoyconfig.RemoteAddress:
 			value = w.client(r)
