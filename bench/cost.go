@@ -189,21 +189,20 @@ func (b *bench) addCost(ctx context.Context, c *cost, s subject) error {
 		s.change(&opts)
 	}
 	// The warm-up is a run of its own, so that Redis can be asked after it.
-	warmup := opts
-	warmup.Duration, warmup.Warmup = opts.Warmup, 0
-	if _, err := measured(ctx, warmup); err != nil {
+	opts, err := warmedUp(ctx, opts)
+	if err != nil {
 		return err
 	}
-	opts.Duration, opts.Warmup = opts.Duration-opts.Warmup, 0
 	var result *loadgen.Result
+	var cpu float64
 	work, err := s.work(ctx, func() (err error) {
-		result, err = measured(ctx, opts)
+		result, cpu, err = measuredCPU(ctx, opts, s.server)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	c.Server = append(c.Server, result.Processes[0].CPUPerRequest)
+	c.Server = append(c.Server, cpu)
 	c.Answers = append(c.Answers, result.PerSecond)
 	if s.redis != nil {
 		c.addWork(work, result.SentWithWarmup)

@@ -81,12 +81,7 @@ const profilePause = 6 * time.Second
 func (b *bench) addDenials(ctx context.Context, keys int, p *program, cpu *rounds) error {
 	opts := b.load(p, 1)
 	opts.Traffic.Keys = keys
-	result, err := measured(ctx, opts)
-	if err != nil {
-		return err
-	}
-	*cpu = append(*cpu, result.Processes[0].CPUPerRequest)
-	return nil
+	return cpu.addCPU(ctx, opts, p)
 }
 
 // buildForgetful builds a server that does not record who is denied.

@@ -53,7 +53,6 @@ func (b *bench) load(p *program, descriptors int) loadgen.Options {
 		Servers: []string{p.address}, Connections: 4, Callers: 64,
 		Warmup: warmup, Duration: warmup + b.seconds,
 		Traffic: loadgen.Traffic{Domain: domain, Descriptors: descriptorsOf(descriptors), Keys: 1000, Distribution: loadgen.Uniform},
-		PIDs:    []int{p.pid()},
 	}
 }
 
@@ -87,6 +86,41 @@ func measured(ctx context.Context, opts loadgen.Options) (*loadgen.Result, error
 		return nil, fmt.Errorf("%d requests failed, the last by: %s", result.Failed, result.LastError)
 	}
 	return result, nil
+}
+
+// warmedUp runs the warm-up of a load, and returns the rest of it.
+func warmedUp(ctx context.Context, opts loadgen.Options) (loadgen.Options, error) {
+	warmup := opts
+	warmup.Duration, warmup.Warmup = opts.Warmup, 0
+	_, err := measured(ctx, warmup)
+	opts.Duration, opts.Warmup = opts.Duration-opts.Warmup, 0
+	return opts, err
+}
+
+// measuredCPU runs a load that is warmed up and must not fail, and returns the CPU time of
+// p for each answer, in microseconds.
+func measuredCPU(ctx context.Context, opts loadgen.Options, p *program) (*loadgen.Result, float64, error) {
+	before, err := p.stat()
+	if err != nil {
+		return nil, 0, err
+	}
+	result, err := measured(ctx, opts)
+	if err != nil {
+		return nil, 0, err
+	}
+	after, err := p.stat()
+	return result, (after.CPUTime() - before.CPUTime()) * 1e6 / float64(result.Answered), err
+}
+
+// addCPU adds the CPU time of p for each answer to a load, in microseconds.
+func (r *rounds) addCPU(ctx context.Context, opts loadgen.Options, p *program) error {
+	opts, err := warmedUp(ctx, opts)
+	if err != nil {
+		return err
+	}
+	_, cpu, err := measuredCPU(ctx, opts, p)
+	*r = append(*r, cpu)
+	return err
 }
 
 // addP99 adds the p99 of a load, in microseconds.

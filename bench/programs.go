@@ -151,12 +151,17 @@ func (p *program) addResident(to *rounds) error {
 
 // residentBytes is what the process holds of the machine's memory.
 func (p *program) residentBytes() (float64, error) {
+	stat, err := p.stat()
+	return float64(stat.ResidentMemory()), err
+}
+
+// stat is what the process has used.
+func (p *program) stat() (procfs.ProcStat, error) {
 	proc, err := procfs.NewProc(p.pid())
 	if err != nil {
-		return 0, err
+		return procfs.ProcStat{}, err
 	}
-	stat, err := proc.Stat()
-	return float64(stat.ResidentMemory()), err
+	return proc.Stat()
 }
 
 // servers are what most experiments compare.

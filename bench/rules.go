@@ -67,12 +67,7 @@ func (b *bench) addRules(ctx context.Context, counts []ruleCount) error {
 }
 
 func (b *bench) rulesCPU(ctx context.Context, c *ruleCount, weir *program) error {
-	result, err := measured(ctx, b.load(weir, 1))
-	if err != nil {
-		return err
-	}
-	c.CPU = append(c.CPU, result.Processes[0].CPUPerRequest)
-	return nil
+	return c.CPU.addCPU(ctx, b.load(weir, 1), weir)
 }
 
 func (b *bench) rulesP99(ctx context.Context, c *ruleCount, weir *program) error {

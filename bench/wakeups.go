@@ -45,7 +45,10 @@ func (b *bench) wakeups(ctx context.Context) error {
 }
 
 func (b *bench) addWakeups(ctx context.Context, w *wakeups, s subject) error {
-	opts := b.planned(s.server, w.Rate)
+	opts, err := warmedUp(ctx, b.planned(s.server, w.Rate))
+	if err != nil {
+		return err
+	}
 	sleeps := func() (server, redis float64, err error) {
 		if server, err = s.server.sleeps(); err != nil || s.redis == nil {
 			return server, 0, err
@@ -57,7 +60,7 @@ func (b *bench) addWakeups(ctx context.Context, w *wakeups, s subject) error {
 	if err != nil {
 		return err
 	}
-	result, err := measured(ctx, opts)
+	result, cpu, err := measuredCPU(ctx, opts, s.server)
 	if err != nil {
 		return err
 	}
@@ -66,7 +69,7 @@ func (b *bench) addWakeups(ctx context.Context, w *wakeups, s subject) error {
 		return err
 	}
 	sent := float64(result.SentWithWarmup)
-	w.Server = append(w.Server, result.Processes[0].CPUPerRequest)
+	w.Server = append(w.Server, cpu)
 	w.Switches = append(w.Switches, (serverAfter-server)/sent)
 	if s.redis != nil {
 		w.RedisSwitches = append(w.RedisSwitches, (redisAfter-redis)/sent)

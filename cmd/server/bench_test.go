@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"net"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -65,7 +63,7 @@ func TestBench(t *testing.T) {
 	}{
 		{name: "closed loop", args: benchArgs(), stdout: []string{"target      " + addr + "\ndomain      api\ndescriptor  user={}\ntraffic     1000 keys, uniform, hits_addend 1\n", "closed loop, 64 callers, 4 connections", "sent        100\n", "answered    100 ", "ok          100  100.0 %", "failed      0\n", "latency     p50 "}},
 		{name: "no rules", args: benchArgs(), stdout: []string{"no limit    100  100.0 %\n            none of the answers carried a limit: does the server have rules for the domain \"api\" and these descriptors?\n"}},
-		{name: "open loop", args: benchArgs("--rate=5000", "--distribution=zipf", "--pid="+strconv.Itoa(os.Getppid())), stdout: []string{"open loop at 5000/s, 100 callers", "answered    100 ", "CPU         ", "this client: "}},
+		{name: "open loop", args: benchArgs("--rate=5000", "--distribution=zipf"), stdout: []string{"open loop at 5000/s, 100 callers", "answered    100 "}},
 		{name: "failures", args: benchArgs("--domain=shop"), code: 1, stdout: []string{"answered    0 ", "failed      100  Unavailable 100  last: rpc error: code = Unavailable desc = asked for shop"}},
 		{name: "too fast a plan", args: []string{"bench", addr, "--rate=1000000", "--callers=1", "--duration=50ms"}, code: 1, stdout: []string{"failed      0\n", "never sent  "}},
 		{name: "several descriptors", args: benchArgs("--descriptor=a={},b=c", `--descriptor=user=x\,{}`, "--hits=0"), stdout: []string{"descriptor  a={},b=c\ndescriptor  user=x\\,{}\ntraffic     1000 keys, uniform, no hits_addend\n", "answered    100 "}},
@@ -88,7 +86,6 @@ func TestBench(t *testing.T) {
 		{name: "no port", args: []string{"bench", "localhost"}, code: 2, stderr: []string{`weir: server "localhost": missing port in address; expected is host:port`}},
 		{name: "nothing but warm-up", args: benchArgs("--warmup=9s"), code: 1, stderr: []string{"weir: nothing was measured: of 100 requests all were due in the warm-up of 9s\n"}},
 		{name: "bad distribution", args: benchArgs("--distribution=flat"), code: 2, stderr: []string{"flat", "uniform", "zipf", "hot"}},
-		{name: "no process", args: benchArgs("--pid=1073741824"), code: 2, stderr: []string{"weir: --pid: process 1073741824: "}},
 		{name: "bad output", args: benchArgs("--output=xml"), code: 2, stderr: []string{"xml", "text", "json"}},
 	}
 	for _, tt := range tests {
@@ -102,7 +99,7 @@ func TestBench(t *testing.T) {
 	var result bench.Result
 	decoder := json.NewDecoder(strings.NewReader(stdout))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&result); err != nil || code != 0 || result.OK != 100 || result.SentWithWarmup != 100 || result.Latency.P50 == 0 || len(result.Latency.Buckets) == 0 {
+	if err := decoder.Decode(&result); err != nil || code != 0 || result.OK != 100 || result.SentWithWarmup != 100 || result.Latency.P50 == 0 {
 		t.Errorf("got %d, %s, %s, %v", code, stdout, stderr, err)
 	}
 }

@@ -23,9 +23,6 @@ type completion struct {
 //go:embed completion
 var scripts embed.FS
 
-// wantsFiles is printed where the shell is to complete names of files.
-const wantsFiles = ":files"
-
 // Run prints the script of a shell, or what may stand in place of the last word: for each
 // possibility a line with the word, a tab and what it is.
 func (c completion) Run(p *program) error {
@@ -34,8 +31,9 @@ func (c completion) Run(p *program) error {
 		fmt.Fprintf(p.stdout, "%s", script)
 		return err
 	}
-	for _, found := range complete(p.parser.Model, c.Words) {
-		what, _, _ := strings.Cut(found.what, "\n")
+	for _, found := range complete(p.parser, c.Words) {
+		what, _, _ := strings.Cut(found.what, ". ")
+		what, _, _ = strings.Cut(what, "\n")
 		fmt.Fprintf(p.stdout, "%s\t%s\n", found.word, what)
 	}
 	return nil
@@ -44,101 +42,95 @@ func (c completion) Run(p *program) error {
 // possibility is a word that may stand somewhere.
 type possibility struct{ word, what string }
 
-// complete returns what may stand in place of the last word, from the model of the
-// parser alone.
-func complete(program *kong.Application, words []string) []possibility {
-	last := words[len(words)-1]
-	node, arguments, noFlags := program.Node, 0, false
-	var open *kong.Flag // whose value comes next
-	for i, word := range words[:len(words)-1] {
-		child := slices.IndexFunc(node.Children, func(n *kong.Node) bool { return n.Name == word })
-		switch {
-		case open != nil && word == "=": // in bash, between a flag and its value
-		case open != nil:
-			open = nil
-		case !noFlags && word == "--":
-			noFlags = true
-		case !noFlags && strings.HasPrefix(word, "-") && word != "-":
-			if name, _, _ := strings.Cut(word, "="); node == program.Node && findFlag(program.Flags, name) == nil {
-				node = program.DefaultCmd // none is named
+// wantsFiles is printed where the shell is to complete names of files.
+const wantsFiles = ":files"
+
+// complete returns what may stand in place of the last word, from the parser alone.
+func complete(parser *kong.Kong, words []string) []possibility {
+	words, apart := assigned(words)
+	typed, last := words[:len(words)-1], words[len(words)-1]
+	node, arguments := parser.Model.Node, 0
+	if trace, err := kong.Trace(parser, typed); err == nil && len(typed) > 0 {
+		for _, passed := range trace.Path {
+			switch {
+			case passed.Command != nil:
+				node = passed.Command
+			case passed.Positional != nil:
+				arguments++
 			}
-			if flag := findFlag(flagsOf(program, node), word); flag != nil && (!flag.IsBool() || words[i+1] == "=") {
-				open = flag
-			}
-		case !noFlags && child >= 0:
-			node = node.Children[child]
-		default:
-			arguments++
 		}
 	}
-	name, value, assigned := strings.Cut(last, "=")
+	flags := slices.Concat(node.AllFlags(true)...)
+	if node == parser.Model.Node {
+		flags = append(flags, parser.Model.DefaultCmd.Flags...)
+	}
+	find := func(word string) int {
+		return slices.IndexFunc(flags, func(f *kong.Flag) bool {
+			return word == "--"+f.Name || f.Short != 0 && word == "-"+string(f.Short)
+		})
+	}
+	noFlags := slices.Contains(typed, "--")
+	name, value, isAssigned := strings.Cut(last, "=")
 	switch {
-	case last == "=" && open != nil: // bash makes a word of it
-		return beginning("", "", values(program, open.Value))
-	case open != nil:
-		return beginning("", last, values(program, open.Value))
-	case !noFlags && strings.HasPrefix(last, "--") && assigned:
-		if flag := findFlag(flagsOf(program, node), name); flag != nil {
-			return beginning(name+"=", value, values(program, flag.Value))
+	case !noFlags && strings.HasPrefix(last, "--") && isAssigned:
+		i := find(name)
+		switch {
+		case i < 0:
+			return nil
+		case apart:
+			return beginning("", value, values(parser, flags[i].Value))
 		}
+		return beginning(name+"=", value, values(parser, flags[i].Value))
+	case !noFlags && len(typed) > 0 && find(typed[len(typed)-1]) >= 0 && !flags[find(typed[len(typed)-1])].IsBool():
+		return beginning("", last, values(parser, flags[find(typed[len(typed)-1])].Value))
 	case !noFlags && strings.HasPrefix(last, "-"):
-		var flags []possibility
-		for _, flag := range flagsOf(program, node) {
-			flags = append(flags, possibility{"--" + flag.Name, firstSentence(flag.Help)})
+		var found []possibility
+		for _, flag := range flags {
+			found = append(found, possibility{"--" + flag.Name, flag.Help})
 		}
-		return beginning("", last, flags)
+		return beginning("", last, found)
 	case len(node.Children) > 0 && arguments == 0:
 		return beginning("", last, children(node))
 	case len(node.Children) == 0 && len(node.Positional) > 0:
 		argument := node.Positional[min(arguments, len(node.Positional)-1)]
 		if arguments < len(node.Positional) || argument.IsCumulative() {
-			return beginning("", last, values(program, argument))
+			return beginning("", last, values(parser, argument))
 		}
 	}
 	return nil
 }
 
-// flagsOf lists the flags that may stand behind a command.
-func flagsOf(program *kong.Application, node *kong.Node) []*kong.Flag {
-	flags := slices.Concat(node.AllFlags(true)...)
-	if node == program.Node && program.DefaultCmd != nil {
-		flags = append(flags, program.DefaultCmd.Flags...)
-	}
-	return flags
-}
-
-// findFlag returns the flag of a word, or nil.
-func findFlag(flags []*kong.Flag, word string) *kong.Flag {
-	for _, flag := range flags {
-		if word == "--"+flag.Name || flag.Short != 0 && word == "-"+string(flag.Short) {
-			return flag
+// assigned joins the words around each =, which bash takes apart, and reports whether the
+// last one is such a part.
+func assigned(words []string) (joined []string, apart bool) {
+	for _, word := range words {
+		if n := len(joined); n > 0 && (word == "=" || apart && strings.HasSuffix(joined[n-1], "=")) {
+			joined[n-1] += word
+			apart = true
+			continue
 		}
+		joined, apart = append(joined, word), false
 	}
-	return nil
+	return joined, apart
 }
 
 func children(node *kong.Node) (found []possibility) {
 	for _, child := range node.Children {
-		found = append(found, possibility{child.Name, firstSentence(child.Help)})
+		found = append(found, possibility{child.Name, child.Help})
 	}
 	return found
 }
 
-func firstSentence(help string) string {
-	what, _, _ := strings.Cut(help, ". ")
-	return what
-}
-
 // values returns what a flag or argument may be: its words, names of commands, or files
 // where any text may stand.
-func values(program *kong.Application, v *kong.Value) (found []possibility) {
+func values(parser *kong.Kong, v *kong.Value) (found []possibility) {
 	words := settings.WordsOf(v)
 	switch {
 	case v.Enum != "":
 		words = v.EnumSlice()
 	case words != nil:
 	case v.Name == "command":
-		return children(program.Node)
+		return children(parser.Model.Node)
 	case v.Target.Kind() == reflect.String || v.Target.Kind() == reflect.Slice:
 		return []possibility{{word: wantsFiles}}
 	}

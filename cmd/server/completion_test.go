@@ -107,7 +107,7 @@ func TestCompletionInFish(t *testing.T) {
 func TestCompletionFollowsTheModel(t *testing.T) {
 	parser := kong.Must(new(commandLine), kong.Vars{"version": ""}, settings.Parsing())
 	words := func(typed ...string) (found []string) {
-		for _, p := range complete(parser.Model, typed) {
+		for _, p := range complete(parser, typed) {
 			found = append(found, p.word)
 		}
 		return found
@@ -158,7 +158,7 @@ func TestCompletionOfFixedSets(t *testing.T) {
 				allowed = []string{"true", "false"}
 			}
 			var got []string
-			for _, p := range complete(parser.Model, append(slices.Clone(way), "--"+flag.Name, "=", "")) {
+			for _, p := range complete(parser, append(slices.Clone(way), "--"+flag.Name, "=", "")) {
 				got = append(got, p.word)
 				if problem := refuses(p.word); problem != "" {
 					t.Errorf("%s completes %s, but: %s", flag.Name, p.word, problem)

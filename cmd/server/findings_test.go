@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"gopkg.in/yaml.v3"
+
+	"weir/internal/descriptors"
 )
 
 func TestValidateAsJSON(t *testing.T) {
@@ -20,16 +22,16 @@ func TestValidateAsJSON(t *testing.T) {
 		want report
 	}{
 		{"bad.yaml", exitFailed, report{Files: 1, Problems: []finding{
-			{"error", "bad.yaml", 4, 24, "descriptors[0].rate_limit.unit", `unknown unit "minuet" (did you mean minute?), allowed are second, minute, hour, day, week, month, year`},
-			{"error", "bad.yaml", 6, 5, "descriptors[1]", ""},
+			{"error", descriptors.Problem{File: "bad.yaml", Line: 4, Column: 24, Path: "descriptors[0].rate_limit.unit", Message: `unknown unit "minuet" (did you mean minute?), allowed are second, minute, hour, day, week, month, year`}},
+			{"error", descriptors.Problem{File: "bad.yaml", Line: 6, Column: 5, Path: "descriptors[1]", Message: ""}},
 		}}},
 		{"good.yaml", exitOK, report{Valid: true, Files: 1, Domains: 1, Problems: []finding{
-			{"warning", "good.yaml", 1, 9, "domain", `the domain "web" has no rules, everything is admitted`},
+			{"warning", descriptors.Problem{File: "good.yaml", Line: 1, Column: 9, Path: "domain", Message: `the domain "web" has no rules, everything is admitted`}},
 		}}},
 		{"\x1b[31m\u009b.yaml", exitFailed, report{Files: 1, Problems: []finding{
-			{"error", "\x1b[31m\u009b.yaml", 1, 9, "domain", "a domain is needed, allowed is any text but the empty one"},
+			{"error", descriptors.Problem{File: "\x1b[31m\u009b.yaml", Line: 1, Column: 9, Path: "domain", Message: "a domain is needed, allowed is any text but the empty one"}},
 		}}},
-		{"missing", exitUsage, report{Problems: []finding{{Severity: "error", File: "missing", Message: ""}}}},
+		{"missing", exitUsage, report{Problems: []finding{{"error", descriptors.Problem{File: "missing"}}}}},
 	} {
 		code, stdout, stderr := call(t, "validate", "--output=json", test.path)
 		var got report

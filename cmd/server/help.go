@@ -22,14 +22,12 @@ type helping struct {
 
 // show shows what --help does.
 func (h helping) show(parser *kong.Kong) error {
-	args := []string{"--help"}
 	if len(h.Command) > 0 {
 		if names := names(parser.Model.Node); !slices.Contains(names, h.Command[0]) {
-			return unknownCommand("", h.Command[0], names)
+			return unknownCommand(h.Command[0], names)
 		}
-		args = append(h.Command, args...)
 	}
-	_, err := parser.Parse(args)
+	_, err := parser.Parse(append(h.Command, "--help"))
 	return err
 }
 
@@ -77,16 +75,11 @@ func refuse(w io.Writer, process settings.Process, parser *kong.Kong, args []str
 	if process.LogFormat == "" && strings.EqualFold(os.Getenv("LOG_FORMAT"), "json") { // the parser did not come to it
 		process.LogFormat = "json"
 	}
-	err = mistyped(parser, args, err)
+	node, err := meant(parser, args, err)
 	complain(w, process, "wrong flags, variables or arguments", errors.New(plain(err)))
-	if process.LogFormat == "json" {
-		return
+	if process.LogFormat != "json" {
+		fmt.Fprintf(w, "\nUsage: weir %s\nRun \"%s --help\" for more information.\n", strings.TrimSpace(summary(node)), node.FullPath())
 	}
-	node := parser.Model.Node
-	if failed, ok := errors.AsType[*kong.ParseError](err); ok && failed.Context.Selected() != nil {
-		node = failed.Context.Selected()
-	}
-	fmt.Fprintf(w, "\nUsage: weir %s\nRun \"%s --help\" for more information.\n", strings.TrimSpace(summary(node)), node.FullPath())
 }
 
 // What the parser says in words of its own.
@@ -103,53 +96,44 @@ func plain(err error) string {
 	return noValue.ReplaceAllString(text, "needs a value")
 }
 
-// mistyped says of an argument that no command takes what was meant, or returns
-// err as it is. Without a command the parser takes such an argument for one of
-// serve, which has none.
-func mistyped(parser *kong.Kong, args []string, err error) error {
-	argument, ok := strings.CutPrefix(err.Error(), "unexpected argument ")
-	failed, isParse := errors.AsType[*kong.ParseError](err)
-	if !ok || !isParse {
-		return err
+// meant returns whose usage helps after an error of the parser, and what to say. Of an
+// argument that no command takes it says what was meant: without a command the parser
+// takes such an argument for one of serve, which has none.
+func meant(parser *kong.Kong, args []string, err error) (*kong.Node, error) {
+	program := parser.Model.Node
+	failed, ok := errors.AsType[*kong.ParseError](err)
+	if !ok || failed.Context.Selected() == nil {
+		return program, err
 	}
-	serve, selected, commands := parser.Model.DefaultCmd, failed.Context.Selected(), names(parser.Model.Node)
-	if len(selected.Children) > 0 {
+	selected, commands := failed.Context.Selected(), names(program)
+	argument, unexpected := strings.CutPrefix(err.Error(), "unexpected argument ")
+	switch {
+	case unexpected && len(selected.Children) > 0:
 		argument, _, _ = strings.Cut(argument, `, did you mean "`) // in the words of the parser
-		return unknownCommand(selected.Name+" ", argument, names(selected))
-	} else if selected != serve {
-		return err
+		return program, unknownCommand(argument, names(selected), selected.Name)
+	case !unexpected || selected != parser.Model.DefaultCmd:
+		return selected, err
 	}
-	near, named := spelling.Nearest(argument, commands), slices.Contains(args, serve.Name)
+	near, named := spelling.Nearest(argument, commands), slices.Contains(args, selected.Name)
 	_, noFile := os.Stat(argument) //nolint:gosec // only whether it exists is asked
 	switch {
 	case noFile == nil && (near == "" || named):
-		return fmt.Errorf("%w, did you mean --config %s?", err, argument)
+		return selected, fmt.Errorf("%w, did you mean --config %s?", err, argument)
 	case !named && (near != "" || args[0] == argument):
-		return unknownCommand("", argument, commands)
-	default:
-		return hiddenArgument{failed}
+		return program, unknownCommand(argument, commands)
+	default: // the argument is not shown, it may be the rest of a password without quotes
+		return selected, errors.New("unexpected argument of serve, which takes flags only; a value with blanks needs quotes")
 	}
 }
 
-// hiddenArgument is an error of the parser that does not show the argument: it may be
-// the rest of a password that was written without quotes.
-type hiddenArgument struct{ *kong.ParseError }
-
-// Error implements error.
-func (hiddenArgument) Error() string {
-	return "unexpected argument of serve, which takes flags only; a value with blanks needs quotes"
-}
-
-// Unwrap returns the error of the parser.
-func (h hiddenArgument) Unwrap() error { return h.ParseError }
-
-// unknownCommand says what was meant or, if that cannot be told, what there is.
-// Being no error of the parser, it leads refuse to the usage of the program.
-func unknownCommand(above, name string, commands []string) error {
+// unknownCommand says what was meant below other commands or, if that cannot be told,
+// what there is.
+func unknownCommand(name string, commands []string, above ...string) error {
+	shown := strings.Join(append(above, name), " ")
 	if near := spelling.Nearest(name, commands); near != "" {
-		return fmt.Errorf("unknown command %q, did you mean %s?", above+name, near)
+		return fmt.Errorf("unknown command %q, did you mean %s?", shown, near)
 	}
-	return fmt.Errorf("unknown command %q, allowed are %s", above+name, strings.Join(commands, ", "))
+	return fmt.Errorf("unknown command %q, allowed are %s", shown, strings.Join(commands, ", "))
 }
 
 // names lists the names of commands below a node.

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"weir/internal/descriptors/plaintext"
 	"weir/internal/settings"
@@ -67,4 +71,62 @@ func (w escapingWriter) Write(line []byte) (int, error) {
 		return 0, err
 	}
 	return len(line), nil
+}
+
+// lossyWriter writes lines to another writer in the background, because requests
+// write them: a pipe that nobody reads must hold none of them. It keeps some lines
+// that are not written yet, and drops the next ones.
+type lossyWriter struct {
+	lines   chan []byte
+	lost    atomic.Int64
+	closing context.CancelFunc
+	ended   chan struct{} // closed when all is written, after close
+}
+
+const lossyLines = 8192
+
+// newLossyWriter returns a writer to w. tell writes to w how many lines were dropped.
+func newLossyWriter(w io.Writer, tell func(lost int64)) *lossyWriter {
+	closed, closing := context.WithCancel(context.Background())
+	l := &lossyWriter{lines: make(chan []byte, lossyLines), closing: closing, ended: make(chan struct{})}
+	write := func(line []byte) {
+		_, _ = w.Write(line) // nobody is left to hear that it fails
+		if lost := l.lost.Swap(0); lost > 0 {
+			tell(lost)
+		}
+	}
+	go func() {
+		defer close(l.ended)
+		for {
+			select {
+			case line := <-l.lines:
+				write(line)
+			case <-closed.Done():
+				for range len(l.lines) {
+					write(<-l.lines)
+				}
+				return
+			}
+		}
+	}()
+	return l
+}
+
+// Write implements io.Writer. It takes a line, waits for nobody and never fails.
+func (l *lossyWriter) Write(line []byte) (int, error) {
+	select {
+	case l.lines <- bytes.Clone(line):
+	default:
+		l.lost.Add(1)
+	}
+	return len(line), nil
+}
+
+// close waits until the lines before it are written, but no longer than patience.
+func (l *lossyWriter) close(patience time.Duration) {
+	l.closing()
+	select {
+	case <-l.ended:
+	case <-time.After(patience):
+	}
 }

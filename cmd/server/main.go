@@ -130,12 +130,8 @@ func runCommand(ctx context.Context, args []string, stdout *output, stderr io.Wr
 	case parsed.Selected() == parser.Model.DefaultCmd:
 		return serve(ctx, line.Serve, stdout.w, stderr) // whose stdout may break without harm
 	}
-	p := &program{parser, stdout, stderr}
-	command := func() error { return parsed.Run(p) }
 	parsed.BindTo(ctx, (*context.Context)(nil))
-	if asks, ok := parsed.Selected().Target.Addr().Interface().(asked); ok {
-		command = func() error { return ask(ctx, asks, p) }
-	}
+	command := func() error { return parsed.Run(&program{parser, stdout, stderr}) }
 	if slices.Contains([]string{"bench", "simulate"}, parsed.Selected().Name) { // which say what they have done so far
 		err = command()
 	} else {

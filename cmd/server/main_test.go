@@ -125,7 +125,6 @@ func TestExitCodes(t *testing.T) {
 		{name: "duration without a unit", env: "DRAIN_DELAY=5", code: 2, stderr: []string{"weir: --drain-delay: \"5\" is not a duration, allowed are numbers with a unit such as 300ms, 5s or 1m30s, here 0s or more ($DRAIN_DELAY)\n"}},
 		{name: "word as number", args: []string{"--max-descriptors", "x"}, code: 2, stderr: []string{"weir: --max-descriptors: \"x\" is not allowed, allowed are whole numbers, here 1 to 10000\n"}},
 		{name: "word as number of a load", args: []string{"bench", "--keys=x"}, code: 2, stderr: []string{"weir: --keys: \"x\" is not allowed, allowed are whole numbers\n"}},
-		{name: "word as process", args: []string{"bench", "--pid=1,x"}, code: 2, stderr: []string{"weir: --pid: \"x\" is not allowed, allowed are whole numbers\n"}},
 		{name: "word as duration of a load", args: []string{"bench", "--warmup=abc"}, code: 2, stderr: []string{"weir: --warmup: \"abc\" is not a duration, allowed are numbers with a unit such as 300ms, 5s or 1m30s\n"}},
 		{name: "word as rate", args: []string{"bench", "--rate=fast"}, code: 2, stderr: []string{"weir: --rate: \"fast\" is not allowed, allowed are numbers such as 1000 or 1.5\n"}},
 		{name: "negative units of a load", args: []string{"bench", "--hits", "-1"}, code: 2, stderr: []string{"weir: --hits: \"-1\" is not allowed, allowed are whole numbers from 0 to 4294967295\n"}},

@@ -1,21 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/user"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/alecthomas/kong"
 
 	"weir/internal/descriptors/plaintext"
 	"weir/internal/offline/explain"
@@ -24,12 +21,13 @@ import (
 	"weir/internal/operators/denials"
 )
 
-// asked is a command that asks a running server.
-type asked interface {
-	// ask asks it, and returns what to print.
-	ask(ctx context.Context, server *client.Client) (reply, error)
-	// flags returns how the server is asked.
-	flags() remote
+// remote is embedded in commands that ask a running server.
+type remote struct {
+	Server    string        `env:"WEIR_SERVER" default:"http://127.0.0.1:6070" placeholder:"URL" group:"Server to ask:" help:"Debug port of a running server: host:port, http://host:port or https://host:port. By default http://127.0.0.1:6070."`
+	TokenFile string        `name:"token-file" env:"WEIR_TOKEN_FILE,ADMIN_TOKEN_FILE" placeholder:"FILE" group:"Server to ask:" help:"File with the token that the server wants, if it wants one. Set it only for servers that may see the token."`
+	CAFile    string        `name:"ca-file" env:"WEIR_CA_FILE" placeholder:"FILE" group:"Server to ask:" help:"Authorities that the certificate of an https server must come from, in PEM form. By default those of the system."`
+	Timeout   time.Duration `default:"10s" group:"Server to ask:" help:"How long to wait for an answer. By default 10s."`
+	Output    string        `enum:"text,json" default:"text" help:"Format of the answer: text, or json, which is the answer of the server."`
 }
 
 // reply is what such a command prints, and what it exits with.
@@ -41,25 +39,18 @@ type reply struct {
 	exit error
 }
 
-// remote is embedded in commands that ask a running server.
-type remote struct {
-	Server    string        `env:"WEIR_SERVER" default:"http://127.0.0.1:6070" placeholder:"URL" group:"Server to ask:" help:"Debug port of a running server: host:port, http://host:port or https://host:port. By default http://127.0.0.1:6070."`
-	TokenFile string        `name:"token-file" env:"WEIR_TOKEN_FILE,ADMIN_TOKEN_FILE" placeholder:"FILE" group:"Server to ask:" help:"File with the token that the server wants, if it wants one. Set it only for servers that may see the token."`
-	CAFile    string        `name:"ca-file" env:"WEIR_CA_FILE" placeholder:"FILE" group:"Server to ask:" help:"Authorities that the certificate of an https server must come from, in PEM form. By default those of the system."`
-	Timeout   time.Duration `default:"10s" group:"Server to ask:" help:"How long to wait for an answer. By default 10s."`
-	Output    string        `enum:"text,json" default:"text" help:"Format of the answer: text, or json, which is the answer of the server."`
+// replyOf is a reply whose text is written by a method of client.View.
+func replyOf[T any](a client.Answer[T], text func(client.View, io.Writer, *T)) reply {
+	return reply{json: a.JSON, at: a.At, text: func(view client.View, w io.Writer) { text(view, w, &a.Value) }}
 }
 
-func (r remote) flags() remote { return r }
-
-// ask connects to a server, lets a command ask it, and prints the answer.
-func ask(ctx context.Context, command asked, p *program) error {
-	r := command.flags()
+// ask connects to a server, asks it a question, and prints the answer.
+func (r remote) ask(p *program, question func(*client.Client) (reply, error)) error {
 	server, err := r.connect()
 	if err != nil {
 		return err
 	}
-	answer, err := command.ask(ctx, server)
+	answer, err := question(server)
 	switch {
 	case errors.Is(err, client.ErrNotFound):
 		fmt.Fprintf(p.stderr, "weir: %v\n", err)
@@ -73,10 +64,7 @@ func ask(ctx context.Context, command asked, p *program) error {
 	case err != nil:
 		return err
 	case r.Output == "json":
-		if err := writeJSON(p.stdout, answer.json); err != nil {
-			return err
-		}
-		return answer.exit
+		return cmp.Or(writeJSON(p.stdout, answer.json), answer.exit)
 	}
 	if answer.note != "" {
 		fmt.Fprintf(p.stderr, "note: %s\n", plaintext.Line(answer.note))
@@ -92,7 +80,7 @@ func (r remote) connect() (*client.Client, error) {
 	options := client.Options{Server: r.Server, Timeout: r.Timeout, UserAgent: "weir/" + strings.Fields(version())[0]}
 	var err error
 	if r.TokenFile != "" {
-		if options.Token, err = readToken(r.TokenFile); err != nil {
+		if options.Token, err = client.ReadToken(r.TokenFile); err != nil {
 			return nil, fmt.Errorf("--token-file ($WEIR_TOKEN_FILE): %w", err)
 		}
 	}
@@ -106,29 +94,6 @@ func (r remote) connect() (*client.Client, error) {
 		return nil, fmt.Errorf("--server ($WEIR_SERVER): %w", err)
 	}
 	return server, nil
-}
-
-// readToken reads the token in a file. Its errors do not show a name of no file that is
-// long enough for a token and in no directory: the token may have been given in its place.
-func readToken(name string) (token string, err error) {
-	f, err := os.Open(name)
-	if err == nil {
-		defer f.Close()
-		token, err = client.ReadToken(f)
-	}
-	if err == nil {
-		return token, nil
-	}
-	if of, ok := errors.AsType[*fs.PathError](err); ok {
-		err = of.Err // without the name
-	}
-	const shortest = 16 // that servers take
-	dir := filepath.Dir(name)
-	_, noDir := os.Stat(dir)
-	if f == nil && len(name) >= shortest && (noDir != nil || dir == "." || dir == string(filepath.Separator)) {
-		return "", fmt.Errorf("%w (its name is not shown, it may be the token itself)", err)
-	}
-	return "", fmt.Errorf("%s: %w", plaintext.Line(name), err)
 }
 
 // again returns the flags with which the same server is asked again, but for those that
@@ -154,16 +119,11 @@ type who struct {
 
 // name returns who does this.
 func (w who) name() string {
-	if w.By != "" {
-		return w.By
+	u, err := user.Current()
+	if err != nil {
+		u = new(user.User)
 	}
-	if name := os.Getenv("USER"); name != "" {
-		return name
-	}
-	if u, err := user.Current(); err == nil && u.Username != "" {
-		return u.Username
-	}
-	return fmt.Sprintf("uid %d", os.Getuid())
+	return cmp.Or(w.By, os.Getenv("USER"), u.Username, fmt.Sprintf("uid %d", os.Getuid()))
 }
 
 // whom is embedded in commands about a descriptor.
@@ -189,13 +149,13 @@ type ofDomain struct {
 	Domain *anyBytes `arg:"" optional:"" help:"Show this domain only."`
 }
 
-// read returns whether a domain is to be shown.
-func (o ofDomain) read() (shown func(domain string) bool, err error) {
+// read returns whether a domain is hidden.
+func (o ofDomain) read() (hidden func(domain string) bool, err error) {
 	if o.Domain == nil {
-		return func(string) bool { return true }, nil
+		return func(string) bool { return false }, nil
 	}
 	domain, err := o.Domain.domain()
-	return func(d string) bool { return d == domain }, err
+	return func(d string) bool { return d != domain }, err
 }
 
 // replicas is embedded in commands about all servers that share one Redis.
@@ -206,71 +166,82 @@ type replicas struct {
 // statusCommand is the command status.
 type statusCommand struct{ remote }
 
-func (statusCommand) ask(ctx context.Context, server *client.Client) (reply, error) {
-	answer, err := server.Status(ctx)
-	return reply{json: answer.JSON, at: answer.At, text: func(view client.View, w io.Writer) {
-		view.Status(w, server.Server(), &answer.Value)
-	}}, err
+// Run shows how a server is.
+func (c statusCommand) Run(ctx context.Context, p *program) error {
+	return c.ask(p, func(server *client.Client) (reply, error) {
+		answer, err := server.Status(ctx)
+		return replyOf(answer, func(view client.View, w io.Writer, s *api.Status) { view.Status(w, server.Server(), s) }), err
+	})
+}
+
+// denied is embedded in commands about what was denied.
+type denied struct {
+	ofDomain
+	replicas
+}
+
+// read asks what was denied, and leaves what is of the domains that are shown.
+func (c denied) read(ctx context.Context, server *client.Client) (answer client.Answer[api.Denials], err error) {
+	hidden, err := c.ofDomain.read()
+	if err == nil {
+		answer, err = server.Denials(ctx, !c.This)
+	}
+	if err != nil || c.Domain == nil {
+		return answer, err
+	}
+	d := &answer.Value
+	for _, w := range []*denials.Window{&d.Minute, &d.Hour} {
+		w.Limits = slices.DeleteFunc(w.Limits, func(l denials.Limit) bool { return hidden(l.Domain) })
+	}
+	d.Last = slices.DeleteFunc(d.Last, func(e denials.Event) bool { return hidden(e.Domain) })
+	answer.JSON, err = json.Marshal(d)
+	return answer, err
 }
 
 // topCommand is the command top.
 type topCommand struct {
-	ofDomain
-	replicas
+	denied
 	Window string `enum:"minute,hour" default:"hour" help:"What is shown as text: what was denied in the last minute or hour. By default hour."`
 	remote
 }
 
-func (t topCommand) ask(ctx context.Context, server *client.Client) (reply, error) {
-	answer, err := askDenials(ctx, server, t.ofDomain, t.replicas)
-	if err != nil {
-		return reply{}, err
-	}
-	d := &answer.Value
-	if t.Domain != nil {
-		answer.JSON, err = json.Marshal(d)
-	}
-	window := &d.Hour
-	if t.Window == "minute" {
-		window = &d.Minute
-	}
-	return reply{json: answer.JSON, at: d.At, text: func(view client.View, w io.Writer) { view.Top(w, d, window) }}, err
-}
-
-// askDenials asks what was denied, and leaves what is of the domains that are shown.
-func askDenials(ctx context.Context, server *client.Client, of ofDomain, by replicas) (answer client.Answer[api.Denials], err error) {
-	shown, err := of.read()
-	if err == nil {
-		answer, err = server.Denials(ctx, !by.This)
-	}
-	d := &answer.Value
-	for _, w := range []*denials.Window{&d.Minute, &d.Hour} {
-		w.Limits = slices.DeleteFunc(w.Limits, func(l denials.Limit) bool { return !shown(l.Domain) })
-	}
-	d.Last = slices.DeleteFunc(d.Last, func(e denials.Event) bool { return !shown(e.Domain) })
-	return answer, err
+// Run shows who is denied most.
+func (c topCommand) Run(ctx context.Context, p *program) error {
+	return c.ask(p, func(server *client.Client) (reply, error) {
+		answer, err := c.read(ctx, server)
+		answer.At = answer.Value.At
+		return replyOf(answer, func(view client.View, w io.Writer, d *api.Denials) {
+			window := &d.Hour
+			if c.Window == "minute" {
+				window = &d.Minute
+			}
+			view.Top(w, d, window)
+		}), err
+	})
 }
 
 // denialsCommand is the command denials.
 type denialsCommand struct {
-	ofDomain
-	replicas
+	denied
 	N int `short:"n" default:"20" placeholder:"N" help:"Show so many at most, of the 100 that a server keeps. By default 20."`
 	remote
 }
 
-func (c denialsCommand) ask(ctx context.Context, server *client.Client) (reply, error) {
-	if c.N < 1 {
-		return reply{}, fmt.Errorf("-n: %d is not allowed, allowed is 1 or more", c.N)
-	}
-	answer, err := askDenials(ctx, server, c.ofDomain, c.replicas)
-	if err != nil {
-		return reply{}, err
-	}
-	d := &answer.Value
-	d.Last = d.Last[:min(len(d.Last), c.N)]
-	encoded, err := json.Marshal(d)
-	return reply{json: encoded, at: d.At, text: func(view client.View, w io.Writer) { view.Denials(w, d) }}, err
+// Run shows the last denials.
+func (c denialsCommand) Run(ctx context.Context, p *program) error {
+	return c.ask(p, func(server *client.Client) (reply, error) {
+		if c.N < 1 {
+			return reply{}, fmt.Errorf("-n: %d is not allowed, allowed is 1 or more", c.N)
+		}
+		answer, err := c.read(ctx, server)
+		if err != nil {
+			return reply{}, err
+		}
+		d := &answer.Value
+		d.Last, answer.At = d.Last[:min(len(d.Last), c.N)], d.At
+		answer.JSON, err = json.Marshal(d)
+		return replyOf(answer, client.View.Denials), err
+	})
 }
 
 // peekCommand is the command peek.
@@ -279,13 +250,9 @@ type peekCommand struct {
 	remote
 }
 
-func (c peekCommand) ask(ctx context.Context, server *client.Client) (reply, error) {
-	d, err := c.read()
-	if err != nil {
-		return reply{}, err
-	}
-	answer, err := server.Peek(ctx, d)
-	return countersReply(answer, false), err
+// Run shows counters.
+func (c peekCommand) Run(ctx context.Context, p *program) error {
+	return c.ask(p, func(server *client.Client) (reply, error) { return counters(ctx, c.whom, server.Peek, false) })
 }
 
 // resetCommand is the command reset.
@@ -295,24 +262,28 @@ type resetCommand struct {
 	remote
 }
 
-func (c resetCommand) ask(ctx context.Context, server *client.Client) (reply, error) {
-	d, err := c.read()
+// Run sets counters to zero.
+func (c resetCommand) Run(ctx context.Context, p *program) error {
+	return c.ask(p, func(server *client.Client) (reply, error) {
+		reset := func(ctx context.Context, d api.Descriptor) (client.Answer[api.Counters], error) {
+			return server.Reset(ctx, d, c.name())
+		}
+		return counters(ctx, c.whom, reset, true)
+	})
+}
+
+// counters asks about the counters of a descriptor, and shows them.
+func counters(ctx context.Context, of whom, ask func(context.Context, api.Descriptor) (client.Answer[api.Counters], error), reset bool) (reply, error) {
+	d, err := of.read()
 	if err != nil {
 		return reply{}, err
 	}
-	answer, err := server.Reset(ctx, d, c.name())
-	return countersReply(answer, true), err
-}
-
-// countersReply shows counters.
-func countersReply(answer client.Answer[api.Counters], reset bool) reply {
-	r := reply{json: answer.JSON, at: answer.At, text: func(view client.View, w io.Writer) {
-		view.Counters(w, &answer.Value, reset)
-	}}
+	answer, err := ask(ctx, d)
+	r := replyOf(answer, func(view client.View, w io.Writer, c *api.Counters) { view.Counters(w, c, reset) })
 	if answer.Value.Rule == "" {
 		r.exit = exit(exitFailed)
 	}
-	return r
+	return r, err
 }
 
 // exceptCommand is the command except.
@@ -337,13 +308,9 @@ type exceptAdd struct {
 // factor is by what amounts are multiplied.
 type factor float64
 
-// Decode reads a number with or without an x behind it.
-func (f *factor) Decode(ctx *kong.DecodeContext) error {
-	var text string
-	if err := ctx.Scan.PopValueInto("factor", &text); err != nil {
-		return err
-	}
-	n, err := strconv.ParseFloat(strings.TrimSuffix(text, "x"), 64)
+// UnmarshalText reads a number with or without an x behind it.
+func (f *factor) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseFloat(strings.TrimSuffix(string(text), "x"), 64)
 	if err != nil || !(n >= 0.001 && n <= 1_000_000) {
 		return fmt.Errorf("%q is not allowed, allowed are 0.001x to 1000000x, such as 10x", text)
 	}
@@ -351,26 +318,31 @@ func (f *factor) Decode(ctx *kong.DecodeContext) error {
 	return nil
 }
 
-func (c exceptAdd) ask(ctx context.Context, server *client.Client) (reply, error) {
-	d, err := c.read()
-	switch {
-	case err != nil:
-		return reply{}, err
-	case c.For <= 0:
-		return reply{}, fmt.Errorf("--for: %v is not allowed, allowed is more than 0s", c.For)
-	case strings.TrimSpace(c.Reason) == "":
-		return reply{}, errors.New("--reason: it is empty")
-	}
-	effect := api.Amount
-	if c.Allow {
-		effect = api.Allow
-	} else if c.Deny {
-		effect = api.Deny
-	}
-	answer, err := server.Add(ctx, api.NewException{
-		Descriptor: d, Effect: effect, Factor: float64(c.Amount), For: c.For.Seconds(), By: c.name(), Reason: c.Reason,
+// Run adds an exception.
+func (c exceptAdd) Run(ctx context.Context, p *program) error {
+	return c.ask(p, func(server *client.Client) (reply, error) {
+		d, err := c.read()
+		switch {
+		case err != nil:
+			return reply{}, err
+		case c.For <= 0:
+			return reply{}, fmt.Errorf("--for: %v is not allowed, allowed is more than 0s", c.For)
+		case strings.TrimSpace(c.Reason) == "":
+			return reply{}, errors.New("--reason: it is empty")
+		}
+		effect := api.Amount
+		if c.Allow {
+			effect = api.Allow
+		} else if c.Deny {
+			effect = api.Deny
+		}
+		answer, err := server.Add(ctx, api.NewException{
+			Descriptor: d, Effect: effect, Factor: float64(c.Amount), For: c.For.Seconds(), By: c.name(), Reason: c.Reason,
+		})
+		r := replyOf(answer, client.View.Added)
+		r.note = answer.Value.Note
+		return r, err
 	})
-	return reply{json: answer.JSON, at: answer.At, note: answer.Value.Note, text: func(view client.View, w io.Writer) { view.Added(w, &answer.Value) }}, err
 }
 
 // exceptList is the command except list.
@@ -380,24 +352,23 @@ type exceptList struct {
 	remote
 }
 
-func (c exceptList) ask(ctx context.Context, server *client.Client) (reply, error) {
-	shown, err := c.read()
-	if err != nil {
-		return reply{}, err
-	}
-	answer, err := server.Exceptions(ctx, !c.This)
-	if err != nil {
-		return reply{}, err
-	}
-	e := &answer.Value
-	if c.Domain != nil {
-		e.Exceptions = slices.DeleteFunc(e.Exceptions, func(x api.Exception) bool {
-			domain, _, err := x.Bytes()
-			return err != nil || !shown(domain)
-		})
-		answer.JSON, err = json.Marshal(e)
-	}
-	return reply{json: answer.JSON, at: answer.At, text: func(view client.View, w io.Writer) { view.Exceptions(w, e) }}, err
+// Run lists exceptions.
+func (c exceptList) Run(ctx context.Context, p *program) error {
+	return c.ask(p, func(server *client.Client) (reply, error) {
+		hidden, err := c.read()
+		if err != nil {
+			return reply{}, err
+		}
+		answer, err := server.Exceptions(ctx, !c.This)
+		if e := &answer.Value; err == nil && c.Domain != nil {
+			e.Exceptions = slices.DeleteFunc(e.Exceptions, func(x api.Exception) bool {
+				domain, _, err := x.Bytes()
+				return err != nil || hidden(domain)
+			})
+			answer.JSON, err = json.Marshal(e)
+		}
+		return replyOf(answer, client.View.Exceptions), err
+	})
 }
 
 // exceptRemove is the command except remove.
@@ -407,10 +378,13 @@ type exceptRemove struct {
 	remote
 }
 
-func (c exceptRemove) ask(ctx context.Context, server *client.Client) (reply, error) {
-	if err := server.Remove(ctx, c.ID, c.name()); err != nil {
-		return reply{}, err
-	}
-	encoded, err := json.Marshal(map[string]string{"id": c.ID})
-	return reply{json: encoded, at: time.Now(), text: func(view client.View, w io.Writer) { view.Removed(w, c.ID) }}, err
+// Run ends an exception.
+func (c exceptRemove) Run(ctx context.Context, p *program) error {
+	return c.ask(p, func(server *client.Client) (reply, error) {
+		if err := server.Remove(ctx, c.ID, c.name()); err != nil {
+			return reply{}, err
+		}
+		encoded, err := json.Marshal(map[string]string{"id": c.ID})
+		return reply{json: encoded, at: time.Now(), text: func(view client.View, w io.Writer) { view.Removed(w, c.ID) }}, err
+	})
 }

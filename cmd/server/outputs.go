@@ -13,8 +13,8 @@ import (
 // outputFiles are the files that a command writes. Each is written beside its target, and
 // takes its place when the command has done all.
 type outputFiles struct {
-	list  []*outputFile
-	files []namedFile // that must not be written
+	list []*outputFile
+	read []string // files that the command reads; a dash is the standard input
 }
 
 // outputFile is one of them.
@@ -23,24 +23,6 @@ type outputFile struct {
 	flag, target string
 	beside       string // the file until then; "" if the target is a pipe or a device
 	file         *os.File
-}
-
-// namedFile is a file with a clause about it.
-type namedFile struct {
-	info os.FileInfo
-	why  string
-}
-
-// reads notes that the command reads a file. A dash is the standard input.
-func (o *outputFiles) reads(name string) {
-	info, err := os.Stat(name)
-	if name == "-" {
-		name = "the standard input"
-		info, err = os.Stdin.Stat()
-	}
-	if err == nil {
-		o.files = append(o.files, namedFile{info, fmt.Sprintf("would replace what is read (%s)", name)})
-	}
 }
 
 // create returns what is written to the file that a flag names, nil if the flag is not given.
@@ -102,9 +84,14 @@ func (o *outputFiles) refuse(name string, file os.FileInfo) error {
 	if out, err := os.Stdout.Stat(); err == nil && os.SameFile(out, file) {
 		return fmt.Errorf("%s is also the standard output", name)
 	}
-	for _, other := range o.files {
-		if os.SameFile(other.info, file) {
-			return fmt.Errorf("%s %s", name, other.why)
+	for _, read := range o.read {
+		info, err := os.Stat(read)
+		if read == "-" {
+			read = "the standard input"
+			info, err = os.Stdin.Stat()
+		}
+		if err == nil && os.SameFile(info, file) {
+			return fmt.Errorf("%s would replace what is read (%s)", name, read)
 		}
 	}
 	return nil

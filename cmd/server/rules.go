@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -50,11 +51,13 @@ type report struct {
 // finding is a problem, a warning or a notice.
 type finding struct {
 	Severity string `json:"severity"` // error, warning, or notice for a file that is not read
-	File     string `json:"file,omitempty"`
-	Line     int    `json:"line,omitempty"`   // from 1
-	Column   int    `json:"column,omitempty"` // from 1, in bytes
-	Path     string `json:"path,omitempty"`   // way from the root of the file, such as descriptors[0].key
-	Message  string `json:"message"`
+	descriptors.Problem
+}
+
+func (r *report) add(severity string, problems ...descriptors.Problem) {
+	for _, p := range problems {
+		r.Problems = append(r.Problems, finding{severity, p})
+	}
 }
 
 // standardInput is what problems call the standard input.
@@ -64,26 +67,27 @@ const standardInput = "stdin"
 // nothing else from being checked.
 func (v validation) Run(p *program) error {
 	r, unread := v.check()
-	summary := fmt.Sprintf("valid: files=%d domains=%d rules=%d", r.Files, r.Domains, r.Rules)
-	switch v.Output {
-	case "json":
+	if v.Output == "json" {
 		text, err := json.Marshal(r)
 		if err = errors.Join(err, writeJSON(p.stdout, text)); err != nil {
 			return err
 		}
-	case "github":
-		for _, f := range r.Problems {
-			fmt.Fprintln(p.stdout, f.annotation())
+	} else {
+		for i, f := range r.Problems {
+			switch {
+			case v.Output == "github":
+				fmt.Fprintln(p.stdout, f.annotation())
+			case i < len(unread): // which the error of the command says
+			case f.Severity == "error":
+				fmt.Fprintln(p.stdout, f.Problem)
+			case f.Severity == "notice":
+				fmt.Fprintln(p.stderr, f.Problem)
+			case r.Valid:
+				fmt.Fprintf(p.stderr, "warning: %s\n", f.Problem)
+			}
 		}
 		if r.Valid {
-			fmt.Fprintln(p.stdout, summary)
-		}
-	default:
-		for _, f := range r.Problems[len(unread):] {
-			f.writeText(p, r.Valid)
-		}
-		if r.Valid {
-			fmt.Fprintln(p.stdout, summary)
+			fmt.Fprintf(p.stdout, "valid: files=%d domains=%d rules=%d\n", r.Files, r.Domains, r.Rules)
 		}
 	}
 	switch {
@@ -101,18 +105,13 @@ func (v validation) Run(p *program) error {
 // problems of the report are the same.
 func (v validation) check() (r report, unread []error) {
 	r.Problems = []finding{}
-	add := func(severity string, problems descriptors.Problems) {
-		for _, p := range problems {
-			r.Problems = append(r.Problems, finding{severity, p.File, p.Line, p.Column, p.Path, p.Message})
-		}
-	}
 	var files []descriptors.File
 	var skipped descriptors.Problems
 	for _, path := range v.Paths {
 		found, passed, err := read(path)
 		if err != nil {
 			unread = append(unread, err)
-			add("error", descriptors.Problems{{File: path, Message: err.Error()}})
+			r.add("error", descriptors.Problem{File: path, Message: err.Error()})
 		}
 		files = append(files, found...)
 		for _, name := range passed {
@@ -128,15 +127,15 @@ func (v validation) check() (r report, unread []error) {
 		err = descriptors.NoFiles(v.Paths...)
 	}
 	if problems, ok := errors.AsType[descriptors.Problems](err); ok {
-		add("error", problems)
+		r.add("error", problems...)
 	} else if err != nil {
-		add("error", descriptors.Problems{{Message: err.Error()}})
+		r.add("error", descriptors.Problem{Message: err.Error()})
 	}
 	if tree != nil {
 		r.Valid, r.Domains, r.Rules = unread == nil, tree.Domains(), tree.Rules()
-		add("warning", tree.Warnings())
+		r.add("warning", tree.Warnings()...)
 	}
-	add("notice", skipped)
+	r.add("notice", skipped...)
 	return r, unread
 }
 
@@ -147,20 +146,6 @@ func read(path string) (files []descriptors.File, skipped []string, err error) {
 	}
 	file, err := descriptors.ReadStream(os.Stdin, standardInput)
 	return []descriptors.File{file}, nil, err
-}
-
-// writeText writes what is wrong to stdout and the rest to stderr. Warnings are of rules
-// that are valid.
-func (f finding) writeText(p *program, valid bool) {
-	line := descriptors.Problem{File: f.File, Line: f.Line, Column: f.Column, Path: f.Path, Message: f.Message}
-	switch {
-	case f.Severity == "error":
-		fmt.Fprintln(p.stdout, line)
-	case f.Severity == "notice":
-		fmt.Fprintln(p.stderr, line)
-	case valid:
-		fmt.Fprintf(p.stderr, "warning: %s\n", line)
-	}
 }
 
 // What workflow commands of GitHub escape in messages, and in properties.
@@ -231,8 +216,11 @@ func (l likeServer) options() plan.Options {
 	}
 }
 
-// load checks and compiles files of rules.
-func (l likeServer) load(files []descriptors.File) (*descriptors.Tree, error) {
+// load checks and compiles the files of rules that were read at a path.
+func (l likeServer) load(files []descriptors.File, path string) (*descriptors.Tree, error) {
+	if len(files) == 0 {
+		return nil, descriptors.NoFiles(path)
+	}
 	tree, err := descriptors.Load(files, server.RuleOptions(l.Reading))
 	if err != nil {
 		return nil, fmt.Errorf("invalid rules:\n%w", err)
@@ -295,15 +283,8 @@ func (e explanation) ask() (*explain.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	store := explain.InMemory
-	if e.Redis.Named() {
-		store = explain.InRedis
-	}
 	keys, err := limiter.NewKeys(string(e.CacheKeyPrefix), e.CacheKeyHashValues)
 	if err == nil && e.Redis.Clustered() {
-		if e.Redis.Named() {
-			store = explain.InCluster
-		}
 		keys, err = keys.InBuckets()
 	}
 	if err != nil {
@@ -316,9 +297,16 @@ func (e explanation) ask() (*explain.Answer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w (see %s)", err, e.Named())
 	}
-	tree, err := e.load(files)
+	tree, err := e.load(files, e.Path())
 	if err != nil {
 		return nil, err
+	}
+	store := explain.InMemory
+	if e.Redis.Named() {
+		store = explain.InRedis
+		if e.Redis.Clustered() {
+			store = explain.InCluster
+		}
 	}
 	options := e.options()
 	options.Keys = keys
@@ -340,40 +328,36 @@ type ruleTests struct {
 
 // Run runs the tests of all files. Each file has its own rules. No test is run unless
 // the file for the results can be written.
-func (r ruleTests) Run(ctx context.Context, p *program) (err error) {
+func (r ruleTests) Run(ctx context.Context, p *program) error {
 	files, err := limittest.Find(r.Paths...)
 	if err != nil {
 		return err
 	}
 	if r.JUnit == "" {
-		_, err := r.report(ctx, files, p)
-		return err
+		_, outcome := r.report(ctx, files, p)
+		return outcome
 	}
 	f, err := os.Create(r.JUnit)
 	if err != nil {
 		return err
 	}
 	reports, outcome := r.report(ctx, files, p)
-	if err := errors.Join(limittest.WriteJUnit(f, reports), f.Close()); err != nil {
-		return err
-	}
-	return outcome
+	return cmp.Or(errors.Join(limittest.WriteJUnit(f, reports), f.Close()), outcome)
 }
 
 // report runs the tests, prints failures and a summary, and says what is wrong with
 // the files on stderr. It ends early if ctx does.
 func (r ruleTests) report(ctx context.Context, files []string, p *program) (reports []limittest.Report, outcome error) {
 	tests, failed, bad, interrupted := 0, 0, 0, false
+	opts := limittest.Options{Options: r.options(), Rules: server.RuleOptions(r.Reading)}
 	for _, name := range files {
-		report := limittest.Run(ctx, name, limittest.Options{Options: r.options(), Rules: server.RuleOptions(r.Reading)}, r.Only)
+		report := limittest.Run(ctx, name, opts, r.Only)
 		for _, result := range report.Results {
 			for _, failure := range result.Failures {
 				fmt.Fprintln(p.stdout, failure)
 			}
 		}
-		tests += len(report.Results)
-		failed += report.Failed()
-		reports = append(reports, report)
+		tests, failed, reports = tests+len(report.Results), failed+report.Failed(), append(reports, report)
 		if interrupted = errors.Is(report.Err, context.Canceled); interrupted {
 			break
 		}

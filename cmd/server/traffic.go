@@ -50,7 +50,7 @@ func (s simulation) Run(ctx context.Context, p *program) error {
 	var outputs outputFiles
 	defer outputs.close()
 	err := within(ctx, grace, func() (err error) { // reading the standard input may never end
-		opts, err = s.options(&outputs)
+		opts, outputs.read, err = s.options()
 		return err
 	})
 	if err != nil {
@@ -95,46 +95,43 @@ func (s simulation) Run(ctx context.Context, p *program) error {
 	return report.Err()
 }
 
-// options reads all that the command names but the logs. What is read must not be among
-// the outputs.
-func (s simulation) options(outputs *outputFiles) (opts simulate.Options, err error) {
+// options reads all that the command names but the logs, and returns what it reads,
+// which must not be among the outputs.
+func (s simulation) options() (opts simulate.Options, read []string, err error) {
 	format, _ := accesslog.ParseFormat(s.Format)
 	opts = simulate.Options{Logs: s.Logs, Format: format, Plan: s.likeServer.options(), Suggest: s.Suggest}
-	inputs := append(slices.Clone(s.Logs), s.Envoy)
+	read = append(slices.Clone(s.Logs), s.Envoy)
 	if len(s.Fields) > 0 && format != accesslog.Auto && format != accesslog.JSON {
-		return opts, fmt.Errorf("--fields is for JSON lines, and the format is %s", s.Format)
+		return opts, nil, fmt.Errorf("--fields is for JSON lines, and the format is %s", s.Format)
 	}
 	if opts.Mapping, err = accesslog.ParseMapping(s.Fields); err != nil {
-		return opts, fmt.Errorf("--fields: %w", err)
+		return opts, nil, fmt.Errorf("--fields: %w", err)
 	}
-	if i := slices.Index(inputs, "-"); i >= 0 && slices.Contains(inputs[i+1:], "-") {
-		return opts, errors.New("the standard input (-) can be read once only")
+	if i := slices.Index(read, "-"); i >= 0 && slices.Contains(read[i+1:], "-") {
+		return opts, nil, errors.New("the standard input (-) can be read once only")
 	}
 	if opts.Envoy, err = readEnvoy(s.Envoy, s.fromEnvoy.options()); err != nil {
-		return opts, err
+		return opts, nil, err
 	}
-	for _, name := range inputs {
-		outputs.reads(name)
+	for _, rules := range []struct {
+		path string
+		tree **descriptors.Tree
+	}{{s.Rules, &opts.Rules}, {s.Compare, &opts.Old}} {
+		if rules.path == "" {
+			continue
+		}
+		files, _, err := descriptors.ReadFiles(rules.path)
+		if err == nil {
+			*rules.tree, err = s.load(files, rules.path)
+		}
+		if err != nil {
+			return opts, nil, err
+		}
+		for _, f := range files {
+			read = append(read, f.Name)
+		}
 	}
-	if opts.Rules, err = s.tree(s.Rules, outputs); err == nil && s.Compare != "" {
-		opts.Old, err = s.tree(s.Compare, outputs)
-	}
-	return opts, err
-}
-
-// tree reads rules.
-func (s simulation) tree(path string, outputs *outputFiles) (*descriptors.Tree, error) {
-	files, _, err := descriptors.ReadFiles(path)
-	if err == nil && len(files) == 0 {
-		err = descriptors.NoFiles(path)
-	}
-	if err != nil {
-		return nil, err
-	}
-	for _, f := range files {
-		outputs.reads(f.Name)
-	}
-	return s.load(files)
+	return opts, read, nil
 }
 
 func isTerminal(w io.Writer) bool {
@@ -268,7 +265,6 @@ type benchmark struct {
 	ZipfExponent float64  `default:"1.1" help:"Exponent of zipf, above 1. The larger, the fewer keys get most requests."`
 	Hits         uint32   `default:"1" help:"Units that each request asks for (hits_addend). 0 leaves them out, which servers take for 1."`
 
-	PID    []int  `name:"pid" placeholder:"PID" help:"Local processes whose CPU time per answer is measured, such as the server and its Redis. It is, like the rate of answers, of the time between the warm-up and the last request that is sent."`
 	Output string `enum:"text,json" default:"text" help:"Format of the result: text or json."`
 }
 
@@ -282,24 +278,13 @@ type benchTLS struct {
 	ServerName string `name:"tls-server-name" placeholder:"NAME" help:"Name that the certificates of servers must hold, instead of the host in their address."`
 }
 
-// Run puts the load on the servers and prints what was measured. Progress is
-// shown if stderr is a terminal.
+// Run puts the load on the servers and prints what was measured.
 func (b benchmark) Run(ctx context.Context, p *program) error {
 	opts, err := b.options()
 	if err != nil {
 		return err
 	}
-	progress := false
-	if isTerminal(p.stderr) {
-		opts.Progress = func(now bench.Progress) {
-			progress = true
-			fmt.Fprintf(p.stderr, "\r%3.0f s of %.0f s  sent %d  answered %d  failed %d ", now.Elapsed.Seconds(), now.Duration.Seconds(), now.Sent, now.Answered, now.Failures)
-		}
-	}
 	result, err := bench.Run(ctx, opts)
-	if progress {
-		fmt.Fprintln(p.stderr)
-	}
 	switch {
 	case err != nil:
 		return err
@@ -327,7 +312,6 @@ func (b benchmark) options() (bench.Options, error) {
 			Domain: b.Domain, Hits: b.Hits,
 			Keys: b.Keys, Distribution: bench.Distribution(b.Distribution), Exponent: b.ZipfExponent,
 		},
-		PIDs: b.PID,
 	}
 	if b.Rate > 0 {
 		opts.Callers = 512

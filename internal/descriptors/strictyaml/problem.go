@@ -12,10 +12,11 @@ import (
 
 // Problem is one thing that is wrong in a file.
 type Problem struct {
-	File         string // as its reader named it, may be empty
-	Line, Column int    // from 1, 0 if unknown
-	Path         string // way from the root of the file, such as descriptors[0].key
-	Message      string // what is wrong, what is allowed
+	File    string `json:"file,omitempty"`   // as its reader named it, may be empty
+	Line    int    `json:"line,omitempty"`   // from 1, 0 if unknown
+	Column  int    `json:"column,omitempty"` // likewise, in bytes
+	Path    string `json:"path,omitempty"`   // way from the root of the file, such as descriptors[0].key
+	Message string `json:"message"`          // what is wrong, what is allowed
 }
 
 // String is the problem as file:line:column: path: message, without what is

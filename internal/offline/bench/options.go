@@ -26,15 +26,6 @@ type Options struct {
 	Requests int64         // at most so many are sent, 0: no bound but Duration
 	Timeout  time.Duration // from when it is sent, after which the client gives a request up, 0: never
 	Traffic  Traffic
-	PIDs     []int // local processes whose CPU time is measured
-	// Progress, if it is not nil, is called once a second with what has been done.
-	Progress func(Progress)
-}
-
-// Progress is what a run has done so far, warm-up included.
-type Progress struct {
-	Elapsed, Duration        time.Duration
-	Sent, Answered, Failures int64
 }
 
 // check finds what is wrong with the options.

@@ -1,9 +1,13 @@
 package bench
 
 import (
+	"sync"
 	"time"
 
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // Used are the options of a run as it used them, so that a result shows what it
@@ -47,8 +51,7 @@ type Result struct {
 
 	// Seconds is the interval from the end of the warm-up until nothing more was
 	// sent, and Received is how many answers came within it, whichever requests they
-	// are to. The rate and the CPU times are of these: what came later was waited
-	// for without load.
+	// are to. The rate is of these: what came later was waited for without load.
 	Seconds   float64 `json:"seconds"`
 	Received  int64   `json:"received"`
 	PerSecond float64 `json:"received_per_second"`
@@ -68,14 +71,11 @@ type Result struct {
 	// until then, and one that was never sent with that until the end, or a server
 	// could hide what is slow by not answering it at all. An answer would have come
 	// later still. But a server that refuses at once looks fast: read it beside Failed.
-	// The histogram holds Answered, Failed and Unsent together.
 	Latency Latencies `json:"latency_us"`
 	// Lateness is how long after its plan a request was sent, or had not been sent at
 	// the end. If it is not far below the latency, callers were missing or the client
 	// was the slow one.
 	Lateness Latencies `json:"lateness_us"`
-
-	Processes []Process `json:"processes,omitempty"`
 }
 
 // Measured is how many requests were measured.
@@ -83,63 +83,106 @@ func (r *Result) Measured() int64 { return r.Answered + r.Failed + r.Unsent }
 
 // Latencies sums up a histogram.
 type Latencies struct {
-	Mean    float64  `json:"mean"`
-	P50     int64    `json:"p50"`
-	P90     int64    `json:"p90"`
-	P99     int64    `json:"p99"`
-	P999    int64    `json:"p999"`
-	Max     int64    `json:"max"`
-	Buckets []Bucket `json:"buckets,omitempty"`
-}
-
-// Bucket is a part of a histogram.
-type Bucket struct {
-	UpTo  int64 `json:"up_to"` // and above the bucket before
-	Count int64 `json:"count"`
-}
-
-// Process is what a local process used within the interval, to 10 ms of CPU time,
-// as /proc reports it.
-type Process struct {
-	PID           int     `json:"pid"`
-	Name          string  `json:"name"`
-	Load          bool    `json:"load,omitempty"` // this is the load generator itself
-	CPUPerRequest float64 `json:"cpu_us_per_answer"`
-	Cores         float64 `json:"cores"`
-	ResidentBytes int64   `json:"resident_bytes"`
-}
-
-// newHistogram tells latencies apart by three digits, from a microsecond to longest.
-func newHistogram(longest time.Duration) *hdr.Histogram { return hdr.New(1, longest.Microseconds(), 3) }
-
-func record(h *hdr.Histogram, d time.Duration) {
-	_ = h.RecordValue(min(d.Microseconds(), h.HighestTrackableValue())) // it is in range
+	Mean float64 `json:"mean"`
+	P50  int64   `json:"p50"`
+	P90  int64   `json:"p90"`
+	P99  int64   `json:"p99"`
+	P999 int64   `json:"p999"`
+	Max  int64   `json:"max"`
 }
 
 func latencies(h *hdr.Histogram) Latencies {
-	l := Latencies{
+	return Latencies{
 		Mean: h.Mean(), P50: h.ValueAtQuantile(50), P90: h.ValueAtQuantile(90),
 		P99: h.ValueAtQuantile(99), P999: h.ValueAtQuantile(99.9), Max: h.Max(),
 	}
-	for _, bar := range h.Distribution() {
-		up := roundUp(bar.From) // within three digits
-		if n := len(l.Buckets); n > 0 && l.Buckets[n-1].UpTo == up {
-			l.Buckets[n-1].Count += bar.Count
-		} else if bar.Count > 0 {
-			l.Buckets = append(l.Buckets, Bucket{up, bar.Count})
-		}
-	}
-	return l
 }
 
-// roundUp is the next of 1, 1.5, 2, 3, 5, 7 and 10 times a power of ten: steps
-// that look even on a logarithmic scale.
-func roundUp(us int64) int64 {
-	for power := int64(1); ; power *= 10 {
-		for _, step := range []int64{10, 15, 20, 30, 50, 70} {
-			if up := step * power / 10; us <= up {
-				return up
-			}
-		}
+// counted is what all callers of a run have done.
+type counted struct {
+	from time.Time // requests due before are not measured
+
+	mu                sync.Mutex
+	result            Result
+	received          int64 // answers, warm-up included
+	latency, lateness *hdr.Histogram
+}
+
+// newCounted tells latencies apart by three digits, up to longest.
+func newCounted(longest time.Duration) counted {
+	histogram := func() *hdr.Histogram { return hdr.New(1, longest.Microseconds(), 3) }
+	return counted{latency: histogram(), lateness: histogram(), result: Result{Errors: map[string]int64{}}}
+}
+
+func (c *counted) countSent() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.result.SentWithWarmup++
+}
+
+// answers is how many came so far, warm-up included.
+func (c *counted) answers() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.received
+}
+
+// count counts a request that was sent at begun and now has an answer or err.
+func (c *counted) count(answer *ratelimitv3.RateLimitResponse, err error, due, begun time.Time) {
+	now := time.Now()
+	code := answer.GetOverallCode()
+	if err == nil && code != ratelimitv3.RateLimitResponse_OK && code != ratelimitv3.RateLimitResponse_OVER_LIMIT {
+		err = status.Errorf(codes.Unknown, "the answer has overall code %v", code)
 	}
+	limited := false
+	for _, s := range answer.GetStatuses() {
+		limited = limited || s.CurrentLimit != nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil {
+		c.received++
+	}
+	if !c.record(due, begun, now) {
+		return
+	}
+	r := &c.result
+	if err != nil {
+		r.Failed++
+		r.Errors[status.Code(err).String()]++
+		r.LastError = err.Error()
+		return
+	}
+	r.Answered++
+	if !limited {
+		r.NoLimit++
+	}
+	if code == ratelimitv3.RateLimitResponse_OVER_LIMIT {
+		r.OverLimit++
+	} else {
+		r.OK++
+	}
+}
+
+// record notes how late a request was sent and how long it took, and reports whether it
+// is measured.
+func (c *counted) record(due, begun, end time.Time) bool {
+	if due.Before(c.from) {
+		return false
+	}
+	most := c.latency.HighestTrackableValue()
+	_ = c.lateness.RecordValue(min(begun.Sub(due).Microseconds(), most)) // which is in range
+	_ = c.latency.RecordValue(min(end.Sub(due).Microseconds(), most))
+	return true
+}
+
+// total returns the result, with the rate of answers in an interval.
+func (c *counted) total(o *Options, interval time.Duration, received int64) *Result {
+	r := &c.result
+	r.Options, r.Received, r.Seconds = o.used(), received, interval.Seconds()
+	if r.Seconds > 0 {
+		r.PerSecond = float64(r.Received) / r.Seconds
+	}
+	r.Latency, r.Lateness = latencies(c.latency), latencies(c.lateness)
+	return r
 }

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -53,29 +52,20 @@ func Run(ctx context.Context, opts Options) (*Result, error) {
 	for _, conn := range conns {
 		clients = append(clients, ratelimitv3.NewRateLimitServiceClient(conn))
 	}
-	return newRun(opts).measure(ctx, clients)
+	return newRun(opts).measure(ctx, clients), nil
 }
 
 func newRun(opts Options) *run {
-	r := &run{opts: opts, next: make(chan int64, 1), sleep: SleepUntil, over: make(chan struct{}), counted: newCounted(&opts)}
+	r := &run{opts: opts, next: make(chan int64, 1), sleep: SleepUntil, over: make(chan struct{}), counted: newCounted(opts.Duration + lastAnswers)}
 	r.end = sync.OnceFunc(func() { close(r.over) })
 	r.next <- 0
 	return r
 }
 
-// measure has callers send, and returns what was measured.
-// The rate and the CPU times are those of the interval from the end of the
-// warm-up until nothing more is sent: while the last answers are waited for, the
-// load is not the one that was asked for.
-func (r *run) measure(ctx context.Context, clients []ratelimitv3.RateLimitServiceClient) (*Result, error) {
-	processes, err := findProcesses(r.opts.PIDs)
-	if err != nil {
-		return nil, err
-	}
-	begun, err := r.read(processes)
-	if err != nil {
-		return nil, err
-	}
+// measure has callers send, and returns what was measured. The rate is that of the
+// interval from the end of the warm-up until nothing more is sent: while the last
+// answers are waited for, the load is not the one that was asked for.
+func (r *run) measure(ctx context.Context, clients []ratelimitv3.RateLimitServiceClient) *Result {
 	r.start = time.Now()
 	r.from = r.start.Add(r.opts.Warmup)
 	sending, stop := context.WithDeadline(ctx, r.start.Add(r.opts.Duration))
@@ -87,7 +77,6 @@ func (r *run) measure(ctx context.Context, clients []ratelimitv3.RateLimitServic
 		time.AfterFunc(lastAnswers, giveUp)
 	})
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(afterInterruption, giveUp) })()
-	defer r.tellProgress()()
 
 	var callers sync.WaitGroup
 	for i := range r.opts.Callers {
@@ -103,27 +92,27 @@ func (r *run) measure(ctx context.Context, clients []ratelimitv3.RateLimitServic
 			}
 		})
 	}
+	begun, before := r.start, int64(0)
 	if r.opts.Warmup > 0 {
 		select {
 		case <-time.After(r.opts.Warmup):
 		case <-r.over:
 		}
-		begun, err = r.read(processes)
+		begun, before = time.Now(), r.answers()
 	}
 	<-r.over
-	ended, endErr := r.read(processes)
+	ended, after := time.Now(), r.answers()
 	callers.Wait()
-	if err = cmp.Or(err, endErr); err != nil {
-		return nil, err
-	}
 	for n := <-r.next; r.opts.Rate > 0; n++ {
 		due, planned := r.due(n)
-		if !planned || !due.Before(ended.at) {
+		if !planned || !due.Before(ended) {
 			break
 		}
-		r.countUnsent(due, ended.at)
+		if r.record(due, ended, ended) {
+			r.result.Unsent++
+		}
 	}
-	return r.total(&r.opts, begun, ended), nil
+	return r.total(&r.opts, ended.Sub(begun), after-before)
 }
 
 // waitForNext waits until a request is due, and returns when that was. It returns
@@ -172,29 +161,6 @@ func (r *run) ask(ctx context.Context, client ratelimitv3.RateLimitServiceClient
 	r.count(answer, err, due, begun)
 	if err != nil && r.opts.Rate == 0 {
 		pause(ctx, time.Millisecond) // a server that refuses at once must not make the client spin
-	}
-}
-
-// tellProgress reports the progress once a second until stop is called.
-func (r *run) tellProgress() (stop func()) {
-	if r.opts.Progress == nil {
-		return func() {}
-	}
-	done := make(chan struct{})
-	var telling sync.WaitGroup
-	telling.Go(func() {
-		for tick := time.Tick(time.Second); ; {
-			select {
-			case <-done:
-				return
-			case <-tick:
-				r.opts.Progress(r.progress(time.Since(r.start), r.opts.Duration))
-			}
-		}
-	})
-	return func() {
-		close(done)
-		telling.Wait()
 	}
 }
 

@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -193,23 +191,5 @@ func TestServersShareTheConnections(t *testing.T) {
 	opts := closed(a.start(t), b.start(t))
 	if result := mustRun(t, opts); result.OK != opts.Requests {
 		t.Errorf("asked %d and %d times, want both; got %+v", a.asked.Load(), b.asked.Load(), result)
-	}
-}
-
-func TestProcessesAreMeasured(t *testing.T) {
-	s := new(server)
-	opts := closed(s.start(t))
-	opts.PIDs = []int{os.Getppid()}
-	opts.Requests = 2000
-	result := mustRun(t, opts)
-	if len(result.Processes) != 2 || result.Processes[0].PID != os.Getppid() || result.Processes[0].Load || !result.Processes[1].Load {
-		t.Fatalf("got %+v, want the parent and this process", result.Processes)
-	}
-	p := result.Processes[1]
-	if p.CPUPerRequest <= 0 || p.ResidentBytes <= 0 || p.Cores <= 0 {
-		t.Errorf("got %+v for a process that was busy", p)
-	}
-	if inAll, ofAnswers := p.Cores*result.Seconds*1e6, p.CPUPerRequest*float64(result.Received); math.Abs(inAll-ofAnswers) > 1 {
-		t.Errorf("%g µs in all, and %g for %d answers", inAll, ofAnswers, result.Received)
 	}
 }

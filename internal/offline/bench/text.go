@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// WriteText writes the result as a table and the latencies as a histogram.
+// WriteText writes the result as a table.
 func (r *Result) WriteText(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) { fmt.Fprintf(t, name+"\t"+format+"\n", args...) }
@@ -47,17 +47,7 @@ func (r *Result) WriteText(w io.Writer) error {
 	if r.Options.Loop == "open" {
 		row("sent late", "%s", r.Lateness)
 	}
-	for _, p := range r.Processes {
-		name := fmt.Sprintf("%s (%d)", p.Name, p.PID)
-		if p.Load {
-			name = "this client"
-		}
-		row("CPU", "%s: %.1f µs per answer, %.2f cores, %.0f MiB", name, p.CPUPerRequest, p.Cores, float64(p.ResidentBytes)/(1<<20))
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	return r.Latency.writeBars(w)
+	return t.Flush()
 }
 
 // write writes who was asked, and for what.
@@ -134,28 +124,4 @@ func short(us int64) string {
 	default:
 		return fmt.Sprintf("%.3gs", d.Seconds())
 	}
-}
-
-// writeBars draws the histogram, if there is anything in it.
-func (l Latencies) writeBars(w io.Writer) error {
-	const width = 50
-	var most, all int64
-	for _, b := range l.Buckets {
-		most, all = max(most, b.Count), all+b.Count
-	}
-	if all == 0 {
-		return nil
-	}
-	if _, err := fmt.Fprintf(w, "%10s  %-*s  %s\n", "latency", width, "requests", "cumulative"); err != nil {
-		return err
-	}
-	var seen int64
-	for _, b := range l.Buckets {
-		seen += b.Count
-		bar := strings.Repeat("#", int((b.Count*width+most-1)/most))
-		if _, err := fmt.Fprintf(w, "%10s  %-*s  %8.3f %%\n", "<= "+short(b.UpTo), width, bar, 100*float64(seen)/float64(all)); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -8,11 +8,17 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
+
+	"weir/internal/descriptors/plaintext"
 )
 
 // maxAnswer bounds an answer. 10,000 exceptions with long reasons are a few megabytes.
@@ -110,9 +116,32 @@ func (c *Client) request(ctx context.Context, r request) (*http.Request, error) 
 // maxToken bounds a token. Files of tokens are a line.
 const maxToken = 4 << 10
 
-// ReadToken reads a token. Blanks around it do not belong to it. Its errors do not show
+// ReadToken reads the token in a file. Its errors do not show a name of no file that is
+// long enough for a token and in no directory: the token may have been given in its place.
+func ReadToken(name string) (token string, err error) {
+	f, err := os.Open(name)
+	if err == nil {
+		defer f.Close()
+		token, err = readToken(f)
+	}
+	if err == nil {
+		return token, nil
+	}
+	if of, ok := errors.AsType[*fs.PathError](err); ok {
+		err = of.Err // without the name
+	}
+	const shortest = 16 // that servers take
+	dir := filepath.Dir(name)
+	_, noDir := os.Stat(dir)
+	if f == nil && len(name) >= shortest && (noDir != nil || dir == "." || dir == string(filepath.Separator)) {
+		return "", fmt.Errorf("%w (its name is not shown, it may be the token itself)", err)
+	}
+	return "", fmt.Errorf("%s: %w", plaintext.Line(name), err)
+}
+
+// readToken reads a token. Blanks around it do not belong to it. Its errors do not show
 // what was read.
-func ReadToken(r io.Reader) (string, error) {
+func readToken(r io.Reader) (string, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxToken+1))
 	if err != nil {
 		return "", err

@@ -242,7 +242,7 @@ func TestReadToken(t *testing.T) {
 		"a\x00": "it holds more than a token, allowed are ASCII characters without blanks", "größer": "it holds more than a token, allowed are ASCII characters without blanks",
 		strings.Repeat("x", maxToken+1): "it is larger than 4 KiB, which no token is",
 	} {
-		got, err := ReadToken(strings.NewReader(text))
+		got, err := readToken(strings.NewReader(text))
 		if err != nil {
 			got = err.Error()
 		}
