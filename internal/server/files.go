@@ -5,9 +5,12 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
+	"time"
 
 	"weir/internal/descriptors"
 	"weir/internal/operators/api"
@@ -20,18 +23,23 @@ type files struct {
 	*rules
 	settings settings.Rules
 	path     string
-	requests <-chan os.Signal // to load them anew
+	signals  <-chan os.Signal // each loads the rules anew
 
-	reloads *rounds // asked for by who waits for them
+	asked chan chan<- error // who waits for a load of its own gets its outcome
+	ended chan struct{}     // closed when nothing is loaded any more
+
 	// What only the goroutine of start and then that of run use, which loads.
 	digest  [sha256.Size]byte
 	skipped map[string]bool
 	short   bool // the last time, the process was short of what reading takes
 }
 
-func newFiles(r *rules, s settings.Rules, requests <-chan os.Signal) *files {
+func newFiles(r *rules, s settings.Rules, signals <-chan os.Signal) *files {
 	r.status.Path = s.Path()
-	return &files{rules: r, settings: s, path: s.Path(), requests: requests, reloads: newRounds(), skipped: map[string]bool{}}
+	return &files{
+		rules: r, settings: s, path: s.Path(), signals: signals,
+		asked: make(chan chan<- error), ended: make(chan struct{}), skipped: map[string]bool{},
+	}
 }
 
 // start loads the rules for the first time. Whether it may fail is a setting.
@@ -48,40 +56,127 @@ func (f *files) start() error {
 	return err
 }
 
-// run follows the files until ctx ends.
+// lookEvery is how often sizes and times of the files are looked at. What has changed is
+// read when it has not changed again since the look before, so that a file is whole, and a
+// set of files is read once.
+const lookEvery = 200 * time.Millisecond
+
+// rest is the time between two loads that somebody asks for, perhaps without end.
+const rest = 50 * time.Millisecond
+
+// run keeps the rules as their files are until ctx ends. It reads them when they look
+// different, and after every interval, because some file systems tell times late. A signal
+// loads them unconditionally.
 func (f *files) run(ctx context.Context) {
-	stop := context.AfterFunc(ctx, f.reloads.end) // even if a read never ends
+	stop := context.AfterFunc(ctx, func() { close(f.ended) }) // even if a read never ends
 	defer stop()
-	w := newWatcher(f.path, f.logger)
-	w.siblings = f.settings.WithSiblings()
-	f.watch(ctx, w, f.settings.ConfigPollInterval, f.requests)
+	look, poll := time.NewTicker(lookEvery), time.NewTicker(f.settings.ConfigPollInterval)
+	defer look.Stop()
+	defer poll.Stop()
+	read, before := "", "" // how the files looked when they were read, and at the last look
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+			now := f.look()
+			if now != read && now == before && f.refresh(ctx) {
+				read = now
+			}
+			before = now
+		case <-poll.C:
+			f.refresh(ctx)
+		case <-f.signals:
+			_ = f.renew(ctx, f.read()) // it has logged its error
+		case answer := <-f.asked:
+			f.serve(ctx, answer)
+		}
+	}
 }
 
-// refresh loads the rules if they are not what the last load saw, and reports
-// whether it is to be tried again soon.
-func (f *files) refresh(ctx context.Context) (again bool) {
+// look describes the files without reading them: names, sizes, times, and where links
+// lead to.
+func (f *files) look() string {
+	roots := []string{f.path}
+	if f.settings.WithSiblings() {
+		siblings, _ := filepath.Glob(f.path + ".*") // whose pattern is good
+		roots = append(roots, siblings...)
+	}
+	var text strings.Builder
+	for _, root := range roots {
+		real, err := filepath.EvalSymlinks(root)
+		fmt.Fprintln(&text, real, err)
+		_ = filepath.WalkDir(real, func(path string, _ fs.DirEntry, err error) error {
+			if err == nil {
+				var info fs.FileInfo
+				if info, err = os.Stat(path); err == nil {
+					fmt.Fprintln(&text, path, info.Size(), info.Mode(), info.ModTime().UnixNano())
+					return nil
+				}
+			}
+			fmt.Fprintln(&text, path, err)
+			return nil // what cannot be read differs from what can
+		})
+	}
+	return text.String()
+}
+
+// refresh loads the rules if they are not what the last load saw, and reports whether
+// they could be read.
+func (f *files) refresh(ctx context.Context) bool {
 	c := f.read()
 	if f.fallsShort(c.err) {
-		return true
+		return false
 	}
 	if c.digest != f.digest {
 		_ = f.renew(ctx, c) // it has logged its error
 	}
-	return false
+	return true
 }
 
-func (f *files) reload(ctx context.Context) error { return f.reloads.wait(ctx) }
+// errEnded is what those get who wait for a load when the server ends.
+var errEnded = errors.New("the server ends, it loads no rules any more")
 
-// serveReload loads the rules for those that wait in reload, who get the outcome.
-func (f *files) serveReload(ctx context.Context) {
-	f.reloads.serve(func() error {
-		c := f.read()
-		c.again = c.digest == f.digest
-		if f.fallsShort(c.err) {
-			return c.err
+func (f *files) reload(ctx context.Context) error {
+	answer := make(chan error, 1)
+	select {
+	case f.asked <- answer:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-f.ended:
+		return errEnded
+	}
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-f.ended:
+		return errEnded
+	}
+}
+
+// serve loads the rules once for all who wait in reload.
+func (f *files) serve(ctx context.Context, first chan<- error) {
+	waiting := []chan<- error{first}
+	for more := true; more; {
+		select {
+		case next := <-f.asked:
+			waiting = append(waiting, next)
+		default:
+			more = false
 		}
-		return f.renew(ctx, c)
-	})
+	}
+	c := f.read()
+	c.again = c.digest == f.digest
+	err := c.err
+	if !f.fallsShort(c.err) {
+		err = f.renew(ctx, c)
+	}
+	for _, answer := range waiting {
+		answer <- err
+	}
+	pause(ctx, rest)
 }
 
 // fallsShort reports whether files could not be read because the process or the

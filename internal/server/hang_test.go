@@ -3,13 +3,18 @@ package server
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"weir/internal/descriptors"
 	"weir/internal/operators/api"
+	"weir/internal/settings"
 	"weir/internal/testenv"
 )
 
@@ -44,43 +49,31 @@ func TestEndDoesNotWaitForWhatHangs(t *testing.T) {
 	}
 }
 
-// TestReloadsBecomeOne asks for many while one goes on.
+// TestReloadsBecomeOne has many ask for a load at the same time, and one at the end.
 func TestReloadsBecomeOne(t *testing.T) {
+	dir := directory(t, limited(3))
 	synctest.Test(t, func(t *testing.T) {
-		r := newRounds()
-		answers := make(chan error, 41)
-		ask := func() { answers <- r.wait(t.Context()) }
-		loads := 0
-		go ask()
-		<-r.asked
-		r.serve(func() error {
-			loads++
-			for range 40 {
-				go ask()
-			}
-			synctest.Wait() // they come while this load goes on, and may want a later one
-			return nil
-		})
-		<-r.asked
-		wrong := errors.New("wrong")
-		r.serve(func() error { loads++; return wrong })
-		synctest.Wait()
-		if loads != 2 || len(answers) != 41 || len(r.asked) != 0 {
-			t.Errorf("%d loads answered %d, want 2 and 41", loads, len(answers))
+		r := newRules(descriptors.Options{}, func() {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+		f := newFiles(r, settings.Rules{RulesPath: settings.RulesPath{Config: dir}, ConfigPollInterval: time.Hour}, nil)
+		const asking = 40
+		answers := make(chan error, asking)
+		for range asking {
+			go func() { answers <- f.reload(t.Context()) }()
 		}
-		failed := 0
-		for range 41 {
-			if errors.Is(<-answers, wrong) {
-				failed++
+		synctest.Wait()
+		ctx, stop := context.WithCancel(t.Context())
+		go f.run(ctx)
+		for range asking {
+			if err := <-answers; err != nil {
+				t.Error(err)
 			}
 		}
-		if failed != 40 {
-			t.Errorf("the second load answered %d, want 40", failed)
+		if loads := testutil.ToFloat64(r.metrics.success); loads != 1 {
+			t.Errorf("%v loads, want 1", loads)
 		}
-		go ask()
+		stop()
 		synctest.Wait()
-		r.end()
-		if err := <-answers; !errors.Is(err, errEnded) {
+		if err := f.reload(t.Context()); !errors.Is(err, errEnded) {
 			t.Errorf("at the end: got %v", err)
 		}
 	})
