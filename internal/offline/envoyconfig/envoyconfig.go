@@ -18,12 +18,11 @@ type Options struct {
 	From string
 }
 
-// Note is something in a file that descriptors do not show.
+// Note is something in a file that descriptors do not show. Its texts can be shown as they are.
 type Note struct {
-	Place string // file, line, column and way to the field
-	Text  string
-	// LeftOut reports whether a rate limit is left out because of it.
-	LeftOut bool
+	Place   string `json:"place"` // file, line, column and way to the field
+	Text    string `json:"text"`
+	LeftOut bool   `json:"left_out"` // a rate limit, because of it
 
 	at strictyaml.Position
 }

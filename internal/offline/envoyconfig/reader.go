@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"weir/internal/descriptors/plaintext"
 	"weir/internal/descriptors/spelling"
 	"weir/internal/descriptors/strictyaml"
 )
@@ -48,7 +49,7 @@ func (r *reader) leaveOut(at node, format string, args ...any) { r.addNote(at, t
 
 func (r *reader) addNote(at node, leftOut bool, format string, args ...any) {
 	p := r.problemAt(at)
-	n := Note{p.String(), fmt.Sprintf(format, args...), leftOut, strictyaml.Position{Line: p.Line, Column: p.Column}}
+	n := Note{p.String(), plaintext.Line(fmt.Sprintf(format, args...)), leftOut, strictyaml.Position{Line: p.Line, Column: p.Column}}
 	if !r.noted[n] {
 		r.noted[n] = true
 		r.notes = append(r.notes, n)

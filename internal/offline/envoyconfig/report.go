@@ -14,15 +14,8 @@ import (
 
 // Report says which descriptors Envoy sends for a request, to people and as JSON.
 type Report struct {
-	Descriptors []Sent         `json:"descriptors"`
-	Notes       []ReportedNote `json:"notes"`
-}
-
-// ReportedNote is a Note, fit to be shown.
-type ReportedNote struct {
-	Place   string `json:"place"`
-	Text    string `json:"text"`
-	LeftOut bool   `json:"left_out"` // a rate limit, because of it
+	Descriptors []Sent `json:"descriptors"`
+	Notes       []Note `json:"notes"`
 }
 
 // Sent is one descriptor.
@@ -48,12 +41,9 @@ type SentEntry struct {
 // Report returns which descriptors Envoy sends for a request. With command, domain and
 // descriptor as arguments behind it, a descriptor is explained.
 func (c *Config) Report(r Request, command string) *Report {
-	report := &Report{Descriptors: []Sent{}, Notes: []ReportedNote{}}
+	report := &Report{Descriptors: []Sent{}, Notes: append([]Note{}, c.notes...)}
 	for _, result := range c.Descriptors(r) {
 		report.Descriptors = append(report.Descriptors, newSent(&result, command))
-	}
-	for _, n := range c.Notes() {
-		report.Notes = append(report.Notes, ReportedNote{plaintext.Line(n.Place), plaintext.Line(n.Text), n.LeftOut})
 	}
 	return report
 }

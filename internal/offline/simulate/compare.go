@@ -2,10 +2,9 @@ package simulate
 
 // difference is what one set of rules denies and the other does not.
 type difference struct {
-	requests, clients uint64
-	only              uint64 // of clients, those of whom the other rules deny no request
-	worst             worst
-	seen              map[uint64]denials // clients of whom a request was denied by one set of rules only, or by the others, by the hashes of their keys
+	Difference
+	worst worst
+	seen  map[uint64]denials // clients of whom a request was denied by one set of rules only, or by the others, by the hashes of their keys
 }
 
 // denials say which rules deny some request of a client.
@@ -22,22 +21,22 @@ func (d *difference) add(of *asked, denied, others *hit) {
 		d.seen = map[uint64]denials{}
 	}
 	if denied != nil && others == nil {
-		d.requests++
-		d.worst.add(d.requests, denied.hash, denied.Key)
+		d.Requests++
+		d.worst.add(d.Requests, denied.hash, denied.Key)
 		was := d.seen[denied.hash]
 		d.seen[denied.hash] = was | differently
 		if was&differently == 0 {
-			d.clients++
+			d.Clients++
 		}
 		if was == 0 {
-			d.only++
+			d.ClientsOnly++
 		}
 	}
 	if others != nil {
 		for i := range of.begins {
 			hash := of.begins[i].hash
 			if d.seen[hash] == differently {
-				d.only--
+				d.ClientsOnly--
 			}
 			d.seen[hash] |= otherwise
 		}

@@ -11,38 +11,23 @@ import (
 
 // limitStats are the clients of one limit, and what became of the requests that ask for it.
 type limitStats struct {
-	rule    *descriptors.Rule
-	limit   *limiter.Limit
-	table   *table
-	asked   tally // requests, however many hits they have
-	denied  tally
-	clients uint64 // that were denied at least once
-	series  series
-	worst   worst
+	LimitReport // its Requests, Denied and ClientsDenied, until the end
+	rule        *descriptors.Rule
+	limit       *limiter.Limit
+	table       *table
+	asked       uint64 // the request that was counted last, by its number
+	denied      uint64 // likewise
+	series      series
+	worst       worst
 }
 
 func newStats(rule *descriptors.Rule, l *limiter.Limit, suggest bool) *limitStats {
 	return &limitStats{rule: rule, limit: l, table: newTable(l, suggest)}
 }
 
-// tally counts requests.
-type tally struct {
-	n    uint64
-	last uint64 // the one that was counted last, by its number
-}
-
-// add counts a request, and reports whether it was not counted before. Their numbers grow, from 1.
-func (t *tally) add(request uint64) bool {
-	if t.last == request {
-		return false
-	}
-	t.last = request
-	t.n++
-	return true
-}
-
 // engine decides requests on a clock of their own, by one set of rules.
 type engine struct {
+	name     string // of the rules
 	tree     *descriptors.Tree
 	limits   []*limitStats
 	byLimit  map[*limiter.Limit]*limitStats // without unlimited ones; it does not change
@@ -65,8 +50,8 @@ type engine struct {
 	deniedBy  *hit // that denied the last request, nil if it was admitted
 }
 
-func newEngine(tree *descriptors.Tree, o *Options, suggest bool) *engine {
-	e := &engine{tree: tree, byLimit: map[*limiter.Limit]*limitStats{}, plan: &o.Plan, suggest: suggest}
+func newEngine(name string, tree *descriptors.Tree, o *Options, suggest bool) *engine {
+	e := &engine{name: name, tree: tree, byLimit: map[*limiter.Limit]*limitStats{}, plan: &o.Plan, suggest: suggest}
 	for rule, l := range tree.LimitsOfRules() {
 		if !l.Unlimited {
 			e.byLimit[l] = newStats(rule, l, suggest)
@@ -192,7 +177,9 @@ func (e *engine) call(hits []hit, begins bool) (denied bool) {
 		if !begins || h.Refund {
 			continue
 		}
-		if h.of.asked.add(e.number) {
+		if h.of.asked != e.number { // one with several hits counts once
+			h.of.asked = e.number
+			h.of.Requests++
 			h.of.series.add(e.now)
 		}
 		// It is shown as denied if it denies, and in shadow mode if it would.
@@ -242,12 +229,14 @@ func (e *engine) wouldBeDenied() bool {
 
 // showDenied counts a hit as denied, of a client.
 func (e *engine) showDenied(h *hit, c *client) {
-	if h.of.denied.add(e.number) {
+	if h.of.denied != e.number {
+		h.of.denied = e.number
+		h.of.Denied++
 		h.of.series.deny()
 	}
 	h.of.worst.add(e.number, h.hash, h.Key)
 	if !c.denied {
 		c.denied = true
-		h.of.clients++
+		h.of.ClientsDenied++
 	}
 }

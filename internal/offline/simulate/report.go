@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"weir/internal/descriptors"
 	"weir/internal/descriptors/plaintext"
 	"weir/internal/limiter"
 )
@@ -222,7 +221,7 @@ func (r *run) finish() {
 	p.Requests, p.Denied = r.engine.requests, r.engine.denied
 	for _, c := range r.engine.limits {
 		p.Limits = append(p.Limits, c.report(r.Options))
-		if c.limit.Algorithm == limiter.Concurrency && c.asked.n > 0 && p.endless > 0 {
+		if c.limit.Algorithm == limiter.Concurrency && c.Requests > 0 && p.endless > 0 {
 			p.note("%s: %d lines say not how long a request took: what they have in flight ends at once", ruleName(c), p.endless)
 		}
 	}
@@ -232,31 +231,31 @@ func (r *run) finish() {
 	if p.noRequest > 0 {
 		p.note("%s lines are of no request that Envoy's filters see, such as one without a path; they ask for no limit", number(p.noRequest))
 	}
-	all, hint := r.seen()
-	idle, oldIdle := r.warnIdle("the rules", r.engine), false
+	engines := []*engine{r.engine}
 	if r.old != nil {
 		p.Compared = &Comparison{DeniedBefore: r.old.denied, NowOnly: r.nowOnly.report(), BeforeOnly: r.wereOnly.report()}
-		oldIdle = r.warnIdle("the old rules", r.old)
+		engines = append(engines, r.old)
 	}
+	for _, e := range engines {
+		if e.idle() {
+			p.warn("no request asks for a limit of %s", e.name)
+		}
+	}
+	all, hint := r.seen()
 	r.warnMissing(all, hint)
-	r.sayDomains(all, idle, "the rules", r.engine.tree)
-	if r.old != nil {
-		r.sayDomains(all, oldIdle, "the old rules", r.old.tree)
+	for _, e := range engines {
+		p.sayDomains(all, e)
 	}
 }
 
-// warnIdle warns of rules of which no limit was asked for, and reports whether they are so.
-func (r *run) warnIdle(which string, e *engine) bool {
-	if slices.ContainsFunc(e.limits, func(c *limitStats) bool { return len(c.table.words) > 0 }) {
-		return false
-	}
-	r.report.warn("no request asks for a limit of %s", which)
-	return true
+// idle reports whether no request asked for a limit.
+func (e *engine) idle() bool {
+	return !slices.ContainsFunc(e.limits, func(c *limitStats) bool { return len(c.table.words) > 0 })
 }
 
 // sayDomains says for which domains Envoy asks, and rules have nothing.
-func (r *run) sayDomains(all seen, warn bool, which string, rules *descriptors.Tree) {
-	known := rules.DomainNames()
+func (r *Report) sayDomains(all seen, e *engine) {
+	known := e.tree.DomainNames()
 	var list []string
 	for _, name := range known[:min(len(known), maxShown)] {
 		list = append(list, fmt.Sprintf("%q", name))
@@ -264,13 +263,13 @@ func (r *run) sayDomains(all seen, warn bool, which string, rules *descriptors.T
 	if len(known) > maxShown {
 		list = append(list, "...")
 	}
-	say := r.report.note
-	if warn {
-		say = r.report.warn
+	say := r.note
+	if e.idle() {
+		say = r.warn
 	}
 	for _, domain := range slices.Sorted(maps.Keys(all.domains)) {
-		if !rules.HasDomain(domain) {
-			say("Envoy asks for the domain %q, and %s have nothing for it; they are for %s", domain, which, cmp.Or(strings.Join(list, ", "), "no domain"))
+		if !e.tree.HasDomain(domain) {
+			say("Envoy asks for the domain %q, and %s have nothing for it; they are for %s", domain, e.name, cmp.Or(strings.Join(list, ", "), "no domain"))
 		}
 	}
 }
@@ -310,14 +309,13 @@ func (r *run) warnMissing(all seen, hint string) {
 
 // report returns what became of the requests that ask for a limit.
 func (c *limitStats) report(o *Options) LimitReport {
-	p := LimitReport{
-		Rule: ruleName(c), Place: plaintext.Line(c.rule.Place()), Name: plaintext.Line(c.limit.Name), Limit: c.limit.Rate(), Algorithm: c.limit.Algorithm.String(),
-		Shadow: o.Plan.DecidingMode(c.limit) == limiter.Shadow, Requests: c.asked.n, Denied: c.denied.n, ClientsDenied: c.clients,
-	}
+	p := c.LimitReport
+	p.Rule, p.Place, p.Name = ruleName(c), plaintext.Line(c.rule.Place()), plaintext.Line(c.limit.Name)
+	p.Limit, p.Algorithm, p.Shadow = c.limit.Rate(), c.limit.Algorithm.String(), o.Plan.DecidingMode(c.limit) == limiter.Shadow
 	p.Clients = uint64(len(c.table.words))
-	p.Share = float64(c.clients) / float64(max(p.Clients, 1))
+	p.Share = float64(p.ClientsDenied) / float64(max(p.Clients, 1))
 	p.WorstClients = clientsOf(c.worst)
-	if c.series.flush(); c.asked.n > 0 {
+	if c.series.flush(); p.Requests > 0 {
 		p.WorstMinute = &Minute{time.Unix(c.series.at*60, 0).UTC(), c.series.worst}
 		p.Series = &SeriesReport{time.Unix(c.series.begin*60, 0).UTC(), c.series.width * 60, c.series.spans}
 	}
@@ -335,7 +333,8 @@ func (c *limitStats) report(o *Options) LimitReport {
 }
 
 func (d *difference) report() Difference {
-	return Difference{Requests: d.requests, Clients: d.clients, ClientsOnly: d.only, WorstClients: clientsOf(d.worst)}
+	d.WorstClients = clientsOf(d.worst)
+	return d.Difference
 }
 
 func clientsOf(w worst) (list []Client) {

@@ -60,9 +60,9 @@ type run struct {
 // can be read, or that of ctx.
 func Run(ctx context.Context, opts Options) (*Report, error) {
 	r := &run{Options: &opts, seed: maphash.MakeSeed(), report: newReport(&opts), list: bufio.NewWriter(opts.Denied), began: time.Now()}
-	r.engine = newEngine(opts.Rules, &opts, opts.Suggest)
+	r.engine = newEngine("the rules", opts.Rules, &opts, opts.Suggest)
 	if opts.Old != nil {
-		r.old = newEngine(opts.Old, &opts, false)
+		r.old = newEngine("the old rules", opts.Old, &opts, false)
 	}
 	r.workers = make(chan *worker, runtime.GOMAXPROCS(0))
 	for range cap(r.workers) {
