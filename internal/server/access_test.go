@@ -35,6 +35,7 @@ func TestNoStartWithoutToken(t *testing.T) {
 // TestTokenOpensTheDebugPort comes from elsewhere with a token and without one, until the
 // token is another one.
 func TestTokenOpensTheDebugPort(t *testing.T) {
+	t.Parallel()
 	outer := testenv.OuterAddr(t)
 	file := filepath.Join(t.TempDir(), "token")
 	const token, next = "correct-horse-battery-staple-0123", "another-horse-battery-staple-0123"

@@ -73,6 +73,7 @@ func (p floodPlane) StreamAggregatedResources(stream discovery.AggregatedDiscove
 // TestFloodOfResponses holds what a control plane can do that sends as much as it
 // can: to the log, to the processors, and to the good rules that it sends at last.
 func TestFloodOfResponses(t *testing.T) {
+	t.Parallel()
 	const one = `{"key": "user", "rate_limit": {"unit": "UNKNOWN", "requests_per_unit": 3}}`
 	// Few large ones are on their way when the flood ends, so that good rules come soon after.
 	large := strings.Replace(one, `"user"`, `"user", "value": "`+strings.Repeat("x", 800)+`"`, 1)

@@ -193,6 +193,7 @@ func TestPauseIsLogged(t *testing.T) {
 }
 
 func TestDrainIsBounded(t *testing.T) {
+	t.Parallel()
 	onRedis, asked, release := heldRedis(t)
 	t.Cleanup(func() { close(release) })
 	f := start(t, append(onRedis, "--config="+directory(t, limited(3)), "--drain-timeout=50ms")...)

@@ -190,7 +190,7 @@ func (f *files) fallsShort(err error) bool {
 	return f.short
 }
 
-// renew loads rules in place of others, and logs what is wrong with them.
+// renew loads rules in place of others.
 func (f *files) renew(ctx context.Context, c content) error {
 	err := f.load(ctx, c)
 	f.end()

@@ -9,6 +9,7 @@ import (
 // TestReloadsDoNotFloodTheLog asks for reloads from many clients, each of whom
 // gets the whole answer.
 func TestReloadsDoNotFloodTheLog(t *testing.T) {
+	t.Parallel()
 	const clients, each, mostLines = 16, 10, 20
 	const hollow = "domain: api\n" // with a warning
 	for _, tt := range []struct {

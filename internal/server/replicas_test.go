@@ -50,6 +50,7 @@ func (f *fixture) counters(path, user string) api.Counters {
 // TestResetReachesAllServers resets a counter on one server, which another one knows to be
 // over, and wants it to forget that.
 func TestResetReachesAllServers(t *testing.T) {
+	t.Parallel()
 	a, b := startTwo(t, testenv.RedisServer(t))
 	for _, f := range []*fixture{a, b} {
 		for range 4 {
@@ -140,6 +141,7 @@ func TestResetIsAudited(t *testing.T) {
 // TestDenialsOfAllServers sums up what two servers denied, and how often exceptions were
 // used on them, until Redis fails.
 func TestDenialsOfAllServers(t *testing.T) {
+	t.Parallel()
 	r := testenv.RedisServer(t)
 	a, b := startTwo(t, r)
 	for _, f := range []*fixture{a, b} {

@@ -45,17 +45,14 @@ type rules struct {
 	logger  *slog.Logger
 	keep    func(iter.Seq[*limiter.Limit]) // is called with the limits of newer rules, if it is not nil
 
-	tuner *tuner // of the garbage of loads
+	tuner   *tuner // of the garbage of loads
+	refusal string // that was logged last, "" since rules were accepted; of the goroutine that loads
 
 	tree atomic.Pointer[descriptors.Tree]
 
 	mu     sync.Mutex
 	status api.Rules
 	loads  []console.Load // the last ones, the newest first
-	// The refusal that was logged last, "" since rules were accepted, and how often
-	// it came again.
-	refusal string
-	again   int
 }
 
 func newRules(options descriptors.Options, loaded func(), logger *slog.Logger, reg prometheus.Registerer) *rules {
@@ -91,8 +88,8 @@ func (r *rules) accept(tree *descriptors.Tree, status api.Rules) {
 	r.status = status
 	r.remember(console.Load{Rules: status.Rules, Version: status.Version})
 	r.mu.Unlock()
+	r.refusal = ""
 	r.loaded()
-	r.isNew("")
 }
 
 // end ends a load and frees what a large one took. The next load begins after
@@ -117,28 +114,13 @@ func (r *rules) warn(warnings descriptors.Problems) {
 	}
 }
 
-// isNew reports whether a refusal is another one than that before, "" being none,
-// and logs how often that came again.
-func (r *rules) isNew(refusal string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if refusal == r.refusal {
-		r.again++
-		return false
-	}
-	if r.again > 0 && r.refusal != "" {
-		r.logger.Error("new rules were refused again for the same reasons", "times", r.again)
-	}
-	r.refusal, r.again = refusal, 0
-	return true
-}
-
 // logRefusal logs why new rules do not serve, unless it has just done so: all who
 // reach the debug listener can have them loaded again and again. args say which.
 func (r *rules) logRefusal(err error, args ...any) {
-	if !r.isNew(err.Error()) {
+	if err.Error() == r.refusal {
 		return
 	}
+	r.refusal = err.Error()
 	if r.tree.Load() == nil {
 		r.logger.Error("new rules refused, there are none yet, requests are answered UNAVAILABLE", args...)
 	} else {

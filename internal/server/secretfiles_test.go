@@ -92,6 +92,7 @@ func TestHeadersForCollectorsChange(t *testing.T) {
 
 // TestHeadersForTheControlPlaneChange wants a new stream to have the new ones.
 func TestHeadersForTheControlPlaneChange(t *testing.T) {
+	t.Parallel()
 	s := new(seen)
 	plane := testenv.StartControlPlane(t, grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		md, _ := metadata.FromIncomingContext(stream.Context())

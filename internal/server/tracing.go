@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -26,6 +27,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 
 	"weir/internal/settings"
@@ -117,31 +119,23 @@ func otelErrors(lost *lostSignals, logger *slog.Logger) otel.ErrorHandlerFunc {
 
 // lostSignals logs that something got lost, not as often as that happens.
 type lostSignals struct {
-	warn   func(args ...any)
-	mu     sync.Mutex
-	times  int // since it was logged
-	logged time.Time
+	warn  func(args ...any)
+	times atomic.Int64 // since it was logged
+	now   rate.Sometimes
 }
 
-func lostTraces(logger *slog.Logger) *lostSignals {
-	return &lostSignals{warn: func(args ...any) { logger.Warn("traces got lost", args...) }}
-}
+func lostTraces(logger *slog.Logger) *lostSignals { return lost("traces got lost", logger) }
 
-func lostDecisions(logger *slog.Logger) *lostSignals {
-	return &lostSignals{warn: func(args ...any) { logger.Warn("decisions got lost", args...) }}
+func lostDecisions(logger *slog.Logger) *lostSignals { return lost("decisions got lost", logger) }
+
+func lost(message string, logger *slog.Logger) *lostSignals {
+	return &lostSignals{warn: func(args ...any) { logger.Warn(message, args...) }, now: rate.Sometimes{Interval: time.Minute}}
 }
 
 func (l *lostSignals) observe(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.times++
-	if time.Since(l.logged) >= logLostEvery {
-		l.warn("err", pathOfURL.ReplaceAllString(err.Error(), "$1/..."), "times", l.times)
-		l.times, l.logged = 0, time.Now()
-	}
+	l.times.Add(1)
+	l.now.Do(func() { l.warn("err", pathOfURL.ReplaceAllString(err.Error(), "$1/..."), "times", l.times.Swap(0)) })
 }
-
-const logLostEvery = time.Minute
 
 // pathOfURL finds URLs with their path, which is a secret of some collectors.
 var pathOfURL = regexp.MustCompile(`(https?://[^/\s"]*)/[^\s"]*[^\s":,]`)
