@@ -1,8 +1,8 @@
 package descriptors
 
 import (
-	"fmt"
 	"slices"
+	"strings"
 
 	"gopkg.in/yaml.v3"
 
@@ -10,233 +10,331 @@ import (
 	"weir/internal/limiter"
 )
 
-// decoder decodes one rule file, or a resource of a control plane.
+// decoder reads one rule file, or one resource of a control plane, into the tree of its
+// loader: a descriptor becomes a node before those below it are read.
 type decoder struct {
 	strictyaml.Decoder
-	names          names
-	pause          func() // is called for every descriptor, see Options
-	calendarMonths bool   // see Options
+	*loader
+	document
+	names *names // of limits in the domain
+	way   []step // from the domain to the descriptor that is being read
 }
 
-// newDecoder returns a decoder whose problems shall name a file so.
-func newDecoder(name string, opts Options) *decoder {
-	d := &decoder{pause: opts.Pause, calendarMonths: opts.CalendarMonths}
+// document is what a file says beside its rules.
+type document struct {
+	domain    string
+	hasDomain bool // right or wrong
+	given     given
+	root      *node // of the domain
+}
+
+// step is a level on the way.
+type step struct {
+	node                 *node
+	label, word          string // what metrics call it, what people read
+	share, valueToMetric bool
+}
+
+// decoder returns one whose problems shall name a file so.
+func (l *loader) decoder(name string) *decoder {
+	d := &decoder{loader: l}
 	d.File, d.Elsewhere, d.Synonyms = name, elsewhere, synonyms
-	d.names.given = make(map[string]bool)
 	return d
 }
 
-// fileConfig is a rule file as it is written.
-type fileConfig struct {
-	domain      string
-	domainAt    strictyaml.Position
-	descriptors []descriptorConfig
-	otherwise   *descriptorConfig // without key and value
-}
-
-// descriptorConfig is one item of a list of descriptors.
-type descriptorConfig struct {
-	at             strictyaml.Position
-	key, value     string
-	matcher        *matcher         // of which value, if not value
-	limits         []*limiter.Limit // without what rule adds
-	shadow, quota  bool
-	detailedMetric bool
-	valueToMetric  bool
-	shareThreshold bool
-	below          bool
-	override       *Override // without what rule adds
-	metadata       map[string]any
-	descriptors    []descriptorConfig
-}
-
-// String names the descriptor in a problem.
-func (c *descriptorConfig) String() string {
-	switch c.how() {
-	case ByKey:
-		return fmt.Sprintf("key %q without value", c.key)
-	case ByRegex:
-		return fmt.Sprintf("key %q with regex %q", c.key, c.matcher.text)
-	default:
-		return fmt.Sprintf("key %q with value %q", c.key, c.value)
+// whole reads a document.
+func (d *decoder) whole(root *yaml.Node) {
+	if d.begin(root) {
+		d.Field(root, "descriptors", func(n *yaml.Node) { d.descriptors(d.root, n) })
+		d.end(root)
 	}
 }
 
-func (d *decoder) file(root *yaml.Node) *fileConfig {
-	c := &fileConfig{domainAt: strictyaml.At(root)}
+// parts reads a document part by part. It reports whether that is possible.
+func (d *decoder) parts(parts *strictyaml.Parts) bool {
+	if !d.begin(parts.Head) {
+		return true
+	}
+	d.root.makeRoom(parts.Items())
+	d.Enter(strictyaml.Step{Field: "descriptors"})
+	for first := 0; ; {
+		items, ok := parts.Next()
+		if !ok {
+			return false
+		}
+		if len(items) == 0 || d.ends() {
+			break
+		}
+		for i, item := range items {
+			d.Visit(strictyaml.Step{Index: first + i}, item, func(n *yaml.Node) { d.descriptor(d.root, first+i, n) })
+		}
+		first += len(items)
+	}
+	d.Leave()
+	d.end(parts.Head)
+	return true
+}
+
+// begin reads what is not of rules. It reports whether there may be any.
+func (d *decoder) begin(root *yaml.Node) bool {
 	if strictyaml.Has(root, "tests") && !strictyaml.Has(root, "domain") {
 		d.Problem(strictyaml.At(root), "this is a file of tests, run it with weir test")
-		return c
+		return false
 	}
-	missing := root.Kind == yaml.MappingNode
-	d.Fields(root, fileFields, func(name string, n *yaml.Node) {
-		switch name {
-		case "domain":
-			var ok bool
-			c.domain, ok = d.Text(n)
-			c.domainAt = strictyaml.At(n)
-			missing = ok && c.domain == ""
-		case "name":
-			d.Text(n) // names the file for a management server, means nothing here
-		case "descriptors":
-			c.descriptors = d.descriptors(n)
-		case "otherwise":
-			c.otherwise = d.otherwise(n)
+	fileTable.read(d, root, &d.document, &d.given, nil)
+	at := d.given.at("domain")
+	if root.Kind == yaml.MappingNode && !d.hasDomain {
+		d.ProblemIn("domain", at, "a domain is needed, allowed is any text but the empty one")
+	}
+	d.root = &node{entry: limiter.Entry{Key: d.domain}, file: d.File, at: at}
+	d.enterDomain(at)
+	if d.names = d.loader.names[d.domain]; d.names == nil {
+		d.names = &names{given: make(map[string]bool)}
+		d.loader.names[d.domain] = d.names
+	}
+	return true
+}
+
+func (d *decoder) domainName(doc *document, n *yaml.Node) {
+	var ok bool
+	doc.domain, ok = d.Text(n)
+	doc.hasDomain = !ok || doc.domain != "" // what is wrong is told
+}
+
+// enterDomain finds the node of the domain. Where the domain is wrong it stays a new one,
+// so that only what is wrong within the document is found in it.
+func (d *decoder) enterDomain(at strictyaml.Position) {
+	switch first := d.tree.domains[d.domain]; {
+	case d.domain == "":
+	case first == nil:
+		d.tree.domains[d.domain] = d.root
+		d.tree.labels[d.domain] = sanitize(d.domain)
+	case d.opts.MergeDomains:
+		d.root = first
+	default:
+		d.ProblemIn("domain", at, "%q is already the domain of %s, allowed is one %s per domain unless MERGE_DOMAIN_CONFIG is true",
+			d.domain, first.place(), d.kind)
+	}
+}
+
+// end reads otherwise, the rule for descriptors that no other rule is for.
+func (d *decoder) end(root *yaml.Node) {
+	d.Field(root, "otherwise", func(n *yaml.Node) {
+		var l level
+		otherwiseTable.read(d, n, &l, &l.given, nil)
+		if n.Kind == yaml.MappingNode && !l.limited() {
+			d.Problem(strictyaml.At(n), "a limit is needed, allowed are rate_limit and rate_limits")
+		}
+		d.wholeRule(&l)
+		if other := d.root.rule; other != nil {
+			d.Problem(strictyaml.At(n), "there is one at %s already, allowed is one per domain", other.Place())
+			return
+		}
+		l.node = &node{parent: d.root, entry: limiter.Entry{Key: "otherwise"}, file: d.File, at: strictyaml.At(n)}
+		d.enter(&l)
+		d.root.rule = d.rule(&l)
+		d.way = nil
+		if l.share {
+			d.root.rule.Patterns = []string{"*"}
 		}
 	})
-	if missing {
-		d.ProblemIn("domain", c.domainAt, "a domain is needed, allowed is any text but the empty one")
-	}
-	return c
+	d.tree.warnings = append(d.tree.warnings, d.Warnings...)
 }
 
-func (d *decoder) descriptors(n *yaml.Node) []descriptorConfig {
-	var list []descriptorConfig
-	d.Items(n, func(n *yaml.Node) { list = append(list, d.descriptor(n)) })
-	return list
-}
+// level is one item of a list of descriptors, or the otherwise of a domain.
+type level struct {
+	node       *node
+	key, value string
+	matcher    *matcher // of which value, if not value
+	from       string   // the field that says which values it is for, "" if none does
+	hasKey     bool
 
-// appendDescriptors decodes further items of the list of descriptors that is
-// being decoded.
-func (d *decoder) appendDescriptors(list []descriptorConfig, items []*yaml.Node) []descriptorConfig {
-	d.ItemsFrom(len(list), items, func(n *yaml.Node) { list = append(list, d.descriptor(n)) })
-	return list
-}
-
-func (d *decoder) descriptor(n *yaml.Node) descriptorConfig {
-	d.pause()
-	c := descriptorConfig{at: strictyaml.At(n)}
-	keyAt, missing := c.at, n.Kind == yaml.MappingNode
-	var at fieldsAt
-	valuesFrom := ""
-	d.Fields(n, descriptorFields, func(name string, n *yaml.Node) {
-		switch name {
-		case "key":
-			var ok bool
-			c.key, ok = d.Bytes(n)
-			keyAt = strictyaml.At(n)
-			missing = ok && c.key == ""
-		case "value", "values", "networks", "regex":
-			d.values(&c, &valuesFrom, name, n)
-		case "descriptors":
-			c.descriptors = d.descriptors(n)
-			at.descriptors = strictyaml.At(n)
-		case "below":
-			c.below = d.Flag(n)
-			at.below = strictyaml.At(n)
-		case "override":
-			c.override = d.override(n)
-			at.override = strictyaml.At(n)
-		case "detailed_metric":
-			c.detailedMetric = d.Flag(n)
-		case "value_to_metric":
-			c.valueToMetric = d.Flag(n)
-		default:
-			d.ruleField(&c, &at, name, n)
-		}
-	})
-	if missing {
-		d.ProblemIn("key", keyAt, "a key is needed, allowed is any text but the empty one")
-	}
-	if at.descriptors != (strictyaml.Position{}) && len(c.descriptors)+len(c.limits) == 0 {
-		d.WarnIn("descriptors", at.descriptors, "the list is empty, so nothing is limited here; list descriptors, or leave it out")
-	}
-	if how := c.how(); c.shareThreshold && (how == ByKey || how == ByValue) {
-		d.ProblemIn("share_threshold", at.share, "nothing to share, allowed beside values, networks, regex and a value with a wildcard (*)")
-	}
-	if c.below && !at.limited() {
-		d.ProblemIn("below", at.below, "the rule has no limit that could hold below it, allowed beside rate_limit or rate_limits")
-	}
-	d.wholeRule(&c, &at)
-	if c.override != nil && (!at.limited() || len(c.limits) > 0) { // no limit of which all is wrong
-		d.wholeOverride(&c, at.override)
-	}
-	return c
-}
-
-// otherwise decodes the rule for descriptors that no other rule is for.
-func (d *decoder) otherwise(n *yaml.Node) *descriptorConfig {
-	c := &descriptorConfig{at: strictyaml.At(n)}
-	var at fieldsAt
-	d.Fields(n, otherwiseFields, func(name string, n *yaml.Node) { d.ruleField(c, &at, name, n) })
-	if n.Kind == yaml.MappingNode && !at.limited() {
-		d.Problem(c.at, "a limit is needed, allowed are rate_limit and rate_limits")
-	}
-	d.wholeRule(c, &at)
-	return c
-}
-
-// fieldsAt is where those fields of a rule are that are judged together. The zero
-// value of each is nowhere, as in all resources of a control plane.
-type fieldsAt struct {
-	hasLimit                                    bool // rate_limit
-	limits, share, descriptors, below, override strictyaml.Position
-	shadow, quota                               strictyaml.Position
+	limits              []*limiter.Limit // without what the rule adds
+	hasLimit, hasLimits bool             // rate_limit and rate_limits, right or wrong
+	below               bool
+	override            *Override // without what the rule adds
+	shadow, quota       bool
+	share               bool
+	detailedMetric      bool
+	valueToMetric       bool
+	metadata            map[string]any
+	given               given
 }
 
 // limited reports whether there are limits, be they right or wrong.
-func (at *fieldsAt) limited() bool { return at.hasLimit || at.limits != strictyaml.Position{} }
+func (l *level) limited() bool { return l.hasLimit || l.hasLimits }
 
-// ruleField decodes a field that otherwise has, too.
-func (d *decoder) ruleField(c *descriptorConfig, at *fieldsAt, name string, n *yaml.Node) {
-	switch name {
-	case "rate_limit":
-		if at.hasLimit = !strictyaml.IsNull(n); !at.hasLimit {
-			d.Warn(strictyaml.At(n), "nothing stands here, which limits nothing; give a limit, or leave rate_limit out")
+// descriptors reads a list into the children of a node.
+func (d *decoder) descriptors(parent *node, list *yaml.Node) {
+	parent.makeRoom(len(list.Content))
+	i := 0
+	d.Items(list, func(n *yaml.Node) {
+		if !d.ends() {
+			d.descriptor(parent, i, n)
 		}
-		c.limits = append(c.limits, d.rateLimit(n)...)
-	case "rate_limits":
-		if !isEmptyList(n) { // which is a problem of its own
-			at.limits = strictyaml.At(n)
-		}
-		c.limits = append(c.limits, d.rateLimits(n)...)
-	case "shadow_mode":
-		c.shadow = d.Flag(n)
-		at.shadow = strictyaml.At(n)
-	case "quota_mode":
-		c.quota = d.Flag(n)
-		at.quota = strictyaml.At(n)
-	case "share_threshold":
-		c.shareThreshold = d.Flag(n)
-		at.share = strictyaml.At(n)
-	case "metadata":
-		c.metadata = d.metadata(n)
+		i++
+	})
+}
+
+// makeRoom makes room for so many children, unless there are some.
+func (n *node) makeRoom(children int) {
+	if n.exact == nil && children > 0 {
+		n.children, n.exact = make([]*node, 0, children), make(map[limiter.Entry]*node, children)
 	}
 }
 
-// wholeRule judges what the fields of ruleField are together.
-func (d *decoder) wholeRule(c *descriptorConfig, at *fieldsAt) {
-	if at.hasLimit && at.limits != (strictyaml.Position{}) {
-		d.ProblemIn("rate_limits", at.limits, "there is a rate_limit, too, allowed is one of rate_limit and rate_limits")
-	}
-	d.warnOfBans(c, at)
+func (d *decoder) key(l *level, n *yaml.Node) {
+	var ok bool
+	l.key, ok = d.Bytes(n)
+	l.hasKey = !ok || l.key != "" // what is wrong is told
 }
 
-// warnOfBans warns of bans that never begin, because of the mode of the rule.
-func (d *decoder) warnOfBans(c *descriptorConfig, at *fieldsAt) {
-	if !slices.ContainsFunc(c.limits, func(l *limiter.Limit) bool { return l.DenyFor > 0 && !l.Trial }) {
+// descriptor reads the descriptor at an index of a list, and what is below it.
+func (d *decoder) descriptor(parent *node, index int, n *yaml.Node) {
+	var l level
+	descriptorTable.read(d, n, &l, &l.given, nil)
+	if n.Kind == yaml.MappingNode && !l.hasKey {
+		d.ProblemIn("key", l.given.at("key"), "a key is needed, allowed is any text but the empty one")
+	}
+	children := 0
+	hasList := l.given.has("descriptors")
+	if hasList {
+		d.Field(n, "descriptors", func(n *yaml.Node) { children = len(n.Content) })
+	}
+	if hasList && children == 0 && len(l.limits) == 0 {
+		d.WarnIn("descriptors", l.given.at("descriptors"), "the list is empty, so nothing is limited here; list descriptors, or leave it out")
+	}
+	l.node = l.newNode(parent)
+	l.node.file, l.node.at, l.node.index = d.File, l.given.whole, int32(index)
+	if how := l.node.how; l.share && (how == ByKey || how == ByValue) {
+		d.ProblemIn("share_threshold", l.given.at("share_threshold"), "nothing to share, allowed beside values, networks, regex and a value with a wildcard (*)")
+	}
+	if l.below && !l.limited() {
+		d.ProblemIn("below", l.given.at("below"), "the rule has no limit that could hold below it, allowed beside rate_limit or rate_limits")
+	}
+	d.wholeRule(&l)
+	if l.override != nil && (!l.limited() || len(l.limits) > 0) { // no limit of which all is wrong
+		d.wholeOverride(&l)
+	}
+	d.attach(&l)
+	d.enter(&l)
+	if len(l.limits) > 0 || children == 0 || l.override != nil {
+		l.node.rule = d.rule(&l)
+	} else {
+		l.node.rule = parent.below()
+	}
+	if hasList {
+		d.Field(n, "descriptors", func(n *yaml.Node) { d.descriptors(l.node, n) })
+	}
+	d.way = d.way[:len(d.way)-1]
+}
+
+// wholeRule judges what the fields that otherwise has, too, are together.
+func (d *decoder) wholeRule(l *level) {
+	if l.hasLimit && l.hasLimits {
+		d.ProblemIn("rate_limits", l.given.at("rate_limits"), "there is a rate_limit, too, allowed is one of rate_limit and rate_limits")
+	}
+	mode := "shadow_mode"
+	if !l.shadow {
+		mode = "quota_mode"
+	}
+	if (l.shadow || l.quota) && slices.ContainsFunc(l.limits, func(l *limiter.Limit) bool { return l.DenyFor > 0 && !l.Trial }) {
+		d.WarnIn(mode, l.given.at(mode), "in %s limits ban nobody, so their deny_for has no effect", mode)
+	}
+}
+
+// attach makes the node of l a child of its parent, unless there is an equal one.
+func (d *decoder) attach(l *level) {
+	n := l.node
+	if twin := n.twin(); twin != nil {
+		if l.key != "" {
+			d.Problem(n.at, "%s is already at %s, allowed is one descriptor per key and value", n.spelled(), twin.place())
+		}
 		return
 	}
-	const message = "in %s limits ban nobody, so their deny_for has no effect"
-	switch {
-	case c.shadow:
-		d.WarnIn("shadow_mode", at.shadow, message, "shadow_mode")
-	case c.quota:
-		d.WarnIn("quota_mode", at.quota, message, "quota_mode")
+	d.warnIfHidden(n)
+	d.warnOfMeaning(n, l.matcher)
+	d.lead(n, l.matcher)
+	if n.how != ByKey {
+		d.valued = append(d.valued, valued{n, l.matcher})
 	}
 }
 
-// elsewhere returns where a field belongs that is not allowed where it is.
-func elsewhere(field string) string {
-	switch {
-	case slices.Contains(descriptorFields, field):
-		return "a descriptor"
-	case slices.Contains(limitFields, field):
-		return "a rate_limit"
-	case slices.Contains(overrideFields, field):
-		return "an override"
-	case field == "otherwise":
-		return "the file"
+// enter makes a level the last of the way.
+func (d *decoder) enter(l *level) {
+	d.way = append(d.way, step{l.node, l.node.label(), Spell(l.node.named()), l.share, l.valueToMetric})
+}
+
+// rule makes the rule of the level at the end of the way, and adds it to the tree.
+func (d *decoder) rule(l *level) *Rule {
+	r := &Rule{
+		Above:          l.node.parent.below(),
+		Limits:         l.limits,
+		Override:       l.override,
+		Metadata:       l.metadata,
+		detailedMetric: l.detailedMetric,
+		node:           l.node,
+		below:          l.below,
+		levels:         int16(len(d.way)),
 	}
-	return ""
+	d.setHold(r)
+	var labels []byte
+	way := make([]string, len(d.way))
+	for i, s := range d.way {
+		labels = append(append(labels, s.label...), limiter.LevelEnd)
+		way[i] = s.word
+		if s.share {
+			r.Patterns = append(r.Patterns, make([]string, i+1-len(r.Patterns))...)
+			r.Patterns[i] = s.node.pattern()
+		}
+		r.valueToMetric = r.valueToMetric || s.valueToMetric
+	}
+	r.labels = valuedLabels(d.way, l.detailedMetric)
+	set := limiter.NewLabelSet(d.tree.labels[d.domain], string(labels))
+	set.Rule = strings.Join(way, "|")
+	mode := limiter.Enforced
+	if l.quota {
+		mode = limiter.Quota
+	}
+	if l.shadow {
+		mode = limiter.Shadow
+	}
+	for _, limit := range r.Limits {
+		set.Limit = limitLabel(limit)
+		limit.Series = set.Series()
+		if limit.Mode == limiter.Enforced {
+			limit.Mode = mode
+		}
+	}
+	if r.Override != nil {
+		set.Limit = "override"
+		r.Override.Series, r.Override.Mode = set.Series(), mode
+	}
+	d.tree.rules = append(d.tree.rules, r)
+	d.tree.judgesOverrides = d.tree.judgesOverrides || r.below || r.Override != nil || r.Hold != ""
+	return r
+}
+
+// setHold sets the key of the entries that name holds of r: that of its own limits, or of
+// the rules above whose limits hold for what it matches, too.
+func (d *decoder) setHold(r *Rule) {
+	for _, l := range r.Limits {
+		key := l.HoldKey()
+		if key == "" {
+			continue
+		}
+		r.Hold = key
+		if holds := d.tree.holds[d.domain]; !slices.Contains(holds, key) {
+			d.tree.holds[d.domain] = append(holds, key)
+			d.holding[limiter.Entry{Key: d.domain, Value: key}] = r
+		}
+	}
+	switch above := r.Above; {
+	case above == nil || above.Hold == "" || above.Hold == r.Hold:
+	case r.Hold == "":
+		r.Hold = above.Hold
+	default:
+		d.ProblemIn("hold", r.node.at, "%q differs from %q of %s at %s, which holds below, allowed is one entry that names holds",
+			r.Hold, above.Hold, above.Way(), above.Place())
+	}
 }

@@ -27,7 +27,7 @@ func TestRuleReferenceLoads(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, fields := range [][]string{fileFields, descriptorFields, limitFields, overrideFields, limiter.UnitNames(), limiter.AlgorithmNames(), anchors, charges, limiter.FailureModeNames()} {
+	for _, fields := range [][]string{fileTable.names, descriptorTable.names, limitTable.names, overrideTable.names, limiter.UnitNames(), limiter.AlgorithmNames(), anchors, charges, limiter.FailureModeNames()} {
 		for _, field := range fields {
 			if !strings.Contains(string(text), "`"+field+"`") {
 				t.Errorf("docs/rules.md does not explain %s", field)
@@ -47,10 +47,19 @@ func TestDocumentedFields(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\|`(\\w+)`\\|.*\\|(.*)\\|$").FindAllStringSubmatch(string(text), -1) {
 		documented[row[1]+": "+link.ReplaceAllString(row[2], "$1")] = true
 	}
-	for _, f := range slices.Concat(fileTable, descriptorTable, limitTable, overrideTable) {
-		if row := f.name + ": " + f.about; !documented[row] {
+	says := func(name, about string) {
+		if row := name + ": " + about; !documented[row] {
 			t.Errorf("docs/rules.md does not say\n%s", row)
 		}
+	}
+	for _, f := range fileTable.rows {
+		says(f.name, f.about)
+	}
+	for _, f := range descriptorTable.rows {
+		says(f.name, f.about)
+	}
+	for _, f := range slices.Concat(limitTable.rows, overrideTable.rows) {
+		says(f.name, f.about)
 	}
 }
 
@@ -155,7 +164,7 @@ func TestMigratingNamesOwnFields(t *testing.T) {
 		"domain", "key", "value", "descriptors", "rate_limit", "unit", "requests_per_unit", "unlimited", "name", "replaces",
 		"shadow_mode", "quota_mode", "detailed_metric", "value_to_metric", "share_threshold", "metadata",
 	}
-	for _, field := range slices.Concat(fileFields, descriptorFields, limitFields) {
+	for _, field := range slices.Concat(fileTable.names, descriptorTable.names, limitTable.names) {
 		if !slices.Contains(reference, field) && !strings.Contains(back, "`"+field+"`") {
 			t.Errorf("%s is not named, which envoyproxy/ratelimit refuses", field)
 		}

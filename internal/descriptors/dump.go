@@ -64,33 +64,23 @@ func (r *Rule) dotted() string {
 		words = append(words, plaintext.Line(word))
 	}
 	slices.Reverse(words)
-	if r.IsOtherwise() {
-		words = append(words, "otherwise")
-	}
 	return strings.Join(words, ".")
 }
 
 // String is the rule's domain and entries, such as api|user=alice|path.
 func (r *Rule) String() string { return strings.Join(r.Words(), "|") }
 
-// way is String without the domain.
-func (r *Rule) way() string { return strings.Join(r.Words()[1:], "|") }
-
 // Words are the parts of String.
-func (r *Rule) Words() []string {
-	words := r.node.words()
-	if r.IsOtherwise() {
-		words = append(words, "otherwise")
-	}
-	return words
-}
+func (r *Rule) Words() []string { return r.node.words() }
 
 // Entries returns the domain of r, and entries that lead to r: without the values that can
 // be any, and with one of a list; those of patterns are their texts. Otherwise has none.
 func (r *Rule) Entries() (domain string, entries []limiter.Entry) {
 	n := r.node
 	for ; n.parent != nil; n = n.parent {
-		entries = append(entries, n.entry)
+		if n.how != Nowhere {
+			entries = append(entries, n.entry)
+		}
 	}
 	slices.Reverse(entries)
 	return n.entry.Key, entries
@@ -101,7 +91,20 @@ func (r *Rule) Way() string { return r.node.way() }
 
 // Place is where the rule is written, such as config/api.yaml:9:5.
 func (r *Rule) Place() string {
-	return Problem{File: r.file, Line: r.at.Line, Column: r.at.Column}.String()
+	return Problem{File: r.node.file, Line: r.node.at.Line, Column: r.node.at.Column}.String()
+}
+
+// place is where n is written, as a problem without message.
+func (n *node) place() Problem {
+	p := Problem{File: n.file, Line: n.at.Line, Column: n.at.Column}
+	if p.Line > 0 || n.parent == nil {
+		return p
+	}
+	for _, level := range n.fromDomain() {
+		p.Path += fmt.Sprintf(".descriptors[%d]", level.index)
+	}
+	p.Path = p.Path[1:]
+	return p
 }
 
 // way is the entries that lead from the domain to n.
@@ -125,16 +128,6 @@ func (n *node) fromDomain() []*node {
 	slices.Reverse(way)
 	return way
 }
-
-// levelNodes returns the nodes of the levels of r. Otherwise has a level of its own.
-func (r *Rule) levelNodes() []*node {
-	if r.IsOtherwise() {
-		return []*node{otherwiseLevel}
-	}
-	return r.node.fromDomain()
-}
-
-var otherwiseLevel = &node{entry: limiter.Entry{Key: "otherwise"}, how: ByKey}
 
 // options are what a rule says of all its limits.
 func (r *Rule) options() []string {
@@ -160,53 +153,6 @@ func (r *Rule) options() []string {
 		options = append(options, "metadata: "+plaintext.Line(string(data)))
 	}
 	return options
-}
-
-// describeLimit tells unit, amount and modes, then what is not the default. The
-// unit of an unlimited limit is UNKNOWN.
-func describeLimit(l *limiter.Limit) []string {
-	parts := []string{
-		fmt.Sprintf("unit=%s requests_per_unit=%d", strings.ToUpper(l.Unit.String()), l.RequestsPerUnit),
-		fmt.Sprintf("shadow_mode: %t", l.Mode == limiter.Shadow),
-		fmt.Sprintf("quota_mode: %t", l.Mode == limiter.Quota),
-	}
-	if l.Unlimited {
-		parts = append(parts, "unlimited: true")
-	}
-	if l.UnitMultiplier > 1 {
-		parts = append(parts, fmt.Sprintf("unit_multiplier: %d", l.UnitMultiplier))
-	}
-	if l.Algorithm != limiter.FixedWindow {
-		parts = append(parts, "algorithm: "+l.Algorithm.String())
-	}
-	if l.Anchor != limiter.Epoch {
-		parts = append(parts, "anchor: "+anchors[l.Anchor])
-	}
-	if l.TimeZone != "" {
-		parts = append(parts, "time_zone: "+l.TimeZone)
-	}
-	if l.Burst > 0 {
-		parts = append(parts, fmt.Sprintf("burst: %d", l.Burst))
-	}
-	if l.Hold != "" {
-		parts = append(parts, "hold: "+word(l.Hold))
-	}
-	if l.Charge != limiter.ByDefault {
-		parts = append(parts, "charge: "+charges[l.Charge-limiter.Auto])
-	}
-	if l.DenyFor > 0 {
-		parts = append(parts, "deny_for: "+spellDuration(l.DenyFor))
-	}
-	if l.FailureMode != limiter.FailureByDefault {
-		parts = append(parts, "failure_mode: "+l.FailureMode.String())
-	}
-	if l.Name != "" {
-		parts = append(parts, "name: "+word(l.Name))
-	}
-	for _, name := range l.Replaces {
-		parts = append(parts, "replaces: "+word(name))
-	}
-	return parts
 }
 
 // describeCounting names the algorithm, the anchor and the time zone that are not the default.

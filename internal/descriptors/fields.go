@@ -1,197 +1,269 @@
 package descriptors
 
 import (
+	"fmt"
 	"math"
+	"slices"
 
 	"gopkg.in/yaml.v3"
 
+	"weir/internal/descriptors/strictyaml"
 	"weir/internal/limiter"
 )
 
-// field is a row of the tables of the format: the decoder takes names, bounds and
-// words from it, the schema for editors the rest, and a test compares docs/rules.md.
-type field struct {
-	name  string
-	about string
-	takes values
+// field is a row of a table of the format, all that is known of a field: the decoder
+// reads by it, /rlconfig and explanations spell by it, the schema for editors has the
+// rest, and a test compares docs/rules.md. T is what a mapping with such fields says.
+type field[T any] struct {
+	name   string
+	about  string
+	schema object // what JSON Schema can say of its value
+	read   func(d *decoder, into *T, n *yaml.Node)
+
+	// Of fields of limits and overrides.
+	option limiter.Option  // that an algorithm must take
+	counts bool            // says how to count, which an unlimited limit does not do
+	spell  func(*T) string // what the value is, "" if it is the default
 }
 
-// values are what a field may have.
-type values struct {
-	least, most uint64   // of a whole number
-	words       []string // if these alone are allowed
-	schema      object   // what JSON Schema can say of it
+// table is the fields that a mapping may have, and their names.
+type table[T any] struct {
+	rows  []field[T]
+	names []string
 }
 
-// object is one of JSON.
-type object = map[string]any
+func newTable[T any](rows ...field[T]) *table[T] {
+	t := &table[T]{rows: rows}
+	for _, f := range rows {
+		t.names = append(t.names, f.name)
+	}
+	return t
+}
 
-// The fields that the decoder asks for bounds or words.
-var (
-	unitField       = field{"unit", "second, minute, hour, day, week, month (30 days), year (365 days), except by calendar; any case", reference("unit")}
-	multiplierField = field{"unit_multiplier", "number of units in the period, at most 100 years", whole(1, math.MaxUint32).or(1)}
-	amountField     = field{"requests_per_unit", "amount per period, or at once with concurrency; 0 denies everything, even with burst", whole(0, limiter.MaxAmount)}
-	algorithmField  = field{"algorithm", "how to count", oneOf(limiter.AlgorithmNames()).or(limiter.FixedWindow.String())}
-	anchorField     = field{"anchor", "start of fixed windows", oneOf(anchors).or(anchors[limiter.Epoch])}
-	timeZoneField   = field{"time_zone", "of anchor: calendar", values{schema: object{"type": []string{"string", "null"}, "minLength": 1}}.or("UTC")}
-	burstField      = field{"burst", "size of a token_bucket", whole(1, limiter.MaxAmount)}
-	chargeField     = field{"charge", "count denied requests", oneOf(charges).or(charges[0])}
-	failureField    = field{"failure_mode", "decision without Redis", oneOf(limiter.FailureModeNames())}
-	mostField       = field{"max_requests_per_unit", "largest amount", whole(1, limiter.MaxAmount)}
-)
+// spelled is the fields that are not the default, in the words of rule files.
+func (t *table[T]) spelled(v *T) (words []string) {
+	for _, f := range t.rows {
+		if f.spell == nil {
+			continue
+		}
+		if text := f.spell(v); text != "" {
+			words = append(words, f.name+": "+text)
+		}
+	}
+	return words
+}
+
+// given is where a mapping is, and the fields that it has.
+type given struct {
+	whole  strictyaml.Position
+	fields []fieldAt
+}
+
+type fieldAt struct {
+	name string
+	at   strictyaml.Position
+}
+
+func (g *given) has(name string) bool {
+	return slices.ContainsFunc(g.fields, func(f fieldAt) bool { return f.name == name })
+}
+
+// at returns where a field is, or the mapping if that leaves it out.
+func (g *given) at(name string) strictyaml.Position {
+	for _, f := range g.fields {
+		if f.name == name {
+			return f.at
+		}
+	}
+	return g.whole
+}
+
+// read reads a mapping. It leaves out the fields for which leftOut returns true, if it
+// is not nil.
+func (t *table[T]) read(d *decoder, n *yaml.Node, into *T, g *given, leftOut func(name string, n *yaml.Node) bool) {
+	g.whole = strictyaml.At(n)
+	d.Fields(n, t.names, func(name string, n *yaml.Node) {
+		if leftOut != nil && leftOut(name, n) {
+			return
+		}
+		g.fields = append(g.fields, fieldAt{name, strictyaml.At(n)})
+		if read := t.rows[slices.Index(t.names, name)].read; read != nil {
+			read(d, into, n)
+		}
+	})
+}
 
 // The tables of the format, by where their fields belong.
 var (
-	fileTable = []field{
-		{"domain", "name of these rules, which Envoy's filter asks for; one file per domain, unless MERGE_DOMAIN_CONFIG is true", reference("neededText")},
-		{"name", "for management servers; ignored", reference("text")},
-		{"descriptors", "first level of rules", listOf("rule")},
-		{"otherwise", "limits for what no rule is for; one per domain", reference("otherwise")},
-	}
-	descriptorTable = []field{
-		{"key", "key of the entry; * is an ordinary character", reference("neededText")},
-		{"value", "value of the entry, with * as wildcard. Absent or empty: any", reference("text")},
-		{"values", "exact values, instead of value", nonEmptyListOf(object{"type": someText, "pattern": "^[^*]+$"})},
-		{"networks", "networks of an address, instead of value", nonEmptyListOf(object{"type": "string", "pattern": "^[0-9A-Fa-f:.]+/[0-9]{1,3}$"})},
-		{"regex", "regular expression for the whole value, instead of value", reference("neededText")},
+	fileTable = newTable(
+		field[document]{name: "domain", about: "name of these rules, which Envoy's filter asks for; one file per domain, unless MERGE_DOMAIN_CONFIG is true", schema: reference("neededText"), read: (*decoder).domainName},
+		field[document]{name: "name", about: "for management servers; ignored", schema: reference("text"), read: func(d *decoder, _ *document, n *yaml.Node) { d.Text(n) }},
+		field[document]{name: "descriptors", about: "first level of rules", schema: listOf("rule")},
+		field[document]{name: "otherwise", about: "limits for what no rule is for; one per domain", schema: reference("otherwise")},
+	)
+	descriptorTable = newTable(
+		field[level]{name: "key", about: "key of the entry; * is an ordinary character", schema: reference("neededText"), read: (*decoder).key},
+		matching("value", "value of the entry, with * as wildcard. Absent or empty: any", reference("text")),
+		matching("values", "exact values, instead of value", nonEmptyListOf(object{"type": someText, "pattern": "^[^*]+$"})),
+		matching("networks", "networks of an address, instead of value", nonEmptyListOf(object{"type": "string", "pattern": "^[0-9A-Fa-f:.]+/[0-9]{1,3}$"})),
+		matching("regex", "regular expression for the whole value, instead of value", reference("neededText")),
 		rateLimitField,
 		rateLimitsField,
-		{"descriptors", "next level", listOf("rule")},
-		{"below", "the limits hold for longer descriptors, too", onOff},
-		{"override", "how limits sent by requests count", reference("override")},
+		field[level]{name: "descriptors", about: "next level", schema: listOf("rule")},
+		onOff("below", "the limits hold for longer descriptors, too", func(l *level) *bool { return &l.below }),
+		field[level]{name: "override", about: "how limits sent by requests count", schema: reference("override"), read: (*decoder).override},
 		shadowField,
 		quotaField,
-		{"detailed_metric", "request values in metric labels, all levels", onOff},
-		{"value_to_metric", "request values in metric labels for this level, in this rule and those below", onOff},
+		onOff("detailed_metric", "request values in metric labels, all levels", func(l *level) *bool { return &l.detailedMetric }),
+		onOff("value_to_metric", "request values in metric labels for this level, in this rule and those below", func(l *level) *bool { return &l.valueToMetric }),
 		shareField,
 		metadataField,
-	}
-	otherwiseTable = []field{rateLimitField, rateLimitsField, shadowField, quotaField, shareField, metadataField}
-	limitTable     = []field{
+	)
+	otherwiseTable = newTable(rateLimitField, rateLimitsField, shadowField, quotaField, shareField, metadataField)
+	limitTable     = newTable(
 		unitField,
 		multiplierField,
-		amountField,
-		{"unlimited", "admit all, count nothing. Excludes fields that say how to count", onOff},
-		{"name", "for replaces, answers and metrics", reference("text")},
-		{"replaces", "limits to switch off", listOf("replaced")},
+		whole("requests_per_unit", "amount per period, or at once with concurrency; 0 denies everything, even with burst", 0, limiter.MaxAmount,
+			func(l *limitFields) *uint64 { return &l.RequestsPerUnit }),
+		onOff("unlimited", "admit all, count nothing. Excludes fields that say how to count", func(l *limitFields) *bool { return &l.Unlimited }).
+			spelled(func(l *limitFields) string { return unless(!l.Unlimited, "true") }),
+		field[limitFields]{name: "name", about: "for replaces, answers and metrics", schema: reference("text"), read: func(d *decoder, l *limitFields, n *yaml.Node) { l.Name, _ = d.Text(n) }},
+		field[limitFields]{name: "replaces", about: "limits to switch off", schema: listOf("replaced"), read: (*decoder).replaces},
 		algorithmField,
 		anchorField,
 		timeZoneField,
-		burstField,
-		{"hold", "key of the entry that names what is in flight", values{schema: object{"type": append([]string{"null"}, someText...), "minLength": 1}}.or(limiter.DefaultHold)},
+		whole("burst", "size of a token_bucket", 1, limiter.MaxAmount, func(l *limitFields) *uint64 { return &l.Burst }).takenBy(limiter.BurstOption).
+			counting(func(l *limitFields) string { return unless(l.Burst == 0, l.Burst) }),
+		field[limitFields]{name: "hold", about: "key of the entry that names what is in flight", schema: object{"type": append([]string{"null"}, someText...), "minLength": 1, "default": limiter.DefaultHold}, read: (*decoder).hold}.
+			takenBy(limiter.HoldOption).counting(func(l *limitFields) string { return unless(l.Hold == "", word(l.Hold)) }),
 		chargeField,
-		{"deny_for", "ban who goes over", values{schema: object{"type": []string{"string", "null"}, "pattern": durationPattern}}},
+		field[limitFields]{name: "deny_for", about: "ban who goes over", schema: object{"type": []string{"string", "null"}, "pattern": durationPattern}, read: (*decoder).denyFor}.
+			takenBy(limiter.DenyForOption).counting(func(l *limitFields) string { return unless(l.DenyFor == 0, spellDuration(l.DenyFor)) }),
 		failureField,
-		{"shadow_mode", "count, never deny, this limit only", onOff},
-	}
-	replacesTable = []field{{"name", "name of another limit", reference("neededText")}}
-	overrideTable = []field{
+		onOff("shadow_mode", "count, never deny, this limit only", func(l *limitFields) *bool { return &l.Trial }),
+	)
+	replacesTable = newTable(field[limitFields]{name: "name", about: "name of another limit", schema: reference("neededText")})
+	overrideTable = newTable(
 		algorithmField,
 		anchorField,
 		timeZoneField,
-		{"burst_ratio", "burst of a token_bucket, as part of the amount", values{schema: object{"anyOf": []object{{"type": []string{"number", "null"}, "minimum": leastRatio, "maximum": 1}, pointTo("textOfRatio")}}}},
-		mostField,
-		unitField,
+		field[limitFields]{name: "burst_ratio", about: "burst of a token_bucket, as part of the amount", read: func(d *decoder, l *limitFields, n *yaml.Node) {
+			l.burstRatio = uint32(math.Round(millionths * d.Number(n, leastRatio, 1)))
+		}, schema: object{"anyOf": []object{{"type": []string{"number", "null"}, "minimum": leastRatio, "maximum": 1}, reference("textOfRatio")}}}.
+				takenBy(limiter.BurstOption).spelled(func(l *limitFields) string { return unless(l.burstRatio == 0, float64(l.burstRatio)/millionths) }),
+		whole("max_requests_per_unit", "largest amount", 1, limiter.MaxAmount, func(l *limitFields) *uint64 { return &l.most }).
+			spelled(func(l *limitFields) string { return unless(l.most == 0, l.most) }),
+		unitField.spelled(func(l *limitFields) string { return unless(l.most == 0, l.Unit) }),
 		multiplierField,
 		chargeField,
 		failureField,
+	)
+)
+
+// The fields that two tables have.
+var (
+	rateLimitField  = field[level]{name: "rate_limit", about: "the limit. Without limits and descriptors, the rule is a whitelist entry", schema: object{"anyOf": []object{reference("limit"), {"type": "null"}}}, read: (*decoder).rateLimit}
+	rateLimitsField = field[level]{name: "rate_limits", about: "several limits, at least one, instead of rate_limit", schema: nonEmptyListOf(reference("limit")), read: (*decoder).rateLimits}
+	shadowField     = onOff("shadow_mode", "count, never deny", func(l *level) *bool { return &l.shadow })
+	quotaField      = onOff("quota_mode", "deny only if all quotas are used up", func(l *level) *bool { return &l.quota })
+	shareField      = onOff("share_threshold", "one counter for all values that match; not for one value or any", func(l *level) *bool { return &l.share })
+	metadataField   = field[level]{name: "metadata", about: "any JSON, returned in dynamic metadata. Unquoted yes, no, on, off, y, n are booleans", schema: object{"type": []string{"object", "null"}},
+		read: func(d *decoder, l *level, n *yaml.Node) { l.metadata = d.Map(n) }}
+
+	unitField = field[limitFields]{name: "unit", about: "second, minute, hour, day, week, month (30 days), year (365 days), except by calendar; any case", schema: reference("unit"), read: (*decoder).unit}.
+			counting(nil)
+	multiplierField = whole("unit_multiplier", "number of units in the period, at most 100 years", 1, math.MaxUint32, func(l *limitFields) *uint32 { return &l.UnitMultiplier }).or(1).
+			counting(func(l *limitFields) string { return unless(l.UnitMultiplier <= 1, l.UnitMultiplier) })
+	algorithmField = oneOf("algorithm", "how to count", limiter.AlgorithmNames(), 0, func(l *limitFields) *limiter.Algorithm { return &l.Algorithm }).or(limiter.FixedWindow.String()).
+			counting(func(l *limitFields) string { return unless(l.Algorithm == limiter.FixedWindow, l.Algorithm) })
+	anchorField = oneOf("anchor", "start of fixed windows", anchors, 0, func(l *limitFields) *limiter.Anchor { return &l.Anchor }).or(anchors[limiter.Epoch]).
+			takenBy(limiter.AnchorOption).counting(func(l *limitFields) string { return unless(l.Anchor == limiter.Epoch, anchors[l.Anchor]) })
+	timeZoneField = field[limitFields]{name: "time_zone", about: "of anchor: calendar", schema: object{"type": []string{"string", "null"}, "minLength": 1}, read: (*decoder).timeZone}.or("UTC").
+			counting(func(l *limitFields) string { return l.TimeZone })
+	chargeField = oneOf("charge", "count denied requests", charges, limiter.Auto, func(l *limitFields) *limiter.Charge { return &l.Charge }).or(charges[0]).
+			takenBy(limiter.ChargeOption).counting(func(l *limitFields) string {
+		return unless(l.Charge == limiter.ByDefault, charges[max(l.Charge, limiter.Auto)-limiter.Auto])
+	})
+	failureField = oneOf("failure_mode", "decision without Redis", limiter.FailureModeNames(), limiter.FailureError, func(l *limitFields) *limiter.FailureMode { return &l.FailureMode }).
+			counting(func(l *limitFields) string { return unless(l.FailureMode == limiter.FailureByDefault, l.FailureMode) })
+)
+
+// The words of fields that have some.
+var (
+	anchors = []string{limiter.Epoch: "epoch", limiter.FirstHit: "first_hit", limiter.ByCalendar: "calendar"}
+	charges = []string{"auto", "admitted", "always"} // from limiter.Auto on
+
+	synonyms = map[string]string{
+		"leaky_bucket": "token_bucket", "gcra": "token_bucket", "in_flight": "concurrency", "concurrent": "concurrency",
 	}
 )
 
-// The fields of descriptorTable that otherwiseTable has, too.
-var (
-	rateLimitField  = field{"rate_limit", "the limit. Without limits and descriptors, the rule is a whitelist entry", values{schema: object{"anyOf": []object{pointTo("limit"), {"type": "null"}}}}}
-	rateLimitsField = field{"rate_limits", "several limits, at least one, instead of rate_limit", nonEmptyListOf(pointTo("limit"))}
-	shadowField     = field{"shadow_mode", "count, never deny", onOff}
-	quotaField      = field{"quota_mode", "deny only if all quotas are used up", onOff}
-	shareField      = field{"share_threshold", "one counter for all values that match; not for one value or any", onOff}
-	metadataField   = field{"metadata", "any JSON, returned in dynamic metadata. Unquoted yes, no, on, off, y, n are booleans", values{schema: object{"type": []string{"object", "null"}}}}
-)
-
-// The names of the fields, in the order of their tables.
-var (
-	fileFields       = namesOf(fileTable)
-	descriptorFields = namesOf(descriptorTable)
-	otherwiseFields  = namesOf(otherwiseTable)
-	limitFields      = namesOf(limitTable)
-	replacesFields   = namesOf(replacesTable)
-	overrideFields   = namesOf(overrideTable)
-)
-
-func namesOf(table []field) (names []string) {
-	for _, f := range table {
-		names = append(names, f.name)
+// elsewhere returns where a field belongs that is not allowed where it is.
+func elsewhere(field string) string {
+	switch {
+	case slices.Contains(descriptorTable.names, field):
+		return "a descriptor"
+	case slices.Contains(limitTable.names, field):
+		return "a rate_limit"
+	case slices.Contains(overrideTable.names, field):
+		return "an override"
+	case field == "otherwise":
+		return "the file"
 	}
-	return names
+	return ""
 }
 
-// leastRatio is the smallest burst_ratio.
-const leastRatio = 1. / millionths
-
-// durationPattern is what time.ParseDuration takes, without a minus and a bare 0.
-const durationPattern = `^\+?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$`
-
-// someText is the types of text that is not null: it may look like a number.
-var someText = []string{"string", "number", "boolean"}
-
-// onOff is what strictyaml.Flag takes.
-var onOff = reference("flag")
-
-// or returns v with the value that a field has if it is left out.
-func (v values) or(byDefault any) values {
-	v.schema["default"] = byDefault
-	return v
+// onOff is a field that is on or off.
+func onOff[T any](name, about string, of func(*T) *bool) field[T] {
+	return field[T]{name: name, about: about, schema: reference("flag"), read: func(d *decoder, into *T, n *yaml.Node) { *of(into) = d.Flag(n) }}
 }
 
-// Numbers that are text in YAML 1.2, which editors know: those of YAML 1.1 with
-// underscores, or to the base 2, and what else the YAML library takes.
-var (
-	textOfWhole = object{
-		"type":    "string",
-		"pattern": `^(\+_*)?(0_*([bB][01_]*[01][01_]*|[oO][0-7_]*[0-7][0-7_]*|[xX][0-9A-Fa-f_]*[0-9A-Fa-f][0-9A-Fa-f_]*|[0-7_]*)|[1-9][0-9_]*)$`,
-		"not":     object{"pattern": `^(\+?[0-9]+|0o[0-7]+|0x[0-9A-Fa-f]+)$`}, // a number of YAML 1.2
-	}
-	textOfRatio = object{
-		"type":    "string",
-		"pattern": `^(\.[0-9]+(_[0-9]+)*|\+_*\._*[0-9][0-9_]*|(\+_*)?[0-9][0-9_]*(\.[0-9_]*)?)([eE]_*[-+]?_*[0-9][0-9_]*)?$`,
-		"not":     object{"pattern": `^[^_]*$|^[+0_]*([2-9]|1_*[0-9])[0-9_.]*$`}, // a number of YAML 1.2, or above 1
-	}
-)
-
-// whole is numbers from least to most, or null.
-func whole(least, most uint64) values {
-	return values{least: least, most: most, schema: object{"anyOf": []object{
+// whole is a number from least to most, or null.
+func whole[T any, N uint32 | uint64](name, about string, least, most uint64, of func(*T) *N) field[T] {
+	return field[T]{name: name, about: about, schema: object{"anyOf": []object{
 		{"type": []string{"integer", "null"}, "minimum": least, "maximum": most},
-		pointTo("textOfWhole"),
-	}}}
+		reference("textOfWhole"),
+	}}, read: func(d *decoder, into *T, n *yaml.Node) { *of(into) = N(d.Whole(n, least, most)) }}
 }
 
-// oneOf is a word, or null.
-func oneOf(words []string) values {
+// oneOf is a word, or null. The first of the words means first.
+func oneOf[T any, W ~uint8](name, about string, words []string, first W, of func(*T) *W) field[T] {
 	allowed := make([]any, 0, len(words)+1)
 	for _, word := range words {
 		allowed = append(allowed, word)
 	}
-	return values{words: words, schema: object{"enum": append(allowed, nil)}}
+	return field[T]{name: name, about: about, schema: object{"enum": append(allowed, nil)}, read: func(d *decoder, into *T, n *yaml.Node) {
+		*of(into) = first + W(d.Word(n, words))
+	}}
 }
 
-// reference is what a definition of the schema says.
-func reference(definition string) values { return values{schema: pointTo(definition)} }
-
-// pointTo points to a definition of the schema.
-func pointTo(definition string) object { return object{"$ref": "#/definitions/" + definition} }
-
-// listOf is a list of what a definition says, or null.
-func listOf(definition string) values {
-	return values{schema: object{"type": []string{"array", "null"}, "items": pointTo(definition)}}
+// or returns f with the value that it has if it is left out.
+func (f field[T]) or(byDefault any) field[T] {
+	f.schema["default"] = byDefault
+	return f
 }
 
-func nonEmptyListOf(item object) values {
-	return values{schema: object{"type": "array", "minItems": 1, "items": item}}
+// takenBy returns f as a field that only algorithms with an option have.
+func (f field[T]) takenBy(o limiter.Option) field[T] {
+	f.option = o
+	return f
 }
 
-// whole and word read a field by its row.
-func (d *decoder) whole(n *yaml.Node, f *field) uint64 {
-	return d.Whole(n, f.takes.least, f.takes.most)
+func (f field[T]) spelled(spell func(*T) string) field[T] {
+	f.spell = spell
+	return f
 }
-func (d *decoder) word(n *yaml.Node, f *field) int { return d.Word(n, f.takes.words) }
+
+// counting returns f as a field that says how to count.
+func (f field[T]) counting(spell func(*T) string) field[T] {
+	f.counts, f.spell = true, spell
+	return f
+}
+
+// unless spells a value that is not the default.
+func unless(isDefault bool, value any) string {
+	if isDefault {
+		return ""
+	}
+	return fmt.Sprint(value)
+}

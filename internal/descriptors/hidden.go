@@ -25,7 +25,7 @@ const (
 
 // hiding looks for limits that specific nodes hide.
 type hiding struct {
-	*compiler
+	*loader
 	steps   int               // nodes compared
 	tried   int               // regular expressions
 	limited map[*node][]*node // by node: children that lead to limits, in order
@@ -42,15 +42,15 @@ type valued struct {
 
 // warnOfHidden warns of limits that no request reaches for some values, and of
 // nodes that it reaches for none.
-func (c *compiler) warnOfHidden() {
-	h := hiding{compiler: c, limited: make(map[*node][]*node)}
-	for _, v := range c.valued {
-		c.opts.Pause()
+func (l *loader) warnOfHidden() {
+	h := hiding{loader: l, limited: make(map[*node][]*node)}
+	for _, v := range l.valued {
+		l.opts.Pause()
 		switch n := v.node; {
 		case n.isNeverReached(): // warnIfHidden warns
 		case n.matchesAll():
 			if general := n.parent.exact[limiter.Entry{Key: n.entry.Key}]; general != nil {
-				c.warn(c.defined[general], "never reached, %s at %s matches every value", n.value(), c.defined[n])
+				l.warn(general.place(), "never reached, %s at %s matches every value", n.value(), n.place())
 			}
 		case !n.isFree():
 			for _, general := range h.hiddenBy(v) {
@@ -61,7 +61,7 @@ func (c *compiler) warnOfHidden() {
 		}
 	}
 	if more := h.lacking - maxNamed; more > 0 {
-		c.warn(c.defined[h.unnamed], "%s and, of the rules that follow, %d more have no limit of their own for what a more general one beside them has one for", h.unnamed.way(), more-1)
+		l.warn(h.unnamed.place(), "%s and, of the rules that follow, %d more have no limit of their own for what a more general one beside them has one for", h.unnamed.way(), more-1)
 	}
 }
 
@@ -175,8 +175,8 @@ func (h *hiding) compare(specific, general *node) bool {
 	if len(lost) > maxLost {
 		lost = append(lost[:maxLost], "others")
 	}
-	h.warn(h.defined[specific], "%s has no limit of its own for %s, unlike %s at %s: the search does not go back, so give it here, too",
-		specific.way(), strings.Join(lost, ", "), general.way(), h.defined[general])
+	h.warn(specific.place(), "%s has no limit of its own for %s, unlike %s at %s: the search does not go back, so give it here, too",
+		specific.way(), strings.Join(lost, ", "), general.way(), general.place())
 	return true
 }
 

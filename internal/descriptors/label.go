@@ -1,6 +1,7 @@
 package descriptors
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -14,20 +15,28 @@ type levelLabel struct {
 	valued bool   // the value of the request follows, if it is not empty
 }
 
-// label is what metrics call the level of node n, where detailed says that its rule
-// has detailed_metric, which asks for the values of all levels. Where there is one
-// value, or share_threshold lets all count as one, there is nothing to ask for.
-func label(n *node, c *descriptorConfig, detailed bool) levelLabel {
-	open := n.how != ByValue && !c.shareThreshold
-	if open && (detailed || c.valueToMetric) {
-		return levelLabel{sanitize(n.entry.Key), true}
+// valuedLabels returns those of a rule's levels if values of requests belong in them,
+// else nil: those of all levels for detailed_metric. Where there is one value, or
+// share_threshold lets all count as one, there is nothing to ask for.
+func valuedLabels(way []step, detailed bool) []levelLabel {
+	isValued := func(s step) bool {
+		return s.node.how != ByValue && s.node.how != Nowhere && !s.share && (detailed || s.valueToMetric)
 	}
-	return levelLabel{n.label(), false}
+	if !slices.ContainsFunc(way, isValued) {
+		return nil
+	}
+	labels := make([]levelLabel, len(way))
+	for i, s := range way {
+		if labels[i].text = s.label; isValued(s) {
+			labels[i] = levelLabel{sanitize(s.node.entry.Key), true}
+		}
+	}
+	return labels
 }
 
 // label is what metrics call the level of n as long as no value is asked for.
 func (n *node) label() string {
-	if n.how == ByKey {
+	if n.how == ByKey || n.how == Nowhere {
 		return sanitize(n.entry.Key)
 	}
 	return sanitize(n.entry.Key + "_" + n.value())

@@ -2,6 +2,7 @@ package descriptors
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -12,193 +13,229 @@ import (
 	"weir/internal/limiter"
 )
 
-// countingFields say how to count, which an unlimited limit does not do. The
-// reference permits requests_per_unit there.
-var countingFields = []string{"unit", "unit_multiplier", "algorithm", "anchor", "time_zone", "burst", "hold", "charge", "deny_for", "failure_mode"}
-
-// limitOptions are the fields of a limit that only some algorithms take.
-var limitOptions = []limiter.Option{limiter.BurstOption, limiter.AnchorOption, limiter.ChargeOption, limiter.HoldOption, limiter.DenyForOption}
-
-// The words of fields that have some.
-var (
-	anchors = []string{limiter.Epoch: "epoch", limiter.FirstHit: "first_hit", limiter.ByCalendar: "calendar"}
-	charges = []string{"auto", "admitted", "always"} // from limiter.Auto on
-
-	synonyms = map[string]string{
-		"leaky_bucket": "token_bucket", "gcra": "token_bucket", "in_flight": "concurrency", "concurrent": "concurrency",
-	}
-)
-
-// limitConfig is a rate_limit, or an item of rate_limits.
-type limitConfig struct {
-	name   string
-	nameAt strictyaml.Position
-	limit  *limiter.Limit // nil if something is wrong with it
+// limitFields are what a rate_limit, an item of rate_limits, or an override says.
+type limitFields struct {
+	limiter.Spec
+	most       uint64 // of an override
+	burstRatio uint32 // of an override
+	given      given  // without what is null, which is as good as left out
 }
 
-// limit decodes a rate_limit or an item of rate_limits.
-func (d *decoder) limit(n *yaml.Node) limitConfig {
-	var s limiter.Spec
-	found, given := d.Found(), map[string]strictyaml.Position{}
-	d.Fields(n, limitFields, func(name string, n *yaml.Node) {
-		if strictyaml.IsNull(n) || name == "unit" && n.Kind == yaml.ScalarNode && n.Value == "" {
-			return // as good as left out
+// rateLimit reads rate_limit; null is none.
+func (d *decoder) rateLimit(l *level, n *yaml.Node) {
+	if strictyaml.IsNull(n) {
+		d.Warn(strictyaml.At(n), "nothing stands here, which limits nothing; give a limit, or leave rate_limit out")
+		return
+	}
+	l.hasLimit = true
+	if n.Kind == yaml.SequenceNode {
+		d.Problem(strictyaml.At(n), "a list is not allowed (did you mean rate_limits?), a mapping is needed")
+	} else if _, limit := d.limit(n); limit != nil {
+		l.limits = append(l.limits, limit)
+	}
+}
+
+// rateLimits reads rate_limits. An empty list is a problem: a rule whose limits
+// were all commented out must not pass for one that allows everything.
+func (d *decoder) rateLimits(l *level, list *yaml.Node) {
+	if isEmptyList(list) {
+		d.Problem(strictyaml.At(list), "the list is empty, at least one limit is needed")
+		return
+	}
+	l.hasLimits = true
+	i, first := 0, map[string]int{} // where a name, a counter or a hold occurs first
+	d.Items(list, func(n *yaml.Node) {
+		f, limit := d.limit(n)
+		d.distinct(first, i, f, limit)
+		if limit != nil {
+			l.limits = append(l.limits, limit)
+			if limit.Unlimited && len(limit.Replaces) == 0 && len(list.Content) > 1 {
+				d.WarnIn("unlimited", strictyaml.At(list.Content[i]), "the other limits count all the same; leave this one out, or let it replace them")
+			}
 		}
-		given[name] = strictyaml.At(n)
-		d.limitField(&s, name, n)
+		i++
 	})
-	if _, anchored := given["anchor"]; d.calendarMonths && !anchored {
-		s.Anchor = s.MonthAnchor()
+}
+
+func isEmptyList(n *yaml.Node) bool {
+	return strictyaml.IsNull(n) || n.Kind == yaml.SequenceNode && len(n.Content) == 0
+}
+
+// distinct reports what the limit at place i of rate_limits has in common with an earlier
+// one: a name, which tells them apart in metrics and in replaces, or a counter, which
+// both would count in. Holds must have the same key.
+func (d *decoder) distinct(first map[string]int, i int, f *limitFields, limit *limiter.Limit) {
+	earlier := func(kind, text string) (j int, taken bool) {
+		j, taken = first[kind+text]
+		if !taken {
+			first[kind+text] = i
+		}
+		return j, taken
+	}
+	if f.Name != "" {
+		if j, taken := earlier("name ", f.Name); taken {
+			d.ProblemIn("name", f.given.at("name"), "%q is already the name of rate_limits[%d], allowed is one limit of a rule per name", f.Name, j)
+		}
+	}
+	if limit == nil || limit.Unlimited {
+		return
+	}
+	if j, taken := earlier("counter ", string(limit.AppendKind(nil))); taken {
+		d.Problem(f.given.whole, "rate_limits[%d] has the same counter, allowed are limits that differ in algorithm, anchor, time_zone, period or shadow_mode", j)
+	}
+	if key := limit.HoldKey(); key != "" {
+		for text, j := range first { // one at most has another key
+			if other, isHold := strings.CutPrefix(text, "hold "); isHold && other != key {
+				d.ProblemIn("hold", f.given.whole, "%q differs from %q of rate_limits[%d], allowed is one entry that names the holds of a rule", key, other, j)
+				return
+			}
+		}
+		earlier("hold ", key)
+	}
+}
+
+// limit reads a rate_limit or an item of rate_limits. There is no Limit if something is
+// wrong with it.
+func (d *decoder) limit(n *yaml.Node) (*limitFields, *limiter.Limit) {
+	f, found := new(limitFields), d.Found()
+	limitTable.read(d, n, f, &f.given, func(name string, n *yaml.Node) bool {
+		return strictyaml.IsNull(n) || name == unitField.name && n.Kind == yaml.ScalarNode && n.Value == ""
+	})
+	if f.Trial {
+		f.Mode = limiter.Shadow
+	}
+	if d.opts.CalendarMonths && !f.given.has(anchorField.name) {
+		f.Anchor = f.MonthAnchor()
 	}
 	if n.Kind == yaml.MappingNode {
-		d.wholeLimit(&s, given, strictyaml.At(n))
+		d.wholeLimit(f)
 	}
-	if s.Name != "" {
-		d.names.given[s.Name] = true
+	if f.Name != "" {
+		d.names.given[f.Name] = true
 	}
-	c := limitConfig{name: s.Name, nameAt: given["name"]}
-	if d.Found() == found {
-		var err error
-		switch c.limit, err = limiter.NewLimit(s); {
-		case errors.Is(err, limiter.ErrTimeZone):
-			d.ProblemIn("time_zone", given["time_zone"], "%v", err)
-		case err != nil:
-			d.Problem(strictyaml.At(n), "%v", err)
-		}
+	if d.Found() != found {
+		return f, nil
 	}
-	return c
+	limit, err := limiter.NewLimit(f.Spec)
+	switch {
+	case errors.Is(err, limiter.ErrTimeZone):
+		d.ProblemIn("time_zone", f.given.at("time_zone"), "%v", err)
+	case err != nil:
+		d.Problem(strictyaml.At(n), "%v", err)
+	}
+	return f, limit
 }
 
-func (d *decoder) limitField(s *limiter.Spec, name string, n *yaml.Node) {
-	switch name {
-	case "unit":
-		s.Unit = d.unit(n)
-	case "unit_multiplier":
-		s.UnitMultiplier = uint32(d.whole(n, &multiplierField))
-	case "requests_per_unit":
-		s.RequestsPerUnit = d.whole(n, &amountField)
-	case "unlimited":
-		s.Unlimited = d.Flag(n)
-	case "name":
-		s.Name, _ = d.Text(n)
-	case "replaces":
-		s.Replaces = d.replaces(n)
-	case "algorithm":
-		s.Algorithm = limiter.Algorithm(d.word(n, &algorithmField))
-	case "anchor":
-		s.Anchor = limiter.Anchor(d.word(n, &anchorField))
-	case "time_zone":
-		name, ok := d.Text(n)
-		if s.TimeZone = name; ok && name == "" {
-			d.Problem(strictyaml.At(n), "a time zone is needed, allowed are names of the IANA database, such as UTC or Europe/Berlin")
-		}
-	case "burst":
-		s.Burst = d.whole(n, &burstField)
-	case "hold":
-		s.Hold = d.hold(n)
-	case "charge":
-		s.Charge = limiter.Auto + limiter.Charge(d.word(n, &chargeField))
-	case "deny_for":
-		s.DenyFor = d.denyFor(n)
-	case "failure_mode":
-		s.FailureMode = limiter.FailureError + limiter.FailureMode(d.word(n, &failureField))
-	case "shadow_mode":
-		if d.Flag(n) {
-			s.Mode, s.Trial = limiter.Shadow, true
-		}
-	}
-}
-
-// wholeLimit reports which fields of a limit do not go together, and which are
-// missing. given says where its fields are, and limitAt where the limit is.
-func (d *decoder) wholeLimit(s *limiter.Spec, given map[string]strictyaml.Position, limitAt strictyaml.Position) {
-	has := func(field string) bool { _, ok := given[field]; return ok }
-	if s.Unlimited {
-		for _, field := range countingFields {
-			if has(field) {
-				d.ProblemIn(field, given[field], "an unlimited limit has no %s, allowed is one of %s and unlimited", field, field)
+// wholeLimit reports which fields of a limit do not go together, and which are missing.
+func (d *decoder) wholeLimit(f *limitFields) {
+	if f.Unlimited {
+		for _, row := range limitTable.rows {
+			if row.counts && f.given.has(row.name) {
+				d.ProblemIn(row.name, f.given.at(row.name), "an unlimited limit has no %s, allowed is one of %[1]s and unlimited", row.name)
 			}
 		}
 	} else {
-		if !has("unit") {
-			d.ProblemIn("unit", limitAt, "a unit is needed, allowed are %s", strings.Join(limiter.UnitNames(), ", "))
+		if !f.given.has("unit") {
+			d.ProblemIn("unit", f.given.whole, "a unit is needed, allowed are %s", strings.Join(limiter.UnitNames(), ", "))
 		}
-		if !has("requests_per_unit") {
-			d.ProblemIn("requests_per_unit", limitAt, "a number is needed, allowed are whole numbers from 0 to %d, or unlimited: true instead", uint64(limiter.MaxAmount))
+		if !f.given.has("requests_per_unit") {
+			d.ProblemIn("requests_per_unit", f.given.whole, "a number is needed, allowed are whole numbers from 0 to %d, or unlimited: true instead", uint64(limiter.MaxAmount))
 		}
-		for _, option := range limitOptions {
-			if field := string(option); has(field) && !s.Algorithm.Takes(option) {
-				d.ProblemIn(field, given[field], "%s has no %s, allowed is one with algorithm %s", s.Algorithm, field, option.Algorithms())
-			}
-		}
+		d.takenFields(limitTable, f)
 	}
-	if !s.Unlimited {
-		d.zoneOfCalendar(s, given)
+	if f.DenyFor > 0 && f.Trial {
+		d.WarnIn("deny_for", f.given.at("deny_for"), "in shadow_mode a limit bans nobody, so this has no effect")
 	}
-	if s.DenyFor > 0 && s.Trial {
-		d.WarnIn("deny_for", given["deny_for"], "in shadow_mode a limit bans nobody, so this has no effect")
-	}
-	if s.Name != "" && slices.Contains(s.Replaces, s.Name) {
-		d.ProblemIn("replaces", given["replaces"], "the limit replaces itself (%q), allowed are names of other limits", s.Name)
+	if f.Name != "" && slices.Contains(f.Replaces, f.Name) {
+		d.ProblemIn("replaces", f.given.at("replaces"), "the limit replaces itself (%q), allowed are names of other limits", f.Name)
 	}
 }
 
-// zoneOfCalendar reports a time zone of what is no calendar.
-func (d *decoder) zoneOfCalendar(s *limiter.Spec, given map[string]strictyaml.Position) {
-	if at, has := given["time_zone"]; has && s.Anchor != limiter.ByCalendar {
-		d.ProblemIn("time_zone", at, "only a calendar has a time zone, allowed is one with anchor calendar")
+// takenFields reports fields that the algorithm or the anchor does not take.
+func (d *decoder) takenFields(t *table[limitFields], f *limitFields) {
+	for _, row := range t.rows {
+		if row.option != "" && f.given.has(row.name) && !f.Algorithm.Takes(row.option) {
+			d.ProblemIn(row.name, f.given.at(row.name), "%s has no %s, allowed is one with algorithm %s", f.Algorithm, row.name, row.option.Algorithms())
+		}
+	}
+	if f.given.has("time_zone") && f.Anchor != limiter.ByCalendar {
+		d.ProblemIn("time_zone", f.given.at("time_zone"), "only a calendar has a time zone, allowed is one with anchor calendar")
 	}
 }
 
-// denyFor decodes how long a ban lasts.
-func (d *decoder) denyFor(n *yaml.Node) time.Duration {
+func (d *decoder) unit(f *limitFields, n *yaml.Node) {
+	name, ok := d.Text(n)
+	var known bool
+	if f.Unit, known = limiter.ParseUnit(name); ok && !known {
+		d.Problem(strictyaml.At(n), "unknown unit %q%s, allowed are %s", name, d.DidYouMean(name, limiter.UnitNames()), strings.Join(limiter.UnitNames(), ", "))
+	}
+}
+
+func (d *decoder) timeZone(f *limitFields, n *yaml.Node) {
+	f.TimeZone = d.neededText(n, "a time zone is needed, allowed are names of the IANA database, such as UTC or Europe/Berlin")
+}
+
+// hold reads the key of the entry that names holds.
+func (d *decoder) hold(f *limitFields, n *yaml.Node) {
+	f.Hold = d.neededText(n, "a key is needed, allowed is that of an entry that names each request, such as "+limiter.DefaultHold)
+}
+
+// neededText reads text that must not be empty, else that is a problem.
+func (d *decoder) neededText(n *yaml.Node, problem string) string {
+	text, ok := d.Text(n)
+	if ok && text == "" {
+		d.Problem(strictyaml.At(n), "%s", problem)
+	}
+	return text
+}
+
+// denyFor reads how long a ban lasts.
+func (d *decoder) denyFor(f *limitFields, n *yaml.Node) {
 	text, ok := d.Text(n)
 	if !ok {
-		return 0
+		return
 	}
 	ban, err := time.ParseDuration(text)
 	if err != nil || ban < limiter.MinBan || ban > limiter.MaxPeriod {
 		d.Problem(strictyaml.At(n), "%s is not allowed, allowed are durations from %s to %s (100 years), such as 30s, 10m, 1h30m", strictyaml.Describe(n), spellDuration(limiter.MinBan), spellDuration(limiter.MaxPeriod))
-		return 0
+		return
 	}
-	return ban
+	f.DenyFor = ban
 }
 
-func (d *decoder) unit(n *yaml.Node) limiter.Unit {
-	name, ok := d.Text(n)
-	unit, known := limiter.ParseUnit(name)
-	if ok && !known {
-		d.Problem(strictyaml.At(n), "unknown unit %q%s, allowed are %s", name, d.DidYouMean(name, limiter.UnitNames()), strings.Join(limiter.UnitNames(), ", "))
-	}
-	return unit
-}
-
-// hold decodes the key of the entry that names holds.
-func (d *decoder) hold(n *yaml.Node) string {
-	key, ok := d.Text(n)
-	if ok && key == "" {
-		d.Problem(strictyaml.At(n), "a key is needed, allowed is that of an entry that names each request, such as %s", limiter.DefaultHold)
-	}
-	return key
-}
-
-func (d *decoder) replaces(n *yaml.Node) []string {
-	var names []string
+func (d *decoder) replaces(f *limitFields, n *yaml.Node) {
 	d.Items(n, func(n *yaml.Node) {
 		if n.Kind == yaml.ScalarNode && !strictyaml.IsNull(n) {
 			d.Problem(strictyaml.At(n), "%s is not allowed, a mapping is needed, such as name: %[1]s", strictyaml.Describe(n))
 			return
 		}
 		nameAt, missing := strictyaml.At(n), n.Kind == yaml.MappingNode
-		d.Fields(n, replacesFields, func(_ string, n *yaml.Node) {
+		d.Fields(n, replacesTable.names, func(_ string, n *yaml.Node) {
 			name, ok := d.Text(n)
 			nameAt, missing = strictyaml.At(n), ok && name == ""
-			names = append(names, name)
+			f.Replaces = append(f.Replaces, name)
 			d.names.mentions = append(d.names.mentions, mention{name, d.Here(nameAt)})
 		})
 		if missing {
 			d.ProblemIn("name", nameAt, "a name is needed, allowed are names of other limits")
 		}
 	})
-	return names
+}
+
+// describeLimit tells unit, amount and modes, then what is not the default. The
+// unit of an unlimited limit is UNKNOWN.
+func describeLimit(l *limiter.Limit) []string {
+	words := []string{
+		fmt.Sprintf("unit=%s requests_per_unit=%d", strings.ToUpper(l.Unit.String()), l.RequestsPerUnit),
+		fmt.Sprintf("shadow_mode: %t", l.Mode == limiter.Shadow),
+		fmt.Sprintf("quota_mode: %t", l.Mode == limiter.Quota),
+	}
+	words = append(words, limitTable.spelled(&limitFields{Spec: l.Spec})...)
+	if l.Name != "" {
+		words = append(words, "name: "+word(l.Name))
+	}
+	for _, name := range l.Replaces {
+		words = append(words, "replaces: "+word(name))
+	}
+	return words
 }

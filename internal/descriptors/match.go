@@ -49,8 +49,6 @@ type Rule struct {
 	Metadata map[string]any
 
 	node *node // where it is
-	file string
-	at   strictyaml.Position // in file; of a resource of a control plane there is none
 	// labels are those of the metrics, one for each level, nil if they hold no
 	// values of requests and are those of the limits.
 	labels []levelLabel
@@ -64,15 +62,19 @@ type Rule struct {
 // node is one place of a domain's tree.
 type node struct {
 	parent *node // nil for a domain
+	file   string
+	at     strictyaml.Position // in file; of a resource of a control plane there is none
+	index  int32               // in its list of descriptors
 	// entry is the key and a value that leads here from parent: of a list and of
 	// networks the first, of a regular expression its text, "" if any does. Of a
 	// domain it is its name, as key.
 	entry limiter.Entry
-	how   How // by what entries lead here
+	how   How // by what entries lead here; Nowhere for a domain, and for otherwise
 	more  int // how many values or networks lead here beside the first
 	order int // of a wildcard and a regular expression, see patterns
 	// rule is that of a descriptor that ends here: the node's own, else the next one
-	// above that holds below, nil if there is none either. Of a domain it is otherwise.
+	// above that holds below, nil if there is none either. Of a domain it is otherwise,
+	// which has a node of its own that is no child.
 	rule *Rule
 
 	children []*node // in the order of the files
@@ -234,7 +236,7 @@ var anyEntries = []limiter.Entry{{}}
 
 // IsOtherwise reports whether r is for the descriptors of its domain that no other
 // rule is for.
-func (r *Rule) IsOtherwise() bool { return r.node.parent == nil }
+func (r *Rule) IsOtherwise() bool { return r.node.how == Nowhere }
 
 // own returns the rule that n has itself, or nil.
 func (n *node) own() *Rule {

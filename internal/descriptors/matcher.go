@@ -32,35 +32,28 @@ type listed[T any] struct {
 	at    strictyaml.Position
 }
 
-// values decodes a field that says which values c is for. from is the one that did so
-// already, "" if none did.
-func (d *decoder) values(c *descriptorConfig, from *string, field string, n *yaml.Node) {
-	switch {
-	case field == "value" && strictyaml.IsNull(n): // as good as left out
-		return
-	case *from != "":
-		d.Problem(strictyaml.At(n), "there is %s, too, allowed is one of %s", *from, strings.Join(matcherFields, ", "))
-		return
-	case field != "value":
-		c.matcher = d.matcher(field, n)
-	case n.Kind == yaml.SequenceNode:
-		d.Problem(strictyaml.At(n), "a list is not allowed (did you mean values?), text is needed")
-	default:
-		c.value, _ = d.Bytes(n)
-	}
-	*from = field
-}
-
-// matcher decodes values, networks or regex.
-func (d *decoder) matcher(field string, n *yaml.Node) *matcher {
-	switch field {
-	case "values":
-		return &matcher{how: ByList, values: list(d, n, d.listedValue)}
-	case "networks":
-		return &matcher{how: ByNetwork, networks: list(d, n, d.network)}
-	default:
-		return d.regex(n)
-	}
+// matching is one of matcherFields.
+func matching(name, about string, schema object) field[level] {
+	return field[level]{name: name, about: about, schema: schema, read: func(d *decoder, l *level, n *yaml.Node) {
+		switch {
+		case name == "value" && strictyaml.IsNull(n): // as good as left out
+			return
+		case l.from != "":
+			d.Problem(strictyaml.At(n), "there is %s, too, allowed is one of %s", l.from, strings.Join(matcherFields, ", "))
+			return
+		case name == "values":
+			l.matcher = &matcher{how: ByList, values: list(d, n, d.listedValue)}
+		case name == "networks":
+			l.matcher = &matcher{how: ByNetwork, networks: list(d, n, d.network)}
+		case name == "regex":
+			l.matcher = d.regex(n)
+		case n.Kind == yaml.SequenceNode:
+			d.Problem(strictyaml.At(n), "a list is not allowed (did you mean values?), text is needed")
+		default:
+			l.value, _ = d.Bytes(n)
+		}
+		l.from = name
+	}}
 }
 
 // list decodes a list, without what is wrong in it. An empty one is a problem: a
@@ -72,7 +65,7 @@ func list[T any](d *decoder, n *yaml.Node, read func(*yaml.Node) (T, bool)) []li
 	}
 	items, i := make([]listed[T], 0, len(n.Content)), 0
 	d.Items(n, func(n *yaml.Node) {
-		d.pause()
+		d.opts.Pause()
 		if item, ok := read(n); ok {
 			items = append(items, listed[T]{item, i, strictyaml.At(n)})
 		}
@@ -123,32 +116,39 @@ func (d *decoder) regex(n *yaml.Node) *matcher {
 	return m
 }
 
-// how returns by what entries lead to the node of a descriptor.
-func (c *descriptorConfig) how() How {
-	switch {
-	case c.matcher != nil:
-		return c.matcher.how
-	case c.value == "":
-		return ByKey
-	case isWildcard(c.value):
-		return ByWildcard
+// newNode returns the node of a descriptor.
+func (l *level) newNode(parent *node) *node {
+	n := &node{parent: parent, entry: limiter.Entry{Key: l.key, Value: l.value}}
+	switch m := l.matcher; {
+	case m == nil && l.value == "":
+		n.how = ByKey
+	case m == nil && isWildcard(l.value):
+		n.how = ByWildcard
+	case m == nil:
+		n.how = ByValue
+	case m.how == ByRegex:
+		n.how, n.entry.Value = ByRegex, m.text
 	default:
-		return ByValue
-	}
-}
-
-// node returns the node of a descriptor.
-func (c *descriptorConfig) node(parent *node) *node {
-	n := &node{parent: parent, entry: limiter.Entry{Key: c.key, Value: c.value}, how: c.how()}
-	switch m := c.matcher; {
-	case n.how == ByList && len(m.values) > 0:
-		n.entry.Value, n.more = m.values[0].item, len(m.values)-1
-	case n.how == ByNetwork && len(m.networks) > 0:
-		n.entry.Value, n.more = m.networks[0].item.String(), len(m.networks)-1
-	case n.how == ByRegex:
-		n.entry.Value = m.text
+		n.how = m.how
+		if len(m.values) > 0 {
+			n.entry.Value, n.more = m.values[0].item, len(m.values)-1
+		} else if len(m.networks) > 0 {
+			n.entry.Value, n.more = m.networks[0].item.String(), len(m.networks)-1
+		}
 	}
 	return n
+}
+
+// spelled names n in a problem.
+func (n *node) spelled() string {
+	switch n.how {
+	case ByKey:
+		return fmt.Sprintf("key %q without value", n.entry.Key)
+	case ByRegex:
+		return fmt.Sprintf("key %q with regex %q", n.entry.Key, n.entry.Value)
+	default:
+		return fmt.Sprintf("key %q with value %q", n.entry.Key, n.entry.Value)
+	}
 }
 
 // value is what people read for the values that lead to n: [a+2] is a list or

@@ -4,11 +4,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 
-	"weir/internal/limiter"
+	"weir/internal/descriptors/strictyaml"
 )
 
 // The outcome of decoding part by part is that of decoding a file as a whole,
@@ -52,45 +51,36 @@ func TestDecodeParts(t *testing.T) {
 	}
 }
 
-// comparePartsToWhole decodes a file in both ways, and reports whether it can be
+// comparePartsToWhole loads a file in both ways, and reports whether it can be
 // decoded in parts.
 func comparePartsToWhole(t *testing.T, data []byte, size, ahead int) bool {
 	t.Helper()
-	got, config := decodeParts(File{Name: "rules.yaml", Data: data}, size, ahead, Options{Pause: func() {}})
-	if config == nil {
+	load := func(size, ahead int) (whole bool, outcome string) {
+		l := newLoader("file", Options{})
+		if strictyaml.Split(data, "descriptors", size, func() {}) == nil {
+			whole = true
+		}
+		if !l.files([]File{{Name: "rules.yaml", Data: data}}, size, ahead) {
+			return true, ""
+		}
+		tree, err := l.result()
+		if err != nil {
+			return whole, err.Error()
+		}
+		var b strings.Builder
+		if err := tree.Dump(&b); err != nil {
+			t.Fatal(err)
+		}
+		return whole, b.String() + tree.Warnings().Error()
+	}
+	isWhole, got := load(size, ahead)
+	if isWhole {
 		return false
 	}
-	want := newDecoder("rules.yaml", Options{Pause: func() {}})
-	root := want.Parse(data, "rules")
-	if root == nil {
-		t.Fatalf("decoded in parts, but as a whole %v", want.Problems)
-	}
-	whole := want.file(root)
-	if got, want := takeSpecs(config.descriptors), takeSpecs(whole.descriptors); !reflect.DeepEqual(got, want) {
-		t.Fatalf("got %+v, want %+v", got, want)
-	}
-	if !reflect.DeepEqual(config, whole) {
-		t.Fatalf("got %+v, want %+v", config, whole)
-	}
-	got.Problems.Sort()
-	want.Problems.Sort()
-	if fmt.Sprint(got.Problems) != fmt.Sprint(want.Problems) {
-		t.Fatalf("got\n%v\nwant\n%v", got.Problems, want.Problems)
+	if _, want := load(strictyaml.MaxFileSize, 0); got != want {
+		t.Fatalf("got\n%s\nwant\n%s", got, want)
 	}
 	return true
-}
-
-// takeSpecs takes the limits out, whose IDs differ, and returns what they are.
-func takeSpecs(list []descriptorConfig) (specs [][]limiter.Spec) {
-	for i := range list {
-		var own []limiter.Spec
-		for _, l := range list[i].limits {
-			own = append(own, l.Spec)
-		}
-		list[i].limits = nil
-		specs = append(append(specs, own), takeSpecs(list[i].descriptors)...)
-	}
-	return specs
 }
 
 func FuzzDecodeParts(f *testing.F) {
@@ -129,7 +119,7 @@ rules.yaml:10004:6: descriptors[10001]: unknown field "kye", allowed are `
 	if err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}
-	if b.Len() <= 2*largePartSize {
+	if b.Len() <= 2*largePart {
 		t.Errorf("the file has %d bytes, want several parts", b.Len())
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -22,7 +23,7 @@ func Schema() []byte {
 		"rule":       mapping(descriptorTable, object{"required": []string{"key"}, "allOf": togetherInRule()}),
 		"otherwise":  mapping(otherwiseTable, object{"anyOf": limited, "allOf": []object{oneKindOfLimits}}),
 		"limit":      mapping(limitTable, object{"allOf": togetherInLimit()}),
-		"replaced":   mapping(replacesTable, object{"required": namesOf(replacesTable)}),
+		"replaced":   mapping(replacesTable, object{"required": replacesTable.names}),
 		"override":   mapping(overrideTable, overrideRules()),
 		"text":       object{"type": append([]string{"null"}, someText...)},
 		"neededText": object{"type": someText, "minLength": 1},
@@ -42,20 +43,19 @@ func Schema() []byte {
 	return b.Bytes()
 }
 
+// object is one of JSON.
+type object = map[string]any
+
 // mapping is the schema of a mapping with the fields of a table, and no others.
-func mapping(table []field, more object) object {
-	properties := make(object, len(table))
-	for _, f := range table {
+func mapping[T any](t *table[T], more object) object {
+	properties := make(object, len(t.rows))
+	for _, f := range t.rows {
 		property := object{"description": f.about}
-		for word, value := range f.takes.schema {
-			property[word] = value
-		}
+		maps.Copy(property, f.schema)
 		properties[f.name] = property
 	}
 	schema := object{"type": "object", "additionalProperties": false, "properties": properties}
-	for word, value := range more {
-		schema[word] = value
-	}
+	maps.Copy(schema, more)
 	return schema
 }
 
@@ -147,44 +147,44 @@ func togetherInRule() []object {
 }
 
 func togetherInLimit() []object {
-	counting := slices.DeleteFunc(slices.Clone(countingFields), func(field string) bool { return field == unitField.name })
-	unlimited := without("an unlimited limit does not count", counting...)
-	unlimited["properties"].(object)[unitField.name] = object{"maxLength": 0}
-	needed := has(unitField.name, object{"type": "string", "minLength": 1})
-	needed["properties"].(object)[amountField.name] = object{"type": []string{"integer", "string"}}
-	needed["required"] = []string{unitField.name, amountField.name}
-	rules := []object{{"if": isOn("unlimited"), "then": unlimited, "else": needed}}
-	options := make(map[string]limiter.Option, len(limitOptions))
-	for _, o := range limitOptions {
-		options[string(o)] = o
+	var counting []string
+	for _, f := range limitTable.rows {
+		if f.counts && f.name != "unit" {
+			counting = append(counting, f.name)
+		}
 	}
-	rules = append(rules, withOptions(options)...)
+	unlimited := without("an unlimited limit does not count", counting...)
+	unlimited["properties"].(object)["unit"] = object{"maxLength": 0}
+	needed := has("unit", object{"type": "string", "minLength": 1})
+	needed["properties"].(object)["requests_per_unit"] = object{"type": []string{"integer", "string"}}
+	needed["required"] = []string{"unit", "requests_per_unit"}
+	rules := []object{{"if": isOn("unlimited"), "then": unlimited, "else": needed}}
+	rules = append(rules, withOptions(limitTable)...)
 	return append(rules, zoneNeedsCalendar(byCalendar, monthsByDefault))
 }
 
 func overrideRules() object {
-	rules := withOptions(overrideOptions)
-	for field, needed := range neededInOverride {
-		rules = append(rules, object{"if": has(field, notNull), "then": has(needed, notNull)})
+	rules := withOptions(overrideTable)
+	for _, pair := range neededInOverride {
+		rules = append(rules, object{"if": has(pair.field, notNull), "then": has(pair.needed, notNull)})
 	}
-	slices.SortFunc(rules, func(a, b object) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 	return object{"minProperties": 1, "not": onlyNulls, "allOf": append(rules, zoneNeedsCalendar(byCalendar), object{
-		"properties": object{algorithmField.name: object{"not": object{"const": limiter.Concurrency.String()}}},
+		"properties": object{"algorithm": object{"not": object{"const": limiter.Concurrency.String()}}},
 	})}
 }
 
-// withOptions refuses, for each algorithm, the fields for options that it does not take.
-func withOptions(options map[string]limiter.Option) (rules []object) {
+// withOptions refuses, for each algorithm, the fields that it does not take.
+func withOptions(t *table[limitFields]) (rules []object) {
 	for i, name := range limiter.AlgorithmNames() {
 		algorithm := limiter.Algorithm(i)
-		condition := has(algorithmField.name, object{"const": name})
+		condition := has("algorithm", object{"const": name})
 		if algorithm == limiter.FixedWindow { // the default
-			condition = object{"properties": object{algorithmField.name: object{"enum": []any{name, nil}}}}
+			condition = object{"properties": object{"algorithm": object{"enum": []any{name, nil}}}}
 		}
 		var refused []string
-		for field, o := range options {
-			if !algorithm.Takes(o) {
-				refused = append(refused, field)
+		for _, f := range t.rows {
+			if f.option != "" && !algorithm.Takes(f.option) {
+				refused = append(refused, f.name)
 			}
 		}
 		rules = append(rules, object{"if": condition, "then": without(name+" has none", refused...)})
@@ -194,21 +194,54 @@ func withOptions(options map[string]limiter.Option) (rules []object) {
 
 // zoneNeedsCalendar refuses a time zone without a calendar.
 func zoneNeedsCalendar(calendar ...object) object {
-	zoned := has(timeZoneField.name, object{"type": "string"})
+	zoned := has("time_zone", object{"type": "string"})
 	zoned["not"] = object{"anyOf": calendar}
-	return object{"if": zoned, "then": without("allowed is one with anchor calendar", timeZoneField.name)}
+	return object{"if": zoned, "then": without("allowed is one with anchor calendar", "time_zone")}
 }
 
 // The conditions that a mapping counts by the calendar: it says so, or months do by
 // USE_CALENDAR_MONTH_RATE_LIMIT, which the schema does not know.
 var (
-	byCalendar      = has(anchorField.name, object{"const": anchors[limiter.ByCalendar]})
+	byCalendar      = has("anchor", object{"const": anchors[limiter.ByCalendar]})
 	monthsByDefault = object{
-		"required": []string{unitField.name},
+		"required": []string{"unit"},
 		"properties": object{
-			unitField.name:      object{"pattern": anyCase(limiter.Month.String())},
-			anchorField.name:    object{"type": "null"},
-			algorithmField.name: object{"enum": []any{limiter.FixedWindow.String(), nil}},
+			"unit":      object{"pattern": anyCase(limiter.Month.String())},
+			"anchor":    object{"type": "null"},
+			"algorithm": object{"enum": []any{limiter.FixedWindow.String(), nil}},
 		},
 	}
 )
+
+// durationPattern is what time.ParseDuration takes, without a minus and a bare 0.
+const durationPattern = `^\+?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$`
+
+// someText is the types of text that is not null: it may look like a number.
+var someText = []string{"string", "number", "boolean"}
+
+// Numbers that are text in YAML 1.2, which editors know: those of YAML 1.1 with
+// underscores, or to the base 2, and what else the YAML library takes.
+var (
+	textOfWhole = object{
+		"type":    "string",
+		"pattern": `^(\+_*)?(0_*([bB][01_]*[01][01_]*|[oO][0-7_]*[0-7][0-7_]*|[xX][0-9A-Fa-f_]*[0-9A-Fa-f][0-9A-Fa-f_]*|[0-7_]*)|[1-9][0-9_]*)$`,
+		"not":     object{"pattern": `^(\+?[0-9]+|0o[0-7]+|0x[0-9A-Fa-f]+)$`}, // a number of YAML 1.2
+	}
+	textOfRatio = object{
+		"type":    "string",
+		"pattern": `^(\.[0-9]+(_[0-9]+)*|\+_*\._*[0-9][0-9_]*|(\+_*)?[0-9][0-9_]*(\.[0-9_]*)?)([eE]_*[-+]?_*[0-9][0-9_]*)?$`,
+		"not":     object{"pattern": `^[^_]*$|^[+0_]*([2-9]|1_*[0-9])[0-9_.]*$`}, // a number of YAML 1.2, or above 1
+	}
+)
+
+// reference points to a definition of the schema.
+func reference(definition string) object { return object{"$ref": "#/definitions/" + definition} }
+
+// listOf is a list of what a definition says, or null.
+func listOf(definition string) object {
+	return object{"type": []string{"array", "null"}, "items": reference(definition)}
+}
+
+func nonEmptyListOf(item object) object {
+	return object{"type": "array", "minItems": 1, "items": item}
+}

@@ -261,21 +261,21 @@ var samples = []string{
 
 // schemaPlaces are files with a place for fields of a table, and what is beside these.
 var schemaPlaces = []struct {
-	table  []field
+	fields []string
 	format string
 	beside map[string]string // makes a file whole
 }{
-	{fileTable, "{%s}", map[string]string{"domain": "api"}},
-	{descriptorTable, "{domain: api, descriptors: [{%s}]}", map[string]string{"key": "user", "rate_limit": "{unit: day, requests_per_unit: 1}"}},
-	{descriptorTable, "{domain: api, descriptors: [{%s}]}", map[string]string{"key": "user", "value": "a*"}},
-	{otherwiseTable, "{domain: api, otherwise: {%s}}", map[string]string{"rate_limit": "{unit: day, requests_per_unit: 1}"}},
-	{limitTable, "{domain: api, descriptors: [{key: user, rate_limit: {%s}}]}", map[string]string{"unit": "minute", "requests_per_unit": "5"}},
-	{limitTable, "{domain: api, descriptors: [{key: user, rate_limit: {%s}}]}", map[string]string{"unit": "minute", "requests_per_unit": "5", "algorithm": "token_bucket"}},
-	{limitTable, "{domain: api, descriptors: [{key: user, rate_limit: {%s}}]}", map[string]string{"unit": "month", "requests_per_unit": "5", "algorithm": "concurrency"}},
-	{limitTable, "{domain: api, descriptors: [{key: user, rate_limit: {%s}}]}", map[string]string{"unlimited": "true"}},
-	{replacesTable, "{domain: api, descriptors: [{key: user, rate_limit: {unlimited: true, replaces: [{%s}]}}]}", nil},
-	{overrideTable, "{domain: api, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1}, override: {%s}}]}", map[string]string{"algorithm": "token_bucket"}},
-	{overrideTable, "{domain: api, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1}, override: {%s}}]}", map[string]string{"anchor": "calendar"}},
+	{fileTable.names, "{%s}", map[string]string{"domain": "api"}},
+	{descriptorTable.names, "{domain: api, descriptors: [{%s}]}", map[string]string{"key": "user", "rate_limit": "{unit: day, requests_per_unit: 1}"}},
+	{descriptorTable.names, "{domain: api, descriptors: [{%s}]}", map[string]string{"key": "user", "value": "a*"}},
+	{otherwiseTable.names, "{domain: api, otherwise: {%s}}", map[string]string{"rate_limit": "{unit: day, requests_per_unit: 1}"}},
+	{limitTable.names, "{domain: api, descriptors: [{key: user, rate_limit: {%s}}]}", map[string]string{"unit": "minute", "requests_per_unit": "5"}},
+	{limitTable.names, "{domain: api, descriptors: [{key: user, rate_limit: {%s}}]}", map[string]string{"unit": "minute", "requests_per_unit": "5", "algorithm": "token_bucket"}},
+	{limitTable.names, "{domain: api, descriptors: [{key: user, rate_limit: {%s}}]}", map[string]string{"unit": "month", "requests_per_unit": "5", "algorithm": "concurrency"}},
+	{limitTable.names, "{domain: api, descriptors: [{key: user, rate_limit: {%s}}]}", map[string]string{"unlimited": "true"}},
+	{replacesTable.names, "{domain: api, descriptors: [{key: user, rate_limit: {unlimited: true, replaces: [{%s}]}}]}", nil},
+	{overrideTable.names, "{domain: api, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1}, override: {%s}}]}", map[string]string{"algorithm": "token_bucket"}},
+	{overrideTable.names, "{domain: api, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1}, override: {%s}}]}", map[string]string{"anchor": "calendar"}},
 }
 
 // inPlace spells a mapping within a place.
@@ -296,13 +296,13 @@ func TestSchemaAgreesWithDecoder(t *testing.T) {
 	schema := compiled(t)
 	known := 0
 	for _, place := range schemaPlaces {
-		for _, f := range place.table {
+		for _, f := range place.fields {
 			for _, value := range append(samples, "null") {
 				fields := maps.Clone(place.beside)
 				if fields == nil {
 					fields = map[string]string{}
 				}
-				fields[f.name] = value
+				fields[f] = value
 				text := inPlace(place.format, fields)
 				_, err := Load([]File{{"", []byte(text)}}, Options{})
 				read, _ := asEditor([]byte(text))
@@ -325,14 +325,14 @@ func TestSchemaAgreesWithDecoder(t *testing.T) {
 // What the decoder takes the schema takes, too: an editor shows no false alarm.
 func TestSchemaRefusesNothingGood(t *testing.T) {
 	schema, random, good := compiled(t), rand.New(rand.NewPCG(1, 2)), 0
-	for range 20_000 {
+	for range 6_000 {
 		place := schemaPlaces[random.IntN(len(schemaPlaces))]
 		fields := maps.Clone(place.beside)
 		if fields == nil {
 			fields = map[string]string{}
 		}
 		for range 1 + random.IntN(3) {
-			fields[place.table[random.IntN(len(place.table))].name] = samples[random.IntN(len(samples))]
+			fields[place.fields[random.IntN(len(place.fields))]] = samples[random.IntN(len(samples))]
 		}
 		text := inPlace(place.format, fields)
 		if _, err := Load([]File{{"", []byte(text)}}, Options{CalendarMonths: random.IntN(2) == 0}); err != nil {
@@ -344,7 +344,7 @@ func TestSchemaRefusesNothingGood(t *testing.T) {
 			t.Fatalf("%s: %v", text, err)
 		}
 	}
-	if good < 300 {
+	if good < 100 {
 		t.Errorf("only %d files were good", good)
 	}
 }

@@ -2,15 +2,17 @@ package descriptors
 
 import (
 	"fmt"
-	"maps"
-	"slices"
+	"net/netip"
+	"strings"
+
+	"weir/internal/descriptors/strictyaml"
 )
 
 // Warnings tell, sorted by place, what the rules allow and hardly mean: the
 // reference takes it without a word, so it is no Problem.
 func (t *Tree) Warnings() Problems { return t.warnings }
 
-// names are what the limits of a document are called, and call each other.
+// names are what the limits of a domain are called, and call each other.
 type names struct {
 	given    map[string]bool
 	mentions []mention // in replaces
@@ -22,48 +24,27 @@ type mention struct {
 	place Problem // without message
 }
 
-// addWarnings adds the warnings of a document to those of the tree, and notes what
-// can only be judged with all documents of its domain.
-func (c *compiler) addWarnings(domain string, d *decoder) {
-	c.tree.warnings = append(c.tree.warnings, d.Warnings...)
-	n := c.names[domain]
-	if n == nil {
-		n = &names{given: make(map[string]bool)}
-		c.names[domain] = n
-	}
-	maps.Copy(n.given, d.names.given)
-	n.mentions = append(n.mentions, d.names.mentions...)
+func (l *loader) warn(place Problem, format string, args ...any) {
+	place.Message = fmt.Sprintf(format, args...)
+	l.tree.warnings = append(l.tree.warnings, place)
 }
 
-// finishWarnings warns of what the documents of a domain lack.
-func (c *compiler) finishWarnings() {
-	for name, root := range c.tree.domains {
-		if place := c.defined[root]; len(root.children) == 0 && root.rule == nil {
+// warnOfDomains warns of what all documents of a domain lack.
+func (l *loader) warnOfDomains() {
+	for name, root := range l.tree.domains {
+		if len(root.children) == 0 && root.rule == nil {
+			place := root.place()
 			place.Path = "domain"
-			c.warn(place, "the domain %q has no rules, everything is admitted", name)
+			l.warn(place, "the domain %q has no rules, everything is admitted", name)
 		}
 	}
-	for domain, n := range c.names {
+	for domain, n := range l.names {
 		for _, m := range n.mentions {
 			if !n.given[m.name] {
-				c.warn(m.place, "no limit of the domain %q has the name %q, so nothing is replaced", domain, m.name)
+				l.warn(m.place, "no limit of the domain %q has the name %q, so nothing is replaced", domain, m.name)
 			}
 		}
 	}
-	c.warnOfHidden()
-	c.tree.warnings.Sort()
-	c.tree.warnings = slices.CompactFunc(c.tree.warnings, isRepeated)
-}
-
-// isRepeated reports whether two warnings are of one place, which an alias repeats.
-func isRepeated(a, b Problem) bool {
-	b.Path = a.Path
-	return a == b && a.Line > 0
-}
-
-func (c *compiler) warn(place Problem, format string, args ...any) {
-	place.Message = fmt.Sprintf(format, args...)
-	c.tree.warnings = append(c.tree.warnings, place)
 }
 
 // maxCompared bounds how many wildcards of a node and key are compared with each
@@ -74,7 +55,7 @@ const maxCompared = 256
 // the same key leaves nothing to match. An earlier wildcard does so if it matches
 // the very text of a wildcard: a '*' in that text then lies where any run of
 // characters may. What else a regular expression leaves is not known.
-func (b *branch) warnIfHidden(n *node, config *descriptorConfig) {
+func (d *decoder) warnIfHidden(n *node) {
 	p := n.parent.patterns[n.entry.Key]
 	if p == nil || n.how != ByWildcard && n.how != ByRegex {
 		return
@@ -84,6 +65,43 @@ func (b *branch) warnIfHidden(n *node, config *descriptorConfig) {
 		earlier = p.wildcards.find(n.entry.Value, 0)
 	}
 	if earlier != nil {
-		b.Warn(config.at, "never reached, %s at %s matches all of it and comes first", earlier.value(), b.compiler.defined[earlier])
+		d.Warn(n.at, "never reached, %s at %s matches all of it and comes first", earlier.value(), earlier.place())
 	}
 }
+
+// warnOfMeaning warns of a key or a value that does not mean what it seems to.
+func (d *decoder) warnOfMeaning(n *node, m *matcher) {
+	if prefix, isPattern := strings.CutSuffix(n.entry.Key, "*"); isPattern && n.how == ByKey {
+		d.WarnIn("key", n.at, "only the key %q itself matches, not every key that begins with %q as in envoyproxy/ratelimit: a * is a wildcard in values only", n.entry.Key, prefix)
+	}
+	switch n.how {
+	case ByValue:
+		d.warnOfNetwork("value", n.entry.Key, n.entry.Value, n.at)
+	case ByList:
+		for _, v := range m.values {
+			d.warnOfNetwork("values", n.entry.Key, v.item, v.at)
+		}
+	case ByNetwork:
+		if n.entry.Key == maskedAddress {
+			d.WarnIn("networks", n.at, "never reached, with %s Envoy sends a network and not an address: compare it with value or values, or let Envoy send remote_address", maskedAddress)
+		}
+	}
+}
+
+// warnOfNetwork warns of a value that is a network.
+func (d *decoder) warnOfNetwork(field, key, value string, at strictyaml.Position) {
+	if !strings.Contains(value, "/") {
+		return
+	}
+	network, err := netip.ParsePrefix(value)
+	switch {
+	case err != nil:
+	case key != maskedAddress:
+		d.WarnIn(field, at, "%q is a text here, not a range of addresses: write networks: [%q] for its addresses", value, network.Masked())
+	case network != network.Masked():
+		d.WarnIn(field, at, "never reached, Envoy sends networks as %q", network.Masked())
+	}
+}
+
+// maskedAddress is Envoy's action that sends the network of an address, and its key.
+const maskedAddress = "masked_remote_address"

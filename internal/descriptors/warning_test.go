@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/descriptors/strictyaml"
 	"weir/internal/testenv"
 )
 
@@ -97,8 +98,8 @@ func TestManyHiddenLimits(t *testing.T) {
 		last        string
 	}{
 		{
-			"nothing below", "- {key: tenant, descriptors: [{key: user, " + limit + "}]}\n" + list(100_000, "- {key: tenant, value: t%d, "+limit+"}\n"), maxNamed + 1,
-			"rules.yaml:104:3: tenant=t100 and, of the rules that follow, 99899 more have no limit of their own for what a more general one beside them has one for",
+			"nothing below", "- {key: tenant, descriptors: [{key: user, " + limit + "}]}\n" + list(20_000, "- {key: tenant, value: t%d, "+limit+"}\n"), maxNamed + 1,
+			"rules.yaml:104:3: tenant=t100 and, of the rules that follow, 19899 more have no limit of their own for what a more general one beside them has one for",
 		},
 		{
 			"all in another way", "- {key: tenant, descriptors: [" + list(10_000, "{key: user, value: u%d, "+limit+"}, ") + "]}\n" +
@@ -111,15 +112,14 @@ func TestManyHiddenLimits(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			d, config := decodeFile(File{Name: "rules.yaml", Data: []byte("domain: api\ndescriptors:\n" + test.rules)}, Options{})
-			c := newCompiler("file", Options{})
-			c.add(d, config)
+			l := newLoader("file", Options{})
+			l.files([]File{{Name: "rules.yaml", Data: []byte("domain: api\ndescriptors:\n" + test.rules)}}, strictyaml.MaxFileSize, 0)
 			testenv.InProcessorTime(t, time.Second, func() {
-				c.tree.warnings = nil
-				c.warnOfHidden()
+				l.tree.warnings = nil
+				l.warnOfHidden()
 			})
-			c.tree.warnings.Sort()
-			got, last := c.tree.warnings, ""
+			l.tree.warnings.Sort()
+			got, last := l.tree.warnings, ""
 			if len(got) > 0 {
 				last = got[len(got)-1].String()
 			}

@@ -83,6 +83,20 @@ func (d *Decoder) noMapping(n *yaml.Node, allowed []string) {
 
 const blankNeeded = " (a blank is needed after the colon)"
 
+// Field visits a field of a mapping, as Fields does.
+func (d *Decoder) Field(n *yaml.Node, field string, visit func(*yaml.Node)) {
+	if n.Kind != yaml.MappingNode {
+		return
+	}
+	found := false
+	d.Pairs(n, false, func(key, value *yaml.Node, _ bool) {
+		if key.Value == field && key.Kind == yaml.ScalarNode && !found {
+			found = true
+			d.Visit(Step{Field: field}, value, visit)
+		}
+	})
+}
+
 // Has reports whether a node is a mapping with a field.
 func Has(n *yaml.Node, field string) bool {
 	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {

@@ -1,4 +1,4 @@
-package descriptors
+package strictyaml
 
 import (
 	"math"
@@ -6,18 +6,15 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
-
-	"weir/internal/descriptors/strictyaml"
 )
 
-// metadata decodes a mapping of anything into the types of encoding/json; it
-// returns nil for null.
-func (d *decoder) metadata(n *yaml.Node) map[string]any {
-	if strictyaml.IsNull(n) {
+// Map returns a mapping of anything in the types of encoding/json, nil for null.
+func (d *Decoder) Map(n *yaml.Node) map[string]any {
+	if IsNull(n) {
 		return nil
 	}
 	if n.Kind != yaml.MappingNode {
-		d.Problem(strictyaml.At(n), "%s is not allowed, a mapping is needed", strictyaml.Describe(n))
+		d.Problem(At(n), "%s is not allowed, a mapping is needed", Describe(n))
 		return nil
 	}
 	m := make(map[string]any, len(n.Content)/2)
@@ -27,27 +24,27 @@ func (d *decoder) metadata(n *yaml.Node) map[string]any {
 		switch {
 		case !ok || merged && own[name]:
 		case own[name]:
-			d.Problem(strictyaml.At(key), "field %q is repeated, allowed is once", name)
+			d.Problem(At(key), "field %q is repeated, allowed is once", name)
 		default:
 			own[name] = true
-			d.Visit(strictyaml.Step{Field: name}, value, func(n *yaml.Node) { m[name] = d.json(n) })
+			d.Visit(Step{Field: name}, value, func(n *yaml.Node) { m[name] = d.json(n) })
 		}
 	})
 	return m
 }
 
-func (d *decoder) json(n *yaml.Node) any {
+func (d *Decoder) json(n *yaml.Node) any {
 	switch {
 	case n.Kind == yaml.MappingNode:
-		return d.metadata(n)
+		return d.Map(n)
 	case n.Kind == yaml.SequenceNode:
 		list := make([]any, 0, len(n.Content))
 		d.Items(n, func(n *yaml.Node) { list = append(list, d.json(n)) })
 		return list
-	case strictyaml.IsNull(n):
+	case IsNull(n):
 		return nil
 	}
-	if value, ok := strictyaml.Boolean(n); ok {
+	if value, ok := Boolean(n); ok {
 		return value // also yes and no, as in YAML 1.1 and so in the reference
 	}
 	switch n.ShortTag() {
@@ -62,14 +59,14 @@ func (d *decoder) json(n *yaml.Node) any {
 }
 
 // number returns a number as JSON knows it, neither infinite nor NaN.
-func (d *decoder) number(n *yaml.Node) float64 {
+func (d *Decoder) number(n *yaml.Node) float64 {
 	digits := strings.ReplaceAll(n.Value, "_", "")
 	if i, err := strconv.ParseInt(digits, 0, 64); err == nil {
 		return float64(i)
 	}
 	f, err := strconv.ParseFloat(digits, 64)
 	if err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
-		d.Problem(strictyaml.At(n), "%s is not allowed, allowed are the numbers of JSON", strictyaml.Describe(n))
+		d.Problem(At(n), "%s is not allowed, allowed are the numbers of JSON", Describe(n))
 		return 0
 	}
 	return f

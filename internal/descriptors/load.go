@@ -1,0 +1,210 @@
+package descriptors
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"weir/internal/descriptors/strictyaml"
+	"weir/internal/limiter"
+)
+
+// Problem is one thing that is wrong in a rule file.
+type Problem = strictyaml.Problem
+
+// Problems is every problem of a set of rule files, sorted by place.
+type Problems = strictyaml.Problems
+
+// Options say how rules are loaded.
+type Options struct {
+	// MergeDomains lets several files hold rules of one domain. They are joined
+	// in the order of the files; the same descriptor may be in one of them only.
+	MergeDomains bool
+	// CalendarMonths counts months by the calendar of UTC where a fixed window has no anchor.
+	CalendarMonths bool
+	// Pause is called again and again during a load, so that a large one can let
+	// others work. If it is nil, there are no others, and the load keeps all
+	// processors busy.
+	Pause func()
+	// Context ends a load early, whose error is then that of the context. Nil
+	// never does.
+	Context context.Context
+}
+
+// How much of a large file is parsed at once, in bytes.
+const (
+	part      = 8 << 10  // with pauses: a smaller file is parsed without any, in a millisecond
+	largePart = 64 << 10 // by all processors, which seldom wait for each other then
+)
+
+// Load checks files and builds the Tree of their rules. The error is of type
+// Problems and holds every problem of every file; no file at all is one, too,
+// because rules that got lost must not pass for rules that allow everything.
+func Load(files []File, opts Options) (*Tree, error) {
+	size, ahead := part, 0
+	if opts.Pause == nil {
+		size, ahead = largePart, runtime.GOMAXPROCS(0)
+	}
+	l := newLoader("file", opts)
+	if !l.files(files, size, ahead) {
+		l = newLoader("file", opts)
+		l.files(files, strictyaml.MaxFileSize, 0)
+	}
+	return l.result()
+}
+
+// LoadResources checks the resources of a control plane, each of them a
+// RateLimitConfig, and builds the Tree of their rules. What is allowed in a file
+// is allowed there, and the same checks apply; a field that is not set means what
+// it means in a file that leaves it out, except that requests_per_unit is then 0.
+// Resources are joined in the order of their names. No resource at all makes an
+// empty Tree, because so a control plane says that it has no rules.
+//
+// The error is of type Problems, which name the resource and the way to the
+// field. Fields that are not known here, as a newer control plane may send them,
+// are left out; unknown tells the first of each resource.
+func LoadResources(resources []*anypb.Any, opts Options) (tree *Tree, unknown Problems, err error) {
+	l := newLoader("resource", opts)
+	configs := make([]*ratelimit.RateLimitConfig, 0, len(resources))
+	for i, resource := range resources {
+		if l.ends() {
+			break
+		}
+		config, err := unpack(resource)
+		if err != nil {
+			l.problems = append(l.problems, Problem{File: fmt.Sprintf("resources[%d]", i), Message: err.Error()})
+			continue
+		}
+		configs = append(configs, config)
+	}
+	slices.SortStableFunc(configs, func(a, b *ratelimit.RateLimitConfig) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	for _, config := range configs {
+		writer := messageWriter{pause: l.opts.Pause}
+		writer.File = fmt.Sprintf("resource %q", config.GetName())
+		d := l.decoder(writer.File)
+		d.whole(writer.message(config.ProtoReflect()))
+		l.problems = append(l.problems, d.Problems...)
+		unknown = append(unknown, writer.Problems...)
+	}
+	tree, err = l.result()
+	return tree, unknown, err
+}
+
+// ResourceType is the type of the resources in which a control plane sends
+// rules.
+const ResourceType = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig"
+
+// unpack decodes a resource.
+func unpack(resource *anypb.Any) (*ratelimit.RateLimitConfig, error) {
+	if resource.GetTypeUrl() != ResourceType {
+		return nil, fmt.Errorf("the type %q is not allowed, allowed is %s", resource.GetTypeUrl(), ResourceType)
+	}
+	config := new(ratelimit.RateLimitConfig)
+	if err := proto.Unmarshal(resource.GetValue(), config); err != nil {
+		// Some of its blanks are of another kind in every other build of the program.
+		text := strings.ReplaceAll(err.Error(), "\u00a0", " ")
+		return nil, fmt.Errorf("the bytes are no RateLimitConfig: %s", strings.TrimPrefix(text, "proto: "))
+	}
+	return config, nil
+}
+
+// loader makes a tree of document after document.
+type loader struct {
+	opts     Options
+	kind     string // what holds a document: a file, or a resource of a control plane
+	tree     *Tree
+	valued   []valued                // nodes that are not for any value, in the order of the files
+	names    map[string]*names       // of limits, by domain
+	holding  map[limiter.Entry]*Rule // by domain and key: the first rule whose holds entries with that key name
+	problems Problems
+}
+
+func newLoader(kind string, opts Options) *loader {
+	if opts.Pause == nil {
+		opts.Pause = func() {}
+	}
+	if opts.Context == nil {
+		opts.Context = context.Background()
+	}
+	return &loader{
+		opts:    opts,
+		kind:    kind,
+		tree:    &Tree{domains: make(map[string]*node), labels: make(map[string]string), holds: make(map[string][]string)},
+		names:   make(map[string]*names),
+		holding: make(map[limiter.Entry]*Rule),
+	}
+}
+
+// ends pauses, and reports whether the load shall end early.
+func (l *loader) ends() bool {
+	l.opts.Pause()
+	return l.opts.Context.Err() != nil
+}
+
+// files decodes files, one that is larger than size part by part: ahead is as in
+// strictyaml.Parts. It reports whether all parts could be parsed alone.
+func (l *loader) files(files []File, size, ahead int) bool {
+	if len(files) == 0 {
+		l.problems = append(l.problems, Problem{Message: "there is no rule file, at least one is needed"})
+	}
+	for _, f := range files {
+		d := l.decoder(f.Name)
+		if parts := strictyaml.Split(f.Data, "descriptors", size, l.opts.Pause); parts != nil {
+			parts.Ahead = ahead
+			if !d.parts(parts) {
+				return false
+			}
+		} else if root := d.Parse(f.Data, "a domain and its descriptors"); root != nil {
+			d.whole(root)
+		}
+		l.problems = append(l.problems, d.Problems...)
+	}
+	return true
+}
+
+// result is the tree or, if there is any problem, all of them.
+func (l *loader) result() (*Tree, error) {
+	if err := l.opts.Context.Err(); err != nil {
+		return nil, err
+	}
+	l.checkHolds()
+	if len(l.problems) > 0 {
+		l.problems.Sort()
+		return nil, l.problems
+	}
+	l.warnOfDomains()
+	l.warnOfHidden()
+	l.tree.warnings.Sort()
+	l.tree.warnings = slices.CompactFunc(l.tree.warnings, func(a, b Problem) bool { // which an alias repeats
+		b.Path = a.Path
+		return a == b && a.Line > 0
+	})
+	return l.tree, nil
+}
+
+// checkHolds reports the levels whose key names holds in their domain. Such an entry has
+// no level, so that it can be anywhere in a descriptor.
+func (l *loader) checkHolds() {
+	var check func(domain string, n *node)
+	check = func(domain string, n *node) {
+		for _, child := range n.children {
+			if holding := l.holding[limiter.Entry{Key: domain, Value: child.entry.Key}]; holding != nil {
+				place := child.place()
+				place.Message = fmt.Sprintf("the key %q names the holds of %s at %s, allowed is another key, or another hold there",
+					child.entry.Key, holding.Way(), holding.Place())
+				l.problems = append(l.problems, place)
+			}
+			check(domain, child)
+		}
+	}
+	for domain := range l.tree.holds {
+		check(domain, l.tree.domains[domain])
+	}
+}

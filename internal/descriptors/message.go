@@ -1,0 +1,123 @@
+package descriptors
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/structpb"
+	"gopkg.in/yaml.v3"
+
+	"weir/internal/descriptors/strictyaml"
+)
+
+// messageWriter writes a message of a control plane as the YAML nodes of a file that says
+// the same, so that the decoder of files judges both. The nodes have no position. Its
+// problems are the fields that it does not know.
+type messageWriter struct {
+	strictyaml.Reporter
+	pause func() // is called for every message
+}
+
+// mostUnknown bounds how many unknown fields of a resource are reported.
+const mostUnknown = 20
+
+func (w *messageWriter) message(m protoreflect.Message) *yaml.Node {
+	w.pause()
+	rest := m.GetUnknown()
+	for len(rest) > 0 && len(w.Problems) < mostUnknown {
+		number, _, size := protowire.ConsumeField(rest)
+		if size < 0 {
+			break // Unmarshal lets no such bytes pass
+		}
+		w.Problem(strictyaml.Position{}, "field %d of %s is not known", number, m.Descriptor().Name())
+		rest = rest[size:]
+	}
+	n := &yaml.Node{Kind: yaml.MappingNode}
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		f := fields.Get(i)
+		name := string(f.Name())
+		// An amount that is not set is 0, but unlimited needs none.
+		isAmount := name == "requests_per_unit" && !m.Get(fields.ByName("unlimited")).Bool()
+		if m.Has(f) || isAmount {
+			w.Enter(strictyaml.Step{Field: name})
+			n.Content = append(n.Content, scalar("!!str", name), w.value(f, m.Get(f)))
+			w.Leave()
+		}
+	}
+	return n
+}
+
+// value writes the value of a field, one item after the other if it is a list.
+func (w *messageWriter) value(f protoreflect.FieldDescriptor, v protoreflect.Value) *yaml.Node {
+	if !f.IsList() {
+		return w.single(f, v)
+	}
+	n := &yaml.Node{Kind: yaml.SequenceNode}
+	for i := range v.List().Len() {
+		w.Enter(strictyaml.Step{Index: i})
+		n.Content = append(n.Content, w.single(f, v.List().Get(i)))
+		w.Leave()
+	}
+	return n
+}
+
+func (w *messageWriter) single(f protoreflect.FieldDescriptor, v protoreflect.Value) *yaml.Node {
+	switch f.Kind() {
+	case protoreflect.MessageKind:
+		if m, ok := v.Message().Interface().(*structpb.Struct); ok {
+			return structNode(m)
+		}
+		return w.message(v.Message())
+	case protoreflect.EnumKind:
+		if value := f.Enum().Values().ByNumber(v.Enum()); value != nil {
+			return scalar("!!str", string(value.Name()))
+		}
+		return scalar("!!str", fmt.Sprint(v.Enum()))
+	case protoreflect.BoolKind:
+		return scalar("!!bool", v.String())
+	case protoreflect.Uint32Kind:
+		return scalar("!!int", v.String())
+	default:
+		return scalar("!!str", v.String())
+	}
+}
+
+func structNode(m *structpb.Struct) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.MappingNode}
+	for _, name := range slices.Sorted(maps.Keys(m.GetFields())) {
+		n.Content = append(n.Content, scalar("!!str", name), valueNode(m.GetFields()[name]))
+	}
+	return n
+}
+
+func valueNode(v *structpb.Value) *yaml.Node {
+	switch kind := v.GetKind().(type) {
+	case *structpb.Value_StructValue:
+		return structNode(kind.StructValue)
+	case *structpb.Value_ListValue:
+		n := &yaml.Node{Kind: yaml.SequenceNode}
+		for _, item := range kind.ListValue.GetValues() {
+			n.Content = append(n.Content, valueNode(item))
+		}
+		return n
+	case *structpb.Value_StringValue:
+		text := scalar("!!str", kind.StringValue)
+		text.Style = yaml.DoubleQuotedStyle // "yes" is a text here, not a boolean of YAML
+		return text
+	case *structpb.Value_NumberValue:
+		return scalar("!!float", strconv.FormatFloat(kind.NumberValue, 'g', -1, 64))
+	case *structpb.Value_BoolValue:
+		return scalar("!!bool", strconv.FormatBool(kind.BoolValue))
+	default:
+		return scalar("!!null", "null")
+	}
+}
+
+func scalar(tag, value string) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: value}
+}
