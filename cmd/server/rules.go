@@ -28,7 +28,7 @@ type schema struct{}
 
 // Run prints the schema of rule files.
 func (schema) Run(p *program) error {
-	_, err := p.stdout.Write(descriptors.Schema())
+	_, err := p.stdout.Write(descriptors.Schema)
 	return err
 }
 

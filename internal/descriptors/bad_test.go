@@ -579,19 +579,19 @@ func TestEveryFieldIsRead(t *testing.T) {
 // fieldsWith returns a document for each field, in which the field has a value.
 func fieldsWith(value string) map[string]string {
 	documents := map[string]string{}
-	for _, field := range limitTable.names {
+	for _, field := range format.limit.names {
 		documents["rate_limit."+field] = fmt.Sprintf("domain: d\ndescriptors:\n- key: k\n  rate_limit: {%s: %s}\n", field, value)
 	}
-	for _, field := range descriptorTable.names {
+	for _, field := range format.descriptor.names {
 		documents["descriptors[0]."+field] = fmt.Sprintf("domain: d\ndescriptors:\n- {%s: %s}\n", field, value)
 	}
-	for _, field := range overrideTable.names {
+	for _, field := range format.override.names {
 		documents["override."+field] = fmt.Sprintf("domain: d\ndescriptors:\n- {key: k, override: {%s: %s}}\n", field, value)
 	}
-	for _, field := range otherwiseTable.names {
+	for _, field := range format.otherwise.names {
 		documents["otherwise."+field] = fmt.Sprintf("domain: d\notherwise: {%s: %s}\n", field, value)
 	}
-	for _, field := range fileTable.names {
+	for _, field := range format.file.names {
 		documents[field] = fmt.Sprintf("%s: %s\n", field, value)
 	}
 	return documents

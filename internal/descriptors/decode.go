@@ -15,17 +15,15 @@ import (
 type decoder struct {
 	strictyaml.Decoder
 	*loader
-	document
-	names *names // of limits in the domain
-	way   []step // from the domain to the descriptor that is being read
-}
-
-// document is what a file says beside its rules.
-type document struct {
+	*tables
 	domain    string
-	hasDomain bool // right or wrong
-	given     given
-	root      *node // of the domain
+	hasDomain bool   // right or wrong
+	root      *node  // of the domain
+	names     *names // of limits in the domain
+	way       []step // from the domain to the descriptor that is being read
+
+	level       level       // whose fields are being read
+	limitFields limitFields // that are being read
 }
 
 // step is a level on the way.
@@ -38,6 +36,7 @@ type step struct {
 // decoder returns one whose problems shall name a file so.
 func (l *loader) decoder(name string) *decoder {
 	d := &decoder{loader: l}
+	d.tables = newTables(d)
 	d.File, d.Elsewhere, d.Synonyms = name, elsewhere, synonyms
 	return d
 }
@@ -66,7 +65,7 @@ func (d *decoder) parts(parts *strictyaml.Parts) bool {
 			break
 		}
 		for i, item := range items {
-			d.Visit(strictyaml.Step{Index: first + i}, item, func(n *yaml.Node) { d.descriptor(d.root, first+i, n) })
+			d.Visit(strictyaml.Step{Index: first + i}, item, func(n *yaml.Node) { d.descriptorAt(d.root, first+i, n) })
 		}
 		first += len(items)
 	}
@@ -81,8 +80,8 @@ func (d *decoder) begin(root *yaml.Node) bool {
 		d.Problem(strictyaml.At(root), "this is a file of tests, run it with weir test")
 		return false
 	}
-	fileTable.read(d, root, &d.document, &d.given, nil)
-	at := d.given.at("domain")
+	given := d.fields(root, &d.file, nil)
+	at := given.at("domain")
 	if root.Kind == yaml.MappingNode && !d.hasDomain {
 		d.ProblemIn("domain", at, "a domain is needed, allowed is any text but the empty one")
 	}
@@ -95,10 +94,10 @@ func (d *decoder) begin(root *yaml.Node) bool {
 	return true
 }
 
-func (d *decoder) domainName(doc *document, n *yaml.Node) {
+func (d *decoder) domainName(_ string, n *yaml.Node) {
 	var ok bool
-	doc.domain, ok = d.Text(n)
-	doc.hasDomain = !ok || doc.domain != "" // what is wrong is told
+	d.domain, ok = d.Text(n)
+	d.hasDomain = !ok || d.domain != "" // what is wrong is told
 }
 
 // enterDomain finds the node of the domain. Where the domain is wrong it stays a new one,
@@ -120,8 +119,7 @@ func (d *decoder) enterDomain(at strictyaml.Position) {
 // end reads otherwise, the rule for descriptors that no other rule is for.
 func (d *decoder) end(root *yaml.Node) {
 	d.Field(root, "otherwise", func(n *yaml.Node) {
-		var l level
-		otherwiseTable.read(d, n, &l, &l.given, nil)
+		l := d.readLevel(n, &d.otherwise)
 		if n.Kind == yaml.MappingNode && !l.limited() {
 			d.Problem(strictyaml.At(n), "a limit is needed, allowed are rate_limit and rate_limits")
 		}
@@ -170,7 +168,7 @@ func (d *decoder) descriptors(parent *node, list *yaml.Node) {
 	i := 0
 	d.Items(list, func(n *yaml.Node) {
 		if !d.ends() {
-			d.descriptor(parent, i, n)
+			d.descriptorAt(parent, i, n)
 		}
 		i++
 	})
@@ -183,16 +181,21 @@ func (n *node) makeRoom(children int) {
 	}
 }
 
-func (d *decoder) key(l *level, n *yaml.Node) {
-	var ok bool
-	l.key, ok = d.Bytes(n)
-	l.hasKey = !ok || l.key != "" // what is wrong is told
+func (d *decoder) key(_ string, n *yaml.Node) {
+	key, ok := d.Bytes(n)
+	d.level.key, d.level.hasKey = key, !ok || key != "" // what is wrong is told
 }
 
-// descriptor reads the descriptor at an index of a list, and what is below it.
-func (d *decoder) descriptor(parent *node, index int, n *yaml.Node) {
-	var l level
-	descriptorTable.read(d, n, &l, &l.given, nil)
+// readLevel reads the fields of a level by a table.
+func (d *decoder) readLevel(n *yaml.Node, t *table) level {
+	d.level = level{}
+	d.level.given = d.fields(n, t, nil)
+	return d.level
+}
+
+// descriptorAt reads the descriptor at an index of a list, and what is below it.
+func (d *decoder) descriptorAt(parent *node, index int, n *yaml.Node) {
+	l := d.readLevel(n, &d.descriptor)
 	if n.Kind == yaml.MappingNode && !l.hasKey {
 		d.ProblemIn("key", l.given.at("key"), "a key is needed, allowed is any text but the empty one")
 	}

@@ -1,7 +1,9 @@
 package descriptors
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -27,7 +29,7 @@ func TestRuleReferenceLoads(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, fields := range [][]string{fileTable.names, descriptorTable.names, limitTable.names, overrideTable.names, limiter.UnitNames(), limiter.AlgorithmNames(), anchors, charges, limiter.FailureModeNames()} {
+	for _, fields := range [][]string{format.file.names, format.descriptor.names, format.limit.names, format.override.names, limiter.UnitNames(), limiter.AlgorithmNames(), anchors, charges, limiter.FailureModeNames()} {
 		for _, field := range fields {
 			if !strings.Contains(string(text), "`"+field+"`") {
 				t.Errorf("docs/rules.md does not explain %s", field)
@@ -47,19 +49,29 @@ func TestDocumentedFields(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\|`(\\w+)`\\|.*\\|(.*)\\|$").FindAllStringSubmatch(string(text), -1) {
 		documented[row[1]+": "+link.ReplaceAllString(row[2], "$1")] = true
 	}
-	says := func(name, about string) {
-		if row := name + ": " + about; !documented[row] {
-			t.Errorf("docs/rules.md does not say\n%s", row)
+	type mapping struct {
+		Properties map[string]struct{ Description string }
+	}
+	var schema struct {
+		mapping
+		Definitions map[string]mapping
+	}
+	if err := json.Unmarshal(Schema, &schema); err != nil {
+		t.Fatal(err)
+	}
+	for place, names := range map[string][]string{"": format.file.names, "rule": format.descriptor.names, "otherwise": format.otherwise.names, "limit": format.limit.names, "override": format.override.names} {
+		said := schema.Properties
+		if place != "" {
+			said = schema.Definitions[place].Properties
 		}
-	}
-	for _, f := range fileTable.rows {
-		says(f.name, f.about)
-	}
-	for _, f := range descriptorTable.rows {
-		says(f.name, f.about)
-	}
-	for _, f := range slices.Concat(limitTable.rows, overrideTable.rows) {
-		says(f.name, f.about)
+		if got := slices.Sorted(maps.Keys(said)); !slices.Equal(got, slices.Sorted(slices.Values(names))) {
+			t.Errorf("%q of the schema has the fields %q, want %q", place, got, names)
+		}
+		for name, property := range said {
+			if row := name + ": " + property.Description; !documented[row] {
+				t.Errorf("docs/rules.md does not say\n%s", row)
+			}
+		}
 	}
 }
 
@@ -164,7 +176,7 @@ func TestMigratingNamesOwnFields(t *testing.T) {
 		"domain", "key", "value", "descriptors", "rate_limit", "unit", "requests_per_unit", "unlimited", "name", "replaces",
 		"shadow_mode", "quota_mode", "detailed_metric", "value_to_metric", "share_threshold", "metadata",
 	}
-	for _, field := range slices.Concat(fileTable.names, descriptorTable.names, limitTable.names) {
+	for _, field := range slices.Concat(format.file.names, format.descriptor.names, format.limit.names) {
 		if !slices.Contains(reference, field) && !strings.Contains(back, "`"+field+"`") {
 			t.Errorf("%s is not named, which envoyproxy/ratelimit refuses", field)
 		}

@@ -1,9 +1,13 @@
 package descriptors
 
 import (
+	_ "embed"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
+	"strconv"
+	"time"
 
 	"gopkg.in/yaml.v3"
 
@@ -11,47 +15,141 @@ import (
 	"weir/internal/limiter"
 )
 
-// field is a row of a table of the format, all that is known of a field: the decoder
-// reads by it, /rlconfig and explanations spell by it, the schema for editors has the
-// rest, and a test compares docs/rules.md. T is what a mapping with such fields says.
-type field[T any] struct {
-	name   string
-	about  string
-	schema object // what JSON Schema can say of its value
-	read   func(d *decoder, into *T, n *yaml.Node)
+// Schema is a JSON Schema of rule files, for editors. It is of draft 7, which all of them
+// know. What it refuses, Load refuses; Load alone knows what several values make
+// together, such as an amount that is too large for its period. Tests compare it with
+// the tables below and with docs/rules.md.
+//
+//go:embed rules.schema.json
+var Schema []byte
 
-	// Of fields of limits and overrides.
-	option limiter.Option  // that an algorithm must take
-	counts bool            // says how to count, which an unlimited limit does not do
-	spell  func(*T) string // what the value is, "" if it is the default
+// field is a row of the tables of the format, by which rule files are read, and limits
+// are spelled for people.
+type field struct {
+	name string
+	into any                                   // a pointer to its value, which says by its type how that is read
+	read func(field string, value *yaml.Node) // reads it instead, if not nil
+
+	option limiter.Option // that the algorithm of the limit must take
+	counts bool           // says how a limit counts, which an unlimited one does not do
 }
 
 // table is the fields that a mapping may have, and their names.
-type table[T any] struct {
-	rows  []field[T]
-	names []string
+type table struct {
+	fields []field
+	names  []string
 }
 
-func newTable[T any](rows ...field[T]) *table[T] {
-	t := &table[T]{rows: rows}
-	for _, f := range rows {
+func newTable(fields ...field) table {
+	t := table{fields: fields}
+	for _, f := range fields {
 		t.names = append(t.names, f.name)
 	}
 	return t
 }
 
-// spelled is the fields that are not the default, in the words of rule files.
-func (t *table[T]) spelled(v *T) (words []string) {
-	for _, f := range t.rows {
-		if f.spell == nil {
-			continue
-		}
-		if text := f.spell(v); text != "" {
-			words = append(words, f.name+": "+text)
-		}
+// tables are the tables of the format, by where their fields belong. The fields lie in
+// the decoder, whose values are copied from it.
+type tables struct{ file, descriptor, otherwise, limit, override table }
+
+func newTables(d *decoder) *tables {
+	r, l := &d.level, &d.limitFields
+	var (
+		rateLimit  = field{"rate_limit", nil, d.rateLimit, "", false}
+		rateLimits = field{"rate_limits", nil, d.rateLimits, "", false}
+		shadow     = field{"shadow_mode", &r.shadow, nil, "", false}
+		quota      = field{"quota_mode", &r.quota, nil, "", false}
+		share      = field{"share_threshold", &r.share, nil, "", false}
+		metadata   = field{"metadata", nil, func(_ string, n *yaml.Node) { r.metadata = d.Map(n) }, "", false}
+
+		unit       = field{"unit", &l.Unit, d.unit, "", true}
+		multiplier = field{"unit_multiplier", &l.UnitMultiplier, nil, "", true}
+		algorithm  = field{"algorithm", &l.Algorithm, nil, "", true}
+		anchor     = field{"anchor", &l.Anchor, nil, limiter.AnchorOption, true}
+		timeZone   = field{"time_zone", &l.TimeZone, d.timeZone, "", true}
+		charge     = field{"charge", &l.Charge, nil, limiter.ChargeOption, true}
+		failure    = field{"failure_mode", &l.FailureMode, nil, "", true}
+	)
+	return &tables{
+		newTable(
+			field{"domain", nil, d.domainName, "", false},
+			field{"name", nil, func(_ string, n *yaml.Node) { d.Text(n) }, "", false}, // for management servers
+			field{"descriptors", nil, later, "", false},
+			field{"otherwise", nil, later, "", false},
+		),
+		newTable(
+			field{"key", nil, d.key, "", false},
+			field{"value", nil, d.values, "", false},
+			field{"values", nil, d.values, "", false},
+			field{"networks", nil, d.values, "", false},
+			field{"regex", nil, d.values, "", false},
+			rateLimit,
+			rateLimits,
+			field{"descriptors", nil, later, "", false},
+			field{"below", &r.below, nil, "", false},
+			field{"override", nil, d.override, "", false},
+			shadow,
+			quota,
+			field{"detailed_metric", &r.detailedMetric, nil, "", false},
+			field{"value_to_metric", &r.valueToMetric, nil, "", false},
+			share,
+			metadata,
+		),
+		newTable(rateLimit, rateLimits, shadow, quota, share, metadata),
+		newTable(
+			unit,
+			multiplier,
+			field{"requests_per_unit", nil, func(_ string, n *yaml.Node) { l.RequestsPerUnit = d.Whole(n, 0, limiter.MaxAmount) }, "", false},
+			field{"unlimited", &l.Unlimited, nil, "", false},
+			field{"name", nil, func(_ string, n *yaml.Node) { l.Name, _ = d.Text(n) }, "", false},
+			field{"replaces", nil, d.replaces, "", false},
+			algorithm,
+			anchor,
+			timeZone,
+			field{"burst", &l.Burst, nil, limiter.BurstOption, true},
+			field{"hold", &l.Hold, d.hold, limiter.HoldOption, true},
+			charge,
+			field{"deny_for", &l.DenyFor, d.denyFor, limiter.DenyForOption, true},
+			failure,
+			field{"shadow_mode", nil, func(_ string, n *yaml.Node) { l.Trial = d.Flag(n) }, "", false},
+		),
+		newTable(
+			algorithm,
+			anchor,
+			timeZone,
+			field{"burst_ratio", &l.burstRatio, nil, limiter.BurstOption, true},
+			field{"max_requests_per_unit", &l.most, nil, "", true},
+			unit,
+			multiplier,
+			charge,
+			failure,
+		),
 	}
-	return words
 }
+
+// format are the names of the fields, and where they are of no decoder.
+var format = newTables(new(decoder))
+
+// later is of what lies in the tree below a rule, which is read when that is known.
+func later(string, *yaml.Node) {}
+
+// ratio is a part of an amount, in millionths.
+type ratio uint32
+
+const (
+	millionths = 1_000_000
+	leastRatio = 1. / millionths
+)
+
+// The words of fields that have some.
+var (
+	anchors = []string{limiter.Epoch: "epoch", limiter.FirstHit: "first_hit", limiter.ByCalendar: "calendar"}
+	charges = []string{"auto", "admitted", "always"} // from limiter.Auto on
+
+	synonyms = map[string]string{
+		"leaky_bucket": "token_bucket", "gcra": "token_bucket", "in_flight": "concurrency", "concurrent": "concurrency",
+	}
+)
 
 // given is where a mapping is, and the fields that it has.
 type given struct {
@@ -78,192 +176,94 @@ func (g *given) at(name string) strictyaml.Position {
 	return g.whole
 }
 
-// read reads a mapping. It leaves out the fields for which leftOut returns true, if it
-// is not nil.
-func (t *table[T]) read(d *decoder, n *yaml.Node, into *T, g *given, leftOut func(name string, n *yaml.Node) bool) {
-	g.whole = strictyaml.At(n)
+// fields reads a mapping by a table. It passes over the fields for which isLeftOut
+// returns true, if it is not nil.
+func (d *decoder) fields(n *yaml.Node, t *table, isLeftOut func(name string, n *yaml.Node) bool) given {
+	g := given{whole: strictyaml.At(n)}
 	d.Fields(n, t.names, func(name string, n *yaml.Node) {
-		if leftOut != nil && leftOut(name, n) {
+		if isLeftOut != nil && isLeftOut(name, n) {
 			return
 		}
 		g.fields = append(g.fields, fieldAt{name, strictyaml.At(n)})
-		if read := t.rows[slices.Index(t.names, name)].read; read != nil {
-			read(d, into, n)
+		if f := &t.fields[slices.Index(t.names, name)]; f.read != nil {
+			f.read(name, n)
+		} else {
+			d.value(f.into, n)
 		}
 	})
+	return g
 }
 
-// The tables of the format, by where their fields belong.
-var (
-	fileTable = newTable(
-		field[document]{name: "domain", about: "name of these rules, which Envoy's filter asks for; one file per domain, unless MERGE_DOMAIN_CONFIG is true", schema: reference("neededText"), read: (*decoder).domainName},
-		field[document]{name: "name", about: "for management servers; ignored", schema: reference("text"), read: func(d *decoder, _ *document, n *yaml.Node) { d.Text(n) }},
-		field[document]{name: "descriptors", about: "first level of rules", schema: listOf("rule")},
-		field[document]{name: "otherwise", about: "limits for what no rule is for; one per domain", schema: reference("otherwise")},
-	)
-	descriptorTable = newTable(
-		field[level]{name: "key", about: "key of the entry; * is an ordinary character", schema: reference("neededText"), read: (*decoder).key},
-		matching("value", "value of the entry, with * as wildcard. Absent or empty: any", reference("text")),
-		matching("values", "exact values, instead of value", nonEmptyListOf(object{"type": someText, "pattern": "^[^*]+$"})),
-		matching("networks", "networks of an address, instead of value", nonEmptyListOf(object{"type": "string", "pattern": "^[0-9A-Fa-f:.]+/[0-9]{1,3}$"})),
-		matching("regex", "regular expression for the whole value, instead of value", reference("neededText")),
-		rateLimitField,
-		rateLimitsField,
-		field[level]{name: "descriptors", about: "next level", schema: listOf("rule")},
-		onOff("below", "the limits hold for longer descriptors, too", func(l *level) *bool { return &l.below }),
-		field[level]{name: "override", about: "how limits sent by requests count", schema: reference("override"), read: (*decoder).override},
-		shadowField,
-		quotaField,
-		onOff("detailed_metric", "request values in metric labels, all levels", func(l *level) *bool { return &l.detailedMetric }),
-		onOff("value_to_metric", "request values in metric labels for this level, in this rule and those below", func(l *level) *bool { return &l.valueToMetric }),
-		shareField,
-		metadataField,
-	)
-	otherwiseTable = newTable(rateLimitField, rateLimitsField, shadowField, quotaField, shareField, metadataField)
-	limitTable     = newTable(
-		unitField,
-		multiplierField,
-		whole("requests_per_unit", "amount per period, or at once with concurrency; 0 denies everything, even with burst", 0, limiter.MaxAmount,
-			func(l *limitFields) *uint64 { return &l.RequestsPerUnit }),
-		onOff("unlimited", "admit all, count nothing. Excludes fields that say how to count", func(l *limitFields) *bool { return &l.Unlimited }).
-			spelled(func(l *limitFields) string { return unless(!l.Unlimited, "true") }),
-		field[limitFields]{name: "name", about: "for replaces, answers and metrics", schema: reference("text"), read: func(d *decoder, l *limitFields, n *yaml.Node) { l.Name, _ = d.Text(n) }},
-		field[limitFields]{name: "replaces", about: "limits to switch off", schema: listOf("replaced"), read: (*decoder).replaces},
-		algorithmField,
-		anchorField,
-		timeZoneField,
-		whole("burst", "size of a token_bucket", 1, limiter.MaxAmount, func(l *limitFields) *uint64 { return &l.Burst }).takenBy(limiter.BurstOption).
-			counting(func(l *limitFields) string { return unless(l.Burst == 0, l.Burst) }),
-		field[limitFields]{name: "hold", about: "key of the entry that names what is in flight", schema: object{"type": append([]string{"null"}, someText...), "minLength": 1, "default": limiter.DefaultHold}, read: (*decoder).hold}.
-			takenBy(limiter.HoldOption).counting(func(l *limitFields) string { return unless(l.Hold == "", word(l.Hold)) }),
-		chargeField,
-		field[limitFields]{name: "deny_for", about: "ban who goes over", schema: object{"type": []string{"string", "null"}, "pattern": durationPattern}, read: (*decoder).denyFor}.
-			takenBy(limiter.DenyForOption).counting(func(l *limitFields) string { return unless(l.DenyFor == 0, spellDuration(l.DenyFor)) }),
-		failureField,
-		onOff("shadow_mode", "count, never deny, this limit only", func(l *limitFields) *bool { return &l.Trial }),
-	)
-	replacesTable = newTable(field[limitFields]{name: "name", about: "name of another limit", schema: reference("neededText")})
-	overrideTable = newTable(
-		algorithmField,
-		anchorField,
-		timeZoneField,
-		field[limitFields]{name: "burst_ratio", about: "burst of a token_bucket, as part of the amount", read: func(d *decoder, l *limitFields, n *yaml.Node) {
-			l.burstRatio = uint32(math.Round(millionths * d.Number(n, leastRatio, 1)))
-		}, schema: object{"anyOf": []object{{"type": []string{"number", "null"}, "minimum": leastRatio, "maximum": 1}, reference("textOfRatio")}}}.
-				takenBy(limiter.BurstOption).spelled(func(l *limitFields) string { return unless(l.burstRatio == 0, float64(l.burstRatio)/millionths) }),
-		whole("max_requests_per_unit", "largest amount", 1, limiter.MaxAmount, func(l *limitFields) *uint64 { return &l.most }).
-			spelled(func(l *limitFields) string { return unless(l.most == 0, l.most) }),
-		unitField.spelled(func(l *limitFields) string { return unless(l.most == 0, l.Unit) }),
-		multiplierField,
-		chargeField,
-		failureField,
-	)
-)
-
-// The fields that two tables have.
-var (
-	rateLimitField  = field[level]{name: "rate_limit", about: "the limit. Without limits and descriptors, the rule is a whitelist entry", schema: object{"anyOf": []object{reference("limit"), {"type": "null"}}}, read: (*decoder).rateLimit}
-	rateLimitsField = field[level]{name: "rate_limits", about: "several limits, at least one, instead of rate_limit", schema: nonEmptyListOf(reference("limit")), read: (*decoder).rateLimits}
-	shadowField     = onOff("shadow_mode", "count, never deny", func(l *level) *bool { return &l.shadow })
-	quotaField      = onOff("quota_mode", "deny only if all quotas are used up", func(l *level) *bool { return &l.quota })
-	shareField      = onOff("share_threshold", "one counter for all values that match; not for one value or any", func(l *level) *bool { return &l.share })
-	metadataField   = field[level]{name: "metadata", about: "any JSON, returned in dynamic metadata. Unquoted yes, no, on, off, y, n are booleans", schema: object{"type": []string{"object", "null"}},
-		read: func(d *decoder, l *level, n *yaml.Node) { l.metadata = d.Map(n) }}
-
-	unitField = field[limitFields]{name: "unit", about: "second, minute, hour, day, week, month (30 days), year (365 days), except by calendar; any case", schema: reference("unit"), read: (*decoder).unit}.
-			counting(nil)
-	multiplierField = whole("unit_multiplier", "number of units in the period, at most 100 years", 1, math.MaxUint32, func(l *limitFields) *uint32 { return &l.UnitMultiplier }).or(1).
-			counting(func(l *limitFields) string { return unless(l.UnitMultiplier <= 1, l.UnitMultiplier) })
-	algorithmField = oneOf("algorithm", "how to count", limiter.AlgorithmNames(), 0, func(l *limitFields) *limiter.Algorithm { return &l.Algorithm }).or(limiter.FixedWindow.String()).
-			counting(func(l *limitFields) string { return unless(l.Algorithm == limiter.FixedWindow, l.Algorithm) })
-	anchorField = oneOf("anchor", "start of fixed windows", anchors, 0, func(l *limitFields) *limiter.Anchor { return &l.Anchor }).or(anchors[limiter.Epoch]).
-			takenBy(limiter.AnchorOption).counting(func(l *limitFields) string { return unless(l.Anchor == limiter.Epoch, anchors[l.Anchor]) })
-	timeZoneField = field[limitFields]{name: "time_zone", about: "of anchor: calendar", schema: object{"type": []string{"string", "null"}, "minLength": 1}, read: (*decoder).timeZone}.or("UTC").
-			counting(func(l *limitFields) string { return l.TimeZone })
-	chargeField = oneOf("charge", "count denied requests", charges, limiter.Auto, func(l *limitFields) *limiter.Charge { return &l.Charge }).or(charges[0]).
-			takenBy(limiter.ChargeOption).counting(func(l *limitFields) string {
-		return unless(l.Charge == limiter.ByDefault, charges[max(l.Charge, limiter.Auto)-limiter.Auto])
-	})
-	failureField = oneOf("failure_mode", "decision without Redis", limiter.FailureModeNames(), limiter.FailureError, func(l *limitFields) *limiter.FailureMode { return &l.FailureMode }).
-			counting(func(l *limitFields) string { return unless(l.FailureMode == limiter.FailureByDefault, l.FailureMode) })
-)
-
-// The words of fields that have some.
-var (
-	anchors = []string{limiter.Epoch: "epoch", limiter.FirstHit: "first_hit", limiter.ByCalendar: "calendar"}
-	charges = []string{"auto", "admitted", "always"} // from limiter.Auto on
-
-	synonyms = map[string]string{
-		"leaky_bucket": "token_bucket", "gcra": "token_bucket", "in_flight": "concurrency", "concurrent": "concurrency",
+// value reads a value of the type to which into points.
+func (d *decoder) value(into any, n *yaml.Node) {
+	switch v := into.(type) {
+	case *bool:
+		*v = d.Flag(n)
+	case *uint32:
+		*v = uint32(d.Whole(n, 1, math.MaxUint32))
+	case *uint64:
+		*v = d.Whole(n, 1, limiter.MaxAmount)
+	case *ratio:
+		*v = ratio(math.Round(millionths * d.Number(n, leastRatio, 1)))
+	case *limiter.Algorithm:
+		*v = limiter.Algorithm(d.Word(n, limiter.AlgorithmNames()))
+	case *limiter.Anchor:
+		*v = limiter.Anchor(d.Word(n, anchors))
+	case *limiter.Charge:
+		*v = limiter.Auto + limiter.Charge(d.Word(n, charges))
+	case *limiter.FailureMode:
+		*v = limiter.FailureError + limiter.FailureMode(d.Word(n, limiter.FailureModeNames()))
 	}
-)
+}
+
+// spell returns the value to which a pointer points in the words of rule files, "" if it
+// is the one of a field that is left out.
+func spell(value any) string {
+	if value == nil || reflect.ValueOf(value).Elem().IsZero() {
+		return ""
+	}
+	switch v := value.(type) {
+	case *string:
+		return word(*v)
+	case *uint32:
+		if *v == 1 {
+			return ""
+		}
+		return strconv.FormatUint(uint64(*v), 10)
+	case *ratio:
+		return fmt.Sprint(float64(*v) / millionths)
+	case *limiter.Anchor:
+		return anchors[*v]
+	case *limiter.Charge:
+		return charges[*v-limiter.Auto]
+	case *time.Duration:
+		return spellDuration(*v)
+	default:
+		return fmt.Sprint(reflect.ValueOf(value).Elem())
+	}
+}
+
+// spelled returns the fields of a table that are not left out, but for some.
+func (t *table) spelled(but ...string) (words []string) {
+	for _, f := range t.fields {
+		if text := spell(f.into); text != "" && !slices.Contains(but, f.name) {
+			words = append(words, f.name+": "+text)
+		}
+	}
+	return words
+}
 
 // elsewhere returns where a field belongs that is not allowed where it is.
 func elsewhere(field string) string {
 	switch {
-	case slices.Contains(descriptorTable.names, field):
+	case slices.Contains(format.descriptor.names, field):
 		return "a descriptor"
-	case slices.Contains(limitTable.names, field):
+	case slices.Contains(format.limit.names, field):
 		return "a rate_limit"
-	case slices.Contains(overrideTable.names, field):
+	case slices.Contains(format.override.names, field):
 		return "an override"
 	case field == "otherwise":
 		return "the file"
 	}
 	return ""
-}
-
-// onOff is a field that is on or off.
-func onOff[T any](name, about string, of func(*T) *bool) field[T] {
-	return field[T]{name: name, about: about, schema: reference("flag"), read: func(d *decoder, into *T, n *yaml.Node) { *of(into) = d.Flag(n) }}
-}
-
-// whole is a number from least to most, or null.
-func whole[T any, N uint32 | uint64](name, about string, least, most uint64, of func(*T) *N) field[T] {
-	return field[T]{name: name, about: about, schema: object{"anyOf": []object{
-		{"type": []string{"integer", "null"}, "minimum": least, "maximum": most},
-		reference("textOfWhole"),
-	}}, read: func(d *decoder, into *T, n *yaml.Node) { *of(into) = N(d.Whole(n, least, most)) }}
-}
-
-// oneOf is a word, or null. The first of the words means first.
-func oneOf[T any, W ~uint8](name, about string, words []string, first W, of func(*T) *W) field[T] {
-	allowed := make([]any, 0, len(words)+1)
-	for _, word := range words {
-		allowed = append(allowed, word)
-	}
-	return field[T]{name: name, about: about, schema: object{"enum": append(allowed, nil)}, read: func(d *decoder, into *T, n *yaml.Node) {
-		*of(into) = first + W(d.Word(n, words))
-	}}
-}
-
-// or returns f with the value that it has if it is left out.
-func (f field[T]) or(byDefault any) field[T] {
-	f.schema["default"] = byDefault
-	return f
-}
-
-// takenBy returns f as a field that only algorithms with an option have.
-func (f field[T]) takenBy(o limiter.Option) field[T] {
-	f.option = o
-	return f
-}
-
-func (f field[T]) spelled(spell func(*T) string) field[T] {
-	f.spell = spell
-	return f
-}
-
-// counting returns f as a field that says how to count.
-func (f field[T]) counting(spell func(*T) string) field[T] {
-	f.counts, f.spell = true, spell
-	return f
-}
-
-// unless spells a value that is not the default.
-func unless(isDefault bool, value any) string {
-	if isDefault {
-		return ""
-	}
-	return fmt.Sprint(value)
 }

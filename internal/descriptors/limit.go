@@ -17,16 +17,17 @@ import (
 type limitFields struct {
 	limiter.Spec
 	most       uint64 // of an override
-	burstRatio uint32 // of an override
+	burstRatio ratio  // of an override
 	given      given  // without what is null, which is as good as left out
 }
 
 // rateLimit reads rate_limit; null is none.
-func (d *decoder) rateLimit(l *level, n *yaml.Node) {
+func (d *decoder) rateLimit(_ string, n *yaml.Node) {
 	if strictyaml.IsNull(n) {
 		d.Warn(strictyaml.At(n), "nothing stands here, which limits nothing; give a limit, or leave rate_limit out")
 		return
 	}
+	l := &d.level
 	l.hasLimit = true
 	if n.Kind == yaml.SequenceNode {
 		d.Problem(strictyaml.At(n), "a list is not allowed (did you mean rate_limits?), a mapping is needed")
@@ -37,11 +38,12 @@ func (d *decoder) rateLimit(l *level, n *yaml.Node) {
 
 // rateLimits reads rate_limits. An empty list is a problem: a rule whose limits
 // were all commented out must not pass for one that allows everything.
-func (d *decoder) rateLimits(l *level, list *yaml.Node) {
+func (d *decoder) rateLimits(_ string, list *yaml.Node) {
 	if isEmptyList(list) {
 		d.Problem(strictyaml.At(list), "the list is empty, at least one limit is needed")
 		return
 	}
+	l := &d.level
 	l.hasLimits = true
 	i, first := 0, map[string]int{} // where a name, a counter or a hold occurs first
 	d.Items(list, func(n *yaml.Node) {
@@ -97,14 +99,15 @@ func (d *decoder) distinct(first map[string]int, i int, f *limitFields, limit *l
 // limit reads a rate_limit or an item of rate_limits. There is no Limit if something is
 // wrong with it.
 func (d *decoder) limit(n *yaml.Node) (*limitFields, *limiter.Limit) {
-	f, found := new(limitFields), d.Found()
-	limitTable.read(d, n, f, &f.given, func(name string, n *yaml.Node) bool {
-		return strictyaml.IsNull(n) || name == unitField.name && n.Kind == yaml.ScalarNode && n.Value == ""
+	f, found := &d.limitFields, d.Found()
+	*f = limitFields{}
+	f.given = d.fields(n, &d.tables.limit, func(name string, n *yaml.Node) bool {
+		return strictyaml.IsNull(n) || name == "unit" && n.Kind == yaml.ScalarNode && n.Value == ""
 	})
 	if f.Trial {
 		f.Mode = limiter.Shadow
 	}
-	if d.opts.CalendarMonths && !f.given.has(anchorField.name) {
+	if d.opts.CalendarMonths && !f.given.has("anchor") {
 		f.Anchor = f.MonthAnchor()
 	}
 	if n.Kind == yaml.MappingNode {
@@ -129,7 +132,7 @@ func (d *decoder) limit(n *yaml.Node) (*limitFields, *limiter.Limit) {
 // wholeLimit reports which fields of a limit do not go together, and which are missing.
 func (d *decoder) wholeLimit(f *limitFields) {
 	if f.Unlimited {
-		for _, row := range limitTable.rows {
+		for _, row := range d.tables.limit.fields {
 			if row.counts && f.given.has(row.name) {
 				d.ProblemIn(row.name, f.given.at(row.name), "an unlimited limit has no %s, allowed is one of %[1]s and unlimited", row.name)
 			}
@@ -141,7 +144,7 @@ func (d *decoder) wholeLimit(f *limitFields) {
 		if !f.given.has("requests_per_unit") {
 			d.ProblemIn("requests_per_unit", f.given.whole, "a number is needed, allowed are whole numbers from 0 to %d, or unlimited: true instead", uint64(limiter.MaxAmount))
 		}
-		d.takenFields(limitTable, f)
+		d.takenFields(&d.tables.limit, f)
 	}
 	if f.DenyFor > 0 && f.Trial {
 		d.WarnIn("deny_for", f.given.at("deny_for"), "in shadow_mode a limit bans nobody, so this has no effect")
@@ -152,8 +155,8 @@ func (d *decoder) wholeLimit(f *limitFields) {
 }
 
 // takenFields reports fields that the algorithm or the anchor does not take.
-func (d *decoder) takenFields(t *table[limitFields], f *limitFields) {
-	for _, row := range t.rows {
+func (d *decoder) takenFields(t *table, f *limitFields) {
+	for _, row := range t.fields {
 		if row.option != "" && f.given.has(row.name) && !f.Algorithm.Takes(row.option) {
 			d.ProblemIn(row.name, f.given.at(row.name), "%s has no %s, allowed is one with algorithm %s", f.Algorithm, row.name, row.option.Algorithms())
 		}
@@ -163,21 +166,21 @@ func (d *decoder) takenFields(t *table[limitFields], f *limitFields) {
 	}
 }
 
-func (d *decoder) unit(f *limitFields, n *yaml.Node) {
+func (d *decoder) unit(_ string, n *yaml.Node) {
 	name, ok := d.Text(n)
 	var known bool
-	if f.Unit, known = limiter.ParseUnit(name); ok && !known {
+	if d.limitFields.Unit, known = limiter.ParseUnit(name); ok && !known {
 		d.Problem(strictyaml.At(n), "unknown unit %q%s, allowed are %s", name, d.DidYouMean(name, limiter.UnitNames()), strings.Join(limiter.UnitNames(), ", "))
 	}
 }
 
-func (d *decoder) timeZone(f *limitFields, n *yaml.Node) {
-	f.TimeZone = d.neededText(n, "a time zone is needed, allowed are names of the IANA database, such as UTC or Europe/Berlin")
+func (d *decoder) timeZone(_ string, n *yaml.Node) {
+	d.limitFields.TimeZone = d.neededText(n, "a time zone is needed, allowed are names of the IANA database, such as UTC or Europe/Berlin")
 }
 
 // hold reads the key of the entry that names holds.
-func (d *decoder) hold(f *limitFields, n *yaml.Node) {
-	f.Hold = d.neededText(n, "a key is needed, allowed is that of an entry that names each request, such as "+limiter.DefaultHold)
+func (d *decoder) hold(_ string, n *yaml.Node) {
+	d.limitFields.Hold = d.neededText(n, "a key is needed, allowed is that of an entry that names each request, such as "+limiter.DefaultHold)
 }
 
 // neededText reads text that must not be empty, else that is a problem.
@@ -190,7 +193,7 @@ func (d *decoder) neededText(n *yaml.Node, problem string) string {
 }
 
 // denyFor reads how long a ban lasts.
-func (d *decoder) denyFor(f *limitFields, n *yaml.Node) {
+func (d *decoder) denyFor(_ string, n *yaml.Node) {
 	text, ok := d.Text(n)
 	if !ok {
 		return
@@ -200,20 +203,20 @@ func (d *decoder) denyFor(f *limitFields, n *yaml.Node) {
 		d.Problem(strictyaml.At(n), "%s is not allowed, allowed are durations from %s to %s (100 years), such as 30s, 10m, 1h30m", strictyaml.Describe(n), spellDuration(limiter.MinBan), spellDuration(limiter.MaxPeriod))
 		return
 	}
-	f.DenyFor = ban
+	d.limitFields.DenyFor = ban
 }
 
-func (d *decoder) replaces(f *limitFields, n *yaml.Node) {
+func (d *decoder) replaces(_ string, n *yaml.Node) {
 	d.Items(n, func(n *yaml.Node) {
 		if n.Kind == yaml.ScalarNode && !strictyaml.IsNull(n) {
 			d.Problem(strictyaml.At(n), "%s is not allowed, a mapping is needed, such as name: %[1]s", strictyaml.Describe(n))
 			return
 		}
 		nameAt, missing := strictyaml.At(n), n.Kind == yaml.MappingNode
-		d.Fields(n, replacesTable.names, func(_ string, n *yaml.Node) {
+		d.Fields(n, []string{"name"}, func(_ string, n *yaml.Node) {
 			name, ok := d.Text(n)
 			nameAt, missing = strictyaml.At(n), ok && name == ""
-			f.Replaces = append(f.Replaces, name)
+			d.limitFields.Replaces = append(d.limitFields.Replaces, name)
 			d.names.mentions = append(d.names.mentions, mention{name, d.Here(nameAt)})
 		})
 		if missing {
@@ -224,13 +227,14 @@ func (d *decoder) replaces(f *limitFields, n *yaml.Node) {
 
 // describeLimit tells unit, amount and modes, then what is not the default. The
 // unit of an unlimited limit is UNKNOWN.
-func describeLimit(l *limiter.Limit) []string {
+func (d *decoder) describeLimit(l *limiter.Limit) []string {
 	words := []string{
 		fmt.Sprintf("unit=%s requests_per_unit=%d", strings.ToUpper(l.Unit.String()), l.RequestsPerUnit),
 		fmt.Sprintf("shadow_mode: %t", l.Mode == limiter.Shadow),
 		fmt.Sprintf("quota_mode: %t", l.Mode == limiter.Quota),
 	}
-	words = append(words, limitTable.spelled(&limitFields{Spec: l.Spec})...)
+	d.limitFields.Spec = l.Spec
+	words = append(words, d.tables.limit.spelled("unit")...)
 	if l.Name != "" {
 		words = append(words, "name: "+word(l.Name))
 	}

@@ -32,28 +32,27 @@ type listed[T any] struct {
 	at    strictyaml.Position
 }
 
-// matching is one of matcherFields.
-func matching(name, about string, schema object) field[level] {
-	return field[level]{name: name, about: about, schema: schema, read: func(d *decoder, l *level, n *yaml.Node) {
-		switch {
-		case name == "value" && strictyaml.IsNull(n): // as good as left out
-			return
-		case l.from != "":
-			d.Problem(strictyaml.At(n), "there is %s, too, allowed is one of %s", l.from, strings.Join(matcherFields, ", "))
-			return
-		case name == "values":
-			l.matcher = &matcher{how: ByList, values: list(d, n, d.listedValue)}
-		case name == "networks":
-			l.matcher = &matcher{how: ByNetwork, networks: list(d, n, d.network)}
-		case name == "regex":
-			l.matcher = d.regex(n)
-		case n.Kind == yaml.SequenceNode:
-			d.Problem(strictyaml.At(n), "a list is not allowed (did you mean values?), text is needed")
-		default:
-			l.value, _ = d.Bytes(n)
-		}
-		l.from = name
-	}}
+// values reads one of matcherFields.
+func (d *decoder) values(field string, n *yaml.Node) {
+	l := &d.level
+	switch {
+	case field == "value" && strictyaml.IsNull(n): // as good as left out
+		return
+	case l.from != "":
+		d.Problem(strictyaml.At(n), "there is %s, too, allowed is one of %s", l.from, strings.Join(matcherFields, ", "))
+		return
+	case field == "values":
+		l.matcher = &matcher{how: ByList, values: list(d, n, d.listedValue)}
+	case field == "networks":
+		l.matcher = &matcher{how: ByNetwork, networks: list(d, n, d.network)}
+	case field == "regex":
+		l.matcher = d.regex(n)
+	case n.Kind == yaml.SequenceNode:
+		d.Problem(strictyaml.At(n), "a list is not allowed (did you mean values?), text is needed")
+	default:
+		l.value, _ = d.Bytes(n)
+	}
+	l.from = field
 }
 
 // list decodes a list, without what is wrong in it. An empty one is a problem: a

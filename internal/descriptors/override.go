@@ -32,11 +32,6 @@ type Override struct {
 	UnitMultiplier uint32
 }
 
-const (
-	millionths = 1_000_000
-	leastRatio = 1. / millionths // the smallest burst_ratio
-)
-
 // NewLimit returns the limit of so many per period, counted as o says. The error is
 // that of limiter.NewLimit.
 func (o *Override) NewLimit(amount uint64, unit limiter.Unit, multiplier uint32) (*limiter.Limit, error) {
@@ -66,22 +61,22 @@ func (o *Override) spec() limiter.Spec {
 
 // String spells o in the words of rule files.
 func (o *Override) String() string {
-	words := overrideTable.spelled(&limitFields{Spec: o.spec(), most: o.Most, burstRatio: o.BurstRatio})
-	return "{" + strings.Join(words, ", ") + "}"
+	d := &decoder{limitFields: limitFields{Spec: o.spec(), most: o.Most, burstRatio: ratio(o.BurstRatio)}}
+	return "{" + strings.Join(newTables(d).override.spelled(), ", ") + "}"
 }
 
 // override reads an override. It leaves out one with which something is wrong.
-func (d *decoder) override(l *level, n *yaml.Node) {
-	var f limitFields
-	found := d.Found()
-	overrideTable.read(d, n, &f, &f.given, func(_ string, n *yaml.Node) bool { return strictyaml.IsNull(n) })
+func (d *decoder) override(_ string, n *yaml.Node) {
+	f, found := &d.limitFields, d.Found()
+	*f = limitFields{}
+	f.given = d.fields(n, &d.tables.override, func(_ string, n *yaml.Node) bool { return strictyaml.IsNull(n) })
 	if n.Kind == yaml.MappingNode && d.Found() == found && len(f.given.fields) == 0 {
-		d.Problem(strictyaml.At(n), "nothing is said of limits that requests bring along, allowed are %s", strings.Join(overrideTable.names, ", "))
+		d.Problem(strictyaml.At(n), "nothing is said of limits that requests bring along, allowed are %s", strings.Join(d.tables.override.names, ", "))
 	}
 	if f.Algorithm == limiter.Concurrency {
 		d.ProblemIn("algorithm", f.given.at("algorithm"), "a limit that requests bring along names no hold, allowed is another algorithm than %s", f.Algorithm)
 	}
-	d.takenFields(overrideTable, &f)
+	d.takenFields(&d.tables.override, f)
 	for _, pair := range neededInOverride {
 		if f.given.has(pair.field) && !f.given.has(pair.needed) {
 			d.ProblemIn(pair.field, f.given.at(pair.field), "there is no %s, allowed is %s beside it", pair.needed, pair.field)
@@ -91,7 +86,7 @@ func (d *decoder) override(l *level, n *yaml.Node) {
 		return
 	}
 	o := &Override{
-		Algorithm: f.Algorithm, Anchor: f.Anchor, TimeZone: f.TimeZone, BurstRatio: f.burstRatio, Charge: f.Charge, FailureMode: f.FailureMode,
+		Algorithm: f.Algorithm, Anchor: f.Anchor, TimeZone: f.TimeZone, BurstRatio: uint32(f.burstRatio), Charge: f.Charge, FailureMode: f.FailureMode,
 		CalendarMonths: d.opts.CalendarMonths && !f.given.has("anchor"),
 		Most:           f.most,
 	}
@@ -100,7 +95,7 @@ func (d *decoder) override(l *level, n *yaml.Node) {
 		return
 	}
 	o.Unit, o.UnitMultiplier = f.Unit, f.UnitMultiplier
-	l.override = o
+	d.level.override = o
 }
 
 // neededInOverride are the fields of an override that need another one.

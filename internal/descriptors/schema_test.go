@@ -28,7 +28,7 @@ const schemaFile = "../../docs/rules.schema.json"
 
 func TestSchemaFileIsCurrent(t *testing.T) {
 	if *updateSchema {
-		if err := os.WriteFile(schemaFile, Schema(), 0o644); err != nil {
+		if err := os.WriteFile(schemaFile, Schema, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -36,7 +36,7 @@ func TestSchemaFileIsCurrent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(text, Schema()) {
+	if !bytes.Equal(text, Schema) {
 		t.Errorf("%s is not what the decoder says; run: go test ./internal/descriptors -update", schemaFile)
 	}
 }
@@ -44,7 +44,7 @@ func TestSchemaFileIsCurrent(t *testing.T) {
 // compiled is the schema, itself checked by that of its draft.
 func compiled(t *testing.T) *jsonschema.Schema {
 	t.Helper()
-	text, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema()))
+	text, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,17 +265,17 @@ var schemaPlaces = []struct {
 	format string
 	beside map[string]string // makes a file whole
 }{
-	{fileTable.names, "{%s}", map[string]string{"domain": "api"}},
-	{descriptorTable.names, "{domain: api, descriptors: [{%s}]}", map[string]string{"key": "user", "rate_limit": "{unit: day, requests_per_unit: 1}"}},
-	{descriptorTable.names, "{domain: api, descriptors: [{%s}]}", map[string]string{"key": "user", "value": "a*"}},
-	{otherwiseTable.names, "{domain: api, otherwise: {%s}}", map[string]string{"rate_limit": "{unit: day, requests_per_unit: 1}"}},
-	{limitTable.names, "{domain: api, descriptors: [{key: user, rate_limit: {%s}}]}", map[string]string{"unit": "minute", "requests_per_unit": "5"}},
-	{limitTable.names, "{domain: api, descriptors: [{key: user, rate_limit: {%s}}]}", map[string]string{"unit": "minute", "requests_per_unit": "5", "algorithm": "token_bucket"}},
-	{limitTable.names, "{domain: api, descriptors: [{key: user, rate_limit: {%s}}]}", map[string]string{"unit": "month", "requests_per_unit": "5", "algorithm": "concurrency"}},
-	{limitTable.names, "{domain: api, descriptors: [{key: user, rate_limit: {%s}}]}", map[string]string{"unlimited": "true"}},
-	{replacesTable.names, "{domain: api, descriptors: [{key: user, rate_limit: {unlimited: true, replaces: [{%s}]}}]}", nil},
-	{overrideTable.names, "{domain: api, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1}, override: {%s}}]}", map[string]string{"algorithm": "token_bucket"}},
-	{overrideTable.names, "{domain: api, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1}, override: {%s}}]}", map[string]string{"anchor": "calendar"}},
+	{format.file.names, "{%s}", map[string]string{"domain": "api"}},
+	{format.descriptor.names, "{domain: api, descriptors: [{%s}]}", map[string]string{"key": "user", "rate_limit": "{unit: day, requests_per_unit: 1}"}},
+	{format.descriptor.names, "{domain: api, descriptors: [{%s}]}", map[string]string{"key": "user", "value": "a*"}},
+	{format.otherwise.names, "{domain: api, otherwise: {%s}}", map[string]string{"rate_limit": "{unit: day, requests_per_unit: 1}"}},
+	{format.limit.names, "{domain: api, descriptors: [{key: user, rate_limit: {%s}}]}", map[string]string{"unit": "minute", "requests_per_unit": "5"}},
+	{format.limit.names, "{domain: api, descriptors: [{key: user, rate_limit: {%s}}]}", map[string]string{"unit": "minute", "requests_per_unit": "5", "algorithm": "token_bucket"}},
+	{format.limit.names, "{domain: api, descriptors: [{key: user, rate_limit: {%s}}]}", map[string]string{"unit": "month", "requests_per_unit": "5", "algorithm": "concurrency"}},
+	{format.limit.names, "{domain: api, descriptors: [{key: user, rate_limit: {%s}}]}", map[string]string{"unlimited": "true"}},
+	{[]string{"name"}, "{domain: api, descriptors: [{key: user, rate_limit: {unlimited: true, replaces: [{%s}]}}]}", nil},
+	{format.override.names, "{domain: api, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1}, override: {%s}}]}", map[string]string{"algorithm": "token_bucket"}},
+	{format.override.names, "{domain: api, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1}, override: {%s}}]}", map[string]string{"anchor": "calendar"}},
 }
 
 // inPlace spells a mapping within a place.
