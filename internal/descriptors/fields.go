@@ -27,7 +27,7 @@ var Schema []byte
 // are spelled for people.
 type field struct {
 	name string
-	into any                                   // a pointer to its value, which says by its type how that is read
+	into any                                  // a pointer to its value, which says by its type how that is read
 	read func(field string, value *yaml.Node) // reads it instead, if not nil
 
 	option limiter.Option // that the algorithm of the limit must take
