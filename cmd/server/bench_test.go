@@ -3,17 +3,23 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
 	"weir/internal/offline/bench"
+	"weir/internal/testenv"
 )
 
 // oracle admits the domain api, does not answer for the domain stall, and fails
@@ -50,7 +56,7 @@ func (o oracle) start(t *testing.T, options ...grpc.ServerOption) string {
 }
 
 func TestBench(t *testing.T) {
-	addr := oracle{}.start(t)
+	addr := oracle{stalls: func() {}}.start(t)
 	benchArgs := func(args ...string) []string {
 		return append([]string{"bench", addr, "--requests=100", "--warmup=0s"}, args...)
 	}
@@ -65,25 +71,16 @@ func TestBench(t *testing.T) {
 		{name: "no rules", args: benchArgs(), stdout: []string{"no limit    100  100.0 %\n            none of the answers carried a limit: does the server have rules for the domain \"api\" and these descriptors?\n"}},
 		{name: "open loop", args: benchArgs("--rate=5000", "--distribution=zipf"), stdout: []string{"open loop at 5000/s, 100 callers", "answered    100 "}},
 		{name: "failures", args: benchArgs("--domain=shop"), code: 1, stdout: []string{"answered    0 ", "failed      100  Unavailable 100  last: rpc error: code = Unavailable desc = asked for shop"}},
+		{name: "given up", args: benchArgs("--domain=stall", "--timeout=20ms", "--requests=5"), code: 1, stdout: []string{"answered    0 ", "failed      5  DeadlineExceeded 5  last: "}},
 		{name: "too fast a plan", args: []string{"bench", addr, "--rate=1000000", "--callers=1", "--duration=50ms"}, code: 1, stdout: []string{"failed      0\n", "never sent  "}},
 		{name: "several descriptors", args: benchArgs("--descriptor=a={},b=c", `--descriptor=user=x\,{}`, "--hits=0"), stdout: []string{"descriptor  a={},b=c\ndescriptor  user=x\\,{}\ntraffic     1000 keys, uniform, no hits_addend\n", "answered    100 "}},
 
 		{name: "no server", args: []string{"bench", "127.0.0.1:1"}, code: 2, stderr: []string{`weir: server "127.0.0.1:1": no connection`}},
-		{name: "short without warm-up", args: []string{"bench", addr, "--duration=2s"}, stdout: []string{"closed loop, 64 callers", "latency     p50 "}},
+		{name: "by time", args: []string{"bench", addr, "--duration=200ms"}, stdout: []string{"closed loop, 64 callers", "in the warm-up of 0.02 s", "latency     p50 "}},
 		{name: "bad descriptor", args: benchArgs("--descriptor=a=b,"), code: 2, stderr: []string{`weir: --descriptor: "a=b,": entry 2 has no key`}},
-		{name: "no descriptor", args: benchArgs("--descriptor="), code: 2, stderr: []string{`weir: --descriptor: "": entry 1 has no key`}},
-		{name: "no callers", args: benchArgs("--callers=0"), code: 2, stderr: []string{"weir: --callers: 0 can send nothing, allowed is 1 or more\n"}},
-		{name: "too few connections", args: benchArgs("--connections=0"), code: 2, stderr: []string{"weir: --connections: 0 is too few"}},
-		{name: "bad rate", args: benchArgs("--rate=-1"), code: 2, stderr: []string{"weir: --rate: -1 is not allowed"}},
-		{name: "bad duration", args: benchArgs("--duration=0s"), code: 2, stderr: []string{"weir: --duration: 0s is not allowed"}},
 		{name: "bad warm-up", args: benchArgs("--warmup=10s"), code: 2, stderr: []string{"weir: --warmup: 10s is not allowed"}},
-		{name: "bad number of requests", args: benchArgs("--requests=-1"), code: 2, stderr: []string{"weir: --requests: -1 is not allowed"}},
-		{name: "bad timeout", args: benchArgs("--timeout=-1s"), code: 2, stderr: []string{"weir: --timeout: -1s is not allowed"}},
 		{name: "no domain", args: benchArgs("--domain="), code: 2, stderr: []string{"weir: --domain: it is empty"}},
-		{name: "no keys", args: benchArgs("--keys=0"), code: 2, stderr: []string{"weir: --keys: 0 is not allowed"}},
-		{name: "bad exponent", args: benchArgs("--distribution=zipf", "--zipf-exponent=1"), code: 2, stderr: []string{"weir: --zipf-exponent: 1 is not allowed, allowed are numbers above 1\n"}},
 		{name: "bad hits", args: benchArgs("--hits=-1"), code: 2, stderr: []string{"weir: --hits: "}},
-		{name: "no port", args: []string{"bench", "localhost"}, code: 2, stderr: []string{`weir: server "localhost": missing port in address; expected is host:port`}},
 		{name: "nothing but warm-up", args: benchArgs("--warmup=9s"), code: 1, stderr: []string{"weir: nothing was measured: of 100 requests all were due in the warm-up of 9s\n"}},
 		{name: "bad distribution", args: benchArgs("--distribution=flat"), code: 2, stderr: []string{"flat", "uniform", "zipf", "hot"}},
 		{name: "bad output", args: benchArgs("--output=xml"), code: 2, stderr: []string{"xml", "text", "json"}},
@@ -107,38 +104,19 @@ func TestBench(t *testing.T) {
 // The result says what it is of, as the names in it promise to programs that read it.
 func TestBenchTellsItsOptions(t *testing.T) {
 	addr := oracle{}.start(t)
-	tests := []struct {
-		args []string
-		want string
-	}{
-		{
-			[]string{addr, "--duration=50ms"},
-			`{"servers":["ADDR"],"tls":false,"loop":"closed","connections":4,"callers":64,"rate":0,` +
-				`"duration_seconds":0.05,"warmup_seconds":0.005,"requests":0,"timeout_seconds":0,` +
-				`"domain":"api","descriptors":[[{"key":"user","value":"{}"}]],"keys":1000,"distribution":"uniform","hits":1}`,
-		},
-		{
-			[]string{
-				addr, addr, "--rate=5000", "--requests=20", "--connections=50", "--timeout=9s", "--warmup=1ms",
-				"--descriptor=a=b,c={}", "--descriptor=d=e", "--keys=7", "--distribution=zipf", "--zipf-exponent=1.5", "--hits=0",
-			},
-			`{"servers":["ADDR","ADDR"],"tls":false,"loop":"open","connections":20,"callers":20,"rate":5000,` +
-				`"duration_seconds":10,"warmup_seconds":0.001,"requests":20,"timeout_seconds":9,` +
-				`"domain":"api","descriptors":[[{"key":"a","value":"b"},{"key":"c","value":"{}"}],[{"key":"d","value":"e"}]],` +
-				`"keys":7,"distribution":"zipf","zipf_exponent":1.5,"hits":0}`,
-		},
+	_, stdout, stderr := callUntil(t.Context(), "bench", "--output=json", addr, addr, "--rate=5000", "--requests=20", "--connections=50", "--timeout=9s", "--warmup=1ms",
+		"--descriptor=a=b,c={}", "--descriptor=d=e", "--keys=7", "--distribution=zipf", "--zipf-exponent=1.5", "--hits=0")
+	const want = `{"servers":["ADDR","ADDR"],"tls":false,"loop":"open","connections":20,"callers":20,"rate":5000,` +
+		`"duration_seconds":10,"warmup_seconds":0.001,"requests":20,"timeout_seconds":9,` +
+		`"domain":"api","descriptors":[[{"key":"a","value":"b"},{"key":"c","value":"{}"}],[{"key":"d","value":"e"}]],` +
+		`"keys":7,"distribution":"zipf","zipf_exponent":1.5,"hits":0}`
+	var result struct{ Options json.RawMessage }
+	var got bytes.Buffer
+	if err := json.Unmarshal([]byte(stdout), &result); err != nil || json.Compact(&got, result.Options) != nil {
+		t.Fatalf("%v, %s", err, stderr)
 	}
-	for _, tt := range tests {
-		_, stdout, stderr := callUntil(t.Context(), append([]string{"bench", "--output=json"}, tt.args...)...)
-		var result struct{ Options json.RawMessage }
-		var got bytes.Buffer
-		if err := json.Unmarshal([]byte(stdout), &result); err != nil {
-			t.Fatalf("%v: %v, %s", tt.args, err, stderr)
-		}
-		json.Compact(&got, result.Options)
-		if want := strings.ReplaceAll(tt.want, "ADDR", addr); got.String() != want {
-			t.Errorf("%v: got\n%s\nwant\n%s", tt.args, &got, want)
-		}
+	if got := strings.ReplaceAll(got.String(), addr, "ADDR"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
 
@@ -159,5 +137,65 @@ func TestBenchInterrupted(t *testing.T) {
 		if code != 1 || !strings.Contains(stdout, tt.stdout) || (stdout == "") != (tt.stdout == "") || stderr != tt.stderr {
 			t.Errorf("warm-up of %s: got %d, %q, %q, want 1, %q, %q", tt.warmup, code, stdout, stderr, tt.stdout, tt.stderr)
 		}
+	}
+}
+
+func TestBenchTLS(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name string, data []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	authority, stranger := testenv.NewAuthority(t), testenv.NewAuthority(t)
+	ca, strangerCA := file("ca.pem", authority.PEM()), file("stranger.pem", stranger.PEM())
+	certPEM, keyPEM := authority.Issue(t, "client")
+	cert, key := file("cert.pem", certPEM), file("key.pem", keyPEM)
+	_, otherKeyPEM := authority.Issue(t, "client")
+	otherKey, none := file("other-key.pem", otherKeyPEM), filepath.Join(dir, "none.pem")
+
+	// serve starts a server with a certificate for name, that asks for one of clients, or not.
+	serve := func(name string, clients tls.ClientAuthType) string {
+		pair, err := tls.X509KeyPair(authority.Issue(t, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: clients, ClientCAs: x509.NewCertPool()}
+		config.ClientCAs.AppendCertsFromPEM(authority.PEM())
+		return oracle{}.start(t, grpc.Creds(credentials.NewTLS(config)))
+	}
+	secure, mutual := serve("127.0.0.1", tls.NoClientCert), serve("127.0.0.1", tls.RequireAndVerifyClientCert)
+	named, open := serve("limits.example", tls.NoClientCert), oracle{}.start(t)
+	tests := []struct {
+		name   string
+		server string
+		args   []string
+		stderr string // none: all is well
+	}{
+		{"server", secure, []string{"--tls-ca=" + ca}, ""},
+		{"mutual", mutual, []string{"--tls", "--tls-ca=" + ca, "--tls-cert=" + cert, "--tls-key=" + key}, ""},
+		{"by name", named, []string{"--tls-ca=" + ca, "--tls-server-name=limits.example"}, ""},
+
+		{"untrusted server", secure, []string{"--tls-ca=" + strangerCA}, "certificate signed by unknown authority"},
+		{"plain server", open, []string{"--tls-ca=" + ca}, "no connection: it does not speak TLS: "},
+		{"plain client", secure, nil, "no connection: it is no gRPC server, or one with TLS: "},
+
+		{"no file of authorities", secure, []string{"--tls-ca=" + none}, "weir: --tls-ca: open " + none + ": "},
+		{"no authority", secure, []string{"--tls-ca=" + key}, "weir: --tls-ca: " + key + ": no certificate in PEM form\n"},
+		{"another key", secure, []string{"--tls-cert=" + cert, "--tls-key=" + otherKey}, "weir: --tls-cert " + cert + " with --tls-key " + otherKey + ": tls: private key does not match public key\n"},
+		{"no key", secure, []string{"--tls-cert=" + cert}, "weir: --tls-cert and --tls-key must be used together\n"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			args := append([]string{"bench", tt.server, "--requests=100", "--warmup=0s"}, tt.args...)
+			code, stdout, stderr := callUntil(t.Context(), args...)
+			if tt.stderr != "" {
+				compare(t, exitUsage, nil, []string{tt.stderr}, code, stdout, stderr)
+				return
+			}
+			compare(t, exitOK, []string{" connections with TLS, ", "ok          100  100.0 %"}, nil, code, stdout, stderr)
+		})
 	}
 }

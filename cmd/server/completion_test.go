@@ -103,44 +103,27 @@ func TestCompletionInFish(t *testing.T) {
 	}
 }
 
-// Whatever the parser knows is completed: no command and no flag is left out.
-func TestCompletionFollowsTheModel(t *testing.T) {
-	parser := kong.Must(new(commandLine), kong.Vars{"version": ""}, settings.Parsing())
-	words := func(typed ...string) (found []string) {
-		for _, p := range complete(parser, typed) {
-			found = append(found, p.word)
-		}
-		return found
-	}
-	var walk func(node *kong.Node, way []string)
-	walk = func(node *kong.Node, way []string) {
-		flags := words(append(slices.Clone(way), "-")...)
-		for _, flag := range node.Flags {
-			if !flag.Hidden && !slices.Contains(flags, "--"+flag.Name) {
-				t.Errorf("weir %s does not complete --%s", strings.Join(way, " "), flag.Name)
-			}
-		}
-		for _, child := range node.Children {
-			if !child.Hidden && !slices.Contains(words(append(slices.Clone(way), "")...), child.Name) {
-				t.Errorf("weir %s does not complete %s", strings.Join(way, " "), child.Name)
-			}
-			walk(child, append(slices.Clone(way), child.Name))
-		}
-	}
-	walk(parser.Model.Node, nil)
-}
-
 // fixedSet finds in the error of a parser which words alone are allowed.
 var fixedSet = regexp.MustCompile(`allowed (?:is|are) (\w+(?:(?:, | and )\w+)*)$`)
 
-// A flag of whose value the parser says that only some words are allowed completes
-// these, and no files.
-func TestCompletionOfFixedSets(t *testing.T) {
+// Whatever the parser knows is completed: no command and no flag is left out. A flag of
+// whose value the parser says that only some words are allowed completes these, and no
+// files.
+func TestCompletionFollowsTheModel(t *testing.T) {
 	parser := kong.Must(new(commandLine), kong.Vars{"version": ""}, kong.Writers(io.Discard, io.Discard), kong.Exit(func(int) {}), settings.Parsing())
 	sets := 0
 	var walk func(node *kong.Node, way []string)
 	walk = func(node *kong.Node, way []string) {
+		words := func(typed ...string) (found []string) {
+			for _, p := range complete(parser, slices.Concat(way, typed)) {
+				found = append(found, p.word)
+			}
+			return found
+		}
 		for _, flag := range node.Flags {
+			if !slices.Contains(words("-"), "--"+flag.Name) {
+				t.Errorf("weir %s does not complete --%s", strings.Join(way, " "), flag.Name)
+			}
 			refuses := func(value string) string {
 				_, err := parser.Parse(append(slices.Clone(way), "--"+flag.Name+"="+value))
 				if err == nil || !strings.HasPrefix(err.Error(), "--"+flag.Name+":") {
@@ -157,11 +140,10 @@ func TestCompletionOfFixedSets(t *testing.T) {
 			if allowed[0] == "true" { // its other spellings need no help
 				allowed = []string{"true", "false"}
 			}
-			var got []string
-			for _, p := range complete(parser, append(slices.Clone(way), "--"+flag.Name, "=", "")) {
-				got = append(got, p.word)
-				if problem := refuses(p.word); problem != "" {
-					t.Errorf("%s completes %s, but: %s", flag.Name, p.word, problem)
+			got := words("--"+flag.Name, "=", "")
+			for _, word := range got {
+				if problem := refuses(word); problem != "" {
+					t.Errorf("%s completes %s, but: %s", flag.Name, word, problem)
 				}
 			}
 			if !slices.Equal(got, allowed) {
@@ -169,6 +151,9 @@ func TestCompletionOfFixedSets(t *testing.T) {
 			}
 		}
 		for _, child := range node.Children {
+			if !slices.Contains(words(""), child.Name) {
+				t.Errorf("weir %s does not complete %s", strings.Join(way, " "), child.Name)
+			}
 			walk(child, append(slices.Clone(way), child.Name))
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -118,7 +119,8 @@ var remoteCases = []struct {
 func TestRemoteCommands(t *testing.T) {
 	for _, tt := range remoteCases {
 		t.Run(tt.golden, func(t *testing.T) {
-			server := answering(t, http.StatusOK, fromFile(t, tt.answer+".json"))
+			answer := fromFile(t, tt.answer+".json")
+			server := answering(t, http.StatusOK, answer)
 			code, stdout, stderr := call(t, append(tt.args, "--server="+server.URL)...)
 			if code != tt.code || stderr != "" {
 				t.Errorf("exit code %d, stderr %s", code, stderr)
@@ -147,34 +149,19 @@ func TestRemoteCommands(t *testing.T) {
 					t.Errorf("more than 100 columns: %s", line)
 				}
 			}
-		})
-	}
-}
 
-// TestRemoteJSON prints the answers of servers as they are.
-func TestRemoteJSON(t *testing.T) {
-	for _, tt := range remoteCases {
-		t.Run(tt.golden, func(t *testing.T) {
-			answer := fromFile(t, tt.answer+".json")
-			server := answering(t, http.StatusOK, answer)
-			code, stdout, stderr := call(t, append(tt.args, "--server="+server.URL, "--output=json")...)
-			if code != tt.code || stderr != "" {
-				t.Errorf("exit code %d, stderr %s", code, stderr)
+			// As JSON, answers are as the server sent them, unless they are filtered.
+			code, stdout, stderr = call(t, append(tt.args, "--server="+server.URL, "--output=json")...)
+			if code != tt.code || stderr != "" || plaintext.Lines(stdout) != stdout || !strings.Contains(stdout, "\n  \"") {
+				t.Errorf("exit code %d, stderr %s, or not indented, or a terminal may obey %q", code, stderr, stdout)
 			}
 			var got, want any
-			if err := json.Unmarshal([]byte(stdout), &got); err != nil {
+			if err := errors.Join(json.Unmarshal([]byte(stdout), &got), json.Unmarshal([]byte(answer), &want)); err != nil {
 				t.Fatalf("%v in %s", err, stdout)
 			}
-			if plaintext.Lines(stdout) != stdout || !strings.Contains(stdout, "\n  \"") {
-				t.Errorf("a terminal may obey %q, or it is not indented", stdout)
-			}
 			filtered := tt.args[0] == "denials" || slices.Contains(tt.args, "login pages") || tt.golden == "except_list_domain" || tt.golden == "except_remove"
-			if err := json.Unmarshal([]byte(answer), &want); err != nil {
-				t.Fatal(err)
-			}
-			if gotText, wantText := fmt.Sprint(got), fmt.Sprint(want); !filtered && gotText != wantText {
-				t.Errorf("got %s, want %s", gotText, wantText)
-			} else if len(gotText) > len(wantText)+64 {
+			gotText, wantText := fmt.Sprint(got), fmt.Sprint(want)
+			if !filtered && gotText != wantText || len(gotText) > len(wantText)+64 {
 				t.Errorf("got %s of %s", gotText, wantText)
 			}
 		})

@@ -201,29 +201,6 @@ func TestManyCandidates(t *testing.T) {
 	}
 }
 
-// What is said of fresh counters is what the first request meets.
-func TestDecisionIsTheLimiters(t *testing.T) {
-	for hits := range uint64(40) {
-		q := question(t, "user=alice")
-		q.HitsAddend = &hits
-		a := explained(t, q)
-		fits := true
-		for _, l := range a.Limits {
-			most := *l.RequestsPerUnit
-			if l.Burst != nil {
-				most = *l.Burst
-			}
-			if l.Decision.Fits != (max(hits, 1) <= most) {
-				t.Errorf("%d hits on %+v: %+v", hits, l, l.Decision)
-			}
-			fits = fits && (l.Decision.Fits || l.Mode != "enforced")
-		}
-		if a.Denied == fits {
-			t.Errorf("%d hits: denied %v", hits, a.Denied)
-		}
-	}
-}
-
 // A request is denied as the server denies the first one, whatever replaces
 // whatever and whatever the server's switches are, and is charged if it charges it.
 func TestDeniedAsByTheServer(t *testing.T) {

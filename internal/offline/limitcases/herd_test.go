@@ -17,6 +17,7 @@ import (
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
 	"weir/internal/limiter/memory"
+	"weir/internal/limiter/redis"
 	"weir/internal/plan"
 	"weir/internal/rls"
 	"weir/internal/telemetry"
@@ -105,7 +106,13 @@ func inMemory(_ *testing.T, now func() time.Time) limiter.Store {
 }
 
 func inRedis(t *testing.T, now func() time.Time) limiter.Store {
-	return onRedis(t, miniredis.RunT(t), now).store
+	t.Helper()
+	s, err := redis.New(redis.Options{Main: redis.Server{Addr: miniredis.RunT(t).Addr(), OpTimeout: patience}, Now: now, OneClock: true, DenyMemory: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
 }
 
 // herd is a server on a clock that the workers set.

@@ -96,16 +96,16 @@ func (f *File) run(ctx context.Context, t *test) (failures []string, err error) 
 		var o outcome
 		for n := range s.send {
 			now = s.first + time.Duration(n)*s.every
-			if ctx.Err() != nil {
+			o.last, err = decider.Decide(ctx, &s.request)
+			switch {
+			case ctx.Err() != nil:
 				return nil, ctx.Err()
-			}
-			if o.last, err = decider.Decide(ctx, &s.request); err != nil { // the memory store never fails
+			case err != nil: // the memory store never fails
 				fail(&check{at: s.at, what: "request", want: "an answer"}, err.Error())
 				return failures, nil
-			}
-			if o.last.Denied {
+			case o.last.Denied:
 				o.denied++
-			} else {
+			default:
 				o.admitted++
 			}
 		}

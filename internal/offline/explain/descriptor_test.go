@@ -1,6 +1,8 @@
 package explain
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +11,41 @@ import (
 	"weir/internal/descriptors/plaintext"
 	"weir/internal/limiter"
 )
+
+func TestParseDescriptor(t *testing.T) {
+	tests := []struct {
+		text string
+		want []limiter.Entry
+		err  string
+	}{
+		{text: "user=alice", want: []limiter.Entry{{Key: "user", Value: "alice"}}},
+		{text: "user=alice,path=/login", want: []limiter.Entry{{Key: "user", Value: "alice"}, {Key: "path", Value: "/login"}}},
+		{text: "user", want: []limiter.Entry{{Key: "user"}}},
+		{text: "user=,path", want: []limiter.Entry{{Key: "user"}, {Key: "path"}}},
+		{text: " user = alice ", want: []limiter.Entry{{Key: " user ", Value: " alice "}}},
+		{text: "q=a=b==", want: []limiter.Entry{{Key: "q", Value: "a=b=="}}},
+		{text: `q=a\,b,p=\\`, want: []limiter.Entry{{Key: "q", Value: "a,b"}, {Key: "p", Value: `\`}}},
+		{text: `a\=b=c\=d`, want: []limiter.Entry{{Key: "a=b", Value: "c=d"}}},
+		{text: "q=\xff", want: []limiter.Entry{{Key: "q", Value: "\xff"}}},
+		{text: `a\x3db=\x2c\xFF\x00\\x41`, want: []limiter.Entry{{Key: "a=b", Value: ",\xff\x00\\x41"}}},
+		{text: `q=\é`, want: []limiter.Entry{{Key: "q", Value: "é"}}},
+
+		{text: "", err: "entry 1 has no key"},
+		{text: "=alice", err: "entry 1 has no key"},
+		{text: "user=alice,", err: "entry 2 has no key"},
+		{text: "user=alice,,path=/", err: "entry 2 has no key"},
+		{text: `user=alice\`, err: `a backslash at the end, write \\ for one`},
+		{text: `user=\x`, err: `\x needs two hexadecimal digits, such as \x0a`},
+		{text: `user=\x0`, err: `\x needs two hexadecimal digits, such as \x0a`},
+		{text: `user=\x0g`, err: `\x needs two hexadecimal digits, such as \x0a`},
+	}
+	for _, tt := range tests {
+		got, err := ParseDescriptor(tt.text)
+		if !slices.Equal(got, tt.want) || fmt.Sprint(err) != cmp.Or(tt.err, "<nil>") {
+			t.Errorf("%q: got %q, %v, want %q, %q", tt.text, got, err, tt.want, tt.err)
+		}
+	}
+}
 
 func TestFormatDescriptor(t *testing.T) {
 	for _, tt := range []struct {
