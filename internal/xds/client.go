@@ -22,8 +22,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// Options say whom a Client asks for what. Server, Type, Apply, Retry, Backoff
-// and Registerer are required.
+// Options say whom a Client asks for what. Server, Type, Apply, Retry, Backoff,
+// Logger and Registerer are required.
 type Options struct {
 	// Server is where the control plane is: host:port, or another target of gRPC
 	// such as unix:/run/xds.sock.
@@ -59,7 +59,7 @@ type Options struct {
 	// first attempt comes within a second, but only once in Backoff.Initial.
 	Backoff Backoff
 
-	// Logger hears of streams that begin and end; nil drops that.
+	// Logger hears of streams that begin and end.
 	Logger *slog.Logger
 	// Registerer receives the client's metric.
 	Registerer prometheus.Registerer
@@ -95,16 +95,16 @@ type Client struct {
 	node *core.Node
 	dial []grpc.DialOption
 
-	pace     *rate.Limiter // of responses
-	refusals *rate.Limiter // across streams
-	applied  bool          // a response was
+	pace    *rate.Limiter // of responses
+	refusal time.Time     // from when the next refusal may be sent, on any stream
+	applied bool          // a response was
 
-	tried              bool          // there was an attempt
-	soon               *rate.Limiter // of attempts that do not wait for a back-off
+	soon               time.Time // from when an attempt need not wait for a back-off
 	unreachable, ended *backoff.ExponentialBackOff
 
-	mu     sync.Mutex
-	status Status
+	connected prometheus.Gauge
+	mu        sync.Mutex
+	status    Status
 }
 
 // New checks the options and returns a client that has not asked for anything
@@ -115,9 +115,6 @@ func New(opts Options) (*Client, error) {
 	}
 	if opts.MaxMessageSize == 0 {
 		opts.MaxMessageSize = 4 << 20 // as in gRPC
-	}
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	metadata := &structpb.Struct{Fields: make(map[string]*structpb.Value, len(opts.NodeMetadata))}
 	for name, value := range opts.NodeMetadata {
@@ -136,25 +133,19 @@ func New(opts Options) (*Client, error) {
 			grpc.WithStaticStreamWindowSize(64 << 10), grpc.WithStaticConnWindowSize(64 << 10),
 		},
 		pace:        rate.NewLimiter(responseRate, responseBurst),
-		refusals:    rate.NewLimiter(rate.Every(opts.Retry), 1),
-		soon:        rate.NewLimiter(rate.Every(opts.Backoff.Initial), 1),
 		unreachable: exponential(opts.Retry, opts.Backoff),
 		ended:       exponential(opts.Backoff.Initial, opts.Backoff),
-		status:      Status{Since: time.Now()},
+		connected: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "weir_xds_connected", Help: "Whether there is a stream to the control plane, 1 or 0.",
+		}),
+		status: Status{Since: time.Now()},
 	}
 	conn, err := grpc.NewClient(opts.Server, c.dial...)
 	if err != nil {
 		return nil, fmt.Errorf("control plane %q: %w", opts.Server, err)
 	}
 	conn.Close()
-	opts.Registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "weir_xds_connected", Help: "Whether there is a stream to the control plane, 1 or 0.",
-	}, func() float64 {
-		if c.Status().Connected {
-			return 1
-		}
-		return 0
-	}))
+	opts.Registerer.MustRegister(c.connected)
 	return c, nil
 }
 
@@ -201,9 +192,8 @@ func (c *Client) wait(reached, worked bool) time.Duration {
 	if reached {
 		delays = c.ended
 	}
-	first := !c.tried
-	c.tried = true
-	if (first || worked) && c.soon.Allow() {
+	if now := time.Now(); (worked || c.soon.IsZero()) && !now.Before(c.soon) {
+		c.soon = now.Add(c.opts.Backoff.Initial)
 		most := min(time.Second, delays.InitialInterval)
 		return most - time.Duration(c.opts.Backoff.Spread*rand.Float64()*float64(most)) //nolint:gosec // no secret
 	}
@@ -224,6 +214,10 @@ func (c *Client) setStatus(connected bool, err error) {
 		c.status.Since = time.Now()
 	}
 	c.status.Connected, c.status.Err = connected, err
+	c.connected.Set(0)
+	if connected {
+		c.connected.Set(1)
+	}
 }
 
 // probes let the system notice within a minute that the other side of a silent

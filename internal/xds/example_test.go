@@ -3,6 +3,7 @@ package xds_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"time"
 
@@ -49,7 +50,7 @@ func ExampleClient_Run() {
 			return nil
 		},
 		Retry: time.Second, Backoff: xds.Backoff{Initial: time.Second, Max: time.Minute},
-		Registerer: prometheus.NewRegistry(),
+		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"golang.org/x/time/rate"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -34,6 +33,11 @@ const (
 // has nothing for this node.
 const patience = 15 * time.Second
 
+// sendTime is how long a request may wait for a control plane that does not read.
+const sendTime = 15 * time.Second
+
+var errNotRead = errors.New("sending: the control plane does not read what it is sent")
+
 // attempt connects to the control plane, and applies what it sends until the
 // stream ends. Each attempt has its own connection, so that the error is its own
 // and not that of an earlier one, and that no back-off of gRPC's adds to the
@@ -45,8 +49,8 @@ func (c *Client) attempt(ctx context.Context) (reached, worked bool, err error) 
 		return false, false, err
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	if c.opts.Headers != nil {
 		ctx = metadata.NewOutgoingContext(ctx, metadata.New(c.opts.Headers()))
 	}
@@ -56,8 +60,10 @@ func (c *Client) attempt(ctx context.Context) (reached, worked bool, err error) 
 	}
 	c.setStatus(true, c.Status().Err)
 	c.opts.Logger.Info("the control plane is connected", "server", c.opts.Server)
-	s := stream{Client: c, ads: ads}
-	err = s.run(ctx)
+	s := stream{Client: c, ads: ads, end: cancel}
+	if err = s.run(ctx); ctx.Err() != nil {
+		err = context.Cause(ctx) // rather than that it was cancelled
+	}
 	return true, s.worked, err
 }
 
@@ -67,6 +73,7 @@ func (c *Client) attempt(ctx context.Context) (reached, worked bool, err error) 
 type stream struct {
 	*Client
 	ads      discovery.AggregatedDiscoveryService_StreamAggregatedResourcesClient
+	end      context.CancelCauseFunc
 	worked   bool   // it brought a response, or lasted for long without
 	accepted string // version of the last response that was applied
 
@@ -74,8 +81,7 @@ type stream struct {
 	refused [sha256.Size]byte // digest of that response
 	version string            // its version
 	nonce   string            // its nonce
-	turn    *rate.Reservation // to send the refusal, nil if none is held back
-	held    <-chan time.Time  // when that is
+	held    <-chan time.Time  // until the refusal may be sent, nil if none is held back
 }
 
 // received is what the stream had next: a response, or an error at its end.
@@ -88,7 +94,6 @@ func (s *stream) run(ctx context.Context) error {
 	if err := s.send("", nil); err != nil {
 		return err
 	}
-	defer s.release()
 	silence := time.NewTimer(patience)
 	defer silence.Stop()
 	next := make(chan received)
@@ -156,38 +161,27 @@ func (s *stream) answer(r *discovery.DiscoveryResponse) error {
 		return err // what was stopped on its way was not bad
 	}
 	if s.problem == nil {
-		s.release()
+		s.held = nil
 		s.accepted = r.GetVersionInfo()
 		return s.send(r.GetNonce(), nil)
 	}
 	s.version, s.nonce = r.GetVersionInfo(), r.GetNonce() // the control plane waits for no older one
-	if s.turn != nil {
+	if wait := time.Until(s.refusal); wait > 0 {
+		if s.held == nil {
+			s.held = time.After(wait)
+		}
 		return nil
 	}
-	s.turn = s.refusals.Reserve()
-	wait := s.turn.Delay()
-	if wait <= 0 {
-		return s.refuse()
-	}
-	s.held = time.After(wait)
-	return nil
+	return s.refuse()
 }
 
 // refuse reports why the last response was refused.
 func (s *stream) refuse() error {
-	s.turn, s.held = nil, nil
+	s.held, s.refusal = nil, time.Now().Add(s.opts.Retry)
 	if s.opts.Refused != nil {
 		s.opts.Refused(s.version, s.problem)
 	}
 	return s.send(s.nonce, s.problem)
-}
-
-// release gives up a refusal that is held back, and its turn.
-func (s *stream) release() {
-	if s.turn != nil {
-		s.turn.Cancel()
-		s.turn, s.held = nil, nil
-	}
 }
 
 // digest identifies responses by type and resources: a version need not mean the
@@ -214,6 +208,8 @@ func (s *stream) send(nonce string, problem error) error {
 	if problem != nil {
 		request.ErrorDetail = &rpcstatus.Status{Code: int32(codes.InvalidArgument), Message: bounded(problem.Error())}
 	}
+	late := time.AfterFunc(sendTime, func() { s.end(errNotRead) })
+	defer late.Stop()
 	if err := s.ads.Send(request); err != nil && !errors.Is(err, io.EOF) { // receiving says why it is at its end
 		return fmt.Errorf("sending: %w", err)
 	}

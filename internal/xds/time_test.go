@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -20,9 +23,10 @@ import (
 // dialer stands for the network.
 type dialer = func(context.Context, string) (net.Conn, error)
 
-// inBubble runs a client for some time on a clock of its own.
-func inBubble(t *testing.T, opts Options, duration time.Duration, dial dialer) {
+// inBubble runs a client for some time on a clock of its own, and returns it.
+func inBubble(t *testing.T, opts Options, duration time.Duration, dial dialer) *Client {
 	t.Helper()
+	opts.Logger = slog.New(slog.DiscardHandler)
 	opts.Server, opts.Type, opts.Registerer = "passthrough:///plane", configType, prometheus.NewRegistry()
 	if opts.Apply == nil {
 		opts.Apply = func(Update) error { return nil }
@@ -36,6 +40,7 @@ func inBubble(t *testing.T, opts Options, duration time.Duration, dial dialer) {
 	defer stop()
 	client.Run(ctx)
 	synctest.Wait()
+	return client
 }
 
 func TestWaitsGrow(t *testing.T) {
@@ -159,6 +164,45 @@ func TestSilentControlPlane(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestServerThatSaysNothing is about one that takes connections and never speaks: the
+// client must give up by itself.
+func TestServerThatSaysNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opts := Options{Retry: time.Hour, Backoff: Backoff{Initial: time.Hour, Max: time.Hour}}
+		client := inBubble(t, opts, time.Minute, func(context.Context, string) (net.Conn, error) {
+			conn, other := net.Pipe()
+			go func() { _, _ = io.Copy(io.Discard, other) }()
+			return conn, nil
+		})
+		if err := client.Status().Err; err == nil || !strings.HasPrefix(err.Error(), "connecting: ") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// TestControlPlaneThatReadsNothing is about one that sends, and takes no request: its
+// stream ends when no more requests fit into the buffers on the way.
+func TestControlPlaneThatReadsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		streams := 0
+		dial := serve(t, func(stream adsStream) error {
+			streams++
+			for {
+				if err := stream.Send(response(configType, "1", "good")); err != nil {
+					return err
+				}
+				time.Sleep(time.Second)
+			}
+		})
+		opts := Options{NodeMetadata: map[string]string{"large": strings.Repeat("x", 32<<10)},
+			Retry: time.Second, Backoff: Backoff{Initial: time.Hour, Max: time.Hour}}
+		client := inBubble(t, opts, 5*time.Minute, dial)
+		if got := client.Status(); streams != 2 || got.Connected || !errors.Is(got.Err, errNotRead) {
+			t.Errorf("%d streams, status %+v, want 2 that ended with %q", streams, got, errNotRead)
+		}
+	})
 }
 
 type adsStream = discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer
