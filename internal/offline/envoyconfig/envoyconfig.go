@@ -111,14 +111,9 @@ func (c *Config) Descriptors(r Request) []Result { return c.AppendDescriptors(ni
 // writes to r, which therefore is of one goroutine.
 func (c *Config) AppendDescriptors(dst []Result, r *Request) []Result {
 	authority, _, _ := r.header(":authority", nil)
-	host := c.hosts.find(authority)
-	if host == nil {
-		return dst
-	}
 	path, _, _ := r.header(":path", nil)
 	r.path, r.query, _ = strings.Cut(path, "?")
-	for i := range host.routes {
-		route := &host.routes[i]
+	for _, route := range c.hosts.find(authority) {
 		if !passAll(route.match, r) {
 			continue
 		}

@@ -340,7 +340,7 @@ func (r *reader) mappings(list []node, o Options) (choices []choice) {
 			}
 			limits := r.usable(r.rateLimits(n.get("rate_limits"), nil), "")
 			all := newHosts()
-			all.exact["*"] = &virtualHost{[]route{{match: []condition{hasPath}, calls: []call{{0, domain, true, true, limits}}}}}
+			all.exact["*"] = []route{{match: []condition{hasPath}, calls: []call{{0, domain, true, true, limits}}}}
 			return r.config(all, client{})
 		}})
 	}

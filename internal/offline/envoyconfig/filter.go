@@ -98,28 +98,28 @@ func (r *reader) filter(n node) (f filter, ok bool) {
 	}, true
 }
 
-// configured returns filters as typed_per_filter_config of a value configures them; those of which it says
-// nothing are as around it.
-func (r *reader) configured(n node, filters, around []filter) []filter {
+// within returns the scope of what is in a value, for which its typed_per_filter_config may configure filters.
+// Those of which it says nothing are as around it.
+func (r *reader) within(n node, s scope) scope {
 	configs := n.get("typed_per_filter_config")
 	for name, value := range configs.fields() {
 		switch kind, _ := typed(value); {
-		case kind == perRouteType && !slices.ContainsFunc(filters, func(f filter) bool { return f.unknown || f.name == name }):
+		case kind == perRouteType && !slices.ContainsFunc(s.all, func(f filter) bool { return f.unknown || f.name == name }):
 			r.leaveOut(value, "no rate limit filter has the name %q; the rate limits are left out", name)
 		case kind != perRouteType && isAboutRateLimits(kind):
 			r.otherRateLimits(value, kind)
 		}
 	}
-	within := slices.Clone(around)
-	for i, f := range filters {
+	s.filters = slices.Clone(s.filters)
+	for i, f := range s.all {
 		for name, value := range configs.fields() {
 			if r.configure(&f, name, value) {
-				within[i] = f
+				s.filters[i] = f
 				break
 			}
 		}
 	}
-	return within
+	return s
 }
 
 // configure changes a filter by a configuration, and reports whether that is for the filter.

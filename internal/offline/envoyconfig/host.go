@@ -10,15 +10,12 @@ import (
 	filterpb "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ratelimit/v3"
 )
 
-// hosts finds the virtual host of an authority: the one of the whole name, of the longest end (*.example.com),
+// hosts finds the routes of the virtual host of an authority: the one of the whole name, of the longest end (*.example.com),
 // of the longest beginning (example.*), or of all (*), in this order.
 type hosts struct {
-	exact, ends, beginnings map[string]*virtualHost
+	exact, ends, beginnings map[string][]route
 	ignorePort              bool // of the authority
 }
-
-// virtualHost is a virtual host with its routes.
-type virtualHost struct{ routes []route }
 
 // route is a route with the calls that rate limit filters make for it.
 type route struct {
@@ -28,11 +25,11 @@ type route struct {
 }
 
 func newHosts() *hosts {
-	return &hosts{map[string]*virtualHost{}, map[string]*virtualHost{}, map[string]*virtualHost{}, false}
+	return &hosts{map[string][]route{}, map[string][]route{}, map[string][]route{}, false}
 }
 
 // add adds a domain of a virtual host, or says what is wrong with it.
-func (h *hosts) add(domain string, host *virtualHost) error {
+func (h *hosts) add(domain string, routes []route) error {
 	domain = strings.ToLower(domain)
 	list, key := h.exact, domain
 	switch {
@@ -44,30 +41,30 @@ func (h *hosts) add(domain string, host *virtualHost) error {
 	case strings.HasSuffix(domain, "*"):
 		list, key = h.beginnings, domain[:len(domain)-1]
 	}
-	known := list[key] != nil
-	if list[key] = host; known {
+	_, known := list[key]
+	if list[key] = routes; known {
 		return fmt.Errorf("two virtual hosts have the domain %q", domain)
 	}
 	return nil
 }
 
-// find returns the virtual host of an authority, nil if none has it.
-func (h *hosts) find(authority string) *virtualHost {
+// find returns the routes for an authority, none if no virtual host has it.
+func (h *hosts) find(authority string) []route {
 	authority = strings.ToLower(authority)
 	if h.ignorePort {
 		authority = withoutPort(authority)
 	}
-	if host := h.exact[authority]; host != nil {
-		return host
+	if routes, ok := h.exact[authority]; ok {
+		return routes
 	}
 	for i := 1; i < len(authority) && len(h.ends) > 0; i++ {
-		if host := h.ends[authority[i:]]; host != nil {
-			return host
+		if routes, ok := h.ends[authority[i:]]; ok {
+			return routes
 		}
 	}
 	for i := len(authority) - 1; i > 0 && len(h.beginnings) > 0; i-- {
-		if host := h.beginnings[authority[:i]]; host != nil {
-			return host
+		if routes, ok := h.beginnings[authority[:i]]; ok {
+			return routes
 		}
 	}
 	return h.exact["*"]
@@ -92,12 +89,6 @@ type scope struct {
 	limits  []*rateLimit // of the virtual host
 }
 
-// within returns the scope of what is in a value.
-func (r *reader) within(n node, s scope) scope {
-	s.filters = r.configured(n, s.all, s.filters)
-	return s
-}
-
 // routeConfiguration reads a route configuration.
 func (r *reader) routeConfiguration(n node, filters []filter, c client) *Config {
 	r.checkFields(n, (*routepb.RouteConfiguration)(nil))
@@ -108,9 +99,9 @@ func (r *reader) routeConfiguration(n node, filters []filter, c client) *Config 
 	all := newHosts()
 	all.ignorePort = n.get("ignore_port_in_host_matching").isTrue()
 	for _, hostNode := range n.get("virtual_hosts").items() {
-		host := r.virtualHost(hostNode, s)
+		routes := r.virtualHost(hostNode, s)
 		for _, d := range hostNode.get("domains").items() {
-			if err := all.add(d.text(), host); err != nil {
+			if err := all.add(d.text(), routes); err != nil {
 				r.problem(d, "%v", err)
 			}
 			if d.text() != "*" {
@@ -121,15 +112,14 @@ func (r *reader) routeConfiguration(n node, filters []filter, c client) *Config 
 	return r.config(all, c)
 }
 
-// virtualHost reads a virtual host. s is the scope of its route configuration.
-func (r *reader) virtualHost(n node, s scope) *virtualHost {
+// virtualHost reads the routes of a virtual host. s is the scope of its route configuration.
+func (r *reader) virtualHost(n node, s scope) (routes []route) {
 	r.checkFields(n, (*routepb.VirtualHost)(nil))
 	if m := n.get("matcher"); m.exists() {
 		r.leaveOut(m, "a matcher in place of routes is not read; the rate limits of this virtual host are left out")
 	}
 	s = r.within(n, s)
 	s.limits = r.rateLimits(n.get("rate_limits"), s.all)
-	host := &virtualHost{}
 	switch tls := n.get("require_tls"); tls.text() {
 	case "ALL":
 		r.lookAt(":scheme")
@@ -137,14 +127,14 @@ func (r *reader) virtualHost(n node, s scope) *virtualHost {
 			scheme, there, _ := t.header(":scheme", nil)
 			return there && scheme != "https"
 		}
-		host.routes = []route{{match: []condition{redirected}}}
+		routes = []route{{match: []condition{redirected}}}
 	case "EXTERNAL_ONLY":
 		r.note(tls, "that requests from outside without TLS are redirected is not seen here")
 	}
 	for _, routeNode := range n.get("routes").items() {
-		host.routes = r.appendRoute(host.routes, routeNode, s)
+		routes = r.appendRoute(routes, routeNode, s)
 	}
-	return host
+	return routes
 }
 
 // appendRoute reads a route, and appends it if it takes requests that are known here. Envoy answers itself for

@@ -139,8 +139,8 @@ func hostDomain(name string) string {
 	return withoutPort(name)
 }
 
-// patchedHost reads the patches for a virtual host.
-func (r *reader) patchedHost(name string, patches []patch, s scope) *virtualHost {
+// patchedHost reads the patches for the routes of a virtual host.
+func (r *reader) patchedHost(name string, patches []patch, s scope) (routes []route) {
 	var mine []patch // of its routes
 	for _, p := range patches {
 		switch {
@@ -152,19 +152,18 @@ func (r *reader) patchedHost(name string, patches []patch, s scope) *virtualHost
 			mine = append(mine, p)
 		}
 	}
-	host := new(virtualHost)
 	var named []string
 	for _, p := range mine {
 		if p.get("match").exists() { // a route that is added as a whole
-			host.routes = r.appendRoute(host.routes, p.node, s)
+			routes = r.appendRoute(routes, p.node, s)
 		} else {
 			named = appendNew(named, p.route)
 		}
 	}
 	for _, route := range append(named, "") {
-		host.routes = append(host.routes, r.patchedRoute(route, mine, s))
+		routes = append(routes, r.patchedRoute(route, mine, s))
 	}
-	return host
+	return routes
 }
 
 // patchedRoute returns the route of a name, "" for those of any other.
