@@ -98,7 +98,7 @@ func (s simulation) Run(ctx context.Context, p *program) error {
 // options reads all that the command names but the logs, and returns what it reads,
 // which must not be among the outputs.
 func (s simulation) options() (opts simulate.Options, read []string, err error) {
-	format, _ := accesslog.ParseFormat(s.Format)
+	format := accesslog.Format(s.Format)
 	opts = simulate.Options{Logs: s.Logs, Format: format, Plan: s.likeServer.options(), Suggest: s.Suggest}
 	read = append(slices.Clone(s.Logs), s.Envoy)
 	if len(s.Fields) > 0 && format != accesslog.Auto && format != accesslog.JSON {

@@ -27,8 +27,7 @@ const (
 // is wrong becomes a problem at its place in the file. An Any is left out.
 func (r *reader) message(n node, m proto.Message) bool {
 	w := jsonText{top: n.depth}
-	if at, wrong := r.write(&w, n); wrong != "" {
-		r.problem(at, "%s", wrong)
+	if !r.write(&w, n) {
 		return false
 	}
 	if err := protojson.Unmarshal(w.Bytes(), m); err != nil {
@@ -47,13 +46,15 @@ type jsonText struct {
 	top   int    // depth of the message
 }
 
-// write writes a value, or says what is wrong with which.
-func (r *reader) write(w *jsonText, n node) (at node, wrong string) {
+// write writes a value. It returns false after a problem.
+func (r *reader) write(w *jsonText, n node) bool {
 	switch r.messageValues--; {
 	case r.messageValues < 0:
-		return n, fmt.Sprintf("aliases repeat too much, at most %d values are allowed", maxValues)
+		r.problem(n, "aliases repeat too much, at most %d values are allowed", maxValues)
+		return false
 	case n.depth-w.top > maxDepth:
-		return n, fmt.Sprintf("nested too deep, at most %d levels are allowed", maxDepth)
+		r.problem(n, "nested too deep, at most %d levels are allowed", maxDepth)
+		return false
 	}
 	w.begin(n)
 	separator := ""
@@ -70,8 +71,8 @@ func (r *reader) write(w *jsonText, n node) (at node, wrong string) {
 			w.begin(value)
 			w.Write(quoted(name))
 			w.WriteByte(':')
-			if at, wrong := r.write(w, value); wrong != "" {
-				return at, wrong
+			if !r.write(w, value) {
+				return false
 			}
 			separator = ","
 		}
@@ -80,8 +81,8 @@ func (r *reader) write(w *jsonText, n node) (at node, wrong string) {
 		w.WriteByte('[')
 		for _, item := range n.items() {
 			w.WriteString(separator)
-			if at, wrong := r.write(w, item); wrong != "" {
-				return at, wrong
+			if !r.write(w, item) {
+				return false
 			}
 			separator = ","
 		}
@@ -89,7 +90,7 @@ func (r *reader) write(w *jsonText, n node) (at node, wrong string) {
 	default:
 		w.Write(scalar(n.yaml))
 	}
-	return node{}, ""
+	return true
 }
 
 func (w *jsonText) begin(n node) {

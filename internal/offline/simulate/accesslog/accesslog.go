@@ -1,6 +1,7 @@
 package accesslog
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"slices"
@@ -10,24 +11,16 @@ import (
 )
 
 // Format is how lines are written.
-type Format uint8
+type Format string
 
 // The formats. Auto takes each line for what it looks like.
 const (
-	Auto Format = iota
-	JSON
-	Envoy
-	Istio
-	Nginx
+	Auto  Format = "auto"
+	JSON  Format = "json"
+	Envoy Format = "envoy"
+	Istio Format = "istio"
+	Nginx Format = "nginx"
 )
-
-var formats = [...]string{Auto: "auto", JSON: "json", Envoy: "envoy", Istio: "istio", Nginx: "nginx"}
-
-// ParseFormat finds a format by its name.
-func ParseFormat(name string) (Format, bool) {
-	i := slices.Index(formats[:], name)
-	return Format(max(i, 0)), i >= 0
-}
 
 // Record is what one line says. Its texts are those of the line and hold any bytes: they
 // are void when the next line is parsed.
@@ -75,9 +68,9 @@ type Parser struct {
 	hasJSON bool
 }
 
-// NewParser returns a parser of a format. mapping is as ParseMapping returns it.
+// NewParser returns a parser of a format, by default Auto. mapping is as ParseMapping returns it.
 func NewParser(format Format, mapping Mapping) *Parser {
-	return &Parser{format: format, mapping: mapping, names: map[string]names{}}
+	return &Parser{format: cmp.Or(format, Auto), mapping: mapping, names: map[string]names{}}
 }
 
 // HasJSON reports whether some line was JSON, of which a mapping could name other fields.

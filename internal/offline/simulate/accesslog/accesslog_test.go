@@ -69,7 +69,7 @@ func TestFormats(t *testing.T) {
 			for _, other := range []Format{JSON, Envoy, Istio, Nginx} {
 				var r Record
 				if err := NewParser(other, Mapping{}).Parse([]byte(test.line), &r); err == nil && other != test.format {
-					t.Errorf("it is also taken for %s", formats[other])
+					t.Errorf("it is also taken for %s", other)
 				}
 			}
 		})
@@ -139,7 +139,7 @@ func TestForgedFields(t *testing.T) {
 					continue
 				}
 				if xff, address := r.Get("x-forwarded-for"), r.Get(RemoteAddress); xff != "9.9.9.9" || address != "" && address != "9.9.9.9:0" || r.Get(":path") != "/" {
-					t.Errorf("as %s, client %q %q asks for %q in\n%s", formats[format], address, xff, r.Get(":path"), line)
+					t.Errorf("as %s, client %q %q asks for %q in\n%s", format, address, xff, r.Get(":path"), line)
 				}
 			}
 		}
@@ -163,7 +163,7 @@ func TestOtherFormats(t *testing.T) {
 		var r Record
 		for _, format := range []Format{Auto, Envoy, Istio, Nginx} {
 			if NewParser(format, Mapping{}).Parse([]byte(line), &r) == nil {
-				t.Errorf("%s is taken for %s", name, formats[format])
+				t.Errorf("%s is taken for %s", name, format)
 			}
 		}
 	}

@@ -26,7 +26,7 @@ type layout struct {
 
 // layouts are those of Envoy's default format, of Istio's, which goes on with addresses,
 // and of nginx combined, which many extend, often by x-forwarded-for first.
-var layouts = [...]layout{
+var layouts = map[Format]*layout{
 	Envoy: {`[rwwwwww"rrr"`, false, []string{0: timeField, 1: requestField, 6: durationField, 8: "x-forwarded-for", 9: "user-agent", 10: "x-request-id", 11: ":authority"}},
 	Istio: {`[rwwww"wwww"rrr"wwwwww`, false, []string{0: timeField, 1: requestField, 9: durationField, 11: "x-forwarded-for", 12: "user-agent", 13: "x-request-id", 14: ":authority", 19: RemoteAddress, 21: RouteName}},
 	Nginx: {`www["ww""`, true, []string{0: RemoteAddress, 3: timeField, 4: requestField, 8: "user-agent", 9: "x-forwarded-for"}},
@@ -46,7 +46,7 @@ func (p *Parser) parseText(line string, format Format, r *Record) (s said, err e
 	if !ok {
 		return s, errFormat
 	}
-	r.layout = &layouts[of]
+	r.layout = layouts[of]
 	if of == Nginx {
 		p.parts[9] = ""
 		if forwarded, ok := strings.CutPrefix(rest, `"`); ok {
