@@ -148,16 +148,15 @@ func (l *loader) ends() bool {
 	return l.opts.Context.Err() != nil
 }
 
-// files decodes files, one that is larger than size part by part: ahead is as in
-// strictyaml.Parts. It reports whether all parts could be parsed alone.
+// files decodes files, one that is larger than size part by part: size and ahead are
+// those of strictyaml.Split. It reports whether all parts could be parsed alone.
 func (l *loader) files(files []File, size, ahead int) bool {
 	if len(files) == 0 {
 		l.problems = append(l.problems, Problem{Message: "there is no rule file, at least one is needed"})
 	}
 	for _, f := range files {
 		d := l.decoder(f.Name)
-		if parts := strictyaml.Split(f.Data, "descriptors", size, l.opts.Pause); parts != nil {
-			parts.Ahead = ahead
+		if parts := strictyaml.Split(f.Data, "descriptors", size, ahead); parts != nil {
 			if !d.parts(parts) {
 				return false
 			}

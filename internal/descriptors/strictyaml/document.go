@@ -55,23 +55,20 @@ func (d *Decoder) Parse(data []byte, needed string) *yaml.Node {
 		d.Problem(at, "%s", what)
 		return nil
 	}
-	var first, second yaml.Node
-	dec := yaml.NewDecoder(bytes.NewReader(data))
-	switch err := dec.Decode(&first); {
-	case errors.Is(err, io.EOF) || err == nil && IsNull(first.Content[0]):
+	parsed, err := documents(data)
+	switch {
+	case len(parsed) > 0 && IsNull(parsed[0].Content[0]) || len(parsed) == 0 && err == nil:
 		d.Problem(Position{}, "the file is empty, %s are needed", needed)
 		return nil
+	case len(parsed) > 1:
+		d.Problem(At(parsed[1]), "a second document, one per file is allowed")
 	case err != nil:
 		d.syntaxProblem(err, data)
+	}
+	if len(parsed) == 0 {
 		return nil
 	}
-	switch err := dec.Decode(&second); {
-	case err == nil:
-		d.Problem(At(&second), "a second document, one per file is allowed")
-	case !errors.Is(err, io.EOF):
-		d.syntaxProblem(err, data)
-	}
-	return first.Content[0]
+	return parsed[0].Content[0]
 }
 
 // ParseAll returns the root nodes of all documents of a file that are not empty. It
@@ -81,34 +78,35 @@ func (d *Decoder) ParseAll(data []byte) (roots []*yaml.Node) {
 		d.Problem(at, "%s", what)
 		return nil
 	}
-	for dec := yaml.NewDecoder(bytes.NewReader(data)); ; {
-		var document yaml.Node
-		switch err := dec.Decode(&document); {
-		case errors.Is(err, io.EOF):
-			return roots
-		case err != nil:
-			d.syntaxProblem(err, data)
-			return nil
-		case !IsNull(document.Content[0]):
-			roots = append(roots, document.Content[0])
+	parsed, err := documents(data)
+	if err != nil {
+		d.syntaxProblem(err, data)
+		return nil
+	}
+	for _, document := range parsed {
+		if root := document.Content[0]; !IsNull(root) {
+			roots = append(roots, root)
 		}
+	}
+	return roots
+}
+
+// documents returns the documents of a text, up to the first that is no YAML.
+func documents(text []byte) (parsed []*yaml.Node, err error) {
+	for dec := yaml.NewDecoder(bytes.NewReader(text)); ; {
+		document := new(yaml.Node)
+		switch err := dec.Decode(document); {
+		case errors.Is(err, io.EOF):
+			return parsed, nil
+		case err != nil:
+			return parsed, err
+		}
+		parsed = append(parsed, document)
 	}
 }
 
 // refuse says what keeps a file from being parsed at all.
 func refuse(data []byte) (at Position, what string) {
-	if at, what := refuseBulk(data); what != "" {
-		return at, what
-	}
-	if i := notText(data); i >= 0 {
-		return Position{Line: lineOf(data, i)}, fmt.Sprintf("the byte 0x%02x is not text, allowed is UTF-8 without control characters", data[i])
-	}
-	return Position{}, ""
-}
-
-// refuseBulk is refuse without the look at every byte, which takes tens of
-// milliseconds.
-func refuseBulk(data []byte) (at Position, what string) {
 	if len(data) > MaxFileSize {
 		return Position{}, fmt.Sprintf("the file is too large, at most %d MiB are allowed", MaxFileSize>>20)
 	}
@@ -117,20 +115,18 @@ func refuseBulk(data []byte) (at Position, what string) {
 	if i := bytes.Index(data, append([]byte("\n"), tag...)); i >= 0 || bytes.HasPrefix(data, tag) {
 		return Position{Line: lineOf(data, i+1)}, "%TAG is not allowed, leave it out"
 	}
-	return Position{}, ""
-}
-
-// notText returns the index of the first byte that is not UTF-8 or begins a
-// control character, or -1.
-func notText(data []byte) int {
 	for i := 0; i < len(data); {
+		if ' ' <= data[i] && data[i] <= '~' {
+			i++
+			continue
+		}
 		r, size := utf8.DecodeRune(data[i:])
 		if r == utf8.RuneError && size == 1 || unicode.IsControl(r) && !strings.ContainsRune("\t\n\r\u0085", r) {
-			return i
+			return Position{Line: lineOf(data, i)}, fmt.Sprintf("the byte 0x%02x is not text, allowed is UTF-8 without control characters", data[i])
 		}
 		i += size
 	}
-	return -1
+	return Position{}, ""
 }
 
 // lineOf is the line of the byte at index i, from 1.

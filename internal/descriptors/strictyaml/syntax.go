@@ -6,8 +6,6 @@ import (
 	"slices"
 	"sort"
 	"strings"
-
-	"gopkg.in/yaml.v3"
 )
 
 // syntaxProblem reports an error of the YAML parser.
@@ -101,17 +99,7 @@ func firstLineOf(err error, data []byte) int {
 		ends[i] = end
 	}
 	return 1 + sort.Search(len(ends)-1, func(i int) bool {
-		return parseError(data[:ends[i]]).Error() == err.Error()
+		_, earlier := documents(data[:ends[i]])
+		return earlier != nil && earlier.Error() == err.Error()
 	})
-}
-
-// parseError is the first error in any document of data; io.EOF if there is none.
-func parseError(data []byte) error {
-	dec := yaml.NewDecoder(bytes.NewReader(data))
-	for {
-		var document yaml.Node
-		if err := dec.Decode(&document); err != nil {
-			return err
-		}
-	}
 }
