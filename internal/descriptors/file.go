@@ -1,7 +1,6 @@
 package descriptors
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -42,7 +41,7 @@ func ReadFiles(paths ...string) (files []File, skipped []string, err error) {
 // what bears its name with a dot and more, such as config.yaml beside config. If
 // it finds any, path itself may be missing.
 func ReadWithSiblings(path string) (files []File, skipped []string, err error) {
-	var siblings, r reader
+	var r, siblings reader
 	dir := filepath.Dir(path)
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		siblings.directory(dir, filepath.Base(path)+".")
@@ -68,6 +67,7 @@ func NoFiles(paths ...string) error {
 	return fmt.Errorf("no file of rules in %s, read is what ends in .yaml, .yml or .json or has no extension, but neither *_test.yaml nor what begins with a dot", strings.Join(paths, ", "))
 }
 
+// reader reads files, and notes what it could not read.
 type reader struct {
 	files   []File
 	skipped []string
@@ -81,16 +81,22 @@ func (r *reader) result() (files []File, skipped []string, err error) {
 	return r.files, r.skipped, nil
 }
 
+// path reads a file or a directory.
 func (r *reader) path(path string) {
 	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		r.errs = append(r.errs, err)
-	case info.IsDir():
+	if err == nil && info.IsDir() {
 		r.directory(path, "")
-	default:
-		r.file(path)
+		return
 	}
+	var data []byte
+	if err == nil {
+		data, err = ReadFile(path)
+	}
+	if err != nil {
+		r.errs = append(r.errs, err)
+		return
+	}
+	r.files = append(r.files, File{Name: path, Data: data})
 }
 
 // directory reads what is in dir and has names that begin with prefix.
@@ -98,30 +104,27 @@ func (r *reader) directory(dir, prefix string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		r.errs = append(r.errs, err)
-		return
 	}
 	for _, entry := range entries {
 		name, path := entry.Name(), filepath.Join(dir, entry.Name())
-		if strings.HasPrefix(name, ".") || !strings.HasPrefix(name, prefix) {
-			continue
-		}
-		if entry.IsDir() {
-			r.directory(path, "")
-			continue
-		}
-		// A link to a file is as good as the file. One to a directory is not
-		// followed: it may lead back up.
-		info, err := os.Stat(path)
 		switch {
-		case err != nil:
-			r.errs = append(r.errs, err)
+		case strings.HasPrefix(name, "."), !strings.HasPrefix(name, prefix):
+		case entry.IsDir():
+			r.directory(path, "")
 		case strings.HasSuffix(name, "_test.yaml"):
-		case info.IsDir() || !holdsRules(name):
+		case !holdsRules(name), isDirectory(path):
 			r.skipped = append(r.skipped, path)
 		default:
-			r.file(path)
+			r.path(path)
 		}
 	}
+}
+
+// isDirectory reports whether path leads to a directory. A link to one is not followed,
+// as it may lead back up; one to a file is as good as the file.
+func isDirectory(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // holdsRules tells by its name whether a file of a directory is a rule file.
@@ -133,60 +136,32 @@ func holdsRules(name string) bool {
 	return false
 }
 
-func (r *reader) file(path string) {
-	data, err := ReadFile(path)
-	if err != nil {
-		r.errs = append(r.errs, err)
-		return
-	}
-	r.files = append(r.files, File{Name: path, Data: data})
-}
-
 // ReadFile reads a regular file, or what a link to one leads to: one byte more than
 // is allowed at most, which Load reports as a problem beside all others. Anything
 // else is an error. It does not wait for who writes to a pipe.
 func ReadFile(path string) ([]byte, error) {
-	f, size, err := openRegular(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := readUpTo(f, size)
-	if err != nil {
-		return nil, &fs.PathError{Op: "read", Path: path, Err: err}
-	}
-	return data, nil
-}
-
-// openRegular opens a regular file, whose reads come to an end, and returns its size.
-func openRegular(path string) (*os.File, int64, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, 0, err
-	}
 	info, err := f.Stat() // of what was opened, which may have taken the place of a file
 	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("it is no regular file, allowed are regular files and links to them")
+		err = &fs.PathError{Op: "read", Path: path, Err: errors.New("it is no regular file, allowed are regular files and links to them")}
 	}
 	if err != nil {
-		f.Close()
-		return nil, 0, &fs.PathError{Op: "read", Path: path, Err: err}
+		return nil, err
 	}
-	return f, info.Size(), nil
+	return readBounded(f)
 }
 
-// readUpTo makes room for a file at once: what io.ReadAll throws away while it
-// grows is a multiple of the file.
-func readUpTo(r io.Reader, size int64) ([]byte, error) {
-	var b bytes.Buffer
-	b.Grow(int(min(size, strictyaml.MaxFileSize)) + bytes.MinRead)
-	_, err := b.ReadFrom(io.LimitReader(r, strictyaml.MaxFileSize+1))
-	return b.Bytes(), err
+func readBounded(r io.Reader) ([]byte, error) {
+	return io.ReadAll(io.LimitReader(r, strictyaml.MaxFileSize+1))
 }
 
 // ReadStream reads a file from r, such as the standard input. Problems call it name.
 func ReadStream(r io.Reader, name string) (File, error) {
-	data, err := readUpTo(r, 0)
+	data, err := readBounded(r)
 	if err != nil {
 		return File{}, fmt.Errorf("reading %s: %w", name, err)
 	}

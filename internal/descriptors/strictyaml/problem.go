@@ -123,31 +123,25 @@ func (r *Reporter) WarnIn(field string, at Position, format string, args ...any)
 
 // newProblem makes a problem at a position, and reports whether it is not known yet.
 func (r *Reporter) newProblem(at Position, message string) (p Problem, isNew bool) {
-	p = r.Origin(at)
+	p = r.Here(at)
 	p.Message = message
-	if r.muted || r.seen[p] {
+	known := p
+	if at != (Position{}) {
+		known.Path = ""
+	}
+	if r.muted || r.seen[known] {
 		return p, false
 	}
 	if r.seen == nil {
 		r.seen = make(map[Problem]bool)
 	}
-	r.seen[p] = true
-	p.Path = r.Path()
+	r.seen[known] = true
 	return p, true
 }
 
 // Here is the place of a problem of the current node at a position.
 func (r *Reporter) Here(at Position) Problem {
 	return Problem{File: r.File, Line: at.Line, Column: at.Column, Path: r.Path()}
-}
-
-// Origin is Here, with the path only if there is no position: it is to be kept for
-// many nodes, and to spell their paths would take memory.
-func (r *Reporter) Origin(at Position) Problem {
-	if at == (Position{}) {
-		return r.Here(at)
-	}
-	return Problem{File: r.File, Line: at.Line, Column: at.Column}
 }
 
 // ProblemIn reports something about a field of the current node.
