@@ -142,9 +142,9 @@ func (d *decoder) end(root *yaml.Node) {
 // level is one item of a list of descriptors, or the otherwise of a domain.
 type level struct {
 	node       *node
-	key, value string
-	matcher    *matcher // of which value, if not value
-	from       string   // the field that says which values it is for, "" if none does
+	key, value string // value is also the text of a regular expression
+	regex      *regex
+	from       string // the field that says which values it is for, "" if none does
 	hasKey     bool
 
 	limits              []*limiter.Limit // without what the rule adds
@@ -219,7 +219,7 @@ func (d *decoder) descriptorAt(parent *node, index int, n *yaml.Node) {
 	if l.override != nil && (!l.limited() || len(l.limits) > 0) { // no limit of which all is wrong
 		d.wholeOverride(&l)
 	}
-	d.attach(&l)
+	d.attach(&l, n)
 	d.enter(&l)
 	if len(l.limits) > 0 || children == 0 || l.override != nil {
 		l.node.rule = d.rule(&l)
@@ -243,23 +243,6 @@ func (d *decoder) wholeRule(l *level) {
 	}
 	if (l.shadow || l.quota) && slices.ContainsFunc(l.limits, func(l *limiter.Limit) bool { return l.DenyFor > 0 && !l.Trial }) {
 		d.WarnIn(mode, l.given.at(mode), "in %s limits ban nobody, so their deny_for has no effect", mode)
-	}
-}
-
-// attach makes the node of l a child of its parent, unless there is an equal one.
-func (d *decoder) attach(l *level) {
-	n := l.node
-	if twin := n.twin(); twin != nil {
-		if l.key != "" {
-			d.Problem(n.at, "%s is already at %s, allowed is one descriptor per key and value", n.spelled(), twin.place())
-		}
-		return
-	}
-	d.warnIfHidden(n)
-	d.warnOfMeaning(n, l.matcher)
-	d.lead(n, l.matcher)
-	if n.how != ByKey {
-		d.valued = append(d.valued, valued{n, l.matcher})
 	}
 }
 

@@ -33,11 +33,11 @@ type hiding struct {
 	unnamed *node             // the first of them that is not named
 }
 
-// valued is a node that is not for any value, and for which it is if its entry does
-// not say it.
+// valued is a node that is not for any value, and the items of its list, if it has one.
 type valued struct {
 	*node
-	*matcher
+	values   []string
+	networks []netip.Prefix
 }
 
 // warnOfHidden warns of limits that no request reaches for some values, and of
@@ -115,14 +115,14 @@ func (h *hiding) hiddenBy(v valued) (generals []*node) {
 	case n.how == ByValue:
 		text(n.entry.Value)
 	case n.how == ByList:
-		for _, listed := range v.values {
+		for _, value := range v.values {
 			h.opts.Pause()
-			text(listed.item)
+			text(value)
 		}
 	case n.how == ByNetwork:
-		for _, listed := range v.networks {
+		for _, network := range v.networks {
 			h.opts.Pause()
-			add(cmp.Or(p.wider(listed.item, n), anyValue))
+			add(cmp.Or(p.wider(network, n), anyValue))
 		}
 	default:
 		add(cmp.Or(p.wildcards.find(n.entry.Value, n.order+1), anyValue))

@@ -76,15 +76,15 @@ func (p *patterns) all(value string) iter.Seq[*node] {
 	}
 }
 
-// addText adds a wildcard, or the regular expression of a matcher.
-func (p *patterns) addText(child *node, m *matcher) {
+// addText adds a wildcard, or a regular expression.
+func (p *patterns) addText(child *node, re *regex) {
 	child.order = p.count
 	p.count++
 	if child.how == ByWildcard {
 		p.wildcards.add(child)
 	} else {
-		p.regexes = append(p.regexes, regexChild{m.regex, child})
-		p.steps += m.regex.steps
+		p.regexes = append(p.regexes, regexChild{re, child})
+		p.steps += re.steps
 	}
 	if p.whole == nil && child.matchesAll() {
 		p.whole = child

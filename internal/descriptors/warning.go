@@ -55,8 +55,7 @@ const maxCompared = 256
 // the same key leaves nothing to match. An earlier wildcard does so if it matches
 // the very text of a wildcard: a '*' in that text then lies where any run of
 // characters may. What else a regular expression leaves is not known.
-func (d *decoder) warnIfHidden(n *node) {
-	p := n.parent.patterns[n.entry.Key]
+func (d *decoder) warnIfHidden(n *node, p *patterns) {
 	if p == nil || n.how != ByWildcard && n.how != ByRegex {
 		return
 	}
@@ -70,26 +69,22 @@ func (d *decoder) warnIfHidden(n *node) {
 }
 
 // warnOfMeaning warns of a key or a value that does not mean what it seems to.
-func (d *decoder) warnOfMeaning(n *node, m *matcher) {
-	if prefix, isPattern := strings.CutSuffix(n.entry.Key, "*"); isPattern && n.how == ByKey {
-		d.WarnIn("key", n.at, "only the key %q itself matches, not every key that begins with %q as in envoyproxy/ratelimit: a * is a wildcard in values only", n.entry.Key, prefix)
-	}
-	switch n.how {
-	case ByValue:
-		d.warnOfNetwork("value", n.entry.Key, n.entry.Value, n.at)
-	case ByList:
-		for _, v := range m.values {
-			d.warnOfNetwork("values", n.entry.Key, v.item, v.at)
-		}
-	case ByNetwork:
-		if n.entry.Key == maskedAddress {
-			d.WarnIn("networks", n.at, "never reached, with %s Envoy sends a network and not an address: compare it with value or values, or let Envoy send remote_address", maskedAddress)
-		}
+func (d *decoder) warnOfMeaning(n *node) {
+	key := n.entry.Key
+	switch prefix, isPattern := strings.CutSuffix(key, "*"); {
+	case n.how == ByKey && isPattern:
+		d.WarnIn("key", n.at, "only the key %q itself matches, not every key that begins with %q as in envoyproxy/ratelimit: a * is a wildcard in values only", key, prefix)
+	case n.how == ByNetwork && key == maskedAddress:
+		d.WarnIn("networks", n.at, "never reached, with %s Envoy sends a network and not an address: compare it with value or values, or let Envoy send remote_address", maskedAddress)
+	case n.how == ByValue:
+		d.Enter(strictyaml.Step{Field: "value"})
+		d.warnOfNetwork(key, n.entry.Value, n.at)
+		d.Leave()
 	}
 }
 
 // warnOfNetwork warns of a value that is a network.
-func (d *decoder) warnOfNetwork(field, key, value string, at strictyaml.Position) {
+func (d *decoder) warnOfNetwork(key, value string, at strictyaml.Position) {
 	if !strings.Contains(value, "/") {
 		return
 	}
@@ -97,9 +92,9 @@ func (d *decoder) warnOfNetwork(field, key, value string, at strictyaml.Position
 	switch {
 	case err != nil:
 	case key != maskedAddress:
-		d.WarnIn(field, at, "%q is a text here, not a range of addresses: write networks: [%q] for its addresses", value, network.Masked())
+		d.Warn(at, "%q is a text here, not a range of addresses: write networks: [%q] for its addresses", value, network.Masked())
 	case network != network.Masked():
-		d.WarnIn(field, at, "never reached, Envoy sends networks as %q", network.Masked())
+		d.Warn(at, "never reached, Envoy sends networks as %q", network.Masked())
 	}
 }
 

@@ -1,0 +1,252 @@
+package descriptors
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/gaissmai/bart"
+	"gopkg.in/yaml.v3"
+
+	"weir/internal/descriptors/strictyaml"
+	"weir/internal/limiter"
+)
+
+// matcherFields are those that say which values of an entry a descriptor is for, and by
+// what their values lead to it.
+var (
+	matcherFields = []string{"value", "values", "networks", "regex"}
+	matcherHow    = map[string]How{"": ByKey, "values": ByList, "networks": ByNetwork, "regex": ByRegex}
+)
+
+// values reads one of matcherFields. Lists are read when there is a node to lead to.
+func (d *decoder) values(field string, n *yaml.Node) {
+	l := &d.level
+	switch {
+	case field == "value" && strictyaml.IsNull(n): // as good as left out
+		return
+	case l.from != "":
+		d.Problem(strictyaml.At(n), "there is %s, too, allowed is one of %s", l.from, strings.Join(matcherFields, ", "))
+		return
+	case field == "regex":
+		l.value, l.regex = d.regex(n)
+	case field == "value" && n.Kind == yaml.SequenceNode:
+		d.Problem(strictyaml.At(n), "a list is not allowed (did you mean values?), text is needed")
+	case field == "value":
+		l.value, _ = d.Bytes(n)
+	}
+	l.from = field
+}
+
+func (d *decoder) regex(n *yaml.Node) (text string, re *regex) {
+	text = d.neededText(n, "a regular expression is needed, allowed is any but the empty one")
+	if text == "" {
+		return "", nil
+	}
+	re, wrong := parseRegex(text)
+	if wrong != "" {
+		d.Problem(strictyaml.At(n), "%s", wrong)
+	}
+	return text, re
+}
+
+// newNode returns the node of a descriptor.
+func (l *level) newNode(parent *node) *node {
+	n := &node{parent: parent, entry: limiter.Entry{Key: l.key, Value: l.value}, how: matcherHow[l.from]}
+	if l.from == "value" {
+		switch {
+		case l.value == "":
+			n.how = ByKey
+		case isWildcard(l.value):
+			n.how = ByWildcard
+		default:
+			n.how = ByValue
+		}
+	}
+	return n
+}
+
+// attach makes the node of l, which n says, a child of its parent, to which its values
+// lead, unless there is an equal one.
+func (d *decoder) attach(l *level, mapping *yaml.Node) {
+	n := l.node
+	parent, p := n.parent, n.parent.patterns[n.entry.Key]
+	if p == nil && (n.how == ByNetwork || n.how == ByWildcard || n.how == ByRegex) {
+		if p = new(patterns); parent.patterns == nil {
+			parent.patterns = make(map[string]*patterns)
+		}
+		parent.patterns[n.entry.Key] = p
+	}
+	if twin := n.twin(p); twin != nil {
+		if l.key != "" {
+			d.Problem(n.at, "%s is already at %s, allowed is one descriptor per key and value", n.spelled(), twin.place())
+		}
+		return
+	}
+	parent.children = append(parent.children, n)
+	v := valued{node: n}
+	d.warnIfHidden(n, p)
+	d.warnOfMeaning(n)
+	switch n.how {
+	case ByList:
+		d.Field(mapping, "values", func(list *yaml.Node) { v.values = d.leadFromList(n, list) })
+	case ByNetwork:
+		d.Field(mapping, "networks", func(list *yaml.Node) { v.networks = d.leadFromNetworks(n, p, list) })
+	case ByRegex:
+		if l.regex == nil { // which is a problem already
+			break
+		}
+		if p.addText(n, l.regex); p.steps > maxRegexSteps {
+			d.ProblemIn("regex", l.given.at("regex"), "%s", tooManySteps(p.steps))
+		}
+	case ByWildcard:
+		p.addText(n, nil)
+		fallthrough // its text leads there, too
+	default:
+		parent.exact[n.entry] = n
+	}
+	if n.how != ByKey {
+		d.valued = append(d.valued, v)
+	}
+}
+
+// twin returns the child that stands where n is to stand, or nil. A list has none: its
+// items may.
+func (n *node) twin(p *patterns) *node {
+	switch n.how {
+	case ByList, ByNetwork:
+		return nil
+	case ByRegex:
+		return p.sameRegex(n.entry.Value)
+	default:
+		return n.parent.exact[n.entry]
+	}
+}
+
+// leadFromList lets each value of a list lead to n, and returns them.
+func (d *decoder) leadFromList(n *node, list *yaml.Node) (values []string) {
+	d.listed(list, func(item *yaml.Node) {
+		value, ok := d.Bytes(item)
+		switch e := (limiter.Entry{Key: n.entry.Key, Value: value}); {
+		case !ok:
+			return
+		case value == "":
+			d.Problem(strictyaml.At(item), "a value is needed, allowed is any text but the empty one")
+		case isWildcard(value):
+			d.Problem(strictyaml.At(item), "%q has a wildcard (*), allowed are exact values; a wildcard needs a descriptor of its own, with value", value)
+		default:
+			d.repeated(item, n, n.parent.exact[e], "value %q", value)
+			d.warnOfNetwork(n.entry.Key, value, strictyaml.At(item))
+			n.parent.exact[e] = n
+			n.add(value, len(values))
+			values = append(values, value)
+		}
+	})
+	return values
+}
+
+// leadFromNetworks lets each network of a list lead to n, and returns them.
+func (d *decoder) leadFromNetworks(n *node, p *patterns, list *yaml.Node) (networks []netip.Prefix) {
+	if p.networks == nil {
+		p.networks = new(bart.Table[*node])
+	}
+	d.listed(list, func(item *yaml.Node) {
+		text, ok := d.Text(item)
+		if !ok {
+			return
+		}
+		network, wrong := parseNetwork(text)
+		if wrong != "" {
+			d.Problem(strictyaml.At(item), "%s", wrong)
+			return
+		}
+		twin, _ := p.networks.Get(network)
+		d.repeated(item, n, twin, "network %s", network)
+		p.networks.Insert(network, n)
+		n.add(network.String(), len(networks))
+		networks = append(networks, network)
+	})
+	return networks
+}
+
+// listed reads a list. An empty one is a problem: a rule whose values were all commented
+// out must not be one for every value.
+func (d *decoder) listed(list *yaml.Node, read func(*yaml.Node)) {
+	if isEmptyList(list) {
+		d.Problem(strictyaml.At(list), "the list is empty, at least one item is needed")
+		return
+	}
+	d.Items(list, func(item *yaml.Node) {
+		d.opts.Pause()
+		read(item)
+	})
+}
+
+// repeated reports that an item of the list of n leads to twin, which may be n, if that is
+// not nil.
+func (d *decoder) repeated(item *yaml.Node, n, twin *node, format string, value any) {
+	switch what := fmt.Sprintf(format, value); {
+	case twin == n:
+		d.Problem(strictyaml.At(item), "%s is repeated, allowed is once", what)
+	case twin != nil:
+		d.Problem(strictyaml.At(item), "key %q with %s is already at %s, allowed is one descriptor per key and value", n.entry.Key, what, twin.place())
+	}
+}
+
+// add notes a value that leads to n. The first one names it.
+func (n *node) add(value string, before int) {
+	if before == 0 {
+		n.entry.Value = value
+	} else {
+		n.more++
+	}
+}
+
+// spelled names n in a problem.
+func (n *node) spelled() string {
+	switch n.how {
+	case ByKey:
+		return fmt.Sprintf("key %q without value", n.entry.Key)
+	case ByRegex:
+		return fmt.Sprintf("key %q with regex %q", n.entry.Key, n.entry.Value)
+	default:
+		return fmt.Sprintf("key %q with value %q", n.entry.Key, n.entry.Value)
+	}
+}
+
+// value is what people read for the values that lead to n: [a+2] is a list or
+// networks, the first of which is a, and ~a a regular expression.
+func (n *node) value() string {
+	switch {
+	case n.how == ByRegex:
+		return "~" + n.entry.Value
+	case n.how != ByList && n.how != ByNetwork:
+		return n.entry.Value
+	case n.more == 0:
+		return "[" + n.entry.Value + "]"
+	default:
+		return fmt.Sprintf("[%s+%d]", n.entry.Value, n.more)
+	}
+}
+
+// named is the entry of n as people read it.
+func (n *node) named() limiter.Entry { return limiter.Entry{Key: n.entry.Key, Value: n.value()} }
+
+// pattern stands for all values that lead to n in the key of their counter. No two
+// children of a node and key have the same: only that of a wildcard has a *, a
+// value or a network is in one list only, and the rest begins with its kind. It does
+// not change if further values are listed.
+func (n *node) pattern() string {
+	switch n.how {
+	case ByList:
+		return "values:" + n.entry.Value
+	case ByNetwork:
+		return "networks:" + n.entry.Value
+	case ByRegex:
+		return "regex:" + withoutStars.Replace(n.entry.Value)
+	default:
+		return n.entry.Value
+	}
+}
+
+var withoutStars = strings.NewReplacer("%", "%25", "*", "%2A")
