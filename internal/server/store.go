@@ -32,7 +32,7 @@ type store struct {
 	close       func() error
 	// shared is what servers on the same Redis share, nil in memory, and forget forgets
 	// which counters are over.
-	shared *redis.Shared
+	shared redis.Shared
 	forget func()
 }
 

@@ -26,7 +26,7 @@ func TestABanCostsNoSecondKey(t *testing.T) {
 		l := storetest.Must(limiter.Spec{RequestsPerUnit: 2, Unit: c.unit, Anchor: limiter.FirstHit, DenyFor: c.denyFor})
 		key := c.unit.String()
 		for n, over := range []bool{false, false, true, true} {
-			if d := mustAsk(t, p.Store, key, l); d.Over != over {
+			if d := mustAsk(t, p.store, key, l); d.Over != over {
 				t.Errorf("request %d: over is %t", n, d.Over)
 			}
 		}
@@ -35,7 +35,7 @@ func TestABanCostsNoSecondKey(t *testing.T) {
 		}
 		p.first.Del(key)
 		p.forward(c.ttl) // more than LOCAL_CACHE_MAX_AGE
-		if d := mustAsk(t, p.Store, key, l); d.Over || d.Used != 1 {
+		if d := mustAsk(t, p.store, key, l); d.Over || d.Used != 1 {
 			t.Errorf("the key was deleted: %+v", d)
 		}
 		p.first.FlushAll()
@@ -93,10 +93,10 @@ func TestABanOfARequestInSeveralPlaces(t *testing.T) {
 		t.Errorf("where it fits: %+v, want no ban", out[1])
 	}
 	p.forward(2 * time.Second)
-	if d := mustAsk(t, p.Store, "year", banning(9, time.Hour)); !d.Over || d.RetryAfter > time.Hour {
+	if d := mustAsk(t, p.store, "year", banning(9, time.Hour)); !d.Over || d.RetryAfter > time.Hour {
 		t.Errorf("where it is over: %+v, want a ban", d)
 	}
-	if d := mustAsk(t, p.Store, "second", inSeconds.Limit); d.Over || d.Used != 2 {
+	if d := mustAsk(t, p.store, "second", inSeconds.Limit); d.Over || d.Used != 2 {
 		t.Errorf("where it fits: %+v, want no ban", d)
 	}
 }

@@ -62,7 +62,7 @@ func TestTheVeryChangeOfAWindow(t *testing.T) {
 					set(step.now)
 					admitted := 0
 					for n := range 12 {
-						d := mustAsk(t, []*Store{right, wrong}[n%2], key, l)
+						d := mustAsk(t, []*store{right, wrong}[n%2], key, l)
 						if !d.Over {
 							admitted++
 						}
@@ -162,7 +162,7 @@ func TestProcessesWithWrongClocksAdmitOneAmount(t *testing.T) {
 	if w := l.Calendar().Windows(time.Now().UnixMicro()); w.Next-time.Now().UnixMicro() < time.Hour.Microseconds() {
 		l = storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Year, Anchor: limiter.ByCalendar, TimeZone: "Asia/Kathmandu"})
 	}
-	var stores []*Store
+	var stores []*store
 	for _, off := range []time.Duration{0, time.Hour, -time.Hour, 24 * time.Hour, -24 * time.Hour, 31 * 24 * time.Hour, -31 * 24 * time.Hour, 366 * 24 * time.Hour, -366 * 24 * time.Hour} {
 		s := open(t, Options{Main: at(r.Addr()), DenyMemory: 1 << 20})
 		s.main.local = func() time.Time { return time.Now().Add(off) }

@@ -105,7 +105,7 @@ type differing struct {
 	redis *miniredis.Miniredis
 	now   time.Time // by the clock that is behind
 	apart time.Duration
-	both  [2]*Store
+	both  [2]*store
 }
 
 func newDiffering(t *testing.T, l *limiter.Limit, apart time.Duration) *differing {

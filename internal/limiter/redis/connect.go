@@ -101,7 +101,7 @@ type client struct {
 
 // connected is a client of go-redis and what it was made of.
 type connected struct {
-	redis.UniversalClient
+	client redis.UniversalClient
 	server Server
 	dialer *dialer
 }
@@ -118,7 +118,7 @@ func newClient(s Server) (*client, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &client{server: s, opTimeout: cmp.Or(s.OpTimeout, DefaultOpTimeout), end: cancel, ended: ctx.Done()}
 	c.remember(s)
-	c.now.Store(s.connect())
+	c.now.Store(dialed(s))
 	if s.Latest != nil {
 		c.running.Go(func() { c.follow(ctx) })
 	}
@@ -129,8 +129,8 @@ func newClient(s Server) (*client, error) {
 // say, calls return as errors.
 var silence = sync.OnceFunc(logging.Disable)
 
-// connect makes a client of go-redis.
-func (s Server) connect() *connected {
+// dialed returns a client of go-redis, which connects when it is called.
+func dialed(s Server) *connected {
 	timeout := cmp.Or(s.OpTimeout, DefaultOpTimeout)
 	size := connections
 	if s.Type == Cluster {
@@ -165,11 +165,11 @@ func (s Server) connect() *connected {
 		cluster := o.Cluster()
 		// EVALSHA goes where its first key is, without asking Redis about commands.
 		cluster.DisableRoutingPolicies = true
-		c.UniversalClient = redis.NewClusterClient(cluster)
+		c.client = redis.NewClusterClient(cluster)
 	case Sentinel:
-		c.UniversalClient = redis.NewFailoverClient(o.Failover())
+		c.client = redis.NewFailoverClient(o.Failover())
 	default:
-		c.UniversalClient = redis.NewClient(o.Simple())
+		c.client = redis.NewClient(o.Simple())
 	}
 	return c
 }
@@ -181,7 +181,7 @@ func (s Server) dialTimeout() time.Duration {
 }
 
 // current returns the client of go-redis that calls go to.
-func (c *client) current() redis.UniversalClient { return c.now.Load().UniversalClient }
+func (c *client) current() redis.UniversalClient { return c.now.Load().client }
 
 // cluster is current if Redis is a cluster, else nil.
 func (c *client) cluster() *redis.ClusterClient {

@@ -10,7 +10,7 @@ import (
 )
 
 // Peek implements limiter.CounterStore. It takes no longer than Decide.
-func (s *Store) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter, error) {
+func (s *store) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter, error) {
 	timeout := s.main.timeout(ctx)
 	sent := make([]peek, len(hits))
 	for i := range hits {
@@ -52,7 +52,7 @@ type peek struct {
 
 // Reset implements limiter.CounterStore. Other processes may go on to deny by what they
 // remember until their ForgetDenials is called, LOCAL_CACHE_MAX_AGE at most.
-func (s *Store) Reset(ctx context.Context, hits []limiter.Hit) error {
+func (s *store) Reset(ctx context.Context, hits []limiter.Hit) error {
 	defer s.ForgetDenials()
 	keys := make(map[*backend][]string)
 	for i := range hits {
@@ -82,4 +82,4 @@ func (b *backend) remove(ctx context.Context, keys []string) error {
 }
 
 // ForgetDenials forgets which counters are known to be over: somebody has reset some.
-func (s *Store) ForgetDenials() { s.denials.reset() }
+func (s *store) ForgetDenials() { s.denials.reset() }

@@ -104,7 +104,7 @@ func cloneHit(h *limiter.Hit) limiter.Hit {
 }
 
 // decideCrossSlot decides hits that have several lanes, as Decide does.
-func (s *Store) decideCrossSlot(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
+func (s *store) decideCrossSlot(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
 	if err := limiter.Left(ctx, hits); err != nil {
 		return false, err // rather than charge some parts only
 	}
@@ -148,7 +148,7 @@ func (s *Store) decideCrossSlot(ctx context.Context, hits []limiter.Hit, out []l
 
 // beginCrossSlot admits a request across slots of so many hits, unless the store is
 // closed or too many are being decided.
-func (s *Store) beginCrossSlot(hits int) error {
+func (s *store) beginCrossSlot(hits int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -163,7 +163,7 @@ func (s *Store) beginCrossSlot(hits int) error {
 	return nil
 }
 
-func (s *Store) endCrossSlot(hits int) {
+func (s *store) endCrossSlot(hits int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.crossSlotHits -= hits

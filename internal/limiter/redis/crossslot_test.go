@@ -24,7 +24,7 @@ import (
 
 // pair is a store on two Redis, with a clock that stands where it is set.
 type pair struct {
-	*Store
+	*store
 	first, second *miniredis.Miniredis
 	micros        atomic.Int64
 }
@@ -33,7 +33,7 @@ func newPair(t *testing.T) *pair {
 	t.Helper()
 	p := &pair{first: miniredis.RunT(t), second: miniredis.RunT(t)}
 	p.micros.Store(time.Date(2026, time.January, 2, 3, 4, 5, 0, time.UTC).UnixMicro())
-	p.Store = open(t, Options{Main: at(p.first.Addr()), DenyMemory: 1 << 20, PerSecond: &Server{Addr: p.second.Addr()}, Now: p.now, OneClock: true})
+	p.store = open(t, Options{Main: at(p.first.Addr()), DenyMemory: 1 << 20, PerSecond: &Server{Addr: p.second.Addr()}, Now: p.now, OneClock: true})
 	return p
 }
 
@@ -234,7 +234,7 @@ func heldBack(ctx context.Context, t *testing.T, p *pair, year *limiter.Limit) (
 	t.Helper()
 	limit := perSeconds(1)
 	mustAsk(t, p, "second", limit)
-	g := newGate(t, p.Store)
+	g := newGate(t, p.store)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -250,7 +250,7 @@ func heldBack(ctx context.Context, t *testing.T, p *pair, year *limiter.Limit) (
 	return func() {
 		g.pass <- struct{}{}
 		<-done
-		rest(t, p.Store)
+		rest(t, p.store)
 		go func() { // the next requests pass
 			for range g.keys {
 				g.pass <- struct{}{}
@@ -350,7 +350,7 @@ func TestCallerOfACrossSlotLeaves(t *testing.T) {
 	p := newPair(t)
 	limit := perSeconds(1)
 	mustAsk(t, p, "second", limit)
-	g := newGate(t, p.Store)
+	g := newGate(t, p.store)
 	ctx, cancel := context.WithCancel(context.Background())
 	left := make(chan error)
 	go func() {
@@ -373,7 +373,7 @@ func TestCallerOfACrossSlotLeaves(t *testing.T) {
 	t.Cleanup(func() { close(g.keys) })
 	testenv.Until(t, "all is given back", func() bool {
 		p.first.FastForward(time.Millisecond) // for which unused counters are kept
-		return len(p.first.Keys()) == 0 && !inFlight(p.Store)
+		return len(p.first.Keys()) == 0 && !inFlight(p.store)
 	})
 }
 
@@ -400,9 +400,9 @@ func TestCloseWaitsForCrossSlots(t *testing.T) {
 		}
 	})
 	testenv.Until(t, "the store closes", func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.closed
+		s.(*store).mu.Lock()
+		defer s.(*store).mu.Unlock()
+		return s.(*store).closed
 	})
 	if _, err := s.Decide(context.Background(), hits, make([]limiter.Decision, 2)); !errors.Is(err, errClosed) {
 		t.Errorf("got error %v, want %v", err, errClosed)

@@ -95,7 +95,7 @@ func TestMemoryOfDenialsChangesNoDecision(t *testing.T) {
 // the test sets, beside a second store without memory, as another process.
 type memoryFixture struct {
 	*testing.T
-	store, other *Store
+	store, other *store
 	redis        *testenv.Redis
 	reg          *prometheus.Registry
 	mu           sync.Mutex

@@ -117,7 +117,7 @@ type history struct {
 	*testing.T
 	*rand.Rand
 	seed                      uint64
-	store                     *Store
+	store                     *store
 	then                      func(requests [][]limiter.Hit, decided *batch) // after each batch, nil for nothing
 	now                       time.Time
 	counters                  counters
@@ -139,7 +139,7 @@ func newHistory(t *testing.T, addr string) *history {
 }
 
 // open opens a store that has the clock of the history.
-func (h *history) open(addr string) *Store {
+func (h *history) open(addr string) *store {
 	return open(h.T, Options{Main: at(addr), OneClock: true, Now: func() time.Time { return h.now }})
 }
 

@@ -41,7 +41,7 @@ func TestFaultsAdmitNoMoreThanTheLimit(t *testing.T) {
 			r := testenv.RedisServer(t)
 			admin := connect(t, r)
 			o := Options{Main: Server{Addr: r.Addr(), OpTimeout: c.opTimeout}, DenyMemory: 1 << 20}
-			stores := [2]*Store{open(t, o), open(t, o)}
+			stores := [2]*store{open(t, o), open(t, o)}
 			o.Main.OpTimeout, o.DenyMemory = long, 0
 			admitUnderFaults(t, stores, open(t, o), []string{""}, func() { c.do(t, r, admin) }, c.fails)
 		})
@@ -84,7 +84,7 @@ func TestFaultsOfAClusterAdmitNoMoreThanTheLimit(t *testing.T) {
 			}
 			f.toMove = f.tenants
 			o.Main.OpTimeout, o.DenyMemory = c.opTimeout, 1<<20
-			stores := [2]*Store{open(t, o), open(t, o)}
+			stores := [2]*store{open(t, o), open(t, o)}
 			o.Main.OpTimeout, o.DenyMemory = long, 0
 			admitUnderFaults(t, stores, open(t, o), f.tenants, func() { c.do(f, t) }, c.fails)
 		})
@@ -125,12 +125,12 @@ func (f *clusterFaults) moveSlot(t *testing.T) {
 
 // admitUnderFaults has many callers of two stores use up the limits of tenants while
 // there are faults, and one of a patient store what is left.
-func admitUnderFaults(t *testing.T, stores [2]*Store, patient *Store, tenants []string, fault func(), fails bool) {
+func admitUnderFaults(t *testing.T, stores [2]*store, patient *store, tenants []string, fault func(), fails bool) {
 	amount := int64(3000 / len(tenants))
 	limit, ofUser := yearly(uint64(amount)), yearly(uint64(2*amount))
 	admitted, denied := make([]atomic.Int64, len(tenants)), make([]atomic.Int64, len(tenants))
 	var failed atomic.Int64
-	decide := func(s *Store, n int) {
+	decide := func(s *store, n int) {
 		n %= len(tenants)
 		var out [2]limiter.Decision
 		switch over, err := s.Decide(t.Context(), []limiter.Hit{hit(tenants[n]+"user", ofUser, 1), hit(tenants[n]+"tenant", limit, 1)}, out[:]); {

@@ -68,11 +68,11 @@ func (c *client) update(ctx context.Context) error {
 		return nil
 	}
 	c.remember(latest)
-	next := latest.connect()
+	next := dialed(latest)
 	ctx, cancel := context.WithTimeout(ctx, latest.dialTimeout())
 	defer cancel()
 	if err := next.enter(ctx); err != nil {
-		_ = next.Close()
+		_ = next.client.Close()
 		return fmt.Errorf("%s: %w", latest.Addr, err)
 	}
 	c.now.Store(next)
@@ -81,7 +81,7 @@ func (c *client) update(ctx context.Context) error {
 		case <-time.After(2*c.opTimeout + latest.dialTimeout()): // no call takes longer
 		case <-c.ended:
 		}
-		_ = before.Close() // nobody waits for it
+		_ = before.client.Close() // nobody waits for it
 	})
 	return nil
 }
@@ -96,9 +96,9 @@ func (c *connected) enter(ctx context.Context) error {
 		}
 		return err
 	}
-	cluster, ok := c.UniversalClient.(*redis.ClusterClient)
+	cluster, ok := c.client.(*redis.ClusterClient)
 	if !ok {
-		return ping(ctx, c.UniversalClient)
+		return ping(ctx, c.client)
 	}
 	var entered, refused atomic.Bool
 	err := cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {

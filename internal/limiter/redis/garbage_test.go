@@ -130,7 +130,7 @@ func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 }
 
 // askInTime asks, and must get an answer or an error before its deadline.
-func askInTime(t *testing.T, s *Store, key string) {
+func askInTime(t *testing.T, s *store, key string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), long)
 	defer cancel()

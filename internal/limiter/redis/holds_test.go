@@ -108,7 +108,7 @@ func TestExpiryOfHolds(t *testing.T) {
 func TestHoldsWithClocksThatDiffer(t *testing.T) {
 	r := testenv.RedisServer(t)
 	now := time.Now()
-	of := func(ahead time.Duration) *Store {
+	of := func(ahead time.Duration) *store {
 		return open(t, Options{Main: at(r.Addr()), Now: func() time.Time { return now.Add(ahead) }})
 	}
 	ahead, behind, l := of(50*time.Minute), of(0), atOncePerHour(2)
@@ -118,7 +118,7 @@ func TestHoldsWithClocksThatDiffer(t *testing.T) {
 		t.Errorf("behind: denied %v with %d used, want it denied with 2", denied, out[0].Used)
 	}
 	now = now.Add(10 * time.Minute) // the first has ended for the clock that is ahead
-	for name, s := range map[string]*Store{"ahead": ahead, "behind": behind} {
+	for name, s := range map[string]*store{"ahead": ahead, "behind": behind} {
 		if out, denied := mustDecide(t, s, holding("k", l, 2, false)); denied || !out[0].Already || out[0].Used < 1 {
 			t.Errorf("%s: denied %v, %+v, want it held", name, denied, out[0])
 		}

@@ -35,7 +35,7 @@ var (
 func at(url string) Server { return Server{Addr: url, OpTimeout: long} }
 
 // open returns a store that is closed when the test ends.
-func open(t testing.TB, o Options) *Store {
+func open(t testing.TB, o Options) *store {
 	t.Helper()
 	s, err := New(o)
 	if err != nil {
@@ -46,7 +46,7 @@ func open(t testing.TB, o Options) *Store {
 			t.Errorf("Close: %v", err)
 		}
 	})
-	return s
+	return s.(*store)
 }
 
 // listen serves each connection to the address that it returns, which serve closes,

@@ -21,7 +21,7 @@ import (
 // node. Each counter has used one unit.
 type nodeFixture struct {
 	*testing.T
-	store   *Store
+	store   *store
 	metrics prometheus.Gatherer
 	servers []*testenv.Redis
 	admin   *redis.Client // of the last of them, connected before there is a password

@@ -34,7 +34,7 @@ var (
 // primary and lets us count, for which a counter of Ping's own is charged that
 // expires within a second. Of a cluster, every primary must answer, and all slots
 // be served. A Redis that is full can decide: it still denies.
-func (s *Store) Ping(ctx context.Context) error {
+func (s *store) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.main.client.opTimeout)
 	defer cancel()
 	for _, b := range s.backends() {

@@ -19,7 +19,7 @@ import (
 )
 
 // waiting is how many hits wait for a call.
-func waiting(s *Store) int {
+func waiting(s *store) int {
 	q := s.main.only.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -27,7 +27,7 @@ func waiting(s *Store) int {
 }
 
 // inFlight reports whether calls are made.
-func inFlight(s *Store) bool {
+func inFlight(s *store) bool {
 	s.main.only.queue.mu.Lock()
 	defer s.main.only.queue.mu.Unlock()
 	return s.main.only.queue.serving
@@ -35,7 +35,7 @@ func inFlight(s *Store) bool {
 
 // rest waits until no calls are made: the goroutine that made the last one looks for
 // more after it has answered.
-func rest(t *testing.T, s *Store) {
+func rest(t *testing.T, s *store) {
 	t.Helper()
 	testenv.Until(t, "nobody makes calls", func() bool { return !inFlight(s) })
 }
@@ -46,8 +46,9 @@ type gate struct {
 	pass chan struct{} // lets it go on
 }
 
-func newGate(t *testing.T, s *Store) gate {
+func newGate(t *testing.T, of Store) gate {
 	t.Helper()
+	s := of.(*store)
 	if err := s.main.client.current().ScriptLoad(context.Background(), scriptText).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -466,12 +467,12 @@ func TestCloseFinishesWhatWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := newGate(t, s)
+	g, q := newGate(t, s), s.(*store).main.only.queue
 	var wg sync.WaitGroup
 	wg.Go(func() { mustAsk(t, s, "in flight", perMinute) })
 	<-g.keys
 	wg.Go(func() { mustAsk(t, s, "waiting", perMinute) })
-	testenv.Until(t, "the request waits", func() bool { return waiting(s) == 1 })
+	testenv.Until(t, "the request waits", func() bool { return waiting(s.(*store)) == 1 })
 
 	wg.Go(func() {
 		if err := s.Close(); err != nil {
@@ -479,9 +480,9 @@ func TestCloseFinishesWhatWaits(t *testing.T) {
 		}
 	})
 	testenv.Until(t, "the store closes", func() bool {
-		s.main.only.queue.mu.Lock()
-		defer s.main.only.queue.mu.Unlock()
-		return s.main.only.queue.closed
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.closed
 	})
 	if _, err := ask(context.Background(), s, "late", perMinute); !errors.Is(err, errClosed) {
 		t.Errorf("got error %v, want %v", err, errClosed)
@@ -501,13 +502,13 @@ func TestCloseIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range maxQueue / maxBatch { // their calls take longer than Close waits
-		s.main.only.queue.add(t.Context(), request(maxBatch), false, noDeadline)
+		s.(*store).main.only.queue.add(t.Context(), request(maxBatch), false, noDeadline)
 	}
-	s.main.only.wake()
+	s.(*store).main.only.wake()
 	if err := s.Close(); err != nil {
 		t.Errorf("Close: %v", err)
 	}
-	if inFlight(s) {
+	if inFlight(s.(*store)) {
 		t.Error("calls go on after Close")
 	}
 }

@@ -12,34 +12,45 @@ import (
 	"weir/internal/limiter"
 )
 
-// Shared is what servers share in the main Redis beside the counters: hashes of texts, and
+// Shared is what servers with the same Redis and the same prefix of keys share. Its calls
+// are those of operators.Shared.
+type Shared interface {
+	Fields(ctx context.Context, hash string, names ...string) (map[string]string, error)
+	Set(ctx context.Context, hash string, fields map[string]string) (there int, err error)
+	Remove(ctx context.Context, hash string, names ...string) error
+	Report(ctx context.Context, server string, report []byte, lasts time.Duration) error
+	Reports(ctx context.Context, servers []string) (map[string]string, error)
+	Close() error
+}
+
+// shared is what servers share in the main Redis beside the counters: hashes of texts, and
 // reports that expire. It has connections of its own, so that no decision waits for it. Each
 // call is bounded by its context, and by a second, or OpTimeout if it is longer. All errors
 // wrap limiter.ErrUnavailable: whether the call had an effect is not known then.
-type Shared struct {
+type shared struct {
 	client    *client
 	keyPrefix string
 }
 
 // OpenShared returns what all servers with the same Redis and the same prefix of keys share.
 // It does not connect.
-func OpenShared(main Server, keyPrefix string) (*Shared, error) {
+func OpenShared(main Server, keyPrefix string) (Shared, error) {
 	const least = time.Second // nobody is kept waiting for an answer by Envoy
 	main.OpTimeout = max(cmp.Or(main.OpTimeout, DefaultOpTimeout), least)
 	client, err := newClient(main)
 	if err != nil {
 		return nil, err
 	}
-	return &Shared{client, keyPrefix}, nil
+	return &shared{client, keyPrefix}, nil
 }
 
 // Close ends all connections, and calls that wait.
-func (s *Shared) Close() error { return s.client.close() }
+func (s *shared) Close() error { return s.client.close() }
 
-func (s *Shared) key(name string) string { return limiter.SharedKey(s.keyPrefix, name) }
+func (s *shared) key(name string) string { return limiter.SharedKey(s.keyPrefix, name) }
 
 // Fields returns those fields of a hash that are there, at one moment: all if none is named.
-func (s *Shared) Fields(ctx context.Context, hash string, names ...string) (map[string]string, error) {
+func (s *shared) Fields(ctx context.Context, hash string, names ...string) (map[string]string, error) {
 	if len(names) == 0 {
 		fields, err := s.client.current().HGetAll(ctx, s.key(hash)).Result()
 		return fields, s.failed(err)
@@ -66,7 +77,7 @@ var setScript = luaText("set")
 // how many of them were there. If anything changes, it adds one to the field .count. The
 // field .epoch is another text in each hash that began empty. It works in a Redis that is
 // full.
-func (s *Shared) Set(ctx context.Context, hash string, fields map[string]string) (there int, err error) {
+func (s *shared) Set(ctx context.Context, hash string, fields map[string]string) (there int, err error) {
 	args := []any{rand.Text()}
 	for name, text := range fields {
 		args = append(args, name, text)
@@ -76,17 +87,17 @@ func (s *Shared) Set(ctx context.Context, hash string, fields map[string]string)
 }
 
 // Remove removes fields of a hash, and leaves .count as it is.
-func (s *Shared) Remove(ctx context.Context, hash string, names ...string) error {
+func (s *shared) Remove(ctx context.Context, hash string, names ...string) error {
 	return s.failed(s.client.current().HDel(ctx, s.key(hash), names...).Err())
 }
 
 // Report leaves the report of a server for a while.
-func (s *Shared) Report(ctx context.Context, server string, report []byte, lasts time.Duration) error {
+func (s *shared) Report(ctx context.Context, server string, report []byte, lasts time.Duration) error {
 	return s.failed(s.client.current().Set(ctx, s.key("report:"+server), report, lasts).Err())
 }
 
 // Reports returns the reports of servers, by their names, as far as they are there.
-func (s *Shared) Reports(ctx context.Context, servers []string) (map[string]string, error) {
+func (s *shared) Reports(ctx context.Context, servers []string) (map[string]string, error) {
 	keys := make([]string, len(servers))
 	for i, server := range servers {
 		keys[i] = s.key("report:" + server)
@@ -97,7 +108,7 @@ func (s *Shared) Reports(ctx context.Context, servers []string) (map[string]stri
 
 // failed returns what a caller learns of an error of go-redis, and looks for the primary
 // anew if another one may be it.
-func (s *Shared) failed(err error) error {
+func (s *shared) failed(err error) error {
 	if err == nil || errors.Is(err, redis.Nil) {
 		return nil
 	}

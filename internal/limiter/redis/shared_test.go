@@ -16,7 +16,7 @@ import (
 	"weir/internal/testenv"
 )
 
-func openShared(t *testing.T, o Server, prefix string) *Shared {
+func openShared(t *testing.T, o Server, prefix string) *shared {
 	t.Helper()
 	s, err := OpenShared(o, prefix)
 	if err != nil {
@@ -27,7 +27,7 @@ func openShared(t *testing.T, o Server, prefix string) *Shared {
 			t.Errorf("Close: %v", err)
 		}
 	})
-	return s
+	return s.(*shared)
 }
 
 // TestSharedHashes changes a hash in each way, and wants another server to see it.
@@ -127,7 +127,7 @@ func TestManyFields(t *testing.T) {
 // TestSharedOnARedisThatFails wants an error in time, and changes of hashes in a Redis that
 // is full.
 func TestSharedOnARedisThatFails(t *testing.T) {
-	calls := func(s *Shared) map[string]error {
+	calls := func(s *shared) map[string]error {
 		ctx := context.Background()
 		_, fields := s.Fields(ctx, "hash", "x")
 		_, all := s.Fields(ctx, "hash")
@@ -139,7 +139,7 @@ func TestSharedOnARedisThatFails(t *testing.T) {
 		}
 	}
 	// wantErrors wants errors of all calls but those that work.
-	wantErrors := func(t *testing.T, s *Shared, kind kind, works ...string) {
+	wantErrors := func(t *testing.T, s *shared, kind kind, works ...string) {
 		t.Helper()
 		for name, err := range calls(s) {
 			if slices.Contains(works, name) {

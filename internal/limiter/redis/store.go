@@ -11,14 +11,37 @@ import (
 	"weir/internal/limiter"
 )
 
-// Store is a limiter.Store on Redis. Its Decide delays a request while the call
+// Store is a limiter.Store on Redis, with what a server has to know of it. It is an
+// interface so that who imports this package does not compile all of go-redis again.
+type Store interface {
+	limiter.CounterStore
+	// Ping returns nil if Redis can decide.
+	Ping(context.Context) error
+	// State reports whether Redis decides, as of the last call. Of two Redis, it is the
+	// state of the one that fails.
+	State() State
+	// Names returns where the counters are: one Redis, or the main one and that of limits
+	// per second. They hold no password.
+	Names() []string
+	// Refused returns why a Redis does not accept a changed URL, user or password, so that
+	// what was read before stays in use. It returns nil if that is not so.
+	Refused() error
+	// ForgetDenials forgets which counters are over.
+	ForgetDenials()
+	// Close ends the store: it refuses new requests, waits for at most ten times the
+	// OpTimeout of Options.Main until those that it has are decided, and closes the
+	// connections. It returns when nothing of the store runs any more.
+	Close() error
+}
+
+// store is the Store. Its Decide delays a request while the call
 // before is in flight.
 //
 // Whatever Redis does, Decide returns within the OpTimeout of Options.Main, and so long before
 // the deadline of the caller's context (an eighth of the time left, and
 // answerTime if that is more) that the caller's own caller learns of the failure
 // before its deadline.
-type Store struct {
+type store struct {
 	main      *backend
 	perSecond *backend  // nil: none
 	denials   *denials  // nil: none
@@ -30,16 +53,14 @@ type Store struct {
 	crossSlotHits int            // of them
 }
 
-var _ limiter.CounterStore = (*Store)(nil)
-
 // New returns a store on the Redis that o names, or an error that names what is
 // wrong with o. It does not connect: Redis need not be there yet.
-func New(o Options) (*Store, error) {
+func New(o Options) (Store, error) {
 	log := o.Logger
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &Store{changes: [2]change{{log: log}, {log: log}}}
+	s := &store{changes: [2]change{{log: log}, {log: log}}}
 	o.Main.Changed = s.changes[0].report
 	first, err := newClient(o.Main)
 	if err != nil {
@@ -70,7 +91,7 @@ func New(o Options) (*Store, error) {
 // several slots of a cluster, or in both Redis, is all or nothing only in the
 // end, see crossSlot. All its errors wrap limiter.ErrUnavailable; if the caller
 // went away, also the cause of that.
-func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
+func (s *store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
 	if s.denials.deny(hits, out) {
 		return true, nil
 	}
@@ -84,7 +105,7 @@ func (s *Store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 }
 
 // laneOf returns the lane of the counter of h.
-func (s *Store) laneOf(h *limiter.Hit) *lane {
+func (s *store) laneOf(h *limiter.Hit) *lane {
 	if s.perSecond != nil && h.Limit.Unit == limiter.Second {
 		return s.perSecond.lane(h.Key)
 	}
@@ -92,7 +113,7 @@ func (s *Store) laneOf(h *limiter.Hit) *lane {
 }
 
 // backends returns the one or two Redis of the store.
-func (s *Store) backends() []*backend {
+func (s *store) backends() []*backend {
 	if s.perSecond == nil {
 		return []*backend{s.main}
 	}
@@ -101,7 +122,7 @@ func (s *Store) backends() []*backend {
 
 // State reports whether Redis decides, as of the last call. Of two Redis, it is the
 // state of the one that fails.
-func (s *Store) State() State {
+func (s *store) State() State {
 	for _, b := range s.backends() {
 		if state := b.state(); !state.FailingSince.IsZero() {
 			return state
@@ -112,7 +133,7 @@ func (s *Store) State() State {
 
 // Names returns where the counters are: one Redis, or the main one and that of limits per
 // second. They hold no password.
-func (s *Store) Names() (names []string) {
+func (s *store) Names() (names []string) {
 	for _, b := range s.backends() {
 		names = append(names, b.client.name())
 	}
@@ -121,14 +142,14 @@ func (s *Store) Names() (names []string) {
 
 // Refused returns why a Redis does not accept a changed URL, user or password, so that what
 // was read before stays in use. It returns nil if that is not so.
-func (s *Store) Refused() error {
+func (s *store) Refused() error {
 	return errors.Join(s.changes[0].problem(), s.changes[1].problem())
 }
 
 // Close ends the store: it refuses new requests, waits for at most ten times the
 // OpTimeout of Options.Main until those that it has are decided, and closes the
 // connections. It returns when nothing of the store runs any more.
-func (s *Store) Close() error {
+func (s *store) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()

@@ -38,7 +38,7 @@ func TestStoreOnRedis(t *testing.T) {
 // Two stores on one Redis stand for two processes.
 func TestTwoStoresAdmitExactlyTheLimit(t *testing.T) {
 	r := testenv.RedisServer(t)
-	stores := []*Store{
+	stores := []*store{
 		open(t, Options{Main: at(r.Addr()), DenyMemory: 1 << 20}),
 		open(t, Options{Main: Server{Network: "unix", Addr: r.Socket(), OpTimeout: long}, DenyMemory: 1 << 20}),
 	}
