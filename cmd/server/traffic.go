@@ -246,26 +246,13 @@ func (d descriptorsOf) request() (envoyconfig.Request, error) {
 
 // benchmark is the command bench.
 type benchmark struct {
-	Servers []string `arg:"" optional:"" name:"server" default:"127.0.0.1:8081" help:"gRPC addresses of the servers, such as host:port or unix:PATH, by default 127.0.0.1:8081. Any server of Envoy's RateLimitService v3 will do."`
-
-	Rate        float64        `default:"0" help:"Requests per second of an open loop, sent by a plan that waits for no answer; latencies count from the planned time, and those of requests that fail or are never sent until they are given up. By default a closed loop: each caller sends its next request when the last is answered."`
-	Callers     *int           `placeholder:"N" help:"Requests that may wait for an answer at once. By default 64, of an open loop 512; never more than --requests."`
-	Connections int            `default:"4" help:"Connections, dealt out to the servers in turn; never more than callers."`
-	Duration    time.Duration  `default:"10s" help:"How long requests are sent. An interruption (Ctrl-C) ends them early, waits a second at most for the last answers, and shows what was measured; a second one ends at once."`
-	Warmup      *time.Duration `placeholder:"DURATION" help:"How much of that, at the start, is not measured. By default a tenth, and at most 1s; nothing with --requests."`
-	Requests    int64          `default:"0" placeholder:"N" help:"At most so many requests are sent, those of the warm-up included. 0 is no bound but the duration."`
-	Timeout     time.Duration  `default:"0s" help:"After which a request is given up, since it was sent; it counts as failed, and with the time it waited in the latencies. 0 is never. The last answers are waited for at most 10s."`
+	bench.Options
+	Descriptor []string       `default:"user={}" sep:"none" help:"Entries of a descriptor, such as user={},path=/login, where {} is the number of a key. May be given several times: each request carries all."`
+	Callers    *int           `placeholder:"N" help:"Requests that may wait for an answer at once. By default 64, of an open loop 512; never more than --requests."`
+	Warmup     *time.Duration `placeholder:"DURATION" help:"How much of the duration, at the start, is not measured. By default a tenth, and at most 1s; nothing with --requests."`
 
 	benchTLS `embed:""`
-
-	Domain       string   `default:"api" help:"Domain of the requests."`
-	Descriptor   []string `default:"user={}" sep:"none" help:"Entries of a descriptor, such as user={},path=/login, where {} is the number of a key. May be given several times: each request carries all."`
-	Keys         int      `default:"1000" help:"How many different keys there are."`
-	Distribution string   `enum:"uniform,zipf,hot" default:"uniform" help:"How the keys are drawn: uniform, zipf or hot, which is one key only."`
-	ZipfExponent float64  `default:"1.1" help:"Exponent of zipf, above 1. The larger, the fewer keys get most requests."`
-	Hits         uint32   `default:"1" help:"Units that each request asks for (hits_addend). 0 leaves them out, which servers take for 1."`
-
-	Output string `enum:"text,json" default:"text" help:"Format of the result: text or json."`
+	Output   string `enum:"text,json" default:"text" help:"Format of the result: text or json."`
 }
 
 // benchTLS says how a benchmark speaks to its servers. Unlike the server's own
@@ -280,9 +267,34 @@ type benchTLS struct {
 
 // Run puts the load on the servers and prints what was measured.
 func (b benchmark) Run(ctx context.Context, p *program) error {
-	opts, err := b.options()
-	if err != nil {
+	opts := b.Options
+	opts.Callers, opts.Warmup = 64, min(b.Duration/10, time.Second)
+	if b.Rate > 0 {
+		opts.Callers = 512
+	}
+	if b.Requests > 0 {
+		opts.Warmup = 0 // or all might be sent before anything is measured
+	}
+	if b.Callers != nil {
+		opts.Callers = *b.Callers
+	}
+	if b.Warmup != nil {
+		opts.Warmup = *b.Warmup
+	}
+	var err error
+	if opts.TLS, err = b.config(); err != nil {
 		return err
+	}
+	for _, text := range b.Descriptor {
+		parsed, err := explain.ParseDescriptor(text)
+		if err != nil {
+			return fmt.Errorf("--descriptor: %q: %w", text, err)
+		}
+		var entries []bench.Entry
+		for _, e := range parsed {
+			entries = append(entries, bench.Entry(e))
+		}
+		opts.Traffic.Descriptors = append(opts.Traffic.Descriptors, entries)
 	}
 	result, err := bench.Run(ctx, opts)
 	switch {
@@ -302,45 +314,6 @@ func (b benchmark) Run(ctx context.Context, p *program) error {
 		return exit(exitFailed)
 	}
 	return nil
-}
-
-func (b benchmark) options() (bench.Options, error) {
-	opts := bench.Options{
-		Servers: b.Servers, Connections: b.Connections, Callers: 64,
-		Rate: b.Rate, Duration: b.Duration, Warmup: min(b.Duration/10, time.Second), Requests: b.Requests, Timeout: b.Timeout,
-		Traffic: bench.Traffic{
-			Domain: b.Domain, Hits: b.Hits,
-			Keys: b.Keys, Distribution: bench.Distribution(b.Distribution), Exponent: b.ZipfExponent,
-		},
-	}
-	if b.Rate > 0 {
-		opts.Callers = 512
-	}
-	if b.Callers != nil {
-		opts.Callers = *b.Callers
-	}
-	if b.Requests > 0 {
-		opts.Warmup = 0 // or all might be sent before anything is measured
-	}
-	if b.Warmup != nil {
-		opts.Warmup = *b.Warmup
-	}
-	var err error
-	if opts.TLS, err = b.config(); err != nil {
-		return opts, err
-	}
-	for _, text := range b.Descriptor {
-		parsed, err := explain.ParseDescriptor(text)
-		if err != nil {
-			return opts, fmt.Errorf("--descriptor: %q: %w", text, err)
-		}
-		var entries []bench.Entry
-		for _, e := range parsed {
-			entries = append(entries, bench.Entry(e))
-		}
-		opts.Traffic.Descriptors = append(opts.Traffic.Descriptors, entries)
-	}
-	return opts, nil
 }
 
 // config reads the files. It is nil without TLS.

@@ -12,20 +12,21 @@ import (
 	"google.golang.org/grpc/resolver"
 )
 
-// Options say what load to put on which servers.
+// Options say what load to put on which servers. Their tags are flags of the command.
 type Options struct {
-	Servers []string // gRPC targets, such as host:port; connections are dealt out to them in turn
-	// TLS is how servers are spoken to, and must not change any more. nil is without TLS.
-	TLS         *tls.Config
-	Connections int // one for each server or more; no more are made than there are callers
-	Callers     int // requests that may wait for their answers at once, one for each server or more
-	// Rate is how many requests a second an open loop plans. 0 makes a closed loop.
-	Rate     float64
-	Duration time.Duration // how long requests are sent
-	Warmup   time.Duration // of that, at the start, is not measured
-	Requests int64         // at most so many are sent, 0: no bound but Duration
-	Timeout  time.Duration // from when it is sent, after which the client gives a request up, 0: never
-	Traffic  Traffic
+	Servers []string `arg:"" optional:"" name:"server" default:"127.0.0.1:8081" help:"gRPC addresses of the servers, such as host:port or unix:PATH, by default 127.0.0.1:8081. Any server of Envoy's RateLimitService v3 will do."`
+	// TLS must not change any more. nil is without TLS.
+	TLS *tls.Config `kong:"-"`
+
+	Rate        float64       `default:"0" help:"Requests per second of an open loop, sent by a plan that waits for no answer; latencies count from the planned time, and those of requests that fail or are never sent until they are given up. By default a closed loop: each caller sends its next request when the last is answered."`
+	Callers     int           `kong:"-"` // requests that may wait for their answers at once, one for each server or more
+	Connections int           `default:"4" help:"Connections, dealt out to the servers in turn; never more than callers."`
+	Duration    time.Duration `default:"10s" help:"How long requests are sent. An interruption (Ctrl-C) ends them early, waits a second at most for the last answers, and shows what was measured; a second one ends at once."`
+	Warmup      time.Duration `kong:"-"` // of that, at the start, is not measured
+	Requests    int64         `default:"0" placeholder:"N" help:"At most so many requests are sent, those of the warm-up included. 0 is no bound but the duration."`
+	Timeout     time.Duration `default:"0s" help:"After which a request is given up, since it was sent; it counts as failed, and with the time it waited in the latencies. 0 is never. The last answers are waited for at most 10s."`
+
+	Traffic Traffic `embed:""`
 }
 
 // check finds what is wrong with the options.

@@ -17,13 +17,12 @@ const Placeholder = "{}"
 
 // Traffic says what the requests are.
 type Traffic struct {
-	Domain      string    `json:"domain"`
-	Descriptors [][]Entry `json:"descriptors"` // of each request, at least one; Placeholder is replaced in every value
-	Keys        int       `json:"keys"`        // how many different keys there are, 1 or more
-	// Distribution of the keys over the requests.
-	Distribution Distribution `json:"distribution"`
-	Exponent     float64      `json:"zipf_exponent,omitempty"` // of Zipf only, above 1: the larger, the fewer keys get most requests
-	Hits         uint32       `json:"hits"`                    // hits_addend of each request, 0: left out, which servers take for 1
+	Domain       string       `json:"domain" default:"api" help:"Domain of the requests."`
+	Descriptors  [][]Entry    `json:"descriptors" kong:"-"` // of each request, at least one; Placeholder is replaced in every value
+	Keys         int          `json:"keys" default:"1000" help:"How many different keys there are."`
+	Distribution Distribution `json:"distribution" enum:"uniform,zipf,hot" default:"uniform" help:"How the keys are drawn: uniform, zipf or hot, which is one key only."`
+	Exponent     float64      `json:"zipf_exponent,omitempty" name:"zipf-exponent" default:"1.1" help:"Exponent of zipf, above 1. The larger, the fewer keys get most requests."`
+	Hits         uint32       `json:"hits" default:"1" help:"Units that each request asks for (hits_addend). 0 leaves them out, which servers take for 1."`
 }
 
 // Entry is one key and value of a descriptor.
