@@ -64,40 +64,43 @@ func complete(parser *kong.Kong, words []string) []possibility {
 	if node == parser.Model.Node {
 		flags = append(flags, parser.Model.DefaultCmd.Flags...)
 	}
-	find := func(word string) int {
-		return slices.IndexFunc(flags, func(f *kong.Flag) bool {
-			return word == "--"+f.Name || f.Short != 0 && word == "-"+string(f.Short)
-		})
-	}
-	noFlags := slices.Contains(typed, "--")
-	name, value, isAssigned := strings.Cut(last, "=")
-	switch {
-	case !noFlags && strings.HasPrefix(last, "--") && isAssigned:
-		i := find(name)
-		switch {
-		case i < 0:
-			return nil
-		case apart:
-			return beginning("", value, values(parser, flags[i].Value))
+	find := func(word string) *kong.Flag {
+		for _, f := range flags {
+			if word == "--"+f.Name || f.Short != 0 && word == "-"+string(f.Short) {
+				return f
+			}
 		}
-		return beginning(name+"=", value, values(parser, flags[i].Value))
-	case !noFlags && len(typed) > 0 && find(typed[len(typed)-1]) >= 0 && !flags[find(typed[len(typed)-1])].IsBool():
-		return beginning("", last, values(parser, flags[find(typed[len(typed)-1])].Value))
+		return nil
+	}
+	var open *kong.Flag // whose value the last word is
+	head := ""          // before the value
+	if name, value, assigned := strings.Cut(last, "="); assigned && strings.HasPrefix(last, "--") {
+		if open, last = find(name), value; open == nil {
+			return nil
+		}
+		if !apart {
+			head = name + "="
+		}
+	} else if len(typed) > 0 {
+		open = find(typed[len(typed)-1])
+	}
+	var found []possibility
+	switch noFlags := slices.Contains(typed, "--"); {
+	case !noFlags && open != nil && (head != "" || apart || !open.IsBool()):
+		found = values(parser, open.Value)
 	case !noFlags && strings.HasPrefix(last, "-"):
-		var found []possibility
 		for _, flag := range flags {
 			found = append(found, possibility{"--" + flag.Name, flag.Help})
 		}
-		return beginning("", last, found)
 	case len(node.Children) > 0 && arguments == 0:
-		return beginning("", last, children(node))
+		found = children(node)
 	case len(node.Children) == 0 && len(node.Positional) > 0:
 		argument := node.Positional[min(arguments, len(node.Positional)-1)]
 		if arguments < len(node.Positional) || argument.IsCumulative() {
-			return beginning("", last, values(parser, argument))
+			found = values(parser, argument)
 		}
 	}
-	return nil
+	return beginning(head, last, found)
 }
 
 // assigned joins the words around each =, which bash takes apart, and reports whether the
