@@ -79,20 +79,7 @@ func (t *table) get(hash uint64, c *client) {
 		*c = *t.large[hash]
 		return
 	}
-	*c = client{denied: word&wasDenied != 0}
-	if word >>= markBits; word == 0 {
-		return
-	}
-	var p [parts]int64
-	for i := parts - 1; i >= 0; i-- {
-		p[i] = int64(word & (1<<t.widths[i] - 1))
-		word >>= t.widths[i]
-	}
-	at := p[partAt] * t.unit
-	c.state, c.peak = limiter.State{At: at, Used: p[partUsed], Prev: p[partPrev]}, uint64(p[partPeak])
-	if c.alone = c.state; p[partSum] > 0 {
-		c.hull = hull{sum: float64(p[partSum]), points: []point{{at: at}}}
-	}
+	*c = t.unpack(word)
 }
 
 // put keeps what is known of a client.
@@ -111,37 +98,43 @@ func (t *table) put(hash uint64, c *client) {
 	t.words[hash] = word
 }
 
-// pack returns what is known of a client as a word, and false if it has no room there.
+// pack returns what is known of a client as a word, and false if some of it has no room there.
 func (t *table) pack(c *client) (word uint64, ok bool) {
-	s := c.state
+	state, alone, at := used(c.state), used(c.alone), c.state.At
+	if len(c.hull.points) > 0 {
+		at = c.hull.points[0].at
+	}
+	for i, n := range [parts]int64{at / t.unit, state.Used, state.Prev, int64(c.hull.sum), int64(c.peak)} {
+		word = word<<t.widths[i] | uint64(n)&(1<<t.widths[i]-1)
+	}
+	word <<= markBits
+	back := t.unpack(word)
+	return word, back.state == state && back.peak == c.peak && back.hull.sum == c.hull.sum && slices.Equal(back.hull.points, c.hull.points) &&
+		(back.alone == alone || t.demand == nil || t.limit.Algorithm == limiter.TokenBucket)
+}
+
+func (t *table) unpack(word uint64) (c client) {
+	c.denied = word&wasDenied != 0
+	word >>= markBits
+	var p [parts]int64
+	for i := parts - 1; i >= 0; i-- {
+		p[i] = int64(word & (1<<t.widths[i] - 1))
+		word >>= t.widths[i]
+	}
+	at := p[partAt] * t.unit
+	c.state, c.peak = used(limiter.State{At: at, Used: p[partUsed], Prev: p[partPrev]}), uint64(p[partPeak])
+	if c.alone = c.state; p[partSum] > 0 {
+		c.hull = hull{sum: float64(p[partSum]), points: []point{{at: at}}}
+	}
+	return c
+}
+
+// used returns a state without its time if nothing is used, which is as good as none.
+func used(s limiter.State) limiter.State {
 	if s.Used == 0 && s.Prev == 0 {
-		s.At = 0 // as good as none
+		s.At = 0
 	}
-	at := s.At
-	var sum int64
-	switch {
-	case s.Until != 0, len(c.hull.points) > 1:
-		return 0, false
-	case len(c.hull.points) == 1:
-		sum, at = int64(c.hull.sum), c.hull.points[0].at
-		if s.At != 0 && s.At != at || float64(sum) != c.hull.sum {
-			return 0, false
-		}
-	case t.demand != nil && t.limit.Algorithm != limiter.TokenBucket && c.alone != c.state:
-		if c.alone.Used+c.alone.Prev+c.alone.Until > 0 || s.At != 0 {
-			return 0, false
-		}
-	}
-	if at%t.unit != 0 {
-		return 0, false
-	}
-	for i, n := range [parts]int64{at / t.unit, s.Used, s.Prev, sum, int64(c.peak)} {
-		if n>>t.widths[i] != 0 {
-			return 0, false
-		}
-		word = word<<t.widths[i] | uint64(n)
-	}
-	return word << markBits, true
+	return s
 }
 
 // amounts returns for each share of clients the smallest amount at which no more than that
