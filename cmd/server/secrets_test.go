@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -38,28 +39,24 @@ var secretForms = map[string][]string{
 	"":        {"%s", "%s:", ":%s", "u:%s", " %s"},
 }
 
-// kindOf returns the kind of a setting that holds a secret.
-func kindOf(flag *kong.Flag) string {
-	for kind := range secretForms {
-		if kind != "" && strings.HasSuffix(flag.Name, kind) {
-			return kind
-		}
-	}
-	return ""
-}
-
 // TestNoSecretIsShown gives the program a setting of each kind that may hold a secret,
 // which is told by its type, in many ways, and every other such setting in one way. It
 // looks for the secret in all that the program prints and serves.
 func TestNoSecretIsShown(t *testing.T) {
 	dir := rules(t, "a.yaml", good)
-	found, seen := 0, map[string]bool{}
-	for _, flag := range serveFlags() {
+	file := filepath.Join(rules(t, "secret", secret), "secret")
+	flags, seen, found := serveFlags(), map[string]bool{}, 0
+	for _, flag := range flags {
 		if flag.Target.Type() != reflect.TypeFor[settings.Secret]() {
 			continue
 		}
 		found++
-		kind := kindOf(flag)
+		kind := ""
+		for k := range secretForms {
+			if k != "" && strings.HasSuffix(flag.Name, k) {
+				kind = k
+			}
+		}
 		forms := append([]string{"%s"}, secretForms[kind]...)
 		if seen[kind] {
 			forms = forms[:2]
@@ -70,36 +67,18 @@ func TestNoSecretIsShown(t *testing.T) {
 			for n, form := range forms {
 				checkShown(t, flag, fmt.Sprintf(form, secret), n, dir)
 			}
-			if !strings.HasSuffix(flag.Name, "-command") {
-				checkShown(t, fileOf(t, flag), secretFile(t, fmt.Sprintf(forms[1], secret)), found, dir)
+			other := slices.IndexFunc(flags, func(f *kong.Flag) bool { return f.Name == flag.Name+"-file" })
+			switch {
+			case other >= 0:
+				checkShown(t, flags[other], file, 0, dir)
+			case !strings.HasSuffix(flag.Name, "-command"):
+				t.Errorf("there is no --%s-file", flag.Name)
 			}
 		})
 	}
 	if found < 9 {
 		t.Errorf("only %d settings hold secrets", found)
 	}
-}
-
-// fileOf returns the setting for the file of a secret.
-func fileOf(t *testing.T, flag *kong.Flag) *kong.Flag {
-	t.Helper()
-	for _, other := range serveFlags() {
-		if other.Name == flag.Name+"-file" {
-			return other
-		}
-	}
-	t.Fatalf("there is no --%s-file", flag.Name)
-	return nil
-}
-
-// secretFile writes a secret into a file and returns its path.
-func secretFile(t *testing.T, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 // TestNoPastedKeyIsShown gives the program the text of a key where the path of its
@@ -121,6 +100,42 @@ func TestNoPastedKeyIsShown(t *testing.T) {
 	}
 	if found != 3 {
 		t.Errorf("%d settings name the file of a key, want 3", found)
+	}
+}
+
+// TestNoSecretIsShownElsewhere writes a secret where none belongs.
+func TestNoSecretIsShownElsewhere(t *testing.T) {
+	dir := rules(t, "a.yaml", good)
+	xds, traces := []string{"CONFIG_TYPE=GRPC_XDS_SOTW", "FORCE_START_WITHOUT_INITIAL_CONFIG=true"}, []string{"TRACING_ENABLED=true", "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1"}
+	for _, c := range []struct {
+		name      string
+		args, env []string
+		want      string // in the log
+	}{
+		{"URL of a control plane", nil, append(xds, "CONFIG_GRPC_XDS_SERVER_URL=http://u:"+secret+"@127.0.0.1"), "CONFIG_GRPC_XDS_SERVER_URL"},
+		{"control plane with a user", nil, append(xds, "CONFIG_GRPC_XDS_SERVER_URL="+secret+"@127.0.0.1:1"), "CONFIG_GRPC_XDS_SERVER_URL"},
+		{"target with a password", nil, append(xds, "CONFIG_GRPC_XDS_SERVER_URL=dns:///u:"+secret+"@127.0.0.1:1"), "CONFIG_GRPC_XDS_SERVER_URL"},
+		{"flag of a control plane", []string{"--config-grpc-xds-server-url=http://u:" + secret + "@127.0.0.1"}, xds, "--config-grpc-xds-server-url"},
+		{"metadata of an xDS node", nil, append(xds, "CONFIG_GRPC_XDS_NODE_METADATA=token:"+secret), "CONFIG_GRPC_XDS_NODE_METADATA"},
+		{"argument of serve", []string{"serve", "--redis-auth=x", secret}, nil, "unexpected argument"},
+		{"argument behind a flag", []string{"--redis-auth=x", secret}, nil, "unexpected argument"},
+		{"attributes", nil, append(traces, "OTEL_RESOURCE_ATTRIBUTES=a=b,"+secret), "OTEL_RESOURCE_ATTRIBUTES"},
+		{"value of an attribute", nil, append(traces, "OTEL_RESOURCE_ATTRIBUTES=a=%zz"+secret), "OTEL_RESOURCE_ATTRIBUTES"},
+		{"attributes of a URL", nil, append(traces, "OTEL_RESOURCE_ATTRIBUTES="+secret+"%zz"), "OTEL_RESOURCE_ATTRIBUTES"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			args := append(append([]string{}, c.args...), local...)
+			shown := outputs(t, append(args, "--config="+dir, "--log-level=debug"), append(append(os.Environ(), asProgram+"=1", "DRAIN_TIMEOUT=100ms", "DRAIN_DELAY=0s"), c.env...))
+			for place, text := range shown {
+				if found := shownSecret.FindString(text); found != "" {
+					t.Errorf("%s shows it: %s", place, found)
+				}
+			}
+			if !strings.Contains(shown["log"], c.want) {
+				t.Errorf("the log does not name %s: %s", c.want, shown["log"])
+			}
+		})
 	}
 }
 
