@@ -30,47 +30,29 @@ type remote struct {
 	Output    string        `enum:"text,json" default:"text" help:"Format of the answer: text, or json, which is the answer of the server."`
 }
 
-// reply is what such a command prints, and what it exits with.
-type reply struct {
-	json []byte
-	at   time.Time // by the clock of the server
-	text func(view client.View, w io.Writer)
-	note string // for stderr, beside the text
-	exit error
-}
-
-// replyOf is a reply whose text is written by a method of client.View.
-func replyOf[T any](a client.Answer[T], text func(client.View, io.Writer, *T)) reply {
-	return reply{json: a.JSON, at: a.At, text: func(view client.View, w io.Writer) { text(view, w, &a.Value) }}
-}
-
-// ask connects to a server, asks it a question, and prints the answer.
-func (r remote) ask(p *program, question func(*client.Client) (reply, error)) error {
+// ask connects to a server, asks it a question, and prints the answer: as JSON, or by text.
+func ask[T any](r remote, p *program, question func(*client.Client) (client.Answer[T], error), text func(client.View, io.Writer, *T)) (value T, err error) {
 	server, err := r.connect()
 	if err != nil {
-		return err
+		return value, err
 	}
 	answer, err := question(server)
 	switch {
 	case errors.Is(err, client.ErrNotFound):
 		fmt.Fprintf(p.stderr, "weir: %v\n", err)
-		return exit(exitFailed)
+		err = exit(exitFailed)
 	case errors.Is(err, client.ErrUnreachable):
-		return fmt.Errorf("%w; --server says where its debug port is", err)
+		err = fmt.Errorf("%w; --server says where its debug port is", err)
 	case errors.Is(err, client.ErrUnauthorized) && r.TokenFile == "":
-		return fmt.Errorf("%w; --token-file names the file of its token", err)
+		err = fmt.Errorf("%w; --token-file names the file of its token", err)
 	case errors.Is(err, client.ErrUnauthorized):
-		return fmt.Errorf("%w; it does not accept the token of --token-file", err)
-	case err != nil:
-		return err
-	case r.Output == "json":
-		return cmp.Or(writeJSON(p.stdout, answer.json), answer.exit)
+		err = fmt.Errorf("%w; it does not accept the token of --token-file", err)
+	case err == nil && r.Output == "json":
+		err = writeJSON(p.stdout, answer.JSON)
+	case err == nil:
+		text(client.View{Now: answer.At.Local(), Flags: r.again()}, p.stdout, &answer.Value)
 	}
-	if answer.note != "" {
-		fmt.Fprintf(p.stderr, "note: %s\n", plaintext.Line(answer.note))
-	}
-	answer.text(client.View{Now: answer.at.Local(), Flags: r.again()}, p.stdout)
-	return answer.exit
+	return answer.Value, err
 }
 
 func (r remote) connect() (*client.Client, error) {
@@ -144,20 +126,6 @@ func (w whom) read() (d api.Descriptor, err error) {
 	return api.NewDescriptor(domain, entries), nil
 }
 
-// ofDomain is embedded in commands that may be about one domain only.
-type ofDomain struct {
-	Domain *anyBytes `arg:"" optional:"" help:"Show this domain only."`
-}
-
-// read returns whether a domain is hidden.
-func (o ofDomain) read() (hidden func(domain string) bool, err error) {
-	if o.Domain == nil {
-		return func(string) bool { return false }, nil
-	}
-	domain, err := o.Domain.domain()
-	return func(d string) bool { return d != domain }, err
-}
-
 // replicas is embedded in commands about all servers that share one Redis.
 type replicas struct {
 	This bool `help:"Of the server that is asked alone, not of all that share its Redis."`
@@ -168,34 +136,45 @@ type statusCommand struct{ remote }
 
 // Run shows how a server is.
 func (c statusCommand) Run(ctx context.Context, p *program) error {
-	return c.ask(p, func(server *client.Client) (reply, error) {
-		answer, err := server.Status(ctx)
-		return replyOf(answer, func(view client.View, w io.Writer, s *api.Status) { view.Status(w, server.Server(), s) }), err
-	})
+	var url string
+	_, err := ask(c.remote, p, func(server *client.Client) (client.Answer[api.Status], error) {
+		url = server.Server()
+		return server.Status(ctx)
+	}, func(view client.View, w io.Writer, s *api.Status) { view.Status(w, url, s) })
+	return err
 }
 
 // denied is embedded in commands about what was denied.
 type denied struct {
-	ofDomain
+	Domain *anyBytes `arg:"" optional:"" help:"Show this domain only."`
 	replicas
 }
 
 // read asks what was denied, and leaves what is of the domains that are shown.
 func (c denied) read(ctx context.Context, server *client.Client) (answer client.Answer[api.Denials], err error) {
-	hidden, err := c.ofDomain.read()
+	hidden, err := others(c.Domain)
 	if err == nil {
 		answer, err = server.Denials(ctx, !c.This)
 	}
-	if err != nil || c.Domain == nil {
+	d := &answer.Value
+	if answer.At = d.At; err != nil || c.Domain == nil {
 		return answer, err
 	}
-	d := &answer.Value
 	for _, w := range []*denials.Window{&d.Minute, &d.Hour} {
 		w.Limits = slices.DeleteFunc(w.Limits, func(l denials.Limit) bool { return hidden(l.Domain) })
 	}
 	d.Last = slices.DeleteFunc(d.Last, func(e denials.Event) bool { return hidden(e.Domain) })
 	answer.JSON, err = json.Marshal(d)
 	return answer, err
+}
+
+// others returns whether a domain is another one than that which alone is shown, nil: all are.
+func others(shown *anyBytes) (isOther func(domain string) bool, err error) {
+	if shown == nil {
+		return func(string) bool { return false }, nil
+	}
+	domain, err := shown.domain()
+	return func(d string) bool { return d != domain }, err
 }
 
 // topCommand is the command top.
@@ -207,17 +186,16 @@ type topCommand struct {
 
 // Run shows who is denied most.
 func (c topCommand) Run(ctx context.Context, p *program) error {
-	return c.ask(p, func(server *client.Client) (reply, error) {
-		answer, err := c.read(ctx, server)
-		answer.At = answer.Value.At
-		return replyOf(answer, func(view client.View, w io.Writer, d *api.Denials) {
-			window := &d.Hour
-			if c.Window == "minute" {
-				window = &d.Minute
-			}
-			view.Top(w, d, window)
-		}), err
+	_, err := ask(c.remote, p, func(server *client.Client) (client.Answer[api.Denials], error) {
+		return c.read(ctx, server)
+	}, func(view client.View, w io.Writer, d *api.Denials) {
+		window := &d.Hour
+		if c.Window == "minute" {
+			window = &d.Minute
+		}
+		view.Top(w, d, window)
 	})
+	return err
 }
 
 // denialsCommand is the command denials.
@@ -229,19 +207,19 @@ type denialsCommand struct {
 
 // Run shows the last denials.
 func (c denialsCommand) Run(ctx context.Context, p *program) error {
-	return c.ask(p, func(server *client.Client) (reply, error) {
-		if c.N < 1 {
-			return reply{}, fmt.Errorf("-n: %d is not allowed, allowed is 1 or more", c.N)
-		}
+	if c.N < 1 {
+		return fmt.Errorf("-n: %d is not allowed, allowed is 1 or more", c.N)
+	}
+	_, err := ask(c.remote, p, func(server *client.Client) (client.Answer[api.Denials], error) {
 		answer, err := c.read(ctx, server)
-		if err != nil {
-			return reply{}, err
-		}
 		d := &answer.Value
-		d.Last, answer.At = d.Last[:min(len(d.Last), c.N)], d.At
-		answer.JSON, err = json.Marshal(d)
-		return replyOf(answer, client.View.Denials), err
-	})
+		d.Last = d.Last[:min(len(d.Last), c.N)]
+		if err == nil {
+			answer.JSON, err = json.Marshal(d)
+		}
+		return answer, err
+	}, client.View.Denials)
+	return err
 }
 
 // peekCommand is the command peek.
@@ -252,7 +230,9 @@ type peekCommand struct {
 
 // Run shows counters.
 func (c peekCommand) Run(ctx context.Context, p *program) error {
-	return c.ask(p, func(server *client.Client) (reply, error) { return counters(ctx, c.whom, server.Peek, false) })
+	return counters(c.remote, p, c.whom, false, func(server *client.Client, d api.Descriptor) (client.Answer[api.Counters], error) {
+		return server.Peek(ctx, d)
+	})
 }
 
 // resetCommand is the command reset.
@@ -264,26 +244,24 @@ type resetCommand struct {
 
 // Run sets counters to zero.
 func (c resetCommand) Run(ctx context.Context, p *program) error {
-	return c.ask(p, func(server *client.Client) (reply, error) {
-		reset := func(ctx context.Context, d api.Descriptor) (client.Answer[api.Counters], error) {
-			return server.Reset(ctx, d, c.name())
-		}
-		return counters(ctx, c.whom, reset, true)
+	return counters(c.remote, p, c.whom, true, func(server *client.Client, d api.Descriptor) (client.Answer[api.Counters], error) {
+		return server.Reset(ctx, d, c.name())
 	})
 }
 
-// counters asks about the counters of a descriptor, and shows them.
-func counters(ctx context.Context, of whom, ask func(context.Context, api.Descriptor) (client.Answer[api.Counters], error), reset bool) (reply, error) {
+// counters asks a question about the counters of a descriptor, which may reset them.
+func counters(r remote, p *program, of whom, reset bool, question func(*client.Client, api.Descriptor) (client.Answer[api.Counters], error)) error {
 	d, err := of.read()
 	if err != nil {
-		return reply{}, err
+		return err
 	}
-	answer, err := ask(ctx, d)
-	r := replyOf(answer, func(view client.View, w io.Writer, c *api.Counters) { view.Counters(w, c, reset) })
-	if answer.Value.Rule == "" {
-		r.exit = exit(exitFailed)
+	answer, err := ask(r, p, func(server *client.Client) (client.Answer[api.Counters], error) {
+		return question(server, d)
+	}, func(view client.View, w io.Writer, c *api.Counters) { view.Counters(w, c, reset) })
+	if err == nil && answer.Rule == "" {
+		return exit(exitFailed)
 	}
-	return r, err
+	return err
 }
 
 // exceptCommand is the command except.
@@ -320,45 +298,46 @@ func (f *factor) UnmarshalText(text []byte) error {
 
 // Run adds an exception.
 func (c exceptAdd) Run(ctx context.Context, p *program) error {
-	return c.ask(p, func(server *client.Client) (reply, error) {
-		d, err := c.read()
-		switch {
-		case err != nil:
-			return reply{}, err
-		case c.For <= 0:
-			return reply{}, fmt.Errorf("--for: %v is not allowed, allowed is more than 0s", c.For)
-		case strings.TrimSpace(c.Reason) == "":
-			return reply{}, errors.New("--reason: it is empty")
+	d, err := c.read()
+	switch {
+	case err != nil:
+		return err
+	case c.For <= 0:
+		return fmt.Errorf("--for: %v is not allowed, allowed is more than 0s", c.For)
+	case strings.TrimSpace(c.Reason) == "":
+		return errors.New("--reason: it is empty")
+	}
+	x := api.NewException{Descriptor: d, Effect: api.Amount, Factor: float64(c.Amount), For: c.For.Seconds(), By: c.name(), Reason: c.Reason}
+	if c.Allow {
+		x.Effect = api.Allow
+	} else if c.Deny {
+		x.Effect = api.Deny
+	}
+	_, err = ask(c.remote, p, func(server *client.Client) (client.Answer[api.Exception], error) {
+		return server.Add(ctx, x)
+	}, func(view client.View, w io.Writer, x *api.Exception) {
+		if x.Note != "" {
+			fmt.Fprintf(p.stderr, "note: %s\n", plaintext.Line(x.Note))
 		}
-		effect := api.Amount
-		if c.Allow {
-			effect = api.Allow
-		} else if c.Deny {
-			effect = api.Deny
-		}
-		answer, err := server.Add(ctx, api.NewException{
-			Descriptor: d, Effect: effect, Factor: float64(c.Amount), For: c.For.Seconds(), By: c.name(), Reason: c.Reason,
-		})
-		r := replyOf(answer, client.View.Added)
-		r.note = answer.Value.Note
-		return r, err
+		view.Added(w, x)
 	})
+	return err
 }
 
 // exceptList is the command except list.
 type exceptList struct {
-	ofDomain
+	Domain *anyBytes `arg:"" optional:"" help:"Show this domain only."`
 	replicas
 	remote
 }
 
 // Run lists exceptions.
 func (c exceptList) Run(ctx context.Context, p *program) error {
-	return c.ask(p, func(server *client.Client) (reply, error) {
-		hidden, err := c.read()
-		if err != nil {
-			return reply{}, err
-		}
+	hidden, err := others(c.Domain)
+	if err != nil {
+		return err
+	}
+	_, err = ask(c.remote, p, func(server *client.Client) (client.Answer[api.Exceptions], error) {
 		answer, err := server.Exceptions(ctx, !c.This)
 		if e := &answer.Value; err == nil && c.Domain != nil {
 			e.Exceptions = slices.DeleteFunc(e.Exceptions, func(x api.Exception) bool {
@@ -367,8 +346,9 @@ func (c exceptList) Run(ctx context.Context, p *program) error {
 			})
 			answer.JSON, err = json.Marshal(e)
 		}
-		return replyOf(answer, client.View.Exceptions), err
-	})
+		return answer, err
+	}, client.View.Exceptions)
+	return err
 }
 
 // exceptRemove is the command except remove.
@@ -380,11 +360,11 @@ type exceptRemove struct {
 
 // Run ends an exception.
 func (c exceptRemove) Run(ctx context.Context, p *program) error {
-	return c.ask(p, func(server *client.Client) (reply, error) {
-		if err := server.Remove(ctx, c.ID, c.name()); err != nil {
-			return reply{}, err
+	_, err := ask(c.remote, p, func(server *client.Client) (a client.Answer[string], err error) {
+		if err = server.Remove(ctx, c.ID, c.name()); err == nil {
+			a.JSON, err = json.Marshal(map[string]string{"id": c.ID})
 		}
-		encoded, err := json.Marshal(map[string]string{"id": c.ID})
-		return reply{json: encoded, at: time.Now(), text: func(view client.View, w io.Writer) { view.Removed(w, c.ID) }}, err
-	})
+		return a, err
+	}, func(view client.View, w io.Writer, _ *string) { view.Removed(w, c.ID) })
+	return err
 }
