@@ -94,11 +94,12 @@ func departure(ctx context.Context, pause time.Duration) (serving, paused contex
 			return
 		}
 		leave()
-		over := time.After(pause)
+		over, stop := context.WithTimeout(paused, pause)
+		defer stop()
 		for range 2 { // the first is that of ctx
 			select {
 			case <-signals:
-			case <-over:
+			case <-over.Done():
 				return
 			}
 		}
