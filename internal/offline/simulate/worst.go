@@ -3,52 +3,49 @@ package simulate
 import (
 	"cmp"
 	"slices"
+
+	"weir/internal/telemetry/sketch"
 )
 
-// worst counts the denials of the clients that are denied most, by Space-Saving (Metwally,
-// Agrawal, El Abbadi: Efficient Computation of Frequent and Top-k Elements in Data Streams,
-// 2005): a client that is new takes the place of the one with the least denials, and goes on from there.
-type worst []offender
+// worst counts the denials of the clients that are denied most.
+type worst struct{ clients *sketch.Sketch[offender] }
 
 // offender is a client that was denied.
 type offender struct {
-	hash  uint64
 	name  string
+	last  uint64 // request that was counted, by its number
 	count uint64 // at most so many requests denied
 	err   uint64 // of which at most so many are of others
-	last  uint64 // request that was counted, by its number
 }
 
 const maxWorst = 128
 
 // add counts a request that is denied, once for a client. Their numbers grow.
 func (w *worst) add(request, hash uint64, name []byte) {
-	least := 0
-	for i := range *w {
-		o := &(*w)[i]
-		if o.hash == hash {
-			if o.last != request {
-				o.last = request
-				o.count++
-			}
-			return
-		}
-		if o.count < (*w)[least].count {
-			least = i
-		}
+	if w.clients == nil {
+		w.clients = sketch.New[offender](maxWorst)
 	}
-	if len(*w) < maxWorst {
-		least = len(*w)
-		*w = append(*w, offender{})
+	known := w.clients.Find(hash)
+	if known != nil && known.Value.last == request {
+		return
 	}
-	from := (*w)[least].count
-	(*w)[least] = offender{hash, string(name), from + 1, from, request}
+	client := &w.clients.Add(0, hash).Value
+	if client.last = request; known == nil {
+		client.name = string(name)
+	}
 }
 
 // top returns the clients with the most denials, n at most. It leaves out those of whose denials more than three
 // quarters may be of others: where many clients are denied equally often, none of them is the worst.
-func (w worst) top(n int) []offender {
-	list := slices.DeleteFunc(slices.Clone(w), func(o offender) bool { return 4*o.err > 3*o.count })
+func (w worst) top(n int) (list []offender) {
+	if w.clients == nil {
+		return nil
+	}
+	for _, c := range w.clients.Counters {
+		if 4*c.Error <= 3*c.Count {
+			list = append(list, offender{c.Value.name, c.Value.last, c.Count, c.Error})
+		}
+	}
 	slices.SortFunc(list, func(a, b offender) int {
 		return cmp.Or(cmp.Compare(b.count, a.count), cmp.Compare(a.err, b.err), cmp.Compare(a.name, b.name))
 	})

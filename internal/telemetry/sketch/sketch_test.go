@@ -1,0 +1,112 @@
+package sketch
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+const size = 128
+
+// streams are what clients may do, from harmless to hostile: the nth group and key.
+func streams(r *rand.Rand) map[string]func(n uint64) (group, key uint64) {
+	zipf := rand.NewZipf(r, 1.1, 1, 1e6)
+	steep := rand.NewZipf(r, 2, 1, 1e6)
+	return map[string]func(n uint64) (group, key uint64){
+		"zipf":           func(uint64) (uint64, uint64) { return 0, zipf.Uint64() },
+		"zipf, 5 groups": func(uint64) (uint64, uint64) { return r.Uint64N(5), steep.Uint64() },
+		"one key":        func(uint64) (uint64, uint64) { return 0, 0 },
+		"new keys only":  func(n uint64) (uint64, uint64) { return 0, n },
+		"round robin, one more than there are counters": func(n uint64) (uint64, uint64) { return 0, n % (size + 1) },
+		"heavy, then many": func(n uint64) (uint64, uint64) {
+			if n < 5000 {
+				return 0, n % 10
+			}
+			return 0, n
+		},
+		"many, then heavy": func(n uint64) (uint64, uint64) {
+			if n < 15000 {
+				return 0, n
+			}
+			return 0, n % 10
+		},
+		"a flood beside a quiet group": func(n uint64) (uint64, uint64) {
+			if n%100 == 0 {
+				return 1, n / 100 % 5
+			}
+			return 0, n
+		},
+		"more groups than counters": func(n uint64) (uint64, uint64) { return n % 200, 0 },
+		"groups that come and go":   func(n uint64) (uint64, uint64) { return n / 500 % 7 * (n % 3), n % 97 },
+		"groups in waves":           func(n uint64) (uint64, uint64) { return r.Uint64N(1 + n/1000%64), r.Uint64N(300) },
+	}
+}
+
+// TestSketchIsRight compares sketches with exact counts.
+func TestSketchIsRight(t *testing.T) {
+	for name, next := range streams(rand.New(rand.NewPCG(1, 2))) {
+		t.Run(name, func(t *testing.T) {
+			s := New[string](size)
+			keys, groups, ids := map[string]uint64{}, map[uint64]uint64{}, map[string][2]uint64{}
+			most := 0 // groups at a time
+			for n := range uint64(20_000) {
+				group, key := next(n)
+				id := [2]uint64{group, group*1e9 + key}
+				text := fmt.Sprint(id)
+				s.Add(id[0], id[1]).Value = text
+				keys[text]++
+				groups[group]++
+				ids[text] = id
+				most = max(most, len(s.Groups))
+			}
+			if len(s.Counters) > size || len(s.index) != len(s.Counters) {
+				t.Errorf("got %d counters, %d places", len(s.Counters), len(s.index))
+			}
+			for group, n := range groups {
+				g := s.Groups[group]
+				switch {
+				case g == nil && n > s.Floor:
+					t.Errorf("group %d has %d, and those without counters at most %d", group, n, s.Floor)
+				case g != nil && (g.Count < n || g.Count-g.Error > n):
+					t.Errorf("group %d has %d, got %d with an error of %d", group, n, g.Count, g.Error)
+				case g != nil && s.Floor == 0 && g.Floor > n*uint64(most)/size:
+					t.Errorf("group %d has %d, one of %d groups: keys without counter have %d at most", group, n, most, g.Floor)
+				}
+			}
+			counted := map[uint64]int{}
+			for text, n := range keys {
+				id := ids[text]
+				c, floor := s.Find(id[1]), s.Floor
+				if g := s.Groups[id[0]]; g != nil {
+					floor = g.Floor
+				}
+				switch {
+				case c == nil && n > floor:
+					t.Errorf("%s has %d, and those without counter at most %d", text, n, floor)
+				case c != nil && (c.Value != text || c.Group != id[0] || c.Count < n || c.Count-c.Error > n):
+					t.Errorf("%s has %d, got %+v", text, n, c)
+				case c != nil:
+					counted[c.Group]++
+				}
+			}
+			for id, g := range s.Groups {
+				if g.keys != counted[id] || g.keys == 0 {
+					t.Errorf("group %d says that it has %d counters, it has %d", id, g.keys, counted[id])
+				}
+			}
+		})
+	}
+}
+
+func ExampleSketch() {
+	s := New[string](2)
+	for _, name := range []string{"a", "b", "a", "c", "a"} {
+		s.Add(0, uint64(name[0])).Value = name
+	}
+	for _, c := range s.Counters {
+		fmt.Println(c.Value, "from", c.Count-c.Error, "to", c.Count)
+	}
+	// Output:
+	// a from 3 to 3
+	// c from 1 to 2
+}
