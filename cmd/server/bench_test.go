@@ -131,12 +131,15 @@ func TestBenchInterrupted(t *testing.T) {
 		{"9s", "", "weir: nothing was measured yet: interrupted in the warm-up of 9s\n"},
 	}
 	for _, tt := range tests {
-		ctx, interrupt := context.WithCancel(t.Context())
-		addr := oracle{stalls: interrupt}.start(t)
-		code, stdout, stderr := callUntil(ctx, "bench", addr, "--domain=stall", "--callers=1", "--warmup="+tt.warmup)
-		if code != 1 || !strings.Contains(stdout, tt.stdout) || (stdout == "") != (tt.stdout == "") || stderr != tt.stderr {
-			t.Errorf("warm-up of %s: got %d, %q, %q, want 1, %q, %q", tt.warmup, code, stdout, stderr, tt.stdout, tt.stderr)
-		}
+		t.Run(tt.warmup, func(t *testing.T) {
+			t.Parallel()
+			ctx, interrupt := context.WithCancel(t.Context())
+			addr := oracle{stalls: interrupt}.start(t)
+			code, stdout, stderr := callUntil(ctx, "bench", addr, "--domain=stall", "--callers=1", "--warmup="+tt.warmup)
+			if code != 1 || !strings.Contains(stdout, tt.stdout) || (stdout == "") != (tt.stdout == "") || stderr != tt.stderr {
+				t.Errorf("got %d, %q, %q, want 1, %q, %q", code, stdout, stderr, tt.stdout, tt.stderr)
+			}
+		})
 	}
 }
 

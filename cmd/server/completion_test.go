@@ -38,7 +38,7 @@ func inShell(t *testing.T, shell, script string, args ...string) string {
 }
 
 func TestCompletionInBash(t *testing.T) {
-	for _, test := range []struct{ words, want string }{
+	tests := []struct{ words, want string }{
 		{"weir v", "validate\nversion"},
 		{"weir except ''", "add\nlist\nremove"},
 		{"weir except add --am", "--amount"},
@@ -62,16 +62,17 @@ func TestCompletionInBash(t *testing.T) {
 		{"weir serve --redis-type S", "SINGLE\nSENTINEL"},
 		{"weir validate -- -", "default"},
 		{`weir '$(touch hostile)' '"; exit 1' ''`, ""},
-	} {
-		t.Run(test.words, func(t *testing.T) {
-			got := inShell(t, "bash", `set -eu; source <(weir completion bash)
-				compopt() { echo "$2"; } # which is refused outside of readline
-				COMP_WORDS=(`+test.words+`) COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
-				_weir weir; printf '%s\n' "${COMPREPLY[@]:-}"`)
-			if got != test.want {
-				t.Errorf("got\n%s\nwant\n%s", got, test.want)
-			}
-		})
+	}
+	script := "set -eu; source <(weir completion bash)\n" +
+		"compopt() { echo \"$2\"; } # which is refused outside of readline\n"
+	for _, test := range tests {
+		script += "COMP_WORDS=(" + test.words + `) COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _weir weir; printf '%s\n' "${COMPREPLY[@]:-}"; echo ==` + "\n"
+	}
+	answers := strings.Split(inShell(t, "bash", script), "==")
+	for i, test := range tests {
+		if got := strings.TrimSpace(answers[i]); got != test.want {
+			t.Errorf("%s: got\n%s\nwant\n%s", test.words, got, test.want)
+		}
 	}
 }
 

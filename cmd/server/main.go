@@ -45,7 +45,8 @@ type exit int
 // Error implements error.
 func (e exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-// commandLine is what can be asked of the program.
+// commandLine is what can be asked of the program: a row for each command, from which
+// its flags, help and completion follow. Those for operators are in operators.go.
 type commandLine struct {
 	Serve       settings.Settings `cmd:"" default:"withargs" help:"Serve rate limit requests. This is what happens if no command is given."`
 	Validate    validation        `cmd:"" help:"Check rules. Exits with 0 if they are valid, 1 after printing every problem, one per line, and 2 if some cannot be read."`
@@ -54,16 +55,11 @@ type commandLine struct {
 	Test        ruleTests         `cmd:"" help:"Run unit tests of rules. Exits with 0 if all pass, 1 if one fails, and 2 if a file or the command is wrong, there is no test to run, or a signal ended them."`
 	Simulate    simulation        `cmd:"" help:"Replay access logs against rules, before they are enforced. Exits with 0 after the report, and 2 if the command is wrong, or a log or file cannot be read. A log that is cut off or damaged is in the report up to there, and the exit code is 2."`
 	Bench       benchmark         `cmd:"" help:"Put load on a server of Envoy's RateLimitService and measure it. Exits with 0 if every request was sent and answered, 1 if not or if nothing was measured, and 2 if the command is wrong or a server cannot be reached."`
-	Status      statusCommand     `cmd:"" help:"Show how a running server is. Shows its health, counters, rules and denials a second. Exits with 0, or 2 if the server does not answer."`
-	Top         topCommand        `cmd:"" help:"Show who is denied most, and by which rule. Asks a running server. Exits with 0, or 2 if the server does not answer."`
-	Denials     denialsCommand    `cmd:"" help:"Show the last denials. Asks a running server. Exits with 0, or 2 if the server does not answer."`
-	Peek        peekCommand       `cmd:"" help:"Show the counters of a descriptor, without counting. Asks a running server. Exits with 0, 1 if no rule matches, and 2 if the command is wrong or the server does not answer."`
-	Reset       resetCommand      `cmd:"" help:"Set the counters of a descriptor to zero. Asks a running server. Exits with 0, 1 if no rule matches, and 2 if the command is wrong or the server does not answer."`
-	Except      exceptCommand     `cmd:"" help:"Add, list or remove exceptions from the rules. They hold on all servers that share a Redis."`
-	Schema      schema            `cmd:"" help:"Print the JSON Schema of rule files, for editors."`
-	Completion  completion        `cmd:"" help:"Print a script that completes commands in a shell. It asks this program for what may follow."`
-	Version     versionCommand    `cmd:"" help:"Print the version."`
-	Help        helping           `cmd:"" help:"Show what can be asked of the program, or of one command."`
+	operatorCommands
+	Schema     schema         `cmd:"" help:"Print the JSON Schema of rule files, for editors."`
+	Completion completion     `cmd:"" help:"Print a script that completes commands in a shell. It asks this program for what may follow."`
+	Version    versionCommand `cmd:"" help:"Print the version."`
+	Help       helping        `cmd:"" help:"Show what can be asked of the program, or of one command."`
 
 	VersionFlag kong.VersionFlag `name:"version" short:"v" help:"Print the version."`
 }

@@ -21,7 +21,17 @@ import (
 	"weir/internal/operators/denials"
 )
 
-// remote is embedded in commands that ask a running server.
+// operatorCommands are the commands that ask a running server.
+type operatorCommands struct {
+	Status  statusCommand  `cmd:"" help:"Show how a running server is. Shows its health, counters, rules and denials a second. Exits with 0, or 2 if the server does not answer."`
+	Top     topCommand     `cmd:"" help:"Show who is denied most, and by which rule. Asks a running server. Exits with 0, or 2 if the server does not answer."`
+	Denials denialsCommand `cmd:"" help:"Show the last denials. Asks a running server. Exits with 0, or 2 if the server does not answer."`
+	Peek    peekCommand    `cmd:"" help:"Show the counters of a descriptor, without counting. Asks a running server. Exits with 0, 1 if no rule matches, and 2 if the command is wrong or the server does not answer."`
+	Reset   resetCommand   `cmd:"" help:"Set the counters of a descriptor to zero. Asks a running server. Exits with 0, 1 if no rule matches, and 2 if the command is wrong or the server does not answer."`
+	Except  exceptCommand  `cmd:"" help:"Add, list or remove exceptions from the rules. They hold on all servers that share a Redis."`
+}
+
+// remote is embedded in each of them.
 type remote struct {
 	Server    string        `env:"WEIR_SERVER" default:"http://127.0.0.1:6070" placeholder:"URL" group:"Server to ask:" help:"Debug port of a running server: host:port, http://host:port or https://host:port. By default http://127.0.0.1:6070."`
 	TokenFile string        `name:"token-file" env:"WEIR_TOKEN_FILE,ADMIN_TOKEN_FILE" placeholder:"FILE" group:"Server to ask:" help:"File with the token that the server wants, if it wants one. Set it only for servers that may see the token."`
