@@ -13,13 +13,10 @@ import (
 // is lost for the values that lead to a more specific one, unless that has it, too.
 
 const (
-	// maxNamed is how many nodes are named that lack what a more general one has.
-	// Further ones are only counted.
-	maxNamed = 100
-	// maxLost is how many of the limits that one of them lacks are named.
-	maxLost = 3
-	// maxSteps bounds how many nodes are compared. Few specific nodes have many
-	// children and all that the general one has, so most trees take far less.
+	maxNamed = 100 // nodes that lack what a more general one has; further ones are counted
+	maxLost  = 3   // limits that one of them lacks are named
+	// maxSteps bounds how many nodes, and regular expressions, are compared. Few specific
+	// nodes have many children and all that the general one has, so most trees take far less.
 	maxSteps = 200_000
 )
 
@@ -29,8 +26,7 @@ type hiding struct {
 	steps   int               // nodes compared
 	tried   int               // regular expressions
 	limited map[*node][]*node // by node: children that lead to limits, in order
-	lacking int               // nodes that lack limits
-	unnamed *node             // the first of them that is not named
+	lacking []*node           // that lack limits
 }
 
 // valued is a node that is not for any value, and the items of its list, if it has one.
@@ -41,39 +37,29 @@ type valued struct {
 }
 
 // warnOfHidden warns of limits that no request reaches for some values, and of
-// nodes that it reaches for none.
+// nodes for any value that it reaches for none.
 func (l *loader) warnOfHidden() {
 	h := hiding{loader: l, limited: make(map[*node][]*node)}
 	for _, v := range l.valued {
 		l.opts.Pause()
 		switch n := v.node; {
-		case n.isNeverReached(): // warnIfHidden warns
 		case n.matchesAll():
 			if general := n.parent.exact[limiter.Entry{Key: n.entry.Key}]; general != nil {
 				l.warn(general.place(), "never reached, %s at %s matches every value", n.value(), n.place())
 			}
 		case !n.isFree():
 			for _, general := range h.hiddenBy(v) {
-				if h.compare(n, general) {
+				if lost := h.lost(nil, n, general, "itself"); len(lost) > 0 {
+					h.warnOfLost(n, general, lost)
 					break
 				}
 			}
 		}
 	}
-	if more := h.lacking - maxNamed; more > 0 {
-		l.warn(h.unnamed.place(), "%s and, of the rules that follow, %d more have no limit of their own for what a more general one beside them has one for", h.unnamed.way(), more-1)
+	if more := len(h.lacking) - maxNamed; more > 0 {
+		first := h.lacking[maxNamed]
+		l.warn(first.place(), "%s and, of the rules that follow, %d more have no limit of their own for what a more general one beside them has one for", first.way(), more-1)
 	}
-}
-
-// isNeverReached reports whether an earlier wildcard or regular expression matches
-// all that n does.
-func (n *node) isNeverReached() bool {
-	if n.how != ByWildcard && n.how != ByRegex {
-		return false
-	}
-	p := n.parent.patterns[n.entry.Key]
-	return p.whole != nil && p.whole.order < n.order ||
-		n.how == ByWildcard && p.count <= maxCompared && p.wildcards.find(n.entry.Value, 0) != n
 }
 
 // matchesAll reports whether n is a wildcard or a regular expression for all values.
@@ -85,16 +71,9 @@ func (n *node) matchesAll() bool {
 // there, as far as that is soon found out.
 func (h *hiding) hiddenBy(v valued) (generals []*node) {
 	n, p, anyValue := v.node, v.parent.patterns[v.entry.Key], v.parent.exact[limiter.Entry{Key: v.entry.Key}]
-	var seen map[*node]bool
-	if n.more > 0 { // else there is one at most
-		seen = make(map[*node]bool)
-	}
 	add := func(general *node) {
-		if general == nil || seen[general] {
-			return
-		}
-		if generals = append(generals, general); seen != nil {
-			seen[general] = true
+		if general != nil && !slices.Contains(generals, general) {
+			generals = append(generals, general)
 		}
 	}
 	text := func(value string) {
@@ -159,25 +138,17 @@ func (n *node) leadsToLimit() bool {
 	return slices.ContainsFunc(n.children, (*node).leadsToLimit)
 }
 
-// compare warns of the limits of general, and of the nodes below it, that specific
-// beside it lacks, and reports whether there are any.
-func (h *hiding) compare(specific, general *node) bool {
-	lost := h.lost(nil, specific, general, "itself")
-	if len(lost) == 0 {
-		return false
-	}
-	if h.lacking++; h.lacking > maxNamed {
-		if h.unnamed == nil {
-			h.unnamed = specific
-		}
-		return true
+// warnOfLost warns of limits of general, and of the nodes below it, that specific beside
+// it lacks.
+func (h *hiding) warnOfLost(specific, general *node, lost []string) {
+	if h.lacking = append(h.lacking, specific); len(h.lacking) > maxNamed {
+		return
 	}
 	if len(lost) > maxLost {
 		lost = append(lost[:maxLost], "others")
 	}
 	h.warn(specific.place(), "%s has no limit of its own for %s, unlike %s at %s: the search does not go back, so give it here, too",
 		specific.way(), strings.Join(lost, ", "), general.way(), general.place())
-	return true
 }
 
 // lost appends to list the ways from general to limits for which specific has

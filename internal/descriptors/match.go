@@ -105,13 +105,7 @@ func (t *Tree) All() iter.Seq[*Rule] { return slices.Values(t.rules) }
 // Limits yields the limits of all rules, in the order of the files.
 func (t *Tree) Limits() iter.Seq[*limiter.Limit] {
 	return func(yield func(*limiter.Limit) bool) {
-		for _, r := range t.rules {
-			for _, l := range r.Limits {
-				if !yield(l) {
-					return
-				}
-			}
-		}
+		t.LimitsOfRules()(func(_ *Rule, l *limiter.Limit) bool { return yield(l) })
 	}
 }
 
@@ -123,18 +117,6 @@ func (t *Tree) LimitsOfRules() iter.Seq2[*Rule, *limiter.Limit] {
 				if !yield(r, l) {
 					return
 				}
-			}
-		}
-	}
-}
-
-// Places fills in where the rules are written that have limits with the series in
-// places. It leaves those that no rule has.
-func (t *Tree) Places(places map[limiter.Series]string) {
-	for _, r := range t.rules {
-		for _, l := range r.Limits {
-			if place, wanted := places[l.Series]; wanted && place == "" {
-				places[l.Series] = r.Place()
 			}
 		}
 	}

@@ -41,15 +41,16 @@ func parseRegex(text string) (re *regex, wrong string) {
 	if err != nil { // such as \Q without \E
 		return nil, fmt.Sprintf("%q is no regular expression within %s and %s: %v", text, beforeRegex, afterRegex, err)
 	}
+	re = &regex{literal: literal(parsed)}
 	program, err := syntax.Compile(parsed.Simplify())
+	if err == nil && len(program.Inst) > maxRegexSteps {
+		return nil, tooManySteps(len(program.Inst))
+	}
+	if err == nil {
+		re.steps = len(program.Inst)
+		re.compiled, err = regexp.Compile(whole)
+	}
 	if err != nil {
-		return nil, describeRegex(text, err)
-	}
-	re = &regex{steps: len(program.Inst), literal: literal(parsed)}
-	if re.steps > maxRegexSteps {
-		return nil, tooManySteps(re.steps)
-	}
-	if re.compiled, err = regexp.Compile(whole); err != nil {
 		return nil, describeRegex(text, err)
 	}
 	return re, ""

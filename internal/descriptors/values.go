@@ -85,7 +85,7 @@ func (d *decoder) attach(l *level, mapping *yaml.Node) {
 	}
 	parent.children = append(parent.children, n)
 	v := valued{node: n}
-	d.warnIfHidden(n, p)
+	isHidden := d.isHidden(n, p)
 	d.warnOfMeaning(n)
 	switch n.how {
 	case ByList:
@@ -105,7 +105,7 @@ func (d *decoder) attach(l *level, mapping *yaml.Node) {
 	default:
 		parent.exact[n.entry] = n
 	}
-	if n.how != ByKey {
+	if n.how != ByKey && !isHidden {
 		d.valued = append(d.valued, v)
 	}
 }

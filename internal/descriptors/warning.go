@@ -51,13 +51,14 @@ func (l *loader) warnOfDomains() {
 // other, which takes the square of their number.
 const maxCompared = 256
 
-// warnIfHidden warns of a wildcard, or a regular expression, that an earlier one with
-// the same key leaves nothing to match. An earlier wildcard does so if it matches
-// the very text of a wildcard: a '*' in that text then lies where any run of
-// characters may. What else a regular expression leaves is not known.
-func (d *decoder) warnIfHidden(n *node, p *patterns) {
-	if p == nil || n.how != ByWildcard && n.how != ByRegex {
-		return
+// isHidden reports whether an earlier wildcard or regular expression with the same key
+// leaves a wildcard or a regular expression nothing to match, and warns of it. An
+// earlier wildcard does so if it matches the very text of a wildcard: a '*' in that
+// text then lies where any run of characters may. What else a regular expression leaves
+// is not known.
+func (d *decoder) isHidden(n *node, p *patterns) bool {
+	if n.how != ByWildcard && n.how != ByRegex {
+		return false
 	}
 	earlier := p.whole
 	if earlier == nil && n.how == ByWildcard && p.count <= maxCompared {
@@ -66,6 +67,7 @@ func (d *decoder) warnIfHidden(n *node, p *patterns) {
 	if earlier != nil {
 		d.Warn(n.at, "never reached, %s at %s matches all of it and comes first", earlier.value(), earlier.place())
 	}
+	return earlier != nil
 }
 
 // warnOfMeaning warns of a key or a value that does not mean what it seems to.

@@ -144,15 +144,9 @@ func (d *Decoder) Items(n *yaml.Node, visit func(*yaml.Node)) {
 	case n.Kind != yaml.SequenceNode:
 		d.Problem(At(n), "%s is not allowed, a list is needed%s", Describe(n), makeList(n))
 	default:
-		d.ItemsFrom(0, n.Content, visit)
-	}
-}
-
-// ItemsFrom visits items of the current list, the first of which has the given
-// index.
-func (d *Decoder) ItemsFrom(first int, items []*yaml.Node, visit func(*yaml.Node)) {
-	for i, item := range items {
-		d.Visit(Step{Index: first + i}, item, visit)
+		for i, item := range n.Content {
+			d.Visit(Step{Index: i}, item, visit)
+		}
 	}
 }
 

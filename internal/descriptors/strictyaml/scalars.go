@@ -2,7 +2,6 @@ package strictyaml
 
 import (
 	"encoding/base64"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -50,9 +49,6 @@ var booleans = map[string]bool{
 	"false": false, "False": false, "FALSE": false, "no": false, "No": false, "NO": false,
 	"off": false, "Off": false, "OFF": false, "n": false, "N": false,
 }
-
-// Booleans returns the words for booleans, and what they mean.
-func Booleans() map[string]bool { return maps.Clone(booleans) }
 
 // Boolean returns what a scalar without quotes and tag means as a boolean of YAML
 // 1.1, and whether it is one.
