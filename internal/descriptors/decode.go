@@ -16,11 +16,10 @@ type decoder struct {
 	strictyaml.Decoder
 	*loader
 	*tables
-	domain    string
-	hasDomain bool   // right or wrong
-	root      *node  // of the domain
-	names     *names // of limits in the domain
-	way       []step // from the domain to the descriptor that is being read
+	domain string
+	root   *node  // of the domain
+	names  *names // of limits in the domain
+	way    []step // from the domain to the descriptor that is being read
 
 	level       level       // whose fields are being read
 	limitFields limitFields // that are being read
@@ -82,8 +81,8 @@ func (d *decoder) begin(root *yaml.Node) bool {
 	}
 	given := d.fields(root, &d.file, nil)
 	at := given.at("domain")
-	if root.Kind == yaml.MappingNode && !d.hasDomain {
-		d.ProblemIn("domain", at, "a domain is needed, allowed is any text but the empty one")
+	if root.Kind == yaml.MappingNode && !given.has("domain") {
+		d.ProblemIn("domain", at, domainNeeded)
 	}
 	d.root = &node{entry: limiter.Entry{Key: d.domain}, file: d.File, at: at}
 	d.enterDomain(at)
@@ -94,11 +93,7 @@ func (d *decoder) begin(root *yaml.Node) bool {
 	return true
 }
 
-func (d *decoder) domainName(_ string, n *yaml.Node) {
-	var ok bool
-	d.domain, ok = d.Text(n)
-	d.hasDomain = !ok || d.domain != "" // what is wrong is told
-}
+const domainNeeded, keyNeeded = "a domain is needed, allowed is any text but the empty one", "a key is needed, allowed is any text but the empty one"
 
 // enterDomain finds the node of the domain. Where the domain is wrong it stays a new one,
 // so that only what is wrong within the document is found in it.
@@ -145,7 +140,6 @@ type level struct {
 	key, value string // value is also the text of a regular expression
 	regex      *regex
 	from       string // the field that says which values it is for, "" if none does
-	hasKey     bool
 
 	limits              []*limiter.Limit // without what the rule adds
 	hasLimit, hasLimits bool             // rate_limit and rate_limits, right or wrong
@@ -181,11 +175,6 @@ func (n *node) makeRoom(children int) {
 	}
 }
 
-func (d *decoder) key(_ string, n *yaml.Node) {
-	key, ok := d.Bytes(n)
-	d.level.key, d.level.hasKey = key, !ok || key != "" // what is wrong is told
-}
-
 // readLevel reads the fields of a level by a table.
 func (d *decoder) readLevel(n *yaml.Node, t *table) level {
 	d.level = level{}
@@ -196,8 +185,8 @@ func (d *decoder) readLevel(n *yaml.Node, t *table) level {
 // descriptorAt reads the descriptor at an index of a list, and what is below it.
 func (d *decoder) descriptorAt(parent *node, index int, n *yaml.Node) {
 	l := d.readLevel(n, &d.descriptor)
-	if n.Kind == yaml.MappingNode && !l.hasKey {
-		d.ProblemIn("key", l.given.at("key"), "a key is needed, allowed is any text but the empty one")
+	if n.Kind == yaml.MappingNode && !l.given.has("key") {
+		d.ProblemIn("key", l.given.whole, keyNeeded)
 	}
 	children := 0
 	hasList := l.given.has("descriptors")

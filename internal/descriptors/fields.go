@@ -72,13 +72,13 @@ func newTables(d *decoder) *tables {
 	)
 	return &tables{
 		newTable(
-			field{"domain", nil, d.domainName, "", false},
+			field{"domain", nil, func(_ string, n *yaml.Node) { d.domain = d.neededText(n, d.Text, domainNeeded) }, "", false},
 			field{"name", nil, func(_ string, n *yaml.Node) { d.Text(n) }, "", false}, // for management servers
 			field{"descriptors", nil, later, "", false},
 			field{"otherwise", nil, later, "", false},
 		),
 		newTable(
-			field{"key", nil, d.key, "", false},
+			field{"key", nil, func(_ string, n *yaml.Node) { r.key = d.neededText(n, d.Bytes, keyNeeded) }, "", false},
 			field{"value", nil, d.values, "", false},
 			field{"values", nil, d.values, "", false},
 			field{"networks", nil, d.values, "", false},

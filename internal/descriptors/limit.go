@@ -175,17 +175,17 @@ func (d *decoder) unit(_ string, n *yaml.Node) {
 }
 
 func (d *decoder) timeZone(_ string, n *yaml.Node) {
-	d.limitFields.TimeZone = d.neededText(n, "a time zone is needed, allowed are names of the IANA database, such as UTC or Europe/Berlin")
+	d.limitFields.TimeZone = d.neededText(n, d.Text, "a time zone is needed, allowed are names of the IANA database, such as UTC or Europe/Berlin")
 }
 
 // hold reads the key of the entry that names holds.
 func (d *decoder) hold(_ string, n *yaml.Node) {
-	d.limitFields.Hold = d.neededText(n, "a key is needed, allowed is that of an entry that names each request, such as "+limiter.DefaultHold)
+	d.limitFields.Hold = d.neededText(n, d.Text, "a key is needed, allowed is that of an entry that names each request, such as "+limiter.DefaultHold)
 }
 
 // neededText reads text that must not be empty, else that is a problem.
-func (d *decoder) neededText(n *yaml.Node, problem string) string {
-	text, ok := d.Text(n)
+func (d *decoder) neededText(n *yaml.Node, read func(*yaml.Node) (string, bool), problem string) string {
+	text, ok := read(n)
 	if ok && text == "" {
 		d.Problem(strictyaml.At(n), "%s", problem)
 	}
@@ -212,15 +212,16 @@ func (d *decoder) replaces(_ string, n *yaml.Node) {
 			d.Problem(strictyaml.At(n), "%s is not allowed, a mapping is needed, such as name: %[1]s", strictyaml.Describe(n))
 			return
 		}
-		nameAt, missing := strictyaml.At(n), n.Kind == yaml.MappingNode
+		const needed = "a name is needed, allowed are names of other limits"
+		hasName := n.Kind != yaml.MappingNode
 		d.Fields(n, []string{"name"}, func(_ string, n *yaml.Node) {
-			name, ok := d.Text(n)
-			nameAt, missing = strictyaml.At(n), ok && name == ""
+			hasName = true
+			name := d.neededText(n, d.Text, needed)
 			d.limitFields.Replaces = append(d.limitFields.Replaces, name)
-			d.names.mentions = append(d.names.mentions, mention{name, d.Here(nameAt)})
+			d.names.mentions = append(d.names.mentions, mention{name, d.Here(strictyaml.At(n))})
 		})
-		if missing {
-			d.ProblemIn("name", nameAt, "a name is needed, allowed are names of other limits")
+		if !hasName {
+			d.ProblemIn("name", strictyaml.At(n), needed)
 		}
 	})
 }

@@ -39,7 +39,7 @@ func (d *decoder) values(field string, n *yaml.Node) {
 }
 
 func (d *decoder) regex(n *yaml.Node) (text string, re *regex) {
-	text = d.neededText(n, "a regular expression is needed, allowed is any but the empty one")
+	text = d.neededText(n, d.Text, "a regular expression is needed, allowed is any but the empty one")
 	if text == "" {
 		return "", nil
 	}
