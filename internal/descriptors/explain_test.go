@@ -1,6 +1,7 @@
 package descriptors
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -8,155 +9,44 @@ import (
 	"weir/internal/limiter"
 )
 
-func TestExplain(t *testing.T) {
-	tree := load(t, `
-domain: api
-descriptors:
-  - key: user
-    rate_limit: {unit: minute, requests_per_unit: 1}
-    descriptors:
-      - {key: path, value: /login}
-      - {key: path, value: /*}
-      - {key: method, descriptors: [{key: path}]}
-  - {key: user, value: a*}
-  - {key: user, value: alice, descriptors: [{key: path}]}
-`)
-	entry := func(key, value string) limiter.Entry { return limiter.Entry{Key: key, Value: value} }
-	tests := []struct {
-		name, domain string
-		descriptor   []limiter.Entry
-		want         Trace // without Rule
-		rule         string
-	}{
-		{
-			name: "each way", domain: "api", descriptor: entries("user=bob", "path=/cart"),
-			want: Trace{Known: true, Levels: []Level{
-				{entry("user", "bob"), ByKey, entry("user", ""), ""},
-				{entry("path", "/cart"), ByWildcard, entry("path", "/*"), ""},
-			}},
-			rule: "api|user|path=/*",
-		},
-		{
-			name: "exact value", domain: "api", descriptor: entries("user=bob", "path=/login"),
-			want: Trace{Known: true, Levels: []Level{
-				{entry("user", "bob"), ByKey, entry("user", ""), ""},
-				{entry("path", "/login"), ByValue, entry("path", "/login"), ""},
-			}},
-			rule: "api|user|path=/login",
-		},
-		{
-			name: "the text of a wildcard", domain: "api", descriptor: entries("user=a*"),
-			want: Trace{Known: true, Levels: []Level{{entry("user", "a*"), ByValue, entry("user", "a*"), ""}}},
-			rule: "api|user=a*",
-		},
-		{
-			name: "no value", domain: "api", descriptor: entries("user"),
-			want: Trace{Known: true, Levels: []Level{{entry("user", ""), ByKey, entry("user", ""), ""}}},
-			rule: "api|user",
-		},
-		{
-			name: "nowhere to go", domain: "api", descriptor: entries("user=bob", "host=x", "path=/"),
-			want: Trace{
-				Known: true,
-				Levels: []Level{
-					{entry("user", "bob"), ByKey, entry("user", ""), ""},
-					{Entry: entry("host", "x")},
-				},
-				Children: []limiter.Entry{entry("method", ""), entry("path", "/*"), entry("path", "/login")},
-			},
-		},
-		{
-			name: "below a leaf", domain: "api", descriptor: entries("user=abc", "path=/"),
-			want: Trace{Known: true, Levels: []Level{
-				{entry("user", "abc"), ByWildcard, entry("user", "a*"), ""},
-				{Entry: entry("path", "/")},
-			}, Hidden: &Hidden{By: entry("user", "a*"), General: entry("user", ""), Way: entries("path=/*")}},
-		},
-		{
-			name: "too short", domain: "api", descriptor: entries("user=alice"),
-			want: Trace{
-				Known:    true,
-				Levels:   []Level{{entry("user", "alice"), ByValue, entry("user", "alice"), ""}},
-				Children: []limiter.Entry{entry("path", "")},
-				Hidden:   &Hidden{By: entry("user", "alice"), General: entry("user", "a*"), Way: []limiter.Entry{}},
-			},
-		},
-		{
-			name: "hidden above, and nowhere to go", domain: "api", descriptor: entries("user=alice", "method=GET", "path=/"),
-			want: Trace{
-				Known:    true,
-				Levels:   []Level{{entry("user", "alice"), ByValue, entry("user", "alice"), ""}, {Entry: entry("method", "GET")}},
-				Children: []limiter.Entry{entry("path", "")},
-				Hidden:   &Hidden{By: entry("user", "alice"), General: entry("user", ""), Way: entries("method", "path")},
-			},
-		},
-		{
-			name: "no entries", domain: "api",
-			want: Trace{Known: true, Children: []limiter.Entry{entry("user", ""), entry("user", "a*"), entry("user", "alice")}},
-		},
-		{
-			name: "unknown domain", domain: "shop", descriptor: entries("user=bob"),
-			want: Trace{Domains: []string{"api"}},
-		},
+// explained is what Explain says of a descriptor.
+func explained(tree *Tree, descriptor []limiter.Entry) string {
+	trace := tree.Explain("api", descriptor)
+	spell := func(list []limiter.Entry) string {
+		var words []string
+		for _, e := range list {
+			words = append(words, Spell(e))
+		}
+		return strings.Join(words, ", ")
 	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			got := tree.Explain(test.domain, test.descriptor)
-			rule := ""
-			if got.Rule != nil {
-				rule = got.Rule.String()
-			}
-			if rule != test.rule {
-				t.Errorf("got the rule %q, want %q", rule, test.rule)
-			}
-			if got.Ends != (rule != "") {
-				t.Errorf("ends at its rule: %t", got.Ends)
-			}
-			got.Rule, got.Ends = nil, false
-			if !reflect.DeepEqual(got, test.want) {
-				t.Errorf("got  %+v\nwant %+v", got, test.want)
-			}
-		})
+	var parts []string
+	for _, l := range trace.Levels {
+		part := Spell(l.Entry) + [...]string{" leads nowhere", " by value to ", " by list to ", " by network to ", " by wildcard to ", " by regex to ", " by key to ", " names the hold"}[l.How]
+		if l.Node.Key != "" {
+			part += Spell(l.Node)
+		}
+		parts = append(parts, part+strings.TrimSuffix(" "+l.Network, " "))
+	}
+	if trace.Ends {
+		parts = append(parts, "ends at "+trace.Rule.String())
+	}
+	if trace.Children != nil {
+		parts = append(parts, "there are "+spell(trace.Children))
+	}
+	if h := trace.Hidden; h != nil {
+		parts = append(parts, fmt.Sprintf("%s hides %s", Spell(h.By), spell(append([]limiter.Entry{h.General}, h.Way...))))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func TestExplain(t *testing.T) {
+	compareComments(t, "testdata/explain/*.yaml", explained)
+	tree := load(t, "domain: api\n")
+	if got, want := tree.Explain("shop", entries("user=bob")), (Trace{Domains: []string{"api"}}); !reflect.DeepEqual(got, want) {
+		t.Errorf("unknown domain: got %+v, want %+v", got, want)
 	}
 	if got := new(Tree).Explain("api", entries("user=bob")); !reflect.DeepEqual(got, Trace{}) {
 		t.Errorf("zero tree: got %+v", got)
-	}
-}
-
-func TestExplainLists(t *testing.T) {
-	tree := load(t, `
-domain: api
-descriptors:
-  - {key: k, values: [a, b, c]}
-  - {key: k, networks: [10.0.0.0/8, "::/0"], rate_limit: {unit: day, requests_per_unit: 1}, descriptors: [{key: user}]}
-  - {key: k, networks: [10.1.0.0/16], descriptors: [{key: path}]}
-  - {key: k, regex: "1.*", descriptors: [{key: host}]}
-`)
-	node := func(value string) limiter.Entry { return limiter.Entry{Key: "k", Value: value} }
-	for _, test := range []struct {
-		descriptor string
-		want       Level
-		hidden     *Hidden
-	}{
-		{"k=b", Level{node("b"), ByList, node("[a+2]"), ""}, nil},
-		{"k=10.2.0.1", Level{node("10.2.0.1"), ByNetwork, node("[10.0.0.0/8+1]"), "10.0.0.0/8"}, nil},
-		{"k=fe80::1%2", Level{node("fe80::1%2"), ByNetwork, node("[10.0.0.0/8+1]"), "::/0"}, nil},
-		{"k=10.1.0.1", Level{node("10.1.0.1"), ByNetwork, node("[10.1.0.0/16]"), "10.1.0.0/16"}, &Hidden{By: node("[10.1.0.0/16]"), General: node("[10.0.0.0/8+1]"), Way: []limiter.Entry{}}},
-		{"k=10.1.0.1 host", Level{node("10.1.0.1"), ByNetwork, node("[10.1.0.0/16]"), "10.1.0.0/16"}, &Hidden{By: node("[10.1.0.0/16]"), General: node("~1.*"), Way: entries("host")}},
-		{"k=12", Level{node("12"), ByRegex, node("~1.*"), ""}, nil},
-		{"k=d", Level{Entry: node("d")}, nil},
-	} {
-		got := tree.Explain("api", entries(strings.Fields(test.descriptor)...))
-		if got.Levels[0] != test.want || !reflect.DeepEqual(got.Hidden, test.hidden) {
-			t.Errorf("%s: got %+v, hidden %+v, want %+v, hidden %+v", test.descriptor, got.Levels[0], got.Hidden, test.want, test.hidden)
-		}
-	}
-	var names []string
-	for _, e := range tree.Explain("api", entries("k=d")).Children {
-		names = append(names, Spell(e))
-	}
-	if got, want := strings.Join(names, " "), "k=~1.* k=[10.0.0.0/8+1] k=[10.1.0.0/16] k=[a+2]"; got != want {
-		t.Errorf("there are %s, want %s", got, want)
 	}
 }
 

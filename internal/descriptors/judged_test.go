@@ -158,7 +158,7 @@ func TestMatchAgainstJudge(t *testing.T) {
 	for i, draw := range []func() (string, [][]limiter.Entry){wide, deep} {
 		name := []string{"wide", "deep"}[i]
 		found, asked, longest, holds := 0, 0, 0, 0
-		for range 3000 {
+		for range 700 {
 			rules, ways := draw()
 			asked += len(ways)
 			each, named := judged(t, rules, otherwiseOf(pick("", "", "", "", "", "", "1", "1h")), ways...)
@@ -170,7 +170,7 @@ func TestMatchAgainstJudge(t *testing.T) {
 		if found < asked/4 || found > asked*3/4 {
 			t.Errorf("%s: %d of %d descriptors have a rule, want a quarter to three quarters", name, found, asked)
 		}
-		if name == "deep" && holds < 500 {
+		if name == "deep" && holds < 100 {
 			t.Errorf("%d entries name holds, want more", holds)
 		}
 		if longest < 2 || name == "deep" && longest < 3 {

@@ -12,83 +12,6 @@ import (
 	"weir/internal/testenv"
 )
 
-// The first of exact values and lists, networks, wildcards and regular expressions
-// in the order of the file, and any value.
-func TestMatchLists(t *testing.T) {
-	tree := load(t, `
-domain: api
-descriptors:
-  - {key: address}
-  - {key: address, regex: "10[.].*|.*:.*:.*"}
-  - {key: address, networks: [10.0.0.0/8, 0.0.0.0/0, "fe80::/10"]}
-  - {key: address, networks: [10.1.0.0/16, "2001:db8::/32", "::ffff:10.2.0.0/112"]}
-  - {key: address, values: [10.1.0.1, "fe80::1"]}
-  - {key: path, value: /v*/a}
-  - {key: path, regex: "/v[0-9]+/.*"}
-  - {key: path, value: /v1/*}
-  - {key: path, values: [/v1/x, /v2/a]}
-  - {key: path, regex: "(?i)/UPPER|/[^/]{2}"}
-  - {key: path, regex: "\uFFFDz"}
-`)
-	for _, test := range []struct{ value, want string }{
-		{"10.1.0.1", "[10.1.0.1+1]"},
-		{"fe80::1", "[10.1.0.1+1]"},
-		{"10.1.2.3", "[10.1.0.0/16+2]"},
-		{"10.9.2.3", "[10.0.0.0/8+2]"},
-		{"11.1.2.3", "[10.0.0.0/8+2]"},
-		{"::ffff:10.1.2.3", "[10.1.0.0/16+2]"}, // IPv4 in IPv6 form
-		{"::ffff:a01:203", "[10.1.0.0/16+2]"},
-		{"10.2.9.9", "[10.1.0.0/16+2]"},
-		{"2001:db8:1::1", "[10.1.0.0/16+2]"},
-		{"2001:DB8:1::1", "[10.1.0.0/16+2]"},
-		{"fe80::2%7", "[10.0.0.0/8+2]"}, // as Envoy sends a zone
-		{"fe80::2%eth0", "[10.0.0.0/8+2]"},
-		{"2001:db9::1", "~10[.].*|.*:.*:.*"},
-		{"10.1.2.3:443", "~10[.].*|.*:.*:.*"}, // a port: no address
-		{"[fe80::2]:443", "~10[.].*|.*:.*:.*"},
-		{"10.1.2.3.4", "~10[.].*|.*:.*:.*"},
-		{"10.01.2.3", "~10[.].*|.*:.*:.*"},
-		{"10.1.2.3%eth0", "~10[.].*|.*:.*:.*"},
-		{"10.0.0.0/8", "~10[.].*|.*:.*:.*"},
-		{"192.168.1", ""},
-		{"", ""},
-	} {
-		t.Run("address="+test.value, func(t *testing.T) { leadsTo(t, tree, "address", test.value, test.want) })
-	}
-	for _, test := range []struct{ value, want string }{
-		{"/v2/a", "[/v1/x+1]"},
-		{"/v1/x", "[/v1/x+1]"},
-		{"/v1/a", "/v*/a"},
-		{"/v1/b", "~/v[0-9]+/.*"},
-		{"/v1/", "~/v[0-9]+/.*"},
-		{"/v1/x\n", "~/v[0-9]+/.*"},
-		{"/v1/\xff", "~/v[0-9]+/.*"},
-		{"/v/b", "none"},
-		{"x/v1/b", "none"},
-		{"/v12", "none"},
-		{"/upper", "~(?i)/UPPER|/[^/]{2}"},
-		{"/upper/", "none"},
-		{"/ab", "~(?i)/UPPER|/[^/]{2}"},
-		{"/abc", "none"},
-		{"\uFFFDz", "~\uFFFDz"},
-		{"\xffz", "~\uFFFDz"}, // as regexp reads a byte that is not UTF-8
-	} {
-		t.Run("path="+test.value, func(t *testing.T) { leadsTo(t, tree, "path", test.value, test.want) })
-	}
-}
-
-// leadsTo compares the node of the first level that an entry leads to.
-func leadsTo(t *testing.T, tree *Tree, key, value, want string) {
-	t.Helper()
-	got := "none"
-	if rule := tree.Match("api", []limiter.Entry{{Key: key, Value: value}}); rule != nil {
-		got = rule.node.value()
-	}
-	if got != want {
-		t.Errorf("%q leads to %s, want %s", value, got, want)
-	}
-}
-
 // FuzzParseAddress compares with what the standard library takes for an address.
 func FuzzParseAddress(f *testing.F) {
 	for _, s := range []string{"", "10.0.0.1", "::", "::ffff:1.2.3.4", "fe80::1%eth0", "fe80::1%", "%", "1.2.3.4%a", "1::2%a%b", "::ffff:1.2.3.4%a", "ABCD:ef01:2345:6789:abcd:ef01:255.255.255.255", "1.2.3", "a.b.c.d", "1:2"} {
@@ -101,49 +24,6 @@ func FuzzParseAddress(f *testing.F) {
 			t.Errorf("%q: got %v, %v, want %v, %v", s, got, ok, want, err)
 		}
 	})
-}
-
-// All values of a shared rule count as one, and those of no other rule with them,
-// whatever its text.
-func TestSharedLists(t *testing.T) {
-	tree := load(t, `
-domain: api
-descriptors:
-  - {key: k, values: [a, b, "10.0.0.0/8"], share_threshold: true, descriptors: [{key: user, rate_limit: &l {unit: minute, requests_per_unit: 1}}]}
-  - {key: k, values: [c, d], descriptors: [{key: user, rate_limit: *l}]}
-  - {key: k, networks: [10.0.0.0/8, 11.0.0.0/8], share_threshold: true, descriptors: [{key: user, rate_limit: *l}]}
-  - {key: k, regex: "x.*", share_threshold: true, descriptors: [{key: user, rate_limit: *l}]}
-  - {key: k, value: "x.*", share_threshold: true, descriptors: [{key: user, rate_limit: *l}]}
-  - {key: k, value: "regex:y.*", share_threshold: true, descriptors: [{key: user, rate_limit: *l}]}
-  - {key: k, regex: "y.*", share_threshold: true, descriptors: [{key: user, rate_limit: *l}]}
-  - {key: k, regex: "y.%2A", share_threshold: true, descriptors: [{key: user, rate_limit: *l}]}
-`)
-	keys := map[string]string{} // by what a value leads to
-	for _, test := range []struct{ value, pattern string }{
-		{"a", "values:a"}, {"b", "values:a"}, {"10.0.0.0/8", "values:a"},
-		{"c", ""}, {"d", ""},
-		{"10.0.0.1", "networks:10.0.0.0/8"}, {"11.0.0.1", "networks:10.0.0.0/8"},
-		{"xyz", "regex:x.%2A"}, {"x.*", "x.*"}, {"x.", "regex:x.%2A"},
-		{"regex:y.", "regex:y.*"}, {"yz", "regex:y.%2A"}, {"y.%2A", "regex:y.%2A"},
-	} {
-		list := []limiter.Entry{{Key: "k", Value: test.value}, {Key: "user", Value: "u"}}
-		rule := tree.Match("api", list)
-		got := ""
-		if rule.Patterns != nil {
-			got = rule.Patterns[0]
-		}
-		if got != test.pattern {
-			t.Errorf("%s: got the pattern %q, want %q", test.value, got, test.pattern)
-		}
-		key := string(limiter.Keys{}.Append(nil, "api", list, rule.Patterns, rule.Limits[0]))
-		if by, known := keys[key]; known && (got == "" || by != rule.String()) {
-			t.Errorf("%s: the key %s is that of %s, too", test.value, key, by)
-		}
-		keys[key] = rule.String()
-	}
-	if want := 2 + 6; len(keys) != want {
-		t.Errorf("got %d counters, want %d: %v", len(keys), want, keys)
-	}
 }
 
 func TestLabelsOfLists(t *testing.T) {
@@ -222,14 +102,14 @@ func inLists(n int) []lookup {
 }
 
 func TestMatchInListsDoesNotAllocate(t *testing.T) {
-	const n = 1000
+	const n = 100
 	tree := load(t, manyLists(n))
 	ask := func(name string, tree *Tree, descriptor []limiter.Entry, want bool) {
 		t.Helper()
 		if got := tree.Match("api", descriptor) != nil; got != want {
 			t.Errorf("%s: matches is %v", name, got)
 		}
-		if n := testing.AllocsPerRun(100, func() { tree.Match("api", descriptor) }); n != 0 && !testenv.RaceDetector {
+		if n := testing.AllocsPerRun(10, func() { tree.Match("api", descriptor) }); n != 0 && !testenv.RaceDetector {
 			t.Errorf("%s: %v allocations", name, n)
 		}
 	}
@@ -288,8 +168,8 @@ func manyNetworks(n int, eachItsOwn bool) string {
 }
 
 func TestManyNetworksLoadFast(t *testing.T) {
-	files := []File{{"rules.yaml", []byte(manyNetworks(100_000, false))}}
-	testenv.InProcessorTime(t, time.Second, func() {
+	files := []File{{"rules.yaml", []byte(manyNetworks(30_000, false))}}
+	testenv.InProcessorTime(t, 300*time.Millisecond, func() {
 		if _, err := Load(files, Options{}); err != nil {
 			t.Fatal(err)
 		}

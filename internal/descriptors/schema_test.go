@@ -22,12 +22,12 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-var updateSchema = flag.Bool("update", false, "write docs/rules.schema.json anew")
+var update = flag.Bool("update", false, "write docs/rules.schema.json anew")
 
 const schemaFile = "../../docs/rules.schema.json"
 
 func TestSchemaFileIsCurrent(t *testing.T) {
-	if *updateSchema {
+	if *update {
 		if err := os.WriteFile(schemaFile, Schema, 0o644); err != nil {
 			t.Fatal(err)
 		}
