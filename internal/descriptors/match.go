@@ -122,6 +122,16 @@ func (t *Tree) LimitsOfRules() iter.Seq2[*Rule, *limiter.Limit] {
 	}
 }
 
+// Places fills in where the rules are written that have limits with the series in
+// places. It leaves those that no rule has.
+func (t *Tree) Places(places map[limiter.Series]string) {
+	for r, l := range t.LimitsOfRules() {
+		if place, wanted := places[l.Series]; wanted && place == "" {
+			places[l.Series] = r.Place()
+		}
+	}
+}
+
 // Match returns the rule that applies to a descriptor: the one that its last entry
 // leads to, if its entries lead there level by level; else the last one on the way
 // that holds below; else the domain's otherwise; else nil. The limits of Above
