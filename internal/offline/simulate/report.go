@@ -291,19 +291,18 @@ func (r *run) seen() (all seen, hint string) {
 
 // warnMissing says which parts of requests Envoy's configuration looks at, and no line has.
 func (r *run) warnMissing(all seen, hint string) {
-	missing := slices.DeleteFunc(slices.Clone(r.Envoy.Needs()), func(name string) bool { return all.names[name] || name == "x-envoy-internal" })
-	for _, name := range missing {
-		if part, ok := strings.CutPrefix(name, ":"); ok {
+	for _, name := range r.Envoy.Needs() {
+		part, notHeader := strings.CutPrefix(name, ":")
+		switch {
+		case all.names[name] || name == "x-envoy-internal":
+		case notHeader:
 			r.report.warn("Envoy's configuration looks at the %s of requests, and no line has it%s", part, hint)
+		default:
+			r.report.warn("Envoy's configuration looks at the header %q, and no line has it%s", name, hint)
 		}
 	}
 	if all.noAddress != "" && !all.address {
 		r.report.warn("Envoy's configuration looks at the remote_address of requests, and no line has an IP address that Envoy takes for it, only such as the %s", all.noAddress)
-	}
-	for _, name := range missing {
-		if name[0] != ':' {
-			r.report.warn("Envoy's configuration looks at the header %q, and no line has it%s", name, hint)
-		}
 	}
 }
 
