@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"weir/internal/descriptors/strictyaml"
-	"weir/internal/limiter"
+	"weir/internal/plan"
 )
 
 // Options say what a file may leave open.
@@ -68,18 +68,14 @@ func (t *Request) header(name string, passes test) (first string, there, passed 
 
 // Result is a descriptor that Envoy sends.
 type Result struct {
-	Domain  string
-	Entries []limiter.Entry
-	Place   string // of its rate limit in the file
+	plan.Descriptor
+	Domain string
+	Place  string // of its rate limit in the file
 	// Call numbers Envoy's calls for the request: it is the place of the rate limit filter
 	// among those of the file, from 0.
 	// Descriptors with the same Call and OnStreamDone are in one call, in order.
 	Call         int
 	OnStreamDone bool // sent after the response, when nothing is denied anymore
-	// HitsAddend is that of the descriptor itself, if HasHitsAddend.
-	HasHitsAddend bool
-	HitsAddend    uint64
-	NegativeHits  bool // is_negative_hits
 }
 
 // Names in Config.Needs of what is no header.
@@ -106,7 +102,7 @@ func (c *Config) Needs() []string { return c.needs }
 // Descriptors returns what Envoy sends for a request.
 func (c *Config) Descriptors(r Request) []Result { return c.AppendDescriptors(nil, &r) }
 
-// AppendDescriptors appends what Envoy sends for a request. It uses the memory behind
+// AppendDescriptors appends what Envoy sends for a request, call by call, those at its end last. It uses the memory behind
 // dst's length again, also that of Entries, which hold parts of the request's strings. It
 // writes to r, which therefore is of one goroutine.
 func (c *Config) AppendDescriptors(dst []Result, r *Request) []Result {
@@ -118,7 +114,7 @@ func (c *Config) AppendDescriptors(dst []Result, r *Request) []Result {
 			continue
 		}
 		r.cluster = route.cluster
-		for _, done := range []bool{false, true} { // those of the end of a request come last
+		for _, done := range []bool{false, true} {
 			for j := range route.calls {
 				dst = route.calls[j].append(dst, r, done)
 			}

@@ -41,7 +41,7 @@ func lines(results []Result) (lines []string) {
 		if r.HasHitsAddend {
 			line += fmt.Sprintf(" hits %d", r.HitsAddend)
 		}
-		if r.NegativeHits {
+		if r.Refund {
 			line += " back"
 		}
 		if r.OnStreamDone {

@@ -107,7 +107,7 @@ func (r *reader) make(l *rateLimit) (ok bool) {
 		r.problem(at, "number or format is needed")
 		return false
 	default:
-		l.result.HasHitsAddend, l.result.HitsAddend, l.result.NegativeHits = true, hits.GetNumber().GetValue(), hits.GetIsNegativeHits()
+		l.result.HasHitsAddend, l.result.HitsAddend, l.result.Refund = true, hits.GetNumber().GetValue(), hits.GetIsNegativeHits()
 	}
 	if key := l.message.GetDisableKey(); ok && key != "" {
 		r.note(l.node.get("disable_key"), "the runtime key ratelimit.%s.http_filter_enabled is not read, the rate limit is taken as enabled", key)

@@ -51,7 +51,7 @@ func (c *Config) Report(r Request, command string) *Report {
 func newSent(r *Result, command string) Sent {
 	s := Sent{
 		Domain: r.Domain, Descriptor: explain.FormatDescriptor(r.Entries), Place: plaintext.Line(r.Place),
-		Call: r.Call, OnStreamDone: r.OnStreamDone, NegativeHits: r.NegativeHits,
+		Call: r.Call, OnStreamDone: r.OnStreamDone, NegativeHits: r.Refund,
 	}
 	for _, e := range r.Entries {
 		entry := SentEntry{Key: e.Key, Value: e.Value}

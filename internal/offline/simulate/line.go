@@ -226,21 +226,22 @@ func withoutPort(address string) string {
 
 // appendHits appends the hits of all descriptors by the rules of an engine.
 func (w *worker) appendHits(b *batch, e *engine, of *asked) error {
-	first, ends := len(b.hits), 0
-	for _, done := range []bool{false, true} { // those that Envoy waits for come first
-		ends = len(b.hits)
-		for rest := w.results; len(rest) > 0; {
-			n := 1
-			for n < len(rest) && rest[n].Call == rest[0].Call && rest[n].OnStreamDone == rest[0].OnStreamDone {
-				n++
-			}
-			if rest[0].OnStreamDone == done {
-				if err := w.call(b, e, rest[:n]); err != nil {
-					return err
-				}
-			}
-			rest = rest[n:]
+	first, ends := len(b.hits), -1
+	for rest := w.results; len(rest) > 0; { // those that Envoy waits for come first
+		n := 1
+		for n < len(rest) && rest[n].Call == rest[0].Call && rest[n].OnStreamDone == rest[0].OnStreamDone {
+			n++
 		}
+		if rest[0].OnStreamDone && ends < 0 {
+			ends = len(b.hits)
+		}
+		if err := w.call(b, e, rest[:n]); err != nil {
+			return err
+		}
+		rest = rest[n:]
+	}
+	if ends < 0 {
+		ends = len(b.hits)
 	}
 	of.begins, of.ends = b.hits[first:ends:ends], b.hits[ends:len(b.hits):len(b.hits)]
 	return nil
@@ -251,10 +252,7 @@ func (w *worker) call(b *batch, e *engine, results []envoyconfig.Result) error {
 	w.ask.Domain = results[0].Domain
 	w.ask.Descriptors = w.ask.Descriptors[:0]
 	for i := range results {
-		r := &results[i]
-		w.ask.Descriptors = append(w.ask.Descriptors, plan.Descriptor{
-			Entries: r.Entries, HitsAddend: r.HitsAddend, HasHitsAddend: r.HasHitsAddend, Refund: r.NegativeHits,
-		})
+		w.ask.Descriptors = append(w.ask.Descriptors, results[i].Descriptor)
 	}
 	if err := w.planner.Prepare(&w.plan, e.tree, &w.ask); err != nil {
 		return err
