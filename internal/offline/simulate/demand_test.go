@@ -145,14 +145,13 @@ func TestClientsWhoComeOnce(t *testing.T) {
 func TestWorst(t *testing.T) {
 	var w worst
 	for i := range 100_000 {
-		name := fmt.Sprint("rare ", i)
-		hash := uint64(i) + 100
+		name, hash := fmt.Sprint("key|rare ", i), uint64(i)+100
 		if i%10 == 0 {
-			name, hash = "often", 1
+			name, hash = "key|often", 1
 		}
 		w.add(uint64(i)+1, hash, []byte(name))
 	}
-	if top := w.top(10); len(top) != 1 || top[0].name != "often" || top[0].count-top[0].err > 10_000 || top[0].count < 10_000 {
+	if top := w.top(10); len(top) != 1 || top[0].Client != "often" || top[0].Denied-top[0].Uncertain > 10_000 || top[0].Denied < 10_000 {
 		t.Errorf("the worst are %+v", top)
 	}
 }

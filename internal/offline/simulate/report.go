@@ -313,7 +313,7 @@ func (c *limitStats) report(o *Options) LimitReport {
 	p.Limit, p.Algorithm, p.Shadow = c.limit.Rate(), c.limit.Algorithm.String(), o.Plan.DecidingMode(c.limit) == limiter.Shadow
 	p.Clients = uint64(len(c.table.words))
 	p.Share = float64(p.ClientsDenied) / float64(max(p.Clients, 1))
-	p.WorstClients = clientsOf(c.worst)
+	p.WorstClients = c.worst.top(shownClients)
 	if c.series.flush(); p.Requests > 0 {
 		p.WorstMinute = &Minute{time.Unix(c.series.at*60, 0).UTC(), c.series.worst}
 		p.Series = &SeriesReport{time.Unix(c.series.begin*60, 0).UTC(), c.series.width * 60, c.series.spans}
@@ -332,15 +332,8 @@ func (c *limitStats) report(o *Options) LimitReport {
 }
 
 func (d *difference) report() Difference {
-	d.WorstClients = clientsOf(d.worst)
+	d.WorstClients = d.worst.top(shownClients)
 	return d.Difference
-}
-
-func clientsOf(w worst) (list []Client) {
-	for _, o := range w.top(shownClients) {
-		list = append(list, Client{clientName([]byte(o.name)), o.count, o.err})
-	}
-	return list
 }
 
 // ruleName is what a rule is called.

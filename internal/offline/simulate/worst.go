@@ -12,10 +12,8 @@ type worst struct{ clients *sketch.Sketch[offender] }
 
 // offender is a client that was denied.
 type offender struct {
-	name  string
-	last  uint64 // request that was counted, by its number
-	count uint64 // at most so many requests denied
-	err   uint64 // of which at most so many are of others
+	name string
+	last uint64 // request that was counted, by its number
 }
 
 const maxWorst = 128
@@ -37,19 +35,18 @@ func (w *worst) add(request, hash uint64, name []byte) {
 
 // top returns the clients with the most denials, n at most. It leaves out those of whose denials more than three
 // quarters may be of others: where many clients are denied equally often, none of them is the worst.
-func (w worst) top(n int) (list []offender) {
+func (w worst) top(n int) (list []Client) {
 	if w.clients == nil {
 		return nil
 	}
-	for _, c := range w.clients.Counters {
-		if 4*c.Error <= 3*c.Count {
-			list = append(list, offender{c.Value.name, c.Value.last, c.Count, c.Error})
-		}
-	}
-	slices.SortFunc(list, func(a, b offender) int {
-		return cmp.Or(cmp.Compare(b.count, a.count), cmp.Compare(a.err, b.err), cmp.Compare(a.name, b.name))
+	counters := slices.DeleteFunc(slices.Clone(w.clients.Counters), func(c sketch.Counter[offender]) bool { return 4*c.Error > 3*c.Count })
+	slices.SortFunc(counters, func(a, b sketch.Counter[offender]) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Error, b.Error), cmp.Compare(a.Value.name, b.Value.name))
 	})
-	return list[:min(n, len(list))]
+	for _, c := range counters[:min(n, len(counters))] {
+		list = append(list, Client{clientName([]byte(c.Value.name)), c.Count, c.Error})
+	}
+	return list
 }
 
 // series counts by time, in spans that become longer where time is long.
