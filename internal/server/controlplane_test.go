@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -231,7 +232,7 @@ func TestTLSToControlPlane(t *testing.T) {
 	}
 	ca := file("ca.crt", authority.PEM())
 	cert, key := pair("server", "plane.example")
-	server, err := follow.ServerTLS(follow.TLSOptions{CertFile: cert, KeyFile: key, CAFile: ca})
+	server, err := follow.ServerTLS(follow.TLSOptions{CertFile: cert, KeyFile: key, CAFile: ca, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -337,6 +337,8 @@ func TestCookie(t *testing.T) {
 	}
 
 	writeToken(t, path, "short")
+	access.token.Start()
+	defer access.token.Close()
 	access.token.Renew(t.Context())
 	if !strings.Contains(access.Problem(), "allowed are at least 32") {
 		t.Errorf("the problem is %q", access.Problem())

@@ -51,12 +51,14 @@ type Text struct {
 	opts    Options
 	ctx     context.Context // until Close
 	end     context.CancelFunc
+	wake    chan struct{} // begins a reading before its time
 	running sync.WaitGroup
 
 	mu      sync.Mutex
+	started bool
 	text    string
 	problem string        // of the last reading, "" if it was good
-	renewed time.Time     // when Renew last began a reading
+	renewed time.Time     // when Renew last asked for a reading
 	reading chan struct{} // closed when the reading under way ends, nil if there is none
 }
 
@@ -66,12 +68,14 @@ func Open(ctx context.Context, o Options) (*Text, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Setting, err)
 	}
-	if o.log == nil {
-		o.log = o.logSecret
-	}
-	t := &Text{opts: o, text: text}
-	t.ctx, t.end = context.WithCancel(context.WithoutCancel(ctx))
-	return t, nil
+	o.log = o.logSecret
+	return newText(o, text), nil
+}
+
+func newText(o Options, text string) *Text {
+	t := &Text{opts: o, text: text, wake: make(chan struct{}, 1)}
+	t.ctx, t.end = context.WithCancel(context.Background())
+	return t
 }
 
 func (o Options) logSecret(what event, problem string) {
@@ -86,8 +90,11 @@ func (o Options) logSecret(what event, problem string) {
 	}
 }
 
-// Start has the text read every Options.Every until Close.
+// Start has the text read every Options.Every, and when Renew asks for it, until Close.
 func (t *Text) Start() {
+	t.mu.Lock()
+	t.started = true
+	t.mu.Unlock()
 	t.running.Go(func() {
 		tick := time.NewTicker(t.opts.Every)
 		defer tick.Stop()
@@ -96,19 +103,16 @@ func (t *Text) Start() {
 			case <-t.ctx.Done():
 				return
 			case <-tick.C:
-				if reading := t.begin(); reading != nil {
-					<-reading
-				}
+			case <-t.wake:
 			}
+			t.read()
 		}
 	})
 }
 
-// Close ends what runs. Text remains, and Renew does nothing.
+// Close ends the readings. Text remains, and Renew does nothing.
 func (t *Text) Close() {
-	t.mu.Lock()
-	t.end() // under the lock, so that begin begins nothing after it
-	t.mu.Unlock()
+	t.end()
 	t.running.Wait()
 }
 
@@ -131,44 +135,38 @@ func (t *Text) Problem() string {
 }
 
 // Renew has the text read anew, unless it has just done so, and waits for a reading that is
-// under way until ctx ends. The reading goes on without it.
+// under way until ctx ends. The reading goes on without it. Before Start it does nothing.
 func (t *Text) Renew(ctx context.Context) {
 	t.mu.Lock()
-	isTime := time.Since(t.renewed) >= t.opts.RenewEvery
-	if isTime {
+	if t.started && time.Since(t.renewed) >= t.opts.RenewEvery {
 		t.renewed = time.Now()
+		if t.reading == nil {
+			t.reading = make(chan struct{})
+			select {
+			case t.wake <- struct{}{}:
+			default: // it is to begin one already
+			}
+		}
 	}
-	var reading <-chan struct{} = t.reading
+	reading := t.reading
 	t.mu.Unlock()
-	if isTime {
-		reading = t.begin()
-	}
 	if reading == nil {
 		return
 	}
 	select {
 	case <-ctx.Done():
+	case <-t.ctx.Done():
 	case <-reading:
 	}
 }
 
-// begin begins a reading, unless one is under way, and returns what is closed at its end. It
-// returns nil after Close.
-func (t *Text) begin() <-chan struct{} {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.ctx.Err() != nil {
-		return nil
-	}
-	if t.reading == nil {
-		t.reading = make(chan struct{})
-		t.running.Go(t.read)
-	}
-	return t.reading
-}
-
 // read reads the text, and uses it if it is good.
 func (t *Text) read() {
+	t.mu.Lock()
+	if t.reading == nil {
+		t.reading = make(chan struct{})
+	}
+	t.mu.Unlock()
 	text, err := t.opts.Read(t.ctx)
 	if err == nil && text != t.Text() && t.opts.Check != nil {
 		err = t.opts.Check(text)

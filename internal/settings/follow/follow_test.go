@@ -101,6 +101,7 @@ func TestRenewWaitsForItsCaller(t *testing.T) {
 			return strings.Repeat("x", readings), nil
 		}})
 		must(t, err)
+		s.Start()
 		defer s.Close()
 		for _, step := range []struct {
 			at, wait time.Duration
@@ -220,8 +221,10 @@ func TestCommandLeavesNoProcess(t *testing.T) {
 				return Command(ctx, []string{"sh", script})
 			}})
 			must(t, err)
+			s.Start()
 			defer s.Close()
-			reading := s.begin()
+			reading := make(chan struct{})
+			go func() { defer close(reading); s.Renew(t.Context()) }()
 			_, err = io.ReadFull(pipe, make([]byte, len("begun\n")))
 			must(t, err)
 			first.Close()

@@ -1,7 +1,7 @@
 package follow
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -40,8 +40,7 @@ type TLSOptions struct {
 	SkipHostnameVerification bool
 	// Interval is how often the files are compared, 5 s if it is 0.
 	Interval time.Duration
-	// Logger hears of files that change and of gRPC clients that are refused; nil
-	// drops that.
+	// Logger hears of files that change and of gRPC clients that are refused.
 	Logger *slog.Logger
 }
 
@@ -62,64 +61,51 @@ type TLS struct {
 // ServerTLS reads the files of a server. It speaks TLS 1.2 or later; if CAFile is
 // set, clients must show a certificate. The error names the file that is
 // missing or bad.
-func ServerTLS(opts TLSOptions) (*TLS, error) {
-	switch {
-	case opts.CertFile == "":
-		return nil, errors.New("a server needs a certificate file and a key file")
-	case opts.PeerSAN != "" && opts.CAFile == "":
-		return nil, fmt.Errorf("the name %q is to be in certificates of clients, but there is no file of authorities to check these against", opts.PeerSAN)
-	}
-	return openTLS(opts, opts.server)
-}
+func ServerTLS(opts TLSOptions) (*TLS, error) { return openTLS(opts, opts.server) }
 
 // ClientTLS reads the files of a client, of which there may be none. It speaks TLS
 // 1.2 or later. The error names the file that is missing or bad.
 func ClientTLS(opts TLSOptions) (*TLS, error) { return openTLS(opts, opts.client) }
 
 func openTLS(opts TLSOptions, makeConfig func([]tls.Certificate, *x509.CertPool) *tls.Config) (*TLS, error) {
-	if (opts.CertFile == "") != (opts.KeyFile == "") {
-		return nil, fmt.Errorf("a certificate and its key go together, but there is only %q", opts.CertFile+opts.KeyFile)
-	}
-	if opts.Interval == 0 {
-		opts.Interval = 5 * time.Second
-	}
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
 	c := &TLS{opts: opts, make: makeConfig, refused: rate.Sometimes{Interval: time.Minute}}
-	var contents [3][]byte // of the last reading, after which use is called
-	read := func(context.Context) (string, error) {
-		for i, file := range []string{opts.CertFile, opts.KeyFile, opts.CAFile} {
-			var err error
-			if file == "" {
-				continue
-			}
-			if contents[i], err = PEM(file); err != nil {
-				return "", err
-			}
-		}
-		return string(bytes.Join(contents[:], []byte{0})), nil
-	}
-	use := func(string) error { return c.use(contents[0], contents[1], contents[2]) }
-	if _, err := read(context.Background()); err != nil {
+	text, err := c.read(context.Background())
+	if err != nil {
 		return nil, err
 	}
-	if err := use(""); err != nil {
+	if err := c.use(text); err != nil {
 		return nil, err
 	}
-	var err error
-	c.files, err = Open(context.Background(), Options{Read: read, Check: use, Every: opts.Interval, log: c.log})
-	if err == nil && (opts.CertFile != "" || opts.CAFile != "") {
+	c.files = newText(Options{Read: c.read, Check: c.use, Every: cmp.Or(opts.Interval, 5*time.Second), log: c.log}, text)
+	if opts.CertFile != "" || opts.CAFile != "" {
 		c.files.Start()
 	}
-	return c, err
+	return c, nil
 }
 
-// use makes the configuration of what the files hold.
-func (c *TLS) use(certificate, key, authorities []byte) error {
+// read returns what the files hold: certificate, key and authorities, with a zero byte,
+// which none of them may hold, between two.
+func (c *TLS) read(context.Context) (string, error) {
+	var contents [3]string
+	for i, file := range []string{c.opts.CertFile, c.opts.KeyFile, c.opts.CAFile} {
+		if file == "" {
+			continue
+		}
+		content, err := PEM(file)
+		if err != nil {
+			return "", err
+		}
+		contents[i] = string(content)
+	}
+	return strings.Join(contents[:], "\x00"), nil
+}
+
+// use makes the configuration of what read returned.
+func (c *TLS) use(text string) error {
+	contents := strings.SplitN(text, "\x00", 3)
 	var certificates []tls.Certificate
 	if c.opts.CertFile != "" {
-		pair, err := tls.X509KeyPair(certificate, key)
+		pair, err := tls.X509KeyPair([]byte(contents[0]), []byte(contents[1]))
 		if err != nil {
 			return fmt.Errorf("certificate %s with key %s: %w", c.opts.CertFile, c.opts.KeyFile, err)
 		}
@@ -128,7 +114,7 @@ func (c *TLS) use(certificate, key, authorities []byte) error {
 	var pool *x509.CertPool
 	if c.opts.CAFile != "" {
 		pool = x509.NewCertPool()
-		if !pool.AppendCertsFromPEM(authorities) {
+		if !pool.AppendCertsFromPEM([]byte(contents[2])) {
 			return fmt.Errorf("authorities %s: no certificate in PEM form", c.opts.CAFile)
 		}
 	}
