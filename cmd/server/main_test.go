@@ -301,30 +301,6 @@ Each setting of "weir help serve" is an environment variable, too.
 	}
 }
 
-// TestHelpIsComplete holds the help of serve to every setting, in its group.
-func TestHelpIsComplete(t *testing.T) {
-	for _, args := range [][]string{{"serve", "--help"}, {"help", "serve"}} {
-		_, help, _ := call(t, args...)
-		for _, flag := range serveFlags() {
-			_, section, _ := strings.Cut(help, "\n\n"+flag.Group.Title)
-			section, _, _ = strings.Cut(section, "\n\n")
-			if !strings.Contains(section, "\n  --"+flag.Name) {
-				t.Errorf("weir %s does not show --%s under %q", strings.Join(args, " "), flag.Name, flag.Group.Title)
-			}
-		}
-		for _, flag := range serveFlags() {
-			for _, want := range []string{"--" + flag.Name, "$" + flag.Envs[0]} {
-				if !strings.Contains(help, want) {
-					t.Errorf("weir %s does not show %s", strings.Join(args, " "), want)
-				}
-			}
-			if want := "--" + flag.Name + "=" + flag.FormatPlaceHolder(); !flag.IsBool() && !strings.Contains(help, want) {
-				t.Errorf("weir %s does not show the default in %s", strings.Join(args, " "), want)
-			}
-		}
-	}
-}
-
 // TestSignals holds a real process to its signals.
 func TestSignals(t *testing.T) {
 	dir := rules(t, "a.yaml", good)
