@@ -25,23 +25,16 @@ var (
 	expectFields     = append([]string{"admitted", "denied", "statuses"}, statusFields...)
 )
 
-// elsewhere returns where a field belongs that is not allowed where it is.
-func elsewhere(field string) string {
-	for _, place := range []struct {
-		name   string
-		fields []string
-	}{
-		{"the file", fileFields},
-		{"a test", testFields},
-		{"a step", stepFields},
-		{"expect", expectFields},
-		{"a descriptor with entries", descriptorFields},
-	} {
-		if slices.Contains(place.fields, field) {
-			return place.name
-		}
-	}
-	return ""
+// places are where a field belongs that is not allowed where it is.
+var places = []struct {
+	name   string
+	fields []string
+}{
+	{"the file", fileFields},
+	{"a test", testFields},
+	{"a step", stepFields},
+	{"expect", expectFields},
+	{"a descriptor with entries", descriptorFields},
 }
 
 const (
@@ -55,12 +48,19 @@ type decoder struct{ strictyaml.Decoder }
 
 func newDecoder(file string) *decoder {
 	d := new(decoder)
-	d.File, d.Elsewhere = file, elsewhere
+	d.File = file
+	d.Elsewhere = func(field string) string {
+		for _, place := range places {
+			if slices.Contains(place.fields, field) {
+				return place.name
+			}
+		}
+		return ""
+	}
 	return d
 }
 
-// fields visits the fields of a mapping and notes which are there. needs reports one
-// that is missing or empty, at its place or, of lists, at that of the mapping.
+// fields are those of a mapping that are there.
 type fields map[string]*yaml.Node
 
 func (d *decoder) fields(n *yaml.Node, allowed []string, visit func(name string, n *yaml.Node)) fields {
@@ -80,11 +80,13 @@ func (f fields) at(field string, n *yaml.Node) strictyaml.Position {
 	return strictyaml.At(n)
 }
 
-// lacks reports whether n is a mapping without a field, or with an empty one.
-func (f fields) lacks(field string, n *yaml.Node) bool {
-	value := f[field]
-	return n.Kind == yaml.MappingNode && (value == nil || strictyaml.IsNull(value) ||
-		value.Kind == yaml.SequenceNode && len(value.Content) == 0 || value.Kind == yaml.ScalarNode && value.Value == "")
+// need reports a field of the mapping n that is missing or empty.
+func (d *decoder) need(there fields, n *yaml.Node, field string, at strictyaml.Position, message string) {
+	value := there[field]
+	if n.Kind == yaml.MappingNode && (value == nil || strictyaml.IsNull(value) ||
+		value.Kind == yaml.SequenceNode && len(value.Content) == 0 || value.Kind == yaml.ScalarNode && value.Value == "") {
+		d.ProblemIn(field, at, "%s", message)
+	}
 }
 
 // file decodes a file of tests, and reads the rules that it names.
@@ -101,12 +103,8 @@ func (d *decoder) file(n *yaml.Node) (rules []descriptors.File, tests []test) {
 			d.Items(n, func(n *yaml.Node) { tests = append(tests, d.test(n, tests)) })
 		}
 	})
-	if there.lacks("rules", n) {
-		d.ProblemIn("rules", strictyaml.At(n), "rules are needed, allowed are paths of files and directories, relative to this file")
-	}
-	if there.lacks("tests", n) {
-		d.ProblemIn("tests", strictyaml.At(n), "a test is needed")
-	}
+	d.need(there, n, "rules", strictyaml.At(n), "rules are needed, allowed are paths of files and directories, relative to this file")
+	d.need(there, n, "tests", strictyaml.At(n), "a test is needed")
 	return rules, tests
 }
 
@@ -154,12 +152,8 @@ func (d *decoder) test(n *yaml.Node, others []test) test {
 		}
 	})
 	t.domainAt = there.at("domain", n)
-	if there.lacks("name", n) {
-		d.ProblemIn("name", there.at("name", n), "a name is needed, allowed is any text but the empty one")
-	}
-	if there.lacks("domain", n) {
-		d.ProblemIn("domain", t.domainAt, "a domain is needed, allowed are those of the rules")
-	}
+	d.need(there, n, "name", there.at("name", n), "a name is needed, allowed is any text but the empty one")
+	d.need(there, n, "domain", t.domainAt, "a domain is needed, allowed are those of the rules")
 	if i := slices.IndexFunc(others, func(o test) bool { return o.name == t.name && t.name != "" }); i >= 0 {
 		d.ProblemIn("name", there.at("name", n), "%q is already the name of the test in line %d, allowed is one test per name", t.name, others[i].line)
 	}
@@ -193,9 +187,7 @@ func (d *decoder) step(n *yaml.Node, earliest time.Duration) step {
 			s.checks = wanted.checks
 		}
 	})
-	if there.lacks("request", n) {
-		d.ProblemIn("request", s.at, "a request is needed, allowed is a list of at least one descriptor")
-	}
+	d.need(there, n, "request", s.at, "a request is needed, allowed is a list of at least one descriptor")
 	switch {
 	case d.Found() > found: // what follows may only follow from it
 	case s.first < earliest:
