@@ -214,7 +214,7 @@ func (p *player) cost(scale uint64) uint64 {
 	case n < 97:
 		return p.Uint64N(20) * scale
 	default:
-		large := []uint64{math.MaxUint32, limiter.MaxAmount - 1, maxCount, 1 << 63, math.MaxUint64}
+		large := []uint64{math.MaxUint32, limiter.MaxAmount - 1, 1 << 52, 1 << 63, math.MaxUint64}
 		return large[p.IntN(len(large))]
 	}
 }

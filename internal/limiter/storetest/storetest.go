@@ -38,21 +38,16 @@ func RunApart(t *testing.T, open func(t *testing.T, now func() time.Time) limite
 
 func run(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Store, apart bool) {
 	t.Helper()
-	t.Run("every algorithm has a table", testRows)
-	tables := [][]tableCase{periodCases(), requestCases, modeCases, chargeCases, largeCases, mixedCases, clockCases, banCases}
-	for a := range limiter.AlgorithmNames() {
-		tables = append(tables, algorithms[limiter.Algorithm(a)].tables...)
-	}
-	for _, table := range tables {
-		for _, c := range table {
-			t.Run(c.name, func(t *testing.T) {
-				f := newFixture(t, open)
-				for i, s := range c.steps {
-					f.at(s.at)
-					f.expect(fmt.Sprintf("step %d at %v", i, s.at), s)
-				}
-			})
-		}
+	all := readLives(t)
+	t.Run("every algorithm has lives and counters", func(t *testing.T) { testRows(t, all) })
+	for _, l := range all {
+		t.Run(l.name, func(t *testing.T) {
+			f := newFixture(t, open)
+			for i, s := range l.steps {
+				f.at(s.at)
+				f.expect(fmt.Sprintf("step %d at %v", i, s.at), s)
+			}
+		})
 	}
 	for _, c := range []struct {
 		name string
@@ -78,35 +73,16 @@ func run(t *testing.T, open func(t *testing.T, now func() time.Time) limiter.Sto
 	}
 }
 
-// start is where every case's clock starts. The lefts are what is left then of
-// the windows around it.
+// start is where every case's clock starts, and minuteLeft what is left then of its minute.
 var start = time.Date(2026, time.January, 2, 3, 4, 5, 678_000_000, time.UTC)
 
-const (
-	minuteLeft = 54*time.Second + 322*time.Millisecond
-	hourLeft   = 55*time.Minute + minuteLeft
-	dayLeft    = 20*time.Hour + hourLeft
-)
+const minuteLeft = 54*time.Second + 322*time.Millisecond
 
 // clock is a clock that stands where it is set.
 type clock struct{ micros atomic.Int64 }
 
 func (c *clock) now() time.Time  { return time.UnixMicro(c.micros.Load()) }
 func (c *clock) set(t time.Time) { c.micros.Store(t.UnixMicro()) }
-
-// tableCase is a store's life, step by step.
-type tableCase struct {
-	name  string
-	steps []step
-}
-
-// step is one request and what must come of it.
-type step struct {
-	at     time.Duration // after start; a clock may step back
-	hits   []limiter.Hit
-	want   []limiter.Decision
-	denied bool
-}
 
 // fixture is a store on test and its clock.
 type fixture struct {
