@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"weir/internal/limiter"
 )
 
@@ -22,8 +24,10 @@ type backend struct {
 	denials  *denials         // nil: none
 	probeKey string           // of the counter that probes charge
 	metrics  *metrics
+	log      func() *slog.Logger // names the server
 	outage   outage
-	timeouts timeoutLog
+	late     atomic.Int64 // requests answered too late that are not logged yet
+	lateLog  rate.Sometimes
 	breaker  *breaker // nil: none
 
 	only    *lane                  // nil: a cluster
@@ -31,10 +35,10 @@ type backend struct {
 	lanes   []atomic.Pointer[lane] // of a cluster, by slot; nil where no counter was met
 	located atomic.Bool            // the client knows which node has which slot
 
-	mu        sync.RWMutex
-	nodes     map[caller]*node // of a cluster
-	closed    bool
-	abandoned sync.WaitGroup // requests whose callers left, until they are decided
+	mu      sync.RWMutex
+	nodes   map[caller]*node // of a cluster
+	closed  bool
+	working sync.WaitGroup // lanes of which something is called or waits, and requests whose callers left
 }
 
 // newBackend returns what asks client. name is the label of the backend in metrics.
@@ -47,13 +51,14 @@ func newBackend(name string, client *client, o *Options, metrics *metrics, log *
 		local:    localClock(o.Now),
 		probeKey: limiter.ProbeKey(o.KeyPrefix),
 		metrics:  metrics,
+		log:      named,
 		outage:   outage{log: named},
-		timeouts: timeoutLog{log: named},
+		lateLog:  rate.Sometimes{Interval: reminder},
 	}
 	if client.cluster() != nil {
 		b.lanes, b.nodes = make([]atomic.Pointer[lane], limiter.Slots), make(map[caller]*node)
 	} else {
-		b.only, b.server = newLane(b, nil), &node{backend: b, client: b.client}
+		b.only, b.server = &lane{backend: b}, &node{backend: b, client: b.client}
 		b.breaker = newBreaker(b.pingInTime, named, metrics.breakerOpen.WithLabelValues(name))
 	}
 	return b
@@ -72,10 +77,7 @@ func (b *backend) lane(key []byte) *lane {
 	defer b.mu.Unlock()
 	l := at.Load()
 	if l == nil {
-		l = newLane(b, key)
-		if b.closed {
-			l.queue.close()
-		}
+		l = &lane{backend: b, key: string(key), closed: b.closed}
 		at.Store(l)
 	}
 	return l
@@ -114,28 +116,14 @@ func (b *backend) nodeOf(key string) *node {
 func (b *backend) drain() {
 	b.mu.Lock()
 	b.closed = true
-	lanes := []*lane{b.only}
-	if b.only == nil {
-		lanes = lanes[:0]
-		for i := range b.lanes {
-			if l := b.lanes[i].Load(); l != nil {
-				lanes = append(lanes, l)
-			}
+	b.mu.Unlock()
+	if b.only != nil {
+		b.only.close()
+	}
+	for i := range b.lanes {
+		if l := b.lanes[i].Load(); l != nil {
+			l.close()
 		}
 	}
-	b.mu.Unlock()
-	for _, l := range lanes {
-		l.queue.close()
-	}
-	for _, l := range lanes {
-		<-l.queue.drained
-	}
-}
-
-// close ends what runs beside calls. No call may be made any more.
-func (b *backend) close() {
-	b.abandoned.Wait()
-	b.breaker.close()
-	b.outage.close()
-	b.timeouts.close()
+	b.working.Wait()
 }

@@ -17,15 +17,15 @@ import (
 // call. It has its own copy of what it needs of them, because their callers may
 // leave before the call.
 type batch struct {
+	lane     *lane
 	limits   []definition         // which it meets
 	numbers  map[definition]int32 // of the limits, from 0 on
-	keys     texts                // of the counters
-	index    index                // of keys
-	counters []counter            // one for each key
-	hits     []batchHit           // request after request
-	ends     []int32              // of the requests, in hits
-	order    []int32              // the counters as the script has them
-	names    []byte               // of holds, as holds.lua reads them; nil if no counter has any
+	counters []counter
+	places   map[string]int32 // of the counters, by key
+	hits     []batchHit       // request after request
+	ends     []int32          // of the requests, in hits
+	order    []int32          // the counters as the script has them
+	names    []byte           // of holds, as holds.lua reads them; nil if no counter has any
 
 	needed     atomic.Int64 // of the requests, all but those whose callers have left
 	deadline   time.Time    // of the call, for the request that can wait longest
@@ -67,6 +67,7 @@ func (d *definition) append(dst []byte, now int64) []byte {
 
 // counter is a counter that a batch meets.
 type counter struct {
+	key      string
 	limit    int32 // of its first hit
 	separate bool  // its hits cannot be summed up as straight.lua does
 	sum      int64 // of the costs of its hits
@@ -87,30 +88,21 @@ type credit struct {
 	hit   int // of those of the request
 }
 
-// newBatch makes a batch with room for as much as is expected.
-func newBatch(expected room) *batch {
-	return &batch{
-		numbers: make(map[definition]int32), done: make(chan struct{}),
-		keys:     texts{make([]byte, 0, expected.keys), make([]int, 0, expected.counters)},
-		index:    newIndex(expected.counters),
-		counters: make([]counter, 0, expected.counters),
-		hits:     make([]batchHit, 0, expected.hits),
-		ends:     make([]int32, 0, expected.requests),
-	}
+// giveBack is what one counter was charged by a request that turned out to be
+// denied, or failed, somewhere else. decide.lua takes it back as
+// limiter.Limit.GiveBack does.
+type giveBack struct {
+	key     []byte
+	limit   *limiter.Limit
+	cost    int64
+	charged limiter.State // of the counter, after the charge
+	hold    []byte        // its name, which is given back instead of the cost
+	first   int           // hit on the counter, of those of the request there
 }
 
-// room is how much a batch holds, keys in bytes.
-type room struct{ keys, counters, hits, requests int }
-
-func (b *batch) size() room {
-	return room{len(b.keys.bytes), len(b.counters), len(b.hits), len(b.ends)}
+func newBatch(l *lane) *batch {
+	return &batch{lane: l, numbers: make(map[definition]int32), places: make(map[string]int32), done: make(chan struct{})}
 }
-
-// len is how many requests there are, or counters to which something is given back.
-func (b *batch) len() int { return len(b.ends) }
-
-// weight is how many hits there are.
-func (b *batch) weight() int { return len(b.hits) }
 
 // add appends a request, or a part of one.
 func (b *batch) add(hits []limiter.Hit, isPart bool) {
@@ -164,22 +156,6 @@ func (b *batch) begin(place int) int {
 	return int(b.ends[place-1])
 }
 
-// need notes that a caller waits for a request of b, to be called before the deadline.
-func (b *batch) need(deadline time.Time) {
-	b.needed.Add(1)
-	b.noDeadline = b.noDeadline || deadline.IsZero()
-	if deadline.After(b.deadline) {
-		b.deadline = deadline
-	}
-}
-
-// leave notes that the caller of a request has left. The request is called all the
-// same, if the callers of others in b wait.
-func (b *batch) leave() { b.needed.Add(-1) }
-
-// late reports whether a call would be too late for all callers.
-func (b *batch) late(now time.Time) bool { return !b.noDeadline && now.After(b.deadline) }
-
 // limit returns the number of the definition of a limit.
 func (b *batch) limit(l *limiter.Limit) int32 {
 	d := definition{l.Algorithm, l.Constants(), l.Calendar(), l.DenyFor}
@@ -195,9 +171,11 @@ func (b *batch) limit(l *limiter.Limit) int32 {
 // counter returns the number of the counter with that key, which its first hit is about to meet,
 // with that limit, or has met.
 func (b *batch) counter(key []byte, limit int32) int32 {
-	n, known := b.index.find(&b.keys, key)
+	n, known := b.places[string(key)]
 	if !known {
-		b.counters = append(b.counters, counter{limit: limit})
+		n = int32(len(b.counters))
+		b.counters = append(b.counters, counter{key: string(key), limit: limit})
+		b.places[b.counters[n].key] = n
 	}
 	return n
 }
@@ -231,7 +209,10 @@ func (b *batch) arguments(args []any, clock string) []any {
 	}
 	straight := b.appendStraight(nil)
 	text = b.appendHits(append(text, ';'))
-	args = b.keys.appendTo(append(args, b.keys.len()), b.order)
+	args = append(args, len(b.order))
+	for _, n := range b.order {
+		args = append(args, &b.counters[n].key) // a pointer needs no memory of its own in an interface
+	}
 	args = append(args, straight, text)
 	if clock != "" || b.names != nil {
 		args = append(args, clock)
@@ -326,42 +307,4 @@ func appendIntegers(dst []byte, integers ...int64) []byte {
 		dst = append(strconv.AppendInt(dst, n, 10), ' ')
 	}
 	return dst
-}
-
-// texts is a list of strings in one piece of memory.
-type texts struct {
-	bytes []byte
-	ends  []int
-}
-
-// len is how many strings there are.
-func (t *texts) len() int { return len(t.ends) }
-
-// add appends a string.
-func (t *texts) add(s []byte) {
-	t.bytes = append(t.bytes, s...)
-	t.ends = append(t.ends, len(t.bytes))
-}
-
-// at returns a string, until the next is added.
-func (t *texts) at(i int) []byte {
-	begin := 0
-	if i > 0 {
-		begin = t.ends[i-1]
-	}
-	return t.bytes[begin:t.ends[i]]
-}
-
-// appendTo appends the strings to the arguments of a command in the given order. They
-// are pointers, which need no memory of their own in an interface.
-func (t *texts) appendTo(args []any, order []int32) []any {
-	all, list, start := string(t.bytes), make([]string, len(t.ends)), 0
-	for i, end := range t.ends {
-		list[i] = all[start:end]
-		start = end
-	}
-	for _, n := range order {
-		args = append(args, &list[n])
-	}
-	return args
 }

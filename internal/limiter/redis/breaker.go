@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/sony/gobreaker/v2"
 
 	"weir/internal/limiter"
 )
@@ -35,11 +34,13 @@ var errOpen = fmt.Errorf("%w: Redis does not answer and is not asked until it do
 // still deny. A cluster has no breaker, because its healthy nodes must go on: nil,
 // which is always closed.
 type breaker struct {
-	opened  atomic.Bool
-	circuit *gobreaker.CircuitBreaker[struct{}]
-	probe   func(context.Context) error
-	log     func() *slog.Logger // names the server
-	gauge   prometheus.Gauge    // 1 while open
+	opened atomic.Bool
+	probe  func(context.Context) error
+	log    func() *slog.Logger // names the server
+	gauge  prometheus.Gauge    // 1 while open
+
+	mu         sync.Mutex
+	unanswered int // calls in a row
 
 	probes sync.WaitGroup
 	ctx    context.Context // of probes
@@ -50,12 +51,6 @@ type breaker struct {
 func newBreaker(probe func(context.Context) error, log func() *slog.Logger, gauge prometheus.Gauge) *breaker {
 	b := &breaker{probe: probe, log: log, gauge: gauge}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
-	b.circuit = gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
-		Timeout:       probeEvery / 2, // in which it refuses probes, too
-		ReadyToTrip:   func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= maxUnanswered },
-		IsSuccessful:  answered,
-		OnStateChange: func(_ string, from, to gobreaker.State) { b.changed(from, to) },
-	})
 	return b
 }
 
@@ -71,26 +66,29 @@ func answered(err error) bool {
 // isOpen reports whether no calls are made.
 func (b *breaker) isOpen() bool { return b != nil && b.opened.Load() }
 
-// observe notes the outcome of a call.
+// observe notes the outcome of a call or a probe.
 func (b *breaker) observe(err error) {
-	if b != nil {
-		_, _ = b.circuit.Execute(func() (struct{}, error) { return struct{}{}, err })
+	if b == nil {
+		return
 	}
-}
-
-// changed is called at every change of the circuit, which waits for it to return.
-// When the circuit is half open, a probe is under way.
-func (b *breaker) changed(from, to gobreaker.State) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	switch {
-	case from == gobreaker.StateClosed:
+	case answered(err):
+		b.unanswered = 0
+		if b.opened.Swap(false) {
+			b.gauge.Set(0)
+			b.log().Info("redis answers, it is asked again")
+		}
+	case b.opened.Load():
+	default:
+		if b.unanswered++; b.unanswered < maxUnanswered {
+			return
+		}
 		b.opened.Store(true)
 		b.gauge.Set(1)
 		b.log().Warn("redis does not answer, it is not asked until it does", "failed_calls", maxUnanswered)
 		b.probes.Go(b.probeUntilClosed)
-	case to == gobreaker.StateClosed:
-		b.opened.Store(false)
-		b.gauge.Set(0)
-		b.log().Info("redis answers, it is asked again")
 	}
 }
 
@@ -98,17 +96,18 @@ func (b *breaker) changed(from, to gobreaker.State) {
 func (b *breaker) probeUntilClosed() {
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
-	for b.opened.Load() {
+	for {
 		select {
 		case <-b.ctx.Done():
 			return
 		case <-tick.C:
 		}
-		_, _ = b.circuit.Execute(func() (struct{}, error) { // changed gets the outcome
-			ctx, cancel := context.WithTimeout(b.ctx, probeTimeout)
-			defer cancel()
-			return struct{}{}, b.probe(ctx)
-		})
+		ctx, cancel := context.WithTimeout(b.ctx, probeTimeout)
+		err := b.probe(ctx)
+		cancel()
+		if b.observe(err); !b.opened.Load() {
+			return
+		}
 	}
 }
 

@@ -27,7 +27,7 @@ func (s *store) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter
 	for i, p := range sent {
 		if err := p.lane.wait(ctx, timeout, p.batch.done); err != nil {
 			for _, p := range sent[i:] {
-				p.batch.leave()
+				p.batch.needed.Add(-1)
 			}
 			return nil, err
 		}

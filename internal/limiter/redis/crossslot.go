@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"weir/internal/limiter"
 )
@@ -118,7 +117,11 @@ func (s *store) decideCrossSlot(ctx context.Context, hits []limiter.Hit, out []l
 		return false, err
 	}
 	timeout := s.main.timeout(ctx)
-	r.send(callDeadline(timeout, hits))
+	deadline := callDeadline(timeout, hits)
+	for i := range r.parts {
+		p := &r.parts[i]
+		p.batch, p.place, p.err = p.lane.send(context.Background(), p.hits, true, deadline)
+	}
 	go func() {
 		defer s.endCrossSlot(len(hits))
 		r.run()
@@ -170,20 +173,6 @@ func (s *store) endCrossSlot(hits int) {
 	s.crossSlots.Done()
 }
 
-// send queues the parts, for calls before the deadline.
-func (r *crossSlot) send(deadline time.Time) {
-	start := make([]bool, len(r.parts))
-	for i := range r.parts {
-		p := &r.parts[i]
-		p.batch, p.place, start[i], p.err = p.lane.add(context.Background(), p.hits, true, deadline)
-	}
-	for i, p := range r.parts {
-		if start[i] { // only now, so that the parts of a node go together
-			p.lane.wake()
-		}
-	}
-}
-
 // run does both steps. The parts are queued.
 func (r *crossSlot) run() {
 	defer close(r.done)
@@ -192,8 +181,18 @@ func (r *crossSlot) run() {
 	}
 	r.merge()
 	close(r.decided)
+	r.note() // first, because what is given back makes it outdated
 	r.giveBack()
-	r.note()
+}
+
+// note notes the decisions of the parts.
+func (r *crossSlot) note() {
+	if r.err != nil {
+		return
+	}
+	for _, p := range r.parts {
+		p.lane.denials.note(p.batch, p.place, p.hits, p.states, r.denied)
+	}
 }
 
 // await waits for the decision of p, which comes within the time that its calls
@@ -258,13 +257,22 @@ func (r *crossSlot) giveBack() {
 	}
 }
 
-// note notes the decisions of the parts. Of counters to which charges were given
-// back, denials.noteCredits has noted something later, which holds.
-func (r *crossSlot) note() {
-	if r.err != nil {
-		return
+// giveBacks lists what hits were charged that a denied request is not to be:
+// one giveBack for each counter, however many hits it has, and for each hold.
+func giveBacks(hits []limiter.Hit, counters *limiter.Counters, out []limiter.Decision, states []limiter.State) (list []giveBack) {
+	size := make([]int, len(hits)) // of the list with the charge of a counter, 0 without; by the first hit on it
+	for i := range hits {
+		h, first := &hits[i], counters.First(i)
+		switch {
+		case h.Unconditional() || h.Cost == 0 || out[i].Over || out[i].Already:
+		case h.Hold == nil && size[first] > 0:
+			list[size[first]-1].cost += h.CountedCost()
+		default:
+			list = append(list, giveBack{h.Key, h.Limit, h.CountedCost(), states[i], h.Hold, first})
+			if h.Hold == nil {
+				size[first] = len(list)
+			}
+		}
 	}
-	for _, p := range r.parts {
-		p.lane.denials.note(p.batch, p.place, p.hits, p.states, r.denied)
-	}
+	return list
 }

@@ -199,35 +199,6 @@ func TestCrossSlotOfWhichAPartFails(t *testing.T) {
 	}
 }
 
-// Under overload, parts that are too late are not called, as other requests are not:
-// what is behind them would be late, too. What the other parts were charged is given
-// back.
-func TestLateCrossSlots(t *testing.T) {
-	reg := prometheus.NewRegistry()
-	s := open(t, Options{Main: at(miniredis.RunT(t).Addr()), PerSecond: &Server{Addr: miniredis.RunT(t).Addr(), OpTimeout: long}, Registerer: reg})
-	limit := perSeconds(10)
-	s.main.only.queue.start() // so that nobody makes its calls
-	errs := make(chan error, 2)
-	for n := range 2 {
-		go func() {
-			hits := request(maxBatch)
-			for i := range hits {
-				hits[i].Key = fmt.Append(nil, "k", i)
-			}
-			hits = append(hits, limiter.Hit{Limit: limit, Key: fmt.Append(nil, "second", n), Cost: 1})
-			_, err := s.Decide(t.Context(), hits, make([]limiter.Decision, len(hits)))
-			errs <- err
-		}()
-		testenv.Until(t, "it waits", func() bool { return waiting(s) == (n+1)*maxBatch })
-	}
-	wakeTooLate(t, s.main.only, reg, errs)
-	for n, want := range []int64{0, 1} {
-		if d := mustAsk(t, s, fmt.Sprint("second", n), limit); d.Used != want+1 {
-			t.Errorf("request %d: %d used, want %d and this one", n, d.Used-1, want)
-		}
-	}
-}
-
 // heldBack asks for year and second, of which second is over, and stops what
 // year is given back.
 func heldBack(ctx context.Context, t *testing.T, p *pair, year *limiter.Limit) (end func()) {
@@ -491,17 +462,18 @@ func TestARefundBetweenTheStepsOfACrossSlotIsKnown(t *testing.T) {
 	}
 	hits := []limiter.Hit{hit("x", x, 1), hit("y", y, 1), hit("z", z, 1)}
 	r := newCrossSlot(hits, p.laneOf)
-	r.send(noDeadline)
 	for i := range r.parts {
-		r.parts[i].await()
+		p := &r.parts[i]
+		p.batch, p.place, p.err = p.lane.send(t.Context(), p.hits, true, noDeadline)
+		p.await()
 	}
 	r.merge()
 	// meanwhile, another request of this process refunds x
 	if one(limiter.Hit{Limit: x, Key: []byte("x"), Cost: 1, Refund: true}) {
 		t.Fatal("refund denied")
 	}
-	r.giveBack()
 	r.note()
+	r.giveBack()
 	if one(hit("x", x, 1)) {
 		t.Errorf("x is free (refunded by this process), but denied from memory")
 	}

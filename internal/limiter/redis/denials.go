@@ -41,7 +41,8 @@ type denials struct {
 	maxAge time.Duration // of what is remembered
 	// recent holds the last known state of any counter. It denies nothing: it is for
 	// the other counters of a denied request.
-	recent *limiter.Recent[recentState]
+	recent  *limiter.Recent[recentState]
+	recalls sync.Pool // of *recall
 }
 
 // recentState is the state of a counter after a call. It is zero if something was
@@ -64,24 +65,18 @@ type denialShard struct {
 	mu       sync.Mutex
 	counters map[string]remembered
 	bytes    int
-	// credited is the highest remembered.credited of what was forgotten. Of a counter
-	// that is not known, no earlier state is remembered: something may have been
-	// given back to it since.
+	// credited is the order of the last request that gave something back. No earlier
+	// state of a counter is remembered anew.
 	credited int64
 }
 
 // remembered is the state of a counter after a call.
 type remembered struct {
 	state limiter.State
-	at    int64     // time of the decision, in microseconds since the epoch
-	asked time.Time // when the call began, by denials.now, or earlier
-	order int64     // of the request, see orderOf
-	// credited is the order of the last request that gave something back, 0 if
-	// none is known. An earlier state is not remembered.
-	credited int64
-	lasts    time.Duration // until it is outdated
-	// unknown is set if something was given back and state is not that after it.
-	unknown bool
+	at    int64         // time of the decision, in microseconds since the epoch
+	asked time.Time     // when the call began, by denials.now, or earlier
+	order int64         // of the request, see orderOf
+	lasts time.Duration // until it is outdated
 }
 
 // localClock returns the clock of denials: that of the decisions, if the store has
@@ -100,10 +95,19 @@ func newDenials(bytes int, maxAge time.Duration, now func() time.Time) *denials 
 		return nil
 	}
 	d := &denials{now: now, start: now(), seed: maphash.MakeSeed(), max: bytes / denialShards, maxAge: max(maxAge, minAge), recent: limiter.NewRecent[recentState](bytes / 2)}
+	d.recalls.New = func() any { return new(recall) }
 	for i := range d.shards {
 		d.shards[i].counters = map[string]remembered{}
 	}
 	return d
+}
+
+// recall is what is known of the counters of a request.
+type recall struct {
+	known  []bool // well enough to be denied on it
+	states []limiter.State
+	untils []int64          // of the states before the decision
+	of     []*limiter.State // of each hit, that of its counter
 }
 
 // deny decides hits if they are known to be denied, and reports whether they are.
@@ -117,98 +121,56 @@ func (d *denials) deny(hits []limiter.Hit, out []limiter.Decision) bool {
 		d.forgetAll(local)
 		return false
 	}
-	if !d.decide(hits, local, out) {
+	r := d.recalls.Get().(*recall)
+	defer d.recalls.Put(r)
+	r.known, r.states, r.untils, r.of = r.known[:0], r.states[:0], r.untils[:0], r.of[:0]
+	now, any := int64(0), false
+	for i := range hits {
+		h := &hits[i]
+		if h.Unconditional() || h.Hold != nil { // what it writes is not known, or who holds what
+			return false
+		}
+		s, known := d.lookup(h.Key, local)
+		if known {
+			// Of counters in several places the clocks may differ. With the latest no
+			// denial is held on to for too long.
+			now, any = max(now, s.at+s.passed(local).Microseconds()), true
+		}
+		r.known, r.states = append(r.known, known), append(r.states, s.state)
+	}
+	return any && d.decide(hits, r, now, out)
+}
+
+// decide decides hits on the known states of their counters, and reports whether the known
+// ones deny them, whatever the state of the others is, and no ban changes.
+func (d *denials) decide(hits []limiter.Hit, r *recall, now int64, out []limiter.Decision) bool {
+	counters := limiter.CountersOf(hits)
+	for i := range hits {
+		if !r.known[i] {
+			if seen := d.recent.Get(hits[i].Key); seen.order >= d.since.Load() {
+				r.states[i] = seen.state
+			}
+		}
+		r.untils = append(r.untils, r.states[i].Until)
+		r.of = append(r.of, &r.states[counters.First(i)])
+	}
+	if !limiter.Decide(hits, r.of, now, out) {
+		return false
+	}
+	var v limiter.Verdict
+	for i := range hits {
+		if r.states[i].Until != r.untils[i] {
+			return false
+		}
+		v.Add(hits[i].EffectiveMode(), out[i].Over && r.known[i])
+	}
+	if !v.Denied() {
 		return false
 	}
 	for i := range out {
 		out[i].Remembered = out[i].Over
 	}
 	return true
-}
-
-// recalled is the state of a hit's counter.
-type recalled struct {
-	state limiter.State
-	until int64 // of the state before the decision
-	known bool  // well enough to be denied on it
-}
-
-// decide decides hits on the known states of their counters, and reports whether
-// they are known to be denied. Few hits, which are usual, allocate nothing: the
-// arrays stay on the stack as long as no slice holds a pointer into them.
-func (d *denials) decide(hits []limiter.Hit, local time.Time, out []limiter.Decision) (denied bool) {
-	const few = 16
-	n := len(hits)
-	if n > few {
-		of := make([]recalled, n)
-		now, ok := d.recall(hits, local, of)
-		if !ok {
-			return false
-		}
-		counters, states := limiter.CountersOf(hits), make([]*limiter.State, n)
-		for i := range states {
-			states[i] = &of[counters.First(i)].state
-		}
-		return limiter.Decide(hits, states, now, out) && deniedByKnown(of, hits, out)
-	}
-	var of [few]recalled
-	now, ok := d.recall(hits, local, of[:n])
-	if !ok {
-		return false
-	}
-	counters, states := limiter.CountersOf(hits), [few]*limiter.State{}
-	for i := range n {
-		states[i] = &of[counters.First(i)].state
-	}
-	return limiter.Decide(hits, states[:n], now, out) && deniedByKnown(of[:n], hits, out)
-}
-
-// recall sets the states of the counters of hits. now is the time of the decision in
-// microseconds since the epoch. ok is false if no counter is known, or if a hit must
-// go to Redis in any case: what it writes is not known, or who holds what.
-func (d *denials) recall(hits []limiter.Hit, local time.Time, of []recalled) (now int64, ok bool) {
-	for i := range hits {
-		h := &hits[i]
-		if h.Unconditional() || h.Hold != nil {
-			return 0, false
-		}
-		s, known := d.lookup(h.Key, local)
-		if !known {
-			continue
-		}
-		// Of counters in several places the clocks may differ. With the latest no
-		// denial is held on to for too long.
-		now, ok = max(now, s.at+s.passed(local).Microseconds()), true
-		of[i] = recalled{s.state, s.state.Until, true}
-	}
-	if ok {
-		d.recallOthers(hits, of)
-	}
-	return now, ok
-}
-
-// recallOthers sets the states of the counters that are not known, as last seen.
-func (d *denials) recallOthers(hits []limiter.Hit, of []recalled) {
-	for i := range of {
-		if !of[i].known {
-			if seen := d.recent.Get(hits[i].Key); seen.order >= d.since.Load() {
-				of[i].state, of[i].until = seen.state, seen.state.Until
-			}
-		}
-	}
-}
-
-// deniedByKnown reports whether the known counters deny hits, whatever the state of
-// the others is, and no ban changes.
-func deniedByKnown(of []recalled, hits []limiter.Hit, out []limiter.Decision) bool {
-	var v limiter.Verdict
-	for i := range hits {
-		if of[i].state.Until != of[i].until {
-			return false
-		}
-		v.Add(hits[i].EffectiveMode(), out[i].Over && of[i].known)
-	}
-	return v.Denied()
 }
 
 // lookup returns a counter that is remembered and not outdated.
@@ -219,9 +181,9 @@ func (d *denials) lookup(key []byte, local time.Time) (remembered, bool) {
 	s, ok := shard.counters[string(key)]
 	if ok && (s.outdated(local) || s.order < d.since.Load()) {
 		d.forget(shard, string(key))
-		return s, false
+		return remembered{}, false
 	}
-	return s, ok && !s.unknown
+	return s, ok
 }
 
 // outdated reports whether s was seen too long ago, or after now.
@@ -244,20 +206,13 @@ func (s remembered) passed(now time.Time) time.Duration {
 	return age + max(0, age-minAge)/1000
 }
 
-// lasts is for how long a state of a counter of l is of use: after a period and a ban,
-// most limits admit again.
-func (d *denials) lasts(l *limiter.Limit) time.Duration {
-	return max(minAge, min(d.maxAge, max(l.Period(), l.DenyFor)))
-}
-
 // allOutdated reports whether all that is remembered was seen too long ago.
 func (d *denials) allOutdated(now time.Time) bool {
 	return int64(now.Sub(d.start)) > d.newest.Load()
 }
 
 // forgetAll forgets all counters when all are outdated. The first request after that
-// does it, so that the next ones have nothing to look for. The order of credits is
-// forgotten, too: what was seen before them is outdated.
+// does it, so that the next ones have nothing to look for.
 func (d *denials) forgetAll(now time.Time) {
 	for i := range d.shards {
 		shard := &d.shards[i]
@@ -273,12 +228,15 @@ func (d *denials) forgetAll(now time.Time) {
 // reset forgets what calls have seen that began before now: counters were reset, and
 // whatever such a call still says of them may be from before that.
 func (d *denials) reset() {
-	if d == nil {
-		return
+	if d != nil {
+		raise(&d.since, d.calls.Add(1)<<32)
 	}
-	since := d.calls.Add(1) << 32
-	for last := d.since.Load(); last < since && !d.since.CompareAndSwap(last, since); {
-		last = d.since.Load()
+}
+
+// raise sets a to n, unless it is more already.
+func raise(a *atomic.Int64, n int64) {
+	for last := a.Load(); last < n && !a.CompareAndSwap(last, n); {
+		last = a.Load()
 	}
 }
 
@@ -296,7 +254,8 @@ func orderOf(b *batch, place int) int64 { return b.number<<32 | int64(place) }
 
 // note notes the states of the counters of hits after the call of b. hits are the
 // request at place of b, or the part of one. If the request is denied, all its
-// counters are remembered, else those that are known already.
+// counters are remembered, else those that are known already. Holds are not: anybody may
+// give one back at any time.
 func (d *denials) note(b *batch, place int, hits []limiter.Hit, states []limiter.State, denied bool) {
 	if d == nil {
 		return
@@ -305,31 +264,17 @@ func (d *denials) note(b *batch, place int, hits []limiter.Hit, states []limiter
 	if order < d.since.Load() {
 		return
 	}
+	remembers := denied || d.used.Load() > 0
 	for i := range hits {
 		if hits[i].Hold != nil {
 			continue
 		}
 		d.noteRecent(hits[i].Key, recentState{states[i], order})
-	}
-	if !denied && d.used.Load() == 0 {
-		return
-	}
-	for i := range hits {
-		if hits[i].Hold != nil {
-			continue // a hold may be given back at any time, by anybody
+		if remembers {
+			// After a period and a ban, most limits admit again.
+			lasts := max(minAge, min(d.maxAge, max(hits[i].Limit.Period(), hits[i].Limit.DenyFor)))
+			d.remember(hits[i].Key, remembered{states[i], b.reply.now, b.asked, order, lasts}, denied)
 		}
-		key := hits[i].Key
-		shard := d.shard(key)
-		shard.mu.Lock()
-		last, ok := shard.counters[string(key)]
-		newest := order >= last.order // callers may come here in another order than Redis decided
-		if !ok {
-			newest = order >= shard.credited
-		}
-		if known := ok && !last.unknown; newest && (denied || known) {
-			d.remember(shard, key, remembered{state: states[i], at: b.reply.now, asked: b.asked, order: order, credited: last.credited, lasts: d.lasts(hits[i].Limit)})
-		}
-		shard.mu.Unlock()
 	}
 }
 
@@ -342,45 +287,51 @@ func (d *denials) noteRecent(key []byte, s recentState) {
 	})
 }
 
-// noteCredits notes the counters to which the call of b gave something back, before
-// any caller learns of it. It does so even if the call failed, since Redis may have
-// done it: then the state is unknown until a caller notes it.
+// noteCredits notes that the call of b gave something back to counters, before any caller
+// learns of it, and even if the call failed, since Redis may have done it: what was known of
+// them is forgotten.
 func (d *denials) noteCredits(b *batch) {
 	if d == nil {
 		return
 	}
 	for _, c := range b.credited {
 		order := orderOf(b, c.place)
-		s := remembered{asked: b.asked, order: order, credited: order, lasts: minAge, unknown: true}
+		state := limiter.State{}
 		if b.err == nil {
-			out := make([]limiter.Decision, len(b.hitsOf(c.place)))
-			if states, err := b.reply.outcomes(c.place, out, nil); err == nil {
-				s.state, s.at, s.unknown = states[c.hit], b.reply.now, false
+			if states, err := b.reply.outcomes(c.place, make([]limiter.Decision, len(b.hitsOf(c.place))), nil); err == nil {
+				state = states[c.hit]
 			}
 		}
-		d.noteRecent(c.key, recentState{s.state, order})
+		d.noteRecent(c.key, recentState{state, order})
 		shard := d.shard(c.key)
 		shard.mu.Lock()
-		d.remember(shard, c.key, s)
+		shard.credited = max(shard.credited, order)
+		if s, ok := shard.counters[string(c.key)]; ok && s.order < order {
+			d.forget(shard, string(c.key))
+		}
 		shard.mu.Unlock()
 	}
 }
 
-// remember remembers a counter, known or not.
-func (d *denials) remember(shard *denialShard, key []byte, s remembered) {
-	end := int64(s.asked.Sub(d.start) + s.lasts)
-	for newest := d.newest.Load(); newest < end && !d.newest.CompareAndSwap(newest, end); {
-		newest = d.newest.Load()
+// remember remembers a counter, or only what is new of it if it is not anew. Callers may
+// come here in another order than Redis decided.
+func (d *denials) remember(key []byte, s remembered, anew bool) {
+	shard := d.shard(key)
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	last, known := shard.counters[string(key)]
+	if known && s.order < last.order || !known && (!anew || s.order < shard.credited) {
+		return
 	}
-	if _, ok := shard.counters[string(key)]; !ok {
+	raise(&d.newest, int64(s.asked.Sub(d.start)+s.lasts))
+	if !known {
 		d.makeRoom(shard, len(key)+denialBytes)
 	}
 	shard.counters[string(key)] = s
 }
 
-// forget forgets a counter, but not that something was given back to it.
+// forget forgets a counter.
 func (d *denials) forget(shard *denialShard, key string) {
-	shard.credited = max(shard.credited, shard.counters[key].credited)
 	delete(shard.counters, key)
 	shard.bytes -= len(key) + denialBytes
 	d.used.Add(-1)

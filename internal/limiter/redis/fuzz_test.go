@@ -34,15 +34,15 @@ func FuzzDecide(f *testing.F) {
 		for len(in.data) > 0 {
 			now = in.time(now)
 			requests := in.requests()
-			b := newBatch(room{})
+			b := newBatch(nil)
 			for _, hits := range requests {
 				b.add(hits, false)
 			}
-			s.main.call(b)
+			call(s, b)
 			if b.err != nil {
 				t.Fatalf("deciding %v: %v", requests, b.err)
 			}
-			for place := range b.len() {
+			for place := range len(b.ends) {
 				compare(t, b, place, requests[place], states, now)
 			}
 		}

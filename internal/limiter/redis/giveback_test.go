@@ -25,7 +25,7 @@ func FuzzGiveBack(f *testing.F) {
 	s := open(f, Options{Main: at(redis.Addr()), Now: func() time.Time { return time.UnixMicro(now) }, OneClock: true})
 	run := func(t *testing.T, b *batch) {
 		t.Helper()
-		if s.main.call(b); b.err != nil {
+		if call(s, b); b.err != nil {
 			t.Fatal(b.err)
 		}
 	}
@@ -49,7 +49,7 @@ func FuzzGiveBack(f *testing.F) {
 		charge := func(h limiter.Hit) limiter.State {
 			h.Always = !h.Refund
 			h.Cost = max(h.Cost, 1)
-			b := newBatch(room{})
+			b := newBatch(nil)
 			b.add([]limiter.Hit{h}, false)
 			run(t, b)
 			return stateAfter(t, b)
@@ -67,7 +67,7 @@ func FuzzGiveBack(f *testing.F) {
 			state = charge(hit)
 		}
 		now = in.time(now)
-		b := newBatch(room{})
+		b := newBatch(nil)
 		b.addGiveBack(g)
 		run(t, b)
 

@@ -137,3 +137,6 @@ func value(t testing.TB, reg prometheus.Gatherer, name string, k kind) float64 {
 	t.Fatalf("no counter %s %s", name, k)
 	return 0
 }
+
+// call has a store's Redis decide a batch.
+func call(s *store, b *batch) { s.main.call(s.main.client, []*batch{b}) }

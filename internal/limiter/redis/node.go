@@ -16,24 +16,15 @@ type node struct {
 	mu      sync.Mutex
 	lanes   []*lane // that wait for a call, first come first served
 	serving bool    // a goroutine makes calls until no lane waits
-
-	held *work // which did not fit into the last call; of the goroutine that serves
-}
-
-// work is a batch that a lane has made.
-type work struct {
-	lane  *lane
-	batch *batch
 }
 
 // add has a lane wait for the next call.
 func (n *node) add(l *lane) {
 	n.mu.Lock()
+	defer n.mu.Unlock()
 	n.lanes = append(n.lanes, l)
-	start := !n.serving
-	n.serving = true
-	n.mu.Unlock()
-	if start {
+	if !n.serving {
+		n.serving = true
 		go n.serve()
 	}
 }
@@ -49,73 +40,44 @@ func (n *node) serve() {
 		if batches == nil {
 			return
 		}
-		n.call(batches)
-	}
-}
-
-// next takes out a batch of each lane that waits, as far as they fit into one call.
-// It returns nil if there is none. Then the caller makes no more calls.
-func (n *node) next() []work {
-	var list []work
-	hits := 0
-	for {
-		w := n.held
-		if n.held = nil; w == nil {
-			if w = n.take(len(list) == 0); w == nil {
-				return list
+		elsewhere := make([]bool, len(batches))
+		if n.breaker.isOpen() {
+			for _, b := range batches {
+				b.err = errOpen
+			}
+		} else {
+			elsewhere = n.call(n.client, batches)
+		}
+		for i, b := range batches {
+			if elsewhere[i] {
+				go b.lane.callAlone(b)
+			} else {
+				b.lane.done(b)
 			}
 		}
-		if len(list) > 0 && hits+w.batch.weight() > maxBatch {
-			n.held = w
-			return list
-		}
-		list = append(list, *w)
-		hits += w.batch.weight()
 	}
 }
 
-// take takes out the next batch of the lane that has waited longest. It returns nil
-// if there is none. Then the caller makes no more calls, if it has nothing to call.
-func (n *node) take(idle bool) *work {
-	for {
+// next takes out a batch of each lane that waits, until there are enough for a call.
+// It returns nil if there is none. Then the caller makes no more calls.
+func (n *node) next() (batches []*batch) {
+	for hits := 0; hits < maxBatch; {
 		n.mu.Lock()
 		if len(n.lanes) == 0 {
-			n.serving = !idle
+			n.serving = batches != nil
 			n.mu.Unlock()
-			return nil
+			break
 		}
 		l := n.lanes[0]
-		n.lanes[0] = nil
 		n.lanes = n.lanes[1:]
 		isLast := len(n.lanes) == 0
 		n.mu.Unlock()
-		if b := l.queue.next(isLast); b != nil {
-			return &work{l, b}
+		if b := l.next(isLast); b != nil {
+			batches = append(batches, b)
+			hits += len(b.hits)
 		}
 	}
-}
-
-// call calls batches, all of different lanes.
-func (n *node) call(list []work) {
-	if n.breaker.isOpen() {
-		for _, w := range list {
-			w.batch.err = errOpen
-			w.lane.done(w.batch)
-		}
-		return
-	}
-	batches := make([]*batch, len(list))
-	for i, w := range list {
-		batches[i] = w.batch
-	}
-	elsewhere := n.callAll(n.client, batches)
-	for i, w := range list {
-		if elsewhere[i] {
-			go w.lane.callAlone(w.batch)
-		} else {
-			w.lane.done(w.batch)
-		}
-	}
+	return batches
 }
 
 // isIdle reports whether no calls are made.

@@ -45,8 +45,7 @@ type outage struct {
 	state    State
 	logged   bool // that it fails
 	warned   time.Time
-	failures int         // since the last warning
-	late     *time.Timer // logs failures that came too soon after a warning
+	failures int // since the last warning
 }
 
 // observe notes the outcome of a call.
@@ -70,48 +69,11 @@ func (o *outage) observe(err error) {
 	if o.logged {
 		pause = reminder
 	}
-	switch rest := pause - now.Sub(o.warned); {
-	case rest <= 0:
-		o.warn(now)
-	case !o.logged && o.late == nil:
-		o.late = time.AfterFunc(rest, o.catchUp)
+	if now.Sub(o.warned) >= pause {
+		o.log().Warn("redis fails, failure modes decide", "kind", o.state.Kind, "err", o.state.Problem,
+			"failed_calls", o.failures, "for", now.Sub(o.state.FailingSince).Round(time.Millisecond))
+		o.logged, o.warned, o.failures = true, now, 0
 	}
-}
-
-// catchUp logs what failed while the log was quiet, even if no call follows.
-func (o *outage) catchUp() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.late != nil {
-		o.warn(time.Now())
-	}
-}
-
-func (o *outage) warn(now time.Time) {
-	o.stop()
-	args := []any{"kind", o.state.Kind, "err", o.state.Problem, "failed_calls", o.failures}
-	if since := o.state.FailingSince; since.IsZero() {
-		o.log().Warn("redis failed for a while, failure modes decided", args...)
-	} else {
-		o.log().Warn("redis fails, failure modes decide", append(args, "for", now.Sub(since).Round(time.Millisecond))...)
-		o.logged = true
-	}
-	o.warned, o.failures = now, 0
-}
-
-// stop cancels catchUp.
-func (o *outage) stop() {
-	if o.late != nil {
-		o.late.Stop()
-		o.late = nil
-	}
-}
-
-// close ends the log.
-func (o *outage) close() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.stop()
 }
 
 // now returns the state.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -74,7 +76,7 @@ func BenchmarkPrice(b *testing.B) {
 				return keys
 			}
 			decide := func() {
-				batch, keys := newBatch(room{}), keys()
+				batch, keys := newBatch(nil), keys()
 				for n := range c.callers {
 					of := of[(user+n)%c.rules]
 					request := make([]limiter.Hit, len(of))
@@ -86,7 +88,7 @@ func BenchmarkPrice(b *testing.B) {
 					}
 					batch.add(request, false)
 				}
-				if s.main.call(batch); batch.err != nil {
+				if call(s, batch); batch.err != nil {
 					b.Fatal(batch.err)
 				}
 			}
@@ -122,4 +124,33 @@ func BenchmarkPrice(b *testing.B) {
 			b.ReportMetric(cost/leastCost, "ratio")
 		})
 	}
+}
+
+// redisCPU is the CPU time that Redis has used, in seconds.
+func redisCPU(b *testing.B, client *redis.Client) float64 {
+	b.Helper()
+	info, sum := infoOf(b, client, "cpu"), 0.0
+	for _, name := range []string{"used_cpu_user", "used_cpu_sys"} {
+		seconds, err := strconv.ParseFloat(info[name], 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		sum += seconds
+	}
+	return sum
+}
+
+// infoOf is a section of what Redis says of itself, by name.
+func infoOf(b *testing.B, client *redis.Client, section string) map[string]string {
+	b.Helper()
+	text, err := client.Info(b.Context(), section).Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	info := make(map[string]string)
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		info[name] = value
+	}
+	return info
 }

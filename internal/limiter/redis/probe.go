@@ -132,22 +132,21 @@ var probeLimit = func() *limiter.Limit {
 // INCRBY, which they can do without, and both EVAL and EVALSHA.
 func (b *backend) probeCounter(ctx context.Context, key string) error {
 	var last limiter.State
-	for i := range 3 {
-		one, run := newBatch(room{}), b.run
-		switch i {
-		case 1:
-			run = b.load
-			fallthrough
-		case 0:
+	for i, command := range []string{"evalsha", "eval", "evalsha"} {
+		one := newBatch(nil)
+		if i < 2 {
 			one.add([]limiter.Hit{{Limit: probeLimit, Key: []byte(key), Cost: 1}}, false)
-		case 2:
+		} else {
 			one.addGiveBack(giveBack{key: []byte(key), limit: probeLimit, cost: 2, charged: last})
 		}
-		a := run(ctx, b.client, []*batch{one})[0]
-		if a.err != nil {
-			return a.err
+		batches := []*batch{one}
+		var answers []answer
+		if command == "evalsha" {
+			answers = b.run(ctx, b.client, batches)
+		} else {
+			answers = b.send(ctx, b.client, batches, command)
 		}
-		reply, err := newReply(a.integers, one)
+		reply, err := newReply(answers[0], one)
 		switch {
 		case err != nil:
 			return err

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -14,7 +15,7 @@ const (
 	smallRequest = 16
 	// maxBatch is the most hits that go into one call, except that a larger request
 	// goes alone. A call of this size keeps Redis busy for one to three milliseconds
-	// (BenchmarkCall), in which it serves nobody else. Larger calls would save round
+	// (BenchmarkPrice), in which it serves nobody else. Larger calls would save round
 	// trips of large requests, but make small ones wait for longer.
 	maxBatch = 256
 	// maxQueue is the most hits that wait in a line, except that a larger request may
@@ -33,52 +34,149 @@ var (
 // noDeadline is the deadline of a call that must be made however late it is.
 var noDeadline time.Time
 
-// queue holds what waits for a call: small requests, large ones, and charges to be
-// given back. Each kind has a line of its own, and the lines take turns, so that
-// none delays another by more than one call. The order between lines does not
-// matter: no request in them has an answer yet, and charges that are given back
-// belong to requests that have one.
+// lane is what waits for the one Redis there is, or for one slot of a cluster: small
+// requests, large ones, and charges to be given back. Each kind has a line of its own, and
+// the lines take turns, so that none delays another by more than one call. The order
+// between lines does not matter: no request in them has an answer yet, and charges that
+// are given back belong to requests that have one.
 //
-// Every line is bounded. A full line refuses requests, and as small and large ones
-// have lines of their own, large ones do not take the room of all others. Charges
-// to be given back are never refused: they would count until the end of their
-// window. They are bounded by maxCrossSlotHits, which bounds the requests that made
-// them.
-type queue struct {
-	mu        sync.Mutex
-	small     line
-	large     line
-	giveBacks line
-	closed    bool
-	serving   bool          // calls are made, or will be, until the queue is empty
-	turn      int           // index of the line whose turn it is
-	drained   chan struct{} // closed when the queue is closed and no calls are made
-}
+// One batch at a time is called, by the node. What arrives meanwhile goes into the next.
+//
+// A full line refuses requests. Charges to be given back are never refused: they would
+// count until the end of their window. They are bounded by maxCrossSlotHits, which bounds
+// the requests that made them.
+type lane struct {
+	*backend
+	key string // of a counter, by which a cluster finds the node of the slot
 
-func newQueue() *queue {
-	return &queue{drained: make(chan struct{})}
+	mu      sync.Mutex
+	lines   [3]line // of small requests, large ones and charges to be given back
+	turn    int     // the line whose turn it is
+	closed  bool
+	serving bool // calls are made, or will be, until nothing waits
 }
-
-// lines lists the lines in the order in which they take turns.
-func (q *queue) lines() [3]*line { return [...]*line{&q.small, &q.large, &q.giveBacks} }
 
 // line is batches, first come first served.
 type line struct {
 	batches []*batch // oldest first; the last one takes more
 	hits    int      // in batches
-	last    room     // size of the last batch that was taken out
 }
 
-// batchFor returns the batch for so many more hits. Any two batches that follow
-// each other hold more than maxBatch, so that there are few of them.
-func (l *line) batchFor(hits int) *batch {
-	l.hits += hits
-	if n := len(l.batches); n > 0 && l.batches[n-1].weight()+hits <= maxBatch {
-		return l.batches[n-1]
+const (
+	smallLine = iota
+	largeLine
+	giveBackLine
+)
+
+// send queues a request, or a part of one, for a call before the deadline. It returns the
+// batch of the request, and its place there. It refuses a request whose caller has left,
+// see limiter.Left.
+func (l *lane) send(ctx context.Context, hits []limiter.Hit, isPart bool, deadline time.Time) (b *batch, place int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	which := smallLine
+	if len(hits) > smallRequest {
+		which = largeLine
 	}
-	b := newBatch(l.last)
-	l.batches = append(l.batches, b)
+	err = limiter.Left(ctx, hits)
+	switch waiting := l.lines[which].hits; {
+	case errors.Is(err, context.DeadlineExceeded):
+		l.countTimeout()
+		return nil, 0, err
+	case err != nil:
+		return nil, 0, err
+	case l.closed:
+		return nil, 0, errClosed
+	case waiting > 0 && waiting+len(hits) > maxQueue:
+		l.metrics.errors[kindQueueFull].Inc()
+		return nil, 0, errQueueFull
+	}
+	b = l.batchFor(which, len(hits), deadline)
+	b.add(hits, isPart)
+	return b, len(b.ends) - 1, nil
+}
+
+// sendBack queues charges to be given back, all in one batch.
+func (l *lane) sendBack(charges []giveBack) *batch {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.batchFor(giveBackLine, len(charges), noDeadline)
+	for _, g := range charges {
+		b.addGiveBack(g)
+	}
 	return b
+}
+
+// batchFor returns the batch for so many more hits, to be called before the deadline. Any
+// two batches that follow each other hold more than maxBatch, so that there are few of them.
+func (l *lane) batchFor(which, hits int, deadline time.Time) *batch {
+	line := &l.lines[which]
+	line.hits += hits
+	n := len(line.batches)
+	if n == 0 || len(line.batches[n-1].hits)+hits > maxBatch {
+		line.batches = append(line.batches, newBatch(l))
+		n++
+	}
+	b := line.batches[n-1]
+	b.needed.Add(1)
+	b.noDeadline = b.noDeadline || deadline.IsZero()
+	if deadline.After(b.deadline) {
+		b.deadline = deadline
+	}
+	if !l.serving {
+		l.serving = true
+		l.working.Add(1)
+		l.wake()
+	}
+	return b
+}
+
+// wake has the node of l call its next batch. Where no node is known, the client of
+// the cluster finds it.
+func (l *lane) wake() {
+	if n := l.nodeOf(l.key); n != nil {
+		n.add(l)
+		return
+	}
+	go func() {
+		if b := l.next(true); b != nil {
+			l.callAlone(b)
+		}
+	}()
+}
+
+// callAlone calls a batch through the client of the cluster, which finds its node and
+// goes where that says. Others of the node that was asked do not wait for it.
+func (l *lane) callAlone(b *batch) {
+	l.call(l.client, []*batch{b})
+	if b.err == nil {
+		l.located.Store(true)
+	}
+	l.done(b)
+}
+
+// done hands out what became of a batch, and has the next one called.
+func (l *lane) done(b *batch) {
+	l.denials.noteCredits(b)
+	close(b.done)
+	l.wake()
+}
+
+// next takes out the batch whose turn it is. isLast reports whether nothing else waits
+// for the node. It returns nil if there is none. Then the caller makes no more calls.
+func (l *lane) next(isLast bool) *batch {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for range l.lines {
+		line := &l.lines[l.turn]
+		l.turn = (l.turn + 1) % len(l.lines)
+		if b := line.next(isLast); b != nil {
+			return b
+		}
+	}
+	l.serving = false
+	l.working.Done()
+	return nil
 }
 
 // next takes out the oldest batch that is of use, and returns nil if there is none.
@@ -91,9 +189,9 @@ func (l *line) next(isLast bool) *batch {
 		b := l.batches[0]
 		l.batches[0] = nil
 		l.batches = l.batches[1:]
-		l.hits -= b.weight()
-		if b.needed.Load() > 0 && (isLast && len(l.batches) == 0 || !b.late(time.Now())) {
-			l.last = b.size()
+		l.hits -= len(b.hits)
+		isLate := !b.noDeadline && time.Now().After(b.deadline)
+		if b.needed.Load() > 0 && (!isLate || isLast && len(l.batches) == 0) {
 			return b
 		}
 		b.err = errLate
@@ -102,82 +200,44 @@ func (l *line) next(isLast bool) *batch {
 	return nil
 }
 
-// add queues a request, or a part of one, for a call before the deadline. It
-// returns the batch of the request, its place there, and whether the caller must
-// have calls made. It refuses a request whose caller has left, see limiter.Left.
-func (q *queue) add(ctx context.Context, hits []limiter.Hit, isPart bool, deadline time.Time) (b *batch, place int, start bool, err error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if err := limiter.Left(ctx, hits); err != nil {
-		return nil, 0, false, err
-	}
-	line := &q.small
-	if len(hits) > smallRequest {
-		line = &q.large
-	}
-	switch {
-	case q.closed:
-		return nil, 0, false, errClosed
-	case line.hits > 0 && line.hits+len(hits) > maxQueue:
-		return nil, 0, false, errQueueFull
-	}
-	b = line.batchFor(len(hits))
-	place = b.len()
-	b.add(hits, isPart)
-	b.need(deadline)
-	return b, place, q.start(), nil
+// close refuses further requests. Those that wait are still called, if a caller waits
+// for them.
+func (l *lane) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
 }
 
-// addGiveBacks queues charges to be given back, all in one batch, and reports
-// whether the caller must have calls made.
-func (q *queue) addGiveBacks(charges []giveBack) (b *batch, start bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	b = q.giveBacks.batchFor(len(charges))
-	for _, g := range charges {
-		b.addGiveBack(g)
+// decide decides hits, whose counters all have this lane.
+func (l *lane) decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
+	timeout := l.timeout(ctx)
+	deadline := callDeadline(timeout, hits)
+	b, place, err := l.send(ctx, hits, false, deadline)
+	if err != nil {
+		return false, err
 	}
-	b.need(noDeadline)
-	return b, q.start()
-}
-
-// start reports whether no calls are made yet. From then on, they are.
-func (q *queue) start() bool {
-	started := q.serving
-	q.serving = true
-	return !started
-}
-
-// next takes out the batch whose turn it is. isLast reports whether nothing else waits
-// for the node. It returns nil if there is none. Then the caller makes no more calls.
-func (q *queue) next(isLast bool) *batch {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	lines := q.lines()
-	for range lines {
-		line := lines[q.turn]
-		q.turn = (q.turn + 1) % len(lines)
-		if b := line.next(isLast); b != nil {
-			return b
+	if err := l.wait(ctx, timeout, b.done); err != nil {
+		if !deadline.IsZero() {
+			b.needed.Add(-1) // it is called all the same, if the callers of others in it wait
 		}
+		l.noteLater(ctx, b, place, hits)
+		return false, err
 	}
-	q.serving = false
-	if q.closed {
-		close(q.drained)
+	if errors.Is(b.err, errLate) {
+		l.metrics.errors[kindQueueFull].Inc()
 	}
-	return nil
+	return b.result(place, hits, out)
 }
 
-// close refuses further requests. Those in the queue are still called, if a caller
-// waits for them.
-func (q *queue) close() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed {
-		return
+// result reads the decision of the request at place from the reply, and notes it.
+func (b *batch) result(place int, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
+	if b.err != nil {
+		return false, b.err
 	}
-	q.closed = true
-	if !q.serving {
-		close(q.drained)
+	var buf [16]limiter.State
+	states, denied, err := b.reply.decisions(place, hits, out, buf[:0])
+	if err == nil {
+		b.lane.denials.note(b, place, hits, states, denied)
 	}
+	return denied, err
 }

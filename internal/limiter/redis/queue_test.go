@@ -20,17 +20,17 @@ import (
 
 // waiting is how many hits wait for a call.
 func waiting(s *store) int {
-	q := s.main.only.queue
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.small.hits + q.large.hits
+	l := s.main.only
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines[smallLine].hits + l.lines[largeLine].hits
 }
 
 // inFlight reports whether calls are made.
 func inFlight(s *store) bool {
-	s.main.only.queue.mu.Lock()
-	defer s.main.only.queue.mu.Unlock()
-	return s.main.only.queue.serving
+	s.main.only.mu.Lock()
+	defer s.main.only.mu.Unlock()
+	return s.main.only.serving
 }
 
 // rest waits until no calls are made: the goroutine that made the last one looks for
@@ -119,192 +119,11 @@ func request(n int) []limiter.Hit {
 	return hits
 }
 
-func TestBatchesAreBounded(t *testing.T) {
-	for _, c := range []struct {
-		requests, want []int // hits
-	}{
-		{[]int{1}, []int{1}},
-		{[]int{1, 2, 3}, []int{6}},
-		{[]int{maxBatch}, []int{maxBatch}},
-		{[]int{maxBatch - 20, 20, 20}, []int{maxBatch, 20}},
-		{[]int{20, maxBatch}, []int{20, maxBatch}},
-		{[]int{maxBatch + 1}, []int{maxBatch + 1}},
-		{[]int{20, 3 * maxBatch, 20, 20}, []int{20, 3 * maxBatch, 40}},
-		{[]int{150, 150, 100, 25}, []int{150, 250, 25}},
-		{[]int{100, smallRequest, smallRequest + 1, 1}, []int{smallRequest + 1, 100 + smallRequest + 1}},
-		{[]int{2 * maxQueue}, []int{2 * maxQueue}},
-	} {
-		q := newQueue()
-		for _, n := range c.requests {
-			if _, _, _, err := q.add(t.Context(), request(n), false, noDeadline); err != nil {
-				t.Fatalf("%v: %v", c.requests, err)
-			}
-		}
-		var got []int
-		for b := q.next(true); b != nil; b = q.next(true) {
-			got = append(got, b.weight())
-		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("requests of %v hits make batches of %v, want %v", c.requests, got, c.want)
-		}
-		if n := q.small.hits + q.large.hits; n != 0 || q.serving {
-			t.Errorf("%v: an empty queue holds %d hits, serving is %v", c.requests, n, q.serving)
-		}
-	}
-}
-
-// charges are n counters to which something is to be given back.
-func charges(n int) []giveBack {
-	list := make([]giveBack, n)
-	for i := range list {
-		list[i] = giveBack{key: []byte("k"), limit: perMinute, cost: 1}
-	}
-	return list
-}
-
-// TestLinesTakeTurns gives back while small and large requests wait: none makes
-// another wait for more than one call, nor takes the room of another.
-func TestLinesTakeTurns(t *testing.T) {
-	full := func(n int) []int { return slices.Repeat([]int{maxBatch}, n) }
-	for _, c := range []struct {
-		name               string
-		requests, giveBack []int // hits of each
-		want               []int // hits of the calls, what is given back as a negative number
-	}{
-		{"one of each", []int{1, 100}, []int{1}, []int{1, 100, -1}},
-		{"only given back", nil, []int{1, 2, maxBatch}, []int{-3, -maxBatch}},
-		{"a flood of large requests", append(full(3), 2, 3), []int{5, 6}, []int{5, maxBatch, -11, maxBatch, maxBatch}},
-		{"a huge request", []int{9 * maxBatch, 1}, nil, []int{1, 9 * maxBatch}},
-		{"a flood of small requests", append(slices.Repeat([]int{smallRequest}, 40), 50, 60), []int{5}, []int{maxBatch, 110, -5, maxBatch, 128}},
-		{"a flood of what is given back", []int{1, 2}, full(3), []int{3, -maxBatch, -maxBatch, -maxBatch}},
-		{"of large ones and of what is given back", []int{maxBatch, 70}, []int{maxBatch, 8}, []int{maxBatch, -maxBatch, 70, -8}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			q := newQueue()
-			for i := range max(len(c.requests), len(c.giveBack)) { // they arrive in turn
-				if i < len(c.giveBack) {
-					q.addGiveBacks(charges(c.giveBack[i]))
-				}
-				if i < len(c.requests) {
-					if _, _, _, err := q.add(t.Context(), request(c.requests[i]), false, noDeadline); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-			var got []int
-			for b := q.next(true); b != nil; b = q.next(true) {
-				n := b.weight()
-				if b.hits[0].charged != nil {
-					n = -n
-				}
-				got = append(got, n)
-			}
-			if !slices.Equal(got, c.want) {
-				t.Errorf("calls of %v hits, want %v", got, c.want)
-			}
-		})
-	}
-}
-
-// TestFullLineRefusesOnlyItsOwn fills one line of requests: the other has room.
-func TestFullLineRefusesOnlyItsOwn(t *testing.T) {
-	for _, c := range []struct{ full, other int }{{100, 1}, {1, 100}} {
-		q := newQueue()
-		var err error
-		for err == nil {
-			_, _, _, err = q.add(t.Context(), request(c.full), false, noDeadline)
-		}
-		if !errors.Is(err, errQueueFull) {
-			t.Fatal(err)
-		}
-		if _, _, _, err := q.add(t.Context(), request(c.other), false, noDeadline); err != nil {
-			t.Errorf("a request of %d hits beside many of %d: %v", c.other, c.full, err)
-		}
-	}
-}
-
-// TestCallsThatHelpNobodyAreNotMade puts requests, each with a batch of its own, in
-// line whose callers wait, have left, or cannot be answered in time.
-func TestCallsThatHelpNobodyAreNotMade(t *testing.T) {
-	inTime, late := time.Now().Add(time.Hour), time.Now().Add(-time.Hour)
-	type asked struct {
-		hits     int
-		deadline time.Time
-		left     bool
-	}
-	const n = maxBatch // no other request is in its batch
-	for _, c := range []struct {
-		name     string
-		requests []asked
-		want     []int // hits of the calls
-	}{
-		{"all wait", []asked{{n, inTime, false}, {n + 1, inTime, false}}, []int{n, n + 1}},
-		{"one has left", []asked{{n, inTime, true}, {n + 1, inTime, false}}, []int{n + 1}},
-		{"all have left", []asked{{n, inTime, true}, {n + 1, inTime, true}, {1, inTime, true}}, nil},
-		{"one of a batch has left", []asked{{20, inTime, true}, {30, inTime, false}}, []int{50}},
-		{"all of a batch have left", []asked{{20, inTime, true}, {30, inTime, true}, {n, inTime, false}}, []int{n}},
-		{"one is late", []asked{{n, late, false}, {n + 1, inTime, false}}, []int{n + 1}},
-		{"one of a batch is late", []asked{{20, inTime, false}, {30, late, false}, {n, inTime, false}}, []int{50, n}},
-		{"the last is late", []asked{{n, late, false}, {n + 1, late, false}}, []int{n + 1}},
-		{"the last of a line is late", []asked{{n, late, false}, {1, inTime, false}}, []int{1, n}},
-		{"the last has left", []asked{{n, late, false}, {n + 1, late, true}}, nil},
-		{"one must be called", []asked{{n, noDeadline, false}, {n + 1, inTime, false}}, []int{n, n + 1}},
-		{"one of a batch must be called", []asked{{20, noDeadline, false}, {30, late, true}, {n, inTime, false}}, []int{50, n}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			q := newQueue()
-			var batches []*batch
-			for _, a := range c.requests {
-				b, _, _, err := q.add(t.Context(), request(a.hits), false, a.deadline)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if a.left {
-					b.leave()
-				}
-				batches = append(batches, b)
-			}
-			var got []int
-			called := map[*batch]bool{}
-			for b := q.next(true); b != nil; b = q.next(true) {
-				got = append(got, b.weight())
-				called[b] = true
-			}
-			if !slices.Equal(got, c.want) {
-				t.Errorf("calls of %v hits, want %v", got, c.want)
-			}
-			for i, b := range batches {
-				if called[b] {
-					continue
-				}
-				select {
-				case <-b.done:
-				default:
-					t.Fatalf("request %d is neither called nor done", i)
-				}
-				if !errors.Is(b.err, errLate) || !errors.Is(b.err, limiter.ErrUnavailable) {
-					t.Errorf("request %d: got error %v, want %v", i, b.err, errLate)
-				}
-			}
-			if q.small.hits+q.large.hits != 0 || q.serving {
-				t.Errorf("an empty queue holds %d and %d hits, serving is %v", q.small.hits, q.large.hits, q.serving)
-			}
-		})
-	}
-}
-
 // sizes is a hook that notes how many keys each call has, and which is the first.
 type sizes struct {
 	gate // for the hooks that do nothing
 	mu   sync.Mutex
 	list []string
-}
-
-// made is how many calls there were.
-func (s *sizes) made() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.list)
 }
 
 func (s *sizes) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
@@ -355,8 +174,9 @@ func TestLargeRequestsDoNotHoldSmallOnesBack(t *testing.T) {
 		decide("large", 100)
 	}
 	testenv.Until(t, "the large ones wait", func() bool { return waiting(s) == 100*large })
-	if _, err := s.Decide(t.Context(), request(100), make([]limiter.Decision, 100)); !errors.Is(err, errQueueFull) {
-		t.Errorf("a further large one: got error %v, want %v", err, errQueueFull)
+	const full = "store unavailable: more than 8192 hits wait for Redis"
+	if _, err := s.Decide(t.Context(), request(100), make([]limiter.Decision, 100)); !errors.Is(err, limiter.ErrUnavailable) || err.Error() != full {
+		t.Errorf("a further large one: got error %v, want %s", err, full)
 	}
 	for range small {
 		decide("small", 1)
@@ -383,91 +203,13 @@ func TestLargeRequestsDoNotHoldSmallOnesBack(t *testing.T) {
 	}
 }
 
-func TestGivingBackRefusesNoRequest(t *testing.T) {
-	q := newQueue()
-	for range 2 * maxQueue {
-		q.addGiveBacks(charges(1))
-	}
-	if _, _, _, err := q.add(t.Context(), request(maxQueue), false, noDeadline); err != nil {
-		t.Errorf("a request beside what is given back: %v", err)
-	}
-	if n := len(q.giveBacks.batches); n != 2*maxQueue/maxBatch {
-		t.Errorf("%d batches, want full ones", n)
-	}
-}
-
-// TestBatchesAreFew makes as many batches of the most hits as can be: of two that
-// follow each other, one more hit would have made one.
-func TestBatchesAreFew(t *testing.T) {
-	q := newQueue()
-	var err error
-	for i := 0; err == nil; i++ {
-		_, _, _, err = q.add(t.Context(), request([]int{smallRequest + 1, maxBatch}[i%2]), false, noDeadline)
-		q.addGiveBacks(charges(1)) // parts no requests
-	}
-	if !errors.Is(err, errQueueFull) {
-		t.Fatal(err)
-	}
-	if n, most := len(q.large.batches), 2*maxQueue/maxBatch+1; n > most || n < most/2 {
-		t.Errorf("%d batches, want at most %d", n, most)
-	}
-}
-
-func TestQueueStartsOneGoroutine(t *testing.T) {
-	q := newQueue()
-	for _, want := range []bool{true, false, false} {
-		if _, _, start, _ := q.add(t.Context(), request(1), false, noDeadline); start != want {
-			t.Errorf("start is %v, want %v", start, want)
-		}
-	}
-	q.next(true)
-	if _, _, start, _ := q.add(t.Context(), request(1), false, noDeadline); start {
-		t.Error("a second goroutine shall start while one makes calls")
-	}
-	for q.next(true) != nil { // empties the queue
-	}
-	if _, _, start, _ := q.add(t.Context(), request(1), false, noDeadline); !start {
-		t.Error("nobody makes calls any more")
-	}
-}
-
-func TestQueueIsBounded(t *testing.T) {
-	s := open(t, Options{Main: at(miniredis.RunT(t).Addr())})
-	g := newGate(t, s)
-	var wg sync.WaitGroup
-	decide := func(n int) {
-		hits := request(n)
-		if _, err := s.Decide(context.Background(), hits, make([]limiter.Decision, n)); err != nil {
-			t.Errorf("Decide: %v", err)
-		}
-	}
-	wg.Go(func() { decide(1) })
-	<-g.keys
-	for range maxQueue / maxBatch {
-		wg.Go(func() { decide(maxBatch) })
-	}
-	testenv.Until(t, "the queue is full", func() bool { return waiting(s) == maxQueue })
-
-	_, err := s.Decide(context.Background(), request(100), make([]limiter.Decision, 100))
-	const want = "store unavailable: more than 8192 hits wait for Redis"
-	if !errors.Is(err, limiter.ErrUnavailable) || err.Error() != want {
-		t.Errorf("got error %v, want %s", err, want)
-	}
-	g.pass <- struct{}{}
-	for range maxQueue / maxBatch {
-		<-g.keys
-		g.pass <- struct{}{}
-	}
-	wg.Wait()
-}
-
 func TestCloseFinishesWhatWaits(t *testing.T) {
 	r := miniredis.RunT(t)
 	s, err := New(Options{Main: at(r.Addr())})
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, q := newGate(t, s), s.(*store).main.only.queue
+	g, l := newGate(t, s), s.(*store).main.only
 	var wg sync.WaitGroup
 	wg.Go(func() { mustAsk(t, s, "in flight", perMinute) })
 	<-g.keys
@@ -480,9 +222,9 @@ func TestCloseFinishesWhatWaits(t *testing.T) {
 		}
 	})
 	testenv.Until(t, "the store closes", func() bool {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		return q.closed
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.closed
 	})
 	if _, err := ask(context.Background(), s, "late", perMinute); !errors.Is(err, errClosed) {
 		t.Errorf("got error %v, want %v", err, errClosed)
@@ -502,9 +244,8 @@ func TestCloseIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range maxQueue / maxBatch { // their calls take longer than Close waits
-		s.(*store).main.only.queue.add(t.Context(), request(maxBatch), false, noDeadline)
+		_, _, _ = s.(*store).main.only.send(t.Context(), request(maxBatch), false, noDeadline)
 	}
-	s.(*store).main.only.wake()
 	if err := s.Close(); err != nil {
 		t.Errorf("Close: %v", err)
 	}
@@ -513,38 +254,9 @@ func TestCloseIsBounded(t *testing.T) {
 	}
 }
 
-func TestLateRequestsAreCounted(t *testing.T) {
-	reg := prometheus.NewRegistry()
-	s := open(t, Options{Main: at(miniredis.RunT(t).Addr()), Registerer: reg})
-	l := s.main.only
-	l.queue.start() // so that nobody else makes calls
-	errs := make(chan error, 2)
-	for range 2 {
-		go func() {
-			_, err := s.Decide(context.Background(), request(maxBatch), make([]limiter.Decision, maxBatch))
-			errs <- err
-		}()
-	}
-	testenv.Until(t, "both wait", func() bool { return waiting(s) == 2*maxBatch })
-	wakeTooLate(t, l, reg, errs)
-}
-
-// wakeTooLate calls the two requests that wait in l, when the first of them is too late,
-// and expects their errors.
-func wakeTooLate(t *testing.T, l *lane, reg *prometheus.Registry, errs <-chan error) {
-	t.Helper()
-	l.queue.mu.Lock()
-	l.queue.large.batches[0].deadline = time.Now().Add(-time.Hour)
-	l.queue.mu.Unlock()
-	l.wake()
-	first, second := <-errs, <-errs
-	if first == nil {
-		first, second = second, first
-	}
-	if !errors.Is(first, errLate) || second != nil {
-		t.Errorf("got errors %v and %v, want %v and none", first, second, errLate)
-	}
-	if n := value(t, reg, "weir_redis_errors_total", kindQueueFull); n != 1 {
-		t.Errorf("%v late requests are counted, want 1", n)
-	}
+// made is how many calls there were.
+func (s *sizes) made() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.list)
 }

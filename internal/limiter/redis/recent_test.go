@@ -74,28 +74,3 @@ func TestKnownDenialTellsWhatWasSeenOfOthers(t *testing.T) {
 	}
 	f.want("what is told denies nobody", true, 1, b)
 }
-
-// TestWhatWasSeenIsTakenInOrder has callers of two calls report what they saw in
-// another order than Redis decided.
-func TestWhatWasSeenIsTakenInOrder(t *testing.T) {
-	l, key := yearly(5), []byte("k")
-	request := []limiter.Hit{hit("k", l, 1)}
-	d := newDenials(1<<20, minAge, time.Now)
-	tell := func(call, used int64) {
-		d.note(&batch{number: call, asked: time.Now()}, 0, request, []limiter.State{{Used: used}}, false)
-	}
-	want := func(what string, used int64) {
-		t.Helper()
-		if s := d.recent.Get(key).state; s.Used != used {
-			t.Errorf("%s: %d used, want %d", what, s.Used, used)
-		}
-	}
-	tell(2, 2)
-	tell(1, 1)
-	want("the earlier call comes later", 2)
-	d.noteCredits(&batch{number: 3, asked: time.Now(), credited: []credit{{key, 0, 0}}, err: errLate})
-	tell(2, 2)
-	want("something was given back since", 0)
-	tell(4, 1)
-	want("a later call", 1)
-}

@@ -32,7 +32,7 @@ func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
 	mustAsk(t, s, "half", two)
 	do(t, connect(t, r), "config", "set", "maxmemory", "1kb")
 
-	b := newBatch(room{})
+	b := newBatch(nil)
 	requests := []struct {
 		hits   []limiter.Hit
 		denied bool
@@ -49,7 +49,7 @@ func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
 	for _, q := range requests {
 		b.add(q.hits, false)
 	}
-	s.main.call(b)
+	call(s, b)
 	if b.err != nil {
 		t.Fatalf("the whole call failed: %v", b.err)
 	}

@@ -47,14 +47,10 @@ func luaText(names ...string) string {
 	return b.String()
 }
 
-// call asks Redis, or the node of a cluster that its client finds, to decide a batch,
-// and sets its reply or its error.
-func (b *backend) call(one *batch) { b.callAll(b.client, []*batch{one}) }
-
-// callAll asks Redis to decide batches in one pipeline, and sets the reply or the error
-// of each. It returns which of them a node of a cluster did not decide because it has
-// no such slot: nothing was done about them, and b.client is to be asked.
-func (b *backend) callAll(client caller, batches []*batch) (elsewhere []bool) {
+// call asks Redis, or a node of a cluster, to decide batches in one pipeline, and sets the
+// reply or the error of each. It returns which of them the node did not decide because it
+// has no such slot: nothing was done about them, and b.client is to be asked.
+func (b *backend) call(client caller, batches []*batch) (elsewhere []bool) {
 	// Not the context of any caller: a batch belongs to several, and is
 	// decided even if all of them leave.
 	ctx, cancel := context.WithTimeout(context.Background(), b.client.opTimeout)
@@ -74,9 +70,16 @@ func (b *backend) callAll(client caller, batches []*batch) (elsewhere []bool) {
 			continue
 		}
 		b.metrics.calls.Inc()
-		b.metrics.requests.Observe(float64(batch.len()))
+		b.metrics.requests.Observe(float64(len(batch.ends)))
 		b.metrics.seconds.Observe(seconds)
-		err := b.take(batch, answers[i])
+		var err error
+		if batch.reply, err = newReply(answers[i], batch); err != nil {
+			err = b.client.clean(err)
+			batch.err = unavailable(err)
+		} else {
+			err = b.client.clean(batch.reply.refusal)
+			batch.reply.refusal = err
+		}
 		if err != nil {
 			b.metrics.errors[classify(err)].Inc()
 			b.client.lookAgain(err)
@@ -89,22 +92,6 @@ func (b *backend) callAll(client caller, batches []*batch) (elsewhere []bool) {
 		b.breaker.observe(failed)
 	}
 	return elsewhere
-}
-
-// take sets the reply or the error of a batch. It returns the error, or that of Redis
-// which refused to write.
-func (b *backend) take(batch *batch, a answer) error {
-	err := a.err
-	if err == nil {
-		batch.reply, err = newReply(a.integers, batch)
-	}
-	if err != nil {
-		err = b.client.clean(err)
-		batch.err = unavailable(err)
-		return err
-	}
-	batch.reply.refusal = b.client.clean(batch.reply.refusal)
-	return batch.reply.refusal
 }
 
 // isElsewhere reports whether a node did nothing because another has the slot, because it
@@ -135,46 +122,39 @@ func (b *backend) run(ctx context.Context, client caller, batches []*batch) []an
 	for pause := firstPause; client == b.client && isRefused(answers[0].err) && b.client.mayRetry(ctx, began, pause); pause = min(2*pause, lastPause) {
 		answers = b.send(ctx, client, batches, "evalsha")
 	}
-	var unknown []*batch
-	var places []int
-	for i, batch := range batches {
-		if redis.HasErrorPrefix(answers[i].err, "NOSCRIPT") {
+	b.repeat(ctx, client, batches, answers, "eval", func(_ *batch, a answer) bool {
+		unknown := redis.HasErrorPrefix(a.err, "NOSCRIPT")
+		if unknown {
 			b.metrics.errors[kindNoScript].Inc()
-			unknown, places = append(unknown, batch), append(places, i)
 		}
-	}
-	if unknown != nil {
-		for i, a := range b.load(ctx, client, unknown) {
-			answers[places[i]] = a
+		return unknown
+	})
+	b.repeat(ctx, client, batches, answers, "evalsha", func(batch *batch, a answer) bool {
+		far := a.noWindow() // the clock of Redis is far from what this process took it for
+		if far {
+			batch.redisTime = a.integers[0]
+			b.ahead.Store(batch.redisTime - batch.asked.UnixMicro())
 		}
-	}
-	b.runAtItsTime(ctx, client, batches, answers)
+		return far
+	})
 	return answers
 }
 
-// runAtItsTime runs the scripts again that have done nothing, because the clock of Redis is
-// far from what this process took it for. They said what it shows.
-func (b *backend) runAtItsTime(ctx context.Context, client caller, batches []*batch, answers []answer) {
+// repeat runs the scripts again that have done nothing, and replaces their answers.
+func (b *backend) repeat(ctx context.Context, client caller, batches []*batch, answers []answer, command string, hasDoneNothing func(*batch, answer) bool) {
 	var again []*batch
 	var places []int
-	for i := range answers {
-		if now, ok := answers[i].noWindow(); ok {
-			b.ahead.Store(now - batches[i].asked.UnixMicro())
-			batches[i].redisTime = now
-			again, places = append(again, batches[i]), append(places, i)
+	for i, batch := range batches {
+		if hasDoneNothing(batch, answers[i]) {
+			again, places = append(again, batch), append(places, i)
 		}
 	}
-	if again != nil {
-		for i, a := range b.send(ctx, client, again, "evalsha") {
-			answers[places[i]] = a
-		}
+	if again == nil {
+		return
 	}
-}
-
-// load runs the scripts of batches by their texts, by which Redis learns their names.
-// EVAL rather than SCRIPT LOAD, because in a cluster it goes to the same node.
-func (b *backend) load(ctx context.Context, client caller, batches []*batch) []answer {
-	return b.send(ctx, client, batches, "eval")
+	for i, a := range b.send(ctx, client, again, command) {
+		answers[places[i]] = a
+	}
 }
 
 // send sends a command for each of the batches, all at once.
@@ -209,7 +189,7 @@ func (b *backend) command(ctx context.Context, batch *batch, name string) once {
 	if name == "eval" {
 		script = scriptText
 	}
-	args := make([]any, 0, 6+batch.keys.len())
+	args := make([]any, 0, 7+len(batch.counters))
 	args = batch.arguments(append(args, name, script), b.clock())
 	return once{redis.NewIntSliceCmd(ctx, args...)}
 }

@@ -10,9 +10,9 @@ import (
 
 // Go and the scripts have the same words.
 func TestWordsOfReplies(t *testing.T) {
-	const words = "return {ADMITTED, OVER, SINGLE, REFUSED, BANNED, ALREADY, NO_WINDOW}"
+	const words = "return {OVER, SINGLE, REFUSED, ALREADY, NO_WINDOW}"
 	got, err := connect(t, testenv.RedisServer(t)).Eval(t.Context(), luaText("time")+words, nil).Int64Slice()
-	want := []int64{wordAdmitted, wordOver, wordSingle, wordRefused, wordBanned, wordAlready, wordNoWindow}
+	want := []int64{wordOver, waySingle, wordRefused, wordAlready, wayNoWindow}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("time.lua has %v, error %v, want %v", got, err, want)
 	}

@@ -173,7 +173,7 @@ func (s *store) Close() error {
 	}
 	<-drained
 	for _, b := range s.backends() {
-		b.close()
+		b.breaker.close()
 	}
 	return errors.Join(errs...)
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"sync"
 	"time"
 
 	"weir/internal/limiter"
@@ -76,15 +74,10 @@ func (b *backend) noteLater(ctx context.Context, batch *batch, place int, hits [
 		copies[i] = cloneHit(&hits[i])
 	}
 	b.whenDone(batch.done, func() {
-		if batch.err != nil && !errors.Is(batch.err, errLate) {
-			return // the error of the call is counted already
-		}
-		if late {
+		if late && (batch.err == nil || errors.Is(batch.err, errLate)) { // other errors of calls are counted
 			b.countTimeout()
 		}
-		if batch.err == nil {
-			_, _ = b.result(batch, place, copies, make([]limiter.Decision, len(copies)))
-		}
+		_, _ = batch.result(place, copies, make([]limiter.Decision, len(copies)))
 	})
 }
 
@@ -92,66 +85,21 @@ func (b *backend) noteLater(ctx context.Context, batch *batch, place int, hits [
 func (b *backend) whenDone(done <-chan struct{}, do func()) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	if b.closed {
-		return
+	if !b.closed {
+		b.working.Go(func() {
+			<-done
+			do()
+		})
 	}
-	b.abandoned.Go(func() {
-		<-done
-		do()
-	})
 }
 
 // countTimeout counts a request that Redis answered when its caller had left, or
-// would have. The breaker does not count it, because Redis answers.
+// would have. The breaker does not count it, because Redis answers. It is logged at once, and
+// then once a minute while there are more.
 func (b *backend) countTimeout() {
 	b.metrics.errors[kindTimeout].Inc()
-	b.timeouts.observe()
-}
-
-// timeoutLog logs that Redis answers, but later than callers wait: at once, and then
-// once a minute while it does.
-type timeoutLog struct {
-	log func() *slog.Logger // names the server
-
-	mu       sync.Mutex
-	requests int         // answered too late and not logged yet
-	next     *time.Timer // logs the next line; nil if there was none for a minute
-}
-
-// observe notes a request that was answered too late.
-func (l *timeoutLog) observe() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.requests++
-	if l.next == nil {
-		l.warn()
-	}
-}
-
-func (l *timeoutLog) warn() {
-	l.log().Warn("redis answers later than callers wait, failure modes decide", "kind", kindTimeout, "requests", l.requests)
-	l.requests, l.next = 0, time.AfterFunc(reminder, l.catchUp)
-}
-
-// catchUp logs the requests that were answered too late since the last line.
-func (l *timeoutLog) catchUp() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.next == nil {
-		return // closed
-	}
-	l.next = nil
-	if l.requests > 0 {
-		l.warn()
-	}
-}
-
-// close ends the log. observe must not be called any more.
-func (l *timeoutLog) close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.next != nil {
-		l.next.Stop()
-		l.next = nil
-	}
+	b.late.Add(1)
+	b.lateLog.Do(func() {
+		b.log().Warn("redis answers later than callers wait, failure modes decide", "kind", kindTimeout, "requests", b.late.Swap(0))
+	})
 }

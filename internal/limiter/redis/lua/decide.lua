@@ -15,10 +15,9 @@
 --            7 bytes  cost: units taken or given back; 0 is a peek, which asks for one unit unless it is charged
 --                     always; of a hit with a hold see holds.lua
 --          and behind one to give back three more integers of 7 bytes: at, used and prev of the state that the charge left
--- Reply    integers: the time; SINGLE; for every request and hit what became of it and the state of its counter
---          after the request: at * MILLION + used if that is short, see state.lua, and the hit is not over its limit;
---          else ADMITTED, OVER or ALREADY, at, used, prev. If Redis refused a write, requests that need one have
---          REFUSED instead, and the bytes of Redis' error follow at the end.
+-- Reply    integers: the time; SINGLE; for every hit what became of it, and the state of its counter after its request: at,
+--          used, prev and until. If Redis refused a write, the hits of requests that need one are REFUSED, and the bytes
+--          of Redis' error follow at the end.
 --          If the windows of a calendar are not those of now: the time and NO_WINDOW. Nothing is done then.
 
 local HIT, LAST, ALWAYS, REFUND, GIVE_BACK = 14, 16, 1, 2, 3
@@ -228,8 +227,8 @@ local function expiry(s, limit)
   return max(ceil(max(left, (s.banned or 0) - now) / 1000), 1) + spare
 end
 
--- If Redis refuses a write, nothing is written: what was before it is undone, by the command that was permitted
--- then. A replica, or a Redis out of memory, refuses the first; a user may lack the permission for a key.
+-- A replica, or a Redis out of memory, refuses the first write or none. Only a user who may use some of the commands
+-- has what was before a refusal written: the request fails all the same.
 local failure
 for i = 1, #KEYS do
   local s = states[i]
@@ -242,13 +241,6 @@ for i = 1, #KEYS do
         failure = pcall("SET", KEYS[i], state_text(s), "KEEPTTL").err -- takes Redis half as long
       else
         failure = pcall("SET", KEYS[i], state_text(s), "PX", lasts).err
-      end
-    end
-    for w = 1, failure and i or 0 do
-      if held[w] then
-        restore_holds(w)
-      elseif w < i and is_dirty(w) then
-        pcall("SET", KEYS[w], stored[w] or "0", "PX", expiry(found[w], states[w].limit))
       end
     end
     if failure then
@@ -264,25 +256,12 @@ for r = 1, #requests do
     local i = hits[h].counter
     refused = refused or is_dirty(i) and not states[i].brought
   end
-  for h = 1, refused and 0 or #hits do
+  for h = 1, #hits do
     local hit = hits[h]
     local s = hit.after
-    if s.banned then
-      reply[n + 1], reply[n + 2] = BANNED, s.banned
-      n = n + 2
-    end
-    if s.prev == 0 and s.used < MILLION and s.at < SHORT and not hit.over and not hit.already then
-      n = n + 1
-      reply[n] = s.at * MILLION + s.used
-    else
-      reply[n + 1] = hit.over and OVER or hit.already and ALREADY or ADMITTED
-      reply[n + 2], reply[n + 3], reply[n + 4] = s.at, s.used, s.prev
-      n = n + 4
-    end
-  end
-  if refused then
-    n = n + 1
-    reply[n] = REFUSED
+    reply[n + 1] = refused and REFUSED or hit.over and OVER or hit.already and ALREADY or ADMITTED
+    reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5] = s.at, s.used, s.prev, s.banned or 0
+    n = n + 5
   end
 end
 for b = 1, failure and #failure or 0 do

@@ -91,15 +91,3 @@ local function write_holds(i, limit, at)
   return failure
 end
 
--- Writes what the holds of a counter were.
-local function restore_holds(i)
-  for name, last in pairs(held[i]) do
-    local before = kept[i][name]
-    if before and last ~= before then
-      pcall("ZADD", KEYS[i], format("%d", before), name)
-    elseif last and not before then
-      pcall("ZREM", KEYS[i], name)
-    end
-  end
-end
-

@@ -40,38 +40,35 @@ local function groups_of(stored)
 end
 
 if ARGV[1] ~= "" and not several then
-  local stored, reply, refused = call("MGET", unpack(KEYS)), { now }, nil
-  local groups = groups_of(stored) or {}
+  local stored, reply = call("MGET", unpack(KEYS)), { now }
+  local groups, increments, failed = groups_of(stored) or {}, true, false
   for g = 1, #groups do
     local group = groups[g]
     local none, sum = group.none, group.sum
     local text = format("%d", sum)
-    for k = group.first, group.last do
+    for k = group.first, failed and 0 or group.last do
+      local state, result = stored[k] + sum, nil
       if stored[k] > none then
-        local state = stored[k] + sum
-        refused = refused or pcall("INCRBY", KEYS[k], text) ~= state and k
-        reply[k + 1] = state
+        result = increments and pcall("INCRBY", KEYS[k], text)
+        if result ~= state then -- a user may lack the permission
+          result, increments = pcall("SET", KEYS[k], format("%d", state), "KEEPTTL"), false
+        end
       else
-        local state = none + sum
-        refused = refused or pcall("SET", KEYS[k], format("%d", state), "PX", math.ceil(group.left / 1000)).err and k
-        reply[k + 1] = state
+        state = none + sum
+        result = pcall("SET", KEYS[k], format("%d", state), "PX", math.ceil(group.left / 1000))
       end
+      if result ~= state and result.err then
+        if k > 1 then
+          return result
+        end
+        failed = true -- nothing is written: decide.lua finds out which requests need it
+        break
+      end
+      reply[k + 1] = state
     end
   end
-  if #groups > 0 and not refused then
+  if #groups > 0 and not failed then
     return reply
-  end
-
-  -- What was written before a refusal is undone. decide.lua finds out which requests fail.
-  for g = 1, refused and #groups or 0 do
-    local group = groups[g]
-    for k = group.first, math.min(group.last, refused - 1) do
-      if stored[k] > group.none then
-        pcall("INCRBY", KEYS[k], format("%d", -group.sum))
-      else
-        pcall("SET", KEYS[k], "0", "PX", 1) -- as good as what was there: nothing, or what had ended
-      end
-    end
   end
 end
 

@@ -8,15 +8,13 @@
 -- would admit a limit each time. There the newest time that a counter has seen holds for it, and counters
 -- live spare longer, so that those behind still find what those ahead have seen.
 
--- Numbers of a reply are never negative, so that words are. Of a counter, if not its short state (see state.lua):
-local ADMITTED, OVER = -1, -2 -- its state follows, in three numbers
-local ALREADY = -6            -- as ADMITTED, and its hold was as the hit wants it
-local BANNED = -5             -- until when it is banned follows, and then what else is said of it
--- Behind the time, before all counters:
-local SINGLE = -3             -- each request was decided by itself, see decide.lua
-local NO_WINDOW = -7          -- nothing was done, see calendar_window.lua
--- For all counters of a request:
-local REFUSED = -4            -- Redis refused its writes
+-- The second integer of a reply, where it is not the state of a counter, which is never negative:
+local SINGLE = -1    -- each request was decided by itself, see decide.lua
+local NO_WINDOW = -2 -- nothing was done, see calendar_window.lua
+-- What became of a hit:
+local ADMITTED, OVER = 0, 1
+local ALREADY = 2 -- admitted, and its hold was as the hit wants it
+local REFUSED = 3 -- Redis refused the writes of its request
 
 local tonumber, unpack, byte, format = tonumber, unpack, string.byte, string.format
 local MILLION = 1000000
