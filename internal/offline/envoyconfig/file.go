@@ -155,7 +155,7 @@ func (r *reader) add(s *sources, n node) {
 // collect adds a value if it is a listener or a route configuration, and reports whether to look for them in it.
 func (r *reader) collect(s *sources, n node) bool {
 	switch name := n.get("name").text(); {
-	case n.get("filter_chains").exists():
+	case n.get("filter_chains").exists() || n.get("default_filter_chain").exists():
 		// A dump has those of the bootstrap twice.
 		if !slices.ContainsFunc(s.listeners, func(l node) bool { return name != "" && l.get("name").text() == name }) {
 			s.listeners = append(s.listeners, n)
@@ -166,7 +166,7 @@ func (r *reader) collect(s *sources, n node) bool {
 		return false
 	}
 	r.sourceCluster = cmp.Or(n.get("node").get("cluster").text(), r.sourceCluster)
-	return !slices.Contains([]string{"warming_state", "draining_state", "error_state"}, n.step.Field)
+	return !slices.Contains([]string{"warming_state", "draining_state", "error_state"}, n.step.Field) && !strings.HasSuffix(n.step.Field, "clusters")
 }
 
 // choice is what descriptors can be read from: routes, and the filters before them.
