@@ -222,7 +222,7 @@ func (r *reader) matchAction(n node, a *routepb.RateLimit_Action) (action, error
 		return constant(s.HeaderValueMatch, "header_match", expect(all, s.HeaderValueMatch.GetExpectMatch()), err)
 	case *routepb.RateLimit_Action_QueryParameterValueMatch_:
 		r.lookAt(":path")
-		all, err := conditions("query_parameters", s.QueryParameterValueMatch.GetQueryParameters(), decodedParameter)
+		all, err := conditions("query_parameters", s.QueryParameterValueMatch.GetQueryParameters(), parameterCondition(true))
 		if len(s.QueryParameterValueMatch.GetQueryParameters()) == 0 {
 			err = errors.New("query_parameters are needed")
 		}

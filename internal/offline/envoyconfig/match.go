@@ -126,14 +126,6 @@ func (r *reader) headerCondition(m *routepb.HeaderMatcher) (condition, error) {
 	}, nil
 }
 
-func decodedParameter(m *routepb.QueryParameterMatcher) (condition, error) {
-	return parameterCondition(m, true)
-}
-
-func sentParameter(m *routepb.QueryParameterMatcher) (condition, error) {
-	return parameterCondition(m, false)
-}
-
 // oldMatcher returns what is deprecated, and in many files, as it is written now.
 //
 //nolint:staticcheck // see above
@@ -165,26 +157,24 @@ func rangeTest(m *typepb.Int64Range) test {
 	}
 }
 
-// parameterCondition returns the condition of a QueryParameterMatcher, see parameter.
-func parameterCondition(m *routepb.QueryParameterMatcher, decode bool) (condition, error) {
-	name, present := m.GetName(), true
-	if name == "" {
-		return nil, errors.New("the name of a query parameter is needed")
-	}
-	switch s := m.GetQueryParameterMatchSpecifier().(type) {
-	case *routepb.QueryParameterMatcher_PresentMatch:
-		present = s.PresentMatch
-	case *routepb.QueryParameterMatcher_StringMatch:
-		passes, err := stringTest(s.StringMatch)
+// parameterCondition returns what makes the condition of a QueryParameterMatcher, see parameter.
+func parameterCondition(decode bool) func(*routepb.QueryParameterMatcher) (condition, error) {
+	return func(m *routepb.QueryParameterMatcher) (c condition, err error) {
+		name, present, passes := m.GetName(), true, test(func(string) bool { return true })
+		if name == "" {
+			return nil, errors.New("the name of a query parameter is needed")
+		}
+		switch s := m.GetQueryParameterMatchSpecifier().(type) {
+		case *routepb.QueryParameterMatcher_PresentMatch:
+			present = s.PresentMatch
+		case *routepb.QueryParameterMatcher_StringMatch:
+			passes, err = stringTest(s.StringMatch)
+		}
 		return func(t *Request) bool {
 			value, ok := parameter(t.query, name, decode)
-			return ok && passes(value)
+			return (ok && passes(value)) == present
 		}, err
 	}
-	return func(t *Request) bool {
-		_, ok := parameter(t.query, name, decode)
-		return ok == present
-	}, nil
 }
 
 // parameter returns the first value of a parameter of a query. Names and values are
@@ -308,7 +298,7 @@ func (r *reader) matchConditions(n node, m *routepb.RouteMatch) (all []condition
 		r.lookAt(":path")
 	}
 	headers, err1 := conditions("headers", m.GetHeaders(), r.headerCondition)
-	parameters, err2 := conditions("query_parameters", m.GetQueryParameters(), sentParameter)
+	parameters, err2 := conditions("query_parameters", m.GetQueryParameters(), parameterCondition(false))
 	cookies, err3 := conditions("cookies", m.GetCookies(), cookieCondition)
 	return slices.Concat(all, headers, parameters, cookies), cmp.Or(err1, err2, err3)
 }

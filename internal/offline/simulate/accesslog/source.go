@@ -11,11 +11,11 @@ import (
 	"sync/atomic"
 )
 
-// MaxLine is the longest line that is read, in bytes without its end.
-const MaxLine = 128<<10 - 1
+// maxLine is the longest line that is read, in bytes without its end.
+const maxLine = 128<<10 - 1
 
-// ErrLong is about a line of more than MaxLine bytes.
-var ErrLong = fmt.Errorf("it has more than %d bytes", MaxLine)
+// ErrLong is about a line of more than maxLine bytes.
+var ErrLong = fmt.Errorf("it has more than %d bytes", maxLine)
 
 // blockSize is how many bytes a block has at least, if there are so many.
 const blockSize = 64 << 10
@@ -70,13 +70,13 @@ func (s *Source) Read(p []byte) (int, error) {
 
 // begin finds out whether the log is compressed, by its first bytes, and drops a byte order mark.
 func (s *Source) begin() error {
-	s.in = bufio.NewReaderSize(s, MaxLine+1)
+	s.in = bufio.NewReaderSize(s, maxLine+1)
 	if magic, _ := s.in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		unzipped, err := gzip.NewReader(s.in)
 		if err != nil {
 			return err
 		}
-		s.in = bufio.NewReaderSize(unzipped, MaxLine+1)
+		s.in = bufio.NewReaderSize(unzipped, maxLine+1)
 	}
 	if mark, _ := s.in.Peek(3); string(mark) == "\ufeff" {
 		_, _ = s.in.Discard(len(mark))

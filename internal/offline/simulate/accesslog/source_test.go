@@ -90,7 +90,7 @@ func TestSource(t *testing.T) {
 				t.Errorf("too long are %v", long)
 			}
 			for i, line := range want {
-				if got := lines[int64(i+1)]; got != line && len(line) < MaxLine {
+				if got := lines[int64(i+1)]; got != line && len(line) < maxLine {
 					t.Fatalf("line %d is %.40q, want %.40q", i+1, got, line)
 				}
 			}
@@ -140,10 +140,10 @@ func TestSourceCutOff(t *testing.T) {
 	}
 }
 
-// A line of MaxLine bytes is read, and one of a byte more is not.
+// A line of maxLine bytes is read, and one of a byte more is not.
 func TestLongestLine(t *testing.T) {
 	for _, end := range []string{"", "\n", "\n1\n"} {
-		for n, long := range map[int]int{MaxLine: 0, MaxLine + 1: 1} {
+		for n, long := range map[int]int{maxLine: 0, maxLine + 1: 1} {
 			lines, tooLong, err := readAll(t, writeLog(t, []byte("0\n"+strings.Repeat("x", n)+end)))
 			if !errors.Is(err, io.EOF) || len(tooLong) != long || len(lines[2]) != n*(1-long) {
 				t.Errorf("%d bytes before %q: line 2 has %d, too long are %v, %v", n, end, len(lines[2]), tooLong, err)
