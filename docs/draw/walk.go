@@ -63,7 +63,7 @@ func seconds(d time.Duration) string { return fmt.Sprint(int64(d / time.Second))
 func decide(limit *limiter.Limit, state *limiter.State, r request) limiter.Decision {
 	var out [1]limiter.Decision
 	hits := []limiter.Hit{{Limit: limit, Cost: uint64(r.cost)}}
-	limiter.Decide(hits, []*limiter.State{state}, int64(r.at)*1_000_000, out[:])
+	limiter.Decide(hits, []*limiter.State{state}, nil, int64(r.at)*1_000_000, out[:])
 	return out[0]
 }
 

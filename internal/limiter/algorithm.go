@@ -107,7 +107,7 @@ const second = 1_000_000
 
 // counting is an algorithm with the numbers of one limit. It is pure, and knows nothing
 // of bans. now and all spans are in microseconds, now since the epoch. Costs are at most
-// numbers.most.
+// the most of numbers.
 //
 // The rest of the package counts on three things: an unused state has used nothing and
 // fits any cost up to Limit.Size; costs that are taken one after the other use what
@@ -131,14 +131,9 @@ type counting interface {
 	// left returns what is used, and how long until the whole limit is free. The second
 	// is right for states that are not rolled, too, at any time.
 	left(s State, now int64) (used, whole int64)
-	numbers() numbers
-}
-
-// numbers are those of one limit.
-type numbers struct {
-	most      int64    // the largest cost that is distinguished from larger ones
-	ample     int64    // the use below which one unit more fits, whatever the rest of the state
-	constants [4]int64 // what the function limit of the algorithm's script takes
+	// numbers returns the largest cost that is distinguished from larger ones, and what the
+	// function limit of the algorithm's script takes.
+	numbers() (most int64, constants [4]int64)
 }
 
 const never = -1
@@ -196,19 +191,6 @@ func (l *Limit) Expiry(s State) int64 {
 	return whole
 }
 
-// DeniesUntil is until when a counter in state s denies one more unit if it is
-// left alone, in microseconds since the epoch; 0 if it does not at now. It is 0,
-// too, if an unused counter would deny as well: then the state changes nothing.
-func (l *Limit) DeniesUntil(s State, now int64) int64 {
-	if s.Used < l.ample && s.Until == 0 {
-		return 0 // as most do, and cheaper than to ask the algorithm
-	}
-	if wait := l.wait(l.roll(s, now), now, 1); wait > 0 {
-		return now + wait
-	}
-	return 0
-}
-
 // GiveBack takes a charge back from a counter, as if it had never been made: for
 // a store that learns only after a charge that the request is denied.
 //
@@ -233,7 +215,10 @@ func (l *Limit) GiveBack(s, charged State, cost, now int64) State {
 
 // Constants returns the numbers of the limit's algorithm, for a store that counts
 // elsewhere. To those of a limit with a Calendar belong the windows around now.
-func (l *Limit) Constants() [4]int64 { return l.counting.numbers().constants }
+func (l *Limit) Constants() [4]int64 {
+	_, constants := l.counting.numbers()
+	return constants
+}
 
 // Calendar returns the calendar whose windows the limit has, nil if they follow from its
 // constants.

@@ -44,7 +44,7 @@ func BenchmarkDecide(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				now += 100
-				Decide(hits, states, now, out)
+				Decide(hits, states, nil, now, out)
 			}
 		})
 	}

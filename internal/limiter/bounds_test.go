@@ -57,7 +57,7 @@ type admission struct{ at, units int64 }
 func greedy(l *Limit, r *rand.Rand) (admitted []admission) {
 	s, now, out := new(State), at(0)+r.Int64N(l.Period().Microseconds()), make([]Decision, 1)
 	ask := func(cost int64) Decision {
-		Decide([]Hit{{Limit: l, Cost: uint64(cost)}}, []*State{s}, now, out)
+		Decide([]Hit{{Limit: l, Cost: uint64(cost)}}, []*State{s}, nil, now, out)
 		if out[0].Charged {
 			admitted = append(admitted, admission{now, cost})
 		}
@@ -116,14 +116,14 @@ func TestBucketsAdmitAllTheyPromise(t *testing.T) {
 		r, s, out := newRule(l), new(State), make([]Decision, 1)
 		admitted, start := rat(0), at(0)
 		for now, n := start, 0; n < 1000; n++ {
-			Decide([]Hit{{Limit: l}}, []*State{s}, now, out)
+			Decide([]Hit{{Limit: l}}, []*State{s}, nil, now, out)
 			free := uint64(out[0].Remaining)
-			Decide([]Hit{{Limit: l, Cost: free}}, []*State{s}, now, out)
+			Decide([]Hit{{Limit: l, Cost: free}}, []*State{s}, nil, now, out)
 			admitted = sum(admitted, rat(free))
 			if want := floor(r.bound(now - start)); floor(admitted).Cmp(want) != 0 {
 				t.Fatalf("%+v: %s units are admitted within %d µs, want %s", spec, floor(admitted), now-start, want)
 			}
-			Decide([]Hit{{Limit: l}}, []*State{s}, now, out)
+			Decide([]Hit{{Limit: l}}, []*State{s}, nil, now, out)
 			now += out[0].RetryAfter.Microseconds()
 		}
 	}

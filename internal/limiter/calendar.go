@@ -237,6 +237,4 @@ func (w calendarWindow) left(s State, now int64) (used, whole int64) {
 
 // numbers has only the amount as a constant: the windows depend on the time, see
 // Limit.Calendar.
-func (w calendarWindow) numbers() numbers {
-	return numbers{most: most, ample: w.amount, constants: [4]int64{w.amount}}
-}
+func (w calendarWindow) numbers() (int64, [4]int64) { return most, [4]int64{w.amount} }

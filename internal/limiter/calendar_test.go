@@ -341,7 +341,7 @@ func BenchmarkCalendar(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			now += 100
-			Decide(hits, states, now, out)
+			Decide(hits, states, nil, now, out)
 		}
 	})
 	b.Run("new", func(b *testing.B) {

@@ -89,7 +89,7 @@ func (c *steppedClient) clock() int64 { return c.real + c.offset }
 
 func (c *steppedClient) decide(cost int64) Decision {
 	out := make([]Decision, 1)
-	Decide([]Hit{{Limit: c.limit, Cost: uint64(cost)}}, []*State{&c.state}, c.clock(), out)
+	Decide([]Hit{{Limit: c.limit, Cost: uint64(cost)}}, []*State{&c.state}, nil, c.clock(), out)
 	if !out[0].Charged {
 		cost = 0
 	} else {

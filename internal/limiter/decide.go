@@ -78,16 +78,11 @@ func Left(ctx context.Context, hits []Hit) error {
 // it is denied, none is, except refunds and those charged always, and the bans that
 // its hits begin (see ban.go).
 //
-// It does not know the holds of counters, so that each hit takes one more. DecideHolds does.
-func Decide(hits []Hit, states []*State, now int64, out []Decision) (denied bool) {
-	return DecideHolds(hits, states, nil, now, out)
-}
-
-// DecideHolds is Decide with the holds of the counters. holds[i] are those of the counter
-// of hits[i] if that names one: the state follows from them, and they are changed with
-// it. A hit that takes a hold which is there, or gives back one which is not, changes
-// nothing and is admitted. nil is for hits without any.
-func DecideHolds(hits []Hit, states []*State, holds []*Holds, now int64, out []Decision) (denied bool) {
+// holds[i] are the holds of the counter of hits[i] if that names one: the state follows
+// from them, and they are changed with it. A hit that takes a hold which is there, or
+// gives back one which is not, changes nothing and is admitted. Where holds is nil, each
+// hit takes one more.
+func Decide(hits []Hit, states []*State, holds []*Holds, now int64, out []Decision) (denied bool) {
 	var buf [few]State
 	after := slices.Grow(buf[:0], len(hits))[:len(hits)]
 	denied = Count(hits, states, holds, now, out, after)
@@ -97,7 +92,7 @@ func DecideHolds(hits []Hit, states []*State, holds []*Holds, now int64, out []D
 
 // Count is Decide without what Describe fills in: all that changes states, and so
 // all that a store must do under its locks. It copies the states as they are then
-// to after, which is as long as hits. holds are as in DecideHolds.
+// to after, which is as long as hits.
 func Count(hits []Hit, states []*State, holds []*Holds, now int64, out []Decision, after []State) (denied bool) {
 	before := after // for now
 	for i := range hits {

@@ -101,7 +101,7 @@ func TestDecideStates(t *testing.T) {
 				hits = append(hits, h.hit)
 				states = append(states, &after[h.counter])
 			}
-			if denied := Decide(hits, states, at(0), make([]Decision, len(hits))); denied != tc.denied {
+			if denied := Decide(hits, states, nil, at(0), make([]Decision, len(hits))); denied != tc.denied {
 				t.Errorf("denied is %v, want %v", denied, tc.denied)
 			}
 			if !slices.Equal(after, tc.after) {
@@ -114,7 +114,7 @@ func TestDecideStates(t *testing.T) {
 // Decide fills out whatever it held before.
 func TestDecideOverwritesDecisions(t *testing.T) {
 	out := []Decision{{Over: true, Charged: true, Used: 9, Remaining: 9, ResetAfter: 9, RetryAfter: 9}}
-	denied := Decide([]Hit{{Limit: must(Spec{RequestsPerUnit: 1, Unit: Minute})}}, []*State{new(State)}, at(0), out)
+	denied := Decide([]Hit{{Limit: must(Spec{RequestsPerUnit: 1, Unit: Minute})}}, []*State{new(State)}, nil, at(0), out)
 	if want := (Decision{Remaining: 1, ResetAfter: time.Minute}); denied || out[0] != want {
 		t.Errorf("denied is %v, got %+v, want %+v", denied, out[0], want)
 	}
@@ -129,7 +129,7 @@ func TestDecideAllocatesNothing(t *testing.T) {
 		}
 		denials := 0
 		allocs := testing.AllocsPerRun(100, func() {
-			if Decide(hits, states, at(0), out) {
+			if Decide(hits, states, nil, at(0), out) {
 				denials++
 			}
 		})

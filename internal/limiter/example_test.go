@@ -22,7 +22,7 @@ func ExampleDecide() {
 	for range 2 {
 		hits := []limiter.Hit{{Limit: minute, Key: []byte("m"), Cost: 2}, {Limit: hour, Key: []byte("h"), Cost: 2}}
 		out := make([]limiter.Decision, len(hits))
-		denied := limiter.Decide(hits, states, now.UnixMicro(), out)
+		denied := limiter.Decide(hits, states, nil, now.UnixMicro(), out)
 		fmt.Println("denied:", denied)
 		for i, d := range out {
 			fmt.Printf("  %s: %d left, come back in %v\n", hits[i].Limit.Rate(), d.Remaining, d.RetryAfter)

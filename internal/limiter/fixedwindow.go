@@ -35,9 +35,7 @@ func (w window) waitFor(later int64, s State, cost int64) int64 {
 	}
 }
 
-func (w window) numbers() numbers {
-	return numbers{most: most, ample: w.amount, constants: [4]int64{w.period, w.amount}}
-}
+func (w window) numbers() (int64, [4]int64) { return most, [4]int64{w.period, w.amount} }
 
 func newFixedWindow(s *Spec) (counting, error) {
 	w := fixedWindow{window{s.Period().Microseconds(), int64(s.RequestsPerUnit)}, 1}
@@ -85,8 +83,4 @@ func (w fixedWindow) left(s State, now int64) (used, whole int64) {
 	return s.Used, w.end(s) - now
 }
 
-func (w fixedWindow) numbers() numbers {
-	n := w.window.numbers()
-	n.constants[2] = w.grid
-	return n
-}
+func (w fixedWindow) numbers() (int64, [4]int64) { return most, [4]int64{w.period, w.amount, w.grid} }

@@ -160,7 +160,7 @@ func FuzzDecide(f *testing.F) {
 			}
 			wantDenied, want := j.decide(hits, now)
 			out := make([]Decision, len(hits))
-			if denied := DecideHolds(hits, statesOf(hits, states), holdsOf(hits, holds), now, out); denied != wantDenied {
+			if denied := Decide(hits, statesOf(hits, states), holdsOf(hits, holds), now, out); denied != wantDenied {
 				t.Fatalf("request %d: denied is %v, want %v", n, denied, wantDenied)
 			}
 			for i := range hits {

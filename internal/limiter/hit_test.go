@@ -69,7 +69,7 @@ func TestManyHitsInTime(t *testing.T) {
 				states[i] = &each[i%counters]
 			}
 			testenv.InProcessorTime(t, 100*time.Millisecond, func() {
-				if !Decide(hits, states, at(0), out) {
+				if !Decide(hits, states, nil, at(0), out) {
 					t.Error("admitted")
 				}
 			})

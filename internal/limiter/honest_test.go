@@ -53,7 +53,7 @@ type history struct {
 // decide decides hits and checks the times that they get.
 func (h *history) decide(hits []Hit) {
 	out := make([]Decision, len(hits))
-	denied := Decide(hits, statesOf(hits, h.states), h.now, out)
+	denied := Decide(hits, statesOf(hits, h.states), nil, h.now, out)
 	for i := range hits {
 		h.checkReset(&hits[i], out[i].ResetAfter)
 		if out[i].Over {
@@ -154,7 +154,7 @@ func (h *history) admits(hits []Hit, later time.Duration) bool {
 		kept := *s
 		states[key] = &kept
 	}
-	return !Decide(hits, statesOf(hits, states), h.now+later.Microseconds(), make([]Decision, len(hits)))
+	return !Decide(hits, statesOf(hits, states), nil, h.now+later.Microseconds(), make([]Decision, len(hits)))
 }
 
 func (h *history) checkReset(hit *Hit, reset time.Duration) {

@@ -233,9 +233,9 @@ type Limit struct {
 	calendar *Calendar // see Calendar
 	base     *Limit    // see Base
 
-	most, ample int64 // of numbers
-	id          uint64
-	series      atomic.Uint64 // see SeriesHash
+	most   int64 // of counting.numbers
+	id     uint64
+	series atomic.Uint64 // see SeriesHash
 }
 
 // lastID is the id of the limit that was made last.
@@ -272,8 +272,7 @@ func NewLimit(s Spec) (*Limit, error) {
 		l.calendar = w.calendar
 	}
 	if l.counting = c; c != nil {
-		n := c.numbers()
-		l.most, l.ample = n.most, n.ample
+		l.most, _ = c.numbers()
 	}
 	return l, nil
 }
@@ -291,25 +290,26 @@ func (s *Spec) newCounting() (counting, error) {
 		return nil, fmt.Errorf("a period of %s is too long, at most 100 years are allowed", s.Per())
 	case max(s.RequestsPerUnit, s.Burst) > MaxAmount:
 		return nil, fmt.Errorf("an amount of %d is too large, at most %d is allowed", max(s.RequestsPerUnit, s.Burst), uint64(MaxAmount))
-	case s.Burst > 0 && !s.Algorithm.Takes(BurstOption):
-		return nil, BurstOption.misplaced()
-	case s.Anchor != Epoch && !s.Algorithm.Takes(AnchorOption):
-		return nil, AnchorOption.misplaced()
-	case s.Charge != ByDefault && !s.Algorithm.Takes(ChargeOption):
-		return nil, ChargeOption.misplaced()
-	case s.Hold != "" && !s.Algorithm.Takes(HoldOption):
-		return nil, HoldOption.misplaced()
+	}
+	for _, o := range []struct {
+		option Option
+		given  bool
+	}{
+		{BurstOption, s.Burst > 0},
+		{AnchorOption, s.Anchor != Epoch},
+		{ChargeOption, s.Charge != ByDefault},
+		{HoldOption, s.Hold != ""},
+		{DenyForOption, s.DenyFor != 0},
+	} {
+		if o.given && !s.Algorithm.Takes(o.option) {
+			return nil, fmt.Errorf("%s is for algorithm %s only", o.option, o.option.Algorithms())
+		}
+	}
+	switch {
 	case s.TimeZone != "" && s.Anchor != ByCalendar:
 		return nil, errors.New("time_zone is for anchor calendar only")
-	case s.DenyFor != 0 && !s.Algorithm.Takes(DenyForOption):
-		return nil, DenyForOption.misplaced()
 	case s.DenyFor != 0 && (s.DenyFor < MinBan || s.DenyFor > MaxPeriod):
 		return nil, fmt.Errorf("a ban of %v is not allowed, allowed are %v to 100 years", s.DenyFor, MinBan)
-	default:
-		return algorithms[s.Algorithm].new(s)
 	}
-}
-
-func (o Option) misplaced() error {
-	return fmt.Errorf("%s is for algorithm %s only", o, o.Algorithms())
+	return algorithms[s.Algorithm].new(s)
 }

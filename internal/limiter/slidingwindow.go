@@ -92,7 +92,6 @@ func (w slidingWindow) left(s State, now int64) (used, whole int64) {
 	return w.estimate(s, now), max(end-now, 0)
 }
 
-// numbers has no ample use: it depends on the previous window.
-func (w slidingWindow) numbers() numbers {
-	return numbers{most: most, constants: [4]int64{w.period, w.amount, w.simple}}
+func (w slidingWindow) numbers() (int64, [4]int64) {
+	return most, [4]int64{w.period, w.amount, w.simple}
 }

@@ -144,7 +144,7 @@ func (b tokenBucket) left(s State, now int64) (used, whole int64) {
 }
 
 // numbers: the most fills the emptiest bucket to the brim, empties the fullest, and fits
-// none. A part of a unit counts as one.
-func (b tokenBucket) numbers() numbers {
-	return numbers{most: b.brim(), ample: b.burst - 1, constants: [4]int64{b.period, b.amount, b.burst, b.divisor}}
+// none.
+func (b tokenBucket) numbers() (int64, [4]int64) {
+	return b.brim(), [4]int64{b.period, b.amount, b.burst, b.divisor}
 }

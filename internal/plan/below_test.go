@@ -172,7 +172,7 @@ func decideFresh(p *Result) {
 	for i := range states {
 		states[i] = new(limiter.State)
 	}
-	p.SetStatuses(limiter.Decide(p.Hits, states, 0, p.Decisions))
+	p.SetStatuses(limiter.Decide(p.Hits, states, nil, 0, p.Decisions))
 }
 
 // A descriptor passes through at most as many rules as it has entries, so the hits of

@@ -115,7 +115,7 @@ func (s lasting) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Dec
 	for i := range states {
 		states[i] = s.State
 	}
-	return limiter.Decide(hits, states, 0, out), nil
+	return limiter.Decide(hits, states, nil, 0, out), nil
 }
 
 // Of two hits on one counter the second is over although the counter, which
@@ -139,7 +139,7 @@ func (shared) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Decisi
 	for i := range states {
 		states[i] = counter
 	}
-	return limiter.Decide(hits, states, 0, out), nil
+	return limiter.Decide(hits, states, nil, 0, out), nil
 }
 
 // TestMetricsAreThoseOfTheReference compares with what envoyproxy/ratelimit

@@ -57,5 +57,5 @@ func (f fixed) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Decis
 		s := f.state
 		states[i] = &s
 	}
-	return limiter.Decide(hits, states, f.now, out), nil
+	return limiter.Decide(hits, states, nil, f.now, out), nil
 }

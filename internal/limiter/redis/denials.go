@@ -154,7 +154,7 @@ func (d *denials) decide(hits []limiter.Hit, r *recall, now int64, out []limiter
 		r.untils = append(r.untils, r.states[i].Until)
 		r.of = append(r.of, &r.states[counters.First(i)])
 	}
-	if !limiter.Decide(hits, r.of, now, out) {
+	if !limiter.Decide(hits, r.of, nil, now, out) {
 		return false
 	}
 	var v limiter.Verdict

@@ -59,7 +59,7 @@ func newCounters() counters {
 	return counters{map[string]*limiter.State{}, map[string]*limiter.Holds{}}
 }
 
-// compare compares what b says about hits with what limiter.DecideHolds says.
+// compare compares what b says about hits with what limiter.Decide says.
 func compare(t *testing.T, b *batch, place int, hits []limiter.Hit, all counters, now int64) {
 	t.Helper()
 	of, holds := make([]*limiter.State, len(hits)), make([]*limiter.Holds, len(hits))
@@ -78,7 +78,7 @@ func compare(t *testing.T, b *batch, place int, hits []limiter.Hit, all counters
 	if err != nil {
 		t.Fatalf("reading what became of %v: %v", hits, err)
 	}
-	if wantDenied := limiter.DecideHolds(hits, of, holds, now, want); denied != wantDenied {
+	if wantDenied := limiter.Decide(hits, of, holds, now, want); denied != wantDenied {
 		t.Errorf("at %d: denied is %v, want %v", now, denied, wantDenied)
 	}
 	for i, h := range hits {

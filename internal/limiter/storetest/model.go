@@ -30,7 +30,7 @@ func (m *Model) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 	if err := limiter.Left(ctx, hits); err != nil {
 		return false, err
 	}
-	return limiter.DecideHolds(hits, statesOf(hits, m.counters), m.holdsOf(hits), m.now().UnixMicro(), out), nil
+	return limiter.Decide(hits, statesOf(hits, m.counters), m.holdsOf(hits), m.now().UnixMicro(), out), nil
 }
 
 // Peek implements limiter.CounterStore. It never fails.
@@ -89,7 +89,7 @@ func (m *Model) expiresSoon(hits []limiter.Hit) bool {
 	}
 	now := m.now()
 	states := statesOf(hits, trial)
-	limiter.Decide(hits, states, now.UnixMicro(), make([]limiter.Decision, len(hits)))
+	limiter.Decide(hits, states, nil, now.UnixMicro(), make([]limiter.Decision, len(hits)))
 	for i, s := range states {
 		left := hits[i].Limit.Expiry(*s) - now.UnixMicro()
 		if left > 0 && left < lifetime.Microseconds() {

@@ -68,7 +68,7 @@ func (a *Answer) addLimits(q *Question, p *plan.Result, rule *descriptors.Rule) 
 	for i := range states {
 		states[i] = new(limiter.State)
 	}
-	a.Denied = limiter.Decide(p.Hits, states, 0, p.Decisions)
+	a.Denied = limiter.Decide(p.Hits, states, nil, 0, p.Decisions)
 	var all []*limiter.Limit
 	next := 0 // hit: the limits that are counted have one each, in order
 	for r := rule; r != nil; r = r.Above {

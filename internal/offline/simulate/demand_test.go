@@ -47,7 +47,7 @@ func denies(t *testing.T, s limiter.Spec, list []ask) bool {
 	l, state := mustLimit(t, s), limiter.State{}
 	for _, a := range list {
 		var out [1]limiter.Decision
-		if limiter.Decide([]limiter.Hit{{Limit: l, Cost: a.cost}}, []*limiter.State{&state}, a.at, out[:]) {
+		if limiter.Decide([]limiter.Hit{{Limit: l, Cost: a.cost}}, []*limiter.State{&state}, nil, a.at, out[:]) {
 			return true
 		}
 	}

@@ -1,4 +1,4 @@
--- The other way: decides the requests of a batch one after the other, each all or nothing, as limiter.DecideHolds does,
+-- The other way: decides the requests of a batch one after the other, each all or nothing, as limiter.Decide does,
 -- and gives back what requests were charged that were then denied elsewhere, as limiter.Limit.GiveBack does.
 --
 -- KEYS     the counters that the batch meets, each once. A state is stored until it is as good as unused. Anything
