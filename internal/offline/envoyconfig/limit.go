@@ -161,13 +161,18 @@ func (r *reader) action(n node, a *routepb.RateLimit_Action) (action, error) {
 		}
 		return constant(s.GenericKey, "generic_key", func(*Request) bool { return true }, nil)
 	case *routepb.RateLimit_Action_RemoteAddress_:
-		return r.address("remote_address", func(ip netip.Addr) string { return ip.String() }), nil
+		return r.address("remote_address", func(ip netip.Addr, sent string) string {
+			if ip.Is4() {
+				return sent
+			}
+			return ip.String() // IPv6 may be spelled in several ways
+		}), nil
 	case *routepb.RateLimit_Action_MaskedRemoteAddress_:
 		bits4, bits6 := orBits(s.MaskedRemoteAddress.GetV4PrefixMaskLen(), 32), orBits(s.MaskedRemoteAddress.GetV6PrefixMaskLen(), 128)
 		if bits4 > 32 || bits6 > 128 {
 			return action{}, errors.New("v4_prefix_mask_len is at most 32, v6_prefix_mask_len at most 128")
 		}
-		return r.address("masked_remote_address", func(ip netip.Addr) string {
+		return r.address("masked_remote_address", func(ip netip.Addr, _ string) string {
 			bits := bits4
 			if ip.Is6() {
 				bits = bits6
@@ -194,14 +199,14 @@ func orBits(bits *wrapperspb.UInt32Value, otherwise uint32) uint32 {
 }
 
 // address returns the action that makes an entry of the address of the client.
-func (r *reader) address(key string, text func(netip.Addr) string) action {
+func (r *reader) address(key string, text func(ip netip.Addr, sent string) string) action {
 	r.lookAt(RemoteAddress)
 	return action{key, false, func(t *Request) (string, bool) {
 		ip, err := netip.ParseAddr(t.RemoteAddress)
 		if err != nil {
 			return "", false
 		}
-		return text(ip), true
+		return text(ip, t.RemoteAddress), true
 	}}
 }
 
