@@ -16,9 +16,9 @@ import (
 
 	"weir/internal/descriptors/plaintext"
 	"weir/internal/offline/explain"
+	"weir/internal/operators"
 	"weir/internal/operators/api"
 	"weir/internal/operators/client"
-	"weir/internal/operators/denials"
 )
 
 // operatorCommands are the commands that ask a running server.
@@ -124,7 +124,7 @@ type whom struct {
 	Descriptor anyBytes `arg:"" help:"Its entries, such as user=alice,path=/login. A backslash before a comma, an = or a backslash takes it as it is, and \\x0a is the byte 0a, as in the domain."`
 }
 
-func (w whom) read() (d api.Descriptor, err error) {
+func (w whom) read() (d operators.Descriptor, err error) {
 	domain, err := w.Domain.domain()
 	if err != nil {
 		return d, err
@@ -133,7 +133,7 @@ func (w whom) read() (d api.Descriptor, err error) {
 	if err != nil {
 		return d, err
 	}
-	return api.NewDescriptor(domain, entries), nil
+	return operators.NewDescriptor(domain, entries), nil
 }
 
 // replicas is embedded in commands about all servers that share one Redis.
@@ -161,7 +161,7 @@ type denied struct {
 }
 
 // read asks what was denied, and leaves what is of the domains that are shown.
-func (c denied) read(ctx context.Context, server *client.Client) (answer client.Answer[api.Denials], err error) {
+func (c denied) read(ctx context.Context, server *client.Client) (answer client.Answer[operators.Denials], err error) {
 	hidden, err := others(c.Domain)
 	if err == nil {
 		answer, err = server.Denials(ctx, !c.This)
@@ -170,10 +170,10 @@ func (c denied) read(ctx context.Context, server *client.Client) (answer client.
 	if answer.At = d.At; err != nil || c.Domain == nil {
 		return answer, err
 	}
-	for _, w := range []*denials.Window{&d.Minute, &d.Hour} {
-		w.Limits = slices.DeleteFunc(w.Limits, func(l denials.Limit) bool { return hidden(l.Domain) })
+	for _, w := range []*operators.Window{&d.Minute, &d.Hour} {
+		w.Limits = slices.DeleteFunc(w.Limits, func(l operators.LimitDenials) bool { return hidden(l.Domain) })
 	}
-	d.Last = slices.DeleteFunc(d.Last, func(e denials.Event) bool { return hidden(e.Domain) })
+	d.Last = slices.DeleteFunc(d.Last, func(e operators.LastDenial) bool { return hidden(e.Domain) })
 	answer.JSON, err = json.Marshal(d)
 	return answer, err
 }
@@ -196,9 +196,9 @@ type topCommand struct {
 
 // Run shows who is denied most.
 func (c topCommand) Run(ctx context.Context, p *program) error {
-	_, err := ask(c.remote, p, func(server *client.Client) (client.Answer[api.Denials], error) {
+	_, err := ask(c.remote, p, func(server *client.Client) (client.Answer[operators.Denials], error) {
 		return c.read(ctx, server)
-	}, func(view client.View, w io.Writer, d *api.Denials) {
+	}, func(view client.View, w io.Writer, d *operators.Denials) {
 		window := &d.Hour
 		if c.Window == "minute" {
 			window = &d.Minute
@@ -220,7 +220,7 @@ func (c denialsCommand) Run(ctx context.Context, p *program) error {
 	if c.N < 1 {
 		return fmt.Errorf("-n: %d is not allowed, allowed is 1 or more", c.N)
 	}
-	_, err := ask(c.remote, p, func(server *client.Client) (client.Answer[api.Denials], error) {
+	_, err := ask(c.remote, p, func(server *client.Client) (client.Answer[operators.Denials], error) {
 		answer, err := c.read(ctx, server)
 		d := &answer.Value
 		d.Last = d.Last[:min(len(d.Last), c.N)]
@@ -240,7 +240,7 @@ type peekCommand struct {
 
 // Run shows counters.
 func (c peekCommand) Run(ctx context.Context, p *program) error {
-	return counters(c.remote, p, c.whom, false, func(server *client.Client, d api.Descriptor) (client.Answer[api.Counters], error) {
+	return counters(c.remote, p, c.whom, false, func(server *client.Client, d operators.Descriptor) (client.Answer[operators.Counters], error) {
 		return server.Peek(ctx, d)
 	})
 }
@@ -254,20 +254,20 @@ type resetCommand struct {
 
 // Run sets counters to zero.
 func (c resetCommand) Run(ctx context.Context, p *program) error {
-	return counters(c.remote, p, c.whom, true, func(server *client.Client, d api.Descriptor) (client.Answer[api.Counters], error) {
+	return counters(c.remote, p, c.whom, true, func(server *client.Client, d operators.Descriptor) (client.Answer[operators.Counters], error) {
 		return server.Reset(ctx, d, c.name())
 	})
 }
 
 // counters asks a question about the counters of a descriptor, which may reset them.
-func counters(r remote, p *program, of whom, reset bool, question func(*client.Client, api.Descriptor) (client.Answer[api.Counters], error)) error {
+func counters(r remote, p *program, of whom, reset bool, question func(*client.Client, operators.Descriptor) (client.Answer[operators.Counters], error)) error {
 	d, err := of.read()
 	if err != nil {
 		return err
 	}
-	answer, err := ask(r, p, func(server *client.Client) (client.Answer[api.Counters], error) {
+	answer, err := ask(r, p, func(server *client.Client) (client.Answer[operators.Counters], error) {
 		return question(server, d)
-	}, func(view client.View, w io.Writer, c *api.Counters) { view.Counters(w, c, reset) })
+	}, func(view client.View, w io.Writer, c *operators.Counters) { view.Counters(w, c, reset) })
 	if err == nil && answer.Rule == "" {
 		return exit(exitFailed)
 	}
@@ -317,15 +317,15 @@ func (c exceptAdd) Run(ctx context.Context, p *program) error {
 	case strings.TrimSpace(c.Reason) == "":
 		return errors.New("--reason: it is empty")
 	}
-	x := api.NewException{Descriptor: d, Effect: api.Amount, Factor: float64(c.Amount), For: c.For.Seconds(), By: c.name(), Reason: c.Reason}
+	x := operators.NewException{Descriptor: d, Effect: operators.Amount, Factor: float64(c.Amount), For: c.For.Seconds(), By: c.name(), Reason: c.Reason}
 	if c.Allow {
-		x.Effect = api.Allow
+		x.Effect = operators.Allow
 	} else if c.Deny {
-		x.Effect = api.Deny
+		x.Effect = operators.Deny
 	}
-	_, err = ask(c.remote, p, func(server *client.Client) (client.Answer[api.Exception], error) {
+	_, err = ask(c.remote, p, func(server *client.Client) (client.Answer[operators.Exception], error) {
 		return server.Add(ctx, x)
-	}, func(view client.View, w io.Writer, x *api.Exception) {
+	}, func(view client.View, w io.Writer, x *operators.Exception) {
 		if x.Note != "" {
 			fmt.Fprintf(p.stderr, "note: %s\n", plaintext.Line(x.Note))
 		}
@@ -347,10 +347,10 @@ func (c exceptList) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	_, err = ask(c.remote, p, func(server *client.Client) (client.Answer[api.Exceptions], error) {
+	_, err = ask(c.remote, p, func(server *client.Client) (client.Answer[operators.ExceptionList], error) {
 		answer, err := server.Exceptions(ctx, !c.This)
 		if e := &answer.Value; err == nil && c.Domain != nil {
-			e.Exceptions = slices.DeleteFunc(e.Exceptions, func(x api.Exception) bool {
+			e.Exceptions = slices.DeleteFunc(e.Exceptions, func(x operators.Exception) bool {
 				domain, _, err := x.Bytes()
 				return err != nil || hidden(domain)
 			})

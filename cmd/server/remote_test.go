@@ -20,8 +20,9 @@ import (
 
 	"weir/internal/descriptors/plaintext"
 	"weir/internal/limiter"
-	"weir/internal/operators/api"
 	"weir/internal/testenv"
+
+	"weir/internal/operators"
 )
 
 var update = flag.Bool("update", false, "write testdata/remote/*.txt anew")
@@ -180,7 +181,7 @@ func TestPastedDescriptor(t *testing.T) {
 		command := exec.Command(shell, "-c", `"$0" peek `+row[1]+" --server "+server.URL, os.Args[0])
 		command.Env = append(os.Environ(), asProgram+"=1")
 		out, _ := command.CombinedOutput() // the answer is of another descriptor
-		var d api.Descriptor
+		var d operators.Descriptor
 		_, body := server.asked()
 		if err := json.Unmarshal([]byte(body), &d); err != nil {
 			t.Fatalf("%s: %v\n%s", row[1], err, out)

@@ -18,9 +18,57 @@ import (
 
 	"weir/internal/descriptors/plaintext"
 	"weir/internal/limiter"
-	"weir/internal/operators/api"
 	"weir/internal/plan"
 )
+
+// The effects of exceptions.
+const (
+	Allow  = "allow"  // no limit holds
+	Deny   = "deny"   // every request is denied
+	Amount = "amount" // the amounts of all limits are multiplied by Factor
+)
+
+// Exception is an exception from the rules for the descriptors of a domain that begin with
+// its entries.
+type Exception struct {
+	ID string `json:"id"`
+	Descriptor
+	Effect  string    `json:"effect"`
+	Factor  float64   `json:"factor,omitempty"` // of Amount, from 0.001 to 1,000,000
+	Created time.Time `json:"created"`
+	Until   time.Time `json:"until"`
+	By      string    `json:"by"`     // who added it
+	Reason  string    `json:"reason"` // as given by who added it
+	// Used is how many descriptors it was applied to on the servers that were asked.
+	Used uint64 `json:"used"`
+	// Note is of the answer of POST /exceptions alone: why it may not be what was meant.
+	Note string `json:"note,omitempty"`
+}
+
+// NewException is the body of POST /exceptions, whose answer is the Exception.
+type NewException struct {
+	Descriptor
+	Effect string  `json:"effect"`
+	Factor float64 `json:"factor,omitempty"`
+	For    float64 `json:"for"` // seconds
+	By     string  `json:"by"`
+	Reason string  `json:"reason"`
+}
+
+// ExceptionList is the answer of GET /exceptions, the newest first.
+type ExceptionList struct {
+	Exceptions []Exception `json:"exceptions"`
+	// Servers is how many servers the uses are of.
+	Servers int `json:"servers"`
+}
+
+// ExceptionOf returns an exception as it is answered.
+func ExceptionOf(e *plan.Exception) Exception {
+	return Exception{
+		ID: e.ID, Descriptor: NewDescriptor(e.Domain, e.Entries), Effect: string(e.Effect), Factor: e.Factor,
+		Created: e.Created, Until: e.Until, By: e.By, Reason: e.Reason, Used: e.Used(),
+	}
+}
 
 // What an exception may be.
 const (
@@ -36,13 +84,13 @@ const (
 )
 
 // newException returns what is asked for, or what is wrong with it.
-func newException(n api.NewException) (*plan.Exception, error) {
+func newException(n NewException) (*plan.Exception, error) {
 	domain, entries, err := n.Bytes()
 	if err != nil {
 		return nil, err
 	}
 	bad := func(format string, args ...any) (*plan.Exception, error) {
-		return nil, api.Errorf(api.ErrBadRequest, "bad exception: %s", fmt.Sprintf(format, args...))
+		return nil, Errorf(ErrBadRequest, "bad exception: %s", fmt.Sprintf(format, args...))
 	}
 	bytes := len(domain)
 	for i, e := range entries {
@@ -93,7 +141,7 @@ const exceptionFormat = 2
 // record is an exception as the servers share it, in JSON.
 type record struct {
 	Format int `json:"format"`
-	api.Exception
+	Exception
 }
 
 // readException returns the exception with id, or why this version cannot read it.
@@ -187,44 +235,44 @@ func (es *Exceptions) Uses() map[string]uint64 {
 }
 
 // Add adds an exception for somebody at the address peer. Its errors are of the kinds of
-// package api.
-func (es *Exceptions) Add(ctx context.Context, n api.NewException, peer string) (api.Exception, error) {
+// package
+func (es *Exceptions) Add(ctx context.Context, n NewException, peer string) (Exception, error) {
 	e, err := newException(n)
 	if err != nil {
-		return api.Exception{}, err
+		return Exception{}, err
 	}
-	text, err := json.Marshal(record{exceptionFormat, api.ExceptionOf(e)})
+	text, err := json.Marshal(record{exceptionFormat, ExceptionOf(e)})
 	if err != nil {
-		return api.Exception{}, api.Errorf(api.ErrBadRequest, "bad exception: %w", err)
+		return Exception{}, Errorf(ErrBadRequest, "bad exception: %w", err)
 	}
 	err = es.ask(ctx, func(ctx context.Context) error {
 		if err := es.load(ctx); err != nil {
 			return err
 		}
 		if len(es.All()) >= maxExceptions {
-			return api.Errorf(api.ErrFull, "there are as many exceptions as there may be: %d, remove one first", maxExceptions)
+			return Errorf(ErrFull, "there are as many exceptions as there may be: %d, remove one first", maxExceptions)
 		}
 		_, err := es.set(ctx, map[string]string{e.ID: string(text)})
 		return err
 	})
 	if err != nil {
-		return api.Exception{}, err
+		return Exception{}, err
 	}
 	es.mu.Lock()
 	es.keep(e, string(text))
 	es.rebuild()
 	es.mu.Unlock()
 	es.logger.LogAttrs(ctx, slog.LevelInfo, "exception added", audited(e, plain("by", e.By), plain("peer", peer))...)
-	return api.ExceptionOf(e), nil
+	return ExceptionOf(e), nil
 }
 
 // Remove ends the exception with id, for by at the address peer. Its errors are of the kinds
-// of package api.
+// of package
 func (es *Exceptions) Remove(ctx context.Context, id, by, peer string) error {
 	var was *plan.Exception
 	err := es.ask(ctx, func(ctx context.Context) error {
 		if !isID(id) {
-			return api.Errorf(api.ErrNotFound, "there is no such exception")
+			return Errorf(ErrNotFound, "there is no such exception")
 		}
 		if err := es.load(ctx); err != nil { // what it was, for the audit log
 			return err
@@ -240,7 +288,7 @@ func (es *Exceptions) Remove(ctx context.Context, id, by, peer string) error {
 		delete(es.texts, id)
 		es.rebuild()
 		if was == nil && there == 0 {
-			return api.Errorf(api.ErrNotFound, "there is no such exception")
+			return Errorf(ErrNotFound, "there is no such exception")
 		}
 		return nil
 	})
@@ -272,7 +320,7 @@ func (es *Exceptions) ask(ctx context.Context, do func(context.Context) error) e
 		defer func() { <-es.asking }()
 		return do(ctx)
 	case <-ctx.Done():
-		return api.Errorf(api.ErrUnavailable, "the store of exceptions failed: %w", context.Cause(ctx))
+		return Errorf(ErrUnavailable, "the store of exceptions failed: %w", context.Cause(ctx))
 	}
 }
 
@@ -285,7 +333,7 @@ func (es *Exceptions) set(ctx context.Context, fields map[string]string) (there 
 		return 0, nil
 	}
 	if there, err = es.shared.Set(ctx, exceptionsHash, fields); err != nil {
-		err = api.Errorf(api.ErrUnavailable, "the store of exceptions failed, the exception may hold or not: %w", err)
+		err = Errorf(ErrUnavailable, "the store of exceptions failed, the exception may hold or not: %w", err)
 	}
 	return there, err
 }
@@ -321,7 +369,7 @@ func (es *Exceptions) load(ctx context.Context) error {
 	}
 	if err != nil {
 		es.errors.Inc()
-		return api.Errorf(api.ErrUnavailable, "the store of exceptions failed, the exception may hold or not: %w", err)
+		return Errorf(ErrUnavailable, "the store of exceptions failed, the exception may hold or not: %w", err)
 	}
 	return nil
 }

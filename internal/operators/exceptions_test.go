@@ -19,7 +19,6 @@ import (
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
-	"weir/internal/operators/api"
 	"weir/internal/plan"
 	"weir/internal/testenv"
 )
@@ -165,8 +164,8 @@ func entry(text string) []limiter.Entry {
 	return entries
 }
 
-func allowing(value string, lasts time.Duration) api.NewException {
-	return api.NewException{Descriptor: api.NewDescriptor("api", of(value)), Effect: "allow", For: lasts.Seconds(), By: "bob", Reason: "let me in"}
+func allowing(value string, lasts time.Duration) NewException {
+	return NewException{Descriptor: NewDescriptor("api", of(value)), Effect: "allow", For: lasts.Seconds(), By: "bob", Reason: "let me in"}
 }
 
 // use applies the exception for an entry to a request.
@@ -180,7 +179,7 @@ func use(t *testing.T, s *server, text string) {
 	p.SetStatuses(false)
 }
 
-func (s *server) add(n api.NewException) api.Exception {
+func (s *server) add(n NewException) Exception {
 	s.t.Helper()
 	e, err := s.Add(s.t.Context(), n, "192.0.2.1:5")
 	if err != nil {
@@ -232,7 +231,7 @@ func TestServersShareExceptions(t *testing.T) {
 		time.Sleep(time.Second)
 		a.want()
 		for _, s := range []*server{a, b} {
-			if err := s.Remove(t.Context(), e.ID, "bob", ""); !errors.Is(err, api.ErrNotFound) {
+			if err := s.Remove(t.Context(), e.ID, "bob", ""); !errors.Is(err, ErrNotFound) {
 				t.Errorf("removed twice: %v", err)
 			}
 		}
@@ -380,10 +379,10 @@ func TestStoreFails(t *testing.T) {
 					fail(store, fails)
 				}
 				set(true)
-				if _, err := s.Add(t.Context(), allowing("user=carol", time.Hour), ""); !errors.Is(err, api.ErrUnavailable) || errors.Is(err, api.ErrBadRequest) {
+				if _, err := s.Add(t.Context(), allowing("user=carol", time.Hour), ""); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrBadRequest) {
 					t.Errorf("added to a store that fails: %v", err)
 				}
-				if err := s.Remove(t.Context(), alice.ID, "", ""); !errors.Is(err, api.ErrUnavailable) {
+				if err := s.Remove(t.Context(), alice.ID, "", ""); !errors.Is(err, ErrUnavailable) {
 					t.Errorf("removed from a store that fails: %v", err)
 				}
 				s.want("user=alice", "user=bob")
@@ -423,7 +422,7 @@ func TestFull(t *testing.T) {
 			t.Errorf("%d are in force", n)
 		}
 		_, err := s.Add(t.Context(), allowing("user=carol", time.Hour), "")
-		if !errors.Is(err, api.ErrFull) || !strings.Contains(err.Error(), "10000") || s.Find("api", entry("user=carol")) != nil {
+		if !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "10000") || s.Find("api", entry("user=carol")) != nil {
 			t.Errorf("the 10,001st: %v", err)
 		}
 		time.Sleep(time.Until(e.Until))
@@ -437,35 +436,35 @@ func TestFull(t *testing.T) {
 
 func TestBadExceptions(t *testing.T) {
 	s := newServer(t, new(fake))
-	for want, change := range map[string]func(n *api.NewException){
-		"the domain is empty":                         func(n *api.NewException) { n.Domain = "" },
-		"it has no entries, at least one is needed":   func(n *api.NewException) { n.Entries = nil },
-		"the key of entry 1 is empty":                 func(n *api.NewException) { n.Descriptor = api.NewDescriptor("api", of("a=b", "=c")) },
-		"it has 101 entries, at most 100 are allowed": func(n *api.NewException) { n.Descriptor = api.NewDescriptor("api", slices.Repeat(of("a=b"), 101)) },
-		"domain and entries have 4097 bytes, at most 4096": func(n *api.NewException) {
-			n.Descriptor = api.NewDescriptor("api", of("user="+strings.Repeat("x", 4090)))
+	for want, change := range map[string]func(n *NewException){
+		"the domain is empty":                         func(n *NewException) { n.Domain = "" },
+		"it has no entries, at least one is needed":   func(n *NewException) { n.Entries = nil },
+		"the key of entry 1 is empty":                 func(n *NewException) { n.Descriptor = NewDescriptor("api", of("a=b", "=c")) },
+		"it has 101 entries, at most 100 are allowed": func(n *NewException) { n.Descriptor = NewDescriptor("api", slices.Repeat(of("a=b"), 101)) },
+		"domain and entries have 4097 bytes, at most 4096": func(n *NewException) {
+			n.Descriptor = NewDescriptor("api", of("user="+strings.Repeat("x", 4090)))
 		},
-		`undefined effect "pass\n", allowed are allow, deny, amount`: func(n *api.NewException) { n.Effect = "pass\n" },
-		"a factor of 0 is not allowed, allowed are 0.001 to 1000000": func(n *api.NewException) { n.Effect = "amount" },
-		"a factor of NaN is not allowed":                             func(n *api.NewException) { n.Effect, n.Factor = "amount", math.NaN() },
-		"a factor of 1.5e+06 is not allowed":                         func(n *api.NewException) { n.Effect, n.Factor = "amount", 1.5e6 },
-		"a factor is for effect amount only":                         func(n *api.NewException) { n.Factor = 2 },
-		"a duration of 0s is not allowed":                            func(n *api.NewException) { n.For = 0 },
-		"a duration of 8784h0m1s is not allowed":                     func(n *api.NewException) { n.For = (maxFor + time.Second).Seconds() },
-		"a duration of 17568h0m0s is not allowed":                    func(n *api.NewException) { n.For = math.MaxFloat64 },
-		"value_base64 is no base64":                                  func(n *api.NewException) { n.Entries[0].ValueBase64 = "?" },
-		"a reason is needed":                                         func(n *api.NewException) { n.Reason = " \n" },
-		"the reason has 501 bytes, at most 500 are allowed":          func(n *api.NewException) { n.Reason = strings.Repeat("x", 501) },
-		"the name of who adds it has 201 bytes":                      func(n *api.NewException) { n.By = strings.Repeat("x", 201) },
+		`undefined effect "pass\n", allowed are allow, deny, amount`: func(n *NewException) { n.Effect = "pass\n" },
+		"a factor of 0 is not allowed, allowed are 0.001 to 1000000": func(n *NewException) { n.Effect = "amount" },
+		"a factor of NaN is not allowed":                             func(n *NewException) { n.Effect, n.Factor = "amount", math.NaN() },
+		"a factor of 1.5e+06 is not allowed":                         func(n *NewException) { n.Effect, n.Factor = "amount", 1.5e6 },
+		"a factor is for effect amount only":                         func(n *NewException) { n.Factor = 2 },
+		"a duration of 0s is not allowed":                            func(n *NewException) { n.For = 0 },
+		"a duration of 8784h0m1s is not allowed":                     func(n *NewException) { n.For = (maxFor + time.Second).Seconds() },
+		"a duration of 17568h0m0s is not allowed":                    func(n *NewException) { n.For = math.MaxFloat64 },
+		"value_base64 is no base64":                                  func(n *NewException) { n.Entries[0].ValueBase64 = "?" },
+		"a reason is needed":                                         func(n *NewException) { n.Reason = " \n" },
+		"the reason has 501 bytes, at most 500 are allowed":          func(n *NewException) { n.Reason = strings.Repeat("x", 501) },
+		"the name of who adds it has 201 bytes":                      func(n *NewException) { n.By = strings.Repeat("x", 201) },
 	} {
 		n := allowing("user=alice", time.Hour)
 		change(&n)
-		if _, err := s.Add(t.Context(), n, ""); !errors.Is(err, api.ErrBadRequest) || !strings.Contains(err.Error(), want) {
+		if _, err := s.Add(t.Context(), n, ""); !errors.Is(err, ErrBadRequest) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
 	for _, id := range []string{"", "a b", strings.Repeat("x", 10_000), "\xff"} {
-		if err := s.Remove(t.Context(), id, "", ""); !errors.Is(err, api.ErrNotFound) {
+		if err := s.Remove(t.Context(), id, "", ""); !errors.Is(err, ErrNotFound) {
 			t.Errorf("removing %.20q: got %v", id, err)
 		}
 	}

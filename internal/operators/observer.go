@@ -1,4 +1,3 @@
-// Package operators shows what a server does to the people who run it.
 package operators
 
 import (
@@ -9,18 +8,15 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	grpcmetadata "google.golang.org/grpc/metadata"
 
-	"weir/internal/operators/decisionlog"
-	"weir/internal/operators/denials"
-	"weir/internal/operators/excerpt"
 	"weir/internal/plan"
 )
 
 // Observer hands on what became of requests: denials to those who count them, decisions to
 // the log.
 type Observer struct {
-	Denials *denials.Recorder
-	Log     *decisionlog.Log // nil: nobody reads decisions
-	Hashed  bool             // show digests instead of values
+	Denials *Recorder
+	Log     *DecisionLog // nil: nobody reads decisions
+	Hashed  bool         // show digests instead of values
 }
 
 // Observe does nothing for an admitted request that is not logged. It is Observe of
@@ -36,9 +32,9 @@ func (ob *Observer) Observe(ctx context.Context, now time.Time, r *plan.Request,
 	for o := range p.Outcomes(r) {
 		isDenial := o.Kind == plan.Denied || o.Kind == plan.Shadowed
 		if isDenial {
-			ob.Denials.Record(now, &denials.Denial{
+			ob.Denials.Record(now, &Denial{
 				Limit: o.Hit.Limit, RetryAfter: o.Decision.RetryAfter, Shadow: o.Kind == plan.Shadowed,
-				Source: excerpt.Source{Domain: r.Domain, Entries: o.Counted, Patterns: o.Patterns, Key: o.Hit.Key, Hashed: ob.Hashed},
+				Asked: Asked{Domain: r.Domain, Entries: o.Counted, Patterns: o.Patterns, Key: o.Hit.Key, Hashed: ob.Hashed},
 			})
 		}
 		if log != nil && (isDenial || log.All()) && log.Admit(now) {
@@ -47,21 +43,30 @@ func (ob *Observer) Observe(ctx context.Context, now time.Time, r *plan.Request,
 	}
 }
 
-func (ob *Observer) record(ctx context.Context, now time.Time, request *plan.Request, o *plan.Outcome) decisionlog.Record {
-	source := excerpt.Source{Domain: request.Domain, Entries: o.Descriptor.Entries, Hashed: ob.Hashed}
-	r := decisionlog.Record{Time: now, Outcome: o.Kind.String(), Trace: traceOf(ctx)}
+func (ob *Observer) record(ctx context.Context, now time.Time, request *plan.Request, o *plan.Outcome) LogRecord {
+	r := LogRecord{Time: now.UTC(), Outcome: o.Kind.String(), Trace: traceOf(ctx)}
+	asked := Asked{Domain: request.Domain, Entries: o.Descriptor.Entries, Hashed: ob.Hashed}
 	if o.Rule != nil {
-		r.Rule, r.Place = o.Rule.Way(), o.Rule.Place()
+		r.Rule, r.Place = o.Rule.Way(), Begin(o.Rule.Place(), logRule)
 	}
 	if o.Exception != nil {
 		r.Exception = o.Exception.ID
 	}
 	if o.Hit != nil {
-		source.Key = o.Hit.Key
-		r.Rule = o.Hit.Limit.Series.Labels().Rule // of an override, too
-		r.Limit, r.Remaining, r.RetryAfter = o.Hit.Limit, o.Decision.Remaining, o.Decision.RetryAfter
+		asked.Key = o.Hit.Key
+		labels := o.Hit.Limit.Series.Labels()
+		r.Rule = labels.Rule // of an override, too
+		r.Limit, r.Rate, r.Remaining = Begin(labels.Limit, logRule), o.Hit.Limit.Rate(), new(o.Decision.Remaining)
+		if o.Decision.RetryAfter > 0 {
+			r.RetryAfter = new(o.Decision.RetryAfter.Seconds())
+		}
 	}
-	r.Descriptor = source.Append(nil, decisionlog.TextSize)
+	r.Rule = Begin(r.Rule, logRule)
+	if r.Trace.HasTraceID() {
+		r.TraceID = r.Trace.TraceID().String()
+	}
+	r.Descriptor = new(asked.Excerpt(logText))
+	r.Domain = r.Descriptor.Domain
 	return r
 }
 

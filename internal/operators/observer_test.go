@@ -15,8 +15,6 @@ import (
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
 	"weir/internal/limiter/memory"
-	"weir/internal/operators/decisionlog"
-	"weir/internal/operators/denials"
 	"weir/internal/plan"
 )
 
@@ -43,8 +41,8 @@ descriptors:
 `
 
 // known is what a recorder knows: "limit descriptor denials".
-func known(r *denials.Recorder) (all []string) {
-	for _, l := range r.Summary(began, denials.MaxKeys).Minute.Limits {
+func known(r *Recorder) (all []string) {
+	for _, l := range r.Denials(began, MaxKeys).Minute.Limits {
 		for _, k := range l.Keys {
 			var entries []string
 			for _, e := range k.Descriptor.Entries {
@@ -82,7 +80,7 @@ func newAsker(t *testing.T, hashed bool, opts plan.Options) *asker {
 		t.Fatal(err)
 	}
 	store := memory.New(memory.Options{Now: func() time.Time { return began }})
-	return &asker{t, tree, plan.New(opts), store, Observer{Denials: denials.New(began), Hashed: hashed}}
+	return &asker{t, tree, plan.New(opts), store, Observer{Denials: NewRecorder(began), Hashed: hashed}}
 }
 
 // ask asks for descriptors such as "user=alice,path=/ nobody=x".
@@ -147,8 +145,8 @@ func logged(t *testing.T, all, hashed bool) (lines []map[string]any) {
 	t.Helper()
 	var text bytes.Buffer
 	a := newAsker(t, hashed, plan.Options{})
-	a.Log = decisionlog.Start(decisionlog.Options{
-		All: all, Sample: 1, Rate: 1000, Sink: decisionlog.Lines{W: &text},
+	a.Log = StartDecisionLog(LogOptions{
+		All: all, Sample: 1, Rate: 1000, Sink: Lines{W: &text},
 		Registerer: prometheus.NewRegistry(), Failed: func(err error) { t.Error(err) },
 	})
 	traced := func(id string) context.Context {

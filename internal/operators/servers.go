@@ -13,8 +13,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"weir/internal/operators/denials"
 )
 
 // Shared is what the servers on one Redis share: hashes of texts, and reports that expire.
@@ -58,7 +56,7 @@ type Servers struct {
 
 // Report is what a server says of itself.
 type Report struct {
-	Denials denials.Summary `json:"denials"`
+	Denials Denials `json:"denials"`
 	// Uses is how often each exception was applied, by its ID.
 	Uses map[string]uint64 `json:"uses"`
 }
@@ -204,7 +202,7 @@ const (
 	maxReport     = 256 << 10
 	maxReportText = 16 << 20
 	// ReportedKeys is how many keys of a limit a report has if they fit. Each that is left
-	// out adds to the error of all, see denials.Merge.
+	// out adds to the error of all, see MergeDenials.
 	ReportedKeys = 64
 )
 

@@ -17,9 +17,6 @@ import (
 
 	"weir/internal/limiter"
 	"weir/internal/limiter/redis"
-	"weir/internal/operators/api"
-	"weir/internal/operators/denials"
-	"weir/internal/operators/excerpt"
 	"weir/internal/plan"
 	"weir/internal/testenv"
 )
@@ -154,7 +151,7 @@ func TestReportsFit(t *testing.T) {
 		return string(b)
 	}
 	now := time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
-	recorder := denials.New(now)
+	recorder := NewRecorder(now)
 	for i := range 100 {
 		l, err := limiter.NewLimit(limiter.Spec{
 			RequestsPerUnit: 5, Unit: limiter.Minute,
@@ -165,7 +162,7 @@ func TestReportsFit(t *testing.T) {
 		}
 		for range 10 {
 			value := text()
-			recorder.Record(now, &denials.Denial{Limit: l, Source: excerpt.Source{
+			recorder.Record(now, &Denial{Limit: l, Asked: Asked{
 				Domain: "api", Entries: []limiter.Entry{{Key: "user", Value: value}, {Key: "path", Value: value}}, Key: []byte(value),
 			}})
 		}
@@ -173,7 +170,7 @@ func TestReportsFit(t *testing.T) {
 	asked := []int{}
 	data, err := encode(func(keys int) Report {
 		asked = append(asked, keys)
-		return Report{Denials: recorder.Summary(now, keys), Uses: map[string]uint64{"x": 1}}
+		return Report{Denials: recorder.Denials(now, keys), Uses: map[string]uint64{"x": 1}}
 	})
 	if err != nil || len(data) > maxReport {
 		t.Fatalf("%d bytes, error %v", len(data), err)
@@ -208,7 +205,7 @@ func FuzzException(f *testing.F) {
 			ID: "x", Domain: "d" + a, Entries: []limiter.Entry{{Key: a + b, Value: b}, {Key: b, Value: a}}, Effect: plan.Amount, Factor: 2.5,
 			Created: time.Unix(1_700_000_000, 123456789).UTC(), Until: time.Unix(1_800_000_000, 1).UTC(), By: "bob", Reason: "why",
 		}
-		text, err := json.Marshal(record{exceptionFormat, api.ExceptionOf(want)})
+		text, err := json.Marshal(record{exceptionFormat, ExceptionOf(want)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"weir/internal/operators"
-	"weir/internal/operators/denials"
 )
 
 // hotRequest has one entry for each of n descriptors, all under a limit.
@@ -99,7 +98,7 @@ func BenchmarkDenied(b *testing.B) {
 			b.Run(fmt.Sprintf("users=%d/%s", users, name), func(b *testing.B) {
 				o := options(b, deniedRules)
 				if records {
-					o.Observe = (&operators.Observer{Denials: denials.New(time.Now())}).Observe
+					o.Observe = (&operators.Observer{Denials: operators.NewRecorder(time.Now())}).Observe
 				}
 				s := o.service()
 				c := s.calls.Get().(*call)

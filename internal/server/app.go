@@ -22,7 +22,6 @@ import (
 	"weir/internal/limiter"
 	"weir/internal/operators"
 	"weir/internal/operators/api"
-	"weir/internal/operators/denials"
 	"weir/internal/plan"
 	"weir/internal/rls"
 	"weir/internal/settings"
@@ -40,7 +39,7 @@ type App struct {
 	secrets    *changingSecrets
 	store      *store
 	tracing    *tracing // nil: none
-	denials    *denials.Recorder
+	denials    *operators.Recorder
 	usage      *telemetry.Usage
 	access     *api.Access
 	rates      *rates
@@ -59,7 +58,7 @@ type App struct {
 // New loads the rules, opens the store and binds all listeners. Nothing serves
 // yet. If the rules are missing or bad, the error names the problems.
 func New(opts Options) (*App, error) {
-	a := &App{opts: opts, logger: opts.Logger, started: time.Now(), health: newHealth(), denials: denials.New(time.Now())}
+	a := &App{opts: opts, logger: opts.Logger, started: time.Now(), health: newHealth(), denials: operators.NewRecorder(time.Now())}
 	if err := a.build(); err != nil {
 		return nil, errors.Join(err, a.cleanUp())
 	}

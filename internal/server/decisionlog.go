@@ -13,8 +13,9 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploghttp"
 	sdklog "go.opentelemetry.io/otel/sdk/log"
 
-	"weir/internal/operators/decisionlog"
 	"weir/internal/settings"
+
+	"weir/internal/operators"
 )
 
 // decisionLinger is how long records are gathered before they are sent to a collector.
@@ -22,7 +23,7 @@ const decisionLinger = 500 * time.Millisecond
 
 // openDecisionLog returns the log of decisions, or nil if the settings do not ask for
 // one. A collector need not be there.
-func (a *App) openDecisionLog() (*decisionlog.Log, error) {
+func (a *App) openDecisionLog() (*operators.DecisionLog, error) {
 	l, err := startDecisionLog(a.opts.Settings, a.secrets, a.opts.Stdout, a.opts.Registry, a.logger)
 	if l != nil {
 		a.cleanups.add("decision log", func(ctx context.Context) error { return stopDecisionLog(ctx, l, a.logger) })
@@ -30,15 +31,15 @@ func (a *App) openDecisionLog() (*decisionlog.Log, error) {
 	return l, err
 }
 
-func startDecisionLog(s settings.Settings, changing *changingSecrets, stdout io.Writer, reg prometheus.Registerer, logger *slog.Logger) (*decisionlog.Log, error) {
+func startDecisionLog(s settings.Settings, changing *changingSecrets, stdout io.Writer, reg prometheus.Registerer, logger *slog.Logger) (*operators.DecisionLog, error) {
 	d := s.DecisionLog
 	if d.Decisions == "off" {
 		return nil, nil
 	}
 	lost := lostDecisions(logger)
-	opts := decisionlog.Options{
+	opts := operators.LogOptions{
 		All: d.Decisions == "all", Sample: float64(d.Sample), Rate: d.Rate, Registerer: reg,
-		Sink: decisionlog.Lines{W: stdout}, Failed: lost.observe,
+		Sink: operators.Lines{W: stdout}, Failed: lost.observe,
 	}
 	if d.To == "otlp" {
 		sink, err := decisionCollector(s, changing, lost, logger)
@@ -48,11 +49,11 @@ func startDecisionLog(s settings.Settings, changing *changingSecrets, stdout io.
 		opts.Sink, opts.Linger = sink, decisionLinger
 	}
 	logger.Info("decisions are logged", "which", d.Decisions, "to", d.To, "sample", float32(d.Sample), "rate", d.Rate)
-	return decisionlog.Start(opts), nil
+	return operators.StartDecisionLog(opts), nil
 }
 
 // decisionCollector returns a sink that sends to a collector.
-func decisionCollector(s settings.Settings, changing *changingSecrets, lost *lostSignals, logger *slog.Logger) (decisionlog.Sink, error) {
+func decisionCollector(s settings.Settings, changing *changingSecrets, lost *lostSignals, logger *slog.Logger) (operators.LogSink, error) {
 	if !s.Tracing.Enabled { // else its errors go where those of traces do
 		handleOTelErrors(lost, logger)
 	}
@@ -76,7 +77,7 @@ func decisionCollector(s settings.Settings, changing *changingSecrets, lost *los
 	if err != nil {
 		return nil, fmt.Errorf("exporting decisions (see DECISION_LOG_TO and OTEL_EXPORTER_OTLP_ENDPOINT): %w", err)
 	}
-	return decisionlog.NewOTLP(records{to}, service), nil
+	return operators.NewOTLP(records{to}, service), nil
 }
 
 // lastDecisions bounds how long writing the last decisions may take.
@@ -84,7 +85,7 @@ const lastDecisions = 2 * time.Second
 
 // stopDecisionLog writes what is left. A reader that does not take it is no failure of
 // this process.
-func stopDecisionLog(ctx context.Context, l *decisionlog.Log, logger *slog.Logger) error {
+func stopDecisionLog(ctx context.Context, l *operators.DecisionLog, logger *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, lastDecisions)
 	defer cancel()
 	if err := l.Close(ctx); err != nil && !errors.Is(err, context.Canceled) {

@@ -12,13 +12,14 @@ import (
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"weir/internal/limiter"
-	"weir/internal/operators/api"
 	"weir/internal/testenv"
+
+	"weir/internal/operators"
 )
 
-func newExceptionOf(user, effect string) api.NewException {
-	return api.NewException{
-		Descriptor: api.NewDescriptor("api", []limiter.Entry{{Key: "user", Value: user}}),
+func newExceptionOf(user, effect string) operators.NewException {
+	return operators.NewException{
+		Descriptor: operators.NewDescriptor("api", []limiter.Entry{{Key: "user", Value: user}}),
 		Effect:     effect, For: 3600, By: "bob", Reason: "a test",
 	}
 }
@@ -53,11 +54,11 @@ func TestExceptions(t *testing.T) {
 			var out testenv.Log
 			f := startWithStdout(t, &out, args...)
 			f.wantHealth(true, "")
-			add := func(user, effect string, factor float64) api.Exception {
+			add := func(user, effect string, factor float64) operators.Exception {
 				t.Helper()
 				n := newExceptionOf(user, effect)
 				n.Factor = factor
-				e, err := f.addException(t.Context(), n, "192.0.2.1:1 by token")
+				e, err := f.operators.AddException(t.Context(), n, "192.0.2.1:1 by token")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -79,14 +80,14 @@ func TestExceptions(t *testing.T) {
 			add("nobody", "deny", 0)
 
 			used := map[string]uint64{}
-			list, _ := f.exceptionsOf(t.Context(), false)
+			list, _ := f.operators.Exceptions(t.Context(), false)
 			for _, e := range list.Exceptions {
 				used[e.ID] = e.Used
 			}
 			if len(list.Exceptions) != 4 || list.Servers != 1 || used[allow.ID] != 4 || used[deny.ID] != 3 || used[amount.ID] != 4 || list.Exceptions[0].Used != 0 {
 				t.Errorf("got %+v", list)
 			}
-			below := api.NewDescriptor("api", []limiter.Entry{{Key: "user", Value: evil}, {Key: "path", Value: "/"}})
+			below := operators.NewDescriptor("api", []limiter.Entry{{Key: "user", Value: evil}, {Key: "path", Value: "/"}})
 			if c, err := f.operators.Peek(t.Context(), below); err != nil || c.Exception == nil || c.Exception.ID != deny.ID {
 				t.Errorf("found %+v (error: %v)", c.Exception, err)
 			}
@@ -96,7 +97,7 @@ func TestExceptions(t *testing.T) {
 			f.wantAnswer("GET", f.MetricsAddr(), "/metrics", 200, "weir_exceptions 4\n", `weir_exceptions_used_total{effect="deny"} 3`,
 				`weir_limit_hits_total{domain="api",limit="deny",outcome="over",rule="exception"} 3`)
 			f.wantAnswer("GET", f.DebugAddr(), "/denials", 200, `"rule": "exception"`)
-			for _, e := range []api.Exception{allow, deny, amount} {
+			for _, e := range []operators.Exception{allow, deny, amount} {
 				out.WaitFor(t, fmt.Sprintf(`"exception":%q`, e.ID))
 				if err := f.exceptions.Remove(t.Context(), e.ID, "carol", "::1"); err != nil {
 					t.Error(err)
@@ -120,7 +121,7 @@ func TestExceptionsWithoutRedis(t *testing.T) {
 	f := start(t, "--config="+directory(t, limited(2)), "--redis-url="+redis.Addr())
 	f.wantHealth(true, "")
 	for _, effect := range []string{"allow", "deny"} {
-		if _, err := f.addException(t.Context(), newExceptionOf(effect, effect), ""); err != nil {
+		if _, err := f.operators.AddException(t.Context(), newExceptionOf(effect, effect), ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -137,20 +138,20 @@ func TestBadExceptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer app.cleanUp()
-	for want, change := range map[string]func(n *api.NewException){
-		"value_base64 is no base64":   func(n *api.NewException) { n.Entries[0].ValueBase64 = "?" },
-		`undefined effect "pass"`:     func(n *api.NewException) { n.Effect = "pass" },
-		"allowed are 1 second to 366": func(n *api.NewException) { n.For = -math.MaxFloat64 },
-		"a reason is needed":          func(n *api.NewException) { n.Reason = "" },
+	for want, change := range map[string]func(n *operators.NewException){
+		"value_base64 is no base64":   func(n *operators.NewException) { n.Entries[0].ValueBase64 = "?" },
+		`undefined effect "pass"`:     func(n *operators.NewException) { n.Effect = "pass" },
+		"allowed are 1 second to 366": func(n *operators.NewException) { n.For = -math.MaxFloat64 },
+		"a reason is needed":          func(n *operators.NewException) { n.Reason = "" },
 	} {
 		n := newExceptionOf("alice", "allow")
 		change(&n)
-		if _, err := app.addException(t.Context(), n, ""); !errors.Is(err, api.ErrBadRequest) || !strings.Contains(err.Error(), want) {
+		if _, err := app.operators.AddException(t.Context(), n, ""); !errors.Is(err, operators.ErrBadRequest) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
 	const want = `exception "x\x1b": there is no such exception`
-	if err := app.exceptions.Remove(t.Context(), "x\x1b", "", ""); !errors.Is(err, api.ErrNotFound) || err.Error() != want {
+	if err := app.exceptions.Remove(t.Context(), "x\x1b", "", ""); !errors.Is(err, operators.ErrNotFound) || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
@@ -164,12 +165,12 @@ func TestExceptionForUnknownDomain(t *testing.T) {
 	} {
 		n := newExceptionOf("alice", "deny")
 		n.Domain = domain
-		e, err := f.addException(t.Context(), n, "peer")
+		e, err := f.operators.AddException(t.Context(), n, "peer")
 		if err != nil || e.Note != want || e.ID == "" {
 			t.Errorf("%s: got %+v, error %v, want the note %s", domain, e, err, want)
 		}
 	}
-	if list, _ := f.exceptionsOf(t.Context(), false); len(list.Exceptions) != 3 || list.Exceptions[0].Note != "" {
+	if list, _ := f.operators.Exceptions(t.Context(), false); len(list.Exceptions) != 3 || list.Exceptions[0].Note != "" {
 		t.Errorf("got %+v", list)
 	}
 }

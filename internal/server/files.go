@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weir/internal/descriptors"
+	"weir/internal/operators"
 	"weir/internal/operators/api"
 	"weir/internal/settings"
 )
@@ -275,7 +276,7 @@ func (f *files) compile(ctx context.Context, c content) (*descriptors.Tree, erro
 	}
 	tree, err := descriptors.Load(c.files, f.begin(ctx))
 	if err != nil {
-		return nil, api.Errorf(api.ErrInvalidRules, "invalid rules:\n%w", brief(err))
+		return nil, operators.Errorf(operators.ErrInvalidRules, "invalid rules:\n%w", brief(err))
 	}
 	return tree, nil
 }

@@ -11,9 +11,9 @@ import (
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"weir/internal/limiter"
-	"weir/internal/operators/api"
-	"weir/internal/operators/denials"
 	"weir/internal/testenv"
+
+	"weir/internal/operators"
 )
 
 // startTwo starts two servers on one Redis, which remember denials for an hour.
@@ -29,7 +29,7 @@ func startTwo(t *testing.T, r restartable, args ...string) (a, b *fixture) {
 // body is that of POST /peek and POST /reset.
 func body(t *testing.T, user string) string {
 	t.Helper()
-	text, err := json.Marshal(api.NewDescriptor("api", []limiter.Entry{{Key: "user", Value: user}}))
+	text, err := json.Marshal(operators.NewDescriptor("api", []limiter.Entry{{Key: "user", Value: user}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,10 +37,10 @@ func body(t *testing.T, user string) string {
 }
 
 // counters asks the debug port for the counters of a user.
-func (f *fixture) counters(path, user string) api.Counters {
+func (f *fixture) counters(path, user string) operators.Counters {
 	f.t.Helper()
 	code, text, err := f.request("POST", f.DebugAddr(), path, body(f.t, user))
-	var answer api.Counters
+	var answer operators.Counters
 	if err != nil || code != 200 || json.Unmarshal([]byte(text), &answer) != nil {
 		f.t.Fatalf("%s: got %d %s (error: %v)", path, code, text, err)
 	}
@@ -111,7 +111,7 @@ func TestPeekLeavesNoTrace(t *testing.T) {
 			if after := usage(); after != before {
 				t.Errorf("the metrics were\n%s\nand are\n%s", before, after)
 			}
-			if got := f.denialsHere(denials.MaxKeys); got.Minute.Limits[0].Denied != 1 || len(got.Last) != 1 {
+			if got := f.operators.DenialsHere(operators.MaxKeys); got.Minute.Limits[0].Denied != 1 || len(got.Last) != 1 {
 				t.Errorf("got %+v", got)
 			}
 			if n := strings.Count(out.String(), "\n"); n != 3 {
@@ -132,7 +132,7 @@ func TestResetIsAudited(t *testing.T) {
 	if log := f.log.String(); strings.Contains(log, "alice") || strings.Contains(log, "\nmsg=forged") {
 		t.Errorf("log:\n%.2000s", log)
 	}
-	_, err := f.operators.Reset(t.Context(), api.NewDescriptor("api", []limiter.Entry{{Key: "stranger", Value: "x"}}), "bob", "peer")
+	_, err := f.operators.Reset(t.Context(), operators.NewDescriptor("api", []limiter.Entry{{Key: "stranger", Value: "x"}}), "bob", "peer")
 	if n := strings.Count(f.log.String(), "counters reset"); n != 1 || err != nil {
 		t.Errorf("%d resets are logged, error %v", n, err)
 	}
@@ -159,7 +159,7 @@ func TestDenialsOfAllServers(t *testing.T) {
 	a.wantPasses("carol", 2, 0)
 	b.wantPasses("carol", 3, 0)
 	testenv.Eventually(t, func() error {
-		got, err := a.denialsOf(t.Context(), true)
+		got, err := a.operators.Denials(t.Context(), true)
 		sums := map[string]uint64{}
 		for _, l := range got.Minute.Limits {
 			sums[l.Rule] = l.Denied
@@ -167,20 +167,20 @@ func TestDenialsOfAllServers(t *testing.T) {
 		if err != nil || got.Servers != 2 || sums["user"] != 8 || sums["exception"] != 5 {
 			return fmt.Errorf("got %v of %d servers, error %v", sums, got.Servers, err)
 		}
-		list, err := b.exceptionsOf(t.Context(), true)
+		list, err := b.operators.Exceptions(t.Context(), true)
 		if err != nil || list.Servers != 2 || list.Exceptions[0].ID != e.ID || list.Exceptions[0].Used != 5 {
 			return fmt.Errorf("got %+v, error %v", list, err)
 		}
 		return nil
 	})
-	here, err := b.denialsOf(t.Context(), false)
-	if all, _ := b.denialsOf(t.Context(), true); err != nil || here.Servers != 1 || len(here.Last) >= len(all.Last) {
+	here, err := b.operators.Denials(t.Context(), false)
+	if all, _ := b.operators.Denials(t.Context(), true); err != nil || here.Servers != 1 || len(here.Last) >= len(all.Last) {
 		t.Errorf("one server: got %d denials of %d servers, error %v; all have %d", len(here.Last), here.Servers, err, len(all.Last))
 	}
 	a.wantAnswer("GET", a.DebugAddr(), "/denials?replicas=all", 200, `"servers": 2`)
 	r.Stop()
 	testenv.Eventually(t, func() error {
-		if _, err := a.denialsOf(t.Context(), true); !errors.Is(err, api.ErrUnavailable) {
+		if _, err := a.operators.Denials(t.Context(), true); !errors.Is(err, operators.ErrUnavailable) {
 			return fmt.Errorf("got error %v", err)
 		}
 		return nil
@@ -195,11 +195,11 @@ func TestDenialsOfAllServers(t *testing.T) {
 func TestServerWithoutRedis(t *testing.T) {
 	f := start(t, "--config="+directory(t, limited(2)))
 	f.wantPasses("alice", 5, 2)
-	got, err := f.denialsOf(t.Context(), true)
+	got, err := f.operators.Denials(t.Context(), true)
 	if err != nil || got.Servers != 1 || got.Minute.Limits[0].Denied != 3 {
 		t.Errorf("got %+v of %d servers, error %v", got.Minute, got.Servers, err)
 	}
-	if list, err := f.exceptionsOf(t.Context(), true); list.Servers != 1 || err != nil {
+	if list, err := f.operators.Exceptions(t.Context(), true); list.Servers != 1 || err != nil {
 		t.Errorf("uses of %d servers, error %v", list.Servers, err)
 	}
 	if got := f.counters("/peek", "alice"); got.Limits[0].Used != 2 || got.Limits[0].Key != "" {

@@ -30,7 +30,7 @@ type source interface {
 	// run hands over new rules until ctx ends.
 	run(ctx context.Context)
 	// reload loads the rules whether or not they have changed, unless ctx or run
-	// ends first. Its error wraps api.ErrInvalidRules if they were read but are
+	// ends first. Its error wraps operators.ErrInvalidRules if they were read but are
 	// wrong, and holds the first problems.
 	reload(ctx context.Context) error
 	// report says what serves and what became of the last load.

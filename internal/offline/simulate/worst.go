@@ -23,13 +23,12 @@ func (w *worst) add(request, hash uint64, name []byte) {
 	if w.clients == nil {
 		w.clients = sketch.New[offender](maxWorst)
 	}
-	known := w.clients.Find(hash)
-	if known != nil && known.Value.last == request {
+	if c := w.clients.Find(hash); c != nil && c.Value.last == request {
 		return
 	}
-	client := &w.clients.Add(0, hash).Value
-	if client.last = request; known == nil {
-		client.name = string(name)
+	c, known := w.clients.Add(0, hash)
+	if c.Value.last = request; !known {
+		c.Value.name = string(name)
 	}
 }
 

@@ -125,7 +125,7 @@ func TestClassesOfRoutes(t *testing.T) {
 	outer := testenv.OuterAddr(t)
 	for _, token := range []string{"", goodToken} {
 		server := testServer(t, withToken(t, token, io.Discard))
-		for _, r := range server.routes() {
+		for _, r := range server.endpoints() {
 			name := strings.Replace(r.path, "{id}", "x", 1)
 			if r.method == "" {
 				r.method = http.MethodGet

@@ -5,26 +5,21 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/time/rate"
 
-	"weir/internal/descriptors"
 	"weir/internal/descriptors/plaintext"
-	"weir/internal/limiter"
-	"weir/internal/plan"
+	"weir/internal/operators"
 )
 
-// Server is what operators can see and do. All of it must be set, unless it says otherwise,
-// and be safe for concurrent use. Errors of functions with a context are of a Kind, where
-// there is one for them.
+// Server is what operators can see and do over HTTP. All of it must be set, and be safe for
+// concurrent use.
 type Server struct {
+	*operators.Desk
 	Access *Access
-	Logger *slog.Logger // takes the audit log, too
 	// Status returns how the server is.
 	Status func() Status
 	// Metrics is what GET /stats shows, and Console what is at /console.
@@ -34,53 +29,59 @@ type Server struct {
 	// Reload loads the rules anew, or stops waiting for that when its context ends. Its
 	// error is an ErrInvalidRules if they were read but are wrong, and is shown whole.
 	Reload func(context.Context) error
-
-	Tree  func() *descriptors.Tree // the rules that serve, nil if there are none yet
-	Store limiter.CounterStore
-	Plan  plan.Options // how requests become hits
-	// ShowKeys shows the keys of counters, because others can look at them, too.
-	ShowKeys bool
-	// Announce has other servers forget which counters are over. nil: there are none.
-	Announce func(context.Context) error
-
-	// Denials and Exceptions are of this server, or of all that share its Redis. peer is who
-	// changes something, by the address, and by what they say themselves.
-	Denials         func(ctx context.Context, all bool) (Denials, error)
-	Exceptions      func(ctx context.Context, all bool) (Exceptions, error)
-	AddException    func(ctx context.Context, e NewException, peer string) (Exception, error)
-	RemoveException func(ctx context.Context, id, by, peer string) error
 }
 
-// route is a path of the debug port.
-type route struct {
+// endpoint is a path of the debug port.
+type endpoint struct {
 	method, path string // "": every method
 	class        class
-	text         string // for the list on the status page, "" for none
+	help         string // for the list on the status page, "" for none
 	handler      http.Handler
 }
 
-// routes are all paths of the debug port, but for the list of them.
-func (s *Server) routes() []route {
+// endpoints are all paths of the debug port, but for the list of them.
+func (s *Server) endpoints() []endpoint {
 	rules := NewPage(http.HandlerFunc(s.rules), func() any { return s.Status().Rules })
-	return slices.Concat([]route{
+	return []endpoint{
 		{"GET", "/status", open, "this page as JSON", answer(http.StatusOK, func(*http.Request) (any, error) { return s.Status(), nil })},
 		{"GET", "/stats", open, "the metrics", s.Metrics},
 		{"GET", "/console", own, "a page for people", s.Console},
 		{"", "/console/", own, "", s.Console},
 		{"GET", "/rlconfig", values, "the rules that serve", rules},
-	}, s.denialRoutes(), s.counterRoutes(), s.exceptionRoutes(), []route{
+		{"GET", "/denials", values, "what was denied lately, of every replica with ?replicas=all", ofAll(s.Denials)},
+		{"POST", "/peek", values, "the counters of a descriptor", posted(http.StatusOK, func(r *http.Request, d operators.Descriptor) (any, error) {
+			return s.Peek(r.Context(), d)
+		})},
+		{"POST", "/reset", changes, "set the counters of a descriptor to zero", posted(http.StatusOK, func(r *http.Request, d operators.Descriptor) (any, error) {
+			by, err := readBy(r)
+			if err != nil {
+				return nil, err
+			}
+			return s.Reset(r.Context(), d, by, VisitorOf(r).Peer)
+		})},
+		{"GET", "/exceptions", values, "the exceptions in force", ofAll(s.Exceptions)},
+		{"POST", "/exceptions", changes, "add an exception", posted(http.StatusCreated, func(r *http.Request, e operators.NewException) (any, error) {
+			return s.AddException(r.Context(), e, VisitorOf(r).Peer)
+		})},
+		{"DELETE", "/exceptions/{id}", changes, "remove an exception", answer(http.StatusNoContent, func(r *http.Request) (any, error) {
+			by, err := readBy(r)
+			if err != nil {
+				return nil, err
+			}
+			return nil, s.InForce.Remove(r.Context(), r.PathValue("id"), by, VisitorOf(r).Peer)
+		})},
 		{"POST", "/-/reload", changes, "load the rules now", s.reload(&rate.Sometimes{Interval: time.Second})},
 		{"", "/debug/pprof/", values, "profiles", profiles(profilePause)},
-	})
+	}
 }
 
-// Handler serves the routes, and at / the status with a list of them.
+// Handler serves the endpoints, and at / the status with a list of them.
 func (s *Server) Handler() http.Handler {
 	mux, list := http.NewServeMux(), ""
-	for _, r := range s.routes() {
+	for _, r := range s.endpoints() {
 		mux.Handle(strings.TrimSpace(r.method+" "+r.path), s.Access.guard(r.class, r.handler))
-		if r.text != "" {
-			list += fmt.Sprintf("%-6s %-16s %s%s\n", cmp.Or(r.method, http.MethodGet), r.path, r.text, s.Access.whom(r.class))
+		if r.help != "" {
+			list += fmt.Sprintf("%-6s %-16s %s%s\n", cmp.Or(r.method, http.MethodGet), r.path, r.help, s.Access.whom(r.class))
 		}
 	}
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {

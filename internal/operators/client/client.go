@@ -21,6 +21,7 @@ import (
 	"net/url"
 	"time"
 
+	"weir/internal/operators"
 	"weir/internal/operators/api"
 )
 
@@ -65,35 +66,35 @@ func (c *Client) Status(ctx context.Context) (Answer[api.Status], error) {
 }
 
 // Denials asks what was denied lately, by all servers on one Redis or by this one alone.
-func (c *Client) Denials(ctx context.Context, all bool) (Answer[api.Denials], error) {
-	return ask(ctx, c, request{method: http.MethodGet, path: "/denials", query: replicas(all)}, func(d *api.Denials) bool { return !d.At.IsZero() })
+func (c *Client) Denials(ctx context.Context, all bool) (Answer[operators.Denials], error) {
+	return ask(ctx, c, request{method: http.MethodGet, path: "/denials", query: replicas(all)}, func(d *operators.Denials) bool { return !d.At.IsZero() })
 }
 
 // Peek asks for the counters of a descriptor.
-func (c *Client) Peek(ctx context.Context, d api.Descriptor) (Answer[api.Counters], error) {
+func (c *Client) Peek(ctx context.Context, d operators.Descriptor) (Answer[operators.Counters], error) {
 	return ask(ctx, c, request{method: http.MethodPost, path: "/peek", body: d}, isOf(d))
 }
 
 // Reset sets the counters of a descriptor to zero, in the name of by.
-func (c *Client) Reset(ctx context.Context, d api.Descriptor, by string) (Answer[api.Counters], error) {
+func (c *Client) Reset(ctx context.Context, d operators.Descriptor, by string) (Answer[operators.Counters], error) {
 	return ask(ctx, c, request{method: http.MethodPost, path: "/reset", query: url.Values{"by": {by}}, body: d}, isOf(d))
 }
 
 // isOf returns whether counters are those of a descriptor.
-func isOf(d api.Descriptor) func(*api.Counters) bool {
-	return func(c *api.Counters) bool { return c.Domain == d.Domain && len(c.Entries) == len(d.Entries) }
+func isOf(d operators.Descriptor) func(*operators.Counters) bool {
+	return func(c *operators.Counters) bool { return c.Domain == d.Domain && len(c.Entries) == len(d.Entries) }
 }
 
 // Exceptions asks for those in force, with their uses on all servers or on this one alone.
-func (c *Client) Exceptions(ctx context.Context, all bool) (Answer[api.Exceptions], error) {
-	return ask(ctx, c, request{method: http.MethodGet, path: "/exceptions", query: replicas(all)}, func(e *api.Exceptions) bool {
+func (c *Client) Exceptions(ctx context.Context, all bool) (Answer[operators.ExceptionList], error) {
+	return ask(ctx, c, request{method: http.MethodGet, path: "/exceptions", query: replicas(all)}, func(e *operators.ExceptionList) bool {
 		return e.Servers > 0 || e.Exceptions != nil
 	})
 }
 
 // Add adds an exception.
-func (c *Client) Add(ctx context.Context, e api.NewException) (Answer[api.Exception], error) {
-	return ask(ctx, c, request{method: http.MethodPost, path: "/exceptions", body: e}, func(e *api.Exception) bool { return e.ID != "" })
+func (c *Client) Add(ctx context.Context, e operators.NewException) (Answer[operators.Exception], error) {
+	return ask(ctx, c, request{method: http.MethodPost, path: "/exceptions", body: e}, func(e *operators.Exception) bool { return e.ID != "" })
 }
 
 // Remove ends an exception, in the name of by. The error is an ErrNotFound if there is none.

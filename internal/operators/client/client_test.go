@@ -17,8 +17,9 @@ import (
 
 	"weir/internal/descriptors/plaintext"
 	"weir/internal/limiter"
-	"weir/internal/operators/api"
 	"weir/internal/testenv"
+
+	"weir/internal/operators"
 )
 
 func TestAddresses(t *testing.T) {
@@ -228,7 +229,7 @@ func TestAnswerOfAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	for domain, isAnswer := range map[string]bool{"shop": true, "api": false} {
-		_, err := c.Peek(t.Context(), api.NewDescriptor(domain, []limiter.Entry{{Key: "user", Value: "alice"}}))
+		_, err := c.Peek(t.Context(), operators.NewDescriptor(domain, []limiter.Entry{{Key: "user", Value: "alice"}}))
 		if (err == nil) != isAnswer {
 			t.Errorf("domain %s: got %v", domain, err)
 		}

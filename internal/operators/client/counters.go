@@ -7,11 +7,12 @@ import (
 	"strings"
 
 	"weir/internal/offline/explain"
-	"weir/internal/operators/api"
+
+	"weir/internal/operators"
 )
 
 // Counters writes the counters of a descriptor, after a reset if it was one.
-func (v View) Counters(w io.Writer, c *api.Counters, reset bool) {
+func (v View) Counters(w io.Writer, c *operators.Counters, reset bool) {
 	domain, descriptor := whole(c.Descriptor)
 	fmt.Fprintf(w, "domain %s, descriptor %s\n", domain, descriptor)
 	if c.Exception != nil {
@@ -42,11 +43,11 @@ func (v View) Counters(w io.Writer, c *api.Counters, reset bool) {
 }
 
 // instead says what an exception does in the place of limits, "" if it only multiplies them.
-func instead(x *api.Exception) string {
+func instead(x *operators.Exception) string {
 	switch x.Effect {
-	case api.Allow:
+	case operators.Allow:
 		return "It admits every request and counts nothing.\n"
-	case api.Deny:
+	case operators.Deny:
 		return "It denies every request and counts nothing.\n"
 	default:
 		return ""
@@ -54,7 +55,7 @@ func instead(x *api.Exception) string {
 }
 
 // uncounted says what becomes of a descriptor without limits, unless an exception does.
-func uncounted(c *api.Counters) string {
+func uncounted(c *operators.Counters) string {
 	if c.Exception != nil {
 		return ""
 	}
@@ -62,7 +63,7 @@ func uncounted(c *api.Counters) string {
 }
 
 // limits writes a row for each limit, and the keys of those that are in Redis.
-func (v View) limits(w io.Writer, c *api.Counters) {
+func (v View) limits(w io.Writer, c *operators.Counters) {
 	t := newTable(w, "")
 	t.row("LIMIT", "USED", "REMAINS", "ONE MORE", "ALL FREE", "NOTE")
 	var keys []string
@@ -76,7 +77,7 @@ func (v View) limits(w io.Writer, c *api.Counters) {
 		free := l.WholeIn
 		remains, oneMore := fmt.Sprint(l.Remaining), in(l.RetryAfter)
 		if x := c.Exception; x != nil && instead(x) != "" {
-			remains, oneMore = "-", map[string]string{api.Allow: "now", api.Deny: "denied"}[x.Effect]
+			remains, oneMore = "-", map[string]string{operators.Allow: "now", operators.Deny: "denied"}[x.Effect]
 		}
 		t.row(name, fmt.Sprintf("%d of %d", l.Used, l.Amount), remains, oneMore, in(&free), note)
 		if l.Key != "" {
@@ -90,7 +91,7 @@ func (v View) limits(w io.Writer, c *api.Counters) {
 }
 
 // note says what is special about a limit of a descriptor whose rule is given.
-func note(l *api.Counter, rule string) string {
+func note(l *operators.Counter, rule string) string {
 	var notes []string
 	add := func(is bool, format string, args ...any) {
 		if is {
@@ -106,7 +107,7 @@ func note(l *api.Counter, rule string) string {
 }
 
 // full reports whether a limit admits nothing more.
-func full(limits []api.Counter) bool {
+func full(limits []operators.Counter) bool {
 	for i := range limits {
 		if l := &limits[i]; !l.Unlimited && !l.Replaced && (l.Remaining == 0 || l.BannedFor > 0) {
 			return true

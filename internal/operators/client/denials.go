@@ -5,12 +5,11 @@ import (
 	"io"
 	"strings"
 
-	"weir/internal/operators/api"
-	"weir/internal/operators/denials"
+	"weir/internal/operators"
 )
 
 // Top writes which limits denied most in a window of d, which keys of them, and since when.
-func (v View) Top(w io.Writer, d *api.Denials, window *denials.Window) {
+func (v View) Top(w io.Writer, d *operators.Denials, window *operators.Window) {
 	if len(window.Limits) == 0 {
 		fmt.Fprintf(w, "Nothing was denied %s%s.\n", v.since(window.From), servers(d.Servers))
 		return
@@ -47,7 +46,7 @@ func (v View) Top(w io.Writer, d *api.Denials, window *denials.Window) {
 }
 
 // Denials writes the last denials of d, newest first.
-func (v View) Denials(w io.Writer, d *api.Denials) {
+func (v View) Denials(w io.Writer, d *operators.Denials) {
 	if len(d.Last) == 0 {
 		fmt.Fprintf(w, "Nothing was denied lately%s.\n", servers(d.Servers))
 		return
@@ -75,7 +74,7 @@ func (v View) Denials(w io.Writer, d *api.Denials) {
 }
 
 // located is where the rule is written, or else what leads to it.
-func located(s *denials.Source) string {
+func located(s *operators.Source) string {
 	if s.Place != "" {
 		return text(s.Place)
 	}

@@ -5,14 +5,14 @@ import (
 
 	"weir/internal/limiter"
 	"weir/internal/offline/explain"
-	"weir/internal/operators/api"
-	"weir/internal/operators/excerpt"
+
+	"weir/internal/operators"
 )
 
 func quotedDomain(domain string) string { return explain.Quote(explain.FormatDomain(domain)) }
 
 // whole returns domain and entries of a descriptor as arguments of commands.
-func whole(d api.Descriptor) (domain, descriptor string) {
+func whole(d operators.Descriptor) (domain, descriptor string) {
 	name, entries, err := d.Bytes()
 	if err != nil {
 		return text(d.Domain), fmt.Sprintf("(not readable: %s)", text(err.Error()))
@@ -29,7 +29,7 @@ var notPasted = []struct{ mark, why string }{
 
 // excerpted returns an excerpt as an argument of commands and "", or to be read with the
 // mark of notPasted that says why it is no argument.
-func excerpted(d excerpt.Descriptor) (shown, mark string) {
+func excerpted(d operators.Excerpt) (shown, mark string) {
 	var entries []limiter.Entry
 	var cut, hash, shared bool
 	for _, e := range d.Entries {

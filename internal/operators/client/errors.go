@@ -12,7 +12,8 @@ import (
 	"strings"
 
 	"weir/internal/descriptors/plaintext"
-	"weir/internal/operators/excerpt"
+
+	"weir/internal/operators"
 )
 
 // What callers may want to say more about. Each error is one sentence that names the server.
@@ -123,5 +124,5 @@ func line(text []byte) string {
 	if first == "" {
 		return "it gives no reason"
 	}
-	return plaintext.Line(excerpt.Begin(strings.TrimSpace(first), maxReason))
+	return plaintext.Line(operators.Begin(strings.TrimSpace(first), maxReason))
 }

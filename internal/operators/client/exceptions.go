@@ -5,11 +5,12 @@ import (
 	"io"
 
 	"weir/internal/offline/explain"
-	"weir/internal/operators/api"
+
+	"weir/internal/operators"
 )
 
 // Exceptions writes the exceptions in force.
-func (v View) Exceptions(w io.Writer, e *api.Exceptions) {
+func (v View) Exceptions(w io.Writer, e *operators.ExceptionList) {
 	if len(e.Exceptions) == 0 {
 		fmt.Fprintln(w, "There are no exceptions.")
 		return
@@ -34,7 +35,7 @@ func (v View) Exceptions(w io.Writer, e *api.Exceptions) {
 }
 
 // Added writes what became of a new exception.
-func (v View) Added(w io.Writer, x *api.Exception) {
+func (v View) Added(w io.Writer, x *operators.Exception) {
 	domain, descriptor := whole(x.Descriptor)
 	fmt.Fprintf(w, "exception %s: %s %s %s %s\n", explain.Quote(text(x.ID)), effect(x), domain, descriptor, v.until(x.Until))
 	v.suggest(w, "End it earlier", "except remove %s", explain.Quote(text(x.ID)))
@@ -53,11 +54,11 @@ func counted(n int) string {
 	return ", uses" + servers(n)
 }
 
-func effect(x *api.Exception) string {
+func effect(x *operators.Exception) string {
 	switch x.Effect {
-	case api.Allow, api.Deny:
+	case operators.Allow, operators.Deny:
 		return x.Effect
-	case api.Amount:
+	case operators.Amount:
 		return fmt.Sprintf("%vx", x.Factor)
 	default:
 		return text(x.Effect)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/operators/excerpt"
+	"weir/internal/operators"
 )
 
 func TestSpan(t *testing.T) {
@@ -45,7 +45,7 @@ func TestWords(t *testing.T) {
 
 // What an excerpt says it holds in base64 may be wrong: it is shown, but not to be pasted.
 func TestBadExcerpt(t *testing.T) {
-	d := excerpt.Descriptor{Entries: []excerpt.Entry{{Key: "user", Value: "a", ValueBase64: "%"}}}
+	d := operators.Excerpt{Entries: []operators.ExcerptEntry{{Key: "user", Value: "a", ValueBase64: "%"}}}
 	if shown, mark := excerpted(d); mark != "(cut)" || shown != "user…" {
 		t.Errorf("got %s %s", shown, mark)
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"weir/internal/limiter"
+	"weir/internal/operators"
 	"weir/internal/operators/api"
-	"weir/internal/operators/excerpt"
 )
 
 // TestChart draws no rates, one, and those of 15 minutes, of which one is too old.
@@ -53,8 +53,8 @@ func TestNumbers(t *testing.T) {
 // TestLinksHoldAnyBytes makes links of what is kept of descriptors, and reads them.
 func TestLinksHoldAnyBytes(t *testing.T) {
 	for _, value := range []string{"alice", "a,b=c\\", " x ", "\xff\xfe\x00", "\x1b[31m", "größer\u202e", `<script>`, "", `\x41`} {
-		source := excerpt.Source{Domain: "a,=b\xff", Entries: []limiter.Entry{{Key: "us=er", Value: value}, {Key: "path"}}}
-		s := showExcerpt("a,=b\xff", excerpt.Read(source.Append(nil, 512)))
+		source := operators.Asked{Domain: "a,=b\xff", Entries: []limiter.Entry{{Key: "us=er", Value: value}, {Key: "path"}}}
+		s := showExcerpt("a,=b\xff", source.Excerpt(512))
 		link, err := url.ParseQuery(s.Query())
 		if err != nil {
 			t.Fatal(err)
@@ -63,25 +63,25 @@ func TestLinksHoldAnyBytes(t *testing.T) {
 		if err != nil || !s.Whole {
 			t.Fatalf("%q: got %+v (error: %v) from %s", value, s, err, s.Query())
 		}
-		again := showWhole(api.NewDescriptor(domain, entries))
+		again := showWhole(operators.NewDescriptor(domain, entries))
 		if domain != "a,=b\xff" || len(again.Entries) != 2 || again.Entries[0].Entry != source.Entries[0] || again.Entries[1].Entry != source.Entries[1] || again.asked != s.asked {
 			t.Errorf("%q: got %+v (error: %v) from %s", value, again, err, s.Query())
 		}
 	}
-	long := excerpt.Source{Domain: "api", Entries: []limiter.Entry{{Key: "user", Value: strings.Repeat("x", 10_000)}}}
-	if s := showExcerpt("api", excerpt.Read(long.Append(nil, 256))); s.Whole || s.Entries[0].Note != "cut, 10000 bytes" {
+	long := operators.Asked{Domain: "api", Entries: []limiter.Entry{{Key: "user", Value: strings.Repeat("x", 10_000)}}}
+	if s := showExcerpt("api", long.Excerpt(256)); s.Whole || s.Entries[0].Note != "cut, 10000 bytes" {
 		t.Errorf("got %+v", s)
 	}
-	wild := excerpt.Source{Domain: "api", Entries: []limiter.Entry{{Key: "path", Value: "/a/1"}}, Patterns: []string{"/a/*"}}
-	if s := showExcerpt("api", excerpt.Read(wild.Append(nil, 256))); s.Whole || s.Entries[0].Note != "all that match" {
+	wild := operators.Asked{Domain: "api", Entries: []limiter.Entry{{Key: "path", Value: "/a/1"}}, Patterns: []string{"/a/*"}}
+	if s := showExcerpt("api", wild.Excerpt(256)); s.Whole || s.Entries[0].Note != "all that match" {
 		t.Errorf("a counter that values share: got %+v, which has no link", s)
 	}
-	bad := excerpt.Descriptor{Entries: []excerpt.Entry{{Key: "user", Value: "a", ValueBase64: "%"}}}
+	bad := operators.Excerpt{Entries: []operators.ExcerptEntry{{Key: "user", Value: "a", ValueBase64: "%"}}}
 	if s := showExcerpt("api", bad); s.Whole || s.Entries[0].Note != "not readable" {
 		t.Errorf("no base64: got %+v", s)
 	}
 	long.Hashed, long.Entries[0].Value = true, "alice"
-	if s := showExcerpt("api", excerpt.Read(long.Append(nil, 256))); s.Whole || s.Entries[0].Note != "hash" {
+	if s := showExcerpt("api", long.Excerpt(256)); s.Whole || s.Entries[0].Note != "hash" {
 		t.Errorf("got %+v", s)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"weir/internal/descriptors/plaintext"
 	"weir/internal/limiter"
 	"weir/internal/offline/explain"
-	"weir/internal/operators/api"
-	"weir/internal/operators/excerpt"
+
+	"weir/internal/operators"
 )
 
 // asked is a descriptor as forms and links have it: as the text of commands, which can hold
@@ -60,7 +60,7 @@ type shownEntry struct {
 }
 
 // showExcerpt shows what is kept of a descriptor.
-func showExcerpt(domain string, d excerpt.Descriptor) shown {
+func showExcerpt(domain string, d operators.Excerpt) shown {
 	s := shown{Whole: d.Digest == "", More: d.More, Digest: d.Digest}
 	var entries []limiter.Entry
 	for _, e := range d.Entries {
@@ -90,7 +90,7 @@ func showExcerpt(domain string, d excerpt.Descriptor) shown {
 const maxText = 256
 
 // showWhole shows a descriptor of which all is known.
-func showWhole(d api.Descriptor) shown {
+func showWhole(d operators.Descriptor) shown {
 	domain, entries, _ := d.Bytes() // its base64 is ours
 	s := shown{asked: spell(domain, entries), Whole: true}
 	for _, e := range entries {
@@ -104,5 +104,5 @@ func shorten(s string) string {
 	if len(s) <= maxText {
 		return plaintext.Line(s)
 	}
-	return fmt.Sprintf("%s… (cut, %d bytes)", plaintext.Line(excerpt.Begin(s, maxText)), len(s))
+	return fmt.Sprintf("%s… (cut, %d bytes)", plaintext.Line(operators.Begin(s, maxText)), len(s))
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/operators"
 	"weir/internal/operators/api"
 )
 
@@ -28,20 +29,20 @@ type exceptionForm struct {
 
 func fillIn(form url.Values) exceptionForm {
 	return exceptionForm{
-		asked: ask(form), Effect: cmp.Or(form.Get("effect"), api.Allow), Factor: cmp.Or(form.Get("factor"), "10"),
+		asked: ask(form), Effect: cmp.Or(form.Get("effect"), operators.Allow), Factor: cmp.Or(form.Get("factor"), "10"),
 		For: cmp.Or(form.Get("for"), "2h"), Reason: form.Get("reason"), By: form.Get("by"),
 	}
 }
 
 // exception returns what the form asks for, or what is wrong with it.
-func (f exceptionForm) exception() (e api.NewException, err error) {
+func (f exceptionForm) exception() (e operators.NewException, err error) {
 	e.Effect, e.By, e.Reason = f.Effect, strings.TrimSpace(f.By), strings.TrimSpace(f.Reason)
 	domain, entries, err := f.parse()
 	if err != nil {
 		return e, err
 	}
-	e.Descriptor = api.NewDescriptor(domain, entries)
-	if e.Effect == api.Amount {
+	e.Descriptor = operators.NewDescriptor(domain, entries)
+	if e.Effect == operators.Amount {
 		if e.Factor, err = strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(f.Factor), "x"), 64); err != nil {
 			return e, fmt.Errorf("times: %q is no number", f.Factor)
 		}
@@ -57,7 +58,7 @@ func (f exceptionForm) exception() (e api.NewException, err error) {
 func (c *Console) addException(w http.ResponseWriter, r *http.Request) {
 	form := fillIn(r.PostForm)
 	e, err := form.exception()
-	var added api.Exception
+	var added operators.Exception
 	if err == nil {
 		added, err = c.AddException(r.Context(), e, api.VisitorOf(r).Peer)
 	}
@@ -73,7 +74,7 @@ func (c *Console) addException(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *Console) removeException(w http.ResponseWriter, r *http.Request) {
-	if err := c.RemoveException(r.Context(), r.PostForm.Get("id"), byConsole, api.VisitorOf(r).Peer); err != nil {
+	if err := c.InForce.Remove(r.Context(), r.PostForm.Get("id"), byConsole, api.VisitorOf(r).Peer); err != nil {
 		c.showExceptions(w, r, fillIn(url.Values{}), err)
 		return
 	}
@@ -88,7 +89,7 @@ func (c *Console) reset(w http.ResponseWriter, r *http.Request) {
 	form := ask(r.PostForm)
 	domain, entries, err := form.parse()
 	if err == nil {
-		_, err = c.Reset(r.Context(), api.NewDescriptor(domain, entries), byConsole, api.VisitorOf(r).Peer)
+		_, err = c.Reset(r.Context(), operators.NewDescriptor(domain, entries), byConsole, api.VisitorOf(r).Peer)
 	}
 	if err != nil {
 		c.showExplain(w, r, form, err)

@@ -13,9 +13,9 @@ import (
 
 	"weir/internal/descriptors/plaintext"
 	"weir/internal/offline/explain"
+	"weir/internal/operators"
 	"weir/internal/operators/api"
 	"weir/internal/operators/client"
-	"weir/internal/operators/denials"
 )
 
 // How many lines the tables have at most.
@@ -34,7 +34,7 @@ type nowPage struct {
 	From            time.Time
 	Keys            []deniedKey // of all limits
 	OthersMost      uint64
-	Last            []denials.Event
+	Last            []operators.LastDenial
 	Problem         string // why nothing is known of denials
 	Store           []figure
 	Loads           []Load
@@ -43,8 +43,8 @@ type nowPage struct {
 
 // deniedKey is a key that was denied often.
 type deniedKey struct {
-	denials.Source
-	denials.Key
+	operators.Source
+	operators.KeyDenials
 }
 
 func (c *Console) now(w http.ResponseWriter, r *http.Request) {
@@ -72,7 +72,7 @@ func (c *Console) now(w http.ResponseWriter, r *http.Request) {
 }
 
 // addKeys adds the keys of all limits that were denied most.
-func (n *nowPage) addKeys(window denials.Window) {
+func (n *nowPage) addKeys(window operators.Window) {
 	n.From, n.OthersMost = window.From, window.OthersAtMost
 	for _, l := range window.Limits {
 		n.OthersMost = max(n.OthersMost, l.OthersAtMost)
@@ -95,7 +95,7 @@ type exceptionsPage struct {
 
 // exceptionList is a table of exceptions.
 type exceptionList struct {
-	List      []api.Exception
+	List      []operators.Exception
 	Left      int    // that are not in List
 	Problem   string // why there is no list
 	Servers   int    // that their uses are of
@@ -127,7 +127,7 @@ func (c *Console) showExceptions(w http.ResponseWriter, r *http.Request, form ex
 type explainPage struct {
 	asked
 	Answer      *explain.Answer // nil: there is none
-	Counters    *api.Counters
+	Counters    *operators.Counters
 	PeekProblem string
 	Form        exceptionForm
 }
@@ -160,7 +160,7 @@ func (e *explainPage) ask(c *Console, r *http.Request) error {
 		return err
 	}
 	e.Answer = &answer
-	if counters, err := c.Peek(r.Context(), api.NewDescriptor(domain, entries)); err != nil {
+	if counters, err := c.Peek(r.Context(), operators.NewDescriptor(domain, entries)); err != nil {
 		e.PeekProblem = err.Error()
 	} else {
 		e.Counters = &counters

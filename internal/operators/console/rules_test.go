@@ -9,6 +9,7 @@ import (
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
+	"weir/internal/operators"
 	"weir/internal/operators/api"
 	"weir/internal/telemetry"
 	"weir/internal/testenv"
@@ -37,7 +38,7 @@ func manyUsers(t *testing.T, n int) (*descriptors.Tree, []limiter.Series) {
 func TestBusiestOfManyRules(t *testing.T) {
 	const n = 100_000
 	tree, series := manyUsers(t, n)
-	c := &Console{Server: &api.Server{Tree: func() *descriptors.Tree { return tree }}}
+	c := &Console{Server: &api.Server{Desk: &operators.Desk{Tree: func() *descriptors.Tree { return tree }}}}
 	sums := map[limiter.Series]telemetry.Outcome{}
 	for _, s := range series {
 		sums[s] = telemetry.Outcome{Asked: 1000}

@@ -58,12 +58,13 @@ func (s *Sketch[V]) Find(key uint64) *Counter[V] {
 	return nil
 }
 
-// Add counts a key once, and returns its counter, which is valid until the next Add.
-func (s *Sketch[V]) Add(group, key uint64) *Counter[V] {
-	if c := s.Find(key); c != nil {
+// Add counts a key once, and returns its counter, which is valid until the next Add, and
+// whether it had one.
+func (s *Sketch[V]) Add(group, key uint64) (c *Counter[V], known bool) {
+	if c = s.Find(key); c != nil {
 		c.Count++
 		s.Groups[c.Group].Count++
-		return c
+		return c, true
 	}
 	g := s.Groups[group]
 	if g == nil {
@@ -79,9 +80,9 @@ func (s *Sketch[V]) Add(group, key uint64) *Counter[V] {
 	g.Count++
 	g.keys++
 	s.index[key] = i
-	c := &s.Counters[i]
+	c = &s.Counters[i]
 	c.Key, c.Group, c.Count, c.Error = key, group, g.Floor+1, g.Floor
-	return c
+	return c, false
 }
 
 // take takes the least counter of the group with the most, which is the group that asks if no

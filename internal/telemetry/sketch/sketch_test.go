@@ -53,7 +53,8 @@ func TestSketchIsRight(t *testing.T) {
 				group, key := next(n)
 				id := [2]uint64{group, group*1e9 + key}
 				text := fmt.Sprint(id)
-				s.Add(id[0], id[1]).Value = text
+				c, _ := s.Add(id[0], id[1])
+				c.Value = text
 				keys[text]++
 				groups[group]++
 				ids[text] = id
@@ -101,7 +102,8 @@ func TestSketchIsRight(t *testing.T) {
 func ExampleSketch() {
 	s := New[string](2)
 	for _, name := range []string{"a", "b", "a", "c", "a"} {
-		s.Add(0, uint64(name[0])).Value = name
+		c, _ := s.Add(0, uint64(name[0]))
+		c.Value = name
 	}
 	for _, c := range s.Counters {
 		fmt.Println(c.Value, "from", c.Count-c.Error, "to", c.Count)

@@ -1,4 +1,4 @@
-package decisionlog
+package operators
 
 import (
 	"bytes"
@@ -17,48 +17,39 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"go.opentelemetry.io/otel/trace"
 
 	"weir/internal/limiter"
-	"weir/internal/operators/excerpt"
 )
 
 // newRecord returns the record of a denial.
-func newRecord(t testing.TB, key, value string) Record {
+func newRecord(t testing.TB, key, value string) LogRecord {
 	t.Helper()
-	l, err := limiter.NewLimit(limiter.Spec{
-		RequestsPerUnit: 5, Unit: limiter.Minute,
-		Series: limiter.LabelSet{Domain: "api", Key1: "user", Rule: "user", Limit: "minute"}.Series(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	source := excerpt.Source{Domain: "api", Entries: []limiter.Entry{{Key: key, Value: value}}, Key: []byte("w1|api")}
-	return Record{
-		Time: time.Date(2026, 8, 1, 12, 0, 0, 5e8, time.UTC), Descriptor: source.Append(nil, TextSize), Outcome: "denied",
-		Rule: "user", Place: "rules.yaml:3:5", Limit: l, RetryAfter: 1500 * time.Millisecond,
-		Trace: trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{15: 7}, SpanID: trace.SpanID{7: 1}}),
+	asked := Asked{Domain: "api", Entries: []limiter.Entry{{Key: key, Value: value}}, Key: []byte("w1|api")}
+	return LogRecord{
+		Time: time.Date(2026, 8, 1, 12, 0, 0, 5e8, time.UTC), Domain: "api", Descriptor: new(asked.Excerpt(logText)), Outcome: "denied",
+		Rule: "user", Place: "rules.yaml:3:5", Limit: "minute", Rate: "5 per minute", Remaining: new(int64), RetryAfter: new(1.5),
+		TraceID: "00000000000000000000000000000007",
 	}
 }
 
 func TestRecordAsJSON(t *testing.T) {
 	denied := newRecord(t, "user", "alice")
 	never := denied
-	never.RetryAfter, never.Trace = limiter.Never, trace.SpanContext{}
-	unmatched := Record{Time: denied.Time, Descriptor: denied.Descriptor, Outcome: "admitted"}
+	never.RetryAfter, never.TraceID = nil, ""
+	unmatched := LogRecord{Time: denied.Time, Domain: "api", Descriptor: denied.Descriptor, Outcome: "admitted"}
 	const begin = `{"time":"2026-08-01T12:00:00.5Z","domain":"api","descriptor":{"entries":[{"key":"user","value":"alice"}]},`
 	const rule = `"rule":"user","place":"rules.yaml:3:5","limit":"minute","rate":"5 per minute",`
 	for _, tt := range []struct {
 		name string
-		r    Record
+		r    LogRecord
 		want string
 	}{
 		{"denied", denied, begin + rule + `"outcome":"denied","remaining":0,"retry_after":1.5,"trace_id":"00000000000000000000000000000007"}`},
 		{"for ever", never, begin + rule + `"outcome":"denied","remaining":0}`},
 		{"without a rule", unmatched, begin + `"outcome":"admitted"}`},
-		{"left out", Record{Time: denied.Time, LeftOut: &LeftOut{1, 2, 3}}, `{"time":"2026-08-01T12:00:00.5Z","left_out":{"rate":1,"slow":2,"failed":3}}`},
+		{"left out", LogRecord{Time: denied.Time, LeftOut: &LeftOut{1, 2, 3}}, `{"time":"2026-08-01T12:00:00.5Z","left_out":{"rate":1,"slow":2,"failed":3}}`},
 	} {
-		if got := string(tt.r.fields().JSON()); got != tt.want+"\n" {
+		if got := string(tt.r.JSON()); got != tt.want+"\n" {
 			t.Errorf("%s: got\n%s\nwant\n%s", tt.name, got, tt.want)
 		}
 	}
@@ -72,7 +63,7 @@ func FuzzRecord(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, key, value string) {
 		r := newRecord(t, key, value)
-		text := r.fields().JSON()
+		text := r.JSON()
 		if i := bytes.IndexFunc(text[:len(text)-1], func(r rune) bool { return !unicode.IsGraphic(r) }); i >= 0 {
 			t.Errorf("got %q", text[i:])
 		}
@@ -80,14 +71,14 @@ func FuzzRecord(f *testing.F) {
 			t.Errorf("got %d bytes", len(text))
 		}
 		var got struct {
-			Descriptor excerpt.Descriptor
+			Descriptor Excerpt
 			Outcome    string
 		}
 		if err := json.Unmarshal(text, &got); err != nil || got.Outcome != "denied" {
 			t.Fatalf("%v: %q", err, text)
 		}
 		e := got.Descriptor.Entries[0]
-		if len(value) <= excerpt.MaxValue && e.ValueBase64 == "" && e.Value != value {
+		if len(value) <= MaxValue && e.ValueBase64 == "" && e.Value != value {
 			t.Errorf("got %q, want %q", e.Value, value)
 		}
 	})
@@ -96,12 +87,12 @@ func FuzzRecord(f *testing.F) {
 // sink is a Sink of a test.
 type sink struct {
 	mu    sync.Mutex
-	lines []line
+	lines []LogRecord
 	fail  error
 	hold  chan struct{} // writes wait for it, if it is not nil
 }
 
-func (s *sink) Write(ctx context.Context, batch []Record) error {
+func (s *sink) Write(ctx context.Context, batch []LogRecord) error {
 	if s.hold != nil {
 		select {
 		case <-s.hold:
@@ -115,7 +106,7 @@ func (s *sink) Write(ctx context.Context, batch []Record) error {
 		return s.fail
 	}
 	for i := range batch {
-		s.lines = append(s.lines, batch[i].fields())
+		s.lines = append(s.lines, batch[i])
 	}
 	return nil
 }
@@ -142,16 +133,16 @@ func (s *sink) written() (records int, left LeftOut) {
 	return records, left
 }
 
-// start starts a log in a bubble of synctest, and returns how to stop it.
-func start(s Sink, opts Options) (l *Log, reg *prometheus.Registry, failures *atomic.Int64) {
+// startLog starts a log in a bubble of synctest, and returns how to stop it.
+func startLog(s LogSink, opts LogOptions) (l *DecisionLog, reg *prometheus.Registry, failures *atomic.Int64) {
 	reg = prometheus.NewRegistry()
 	failures = new(atomic.Int64)
 	opts.Sink, opts.Registerer, opts.Failed = s, reg, func(error) { failures.Add(1) }
-	return Start(opts), reg, failures
+	return StartDecisionLog(opts), reg, failures
 }
 
-// stop closes l, and returns how long that took.
-func stop(t *testing.T, l *Log, patience time.Duration) (time.Duration, error) {
+// stopLog closes l, and returns how long that took.
+func stopLog(t *testing.T, l *DecisionLog, patience time.Duration) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	began := time.Now()
@@ -160,7 +151,7 @@ func stop(t *testing.T, l *Log, patience time.Duration) (time.Duration, error) {
 }
 
 // offer offers n records, and returns how many were admitted.
-func offer(t *testing.T, l *Log, n int) (admitted int) {
+func offer(t *testing.T, l *DecisionLog, n int) (admitted int) {
 	r := newRecord(t, "user", "alice")
 	for range n {
 		if l.Admit(time.Now()) {
@@ -192,7 +183,7 @@ weir_decision_log_records_total %d
 func TestRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s sink
-		l, reg, _ := start(&s, Options{Sample: 1, Rate: 10})
+		l, reg, _ := startLog(&s, LogOptions{Sample: 1, Rate: 10})
 		for second := range 3 {
 			for range 10 {
 				offer(t, l, 5)
@@ -203,7 +194,7 @@ func TestRate(t *testing.T) {
 				t.Errorf("after %d seconds: got %d records", second+1, got)
 			}
 		}
-		if _, err := stop(t, l, time.Minute); err != nil {
+		if _, err := stopLog(t, l, time.Minute); err != nil {
 			t.Error(err)
 		}
 		if records, left := s.written(); records != 30 || left != (LeftOut{Rate: 120}) {
@@ -225,7 +216,7 @@ func TestRate(t *testing.T) {
 // TestRateByManyCallers admits no more than the rate, whichever callers ask.
 func TestRateByManyCallers(t *testing.T) {
 	var s sink
-	l, _, _ := start(&s, Options{Sample: 1, Rate: 100})
+	l, _, _ := startLog(&s, LogOptions{Sample: 1, Rate: 100})
 	now, admitted := time.Now(), make(chan bool, 6400)
 	var all sync.WaitGroup
 	for range 64 {
@@ -241,7 +232,7 @@ func TestRateByManyCallers(t *testing.T) {
 	if len(admitted) != 100 {
 		t.Errorf("%d were admitted, want 100", len(admitted))
 	}
-	if _, err := stop(t, l, time.Minute); err != nil {
+	if _, err := stopLog(t, l, time.Minute); err != nil {
 		t.Error(err)
 	}
 }
@@ -251,7 +242,7 @@ func TestRateByManyCallers(t *testing.T) {
 func TestSlowSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sink{hold: make(chan struct{})}
-		l, reg, _ := start(&s, Options{Sample: 1, Rate: 1e6})
+		l, reg, _ := startLog(&s, LogOptions{Sample: 1, Rate: 1e6})
 		began := time.Now()
 		offer(t, l, 1)
 		synctest.Wait() // the sink has it
@@ -261,11 +252,11 @@ func TestSlowSink(t *testing.T) {
 		}
 		wantMetrics(t, reg, 0, LeftOut{Slow: 500})
 		close(s.hold)
-		time.Sleep(2 * reportEvery)
+		time.Sleep(2 * leftOutEvery)
 		if records, left := s.written(); records != queueSize+1 || left != (LeftOut{Slow: 500}) {
 			t.Errorf("got %d records, %+v left out", records, left)
 		}
-		if _, err := stop(t, l, time.Minute); err != nil {
+		if _, err := stopLog(t, l, time.Minute); err != nil {
 			t.Error(err)
 		}
 	})
@@ -275,19 +266,19 @@ func TestSlowSink(t *testing.T) {
 func TestSinkFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sink{fail: errors.New("gone")}
-		l, reg, failures := start(&s, Options{Sample: 1, Rate: 1e6})
+		l, reg, failures := startLog(&s, LogOptions{Sample: 1, Rate: 1e6})
 		offer(t, l, 7)
-		time.Sleep(3 * reportEvery)
+		time.Sleep(3 * leftOutEvery)
 		wantMetrics(t, reg, 0, LeftOut{Failed: 7})
 		if failures.Load() == 0 {
 			t.Error("nobody was told")
 		}
 		s.setFail(nil)
-		time.Sleep(3 * reportEvery)
+		time.Sleep(3 * leftOutEvery)
 		if _, left := s.written(); left != (LeftOut{Failed: 7}) {
 			t.Errorf("%+v left out", left)
 		}
-		if _, err := stop(t, l, time.Minute); err != nil {
+		if _, err := stopLog(t, l, time.Minute); err != nil {
 			t.Error(err)
 		}
 	})
@@ -297,9 +288,9 @@ func TestSinkFails(t *testing.T) {
 func TestCloseWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s sink
-		l, _, _ := start(&s, Options{Sample: 1, Rate: 1e6, Linger: time.Hour})
+		l, _, _ := startLog(&s, LogOptions{Sample: 1, Rate: 1e6, Linger: time.Hour})
 		offer(t, l, 1000)
-		if took, err := stop(t, l, time.Minute); err != nil || took > 0 {
+		if took, err := stopLog(t, l, time.Minute); err != nil || took > 0 {
 			t.Errorf("got %v after %v", err, took)
 		}
 		if records, _ := s.written(); records != 1000 {
@@ -310,9 +301,9 @@ func TestCloseWrites(t *testing.T) {
 
 func TestCloseLeavesBehind(t *testing.T) {
 	r, w := io.Pipe() // nobody reads
-	l, _, _ := start(Lines{W: w}, Options{Sample: 1, Rate: 1e6})
+	l, _, _ := startLog(Lines{W: w}, LogOptions{Sample: 1, Rate: 1e6})
 	offer(t, l, 10)
-	if took, err := stop(t, l, 10*time.Millisecond); err == nil || took > 10*time.Second {
+	if took, err := stopLog(t, l, 10*time.Millisecond); err == nil || took > 10*time.Second {
 		t.Errorf("got %v after %v", err, took)
 	}
 	r.Close()
@@ -323,7 +314,7 @@ func TestCloseLeavesBehind(t *testing.T) {
 func TestLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s sink
-		l, _, _ := start(&s, Options{Sample: 1, Rate: 1e6, Linger: time.Second / 2})
+		l, _, _ := startLog(&s, LogOptions{Sample: 1, Rate: 1e6, Linger: time.Second / 2})
 		for range 4 {
 			offer(t, l, 1)
 			time.Sleep(time.Second / 10)
@@ -335,7 +326,7 @@ func TestLinger(t *testing.T) {
 		if records, _ := s.written(); records != 4 {
 			t.Errorf("got %d records, want 4", records)
 		}
-		if _, err := stop(t, l, time.Minute); err != nil {
+		if _, err := stopLog(t, l, time.Minute); err != nil {
 			t.Error(err)
 		}
 	})
@@ -344,7 +335,7 @@ func TestLinger(t *testing.T) {
 func TestSample(t *testing.T) {
 	var s sink
 	for share, want := range map[float64][2]int{0: {0, 0}, 0.25: {2000, 3000}, 1: {10000, 10000}} {
-		l, _, _ := start(&s, Options{Sample: share, Rate: 1})
+		l, _, _ := startLog(&s, LogOptions{Sample: share, Rate: 1})
 		n := 0
 		for range 10000 {
 			if l.Sampled() {
@@ -354,7 +345,7 @@ func TestSample(t *testing.T) {
 		if n < want[0] || n > want[1] {
 			t.Errorf("share %v: %d of 10000", share, n)
 		}
-		if _, err := stop(t, l, time.Minute); err != nil {
+		if _, err := stopLog(t, l, time.Minute); err != nil {
 			t.Error(err)
 		}
 	}

@@ -1,9 +1,8 @@
-package excerpt
+package operators
 
 import (
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -27,15 +26,21 @@ func FuzzExcerpt(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, domain, key, value string, n, size int, hashed bool) {
 		n, size = min(max(n, 0), 100), min(max(size, 128), 4096)
-		s := Source{Domain: domain, Key: []byte("w1"), Hashed: hashed}
+		s := Asked{Domain: domain, Key: []byte("w1"), Hashed: hashed}
 		for range n {
 			s.Entries = append(s.Entries, limiter.Entry{Key: key, Value: value})
 		}
-		text := s.Append([]byte("before"), size)
-		if string(text[:6]) != "before" || len(text)-6 > size {
-			t.Fatalf("got %d bytes, want %d at most", len(text)-6, size)
+		d, kept := s.Excerpt(size), 0
+		for _, e := range d.Entries {
+			entry, err := e.Bytes()
+			if err != nil {
+				t.Fatal(err)
+			}
+			kept += len(entry.Key) + len(entry.Value)
 		}
-		d := Read(text[6:])
+		if kept > size {
+			t.Fatalf("got %d bytes, want %d at most", kept, size)
+		}
 		if len(d.Entries)+d.More != n {
 			t.Errorf("got %d entries and %d more, want %d", len(d.Entries), d.More, n)
 		}
@@ -85,17 +90,9 @@ func exact(t *testing.T, text, inBase64 string) string {
 
 // TestSharedValues shows the pattern of a rule where it stands for the values.
 func TestSharedValues(t *testing.T) {
-	s := Source{Domain: "api", Entries: []limiter.Entry{{Key: "path", Value: "/files/a"}, {Key: "user", Value: "alice"}}, Patterns: []string{"/files/*"}, Hashed: true}
-	got, err := json.Marshal(Read(s.Append(nil, 256)))
+	s := Asked{Domain: "api", Entries: []limiter.Entry{{Key: "path", Value: "/files/a"}, {Key: "user", Value: "alice"}}, Patterns: []string{"/files/*"}, Hashed: true}
+	got, err := json.Marshal(s.Excerpt(256))
 	if want := `{"entries":[{"key":"path","value":"/files/*","shared":true},{"key":"user","value":"#K9gGyX8OAK8aH8Myj6djqQ","hashed":true}]}`; err != nil || string(got) != want {
 		t.Errorf("got %s, want %s (error: %v)", got, want, err)
-	}
-}
-
-func TestAppendDoesNotAllocate(t *testing.T) {
-	s := Source{Domain: "api", Entries: []limiter.Entry{{Key: "user", Value: strings.Repeat("x", 10_000)}, {Key: "path", Value: fmt.Sprint(1)}}, Key: []byte("w1"), Hashed: true}
-	dst := make([]byte, 0, 256)
-	if allocs := testing.AllocsPerRun(100, func() { s.Append(dst, 256) }); allocs > 0 {
-		t.Errorf("got %v allocations", allocs)
 	}
 }

@@ -1,4 +1,4 @@
-package api
+package operators
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package denials
+package operators
 
 import (
 	"encoding/json"
@@ -14,17 +14,38 @@ import (
 	"weir/internal/limiter"
 )
 
+// newLimit returns a limit with a label.
+func newLimit(t testing.TB, label string) *limiter.Limit {
+	t.Helper()
+	l, err := limiter.NewLimit(limiter.Spec{
+		RequestsPerUnit: 5, Unit: limiter.Minute,
+		Series: limiter.LabelSet{Domain: "api", Key1: label, Rule: label, Limit: "minute"}.Series(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// denialOf returns the denial of a user by a limit.
+func denialOf(l *limiter.Limit, user string) *Denial {
+	return &Denial{Limit: l, RetryAfter: time.Second, Asked: Asked{
+		Domain: "api", Entries: []limiter.Entry{{Key: "user", Value: user}},
+		Key: []byte("w1|api|" + string(l.Series) + "|" + user),
+	}}
+}
+
 // noon is when tests begin: at the begin of a sub-window of both windows.
 var noon = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 
-// record records n denials of a user.
-func record(r *Recorder, now time.Time, l *limiter.Limit, user string, n int) {
+// deny records n denials of a user.
+func deny(r *Recorder, now time.Time, l *limiter.Limit, user string, n int) {
 	for range n {
 		r.Record(now, denialOf(l, user))
 	}
 }
 
-// counts is what a window shows: user -> denials.
+// counts is what a window shows: user ->
 func counts(w Window) map[string]uint64 {
 	got := map[string]uint64{}
 	for _, l := range w.Limits {
@@ -45,8 +66,8 @@ func wantCounts(t *testing.T, what string, w Window, want map[string]uint64) {
 // TestWindowsPass lets an hour pass.
 func TestWindowsPass(t *testing.T) {
 	l := newLimit(t, "user")
-	r := New(noon)
-	record(r, noon, l, "early", 3)
+	r := NewRecorder(noon)
+	deny(r, noon, l, "early", 3)
 	at := noon
 	for _, step := range []struct {
 		wait         time.Duration
@@ -61,8 +82,8 @@ func TestWindowsPass(t *testing.T) {
 		{2 * time.Hour, "eve", map[string]uint64{"user/eve": 2}, map[string]uint64{"user/eve": 2}},
 	} {
 		at = at.Add(step.wait)
-		record(r, at, l, step.user, 2)
-		s := r.Summary(at, MaxKeys)
+		deny(r, at, l, step.user, 2)
+		s := r.Denials(at, MaxKeys)
 		wantCounts(t, fmt.Sprint("minute after ", step.wait), s.Minute, step.minute)
 		wantCounts(t, fmt.Sprint("hour after ", step.wait), s.Hour, step.hour)
 		old := at.Sub(noon) // a window is no older than the recorder
@@ -74,26 +95,26 @@ func TestWindowsPass(t *testing.T) {
 		}
 	}
 	// What reads finds old denials gone without new ones, too.
-	if s := r.Summary(at.Add(time.Hour), MaxKeys); len(s.Minute.Limits)+len(s.Hour.Limits) != 0 || len(s.Last) != 15 {
+	if s := r.Denials(at.Add(time.Hour), MaxKeys); len(s.Minute.Limits)+len(s.Hour.Limits) != 0 || len(s.Last) != 15 {
 		t.Errorf("got %+v", s)
 	}
 	// A clock that steps back counts on.
-	record(r, noon.Add(-time.Hour), l, "frank", 1)
-	if s := r.Summary(at.Add(time.Hour), MaxKeys); counts(s.Minute)["user/frank"] != 1 {
+	deny(r, noon.Add(-time.Hour), l, "frank", 1)
+	if s := r.Denials(at.Add(time.Hour), MaxKeys); counts(s.Minute)["user/frank"] != 1 {
 		t.Errorf("got %+v", s.Minute)
 	}
 }
 
 // TestSummary shows all that is known of a denial.
 func TestSummary(t *testing.T) {
-	r := New(noon)
+	r := NewRecorder(noon)
 	l, shadowed := newLimit(t, "user"), newLimit(t, "tenant")
-	record(r, noon, l, "alice", 2)
-	record(r, noon.Add(7*time.Second), l, "alice", 1)
+	deny(r, noon, l, "alice", 2)
+	deny(r, noon.Add(7*time.Second), l, "alice", 1)
 	d := denialOf(shadowed, "bob")
 	d.Shadow, d.RetryAfter = true, limiter.Never
 	r.Record(noon.Add(8*time.Second), d)
-	s := r.Summary(noon.Add(9*time.Second), MaxKeys)
+	s := r.Denials(noon.Add(9*time.Second), MaxKeys)
 	s.Locate(func(places map[limiter.Series]string) {
 		for series := range places {
 			if series == l.Series {
@@ -126,11 +147,11 @@ func TestSummary(t *testing.T) {
 func TestLastDenialsAreTheLast(t *testing.T) {
 	l := newLimit(t, "user")
 	for _, users := range []int{1, 3, 100000} {
-		r := New(noon)
+		r := NewRecorder(noon)
 		for i := range 5000 {
 			r.Record(noon.Add(time.Duration(i)*time.Millisecond), denialOf(l, fmt.Sprint(i%users)))
 		}
-		last := r.Summary(noon.Add(5*time.Second), MaxKeys).Last
+		last := r.Denials(noon.Add(5*time.Second), MaxKeys).Last
 		if len(last) != MaxLast {
 			t.Fatalf("got %d, want %d", len(last), MaxLast)
 		}
@@ -145,26 +166,26 @@ func TestLastDenialsAreTheLast(t *testing.T) {
 
 // TestAbuserIsFound hides one abusive user among random ones, and among limits.
 func TestAbuserIsFound(t *testing.T) {
-	r := New(noon)
+	r := NewRecorder(noon)
 	quiet, flooded := newLimit(t, "quiet"), newLimit(t, "flooded")
 	at := noon
 	for i := range 600_000 {
 		at = noon.Add(time.Duration(i) * 100 * time.Microsecond)
-		record(r, at, flooded, fmt.Sprint("random-", i), 1)
+		deny(r, at, flooded, fmt.Sprint("random-", i), 1)
 		if i%100 == 0 {
-			record(r, at, flooded, "abuser", 1)
+			deny(r, at, flooded, "abuser", 1)
 		}
 		if i%10000 == 0 {
-			record(r, at, quiet, "alice", 1)
+			deny(r, at, quiet, "alice", 1)
 		}
 	}
-	s := r.Summary(at, MaxKeys)
+	s := r.Denials(at, MaxKeys)
 	for name, w := range map[string]Window{"minute": s.Minute, "hour": s.Hour} {
 		top := w.Limits[0].Keys[0]
 		if got := top.Descriptor.Entries[0].Value; w.Limits[0].Rule != "flooded" || got != "abuser" || top.Denied < 6000 || top.Denied-top.Error > 6000 {
 			t.Errorf("%s: got %+v", name, top)
 		}
-		if most := uint64(2 * 606_000 / (shards * size)); w.Limits[0].OthersAtMost > most {
+		if most := uint64(2 * 606_000 / (sketchSize)); w.Limits[0].OthersAtMost > most {
 			t.Errorf("%s: the error is %d, want at most %d", name, w.Limits[0].OthersAtMost, most)
 		}
 		if counts(w)["quiet/alice"] != 60 {
@@ -192,10 +213,10 @@ func TestMemoryIsBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := heap()
-			r := New(noon)
+			r := NewRecorder(noon)
 			random := rand.New(rand.NewPCG(1, 2))
 			at := noon
-			const fill = 2 * shards * size
+			const fill = 2 * sketchSize
 			for i := range fill * (hourParts + minuteParts) {
 				switch {
 				case i%fill > 0:
@@ -218,8 +239,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestHostileValues records bytes that are no text, and texts that are too long.
-func TestHostileValues(t *testing.T) {
+// TestHostileValuesInDenials records bytes that are no text, and texts that are too long.
+func TestHostileValuesInDenials(t *testing.T) {
 	long := strings.Repeat("ö", 5000)
 	for _, tt := range []struct {
 		name, key, value string
@@ -233,11 +254,11 @@ func TestHostileValues(t *testing.T) {
 		{"long key", long, "x", `{"entries":[{"key":"` + long[:64] + `","key_bytes":10000,"value":"x"}],"digest":"DIGEST"}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := New(noon)
+			r := NewRecorder(noon)
 			d := denialOf(newLimit(t, "user"), tt.value)
 			d.Entries[0].Key = tt.key
 			r.Record(noon, d)
-			s := r.Summary(noon, MaxKeys)
+			s := r.Denials(noon, MaxKeys)
 			shown := s.Last[0].Descriptor
 			got, err := json.Marshal(shown)
 			if err != nil || !utf8.Valid(got) {
@@ -255,11 +276,11 @@ func TestHostileValues(t *testing.T) {
 
 // TestLongTextsStayApart counts users whose names begin alike.
 func TestLongTextsStayApart(t *testing.T) {
-	r, l := New(noon), newLimit(t, "user")
+	r, l := NewRecorder(noon), newLimit(t, "user")
 	begin := strings.Repeat("x", 1000)
-	record(r, noon, l, begin+"1", 2)
-	record(r, noon, l, begin+"2", 3)
-	keys := r.Summary(noon, MaxKeys).Minute.Limits[0].Keys
+	deny(r, noon, l, begin+"1", 2)
+	deny(r, noon, l, begin+"2", 3)
+	keys := r.Denials(noon, MaxKeys).Minute.Limits[0].Keys
 	if len(keys) != 2 || keys[0].Denied != 3 || keys[1].Denied != 2 || keys[0].Descriptor.Digest == keys[1].Descriptor.Digest {
 		t.Errorf("got %+v", keys)
 	}
@@ -267,27 +288,27 @@ func TestLongTextsStayApart(t *testing.T) {
 
 // TestRecordAtOnce records and reads in many goroutines; no denial is lost.
 func TestRecordAtOnce(t *testing.T) {
-	r, l := New(noon), newLimit(t, "user")
+	r, l := NewRecorder(noon), newLimit(t, "user")
 	var all sync.WaitGroup
 	for g := range 16 {
 		all.Go(func() {
 			for i := range 2000 {
-				record(r, noon, l, fmt.Sprint(i%(g+1)), 1)
+				deny(r, noon, l, fmt.Sprint(i%(g+1)), 1)
 				if i%500 == 0 {
-					r.Summary(noon, MaxKeys)
+					r.Denials(noon, MaxKeys)
 				}
 			}
 		})
 	}
 	all.Wait()
-	if got := r.Summary(noon, MaxKeys).Minute.Limits[0]; got.Denied != 32_000 || got.Error != 0 {
+	if got := r.Denials(noon, MaxKeys).Minute.Limits[0]; got.Denied != 32_000 || got.Error != 0 {
 		t.Errorf("got %+v", got)
 	}
 }
 
 // TestRecordDoesNotAllocate records what is known, and what is new.
 func TestRecordDoesNotAllocate(t *testing.T) {
-	r, l := New(noon), newLimit(t, "user")
+	r, l := NewRecorder(noon), newLimit(t, "user")
 	users := make([]*Denial, 10_000)
 	for i := range users {
 		users[i] = denialOf(l, fmt.Sprint(i))
@@ -311,7 +332,7 @@ func BenchmarkRecord(b *testing.B) {
 		}
 		b.Run(fmt.Sprint("users=", users), func(b *testing.B) {
 			began := time.Now()
-			r := New(began)
+			r := NewRecorder(began)
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				at, order := began, rand.New(rand.NewPCG(1, 2))

@@ -1,15 +1,13 @@
-package api
+package operators
 
 import (
 	"context"
 	"log/slog"
-	"net/http"
 	"slices"
 	"strings"
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
-	"weir/internal/operators/excerpt"
 	"weir/internal/plan"
 )
 
@@ -53,57 +51,34 @@ type Counter struct {
 	Key       string  `json:"key,omitempty"` // of the counter in Redis, as text
 }
 
-func (s *Server) counterRoutes() []route {
-	return []route{
-		{"POST", "/peek", values, "the counters of a descriptor", answer(http.StatusOK, func(r *http.Request) (any, error) {
-			d, err := read[Descriptor](r)
-			if err != nil {
-				return nil, err
-			}
-			return s.Peek(r.Context(), d)
-		})},
-		{"POST", "/reset", changes, "set the counters of a descriptor to zero", answer(http.StatusOK, func(r *http.Request) (any, error) {
-			by, err := readBy(r)
-			if err != nil {
-				return nil, err
-			}
-			d, err := read[Descriptor](r)
-			if err != nil {
-				return nil, err
-			}
-			return s.Reset(r.Context(), d, by, VisitorOf(r).Peer)
-		})},
-	}
-}
-
 // Peek returns what is used of the limits of a descriptor: of its rule, and of those above.
 // It counts nothing.
-func (s *Server) Peek(ctx context.Context, d Descriptor) (Counters, error) {
-	return s.look(ctx, d, func(context.Context, []limiter.Hit) error { return nil })
+func (d *Desk) Peek(ctx context.Context, of Descriptor) (Counters, error) {
+	return d.look(ctx, of, func(context.Context, []limiter.Hit) error { return nil })
 }
 
 // Reset sets the counters of a descriptor to zero, without bans and holds, and returns them
 // as they are then. It logs who wanted it: by is what they say themselves, peer who they are.
 // If only the other servers could not be notified, they are reset, and it returns an error
 // all the same.
-func (s *Server) Reset(ctx context.Context, d Descriptor, by, peer string) (Counters, error) {
+func (d *Desk) Reset(ctx context.Context, of Descriptor, by, peer string) (Counters, error) {
 	reset := 0
-	answer, err := s.look(ctx, d, func(ctx context.Context, hits []limiter.Hit) error {
-		if err := s.Store.Reset(ctx, hits); err != nil {
+	answer, err := d.look(ctx, of, func(ctx context.Context, hits []limiter.Hit) error {
+		if err := d.Store.Reset(ctx, hits); err != nil {
 			return unavailable("resetting the counters, of which some may be reset", err)
 		}
 		reset = len(hits)
-		if s.Announce == nil {
+		if d.Servers == nil {
 			return nil
 		}
-		if err := s.Announce(ctx); err != nil {
+		if err := d.Servers.AnnounceReset(ctx); err != nil {
 			return unavailable("the counters are reset, but the other servers could not be notified and may deny for LOCAL_CACHE_MAX_AGE", err)
 		}
 		return nil
 	})
 	answer.Reset = reset
 	if answer.Rule != "" { // else there was nothing to reset
-		s.logReset(ctx, answer, by, peer, err)
+		d.logReset(ctx, answer, by, peer, err)
 	}
 	return answer, err
 }
@@ -113,23 +88,23 @@ const shownText = 1024
 
 // logReset logs a reset. Of the descriptor it shows not too much, and digests where no value
 // is to be readable.
-func (s *Server) logReset(ctx context.Context, c Counters, by, peer string, err error) {
+func (d *Desk) logReset(ctx context.Context, c Counters, by, peer string, err error) {
 	domain, entries, _ := c.Bytes() // which have been read
-	source := excerpt.Source{Domain: domain, Entries: entries, Hashed: s.Plan.Keys.DigestsValues()}
-	shown := excerpt.Read(source.Append(nil, shownText))
+	asked := Asked{Domain: domain, Entries: entries, Hashed: d.Plan.Keys.DigestsValues()}
+	shown := asked.Excerpt(shownText)
 	words := make([]string, len(shown.Entries))
 	for i, e := range shown.Entries {
 		words[i] = e.Key + "=" + e.Value
 	}
 	attrs := []slog.Attr{
-		slog.Bool("audit", true), slog.String("by", excerpt.Begin(by, excerpt.MaxValue)), slog.String("peer", peer),
+		slog.Bool("audit", true), slog.String("by", Begin(by, MaxValue)), slog.String("peer", peer),
 		slog.String("domain", shown.Domain), slog.String("descriptor", strings.Join(words, ",")), slog.String("rule", c.Rule), slog.Int("counters", c.Reset),
 	}
 	if err != nil {
-		s.Logger.LogAttrs(ctx, slog.LevelWarn, "counters not reset everywhere", append(attrs, slog.Any("err", err))...)
+		d.Logger.LogAttrs(ctx, slog.LevelWarn, "counters not reset everywhere", append(attrs, slog.Any("err", err))...)
 		return
 	}
-	s.Logger.LogAttrs(ctx, slog.LevelInfo, "counters reset", attrs...)
+	d.Logger.LogAttrs(ctx, slog.LevelInfo, "counters reset", attrs...)
 }
 
 func unavailable(what string, err error) error {
@@ -138,8 +113,8 @@ func unavailable(what string, err error) error {
 
 // look does something to the counters of a descriptor, and then looks at them. It asks the
 // code that serves: plan makes the hits, the store says what their counters hold.
-func (s *Server) look(ctx context.Context, d Descriptor, do func(context.Context, []limiter.Hit) error) (Counters, error) {
-	domain, entries, err := d.Bytes()
+func (d *Desk) look(ctx context.Context, of Descriptor, do func(context.Context, []limiter.Hit) error) (Counters, error) {
+	domain, entries, err := of.Bytes()
 	if err == nil && len(entries) == 0 {
 		err = Errorf(ErrBadRequest, "the descriptor has no entries")
 	}
@@ -147,16 +122,16 @@ func (s *Server) look(ctx context.Context, d Descriptor, do func(context.Context
 		return Counters{}, err
 	}
 	answer := Counters{Descriptor: NewDescriptor(domain, entries), Limits: []Counter{}}
-	exception := s.Plan.Exceptions.Load().Find(domain, entries)
+	exception := d.Plan.Exceptions.Load().Find(domain, entries)
 	if exception != nil {
 		answer.Exception = new(ExceptionOf(exception))
 	}
-	tree := s.Tree()
+	tree := d.Tree()
 	if tree == nil {
 		return answer, Errorf(ErrUnavailable, "no rules are loaded yet")
 	}
 	rule, entries := named(tree, domain, entries)
-	options := s.Plan
+	options := d.Plan
 	options.Exceptions = nil // one may be in the place of limits, whose counters are still there
 	var p plan.Result
 	if err := plan.New(options).Prepare(&p, tree, &plan.Request{Domain: domain, Descriptors: []plan.Descriptor{{Entries: entries}}}); err != nil {
@@ -166,7 +141,7 @@ func (s *Server) look(ctx context.Context, d Descriptor, do func(context.Context
 		return answer, nil
 	}
 	answer.Rule, answer.Place = rule.Way(), rule.Place()
-	counters := s.counters(rule, p.Hits)
+	counters := d.counters(rule, p.Hits)
 	// Several limits of a rule never have one counter, so there are as many as hits.
 	if err := do(ctx, p.Hits); err != nil {
 		return answer, err
@@ -176,7 +151,7 @@ func (s *Server) look(ctx context.Context, d Descriptor, do func(context.Context
 			p.Hits[i].Limit = p.Hits[i].Limit.Times(exception.Factor)
 		}
 	}
-	held, err := s.Store.Peek(ctx, p.Hits)
+	held, err := d.Store.Peek(ctx, p.Hits)
 	if err != nil {
 		return answer, unavailable("looking at the counters", err)
 	}
@@ -205,17 +180,17 @@ func named(tree *descriptors.Tree, domain string, entries []limiter.Entry) (*des
 
 // counters returns those of a rule and of those above that hold below, in the order of their
 // hits, without what they hold. Those without hit are not counted.
-func (s *Server) counters(rule *descriptors.Rule, hits []limiter.Hit) (list []Counter) {
+func (d *Desk) counters(rule *descriptors.Rule, hits []limiter.Hit) (list []Counter) {
 	for r := rule; r != nil; r = r.Above {
 		for _, l := range r.Limits {
 			c := Counter{Rule: r.Way(), Place: r.Place(), Limit: l.Series.Labels().Limit, Unlimited: l.Unlimited}
 			if !l.Unlimited {
-				c.Rate, c.Mode = l.Rate(), descriptors.ModeWord(s.Plan.DecidingMode(l))
+				c.Rate, c.Mode = l.Rate(), descriptors.ModeWord(d.Plan.DecidingMode(l))
 				c.Replaced = len(hits) == 0 || hits[0].Limit != l
 			}
 			if !l.Unlimited && !c.Replaced {
 				c.Shared = r.Shared()
-				if s.ShowKeys {
+				if d.Servers != nil {
 					c.Key = limiter.KeyText(hits[0].Key)
 				}
 				hits = hits[1:]

@@ -1,11 +1,4 @@
-// Package decisionlog writes one record for each decision, to a sink that may be slow
-// or gone: nothing waits for it, and what is left out is counted and reported.
-//
-//	decisionlog.go  Log: which decisions are written, and how many
-//	record.go       Record: one decision, as JSON
-//	stdout.go       Lines: a sink that writes lines
-//	otlp.go         OTLP: a sink that sends to a collector of OpenTelemetry
-package decisionlog
+package operators
 
 import (
 	"context"
@@ -16,12 +9,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Options say what a Log writes, and where.
-type Options struct {
+// LogOptions say what a DecisionLog writes, and where.
+type LogOptions struct {
 	All    bool    // admitted decisions, too
 	Sample float64 // the share of requests to write, 0 to 1
 	Rate   int     // most records a second
-	Sink   Sink
+	Sink   LogSink
 	Linger time.Duration // to wait for further records before the sink gets them
 
 	Registerer prometheus.Registerer
@@ -29,21 +22,22 @@ type Options struct {
 	Failed func(error)
 }
 
-// Sink takes records. A call may take long; there is one at a time.
-type Sink interface {
+// LogSink takes records. A call may take long; there is one at a time.
+type LogSink interface {
 	// Write takes all records, or returns an error if some are lost. It returns when
 	// ctx ends, if it can.
-	Write(ctx context.Context, batch []Record) error
+	Write(ctx context.Context, batch []LogRecord) error
 	// Close sends what is left.
 	Close(ctx context.Context) error
 }
 
-// Log takes the records of decisions. It is safe for concurrent use.
-type Log struct {
-	opts    Options
+// DecisionLog writes a record of each decision to a sink that may be slow or gone: nothing
+// waits for it, and what is left out is counted and reported. It is safe for concurrent use.
+type DecisionLog struct {
+	opts    LogOptions
 	began   time.Time
 	second  atomic.Uint64 // seconds since began << 32 | records in that second
-	queue   chan Record
+	queue   chan LogRecord
 	ended   chan struct{} // closed when the writer has ended
 	stop    context.CancelFunc
 	leaving chan struct{}
@@ -72,11 +66,11 @@ type leftOut struct {
 // clients can choose, 4 MiB.
 const queueSize = 1024
 
-// Start returns a Log that writes until it is closed.
-func Start(opts Options) *Log {
+// StartDecisionLog returns a log that writes until it is closed.
+func StartDecisionLog(opts LogOptions) *DecisionLog {
 	ctx, stop := context.WithCancel(context.Background())
-	l := &Log{
-		opts: opts, began: time.Now(), queue: make(chan Record, queueSize), ended: make(chan struct{}), stop: stop, leaving: make(chan struct{}),
+	l := &DecisionLog{
+		opts: opts, began: time.Now(), queue: make(chan LogRecord, queueSize), ended: make(chan struct{}), stop: stop, leaving: make(chan struct{}),
 		records: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_decision_log_records_total", Help: "Records that the decision log has written."}),
 	}
 	left := prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -92,14 +86,14 @@ func Start(opts Options) *Log {
 }
 
 // All reports whether admitted decisions are written, too.
-func (l *Log) All() bool { return l.opts.All }
+func (l *DecisionLog) All() bool { return l.opts.All }
 
 // Sampled reports whether the decisions of a request are to be written.
-func (l *Log) Sampled() bool { return l.opts.Sample >= 1 || rand.Float64() < l.opts.Sample } //nolint:gosec // it protects nothing
+func (l *DecisionLog) Sampled() bool { return l.opts.Sample >= 1 || rand.Float64() < l.opts.Sample } //nolint:gosec // it protects nothing
 
 // Admit reports whether one more record may be written in the second of now. If not, it
 // is counted.
-func (l *Log) Admit(now time.Time) bool {
+func (l *DecisionLog) Admit(now time.Time) bool {
 	second := uint64(now.Sub(l.began)/time.Second) << 32 // by a clock that does not step
 	for {
 		old := l.second.Load()
@@ -115,7 +109,7 @@ func (l *Log) Admit(now time.Time) bool {
 }
 
 // Add adds a record that was admitted. It waits for nobody.
-func (l *Log) Add(r Record) {
+func (l *DecisionLog) Add(r LogRecord) {
 	select {
 	case l.queue <- r:
 	default:
@@ -123,21 +117,21 @@ func (l *Log) Add(r Record) {
 	}
 }
 
-func (l *Log) leaveOut(reason, n int) {
+func (l *DecisionLog) leaveOut(reason, n int) {
 	l.left[reason].all.Add(float64(n))
 	l.left[reason].reported.Add(uint64(n))
 }
 
-// reportEvery is how often what was left out is written to the log.
-const reportEvery = time.Second
+// leftOutEvery is how often what was left out is written to the log.
+const leftOutEvery = time.Second
 
 // batchSize is how many records a sink gets at a time.
 const batchSize = 256
 
 // run hands records to the sink until l is closed and nothing is left.
-func (l *Log) run(ctx context.Context) {
+func (l *DecisionLog) run(ctx context.Context) {
 	defer close(l.ended)
-	ticker := time.NewTicker(reportEvery)
+	ticker := time.NewTicker(leftOutEvery)
 	defer ticker.Stop()
 	for {
 		select {
@@ -156,8 +150,8 @@ func (l *Log) run(ctx context.Context) {
 }
 
 // batch returns first and what waits already, or comes within Linger.
-func (l *Log) batch(first Record) []Record {
-	batch := []Record{first}
+func (l *DecisionLog) batch(first LogRecord) []LogRecord {
+	batch := []LogRecord{first}
 	linger := time.NewTimer(l.opts.Linger)
 	defer linger.Stop()
 	for len(batch) < batchSize {
@@ -179,7 +173,7 @@ func (l *Log) batch(first Record) []Record {
 	return batch
 }
 
-func (l *Log) write(ctx context.Context, batch []Record) {
+func (l *DecisionLog) write(ctx context.Context, batch []LogRecord) {
 	if err := l.opts.Sink.Write(ctx, batch); err != nil {
 		l.leaveOut(notTaken, len(batch))
 		l.opts.Failed(err)
@@ -190,7 +184,7 @@ func (l *Log) write(ctx context.Context, batch []Record) {
 
 // report writes what was left out since it was last written. If that fails, the next
 // one says it again.
-func (l *Log) report(ctx context.Context) {
+func (l *DecisionLog) report(ctx context.Context) {
 	var n [allReasons]uint64
 	sum := uint64(0)
 	for i := range n {
@@ -200,8 +194,8 @@ func (l *Log) report(ctx context.Context) {
 	if sum == 0 {
 		return
 	}
-	r := Record{Time: time.Now(), LeftOut: &LeftOut{Rate: n[tooMany], Slow: n[tooSlow], Failed: n[notTaken]}}
-	if l.opts.Sink.Write(ctx, []Record{r}) != nil {
+	r := LogRecord{Time: time.Now().UTC(), LeftOut: &LeftOut{Rate: n[tooMany], Slow: n[tooSlow], Failed: n[notTaken]}}
+	if l.opts.Sink.Write(ctx, []LogRecord{r}) != nil {
 		return
 	}
 	for i := range n {
@@ -212,7 +206,7 @@ func (l *Log) report(ctx context.Context) {
 // Close takes no more than what waits already to the sink, and returns when that is
 // done, or soon after ctx ends: then the sink, which may hang, is left behind. Add may
 // be called no more.
-func (l *Log) Close(ctx context.Context) error {
+func (l *DecisionLog) Close(ctx context.Context) error {
 	close(l.leaving)
 	select {
 	case <-l.ended:

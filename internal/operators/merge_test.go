@@ -1,4 +1,4 @@
-package denials
+package operators
 
 import (
 	"encoding/json"
@@ -10,6 +10,43 @@ import (
 	"weir/internal/limiter"
 )
 
+// stream yields users of limits: which limit, and which user of it.
+type stream func(n int) (limit, user int)
+
+// streams are what clients may do, from harmless to hostile.
+func streams(r *rand.Rand) map[string]stream {
+	zipf := rand.NewZipf(r, 1.1, 1, 1e6)
+	steep := rand.NewZipf(r, 2, 1, 1e6)
+	return map[string]stream{
+		"zipf":           func(int) (int, int) { return 0, int(zipf.Uint64()) },
+		"zipf, 5 limits": func(int) (int, int) { return r.IntN(5), int(steep.Uint64()) },
+		"one key":        func(int) (int, int) { return 0, 0 },
+		"new keys only":  func(n int) (int, int) { return 0, n },
+		"round robin, one more than there are counters": func(n int) (int, int) { return 0, n % (sketchSize + 1) },
+		"heavy, then many": func(n int) (int, int) {
+			if n < 5000 {
+				return 0, n % 10
+			}
+			return 0, n
+		},
+		"many, then heavy": func(n int) (int, int) {
+			if n < 15000 {
+				return 0, n
+			}
+			return 0, n % 10
+		},
+		"a flood beside a quiet limit": func(n int) (int, int) {
+			if n%100 == 0 {
+				return 1, n / 100 % 5
+			}
+			return 0, n
+		},
+		"more limits than counters": func(n int) (int, int) { return n % 200, 0 },
+		"limits that come and go":   func(n int) (int, int) { return n / 500 % 7 * (n % 3), n % 97 },
+		"limits in waves":           func(n int) (int, int) { return r.IntN(1 + n/1000%64), r.IntN(300) },
+	}
+}
+
 // TestMergeIsRight merges what replicas saw, as it comes over the wire, and compares it
 // with exact counts.
 func TestMergeIsRight(t *testing.T) {
@@ -19,31 +56,31 @@ func TestMergeIsRight(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			exact := map[string]uint64{}
 			perLimit := map[string]uint64{}
-			var summaries []Summary
+			var summaries []Denials
 			for replica := range 3 {
 				perReplica := map[string]uint64{}
-				recorder := New(noon)
+				recorder := NewRecorder(noon)
 				for n := range 5000 {
 					limit, user := next(replica*1000 + n)
 					l := limits[limit%(replica+1)] // one replica does not see all
-					record(recorder, noon, l, fmt.Sprint(user), 1)
+					deny(recorder, noon, l, fmt.Sprint(user), 1)
 					rule := l.Series.Labels().Rule
 					exact[rule+"/"+fmt.Sprint(user)]++
 					perReplica[rule+"/"+fmt.Sprint(user)]++
 					perLimit[rule]++
 				}
-				text, err := json.Marshal(recorder.Summary(noon.Add(time.Duration(replica)*time.Second), 50+1000*replica)) // the first cuts keys off
+				text, err := json.Marshal(recorder.Denials(noon.Add(time.Duration(replica)*time.Second), 50+1000*replica)) // the first cuts keys off
 				if err != nil {
 					t.Fatal(err)
 				}
-				var s Summary
+				var s Denials
 				if err := json.Unmarshal(text, &s); err != nil {
 					t.Fatal(err)
 				}
 				summaries = append(summaries, s)
 				checkOthers(t, s.Minute, perReplica)
 			}
-			merged := Merge(20, summaries...)
+			merged := MergeDenials(20, summaries...)
 			if !merged.At.Equal(noon.Add(2*time.Second)) || len(merged.Last) != MaxLast || !merged.Minute.From.Equal(summaries[0].Minute.From) {
 				t.Errorf("got at %v, %d last, from %v", merged.At, len(merged.Last), merged.Minute.From)
 			}
@@ -83,11 +120,11 @@ func checkOthers(t *testing.T, w Window, exact map[string]uint64) {
 
 // TestMergeOfFewIsExact merges what no replica had to cut.
 func TestMergeOfFewIsExact(t *testing.T) {
-	a, b, l := New(noon), New(noon), newLimit(t, "user")
-	record(a, noon, l, "alice", 3)
-	record(b, noon, l, "alice", 4)
-	record(b, noon, l, "bob", 1)
-	merged := Merge(MaxKeys, a.Summary(noon, MaxKeys), b.Summary(noon, MaxKeys))
+	a, b, l := NewRecorder(noon), NewRecorder(noon), newLimit(t, "user")
+	deny(a, noon, l, "alice", 3)
+	deny(b, noon, l, "alice", 4)
+	deny(b, noon, l, "bob", 1)
+	merged := MergeDenials(MaxKeys, a.Denials(noon, MaxKeys), b.Denials(noon, MaxKeys))
 	wantCounts(t, "minute", merged.Minute, map[string]uint64{"user/alice": 7, "user/bob": 1})
 	if got := merged.Minute.Limits[0]; got.Denied != 8 || got.Error+got.OthersAtMost+got.Keys[0].Error != 0 {
 		t.Errorf("got %+v", got)

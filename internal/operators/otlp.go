@@ -1,4 +1,4 @@
-package decisionlog
+package operators
 
 import (
 	"bytes"
@@ -26,21 +26,20 @@ func NewOTLP(exporter sdklog.Exporter, service *resource.Resource) *OTLP {
 	return &OTLP{exporter, g, provider.Logger("weir/decisions")}
 }
 
-// Write implements Sink.
-func (o *OTLP) Write(ctx context.Context, batch []Record) error {
+// Write implements LogSink.
+func (o *OTLP) Write(ctx context.Context, batch []LogRecord) error {
 	o.gathered.records = nil
 	for i := range batch {
 		r := &batch[i]
-		l := r.fields()
 		var record log.Record
 		record.SetTimestamp(r.Time)
 		record.SetSeverity(log.SeverityInfo)
-		record.SetBody(attribute.StringValue(string(bytes.TrimSuffix(l.JSON(), []byte("\n")))))
+		record.SetBody(attribute.StringValue(string(bytes.TrimSuffix(r.JSON(), []byte("\n")))))
 		if r.LeftOut == nil {
 			record.SetEventName("weir.decision")
 			record.AddAttributes(
-				attribute.String("domain", l.Domain), attribute.String("rule", l.Rule),
-				attribute.String("limit", l.Limit), attribute.String("outcome", l.Outcome))
+				attribute.String("domain", r.Domain), attribute.String("rule", r.Rule),
+				attribute.String("limit", r.Limit), attribute.String("outcome", r.Outcome))
 		} else {
 			record.SetEventName("weir.left_out")
 		}
@@ -49,7 +48,7 @@ func (o *OTLP) Write(ctx context.Context, batch []Record) error {
 	return o.exporter.Export(ctx, o.gathered.records)
 }
 
-// Close implements Sink.
+// Close implements LogSink.
 func (o *OTLP) Close(ctx context.Context) error { return o.exporter.Shutdown(ctx) }
 
 // gatherer is a processor that keeps records, which only a processor can be given.

@@ -1,4 +1,4 @@
-package api
+package operators
 
 import (
 	"encoding/base64"
@@ -26,10 +26,10 @@ type Descriptor struct {
 // NewDescriptor returns the Descriptor whose Bytes are domain and entries.
 func NewDescriptor(domain string, entries []limiter.Entry) Descriptor {
 	d := Descriptor{Entries: make([]Entry, len(entries))}
-	d.Domain, d.DomainBase64 = encode(domain)
+	d.Domain, d.DomainBase64 = encodeBytes(domain)
 	for i, e := range entries {
-		d.Entries[i].Key, d.Entries[i].KeyBase64 = encode(e.Key)
-		d.Entries[i].Value, d.Entries[i].ValueBase64 = encode(e.Value)
+		d.Entries[i].Key, d.Entries[i].KeyBase64 = encodeBytes(e.Key)
+		d.Entries[i].Value, d.Entries[i].ValueBase64 = encodeBytes(e.Value)
 	}
 	return d
 }
@@ -37,13 +37,13 @@ func NewDescriptor(domain string, entries []limiter.Entry) Descriptor {
 // Bytes returns the domain and the entries of d with the bytes that are in requests. The
 // error is an ErrBadRequest that names a field that is no base64.
 func (d Descriptor) Bytes() (domain string, entries []limiter.Entry, err error) {
-	if domain, err = decode("domain", d.Domain, d.DomainBase64); err != nil {
+	if domain, err = decodeBytes("domain", d.Domain, d.DomainBase64); err != nil {
 		return "", nil, err
 	}
 	entries = make([]limiter.Entry, len(d.Entries))
 	for i, e := range d.Entries {
-		if entries[i].Key, err = decode("key", e.Key, e.KeyBase64); err == nil {
-			entries[i].Value, err = decode("value", e.Value, e.ValueBase64)
+		if entries[i].Key, err = decodeBytes("key", e.Key, e.KeyBase64); err == nil {
+			entries[i].Value, err = decodeBytes("value", e.Value, e.ValueBase64)
 		}
 		if err != nil {
 			return "", nil, Errorf(ErrBadRequest, "entries[%d]: %w", i, err)
@@ -52,7 +52,7 @@ func (d Descriptor) Bytes() (domain string, entries []limiter.Entry, err error) 
 	return domain, entries, nil
 }
 
-func decode(field, text, inBase64 string) (string, error) {
+func decodeBytes(field, text, inBase64 string) (string, error) {
 	if inBase64 == "" {
 		return text, nil
 	}
@@ -63,7 +63,7 @@ func decode(field, text, inBase64 string) (string, error) {
 	return string(data), nil
 }
 
-func encode(data string) (text, inBase64 string) {
+func encodeBytes(data string) (text, inBase64 string) {
 	if utf8.ValidString(data) {
 		return data, ""
 	}

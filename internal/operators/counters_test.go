@@ -1,4 +1,4 @@
-package api
+package operators
 
 import (
 	"context"
@@ -53,7 +53,7 @@ var now = time.Date(2026, 8, 1, 11, 30, 0, 0, time.UTC)
 // fixture decides requests as a server does, on counters that it looks at.
 type fixture struct {
 	*testing.T
-	*Server
+	*Desk
 	serving *plan.Planner
 	tree    *descriptors.Tree
 	inForce atomic.Pointer[plan.Exceptions]
@@ -79,7 +79,7 @@ func newFixture(t *testing.T, store limiter.CounterStore) *fixture {
 	}
 	options := plan.Options{Keys: keys, Exceptions: &f.inForce}
 	f.serving = plan.New(options)
-	f.Server = &Server{Tree: func() *descriptors.Tree { return f.tree }, Store: store, Plan: options, ShowKeys: true, Logger: slog.New(slog.DiscardHandler)}
+	f.Desk = &Desk{Tree: func() *descriptors.Tree { return f.tree }, Store: store, Plan: options, Servers: &Servers{Shared: silent{}}, Logger: slog.New(slog.DiscardHandler)}
 	return f
 }
 
@@ -284,6 +284,14 @@ func TestBadQuestions(t *testing.T) {
 	}
 }
 
+// silent is what servers share if there are no others, or if it fails.
+type silent struct {
+	Shared
+	err error
+}
+
+func (s silent) Set(context.Context, string, map[string]string) (int, error) { return 0, s.err }
+
 // guarded is a store that counts in memory while it fails.
 type guarded struct {
 	limiter.CounterStore
@@ -312,7 +320,7 @@ func TestRedisFails(t *testing.T) {
 	defer redis.Close()
 	f := newFixture(t, guarded{redis, failover.New(limiter.FailureLocal, inMemory, nil)})
 	announced := errors.New("nobody listens")
-	f.Announce = func(context.Context) error { return announced }
+	f.Servers = &Servers{Shared: silent{err: announced}}
 	f.ask(2, "user", "alice")
 	if a, err := f.Peek(t.Context(), NewDescriptor("api", entries("user", "alice"))); err != nil || a.Limits[0].Used != 2 {
 		t.Errorf("got %+v, error %v", a, err)

@@ -1,0 +1,25 @@
+// Package operators is what a server shows to the people who run it, and what they can do.
+//
+// What became of a request comes in through Observer, which hands denials to a Recorder and
+// decisions to the DecisionLog. Desk answers what operators ask: who is denied, what is used
+// of a descriptor's limits, which exceptions hold. Begin with operators.go.
+//
+//	operators.go    Desk: what can be asked, of this server or of all
+//	observer.go     Observer: what became of requests
+//	denials.go      Recorder: who was denied most, and last
+//	summary.go      Denials, as JSON, and those of several servers merged
+//	decisionlog.go  DecisionLog: which decisions are written, and how many
+//	logrecord.go    LogRecord: one decision as JSON, and Lines, a sink
+//	otlp.go         OTLP: a sink that sends to a collector of OpenTelemetry
+//	counters.go     peek and reset
+//	exceptions.go   Exceptions: those in force, shared with other servers
+//	servers.go      Servers: other servers on the same Redis, and their reports
+//	descriptor.go   Descriptor: any bytes as JSON
+//	excerpt.go      Excerpt: what fits of a descriptor of a request
+//	errors.go       kinds of errors, as statuses of HTTP
+//
+// Below it, api is the debug port, client asks it, and console is its page for people. To add
+// what operators can ask: its work and its type here with a row in api/server.go, the words of
+// its answer in client, and the command in cmd/server/operators.go. A page of the console is a
+// row in console.go, its data in pages.go and a template in console/pages.
+package operators

@@ -1,0 +1,102 @@
+package operators
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"weir/internal/descriptors"
+	"weir/internal/descriptors/spelling"
+	"weir/internal/limiter"
+	"weir/internal/plan"
+)
+
+// Desk is what operators can see and do, on this server or on all that share its Redis. All of
+// it must be set, unless it says otherwise. It is safe for concurrent use. Its errors are of a
+// Kind, where there is one for them.
+type Desk struct {
+	Logger *slog.Logger             // takes the audit log, too
+	Tree   func() *descriptors.Tree // the rules that serve, nil if there are none yet
+	Store  limiter.CounterStore
+	Plan   plan.Options // how requests become hits
+
+	Recorder *Recorder
+	InForce  *Exceptions
+	Servers  *Servers // nil: there are no others
+}
+
+// Denials returns what was denied lately, here or on all servers.
+func (d *Desk) Denials(ctx context.Context, all bool) (Denials, error) {
+	if !all || d.Servers == nil {
+		here := d.DenialsHere(MaxKeys)
+		here.Servers = 1
+		return here, nil
+	}
+	others, err := d.others(ctx)
+	if err != nil {
+		return Denials{}, err
+	}
+	each := []Denials{d.DenialsHere(ReportedKeys)}
+	for _, r := range others {
+		each = append(each, r.Denials)
+	}
+	return MergeDenials(MaxKeys, each...), nil
+}
+
+// DenialsHere returns what was denied lately on this server, with so many keys of a limit.
+func (d *Desk) DenialsHere(keys int) Denials {
+	here := d.Recorder.Denials(time.Now(), keys)
+	if tree := d.Tree(); tree != nil {
+		here.Locate(tree.Places)
+	}
+	return here
+}
+
+// others returns what the other servers report, if there are any. Those that do not answer
+// within a second and a half are left out.
+func (d *Desk) others(ctx context.Context) ([]Report, error) {
+	reports, err := d.Servers.Reports(ctx)
+	if err != nil {
+		err = Errorf(ErrUnavailable, "the other servers cannot be asked (this one alone can: --this, or replicas=this): %w", err)
+	}
+	return reports, err
+}
+
+// Exceptions returns those in force, with their uses here or on all servers.
+func (d *Desk) Exceptions(ctx context.Context, all bool) (ExceptionList, error) {
+	list := ExceptionList{Exceptions: []Exception{}, Servers: 1}
+	elsewhere := map[string]uint64{}
+	if all {
+		others, err := d.others(ctx)
+		if err != nil {
+			return list, err
+		}
+		list.Servers += len(others)
+		for _, r := range others {
+			for id, n := range r.Uses {
+				elsewhere[id] += n
+			}
+		}
+	}
+	for _, e := range d.InForce.All() {
+		answer := ExceptionOf(e)
+		answer.Used += elsewhere[e.ID]
+		list.Exceptions = append(list.Exceptions, answer)
+	}
+	return list, nil
+}
+
+// AddException adds an exception for somebody at the address peer.
+func (d *Desk) AddException(ctx context.Context, n NewException, peer string) (Exception, error) {
+	added, err := d.InForce.Add(ctx, n, peer)
+	if tree := d.Tree(); err == nil && tree != nil {
+		if domain, _, _ := n.Bytes(); !tree.HasDomain(domain) {
+			added.Note = "no rule has the domain " + descriptors.Spell(limiter.Entry{Key: domain})
+			if near := spelling.Nearest(domain, tree.DomainNames()); near != "" {
+				added.Note += fmt.Sprintf(", did you mean %s?", descriptors.Spell(limiter.Entry{Key: near}))
+			}
+		}
+	}
+	return added, err
+}
