@@ -17,6 +17,7 @@
 //	message.go  a value -> a message of protobuf, strictly
 //	reader.go   problems, and notes of what is not read
 //	client.go   x-forwarded-for -> the address of the client
+//	report.go   Report: descriptors and notes, as text and as JSON
 //
 // It knows what a request shows, and nothing of clusters, runtime values, metadata or other
 // filters: rate limits that need them are left out, and a Note names each. It knows no
