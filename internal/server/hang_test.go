@@ -83,8 +83,7 @@ func TestReloadsBecomeOne(t *testing.T) {
 func TestLoadEndsWithItsContext(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("domain: api\ndescriptors:\n")
-	const many = 10_000
-	for range many {
+	for range 10_000 {
 		text.WriteString("- key: user\n")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -92,15 +91,15 @@ func TestLoadEndsWithItsContext(t *testing.T) {
 	_, err := descriptors.Load([]descriptors.File{{Name: "a", Data: []byte(text.String())}}, descriptors.Options{
 		Context: ctx,
 		Pause: func() {
-			if pauses++; pauses == many+many/10 { // the lines were looked at
+			if pauses++; pauses == 2 { // of a dozen
 				cancel()
 			}
 		},
 	})
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("got error %v, want that of the context", err)
+		t.Errorf("got error %.200v, want that of the context", err)
 	}
-	if pauses > many+many/2 {
-		t.Errorf("the load went on for %d pauses", pauses-many)
+	if pauses > 3 {
+		t.Errorf("the load went on for %d pauses", pauses-2)
 	}
 }
