@@ -42,13 +42,14 @@ type backend struct {
 }
 
 // newBackend returns what asks client. name is the label of the backend in metrics.
-func newBackend(name string, client *client, o *Options, metrics *metrics, log *slog.Logger) *backend {
+func newBackend(name string, client *client, denials *denials, o *Options, metrics *metrics, log *slog.Logger) *backend {
 	named := func() *slog.Logger { return log.With("address", client.name()) }
 	b := &backend{
 		client:   client,
 		now:      o.Now,
 		oneClock: o.OneClock,
 		local:    localClock(o.Now),
+		denials:  denials,
 		probeKey: limiter.ProbeKey(o.KeyPrefix),
 		metrics:  metrics,
 		log:      named,

@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -9,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,64 +49,6 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-// Probes go on until Redis answers, and one line reports each change.
-func TestBreakerProbes(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		answer error
-	}{
-		{"decides", nil},
-		{"refuses", scriptError("OOM command not allowed")},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var log bytes.Buffer
-				var probes atomic.Int64
-				answers := make(chan struct{})
-				gauge := prometheus.NewGauge(prometheus.GaugeOpts{Name: "open"})
-				reg := prometheus.NewRegistry()
-				reg.MustRegister(gauge)
-				b := newBreaker(func(ctx context.Context) error {
-					probes.Add(1)
-					select {
-					case <-ctx.Done():
-						return ctx.Err()
-					case <-answers:
-						return c.answer
-					}
-				}, func() *slog.Logger {
-					return slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: bare}))
-				}, gauge)
-				defer b.close()
-				for range maxUnanswered {
-					b.observe(context.DeadlineExceeded)
-				}
-				time.Sleep(time.Minute) // synctest's clock
-				synctest.Wait()
-				if got, want := probes.Load(), int64(time.Minute/(probeTimeout+2*probeEvery)); got < want {
-					t.Errorf("%d probes in a minute, want %d or more", got, want)
-				}
-				if !b.isOpen() || gaugeOf(t, reg, "open") != 1 || plain(log.String()) != "WARN redis does not answer, it is not asked until it does failed_calls=5" {
-					t.Errorf("while it is silent: open is %v, logged %s", b.isOpen(), &log)
-				}
-				log.Reset()
-				close(answers)
-				time.Sleep(2 * probeEvery)
-				synctest.Wait()
-				if b.isOpen() || gaugeOf(t, reg, "open") != 0 || plain(log.String()) != "INFO redis answers, it is asked again" {
-					t.Errorf("when it answers: open is %v, logged %s", b.isOpen(), &log)
-				}
-				before := probes.Load()
-				time.Sleep(time.Hour)
-				synctest.Wait()
-				if n := probes.Load() - before; n != 0 {
-					t.Errorf("%d probes when it had answered", n)
-				}
-			})
-		})
-	}
-}
-
 func gaugeOf(t testing.TB, reg prometheus.Gatherer, name string) float64 {
 	t.Helper()
 	families, err := reg.Gather()
@@ -127,6 +67,7 @@ func gaugeOf(t testing.TB, reg prometheus.Gatherer, name string) float64 {
 // A Redis that hangs is not waited for, although a call may take long, and is used
 // again when it goes on.
 func TestBreakerOnRedisThatHangs(t *testing.T) {
+	t.Parallel()
 	const opTimeout = 500 * time.Millisecond
 	r := testenv.RedisServer(t)
 	admin := connect(t, r)

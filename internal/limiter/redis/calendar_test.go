@@ -17,6 +17,7 @@ import (
 // At the very change of a window, whatever the clocks of processes show, the clock of Redis
 // decides: until its last microsecond a window holds what it admits, and then the next does.
 func TestTheVeryChangeOfAWindow(t *testing.T) {
+	t.Parallel()
 	redis := miniredis.RunT(t)
 	var now time.Time
 	set := func(to time.Time) {

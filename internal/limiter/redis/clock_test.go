@@ -33,6 +33,7 @@ var tenPerSecond = []struct {
 // has: after a failover to a server that is behind by 25 s, or when its clock was two
 // hours ahead for a moment. A limit of 10 per second must admit again within a second.
 func TestRedisBehindItsCounters(t *testing.T) {
+	t.Parallel()
 	for _, ahead := range []time.Duration{25 * time.Second, 2 * time.Hour} {
 		r := testenv.RedisServer(t)
 		admin := connect(t, r)
@@ -88,6 +89,7 @@ func redisTime(t *testing.T, admin *redis.Client) time.Time {
 // holds more than the limit: neither does a window begin again for the process that
 // is behind, nor does it find a counter gone that has ended for the other one only.
 func TestClocksThatDiffer(t *testing.T) {
+	t.Parallel()
 	for _, c := range tenPerSecond {
 		for _, apart := range []time.Duration{time.Millisecond, 20 * time.Second, 59 * time.Second} {
 			t.Run(fmt.Sprintf("%s, %v", c.name, apart), func(t *testing.T) {
@@ -123,7 +125,7 @@ func (d *differing) check() {
 	r := rand.New(rand.NewPCG(1, uint64(d.apart)))
 	start, newest := d.now, d.now
 	var window, used, total int64
-	for range 300 {
+	for range 100 {
 		pass := time.Duration(r.Int64N(int64(10 * time.Second)))
 		d.now = d.now.Add(pass)
 		d.redis.FastForward(pass)

@@ -54,12 +54,8 @@ func TestStoreOnCluster(t *testing.T) {
 		o.Now, o.OneClock = now, true
 		return open(t, o)
 	})
-}
-
-// TestBucketsOfAClusterAreExact compares requests within a bucket with the
-// model, as on a single Redis.
-func TestBucketsOfAClusterAreExact(t *testing.T) {
-	o, _, _ := startCluster(t, 0)
+	// Requests within a bucket are decided as on a single Redis.
+	flush(t, admin)
 	decided := storetest.Differential(t, func(t *testing.T, now func() time.Time) limiter.Store {
 		o.Now, o.OneClock = now, true
 		return tagged{open(t, o)}
@@ -185,6 +181,7 @@ func TestSlotMoves(t *testing.T) {
 // TestNodeOfAClusterIsReplaced has a replica that takes over when it is told to,
 // and not as soon as its node is dead: that could be before anybody asks.
 func TestNodeOfAClusterIsReplaced(t *testing.T) {
+	t.Parallel()
 	o, _, nodes := startCluster(t, 1, "--cluster-replica-no-failover", "yes")
 	s := open(t, o)
 	const key = "{b}counter" // slot 3300, of the first node

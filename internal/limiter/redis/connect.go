@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -50,10 +51,6 @@ type Server struct {
 	// Renew has what Latest returns read anew, because Redis refused it. It is needed with
 	// Latest, and ctx bounds how long it waits.
 	Renew func(ctx context.Context)
-	// Changed, if not nil, is called after a change of what Latest returns: with why
-	// Redis does not accept it, each reason once, and with nil when it does. Until then,
-	// what was used before is.
-	Changed func(error)
 }
 
 // Type is what a Redis consists of.
@@ -88,6 +85,7 @@ const (
 // changes, another client of go-redis takes the place of the one before, see follow.go.
 type client struct {
 	server    Server // as it was opened
+	log       *slog.Logger
 	opTimeout time.Duration
 	now       atomic.Pointer[connected]
 
@@ -96,6 +94,7 @@ type client struct {
 	running sync.WaitGroup
 
 	changing sync.Mutex               // one change at a time
+	refused  atomic.Pointer[error]    // why what was read last is not in use; nil if it is
 	secrets  atomic.Pointer[[]string] // passwords that errors may repeat, the newest first
 }
 
@@ -107,7 +106,7 @@ type connected struct {
 }
 
 // newClient returns a client of a Redis. It does not connect: Redis need not be there yet.
-func newClient(s Server) (*client, error) {
+func newClient(s Server, log *slog.Logger) (*client, error) {
 	switch {
 	case s.Addr == "":
 		return nil, errors.New("no address of Redis")
@@ -116,7 +115,7 @@ func newClient(s Server) (*client, error) {
 	}
 	silence()
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &client{server: s, opTimeout: cmp.Or(s.OpTimeout, DefaultOpTimeout), end: cancel, ended: ctx.Done()}
+	c := &client{server: s, log: log, opTimeout: cmp.Or(s.OpTimeout, DefaultOpTimeout), end: cancel, ended: ctx.Done()}
 	c.remember(s)
 	c.now.Store(dialed(s))
 	if s.Latest != nil {

@@ -243,21 +243,6 @@ func TestDenialDoesNotWaitForLongUntilAllIsGivenBack(t *testing.T) {
 	}
 }
 
-// What comes back too late takes nothing from the next window.
-func TestGivenBackInTheNextWindow(t *testing.T) {
-	p := newPair(t)
-	end := heldBack(context.Background(), t, p, perMinute)
-	p.forward(time.Minute)
-	key := p.first.Keys()[0]
-	if err := p.first.Set(key, fmt.Sprint(p.now().Unix()/60, " 9")); err != nil { // others came
-		t.Fatal(err)
-	}
-	end()
-	if got := p.used(t, "year", perMinute); got != 9 {
-		t.Errorf("%d used in the next window, want the 9 of others", got)
-	}
-}
-
 // What others used meanwhile shows as soon as the charges are given back.
 func TestUseByOthersShowsAfterGivingBack(t *testing.T) {
 	p := newPair(t)
@@ -388,31 +373,6 @@ func TestCloseWaitsForCrossSlots(t *testing.T) {
 	}
 }
 
-// What is done about a request of very many hits in many lanes takes time in
-// proportion to the hits.
-func TestManyHitsOfACrossSlotInTime(t *testing.T) {
-	const n = 10_000
-	hits := make([]limiter.Hit, n)
-	for i := range hits {
-		hits[i] = limiter.Hit{Limit: perYear, Key: fmt.Appendf(nil, "w1|api|user=%07d|60", i), Cost: 1}
-	}
-	lanes := make([]*lane, n) // the hits of the first lane come first, before one of each other lane
-	for i := range lanes {
-		lanes[i] = new(lane)
-	}
-	testenv.InProcessorTime(t, 200*time.Millisecond, func() {
-		hit := -1
-		r := newCrossSlot(hits, func(*limiter.Hit) *lane {
-			hit++
-			return lanes[max(hit-n/2, 0)]
-		})
-		counters := limiter.CountersOf(hits)
-		if want := n / 2; len(r.parts) != want || len(giveBacks(hits, &counters, r.out, make([]limiter.State, n))) != n {
-			t.Errorf("%d parts, want %d", len(r.parts), want)
-		}
-	})
-}
-
 func TestCrossSlotsAreBounded(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	first, second := miniredis.RunT(t), miniredis.RunT(t)
@@ -441,42 +401,6 @@ func TestCrossSlotsAreBounded(t *testing.T) {
 		defer s.mu.Unlock()
 		return s.crossSlotHits == 0
 	})
-}
-
-// A request across slots that gives something back is noted later than it was decided.
-// What happened meanwhile to its other counters counts.
-func TestARefundBetweenTheStepsOfACrossSlotIsKnown(t *testing.T) {
-	p := newPair(t)
-	x := storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Year, Mode: limiter.Quota})
-	y, z := yearly(10), perSeconds(0)
-	one := func(h limiter.Hit) bool {
-		var out [1]limiter.Decision
-		denied, err := p.Decide(t.Context(), []limiter.Hit{h}, out[:])
-		if err != nil {
-			t.Fatal(err)
-		}
-		return denied
-	}
-	if one(hit("x", x, 1)) {
-		t.Fatal("x is new")
-	}
-	hits := []limiter.Hit{hit("x", x, 1), hit("y", y, 1), hit("z", z, 1)}
-	r := newCrossSlot(hits, p.laneOf)
-	for i := range r.parts {
-		p := &r.parts[i]
-		p.batch, p.place, p.err = p.lane.send(t.Context(), p.hits, true, noDeadline)
-		p.await()
-	}
-	r.merge()
-	// meanwhile, another request of this process refunds x
-	if one(limiter.Hit{Limit: x, Key: []byte("x"), Cost: 1, Refund: true}) {
-		t.Fatal("refund denied")
-	}
-	r.note()
-	r.giveBack()
-	if one(hit("x", x, 1)) {
-		t.Errorf("x is free (refunded by this process), but denied from memory")
-	}
 }
 
 // TestKnownDenialInTwoPlaces denies a request whose counters are in two Redis.

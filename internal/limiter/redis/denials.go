@@ -31,8 +31,7 @@ type denials struct {
 	start  time.Time // newest counts from it
 	seed   maphash.Seed
 	calls  atomic.Int64
-	used   atomic.Int64 // counters remembered, of all shards
-	newest atomic.Int64 // from start until all of them are outdated, as a Duration
+	newest atomic.Int64 // from start until all that is remembered is outdated, as a Duration
 	// since is the order from which on what a request saw holds: before it, counters
 	// were reset.
 	since  atomic.Int64
@@ -113,12 +112,11 @@ type recall struct {
 // deny decides hits if they are known to be denied, and reports whether they are.
 // A request that writes something even if it is denied is for Redis.
 func (d *denials) deny(hits []limiter.Hit, out []limiter.Decision) bool {
-	if d == nil || d.used.Load() == 0 {
+	if d == nil || d.newest.Load() == 0 {
 		return false
 	}
 	local := d.now()
 	if d.allOutdated(local) {
-		d.forgetAll(local)
 		return false
 	}
 	r := d.recalls.Get().(*recall)
@@ -211,20 +209,6 @@ func (d *denials) allOutdated(now time.Time) bool {
 	return int64(now.Sub(d.start)) > d.newest.Load()
 }
 
-// forgetAll forgets all counters when all are outdated. The first request after that
-// does it, so that the next ones have nothing to look for.
-func (d *denials) forgetAll(now time.Time) {
-	for i := range d.shards {
-		shard := &d.shards[i]
-		shard.mu.Lock()
-		if d.allOutdated(now) { // unless a counter was remembered just now
-			d.used.Add(-int64(len(shard.counters)))
-			shard.counters, shard.bytes = map[string]remembered{}, 0
-		}
-		shard.mu.Unlock()
-	}
-}
-
 // reset forgets what calls have seen that began before now: counters were reset, and
 // whatever such a call still says of them may be from before that.
 func (d *denials) reset() {
@@ -264,7 +248,7 @@ func (d *denials) note(b *batch, place int, hits []limiter.Hit, states []limiter
 	if order < d.since.Load() {
 		return
 	}
-	remembers := denied || d.used.Load() > 0
+	remembers := denied || !d.allOutdated(b.asked)
 	for i := range hits {
 		if hits[i].Hold != nil {
 			continue
@@ -334,7 +318,6 @@ func (d *denials) remember(key []byte, s remembered, anew bool) {
 func (d *denials) forget(shard *denialShard, key string) {
 	delete(shard.counters, key)
 	shard.bytes -= len(key) + denialBytes
-	d.used.Add(-1)
 }
 
 // makeRoom makes room for one more counter of so many bytes. It forgets outdated
@@ -352,7 +335,6 @@ func (d *denials) makeRoom(shard *denialShard, bytes int) {
 		}
 	}
 	shard.bytes += bytes
-	d.used.Add(1)
 }
 
 func (d *denials) shard(key []byte) *denialShard {

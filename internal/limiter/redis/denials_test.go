@@ -245,16 +245,6 @@ func giveBackByOther(f *memoryFixture, l *limiter.Limit) {
 	}
 }
 
-func TestSmallerCostIsAskedFor(t *testing.T) {
-	f := newMemoryFixture(t)
-	l := yearly(10)
-	f.want("7 of 10", false, 1, hit("k", l, 7))
-	f.want("5 more", true, 1, hit("k", l, 5))
-	f.want("4, known not to fit", true, 0, hit("k", l, 4))
-	f.want("3, which fit", false, 1, hit("k", l, 3))
-	f.want("1 more, of which is known that nothing is left", true, 0, hit("k", l, 1))
-}
-
 func TestChargesAreWrittenThoughTheDenialIsKnown(t *testing.T) {
 	f := newMemoryFixture(t)
 	l := yearly(2)
@@ -267,44 +257,6 @@ func TestChargesAreWrittenThoughTheDenialIsKnown(t *testing.T) {
 	if d := f.want("known", true, 0, hit("k", l, 1))[0]; d.Used != 7 {
 		t.Errorf("got %+v, want what the charge left", d)
 	}
-}
-
-func TestPeeksOfKnownDenials(t *testing.T) {
-	f := newMemoryFixture(t)
-	l := yearly(2)
-	lenient := limiter.Hit{Limit: l, Key: []byte("k"), Always: true}
-	f.want("first", false, 1, hit("k", l, 2))
-	f.want("denied", true, 1, hit("k", l, 1))
-	f.want("a peek, which asks for one more", true, 0, hit("k", l, 0))
-	f.want("a peek of what is charged always, which does not", false, 1, lenient)
-	f.want("charge", true, 1, limiter.Hit{Limit: l, Key: []byte("k"), Cost: 1, Always: true})
-	f.want("such a peek when too much is used", true, 0, lenient)
-}
-
-func TestQuotaAndShadowHitsOfKnownDenials(t *testing.T) {
-	f := newMemoryFixture(t)
-	quota := func(key string) limiter.Hit {
-		h := hit(key, yearly(1), 1)
-		h.Mode = limiter.Quota
-		return h
-	}
-	shadow := hit("s", yearly(1), 1)
-	shadow.Mode = limiter.Shadow
-	f.want("both quotas", false, 1, quota("a"), quota("b"), shadow)
-	f.want("both over", true, 1, quota("a"), quota("b"), shadow)
-	out := f.want("known", true, 0, quota("a"), quota("b"), shadow)
-	if !out[0].Over || !out[1].Over || !out[2].Over {
-		t.Errorf("got %+v", out)
-	}
-	f.want("one quota that is left", false, 1, quota("a"), quota("c"), shadow)
-}
-
-func TestDenialsOfOneCounterTwice(t *testing.T) {
-	f := newMemoryFixture(t)
-	l := yearly(3)
-	f.want("2 + 2 of 3", true, 1, hit("k", l, 2), hit("k", l, 2))
-	f.want("known", true, 0, hit("k", l, 2), hit("k", l, 2))
-	f.want("1 + 2 of 3", false, 1, hit("k", l, 1), hit("k", l, 2))
 }
 
 func TestKnownDenialsGoOnWithoutRedis(t *testing.T) {
@@ -328,17 +280,11 @@ func TestMemoryIsBounded(t *testing.T) {
 		b := &batch{asked: now, reply: reply{now: now.UnixMicro()}}
 		d.note(b, 0, []limiter.Hit{hit(key, l, 1)}, []limiter.State{{At: 1, Used: 1}}, true)
 	}
-	count := func() (n int) {
-		for i := range d.shards {
-			n += len(d.shards[i].counters)
-		}
-		return n
-	}
 	for i := range 10_000 {
 		deny(fmt.Sprintf("%0*d", key, i))
 	}
-	if n := count(); n > 100 || n < 50 || int64(n) != d.used.Load() {
-		t.Errorf("%d counters are remembered, by its own count %d, want 100 at most", n, d.used.Load())
+	if n := countOf(d); n > 100 || n < 50 {
+		t.Errorf("%d counters are remembered, want 100 at most", n)
 	}
 	// What has expired goes first: with room for it, something new stays.
 	now = now.Add(2 * minAge)
@@ -384,25 +330,12 @@ func TestManyCallersOfAKnownDenial(t *testing.T) {
 	}
 }
 
-// Callers use their decisions again.
-func TestWhatRedisDecidesIsNotRemembered(t *testing.T) {
-	f := newMemoryFixture(t)
-	out := make([]limiter.Decision, 1)
-	l := yearly(0)
-	h := []limiter.Hit{hit("a", l, 1)}
-	for range 2 {
-		if _, err := f.store.Decide(t.Context(), h, out); err != nil {
-			t.Fatal(err)
-		}
+// countOf is how many counters are remembered.
+func countOf(d *denials) (n int) {
+	for i := range d.shards {
+		d.shards[i].mu.Lock()
+		n += len(d.shards[i].counters)
+		d.shards[i].mu.Unlock()
 	}
-	if !out[0].Remembered {
-		t.Fatal("not remembered")
-	}
-	h[0].Key = []byte("b") // a counter that nobody knows: Redis is asked
-	if _, err := f.store.Decide(t.Context(), h, out); err != nil {
-		t.Fatal(err)
-	}
-	if out[0].Remembered {
-		t.Errorf("decided by Redis, yet Remembered")
-	}
+	return n
 }

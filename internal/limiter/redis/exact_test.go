@@ -51,6 +51,7 @@ func TestFaultsAdmitNoMoreThanTheLimit(t *testing.T) {
 // TestFaultsOfAClusterAdmitNoMoreThanTheLimit does the same to the node of several
 // tenants, and to another.
 func TestFaultsOfAClusterAdmitNoMoreThanTheLimit(t *testing.T) {
+	o, admin, servers := startCluster(t, 0)
 	for _, c := range []struct {
 		name      string
 		opTimeout time.Duration
@@ -71,7 +72,8 @@ func TestFaultsOfAClusterAdmitNoMoreThanTheLimit(t *testing.T) {
 		{"slots move", long, (*clusterFaults).moveSlot, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			o, _, servers := startCluster(t, 0)
+			flush(t, admin)
+			o := o
 			f := &clusterFaults{servers: servers}
 			for _, server := range servers {
 				f.admins = append(f.admins, connect(t, server))

@@ -135,6 +135,7 @@ func TestPasswords(t *testing.T) {
 }
 
 func TestRedisIsLoading(t *testing.T) {
+	t.Parallel()
 	// Each key takes a tenth of a second to load, all of them longer than it takes
 	// to ask, and after each Redis looks for clients.
 	const keys = 500
@@ -209,6 +210,7 @@ func TestRedisDoesNotAnswer(t *testing.T) {
 }
 
 func TestRedisHangsAndGoesOn(t *testing.T) {
+	t.Parallel()
 	r := testenv.RedisServer(t)
 	admin := connect(t, r)
 	s := open(t, Options{Main: Server{Addr: r.Addr(), OpTimeout: 100 * time.Millisecond}})

@@ -33,8 +33,8 @@ func (s Server) isSame(t Server) bool {
 		s.SentinelUsername == t.SentinelUsername && s.SentinelPassword == t.SentinelPassword
 }
 
-// follow looks for a change every followEvery until ctx ends, and reports what became of it
-// as Server.Changed says.
+// follow looks for a change every followEvery until ctx ends, and logs what became of
+// it: each reason why Redis does not accept it once.
 func (c *client) follow(ctx context.Context) {
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
@@ -49,13 +49,15 @@ func (c *client) follow(ctx context.Context) {
 		err := c.clean(c.update(ctx))
 		c.changing.Unlock()
 		switch now := c.now.Load(); {
-		case ctx.Err() != nil || c.server.Changed == nil:
+		case ctx.Err() != nil:
 		case err != nil && err.Error() != reported:
 			reported = err.Error()
-			c.server.Changed(err)
+			c.refused.Store(&err)
+			c.log.Warn("redis does not accept a changed URL, user or password yet, what was read before stays in use", "err", err)
 		case err == nil && (now != used || reported != ""):
 			used, reported = now, ""
-			c.server.Changed(nil)
+			c.refused.Store(nil)
+			c.log.Info("redis accepts the changed URL, user or password")
 		}
 	}
 }

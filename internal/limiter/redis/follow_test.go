@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -53,10 +54,11 @@ func TestRefusalIsShort(t *testing.T) {
 // TestOpenConnectionsAreReplaced has Redis know two passwords, and wants the connection of
 // the first, which a token that expires would end, to go.
 func TestOpenConnectionsAreReplaced(t *testing.T) {
+	t.Parallel()
 	r := testenv.RedisServer(t)
 	do(t, connect(t, r), "acl", "setuser", "weir", "on", ">first", ">second", "~*", "+@all")
 	o, now := changing(Server{Addr: r.Addr(), Username: "weir", Password: "first", OpTimeout: 100 * time.Millisecond})
-	c, err := newClient(o)
+	c, err := newClient(o, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,6 +95,7 @@ func TestOpenConnectionsAreReplaced(t *testing.T) {
 // TestSentinelsAreReplaced has the server name nobody, and then other sentinels, who know
 // another primary. No call fails.
 func TestSentinelsAreReplaced(t *testing.T) {
+	t.Parallel() // it waits for sentinels
 	first, second := testenv.RedisServer(t), testenv.RedisServer(t)
 	testenv.RedisReplica(t, first)
 	testenv.RedisReplica(t, second)
@@ -101,18 +104,7 @@ func TestSentinelsAreReplaced(t *testing.T) {
 		return Server{Type: Sentinel, Primary: primary, Addr: r.Addr(), OpTimeout: long}
 	}
 	o, now := changing(at("weir", old))
-	refused, accepted := make(chan error, 1), make(chan struct{}, 1)
-	o.Changed = func(err error) {
-		if err == nil {
-			accepted <- struct{}{}
-			return
-		}
-		select {
-		case refused <- err:
-		default: // one is enough
-		}
-	}
-	c, err := newClient(o)
+	c, err := newClient(o, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,11 +121,12 @@ func TestSentinelsAreReplaced(t *testing.T) {
 	testenv.Until(t, "the first counts", counts(first))
 	next := at("nobody", other)
 	now.Store(&next)
-	if err := <-refused; !strings.Contains(err.Error(), "the sentinels know no primary of this name") {
-		t.Errorf("got error %v", err)
-	}
+	testenv.Until(t, "nobody is refused", func() bool {
+		err := c.refused.Load()
+		return err != nil && strings.Contains((*err).Error(), "the sentinels know no primary of this name")
+	})
 	next = at("weir", other)
 	now.Store(&next)
 	testenv.Until(t, "the second counts", counts(second))
-	<-accepted
+	testenv.Until(t, "the change is accepted", func() bool { return c.refused.Load() == nil })
 }

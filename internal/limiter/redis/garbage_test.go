@@ -30,6 +30,7 @@ const most = "9223372036854775807"
 // in time, and nothing may be left when Redis is back. What a reply claims to hold is for
 // go-redis to believe or not.
 func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, to string // to which command; "": the script
 		reply    string

@@ -1,13 +1,11 @@
 package redis
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
@@ -75,28 +73,26 @@ func (b *backend) probe(ctx context.Context) error {
 	var asked atomic.Bool
 	err := cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
 		asked.Store(true)
-		return probeNode(ctx, node, true)
+		if err := probeNode(ctx, node, true); err != nil {
+			return err
+		}
+		for n := 0; ctx.Err() == nil; n++ { // tags reach every node soon
+			key := fmt.Sprintf("%s{%d}", b.probeKey, n)
+			if on, err := cluster.MasterForKey(ctx, key); err != nil {
+				return err
+			} else if on == node {
+				return b.probeCounter(ctx, key)
+			}
+		}
+		return ctx.Err()
 	})
 	switch {
 	case err != nil && strings.Contains(err.Error(), noCluster):
 		return errNoCluster
-	case err != nil:
-		return err
-	case !asked.Load():
+	case err == nil && !asked.Load():
 		return errClusterDown // no node has slots
 	}
-	slots, err := cluster.ClusterSlots(ctx).Result() //nolint:staticcheck // Redis 6 does not know CLUSTER SHARDS.
-	if err != nil {
-		return err
-	}
-	keys := probeKeys(b.probeKey, slots)
-	errs := make([]error, len(keys))
-	var wg sync.WaitGroup
-	for i, key := range keys {
-		wg.Go(func() { errs[i] = b.probeCounter(ctx, key) })
-	}
-	wg.Wait()
-	return cmp.Or(errs...)
+	return err
 }
 
 // probeNode checks that one server is a primary, and in a cluster or not as clustered says.
@@ -162,31 +158,6 @@ func (b *backend) probeCounter(ctx context.Context, key string) error {
 		last = states[0]
 	}
 	return nil
-}
-
-// probeKeys returns, for each primary that has slots, key with a hash tag of one
-// of them. It ignores slots out of range.
-func probeKeys(key string, slots []redis.ClusterSlot) []string {
-	var primaries [limiter.Slots]string // their addresses, by slot
-	missing := map[string]bool{}
-	for _, s := range slots[:min(len(slots), limiter.Slots)] {
-		for slot := max(s.Start, 0); slot <= min(s.End, limiter.Slots-1) && len(s.Nodes) > 0; slot++ {
-			primaries[slot] = s.Nodes[0].Addr
-		}
-	}
-	for _, primary := range primaries {
-		missing[primary] = true
-	}
-	delete(missing, "")
-	var keys []string
-	for n := 0; len(missing) > 0; n++ { // tags reach every slot soon
-		tagged := fmt.Sprintf("%s{%d}", key, n)
-		if primary := primaries[limiter.Slot([]byte(tagged))]; missing[primary] {
-			delete(missing, primary)
-			keys = append(keys, tagged)
-		}
-	}
-	return keys
 }
 
 // fit returns why a Redis with this answer to INFO cannot decide. What is missing in

@@ -85,6 +85,7 @@ func TestALostReplyIsNotAskedForAgain(t *testing.T) {
 // An address may lead to another server after a failover, while the connections
 // still lead to the old one.
 func TestADemotedPrimaryIsLeft(t *testing.T) {
+	t.Parallel()
 	old, promoted := testenv.RedisServer(t), testenv.RedisServer(t)
 	p := newProxy(t, old.Addr())
 	s := open(t, Options{Main: at(p.addr)})

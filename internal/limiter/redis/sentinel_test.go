@@ -14,6 +14,7 @@ import (
 const steady = "sentinel down-after-milliseconds weir 600000"
 
 func TestSentinelPromotesAReplica(t *testing.T) {
+	t.Parallel()
 	primary := testenv.RedisServer(t)
 	replica := testenv.RedisReplica(t, primary)
 	sentinel := testenv.RedisSentinel(t, primary, steady)
@@ -40,6 +41,7 @@ func TestSentinelPromotesAReplica(t *testing.T) {
 }
 
 func TestSentinelThatDoesNotKnow(t *testing.T) {
+	t.Parallel()
 	primary := testenv.RedisServer(t, "--requirepass", "right", "--masterauth", "right")
 	testenv.RedisReplica(t, primary, "--requirepass", "right", "--masterauth", "right")
 	sentinel := testenv.RedisSentinel(t, primary, steady, "sentinel auth-pass weir right", "requirepass watchword")

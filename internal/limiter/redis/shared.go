@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -37,7 +38,7 @@ type shared struct {
 func OpenShared(main Server, keyPrefix string) (Shared, error) {
 	const least = time.Second // nobody is kept waiting for an answer by Envoy
 	main.OpTimeout = max(cmp.Or(main.OpTimeout, DefaultOpTimeout), least)
-	client, err := newClient(main)
+	client, err := newClient(main, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}

@@ -32,6 +32,7 @@ func openShared(t *testing.T, o Server, prefix string) *shared {
 
 // TestSharedHashes changes a hash in each way, and wants another server to see it.
 func TestSharedHashes(t *testing.T) {
+	t.Parallel()
 	cluster, _, _ := startCluster(t, 0)
 	for name, o := range map[string]Server{"real": at(testenv.RedisServer(t).Addr()), "cluster": cluster.Main, "miniature": at(miniredis.RunT(t).Addr())} {
 		t.Run(name, func(t *testing.T) {
@@ -85,6 +86,7 @@ func TestSharedHashes(t *testing.T) {
 
 // TestSharedReports leaves a report, and wants it to be there for its time.
 func TestSharedReports(t *testing.T) {
+	t.Parallel()
 	cluster, _, _ := startCluster(t, 0)
 	for name, o := range map[string]Server{"real": at(testenv.RedisServer(t).Addr()), "cluster": cluster.Main} {
 		t.Run(name, func(t *testing.T) {
@@ -193,6 +195,7 @@ func TestSharedOnARedisThatFails(t *testing.T) {
 
 // TestSharedFollowsThePrimary asks for the primary that a sentinel promotes.
 func TestSharedFollowsThePrimary(t *testing.T) {
+	t.Parallel()
 	primary := testenv.RedisServer(t)
 	testenv.RedisReplica(t, primary)
 	sentinel := testenv.RedisSentinel(t, primary, steady)

@@ -43,9 +43,8 @@ type Store interface {
 // before its deadline.
 type store struct {
 	main      *backend
-	perSecond *backend  // nil: none
-	denials   *denials  // nil: none
-	changes   [2]change // of main and perSecond
+	perSecond *backend // nil: none
+	denials   *denials // nil: none
 
 	mu            sync.Mutex
 	closed        bool           // no more requests across slots
@@ -60,29 +59,23 @@ func New(o Options) (Store, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &store{changes: [2]change{{log: log}, {log: log}}}
-	o.Main.Changed = s.changes[0].report
-	first, err := newClient(o.Main)
+	first, err := newClient(o.Main, log)
 	if err != nil {
 		return nil, err
 	}
 	var second *client
 	if o.PerSecond != nil {
 		perSecond := *o.PerSecond
-		perSecond.Changed = s.changes[1].report
 		perSecond.OpTimeout = cmp.Or(perSecond.OpTimeout, o.Main.OpTimeout)
-		if second, err = newClient(perSecond); err != nil {
+		if second, err = newClient(perSecond, log); err != nil {
 			return nil, errors.Join(err, first.close())
 		}
 	}
 	metrics := newMetrics(o.Registerer) // nothing can fail any more
-	s.main = newBackend("main", first, &o, metrics, log)
-	s.denials = newDenials(o.DenyMemory, o.DenyMaxAge, localClock(o.Now))
+	s := &store{denials: newDenials(o.DenyMemory, o.DenyMaxAge, localClock(o.Now))}
+	s.main = newBackend("main", first, s.denials, &o, metrics, log)
 	if second != nil {
-		s.perSecond = newBackend("per_second", second, &o, metrics, log)
-	}
-	for _, b := range s.backends() {
-		b.denials = s.denials
+		s.perSecond = newBackend("per_second", second, s.denials, &o, metrics, log)
 	}
 	return s, nil
 }
@@ -143,7 +136,13 @@ func (s *store) Names() (names []string) {
 // Refused returns why a Redis does not accept a changed URL, user or password, so that what
 // was read before stays in use. It returns nil if that is not so.
 func (s *store) Refused() error {
-	return errors.Join(s.changes[0].problem(), s.changes[1].problem())
+	var errs []error
+	for _, b := range s.backends() {
+		if err := b.client.refused.Load(); err != nil {
+			errs = append(errs, *err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Close ends the store: it refuses new requests, waits for at most ten times the

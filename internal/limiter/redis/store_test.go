@@ -21,12 +21,6 @@ import (
 	"weir/internal/testenv"
 )
 
-func TestStoreOnMiniredis(t *testing.T) {
-	storetest.Run(t, func(t *testing.T, now func() time.Time) limiter.Store {
-		return open(t, Options{Main: at(miniredis.RunT(t).Addr()), Now: now, OneClock: true})
-	})
-}
-
 func TestStoreOnRedis(t *testing.T) {
 	r := testenv.RedisServer(t)
 	storetest.Run(t, func(t *testing.T, now func() time.Time) limiter.Store {

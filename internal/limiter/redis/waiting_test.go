@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/limiter"
@@ -53,32 +52,6 @@ func TestTimeoutOfACaller(t *testing.T) {
 				t.Errorf("op timeout %v, deadline %v: waited %v, want %v", c.opTimeout, c.deadline, took, c.want)
 			}
 		})
-	}
-}
-
-func TestCallDeadlineLeavesTimeForTheCall(t *testing.T) {
-	s := open(t, Options{Main: Server{Addr: miniredis.RunT(t).Addr(), OpTimeout: time.Hour}})
-	soon, cancel := context.WithTimeout(t.Context(), 8*time.Minute) // of which a minute is for the answer
-	defer cancel()
-	for _, c := range []struct {
-		ctx  context.Context
-		hit  limiter.Hit
-		want time.Duration // from now on, 0 is any time
-	}{
-		{t.Context(), limiter.Hit{Cost: 1}, 45 * time.Minute},
-		{soon, limiter.Hit{Cost: 1}, 7 * 45 * time.Second},
-		{t.Context(), limiter.Hit{Always: true}, 45 * time.Minute}, // a peek
-		{t.Context(), limiter.Hit{Cost: 1, Always: true}, 0},
-		{soon, limiter.Hit{Cost: 1, Refund: true}, 0},
-	} {
-		deadline := callDeadline(s.main.timeout(c.ctx), []limiter.Hit{{Cost: 1}, c.hit})
-		if c.want == 0 {
-			if !deadline.IsZero() {
-				t.Errorf("%+v: deadline %v, want any time", c.hit, deadline)
-			}
-		} else if left := time.Until(deadline); left > c.want || left < c.want-time.Minute {
-			t.Errorf("%+v: deadline %v from now, want %v", c.hit, left, c.want)
-		}
 	}
 }
 
@@ -235,7 +208,7 @@ func TestDenialsAreLearntAfterTheirCallersLeft(t *testing.T) {
 			copy(hits[0].Key, "gone") // the caller's own, who uses them again
 			copy(hits[1].Key, "again")
 			do(t, admin, "client", "unpause")
-			testenv.Until(t, "the denial is known", func() bool { return s.denials.used.Load() == int64(3-c.calls) }) // what was given back is forgotten
+			testenv.Until(t, "the denial is known", func() bool { return countOf(s.denials) == 3-c.calls }) // what was given back is forgotten
 
 			do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
 			defer do(t, admin, "client", "unpause")
