@@ -2,24 +2,23 @@
 // share them: in one server, in a primary that sentinels know, or in a cluster;
 // and those of limits per second, if that is set, in a second Redis.
 //
-// One EVALSHA decides whole requests, each all or nothing.
-// Requests that arrive while a call is in flight wait for it and go together
-// into the next one: no timer delays a request, and the busier the store, the
+// In come the hits of a request, out go their decisions, all or nothing. One EVALSHA
+// decides whole requests: those that arrive while a call is in flight wait for it and go
+// together into the next one. No timer delays a request, and the busier the store, the
 // fewer calls per request it makes.
 //
-// A request goes through these files: store.go takes it. denials.go denies it without
-// a call, if that is known. lane.go queues it, queue.go holds what waits, batch.go is what
-// one call of a script decides, node.go makes the calls, script.go is how, reply.go the answer. waiting.go
-// is how long a caller waits, and what becomes of later answers. backend.go is one
-// Redis, and breaker.go decides whether calls are of use. connect.go makes a client of
-// go-redis, dial.go its connections, and follow.go replaces it when a password or an address
-// changes.
+// Read store.go first. Then a request goes through these files: denials.go denies it without
+// a call, if that is known. queue.go is where it waits, in the batch of batch.go, which writes
+// the arguments of a call. node.go makes the calls, script.go is how, and reply.go reads
+// the answer. waiting.go is how long a caller waits, and what becomes of later answers.
+// backend.go is one Redis, and breaker.go decides whether calls are of use. connect.go makes a
+// client of go-redis, dial.go its connections, and follow.go replaces it when a password or an
+// address changes. shared.go is what servers share beside the counters.
 //
 // In a cluster there is a lane for each hash slot that has counters, and the lanes of a
 // primary share its pipelines. What limiter.Keys spells for clusters has one of few hash
 // tags, so that requests share calls there, too. A request whose counters have several
-// lanes is decided in two steps, see crossslot.go. giveback.go is what the second step
-// gives back.
+// lanes is decided in two steps, see crossslot.go.
 //
 // The time is that of Redis' clock, so that processes need not agree on theirs.
 // Counters expire with their window. A value that is not a state of a counter

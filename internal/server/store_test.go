@@ -1,0 +1,58 @@
+package server
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"weir/internal/limiter"
+	"weir/internal/limiter/failover"
+	"weir/internal/limiter/memory"
+	"weir/internal/limiter/redis"
+	"weir/internal/testenv"
+)
+
+// TestResetOfTheStore resets a counter where it is in Redis, and in memory while Redis is
+// away.
+func TestResetOfTheStore(t *testing.T) {
+	r := testenv.RedisServer(t)
+	counters, err := redis.New(redis.Options{Main: redis.Server{Addr: r.Addr(), OpTimeout: 20 * time.Second}, DenyMemory: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer counters.Close()
+	s := &store{CounterStore: counters, failover: failover.New(limiter.FailureLocal, func() limiter.CounterStore {
+		return memory.New(memory.Options{})
+	}, nil)}
+	limit, err := limiter.NewLimit(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Year})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hits, out := []limiter.Hit{{Limit: limit, Key: []byte("k"), Cost: 1}}, make([]limiter.Decision, 1)
+	decide := func(when string, want bool) {
+		t.Helper()
+		denied, err := s.Decide(t.Context(), hits, out)
+		if errors.Is(err, limiter.ErrUnavailable) {
+			denied, err = s.failover.Decide(t.Context(), hits, out, err)
+		}
+		if err != nil || denied != want {
+			t.Errorf("%s: denied %t, error %v, want %t", when, denied, err, want)
+		}
+	}
+	decide("first", false)
+	decide("second", true)
+	if err := s.Reset(t.Context(), hits); err != nil {
+		t.Fatal(err)
+	}
+	decide("after a reset", false)
+	if err := s.Reset(t.Context(), hits); err != nil { // or the denial would be known
+		t.Fatal(err)
+	}
+	r.Stop()
+	decide("in memory", false)
+	decide("in memory, again", true)
+	if err := s.Reset(t.Context(), hits); !errors.Is(err, limiter.ErrUnavailable) {
+		t.Errorf("got error %v of a Redis that is away", err)
+	}
+	decide("after a reset of the memory", false)
+}
