@@ -78,12 +78,17 @@ func (w escapingWriter) Write(line []byte) (int, error) {
 // that are not written yet, and drops the next ones.
 type lossyWriter struct {
 	lines   chan []byte
+	waiting atomic.Int64 // bytes of lines
 	lost    atomic.Int64
 	closing context.CancelFunc
 	ended   chan struct{} // closed when all is written, after close
 }
 
-const lossyLines = 8192
+// How many lines wait at most, and how many bytes they have together.
+const (
+	lossyLines = 8192
+	lossyBytes = 1 << 20
+)
 
 // newLossyWriter returns a writer to w. tell writes to w how many lines were dropped.
 func newLossyWriter(w io.Writer, tell func(lost int64)) *lossyWriter {
@@ -91,6 +96,7 @@ func newLossyWriter(w io.Writer, tell func(lost int64)) *lossyWriter {
 	l := &lossyWriter{lines: make(chan []byte, lossyLines), closing: closing, ended: make(chan struct{})}
 	write := func(line []byte) {
 		_, _ = w.Write(line) // nobody is left to hear that it fails
+		l.waiting.Add(-int64(len(line)))
 		if lost := l.lost.Swap(0); lost > 0 {
 			tell(lost)
 		}
@@ -114,11 +120,15 @@ func newLossyWriter(w io.Writer, tell func(lost int64)) *lossyWriter {
 
 // Write implements io.Writer. It takes a line, waits for nobody and never fails.
 func (l *lossyWriter) Write(line []byte) (int, error) {
-	select {
-	case l.lines <- bytes.Clone(line):
-	default:
-		l.lost.Add(1)
+	if l.waiting.Add(int64(len(line))) <= lossyBytes {
+		select {
+		case l.lines <- bytes.Clone(line):
+			return len(line), nil
+		default:
+		}
 	}
+	l.waiting.Add(-int64(len(line)))
+	l.lost.Add(1)
 	return len(line), nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"weir/internal/limiter"
+	"weir/internal/offline/explain"
 )
 
 // How many bytes are kept of a key or a domain, and of a value.
@@ -51,6 +52,30 @@ func (e *ExcerptEntry) Bytes() (limiter.Entry, error) {
 	}
 	value, err := original(e.Value, e.ValueBase64)
 	return limiter.Entry{Key: key, Value: value}, err
+}
+
+// Spell returns x as commands take it, and what keeps it from being the descriptor that was
+// asked for: "cut", if only the start is known; "hash", if a value is a digest; "shared", if
+// the counter is that of all values that match; "" if it is that descriptor.
+func (x *Excerpt) Spell() (text, lacks string) {
+	entries := make([]limiter.Entry, len(x.Entries))
+	cut, hash, shared := x.More > 0 || x.Digest != "", false, false
+	for i := range x.Entries {
+		e := &x.Entries[i]
+		var err error
+		entries[i], err = e.Bytes()
+		cut = cut || err != nil || e.KeyBytes > 0 || e.ValueBytes > 0
+		hash, shared = hash || e.Hashed, shared || e.Shared
+	}
+	switch {
+	case cut:
+		lacks = "cut"
+	case hash:
+		lacks = "hash"
+	case shared:
+		lacks = "shared"
+	}
+	return explain.FormatDescriptor(entries), lacks
 }
 
 // original returns the bytes that text stands for, which inBase64 holds if it is set.

@@ -3,7 +3,6 @@ package client
 import (
 	"fmt"
 
-	"weir/internal/limiter"
 	"weir/internal/offline/explain"
 
 	"weir/internal/operators"
@@ -30,31 +29,14 @@ var notPasted = []struct{ mark, why string }{
 // excerpted returns an excerpt as an argument of commands and "", or to be read with the
 // mark of notPasted that says why it is no argument.
 func excerpted(d operators.Excerpt) (shown, mark string) {
-	var entries []limiter.Entry
-	var cut, hash, shared bool
-	for _, e := range d.Entries {
-		entry, err := e.Bytes()
-		entries = append(entries, entry)
-		cut = cut || err != nil || e.KeyBytes > 0 || e.ValueBytes > 0
-		hash, shared = hash || e.Hashed, shared || e.Shared
-	}
-	shown = explain.FormatDescriptor(entries)
+	shown, lacks := d.Spell()
 	switch {
-	case cut || d.More > 0:
-		return shown + "…" + digest(d.Digest), notPasted[0].mark
-	case hash:
-		return shown, notPasted[1].mark
-	case shared:
-		return shown, notPasted[2].mark
-	default:
+	case lacks == "":
 		return explain.Quote(shown), ""
+	case lacks == "cut" && d.Digest != "": // which tells apart excerpts that begin alike
+		shown += "… #" + text(d.Digest)
+	case lacks == "cut":
+		shown += "…"
 	}
-}
-
-// digest tells apart excerpts that begin alike.
-func digest(d string) string {
-	if d == "" {
-		return ""
-	}
-	return " #" + text(d)
+	return shown, "(" + lacks + ")"
 }

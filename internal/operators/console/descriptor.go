@@ -61,28 +61,26 @@ type shownEntry struct {
 
 // showExcerpt shows what is kept of a descriptor.
 func showExcerpt(domain string, d operators.Excerpt) shown {
-	s := shown{Whole: d.Digest == "", More: d.More, Digest: d.Digest}
-	var entries []limiter.Entry
-	for _, e := range d.Entries {
+	text, lacks := d.Spell()
+	s := shown{asked: asked{explain.FormatDomain(domain), text}, Whole: lacks == "", More: d.More, Digest: d.Digest}
+	for i := range d.Entries {
+		e := &d.Entries[i]
 		entry, err := e.Bytes()
-		entries = append(entries, entry)
-		shows := shownEntry{Entry: entry}
+		note := ""
 		switch {
 		case err != nil:
-			shows.Note = "not readable"
+			note = "not readable"
 		case e.KeyBytes > 0:
-			shows.Note = fmt.Sprintf("key cut, %d bytes", e.KeyBytes)
+			note = fmt.Sprintf("key cut, %d bytes", e.KeyBytes)
 		case e.ValueBytes > 0:
-			shows.Note = fmt.Sprintf("cut, %d bytes", e.ValueBytes)
+			note = fmt.Sprintf("cut, %d bytes", e.ValueBytes)
 		case e.Hashed:
-			shows.Note = "hash"
+			note = "hash"
 		case e.Shared:
-			shows.Note = "all that match"
+			note = "all that match"
 		}
-		s.Entries = append(s.Entries, shows)
-		s.Whole = s.Whole && err == nil && !e.Hashed && !e.Shared
+		s.Entries = append(s.Entries, shownEntry{entry, note})
 	}
-	s.asked = spell(domain, entries)
 	return s
 }
 
