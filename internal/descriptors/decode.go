@@ -84,7 +84,7 @@ func (d *decoder) begin(root *yaml.Node) bool {
 	if root.Kind == yaml.MappingNode && !given.has("domain") {
 		d.ProblemIn("domain", at, domainNeeded)
 	}
-	d.root = &node{entry: limiter.Entry{Key: d.domain}, file: d.File, at: at}
+	d.root = d.place(&node{entry: limiter.Entry{Key: d.domain}}, at, 0)
 	d.enterDomain(at)
 	if d.names = d.loader.names[d.domain]; d.names == nil {
 		d.names = &names{given: make(map[string]bool)}
@@ -105,10 +105,12 @@ func (d *decoder) enterDomain(at strictyaml.Position) {
 		d.tree.labels[d.domain] = sanitize(d.domain)
 	case d.opts.MergeDomains:
 		d.root = first
+		return
 	default:
 		d.ProblemIn("domain", at, "%q is already the domain of %s, allowed is one %s per domain unless MERGE_DOMAIN_CONFIG is true",
 			d.domain, first.place(), d.kind)
 	}
+	d.roots = append(d.roots, d.root)
 }
 
 // end reads otherwise, the rule for descriptors that no other rule is for.
@@ -123,7 +125,7 @@ func (d *decoder) end(root *yaml.Node) {
 			d.Problem(strictyaml.At(n), "there is one at %s already, allowed is one per domain", other.Place())
 			return
 		}
-		l.node = &node{parent: d.root, entry: limiter.Entry{Key: "otherwise"}, file: d.File, at: strictyaml.At(n)}
+		l.node = d.place(&node{parent: d.root, entry: limiter.Entry{Key: "otherwise"}}, l.given.whole, 0)
 		d.enter(&l)
 		d.root.rule = d.rule(&l)
 		d.way = nil
@@ -196,8 +198,7 @@ func (d *decoder) descriptorAt(parent *node, index int, n *yaml.Node) {
 	if hasList && children == 0 && len(l.limits) == 0 {
 		d.WarnIn("descriptors", l.given.at("descriptors"), "the list is empty, so nothing is limited here; list descriptors, or leave it out")
 	}
-	l.node = l.newNode(parent)
-	l.node.file, l.node.at, l.node.index = d.File, l.given.whole, int32(index)
+	l.node = d.place(l.newNode(parent), l.given.whole, index)
 	if how := l.node.how; l.share && (how == ByKey || how == ByValue) {
 		d.ProblemIn("share_threshold", l.given.at("share_threshold"), "nothing to share, allowed beside values, networks, regex and a value with a wildcard (*)")
 	}
@@ -219,6 +220,12 @@ func (d *decoder) descriptorAt(parent *node, index int, n *yaml.Node) {
 		d.Field(n, "descriptors", func(n *yaml.Node) { d.descriptors(l.node, n) })
 	}
 	d.way = d.way[:len(d.way)-1]
+}
+
+// place notes where a node is written.
+func (d *decoder) place(n *node, at strictyaml.Position, index int) *node {
+	n.file, n.line, n.column, n.index = d.File, int32(at.Line), int32(at.Column), int32(index)
+	return n
 }
 
 // wholeRule judges what the fields that otherwise has, too, are together.
@@ -309,7 +316,7 @@ func (d *decoder) setHold(r *Rule) {
 	case r.Hold == "":
 		r.Hold = above.Hold
 	default:
-		d.ProblemIn("hold", r.node.at, "%q differs from %q of %s at %s, which holds below, allowed is one entry that names holds",
+		d.ProblemIn("hold", r.node.at(), "%q differs from %q of %s at %s, which holds below, allowed is one entry that names holds",
 			r.Hold, above.Hold, above.Way(), above.Place())
 	}
 }

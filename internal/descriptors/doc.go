@@ -1,9 +1,23 @@
 // Package descriptors turns rule files, or the messages of a control plane, into
 // a Tree, and finds in it the rule for a descriptor.
 //
-// ReadFiles reads files, Load decodes them strictly and joins them, and Tree.Match
-// finds a rule, without allocating. ARCHITECTURE.md shows the life of a rule.
+// In come files, which ReadFiles reads, or resources; out comes a Tree, or Problems that
+// name each file, line and column. A Tree is immutable: a changed file makes a new one.
+// Tree.Match finds a rule without allocating.
 //
-// A Tree is immutable: a changed file makes a new one. This package knows
-// nothing of counters, stores or gRPC, and of limiter only the types.
+// Read load.go first, which calls the rest in order:
+//
+//   - file.go reads files, message.go writes messages as the nodes of an equal file;
+//   - fields.go has a row for each field of the format, by which it is read and spelled;
+//   - decode.go reads descriptors into the tree, limit.go, override.go and values.go what
+//     they say;
+//   - warning.go and hidden.go tell what is allowed and hardly meant;
+//   - match.go finds rules, by patterns.go, wildcard.go, regex.go and network.go where a
+//     value is not listed;
+//   - explain.go, dump.go, words.go and label.go tell people and metrics.
+//
+// A field of limits is a field of limiter.Spec, a row in fields.go, a property in
+// rules.schema.json and a row in docs/rules.md.
+//
+// This package knows nothing of counters, stores or gRPC, and of limiter only the types.
 package descriptors

@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"weir/internal/descriptors/plaintext"
+	"weir/internal/descriptors/strictyaml"
 	"weir/internal/limiter"
 )
 
@@ -93,12 +94,20 @@ func (r *Rule) Way() string { return r.node.way() }
 
 // Place is where the rule is written, such as config/api.yaml:9:5.
 func (r *Rule) Place() string {
-	return Problem{File: r.node.file, Line: r.node.at.Line, Column: r.node.at.Column}.String()
+	return r.node.here().String()
 }
 
-// place is where n is written, as a problem without message.
+func (n *node) at() strictyaml.Position {
+	return strictyaml.Position{Line: int(n.line), Column: int(n.column)}
+}
+
+func (n *node) here() Problem {
+	return Problem{File: n.file, Line: int(n.line), Column: int(n.column)}
+}
+
+// place is where n is written, as a problem without message. What has no line has a path.
 func (n *node) place() Problem {
-	p := Problem{File: n.file, Line: n.at.Line, Column: n.at.Column}
+	p := n.here()
 	if p.Line > 0 || n.parent == nil {
 		return p
 	}

@@ -53,7 +53,7 @@ func newTable(fields ...field) table {
 type tables struct{ file, descriptor, otherwise, limit, override table }
 
 func newTables(d *decoder) *tables {
-	r, l := &d.level, &d.limitFields
+	r := &d.level
 	var (
 		rateLimit  = field{"rate_limit", nil, d.rateLimit, "", false}
 		rateLimits = field{"rate_limits", nil, d.rateLimits, "", false}
@@ -61,15 +61,8 @@ func newTables(d *decoder) *tables {
 		quota      = field{"quota_mode", &r.quota, nil, "", false}
 		share      = field{"share_threshold", &r.share, nil, "", false}
 		metadata   = field{"metadata", nil, func(_ string, n *yaml.Node) { r.metadata = d.Map(n) }, "", false}
-
-		unit       = field{"unit", &l.Unit, d.unit, "", true}
-		multiplier = field{"unit_multiplier", &l.UnitMultiplier, nil, "", true}
-		algorithm  = field{"algorithm", &l.Algorithm, nil, "", true}
-		anchor     = field{"anchor", &l.Anchor, nil, limiter.AnchorOption, true}
-		timeZone   = field{"time_zone", &l.TimeZone, d.timeZone, "", true}
-		charge     = field{"charge", &l.Charge, nil, limiter.ChargeOption, true}
-		failure    = field{"failure_mode", &l.FailureMode, nil, "", true}
 	)
+	limit, override := limitTables(d)
 	return &tables{
 		newTable(
 			field{"domain", nil, func(_ string, n *yaml.Node) { d.domain = d.neededText(n, d.Text, domainNeeded) }, "", false},
@@ -96,7 +89,23 @@ func newTables(d *decoder) *tables {
 			metadata,
 		),
 		newTable(rateLimit, rateLimits, shadow, quota, share, metadata),
-		newTable(
+		limit,
+		override,
+	}
+}
+
+func limitTables(d *decoder) (limit, override table) {
+	l := &d.limitFields
+	var (
+		unit       = field{"unit", &l.Unit, d.unit, "", true}
+		multiplier = field{"unit_multiplier", &l.UnitMultiplier, nil, "", true}
+		algorithm  = field{"algorithm", &l.Algorithm, nil, "", true}
+		anchor     = field{"anchor", &l.Anchor, nil, limiter.AnchorOption, true}
+		timeZone   = field{"time_zone", &l.TimeZone, d.timeZone, "", true}
+		charge     = field{"charge", &l.Charge, nil, limiter.ChargeOption, true}
+		failure    = field{"failure_mode", &l.FailureMode, nil, "", true}
+	)
+	return newTable(
 			unit,
 			multiplier,
 			field{"requests_per_unit", nil, func(_ string, n *yaml.Node) { l.RequestsPerUnit = d.Whole(n, 0, limiter.MaxAmount) }, "", false},
@@ -121,10 +130,9 @@ func newTables(d *decoder) *tables {
 			field{"max_requests_per_unit", &l.most, nil, "", true},
 			unit,
 			multiplier,
-			charge,
+			field{"charge", &l.Charge, nil, "", true},
 			failure,
-		),
-	}
+		)
 }
 
 // format are the names of the fields, and where they are of no decoder.
@@ -179,7 +187,7 @@ func (g *given) at(name string) strictyaml.Position {
 // fields reads a mapping by a table. It passes over the fields for which isLeftOut
 // returns true, if it is not nil.
 func (d *decoder) fields(n *yaml.Node, t *table, isLeftOut func(name string, n *yaml.Node) bool) given {
-	g := given{whole: strictyaml.At(n)}
+	g := given{strictyaml.At(n), make([]fieldAt, 0, len(n.Content)/2)}
 	d.Fields(n, t.names, func(name string, n *yaml.Node) {
 		if isLeftOut != nil && isLeftOut(name, n) {
 			return

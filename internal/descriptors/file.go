@@ -111,20 +111,25 @@ func (r *reader) directory(dir, prefix string) {
 		case strings.HasPrefix(name, "."), !strings.HasPrefix(name, prefix):
 		case entry.IsDir():
 			r.directory(path, "")
-		case strings.HasSuffix(name, "_test.yaml"):
-		case !holdsRules(name), isDirectory(path):
-			r.skipped = append(r.skipped, path)
 		default:
-			r.path(path)
+			r.entry(path)
 		}
 	}
 }
 
-// isDirectory reports whether path leads to a directory. A link to one is not followed,
-// as it may lead back up; one to a file is as good as the file.
-func isDirectory(path string) bool {
+// entry reads what is in a directory and no directory itself. A link to a file is as good as
+// the file. One to a directory is not followed: it may lead back up.
+func (r *reader) entry(path string) {
 	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
+	switch {
+	case err != nil:
+		r.errs = append(r.errs, err)
+	case strings.HasSuffix(path, "_test.yaml"):
+	case info.IsDir() || !holdsRules(path):
+		r.skipped = append(r.skipped, path)
+	default:
+		r.path(path)
+	}
 }
 
 // holdsRules tells by its name whether a file of a directory is a rule file.

@@ -123,6 +123,7 @@ type loader struct {
 	valued   []valued                // nodes that are not for any value, in the order of the files
 	names    map[string]*names       // of limits, by domain
 	holding  map[limiter.Entry]*Rule // by domain and key: the first rule whose holds entries with that key name
+	roots    []*node                 // of domains, and of the documents whose domain is wrong
 	problems Problems
 }
 
@@ -173,7 +174,9 @@ func (l *loader) result() (*Tree, error) {
 	if err := l.opts.Context.Err(); err != nil {
 		return nil, err
 	}
-	l.checkHolds()
+	if len(l.holding) > 0 {
+		l.checkHolds()
+	}
 	if len(l.problems) > 0 {
 		l.problems.Sort()
 		return nil, l.problems
@@ -203,7 +206,7 @@ func (l *loader) checkHolds() {
 			check(domain, child)
 		}
 	}
-	for domain := range l.tree.holds {
-		check(domain, l.tree.domains[domain])
+	for _, root := range l.roots {
+		check(root.entry.Key, root)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	"weir/internal/descriptors/strictyaml"
 	"weir/internal/limiter"
 )
 
@@ -63,15 +62,17 @@ type Rule struct {
 type node struct {
 	parent *node // nil for a domain
 	file   string
-	at     strictyaml.Position // in file; of a resource of a control plane there is none
-	index  int32               // in its list of descriptors
 	// entry is the key and a value that leads here from parent: of a list and of
 	// networks the first, of a regular expression its text, "" if any does. Of a
 	// domain it is its name, as key.
 	entry limiter.Entry
-	how   How // by what entries lead here; Nowhere for a domain, and for otherwise
-	more  int // how many values or networks lead here beside the first
-	order int // of a wildcard and a regular expression, see patterns
+
+	line, column int32 // in file; of a resource of a control plane 0
+	index        int32 // in its list of descriptors
+	more         int32 // how many values or networks lead here beside the first
+	order        int32 // of a wildcard and a regular expression, see patterns
+	how          How   // by what entries lead here; Nowhere for a domain, and for otherwise
+
 	// rule is that of a descriptor that ends here: the node's own, else the next one
 	// above that holds below, nil if there is none either. Of a domain it is otherwise,
 	// which has a node of its own that is no child.

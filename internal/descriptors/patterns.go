@@ -13,7 +13,7 @@ type patterns struct {
 	networks  *bart.Table[*node] // nil if there are none, as a table takes some memory
 	wildcards wildcards
 	regexes   []regexChild
-	count     int   // wildcards and regular expressions
+	count     int32 // wildcards and regular expressions
 	steps     int   // of the regular expressions
 	whole     *node // the first that matches every value, so that none after it is reached
 }
@@ -43,7 +43,7 @@ func (p *patterns) find(value string) *node {
 // findText returns the first wildcard or regular expression in the order of the
 // files that matches value and is not before from, or nil. Regular expressions are
 // tried one after the other, which maxRegexSteps bounds.
-func (p *patterns) findText(value string, from int) *node {
+func (p *patterns) findText(value string, from int32) *node {
 	best := p.wildcards.find(value, from)
 	for i := range p.regexes {
 		r := &p.regexes[i]

@@ -79,7 +79,7 @@ func (d *decoder) attach(l *level, mapping *yaml.Node) {
 	}
 	if twin := n.twin(p); twin != nil {
 		if l.key != "" {
-			d.Problem(n.at, "%s is already at %s, allowed is one descriptor per key and value", n.spelled(), twin.place())
+			d.Problem(n.at(), "%s is already at %s, allowed is one descriptor per key and value", n.spelled(), twin.place())
 		}
 		return
 	}
@@ -125,6 +125,7 @@ func (n *node) twin(p *patterns) *node {
 
 // leadFromList lets each value of a list lead to n, and returns them.
 func (d *decoder) leadFromList(n *node, list *yaml.Node) (values []string) {
+	var at []strictyaml.Position
 	d.listed(list, func(item *yaml.Node) {
 		value, ok := d.Bytes(item)
 		switch e := (limiter.Entry{Key: n.entry.Key, Value: value}); {
@@ -136,12 +137,14 @@ func (d *decoder) leadFromList(n *node, list *yaml.Node) (values []string) {
 			d.Problem(strictyaml.At(item), "%q has a wildcard (*), allowed are exact values; a wildcard needs a descriptor of its own, with value", value)
 		default:
 			d.repeated(item, n, n.parent.exact[e], "value %q", value)
-			d.warnOfNetwork(n.entry.Key, value, strictyaml.At(item))
 			n.parent.exact[e] = n
 			n.add(value, len(values))
-			values = append(values, value)
+			values, at = append(values, value), append(at, strictyaml.At(item))
 		}
 	})
+	for i, value := range values {
+		d.warnOfNetwork(n.entry.Key, value, at[i])
+	}
 	return values
 }
 

@@ -65,7 +65,7 @@ func (d *decoder) isHidden(n *node, p *patterns) bool {
 		earlier = p.wildcards.find(n.entry.Value, 0)
 	}
 	if earlier != nil {
-		d.Warn(n.at, "never reached, %s at %s matches all of it and comes first", earlier.value(), earlier.place())
+		d.Warn(n.at(), "never reached, %s at %s matches all of it and comes first", earlier.value(), earlier.place())
 	}
 	return earlier != nil
 }
@@ -75,12 +75,12 @@ func (d *decoder) warnOfMeaning(n *node) {
 	key := n.entry.Key
 	switch prefix, isPattern := strings.CutSuffix(key, "*"); {
 	case n.how == ByKey && isPattern:
-		d.WarnIn("key", n.at, "only the key %q itself matches, not every key that begins with %q as in envoyproxy/ratelimit: a * is a wildcard in values only", key, prefix)
+		d.WarnIn("key", n.at(), "only the key %q itself matches, not every key that begins with %q as in envoyproxy/ratelimit: a * is a wildcard in values only", key, prefix)
 	case n.how == ByNetwork && key == maskedAddress:
-		d.WarnIn("networks", n.at, "never reached, with %s Envoy sends a network and not an address: compare it with value or values, or let Envoy send remote_address", maskedAddress)
+		d.WarnIn("networks", n.at(), "never reached, with %s Envoy sends a network and not an address: compare it with value or values, or let Envoy send remote_address", maskedAddress)
 	case n.how == ByValue:
 		d.Enter(strictyaml.Step{Field: "value"})
-		d.warnOfNetwork(key, n.entry.Value, n.at)
+		d.warnOfNetwork(key, n.entry.Value, n.at())
 		d.Leave()
 	}
 }

@@ -21,7 +21,7 @@ type ends struct{ prefix, suffix string }
 // shape is a pair of lengths that ends of wildcards have.
 type shape struct {
 	prefix, suffix int
-	order          int // of the first wildcard of this shape, see node
+	order          int32 // of the first wildcard of this shape, see node
 }
 
 // wildcard is one of these children.
@@ -50,7 +50,7 @@ func (w *wildcards) add(child *node) {
 
 // find returns the first child in the order of the file that matches value and is
 // not before from, or nil.
-func (w *wildcards) find(value string, from int) *node {
+func (w *wildcards) find(value string, from int32) *node {
 	var best *node
 	for _, s := range w.shapes {
 		if best != nil && best.order < s.order {
