@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync/atomic"
 )
 
 // maxLine is the longest line that is read, in bytes without its end.
@@ -25,8 +24,7 @@ type Source struct {
 	Name string
 	Size int64 // in bytes of the file, 0 if it is not known
 
-	file io.ReadCloser
-	read atomic.Int64
+	file *os.File
 	in   *bufio.Reader // nil before the first block
 	line int64         // lines that were read
 }
@@ -58,19 +56,18 @@ func Open(name string) (*Source, error) {
 // Close closes the file.
 func (s *Source) Close() error { return s.file.Close() }
 
-// Progress returns how many bytes of the file were read. It may be called at any time.
-func (s *Source) Progress() int64 { return s.read.Load() }
-
-// Read reads bytes of the file, compressed or not.
-func (s *Source) Read(p []byte) (int, error) {
-	n, err := s.file.Read(p)
-	s.read.Add(int64(n))
-	return n, err
+// Progress returns how many bytes of the file were read, 0 if that is not known. It may be called at any time.
+func (s *Source) Progress() int64 {
+	n, err := s.file.Seek(0, io.SeekCurrent)
+	if err != nil { // a pipe
+		return 0
+	}
+	return n
 }
 
 // begin finds out whether the log is compressed, by its first bytes, and drops a byte order mark.
 func (s *Source) begin() error {
-	s.in = bufio.NewReaderSize(s, maxLine+1)
+	s.in = bufio.NewReaderSize(s.file, maxLine+1)
 	if magic, _ := s.in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		unzipped, err := gzip.NewReader(s.in)
 		if err != nil {
