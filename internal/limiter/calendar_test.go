@@ -331,25 +331,3 @@ func TestShortWindowsOfCalendars(t *testing.T) {
 		}
 	}
 }
-
-// BenchmarkCalendar decides requests around now, and finds windows that nobody asked for yet.
-func BenchmarkCalendar(b *testing.B) {
-	l := must(Spec{RequestsPerUnit: 1 << 30, Unit: Month, Anchor: ByCalendar, TimeZone: "Europe/Berlin"})
-	b.Run("known", func(b *testing.B) {
-		hits, states, out := []Hit{{Limit: l, Key: []byte("k"), Cost: 1}}, []*State{{}}, make([]Decision, 1)
-		now := int64(1_800_000_000_000_000)
-		b.ReportAllocs()
-		for b.Loop() {
-			now += 100
-			Decide(hits, states, nil, now, out)
-		}
-	})
-	b.Run("new", func(b *testing.B) {
-		now := int64(1_800_000_000_000_000)
-		b.ReportAllocs()
-		for b.Loop() {
-			now += 40 * daySeconds * second % (1 << 51)
-			l.Calendar().Windows(now % (1 << 51))
-		}
-	})
-}

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"testing"
 	"time"
-
-	"weir/internal/testenv"
 )
 
 // onCounters returns n hits, in turn on so many counters.
@@ -54,25 +52,5 @@ func TestDescribeManyHits(t *testing.T) {
 				t.Fatalf("%d hits: hit %d is to wait %v, want %v", len(hits), i, d.RetryAfter, want)
 			}
 		}
-	}
-}
-
-// A request of very many hits takes time in proportion to them.
-func TestManyHitsInTime(t *testing.T) {
-	l := must(Spec{RequestsPerUnit: 0, Unit: Minute})
-	for _, counters := range []int{1, 100, 10_000} {
-		t.Run(fmt.Sprint(counters, " counters"), func(t *testing.T) {
-			hits := onCounters(10_000, counters, l)
-			states, out := make([]*State, len(hits)), make([]Decision, len(hits))
-			each := make([]State, counters)
-			for i := range states {
-				states[i] = &each[i%counters]
-			}
-			testenv.InProcessorTime(t, 100*time.Millisecond, func() {
-				if !Decide(hits, states, nil, at(0), out) {
-					t.Error("admitted")
-				}
-			})
-		})
 	}
 }

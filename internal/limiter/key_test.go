@@ -66,21 +66,6 @@ func TestKeySpelling(t *testing.T) {
 	}
 }
 
-func TestKeyIsBounded(t *testing.T) {
-	var entries []Entry
-	for i := range 1000 {
-		entries = append(entries, Entry{fmt.Sprint("key", i), "value"})
-	}
-	keys := mustKeys(t, "p", false)
-	limit := must(Spec{Unit: Hour})
-	a := string(keys.Append(nil, "api", entries, nil, limit))
-	entries[999].Value = "other"
-	b := string(keys.Append(nil, "api", entries, nil, limit))
-	if len(a) > maxKey || !strings.HasPrefix(a, "pw1|#") || a == b {
-		t.Errorf("keys of 1,000 entries: %q and %q", a, b)
-	}
-}
-
 func TestKeyPrefixIsRefused(t *testing.T) {
 	if _, err := NewKeys("a|b", false); err == nil || !strings.Contains(err.Error(), `"a|b"`) {
 		t.Errorf("got %v, want an error that names the prefix", err)

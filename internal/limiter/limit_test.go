@@ -40,42 +40,6 @@ func must(s Spec) *Limit {
 	return l
 }
 
-func TestPeriod(t *testing.T) {
-	for _, tc := range []struct {
-		unit       Unit
-		multiplier uint32
-		want       time.Duration
-	}{
-		{Minute, 0, time.Minute},
-		{Minute, 1, time.Minute},
-		{Minute, 5, 5 * time.Minute},
-		{Month, 2, 60 * 24 * time.Hour},
-		{Year, 100, MaxPeriod},
-	} {
-		s := Spec{Unit: tc.unit, UnitMultiplier: tc.multiplier}
-		if got := s.Period(); got != tc.want {
-			t.Errorf("%d %ss last %v, want %v", tc.multiplier, tc.unit, got, tc.want)
-		}
-	}
-}
-
-func TestSize(t *testing.T) {
-	for _, tc := range []struct {
-		spec Spec
-		want uint64
-	}{
-		{Spec{RequestsPerUnit: 7}, 7},
-		{Spec{RequestsPerUnit: 7, Algorithm: TokenBucket}, 7},
-		{Spec{RequestsPerUnit: 7, Algorithm: TokenBucket, Burst: 3}, 3},
-		{Spec{RequestsPerUnit: 7, Algorithm: TokenBucket, Burst: 30}, 30},
-		{Spec{Algorithm: TokenBucket, Burst: 30}, 0},
-	} {
-		if got := tc.spec.Size(); got != tc.want {
-			t.Errorf("%+v: %d, want %d", tc.spec, got, tc.want)
-		}
-	}
-}
-
 func TestNewLimitRefuses(t *testing.T) {
 	const (
 		undefined = "undefined unit, allowed are second, minute, hour, day, week, month, year"

@@ -58,15 +58,3 @@ func TestRecentOfManyCallers(t *testing.T) {
 		t.Errorf("touched %d times, want 8000", got)
 	}
 }
-
-func BenchmarkRecent(b *testing.B) {
-	r := NewRecent[State](2 << 20)
-	keys := make([][]byte, 1000)
-	for i := range keys {
-		keys[i] = fmt.Appendf(nil, "w1|api|user=user-%d|path=/login|1m", i)
-	}
-	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
-		r.Touch(keys[i%len(keys)], func(s *State) { s.Used++ })
-	}
-}

@@ -66,30 +66,3 @@ func TestExceptionIsWhatTryingAllFinds(t *testing.T) {
 		t.Errorf("only %d descriptors have an exception", found)
 	}
 }
-
-func TestFindingExceptionsAllocatesNothing(t *testing.T) {
-	s := NewExceptions(many(10_000))
-	long := []limiter.Entry{{Key: "user", Value: string(make([]byte, 300))}, {Key: "path", Value: "/"}}
-	hit := []limiter.Entry{{Key: "user", Value: "user-77"}, {Key: "path", Value: string(make([]byte, 100))}}
-	if n := testing.AllocsPerRun(100, func() {
-		if s.Find("api", long) != nil || s.Find("api", hit).ID != "77" {
-			t.Error("found another exception")
-		}
-	}); n != 0 {
-		t.Errorf("%v allocations, want none", n)
-	}
-}
-
-// many returns n exceptions, with one, two and three entries.
-func many(n int) (all []*Exception) {
-	for i := range n {
-		e := &Exception{ID: fmt.Sprint(i), Domain: "api", Entries: []limiter.Entry{{Key: "user", Value: fmt.Sprint("user-", i)}}}
-		for more := range i % 3 {
-			if i%11 != 0 {
-				e.Entries = append(e.Entries, limiter.Entry{Key: fmt.Sprint("more", more), Value: "x"})
-			}
-		}
-		all = append(all, e)
-	}
-	return all
-}

@@ -3,6 +3,8 @@ package plan
 import (
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"weir/internal/descriptors"
@@ -34,6 +36,30 @@ func TestMadeLimitsAreBounded(t *testing.T) {
 	}
 }
 
+// Requests that are prepared at the same time share the limits that are made for them,
+// also while these are forgotten because there are too many.
+func TestMadeLimitsAreSharedByCallers(t *testing.T) {
+	exceptions := new(atomic.Pointer[Exceptions])
+	exceptions.Store(NewExceptions([]*Exception{{Domain: "api", Entries: named("user=a").Entries, Effect: Amount, Factor: 2}}))
+	planner, tree := New(Options{Exceptions: exceptions}), load(t, "domain: api")
+	var callers sync.WaitGroup
+	for range 4 {
+		callers.Go(func() {
+			d := named("user=a")
+			d.HasOverride = true
+			r, p := &Request{Domain: "api", Descriptors: []Descriptor{d}}, new(Result)
+			for n := range uint32(maxMade + 100) {
+				r.Descriptors[0].Override = Override{RequestsPerUnit: 1 + n, Unit: limiter.Hour}
+				if err := planner.Prepare(p, tree, r); err != nil || p.Hits[0].Limit.RequestsPerUnit != 2*uint64(1+n) {
+					t.Errorf("got %+v, error %v, want twice %d", p.Hits, err, 1+n)
+					return
+				}
+			}
+		})
+	}
+	callers.Wait()
+}
+
 // Callers may send any domain: what they send must not pile up.
 func TestOverridesOfUnknownDomainsAreOne(t *testing.T) {
 	planner, tree := New(Options{}), load(t, "domain: api")
@@ -47,26 +73,6 @@ func TestOverridesOfUnknownDomainsAreOne(t *testing.T) {
 	}
 	if n := len(planner.overrides.known.known); n != 1 {
 		t.Errorf("%d overrides are kept, want one", n)
-	}
-}
-
-func TestKnownOverridesAreNotMadeAnew(t *testing.T) {
-	for name, domain := range map[string]string{"a domain with rules": "api", "one without": ""} {
-		t.Run(name, func(t *testing.T) {
-			var os overrides
-			if n := testing.AllocsPerRun(100, func() {
-				if limits, err := os.limits(domain, Override{RequestsPerUnit: 1, Unit: limiter.Second}, descriptors.Override{}); err != nil || len(limits) > 0 != (domain != "") {
-					t.Fatalf("got %v, %v", limits, err)
-				}
-			}); n != 0 {
-				t.Errorf("%v allocations, want none", n)
-			}
-			for range 2 {
-				if _, err := os.limits(domain, Override{}, descriptors.Override{}); err == nil {
-					t.Error("an undefined unit is no error")
-				}
-			}
-		})
 	}
 }
 

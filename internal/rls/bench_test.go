@@ -3,12 +3,8 @@ package rls
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
-
-	"weir/internal/operators"
 )
 
 // hotRequest has one entry for each of n descriptors, all under a limit.
@@ -82,37 +78,6 @@ func benchmarkDecide(b *testing.B, rules string, wire []byte) {
 			b.Fatal(err)
 		}
 		s.release(c)
-	}
-}
-
-const deniedRules = "{domain: api, descriptors: [{key: user, rate_limit: {unit: year, requests_per_unit: 1}}]}"
-
-// A decision that denies, with the record of who is denied and without.
-func BenchmarkDenied(b *testing.B) {
-	for _, users := range []int{100, 1000, 10000} {
-		wires := make([][]byte, users)
-		for i := range wires {
-			wires[i] = message{}.string(1, "api").bytes(2, message{}.bytes(1, message{}.string(1, "user").string(2, fmt.Sprint("user-", i))))
-		}
-		for name, records := range map[string]bool{"recorded": true, "unrecorded": false} {
-			b.Run(fmt.Sprintf("users=%d/%s", users, name), func(b *testing.B) {
-				o := options(b, deniedRules)
-				if records {
-					o.Observe = (&operators.Observer{Denials: operators.NewRecorder(time.Now())}).Observe
-				}
-				s := o.service()
-				c := s.calls.Get().(*call)
-				order := rand.New(rand.NewPCG(1, 2))
-				b.ReportAllocs()
-				for b.Loop() {
-					c.reset()
-					c.wire = wires[order.IntN(users)]
-					if _, err := s.shouldRateLimit(context.Background(), c); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-		}
 	}
 }
 

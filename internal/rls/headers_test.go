@@ -10,17 +10,20 @@ func TestHeaders(t *testing.T) {
 		name     string
 		requests []string
 		want     [3]string // of the last request
+		quotas   bool      // QUOTA_MODE
 	}{
-		{"admitted", []string{d("user", "a")}, headers("2", "1", "30")},
-		{"no limit", []string{d("stranger", "a") + d("user", "root") + d("user", "friend")}, none},
-		{"least remaining", []string{d("path", "/") + d("user", "a") + d("tokens", "t")}, headers("2", "1", "30")},
-		{"first of equals", []string{d("path", "/"), d("path", "/") + d("user", "a")}, headers("3", "1", "30")},
-		{"denied before least remaining", []string{d("user", "a") + "hits_addend: 2", d("tried", "a") + d("user", "a") + d("path", "/")}, headers("2", "0", "30")},
-		{"last of the denied", []string{d("path", "/") + "hits_addend: 3", d("path", "/") + d("nobody", "a")}, headers("0", "0", "43230")},
-		{"a quota denies nothing by itself", []string{d("model", "a"), d("tried", "a") + d("model", "a") + d("model", "b")}, headers("1", "0", "1")},
+		{"admitted", []string{d("user", "a")}, headers("2", "1", "30"), false},
+		{"no limit", []string{d("stranger", "a") + d("user", "root") + d("user", "friend")}, none, false},
+		{"least remaining", []string{d("path", "/") + d("user", "a") + d("tokens", "t")}, headers("2", "1", "30"), false},
+		{"first of equals", []string{d("path", "/"), d("path", "/") + d("user", "a")}, headers("3", "1", "30"), false},
+		{"denied before least remaining", []string{d("user", "a") + "hits_addend: 2", d("tried", "a") + d("user", "a") + d("path", "/")}, headers("2", "0", "30"), false},
+		{"last of the denied", []string{d("path", "/") + "hits_addend: 3", d("path", "/") + d("nobody", "a")}, headers("0", "0", "43230"), false},
+		{"a quota denies nothing by itself", []string{d("model", "a"), d("tried", "a") + d("model", "a") + d("model", "b")}, headers("1", "0", "1"), false},
+		{"with QUOTA_MODE no limit does", []string{d("path", "/") + d("user", "a") + "hits_addend: 4"}, headers("3", "0", "30"), true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			opts := options(t, rules)
+			opts.QuotaMode = tc.quotas
 			opts.ResponseHeaders = Headers{Limit: names[0], Remaining: names[1], Reset: names[2]}
 			conn := serve(t, opts.service())
 			var got [3]string

@@ -5,9 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"google.golang.org/protobuf/proto"
 )
 
 // modeRules has a rule for each mode. A limit is 10 a minute; the rule trial has
@@ -158,29 +156,6 @@ func TestShadowModeCountsWhatItLetsPass(t *testing.T) {
 		decide(t, s, "domain: 'api' "+tc.request)
 		if got := testutil.ToFloat64(s.metrics.globalShadow); got != tc.want {
 			t.Errorf("%s: counted %v, want %v", tc.request, got, tc.want)
-		}
-	}
-}
-
-// Headers tell of the last limit that denies a request, and with QUOTA_MODE none
-// does alone.
-func TestHeadersInQuotaMode(t *testing.T) {
-	for quotaMode, want := range map[bool]string{false: "2", true: "3"} {
-		opts := options(t, `
-domain: api
-descriptors:
-  - {key: three, rate_limit: {unit: minute, requests_per_unit: 3}}
-  - {key: two, rate_limit: {unit: minute, requests_per_unit: 2}}
-`)
-		opts.QuotaMode = quotaMode
-		opts.ResponseHeaders = Headers{Limit: "limit", Remaining: "remaining", Reset: "reset"}
-		c := decide(t, opts.service(), "domain: 'api' hits_addend: 4 "+d("three", "a")+d("two", "a"))
-		var response ratelimitv3.RateLimitResponse
-		if err := proto.Unmarshal(c.reply, &response); err != nil {
-			t.Fatal(err)
-		}
-		if got := response.GetResponseHeadersToAdd()[0].GetValue(); got != want {
-			t.Errorf("quota mode %v: the header is about the limit of %s, want that of %s", quotaMode, got, want)
 		}
 	}
 }

@@ -118,16 +118,6 @@ func TestNoRules(t *testing.T) {
 	expectError(t, err, codes.Unavailable, "no rules are loaded")
 }
 
-func TestRulesOfTheMoment(t *testing.T) {
-	opts := options(t, rules)
-	tree := opts.rules()
-	opts.rules = func() *descriptors.Tree { return tree }
-	conn := serve(t, opts.service())
-	expect(t, conn, "domain: 'api' "+d("user", "a"), "overall_code: OK "+user("OK", 1))
-	tree = load(t, "domain: api")
-	expect(t, conn, "domain: 'api' "+d("user", "a"), "overall_code: OK statuses {code: OK}")
-}
-
 func TestOtherServicesOfTheServer(t *testing.T) {
 	conn := serve(t, options(t, rules).service())
 	got, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{})
@@ -194,33 +184,6 @@ func TestConcurrentRequests(t *testing.T) {
 		})
 	}
 	wg.Wait()
-}
-
-func TestExactUnderConcurrency(t *testing.T) {
-	conn := serve(t, options(t, "{domain: api, descriptors: [{key: all, rate_limit: {unit: day, requests_per_unit: 100}}]}").service())
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	admitted := 0
-	for range 20 {
-		wg.Go(func() {
-			for range 50 {
-				got, err := ask(t, conn, "domain: 'api' "+d("all", "x"))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if got.GetOverallCode() == ratelimitv3.RateLimitResponse_OK {
-					mu.Lock()
-					admitted++
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if admitted != 100 {
-		t.Errorf("admitted %d of 1000 requests, want 100", admitted)
-	}
 }
 
 // Whatever is sent, there is an answer to each descriptor or a reason why not.

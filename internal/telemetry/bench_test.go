@@ -50,36 +50,3 @@ func BenchmarkHit(b *testing.B) {
 		})
 	}
 }
-
-// BenchmarkGather tells Prometheus of as many series as 10,000 limits make.
-func BenchmarkGather(b *testing.B) {
-	reg := prometheus.NewRegistry()
-	l := newDefault(shared{}, reg)
-	for _, limit := range users(10_000) {
-		l.ask(limiter.Hit{Limit: limit, Cost: 1})
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := reg.Gather(); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// BenchmarkFirstHit counts a hit of a limit that was never hit before.
-func BenchmarkFirstHit(b *testing.B) {
-	limits := users(100_000)
-	var l onStore
-	d := limiter.Decision{Charged: true, Used: 1}
-	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
-		if i%len(limits) == 0 { // all are known: begin anew
-			b.StopTimer()
-			l = newDefault(nil, prometheus.NewRegistry())
-			l.Keep(slices.Values(limits))
-			b.StartTimer()
-		}
-		hit := limiter.Hit{Limit: limits[i%len(limits)], Cost: 1}
-		l.count(&hit, &d)
-	}
-}

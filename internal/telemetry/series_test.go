@@ -121,16 +121,6 @@ weir_limit_hits_total{domain="api",limit="minute",outcome="withheld",rule="user"
 	}
 }
 
-func TestKnownDetailsDoNotAllocate(t *testing.T) {
-	l := newDefault(shared{}, prometheus.NewRegistry())
-	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "api", Key1: "user"}.Series()})
-	hit, d := limiter.Hit{Limit: limit, Cost: 1, Labels: []byte("user_alice\x00")}, limiter.Decision{Charged: true, Used: 1}
-	l.count(&hit, &d)
-	if n := testing.AllocsPerRun(100, func() { l.count(&hit, &d) }); n != 0 {
-		t.Errorf("%v allocations, want none", n)
-	}
-}
-
 func TestMetricNames(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	l := newDefault(shared{}, reg)

@@ -93,31 +93,6 @@ func TestMetricsCountUnitsOfCost(t *testing.T) {
 	}
 }
 
-// TestUnitsNearALimitAreCountedOnce denies the same again and again: what there is
-// room for stays, and is near the limit once, when it is used.
-func TestUnitsNearALimitAreCountedOnce(t *testing.T) {
-	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 3, Series: limiter.LabelSet{Domain: "api", Key1: "user"}.Series()})
-	var counter limiter.State
-	l := newDefault(lasting{&counter}, prometheus.NewRegistry())
-	for range 5 {
-		l.ask(limiter.Hit{Limit: limit, Cost: 2})
-	}
-	if got, want := sumsOf(l, limit.Series.Labels()), (Sums{TotalHits: 10, WithinLimit: 2, OverLimit: 8}); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-}
-
-// lasting is a store with one counter that lasts.
-type lasting struct{ *limiter.State }
-
-func (s lasting) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Decision) (bool, error) {
-	states := make([]*limiter.State, len(hits))
-	for i := range states {
-		states[i] = s.State
-	}
-	return limiter.Decide(hits, states, nil, 0, out), nil
-}
-
 // Of two hits on one counter the second is over although the counter, which
 // holds neither after all, has room for it.
 func TestMetricsOfAHitThatAnEarlierOneLeftNoRoomFor(t *testing.T) {
@@ -221,20 +196,5 @@ func TestMetricsTellWhatWasRemembered(t *testing.T) {
 	l.ask(limiter.Hit{Limit: limit, Cost: 3})
 	if got, want := sumsOf(l, limit.Series.Labels()), (Sums{TotalHits: 3, OverLimit: 3, OverLimitWithLocalCache: 3}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
-	}
-}
-
-func TestLimitsOfOneSeriesShareItAndFollowTheirLimiter(t *testing.T) {
-	user := limiter.LabelSet{Domain: "api", Key1: "user"}
-	a := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: user.Series()})
-	b := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: user.Series()})
-	for range 2 {
-		l := newDefault(fixed{}, prometheus.NewRegistry())
-		for _, limit := range []*limiter.Limit{a, b, a} {
-			l.ask(limiter.Hit{Limit: limit, Cost: 1})
-		}
-		if got := sumsOf(l, user)[TotalHits]; got != 3 {
-			t.Errorf("total_hits is %v, want 3", got)
-		}
 	}
 }

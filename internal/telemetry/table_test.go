@@ -31,19 +31,6 @@ func TestCountersAreFoundByID(t *testing.T) {
 	}
 }
 
-func TestCountingDoesNotAllocate(t *testing.T) {
-	l := newDefault(nil, prometheus.NewRegistry())
-	limits := users(2)
-	l.Keep(slices.Values(limits[:1]))
-	for _, limit := range limits {
-		hit, d := limiter.Hit{Limit: limit, Cost: 1}, limiter.Decision{Charged: true, Used: 1}
-		l.count(&hit, &d)
-		if n := testing.AllocsPerRun(100, func() { l.count(&hit, &d) }); n != 0 {
-			t.Errorf("%v allocations, want none", n)
-		}
-	}
-}
-
 // Limits that nobody hit have no series.
 func TestLimitsWithoutHitsHaveNoSeries(t *testing.T) {
 	l := newDefault(nil, prometheus.NewRegistry())

@@ -81,32 +81,6 @@ func decideOn(b *testing.B, s *memory.Store, limit *limiter.Limit, key []byte) {
 	}
 }
 
-// Every request brings a new key, as in a flood, and memory is full.
-func BenchmarkFlood(b *testing.B) {
-	for _, counters := range []int{100_000, 1_000_000} {
-		b.Run(fmt.Sprint("counters=", counters), func(b *testing.B) {
-			s := memory.New(memory.Options{MaxCounters: counters})
-			limit := storetest.Must(limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Hour})
-			for i := range counters {
-				decideOn(b, s, limit, keyOf(nil, uint64(i)))
-			}
-			n := atomic.Uint64{}
-			n.Store(uint64(counters))
-			b.ReportAllocs()
-			b.ResetTimer()
-			used := testenv.ProcessorTime(b)
-			b.RunParallel(func(pb *testing.PB) {
-				var key []byte
-				for pb.Next() {
-					key = keyOf(key[:0], n.Add(1))
-					decideOn(b, s, limit, key)
-				}
-			})
-			reportProcessorTime(b, used)
-		})
-	}
-}
-
 // BenchmarkGrowth makes b.N counters, for ten million of them run it with
 // -benchtime=10000000x. It reports the longest decision meanwhile, what a counter
 // takes, and what a collection of garbage then takes.

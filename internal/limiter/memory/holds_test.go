@@ -65,7 +65,7 @@ func TestHoldsLeaveNothing(t *testing.T) {
 	h := &holder{TB: t, store: memory.New(memory.Options{MaxCounters: 10_000, Now: func() time.Time { return now }})}
 	l := atOnce(10_000)
 	before := heapBytes()
-	for n := range uint64(200_000) {
+	for n := range uint64(50_000) {
 		now = now.Add(time.Microsecond)
 		h.decide(l, []byte("k"), n, false)
 		if n >= 10 {
@@ -76,7 +76,7 @@ func TestHoldsLeaveNothing(t *testing.T) {
 		t.Errorf("%d held, want 10", used)
 	}
 	if grown := heapBytes() - before; grown > 100_000 {
-		t.Errorf("10 holds take %d bytes after 200,000 were given back", grown)
+		t.Errorf("10 holds take %d bytes after 50,000 were given back", grown)
 	}
 	runtime.KeepAlive(h)
 }
