@@ -51,6 +51,9 @@ func complete(parser *kong.Kong, words []string) []possibility {
 	typed, last := words[:len(words)-1], words[len(words)-1]
 	node, arguments := parser.Model.Node, 0
 	if trace, err := kong.Trace(parser, typed); err == nil && len(typed) > 0 {
+		if trace.Error != nil && !strings.HasPrefix(trace.Error.Error(), "expected ") { // a command
+			arguments++
+		}
 		for _, passed := range trace.Path {
 			switch {
 			case passed.Command != nil:

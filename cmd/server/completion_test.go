@@ -51,6 +51,8 @@ func TestCompletionInBash(t *testing.T) {
 		{"weir --config ''", "default"},
 		{"weir --config = conf", "default"},
 		{"weir --port ''", ""},
+		{"weir --nothing ''", ""},
+		{"weir nothing ''", ""},
 		{"weir --port 80 --us-nothing", ""},
 		{"weir --use-prometheus = t", "true"},
 		{"weir version ''", ""},
