@@ -157,7 +157,7 @@ func TestJudgedOverridesAreRemembered(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-	}); n != 0 || len(planner.overrides.known.known) != 2 {
-		t.Errorf("%v allocations and %d limits, want none and 2", n, len(planner.overrides.known.known))
+	}); n != 0 || len(planner.overrides.known) != 2 {
+		t.Errorf("%v allocations and %d limits, want none and 2", n, len(planner.overrides.known))
 	}
 }

@@ -12,10 +12,7 @@ import (
 // overrides remembers the limits that requests bring along, which are few as a
 // rule, so that each is checked and its metrics are looked up only once. It keeps
 // nothing of a request, whose texts may be long and any.
-type overrides struct {
-	calendarMonths bool // see Options
-	known          made[overrideOf, []*limiter.Limit]
-}
+type overrides = made[overrideOf, []*limiter.Limit]
 
 type overrideOf struct {
 	domain string // as a label; all domains without rules are one
@@ -23,12 +20,12 @@ type overrideOf struct {
 	judge descriptors.Override // of the rule; the zero one if there is none
 }
 
-// limits returns the limits that o asks for, as judge lets it, or what is wrong with
+// overriding returns the limits that o asks for, as judge lets it, or what is wrong with
 // it. domain is the label of the request's domain. It is empty if there are no rules
 // for that domain: then nothing is limited, and the list is nil.
-func (os *overrides) limits(domain string, o Override, judge descriptors.Override) ([]*limiter.Limit, error) {
-	return os.known.get(overrideOf{domain, o, judge}, func() ([]*limiter.Limit, error) {
-		limits, err := o.newLimits(domain, judge, os.calendarMonths)
+func (pl *Planner) overriding(domain string, o Override, judge descriptors.Override) ([]*limiter.Limit, error) {
+	return pl.overrides.get(overrideOf{domain, o, judge}, func() ([]*limiter.Limit, error) {
+		limits, err := o.newLimits(domain, judge, pl.CalendarMonths)
 		if domain == "" {
 			limits = nil
 		}

@@ -13,11 +13,11 @@ import (
 
 // Limits of overrides and of exceptions are made once, and not too many are remembered.
 func TestMadeLimitsAreBounded(t *testing.T) {
-	var os overrides
+	pl := New(Options{})
 	var es excepted
 	limit := func(domain string, n uint32) *limiter.Limit {
 		t.Helper()
-		limits, err := os.limits(domain, Override{RequestsPerUnit: n, Unit: limiter.Second}, descriptors.Override{})
+		limits, err := pl.overriding(domain, Override{RequestsPerUnit: n, Unit: limiter.Second}, descriptors.Override{})
 		if err != nil || len(limits) != 1 || limits[0].RequestsPerUnit != uint64(n) || limits[0].Series.Domain() != domain {
 			t.Fatalf("got %v, %v, want one limit of %d in domain %s", limits, err, n, domain)
 		}
@@ -30,8 +30,8 @@ func TestMadeLimitsAreBounded(t *testing.T) {
 	}
 	for n := range uint32(2 * maxMade) {
 		multiple(&es, limit("api", n), 3)
-		if len(os.known.known) > maxMade || len(es.known) > maxMade {
-			t.Fatalf("%d limits of overrides and %d of exceptions are remembered", len(os.known.known), len(es.known))
+		if len(pl.overrides.known) > maxMade || len(es.known) > maxMade {
+			t.Fatalf("%d limits of overrides and %d of exceptions are remembered", len(pl.overrides.known), len(es.known))
 		}
 	}
 }
@@ -71,7 +71,7 @@ func TestOverridesOfUnknownDomainsAreOne(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(planner.overrides.known.known); n != 1 {
+	if n := len(planner.overrides.known); n != 1 {
 		t.Errorf("%d overrides are kept, want one", n)
 	}
 }

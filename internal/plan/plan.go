@@ -46,7 +46,7 @@ type Planner struct {
 // New returns a Planner.
 func New(opts Options) *Planner {
 	opts.MaxDescriptors = cmp.Or(opts.MaxDescriptors, DefaultMaxDescriptors)
-	return &Planner{Options: opts, overrides: overrides{calendarMonths: opts.CalendarMonths}}
+	return &Planner{Options: opts}
 }
 
 // Result is what is decided for one request: its hits and, when they are decided, its
@@ -131,7 +131,7 @@ func (p *Result) match(pl *Planner, tree *descriptors.Tree, r *Request) error {
 		var holdEntry int          // the place of the entry that names a hold of it
 		if d.HasOverride {
 			var err error
-			if rule, holdEntry, err = m.override(tree, r.Domain, d, &pl.overrides); err != nil {
+			if rule, holdEntry, err = m.override(pl, tree, r.Domain, d); err != nil {
 				return fmt.Errorf("descriptor %d: limit: %w", i, err)
 			}
 		} else if rule, holdEntry = tree.MatchHold(r.Domain, d.Entries); rule != nil {
@@ -165,7 +165,7 @@ func (p *Result) match(pl *Planner, tree *descriptors.Tree, r *Request) error {
 // override puts the limit that d brings along in the place of those of its rule. It
 // returns that rule, nil if it says nothing of such limits, and which entry names a hold
 // of it, -1 if none does.
-func (m *match) override(tree *descriptors.Tree, domain string, d *Descriptor, overrides *overrides) (rule *descriptors.Rule, holdEntry int, err error) {
+func (m *match) override(pl *Planner, tree *descriptors.Tree, domain string, d *Descriptor) (rule *descriptors.Rule, holdEntry int, err error) {
 	var judge descriptors.Override
 	rule, holdEntry = tree.MatchOverride(domain, d.Entries)
 	if rule != nil {
@@ -178,7 +178,7 @@ func (m *match) override(tree *descriptors.Tree, domain string, d *Descriptor, o
 			m.rule, judge = rule, *rule.Override
 		}
 	}
-	m.limits, err = overrides.limits(tree.DomainLabel(domain), d.Override, judge)
+	m.limits, err = pl.overriding(tree.DomainLabel(domain), d.Override, judge)
 	return rule, holdEntry, err
 }
 

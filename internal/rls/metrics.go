@@ -3,11 +3,11 @@ package rls
 import (
 	"log/slog"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+	"golang.org/x/time/rate"
 
 	"weir/internal/descriptors"
 	"weir/internal/plan"
@@ -100,7 +100,7 @@ type unmatched struct {
 	descriptors *prometheus.CounterVec // by domain, of those that there are rules for
 	requests    prometheus.Counter     // for other domains
 	logger      *slog.Logger
-	told        atomic.Pointer[time.Time] // when it was last logged
+	tell        rate.Sometimes
 }
 
 func newUnmatched(reg prometheus.Registerer, logger *slog.Logger) *unmatched {
@@ -112,6 +112,7 @@ func newUnmatched(reg prometheus.Registerer, logger *slog.Logger) *unmatched {
 			Namespace: "weir", Name: "unknown_domain_requests_total", Help: "Requests for domains that there are no rules for, which are admitted and not counted.",
 		}),
 		logger: logger,
+		tell:   rate.Sometimes{Interval: tellEvery},
 	}
 	reg.MustRegister(u.descriptors, u.requests)
 	return u
@@ -125,7 +126,12 @@ func (u *unmatched) note(tree *descriptors.Tree, domain string, n int) {
 		return
 	}
 	u.requests.Inc()
-	u.tell(tree, domain)
+	u.tell.Do(func() {
+		domain := strings.Clone(domain[:min(len(domain), maxToldDomain)]) // its bytes are the call's
+		others := tree.DomainNames()
+		u.logger.Warn("a request names a domain without rules, it is admitted",
+			"domain", domain, "there_are", others[:min(len(others), maxToldOthers)])
+	})
 }
 
 const (
@@ -133,20 +139,3 @@ const (
 	maxToldDomain = 128         // bytes of a request's domain in the log
 	maxToldOthers = 20          // domains of the rules in the log
 )
-
-// tell logs a request for a domain without rules, unless it was told
-// of one a short while ago.
-func (u *unmatched) tell(tree *descriptors.Tree, domain string) {
-	last := u.told.Load()
-	if last != nil && time.Since(*last) < tellEvery {
-		return
-	}
-	now := time.Now()
-	if !u.told.CompareAndSwap(last, &now) {
-		return // another request was faster
-	}
-	domain = strings.Clone(domain[:min(len(domain), maxToldDomain)]) // its bytes are the call's
-	others := tree.DomainNames()
-	u.logger.Warn("a request names a domain without rules, it is admitted",
-		"domain", domain, "there_are", others[:min(len(others), maxToldOthers)])
-}
