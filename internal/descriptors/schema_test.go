@@ -20,9 +20,11 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"gopkg.in/yaml.v3"
+
+	"weir/internal/limiter"
 )
 
-var update = flag.Bool("update", false, "write docs/rules.schema.json anew")
+var update = flag.Bool("update", false, "write docs/rules.schema.json and the expectations in testdata anew")
 
 const schemaFile = "../../docs/rules.schema.json"
 
@@ -37,7 +39,7 @@ func TestSchemaFileIsCurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(text, Schema) {
-		t.Errorf("%s is not what the decoder says; run: go test ./internal/descriptors -update", schemaFile)
+		t.Errorf("%s is not that of internal/descriptors; run: go test ./internal/descriptors -update", schemaFile)
 	}
 }
 
@@ -295,9 +297,12 @@ var onlyDecoderKnows = regexp.MustCompile("cannot be counted exactly|at most 100
 func TestSchemaAgreesWithDecoder(t *testing.T) {
 	schema := compiled(t)
 	known := 0
+	words := slices.Concat(samples, []string{"null"}, limiter.AlgorithmNames(), limiter.UnitNames(), limiter.FailureModeNames(), anchors, charges)
+	slices.Sort(words)
+	words = slices.Compact(words)
 	for _, place := range schemaPlaces {
 		for _, f := range place.fields {
-			for _, value := range append(samples, "null") {
+			for _, value := range words {
 				fields := maps.Clone(place.beside)
 				if fields == nil {
 					fields = map[string]string{}
