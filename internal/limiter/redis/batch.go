@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,14 +19,13 @@ import (
 // leave before the call.
 type batch struct {
 	lane     *lane
-	limits   []definition         // which it meets
-	numbers  map[definition]int32 // of the limits, from 0 on
+	limits   []definition // which it meets
 	counters []counter
-	places   map[string]int32 // of the counters, by key
-	hits     []batchHit       // request after request
-	ends     []int32          // of the requests, in hits
-	order    []int32          // the counters as the script has them
-	names    []byte           // of holds, as holds.lua reads them; nil if no counter has any
+	numbers  *numbers   // until it is called
+	hits     []batchHit // request after request
+	ends     []int32    // of the requests, in hits
+	order    []int32    // the counters as the script has them
+	names    []byte     // of holds, as holds.lua reads them; nil if no counter has any
 
 	needed     atomic.Int64 // of the requests, all but those whose callers have left
 	deadline   time.Time    // of the call, for the request that can wait longest
@@ -100,8 +100,21 @@ type giveBack struct {
 	first   int           // hit on the counter, of those of the request there
 }
 
-func newBatch(l *lane) *batch {
-	return &batch{lane: l, numbers: make(map[definition]int32), places: make(map[string]int32), done: make(chan struct{})}
+// numbers finds the limits and the counters of a batch that is being made.
+type numbers struct {
+	limits   map[definition]int32
+	counters map[string]int32 // by key
+}
+
+// unused holds numbers of batches that were made, because maps that grow are dear.
+var unused = sync.Pool{New: func() any { return &numbers{make(map[definition]int32), make(map[string]int32)} }}
+
+// newBatch makes a batch with room for so many hits.
+func newBatch(l *lane, expected int) *batch {
+	return &batch{
+		lane: l, numbers: unused.Get().(*numbers), done: make(chan struct{}),
+		counters: make([]counter, 0, expected), hits: make([]batchHit, 0, expected), ends: make([]int32, 0, expected),
+	}
 }
 
 // add appends a request, or a part of one.
@@ -159,10 +172,10 @@ func (b *batch) begin(place int) int {
 // limit returns the number of the definition of a limit.
 func (b *batch) limit(l *limiter.Limit) int32 {
 	d := definition{l.Algorithm, l.Constants(), l.Calendar(), l.DenyFor}
-	n, known := b.numbers[d]
+	n, known := b.numbers.limits[d]
 	if !known {
 		n = int32(len(b.limits))
-		b.numbers[d] = n
+		b.numbers.limits[d] = n
 		b.limits = append(b.limits, d)
 	}
 	return n
@@ -171,11 +184,11 @@ func (b *batch) limit(l *limiter.Limit) int32 {
 // counter returns the number of the counter with that key, which its first hit is about to meet,
 // with that limit, or has met.
 func (b *batch) counter(key []byte, limit int32) int32 {
-	n, known := b.places[string(key)]
+	n, known := b.numbers.counters[string(key)]
 	if !known {
 		n = int32(len(b.counters))
 		b.counters = append(b.counters, counter{key: string(key), limit: limit})
-		b.places[b.counters[n].key] = n
+		b.numbers.counters[b.counters[n].key] = n
 	}
 	return n
 }
@@ -196,9 +209,20 @@ func how(h *limiter.Hit, isPart bool) int8 {
 	return mode
 }
 
+// finish notes that nothing is added any more.
+func (b *batch) finish() {
+	if n := b.numbers; n != nil {
+		b.numbers = nil
+		clear(n.limits)
+		clear(n.counters)
+		unused.Put(n)
+	}
+}
+
 // arguments appends the keys and arguments of the script to args, the number of
 // keys first. clock is there if it is not empty, or names of holds follow.
 func (b *batch) arguments(args []any, clock string) []any {
+	b.finish()
 	text := make([]byte, 0, 64*len(b.limits)+16*len(b.hits))
 	for i := range b.limits {
 		text = b.limits[i].append(text, b.redisTime)

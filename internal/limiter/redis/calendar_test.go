@@ -141,7 +141,7 @@ func TestGiveBackByAWrongClock(t *testing.T) {
 	}
 	for _, left := range []int64{2, 0} {
 		s.main.ahead.Store(0)
-		b := newBatch(nil)
+		b := newBatch(nil, 0)
 		march := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC).Unix()
 		b.addGiveBack(giveBack{key: hit.Key, limit: l, cost: 3 - left, charged: limiter.State{At: march, Used: 3}})
 		if call(s, b); b.err != nil {

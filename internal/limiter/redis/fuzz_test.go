@@ -34,7 +34,7 @@ func FuzzDecide(f *testing.F) {
 		for len(in.data) > 0 {
 			now = in.time(now)
 			requests := in.requests()
-			b := newBatch(nil)
+			b := newBatch(nil, 0)
 			for _, hits := range requests {
 				b.add(hits, false)
 			}

@@ -49,7 +49,7 @@ func FuzzGiveBack(f *testing.F) {
 		charge := func(h limiter.Hit) limiter.State {
 			h.Always = !h.Refund
 			h.Cost = max(h.Cost, 1)
-			b := newBatch(nil)
+			b := newBatch(nil, 0)
 			b.add([]limiter.Hit{h}, false)
 			run(t, b)
 			return stateAfter(t, b)
@@ -67,7 +67,7 @@ func FuzzGiveBack(f *testing.F) {
 			state = charge(hit)
 		}
 		now = in.time(now)
-		b := newBatch(nil)
+		b := newBatch(nil, 0)
 		b.addGiveBack(g)
 		run(t, b)
 

@@ -129,7 +129,7 @@ var probeLimit = func() *limiter.Limit {
 func (b *backend) probeCounter(ctx context.Context, key string) error {
 	var last limiter.State
 	for i, command := range []string{"evalsha", "eval", "evalsha"} {
-		one := newBatch(nil)
+		one := newBatch(nil, 0)
 		if i < 2 {
 			one.add([]limiter.Hit{{Limit: probeLimit, Key: []byte(key), Cost: 1}}, false)
 		} else {

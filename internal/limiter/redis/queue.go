@@ -60,6 +60,7 @@ type lane struct {
 type line struct {
 	batches []*batch // oldest first; the last one takes more
 	hits    int      // in batches
+	last    int      // hits of the batch that was taken out last
 }
 
 const (
@@ -114,7 +115,7 @@ func (l *lane) batchFor(which, hits int, deadline time.Time) *batch {
 	line.hits += hits
 	n := len(line.batches)
 	if n == 0 || len(line.batches[n-1].hits)+hits > maxBatch {
-		line.batches = append(line.batches, newBatch(l))
+		line.batches = append(line.batches, newBatch(l, line.last))
 		n++
 	}
 	b := line.batches[n-1]
@@ -189,7 +190,8 @@ func (l *line) next(isLast bool) *batch {
 		b := l.batches[0]
 		l.batches[0] = nil
 		l.batches = l.batches[1:]
-		l.hits -= len(b.hits)
+		l.last = len(b.hits)
+		l.hits -= l.last
 		isLate := !b.noDeadline && time.Now().After(b.deadline)
 		if b.needed.Load() > 0 && (!isLate || isLast && len(l.batches) == 0) {
 			return b

@@ -32,7 +32,7 @@ func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
 	mustAsk(t, s, "half", two)
 	do(t, connect(t, r), "config", "set", "maxmemory", "1kb")
 
-	b := newBatch(nil)
+	b := newBatch(nil, 0)
 	requests := []struct {
 		hits   []limiter.Hit
 		denied bool

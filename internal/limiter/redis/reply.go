@@ -73,8 +73,11 @@ func newReply(a answer, b *batch) (reply, error) {
 	if len(r.integers) < end {
 		return reply{}, errReply
 	}
-	for i := 0; i < end && r.refusal == nil; i += perHit {
-		if r.integers[i] == wordRefused {
+	for i := 0; i < end; i += perHit {
+		switch word := r.integers[i]; {
+		case word > wordRefused:
+			return reply{}, errReply
+		case word == wordRefused && r.refusal == nil:
 			r.refusal = newScriptError(r.integers[end:])
 		}
 	}
