@@ -46,11 +46,11 @@ type ExcerptEntry struct {
 // Bytes returns what is kept of the key and the value, with the bytes of the request. It
 // fails if another server sent what is no base64.
 func (e *ExcerptEntry) Bytes() (limiter.Entry, error) {
-	key, err := original(e.Key, e.KeyBase64)
+	key, err := decodeBytes("key", e.Key, e.KeyBase64)
 	if err != nil {
 		return limiter.Entry{}, err
 	}
-	value, err := original(e.Value, e.ValueBase64)
+	value, err := decodeBytes("value", e.Value, e.ValueBase64)
 	return limiter.Entry{Key: key, Value: value}, err
 }
 
@@ -76,15 +76,6 @@ func (x *Excerpt) Spell() (text, lacks string) {
 		lacks = "shared"
 	}
 	return explain.FormatDescriptor(entries), lacks
-}
-
-// original returns the bytes that text stands for, which inBase64 holds if it is set.
-func original(text, inBase64 string) (string, error) {
-	if inBase64 == "" {
-		return text, nil
-	}
-	b, err := base64.StdEncoding.DecodeString(inBase64)
-	return string(b), err
 }
 
 // Asked is a descriptor of a request.

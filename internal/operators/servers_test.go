@@ -73,6 +73,7 @@ func wantOthers(t *testing.T, s *Servers, servers int, sum uint64) {
 
 // TestServersReport lets servers come, report, hang and go, and Redis fail and lose all.
 func TestServersReport(t *testing.T) {
+	t.Parallel()
 	r := testenv.RedisServer(t)
 	one, _, log, _ := runServer(t, r, 1)
 	wantOthers(t, one, 0, 0)
@@ -122,6 +123,7 @@ func TestServersReport(t *testing.T) {
 
 // TestResetIsKnown announces resets, and wants each server to forget once.
 func TestResetIsKnown(t *testing.T) {
+	t.Parallel()
 	r := testenv.RedisServer(t)
 	one, forgot, _, _ := runServer(t, r, 0)
 	_, other, _, _ := runServer(t, r, 0)

@@ -15,7 +15,7 @@ func (v View) Top(w io.Writer, d *operators.Denials, window *operators.Window) {
 		return
 	}
 	fmt.Fprintf(w, "Denied %s%s:\n", v.since(window.From), servers(d.Servers))
-	marks, next := map[string]bool{}, ""
+	var keys excerpts
 	for i := range window.Limits {
 		l := &window.Limits[i]
 		fmt.Fprintf(w, "\ndomain %s, rule %s\n", quotedDomain(l.Domain), ruled(l.Rule, l.Place))
@@ -24,12 +24,8 @@ func (v View) Top(w io.Writer, d *operators.Denials, window *operators.Window) {
 		t.row("DENIED", "SINCE", "LAST", "DESCRIPTOR")
 		for j := range l.Keys {
 			k := &l.Keys[j]
-			shown, mark := excerpted(k.Descriptor)
-			if mark == "" && next == "" {
-				next = quotedDomain(l.Domain) + " " + shown
-			}
-			marks[mark] = true
-			t.row(count(k.Denied, k.Error), fmt.Sprintf("%s (%s)", v.clock(k.First), Span(v.Now.Sub(k.First))), v.clock(k.Last), spaced(shown, mark))
+			shown := keys.add(l.Domain, k.Descriptor)
+			t.row(count(k.Denied, k.Error), fmt.Sprintf("%s (%s)", v.clock(k.First), Span(v.Now.Sub(k.First))), v.clock(k.Last), shown)
 		}
 		t.end()
 		if l.OthersAtMost > 0 {
@@ -39,10 +35,7 @@ func (v View) Top(w io.Writer, d *operators.Denials, window *operators.Window) {
 	if window.OthersAtMost > 0 {
 		fmt.Fprintf(w, "\nEach other limit denied at most %d.\n", window.OthersAtMost)
 	}
-	explainMarks(w, marks)
-	if next != "" {
-		v.suggest(w, "The counters of the first", "peek %s", next)
-	}
+	keys.end(v, w)
 }
 
 // Denials writes the last denials of d, newest first.
@@ -52,25 +45,16 @@ func (v View) Denials(w io.Writer, d *operators.Denials) {
 		return
 	}
 	fmt.Fprintf(w, "The last denials%s, newest first, times in %s:\n\n", servers(d.Servers), v.zone())
-	marks := map[string]bool{}
-	next := ""
+	var keys excerpts
 	t := newTable(w, "")
 	t.row("AT", "RETRY", "LIMIT", "RULE", "DESCRIPTOR")
 	for i := range d.Last {
 		e := &d.Last[i]
-		shown, mark := excerpted(e.Descriptor)
-		domain := quotedDomain(e.Domain)
-		if mark == "" && next == "" {
-			next = domain + " " + shown
-		}
-		marks[mark] = true
-		t.row(v.clock(e.At), strings.TrimPrefix(in(e.RetryAfter), "in "), cell(limited(e.Limit, e.Rate)+shadowed(e.Shadow)), located(&e.Source), domain+" "+spaced(shown, mark))
+		shown := quotedDomain(e.Domain) + " " + keys.add(e.Domain, e.Descriptor)
+		t.row(v.clock(e.At), strings.TrimPrefix(in(e.RetryAfter), "in "), cell(limited(e.Limit, e.Rate)+shadowed(e.Shadow)), located(&e.Source), shown)
 	}
 	t.end()
-	explainMarks(w, marks)
-	if next != "" {
-		v.suggest(w, "The counters of the first", "peek %s", next)
-	}
+	keys.end(v, w)
 }
 
 // located is where the rule is written, or else what leads to it.
@@ -98,22 +82,4 @@ func shadowed(shadow bool) string {
 		return " (shadow)"
 	}
 	return ""
-}
-
-func spaced(shown, mark string) string {
-	if mark == "" {
-		return shown
-	}
-	return shown + " " + mark
-}
-
-// explainMarks says what the marks mean that were shown.
-func explainMarks(w io.Writer, shown map[string]bool) {
-	line := "\n"
-	for _, m := range notPasted {
-		if shown[m.mark] {
-			fmt.Fprintf(w, "%s%s: %s\n", line, m.mark, m.why)
-			line = ""
-		}
-	}
 }

@@ -46,7 +46,8 @@ func TestWords(t *testing.T) {
 // What an excerpt says it holds in base64 may be wrong: it is shown, but not to be pasted.
 func TestBadExcerpt(t *testing.T) {
 	d := operators.Excerpt{Entries: []operators.ExcerptEntry{{Key: "user", Value: "a", ValueBase64: "%"}}}
-	if shown, mark := excerpted(d); mark != "(cut)" || shown != "user…" {
-		t.Errorf("got %s %s", shown, mark)
+	var s excerpts
+	if got := s.add("api", d); got != "user… (cut)" || s.next != "" {
+		t.Errorf("got %s, to be pasted: %s", got, s.next)
 	}
 }
