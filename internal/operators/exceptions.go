@@ -138,15 +138,25 @@ func newException(n NewException) (*plan.Exception, error) {
 // without knowing that would apply it to too many.
 const exceptionFormat = 2
 
-// record is an exception as the servers share it, in JSON.
+// record is an exception as the servers share it.
 type record struct {
+	text            string
+	*plan.Exception      // nil: this version cannot read it
+	ended           bool // its time is over, and shared may still have it
+}
+
+// holds reports whether it is in force.
+func (r *record) holds() bool { return r.Exception != nil && !r.ended }
+
+// sharedException is the text of a record, in JSON.
+type sharedException struct {
 	Format int `json:"format"`
 	Exception
 }
 
 // readException returns the exception with id, or why this version cannot read it.
 func readException(id, text string) (*plan.Exception, error) {
-	var r record
+	var r sharedException
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		return nil, err
 	}
@@ -187,10 +197,8 @@ type Exceptions struct {
 	failing bool
 
 	mu    sync.Mutex // never held while shared is asked
-	known map[string]*plan.Exception
-	texts map[string]string    // those of shared that have not ended, also such that cannot be read
-	ended map[string]time.Time // IDs that shared may have although they have ended, and when
-	timer *time.Timer          // for the end of the next
+	known map[string]*record
+	timer *time.Timer // for the end of the next
 }
 
 // NewExceptions returns those of the servers that share them, nil for this server alone. It
@@ -198,7 +206,7 @@ type Exceptions struct {
 func NewExceptions(shared Shared, reg prometheus.Registerer, logger *slog.Logger) *Exceptions {
 	es := &Exceptions{
 		shared: shared, logger: logger, asking: make(chan struct{}, 1),
-		known: map[string]*plan.Exception{}, texts: map[string]string{}, ended: map[string]time.Time{},
+		known:   map[string]*record{},
 		inForce: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_exceptions", Help: "Exceptions in force."}),
 		used: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_exceptions_used_total", Help: "Descriptors that an exception was applied to.",
@@ -241,7 +249,7 @@ func (es *Exceptions) Add(ctx context.Context, n NewException, peer string) (Exc
 	if err != nil {
 		return Exception{}, err
 	}
-	text, err := json.Marshal(record{exceptionFormat, ExceptionOf(e)})
+	text, err := json.Marshal(sharedException{exceptionFormat, ExceptionOf(e)})
 	if err != nil {
 		return Exception{}, Errorf(ErrBadRequest, "bad exception: %w", err)
 	}
@@ -259,7 +267,8 @@ func (es *Exceptions) Add(ctx context.Context, n NewException, peer string) (Exc
 		return Exception{}, err
 	}
 	es.mu.Lock()
-	es.keep(e, string(text))
+	e.Uses = es.used.WithLabelValues(string(e.Effect))
+	es.known[e.ID] = &record{text: string(text), Exception: e}
 	es.rebuild()
 	es.mu.Unlock()
 	es.logger.LogAttrs(ctx, slog.LevelInfo, "exception added", audited(e, plain("by", e.By), plain("peer", peer))...)
@@ -283,9 +292,10 @@ func (es *Exceptions) Remove(ctx context.Context, id, by, peer string) error {
 		}
 		es.mu.Lock()
 		defer es.mu.Unlock()
-		was = es.known[id]
+		if r := es.known[id]; r != nil && r.holds() {
+			was = r.Exception
+		}
 		delete(es.known, id)
-		delete(es.texts, id)
 		es.rebuild()
 		if was == nil && there == 0 {
 			return Errorf(ErrNotFound, "there is no such exception")
@@ -392,10 +402,14 @@ func (es *Exceptions) take(ctx context.Context, stored map[string]string) error 
 	maps.DeleteFunc(version, func(_, text string) bool { return text == "" })
 	maps.DeleteFunc(stored, func(id, _ string) bool { return !isID(id) })
 	if es.hasLost(version) {
+		lost := map[string]string{}
 		es.mu.Lock()
-		lost := maps.Clone(es.texts)
+		for id, r := range es.known {
+			if !r.ended && stored[id] == "" {
+				lost[id] = r.text
+			}
+		}
 		es.mu.Unlock()
-		maps.DeleteFunc(lost, func(id, _ string) bool { return stored[id] != "" })
 		if len(lost) > 0 {
 			es.logger.Warn("the store has lost exceptions, which are put back", "exceptions", len(lost))
 			if _, err := es.set(ctx, lost); err != nil {
@@ -405,37 +419,30 @@ func (es *Exceptions) take(ctx context.Context, stored map[string]string) error 
 		}
 	}
 	es.version = version
-	now := time.Now()
 	es.mu.Lock()
 	defer es.mu.Unlock()
-	known, texts := es.known, es.texts
-	es.known, es.texts, es.ended = make(map[string]*plan.Exception, len(stored)), make(map[string]string, len(stored)), map[string]time.Time{}
+	before := es.known
+	es.known = make(map[string]*record, len(stored))
 	for id, text := range stored {
-		if e := known[id]; e != nil { // with its uses; nobody changes an exception
-			es.keep(e, text)
-			continue
+		r := before[id] // with its uses
+		if r == nil || r.text != text {
+			r = es.read(id, text)
 		}
-		e, err := readException(id, text)
-		switch {
-		case err != nil:
-			if texts[id] != text {
-				es.logger.Warn("an exception cannot be read and does not hold here, a newer version may have added it", "id", plaintext.Line(id), "err", plaintext.Line(err.Error()))
-			}
-			es.texts[id] = text
-		case !e.Until.After(now):
-			es.ended[id] = e.Until
-		default:
-			es.keep(e, text)
-		}
+		es.known[id] = r
 	}
 	es.rebuild()
 	return nil
 }
 
-// keep makes e known. The caller holds es.mu.
-func (es *Exceptions) keep(e *plan.Exception, text string) {
+// read reads a record, and logs why it cannot be read.
+func (es *Exceptions) read(id, text string) *record {
+	e, err := readException(id, text)
+	if err != nil {
+		es.logger.Warn("an exception cannot be read and does not hold here, a newer version may have added it", "id", plaintext.Line(id), "err", plaintext.Line(err.Error()))
+		return &record{text: text}
+	}
 	e.Uses = es.used.WithLabelValues(string(e.Effect))
-	es.known[e.ID], es.texts[e.ID] = e, text
+	return &record{text: text, Exception: e, ended: !e.Until.After(time.Now())}
 }
 
 // lookAgain is when to look for what has ended although nothing should: clocks may be set.
@@ -447,16 +454,20 @@ func (es *Exceptions) rebuild() {
 		es.timer.Stop()
 	}
 	next := time.Now().Add(lookAgain)
-	for _, e := range es.known {
-		if e.Until.Before(next) {
-			next = e.Until
+	var list []*plan.Exception
+	for _, r := range es.known {
+		if r.holds() {
+			list = append(list, r.Exception)
+			if r.Until.Before(next) {
+				next = r.Until
+			}
 		}
 	}
-	if len(es.known) > 0 {
+	if len(list) > 0 {
 		es.timer = time.AfterFunc(time.Until(next), es.end)
 	}
-	es.current.Store(plan.NewExceptions(slices.Collect(maps.Values(es.known))))
-	es.inForce.Set(float64(len(es.known)))
+	es.current.Store(plan.NewExceptions(list))
+	es.inForce.Set(float64(len(list)))
 }
 
 // end ends those whose time is over.
@@ -464,14 +475,12 @@ func (es *Exceptions) end() {
 	now := time.Now()
 	es.mu.Lock()
 	defer es.mu.Unlock()
-	for id, e := range es.known {
-		if !e.Until.After(now) {
-			delete(es.known, id)
-			delete(es.texts, id)
-			if es.shared != nil {
-				es.ended[id] = e.Until
+	for id, r := range es.known {
+		if r.holds() && !r.Until.After(now) {
+			if r.ended = true; es.shared == nil {
+				delete(es.known, id)
 			}
-			es.logger.LogAttrs(context.Background(), slog.LevelInfo, "exception ended", audited(e, plain("by", e.By))...)
+			es.logger.LogAttrs(context.Background(), slog.LevelInfo, "exception ended", audited(r.Exception, plain("by", r.By))...)
 		}
 	}
 	es.rebuild()
@@ -484,8 +493,8 @@ const forgetAfter = time.Minute
 func (es *Exceptions) forget(ctx context.Context) {
 	var ids []string
 	es.mu.Lock()
-	for id, until := range es.ended {
-		if time.Since(until) >= forgetAfter {
+	for id, r := range es.known {
+		if r.ended && time.Since(r.Until) >= forgetAfter {
 			ids = append(ids, id)
 		}
 	}
@@ -496,7 +505,7 @@ func (es *Exceptions) forget(ctx context.Context) {
 	es.mu.Lock()
 	defer es.mu.Unlock()
 	for _, id := range ids {
-		delete(es.ended, id)
+		delete(es.known, id)
 	}
 }
 

@@ -207,7 +207,7 @@ func FuzzException(f *testing.F) {
 			ID: "x", Domain: "d" + a, Entries: []limiter.Entry{{Key: a + b, Value: b}, {Key: b, Value: a}}, Effect: plan.Amount, Factor: 2.5,
 			Created: time.Unix(1_700_000_000, 123456789).UTC(), Until: time.Unix(1_800_000_000, 1).UTC(), By: "bob", Reason: "why",
 		}
-		text, err := json.Marshal(record{exceptionFormat, ExceptionOf(want)})
+		text, err := json.Marshal(sharedException{exceptionFormat, ExceptionOf(want)})
 		if err != nil {
 			t.Fatal(err)
 		}
