@@ -105,9 +105,7 @@ func (s *sink) Write(ctx context.Context, batch []LogRecord) error {
 	if s.fail != nil {
 		return s.fail
 	}
-	for i := range batch {
-		s.lines = append(s.lines, batch[i])
-	}
+	s.lines = append(s.lines, batch...)
 	return nil
 }
 

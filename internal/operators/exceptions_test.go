@@ -155,14 +155,7 @@ func of(values ...string) (entries []limiter.Entry) {
 	return entries
 }
 
-func entry(text string) []limiter.Entry {
-	var entries []limiter.Entry
-	for part := range strings.SplitSeq(text, ",") {
-		key, value, _ := strings.Cut(part, "=")
-		entries = append(entries, limiter.Entry{Key: key, Value: value})
-	}
-	return entries
-}
+func entry(text string) []limiter.Entry { return of(strings.Split(text, ",")...) }
 
 func allowing(value string, lasts time.Duration) NewException {
 	return NewException{Descriptor: NewDescriptor("api", of(value)), Effect: "allow", For: lasts.Seconds(), By: "bob", Reason: "let me in"}

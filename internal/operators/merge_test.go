@@ -10,40 +10,19 @@ import (
 	"weir/internal/limiter"
 )
 
-// stream yields users of limits: which limit, and which user of it.
-type stream func(n int) (limit, user int)
-
-// streams are what clients may do, from harmless to hostile.
-func streams(r *rand.Rand) map[string]stream {
-	zipf := rand.NewZipf(r, 1.1, 1, 1e6)
+// streams are what clients may do: the nth limit and user. The sketch has a test of more.
+func streams(r *rand.Rand) map[string]func(n int) (limit, user int) {
 	steep := rand.NewZipf(r, 2, 1, 1e6)
-	return map[string]stream{
-		"zipf":           func(int) (int, int) { return 0, int(zipf.Uint64()) },
+	return map[string]func(n int) (limit, user int){
 		"zipf, 5 limits": func(int) (int, int) { return r.IntN(5), int(steep.Uint64()) },
-		"one key":        func(int) (int, int) { return 0, 0 },
 		"new keys only":  func(n int) (int, int) { return 0, n },
-		"round robin, one more than there are counters": func(n int) (int, int) { return 0, n % (sketchSize + 1) },
-		"heavy, then many": func(n int) (int, int) {
-			if n < 5000 {
-				return 0, n % 10
-			}
-			return 0, n
-		},
-		"many, then heavy": func(n int) (int, int) {
-			if n < 15000 {
-				return 0, n
-			}
-			return 0, n % 10
-		},
 		"a flood beside a quiet limit": func(n int) (int, int) {
 			if n%100 == 0 {
 				return 1, n / 100 % 5
 			}
 			return 0, n
 		},
-		"more limits than counters": func(n int) (int, int) { return n % 200, 0 },
-		"limits that come and go":   func(n int) (int, int) { return n / 500 % 7 * (n % 3), n % 97 },
-		"limits in waves":           func(n int) (int, int) { return r.IntN(1 + n/1000%64), r.IntN(300) },
+		"limits that come and go": func(n int) (int, int) { return n / 500 % 7 * (n % 3), n % 97 },
 	}
 }
 

@@ -173,22 +173,18 @@ const (
 	own                  // its handler asks VisitorOf
 )
 
-// guard serves next to who may use a route of a class.
+// guard serves next to who may use an endpoint of a class.
 func (a *Access) guard(c class, next http.Handler) http.Handler {
-	if c == open {
+	switch c {
+	case open:
 		return next
+	case values:
+		next = Values(next.ServeHTTP)
+	case changes:
+		next = Changes(next.ServeHTTP)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v := a.visit(r)
-		r = r.WithContext(context.WithValue(r.Context(), visitorKey{}, v))
-		switch c {
-		case values:
-			Values(next.ServeHTTP)(w, r)
-		case changes:
-			Changes(next.ServeHTTP)(w, r)
-		default:
-			next.ServeHTTP(w, r)
-		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), visitorKey{}, a.visit(r))))
 	})
 }
 

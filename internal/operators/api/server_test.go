@@ -176,9 +176,6 @@ func TestErrors(t *testing.T) {
 			t.Errorf("reload: got %d %q, want %d", w.Code, w.Body, want)
 		}
 	}
-	if err := operators.Errorf(operators.ErrUnavailable, "redis: %w", io.EOF); err.Error() != "redis: EOF" || !errors.Is(err, operators.ErrUnavailable) || !errors.Is(err, io.EOF) || errors.Is(err, operators.ErrNotFound) {
-		t.Errorf("got %v", err)
-	}
 }
 
 // TestListOfRoutes says who may use them.

@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -34,9 +35,9 @@ func manyUsers(t *testing.T, n int) (*descriptors.Tree, []limiter.Series) {
 	return tree, series
 }
 
-// TestBusiestOfManyRules finds the busiest of 100,000 rules, cheaply.
+// TestBusiestOfManyRules finds the busiest of 50,000 rules, cheaply.
 func TestBusiestOfManyRules(t *testing.T) {
-	const n = 100_000
+	const n = 50_000
 	tree, series := manyUsers(t, n)
 	c := &Console{Server: &api.Server{Desk: &operators.Desk{Tree: func() *descriptors.Tree { return tree }}}}
 	sums := map[limiter.Series]telemetry.Outcome{}
@@ -57,13 +58,13 @@ func TestBusiestOfManyRules(t *testing.T) {
 		}
 	}
 	var got rulesPage
-	testenv.InProcessorTime(t, 400*time.Millisecond, func() { got = c.busiest("") })
+	testenv.InProcessorTime(t, 200*time.Millisecond, func() { got = c.busiest("") })
 	users := got.Tree[0].Below
-	if last := users[maxRules-1]; len(users) != maxRules || last.Name != "user=u99999" || last.Sum.Asked < 9000 || last.Sum.Over < 4500 || users[0].Name != "user=u80099" {
+	if last := users[maxRules-1]; len(users) != maxRules || last.Name != "user=u49999" || math.Abs(last.Sum.Asked*got.Over.Seconds()-49_999) > 1 || math.Abs(last.Sum.Over*got.Over.Seconds()-24_999) > 1 || users[0].Name != "user=u30099" {
 		t.Errorf("got %+v, the last %+v", users[0], users[len(users)-1])
 	}
-	testenv.InProcessorTime(t, 400*time.Millisecond, func() { got = c.busiest("U9999") })
-	if users = got.Tree[0].Below; got.Matching != 11 || len(users) != 11 || users[0].Place != "a.yaml:10002:3" {
+	testenv.InProcessorTime(t, 200*time.Millisecond, func() { got = c.busiest("U4999") })
+	if users = got.Tree[0].Below; got.Matching != 11 || len(users) != 11 || users[0].Place != "a.yaml:5002:3" {
 		t.Errorf("got %d rules, the first at %s", got.Matching, users[0].Place)
 	}
 	c.outcomes.drop()
