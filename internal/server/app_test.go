@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,6 +11,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -38,6 +41,10 @@ func TestMain(m *testing.M) {
 		for _, name := range flag.Envs {
 			os.Unsetenv(name)
 		}
+	}
+	flag.Parse()
+	if !testenv.RaceDetector && flag.Lookup("test.parallel").Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) { // the default
+		_ = flag.Set("test.parallel", "6") // they wait for other programs far longer than they compute
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -73,13 +73,12 @@ func (p floodPlane) StreamAggregatedResources(stream discovery.AggregatedDiscove
 // TestFloodOfResponses holds what a control plane can do that sends as much as it
 // can: to the log, to the processors, and to the good rules that it sends at last.
 func TestFloodOfResponses(t *testing.T) {
-	t.Parallel()
 	const one = `{"key": "user", "rate_limit": {"unit": "UNKNOWN", "requests_per_unit": 3}}`
 	// Few large ones are on their way when the flood ends, so that good rules come soon after.
 	large := strings.Replace(one, `"user"`, `"user", "value": "`+strings.Repeat("x", 800)+`"`, 1)
 	bad := `{"name": "x", "domain": "api", "descriptors": [` + large + `]}`
 	many := `{"name": "x", "domain": "api", "descriptors": [` + strings.Repeat(one+",", 200) + one + `]}`
-	const interval, flood = 500 * time.Millisecond, time.Second
+	const interval, flood = 250 * time.Millisecond, 500 * time.Millisecond
 	for _, c := range []struct {
 		name   string
 		plane  floodPlane

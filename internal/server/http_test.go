@@ -48,6 +48,7 @@ func answered(t *testing.T, addr, request string) (*http.Response, string) {
 // TestServiceListener asks for what /healthcheck says, for too large a header, and for
 // more large bodies at a time than are read.
 func TestServiceListener(t *testing.T) {
+	t.Parallel()
 	f := start(t, "--config="+directory(t, limited(1000)))
 	f.wantHealth(true, "OK")
 	if response, body := answered(t, f.HTTPAddr(), "GET /healthcheck HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n\r\n"); body != "OK" || response.Header.Get("Content-Type") != "text/plain; charset=utf-8" {

@@ -269,8 +269,8 @@ func TestDenyMemoryIsASetting(t *testing.T) {
 // TestDenyMaxAgeIsASetting asks for longer than the second for which a denial is
 // remembered by default.
 func TestDenyMaxAgeIsASetting(t *testing.T) {
-	t.Setenv("LOCAL_CACHE_MAX_AGE", "1h")
-	f := start(t, "--config="+directory(t, limited(1)), "--redis-url="+miniredis.RunT(t).Addr(), inTime)
+	t.Parallel()
+	f := start(t, "--local-cache-max-age=1h", "--config="+directory(t, limited(1)), "--redis-url="+miniredis.RunT(t).Addr(), inTime)
 	f.wantHealth(true, "OK")
 	pause := time.NewTicker(10 * time.Millisecond)
 	defer pause.Stop()
