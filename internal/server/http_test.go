@@ -23,8 +23,8 @@ import (
 
 const asksAlice = `{"domain": "api", "descriptors": [{"entries": [{"key": "user", "value": "alice"}]}]}`
 
-// answered sends a request of HTTP as it is, and returns the answer with its body.
-func answered(t *testing.T, addr, request string) (*http.Response, string) {
+// answered sends a request of HTTP as it is, and returns the answer.
+func answered(t *testing.T, addr, request string) (status int, header http.Header, body string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -41,8 +41,9 @@ func answered(t *testing.T, addr, request string) (*http.Response, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, _ := io.ReadAll(response.Body) // the end may be a reset, where not all of the request was read
-	return response, string(body)
+	defer response.Body.Close()
+	text, _ := io.ReadAll(response.Body) // the end may be a reset, where not all of the request was read
+	return response.StatusCode, response.Header, string(text)
 }
 
 // TestServiceListener asks for what /healthcheck says, for too large a header, and for
@@ -51,13 +52,12 @@ func TestServiceListener(t *testing.T) {
 	t.Parallel()
 	f := start(t, "--config="+directory(t, limited(1000)))
 	f.wantHealth(true, "OK")
-	if response, body := answered(t, f.HTTPAddr(), "GET /healthcheck HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n\r\n"); body != "OK" || response.Header.Get("Content-Type") != "text/plain; charset=utf-8" {
-		t.Errorf("/healthcheck: got %q, header %v", body, response.Header)
+	if _, header, body := answered(t, f.HTTPAddr(), "GET /healthcheck HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n\r\n"); body != "OK" || header.Get("Content-Type") != "text/plain; charset=utf-8" {
+		t.Errorf("/healthcheck: got %q, header %v", body, header)
 	}
 	for _, addr := range []string{f.HTTPAddr(), f.DebugAddr(), f.MetricsAddr()} {
-		header := strings.Repeat("x", 32<<10)
-		if response, _ := answered(t, addr, "GET / HTTP/1.1\r\nHost: weir\r\nX-Large: "+header+"\r\n\r\n"); response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
-			t.Errorf("%s: a header of 32 KiB: got %s, want 431", addr, response.Status)
+		if status, _, _ := answered(t, addr, "GET / HTTP/1.1\r\nHost: weir\r\nX-Large: "+strings.Repeat("x", 32<<10)+"\r\n\r\n"); status != http.StatusRequestHeaderFieldsTooLarge {
+			t.Errorf("%s: a header of 32 KiB: got %d, want 431", addr, status)
 		}
 	}
 
@@ -78,9 +78,9 @@ func TestServiceListener(t *testing.T) {
 			t.Fatalf("a large body among %d: got %q, error %v", largeBodies, line, err)
 		}
 	}
-	response, body := answered(t, f.HTTPAddr(), begin+"\r\n"+strings.Repeat(" ", smallBody+1))
-	if want := fmt.Sprintf("large bodies: too many requests at a time, served are at most %d\n", largeBodies); response.StatusCode != 503 || response.Header.Get("Retry-After") != "1" || body != want {
-		t.Errorf("one large body more: got %s, header %v, %q", response.Status, response.Header, body)
+	status, header, body := answered(t, f.HTTPAddr(), begin+"\r\n"+strings.Repeat(" ", smallBody+1))
+	if want := fmt.Sprintf("large bodies: too many requests at a time, served are at most %d\n", largeBodies); status != http.StatusServiceUnavailable || header.Get("Retry-After") != "1" || body != want {
+		t.Errorf("one large body more: got %d, header %v, %q", status, header, body)
 	}
 	if code, body, err := f.request("POST", f.HTTPAddr(), "/json", asksAlice); code != 200 {
 		t.Errorf("a small body meanwhile: got %d %q, error %v", code, body, err)
