@@ -112,7 +112,7 @@ func TestBadForms(t *testing.T) {
 func TestNowShowsDenials(t *testing.T) {
 	alice := operators.Asked{Domain: "api", Entries: []limiter.Entry{{Key: "user", Value: "alice"}}}
 	excerpt := alice.Excerpt(256)
-	data := nowPage{Window: "minute", Servers: "this", Last: []operators.LastDenial{{Descriptor: excerpt}}}
+	data := nowPage{Chart: draw(nil, time.Now()), Window: "minute", Servers: "this", Last: []operators.LastDenial{{Descriptor: excerpt}}}
 	data.addKeys(operators.Window{Limits: []operators.LimitDenials{{Keys: []operators.KeyDenials{{Descriptor: excerpt, Denied: 3}}}}})
 	var text strings.Builder
 	if err := pages["now"].ExecuteTemplate(&text, "layout.html", page{Data: data, MayChange: true}); err != nil || strings.Count(text.String(), "alice") < 2 {
