@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # What takes too long for each change: other systems, the race detector in all
-# tests, fuzzing, and releases. Run it from a clean
-# checkout where .ci/run passes.
+# tests, fuzzing, and releases. Run it from a clean checkout where .ci/run passes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec </dev/null

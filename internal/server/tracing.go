@@ -124,12 +124,16 @@ type lostSignals struct {
 	now   rate.Sometimes
 }
 
-func lostTraces(logger *slog.Logger) *lostSignals { return lost("traces got lost", logger) }
+func lostTraces(logger *slog.Logger) *lostSignals {
+	return newLost(func(args ...any) { logger.Warn("traces got lost", args...) })
+}
 
-func lostDecisions(logger *slog.Logger) *lostSignals { return lost("decisions got lost", logger) }
+func lostDecisions(logger *slog.Logger) *lostSignals {
+	return newLost(func(args ...any) { logger.Warn("decisions got lost", args...) })
+}
 
-func lost(message string, logger *slog.Logger) *lostSignals {
-	return &lostSignals{warn: func(args ...any) { logger.Warn(message, args...) }, now: rate.Sometimes{Interval: time.Minute}}
+func newLost(warn func(args ...any)) *lostSignals {
+	return &lostSignals{warn: warn, now: rate.Sometimes{Interval: time.Minute}}
 }
 
 func (l *lostSignals) observe(err error) {
