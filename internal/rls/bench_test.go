@@ -3,7 +3,6 @@ package rls
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 )
 
@@ -56,28 +55,6 @@ func TestHotPathAllocations(t *testing.T) {
 		if allocs > 3 { // bytes, slice header and holder of the reply
 			t.Errorf("%d descriptors of %s, %d requests at a time: %v allocations, want at most 3", tc.descriptors, tc.rules, tc.maxConcurrent, allocs)
 		}
-	}
-}
-
-func BenchmarkDecide(b *testing.B) {
-	for _, n := range []int{1, 3, 10} {
-		b.Run(fmt.Sprint("descriptors=", n), func(b *testing.B) { benchmarkDecide(b, hotRules, hotRequest(n)) })
-	}
-	long := message{}.string(1, "api").bytes(2, message{}.bytes(1, message{}.string(1, "user").string(2, strings.Repeat("x", 200))))
-	b.Run("limits=3", func(b *testing.B) { benchmarkDecide(b, hotRulesOfSeveral, hotRequest(1)) })
-	b.Run("limits=3/long", func(b *testing.B) { benchmarkDecide(b, hotRulesOfSeveral, long) })
-}
-
-func benchmarkDecide(b *testing.B, rules string, wire []byte) {
-	s := options(b, rules).service()
-	b.ReportAllocs()
-	for b.Loop() {
-		c := s.calls.Get().(*call)
-		c.wire = wire
-		if _, err := s.shouldRateLimit(context.Background(), c); err != nil {
-			b.Fatal(err)
-		}
-		s.release(c)
 	}
 }
 

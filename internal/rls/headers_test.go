@@ -46,28 +46,3 @@ func TestHeaders(t *testing.T) {
 		})
 	}
 }
-
-// The headers for the service behind Envoy are the same, under names of their own.
-func TestRequestHeaders(t *testing.T) {
-	names := Headers{Limit: "x-limit", Remaining: "x-remaining", Reset: "x-reset"}
-	const (
-		response = "response_headers_to_add {key: 'limit' value: '2'} response_headers_to_add {key: 'remaining' value: '1'} response_headers_to_add {key: 'reset' value: '30'} "
-		request  = "request_headers_to_add {key: 'x-limit' value: '2'} request_headers_to_add {key: 'x-remaining' value: '1'} request_headers_to_add {key: 'x-reset' value: '30'} "
-	)
-	for _, tc := range []struct {
-		name      string
-		responses Headers
-		want      string
-	}{
-		{"alone", Headers{}, request},
-		{"beside those of the response", Headers{Limit: "limit", Remaining: "remaining", Reset: "reset"}, response + request},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			opts := options(t, rules)
-			opts.ResponseHeaders, opts.RequestHeaders = tc.responses, names
-			conn := serve(t, opts.service())
-			expect(t, conn, "domain: 'api' "+d("user", "a"), "overall_code: OK "+user("OK", 1)+tc.want)
-			expect(t, conn, "domain: 'api' "+d("stranger", "a"), "overall_code: OK statuses {code: OK}")
-		})
-	}
-}

@@ -51,8 +51,8 @@ func TestDynamicMetadata(t *testing.T) {
 			  "metadata": {"team": "red", "price": {"currency": "USD", "unit": "token"}, "extra": null}}`},
 		{"not of the unlimited", message{}.string(1, "api").bytes(2, entryMessage("c", "1")),
 			`{"domain": "api", "descriptors": [{"entries": ["c=1"]}]}`},
-		{"what a descriptor brings along", message{}.string(1, "api").bytes(2, entryMessage("x", "\xff").bytes(2, message{}.varint(1, 10).varint(2, 3)).bytes(3, message{}.varint(1, 7))),
-			"{\"domain\": \"api\", \"descriptors\": [{\"entries\": [\"x=\uFFFD\"], \"limit\": \"requests_per_unit:10 unit:HOUR\", \"hitsAddend\": 7}]}"},
+		{"what a descriptor brings along", message{}.string(1, "api").bytes(2, entryMessage("x", "\xff").bytes(2, message{}.varint(1, 10).varint(2, 3)).bytes(3, message{}.varint(1, 1<<53))),
+			"{\"domain\": \"api\", \"descriptors\": [{\"entries\": [\"x=\uFFFD\"], \"limit\": \"requests_per_unit:10 unit:HOUR\", \"hitsAddend\": 9007199254740992}]}"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			response, err := askRaw(t, conn, tc.wire)
