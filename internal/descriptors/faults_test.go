@@ -1,8 +1,11 @@
 package descriptors
 
 import (
+	"bytes"
 	"strings"
 	"testing"
+
+	"weir/internal/descriptors/strictyaml"
 )
 
 // Faults that envoyproxy/ratelimit is known for, as far as rules show them. Those
@@ -41,12 +44,17 @@ descriptors:
 // allowed.
 func TestFaultBadFilesAllowEverything(t *testing.T) {
 	good := File{"good.yaml", []byte("{domain: api, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1}}]}")}
+	large := append([]byte("domain: web\n#"), bytes.Repeat([]byte("x"), strictyaml.MaxFileSize)...)
+	if _, err := Load([]File{{"largest.yaml", large[:strictyaml.MaxFileSize]}}, Options{}); err != nil {
+		t.Errorf("a file of the largest size: %v", err)
+	}
 	for _, tc := range []struct {
 		name  string
 		files []File
 		want  string // in the error
 	}{
-		{"no file", nil, "at least one is needed"},
+		{"no file", nil, "there is no rule file, at least one is needed"},
+		{"one of two is too large", []File{good, {"large.yaml", large}}, "large.yaml: the file is too large, at most 16 MiB are allowed"},
 		{"one of two is no YAML", []File{good, {"bad.yaml", []byte("domain: [")}}, "bad.yaml:2"},
 		{"one of two has a bad limit", []File{good, {"bad.yaml", []byte("{domain: web, descriptors: [{key: a, rate_limit: {unit: eon, requests_per_unit: 1}}]}")}}, "bad.yaml:1"},
 		{"one of two is empty", []File{good, {"bad.yaml", nil}}, "bad.yaml"},

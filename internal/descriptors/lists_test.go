@@ -135,59 +135,13 @@ func TestCostOfRegularExpressions(t *testing.T) {
 	})
 }
 
-// BenchmarkMatchLists finds rules and spells keys.
-func BenchmarkMatchLists(b *testing.B) {
-	var keys []byte
-	const n = 100_000
-	tree := load(b, manyLists(n))
-	for _, l := range inLists(n) {
-		b.Run(l.name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				keys = l.appendKeys(keys[:0], tree)
-			}
-		})
-	}
-}
-
-// manyNetworks holds n networks, in one rule or in one each.
-func manyNetworks(n int, eachItsOwn bool) string {
-	var b strings.Builder
-	b.WriteString("domain: api\ndescriptors:\n")
-	if !eachItsOwn {
-		b.WriteString("- key: address\n  " + manyLimit + "\n  networks:\n")
-	}
-	for i := range n {
-		if eachItsOwn {
-			fmt.Fprintf(&b, "- {key: address, networks: [%s], %s}\n", someNetwork(i), manyLimit)
-		} else {
-			fmt.Fprintf(&b, "  - %s\n", someNetwork(i))
-		}
-	}
-	return b.String()
-}
-
 func TestManyNetworksLoadFast(t *testing.T) {
-	files := []File{{"rules.yaml", []byte(manyNetworks(30_000, false))}}
+	files := []File{{"rules.yaml", []byte(manyLists(30_000))}}
 	testenv.InProcessorTime(t, 300*time.Millisecond, func() {
 		if _, err := Load(files, Options{}); err != nil {
 			t.Fatal(err)
 		}
 	})
-}
-
-func BenchmarkLoadNetworks(b *testing.B) {
-	for _, eachItsOwn := range []bool{false, true} {
-		files := []File{{"rules.yaml", []byte(manyNetworks(100_000, eachItsOwn))}}
-		b.Run(fmt.Sprintf("rule for each=%v", eachItsOwn), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := Load(files, Options{}); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
 }
 
 // A list is one node, whatever its length, and takes little more than its values.

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/descriptors/strictyaml"
 	"weir/internal/limiter"
 )
 
@@ -58,27 +57,6 @@ func TestLoadReportsProblemsOfAllFilesInOrder(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%v\nwant\n%v", got, want)
-	}
-}
-
-func TestLoadRefusesWhatIsTooLargeOrNothing(t *testing.T) {
-	large := append([]byte("domain: api\n#"), bytes.Repeat([]byte("x"), strictyaml.MaxFileSize)...)
-	for _, test := range []struct {
-		name  string
-		files []File
-		want  string
-	}{
-		{"no file", nil, "there is no rule file, at least one is needed"},
-		{"large", []File{{"large.yaml", large}}, "large.yaml: the file is too large, at most 16 MiB are allowed"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			if _, err := Load(test.files, Options{}); err == nil || err.Error() != test.want {
-				t.Errorf("got %v, want %s", err, test.want)
-			}
-		})
-	}
-	if _, err := Load([]File{{"largest.yaml", large[:strictyaml.MaxFileSize]}}, Options{}); err != nil {
-		t.Errorf("a file of the largest size: %v", err)
 	}
 }
 
@@ -239,6 +217,7 @@ func TestLoadFillsLimit(t *testing.T) {
 		{"shadow_mode: true, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Shadow}},
 		{"rate_limit: {unit: day, requests_per_unit: 1, shadow_mode: true}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Shadow, Trial: true}},
 		{"quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1, shadow_mode: true}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Shadow, Trial: true}},
+		{"value: '', shadow_mode: false, detailed_metric: false, descriptors: [], rate_limit: {requests_per_unit: 1, unit: DAY, unlimited: false, name: '', replaces: []}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1}}, // as Envoy Gateway does
 		{"rate_limit: , rate_limits: [{unit: day, requests_per_unit: 1}]", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1}},
 	} {
 		t.Run(test.fields, func(t *testing.T) {
@@ -305,18 +284,6 @@ descriptors:
 	trial.Algorithm, trial.Mode, trial.Trial = limiter.SlidingWindow, limiter.Shadow, true
 	unlimited.Unlimited = true
 	wantLimits(t, tree.Match("api", entries("user=alice", "q=\xff|")), burst, steady, trial, unlimited)
-}
-
-// Prometheus panics on labels that are not UTF-8.
-func TestLoadKeepsSeriesUTF8(t *testing.T) {
-	tree := load(t, `{domain: api, descriptors: [{key: q, value: !!binary "Yf9i", rate_limit: {unit: day, requests_per_unit: 1}}]}`)
-	rule := tree.Match("api", []limiter.Entry{{Key: "q", Value: "a\xffb"}})
-	if rule == nil {
-		t.Fatal("the rule does not match its bytes")
-	}
-	if got, want := rule.Limits[0].Series.Labels().Key1, "q_a_b"; got != want {
-		t.Errorf("got label %q, want %q", got, want)
-	}
 }
 
 func TestLoadMergesDomains(t *testing.T) {

@@ -40,71 +40,6 @@ func packed(t *testing.T, messages ...*ratelimit.RateLimitConfig) []*anypb.Any {
 	return list
 }
 
-// TestResourcesMeanWhatFilesMean compares each message with a file that says the
-// same.
-func TestResourcesMeanWhatFilesMean(t *testing.T) {
-	tests := []struct{ name, message, file string }{
-		{"nothing but a domain", `{"name": "x", "domain": "api"}`, `{domain: api}`},
-		{"units", `{"domain": "api", "descriptors": [
-			{"key": "a", "rate_limit": {"unit": "SECOND", "requests_per_unit": 1}},
-			{"key": "b", "rate_limit": {"unit": "MINUTE", "requests_per_unit": 2}},
-			{"key": "c", "rate_limit": {"unit": "HOUR", "requests_per_unit": 3}},
-			{"key": "d", "rate_limit": {"unit": "DAY", "requests_per_unit": 4}},
-			{"key": "e", "rate_limit": {"unit": "WEEK", "requests_per_unit": 5}},
-			{"key": "f", "rate_limit": {"unit": "MONTH", "requests_per_unit": 6}},
-			{"key": "g", "rate_limit": {"unit": "YEAR", "requests_per_unit": 4294967295}}]}`,
-			`{domain: api, descriptors: [
-			{key: a, rate_limit: {unit: second, requests_per_unit: 1}},
-			{key: b, rate_limit: {unit: minute, requests_per_unit: 2}},
-			{key: c, rate_limit: {unit: hour, requests_per_unit: 3}},
-			{key: d, rate_limit: {unit: day, requests_per_unit: 4}},
-			{key: e, rate_limit: {unit: week, requests_per_unit: 5}},
-			{key: f, rate_limit: {unit: month, requests_per_unit: 6}},
-			{key: g, rate_limit: {unit: year, requests_per_unit: 4294967295}}]}`},
-		{"no amount denies all", `{"domain": "api", "descriptors": [{"key": "a", "rate_limit": {"unit": "HOUR"}}]}`,
-			`{domain: api, descriptors: [{key: a, rate_limit: {unit: hour, requests_per_unit: 0}}]}`},
-		{"unlimited", `{"domain": "api", "descriptors": [{"key": "a", "rate_limit": {"unlimited": true}}, {"key": "b", "rate_limit": {"unlimited": true, "requests_per_unit": 5}}]}`,
-			`{domain: api, descriptors: [{key: a, rate_limit: {unlimited: true}}, {key: b, rate_limit: {unlimited: true, requests_per_unit: 5}}]}`},
-		{"no value and an empty one", `{"domain": "api", "descriptors": [{"key": "a", "value": ""}, {"key": "b"}, {"key": "c", "value": "*"}]}`,
-			`{domain: api, descriptors: [{key: a}, {key: b}, {key: c, value: "*"}]}`},
-		{"texts that look like something else", `{"domain": "12", "descriptors": [{"key": "true", "value": "null"}, {"key": "<<", "value": "~"}]}`,
-			`{domain: "12", descriptors: [{key: "true", value: "null"}, {key: "<<", value: "~"}]}`},
-		{"options", `{"domain": "api", "descriptors": [
-			{"key": "a", "shadow_mode": true, "rate_limit": {"unit": "DAY", "requests_per_unit": 1}},
-			{"key": "b", "quota_mode": true, "detailed_metric": true, "rate_limit": {"unit": "DAY", "requests_per_unit": 1, "name": "n", "replaces": [{"name": "m"}, {"name": "o"}]}}]}`,
-			`{domain: api, descriptors: [
-			{key: a, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 1}},
-			{key: b, quota_mode: true, detailed_metric: true, rate_limit: {unit: day, requests_per_unit: 1, name: n, replaces: [{name: m}, {name: o}]}}]}`},
-		{"metadata", `{"domain": "api", "descriptors": [{"key": "a", "metadata": {"s": "x", "n": -1.5, "big": 1e300, "i": 123456789012, "b": true, "z": null, "l": [1, "2", [], {}], "m": {"<<": {"x": 1}}, "e": {}}}, {"key": "b", "metadata": {}}]}`,
-			`{domain: api, descriptors: [{key: a, metadata: {s: x, n: -1.5, big: 1e300, i: 123456789012, b: true, z: null, l: [1, "2", [], {}], m: {"<<": {x: 1}}, e: {}}}, {key: b, metadata: {}}]}`},
-		{"as Envoy Gateway writes it", `{"name": "default/eg/http", "domain": "default/eg/http", "descriptors": [{
-			"key": "httproute/default/app/rule/0/match/0/*", "value": "httproute/default/app/rule/0/match/0/*", "descriptors": [
-				{"key": "rule-0-match-0", "value": "rule-0-match-0", "descriptors": [
-					{"key": "masked_remote_address", "value": "10.0.0.0/8", "descriptors": [{"key": "remote_address", "rate_limit": {"requests_per_unit": 3, "unit": "HOUR"}}]}]},
-				{"key": "rule-1-match--1", "value": "rule-1-match--1", "rate_limit": {"requests_per_unit": 100, "unit": "MINUTE"}}]}]}`,
-			`{domain: default/eg/http, descriptors: [{
-			key: httproute/default/app/rule/0/match/0/*, value: httproute/default/app/rule/0/match/0/*, descriptors: [
-				{key: rule-0-match-0, value: rule-0-match-0, descriptors: [
-					{key: masked_remote_address, value: 10.0.0.0/8, descriptors: [{key: remote_address, rate_limit: {requests_per_unit: 3, unit: hour}}]}]},
-				{key: rule-1-match--1, value: rule-1-match--1, rate_limit: {requests_per_unit: 100, unit: minute}}]}]}`},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			want, err := Load([]File{{"rules.yaml", []byte(tt.file)}}, Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, unknown, err := LoadResources(packed(t, message(t, tt.message)), Options{})
-			if err != nil || len(unknown) != 0 {
-				t.Fatalf("%v, unknown: %v", err, unknown)
-			}
-			if dump(t, got) != dump(t, want) || got.Domains() != want.Domains() {
-				t.Errorf("got\n%swant\n%s", dump(t, got), dump(t, want))
-			}
-		})
-	}
-}
-
 func TestBadResources(t *testing.T) {
 	api := func(descriptors string) string {
 		return `{"name": "x", "domain": "api", "descriptors": [` + descriptors + `]}`
@@ -294,6 +229,24 @@ func FuzzLoadResources(f *testing.F) {
 		`{"name": "x", "domain": "api", "descriptors": [{"key": "a", "value": "b*", "rate_limit": {"unit": "DAY", "requests_per_unit": 7}, "quota_mode": true}]}`,
 		`{"domain": "api", "descriptors": [{"key": "a", "metadata": {"s": ["x", 1, null, true]}, "descriptors": [{"key": "b", "rate_limit": {"unlimited": true}}, {"key": "b"}]}]}`,
 		`{"domain": "", "descriptors": [{"rate_limit": {"name": "n", "replaces": [{"name": "n"}, {}]}}]}`,
+		// All units; no amount denies all.
+		`{"name": "x", "domain": "api", "descriptors": [
+			{"key": "a", "rate_limit": {"unit": "SECOND", "requests_per_unit": 1}}, {"key": "b", "rate_limit": {"unit": "MINUTE", "requests_per_unit": 2}},
+			{"key": "c", "rate_limit": {"unit": "HOUR"}}, {"key": "d", "rate_limit": {"unit": "DAY", "requests_per_unit": 4}},
+			{"key": "e", "rate_limit": {"unit": "WEEK", "requests_per_unit": 5}}, {"key": "f", "rate_limit": {"unit": "MONTH", "requests_per_unit": 6}},
+			{"key": "g", "rate_limit": {"unit": "YEAR", "requests_per_unit": 4294967295}}, {"key": "h", "rate_limit": {"unlimited": true, "requests_per_unit": 5}}]}`,
+		// Texts that look like something else.
+		`{"domain": "12", "descriptors": [{"key": "true", "value": "null"}, {"key": "<<", "value": "~"}, {"key": "c", "value": "*"}, {"key": "d", "value": ""}]}`,
+		`{"domain": "api", "descriptors": [
+			{"key": "a", "shadow_mode": true, "rate_limit": {"unit": "DAY", "requests_per_unit": 1}},
+			{"key": "b", "quota_mode": true, "detailed_metric": true, "rate_limit": {"unit": "DAY", "requests_per_unit": 1, "name": "n", "replaces": [{"name": "m"}, {"name": "o"}]}}]}`,
+		`{"domain": "api", "descriptors": [{"key": "a", "metadata": {"s": "x", "n": -1.5, "big": 1e300, "i": 123456789012, "b": true, "z": null, "l": [1, "2", [], {}], "m": {"<<": {"x": 1}}, "e": {}}}, {"key": "b", "metadata": {}}]}`,
+		// As Envoy Gateway writes it.
+		`{"name": "default/eg/http", "domain": "default/eg/http", "descriptors": [{
+			"key": "httproute/default/app/rule/0/match/0/*", "value": "httproute/default/app/rule/0/match/0/*", "descriptors": [
+				{"key": "rule-0-match-0", "value": "rule-0-match-0", "descriptors": [
+					{"key": "masked_remote_address", "value": "10.0.0.0/8", "descriptors": [{"key": "remote_address", "rate_limit": {"requests_per_unit": 3, "unit": "HOUR"}}]}]},
+				{"key": "rule-1-match--1", "value": "rule-1-match--1", "rate_limit": {"requests_per_unit": 100, "unit": "MINUTE"}}]}]}`,
 	} {
 		m := new(ratelimit.RateLimitConfig)
 		if err := protojson.Unmarshal([]byte(text), m); err != nil {
