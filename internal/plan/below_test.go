@@ -33,16 +33,6 @@ descriptors:
 otherwise: {rate_limit: {name: rest, unit: second, requests_per_unit: 1}}
 `
 
-// words is a descriptor of key=value words.
-func words(text string) Descriptor {
-	var d Descriptor
-	for _, word := range strings.Fields(text) {
-		key, value, _ := strings.Cut(word, "=")
-		d.Entries = append(d.Entries, limiter.Entry{Key: key, Value: value})
-	}
-	return d
-}
-
 // hitsOf spells the hits of a request, each as name, key and labels.
 func hitsOf(p *Result) (hits []string) {
 	for _, h := range p.Hits {
@@ -81,15 +71,12 @@ func TestHitsBelow(t *testing.T) {
 			"export w1|api|user=alice|path=/export|1m", user[1], "day w1|api|user=bob|1d user_bob;",
 		}},
 	} {
-		r := &Request{Domain: "api"}
+		var list []Descriptor
 		for _, text := range strings.Split(test.descriptors, ",") {
-			r.Descriptors = append(r.Descriptors, words(text))
+			list = append(list, words(text))
 		}
-		var p Result
-		if err := New(Options{}).Prepare(&p, tree, r); err != nil {
-			t.Fatal(err)
-		}
-		if got := hitsOf(&p); !slices.Equal(got, test.want) {
+		p := planned(t, Options{}, tree, list...)
+		if got := hitsOf(p); !slices.Equal(got, test.want) {
 			t.Errorf("%s: got\n%s\nwant\n%s", test.descriptors, strings.Join(got, "\n"), strings.Join(test.want, "\n"))
 		}
 		if p.Unmatched > 0 {
@@ -106,12 +93,7 @@ func TestSharedOtherwise(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var p Result
-	r := &Request{Domain: "api", Descriptors: []Descriptor{words("a=1"), words("b=1 c=2"), words(""), words("*=x")}}
-	if err := New(Options{Keys: keys}).Prepare(&p, tree, r); err != nil {
-		t.Fatal(err)
-	}
-	got := hitsOf(&p)
+	got := hitsOf(planned(t, Options{Keys: keys}, tree, words("a=1"), words("b=1 c=2"), words(""), words("*=x")))
 	for i := 2; i < 6; i++ {
 		if got[i] != got[i%2] {
 			t.Errorf("hit %d is on %s, want %s", i, got[i], got[i%2])

@@ -160,8 +160,7 @@ func TestExceptionOfTheAmountOfAll(t *testing.T) {
 		w.want("path and user", 3, "user=alice", "path=/")
 		w.want("user alone, of which 3 are used", 0, "user=alice")
 		w.except("3x", "user=bob")
-		d := named("user=bob", "path=/x")
-		d.Override, d.HasOverride = Override{RequestsPerUnit: 1, Unit: limiter.Day}, true
+		d := named("user=bob", "path=/x").with(Override{RequestsPerUnit: 1, Unit: limiter.Day})
 		for i := range 4 {
 			if p := w.decide("api", d); p.Denied != (i == 3) || p.Hits[0].Limit.RequestsPerUnit != 3 || p.Hits[1].Limit.RequestsPerUnit != 6 {
 				w.t.Errorf("request %d: denied %t, hits %+v", i, p.Denied, p.Hits)

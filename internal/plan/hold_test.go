@@ -20,22 +20,12 @@ descriptors:
       - {name: rate, unit: minute, requests_per_unit: 10}
 `
 
-func named(words ...string) Descriptor {
-	var d Descriptor
-	for _, w := range words {
-		key, value, _ := strings.Cut(w, "=")
-		d.Entries = append(d.Entries, limiter.Entry{Key: key, Value: value})
-	}
-	return d
-}
-
 // What names the hold is in no key, of no limit of the rule, wherever it stands.
 func TestHitsWithHolds(t *testing.T) {
 	tree, digest := load(t, flightRules), sha256.Sum256([]byte("r1"))
 	counted, begun := named("user=alice", "request_id=r1"), named("request_id=r1", "user=alice")
 	counted.HitsAddend, counted.HasHitsAddend = 7, true
-	ended := named("request_id=r1", "user=alice")
-	ended.Refund = true
+	ended := named("request_id=r1", "user=alice").refund()
 	for name, test := range map[string]struct {
 		of   Descriptor
 		want string
@@ -45,12 +35,8 @@ func TestHitsWithHolds(t *testing.T) {
 		"ended":       {ended, "flight c1m 1 true false"}, // the rate has counted it
 	} {
 		t.Run(name, func(t *testing.T) {
-			var p Result
-			if err := New(Options{}).Prepare(&p, tree, &Request{Domain: "api", Descriptors: []Descriptor{of("nobody", "x"), test.of}}); err != nil {
-				t.Fatal(err)
-			}
 			var got []string
-			for _, h := range p.Hits {
+			for _, h := range planned(t, Options{}, tree, of("nobody", "x"), test.of).Hits {
 				kind, found := strings.CutPrefix(string(h.Key), "w1|api|user=alice|")
 				got = append(got, fmt.Sprintf("%s %s %d %v %v", h.Limit.Name, kind, h.Cost, h.Refund, h.Always))
 				isFlight := h.Limit.Name == "flight"
@@ -66,11 +52,7 @@ func TestHitsWithHolds(t *testing.T) {
 }
 
 func TestChargeOfTheServerIsNotForHolds(t *testing.T) {
-	var p Result
-	r := &Request{Domain: "api", Descriptors: []Descriptor{named("user=alice", "request_id=r1")}}
-	if err := New(Options{Charge: limiter.Always}).Prepare(&p, load(t, flightRules), r); err != nil {
-		t.Fatal(err)
-	}
+	p := planned(t, Options{Charge: limiter.Always}, load(t, flightRules), named("user=alice", "request_id=r1"))
 	if p.Hits[0].Always || !p.Hits[1].Always {
 		t.Errorf("charged always are %v and %v, want the rate alone", p.Hits[0].Always, p.Hits[1].Always)
 	}
@@ -113,31 +95,24 @@ descriptors:
     descriptors:
       - {key: path, rate_limit: {unit: hour, requests_per_unit: 20}}
 `)
-	override := named("request_id=r1", "user=alice", "path=/")
-	override.Override, override.HasOverride = Override{RequestsPerUnit: 5, Unit: limiter.Day}, true
-	ended := named("user=alice", "request_id=r1", "path=/")
-	ended.Refund = true
+	five := Override{RequestsPerUnit: 5, Unit: limiter.Day}
 	for name, test := range map[string]struct {
 		of   Descriptor
 		want string
 	}{
 		"begun":    {named("user=alice", "request_id=r1", "path=/"), "w1|api|user=alice|path=/|1h 0, w1|api|user=alice|c1m 16"},
-		"ended":    {ended, "w1|api|user=alice|c1m 16"},
-		"override": {override, "w1|api|user=alice|path=/|1d 0, w1|api|user=alice|c1m 16"},
+		"ended":    {named("user=alice", "request_id=r1", "path=/").refund(), "w1|api|user=alice|c1m 16"},
+		"override": {named("request_id=r1", "user=alice", "path=/").with(five), "w1|api|user=alice|path=/|1d 0, w1|api|user=alice|c1m 16"},
 	} {
-		var p Result
-		if err := New(Options{}).Prepare(&p, tree, &Request{Domain: "api", Descriptors: []Descriptor{test.of}}); err != nil {
-			t.Fatal(err)
-		}
 		var got []string
-		for _, h := range p.Hits {
+		for _, h := range planned(t, Options{}, tree, test.of).Hits {
 			got = append(got, fmt.Sprintf("%s %d", h.Key, len(h.Hold)))
 		}
 		if text := strings.Join(got, ", "); text != test.want {
 			t.Errorf("%s: got %s, want %s", name, text, test.want)
 		}
 	}
-	for _, d := range []Descriptor{named("user=alice", "path=/"), {Entries: named("user=alice", "path=/").Entries, Override: override.Override, HasOverride: true}} {
+	for _, d := range []Descriptor{named("user=alice", "path=/"), named("user=alice", "path=/").with(five)} {
 		if err := New(Options{}).Prepare(new(Result), tree, &Request{Domain: "api", Descriptors: []Descriptor{d}}); err == nil || !strings.Contains(err.Error(), `an entry "request_id" with a value is needed`) {
 			t.Errorf("got %v, want that the hold needs a name", err)
 		}
@@ -153,19 +128,13 @@ func TestOverrideOfWhatIsInFlight(t *testing.T) {
 		"below":        strings.Replace(flightRules, "rate_limits", "below: true\n    rate_limits", 1),
 		"or otherwise": "domain: api\notherwise:\n  rate_limit: {unit: minute, requests_per_unit: 3, algorithm: concurrency}",
 	} {
-		var p Result
-		tree, planner, d := load(t, rules), New(Options{}), named("request_id=r1", "user=alice")
-		d.Override, d.HasOverride = Override{RequestsPerUnit: 5, Unit: limiter.Day}, true
-		r := &Request{Domain: "api", Descriptors: []Descriptor{d}}
-		if err := planner.Prepare(&p, tree, r); err != nil {
-			t.Fatal(err)
-		}
-		if len(p.Hits) != 1 || string(p.Hits[0].Key) != "w1|api|user=alice|1d" {
+		tree := load(t, rules)
+		d := named("request_id=r1", "user=alice").with(Override{RequestsPerUnit: 5, Unit: limiter.Day})
+		if p := planned(t, Options{}, tree, d); len(p.Hits) != 1 || string(p.Hits[0].Key) != "w1|api|user=alice|1d" {
 			t.Errorf("%s: got hits %+v, want one whose key has no request_id", name, p.Hits)
 		}
-		r.Descriptors[0].Refund = true
-		if err := planner.Prepare(&p, tree, r); err != nil || len(p.Hits) != 0 {
-			t.Errorf("%s: got hits %+v of what ends, error %v, want none", name, p.Hits, err)
+		if p := planned(t, Options{}, tree, d.refund()); len(p.Hits) != 0 {
+			t.Errorf("%s: got hits %+v of what ends, want none", name, p.Hits)
 		}
 	}
 }

@@ -83,13 +83,7 @@ func TestJudgedOverrides(t *testing.T) {
 		{"user=a path=/login", 60, day, 0, []string{"60 per day fixed_window", "100 per minute fixed_window"}},
 		{"user=a path=/cart", 60, day, 0, []string{"5 per day fixed_window", "100 per minute fixed_window"}},
 	} {
-		d := words(test.descriptor)
-		d.HasOverride, d.Override = true, Override{test.amount, test.unit, test.multiplier}
-		var p Result
-		if err := New(Options{}).Prepare(&p, tree, &Request{Domain: "api", Descriptors: []Descriptor{d}}); err != nil {
-			t.Errorf("%+v: %v", test, err)
-			continue
-		}
+		p := planned(t, Options{}, tree, words(test.descriptor).with(Override{test.amount, test.unit, test.multiplier}))
 		var got []string
 		for _, h := range p.Hits {
 			got = append(got, describe(h.Limit))
@@ -113,14 +107,9 @@ func TestCountersOfJudgedOverrides(t *testing.T) {
 		"shared=xy":         {" w1|api|shared=xy|1h", "override"},
 		"user=a path=/cart": {" w1|api|user=a|path=/cart|1h", "user"},
 	} {
-		d := words(descriptor)
-		d.HasOverride, d.Override = true, Override{RequestsPerUnit: 1, Unit: limiter.Hour}
-		var p Result
-		if err := New(Options{}).Prepare(&p, tree, &Request{Domain: "api", Descriptors: []Descriptor{d}}); err != nil {
-			t.Fatal(err)
-		}
+		p := planned(t, Options{}, tree, words(descriptor).with(Override{RequestsPerUnit: 1, Unit: limiter.Hour}))
 		labels := p.Hits[0].Limit.Series.Labels()
-		if got := hitsOf(&p)[0]; got != want.hit || labels.Rule != want.rule || labels.Limit != "override" {
+		if got := hitsOf(p)[0]; got != want.hit || labels.Rule != want.rule || labels.Limit != "override" {
 			t.Errorf("%s: got %q of %+v, want %q of the rule %s", descriptor, got, labels, want.hit, want.rule)
 		}
 	}
@@ -131,9 +120,8 @@ func TestJudgedOverridesCanBeWrong(t *testing.T) {
 	tree := load(t, judgedRules)
 	for _, descriptor := range []string{"tenant=a", "trial=a", "nobody=a"} {
 		for _, o := range []Override{{1, 0, 0}, {1, limiter.Week, 0}, {1, limiter.Year, 101}} {
-			d := words(descriptor)
-			d.HasOverride, d.Override = true, o
-			if err := New(Options{}).Prepare(new(Result), tree, &Request{Domain: "api", Descriptors: []Descriptor{d}}); err == nil {
+			r := &Request{Domain: "api", Descriptors: []Descriptor{words(descriptor).with(o)}}
+			if err := New(Options{}).Prepare(new(Result), tree, r); err == nil {
 				t.Errorf("%s with %+v is no error", descriptor, o)
 			}
 		}
@@ -144,9 +132,7 @@ func TestJudgedOverridesCanBeWrong(t *testing.T) {
 // rules that says the same is the same.
 func TestJudgedOverridesAreRemembered(t *testing.T) {
 	planner := New(Options{})
-	d := words("tenant=a")
-	d.HasOverride, d.Override = true, Override{RequestsPerUnit: 5, Unit: limiter.Day}
-	r := &Request{Domain: "api", Descriptors: []Descriptor{d}}
+	r := &Request{Domain: "api", Descriptors: []Descriptor{words("tenant=a").with(Override{RequestsPerUnit: 5, Unit: limiter.Day})}}
 	trees := []*descriptors.Tree{
 		load(t, judgedRules), load(t, judgedRules), load(t, strings.Replace(judgedRules, "10000", "20000", 1)),
 	}

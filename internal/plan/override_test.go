@@ -45,8 +45,7 @@ func TestMadeLimitsAreSharedByCallers(t *testing.T) {
 	var callers sync.WaitGroup
 	for range 4 {
 		callers.Go(func() {
-			d := named("user=a")
-			d.HasOverride = true
+			d := named("user=a").with(Override{})
 			r, p := &Request{Domain: "api", Descriptors: []Descriptor{d}}, new(Result)
 			for n := range uint32(maxMade + 100) {
 				r.Descriptors[0].Override = Override{RequestsPerUnit: 1 + n, Unit: limiter.Hour}
@@ -64,9 +63,7 @@ func TestMadeLimitsAreSharedByCallers(t *testing.T) {
 func TestOverridesOfUnknownDomainsAreOne(t *testing.T) {
 	planner, tree := New(Options{}), load(t, "domain: api")
 	for i := range 10 {
-		r := Request{Domain: fmt.Sprint("nobody", i), Descriptors: []Descriptor{{
-			Override: Override{RequestsPerUnit: 1, Unit: limiter.Hour}, HasOverride: true,
-		}}}
+		r := Request{Domain: fmt.Sprint("nobody", i), Descriptors: []Descriptor{named().with(Override{RequestsPerUnit: 1, Unit: limiter.Hour})}}
 		if err := planner.Prepare(new(Result), tree, &r); err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +99,7 @@ func TestOverridesOfCalendarMonths(t *testing.T) {
 		{Override{RequestsPerUnit: 1, Unit: limiter.Year}, "365d", ""},
 		{Override{RequestsPerUnit: 1, Unit: limiter.Month, UnitMultiplier: 5}, "", "descriptor 0: limit: windows of 5 months have no place on the calendar"},
 	} {
-		r := Request{Domain: "api", Descriptors: []Descriptor{{Entries: []limiter.Entry{{Key: "user", Value: "a"}}, Override: c.override, HasOverride: true}}}
+		r := Request{Domain: "api", Descriptors: []Descriptor{named("user=a").with(c.override)}}
 		var p Result
 		switch err := planner.Prepare(&p, tree, &r); {
 		case c.err != "":
@@ -139,13 +136,8 @@ descriptors:
 			"user=a":              " w1|api|user=a|1h",
 			"tenant=t1":           " w1|api|tenant~t*|1h",
 		} {
-			d := words(descriptor)
-			d.HasOverride, d.Override = true, Override{RequestsPerUnit: 10, Unit: limiter.Hour}
-			var p Result
-			if err := New(Options{}).Prepare(&p, tree, &Request{Domain: "api", Descriptors: []Descriptor{d}}); err != nil {
-				t.Fatal(err)
-			}
-			if got := hitsOf(&p)[0]; got != want {
+			p := planned(t, Options{}, tree, words(descriptor).with(Override{RequestsPerUnit: 10, Unit: limiter.Hour}))
+			if got := hitsOf(p)[0]; got != want {
 				t.Errorf("%s: got the hit %q, want %q", descriptor, got, want)
 			}
 		}

@@ -37,6 +37,40 @@ func of(key, value string) Descriptor {
 	return Descriptor{Entries: []limiter.Entry{{Key: key, Value: value}}}
 }
 
+// named is a descriptor of entries that are written key=value.
+func named(words ...string) (d Descriptor) {
+	for _, w := range words {
+		key, value, _ := strings.Cut(w, "=")
+		d.Entries = append(d.Entries, limiter.Entry{Key: key, Value: value})
+	}
+	return d
+}
+
+// words is a descriptor of entries with blanks between them.
+func words(text string) Descriptor { return named(strings.Fields(text)...) }
+
+// with is d with a limit that the request brings along.
+func (d Descriptor) with(o Override) Descriptor {
+	d.Override, d.HasOverride = o, true
+	return d
+}
+
+// refund is d that gives back.
+func (d Descriptor) refund() Descriptor {
+	d.Refund = true
+	return d
+}
+
+// planned is what becomes of a request before it is decided.
+func planned(t *testing.T, opts Options, tree *descriptors.Tree, list ...Descriptor) *Result {
+	t.Helper()
+	p := new(Result)
+	if err := New(opts).Prepare(p, tree, &Request{Domain: "api", Descriptors: list}); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 // decided is the plan of a request, on fresh counters.
 func decided(t *testing.T, planner *Planner, p *Result, r *Request) {
 	t.Helper()
