@@ -57,6 +57,9 @@ func TestPrecedence(t *testing.T) {
 	hosts := func(s Settings) any {
 		return strings.Join([]string{s.Listen.GRPCHost, s.Listen.Host, s.Listen.DebugHost}, " ")
 	}
+	statsd := func(s Settings) any {
+		return fmt.Sprint(s.Metrics.StatsdProtocol, " ", s.Metrics.StatsdAddress(), " ", s.Metrics.ExtraTags)
+	}
 	tests := []struct {
 		name string
 		env  env
@@ -111,6 +114,10 @@ func TestPrecedence(t *testing.T) {
 		{"no cluster", nil, nil, func(s Settings) any { return s.Redis.Clustered() }, false},
 		{"cluster per second, not used", env{"REDIS_PERSECOND_TYPE": "CLUSTER"}, nil, func(s Settings) any { return s.Redis.Clustered() }, false},
 		{"cluster per second", env{"REDIS_URL": "a:1", "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": "b:2", "REDIS_PERSECOND_TYPE": "CLUSTER"}, nil, func(s Settings) any { return s.Redis.Clustered() }, true},
+		{"statsd by default", nil, nil, statsd, "tcp localhost:8125 []"},
+		{"statsd", env{"STATSD_HOST": "::1", "STATSD_PORT": "9125", "STATSD_PROTOCOL": "UDP", "EXTRA_TAGS": "zone:a, commit:1:2,"}, nil, statsd, "udp [::1]:9125 [{commit 1:2} {zone a}]"},
+		{"traces by default", nil, nil, func(s Settings) any { return s.Tracing }, Tracing{ExporterProtocol: "http", ServiceName: "RateLimit", SamplingRate: 1}},
+		{"traces in any case", env{"TRACING_EXPORTER_PROTOCOL": "gRPC"}, nil, func(s Settings) any { return s.Tracing.ExporterProtocol }, Word("grpc")},
 		{"twins are apart", env{"REDIS_AUTH": "one", "REDIS_PERSECOND_AUTH": "two"}, nil, func(s Settings) any { return string(s.Redis.Main.Auth + " " + s.Redis.PerSecond.Auth) }, "one two"},
 	}
 	for _, tt := range tests {

@@ -7,33 +7,6 @@ import (
 	"testing"
 )
 
-func TestMetricsOfTheReference(t *testing.T) {
-	s, err := parse(t, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := s.Metrics
-	if m.NearLimitRatio != 0.8 || m.UseStatsd.Set || m.UseDogStatsd || m.DisableStats ||
-		m.StatsdAddress() != "localhost:8125" || m.StatsdProtocol != "tcp" || m.StatsFlushInterval.String() != "10s" {
-		t.Errorf("defaults are %+v", m)
-	}
-	s, err = parse(t, map[string]string{
-		"NEAR_LIMIT_RATIO": "0.5", "USE_STATSD": "false", "STATSD_HOST": "::1", "STATSD_PORT": "9125", "STATSD_PROTOCOL": "UDP",
-		"STATS_FLUSH_INTERVAL": "1s", "EXTRA_TAGS": "zone:a, commit:1:2,", "USE_DOG_STATSD": "true", "DISABLE_STATS": "1",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m = s.Metrics
-	if m.NearLimitRatio != 0.5 || m.UseStatsd != (Choice{Set: true}) || !m.UseDogStatsd || !m.DisableStats ||
-		m.StatsdAddress() != "[::1]:9125" || m.StatsdProtocol != "udp" || m.StatsFlushInterval.String() != "1s" {
-		t.Errorf("got %+v", m)
-	}
-	if want := (Tags{{"commit", "1:2"}, {"zone", "a"}}); !slices.Equal(m.ExtraTags, want) {
-		t.Errorf("got tags %v, want %v", m.ExtraTags, want)
-	}
-}
-
 func TestMogrifiers(t *testing.T) {
 	s, err := parse(t, map[string]string{
 		"USE_DOG_STATSD_MOGRIFIERS":          "B, A",
@@ -51,27 +24,6 @@ func TestMogrifiers(t *testing.T) {
 	if len(m) != 2 || m[0].Name != "y" || m[0].Tags != nil ||
 		m[1].Pattern.String() != "a(.*)" || m[1].Name != "x.$1" || !slices.Equal(m[1].Tags, Tags{{"s", "$0"}, {"t", "$1"}}) {
 		t.Errorf("got %+v", m)
-	}
-}
-
-func TestTracingOfTheReference(t *testing.T) {
-	s, err := parse(t, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := (Tracing{ExporterProtocol: "http", ServiceName: "RateLimit", SamplingRate: 1}); s.Tracing != want {
-		t.Errorf("got %+v, want %+v", s.Tracing, want)
-	}
-	s, err = parse(t, map[string]string{
-		"TRACING_ENABLED": "true", "TRACING_EXPORTER_PROTOCOL": "gRPC", "TRACING_SERVICE_NAME": "limits",
-		"TRACING_SERVICE_NAMESPACE": "edge", "TRACING_SERVICE_INSTANCE_ID": "a", "TRACING_SAMPLING_RATE": "0.25",
-		"OTEL_EXPORTER_OTLP_HEADERS": "a=b", "OTEL_EXPORTER_OTLP_TRACES_HEADERS": "c=d",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := (Tracing{true, "grpc", "limits", "edge", "a", 0.25, "a=b", "c=d", "", ""}); s.Tracing != want {
-		t.Errorf("got %+v, want %+v", s.Tracing, want)
 	}
 }
 
