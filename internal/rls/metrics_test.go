@@ -3,12 +3,14 @@ package rls
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
@@ -50,27 +52,44 @@ ratelimit_service_total_requests{grpc_method="ShouldRateLimit"} 4
 `), "ratelimit_service_should_rate_limit_error", "ratelimit_service_total_requests"); err != nil {
 		t.Error(err)
 	}
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	times := map[string]uint64{}
-	for _, f := range families {
-		if f.GetName() == "ratelimit_service_response_time_seconds" {
-			for _, m := range f.GetMetric() {
-				times[m.GetLabel()[0].GetValue()] = m.GetHistogram().GetSampleCount()
-			}
+	wantSeries(t, reg, `
+ratelimit_service_response_time_seconds_count{grpc_method="/json"} 3
+ratelimit_service_response_time_seconds_count{grpc_method="ShouldRateLimit"} 4
+`)
+}
+
+// wantSeries compares the series of the metrics that want names with those of reg.
+func wantSeries(t *testing.T, reg prometheus.Gatherer, want string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	promhttp.HandlerFor(reg, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	name := func(line string) string { return line[:strings.IndexAny(line, "{ ")] }
+	wanted := strings.Split(strings.TrimSpace(want), "\n")
+	var got []string
+	for _, line := range strings.Split(strings.TrimSpace(w.Body.String()), "\n") {
+		if slices.ContainsFunc(wanted, func(other string) bool { return name(other) == name(line) }) {
+			got = append(got, line)
 		}
 	}
-	if want := map[string]uint64{"/json": 3, "ShouldRateLimit": 4}; !maps.Equal(times, want) {
-		t.Errorf("response times of %v requests, want %v", times, want)
+	slices.Sort(got)
+	slices.Sort(wanted)
+	if !slices.Equal(got, wanted) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(wanted, "\n"))
 	}
 }
 
-// The names of the reference tell of a rule, ours of each of its limits.
-func TestMetricsOfSeveralLimits(t *testing.T) {
-	reg := prometheus.NewRegistry()
-	opts := options(t, `
+func TestMetricsOfLimits(t *testing.T) {
+	const (
+		user = "descriptors {entries {key: 'user' value: 'a|b'} entries {key: 'path' value: '/'} %s} "
+		path = "descriptors {entries {key: 'tenant' value: 'a'} entries {key: 'path' value: '/'} "
+		post = path + "entries {key: 'method' value: 'POST'}}"
+	)
+	for _, tc := range []struct {
+		name, rules string
+		requests    []string // without their domain
+		want        string
+	}{
+		{"the names of the reference tell of a rule, ours of each of its limits", `
 domain: api
 descriptors:
   - key: user
@@ -83,22 +102,15 @@ descriptors:
           - {unit: minute, requests_per_unit: 2, algorithm: sliding_window, shadow_mode: true}
   - key: alone
     rate_limit: {unit: second, requests_per_unit: 1}
-`)
-	opts.Registerer = reg
-	s := opts.service()
-	const user = "domain: 'api' descriptors {entries {key: 'user' value: 'a|b'} entries {key: 'path' value: '/'} %s} "
-	decide(t, s, fmt.Sprintf(user, "")+d("alone", "x")+"hits_addend: 2") // denied by alone
-	decide(t, s, fmt.Sprintf(user, "")+"hits_addend: 2")
-	decide(t, s, fmt.Sprintf(user, "")+"hits_addend: 2")      // denied by burst
-	decide(t, s, fmt.Sprintf(user, "hits_addend {value: 2}")) // the same, but charged
-	decide(t, s, fmt.Sprintf(user, "hits_addend {value: 0}")) // asks for nothing
-	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
-# HELP ratelimit_service_rate_limit_total_hits Units asked for.
-# TYPE ratelimit_service_rate_limit_total_hits counter
+`, []string{
+			fmt.Sprintf(user, "") + d("alone", "x") + "hits_addend: 2", // denied by alone
+			fmt.Sprintf(user, "") + "hits_addend: 2",
+			fmt.Sprintf(user, "") + "hits_addend: 2",    // denied by burst
+			fmt.Sprintf(user, "hits_addend {value: 2}"), // the same, but charged
+			fmt.Sprintf(user, "hits_addend {value: 0}"), // asks for nothing
+		}, `
 ratelimit_service_rate_limit_total_hits{domain="api",key1="alone",key2=""} 2
 ratelimit_service_rate_limit_total_hits{domain="api",key1="user_a_b",key2="path"} 24
-# HELP weir_limit_hits_total Units asked of a limit: admitted; over, they did not fit it; withheld, they did but another limit denied the request.
-# TYPE weir_limit_hits_total counter
 weir_limit_hits_total{domain="api",limit="second",outcome="admitted",rule="alone"} 0
 weir_limit_hits_total{domain="api",limit="second",outcome="over",rule="alone"} 2
 weir_limit_hits_total{domain="api",limit="second",outcome="withheld",rule="alone"} 0
@@ -111,16 +123,8 @@ weir_limit_hits_total{domain="api",limit="minute sliding_window shadow_mode",out
 weir_limit_hits_total{domain="api",limit="minute token_bucket",outcome="admitted",rule="user=\"a|b\"|path"} 4
 weir_limit_hits_total{domain="api",limit="minute token_bucket",outcome="over",rule="user=\"a|b\"|path"} 0
 weir_limit_hits_total{domain="api",limit="minute token_bucket",outcome="withheld",rule="user=\"a|b\"|path"} 4
-`), "ratelimit_service_rate_limit_total_hits", "weir_limit_hits_total"); err != nil {
-		t.Error(err)
-	}
-}
-
-// A limit at the third level shares the reference's series with its parent, but
-// has one that counts its denials alone.
-func TestALimitAtTheThirdLevelHasASeriesOfItsOwn(t *testing.T) {
-	reg := prometheus.NewRegistry()
-	opts := options(t, `
+`},
+		{"a limit at the third level has a series of its own", `
 domain: api
 descriptors:
   - key: tenant
@@ -131,36 +135,16 @@ descriptors:
           - key: method
             value: POST
             rate_limit: {name: writes, unit: minute, requests_per_unit: 1}
-`)
-	opts.Registerer = reg
-	s := opts.service()
-	const path = "descriptors {entries {key: 'tenant' value: 'a'} entries {key: 'path' value: '/'} "
-	for range 3 {
-		decide(t, s, "domain: 'api' "+path+"entries {key: 'method' value: 'POST'}}")
-		decide(t, s, "domain: 'api' "+path+"}")
-	}
-	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
-# HELP ratelimit_service_rate_limit_over_limit Units over the limit.
-# TYPE ratelimit_service_rate_limit_over_limit counter
+`, []string{post, path + "}", post, path + "}", post, path + "}"}, `
 ratelimit_service_rate_limit_over_limit{domain="api",key1="tenant",key2="path"} 2
-# HELP weir_limit_hits_total Units asked of a limit: admitted; over, they did not fit it; withheld, they did but another limit denied the request.
-# TYPE weir_limit_hits_total counter
 weir_limit_hits_total{domain="api",limit="minute",outcome="admitted",rule="tenant|path"} 3
 weir_limit_hits_total{domain="api",limit="minute",outcome="over",rule="tenant|path"} 0
 weir_limit_hits_total{domain="api",limit="minute",outcome="withheld",rule="tenant|path"} 0
 weir_limit_hits_total{domain="api",limit="writes",outcome="admitted",rule="tenant|path|method=POST"} 1
 weir_limit_hits_total{domain="api",limit="writes",outcome="over",rule="tenant|path|method=POST"} 2
 weir_limit_hits_total{domain="api",limit="writes",outcome="withheld",rule="tenant|path|method=POST"} 0
-`), "ratelimit_service_rate_limit_over_limit", "weir_limit_hits_total"); err != nil {
-		t.Error(err)
-	}
-}
-
-// Values of requests stand in labels where a rule asks for them, and nowhere
-// else.
-func TestMetricsOfValues(t *testing.T) {
-	reg := prometheus.NewRegistry()
-	opts := options(t, `
+`},
+		{"values of requests stand in labels where a rule asks for them, and nowhere else", `
 domain: api
 descriptors:
   - key: user
@@ -170,51 +154,39 @@ descriptors:
       - {unit: second, requests_per_unit: 100}
   - key: path
     rate_limit: {unit: day, requests_per_unit: 100}
-`)
-	opts.Registerer, opts.maxDetailed = reg, 2
-	s := opts.service()
-	for _, user := range []string{"alice", "a|b:c", "too many", "far too many", "alice"} {
-		decide(t, s, "domain: 'api' "+d("user", user)+d("path", user))
-	}
-	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
-# HELP ratelimit_service_rate_limit_total_hits Units asked for.
-# TYPE ratelimit_service_rate_limit_total_hits counter
+`, []string{
+			d("user", "alice") + d("path", "alice"), d("user", "a|b:c") + d("path", "a|b:c"), d("user", "too many") + d("path", "too many"),
+			d("user", "far too many") + d("path", "far too many"), d("user", "alice") + d("path", "alice"),
+		}, `
 ratelimit_service_rate_limit_total_hits{domain="api",key1="path",key2=""} 5
 ratelimit_service_rate_limit_total_hits{domain="api",key1="user",key2=""} 4
 ratelimit_service_rate_limit_total_hits{domain="api",key1="user_a_b_c",key2=""} 2
 ratelimit_service_rate_limit_total_hits{domain="api",key1="user_alice",key2=""} 4
-# HELP weir_detailed_series Series that detailed_metric and value_to_metric made of the values of requests.
-# TYPE weir_detailed_series gauge
 weir_detailed_series 2
-# HELP weir_detailed_series_overflow_total Hits that detailed_metric or value_to_metric would have given a new series, but for MAX_DETAILED_SERIES.
-# TYPE weir_detailed_series_overflow_total counter
 weir_detailed_series_overflow_total 4
-`), "ratelimit_service_rate_limit_total_hits", "weir_detailed_series", "weir_detailed_series_overflow_total"); err != nil {
-		t.Error(err)
-	}
-}
-
-// A dashboard finds the overrides of a domain where it finds its rules.
-func TestMetricsOfOverrides(t *testing.T) {
-	reg := prometheus.NewRegistry()
-	opts := options(t, `{domain: "a:b|c", descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 9}}]}`)
-	opts.Registerer = reg
-	decide(t, opts.service(), "domain: 'a:b|c' "+d("user", "x")+d("user", "x", "limit {requests_per_unit: 9 unit: DAY}")+d("user", "x", "limit {requests_per_unit: 8 unit: HOUR}"))
-	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
-# HELP ratelimit_service_rate_limit_total_hits Units asked for.
-# TYPE ratelimit_service_rate_limit_total_hits counter
-ratelimit_service_rate_limit_total_hits{domain="a_b_c",key1="override",key2=""} 2
-ratelimit_service_rate_limit_total_hits{domain="a_b_c",key1="user",key2=""} 1
-# HELP weir_limit_hits_total Units asked of a limit: admitted; over, they did not fit it; withheld, they did but another limit denied the request.
-# TYPE weir_limit_hits_total counter
-weir_limit_hits_total{domain="a_b_c",limit="day",outcome="admitted",rule="user"} 1
-weir_limit_hits_total{domain="a_b_c",limit="day",outcome="over",rule="user"} 0
-weir_limit_hits_total{domain="a_b_c",limit="day",outcome="withheld",rule="user"} 0
-weir_limit_hits_total{domain="a_b_c",limit="override",outcome="admitted",rule="override"} 2
-weir_limit_hits_total{domain="a_b_c",limit="override",outcome="over",rule="override"} 0
-weir_limit_hits_total{domain="a_b_c",limit="override",outcome="withheld",rule="override"} 0
-`), "ratelimit_service_rate_limit_total_hits", "weir_limit_hits_total"); err != nil {
-		t.Error(err)
+`},
+		{"overrides of a domain are where its rules are", `{domain: api, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 9}}]}`, []string{
+			d("user", "x") + d("user", "x", "limit {requests_per_unit: 9 unit: DAY}") + d("user", "x", "limit {requests_per_unit: 8 unit: HOUR}"),
+		}, `
+ratelimit_service_rate_limit_total_hits{domain="api",key1="override",key2=""} 2
+ratelimit_service_rate_limit_total_hits{domain="api",key1="user",key2=""} 1
+weir_limit_hits_total{domain="api",limit="day",outcome="admitted",rule="user"} 1
+weir_limit_hits_total{domain="api",limit="day",outcome="over",rule="user"} 0
+weir_limit_hits_total{domain="api",limit="day",outcome="withheld",rule="user"} 0
+weir_limit_hits_total{domain="api",limit="override",outcome="admitted",rule="override"} 2
+weir_limit_hits_total{domain="api",limit="override",outcome="over",rule="override"} 0
+weir_limit_hits_total{domain="api",limit="override",outcome="withheld",rule="override"} 0
+`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			opts := options(t, strings.ReplaceAll(tc.rules, "domain: api", "domain: 'a:b|c'"))
+			opts.maxDetailed = 2
+			s := opts.service()
+			for _, request := range tc.requests {
+				decide(t, s, "domain: 'a:b|c' "+request)
+			}
+			wantSeries(t, opts.Registerer.(*prometheus.Registry), strings.ReplaceAll(tc.want, `"api"`, `"a_b_c"`))
+		})
 	}
 }
 
