@@ -265,29 +265,6 @@ func micros(t *testing.T, text string) int64 {
 	return at.UnixMicro()
 }
 
-// What is no calendar is refused, and says what is one.
-func TestCalendarsThatAreNone(t *testing.T) {
-	for _, tc := range []struct {
-		spec Spec
-		want string
-	}{
-		{Spec{Unit: Month, UnitMultiplier: 5}, "windows of 5 months have no place on the calendar, allowed with anchor calendar is a unit_multiplier of 1, 2, 3, 4, 6, 12"},
-		{Spec{Unit: Day, UnitMultiplier: 2}, "windows of 2 days have no place on the calendar, allowed with anchor calendar is a unit_multiplier of 1"},
-		{Spec{Unit: Hour, UnitMultiplier: 48}, "windows of 48 hours have no place on the calendar, allowed with anchor calendar is a unit_multiplier of 1, 2, 3, 4, 6, 8, 12, 24"},
-		{Spec{Unit: Day, TimeZone: "Europe/Berlim"}, `unknown time zone "Europe/Berlim", allowed are names of the IANA database, such as UTC or Europe/Berlin`},
-		{Spec{Unit: Minute, TimeZone: "Local"}, `unknown time zone "Local", allowed are names of the IANA database, such as UTC or Europe/Berlin`},
-		{Spec{Unit: Day, TimeZone: "../../etc/passwd"}, `unknown time zone "../../etc/passwd", allowed are names of the IANA database, such as UTC or Europe/Berlin`},
-	} {
-		tc.spec.Anchor = ByCalendar
-		if _, err := NewLimit(tc.spec); err == nil || err.Error() != tc.want {
-			t.Errorf("%+v: error %v, want %s", tc.spec, err, tc.want)
-		}
-	}
-	if _, err := NewLimit(Spec{Unit: Day, TimeZone: "UTC"}); err == nil || !strings.Contains(err.Error(), "anchor calendar only") {
-		t.Errorf("a time zone without calendar: error %v", err)
-	}
-}
-
 // A state of a program whose data say that the window started at another time counts as
 // that of this window, so that two programs do not take turns to empty it.
 func TestStartWithinAWindow(t *testing.T) {

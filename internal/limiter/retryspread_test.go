@@ -42,33 +42,33 @@ func (s spread) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 	return denied, err
 }
 
-// ask decides a request and compares the decision with that of the exact store.
-func (p *spreading) ask(hits ...limiter.Hit) (out []limiter.Decision, denied bool) {
+// ask decides a request and compares the decisions with those of the exact store.
+func (p *spreading) ask(hits ...limiter.Hit) (out, exact []limiter.Decision, denied bool) {
 	p.Helper()
-	out, want := make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
+	out, exact = make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
 	denied, err := p.store.Decide(p.Context(), hits, out)
-	wantDenied, wantErr := p.exact.Decide(p.Context(), hits, want)
+	wantDenied, wantErr := p.exact.Decide(p.Context(), hits, exact)
 	if denied != wantDenied || err != nil || wantErr != nil {
 		p.Fatalf("denied %t, error %v, want %t, %v", denied, err, wantDenied, wantErr)
 	}
 	for i, d := range out {
-		push, most := d.RetryAfter-want[i].RetryAfter, min(2*time.Minute, 2*hits[i].Limit.Period())
+		push, most := d.RetryAfter-exact[i].RetryAfter, min(2*time.Minute, 2*hits[i].Limit.Period())
 		if push < 0 || push > most {
-			p.Errorf("hit %d: retry after %v, want %v, or at most %v more", i, d.RetryAfter, want[i].RetryAfter, most)
+			p.Errorf("hit %d: retry after %v, want %v, or at most %v more", i, d.RetryAfter, exact[i].RetryAfter, most)
 		}
-		d.RetryAfter = want[i].RetryAfter
-		if d != want[i] {
-			p.Errorf("hit %d: %+v, want %+v", i, d, want[i])
+		d.RetryAfter = exact[i].RetryAfter
+		if d != exact[i] {
+			p.Errorf("hit %d: %+v, want %+v", i, d, exact[i])
 		}
 	}
-	return out, denied
+	return out, exact, denied
 }
 
 // told asks for something that is denied n times and returns what it is told.
 func (p *spreading) told(n int, h limiter.Hit) (waits []time.Duration) {
 	p.Helper()
 	for range n {
-		out, denied := p.ask(h)
+		out, _, denied := p.ask(h)
 		if !denied {
 			p.Fatalf("admitted: %+v", out)
 		}
@@ -140,16 +140,15 @@ func TestWhoIsAloneIsToldTheExactTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newSpreading(t)
 			for range 20 {
-				out, denied := p.ask(hitOn(l, "k", 1))
+				out, exact, denied := p.ask(hitOn(l, "k", 1))
 				if !denied {
 					continue
 				}
-				exact := make([]limiter.Decision, 1)
-				if _, err := p.exact.Decide(t.Context(), []limiter.Hit{hitOn(l, "k", 1)}, exact); err != nil || out[0].RetryAfter != exact[0].RetryAfter {
+				if out[0].RetryAfter != exact[0].RetryAfter {
 					t.Errorf("retry after %v, want %v", out[0].RetryAfter, exact[0].RetryAfter)
 				}
 				p.now = p.now.Add(out[0].RetryAfter)
-				if _, denied := p.ask(hitOn(l, "k", 1)); denied {
+				if _, _, denied := p.ask(hitOn(l, "k", 1)); denied {
 					t.Error("denied when it came back")
 				}
 			}
@@ -171,28 +170,13 @@ func TestWhoDoesNotWaitIsToldTheExactTime(t *testing.T) {
 			p.ask(hitOn(l, "k", l.Size()))
 			for range 1000 {
 				p.now = p.now.Add(70 * time.Millisecond)
-				exact, out := p.askBoth(hitOn(l, "k", 1))
-				if push := out.RetryAfter - exact.RetryAfter; push < 0 || push >= time.Second {
-					t.Fatalf("told %v, want %v and less than a second more", out.RetryAfter, exact.RetryAfter)
+				out, exact, _ := p.ask(hitOn(l, "k", 1))
+				if push := out[0].RetryAfter - exact[0].RetryAfter; push < 0 || push >= time.Second {
+					t.Fatalf("told %v, want %v and less than a second more", out[0].RetryAfter, exact[0].RetryAfter)
 				}
 			}
 		})
 	}
-}
-
-// askBoth decides a hit and returns the decision of the exact store, too.
-func (p *spreading) askBoth(h limiter.Hit) (exact, out limiter.Decision) {
-	p.Helper()
-	decisions := make([]limiter.Decision, 1)
-	for i, store := range []limiter.Store{p.exact, p.store} {
-		if _, err := store.Decide(p.Context(), []limiter.Hit{h}, decisions); err != nil {
-			p.Fatal(err)
-		}
-		if i == 0 {
-			exact = decisions[0]
-		}
-	}
-	return exact, decisions[0]
 }
 
 // TestWhoDoesNotWaitPushesNobodyFar has a client ask 10 times a second on limits that
@@ -205,12 +189,12 @@ func TestWhoDoesNotWaitPushesNobodyFar(t *testing.T) {
 			asked, far := 0, 0
 			for range 6000 {
 				p.now = p.now.Add(100 * time.Millisecond)
-				exact, out := p.askBoth(hitOn(l, "k", 1))
-				if exact.RetryAfter == 0 {
+				out, exact, _ := p.ask(hitOn(l, "k", 1))
+				if exact[0].RetryAfter == 0 {
 					continue
 				}
 				asked++
-				if out.RetryAfter-exact.RetryAfter > 10*time.Second {
+				if out[0].RetryAfter-exact[0].RetryAfter > 10*time.Second {
 					far++
 				}
 			}
@@ -306,7 +290,7 @@ func TestRetrySpreadChangesNoDecision(t *testing.T) {
 				Always: random.IntN(8) == 0, Mode: limiter.Mode(random.IntN(12) / 5),
 			})
 		}
-		out, denied := p.ask(hits...)
+		out, _, denied := p.ask(hits...)
 		if denied && slices.ContainsFunc(out, func(d limiter.Decision) bool { return d.RetryAfter > 2*time.Minute }) {
 			later++
 		}
