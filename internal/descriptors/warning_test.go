@@ -2,7 +2,6 @@ package descriptors
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,27 +11,8 @@ import (
 	"weir/internal/testenv"
 )
 
-// Each file of testdata/warned loads with the warnings in the .txt file beside it.
 func TestWarnings(t *testing.T) {
-	names, err := filepath.Glob("testdata/warned/*.yaml")
-	if err != nil || len(names) == 0 {
-		t.Fatalf("found %v, %v", names, err)
-	}
-	for _, name := range names {
-		t.Run(filepath.Base(name), func(t *testing.T) {
-			data, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want, err := os.ReadFile(strings.TrimSuffix(name, ".yaml") + ".txt")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := load(t, string(data)).Warnings().Error() + "\n"; got != string(want) {
-				t.Errorf("got\n%swant\n%s", got, want)
-			}
-		})
-	}
+	compareBeside(t, "testdata/warned/*.yaml", func(tree *Tree) string { return tree.Warnings().Error() + "\n" })
 }
 
 // Rules that come as their author means them cause no warning.
