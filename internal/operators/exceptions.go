@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -17,7 +18,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/descriptors/plaintext"
-	"weir/internal/limiter"
 	"weir/internal/plan"
 )
 
@@ -83,14 +83,14 @@ const (
 	maxFor        = 366 * 24 * time.Hour
 )
 
-// newException returns what is asked for, or what is wrong with it.
-func newException(n NewException) (*plan.Exception, error) {
+// exception returns what is asked for, or what is wrong with it.
+func (n *NewException) exception() (Exception, error) {
 	domain, entries, err := n.Bytes()
 	if err != nil {
-		return nil, err
+		return Exception{}, err
 	}
-	bad := func(format string, args ...any) (*plan.Exception, error) {
-		return nil, Errorf(ErrBadRequest, "bad exception: %s", fmt.Sprintf(format, args...))
+	bad := func(format string, args ...any) (Exception, error) {
+		return Exception{}, Errorf(ErrBadRequest, "bad exception: %s", fmt.Sprintf(format, args...))
 	}
 	bytes := len(domain)
 	for i, e := range entries {
@@ -126,10 +126,9 @@ func newException(n NewException) (*plan.Exception, error) {
 		return bad("the name of who adds it has %d bytes, at most %d are allowed", len(n.By), maxBy)
 	}
 	now := time.Now().Round(0).UTC()
-	return &plan.Exception{
-		ID:     strings.ToLower(rand.Text()[:8]), // letters and digits that cannot be taken for each other
-		Domain: domain, Entries: entries, Effect: effect, Factor: n.Factor,
-		Created: now, Until: now.Add(lasts), By: n.By, Reason: n.Reason,
+	return Exception{
+		ID:         strings.ToLower(rand.Text()[:8]), // letters and digits that cannot be taken for each other
+		Descriptor: n.Descriptor, Effect: n.Effect, Factor: n.Factor, Created: now, Until: now.Add(lasts), By: n.By, Reason: n.Reason,
 	}, nil
 }
 
@@ -138,17 +137,17 @@ func newException(n NewException) (*plan.Exception, error) {
 // without knowing that would apply it to too many.
 const exceptionFormat = 2
 
-// record is an exception as the servers share it.
+// record is an exception as the servers share it, with what this version reads in it.
 type record struct {
-	text            string
-	*plan.Exception      // nil: this version cannot read it
-	ended           bool // its time is over, and shared may still have it
+	text            string // a sharedException in JSON
+	*plan.Exception        // nil: this version cannot read it
+	ended           bool   // its time is over, and shared may still have it
 }
 
 // holds reports whether it is in force.
 func (r *record) holds() bool { return r.Exception != nil && !r.ended }
 
-// sharedException is the text of a record, in JSON.
+// sharedException is what the servers share of an exception.
 type sharedException struct {
 	Format int `json:"format"`
 	Exception
@@ -228,31 +227,13 @@ func (es *Exceptions) Current() *atomic.Pointer[plan.Exceptions] { return &es.cu
 // All returns those in force, the newest first.
 func (es *Exceptions) All() []*plan.Exception { return es.current.Load().All() }
 
-// Find returns the one that applies to a descriptor, nil if none does.
-func (es *Exceptions) Find(domain string, entries []limiter.Entry) *plan.Exception {
-	return es.current.Load().Find(domain, entries)
-}
-
-// Uses returns how often each was applied here, by its ID.
-func (es *Exceptions) Uses() map[string]uint64 {
-	uses := map[string]uint64{}
-	for _, e := range es.All() {
-		uses[e.ID] = e.Used()
-	}
-	return uses
-}
-
-// Add adds an exception for somebody at the address peer. Its errors are of the kinds of
-// package
-func (es *Exceptions) Add(ctx context.Context, n NewException, peer string) (Exception, error) {
-	e, err := newException(n)
+// Add adds an exception for somebody at the address peer. Its errors are of a Kind.
+func (es *Exceptions) Add(ctx context.Context, n NewException, peer string) (added Exception, err error) {
+	x, err := n.exception()
 	if err != nil {
-		return Exception{}, err
+		return added, err
 	}
-	text, err := json.Marshal(sharedException{exceptionFormat, ExceptionOf(e)})
-	if err != nil {
-		return Exception{}, Errorf(ErrBadRequest, "bad exception: %w", err)
-	}
+	text, _ := json.Marshal(sharedException{exceptionFormat, x}) // which has nothing that JSON has not
 	err = es.ask(ctx, func(ctx context.Context) error {
 		if err := es.load(ctx); err != nil {
 			return err
@@ -260,33 +241,35 @@ func (es *Exceptions) Add(ctx context.Context, n NewException, peer string) (Exc
 		if len(es.All()) >= maxExceptions {
 			return Errorf(ErrFull, "there are as many exceptions as there may be: %d, remove one first", maxExceptions)
 		}
-		_, err := es.set(ctx, map[string]string{e.ID: string(text)})
+		if es.shared == nil {
+			return nil
+		}
+		_, err := es.shared.Set(ctx, exceptionsHash, map[string]string{x.ID: string(text)})
 		return err
 	})
 	if err != nil {
-		return Exception{}, err
+		return added, err
 	}
 	es.mu.Lock()
-	e.Uses = es.used.WithLabelValues(string(e.Effect))
-	es.known[e.ID] = &record{text: string(text), Exception: e}
+	r := es.read(x.ID, string(text))
+	es.known[x.ID] = r
 	es.rebuild()
 	es.mu.Unlock()
-	es.logger.LogAttrs(ctx, slog.LevelInfo, "exception added", audited(e, plain("by", e.By), plain("peer", peer))...)
-	return ExceptionOf(e), nil
+	es.audit("exception added", r.Exception, plain("by", x.By), plain("peer", peer))
+	return ExceptionOf(r.Exception), nil
 }
 
-// Remove ends the exception with id, for by at the address peer. Its errors are of the kinds
-// of package
+// Remove ends the exception with id, for by at the address peer. Its errors are of a Kind.
 func (es *Exceptions) Remove(ctx context.Context, id, by, peer string) error {
 	var was *plan.Exception
-	err := es.ask(ctx, func(ctx context.Context) error {
-		if !isID(id) {
-			return Errorf(ErrNotFound, "there is no such exception")
+	err := es.ask(ctx, func(ctx context.Context) (err error) {
+		there := 0
+		if isID(id) {
+			err = es.load(ctx) // what it was, for the audit log
+			if err == nil && es.shared != nil {
+				there, err = es.shared.Set(ctx, exceptionsHash, map[string]string{id: ""})
+			}
 		}
-		if err := es.load(ctx); err != nil { // what it was, for the audit log
-			return err
-		}
-		there, err := es.set(ctx, map[string]string{id: ""})
 		if err != nil {
 			return err
 		}
@@ -302,14 +285,14 @@ func (es *Exceptions) Remove(ctx context.Context, id, by, peer string) error {
 		}
 		return nil
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return fmt.Errorf("exception %.70q: %w", id, err)
+	case was == nil: // this version cannot read it
+		es.logger.Info("exception removed", "audit", true, "id", plaintext.Line(id), "by", plaintext.Line(by), "peer", plaintext.Line(peer))
+	default:
+		es.audit("exception removed", was, plain("by", by), plain("peer", peer), plain("added_by", was.By))
 	}
-	attrs := []slog.Attr{slog.Bool("audit", true), plain("id", id), plain("by", by), plain("peer", peer)}
-	if was != nil {
-		attrs = audited(was, plain("by", by), plain("peer", peer), plain("added_by", was.By))
-	}
-	es.logger.LogAttrs(ctx, slog.LevelInfo, "exception removed", attrs...)
 	return nil
 }
 
@@ -321,31 +304,26 @@ func isID(id string) bool {
 // patience bounds how long shared may take for a call.
 const patience = 2 * time.Second
 
-// ask asks shared as nobody else does meanwhile.
+// exceptionsHash has each exception by its ID.
+const exceptionsHash = "exceptions"
+
+const storeFailed = "the store of exceptions failed, the exception may hold or not: %w"
+
+// ask asks shared as nobody else does meanwhile. Its errors are of a Kind.
 func (es *Exceptions) ask(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	select {
 	case es.asking <- struct{}{}:
 		defer func() { <-es.asking }()
-		return do(ctx)
+		err := do(ctx)
+		if _, known := errors.AsType[Kind](err); err == nil || known {
+			return err
+		}
+		return Errorf(ErrUnavailable, storeFailed, err)
 	case <-ctx.Done():
 		return Errorf(ErrUnavailable, "the store of exceptions failed: %w", context.Cause(ctx))
 	}
-}
-
-// exceptionsHash has each exception by its ID.
-const exceptionsHash = "exceptions"
-
-// set changes what is shared.
-func (es *Exceptions) set(ctx context.Context, fields map[string]string) (there int, err error) {
-	if es.shared == nil {
-		return 0, nil
-	}
-	if there, err = es.shared.Set(ctx, exceptionsHash, fields); err != nil {
-		err = Errorf(ErrUnavailable, "the store of exceptions failed, the exception may hold or not: %w", err)
-	}
-	return there, err
 }
 
 // Load learns what is shared.
@@ -379,7 +357,7 @@ func (es *Exceptions) load(ctx context.Context) error {
 	}
 	if err != nil {
 		es.errors.Inc()
-		return Errorf(ErrUnavailable, "the store of exceptions failed, the exception may hold or not: %w", err)
+		return Errorf(ErrUnavailable, storeFailed, err)
 	}
 	return nil
 }
@@ -412,7 +390,7 @@ func (es *Exceptions) take(ctx context.Context, stored map[string]string) error 
 		es.mu.Unlock()
 		if len(lost) > 0 {
 			es.logger.Warn("the store has lost exceptions, which are put back", "exceptions", len(lost))
-			if _, err := es.set(ctx, lost); err != nil {
+			if _, err := es.shared.Set(ctx, exceptionsHash, lost); err != nil {
 				return err
 			}
 			maps.Copy(stored, lost)
@@ -480,7 +458,7 @@ func (es *Exceptions) end() {
 			if r.ended = true; es.shared == nil {
 				delete(es.known, id)
 			}
-			es.logger.LogAttrs(context.Background(), slog.LevelInfo, "exception ended", audited(r.Exception, plain("by", r.By))...)
+			es.audit("exception ended", r.Exception, plain("by", r.By))
 		}
 	}
 	es.rebuild()
@@ -509,16 +487,16 @@ func (es *Exceptions) forget(ctx context.Context) {
 	}
 }
 
-// audited returns what the audit log says of e, and of who did something with it.
-func audited(e *plan.Exception, who ...slog.Attr) []slog.Attr {
+// audit writes to the audit log what somebody did with e.
+func (es *Exceptions) audit(what string, e *plan.Exception, who ...slog.Attr) {
 	words := make([]string, len(e.Entries))
 	for i, entry := range e.Entries {
 		words[i] = entry.Key + "=" + entry.Value
 	}
-	return append([]slog.Attr{
+	es.logger.LogAttrs(context.Background(), slog.LevelInfo, what, append([]slog.Attr{
 		slog.Bool("audit", true), plain("id", e.ID), plain("domain", e.Domain), plain("descriptor", strings.Join(words, ",")),
 		slog.String("effect", e.What()), slog.Time("until", e.Until), plain("reason", e.Reason),
-	}, who...)
+	}, who...)...)
 }
 
 // plain is a text of others.

@@ -147,6 +147,11 @@ func (s *server) run() (stop func()) {
 	}
 }
 
+// Find returns the exception that applies to a descriptor.
+func (s *server) Find(domain string, entries []limiter.Entry) *plan.Exception {
+	return s.Current().Load().Find(domain, entries)
+}
+
 func of(values ...string) (entries []limiter.Entry) {
 	for _, v := range values {
 		key, value, _ := strings.Cut(v, "=")

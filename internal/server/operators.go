@@ -27,7 +27,11 @@ func (a *App) openOperators() {
 		a.servers = &operators.Servers{
 			Shared: shared, Exceptions: a.exceptions, Forget: a.store.forget,
 			Report: func(keys int) operators.Report {
-				return operators.Report{Denials: a.operators.DenialsHere(keys), Uses: a.exceptions.Uses()}
+				report := operators.Report{Denials: a.operators.DenialsHere(keys), Uses: map[string]uint64{}}
+				for _, e := range a.exceptions.All() {
+					report.Uses[e.ID] = e.Used()
+				}
+				return report
 			},
 		}
 	}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -72,11 +73,39 @@ func ofAll[T any](ask func(ctx context.Context, all bool) (T, error)) http.Handl
 	})
 }
 
-// posted answers to the body of a request.
-func posted[T body](code int, ask func(*http.Request, T) (any, error)) http.Handler {
+// posted answers to the body of a request, which has a descriptor. A field that it does not
+// have is an error, and so are bytes that are no UTF-8, in whose place other text would be read.
+func posted[T interface {
+	Bytes() (domain string, entries []limiter.Entry, err error)
+}](code int, ask func(*http.Request, T) (any, error)) http.Handler {
+	bad := func(format string, args ...any) (any, error) {
+		return nil, operators.Errorf(operators.ErrBadRequest, format, args...)
+	}
 	return answer(code, func(r *http.Request) (any, error) {
-		asked, err := read[T](r)
+		text, err := io.ReadAll(r.Body)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(bytes.TrimSpace(text)) == 0:
+			return bad("the body is empty, it must be JSON")
+		case !utf8.Valid(text):
+			return bad("the body is not UTF-8, other bytes belong into the fields that end in _base64")
+		}
+		var asked T
+		decoder := json.NewDecoder(bytes.NewReader(text))
+		decoder.DisallowUnknownFields()
+		err = decoder.Decode(&asked)
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+			field := strings.TrimPrefix(wrong.Field, "Descriptor.") // as clients write it: without the embedded struct
+			return bad("%s: it cannot be a JSON %s", cmp.Or(field, "the body"), wrong.Value)
+		}
 		if err != nil {
+			return bad("the body: %s", strings.TrimPrefix(err.Error(), "json: "))
+		}
+		if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+			return bad("the body: there is more after the JSON")
+		}
+		if _, _, err := asked.Bytes(); err != nil {
 			return nil, err
 		}
 		return ask(r, asked)
@@ -86,47 +115,11 @@ func posted[T body](code int, ask func(*http.Request, T) (any, error)) http.Hand
 // longestBy bounds the name of who changes something, in bytes.
 const longestBy = 256
 
-func readBy(r *http.Request) (string, error) {
+// named hands the name of who changes something, and the address, to change.
+func named(r *http.Request, change func(ctx context.Context, by, peer string) (any, error)) (any, error) {
 	by := r.URL.Query().Get("by")
 	if len(by) > longestBy {
-		return "", operators.Errorf(operators.ErrBadRequest, "by: it has %d bytes, allowed are at most %d", len(by), longestBy)
+		return nil, operators.Errorf(operators.ErrBadRequest, "by: it has %d bytes, allowed are at most %d", len(by), longestBy)
 	}
-	return by, nil
-}
-
-// body has a descriptor.
-type body interface {
-	Bytes() (domain string, entries []limiter.Entry, err error)
-}
-
-// read reads the body of r, which has a descriptor. A field that it does not have is an
-// error, and so are bytes that are no UTF-8, in whose place other text would be read.
-func read[T body](r *http.Request) (asked T, err error) {
-	text, err := io.ReadAll(r.Body)
-	switch {
-	case err != nil:
-		return asked, err
-	case len(bytes.TrimSpace(text)) == 0:
-		return asked, operators.Errorf(operators.ErrBadRequest, "the body is empty, it must be JSON")
-	case !utf8.Valid(text):
-		return asked, operators.Errorf(operators.ErrBadRequest, "the body is not UTF-8, other bytes belong into the fields that end in _base64")
-	}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	err = decoder.Decode(&asked)
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		field := strings.TrimPrefix(wrong.Field, "Descriptor.") // as clients write it: without the embedded struct
-		if field == "" {
-			field = "the body"
-		}
-		return asked, operators.Errorf(operators.ErrBadRequest, "%s: it cannot be a JSON %s", field, wrong.Value)
-	}
-	if err != nil {
-		return asked, operators.Errorf(operators.ErrBadRequest, "the body: %s", strings.TrimPrefix(err.Error(), "json: "))
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return asked, operators.Errorf(operators.ErrBadRequest, "the body: there is more after the JSON")
-	}
-	_, _, err = asked.Bytes()
-	return asked, err
+	return change(r.Context(), by, VisitorOf(r).Peer)
 }

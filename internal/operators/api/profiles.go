@@ -24,10 +24,10 @@ func profiles(between time.Duration) http.Handler {
 	mux, rest := http.NewServeMux(), &pause{between: between}
 	mux.HandleFunc("/debug/pprof/{$}", pprof.Index) // the list of profiles
 	// Not pprof.Cmdline: flags may hold a password.
-	mux.Handle("/debug/pprof/", rest.around(atMost(longestProfile, pprof.Index)))
-	mux.Handle("/debug/pprof/profile", rest.around(atMost(longestProfile, pprof.Profile)))
+	mux.Handle("/debug/pprof/", rest.around(longestProfile, pprof.Index))
+	mux.Handle("/debug/pprof/profile", rest.around(longestProfile, pprof.Profile))
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.Handle("/debug/pprof/trace", rest.around(atMost(longestTrace, pprof.Trace)))
+	mux.Handle("/debug/pprof/trace", rest.around(longestTrace, pprof.Trace))
 	return mux
 }
 
@@ -38,39 +38,27 @@ type pause struct {
 	until   time.Time
 }
 
-// around returns next, one at a time, with pauses.
-func (p *pause) around(next http.Handler) http.Handler {
-	refuse := func(w http.ResponseWriter, wait time.Duration) {
-		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
-		http.Error(w, fmt.Sprintf("profiles slow the server down, one may begin %v after the last", p.between), http.StatusServiceUnavailable)
-	}
+// around returns next, one at a time, with pauses. It refuses a request for more seconds than
+// longest, and one that collects garbage first, which takes the processors from requests.
+func (p *pause) around(longest float64, next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !p.mu.TryLock() {
-			refuse(w, p.between)
+		free, wait := p.mu.TryLock(), p.between
+		if free {
+			defer p.mu.Unlock()
+			wait = time.Until(p.until)
+		}
+		if !free || wait > 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+			http.Error(w, fmt.Sprintf("profiles slow the server down, one may begin %v after the last", p.between), http.StatusServiceUnavailable)
 			return
 		}
-		defer p.mu.Unlock()
-		if wait := time.Until(p.until); wait > 0 {
-			refuse(w, wait)
-			return
-		}
-		next.ServeHTTP(w, r)
-		p.until = time.Now().Add(p.between)
-	})
-}
-
-// atMost refuses a request for more seconds than that, and one that collects garbage
-// first, which takes the processors from requests.
-func atMost(longest float64, next http.HandlerFunc) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if seconds, err := strconv.ParseFloat(r.FormValue("seconds"), 64); err == nil && !(seconds <= longest) {
 			http.Error(w, fmt.Sprintf("seconds is too much, allowed are at most %v", longest), http.StatusBadRequest)
-			return
-		}
-		if r.FormValue("gc") != "" {
+		} else if r.FormValue("gc") != "" {
 			http.Error(w, "gc is not allowed: a heap profile is that of the last collection of garbage", http.StatusBadRequest)
-			return
+		} else {
+			next(w, r)
 		}
-		next(w, r)
+		p.until = time.Now().Add(p.between)
 	})
 }

@@ -41,7 +41,13 @@ type endpoint struct {
 
 // endpoints are all paths of the debug port, but for the list of them.
 func (s *Server) endpoints() []endpoint {
-	rules := NewPage(http.HandlerFunc(s.rules), func() any { return s.Status().Rules })
+	rules := NewPage(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		plain(w)
+		if err := s.Dump(w); err != nil {
+			fail(w, err, plaintext.Lines)
+		}
+	}), func() any { return s.Status().Rules })
+	audit := &rate.Sometimes{Interval: time.Second}
 	return []endpoint{
 		{"GET", "/status", open, "this page as JSON", answer(http.StatusOK, func(*http.Request) (any, error) { return s.Status(), nil })},
 		{"GET", "/stats", open, "the metrics", s.Metrics},
@@ -53,24 +59,27 @@ func (s *Server) endpoints() []endpoint {
 			return s.Peek(r.Context(), d)
 		})},
 		{"POST", "/reset", changes, "set the counters of a descriptor to zero", posted(http.StatusOK, func(r *http.Request, d operators.Descriptor) (any, error) {
-			by, err := readBy(r)
-			if err != nil {
-				return nil, err
-			}
-			return s.Reset(r.Context(), d, by, VisitorOf(r).Peer)
+			return named(r, func(ctx context.Context, by, peer string) (any, error) { return s.Reset(ctx, d, by, peer) })
 		})},
 		{"GET", "/exceptions", values, "the exceptions in force", ofAll(s.Exceptions)},
 		{"POST", "/exceptions", changes, "add an exception", posted(http.StatusCreated, func(r *http.Request, e operators.NewException) (any, error) {
 			return s.AddException(r.Context(), e, VisitorOf(r).Peer)
 		})},
 		{"DELETE", "/exceptions/{id}", changes, "remove an exception", answer(http.StatusNoContent, func(r *http.Request) (any, error) {
-			by, err := readBy(r)
-			if err != nil {
-				return nil, err
-			}
-			return nil, s.InForce.Remove(r.Context(), r.PathValue("id"), by, VisitorOf(r).Peer)
+			return named(r, func(ctx context.Context, by, peer string) (any, error) {
+				return nil, s.InForce.Remove(ctx, r.PathValue("id"), by, peer)
+			})
 		})},
-		{"POST", "/-/reload", changes, "load the rules now", s.reload(&rate.Sometimes{Interval: time.Second})},
+		{"POST", "/-/reload", changes, "load the rules now", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a load takes what it takes; a recorder in a test has none
+			audit.Do(func() { s.Logger.Info("the rules are loaded on request", "audit", true, "peer", VisitorOf(r).Peer) })
+			if err := s.Reload(r.Context()); err != nil {
+				fail(w, err, plaintext.Lines)
+				return
+			}
+			plain(w)
+			fmt.Fprintln(w, "rules loaded")
+		})},
 		{"", "/debug/pprof/", values, "profiles", profiles(profilePause)},
 	}
 }
@@ -102,27 +111,5 @@ func (a *Access) whom(c class) string {
 		return " (with the token)"
 	default:
 		return " (with the token, or from this machine)"
-	}
-}
-
-// rules shows those that serve.
-func (s *Server) rules(w http.ResponseWriter, _ *http.Request) {
-	plain(w)
-	if err := s.Dump(w); err != nil {
-		fail(w, err, plaintext.Lines)
-	}
-}
-
-// reload loads the rules, and logs who wanted it, once a second if they go on.
-func (s *Server) reload(audit *rate.Sometimes) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		audit.Do(func() { s.Logger.Info("the rules are loaded on request", "audit", true, "peer", VisitorOf(r).Peer) })
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a load takes what it takes; a recorder in a test has none
-		if err := s.Reload(r.Context()); err != nil {
-			fail(w, err, plaintext.Lines)
-			return
-		}
-		plain(w)
-		fmt.Fprintln(w, "rules loaded")
 	}
 }

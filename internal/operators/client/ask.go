@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,18 +22,6 @@ import (
 // maxAnswer bounds an answer. 10,000 exceptions with long reasons are a few megabytes.
 const maxAnswer = 64 << 20
 
-// newHTTP returns a client for servers with certificates of these authorities. Like
-// others, it uses the proxies of the environment, but not to this machine.
-func newHTTP(authorities *x509.CertPool) *http.Client {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: authorities}
-	transport.DisableKeepAlives = true // a command asks once
-	return &http.Client{
-		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-}
-
 // request is what is sent to a server.
 type request struct {
 	method, path string
@@ -50,7 +36,7 @@ func ask[T any](ctx context.Context, c *Client, r request, isAnswer func(*T) boo
 		return answer, err
 	}
 	if err := json.Unmarshal(text, &answer.Value); err != nil || !isAnswer(&answer.Value) {
-		return answer, c.notWeir(r.path)
+		return answer, c.errorf("what answers at %s is not the debug port of Weir: its answer to %s is not that of Weir", c.Server(), r.path)
 	}
 	answer.JSON, answer.At = text, time.Now()
 	if at, err := http.ParseTime(header.Get("Date")); err == nil {
@@ -63,9 +49,29 @@ func ask[T any](ctx context.Context, c *Client, r request, isAnswer func(*T) boo
 func (c *Client) send(ctx context.Context, r request) ([]byte, http.Header, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
-	question, err := c.request(ctx, r)
+	var body io.Reader
+	if r.body != nil {
+		text, err := json.Marshal(r.body)
+		if err != nil {
+			return nil, nil, err
+		}
+		body = bytes.NewReader(text)
+	}
+	target := c.Server() + r.path
+	if len(r.query) > 0 {
+		target += "?" + r.query.Encode()
+	}
+	question, err := http.NewRequestWithContext(ctx, r.method, target, body)
 	if err != nil {
 		return nil, nil, err
+	}
+	question.Header.Set("Accept", "application/json")
+	question.Header.Set("User-Agent", cmp.Or(c.options.UserAgent, "weir"))
+	if body != nil {
+		question.Header.Set("Content-Type", "application/json")
+	}
+	if c.options.Token != "" {
+		question.Header.Set("Authorization", "Bearer "+c.options.Token)
 	}
 	response, err := c.http.Do(question)
 	if err != nil {
@@ -82,35 +88,6 @@ func (c *Client) send(ctx context.Context, r request) ([]byte, http.Header, erro
 		return nil, nil, c.refused(r, response, text)
 	}
 	return text, response.Header, nil
-}
-
-// request returns what is sent for r.
-func (c *Client) request(ctx context.Context, r request) (*http.Request, error) {
-	var body io.Reader
-	if r.body != nil {
-		text, err := json.Marshal(r.body)
-		if err != nil {
-			return nil, err
-		}
-		body = bytes.NewReader(text)
-	}
-	target := c.Server() + r.path
-	if len(r.query) > 0 {
-		target += "?" + r.query.Encode()
-	}
-	question, err := http.NewRequestWithContext(ctx, r.method, target, body)
-	if err != nil {
-		return nil, err
-	}
-	question.Header.Set("Accept", "application/json")
-	question.Header.Set("User-Agent", cmp.Or(c.options.UserAgent, "weir"))
-	if body != nil {
-		question.Header.Set("Content-Type", "application/json")
-	}
-	if c.options.Token != "" {
-		question.Header.Set("Authorization", "Bearer "+c.options.Token)
-	}
-	return question, nil
 }
 
 // maxToken bounds a token. Files of tokens are a line.

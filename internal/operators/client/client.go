@@ -3,22 +3,26 @@
 // values do, with descriptors that can be pasted into the next command. It follows no
 // redirect, which might lead the token elsewhere.
 //
-//	client.go      Client: one method for each thing to ask
-//	ask.go         a request -> its answer, of bounded size and time
-//	address.go     the address of a server, as people write it
-//	errors.go      what went wrong, in one sentence
-//	words.go       View: what all the texts share: times, numbers, tables
-//	descriptor.go  descriptors, and whether they can be pasted
-//	status.go, denials.go, counters.go, exceptions.go: the text of each answer
+//	client.go    Client: one method for each thing to ask
+//	ask.go       a request -> its answer, of bounded size and time
+//	errors.go    what went wrong, in one sentence
+//	words.go     View: what all the texts share: times, numbers, tables
+//	status.go    the text of how a server is
+//	denials.go   the texts of what was denied, whose descriptors may not be whole
+//	counters.go  the texts of counters and exceptions
 //
 // What others wrote is shown through plaintext.
 package client
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
+	"errors"
+	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"weir/internal/operators"
@@ -47,7 +51,39 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{options: o, base: base, http: newHTTP(o.CAs)}, nil
+	transport := http.DefaultTransport.(*http.Transport).Clone() // which knows the proxies of the environment
+	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.CAs}
+	transport.DisableKeepAlives = true // a command asks once
+	noRedirects := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &Client{o, base, &http.Client{Transport: transport, CheckRedirect: noRedirects}}, nil
+}
+
+// debugPort is where a server listens unless its settings say otherwise.
+const debugPort = "6070"
+
+var errAddress = errors.New("it is no address of a server, allowed are host:port, http://host:port and https://host:port")
+
+// parseAddress reads the address of a server. Its error does not show the address, which
+// may hold a password by mistake.
+func parseAddress(server string) (*url.URL, error) {
+	plain := !strings.Contains(server, "://")
+	if plain {
+		server = "http://" + server
+	}
+	u, err := url.Parse(server)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.HasSuffix(u.Host, ":") || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
+		return nil, errAddress
+	}
+	host, port := u.Hostname(), u.Port()
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	if port == "" && plain {
+		port = debugPort
+	}
+	u.Host = strings.TrimSuffix(net.JoinHostPort(host, port), ":") // a URL needs no port
+	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), ""
+	return u, nil
 }
 
 // Server returns the URL of the server.
@@ -104,8 +140,5 @@ func (c *Client) Remove(ctx context.Context, id, by string) error {
 }
 
 func replicas(all bool) url.Values {
-	if all {
-		return url.Values{"replicas": {"all"}}
-	}
-	return url.Values{"replicas": {"this"}}
+	return url.Values{"replicas": {map[bool]string{true: "all", false: "this"}[all]}}
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"weir/internal/offline/explain"
-
 	"weir/internal/operators"
 )
 
@@ -15,79 +14,67 @@ import (
 func (v View) Counters(w io.Writer, c *operators.Counters, reset bool) {
 	domain, descriptor := whole(c.Descriptor)
 	fmt.Fprintf(w, "domain %s, descriptor %s\n", domain, descriptor)
-	if c.Exception != nil {
-		fmt.Fprintf(w, "exception %s: %s %s, by %s: %s\n", explain.Quote(text(c.Exception.ID)), effect(c.Exception), v.until(c.Exception.Until), text(c.Exception.By), text(c.Exception.Reason))
-		fmt.Fprint(w, instead(c.Exception))
+	uncounted := ": it is admitted and not counted"
+	if x := c.Exception; x != nil {
+		uncounted = "" // it says what becomes of the descriptor
+		fmt.Fprintf(w, "exception %s: %s %s, by %s: %s\n", explain.Quote(text(x.ID)), effect(x), v.until(x.Until), text(x.By), text(x.Reason))
+		switch x.Effect {
+		case operators.Allow:
+			fmt.Fprintln(w, "It admits every request and counts nothing.")
+		case operators.Deny:
+			fmt.Fprintln(w, "It denies every request and counts nothing.")
+		}
 	}
 	if c.Rule == "" {
-		fmt.Fprintf(w, "No rule matches it%s.\n", uncounted(c))
+		fmt.Fprintf(w, "No rule matches it%s.\n", uncounted)
 		fmt.Fprintf(w, "\nWhy, by the files of rules: weir explain --config PATH %s %s\n", domain, descriptor)
 		return
 	}
 	fmt.Fprintf(w, "rule %s\n", ruled(c.Rule, c.Place))
 	if len(c.Limits) == 0 {
-		fmt.Fprintf(w, "It is a whitelist entry, without limits%s.\n", uncounted(c))
+		fmt.Fprintf(w, "It is a whitelist entry, without limits%s.\n", uncounted)
 		return
 	}
 	if reset {
 		fmt.Fprintf(w, "Set to zero: %s.\n", plural(c.Reset, "counter", "counters"))
 	}
 	fmt.Fprintln(w)
-	v.limits(w, c)
-	switch used := full(c.Limits); {
-	case used && c.Exception == nil:
-		v.suggest(w, "Let it through for a while", `except add %s %s --amount 10x --for 2h --reason "..."`, domain, descriptor)
-	case c.Exception != nil:
+	if full := limits(w, c); c.Exception != nil {
 		v.suggest(w, "End the exception", "except remove %s", explain.Quote(text(c.Exception.ID)))
+	} else if full {
+		v.suggest(w, "Let it through for a while", `except add %s %s --amount 10x --for 2h --reason "..."`, domain, descriptor)
 	}
 }
 
-// instead says what an exception does in the place of limits, "" if it only multiplies them.
-func instead(x *operators.Exception) string {
-	switch x.Effect {
-	case operators.Allow:
-		return "It admits every request and counts nothing.\n"
-	case operators.Deny:
-		return "It denies every request and counts nothing.\n"
-	default:
-		return ""
-	}
-}
-
-// uncounted says what becomes of a descriptor without limits, unless an exception does.
-func uncounted(c *operators.Counters) string {
-	if c.Exception != nil {
-		return ""
-	}
-	return ": it is admitted and not counted"
-}
-
-// limits writes a row for each limit, and the keys of those that are in Redis.
-func (v View) limits(w io.Writer, c *operators.Counters) {
-	t := newTable(w, "")
-	t.row("LIMIT", "USED", "REMAINS", "ONE MORE", "ALL FREE", "NOTE")
+// limits writes a row for each limit, and the keys of those that are in Redis. It reports
+// whether one of them admits nothing more.
+func limits(w io.Writer, c *operators.Counters) (full bool) {
+	rows := "LIMIT\tUSED\tREMAINS\tONE MORE\tALL FREE\tNOTE\n"
 	var keys []string
 	for i := range c.Limits {
 		l := &c.Limits[i]
 		name, note := cell(limited(l.Limit, l.Rate)), note(l, c.Rule)
 		if l.Unlimited || l.Replaced {
-			t.row(name, "-", "-", "-", "-", note)
+			rows += fmt.Sprintf("%s\t-\t-\t-\t-\t%s\n", name, note)
 			continue
 		}
-		free := l.WholeIn
+		full = full || l.Remaining == 0 || l.BannedFor > 0
 		remains, oneMore := fmt.Sprint(l.Remaining), in(l.RetryAfter)
-		if x := c.Exception; x != nil && instead(x) != "" {
-			remains, oneMore = "-", map[string]string{operators.Allow: "now", operators.Deny: "denied"}[x.Effect]
+		if x := c.Exception; x != nil && x.Effect == operators.Allow {
+			remains, oneMore = "-", "now"
+		} else if x != nil && x.Effect == operators.Deny {
+			remains, oneMore = "-", "denied"
 		}
-		t.row(name, fmt.Sprintf("%d of %d", l.Used, l.Amount), remains, oneMore, in(&free), note)
+		rows += fmt.Sprintf("%s\t%d of %d\t%s\t%s\t%s\t%s\n", name, l.Used, l.Amount, remains, oneMore, in(&l.WholeIn), note)
 		if l.Key != "" {
 			keys = append(keys, text(l.Key))
 		}
 	}
-	t.end()
+	table(w, "", rows)
 	if len(keys) > 0 {
 		fmt.Fprintf(w, "\nIn Redis: %s\n", strings.Join(keys, "\n          "))
 	}
+	return full
 }
 
 // note says what is special about a limit of a descriptor whose rule is given.
@@ -106,12 +93,57 @@ func note(l *operators.Counter, rule string) string {
 	return strings.Join(notes, ", ")
 }
 
-// full reports whether a limit admits nothing more.
-func full(limits []operators.Counter) bool {
-	for i := range limits {
-		if l := &limits[i]; !l.Unlimited && !l.Replaced && (l.Remaining == 0 || l.BannedFor > 0) {
-			return true
-		}
+func quotedDomain(domain string) string { return explain.Quote(explain.FormatDomain(domain)) }
+
+// whole returns domain and entries of a descriptor as arguments of commands.
+func whole(d operators.Descriptor) (domain, descriptor string) {
+	name, entries, err := d.Bytes()
+	if err != nil {
+		return text(d.Domain), fmt.Sprintf("(not readable: %s)", text(err.Error()))
 	}
-	return false
+	return quotedDomain(name), explain.Quote(explain.FormatDescriptor(entries))
+}
+
+// Exceptions writes the exceptions in force.
+func (v View) Exceptions(w io.Writer, e *operators.ExceptionList) {
+	if len(e.Exceptions) == 0 {
+		fmt.Fprintln(w, "There are no exceptions.")
+		return
+	}
+	uses := ""
+	if e.Servers > 0 {
+		uses = ", uses" + servers(e.Servers)
+	}
+	fmt.Fprintf(w, "%s%s, times in %s:\n\n", plural(len(e.Exceptions), "exception", "exceptions"), uses, v.zone())
+	rows, reasons := "ID\tEFFECT\tUNTIL\tUSED\tBY\tDESCRIPTOR\n", ""
+	for i := range e.Exceptions {
+		x := &e.Exceptions[i]
+		domain, descriptor := whole(x.Descriptor)
+		id := explain.Quote(text(x.ID))
+		rows += fmt.Sprintf("%s\t%s\t%s (%s)\t%d\t%s\t%s %s\n", id, effect(x), v.clock(x.Until), Span(x.Until.Sub(v.Now)), x.Used, short(x.By, maxCell/2), domain, descriptor)
+		reasons += id + "\t" + text(x.Reason) + "\n"
+	}
+	table(w, "", rows)
+	fmt.Fprintln(w, "\nReasons:")
+	table(w, "  ", reasons)
+	v.suggest(w, "End one", "except remove ID")
+}
+
+// Added writes what became of a new exception.
+func (v View) Added(w io.Writer, x *operators.Exception) {
+	domain, descriptor := whole(x.Descriptor)
+	fmt.Fprintf(w, "exception %s: %s %s %s %s\n", explain.Quote(text(x.ID)), effect(x), domain, descriptor, v.until(x.Until))
+	v.suggest(w, "End it earlier", "except remove %s", explain.Quote(text(x.ID)))
+}
+
+// Removed writes that an exception has ended.
+func (v View) Removed(w io.Writer, id string) {
+	fmt.Fprintf(w, "The exception %s is removed.\n", text(id))
+}
+
+func effect(x *operators.Exception) string {
+	if x.Effect == operators.Amount {
+		return fmt.Sprintf("%vx", x.Factor)
+	}
+	return text(x.Effect)
 }

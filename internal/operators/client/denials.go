@@ -1,10 +1,12 @@
 package client
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
 
+	"weir/internal/offline/explain"
 	"weir/internal/operators"
 )
 
@@ -20,14 +22,12 @@ func (v View) Top(w io.Writer, d *operators.Denials, window *operators.Window) {
 		l := &window.Limits[i]
 		fmt.Fprintf(w, "\ndomain %s, rule %s\n", quotedDomain(l.Domain), ruled(l.Rule, l.Place))
 		fmt.Fprintf(w, "  %s%s: %s denied\n", limited(l.Limit, l.Rate), shadowed(l.Shadow), count(l.Denied, l.Error))
-		t := newTable(w, "    ")
-		t.row("DENIED", "SINCE", "LAST", "DESCRIPTOR")
+		rows := "DENIED\tSINCE\tLAST\tDESCRIPTOR\n"
 		for j := range l.Keys {
 			k := &l.Keys[j]
-			shown := keys.add(l.Domain, k.Descriptor)
-			t.row(count(k.Denied, k.Error), fmt.Sprintf("%s (%s)", v.clock(k.First), Span(v.Now.Sub(k.First))), v.clock(k.Last), shown)
+			rows += fmt.Sprintf("%s\t%s (%s)\t%s\t%s\n", count(k.Denied, k.Error), v.clock(k.First), Span(v.Now.Sub(k.First)), v.clock(k.Last), keys.add(l.Domain, k.Descriptor))
 		}
-		t.end()
+		table(w, "    ", rows)
 		if l.OthersAtMost > 0 {
 			fmt.Fprintf(w, "    each other descriptor: at most %d\n", l.OthersAtMost)
 		}
@@ -46,23 +46,18 @@ func (v View) Denials(w io.Writer, d *operators.Denials) {
 	}
 	fmt.Fprintf(w, "The last denials%s, newest first, times in %s:\n\n", servers(d.Servers), v.zone())
 	var keys excerpts
-	t := newTable(w, "")
-	t.row("AT", "RETRY", "LIMIT", "RULE", "DESCRIPTOR")
+	rows := "AT\tRETRY\tLIMIT\tRULE\tDESCRIPTOR\n"
 	for i := range d.Last {
 		e := &d.Last[i]
-		shown := quotedDomain(e.Domain) + " " + keys.add(e.Domain, e.Descriptor)
-		t.row(v.clock(e.At), strings.TrimPrefix(in(e.RetryAfter), "in "), cell(limited(e.Limit, e.Rate)+shadowed(e.Shadow)), located(&e.Source), shown)
+		place := cell(e.Rule) // what leads to it, where nobody knows where it is written
+		if e.Place != "" {
+			place = text(e.Place)
+		}
+		rows += fmt.Sprintf("%s\t%s\t%s\t%s\t%s %s\n", v.clock(e.At), strings.TrimPrefix(in(e.RetryAfter), "in "),
+			cell(limited(e.Limit, e.Rate)+shadowed(e.Shadow)), place, quotedDomain(e.Domain), keys.add(e.Domain, e.Descriptor))
 	}
-	t.end()
+	table(w, "", rows)
 	keys.end(v, w)
-}
-
-// located is where the rule is written, or else what leads to it.
-func located(s *operators.Source) string {
-	if s.Place != "" {
-		return text(s.Place)
-	}
-	return cell(s.Rule)
 }
 
 // servers says how many servers an answer is of, if that is known.
@@ -82,4 +77,53 @@ func shadowed(shadow bool) string {
 		return " (shadow)"
 	}
 	return ""
+}
+
+// What keeps an excerpt from being pasted, and what the text says of it.
+var notPasted = []struct{ lacks, why string }{
+	{"cut", "only the start is known, so it cannot be pasted."},
+	{"hash", "the hash of a value (CACHE_KEY_HASH_VALUES); commands need the value itself."},
+	{"shared", "one counter for all values that match; commands need one of these values."},
+}
+
+// excerpts are those that a text has shown.
+type excerpts struct {
+	lack map[string]bool // what they lack
+	next string          // the first that can be pasted, as arguments of a command
+}
+
+// add returns an excerpt as an argument of commands, or to be read with a mark that says why
+// it is none.
+func (s *excerpts) add(domain string, d operators.Excerpt) string {
+	shown, lacks := d.Spell()
+	if lacks == "" {
+		shown = explain.Quote(shown)
+		s.next = cmp.Or(s.next, quotedDomain(domain)+" "+shown)
+		return shown
+	}
+	if s.lack == nil {
+		s.lack = map[string]bool{}
+	}
+	s.lack[lacks] = true
+	if lacks == "cut" {
+		shown += "…"
+		if d.Digest != "" { // which tells apart excerpts that begin alike
+			shown += " #" + text(d.Digest)
+		}
+	}
+	return shown + " (" + lacks + ")"
+}
+
+// end says what the marks mean that were shown, and which command may be wanted next.
+func (s *excerpts) end(v View, w io.Writer) {
+	line := "\n"
+	for _, m := range notPasted {
+		if s.lack[m.lacks] {
+			fmt.Fprintf(w, "%s(%s): %s\n", line, m.lacks, m.why)
+			line = ""
+		}
+	}
+	if s.next != "" {
+		v.suggest(w, "The counters of the first", "peek %s", s.next)
+	}
 }

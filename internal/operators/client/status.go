@@ -11,8 +11,8 @@ import (
 
 // Status writes how the server at an address is.
 func (v View) Status(w io.Writer, server string, s *api.Status) {
-	t := newTable(w, "")
-	line := func(field, format string, args ...any) { t.row(field, fmt.Sprintf(format, args...)) }
+	var rows strings.Builder
+	line := func(field, format string, args ...any) { fmt.Fprintf(&rows, field+"\t"+format+"\n", args...) }
 	line("server", "%s, Weir %s, up %s", text(server), text(s.Version), Span(Seconds(s.UptimeSeconds)))
 	line("health", "%s", text(s.Health))
 	for _, note := range s.Notes {
@@ -21,9 +21,7 @@ func (v View) Status(w io.Writer, server string, s *api.Status) {
 	line("requests", "%.1f a second, %.1f of them denied", s.Decisions, s.Denials)
 	line("exceptions", "%d in force", s.Exceptions)
 	line("counters", "%s", text(s.Store.Name))
-	for _, state := range v.store(&s.Store) {
-		line("", "%s", state)
-	}
+	v.store(&s.Store, func(format string, args ...any) { line("", format, args...) })
 	r := &s.Rules
 	line("rules", "%s in %s from %s", plural(r.Rules, "rule", "rules"), plural(r.Domains, "domain", "domains"), text(r.Path))
 	if r.ControlPlane != "" {
@@ -36,7 +34,7 @@ func (v View) Status(w io.Writer, server string, s *api.Status) {
 		}
 		line("", "loaded at %s%s, files: %d", v.ago(r.LoadedAt), version, r.Files)
 	}
-	t.end()
+	table(w, "", rows.String())
 	if !r.FailedAt.IsZero() {
 		fmt.Fprintf(w, "\nThe last load failed at %s and changed nothing:\n", v.ago(r.FailedAt))
 		for problem := range strings.Lines(r.Problems) {
@@ -51,31 +49,30 @@ func (v View) Status(w io.Writer, server string, s *api.Status) {
 }
 
 // store says whether a store that can fail works.
-func (v View) store(s *api.Store) (lines []string) {
+func (v View) store(s *api.Store, line func(format string, args ...any)) {
 	switch {
 	case !s.FailingSince.IsZero():
-		lines = append(lines, "FAILS "+v.since(s.FailingSince)+", failure modes decide")
+		line("FAILS %s, failure modes decide", v.since(s.FailingSince))
 		if s.FailureMode != "" {
-			lines = append(lines, fmt.Sprintf("failure mode %s: %s, unless a limit has a mode of its own", text(s.FailureMode), text(Failure(s.FailureMode))))
+			line("failure mode %s: %s, unless a limit has a mode of its own", text(s.FailureMode), Failure(s.FailureMode))
 		}
 		if !s.WorkedAt.IsZero() {
-			lines = append(lines, "worked last at "+v.ago(s.WorkedAt))
+			line("worked last at %s", v.ago(s.WorkedAt))
 		}
 	case !s.WorkedAt.IsZero():
-		lines = append(lines, "works, worked last at "+v.ago(s.WorkedAt))
+		line("works, worked last at %s", v.ago(s.WorkedAt))
 	case !s.Works:
-		lines = append(lines, "not asked yet")
+		line("not asked yet")
 	}
 	if !s.FailedAt.IsZero() {
-		lines = append(lines, "failed last at "+v.ago(s.FailedAt))
+		line("failed last at %s", v.ago(s.FailedAt))
 	}
 	if s.Breaker != "" {
-		lines = append(lines, "breaker "+text(s.Breaker))
+		line("breaker %s", text(s.Breaker))
 	}
 	if s.Problem != "" {
-		lines = append(lines, "last error: "+text(s.Problem))
+		line("last error: %s", text(s.Problem))
 	}
-	return lines
 }
 
 // Failure says what a failure mode means for requests.

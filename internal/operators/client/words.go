@@ -18,34 +18,14 @@ type View struct {
 	Flags string    // that suggested commands need, such as " --server http://weir:6070"
 }
 
-// table is written with a tab behind each cell but the last of a row.
-type table struct {
-	w      io.Writer
-	rows   bytes.Buffer
-	indent string
-}
-
-func newTable(w io.Writer, indent string) *table { return &table{w: w, indent: indent} }
-
-// row adds a row.
-func (t *table) row(cells ...any) {
-	for i, cell := range cells {
-		if i > 0 {
-			t.rows.WriteByte('\t')
-		}
-		fmt.Fprint(&t.rows, cell)
-	}
-	t.rows.WriteByte('\n')
-}
-
-// end writes the rows, in columns.
-func (t *table) end() {
+// table writes rows, whose cells have tabs between them, in columns.
+func table(w io.Writer, indent, rows string) {
 	var aligned bytes.Buffer
 	columns := tabwriter.NewWriter(&aligned, 0, 0, 2, ' ', 0)
-	_, _ = columns.Write(t.rows.Bytes()) // into memory
+	_, _ = io.WriteString(columns, rows) // into memory
 	_ = columns.Flush()
 	for line := range strings.Lines(aligned.String()) {
-		fmt.Fprintln(t.w, strings.TrimRight(t.indent+line, " \n"))
+		fmt.Fprintln(w, strings.TrimRight(indent+line, " \n"))
 	}
 }
 
@@ -54,9 +34,6 @@ const maxCell = 40
 
 // cell returns text of others for a column that is not the last.
 func cell(s string) string { return short(s, maxCell) }
-
-// narrow is cell where a few characters say enough.
-func narrow(s string) string { return short(s, maxCell/2) }
 
 // maxText is the most columns of text of others elsewhere, which may be long to harm.
 const maxText = 500
@@ -96,10 +73,11 @@ func (v View) since(t time.Time) string {
 
 // until returns when something ends, and how long that takes.
 func (v View) until(t time.Time) string {
-	if !t.After(v.Now) {
-		return fmt.Sprintf("until %s %s (over)", v.clock(t), v.zone())
+	left := "over"
+	if t.After(v.Now) {
+		left = Span(t.Sub(v.Now)) + " left"
 	}
-	return fmt.Sprintf("until %s %s (%s left)", v.clock(t), v.zone(), Span(t.Sub(v.Now)))
+	return fmt.Sprintf("until %s %s (%s)", v.clock(t), v.zone(), left)
 }
 
 // zone names the zone of times.
