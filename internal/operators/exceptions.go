@@ -128,7 +128,7 @@ func (n *NewException) exception() (Exception, error) {
 	now := time.Now().Round(0).UTC()
 	return Exception{
 		ID:         strings.ToLower(rand.Text()[:8]), // letters and digits that cannot be taken for each other
-		Descriptor: n.Descriptor, Effect: n.Effect, Factor: n.Factor, Created: now, Until: now.Add(lasts), By: n.By, Reason: n.Reason,
+		Descriptor: NewDescriptor(domain, entries), Effect: n.Effect, Factor: n.Factor, Created: now, Until: now.Add(lasts), By: n.By, Reason: n.Reason,
 	}, nil
 }
 

@@ -289,21 +289,18 @@ const (
 // SignIn gives the browser that sent the token in a form the cookie of the console, or
 // returns why not, with the status of the answer.
 func (a *Access) SignIn(w http.ResponseWriter, r *http.Request) (code int, reason string) {
-	refuse := func(no *refusal) (int, string) {
-		no.announce(w)
-		return no.code, no.reason
-	}
 	if a.token == nil {
 		return http.StatusNotFound, tokenSetting + " is not set, so nobody can sign in"
 	}
 	if a.sites.Check(r) != nil {
-		return refuse(otherSite)
+		return otherSite.code, otherSite.reason
 	}
 	if err := r.ParseForm(); err != nil {
 		return http.StatusBadRequest, "the form cannot be read"
 	}
 	if token := strings.TrimSpace(r.PostForm.Get("token")); token == "" || !a.right(r, token) {
-		return refuse(unauthorized)
+		unauthorized.announce(w)
+		return unauthorized.code, unauthorized.reason
 	}
 	a.logger.Info("signed in to the console", "audit", true, "peer", r.RemoteAddr)
 	http.SetCookie(w, cookie(r, cookieOf(a.token.Text()), int(cookieTime/time.Second)))

@@ -28,7 +28,7 @@ func NewPage(handler http.Handler, version func() any) *Page {
 	return &Page{handler: handler, version: version}
 }
 
-// rendering is a page as it was at a time.
+// rendering is a page as it was at a time. It is the http.ResponseWriter that makes it, too.
 type rendering struct {
 	version any
 	ready   chan struct{} // closed when the rest is there
@@ -36,6 +36,7 @@ type rendering struct {
 	status  int
 	header  http.Header
 	gzip    bytes.Buffer
+	text    *gzip.Writer // to it
 }
 
 // ServeHTTP implements http.Handler.
@@ -90,25 +91,20 @@ func (p *Page) current() *rendering {
 func (p *Page) render(page *rendering) {
 	defer close(page.ready)
 	began := time.Now()
-	text, _ := gzip.NewWriterLevel(&page.gzip, gzip.BestSpeed) // which is a level
-	p.handler.ServeHTTP(&recorder{page, text}, &http.Request{Method: http.MethodGet})
-	_ = text.Close() // a buffer takes all
+	page.text, _ = gzip.NewWriterLevel(&page.gzip, gzip.BestSpeed) // which is a level
+	p.handler.ServeHTTP(page, &http.Request{Method: http.MethodGet})
+	_ = page.text.Close() // a buffer takes all
+	page.text = nil       // which takes more than most pages
 	if now := time.Now(); now.Sub(began) > cheap {
 		page.until = now.Add(shows * now.Sub(began))
 	}
 }
 
-// recorder makes a rendering of an answer.
-type recorder struct {
-	page *rendering
-	text io.Writer
-}
-
 // Header implements http.ResponseWriter.
-func (r *recorder) Header() http.Header { return r.page.header }
+func (r *rendering) Header() http.Header { return r.header }
 
 // WriteHeader implements http.ResponseWriter.
-func (r *recorder) WriteHeader(status int) { r.page.status = status }
+func (r *rendering) WriteHeader(status int) { r.status = status }
 
 // Write implements http.ResponseWriter.
-func (r *recorder) Write(p []byte) (int, error) { return r.text.Write(p) }
+func (r *rendering) Write(p []byte) (int, error) { return r.text.Write(p) }

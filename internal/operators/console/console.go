@@ -85,12 +85,30 @@ func New(server *api.Server, o Options) *Console {
 	c.mux.Handle("GET /console/assets/", http.StripPrefix("/console/assets/", http.FileServerFS(assets)))
 	c.mux.Handle("GET /console", http.RedirectHandler("/console/", http.StatusSeeOther))
 	c.mux.HandleFunc("GET /console/signin", func(w http.ResponseWriter, r *http.Request) { signInPage(w, r, http.StatusOK, "") })
-	c.mux.HandleFunc("POST /console/signin", c.signIn)
-	c.mux.HandleFunc("POST /console/signout", c.signOut)
+	c.mux.HandleFunc("POST /console/signin", func(w http.ResponseWriter, r *http.Request) {
+		if code, reason := c.Access.SignIn(w, r); reason != "" {
+			signInPage(w, r, code, reason)
+			return
+		}
+		http.Redirect(w, r, "/console/", http.StatusSeeOther)
+	})
+	c.mux.HandleFunc("POST /console/signout", func(w http.ResponseWriter, r *http.Request) {
+		if code, reason := c.Access.SignOut(w, r); reason != "" {
+			http.Error(w, reason, code)
+			return
+		}
+		http.Redirect(w, r, "/console/", http.StatusSeeOther)
+	})
 	c.mux.Handle("GET /console/{$}", values(c.now))
-	c.mux.Handle("GET /console/rules", values(c.rules))
-	c.mux.Handle("GET /console/exceptions", values(c.exceptions))
-	c.mux.Handle("GET /console/explain", values(c.explain))
+	c.mux.Handle("GET /console/rules", values(func(w http.ResponseWriter, r *http.Request) {
+		c.show(w, r, "rules", "Rules", c.busiest(r.URL.Query().Get("filter")), nil)
+	}))
+	c.mux.Handle("GET /console/exceptions", values(func(w http.ResponseWriter, r *http.Request) {
+		c.showExceptions(w, r, fillIn(r.URL.Query()), nil)
+	}))
+	c.mux.Handle("GET /console/explain", values(func(w http.ResponseWriter, r *http.Request) {
+		c.showExplain(w, r, ask(r.URL.Query()), nil)
+	}))
 	c.mux.Handle("POST /console/exceptions", changes(c.addException))
 	c.mux.Handle("POST /console/exceptions/remove", changes(c.removeException))
 	c.mux.Handle("POST /console/reset", changes(c.reset))
@@ -139,23 +157,6 @@ func signInPage(w http.ResponseWriter, r *http.Request, code int, refused string
 	p := newPage(r, "Sign in", nil)
 	p.Problem = refused
 	p.write(w, code, "signin", "layout.html")
-}
-
-// signIn takes the token from the form.
-func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
-	if code, reason := c.Access.SignIn(w, r); reason != "" {
-		signInPage(w, r, code, reason)
-		return
-	}
-	http.Redirect(w, r, "/console/", http.StatusSeeOther)
-}
-
-func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
-	if code, reason := c.Access.SignOut(w, r); reason != "" {
-		http.Error(w, reason, code)
-		return
-	}
-	http.Redirect(w, r, "/console/", http.StatusSeeOther)
 }
 
 // page is what every page shows.

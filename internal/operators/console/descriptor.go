@@ -25,11 +25,6 @@ func spell(domain string, entries []limiter.Entry) asked {
 	return asked{explain.FormatDomain(domain), explain.FormatDescriptor(entries)}
 }
 
-// Query is the part of a link that asks for it.
-func (a asked) Query() string {
-	return url.Values{"domain": {a.Domain}, "descriptor": {a.Text}}.Encode()
-}
-
 // parse returns the descriptor, or what is wrong with the texts.
 func (a asked) parse() (domain string, entries []limiter.Entry, err error) {
 	if a.Domain == "" || a.Text == "" {

@@ -95,5 +95,6 @@ func (c *Console) reset(w http.ResponseWriter, r *http.Request) {
 		c.showExplain(w, r, form, err)
 		return
 	}
-	http.Redirect(w, r, "/console/explain?done=reset&"+form.Query(), http.StatusSeeOther) //nolint:gosec // the path is fixed
+	query := url.Values{"done": {"reset"}, "domain": {form.Domain}, "descriptor": {form.Text}}
+	http.Redirect(w, r, "/console/explain?"+query.Encode(), http.StatusSeeOther) //nolint:gosec // the path is fixed
 }

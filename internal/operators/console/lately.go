@@ -13,10 +13,9 @@ import (
 type lately[T any] struct {
 	take func() T
 
-	mu     sync.Mutex
-	seen   lookAt[T]   // last
-	old    []lookAt[T] // to compare with, the oldest first
-	forget *time.Timer
+	mu   sync.Mutex
+	seen lookAt[T]   // last
+	old  []lookAt[T] // to compare with, the oldest first
 }
 
 type lookAt[T any] struct {
@@ -25,7 +24,7 @@ type lookAt[T any] struct {
 }
 
 // How long ago the looks are that are compared, how often one is kept, for how long the
-// last one serves others, and when all are forgotten.
+// last one serves others, and when no older one is compared with.
 const (
 	lookBack    = 10 * time.Second
 	lookEvery   = 5 * time.Second
@@ -38,11 +37,10 @@ const (
 func (l *lately[T]) look(now time.Time) (seen, before T, over time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.forget != nil {
-		l.forget.Stop()
+	if now.Sub(l.seen.at) >= lookForgets {
+		l.old = nil
 	}
-	l.forget = time.AfterFunc(lookForgets, l.drop)
-	if l.seen.at.IsZero() || now.Sub(l.seen.at) >= lookServes {
+	if now.Sub(l.seen.at) >= lookServes { // or this is the first look
 		l.seen = lookAt[T]{now, l.take()}
 	}
 	if n := len(l.old); n == 0 || now.Sub(l.old[n-1].at) >= lookEvery {
@@ -52,13 +50,6 @@ func (l *lately[T]) look(now time.Time) (seen, before T, over time.Duration) {
 		l.old = slices.Delete(l.old, 0, 1)
 	}
 	return l.seen.seen, l.old[0].seen, l.seen.at.Sub(l.old[0].at)
-}
-
-// drop forgets all.
-func (l *lately[T]) drop() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.old, l.seen = nil, lookAt[T]{}
 }
 
 // figure is a fact about the store.

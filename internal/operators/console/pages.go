@@ -114,10 +114,6 @@ func (c *Console) listExceptions(r *http.Request, all bool) exceptionList {
 	return list
 }
 
-func (c *Console) exceptions(w http.ResponseWriter, r *http.Request) {
-	c.showExceptions(w, r, fillIn(r.URL.Query()), nil)
-}
-
 // showExceptions writes the page with a form, and with why that was refused, if it was.
 func (c *Console) showExceptions(w http.ResponseWriter, r *http.Request, form exceptionForm, refused error) {
 	c.show(w, r, "exceptions", "Exceptions", exceptionsPage{List: c.listExceptions(r, true), Form: form}, refused)
@@ -130,10 +126,6 @@ type explainPage struct {
 	Counters    *operators.Counters
 	PeekProblem string
 	Form        exceptionForm
-}
-
-func (c *Console) explain(w http.ResponseWriter, r *http.Request) {
-	c.showExplain(w, r, ask(r.URL.Query()), nil)
 }
 
 func (c *Console) showExplain(w http.ResponseWriter, r *http.Request, form asked, refused error) {

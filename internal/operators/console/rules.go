@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -58,10 +57,6 @@ type limit struct {
 	Rate   demand
 }
 
-func (c *Console) rules(w http.ResponseWriter, r *http.Request) {
-	c.show(w, r, "rules", "Rules", c.busiest(r.URL.Query().Get("filter")), nil)
-}
-
 // busiest returns the page of the rules that are asked most, of those that contain filter.
 func (c *Console) busiest(filter string) rulesPage {
 	page := rulesPage{Filter: filter}
@@ -76,9 +71,9 @@ func (c *Console) busiest(filter string) rulesPage {
 			rules = append(rules, r)
 		}
 	}
-	rates := new(rates)
-	rates.now, rates.before, rates.over = c.outcomes.look(time.Now())
-	page.Matching, page.All, page.Over = len(rules), tree.Rules(), rates.over
+	now, before, over := c.outcomes.look(time.Now())
+	rates := &rates{now, before, over}
+	page.Matching, page.All, page.Over = len(rules), tree.Rules(), over
 	if len(rules) > maxRules {
 		rules = rates.most(rules)
 	}
@@ -113,22 +108,16 @@ func (r *rates) ofRule(rule *descriptors.Rule) (most demand) {
 
 // most returns maxRules of the rules, those that are asked most, in the order in which they are.
 func (r *rates) most(rules []*descriptors.Rule) []*descriptors.Rule {
-	type place struct {
-		at    int
-		asked float64
-	}
-	places := make([]place, len(rules))
+	asked, order := make([]float64, len(rules)), make([]int, len(rules))
 	for i, rule := range rules {
-		places[i] = place{i, r.ofRule(rule).Asked}
+		asked[i], order[i] = r.ofRule(rule).Asked, i
 	}
-	slices.SortStableFunc(places, func(a, b place) int { return cmp.Compare(b.asked, a.asked) })
-	places = places[:maxRules]
-	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.at, b.at) })
-	list := make([]*descriptors.Rule, len(places))
-	for i, p := range places {
-		list[i] = rules[p.at]
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(asked[b], asked[a]) })
+	busiest := make([]*descriptors.Rule, 0, maxRules)
+	for _, i := range slices.Sorted(slices.Values(order[:maxRules])) {
+		busiest = append(busiest, rules[i])
 	}
-	return list
+	return busiest
 }
 
 // growTree joins rules to trees, one for each domain.
