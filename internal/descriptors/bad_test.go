@@ -13,15 +13,11 @@ import (
 func TestLoadReportsEveryProblem(t *testing.T) {
 	const dir, reports = "testdata/bad", "testdata/bad.txt"
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var got strings.Builder
 	for _, entry := range entries {
 		files, _, err := ReadFiles(filepath.Join(dir, entry.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i := range files {
 			files[i].Name = strings.TrimPrefix(filepath.ToSlash(files[i].Name), dir+"/")
 		}
@@ -35,14 +31,10 @@ func TestLoadReportsEveryProblem(t *testing.T) {
 		fmt.Fprintln(&got, err)
 	}
 	if *update {
-		if err := os.WriteFile(reports, []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(reports, []byte(got.String()), 0o644))
 	}
 	want, err := os.ReadFile(reports)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	gotLines, wantLines := strings.Split(got.String(), "\n"), strings.Split(string(want), "\n")
 	for i := range max(len(gotLines), len(wantLines)) {
 		if i >= len(gotLines) || i >= len(wantLines) || gotLines[i] != wantLines[i] {

@@ -34,9 +34,7 @@ func TestOtherwiseOfMergedFiles(t *testing.T) {
 		{"b.yaml", []byte("domain: api\notherwise: {rate_limit: {unit: day, requests_per_unit: 2}}\n")},
 		{"c.yaml", []byte("domain: api\ndescriptors: [{key: path, descriptors: [{key: user}]}]\n")},
 	}, Options{MergeDomains: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for descriptor, want := range map[string]string{
 		"user=a x=y": "api|user of user=a",
 		"path=/":     "api|otherwise of path=/",

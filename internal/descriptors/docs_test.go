@@ -16,9 +16,7 @@ import (
 // Every YAML block of the rule reference is a complete file.
 func TestRuleReferenceLoads(t *testing.T) {
 	text, err := os.ReadFile("../../docs/rules.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	blocks := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllStringSubmatchIndex(string(text), -1)
 	if len(blocks) == 0 {
 		t.Fatal("docs/rules.md has no YAML")
@@ -41,9 +39,7 @@ func TestRuleReferenceLoads(t *testing.T) {
 // The tables of fields say what editors show.
 func TestDocumentedFields(t *testing.T) {
 	text, err := os.ReadFile("../../docs/rules.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	link := regexp.MustCompile("\\[([^]]*)\\]\\([^)]*\\)|\\*\\*|`")
 	documented := make(map[string]bool)
 	for _, row := range regexp.MustCompile("(?m)^\\|`(\\w+)`\\|.*\\|(.*)\\|$").FindAllStringSubmatch(string(text), -1) {
@@ -56,9 +52,7 @@ func TestDocumentedFields(t *testing.T) {
 		mapping
 		Definitions map[string]mapping
 	}
-	if err := json.Unmarshal(Schema, &schema); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(Schema, &schema))
 	for place, names := range map[string][]string{"": format.file.names, "rule": format.descriptor.names, "otherwise": format.otherwise.names, "limit": format.limit.names, "override": format.override.names} {
 		said := schema.Properties
 		if place != "" {
@@ -79,9 +73,7 @@ func TestDocumentedFields(t *testing.T) {
 // entry leads to.
 func TestDocumentedLists(t *testing.T) {
 	text, err := os.ReadFile("../../docs/rules.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, section, _ := strings.Cut(string(text), "### Lists, networks and regular expressions\n")
 	section, _, _ = strings.Cut(section, "\n#")
 	block := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindStringSubmatch(section)
@@ -115,9 +107,7 @@ func TestDocumentedLists(t *testing.T) {
 // detailed_metric.
 func TestDocumentedLabels(t *testing.T) {
 	text, err := os.ReadFile("../../docs/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	block := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindSubmatch(text)
 	if block == nil {
 		t.Fatal("docs/metrics.md has no YAML")
@@ -149,9 +139,7 @@ func TestDefaultRules(t *testing.T) {
 		t.Fatal(skipped, err)
 	}
 	tree, err := Load(files, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rule := tree.Match("api", entries("user=anybody"))
 	if rule == nil || len(rule.Limits) != 1 {
 		t.Fatal("users of the domain api do not have one limit")
@@ -165,9 +153,7 @@ func TestDefaultRules(t *testing.T) {
 // before one goes back to a server that refuses them.
 func TestMigratingNamesOwnFields(t *testing.T) {
 	text, err := os.ReadFile("../../MIGRATING.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, back, found := strings.Cut(string(text), "## Back again")
 	if !found {
 		t.Fatal("MIGRATING.md does not tell how to go back")

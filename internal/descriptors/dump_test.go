@@ -16,13 +16,9 @@ func TestDumpSaysWhatItsNumbersMean(t *testing.T) {
 		{Name: "config/a.yaml", Data: []byte("domain: api\ndescriptors:\n- key: user\n  rate_limit: {unit: minute, requests_per_unit: 5}\n- key: login\n  rate_limit: {unit: minute, requests_per_unit: 5, deny_for: 1h0m0s}\n- key: free\n  rate_limit: {unlimited: true}\n")},
 		{Name: "config/b\n\x1b[31m.yaml", Data: []byte("domain: web\ndescriptors:\n- key: known\n  metadata: {note: \"\\u009b31m\"}\n")},
 	}, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var page bytes.Buffer
-	if err := tree.Dump(&page); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tree.Dump(&page))
 	for _, want := range []string{
 		"# requests_per_unit is what one unit admits",
 		"# unlimited: true admits everything",

@@ -17,18 +17,14 @@ func write(t *testing.T, files map[string]string) string {
 	dir := t.TempDir()
 	for name, content := range files {
 		path := filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		var err error
 		if target, ok := strings.CutPrefix(content, "-> "); ok {
 			err = os.Symlink(target, path)
 		} else {
 			err = os.WriteFile(path, []byte(content), 0o644)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	return dir
 }
@@ -91,9 +87,7 @@ func TestReadFiles(t *testing.T) {
 				paths = append(paths, filepath.Join(dir, path))
 			}
 			files, skipped, err := ReadFiles(paths...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var got []string
 			for i := range files {
 				name := strings.TrimPrefix(filepath.ToSlash(files[i].Name), filepath.ToSlash(dir)+"/")
@@ -131,9 +125,7 @@ func TestReadFilesNamesEveryMissingPath(t *testing.T) {
 func TestReadFilesBoundsSize(t *testing.T) {
 	dir := write(t, map[string]string{"rules.yaml": "domain: api\n#" + strings.Repeat("x", strictyaml.MaxFileSize+100)})
 	files, _, err := ReadFiles(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got, want := len(files[0].Data), strictyaml.MaxFileSize+1; got != want {
 		t.Errorf("read %d bytes, want %d", got, want)
 	}
@@ -169,9 +161,7 @@ func TestReadWithSiblings(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var got []string
 			for _, f := range files {
 				name, _ := filepath.Rel(dir, f.Name)

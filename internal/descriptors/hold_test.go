@@ -31,9 +31,7 @@ func TestHoldsAreOfTheirDomain(t *testing.T) {
 		{Name: "b.yaml", Data: []byte("domain: web\ndescriptors:\n  - {key: request_id, rate_limit: {unit: minute, requests_per_unit: 3}}\n")},
 	}
 	tree, err := Load(files, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if rule, hold := tree.MatchHold("web", entries("request_id=1")); rule == nil || hold >= 0 {
 		t.Errorf("got %v and hold %d, want the rule without a hold", rule, hold)
 	}
@@ -41,9 +39,7 @@ func TestHoldsAreOfTheirDomain(t *testing.T) {
 
 func TestDumpOfHolds(t *testing.T) {
 	var b strings.Builder
-	if err := load(t, flightRules).Dump(&b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, load(t, flightRules).Dump(&b))
 	for _, want := range []string{
 		"user: unit=MINUTE requests_per_unit=3, shadow_mode: false, quota_mode: false, algorithm: concurrency, from:",
 		"unit=HOUR requests_per_unit=1, shadow_mode: false, quota_mode: false, algorithm: concurrency, hold: call, from:",

@@ -177,9 +177,7 @@ func TestListsOfMergedFiles(t *testing.T) {
 		{"1.yaml", fmt.Appendf(nil, format, "a, b", "one", "x.*")},
 		{"2.yaml", fmt.Appendf(nil, format, "c, d", "two", "x[0-9]")},
 	}, Options{MergeDomains: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for value, want := range map[string]string{"b": "one", "c": "two", "x1": "one"} {
 		if got := tree.Match("api", entries("k="+value)).Metadata["file"]; got != want {
 			t.Errorf("%s: got the file %v, want %s", value, got, want)

@@ -28,9 +28,7 @@ func load(t testing.TB, data string) *Tree {
 func dump(t testing.TB, tree *Tree) string {
 	t.Helper()
 	var all, limits bytes.Buffer
-	if err := tree.Dump(&all); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tree.Dump(&all))
 	for line := range strings.Lines(all.String()) {
 		if !strings.HasPrefix(line, "# ") {
 			limits.WriteString(line[:strings.LastIndex(line, ", from: ")] + "\n")
@@ -71,13 +69,9 @@ func compareBeside(t *testing.T, pattern string, say func(*Tree) string) {
 	for _, name := range names {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			data, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			want, err := os.ReadFile(strings.TrimSuffix(name, filepath.Ext(name)) + ".txt")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if got := say(load(t, string(data))); got != string(want) {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
@@ -160,9 +154,7 @@ descriptors:
 func TestTextInMetadataOfResources(t *testing.T) {
 	m := message(t, `{"name": "a", "domain": "api", "descriptors": [{"key": "a", "metadata": {"v": "yes", "w": true}}]}`)
 	tree, _, err := LoadResources(packed(t, m), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got, want := tree.Match("api", entries("a=b")).Metadata, (map[string]any{"v": "yes", "w": true}); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -176,9 +168,7 @@ func wantLimits(t *testing.T, rule *Rule, specs ...limiter.Spec) {
 	}
 	for i, spec := range specs {
 		want, err := limiter.NewLimit(spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !reflect.DeepEqual(rule.Limits[i].Spec, want.Spec) {
 			t.Errorf("limit %d: got %+v, want %+v", i, rule.Limits[i].Spec, spec)
 		}
@@ -297,9 +287,7 @@ func TestLoadMergesDomains(t *testing.T) {
 		{"2.yaml", []byte("{domain: web, descriptors: [{key: user}]}")},
 		{"3.yaml", []byte("{domain: api, descriptors: [{key: user, value: '*'}, {key: path}]}")},
 	}, Options{MergeDomains: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got, want := dump(t, tree), "api.user_a*: no limit\nweb.user: no limit\napi.user_*: no limit\napi.path: no limit\n"; got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
@@ -311,5 +299,13 @@ func TestLoadMergesDomains(t *testing.T) {
 	}
 	if rule := tree.Match("api", []limiter.Entry{{Key: "user", Value: "abc"}}); rule.String() != "api|user=a*" {
 		t.Errorf("got %v, want the wildcard of the first file", rule)
+	}
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

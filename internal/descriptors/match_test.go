@@ -79,9 +79,7 @@ func compareComments(t *testing.T, pattern string, say func(*Tree, []limiter.Ent
 	for _, name := range files {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			data, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			tree, keys := load(t, string(data)), map[string]string{}
 			var b strings.Builder
 			for line := range strings.Lines(string(data)) {
@@ -107,9 +105,7 @@ func compareComments(t *testing.T, pattern string, say func(*Tree, []limiter.Ent
 				}
 			}
 			if *update {
-				if err := os.WriteFile(name, []byte(b.String()), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(name, []byte(b.String()), 0o644))
 			}
 		})
 	}

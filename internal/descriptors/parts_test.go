@@ -68,9 +68,7 @@ func comparePartsToWhole(t *testing.T, data []byte, size, ahead int) bool {
 			return whole, err.Error()
 		}
 		var b strings.Builder
-		if err := tree.Dump(&b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tree.Dump(&b))
 		return whole, b.String() + tree.Warnings().Error()
 	}
 	isWhole, got := load(size, ahead)

@@ -30,14 +30,10 @@ const schemaFile = "../../docs/rules.schema.json"
 
 func TestSchemaFileIsCurrent(t *testing.T) {
 	if *update {
-		if err := os.WriteFile(schemaFile, Schema, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(schemaFile, Schema, 0o644))
 	}
 	text, err := os.ReadFile(schemaFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !bytes.Equal(text, Schema) {
 		t.Errorf("%s is not that of internal/descriptors; run: go test ./internal/descriptors -update", schemaFile)
 	}
@@ -47,17 +43,11 @@ func TestSchemaFileIsCurrent(t *testing.T) {
 func compiled(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	text, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := jsonschema.NewCompiler()
-	if err := c.AddResource("rules.schema.json", text); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.AddResource("rules.schema.json", text))
 	schema, err := c.Compile("rules.schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return schema
 }
 
@@ -176,9 +166,7 @@ func TestSchemaTakesGoodFiles(t *testing.T) {
 		filesBelow(t, "../../examples", func(name string) bool { return isRules(name) && filepath.Base(filepath.Dir(name)) == "rules" }),
 	)
 	text, err := os.ReadFile("../../docs/rules.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, block := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllSubmatch(text, -1) {
 		files = append(files, File{fmt.Sprintf("block %d of docs/rules.md", i), block[1]})
 	}

@@ -22,9 +22,7 @@ func TestNoWarnings(t *testing.T) {
 		t.Fatalf("found the examples %v, error %v", examples, err)
 	}
 	files, _, err := ReadFiles(append(examples, "testdata/good/aliases.yaml", "../../config", "../../docs/examples")...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, f := range files {
 		if w := load(t, string(f.Data)).Warnings(); len(w) > 0 {
 			t.Errorf("%s: %v", f.Name, w)
@@ -41,9 +39,7 @@ func TestWarningsOfMergedFiles(t *testing.T) {
 		{Name: "c.yaml", Data: []byte("domain: api\ndescriptors:\n- {key: b, rate_limit: {unit: day, requests_per_unit: 1, name: base}}\n- {key: a, value: xy*}\n")},
 		{Name: "d.yaml", Data: []byte("domain: shop\ndescriptors:\n- {key: b, rate_limit: {unit: day, requests_per_unit: 1, name: bass}}\n")},
 	}, Options{MergeDomains: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const want = `b.yaml:3:101: descriptors[0].rate_limit.replaces[1].name: no limit of the domain "api" has the name "bass", so nothing is replaced
 c.yaml:4:3: descriptors[1]: never reached, x* at b.yaml:3:3 matches all of it and comes first`
 	if got := tree.Warnings().Error(); got != want {

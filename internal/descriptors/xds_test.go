@@ -145,9 +145,7 @@ func TestMergedResources(t *testing.T) {
 	b := message(t, `{"name": "b", "domain": "api", "descriptors": [{"key": "path", "value": "/*", "rate_limit": {"unit": "DAY", "requests_per_unit": 2}}]}`)
 	for _, messages := range [][]*ratelimit.RateLimitConfig{{a, b}, {b, a}} {
 		tree, _, err := LoadResources(packed(t, messages...), Options{MergeDomains: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if rule := tree.Match("api", entries("path=/xy")); rule == nil || rule.Limits[0].RequestsPerUnit != 1 {
 			t.Errorf("got %v, want that of resource a", rule)
 		}

@@ -90,9 +90,7 @@ func TestSharedOtherwise(t *testing.T) {
 	tree := load(t, "domain: api\ndescriptors: [{key: \"*\", value: \"*\", share_threshold: true, rate_limit: {unit: second, requests_per_unit: 1}}]\n"+
 		"otherwise: {share_threshold: true, rate_limits: [{unit: second, requests_per_unit: 1}, {unit: day, requests_per_unit: 1}]}\n")
 	keys, err := limiter.Keys{}.InBuckets()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got := hitsOf(planned(t, Options{Keys: keys}, tree, words("a=1"), words("b=1 c=2"), words(""), words("*=x")))
 	for i := 2; i < 6; i++ {
 		if got[i] != got[i%2] {
@@ -138,9 +136,7 @@ func TestStatusBelow(t *testing.T) {
 	} {
 		var p Result
 		r := &Request{Domain: "api", HitsAddend: test.units, Descriptors: []Descriptor{words(test.descriptor)}}
-		if err := New(Options{}).Prepare(&p, tree, r); err != nil {
-			t.Fatal(err)
-		}
+		must(t, New(Options{}).Prepare(&p, tree, r))
 		decideFresh(&p)
 		if got := statusOf(p.Statuses[0]); got != test.want || p.Denied != test.denied {
 			t.Errorf("%d of %s: got %s, denied %t, want %s, %t", test.units, test.descriptor, got, p.Denied, test.want, test.denied)
@@ -173,9 +169,7 @@ func TestManyLevelsBelow(t *testing.T) {
 	}
 	planner, p := New(Options{}), new(Result)
 	if n := testing.AllocsPerRun(3, func() {
-		if err := planner.Prepare(p, tree, r); err != nil {
-			t.Fatal(err)
-		}
+		must(t, planner.Prepare(p, tree, r))
 	}); n != 0 || len(p.Hits) != 100*depth {
 		t.Errorf("%v allocations and %d hits, want none and %d", n, len(p.Hits), 100*depth)
 	}

@@ -21,9 +21,7 @@ func TestExceptionsAllocateNothing(t *testing.T) {
 	p, planner, tree := new(Result), New(Options{Exceptions: inForce(all)}), load(t, rules)
 	r := &Request{Domain: "api", Descriptors: []Descriptor{named("user=allow"), named("user=deny"), named("user=amount"), named("user=bob")}}
 	if n := testing.AllocsPerRun(100, func() {
-		if err := planner.Prepare(p, tree, r); err != nil {
-			t.Fatal(err)
-		}
+		must(t, planner.Prepare(p, tree, r))
 		p.SetStatuses(true)
 	}); n != 0 {
 		t.Errorf("%v allocations, want none", n)

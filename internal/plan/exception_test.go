@@ -54,9 +54,7 @@ func inWorlds(t *testing.T, opts Options, test func(*world)) {
 				Main:       redis.Server{Addr: testenv.RedisServer(t).Addr(), OpTimeout: 20 * time.Second},
 				DenyMemory: 1 << 20, DenyMaxAge: time.Hour,
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			t.Cleanup(func() { s.Close() })
 			return s
 		},
@@ -251,9 +249,7 @@ func TestLongestExceptionWins(t *testing.T) {
 // of requests.
 func TestExceptionsOfHashedAndSharedKeys(t *testing.T) {
 	keys, err := limiter.NewKeys("", true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	inWorlds(t, Options{Keys: keys}, func(w *world) {
 		w.want("hashed", 2, "user=alice")
 		remove := w.except("3x", "user=alice")

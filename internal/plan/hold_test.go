@@ -75,9 +75,7 @@ func TestHoldsAllocateNothing(t *testing.T) {
 	p, planner, tree := new(Result), New(Options{}), load(t, flightRules)
 	r := &Request{Domain: "api", Descriptors: []Descriptor{named("user=alice", "request_id=r1"), named("request_id=r2", "user=bob")}}
 	if n := testing.AllocsPerRun(100, func() {
-		if err := planner.Prepare(p, tree, r); err != nil {
-			t.Fatal(err)
-		}
+		must(t, planner.Prepare(p, tree, r))
 	}); n != 0 {
 		t.Errorf("%v allocations, want none", n)
 	}

@@ -139,9 +139,7 @@ func TestJudgedOverridesAreRemembered(t *testing.T) {
 	var p Result
 	if n := testing.AllocsPerRun(10, func() {
 		for _, tree := range trees {
-			if err := planner.Prepare(&p, tree, r); err != nil {
-				t.Fatal(err)
-			}
+			must(t, planner.Prepare(&p, tree, r))
 		}
 	}); n != 0 || len(planner.overrides.known) != 2 {
 		t.Errorf("%v allocations and %d limits, want none and 2", n, len(planner.overrides.known))

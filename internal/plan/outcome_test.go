@@ -47,9 +47,7 @@ descriptors:
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			keys, err := limiter.NewKeys("", false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			planner, store, tree := New(Options{Keys: keys, ShadowMode: tt.shadow}), memory.New(memory.Options{}), load(t, rules)
 			r := Request{Domain: "api"}
 			for key := range strings.FieldsSeq(tt.keys) {
@@ -59,9 +57,7 @@ descriptors:
 			for range 2 {
 				got = nil
 				var p Result
-				if err := planner.Prepare(&p, tree, &r); err != nil {
-					t.Fatal(err)
-				}
+				must(t, planner.Prepare(&p, tree, &r))
 				denied := false
 				if len(p.Hits) > 0 {
 					if denied, err = store.Decide(t.Context(), p.Hits, p.Decisions); err != nil {

@@ -64,9 +64,7 @@ func TestOverridesOfUnknownDomainsAreOne(t *testing.T) {
 	planner, tree := New(Options{}), load(t, "domain: api")
 	for i := range 10 {
 		r := Request{Domain: fmt.Sprint("nobody", i), Descriptors: []Descriptor{named().with(Override{RequestsPerUnit: 1, Unit: limiter.Hour})}}
-		if err := planner.Prepare(new(Result), tree, &r); err != nil {
-			t.Fatal(err)
-		}
+		must(t, planner.Prepare(new(Result), tree, &r))
 	}
 	if n := len(planner.overrides.known); n != 1 {
 		t.Errorf("%d overrides are kept, want one", n)

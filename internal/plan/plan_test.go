@@ -14,9 +14,7 @@ import (
 func load(t testing.TB, rules string) *descriptors.Tree {
 	t.Helper()
 	tree, err := descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(rules)}}, descriptors.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return tree
 }
 
@@ -65,18 +63,14 @@ func (d Descriptor) refund() Descriptor {
 func planned(t *testing.T, opts Options, tree *descriptors.Tree, list ...Descriptor) *Result {
 	t.Helper()
 	p := new(Result)
-	if err := New(opts).Prepare(p, tree, &Request{Domain: "api", Descriptors: list}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, New(opts).Prepare(p, tree, &Request{Domain: "api", Descriptors: list}))
 	return p
 }
 
 // decided is the plan of a request, on fresh counters.
 func decided(t *testing.T, planner *Planner, p *Result, r *Request) {
 	t.Helper()
-	if err := planner.Prepare(p, load(t, rules), r); err != nil {
-		t.Fatal(err)
-	}
+	must(t, planner.Prepare(p, load(t, rules), r))
 	decideFresh(p)
 }
 
@@ -154,5 +148,13 @@ func TestPlanIsUsedAgain(t *testing.T) {
 	used.Reset()
 	if hits := used.Hits[:1]; hits[0].Limit != nil || used.Statuses[:1][0].Limit != nil || used.Unmatched != 0 {
 		t.Error("something of the request is kept")
+	}
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

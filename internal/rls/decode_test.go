@@ -61,9 +61,7 @@ func sameRequest(a, b plan.Request) bool {
 func marshal(t testing.TB, m proto.Message) []byte {
 	t.Helper()
 	b, err := proto.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
@@ -191,9 +189,7 @@ func FuzzDecode(f *testing.F) {
 
 func TestDecodeAnyBytes(t *testing.T) {
 	c := call{wire: wires(t)["not UTF-8"]}
-	if err := c.decode(10); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.decode(10))
 	want := plan.Request{Domain: "a\xff", Descriptors: []plan.Descriptor{{Entries: []limiter.Entry{{Key: "k\xfe", Value: "\xff"}}}}}
 	if !sameRequest(c.request, want) {
 		t.Errorf("got %+v, want %+v", c.request, want)
@@ -206,9 +202,7 @@ func TestDecodeForgetsThePreviousRequest(t *testing.T) {
 		fresh := call{wire: wires(t)[name]}
 		used.reset()
 		used.wire = fresh.wire
-		if err := errors.Join(fresh.decode(10), used.decode(10)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(fresh.decode(10), used.decode(10)))
 		if !sameRequest(used.request, fresh.request) {
 			t.Errorf("%s: got %+v, want %+v", name, used.request, fresh.request)
 		}

@@ -15,9 +15,7 @@ import (
 // The request to /json in the rule reference asks for what is told there.
 func TestDocumentedJSONRequest(t *testing.T) {
 	text, err := os.ReadFile("../../docs/rules.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	blocks := regexp.MustCompile("(?ms)^```json\n(.*?)^```").FindAllSubmatch(text, -1)
 	if len(blocks) != 2 {
 		t.Fatalf("docs/rules.md has %d blocks of JSON, want metadata and a request", len(blocks))
@@ -38,17 +36,13 @@ descriptors:
 // The dynamic metadata in the rule reference is what such a request gets.
 func TestDocumentedMetadata(t *testing.T) {
 	text, err := os.ReadFile("../../docs/rules.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	block := regexp.MustCompile("(?ms)^```json\n(.*?)^```").FindSubmatch(text)
 	if block == nil {
 		t.Fatal("docs/rules.md has no metadata")
 	}
 	var want structpb.Struct
-	if err := protojson.Unmarshal(block[1], &want); err != nil {
-		t.Fatal(err)
-	}
+	must(t, protojson.Unmarshal(block[1], &want))
 	opts := options(t, `
 domain: shop
 descriptors:
@@ -59,9 +53,7 @@ descriptors:
 	response, err := askRaw(t, serve(t, opts.service()), message{}.string(1, "shop").varint(3, 2).
 		bytes(2, entryMessage("user", "alice")).
 		bytes(2, entryMessage("tenant", "acme").bytes(2, tenPerHour).bytes(3, message{}.varint(1, 7))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := response.GetDynamicMetadata(); !proto.Equal(got, &want) {
 		t.Errorf("got %v, the document shows %v", got, &want)
 	}

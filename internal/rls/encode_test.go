@@ -89,9 +89,7 @@ func FuzzEncode(f *testing.F) {
 		result, opts := randomResult(rand.New(rand.NewPCG(seed, 0)))
 		s := &Service{opts: opts}
 		var got ratelimitv3.RateLimitResponse
-		if err := proto.Unmarshal(s.appendResponse(nil, nil, result), &got); err != nil {
-			t.Fatal(err)
-		}
+		must(t, proto.Unmarshal(s.appendResponse(nil, nil, result), &got))
 		if want := responseOf(result, &opts); !proto.Equal(&got, want) {
 			t.Errorf("got %v, want %v", &got, want)
 		}

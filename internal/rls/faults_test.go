@@ -163,9 +163,7 @@ descriptors:
 		c := decide(t, s, "domain: 'api' "+tc.request)
 		var response ratelimitv3.RateLimitResponse
 		var want structpb.Struct
-		if err := proto.Unmarshal(c.reply, &response); err != nil {
-			t.Fatal(err)
-		}
+		must(t, proto.Unmarshal(c.reply, &response))
 		if err := protojson.Unmarshal([]byte(tc.want), &want); err != nil {
 			t.Fatal(err)
 		}
@@ -212,9 +210,7 @@ func TestFaultSeriesFromTraffic(t *testing.T) {
 func series(t *testing.T, reg prometheus.Gatherer) (n int) {
 	t.Helper()
 	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, f := range families {
 		n += len(f.GetMetric())
 	}

@@ -32,9 +32,7 @@ func clock() time.Time { return now }
 func load(t testing.TB, rules string) *descriptors.Tree {
 	t.Helper()
 	tree, err := descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(rules)}}, descriptors.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return tree
 }
 
@@ -81,9 +79,7 @@ func serve(t testing.TB, s *Service, opts ...grpc.ServerOption) *grpc.ClientConn
 	s.Register(server)
 	healthv1.RegisterHealthServer(server, health.NewServer())
 	conn, err := grpc.NewClient(testenv.ServeGRPC(t, server), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -102,9 +98,7 @@ func ask(t testing.TB, conn *grpc.ClientConn, request string) (*ratelimitv3.Rate
 func expect(t *testing.T, conn *grpc.ClientConn, request, want string) {
 	t.Helper()
 	got, err := ask(t, conn, request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var m ratelimitv3.RateLimitResponse
 	parse(t, want, &m)
 	if !proto.Equal(got, &m) {
@@ -139,8 +133,14 @@ func askRaw(t testing.TB, conn *grpc.ClientConn, wire []byte) (*ratelimitv3.Rate
 		return nil, err
 	}
 	var m ratelimitv3.RateLimitResponse
-	if err := proto.Unmarshal(reply, &m); err != nil {
+	must(t, proto.Unmarshal(reply, &m))
+	return &m, nil
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
 		t.Fatal(err)
 	}
-	return &m, nil
 }

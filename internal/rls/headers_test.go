@@ -29,9 +29,7 @@ func TestHeaders(t *testing.T) {
 			var got [3]string
 			for _, request := range tc.requests {
 				response, err := ask(t, conn, "domain: 'api' "+request)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				got = none
 				for i, h := range response.GetResponseHeadersToAdd() {
 					if h.GetKey() != names[i] {

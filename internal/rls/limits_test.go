@@ -233,9 +233,7 @@ func decide(t *testing.T, s *Service, request string) *call {
 	parse(t, request, &m)
 	c := s.calls.Get().(*call)
 	c.wire = marshal(t, &m)
-	if err := s.decide(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.decide(t.Context(), c))
 	return c
 }
 

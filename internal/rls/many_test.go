@@ -23,9 +23,7 @@ func TestManyDescriptorsInTime(t *testing.T) {
 				m = m.bytes(2, message{}.bytes(1, message{}.string(1, "user").string(2, fmt.Sprint("user-", i%users))))
 			}
 			testenv.InProcessorTime(t, 200*time.Millisecond, func() {
-				if err := decideOne(s, m); err != nil {
-					t.Fatal(err)
-				}
+				must(t, decideOne(s, m))
 			})
 		}
 	}
@@ -58,9 +56,7 @@ func TestEnormousCallsAreNotKept(t *testing.T) {
 			}
 			c := s.calls.Get().(*call)
 			c.wire = m
-			if err := s.decide(t.Context(), c); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.decide(t.Context(), c))
 			if got := c.isEnormous(); got != tc.enormous {
 				t.Errorf("enormous: got %t, want %t", got, tc.enormous)
 			}

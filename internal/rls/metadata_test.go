@@ -56,13 +56,9 @@ func TestDynamicMetadata(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			response, err := askRaw(t, conn, tc.wire)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var want structpb.Struct
-			if err := protojson.Unmarshal([]byte(tc.want), &want); err != nil {
-				t.Fatal(err)
-			}
+			must(t, protojson.Unmarshal([]byte(tc.want), &want))
 			if got := response.GetDynamicMetadata(); !proto.Equal(got, &want) {
 				t.Errorf("got %v, want %v", got, &want)
 			}

@@ -208,9 +208,7 @@ func TestMetricNames(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	newMetrics(reg)
 	problems, err := testutil.GatherAndLint(reg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, p := range problems {
 		// The names are those of the reference, whose counters lack the suffix.
 		if p.Text != `counter metrics should have "_total" suffix` {

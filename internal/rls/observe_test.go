@@ -39,9 +39,7 @@ func TestRequestsAreObserved(t *testing.T) {
 	conn := serve(t, s)
 	ctx := grpcmetadata.AppendToOutgoingContext(t.Context(), "traceparent", traceparent)
 	wire := message{}.string(1, "api").bytes(2, message{}.bytes(1, message{}.string(1, "user").string(2, "bob")))
-	if err := conn.Invoke(ctx, "/"+serviceName+"/"+methodName, []byte(wire), new([]byte), grpc.ForceCodec(rawCodec{})); err != nil {
-		t.Fatal(err)
-	}
+	must(t, conn.Invoke(ctx, "/"+serviceName+"/"+methodName, []byte(wire), new([]byte), grpc.ForceCodec(rawCodec{})))
 	r := httptest.NewRequest(http.MethodPost, "/json", strings.NewReader(`{"domain": "api", "descriptors": [{"entries": [{"key": "user", "value": "bob"}]}]}`))
 	r.Header.Set("Traceparent", traceparent)
 	s.JSONHandler().ServeHTTP(httptest.NewRecorder(), r)

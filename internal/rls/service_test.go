@@ -121,9 +121,7 @@ func TestNoRules(t *testing.T) {
 func TestOtherServicesOfTheServer(t *testing.T) {
 	conn := serve(t, options(t, rules).service())
 	got, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got.GetStatus() != healthv1.HealthCheckResponse_SERVING {
 		t.Errorf("got %v, want SERVING", got.GetStatus())
 	}
@@ -137,9 +135,7 @@ func TestReflectionFindsTheService(t *testing.T) {
 		t.Fatalf("services are %v", server.GetServiceInfo())
 	}
 	file, err := protoregistry.GlobalFiles.FindFileByPath(info.Metadata.(string))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	service := file.Services().ByName("RateLimitService")
 	if service == nil || service.Methods().ByName(methodName) == nil {
 		t.Errorf("%s does not describe the service", file.Path())
@@ -210,9 +206,7 @@ func FuzzDecide(f *testing.F) {
 			return
 		}
 		var response ratelimitv3.RateLimitResponse
-		if err := proto.Unmarshal(c.reply, &response); err != nil {
-			t.Fatal(err)
-		}
+		must(t, proto.Unmarshal(c.reply, &response))
 		if got, want := len(response.GetStatuses()), len(c.request.Descriptors); got != want {
 			t.Errorf("%d statuses for %d descriptors", got, want)
 		}

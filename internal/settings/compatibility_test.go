@@ -307,9 +307,7 @@ func testTexts(t *testing.T) map[string][]string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return texts
 }
 
@@ -370,9 +368,7 @@ func TestDefaultsOfTheReferenceAreAccepted(t *testing.T) {
 		env[c.name] = c.standard
 	}
 	s, err := parse(t, env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, w := range s.Warnings {
 		t.Errorf("a default of the reference is warned of: %+v", w)
 	}

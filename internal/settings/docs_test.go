@@ -72,14 +72,10 @@ func initial(flag *kong.Flag) string {
 func compareDocument(t *testing.T, document, want string) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(document, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(document, []byte(want), 0o644))
 	}
 	got, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if string(got) != want {
 		t.Errorf("%s does not say what the settings are; run: go test ./internal/settings -update", document)
 	}
@@ -130,9 +126,7 @@ func TestEverySettingIsRead(t *testing.T) {
 		}
 		for _, path := range paths {
 			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if !strings.HasSuffix(path, "_test.go") {
 				code.Write(text)
 			}

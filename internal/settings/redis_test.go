@@ -64,9 +64,7 @@ func TestVariablesOfBothRedis(t *testing.T) {
 		"REDIS_PERSECOND_URL": "two,three:3", "REDIS_PERSECOND_TYPE": "SENTINEL", "REDIS_PERSECOND_SOCKET_TYPE": "tcp", "REDIS_PERSECOND_AUTH": "c", "REDIS_PERSECOND_SENTINEL_AUTH": "d",
 		"REDIS_PERSECOND_TLS": "true", "REDIS_PERSECOND_POOL_SIZE": "22", "REDIS_PERSECOND_TIMEOUT": "20ms", // shorter than a call may take
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, c := range map[string]struct {
 		got  RedisServer
 		tls  bool

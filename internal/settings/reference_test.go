@@ -90,9 +90,7 @@ func TestRedisVariablesWithoutRedis(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s, err := parse(t, tt.env, tt.args...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if !slices.Equal(s.Redis.Variables, tt.want) {
 				t.Errorf("got %v, want %v", s.Redis.Variables, tt.want)
 			}

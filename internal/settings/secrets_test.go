@@ -47,9 +47,7 @@ func TestEverySecretMayBeInAFile(t *testing.T) {
 			env[name] = "c=3"
 			want, err = parse(t, env)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got := s.With(sources[0], env[name])
 		if secrets(&got) != secrets(&want) {
 			t.Errorf("%s: got %s, want %s", name, secrets(&got), secrets(&want))
@@ -116,9 +114,7 @@ func TestChangesOfSecrets(t *testing.T) {
 		{"CLUSTER", "a:1", "b:1", "redis URL has other addresses of a cluster, which takes a restart"},
 	} {
 		s, err := parse(t, map[string]string{"REDIS_URL": c.before, "REDIS_TYPE": c.kind})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		next := s
 		next.Redis.Main.URL = Secret(c.after)
 		if err := s.CheckChange(next); fmt.Sprint(err) != c.want && (err != nil || c.want != "") {

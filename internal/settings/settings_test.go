@@ -34,18 +34,14 @@ func parse(t *testing.T, env map[string]string, args ...string) (Settings, error
 func newParser(t *testing.T, cli any, options ...kong.Option) *kong.Kong {
 	t.Helper()
 	parser, err := kong.New(cli, append(options, kong.Name("weir"), Parsing())...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return parser
 }
 
 // unset removes a variable until the test ends.
 func unset(t *testing.T, name string) {
 	t.Setenv(name, "") // restores the old value at the end
-	if err := os.Unsetenv(name); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Unsetenv(name))
 }
 
 func TestPrecedence(t *testing.T) {
@@ -123,9 +119,7 @@ func TestPrecedence(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s, err := parse(t, tt.env, tt.args...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if got := tt.get(s); got != tt.want {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
@@ -152,9 +146,7 @@ func TestPathOfRules(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s, err := parse(t, nil, tt.args...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if got := s.Rules.Path(); got != tt.want || s.Rules.WithSiblings() != tt.siblings {
 				t.Errorf("got %s (with siblings: %t), want %s (%t)", got, s.Rules.WithSiblings(), tt.want, tt.siblings)
 			}
@@ -166,14 +158,20 @@ func TestSecretShowsNowhere(t *testing.T) {
 	s, err := parse(t, map[string]string{
 		"REDIS_AUTH": "swordfish", "REDIS_SENTINEL_AUTH": "swordfish", "REDIS_PERSECOND_AUTH": "swordfish", "REDIS_PERSECOND_SENTINEL_AUTH": "swordfish",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var log strings.Builder
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("settings", "auth", s.Redis.Main.Auth, "redis", s.Redis.Main, "second", s.Redis.PerSecond)
 	for _, text := range []string{log.String(), fmt.Sprintf("%v %+v %#v", s, s, s)} {
 		if strings.Contains(text, "swordfish") {
 			t.Errorf("shows the password: %s", text)
 		}
+	}
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -17,9 +17,7 @@ func TestMogrifiers(t *testing.T) {
 		"DOG_STATSD_MOGRIFIER_B_NAME":        "y",
 		"DOG_STATSD_MOGRIFIER_OTHER_PATTERN": "(",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	m := s.Metrics.Mogrifiers
 	if len(m) != 2 || m[0].Name != "y" || m[0].Tags != nil ||
 		m[1].Pattern.String() != "a(.*)" || m[1].Name != "x.$1" || !slices.Equal(m[1].Tags, Tags{{"s", "$0"}, {"t", "$1"}}) {
@@ -60,9 +58,7 @@ func TestTracingHeaders(t *testing.T) {
 
 func TestDecisionLog(t *testing.T) {
 	s, err := parse(t, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if want := (DecisionLog{Decisions: "off", Sample: 1, Rate: 100, To: "stdout"}); s.DecisionLog != want {
 		t.Errorf("got %+v, want %+v", s.DecisionLog, want)
 	}
@@ -70,9 +66,7 @@ func TestDecisionLog(t *testing.T) {
 		"DECISION_LOG": "Denied", "DECISION_LOG_SAMPLE": "0.25", "DECISION_LOG_RATE": "7", "DECISION_LOG_TO": "OTLP",
 		"OTEL_EXPORTER_OTLP_HEADERS": "a=b", "OTEL_EXPORTER_OTLP_LOGS_HEADERS": "c=d%20e",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if want := (DecisionLog{Decisions: "denied", Sample: 0.25, Rate: 7, To: "otlp", LogsHeaders: "c=d%20e"}); s.DecisionLog != want {
 		t.Errorf("got %+v, want %+v", s.DecisionLog, want)
 	}

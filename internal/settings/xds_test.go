@@ -49,9 +49,7 @@ func TestXDS(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s, err := parse(t, tt.env, tt.args...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if got := tt.get(s.XDS); got != tt.want {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}

@@ -37,9 +37,7 @@ func follow(t *testing.T, path string, log *testenv.Log) *Text {
 		},
 		Logger: slog.New(slog.NewTextHandler(log, nil)),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.Start()
 	return s
 }
@@ -82,7 +80,7 @@ func TestChangesAndProblemsAreLoggedOnce(t *testing.T) {
 	})
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -244,9 +242,7 @@ func TestRenewAfterClose(t *testing.T) {
 	s, err := Open(t.Context(), Options{
 		Setting: "X", Read: func(context.Context) (string, error) { return "x", nil }, Every: time.Hour, Logger: slog.New(slog.DiscardHandler),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.Start()
 	var renewing sync.WaitGroup
 	for range 8 {

@@ -20,9 +20,7 @@ func TestCredentialsFollowTheFiles(t *testing.T) {
 	before, after := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	s, c := newSide(t, before, before, "localhost"), newSide(t, before, before, "envoy.example")
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	server := grpc.NewServer(grpc.Creds(s.config(ServerTLS).Credentials()))
 	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
 	go server.Serve(listener)
@@ -32,18 +30,14 @@ func TestCredentialsFollowTheFiles(t *testing.T) {
 
 	check := func() error {
 		conn, err := grpc.NewClient("passthrough:///localhost:"+port, grpc.WithTransportCredentials(client))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer conn.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		_, err = grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
 		return err
 	}
-	if err := check(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, check())
 	for _, changed := range []*side{s, c} {
 		changed.write("ca.crt", after.PEM())
 		testenv.Eventually(t, func() error {
@@ -66,9 +60,7 @@ func TestRefusedClientsAreToldOfSparingly(t *testing.T) {
 	dial := func(client func(net.Conn)) {
 		t.Helper()
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer listener.Close()
 		var clients sync.WaitGroup
 		clients.Go(func() {
@@ -79,9 +71,7 @@ func TestRefusedClientsAreToldOfSparingly(t *testing.T) {
 			}
 		})
 		conn, err := listener.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, _, err := transport.ServerHandshake(conn); err == nil {
 			t.Error("let in")
 		}

@@ -37,17 +37,13 @@ func TestAuthorityIsReplaced(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s, config := test.follow(t)
-			if err := test.connected(t, config, before); err != nil {
-				t.Fatal(err)
-			}
+			must(t, test.connected(t, config, before))
 			if err := test.connected(t, config, after); err == nil {
 				t.Fatal("trusted before it was told")
 			}
 			s.write("ca.crt", append(before.PEM(), after.PEM()...)) // as in a rotation: both for a while
 			testenv.Eventually(t, func() error { return test.connected(t, config, after) })
-			if err := test.connected(t, config, before); err != nil {
-				t.Fatal(err)
-			}
+			must(t, test.connected(t, config, before))
 			s.write("ca.crt", after.PEM())
 			testenv.Eventually(t, func() error {
 				if err := test.connected(t, config, before); err != nil {
@@ -68,9 +64,7 @@ func TestSessionsAreNotResumed(t *testing.T) {
 	client := newSide(t, before, before).config(ClientTLS).TLS().Clone()
 	certificate, key := before.Issue(t, "envoy.example")
 	pair, err := tls.X509KeyPair(certificate, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	client.Certificates = []tls.Certificate{pair}
 	client.ClientSessionCache = tls.NewLRUClientSessionCache(0)
 	resumed := false
@@ -100,16 +94,12 @@ func TestBadReplacementIsLoggedOnceAndLeftOut(t *testing.T) {
 	s := newSide(t, ours, nil, "weir.example")
 	s.opts.Interval = 0 // the default
 	good, err := os.ReadFile(s.opts.KeyFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, otherKey := ours.Issue(t)
 	const bad, fine = "changed TLS files are bad", "changed TLS files are in use"
 	synctest.Test(t, func(t *testing.T) {
 		server, err := ServerTLS(s.opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer server.Close()
 		first := server.TLS()
 		for _, step := range []struct {
@@ -122,9 +112,7 @@ func TestBadReplacementIsLoggedOnceAndLeftOut(t *testing.T) {
 			{func() error { s.write("tls.key", []byte("nonsense")); return nil }, "failed to find any PEM data in key input", 3, 0},
 			{func() error { s.write("tls.key", good); return nil }, fine, 3, 1},
 		} {
-			if err := step.change(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, step.change())
 			time.Sleep(time.Minute) // enough for a dozen looks
 			synctest.Wait()
 			log := s.log.String()
@@ -150,22 +138,16 @@ func TestMountedSecret(t *testing.T) {
 	s := newSide(t, nil, nil)
 	mount := func(version, name string) {
 		t.Helper()
-		if err := os.Mkdir(filepath.Join(s.dir, version), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(filepath.Join(s.dir, version), 0o700))
 		certificate, key := ours.Issue(t, name)
 		s.write(version+"/tls.crt", certificate)
 		s.write(version+"/tls.key", key)
 		next, data := filepath.Join(s.dir, "..data_tmp"), filepath.Join(s.dir, "..data")
-		if err := errors.Join(os.Symlink(version, next), os.Rename(next, data)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.Symlink(version, next), os.Rename(next, data)))
 	}
 	mount("..2026_01", "weir.example")
 	for _, file := range []string{"tls.crt", "tls.key"} {
-		if err := os.Symlink("..data/"+file, filepath.Join(s.dir, file)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink("..data/"+file, filepath.Join(s.dir, file)))
 	}
 	s.opts.CertFile, s.opts.KeyFile = filepath.Join(s.dir, "tls.crt"), filepath.Join(s.dir, "tls.key")
 	server := s.config(ServerTLS)

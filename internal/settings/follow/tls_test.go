@@ -70,9 +70,7 @@ func (s *side) config(open func(TLSOptions) (*TLS, error)) *TLS {
 func handshake(t *testing.T, server, client *tls.Config, host string) (serverErr, clientErr error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer listener.Close()
 	done := make(chan error, 1)
 	go func() {
@@ -89,13 +87,9 @@ func handshake(t *testing.T, server, client *tls.Config, host string) (serverErr
 		done <- err
 	}()
 	conn, err := net.Dial("tcp", listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, conn.SetDeadline(time.Now().Add(patience)))
 	client = client.Clone()
 	client.ServerName = host
 	if len(client.Certificates) > 0 { // by itself Go shows none that the server has not asked for
@@ -191,9 +185,7 @@ func TestBadFiles(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string, content []byte) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, content, 0o600))
 		return path
 	}
 	crt, pem, other := file("tls.crt", certificate), file("tls.key", key), file("other.key", otherKey)
@@ -243,9 +235,7 @@ func shown(t *testing.T, server *TLS) *x509.Certificate {
 func TestKindsOfNames(t *testing.T) {
 	uri := func(text string) *x509.Certificate {
 		u, err := url.Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return &x509.Certificate{URIs: []*url.URL{u}}
 	}
 	dns := func(name string) *x509.Certificate { return &x509.Certificate{DNSNames: []string{name}} }
