@@ -1,12 +1,12 @@
 package redis
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/binary"
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,17 +21,17 @@ type batch struct {
 	lane     *lane
 	limits   []definition // which it meets
 	counters []counter
-	numbers  *numbers   // until it is called
-	hits     []batchHit // request after request
-	ends     []int32    // of the requests, in hits
-	order    []int32    // the counters as the script has them
-	names    []byte     // of holds, as holds.lua reads them; nil if no counter has any
+	keys     strings.Builder // of counters, in few allocations
+	numbers  *numbers        // until it is called
+	hits     []batchHit      // request after request
+	ends     []int32         // of the requests, in hits
+	order    []int32         // the counters as the script has them
+	names    []byte          // of holds, as holds.lua reads them; nil if no counter has any
 
 	needed     atomic.Int64 // of the requests, all but those whose callers have left
 	deadline   time.Time    // of the call, for the request that can wait longest
 	noDeadline bool         // the call must be made however late it is
 
-	credited  []credit      // what is given back
 	number    int64         // of the call, in the order of calls
 	asked     time.Time     // when it began
 	redisTime int64         // about what the clock of Redis showed then, in microseconds since the epoch
@@ -81,11 +81,9 @@ type batchHit struct {
 	charged        *limiter.State // of a charge to be given back
 }
 
-// credit is a counter to which a request of a batch gives something back.
-type credit struct {
-	key   []byte
-	place int // of the request
-	hit   int // of those of the request
+// credits reports whether h gives something back to a counter, other than a hold.
+func (b *batch) credits(h batchHit) bool {
+	return h.how/3 >= refundCharge && h.cost > 0 && b.limits[h.limit].algorithm != limiter.Concurrency
 }
 
 // giveBack is what one counter was charged by a request that turned out to be
@@ -121,9 +119,6 @@ func newBatch(l *lane, expected int) *batch {
 func (b *batch) add(hits []limiter.Hit, isPart bool) {
 	for i := range hits {
 		h := &hits[i]
-		if h.Refund && h.Cost > 0 && h.Hold == nil {
-			b.credited = append(b.credited, credit{bytes.Clone(h.Key), len(b.ends), i})
-		}
 		limit, cost := b.limit(h.Limit), h.CountedCost()
 		n := b.counter(h.Key, limit)
 		c := &b.counters[n]
@@ -148,8 +143,6 @@ func (b *batch) addGiveBack(g giveBack) {
 	cost := g.cost
 	if g.hold != nil {
 		cost = b.name(g.hold)
-	} else {
-		b.credited = append(b.credited, credit{bytes.Clone(g.key), len(b.ends), 0})
 	}
 	limit := b.limit(g.limit)
 	n := b.counter(g.key, limit)
@@ -187,7 +180,9 @@ func (b *batch) counter(key []byte, limit int32) int32 {
 	n, known := b.numbers.counters[string(key)]
 	if !known {
 		n = int32(len(b.counters))
-		b.counters = append(b.counters, counter{key: string(key), limit: limit})
+		begin := b.keys.Len()
+		b.keys.Write(key)
+		b.counters = append(b.counters, counter{key: b.keys.String()[begin:], limit: limit})
 		b.numbers.counters[b.counters[n].key] = n
 	}
 	return n
@@ -202,7 +197,7 @@ func how(h *limiter.Hit, isPart bool) int8 {
 	}
 	switch {
 	case h.Refund:
-		return mode + 3*2
+		return mode + 3*refundCharge
 	case h.Always:
 		return mode + 3*1
 	}
@@ -321,8 +316,9 @@ func (b *batch) appendHits(dst []byte) []byte {
 }
 
 const (
-	lastHit     = 16    // marks the last hit of a request
-	giveBackHow = 3 * 3 // batchHit.how of what is given back
+	lastHit      = 16    // marks the last hit of a request
+	refundCharge = 2     // charge of a refund in batchHit.how
+	giveBackHow  = 3 * 3 // batchHit.how of what is given back
 )
 
 // appendIntegers appends integers as the scripts read them.

@@ -12,6 +12,11 @@ import (
 // Peek implements limiter.CounterStore. It takes no longer than Decide.
 func (s *store) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter, error) {
 	timeout := s.main.timeout(ctx)
+	type peek struct {
+		lane  *lane
+		batch *batch
+		place int
+	}
 	sent := make([]peek, len(hits))
 	for i := range hits {
 		// In shadow mode none of them denies another.
@@ -43,13 +48,6 @@ func (s *store) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter
 	return counters, nil
 }
 
-// peek is a counter that is looked at by a call of its lane.
-type peek struct {
-	lane  *lane
-	batch *batch
-	place int
-}
-
 // Reset implements limiter.CounterStore. Other processes may go on to deny by what they
 // remember until their ForgetDenials is called, LOCAL_CACHE_MAX_AGE at most.
 func (s *store) Reset(ctx context.Context, hits []limiter.Hit) error {
@@ -61,24 +59,18 @@ func (s *store) Reset(ctx context.Context, hits []limiter.Hit) error {
 	}
 	var errs []error
 	for b, keys := range keys {
-		errs = append(errs, b.remove(ctx, keys))
+		_, err := b.client.current().Pipelined(ctx, func(p redis.Pipeliner) error {
+			for _, key := range keys {
+				p.Del(ctx, key)
+			}
+			return nil
+		})
+		if err != nil {
+			b.client.lookAgain(err)
+			errs = append(errs, unavailable(b.client.clean(err)))
+		}
 	}
 	return errors.Join(errs...)
-}
-
-// remove deletes counters.
-func (b *backend) remove(ctx context.Context, keys []string) error {
-	_, err := b.client.current().Pipelined(ctx, func(p redis.Pipeliner) error {
-		for _, key := range keys {
-			p.Del(ctx, key)
-		}
-		return nil
-	})
-	if err == nil {
-		return nil
-	}
-	b.client.lookAgain(err)
-	return unavailable(b.client.clean(err))
 }
 
 // ForgetDenials forgets which counters are known to be over: somebody has reset some.

@@ -45,7 +45,9 @@ func TestGivingBackIsKnownAtOnce(t *testing.T) {
 	t.Run("of a refund that is noted before an earlier denial", func(t *testing.T) {
 		d := newDenials(1<<20, minAge, time.Now)
 		denial := &batch{number: 1, asked: time.Now()}
-		refund := &batch{number: 2, asked: time.Now(), credited: []credit{{[]byte("k"), 0, 0}}, err: errLate}
+		refund := newBatch(nil, 1)
+		refund.number, refund.asked, refund.err = 2, time.Now(), errLate
+		refund.add([]limiter.Hit{{Limit: l, Key: []byte("k"), Cost: 1, Refund: true}}, false)
 		d.noteCredits(refund)
 		d.note(denial, 0, []limiter.Hit{hit("k", l, 1)}, []limiter.State{{Used: 1}}, true)
 		if _, ok := d.lookup([]byte("k"), time.Now()); ok {

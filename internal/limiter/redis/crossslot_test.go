@@ -403,6 +403,30 @@ func TestCrossSlotsAreBounded(t *testing.T) {
 	})
 }
 
+// TestARefundBetweenTheStepsOfACrossSlotIsKnown has another request give back to a counter
+// after the first step, whose state is noted then.
+func TestARefundBetweenTheStepsOfACrossSlotIsKnown(t *testing.T) {
+	p := newPair(t)
+	x := storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Year, Mode: limiter.Quota})
+	mustAsk(t, p, "x", x)
+	r := newCrossSlot([]limiter.Hit{hit("x", x, 1), hit("z", perSeconds(0), 1)}, p.laneOf)
+	for i := range r.parts {
+		q := &r.parts[i]
+		q.batch, q.place, q.err = q.lane.send(t.Context(), q.hits, true, noDeadline)
+		q.await()
+	}
+	r.merge()
+	if !r.denied || r.err != nil {
+		t.Fatalf("denied %v, error %v, want a denial", r.denied, r.err)
+	}
+	mustDecide(t, p, limiter.Hit{Limit: x, Key: []byte("x"), Cost: 1, Refund: true})
+	r.note()
+	r.giveBack()
+	if _, denied := mustDecide(t, p, hit("x", x, 1)); denied {
+		t.Error("x is denied from memory although this process has given it back")
+	}
+}
+
 // TestKnownDenialInTwoPlaces denies a request whose counters are in two Redis.
 func TestKnownDenialInTwoPlaces(t *testing.T) {
 	first, second := testenv.RedisServer(t), testenv.RedisServer(t)

@@ -178,7 +178,7 @@ func (d *denials) lookup(key []byte, local time.Time) (remembered, bool) {
 	defer shard.mu.Unlock()
 	s, ok := shard.counters[string(key)]
 	if ok && (s.outdated(local) || s.order < d.since.Load()) {
-		d.forget(shard, string(key))
+		shard.forget(string(key))
 		return remembered{}, false
 	}
 	return s, ok
@@ -278,22 +278,32 @@ func (d *denials) noteCredits(b *batch) {
 	if d == nil {
 		return
 	}
-	for _, c := range b.credited {
-		order := orderOf(b, c.place)
-		state := limiter.State{}
-		if b.err == nil {
-			if states, err := b.reply.outcomes(c.place, make([]limiter.Decision, len(b.hitsOf(c.place))), nil); err == nil {
-				state = states[c.hit]
+	for place := range b.ends {
+		hits, order := b.hitsOf(place), orderOf(b, place)
+		for i, h := range hits {
+			if !b.credits(h) {
+				continue
 			}
+			var state limiter.State
+			if b.err == nil {
+				if states, err := b.reply.outcomes(place, make([]limiter.Decision, len(hits)), nil); err == nil {
+					state = states[i]
+				}
+			}
+			d.noteCredit(b.counters[h.counter].key, recentState{state, order})
 		}
-		d.noteRecent(c.key, recentState{state, order})
-		shard := d.shard(c.key)
-		shard.mu.Lock()
-		shard.credited = max(shard.credited, order)
-		if s, ok := shard.counters[string(c.key)]; ok && s.order < order {
-			d.forget(shard, string(c.key))
-		}
-		shard.mu.Unlock()
+	}
+}
+
+// noteCredit notes that something was given back to a counter.
+func (d *denials) noteCredit(key string, s recentState) {
+	d.noteRecent([]byte(key), s)
+	shard := d.shard([]byte(key))
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	shard.credited = max(shard.credited, s.order)
+	if last, ok := shard.counters[key]; ok && last.order < s.order {
+		shard.forget(key)
 	}
 }
 
@@ -314,10 +324,10 @@ func (d *denials) remember(key []byte, s remembered, anew bool) {
 	shard.counters[string(key)] = s
 }
 
-// forget forgets a counter.
-func (d *denials) forget(shard *denialShard, key string) {
-	delete(shard.counters, key)
-	shard.bytes -= len(key) + denialBytes
+// forget forgets a counter. The shard is locked.
+func (s *denialShard) forget(key string) {
+	delete(s.counters, key)
+	s.bytes -= len(key) + denialBytes
 }
 
 // makeRoom makes room for one more counter of so many bytes. It forgets outdated
@@ -331,7 +341,7 @@ func (d *denials) makeRoom(shard *denialShard, bytes int) {
 			break
 		}
 		if full || s.outdated(now) {
-			d.forget(shard, key)
+			shard.forget(key)
 		}
 	}
 	shard.bytes += bytes

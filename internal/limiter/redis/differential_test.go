@@ -265,7 +265,7 @@ func (h *history) name(names uint64) []byte {
 
 // decide lets the store and the model decide a batch.
 func (h *history) decide(requests [][]limiter.Hit) {
-	b := newBatch(nil, 0)
+	b := newBatch(h.store.main.only, 0)
 	for _, hits := range requests {
 		b.add(hits, false)
 		h.decided += len(hits)

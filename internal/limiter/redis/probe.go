@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -98,10 +99,14 @@ func (b *backend) probe(ctx context.Context) error {
 // probeNode checks that one server is a primary, and in a cluster or not as clustered says.
 func probeNode(ctx context.Context, node redis.UniversalClient, clustered bool) error {
 	info, err := node.Info(ctx).Result()
-	if err == nil {
-		err = fit(info, clustered)
-	}
-	if err == nil && clustered {
+	// What is missing in the answer is no reason.
+	has := func(field string) bool { return slices.Contains(strings.Fields(info), field) }
+	switch {
+	case has("cluster_enabled:1") && !clustered:
+		return errCluster
+	case has("role:slave") && has("slave_read_only:1"):
+		return errReplica
+	case err == nil && clustered:
 		info, err = node.ClusterInfo(ctx).Result()
 		if err == nil && !strings.Contains(info, "cluster_state:ok") {
 			err = errClusterDown
@@ -135,9 +140,8 @@ func (b *backend) probeCounter(ctx context.Context, key string) error {
 		} else {
 			one.addGiveBack(giveBack{key: []byte(key), limit: probeLimit, cost: 2, charged: last})
 		}
-		batches := []*batch{one}
 		var answers []answer
-		if command == "evalsha" {
+		if batches := []*batch{one}; command == "evalsha" {
 			answers = b.run(ctx, b.client, batches)
 		} else {
 			answers = b.send(ctx, b.client, batches, command)
@@ -156,24 +160,6 @@ func (b *backend) probeCounter(ctx context.Context, key string) error {
 			return err
 		}
 		last = states[0]
-	}
-	return nil
-}
-
-// fit returns why a Redis with this answer to INFO cannot decide. What is missing in
-// the answer is no reason.
-func fit(info string, clustered bool) error {
-	fields := map[string]string{}
-	for line := range strings.Lines(info) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			fields[name] = value
-		}
-	}
-	switch {
-	case fields["cluster_enabled"] == "1" && !clustered:
-		return errCluster
-	case fields["role"] == "slave" && fields["slave_read_only"] == "1":
-		return errReplica
 	}
 	return nil
 }

@@ -237,9 +237,12 @@ func (b *batch) result(place int, hits []limiter.Hit, out []limiter.Decision) (d
 		return false, b.err
 	}
 	var buf [16]limiter.State
-	states, denied, err := b.reply.decisions(place, hits, out, buf[:0])
-	if err == nil {
-		b.lane.denials.note(b, place, hits, states, denied)
+	states, err := b.reply.outcomes(place, out, buf[:0])
+	if err != nil {
+		return false, err
 	}
-	return denied, err
+	denied = limiter.Settle(hits, out)
+	limiter.Describe(hits, states, b.reply.now, out)
+	b.lane.denials.note(b, place, hits, states, denied)
+	return denied, nil
 }

@@ -32,7 +32,7 @@ func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
 	mustAsk(t, s, "half", two)
 	do(t, connect(t, r), "config", "set", "maxmemory", "1kb")
 
-	b := newBatch(nil, 0)
+	b := newBatch(s.main.only, 0)
 	requests := []struct {
 		hits   []limiter.Hit
 		denied bool
@@ -54,7 +54,7 @@ func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
 		t.Fatalf("the whole call failed: %v", b.err)
 	}
 	for i, q := range requests {
-		_, denied, err := b.reply.decisions(i, q.hits, make([]limiter.Decision, len(q.hits)), nil)
+		denied, err := b.result(i, q.hits, make([]limiter.Decision, len(q.hits)))
 		if denied != q.denied || (err != nil) != q.fails {
 			t.Errorf("request %d: denied %v, error %v; want denied %v, failed %v", i, denied, err, q.denied, q.fails)
 		}

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"errors"
+	"slices"
 
 	"weir/internal/limiter"
 )
@@ -58,13 +59,9 @@ func newReply(a answer, b *batch) (reply, error) {
 	if r.together = r.integers[0] != waySingle; !r.together {
 		r.integers = r.integers[1:]
 	}
-	if !possible(r.now) {
+	impossible := func(n int64) bool { return !possible(n) }
+	if impossible(r.now) || slices.ContainsFunc(r.integers, impossible) {
 		return reply{}, errReply
-	}
-	for _, n := range r.integers {
-		if !possible(n) {
-			return reply{}, errReply
-		}
 	}
 	if r.together {
 		return r, r.readTogether()
@@ -78,7 +75,11 @@ func newReply(a answer, b *batch) (reply, error) {
 		case word > wordRefused:
 			return reply{}, errReply
 		case word == wordRefused && r.refusal == nil:
-			r.refusal = newScriptError(r.integers[end:])
+			text := make([]byte, len(r.integers)-end)
+			for j, n := range r.integers[end:] {
+				text[j] = byte(n)
+			}
+			r.refusal = scriptError(text)
 		}
 	}
 	return r, nil
@@ -118,18 +119,6 @@ func (r *reply) readTogether() error {
 // possible reports whether a script says such a number.
 func possible(n int64) bool { return n >= 0 && n <= limiter.MaxExact }
 
-// decisions reads what became of hits, which are the request at place, into
-// out, and reports whether the request is denied. It appends the states of the
-// hits' counters to states.
-func (r *reply) decisions(place int, hits []limiter.Hit, out []limiter.Decision, states []limiter.State) (_ []limiter.State, denied bool, err error) {
-	if states, err = r.outcomes(place, out, states); err != nil {
-		return nil, false, err
-	}
-	denied = limiter.Settle(hits, out)
-	limiter.Describe(hits, states, r.now, out)
-	return states, denied, nil
-}
-
 // outcomes reads which hits of the request at place are over, and appends the
 // states of their counters after it.
 func (r *reply) outcomes(place int, out []limiter.Decision, states []limiter.State) ([]limiter.State, error) {
@@ -157,15 +146,6 @@ func (r *reply) outcomes(place int, out []limiter.Decision, states []limiter.Sta
 
 // scriptError is an error that Redis replied to a command of the script.
 type scriptError string
-
-// newScriptError makes it of its bytes.
-func newScriptError(integers []int64) scriptError {
-	text := make([]byte, len(integers))
-	for i, n := range integers {
-		text[i] = byte(n)
-	}
-	return scriptError(text)
-}
 
 func (e scriptError) Error() string { return string(e) }
 

@@ -113,8 +113,7 @@ func (s *store) backends() []*backend {
 	return []*backend{s.main, s.perSecond}
 }
 
-// State reports whether Redis decides, as of the last call. Of two Redis, it is the
-// state of the one that fails.
+// State implements Store.
 func (s *store) State() State {
 	for _, b := range s.backends() {
 		if state := b.state(); !state.FailingSince.IsZero() {
@@ -124,8 +123,7 @@ func (s *store) State() State {
 	return s.main.state()
 }
 
-// Names returns where the counters are: one Redis, or the main one and that of limits per
-// second. They hold no password.
+// Names implements Store.
 func (s *store) Names() (names []string) {
 	for _, b := range s.backends() {
 		names = append(names, b.client.name())
@@ -133,8 +131,7 @@ func (s *store) Names() (names []string) {
 	return names
 }
 
-// Refused returns why a Redis does not accept a changed URL, user or password, so that what
-// was read before stays in use. It returns nil if that is not so.
+// Refused implements Store.
 func (s *store) Refused() error {
 	var errs []error
 	for _, b := range s.backends() {
@@ -145,9 +142,7 @@ func (s *store) Refused() error {
 	return errors.Join(errs...)
 }
 
-// Close ends the store: it refuses new requests, waits for at most ten times the
-// OpTimeout of Options.Main until those that it has are decided, and closes the
-// connections. It returns when nothing of the store runs any more.
+// Close implements Store.
 func (s *store) Close() error {
 	s.mu.Lock()
 	s.closed = true

@@ -176,19 +176,13 @@ local function decide(hits)
   end
 end
 
--- The integer in 7 bytes of the requests.
-local function integer(p)
-  local a, b, c, d, e, f, g = byte(text, p, p + 6)
-  return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
-end
-
 local requests, hits, p = {}, {}, 1
 while p <= #text do
   local i1, i2, i3, how, n1, n2, n3 = byte(text, p, p + 6)
   local last, mode = how >= LAST, how % LAST % 3
   local hit = {
     counter = (i1 * 256 + i2) * 256 + i3, limit = limits[(n1 * 256 + n2) * 256 + n3],
-    mode = mode, charge = (how % LAST - mode) / 3, cost = integer(p + 7),
+    mode = mode, charge = (how % LAST - mode) / 3, cost = integer(text, p + 7),
     before = false, after = false, over = false, already = false, -- what decide finds out
   }
   p = p + HIT
@@ -196,7 +190,7 @@ while p <= #text do
     hit.name, hit.cost = name_of(hit.cost), 1
   end
   if hit.charge == GIVE_BACK then
-    hit.charged = { at = integer(p), used = integer(p + 7), prev = integer(p + 14) }
+    hit.charged = { at = integer(text, p), used = integer(text, p + 7), prev = integer(text, p + 14) }
     p = p + 21
   end
   hits[#hits + 1] = hit

@@ -21,8 +21,7 @@ local GROUP = 16
 local function groups_of(stored)
   local groups, last = {}, 0
   for p = 1, #ARGV[1], GROUP do
-    local p1, p2, p3, p4, p5, p6, p7, a1, a2, a3, s1, s2, s3, s4, c1, c2 = byte(ARGV[1], p, p + GROUP - 1)
-    local period = (((((p1 * 256 + p2) * 256 + p3) * 256 + p4) * 256 + p5) * 256 + p6) * 256 + p7
+    local period, a1, a2, a3, s1, s2, s3, s4, c1, c2 = integer(ARGV[1], p), byte(ARGV[1], p + 7, p + GROUP - 1)
     local amount, sum = (a1 * 256 + a2) * 256 + a3, ((s1 * 256 + s2) * 256 + s3) * 256 + s4
     local first, passed = last + 1, now % period
     local none = (now - passed) / period * MILLION -- the state of an unused counter

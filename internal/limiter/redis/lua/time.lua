@@ -20,6 +20,12 @@ local tonumber, unpack, byte, format = tonumber, unpack, string.byte, string.for
 local MILLION = 1000000
 local call, pcall, KEYS, ARGV = redis.call, redis.pcall, KEYS, ARGV
 
+-- The integer in 7 bytes of a text from p on.
+local function integer(text, p)
+  local a, b, c, d, e, f, g = byte(text, p, p + 6)
+  return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
+end
+
 -- First of all, so that no counter expires before its time: Redis 7.2 and later count PX from the time that TIME
 -- says, which stands still during a script; older ones from when SET runs, which is later.
 local now, several

@@ -70,10 +70,7 @@ algorithms.token_bucket = {
 
   give = function(limit, cost, used, prev)
     used, prev = clamp(limit, used, prev)
-    if cost > used then
-      return 0, 0
-    end
-    return used - cost, prev
+    return minus(limit, used, prev, cost, 0)
   end,
 
   -- Where there is no whole cost any more, the level of what is left of it.
