@@ -255,7 +255,7 @@ func (es *Exceptions) Add(ctx context.Context, n NewException, peer string) (add
 	es.known[x.ID] = r
 	es.rebuild()
 	es.mu.Unlock()
-	es.audit("exception added", r.Exception, plain("by", x.By), plain("peer", peer))
+	es.logger.LogAttrs(ctx, slog.LevelInfo, "exception added", audited(r.Exception, plain("by", x.By), plain("peer", peer))...)
 	return ExceptionOf(r.Exception), nil
 }
 
@@ -291,7 +291,7 @@ func (es *Exceptions) Remove(ctx context.Context, id, by, peer string) error {
 	case was == nil: // this version cannot read it
 		es.logger.Info("exception removed", "audit", true, "id", plaintext.Line(id), "by", plaintext.Line(by), "peer", plaintext.Line(peer))
 	default:
-		es.audit("exception removed", was, plain("by", by), plain("peer", peer), plain("added_by", was.By))
+		es.logger.LogAttrs(ctx, slog.LevelInfo, "exception removed", audited(was, plain("by", by), plain("peer", peer), plain("added_by", was.By))...)
 	}
 	return nil
 }
@@ -458,7 +458,7 @@ func (es *Exceptions) end() {
 			if r.ended = true; es.shared == nil {
 				delete(es.known, id)
 			}
-			es.audit("exception ended", r.Exception, plain("by", r.By))
+			es.logger.LogAttrs(context.Background(), slog.LevelInfo, "exception ended", audited(r.Exception, plain("by", r.By))...)
 		}
 	}
 	es.rebuild()
@@ -487,16 +487,16 @@ func (es *Exceptions) forget(ctx context.Context) {
 	}
 }
 
-// audit writes to the audit log what somebody did with e.
-func (es *Exceptions) audit(what string, e *plan.Exception, who ...slog.Attr) {
+// audited returns what the audit log says of e, and of who did something with it.
+func audited(e *plan.Exception, who ...slog.Attr) []slog.Attr {
 	words := make([]string, len(e.Entries))
 	for i, entry := range e.Entries {
 		words[i] = entry.Key + "=" + entry.Value
 	}
-	es.logger.LogAttrs(context.Background(), slog.LevelInfo, what, append([]slog.Attr{
+	return append([]slog.Attr{
 		slog.Bool("audit", true), plain("id", e.ID), plain("domain", e.Domain), plain("descriptor", strings.Join(words, ",")),
 		slog.String("effect", e.What()), slog.Time("until", e.Until), plain("reason", e.Reason),
-	}, who...)...)
+	}, who...)
 }
 
 // plain is a text of others.

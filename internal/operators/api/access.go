@@ -111,6 +111,9 @@ var (
 	otherName    = &refusal{http.StatusForbidden, "without " + tokenSetting + " the name of the server must be an IP address or localhost"}
 )
 
+// challenge is the header WWW-Authenticate of an answer to who has no right token.
+const challenge = `Bearer realm="weir"`
+
 // Visitor is who sent a request to the debug port.
 type Visitor struct {
 	// Peer is the address, and how it was let in, for the audit log.
@@ -201,18 +204,14 @@ func Changes(next http.HandlerFunc) http.HandlerFunc {
 func allowed(next http.HandlerFunc, refused func(Visitor) *refusal) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if no := refused(VisitorOf(r)); no != nil {
-			no.announce(w)
+			if no == unauthorized {
+				w.Header().Set("WWW-Authenticate", challenge)
+			}
 			http.Error(w, no.reason, no.code)
 			return
 		}
 		w.Header().Set("Cache-Control", "no-store")
 		next(w, r)
-	}
-}
-
-func (no *refusal) announce(w http.ResponseWriter) {
-	if no == unauthorized {
-		w.Header().Set("WWW-Authenticate", `Bearer realm="weir"`)
 	}
 }
 
@@ -299,7 +298,7 @@ func (a *Access) SignIn(w http.ResponseWriter, r *http.Request) (code int, reaso
 		return http.StatusBadRequest, "the form cannot be read"
 	}
 	if token := strings.TrimSpace(r.PostForm.Get("token")); token == "" || !a.right(r, token) {
-		unauthorized.announce(w)
+		w.Header().Set("WWW-Authenticate", challenge)
 		return unauthorized.code, unauthorized.reason
 	}
 	a.logger.Info("signed in to the console", "audit", true, "peer", r.RemoteAddr)

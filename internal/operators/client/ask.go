@@ -93,19 +93,30 @@ func (c *Client) send(ctx context.Context, r request) ([]byte, http.Header, erro
 // maxToken bounds a token. Files of tokens are a line.
 const maxToken = 4 << 10
 
-// ReadToken reads the token in a file. Its errors do not show a name of no file that is
-// long enough for a token and in no directory: the token may have been given in its place.
-func ReadToken(name string) (token string, err error) {
+// ReadToken reads the token in a file. Its errors do not show what was read, nor a name of no
+// file that is long enough for a token and in no directory: the token may have been given in
+// its place.
+func ReadToken(name string) (string, error) {
 	f, err := os.Open(name)
+	var text []byte
 	if err == nil {
 		defer f.Close()
-		token, err = readToken(f)
+		text, err = io.ReadAll(io.LimitReader(f, maxToken+1))
 	}
-	if err == nil {
-		return token, nil
-	}
-	if of, ok := errors.AsType[*fs.PathError](err); ok {
+	token := strings.TrimSpace(string(text)) // blanks around it do not belong to it
+	of, isPath := errors.AsType[*fs.PathError](err)
+	switch {
+	case isPath:
 		err = of.Err // without the name
+	case err != nil:
+	case len(text) > maxToken:
+		err = errors.New("it is larger than 4 KiB, which no token is")
+	case token == "":
+		err = errors.New("it is empty")
+	case strings.IndexFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) >= 0:
+		err = errors.New("it holds more than a token, allowed are ASCII characters without blanks")
+	default:
+		return token, nil
 	}
 	const shortest = 16 // that servers take
 	dir := filepath.Dir(name)
@@ -114,23 +125,4 @@ func ReadToken(name string) (token string, err error) {
 		return "", fmt.Errorf("%w (its name is not shown, it may be the token itself)", err)
 	}
 	return "", fmt.Errorf("%s: %w", plaintext.Line(name), err)
-}
-
-// readToken reads a token. Blanks around it do not belong to it. Its errors do not show
-// what was read.
-func readToken(r io.Reader) (string, error) {
-	text, err := io.ReadAll(io.LimitReader(r, maxToken+1))
-	if err != nil {
-		return "", err
-	}
-	token := strings.TrimSpace(string(text))
-	switch {
-	case len(text) > maxToken:
-		return "", errors.New("it is larger than 4 KiB, which no token is")
-	case token == "":
-		return "", errors.New("it is empty")
-	case strings.IndexFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) >= 0:
-		return "", errors.New("it holds more than a token, allowed are ASCII characters without blanks")
-	}
-	return token, nil
 }

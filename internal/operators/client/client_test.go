@@ -11,6 +11,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -243,9 +245,13 @@ func TestReadToken(t *testing.T) {
 		"a\x00": "it holds more than a token, allowed are ASCII characters without blanks", "größer": "it holds more than a token, allowed are ASCII characters without blanks",
 		strings.Repeat("x", maxToken+1): "it is larger than 4 KiB, which no token is",
 	} {
-		got, err := readToken(strings.NewReader(text))
+		path := filepath.Join(t.TempDir(), "token")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := ReadToken(path)
 		if err != nil {
-			got = err.Error()
+			got = strings.TrimPrefix(err.Error(), path+": ")
 		}
 		if got != want {
 			t.Errorf("%.20q: got %q, want %q", text, got, want)

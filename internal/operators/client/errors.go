@@ -47,7 +47,8 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	var record tls.RecordHeaderError
 	var authority x509.UnknownAuthorityError
 	var timeout net.Error
-	kind, why := ErrUnreachable, ""
+	var why string
+	kind := ErrUnreachable
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		why = fmt.Sprintf("it takes longer than %v", c.options.Timeout)

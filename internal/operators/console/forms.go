@@ -96,5 +96,5 @@ func (c *Console) reset(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	query := url.Values{"done": {"reset"}, "domain": {form.Domain}, "descriptor": {form.Text}}
-	http.Redirect(w, r, "/console/explain?"+query.Encode(), http.StatusSeeOther) //nolint:gosec // the path is fixed
+	http.Redirect(w, r, "/console/explain?"+query.Encode(), http.StatusSeeOther)
 }

@@ -87,12 +87,6 @@ func (n *nowPage) addKeys(window operators.Window) {
 	}
 }
 
-// exceptionsPage is the page of the exceptions.
-type exceptionsPage struct {
-	List exceptionList
-	Form exceptionForm
-}
-
 // exceptionList is a table of exceptions.
 type exceptionList struct {
 	List      []operators.Exception
@@ -116,7 +110,11 @@ func (c *Console) listExceptions(r *http.Request, all bool) exceptionList {
 
 // showExceptions writes the page with a form, and with why that was refused, if it was.
 func (c *Console) showExceptions(w http.ResponseWriter, r *http.Request, form exceptionForm, refused error) {
-	c.show(w, r, "exceptions", "Exceptions", exceptionsPage{List: c.listExceptions(r, true), Form: form}, refused)
+	data := struct {
+		List exceptionList
+		Form exceptionForm
+	}{c.listExceptions(r, true), form}
+	c.show(w, r, "exceptions", "Exceptions", data, refused)
 }
 
 // explainPage is the page that explains a descriptor.
