@@ -73,27 +73,14 @@ func TestReferenceHoldsNoSetting(t *testing.T) {
 
 func TestRedisVariablesWithoutRedis(t *testing.T) {
 	type env = map[string]string
-	tests := []struct {
-		name string
-		env  env
-		args []string
-		want []string
-	}{
-		{"nothing", nil, nil, nil},
-		{"settings", env{"REDIS_AUTH": "secret", "REDIS_TLS": "true"}, nil, []string{"REDIS_AUTH", "REDIS_TLS"}},
-		{"variables of the reference", env{"REDIS_PIPELINE_LIMIT": "5"}, nil, []string{"REDIS_PIPELINE_LIMIT"}},
-		{"with Redis", env{"REDIS_AUTH": "secret", "REDIS_URL": "db:6379"}, nil, nil},
-		{"with Redis by flag", env{"REDIS_AUTH": "secret"}, []string{"--redis-url=db:6379"}, nil},
-		{"links of Kubernetes", env{"REDIS_PORT": "tcp://10.0.0.1:6379", "REDIS_SERVICE_HOST": "10.0.0.1"}, nil, nil},
-		{"set to nothing", env{"REDIS_AUTH": ""}, nil, nil},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			s, err := parse(t, tt.env, tt.args...)
-			must(t, err)
-			if !slices.Equal(s.Redis.Variables, tt.want) {
-				t.Errorf("got %v, want %v", s.Redis.Variables, tt.want)
-			}
-		})
-	}
+	variables := func(s Settings) any { return fmt.Sprint(s.Redis.Variables) }
+	expectSettings(t, []reading{
+		{"nothing", nil, nil, variables, "[]"},
+		{"settings", env{"REDIS_AUTH": "secret", "REDIS_TLS": "true"}, nil, variables, "[REDIS_AUTH REDIS_TLS]"},
+		{"variables of the reference", env{"REDIS_PIPELINE_LIMIT": "5"}, nil, variables, "[REDIS_PIPELINE_LIMIT]"},
+		{"with Redis", env{"REDIS_AUTH": "secret", "REDIS_URL": "db:6379"}, nil, variables, "[]"},
+		{"with Redis by flag", env{"REDIS_AUTH": "secret"}, []string{"--redis-url=db:6379"}, variables, "[]"},
+		{"links of Kubernetes", env{"REDIS_PORT": "tcp://10.0.0.1:6379", "REDIS_SERVICE_HOST": "10.0.0.1"}, nil, variables, "[]"},
+		{"set to nothing", env{"REDIS_AUTH": ""}, nil, variables, "[]"},
+	})
 }

@@ -44,6 +44,28 @@ func unset(t *testing.T, name string) {
 	must(t, os.Unsetenv(name))
 }
 
+// reading is what is set and what comes of it.
+type reading struct {
+	name string
+	env  map[string]string
+	args []string
+	get  func(Settings) any
+	want any
+}
+
+func expectSettings(t *testing.T, readings []reading) {
+	t.Helper()
+	for _, r := range readings {
+		t.Run(r.name, func(t *testing.T) {
+			s, err := parse(t, r.env, r.args...)
+			must(t, err)
+			if got := r.get(s); got != r.want {
+				t.Errorf("got %v, want %v", got, r.want)
+			}
+		})
+	}
+}
+
 func TestPrecedence(t *testing.T) {
 	type env = map[string]string
 	login := func(s Settings) any {
@@ -56,13 +78,7 @@ func TestPrecedence(t *testing.T) {
 	statsd := func(s Settings) any {
 		return fmt.Sprint(s.Metrics.StatsdProtocol, " ", s.Metrics.StatsdAddress(), " ", s.Metrics.ExtraTags)
 	}
-	tests := []struct {
-		name string
-		env  env
-		args []string
-		get  func(Settings) any
-		want any
-	}{
+	expectSettings(t, []reading{
 		{"default", nil, nil, func(s Settings) any { return s.Listen.Port }, Port(8080)},
 		{"variable over default", env{"PORT": "1"}, nil, func(s Settings) any { return s.Listen.Port }, Port(1)},
 		{"flag over variable", env{"PORT": "1"}, []string{"--port=2"}, func(s Settings) any { return s.Listen.Port }, Port(2)},
@@ -115,43 +131,21 @@ func TestPrecedence(t *testing.T) {
 		{"traces by default", nil, nil, func(s Settings) any { return s.Tracing }, Tracing{ExporterProtocol: "http", ServiceName: "RateLimit", SamplingRate: 1}},
 		{"traces in any case", env{"TRACING_EXPORTER_PROTOCOL": "gRPC"}, nil, func(s Settings) any { return s.Tracing.ExporterProtocol }, Word("grpc")},
 		{"twins are apart", env{"REDIS_AUTH": "one", "REDIS_PERSECOND_AUTH": "two"}, nil, func(s Settings) any { return string(s.Redis.Main.Auth + " " + s.Redis.PerSecond.Auth) }, "one two"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			s, err := parse(t, tt.env, tt.args...)
-			must(t, err)
-			if got := tt.get(s); got != tt.want {
-				t.Errorf("got %v, want %v", got, tt.want)
-			}
-		})
-	}
+	})
 }
 
 func TestPathOfRules(t *testing.T) {
-	tests := []struct {
-		name     string
-		args     []string
-		want     string
-		siblings bool
-	}{
-		{"nothing given", nil, "config", false},
-		{"path", []string{"--config=/etc/weir"}, "/etc/weir", false},
-		{"root", []string{"--runtime-root=/data"}, "/data/config", false},
-		{"subdirectory", []string{"--runtime-subdirectory=ratelimit"}, "/srv/runtime_data/current/ratelimit/config", true},
-		{"all of it", []string{"--runtime-root=/data", "--runtime-subdirectory=ratelimit", "--runtime-appdirectory=rules"}, "/data/ratelimit/rules", true},
-		{"alone", []string{"--runtime-root=/data", "--runtime-subdirectory=ratelimit", "--runtime-watch-root=false"}, "/data/ratelimit/config", false},
-		{"path wins over subdirectory", []string{"--config=here", "--runtime-subdirectory=ratelimit"}, "here", false},
-		{"path wins", []string{"--config=here", "--runtime-root=/data"}, "here", false},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			s, err := parse(t, nil, tt.args...)
-			must(t, err)
-			if got := s.Rules.Path(); got != tt.want || s.Rules.WithSiblings() != tt.siblings {
-				t.Errorf("got %s (with siblings: %t), want %s (%t)", got, s.Rules.WithSiblings(), tt.want, tt.siblings)
-			}
-		})
-	}
+	path := func(s Settings) any { return fmt.Sprint(s.Rules.Path(), " ", s.Rules.WithSiblings()) } // whether siblings are read
+	expectSettings(t, []reading{
+		{"nothing given", nil, nil, path, "config false"},
+		{"path", nil, []string{"--config=/etc/weir"}, path, "/etc/weir false"},
+		{"root", nil, []string{"--runtime-root=/data"}, path, "/data/config false"},
+		{"subdirectory", nil, []string{"--runtime-subdirectory=ratelimit"}, path, "/srv/runtime_data/current/ratelimit/config true"},
+		{"all of it", nil, []string{"--runtime-root=/data", "--runtime-subdirectory=ratelimit", "--runtime-appdirectory=rules"}, path, "/data/ratelimit/rules true"},
+		{"alone", nil, []string{"--runtime-root=/data", "--runtime-subdirectory=ratelimit", "--runtime-watch-root=false"}, path, "/data/ratelimit/config false"},
+		{"path wins over subdirectory", nil, []string{"--config=here", "--runtime-subdirectory=ratelimit"}, path, "here false"},
+		{"path wins", nil, []string{"--config=here", "--runtime-root=/data"}, path, "here false"},
+	})
 }
 
 func TestSecretShowsNowhere(t *testing.T) {
