@@ -37,7 +37,7 @@ type App struct {
 	rules      *rules
 	source     source
 	secrets    *changingSecrets
-	store      *store
+	store      store
 	tracing    *tracing // nil: none
 	denials    *operators.Recorder
 	usage      *telemetry.Usage
@@ -80,7 +80,7 @@ func (a *App) build() error {
 	if err = a.openRules(serviceMetrics); err != nil {
 		return err
 	}
-	if err = a.findStore(s); err != nil {
+	if err = a.openStore(); err != nil {
 		return err
 	}
 	keys, err := newKeys(s)
@@ -120,7 +120,7 @@ func (a *App) build() error {
 	service := rls.New(rls.Options{
 		Decider: &plan.Decider{
 			Planner: plan.New(options), Rules: a.rules.tree.Load,
-			Store: a.store, Spread: limiter.NewRetrySpread(time.Now), Failover: a.store.failover, Usage: a.usage,
+			Store: &a.store, Spread: limiter.NewRetrySpread(time.Now), Failover: a.store.failover, Usage: a.usage,
 		},
 		MaxDescriptors:  options.MaxDescriptors,
 		Observe:         observer.Observe,
@@ -152,20 +152,6 @@ func (a *App) announce(s settings.Settings) {
 	for _, note := range switchedOn(s.Answers) {
 		a.logger.Warn("a switch changes every answer", "effect", note)
 	}
-}
-
-// findStore opens the store.
-func (a *App) findStore(s settings.Settings) (err error) {
-	a.storeRegistry = prometheus.NewRegistry()
-	a.opts.Registry.MustRegister(a.storeRegistry)
-	if a.store, err = openStore(s, a.secrets, a.logger, a.storeRegistry); err != nil {
-		return err
-	}
-	a.cleanups.add("store", func(context.Context) error { return a.store.close() })
-	if a.store.ping == nil {
-		a.health.setStoreFound(true)
-	}
-	return nil
 }
 
 // openRules finds the source of the rules, and the rules if they are there.
@@ -308,8 +294,8 @@ func (a *App) Run(ctx context.Context) error {
 	if a.servers != nil {
 		tasks.start("servers", func() { a.servers.Run(background) })
 	}
-	if a.store.ping != nil {
-		tasks.start("store", func() { a.store.find(background, a.health, a.logger) })
+	if a.store.redis != nil {
+		tasks.start("store", func() { a.findRedis(background) })
 	}
 
 	failed := make(chan error, len(a.listening))

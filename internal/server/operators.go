@@ -25,7 +25,7 @@ func (a *App) openOperators() {
 	a.exceptions = operators.NewExceptions(shared, a.opts.Registry, a.logger)
 	if shared != nil {
 		a.servers = &operators.Servers{
-			Shared: shared, Exceptions: a.exceptions, Forget: a.store.forget,
+			Shared: shared, Exceptions: a.exceptions, Forget: a.store.redis.ForgetDenials,
 			Report: func(keys int) operators.Report {
 				report := operators.Report{Denials: a.operators.DenialsHere(keys), Uses: map[string]uint64{}}
 				for _, e := range a.exceptions.All() {
@@ -45,7 +45,7 @@ func (a *App) makeOperators(options plan.Options, metrics http.Handler) {
 	s := a.opts.Settings
 	a.operators = &api.Server{
 		Desk: &operators.Desk{
-			Logger: a.logger, Tree: a.rules.tree.Load, Store: a.store, Plan: options,
+			Logger: a.logger, Tree: a.rules.tree.Load, Store: &a.store, Plan: options,
 			Recorder: a.denials, InForce: a.exceptions, Servers: a.servers,
 		},
 		Access: a.access, Status: a.status, Metrics: metrics, Dump: a.dump, Reload: a.source.reload,

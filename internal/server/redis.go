@@ -1,13 +1,10 @@
 package server
 
 import (
+	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/limiter/redis"
 	"weir/internal/settings"
@@ -16,19 +13,33 @@ import (
 
 // openRedis makes a store on the Redis, or the two, that the settings name. They need not be
 // there yet.
-func openRedis(all settings.Settings, changing *changingSecrets, logger *slog.Logger, reg prometheus.Registerer) (*store, error) {
+func (a *App) openRedis() error {
+	all := a.opts.Settings
 	s := all.Redis
-	encrypt, stop, err := redisTLS(s, logger, reg)
-	if err != nil {
-		return nil, err
+	var encrypt func() *tls.Config
+	if s.Encrypted() {
+		files, err := follow.ClientTLS(follow.TLSOptions{
+			CertFile:                 s.TLSClientCert,
+			KeyFile:                  s.TLSClientKey,
+			CAFile:                   s.TLSCACert,
+			SkipHostnameVerification: s.TLSSkipHostnameVerification,
+			Logger:                   a.logger,
+		})
+		if err != nil {
+			return fmt.Errorf("REDIS_TLS_CACERT, REDIS_TLS_CLIENT_CERT or REDIS_TLS_CLIENT_KEY: %w", err)
+		}
+		a.cleanups.add("TLS files of Redis", func(context.Context) error { files.Close(); return nil })
+		registerCertificates(a.storeRegistry, "redis", files.TLS)
+		encrypt = files.TLS
 	}
 	options := redis.Options{
 		KeyPrefix:  string(all.Store.CacheKeyPrefix),
 		DenyMemory: s.DenyMemory,
 		DenyMaxAge: s.DenyMaxAge,
-		Logger:     logger,
-		Registerer: reg,
+		Logger:     a.logger,
+		Registerer: a.storeRegistry,
 	}
+	var err error
 	options.Main, err = redisServer(s, s.Main, encrypt)
 	log := []any{"redis", s.Main.Name(), "type", s.Main.Type, "op_timeout", options.Main.OpTimeout}
 	if s.UsePerSecond && err == nil {
@@ -38,34 +49,22 @@ func openRedis(all settings.Settings, changing *changingSecrets, logger *slog.Lo
 		log = append(log, "per_second", s.PerSecond.Name(), "per_second_type", s.PerSecond.Type)
 	}
 	if err != nil {
-		stop()
-		return nil, err
+		return err
 	}
-	if changing.has("REDIS_") {
-		followRedis(&options, changing)
+	if a.secrets.has("REDIS_") {
+		followRedis(&options, a.secrets)
 	}
-	shared, err := redis.OpenShared(options.Main, options.KeyPrefix)
-	if err != nil {
-		stop()
-		return nil, err
+	if a.store.shared, err = redis.OpenShared(options.Main, options.KeyPrefix); err != nil {
+		return err
 	}
-	redis, err := redis.New(options)
-	if err != nil {
-		stop()
-		return nil, errors.Join(err, shared.Close())
+	a.cleanups.add("the shared data", func(context.Context) error { return a.store.shared.Close() })
+	if a.store.redis, err = redis.New(options); err != nil {
+		return err
 	}
-	logger.Info("counters are kept in Redis", log...)
-	return &store{
-		CounterStore: redis,
-		name:         func() string { return "in Redis at " + strings.Join(redis.Names(), ", of limits per second at ") },
-		refused:      redis.Refused,
-		shared:       shared, forget: redis.ForgetDenials,
-		ping: redis.Ping, state: redis.State, followed: s.HealthCheckActiveConnection,
-		close: func() error {
-			stop()
-			return errors.Join(redis.Close(), shared.Close())
-		},
-	}, nil
+	a.cleanups.add("store", func(context.Context) error { return a.store.redis.Close() })
+	a.store.CounterStore = a.store.redis
+	a.logger.Info("counters are kept in Redis", log...)
+	return nil
 }
 
 // redisServer says how to reach of, one of the two Redis of s.
@@ -113,24 +112,4 @@ func followRedis(o *redis.Options, changing *changingSecrets) {
 	if o.PerSecond != nil {
 		follow(o.PerSecond, func(s settings.Redis) settings.RedisServer { return s.PerSecond })
 	}
-}
-
-// redisTLS reads the TLS files, if a Redis is reached over TLS, and follows them
-// until it is stopped.
-func redisTLS(s settings.Redis, logger *slog.Logger, reg prometheus.Registerer) (config func() *tls.Config, stop func(), err error) {
-	if !s.Encrypted() {
-		return nil, func() {}, nil
-	}
-	files, err := follow.ClientTLS(follow.TLSOptions{
-		CertFile:                 s.TLSClientCert,
-		KeyFile:                  s.TLSClientKey,
-		CAFile:                   s.TLSCACert,
-		SkipHostnameVerification: s.TLSSkipHostnameVerification,
-		Logger:                   logger,
-	})
-	if err != nil {
-		return nil, nil, fmt.Errorf("REDIS_TLS_CACERT, REDIS_TLS_CLIENT_CERT or REDIS_TLS_CLIENT_KEY: %w", err)
-	}
-	registerCertificates(reg, "redis", files.TLS)
-	return files.TLS, files.Close, nil
 }

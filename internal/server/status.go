@@ -17,7 +17,7 @@ func (a *App) status() api.Status {
 	rates := a.rates.latest(now)
 	status := api.Status{
 		Version: a.opts.Version, UptimeSeconds: now.Sub(a.started).Seconds(), Health: "OK", Notes: a.notes(),
-		Store: a.store.status(), Rules: a.source.report(), Exceptions: len(a.exceptions.All()),
+		Store: a.storeStatus(), Rules: a.source.report(), Exceptions: len(a.exceptions.All()),
 		Decisions: rates.Decisions, Denials: rates.Denials,
 	}
 	if err := a.health.err(); err != nil {
@@ -38,10 +38,10 @@ func (a *App) oldSecrets() (notes []string) {
 			notes = append(notes, "what was read before stays in use: "+problem)
 		}
 	}
-	if a.store.refused == nil {
+	if a.store.redis == nil {
 		return notes
 	}
-	if err := a.store.refused(); err != nil {
+	if err := a.store.redis.Refused(); err != nil {
 		notes = append(notes, "what was read before stays in use: Redis refuses a changed URL, user or password: "+strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	return notes

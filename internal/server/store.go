@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -18,22 +17,12 @@ import (
 	"weir/internal/settings"
 )
 
-// store is what keeps the counters, with what the server has to know of it.
+// store is what keeps the counters, with what decides while Redis cannot.
 type store struct {
 	limiter.CounterStore
-	failover *failover.Failover          // nil in memory
-	name     func() string               // what and where it is
-	refused  func() error                // why a changed URL, user or password is not in use, nil in memory
-	ping     func(context.Context) error // reports whether it can decide, nil if that is no question
-	state    func() redis.State          // says what became of the last calls, nil with ping
-	// failureMode is that of limits that have none of their own.
-	failureMode string
-	followed    bool // its failures fail the health check, even after it has been found
-	close       func() error
-	// shared is what servers on the same Redis share, nil in memory, and forget forgets
-	// which counters are over.
-	shared redis.Shared
-	forget func()
+	redis    redis.Store        // nil in memory, as are the next two
+	shared   redis.Shared       // what servers on the same Redis share
+	failover *failover.Failover // decides by failure modes what Redis cannot
 }
 
 // Reset implements limiter.CounterStore. The counters in memory are reset, too, even if
@@ -42,16 +31,18 @@ func (s *store) Reset(ctx context.Context, hits []limiter.Hit) error {
 	return errors.Join(s.CounterStore.Reset(ctx, hits), s.failover.Reset(ctx, hits))
 }
 
-// status is what the status page shows.
-func (s *store) status() api.Store {
-	if s.state == nil {
-		return api.Store{Name: s.name(), Works: true}
+// storeStatus is what the status page shows.
+func (a *App) storeStatus() api.Store {
+	s := a.opts.Settings
+	if a.store.redis == nil {
+		return api.Store{Name: fmt.Sprintf("in memory, at most %d", s.Store.MemoryMaxCounters), Works: true}
 	}
-	now := s.state()
+	now := a.store.redis.State()
 	status := api.Store{
-		Name: s.name(), Works: now.FailingSince.IsZero() && !now.WorkedAt.IsZero(),
-		WorkedAt: now.WorkedAt.UTC(), FailingSince: now.FailingSince.UTC(), FailedAt: now.FailedAt.UTC(),
-		FailureMode: s.failureMode, Breaker: now.Breaker,
+		Name:  "in Redis at " + strings.Join(a.store.redis.Names(), ", of limits per second at "),
+		Works: now.FailingSince.IsZero() && !now.WorkedAt.IsZero(), WorkedAt: now.WorkedAt.UTC(),
+		FailingSince: now.FailingSince.UTC(), FailedAt: now.FailedAt.UTC(),
+		FailureMode: string(s.Failure.Mode), Breaker: now.Breaker,
 	}
 	if !now.FailedAt.IsZero() {
 		status.Problem = now.Kind + ": " + now.Problem
@@ -60,22 +51,25 @@ func (s *store) status() api.Store {
 }
 
 // openStore makes the store that the settings name. Redis need not be there yet.
-func openStore(s settings.Settings, changing *changingSecrets, logger *slog.Logger, reg prometheus.Registerer) (*store, error) {
+func (a *App) openStore() error {
+	s := a.opts.Settings
+	a.storeRegistry = prometheus.NewRegistry()
+	a.opts.Registry.MustRegister(a.storeRegistry)
+	inMemory := memory.Options{MaxCounters: s.Store.MemoryMaxCounters}
 	if s.Redis.Main.URL != "" {
-		return openRedisOrElse(s, changing, logger, reg)
+		a.store.failover = failover.New(FailureMode(s.Failure.Mode), func() limiter.CounterStore { return memory.New(inMemory) }, a.storeRegistry)
+		return a.openRedis()
 	}
 	const kept = "counters are kept in memory, for this process only, because REDIS_URL is not set"
-	limit := s.Store.MemoryMaxCounters
 	if s.Redis.Variables == nil {
-		logger.Info(kept, "max_counters", limit)
+		a.logger.Info(kept, "max_counters", inMemory.MaxCounters)
 	} else { // somebody means to use Redis
-		logger.Warn(kept, "max_counters", limit, "although_set", strings.Join(s.Redis.Variables, " "))
+		a.logger.Warn(kept, "max_counters", inMemory.MaxCounters, "although_set", strings.Join(s.Redis.Variables, " "))
 	}
-	return &store{
-		CounterStore: memory.New(memory.Options{MaxCounters: limit, Registerer: reg}),
-		name:         func() string { return fmt.Sprintf("in memory, at most %d", limit) },
-		close:        func() error { return nil },
-	}, nil
+	inMemory.Registerer = a.storeRegistry
+	a.store.CounterStore = memory.New(inMemory)
+	a.health.setStoreFound(true)
+	return nil
 }
 
 // newKeys spells the keys of counters as the settings say. A cluster needs hash
@@ -100,20 +94,20 @@ const (
 // nextLook is the time between two looks at a Redis that is followed.
 const nextLook = time.Second
 
-// find waits until Redis can decide for the first time or ctx ends. After that
+// findRedis waits until Redis can decide for the first time or ctx ends. After that
 // nobody asks it but for decisions, unless it is followed. The store itself logs
 // what keeps it.
-func (s *store) find(ctx context.Context, health *health, logger *slog.Logger) {
-	for retry := firstRetry; s.ping(ctx) != nil; retry = min(2*retry, lastRetry) {
+func (a *App) findRedis(ctx context.Context) {
+	for retry := firstRetry; a.store.redis.Ping(ctx) != nil; retry = min(2*retry, lastRetry) {
 		if !pause(ctx, retry) {
 			return
 		}
 	}
-	logger.Info("redis can decide")
-	health.setStoreFound(true)
-	for s.followed && pause(ctx, nextLook) {
-		if err := s.ping(ctx); ctx.Err() == nil {
-			health.setStoreFound(err == nil)
+	a.logger.Info("redis can decide")
+	a.health.setStoreFound(true)
+	for a.opts.Settings.Redis.HealthCheckActiveConnection && pause(ctx, nextLook) {
+		if err := a.store.redis.Ping(ctx); ctx.Err() == nil {
+			a.health.setStoreFound(err == nil)
 		}
 	}
 }
@@ -126,20 +120,6 @@ func pause(ctx context.Context, d time.Duration) bool {
 	case <-time.After(d):
 		return true
 	}
-}
-
-// openRedisOrElse makes a store on Redis that decides by failure modes what Redis
-// cannot.
-func openRedisOrElse(s settings.Settings, changing *changingSecrets, logger *slog.Logger, reg prometheus.Registerer) (*store, error) {
-	redis, err := openRedis(s, changing, logger, reg)
-	if err != nil {
-		return nil, err
-	}
-	redis.failover = failover.New(FailureMode(s.Failure.Mode), func() limiter.CounterStore {
-		return memory.New(memory.Options{MaxCounters: s.Store.MemoryMaxCounters})
-	}, reg)
-	redis.failureMode = string(s.Failure.Mode)
-	return redis, nil
 }
 
 // FailureMode returns what becomes of limits that do not say it themselves while
