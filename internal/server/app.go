@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/otel/propagation"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -38,7 +38,7 @@ type App struct {
 	source     source
 	secrets    *changingSecrets
 	store      store
-	tracing    *tracing // nil: none
+	tracing    *sdktrace.TracerProvider // nil: none
 	denials    *operators.Recorder
 	usage      *telemetry.Usage
 	access     *api.Access
@@ -206,7 +206,7 @@ func (a *App) bind(requests *rls.Service, options plan.Options) error {
 	}
 	grpcOptions := grpcOptions(l, transport, a.health, headersRead)
 	if a.tracing != nil {
-		grpcOptions = append(grpcOptions, a.tracing.grpcOption())
+		grpcOptions = append(grpcOptions, traced(a.tracing))
 	}
 	s := grpc.NewServer(grpcOptions...)
 	requests.Register(s)
@@ -272,8 +272,6 @@ func Charge(stopWhenOverLimit settings.Choice) limiter.Charge {
 func RuleOptions(s settings.Reading) descriptors.Options {
 	return descriptors.Options{MergeDomains: s.MergeDomainConfig, CalendarMonths: s.CalendarMonths}
 }
-
-func (a *App) dump(w io.Writer) error { return a.rules.dump(w, a.source.report()) }
 
 // Run serves until ctx ends. Then the health checks fail, so that clients go
 // elsewhere, while everything else goes on for the drain delay, or until Hurry.

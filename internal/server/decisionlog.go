@@ -4,16 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploggrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploghttp"
 	sdklog "go.opentelemetry.io/otel/sdk/log"
-
-	"weir/internal/settings"
 
 	"weir/internal/operators"
 )
@@ -22,40 +17,43 @@ import (
 const decisionLinger = 500 * time.Millisecond
 
 // openDecisionLog returns the log of decisions, or nil if the settings do not ask for
-// one. A collector need not be there.
+// one. A collector need not be there. A reader that does not take the last decisions is
+// no failure of this process.
 func (a *App) openDecisionLog() (*operators.DecisionLog, error) {
-	l, err := startDecisionLog(a.opts.Settings, a.secrets, a.opts.Stdout, a.opts.Registry, a.logger)
-	if l != nil {
-		a.cleanups.add("decision log", func(ctx context.Context) error { return stopDecisionLog(ctx, l, a.logger) })
-	}
-	return l, err
-}
-
-func startDecisionLog(s settings.Settings, changing *changingSecrets, stdout io.Writer, reg prometheus.Registerer, logger *slog.Logger) (*operators.DecisionLog, error) {
-	d := s.DecisionLog
+	d := a.opts.Settings.DecisionLog
 	if d.Decisions == "off" {
 		return nil, nil
 	}
-	lost := lostDecisions(logger)
+	lost := lostDecisions(a.logger)
 	opts := operators.LogOptions{
-		All: d.Decisions == "all", Sample: float64(d.Sample), Rate: d.Rate, Registerer: reg,
-		Sink: operators.Lines{W: stdout}, Failed: lost.observe,
+		All: d.Decisions == "all", Sample: float64(d.Sample), Rate: d.Rate, Registerer: a.opts.Registry,
+		Sink: operators.Lines{W: a.opts.Stdout}, Failed: lost.observe,
 	}
 	if d.To == "otlp" {
-		sink, err := decisionCollector(s, changing, lost, logger)
+		sink, err := a.decisionCollector(lost)
 		if err != nil {
 			return nil, err
 		}
 		opts.Sink, opts.Linger = sink, decisionLinger
 	}
-	logger.Info("decisions are logged", "which", d.Decisions, "to", d.To, "sample", float32(d.Sample), "rate", d.Rate)
-	return operators.StartDecisionLog(opts), nil
+	a.logger.Info("decisions are logged", "which", d.Decisions, "to", d.To, "sample", float32(d.Sample), "rate", d.Rate)
+	l := operators.StartDecisionLog(opts)
+	a.cleanups.add("decision log", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, lastSignals)
+		defer cancel()
+		if err := l.Close(ctx); err != nil && !errors.Is(err, context.Canceled) {
+			a.logger.Warn("the last decisions could not be logged", "err", pathOfURL.ReplaceAllString(err.Error(), "$1/..."))
+		}
+		return nil
+	})
+	return l, nil
 }
 
 // decisionCollector returns a sink that sends to a collector.
-func decisionCollector(s settings.Settings, changing *changingSecrets, lost *lostSignals, logger *slog.Logger) (operators.LogSink, error) {
+func (a *App) decisionCollector(lost *lostSignals) (operators.LogSink, error) {
+	s := a.opts.Settings
 	if !s.Tracing.Enabled { // else its errors go where those of traces do
-		handleOTelErrors(lost, logger)
+		handleOTelErrors(lost, a.logger)
 	}
 	if err := checkOTelFiles("LOGS"); err != nil {
 		return nil, err
@@ -65,7 +63,7 @@ func decisionCollector(s settings.Settings, changing *changingSecrets, lost *los
 		return nil, err
 	}
 	headers := func() map[string]string {
-		now := changing.now()
+		now := a.secrets.now()
 		return now.DecisionLog.HeaderValues(now.Tracing.Headers)
 	}
 	to, err := newExporter(headers, func(headers map[string]string) (sdklog.Exporter, error) {
@@ -78,18 +76,4 @@ func decisionCollector(s settings.Settings, changing *changingSecrets, lost *los
 		return nil, fmt.Errorf("exporting decisions (see DECISION_LOG_TO and OTEL_EXPORTER_OTLP_ENDPOINT): %w", err)
 	}
 	return operators.NewOTLP(records{to}, service), nil
-}
-
-// lastDecisions bounds how long writing the last decisions may take.
-const lastDecisions = 2 * time.Second
-
-// stopDecisionLog writes what is left. A reader that does not take it is no failure of
-// this process.
-func stopDecisionLog(ctx context.Context, l *operators.DecisionLog, logger *slog.Logger) error {
-	ctx, cancel := context.WithTimeout(ctx, lastDecisions)
-	defer cancel()
-	if err := l.Close(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		logger.Warn("the last decisions could not be logged", "err", pathOfURL.ReplaceAllString(err.Error(), "$1/..."))
-	}
-	return nil
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"time"
 
@@ -48,7 +49,8 @@ func (a *App) makeOperators(options plan.Options, metrics http.Handler) {
 			Logger: a.logger, Tree: a.rules.tree.Load, Store: &a.store, Plan: options,
 			Recorder: a.denials, InForce: a.exceptions, Servers: a.servers,
 		},
-		Access: a.access, Status: a.status, Metrics: metrics, Dump: a.dump, Reload: a.source.reload,
+		Access: a.access, Status: a.status, Metrics: metrics, Reload: a.source.reload,
+		Dump: func(w io.Writer) error { return a.rules.dump(w, a.source.report()) },
 	}
 	a.operators.Console = console.New(a.operators, console.Options{
 		History: a.rates.history, Loads: a.rules.lastLoads, Outcomes: a.usage.Outcomes,

@@ -34,28 +34,18 @@ import (
 	"weir/internal/settings/follow"
 )
 
-// tracing sends traces of gRPC calls.
-type tracing struct{ provider *sdktrace.TracerProvider }
-
-// openTracing begins to send traces, if the settings ask for that.
-func (a *App) openTracing() (err error) {
-	if a.tracing, err = startTracing(a.opts.Settings.Tracing, a.secrets, a.logger); a.tracing != nil {
-		a.cleanups.add("traces", a.tracing.stop)
-	}
-	return err
-}
-
-// startTracing begins to send traces, or returns nil if the settings do not ask
-// for any. The collector need not be there.
-func startTracing(s settings.Tracing, changing *changingSecrets, logger *slog.Logger) (*tracing, error) {
+// openTracing begins to send traces, if the settings ask for that. The collector need
+// not be there.
+func (a *App) openTracing() error {
+	s := a.opts.Settings.Tracing
 	if !s.Enabled {
-		return nil, nil
+		return nil
 	}
-	handleOTelErrors(lostTraces(logger), logger)
+	handleOTelErrors(lostTraces(a.logger), a.logger)
 	if err := checkOTelFiles("TRACES"); err != nil {
-		return nil, err
+		return err
 	}
-	headers := func() map[string]string { return changing.now().Tracing.HeaderValues() }
+	headers := func() map[string]string { return a.secrets.now().Tracing.HeaderValues() }
 	to, err := newExporter(headers, func(headers map[string]string) (sdktrace.SpanExporter, error) {
 		if s.ExporterProtocol == "grpc" {
 			return otlptracegrpc.New(context.Background(), otlptracegrpc.WithHeaders(headers))
@@ -63,18 +53,27 @@ func startTracing(s settings.Tracing, changing *changingSecrets, logger *slog.Lo
 		return otlptracehttp.New(context.Background(), otlptracehttp.WithHeaders(headers))
 	})
 	if err != nil {
-		return nil, fmt.Errorf("exporting traces (see TRACING_ENABLED and OTEL_EXPORTER_OTLP_ENDPOINT): %w", err)
+		return fmt.Errorf("exporting traces (see TRACING_ENABLED and OTEL_EXPORTER_OTLP_ENDPOINT): %w", err)
 	}
 	service, err := describeService(s)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	logger.Info("traces are sent", "protocol", s.ExporterProtocol, "sampling_rate", float32(s.SamplingRate))
-	return &tracing{sdktrace.NewTracerProvider(
+	a.logger.Info("traces are sent", "protocol", s.ExporterProtocol, "sampling_rate", float32(s.SamplingRate))
+	a.tracing = sdktrace.NewTracerProvider(
 		sdktrace.WithBatcher(spans{to}),
 		sdktrace.WithResource(service),
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(float64(s.SamplingRate)))),
-	)}, nil
+	)
+	a.cleanups.add("traces", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, lastSignals)
+		defer cancel()
+		if err := a.tracing.Shutdown(ctx); err != nil { // no failure of this process
+			otel.Handle(err)
+		}
+		return nil
+	})
+	return nil
 }
 
 // describeService returns how this process is named to a collector.
@@ -182,26 +181,15 @@ func (o otelLog) WithName(string) logr.LogSink { return o }
 // propagator reads from the headers of a request what trace it is part of.
 var propagator = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
 
-// grpcOption traces the calls of a server, but for its health checks.
-func (t *tracing) grpcOption() grpc.ServerOption {
+// traced makes a server trace its calls, but for its health checks.
+func traced(to *sdktrace.TracerProvider) grpc.ServerOption {
 	return grpc.StatsHandler(otelgrpc.NewServerHandler(
-		otelgrpc.WithTracerProvider(t.provider),
+		otelgrpc.WithTracerProvider(to),
 		otelgrpc.WithPropagators(propagator),
 		otelgrpc.WithMeterProvider(noop.NewMeterProvider()),
 		otelgrpc.WithFilter(filters.Not(filters.HealthCheck())),
 	))
 }
 
-// lastTraces bounds how long sending what is left may take.
-const lastTraces = 2 * time.Second
-
-// stop sends what is left. A collector that does not take it is no failure of
-// this process.
-func (t *tracing) stop(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, lastTraces)
-	defer cancel()
-	if err := t.provider.Shutdown(ctx); err != nil {
-		otel.Handle(err)
-	}
-	return nil
-}
+// lastSignals bounds how long sending the last traces or decisions may take.
+const lastSignals = 2 * time.Second
