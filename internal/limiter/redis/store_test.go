@@ -3,8 +3,6 @@ package redis
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -108,20 +106,6 @@ func TestAddresses(t *testing.T) {
 				t.Errorf("the first unit makes %d used", d.Used)
 			}
 		})
-	}
-}
-
-func TestCertificateIsChecked(t *testing.T) {
-	server, _ := certificates(t)
-	r := miniredis.NewMiniRedis()
-	if err := r.StartTLS(server); err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	s := open(t, Options{Main: Server{Addr: r.Addr(), OpTimeout: long, TLS: func() *tls.Config { return new(tls.Config) }}})
-	var unknown x509.UnknownAuthorityError
-	if err := mustFail(t, s); !errors.As(err, &unknown) {
-		t.Errorf("got error %v, want one about the certificate", err)
 	}
 }
 
