@@ -157,7 +157,7 @@ func (a *App) announce(s settings.Settings) {
 // openRules finds the source of the rules, and the rules if they are there.
 // service takes the metrics of loads.
 func (a *App) openRules(service prometheus.Registerer) (err error) {
-	s, reg := a.opts.Settings, a.opts.Registry
+	s := a.opts.Settings
 	a.rules = newRules(RuleOptions(s.Rules.Reading), a.health.setRulesLoaded, a.logger, service)
 	a.rules.tuner = newTuner()
 	a.source = newFiles(a.rules, s.Rules, a.opts.Reload)
@@ -165,7 +165,7 @@ func (a *App) openRules(service prometheus.Registerer) (err error) {
 		if s.Rules.Config != "" {
 			a.logger.Warn("the rules come from the control plane, --config (CONFIG_PATH) is not read", "path", s.Rules.Config)
 		}
-		if a.source, err = newControlPlane(a.rules, s, a.secrets, a.opts.Reload, &a.cleanups, reg); err != nil {
+		if a.source, err = a.openControlPlane(); err != nil {
 			return err
 		}
 	}

@@ -4,13 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"sync"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/grpc/credentials"
 
 	"weir/internal/descriptors"
 	"weir/internal/descriptors/plaintext"
@@ -30,27 +26,34 @@ type controlPlane struct {
 	serving  context.Context  // of run, which ends loads
 }
 
-// newControlPlane reads the files of TLS and prepares to ask for rules. cleanups
-// gets what must be undone.
-func newControlPlane(r *rules, s settings.Settings, changing *changingSecrets, requests <-chan os.Signal, cleanups *cleanups, reg prometheus.Registerer) (*controlPlane, error) {
-	credentials, err := xdsCredentials(s.XDS, cleanups, r.logger, reg)
-	if err != nil {
-		return nil, err
+// openControlPlane reads the files of TLS and prepares to ask for rules.
+func (a *App) openControlPlane() (*controlPlane, error) {
+	s, r := a.opts.Settings, a.rules
+	options := xdsOptions(s.XDS)
+	if s.XDS.UseTLS {
+		files, err := follow.ClientTLS(follow.TLSOptions{
+			CertFile: s.XDS.ClientCert, KeyFile: s.XDS.ClientKey, CAFile: s.XDS.ServerCA, PeerSAN: s.XDS.ServerSAN, Logger: a.logger,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("TLS to the control plane (see CONFIG_GRPC_XDS_CLIENT_TLS_CERT, _KEY and CONFIG_GRPC_XDS_SERVER_TLS_CACERT): %w", err)
+		}
+		registerCertificates(a.opts.Registry, "xds", files.TLS)
+		a.cleanups.add("TLS files of the control plane", func(context.Context) error { files.Close(); return nil })
+		options.Credentials = files.Credentials()
 	}
-	c := &controlPlane{rules: r, requests: requests, serving: context.Background()}
+	c := &controlPlane{rules: r, requests: a.opts.Reload, serving: context.Background()}
 	c.path = fmt.Sprintf("the control plane at %s (node %s)", s.XDS.ServerURL, s.XDS.NodeID)
 	c.status.Path = c.path
-	options := xdsOptions(s.XDS)
-	options.Credentials = credentials
 	options.Headers = func() map[string]string {
-		headers, _ := changing.now().XDS.HeaderValues() // which have been checked
+		headers, _ := a.secrets.now().XDS.HeaderValues() // which have been checked
 		return headers
 	}
 	options.Type, options.Apply, options.Refused = descriptors.ResourceType, c.apply, c.logRefused
-	options.Logger, options.Registerer = r.logger, reg
+	options.Logger, options.Registerer = a.logger, a.opts.Registry
 	if s.Rules.ForceStart && !s.Rules.HealthNeedsRules {
 		options.Silent = c.silent
 	}
+	var err error
 	if c.client, err = xds.New(options); err != nil {
 		return nil, fmt.Errorf("CONFIG_GRPC_XDS_SERVER_URL: %w", err)
 	}
@@ -67,22 +70,6 @@ func xdsOptions(s settings.XDS) xds.Options {
 		Retry:          s.RetryInterval,
 		Backoff:        xds.Backoff{Initial: min(s.BackoffInitial, s.BackoffMax), Max: s.BackoffMax, Spread: s.BackoffSpread()},
 	}
-}
-
-// xdsCredentials are nil for plain text.
-func xdsCredentials(s settings.XDS, cleanups *cleanups, logger *slog.Logger, reg prometheus.Registerer) (credentials.TransportCredentials, error) {
-	if !s.UseTLS {
-		return nil, nil
-	}
-	files, err := follow.ClientTLS(follow.TLSOptions{
-		CertFile: s.ClientCert, KeyFile: s.ClientKey, CAFile: s.ServerCA, PeerSAN: s.ServerSAN, Logger: logger,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("TLS to the control plane (see CONFIG_GRPC_XDS_CLIENT_TLS_CERT, _KEY and CONFIG_GRPC_XDS_SERVER_TLS_CACERT): %w", err)
-	}
-	registerCertificates(reg, "xds", files.TLS)
-	cleanups.add("TLS files of the control plane", func(context.Context) error { files.Close(); return nil })
-	return files.Credentials(), nil
 }
 
 // start does not wait: the control plane may come later than this server.
