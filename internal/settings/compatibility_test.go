@@ -128,7 +128,7 @@ var counterparts = []counterpart{
 	{name: "REDIS_TLS_CLIENT_CERT", proof: "TestRedisTLSFiles"},
 	{name: "REDIS_TLS_CLIENT_KEY", proof: "TestRedisTLSFiles"},
 	{name: "REDIS_TLS_CACERT", proof: "TestRedisTLSFiles"},
-	{name: "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", standard: "false", proof: "TestRedisHostnameVerification"},
+	{name: "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", standard: "false", proof: "TestRedisTLS"},
 	{name: "REDIS_TIMEOUT", standard: "10s", differs: "at most `REDIS_OP_TIMEOUT` for a decision, a second to connect", proof: "TestVariablesOfBothRedis"},
 	{name: "REDIS_POOL_SIZE", standard: "10", differs: "at most 4 connections, except for clusters", proof: "TestVariablesOfBothRedis"},
 	{name: "REDIS_POOL_ON_EMPTY_BEHAVIOR", standard: "WAIT"},
