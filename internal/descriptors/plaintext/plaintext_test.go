@@ -21,3 +21,18 @@ func TestLineAndLines(t *testing.T) {
 		}
 	}
 }
+
+func TestDecode(t *testing.T) {
+	for _, tt := range []struct{ in, mark, want string }{
+		{"", "%", ""},
+		{"a+b", "%", "a+b"},
+		{"%61%2Cb%ff", "%", "a,b\xff"},
+		{"100%, %4, %zz, %+1, %", "%", "100%, %4, %zz, %+1, %"},
+		{"%%41", "%", "%A"},
+		{`\x22\x5cx41\x`, `\x`, `"\x41\x`},
+	} {
+		if got := Decode(tt.in, tt.mark); got != tt.want {
+			t.Errorf("Decode(%q, %q) = %q, want %q", tt.in, tt.mark, got, tt.want)
+		}
+	}
+}

@@ -13,6 +13,8 @@ import (
 	routepb "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	matcher "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	typepb "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+
+	"weir/internal/descriptors/plaintext"
 )
 
 // test reports whether a text matches.
@@ -188,31 +190,11 @@ func parameter(query, name string, decode bool) (value string, ok bool) {
 		switch {
 		case !decode && key == name:
 			return value, true
-		case decode && percentDecoded(key) == name:
-			return percentDecoded(value), true
+		case decode && plaintext.Decode(key, "%") == name:
+			return plaintext.Decode(value, "%"), true
 		}
 	}
 	return "", false
-}
-
-// percentDecoded returns s with %XX decoded. What is no pair of hexadecimal digits
-// stays, as does a plus.
-func percentDecoded(s string) string {
-	if !strings.Contains(s, "%") {
-		return s
-	}
-	b := make([]byte, 0, len(s))
-	for i := 0; i < len(s); i++ {
-		if s[i] == '%' && i+2 < len(s) {
-			if c, err := strconv.ParseUint(s[i+1:i+3], 16, 8); err == nil {
-				b = append(b, byte(c))
-				i += 2
-				continue
-			}
-		}
-		b = append(b, s[i])
-	}
-	return string(b)
 }
 
 // cookieCondition returns the condition of a CookieMatcher: the first cookie of that name passes a test or,

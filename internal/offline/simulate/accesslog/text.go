@@ -2,8 +2,9 @@ package accesslog
 
 import (
 	"net/netip"
-	"strconv"
 	"strings"
+
+	"weir/internal/descriptors/plaintext"
 )
 
 // maxParts is how many parts a line has at most.
@@ -61,7 +62,7 @@ func (p *Parser) parseText(line string, format Format, r *Record) (s said, err e
 		if p.parts[i] == "-" {
 			p.parts[i] = ""
 		} else if of == Nginx {
-			p.parts[i] = unescape(p.parts[i])
+			p.parts[i] = plaintext.Decode(p.parts[i], `\x`) // as nginx writes bytes
 		}
 	}
 	if _, err := netip.ParseAddr(p.parts[0]); of == Nginx && p.parts[0] != "" && err != nil {
@@ -119,23 +120,4 @@ func cut(line string, kind, next byte) (part, rest string, ok bool) {
 		return "", "", false
 	}
 	return line[1 : 1+end], line[1+end+1:], true
-}
-
-// unescape returns the bytes that nginx writes as \xHH.
-func unescape(s string) string {
-	if !strings.Contains(s, `\x`) {
-		return s
-	}
-	b := make([]byte, 0, len(s))
-	for i := 0; i < len(s); i++ {
-		if strings.HasPrefix(s[i:], `\x`) && i+4 <= len(s) {
-			if c, err := strconv.ParseUint(s[i+2:i+4], 16, 8); err == nil {
-				b = append(b, byte(c))
-				i += 3
-				continue
-			}
-		}
-		b = append(b, s[i])
-	}
-	return string(b)
 }

@@ -1,0 +1,25 @@
+package plaintext
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Decode returns s with the bytes that are written as two hexadecimal digits after a mark,
+// such as % in URLs or \x in logs of nginx. A mark without two digits stays.
+func Decode(s, mark string) string {
+	if !strings.Contains(s, mark) {
+		return s
+	}
+	b := make([]byte, 0, len(s))
+	for s != "" {
+		if digits, found := strings.CutPrefix(s, mark); found && len(digits) >= 2 {
+			if c, err := strconv.ParseUint(digits[:2], 16, 8); err == nil {
+				b, s = append(b, byte(c)), digits[2:]
+				continue
+			}
+		}
+		b, s = append(b, s[0]), s[1:]
+	}
+	return string(b)
+}
