@@ -100,8 +100,13 @@ func (f *files) run(ctx context.Context) {
 func (f *files) look() string {
 	roots := []string{f.path}
 	if f.settings.WithSiblings() {
-		siblings, _ := filepath.Glob(f.path + ".*") // whose pattern is good
-		roots = append(roots, siblings...)
+		dir := filepath.Dir(f.path)
+		entries, _ := os.ReadDir(dir) // what cannot be read has no siblings
+		for _, entry := range entries {
+			if strings.HasPrefix(entry.Name(), filepath.Base(f.path)+".") {
+				roots = append(roots, filepath.Join(dir, entry.Name()))
+			}
+		}
 	}
 	var text strings.Builder
 	for _, root := range roots {
