@@ -286,7 +286,7 @@ func TestBadQuestions(t *testing.T) {
 
 // silent is what servers share if there are no others, or if it fails.
 type silent struct {
-	Shared
+	limiter.Shared
 	err error
 }
 

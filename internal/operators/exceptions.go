@@ -18,14 +18,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/descriptors/plaintext"
+	"weir/internal/limiter"
 	"weir/internal/plan"
 )
 
 // The effects of exceptions.
 const (
-	Allow  = "allow"  // no limit holds
-	Deny   = "deny"   // every request is denied
-	Amount = "amount" // the amounts of all limits are multiplied by Factor
+	Allow  = string(plan.Allow)  // no limit holds
+	Deny   = string(plan.Deny)   // every request is denied
+	Amount = string(plan.Amount) // the amounts of all limits are multiplied by Factor
 )
 
 // Exception is an exception from the rules for the descriptors of a domain that begin with
@@ -183,7 +184,7 @@ func readException(id, text string) (*plan.Exception, error) {
 // process at once, and in others that share it after their next Load. While that fails,
 // those known stay in force.
 type Exceptions struct {
-	shared Shared // nil: this server has its own
+	shared limiter.Shared // nil: this server has its own
 	logger *slog.Logger
 
 	current atomic.Pointer[plan.Exceptions] // nil: there are none
@@ -202,7 +203,7 @@ type Exceptions struct {
 
 // NewExceptions returns those of the servers that share them, nil for this server alone. It
 // knows of none until it loads.
-func NewExceptions(shared Shared, reg prometheus.Registerer, logger *slog.Logger) *Exceptions {
+func NewExceptions(shared limiter.Shared, reg prometheus.Registerer, logger *slog.Logger) *Exceptions {
 	es := &Exceptions{
 		shared: shared, logger: logger, asking: make(chan struct{}, 1),
 		known:   map[string]*record{},

@@ -23,7 +23,7 @@ import (
 	"weir/internal/testenv"
 )
 
-// fake is Shared in memory, which fails at times, as a Redis does.
+// fake is a limiter.Shared in memory, which fails at times, as a Redis does.
 type fake struct {
 	mu     sync.Mutex
 	hashes map[string]map[string]string
@@ -119,7 +119,7 @@ type server struct {
 	reg *prometheus.Registry
 }
 
-func newServer(t *testing.T, shared Shared) *server {
+func newServer(t *testing.T, shared limiter.Shared) *server {
 	s := &server{t: t, log: new(testenv.Log), reg: prometheus.NewRegistry()}
 	plain := func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey || a.Key == "id" {

@@ -13,25 +13,9 @@ import (
 	"strings"
 	"sync"
 	"time"
-)
 
-// Shared is what the servers on one Redis share: hashes of texts, and reports that expire.
-// Each call is bounded by its context, and may have had an effect if it fails.
-type Shared interface {
-	// Fields returns those fields of a hash that are there, at one moment: all if none is
-	// named.
-	Fields(ctx context.Context, hash string, names ...string) (map[string]string, error)
-	// Set sets fields of a hash, or removes those whose text is empty, all at once, and
-	// returns how many of them were there. If anything changes, it adds one to the field
-	// .count. The field .epoch is another text in each hash that began empty.
-	Set(ctx context.Context, hash string, fields map[string]string) (there int, err error)
-	// Remove removes fields of a hash, and leaves .count as it is.
-	Remove(ctx context.Context, hash string, names ...string) error
-	// Report leaves the report of a server for a while.
-	Report(ctx context.Context, server string, report []byte, lasts time.Duration) error
-	// Reports returns the reports of servers, one or more, as far as they are there.
-	Reports(ctx context.Context, servers []string) (map[string]string, error)
-}
+	"weir/internal/limiter"
+)
 
 // serversHash has a field for each server, .reset, which changes when counters are reset,
 // and .asked, which changes when somebody asks for reports.
@@ -40,7 +24,7 @@ const serversHash = "servers"
 // Servers is this server among those that share its Redis: it learns of their exceptions and
 // resets, and asks them for reports. It is safe for concurrent use. A nil Servers is alone.
 type Servers struct {
-	Shared     Shared
+	Shared     limiter.Shared
 	Exceptions *Exceptions
 	// Report returns what this server says of itself, with so many keys of a limit.
 	Report func(keys int) Report

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"weir/internal/limiter"
 	"weir/internal/operators"
 	"weir/internal/operators/api"
 	"weir/internal/operators/console"
@@ -19,10 +20,7 @@ const firstLoad = 500 * time.Millisecond
 // openOperators makes a one of the servers that share its Redis, if it has one, and loads
 // the exceptions.
 func (a *App) openOperators() {
-	var shared operators.Shared // nil, not a nil of its type
-	if a.store.shared != nil {
-		shared = a.store.shared
-	}
+	var shared limiter.Shared = a.store.shared // nil in memory
 	a.exceptions = operators.NewExceptions(shared, a.opts.Registry, a.logger)
 	if shared != nil {
 		a.servers = &operators.Servers{

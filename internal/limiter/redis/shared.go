@@ -13,14 +13,9 @@ import (
 	"weir/internal/limiter"
 )
 
-// Shared is what servers with the same Redis and the same prefix of keys share. Its calls
-// are those of operators.Shared.
+// Shared is what servers with the same Redis and the same prefix of keys share.
 type Shared interface {
-	Fields(ctx context.Context, hash string, names ...string) (map[string]string, error)
-	Set(ctx context.Context, hash string, fields map[string]string) (there int, err error)
-	Remove(ctx context.Context, hash string, names ...string) error
-	Report(ctx context.Context, server string, report []byte, lasts time.Duration) error
-	Reports(ctx context.Context, servers []string) (map[string]string, error)
+	limiter.Shared
 	Close() error
 }
 
