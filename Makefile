@@ -51,7 +51,7 @@ bench: ## Run the benchmarks of each stage, COUNT (6) times each, for benchstat
 	$(GO) test -run='^$$' -bench=. -benchmem -count=$(COUNT) $(BENCHFLAGS) $$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u)
 
 .PHONY: measure
-measure: tools ## Measure the whole server, and write docs/performance.md and docs/scale.md anew; MEASURE takes flags
+measure: tools ## Measure the whole server and update the tables of bench/README.md and docs; MEASURE takes flags
 	$(GO) -C bench run . $(MEASURE)
 
 .PHONY: fuzz

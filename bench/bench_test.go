@@ -13,13 +13,11 @@ import (
 	"weir/internal/testenv"
 )
 
-const docs = repository + "/docs"
-
 // TestDocumentShowsTheResults tells if a document or a plot does not
 // show what is in results.json, or if an experiment is missing there.
 func TestDocumentShowsTheResults(t *testing.T) {
 	var r results
-	if err := r.read(filepath.Join(docs, "performance", "results.json")); err != nil {
+	if err := r.read(filepath.Join(repository, plots, "results.json")); err != nil {
 		t.Fatal(err)
 	}
 	for _, d := range documents {
@@ -31,7 +29,7 @@ func TestDocumentShowsTheResults(t *testing.T) {
 			}
 		}
 	}
-	files, err := drawn(docs, &r)
+	files, err := drawn(repository, &r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +50,7 @@ func TestExperiments(t *testing.T) {
 	testenv.RedisServer(t) // skips where there is none
 	dir := copyDocuments(t)
 	for seconds, only := range map[string]string{"1s": "^neighbours$", "150ms": "^(connections|tuning|allocations|cost|cluster|lines|wakeups)$"} {
-		o, err := parse([]string{"-docs", dir, "-rounds", "1", "-seconds", seconds, "-run", only})
+		o, err := parse([]string{"-root", dir, "-rounds", "1", "-seconds", seconds, "-run", only})
 		if err == nil {
 			err = run(t.Context(), o)
 		}
@@ -61,7 +59,7 @@ func TestExperiments(t *testing.T) {
 		}
 	}
 	var r results
-	if err := r.read(filepath.Join(dir, "performance", "results.json")); err != nil {
+	if err := r.read(filepath.Join(dir, plots, "results.json")); err != nil {
 		t.Fatal(err)
 	}
 	if len(r.Connections) != 4 || r.Connections[0].Floor.Server.median() <= 0 || r.Connections[0].Memory.Server.median() <= 0 || r.Connections[0].Redis.Calls.median() <= 0 {
@@ -101,7 +99,7 @@ func TestExperiments(t *testing.T) {
 		t.Errorf("quiet and noisy users: %+v, want quiet requests admitted and noisy ones denied", n)
 	}
 	for _, name := range []string{"latency.svg", "descriptors.svg", "rules.svg"} {
-		if svg, err := os.ReadFile(filepath.Join(dir, "performance", name)); err != nil || !bytes.Contains(svg, []byte("<svg")) {
+		if svg, err := os.ReadFile(filepath.Join(dir, plots, name)); err != nil || !bytes.Contains(svg, []byte("<svg")) {
 			t.Errorf("%s: %v, %.40q", name, err, svg)
 		}
 	}
@@ -112,7 +110,10 @@ func copyDocuments(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	for _, d := range documents {
-		text, err := os.ReadFile(filepath.Join(docs, d.name))
+		text, err := os.ReadFile(filepath.Join(repository, d.name))
+		if err == nil {
+			err = os.MkdirAll(filepath.Dir(filepath.Join(dir, d.name)), 0o755)
+		}
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, d.name), text, 0o644)
 		}
@@ -126,35 +127,35 @@ func copyDocuments(t *testing.T) (dir string) {
 // A folder without a document, or with one that has no places for the tables, is
 // told of before anything is measured.
 func TestDocumentIsReadFirst(t *testing.T) {
-	empty, other, half := t.TempDir(), t.TempDir(), copyDocuments(t)
-	if err := os.WriteFile(filepath.Join(other, "performance.md"), []byte("# Performance\n"), 0o644); err != nil {
+	empty, other, half := t.TempDir(), copyDocuments(t), copyDocuments(t)
+	if err := os.WriteFile(filepath.Join(other, "docs/performance.md"), []byte("# Performance\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(filepath.Join(half, "scale.md")); err != nil {
+	if err := os.Remove(filepath.Join(half, "docs/scale.md")); err != nil {
 		t.Fatal(err)
 	}
 	for dir, want := range map[string]string{
 		empty: "performance.md: no such file or directory",
-		other: "performance.md: no place for the table machine",
+		other: "performance.md: no place for the table latency",
 		half:  "scale.md: no such file or directory",
 	} {
-		o, err := parse([]string{"-docs", dir, "-run", "^allocations$"})
+		o, err := parse([]string{"-root", dir, "-run", "^allocations$"})
 		if err == nil {
 			err = run(t.Context(), o)
 		}
 		if err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
-		if _, err := os.Stat(filepath.Join(dir, "performance")); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, plots)); err == nil {
 			t.Errorf("%s: something was measured", dir)
 		}
 	}
 }
 
-// The commands in docs/performance.md have flags and names that there are. The
+// The commands in README.md have flags and names that there are. The
 // benchmark of a server is tested with a server, in e2e.
 func TestCommandsOfDocument(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(docs, "performance.md"))
+	text, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,13 +187,13 @@ func TestCommandsOfDocument(t *testing.T) {
 			if _, err := parse(flags); err != nil {
 				t.Errorf("%s: %v", line, err)
 			}
-		case strings.Contains(command, "-bench=. -benchmem -count=10"), strings.HasPrefix(command, "go run ./cmd/server bench --rate"):
+		case strings.Contains(command, "-bench=. -benchmem -count=10"):
 			seen["other"]++
 		default:
 			t.Errorf("%s is not known to this test", line)
 		}
 	}
-	if seen["measure"] != 3 || seen["other"] != 2 {
+	if seen["measure"] != 4 || seen["other"] != 1 {
 		t.Errorf("got %v", seen)
 	}
 }

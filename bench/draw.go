@@ -8,8 +8,8 @@ import (
 )
 
 // draw writes the plots and the tables of the documents.
-func draw(docs string, r *results) error {
-	files, err := drawn(docs, r)
+func draw(root string, r *results) error {
+	files, err := drawn(root, r)
 	if err != nil {
 		return err
 	}
@@ -23,7 +23,7 @@ func draw(docs string, r *results) error {
 
 // drawn returns by name the files that show the results. The tables stand in
 // the documents between comments.
-func drawn(docs string, r *results) (map[string][]byte, error) {
+func drawn(root string, r *results) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for name, plot := range map[string]func(*results) ([]byte, error){
 		"latency.svg":     latencyPlot,
@@ -34,10 +34,10 @@ func drawn(docs string, r *results) (map[string][]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("drawing %s: %w", name, err)
 		}
-		files[filepath.Join(docs, "performance", name)] = data
+		files[filepath.Join(root, plots, name)] = data
 	}
 	for _, document := range documents {
-		name := filepath.Join(docs, document.name)
+		name := filepath.Join(root, document.name)
 		text, err := os.ReadFile(name)
 		if err != nil {
 			return nil, err
@@ -49,20 +49,24 @@ func drawn(docs string, r *results) (map[string][]byte, error) {
 	return files, nil
 }
 
+// plots is the directory of the plots and of results.json.
+const plots = "docs/performance"
+
 // document is one that shows results.
 type document struct {
 	name   string
 	tables []namedTable
 }
 
-// namedTable is a table by its name, as its place in the document is marked.
+// namedTable is a table by its name, as comments in the document mark it.
 type namedTable struct {
 	name string
 	text func(*results) string
 }
 
 var documents = []document{
-	{"performance.md", []namedTable{
+	{"docs/performance.md", []namedTable{{"latency", latencyTable}}},
+	{"bench/README.md", []namedTable{
 		{"machine", machineLine},
 		{"targets", targetsTable},
 		{"redistargets", redisTargetsTable},
@@ -70,19 +74,18 @@ var documents = []document{
 		{"ways", waysTable},
 		{"lines", linesTable},
 		{"wakeups", wakeupsTable},
-		{"latency", latencyTable},
 		{"descriptors", descriptorsTable},
 		{"connections", connectionsTable},
 		{"rules", rulesTable},
 		{"counters", countersTable},
 		{"tuning", tuningTable},
 		{"denials", denialsTable},
+		{"keys", keysTable},
 	}},
-	{"scale.md", []namedTable{
+	{"docs/scale.md", []namedTable{
 		{"capacity", capacityTable},
 		{"machines", machinesTable},
 		{"cluster", clusterTable},
-		{"keys", keysTable},
 	}},
 }
 

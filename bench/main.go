@@ -1,6 +1,6 @@
 // Command bench measures the whole server beside the floor (see floor) and
 // beside itself, in memory and with a Redis of its own, and that Redis beside
-// plain commands. It writes what docs/performance.md and docs/scale.md show: raw
+// plain commands. It writes what README.md, docs/performance.md and docs/scale.md show: raw
 // figures as JSON, tables and plots. `make measure` runs it. All load goes to
 // loopback.
 //
@@ -78,7 +78,7 @@ func main() {
 
 // options are what flags choose.
 type options struct {
-	docs     string
+	root     string
 	rounds   int
 	seconds  time.Duration
 	only     *regexp.Regexp
@@ -88,7 +88,7 @@ type options struct {
 func parse(args []string) (o options, err error) {
 	var only string
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.StringVar(&o.docs, "docs", filepath.Join(repository, "docs"), "directory of the documents")
+	flags.StringVar(&o.root, "root", repository, "directory whose documents show the figures")
 	flags.IntVar(&o.rounds, "rounds", 5, "rounds of interleaved measurements")
 	flags.DurationVar(&o.seconds, "seconds", 3*time.Second, "length of each measurement")
 	flags.StringVar(&only, "run", "", "run only experiments whose name matches this regular expression; the figures of others stay")
@@ -109,19 +109,19 @@ func parse(args []string) (o options, err error) {
 }
 
 func run(ctx context.Context, o options) error {
-	b := &bench{rounds: o.rounds, seconds: o.seconds, stored: filepath.Join(o.docs, "performance", "results.json")}
+	b := &bench{rounds: o.rounds, seconds: o.seconds, stored: filepath.Join(o.root, plots, "results.json")}
 	if err := b.results.read(b.stored); err != nil {
 		return err
 	}
 	if !o.drawOnly {
-		if _, err := drawn(o.docs, &b.results); err != nil {
+		if _, err := drawn(o.root, &b.results); err != nil {
 			return err // before the time is spent
 		}
 		if err := b.measure(ctx, o.only); err != nil {
 			return err
 		}
 	}
-	return draw(o.docs, &b.results)
+	return draw(o.root, &b.results)
 }
 
 func (b *bench) measure(ctx context.Context, only *regexp.Regexp) (err error) {

@@ -55,7 +55,7 @@ const (
 	whyServer  = "Two calls in flight made 0.8 of the decisions; calls without `Gosched` cost the same."
 	whyRules   = "Rules lie in memory that no cache holds."
 	whyLatency = "A round trip more."
-	whyBytes   = "[The allocator rounds up](scale.md#bytes-of-a-counter)."
+	whyBytes   = "[The allocator rounds up](#bytes-of-a-counter-in-redis)."
 	whyCluster = "The least script misses it, too. 32 tags would save a quarter, but load ten primaries unevenly."
 )
 

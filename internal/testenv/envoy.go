@@ -50,7 +50,7 @@ func Repository(t testing.TB) string {
 func Documents(tb testing.TB) (files []string) {
 	tb.Helper()
 	root := Repository(tb)
-	for _, pattern := range []string{"*.md", "docs/*.md", "examples/*.md", "examples/*/*.md", "deploy/*/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "bench/*.md", "examples/*.md", "examples/*/*.md", "deploy/*/*.md"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil || len(found) == 0 {
 			tb.Fatalf("no document is %s (error: %v)", pattern, err)
