@@ -366,7 +366,7 @@ func signsIn(browser context.Context, t *testing.T) {
 		t.Fatal(err)
 	}
 	askFor(t, w, 9, "user", "mallory")
-	p := newTab(browser, t, net.JoinHostPort(testenv.OuterHost(t), port))
+	p := newTab(browser, t, net.JoinHostPort(testenv.OuterAddr(t), port))
 	p.open("/console/rules")
 	p.wants("main", "Sign in", "Token")
 	if text := p.get("document.body.innerText"); strings.Contains(text, "tenant") || strings.Contains(text, "Exceptions") {

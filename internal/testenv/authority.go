@@ -30,13 +30,8 @@ func NewAuthority(t testing.TB) *Authority {
 	template.Subject = pkix.Name{CommonName: "authority " + template.SerialNumber.String()}
 	template.IsCA, template.BasicConstraintsValid = true, true
 	template.KeyUsage = x509.KeyUsageCertSign
-	der, err := x509.CreateCertificate(rand.Reader, template, template, a.key.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a.certificate, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
+	der := Must(x509.CreateCertificate(rand.Reader, template, template, a.key.Public(), a.key))(t)
+	a.certificate = Must(x509.ParseCertificate(der))(t)
 	return a
 }
 
@@ -68,33 +63,20 @@ func (a *Authority) Issue(t testing.TB, names ...string) (certificatePEM, keyPEM
 			template.DNSNames = append(template.DNSNames, name)
 		}
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := Must(x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key))(t)
+	keyDER := Must(x509.MarshalPKCS8PrivateKey(key))(t)
 	return pemBlock("CERTIFICATE", der), pemBlock("PRIVATE KEY", keyDER)
 }
 
 func newKey(t testing.TB) *ecdsa.PrivateKey {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
+	return Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 }
 
 // certificate is the start of one, valid from an hour ago for two hours.
 func certificate(t testing.TB) *x509.Certificate {
 	t.Helper()
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 100))
-	if err != nil {
-		t.Fatal(err)
-	}
+	serial := Must(rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 100)))(t)
 	return &x509.Certificate{SerialNumber: serial, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
 }
 

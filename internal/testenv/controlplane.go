@@ -2,11 +2,11 @@ package testenv
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
@@ -63,10 +63,7 @@ func startControlPlane(c *ControlPlane) *ControlPlane {
 // was before.
 func (c *ControlPlane) Start() {
 	c.t.Helper()
-	listener, err := c.listen(c.Addr)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	listener := Must(c.listen(c.Addr))(c.t)
 	c.cache = cache.NewSnapshotCache(false, cache.IDHash{}, nil)
 	c.server = grpc.NewServer(c.options...)
 	callbacks := server.CallbackFuncs{StreamRequestFunc: func(_ int64, r *discovery.DiscoveryRequest) error {
@@ -101,13 +98,8 @@ func (c *ControlPlane) SetFor(node, version string, configs ...string) {
 		}
 		list = append(list, config)
 	}
-	snapshot, err := cache.NewSnapshot(version, map[resource.Type][]types.Resource{resource.RateLimitConfigType: list})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	if err := c.cache.SetSnapshot(context.Background(), node, snapshot); err != nil {
-		c.t.Fatal(err)
-	}
+	snapshot := Must(cache.NewSnapshot(version, map[resource.Type][]types.Resource{resource.RateLimitConfigType: list}))(c.t)
+	OK(c.t, c.cache.SetSnapshot(context.Background(), node, snapshot))
 }
 
 // Requests are those that came so far, also before a restart.
@@ -120,14 +112,15 @@ func (c *ControlPlane) Requests() []*discovery.DiscoveryRequest {
 // WaitFor waits for a request that meets want, and returns it.
 func (c *ControlPlane) WaitFor(what string, want func(*discovery.DiscoveryRequest) bool) *discovery.DiscoveryRequest {
 	c.t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for tick := time.Tick(10 * time.Millisecond); ; <-tick {
+	var found *discovery.DiscoveryRequest
+	Eventually(c.t, func() error {
 		requests := c.Requests()
-		if i := slices.IndexFunc(requests, want); i >= 0 {
-			return requests[i]
+		i := slices.IndexFunc(requests, want)
+		if i < 0 {
+			return fmt.Errorf("no request %s, but %v", what, requests)
 		}
-		if time.Now().After(deadline) {
-			c.t.Fatalf("no request %s, but %v", what, requests)
-		}
-	}
+		found = requests[i]
+		return nil
+	})
+	return found
 }

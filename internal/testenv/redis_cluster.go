@@ -44,9 +44,7 @@ func RedisCluster(t testing.TB, primaries, replicas int, args ...string) []*Redi
 	Until(t, "the nodes of the cluster know each other", allServe)
 	for i, n := range nodes[primaries:] {
 		n.command("cluster", "replicate", nodes[i].command("cluster", "myid"))
-		Until(t, "the replica has its primary's data", func() bool {
-			return strings.Contains(n.command("info", "replication"), "master_link_status:up")
-		})
+		n.waitForPrimary()
 	}
 	Until(t, "the cluster serves", allServe)
 	return nodes

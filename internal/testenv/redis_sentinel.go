@@ -14,7 +14,7 @@ import (
 // sentinel knows the replica. config is further lines of its configuration.
 func RedisSentinel(t testing.TB, primary *Redis, config ...string) *Redis {
 	t.Helper()
-	s := &Redis{t: t, program: program(t, "redis-server"), addr: OwnAddr(t)}
+	s := &Redis{t: t, program: RedisProgram(t), addr: OwnAddr(t)}
 	for _, line := range config {
 		if password, ok := strings.CutPrefix(line, "requirepass "); ok {
 			s.password = password
@@ -32,9 +32,7 @@ sentinel down-after-milliseconds weir 500
 sentinel failover-timeout weir 3000
 %s
 `, own, dir, host, port, strings.Join(config, "\n"))
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	OK(t, os.WriteFile(file, []byte(text), 0o600))
 	s.args = []string{file, "--sentinel"}
 	t.Cleanup(s.Stop)
 	if err := s.start(); err != nil {
@@ -51,8 +49,14 @@ func RedisReplica(t testing.TB, primary *Redis, args ...string) *Redis {
 	t.Helper()
 	host, port, _ := net.SplitHostPort(primary.addr)
 	r := RedisServer(t, append([]string{"--replicaof", host + " " + port}, args...)...)
-	Until(t, "the replica has its primary's data", func() bool {
+	r.waitForPrimary()
+	return r
+}
+
+// waitForPrimary waits until a replica has its primary's data.
+func (r *Redis) waitForPrimary() {
+	r.t.Helper()
+	Until(r.t, "the replica has its primary's data", func() bool {
 		return strings.Contains(r.command("info", "replication"), "master_link_status:up")
 	})
-	return r
 }

@@ -21,9 +21,7 @@ func RedisTLS(t testing.TB, authority *Authority, args ...string) (r *Redis, add
 		"--tls-cert-file": certificate, "--tls-key-file": key, "--tls-ca-cert-file": authority.PEM(),
 	} {
 		file := filepath.Join(dir, option)
-		if err := os.WriteFile(file, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		OK(t, os.WriteFile(file, content, 0o600))
 		options = append(options, option, file)
 	}
 	return RedisServer(t, append(options, args...)...), addr

@@ -68,7 +68,7 @@ func closing(t *testing.T, says string, asked bool) string {
 // TestRedisInProtectedMode reaches a real one at an address of this machine that is
 // not of its loopback interface.
 func TestRedisInProtectedMode(t *testing.T) {
-	host := testenv.OuterHost(t)
+	host := testenv.OuterAddr(t)
 	r := testenv.RedisServer(t, "--bind", "127.0.0.1", host, "--protected-mode", "yes")
 	_, port, err := net.SplitHostPort(r.Addr())
 	if err != nil {
