@@ -17,9 +17,7 @@ import (
 // show what is in results.json, or if an experiment is missing there.
 func TestDocumentShowsTheResults(t *testing.T) {
 	var r results
-	if err := r.read(filepath.Join(repository, plots, "results.json")); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, r.read(filepath.Join(repository, plots, "results.json")))
 	for _, d := range documents {
 		for _, table := range d.tables {
 			for row := range strings.Lines(table.text(&r)) {
@@ -29,15 +27,9 @@ func TestDocumentShowsTheResults(t *testing.T) {
 			}
 		}
 	}
-	files, err := drawn(repository, &r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := testenv.Must(drawn(repository, &r))(t)
 	for name, want := range files {
-		got, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := testenv.Must(os.ReadFile(name))(t)
 		if !bytes.Equal(got, want) {
 			t.Errorf("%s does not show the results; run: go -C bench run . -draw", name)
 		}
@@ -59,9 +51,7 @@ func TestExperiments(t *testing.T) {
 		}
 	}
 	var r results
-	if err := r.read(filepath.Join(dir, plots, "results.json")); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, r.read(filepath.Join(dir, plots, "results.json")))
 	if len(r.Connections) != 4 || r.Connections[0].Floor.Server.median() <= 0 || r.Connections[0].Memory.Server.median() <= 0 || r.Connections[0].Redis.Calls.median() <= 0 {
 		t.Errorf("connections: got %+v", r.Connections)
 	}
@@ -128,12 +118,8 @@ func copyDocuments(t *testing.T) (dir string) {
 // told of before anything is measured.
 func TestDocumentIsReadFirst(t *testing.T) {
 	empty, other, half := t.TempDir(), copyDocuments(t), copyDocuments(t)
-	if err := os.WriteFile(filepath.Join(other, "docs/performance.md"), []byte("# Performance\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(filepath.Join(half, "docs/scale.md")); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.WriteFile(filepath.Join(other, "docs/performance.md"), []byte("# Performance\n"), 0o644))
+	testenv.OK(t, os.Remove(filepath.Join(half, "docs/scale.md")))
 	for dir, want := range map[string]string{
 		empty: "performance.md: no such file or directory",
 		other: "performance.md: no place for the table latency",
@@ -155,10 +141,7 @@ func TestDocumentIsReadFirst(t *testing.T) {
 // The commands in README.md have flags and names that there are. The
 // benchmark of a server is tested with a server, in e2e.
 func TestCommandsOfDocument(t *testing.T) {
-	text, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testenv.Must(os.ReadFile("README.md"))(t)
 	block := regexp.MustCompile("(?ms)^```sh\n(.*?)^```").FindSubmatch(text)
 	if block == nil {
 		t.Fatal("the document has no commands")
@@ -346,10 +329,7 @@ func TestMemoryByKey(t *testing.T) {
 	testenv.RedisServer(t) // skips where there is none
 	b := &bench{workshop: &workshop{dir: t.TempDir()}}
 	defer b.stopAll()
-	got, err := b.memoryByKey(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := testenv.Must(b.memoryByKey(t.Context()))(t)
 	if len(got) != 5 {
 		t.Fatalf("got %+v, want five lengths", got)
 	}
@@ -366,10 +346,7 @@ func TestMemoryByKey(t *testing.T) {
 
 // A refusal of Redis is an error, and not a figure.
 func TestRefusalOfRedis(t *testing.T) {
-	conn, err := (&program{address: testenv.RedisServer(t).Addr()}).redisConn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testenv.Must((&program{address: testenv.RedisServer(t).Addr()}).redisConn(t.Context()))(t)
 	defer conn.Close()
 	conn.add("SET", "word", "no number")
 	conn.add("INCRBY", "word", "1")

@@ -82,9 +82,7 @@ access_log:
 		if err := json.Unmarshal([]byte(metadata), &got); err != nil {
 			t.Fatalf("request %d: %v in the access log: %s", i+1, err, line)
 		}
-		if err := json.Unmarshal([]byte(asked[i].logged), &want); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, json.Unmarshal([]byte(asked[i].logged), &want))
 		if status != strconv.Itoa(asked[i].status) || !reflect.DeepEqual(got, want) {
 			t.Errorf("request %d: Envoy logged %s\nwant %d %s", i+1, line, asked[i].status, asked[i].logged)
 		}

@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"weir/internal/testenv"
 )
 
 // rateLimitMethod is the path of the call that Envoy makes.
@@ -31,17 +33,12 @@ type attacker struct {
 // attack connects to a gRPC server. What the server sends is read and dropped.
 func attack(t *testing.T, addr string, settings ...http2.Setting) *attacker {
 	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testenv.Must(net.Dial("tcp", addr))(t)
 	a := &attacker{conn: conn, stream: 1, heard: make(chan struct{}, 1), gone: make(chan struct{})}
 	a.framer = http2.NewFramer(&a.out, conn)
 	a.hpack = hpack.NewEncoder(&a.block)
 	a.out.WriteString(http2.ClientPreface)
-	if err := errors.Join(conn.SetDeadline(time.Now().Add(patience)), a.framer.WriteSettings(settings...), a.flush()); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, errors.Join(conn.SetDeadline(time.Now().Add(patience)), a.framer.WriteSettings(settings...), a.flush()))
 	go a.listen()
 	t.Cleanup(func() {
 		conn.Close()

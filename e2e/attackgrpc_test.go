@@ -36,14 +36,8 @@ descriptors:
 // mostMemory is the most memory that the program has used since it started.
 func (w *weir) mostMemory() uint64 {
 	w.t.Helper()
-	p, err := procfs.NewProc(w.cmd.Process.Pid)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	status, err := p.NewStatus()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	p := testenv.Must(procfs.NewProc(w.cmd.Process.Pid))(w.t)
+	status := testenv.Must(p.NewStatus())(w.t)
 	return status.VmHWM
 }
 
@@ -69,10 +63,7 @@ type neighbour struct {
 
 func startNeighbour(t *testing.T, addr string, callers int) *neighbour {
 	t.Helper()
-	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testenv.Must(grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 	t.Cleanup(func() { conn.Close() })
 	n := &neighbour{t: t, conn: conn, stop: make(chan struct{})}
 	n.ask() // connects
@@ -233,9 +224,7 @@ func (tt anAttack) run(t *testing.T, control *weir) (late, bound float64) {
 	var strikes sync.WaitGroup
 	for range tt.connections {
 		a := attack(t, w.grpc, tt.settings...)
-		if err := tt.make(a); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, tt.make(a))
 		attackers = append(attackers, a)
 		strikes.Go(a.strike)
 	}
@@ -266,10 +255,7 @@ func (tt anAttack) run(t *testing.T, control *weir) (late, bound float64) {
 // TestLargeRequestsOfOne sends many large requests at a time on one connection.
 func TestLargeRequestsOfOne(t *testing.T) {
 	w := startWeir(t, writeRules(t, attackedRules))
-	conn, err := grpc.NewClient(w.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testenv.Must(grpc.NewClient(w.grpc, grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 	defer conn.Close()
 	var callers sync.WaitGroup
 	for range 600 {
@@ -320,9 +306,7 @@ func TestLargeRequestComesSlowly(t *testing.T) {
 	for range 10 {
 		a := attack(t, w.grpc)
 		for range 100 {
-			if err := a.open(rateLimitMethod); err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, a.open(rateLimitMethod))
 		}
 		attackers.Go(a.strike)
 	}
@@ -338,16 +322,10 @@ func TestLargeRequestComesSlowly(t *testing.T) {
 // metric reads the sum of a metric's series.
 func (w *weir) metric(name string) float64 {
 	w.t.Helper()
-	a, err := fetch("http://" + w.metrics + "/metrics")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	a := testenv.Must(fetch("http://" + w.metrics + "/metrics"))(w.t)
 	var sum float64
 	for _, line := range regexp.MustCompile(`(?m)^`+name+`(?:{.*})? (\S+)$`).FindAllStringSubmatch(a.body, -1) {
-		value, err := strconv.ParseFloat(line[1], 64)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		value := testenv.Must(strconv.ParseFloat(line[1], 64))(w.t)
 		sum += value
 	}
 	return sum

@@ -37,9 +37,7 @@ func (w *weir) countAll(n int) {
 		for j := i; j < min(i+atOnce, n); j++ {
 			request.Descriptors = append(request.Descriptors, descriptor("user", fmt.Sprintf("user-%d", j)))
 		}
-		if _, err := client.ShouldRateLimit(w.t.Context(), request); err != nil {
-			w.t.Fatal(err)
-		}
+		testenv.Must(client.ShouldRateLimit(w.t.Context(), request))(w.t)
 	}
 }
 

@@ -86,10 +86,7 @@ func TestBan(t *testing.T) {
 // lift deletes the only counter that there is. Beside it is the hash of the servers.
 func lift(t *testing.T, r *testenv.Redis, key string) {
 	t.Helper()
-	conn, err := net.Dial("tcp", r.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testenv.Must(net.Dial("tcp", r.Addr()))(t)
 	defer conn.Close()
 	fmt.Fprintf(conn, "DBSIZE\r\nDEL %s\r\n", key)
 	in := bufio.NewReader(conn)

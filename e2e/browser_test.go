@@ -34,9 +34,7 @@ const watch = `document.addEventListener("securitypolicyviolation", e => console
 func newTab(browser context.Context, t *testing.T, addr string) *tab {
 	t.Helper()
 	opened, closes := chromedp.NewContext(browser)
-	if err := chromedp.Do(opened); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, chromedp.Do(opened))
 	ctx, cancel := context.WithTimeout(opened, patience)
 	p := &tab{t: t, ctx: ctx, base: "http://" + addr}
 	t.Cleanup(func() {
@@ -52,9 +50,7 @@ func newTab(browser context.Context, t *testing.T, addr string) *tab {
 			t.Errorf("the tab had %s", strings.Join(p.wrong, "\n"))
 		}
 	})
-	if err := chromedp.Listen(ctx, p.look); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, chromedp.Listen(ctx, p.look))
 	_, err := chromedp.Call(ctx, network.Enable, network.EnableParams{})
 	if err == nil {
 		_, err = chromedp.Call(ctx, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: watch})
@@ -88,9 +84,7 @@ func (p *tab) look(event any) {
 // do does what it is given, which must succeed.
 func (p *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
-	if err := chromedp.Do(p.ctx, actions...); err != nil {
-		p.t.Fatal(err)
-	}
+	testenv.OK(p.t, chromedp.Do(p.ctx, actions...))
 }
 
 // open shows a page.

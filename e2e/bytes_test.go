@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"weir/internal/testenv"
 )
 
 // Envoy passes the bytes of a header or a query parameter on as they came, and
@@ -43,13 +45,8 @@ descriptors:
 // connect returns a connection to addr, on which nothing takes longer than patience.
 func connect(t *testing.T, addr string) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	conn := testenv.Must(net.Dial("tcp", addr))(t)
+	testenv.OK(t, conn.SetDeadline(time.Now().Add(patience)))
 	return conn
 }
 
@@ -59,13 +56,8 @@ func askRaw(t *testing.T, addr, path, user string) int {
 	t.Helper()
 	conn := connect(t, addr)
 	defer conn.Close()
-	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: example\r\nx-user: %s\r\nConnection: close\r\n\r\n", path, user); err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: example\r\nx-user: %s\r\nConnection: close\r\n\r\n", path, user))(t)
+	resp := testenv.Must(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 	defer resp.Body.Close()
 	return resp.StatusCode
 }

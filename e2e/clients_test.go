@@ -121,10 +121,7 @@ func simulatedClients(t *testing.T, rules, log, config string) map[int]string {
 	if out, err := exec.Command(program(t), "simulate", rules, log, "--envoy", config, "--denied", file).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testenv.Must(os.ReadFile(file))(t)
 	clients := map[int]string{}
 	for line := range strings.Lines(string(data)) {
 		parts := strings.Split(strings.TrimPrefix(strings.TrimSpace(line), log+":"), "\t")
@@ -183,9 +180,7 @@ func exchange(t *testing.T, addr, request string) {
 	t.Helper()
 	conn := connect(t, addr)
 	defer conn.Close()
-	if _, err := conn.Write([]byte(request)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(conn.Write([]byte(request)))(t)
 	if _, err := conn.Read(make([]byte, 1)); err != nil && !errors.Is(err, io.EOF) {
 		t.Fatalf("%q: %v", request, err)
 	}

@@ -29,14 +29,9 @@ type compose struct {
 
 func readCompose(t *testing.T) compose {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(testenv.Repository(t), "docker-compose.yml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testenv.Must(os.ReadFile(filepath.Join(testenv.Repository(t), "docker-compose.yml")))(t)
 	var c compose
-	if err := yaml.Unmarshal(data, &c); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, yaml.Unmarshal(data, &c))
 	return c
 }
 

@@ -41,22 +41,14 @@ func (rawBytes) Name() string                       { return "proto" }
 // askFor asks n times for a request with an entry that has any bytes.
 func askFor(t *testing.T, w *weir, n int, key, value string) {
 	t.Helper()
-	conn, err := grpc.NewClient(w.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testenv.Must(grpc.NewClient(w.grpc, grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 	defer conn.Close()
 	stand := strings.Repeat("z", len(value)) // which is text
-	message, err := proto.Marshal(&service.RateLimitRequest{Domain: "api", Descriptors: []*ratelimit.RateLimitDescriptor{descriptor(key, stand)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	message := testenv.Must(proto.Marshal(&service.RateLimitRequest{Domain: "api", Descriptors: []*ratelimit.RateLimitDescriptor{descriptor(key, stand)}}))(t)
 	message = []byte(strings.Replace(string(message), stand, value, 1))
 	for range n {
 		var answer []byte
-		if err := conn.Invoke(t.Context(), "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", &message, &answer, grpc.ForceCodec(rawBytes{})); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, conn.Invoke(t.Context(), "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", &message, &answer, grpc.ForceCodec(rawBytes{})))
 	}
 }
 
@@ -259,9 +251,7 @@ func showsAsText(p *tab, w *weir) {
 func fits(p *tab) {
 	pages := []string{"", "?window=hour&servers=all", "rules", "exceptions", "explain?domain=api&descriptor=user%3Dmallory", "signin"}
 	for _, scheme := range []string{"light", "dark"} {
-		if _, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}); err != nil {
-			p.t.Fatal(err)
-		}
+		testenv.Must(chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}))(p.t)
 		for _, width := range []int64{360, 1280} {
 			p.do(chromedp.EmulateViewport(width, 800))
 			for _, page := range pages {
@@ -310,15 +300,10 @@ func worksWithoutScripts(t *testing.T, w *weir) {
 	base := "http://" + w.debug + "/console/"
 	post := func(path string, form url.Values, want string) string {
 		t.Helper()
-		answer, err := client.PostForm(base+path, form)
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := testenv.Must(client.PostForm(base+path, form))(t)
 		defer answer.Body.Close()
 		var body bytes.Buffer
-		if _, err := body.ReadFrom(answer.Body); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(body.ReadFrom(answer.Body))(t)
 		if !strings.Contains(body.String(), want) {
 			t.Errorf("%s: no %q in\n%s", path, want, &body)
 		}
@@ -357,9 +342,7 @@ func worksWithoutScripts(t *testing.T, w *weir) {
 // signsIn looks at the console from elsewhere, with a wrong token, the right one, and none.
 func signsIn(browser context.Context, t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte("the-token-of-this-test-0123456789\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.WriteFile(token, []byte("the-token-of-this-test-0123456789\n"), 0o600))
 	w := startWeir(t, writeRules(t, consoleRules), "DEBUG_HOST=0.0.0.0", "ADMIN_TOKEN_FILE="+token)
 	_, port, err := net.SplitHostPort(w.debug)
 	if err != nil {
@@ -401,13 +384,8 @@ func takePictures(p *tab, rules string) {
 		if *updatePictures {
 			p.open("/console/" + path)
 			p.get(fmt.Sprintf(`(() => { const all = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT); while (all.nextNode()) all.currentNode.data = all.currentNode.data.replaceAll(%q, "config"); return ""; })()`, rules))
-			picture, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
-			if err != nil {
-				p.t.Fatal(err)
-			}
-			if err := os.WriteFile(file, withFewColours(p.t, picture), 0o644); err != nil {
-				p.t.Fatal(err)
-			}
+			picture := testenv.Must(chromedp.Run(p.ctx, chromedp.CaptureScreenshot()))(p.t)
+			testenv.OK(p.t, os.WriteFile(file, withFewColours(p.t, picture), 0o644))
 		}
 		if info, err := os.Stat(file); err != nil || info.Size() >= 150_000 {
 			p.t.Errorf("%s is missing or has 150000 bytes or more (error: %v); -update-pictures takes it anew", name, err)
@@ -418,10 +396,7 @@ func takePictures(p *tab, rules string) {
 // withFewColours returns a picture with the 256 colours that are in most of it.
 func withFewColours(t *testing.T, picture []byte) []byte {
 	t.Helper()
-	full, err := png.Decode(bytes.NewReader(picture))
-	if err != nil {
-		t.Fatal(err)
-	}
+	full := testenv.Must(png.Decode(bytes.NewReader(picture)))(t)
 	counts := map[color.Color]int{}
 	bounds := full.Bounds()
 	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
@@ -448,8 +423,6 @@ func withFewColours(t *testing.T, picture []byte) []byte {
 		}
 	}
 	var out bytes.Buffer
-	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, few); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, few))
 	return out.Bytes()
 }

@@ -42,10 +42,7 @@ routes:
 func TestContourLimits(t *testing.T) {
 	t.Parallel()
 	testenv.Envoy(t)
-	rules, err := os.ReadFile(filepath.Join(testenv.Repository(t), "examples/contour/rules/contour.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := testenv.Must(os.ReadFile(filepath.Join(testenv.Repository(t), "examples/contour/rules/contour.yaml")))(t)
 	w := startWeir(t, writeRules(t, string(rules)), onRedis(testenv.RedisServer(t))...)
 	doc := contour.bootstrap(t, w.grpc, startUpstream(t))
 	get(t, doc, "static_resources", "clusters", 0)["name"] = contourCluster

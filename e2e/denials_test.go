@@ -26,9 +26,7 @@ func askAsAlice(t *testing.T, w *weir, n int) {
 	t.Helper()
 	client := dial(t, w.grpc)
 	for range n {
-		if _, err := client.ShouldRateLimit(t.Context(), &service.RateLimitRequest{Domain: "api", Descriptors: []*ratelimit.RateLimitDescriptor{descriptor("user", "alice")}}); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(client.ShouldRateLimit(t.Context(), &service.RateLimitRequest{Domain: "api", Descriptors: []*ratelimit.RateLimitDescriptor{descriptor("user", "alice")}}))(t)
 	}
 }
 
@@ -40,10 +38,7 @@ func TestDenialsHoldHashes(t *testing.T) {
 	w := startWeir(t, writeRules(t, "domain: api\ndescriptors: [{key: user, rate_limit: {unit: year, requests_per_unit: 1}}]\n"),
 		append(onRedis(redis), "CACHE_KEY_HASH_VALUES=true", "DECISION_LOG=denied")...)
 	askAsAlice(t, w, 3)
-	page, err := fetch("http://" + w.debug + "/denials")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := testenv.Must(fetch("http://" + w.debug + "/denials"))(t)
 	var denials struct {
 		Minute struct {
 			Limits []struct {
@@ -56,9 +51,7 @@ func TestDenialsHoldHashes(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(page.body), &denials); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, json.Unmarshal([]byte(page.body), &denials))
 	l := denials.Minute.Limits
 	if len(l) != 1 || l[0].Rule != "user" || l[0].Denied != 2 || l[0].Keys[0].Denied != 2 || l[0].Keys[0].Descriptor.Entries[0].Value != hashOfAlice {
 		t.Errorf("got %s", page.body)
@@ -74,10 +67,7 @@ func TestDenialsHoldHashes(t *testing.T) {
 			t.Errorf("the %s holds the value: %s", what, text)
 		}
 	}
-	conn, err := net.Dial("tcp", redis.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testenv.Must(net.Dial("tcp", redis.Addr()))(t)
 	defer conn.Close()
 	fmt.Fprintf(conn, "KEYS *user*\r\n")
 	reply := bufio.NewScanner(conn)
@@ -97,9 +87,7 @@ func TestDocumentedDecision(t *testing.T) {
 	request := &service.RateLimitRequest{Domain: "shop", Descriptors: []*ratelimit.RateLimitDescriptor{descriptor("user", "alice")}}
 	client := dial(t, w.grpc)
 	for range 11 { // in two minutes at most
-		if _, err := client.ShouldRateLimit(t.Context(), request); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(client.ShouldRateLimit(t.Context(), request))(t)
 	}
 	want := decision(t, documentedBlock(t, "docs/operations.md", `{"time"`))
 	delete(want, "trace_id")

@@ -21,9 +21,7 @@ func TestReloadWithoutFileDescriptors(t *testing.T) {
 	}
 	dir := writeRules(t, rules(3))
 	w := startWeir(t, dir, "CONFIG_POLL_INTERVAL=24h")
-	if err := unix.Prlimit(w.cmd.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: 1 << 10}, nil); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, unix.Prlimit(w.cmd.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: 1 << 10}, nil))
 	replaceRules(t, dir, rules(7))
 	const told = `"level":"warning","@message":"the rules cannot be read at the moment, they are read again soon"`
 	wantLog := func(line string) {
@@ -36,9 +34,7 @@ func TestReloadWithoutFileDescriptors(t *testing.T) {
 		})
 	}
 	wantLog(told)
-	if err := unix.Prlimit(w.cmd.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1 << 10, Max: 1 << 10}, nil); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, unix.Prlimit(w.cmd.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1 << 10, Max: 1 << 10}, nil))
 	testenv.Eventually(t, func() error {
 		if n := strings.Count(w.output.String(), `"@message":"rules loaded"`); n != 2 {
 			return fmt.Errorf("%d loads, want 2", n)
@@ -72,14 +68,9 @@ func TestMoreConnectionsThanFileDescriptors(t *testing.T) {
 func TestConnectionThatSaysNothing(t *testing.T) {
 	t.Parallel()
 	w := startWeir(t, writeRules(t, attackedRules))
-	conn, err := net.Dial("tcp", w.grpc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testenv.Must(net.Dial("tcp", w.grpc))(t)
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, conn.SetDeadline(time.Now().Add(30*time.Second)))
 	if _, err := io.Copy(io.Discard, conn); err != nil {
 		t.Errorf("the connection ends with %v, want the server to close it", err)
 	}

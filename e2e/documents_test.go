@@ -107,10 +107,7 @@ func documents(t *testing.T) (names []string) {
 	t.Helper()
 	root := testenv.Repository(t)
 	for _, file := range testenv.Documents(t) {
-		name, err := filepath.Rel(root, file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		name := testenv.Must(filepath.Rel(root, file))(t)
 		names = append(names, name)
 	}
 	return names
@@ -145,10 +142,7 @@ func testFiles(t *testing.T) map[string]string {
 func TestInlineCommands(t *testing.T) {
 	t.Parallel()
 	var help strings.Builder
-	screen, err := exec.Command(program(t), "help").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	screen := testenv.Must(exec.Command(program(t), "help").Output())(t)
 	commands := []string{"except add", "except list", "except remove"}
 	for _, found := range regexp.MustCompile(`(?m)^  ([a-z]+) `).FindAllStringSubmatch(string(screen), -1) {
 		commands = append(commands, found[1])
@@ -244,9 +238,7 @@ func TestMigratingCommands(t *testing.T) {
 	t.Parallel()
 	shell := testenv.Shell(t)
 	dir := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(dir, "path/to/config"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.MkdirAll(filepath.Join(dir, "path/to/config"), 0o755))
 	write(t, filepath.Join(dir, "path/to/config/api.yaml"), "domain: api\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 2}}]\n")
 	onHost, inImage, _ := strings.Cut(documentedBlock(t, "MIGRATING.md", "weir validate"), "\n")
 	options, within, isRun := strings.Cut(inImage, ":/config:ro\" weir ")

@@ -59,17 +59,10 @@ func waitForHeldScript(t *testing.T, r *testenv.Redis) {
 // redisCommand sends one command and returns the reply, undecoded.
 func redisCommand(t *testing.T, r *testenv.Redis, command string) string {
 	t.Helper()
-	conn, err := net.Dial("tcp", r.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testenv.Must(net.Dial("tcp", r.Addr()))(t)
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := fmt.Fprintf(conn, "%s\r\n", command); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, conn.SetDeadline(time.Now().Add(patience)))
+	testenv.Must(fmt.Fprintf(conn, "%s\r\n", command))(t)
 	reader := bufio.NewReader(conn)
 	reply, err := reader.ReadString('\n')
 	if err != nil {

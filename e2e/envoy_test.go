@@ -67,9 +67,7 @@ func runEnvoy(t *testing.T, doc map[string]any) *envoy {
 		"--use-dynamic-base-id", "--concurrency", "1", "--log-level", "warn", "--file-flush-interval-msec", "10")}
 
 	testenv.Eventually(t, func() error {
-		if err := e.ended(); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, e.ended())
 		admin, err := os.ReadFile(adminFile)
 		if err != nil {
 			return err
@@ -101,14 +99,9 @@ func exampleBootstrap(t *testing.T) map[string]any {
 // readBootstrap reads a file of the repository.
 func readBootstrap(t *testing.T, file string) map[string]any {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(testenv.Repository(t), file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testenv.Must(os.ReadFile(filepath.Join(testenv.Repository(t), file)))(t)
 	var doc map[string]any
-	if err := yaml.Unmarshal(data, &doc); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, yaml.Unmarshal(data, &doc))
 	return doc
 }
 
@@ -132,14 +125,9 @@ func setUpstreams(t *testing.T, doc map[string]any, addrs ...string) {
 // writeBootstrap writes a bootstrap into a file and returns its path.
 func writeBootstrap(t *testing.T, doc map[string]any) string {
 	t.Helper()
-	data, err := yaml.Marshal(doc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testenv.Must(yaml.Marshal(doc))(t)
 	file := filepath.Join(t.TempDir(), "envoy.yaml")
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.WriteFile(file, data, 0o600))
 	return file
 }
 
@@ -173,10 +161,7 @@ func setAddr(t *testing.T, holder map[string]any, addr string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	number, err := strconv.Atoi(port)
-	if err != nil {
-		t.Fatal(err)
-	}
+	number := testenv.Must(strconv.Atoi(port))(t)
 	socket := get(t, holder, "address", "socket_address")
 	socket["address"], socket["port_value"] = host, number
 }

@@ -114,10 +114,7 @@ func (p *pod) status(path string, want int, headers ...string) error {
 func controlPlaneTLS(t *testing.T, authority *testenv.Authority) grpc.ServerOption {
 	t.Helper()
 	cert, key := authority.Issue(t, "envoy-gateway")
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := testenv.Must(tls.X509KeyPair(cert, key))(t)
 	clients := x509.NewCertPool()
 	clients.AppendCertsFromPEM(authority.PEM())
 	return grpc.Creds(credentials.NewTLS(&tls.Config{

@@ -9,16 +9,15 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"weir/internal/testenv"
 )
 
 // dial returns a client of the rate-limit service at addr, on a connection of
 // its own.
 func dial(t *testing.T, addr string) service.RateLimitServiceClient {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testenv.Must(grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 	t.Cleanup(func() { conn.Close() })
 	return service.NewRateLimitServiceClient(conn)
 }

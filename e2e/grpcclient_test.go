@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"weir/internal/testenv"
 )
 
 // A client that speaks gRPC learns from its status that it is over a limit.
@@ -40,10 +42,7 @@ routes:
 		http2: true,
 	}, startGRPCUpstream(t), rules)
 
-	conn, err := grpc.NewClient("passthrough:///"+s.addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testenv.Must(grpc.NewClient("passthrough:///"+s.addr, grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 	defer conn.Close()
 	c := grpc_health_v1.NewHealthClient(conn)
 	for _, user := range []string{"alice", "bob"} {
@@ -61,10 +60,7 @@ routes:
 // forward to, and returns its address.
 func startGRPCUpstream(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	s := grpc.NewServer()
 	grpc_health_v1.RegisterHealthServer(s, health.NewServer())
 	go func() { _ = s.Serve(listener) }() // ends with Stop

@@ -23,12 +23,8 @@ const longestEnd = 20 * time.Second
 func fifo(t *testing.T, path string) {
 	t.Helper()
 	next := path + ".next"
-	if err := syscall.Mkfifo(next, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(next, path); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, syscall.Mkfifo(next, 0o600))
+	testenv.OK(t, os.Rename(next, path))
 }
 
 // fullPipe is a pipe that takes no more bytes: a write to it blocks.
@@ -40,9 +36,7 @@ func fullPipe(t *testing.T) *os.File {
 	}
 	t.Cleanup(func() { reader.Close(); writer.Close() })
 	fd := int(writer.Fd())
-	if err := syscall.SetNonblock(fd, true); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, syscall.SetNonblock(fd, true))
 	for chunk := make([]byte, 4096); err == nil; {
 		_, err = syscall.Write(fd, chunk)
 	}
@@ -108,9 +102,7 @@ func testsOf(t *testing.T, dir string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "a_test.yaml")
 	text := "rules: [" + dir + "]\ntests:\n- name: a\n  domain: api\n  steps:\n  - send: 1\n    descriptors: [{user: x}]\n"
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -156,10 +148,7 @@ func TestRulesThatBecomeAPipe(t *testing.T) {
 		}
 		return err
 	})
-	response, err := clientAt("127.0.0.2").Post("http://"+w.debug+"/-/reload", "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := testenv.Must(clientAt("127.0.0.2").Post("http://"+w.debug+"/-/reload", "", nil))(t)
 	defer response.Body.Close()
 	if body, _ := io.ReadAll(response.Body); response.StatusCode != http.StatusInternalServerError || !strings.Contains(string(body), want) {
 		t.Errorf("reload: %d %s", response.StatusCode, body)

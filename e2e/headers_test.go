@@ -12,6 +12,8 @@ import (
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+
+	"weir/internal/testenv"
 )
 
 // tracingEnvoy starts an Envoy whose calls bear what tracing and the
@@ -41,18 +43,12 @@ func tracingEnvoy(t *testing.T, weirAddr, collectorAddr string) *envoy {
 // askTraced sends a request with the tracing headers that W3C lets grow largest.
 func (e *envoy) askTraced(t *testing.T, baggage int) int {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+e.addr+"/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := testenv.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+e.addr+"/", nil))(t)
 	request.Header.Set("x-user", "alice")
 	request.Header.Set("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 	request.Header.Set("tracestate", "vendor="+strings.Repeat("s", 500))
 	request.Header.Set("baggage", "tenant="+strings.Repeat("b", baggage))
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := testenv.Must(http.DefaultClient.Do(request))(t)
 	response.Body.Close()
 	return response.StatusCode
 }
@@ -79,10 +75,7 @@ func (s *headerSizes) ShouldRateLimit(ctx context.Context, _ *ratelimitv3.RateLi
 // is enough for all but what a configuration adds.
 func TestHeadersOfEnvoy(t *testing.T) {
 	upstream := startUpstream(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	sizes, server := new(headerSizes), grpc.NewServer()
 	ratelimitv3.RegisterRateLimitServiceServer(server, sizes)
 	go server.Serve(listener)

@@ -67,10 +67,7 @@ func TestInFlight(t *testing.T) {
 		}
 	}))
 	t.Cleanup(upstream.Close)
-	rules, err := os.ReadFile(filepath.Join(testenv.Repository(t), "examples/in-flight/rules/in-flight.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := testenv.Must(os.ReadFile(filepath.Join(testenv.Repository(t), "examples/in-flight/rules/in-flight.yaml")))(t)
 	redis := testenv.RedisServer(t)
 	// A lost unit would come back after a minute, so a minute is an hour here.
 	w := startWeir(t, writeRules(t, strings.Replace(string(rules), "unit: minute", "unit: hour", 1)), onRedis(redis)...)
@@ -153,13 +150,7 @@ func TestInFlight(t *testing.T) {
 // stat returns a statistic of Envoy.
 func (e *envoy) stat(name string) int {
 	e.t.Helper()
-	a, err := fetch("http://" + e.admin + "/stats?filter=^" + name + "$")
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	value, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(a.body, name+": ")))
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	a := testenv.Must(fetch("http://" + e.admin + "/stats?filter=^" + name + "$"))(e.t)
+	value := testenv.Must(strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(a.body, name+": "))))(e.t)
 	return value
 }

@@ -164,18 +164,10 @@ func (f *flights) ask(ctx context.Context, client service.RateLimitServiceClient
 // zcard returns how many holds Redis has.
 func zcard(t *testing.T, redis *testenv.Redis) int64 {
 	t.Helper()
-	conn, err := net.Dial("tcp", redis.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testenv.Must(net.Dial("tcp", redis.Addr()))(t)
 	defer conn.Close()
-	if _, err := fmt.Fprintf(conn, "ZCARD %s\r\n", inFlightKey); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(conn).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Must(fmt.Fprintf(conn, "ZCARD %s\r\n", inFlightKey))(t)
+	line := testenv.Must(bufio.NewReader(conn).ReadString('\n'))(t)
 	n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimPrefix(line, ":")), 10, 64)
 	if err != nil {
 		t.Fatalf("ZCARD: %q", line)

@@ -40,10 +40,7 @@ func TestIstioExampleHasTheEnvironmentOfIstio(t *testing.T) {
 func TestIstioEnvironmentServesEnvoy(t *testing.T) {
 	t.Parallel()
 	testenv.Envoy(t)
-	rules, err := os.ReadFile(filepath.Join(testenv.Repository(t), "examples/istio/rules/config.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := testenv.Must(os.ReadFile(filepath.Join(testenv.Repository(t), "examples/istio/rules/config.yaml")))(t)
 	p := newPod(t)
 	p.redis()
 	p.weir(slices.Concat(istioEnvironment, patientWithRedis), "redis", map[string]map[string]string{"/data/ratelimit/config": {"config.yaml": string(rules)}})

@@ -95,15 +95,9 @@ func TestIstioLimits(t *testing.T) {
 func writeConfigMap(t *testing.T, dir, name, text string) {
 	t.Helper()
 	const version = "..2026_01_02_15_04_05.123456789"
-	if err := os.MkdirAll(filepath.Join(dir, version), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, version, name), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.MkdirAll(filepath.Join(dir, version), 0o700))
+	testenv.OK(t, os.WriteFile(filepath.Join(dir, version, name), []byte(text), 0o600))
 	for link, target := range map[string]string{"..data": version, name: filepath.Join("..data", name)} {
-		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.Symlink(target, filepath.Join(dir, link)))
 	}
 }

@@ -47,10 +47,7 @@ func startGate(t *testing.T, edit *strings.Replacer) *gate {
 	}))
 	t.Cleanup(upstream.Close)
 	read := func(name string) string {
-		data, err := os.ReadFile(filepath.Join(testenv.Repository(t), "examples/login", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := testenv.Must(os.ReadFile(filepath.Join(testenv.Repository(t), "examples/login", name)))(t)
 		return edit.Replace(string(data))
 	}
 	g.weir = startWeir(t, writeRules(t, read("rules/login.yaml")), onRedis(testenv.RedisServer(t))...)
@@ -69,10 +66,7 @@ func (g *gate) try(from, body string) int {
 		DisableKeepAlives: true,
 		DialContext:       (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext,
 	}}
-	resp, err := client.Post("http://"+g.addr+"/login", "application/json", bytes.NewBufferString(body))
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	resp := testenv.Must(client.Post("http://"+g.addr+"/login", "application/json", bytes.NewBufferString(body)))(g.t)
 	defer resp.Body.Close()
 	_, _ = io.Copy(io.Discard, resp.Body)
 	return resp.StatusCode

@@ -16,10 +16,7 @@ import (
 // manifests reads the documents of a YAML file of the repository.
 func manifests(t *testing.T, file string) []map[string]any {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(testenv.Repository(t), file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testenv.Must(os.ReadFile(filepath.Join(testenv.Repository(t), file)))(t)
 	var docs []map[string]any
 	for decoder := yaml.NewDecoder(bytes.NewReader(data)); ; {
 		var doc map[string]any

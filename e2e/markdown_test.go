@@ -52,10 +52,7 @@ func codeBlocks(t *testing.T, file string) []codeBlock {
 
 func readDocument(t *testing.T, file string) string {
 	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testenv.Must(os.ReadFile(file))(t)
 	return string(data)
 }
 

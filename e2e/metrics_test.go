@@ -3,6 +3,8 @@ package e2e
 import (
 	"fmt"
 	"strings"
+
+	"weir/internal/testenv"
 )
 
 // hasMetric returns an error unless Weir shows the given line among its metrics.
@@ -20,7 +22,5 @@ func (w *weir) hasMetric(line string) error {
 // wantMetric fails the test unless Weir shows the given line among its metrics.
 func (w *weir) wantMetric(line string) {
 	w.t.Helper()
-	if err := w.hasMetric(line); err != nil {
-		w.t.Fatal(err)
-	}
+	testenv.OK(w.t, w.hasMetric(line))
 }

@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"weir/internal/testenv"
 )
 
 // withoutIPv6 makes the test's binary run its arguments as a program that finds
@@ -52,10 +54,7 @@ func execWithoutIPv6(args []string) error {
 
 func TestAllAddressesWithoutIPv6(t *testing.T) {
 	t.Parallel()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := testenv.Must(os.Executable())(t)
 	w := runWeir(t, []string{withoutIPv6 + "=1", "GRPC_HOST=::", "HOST=::", "DEBUG_HOST=::", "PROMETHEUS_ADDR=[::]:0"}, self, program(t))
 	w.waitUntilHealthy()
 	for name, addr := range map[string]string{"gRPC": w.grpc, "HTTP": w.http, "metrics": w.metrics} {

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"weir/internal/testenv"
 )
 
 // Envoy can bring the limit along, in the place of the one of the rules: the
@@ -121,13 +123,7 @@ func TestOverrideForSeveralUnits(t *testing.T) {
 // plan is the value of the header x-plan that stands for an override.
 func plan(t *testing.T, requestsPerUnit int, unit string) string {
 	t.Helper()
-	value, err := structpb.NewValue(map[string]any{"requests_per_unit": requestsPerUnit, "unit": unit})
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := proto.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	value := testenv.Must(structpb.NewValue(map[string]any{"requests_per_unit": requestsPerUnit, "unit": unit}))(t)
+	data := testenv.Must(proto.Marshal(value))(t)
 	return base64.StdEncoding.EncodeToString(data)
 }

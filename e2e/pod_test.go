@@ -56,14 +56,9 @@ func (p *pod) redis() {
 func (p *pod) weir(env []string, hosts string, files map[string]map[string]string) *process {
 	p.t.Helper()
 	root := p.t.TempDir()
-	binary, err := os.ReadFile(program(p.t))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	binary := testenv.Must(os.ReadFile(program(p.t)))(p.t)
 	write(p.t, root+"/bin/ratelimit", string(binary))
-	if err := os.Chmod(root+"/bin/ratelimit", 0o755); err != nil {
-		p.t.Fatal(err)
-	}
+	testenv.OK(p.t, os.Chmod(root+"/bin/ratelimit", 0o755))
 	write(p.t, root+"/etc/hosts", "127.0.0.1 "+hosts+"\n")
 	for dir, texts := range files {
 		mount(p.t, filepath.Join(root, dir), "1", texts)

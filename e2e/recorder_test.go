@@ -37,10 +37,7 @@ type record struct {
 
 func startRecorder(t *testing.T) *recorder {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	r := &recorder{addr: listener.Addr().String(), ended: make(chan struct{}), users: map[string]*record{}}
 	server := grpc.NewServer()
 	service.RegisterRateLimitServiceServer(server, r)

@@ -124,10 +124,7 @@ func (l *load) stop() int64 {
 func (l *load) wantReaches(t *testing.T, w *weir) {
 	t.Helper()
 	for _, user := range l.users {
-		before, err := w.hits(user)
-		if err != nil {
-			t.Fatal(err)
-		}
+		before := testenv.Must(w.hits(user))(t)
 		testenv.Eventually(t, func() error {
 			if now, err := w.hits(user); err != nil || now <= before {
 				return fmt.Errorf("%d requests, %w", now, errors.Join(err, w.ended()))

@@ -138,23 +138,15 @@ func (w *weir) wantRemaining(want uint32) {
 // write writes a file and the directories on the way to it.
 func write(t *testing.T, file, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	testenv.OK(t, os.WriteFile(file, []byte(text), 0o644))
 }
 
 // turn makes link lead to target, in one step.
 func turn(t *testing.T, link, target string) {
 	t.Helper()
-	if err := os.Symlink(target, link+".next"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(link+".next", link); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.Symlink(target, link+".next"))
+	testenv.OK(t, os.Rename(link+".next", link))
 }
 
 // mount makes dir what the kubelet makes of a ConfigMap or Secret, or swaps it

@@ -95,10 +95,7 @@ func simulate(t *testing.T, rules, log, envoy string, flags ...string) (report s
 	if err != nil || stderr.Len() > 0 {
 		t.Fatalf("%v: %v\n%s", args, err, stderr.String())
 	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testenv.Must(os.ReadFile(file))(t)
 	for line := range strings.Lines(string(data)) {
 		place, _, _ := strings.Cut(strings.TrimPrefix(line, log+":"), "\t")
 		n, err := strconv.Atoi(place)
@@ -122,10 +119,7 @@ type logged struct {
 
 func readLogged(t *testing.T, file string) (list []logged) {
 	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testenv.Must(os.ReadFile(file))(t)
 	for line := range strings.Lines(string(data)) {
 		l := logged{line: len(list) + 1}
 		if err := json.Unmarshal([]byte(line), &l); err != nil {
@@ -139,10 +133,7 @@ func readLogged(t *testing.T, file string) (list []logged) {
 
 // simulatedRequests is how many requests go through a real Envoy.
 func simulatedRequests(t *testing.T) int {
-	n, err := strconv.Atoi(cmp.Or(os.Getenv("WEIR_SIMULATE_REQUESTS"), "1500"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := testenv.Must(strconv.Atoi(cmp.Or(os.Getenv("WEIR_SIMULATE_REQUESTS"), "1500")))(t)
 	return n
 }
 

@@ -156,10 +156,7 @@ func (f *flight) resetStream(user string) {
 	client := &http.Client{Transport: &http.Transport{Protocols: &protocols}}
 	defer client.CloseIdleConnections()
 	ctx, cancel := context.WithCancel(f.t.Context())
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+f.addr+"/slow", nil)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	request := testenv.Must(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+f.addr+"/slow", nil))(f.t)
 	request.Header.Set("x-user", user)
 	ended := make(chan error)
 	go func() {

@@ -54,10 +54,7 @@ descriptors:
 			t.Errorf("connection %d: status %d, %v; want two connections", i+1, a.status, err)
 		}
 	}
-	a, err := fetch("http://" + e.admin + "/stats?filter=ratelimit.connections")
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := testenv.Must(fetch("http://" + e.admin + "/stats?filter=ratelimit.connections"))(t)
 	for _, want := range []string{"ok: 2", "over_limit: 2", "cx_closed: 2", "error: 0"} {
 		if !strings.Contains(a.body, "ratelimit.connections."+want+"\n") {
 			t.Errorf("Envoy does not count %s:\n%s", want, a.body)

@@ -46,9 +46,7 @@ func (i identity) show(t *testing.T, issuer *testenv.Authority, names ...string)
 func (i identity) replace(t *testing.T, name string, content []byte) {
 	t.Helper()
 	next := i.file(".next")
-	if err := errors.Join(os.WriteFile(next, content, 0o600), os.Rename(next, i.file(name))); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, errors.Join(os.WriteFile(next, content, 0o600), os.Rename(next, i.file(name))))
 }
 
 // startTLSEnvoy starts an Envoy that speaks TLS with Weir. With a certificate it

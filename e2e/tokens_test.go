@@ -203,15 +203,9 @@ func TestTokensAreChargedWhenEnvoyNoLongerWaits(t *testing.T) {
 // leave asks for path, and goes away in the middle of the answer.
 func (e *envoy) leave(path, user string) {
 	e.t.Helper()
-	req, err := http.NewRequest(http.MethodGet, "http://"+e.addr+path, nil)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	req := testenv.Must(http.NewRequest(http.MethodGet, "http://"+e.addr+path, nil))(e.t)
 	req.Header.Set("x-user", user)
-	resp, err := client.Do(req)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	resp := testenv.Must(client.Do(req))(e.t)
 	if resp.StatusCode != http.StatusOK {
 		e.t.Errorf("asking Envoy for %s: status %d, want 200", path, resp.StatusCode)
 	}

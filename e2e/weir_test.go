@@ -44,9 +44,7 @@ var buildOnce = sync.OnceValue(func() error {
 // program returns the path of the program, built on first use.
 func program(t *testing.T) string {
 	t.Helper()
-	if err := buildOnce(); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, buildOnce())
 	return filepath.Join(binaries, "weir")
 }
 
@@ -82,9 +80,7 @@ func runWeir(t *testing.T, env []string, command ...string) *weir {
 func (w *weir) waitUntilHealthy() {
 	w.t.Helper()
 	testenv.Eventually(w.t, func() error {
-		if err := w.ended(); err != nil {
-			w.t.Fatal(err)
-		}
+		testenv.OK(w.t, w.ended())
 		if err := w.readAddresses(); err != nil {
 			return err
 		}
@@ -125,10 +121,6 @@ func writeRules(t *testing.T, rules string) string {
 func replaceRules(t *testing.T, dir, rules string) {
 	t.Helper()
 	next := filepath.Join(dir, ".next")
-	if err := os.WriteFile(next, []byte(rules), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(next, filepath.Join(dir, "rules.yaml")); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.WriteFile(next, []byte(rules), 0o600))
+	testenv.OK(t, os.Rename(next, filepath.Join(dir, "rules.yaml")))
 }

@@ -69,10 +69,7 @@ func TestExamplesAreListed(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join(testenv.Repository(t), "examples")
 	index := readDocument(t, filepath.Join(root, "README.md"))
-	dirs, err := os.ReadDir(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dirs := testenv.Must(os.ReadDir(root))(t)
 	listed := 0
 	for _, dir := range dirs {
 		if !dir.IsDir() {

@@ -34,9 +34,7 @@ func TestSome(t *testing.T) {
 }
 `,
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	for _, tt := range []struct{ name, run, want string }{
 		{"nothing failed", "TestPasses", ""},
@@ -50,9 +48,7 @@ func TestSome(t *testing.T) {
 				t.Fatalf("%v: %s", testErr, log)
 			}
 			path := filepath.Join(dir, "log")
-			if err := os.WriteFile(path, log, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, os.WriteFile(path, log, 0o600))
 			out, err := exec.Command(shell, "failures.sh", path).CombinedOutput()
 			if err != nil || !strings.Contains(string(out), tt.want) || tt.want == "" && len(out) > 0 {
 				t.Errorf("got %v and\n%s\nof\n%s", err, out, log)

@@ -28,9 +28,7 @@ func TestGovulncheckFailsByFindings(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			stub := filepath.Join(t.TempDir(), "go")
-			if err := os.WriteFile(stub, []byte("#!"+shell+"\necho \"$SAYS\" >&2; exit $EXIT\n"), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			testenv.OK(t, os.WriteFile(stub, []byte("#!"+shell+"\necho \"$SAYS\" >&2; exit $EXIT\n"), 0o755))
 			command := exec.Command(shell, "govulncheck.sh")
 			command.Env = append(os.Environ(), "GO="+stub, "SAYS="+tt.says, "EXIT="+tt.exit)
 			out, err := command.CombinedOutput()

@@ -21,14 +21,8 @@ func TestLicensesOfLinkedModules(t *testing.T) {
 		t.Fatalf("licenses.sh: %v\n%s", err, out)
 	}
 	list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}@{{.Version}} {{.Dir}}{{end}}{{end}}", "../cmd/server")
-	out, err := list.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	environment, err := exec.Command("go", "env", "GOVERSION", "GOROOT").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := testenv.Must(list.Output())(t)
+	environment := testenv.Must(exec.Command("go", "env", "GOVERSION", "GOROOT").Output())(t)
 	version, root, _ := strings.Cut(strings.TrimSpace(string(environment)), "\n")
 	sources := map[string]string{"stdlib@" + version: root}
 	for lines := bufio.NewScanner(strings.NewReader(string(out))); lines.Scan(); {
@@ -66,9 +60,6 @@ func TestLicensesOfLinkedModules(t *testing.T) {
 
 func read(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testenv.Must(os.ReadFile(file))(t)
 	return string(text)
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"weir/internal/testenv"
 )
 
 // TestReleaseHasWhatDocumentsLinkTo follows the links of the documents that release.sh
@@ -19,10 +21,7 @@ func TestReleaseHasWhatDocumentsLinkTo(t *testing.T) {
 	}
 	list := exec.Command("git", append([]string{"ls-files", "--"}, strings.Fields(found[1])...)...)
 	list.Dir = ".."
-	out, err := list.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := testenv.Must(list.Output())(t)
 	files := strings.Fields(string(out))
 	isPacked := func(path string) bool {
 		return slices.ContainsFunc(files, func(file string) bool { return file == path || strings.HasPrefix(file, path+"/") })

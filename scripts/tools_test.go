@@ -15,29 +15,20 @@ import (
 func TestMissingToolsNameOnlyLogsThatExist(t *testing.T) {
 	shell := testenv.Shell(t)
 	root, bin := t.TempDir(), t.TempDir()
-	script, err := os.ReadFile("tools.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	script := testenv.Must(os.ReadFile("tools.sh"))(t)
 	for _, dir := range []string{"scripts", ".tools"} {
-		if err := os.Mkdir(filepath.Join(root, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.Mkdir(filepath.Join(root, dir), 0o755))
 	}
 	write := func(path, text string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(root, path), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.WriteFile(filepath.Join(root, path), []byte(text), 0o644))
 	}
 	write("scripts/tools.sh", string(script))
 	dirname, err := exec.LookPath("dirname") // the script finds its place with it
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(dirname, filepath.Join(bin, "dirname")); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.Symlink(dirname, filepath.Join(bin, "dirname")))
 	missing := func() string {
 		t.Helper()
 		command := exec.Command(shell, filepath.Join(root, "scripts/tools.sh"), "missing")

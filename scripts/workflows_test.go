@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"gopkg.in/yaml.v3"
+
+	"weir/internal/testenv"
 )
 
 // TestReleasesAreTested holds the workflow of releases to its order: nothing is
@@ -20,13 +22,8 @@ func TestReleasesAreTested(t *testing.T) {
 	}
 	read := func(file string) (w workflow) {
 		t.Helper()
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := yaml.Unmarshal(text, &w); err != nil {
-			t.Fatal(err)
-		}
+		text := testenv.Must(os.ReadFile(file))(t)
+		testenv.OK(t, yaml.Unmarshal(text, &w))
 		return w
 	}
 	jobs := read("../.github/workflows/release.yml").Jobs

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/internal/limiter"
+	"weir/internal/testenv"
 )
 
 // TestBounds holds the algorithms to what docs/algorithms.md says they admit at
@@ -29,10 +30,7 @@ func TestBounds(t *testing.T) {
 		{"sliding_window", "L in a window; L + L · t / W in any time t up to a period", period, limiter.Spec{Algorithm: limiter.SlidingWindow}, func(amount, _ int64, span time.Duration) int64 { return amount + share(amount, span) }},
 		{"token_bucket", "B + L · t / W in any time t", time.Hour, limiter.Spec{Algorithm: limiter.TokenBucket}, func(amount, burst int64, span time.Duration) int64 { return burst + share(amount, span) }},
 	}
-	document, err := os.ReadFile("../algorithms.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	document := testenv.Must(os.ReadFile("../algorithms.md"))(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, b := range bounds {
 		t.Run(b.name, func(t *testing.T) {
@@ -45,14 +43,8 @@ func TestBounds(t *testing.T) {
 				if b.spec.Algorithm == limiter.TokenBucket {
 					b.spec.Burst = burst
 				}
-				limit, err := limiter.NewLimit(b.spec)
-				if err != nil {
-					t.Fatal(err)
-				}
-				admitted, err := run(limit, bursts(random))
-				if err != nil {
-					t.Fatal(err)
-				}
+				limit := testenv.Must(limiter.NewLimit(b.spec))(t)
+				admitted := testenv.Must(run(limit, bursts(random)))(t)
 				for i, from := range admitted {
 					for j, to := range admitted[i:] {
 						span := to - from

@@ -4,14 +4,13 @@ import (
 	"bytes"
 	"os"
 	"testing"
+
+	"weir/internal/testenv"
 )
 
 // What is in docs/ is what the program makes of it.
 func TestDocumentsAreCurrent(t *testing.T) {
-	files, err := draw("..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := testenv.Must(draw(".."))(t)
 	for name, want := range files {
 		got, err := os.ReadFile(name)
 		if err != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"testing"
+
+	"weir/internal/testenv"
 )
 
 // hotRequest has one entry for each of n descriptors, all under a limit.
@@ -48,9 +50,7 @@ func TestHotPathAllocations(t *testing.T) {
 		allocs := testing.AllocsPerRun(1000, func() {
 			c.reset()
 			c.wire = wire
-			if _, err := s.shouldRateLimit(context.Background(), c); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Must(s.shouldRateLimit(context.Background(), c))(t)
 		})
 		if allocs > 3 { // bytes, slice header and holder of the reply
 			t.Errorf("%d descriptors of %s, %d requests at a time: %v allocations, want at most 3", tc.descriptors, tc.rules, tc.maxConcurrent, allocs)

@@ -16,6 +16,7 @@ import (
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
+	"weir/internal/testenv"
 )
 
 // Faults that envoyproxy/ratelimit is known for, as far as requests and their
@@ -164,9 +165,7 @@ descriptors:
 		var response ratelimitv3.RateLimitResponse
 		var want structpb.Struct
 		must(t, proto.Unmarshal(c.reply, &response))
-		if err := protojson.Unmarshal([]byte(tc.want), &want); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, protojson.Unmarshal([]byte(tc.want), &want))
 		if said := response.GetDynamicMetadata().GetFields()["metadata"].GetStructValue(); !proto.Equal(said, &want) {
 			t.Errorf("%s: got %v, want %v", tc.request, said, &want)
 		}

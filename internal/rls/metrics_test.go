@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"weir/internal/testenv"
 )
 
 // Both entrances count their requests and errors, so that the share of errors
@@ -23,9 +25,7 @@ func TestMetrics(t *testing.T) {
 	s := opts.service()
 	conn := serve(t, s)
 	for range 3 {
-		if _, err := ask(t, conn, "domain: 'api' "+d("user", "a")); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(ask(t, conn, "domain: 'api' "+d("user", "a")))(t)
 	}
 	if _, err := ask(t, conn, "domain: 'api'"); err == nil {
 		t.Fatal("a bad request was accepted")
