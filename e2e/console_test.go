@@ -60,7 +60,7 @@ descriptors:
     rate_limit: {unit: day, requests_per_unit: 3}
   - key: tenant
     value: acme
-    rate_limits:
+    rate_limit:
       - {unit: minute, requests_per_unit: 1000}
       - {unit: day, requests_per_unit: 50000, name: daily}
     descriptors:
@@ -110,8 +110,8 @@ func showsNow(p *tab, w *weir, rules string) {
 	// From here on the panels change by themselves.
 	askFor(p.t, w, 5, "user", "mallory")
 	p.wants("panel-keys", "25")
-	replaceRules(p.t, rules, consoleRules+"  - key: broken\n    rate_limits: []\n")
-	p.wants("panel-loads", "failed", "rules.yaml:15:18", "the list is empty", "The rules before it serve on.")
+	replaceRules(p.t, rules, consoleRules+"  - key: broken\n    rate_limit: []\n")
+	p.wants("panel-loads", "failed", "rules.yaml:15:17", "the list is empty", "The rules before it serve on.")
 	replaceRules(p.t, rules, consoleRules)
 	askFor(p.t, w, 10, "tenant", "acme")
 	testenv.Eventually(p.t, func() error {

@@ -19,7 +19,7 @@ routes: [{match: {prefix: /}, route: {cluster: echo}}]
 domain: api
 descriptors:
   - {key: model, regex: "large-v[0-9]+", rate_limit: {unit: month, requests_per_unit: 1125899906842624}}
-  - {key: model, values: [small, tiny], share_threshold: true, rate_limit: {unit: day, requests_per_unit: 2}}
+  - {key: model, value: [small, tiny], share_threshold: true, rate_limit: {unit: day, requests_per_unit: 2}}
 `, "LIMIT_RESPONSE_HEADERS_ENABLED=true")
 	for _, c := range []struct {
 		model, limit, envoys, remaining string

@@ -14,7 +14,7 @@ domain: api
 descriptors:
   - {key: remote_address, networks: [10.0.0.0/8, "2001:db8::/32"], share_threshold: true, rate_limit: {unit: day, requests_per_unit: 4}}
   - {key: remote_address, networks: [10.1.0.0/16], rate_limit: {unit: day, requests_per_unit: 1}}
-  - {key: remote_address, values: [10.1.0.1]}
+  - {key: remote_address, value: [10.1.0.1]}
 `)
 	for _, c := range []struct {
 		client, limit string

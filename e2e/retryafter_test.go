@@ -31,7 +31,7 @@ descriptors:
     rate_limit: {unit: second, unit_multiplier: 3, requests_per_unit: 2, algorithm: token_bucket}
   - key: user
     value: window and bucket
-    rate_limits:
+    rate_limit:
       - {name: window, unit: second, requests_per_unit: 2}
       - {name: bucket, unit: second, unit_multiplier: 2, requests_per_unit: 1, algorithm: token_bucket}
 `

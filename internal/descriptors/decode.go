@@ -36,7 +36,7 @@ type step struct {
 func (l *loader) decoder(name string) *decoder {
 	d := &decoder{loader: l}
 	d.tables = newTables(d)
-	d.File, d.Elsewhere, d.Synonyms = name, elsewhere, synonyms
+	d.File, d.Elsewhere, d.Gone, d.Synonyms = name, elsewhere, gone, synonyms
 	return d
 }
 
@@ -117,8 +117,8 @@ func (d *decoder) enterDomain(at strictyaml.Position) {
 func (d *decoder) end(root *yaml.Node) {
 	d.Field(root, "otherwise", func(n *yaml.Node) {
 		l := d.readLevel(n, &d.otherwise)
-		if n.Kind == yaml.MappingNode && !l.limited() {
-			d.Problem(strictyaml.At(n), "a limit is needed, allowed are rate_limit and rate_limits")
+		if n.Kind == yaml.MappingNode && !l.hasLimit {
+			d.Problem(strictyaml.At(n), "a rate_limit is needed")
 		}
 		d.wholeRule(&l)
 		if other := d.root.rule; other != nil {
@@ -141,22 +141,20 @@ type level struct {
 	node       *node
 	key, value string // value is also the text of a regular expression
 	regex      *regex
-	from       string // the field that says which values it is for, "" if none does
+	how        How
+	from       string // the field that says to which values it applies, "" if none does
 
-	limits              []*limiter.Limit // without what the rule adds
-	hasLimit, hasLimits bool             // rate_limit and rate_limits, right or wrong
-	below               bool
-	override            *Override // without what the rule adds
-	shadow, quota       bool
-	share               bool
-	detailedMetric      bool
-	valueToMetric       bool
-	metadata            map[string]any
-	given               given
+	limits         []*limiter.Limit // without what the rule adds
+	hasLimit       bool             // right or wrong
+	below          bool
+	override       *Override // without what the rule adds
+	shadow, quota  bool
+	share          bool
+	detailedMetric bool
+	valueToMetric  bool
+	metadata       map[string]any
+	given          given
 }
-
-// limited reports whether there are limits, be they right or wrong.
-func (l *level) limited() bool { return l.hasLimit || l.hasLimits }
 
 // descriptors reads a list into the children of a node.
 func (d *decoder) descriptors(parent *node, list *yaml.Node) {
@@ -179,7 +177,7 @@ func (n *node) makeRoom(children int) {
 
 // readLevel reads the fields of a level by a table.
 func (d *decoder) readLevel(n *yaml.Node, t *table) level {
-	d.level = level{}
+	d.level = level{how: ByKey}
 	d.level.given = d.fields(n, t, nil)
 	return d.level
 }
@@ -198,15 +196,15 @@ func (d *decoder) descriptorAt(parent *node, index int, n *yaml.Node) {
 	if hasList && children == 0 && len(l.limits) == 0 {
 		d.WarnIn("descriptors", l.given.at("descriptors"), "the list is empty, so nothing is limited here; list descriptors, or leave it out")
 	}
-	l.node = d.place(l.newNode(parent), l.given.whole, index)
+	l.node = d.place(&node{parent: parent, entry: limiter.Entry{Key: l.key, Value: l.value}, how: l.how}, l.given.whole, index)
 	if how := l.node.how; l.share && (how == ByKey || how == ByValue) {
-		d.ProblemIn("share_threshold", l.given.at("share_threshold"), "nothing to share, allowed beside values, networks, regex and a value with a wildcard (*)")
+		d.ProblemIn("share_threshold", l.given.at("share_threshold"), "nothing to share, allowed beside networks, regex, a list of values and a value with a wildcard (*)")
 	}
-	if l.below && !l.limited() {
-		d.ProblemIn("below", l.given.at("below"), "the rule has no limit that could hold below it, allowed beside rate_limit or rate_limits")
+	if l.below && !l.hasLimit {
+		d.ProblemIn("below", l.given.at("below"), "the rule has no limit that could hold below it, allowed beside rate_limit")
 	}
 	d.wholeRule(&l)
-	if l.override != nil && (!l.limited() || len(l.limits) > 0) { // no limit of which all is wrong
+	if l.override != nil && (!l.hasLimit || len(l.limits) > 0) { // no limit of which all is wrong
 		d.wholeOverride(&l)
 	}
 	d.attach(&l, n)
@@ -230,9 +228,6 @@ func (d *decoder) place(n *node, at strictyaml.Position, index int) *node {
 
 // wholeRule judges what the fields that otherwise has, too, are together.
 func (d *decoder) wholeRule(l *level) {
-	if l.hasLimit && l.hasLimits {
-		d.ProblemIn("rate_limits", l.given.at("rate_limits"), "there is a rate_limit, too, allowed is one of rate_limit and rate_limits")
-	}
 	mode := "shadow_mode"
 	if !l.shadow {
 		mode = "quota_mode"

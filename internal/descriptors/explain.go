@@ -134,6 +134,8 @@ func (n *node) leads(e limiter.Entry, next *node) Level {
 	switch {
 	case next.how == ByWildcard && next.entry.Value == e.Value:
 		l.How = ByValue
+	case next.how == ByList && n.exact[e] != next:
+		l.How = ByWildcard
 	case next.how == ByNetwork:
 		address, _ := parseAddress(e.Value)
 		network, _, _ := n.patterns[e.Key].networks.LookupPrefixLPM(host(address))

@@ -55,12 +55,11 @@ type tables struct{ file, descriptor, otherwise, limit, override table }
 func newTables(d *decoder) *tables {
 	r := &d.level
 	var (
-		rateLimit  = field{"rate_limit", nil, d.rateLimit, "", false}
-		rateLimits = field{"rate_limits", nil, d.rateLimits, "", false}
-		shadow     = field{"shadow_mode", &r.shadow, nil, "", false}
-		quota      = field{"quota_mode", &r.quota, nil, "", false}
-		share      = field{"share_threshold", &r.share, nil, "", false}
-		metadata   = field{"metadata", nil, func(_ string, n *yaml.Node) { r.metadata = d.Map(n) }, "", false}
+		rateLimit = field{"rate_limit", nil, d.rateLimit, "", false}
+		shadow    = field{"shadow_mode", &r.shadow, nil, "", false}
+		quota     = field{"quota_mode", &r.quota, nil, "", false}
+		share     = field{"share_threshold", &r.share, nil, "", false}
+		metadata  = field{"metadata", nil, func(_ string, n *yaml.Node) { r.metadata = d.Map(n) }, "", false}
 	)
 	limit, override := limitTables(d)
 	return &tables{
@@ -73,11 +72,9 @@ func newTables(d *decoder) *tables {
 		newTable(
 			field{"key", nil, func(_ string, n *yaml.Node) { r.key = d.neededText(n, d.Bytes, keyNeeded) }, "", false},
 			field{"value", nil, d.values, "", false},
-			field{"values", nil, d.values, "", false},
 			field{"networks", nil, d.values, "", false},
 			field{"regex", nil, d.values, "", false},
 			rateLimit,
-			rateLimits,
 			field{"descriptors", nil, later, "", false},
 			field{"below", &r.below, nil, "", false},
 			field{"override", nil, d.override, "", false},
@@ -88,7 +85,7 @@ func newTables(d *decoder) *tables {
 			share,
 			metadata,
 		),
-		newTable(rateLimit, rateLimits, shadow, quota, share, metadata),
+		newTable(rateLimit, shadow, quota, share, metadata),
 		limit,
 		override,
 	}
@@ -153,6 +150,12 @@ const (
 var (
 	anchors = []string{limiter.Epoch: "epoch", limiter.FirstHit: "first_hit", limiter.ByCalendar: "calendar"}
 	charges = []string{"auto", "admitted", "always"} // from limiter.Auto on
+
+	// gone says what is written now in the place of fields that there were before.
+	gone = map[string]string{
+		"values":      "value: write value: [a, b]",
+		"rate_limits": "rate_limit: write rate_limit: [{...}, {...}]",
+	}
 
 	synonyms = map[string]string{
 		"leaky_bucket": "token_bucket", "gcra": "token_bucket", "in_flight": "concurrency", "concurrent": "concurrency",

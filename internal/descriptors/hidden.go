@@ -43,7 +43,7 @@ func (l *loader) warnOfHidden() {
 	for _, v := range l.valued {
 		l.opts.Pause()
 		switch n := v.node; {
-		case n.matchesAll():
+		case n.matchesAll:
 			if general := n.parent.exact[limiter.Entry{Key: n.entry.Key}]; general != nil {
 				l.warn(general.place(), "never reached, %s at %s matches every value", n.value(), n.place())
 			}
@@ -62,11 +62,6 @@ func (l *loader) warnOfHidden() {
 	}
 }
 
-// matchesAll reports whether n is a wildcard or a regular expression for all values.
-func (n *node) matchesAll() bool {
-	return n.how == ByWildcard && strings.Trim(n.entry.Value, "*") == "" || n.how == ByRegex && n.entry.Value == ".*"
-}
-
 // hiddenBy returns the nodes to which values of a node would lead if it were not
 // there, as far as that is soon found out.
 func (h *hiding) hiddenBy(v valued) (generals []*node) {
@@ -76,6 +71,7 @@ func (h *hiding) hiddenBy(v valued) (generals []*node) {
 			generals = append(generals, general)
 		}
 	}
+	wildcard := func(value string) { add(cmp.Or(p.wildcards.find(value, n.order+1), anyValue)) }
 	text := func(value string) {
 		if h.tried += len(p.regexes); h.tried > maxSteps {
 			return
@@ -96,7 +92,11 @@ func (h *hiding) hiddenBy(v valued) (generals []*node) {
 	case n.how == ByList:
 		for _, value := range v.values {
 			h.opts.Pause()
-			text(value)
+			if isWildcard(value) {
+				wildcard(value)
+			} else {
+				text(value)
+			}
 		}
 	case n.how == ByNetwork:
 		for _, network := range v.networks {
@@ -104,7 +104,7 @@ func (h *hiding) hiddenBy(v valued) (generals []*node) {
 			add(cmp.Or(p.wider(network, n), anyValue))
 		}
 	default:
-		add(cmp.Or(p.wildcards.find(n.entry.Value, n.order+1), anyValue))
+		wildcard(n.entry.Value)
 	}
 	return generals
 }

@@ -11,7 +11,7 @@ descriptors:
   - key: user
     rate_limit: {unit: minute, requests_per_unit: 3, algorithm: concurrency}
     descriptors:
-      - {key: path, value: /slow*, rate_limits: [{unit: hour, requests_per_unit: 1, algorithm: concurrency, hold: call}]}
+      - {key: path, value: /slow*, rate_limit: [{unit: hour, requests_per_unit: 1, algorithm: concurrency, hold: call}]}
       - {key: path, rate_limit: {unit: minute, requests_per_unit: 10}}
   - {key: free}
   - {key: only, descriptors: [{key: below}]}

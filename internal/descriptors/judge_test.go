@@ -19,7 +19,7 @@ type naiveNode struct {
 	id             int
 	key            string
 	text           string // of the field
-	field          string // value, values, networks or regex
+	field          string // value, list, networks or regex
 	values         []string
 	networks       []netip.Prefix
 	regex          *regexp.Regexp
@@ -158,12 +158,19 @@ func (n *naiveNode) read(value string, siblings naive) bool {
 	}
 	switch n.text = rest; kind {
 	case "[":
-		n.field = "values"
+		n.field = "list"
+		var wildcards []string
 		for item := range strings.SplitSeq(rest, ",") {
-			if item != "" && !strings.Contains(item, "*") && !slices.Contains(n.values, item) &&
+			if item != "" && !slices.Contains(n.values, item) &&
 				!known(func(s naiveNode) bool { return s.field == "value" && s.text == item || slices.Contains(s.values, item) }) {
 				n.values = append(n.values, item)
+				if strings.Contains(item, "*") {
+					wildcards = append(wildcards, strings.ReplaceAll(regexp.QuoteMeta(item), `\*`, `(?s:.*)`))
+				}
 			}
+		}
+		if wildcards != nil {
+			n.regex = regexp.MustCompile("^(?:" + strings.Join(wildcards, "|") + ")$")
 		}
 		return len(n.values) > 0
 	case "<":
@@ -198,10 +205,10 @@ func (n *naiveNode) read(value string, siblings naive) bool {
 func (list naive) yaml() string {
 	items := make([]string, len(list))
 	for i, n := range list {
-		what := fmt.Sprintf("%q", n.text)
+		field, what := n.field, fmt.Sprintf("%q", n.text)
 		switch n.field {
-		case "values":
-			what = fmt.Sprintf(`["%s"]`, strings.Join(quoted(n.values), `", "`))
+		case "list":
+			field, what = "value", fmt.Sprintf(`["%s"]`, strings.Join(quoted(n.values), `", "`))
 		case "networks":
 			what = fmt.Sprintf("[%q]", n.networks[0])
 			for _, p := range n.networks[1:] {
@@ -212,7 +219,7 @@ func (list naive) yaml() string {
 		if n.limited || n.below {
 			limit = fmt.Sprintf("below: %t, rate_limit: {unit: day, requests_per_unit: 1%s}, ", n.below, inFlight(n.hold))
 		}
-		items[i] = fmt.Sprintf("{key: %q, %s: %s, metadata: {id: %d}, %sdescriptors: [%s]}", n.key, n.field, what, n.id, limit, n.children.yaml())
+		items[i] = fmt.Sprintf("{key: %q, %s: %s, metadata: {id: %d}, %sdescriptors: [%s]}", n.key, field, what, n.id, limit, n.children.yaml())
 	}
 	return strings.Join(items, ", ")
 }

@@ -118,7 +118,7 @@ func TestMatchAgainstJudge(t *testing.T) {
 	node := func() string {
 		switch random.IntN(6) {
 		case 0:
-			return "[" + value() + "," + value() + "," + value()
+			return "[" + value() + "," + value() + "," + pick(value(), "a*", "*b", "10.*", "*")
 		case 1, 2:
 			return "<" + network() + "," + network()
 		case 3:
@@ -144,7 +144,7 @@ func TestMatchAgainstJudge(t *testing.T) {
 	}
 	deep := func() (rules string, ways [][]limiter.Entry) {
 		for range random.IntN(16) {
-			rules += strings.Repeat(" ", random.IntN(4)) + pick("", ".", "!", "!", "!", ".+", "!+", ".-") + pick("a", "a", "b") + pick("", "", "=x", "=y*", "=*", "=[x,z", "=~[xy]+", "=<10.0.0.0/8") + "\n"
+			rules += strings.Repeat(" ", random.IntN(4)) + pick("", ".", "!", "!", "!", ".+", "!+", ".-") + pick("a", "a", "b") + pick("", "", "=x", "=y*", "=*", "=[x,z", "=[z,y*", "=~[xy]+", "=<10.0.0.0/8") + "\n"
 		}
 		for range 5 {
 			var descriptor []string

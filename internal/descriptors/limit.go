@@ -13,7 +13,7 @@ import (
 	"weir/internal/limiter"
 )
 
-// limitFields are what a rate_limit, an item of rate_limits, or an override says.
+// limitFields are what a limit or an override says.
 type limitFields struct {
 	limiter.Spec
 	most       uint64 // of an override
@@ -21,30 +21,27 @@ type limitFields struct {
 	given      given  // without what is null, which is as good as left out
 }
 
-// rateLimit reads rate_limit; null is none.
+// rateLimit reads rate_limit: one limit, or a list of them; null is none.
 func (d *decoder) rateLimit(_ string, n *yaml.Node) {
-	if strictyaml.IsNull(n) {
-		d.Warn(strictyaml.At(n), "nothing stands here, which limits nothing; give a limit, or leave rate_limit out")
-		return
-	}
 	l := &d.level
 	l.hasLimit = true
-	if n.Kind == yaml.SequenceNode {
-		d.Problem(strictyaml.At(n), "a list is not allowed (did you mean rate_limits?), a mapping is needed")
-	} else if _, limit := d.limit(n); limit != nil {
-		l.limits = append(l.limits, limit)
+	switch {
+	case strictyaml.IsNull(n):
+		l.hasLimit = false
+		d.Warn(strictyaml.At(n), "nothing stands here, which limits nothing; give a limit, or leave rate_limit out")
+	case isEmptyList(n): // a rule whose limits were all commented out must not pass for one that allows everything
+		d.Problem(strictyaml.At(n), "the list is empty, at least one limit is needed")
+	case n.Kind == yaml.SequenceNode:
+		d.rateLimits(n)
+	default:
+		if _, limit := d.limit(n); limit != nil {
+			l.limits = append(l.limits, limit)
+		}
 	}
 }
 
-// rateLimits reads rate_limits. An empty list is a problem: a rule whose limits
-// were all commented out must not pass for one that allows everything.
-func (d *decoder) rateLimits(_ string, list *yaml.Node) {
-	if isEmptyList(list) {
-		d.Problem(strictyaml.At(list), "the list is empty, at least one limit is needed")
-		return
-	}
+func (d *decoder) rateLimits(list *yaml.Node) {
 	l := &d.level
-	l.hasLimits = true
 	i, first := 0, map[string]int{} // where a name, a counter or a hold occurs first
 	d.Items(list, func(n *yaml.Node) {
 		f, limit := d.limit(n)
@@ -63,7 +60,7 @@ func isEmptyList(n *yaml.Node) bool {
 	return strictyaml.IsNull(n) || n.Kind == yaml.SequenceNode && len(n.Content) == 0
 }
 
-// distinct reports what the limit at place i of rate_limits has in common with an earlier
+// distinct reports what the limit at place i of a list has in common with an earlier
 // one: a name, which tells them apart in metrics and in replaces, or a counter, which
 // both would count in. Holds must have the same key.
 func (d *decoder) distinct(first map[string]int, i int, f *limitFields, limit *limiter.Limit) {
@@ -76,19 +73,19 @@ func (d *decoder) distinct(first map[string]int, i int, f *limitFields, limit *l
 	}
 	if f.Name != "" {
 		if j, taken := earlier("name ", f.Name); taken {
-			d.ProblemIn("name", f.given.at("name"), "%q is already the name of rate_limits[%d], allowed is one limit of a rule per name", f.Name, j)
+			d.ProblemIn("name", f.given.at("name"), "%q is already the name of rate_limit[%d], allowed is one limit of a rule per name", f.Name, j)
 		}
 	}
 	if limit == nil || limit.Unlimited {
 		return
 	}
 	if j, taken := earlier("counter ", string(limit.AppendKind(nil))); taken {
-		d.Problem(f.given.whole, "rate_limits[%d] has the same counter, allowed are limits that differ in algorithm, anchor, time_zone, period or shadow_mode", j)
+		d.Problem(f.given.whole, "rate_limit[%d] has the same counter, allowed are limits that differ in algorithm, anchor, time_zone, period or shadow_mode", j)
 	}
 	if key := limit.HoldKey(); key != "" {
 		for text, j := range first { // one at most has another key
 			if other, isHold := strings.CutPrefix(text, "hold "); isHold && other != key {
-				d.ProblemIn("hold", f.given.whole, "%q differs from %q of rate_limits[%d], allowed is one entry that names the holds of a rule", key, other, j)
+				d.ProblemIn("hold", f.given.whole, "%q differs from %q of rate_limit[%d], allowed is one entry that names the holds of a rule", key, other, j)
 				return
 			}
 		}
@@ -96,7 +93,7 @@ func (d *decoder) distinct(first map[string]int, i int, f *limitFields, limit *l
 	}
 }
 
-// limit reads a rate_limit or an item of rate_limits. There is no Limit if something is
+// limit reads one limit. There is no Limit if something is
 // wrong with it.
 func (d *decoder) limit(n *yaml.Node) (*limitFields, *limiter.Limit) {
 	f, found := &d.limitFields, d.Found()

@@ -29,9 +29,9 @@ func FuzzParseAddress(f *testing.F) {
 func TestLabelsOfLists(t *testing.T) {
 	const limit = "rate_limit: {unit: day, requests_per_unit: 1}"
 	tree := load(t, "domain: api\ndescriptors:\n"+
-		"- {key: plain, values: [a, b], "+limit+"}\n"+
+		"- {key: plain, value: [a, b], "+limit+"}\n"+
 		"- {key: shared, networks: [10.0.0.0/8], share_threshold: true, detailed_metric: true, "+limit+"}\n"+
-		"- {key: list, values: [a, b], detailed_metric: true, "+limit+"}\n"+
+		"- {key: list, value: [a, b], detailed_metric: true, "+limit+"}\n"+
 		"- {key: address, networks: [10.0.0.0/8], value_to_metric: true, "+limit+"}\n"+
 		"- {key: path, regex: '/a|/b', value_to_metric: true, "+limit+"}\n")
 	for _, test := range []struct{ entry, configured, rule, asked string }{
@@ -61,7 +61,7 @@ func manyLists(n int) string {
 	for i := range n - 1 {
 		fmt.Fprintf(&b, "  - %s\n", someNetwork(i))
 	}
-	b.WriteString("- key: user\n  " + manyLimit + "\n  values:\n")
+	b.WriteString("- key: user\n  " + manyLimit + "\n  value:\n")
 	for i := range n / 10 {
 		fmt.Fprintf(&b, "  - user-%d\n", i)
 	}
@@ -151,7 +151,7 @@ func TestLongListIsKeptOnce(t *testing.T) {
 	for i := range n {
 		fmt.Fprintf(&values, "a-value-of-thirty-bytes-%06d, ", i)
 	}
-	rules := "domain: api\ndescriptors:\n- {key: user, values: [" + values.String() + "], descriptors: [{key: path, " + manyLimit + "}]}\n"
+	rules := "domain: api\ndescriptors:\n- {key: user, value: [" + values.String() + "], descriptors: [{key: path, " + manyLimit + "}]}\n"
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
@@ -172,7 +172,7 @@ func TestLongListIsKeptOnce(t *testing.T) {
 
 // Two files may list values of one key, as long as they are different ones.
 func TestListsOfMergedFiles(t *testing.T) {
-	const format = "{domain: api, descriptors: [{key: k, values: [%s], metadata: {file: %s}}, {key: k, regex: '%s', metadata: {file: %[2]s}}]}"
+	const format = "{domain: api, descriptors: [{key: k, value: [%s], metadata: {file: %s}}, {key: k, regex: '%s', metadata: {file: %[2]s}}]}"
 	tree, err := Load([]File{
 		{"1.yaml", fmt.Appendf(nil, format, "a, b", "one", "x.*")},
 		{"2.yaml", fmt.Appendf(nil, format, "c, d", "two", "x[0-9]")},

@@ -70,9 +70,13 @@ func compareBeside(t *testing.T, pattern string, say func(*Tree) string) {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			data, err := os.ReadFile(name)
 			must(t, err)
-			want, err := os.ReadFile(strings.TrimSuffix(name, filepath.Ext(name)) + ".txt")
+			beside, got := strings.TrimSuffix(name, filepath.Ext(name))+".txt", say(load(t, string(data)))
+			if *update {
+				must(t, os.WriteFile(beside, []byte(got), 0o644))
+			}
+			want, err := os.ReadFile(beside)
 			must(t, err)
-			if got := say(load(t, string(data))); got != string(want) {
+			if got != string(want) {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
 		})
@@ -213,7 +217,7 @@ func TestLoadFillsLimit(t *testing.T) {
 		{"rate_limit: {unit: day, requests_per_unit: 1, shadow_mode: true}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Shadow, Trial: true}},
 		{"quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1, shadow_mode: true}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Shadow, Trial: true}},
 		{"value: '', shadow_mode: false, detailed_metric: false, descriptors: [], rate_limit: {requests_per_unit: 1, unit: DAY, unlimited: false, name: '', replaces: []}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1}}, // as Envoy Gateway does
-		{"rate_limit: , rate_limits: [{unit: day, requests_per_unit: 1}]", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1}},
+		{"rate_limit: [{unit: day, requests_per_unit: 1}]", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1}},
 	} {
 		t.Run(test.fields, func(t *testing.T) {
 			tree := load(t, "{domain: api, descriptors: [{key: user, "+test.fields+"}]}")
@@ -258,7 +262,7 @@ descriptors:
       - key: q
         value: !!binary /3w=
         quota_mode: true
-        rate_limits:
+        rate_limit:
           - {name: burst, unit: second, requests_per_unit: 5}
           - {unit: minute, unit_multiplier: 5, requests_per_unit: 100, algorithm: sliding_window}
           - {unit: minute, unit_multiplier: 5, requests_per_unit: 90, algorithm: sliding_window, shadow_mode: true}

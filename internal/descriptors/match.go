@@ -72,6 +72,7 @@ type node struct {
 	more         int32 // how many values or networks lead here beside the first
 	order        int32 // of a wildcard and a regular expression, see patterns
 	how          How   // by what entries lead here; Nowhere for a domain, and for otherwise
+	matchesAll   bool  // a wildcard or a regular expression leads here from every value
 
 	// rule is that of a descriptor that ends here: the node's own, else the next one
 	// above that holds below, nil if there is none either. Of a domain it is otherwise,

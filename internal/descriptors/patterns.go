@@ -2,6 +2,7 @@ package descriptors
 
 import (
 	"iter"
+	"strings"
 
 	"github.com/gaissmai/bart"
 )
@@ -13,9 +14,10 @@ type patterns struct {
 	networks  *bart.Table[*node] // nil if there are none, as a table takes some memory
 	wildcards wildcards
 	regexes   []regexChild
-	count     int32 // wildcards and regular expressions
+	count     int32 // children with wildcards and regular expressions
 	steps     int   // of the regular expressions
 	whole     *node // the first that matches every value, so that none after it is reached
+	last      *node // of wildcards and regular expressions
 }
 
 // regexChild is a child for values that a regular expression matches.
@@ -76,18 +78,31 @@ func (p *patterns) all(value string) iter.Seq[*node] {
 	}
 }
 
-// addText adds a wildcard, or a regular expression.
-func (p *patterns) addText(child *node, re *regex) {
-	child.order = p.count
-	p.count++
-	if child.how == ByWildcard {
-		p.wildcards.add(child)
-	} else {
-		p.regexes = append(p.regexes, regexChild{re, child})
-		p.steps += re.steps
+// addWildcard lets a wildcard lead to child, whose list may have several.
+func (p *patterns) addWildcard(child *node, text string) {
+	p.order(child, strings.Trim(text, "*") == "")
+	p.wildcards.add(child, text)
+}
+
+// addRegex lets a regular expression lead to child.
+func (p *patterns) addRegex(child *node, re *regex) {
+	p.order(child, child.entry.Value == ".*")
+	p.regexes = append(p.regexes, regexChild{re, child})
+	p.steps += re.steps
+}
+
+// order notes which place child, the last in the file so far, has among these children,
+// and whether it matches every value.
+func (p *patterns) order(child *node, matchesAll bool) {
+	if p.last != child {
+		child.order, p.last = p.count, child
+		p.count++
 	}
-	if p.whole == nil && child.matchesAll() {
-		p.whole = child
+	if matchesAll {
+		child.matchesAll = true
+		if p.whole == nil {
+			p.whole = child
+		}
 	}
 }
 

@@ -12,12 +12,8 @@ import (
 	"weir/internal/limiter"
 )
 
-// matcherFields are those that say which values of an entry a descriptor is for, and by
-// what their values lead to it.
-var (
-	matcherFields = []string{"value", "values", "networks", "regex"}
-	matcherHow    = map[string]How{"": ByKey, "values": ByList, "networks": ByNetwork, "regex": ByRegex}
-)
+// matcherFields say to which values of an entry a descriptor applies.
+var matcherFields = []string{"value", "networks", "regex"}
 
 // values reads one of matcherFields. Lists are read when there is a node to lead to.
 func (d *decoder) values(field string, n *yaml.Node) {
@@ -29,11 +25,20 @@ func (d *decoder) values(field string, n *yaml.Node) {
 		d.Problem(strictyaml.At(n), "there is %s, too, allowed is one of %s", l.from, strings.Join(matcherFields, ", "))
 		return
 	case field == "regex":
+		l.how = ByRegex
 		l.value, l.regex = d.regex(n)
 	case field == "value" && n.Kind == yaml.SequenceNode:
-		d.Problem(strictyaml.At(n), "a list is not allowed (did you mean values?), text is needed")
+		l.how = ByList
+	case field == "networks":
+		l.how = ByNetwork
 	case field == "value":
-		l.value, _ = d.Bytes(n)
+		switch l.value, _ = d.Bytes(n); {
+		case l.value == "":
+		case isWildcard(l.value):
+			l.how = ByWildcard
+		default:
+			l.how = ByValue
+		}
 	}
 	l.from = field
 }
@@ -50,32 +55,13 @@ func (d *decoder) regex(n *yaml.Node) (text string, re *regex) {
 	return text, re
 }
 
-// newNode returns the node of a descriptor.
-func (l *level) newNode(parent *node) *node {
-	n := &node{parent: parent, entry: limiter.Entry{Key: l.key, Value: l.value}, how: matcherHow[l.from]}
-	if l.from == "value" {
-		switch {
-		case l.value == "":
-			n.how = ByKey
-		case isWildcard(l.value):
-			n.how = ByWildcard
-		default:
-			n.how = ByValue
-		}
-	}
-	return n
-}
-
 // attach makes the node of l, which n says, a child of its parent, to which its values
 // lead, unless there is an equal one.
 func (d *decoder) attach(l *level, mapping *yaml.Node) {
 	n := l.node
 	parent, p := n.parent, n.parent.patterns[n.entry.Key]
-	if p == nil && (n.how == ByNetwork || n.how == ByWildcard || n.how == ByRegex) {
-		if p = new(patterns); parent.patterns == nil {
-			parent.patterns = make(map[string]*patterns)
-		}
-		parent.patterns[n.entry.Key] = p
+	if n.how == ByNetwork || n.how == ByWildcard || n.how == ByRegex {
+		p = parent.patternsOf(n.entry.Key)
 	}
 	if twin := n.twin(p); twin != nil {
 		if l.key != "" {
@@ -85,22 +71,22 @@ func (d *decoder) attach(l *level, mapping *yaml.Node) {
 	}
 	parent.children = append(parent.children, n)
 	v := valued{node: n}
-	isHidden := d.isHidden(n, p)
+	isHidden := (n.how == ByWildcard || n.how == ByRegex) && d.isHidden(n, n.entry.Value, p, n.at())
 	d.warnOfMeaning(n)
 	switch n.how {
 	case ByList:
-		d.Field(mapping, "values", func(list *yaml.Node) { v.values = d.leadFromList(n, list) })
+		d.Field(mapping, "value", func(list *yaml.Node) { v.values = d.leadFromList(n, list) })
 	case ByNetwork:
 		d.Field(mapping, "networks", func(list *yaml.Node) { v.networks = d.leadFromNetworks(n, p, list) })
 	case ByRegex:
 		if l.regex == nil { // which is a problem already
 			break
 		}
-		if p.addText(n, l.regex); p.steps > maxRegexSteps {
+		if p.addRegex(n, l.regex); p.steps > maxRegexSteps {
 			d.ProblemIn("regex", l.given.at("regex"), "%s", tooManySteps(p.steps))
 		}
 	case ByWildcard:
-		p.addText(n, nil)
+		p.addWildcard(n, l.value)
 		fallthrough // its text leads there, too
 	default:
 		parent.exact[n.entry] = n
@@ -108,6 +94,19 @@ func (d *decoder) attach(l *level, mapping *yaml.Node) {
 	if n.how != ByKey && !isHidden {
 		d.valued = append(d.valued, v)
 	}
+}
+
+// patternsOf returns the children of n for values of a key that are not listed, which it
+// makes if there are none yet.
+func (n *node) patternsOf(key string) *patterns {
+	p := n.patterns[key]
+	if p == nil {
+		if p = new(patterns); n.patterns == nil {
+			n.patterns = make(map[string]*patterns)
+		}
+		n.patterns[key] = p
+	}
+	return p
 }
 
 // twin returns the child that stands where n is to stand, or nil. A list has none: its
@@ -133,11 +132,14 @@ func (d *decoder) leadFromList(n *node, list *yaml.Node) (values []string) {
 			return
 		case value == "":
 			d.Problem(strictyaml.At(item), "a value is needed, allowed is any text but the empty one")
-		case isWildcard(value):
-			d.Problem(strictyaml.At(item), "%q has a wildcard (*), allowed are exact values; a wildcard needs a descriptor of its own, with value", value)
 		default:
 			d.repeated(item, n, n.parent.exact[e], "value %q", value)
 			n.parent.exact[e] = n
+			if isWildcard(value) {
+				p := n.parent.patternsOf(e.Key)
+				d.isHidden(n, value, p, strictyaml.At(item))
+				p.addWildcard(n, value)
+			}
 			n.add(value, len(values))
 			values, at = append(values, value), append(at, strictyaml.At(item))
 		}
@@ -242,7 +244,7 @@ func (n *node) named() limiter.Entry { return limiter.Entry{Key: n.entry.Key, Va
 func (n *node) pattern() string {
 	switch n.how {
 	case ByList:
-		return "values:" + n.entry.Value
+		return "values:" + withoutStars.Replace(n.entry.Value)
 	case ByNetwork:
 		return "networks:" + n.entry.Value
 	case ByRegex:

@@ -52,22 +52,20 @@ func (l *loader) warnOfDomains() {
 const maxCompared = 256
 
 // isHidden reports whether an earlier wildcard or regular expression with the same key
-// leaves a wildcard or a regular expression nothing to match, and warns of it. An
+// leaves a wildcard or a regular expression of n nothing to match, and warns of it. An
 // earlier wildcard does so if it matches the very text of a wildcard: a '*' in that
 // text then lies where any run of characters may. What else a regular expression leaves
 // is not known.
-func (d *decoder) isHidden(n *node, p *patterns) bool {
-	if n.how != ByWildcard && n.how != ByRegex {
+func (d *decoder) isHidden(n *node, text string, p *patterns, at strictyaml.Position) bool {
+	earlier := p.whole
+	if earlier == nil && n.how != ByRegex && p.count <= maxCompared {
+		earlier = p.wildcards.find(text, 0)
+	}
+	if earlier == nil || earlier == n {
 		return false
 	}
-	earlier := p.whole
-	if earlier == nil && n.how == ByWildcard && p.count <= maxCompared {
-		earlier = p.wildcards.find(n.entry.Value, 0)
-	}
-	if earlier != nil {
-		d.Warn(n.at(), "never reached, %s at %s matches all of it and comes first", earlier.value(), earlier.place())
-	}
-	return earlier != nil
+	d.Warn(at, "never reached, %s at %s matches all of it and comes first", earlier.value(), earlier.place())
+	return true
 }
 
 // warnOfMeaning warns of a key or a value that does not mean what it seems to.
@@ -77,7 +75,7 @@ func (d *decoder) warnOfMeaning(n *node) {
 	case n.how == ByKey && isPattern:
 		d.WarnIn("key", n.at(), "only the key %q itself matches, not every key that begins with %q as in envoyproxy/ratelimit: a * is a wildcard in values only", key, prefix)
 	case n.how == ByNetwork && key == maskedAddress:
-		d.WarnIn("networks", n.at(), "never reached, with %s Envoy sends a network and not an address: compare it with value or values, or let Envoy send remote_address", maskedAddress)
+		d.WarnIn("networks", n.at(), "never reached, with %s Envoy sends a network and not an address: compare it with value, or let Envoy send remote_address", maskedAddress)
 	case n.how == ByValue:
 		d.Enter(strictyaml.Step{Field: "value"})
 		d.warnOfNetwork(key, n.entry.Value, n.at())

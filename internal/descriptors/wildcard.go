@@ -2,7 +2,7 @@ package descriptors
 
 import "strings"
 
-// wildcards are the children of one node and key whose values hold a '*',
+// wildcards are the children of one node and key that have values with a '*',
 // which stands for any run of characters, also for none.
 //
 // They are found by the text before their first '*' and after their last one.
@@ -32,11 +32,11 @@ type wildcard struct {
 
 func isWildcard(value string) bool { return strings.Contains(value, "*") }
 
-func (w *wildcards) add(child *node) {
+func (w *wildcards) add(child *node, text string) {
 	if w.known == nil {
 		w.known, w.byEnds = make(map[shape]bool), make(map[ends][]wildcard)
 	}
-	texts := strings.Split(child.entry.Value, "*")
+	texts := strings.Split(text, "*")
 	last := len(texts) - 1
 	e := ends{texts[0], texts[last]}
 	w.byEnds[e] = append(w.byEnds[e], wildcard{texts[1:last], child})

@@ -26,12 +26,12 @@ import (
 const rules = `domain: api
 descriptors:
   - key: user
-    rate_limits:
+    rate_limit:
       - {name: burst, unit: hour, requests_per_unit: 3, deny_for: 10m}
       - {name: daily, unit: day, requests_per_unit: 100, replaces: [{name: old}]}
       - {name: old, unit: hour, requests_per_unit: 7, algorithm: sliding_window}
   - key: vip
-    rate_limits:
+    rate_limit:
       - {unlimited: true}
       - {unit: hour, requests_per_unit: 9, shadow_mode: true}
   - key: path

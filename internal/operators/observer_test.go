@@ -22,7 +22,7 @@ const observedRules = `
 domain: api
 descriptors:
   - key: user
-    rate_limits:
+    rate_limit:
       - {name: burst, unit: minute, requests_per_unit: 1}
       - {unit: hour, requests_per_unit: 1000}
   - key: trial

@@ -15,7 +15,7 @@ descriptors:
   - key: user
     below: true
     detailed_metric: true
-    rate_limits:
+    rate_limit:
       - {name: minute, unit: minute, requests_per_unit: 3}
       - {name: day, unit: day, requests_per_unit: 90}
     descriptors:
@@ -88,7 +88,7 @@ func TestHitsBelow(t *testing.T) {
 // A shared otherwise has one counter, which no descriptor has.
 func TestSharedOtherwise(t *testing.T) {
 	tree := load(t, "domain: api\ndescriptors: [{key: \"*\", value: \"*\", share_threshold: true, rate_limit: {unit: second, requests_per_unit: 1}}]\n"+
-		"otherwise: {share_threshold: true, rate_limits: [{unit: second, requests_per_unit: 1}, {unit: day, requests_per_unit: 1}]}\n")
+		"otherwise: {share_threshold: true, rate_limit: [{unit: second, requests_per_unit: 1}, {unit: day, requests_per_unit: 1}]}\n")
 	keys, err := limiter.Keys{}.InBuckets()
 	must(t, err)
 	got := hitsOf(planned(t, Options{Keys: keys}, tree, words("a=1"), words("b=1 c=2"), words(""), words("*=x")))

@@ -15,7 +15,7 @@ domain: api
 descriptors:
   - key: user
     detailed_metric: true
-    rate_limits:
+    rate_limit:
       - {name: flight, unit: minute, requests_per_unit: 3, algorithm: concurrency}
       - {name: rate, unit: minute, requests_per_unit: 10}
 `
@@ -122,8 +122,8 @@ descriptors:
 func TestOverrideOfWhatIsInFlight(t *testing.T) {
 	for name, rules := range map[string]string{
 		"rule":         flightRules,
-		"judge":        strings.Replace(flightRules, "rate_limits", "override: {charge: admitted}\n    rate_limits", 1),
-		"below":        strings.Replace(flightRules, "rate_limits", "below: true\n    rate_limits", 1),
+		"judge":        strings.Replace(flightRules, "rate_limit", "override: {charge: admitted}\n    rate_limit", 1),
+		"below":        strings.Replace(flightRules, "rate_limit", "below: true\n    rate_limit", 1),
 		"or otherwise": "domain: api\notherwise:\n  rate_limit: {unit: minute, requests_per_unit: 3, algorithm: concurrency}",
 	} {
 		tree := load(t, rules)

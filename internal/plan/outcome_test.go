@@ -15,7 +15,7 @@ func TestOutcomes(t *testing.T) {
 domain: api
 descriptors:
   - key: user
-    rate_limits:
+    rate_limit:
       - {unit: minute, requests_per_unit: 1}
       - {unit: hour, requests_per_unit: 100}
   - key: trial

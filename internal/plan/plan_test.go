@@ -23,7 +23,7 @@ domain: api
 descriptors:
   - key: user
     detailed_metric: true
-    rate_limits:
+    rate_limit:
       - {name: burst, unit: second, requests_per_unit: 2}
       - {name: day, unit: day, requests_per_unit: 9, charge: always}
   - {key: vip, rate_limit: {unit: hour, requests_per_unit: 5, replaces: [{name: burst}]}}

@@ -21,7 +21,7 @@ const hotRulesOfSeveral = `
 domain: api
 descriptors:
   - key: user
-    rate_limits:
+    rate_limit:
       - {unit: hour, requests_per_unit: 4000000000}
       - {unit: minute, unit_multiplier: 5, requests_per_unit: 4000000, algorithm: sliding_window}
       - {unit: second, requests_per_unit: 4000000, algorithm: token_bucket}

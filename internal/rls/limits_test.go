@@ -16,43 +16,43 @@ import (
 // rulesOfSeveral goes on where rules ends: rules that carry several limits.
 const rulesOfSeveral = `
   - key: mixed
-    rate_limits:
+    rate_limit:
       - {name: burst, unit: second, requests_per_unit: 2}
       - {name: steady, unit: minute, unit_multiplier: 5, requests_per_unit: 4, algorithm: sliding_window}
       - {name: budget, unit: day, requests_per_unit: 240, algorithm: token_bucket, burst: 5}
   - key: windows
-    rate_limits:
+    rate_limit:
       - {name: minutes, unit: minute, requests_per_unit: 5}
       - {name: hours, unit: hour, requests_per_unit: 3}
       - {name: days, unit: day, requests_per_unit: 4}
   - key: even
-    rate_limits:
+    rate_limit:
       - {unit: minute, requests_per_unit: 5}
       - {unit: hour, requests_per_unit: 3}
   - key: trial
-    rate_limits:
+    rate_limit:
       - {unit: second, requests_per_unit: 1, shadow_mode: true}
       - {unit: minute, requests_per_unit: 10}
   - key: trials
     shadow_mode: true
-    rate_limits:
+    rate_limit:
       - {unit: minute, requests_per_unit: 10}
       - {unit: second, requests_per_unit: 1}
   - key: quotas
     quota_mode: true
-    rate_limits:
+    rate_limit:
       - {unit: second, requests_per_unit: 1}
       - {unit: minute, requests_per_unit: 2}
   - key: partly
-    rate_limits:
+    rate_limit:
       - {unlimited: true}
       - {name: minutes, unit: minute, requests_per_unit: 5}
   - key: replacing
-    rate_limits:
+    rate_limit:
       - {unlimited: true, replaces: [{name: hours}, {name: burst}]}
       - {unit: week, requests_per_unit: 9, replaces: [{name: minutes}]}
   - key: kept
-    rate_limits:
+    rate_limit:
       - {unit: minute, requests_per_unit: 9}
       - {unit: minute, requests_per_unit: 9, algorithm: sliding_window, charge: auto}
       - {unit: minute, requests_per_unit: 9, anchor: first_hit, charge: admitted}
@@ -149,7 +149,7 @@ func TestTrialHasItsOwnCounter(t *testing.T) {
 domain: api
 descriptors:
   - key: user
-    rate_limits:
+    rate_limit:
       - {unit: minute, requests_per_unit: 10}
       - {unit: minute, requests_per_unit: 3, shadow_mode: true}
 `).service()

@@ -31,7 +31,7 @@ func TestManyDescriptorsInTime(t *testing.T) {
 
 // What an enormous request made a call allocate is not kept, whatever it has many of.
 func TestEnormousCallsAreNotKept(t *testing.T) {
-	const several = "{domain: api, descriptors: [{key: user, rate_limits: [{unit: hour, requests_per_unit: 1}, {unit: day, requests_per_unit: 9}]}]}"
+	const several = "{domain: api, descriptors: [{key: user, rate_limit: [{unit: hour, requests_per_unit: 1}, {unit: day, requests_per_unit: 9}]}]}"
 	for _, tc := range []struct {
 		name        string
 		rules       string

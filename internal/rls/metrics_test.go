@@ -96,7 +96,7 @@ descriptors:
     value: a|b
     descriptors:
       - key: path
-        rate_limits:
+        rate_limit:
           - {name: burst, unit: second, requests_per_unit: 3}
           - {unit: minute, requests_per_unit: 100, algorithm: token_bucket}
           - {unit: minute, requests_per_unit: 2, algorithm: sliding_window, shadow_mode: true}
@@ -149,7 +149,7 @@ domain: api
 descriptors:
   - key: user
     detailed_metric: true
-    rate_limits:
+    rate_limit:
       - {unit: day, requests_per_unit: 100}
       - {unit: second, requests_per_unit: 100}
   - key: path

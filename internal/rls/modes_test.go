@@ -20,7 +20,7 @@ descriptors:
   - {key: quota2, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 10}}
   - {key: both, shadow_mode: true, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 10}}
   - key: trial
-    rate_limits:
+    rate_limit:
       - {unit: minute, requests_per_unit: 10}
       - {unit: minute, requests_per_unit: 1, shadow_mode: true}
   - {key: free, rate_limit: {unlimited: true}}

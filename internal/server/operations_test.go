@@ -52,7 +52,7 @@ func TestDocumentsListEveryMetric(t *testing.T) {
 // decisions and a control plane, and the values of their labels, each label=value.
 func shownMetrics(t *testing.T) map[string]map[string]bool {
 	t.Helper()
-	const twoLimits = "domain: api\ndescriptors:\n  - key: user\n    rate_limits:\n" +
+	const twoLimits = "domain: api\ndescriptors:\n  - key: user\n    rate_limit:\n" +
 		"      - {unit: day, requests_per_unit: 3}\n      - {unit: week, requests_per_unit: 9}\n"
 	shown := map[string]map[string]bool{}
 	plane := testenv.StartControlPlane(t)

@@ -113,7 +113,7 @@ func TestRedisSentinel(t *testing.T) {
 func TestRedisPerSecond(t *testing.T) {
 	first, second := miniredis.RunT(t), miniredis.RunT(t)
 	second.RequireAuth("swordfish")
-	const rules = "domain: api\ndescriptors:\n  - key: user\n    rate_limits:\n" +
+	const rules = "domain: api\ndescriptors:\n  - key: user\n    rate_limit:\n" +
 		"      - {name: burst, unit: second, unit_multiplier: 1000000, requests_per_unit: 2}\n" +
 		"      - {name: budget, unit: year, requests_per_unit: 3}\n"
 	f := start(t, "--config="+directory(t, rules), "--redis-url="+first.Addr(), inTime,

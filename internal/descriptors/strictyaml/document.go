@@ -39,6 +39,8 @@ type Decoder struct {
 	// Elsewhere returns where a field belongs that is not allowed where it is, such
 	// as "a rate_limit"; "" if nowhere. It may be nil.
 	Elsewhere func(field string) string
+	// Gone says what to write in the place of a field that is no longer allowed. It may be nil.
+	Gone map[string]string
 	// Synonyms says which allowed field or word is meant by one that other programs
 	// have for it. It may be nil.
 	Synonyms map[string]string

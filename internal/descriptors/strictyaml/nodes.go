@@ -169,6 +169,10 @@ func (d *Decoder) unknownField(key *yaml.Node, allowed []string) {
 		d.Problem(At(key), "a field's name is needed before the colon, allowed are %s", strings.Join(allowed, ", "))
 		return
 	}
+	if instead, gone := d.Gone[key.Value]; gone {
+		d.Problem(At(key), "%s is now %s", key.Value, instead)
+		return
+	}
 	name, _, joined := strings.Cut(key.Value, ":")
 	hint := d.DidYouMean(key.Value, allowed)
 	if joined && slices.Contains(allowed, name) {

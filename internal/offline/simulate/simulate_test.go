@@ -75,7 +75,7 @@ const manyLimits = `
 domain: api
 descriptors:
   - key: remote_address
-    rate_limits:
+    rate_limit:
       - {unit: minute, requests_per_unit: 12}
       - {unit: hour, requests_per_unit: 90, algorithm: sliding_window}
       - {unit: day, requests_per_unit: 300, anchor: calendar, time_zone: America/New_York, shadow_mode: true}

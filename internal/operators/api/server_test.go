@@ -33,7 +33,7 @@ const secret = "alice"
 // testServer has rules and counters, and shows secret.
 func testServer(t *testing.T, access *Access) *Server {
 	t.Helper()
-	tree, err := descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(`{domain: api, descriptors: [{key: user, rate_limits: [
+	tree, err := descriptors.Load([]descriptors.File{{Name: "rules.yaml", Data: []byte(`{domain: api, descriptors: [{key: user, rate_limit: [
 		{name: burst, unit: hour, requests_per_unit: 3}, {unit: day, requests_per_unit: 100}]}]}`)}}, descriptors.Options{})
 	if err != nil {
 		t.Fatal(err)
