@@ -216,7 +216,7 @@ func (w *workshop) weirOf(build, name, rules string, env ...string) (*program, e
 	_, debugPort, _ := net.SplitHostPort(p.debug)
 	env = append([]string{
 		"CONFIG_PATH=" + dir, "LOG_LEVEL=warn",
-		"REDIS_OP_TIMEOUT=10s", // what is slow shall be measured, not cut off
+		"REQUEST_TIMEOUT=10s", "REDIS_TIMEOUT=10s", // what is slow shall be measured, not cut off
 		"GRPC_HOST=" + host, "HOST=" + host, "DEBUG_HOST=" + host,
 		"GRPC_PORT=" + port, "PORT=" + httpPort, "DEBUG_PORT=" + debugPort, "PROMETHEUS_ADDR=" + host + ":0",
 	}, env...)

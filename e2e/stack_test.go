@@ -20,8 +20,8 @@ type stack struct {
 var patient = map[string]any{"timeout": "60s", "failure_mode_deny": true}
 
 // patientWithRedis are the settings that let Weir, too, wait for Redis on a busy
-// machine.
-var patientWithRedis = []string{"REDIS_OP_TIMEOUT=50s", "REDIS_TIMEOUT=50s"}
+// machine, whether or not its caller has a deadline.
+var patientWithRedis = []string{"REQUEST_TIMEOUT=50s", "REDIS_TIMEOUT=50s"}
 
 // onRedis are the settings of a Weir with its counters in redis.
 func onRedis(redis *testenv.Redis) []string {

@@ -313,7 +313,7 @@ func (g guarded) Reset(ctx context.Context, hits []limiter.Hit) error {
 // A Redis that fails is no reason to show counters in memory.
 func TestRedisFails(t *testing.T) {
 	r := testenv.RedisServer(t)
-	redis, err := redis.New(redis.Options{Main: redis.Server{Addr: r.Addr(), OpTimeout: 20 * time.Second}})
+	redis, err := redis.New(redis.Options{Main: redis.Server{Addr: r.Addr(), Timeout: 20 * time.Second}, Wait: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

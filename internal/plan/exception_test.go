@@ -51,7 +51,8 @@ func inWorlds(t *testing.T, opts Options, test func(*world)) {
 		"memory": func(*testing.T) limiter.Store { return memory.New(memory.Options{}) },
 		"redis": func(t *testing.T) limiter.Store {
 			s, err := redis.New(redis.Options{
-				Main:       redis.Server{Addr: testenv.RedisServer(t).Addr(), OpTimeout: 20 * time.Second},
+				Main:       redis.Server{Addr: testenv.RedisServer(t).Addr(), Timeout: 20 * time.Second},
+				Wait:       20 * time.Second,
 				DenyMemory: 1 << 20, DenyMaxAge: time.Hour,
 			})
 			must(t, err)

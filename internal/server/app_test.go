@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -86,8 +87,10 @@ func options(t *testing.T, log io.Writer, args ...string) Options {
 		"--host=127.0.0.1", "--port=0", "--grpc-host=127.0.0.1", "--grpc-port=0",
 		"--debug-host=127.0.0.1", "--debug-port=0", "--prometheus-addr=127.0.0.1:0", "--drain-timeout=1m", "--drain-delay=1h", // until stop
 	}
+	s := fromEnvironment(t, append(local, args...)...)
+	s.Answers.RequestTimeout = cmp.Or(s.Answers.RequestTimeout, heldPatience) // no answer of Redis is too late on a busy machine
 	return Options{
-		Settings: fromEnvironment(t, append(local, args...)...),
+		Settings: s,
 		Logger:   slog.New(slog.NewTextHandler(log, nil)),
 		Registry: prometheus.NewRegistry(),
 		Version:  "v0-test",

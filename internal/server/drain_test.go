@@ -44,7 +44,7 @@ func heldRedis(t *testing.T) (flags []string, asked <-chan struct{}, release cha
 		return false
 	})
 	wait := heldPatience.String()
-	return []string{"--redis-url=" + redis.Addr(), "--redis-op-timeout=" + wait, "--redis-timeout=" + wait}, first, release
+	return []string{"--redis-url=" + redis.Addr(), "--redis-timeout=" + wait}, first, release
 }
 
 // wantRefused waits until nobody listens at addr.

@@ -132,8 +132,8 @@ func TestRedisThatHangs(t *testing.T) {
 	r := testenv.RedisServer(t)
 	client := goredis.NewClient(&goredis.Options{Addr: r.Addr(), ReadTimeout: patience})
 	defer client.Close()
-	const opTimeout = 200 * time.Millisecond
-	f := start(t, "--config="+directory(t, modesOfFailure), "--redis-url="+r.Addr(), "--redis-op-timeout="+opTimeout.String())
+	const timeout = 200 * time.Millisecond
+	f := start(t, "--config="+directory(t, modesOfFailure), "--redis-url="+r.Addr(), "--redis-timeout="+timeout.String())
 	f.wantHealth(true, "OK")
 	if err := client.Do(t.Context(), "client", "pause", time.Hour.Milliseconds(), "write").Err(); err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func TestRedisThatHangs(t *testing.T) {
 			t.Fatalf("got %s, want OK", got)
 		}
 	}
-	if took := time.Since(began); took > requests*opTimeout/2 {
+	if took := time.Since(began); took > requests*timeout/2 {
 		t.Errorf("%d requests took %v: they have waited for Redis", requests, took)
 	}
 	if err := client.Do(t.Context(), "client", "unpause").Err(); err != nil {

@@ -41,7 +41,7 @@ func (a *App) openRedis() error {
 	}
 	var err error
 	options.Main, err = redisServer(s, s.Main, encrypt)
-	log := []any{"redis", s.Main.Name(), "type", s.Main.Type, "op_timeout", options.Main.OpTimeout}
+	log := []any{"redis", s.Main.Name(), "type", s.Main.Type, "timeout", options.Main.Timeout}
 	if s.UsePerSecond && err == nil {
 		var second redis.Server
 		second, err = redisServer(s, s.PerSecond, encrypt)
@@ -84,8 +84,7 @@ func redisServer(s settings.Redis, of settings.RedisServer, encrypt func() *tls.
 		SentinelUsername: a.Sentinel.User,
 		SentinelPassword: a.Sentinel.Password,
 		PoolSize:         of.PoolSize,
-		OpTimeout:        min(s.OpTimeout, of.Timeout),
-		ConnectTimeout:   of.Timeout,
+		Timeout:          of.Timeout,
 	}
 	if of.Encrypted() {
 		server.TLS = encrypt

@@ -23,7 +23,7 @@ import (
 )
 
 // inTime is a time-out that no healthy Redis reaches, however busy the machine.
-const inTime = "--redis-op-timeout=20s"
+const inTime = "--redis-timeout=20s"
 
 // restartable is a Redis that can go and come back at the same address.
 type restartable interface {

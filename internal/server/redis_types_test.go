@@ -102,7 +102,7 @@ func TestRedisSentinel(t *testing.T) {
 	testenv.RedisReplica(t, primary, auth...)
 	sentinel := testenv.RedisSentinel(t, primary, "sentinel auth-pass weir swordfish", "requirepass swordfish-too")
 	f := start(t, "--config="+directory(t, limited(3)), "--redis-type=sentinel", "--redis-url=weir,"+sentinel.Addr(),
-		"--redis-auth=swordfish", "--redis-sentinel-auth=swordfish-too", "--redis-op-timeout=500ms")
+		"--redis-auth=swordfish", "--redis-sentinel-auth=swordfish-too", "--redis-timeout=500ms")
 	f.wantHealth(true, "OK")
 	f.wantLimit(3)
 	primary.Stop()

@@ -16,7 +16,7 @@ import (
 // away.
 func TestResetOfTheStore(t *testing.T) {
 	r := testenv.RedisServer(t)
-	counters, err := redis.New(redis.Options{Main: redis.Server{Addr: r.Addr(), OpTimeout: 20 * time.Second}, DenyMemory: 1 << 20})
+	counters, err := redis.New(redis.Options{Main: redis.Server{Addr: r.Addr(), Timeout: 20 * time.Second}, Wait: 20 * time.Second, DenyMemory: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

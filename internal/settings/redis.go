@@ -10,8 +10,6 @@ import (
 type Redis struct {
 	Main RedisServer `embed:"" prefix:"redis-" envprefix:"REDIS_" set:"absent=If it is not set, counters are kept in memory."`
 
-	OpTimeout time.Duration `name:"redis-op-timeout" env:"REDIS_OP_TIMEOUT" default:"100ms" min:"1ms" max:"1m" help:"Longest wait for Redis, if the request's deadline is not sooner."`
-
 	TLSCACert                   string `name:"redis-tls-cacert" env:"REDIS_TLS_CACERT" placeholder:"FILE" help:"Authorities of Redis. By default the system's."`
 	TLSClientCert               string `name:"redis-tls-client-cert" env:"REDIS_TLS_CLIENT_CERT" placeholder:"FILE" help:"Certificate for Redis."`
 	TLSClientKey                string `name:"redis-tls-client-key" env:"REDIS_TLS_CLIENT_KEY" placeholder:"FILE" help:"Key of that certificate."`
@@ -57,7 +55,7 @@ type RedisServer struct {
 	SentinelFile string        `name:"sentinel-auth-file" env:"SENTINEL_AUTH_FILE" placeholder:"FILE" help:"File with this password, read again every second."`
 	TLS          bool          `name:"tls" env:"TLS" default:"false" help:"Use TLS 1.2 or later to Redis and sentinels."`
 	PoolSize     int           `env:"POOL_SIZE" default:"10" min:"1" max:"10000" help:"Most connections to each node of a cluster. Other types get at most 4."`
-	Timeout      time.Duration `env:"TIMEOUT" default:"10s" min:"1ms" help:"Longest time to connect (at most a second) or call (at most REDIS_OP_TIMEOUT)."`
+	Timeout      time.Duration `env:"TIMEOUT" default:"1s" min:"1ms" help:"Longest time to connect or to answer. A request waits until just before its deadline, without one 100 ms, if that is sooner."`
 }
 
 // Socket is the kind of socket at URL, empty if that says it itself.

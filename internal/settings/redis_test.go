@@ -17,7 +17,7 @@ func TestRedis(t *testing.T) {
 		noPort  = "--redis-url ($REDIS_URL): redis URL is not host:port; a user or a database needs redis://, a path needs unix://"
 		second  = "--redis-persecond-url ($REDIS_PERSECOND_URL): redis URL port is not a number from 1 to 65535"
 		noTLS   = "--redis-url ($REDIS_URL): redis URL is that of a unix socket, which does not speak TLS"
-		timeout = "--redis-op-timeout ($REDIS_OP_TIMEOUT): -1s is not allowed, allowed is 1ms to 1m"
+		timeout = "--redis-timeout ($REDIS_TIMEOUT): -1s is not allowed, allowed is 1ms or more"
 	)
 	for _, test := range []struct {
 		name string
@@ -43,7 +43,7 @@ func TestRedis(t *testing.T) {
 		{"one of a cluster", env{"REDIS_TYPE": "CLUSTER", "REDIS_URL": "one:1,:swordfish@two:2"}, "--redis-url ($REDIS_URL): redis URL address 2 is not host:port; a user or a database needs redis://, a path needs unix://"},
 		{"no sentinels", env{"REDIS_TYPE": "SENTINEL", "REDIS_URL": "one:1"}, "--redis-url ($REDIS_URL): redis URL is not name,host:port,...: the name of the primary, then the addresses of its sentinels"},
 		{"nodes of a cluster", env{"REDIS_URL": "a:1,b:2", "REDIS_TYPE": "CLUSTER"}, ""},
-		{"a timeout out of range is told once", env{"REDIS_URL": "a:1", "REDIS_OP_TIMEOUT": "-1s"}, timeout},
+		{"a timeout out of range is told once", env{"REDIS_URL": "a:1", "REDIS_TIMEOUT": "-1s"}, timeout},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := parse(t, test.env)
@@ -59,10 +59,10 @@ func TestRedis(t *testing.T) {
 func TestVariablesOfBothRedis(t *testing.T) {
 	s, err := parse(t, map[string]string{
 		"REDIS_URL": "/one.sock", "REDIS_TYPE": "SINGLE", "REDIS_SOCKET_TYPE": "unix", "REDIS_AUTH": "weir:a",
-		"REDIS_TLS": "false", "REDIS_POOL_SIZE": "11", "REDIS_TIMEOUT": "1s", "REDIS_OP_TIMEOUT": "30ms",
+		"REDIS_TLS": "false", "REDIS_POOL_SIZE": "11", "REDIS_TIMEOUT": "2s",
 		"REDIS_PERSECOND":     "true",
 		"REDIS_PERSECOND_URL": "two,three:3", "REDIS_PERSECOND_TYPE": "SENTINEL", "REDIS_PERSECOND_SOCKET_TYPE": "tcp", "REDIS_PERSECOND_AUTH": "c", "REDIS_PERSECOND_SENTINEL_AUTH": "d",
-		"REDIS_PERSECOND_TLS": "true", "REDIS_PERSECOND_POOL_SIZE": "22", "REDIS_PERSECOND_TIMEOUT": "20ms", // shorter than a call may take
+		"REDIS_PERSECOND_TLS": "true", "REDIS_PERSECOND_POOL_SIZE": "22", "REDIS_PERSECOND_TIMEOUT": "20ms",
 	})
 	must(t, err)
 	for name, c := range map[string]struct {
@@ -72,7 +72,7 @@ func TestVariablesOfBothRedis(t *testing.T) {
 		time time.Duration
 		want RedisAddress
 	}{
-		"first": {s.Redis.Main, false, 11, time.Second, RedisAddress{
+		"first": {s.Redis.Main, false, 11, 2 * time.Second, RedisAddress{
 			Network: "unix", Addrs: []string{"/one.sock"}, Login: Login{"weir", "a"},
 		}},
 		"second": {s.Redis.PerSecond, true, 22, 20 * time.Millisecond, RedisAddress{

@@ -115,7 +115,7 @@ type Answers struct {
 	MaxDescriptors int `env:"MAX_DESCRIPTORS" default:"100" min:"1" max:"10000" help:"Most descriptors of a request. A request with more is refused."`
 
 	MaxConcurrentRequests int           `env:"MAX_CONCURRENT_REQUESTS" default:"0" min:"0" help:"Most requests at a time. More get RESOURCE_EXHAUSTED, or 503 at /json. 0 is no bound."`
-	RequestTimeout        time.Duration `env:"REQUEST_TIMEOUT" default:"0s" min:"0s" help:"Longest time for a decision. 0 is no bound but REDIS_OP_TIMEOUT and the caller's deadline."`
+	RequestTimeout        time.Duration `env:"REQUEST_TIMEOUT" default:"0s" min:"0s" help:"Longest time for a decision. 0 is no bound but the caller's deadline and REDIS_TIMEOUT."`
 
 	Modes
 

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -17,6 +18,7 @@ import (
 // sentinels, or a cluster.
 type backend struct {
 	client   *client
+	patience time.Duration    // of a caller without a deadline
 	now      func() time.Time // nil: Redis' clock
 	oneClock bool             // now is that of all processes
 	local    func() time.Time // the clock of this process
@@ -46,6 +48,7 @@ func newBackend(name string, client *client, denials *denials, o *Options, metri
 	named := func() *slog.Logger { return log.With("address", client.name()) }
 	b := &backend{
 		client:   client,
+		patience: min(cmp.Or(o.Wait, DefaultWait), client.server.Timeout),
 		now:      o.Now,
 		oneClock: o.OneClock,
 		local:    localClock(o.Now),
@@ -60,7 +63,7 @@ func newBackend(name string, client *client, denials *denials, o *Options, metri
 		b.lanes, b.nodes = make([]atomic.Pointer[lane], limiter.Slots), make(map[caller]*node)
 	} else {
 		b.only, b.server = &lane{backend: b}, &node{backend: b, client: b.client}
-		b.breaker = newBreaker(b.pingInTime, named, metrics.breakerOpen.WithLabelValues(name))
+		b.breaker = newBreaker(b.ping, named, metrics.breakerOpen.WithLabelValues(name))
 	}
 	return b
 }

@@ -28,9 +28,10 @@ type batch struct {
 	order    []int32         // the counters as the script has them
 	names    []byte          // of holds, as holds.lua reads them; nil if no counter has any
 
-	needed     atomic.Int64 // of the requests, all but those whose callers have left
-	deadline   time.Time    // of the call, for the request that can wait longest
-	noDeadline bool         // the call must be made however late it is
+	needed       atomic.Int64 // of the requests, all but those whose callers have left
+	until        time.Time    // somebody waits for the answer
+	deadline     time.Time    // from then on, a call comes too late for all of them
+	mustBeCalled bool         // however late it is
 
 	number    int64         // of the call, in the order of calls
 	asked     time.Time     // when it began

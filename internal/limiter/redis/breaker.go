@@ -15,12 +15,10 @@ import (
 
 const (
 	// maxUnanswered is how many calls in a row go unanswered until the breaker
-	// opens: with DefaultOpTimeout, those of half a second.
+	// opens: with DefaultWait, those of half a second.
 	maxUnanswered = 5
-	// probeEvery is the time between two probes of a Redis that is not asked, and
-	// probeTimeout how long one may take, if OpTimeout is not shorter.
-	probeEvery   = 250 * time.Millisecond
-	probeTimeout = time.Second
+	// probeEvery is the time between two probes of a Redis that is not asked.
+	probeEvery = 250 * time.Millisecond
 )
 
 var errOpen = fmt.Errorf("%w: Redis does not answer and is not asked until it does", limiter.ErrUnavailable)
@@ -66,8 +64,8 @@ func answered(err error) bool {
 // isOpen reports whether no calls are made.
 func (b *breaker) isOpen() bool { return b != nil && b.opened.Load() }
 
-// observe notes the outcome of a call or a probe.
-func (b *breaker) observe(err error) {
+// observe notes the outcome of a call or a probe that could take so long.
+func (b *breaker) observe(err error, patience time.Duration) {
 	if b == nil {
 		return
 	}
@@ -88,12 +86,13 @@ func (b *breaker) observe(err error) {
 		b.opened.Store(true)
 		b.gauge.Set(1)
 		b.log().Warn("redis does not answer, it is not asked until it does", "failed_calls", maxUnanswered)
-		b.probes.Go(b.probeUntilClosed)
+		b.probes.Go(func() { b.probeUntilClosed(patience) })
 	}
 }
 
-// probeUntilClosed probes Redis until it answers or the breaker is closed for good.
-func (b *breaker) probeUntilClosed() {
+// probeUntilClosed probes Redis until it answers or the breaker is closed for good. A probe
+// may take as long as the last call: a slower Redis is of no use.
+func (b *breaker) probeUntilClosed(patience time.Duration) {
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
 	for {
@@ -102,10 +101,10 @@ func (b *breaker) probeUntilClosed() {
 			return
 		case <-tick.C:
 		}
-		ctx, cancel := context.WithTimeout(b.ctx, probeTimeout)
+		ctx, cancel := context.WithTimeout(b.ctx, patience)
 		err := b.probe(ctx)
 		cancel()
-		if b.observe(err); !b.opened.Load() {
+		if b.observe(err, patience); !b.opened.Load() {
 			return
 		}
 	}

@@ -40,7 +40,7 @@ func TestBreaker(t *testing.T) {
 			b := newBreaker(func(context.Context) error { return silent }, func() *slog.Logger { return slog.New(slog.DiscardHandler) }, prometheus.NewGauge(prometheus.GaugeOpts{}))
 			defer b.close()
 			for _, err := range c.calls {
-				b.observe(err)
+				b.observe(err, time.Second)
 			}
 			if b.isOpen() != c.open {
 				t.Errorf("%s: open is %v", c.name, b.isOpen())
@@ -72,7 +72,7 @@ func TestBreakerOnRedisThatHangs(t *testing.T) {
 	r := testenv.RedisServer(t)
 	admin := connect(t, r)
 	reg := prometheus.NewRegistry()
-	s := open(t, Options{Main: Server{Addr: r.Addr(), OpTimeout: opTimeout}, Registerer: reg})
+	s := open(t, Options{Main: Server{Addr: r.Addr(), Timeout: opTimeout}, Registerer: reg})
 	works := func() bool {
 		_, err := ask(context.Background(), s, "k", perYear)
 		return err == nil
@@ -163,7 +163,7 @@ func TestDenialsWhileBreakerIsOpen(t *testing.T) {
 
 // A cluster whose node dies goes on with the others.
 func TestClusterHasNoBreaker(t *testing.T) {
-	s := open(t, Options{Main: Server{Type: Cluster, Addr: "127.0.0.1:1", OpTimeout: long}})
+	s := open(t, Options{Main: Server{Type: Cluster, Addr: "127.0.0.1:1", Timeout: long}})
 	for range 3 * maxUnanswered {
 		mustFail(t, s)
 	}

@@ -31,7 +31,7 @@ func startCluster(t testing.TB, replicas int, args ...string) (Options, *redis.C
 	}
 	admin := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ReadTimeout: long})
 	t.Cleanup(func() { admin.Close() })
-	return Options{Main: Server{Type: Cluster, Addr: strings.Join(addrs, ","), OpTimeout: long}}, admin, nodes
+	return Options{Main: Server{Type: Cluster, Addr: strings.Join(addrs, ","), Timeout: long}}, admin, nodes
 }
 
 // flush empties all nodes.
@@ -209,7 +209,7 @@ func TestClusterThatCannotDecide(t *testing.T) {
 		{"password", []string{"--cluster-enabled", "yes", "--requirepass", "right"}, kindAuth},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := open(t, Options{Main: Server{Type: Cluster, Addr: testenv.RedisServer(t, c.args...).Addr(), Password: "swordfish", OpTimeout: long}})
+			s := open(t, Options{Main: Server{Type: Cluster, Addr: testenv.RedisServer(t, c.args...).Addr(), Password: "swordfish", Timeout: long}})
 			for what, err := range map[string]error{"Decide": mustFail(t, s), "Ping": s.Ping(context.Background())} {
 				if !errors.Is(err, limiter.ErrUnavailable) || classify(err) != c.kind || strings.Contains(err.Error(), "swordfish") {
 					t.Errorf("%s: error %v of kind %s, want kind %s", what, err, classify(err), c.kind)

@@ -39,12 +39,9 @@ type Server struct {
 	// PoolSize is how many connections there are at most to each node of a
 	// cluster. 0 means DefaultPoolSize. Others need no more than a few.
 	PoolSize int
-	// ConnectTimeout bounds the making of a connection, which a second, or OpTimeout
-	// if it is longer, does anyway. It goes on in the background when the call that
-	// wants it gives up. 0 means no other bound.
-	ConnectTimeout time.Duration
-	// OpTimeout bounds one call. 0 means DefaultOpTimeout, less is an error.
-	OpTimeout time.Duration
+	// Timeout bounds a call, and the making of a connection, which goes on in the
+	// background when the call that needs it gives up. 0 means DefaultTimeout, less is an error.
+	Timeout time.Duration
 	// Latest, if not nil, returns where Redis is now, and with which users and passwords.
 	// All else must be as it is.
 	Latest func() Server
@@ -66,16 +63,14 @@ const (
 // DefaultPoolSize is the most connections to a node of a cluster.
 const DefaultPoolSize = 10
 
-// DefaultOpTimeout is the time that a call may take unless a Server says otherwise.
-const DefaultOpTimeout = 100 * time.Millisecond
+// DefaultTimeout is the time that a call may take unless a Server says otherwise. All that
+// wait are behind a call on a dead connection, so it is short.
+const DefaultTimeout = time.Second
 
 const (
 	// connections is how many there are at most: one for calls, which are made
 	// one after the other, one for Ping, and room for two that are being made.
 	connections = 4
-	// connectTimeout bounds the making of a connection, unless OpTimeout is
-	// longer, so that a slow handshake succeeds although OpTimeout is short.
-	connectTimeout = time.Second
 	// maxIdle is when an idle connection is closed. Load balancers and NAT
 	// forget connections, silently, after some minutes.
 	maxIdle = 3 * time.Minute
@@ -84,10 +79,9 @@ const (
 // client is a client of one Redis. It makes each call once. Where the address or a password
 // changes, another client of go-redis takes the place of the one before, see follow.go.
 type client struct {
-	server    Server // as it was opened
-	log       *slog.Logger
-	opTimeout time.Duration
-	now       atomic.Pointer[connected]
+	server Server // as it was opened
+	log    *slog.Logger
+	now    atomic.Pointer[connected]
 
 	end     context.CancelFunc // of what runs beside calls
 	ended   <-chan struct{}
@@ -110,12 +104,13 @@ func newClient(s Server, log *slog.Logger) (*client, error) {
 	switch {
 	case s.Addr == "":
 		return nil, errors.New("no address of Redis")
-	case s.OpTimeout < 0:
-		return nil, fmt.Errorf("redis op timeout %v: must not be negative", s.OpTimeout)
+	case s.Timeout < 0:
+		return nil, fmt.Errorf("timeout of Redis %v: must not be negative", s.Timeout)
 	}
+	s.Timeout = cmp.Or(s.Timeout, DefaultTimeout)
 	silence()
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &client{server: s, log: log, opTimeout: cmp.Or(s.OpTimeout, DefaultOpTimeout), end: cancel, ended: ctx.Done()}
+	c := &client{server: s, log: log, end: cancel, ended: ctx.Done()}
 	c.remember(s)
 	c.now.Store(dialed(s))
 	if s.Latest != nil {
@@ -130,7 +125,6 @@ var silence = sync.OnceFunc(logging.Disable)
 
 // dialed returns a client of go-redis, which connects when it is called.
 func dialed(s Server) *connected {
-	timeout := cmp.Or(s.OpTimeout, DefaultOpTimeout)
 	size := connections
 	if s.Type == Cluster {
 		size = cmp.Or(s.PoolSize, DefaultPoolSize)
@@ -142,9 +136,8 @@ func dialed(s Server) *connected {
 		SentinelUsername: s.SentinelUsername, SentinelPassword: s.SentinelPassword,
 		Dialer: d.dial,
 
-		ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
+		DialTimeout: s.Timeout, ReadTimeout: s.Timeout, WriteTimeout: s.Timeout, PoolTimeout: s.Timeout,
 		ContextTimeoutEnabled: true,
-		DialTimeout:           s.dialTimeout(),
 		DialerRetries:         1,
 		MaxRetries:            -1, // a repeated call would charge twice
 
@@ -171,12 +164,6 @@ func dialed(s Server) *connected {
 		c.client = redis.NewClient(o.Simple())
 	}
 	return c
-}
-
-// dialTimeout returns how long the making of a connection may take.
-func (s Server) dialTimeout() time.Duration {
-	longest := max(cmp.Or(s.OpTimeout, DefaultOpTimeout), connectTimeout)
-	return min(longest, cmp.Or(s.ConnectTimeout, longest))
 }
 
 // current returns the client of go-redis that calls go to.

@@ -23,7 +23,7 @@ func (s *store) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter
 		h := []limiter.Hit{{Limit: hits[i].Limit, Key: hits[i].Key, Hold: hits[i].Hold, Mode: limiter.Shadow}}
 		p := peek{lane: s.laneOf(&h[0])}
 		var err error
-		if p.batch, p.place, err = p.lane.send(ctx, h, false, callDeadline(timeout, h)); err != nil {
+		if p.batch, p.place, err = p.lane.send(ctx, h, false, timeout); err != nil {
 			return nil, err
 		}
 		sent[i] = p

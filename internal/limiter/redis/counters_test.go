@@ -124,7 +124,7 @@ func TestCountersInSeveralPlaces(t *testing.T) {
 // A Redis that is silent keeps nobody waiting, and one that is read only says so.
 func TestCountersOfARedisThatFails(t *testing.T) {
 	r := testenv.RedisServer(t)
-	s := open(t, Options{Main: Server{Addr: r.Addr(), OpTimeout: 200 * time.Millisecond}})
+	s := open(t, Options{Main: Server{Addr: r.Addr(), Timeout: 200 * time.Millisecond}})
 	hits := []limiter.Hit{hit("k", perYear, 1)}
 	testenv.Until(t, "Redis answers in time", func() bool {
 		_, err := s.Peek(t.Context(), hits)

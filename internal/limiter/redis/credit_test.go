@@ -14,7 +14,7 @@ func TestGivingBackIsKnownAtOnce(t *testing.T) {
 	t.Run("of a request denied elsewhere", func(t *testing.T) {
 		f := newMemoryFixture(t)
 		part := []limiter.Hit{hit("k", l, 1)}
-		b, place, err := f.store.main.only.send(t.Context(), part, true, noDeadline)
+		b, place, err := f.store.main.only.send(t.Context(), part, true, time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +35,7 @@ func TestGivingBackIsKnownAtOnce(t *testing.T) {
 		f := newMemoryFixture(t)
 		f.want("first", false, 1, hit("k", l, 1))
 		f.want("denied", true, 1, hit("k", l, 1))
-		b, _, err := f.store.main.only.send(t.Context(), []limiter.Hit{{Limit: l, Key: []byte("k"), Cost: 1, Refund: true}}, false, noDeadline)
+		b, _, err := f.store.main.only.send(t.Context(), []limiter.Hit{{Limit: l, Key: []byte("k"), Cost: 1, Refund: true}}, false, time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -117,10 +117,9 @@ func (s *store) decideCrossSlot(ctx context.Context, hits []limiter.Hit, out []l
 		return false, err
 	}
 	timeout := s.main.timeout(ctx)
-	deadline := callDeadline(timeout, hits)
 	for i := range r.parts {
 		p := &r.parts[i]
-		p.batch, p.place, p.err = p.lane.send(context.Background(), p.hits, true, deadline)
+		p.batch, p.place, p.err = p.lane.send(context.Background(), p.hits, true, timeout)
 	}
 	go func() {
 		defer s.endCrossSlot(len(hits))

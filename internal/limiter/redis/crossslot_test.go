@@ -412,7 +412,7 @@ func TestARefundBetweenTheStepsOfACrossSlotIsKnown(t *testing.T) {
 	r := newCrossSlot([]limiter.Hit{hit("x", x, 1), hit("z", perSeconds(0), 1)}, p.laneOf)
 	for i := range r.parts {
 		q := &r.parts[i]
-		q.batch, q.place, q.err = q.lane.send(t.Context(), q.hits, true, noDeadline)
+		q.batch, q.place, q.err = q.lane.send(t.Context(), q.hits, true, time.Hour)
 		q.await()
 	}
 	r.merge()

@@ -32,7 +32,7 @@ func TestDifferential(t *testing.T) {
 			t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 				t.Parallel()
 				got := storetest.Differential(t, func(t *testing.T, now func() time.Time) limiter.Store {
-					o := Options{Main: Server{Addr: r.Addr(), DB: n, OpTimeout: long}, Now: now, OneClock: true}
+					o := Options{Main: Server{Addr: r.Addr(), DB: n, Timeout: long}, Now: now, OneClock: true}
 					if n%2 == 1 {
 						return openChecked(t, o)
 					}

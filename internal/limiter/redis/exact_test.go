@@ -40,9 +40,9 @@ func TestFaultsAdmitNoMoreThanTheLimit(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := testenv.RedisServer(t)
 			admin := connect(t, r)
-			o := Options{Main: Server{Addr: r.Addr(), OpTimeout: c.opTimeout}, DenyMemory: 1 << 20}
+			o := Options{Main: Server{Addr: r.Addr(), Timeout: c.opTimeout}, DenyMemory: 1 << 20}
 			stores := [2]*store{open(t, o), open(t, o)}
-			o.Main.OpTimeout, o.DenyMemory = long, 0
+			o.Main.Timeout, o.DenyMemory = long, 0
 			admitUnderFaults(t, stores, open(t, o), []string{""}, func() { c.do(t, r, admin) }, c.fails)
 		})
 	}
@@ -85,9 +85,9 @@ func TestFaultsOfAClusterAdmitNoMoreThanTheLimit(t *testing.T) {
 				}
 			}
 			f.toMove = f.tenants
-			o.Main.OpTimeout, o.DenyMemory = c.opTimeout, 1<<20
+			o.Main.Timeout, o.DenyMemory = c.opTimeout, 1<<20
 			stores := [2]*store{open(t, o), open(t, o)}
-			o.Main.OpTimeout, o.DenyMemory = long, 0
+			o.Main.Timeout, o.DenyMemory = long, 0
 			admitUnderFaults(t, stores, open(t, o), f.tenants, func() { c.do(f, t) }, c.fails)
 		})
 	}

@@ -51,7 +51,7 @@ func TestRedisBehindTLSIsStartedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	s := open(t, Options{Main: Server{Addr: r.Addr(), TLS: always(client), OpTimeout: long}})
+	s := open(t, Options{Main: Server{Addr: r.Addr(), TLS: always(client), Timeout: long}})
 	mustAsk(t, s, "k", perYear)
 	addr := r.Addr()
 	r.Close()
@@ -122,7 +122,7 @@ func TestPasswords(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			reg := prometheus.NewRegistry()
-			s := open(t, Options{Main: Server{Addr: r.Addr(), Username: c.user, Password: c.password, OpTimeout: long}, Registerer: reg})
+			s := open(t, Options{Main: Server{Addr: r.Addr(), Username: c.user, Password: c.password, Timeout: long}, Registerer: reg})
 			err := mustFail(t, s)
 			if !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "swordfish") {
 				t.Errorf("error %q, want one with %s and without the password", err, c.want)
@@ -186,7 +186,7 @@ func TestRedisDoesNotAnswer(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			reg := prometheus.NewRegistry()
-			s := open(t, Options{Main: Server{Addr: silent(t), OpTimeout: 50 * time.Millisecond}, Registerer: reg})
+			s := open(t, Options{Main: Server{Addr: silent(t), Timeout: 50 * time.Millisecond}, Registerer: reg})
 			var wg sync.WaitGroup
 			for i := range 100 {
 				wg.Go(func() {

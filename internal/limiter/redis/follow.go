@@ -17,7 +17,7 @@ import (
 // The address, the users and the passwords of a Redis may change while calls are made. A
 // new client of go-redis is made of them and, once Redis lets it in, takes all further
 // calls. So a password may be changed here and in Redis in any order, and a token may
-// expire: no connection outlives what it was logged in with by more than a second.
+// expire: no connection outlives what it was logged in with by more than a few seconds.
 
 const (
 	// followEvery is the time between two looks for a change.
@@ -70,8 +70,9 @@ func (c *client) update(ctx context.Context) error {
 		return nil
 	}
 	c.remember(latest)
+	latest.Timeout = c.server.Timeout
 	next := dialed(latest)
-	ctx, cancel := context.WithTimeout(ctx, latest.dialTimeout())
+	ctx, cancel := context.WithTimeout(ctx, c.server.Timeout)
 	defer cancel()
 	if err := next.enter(ctx); err != nil {
 		_ = next.client.Close()
@@ -80,7 +81,7 @@ func (c *client) update(ctx context.Context) error {
 	c.now.Store(next)
 	c.running.Go(func() {
 		select {
-		case <-time.After(2*c.opTimeout + latest.dialTimeout()): // no call takes longer
+		case <-time.After(2 * c.server.Timeout): // no call takes longer
 		case <-c.ended:
 		}
 		_ = before.client.Close() // nobody waits for it
@@ -124,10 +125,11 @@ func isRefused(err error) bool {
 }
 
 // mayRetry waits for a pause and looks for a change, because Redis has refused to let a call
-// in that began at some time. It reports whether the call may be made again: its caller must
-// learn of a refusal before it has waited too long.
+// in that began at some time. It reports whether the call may be made again: its callers must
+// learn of a refusal before they have waited too long.
 func (c *client) mayRetry(ctx context.Context, began time.Time, pause time.Duration) bool {
-	end := began.Add(c.opTimeout * 3 / 4)
+	deadline, _ := ctx.Deadline()
+	end := began.Add(deadline.Sub(began) * 3 / 4)
 	if c.server.Latest == nil || time.Now().Add(pause).After(end) {
 		return false
 	}

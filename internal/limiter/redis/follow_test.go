@@ -24,11 +24,11 @@ func changing(first Server) (o Server, now *atomic.Pointer[Server]) {
 func TestPasswordWhereThereWasNone(t *testing.T) {
 	r := testenv.RedisServer(t)
 	admin := connect(t, r)
-	o, now := changing(Server{Addr: r.Addr(), OpTimeout: long})
+	o, now := changing(Server{Addr: r.Addr(), Timeout: long})
 	var renewed atomic.Int64
 	o.Renew = func(context.Context) {
 		if renewed.Add(1) == 3 {
-			now.Store(&Server{Addr: r.Addr(), Password: "sword fish", OpTimeout: long})
+			now.Store(&Server{Addr: r.Addr(), Password: "sword fish", Timeout: long})
 		}
 	}
 	s := open(t, Options{Main: o})
@@ -44,7 +44,7 @@ func TestPasswordWhereThereWasNone(t *testing.T) {
 // has waited too long, without the password.
 func TestRefusalIsShort(t *testing.T) {
 	r := testenv.RedisServer(t, "--requirepass", "swordfish")
-	o, _ := changing(Server{Addr: r.Addr(), Username: "weir", Password: "halibut", OpTimeout: time.Second})
+	o, _ := changing(Server{Addr: r.Addr(), Username: "weir", Password: "halibut", Timeout: time.Second})
 	s := open(t, Options{Main: o})
 	if err := mustFail(t, s); classify(err) != kindAuth || strings.Contains(err.Error(), "halibut") {
 		t.Errorf("got error %v of kind %s, want %s and no password", err, classify(err), kindAuth)
@@ -57,7 +57,7 @@ func TestOpenConnectionsAreReplaced(t *testing.T) {
 	t.Parallel()
 	r := testenv.RedisServer(t)
 	do(t, connect(t, r), "acl", "setuser", "weir", "on", ">first", ">second", "~*", "+@all")
-	o, now := changing(Server{Addr: r.Addr(), Username: "weir", Password: "first", OpTimeout: 100 * time.Millisecond})
+	o, now := changing(Server{Addr: r.Addr(), Username: "weir", Password: "first", Timeout: 100 * time.Millisecond})
 	c, err := newClient(o, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func TestOpenConnectionsAreReplaced(t *testing.T) {
 	if again := ids(); len(first) != 1 || len(again) != 1 {
 		t.Errorf("connections %v, then %v, want one", first, again)
 	}
-	now.Store(&Server{Addr: r.Addr(), Username: "weir", Password: "second", OpTimeout: 100 * time.Millisecond})
+	now.Store(&Server{Addr: r.Addr(), Username: "weir", Password: "second", Timeout: 100 * time.Millisecond})
 	testenv.Until(t, "the connection is another one", func() bool {
 		for id := range ids() {
 			if first[id] {
@@ -101,7 +101,7 @@ func TestSentinelsAreReplaced(t *testing.T) {
 	testenv.RedisReplica(t, second)
 	old, other := testenv.RedisSentinel(t, first, steady), testenv.RedisSentinel(t, second, steady)
 	at := func(primary string, r *testenv.Redis) Server {
-		return Server{Type: Sentinel, Primary: primary, Addr: r.Addr(), OpTimeout: long}
+		return Server{Type: Sentinel, Primary: primary, Addr: r.Addr(), Timeout: long}
 	}
 	o, now := changing(at("weir", old))
 	c, err := newClient(o, slog.New(slog.DiscardHandler))

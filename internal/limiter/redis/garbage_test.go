@@ -100,7 +100,7 @@ func TestWhateverRedisRepliesIsSurvived(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			fake := startFake(t, c.to, c.reply)
 			p := newProxy(t, fake)
-			s := open(t, Options{Main: Server{Type: c.kind, Addr: p.addr, OpTimeout: 100 * time.Millisecond}})
+			s := open(t, Options{Main: Server{Type: c.kind, Addr: p.addr, Timeout: 100 * time.Millisecond}})
 			for i := range 3 {
 				askInTime(t, s, fmt.Sprint("k", i))
 				ctx, cancel := context.WithTimeout(t.Context(), long)

@@ -140,7 +140,7 @@ func TestAUserWhoMayNotHold(t *testing.T) {
 		t.Run(command, func(t *testing.T) {
 			do(t, admin, "flushall")
 			do(t, admin, "acl", "setuser", "weir", "reset", "on", ">pw", "~*", "+@all", "-"+command)
-			s := open(t, Options{Main: Server{Addr: r.Addr(), Username: "weir", Password: "pw", OpTimeout: long}})
+			s := open(t, Options{Main: Server{Addr: r.Addr(), Username: "weir", Password: "pw", Timeout: long}})
 			if err := s.Ping(t.Context()); err != nil {
 				t.Errorf("Ping: %v, although other limits work", err)
 			}

@@ -28,7 +28,7 @@ func TestWhatRedisSaysLastIsTold(t *testing.T) {
 		{"the password", "-ERR unknown command 'AUTH', with args beginning with: 'swordf\r\n-ERR what is swordfish\r\n", true, []string{"ERR what is ***"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := open(t, Options{Main: Server{Addr: closing(t, c.says, c.asked), OpTimeout: long, Password: "swordfish"}})
+			s := open(t, Options{Main: Server{Addr: closing(t, c.says, c.asked), Timeout: long, Password: "swordfish"}})
 			for range 3 {
 				checkTold(t, mustFail(t, s).Error(), c.want)
 			}
@@ -97,7 +97,7 @@ func TestRedisWithTooManyClients(t *testing.T) {
 func TestTheArgumentsOfAuthAreNotTold(t *testing.T) {
 	for _, password := range []string{"swordfish", strings.Repeat("swordfish", 50)} {
 		r := testenv.RedisServer(t, "--rename-command", "HELLO", "", "--rename-command", "AUTH", "")
-		s := open(t, Options{Main: Server{Addr: r.Addr(), OpTimeout: long, Password: password}})
+		s := open(t, Options{Main: Server{Addr: r.Addr(), Timeout: long, Password: password}})
 		checkTold(t, mustFail(t, s).Error(), []string{"ERR unknown command"})
 		_ = s.Ping(t.Context())
 		checkTold(t, s.State().Problem, []string{"ERR unknown command"})

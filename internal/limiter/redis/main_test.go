@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -19,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// long is an OpTimeout that no healthy call reaches, however busy the machine.
+// long is a Timeout that no healthy call reaches, however busy the machine.
 const long = 20 * time.Second
 
 var (
@@ -32,11 +33,13 @@ var (
 )
 
 // at returns options for the Redis at url.
-func at(url string) Server { return Server{Addr: url, OpTimeout: long} }
+func at(url string) Server { return Server{Addr: url, Timeout: long} }
 
-// open returns a store that is closed when the test ends.
+// open returns a store that is closed when the test ends. Its callers wait as long as a call
+// may take, unless o says otherwise.
 func open(t testing.TB, o Options) *store {
 	t.Helper()
+	o.Wait = cmp.Or(o.Wait, o.Main.Timeout)
 	s, err := New(o)
 	if err != nil {
 		t.Fatalf("New: %v", err)

@@ -7,14 +7,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
+// DefaultWait is how long a caller without a deadline waits for Redis.
+const DefaultWait = 100 * time.Millisecond
+
 // Options say which Redis to use, and how.
 type Options struct {
-	// Main is the Redis that keeps the counters. Its OpTimeout bounds how long a
-	// request waits, too.
+	// Main is the Redis that keeps the counters.
 	Main Server
 	// PerSecond, if not nil, is a second Redis, for limits of unit second. Its
-	// OpTimeout is by default that of Main.
+	// Timeout is by default that of Main.
 	PerSecond *Server
+	// Wait is how long a caller without a deadline waits for Redis, but no longer than its
+	// Timeout. 0 means DefaultWait.
+	Wait time.Duration
 	// KeyPrefix starts the key of the counter that Ping charges, as it does those of
 	// all others, which is what a user may be permitted.
 	KeyPrefix string

@@ -48,13 +48,13 @@ func TestAUserWhoLacksACommand(t *testing.T) {
 			do(t, admin, "flushall")
 			do(t, admin, "script", "flush")
 			do(t, admin, "acl", "setuser", "weir", "reset", "on", ">pw", "~*", "+@all", "-"+command)
-			s := open(t, Options{Main: Server{Addr: r.Addr(), Username: "weir", Password: "pw", OpTimeout: long}})
+			s := open(t, Options{Main: Server{Addr: r.Addr(), Username: "weir", Password: "pw", Timeout: long}})
 			err := s.Ping(t.Context())
 			if err != nil && (classify(err) != kindAuth || !errors.Is(err, limiter.ErrUnavailable)) {
 				t.Errorf("Ping: %v", err)
 			}
 			if err == nil {
-				checkWhole(t, r, Options{Main: Server{Addr: r.Addr(), Username: "weir", Password: "pw", OpTimeout: long}}, true)
+				checkWhole(t, r, Options{Main: Server{Addr: r.Addr(), Username: "weir", Password: "pw", Timeout: long}}, true)
 			}
 		})
 	}

@@ -29,12 +29,12 @@ var (
 	errNoCluster   = unfit{kindCluster, "redis does not run in cluster mode; set REDIS_TYPE to SINGLE or SENTINEL"}
 )
 
-// Ping returns nil if Redis can decide, within the OpTimeout of Options.Main and ctx: it is a
+// Ping returns nil if Redis can decide, within the Timeout of Options.Main and ctx: it is a
 // primary and lets us count, for which a counter of Ping's own is charged that
 // expires within a second. Of a cluster, every primary must answer, and all slots
 // be served. A Redis that is full can decide: it still denies.
 func (s *store) Ping(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, s.main.client.opTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.main.client.server.Timeout)
 	defer cancel()
 	for _, b := range s.backends() {
 		if err := b.ping(ctx); err != nil {
@@ -42,13 +42,6 @@ func (s *store) Ping(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// pingInTime is ping within the OpTimeout of b.
-func (b *backend) pingInTime(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, b.client.opTimeout)
-	defer cancel()
-	return b.ping(ctx)
 }
 
 func (b *backend) ping(ctx context.Context) error {

@@ -19,7 +19,7 @@ const (
 	// trips of large requests, but make small ones wait for longer.
 	maxBatch = 256
 	// maxQueue is the most hits that wait in a line, except that a larger request may
-	// wait alone. Redis needs 30 to 80 ms for them, which is most of DefaultOpTimeout:
+	// wait alone. Redis needs 30 to 80 ms for them, which is most of DefaultWait:
 	// more would not be answered in time. In a cluster it bounds each slot: what is too late
 	// there is not called.
 	maxQueue = 32 * maxBatch
@@ -30,9 +30,6 @@ var (
 	errClosed    = fmt.Errorf("%w: the Redis store is closed", limiter.ErrUnavailable)
 	errLate      = fmt.Errorf("%w: too much waits for Redis", limiter.ErrUnavailable)
 )
-
-// noDeadline is the deadline of a call that must be made however late it is.
-var noDeadline time.Time
 
 // lane is what waits for the one Redis there is, or for one slot of a cluster: small
 // requests, large ones, and charges to be given back. Each kind has a line of its own, and
@@ -69,10 +66,10 @@ const (
 	giveBackLine
 )
 
-// send queues a request, or a part of one, for a call before the deadline. It returns the
+// send queues a request, or a part of one, whose caller can wait for timeout. It returns the
 // batch of the request, and its place there. It refuses a request whose caller has left,
 // see limiter.Left.
-func (l *lane) send(ctx context.Context, hits []limiter.Hit, isPart bool, deadline time.Time) (b *batch, place int, err error) {
+func (l *lane) send(ctx context.Context, hits []limiter.Hit, isPart bool, timeout time.Duration) (b *batch, place int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	which := smallLine
@@ -92,7 +89,8 @@ func (l *lane) send(ctx context.Context, hits []limiter.Hit, isPart bool, deadli
 		l.metrics.errors[kindQueueFull].Inc()
 		return nil, 0, errQueueFull
 	}
-	b = l.batchFor(which, len(hits), deadline)
+	b = l.batchFor(which, len(hits), timeout)
+	b.mustBeCalled = b.mustBeCalled || mustBeCalled(hits)
 	b.add(hits, isPart)
 	return b, len(b.ends) - 1, nil
 }
@@ -101,16 +99,17 @@ func (l *lane) send(ctx context.Context, hits []limiter.Hit, isPart bool, deadli
 func (l *lane) sendBack(charges []giveBack) *batch {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b := l.batchFor(giveBackLine, len(charges), noDeadline)
+	b := l.batchFor(giveBackLine, len(charges), l.client.server.Timeout)
+	b.mustBeCalled = true
 	for _, g := range charges {
 		b.addGiveBack(g)
 	}
 	return b
 }
 
-// batchFor returns the batch for so many more hits, to be called before the deadline. Any
+// batchFor returns the batch for so many more hits of a caller who can wait for timeout. Any
 // two batches that follow each other hold more than maxBatch, so that there are few of them.
-func (l *lane) batchFor(which, hits int, deadline time.Time) *batch {
+func (l *lane) batchFor(which, hits int, timeout time.Duration) *batch {
 	line := &l.lines[which]
 	line.hits += hits
 	n := len(line.batches)
@@ -120,8 +119,13 @@ func (l *lane) batchFor(which, hits int, deadline time.Time) *batch {
 	}
 	b := line.batches[n-1]
 	b.needed.Add(1)
-	b.noDeadline = b.noDeadline || deadline.IsZero()
-	if deadline.After(b.deadline) {
+	now := time.Now()
+	if until := now.Add(timeout); until.After(b.until) {
+		b.until = until
+	}
+	// The rest of the time is for the call itself: if every request were called at the last
+	// moment, as happens when more arrives than Redis decides, none would be answered in time.
+	if deadline := now.Add(timeout * 3 / 4); deadline.After(b.deadline) {
 		b.deadline = deadline
 	}
 	if !l.serving {
@@ -192,7 +196,7 @@ func (l *line) next(isLast bool) *batch {
 		l.batches = l.batches[1:]
 		l.last = len(b.hits)
 		l.hits -= l.last
-		isLate := !b.noDeadline && time.Now().After(b.deadline)
+		isLate := !b.mustBeCalled && time.Now().After(b.deadline)
 		if b.needed.Load() > 0 && (!isLate || isLast && len(l.batches) == 0) {
 			return b
 		}
@@ -213,13 +217,12 @@ func (l *lane) close() {
 // decide decides hits, whose counters all have this lane.
 func (l *lane) decide(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
 	timeout := l.timeout(ctx)
-	deadline := callDeadline(timeout, hits)
-	b, place, err := l.send(ctx, hits, false, deadline)
+	b, place, err := l.send(ctx, hits, false, timeout)
 	if err != nil {
 		return false, err
 	}
 	if err := l.wait(ctx, timeout, b.done); err != nil {
-		if !deadline.IsZero() {
+		if !mustBeCalled(hits) {
 			b.needed.Add(-1) // it is called all the same, if the callers of others in it wait
 		}
 		l.noteLater(ctx, b, place, hits)

@@ -239,12 +239,12 @@ func TestCloseFinishesWhatWaits(t *testing.T) {
 }
 
 func TestCloseIsBounded(t *testing.T) {
-	s, err := New(Options{Main: Server{Addr: silent(t), OpTimeout: 20 * time.Millisecond}})
+	s, err := New(Options{Main: Server{Addr: silent(t), Timeout: 20 * time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range maxQueue / maxBatch { // their calls take longer than Close waits
-		_, _, _ = s.(*store).main.only.send(t.Context(), request(maxBatch), false, noDeadline)
+		_, _, _ = s.(*store).main.only.send(t.Context(), request(maxBatch), false, time.Hour)
 	}
 	if err := s.Close(); err != nil {
 		t.Errorf("Close: %v", err)

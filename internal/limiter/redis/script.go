@@ -51,15 +51,18 @@ func luaText(names ...string) string {
 // reply or the error of each. It returns which of them the node did not decide because it
 // has no such slot: nothing was done about them, and b.client is to be asked.
 func (b *backend) call(client caller, batches []*batch) (elsewhere []bool) {
-	// Not the context of any caller: a batch belongs to several, and is
-	// decided even if all of them leave.
-	ctx, cancel := context.WithTimeout(context.Background(), b.client.opTimeout)
-	defer cancel()
+	// Not the context of any caller: a batch belongs to several, and is decided even if
+	// all of them leave. So it takes as long as the most patient of them waits, or as one
+	// without a deadline does: what is known late is of use to later requests.
 	start := time.Now()
+	patience := b.patience
 	for _, batch := range batches {
+		patience = max(patience, batch.until.Sub(start))
 		batch.asked, batch.number = b.local(), b.denials.number()
 		batch.redisTime = batch.asked.UnixMicro() + b.ahead.Load()
 	}
+	ctx, cancel := context.WithDeadline(context.Background(), start.Add(patience))
+	defer cancel()
 	answers := b.run(ctx, client, batches)
 	seconds := time.Since(start).Seconds()
 	elsewhere = make([]bool, len(batches))
@@ -89,7 +92,7 @@ func (b *backend) call(client caller, batches []*batch) (elsewhere []bool) {
 	}
 	if replied {
 		b.outage.observe(failed)
-		b.breaker.observe(failed)
+		b.breaker.observe(failed, patience)
 	}
 	return elsewhere
 }

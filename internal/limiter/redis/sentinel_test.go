@@ -18,7 +18,7 @@ func TestSentinelPromotesAReplica(t *testing.T) {
 	primary := testenv.RedisServer(t)
 	replica := testenv.RedisReplica(t, primary)
 	sentinel := testenv.RedisSentinel(t, primary, steady)
-	s := open(t, Options{Main: Server{Type: Sentinel, Primary: "weir", Addr: sentinel.Addr(), OpTimeout: long}})
+	s := open(t, Options{Main: Server{Type: Sentinel, Primary: "weir", Addr: sentinel.Addr(), Timeout: long}})
 	if err := s.Ping(context.Background()); err != nil {
 		t.Fatalf("Ping: %v", err)
 	}
@@ -58,7 +58,7 @@ func TestSentinelThatDoesNotKnow(t *testing.T) {
 		{"nobody there", Server{Primary: "weir", Addr: "127.0.0.1:1", Password: "right"}, "sentinels", kindConnection},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.server.Type, c.server.OpTimeout = Sentinel, long
+			c.server.Type, c.server.Timeout = Sentinel, long
 			s := open(t, Options{Main: c.server})
 			err := s.Ping(context.Background())
 			if c.want == "" {

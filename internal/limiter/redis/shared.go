@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -21,7 +20,7 @@ type Shared interface {
 
 // shared is what servers share in the main Redis beside the counters: hashes of texts, and
 // reports that expire. It has connections of its own, so that no decision waits for it. Each
-// call is bounded by its context, and by a second, or OpTimeout if it is longer. All errors
+// call is bounded by its context, and by a second, or Timeout if it is longer. All errors
 // wrap limiter.ErrUnavailable: whether the call had an effect is not known then.
 type shared struct {
 	client    *client
@@ -32,7 +31,7 @@ type shared struct {
 // It does not connect.
 func OpenShared(main Server, keyPrefix string) (Shared, error) {
 	const least = time.Second // nobody is kept waiting for an answer by Envoy
-	main.OpTimeout = max(cmp.Or(main.OpTimeout, DefaultOpTimeout), least)
+	main.Timeout = max(main.Timeout, least)
 	client, err := newClient(main, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err

@@ -158,7 +158,7 @@ func TestSharedOnARedisThatFails(t *testing.T) {
 	})
 	t.Run("silent", func(t *testing.T) {
 		r := testenv.RedisServer(t)
-		s := openShared(t, Server{Addr: r.Addr(), OpTimeout: time.Millisecond}, "")
+		s := openShared(t, Server{Addr: r.Addr(), Timeout: time.Millisecond}, "")
 		if _, err := s.Fields(t.Context(), "hash"); err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +199,7 @@ func TestSharedFollowsThePrimary(t *testing.T) {
 	primary := testenv.RedisServer(t)
 	testenv.RedisReplica(t, primary)
 	sentinel := testenv.RedisSentinel(t, primary, steady)
-	s := openShared(t, Server{Type: Sentinel, Primary: "weir", Addr: sentinel.Addr(), OpTimeout: long}, "")
+	s := openShared(t, Server{Type: Sentinel, Primary: "weir", Addr: sentinel.Addr(), Timeout: long}, "")
 	if _, err := s.Set(t.Context(), "hash", map[string]string{"x": "1"}); err != nil {
 		t.Fatal(err)
 	}

@@ -28,8 +28,8 @@ type Store interface {
 	Refused() error
 	// ForgetDenials forgets which counters are over.
 	ForgetDenials()
-	// Close ends the store: it refuses new requests, waits for at most ten times the
-	// OpTimeout of Options.Main until those that it has are decided, and closes the
+	// Close ends the store: it refuses new requests, waits for at most the Timeout of
+	// Options.Main until those that it has are decided, and closes the
 	// connections. It returns when nothing of the store runs any more.
 	Close() error
 }
@@ -37,10 +37,7 @@ type Store interface {
 // store is the Store. Its Decide delays a request while the call
 // before is in flight.
 //
-// Whatever Redis does, Decide returns within the OpTimeout of Options.Main, and so long before
-// the deadline of the caller's context (an eighth of the time left, and
-// answerTime if that is more) that the caller's own caller learns of the failure
-// before its deadline.
+// Whatever Redis does, Decide returns in time, see timeout.
 type store struct {
 	main      *backend
 	perSecond *backend // nil: none
@@ -66,7 +63,7 @@ func New(o Options) (Store, error) {
 	var second *client
 	if o.PerSecond != nil {
 		perSecond := *o.PerSecond
-		perSecond.OpTimeout = cmp.Or(perSecond.OpTimeout, o.Main.OpTimeout)
+		perSecond.Timeout = cmp.Or(perSecond.Timeout, o.Main.Timeout)
 		if second, err = newClient(perSecond, log); err != nil {
 			return nil, errors.Join(err, first.close())
 		}
@@ -155,7 +152,7 @@ func (s *store) Close() error {
 			b.drain()
 		}
 	}()
-	timer := time.NewTimer(10 * s.main.client.opTimeout)
+	timer := time.NewTimer(s.main.client.server.Timeout)
 	defer timer.Stop()
 	select {
 	case <-drained:

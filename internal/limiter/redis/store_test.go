@@ -32,7 +32,7 @@ func TestTwoStoresAdmitExactlyTheLimit(t *testing.T) {
 	r := testenv.RedisServer(t)
 	stores := []*store{
 		open(t, Options{Main: at(r.Addr()), DenyMemory: 1 << 20}),
-		open(t, Options{Main: Server{Network: "unix", Addr: r.Socket(), OpTimeout: long}, DenyMemory: 1 << 20}),
+		open(t, Options{Main: Server{Network: "unix", Addr: r.Socket(), Timeout: long}, DenyMemory: 1 << 20}),
 	}
 	var admitted atomic.Int64
 	var wg sync.WaitGroup
@@ -60,7 +60,7 @@ func TestNothingIsLeftOfBadOptions(t *testing.T) {
 		{},
 		{PerSecond: &sentinels},
 		{Main: sentinels, PerSecond: &Server{}},
-		{Main: sentinels, PerSecond: &Server{Addr: "127.0.0.1:1", OpTimeout: -1}},
+		{Main: sentinels, PerSecond: &Server{Addr: "127.0.0.1:1", Timeout: -1}},
 	} {
 		registry := prometheus.NewRegistry()
 		o.Registerer = registry
@@ -97,7 +97,7 @@ func TestAddresses(t *testing.T) {
 		{"TLS", Server{Addr: encrypted.Addr(), TLS: always(clientTLS)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.server.OpTimeout = long
+			c.server.Timeout = long
 			s := open(t, Options{Main: c.server})
 			if err := s.Ping(context.Background()); err != nil {
 				t.Fatalf("Ping: %v", err)

@@ -32,7 +32,7 @@ func TestRedisOverTLS(t *testing.T) {
 	ours, theirs := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	_, addr := testenv.RedisTLS(t, ours)
 	var current atomic.Pointer[tls.Config]
-	s := open(t, Options{Main: Server{Addr: addr, TLS: current.Load, OpTimeout: long}})
+	s := open(t, Options{Main: Server{Addr: addr, TLS: current.Load, Timeout: long}})
 	for _, c := range []struct {
 		name   string
 		config *tls.Config

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"weir/internal/limiter"
@@ -13,31 +14,22 @@ import (
 // Envoy's default of 20 ms it leaves 15 to Redis.
 const answerTime = 5 * time.Millisecond
 
-// timeout returns how long a caller can wait for Redis: no longer than
-// Options.Main.OpTimeout, and so long before the deadline of ctx that the caller's own
-// caller still learns of the failure.
+// timeout returns how long a caller can wait for Redis: until so long before its deadline
+// that the failure mode's answer still comes in time, but no longer than a call may take.
 func (b *backend) timeout(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
-		return b.client.opTimeout
+		return b.patience
 	}
 	left := time.Until(deadline)
 	answer := max(left/8, min(left/2, answerTime))
-	return min(b.client.opTimeout, max(0, left-answer))
+	return min(b.client.server.Timeout, max(0, left-answer))
 }
 
-// callDeadline returns until when a call for hits is of use to a caller who can
-// wait for timeout. The rest of that time is for the call itself: if every request
-// were called at the last moment, as happens when more arrives than Redis decides,
-// none would be answered in time. What is written whatever becomes of the request
-// has no deadline.
-func callDeadline(timeout time.Duration, hits []limiter.Hit) time.Time {
-	for i := range hits {
-		if hits[i].Unconditional() {
-			return noDeadline
-		}
-	}
-	return time.Now().Add(timeout * 3 / 4)
+// mustBeCalled reports whether hits are to be called however late it is, because something is
+// written whatever becomes of the request.
+func mustBeCalled(hits []limiter.Hit) bool {
+	return slices.ContainsFunc(hits, func(h limiter.Hit) bool { return h.Unconditional() })
 }
 
 // wait waits until done is closed, but not longer than timeout, nor than ctx.
@@ -48,7 +40,7 @@ func (b *backend) wait(ctx context.Context, timeout time.Duration, done <-chan s
 	case <-done:
 		return nil
 	case <-timer.C:
-		err = fmt.Errorf("%w: no answer of Redis within %v", limiter.ErrUnavailable, timeout.Round(time.Millisecond))
+		err = fmt.Errorf("%w: Redis did not answer within %v", limiter.ErrUnavailable, timeout.Round(time.Millisecond))
 	case <-ctx.Done():
 		err = fmt.Errorf("%w: waiting for Redis: %w", limiter.ErrUnavailable, context.Cause(ctx))
 	}

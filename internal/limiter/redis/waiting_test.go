@@ -21,19 +21,21 @@ import (
 // TestTimeoutOfACaller waits for a call that never ends, on a clock of its own.
 func TestTimeoutOfACaller(t *testing.T) {
 	for _, c := range []struct {
-		opTimeout, deadline, want time.Duration // deadline of the caller, 0: none
+		timeout, deadline, want time.Duration // of Redis and of the caller, 0: none
 	}{
-		{100 * time.Millisecond, 0, 100 * time.Millisecond},
-		{100 * time.Millisecond, 20 * time.Millisecond, 15 * time.Millisecond}, // Envoy's default
-		{100 * time.Millisecond, 40 * time.Millisecond, 35 * time.Millisecond},
-		{100 * time.Millisecond, 80 * time.Millisecond, 70 * time.Millisecond},
-		{100 * time.Millisecond, 112 * time.Millisecond, 98 * time.Millisecond},
-		{100 * time.Millisecond, 115 * time.Millisecond, 100 * time.Millisecond},
-		{100 * time.Millisecond, time.Hour, 100 * time.Millisecond},
+		{0, 0, 100 * time.Millisecond},
+		{0, 20 * time.Millisecond, 15 * time.Millisecond}, // Envoy's default
+		{0, 40 * time.Millisecond, 35 * time.Millisecond},
+		{0, 80 * time.Millisecond, 70 * time.Millisecond},
+		{0, 800 * time.Millisecond, 700 * time.Millisecond},
+		{0, time.Hour, time.Second},
+		{5 * time.Second, time.Hour, 5 * time.Second},
+		{5 * time.Second, 0, 100 * time.Millisecond},
+		{10 * time.Millisecond, 0, 10 * time.Millisecond},
 		{10 * time.Millisecond, 20 * time.Millisecond, 10 * time.Millisecond},
-		{100 * time.Millisecond, 10 * time.Millisecond, 5 * time.Millisecond},
-		{100 * time.Millisecond, 4 * time.Millisecond, 2 * time.Millisecond},
-		{100 * time.Millisecond, -time.Second, 0},
+		{0, 10 * time.Millisecond, 5 * time.Millisecond},
+		{0, 4 * time.Millisecond, 2 * time.Millisecond},
+		{0, -time.Second, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx := t.Context()
@@ -42,16 +44,59 @@ func TestTimeoutOfACaller(t *testing.T) {
 				ctx, cancel = context.WithTimeout(ctx, c.deadline)
 				defer cancel()
 			}
-			b := &backend{client: &client{opTimeout: c.opTimeout}}
+			s, err := New(Options{Main: Server{Addr: "127.0.0.1:1", Timeout: c.timeout}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			b := s.(*store).main
 			began := time.Now()
-			err := b.wait(ctx, b.timeout(ctx), make(chan struct{}))
+			err = b.wait(ctx, b.timeout(ctx), make(chan struct{}))
 			if !errors.Is(err, limiter.ErrUnavailable) {
 				t.Errorf("got error %v, want one that wraps %v", err, limiter.ErrUnavailable)
 			}
 			if took := time.Since(began); took != c.want {
-				t.Errorf("op timeout %v, deadline %v: waited %v, want %v", c.opTimeout, c.deadline, took, c.want)
+				t.Errorf("timeout %v, deadline %v: waited %v, want %v", c.timeout, c.deadline, took, c.want)
 			}
 		})
+	}
+}
+
+// TestEachCallerWaitsForItself has callers share a call to a Redis that stands still: each waits
+// until its own deadline, and the call goes on for the one who can wait longest.
+func TestEachCallerWaitsForItself(t *testing.T) {
+	r := testenv.RedisServer(t)
+	admin := connect(t, r)
+	s := open(t, Options{Main: at(r.Addr()), Wait: 20 * time.Millisecond})
+	rest(t, s)
+	do(t, admin, "client", "pause", 2*long.Milliseconds(), "write")
+	var wg sync.WaitGroup
+	patient := func() {
+		ctx, cancel := context.WithTimeout(t.Context(), long)
+		defer cancel()
+		if _, err := ask(ctx, s, "k", perYear); err != nil {
+			t.Errorf("a patient caller: %v", err)
+		}
+	}
+	wg.Go(patient)
+	testenv.Until(t, "one is in flight", func() bool { return inFlight(s) && waiting(s) == 0 })
+	wg.Go(patient)
+	for _, deadline := range []time.Duration{0, 30 * time.Millisecond, 60 * time.Millisecond} {
+		ctx, cancel := t.Context(), context.CancelFunc(func() {})
+		if deadline > 0 {
+			ctx, cancel = context.WithTimeout(ctx, deadline)
+		}
+		defer cancel()
+		began := time.Now()
+		if _, err := ask(ctx, s, "k", perYear); !errors.Is(err, limiter.ErrUnavailable) || time.Since(began) > long/2 {
+			t.Errorf("a caller with a deadline of %v: error %v after %v", deadline, err, time.Since(began))
+		}
+	}
+	do(t, admin, "client", "unpause")
+	wg.Wait()
+	rest(t, s)
+	if d := mustAsk(t, s, "k", perYear); d.Used != 6 {
+		t.Errorf("%d used, want 5 of one call that all share, and this one", d.Used-1)
 	}
 }
 

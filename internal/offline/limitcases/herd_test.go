@@ -107,7 +107,7 @@ func inMemory(_ *testing.T, now func() time.Time) limiter.Store {
 
 func inRedis(t *testing.T, now func() time.Time) limiter.Store {
 	t.Helper()
-	s, err := redis.New(redis.Options{Main: redis.Server{Addr: miniredis.RunT(t).Addr(), OpTimeout: patience}, Now: now, OneClock: true, DenyMemory: 1 << 20})
+	s, err := redis.New(redis.Options{Main: redis.Server{Addr: miniredis.RunT(t).Addr(), Timeout: patience}, Wait: patience, Now: now, OneClock: true, DenyMemory: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
