@@ -18,21 +18,21 @@ type client struct {
 }
 
 // client reads it of a connection manager. What the manager does not say is as before.
-func (r *reader) client(n node, c client) client {
-	if b := n.get("use_remote_address"); b.exists() {
+func (r *reader) client(n *node, c client) client {
+	if b := n.get("use_remote_address"); b != nil {
 		c.connection = b.isTrue()
 	}
-	if b := n.get("skip_xff_append"); b.exists() {
+	if b := n.get("skip_xff_append"); b != nil {
 		c.keeps = b.isTrue()
 	}
 	c.hops = r.hops(n, c.hops)
 	for i, extension := range n.get("original_ip_detection_extensions").items() {
-		kind, value := typed(extension.get("typed_config"))
+		kind, value := extension.get("typed_config").typed()
 		switch cidrs := value.get("xff_trusted_cidrs"); {
 		case kind != xffType || i > 0:
-			r.note(extension, "%s is not read, the address of a client may be another", kind)
-		case cidrs.exists():
-			r.note(cidrs, "xff_trusted_cidrs is not read, the last address of x-forwarded-for is taken")
+			r.note(extension, "%s is ignored, the client may have another address", kind)
+		case cidrs != nil:
+			r.note(cidrs, "xff_trusted_cidrs is ignored, the last address of x-forwarded-for is used")
 		default:
 			c.hops = r.hops(value, 0)
 		}
@@ -41,14 +41,14 @@ func (r *reader) client(n node, c client) client {
 }
 
 // hops returns the xff_num_trusted_hops of a message.
-func (r *reader) hops(n node, otherwise uint64) uint64 {
+func (r *reader) hops(n *node, otherwise uint64) uint64 {
 	at := n.get("xff_num_trusted_hops")
-	if !at.exists() {
+	if at == nil {
 		return otherwise
 	}
 	hops, err := strconv.ParseUint(at.text(), 10, 32)
 	if err != nil {
-		r.problem(at, "%q is no number of hops", at.text())
+		r.problem(at, "%q is not a number of hops", at.text())
 	}
 	return hops
 }

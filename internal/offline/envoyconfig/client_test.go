@@ -64,25 +64,10 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// Ways to find the client that are not known here are noted.
-func TestNotesOfClients(t *testing.T) {
-	for text, want := range map[string]string{
-		extension + "xff.v3.XffConfig, xff_trusted_cidrs: {cidrs: [{address_prefix: 10.0.0.0, prefix_len: 8}]}}}]\n": "xff_trusted_cidrs is not read, the last address of x-forwarded-for is taken",
-		extension + "custom_header.v3.CustomHeaderConfig, header_name: x-real-ip}}]\n":                               "envoy.extensions.http.original_ip_detection.custom_header.v3.CustomHeaderConfig is not read, the address of a client may be another",
-	} {
-		if notes := load(t, managed(text), Options{}).Notes(); len(notes) != 1 || notes[0].Text != want {
-			t.Errorf("notes %q, want %q", notes, want)
-		}
-	}
-	if _, err := Load([]byte(managed("                xff_num_trusted_hops: -1\n")), "f.yaml", Options{}); err == nil || !strings.Contains(err.Error(), "xff_num_trusted_hops: \"-1\" is no number of hops") {
-		t.Error(err)
-	}
-}
-
 // A dump of the admin port that is too large may come in parts: those that matter, as documents of one file.
 func TestPartsOfDump(t *testing.T) {
 	_, err := Load(make([]byte, MaxFileSize+1), "f.json", Options{})
-	if want := "f.json: the file is too large, at most 16 MiB are allowed; of a dump are enough /config_dump?resource=dynamic_listeners and ?resource=dynamic_route_configs, in one file with a line --- between them"; err == nil || err.Error() != want {
+	if want := "f.json: the file is too large, at most 16 MiB are allowed; of a dump you need only /config_dump?resource=dynamic_listeners and ?resource=dynamic_route_configs, in one file with a line --- between them"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 	const manager = `{"@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager", "rds": {"route_config_name": "r"}, "xff_num_trusted_hops": 1,

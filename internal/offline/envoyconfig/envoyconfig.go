@@ -20,9 +20,8 @@ type Options struct {
 
 // Note is something in a file that descriptors do not show. Its texts can be shown as they are.
 type Note struct {
-	Place   string `json:"place"` // file, line, column and way to the field
-	Text    string `json:"text"`
-	LeftOut bool   `json:"left_out"` // a rate limit, because of it
+	Place string `json:"place"` // file, line, column and way to the field
+	Text  string `json:"text"`
 
 	at strictyaml.Position
 }

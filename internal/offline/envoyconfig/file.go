@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"gopkg.in/yaml.v3"
+	routepb "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	filterpb "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ratelimit/v3"
+	"google.golang.org/protobuf/proto"
 
 	"weir/internal/descriptors/spelling"
 	"weir/internal/descriptors/strictyaml"
@@ -15,24 +17,21 @@ import (
 // MaxFileSize bounds what Load reads, in bytes.
 const MaxFileSize = strictyaml.MaxFileSize
 
-const (
-	maxProblems = 100  // of a file, that are listed
-	maxNesting  = 1000 // of values in each other, whatever they are
-)
+const maxProblems = 100 // of a file, that are listed
 
-// Load reads a file, YAML or JSON. name stands for it in places. The error holds all
+// Load reads a file, YAML or JSON. name stands for it in notes and errors. The error holds all
 // problems, one per line.
 func Load(data []byte, name string, o Options) (*Config, error) {
-	r := &reader{noted: map[Note]bool{}, needs: map[string]bool{}, messageValues: maxValues}
+	r := &reader{at: map[proto.Message]*node{}, limits: map[*routepb.RateLimit]*rateLimit{}, needs: map[string]bool{}}
 	r.File = name
-	s := sources{asked: map[string]bool{}}
 	if len(data) > MaxFileSize {
-		r.problem(node{}, "the file is too large, at most %d MiB are allowed; of a dump are enough /config_dump?resource=dynamic_listeners and ?resource=dynamic_route_configs, in one file with a line --- between them", MaxFileSize>>20)
+		r.problem(nil, "the file is too large, at most %d MiB are allowed; of a dump you need only /config_dump?resource=dynamic_listeners and ?resource=dynamic_route_configs, in one file with a line --- between them", MaxFileSize>>20)
 		data = nil
 	}
+	s := sources{documents: map[kind][]*node{}}
 	for _, root := range r.ParseAll(data) {
-		if !r.refuse(root) {
-			r.add(&s, node{yaml: root})
+		if n := r.node(root, nil, strictyaml.Step{}, 0); len(r.Problems) == 0 {
+			r.collect(&s, n)
 		}
 	}
 	var c *Config
@@ -46,127 +45,69 @@ func Load(data []byte, name string, o Options) (*Config, error) {
 	return c, nil
 }
 
-// refuse reports a problem if a document has a merge key or a repeated field. It returns whether it did.
-func (r *reader) refuse(n *yaml.Node) bool {
-	if n.Tag == "!!merge" {
-		r.problem(node{yaml: n}, "<< is not read, write the fields out")
-		return true
-	}
-	names := map[string]bool{}
-	for i, child := range n.Content {
-		if n.Kind == yaml.MappingNode && i%2 == 0 {
-			if names[child.Value] {
-				r.problem(node{yaml: child}, "the field %q is repeated, allowed is once", child.Value)
-				return true
-			}
-			names[child.Value] = true
-		}
-		if r.refuse(child) {
-			return true
-		}
-	}
-	return false
-}
-
-// kind is what a document is.
+// kind is what a document is. Of those that a file has, the first in this order is read.
 type kind string
 
 const (
-	aBootstrap    kind = "a bootstrap"
-	aDump         kind = "a dump of the admin port"
-	aListener     kind = "a listener"
-	aRouteConfig  kind = "a route configuration"
-	anEnvoyFilter kind = "an EnvoyFilter"
 	aMapping      kind = "a mapping"
-	aManifest     kind = "a manifest" // of another kind
+	anEnvoyFilter kind = "an EnvoyFilter"
+	aBootstrap    kind = "a bootstrap, dump or listener"
+	aRouteConfig  kind = "a route configuration"
 	unknown       kind = ""
 )
 
-// kinds are told apart by a field.
-var kinds = []struct {
-	field string
-	kind  kind
-}{
-	{"static_resources", aBootstrap},
-	{"dynamic_resources", aBootstrap},
-	{"configs", aDump},
-	{"virtual_hosts", aRouteConfig},
-	{"filter_chains", aListener},
-	{"rate_limits", aMapping},
-}
-
-// kindOf returns what a document is and, if it is a list, its items: one of YAML, as istioctl prints route
-// configurations, of a control plane, or of Kubernetes.
-func kindOf(n node) (k kind, items []node) {
-	manifest := n.get("kind")
-	switch of := n.get("resources"); {
-	case n.get("apiVersion").exists() && manifest.exists():
-		k, items = aManifest, n.get("items").items()
-	case of.exists():
-		items = of.items()
-	default:
-		items = n.items()
-	}
-	if manifest.text() == "EnvoyFilter" {
-		k = anEnvoyFilter
-	}
-	for _, row := range kinds {
-		if k == unknown && n.get(row.field).exists() {
-			k = row.kind
-		}
-	}
-	return k, items
-}
-
 // sources are the parts of a file that are looked at.
 type sources struct {
-	documents         []document      // of the file, in order, with the items of lists
-	mappings, patches []node          // of these kinds
-	listeners, routes []node          // in documents of other kinds
-	asked             map[string]bool // names of route configurations of managers with rate limit filters
+	documents         map[kind][]*node // of the file, with the items of lists
+	listeners, routes []*node          // in documents of the last two kinds
 }
 
-type document struct {
-	node
-	kind kind
-}
-
-// add adds what is in a document, or in the items of a list.
-func (r *reader) add(s *sources, n node) {
-	k, items := kindOf(n)
+// collect adds a document, or the items of a list: one of YAML, as istioctl prints route configurations, of a control plane, or
+// of Kubernetes.
+func (r *reader) collect(s *sources, n *node) {
+	items := slices.Concat(n.items(), n.get("resources").items())
+	if n.get("api_version") != nil {
+		items = n.get("items").items()
+	}
 	for _, item := range items {
-		r.add(s, item)
+		r.collect(s, item)
 	}
-	if !n.exists() || len(items) > 0 {
+	has := func(field string) bool { return n.get(field) != nil }
+	k := unknown
+	switch {
+	case len(items) > 0:
 		return
+	case n.get("kind").text() == "EnvoyFilter":
+		k = anEnvoyFilter
+	case has("api_version"):
+	case has("virtual_hosts"):
+		k = aRouteConfig
+	case has("rate_limits"):
+		k = aMapping
+	case has("static_resources") || has("dynamic_resources") || has("configs") || has("filter_chains"):
+		k = aBootstrap
 	}
-	s.documents = append(s.documents, document{n, k})
-	budget := maxValues
-	switch k {
-	case aMapping:
-		s.mappings = append(s.mappings, n)
-	case anEnvoyFilter:
-		s.patches = append(s.patches, n)
-	case aBootstrap, aDump, aListener, aRouteConfig:
-		n.visit(&budget, func(n node) bool { return r.collect(s, n) })
+	s.documents[k] = append(s.documents[k], n)
+	if k == aBootstrap || k == aRouteConfig {
+		n.visit(func(n *node) bool { return r.find(s, n) })
 	}
 }
 
-// collect adds a value if it is a listener or a route configuration, and reports whether to look for them in it.
-func (r *reader) collect(s *sources, n node) bool {
+// find adds a value if it is a listener or a route configuration, and reports whether to look for them in it.
+func (r *reader) find(s *sources, n *node) bool {
 	switch name := n.get("name").text(); {
-	case n.get("filter_chains").exists() || n.get("default_filter_chain").exists():
+	case n.get("filter_chains") != nil || n.get("default_filter_chain") != nil:
 		// A dump has those of the bootstrap twice.
-		if !slices.ContainsFunc(s.listeners, func(l node) bool { return name != "" && l.get("name").text() == name }) {
+		if !slices.ContainsFunc(s.listeners, func(l *node) bool { return name != "" && l.get("name").text() == name }) {
 			s.listeners = append(s.listeners, n)
 		}
 		return false
-	case n.get("virtual_hosts").exists():
+	case n.get("virtual_hosts") != nil:
 		s.routes = append(s.routes, n)
 		return false
 	}
 	r.sourceCluster = cmp.Or(n.get("node").get("cluster").text(), r.sourceCluster)
-	return !slices.Contains([]string{"warming_state", "draining_state", "error_state"}, n.step.Field) && !strings.HasSuffix(n.step.Field, "clusters")
+	return !slices.Contains([]string{"warming_state", "draining_state", "error_state"}, n.field) && !strings.HasSuffix(n.field, "clusters")
 }
 
 // choice is what descriptors can be read from: routes, and the filters before them.
@@ -180,106 +121,85 @@ type choice struct {
 func (r *reader) choose(s *sources, o Options) *Config {
 	var choices []choice
 	var read kind
-	switch {
-	case len(s.mappings) > 0:
-		choices, read = r.mappings(s.mappings, o), aMapping
-	case len(s.patches) > 0:
-		choices, read = r.patches(s.patches, o), anEnvoyFilter
-	case len(s.listeners) > 0 || slices.ContainsFunc(s.documents, func(d document) bool { return d.kind == aBootstrap }):
-		choices, read = r.listeners(s), aListener
+	switch mappings, patches := s.documents[aMapping], s.documents[anEnvoyFilter]; {
+	case len(mappings) > 0:
+		choices, read = r.mappings(mappings, o), aMapping
+	case len(patches) > 0:
+		choices, read = r.patches(patches, o), anEnvoyFilter
+	case len(s.listeners) > 0 || len(s.documents[aBootstrap]) > 0 && len(s.routes) == 0:
+		choices, read = r.listeners(s), aBootstrap
 	case len(s.routes) > 0:
 		choices, read = r.routesAlone(s.routes, o), aRouteConfig
 	default:
-		var last node
-		if n := len(s.documents); n > 0 {
-			last = s.documents[n-1].node
-		}
-		r.problem(last, "this is no configuration of Envoy: needed is a bootstrap (static_resources), a dump of the admin port (configs), "+
+		r.problem(nil, "this is not a configuration of Envoy: expected is a bootstrap (static_resources), a dump of the admin port (configs), "+
 			"a route configuration (virtual_hosts), an EnvoyFilter, or a mapping (domain and rate_limits)")
 		return nil
 	}
-	r.leaveOutOthers(s, read)
+	for _, n := range s.documents[unknown] {
+		r.note(n, "this document is of an unknown kind and ignored")
+	}
+	for _, other := range []kind{anEnvoyFilter, aBootstrap, aRouteConfig} {
+		for _, n := range s.documents[other] {
+			if read == aMapping || read == anEnvoyFilter && other != read {
+				r.note(n, "this document is ignored, because the file has %s", read)
+			}
+		}
+	}
 	return r.take(choices, o.From)
 }
 
 // take reads the choice of a name, or the only one.
 func (r *reader) take(choices []choice, from string) *Config {
-	var known, names []string
+	var names []string
 	for _, c := range choices {
 		if from == c.name || from == "" && len(choices) == 1 {
 			return c.read()
 		}
-		known, names = append(known, c.name), append(names, fmt.Sprintf("%q", c.name))
+		names = append(names, c.name)
 	}
 	slices.Sort(names)
-	list, hint := strings.Join(slices.Compact(names), ", "), ""
-	if near := spelling.Nearest(from, known); near != "" {
+	names = slices.Compact(names)
+	hint := ""
+	if near := spelling.Nearest(from, names); near != "" {
 		hint = fmt.Sprintf(", did you mean %q?", near)
 	}
 	switch {
 	case len(r.Problems) > 0:
 	case from == "":
-		r.problem(node{}, "the file has rate limits at several places, choose one with --from: %s", list)
+		r.problem(nil, "the file has several sets of rate limits, choose one with --from: %q", names)
 	default:
-		r.problem(node{}, "no listener or route configuration with rate limits has the name %q%s; there are %s", from, hint, list)
+		r.problem(nil, "no listener or route configuration with rate limits has the name %q%s; there are %q", from, hint, names)
 	}
 	return nil
 }
 
-// leaveOutOthers notes the documents that are not read beside those of a kind.
-func (r *reader) leaveOutOthers(s *sources, read kind) {
-	budget := maxValues
-	for _, d := range s.documents {
-		_, name, _ := strings.Cut(string(d.kind), " ")
-		what, why := "this "+name, ""
-		switch {
-		case d.kind == read:
-			continue
-		case d.kind == unknown:
-			what = "this document of no known kind"
-		case d.kind == aManifest:
-			what = fmt.Sprintf("this manifest of the kind %q", d.get("kind").text())
-		case read == aMapping || read == anEnvoyFilter:
-			why = fmt.Sprintf(", because the file has %s", read)
-		case read == aListener && d.kind == aRouteConfig && !s.asked[d.get("name").text()]:
-			why = ", because no connection manager with a rate limit filter names it"
-		default:
-			continue
-		}
-		if mentionsRateLimits(d.node, &budget) {
-			r.leaveOut(d.node, "%s and its rate limits are left out%s", what, why)
-		} else {
-			r.note(d.node, "%s is left out%s", what, why)
-		}
-	}
-}
-
-// mentionsRateLimits reports whether a value has rate limits somewhere, or so many values that this is not known.
-func mentionsRateLimits(n node, budget *int) bool {
-	found := false
-	return !n.visit(budget, func(n node) bool {
-		found = found || n.step.Field == "rate_limits" || n.step.Field == "rateLimits"
+// mentionsRateLimits reports whether a value has rate limits somewhere.
+func mentionsRateLimits(n *node) (found bool) {
+	n.visit(func(n *node) bool {
+		found = found || n.field == "rate_limits"
 		return !found
-	}) || found
+	})
+	return found
 }
 
 // listeners returns the connection managers with rate limit filters.
 func (r *reader) listeners(s *sources) (choices []choice) {
 	for _, l := range s.listeners {
 		first := len(choices)
-		add := func(chain string, n node) {
-			kind, manager := typed(n)
-			if kind != managerType {
-				return
-			}
-			if filters := r.filters(manager.get("http_filters").items()); len(filters) > 0 {
-				s.asked[manager.get("rds").get("route_config_name").text()] = true
-				choices = append(choices, choice{l.get("name").text() + "/" + chain, func() *Config { return r.manager(manager, filters, s) }})
-			}
+		chains := slices.Clone(l.get("filter_chains").items())
+		if other := l.get("default_filter_chain"); other != nil {
+			chains = append(chains, other)
 		}
-		for i, chain := range append(l.get("filter_chains").items(), l.get("default_filter_chain")) {
+		for i, chain := range chains {
 			for _, network := range chain.get("filters").items() {
-				add(cmp.Or(chain.get("name").text(), fmt.Sprint(i)), network.get("typed_config"))
+				kind, manager := network.get("typed_config").typed()
+				if kind != managerType {
+					continue
+				}
+				if filters := r.filters(manager.get("http_filters").items()); len(filters) > 0 {
+					name := l.get("name").text() + "/" + cmp.Or(chain.get("name").text(), fmt.Sprint(i))
+					choices = append(choices, choice{name, func() *Config { return r.manager(manager, filters, s) }})
+				}
 			}
 		}
 		if len(choices) == first+1 {
@@ -287,58 +207,67 @@ func (r *reader) listeners(s *sources) (choices []choice) {
 		}
 	}
 	if len(choices) == 0 && len(r.Problems) == 0 {
-		r.problem(node{}, "no HTTP connection manager in the file has a rate limit filter (%s), so Envoy sends no descriptors", filterType)
+		r.problem(nil, "no HTTP connection manager in the file has a rate limit filter (%s), so Envoy sends no descriptors", filterType)
 	}
 	return choices
 }
 
 // manager reads a connection manager.
-func (r *reader) manager(n node, filters []filter, s *sources) *Config {
+func (r *reader) manager(n *node, filters []filter, s *sources) *Config {
 	routes := n.get("route_config")
-	if rds := n.get("rds"); rds.exists() {
+	if rds := n.get("rds"); rds != nil {
 		name := rds.get("route_config_name").text()
-		i := slices.IndexFunc(s.routes, func(n node) bool { return n.get("name").text() == name })
+		i := slices.IndexFunc(s.routes, func(n *node) bool { return n.get("name").text() == name })
 		if i < 0 {
 			r.problem(rds, "the route configuration %q is not in the file; a dump of the admin port (/config_dump) has it", name)
 			return nil
 		}
 		routes = s.routes[i]
 	}
-	if !routes.exists() {
-		r.problem(n, "this connection manager has neither route_config nor rds, others are not read")
+	if routes == nil {
+		r.problem(n, "this connection manager has neither route_config nor rds, other routes are not supported")
 		return nil
 	}
-	return r.routeConfiguration(routes, filters, r.client(n, client{}))
+	return r.readRoutes(routes, filters, r.client(n, client{}))
+}
+
+// readRoutes reads a route configuration.
+func (r *reader) readRoutes(n *node, filters []filter, c client) *Config {
+	m := new(routepb.RouteConfiguration)
+	r.message(n, "route_config", m)
+	return r.routeConfiguration(m, filters, c)
 }
 
 // routesAlone returns the route configurations with rate limits of a file without filters.
-func (r *reader) routesAlone(routes []node, o Options) (choices []choice) {
+func (r *reader) routesAlone(routes []*node, o Options) (choices []choice) {
 	for _, n := range routes {
-		if budget := maxValues; len(routes) == 1 || mentionsRateLimits(n, &budget) {
-			choices = append(choices, choice{n.get("name").text(), func() *Config { return r.routeConfiguration(n, unknownFilter(o), client{}) }})
+		if len(routes) == 1 || mentionsRateLimits(n) {
+			choices = append(choices, choice{n.get("name").text(), func() *Config { return r.readRoutes(n, unknownFilter(o), client{}) }})
 		}
 	}
 	if len(choices) == 0 {
-		r.problem(node{}, "no route configuration in the file has rate limits")
+		r.problem(nil, "no route configuration in the file has rate limits")
 	}
 	return choices
 }
 
 // mappings returns the mapping of a small file: a domain and its rate limits, for
-// all requests.
-func (r *reader) mappings(list []node, o Options) (choices []choice) {
+// all requests. It has these fields of the filter's message.
+func (r *reader) mappings(list []*node, o Options) (choices []choice) {
 	for _, n := range list {
-		for name, value := range n.fields() {
-			if name != "domain" && name != "rate_limits" && name != "rateLimits" {
-				r.problem(value, "unknown field %q, allowed are domain and rate_limits", name)
+		for _, field := range n.children {
+			if field.field != "domain" && field.field != "rate_limits" {
+				r.problem(field, "unknown field %q, allowed are domain and rate_limits", field.step.Field)
 			}
 		}
-		domain := n.get("domain").text()
-		choices = append(choices, choice{domain, func() *Config {
-			if domain = cmp.Or(domain, o.Domain); domain == "" {
+		choices = append(choices, choice{n.get("domain").text(), func() *Config {
+			m := new(filterpb.RateLimit)
+			r.message(n, "", m)
+			domain := cmp.Or(m.GetDomain(), o.Domain)
+			if domain == "" {
 				r.problem(n, "the field domain is needed")
 			}
-			limits := r.usable(r.rateLimits(n.get("rate_limits"), nil), "")
+			limits := r.usable(r.rateLimits(m.GetRateLimits(), nil), "")
 			all := newHosts()
 			all.exact["*"] = []route{{match: []condition{hasPath}, calls: []call{{0, domain, true, true, limits}}}}
 			return r.config(all, client{})

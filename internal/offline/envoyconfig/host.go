@@ -85,26 +85,25 @@ func withoutPort(authority string) string {
 // scope is what holds for a virtual host or a route.
 type scope struct {
 	all     []filter
-	filters []filter     // the same, as they are configured here
-	limits  []*rateLimit // of the virtual host
+	filters []filter             // the same, as they are configured here
+	limits  []*routepb.RateLimit // of the virtual host
 }
 
 // routeConfiguration reads a route configuration.
-func (r *reader) routeConfiguration(n node, filters []filter, c client) *Config {
-	r.checkFields(n, (*routepb.RouteConfiguration)(nil))
-	if vhds := n.get("vhds"); vhds.exists() {
-		r.leaveOut(vhds, "virtual hosts come from a control plane; those that are not in the file are left out")
+func (r *reader) routeConfiguration(m *routepb.RouteConfiguration, filters []filter, c client) *Config {
+	if m.GetVhds() != nil {
+		r.note(r.at[m.GetVhds()], "virtual hosts come from a control plane; those that are not in the file are skipped")
 	}
-	s := r.within(n, scope{all: filters, filters: filters})
+	s := r.within(m.GetTypedPerFilterConfig(), scope{all: filters, filters: filters})
 	all := newHosts()
-	all.ignorePort = n.get("ignore_port_in_host_matching").isTrue()
-	for _, hostNode := range n.get("virtual_hosts").items() {
-		routes := r.virtualHost(hostNode, s)
-		for _, d := range hostNode.get("domains").items() {
-			if err := all.add(d.text(), routes); err != nil {
-				r.problem(d, "%v", err)
+	all.ignorePort = m.GetIgnorePortInHostMatching()
+	for _, host := range m.GetVirtualHosts() {
+		routes := r.virtualHost(host, s)
+		for _, domain := range host.GetDomains() {
+			if err := all.add(domain, routes); err != nil {
+				r.problem(r.at[host], "%v", err)
 			}
-			if d.text() != "*" {
+			if domain != "*" {
 				r.lookAt(":authority")
 			}
 		}
@@ -113,48 +112,44 @@ func (r *reader) routeConfiguration(n node, filters []filter, c client) *Config 
 }
 
 // virtualHost reads the routes of a virtual host. s is the scope of its route configuration.
-func (r *reader) virtualHost(n node, s scope) (routes []route) {
-	r.checkFields(n, (*routepb.VirtualHost)(nil))
-	if m := n.get("matcher"); m.exists() {
-		r.leaveOut(m, "a matcher in place of routes is not read; the rate limits of this virtual host are left out")
+func (r *reader) virtualHost(m *routepb.VirtualHost, s scope) (routes []route) {
+	if m.GetMatcher() != nil {
+		r.note(r.at[m.GetMatcher()], "a matcher instead of routes is not supported; the rate limits of this virtual host are skipped")
 	}
-	s = r.within(n, s)
-	s.limits = r.rateLimits(n.get("rate_limits"), s.all)
-	switch tls := n.get("require_tls"); tls.text() {
-	case "ALL":
+	s = r.within(m.GetTypedPerFilterConfig(), s)
+	s.limits = m.GetRateLimits()
+	r.rateLimits(s.limits, s.all)
+	switch m.GetRequireTls() {
+	case routepb.VirtualHost_ALL:
 		r.lookAt(":scheme")
 		redirected := func(t *Request) bool {
 			scheme, there, _ := t.header(":scheme", nil)
 			return there && scheme != "https"
 		}
 		routes = []route{{match: []condition{redirected}}}
-	case "EXTERNAL_ONLY":
-		r.note(tls, "that requests from outside without TLS are redirected is not seen here")
+	case routepb.VirtualHost_EXTERNAL_ONLY:
+		r.note(r.at[m].get("require_tls"), "Envoy redirects external requests without TLS, which is ignored here")
 	}
-	for _, routeNode := range n.get("routes").items() {
-		routes = r.appendRoute(routes, routeNode, s)
+	for _, of := range m.GetRoutes() {
+		routes = r.appendRoute(routes, of, s)
 	}
 	return routes
 }
 
 // appendRoute reads a route, and appends it if it takes requests that are known here. Envoy answers itself for
 // one that does not forward, and sends no descriptors.
-func (r *reader) appendRoute(routes []route, n node, s scope) []route {
-	r.checkFields(n, (*routepb.Route)(nil))
-	match, ok := r.routeMatch(n.get("match"), n)
+func (r *reader) appendRoute(routes []route, m *routepb.Route, s scope) []route {
+	match, ok := r.routeMatch(m)
 	result := route{match: match}
-	if forward := n.get("route"); forward.exists() {
-		r.checkFields(forward, (*routepb.RouteAction)(nil))
-		for _, weighted := range forward.get("weighted_clusters").get("clusters").items() {
-			for _, config := range weighted.get("typed_per_filter_config").fields() {
-				if kind, _ := typed(config); isAboutRateLimits(kind) {
-					r.leaveOut(config, "which of the weighted_clusters takes a request is not known; its rate limits are left out")
-				}
+	if forward := m.GetRoute(); forward != nil {
+		for _, weighted := range forward.GetWeightedClusters().GetClusters() {
+			for _, config := range weighted.GetTypedPerFilterConfig() { // Envoy chooses the cluster
+				r.skip(r.at[config])
 			}
 		}
-		result.cluster = forward.get("cluster").text()
-		limits := r.rateLimits(forward.get("rate_limits"), s.all)
-		result.calls = r.calls(r.within(n, s), limits, result.cluster, forward.get("include_vh_rate_limits").isTrue())
+		result.cluster = forward.GetCluster()
+		r.rateLimits(forward.GetRateLimits(), s.all)
+		result.calls = r.calls(r.within(m.GetTypedPerFilterConfig(), s), forward)
 	}
 	if !ok {
 		return routes
@@ -164,7 +159,7 @@ func (r *reader) appendRoute(routes []route, n node, s scope) []route {
 
 // calls returns the calls of all filters that have limits for a route: those configured for the filter and the
 // route, else those of the filter, else those of the route and, if it shall include them, of its virtual host.
-func (r *reader) calls(s scope, own []*rateLimit, cluster string, include bool) (calls []call) {
+func (r *reader) calls(s scope, forward *routepb.RouteAction) (calls []call) {
 	for i := range s.filters {
 		f := &s.filters[i]
 		if f.disabled {
@@ -172,17 +167,17 @@ func (r *reader) calls(s scope, own []*rateLimit, cluster string, include bool) 
 		}
 		limits := f.limits
 		if len(limits) == 0 {
-			limits = own
-			if include || f.hosts == filterpb.RateLimitPerRoute_INCLUDE || f.hosts == filterpb.RateLimitPerRoute_OVERRIDE && len(own) == 0 {
-				limits = slices.Concat(own, s.limits)
+			of := forward.GetRateLimits()
+			if forward.GetIncludeVhRateLimits().GetValue() || f.hosts == filterpb.RateLimitPerRoute_INCLUDE || f.hosts == filterpb.RateLimitPerRoute_OVERRIDE && len(of) == 0 {
+				of = slices.Concat(of, s.limits)
 			}
-			limits = slices.DeleteFunc(slices.Clone(limits), func(l *rateLimit) bool { return !f.takes(l) })
+			limits = r.rateLimits(slices.DeleteFunc(slices.Clone(of), func(m *routepb.RateLimit) bool { return !f.takes(m) }), s.all)
 		}
-		if limits = r.usable(limits, cluster); len(limits) == 0 {
+		if limits = r.usable(limits, forward.GetCluster()); len(limits) == 0 {
 			continue
 		}
 		if f.domain == "" {
-			r.problem(node{}, "no rate limit filter in the file names the domain, give it with --domain")
+			r.problem(nil, "no rate limit filter in the file names the domain, give it with --domain")
 		}
 		calls = append(calls, call{f.number, f.domain, f.internal, f.external, limits})
 	}

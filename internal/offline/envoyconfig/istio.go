@@ -1,34 +1,43 @@
 package envoyconfig
 
 import (
+	"maps"
 	"slices"
 	"strings"
+
+	routepb "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
 // patch is a patch of an EnvoyFilter.
 type patch struct {
-	node              // of the patch's value
-	applyTo           string
-	removes           bool
+	*node                    // of the patch's value
+	applyTo           string // or REMOVE
 	context, selector string // of the workloads that take it, "" for all
 	host, route       string // names that Istio gives, "" for all
 }
 
-// patches returns what EnvoyFilters make of the workloads that they are for. The
+// patches returns what EnvoyFilters make of the workloads to which they apply. The
 // routes that they patch are not in the file: Istio makes them from a VirtualService.
-func (r *reader) patches(manifests []node, o Options) (choices []choice) {
+func (r *reader) patches(manifests []*node, o Options) (choices []choice) {
 	var all []patch
-	contexts, selectors := []string{}, []string{}
+	contexts, selectors := map[string]bool{}, map[string]bool{}
 	for _, manifest := range manifests {
 		spec := manifest.get("spec")
 		var labels []string
-		for name, value := range spec.get("workload_selector").get("labels").fields() {
-			labels = append(labels, name+"="+value.text())
+		if selector := spec.get("workload_selector").get("labels"); selector != nil {
+			for _, label := range selector.children {
+				labels = append(labels, label.step.Field+"="+label.text())
+			}
 		}
 		slices.Sort(labels)
 		for _, n := range spec.get("config_patches").items() {
 			p := newPatch(n, strings.Join(labels, ","))
-			all, contexts, selectors = append(all, p), appendNew(contexts, p.context), appendNew(selectors, p.selector)
+			if p.node != nil {
+				all = append(all, p)
+				contexts[p.context], selectors[p.selector] = true, true
+			}
 		}
 	}
 	for _, context := range orAll(contexts) {
@@ -49,14 +58,16 @@ func (r *reader) patches(manifests []node, o Options) (choices []choice) {
 	return choices
 }
 
-// newPatch reads what a patch is for.
-func newPatch(n node, selector string) patch {
+// newPatch reads what a patch applies to.
+func newPatch(n *node, selector string) patch {
 	match := n.get("match")
-	vhost := match.get("route_configuration").get("vhost")
+	host := match.get("route_configuration").get("vhost")
 	p := patch{
-		node: n.get("patch").get("value"), applyTo: n.get("apply_to").text(), removes: n.get("patch").get("operation").text() == "REMOVE",
-		context: match.get("context").text(), selector: selector,
-		host: vhost.get("name").text(), route: vhost.get("route").get("name").text(),
+		node: n.get("patch").get("value"), applyTo: n.get("apply_to").text(), context: match.get("context").text(), selector: selector,
+		host: host.get("name").text(), route: host.get("route").get("name").text(),
+	}
+	if n.get("patch").get("operation").text() == "REMOVE" {
+		p.applyTo = "REMOVE"
 	}
 	if p.context == "ANY" {
 		p.context = ""
@@ -64,70 +75,64 @@ func newPatch(n node, selector string) patch {
 	return p
 }
 
-func appendNew(list []string, s string) []string {
-	if s == "" || slices.Contains(list, s) {
-		return list
+// orAll returns names, or the empty one for all if there is no other.
+func orAll(names map[string]bool) []string {
+	if len(names) > 1 {
+		delete(names, "")
 	}
-	return append(list, s)
-}
-
-// orAll returns the names, or the one for all.
-func orAll(names []string) []string {
-	if len(names) == 0 {
-		return []string{""}
-	}
-	return names
+	return slices.Sorted(maps.Keys(names))
 }
 
 // hasRateLimits reports whether descriptors come of the patch.
 func (p patch) hasRateLimits() bool {
-	budget := maxValues
-	return !p.removes && p.exists() && p.applyTo != "CLUSTER" && mentionsRateLimits(p.node, &budget)
+	return p.applyTo != "REMOVE" && p.applyTo != "CLUSTER" && mentionsRateLimits(p.node)
 }
 
-// patched reads the patches of a workload: their filters, and virtual hosts with as much
+// patched makes a route configuration of the patches of a workload: with their filters, and virtual hosts with as much
 // of their routes as is known. c is the client without them.
 func (r *reader) patched(patches []patch, o Options, c client) *Config {
-	var httpFilters []node
+	var httpFilters []*node
+	m := &routepb.RouteConfiguration{IgnorePortInHostMatching: true, TypedPerFilterConfig: map[string]*anypb.Any{}}
+	names := map[string]bool{"": true}
 	for _, p := range patches {
-		if p.applyTo == "HTTP_FILTER" && !p.removes {
+		switch p.applyTo {
+		case "ROUTE_CONFIGURATION":
+			of := new(routepb.RouteConfiguration)
+			r.message(p.node, "route_config", of)
+			maps.Copy(m.GetTypedPerFilterConfig(), of.GetTypedPerFilterConfig())
+		case "VIRTUAL_HOST", "HTTP_ROUTE":
+			names[p.host] = true
+		case "HTTP_FILTER":
 			httpFilters = append(httpFilters, p.node)
+		case "NETWORK_FILTER":
+			if kind, manager := p.get("typed_config").typed(); kind == managerType {
+				c = r.client(manager, c)
+			}
+			r.skip(p.node)
+		case "REMOVE":
+		default:
+			r.skip(p.node)
 		}
 	}
 	filters := r.filters(httpFilters)
 	if len(filters) == 0 {
 		filters = unknownFilter(o)
 	}
-	s := scope{all: filters, filters: filters}
-	names := []string{""}
-	for _, p := range patches {
-		switch p.applyTo {
-		case "ROUTE_CONFIGURATION":
-			s = r.within(p.node, s)
-		case "VIRTUAL_HOST", "HTTP_ROUTE":
-			names = appendNew(names, p.host)
-		case "HTTP_FILTER":
-		case "NETWORK_FILTER":
-			if kind, manager := typed(p.get("typed_config")); kind == managerType {
-				c = r.client(manager, c)
-			}
-			r.hidden(p.node)
-		default:
-			r.hidden(p.node)
-		}
-	}
-	all := newHosts()
-	all.ignorePort = true
-	for _, name := range names {
+	domains := map[string]bool{}
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(names))) { // the one for all others last
 		domain := hostDomain(name)
-		if err := all.add(domain, r.patchedHost(name, patches, s)); err != nil {
-			r.note(patches[0].node, "%v; the first is taken", err)
+		if domains[domain] {
+			if name != "" {
+				r.note(patches[0].node, "several virtual hosts have the domain %q, only one is read", domain)
+			}
+			continue
 		}
-		if domain != "*" {
-			r.lookAt(":authority")
-		}
+		domains[domain] = true
+		host := r.patchedHost(name, patches)
+		host.Domains = []string{domain}
+		m.VirtualHosts = append(m.VirtualHosts, host)
 	}
-	return r.config(all, c)
+	return r.routeConfiguration(m, filters, c)
 }
 
 // hostDomain returns the domain of a virtual host that Istio has named: domain:port, or
@@ -139,53 +144,55 @@ func hostDomain(name string) string {
 	return withoutPort(name)
 }
 
-// patchedHost reads the patches for the routes of a virtual host.
-func (r *reader) patchedHost(name string, patches []patch, s scope) (routes []route) {
+// patchedHost reads the patches of a virtual host.
+func (r *reader) patchedHost(name string, patches []patch) *routepb.VirtualHost {
+	host := &routepb.VirtualHost{TypedPerFilterConfig: map[string]*anypb.Any{}}
+	named := map[string]bool{"": true}
 	var mine []patch // of its routes
 	for _, p := range patches {
 		switch {
-		case p.removes || p.host != "" && p.host != name:
+		case p.host != "" && p.host != name:
 		case p.applyTo == "VIRTUAL_HOST":
-			s = r.within(p.node, s)
-			s.limits = append(s.limits, r.rateLimits(p.get("rate_limits"), s.all)...)
+			of := new(routepb.VirtualHost)
+			r.message(p.node, "virtual_hosts", of)
+			host.RateLimits = append(host.RateLimits, of.GetRateLimits()...)
+			maps.Copy(host.GetTypedPerFilterConfig(), of.GetTypedPerFilterConfig())
+		case p.applyTo == "HTTP_ROUTE" && p.get("match") != nil: // a full route
+			of := new(routepb.Route)
+			r.message(p.node, "routes", of)
+			host.Routes = append(host.Routes, of)
 		case p.applyTo == "HTTP_ROUTE":
-			mine = append(mine, p)
+			mine, named[p.route] = append(mine, p), true
 		}
 	}
-	var named []string
-	for _, p := range mine {
-		if p.get("match").exists() { // a route that is added as a whole
-			routes = r.appendRoute(routes, p.node, s)
-		} else {
-			named = appendNew(named, p.route)
-		}
+	list := slices.Sorted(maps.Keys(named))
+	for _, route := range append(list[1:], "") { // the one for all others last
+		host.Routes = append(host.Routes, r.patchedRoute(route, mine))
 	}
-	for _, route := range append(named, "") {
-		routes = append(routes, r.patchedRoute(route, mine, s))
-	}
-	return routes
+	return host
 }
 
-// patchedRoute returns the route of a name, "" for those of any other.
-func (r *reader) patchedRoute(name string, patches []patch, s scope) (result route) {
-	result.match = []condition{hasPath}
-	if name != "" {
-		r.lookAt(RouteName)
-		result.match = append(result.match, func(t *Request) bool { return t.Route == name })
+// patchedRoute returns the route of a name, "" for those of any other. Which requests it takes is known by its name only.
+func (r *reader) patchedRoute(name string, patches []patch) *routepb.Route {
+	forward := new(routepb.RouteAction)
+	route := &routepb.Route{
+		Name: name, Action: &routepb.Route_Route{Route: forward}, TypedPerFilterConfig: map[string]*anypb.Any{},
+		Match: &routepb.RouteMatch{PathSpecifier: &routepb.RouteMatch_Prefix{Prefix: "/"}},
 	}
-	var limits []*rateLimit
-	include := false
 	for _, p := range patches {
-		if p.get("match").exists() || p.route != "" && p.route != name {
+		if p.route != "" && p.route != name {
 			continue
 		}
 		if p.route != "" {
-			r.note(p.node, "which requests the route %q takes is in a VirtualService; it is compared with the name of the route in the log", name)
+			r.note(p.node, "which requests the route %q takes is in a VirtualService; it is compared with the route name in the log", name)
 		}
-		s = r.within(p.node, s)
-		limits = append(limits, r.rateLimits(p.get("route").get("rate_limits"), s.all)...)
-		include = include || p.get("route").get("include_vh_rate_limits").isTrue()
+		of := new(routepb.Route)
+		r.message(p.node, "routes", of)
+		forward.RateLimits = append(forward.RateLimits, of.GetRoute().GetRateLimits()...)
+		if of.GetRoute().GetIncludeVhRateLimits().GetValue() {
+			forward.IncludeVhRateLimits = wrapperspb.Bool(true)
+		}
+		maps.Copy(route.GetTypedPerFilterConfig(), of.GetTypedPerFilterConfig())
 	}
-	result.calls = r.calls(s, limits, "", include)
-	return result
+	return route
 }

@@ -11,51 +11,39 @@ import (
 	routepb "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	matcher "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
-	"gopkg.in/yaml.v3"
 
 	"weir/internal/limiter"
 )
 
 // rateLimit makes one descriptor of a request.
 type rateLimit struct {
-	node    node
 	message *routepb.RateLimit
 	own     bool // of a mapping, of a filter or of its configuration for a route
 	made    bool // what follows is known, which it is once a route uses the limit
 	usable  bool
 	actions []action
-	cluster node // the action that needs the cluster of the route
+	cluster *node // the action that needs the cluster of the route
 	result  Result
 }
 
-// rateLimits reads a list of rate limits, of which each is for the filters of its stage.
+// rateLimits checks a list of rate limits, of which each is for the filters of its stage.
 // filters is nil for a filter's own, which have no stage.
-func (r *reader) rateLimits(list node, filters []filter) (limits []*rateLimit) {
-	own := filters == nil
-	if list.exists() && list.yaml.Kind != yaml.SequenceNode {
-		r.problem(list, "a list of rate limits is needed")
-	}
-	for _, n := range list.items() {
-		l := &rateLimit{node: n, message: new(routepb.RateLimit), own: own}
-		if !n.exists() {
-			r.problem(n, "a rate limit is needed")
-			continue
-		}
-		if !r.message(n, l.message) {
-			continue
-		}
-		switch stage := l.message.GetStage(); {
-		case len(l.message.GetActions()) == 0:
-			r.problem(n, "actions are needed")
-			continue
-		case own && (stage != nil || l.message.GetDisableKey() != ""):
-			r.problem(n, "stage and disable_key are not allowed here, Envoy refuses them")
-			continue
-		case stage.GetValue() > 10:
-			r.problem(n.get("stage"), "the stage is at most 10")
-			continue
-		case !own && !slices.ContainsFunc(filters, func(f filter) bool { return f.takes(l) }):
-			r.note(n, "no rate limit filter has the stage %d, Envoy does not use this rate limit", stage.GetValue())
+func (r *reader) rateLimits(list []*routepb.RateLimit, filters []filter) (limits []*rateLimit) {
+	for _, m := range list {
+		l := r.limits[m]
+		if l == nil {
+			l = &rateLimit{message: m, own: filters == nil}
+			r.limits[m] = l
+			switch stage := m.GetStage(); {
+			case len(m.GetActions()) == 0:
+				r.problem(r.at[m], "actions are needed")
+			case l.own && (stage != nil || m.GetDisableKey() != ""):
+				r.problem(r.at[m], "stage and disable_key are not allowed here, Envoy rejects them")
+			case stage.GetValue() > 10:
+				r.problem(r.at[stage], "the stage is at most 10")
+			case !l.own && !slices.ContainsFunc(filters, func(f filter) bool { return f.takes(m) }):
+				r.note(r.at[m], "no rate limit filter has the stage %d, Envoy ignores this rate limit", stage.GetValue())
+			}
 		}
 		limits = append(limits, l)
 	}
@@ -70,8 +58,8 @@ func (r *reader) usable(limits []*rateLimit, cluster string) (usable []*rateLimi
 		}
 		switch {
 		case !l.usable:
-		case cluster == "" && l.cluster.exists():
-			r.leaveOut(l.cluster, "destination_cluster is chosen by Envoy, and the route names no cluster; the rate limit is left out")
+		case cluster == "" && l.cluster != nil:
+			r.note(l.cluster, "Envoy chooses destination_cluster, and the route names no cluster; this rate limit is skipped")
 		default:
 			usable = append(usable, l)
 		}
@@ -81,39 +69,39 @@ func (r *reader) usable(limits []*rateLimit, cluster string) (usable []*rateLimi
 
 // make makes a rate limit, and reports whether it can be computed.
 func (r *reader) make(l *rateLimit) (ok bool) {
-	l.result.Place, l.result.OnStreamDone = r.problemAt(l.node).String(), l.message.GetApplyOnStreamDone()
-	nodes := l.node.get("actions").items()
+	m := l.message
+	l.result.Place, l.result.OnStreamDone = r.place(r.at[m]).String(), m.GetApplyOnStreamDone()
 	ok = true
-	for i, message := range l.message.GetActions() {
-		a, err := r.action(nodes[i], message)
+	for _, of := range m.GetActions() {
+		a, err := r.action(of)
 		if err != nil {
-			r.cannot(nodes[i], err, "the rate limit is left out")
+			r.cannot(r.at[of], err, "this rate limit is skipped")
 			ok = false
 		}
-		if message.GetDestinationCluster() != nil {
-			l.cluster = nodes[i]
+		if of.GetDestinationCluster() != nil {
+			l.cluster = r.at[of]
 		}
 		l.actions = append(l.actions, a)
 	}
-	hits, at := l.message.GetHitsAddend(), l.node.get("hits_addend")
+	hits := m.GetHitsAddend()
 	switch {
 	case hits == nil:
 	case !l.own:
-		r.note(at, "Envoy does not use hits_addend here, only in the configuration of the filter or in typed_per_filter_config")
+		r.note(r.at[hits], "Envoy ignores hits_addend here, it is used only in the configuration of the filter or in typed_per_filter_config")
 	case hits.GetFormat() != "":
-		r.leaveOut(at, "the hits_addend %q is known after the request only; the rate limit is left out", hits.GetFormat())
+		r.note(r.at[hits], "the hits_addend %q is known only after the request; this rate limit is skipped", hits.GetFormat())
 		return false
 	case hits.GetNumber() == nil:
-		r.problem(at, "number or format is needed")
+		r.problem(r.at[hits], "number or format is needed")
 		return false
 	default:
 		l.result.HasHitsAddend, l.result.HitsAddend, l.result.Refund = true, hits.GetNumber().GetValue(), hits.GetIsNegativeHits()
 	}
-	if key := l.message.GetDisableKey(); ok && key != "" {
-		r.note(l.node.get("disable_key"), "the runtime key ratelimit.%s.http_filter_enabled is not read, the rate limit is taken as enabled", key)
+	if key := m.GetDisableKey(); key != "" {
+		r.note(r.at[m], "the runtime key ratelimit.%s.http_filter_enabled is ignored, this rate limit counts as enabled", key)
 	}
-	if ok && l.message.GetLimit() != nil {
-		r.note(l.node.get("limit"), "the override of the limit is not shown, limits are those of the rules")
+	if limit := m.GetLimit(); limit != nil {
+		r.note(r.at[limit], "the limit that the request sends is not shown, limits are those of the rules")
 	}
 	return ok
 }
@@ -136,7 +124,7 @@ func (a *action) append(entries []limiter.Entry, t *Request) ([]limiter.Entry, b
 }
 
 // action returns the action of a message.
-func (r *reader) action(n node, a *routepb.RateLimit_Action) (action, error) {
+func (r *reader) action(a *routepb.RateLimit_Action) (action, error) {
 	switch s := a.GetActionSpecifier().(type) {
 	case *routepb.RateLimit_Action_RequestHeaders_:
 		h := s.RequestHeaders
@@ -157,7 +145,7 @@ func (r *reader) action(n node, a *routepb.RateLimit_Action) (action, error) {
 		return action{key, s.QueryParameters.GetSkipIfAbsent(), func(t *Request) (string, bool) { return parameter(t.query, name, true) }}, nil
 	case *routepb.RateLimit_Action_GenericKey_:
 		if value := s.GenericKey.GetDescriptorValue(); strings.Contains(value, "%") {
-			r.note(n, "%q is taken as it is, as Envoy does unless a runtime feature makes it a format", value)
+			r.note(r.at[a], "%q is used literally, as Envoy does unless a runtime feature makes it a format", value)
 		}
 		return constant(s.GenericKey, "generic_key", func(*Request) bool { return true }, nil)
 	case *routepb.RateLimit_Action_RemoteAddress_:
@@ -181,13 +169,13 @@ func (r *reader) action(n node, a *routepb.RateLimit_Action) (action, error) {
 		}), nil
 	case *routepb.RateLimit_Action_SourceCluster_:
 		if r.sourceCluster == "" {
-			return action{}, unusable("source_cluster is the --service-cluster of Envoy, which is not in the file")
+			return action{}, unusable("source_cluster is Envoy's --service-cluster, which is not in the file")
 		}
 		return action{"source_cluster", false, func(*Request) (string, bool) { return r.sourceCluster, true }}, nil
 	case *routepb.RateLimit_Action_DestinationCluster_:
 		return action{"destination_cluster", false, func(t *Request) (string, bool) { return t.cluster, true }}, nil
 	default:
-		return r.matchAction(n, a)
+		return r.matchAction(a)
 	}
 }
 
@@ -211,11 +199,11 @@ func (r *reader) address(key string, text func(ip netip.Addr, sent string) strin
 }
 
 // matchAction returns the action of a message that tests a request.
-func (r *reader) matchAction(n node, a *routepb.RateLimit_Action) (action, error) {
+func (r *reader) matchAction(a *routepb.RateLimit_Action) (action, error) {
 	switch s := a.GetActionSpecifier().(type) {
 	case *routepb.RateLimit_Action_RemoteAddressMatch_:
 		if value := s.RemoteAddressMatch.GetDescriptorValue(); strings.Contains(value, "%") {
-			return action{}, unusable("the descriptor_value %q is a format of Envoy's access log, which is not computed here", value)
+			return action{}, unusable("the descriptor_value %q is a format of Envoy's access log, which is not supported", value)
 		}
 		passes, err := r.addressCondition(s.RemoteAddressMatch.GetAddressMatcher())
 		return constant(s.RemoteAddressMatch, "remote_address_match", passes, err)
@@ -233,11 +221,11 @@ func (r *reader) matchAction(n node, a *routepb.RateLimit_Action) (action, error
 		}
 		return constant(s.QueryParameterValueMatch, "query_match", expect(all, s.QueryParameterValueMatch.GetExpectMatch()), err)
 	case *routepb.RateLimit_Action_Metadata:
-		return action{}, unusable("metadata is set by other filters of Envoy or by its configuration, no request shows it")
+		return action{}, unusable("metadata is not part of a request")
 	case *routepb.RateLimit_Action_DynamicMetadata:
-		return action{}, unusable("dynamic_metadata is set by other filters of Envoy, no request shows it")
+		return action{}, unusable("dynamic_metadata is not part of a request")
 	case *routepb.RateLimit_Action_Extension:
-		return action{}, unusable("the extension %q (%s) is not known here", s.Extension.GetName(), typeName(n.get("extension").get("typed_config").get("@type")))
+		return action{}, unusable("the extension %q (%s) is not supported", s.Extension.GetName(), r.typeOf(s.Extension.GetTypedConfig()))
 	default:
 		return action{}, errors.New("the action is empty")
 	}
@@ -271,7 +259,7 @@ func (r *reader) addressCondition(m *matcher.AddressMatcher) (condition, error) 
 	for _, cidr := range m.GetRanges() {
 		ip, err := netip.ParseAddr(cidr.GetAddressPrefix())
 		if err != nil {
-			return nil, fmt.Errorf("the address_prefix %q is no IP address", cidr.GetAddressPrefix())
+			return nil, fmt.Errorf("the address_prefix %q is not an IP address", cidr.GetAddressPrefix())
 		}
 		network, err := ip.Prefix(int(min(cidr.GetPrefixLen().GetValue(), 1000)))
 		if err != nil {

@@ -62,35 +62,18 @@ func stringTest(m *matcher.StringMatcher) (test, error) {
 	case *matcher.StringMatcher_SafeRegex: // of the whole text
 		re, err := regexp.Compile(`\A(?:` + p.SafeRegex.GetRegex() + `)\z`)
 		if err != nil {
-			return nil, fmt.Errorf("the regular expression cannot be read: %w", err)
+			return nil, fmt.Errorf("the regular expression is invalid: %w", err)
 		}
 		return re.MatchString, nil
 	case nil:
-		return nil, errors.New("a string matcher says nothing, one of exact, prefix, suffix, contains and safe_regex is needed")
+		return nil, errors.New("a string matcher is empty, one of exact, prefix, suffix, contains and safe_regex is needed")
 	default:
-		return nil, unusable("a string matcher of an extension is not known here")
+		return nil, unusable("a string matcher of an extension is not supported")
 	}
 }
 
-// equal compares texts, without the case of ASCII letters if fold.
-func equal(a, b string, fold bool) bool {
-	if a == b || !fold || len(a) != len(b) {
-		return a == b
-	}
-	for i := range len(a) {
-		if lower(a[i]) != lower(b[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-func lower(c byte) byte {
-	if 'A' <= c && c <= 'Z' {
-		c += 'a' - 'A'
-	}
-	return c
-}
+// equal compares texts, without case if fold.
+func equal(a, b string, fold bool) bool { return a == b || fold && strings.EqualFold(a, b) }
 
 // headerCondition returns the condition of a HeaderMatcher. A header passes a test if one of its values does or,
 // inverted, none does. One that is not there passes none, not even an inverted one.
@@ -218,22 +201,26 @@ func cookieCondition(m *routepb.CookieMatcher) (condition, error) {
 }
 
 // routeMatch reads the match of a route. It reports false if the route takes no request that is known here.
-func (r *reader) routeMatch(n, of node) (all []condition, ok bool) {
-	m := new(routepb.RouteMatch)
-	if !n.exists() {
-		r.problem(of, "the field match is needed")
+func (r *reader) routeMatch(of *routepb.Route) (all []condition, ok bool) {
+	m := of.GetMatch()
+	at := r.at[m]
+	if m == nil {
+		if r.at[of] != nil { // else it could not be read
+			r.problem(r.at[of], "the field match is needed")
+		}
 		return nil, false
 	}
-	if !r.message(n, m) {
-		return nil, false
-	}
-	all, err := r.matchConditions(n, m)
+	all, err := r.matchConditions(m)
 	if err != nil {
-		r.cannot(n, err, "the route and its rate limits are left out, its requests go to the next")
+		r.cannot(at, err, "this route and its rate limits are skipped, its requests go to the next route")
 		return nil, false
 	}
-	if m.GetRuntimeFraction() != nil {
-		r.note(n.get("runtime_fraction"), "runtime_fraction is not read, the route takes all requests that match")
+	if fraction := m.GetRuntimeFraction(); fraction != nil {
+		r.note(r.at[fraction], "runtime_fraction is ignored, the route takes all requests that match")
+	}
+	if at == nil && of.GetName() != "" { // made of patches
+		r.lookAt(RouteName)
+		all = append(all, func(t *Request) bool { return t.Route == of.GetName() })
 	}
 	return all, true
 }
@@ -246,13 +233,11 @@ func isConnect(t *Request) bool {
 	return method == http.MethodConnect
 }
 
-func (r *reader) matchConditions(n node, m *routepb.RouteMatch) (all []condition, err error) {
-	path, err := r.pathTest(n, m)
-	for _, field := range []string{"tls_context", "dynamic_metadata", "filter_state"} {
-		if value := n.get(field); err == nil && value.exists() {
-			err = unusable("no request shows %s", field)
-		}
+func (r *reader) matchConditions(m *routepb.RouteMatch) (all []condition, err error) {
+	if m.GetTlsContext() != nil || len(m.GetDynamicMetadata())+len(m.GetFilterState()) > 0 {
+		return nil, unusable("tls_context, dynamic_metadata and filter_state are not part of a request")
 	}
+	path, err := r.pathTest(m)
 	if err != nil {
 		return nil, err
 	}
@@ -286,7 +271,7 @@ func (r *reader) matchConditions(n node, m *routepb.RouteMatch) (all []condition
 }
 
 // pathTest returns the test of the path, nil if all pass.
-func (r *reader) pathTest(n node, m *routepb.RouteMatch) (test, error) {
+func (r *reader) pathTest(m *routepb.RouteMatch) (test, error) {
 	text := &matcher.StringMatcher{IgnoreCase: m.GetCaseSensitive() != nil && !m.GetCaseSensitive().GetValue()}
 	switch p := m.GetPathSpecifier().(type) {
 	case *routepb.RouteMatch_Prefix:
@@ -306,7 +291,7 @@ func (r *reader) pathTest(n node, m *routepb.RouteMatch) (test, error) {
 	case *routepb.RouteMatch_ConnectMatcher_:
 		return nil, nil
 	case *routepb.RouteMatch_PathMatchPolicy:
-		return nil, unusable("the path_match_policy %s is not known here", typeName(n.get("path_match_policy").get("typed_config").get("@type")))
+		return nil, unusable("the path_match_policy %s is not supported", r.typeOf(p.PathMatchPolicy.GetTypedConfig()))
 	default:
 		return nil, errors.New("one of prefix, path, safe_regex, path_separated_prefix and connect_matcher is needed")
 	}

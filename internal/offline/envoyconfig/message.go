@@ -5,97 +5,111 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"gopkg.in/yaml.v3"
 
 	"weir/internal/descriptors/strictyaml"
 )
 
-const (
-	// maxDepth bounds how deep the values of a message may lie in each other.
-	maxDepth = 60
-	// maxValues bounds how many values all messages of a file have together, with those
-	// that aliases repeat.
-	maxValues = 2_000_000
-)
+// used has the fields that are read of messages with much else, by the field that leads to the message. Others are
+// ignored: a newer Envoy may have fields that are unknown here. Of all other messages unknown fields are problems.
+var used = map[string][]string{
+	"route_config":      {"virtual_hosts", "vhds", "ignore_port_in_host_matching", "typed_per_filter_config"},
+	"virtual_hosts":     {"domains", "routes", "matcher", "require_tls", "rate_limits", "typed_per_filter_config"},
+	"routes":            {"match", "route", "typed_per_filter_config"},
+	"route":             {"cluster", "weighted_clusters", "rate_limits", "include_vh_rate_limits"},
+	"weighted_clusters": {"clusters"},
+	"clusters":          {"typed_per_filter_config"},
+}
 
-// message reads a value into a message, strictly, and reports whether that went well. What
-// is wrong becomes a problem at its place in the file. An Any is left out.
-func (r *reader) message(n node, m proto.Message) bool {
-	w := jsonText{top: n.depth}
-	if !r.write(&w, n) {
-		return false
-	}
+// message reads a value into a message, and reports whether that went well. From then on r.at knows where the message and
+// all messages in it are. field is the one in which such a message usually is. What is in an Any is not read.
+func (r *reader) message(n *node, field string, m proto.Message) bool {
+	var w jsonText
+	w.write(n, field)
 	if err := protojson.Unmarshal(w.Bytes(), m); err != nil {
 		at, text := w.locate(n, err)
 		r.problem(at, "%s", text)
 		return false
 	}
+	r.link(n, m.ProtoReflect())
 	return true
 }
 
 // jsonText is a message as JSON. Each value and each name of a field begins a line, so that the lines in
-// errors lead to their places in the file.
+// errors lead to their locations in the file.
 type jsonText struct {
 	bytes.Buffer
-	lines []node // what each is, from the second on
-	top   int    // depth of the message
+	lines []*node // what each is, from the second on
 }
 
-// write writes a value. It returns false after a problem.
-func (r *reader) write(w *jsonText, n node) bool {
-	switch r.messageValues--; {
-	case r.messageValues < 0:
-		r.problem(n, "aliases repeat too much, at most %d values are allowed", maxValues)
-		return false
-	case n.depth-w.top > maxDepth:
-		r.problem(n, "nested too deep, at most %d levels are allowed", maxDepth)
-		return false
-	}
+func (w *jsonText) begin(n *node) {
+	w.WriteByte('\n')
+	w.lines = append(w.lines, n)
+}
+
+// write writes a value, to which a field leads.
+func (w *jsonText) write(n *node, field string) {
 	w.begin(n)
 	separator := ""
 	switch {
-	case !n.exists() || n.depth > w.top && n.get("@type").exists():
-		w.WriteString("null")
+	case len(w.lines) > 1 && n.get("@type") != nil:
+		w.WriteString("{}")
 	case n.yaml.Kind == yaml.MappingNode:
 		w.WriteByte('{')
-		for name, value := range n.fields() {
-			if name == "@type" {
+		for _, child := range n.children {
+			if fields := used[field]; child.field == "@type" || fields != nil && !slices.Contains(fields, child.field) {
 				continue
 			}
 			w.WriteString(separator)
-			w.begin(value)
-			w.Write(quoted(name))
+			w.begin(child)
+			w.Write(quoted(child.step.Field))
 			w.WriteByte(':')
-			if !r.write(w, value) {
-				return false
-			}
+			w.write(child, child.field)
 			separator = ","
 		}
 		w.WriteByte('}')
 	case n.yaml.Kind == yaml.SequenceNode:
 		w.WriteByte('[')
-		for _, item := range n.items() {
+		for _, item := range n.children {
 			w.WriteString(separator)
-			if !r.write(w, item) {
-				return false
-			}
+			w.write(item, field)
 			separator = ","
 		}
 		w.WriteByte(']')
 	default:
 		w.Write(scalar(n.yaml))
 	}
-	return true
 }
 
-func (w *jsonText) begin(n node) {
-	w.WriteByte('\n')
-	w.lines = append(w.lines, n)
+// link notes where a message is, and all messages in it.
+func (r *reader) link(n *node, m protoreflect.Message) {
+	r.at[m.Interface()] = n
+	for _, child := range n.children {
+		field := m.Descriptor().Fields().ByName(protoreflect.Name(child.field))
+		if field == nil || field.Message() == nil || !m.Has(field) {
+			continue
+		}
+		switch value := m.Get(field); {
+		case field.IsMap() && field.MapValue().Message() == nil:
+		case field.IsMap():
+			for _, entry := range child.children {
+				r.link(entry, value.Map().Get(protoreflect.ValueOfString(entry.step.Field).MapKey()).Message())
+			}
+		case field.IsList():
+			for i, item := range child.children {
+				r.link(item, value.List().Get(i).Message())
+			}
+		default:
+			r.link(child, value.Message())
+		}
+	}
 }
 
 // scalar returns a scalar of YAML as JSON, as Envoy understands it: with booleans in the words of older YAML.
@@ -103,7 +117,7 @@ func scalar(n *yaml.Node) []byte {
 	var value any = n.Value
 	if b, ok := strictyaml.Boolean(n); ok {
 		value = b
-	} else if tag := n.ShortTag(); tag == "!!int" || tag == "!!float" {
+	} else if tag := n.ShortTag(); tag == "!!int" || tag == "!!float" || tag == "!!null" {
 		_ = n.Decode(&value)
 	}
 	text, err := json.Marshal(value)
@@ -119,26 +133,26 @@ func quoted(s string) []byte {
 }
 
 // position finds the line in an error of protojson, which writes one of two kinds of blanks
-// so that programs do not rely on its texts. Without a match the place is the whole message.
+// so that programs do not rely on its texts. Without a match the location is that of the message.
 var position = regexp.MustCompile(`^proto:[\s\x{a0}](?:syntax error[\s\x{a0}])?(?:\(line (\d+):\d+\): )?(.*)$`)
 
-// pseudoHeaders are the parts of a request that are no actions, and the headers that have them.
-var pseudoHeaders = map[string]string{"path": ":path", "method": ":method", "scheme": ":scheme", "authority": ":authority", "host": ":authority"}
-
-// locate returns the place in the file that an error is about, and its text with a hint.
-func (w *jsonText) locate(whole node, err error) (at node, text string) {
-	at, text = whole, err.Error()
+// locate returns what an error is about, and its text with a hint.
+func (w *jsonText) locate(message *node, err error) (at *node, text string) {
+	at, text = message, err.Error()
 	if found := position.FindStringSubmatch(text); found != nil {
 		text = found[2]
-		if line, _ := strconv.Atoi(found[1]); line >= 2 && w.lines[line-2].exists() {
+		if line, _ := strconv.Atoi(found[1]); line >= 2 {
 			at = w.lines[line-2]
 		}
 	}
 	if _, ok := strictyaml.Boolean(at.yaml); ok && strings.Contains(text, "string") {
-		text += fmt.Sprintf("; Envoy takes %s for a boolean, put it in quotes", at.yaml.Value)
-	}
-	if name := pseudoHeaders[at.step.Field]; name != "" && at.up != nil && at.up.up != nil && at.up.up.step.Field == "actions" {
-		text += fmt.Sprintf("; Envoy has no such action, use request_headers with header_name %q", name)
+		text += fmt.Sprintf("; Envoy reads %s as a boolean, put it in quotes", at.yaml.Value)
 	}
 	return at, text
+}
+
+// typeOf returns the type of what is in an Any.
+func (r *reader) typeOf(m proto.Message) string {
+	name, _ := r.at[m].typed()
+	return name
 }

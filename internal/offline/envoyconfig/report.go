@@ -22,7 +22,7 @@ type Report struct {
 type Sent struct {
 	Domain       string      `json:"domain"`
 	Descriptor   string      `json:"descriptor"` // as explain.ParseDescriptor takes it
-	Entries      []SentEntry `json:"entries"`    // none if all actions passed over what they did not find
+	Entries      []SentEntry `json:"entries"`    // none if all actions skipped what was missing
 	Place        string      `json:"place"`
 	Call         int         `json:"call"`
 	OnStreamDone bool        `json:"on_stream_done"`
@@ -77,15 +77,15 @@ func (r *Report) WriteText(w io.Writer) error {
 		b.WriteString("Envoy sends no descriptor for this request.\n")
 	}
 	for _, d := range r.Descriptors {
-		fmt.Fprintf(&b, "%s\n  domain: %s\n  place:  %s\n", cmp.Or(plaintext.Line(d.Descriptor), "(without entries, no limit applies)"), plaintext.Line(d.Domain), d.Place)
+		fmt.Fprintf(&b, "%s\n  domain: %s\n  from:   %s\n", cmp.Or(plaintext.Line(d.Descriptor), "(without entries, no limit applies)"), plaintext.Line(d.Domain), d.Place)
 		switch {
 		case d.HitsAddend != nil && d.NegativeHits:
-			fmt.Fprintf(&b, "  hits:   gives back %d\n", *d.HitsAddend)
+			fmt.Fprintf(&b, "  hits:   refund of %d\n", *d.HitsAddend)
 		case d.HitsAddend != nil:
-			fmt.Fprintf(&b, "  hits:   takes %d\n", *d.HitsAddend)
+			fmt.Fprintf(&b, "  hits:   %d\n", *d.HitsAddend)
 		}
 		if d.OnStreamDone {
-			b.WriteString("  when:   after the response, when nothing is denied anymore\n")
+			b.WriteString("  when:   after the response, too late to deny it\n")
 		}
 		if d.Explain != "" {
 			fmt.Fprintf(&b, "  next:   %s\n", d.Explain)

@@ -160,7 +160,7 @@ func TestForeignDomain(t *testing.T) {
 func TestNotesOfEnvoy(t *testing.T) {
 	config := mustEnvoy(t, byAddress+"  - actions: [{source_cluster: {}}]\n")
 	r := mustRun(t, Options{Logs: []string{requests(t, "10.0.0.1")}, Envoy: config, Rules: mustRules(t, perAddress)})
-	if len(r.Notes) != 1 || strings.Count(r.Notes[0], "left out") != 1 || !strings.HasPrefix(r.Notes[0], "envoy.yaml:6:") {
+	if len(r.Notes) != 1 || strings.Count(r.Notes[0], "skipped") != 1 || !strings.HasPrefix(r.Notes[0], "envoy.yaml:6:") {
 		t.Errorf("notes are %q", r.Notes)
 	}
 }
