@@ -28,7 +28,7 @@ func (b *bench) counters(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	many, err := b.weir("many", rulesOf(perRequest, plenty), "MEMORY_MAX_COUNTERS="+strconv.Itoa(2*perRequest*requests))
+	many, err := b.weir("many", rulesOf(perRequest, plenty), "GOMEMLIMIT=8GiB")
 	if err != nil {
 		return err
 	}

@@ -109,7 +109,7 @@ func wantPage(t *testing.T, client *http.Client, url, part string) {
 // Prometheus and probes.
 func TestSlowReadersOfPages(t *testing.T) {
 	const users, grows = 20_000, 150 * mib
-	w := startWeir(t, writeRules(t, manyUsers(users)), "MEMORY_MAX_COUNTERS=100000")
+	w := startWeir(t, writeRules(t, manyUsers(users)))
 	w.countAll(users)
 	wantPage(t, clientAt("127.0.0.2"), "http://"+w.metrics+"/metrics", `key2="`) // as it always is done
 	before := w.mostMemory()
@@ -152,8 +152,7 @@ func TestQueuedReloads(t *testing.T) {
 		drain   = 5 * time.Second
 		longest = drain + 10*time.Second // on a busy machine; one after the other takes minutes
 	)
-	w := startWeir(t, writeRules(t, manyUsers(users)), "DRAIN_DELAY=0s", "DRAIN_TIMEOUT="+drain.String(),
-		"CONFIG_POLL_INTERVAL=100ms") // a poll waits, too
+	w := startWeir(t, writeRules(t, manyUsers(users)), "DRAIN_DELAY=0s", "DRAIN_TIMEOUT="+drain.String())
 	var asked atomic.Int32
 	var asking sync.WaitGroup
 	for range reloads {

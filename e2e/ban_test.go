@@ -75,7 +75,7 @@ func TestBan(t *testing.T) {
 			for status("alice") != 429 {
 			}
 			lift(t, redis, "w1|api|user=alice|1s")
-			testenv.Pass(time.Second + 100*time.Millisecond) // LOCAL_CACHE_MAX_AGE
+			testenv.Pass(time.Second + 100*time.Millisecond) // for which used-up limits are remembered
 			if got := status("alice"); got != 200 {
 				t.Errorf("after the ban was lifted: status %d", got)
 			}

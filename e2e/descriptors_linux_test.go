@@ -20,7 +20,7 @@ func TestReloadWithoutFileDescriptors(t *testing.T) {
 		return fmt.Sprintf("{domain: api, descriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: %d}}]}", amount)
 	}
 	dir := writeRules(t, rules(3))
-	w := startWeir(t, dir, "CONFIG_POLL_INTERVAL=24h")
+	w := startWeir(t, dir)
 	testenv.OK(t, unix.Prlimit(w.cmd.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: 1 << 10}, nil))
 	replaceRules(t, dir, rules(7))
 	const told = `"level":"warning","@message":"the rules cannot be read at the moment, they are read again soon"`

@@ -136,7 +136,7 @@ func TestRulesThatBecomeAPipe(t *testing.T) {
 	certificate, key := authority.Issue(t, "localhost")
 	write(t, rules+"/.tls/crt", string(certificate))
 	write(t, rules+"/.tls/key", string(key))
-	w := startWeir(t, path, "DRAIN_DELAY=0s", "DRAIN_TIMEOUT=1s", "CONFIG_POLL_INTERVAL=100ms",
+	w := startWeir(t, path, "DRAIN_DELAY=0s", "DRAIN_TIMEOUT=1s",
 		"GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+rules+"/.tls/crt", "GRPC_SERVER_TLS_KEY="+rules+"/.tls/key")
 	fifo(t, path)
 	fifo(t, rules+"/.tls/crt")

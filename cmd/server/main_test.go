@@ -123,14 +123,14 @@ func TestExitCodes(t *testing.T) {
 		{name: "flag without its value", args: []string{"--port"}, code: 2, stderr: []string{"weir: --port: needs a value\n"}},
 		{name: "duration without its value", args: []string{"--drain-timeout"}, code: 2, stderr: []string{"weir: --drain-timeout: needs a value\n"}},
 		{name: "duration without a unit", env: "DRAIN_DELAY=5", code: 2, stderr: []string{"weir: --drain-delay: \"5\" is not a duration, allowed are numbers with a unit such as 300ms, 5s or 1m30s, here 0s or more ($DRAIN_DELAY)\n"}},
-		{name: "word as number", args: []string{"--max-descriptors", "x"}, code: 2, stderr: []string{"weir: --max-descriptors: \"x\" is not allowed, allowed are whole numbers, here 1 to 10000\n"}},
+		{name: "word as number", args: []string{"--decision-log-rate", "x"}, code: 2, stderr: []string{"weir: --decision-log-rate: \"x\" is not allowed, allowed are whole numbers, here 1 to 1000000\n"}},
 		{name: "word as number of a load", args: []string{"bench", "--keys=x"}, code: 2, stderr: []string{"weir: --keys: \"x\" is not allowed, allowed are whole numbers\n"}},
 		{name: "word as duration of a load", args: []string{"bench", "--warmup=abc"}, code: 2, stderr: []string{"weir: --warmup: \"abc\" is not a duration, allowed are numbers with a unit such as 300ms, 5s or 1m30s\n"}},
 		{name: "word as rate", args: []string{"bench", "--rate=fast"}, code: 2, stderr: []string{"weir: --rate: \"fast\" is not allowed, allowed are numbers such as 1000 or 1.5\n"}},
 		{name: "negative units of a load", args: []string{"bench", "--hits", "-1"}, code: 2, stderr: []string{"weir: --hits: \"-1\" is not allowed, allowed are whole numbers from 0 to 4294967295\n"}},
 		{name: "letter of a switch", env: "MERGE_DOMAIN_CONFIG=T", args: []string{"validate", two}, stdout: []string{"files=2"}},
 		{name: "TLS without files", env: "GRPC_SERVER_USE_TLS=true", code: 2, stderr: []string{"weir: --grpc-server-tls-cert ($GRPC_SERVER_TLS_CERT): a file is needed", "\n--grpc-server-tls-key ($GRPC_SERVER_TLS_KEY): a file is needed"}},
-		{name: "several bad settings", env: "GRPC_SERVER_USE_TLS=true", args: []string{"--drain-timeout=0s", "--max-descriptors=0"}, code: 2, stderr: []string{"\n--drain-timeout ($DRAIN_TIMEOUT): 0s is not allowed", "weir: --max-descriptors ($MAX_DESCRIPTORS): 0 is not allowed", "\n--grpc-server-tls-key ($GRPC_SERVER_TLS_KEY): a file is needed"}},
+		{name: "several bad settings", env: "GRPC_SERVER_USE_TLS=true", args: []string{"--drain-timeout=0s", "--decision-log-rate=0"}, code: 2, stderr: []string{"\n--drain-timeout ($DRAIN_TIMEOUT): 0s is not allowed", "--decision-log-rate ($DECISION_LOG_RATE): 0 is not allowed", "\n--grpc-server-tls-key ($GRPC_SERVER_TLS_KEY): a file is needed"}},
 		{name: "bad Redis URL", args: serve("--config="+dir, "--redis-url=redis"), code: 2, stderr: []string{"weir: --redis-url ($REDIS_URL): redis URL is not host:port; a user or a database needs redis://, a path needs unix://\n\nUsage: weir serve [flags]\n"}},
 		{name: "bad Redis URL by variable", env: "REDIS_URL=redis://u:swordfish@redis", args: serve("--config=" + dir), code: 2, stderr: []string{"weir: --redis-url ($REDIS_URL): redis URL has a password but no port, which is needed then\n"}},
 		{name: "out of range", env: "DRAIN_TIMEOUT=0s", code: 2, stderr: []string{"DRAIN_TIMEOUT", "1ms or more"}},
@@ -304,7 +304,7 @@ Each setting of "weir help serve" is an environment variable, too.
 // TestSignals holds a real process to its signals.
 func TestSignals(t *testing.T) {
 	dir := rules(t, "a.yaml", good)
-	command := exec.Command(os.Args[0], append(local[:len(local):len(local)], "--config="+dir, "--config-poll-interval=1h")...)
+	command := exec.Command(os.Args[0], append(local[:len(local):len(local)], "--config="+dir)...)
 	command.Env = append(os.Environ(), asProgram+"=1")
 	var log logFile
 	log.create(t)

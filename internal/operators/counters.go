@@ -72,7 +72,7 @@ func (d *Desk) Reset(ctx context.Context, of Descriptor, by, peer string) (Count
 			return nil
 		}
 		if err := d.Servers.AnnounceReset(ctx); err != nil {
-			return unavailable("the counters are reset, but the other servers could not be notified and may deny for LOCAL_CACHE_MAX_AGE", err)
+			return unavailable("the counters are reset, but the other servers could not be notified and may deny for another second", err)
 		}
 		return nil
 	})

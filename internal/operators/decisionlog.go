@@ -2,7 +2,6 @@ package operators
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -11,9 +10,8 @@ import (
 
 // LogOptions say what a DecisionLog writes, and where.
 type LogOptions struct {
-	All    bool    // admitted decisions, too
-	Sample float64 // the share of requests to write, 0 to 1
-	Rate   int     // most records a second
+	All    bool // admitted decisions, too
+	Rate   int  // most records a second
 	Sink   LogSink
 	Linger time.Duration // to wait for further records before the sink gets them
 
@@ -87,9 +85,6 @@ func StartDecisionLog(opts LogOptions) *DecisionLog {
 
 // All reports whether admitted decisions are written, too.
 func (l *DecisionLog) All() bool { return l.opts.All }
-
-// Sampled reports whether the decisions of a request are to be written.
-func (l *DecisionLog) Sampled() bool { return l.opts.Sample >= 1 || rand.Float64() < l.opts.Sample } //nolint:gosec // it protects nothing
 
 // Admit reports whether one more record may be written in the second of now. If not, it
 // is counted.

@@ -181,7 +181,7 @@ weir_decision_log_records_total %d
 func TestRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s sink
-		l, reg, _ := startLog(&s, LogOptions{Sample: 1, Rate: 10})
+		l, reg, _ := startLog(&s, LogOptions{Rate: 10})
 		for second := range 3 {
 			for range 10 {
 				offer(t, l, 5)
@@ -214,7 +214,7 @@ func TestRate(t *testing.T) {
 // TestRateByManyCallers admits no more than the rate, whichever callers ask.
 func TestRateByManyCallers(t *testing.T) {
 	var s sink
-	l, _, _ := startLog(&s, LogOptions{Sample: 1, Rate: 100})
+	l, _, _ := startLog(&s, LogOptions{Rate: 100})
 	now, admitted := time.Now(), make(chan bool, 6400)
 	var all sync.WaitGroup
 	for range 64 {
@@ -240,7 +240,7 @@ func TestRateByManyCallers(t *testing.T) {
 func TestSlowSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sink{hold: make(chan struct{})}
-		l, reg, _ := startLog(&s, LogOptions{Sample: 1, Rate: 1e6})
+		l, reg, _ := startLog(&s, LogOptions{Rate: 1e6})
 		began := time.Now()
 		offer(t, l, 1)
 		synctest.Wait() // the sink has it
@@ -264,7 +264,7 @@ func TestSlowSink(t *testing.T) {
 func TestSinkFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sink{fail: errors.New("gone")}
-		l, reg, failures := startLog(&s, LogOptions{Sample: 1, Rate: 1e6})
+		l, reg, failures := startLog(&s, LogOptions{Rate: 1e6})
 		offer(t, l, 7)
 		time.Sleep(3 * leftOutEvery)
 		wantMetrics(t, reg, 0, LeftOut{Failed: 7})
@@ -286,7 +286,7 @@ func TestSinkFails(t *testing.T) {
 func TestCloseWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s sink
-		l, _, _ := startLog(&s, LogOptions{Sample: 1, Rate: 1e6, Linger: time.Hour})
+		l, _, _ := startLog(&s, LogOptions{Rate: 1e6, Linger: time.Hour})
 		offer(t, l, 1000)
 		if took, err := stopLog(t, l, time.Minute); err != nil || took > 0 {
 			t.Errorf("got %v after %v", err, took)
@@ -299,7 +299,7 @@ func TestCloseWrites(t *testing.T) {
 
 func TestCloseLeavesBehind(t *testing.T) {
 	r, w := io.Pipe() // nobody reads
-	l, _, _ := startLog(Lines{W: w}, LogOptions{Sample: 1, Rate: 1e6})
+	l, _, _ := startLog(Lines{W: w}, LogOptions{Rate: 1e6})
 	offer(t, l, 10)
 	if took, err := stopLog(t, l, 10*time.Millisecond); err == nil || took > 10*time.Second {
 		t.Errorf("got %v after %v", err, took)
@@ -312,7 +312,7 @@ func TestCloseLeavesBehind(t *testing.T) {
 func TestLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s sink
-		l, _, _ := startLog(&s, LogOptions{Sample: 1, Rate: 1e6, Linger: time.Second / 2})
+		l, _, _ := startLog(&s, LogOptions{Rate: 1e6, Linger: time.Second / 2})
 		for range 4 {
 			offer(t, l, 1)
 			time.Sleep(time.Second / 10)
@@ -328,23 +328,4 @@ func TestLinger(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-func TestSample(t *testing.T) {
-	var s sink
-	for share, want := range map[float64][2]int{0: {0, 0}, 0.25: {2000, 3000}, 1: {10000, 10000}} {
-		l, _, _ := startLog(&s, LogOptions{Sample: share, Rate: 1})
-		n := 0
-		for range 10000 {
-			if l.Sampled() {
-				n++
-			}
-		}
-		if n < want[0] || n > want[1] {
-			t.Errorf("share %v: %d of 10000", share, n)
-		}
-		if _, err := stopLog(t, l, time.Minute); err != nil {
-			t.Error(err)
-		}
-	}
 }

@@ -23,7 +23,7 @@ type Observer struct {
 // rls.Options.
 func (ob *Observer) Observe(ctx context.Context, now time.Time, r *plan.Request, p *plan.Result) {
 	over, log := p.AnyOver(), ob.Log
-	if log != nil && (!over && !log.All() || !log.Sampled()) {
+	if log != nil && !over && !log.All() {
 		log = nil
 	}
 	if log == nil && !over {

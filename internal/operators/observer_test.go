@@ -146,7 +146,7 @@ func logged(t *testing.T, all, hashed bool) (lines []map[string]any) {
 	var text bytes.Buffer
 	a := newAsker(t, hashed, plan.Options{})
 	a.Log = StartDecisionLog(LogOptions{
-		All: all, Sample: 1, Rate: 1000, Sink: Lines{W: &text},
+		All: all, Rate: 1000, Sink: Lines{W: &text},
 		Registerer: prometheus.NewRegistry(), Failed: func(err error) { t.Error(err) },
 	})
 	traced := func(id string) context.Context {

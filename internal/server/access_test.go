@@ -40,7 +40,7 @@ func TestTokenOpensTheDebugPort(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	const token, next = "correct-horse-battery-staple-0123", "another-horse-battery-staple-0123"
 	write(t, file, token+"\n")
-	f := start(t, "--config="+directory(t, limited(1)), never, "--debug-host=0.0.0.0", "--admin-token-file="+file)
+	f := start(t, "--config="+directory(t, limited(1)), "--debug-host=0.0.0.0", "--admin-token-file="+file)
 	f.wantHealth(true, "OK")
 	_, port, _ := net.SplitHostPort(f.DebugAddr())
 	ask := func(method, path, token string) (int, string) {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -94,13 +95,11 @@ func (a *App) build() error {
 		CalendarMonths: s.Rules.CalendarMonths,
 		ShadowMode:     s.Answers.ShadowMode,
 		QuotaMode:      s.Answers.QuotaMode,
-		MaxDescriptors: s.Answers.MaxDescriptors,
 		Exceptions:     a.exceptions.Current(),
 	}
 	a.usage = telemetry.New(telemetry.Options{
 		Registerer: reg, Logger: a.logger,
-		NearLimitRatio:    float32(s.Metrics.NearLimitRatio),
-		MaxDetailedSeries: s.Metrics.MaxDetailedSeries,
+		NearLimitRatio: float32(s.Metrics.NearLimitRatio),
 	})
 	a.rules.keep = a.usage.Keep
 	for _, client := range startStatsd(s.Metrics, statsdSource(a.usage, serviceMetrics), a.logger) {
@@ -122,7 +121,6 @@ func (a *App) build() error {
 			Planner: plan.New(options), Rules: a.rules.tree.Load,
 			Store: &a.store, Spread: limiter.NewRetrySpread(time.Now), Failover: a.store.failover, Usage: a.usage,
 		},
-		MaxDescriptors:  options.MaxDescriptors,
 		Observe:         observer.Observe,
 		ResponseHeaders: responseHeaders(s.Answers),
 		RequestHeaders:  requestHeaders(s.Answers),
@@ -147,7 +145,7 @@ func (a *App) announce(s settings.Settings) {
 	a.logger.Info("starting", "version", a.opts.Version)
 	limitMemory(a.logger)
 	for _, w := range s.Warnings {
-		a.logger.Warn("a variable of envoyproxy/ratelimit has no effect", "variable", w.Variable, "value", w.Value, "instead", w.Instead)
+		a.logger.Warn(w.Variable+" has no effect: "+w.Instead, "value", w.Value)
 	}
 	for _, note := range switchedOn(s.Answers) {
 		a.logger.Warn("a switch changes every answer", "effect", note)
@@ -160,7 +158,7 @@ func (a *App) openRules(service prometheus.Registerer) (err error) {
 	s := a.opts.Settings
 	a.rules = newRules(RuleOptions(s.Rules.Reading), a.health.setRulesLoaded, a.logger, service)
 	a.rules.tuner = newTuner()
-	a.source = newFiles(a.rules, s.Rules, a.opts.Reload)
+	a.source = newFiles(a.rules, s.Rules, a.opts.Reload, cmp.Or(a.opts.pollEvery, pollEvery))
 	if s.XDS.Enabled() {
 		if s.Rules.Config != "" {
 			a.logger.Warn("the rules come from the control plane, --config (CONFIG_PATH) is not read", "path", s.Rules.Config)
@@ -211,9 +209,7 @@ func (a *App) bind(requests *rls.Service, options plan.Options) error {
 	s := grpc.NewServer(grpcOptions...)
 	requests.Register(s)
 	grpc_health_v1.RegisterHealthServer(s, a.health.grpc)
-	if l.GRPCReflection {
-		reflection.Register(s)
-	}
+	reflection.Register(s)
 	a.grpc = a.add(grpcServer(bound.grpc, s))
 	return nil
 }

@@ -26,7 +26,7 @@ func (a *App) openDecisionLog() (*operators.DecisionLog, error) {
 	}
 	lost := lostDecisions(a.logger)
 	opts := operators.LogOptions{
-		All: d.Decisions == "all", Sample: float64(d.Sample), Rate: d.Rate, Registerer: a.opts.Registry,
+		All: d.Decisions == "all", Rate: d.Rate, Registerer: a.opts.Registry,
 		Sink: operators.Lines{W: a.opts.Stdout}, Failed: lost.observe,
 	}
 	if d.To == "otlp" {
@@ -36,7 +36,7 @@ func (a *App) openDecisionLog() (*operators.DecisionLog, error) {
 		}
 		opts.Sink, opts.Linger = sink, decisionLinger
 	}
-	a.logger.Info("decisions are logged", "which", d.Decisions, "to", d.To, "sample", float32(d.Sample), "rate", d.Rate)
+	a.logger.Info("decisions are logged", "which", d.Decisions, "to", d.To, "rate", d.Rate)
 	l := operators.StartDecisionLog(opts)
 	a.cleanups.add("decision log", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, lastSignals)
@@ -62,18 +62,14 @@ func (a *App) decisionCollector(lost *lostSignals) (operators.LogSink, error) {
 	if err != nil {
 		return nil, err
 	}
-	headers := func() map[string]string {
-		now := a.secrets.now()
-		return now.DecisionLog.HeaderValues(now.Tracing.Headers)
+	var to sdklog.Exporter
+	if s.Tracing.ExporterProtocol == "grpc" {
+		to, err = otlploggrpc.New(context.Background())
+	} else {
+		to, err = otlploghttp.New(context.Background())
 	}
-	to, err := newExporter(headers, func(headers map[string]string) (sdklog.Exporter, error) {
-		if s.Tracing.ExporterProtocol == "grpc" {
-			return otlploggrpc.New(context.Background(), otlploggrpc.WithHeaders(headers))
-		}
-		return otlploghttp.New(context.Background(), otlploghttp.WithHeaders(headers))
-	})
 	if err != nil {
 		return nil, fmt.Errorf("exporting decisions (see DECISION_LOG_TO and OTEL_EXPORTER_OTLP_ENDPOINT): %w", err)
 	}
-	return operators.NewOTLP(records{to}, service), nil
+	return operators.NewOTLP(to, service), nil
 }

@@ -80,9 +80,10 @@ func TestDecisionsToACollector(t *testing.T) {
 				c, address := serveLogs(t, protocol)
 				t.Setenv("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", address+map[string]string{"http": "/v1/logs"}[protocol])
 				t.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://127.0.0.1:1")
+				t.Setenv("OTEL_EXPORTER_OTLP_LOGS_HEADERS", "token=b%20c")
 				args := []string{
 					"--config=" + directory(t, limited(1)), "--decision-log=denied", "--decision-log-to=otlp",
-					"--tracing-exporter-protocol=" + protocol, "--tracing-service-name=limits", "--otel-exporter-otlp-logs-headers=token=b%20c",
+					"--tracing-exporter-protocol=" + protocol, "--tracing-service-name=limits",
 				}
 				if traced {
 					args = append(args, "--tracing-enabled", "--tracing-sampling-rate=0")

@@ -24,7 +24,8 @@ type files struct {
 	*rules
 	settings settings.Rules
 	path     string
-	signals  <-chan os.Signal // each loads the rules anew
+	signals  <-chan os.Signal // each loads the rules again
+	poll     time.Duration    // between two readings
 
 	asked chan chan<- error // who waits for a load of its own gets its outcome
 	ended chan struct{}     // closed when nothing is loaded any more
@@ -35,10 +36,10 @@ type files struct {
 	short   bool // the last time, the process was short of what reading takes
 }
 
-func newFiles(r *rules, s settings.Rules, signals <-chan os.Signal) *files {
+func newFiles(r *rules, s settings.Rules, signals <-chan os.Signal, poll time.Duration) *files {
 	r.status.Path = s.Path()
 	return &files{
-		rules: r, settings: s, path: s.Path(), signals: signals,
+		rules: r, settings: s, path: s.Path(), signals: signals, poll: poll,
 		asked: make(chan chan<- error), ended: make(chan struct{}), skipped: map[string]bool{},
 	}
 }
@@ -62,16 +63,18 @@ func (f *files) start() error {
 // set of files is read once.
 const lookEvery = 200 * time.Millisecond
 
+// pollEvery is how often the files are read, because some file systems report times late.
+const pollEvery = 5 * time.Second
+
 // rest is the time between two loads that somebody asks for, perhaps without end.
 const rest = 50 * time.Millisecond
 
 // run keeps the rules as their files are until ctx ends. It reads them when they look
-// different, and after every interval, because some file systems tell times late. A signal
-// loads them unconditionally.
+// different, and at every poll. A signal loads them unconditionally.
 func (f *files) run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() { close(f.ended) }) // even if a read never ends
 	defer stop()
-	look, poll := time.NewTicker(lookEvery), time.NewTicker(f.settings.ConfigPollInterval)
+	look, poll := time.NewTicker(lookEvery), time.NewTicker(f.poll)
 	defer look.Stop()
 	defer poll.Stop()
 	read, before := "", "" // how the files looked when they were read, and at the last look

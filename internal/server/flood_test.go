@@ -21,7 +21,7 @@ func TestReloadsDoNotFloodTheLog(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := directory(t, hollow)
-			f := start(t, "--config="+dir, never)
+			f := start(t, "--config="+dir)
 			f.wantHealth(true, "OK")
 			replace(t, dir+"/rules.yaml", tt.rules)
 			f.wantAnswer("POST", f.DebugAddr(), "/-/reload", tt.code, tt.answer)

@@ -7,7 +7,6 @@ import (
 	"net"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -80,13 +79,13 @@ func grpcOptions(l settings.Listen, transport credentials.TransportCredentials, 
 
 // beforeCall sees a call before its message. It drops the headers that nobody reads,
 // because a few bytes of HPACK can stand for many. While many calls are open, it gives
-// each a deadline, which also ends one whose message does not become whole. A deadline
-// for every call would be a twelfth of the CPU time of a decision. Streams last as long
-// as they like.
+// each a deadline, which also ends one whose message does not become complete. A deadline
+// for every call would be a twelfth of the CPU time of a decision. Health checks that are
+// watched last as long as they like.
 func beforeCall(headersRead []string, crowded int) tap.ServerInHandle {
 	return func(ctx context.Context, info *tap.Info) (context.Context, error) {
 		maps.DeleteFunc(info.Header, func(name string, _ []string) bool { return !slices.Contains(headersRead, name) })
-		if runtime.NumGoroutine() < crowded || info.FullMethodName == grpc_health_v1.Health_Watch_FullMethodName || strings.HasPrefix(info.FullMethodName, "/grpc.reflection.") {
+		if runtime.NumGoroutine() < crowded || info.FullMethodName == grpc_health_v1.Health_Watch_FullMethodName {
 			return ctx, nil
 		}
 		ctx, cancel := context.WithTimeout(ctx, patienceOfCalls) //nolint:gosec // gRPC cancels the context that this one is of

@@ -55,7 +55,7 @@ func TestReloadsBecomeOne(t *testing.T) {
 	dir := directory(t, limited(3))
 	synctest.Test(t, func(t *testing.T) {
 		r := newRules(descriptors.Options{}, func() {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-		f := newFiles(r, settings.Rules{RulesPath: settings.RulesPath{Config: dir}, ConfigPollInterval: time.Hour}, nil)
+		f := newFiles(r, settings.Rules{RulesPath: settings.RulesPath{Config: dir}}, nil, time.Hour)
 		const asking = 40
 		answers := make(chan error, asking)
 		for range asking {

@@ -273,7 +273,7 @@ func describe(ctx context.Context, conn *grpc.ClientConn) (services, methods []s
 }
 
 func TestReflection(t *testing.T) {
-	f := start(t, "--config="+directory(t, limited(3)), "--grpc-reflection")
+	f := start(t, "--config="+directory(t, limited(3)))
 	services, methods, err := describe(t.Context(), f.conn)
 	if err != nil {
 		t.Fatal(err)
@@ -286,13 +286,6 @@ func TestReflection(t *testing.T) {
 	f.stop() // the stream is still open
 	if err := f.wantEnd(); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestNoReflectionByItself(t *testing.T) {
-	f := start(t, "--config="+directory(t, limited(3)))
-	if _, _, err := describe(t.Context(), f.conn); status.Code(err) != codes.Unimplemented {
-		t.Errorf("got %v", err)
 	}
 }
 

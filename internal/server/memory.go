@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
+
+	"weir/internal/limiter/memory"
 )
 
 // How the garbage collector is tuned. A server of little memory collects very
@@ -43,6 +45,24 @@ func limitMemory(logger *slog.Logger) {
 	case limit < math.MaxInt64:
 		logger.Info("the container's memory is limited", "runtime_bytes", limit)
 	}
+}
+
+// Of the memory that the runtime may use, counters get what else leaves, and each takes
+// about so much with its key. So a container of 256 MiB keeps a million.
+const (
+	memoryElse    = 64 << 20
+	counterMemory = 160
+	leastCounters = 100_000
+)
+
+// maxCounters is how many counters the memory store keeps: as many as the runtime's limit,
+// which limitMemory or GOMEMLIMIT has set, has room for.
+func maxCounters() int {
+	limit := debug.SetMemoryLimit(-1)
+	if limit == math.MaxInt64 {
+		return memory.DefaultMaxCounters
+	}
+	return int(max((limit-memoryElse)/counterMemory, leastCounters))
 }
 
 // tuner keeps the collector's target at the garbage that is allowed. None

@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"math"
 	"runtime/debug"
 	"testing"
 	"testing/synctest"
@@ -26,6 +27,17 @@ func TestTargets(t *testing.T) {
 	for _, tt := range tests {
 		if usual, loading := usualTarget(tt.live), loadTarget(tt.live); usual != tt.usual || loading != tt.loading {
 			t.Errorf("%d MiB live: got %d %% and %d %% during a load, want %d %% and %d %%", tt.live>>20, usual, loading, tt.usual, tt.loading)
+		}
+	}
+}
+
+func TestCountersFitIntoTheMemory(t *testing.T) {
+	before := debug.SetMemoryLimit(-1)
+	defer debug.SetMemoryLimit(before)
+	for limit, want := range map[int64]int{math.MaxInt64: 1_000_000, 230 << 20: 1_087_897, 1 << 30: 6_291_456, 32 << 20: 100_000} {
+		debug.SetMemoryLimit(limit)
+		if got := maxCounters(); got != want {
+			t.Errorf("%d MiB: got %d counters, want %d", limit>>20, got, want)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func TestBuildInfo(t *testing.T) {
 func TestLastReload(t *testing.T) {
 	before := time.Now()
 	dir := directory(t, limited(3))
-	f := start(t, "--config="+dir, never)
+	f := start(t, "--config="+dir)
 	file := onlyFile(t, dir)
 	good, _ := f.value("weir_config_last_reload_successful")
 	first, _ := f.value("weir_config_last_reload_success_timestamp_seconds")

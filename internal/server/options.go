@@ -4,6 +4,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -29,4 +30,8 @@ type Options struct {
 	// before the context of Run ends, there is no pause. It also ends commands that print
 	// secrets for New.
 	Hurry <-chan struct{}
+
+	// What tests have otherwise, and 0 leaves as it is: the time between two readings of the
+	// files of rules, and how long used-up limits are denied without Redis.
+	pollEvery, denyMaxAge time.Duration
 }

@@ -35,7 +35,7 @@ func (a *App) openRedis() error {
 	options := redis.Options{
 		KeyPrefix:  string(all.Store.CacheKeyPrefix),
 		DenyMemory: s.DenyMemory,
-		DenyMaxAge: s.DenyMaxAge,
+		DenyMaxAge: a.opts.denyMaxAge,
 		Logger:     a.logger,
 		Registerer: a.storeRegistry,
 	}

@@ -275,21 +275,3 @@ func TestDenyMemoryIsASetting(t *testing.T) {
 		})
 	}
 }
-
-// TestDenyMaxAgeIsASetting asks for longer than the second for which a denial is
-// remembered by default.
-func TestDenyMaxAgeIsASetting(t *testing.T) {
-	t.Parallel()
-	f := start(t, "--local-cache-max-age=1h", "--config="+directory(t, limited(1)), "--redis-url="+miniredis.RunT(t).Addr(), inTime)
-	f.wantHealth(true, "OK")
-	pause := time.NewTicker(10 * time.Millisecond)
-	defer pause.Stop()
-	for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); <-pause.C {
-		if _, err := f.ask(t.Context(), "alice"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, page, err := f.request("GET", f.MetricsAddr(), "/metrics", ""); err != nil || !strings.Contains(page, "\nweir_redis_calls_total 2\n") {
-		t.Errorf("want two calls, one that admits and one that denies (error: %v); got\n%s", err, page)
-	}
-}

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
@@ -19,8 +20,9 @@ import (
 // startTwo starts two servers on one Redis, which remember denials for an hour.
 func startTwo(t *testing.T, r restartable, args ...string) (a, b *fixture) {
 	t.Helper()
-	args = append(args, "--config="+directory(t, limited(2)), "--redis-url="+r.Addr(), "--local-cache-max-age=1h")
-	a, b = start(t, args...), start(t, args...)
+	args = append(args, "--config="+directory(t, limited(2)), "--redis-url="+r.Addr())
+	forHours := func(o *Options) { o.denyMaxAge = time.Hour }
+	a, b = startWith(t, forHours, args...), startWith(t, forHours, args...)
 	a.wantHealth(true, "OK")
 	b.wantHealth(true, "OK")
 	return a, b

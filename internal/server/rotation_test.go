@@ -284,7 +284,7 @@ func TestTokenOfCommand(t *testing.T) {
 	redis := testenv.RedisServer(t, "--requirepass", "swordfish-1")
 	path := filepath.Join(t.TempDir(), "token")
 	write(t, path, "swordfish-1\n")
-	f := start(t, "--config="+directory(t, limited(yearly)), "--redis-url="+redis.Addr(), "--redis-auth-command=cat "+path, "--redis-auth-command-interval=24h", inTime)
+	f := start(t, "--config="+directory(t, limited(yearly)), "--redis-url="+redis.Addr(), "--redis-auth-command=cat "+path, inTime)
 	f.wantHealth(true, "OK")
 	o, l := newOperator(t, "swordfish-1", redis), newLoad(t, f)
 	l.more(t)

@@ -28,7 +28,7 @@ func TestMemoryOfALargeLoadIsGivenBack(t *testing.T) {
 	}
 	dir := directory(t, text.String())
 	before := forcedCollections()
-	f := start(t, "--config="+dir, never)
+	f := start(t, "--config="+dir)
 	testenv.Eventually(t, func() error {
 		if forcedCollections() == before {
 			return errors.New("the memory of the start is not given back")

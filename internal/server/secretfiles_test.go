@@ -2,19 +2,14 @@ package server
 
 import (
 	"io"
-	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	collogsv1 "go.opentelemetry.io/proto/otlp/collector/logs/v1"
-	coltracev1 "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/protobuf/types/known/emptypb"
 
 	"weir/internal/testenv"
 )
@@ -24,71 +19,6 @@ type seen struct{ places sync.Map }
 
 func (s *seen) note(place, token string)     { s.places.Store(place+" "+token, true) }
 func (s *seen) has(place, token string) bool { _, ok := s.places.Load(place + " " + token); return ok }
-
-// ServeHTTP is a collector that takes everything.
-func (s *seen) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.note(r.URL.Path, r.Header.Get("Token"))
-	w.Header().Set("Content-Type", "application/x-protobuf")
-}
-
-// collectGRPC serves a collector that takes everything.
-func (s *seen) collectGRPC(t *testing.T) string {
-	server := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
-		md, _ := metadata.FromIncomingContext(stream.Context())
-		place, answer := "/v1/traces", any(&coltracev1.ExportTraceServiceResponse{})
-		if method, _ := grpc.MethodFromServerStream(stream); strings.Contains(method, "Logs") {
-			place, answer = "/v1/logs", &collogsv1.ExportLogsServiceResponse{}
-		}
-		s.note(place, strings.Join(md.Get("token"), ","))
-		if err := stream.RecvMsg(new(emptypb.Empty)); err != nil && err != io.EOF {
-			return err
-		}
-		return stream.SendMsg(answer)
-	}))
-	return "http://" + testenv.ServeGRPC(t, server)
-}
-
-// TestHeadersForCollectorsChange looks for the headers of a file at a collector.
-func TestHeadersForCollectorsChange(t *testing.T) {
-	for _, protocol := range []string{"http", "grpc"} {
-		t.Run(protocol, func(t *testing.T) {
-			s := new(seen)
-			var address string
-			if protocol == "http" {
-				server := httptest.NewServer(s)
-				t.Cleanup(server.Close)
-				address = server.URL
-			} else {
-				address = s.collectGRPC(t)
-			}
-			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
-			t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
-			all, own := t.TempDir(), t.TempDir()
-			f := start(t, "--config="+directory(t, limited(1)), "--tracing-enabled", "--tracing-exporter-protocol="+protocol,
-				"--decision-log=all", "--decision-log-to=otlp",
-				"--otel-exporter-otlp-headers-file="+mount(t, all, "token=swordfish"), "--otel-exporter-otlp-logs-headers-file="+mount(t, own, "token=halibut"))
-			arrive := func(traces, logs string) {
-				t.Helper()
-				testenv.Until(t, "the headers arrive", func() bool {
-					if _, err := f.ask(t.Context(), "alice"); err != nil {
-						t.Error(err)
-					}
-					return t.Failed() || s.has("/v1/traces", traces) && s.has("/v1/logs", logs)
-				})
-			}
-			arrive("swordfish", "halibut")
-			mount(t, all, "token=swordfish-2")
-			mount(t, own, "token=halibut%202")
-			arrive("swordfish-2", "halibut 2")
-			mount(t, own, "halibut-3")
-			f.wantLog("header 1 has no =")
-			f.wantNoPassword()
-			if strings.Contains(f.log.String(), "halibut") || strings.Contains(f.log.String(), "lost") {
-				t.Error("the log shows a secret, or something lost")
-			}
-		})
-	}
-}
 
 // TestHeadersForTheControlPlaneChange wants a new stream to have the new ones.
 func TestHeadersForTheControlPlaneChange(t *testing.T) {

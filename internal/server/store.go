@@ -35,7 +35,7 @@ func (s *store) Reset(ctx context.Context, hits []limiter.Hit) error {
 func (a *App) storeStatus() api.Store {
 	s := a.opts.Settings
 	if a.store.redis == nil {
-		return api.Store{Name: fmt.Sprintf("in memory, at most %d", s.Store.MemoryMaxCounters), Works: true}
+		return api.Store{Name: fmt.Sprintf("in memory, at most %d", maxCounters()), Works: true}
 	}
 	now := a.store.redis.State()
 	status := api.Store{
@@ -55,7 +55,7 @@ func (a *App) openStore() error {
 	s := a.opts.Settings
 	a.storeRegistry = prometheus.NewRegistry()
 	a.opts.Registry.MustRegister(a.storeRegistry)
-	inMemory := memory.Options{MaxCounters: s.Store.MemoryMaxCounters}
+	inMemory := memory.Options{MaxCounters: maxCounters()}
 	if s.Redis.Main.URL != "" {
 		a.store.failover = failover.New(FailureMode(s.Failure.Mode), func() limiter.CounterStore { return memory.New(inMemory) }, a.storeRegistry)
 		return a.openRedis()

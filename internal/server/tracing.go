@@ -45,13 +45,13 @@ func (a *App) openTracing() error {
 	if err := checkOTelFiles("TRACES"); err != nil {
 		return err
 	}
-	headers := func() map[string]string { return a.secrets.now().Tracing.HeaderValues() }
-	to, err := newExporter(headers, func(headers map[string]string) (sdktrace.SpanExporter, error) {
-		if s.ExporterProtocol == "grpc" {
-			return otlptracegrpc.New(context.Background(), otlptracegrpc.WithHeaders(headers))
-		}
-		return otlptracehttp.New(context.Background(), otlptracehttp.WithHeaders(headers))
-	})
+	var to sdktrace.SpanExporter
+	var err error
+	if s.ExporterProtocol == "grpc" {
+		to, err = otlptracegrpc.New(context.Background())
+	} else {
+		to, err = otlptracehttp.New(context.Background())
+	}
 	if err != nil {
 		return fmt.Errorf("exporting traces (see TRACING_ENABLED and OTEL_EXPORTER_OTLP_ENDPOINT): %w", err)
 	}
@@ -61,7 +61,7 @@ func (a *App) openTracing() error {
 	}
 	a.logger.Info("traces are sent", "protocol", s.ExporterProtocol, "sampling_rate", float32(s.SamplingRate))
 	a.tracing = sdktrace.NewTracerProvider(
-		sdktrace.WithBatcher(spans{to}),
+		sdktrace.WithBatcher(to),
 		sdktrace.WithResource(service),
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(float64(s.SamplingRate)))),
 	)

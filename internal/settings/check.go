@@ -1,10 +1,8 @@
 package settings
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"reflect"
 	"regexp"
@@ -30,6 +28,9 @@ func (s *Settings) AfterApply(ctx *kong.Context) error {
 			*host = "::"
 		}
 	}
+	if s.Listen.DebugHost == "" {
+		s.Listen.DebugHost = s.Listen.debugHost()
+	}
 	if !s.Redis.Main.Named() {
 		s.Redis.Variables = redisVariables(names)
 	}
@@ -39,6 +40,20 @@ func (s *Settings) AfterApply(ctx *kong.Context) error {
 	errs = append(errs, unusable, s.checkSources(), s.TLS.check(), err, s.Check())
 	s.Warnings = slices.Concat(warnings, s.unused())
 	return errors.Join(errs...)
+}
+
+// debugHost is where operators are served unless somebody has asked for another address:
+// from this machine only, if there is no token that tells operators from others.
+func (l Listen) debugHost() string {
+	switch {
+	case l.AdminTokenFile == "" && l.Proto == "tcp6":
+		return "::1"
+	case l.AdminTokenFile == "":
+		return "127.0.0.1"
+	case l.Proto == "tcp6":
+		return "::"
+	}
+	return "0.0.0.0"
 }
 
 // checkFlag compares a number or duration with the tags min and max, and refuses the
@@ -153,58 +168,7 @@ func (s *Settings) Check() error {
 	if x := s.XDS; x.Enabled() && x.UseTLS {
 		errs = append(errs, checkPair(file{"CONFIG_GRPC_XDS_CLIENT_TLS_CERT", x.ClientCert}, file{"CONFIG_GRPC_XDS_CLIENT_TLS_KEY", x.ClientKey}))
 	}
-	for _, h := range []struct {
-		variable string
-		headers  Secret
-		used     bool
-	}{
-		{"OTEL_EXPORTER_OTLP_HEADERS", s.Tracing.Headers, s.Tracing.Enabled || s.DecisionLog.collected()},
-		{"OTEL_EXPORTER_OTLP_TRACES_HEADERS", s.Tracing.TracesHeaders, s.Tracing.Enabled},
-		{"OTEL_EXPORTER_OTLP_LOGS_HEADERS", s.DecisionLog.LogsHeaders, s.DecisionLog.collected()},
-	} {
-		if _, err := headersOf(h.headers); h.used && err != nil {
-			errs = append(errs, wrong(h.variable, "%w", err))
-		}
-	}
 	return errors.Join(errs...)
-}
-
-// collected reports whether decisions go to a collector.
-func (d DecisionLog) collected() bool { return d.Decisions != "off" && d.To == "otlp" }
-
-// HeaderValues are the headers for the collector by name, which have been checked. all
-// are those for all that is sent.
-func (d DecisionLog) HeaderValues(all Secret) map[string]string {
-	headers, _ := headersOf(cmp.Or(d.LogsHeaders, all))
-	return headers
-}
-
-// HeaderValues are the headers of traces by name, which have been checked.
-func (t Tracing) HeaderValues() map[string]string {
-	headers, _ := headersOf(cmp.Or(t.TracesHeaders, t.Headers))
-	return headers
-}
-
-// headersOf reads headers as OpenTelemetry's exporters do, but refuses what they
-// leave out. Its error shows nothing of them, because they may be passwords.
-func headersOf(text Secret) (map[string]string, error) {
-	headers := map[string]string{}
-	for i, pair := range pairs(string(text)) {
-		name, value, found := strings.Cut(pair, "=")
-		name = strings.TrimSpace(name)
-		switch {
-		case !found:
-			return nil, fmt.Errorf("header %d has no =, allowed are NAME=VALUE, separated by commas", i+1)
-		case name == "" || !isToken.MatchString(name):
-			return nil, fmt.Errorf("the name of header %d is not allowed, allowed are letters, digits and !#$%%&'*+-.^_`|~", i+1)
-		}
-		value, err := url.PathUnescape(value)
-		if err != nil {
-			return nil, fmt.Errorf("the value of header %d has a %% without two hexadecimal digits after it", i+1)
-		}
-		headers[name] = strings.TrimSpace(value)
-	}
-	return headers, nil
 }
 
 // HeaderValues are the headers by name. Its error shows nothing of them, because

@@ -25,9 +25,9 @@ func Example() {
 	}
 	fmt.Println(s.Listen.Port, s.Process.LogFormat, s.Process.DrainDelay)
 
-	_, err = parser.Parse([]string{"--max-descriptors=0"})
+	_, err = parser.Parse([]string{"--drain-timeout=0s"})
 	fmt.Println(err)
 	// Output:
 	// 8090 json 5s
-	// --max-descriptors ($MAX_DESCRIPTORS): 0 is not allowed, allowed is 1 to 10000
+	// --drain-timeout ($DRAIN_TIMEOUT): 0s is not allowed, allowed is 1ms or more
 }

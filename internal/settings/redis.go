@@ -8,21 +8,19 @@ import (
 
 // Redis says which Redis keeps the counters, and how to reach it.
 type Redis struct {
-	Main RedisServer `embed:"" prefix:"redis-" envprefix:"REDIS_" set:"absent=If it is not set, counters are kept in memory."`
+	Main RedisServer `embed:"" prefix:"redis-" envprefix:"REDIS_" set:"absent=Unset: counters are in memory."`
 
-	TLSCACert                   string `name:"redis-tls-cacert" env:"REDIS_TLS_CACERT" placeholder:"FILE" help:"Authorities of Redis. By default the system's."`
-	TLSClientCert               string `name:"redis-tls-client-cert" env:"REDIS_TLS_CLIENT_CERT" placeholder:"FILE" help:"Certificate for Redis."`
+	TLSCACert                   string `name:"redis-tls-cacert" env:"REDIS_TLS_CACERT" placeholder:"FILE" help:"Certificate authorities of Redis. Unset: the system's."`
+	TLSClientCert               string `name:"redis-tls-client-cert" env:"REDIS_TLS_CLIENT_CERT" placeholder:"FILE" help:"Client certificate for Redis."`
 	TLSClientKey                string `name:"redis-tls-client-key" env:"REDIS_TLS_CLIENT_KEY" placeholder:"FILE" help:"Key of that certificate."`
 	TLSSkipHostnameVerification bool   `name:"redis-tls-skip-hostname-verification" env:"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION" default:"false" help:"Accept any host name in the certificate of Redis."`
 
-	HealthCheckActiveConnection bool `name:"redis-health-check-active-connection" env:"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION" default:"false" help:"Be unhealthy whenever Redis cannot decide, not only until it first can."`
+	HealthCheckActiveConnection bool `name:"redis-health-check-active-connection" env:"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION" default:"false" help:"Be unhealthy whenever Redis is unavailable, not only until it first answers."`
 
-	UsePerSecond bool        `name:"redis-persecond" env:"REDIS_PERSECOND" default:"false" help:"Keep limits per second in a second Redis. Other Redis settings hold for both."`
-	PerSecond    RedisServer `embed:"" prefix:"redis-persecond-" envprefix:"REDIS_PERSECOND_" set:"absent=Needed if REDIS_PERSECOND is on."`
+	UsePerSecond bool        `name:"redis-persecond" env:"REDIS_PERSECOND" default:"false" help:"Keep limits per second in a second Redis."`
+	PerSecond    RedisServer `embed:"" prefix:"redis-persecond-" envprefix:"REDIS_PERSECOND_" set:"absent=Needed with REDIS_PERSECOND."`
 
-	DenyMemory int `name:"local-cache-size-in-bytes" env:"LOCAL_CACHE_SIZE_IN_BYTES" default:"4194304" min:"0" max:"1073741824" help:"Memory to deny used-up limits without Redis, at most LOCAL_CACHE_MAX_AGE. Half as much more remembers other counters. 0 is none."`
-
-	DenyMaxAge time.Duration `name:"local-cache-max-age" env:"LOCAL_CACHE_MAX_AGE" default:"1s" min:"1s" max:"1h" help:"Longest time to deny a used-up limit without Redis, and so for which what other processes refund, or a deleted counter, may go unnoticed."`
+	DenyMemory int `name:"local-cache-size-in-bytes" env:"LOCAL_CACHE_SIZE_IN_BYTES" default:"4194304" min:"0" max:"1073741824" help:"Memory to deny used-up limits for a second without asking Redis, and half as much for other counters. 0: none."`
 
 	// Variables are those that say how to use a Redis, if none is named.
 	Variables []string `kong:"-"`
@@ -32,7 +30,7 @@ type Redis struct {
 // means to have none, ${absent}.
 type RedisPlace struct {
 	URL     Secret `name:"url" env:"URL" placeholder:"URL" help:"Redis: host:port, socket path, or redis://, rediss:// or unix:// URL. SENTINEL: name,host:port,... (primary, sentinels). CLUSTER: host:port,... ${absent}"`
-	URLFile string `name:"url-file" env:"URL_FILE" placeholder:"FILE" help:"File with this URL, read again every second."`
+	URLFile string `name:"url-file" env:"URL_FILE" placeholder:"FILE" help:"File with this URL."`
 	Type    Word   `env:"TYPE" default:"SINGLE" help:"SINGLE, SENTINEL or CLUSTER." words:"SINGLE,SENTINEL,CLUSTER" not:"is not a type of Redis" lower:""`
 }
 
@@ -46,15 +44,14 @@ func (p RedisPlace) Clustered() bool { return p.Type == clusterType }
 type RedisServer struct {
 	RedisPlace
 
-	SocketType   Word          `env:"SOCKET_TYPE" placeholder:"tcp|unix" help:"tcp or unix, if Redis is no URL. By default unix for a path, else tcp." words:"tcp,unix" not:"is not a socket type"`
+	SocketType   Word          `env:"SOCKET_TYPE" placeholder:"tcp|unix" help:"tcp or unix. Unset: by the form of the URL." words:"tcp,unix" not:"is not a socket type"`
 	Auth         Secret        `env:"AUTH" placeholder:"PASSWORD" help:"Password of Redis, or user:password."`
-	AuthFile     string        `name:"auth-file" env:"AUTH_FILE" placeholder:"FILE" help:"File with this password, read again every second."`
-	AuthCommand  Secret        `name:"auth-command" env:"AUTH_COMMAND" placeholder:"PROGRAM ARGUMENT..." help:"Program that prints this password, such as a token, within 10 s. Words are separated by blanks, there is no shell. It runs again when Redis refuses what it printed."`
-	AuthEvery    time.Duration `name:"auth-command-interval" env:"AUTH_COMMAND_INTERVAL" default:"5m" min:"1s" max:"24h" help:"Time between two runs: less than a token lasts."`
+	AuthFile     string        `name:"auth-file" env:"AUTH_FILE" placeholder:"FILE" help:"File with this password."`
+	AuthCommand  Secret        `name:"auth-command" env:"AUTH_COMMAND" placeholder:"PROGRAM ARGUMENT..." help:"Program that prints this password, such as a cloud token, within 10 s. No shell; runs every 5 minutes and when Redis rejects the password."`
 	SentinelAuth Secret        `env:"SENTINEL_AUTH" placeholder:"PASSWORD" help:"Password of the sentinels, or user:password."`
-	SentinelFile string        `name:"sentinel-auth-file" env:"SENTINEL_AUTH_FILE" placeholder:"FILE" help:"File with this password, read again every second."`
-	TLS          bool          `name:"tls" env:"TLS" default:"false" help:"Use TLS 1.2 or later to Redis and sentinels."`
-	PoolSize     int           `env:"POOL_SIZE" default:"10" min:"1" max:"10000" help:"Most connections to each node of a cluster. Other types get at most 4."`
+	SentinelFile string        `name:"sentinel-auth-file" env:"SENTINEL_AUTH_FILE" placeholder:"FILE" help:"File with this password."`
+	TLS          bool          `name:"tls" env:"TLS" default:"false" help:"Use TLS to Redis and its sentinels."`
+	PoolSize     int           `env:"POOL_SIZE" placeholder:"N" min:"0" max:"10000" help:"Most connections to each node of a cluster. Unset: as the load needs, at most 10."`
 	Timeout      time.Duration `env:"TIMEOUT" default:"1s" min:"1ms" help:"Longest time to connect or to answer. A request waits until just before its deadline, without one 100 ms, if that is sooner."`
 }
 

@@ -84,7 +84,25 @@ var reference = withTwins([]variable{
 	{name: "RUNTIME_IGNOREDOTFILES", values: switches, instead: "dot files are never read"},
 })
 
+// removed lists variables that Weir once had, or nearly has, and what happens instead.
+var removed = []variable{
+	{name: "CONFIG_POLL_INTERVAL", instead: "rule files are compared every 5 s, besides several looks a second at their sizes and times"},
+	{name: "DECISION_LOG_SAMPLE", instead: "DECISION_LOG_RATE alone bounds the decision log"},
+	{name: "GRPC_REFLECTION", instead: "reflection is always on"},
+	{name: "LOCAL_CACHE_MAX_AGE", instead: "used-up limits are denied for a second without asking Redis"},
+	{name: "MAX_DESCRIPTORS", instead: "a request may have 100 descriptors"},
+	{name: "MAX_DETAILED_SERIES", instead: "values of requests make at most 10000 series"},
+	{name: "MEMORY_MAX_COUNTERS", instead: "the number of counters follows from the container's memory limit or GOMEMLIMIT"},
+	{name: "OTEL_EXPORTER_OTLP_HEADERS_FILE", instead: "set OTEL_EXPORTER_OTLP_HEADERS, in Kubernetes from a Secret"},
+	{name: "OTEL_EXPORTER_OTLP_TRACES_HEADERS_FILE", instead: "set OTEL_EXPORTER_OTLP_TRACES_HEADERS, in Kubernetes from a Secret"},
+	{name: "OTEL_EXPORTER_OTLP_LOGS_HEADERS_FILE", instead: "set OTEL_EXPORTER_OTLP_LOGS_HEADERS, in Kubernetes from a Secret"},
+	{name: "REDIS_AUTH_COMMAND_INTERVAL", instead: everyFive},
+	{name: "REDIS_PERSECOND_AUTH_COMMAND_INTERVAL", instead: everyFive},
+	{name: "REDIS_OP_TIMEOUT", instead: "a request waits for Redis until just before its deadline, without one 100 ms, at most REDIS_TIMEOUT"},
+}
+
 const (
+	everyFive  = "the command runs every 5 minutes, and when Redis rejects its password"
 	together   = "requests that arrive during a call share the next one"
 	untilThere = "Weir looks for Redis every 2 s until it is there"
 )
@@ -117,6 +135,11 @@ func compare() (warnings []Warning, err error) {
 		case !v.values.hold(value):
 			errs = append(errs, fmt.Errorf("$%s: %q is not allowed, allowed are %s", v.name, value, v.values.allowed))
 		case v.asks.met != nil && v.asks.met(value):
+			warnings = append(warnings, Warning{v.name, value, v.instead})
+		}
+	}
+	for _, v := range removed {
+		if value := os.Getenv(v.name); value != "" {
 			warnings = append(warnings, Warning{v.name, value, v.instead})
 		}
 	}

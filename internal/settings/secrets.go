@@ -17,27 +17,26 @@ type SecretSource struct {
 	values func(*Settings) *Secret
 }
 
-// fileEvery is the time between two readings of a file.
-const fileEvery = time.Second
+// How often a secret is read. The tokens that commands print last for 15 minutes at least.
+const (
+	fileEvery    = time.Second
+	commandEvery = 5 * time.Minute
+)
 
 // secretSources returns a row for each setting that says where a secret comes from.
 func (s *Settings) secretSources() []SecretSource {
 	r := &s.Redis
 	redis, perSecond := r.Main.Named(), r.Main.Named() && r.UsePerSecond
-	decisions := s.DecisionLog.collected()
 	rows := []SecretSource{
 		{Variable: "REDIS_URL_FILE", File: r.Main.URLFile, used: redis, values: func(s *Settings) *Secret { return &s.Redis.Main.URL }},
 		{Variable: "REDIS_AUTH_FILE", File: r.Main.AuthFile, used: redis, values: func(s *Settings) *Secret { return &s.Redis.Main.Auth }},
-		{Variable: "REDIS_AUTH_COMMAND", Command: r.Main.AuthCommand.words(), Every: r.Main.AuthEvery, used: redis, values: func(s *Settings) *Secret { return &s.Redis.Main.Auth }},
+		{Variable: "REDIS_AUTH_COMMAND", Command: r.Main.AuthCommand.words(), Every: commandEvery, used: redis, values: func(s *Settings) *Secret { return &s.Redis.Main.Auth }},
 		{Variable: "REDIS_SENTINEL_AUTH_FILE", File: r.Main.SentinelFile, used: redis, values: func(s *Settings) *Secret { return &s.Redis.Main.SentinelAuth }},
 		{Variable: "REDIS_PERSECOND_URL_FILE", File: r.PerSecond.URLFile, used: perSecond, values: func(s *Settings) *Secret { return &s.Redis.PerSecond.URL }},
 		{Variable: "REDIS_PERSECOND_AUTH_FILE", File: r.PerSecond.AuthFile, used: perSecond, values: func(s *Settings) *Secret { return &s.Redis.PerSecond.Auth }},
-		{Variable: "REDIS_PERSECOND_AUTH_COMMAND", Command: r.PerSecond.AuthCommand.words(), Every: r.PerSecond.AuthEvery, used: perSecond, values: func(s *Settings) *Secret { return &s.Redis.PerSecond.Auth }},
+		{Variable: "REDIS_PERSECOND_AUTH_COMMAND", Command: r.PerSecond.AuthCommand.words(), Every: commandEvery, used: perSecond, values: func(s *Settings) *Secret { return &s.Redis.PerSecond.Auth }},
 		{Variable: "REDIS_PERSECOND_SENTINEL_AUTH_FILE", File: r.PerSecond.SentinelFile, used: perSecond, values: func(s *Settings) *Secret { return &s.Redis.PerSecond.SentinelAuth }},
 		{Variable: "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS_FILE", File: s.XDS.HeadersFile, used: s.XDS.Enabled(), values: func(s *Settings) *Secret { return &s.XDS.Headers }},
-		{Variable: "OTEL_EXPORTER_OTLP_HEADERS_FILE", File: s.Tracing.HeadersFile, used: s.Tracing.Enabled || decisions, values: func(s *Settings) *Secret { return &s.Tracing.Headers }},
-		{Variable: "OTEL_EXPORTER_OTLP_TRACES_HEADERS_FILE", File: s.Tracing.TracesHeadersFile, used: s.Tracing.Enabled, values: func(s *Settings) *Secret { return &s.Tracing.TracesHeaders }},
-		{Variable: "OTEL_EXPORTER_OTLP_LOGS_HEADERS_FILE", File: s.DecisionLog.LogsHeadersFile, used: decisions, values: func(s *Settings) *Secret { return &s.DecisionLog.LogsHeaders }},
 	}
 	for i := range rows {
 		if rows[i].Command == nil {

@@ -11,7 +11,7 @@ type Settings struct {
 	TLS     TLS     `embed:"" group:"TLS of the gRPC listener:"`
 	Rules   Rules   `embed:"" group:"Rules:"`
 	XDS     XDS     `embed:"" group:"Rules by xDS:"`
-	Answers Answers `embed:"" group:"Requests and answers:"`
+	Answers Answers `embed:"" group:"Requests and responses:"`
 	Store   Store   `embed:"" group:"Counters:"`
 	Redis   Redis   `embed:"" group:"Redis:"`
 	Failure Failure `embed:"" group:"When Redis fails:"`
@@ -22,43 +22,42 @@ type Settings struct {
 
 	Process Process `embed:"" group:"Process:"`
 
-	// Warnings tell of variables of envoyproxy/ratelimit that have no effect.
+	// Warnings name variables that are set but have no effect.
 	Warnings []Warning `kong:"-"`
 }
 
 // Listen says where the server listens. Port 0 lets the system choose.
 type Listen struct {
-	GRPCHost string `name:"grpc-host" env:"GRPC_HOST" default:"0.0.0.0" help:"Address of the gRPC listener, for Envoy."`
-	GRPCPort Port   `name:"grpc-port" env:"GRPC_PORT" default:"8081" help:"Port of the gRPC listener."`
-	GRPCUDS  string `name:"grpc-uds" env:"GRPC_UDS" placeholder:"PATH" help:"Unix socket for gRPC instead of host and port, for owner and group."`
+	GRPCHost string `name:"grpc-host" env:"GRPC_HOST" default:"0.0.0.0" help:"Address of the gRPC listener."`
+	GRPCPort Port   `name:"grpc-port" env:"GRPC_PORT" default:"8081" help:"Port of the gRPC listener, for Envoy."`
+	GRPCUDS  string `name:"grpc-uds" env:"GRPC_UDS" placeholder:"PATH" help:"Unix socket for gRPC instead of host and port, open to owner and group."`
 	Host     string `env:"HOST" default:"0.0.0.0" help:"Address of the HTTP listener: /healthcheck, /json."`
 	Port     Port   `env:"PORT" default:"8080" help:"Port of the HTTP listener."`
 
-	DebugHost string `env:"DEBUG_HOST" default:"0.0.0.0" help:"Address of the debug listener, for operators."`
+	DebugHost string `env:"DEBUG_HOST" placeholder:"ADDRESS" help:"Address of the debug listener, for operators. Unset: 127.0.0.1, or 0.0.0.0 if ADMIN_TOKEN_FILE is set."`
 	DebugPort Port   `env:"DEBUG_PORT" default:"6070" help:"Port of the debug listener."`
 
-	AdminTokenFile string `name:"admin-token-file" env:"ADMIN_TOKEN_FILE" placeholder:"PATH" help:"File with a token of 32 to 1024 visible ASCII characters, read again when it changes. Unset, the debug listener shows values of requests and changes anything over loopback only."`
+	AdminTokenFile string `name:"admin-token-file" env:"ADMIN_TOKEN_FILE" placeholder:"PATH" help:"File with the operators' token, 32 to 1024 visible ASCII characters. Without it, only this machine may change things or see values of requests."`
 
-	Proto Word `env:"PROTO" default:"tcp" help:"tcp is IPv4 and IPv6; tcp4 or tcp6 only one (with tcp6, 0.0.0.0 means ::)." words:"tcp,tcp4,tcp6" not:"is no kind of addresses"`
+	Proto Word `env:"PROTO" default:"tcp" help:"IP version: tcp is both, tcp4 or tcp6 only one (with tcp6, 0.0.0.0 means ::)." words:"tcp,tcp4,tcp6" not:"is not an IP version"`
 
-	UsePrometheus  Choice  `env:"USE_PROMETHEUS" placeholder:"true|false" help:"Serve metrics at PROMETHEUS_ADDR. Unset is true."`
+	UsePrometheus  Choice  `env:"USE_PROMETHEUS" placeholder:"true|false" help:"Serve metrics at PROMETHEUS_ADDR. Unset: true."`
 	PrometheusAddr Address `env:"PROMETHEUS_ADDR" default:":9090" help:"Address of the metrics listener."`
 	PrometheusPath URLPath `env:"PROMETHEUS_PATH" default:"/metrics" help:"Path of the metrics."`
 
-	GRPCMaxConnectionAge      time.Duration `name:"grpc-max-connection-age" env:"GRPC_MAX_CONNECTION_AGE" default:"24h" min:"0s" help:"Age at which gRPC connections close, give or take 10 %. 0 is never."`
-	GRPCMaxConnectionAgeGrace time.Duration `name:"grpc-max-connection-age-grace" env:"GRPC_MAX_CONNECTION_AGE_GRACE" default:"1h" min:"0s" help:"Time for its calls to finish. 0 is no bound."`
-	GRPCMaxConcurrentStreams  int           `name:"grpc-max-concurrent-streams" env:"GRPC_MAX_CONCURRENT_STREAMS" default:"200" min:"0" max:"4294967295" help:"Most calls at a time on one gRPC connection. 0 is no bound."`
-	GRPCReflection            bool          `name:"grpc-reflection" env:"GRPC_REFLECTION" default:"false" help:"List services for clients such as grpcurl."`
+	GRPCMaxConnectionAge      time.Duration `name:"grpc-max-connection-age" env:"GRPC_MAX_CONNECTION_AGE" default:"24h" min:"0s" help:"Close gRPC connections at this age, within 10 %. 0: never."`
+	GRPCMaxConnectionAgeGrace time.Duration `name:"grpc-max-connection-age-grace" env:"GRPC_MAX_CONNECTION_AGE_GRACE" default:"1h" min:"0s" help:"Time for their calls to finish. 0: unlimited."`
+	GRPCMaxConcurrentStreams  int           `name:"grpc-max-concurrent-streams" env:"GRPC_MAX_CONCURRENT_STREAMS" default:"200" min:"0" max:"4294967295" help:"Most concurrent calls on a gRPC connection. 0: unlimited."`
 }
 
 // TLS says how the gRPC listener encrypts, and what clients must prove. Files
-// hold PEM and are read anew when they change.
+// hold PEM and are read again when they change.
 type TLS struct {
-	On        bool   `name:"grpc-server-use-tls" env:"GRPC_SERVER_USE_TLS" default:"false" help:"Speak TLS on the gRPC listener. Needs certificate and key."`
-	Cert      string `name:"grpc-server-tls-cert" env:"GRPC_SERVER_TLS_CERT" placeholder:"FILE" help:"Certificate of the gRPC listener, followed by intermediate ones."`
+	On        bool   `name:"grpc-server-use-tls" env:"GRPC_SERVER_USE_TLS" default:"false" help:"Use TLS on the gRPC listener. Needs certificate and key."`
+	Cert      string `name:"grpc-server-tls-cert" env:"GRPC_SERVER_TLS_CERT" placeholder:"FILE" help:"Certificate of the gRPC listener, then intermediate ones."`
 	Key       string `name:"grpc-server-tls-key" env:"GRPC_SERVER_TLS_KEY" placeholder:"FILE" help:"Key of that certificate."`
-	ClientCA  string `name:"grpc-client-tls-cacert" env:"GRPC_CLIENT_TLS_CACERT" placeholder:"FILE" help:"Authorities of clients. If set, clients need a certificate of one of them."`
-	ClientSAN string `name:"grpc-client-tls-san" env:"GRPC_CLIENT_TLS_SAN" placeholder:"NAME" help:"Name in a client's certificate: DNS name, IP address, URI or email address. Needs GRPC_CLIENT_TLS_CACERT."`
+	ClientCA  string `name:"grpc-client-tls-cacert" env:"GRPC_CLIENT_TLS_CACERT" placeholder:"FILE" help:"Certificate authorities of clients. If set, clients need a certificate from one of them."`
+	ClientSAN string `name:"grpc-client-tls-san" env:"GRPC_CLIENT_TLS_SAN" placeholder:"NAME" help:"Name that a client's certificate must have: DNS name, IP address, URI or email address. Needs GRPC_CLIENT_TLS_CACERT."`
 }
 
 // Rules says where the rules are and how they are loaded.
@@ -66,24 +65,23 @@ type Rules struct {
 	RulesPath
 	Reading
 
-	ForceStart         bool          `name:"force-start-without-initial-config" env:"FORCE_START_WITHOUT_INITIAL_CONFIG" default:"false" help:"Start without valid rules. Until they come, Weir is healthy (with a control plane: once connected) and answers UNAVAILABLE."`
-	HealthNeedsRules   bool          `name:"healthy-with-at-least-one-config-loaded" env:"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED" default:"false" help:"After such a start, be unhealthy until rules are loaded."`
-	ConfigPollInterval time.Duration `env:"CONFIG_POLL_INTERVAL" default:"5s" min:"100ms" help:"Time between checks of the files, where a file system reports no changes."`
+	ForceStart       bool `name:"force-start-without-initial-config" env:"FORCE_START_WITHOUT_INITIAL_CONFIG" default:"false" help:"Start without valid rules. Until they are loaded, Weir is healthy (with a control plane: once connected) and answers UNAVAILABLE."`
+	HealthNeedsRules bool `name:"healthy-with-at-least-one-config-loaded" env:"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED" default:"false" help:"After such a start, stay unhealthy until rules are loaded."`
 }
 
 // RulesPath says where the rules are.
 type RulesPath struct {
-	Config              string `env:"CONFIG_PATH" placeholder:"PATH" help:"File or directory of the rules. By default config, or RUNTIME_ROOT/RUNTIME_SUBDIRECTORY/RUNTIME_APPDIRECTORY if one of the first two is set."`
-	RuntimeRoot         string `env:"RUNTIME_ROOT" placeholder:"PATH" help:"Root of the rules, may be a symbolic link. By default /srv/runtime_data/current if RUNTIME_SUBDIRECTORY is set."`
+	Config              string `env:"CONFIG_PATH" placeholder:"PATH" help:"File or directory of the rules. Unset: config, or RUNTIME_ROOT/RUNTIME_SUBDIRECTORY/RUNTIME_APPDIRECTORY if one of the first two is set."`
+	RuntimeRoot         string `env:"RUNTIME_ROOT" placeholder:"PATH" help:"Root of the rules, may be a symbolic link. Unset: /srv/runtime_data/current if RUNTIME_SUBDIRECTORY is set."`
 	RuntimeSubdirectory string `env:"RUNTIME_SUBDIRECTORY" placeholder:"NAME" help:"Directory in RUNTIME_ROOT."`
 	RuntimeAppDirectory string `name:"runtime-appdirectory" env:"RUNTIME_APPDIRECTORY" default:"config" help:"Directory of the rules in RUNTIME_SUBDIRECTORY."`
-	RuntimeWatchRoot    bool   `env:"RUNTIME_WATCH_ROOT" default:"true" help:"Also read files beside that directory whose name is its name, a dot and more, such as config.yaml. Needs RUNTIME_SUBDIRECTORY."`
+	RuntimeWatchRoot    bool   `env:"RUNTIME_WATCH_ROOT" default:"true" help:"Also read what is beside that directory under its name, a dot and more, such as config.yaml. Needs RUNTIME_SUBDIRECTORY."`
 }
 
 // Reading says how rules are read.
 type Reading struct {
-	MergeDomainConfig bool `env:"MERGE_DOMAIN_CONFIG" default:"false" help:"Let several files hold rules of one domain."`
-	CalendarMonths    bool `name:"use-calendar-month-rate-limit" env:"USE_CALENDAR_MONTH_RATE_LIMIT" default:"false" help:"Count fixed windows of unit month without anchor by the calendar of UTC. Also those sent by requests."`
+	MergeDomainConfig bool `env:"MERGE_DOMAIN_CONFIG" default:"false" help:"Allow rules of a domain in several files."`
+	CalendarMonths    bool `name:"use-calendar-month-rate-limit" env:"USE_CALENDAR_MONTH_RATE_LIMIT" default:"false" help:"Count fixed windows of unit month by calendar months (UTC), also in overrides."`
 }
 
 // XDS says whether the rules come from a control plane, and from which.
@@ -91,128 +89,112 @@ type XDS struct {
 	ConfigType Word `env:"CONFIG_TYPE" default:"FILE" help:"Source of the rules: FILE, or GRPC_XDS_SOTW for a control plane." words:"FILE,GRPC_XDS_SOTW" not:"is not a source of rules"`
 
 	ServerURL    Target       `name:"config-grpc-xds-server-url" env:"CONFIG_GRPC_XDS_SERVER_URL" default:"localhost:18000" help:"Control plane: host:port or another gRPC target, such as unix:/run/xds.sock."`
-	NodeID       string       `name:"config-grpc-xds-node-id" env:"CONFIG_GRPC_XDS_NODE_ID" default:"default" help:"Node for which the control plane has rules."`
+	NodeID       string       `name:"config-grpc-xds-node-id" env:"CONFIG_GRPC_XDS_NODE_ID" default:"default" help:"Node ID sent to the control plane."`
 	NodeMetadata NodeMetadata `name:"config-grpc-xds-node-metadata" env:"CONFIG_GRPC_XDS_NODE_METADATA" placeholder:"KEY=VALUE,..." help:"Metadata of that node."`
-	Headers      Secret       `name:"config-grpc-xds-client-additional-headers" env:"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS" placeholder:"NAME:VALUE,..." help:"Headers for the control plane."`
-	HeadersFile  string       `name:"config-grpc-xds-client-additional-headers-file" env:"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS_FILE" placeholder:"FILE" help:"File with these headers, read again every second. New streams have the new ones."`
+	Headers      Secret       `name:"config-grpc-xds-client-additional-headers" env:"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS" placeholder:"NAME:VALUE,..." help:"Headers sent to the control plane."`
+	HeadersFile  string       `name:"config-grpc-xds-client-additional-headers-file" env:"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS_FILE" placeholder:"FILE" help:"File with these headers, for new streams."`
 
 	UseTLS     bool   `name:"config-grpc-xds-server-use-tls" env:"CONFIG_GRPC_XDS_SERVER_USE_TLS" default:"false" help:"Use TLS to the control plane."`
-	ClientCert string `name:"config-grpc-xds-client-tls-cert" env:"CONFIG_GRPC_XDS_CLIENT_TLS_CERT" placeholder:"PATH" help:"Certificate for the control plane."`
+	ClientCert string `name:"config-grpc-xds-client-tls-cert" env:"CONFIG_GRPC_XDS_CLIENT_TLS_CERT" placeholder:"PATH" help:"Client certificate for the control plane."`
 	ClientKey  string `name:"config-grpc-xds-client-tls-key" env:"CONFIG_GRPC_XDS_CLIENT_TLS_KEY" placeholder:"PATH" help:"Key of that certificate."`
-	ServerCA   string `name:"config-grpc-xds-server-tls-cacert" env:"CONFIG_GRPC_XDS_SERVER_TLS_CACERT" placeholder:"PATH" help:"Authorities of the control plane. By default the system's."`
-	ServerSAN  string `name:"config-grpc-xds-server-tls-san" env:"CONFIG_GRPC_XDS_SERVER_TLS_SAN" placeholder:"NAME" help:"Name in the control plane's certificate, if not the host in its address."`
+	ServerCA   string `name:"config-grpc-xds-server-tls-cacert" env:"CONFIG_GRPC_XDS_SERVER_TLS_CACERT" placeholder:"PATH" help:"Certificate authorities of the control plane. Unset: the system's."`
+	ServerSAN  string `name:"config-grpc-xds-server-tls-san" env:"CONFIG_GRPC_XDS_SERVER_TLS_SAN" placeholder:"NAME" help:"Name in the control plane's certificate. Unset: the host of its address."`
 
-	MaxMessageSize int           `name:"xds-client-max-msg-size-in-bytes" env:"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES" default:"4194304" min:"0" max:"2147483647" help:"Largest response of the control plane. 0 is the default."`
-	RetryInterval  time.Duration `name:"config-grpc-xds-server-connect-retry-interval" env:"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL" default:"3s" min:"1ms" help:"First wait after a failed connection, doubled each time; least time between refusals of bad rules."`
-	BackoffInitial time.Duration `name:"xds-client-backoff-initial-interval" env:"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL" default:"10s" min:"1ms" help:"First wait after a broken stream, doubled after each one without a response."`
+	MaxMessageSize int           `name:"xds-client-max-msg-size-in-bytes" env:"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES" default:"4194304" min:"0" max:"2147483647" help:"Largest response of the control plane. 0: the default."`
+	RetryInterval  time.Duration `name:"config-grpc-xds-server-connect-retry-interval" env:"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL" default:"3s" min:"1ms" help:"Wait after a failed connection, doubled each time; shortest time between rejections of invalid rules."`
+	BackoffInitial time.Duration `name:"xds-client-backoff-initial-interval" env:"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL" default:"10s" min:"1ms" help:"Wait after a broken stream, doubled after each without a response."`
 	BackoffMax     time.Duration `name:"xds-client-backoff-max-interval" env:"XDS_CLIENT_BACKOFF_MAX_INTERVAL" default:"60s" min:"1ms" help:"Longest of these waits."`
-	BackoffRandom  Ratio         `name:"xds-client-backoff-random-factor" env:"XDS_CLIENT_BACKOFF_RANDOM_FACTOR" default:"0.5" help:"Part by which these waits vary at random, 0 to 1." not:"is not allowed"`
-	BackoffJitter  bool          `name:"xds-client-backoff-jitter" env:"XDS_CLIENT_BACKOFF_JITTER" default:"true" help:"Vary them."`
+	BackoffRandom  Ratio         `name:"xds-client-backoff-random-factor" env:"XDS_CLIENT_BACKOFF_RANDOM_FACTOR" default:"0.5" help:"Random share of these waits, 0 to 1."`
+	BackoffJitter  bool          `name:"xds-client-backoff-jitter" env:"XDS_CLIENT_BACKOFF_JITTER" default:"true" help:"Randomize these waits."`
 }
 
-// Answers says which requests are taken and what an answer carries.
+// Answers says which requests are taken and what a response carries.
 type Answers struct {
-	MaxDescriptors int `env:"MAX_DESCRIPTORS" default:"100" min:"1" max:"10000" help:"Most descriptors of a request. A request with more is refused."`
-
-	MaxConcurrentRequests int           `env:"MAX_CONCURRENT_REQUESTS" default:"0" min:"0" help:"Most requests at a time. More get RESOURCE_EXHAUSTED, or 503 at /json. 0 is no bound."`
-	RequestTimeout        time.Duration `env:"REQUEST_TIMEOUT" default:"0s" min:"0s" help:"Longest time for a decision. 0 is no bound but the caller's deadline and REDIS_TIMEOUT."`
+	MaxConcurrentRequests int           `env:"MAX_CONCURRENT_REQUESTS" default:"0" min:"0" help:"Most concurrent requests; more get RESOURCE_EXHAUSTED, or 503 at /json. 0: unlimited."`
+	RequestTimeout        time.Duration `env:"REQUEST_TIMEOUT" default:"0s" min:"0s" help:"Longest time for a decision. 0: until the caller's deadline and REDIS_TIMEOUT."`
 
 	Modes
 
-	ResponseHeaders bool       `name:"limit-response-headers-enabled" env:"LIMIT_RESPONSE_HEADERS_ENABLED" default:"false" help:"Let Envoy add these headers to the response."`
+	ResponseHeaders bool       `name:"limit-response-headers-enabled" env:"LIMIT_RESPONSE_HEADERS_ENABLED" default:"false" help:"Let Envoy add the next three headers to responses."`
 	LimitHeader     HeaderName `name:"limit-limit-header" env:"LIMIT_LIMIT_HEADER" default:"RateLimit-Limit" help:"Header for the limit."`
 	RemainingHeader HeaderName `name:"limit-remaining-header" env:"LIMIT_REMAINING_HEADER" default:"RateLimit-Remaining" help:"Header for what is left."`
-	ResetHeader     HeaderName `name:"limit-reset-header" env:"LIMIT_RESET_HEADER" default:"RateLimit-Reset" help:"Header for the seconds until the limit is whole again."`
+	ResetHeader     HeaderName `name:"limit-reset-header" env:"LIMIT_RESET_HEADER" default:"RateLimit-Reset" help:"Header for the seconds until the full limit is available."`
 
-	RequestHeaders         bool       `name:"limit-request-headers-enabled" env:"LIMIT_REQUEST_HEADERS_ENABLED" default:"false" help:"Let Envoy add these headers to the request to the upstream."`
-	RequestLimitHeader     HeaderName `name:"limit-request-limit-header" env:"LIMIT_REQUEST_LIMIT_HEADER" default:"RateLimit-Limit" help:"As LIMIT_LIMIT_HEADER."`
-	RequestRemainingHeader HeaderName `name:"limit-request-remaining-header" env:"LIMIT_REQUEST_REMAINING_HEADER" default:"RateLimit-Remaining" help:"As LIMIT_REMAINING_HEADER."`
-	RequestResetHeader     HeaderName `name:"limit-request-reset-header" env:"LIMIT_REQUEST_RESET_HEADER" default:"RateLimit-Reset" help:"As LIMIT_RESET_HEADER."`
+	RequestHeaders         bool       `name:"limit-request-headers-enabled" env:"LIMIT_REQUEST_HEADERS_ENABLED" default:"false" help:"Let Envoy add these headers to requests to the upstream."`
+	RequestLimitHeader     HeaderName `name:"limit-request-limit-header" env:"LIMIT_REQUEST_LIMIT_HEADER" default:"RateLimit-Limit" help:"Like LIMIT_LIMIT_HEADER."`
+	RequestRemainingHeader HeaderName `name:"limit-request-remaining-header" env:"LIMIT_REQUEST_REMAINING_HEADER" default:"RateLimit-Remaining" help:"Like LIMIT_REMAINING_HEADER."`
+	RequestResetHeader     HeaderName `name:"limit-request-reset-header" env:"LIMIT_REQUEST_RESET_HEADER" default:"RateLimit-Reset" help:"Like LIMIT_RESET_HEADER."`
 
-	DynamicMetadata bool `name:"response-dynamic-metadata" env:"RESPONSE_DYNAMIC_METADATA" default:"false" help:"Add domain, descriptors and rule metadata to answers, for Envoy's access log and filters."`
+	DynamicMetadata bool `name:"response-dynamic-metadata" env:"RESPONSE_DYNAMIC_METADATA" default:"false" help:"Add domain, descriptors and rule metadata to responses, for Envoy's access log and filters."`
 }
 
-// Modes are switches that change every answer.
+// Modes are switches that change every response.
 type Modes struct {
-	ShadowMode bool `env:"SHADOW_MODE" default:"false" help:"Deny nothing. Everything is counted; only statuses say what would be denied."`
-	QuotaMode  bool `env:"QUOTA_MODE" default:"false" help:"Deny only if all limits of a request are over, as with quota_mode in every rule."`
+	ShadowMode bool `env:"SHADOW_MODE" default:"false" help:"Deny nothing. Requests are counted; only statuses show what would be denied."`
+	QuotaMode  bool `env:"QUOTA_MODE" default:"false" help:"Deny a request only if it exceeds all its limits, as with quota_mode in every rule."`
 }
 
 // Store says what counters there are and what they count.
 type Store struct {
-	BackendType Word `env:"BACKEND_TYPE" default:"redis" help:"Only redis is supported." words:"redis" not:"is not a backend"`
+	BackendType Word `env:"BACKEND_TYPE" placeholder:"redis" help:"Only redis is supported; without REDIS_URL, counters are in memory." words:"redis" not:"is not a backend"`
 
 	Keys
 	Charging
-
-	MemoryMaxCounters int `env:"MEMORY_MAX_COUNTERS" default:"1000000" min:"1000" help:"Most counters in memory, about 80 bytes plus key each. Beyond it those go that expire soonest."`
 }
 
 // Keys says how the keys of counters are spelled.
 type Keys struct {
-	CacheKeyPrefix     KeyPrefix `env:"CACHE_KEY_PREFIX" placeholder:"PREFIX" help:"Start of all keys, to keep deployments on one Redis apart. Without '|', in a cluster without '{'."`
+	CacheKeyPrefix     KeyPrefix `env:"CACHE_KEY_PREFIX" placeholder:"PREFIX" help:"Prefix of all keys, to keep deployments on one Redis apart. Without '|', in a cluster without '{'."`
 	CacheKeyHashValues bool      `env:"CACHE_KEY_HASH_VALUES" default:"false" help:"Hash descriptor values in keys, for privacy."`
 }
 
 // Charging says which denied requests are counted.
 type Charging struct {
-	StopWhenOverLimit Choice `name:"stop-cache-key-increment-when-overlimit" env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" placeholder:"true|false" help:"Count of denied requests: true, never; false, always, and a peek at a used-up limit passes; unset, only if the descriptor has a hits_addend. A limit's charge wins." unit:"switch"`
+	StopWhenOverLimit Choice `name:"stop-cache-key-increment-when-overlimit" env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" placeholder:"true|false" help:"Count denied requests: true, never; false, always, and a peek at a used-up limit passes; unset, only if the descriptor has a hits_addend. A limit's charge takes precedence."`
 }
 
 // Failure says what becomes of requests while Redis fails.
 type Failure struct {
-	Mode Word `name:"failure-mode" env:"FAILURE_MODE" default:"error" help:"Default failure_mode of limits while Redis cannot decide: error (UNAVAILABLE), allow, deny, or local (count in this process)." words:"error,allow,deny,local" not:"is not a failure mode"`
+	Mode Word `name:"failure-mode" env:"FAILURE_MODE" default:"error" help:"Default failure_mode of limits while Redis is unavailable: error (UNAVAILABLE), allow, deny, or local (count in this server)." words:"error,allow,deny,local" not:"is not a failure mode"`
 }
 
 // Metrics says what is counted and, beside PROMETHEUS_ADDR, where it is sent.
 type Metrics struct {
-	NearLimitRatio    Ratio `env:"NEAR_LIMIT_RATIO" default:"0.8" help:"Part of a limit from which use counts as near_limit, 0 to 1." not:"is not a ratio"`
-	MaxDetailedSeries int   `env:"MAX_DETAILED_SERIES" default:"10000" min:"0" max:"1000000" help:"Most series made from request values. Others count under their rule."`
+	NearLimitRatio Ratio `env:"NEAR_LIMIT_RATIO" default:"0.8" help:"Share of a limit from which use counts as near_limit, 0 to 1."`
 
-	UseStatsd          Choice        `env:"USE_STATSD" placeholder:"true|false" help:"Send metrics to statsd. Unset: if a server listens and USE_DOG_STATSD is not true."`
-	StatsdHost         string        `env:"STATSD_HOST" default:"localhost" help:"Address of statsd and DogStatsD."`
-	StatsdPort         Port          `env:"STATSD_PORT" default:"8125" help:"Port of statsd and DogStatsD."`
-	StatsdProtocol     Word          `env:"STATSD_PROTOCOL" default:"tcp" help:"tcp or udp for statsd. DogStatsD is always udp." words:"tcp,udp" not:"is not a protocol of statsd"`
-	StatsFlushInterval time.Duration `env:"STATS_FLUSH_INTERVAL" default:"10s" min:"10ms" max:"1h" help:"Time between two sends."`
-	ExtraTags          Tags          `env:"EXTRA_TAGS" placeholder:"NAME:VALUE,..." help:"Tags of all that is sent, as name:value,..."`
+	UseStatsd          Choice        `env:"USE_STATSD" placeholder:"true|false" help:"Send metrics to statsd. Unset: if one listens and USE_DOG_STATSD is not true."`
+	StatsdHost         string        `env:"STATSD_HOST" default:"localhost" help:"Host of statsd or DogStatsD."`
+	StatsdPort         Port          `env:"STATSD_PORT" default:"8125" help:"Port of statsd or DogStatsD."`
+	StatsdProtocol     Word          `env:"STATSD_PROTOCOL" default:"tcp" help:"tcp or udp to statsd. DogStatsD uses udp." words:"tcp,udp" not:"is not a protocol of statsd"`
+	StatsFlushInterval time.Duration `env:"STATS_FLUSH_INTERVAL" default:"10s" min:"10ms" max:"1h" help:"Time between two reports to statsd."`
+	ExtraTags          Tags          `env:"EXTRA_TAGS" placeholder:"NAME:VALUE,..." help:"Tags of all metrics sent, as name:value,..."`
 
 	UseDogStatsd        bool  `name:"use-dog-statsd" env:"USE_DOG_STATSD" default:"false" help:"Send metrics to DogStatsD."`
-	DogStatsdMogrifiers Names `name:"use-dog-statsd-mogrifiers" env:"USE_DOG_STATSD_MOGRIFIERS" placeholder:"NAME,..." help:"Rules that make tags from names; the first match counts. Each NAME has DOG_STATSD_MOGRIFIER_NAME_PATTERN, DOG_STATSD_MOGRIFIER_NAME_NAME and DOG_STATSD_MOGRIFIER_NAME_TAGS."`
-	DisableStats        bool  `env:"DISABLE_STATS" default:"false" help:"Send nothing to statsd and DogStatsD."`
+	DogStatsdMogrifiers Names `name:"use-dog-statsd-mogrifiers" env:"USE_DOG_STATSD_MOGRIFIERS" placeholder:"NAME,..." help:"Rules that turn names into tags; the first match counts. Each NAME has DOG_STATSD_MOGRIFIER_NAME_PATTERN, DOG_STATSD_MOGRIFIER_NAME_NAME and DOG_STATSD_MOGRIFIER_NAME_TAGS."`
+	DisableStats        bool  `env:"DISABLE_STATS" default:"false" help:"Send nothing to statsd or DogStatsD."`
 
 	// Mogrifiers are what the variables of DogStatsdMogrifiers say, in their order.
 	Mogrifiers []Mogrifier `kong:"-"`
 }
 
-// Tracing says whether calls leave traces, and where. Where the collector is,
-// and how it is reached, is said by the variables of OpenTelemetry, such as
-// OTEL_EXPORTER_OTLP_ENDPOINT.
+// Tracing says whether calls leave traces. Where the collector is, and what it is sent
+// to let Weir in, is said by the variables of OpenTelemetry, such as
+// OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS.
 type Tracing struct {
-	Enabled           bool   `name:"tracing-enabled" env:"TRACING_ENABLED" default:"false" help:"Send traces of gRPC calls by OTLP, to OTEL_EXPORTER_OTLP_ENDPOINT."`
-	ExporterProtocol  Word   `name:"tracing-exporter-protocol" env:"TRACING_EXPORTER_PROTOCOL" default:"http" help:"http or grpc." words:"http,grpc" not:"is not a protocol of traces"`
+	Enabled           bool   `name:"tracing-enabled" env:"TRACING_ENABLED" default:"false" help:"Send traces of gRPC calls by OTLP to OTEL_EXPORTER_OTLP_ENDPOINT."`
+	ExporterProtocol  Word   `name:"tracing-exporter-protocol" env:"TRACING_EXPORTER_PROTOCOL" default:"http" help:"OTLP over http or grpc." words:"http,grpc" not:"is not a protocol of OTLP"`
 	ServiceName       string `name:"tracing-service-name" env:"TRACING_SERVICE_NAME" default:"RateLimit" help:"Name of this service in traces."`
 	ServiceNamespace  string `name:"tracing-service-namespace" env:"TRACING_SERVICE_NAMESPACE" placeholder:"NAME" help:"Namespace of that name."`
-	ServiceInstanceID string `name:"tracing-service-instance-id" env:"TRACING_SERVICE_INSTANCE_ID" placeholder:"ID" help:"Name of this process in traces. By default a random UUID."`
-	SamplingRate      Ratio  `name:"tracing-sampling-rate" env:"TRACING_SAMPLING_RATE" default:"1" help:"Part of the traces that begin here to send, 0 to 1." not:"is not a ratio"`
-
-	Headers       Secret `name:"otel-exporter-otlp-headers" env:"OTEL_EXPORTER_OTLP_HEADERS" placeholder:"NAME=VALUE,..." help:"Headers for the collector, values as in URLs, such as Bearer%20TOKEN."`
-	TracesHeaders Secret `name:"otel-exporter-otlp-traces-headers" env:"OTEL_EXPORTER_OTLP_TRACES_HEADERS" placeholder:"NAME=VALUE,..." help:"Headers for traces, instead of these."`
-
-	HeadersFile       string `name:"otel-exporter-otlp-headers-file" env:"OTEL_EXPORTER_OTLP_HEADERS_FILE" placeholder:"FILE" help:"File with OTEL_EXPORTER_OTLP_HEADERS, read again every second."`
-	TracesHeadersFile string `name:"otel-exporter-otlp-traces-headers-file" env:"OTEL_EXPORTER_OTLP_TRACES_HEADERS_FILE" placeholder:"FILE" help:"The same for traces."`
+	ServiceInstanceID string `name:"tracing-service-instance-id" env:"TRACING_SERVICE_INSTANCE_ID" placeholder:"ID" help:"Name of this server in traces. Unset: a random UUID."`
+	SamplingRate      Ratio  `name:"tracing-sampling-rate" env:"TRACING_SAMPLING_RATE" default:"1" help:"Share of the traces that begin here to send, 0 to 1."`
 }
 
 // DecisionLog says which decisions are logged, and where. A collector is reached as the
-// one of traces is, but for its own variables, such as OTEL_EXPORTER_OTLP_LOGS_ENDPOINT.
+// one of traces is.
 type DecisionLog struct {
-	Decisions Word  `name:"decision-log" env:"DECISION_LOG" default:"off" help:"Write a record in JSON for each decision: off, denied (and those denied but for shadow mode) or all." words:"off,denied,all" not:"is no choice of decisions"`
-	Sample    Ratio `name:"decision-log-sample" env:"DECISION_LOG_SAMPLE" default:"1" help:"Part of the requests whose decisions to write, 0 to 1." not:"is not a ratio"`
-	Rate      int   `name:"decision-log-rate" env:"DECISION_LOG_RATE" default:"100" min:"1" max:"1000000" help:"Most records a second. Records left out are counted."`
-	To        Word  `name:"decision-log-to" env:"DECISION_LOG_TO" default:"stdout" help:"stdout, or otlp for the collector at OTEL_EXPORTER_OTLP_ENDPOINT, with the protocol and the service name of traces." words:"stdout,otlp" not:"is no place for decisions"`
-
-	LogsHeaders Secret `name:"otel-exporter-otlp-logs-headers" env:"OTEL_EXPORTER_OTLP_LOGS_HEADERS" placeholder:"NAME=VALUE,..." help:"Headers for the decision log, instead of OTEL_EXPORTER_OTLP_HEADERS."`
-
-	LogsHeadersFile string `name:"otel-exporter-otlp-logs-headers-file" env:"OTEL_EXPORTER_OTLP_LOGS_HEADERS_FILE" placeholder:"FILE" help:"File with these headers, read again every second."`
+	Decisions Word `name:"decision-log" env:"DECISION_LOG" default:"off" help:"Decisions to log as JSON: off, denied (also what only shadow mode let pass) or all." words:"off,denied,all" not:"is not a choice of decisions"`
+	Rate      int  `name:"decision-log-rate" env:"DECISION_LOG_RATE" default:"100" min:"1" max:"1000000" help:"Most records per second; more are dropped and counted."`
+	To        Word `name:"decision-log-to" env:"DECISION_LOG_TO" default:"stdout" help:"stdout, or otlp for the collector of traces." words:"stdout,otlp" not:"is not a place for decisions"`
 }
 
 // Process says how the process logs and ends.
@@ -220,7 +202,7 @@ type Process struct {
 	LogLevel     LogLevel      `env:"LOG_LEVEL" default:"info" help:"Least severe messages to log: debug, info, warn or error." words:"debug,info,warn,error" not:"is not a log level"`
 	LogFormat    Word          `env:"LOG_FORMAT" default:"text" help:"text, or json with the fields @timestamp, level and @message." words:"text,json" not:"is not a log format"`
 	DrainDelay   time.Duration `env:"DRAIN_DELAY" default:"5s" min:"0s" help:"Time after SIGTERM to fail health checks and still serve. SIGINT or a second signal ends it."`
-	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT" default:"10s" min:"1ms" help:"Time after that for open requests."`
+	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT" default:"10s" min:"1ms" help:"Time after that for open requests to finish."`
 }
 
 // Path is the file or directory of the rules.

@@ -127,18 +127,14 @@ func (c *Choice) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Ratio is a number from 0 to 1. The tag not says what another text is not.
+// Ratio is a number from 0 to 1.
 type Ratio float64
 
-// Decode accepts a decimal number.
-func (r *Ratio) Decode(ctx *kong.DecodeContext) error {
-	token, err := ctx.Scan.PopValue("text")
-	if err != nil {
-		return err
-	}
-	f, err := strconv.ParseFloat(token.String(), 64)
+// UnmarshalText accepts a decimal number.
+func (r *Ratio) UnmarshalText(text []byte) error {
+	f, err := strconv.ParseFloat(string(text), 64)
 	if err != nil || !(0 <= f && f <= 1) {
-		return fmt.Errorf("%q %s, allowed are numbers from 0 to 1", token.String(), ctx.Value.Tag.Get("not"))
+		return fmt.Errorf("%q is not allowed, allowed are numbers from 0 to 1", text)
 	}
 	*r = Ratio(f)
 	return nil

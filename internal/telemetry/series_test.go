@@ -44,7 +44,7 @@ ratelimit_service_rate_limit_within_limit{domain="api",key1="a",key2="b"} 4
 # HELP weir_detailed_series Series that detailed_metric and value_to_metric made of the values of requests.
 # TYPE weir_detailed_series gauge
 weir_detailed_series 0
-# HELP weir_detailed_series_overflow_total Hits that detailed_metric or value_to_metric would have given a new series, but for MAX_DETAILED_SERIES.
+# HELP weir_detailed_series_overflow_total Hits that detailed_metric or value_to_metric would have given a new series, but for their bound of 10,000.
 # TYPE weir_detailed_series_overflow_total counter
 weir_detailed_series_overflow_total 0
 # HELP weir_store_errors_total Requests that the store could not decide.
@@ -92,7 +92,7 @@ func TestDetailedSeriesAreBounded(t *testing.T) {
 	if got, want := testutil.ToFloat64(l.series.overflow), float64((values-bound)*workers); got != want {
 		t.Errorf("overflow is %v, want %v", got, want)
 	}
-	if got := strings.Count(log.String(), "MAX_DETAILED_SERIES"); got != 1 {
+	if got := strings.Count(log.String(), "as many series of metrics as is allowed"); got != 1 {
 		t.Errorf("told %d times, want once:\n%s", got, log.String())
 	}
 }

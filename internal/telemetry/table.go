@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"log/slog"
 	"slices"
 	"strings"
@@ -54,14 +55,14 @@ type detailSeries struct {
 
 func newTable(opts Options) *table {
 	t := &table{
-		maxDetailed: opts.MaxDetailedSeries,
+		maxDetailed: cmp.Or(opts.MaxDetailedSeries, 10_000),
 		logger:      opts.Logger,
 		all:         make(map[limiter.Series]*counters),
 		detailed:    make(map[detail]*detailSeries),
 		leaving:     make(map[limiter.Series]standing),
 		overflow: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_detailed_series_overflow_total",
-			Help: "Hits that detailed_metric or value_to_metric would have given a new series, but for MAX_DETAILED_SERIES.",
+			Help: "Hits that detailed_metric or value_to_metric would have given a new series, but for their bound of 10,000.",
 		}),
 	}
 	t.setIndex(0, 0)
@@ -126,8 +127,8 @@ func (t *table) detailOf(limit limiter.Series, labels []byte) *counters {
 	}
 	t.overflow.Inc()
 	t.overflowOnce.Do(func() {
-		t.logger.Warn("values of requests made as many series of metrics as is allowed, further ones are counted under their rule",
-			"domain", limit.Domain(), "setting", "MAX_DETAILED_SERIES", "max", t.maxDetailed)
+		t.logger.Warn("values of requests made as many series of metrics as is allowed, more are counted under their rule",
+			"domain", limit.Domain(), "max", t.maxDetailed)
 	})
 	return nil
 }

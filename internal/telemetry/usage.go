@@ -23,7 +23,8 @@ type Options struct {
 	// NearLimitRatio is the part of a limit from which usage is near it.
 	NearLimitRatio float32
 	// MaxDetailedSeries bounds how many series the values of requests can make
-	// (see limiter.Hit.Labels). Beyond it they are counted under their limit.
+	// (see limiter.Hit.Labels), 10,000 if it is 0. Beyond it they are counted under their
+	// limit.
 	MaxDetailedSeries int
 	Logger            *slog.Logger // told once if there are so many
 }

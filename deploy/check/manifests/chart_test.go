@@ -72,10 +72,10 @@ image: {tag: "_a."}
 	{"text that YAML could misread", `
 nameOverride: "1"
 image: {tag: "1.20", pullSecrets: ["1"]}
-env: {EXTRA_TAGS: "on", SHADOW_MODE: true, NEAR_LIMIT_RATIO: "0.5", MAX_DESCRIPTORS: 20000000}
+env: {EXTRA_TAGS: "on", SHADOW_MODE: true, NEAR_LIMIT_RATIO: "0.5", LOCAL_CACHE_SIZE_IN_BYTES: 20000000}
 rules: {files: {2.yaml: {domain: a, descriptors: [{key: a, value: "01234", rate_limit: {unit: day, requests_per_unit: 1125899906842624}}]}, 1.yaml: "   # indented\ndomain: '1'\ndescriptors: []\n"}}
 `, []string{"ConfigMap", "PodDisruptionBudget", "ServiceAccount"}, []string{
-		`{name: "MAX_DESCRIPTORS", value: "20000000"}`, `{name: "EXTRA_TAGS", value: "on"}`, "|2\n       # indented\n    domain: '1'\n",
+		`{name: "LOCAL_CACHE_SIZE_IN_BYTES", value: "20000000"}`, `{name: "EXTRA_TAGS", value: "on"}`, "|2\n       # indented\n    domain: '1'\n",
 		`value: "01234"`, "requests_per_unit: 1125899906842624\n",
 	}},
 }
@@ -410,7 +410,7 @@ func TestChartNotes(t *testing.T) {
 		{"redis: {type: SENTINEL, url: 'a,h:1'}\nenv: {REDIS_SENTINEL_AUTH: pw, REDIS_AUTH: ''}", []string{
 			"env.REDIS_SENTINEL_AUTH" + readable + "REDIS_SENTINEL_AUTH_FILE with extraVolumes instead.",
 		}, []string{"env.REDIS_AUTH"}},
-		{"env: {OTEL_EXPORTER_OTLP_HEADERS: a=b}", []string{"env.OTEL_EXPORTER_OTLP_HEADERS" + readable + "OTEL_EXPORTER_OTLP_HEADERS_FILE with extraVolumes instead."}, nil},
+		{"env: {OTEL_EXPORTER_OTLP_HEADERS: a=b}", []string{"env.OTEL_EXPORTER_OTLP_HEADERS" + readable + "extraEnv with valueFrom instead."}, nil},
 		{"networkPolicy: {enabled: true}", []string{
 			gateways + `[{"namespaceSelector":{},"podSelector":{"matchLabels":{"app.kubernetes.io/component":"gateway"}}}]. An Envoy in another pod gets no answer and lets all requests pass unlimited`,
 		}, nil},

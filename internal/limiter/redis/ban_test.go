@@ -34,7 +34,7 @@ func TestABanCostsNoSecondKey(t *testing.T) {
 			t.Errorf("keys %v, which live for %v, want one for %v", keys, ttl, c.ttl)
 		}
 		p.first.Del(key)
-		p.forward(c.ttl) // more than LOCAL_CACHE_MAX_AGE
+		p.forward(c.ttl) // more than used-up limits are remembered
 		if d := mustAsk(t, p.store, key, l); d.Over || d.Used != 1 {
 			t.Errorf("the key was deleted: %+v", d)
 		}

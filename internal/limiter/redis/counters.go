@@ -49,7 +49,7 @@ func (s *store) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter
 }
 
 // Reset implements limiter.CounterStore. Other processes may go on to deny by what they
-// remember until their ForgetDenials is called, LOCAL_CACHE_MAX_AGE at most.
+// remember until their ForgetDenials is called, a second at most.
 func (s *store) Reset(ctx context.Context, hits []limiter.Hit) error {
 	defer s.ForgetDenials()
 	keys := make(map[*backend][]string)
