@@ -32,15 +32,13 @@ type backend struct {
 	lateLog  rate.Sometimes
 	breaker  *breaker // nil: none
 
-	only    *lane                  // nil: a cluster
-	server  *node                  // of only
-	lanes   []atomic.Pointer[lane] // of a cluster, by slot; nil where no counter was met
-	located atomic.Bool            // the client knows which node has which slot
+	any     *node       // the one Redis there is; of a cluster, for batches whose node is not known
+	located atomic.Bool // the client of a cluster knows which node has which slot
 
 	mu      sync.RWMutex
-	nodes   map[caller]*node // of a cluster
+	nodes   map[caller]*node // of a cluster, by their clients
 	closed  bool
-	working sync.WaitGroup // lanes of which something is called or waits, and requests whose callers left
+	working sync.WaitGroup // nodes to which calls are made, and requests whose callers left
 }
 
 // newBackend returns what asks client. name is the label of the backend in metrics.
@@ -59,46 +57,32 @@ func newBackend(name string, client *client, denials *denials, o *Options, metri
 		outage:   outage{log: named},
 		lateLog:  rate.Sometimes{Interval: reminder},
 	}
+	b.any = &node{backend: b}
 	if client.cluster() != nil {
-		b.lanes, b.nodes = make([]atomic.Pointer[lane], limiter.Slots), make(map[caller]*node)
+		b.nodes = make(map[caller]*node)
 	} else {
-		b.only, b.server = &lane{backend: b}, &node{backend: b, client: b.client}
+		b.any.asks = b.client
 		b.breaker = newBreaker(b.ping, named, metrics.breakerOpen.WithLabelValues(name))
 	}
 	return b
 }
 
-// lane returns the lane of a counter.
-func (b *backend) lane(key []byte) *lane {
-	if b.only != nil {
-		return b.only
+// slot is the slot of a cluster that has the counter of a key, else 0.
+func (b *backend) slot(key []byte) int {
+	if b.nodes == nil {
+		return 0
 	}
-	at := &b.lanes[limiter.Slot(key)]
-	if l := at.Load(); l != nil {
-		return l
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	l := at.Load()
-	if l == nil {
-		l = &lane{backend: b, key: string(key), closed: b.closed}
-		at.Store(l)
-	}
-	return l
+	return limiter.Slot(key)
 }
 
-// nodeOf returns the node of a counter, or nil if it is not known yet. It does not
-// wait for a cluster to be asked.
-func (b *backend) nodeOf(key string) *node {
-	if b.server != nil {
-		return b.server
+// node returns the node of a counter. It does not wait for a cluster to be asked.
+func (b *backend) node(key []byte) *node {
+	if b.nodes == nil || !b.located.Load() {
+		return b.any
 	}
-	if !b.located.Load() {
-		return nil
-	}
-	client, err := b.client.cluster().MasterForKey(context.Background(), key)
+	client, err := b.client.cluster().MasterForKey(context.Background(), string(key))
 	if err != nil {
-		return nil
+		return b.any
 	}
 	b.mu.RLock()
 	n := b.nodes[client]
@@ -110,7 +94,7 @@ func (b *backend) nodeOf(key string) *node {
 	defer b.mu.Unlock()
 	if n = b.nodes[client]; n == nil {
 		maps.DeleteFunc(b.nodes, func(_ caller, n *node) bool { return n.isIdle() }) // also what left the cluster
-		n = &node{backend: b, client: client}
+		n = &node{backend: b, asks: client, closed: b.closed}
 		b.nodes[client] = n
 	}
 	return n
@@ -120,14 +104,10 @@ func (b *backend) nodeOf(key string) *node {
 func (b *backend) drain() {
 	b.mu.Lock()
 	b.closed = true
+	b.any.close()
+	for _, n := range b.nodes {
+		n.close()
+	}
 	b.mu.Unlock()
-	if b.only != nil {
-		b.only.close()
-	}
-	for i := range b.lanes {
-		if l := b.lanes[i].Load(); l != nil {
-			l.close()
-		}
-	}
 	b.working.Wait()
 }

@@ -18,7 +18,7 @@ import (
 // call. It has its own copy of what it needs of them, because their callers may
 // leave before the call.
 type batch struct {
-	lane     *lane
+	slot     int          // of a cluster, of all its counters
 	limits   []definition // which it meets
 	counters []counter
 	keys     strings.Builder // of counters, in few allocations
@@ -31,7 +31,7 @@ type batch struct {
 	needed       atomic.Int64 // of the requests, all but those whose callers have left
 	until        time.Time    // somebody waits for the answer
 	deadline     time.Time    // from then on, a call comes too late for all of them
-	mustBeCalled bool         // however late it is
+	mustBeCalled bool         // however late it is, because something is written whatever becomes of a request
 
 	number    int64         // of the call, in the order of calls
 	asked     time.Time     // when it began
@@ -109,9 +109,9 @@ type numbers struct {
 var unused = sync.Pool{New: func() any { return &numbers{make(map[definition]int32), make(map[string]int32)} }}
 
 // newBatch makes a batch with room for so many hits.
-func newBatch(l *lane, expected int) *batch {
+func newBatch(slot, expected int) *batch {
 	return &batch{
-		lane: l, numbers: unused.Get().(*numbers), done: make(chan struct{}),
+		slot: slot, numbers: unused.Get().(*numbers), done: make(chan struct{}),
 		counters: make([]counter, 0, expected), hits: make([]batchHit, 0, expected), ends: make([]int32, 0, expected),
 	}
 }
@@ -129,6 +129,7 @@ func (b *batch) add(hits []limiter.Hit, isPart bool) {
 			cost *= b.name(h.Hold)
 		}
 		b.hits = append(b.hits, batchHit{how(h, isPart), limit, n, cost, nil})
+		b.mustBeCalled = b.mustBeCalled || h.Unconditional()
 	}
 	b.ends = append(b.ends, int32(len(b.hits)))
 }
@@ -147,7 +148,7 @@ func (b *batch) addGiveBack(g giveBack) {
 	}
 	limit := b.limit(g.limit)
 	n := b.counter(g.key, limit)
-	b.counters[n].separate = true
+	b.counters[n].separate, b.mustBeCalled = true, true
 	b.hits = append(b.hits, batchHit{giveBackHow, limit, n, cost, &g.charged})
 	b.ends = append(b.ends, int32(len(b.hits)))
 }

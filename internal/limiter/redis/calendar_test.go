@@ -141,13 +141,13 @@ func TestGiveBackByAWrongClock(t *testing.T) {
 	}
 	for _, left := range []int64{2, 0} {
 		s.main.ahead.Store(0)
-		b := newBatch(nil, 0)
+		b := newBatch(0, 0)
 		march := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC).Unix()
 		b.addGiveBack(giveBack{key: hit.Key, limit: l, cost: 3 - left, charged: limiter.State{At: march, Used: 3}})
 		if call(s, b); b.err != nil {
 			t.Fatal(b.err)
 		}
-		states, err := b.reply.outcomes(0, out, nil)
+		states, err := ticket{b, 0}.outcomes(out, nil)
 		if err != nil || states[0].Used != left {
 			t.Fatalf("%+v, error %v, want %d used", states, err, left)
 		}

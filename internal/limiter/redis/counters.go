@@ -12,38 +12,28 @@ import (
 // Peek implements limiter.CounterStore. It takes no longer than Decide.
 func (s *store) Peek(ctx context.Context, hits []limiter.Hit) ([]limiter.Counter, error) {
 	timeout := s.main.timeout(ctx)
-	type peek struct {
-		lane  *lane
-		batch *batch
-		place int
-	}
-	sent := make([]peek, len(hits))
+	tickets := make([]ticket, len(hits))
 	for i := range hits {
 		// In shadow mode none of them denies another.
 		h := []limiter.Hit{{Limit: hits[i].Limit, Key: hits[i].Key, Hold: hits[i].Hold, Mode: limiter.Shadow}}
-		p := peek{lane: s.laneOf(&h[0])}
 		var err error
-		if p.batch, p.place, err = p.lane.send(ctx, h, false, timeout); err != nil {
+		if tickets[i], err = s.locate(&h[0]).send(ctx, h, false, timeout); err != nil {
 			return nil, err
 		}
-		sent[i] = p
 	}
 	counters := make([]limiter.Counter, len(hits))
-	for i, p := range sent {
-		if err := p.lane.wait(ctx, timeout, p.batch.done); err != nil {
-			for _, p := range sent[i:] {
-				p.batch.needed.Add(-1)
+	for i, t := range tickets {
+		if err := s.main.wait(ctx, timeout, t.batch.done); err != nil {
+			for _, t := range tickets[i:] {
+				t.batch.needed.Add(-1)
 			}
 			return nil, err
 		}
-		if p.batch.err != nil {
-			return nil, p.batch.err
-		}
-		states, err := p.batch.reply.outcomes(p.place, make([]limiter.Decision, 1), nil)
+		states, err := t.outcomes(make([]limiter.Decision, 1), nil)
 		if err != nil {
 			return nil, err
 		}
-		counters[i] = hits[i].Limit.Counter(states[0], p.batch.reply.now)
+		counters[i] = hits[i].Limit.Counter(states[0], t.batch.reply.now)
 	}
 	return counters, nil
 }
@@ -54,7 +44,7 @@ func (s *store) Reset(ctx context.Context, hits []limiter.Hit) error {
 	defer s.ForgetDenials()
 	keys := make(map[*backend][]string)
 	for i := range hits {
-		b := s.laneOf(&hits[i]).backend
+		b := s.locate(&hits[i]).backend
 		keys[b] = append(keys[b], string(hits[i].Key))
 	}
 	var errs []error

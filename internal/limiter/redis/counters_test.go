@@ -51,9 +51,9 @@ func TestAnswersFromBeforeAReset(t *testing.T) {
 	d := newDenials(1<<20, time.Hour, func() time.Time { return now })
 	hits := []limiter.Hit{hit("k", perYear, 1)}
 	note := func(number int64) {
-		b := newBatch(nil, 0)
+		b := newBatch(0, 0)
 		b.number, b.asked, b.reply.now = number, now, now.UnixMicro()
-		d.note(b, 0, hits, []limiter.State{perYearState(now, 100)}, true)
+		d.note(ticket{b, 0}, hits, []limiter.State{perYearState(now, 100)}, true)
 	}
 	wantDenied := func(what string, want bool) {
 		t.Helper()

@@ -14,20 +14,20 @@ func TestGivingBackIsKnownAtOnce(t *testing.T) {
 	t.Run("of a request denied elsewhere", func(t *testing.T) {
 		f := newMemoryFixture(t)
 		part := []limiter.Hit{hit("k", l, 1)}
-		b, place, err := f.store.main.only.send(t.Context(), part, true, time.Hour)
+		sent, err := f.store.main.any.send(t.Context(), 0, part, true, time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
-		<-b.done
+		<-sent.batch.done
 		out := make([]limiter.Decision, 1)
-		states, err := b.reply.outcomes(place, out, nil)
+		states, err := sent.outcomes(out, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		f.want("beside the charge", true, 1, hit("k", l, 1))
 		f.want("known", true, 0, hit("k", l, 1))
 		counters := limiter.CountersOf(part)
-		back := f.store.main.only.sendBack(giveBacks(part, &counters, out, states))
+		back := f.store.main.any.sendBack(0, giveBacks(part, &counters, out, states))
 		<-back.done
 		f.want("after it was given back", false, 1, hit("k", l, 1))
 	})
@@ -35,21 +35,21 @@ func TestGivingBackIsKnownAtOnce(t *testing.T) {
 		f := newMemoryFixture(t)
 		f.want("first", false, 1, hit("k", l, 1))
 		f.want("denied", true, 1, hit("k", l, 1))
-		b, _, err := f.store.main.only.send(t.Context(), []limiter.Hit{{Limit: l, Key: []byte("k"), Cost: 1, Refund: true}}, false, time.Hour)
+		sent, err := f.store.main.any.send(t.Context(), 0, []limiter.Hit{{Limit: l, Key: []byte("k"), Cost: 1, Refund: true}}, false, time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
-		<-b.done
+		<-sent.batch.done
 		f.want("after the refund", false, 1, hit("k", l, 1))
 	})
 	t.Run("of a refund that is noted before an earlier denial", func(t *testing.T) {
 		d := newDenials(1<<20, minAge, time.Now)
 		denial := &batch{number: 1, asked: time.Now()}
-		refund := newBatch(nil, 1)
+		refund := newBatch(0, 1)
 		refund.number, refund.asked, refund.err = 2, time.Now(), errLate
 		refund.add([]limiter.Hit{{Limit: l, Key: []byte("k"), Cost: 1, Refund: true}}, false)
 		d.noteCredits(refund)
-		d.note(denial, 0, []limiter.Hit{hit("k", l, 1)}, []limiter.State{{Used: 1}}, true)
+		d.note(ticket{denial, 0}, []limiter.Hit{hit("k", l, 1)}, []limiter.State{{Used: 1}}, true)
 		if _, ok := d.lookup([]byte("k"), time.Now()); ok {
 			t.Error("a denial from before the refund is remembered")
 		}

@@ -17,11 +17,11 @@ const maxCrossSlotHits = 4 * maxQueue
 
 var errCrossSlotFull = fmt.Errorf("%w: more than %d hits of requests with counters in several places wait for Redis", limiter.ErrUnavailable, maxCrossSlotHits)
 
-// crossSlot is a request across slots: its counters have several lanes, in slots of
+// crossSlot is a request across slots: its counters have several locations, in slots of
 // a cluster or in the two Redis of Options.PerSecond. No script sees all of them,
 // so it is decided in two steps:
 //
-//  1. The hits of each lane are a part. All parts are decided at the same time,
+//  1. The hits of each location are a part. All parts are decided at the same time,
 //     each atomically, and charged unless an enforced limit of the part itself is
 //     over. A quota limit counts as a shadow limit meanwhile, because only all
 //     quota limits of the request together can deny it.
@@ -56,13 +56,12 @@ type crossSlot struct {
 	done    chan struct{} // closed when the charges are given back, too
 }
 
-// part is the hits of a crossSlot that have one lane.
+// part is the hits of a crossSlot that have one location.
 type part struct {
-	lane    *lane
+	location
+	ticket
 	hits    []limiter.Hit      // of crossSlot.hits
 	out     []limiter.Decision // of crossSlot.out
-	batch   *batch
-	place   int // in batch
 	states  []limiter.State
 	vetoed  bool       // denied by a limit of its own, so that nothing was charged that can be given back
 	charges []giveBack // to be given back
@@ -70,24 +69,24 @@ type part struct {
 }
 
 // newCrossSlot copies what it needs of hits, which are the caller's.
-func newCrossSlot(hits []limiter.Hit, laneOf func(*limiter.Hit) *lane) *crossSlot {
+func newCrossSlot(hits []limiter.Hit, locate func(*limiter.Hit) location) *crossSlot {
 	r := &crossSlot{
 		hits: make([]limiter.Hit, 0, len(hits)), index: make([]int, 0, len(hits)),
 		out:     make([]limiter.Decision, len(hits)),
 		decided: make(chan struct{}), done: make(chan struct{}),
 	}
-	indexes := map[*lane][]int{} // of the hits of each lane, in the request
+	indexes := map[location][]int{} // of the hits of each location, in the request
 	for i := range hits {
-		l := laneOf(&hits[i])
+		l := locate(&hits[i])
 		if indexes[l] == nil {
-			r.parts = append(r.parts, part{lane: l})
+			r.parts = append(r.parts, part{location: l})
 		}
 		indexes[l] = append(indexes[l], i)
 	}
 	for i := range r.parts {
 		p := &r.parts[i]
 		start := len(r.hits)
-		for _, at := range indexes[p.lane] {
+		for _, at := range indexes[p.location] {
 			r.hits, r.index = append(r.hits, cloneHit(&hits[at])), append(r.index, at)
 		}
 		p.hits, p.out = r.hits[start:], r.out[start:len(r.hits)]
@@ -102,14 +101,14 @@ func cloneHit(h *limiter.Hit) limiter.Hit {
 	return c
 }
 
-// decideCrossSlot decides hits that have several lanes, as Decide does.
+// decideCrossSlot decides hits that have several locations, as Decide does.
 func (s *store) decideCrossSlot(ctx context.Context, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
 	if err := limiter.Left(ctx, hits); err != nil {
 		return false, err // rather than charge some parts only
 	}
-	r := newCrossSlot(hits, s.laneOf)
+	r := newCrossSlot(hits, s.locate)
 	for i := range r.parts {
-		if r.parts[i].lane.breaker.isOpen() {
+		if r.parts[i].breaker.isOpen() {
 			return false, errOpen // rather than charge the other parts in vain
 		}
 	}
@@ -119,7 +118,7 @@ func (s *store) decideCrossSlot(ctx context.Context, hits []limiter.Hit, out []l
 	timeout := s.main.timeout(ctx)
 	for i := range r.parts {
 		p := &r.parts[i]
-		p.batch, p.place, p.err = p.lane.send(context.Background(), p.hits, true, timeout)
+		p.ticket, p.err = p.send(context.Background(), p.hits, true, timeout)
 	}
 	go func() {
 		defer s.endCrossSlot(len(hits))
@@ -190,7 +189,7 @@ func (r *crossSlot) note() {
 		return
 	}
 	for _, p := range r.parts {
-		p.lane.denials.note(p.batch, p.place, p.hits, p.states, r.denied)
+		p.denials.note(p.ticket, p.hits, p.states, r.denied)
 	}
 }
 
@@ -201,10 +200,7 @@ func (p *part) await() {
 		return
 	}
 	<-p.batch.done
-	if p.err = p.batch.err; p.err != nil {
-		return
-	}
-	p.states, p.err = p.batch.reply.outcomes(p.place, p.out, nil)
+	p.states, p.err = p.outcomes(p.out, nil)
 	var v limiter.Verdict
 	for i := range p.hits {
 		v.Add(p.hits[i].EffectiveMode(), p.out[i].Over)
@@ -248,7 +244,7 @@ func (r *crossSlot) giveBack() {
 	var sent []*batch
 	for _, p := range r.parts {
 		if len(p.charges) > 0 {
-			sent = append(sent, p.lane.sendBack(p.charges))
+			sent = append(sent, p.node(p.hits[0].Key).sendBack(p.slot, p.charges))
 		}
 	}
 	for _, b := range sent {

@@ -409,10 +409,10 @@ func TestARefundBetweenTheStepsOfACrossSlotIsKnown(t *testing.T) {
 	p := newPair(t)
 	x := storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Year, Mode: limiter.Quota})
 	mustAsk(t, p, "x", x)
-	r := newCrossSlot([]limiter.Hit{hit("x", x, 1), hit("z", perSeconds(0), 1)}, p.laneOf)
+	r := newCrossSlot([]limiter.Hit{hit("x", x, 1), hit("z", perSeconds(0), 1)}, p.locate)
 	for i := range r.parts {
 		q := &r.parts[i]
-		q.batch, q.place, q.err = q.lane.send(t.Context(), q.hits, true, time.Hour)
+		q.ticket, q.err = q.send(t.Context(), q.hits, true, time.Hour)
 		q.await()
 	}
 	r.merge()

@@ -234,17 +234,17 @@ func (d *denials) number() int64 {
 
 // orderOf returns the order of the request at place of b, among the requests of all
 // calls.
-func orderOf(b *batch, place int) int64 { return b.number<<32 | int64(place) }
+func orderOf(t ticket) int64 { return t.batch.number<<32 | int64(t.place) }
 
-// note notes the states of the counters of hits after the call of b. hits are the
-// request at place of b, or the part of one. If the request is denied, all its
+// note notes the states of the counters of hits, which are a request or a part of one, after
+// its call. If the request is denied, all its
 // counters are remembered, else those that are known already. Holds are not: anybody may
 // give one back at any time.
-func (d *denials) note(b *batch, place int, hits []limiter.Hit, states []limiter.State, denied bool) {
+func (d *denials) note(t ticket, hits []limiter.Hit, states []limiter.State, denied bool) {
 	if d == nil {
 		return
 	}
-	order := orderOf(b, place)
+	b, order := t.batch, orderOf(t)
 	if order < d.since.Load() {
 		return
 	}
@@ -279,18 +279,16 @@ func (d *denials) noteCredits(b *batch) {
 		return
 	}
 	for place := range b.ends {
-		hits, order := b.hitsOf(place), orderOf(b, place)
+		t, hits := ticket{b, place}, b.hitsOf(place)
 		for i, h := range hits {
 			if !b.credits(h) {
 				continue
 			}
 			var state limiter.State
-			if b.err == nil {
-				if states, err := b.reply.outcomes(place, make([]limiter.Decision, len(hits)), nil); err == nil {
-					state = states[i]
-				}
+			if states, err := t.outcomes(make([]limiter.Decision, len(hits)), nil); err == nil {
+				state = states[i]
 			}
-			d.noteCredit(b.counters[h.counter].key, recentState{state, order})
+			d.noteCredit(b.counters[h.counter].key, recentState{state, orderOf(t)})
 		}
 	}
 }

@@ -278,7 +278,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	l := yearly(1)
 	deny := func(key string) {
 		b := &batch{asked: now, reply: reply{now: now.UnixMicro()}}
-		d.note(b, 0, []limiter.Hit{hit(key, l, 1)}, []limiter.State{{At: 1, Used: 1}}, true)
+		d.note(ticket{b, 0}, []limiter.Hit{hit(key, l, 1)}, []limiter.State{{At: 1, Used: 1}}, true)
 	}
 	for i := range 10_000 {
 		deny(fmt.Sprintf("%0*d", key, i))

@@ -83,7 +83,7 @@ func TestTogetherAsOneAfterTheOther(t *testing.T) {
 	h := newHistory(t, r.Addr())
 	single := h.open(other.Addr())
 	h.then = func(requests [][]limiter.Hit, decided *batch) {
-		b := newBatch(nil, 0)
+		b := newBatch(0, 0)
 		for _, hits := range requests {
 			b.add(hits, false)
 		}
@@ -265,7 +265,7 @@ func (h *history) name(names uint64) []byte {
 
 // decide lets the store and the model decide a batch.
 func (h *history) decide(requests [][]limiter.Hit) {
-	b := newBatch(h.store.main.only, 0)
+	b := newBatch(0, 0)
 	for _, hits := range requests {
 		b.add(hits, false)
 		h.decided += len(hits)

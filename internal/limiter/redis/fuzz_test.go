@@ -34,7 +34,7 @@ func FuzzDecide(f *testing.F) {
 		for len(in.data) > 0 {
 			now = in.time(now)
 			requests := in.requests()
-			b := newBatch(s.main.only, 0)
+			b := newBatch(0, 0)
 			for _, hits := range requests {
 				b.add(hits, false)
 			}
@@ -74,7 +74,7 @@ func compare(t *testing.T, b *batch, place int, hits []limiter.Hit, all counters
 		of[i], holds[i] = all.states[key], all.holds[key]
 	}
 	got, want := make([]limiter.Decision, len(hits)), make([]limiter.Decision, len(hits))
-	denied, err := b.result(place, hits, got)
+	denied, err := new(backend).result(ticket{b, place}, hits, got)
 	if err != nil {
 		t.Fatalf("reading what became of %v: %v", hits, err)
 	}

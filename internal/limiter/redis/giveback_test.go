@@ -32,7 +32,7 @@ func FuzzGiveBack(f *testing.F) {
 	// stateAfter is what the script leaves of the first counter.
 	stateAfter := func(t *testing.T, b *batch) limiter.State {
 		t.Helper()
-		states, err := b.reply.outcomes(0, make([]limiter.Decision, 1), nil)
+		states, err := ticket{b, 0}.outcomes(make([]limiter.Decision, 1), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +49,7 @@ func FuzzGiveBack(f *testing.F) {
 		charge := func(h limiter.Hit) limiter.State {
 			h.Always = !h.Refund
 			h.Cost = max(h.Cost, 1)
-			b := newBatch(nil, 0)
+			b := newBatch(0, 0)
 			b.add([]limiter.Hit{h}, false)
 			run(t, b)
 			return stateAfter(t, b)
@@ -67,7 +67,7 @@ func FuzzGiveBack(f *testing.F) {
 			state = charge(hit)
 		}
 		now = in.time(now)
-		b := newBatch(nil, 0)
+		b := newBatch(0, 0)
 		b.addGiveBack(g)
 		run(t, b)
 

@@ -76,7 +76,7 @@ func BenchmarkPrice(b *testing.B) {
 				return keys
 			}
 			decide := func() {
-				batch, keys := newBatch(nil, 0), keys()
+				batch, keys := newBatch(0, 0), keys()
 				for n := range c.callers {
 					of := of[(user+n)%c.rules]
 					request := make([]limiter.Hit, len(of))

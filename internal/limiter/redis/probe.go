@@ -127,7 +127,7 @@ var probeLimit = func() *limiter.Limit {
 func (b *backend) probeCounter(ctx context.Context, key string) error {
 	var last limiter.State
 	for i, command := range []string{"evalsha", "eval", "evalsha"} {
-		one := newBatch(nil, 0)
+		one := newBatch(0, 0)
 		if i < 2 {
 			one.add([]limiter.Hit{{Limit: probeLimit, Key: []byte(key), Cost: 1}}, false)
 		} else {
@@ -139,16 +139,17 @@ func (b *backend) probeCounter(ctx context.Context, key string) error {
 		} else {
 			answers = b.send(ctx, b.client, batches, command)
 		}
-		reply, err := newReply(answers[0], one)
-		switch {
+		var err error
+		one.reply, err = newReply(answers[0], one)
+		switch refusal := one.reply.refusal; {
 		case err != nil:
 			return err
-		case reply.refusal != nil && classify(reply.refusal) == kindOOM:
+		case refusal != nil && classify(refusal) == kindOOM:
 			return nil // it can deny
-		case reply.refusal != nil:
-			return reply.refusal
+		case refusal != nil:
+			return refusal
 		}
-		states, err := reply.outcomes(0, make([]limiter.Decision, 1), nil)
+		states, err := ticket{one, 0}.outcomes(make([]limiter.Decision, 1), nil)
 		if err != nil {
 			return err
 		}

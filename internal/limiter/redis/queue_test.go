@@ -20,7 +20,7 @@ import (
 
 // waiting is how many hits wait for a call.
 func waiting(s *store) int {
-	l := s.main.only
+	l := s.main.any
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lines[smallLine].hits + l.lines[largeLine].hits
@@ -28,9 +28,9 @@ func waiting(s *store) int {
 
 // inFlight reports whether calls are made.
 func inFlight(s *store) bool {
-	s.main.only.mu.Lock()
-	defer s.main.only.mu.Unlock()
-	return s.main.only.serving
+	s.main.any.mu.Lock()
+	defer s.main.any.mu.Unlock()
+	return s.main.any.serving
 }
 
 // rest waits until no calls are made: the goroutine that made the last one looks for
@@ -209,7 +209,7 @@ func TestCloseFinishesWhatWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, l := newGate(t, s), s.(*store).main.only
+	g, l := newGate(t, s), s.(*store).main.any
 	var wg sync.WaitGroup
 	wg.Go(func() { mustAsk(t, s, "in flight", perMinute) })
 	<-g.keys
@@ -244,7 +244,7 @@ func TestCloseIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range maxQueue / maxBatch { // their calls take longer than Close waits
-		_, _, _ = s.(*store).main.only.send(t.Context(), request(maxBatch), false, time.Hour)
+		_, _ = s.(*store).main.any.send(t.Context(), 0, request(maxBatch), false, time.Hour)
 	}
 	if err := s.Close(); err != nil {
 		t.Errorf("Close: %v", err)

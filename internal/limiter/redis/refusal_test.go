@@ -32,7 +32,7 @@ func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
 	mustAsk(t, s, "half", two)
 	do(t, connect(t, r), "config", "set", "maxmemory", "1kb")
 
-	b := newBatch(s.main.only, 0)
+	b := newBatch(0, 0)
 	requests := []struct {
 		hits   []limiter.Hit
 		denied bool
@@ -54,7 +54,7 @@ func TestRefusedWritesFailTheirOwnRequestsOnly(t *testing.T) {
 		t.Fatalf("the whole call failed: %v", b.err)
 	}
 	for i, q := range requests {
-		denied, err := b.result(i, q.hits, make([]limiter.Decision, len(q.hits)))
+		denied, err := s.main.result(ticket{b, i}, q.hits, make([]limiter.Decision, len(q.hits)))
 		if denied != q.denied || (err != nil) != q.fails {
 			t.Errorf("request %d: denied %v, error %v; want denied %v, failed %v", i, denied, err, q.denied, q.fails)
 		}

@@ -119,10 +119,13 @@ func (r *reply) readTogether() error {
 // possible reports whether a script says such a number.
 func possible(n int64) bool { return n >= 0 && n <= limiter.MaxExact }
 
-// outcomes reads which hits of the request at place are over, and appends the
-// states of their counters after it.
-func (r *reply) outcomes(place int, out []limiter.Decision, states []limiter.State) ([]limiter.State, error) {
-	begin, hits := r.batch.begin(place), r.batch.hitsOf(place)
+// outcomes reads which hits of a request are over, and appends the states of their counters
+// after it. The call must have ended.
+func (t ticket) outcomes(out []limiter.Decision, states []limiter.State) ([]limiter.State, error) {
+	if t.batch.err != nil {
+		return nil, t.batch.err
+	}
+	r, begin, hits := &t.batch.reply, t.batch.begin(t.place), t.batch.hitsOf(t.place)
 	for i := range out {
 		if r.together {
 			n := r.integers[r.places[hits[i].counter]]

@@ -48,9 +48,9 @@ func luaText(names ...string) string {
 }
 
 // call asks Redis, or a node of a cluster, to decide batches in one pipeline, and sets the
-// reply or the error of each. It returns which of them the node did not decide because it
+// reply or the error of each. It returns those that the node did not decide because it
 // has no such slot: nothing was done about them, and b.client is to be asked.
-func (b *backend) call(client caller, batches []*batch) (elsewhere []bool) {
+func (b *backend) call(client caller, batches []*batch) (elsewhere []*batch) {
 	// Not the context of any caller: a batch belongs to several, and is decided even if
 	// all of them leave. So it takes as long as the most patient of them waits, or as one
 	// without a deadline does: what is known late is of use to later requests.
@@ -65,11 +65,10 @@ func (b *backend) call(client caller, batches []*batch) (elsewhere []bool) {
 	defer cancel()
 	answers := b.run(ctx, client, batches)
 	seconds := time.Since(start).Seconds()
-	elsewhere = make([]bool, len(batches))
 	var failed error
-	replied := false
 	for i, batch := range batches {
-		if elsewhere[i] = client != b.client && b.isElsewhere(answers[i].err); elsewhere[i] {
+		if client != b.client && b.isElsewhere(answers[i].err) {
+			elsewhere = append(elsewhere, batch)
 			continue
 		}
 		b.metrics.calls.Inc()
@@ -88,9 +87,8 @@ func (b *backend) call(client caller, batches []*batch) (elsewhere []bool) {
 			b.client.lookAgain(err)
 			failed = err
 		}
-		replied = true
 	}
-	if replied {
+	if len(elsewhere) < len(batches) {
 		b.outage.observe(failed)
 		b.breaker.observe(failed, patience)
 	}

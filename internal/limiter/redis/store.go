@@ -77,7 +77,7 @@ func New(o Options) (Store, error) {
 	return s, nil
 }
 
-// Decide implements limiter.Store, except that a request whose counters are on
+// Decide implements limiter.CounterStore, except that a request whose counters are on
 // several slots of a cluster, or in both Redis, is all or nothing only in the
 // end, see crossSlot. All its errors wrap limiter.ErrUnavailable; if the caller
 // went away, also the cause of that.
@@ -85,21 +85,59 @@ func (s *store) Decide(ctx context.Context, hits []limiter.Hit, out []limiter.De
 	if s.denials.deny(hits, out) {
 		return true, nil
 	}
-	first := s.laneOf(&hits[0])
-	for i := range hits {
-		if s.laneOf(&hits[i]) != first {
+	first := s.locate(&hits[0])
+	for i := range hits[1:] {
+		if s.locate(&hits[i+1]) != first {
 			return s.decideCrossSlot(ctx, hits, out)
 		}
 	}
-	return first.decide(ctx, hits, out)
+	b, timeout := first.backend, first.timeout(ctx)
+	t, err := first.send(ctx, hits, false, timeout)
+	if err != nil {
+		return false, err
+	}
+	if err := b.wait(ctx, timeout, t.batch.done); err != nil {
+		t.batch.needed.Add(-1) // it is called all the same, if the callers of others in it wait
+		b.noteLater(ctx, t, hits)
+		return false, err
+	}
+	if errors.Is(t.batch.err, errLate) {
+		b.metrics.errors[kindQueueFull].Inc()
+	}
+	return b.result(t, hits, out)
 }
 
-// laneOf returns the lane of the counter of h.
-func (s *store) laneOf(h *limiter.Hit) *lane {
+// location is where the counters are that one script can see: a Redis, or a slot of a cluster.
+type location struct {
+	*backend
+	slot int
+}
+
+// locate returns where the counter of h is.
+func (s *store) locate(h *limiter.Hit) location {
+	b := s.main
 	if s.perSecond != nil && h.Limit.Unit == limiter.Second {
-		return s.perSecond.lane(h.Key)
+		b = s.perSecond
 	}
-	return s.main.lane(h.Key)
+	return location{b, b.slot(h.Key)}
+}
+
+// send queues hits, whose counters are all here, for the next call to their node.
+func (l location) send(ctx context.Context, hits []limiter.Hit, isPart bool, timeout time.Duration) (ticket, error) {
+	return l.node(hits[0].Key).send(ctx, l.slot, hits, isPart, timeout)
+}
+
+// result reads the decision of a request from the reply, and notes it.
+func (b *backend) result(t ticket, hits []limiter.Hit, out []limiter.Decision) (denied bool, err error) {
+	var buf [16]limiter.State
+	states, err := t.outcomes(out, buf[:0])
+	if err != nil {
+		return false, err
+	}
+	denied = limiter.Settle(hits, out)
+	limiter.Describe(hits, states, t.batch.reply.now, out)
+	b.denials.note(t, hits, states, denied)
+	return denied, nil
 }
 
 // backends returns the one or two Redis of the store.

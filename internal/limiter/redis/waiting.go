@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"weir/internal/limiter"
@@ -24,12 +23,6 @@ func (b *backend) timeout(ctx context.Context) time.Duration {
 	left := time.Until(deadline)
 	answer := max(left/8, min(left/2, answerTime))
 	return min(b.client.server.Timeout, max(0, left-answer))
-}
-
-// mustBeCalled reports whether hits are to be called however late it is, because something is
-// written whatever becomes of the request.
-func mustBeCalled(hits []limiter.Hit) bool {
-	return slices.ContainsFunc(hits, func(h limiter.Hit) bool { return h.Unconditional() })
 }
 
 // wait waits until done is closed, but not longer than timeout, nor than ctx.
@@ -59,17 +52,17 @@ func timedOut(ctx context.Context) bool { return !errors.Is(ctx.Err(), context.C
 // noteLater notes the decision of a request whose caller has left, when it comes.
 // Else a Redis slower than its callers would never be known to deny. The caller
 // uses hits again, so noteLater copies them.
-func (b *backend) noteLater(ctx context.Context, batch *batch, place int, hits []limiter.Hit) {
+func (b *backend) noteLater(ctx context.Context, t ticket, hits []limiter.Hit) {
 	late := timedOut(ctx)
 	copies := make([]limiter.Hit, len(hits))
 	for i := range hits {
 		copies[i] = cloneHit(&hits[i])
 	}
-	b.whenDone(batch.done, func() {
-		if late && (batch.err == nil || errors.Is(batch.err, errLate)) { // other errors of calls are counted
+	b.whenDone(t.batch.done, func() {
+		if late && (t.batch.err == nil || errors.Is(t.batch.err, errLate)) { // other errors of calls are counted
 			b.countTimeout()
 		}
-		_, _ = batch.result(place, copies, make([]limiter.Decision, len(copies)))
+		_, _ = b.result(t, copies, make([]limiter.Decision, len(copies)))
 	})
 }
 
