@@ -77,9 +77,6 @@ func (a *attacker) open(method string, more ...hpack.HeaderField) error {
 	return a.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: a.stream, BlockFragment: a.block.Bytes(), EndHeaders: true})
 }
 
-// send sends part of the last request.
-func (a *attacker) send(data []byte) error { return a.framer.WriteData(a.stream, false, data) }
-
 // flush sends the frames that were made.
 func (a *attacker) flush() error {
 	_, err := a.conn.Write(a.out.Bytes())

@@ -15,8 +15,8 @@ import (
 )
 
 // A log of Envoy in JSON that says whom it trusts, and what weir simulate must find that by.
-const clientFormat = "json_format: {start_time: '%START_TIME%', method: '%REQ(:METHOD)%', path: '%REQ(:PATH)%', x_forwarded_for: '%REQ(X-FORWARDED-FOR)%', " +
-	"downstream_direct_remote_address: '%DOWNSTREAM_DIRECT_REMOTE_ADDRESS%', trusted: '%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%'}"
+const clientFormat = ", log_format: {json_format: {start_time: '%START_TIME%', method: '%REQ(:METHOD)%', path: '%REQ(:PATH)%', x_forwarded_for: '%REQ(X-FORWARDED-FOR)%', " +
+	"downstream_direct_remote_address: '%DOWNSTREAM_DIRECT_REMOTE_ADDRESS%', trusted: '%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%'}}"
 
 // The client that a real Envoy trusts, by its connection or by x-forwarded-for, is the one of weir descriptors and of
 // a replay of its logs.
@@ -39,24 +39,23 @@ func TestClientsOfEnvoy(t *testing.T) {
 			dir := t.TempDir()
 			logs := map[string]string{"json": filepath.Join(dir, "json.log"), "text": filepath.Join(dir, "text.log")}
 			g := gateway{
-				manager: manager + "access_log:\n" +
-					fmt.Sprintf("- {name: json, typed_config: {\"@type\": %s, path: %q, log_format: {%s}}}\n", fileLog, logs["json"], clientFormat) +
-					fmt.Sprintf("- {name: text, typed_config: {\"@type\": %s, path: %q}}\n", fileLog, logs["text"]),
-				virtualHost: "rate_limits: [{actions: [{remote_address: {}}]}]\nroutes: [{match: {prefix: /}, route: {cluster: echo}}]",
+				manager:     manager + "access_log: [" + fmt.Sprintf(fileLog, logs["json"], clientFormat) + ", " + fmt.Sprintf(fileLog, logs["text"], "") + "]",
+				virtualHost: forwarded.virtualHost,
+				upstream:    upstream,
 			}
-			doc := g.bootstrap(t, upstream, upstream)
+			doc := g.bootstrap(t, upstream)
 			config := writeBootstrap(t, doc)
 			e := runEnvoy(t, doc)
-			forwarded := []string{"", "7.7.7.7", "7.7.7.7, 192.0.2.2", "1.1.1.1,7.7.7.7,192.0.2.2", "7.7.7.7:80", "2001:db8::1", "9.9.9.9, bad", "bad, 9.9.9.9", "9.9.9.9,", ", 9.9.9.9"}
-			for i, list := range forwarded {
-				headers := []string{}
-				if list != "" {
-					headers = append(headers, "x-forwarded-for: "+list)
+			lists := []string{"", "7.7.7.7", "7.7.7.7, 192.0.2.2", "1.1.1.1,7.7.7.7,192.0.2.2", "7.7.7.7:80", "2001:db8::1", "9.9.9.9, bad", "bad, 9.9.9.9", "9.9.9.9,", ", 9.9.9.9"}
+			for i, list := range lists {
+				headers := from(list)
+				if list == "" {
+					headers = nil
 				}
 				e.ask(fmt.Sprintf("/%d", i), headers...)
 			}
-			trusted := trustedClients(t, logs["json"], len(forwarded))
-			for i, list := range forwarded {
+			trusted := trustedClients(t, logs["json"], len(lists))
+			for i, list := range lists {
 				if got, want := foretoldClient(t, config, list), trusted[i]; got != want {
 					t.Errorf("weir descriptors: %q is from %s, and Envoy trusts %s", list, got, want)
 				}
@@ -66,7 +65,7 @@ func TestClientsOfEnvoy(t *testing.T) {
 				for i, want := range trusted {
 					// The default text has the loopback address of a connection nowhere.
 					if got := clients[i+1]; got != want && (format == "json" || want != "127.0.0.1") {
-						t.Errorf("%s: %q is from %q, and Envoy trusts %s", format, forwarded[i], got, want)
+						t.Errorf("%s: %q is from %q, and Envoy trusts %s", format, lists[i], got, want)
 					}
 				}
 			}
@@ -74,29 +73,14 @@ func TestClientsOfEnvoy(t *testing.T) {
 	}
 }
 
-const fileLog = "type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog"
-
 // trustedClients returns whom Envoy trusted, by its log of n requests.
 func trustedClients(t *testing.T, log string, n int) (clients []string) {
 	t.Helper()
-	testenv.Eventually(t, func() error {
-		data, err := os.ReadFile(log)
-		if err != nil {
-			return err
-		}
-		clients = nil
-		for line := range strings.Lines(string(data)) {
-			var l struct{ Trusted string }
-			if err := json.Unmarshal([]byte(line), &l); err != nil {
-				return err
-			}
-			clients = append(clients, l.Trusted)
-		}
-		if len(clients) != n {
-			return fmt.Errorf("%d requests are in the log, want %d", len(clients), n)
-		}
-		return nil
-	})
+	for _, line := range linesOf(t, log, n) {
+		var l struct{ Trusted string }
+		testenv.OK(t, json.Unmarshal([]byte(line), &l))
+		clients = append(clients, l.Trusted)
+	}
 	return clients
 }
 
@@ -142,7 +126,7 @@ func TestLinesOfNoRequest(t *testing.T) {
 	dir := t.TempDir()
 	logs := map[string]string{"json": filepath.Join(dir, "json.log"), "text": filepath.Join(dir, "text.log")}
 	w := startWeir(t, writeRules(t, "domain: api\ndescriptors: [{key: remote_address, rate_limit: {unit: day, requests_per_unit: 100}}]\n"), "DECISION_LOG=all", "DECISION_LOG_RATE=1000000")
-	doc := simulatedGateway(logs).bootstrap(t, w.grpc, startUpstream(t))
+	doc := simulatedGateway(logs).bootstrap(t, w.grpc)
 	e := runEnvoy(t, doc)
 	const forged = "GET /a HTTP/1.1\r\nhost: a\r\nx-forwarded-for: 6.6.6.1\" \"x, 8.8.8.8\r\nuser-agent: e\" \"r\" \"h\" \"u\" c l d 4.4.4.1:1 - x\r\n"
 	hostile := []string{
@@ -153,20 +137,9 @@ func TestLinesOfNoRequest(t *testing.T) {
 		exchange(t, e.addr, request)
 	}
 	asked := func() int { return strings.Count(w.output.String(), `"key":"remote_address"`) }
-	testenv.Eventually(t, func() error {
-		if n := asked(); n != 2 {
-			return fmt.Errorf("Envoy asked %d times", n)
-		}
-		return nil
-	})
+	testenv.Becomes(t, "times that Envoy asked", 2, asked)
 	for format, log := range logs {
-		testenv.Eventually(t, func() error {
-			data, err := os.ReadFile(log)
-			if got := strings.Count(string(data), "\n"); err == nil && got != len(hostile) {
-				err = fmt.Errorf("%s: %d lines, want %d", log, got, len(hostile))
-			}
-			return err
-		})
+		linesOf(t, log, len(hostile))
 		report, _ := simulate(t, writeRules(t, "domain: api\ndescriptors: [{key: remote_address, rate_limit: {unit: day, requests_per_unit: 0}}]\n"), log, writeBootstrap(t, doc))
 		want := map[string]int64{"json": 0, "text": 1}[format]
 		if report.Unreadable != want || int64(report.Requests)+want != int64(asked()) {

@@ -22,10 +22,8 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
-	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	service "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 
 	"weir/internal/testenv"
@@ -41,10 +39,9 @@ func (rawBytes) Name() string                       { return "proto" }
 // askFor asks n times for a request with an entry that has any bytes.
 func askFor(t *testing.T, w *weir, n int, key, value string) {
 	t.Helper()
-	conn := testenv.Must(grpc.NewClient(w.grpc, grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
-	defer conn.Close()
+	conn := connection(t, w.grpc)
 	stand := strings.Repeat("z", len(value)) // which is text
-	message := testenv.Must(proto.Marshal(&service.RateLimitRequest{Domain: "api", Descriptors: []*ratelimit.RateLimitDescriptor{descriptor(key, stand)}}))(t)
+	message := testenv.Must(proto.Marshal(request(descriptor(key, stand))))(t)
 	message = []byte(strings.Replace(string(message), stand, value, 1))
 	for range n {
 		var answer []byte
@@ -167,10 +164,7 @@ func letsPass(p *tab, w *weir) {
 		p.t.Errorf("it lasts %v (error: %v), want 2 h", left, err)
 	}
 	testenv.Eventually(p.t, func() error {
-		client := dial(p.t, w.grpc)
-		answer, err := client.ShouldRateLimit(p.t.Context(), &service.RateLimitRequest{
-			Domain: "api", Descriptors: []*ratelimit.RateLimitDescriptor{descriptor("user", "mallory")},
-		})
+		answer, err := decide(dial(p.t, w.grpc), request(descriptor("user", "mallory")))
 		if err == nil && answer.GetOverallCode() != service.RateLimitResponse_OK {
 			err = fmt.Errorf("got %v", answer)
 		}

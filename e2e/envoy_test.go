@@ -17,46 +17,77 @@ import (
 	"weir/internal/testenv"
 )
 
+// gateway is how the Envoy of a test differs from the one of an example. The texts are
+// YAML in Envoy's own words.
+type gateway struct {
+	example     string            // whose bootstrap it is, by default examples/envoy/envoy.yaml
+	edit        *strings.Replacer // changes its text
+	cluster     string            // fields of Weir's cluster
+	rateLimit   string            // fields of the first filter
+	filters     string            // HTTP filters in front of it, a list
+	virtualHost string            // the routes and their rate limits, if not those of the example
+	manager     string            // further fields of the HTTP connection manager
+	http2       bool              // the upstream speaks HTTP/2, as for gRPC
+	upstream    string            // host:port, by default one that answers with the URL
+	memory      bool              // Weir counts in memory, not in Redis
+}
+
+// patient is how the tests set the rate-limit filter unless they are about its fields:
+// no decision is too late on a busy machine, and none that fails goes unnoticed.
+var patient = map[string]any{"timeout": "60s", "failure_mode_deny": true}
+
+// bootstrap returns the configuration of Envoy, with the addresses of one Weir or more.
+func (g gateway) bootstrap(t *testing.T, weirs ...string) map[string]any {
+	t.Helper()
+	if g.example == "" {
+		g.example = "examples/envoy/envoy.yaml"
+	}
+	if g.upstream == "" {
+		g.upstream = startUpstream(t)
+	}
+	text := readDocument(t, filepath.Join(testenv.Repository(t), g.example))
+	if g.edit != nil {
+		text = g.edit.Replace(text)
+	}
+	doc := map[string]any{}
+	parse(t, text, &doc)
+	setUpstreams(t, doc, weirs, []string{g.upstream})
+	cluster := get(t, doc, "static_resources", "clusters", 0)
+	parse(t, g.cluster, &cluster)
+
+	manager := connectionManager(t, doc)
+	parse(t, g.manager, &manager)
+	filters := manager["http_filters"].([]any)
+	for _, filter := range filters {
+		if config := get(t, filter, "typed_config"); config["rate_limit_service"] != nil {
+			maps.Copy(config, patient)
+		}
+	}
+	first := get(t, filters[0], "typed_config")
+	parse(t, g.rateLimit, &first)
+	var before []any
+	parse(t, g.filters, &before)
+	manager["http_filters"] = append(before, filters...)
+
+	if g.virtualHost != "" {
+		host := map[string]any{"name": "all", "domains": []string{"*"}}
+		parse(t, g.virtualHost, &host)
+		get(t, manager, "route_config")["virtual_hosts"] = []any{host}
+	}
+	if g.http2 {
+		const options = "typed_extension_protocol_options"
+		get(t, doc, "static_resources", "clusters", 1)[options] = cluster[options]
+	}
+	return doc
+}
+
 // envoy is a running Envoy.
 type envoy struct {
 	*process
 	addr, admin string // where it serves and where it is asked about itself, host:port
 }
 
-// startEnvoy starts Envoy with the bootstrap of examples/envoy as it is, except
-// for the addresses and for the given fields of its rate-limit filter.
-func startEnvoy(t *testing.T, weirAddr, upstreamAddr string, filter map[string]any) *envoy {
-	t.Helper()
-	doc := exampleBootstrap(t)
-	setUpstreams(t, doc, weirAddr, upstreamAddr)
-	maps.Copy(get(t, connectionManager(t, doc), "http_filters", 0, "typed_config"), filter)
-	return runEnvoy(t, doc)
-}
-
-// startPatientEnvoy starts Envoy with the bootstrap of examples/envoy and the
-// filter as patient has it. edit changes the cluster of Weir.
-func startPatientEnvoy(t *testing.T, edit func(cluster map[string]any)) *envoy {
-	t.Helper()
-	doc := exampleBootstrap(t)
-	upstream := startUpstream(t)
-	setUpstreams(t, doc, upstream, upstream)
-	maps.Copy(get(t, connectionManager(t, doc), "http_filters", 0, "typed_config"), patient)
-	edit(get(t, doc, "static_resources", "clusters", 0))
-	return runEnvoy(t, doc)
-}
-
-// makePatient makes the rate-limit filters of an example as patient has them.
-func makePatient(t *testing.T, doc map[string]any) {
-	t.Helper()
-	for _, filter := range connectionManager(t, doc)["http_filters"].([]any) {
-		if config := get(t, filter, "typed_config"); config["rate_limit_service"] != nil {
-			maps.Copy(config, patient)
-		}
-	}
-}
-
-// runEnvoy runs Envoy with a bootstrap, on ports of the system, and waits until
-// it serves.
+// runEnvoy runs Envoy with a bootstrap, on ports of the system, and waits until it serves.
 func runEnvoy(t *testing.T, doc map[string]any) *envoy {
 	t.Helper()
 	setAddr(t, get(t, doc, "admin"), "127.0.0.1:0")
@@ -65,7 +96,6 @@ func runEnvoy(t *testing.T, doc map[string]any) *envoy {
 	adminFile := filepath.Join(dir, "admin")
 	e := &envoy{process: run(t, dir, nil, testenv.Envoy(t), "-c", writeBootstrap(t, doc), "--admin-address-path", adminFile,
 		"--use-dynamic-base-id", "--concurrency", "1", "--log-level", "warn", "--file-flush-interval-msec", "10")}
-
 	testenv.Eventually(t, func() error {
 		testenv.OK(t, e.ended())
 		admin, err := os.ReadFile(adminFile)
@@ -90,19 +120,11 @@ func runEnvoy(t *testing.T, doc map[string]any) *envoy {
 	return e
 }
 
-// exampleBootstrap reads the bootstrap that most tests use.
-func exampleBootstrap(t *testing.T) map[string]any {
-	t.Helper()
-	return readBootstrap(t, "examples/envoy/envoy.yaml")
-}
-
-// readBootstrap reads a file of the repository.
-func readBootstrap(t *testing.T, file string) map[string]any {
-	t.Helper()
-	data := testenv.Must(os.ReadFile(filepath.Join(testenv.Repository(t), file)))(t)
-	var doc map[string]any
-	testenv.OK(t, yaml.Unmarshal(data, &doc))
-	return doc
+// stat returns a statistic of Envoy.
+func (e *envoy) stat(name string) int {
+	e.t.Helper()
+	a := testenv.Must(fetch("http://" + e.admin + "/stats?filter=^" + name + "$"))(e.t)
+	return testenv.Must(strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(a.body, name+": "))))(e.t)
 }
 
 // connectionManager is the configuration of the only HTTP connection manager.
@@ -113,22 +135,39 @@ func connectionManager(t *testing.T, doc map[string]any) map[string]any {
 
 // setUpstreams changes the addresses of the clusters: Weir, then the upstream. No
 // connection to them takes too long, which those with TLS might on a busy machine.
-func setUpstreams(t *testing.T, doc map[string]any, addrs ...string) {
+func setUpstreams(t *testing.T, doc map[string]any, clusters ...[]string) {
 	t.Helper()
-	for i, addr := range addrs {
+	for i, addrs := range clusters {
+		var endpoints []any
+		for _, addr := range addrs {
+			address := map[string]any{"socket_address": map[string]any{}}
+			if path, unix := strings.CutPrefix(addr, "unix:"); unix {
+				address = map[string]any{"pipe": map[string]any{"path": path}}
+			} else {
+				setAddr(t, map[string]any{"address": address}, addr)
+			}
+			endpoints = append(endpoints, map[string]any{"endpoint": map[string]any{"address": address}})
+		}
 		cluster := get(t, doc, "static_resources", "clusters", i)
-		setAddr(t, get(t, cluster, "load_assignment", "endpoints", 0, "lb_endpoints", 0, "endpoint"), addr)
 		cluster["connect_timeout"] = patient["timeout"]
+		get(t, cluster, "load_assignment", "endpoints", 0)["lb_endpoints"] = endpoints
 	}
 }
 
 // writeBootstrap writes a bootstrap into a file and returns its path.
 func writeBootstrap(t *testing.T, doc map[string]any) string {
 	t.Helper()
-	data := testenv.Must(yaml.Marshal(doc))(t)
 	file := filepath.Join(t.TempDir(), "envoy.yaml")
-	testenv.OK(t, os.WriteFile(file, data, 0o600))
+	write(t, file, string(testenv.Must(yaml.Marshal(doc))(t)))
 	return file
+}
+
+// parse reads YAML into what into points to, adding to what is there.
+func parse(t *testing.T, text string, into any) {
+	t.Helper()
+	if err := yaml.Unmarshal([]byte(text), into); err != nil {
+		t.Fatalf("%v in:\n%s", err, text)
+	}
 }
 
 // get follows path, of names and indices, down a YAML document to a mapping.
@@ -157,13 +196,9 @@ func get(t *testing.T, node any, path ...any) map[string]any {
 // setAddr changes the address that holder holds, in Envoy's form.
 func setAddr(t *testing.T, holder map[string]any, addr string) {
 	t.Helper()
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	number := testenv.Must(strconv.Atoi(port))(t)
+	resolved := testenv.Must(net.ResolveTCPAddr("tcp", addr))(t)
 	socket := get(t, holder, "address", "socket_address")
-	socket["address"], socket["port_value"] = host, number
+	socket["address"], socket["port_value"] = resolved.IP.String(), resolved.Port
 }
 
 // listenerAddr reads the address of the only listener from what Envoy's admin

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -67,10 +68,7 @@ func TestDescriptorsOfEnvoy(t *testing.T) {
 	validateBootstrapErrors(t, filepath.Join(testenv.Repository(t), file))
 	w := startWeir(t, writeRules(t, "domain: first\ndescriptors: [{key: generic_key, rate_limit: {unit: year, requests_per_unit: 1000}}]\n"),
 		"DECISION_LOG=all", "DECISION_LOG_RATE=1000000")
-	doc := readBootstrap(t, file)
-	setUpstreams(t, doc, w.grpc, startUpstream(t))
-	makePatient(t, doc)
-	gateway := runEnvoy(t, doc)
+	gateway := runEnvoy(t, gateway{example: file}.bootstrap(t, w.grpc))
 	for i, r := range envoyRequests {
 		r.send(t, gateway.addr)
 		testenv.Eventually(t, func() error {
@@ -138,21 +136,12 @@ func validateBootstrapErrors(t *testing.T, file string) {
 	}
 }
 
-// or returns s, or another text in place of none.
-func or(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
-}
-
 // send sends a request and reads the answer.
 func (s sent) send(t *testing.T, addr string) {
 	t.Helper()
 	conn := connect(t, addr)
-	defer conn.Close()
 	fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nhost: %s\r\nx-forwarded-for: %s\r\ncontent-length: 0\r\nconnection: close\r\n",
-		or(s.method, "GET"), or(s.path, "/"), or(s.authority, "localhost"), or(s.from, "192.0.2.1"))
+		cmp.Or(s.method, "GET"), cmp.Or(s.path, "/"), cmp.Or(s.authority, "localhost"), cmp.Or(s.from, "192.0.2.1"))
 	for _, h := range s.headers {
 		fmt.Fprintf(conn, "%s\r\n", h)
 	}
@@ -172,8 +161,8 @@ func (s sent) send(t *testing.T, addr string) {
 func (s sent) foretold(t *testing.T, file string, options ...string) (lines []string) {
 	t.Helper()
 	args := []string{
-		"descriptors", file, "--output=json", "--method=" + or(s.method, "GET"), "--path=" + or(s.path, "/"),
-		"--authority=" + or(s.authority, "localhost"), "--remote-address=" + or(s.from, "192.0.2.1"),
+		"descriptors", file, "--output=json", "--method=" + cmp.Or(s.method, "GET"), "--path=" + cmp.Or(s.path, "/"),
+		"--authority=" + cmp.Or(s.authority, "localhost"), "--remote-address=" + cmp.Or(s.from, "192.0.2.1"),
 	}
 	args = append(args, options...)
 	if s.added != "" {

@@ -127,9 +127,8 @@ func controlPlaneTLS(t *testing.T, authority *testenv.Authority) grpc.ServerOpti
 // certificate comes from files.
 func envoyGatewayBootstrap(t *testing.T, authority *testenv.Authority) map[string]any {
 	t.Helper()
-	doc := exampleBootstrap(t)
+	doc := gateway{upstream: podUpstream}.bootstrap(t, "127.0.0.1:8081")
 	setAddr(t, get(t, doc, "static_resources", "listeners", 0), podEnvoy)
-	setUpstreams(t, doc, "127.0.0.1:8081", podUpstream)
 
 	manager := connectionManager(t, doc)
 	get(t, manager, "http_filters", 0)["typed_config"] = map[string]any{

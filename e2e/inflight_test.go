@@ -5,7 +5,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
+	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,31 +15,36 @@ import (
 	"testing"
 	"time"
 
-	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	service "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"weir/internal/testenv"
 )
 
-const (
-	inFlightRules = `
+const longestHold = 5 * time.Second
+
+// highest is the largest of the numbers that it was given.
+type highest struct{ atomic.Int64 }
+
+func (h *highest) note(n int64) {
+	for most := h.Load(); n > most && !h.CompareAndSwap(most, n); most = h.Load() {
+	}
+}
+
+// TestNeverMoreInFlightThanTheLimit has 1,000 callers of two servers on one Redis, of
+// which one is killed while its callers have something in flight, and they with it.
+func TestNeverMoreInFlightThanTheLimit(t *testing.T) {
+	t.Parallel()
+	redis := testenv.RedisServer(t)
+	held := func() int64 {
+		return testenv.Must(strconv.ParseInt(redis.Command("ZCARD w1|api|user=alice|c5s"), 10, 64))(t)
+	}
+	dir := writeRules(t, `
 domain: api
 descriptors:
   - key: user
     rate_limit: {algorithm: concurrency, requests_per_unit: 50, unit: second, unit_multiplier: 5}
-`
-	longestHold = 5 * time.Second
-	// inFlightKey is where Redis keeps who is in flight.
-	inFlightKey = "w1|api|user=alice|c5s"
-)
-
-// TestNeverMoreInFlightThanTheLimit has 1,000 callers of two processes on one Redis, of
-// which one is killed while its callers hold something, and they with it.
-func TestNeverMoreInFlightThanTheLimit(t *testing.T) {
-	t.Parallel()
-	redis := testenv.RedisServer(t)
-	dir := writeRules(t, inFlightRules)
+`)
 	f := &flights{T: t}
 	killed, survivor := startWeir(t, dir, onRedis(redis)...), startWeir(t, dir, onRedis(redis)...)
 
@@ -61,12 +67,7 @@ func TestNeverMoreInFlightThanTheLimit(t *testing.T) {
 			}
 		})
 	}
-	testenv.Eventually(t, func() error {
-		if n := f.landed.Load(); n < 300 {
-			return fmt.Errorf("%d have ended", n)
-		}
-		return nil
-	})
+	testenv.Until(t, "300 have ended", func() bool { return f.landed.Load() >= 300 })
 	die()
 	killed.signal(syscall.SIGKILL)
 	killed.exitCode()
@@ -78,15 +79,10 @@ func TestNeverMoreInFlightThanTheLimit(t *testing.T) {
 	if most := f.most.Load(); most > 50 || most < 25 {
 		t.Errorf("%d in flight at once, want at most 50, and more than half of that", most)
 	}
-	if got, most := zcard(t, redis), f.lost.Load(); most == 0 || got > most {
+	if got, most := held(), f.lost.Load(); most == 0 || got > most {
 		t.Errorf("%d are held at the end, want at most the %d that callers left behind", got, most)
 	}
-	testenv.Eventually(t, func() error {
-		if n := zcard(t, redis); n > 0 {
-			return fmt.Errorf("%d are held", n)
-		}
-		return nil
-	})
+	testenv.Becomes(t, "held", 0, held)
 	if took := time.Since(ended); took > 2*longestHold {
 		t.Errorf("what died was held for %v, want %v", took, longestHold)
 	}
@@ -101,7 +97,8 @@ func TestNeverMoreInFlightThanTheLimit(t *testing.T) {
 // flights is what is in flight, counted where it is.
 type flights struct {
 	*testing.T
-	now, most, landed, lost, denied atomic.Int64
+	now, landed, lost, denied atomic.Int64
+	most                      highest
 }
 
 // fly holds something as often as times, or until its caller dies.
@@ -125,10 +122,7 @@ func (f *flights) fly(ctx context.Context, client service.RateLimitServiceClient
 			}
 		}
 		if time.Since(asked) < longestHold/2 { // on a machine that is very busy it may have ended already
-			now := f.now.Add(1)
-			for most := f.most.Load(); now > most && !f.most.CompareAndSwap(most, now); {
-				most = f.most.Load()
-			}
+			f.most.note(f.now.Add(1))
 			time.Sleep(20*time.Millisecond + rand.N(20*time.Millisecond))
 			f.now.Add(-1)
 		}
@@ -146,12 +140,11 @@ func (f *flights) fly(ctx context.Context, client service.RateLimitServiceClient
 // ask takes the hold of a name, or gives it back. The code is UNKNOWN if the caller
 // died meanwhile.
 func (f *flights) ask(ctx context.Context, client service.RateLimitServiceClient, id string, refund bool) service.RateLimitResponse_Code {
-	d := descriptor("user", "alice")
-	d.Entries = append(d.Entries, &ratelimit.RateLimitDescriptor_Entry{Key: "request_id", Value: id})
+	d := descriptor("user", "alice", "request_id", id)
 	if refund {
 		d.IsNegativeHits, d.HitsAddend = true, wrapperspb.UInt64(1)
 	}
-	resp, err := client.ShouldRateLimit(ctx, &service.RateLimitRequest{Domain: "api", Descriptors: []*ratelimit.RateLimitDescriptor{d}})
+	resp, err := client.ShouldRateLimit(ctx, request(d))
 	if err != nil {
 		if ctx.Err() == nil {
 			f.Errorf("%s: %v", id, err)
@@ -161,16 +154,81 @@ func (f *flights) ask(ctx context.Context, client service.RateLimitServiceClient
 	return resp.OverallCode
 }
 
-// zcard returns how many holds Redis has.
-func zcard(t *testing.T, redis *testenv.Redis) int64 {
-	t.Helper()
-	conn := testenv.Must(net.Dial("tcp", redis.Addr()))(t)
-	defer conn.Close()
-	testenv.Must(fmt.Fprintf(conn, "ZCARD %s\r\n", inFlightKey))(t)
-	line := testenv.Must(bufio.NewReader(conn).ReadString('\n'))(t)
-	n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimPrefix(line, ":")), 10, 64)
-	if err != nil {
-		t.Fatalf("ZCARD: %q", line)
+// Of the requests of a user, three are in flight, and never a fourth, however those
+// before have ended. The upstream counts.
+func TestInFlight(t *testing.T) {
+	t.Parallel()
+	testenv.Envoy(t)
+	var now, begun atomic.Int64
+	var most highest
+	answer := make(chan struct{})
+	upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		most.note(now.Add(1))
+		defer now.Add(-1)
+		begun.Add(1)
+		select {
+		case <-answer:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(upstream.Close)
+	// A lost unit would come back after a minute, so a minute is an hour here.
+	rules := strings.Replace(readDocument(t, "../examples/in-flight/rules/in-flight.yaml"), "unit: minute", "unit: hour", 1)
+	s := gateway{example: "examples/in-flight/envoy.yaml", upstream: upstream.Listener.Addr().String()}.start(t, rules)
+	waitForFree := func(want uint32) {
+		t.Helper()
+		s.weir.waitForRemaining(want, "in-flight", "user", "alice", "request_id", "peek")
 	}
-	return n
+	begins := func(n int) { testenv.Becomes(t, "requests that have begun", int64(n), begun.Load) }
+	statuses := make(chan int, 21)
+	ask := func() {
+		a, err := fetch("http://"+s.addr+"/", by("alice")...)
+		if err != nil {
+			t.Error(err)
+		}
+		statuses <- a.status
+	}
+	want := func(n, status int) {
+		t.Helper()
+		for range n {
+			if got := <-statuses; got != status {
+				t.Errorf("status %d, want %d", got, status)
+			}
+		}
+	}
+	for range 20 {
+		go ask()
+	}
+	want(17, 429)
+	answer <- struct{}{}
+	want(1, 200)
+	waitForFree(1)
+	go ask()
+	begins(4)
+	for range 3 {
+		answer <- struct{}{}
+	}
+	want(3, 200)
+	waitForFree(3)
+
+	// Clients leave, before the upstream answers and while Weir decides.
+	for i := range 4 {
+		s.abandon("/", "alice", func(*bufio.Reader) { begins(5 + i) })
+		waitForFree(3)
+	}
+	hold(s.redis)
+	calls := s.stat("cluster.weir.upstream_rq_total")
+	called := func() {
+		calls++
+		testenv.Becomes(t, "calls", calls, func() int { return s.stat("cluster.weir.upstream_rq_total") })
+	}
+	for range 3 {
+		s.abandon("/", "alice", func(*bufio.Reader) { called() }) // to take
+		called()                                                  // to give back
+	}
+	release(s.redis)
+	waitForFree(3)
+	if got := most.Load(); got != 3 {
+		t.Errorf("%d requests were in flight, want 3", got)
+	}
 }

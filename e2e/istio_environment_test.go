@@ -85,9 +85,8 @@ func TestIstioSidecar(t *testing.T) {
 // filter is patient.
 func istioBootstrap(t *testing.T, file, weirAddr, upstreamAddr string) map[string]any {
 	t.Helper()
-	doc := exampleBootstrap(t)
+	doc := gateway{upstream: upstreamAddr}.bootstrap(t, weirAddr)
 	setAddr(t, get(t, doc, "static_resources", "listeners", 0), podEnvoy)
-	setUpstreams(t, doc, weirAddr, upstreamAddr)
 	cluster := get(t, doc, "static_resources", "clusters", 0)
 	cluster["name"] = "outbound|8081||ratelimit.default.svc.cluster.local"
 	get(t, cluster, "load_assignment")["cluster_name"] = cluster["name"]

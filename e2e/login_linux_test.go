@@ -1,24 +1,12 @@
 package e2e
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
-
-	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
-	service "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"weir/internal/testenv"
 )
@@ -26,8 +14,7 @@ import (
 // gate is the Envoy of examples/login, with Weir behind it and a login that counts who
 // tries.
 type gate struct {
-	*envoy
-	weir   *weir
+	*stack
 	tries  atomic.Int32
 	answer chan struct{} // closed when wrong passwords may be answered
 }
@@ -35,7 +22,6 @@ type gate struct {
 // startGate starts them with the files of the example, whose text edit changes.
 func startGate(t *testing.T, edit *strings.Replacer) *gate {
 	t.Helper()
-	testenv.Envoy(t)
 	g := &gate{answer: make(chan struct{})}
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g.tries.Add(1)
@@ -46,62 +32,38 @@ func startGate(t *testing.T, edit *strings.Replacer) *gate {
 		}
 	}))
 	t.Cleanup(upstream.Close)
-	read := func(name string) string {
-		data := testenv.Must(os.ReadFile(filepath.Join(testenv.Repository(t), "examples/login", name)))(t)
-		return edit.Replace(string(data))
-	}
-	g.weir = startWeir(t, writeRules(t, read("rules/login.yaml")), onRedis(testenv.RedisServer(t))...)
-	doc := map[string]any{}
-	parse(t, read("envoy.yaml"), &doc)
-	setUpstreams(t, doc, g.weir.grpc, upstream.Listener.Addr().String())
-	makePatient(t, doc)
-	g.envoy = runEnvoy(t, doc)
+	example := gateway{example: "examples/login/envoy.yaml", edit: edit, upstream: upstream.Listener.Addr().String()}
+	g.stack = example.start(t, edit.Replace(readDocument(t, "../examples/login/rules/login.yaml")))
 	return g
+}
+
+// login is a try of a user with a password.
+func login(user, password string) string {
+	return `{"user": "` + user + `", "password": "` + password + `"}`
 }
 
 // try tries to log in from an address of this machine, and returns the status.
 func (g *gate) try(from, body string) int {
 	g.t.Helper()
-	client := &http.Client{Timeout: patience, Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext:       (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext,
-	}}
-	resp := testenv.Must(client.Post("http://"+g.addr+"/login", "application/json", bytes.NewBufferString(body)))(g.t)
-	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, resp.Body)
+	resp := testenv.Must(clientAt(from).Post("http://"+g.addr+"/login", "application/json", strings.NewReader(body)))(g.t)
+	resp.Body.Close()
 	return resp.StatusCode
 }
 
-// fits reports with an error whether another number of units than want would fit the
-// counter of README.md's variant.
-func (g *gate) fits(from, user string, want uint32) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	resp, err := dial(g.t, g.weir.grpc).ShouldRateLimit(ctx, &service.RateLimitRequest{
-		Domain: "login", Descriptors: []*ratelimit.RateLimitDescriptor{{
-			Entries:    []*ratelimit.RateLimitDescriptor_Entry{{Key: "remote_address", Value: from}, {Key: "user", Value: user}, {Key: "status", Value: "200"}},
-			HitsAddend: wrapperspb.UInt64(0),
-		}},
-	})
-	if err == nil && resp.Statuses[0].LimitRemaining != want {
-		err = fmt.Errorf("%d fit, want %d", resp.Statuses[0].LimitRemaining, want)
-	}
-	return err
-}
-
-func login(user, password string) string {
-	return fmt.Sprintf(`{"user": %q, "password": %q}`, user, password)
-}
-
-// wantDenied tries until a try is denied: a failure counts a moment after its answer.
-func (g *gate) wantDenied(from, body string) {
+// want tries so often and compares.
+func (g *gate) want(n, status int, from, body string) {
 	g.t.Helper()
-	testenv.Eventually(g.t, func() error {
-		if status := g.try(from, body); status != http.StatusTooManyRequests {
-			return fmt.Errorf("status %d, want 429", status)
+	for i := range n {
+		if got := g.try(from, body); got != status {
+			g.t.Fatalf("try %d from %s with %s: status %d, want %d", i+1, from, body, got, status)
 		}
-		return nil
-	})
+	}
+}
+
+// waitFor tries until the status is as wished: a failure counts a moment after its answer.
+func (g *gate) waitFor(status int, from, body string) {
+	g.t.Helper()
+	testenv.Becomes(g.t, "status", status, func() int { return g.try(from, body) })
 }
 
 func TestLogin(t *testing.T) {
@@ -109,57 +71,35 @@ func TestLogin(t *testing.T) {
 	const here, elsewhere = "127.0.0.1", "127.0.0.2"
 	g := startGate(t, strings.NewReplacer())
 	close(g.answer)
-	for i := range 20 { // which never count
-		if status := g.try(here, login("alice", "right")); status != 200 {
-			t.Fatalf("right password %d: status %d", i, status)
-		}
+	g.want(20, 200, here, login("alice", "right")) // which never count
+	for range 4 {
+		g.want(1, 401, here, login("alice", "wrong"))
+		g.want(1, 200, here, login("alice", "right"))
 	}
-	for i := range 5 {
-		if status := g.try(here, login("alice", "wrong")); status != 401 {
-			t.Fatalf("wrong password %d: status %d", i, status)
-		}
-		if status := g.try(here, login("alice", "right")); i < 4 && status != 200 {
-			t.Fatalf("right password after %d wrong ones: status %d", i+1, status)
-		}
-	}
-	g.wantDenied(here, login("alice", "right"))
+	g.want(1, 401, here, login("alice", "wrong"))
+	g.waitFor(429, here, login("alice", "right"))
 	before := g.tries.Load()
-	for range 10 {
-		if status := g.try(here, login("alice", "right")); status != 429 {
-			t.Errorf("right password after five wrong ones: status %d, want 429", status)
-		}
-	}
+	g.want(10, 429, here, login("alice", "right"))
 	if tried := g.tries.Load() - before; tried > 0 {
 		t.Errorf("%d denied tries reached the upstream", tried)
 	}
-	if status := g.try(here, login("bob", "right")); status != 200 {
-		t.Errorf("another user: status %d, want 200", status)
-	}
-	if status := g.try(elsewhere, login("alice", "right")); status != 200 {
-		t.Errorf("another address: status %d, want 200", status)
-	}
+	g.want(1, 200, here, login("bob", "right"))
+	g.want(1, 200, elsewhere, login("alice", "right"))
 
 	// Bodies without a user count together, so that they help nobody to guess.
 	for _, body := range []string{"no JSON", "{}", `{"user": ["alice"]}`, `{"name": "alice"}`, `{"user": null}`, ""} {
 		g.try(elsewhere, body)
 	}
-	g.wantDenied(elsewhere, `{"User": "alice", "password": "right"}`)
-	if status := g.try(elsewhere, login("alice", "right")); status != 200 {
-		t.Errorf("after bodies without a user: status %d, want 200", status)
-	}
+	g.waitFor(429, elsewhere, `{"User": "alice", "password": "right"}`)
+	g.want(1, 200, elsewhere, login("alice", "right"))
 }
 
 func TestLoginPassesAfterTheWindow(t *testing.T) {
 	t.Parallel()
-	g := startGate(t, strings.NewReplacer("unit: minute, unit_multiplier: 10", "unit: second, unit_multiplier: 10"))
+	g := startGate(t, strings.NewReplacer("unit: minute, unit_multiplier: 10", "unit: second, unit_multiplier: 3"))
 	close(g.answer)
-	g.wantDenied("127.0.0.1", login("alice", "wrong"))
-	testenv.Eventually(t, func() error {
-		if status := g.try("127.0.0.1", login("alice", "right")); status != 200 {
-			return errors.New("still denied")
-		}
-		return nil
-	})
+	g.waitFor(429, "127.0.0.1", login("alice", "wrong"))
+	g.waitFor(200, "127.0.0.1", login("alice", "right"))
 }
 
 // As its README says, the example can count tries before and give back those that
@@ -169,35 +109,29 @@ func TestLoginCountsTriesBefore(t *testing.T) {
 	const here, tries = "127.0.0.1", 20
 	g := startGate(t, strings.NewReplacer(`"401"`, `"200"`, "hits_addend: {number: 0}", "",
 		"apply_on_stream_done: true", "apply_on_stream_done: true\n                                  hits_addend: {number: 1, is_negative_hits: true}"))
-	for i := range tries {
-		testenv.Eventually(t, func() error { // until those before are given back
-			if status := g.try(here, login("alice", "right")); status != 200 {
-				return fmt.Errorf("right password %d: status %d", i, status)
-			}
-			return nil
-		})
+	for range tries {
+		g.waitFor(200, here, login("alice", "right")) // until those before are given back
 	}
-	testenv.Eventually(t, func() error { // until all are
-		return g.fits(here, "alice", 5)
-	})
+	g.weir.waitForRemaining(5, "login", "remote_address", here, "user", "alice", "status", "200")
 	g.tries.Store(0)
 	statuses := make(chan int, tries)
 	for range tries {
 		go func() { statuses <- g.try(here, login("alice", "wrong")) }()
 	}
-	for range tries - 5 {
-		if status := <-statuses; status != 429 {
-			t.Errorf("status %d while five wait for their answers, want 429", status)
+	for i := range tries {
+		want := 429 // while five wait for their answers
+		if i >= tries-5 {
+			want = 401
 		}
-	}
-	close(g.answer)
-	for range 5 {
-		if status := <-statuses; status != 401 {
-			t.Errorf("status %d of a wrong password, want 401", status)
+		if i == tries-5 {
+			close(g.answer)
+		}
+		if status := <-statuses; status != want {
+			t.Errorf("answer %d: status %d, want %d", i+1, status, want)
 		}
 	}
 	if got := g.tries.Load(); got != 5 {
 		t.Errorf("%d tries reached the login, want 5", got)
 	}
-	g.wantDenied(here, login("alice", "right"))
+	g.waitFor(429, here, login("alice", "right"))
 }

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"testing"
 
-	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	service "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -134,10 +133,7 @@ func abuse(t *testing.T, servers ...*weir) {
 					if user == "u0613" && n == 613 {
 						continue
 					}
-					_, err := client.ShouldRateLimit(ctx, &service.RateLimitRequest{
-						Domain: "api", Descriptors: []*ratelimit.RateLimitDescriptor{descriptor("user", user)},
-					})
-					if err != nil {
+					if _, err := client.ShouldRateLimit(ctx, request(descriptor("user", user))); err != nil {
 						t.Errorf("server %d: %v", i, err)
 						return
 					}
@@ -154,11 +150,7 @@ func (w *weir) waitFor(user string, want service.RateLimitResponse_Code) {
 	client, asked := dial(w.t, w.grpc), descriptor("user", user)
 	asked.HitsAddend = wrapperspb.UInt64(0) // a peek
 	testenv.Eventually(w.t, func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		got, err := client.ShouldRateLimit(ctx, &service.RateLimitRequest{
-			Domain: "api", Descriptors: []*ratelimit.RateLimitDescriptor{asked},
-		})
+		got, err := decide(client, request(asked))
 		if err == nil && got.OverallCode != want {
 			err = fmt.Errorf("%s gets %v, want %v", user, got.OverallCode, want)
 		}

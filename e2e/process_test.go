@@ -80,6 +80,25 @@ func (p *process) exitCode() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
+// wantExit waits for the program to end by itself, with this code.
+func (p *process) wantExit(want int) {
+	p.t.Helper()
+	if code := p.exitCode(); code != want {
+		p.t.Errorf("exit code %d, want %d", code, want)
+	}
+}
+
+// wantEndWithin sends SIGTERM, after which the program must end within so long.
+func (p *process) wantEndWithin(longest time.Duration) {
+	p.t.Helper()
+	p.signal(syscall.SIGTERM)
+	select {
+	case <-p.exited:
+	case <-time.After(longest):
+		p.t.Errorf("it still runs %v after SIGTERM", longest)
+	}
+}
+
 // ended returns an error if the program has ended.
 func (p *process) ended() error {
 	select {

@@ -73,14 +73,14 @@ func TestReadmeYAML(t *testing.T) {
 				Filters []any `yaml:"http_filters"`
 			}
 			parse(t, b.text, &snippet)
-			doc := exampleBootstrap(t)
+			doc := gateway{}.bootstrap(t, "127.0.0.1:1")
 			manager := connectionManager(t, doc)
 			router := manager["http_filters"].([]any)[1]
 			manager["http_filters"] = append(snippet.Filters, router)
 			validateBootstrap(t, writeBootstrap(t, doc))
 		case "rate_limits":
 			g := gateway{virtualHost: "routes: [{match: {prefix: /}, route: {cluster: echo}}]\n" + b.text}
-			s := startGateway(t, g, startUpstream(t), twoADay)
+			s := g.start(t, userRules(2))
 			s.want("/", "x-user: alice", 200, 200, 429)
 			s.want("/", "x-user: bob", 200)
 		default:

@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -37,12 +36,10 @@ type record struct {
 
 func startRecorder(t *testing.T) *recorder {
 	t.Helper()
-	listener := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	r := &recorder{addr: listener.Addr().String(), ended: make(chan struct{}), users: map[string]*record{}}
+	r := &recorder{ended: make(chan struct{}), users: map[string]*record{}}
 	server := grpc.NewServer()
 	service.RegisterRateLimitServiceServer(server, r)
-	go func() { _ = server.Serve(listener) }() // until Stop
-	t.Cleanup(server.Stop)
+	r.addr = testenv.ServeGRPC(t, server)
 	t.Cleanup(func() { close(r.ended) })
 	return r
 }

@@ -1,79 +1,46 @@
 package e2e
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"weir/internal/testenv"
 )
 
-// userRules let a user make so many requests a day.
-func userRules(amount int) string {
-	return fmt.Sprintf("domain: api\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: %d}}]\n", amount)
-}
-
 // The directories of the reference, in the two ways in which they change: the
 // root is a link that is turned elsewhere, or a ConfigMap is mounted below it.
 func TestRuntimeDirectories(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
-		name   string
-		env    []string
-		rules  string                          // directory of the rules below the root
-		make   func(t *testing.T, root string) // lets 3 pass
-		change func(t *testing.T, root string) // lets 7 pass
-	}{
-		{
-			name: "root turned elsewhere",
-			env:  []string{"RUNTIME_ROOT=ROOT/current", "RUNTIME_SUBDIRECTORY=ratelimit"},
-			make: func(t *testing.T, root string) {
-				write(t, root+"/v1/ratelimit/config/a.yaml", userRules(3))
-				write(t, root+"/v2/ratelimit/config/a.yaml", userRules(7))
-				turn(t, root+"/current", "v1")
-			},
-			change: func(t *testing.T, root string) { turn(t, root+"/current", "v2") },
-		},
-		{
-			name: "ConfigMap",
-			env:  []string{"RUNTIME_ROOT=ROOT", "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_WATCH_ROOT=false", "RUNTIME_IGNOREDOTFILES=true"},
-			make: func(t *testing.T, root string) {
-				mount(t, root+"/ratelimit/config", "1", map[string]string{"config.yaml": userRules(3)})
-			},
-			change: func(t *testing.T, root string) {
-				mount(t, root+"/ratelimit/config", "2", map[string]string{"config.yaml": userRules(7)})
-			},
-		},
-		{
-			name: "ConfigMap in the place of the subdirectory",
-			env:  []string{"RUNTIME_ROOT=ROOT", "RUNTIME_SUBDIRECTORY=ratelimit"},
-			make: func(t *testing.T, root string) {
-				mount(t, root+"/ratelimit", "1", map[string]string{"config.yaml": userRules(3), "other.yaml": "no: rules"})
-			},
-			change: func(t *testing.T, root string) {
-				mount(t, root+"/ratelimit", "2", map[string]string{"config.yaml": userRules(7), "other.yaml": "no: rules"})
-			},
-		},
-		{
-			name:   "directory of another name",
-			env:    []string{"RUNTIME_ROOT=ROOT", "RUNTIME_SUBDIRECTORY=a/b", "RUNTIME_APPDIRECTORY=rules"},
-			make:   func(t *testing.T, root string) { write(t, root+"/a/b/rules/a.yaml", userRules(3)) },
-			change: func(t *testing.T, root string) { write(t, root+"/a/b/rules/a.yaml", userRules(7)) },
-		},
+	configMap := func(dir, beside string) func(*testing.T, string, string, int) {
+		return func(t *testing.T, root, version string, amount int) {
+			mount(t, root+dir, version, map[string]string{"config.yaml": userRules(amount), beside: "no: rules"})
+		}
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
+	for name, test := range map[string]struct {
+		env  string
+		make func(t *testing.T, root, version string, amount int) // rules that let so many pass
+	}{
+		"root turned elsewhere": {"RUNTIME_ROOT=ROOT/current RUNTIME_SUBDIRECTORY=ratelimit", func(t *testing.T, root, version string, amount int) {
+			write(t, root+"/v"+version+"/ratelimit/config/a.yaml", userRules(amount))
+			turn(t, root+"/current", "v"+version)
+		}},
+		"ConfigMap": {"RUNTIME_ROOT=ROOT RUNTIME_SUBDIRECTORY=ratelimit RUNTIME_WATCH_ROOT=false RUNTIME_IGNOREDOTFILES=true", configMap("/ratelimit/config", "notes.txt")},
+		"ConfigMap in the place of the subdirectory": {"RUNTIME_ROOT=ROOT RUNTIME_SUBDIRECTORY=ratelimit", configMap("/ratelimit", "other.yaml")},
+		"directory of another name": {"RUNTIME_ROOT=ROOT RUNTIME_SUBDIRECTORY=a/b RUNTIME_APPDIRECTORY=rules", func(t *testing.T, root, _ string, amount int) {
+			write(t, root+"/a/b/rules/a.yaml", userRules(amount))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			root := t.TempDir()
-			tt.make(t, root)
-			w := runWeir(t, inRoot(tt.env, root), program(t))
+			test.make(t, root, "1", 3)
+			w := runWeir(t, strings.Fields(strings.ReplaceAll(test.env, "=ROOT", "="+root)), program(t))
 			w.waitUntilHealthy()
-			w.wantRemaining(3)
-			tt.change(t, root)
-			w.wantRemaining(7)
+			w.waitForRemaining(3, "api", "user", "new")
+			test.make(t, root, "2", 7)
+			w.waitForRemaining(7, "api", "user", "new")
 		})
 	}
 }
@@ -82,64 +49,36 @@ func TestRuntimeDirectories(t *testing.T) {
 // only, would let requests pass that somebody meant to limit.
 func TestNoStartWithLessThanAllRules(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
-		name  string
-		env   []string
-		wants []string
-	}{
-		{"subdirectory forgotten", []string{"RUNTIME_ROOT=ROOT"}, []string{"ROOT/config (see RUNTIME_ROOT, RUNTIME_SUBDIRECTORY", "no such file"}},
-		{"root forgotten", []string{"RUNTIME_SUBDIRECTORY=no/such"}, []string{"/srv/runtime_data/current/no/such/config", "no such file"}},
-		{"one bad file", []string{"RUNTIME_ROOT=ROOT", "RUNTIME_SUBDIRECTORY=ratelimit"}, []string{"bad.yaml:1:", "domian"}},
-		{"one domain in two files", []string{"RUNTIME_ROOT=ROOT", "RUNTIME_SUBDIRECTORY=twice"}, []string{"b.yaml:1:", "api", "a.yaml"}},
-		{"no file", []string{"RUNTIME_ROOT=ROOT", "RUNTIME_SUBDIRECTORY=empty"}, []string{"ROOT/empty/config", "no file of rules"}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
+	root := t.TempDir()
+	write(t, root+"/ratelimit/config/good.yaml", userRules(3))
+	write(t, root+"/ratelimit/config/bad.yaml", "domian: other\n")
+	write(t, root+"/twice/config/a.yaml", userRules(3))
+	write(t, root+"/twice/config/b.yaml", userRules(3))
+	write(t, root+"/empty/config/.hidden.yaml", userRules(3))
+	for name, test := range map[string]struct{ env, wants []string }{
+		"subdirectory forgotten":  {[]string{"RUNTIME_ROOT=" + root}, []string{root + "/config (see RUNTIME_ROOT, RUNTIME_SUBDIRECTORY", "no such file"}},
+		"root forgotten":          {[]string{"RUNTIME_SUBDIRECTORY=no/such"}, []string{"/srv/runtime_data/current/no/such/config", "no such file"}},
+		"one bad file":            {[]string{"RUNTIME_ROOT=" + root, "RUNTIME_SUBDIRECTORY=ratelimit"}, []string{"bad.yaml:1:", "domian"}},
+		"one domain in two files": {[]string{"RUNTIME_ROOT=" + root, "RUNTIME_SUBDIRECTORY=twice"}, []string{"b.yaml:1:", "api", "a.yaml"}},
+		"no file":                 {[]string{"RUNTIME_ROOT=" + root, "RUNTIME_SUBDIRECTORY=empty"}, []string{root + "/empty/config", "no file of rules"}},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			root := t.TempDir()
-			write(t, root+"/ratelimit/config/good.yaml", userRules(3))
-			write(t, root+"/ratelimit/config/bad.yaml", "domian: other\n")
-			write(t, root+"/twice/config/a.yaml", userRules(3))
-			write(t, root+"/twice/config/b.yaml", userRules(3))
-			write(t, root+"/empty/config/.hidden.yaml", userRules(3))
-			w := runWeir(t, inRoot(tt.env, root), program(t))
-			if code := w.exitCode(); code == 0 {
-				t.Error("it ends as if all were well")
-			}
-			for _, want := range tt.wants {
-				if want = strings.ReplaceAll(want, "ROOT/", root+"/"); !strings.Contains(w.output.String(), want) {
-					t.Errorf("it does not say %q", want)
-				}
-			}
+			wantNoStart(t, test.env, test.wants...)
 		})
 	}
 }
 
-// inRoot puts root for ROOT in the values of an environment.
-func inRoot(env []string, root string) []string {
-	env = slices.Clone(env)
-	for i := range env {
-		env[i] = strings.ReplaceAll(env[i], "=ROOT", "="+root)
-	}
-	return env
-}
-
-// wantRemaining waits until a user who has made no request may make so many.
-func (w *weir) wantRemaining(want uint32) {
-	w.t.Helper()
-	testenv.Eventually(w.t, func() error {
-		if got := w.remaining("user", "new"); got != want {
-			return fmt.Errorf("a user may make %d requests, want %d", got, want)
-		}
-		return nil
-	})
-}
-
-// write writes a file and the directories on the way to it.
-func write(t *testing.T, file, text string) {
+// wantNoStart starts Weir, which must end by itself and say why.
+func wantNoStart(t *testing.T, env []string, wants ...string) {
 	t.Helper()
-	testenv.OK(t, os.MkdirAll(filepath.Dir(file), 0o755))
-	testenv.OK(t, os.WriteFile(file, []byte(text), 0o644))
+	w := runWeir(t, env, program(t))
+	w.wantExit(1)
+	for _, want := range wants {
+		if !strings.Contains(w.output.String(), want) {
+			t.Errorf("it does not say %q", want)
+		}
+	}
 }
 
 // turn makes link lead to target, in one step.

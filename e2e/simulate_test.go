@@ -147,7 +147,7 @@ func TestSimulate(t *testing.T) {
 	awayFromMidnight(t)
 	dir := t.TempDir()
 	logs := map[string]string{"json": filepath.Join(dir, "json.log"), "text": filepath.Join(dir, "text.log")}
-	doc := simulatedGateway(logs).bootstrap(t, "127.0.0.1:1", startUpstream(t))
+	doc := simulatedGateway(logs).bootstrap(t, "127.0.0.1:1")
 	config := writeBootstrap(t, doc)
 	rule := func(amount float64) string {
 		return fmt.Sprintf("domain: api\ndescriptors: [{key: remote_address, rate_limit: {unit: day, requests_per_unit: %.0f}}]\n", amount)
@@ -173,7 +173,7 @@ func TestSimulate(t *testing.T) {
 	suggested := writeRules(t, rule(limit.Amounts[2].Amount))
 	_, denied := simulate(t, suggested, log.file, config)
 	w := startWeir(t, suggested)
-	setUpstreams(t, doc, w.grpc)
+	setUpstreams(t, doc, []string{w.grpc})
 	e := runEnvoy(t, doc)
 	requests := readLogged(t, log.file)
 	slices.SortStableFunc(requests, func(a, b logged) int { return a.At.Compare(b.At) })
@@ -196,12 +196,11 @@ func TestSimulate(t *testing.T) {
 
 // simulatedGateway writes its log in two formats, and takes the client from x-forwarded-for.
 func simulatedGateway(logs map[string]string) gateway {
-	const access = "{name: envoy.access_loggers.file, typed_config: {\"@type\": type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog, path: %q%s}}"
 	const format = ", log_format: {json_format: {start_time: '%START_TIME%', method: '%REQ(:METHOD)%', path: '%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%', " +
 		"response_code: '%RESPONSE_CODE%', duration: '%DURATION%', authority: '%REQ(:AUTHORITY)%', downstream_remote_address: '%DOWNSTREAM_REMOTE_ADDRESS%'}}"
 	return gateway{
-		manager:     "use_remote_address: false\naccess_log: [" + fmt.Sprintf(access, logs["json"], format) + ", " + fmt.Sprintf(access, logs["text"], "") + "]",
-		virtualHost: "rate_limits: [{actions: [{remote_address: {}}]}]\nroutes: [{match: {prefix: /}, route: {cluster: echo}}]",
+		manager:     "use_remote_address: false\naccess_log: [" + fmt.Sprintf(fileLog, logs["json"], format) + ", " + fmt.Sprintf(fileLog, logs["text"], "") + "]",
+		virtualHost: forwarded.virtualHost,
 	}
 }
 
@@ -209,13 +208,7 @@ func simulatedGateway(logs map[string]string) gateway {
 func replayEnvoysLogs(t *testing.T, logs map[string]string, rules, config string, lines int) {
 	t.Helper()
 	for format, log := range logs {
-		testenv.Eventually(t, func() error {
-			data, err := os.ReadFile(log)
-			if got := bytes.Count(data, []byte("\n")); err == nil && got != lines {
-				return fmt.Errorf("%s: %d lines, want %d", log, got, lines)
-			}
-			return err
-		})
+		linesOf(t, log, lines)
 		report, denied := simulate(t, rules, log, config)
 		if report.Unreadable > 0 || report.Lines != int64(lines) {
 			t.Errorf("%s: of %d lines %d cannot be read", format, report.Lines, report.Unreadable)

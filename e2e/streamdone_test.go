@@ -2,13 +2,12 @@ package e2e
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -54,24 +53,23 @@ typed_config:
   rules: {action: DENY, policies: {refused: {permissions: [{header: {name: x-refuse, string_match: {exact: WHERE}}}], principals: [{any: true}]}}}
 `
 
-// startFlight starts it. With one filter, that one takes and gives back. filter and manager
-// change fields.
-func startFlight(t *testing.T, oneFilter bool, filter map[string]any, manager string) *flight {
+// startFlight starts it. With one filter, that one takes and gives back. timeout is of the
+// filters, manager changes fields.
+func startFlight(t *testing.T, oneFilter bool, timeout, manager string) *flight {
 	t.Helper()
 	testenv.Envoy(t)
 	f := &flight{t: t, recorder: startRecorder(t), tries: map[string]int{}, left: map[string]bool{}}
 	upstream := httptest.NewServer(f)
 	t.Cleanup(upstream.Close)
 
-	doc := readBootstrap(t, "examples/in-flight/envoy.yaml")
-	setUpstreams(t, doc, f.recorder.addr, upstream.Listener.Addr().String())
+	g := gateway{example: "examples/in-flight/envoy.yaml", upstream: upstream.Listener.Addr().String(), manager: manager}
+	doc := g.bootstrap(t, f.recorder.addr)
 	hcm := connectionManager(t, doc)
 	host := get(t, hcm, "route_config", "virtual_hosts", 0)
 	limits := get(t, host, "routes", 0, "typed_per_filter_config")
 	filters := hcm["http_filters"].([]any)
-	makePatient(t, doc)
 	for i := range 2 {
-		maps.Copy(get(t, filters[i], "typed_config"), filter)
+		get(t, filters[i], "typed_config")["timeout"] = timeout
 	}
 	if oneFilter {
 		take := get(t, limits, "take")
@@ -90,7 +88,6 @@ func startFlight(t *testing.T, oneFilter bool, filter map[string]any, manager st
 		route.(map[string]any)["typed_per_filter_config"] = limits
 	}
 	host["routes"] = routes
-	parse(t, manager, &hcm)
 	f.envoy = runEnvoy(t, doc)
 	return f
 }
@@ -129,13 +126,10 @@ func (f *flight) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // waitFor waits until the upstream has what is wished.
 func (f *flight) waitFor(wished func() bool) {
 	f.t.Helper()
-	testenv.Eventually(f.t, func() error {
+	testenv.Until(f.t, "the upstream sees it", func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		if !wished() {
-			return errors.New("the upstream has not seen it")
-		}
-		return nil
+		return wished()
 	})
 }
 
@@ -183,57 +177,70 @@ func (f *flight) settle(after string) {
 	f.recorder.waitFor(f.t, marker, func(u record) bool { return u.takes == 1 && u.gives == 1 })
 }
 
+// wantRow fails the test unless the table of examples/in-flight/README.md has a row.
+func wantRow(t *testing.T, cells ...string) {
+	t.Helper()
+	row := "|" + strings.Join(cells, "|") + "|"
+	if !strings.Contains(readDocument(t, "../examples/in-flight/README.md"), "\n"+row+"\n") {
+		t.Errorf("examples/in-flight/README.md has no row %s", row)
+	}
+}
+
 // TestStreamDone finds out which requests Envoy gives back, of all that may become of
 // them, and compares with the table in examples/in-flight/README.md.
 func TestStreamDone(t *testing.T) {
 	t.Parallel()
-	table := readDocument(t, filepath.Join(testenv.Repository(t), "examples/in-flight/README.md"))
 	var ordinary, impatient [2]*flight // with two filters, with one
 	for i := range 2 {
-		ordinary[i] = startFlight(t, i == 1, nil, "")
-		impatient[i] = startFlight(t, i == 1, map[string]any{"timeout": "0.2s"}, "")
+		ordinary[i] = startFlight(t, i == 1, "60s", "")
+		impatient[i] = startFlight(t, i == 1, "0.2s", "")
+	}
+	gets := func(path string, status int, headers ...string) func(*flight, string) {
+		return func(f *flight, user string) { f.status(path, user, status, headers...) }
 	}
 	for _, c := range []struct {
 		row  string // in the table
 		user string
-		on   [2]*flight
 		do   func(f *flight, user string)
-		// what the recorder gets, with two filters, with one
-		two, one string
+		both string // what the recorder gets, by default a take and a give
 	}{
-		{"answered", "answered", ordinary, func(f *flight, user string) { f.status("/", user, 200) }, "take give", "take give"},
-		{"denied by a limit", "denied", ordinary, func(f *flight, user string) { f.status("/", user, 429) }, "take give", "take give"},
-		{"Weir fails", "undecided", ordinary, func(f *flight, user string) { f.status("/", user, 500) }, "take give", "take give"},
-		{"Weir does not answer within `timeout`", "unanswered", impatient, func(f *flight, user string) { f.status("/", user, 500) }, "take give", "take give"},
-		{"retried by Envoy", "retried", ordinary, func(f *flight, user string) { f.status("/retried", user, 200) }, "take give", "take give"},
-		{"upstream times out", "late", ordinary, func(f *flight, user string) { f.status("/timeout", user, 504) }, "take give", "take give"},
-		{"upstream closes the connection", "reset", ordinary, func(f *flight, user string) { f.status("/reset", user, 503) }, "take give", "take give"},
-		{"upstream closes it within the answer", "cut", ordinary, func(f *flight, user string) { f.status("/part?reset", user, 0) }, "take give", "take give"},
-		{"client leaves while the upstream works", "leaving", ordinary, func(f *flight, user string) {
+		{row: "answered", user: "answered", do: gets("/", 200)},
+		{row: "denied by a limit", user: "denied", do: gets("/", 429)},
+		{row: "Weir fails", user: "undecided", do: gets("/", 500)},
+		{row: "Weir does not answer within `timeout`", user: "unanswered", do: gets("/", 500)},
+		{row: "retried by Envoy", user: "retried", do: gets("/retried", 200)},
+		{row: "upstream times out", user: "late", do: gets("/timeout", 504)},
+		{row: "upstream closes the connection", user: "reset", do: gets("/reset", 503)},
+		{row: "upstream closes it within the answer", user: "cut", do: gets("/part?reset", 0)},
+		{row: "client leaves while the upstream works", user: "leaving", do: func(f *flight, user string) {
 			f.abandon("/slow", user, func(*bufio.Reader) { f.waitFor(func() bool { return f.tries[user] > 0 }) })
 			f.waitFor(func() bool { return f.left[user] })
-		}, "take give", "take give"},
-		{"client leaves within the answer", "bored", ordinary, func(f *flight, user string) {
-			f.abandon("/part", user, func(answer *bufio.Reader) {
-				if _, err := answer.ReadString('\n'); err != nil {
-					t.Error(err)
-				}
-			})
+		}},
+		{row: "client leaves within the answer", user: "bored", do: func(f *flight, user string) {
+			f.abandon("/part", user, func(answer *bufio.Reader) { testenv.Must(answer.ReadString('\n'))(t) })
 			f.waitFor(func() bool { return f.left[user] })
-		}, "take give", "take give"},
-		{"client resets the stream (HTTP/2)", "resetting", ordinary, func(f *flight, user string) { f.resetStream(user) }, "take give", "take give"},
-		{"client leaves while Weir decides", "unanswered", ordinary, func(f *flight, user string) {
+		}},
+		{row: "client resets the stream (HTTP/2)", user: "resetting", do: (*flight).resetStream},
+		{row: "client leaves while Weir decides", user: "unanswered", do: func(f *flight, user string) {
 			f.abandon("/", user, func(*bufio.Reader) { f.recorder.waitFor(t, user, func(u record) bool { return u.takes > 0 }) })
 			f.recorder.waitFor(t, user, func(u record) bool { return u.cancelled })
-		}, "take give", "take"},
-		{"refused by a filter before", "refused-before", ordinary, func(f *flight, user string) { f.status("/", user, 403, "x-refuse: before") }, "-", "-"},
-		{"refused by a filter after", "refused-after", ordinary, func(f *flight, user string) { f.status("/", user, 403, "x-refuse: after") }, "take give", "take give"},
-		{"`direct_response` or `redirect` of a route", "direct", ordinary, func(f *flight, user string) { f.status("/direct", user, 204) }, "-", "-"},
-		{"redirected by Envoy (`internal_redirect_policy`)", "redirected", ordinary, func(f *flight, user string) { f.status("/redirected", user, 200) }, "take take give give", "take take give give"},
-		{"header of the descriptor removed or changed by the route or a filter after", "removed", ordinary, func(f *flight, user string) { f.status("/removed", user, 200) }, "take", "take"},
+		}},
+		{row: "refused by a filter before", user: "refused-before", do: gets("/", 403, "x-refuse: before"), both: "-"},
+		{row: "refused by a filter after", user: "refused-after", do: gets("/", 403, "x-refuse: after")},
+		{row: "`direct_response` or `redirect` of a route", user: "direct", do: gets("/direct", 204), both: "-"},
+		{row: "redirected by Envoy (`internal_redirect_policy`)", user: "redirected", do: gets("/redirected", 200), both: "take take give give"},
+		{row: "header of the descriptor removed or changed by the route or a filter after", user: "removed", do: gets("/removed", 200), both: "take"},
 	} {
-		for i, want := range []string{c.two, c.one} {
-			f := c.on[i]
+		wants := [2]string{cmp.Or(c.both, "take give"), cmp.Or(c.both, "take give")}
+		on := ordinary
+		switch c.row {
+		case "Weir does not answer within `timeout`":
+			on = impatient
+		case "client leaves while Weir decides":
+			wants[1] = "take" // the one case in which one filter does less
+		}
+		for i, want := range wants {
+			f := on[i]
 			c.do(f, c.user)
 			f.settle(c.user)
 			testenv.Eventually(t, func() error { // the recorder may write down the last two in any order
@@ -243,15 +250,13 @@ func TestStreamDone(t *testing.T) {
 				return nil
 			})
 		}
-		if row := fmt.Sprintf("|%s|%s|%s|", c.row, c.two, c.one); !strings.Contains(table, "\n"+row+"\n") {
-			t.Errorf("the README has no row %s", row)
-		}
+		wantRow(t, c.row, wants[0], wants[1])
 	}
 
 	for _, f := range ordinary {
 		ended := make(chan error)
 		go func() {
-			_, err := fetch("http://"+f.addr+"/slow", "x-user: last")
+			_, err := fetch("http://"+f.addr+"/slow", by("last")...)
 			ended <- err
 		}()
 		f.waitFor(func() bool { return f.tries["last"] > 0 })
@@ -265,9 +270,7 @@ func TestStreamDone(t *testing.T) {
 			t.Errorf("Envoy is killed: %s, want take", got)
 		}
 	}
-	if row := "|Envoy is killed|take|take|"; !strings.Contains(table, "\n"+row+"\n") {
-		t.Errorf("the README has no row %s", row)
-	}
+	wantRow(t, "Envoy is killed", "take", "take")
 }
 
 // TestClientsThatChooseTheirRequestID finds out when a client can choose x-request-id,
@@ -275,7 +278,6 @@ func TestStreamDone(t *testing.T) {
 func TestClientsThatChooseTheirRequestID(t *testing.T) {
 	t.Parallel()
 	const chosen = "11111111-1111-4111-8111-111111111111"
-	table := readDocument(t, filepath.Join(testenv.Repository(t), "examples/in-flight/README.md"))
 	for _, c := range []struct {
 		row, manager     string
 		chooses, without string // whether a client's id is taken, and what comes of a request without one
@@ -286,7 +288,7 @@ func TestClientsThatChooseTheirRequestID(t *testing.T) {
 		{"`internal_address_config` with the client's address", "internal_address_config: {cidr_ranges: [{address_prefix: 127.0.0.0, prefix_len: 8}]}", "yes", "take give"},
 		{"`generate_request_id: false`", "generate_request_id: false", "yes", "-"},
 	} {
-		f := startFlight(t, false, nil, c.manager)
+		f := startFlight(t, false, "60s", c.manager)
 		f.status("/", "choosing", 200, "x-request-id: "+chosen)
 		f.status("/", "silent", 200)
 		f.status("/", "other", 200, "x-request-id: "+chosen)
@@ -298,8 +300,6 @@ func TestClientsThatChooseTheirRequestID(t *testing.T) {
 		if got := f.recorder.of("silent"); chooses != c.chooses || got.String() != c.without {
 			t.Errorf("%s: a client chooses: %s, and without an id: %s, want %s and %s", c.row, chooses, got, c.chooses, c.without)
 		}
-		if row := fmt.Sprintf("|%s|%s|%s|", c.row, c.chooses, c.without); !strings.Contains(table, "\n"+row+"\n") {
-			t.Errorf("the README has no row %s", row)
-		}
+		wantRow(t, c.row, c.chooses, c.without)
 	}
 }

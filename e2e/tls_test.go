@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,51 +31,38 @@ func (i identity) file(name string) string { return filepath.Join(string(i), nam
 // trust replaces the authorities.
 func (i identity) trust(t *testing.T, authorities []byte) {
 	t.Helper()
-	i.replace(t, "ca.crt", authorities)
+	replaceFile(t, i.file("ca.crt"), string(authorities))
 }
 
 // show replaces the certificate and its key.
 func (i identity) show(t *testing.T, issuer *testenv.Authority, names ...string) {
 	t.Helper()
 	certificate, key := issuer.Issue(t, names...)
-	i.replace(t, "tls.crt", certificate)
-	i.replace(t, "tls.key", key)
-}
-
-func (i identity) replace(t *testing.T, name string, content []byte) {
-	t.Helper()
-	next := i.file(".next")
-	testenv.OK(t, errors.Join(os.WriteFile(next, content, 0o600), os.Rename(next, i.file(name))))
+	replaceFile(t, i.file("tls.crt"), string(certificate))
+	replaceFile(t, i.file("tls.key"), string(key))
 }
 
 // startTLSEnvoy starts an Envoy that speaks TLS with Weir. With a certificate it
 // shows that.
 func startTLSEnvoy(t *testing.T, w *weir, i identity) *envoy {
 	t.Helper()
-	inFile := func(name string) map[string]any { return map[string]any{"filename": i.file(name)} }
-	context := map[string]any{"validation_context": map[string]any{
-		"trusted_ca": inFile("ca.crt"),
-		"match_typed_subject_alt_names": []any{
-			map[string]any{"san_type": "DNS", "matcher": map[string]any{"exact": "weir.example"}},
-		},
-	}}
+	shown := ""
 	if _, err := os.Stat(i.file("tls.crt")); err == nil {
-		context["tls_certificates"] = []any{map[string]any{"certificate_chain": inFile("tls.crt"), "private_key": inFile("tls.key")}}
+		shown = fmt.Sprintf("tls_certificates: [{certificate_chain: {filename: %s}, private_key: {filename: %s}}]", i.file("tls.crt"), i.file("tls.key"))
 	}
-	return startPatientEnvoy(t, func(cluster map[string]any) {
-		setEndpoints(t, cluster, w.grpc)
-		cluster["transport_socket"] = map[string]any{
-			"name": "envoy.transport_sockets.tls",
-			"typed_config": map[string]any{
-				"@type":              "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
-				"sni":                "weir.example",
-				"common_tls_context": context,
-			},
-		}
-	})
+	return runEnvoy(t, gateway{cluster: fmt.Sprintf(`
+transport_socket:
+  name: envoy.transport_sockets.tls
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext
+    sni: weir.example
+    common_tls_context:
+      validation_context:
+        trusted_ca: {filename: %s}
+        match_typed_subject_alt_names: [{san_type: DNS, matcher: {exact: weir.example}}]
+      %s
+`, i.file("ca.crt"), shown)}.bootstrap(t, w.grpc))
 }
-
-const twoADay = "domain: api\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 2}}]\n"
 
 // Envoy and Weir authenticate each other; a client that is not the Envoy that Weir
 // expects gets no answer, and files that are replaced are used without restart.
@@ -88,7 +74,7 @@ func TestMutualTLS(t *testing.T) {
 	before, after := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	both := append(before.PEM(), after.PEM()...)
 	server := newIdentity(t, before, before.PEM(), "weir.example")
-	w := startWeir(t, writeRules(t, twoADay), append(documentedTLS(t, server), "GRPC_MAX_CONNECTION_AGE=1s")...)
+	w := startWeir(t, writeRules(t, userRules(2)), append(documentedTLS(t, server), "GRPC_MAX_CONNECTION_AGE=1s")...)
 
 	trusted := startTLSEnvoy(t, w, newIdentity(t, before, both, name))
 	trusted.want("/", "x-user: alice", 200, 200, 429)
@@ -115,10 +101,14 @@ func TestMutualTLS(t *testing.T) {
 		return err
 	})
 	// The authority is replaced: the Envoy that was a stranger takes over.
+	becomes := func(e *envoy, status int) {
+		t.Helper()
+		testenv.Becomes(t, "status", status, func() int { return e.ask("/", "x-user: alice").status })
+	}
 	server.trust(t, both)
-	testenv.Eventually(t, func() error { return renewed.answers(429) })
+	becomes(renewed, 429)
 	server.trust(t, after.PEM())
-	testenv.Eventually(t, func() error { return trusted.answers(500) })
+	becomes(trusted, 500)
 	renewed.want("/", "x-user: alice", 429)
 }
 
@@ -137,14 +127,6 @@ func documentedTLS(t *testing.T, i identity) (env []string) {
 		env = append(env, strings.ReplaceAll(setting, "=/tls", "="+string(i)))
 	}
 	return env
-}
-
-// answers reports whether alice is answered so.
-func (e *envoy) answers(status int) error {
-	if got := e.ask("/", "x-user: alice").status; got != status {
-		return fmt.Errorf("status %d", got)
-	}
-	return nil
 }
 
 // issuerOf returns who issued the certificate that a listener shows.

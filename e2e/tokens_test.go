@@ -1,7 +1,7 @@
 package e2e
 
 import (
-	"errors"
+	"bufio"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -22,38 +22,27 @@ routes:
     route: {cluster: echo}
     typed_per_filter_config:
       envoy.filters.http.ratelimit:
-        "@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute
+        "@type": &perRoute type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute
         rate_limits:
-          - actions: [{request_headers: {header_name: x-user, descriptor_key: user}}]
-            hits_addend: {number: 0}
-          - actions: [{request_headers: {header_name: x-user, descriptor_key: user}}]
-            hits_addend: {format: "%DYNAMIC_METADATA(model:tokens)%"}
-            apply_on_stream_done: true
+          - {actions: &user [{request_headers: {header_name: x-user, descriptor_key: user}}], hits_addend: {number: 0}}
+          - {actions: *user, hits_addend: {format: "%DYNAMIC_METADATA(model:tokens)%"}, apply_on_stream_done: true}
   - match: {path: /header}
     route: {cluster: echo}
     typed_per_filter_config:
       envoy.filters.http.ratelimit:
-        "@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute
+        "@type": *perRoute
         rate_limits:
-          - actions: [{request_headers: {header_name: x-user, descriptor_key: user}}]
-            hits_addend: {number: 0}
-          - actions: [{request_headers: {header_name: x-user, descriptor_key: user}}]
-            hits_addend: {format: "%RESP(X-TOKENS)%"}
-            apply_on_stream_done: true
+          - {actions: *user, hits_addend: {number: 0}}
+          - {actions: *user, hits_addend: {format: "%RESP(X-TOKENS)%"}, apply_on_stream_done: true}
   - match: {path: /reserved}
     route: {cluster: echo}
     typed_per_filter_config:
       envoy.filters.http.ratelimit:
-        "@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute
+        "@type": *perRoute
         rate_limits:
-          - actions: [{request_headers: {header_name: x-user, descriptor_key: user}}]
-            hits_addend: {number: 50}
-          - actions: [{request_headers: {header_name: x-user, descriptor_key: user}}]
-            hits_addend: {number: 50, is_negative_hits: true}
-            apply_on_stream_done: true
-          - actions: [{request_headers: {header_name: x-user, descriptor_key: user}}]
-            hits_addend: {format: "%RESP(X-TOKENS)%"}
-            apply_on_stream_done: true
+          - {actions: *user, hits_addend: {number: 50}}
+          - {actions: *user, hits_addend: {number: 50, is_negative_hits: true}, apply_on_stream_done: true}
+          - {actions: *user, hits_addend: {format: "%RESP(X-TOKENS)%"}, apply_on_stream_done: true}
 `
 
 // tokenFilters find the tokens in the body of an answer.
@@ -66,11 +55,6 @@ const tokenFilters = `
         - selectors: [{key: usage}, {key: total_tokens}]
           on_present: {metadata_namespace: model, key: tokens}
 `
-
-// tokenRules gives every user so many tokens a day.
-func tokenRules(amount int) string {
-	return fmt.Sprintf("domain: api\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: %d}}]\n", amount)
-}
 
 // model is an upstream whose answers take as many tokens as the query says. With
 // hold in the query it answers only in part until it is released.
@@ -110,14 +94,14 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func TestTokensAreChargedAfterTheAnswer(t *testing.T) {
 	t.Parallel()
 	m := startModel(t)
-	s := startGateway(t, gateway{filters: tokenFilters, virtualHost: tokenRoutes}, m.addr, tokenRules(100))
+	s := gateway{filters: tokenFilters, virtualHost: tokenRoutes, upstream: m.addr}.start(t, userRules(100))
 	for _, path := range []string{"/body", "/header"} {
 		user := "reader of the " + path[1:]
 		asked := m.asked.Load()
 		s.want(path+"?tokens=60", "x-user: "+user, 200)
-		s.weir.waitForRemaining(user, 40)
+		s.weir.waitForRemaining(40, "api", "user", user)
 		s.want(path+"?tokens=70", "x-user: "+user, 200) // how many it takes, nobody can know
-		s.weir.waitForRemaining(user, 0)
+		s.weir.waitForRemaining(0, "api", "user", user)
 		s.want(path+"?tokens=1", "x-user: "+user, 429, 429)
 		if got := m.asked.Load() - asked; got != 2 {
 			t.Errorf("%s: the model was asked %d times, want 2: a denied request does not reach it", path, got)
@@ -125,10 +109,20 @@ func TestTokensAreChargedAfterTheAnswer(t *testing.T) {
 	}
 	s.want("/body?tokens=1", "x-user: somebody else", 200)
 
+	// Who would rather not let many requests in before the first is charged reserves an
+	// amount, and gives it back when it is known what the answer took.
+	answers := s.askInBackground("/reserved?tokens=20&hold", "reserving")
+	s.weir.waitForRemaining(50, "api", "user", "reserving")
+	close(m.release)
+	if a := <-answers; a.status != 200 {
+		t.Errorf("status %d, want 200", a.status)
+	}
+	s.weir.waitForRemaining(80, "api", "user", "reserving")
+
 	// All that was taken is charged, not just what fitted.
-	replaceRules(t, s.rules, tokenRules(200))
+	replaceRules(t, s.rules, userRules(200))
 	for _, user := range []string{"reader of the body", "reader of the header"} {
-		s.weir.waitForRemaining(user, 70)
+		s.weir.waitForRemaining(70, "api", "user", user)
 	}
 }
 
@@ -139,87 +133,38 @@ func TestPeeksAtAUsedUpQuota(t *testing.T) {
 	for setting, statuses := range map[string][]int{"": {200, 200, 429}, "false": {200, 200, 200, 429}} {
 		t.Run("setting "+setting, func(t *testing.T) {
 			t.Parallel()
-			s := startGateway(t, gateway{virtualHost: tokenRoutes}, startModel(t).addr, tokenRules(2), "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT="+setting)
+			s := gateway{virtualHost: tokenRoutes, upstream: startModel(t).addr}.start(t, userRules(2), "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT="+setting)
 			for i, status := range statuses {
 				s.want("/header?tokens=1", "x-user: alice", status)
 				if status == 200 {
-					testenv.Eventually(t, func() error {
-						return s.weir.hasMetric(fmt.Sprintf(`ratelimit_service_rate_limit_total_hits{domain="api",key1="user",key2=""} %d`, i+1))
-					})
+					s.weir.waitForMetric(fmt.Sprintf(`ratelimit_service_rate_limit_total_hits{domain="api",key1="user",key2=""} %d`, i+1))
 				}
 			}
 		})
 	}
 }
 
-func TestTokensAreChargedWhenTheClientLeaves(t *testing.T) {
-	t.Parallel()
-	s := startGateway(t, gateway{virtualHost: tokenRoutes}, startModel(t).addr, tokenRules(100))
-	s.leave("/header?tokens=60&hold", "alice")
-	s.weir.waitForRemaining("alice", 40)
-}
-
-// Who would rather not let many requests in before the first is charged
-// reserves an amount, and gives it back when it is known what the answer took.
-func TestReservedTokensAreGivenBack(t *testing.T) {
+// A charge is completed although the client has left in the middle of the answer, or Envoy
+// no longer waits for its outcome.
+func TestTokensAreChargedWhenNobodyWaits(t *testing.T) {
 	t.Parallel()
 	m := startModel(t)
-	s := startGateway(t, gateway{virtualHost: tokenRoutes}, m.addr, tokenRules(100))
-	answers := s.askInBackground("/reserved?tokens=20&hold", "alice")
-	s.weir.waitForRemaining("alice", 50)
-	close(m.release)
-	if a := <-answers; a.status != 200 {
-		t.Errorf("status %d, want 200", a.status)
-	}
-	s.weir.waitForRemaining("alice", 80)
-}
-
-// Envoy does not wait for the outcome of a charge longer than its timeout. Weir
-// has taken the charge by then, and completes it.
-func TestTokensAreChargedWhenEnvoyNoLongerWaits(t *testing.T) {
-	t.Parallel()
-	m := startModel(t)
-	s := startGateway(t, gateway{virtualHost: tokenRoutes, rateLimit: "timeout: 10s"}, m.addr, tokenRules(100))
-	answers := s.askInBackground("/header?tokens=60&hold", "alice")
-	testenv.Eventually(t, func() error {
-		if m.asked.Load() == 0 {
-			return errors.New("it has not been asked")
+	s := gateway{virtualHost: tokenRoutes, rateLimit: "timeout: 5s", upstream: m.addr}.start(t, userRules(100))
+	s.abandon("/header?tokens=60&hold", "leaving", func(answer *bufio.Reader) {
+		if line, err := answer.ReadString('\n'); err != nil || !strings.Contains(line, " 200 ") {
+			t.Errorf("got %q, error %v", line, err)
 		}
-		return nil
 	})
+	s.weir.waitForRemaining(40, "api", "user", "leaving")
 
-	redisCommand(t, s.redis, "CLIENT PAUSE 60000 WRITE")
+	answers := s.askInBackground("/header?tokens=60&hold", "alice")
+	testenv.Until(t, "the model is asked", func() bool { return m.asked.Load() > 1 })
+	hold(s.redis)
 	close(m.release)
 	if a := <-answers; a.status != 200 || !strings.Contains(a.body, "usage") {
 		t.Errorf("the model answered %d %s", a.status, a.body)
 	}
-	testenv.Eventually(t, func() error {
-		return s.weir.hasMetric(`ratelimit_service_should_rate_limit_error{err_type="redis_error"} 1`)
-	})
-	redisCommand(t, s.redis, "CLIENT UNPAUSE")
-	s.weir.waitForRemaining("alice", 40)
-}
-
-// leave asks for path, and goes away in the middle of the answer.
-func (e *envoy) leave(path, user string) {
-	e.t.Helper()
-	req := testenv.Must(http.NewRequest(http.MethodGet, "http://"+e.addr+path, nil))(e.t)
-	req.Header.Set("x-user", user)
-	resp := testenv.Must(client.Do(req))(e.t)
-	if resp.StatusCode != http.StatusOK {
-		e.t.Errorf("asking Envoy for %s: status %d, want 200", path, resp.StatusCode)
-	}
-	resp.Body.Close() // and with it the connection, since the body is not at its end
-}
-
-// waitForRemaining waits until a user may make exactly so many requests more.
-func (w *weir) waitForRemaining(user string, want uint32) {
-	w.t.Helper()
-	testenv.Eventually(w.t, func() error {
-		got, err := w.peek("user", user)
-		if err == nil && got != want {
-			err = fmt.Errorf("%d left, want %d", got, want)
-		}
-		return err
-	})
+	s.weir.waitForMetric(`ratelimit_service_should_rate_limit_error{err_type="redis_error"} 1`)
+	release(s.redis)
+	s.weir.waitForRemaining(40, "api", "user", "alice")
 }

@@ -8,7 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -79,13 +81,19 @@ func runWeir(t *testing.T, env []string, command ...string) *weir {
 // health check to agree.
 func (w *weir) waitUntilHealthy() {
 	w.t.Helper()
+	w.waitForHealth(200, "")
+}
+
+// waitForHealth waits until the health check has an answer with this status and text.
+func (w *weir) waitForHealth(status int, body string) {
+	w.t.Helper()
 	testenv.Eventually(w.t, func() error {
 		testenv.OK(w.t, w.ended())
 		if err := w.readAddresses(); err != nil {
 			return err
 		}
 		a, err := fetch("http://" + w.http + "/healthcheck")
-		if err == nil && a.status != 200 {
+		if err == nil && (a.status != status || !strings.Contains(a.body, body)) {
 			err = fmt.Errorf("health check: %d %s", a.status, a.body)
 		}
 		return err
@@ -108,19 +116,59 @@ func (w *weir) readAddresses() error {
 	return errors.New("it has not logged where it listens")
 }
 
+// waitForMetric waits until Weir shows the given line among its metrics.
+func (w *weir) waitForMetric(line string) {
+	w.t.Helper()
+	testenv.Eventually(w.t, func() error {
+		a, err := fetch("http://" + w.metrics + "/metrics")
+		if err == nil && !strings.Contains(a.body, line+"\n") {
+			err = fmt.Errorf("no metric %s in:\n%s", line, a.body)
+		}
+		return err
+	})
+}
+
+// metric reads the sum of a metric's series, whose labels contain a text.
+func (w *weir) metric(name, labels string) (sum float64) {
+	w.t.Helper()
+	a := testenv.Must(fetch("http://" + w.metrics + "/metrics"))(w.t)
+	series := regexp.MustCompile(`(?m)^` + name + `(?:{.*` + regexp.QuoteMeta(labels) + `.*})? (\S+)$`)
+	for _, line := range series.FindAllStringSubmatch(a.body, -1) {
+		sum += testenv.Must(strconv.ParseFloat(line[1], 64))(w.t)
+	}
+	return sum
+}
+
+// userRules let each user make so many requests a day.
+func userRules(amount int) string {
+	return fmt.Sprintf("domain: api\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: %d}}]\n", amount)
+}
+
 // writeRules writes rules into a new directory and returns it.
 func writeRules(t *testing.T, rules string) string {
 	t.Helper()
 	dir := t.TempDir()
-	replaceRules(t, dir, rules)
+	replaceFile(t, filepath.Join(dir, "rules.yaml"), rules)
 	return dir
 }
 
-// replaceRules puts rules in the place of those that writeRules wrote, in one
-// step, as editors and deployments do.
+// replaceRules puts rules in the place of those that writeRules wrote.
 func replaceRules(t *testing.T, dir, rules string) {
 	t.Helper()
-	next := filepath.Join(dir, ".next")
-	testenv.OK(t, os.WriteFile(next, []byte(rules), 0o600))
-	testenv.OK(t, os.Rename(next, filepath.Join(dir, "rules.yaml")))
+	replaceFile(t, filepath.Join(dir, "rules.yaml"), rules)
+}
+
+// replaceFile replaces a file in one step, as editors and deployments do.
+func replaceFile(t *testing.T, file, text string) {
+	t.Helper()
+	next := filepath.Join(filepath.Dir(file), ".next")
+	write(t, next, text)
+	testenv.OK(t, os.Rename(next, file))
+}
+
+// write writes a file and the directories on the way to it.
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	testenv.OK(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	testenv.OK(t, os.WriteFile(file, []byte(text), 0o644))
 }

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"syscall"
@@ -27,15 +26,7 @@ func TestRulesFromControlPlane(t *testing.T) {
 		"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL=100ms", "DRAIN_DELAY=0s", "DRAIN_TIMEOUT=10m",
 	), testenv.Shell(t), "-c", strings.ReplaceAll(command, "control-plane:18000", plane.Addr))
 	w.waitUntilHealthy()
-	admits := func(want uint32) {
-		t.Helper()
-		testenv.Eventually(t, func() error {
-			if got := w.remaining("user", "alice"); got != want {
-				return fmt.Errorf("a user may make %d requests, want %d", got, want)
-			}
-			return nil
-		})
-	}
+	admits := func(want uint32) { w.waitForRemaining(want, "api", "user", "alice") }
 	admits(3)
 	if got := plane.Requests()[0].GetNode().GetId(); got != "weir" {
 		t.Errorf("the node is %q", got)
@@ -51,20 +42,18 @@ func TestRulesFromControlPlane(t *testing.T) {
 	if got := refusal.GetErrorDetail().GetMessage(); !strings.HasPrefix(got, `resource "x": descriptors[0].rate_limit.unit: a unit is needed`) {
 		t.Errorf("refused because of %q", got)
 	}
-	w.wantMetric("ratelimit_service_config_load_error 1")
+	w.waitForMetric("ratelimit_service_config_load_error 1")
 	admits(5)
 
 	plane.Stop()
-	testenv.Eventually(t, func() error { return w.hasMetric("weir_xds_connected 0") })
+	w.waitForMetric("weir_xds_connected 0")
 	admits(5)
 	plane.Start()
 	set("1", "YEAR", 7)
 	admits(7)
 
 	w.signal(syscall.SIGTERM)
-	if code := w.exitCode(); code != 0 {
-		t.Errorf("exit code %d, want 0", code)
-	}
+	w.wantExit(0)
 	if strings.Contains(w.output.String(), "swordfish") {
 		t.Error("the log shows a header to the control plane")
 	}
@@ -77,17 +66,8 @@ func TestStartWithoutControlPlane(t *testing.T) {
 	plane := testenv.StartControlPlane(t)
 	plane.Stop()
 	w := runWeir(t, []string{"CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL=" + plane.Addr, "DRAIN_DELAY=0s"}, program(t))
-	testenv.Eventually(t, func() error {
-		if !strings.Contains(w.output.String(), "connection refused") {
-			return errors.New("it is not in the log")
-		}
-		return w.readAddresses()
-	})
-	if a, err := fetch("http://" + w.http + "/healthcheck"); err != nil || a.status != 500 {
-		t.Errorf("health check: %d %s (error: %v)", a.status, a.body, err)
-	}
+	w.output.WaitFor(t, "connection refused")
+	w.waitForHealth(500, "")
 	w.signal(syscall.SIGTERM)
-	if code := w.exitCode(); code != 0 {
-		t.Errorf("exit code %d, want 0", code)
-	}
+	w.wantExit(0)
 }

@@ -22,19 +22,19 @@ func RedisCluster(t testing.TB, primaries, replicas int, args ...string) []*Redi
 			"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "2000",
 		}, args...)...)
 		nodes[i].bus = bus
-		nodes[i].command("cluster", "set-config-epoch", strconv.Itoa(i+1))
+		nodes[i].Command("cluster", "set-config-epoch", strconv.Itoa(i+1))
 	}
 	for i, n := range nodes[:primaries] {
-		n.command("cluster", "addslotsrange", strconv.Itoa(i*slots/primaries), strconv.Itoa((i+1)*slots/primaries-1))
+		n.Command("cluster", "addslotsrange", strconv.Itoa(i*slots/primaries), strconv.Itoa((i+1)*slots/primaries-1))
 	}
 	for _, n := range nodes[1:] {
 		host, port, _ := net.SplitHostPort(n.addr)
-		nodes[0].command("cluster", "meet", host, port, n.bus)
+		nodes[0].Command("cluster", "meet", host, port, n.bus)
 	}
 	known := fmt.Sprintf("cluster_known_nodes:%d\r", len(nodes))
 	allServe := func() bool {
 		for _, n := range nodes {
-			info := n.command("cluster", "info")
+			info := n.Command("cluster", "info")
 			if !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, known) {
 				return false
 			}
@@ -43,7 +43,7 @@ func RedisCluster(t testing.TB, primaries, replicas int, args ...string) []*Redi
 	}
 	Until(t, "the nodes of the cluster know each other", allServe)
 	for i, n := range nodes[primaries:] {
-		n.command("cluster", "replicate", nodes[i].command("cluster", "myid"))
+		n.Command("cluster", "replicate", nodes[i].Command("cluster", "myid"))
 		n.waitForPrimary()
 	}
 	Until(t, "the cluster serves", allServe)

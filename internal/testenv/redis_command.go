@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// command sends a command that must succeed and returns its reply, a simple or a
-// bulk string. It is for what a server must be told before a client can use it.
-func (r *Redis) command(words ...string) string {
+// Command sends a command that must succeed, and returns its reply: a simple or a bulk
+// string, or a number.
+func (r *Redis) Command(words ...string) string {
 	r.t.Helper()
 	reply, err := r.try(strings.Join(words, " "))
 	if err != nil {

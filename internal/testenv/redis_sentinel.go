@@ -39,7 +39,7 @@ sentinel failover-timeout weir 3000
 		t.Fatalf("starting a sentinel: %v\n%s", err, s.log.Bytes())
 	}
 	Until(t, "the sentinel knows the replica", func() bool {
-		return strings.Contains(s.command("info", "sentinel"), "slaves=1")
+		return strings.Contains(s.Command("info", "sentinel"), "slaves=1")
 	})
 	return s
 }
@@ -57,6 +57,6 @@ func RedisReplica(t testing.TB, primary *Redis, args ...string) *Redis {
 func (r *Redis) waitForPrimary() {
 	r.t.Helper()
 	Until(r.t, "the replica has its primary's data", func() bool {
-		return strings.Contains(r.command("info", "replication"), "master_link_status:up")
+		return strings.Contains(r.Command("info", "replication"), "master_link_status:up")
 	})
 }

@@ -76,3 +76,14 @@ func Until(tb testing.TB, what string, ok func() bool) {
 		return nil
 	})
 }
+
+// Becomes waits until get returns want, with what as the name of its result.
+func Becomes[T comparable](tb testing.TB, what string, want T, get func() T) {
+	tb.Helper()
+	Eventually(tb, func() error {
+		if got := get(); got != want {
+			return fmt.Errorf("%s: %v, want %v", what, got, want)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,360 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	service "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/prometheus/procfs"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"weir/internal/testenv"
+)
+
+const mib = 1 << 20
+
+// mostMemory is the most memory that the program has used since it started.
+func (w *weir) mostMemory() uint64 {
+	w.t.Helper()
+	p := testenv.Must(procfs.NewProc(w.cmd.Process.Pid))(w.t)
+	return testenv.Must(p.NewStatus())(w.t).VmHWM
+}
+
+// neighbour asks a hundred times a second with each of its callers until it is told to stop.
+type neighbour struct {
+	t      *testing.T
+	client service.RateLimitServiceClient
+	stop   chan struct{}
+	ended  sync.WaitGroup
+	mu     sync.Mutex
+	took   []time.Duration // of each request
+}
+
+func startNeighbour(t *testing.T, addr string, callers int) *neighbour {
+	t.Helper()
+	n := &neighbour{t: t, client: dial(t, addr), stop: make(chan struct{})}
+	n.ask() // connects
+	for range callers {
+		n.ended.Go(n.run)
+	}
+	return n
+}
+
+func (n *neighbour) run() {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-n.stop:
+			return
+		case <-tick.C:
+			began := time.Now()
+			n.ask()
+			n.mu.Lock()
+			n.took = append(n.took, time.Since(began))
+			n.mu.Unlock()
+		}
+	}
+}
+
+func (n *neighbour) ask() {
+	if _, err := decide(n.client, request(descriptor("user", "alice"))); err != nil {
+		n.t.Errorf("a request of a neighbour fails: %v", err)
+	}
+}
+
+// tooLate is when an Envoy of the usual settings does not wait any more, five times.
+const tooLate = 100 * time.Millisecond
+
+// late ends the neighbour and returns the share of its answers that came too late.
+func (n *neighbour) late() float64 {
+	close(n.stop)
+	n.ended.Wait()
+	slices.Sort(n.took)
+	of := len(n.took)
+	timely, _ := slices.BinarySearch(n.took, tooLate)
+	late := float64(of-timely) / float64(of)
+	n.t.Logf("neighbour: %d requests, median %v, p99 %v, longest %v, %.2f %% too late", of, n.took[of/2], n.took[of*99/100], n.took[of-1], 100*late)
+	return late
+}
+
+// large is a header that takes one byte when it comes again: HPACK keeps it in a table.
+var large = hpack.HeaderField{Name: "attack-bin", Value: strings.Repeat("A", 3600)}
+
+// anAttack is what each of some connections does.
+type anAttack struct {
+	name        string
+	connections int
+	settings    []http2.Setting
+	make        func(a *attacker) error // writes the frames to send
+	stays       bool                    // the attackers do not leave
+	late        float64                 // share of a neighbour's answers that may come too late, 0: a few
+}
+
+var attacks = []anAttack{
+	{name: "headers that unpack to more", connections: 1, make: func(a *attacker) error {
+		err := a.open(rateLimitMethod, large)
+		for range 50 {
+			err = errors.Join(err, a.open(rateLimitMethod, slices.Repeat([]hpack.HeaderField{large}, 4000)...))
+		}
+		return err
+	}},
+	{name: "100,000 requests without bodies on one connection", connections: 1, make: repeated(100_000, opens)},
+	{name: "1,000 on each of 100", connections: 100, make: repeated(1000, opens), late: 0.5}, // for the second or two that the attack lasts
+	{name: "100 half-sent requests on each of 200", connections: 200, make: repeated(100, halves), stays: true},
+	{name: "a half-sent request on each of 600", connections: 600, make: halves},
+	{name: "followed health checks", connections: 25, make: repeated(4000, floods("/grpc.health.v1.Health/Watch", make([]byte, 5)))},
+	{name: "answers that nobody reads", connections: 25, settings: []http2.Setting{{ID: http2.SettingInitialWindowSize, Val: 0}}, make: repeated(4000, floods(rateLimitMethod, oneDescriptor))},
+	{name: "requests that are given up", connections: 25, make: repeated(4000, func(a *attacker) error {
+		return errors.Join(a.open(rateLimitMethod), a.framer.WriteRSTStream(a.stream, http2.ErrCodeCancel))
+	})},
+	{name: "settings", connections: 25, make: func(a *attacker) error {
+		return errors.Join(repeated(200, opens)(a), repeated(20_000, func(a *attacker) error {
+			return a.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: uint32(a.out.Len())})
+		})(a))
+	}},
+}
+
+// oneDescriptor is a message with one descriptor, without entries.
+var oneDescriptor = []byte{0, 0, 0, 0, 7, 0x0a, 3, 'a', 'p', 'i', 0x12, 0}
+
+// repeated makes the frames so often.
+func repeated(n int, frames func(*attacker) error) func(*attacker) error {
+	return func(a *attacker) (err error) {
+		for range n {
+			err = errors.Join(err, frames(a))
+		}
+		return err
+	}
+}
+
+// opens opens a request and sends no message.
+func opens(a *attacker) error { return a.open(rateLimitMethod) }
+
+// halves opens a request and sends half of a message of a KiB.
+func halves(a *attacker) error {
+	half := append([]byte{0, 0, 0, 4, 0}, make([]byte, 512)...)
+	return errors.Join(a.open(rateLimitMethod), a.framer.WriteData(a.stream, false, half))
+}
+
+// floods makes a request with large headers.
+func floods(method string, message []byte) func(*attacker) error {
+	return func(a *attacker) error {
+		return errors.Join(a.open(method, large, large, large), a.framer.WriteData(a.stream, true, message))
+	}
+}
+
+// TestAttacksOnGRPC attacks servers. What an attack takes is bounded, neighbours are
+// served meanwhile, and soon all is as it was.
+func TestAttacksOnGRPC(t *testing.T) {
+	control := startWeir(t, writeRules(t, userRules(1_000_000)))
+	for _, tt := range attacks {
+		t.Run(tt.name, func(t *testing.T) {
+			const tries = 3 // other programs may want the processors
+			for try := 1; ; try++ {
+				late, bound := tt.run(t, control)
+				if late <= bound {
+					return
+				}
+				if try == tries {
+					t.Fatalf("%.1f %% of the answers to a neighbour come too late, want at most %.1f %%", 100*late, 100*bound)
+				}
+			}
+		})
+	}
+}
+
+// run attacks a server beside one that nobody attacks. It returns the share of answers to
+// a neighbour that come too late, and the bound of that share: what other programs of the
+// machine do differs from one second to the next.
+func (tt anAttack) run(t *testing.T, control *weir) (late, bound float64) {
+	w := startWeir(t, writeRules(t, userRules(1_000_000)))
+	before := w.metric("go_goroutines", "")
+	undisturbed, neighbour := startNeighbour(t, control.grpc, 4), startNeighbour(t, w.grpc, 4)
+	var attackers []*attacker
+	var strikes sync.WaitGroup
+	for range tt.connections {
+		a := attack(t, w.grpc, tt.settings...)
+		testenv.OK(t, tt.make(a))
+		attackers = append(attackers, a)
+		strikes.Go(a.strike)
+	}
+	strikes.Wait()
+	late, bound = neighbour.late(), max(tt.late, 0.04)+2*undisturbed.late()
+	if used := w.mostMemory(); used > 500*mib {
+		t.Errorf("the attack took %d MiB of memory, want at most 500", used/mib)
+	}
+
+	const goroutines = 3 // of a connection
+	most := before + 100
+	for _, a := range attackers {
+		if !tt.stays {
+			a.conn.Close()
+		}
+	}
+	if tt.stays {
+		most += float64(goroutines*len(attackers)) + 5000 // from which on calls have a deadline
+	}
+	testenv.Until(t, "the goroutines of the attack have ended", func() bool { return w.metric("go_goroutines", "") <= most })
+	startNeighbour(t, w.grpc, 0) // which asks once
+	return late, bound
+}
+
+// TestLargeRequests sends many large requests at a time on one connection, and one that is
+// almost the largest that is permitted.
+func TestLargeRequests(t *testing.T) {
+	t.Parallel()
+	client := dial(t, startWeir(t, writeRules(t, userRules(1_000_000))).grpc)
+	var callers sync.WaitGroup
+	for i := range 600 {
+		size := 30_000
+		if i == 0 {
+			size = mib - 100
+		}
+		callers.Go(func() {
+			for range 4 {
+				if _, err := decide(client, request(descriptor("user", strings.Repeat("x", size)))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	callers.Wait()
+}
+
+// readSlowly asks for a page on so many connections and reads next to nothing,
+// again and again where the server closes one, until the test ends or stop is called.
+func readSlowly(t *testing.T, addr, path string, connections int) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var readers sync.WaitGroup
+	for range connections {
+		readers.Go(func() {
+			for ctx.Err() == nil {
+				readOnceSlowly(ctx, addr, path)
+				testenv.Pass(10 * time.Millisecond)
+			}
+		})
+	}
+	stop = func() { cancel(); readers.Wait() }
+	t.Cleanup(stop)
+	return stop
+}
+
+func readOnceSlowly(ctx context.Context, addr, path string) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: weir\r\n\r\n", path)
+	for one := make([]byte, 1); ; {
+		if _, err := conn.Read(one); err != nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// clientAt is a client with an address of its own, as Prometheus and the kubelet
+// have.
+func clientAt(ip string) *http.Client {
+	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}}
+	return &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}}
+}
+
+// wantPage gets a page with a client at an address.
+func wantPage(t *testing.T, ip, url, part string) {
+	t.Helper()
+	began := time.Now()
+	a, err := fetchBy(clientAt(ip), url)
+	if err != nil || a.status != http.StatusOK || !strings.Contains(a.body, part) {
+		t.Errorf("%s: status %d, %d bytes, want %q (error: %v)", url, a.status, len(a.body), part, err)
+	}
+	t.Logf("%s took %v", url, time.Since(began).Round(time.Millisecond))
+}
+
+// TestSlowReadersOfPages lets 300 clients read /rlconfig, and 90 others, as slowly as they
+// can. They may not take the memory or the processors from decisions, nor the place from
+// Prometheus and probes.
+func TestSlowReadersOfPages(t *testing.T) {
+	const users, atOnce, grows = 20_000, 100, 150 * mib
+	var rules strings.Builder
+	rules.WriteString("domain: api\ndescriptors:\n")
+	for i := range users {
+		fmt.Fprintf(&rules, "  - {key: user, value: user-%d, rate_limit: {unit: year, requests_per_unit: 1000000}}\n", i)
+	}
+	w := startWeir(t, writeRules(t, rules.String()))
+	client := dial(t, w.grpc)
+	for i := 0; i < users; i += atOnce { // every limit counts, so that it has its metrics
+		all := request()
+		for j := range atOnce {
+			all.Descriptors = append(all.Descriptors, descriptor("user", fmt.Sprintf("user-%d", i+j)))
+		}
+		testenv.Must(decide(client, all))(t)
+	}
+	wantPage(t, "127.0.0.2", "http://"+w.metrics+"/metrics", `key2="`) // as it always is done
+	before := w.mostMemory()
+
+	control := startWeir(t, writeRules(t, userRules(1_000_000)))
+	neighbour, undisturbed := startNeighbour(t, w.grpc, 4), startNeighbour(t, control.grpc, 4)
+	stops := []func(){readSlowly(t, w.debug, "/rlconfig", 300), readSlowly(t, w.metrics, "/metrics", 60), readSlowly(t, w.debug, "/stats", 30)}
+	pages := func() {
+		wantPage(t, "127.0.0.3", "http://"+w.http+"/healthcheck", "OK")
+		wantPage(t, "127.0.0.2", "http://"+w.metrics+"/metrics", "ratelimit_service_rate_limit_total_hits")
+		wantPage(t, "127.0.0.4", "http://"+w.debug+"/rlconfig", fmt.Sprintf("api.user_user-%d: unit=YEAR", users-1))
+	}
+	for range 2 {
+		testenv.Pass(time.Second) // of an attack
+		pages()
+	}
+	if late, bound := neighbour.late(), 0.04+2*undisturbed.late(); late > bound {
+		t.Errorf("%.1f %% of the answers to a neighbour come too late, want at most %.1f %%", 100*late, 100*bound)
+	}
+	if most := w.mostMemory(); most > before+grows {
+		t.Errorf("memory grew from %d to %d MiB, want at most %d MiB more", before/mib, most/mib, grows/mib)
+	}
+	for _, stop := range stops {
+		stop()
+	}
+	pages()
+}
+
+// TestMoreConnectionsThanFileDescriptors opens more connections to gRPC than the program
+// may have files. It must answer who is connected already, and others at all other ports.
+func TestMoreConnectionsThanFileDescriptors(t *testing.T) {
+	t.Parallel()
+	w := runWeir(t, []string{"CONFIG_PATH=" + writeRules(t, userRules(10))}, "/bin/sh", "-c", `ulimit -n 300 && exec "$0"`, program(t))
+	w.waitUntilHealthy()
+	connected := startNeighbour(t, w.grpc, 0)
+	for range 400 {
+		attack(t, w.grpc)
+	}
+	connected.ask() // which fails the test if it has no answer
+	for _, url := range []string{"http://" + w.http + "/healthcheck", "http://" + w.metrics + "/metrics", "http://" + w.debug + "/"} {
+		wantPage(t, "127.0.0.2", url, "")
+	}
+}
+
+// TestConnectionThatSaysNothing connects to gRPC and sends nothing.
+func TestConnectionThatSaysNothing(t *testing.T) {
+	t.Parallel()
+	conn := connect(t, startWeir(t, writeRules(t, userRules(1))).grpc)
+	if _, err := io.Copy(io.Discard, conn); err != nil {
+		t.Errorf("the connection ends with %v, want the server to close it", err)
+	}
+}
