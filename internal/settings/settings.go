@@ -30,16 +30,16 @@ type Settings struct {
 type Listen struct {
 	GRPCHost string `name:"grpc-host" env:"GRPC_HOST" default:"0.0.0.0" help:"Address of the gRPC listener."`
 	GRPCPort Port   `name:"grpc-port" env:"GRPC_PORT" default:"8081" help:"Port of the gRPC listener, for Envoy."`
-	GRPCUDS  string `name:"grpc-uds" env:"GRPC_UDS" placeholder:"PATH" help:"Unix socket for gRPC instead of host and port, open to owner and group."`
-	Host     string `env:"HOST" default:"0.0.0.0" help:"Address of the HTTP listener: /healthcheck, /json."`
-	Port     Port   `env:"PORT" default:"8080" help:"Port of the HTTP listener."`
+	GRPCUDS  string `name:"grpc-uds" env:"GRPC_UDS" placeholder:"PATH" help:"Unix socket instead, for owner and group."`
+	Host     string `env:"HOST" default:"0.0.0.0" help:"Address of /healthcheck and /json."`
+	Port     Port   `env:"PORT" default:"8080" help:"Port of /healthcheck and /json."`
 
 	DebugHost string `env:"DEBUG_HOST" placeholder:"ADDRESS" help:"Address of the debug listener, for operators. Unset: 127.0.0.1, or 0.0.0.0 if ADMIN_TOKEN_FILE is set."`
 	DebugPort Port   `env:"DEBUG_PORT" default:"6070" help:"Port of the debug listener."`
 
 	AdminTokenFile string `name:"admin-token-file" env:"ADMIN_TOKEN_FILE" placeholder:"PATH" help:"File with the operators' token, 32 to 1024 visible ASCII characters. Without it, only this machine may change things or see values of requests."`
 
-	Proto Word `env:"PROTO" default:"tcp" help:"IP version: tcp is both, tcp4 or tcp6 only one (with tcp6, 0.0.0.0 means ::)." words:"tcp,tcp4,tcp6" not:"is not an IP version"`
+	Proto Word `env:"PROTO" default:"tcp" help:"tcp (IPv4 and IPv6), tcp4, or tcp6 (0.0.0.0 means ::)." words:"tcp,tcp4,tcp6" not:"is not an IP version"`
 
 	UsePrometheus  Choice  `env:"USE_PROMETHEUS" placeholder:"true|false" help:"Serve metrics at PROMETHEUS_ADDR. Unset: true."`
 	PrometheusAddr Address `env:"PROMETHEUS_ADDR" default:":9090" help:"Address of the metrics listener."`
@@ -47,7 +47,7 @@ type Listen struct {
 
 	GRPCMaxConnectionAge      time.Duration `name:"grpc-max-connection-age" env:"GRPC_MAX_CONNECTION_AGE" default:"24h" min:"0s" help:"Close gRPC connections at this age, within 10 %. 0: never."`
 	GRPCMaxConnectionAgeGrace time.Duration `name:"grpc-max-connection-age-grace" env:"GRPC_MAX_CONNECTION_AGE_GRACE" default:"1h" min:"0s" help:"Time for their calls to finish. 0: unlimited."`
-	GRPCMaxConcurrentStreams  int           `name:"grpc-max-concurrent-streams" env:"GRPC_MAX_CONCURRENT_STREAMS" default:"200" min:"0" max:"4294967295" help:"Most concurrent calls on a gRPC connection. 0: unlimited."`
+	GRPCMaxConcurrentStreams  int           `name:"grpc-max-concurrent-streams" env:"GRPC_MAX_CONCURRENT_STREAMS" default:"200" min:"0" max:"4294967295" help:"Most concurrent calls on a connection. 0: unlimited."`
 }
 
 // TLS says how the gRPC listener encrypts, and what clients must prove. Files
@@ -57,7 +57,7 @@ type TLS struct {
 	Cert      string `name:"grpc-server-tls-cert" env:"GRPC_SERVER_TLS_CERT" placeholder:"FILE" help:"Certificate of the gRPC listener, then intermediate ones."`
 	Key       string `name:"grpc-server-tls-key" env:"GRPC_SERVER_TLS_KEY" placeholder:"FILE" help:"Key of that certificate."`
 	ClientCA  string `name:"grpc-client-tls-cacert" env:"GRPC_CLIENT_TLS_CACERT" placeholder:"FILE" help:"Certificate authorities of clients. If set, clients need a certificate from one of them."`
-	ClientSAN string `name:"grpc-client-tls-san" env:"GRPC_CLIENT_TLS_SAN" placeholder:"NAME" help:"Name that a client's certificate must have: DNS name, IP address, URI or email address. Needs GRPC_CLIENT_TLS_CACERT."`
+	ClientSAN string `name:"grpc-client-tls-san" env:"GRPC_CLIENT_TLS_SAN" placeholder:"NAME" help:"Name that clients' certificates must have: DNS name, IP address, URI or email."`
 }
 
 // Rules says where the rules are and how they are loaded.
@@ -65,23 +65,23 @@ type Rules struct {
 	RulesPath
 	Reading
 
-	ForceStart       bool `name:"force-start-without-initial-config" env:"FORCE_START_WITHOUT_INITIAL_CONFIG" default:"false" help:"Start without valid rules. Until they are loaded, Weir is healthy (with a control plane: once connected) and answers UNAVAILABLE."`
+	ForceStart       bool `name:"force-start-without-initial-config" env:"FORCE_START_WITHOUT_INITIAL_CONFIG" default:"false" help:"Start without valid rules; until they load, be healthy (with a control plane: once connected) and answer UNAVAILABLE."`
 	HealthNeedsRules bool `name:"healthy-with-at-least-one-config-loaded" env:"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED" default:"false" help:"After such a start, stay unhealthy until rules are loaded."`
 }
 
 // RulesPath says where the rules are.
 type RulesPath struct {
 	Config              string `env:"CONFIG_PATH" placeholder:"PATH" help:"File or directory of the rules. Unset: config, or RUNTIME_ROOT/RUNTIME_SUBDIRECTORY/RUNTIME_APPDIRECTORY if one of the first two is set."`
-	RuntimeRoot         string `env:"RUNTIME_ROOT" placeholder:"PATH" help:"Root of the rules, may be a symbolic link. Unset: /srv/runtime_data/current if RUNTIME_SUBDIRECTORY is set."`
+	RuntimeRoot         string `env:"RUNTIME_ROOT" placeholder:"PATH" help:"Root of the rules. Unset: /srv/runtime_data/current if RUNTIME_SUBDIRECTORY is set."`
 	RuntimeSubdirectory string `env:"RUNTIME_SUBDIRECTORY" placeholder:"NAME" help:"Directory in RUNTIME_ROOT."`
 	RuntimeAppDirectory string `name:"runtime-appdirectory" env:"RUNTIME_APPDIRECTORY" default:"config" help:"Directory of the rules in RUNTIME_SUBDIRECTORY."`
-	RuntimeWatchRoot    bool   `env:"RUNTIME_WATCH_ROOT" default:"true" help:"Also read what is beside that directory under its name, a dot and more, such as config.yaml. Needs RUNTIME_SUBDIRECTORY."`
+	RuntimeWatchRoot    bool   `env:"RUNTIME_WATCH_ROOT" default:"true" help:"Also read files beside that directory with its name and a dot, such as config.yaml. Needs RUNTIME_SUBDIRECTORY."`
 }
 
 // Reading says how rules are read.
 type Reading struct {
 	MergeDomainConfig bool `env:"MERGE_DOMAIN_CONFIG" default:"false" help:"Allow rules of a domain in several files."`
-	CalendarMonths    bool `name:"use-calendar-month-rate-limit" env:"USE_CALENDAR_MONTH_RATE_LIMIT" default:"false" help:"Count fixed windows of unit month by calendar months (UTC), also in overrides."`
+	CalendarMonths    bool `name:"use-calendar-month-rate-limit" env:"USE_CALENDAR_MONTH_RATE_LIMIT" default:"false" help:"Count unit month by calendar months (UTC)."`
 }
 
 // XDS says whether the rules come from a control plane, and from which.
@@ -95,14 +95,14 @@ type XDS struct {
 	HeadersFile  string       `name:"config-grpc-xds-client-additional-headers-file" env:"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS_FILE" placeholder:"FILE" help:"File with these headers, for new streams."`
 
 	UseTLS     bool   `name:"config-grpc-xds-server-use-tls" env:"CONFIG_GRPC_XDS_SERVER_USE_TLS" default:"false" help:"Use TLS to the control plane."`
-	ClientCert string `name:"config-grpc-xds-client-tls-cert" env:"CONFIG_GRPC_XDS_CLIENT_TLS_CERT" placeholder:"PATH" help:"Client certificate for the control plane."`
+	ClientCert string `name:"config-grpc-xds-client-tls-cert" env:"CONFIG_GRPC_XDS_CLIENT_TLS_CERT" placeholder:"PATH" help:"Client certificate for it."`
 	ClientKey  string `name:"config-grpc-xds-client-tls-key" env:"CONFIG_GRPC_XDS_CLIENT_TLS_KEY" placeholder:"PATH" help:"Key of that certificate."`
-	ServerCA   string `name:"config-grpc-xds-server-tls-cacert" env:"CONFIG_GRPC_XDS_SERVER_TLS_CACERT" placeholder:"PATH" help:"Certificate authorities of the control plane. Unset: the system's."`
-	ServerSAN  string `name:"config-grpc-xds-server-tls-san" env:"CONFIG_GRPC_XDS_SERVER_TLS_SAN" placeholder:"NAME" help:"Name in the control plane's certificate. Unset: the host of its address."`
+	ServerCA   string `name:"config-grpc-xds-server-tls-cacert" env:"CONFIG_GRPC_XDS_SERVER_TLS_CACERT" placeholder:"PATH" help:"Its certificate authorities. Unset: the system's."`
+	ServerSAN  string `name:"config-grpc-xds-server-tls-san" env:"CONFIG_GRPC_XDS_SERVER_TLS_SAN" placeholder:"NAME" help:"Name in its certificate. Unset: the host of its address."`
 
 	MaxMessageSize int           `name:"xds-client-max-msg-size-in-bytes" env:"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES" default:"4194304" min:"0" max:"2147483647" help:"Largest response of the control plane. 0: the default."`
-	RetryInterval  time.Duration `name:"config-grpc-xds-server-connect-retry-interval" env:"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL" default:"3s" min:"1ms" help:"Wait after a failed connection, doubled each time; shortest time between rejections of invalid rules."`
-	BackoffInitial time.Duration `name:"xds-client-backoff-initial-interval" env:"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL" default:"10s" min:"1ms" help:"Wait after a broken stream, doubled after each without a response."`
+	RetryInterval  time.Duration `name:"config-grpc-xds-server-connect-retry-interval" env:"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL" default:"3s" min:"1ms" help:"Wait after a failed connection, doubled each time; least time between rejections."`
+	BackoffInitial time.Duration `name:"xds-client-backoff-initial-interval" env:"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL" default:"10s" min:"1ms" help:"Wait after a broken stream, doubled each time."`
 	BackoffMax     time.Duration `name:"xds-client-backoff-max-interval" env:"XDS_CLIENT_BACKOFF_MAX_INTERVAL" default:"60s" min:"1ms" help:"Longest of these waits."`
 	BackoffRandom  Ratio         `name:"xds-client-backoff-random-factor" env:"XDS_CLIENT_BACKOFF_RANDOM_FACTOR" default:"0.5" help:"Random share of these waits, 0 to 1."`
 	BackoffJitter  bool          `name:"xds-client-backoff-jitter" env:"XDS_CLIENT_BACKOFF_JITTER" default:"true" help:"Randomize these waits."`
@@ -110,8 +110,8 @@ type XDS struct {
 
 // Answers says which requests are taken and what a response carries.
 type Answers struct {
-	MaxConcurrentRequests int           `env:"MAX_CONCURRENT_REQUESTS" default:"0" min:"0" help:"Most concurrent requests; more get RESOURCE_EXHAUSTED, or 503 at /json. 0: unlimited."`
-	RequestTimeout        time.Duration `env:"REQUEST_TIMEOUT" default:"0s" min:"0s" help:"Longest time for a decision. 0: until the caller's deadline and REDIS_TIMEOUT."`
+	MaxConcurrentRequests int           `env:"MAX_CONCURRENT_REQUESTS" default:"0" min:"0" help:"Most concurrent requests; others get RESOURCE_EXHAUSTED (/json: 503). 0: unlimited."`
+	RequestTimeout        time.Duration `env:"REQUEST_TIMEOUT" default:"0s" min:"0s" help:"Longest time for a decision. 0: the caller's deadline and REDIS_TIMEOUT."`
 
 	Modes
 
@@ -120,23 +120,23 @@ type Answers struct {
 	RemainingHeader HeaderName `name:"limit-remaining-header" env:"LIMIT_REMAINING_HEADER" default:"RateLimit-Remaining" help:"Header for what is left."`
 	ResetHeader     HeaderName `name:"limit-reset-header" env:"LIMIT_RESET_HEADER" default:"RateLimit-Reset" help:"Header for the seconds until the full limit is available."`
 
-	RequestHeaders         bool       `name:"limit-request-headers-enabled" env:"LIMIT_REQUEST_HEADERS_ENABLED" default:"false" help:"Let Envoy add these headers to requests to the upstream."`
+	RequestHeaders         bool       `name:"limit-request-headers-enabled" env:"LIMIT_REQUEST_HEADERS_ENABLED" default:"false" help:"Let Envoy add headers to requests to the upstream."`
 	RequestLimitHeader     HeaderName `name:"limit-request-limit-header" env:"LIMIT_REQUEST_LIMIT_HEADER" default:"RateLimit-Limit" help:"Like LIMIT_LIMIT_HEADER."`
 	RequestRemainingHeader HeaderName `name:"limit-request-remaining-header" env:"LIMIT_REQUEST_REMAINING_HEADER" default:"RateLimit-Remaining" help:"Like LIMIT_REMAINING_HEADER."`
 	RequestResetHeader     HeaderName `name:"limit-request-reset-header" env:"LIMIT_REQUEST_RESET_HEADER" default:"RateLimit-Reset" help:"Like LIMIT_RESET_HEADER."`
 
-	DynamicMetadata bool `name:"response-dynamic-metadata" env:"RESPONSE_DYNAMIC_METADATA" default:"false" help:"Add domain, descriptors and rule metadata to responses, for Envoy's access log and filters."`
+	DynamicMetadata bool `name:"response-dynamic-metadata" env:"RESPONSE_DYNAMIC_METADATA" default:"false" help:"Add domain, descriptors and rule metadata, for Envoy's access log and filters."`
 }
 
 // Modes are switches that change every response.
 type Modes struct {
 	ShadowMode bool `env:"SHADOW_MODE" default:"false" help:"Deny nothing. Requests are counted; only statuses show what would be denied."`
-	QuotaMode  bool `env:"QUOTA_MODE" default:"false" help:"Deny a request only if it exceeds all its limits, as with quota_mode in every rule."`
+	QuotaMode  bool `env:"QUOTA_MODE" default:"false" help:"Deny only what exceeds all its limits, as with quota_mode everywhere."`
 }
 
 // Store says what counters there are and what they count.
 type Store struct {
-	BackendType Word `env:"BACKEND_TYPE" placeholder:"redis" help:"Only redis is supported; without REDIS_URL, counters are in memory." words:"redis" not:"is not a backend"`
+	BackendType Word `env:"BACKEND_TYPE" placeholder:"redis" help:"Only redis. Without REDIS_URL, counters are in memory." words:"redis" not:"is not a backend"`
 
 	Keys
 	Charging
@@ -150,7 +150,7 @@ type Keys struct {
 
 // Charging says which denied requests are counted.
 type Charging struct {
-	StopWhenOverLimit Choice `name:"stop-cache-key-increment-when-overlimit" env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" placeholder:"true|false" help:"Count denied requests: true, never; false, always, and a peek at a used-up limit passes; unset, only if the descriptor has a hits_addend. A limit's charge takes precedence."`
+	StopWhenOverLimit Choice `name:"stop-cache-key-increment-when-overlimit" env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" placeholder:"true|false" help:"Count denied requests: true, never; false, always, and peeks at used-up limits pass; unset, with a hits_addend. A limit's charge wins."`
 }
 
 // Failure says what becomes of requests while Redis fails.
@@ -162,7 +162,7 @@ type Failure struct {
 type Metrics struct {
 	NearLimitRatio Ratio `env:"NEAR_LIMIT_RATIO" default:"0.8" help:"Share of a limit from which use counts as near_limit, 0 to 1."`
 
-	UseStatsd          Choice        `env:"USE_STATSD" placeholder:"true|false" help:"Send metrics to statsd. Unset: if one listens and USE_DOG_STATSD is not true."`
+	UseStatsd          Choice        `env:"USE_STATSD" placeholder:"true|false" help:"Send metrics to statsd. Unset: if it listens and USE_DOG_STATSD is not true."`
 	StatsdHost         string        `env:"STATSD_HOST" default:"localhost" help:"Host of statsd or DogStatsD."`
 	StatsdPort         Port          `env:"STATSD_PORT" default:"8125" help:"Port of statsd or DogStatsD."`
 	StatsdProtocol     Word          `env:"STATSD_PROTOCOL" default:"tcp" help:"tcp or udp to statsd. DogStatsD uses udp." words:"tcp,udp" not:"is not a protocol of statsd"`
@@ -170,7 +170,7 @@ type Metrics struct {
 	ExtraTags          Tags          `env:"EXTRA_TAGS" placeholder:"NAME:VALUE,..." help:"Tags of all metrics sent, as name:value,..."`
 
 	UseDogStatsd        bool  `name:"use-dog-statsd" env:"USE_DOG_STATSD" default:"false" help:"Send metrics to DogStatsD."`
-	DogStatsdMogrifiers Names `name:"use-dog-statsd-mogrifiers" env:"USE_DOG_STATSD_MOGRIFIERS" placeholder:"NAME,..." help:"Rules that turn names into tags; the first match counts. Each NAME has DOG_STATSD_MOGRIFIER_NAME_PATTERN, DOG_STATSD_MOGRIFIER_NAME_NAME and DOG_STATSD_MOGRIFIER_NAME_TAGS."`
+	DogStatsdMogrifiers Names `name:"use-dog-statsd-mogrifiers" env:"USE_DOG_STATSD_MOGRIFIERS" placeholder:"NAME,..." help:"Rules that turn names into tags; the first match counts. Each has DOG_STATSD_MOGRIFIER_NAME_PATTERN, DOG_STATSD_MOGRIFIER_NAME_NAME, DOG_STATSD_MOGRIFIER_NAME_TAGS."`
 	DisableStats        bool  `env:"DISABLE_STATS" default:"false" help:"Send nothing to statsd or DogStatsD."`
 
 	// Mogrifiers are what the variables of DogStatsdMogrifiers say, in their order.
@@ -193,7 +193,7 @@ type Tracing struct {
 // one of traces is.
 type DecisionLog struct {
 	Decisions Word `name:"decision-log" env:"DECISION_LOG" default:"off" help:"Decisions to log as JSON: off, denied (also what only shadow mode let pass) or all." words:"off,denied,all" not:"is not a choice of decisions"`
-	Rate      int  `name:"decision-log-rate" env:"DECISION_LOG_RATE" default:"100" min:"1" max:"1000000" help:"Most records per second; more are dropped and counted."`
+	Rate      int  `name:"decision-log-rate" env:"DECISION_LOG_RATE" default:"100" min:"1" max:"1000000" help:"Most records per second; others are counted."`
 	To        Word `name:"decision-log-to" env:"DECISION_LOG_TO" default:"stdout" help:"stdout, or otlp for the collector of traces." words:"stdout,otlp" not:"is not a place for decisions"`
 }
 

@@ -100,7 +100,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 
 {{- /* The names of the settings, each in `. */ -}}
 {{- define "weir.settings" -}}
-{{- regexFindAll "(?m)^[|](`[A-Z0-9_]+`(, )?)+[|]" (.Files.Get "files/settings.md") -1 | join "" -}}
+{{- regexFindAll "`[A-Z0-9_]+`" (.Files.Get "files/settings.md") -1 | join "" -}}
 {{- end -}}
 
 {{- define "weir.isXDS" -}}
