@@ -164,7 +164,7 @@ var at3AM = map[string][]string{
 	"weir top --window minute": {`5 per minute: \d+ denied`},
 	"weir peek api user=alice": {`50? per minute +\d+ of 50?`},
 	`weir except add api user=alice --amount 10x --for 6h --reason "import of Monday"`: {`10x api user=alice until .*\(6 h left\)`},
-	"weir reset api user=alice": {`Set to zero: 1 counter`},
+	"weir reset api user=alice": {`Set 1 counter to zero`},
 	`weir except add api user=mallory --deny --for 1h --reason "scraping"`: {`deny api user=mallory until`},
 	"weir status":                 {`health +OK`, `requests .* a second`, `counters .*Redis`, `rules .*\n +loaded at`},
 	"weir explain api user=alice": {`user`},

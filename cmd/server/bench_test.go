@@ -81,7 +81,7 @@ func TestBench(t *testing.T) {
 		{name: "bad warm-up", args: benchArgs("--warmup=10s"), code: 2, stderr: []string{"weir: --warmup: 10s is not allowed"}},
 		{name: "no domain", args: benchArgs("--domain="), code: 2, stderr: []string{"weir: --domain: it is empty"}},
 		{name: "bad hits", args: benchArgs("--hits=-1"), code: 2, stderr: []string{"weir: --hits: "}},
-		{name: "nothing but warm-up", args: benchArgs("--warmup=9s"), code: 1, stderr: []string{"weir: nothing was measured: of 100 requests all were due in the warm-up of 9s\n"}},
+		{name: "nothing but warm-up", args: benchArgs("--warmup=9s"), code: 1, stderr: []string{"weir: nothing was measured: all 100 requests were sent during the warm-up of 9s\n"}},
 		{name: "bad distribution", args: benchArgs("--distribution=flat"), code: 2, stderr: []string{"flat", "uniform", "zipf", "hot"}},
 		{name: "bad output", args: benchArgs("--output=xml"), code: 2, stderr: []string{"xml", "text", "json"}},
 	}
@@ -128,7 +128,7 @@ func TestBenchInterrupted(t *testing.T) {
 		stdout, stderr string
 	}{
 		{"0s", "failed      1  Canceled 1 ", ""},
-		{"9s", "", "weir: nothing was measured yet: interrupted in the warm-up of 9s\n"},
+		{"9s", "", "weir: nothing was measured: interrupted during the warm-up of 9s\n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.warmup, func(t *testing.T) {

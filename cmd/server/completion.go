@@ -15,7 +15,7 @@ import (
 // completion is the command completion.
 type completion struct {
 	Shell string   `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
-	Words []string `arg:"" optional:"" name:"word" help:"Words after weir, the last one unfinished. With them it prints what may stand in place of the last."`
+	Words []string `arg:"" optional:"" name:"word" help:"The words after weir on a command line, the last one unfinished. With them, completion prints what could complete the last."`
 }
 
 // The scripts run the program with the words that were typed, and show its answer.
@@ -46,78 +46,63 @@ type possibility struct{ word, what string }
 const wantsFiles = ":files"
 
 // complete returns what may stand in place of the last word, from the parser alone.
-func complete(parser *kong.Kong, words []string) []possibility {
-	words, apart := assigned(words)
+func complete(parser *kong.Kong, words []string) (found []possibility) {
+	if strings.HasPrefix(words[0], "-") {
+		words = append([]string{"serve"}, words...)
+	}
 	typed, last := words[:len(words)-1], words[len(words)-1]
 	node, arguments := parser.Model.Node, 0
-	if trace, err := kong.Trace(parser, typed); err == nil && len(typed) > 0 {
-		if trace.Error != nil && !strings.HasPrefix(trace.Error.Error(), "expected ") { // a command
+	trace, err := kong.Trace(parser, typed)
+	if err != nil {
+		return nil
+	}
+	for _, passed := range trace.Path {
+		if passed.Command != nil {
+			node = passed.Command
+		} else if passed.Positional != nil {
 			arguments++
-		}
-		for _, passed := range trace.Path {
-			switch {
-			case passed.Command != nil:
-				node = passed.Command
-			case passed.Positional != nil:
-				arguments++
-			}
 		}
 	}
 	flags := slices.Concat(node.AllFlags(true)...)
-	if node == parser.Model.Node {
-		flags = append(flags, parser.Model.DefaultCmd.Flags...)
-	}
 	find := func(word string) *kong.Flag {
-		for _, f := range flags {
-			if word == "--"+f.Name || f.Short != 0 && word == "-"+string(f.Short) {
-				return f
-			}
-		}
-		return nil
-	}
-	var open *kong.Flag // whose value the last word is
-	head := ""          // before the value
-	if name, value, assigned := strings.Cut(last, "="); assigned && strings.HasPrefix(last, "--") {
-		if open, last = find(name), value; open == nil {
+		i := slices.IndexFunc(flags, func(f *kong.Flag) bool { return word == "--"+f.Name || f.Short != 0 && word == "-"+string(f.Short) })
+		if i < 0 {
 			return nil
 		}
-		if !apart {
-			head = name + "="
-		}
-	} else if len(typed) > 0 {
-		open = find(typed[len(typed)-1])
+		return flags[i]
 	}
-	var found []possibility
-	switch noFlags := slices.Contains(typed, "--"); {
-	case !noFlags && open != nil && (head != "" || apart || !open.IsBool()):
+	onlyArguments, head := slices.Contains(typed, "--"), ""
+	var open *kong.Flag // whose value the last word is
+	if name, value, assigned := strings.Cut(last, "="); !onlyArguments && assigned && strings.HasPrefix(last, "--") {
+		if open = find(name); open == nil {
+			return nil
+		}
+		head, last = name+"=", value
+	} else if f := find(slices.Concat([]string{""}, typed)[len(typed)]); !onlyArguments && f != nil && !f.IsBool() {
+		open = f
+	}
+	switch {
+	case open != nil:
 		found = values(parser, open.Value)
-	case !noFlags && strings.HasPrefix(last, "-"):
+	case !onlyArguments && strings.HasPrefix(last, "-"):
 		for _, flag := range flags {
 			found = append(found, possibility{"--" + flag.Name, flag.Help})
 		}
-	case len(node.Children) > 0 && arguments == 0:
+	case trace.Error != nil && strings.HasPrefix(trace.Error.Error(), "unexpected argument"):
+	case len(node.Children) > 0:
 		found = children(node)
-	case len(node.Children) == 0 && len(node.Positional) > 0:
-		argument := node.Positional[min(arguments, len(node.Positional)-1)]
-		if arguments < len(node.Positional) || argument.IsCumulative() {
-			found = values(parser, argument)
+	case arguments < len(node.Positional):
+		found = values(parser, node.Positional[arguments])
+	case arguments > 0 && node.Positional[arguments-1].IsCumulative():
+		found = values(parser, node.Positional[arguments-1])
+	}
+	found = slices.DeleteFunc(found, func(p possibility) bool { return p.word != wantsFiles && !strings.HasPrefix(p.word, last) })
+	for i := range found {
+		if found[i].word != wantsFiles {
+			found[i].word = head + found[i].word
 		}
 	}
-	return beginning(head, last, found)
-}
-
-// assigned joins the words around each =, which bash takes apart, and reports whether the
-// last one is such a part.
-func assigned(words []string) (joined []string, apart bool) {
-	for _, word := range words {
-		if n := len(joined); n > 0 && (word == "=" || apart && strings.HasSuffix(joined[n-1], "=")) {
-			joined[n-1] += word
-			apart = true
-			continue
-		}
-		joined, apart = append(joined, word), false
-	}
-	return joined, apart
+	return found
 }
 
 func children(node *kong.Node) (found []possibility) {
@@ -142,19 +127,6 @@ func values(parser *kong.Kong, v *kong.Value) (found []possibility) {
 	}
 	for _, word := range words {
 		found = append(found, possibility{word: word})
-	}
-	return found
-}
-
-// beginning returns those possibilities that begin so, with head before them.
-func beginning(head, start string, all []possibility) (found []possibility) {
-	for _, p := range all {
-		switch {
-		case p.word == wantsFiles:
-			found = append(found, p)
-		case strings.HasPrefix(p.word, start):
-			found = append(found, possibility{head + p.word, p.what})
-		}
 	}
 	return found
 }

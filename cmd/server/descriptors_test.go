@@ -45,11 +45,11 @@ func TestDescriptors(t *testing.T) {
 		{"client", []string{every, "--path=/address", "--header=x-forwarded-for:7.7.7.7, 192.0.2.2"}, 0, []string{"remote_address=192.0.2.2\n"}, nil},
 		{"none", []string{example, "--path", "/search"}, 1, []string{"Envoy sends no descriptor for this request.\n"}, nil},
 		{"no file", []string{file + "x"}, 2, nil, []string{"weir: open " + file + "x: no such file"}},
-		{"no configuration", []string{example[:len(example)-len("envoy.yaml")] + "rules/api.yaml"}, 2, nil, []string{"weir: invalid configuration of Envoy:\n", "this is not a configuration of Envoy"}},
-		{"bad header", []string{file, "--header=x"}, 2, nil, []string{`weir: header "x": needed is NAME:VALUE, such as x-user:alice`}},
-		{"pseudo header", []string{file, "--header=:path:/"}, 2, nil, []string{`weir: header ":path:/": needed is NAME:VALUE`}},
-		{"host", []string{file, "--header=host:x"}, 2, nil, []string{"weir: header host: give it with --authority"}},
-		{"bad path", []string{file, "--path=x"}, 2, nil, []string{`weir: the path "x" does not begin with /`}},
+		{"no configuration", []string{example[:len(example)-len("envoy.yaml")] + "rules/api.yaml"}, 2, nil, []string{"weir: invalid Envoy configuration:\n", "this is not a configuration of Envoy"}},
+		{"bad header", []string{file, "--header=x"}, 2, nil, []string{`weir: header "x": use NAME:VALUE, such as x-user:alice`}},
+		{"pseudo header", []string{file, "--header=:path:/"}, 2, nil, []string{`weir: header ":path:/": use NAME:VALUE`}},
+		{"host", []string{file, "--header=host:x"}, 2, nil, []string{"weir: header host: use --authority instead"}},
+		{"bad path", []string{file, "--path=x"}, 2, nil, []string{`weir: --path: "x" does not begin with /`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			code, stdout, stderr := call(t, append([]string{"descriptors"}, tt.args...)...)

@@ -1,27 +1,25 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"weir/internal/descriptors/plaintext"
 	"weir/internal/settings"
 )
 
-// complain says why the program ends: to people in lines that they can read, to
+// complain says why the program exits: to people in lines that they can read, to
 // programs that read a log in JSON as one more line of it.
-func complain(w io.Writer, s settings.Process, what string, err error) {
-	if s.LogFormat == "json" {
-		newLogger(s, w).Error("weir ends", "reason", what, "problems", strings.Split(err.Error(), "\n"))
+func complain(w io.Writer, asJSON bool, what string, err error) {
+	if asJSON {
+		newLogger(settings.Process{LogFormat: "json"}, w).Error("weir exits", "reason", what, "problems", strings.Split(err.Error(), "\n"))
 		return
 	}
-	fmt.Fprintf(w, "weir: %v\n", err)
+	fmt.Fprintf(w, "weir: %s\n", plaintext.Lines(err.Error()))
 }
 
 func newLogger(s settings.Process, w io.Writer) *slog.Logger {
@@ -33,34 +31,23 @@ func newLogger(s settings.Process, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
-// jsonField gives time, level and message the names and spellings that they
-// have in envoyproxy/ratelimit, so that what collects its log understands this
-// one. It spells a duration as a setting does, which JSON would show in
-// nanoseconds.
+// jsonField gives time, level and message the names and spellings that they have in
+// envoyproxy/ratelimit, so that what collects its log understands this one. It spells a
+// duration as a setting does, which JSON would show in nanoseconds.
 func jsonField(groups []string, a slog.Attr) slog.Attr {
-	if a.Value.Kind() == slog.KindDuration {
+	switch {
+	case a.Value.Kind() == slog.KindDuration:
 		a.Value = slog.StringValue(a.Value.Duration().String())
-	}
-	if len(groups) > 0 {
-		return a
-	}
-	switch a.Key {
-	case slog.TimeKey:
+	case len(groups) > 0:
+	case a.Key == slog.TimeKey:
 		a.Key = "@timestamp"
-	case slog.MessageKey:
+	case a.Key == slog.MessageKey:
 		a.Key = "@message"
-	case slog.LevelKey:
-		a.Value = slog.StringValue(levelName(a.Value.Any()))
+	case a.Key == slog.LevelKey:
+		level := strings.ToLower(a.Value.String())
+		a.Value = slog.StringValue(strings.Replace(level, "warn", "warning", 1))
 	}
 	return a
-}
-
-// levelName is debug, info, warning or error.
-func levelName(level any) string {
-	if level == slog.LevelWarn {
-		return "warning"
-	}
-	return strings.ToLower(fmt.Sprint(level))
 }
 
 // escapingWriter escapes in lines of JSON what a terminal obeys.
@@ -74,67 +61,61 @@ func (w escapingWriter) Write(line []byte) (int, error) {
 }
 
 // lossyWriter writes lines to another writer in the background, because requests
-// write them: a pipe that nobody reads must hold none of them. It keeps some lines
-// that are not written yet, and drops the next ones.
+// write them: a pipe that nobody reads must hold up none of them. It keeps lossyBytes that
+// are not written yet, and drops the lines after them.
 type lossyWriter struct {
-	lines   chan []byte
-	waiting atomic.Int64 // bytes of lines
-	lost    atomic.Int64
-	closing context.CancelFunc
+	mu      sync.Mutex
+	waiting []byte
+	lost    int64
+	wake    chan struct{} // nil after close
 	ended   chan struct{} // closed when all is written, after close
 }
 
-// How many lines wait at most, and how many bytes they have together.
-const (
-	lossyLines = 8192
-	lossyBytes = 1 << 20
-)
+const lossyBytes = 1 << 20
 
-// newLossyWriter returns a writer to w. tell writes to w how many lines were dropped.
-func newLossyWriter(w io.Writer, tell func(lost int64)) *lossyWriter {
-	closed, closing := context.WithCancel(context.Background())
-	l := &lossyWriter{lines: make(chan []byte, lossyLines), closing: closing, ended: make(chan struct{})}
-	write := func(line []byte) {
-		_, _ = w.Write(line) // nobody is left to hear that it fails
-		l.waiting.Add(-int64(len(line)))
-		if lost := l.lost.Swap(0); lost > 0 {
-			tell(lost)
-		}
-	}
-	go func() {
+// newLossyWriter returns a writer to w. report writes to w how many lines were dropped.
+func newLossyWriter(w io.Writer, report func(lost int64)) *lossyWriter {
+	l := &lossyWriter{wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	go func(wake <-chan struct{}) {
 		defer close(l.ended)
-		for {
-			select {
-			case line := <-l.lines:
-				write(line)
-			case <-closed.Done():
-				for range len(l.lines) {
-					write(<-l.lines)
-				}
-				return
+		for range wake {
+			l.mu.Lock()
+			lines, lost := l.waiting, l.lost
+			l.waiting, l.lost = nil, 0
+			l.mu.Unlock()
+			_, _ = w.Write(lines) // nobody is left to hear that it fails
+			if lost > 0 {
+				report(lost)
 			}
 		}
-	}()
+	}(l.wake)
 	return l
 }
 
 // Write implements io.Writer. It takes a line, waits for nobody and never fails.
 func (l *lossyWriter) Write(line []byte) (int, error) {
-	if l.waiting.Add(int64(len(line))) <= lossyBytes {
-		select {
-		case l.lines <- bytes.Clone(line):
-			return len(line), nil
-		default:
-		}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.waiting)+len(line) > lossyBytes {
+		l.lost++
+		return len(line), nil
 	}
-	l.waiting.Add(-int64(len(line)))
-	l.lost.Add(1)
+	l.waiting = append(l.waiting, line...)
+	select {
+	case l.wake <- struct{}{}:
+	default: // it is awake, or closed
+	}
 	return len(line), nil
 }
 
 // close waits until the lines before it are written, but no longer than patience.
 func (l *lossyWriter) close(patience time.Duration) {
-	l.closing()
+	l.mu.Lock()
+	if l.wake != nil {
+		close(l.wake)
+		l.wake = nil
+	}
+	l.mu.Unlock()
 	select {
 	case <-l.ended:
 	case <-time.After(patience):

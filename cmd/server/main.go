@@ -1,17 +1,16 @@
-// Command server is weir: it serves Envoy's rate limit requests, checks,
-// explains and tests rules, puts load on servers, asks and steers running ones, and
-// prints its version. It is thin: flags become settings, and the rooms do the rest.
+// Command server is weir: it serves Envoy's rate limit requests, checks, explains and tests
+// rules, load-tests servers, and asks and steers running ones. It is thin: flags become
+// settings, and the rooms do the rest.
 //
 //	serve.go       serve: the life of the process, its log and its signals
 //	rules.go       validate, explain, test, schema
 //	traffic.go     simulate, descriptors, bench
 //	operators.go   status, top, denials, peek, reset, except
-//	help.go        help, and what was meant by a mistyped command
+//	help.go        help, and what is wrong with arguments
 //	completion.go  completion
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,7 +35,7 @@ func main() {
 const (
 	exitOK     = 0
 	exitFailed = 1 // also: no rule, no descriptor
-	exitUsage  = 2 // wrong flags, variables or arguments, or nowhere to print
+	exitUsage  = 2 // invalid flags, variables or arguments, or nowhere to print
 )
 
 // exit is the error of a command that has said what is wrong: the code to exit with.
@@ -48,18 +47,18 @@ func (e exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 // commandLine is what can be asked of the program: a row for each command, from which
 // its flags, help and completion follow. Those for operators are in operators.go.
 type commandLine struct {
-	Serve       settings.Settings `cmd:"" default:"withargs" help:"Serve rate limit requests. This is what happens if no command is given."`
-	Validate    validation        `cmd:"" help:"Check rules. Exits with 0 if they are valid, 1 after printing every problem, one per line, and 2 if some cannot be read."`
-	Explain     explanation       `cmd:"" help:"Explain what becomes of a descriptor. Shows its way through the rules, the rule that applies, its limits and their counters. Exits with 0 if a rule applies, 1 if none does, and 2 if the command or the rules are wrong."`
-	Descriptors descriptorsOf     `cmd:"" help:"Print which descriptors Envoy sends for a request. They are read from its own configuration. Exits with 0 if it sends some, 1 if none, and 2 if the command or the configuration is wrong."`
-	Test        ruleTests         `cmd:"" help:"Run unit tests of rules. Exits with 0 if all pass, 1 if one fails, and 2 if a file or the command is wrong, there is no test to run, or a signal ended them."`
-	Simulate    simulation        `cmd:"" help:"Replay access logs against rules, before they are enforced. Exits with 0 after the report, and 2 if the command is wrong, or a log or file cannot be read. A log that is cut off or damaged is in the report up to there, and the exit code is 2."`
-	Bench       benchmark         `cmd:"" help:"Put load on a server of Envoy's RateLimitService and measure it. Exits with 0 if every request was sent and answered, 1 if not or if nothing was measured, and 2 if the command is wrong or a server cannot be reached."`
+	Serve       settings.Settings `cmd:"" help:"Serve rate limit requests. This is the default command."`
+	Validate    validation        `cmd:"" help:"Check rules. Exits with 0 if they are valid, 1 if they have problems, which it prints one per line, and 2 if some cannot be read."`
+	Explain     explanation       `cmd:"" help:"Explain what happens to a descriptor. Shows which rules match, which one applies, its limits and their counters. Exits with 0 if a rule applies, 1 if none does, and 2 if the command line or the rules are invalid."`
+	Descriptors descriptorsOf     `cmd:"" help:"Show which descriptors Envoy sends for a request. Reads them from Envoy's own configuration. Exits with 0 if it sends some, 1 if it sends none, and 2 if the command line or the configuration is invalid."`
+	Test        ruleTests         `cmd:"" help:"Run unit tests of rules. Exits with 0 if all pass, 1 if one fails, and 2 if a file or the command line is invalid, there is no test to run, or a signal stopped them."`
+	Simulate    simulation        `cmd:"" help:"Replay access logs against rules before you enforce them. Exits with 0 after the report, and 2 if the command line is invalid or a file cannot be read. If a log is truncated or damaged, the report covers what comes before that, and the exit code is 2."`
+	Bench       benchmark         `cmd:"" help:"Load-test a server of Envoy's RateLimitService. Exits with 0 if every request was sent and answered, 1 if not or if nothing was measured, and 2 if the command line is invalid or a server cannot be reached."`
 	operatorCommands
 	Schema     schema         `cmd:"" help:"Print the JSON Schema of rule files, for editors."`
-	Completion completion     `cmd:"" help:"Print a script that completes commands in a shell. It asks this program for what may follow."`
+	Completion completion     `cmd:"" help:"Print a completion script for a shell. The script asks this program for completions."`
 	Version    versionCommand `cmd:"" help:"Print the version."`
-	Help       helping        `cmd:"" help:"Show what can be asked of the program, or of one command."`
+	Help       helping        `cmd:"" help:"Show help for weir or for one command."`
 
 	VersionFlag kong.VersionFlag `name:"version" short:"v" help:"Print the version."`
 }
@@ -67,6 +66,7 @@ type commandLine struct {
 // program is what commands run with.
 type program struct {
 	parser         *kong.Kong
+	parsed         *kong.Context
 	stdout, stderr io.Writer
 }
 
@@ -83,7 +83,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 // output keeps the first error of a writer, so that not each line that is printed
-// has to be checked, and passes over what follows.
+// has to be checked, and skips what follows.
 type output struct {
 	w   io.Writer
 	err error
@@ -113,21 +113,18 @@ func runCommand(ctx context.Context, args []string, stdout *output, stderr io.Wr
 		fmt.Fprintf(stderr, "weir: %v\n", err)
 		return exitFailed
 	}
-	parsed, err := parser.Parse(args)
-	if err == nil && parsed.Selected().Name == "help" {
-		err = line.Help.show(parser)
-	}
+	parsed, err := parser.Parse(spelled(args))
 	switch {
 	case helped: // whatever else is wrong
 		return exitOK
 	case err != nil:
-		refuse(stderr, line.Serve.Process, parser, args, err)
+		refuse(stderr, parser, args, err)
 		return exitUsage
-	case parsed.Selected() == parser.Model.DefaultCmd:
+	case parsed.Selected().Name == "serve":
 		return serve(ctx, line.Serve, stdout.w, stderr) // whose stdout may break without harm
 	}
 	parsed.BindTo(ctx, (*context.Context)(nil))
-	command := func() error { return parsed.Run(&program{parser, stdout, stderr}) }
+	command := func() error { return parsed.Run(&program{parser, parsed, stdout, stderr}) }
 	if slices.Contains([]string{"bench", "simulate"}, parsed.Selected().Name) { // which say what they have done so far
 		err = command()
 	} else {
@@ -146,25 +143,20 @@ func runCommand(ctx context.Context, args []string, stdout *output, stderr io.Wr
 // grace is what a command has to end by itself after a signal.
 const grace = time.Second
 
-// writeResult writes the result of a command in the format of its flag --output.
+// writeResult writes the result of a command in the format of its flag --output. JSON has
+// line breaks, and nothing that a terminal obeys.
 func writeResult(w io.Writer, format string, result interface{ WriteText(io.Writer) error }) error {
 	if format != "json" {
 		return result.WriteText(w)
 	}
-	text, err := json.Marshal(result)
+	return writeJSON(w, result)
+}
+
+func writeJSON(w io.Writer, result any) error {
+	text, err := json.MarshalIndent(result, "", "  ")
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, text)
-}
-
-// writeJSON writes JSON with line breaks, and without what a terminal obeys.
-func writeJSON(w io.Writer, text []byte) error {
-	var indented bytes.Buffer
-	if err := json.Indent(&indented, bytes.TrimSpace(text), "", "  "); err != nil {
-		return err
-	}
-	indented.WriteByte('\n')
-	_, err := w.Write(plaintext.JSON(indented.Bytes()))
+	_, err = w.Write(plaintext.JSON(append(text, '\n')))
 	return err
 }

@@ -111,14 +111,13 @@ func TestExitCodes(t *testing.T) {
 		{name: "no rules", args: serve("--config=" + missing), code: 1, stderr: []string{"missing: no such file"}},
 		{name: "unknown flag", args: []string{"--nope"}, code: 2, stderr: []string{"weir: unknown flag --nope\n", "Usage: weir", "--help"}},
 		{name: "unknown flag of a command", args: []string{"validate", "--port=1", dir}, code: 2, stderr: []string{"weir: unknown flag --port\n", "Usage: weir validate"}},
-		{name: "unknown command", args: []string{"explode"}, code: 2, stderr: []string{"weir: unknown command \"explode\", allowed are serve, validate, explain, descriptors, test, simulate, bench, status, top, denials, peek, reset, except, schema, completion, version, help\n\nUsage: weir <command> [flags]\nRun \"weir --help\" for more information.\n"}},
-		{name: "misspelt command", args: []string{"validat", dir}, code: 2, stderr: []string{"weir: unknown command \"validat\", did you mean validate?\n\nUsage: weir <command> [flags]\nRun \"weir --help\" for"}},
+		{name: "unknown command", args: []string{"explode"}, code: 2, stderr: []string{"weir: unknown command explode, allowed are serve, validate, explain, descriptors, test, simulate, bench, status, top, denials, peek, reset, except, schema, completion, version, help\n\nUsage: weir <command> [flags]\nRun \"weir --help\" for more information.\n"}},
+		{name: "misspelt command", args: []string{"validat", dir}, code: 2, stderr: []string{"weir: unknown command validat, did you mean \"validate\"?\n\nUsage: weir <command> [flags]\nRun \"weir --help\" for"}},
 		{name: "unknown letter", args: []string{"-x"}, code: 2, stderr: []string{"weir: unknown flag -x\n"}},
-		{name: "misspelt command behind a flag", args: []string{"--port=1", "explian"}, code: 2, stderr: []string{"did you mean explain?\n"}},
 		{name: "path without flag", args: []string{dir}, code: 2, stderr: []string{"weir: unexpected argument " + dir + ", did you mean --config " + dir + "?\n"}},
 		{name: "path of serve without flag", args: []string{"serve", dir}, code: 2, stderr: []string{", did you mean --config " + dir + "?\n"}},
-		{name: "argument of serve", args: []string{"serve", "validat"}, code: 2, stderr: []string{"weir: unexpected argument of serve, which takes flags only; a value with blanks needs quotes\n\nUsage: weir serve [flags]\n"}},
-		{name: "bad flag", args: []string{"--port=http"}, code: 2, stderr: []string{"weir: --port: \"http\" is not a port, allowed are 0 to 65535\n\nUsage: weir <command> [flags]\nRun \"weir --help\" for more information.\n"}},
+		{name: "argument of serve", args: []string{"serve", "validat"}, code: 2, stderr: []string{"weir: serve takes no arguments, only flags; put quotes around a value with spaces\n\nUsage: weir serve [flags]\n"}},
+		{name: "bad flag", args: []string{"--port=http"}, code: 2, stderr: []string{"weir: --port: \"http\" is not a port, allowed are 0 to 65535\n\nUsage: weir serve [flags]\nRun \"weir serve --help\" for more information.\n"}},
 		{name: "bad variable", env: "GRPC_PORT=tcp://10.0.0.1:8081", code: 2, stderr: []string{"--grpc-port: ", "allowed are 0 to 65535", "enableServiceLinks: false ($GRPC_PORT)\n\nUsage: weir serve [flags]\n"}},
 		{name: "flag without its value", args: []string{"--port"}, code: 2, stderr: []string{"weir: --port: needs a value\n"}},
 		{name: "duration without its value", args: []string{"--drain-timeout"}, code: 2, stderr: []string{"weir: --drain-timeout: needs a value\n"}},
@@ -158,7 +157,7 @@ func TestExitCodes(t *testing.T) {
 		{name: "help", args: []string{"--help"}, stdout: []string{"Usage: weir <command> [flags]", "validate", "explain", "test", "version"}},
 		{name: "help by command", args: []string{"help"}, stdout: []string{"Usage: weir <command> [flags]", "validate"}},
 		{name: "help of a command", env: "PORT=http", args: []string{"help", "validate"}, stdout: []string{"Usage: weir validate"}},
-		{name: "help of a misspelt command", args: []string{"help", "validat"}, code: 2, stderr: []string{"weir: unknown command \"validat\", did you mean validate?\n\nUsage: weir <command> [flags]\n"}},
+		{name: "help of a misspelt command", args: []string{"help", "validat"}, code: 2, stderr: []string{"weir: unknown command validat, did you mean \"validate\"?\n\nUsage: weir <command> [flags]\n"}},
 		{name: "help whatever else is wrong", env: "PORT=http", args: []string{"validate", "--help"}, stdout: []string{"Usage: weir validate"}},
 	}
 	for _, tt := range cases {
@@ -272,24 +271,24 @@ func TestHelpIsOneScreen(t *testing.T) {
 
   serve        Serve rate limit requests
   validate     Check rules
-  explain      Explain what becomes of a descriptor
-  descriptors  Print which descriptors Envoy sends for a request
+  explain      Explain what happens to a descriptor
+  descriptors  Show which descriptors Envoy sends for a request
   test         Run unit tests of rules
-  simulate     Replay access logs against rules, before they are enforced
-  bench        Put load on a server of Envoy's RateLimitService and measure it
-  status       Show how a running server is
+  simulate     Replay access logs against rules before you enforce them
+  bench        Load-test a server of Envoy's RateLimitService
+  status       Show the status of a running server
   top          Show who is denied most, and by which rule
   denials      Show the last denials
-  peek         Show the counters of a descriptor, without counting
-  reset        Set the counters of a descriptor to zero
-  except       Add, list or remove exceptions from the rules
+  peek         Show the counters of a descriptor without counting a request
+  reset        Reset the counters of a descriptor to zero
+  except       Add, list or remove exceptions to the rules
   schema       Print the JSON Schema of rule files, for editors
-  completion   Print a script that completes commands in a shell
+  completion   Print a completion script for a shell
   version      Print the version
-  help         Show what can be asked of the program, or of one command
+  help         Show help for weir or for one command
 
-Without a command it serves. Flags and exit codes: weir help <command>
-Each setting of "weir help serve" is an environment variable, too.
+Without a command, weir serves. Flags and exit codes: weir help <command>
+Each flag of "weir help serve" is also an environment variable.
 `
 	if lines := strings.Split(want, "\n"); len(lines) > 25 || slices.ContainsFunc(lines, func(line string) bool { return len(line) > 80 }) {
 		t.Error("this is more than a screen")

@@ -98,27 +98,27 @@ func TestOperate(t *testing.T) {
 			t.Fatalf("request %d: got %d", n, code)
 		}
 	}
-	out := o.weir(2, "reset api user=alice", `refuses this: .*; --token-file names the file of its token\n`) +
-		o.weir(2, "reset api user=alice --token-file "+dir+"/other", `refuses this: .*; it does not accept the token of --token-file\n`)
+	out := o.weir(2, "reset api user=alice", `refused this: .*; set --token-file to a file with its token\n`) +
+		o.weir(2, "reset api user=alice --token-file "+dir+"/other", `refused this: .*; it does not accept the token in --token-file\n`)
 	t.Setenv("WEIR_TOKEN_FILE", dir+"/token")
 	out += o.weir(0, "status", `health +OK\n`, `rules +1 rule in 1 domain from \S+\n +loaded at .* ago\), files: 1\n`)
 	out += o.weir(0, "top api --this --window minute", `domain api, rule \S*user \(\S+a\.yaml:3:5\)`, `3 per year: 2 denied`, `2 +\d\d:\d\d:\d\d \(\d+ m?s\) +\d\d:\d\d:\d\d +user=alice\n`, `weir peek api user=alice\n`)
 	out += o.weir(0, "denials -n 1", `\n\d\d:\d\d:\d\d +.* 3 per year +\S+a\.yaml:3:5 +api user=alice\n\n`)
 	out += o.weir(0, "denials --output json", `"retry_after":`)
 	out += o.weir(0, "peek api user=alice", `3 per year +3 of 3 +0 +in \d+`, `weir except add api user=alice --amount 10x`)
-	out += o.weir(0, "reset api user=alice", `Set to zero: 1 counter\.`, `0 of 3 +3 +now`)
+	out += o.weir(0, "reset api user=alice", `Set 1 counter to zero\.`, `0 of 3 +3 +now`)
 	out += o.weir(0, `peek api 'user=\x1b[31m\x00\xff'`, `descriptor 'user=\\x1b\[31m\\x00\\xff'`, `0 of 3`)
 	added := o.weir(0, `except add api user=alice --deny --for 1h --reason "abuse, see chat"`, `deny api user=alice until .* \((60 min|1 h) left\)`)
 	if alice, bob := o.request("alice"), o.request("bob"); alice != http.StatusTooManyRequests || bob != http.StatusOK {
 		t.Errorf("alice, who is denied by an exception, gets %d, bob %d", alice, bob)
 	}
-	out += o.weir(0, "except list", `1 exception, uses on this server`, `deny .* 1 +ops +api user=alice\n`, `abuse, see chat\n`)
-	out += o.weir(0, "peek api user=alice", `exception \S+ deny until`, `denies every request`, `3 per year +0 of 3 +- +denied `)
+	out += o.weir(0, "except list", `1 exception, used on this server`, `deny .* 1 +ops +api user=alice\n`, `abuse, see chat\n`)
+	out += o.weir(0, "peek api user=alice", `exception \S+ deny until`, `requests are denied`, `3 per year +0 of 3 +- +denied `)
 	remove := regexp.MustCompile(`weir (except remove .*)\n`).FindStringSubmatch(added)
 	if remove == nil {
 		t.Fatalf("no command removes it: %s", added)
 	}
-	out += o.weir(0, remove[1], `is removed`) + o.weir(1, remove[1], `weir: the server at \S+ answers: `)
+	out += o.weir(0, remove[1], `removed\.`) + o.weir(1, remove[1], `weir: the server at \S+ answered: `)
 	out += o.weir(0, `except add apii user=alice --deny --for 1s --reason typo`, `note: no rule has the domain apii, did you mean api\?\n`, `deny apii user=alice until`)
 	if code := o.request("alice"); code != http.StatusOK || strings.Contains(out, "swordfish") {
 		t.Errorf("after the exception: got %d, or the token is shown in %s", code, out)

@@ -1,17 +1,14 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
 )
 
-// outputFiles are the files that a command writes. Each is written beside its target, and
-// takes its place when the command has done all.
+// outputFiles are the files that a command writes when all is done, so that one that fails
+// leaves them as they were.
 type outputFiles struct {
 	list []*outputFile
 	read []string // files that the command reads; a dash is the standard input
@@ -19,10 +16,10 @@ type outputFiles struct {
 
 // outputFile is one of them.
 type outputFile struct {
-	*bufio.Writer
-	flag, target string
-	beside       string // the file until then; "" if the target is a pipe or a device
-	file         *os.File
+	flag  string
+	file  *os.File
+	isNew bool
+	text  *os.File // a temporary file with what is to be written
 }
 
 // create returns what is written to the file that a flag names, nil if the flag is not given.
@@ -30,93 +27,78 @@ func (o *outputFiles) create(flag, name string) (io.Writer, error) {
 	if name == "" {
 		return nil, nil
 	}
-	f, err := o.open(flag, name)
+	text, err := os.CreateTemp("", "weir")
+	if err != nil {
+		return nil, err
+	}
+	os.Remove(text.Name()) // it lives until it is closed
+	f := &outputFile{flag: flag, text: text}
+	o.list = append(o.list, f)
+	_, missing := os.Stat(name)
+	f.isNew = missing != nil
+	f.file, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666) //nolint:gosec // G302: as os.Create makes files
+	if err == nil {
+		err = o.check(f, name)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
-	o.list = append(o.list, f)
-	return f, nil
+	return text, nil
 }
 
-func (o *outputFiles) open(flag, name string) (*outputFile, error) {
-	target, err := filepath.Abs(name)
-	if err != nil {
-		return nil, err
+// check refuses a file that the command reads or writes already.
+func (o *outputFiles) check(f *outputFile, name string) error {
+	info, err := f.file.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return err
 	}
-	for _, other := range o.list {
-		if other.target == target {
-			return nil, fmt.Errorf("%s is also the file of %s", target, other.flag)
-		}
+	same := func(other *os.File) bool {
+		at, err := other.Stat()
+		return err == nil && os.SameFile(at, info)
 	}
-	old, err := os.Stat(target)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	f := &outputFile{flag: flag, target: target}
-	if old != nil {
-		if f.file, err = os.OpenFile(name, os.O_WRONLY, 0); err != nil { // may the user?
-			return nil, err
-		}
-		f.Writer = bufio.NewWriter(f.file)
-		if !old.Mode().IsRegular() {
-			return f, nil
-		}
-		f.file.Close()
-		if f.target, err = filepath.EvalSymlinks(target); err == nil {
-			err = o.refuse(name, old)
-		}
-	} else {
-		_, err = os.Stat(filepath.Dir(target))
-	}
-	if err != nil {
-		return nil, err
-	}
-	f.beside = filepath.Join(filepath.Dir(f.target), fmt.Sprintf(".%s.%d.tmp", filepath.Base(f.target), os.Getpid()))
-	if f.file, err = os.OpenFile(f.beside, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666); err == nil && old != nil { //nolint:gosec // G302: as os.Create makes files
-		err = f.file.Chmod(old.Mode().Perm())
-	}
-	f.Writer = bufio.NewWriter(f.file)
-	return f, err
-}
-
-// refuse is the error of a file that must not be written.
-func (o *outputFiles) refuse(name string, file os.FileInfo) error {
-	if out, err := os.Stdout.Stat(); err == nil && os.SameFile(out, file) {
+	if same(os.Stdout) {
 		return fmt.Errorf("%s is also the standard output", name)
 	}
-	for _, read := range o.read {
-		info, err := os.Stat(read)
-		if read == "-" {
-			read = "the standard input"
-			info, err = os.Stdin.Stat()
+	for _, other := range o.list {
+		if other != f && same(other.file) {
+			return fmt.Errorf("%s is also the file of %s", name, other.flag)
 		}
-		if err == nil && os.SameFile(info, file) {
-			return fmt.Errorf("%s would replace what is read (%s)", name, read)
+	}
+	for _, read := range o.read {
+		at, err := os.Stat(read)
+		if err == nil && os.SameFile(at, info) || read == "-" && same(os.Stdin) {
+			return fmt.Errorf("%s is also an input (%s)", name, read)
 		}
 	}
 	return nil
 }
 
-// finish gives the files their names.
+// finish writes the files.
 func (o *outputFiles) finish() error {
 	for _, f := range o.list {
-		err := errors.Join(f.Flush(), f.file.Close())
-		if err == nil && f.beside != "" {
-			err = os.Rename(f.beside, f.target)
+		_, err := f.text.Seek(0, io.SeekStart)
+		if info, statErr := f.file.Stat(); err == nil && statErr == nil && info.Mode().IsRegular() {
+			err = f.file.Truncate(0)
 		}
-		if err != nil {
+		if err == nil {
+			_, err = io.Copy(f.file, f.text)
+		}
+		if err = errors.Join(err, f.file.Close()); err != nil {
 			return fmt.Errorf("%s: %w", f.flag, err)
 		}
+		f.isNew = false
 	}
 	return nil
 }
 
-// close drops what was not finished.
+// close removes files that were not written.
 func (o *outputFiles) close() {
 	for _, f := range o.list {
-		f.file.Close()
-		if f.beside != "" {
-			_ = os.Remove(f.beside)
+		f.text.Close()
+		if f.file != nil {
+			if f.file.Close(); f.isNew {
+				os.Remove(f.file.Name())
+			}
 		}
 	}
 }

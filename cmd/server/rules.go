@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -34,7 +33,7 @@ func (schema) Run(p *program) error {
 
 // validation is the command validate.
 type validation struct {
-	Paths []string `arg:"" name:"path" help:"Files and directories of rules. Directories are read as serve reads them, and - is the standard input. What is valid, but hardly meant, is told on stderr."`
+	Paths []string `arg:"" name:"path" help:"Files and directories of rules. Directories are read as serve reads them; - is the standard input. Warnings go to stderr."`
 	settings.Reading
 	Output string `enum:"text,json,github" default:"text" help:"Format of the report: text, json, or github, which GitHub shows in pull requests."`
 }
@@ -68,8 +67,7 @@ const standardInput = "stdin"
 func (v validation) Run(p *program) error {
 	r, unread := v.check()
 	if v.Output == "json" {
-		text, err := json.Marshal(r)
-		if err = errors.Join(err, writeJSON(p.stdout, text)); err != nil {
+		if err := writeJSON(p.stdout, r); err != nil {
 			return err
 		}
 	} else {
@@ -108,44 +106,37 @@ func (v validation) check() (r report, unread []error) {
 	var files []descriptors.File
 	var skipped descriptors.Problems
 	for _, path := range v.Paths {
-		found, passed, err := read(path)
+		found, names, err := make([]descriptors.File, 1), []string(nil), error(nil)
+		if path == "-" {
+			found[0], err = descriptors.ReadStream(os.Stdin, standardInput)
+		} else {
+			found, names, err = descriptors.ReadFiles(path)
+		}
 		if err != nil {
 			unread = append(unread, err)
 			r.add("error", descriptors.Problem{File: path, Message: err.Error()})
 		}
 		files = append(files, found...)
-		for _, name := range passed {
+		for _, name := range names {
 			skipped = append(skipped, descriptors.Problem{File: name, Message: "skipped, " + descriptors.WhySkipped(name)})
 		}
 	}
 	r.Files = len(files)
-	var tree *descriptors.Tree
-	var err error
 	if len(files) > 0 {
-		tree, err = descriptors.Load(files, server.RuleOptions(v.Reading))
+		tree, err := descriptors.Load(files, server.RuleOptions(v.Reading))
+		if problems, ok := errors.AsType[descriptors.Problems](err); ok {
+			r.add("error", problems...)
+		} else if err != nil {
+			r.add("error", descriptors.Problem{Message: err.Error()})
+		} else {
+			r.Valid, r.Domains, r.Rules = unread == nil, tree.Domains(), tree.Rules()
+			r.add("warning", tree.Warnings()...)
+		}
 	} else if unread == nil {
-		err = descriptors.NoFiles(v.Paths...)
-	}
-	if problems, ok := errors.AsType[descriptors.Problems](err); ok {
-		r.add("error", problems...)
-	} else if err != nil {
-		r.add("error", descriptors.Problem{Message: err.Error()})
-	}
-	if tree != nil {
-		r.Valid, r.Domains, r.Rules = unread == nil, tree.Domains(), tree.Rules()
-		r.add("warning", tree.Warnings()...)
+		r.add("error", descriptors.Problem{Message: descriptors.NoFiles(v.Paths...).Error()})
 	}
 	r.add("notice", skipped...)
 	return r, unread
-}
-
-// read reads what a path names. A dash names the standard input.
-func read(path string) (files []descriptors.File, skipped []string, err error) {
-	if path != "-" {
-		return descriptors.ReadFiles(path)
-	}
-	file, err := descriptors.ReadStream(os.Stdin, standardInput)
-	return []descriptors.File{file}, nil, err
 }
 
 // What workflow commands of GitHub escape in messages, and in properties.
@@ -159,7 +150,13 @@ var (
 func (f finding) annotation() string {
 	var properties []string
 	if f.File != "" && f.File != standardInput {
-		properties = append(properties, "file="+inProperty.Replace(plaintext.Line(relative(f.File))))
+		path := f.File // as seen from the working directory, if it is below that
+		if at, err := filepath.Abs("."); err == nil && filepath.IsAbs(path) {
+			if inside, err := filepath.Rel(at, path); err == nil && filepath.IsLocal(inside) {
+				path = inside
+			}
+		}
+		properties = append(properties, "file="+inProperty.Replace(plaintext.Line(filepath.Clean(path))))
 	}
 	if f.Line > 0 {
 		properties = append(properties, fmt.Sprint("line=", f.Line))
@@ -175,29 +172,17 @@ func (f finding) annotation() string {
 	return head + "::" + inMessage.Replace(message)
 }
 
-// relative returns a path as seen from the working directory, with slashes, if it is
-// below that.
-func relative(path string) string {
-	if at, err := filepath.Abs("."); err == nil && filepath.IsAbs(path) {
-		if inside, err := filepath.Rel(at, path); err == nil && filepath.IsLocal(inside) {
-			path = inside
-		}
-	}
-	return filepath.ToSlash(filepath.Clean(path))
-}
-
 // explanation is the command explain.
 type explanation struct {
-	Domain     anyBytes `arg:"" help:"Domain of the request, with backslashes as in the descriptor."`
-	Descriptor anyBytes `arg:"" help:"Entries of the descriptor, such as user=alice,path=/login. A backslash before a comma, an = or a backslash takes it as it is, and \\x0a is the byte 0a."`
+	whom
 
 	settings.RulesPath `embed:"" group:"Settings of the server:"`
 	likeServer
 	settings.Keys `embed:"" group:"Settings of the server:"`
-	Redis         settings.RedisPlace `embed:"" group:"Settings of the server:" prefix:"redis-" envprefix:"REDIS_" set:"absent=It is not asked. Without it counters are in memory, and have no keys to tell."`
+	Redis         settings.RedisPlace `embed:"" group:"Settings of the server:" prefix:"redis-" envprefix:"REDIS_" set:"absent=explain does not connect to it. Without it, counters are in memory and have no keys to show."`
 	Failure       settings.Failure    `embed:"" group:"Settings of the server:"`
 
-	Hits   *uint64 `placeholder:"N" help:"hits_addend of the descriptor itself, which may be charged although it is denied; 0 is a peek. By default it has none, and the request asks for 1."`
+	Hits   *uint64 `placeholder:"N" help:"hits_addend of the descriptor itself, which may be charged even if it is denied; 0 is a peek. By default it has none, and the request asks for 1."`
 	Output string  `enum:"text,json" default:"text" help:"Format of the answer: text or json."`
 }
 
@@ -250,22 +235,57 @@ func (b anyBytes) domain() (string, error) {
 	return domain, nil
 }
 
-// entries reads the entries of a descriptor.
-func (b anyBytes) entries() ([]limiter.Entry, error) {
-	entries, err := explain.ParseDescriptor(string(b))
-	if err != nil {
-		return nil, fmt.Errorf("descriptor %q: %w", b, err)
-	}
-	return entries, nil
+// whom is embedded in commands about a descriptor.
+type whom struct {
+	Domain     anyBytes `arg:"" help:"Domain of the descriptor."`
+	Descriptor anyBytes `arg:"" help:"Entries of the descriptor, such as user=alice,path=/login. Here and in the domain, put a backslash before a literal comma, = or backslash; \\x0a is the byte 0a."`
 }
 
-// Run explains what becomes of a descriptor.
+func (w whom) read() (domain string, entries []limiter.Entry, err error) {
+	if domain, err = w.Domain.domain(); err != nil {
+		return "", nil, err
+	}
+	if entries, err = explain.ParseDescriptor(string(w.Descriptor)); err != nil {
+		return "", nil, fmt.Errorf("descriptor %q: %w", w.Descriptor, err)
+	}
+	return domain, entries, nil
+}
+
+// Run explains what happens to a descriptor.
 func (e explanation) Run(p *program) error {
-	answer, err := e.ask()
+	question := explain.Question{Options: e.options(), Failure: server.FailureMode(e.Failure.Mode), HitsAddend: e.Hits}
+	var err error
+	if question.Domain, question.Descriptor, err = e.read(); err != nil {
+		return err
+	}
+	clustered := e.Redis.Clustered()
+	question.Options.Keys, err = limiter.NewKeys(string(e.CacheKeyPrefix), e.CacheKeyHashValues)
+	if err == nil && clustered {
+		question.Options.Keys, err = question.Options.Keys.InBuckets()
+	}
 	if err != nil {
 		return err
 	}
-	if err := writeResult(p.stdout, e.Output, answer); err != nil {
+	files, _, err := server.ReadRules(e.RulesPath, e.Path())
+	if err != nil {
+		return fmt.Errorf("%w (see %s)", err, e.Named())
+	}
+	if question.Tree, err = e.load(files, e.Path()); err != nil {
+		return err
+	}
+	switch {
+	case !e.Redis.Named():
+		question.Store = explain.InMemory
+	case clustered:
+		question.Store = explain.InCluster
+	default:
+		question.Store = explain.InRedis
+	}
+	answer, err := explain.Explain(question)
+	if err != nil {
+		return err
+	}
+	if err := writeResult(p.stdout, e.Output, &answer); err != nil {
 		return err
 	}
 	if answer.Rule == "" {
@@ -274,54 +294,11 @@ func (e explanation) Run(p *program) error {
 	return nil
 }
 
-func (e explanation) ask() (*explain.Answer, error) {
-	entries, err := e.Descriptor.entries()
-	if err != nil {
-		return nil, err
-	}
-	domain, err := e.Domain.domain()
-	if err != nil {
-		return nil, err
-	}
-	keys, err := limiter.NewKeys(string(e.CacheKeyPrefix), e.CacheKeyHashValues)
-	if err == nil && e.Redis.Clustered() {
-		keys, err = keys.InBuckets()
-	}
-	if err != nil {
-		return nil, err
-	}
-	files, _, err := server.ReadRules(e.RulesPath, e.Path())
-	if err == nil && len(files) == 0 {
-		err = descriptors.NoFiles(e.Path())
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w (see %s)", err, e.Named())
-	}
-	tree, err := e.load(files, e.Path())
-	if err != nil {
-		return nil, err
-	}
-	store := explain.InMemory
-	if e.Redis.Named() {
-		store = explain.InRedis
-		if e.Redis.Clustered() {
-			store = explain.InCluster
-		}
-	}
-	options := e.options()
-	options.Keys = keys
-	answer, err := explain.Explain(explain.Question{
-		Options: options, Tree: tree, Failure: server.FailureMode(e.Failure.Mode),
-		Domain: domain, Descriptor: entries, HitsAddend: e.Hits, Store: store,
-	})
-	return &answer, err
-}
-
 // ruleTests is the command test.
 type ruleTests struct {
-	Paths []string       `arg:"" name:"path" help:"Files of tests, FILE_test.yaml, and directories, below which all such files are taken."`
-	Only  *regexp.Regexp `name:"run" placeholder:"REGEXP" help:"Run only tests with a matching name."`
-	JUnit string         `name:"junit" placeholder:"FILE" help:"Write the results to this file, too, in the XML format of JUnit."`
+	Paths []string       `arg:"" name:"path" help:"Test files, NAME_test.yaml, or directories, which are searched for such files."`
+	Only  *regexp.Regexp `name:"run" placeholder:"REGEXP" help:"Run only tests whose name matches."`
+	JUnit string         `name:"junit" placeholder:"FILE" help:"Also write the results to this file, as JUnit XML."`
 
 	likeServer
 }
@@ -366,12 +343,13 @@ func (r ruleTests) report(ctx context.Context, files []string, p *program) (repo
 			bad++
 		}
 	}
+	counts := fmt.Sprintf("files=%d invalid=%d tests=%d failed=%d", len(reports), bad, tests, failed)
 	switch {
 	case interrupted:
-		fmt.Fprintf(p.stdout, "interrupted: files=%d invalid=%d tests=%d failed=%d\n", len(reports), bad, tests, failed)
+		fmt.Fprintln(p.stdout, "interrupted:", counts)
 		return reports, exit(exitUsage)
 	case bad > 0:
-		fmt.Fprintf(p.stdout, "invalid: files=%d invalid=%d tests=%d failed=%d\n", len(files), bad, tests, failed)
+		fmt.Fprintln(p.stdout, "invalid:", counts)
 		return reports, exit(exitUsage)
 	case tests == 0:
 		return reports, fmt.Errorf("no test matches %q", r.Only)

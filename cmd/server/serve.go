@@ -17,10 +17,10 @@ import (
 )
 
 // afterDrain is what the server has after its drain, to leave behind what does not
-// end. After that the process ends whatever hangs, such as a full pipe of the log.
+// end. After that the process exits whatever hangs, such as a full pipe of the log.
 const afterDrain = 5 * time.Second
 
-// serve serves until ctx ends, and a while longer. SIGHUP loads the rules anew.
+// serve serves until ctx ends, and a while longer. SIGHUP reloads the rules.
 func serve(ctx context.Context, s settings.Settings, stdout, stderr io.Writer) int {
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
@@ -29,10 +29,10 @@ func serve(ctx context.Context, s settings.Settings, stdout, stderr io.Writer) i
 	serving, paused := departure(ctx, s.Process.DrainDelay)
 
 	log := newLossyWriter(stderr, func(lost int64) {
-		newLogger(s.Process, stderr).Warn("lines of the log were lost, because it was not read fast enough", "lines", lost)
+		newLogger(s.Process, stderr).Warn("log lines were dropped because nothing read the log fast enough", "lines", lost)
 	})
 	defer log.close(grace)
-	recorded, _ := build()
+	recorded, _, _ := build()
 	var running *server.App
 	what, err := "cannot start", within(ctx, s.Process.DrainTimeout, func() (err error) {
 		running, err = server.New(server.Options{
@@ -52,7 +52,7 @@ func serve(ctx context.Context, s settings.Settings, stdout, stderr io.Writer) i
 	}
 	if err != nil {
 		log.close(grace)
-		tell(paused, func() { complain(stderr, s.Process, what, err) })
+		tell(paused, func() { complain(stderr, s.Process.LogFormat == "json", what, err) })
 		return exitFailed
 	}
 	return exitOK
@@ -110,7 +110,7 @@ func departure(ctx context.Context, pause time.Duration) (serving, paused contex
 // within returns the error of f, or one of its own if f goes on for longer than grace
 // after the signal that ends ctx.
 func within(ctx context.Context, grace time.Duration, f func() error) error {
-	return server.Within(ctx, grace, fmt.Errorf("interrupted: not done %v after the signal", grace), f)
+	return server.Within(ctx, grace, fmt.Errorf("interrupted: still running %v after the signal", grace), f)
 }
 
 // tell calls print, but after a signal it does not wait for long: it may be stderr

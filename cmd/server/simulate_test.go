@@ -43,9 +43,9 @@ func TestSimulate(t *testing.T) {
 		{name: "bad rules", args: []string{"bad.yaml", "access.log"}, code: 2, stderr: []string{"weir: invalid rules:\nbad.yaml:2:14:"}},
 		{name: "unknown action", args: []string{"a.yaml", "access.log", "--envoy=unknown.yaml"}, code: 2, stderr: []string{"unknown.yaml:2:", "no_action"}},
 		{name: "no page", args: []string{"a.yaml", "access.log", "--html=."}, code: 2, stderr: []string{"weir: --html: open .: is a directory"}},
-		{name: "fields of text", args: []string{"a.yaml", "access.log", "--format=nginx", "--fields=time=ts"}, code: 2, stderr: []string{"weir: --fields is for JSON lines, and the format is nginx\n"}},
-		{name: "standard input twice", args: []string{"a.yaml", "-", "--envoy=-"}, code: 2, stderr: []string{"weir: the standard input (-) can be read once only\n"}},
-		{name: "no directory", args: []string{"a.yaml", "access.log", "--denied=none/denied"}, code: 2, stderr: []string{"weir: --denied: ", "none: no such file or directory\n"}},
+		{name: "fields of text", args: []string{"a.yaml", "access.log", "--format=nginx", "--fields=time=ts"}, code: 2, stderr: []string{"weir: --fields applies to JSON lines only, but --format is nginx\n"}},
+		{name: "standard input twice", args: []string{"a.yaml", "-", "--envoy=-"}, code: 2, stderr: []string{"weir: the standard input (-) can be read only once\n"}},
+		{name: "no directory", args: []string{"a.yaml", "access.log", "--denied=none/denied"}, code: 2, stderr: []string{"weir: --denied: ", "none/denied: no such file or directory\n"}},
 		{name: "nothing", code: 2, stderr: []string{"Usage: weir simulate"}},
 	}
 	t.Chdir(dir)
@@ -125,12 +125,12 @@ func TestSimulateKeepsFiles(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"a.yaml", "access.log", "--denied=access.log"}, "--denied: access.log would replace what is read (access.log)"},
-		{[]string{"a.yaml", "access.log", "--html=./link"}, "--html: ./link would replace what is read (access.log)"},
-		{[]string{"rules", "access.log", "--html=rules/r.yaml"}, "--html: rules/r.yaml would replace what is read (rules/r.yaml)"},
-		{[]string{"a.yaml", "access.log", "--compare=rules", "--html=rules/r.yaml"}, "--html: rules/r.yaml would replace what is read (rules/r.yaml)"},
-		{[]string{"a.yaml", "access.log", "--html=envoy.yaml"}, "--html: envoy.yaml would replace what is read (envoy.yaml)"},
-		{[]string{"a.yaml", "access.log", "--html=x", "--denied=./x"}, "--denied: " + filepath.Join(dir, "x") + " is also the file of --html"},
+		{[]string{"a.yaml", "access.log", "--denied=access.log"}, "--denied: access.log is also an input (access.log)"},
+		{[]string{"a.yaml", "access.log", "--html=./link"}, "--html: ./link is also an input (access.log)"},
+		{[]string{"rules", "access.log", "--html=rules/r.yaml"}, "--html: rules/r.yaml is also an input (rules/r.yaml)"},
+		{[]string{"a.yaml", "access.log", "--compare=rules", "--html=rules/r.yaml"}, "--html: rules/r.yaml is also an input (rules/r.yaml)"},
+		{[]string{"a.yaml", "access.log", "--html=envoy.yaml"}, "--html: envoy.yaml is also an input (envoy.yaml)"},
+		{[]string{"a.yaml", "access.log", "--html=x", "--denied=./x"}, "--denied: ./x is also the file of --html"},
 		{[]string{"a.yaml", "bad.log", "--html=old", "--denied=x"}, "bad.log: no line can be read"},
 	} {
 		code, stdout, stderr := callUntil(t.Context(), append([]string{"simulate", "--envoy=envoy.yaml"}, test.args...)...)

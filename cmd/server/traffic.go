@@ -27,19 +27,19 @@ import (
 // simulation is the command simulate.
 type simulation struct {
 	Rules string   `arg:"" help:"File or directory of rules."`
-	Logs  []string `arg:"" name:"log" help:"Access logs, gzip or not, in any order; - is the standard input."`
+	Logs  []string `arg:"" name:"log" help:"Access logs, gzipped or not, in any order; - is the standard input."`
 
-	Envoy string `required:"" placeholder:"FILE" help:"What makes descriptors of requests: Envoy's bootstrap, a dump of its routes or configuration, Istio's EnvoyFilter, or a file with domain and rate_limits."`
+	Envoy string `required:"" placeholder:"FILE" help:"How requests become descriptors: Envoy's bootstrap, a dump of its routes or configuration, Istio's EnvoyFilter, or a file with domain and rate_limits."`
 	fromEnvoy
 
-	Format string   `enum:"auto,json,envoy,istio,nginx" default:"auto" help:"Format of the logs: json, envoy (default text), istio (default text), nginx (combined), or auto, which takes each line for what it looks like."`
-	Fields []string `placeholder:"NAME=FIELD" help:"Where JSON lines have what, such as end_time=ts,duration_seconds=rt,path=http.url,header:x-user=user."`
+	Format string   `enum:"auto,json,envoy,istio,nginx" default:"auto" help:"Format of the logs: json, envoy (default text), istio (default text), nginx (combined), or auto, which detects the format of each line."`
+	Fields []string `placeholder:"NAME=FIELD" help:"Names of the fields in JSON lines, such as end_time=ts,duration_seconds=rt,path=http.url,header:x-user=user."`
 
-	Suggest bool   `help:"Show for each limit the amounts at which no client, 0.1 % and 1 % of clients would be denied at least once."`
-	Compare string `placeholder:"OLD_RULES" help:"Show who would be denied by RULES and not by these, and the reverse."`
+	Suggest bool   `help:"For each limit, show the smallest that would ever deny 0 %, 0.1 % and 1 % of clients."`
+	Compare string `placeholder:"OLD_RULES" help:"Show who would be denied by RULES but not by these, and the reverse."`
 	Output  string `enum:"text,json" default:"text" help:"Format of the report: text or json."`
-	HTML    string `name:"html" placeholder:"FILE" help:"Write the report to this file, too, as a page with drawings."`
-	Denied  string `placeholder:"FILE" help:"Write a line to this file for each request that would be denied: its log and line, the rule, the limit and the client."`
+	HTML    string `name:"html" placeholder:"FILE" help:"Also write the report to this file, as an HTML page with charts."`
+	Denied  string `placeholder:"FILE" help:"Write each request that would be denied to this file: its log and line, the rule, the limit and the client."`
 
 	likeServer
 }
@@ -77,7 +77,7 @@ func (s simulation) Run(ctx context.Context, p *program) error {
 	}
 	switch {
 	case ctx.Err() != nil:
-		return errors.New("interrupted, there is no report")
+		return errors.New("interrupted, no report was written")
 	case err != nil:
 		return err
 	}
@@ -102,15 +102,15 @@ func (s simulation) options() (opts simulate.Options, read []string, err error) 
 	opts = simulate.Options{Logs: s.Logs, Format: format, Plan: s.likeServer.options(), Suggest: s.Suggest}
 	read = append(slices.Clone(s.Logs), s.Envoy)
 	if len(s.Fields) > 0 && format != accesslog.Auto && format != accesslog.JSON {
-		return opts, nil, fmt.Errorf("--fields is for JSON lines, and the format is %s", s.Format)
+		return opts, nil, fmt.Errorf("--fields applies to JSON lines only, but --format is %s", s.Format)
 	}
 	if opts.Mapping, err = accesslog.ParseMapping(s.Fields); err != nil {
 		return opts, nil, fmt.Errorf("--fields: %w", err)
 	}
 	if i := slices.Index(read, "-"); i >= 0 && slices.Contains(read[i+1:], "-") {
-		return opts, nil, errors.New("the standard input (-) can be read once only")
+		return opts, nil, errors.New("the standard input (-) can be read only once")
 	}
-	if opts.Envoy, err = readEnvoy(s.Envoy, s.fromEnvoy.options()); err != nil {
+	if opts.Envoy, err = readEnvoy(s.Envoy, s.fromEnvoy); err != nil {
 		return opts, nil, err
 	}
 	for _, rules := range []struct {
@@ -141,14 +141,14 @@ func isTerminal(w io.Writer) bool {
 
 // descriptorsOf is the command descriptors.
 type descriptorsOf struct {
-	File string `arg:"" help:"Configuration of Envoy, in YAML or JSON: a bootstrap, a config dump or route dump of the admin port, route configurations, or manifests with Istio's EnvoyFilter; or a mapping, with a domain and rate_limits. - is the standard input."`
+	File string `arg:"" help:"Configuration of Envoy, in YAML or JSON: a bootstrap, a config dump or route dump of the admin port, route configurations, manifests with Istio's EnvoyFilter, or a mapping with a domain and rate_limits. - is the standard input."`
 
 	Method        string     `default:"GET" help:"Method of the request."`
 	Scheme        string     `default:"http" help:"Scheme of the request."`
 	Authority     string     `default:"localhost" help:"Host of the request, with its port if it has one."`
 	Path          anyBytes   `default:"/" help:"Path of the request, with its query."`
-	Header        []anyBytes `placeholder:"NAME:VALUE" sep:"none" help:"Header of the request. May be given several times."`
-	RemoteAddress string     `help:"Address of the client without port, as Envoy trusts it: %DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT% of its log. By default the one that Envoy finds by the header x-forwarded-for and a connection from 127.0.0.1."`
+	Header        []anyBytes `placeholder:"NAME:VALUE" sep:"none" help:"Header of the request. Repeat the flag for several headers."`
+	RemoteAddress string     `help:"Address of the client without port, as Envoy trusts it: %DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT% in its log. By default the one that Envoy derives from the header x-forwarded-for and a connection from 127.0.0.1."`
 	Route         string     `help:"Name of the route that Envoy chose, for patches of an EnvoyFilter that name one."`
 
 	fromEnvoy
@@ -157,12 +157,9 @@ type descriptorsOf struct {
 
 // fromEnvoy are flags that say what a configuration of Envoy may leave open.
 type fromEnvoy struct {
-	Domain string `help:"Domain of the descriptors if no rate limit filter is in the file."`
-	From   string `help:"Listener, route configuration or workloads to take if the file has several with rate limits."`
+	Domain string `help:"Domain of the descriptors if the file has no rate limit filter."`
+	From   string `help:"Listener, route configuration or workloads to use if the file has several with rate limits."`
 }
-
-// options returns them as envoyconfig takes them.
-func (f fromEnvoy) options() envoyconfig.Options { return envoyconfig.Options(f) }
 
 // Run prints which descriptors Envoy sends for a request.
 func (d descriptorsOf) Run(p *program) error {
@@ -170,7 +167,7 @@ func (d descriptorsOf) Run(p *program) error {
 	if err != nil {
 		return err
 	}
-	config, err := readEnvoy(d.File, d.options())
+	config, err := readEnvoy(d.File, d.fromEnvoy)
 	if err != nil {
 		return err
 	}
@@ -197,7 +194,7 @@ func (d descriptorsOf) Run(p *program) error {
 }
 
 // readEnvoy reads a configuration of Envoy. A dash names the standard input.
-func readEnvoy(name string, o envoyconfig.Options) (*envoyconfig.Config, error) {
+func readEnvoy(name string, o fromEnvoy) (*envoyconfig.Config, error) {
 	file := os.Stdin
 	if name == "-" {
 		name = "stdin"
@@ -212,9 +209,9 @@ func readEnvoy(name string, o envoyconfig.Options) (*envoyconfig.Config, error) 
 	if err != nil {
 		return nil, err
 	}
-	config, err := envoyconfig.Load(data, name, o)
+	config, err := envoyconfig.Load(data, name, envoyconfig.Options(o))
 	if err != nil {
-		return nil, fmt.Errorf("invalid configuration of Envoy:\n%w", err)
+		return nil, fmt.Errorf("invalid Envoy configuration:\n%w", err)
 	}
 	return config, nil
 }
@@ -228,16 +225,16 @@ func (d descriptorsOf) request() (envoyconfig.Request, error) {
 		RemoteAddress: d.RemoteAddress, Route: d.Route,
 	}
 	if !strings.HasPrefix(string(d.Path), "/") {
-		return r, fmt.Errorf("the path %q does not begin with /", string(d.Path))
+		return r, fmt.Errorf("--path: %q does not begin with /", string(d.Path))
 	}
 	for _, h := range d.Header {
 		name, value, found := strings.Cut(string(h), ":")
 		name = strings.ToLower(strings.TrimSpace(name))
 		switch {
 		case !found || name == "":
-			return r, fmt.Errorf("header %q: needed is NAME:VALUE, such as x-user:alice", string(h))
+			return r, fmt.Errorf("header %q: use NAME:VALUE, such as x-user:alice", string(h))
 		case name == "host":
-			return r, errors.New("header host: give it with --authority")
+			return r, errors.New("header host: use --authority instead")
 		}
 		r.Headers = append(r.Headers, envoyconfig.Header{Name: name, Value: strings.Trim(value, " \t")})
 	}
@@ -247,9 +244,9 @@ func (d descriptorsOf) request() (envoyconfig.Request, error) {
 // benchmark is the command bench.
 type benchmark struct {
 	bench.Options
-	Descriptor []string       `default:"user={}" sep:"none" help:"Entries of a descriptor, such as user={},path=/login, where {} is the number of a key. May be given several times: each request carries all."`
-	Callers    *int           `placeholder:"N" help:"Requests that may wait for an answer at once. By default 64, of an open loop 512; never more than --requests."`
-	Warmup     *time.Duration `placeholder:"DURATION" help:"How much of the duration, at the start, is not measured. By default a tenth, and at most 1s; nothing with --requests."`
+	Descriptor []string       `default:"user={}" sep:"none" help:"Entries of a descriptor, such as user={},path=/login, where {} is the number of a key. Repeat the flag for requests with several descriptors."`
+	Callers    *int           `placeholder:"N" help:"Maximum number of requests in flight, never more than --requests. The default is 64, or 512 with --rate."`
+	Warmup     *time.Duration `placeholder:"DURATION" help:"Time at the start that is not measured. The default is a tenth of the duration, at most 1s; none with --requests."`
 
 	benchTLS `embed:""`
 	Output   string `enum:"text,json" default:"text" help:"Format of the result: text or json."`
@@ -258,11 +255,11 @@ type benchmark struct {
 // benchTLS says how a benchmark speaks to its servers. Unlike the server's own
 // certificates, which live longer than their files, these are read once.
 type benchTLS struct {
-	TLS        bool   `name:"tls" help:"Connect with TLS, which the other flags of TLS do, too. The certificates of servers must come from an authority of the system, or of --tls-ca."`
-	CA         string `name:"tls-ca" placeholder:"FILE" help:"Certificates of the authorities that those of servers must come from, in PEM form."`
-	Cert       string `name:"tls-cert" and:"tls-pair" placeholder:"FILE" help:"Certificate to show to servers that ask for one, in PEM form, with intermediate ones after it."`
+	TLS        bool   `name:"tls" help:"Connect with TLS. The other TLS flags imply it. Servers need a certificate from one of the system's authorities, or from --tls-ca."`
+	CA         string `name:"tls-ca" placeholder:"FILE" help:"Trusted certificate authorities, in PEM form."`
+	Cert       string `name:"tls-cert" and:"tls-pair" placeholder:"FILE" help:"Client certificate in PEM form, followed by intermediate ones."`
 	Key        string `name:"tls-key" and:"tls-pair" placeholder:"FILE" help:"Key of that certificate, in PEM form."`
-	ServerName string `name:"tls-server-name" placeholder:"NAME" help:"Name that the certificates of servers must hold, instead of the host in their address."`
+	ServerName string `name:"tls-server-name" placeholder:"NAME" help:"Name that the certificates of servers must have, instead of the host in their address."`
 }
 
 // Run puts the load on the servers and prints what was measured.
@@ -301,10 +298,10 @@ func (b benchmark) Run(ctx context.Context, p *program) error {
 	case err != nil:
 		return err
 	case result.Measured() == 0 && ctx.Err() != nil:
-		fmt.Fprintf(p.stderr, "weir: nothing was measured yet: interrupted in the warm-up of %v\n", opts.Warmup)
+		fmt.Fprintf(p.stderr, "weir: nothing was measured: interrupted during the warm-up of %v\n", opts.Warmup)
 		return exit(exitFailed)
 	case result.Measured() == 0:
-		fmt.Fprintf(p.stderr, "weir: nothing was measured: of %d requests all were due in the warm-up of %v\n", result.SentWithWarmup, opts.Warmup)
+		fmt.Fprintf(p.stderr, "weir: nothing was measured: all %d requests were sent during the warm-up of %v\n", result.SentWithWarmup, opts.Warmup)
 		return exit(exitFailed)
 	}
 	if err := writeResult(p.stdout, b.Output, result); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"weir/internal/server"
@@ -26,34 +27,33 @@ func (versionCommand) Run(p *program) error { //nolint:unparam // as every comma
 // version returns the version of the program, the commit it was built from, the time of
 // that commit, and the Go version, as far as the build recorded them.
 func version() string {
-	b, settings := build()
+	b, at, modified := build()
 	words := []string{b.Version}
 	if b.Commit != "" {
 		words = append(words, "revision "+b.Commit)
 	}
-	if at := cmp.Or(settings["vcs.time"], date); at != "" {
-		words = append(words, at)
-	}
-	if settings["vcs.modified"] == "true" {
-		words = append(words, "modified")
-	}
-	return strings.Join(append(words, b.Go), ", ")
+	words = append(words, at, modified, b.Go)
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), ", ")
 }
 
-// build returns what the build recorded, and the settings of its tools. Without release
-// the version is that of the module.
-func build() (b server.Build, settings map[string]string) {
-	settings = make(map[string]string)
-	module := "unknown"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		module = info.Main.Version
-		for _, s := range info.Settings {
-			settings[s.Key] = s.Value
+// build returns what the build recorded, the time of its commit, and "modified" if its files
+// were. Without release the version is that of the module.
+func build() (b server.Build, at, modified string) {
+	b, at = server.Build{Version: cmp.Or(release, "unknown"), Commit: commit, Go: runtime.Version()}, date
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b, at, ""
+	}
+	b.Version = cmp.Or(release, info.Main.Version)
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			b.Commit = s.Value
+		case s.Key == "vcs.time":
+			at = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			modified = "modified"
 		}
 	}
-	return server.Build{
-		Version: cmp.Or(release, module),
-		Commit:  cmp.Or(settings["vcs.revision"], commit),
-		Go:      runtime.Version(),
-	}, settings
+	return b, at, modified
 }

@@ -1,14 +1,24 @@
 # Completion of weir for bash: source <(weir completion bash)
 _weir() {
-  local answer line
+  local answer line word n=0
+  local -a words
   COMPREPLY=()
-  answer=$("${1/#\~/$HOME}" completion bash -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null) || return
+  for word in "${COMP_WORDS[@]:1:COMP_CWORD}"; do
+    if ((n > 0)) && [[ $word == = || ${words[n-1]} == --*= ]]; then # bash splits --flag=value in three
+      words[n-1]+=$word
+    else
+      words[n++]=$word
+    fi
+  done
+  answer=$("${1/#\~/$HOME}" completion bash -- "${words[@]}" 2>/dev/null) || return
   if [[ $answer == :files* ]]; then
     compopt -o default # of readline, which completes names of files
     return
   fi
   while IFS= read -r line; do
-    [[ -z $line ]] || COMPREPLY+=("${line%%$'\t'*}")
+    line=${line%%$'\t'*}
+    [[ ${words[n-1]} != --*=* ]] || line=${line#*=}
+    [[ -z $line ]] || COMPREPLY+=("$line")
   done <<<"$answer"
 }
 complete -F _weir weir

@@ -8,16 +8,32 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
+	"net"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
+	"reflect"
 	"strings"
 	"time"
 
 	"weir/internal/descriptors/plaintext"
+	"weir/internal/operators"
 )
+
+// What callers may want to say more about. Each error is one sentence that names the server.
+var (
+	ErrUnreachable  = errors.New("cannot reach the server")
+	ErrUnauthorized = errors.New("the server requires another token")
+	ErrNotFound     = errors.New("not found")
+)
+
+// failure is an error with a text of its own, that is one of those above.
+type failure struct {
+	error
+	kind error
+}
+
+// Is implements errors.Is.
+func (f failure) Is(kind error) bool { return f.kind == kind }
 
 // maxAnswer bounds an answer. 10,000 exceptions with long reasons are a few megabytes.
 const maxAnswer = 64 << 20
@@ -29,20 +45,20 @@ type request struct {
 	body         any // sent as JSON, unless it is nil
 }
 
-// ask sends a request and reads its answer. isAnswer reports whether it can be that of Weir.
-func ask[T any](ctx context.Context, c *Client, r request, isAnswer func(*T) bool) (answer Answer[T], err error) {
+// ask sends a request and reads its answer, which is never nil, and from where it is seen.
+func ask[T any](ctx context.Context, c *Client, r request) (*T, view, error) {
+	answer, v := new(T), view{now: time.Now(), flags: c.options.Flags}
 	text, header, err := c.send(ctx, r)
 	if err != nil {
-		return answer, err
+		return answer, v, err
 	}
-	if err := json.Unmarshal(text, &answer.Value); err != nil || !isAnswer(&answer.Value) {
-		return answer, c.errorf("what answers at %s is not the debug port of Weir: its answer to %s is not that of Weir", c.Server(), r.path)
+	if err := json.Unmarshal(text, answer); err != nil || reflect.ValueOf(answer).Elem().IsZero() {
+		return answer, v, fmt.Errorf("%s is not the debug port of a Weir server: it does not answer %s as Weir does", c.server, r.path)
 	}
-	answer.JSON, answer.At = text, time.Now()
 	if at, err := http.ParseTime(header.Get("Date")); err == nil {
-		answer.At = at
+		v.now = at.Local()
 	}
-	return answer, nil
+	return answer, v, nil
 }
 
 // send sends a request and returns the body and the header of an answer that is a success.
@@ -57,7 +73,7 @@ func (c *Client) send(ctx context.Context, r request) ([]byte, http.Header, erro
 		}
 		body = bytes.NewReader(text)
 	}
-	target := c.Server() + r.path
+	target := c.server + r.path
 	if len(r.query) > 0 {
 		target += "?" + r.query.Encode()
 	}
@@ -83,46 +99,59 @@ func (c *Client) send(ctx context.Context, r request) ([]byte, http.Header, erro
 	case err != nil:
 		return nil, nil, c.unreachable(ctx, err)
 	case len(text) > maxAnswer:
-		return nil, nil, c.errorf("the answer of %s to %s is larger than %d MiB, which none of Weir is", c.Server(), r.path, maxAnswer>>20)
+		return nil, nil, fmt.Errorf("the answer of %s to %s exceeds %d MiB", c.server, r.path, maxAnswer>>20)
 	case response.StatusCode/100 != 2:
 		return nil, nil, c.refused(r, response, text)
 	}
 	return text, response.Header, nil
 }
 
-// maxToken bounds a token. Files of tokens are a line.
-const maxToken = 4 << 10
-
-// ReadToken reads the token in a file. Its errors do not show what was read, nor a name of no
-// file that is long enough for a token and in no directory: the token may have been given in
-// its place.
-func ReadToken(name string) (string, error) {
-	f, err := os.Open(name)
-	var text []byte
-	if err == nil {
-		defer f.Close()
-		text, err = io.ReadAll(io.LimitReader(f, maxToken+1))
-	}
-	token := strings.TrimSpace(string(text)) // blanks around it do not belong to it
-	of, isPath := errors.AsType[*fs.PathError](err)
+// unreachable words an error of the connection, without what surrounds it in err.
+func (c *Client) unreachable(ctx context.Context, err error) error {
+	var timeout net.Error
+	kind := ErrUnreachable
 	switch {
-	case isPath:
-		err = of.Err // without the name
-	case err != nil:
-	case len(text) > maxToken:
-		err = errors.New("it is larger than 4 KiB, which no token is")
-	case token == "":
-		err = errors.New("it is empty")
-	case strings.IndexFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) >= 0:
-		err = errors.New("it holds more than a token, allowed are ASCII characters without blanks")
+	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		err = fmt.Errorf("no answer within %v", c.options.Timeout)
+	case ctx.Err() != nil:
+		err, kind = errors.New("interrupted"), context.Canceled
 	default:
-		return token, nil
+		for next := err; next != nil; next = errors.Unwrap(next) {
+			err = next
+		}
 	}
-	const shortest = 16 // that servers take
-	dir := filepath.Dir(name)
-	_, noDir := os.Stat(dir)
-	if f == nil && len(name) >= shortest && (noDir != nil || dir == "." || dir == string(filepath.Separator)) {
-		return "", fmt.Errorf("%w (its name is not shown, it may be the token itself)", err)
+	return failure{fmt.Errorf("cannot reach the server at %s: %s", c.server, line(err.Error())), kind}
+}
+
+// refused words an answer that is no success.
+func (c *Client) refused(r request, response *http.Response, body []byte) error {
+	reason, code := line(string(body)), response.StatusCode
+	// A server that knows the path gives another reason than Go's net/http.
+	unknown := reason == "404 page not found" || !strings.HasPrefix(response.Header.Get("Content-Type"), "text/plain")
+	answer, kind := fmt.Sprintf("refused this (%d): %s", code, reason), error(nil)
+	switch {
+	case code/100 == 3:
+		answer = fmt.Sprintf("redirects to %s; weir does not follow redirects", line(response.Header.Get("Location")))
+	case code == http.StatusNotFound && unknown, code == http.StatusMethodNotAllowed:
+		answer = fmt.Sprintf("has no %s: it is older than this program, or it is not Weir", r.path)
+	case code == http.StatusNotFound:
+		answer, kind = "answered: "+reason, ErrNotFound
+	case code == http.StatusUnauthorized:
+		answer, kind = "refused this: "+reason, ErrUnauthorized
+	case code >= http.StatusInternalServerError: // such as 503, if Redis fails
+		answer = fmt.Sprintf("failed (%d): %s", code, reason)
 	}
-	return "", fmt.Errorf("%s: %w", plaintext.Line(name), err)
+	return failure{fmt.Errorf("the server at %s %s", c.server, answer), kind}
+}
+
+// maxReason bounds what is shown of the reason of a server.
+const maxReason = 500
+
+// line returns the first line of what a server says, to be shown.
+func line(text string) string {
+	first, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	if first == "" {
+		return "no reason given"
+	}
+	return plaintext.Line(operators.Begin(strings.TrimSpace(first), maxReason))
 }

@@ -4,11 +4,10 @@
 // redirect, which might lead the token elsewhere.
 //
 //	client.go    Client: one method for each thing to ask
-//	ask.go       a request -> its answer, of bounded size and time
-//	errors.go    what went wrong, in one sentence
-//	words.go     View: what all the texts share: times, numbers, tables
+//	ask.go       a request -> its answer, of bounded size and time, or what went wrong
+//	words.go     what all the texts share: times, numbers, tables
 //	status.go    the text of how a server is
-//	denials.go   the texts of what was denied, whose descriptors may not be whole
+//	denials.go   the texts of what was denied
 //	counters.go  the texts of counters and exceptions
 //
 // What others wrote is shown through plaintext.
@@ -18,10 +17,13 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,12 +38,13 @@ type Options struct {
 	CAs       *x509.CertPool // that the certificate of the server must come from; nil: those of the system
 	Timeout   time.Duration  // of each request
 	UserAgent string
+	Flags     string // that commands need which are suggested, such as " --server http://weir:6070"
 }
 
 // Client asks one server. It is safe for concurrent use.
 type Client struct {
 	options Options
-	base    *url.URL
+	server  string // its URL
 	http    *http.Client
 }
 
@@ -55,13 +58,13 @@ func New(o Options) (*Client, error) {
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.CAs}
 	transport.DisableKeepAlives = true // a command asks once
 	noRedirects := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &Client{o, base, &http.Client{Transport: transport, CheckRedirect: noRedirects}}, nil
+	return &Client{o, base.String(), &http.Client{Transport: transport, CheckRedirect: noRedirects}}, nil
 }
 
 // debugPort is where a server listens unless its settings say otherwise.
 const debugPort = "6070"
 
-var errAddress = errors.New("it is no address of a server, allowed are host:port, http://host:port and https://host:port")
+var errAddress = errors.New("invalid address, allowed are host:port, http://host:port and https://host:port")
 
 // parseAddress reads the address of a server. Its error does not show the address, which
 // may hold a password by mistake.
@@ -86,59 +89,105 @@ func parseAddress(server string) (*url.URL, error) {
 	return u, nil
 }
 
-// Server returns the URL of the server.
-func (c *Client) Server() string { return c.base.String() }
-
 // Answer is what a server has answered.
-type Answer[T any] struct {
-	Value T
-	JSON  []byte    // the same, as it was sent
-	At    time.Time // by the clock of the server, or else by that of this machine
+type Answer struct {
+	Note   string // that a person should read, "" for none
+	NoRule bool   // no rule matches the descriptor
+	value  any
+	text   func(w io.Writer)
+}
+
+// MarshalJSON implements json.Marshaler.
+func (a *Answer) MarshalJSON() ([]byte, error) { return json.Marshal(a.value) }
+
+// WriteText writes the answer for people.
+func (a *Answer) WriteText(w io.Writer) error {
+	a.text(w)
+	return nil
 }
 
 // Status asks how the server is.
-func (c *Client) Status(ctx context.Context) (Answer[api.Status], error) {
-	return ask(ctx, c, request{method: http.MethodGet, path: "/status"}, func(s *api.Status) bool { return s.Version != "" })
+func (c *Client) Status(ctx context.Context) (*Answer, error) {
+	s, v, err := ask[api.Status](ctx, c, request{method: http.MethodGet, path: "/status"})
+	return &Answer{value: s, text: func(w io.Writer) { v.status(w, c.server, s) }}, err
 }
 
-// Denials asks what was denied lately, by all servers on one Redis or by this one alone.
-func (c *Client) Denials(ctx context.Context, all bool) (Answer[operators.Denials], error) {
-	return ask(ctx, c, request{method: http.MethodGet, path: "/denials", query: replicas(all)}, func(d *operators.Denials) bool { return !d.At.IsZero() })
+// Scope is what of a list is shown.
+type Scope struct {
+	Domain string // this one alone, or "" for all
+	This   bool   // of the server that is asked, and not of all that share its Redis
+}
+
+func (s Scope) query() url.Values {
+	if s.This {
+		return url.Values{"replicas": {"this"}}
+	}
+	return url.Values{"replicas": {"all"}}
+}
+
+func (s Scope) hides(domain string) bool { return s.Domain != "" && s.Domain != domain }
+
+// Top asks who was denied most in the last hour or minute.
+func (c *Client) Top(ctx context.Context, s Scope, minute bool) (*Answer, error) {
+	d, v, err := c.denials(ctx, s)
+	window := &d.Hour
+	if minute {
+		window = &d.Minute
+	}
+	return &Answer{value: d, text: func(w io.Writer) { v.top(w, d, window) }}, err
+}
+
+// Denials asks for the last n denials.
+func (c *Client) Denials(ctx context.Context, s Scope, n int) (*Answer, error) {
+	d, v, err := c.denials(ctx, s)
+	d.Last = d.Last[:min(len(d.Last), n)]
+	return &Answer{value: d, text: func(w io.Writer) { v.denials(w, d) }}, err
+}
+
+func (c *Client) denials(ctx context.Context, s Scope) (*operators.Denials, view, error) {
+	d, v, err := ask[operators.Denials](ctx, c, request{method: http.MethodGet, path: "/denials", query: s.query()})
+	v.now = d.At.In(v.now.Location())
+	for _, w := range []*operators.Window{&d.Minute, &d.Hour} {
+		w.Limits = slices.DeleteFunc(w.Limits, func(l operators.LimitDenials) bool { return s.hides(l.Domain) })
+	}
+	d.Last = slices.DeleteFunc(d.Last, func(e operators.LastDenial) bool { return s.hides(e.Domain) })
+	return d, v, err
 }
 
 // Peek asks for the counters of a descriptor.
-func (c *Client) Peek(ctx context.Context, d operators.Descriptor) (Answer[operators.Counters], error) {
-	return ask(ctx, c, request{method: http.MethodPost, path: "/peek", body: d}, isOf(d))
+func (c *Client) Peek(ctx context.Context, d operators.Descriptor) (*Answer, error) {
+	return c.counters(ctx, request{method: http.MethodPost, path: "/peek", body: d})
 }
 
 // Reset sets the counters of a descriptor to zero, in the name of by.
-func (c *Client) Reset(ctx context.Context, d operators.Descriptor, by string) (Answer[operators.Counters], error) {
-	return ask(ctx, c, request{method: http.MethodPost, path: "/reset", query: url.Values{"by": {by}}, body: d}, isOf(d))
+func (c *Client) Reset(ctx context.Context, d operators.Descriptor, by string) (*Answer, error) {
+	return c.counters(ctx, request{method: http.MethodPost, path: "/reset", query: url.Values{"by": {by}}, body: d})
 }
 
-// isOf returns whether counters are those of a descriptor.
-func isOf(d operators.Descriptor) func(*operators.Counters) bool {
-	return func(c *operators.Counters) bool { return c.Domain == d.Domain && len(c.Entries) == len(d.Entries) }
+func (c *Client) counters(ctx context.Context, r request) (*Answer, error) {
+	counters, v, err := ask[operators.Counters](ctx, c, r)
+	text := func(w io.Writer) { v.counters(w, counters, r.path == "/reset") }
+	return &Answer{NoRule: counters.Rule == "", value: counters, text: text}, err
 }
 
-// Exceptions asks for those in force, with their uses on all servers or on this one alone.
-func (c *Client) Exceptions(ctx context.Context, all bool) (Answer[operators.ExceptionList], error) {
-	return ask(ctx, c, request{method: http.MethodGet, path: "/exceptions", query: replicas(all)}, func(e *operators.ExceptionList) bool {
-		return e.Servers > 0 || e.Exceptions != nil
+// Exceptions asks for those in force.
+func (c *Client) Exceptions(ctx context.Context, s Scope) (*Answer, error) {
+	list, v, err := ask[operators.ExceptionList](ctx, c, request{method: http.MethodGet, path: "/exceptions", query: s.query()})
+	list.Exceptions = slices.DeleteFunc(list.Exceptions, func(x operators.Exception) bool {
+		domain, _, err := x.Bytes()
+		return err != nil && s.Domain != "" || s.hides(domain)
 	})
+	return &Answer{value: list, text: func(w io.Writer) { v.exceptions(w, list) }}, err
 }
 
 // Add adds an exception.
-func (c *Client) Add(ctx context.Context, e operators.NewException) (Answer[operators.Exception], error) {
-	return ask(ctx, c, request{method: http.MethodPost, path: "/exceptions", body: e}, func(e *operators.Exception) bool { return e.ID != "" })
+func (c *Client) Add(ctx context.Context, e operators.NewException) (*Answer, error) {
+	x, v, err := ask[operators.Exception](ctx, c, request{method: http.MethodPost, path: "/exceptions", body: e})
+	return &Answer{Note: x.Note, value: x, text: func(w io.Writer) { v.added(w, x) }}, err
 }
 
-// Remove ends an exception, in the name of by. The error is an ErrNotFound if there is none.
-func (c *Client) Remove(ctx context.Context, id, by string) error {
+// Remove removes an exception, in the name of by. The error is an ErrNotFound if there is none.
+func (c *Client) Remove(ctx context.Context, id, by string) (*Answer, error) {
 	_, _, err := c.send(ctx, request{method: http.MethodDelete, path: "/exceptions/" + url.PathEscape(id), query: url.Values{"by": {by}}})
-	return err
-}
-
-func replicas(all bool) url.Values {
-	return url.Values{"replicas": {map[bool]string{true: "all", false: "this"}[all]}}
+	return &Answer{value: map[string]string{"id": id}, text: func(w io.Writer) { removed(w, id) }}, err
 }

@@ -11,17 +11,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"weir/internal/descriptors/plaintext"
-	"weir/internal/limiter"
 	"weir/internal/testenv"
-
-	"weir/internal/operators"
 )
 
 func TestAddresses(t *testing.T) {
@@ -34,7 +29,7 @@ func TestAddresses(t *testing.T) {
 		c, err := New(Options{Server: server})
 		got := ""
 		if err == nil {
-			got = c.Server()
+			got = c.server
 		}
 		if got != want || err != nil && (err != errAddress || want != "") {
 			t.Errorf("%q: got %q (error: %v), want %q", server, got, err, want)
@@ -69,25 +64,25 @@ func TestBadAnswers(t *testing.T) {
 		want    string // of GET /status, SERVER is its URL
 		kind    error
 	}{
-		{"too old", http.NotFound, "the server at SERVER is older than this program and has no /status, or it is not Weir", nil},
-		{"no such method", plain(405, "Method Not Allowed"), "the server at SERVER is older than this program and has no /status, or it is not Weir", nil},
-		{"page of another", plain(404, "<html>", "Content-Type", "text/html"), "the server at SERVER is older than this program and has no /status, or it is not Weir", nil},
-		{"unknown thing", plain(404, "there is no exception \"x\"\n"), `the server at SERVER answers: there is no exception "x"`, ErrNotFound},
-		{"no token", plain(401, "the token is missing or wrong\n"), "the server at SERVER refuses this: the token is missing or wrong", ErrUnauthorized},
-		{"forbidden", plain(403, "served to 127.0.0.1 only, see ADMIN_TOKEN_FILE\n"), "the server at SERVER refuses this (403): served to 127.0.0.1 only, see ADMIN_TOKEN_FILE", nil},
-		{"full", plain(409, "there are 10000 exceptions\n"), "the server at SERVER refuses this (409): there are 10000 exceptions", nil},
-		{"no reason", plain(500, ""), "the server at SERVER cannot do this (500): it gives no reason", nil},
-		{"hostile reason", plain(500, "\x1b[31m\xff\nsecond line"), `the server at SERVER cannot do this (500): \x1b[31m\xff`, nil},
-		{"long reason", plain(500, strings.Repeat("x", 10_000)), "the server at SERVER cannot do this (500): " + strings.Repeat("x", 500), nil},
-		{"redirect", plain(307, "", "Location", "http://other/\u202e"), `the server at SERVER redirects to http://other/\u202e, which is not followed`, nil},
-		{"text", plain(200, "OK"), "what answers at SERVER is not the debug port of Weir: its answer to /status is not that of Weir", nil},
-		{"nothing", plain(200, ""), "what answers at SERVER is not the debug port of Weir: its answer to /status is not that of Weir", nil},
-		{"other JSON", plain(200, `{"status":"ok"}`), "what answers at SERVER is not the debug port of Weir: its answer to /status is not that of Weir", nil},
-		{"other types", plain(200, `{"version":1}`), "what answers at SERVER is not the debug port of Weir: its answer to /status is not that of Weir", nil},
-		{"list", plain(200, `[]`), "what answers at SERVER is not the debug port of Weir: its answer to /status is not that of Weir", nil},
-		{"large", large, "the answer of SERVER to /status is larger than 64 MiB, which none of Weir is", nil},
-		{"cut", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "100") }, "no server answers at SERVER: unexpected EOF", ErrUnreachable},
-		{"slow", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "no server answers at SERVER: it takes longer than 100ms", ErrUnreachable},
+		{"too old", http.NotFound, "the server at SERVER has no /status: it is older than this program, or it is not Weir", nil},
+		{"no such method", plain(405, "Method Not Allowed"), "the server at SERVER has no /status: it is older than this program, or it is not Weir", nil},
+		{"page of another", plain(404, "<html>", "Content-Type", "text/html"), "the server at SERVER has no /status: it is older than this program, or it is not Weir", nil},
+		{"unknown thing", plain(404, "there is no exception \"x\"\n"), `the server at SERVER answered: there is no exception "x"`, ErrNotFound},
+		{"no token", plain(401, "the token is missing or wrong\n"), "the server at SERVER refused this: the token is missing or wrong", ErrUnauthorized},
+		{"forbidden", plain(403, "served to 127.0.0.1 only, see ADMIN_TOKEN_FILE\n"), "the server at SERVER refused this (403): served to 127.0.0.1 only, see ADMIN_TOKEN_FILE", nil},
+		{"full", plain(409, "there are 10000 exceptions\n"), "the server at SERVER refused this (409): there are 10000 exceptions", nil},
+		{"no reason", plain(500, ""), "the server at SERVER failed (500): no reason given", nil},
+		{"hostile reason", plain(500, "\x1b[31m\xff\nsecond line"), `the server at SERVER failed (500): \x1b[31m\xff`, nil},
+		{"long reason", plain(500, strings.Repeat("x", 10_000)), "the server at SERVER failed (500): " + strings.Repeat("x", 500), nil},
+		{"redirect", plain(307, "", "Location", "http://other/\u202e"), `the server at SERVER redirects to http://other/\u202e; weir does not follow redirects`, nil},
+		{"text", plain(200, "OK"), "SERVER is not the debug port of a Weir server: it does not answer /status as Weir does", nil},
+		{"nothing", plain(200, ""), "SERVER is not the debug port of a Weir server: it does not answer /status as Weir does", nil},
+		{"other JSON", plain(200, `{"status":"ok"}`), "SERVER is not the debug port of a Weir server: it does not answer /status as Weir does", nil},
+		{"other types", plain(200, `{"version":1}`), "SERVER is not the debug port of a Weir server: it does not answer /status as Weir does", nil},
+		{"list", plain(200, `[]`), "SERVER is not the debug port of a Weir server: it does not answer /status as Weir does", nil},
+		{"large", large, "the answer of SERVER to /status exceeds 64 MiB", nil},
+		{"cut", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "100") }, "cannot reach the server at SERVER: unexpected EOF", ErrUnreachable},
+		{"slow", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "cannot reach the server at SERVER: no answer within 100ms", ErrUnreachable},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			server := httptest.NewServer(tt.handler)
@@ -102,7 +97,7 @@ func TestBadAnswers(t *testing.T) {
 			}
 			_, err = c.Status(t.Context())
 			want := strings.ReplaceAll(tt.want, "SERVER", server.URL)
-			if err == nil || err.Error() != want || tt.kind != nil && !errors.Is(err, tt.kind) || tt.kind == nil && errors.Unwrap(err) != nil {
+			if err == nil || err.Error() != want || tt.kind != nil && !errors.Is(err, tt.kind) || tt.kind == nil && (errors.Is(err, ErrNotFound) || errors.Is(err, ErrUnreachable) || errors.Is(err, ErrUnauthorized)) {
 				t.Errorf("got %v, want %s", err, want)
 			}
 		})
@@ -133,9 +128,9 @@ func TestNoServer(t *testing.T) {
 	}()
 	for server, want := range map[string]string{
 		closed.Addr().String():             "connection refused",
-		"nobody.invalid:1":                 "the host is not known",
-		other.Addr().String():              "no server answers at ",
-		"https://" + other.Addr().String(): "no server answers at ",
+		"nobody.invalid:1":                 "no such host",
+		other.Addr().String():              "cannot reach the server at ",
+		"https://" + other.Addr().String(): "cannot reach the server at ",
 	} {
 		c, err := New(Options{Server: server, Timeout: 30 * time.Second})
 		if err != nil {
@@ -179,8 +174,8 @@ func TestTLS(t *testing.T) {
 		want   string
 	}{
 		{server.URL, known, ""},
-		{server.URL, nil, "its certificate comes from an authority that is not known here"},
-		{named.URL, known, "its certificate is refused: x509: "},
+		{server.URL, nil, "x509: certificate signed by unknown authority"},
+		{named.URL, known, "x509: cannot validate certificate for "},
 		{strings.Replace(server.URL, "https", "http", 1), known, "Client sent an HTTP request to an HTTPS server."},
 	} {
 		c, err := New(Options{Server: tt.server, CAs: tt.cas, Timeout: 30 * time.Second})
@@ -211,7 +206,7 @@ func TestRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Remove(t.Context(), "a/../b?\xff", "o p&s"); err != nil {
+	if _, err := c.Remove(t.Context(), "a/../b?\xff", "o p&s"); err != nil {
 		t.Fatal(err)
 	}
 	if want := "/weir/exceptions/a%2F..%2Fb%3F%FF?by=o+p%26s"; got.RequestURI != want {
@@ -219,42 +214,5 @@ func TestRequest(t *testing.T) {
 	}
 	if got.Header.Get("Authorization") != "Bearer swordfish" || got.Header.Get("User-Agent") != "weir/v1" || got.Method != http.MethodDelete {
 		t.Errorf("got %s %v", got.Method, got.Header)
-	}
-}
-
-// TestAnswerOfAnother refuses counters of another descriptor.
-func TestAnswerOfAnother(t *testing.T) {
-	server := httptest.NewServer(plain(200, `{"domain":"shop","entries":[{"key":"user","value":"alice"}],"rule":"user","limits":[]}`))
-	defer server.Close()
-	c, err := New(Options{Server: server.URL, Timeout: 30 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for domain, isAnswer := range map[string]bool{"shop": true, "api": false} {
-		_, err := c.Peek(t.Context(), operators.NewDescriptor(domain, []limiter.Entry{{Key: "user", Value: "alice"}}))
-		if (err == nil) != isAnswer {
-			t.Errorf("domain %s: got %v", domain, err)
-		}
-	}
-}
-
-func TestReadToken(t *testing.T) {
-	for text, want := range map[string]string{
-		"swordfish": "swordfish", " swordfish\r\n": "swordfish", "": "it is empty", " \n": "it is empty",
-		"sword fish": "it holds more than a token, allowed are ASCII characters without blanks", "one\ntwo": "it holds more than a token, allowed are ASCII characters without blanks",
-		"a\x00": "it holds more than a token, allowed are ASCII characters without blanks", "größer": "it holds more than a token, allowed are ASCII characters without blanks",
-		strings.Repeat("x", maxToken+1): "it is larger than 4 KiB, which no token is",
-	} {
-		path := filepath.Join(t.TempDir(), "token")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		got, err := ReadToken(path)
-		if err != nil {
-			got = strings.TrimPrefix(err.Error(), path+": ")
-		}
-		if got != want {
-			t.Errorf("%.20q: got %q, want %q", text, got, want)
-		}
 	}
 }

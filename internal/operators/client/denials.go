@@ -10,10 +10,10 @@ import (
 	"weir/internal/operators"
 )
 
-// Top writes which limits denied most in a window of d, which keys of them, and since when.
-func (v View) Top(w io.Writer, d *operators.Denials, window *operators.Window) {
+// top writes which limits denied most in a window of d, which keys of them, and since when.
+func (v view) top(w io.Writer, d *operators.Denials, window *operators.Window) {
 	if len(window.Limits) == 0 {
-		fmt.Fprintf(w, "Nothing was denied %s%s.\n", v.since(window.From), servers(d.Servers))
+		fmt.Fprintf(w, "Nothing has been denied %s%s.\n", v.since(window.From), servers(d.Servers))
 		return
 	}
 	fmt.Fprintf(w, "Denied %s%s:\n", v.since(window.From), servers(d.Servers))
@@ -25,26 +25,26 @@ func (v View) Top(w io.Writer, d *operators.Denials, window *operators.Window) {
 		rows := "DENIED\tSINCE\tLAST\tDESCRIPTOR\n"
 		for j := range l.Keys {
 			k := &l.Keys[j]
-			rows += fmt.Sprintf("%s\t%s (%s)\t%s\t%s\n", count(k.Denied, k.Error), v.clock(k.First), Span(v.Now.Sub(k.First)), v.clock(k.Last), keys.add(l.Domain, k.Descriptor))
+			rows += fmt.Sprintf("%s\t%s (%s)\t%s\t%s\n", count(k.Denied, k.Error), v.clock(k.First), Span(v.now.Sub(k.First)), v.clock(k.Last), keys.add(l.Domain, k.Descriptor))
 		}
 		table(w, "    ", rows)
 		if l.OthersAtMost > 0 {
-			fmt.Fprintf(w, "    each other descriptor: at most %d\n", l.OthersAtMost)
+			fmt.Fprintf(w, "    every other descriptor: at most %d\n", l.OthersAtMost)
 		}
 	}
 	if window.OthersAtMost > 0 {
-		fmt.Fprintf(w, "\nEach other limit denied at most %d.\n", window.OthersAtMost)
+		fmt.Fprintf(w, "\nEvery other limit denied at most %d.\n", window.OthersAtMost)
 	}
 	keys.end(v, w)
 }
 
-// Denials writes the last denials of d, newest first.
-func (v View) Denials(w io.Writer, d *operators.Denials) {
+// denials writes the last denials of d, newest first.
+func (v view) denials(w io.Writer, d *operators.Denials) {
 	if len(d.Last) == 0 {
-		fmt.Fprintf(w, "Nothing was denied lately%s.\n", servers(d.Servers))
+		fmt.Fprintf(w, "No recent denials%s.\n", servers(d.Servers))
 		return
 	}
-	fmt.Fprintf(w, "The last denials%s, newest first, times in %s:\n\n", servers(d.Servers), v.zone())
+	fmt.Fprintf(w, "Last denials%s, newest first (times in %s):\n\n", servers(d.Servers), v.zone())
 	var keys excerpts
 	rows := "AT\tRETRY\tLIMIT\tRULE\tDESCRIPTOR\n"
 	for i := range d.Last {
@@ -81,9 +81,9 @@ func shadowed(shadow bool) string {
 
 // What keeps an excerpt from being pasted, and what the text says of it.
 var notPasted = []struct{ lacks, why string }{
-	{"cut", "only the start is known, so it cannot be pasted."},
-	{"hash", "the hash of a value (CACHE_KEY_HASH_VALUES); commands need the value itself."},
-	{"shared", "one counter for all values that match; commands need one of these values."},
+	{"cut", "only the start is known, so you cannot paste it into a command."},
+	{"hash", "a hash, because of CACHE_KEY_HASH_VALUES; commands need the value itself."},
+	{"shared", "all matching values share one counter; commands need one of these values."},
 }
 
 // excerpts are those that a text has shown.
@@ -115,7 +115,7 @@ func (s *excerpts) add(domain string, d operators.Excerpt) string {
 }
 
 // end says what the marks mean that were shown, and which command may be wanted next.
-func (s *excerpts) end(v View, w io.Writer) {
+func (s *excerpts) end(v view, w io.Writer) {
 	line := "\n"
 	for _, m := range notPasted {
 		if s.lack[m.lacks] {
@@ -124,6 +124,6 @@ func (s *excerpts) end(v View, w io.Writer) {
 		}
 	}
 	if s.next != "" {
-		v.suggest(w, "The counters of the first", "peek %s", s.next)
+		v.suggest(w, "To see the counters of the first", "peek %s", s.next)
 	}
 }

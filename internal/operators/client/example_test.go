@@ -12,7 +12,9 @@ import (
 )
 
 func Example() {
+	time.Local = time.UTC                                                                        // in which times are shown
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { // instead of a running Weir
+		w.Header().Set("Date", "Sat, 01 Aug 2026 12:00:00 GMT")
 		fmt.Fprint(w, `{"exceptions":[{"id":"k7q2","domain":"api","entries":[{"key":"user","value":"alice"}],"effect":"allow",`+
 			`"until":"2026-08-01T14:00:00Z","by":"ann","reason":"load test","used":3}],"servers":2}`)
 	}))
@@ -22,15 +24,14 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	answer, err := c.Exceptions(context.Background(), true)
+	answer, err := c.Exceptions(context.Background(), client.Scope{})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	view := client.View{Now: time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)}
-	view.Exceptions(os.Stdout, &answer.Value)
+	_ = answer.WriteText(os.Stdout)
 	// Output:
-	// 1 exception, uses on 2 servers, times in UTC:
+	// 1 exception, used on 2 servers (times in UTC):
 	//
 	// ID    EFFECT  UNTIL           USED  BY   DESCRIPTOR
 	// k7q2  allow   14:00:00 (2 h)  3     ann  api user=alice
@@ -38,5 +39,5 @@ func Example() {
 	// Reasons:
 	//   k7q2  load test
 	//
-	// End one: weir except remove ID
+	// To remove one: weir except remove ID
 }

@@ -9,8 +9,8 @@ import (
 	"weir/internal/operators/api"
 )
 
-// Status writes how the server at an address is.
-func (v View) Status(w io.Writer, server string, s *api.Status) {
+// status writes how the server at an address is.
+func (v view) status(w io.Writer, server string, s *api.Status) {
 	var rows strings.Builder
 	line := func(field, format string, args ...any) { fmt.Fprintf(&rows, field+"\t"+format+"\n", args...) }
 	line("server", "%s, Weir %s, up %s", text(server), text(s.Version), Span(Seconds(s.UptimeSeconds)))
@@ -49,7 +49,7 @@ func (v View) Status(w io.Writer, server string, s *api.Status) {
 }
 
 // store says whether a store that can fail works.
-func (v View) store(s *api.Store, line func(format string, args ...any)) {
+func (v view) store(s *api.Store, line func(format string, args ...any)) {
 	switch {
 	case !s.FailingSince.IsZero():
 		line("FAILS %s, failure modes decide", v.since(s.FailingSince))

@@ -12,10 +12,10 @@ import (
 	"weir/internal/descriptors/plaintext"
 )
 
-// View is from where answers are seen.
-type View struct {
-	Now   time.Time // in the zone in which times are shown
-	Flags string    // that suggested commands need, such as " --server http://weir:6070"
+// view is from where answers are seen.
+type view struct {
+	now   time.Time // in the zone in which times are shown
+	flags string    // that suggested commands need
 }
 
 // table writes rows, whose cells have tabs between them, in columns.
@@ -53,35 +53,35 @@ func short(s string, n int) string {
 }
 
 // clock returns the time of day, with the date unless it is that of today.
-func (v View) clock(t time.Time) string {
-	t = t.In(v.Now.Location())
-	if y, m, d := v.Now.Date(); t.Year() == y && t.Month() == m && t.Day() == d {
+func (v view) clock(t time.Time) string {
+	t = t.In(v.now.Location())
+	if y, m, d := v.now.Date(); t.Year() == y && t.Month() == m && t.Day() == d {
 		return t.Format(time.TimeOnly)
 	}
 	return t.Format(time.DateTime)
 }
 
 // ago returns a time in the past, and how long ago it is.
-func (v View) ago(t time.Time) string {
-	return fmt.Sprintf("%s %s (%s ago)", v.clock(t), v.zone(), Span(v.Now.Sub(t)))
+func (v view) ago(t time.Time) string {
+	return fmt.Sprintf("%s %s (%s ago)", v.clock(t), v.zone(), Span(v.now.Sub(t)))
 }
 
 // since returns when something began, and how long it lasts.
-func (v View) since(t time.Time) string {
-	return fmt.Sprintf("since %s %s (%s)", v.clock(t), v.zone(), Span(v.Now.Sub(t)))
+func (v view) since(t time.Time) string {
+	return fmt.Sprintf("since %s %s (%s)", v.clock(t), v.zone(), Span(v.now.Sub(t)))
 }
 
 // until returns when something ends, and how long that takes.
-func (v View) until(t time.Time) string {
-	left := "over"
-	if t.After(v.Now) {
-		left = Span(t.Sub(v.Now)) + " left"
+func (v view) until(t time.Time) string {
+	left := "expired"
+	if t.After(v.now) {
+		left = Span(t.Sub(v.now)) + " left"
 	}
 	return fmt.Sprintf("until %s %s (%s)", v.clock(t), v.zone(), left)
 }
 
 // zone names the zone of times.
-func (v View) zone() string { return v.Now.Format("MST") }
+func (v view) zone() string { return v.now.Format("MST") }
 
 // Span words a duration, in two units at most.
 func Span(d time.Duration) string {
@@ -159,6 +159,6 @@ func limited(name, rate string) string {
 }
 
 // suggest writes a command that may be wanted next.
-func (v View) suggest(w io.Writer, what, format string, args ...any) {
-	fmt.Fprintf(w, "\n%s: weir %s%s\n", what, fmt.Sprintf(format, args...), v.Flags)
+func (v view) suggest(w io.Writer, what, format string, args ...any) {
+	fmt.Fprintf(w, "\n%s: weir %s%s\n", what, fmt.Sprintf(format, args...), v.flags)
 }

@@ -27,12 +27,12 @@ func TestSpan(t *testing.T) {
 }
 
 func TestWords(t *testing.T) {
-	v := View{Now: time.Date(2026, 8, 1, 3, 0, 0, 0, time.FixedZone("CEST", 7200))}
+	v := view{now: time.Date(2026, 8, 1, 3, 0, 0, 0, time.FixedZone("CEST", 7200))}
 	for _, tt := range []struct{ got, want string }{
-		{v.since(v.Now.Add(-time.Hour).UTC()), "since 02:00:00 CEST (60 min)"},
-		{v.ago(v.Now.Add(-4 * time.Hour)), "2026-07-31 23:00:00 CEST (4 h ago)"},
-		{v.until(v.Now), "until 03:00:00 CEST (over)"},
-		{v.until(v.Now.Add(time.Minute)), "until 03:01:00 CEST (60 s left)"},
+		{v.since(v.now.Add(-time.Hour).UTC()), "since 02:00:00 CEST (60 min)"},
+		{v.ago(v.now.Add(-4 * time.Hour)), "2026-07-31 23:00:00 CEST (4 h ago)"},
+		{v.until(v.now), "until 03:00:00 CEST (expired)"},
+		{v.until(v.now.Add(time.Minute)), "until 03:01:00 CEST (60 s left)"},
 		{count(10, 0), "10"}, {count(10, 3), "7 to 10"}, {count(10, 11), "0 to 10"},
 		{limited("minute", "5 per minute"), "5 per minute"}, {limited("logins", "5 per minute"), "logins, 5 per minute"}, {limited("unlimited", ""), "unlimited"},
 		{short("\x1b\x1b", 8), `\x1b\x1b`}, {short("\x1b\x1b", 7), `\x1b\x…`}, {short(strings.Repeat("ö", 10_000), 3), "öö…"}, {short("größer", 6), "größer"},
