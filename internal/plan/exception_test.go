@@ -53,7 +53,7 @@ func inWorlds(t *testing.T, opts Options, test func(*world)) {
 			s, err := redis.New(redis.Options{
 				Main:       redis.Server{Addr: testenv.RedisServer(t).Addr(), Timeout: 20 * time.Second},
 				Wait:       20 * time.Second,
-				DenyMemory: 1 << 20, DenyMaxAge: time.Hour,
+				DenyMemory: 1 << 20,
 			})
 			must(t, err)
 			t.Cleanup(func() { s.Close() })

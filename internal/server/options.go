@@ -32,6 +32,6 @@ type Options struct {
 	Hurry <-chan struct{}
 
 	// What tests have otherwise, and 0 leaves as it is: the time between two readings of the
-	// files of rules, and how long used-up limits are denied without Redis.
-	pollEvery, denyMaxAge time.Duration
+	// files of rules.
+	pollEvery time.Duration
 }

@@ -35,7 +35,6 @@ func (a *App) openRedis() error {
 	options := redis.Options{
 		KeyPrefix:  string(all.Store.CacheKeyPrefix),
 		DenyMemory: s.DenyMemory,
-		DenyMaxAge: a.opts.denyMaxAge,
 		Logger:     a.logger,
 		Registerer: a.storeRegistry,
 	}

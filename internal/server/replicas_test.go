@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
@@ -17,12 +16,11 @@ import (
 	"weir/internal/operators"
 )
 
-// startTwo starts two servers on one Redis, which remember denials for an hour.
+// startTwo starts two servers on one Redis.
 func startTwo(t *testing.T, r restartable, args ...string) (a, b *fixture) {
 	t.Helper()
 	args = append(args, "--config="+directory(t, limited(2)), "--redis-url="+r.Addr())
-	forHours := func(o *Options) { o.denyMaxAge = time.Hour }
-	a, b = startWith(t, forHours, args...), startWith(t, forHours, args...)
+	a, b = start(t, args...), start(t, args...)
 	a.wantHealth(true, "OK")
 	b.wantHealth(true, "OK")
 	return a, b

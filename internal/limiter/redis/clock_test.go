@@ -187,7 +187,7 @@ func TestMemoryOfDenialsWhileClocksStep(t *testing.T) {
 	r, reg := testenv.RedisServer(t), prometheus.NewRegistry()
 	redisNow, local := time.Unix(1_800_000_000, 0), time.Unix(5000, 0)
 	s := open(t, Options{Main: at(r.Addr()), Registerer: reg, Now: func() time.Time { return redisNow }, OneClock: true})
-	s.denials = newDenials(1<<20, minAge, func() time.Time { return local })
+	s.denials = newDenials(1<<20, func() time.Time { return local })
 	s.main.denials, s.main.local = s.denials, s.denials.now
 	l := storetest.Must(limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Minute})
 	if _, err := s.Decide(t.Context(), []limiter.Hit{hit("k", l, 10)}, make([]limiter.Decision, 1)); err != nil {

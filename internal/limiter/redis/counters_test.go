@@ -48,7 +48,7 @@ func TestResetEndsRememberedDenials(t *testing.T) {
 // answer comes.
 func TestAnswersFromBeforeAReset(t *testing.T) {
 	now := time.Now()
-	d := newDenials(1<<20, time.Hour, func() time.Time { return now })
+	d := newDenials(1<<20, func() time.Time { return now })
 	hits := []limiter.Hit{hit("k", perYear, 1)}
 	note := func(number int64) {
 		b := newBatch(0, 0)

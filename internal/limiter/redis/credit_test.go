@@ -43,7 +43,7 @@ func TestGivingBackIsKnownAtOnce(t *testing.T) {
 		f.want("after the refund", false, 1, hit("k", l, 1))
 	})
 	t.Run("of a refund that is noted before an earlier denial", func(t *testing.T) {
-		d := newDenials(1<<20, minAge, time.Now)
+		d := newDenials(1<<20, time.Now)
 		denial := &batch{number: 1, asked: time.Now()}
 		refund := newBatch(0, 1)
 		refund.number, refund.asked, refund.err = 2, time.Now(), errLate

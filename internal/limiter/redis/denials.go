@@ -11,10 +11,10 @@ import (
 
 // denials remembers the counters of requests that Redis denied, so that a
 // counter known to be over costs no call: for as long as the denial holds, but
-// at most for maxAge. It is exact as far as this process can know. Use by
+// at most for denialAge. It is exact as far as this process can know. Use by
 // others only makes a counter fuller, and a denied request takes nothing, so
 // that nobody notices whether Redis was asked. What would be noticed lasts for
-// maxAge at most: units given back by another process, and a counter that
+// denialAge at most: units given back by another process, and a counter that
 // was deleted. What this process gives back is known at once.
 //
 // What is remembered is the states, not the denials: a request is denied if
@@ -27,37 +27,31 @@ import (
 // Redis must know of bans that begin, or are shortened. So a request that does either on
 // these states is for Redis.
 type denials struct {
-	now    func() time.Time
-	start  time.Time // newest counts from it
-	seed   maphash.Seed
-	calls  atomic.Int64
-	newest atomic.Int64 // from start until all that is remembered is outdated, as a Duration
+	now   func() time.Time
+	start time.Time // newest counts from it; earlier than anything that was seen
+	seed  maphash.Seed
+	calls atomic.Int64
+	// newest is when the last of what is remembered was seen, as a Duration from start; 0 if
+	// nothing is.
+	newest atomic.Int64
 	// since is the order from which on what a request saw holds: before it, counters
 	// were reset.
 	since  atomic.Int64
 	shards [denialShards]denialShard
-	max    int           // bytes of a shard
-	maxAge time.Duration // of what is remembered
+	max    int // bytes of a shard
 	// recent holds the last known state of any counter. It denies nothing: it is for
 	// the other counters of a denied request.
 	recent  *limiter.Recent[recentState]
 	recalls sync.Pool // of *recall
 }
 
-// recentState is the state of a counter after a call. It is zero if something was
-// given back since, and the counter was not seen after that.
-type recentState struct {
-	state limiter.State
-	order int64 // of the request, see orderOf
-}
-
 const (
-	// minAge is for how long everything is remembered. For so long no clock goes wrong by
-	// more than a counter's own resolution.
-	minAge       = time.Second
+	// denialAge is for how long a counter is remembered. In so short a time no clock goes
+	// wrong by more than a counter's own resolution.
+	denialAge    = time.Second
 	denialShards = 16
 	// denialBytes is about what a remembered counter takes beside its key.
-	denialBytes = 128
+	denialBytes = 120
 )
 
 type denialShard struct {
@@ -71,29 +65,27 @@ type denialShard struct {
 
 // remembered is the state of a counter after a call.
 type remembered struct {
+	recentState
+	at    int64     // time of the decision, in microseconds since the epoch
+	asked time.Time // when the call began, by denials.now, or earlier
+}
+
+// recentState is the state of a counter after a call. It is zero if something was
+// given back since, and the counter was not seen after that.
+type recentState struct {
 	state limiter.State
-	at    int64         // time of the decision, in microseconds since the epoch
-	asked time.Time     // when the call began, by denials.now, or earlier
-	order int64         // of the request, see orderOf
-	lasts time.Duration // until it is outdated
+	order int64 // of the request, see orderOf
 }
 
-// localClock returns the clock of denials: that of the decisions, if the store has
-// one, else this process' own.
-func localClock(now func() time.Time) func() time.Time {
-	if now == nil {
-		return time.Now
-	}
-	return now
-}
-
-// newDenials returns a memory of about so many bytes for at most maxAge, and half as
-// many for recent. Without bytes it returns nil, which denies nothing.
-func newDenials(bytes int, maxAge time.Duration, now func() time.Time) *denials {
+// newDenials returns a memory of about so many bytes, and half as many for recent. Without
+// bytes it returns nil, which denies nothing. now is the clock of the decisions, if the store
+// has one; nil is that of this process.
+func newDenials(bytes int, now func() time.Time) *denials {
 	if bytes <= 0 {
 		return nil
 	}
-	d := &denials{now: now, start: now(), seed: maphash.MakeSeed(), max: bytes / denialShards, maxAge: max(maxAge, minAge), recent: limiter.NewRecent[recentState](bytes / 2)}
+	now = localClock(now)
+	d := &denials{now: now, start: now().Add(-denialAge), seed: maphash.MakeSeed(), max: bytes / denialShards, recent: limiter.NewRecent[recentState](bytes / 2)}
 	d.recalls.New = func() any { return new(recall) }
 	for i := range d.shards {
 		d.shards[i].counters = map[string]remembered{}
@@ -101,15 +93,24 @@ func newDenials(bytes int, maxAge time.Duration, now func() time.Time) *denials 
 	return d
 }
 
+// localClock returns now, or the clock of this process if that is nil.
+func localClock(now func() time.Time) func() time.Time {
+	if now == nil {
+		return time.Now
+	}
+	return now
+}
+
 // recall is what is known of the counters of a request.
 type recall struct {
-	known  []bool // well enough to be denied on it
+	known  []bool          // well enough to be denied on it
+	before []limiter.State // the decision
 	states []limiter.State
-	untils []int64          // of the states before the decision
 	of     []*limiter.State // of each hit, that of its counter
 }
 
-// deny decides hits if they are known to be denied, and reports whether they are.
+// deny decides hits if they are known to be denied, and reports whether they are: the
+// remembered counters deny them, whatever the state of the others is, and no ban changes.
 // A request that writes something even if it is denied is for Redis.
 func (d *denials) deny(hits []limiter.Hit, out []limiter.Decision) bool {
 	if d == nil || d.newest.Load() == 0 {
@@ -121,7 +122,7 @@ func (d *denials) deny(hits []limiter.Hit, out []limiter.Decision) bool {
 	}
 	r := d.recalls.Get().(*recall)
 	defer d.recalls.Put(r)
-	r.known, r.states, r.untils, r.of = r.known[:0], r.states[:0], r.untils[:0], r.of[:0]
+	r.known, r.before, r.of = r.known[:0], r.before[:0], r.of[:0]
 	now, any := int64(0), false
 	for i := range hits {
 		h := &hits[i]
@@ -132,24 +133,23 @@ func (d *denials) deny(hits []limiter.Hit, out []limiter.Decision) bool {
 		if known {
 			// Of counters in several places the clocks may differ. With the latest no
 			// denial is held on to for too long.
-			now, any = max(now, s.at+s.passed(local).Microseconds()), true
+			now, any = max(now, s.at+local.Sub(s.asked).Microseconds()), true
 		}
-		r.known, r.states = append(r.known, known), append(r.states, s.state)
+		r.known, r.before = append(r.known, known), append(r.before, s.state)
 	}
-	return any && d.decide(hits, r, now, out)
-}
-
-// decide decides hits on the known states of their counters, and reports whether the known
-// ones deny them, whatever the state of the others is, and no ban changes.
-func (d *denials) decide(hits []limiter.Hit, r *recall, now int64, out []limiter.Decision) bool {
-	counters := limiter.CountersOf(hits)
+	if !any {
+		return false
+	}
 	for i := range hits {
 		if !r.known[i] {
 			if seen := d.recent.Get(hits[i].Key); seen.order >= d.since.Load() {
-				r.states[i] = seen.state
+				r.before[i] = seen.state
 			}
 		}
-		r.untils = append(r.untils, r.states[i].Until)
+	}
+	r.states = append(r.states[:0], r.before...)
+	counters := limiter.CountersOf(hits)
+	for i := range hits {
 		r.of = append(r.of, &r.states[counters.First(i)])
 	}
 	if !limiter.Decide(hits, r.of, nil, now, out) {
@@ -157,18 +157,13 @@ func (d *denials) decide(hits []limiter.Hit, r *recall, now int64, out []limiter
 	}
 	var v limiter.Verdict
 	for i := range hits {
-		if r.states[i].Until != r.untils[i] {
+		if r.states[i].Until != r.before[i].Until {
 			return false
 		}
 		v.Add(hits[i].EffectiveMode(), out[i].Over && r.known[i])
-	}
-	if !v.Denied() {
-		return false
-	}
-	for i := range out {
 		out[i].Remembered = out[i].Over
 	}
-	return true
+	return v.Denied()
 }
 
 // lookup returns a counter that is remembered and not outdated.
@@ -185,28 +180,14 @@ func (d *denials) lookup(key []byte, local time.Time) (remembered, bool) {
 }
 
 // outdated reports whether s was seen too long ago, or after now.
-func (s remembered) outdated(now time.Time) bool {
-	age := s.age(now)
-	return age < 0 || age > s.lasts
-}
-
-// age is the time since s was seen. Of the two clocks of a process the one that went
-// further counts: one stands still while the machine sleeps, the other may be set back.
-func (s remembered) age(now time.Time) time.Duration {
-	return max(now.Sub(s.asked), now.Round(0).Sub(s.asked.Round(0)))
-}
-
-// passed is the time that has passed for Redis since s was seen, or a little more:
-// clocks differ by a thousandth at most, twice what time servers may correct. So a
-// denial ends too early rather than too late, and then Redis is asked.
-func (s remembered) passed(now time.Time) time.Duration {
-	age := s.age(now)
-	return age + max(0, age-minAge)/1000
+func (s *remembered) outdated(now time.Time) bool {
+	age := now.Sub(s.asked)
+	return age < 0 || age > denialAge
 }
 
 // allOutdated reports whether all that is remembered was seen too long ago.
 func (d *denials) allOutdated(now time.Time) bool {
-	return int64(now.Sub(d.start)) > d.newest.Load()
+	return now.Sub(d.start)-time.Duration(d.newest.Load()) > denialAge
 }
 
 // reset forgets what calls have seen that began before now: counters were reset, and
@@ -253,11 +234,10 @@ func (d *denials) note(t ticket, hits []limiter.Hit, states []limiter.State, den
 		if hits[i].Hold != nil {
 			continue
 		}
-		d.noteRecent(hits[i].Key, recentState{states[i], order})
+		s := recentState{states[i], order}
+		d.noteRecent(hits[i].Key, s)
 		if remembers {
-			// After a period and a ban, most limits admit again.
-			lasts := max(minAge, min(d.maxAge, max(hits[i].Limit.Period(), hits[i].Limit.DenyFor)))
-			d.remember(hits[i].Key, remembered{states[i], b.reply.now, b.asked, order, lasts}, denied)
+			d.remember(hits[i].Key, remembered{s, b.reply.now, b.asked}, denied)
 		}
 	}
 }
@@ -315,7 +295,7 @@ func (d *denials) remember(key []byte, s remembered, anew bool) {
 	if known && s.order < last.order || !known && (!anew || s.order < shard.credited) {
 		return
 	}
-	raise(&d.newest, int64(s.asked.Sub(d.start)+s.lasts))
+	raise(&d.newest, int64(s.asked.Sub(d.start)))
 	if !known {
 		d.makeRoom(shard, len(key)+denialBytes)
 	}

@@ -105,7 +105,7 @@ type memoryFixture struct {
 func newMemoryFixture(t *testing.T) *memoryFixture {
 	f := &memoryFixture{T: t, redis: testenv.RedisServer(t), reg: prometheus.NewRegistry(), now: time.Now()}
 	f.store = open(t, Options{Main: at(f.redis.Addr()), Registerer: f.reg})
-	f.store.denials = newDenials(1<<20, minAge, f.clock)
+	f.store.denials = newDenials(1<<20, f.clock)
 	f.store.main.denials, f.store.main.local = f.store.denials, f.clock
 	f.other = open(t, Options{Main: at(f.redis.Addr())})
 	return f
@@ -223,8 +223,8 @@ func TestFaultCacheDeniesTooMuch(t *testing.T) {
 			f.want("refund", false, 1, limiter.Hit{Limit: two, Key: []byte("k"), Cost: 1, Refund: true})
 		}, hit("k", two, 1), false},
 		{"given back by another, within a second", func(f *memoryFixture) { giveBackByOther(f, two) }, hit("k", two, 1), true},
-		{"given back by another, a second later", func(f *memoryFixture) { giveBackByOther(f, two); f.pass(minAge + 1) }, hit("k", two, 1), false},
-		{"deleted, a second later", func(f *memoryFixture) { do(f, connect(f, f.redis), "del", "k"); f.pass(minAge + 1) }, hit("k", two, 1), false},
+		{"given back by another, a second later", func(f *memoryFixture) { giveBackByOther(f, two); f.pass(denialAge + 1) }, hit("k", two, 1), false},
+		{"deleted, a second later", func(f *memoryFixture) { do(f, connect(f, f.redis), "del", "k"); f.pass(denialAge + 1) }, hit("k", two, 1), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newMemoryFixture(t)
@@ -274,7 +274,7 @@ func TestKnownDenialsGoOnWithoutRedis(t *testing.T) {
 func TestMemoryIsBounded(t *testing.T) {
 	now := time.Now()
 	const key = 22 // bytes
-	d := newDenials(100*(denialBytes+key), minAge, func() time.Time { return now })
+	d := newDenials(100*(denialBytes+key), func() time.Time { return now })
 	l := yearly(1)
 	deny := func(key string) {
 		b := &batch{asked: now, reply: reply{now: now.UnixMicro()}}
@@ -287,7 +287,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		t.Errorf("%d counters are remembered, want 100 at most", n)
 	}
 	// What has expired goes first: with room for it, something new stays.
-	now = now.Add(2 * minAge)
+	now = now.Add(2 * denialAge)
 	for i := range 50 {
 		deny(fmt.Sprintf("new%0*d", key-3, i))
 	}

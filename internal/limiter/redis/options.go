@@ -24,13 +24,9 @@ type Options struct {
 	// all others, which is what a user may be permitted.
 	KeyPrefix string
 	// DenyMemory is about how many bytes may be used to remember counters that are
-	// known to be over, so that Redis need not be asked again; 0 means none. Half as
-	// many more are for what was seen last of other counters.
+	// known to be over, so that Redis need not be asked again for a second; 0 means none. Half
+	// as many more are for what was seen last of other counters.
 	DenyMemory int
-	// DenyMaxAge is for how long a counter that is over may be remembered, and so for how
-	// long it may go unnoticed that another process gave units back or that somebody
-	// deleted the counter. Less than a second is a second.
-	DenyMaxAge time.Duration
 	// Now returns the time of decisions. nil means Redis' own clock; only a Redis
 	// that refuses TIME in scripts, or a test, needs another. The clocks of
 	// processes differ: for each counter the newest time that any of them gave

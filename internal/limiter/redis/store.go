@@ -69,7 +69,7 @@ func New(o Options) (Store, error) {
 		}
 	}
 	metrics := newMetrics(o.Registerer) // nothing can fail any more
-	s := &store{denials: newDenials(o.DenyMemory, o.DenyMaxAge, localClock(o.Now))}
+	s := &store{denials: newDenials(o.DenyMemory, o.Now)}
 	s.main = newBackend("main", first, s.denials, &o, metrics, log)
 	if second != nil {
 		s.perSecond = newBackend("per_second", second, s.denials, &o, metrics, log)

@@ -222,7 +222,7 @@ func TestDenialsAreLearntAfterTheirCallersLeft(t *testing.T) {
 			admin := connect(t, r)
 			frozen := time.Now()
 			s := open(t, Options{Main: at(r.Addr()), PerSecond: &Server{Addr: testenv.RedisServer(t).Addr()}})
-			s.denials = newDenials(1<<20, minAge, func() time.Time { return frozen }) // which no slow machine forgets
+			s.denials = newDenials(1<<20, func() time.Time { return frozen }) // which no slow machine forgets
 			for _, b := range s.backends() {
 				b.denials, b.local = s.denials, s.denials.now
 			}
