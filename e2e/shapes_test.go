@@ -311,7 +311,7 @@ descriptors:
       - key: path
         value: /login
         rate_limit: {unit: hour, requests_per_unit: 20, anchor: first_hit}
-otherwise: {rate_limit: {unit: day, requests_per_unit: 2}}
+  - {rate_limit: {unit: day, requests_per_unit: 2}}
 `)
 	s.want("/login", "x-user: alice", times(20, 200, 429, 429)...)
 	s.wantLimits(asked{"/login", by("alice"), "20, 20;w=3600", times(1, 429)})

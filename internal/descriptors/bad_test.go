@@ -67,9 +67,6 @@ func fieldsWith(value string) map[string]string {
 	for _, field := range format.override.names {
 		documents["override."+field] = fmt.Sprintf("domain: d\ndescriptors:\n- {key: k, override: {%s: %s}}\n", field, value)
 	}
-	for _, field := range format.otherwise.names {
-		documents["otherwise."+field] = fmt.Sprintf("domain: d\notherwise: {%s: %s}\n", field, value)
-	}
 	for _, field := range format.file.names {
 		documents[field] = fmt.Sprintf("%s: %s\n", field, value)
 	}

@@ -27,11 +27,12 @@ descriptors:
   - {key: zone, descriptors: [{key: path}]}
 `
 
-// One file of a domain may have otherwise, which is for the rules of all.
-func TestOtherwiseOfMergedFiles(t *testing.T) {
+// One file of a domain may have a rule without key on the first level, which is for the
+// rules of all.
+func TestRuleWithoutKeyOfMergedFiles(t *testing.T) {
 	tree, err := Load([]File{
 		{"a.yaml", []byte("domain: api\ndescriptors: [{key: user, below: true, rate_limit: {unit: day, requests_per_unit: 1}}]\n")},
-		{"b.yaml", []byte("domain: api\notherwise: {rate_limit: {unit: day, requests_per_unit: 2}}\n")},
+		{"b.yaml", []byte("domain: api\ndescriptors: [{rate_limit: {unit: day, requests_per_unit: 2}}]\n")},
 		{"c.yaml", []byte("domain: api\ndescriptors: [{key: path, descriptors: [{key: user}]}]\n")},
 	}, Options{MergeDomains: true})
 	must(t, err)
@@ -50,14 +51,8 @@ func TestOtherwiseOfMergedFiles(t *testing.T) {
 	}
 }
 
-func TestOnlyOtherwiseIsNoEmptyDomain(t *testing.T) {
-	if w := load(t, "domain: api\notherwise: {rate_limit: {unit: day, requests_per_unit: 2}}\n").Warnings(); len(w) > 0 {
-		t.Errorf("got %v", w)
-	}
-}
-
 func TestBelowDoesNotAllocate(t *testing.T) {
-	tree := load(t, belowRules+"otherwise: {share_threshold: true, rate_limit: {unit: second, requests_per_unit: 3}}\n")
+	tree := load(t, belowRules+"  - {share_threshold: true, rate_limit: {unit: second, requests_per_unit: 3}}\n")
 	var keys []byte
 	for descriptor, want := range map[string]int{"user=alice path=/files/a method=GET host=h": 3, "user=alice path=/cart": 1, "x=y": 1} {
 		way, rules := entries(strings.Fields(descriptor)...), 0
@@ -84,7 +79,7 @@ func TestMatchOverride(t *testing.T) {
 			"user=a path=/ x=y": "api|user past api|user", "x=y": "",
 		},
 	} {
-		tree := load(t, "domain: api\ndescriptors: ["+rules+"]\notherwise: {rate_limit: {unit: day, requests_per_unit: 2}}\n")
+		tree := load(t, "domain: api\ndescriptors: ["+rules+", {rate_limit: {unit: day, requests_per_unit: 2}}]\n")
 		for descriptor, want := range want {
 			got, way := "", entries(strings.Fields(descriptor)...)
 			if r, _ := tree.MatchOverride("api", way); r != nil {

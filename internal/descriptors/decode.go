@@ -44,7 +44,6 @@ func (l *loader) decoder(name string) *decoder {
 func (d *decoder) whole(root *yaml.Node) {
 	if d.begin(root) {
 		d.Field(root, "descriptors", func(n *yaml.Node) { d.descriptors(d.root, n) })
-		d.end(root)
 	}
 }
 
@@ -69,7 +68,6 @@ func (d *decoder) parts(parts *strictyaml.Parts) bool {
 		first += len(items)
 	}
 	d.Leave()
-	d.end(parts.Head)
 	return true
 }
 
@@ -82,7 +80,7 @@ func (d *decoder) begin(root *yaml.Node) bool {
 	given := d.fields(root, &d.file, nil)
 	at := given.at("domain")
 	if root.Kind == yaml.MappingNode && !given.has("domain") {
-		d.ProblemIn("domain", at, domainNeeded)
+		d.ProblemIn("domain", at, textNeeded, "domain")
 	}
 	d.root = d.place(&node{entry: limiter.Entry{Key: d.domain}}, at, 0)
 	d.enterDomain(at)
@@ -92,8 +90,6 @@ func (d *decoder) begin(root *yaml.Node) bool {
 	}
 	return true
 }
-
-const domainNeeded, keyNeeded = "a domain is needed, allowed is any text but the empty one", "a key is needed, allowed is any text but the empty one"
 
 // enterDomain finds the node of the domain. Where the domain is wrong it stays a new one,
 // so that only what is wrong within the document is found in it.
@@ -113,30 +109,7 @@ func (d *decoder) enterDomain(at strictyaml.Position) {
 	d.roots = append(d.roots, d.root)
 }
 
-// end reads otherwise, the rule for descriptors that no other rule is for.
-func (d *decoder) end(root *yaml.Node) {
-	d.Field(root, "otherwise", func(n *yaml.Node) {
-		l := d.readLevel(n, &d.otherwise)
-		if n.Kind == yaml.MappingNode && !l.hasLimit {
-			d.Problem(strictyaml.At(n), "a rate_limit is needed")
-		}
-		d.wholeRule(&l)
-		if other := d.root.rule; other != nil {
-			d.Problem(strictyaml.At(n), "there is one at %s already, allowed is one per domain", other.Place())
-			return
-		}
-		l.node = d.place(&node{parent: d.root, entry: limiter.Entry{Key: "otherwise"}}, l.given.whole, 0)
-		d.enter(&l)
-		d.root.rule = d.rule(&l)
-		d.way = nil
-		if l.share {
-			d.root.rule.Patterns = []string{"*"}
-		}
-	})
-	d.tree.warnings = append(d.tree.warnings, d.Warnings...)
-}
-
-// level is one item of a list of descriptors, or the otherwise of a domain.
+// level is one item of a list of descriptors.
 type level struct {
 	node       *node
 	key, value string // value is also the text of a regular expression
@@ -175,18 +148,15 @@ func (n *node) makeRoom(children int) {
 	}
 }
 
-// readLevel reads the fields of a level by a table.
-func (d *decoder) readLevel(n *yaml.Node, t *table) level {
-	d.level = level{how: ByKey}
-	d.level.given = d.fields(n, t, nil)
-	return d.level
-}
-
 // descriptorAt reads the descriptor at an index of a list, and what is below it.
 func (d *decoder) descriptorAt(parent *node, index int, n *yaml.Node) {
-	l := d.readLevel(n, &d.descriptor)
+	d.level = level{how: ByKey}
+	d.level.given = d.fields(n, &d.descriptor, nil)
+	l := d.level
+	l.node = d.place(&node{parent: parent, entry: limiter.Entry{Key: l.key, Value: l.value}, how: l.how}, l.given.whole, index)
 	if n.Kind == yaml.MappingNode && !l.given.has("key") {
-		d.ProblemIn("key", l.given.whole, keyNeeded)
+		d.keyless(&l)
+		return
 	}
 	children := 0
 	hasList := l.given.has("descriptors")
@@ -196,8 +166,7 @@ func (d *decoder) descriptorAt(parent *node, index int, n *yaml.Node) {
 	if hasList && children == 0 && len(l.limits) == 0 {
 		d.WarnIn("descriptors", l.given.at("descriptors"), "the list is empty, so nothing is limited here; list descriptors, or leave it out")
 	}
-	l.node = d.place(&node{parent: parent, entry: limiter.Entry{Key: l.key, Value: l.value}, how: l.how}, l.given.whole, index)
-	if how := l.node.how; l.share && (how == ByKey || how == ByValue) {
+	if l.share && (l.how == ByKey || l.how == ByValue) {
 		d.ProblemIn("share_threshold", l.given.at("share_threshold"), "nothing to share, allowed beside networks, regex, a list of values and a value with a wildcard (*)")
 	}
 	if l.below && !l.hasLimit {
@@ -211,12 +180,38 @@ func (d *decoder) descriptorAt(parent *node, index int, n *yaml.Node) {
 	d.enter(&l)
 	if len(l.limits) > 0 || children == 0 || l.override != nil {
 		l.node.rule = d.rule(&l)
-	} else {
-		l.node.rule = parent.below()
 	}
 	if hasList {
 		d.Field(n, "descriptors", func(n *yaml.Node) { d.descriptors(l.node, n) })
 	}
+	d.way = d.way[:len(d.way)-1]
+}
+
+// keylessFields are those of a rule without key.
+var keylessFields = []string{"rate_limit", "shadow_mode", "quota_mode", "share_threshold", "metadata"}
+
+// keyless makes the level the rule of its parent for what none of the other children
+// matches.
+func (d *decoder) keyless(l *level) {
+	for _, f := range l.given.fields {
+		if !slices.Contains(keylessFields, f.name) {
+			d.ProblemIn(f.name, f.at, "a key is needed beside %s: without one, a rule has only %s", f.name, strings.Join(keylessFields, ", "))
+			return
+		}
+	}
+	parent := l.node.parent
+	switch {
+	case !l.hasLimit:
+		d.ProblemIn("key", l.given.whole, "a key is needed, or a rate_limit for what no other rule of this level matches")
+		return
+	case parent.keyless != nil:
+		d.Problem(l.given.whole, "there is a rule without key at %s already, allowed is one per level", parent.keyless.Place())
+		return
+	}
+	d.wholeRule(l)
+	l.node.how, l.node.entry.Key = Nowhere, "otherwise"
+	d.enter(l)
+	parent.keyless = d.rule(l)
 	d.way = d.way[:len(d.way)-1]
 }
 
@@ -226,7 +221,7 @@ func (d *decoder) place(n *node, at strictyaml.Position, index int) *node {
 	return n
 }
 
-// wholeRule judges what the fields that otherwise has, too, are together.
+// wholeRule judges what modes and limits are together.
 func (d *decoder) wholeRule(l *level) {
 	mode := "shadow_mode"
 	if !l.shadow {
@@ -245,7 +240,7 @@ func (d *decoder) enter(l *level) {
 // rule makes the rule of the level at the end of the way, and adds it to the tree.
 func (d *decoder) rule(l *level) *Rule {
 	r := &Rule{
-		Above:          l.node.parent.below(),
+		Above:          l.node.parent.above(),
 		Limits:         l.limits,
 		Override:       l.override,
 		Metadata:       l.metadata,

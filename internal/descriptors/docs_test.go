@@ -53,7 +53,7 @@ func TestDocumentedFields(t *testing.T) {
 		Definitions map[string]mapping
 	}
 	must(t, json.Unmarshal(Schema, &schema))
-	for place, names := range map[string][]string{"": format.file.names, "rule": format.descriptor.names, "otherwise": format.otherwise.names, "limit": format.limit.names, "override": format.override.names} {
+	for place, names := range map[string][]string{"": format.file.names, "rule": format.descriptor.names, "limit": format.limit.names, "override": format.override.names} {
 		said := schema.Properties
 		if place != "" {
 			said = schema.Definitions[place].Properties

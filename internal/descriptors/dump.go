@@ -77,7 +77,7 @@ func (r *Rule) String() string { return strings.Join(r.Words(), "|") }
 func (r *Rule) Words() []string { return r.node.words() }
 
 // Entries returns the domain of r, and entries that lead to r: without the values that can
-// be any, and with one of a list; those of patterns are their texts. Otherwise has none.
+// be any, and with one of a list; those of patterns are their texts. A rule without key has those that lead to its level.
 func (r *Rule) Entries() (domain string, entries []limiter.Entry) {
 	n := r.node
 	for ; n.parent != nil; n = n.parent {

@@ -16,7 +16,7 @@ type Trace struct {
 	// Levels holds one level for each entry, up to the first that leads nowhere.
 	Levels []Level
 	// Rule is what Match returns. Ends reports whether the descriptor ends at it; otherwise it
-	// is one that holds below, or the otherwise of the domain.
+	// is one that holds below, or has no key.
 	Rule *Rule
 	Ends bool
 	// Children are the nodes to which a way was left where it ended without a
@@ -86,7 +86,7 @@ func (t *Tree) Explain(domain string, entries []limiter.Entry) Trace {
 		}
 		n, way = next, append(way, next)
 	}
-	trace.Ends = len(way) > len(leading) && len(leading) > 0 && n.own() != nil
+	trace.Ends = len(way) > len(leading) && len(leading) > 0 && n.rule != nil
 	if !trace.Ends {
 		for _, child := range n.sorted() {
 			trace.Children = append(trace.Children, child.named())
@@ -119,7 +119,7 @@ func (n *node) follow(entries []limiter.Entry) []limiter.Entry {
 		}
 		way = append(way, n.named())
 	}
-	if n.own() == nil {
+	if n.rule == nil {
 		return nil
 	}
 	return way
@@ -147,13 +147,10 @@ func (n *node) leads(e limiter.Entry, next *node) Level {
 // Shared returns for which values of the levels of r all share one counter, as people
 // read them.
 func (r *Rule) Shared() (values []string) {
-	if r.IsOtherwise() {
-		return r.Patterns
-	}
 	way := r.node.fromDomain()
 	for i, pattern := range r.Patterns {
 		if pattern != "" {
-			values = append(values, way[i].value())
+			values = append(values, cmp.Or(way[i].value(), pattern))
 		}
 	}
 	return values

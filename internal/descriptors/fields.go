@@ -50,42 +50,33 @@ func newTable(fields ...field) table {
 
 // tables are the tables of the format, by where their fields belong. The fields lie in
 // the decoder, whose values are copied from it.
-type tables struct{ file, descriptor, otherwise, limit, override table }
+type tables struct{ file, descriptor, limit, override table }
 
 func newTables(d *decoder) *tables {
 	r := &d.level
-	var (
-		rateLimit = field{"rate_limit", nil, d.rateLimit, "", false}
-		shadow    = field{"shadow_mode", &r.shadow, nil, "", false}
-		quota     = field{"quota_mode", &r.quota, nil, "", false}
-		share     = field{"share_threshold", &r.share, nil, "", false}
-		metadata  = field{"metadata", nil, func(_ string, n *yaml.Node) { r.metadata = d.Map(n) }, "", false}
-	)
 	limit, override := limitTables(d)
 	return &tables{
 		newTable(
-			field{"domain", nil, func(_ string, n *yaml.Node) { d.domain = d.neededText(n, d.Text, domainNeeded) }, "", false},
+			field{"domain", nil, func(_ string, n *yaml.Node) { d.domain = d.neededText(n, d.Text, fmt.Sprintf(textNeeded, "domain")) }, "", false},
 			field{"name", nil, func(_ string, n *yaml.Node) { d.Text(n) }, "", false}, // for management servers
 			field{"descriptors", nil, later, "", false},
-			field{"otherwise", nil, later, "", false},
 		),
 		newTable(
-			field{"key", nil, func(_ string, n *yaml.Node) { r.key = d.neededText(n, d.Bytes, keyNeeded) }, "", false},
+			field{"key", nil, func(_ string, n *yaml.Node) { r.key = d.neededText(n, d.Bytes, fmt.Sprintf(textNeeded, "key")) }, "", false},
 			field{"value", nil, d.values, "", false},
 			field{"networks", nil, d.values, "", false},
 			field{"regex", nil, d.values, "", false},
-			rateLimit,
+			field{"rate_limit", nil, d.rateLimit, "", false},
 			field{"descriptors", nil, later, "", false},
 			field{"below", &r.below, nil, "", false},
 			field{"override", nil, d.override, "", false},
-			shadow,
-			quota,
+			field{"shadow_mode", &r.shadow, nil, "", false},
+			field{"quota_mode", &r.quota, nil, "", false},
 			field{"detailed_metric", &r.detailedMetric, nil, "", false},
 			field{"value_to_metric", &r.valueToMetric, nil, "", false},
-			share,
-			metadata,
+			field{"share_threshold", &r.share, nil, "", false},
+			field{"metadata", nil, func(_ string, n *yaml.Node) { r.metadata = d.Map(n) }, "", false},
 		),
-		newTable(rateLimit, shadow, quota, share, metadata),
 		limit,
 		override,
 	}
@@ -135,6 +126,8 @@ func limitTables(d *decoder) (limit, override table) {
 // format are the names of the fields, and where they are of no decoder.
 var format = newTables(new(decoder))
 
+const textNeeded = "a %s is needed, allowed is any text but the empty one"
+
 // later is of what lies in the tree below a rule, which is read when that is known.
 func later(string, *yaml.Node) {}
 
@@ -154,6 +147,7 @@ var (
 	// gone says what is written now in the place of fields that there were before.
 	gone = map[string]string{
 		"values":      "value: write value: [a, b]",
+		"otherwise":   "a rule without key: write - rate_limit: {...} in descriptors",
 		"rate_limits": "rate_limit: write rate_limit: [{...}, {...}]",
 	}
 
@@ -268,13 +262,11 @@ func (t *table) spelled(but ...string) (words []string) {
 func elsewhere(field string) string {
 	switch {
 	case slices.Contains(format.descriptor.names, field):
-		return "a descriptor"
+		return "a rule"
 	case slices.Contains(format.limit.names, field):
 		return "a rate_limit"
 	case slices.Contains(format.override.names, field):
 		return "an override"
-	case field == "otherwise":
-		return "the file"
 	}
 	return ""
 }

@@ -122,17 +122,21 @@ func (p *patterns) wider(network netip.Prefix, n *node) *node {
 
 // isFree reports whether n says that what it matches has no limit, such as a
 // whitelist entry. What it hides is not lost by mistake.
-func (n *node) isFree() bool { return len(n.children) == 0 && !n.isLimited() }
+func (n *node) isFree() bool { return len(n.children) == 0 && n.keyless == nil && !n.isLimited() }
 
 // isLimited reports whether n has a limit itself.
 func (n *node) isLimited() bool {
-	own := n.own()
-	return own != nil && slices.ContainsFunc(own.Limits, func(l *limiter.Limit) bool { return !l.Unlimited })
+	return n.rule.isLimited()
+}
+
+// isLimited reports whether there is a rule, and a limit of it that counts.
+func (r *Rule) isLimited() bool {
+	return r != nil && slices.ContainsFunc(r.Limits, func(l *limiter.Limit) bool { return !l.Unlimited })
 }
 
 // leadsToLimit reports whether n or a node below it has a limit.
 func (n *node) leadsToLimit() bool {
-	if n.isLimited() {
+	if n.isLimited() || n.keyless.isLimited() {
 		return true
 	}
 	return slices.ContainsFunc(n.children, (*node).leadsToLimit)
@@ -154,12 +158,18 @@ func (h *hiding) warnOfLost(specific, general *node, lost []string) {
 // lost appends to list the ways from general to limits for which specific has
 // none, until there are more than are named. way is the one to both.
 func (h *hiding) lost(list []string, specific, general *node, way string) []string {
-	own := specific.own()
+	own := specific.rule
 	if own != nil && own.below {
 		return list // its limits hold for all that it lacks
 	}
 	if own == nil && general.isLimited() {
 		list = append(list, way)
+	}
+	if specific.keyless != nil {
+		return list
+	}
+	if general.keyless.isLimited() {
+		list = append(list, "what no rule below it matches")
 	}
 	for _, child := range h.limitedChildren(general) {
 		if h.steps > maxSteps && len(specific.children) > 0 || len(list) > maxLost {

@@ -30,21 +30,18 @@ type naiveNode struct {
 
 // held is a rule whose limits hold for a descriptor.
 type held struct {
-	id     int // of its line, or otherwiseID
+	id     int // of its line
 	levels int // how many entries its counter has
 	hold   string
+	all    bool // it has no key, so its counter has all
 }
-
-const otherwiseID = -1
 
 // matchHold returns the rules that hold for a way, and which entry names their hold, -1
 // if none does. The first entry of its key does if the rules that the way leads to
 // without it say so, or those that it leads to with it.
-func (list naive) matchHold(way []limiter.Entry, otherwise []held) (rules []held, hold int) {
+func (list naive) matchHold(way []limiter.Entry) (rules []held, hold int) {
 	find := func(way []limiter.Entry) (rules []held, key string) {
-		if rules = list.match(way, 0, nil); len(rules) == 0 && otherwise != nil {
-			rules = []held{{otherwiseID, len(way), otherwise[0].hold}}
-		}
+		rules = list.match(way, 0, nil, nil)
 		for _, r := range rules {
 			key = cmp.Or(key, r.hold)
 		}
@@ -58,35 +55,41 @@ func (list naive) matchHold(way []limiter.Entry, otherwise []held) (rules []held
 	}
 	rules, key := find(way)
 	hold = slices.IndexFunc(way, func(e limiter.Entry) bool { return key != "" && e.Key == key })
-	if hold >= 0 && rules[0].id == otherwiseID {
+	if hold >= 0 && rules[0].all {
 		rules[0].levels--
 	}
 	return rules, hold
 }
 
-// match returns the rules that hold for a way, the first of them the one that it leads
-// to. above are those that hold after so many levels; where nothing does, it is the
-// domain's otherwise.
-func (list naive) match(way []limiter.Entry, levels int, above []held) []held {
+// match returns the rules that apply to a way, the first of them the one that it leads
+// to. below are those above that hold here, and rest those that apply to what nothing
+// further down matches.
+func (list naive) match(way []limiter.Entry, levels int, below, rest []held) []held {
+	if i := slices.IndexFunc(list, func(n naiveNode) bool { return n.key == "" }); i >= 0 && (levels < len(way) || levels == 0) {
+		rest = append([]held{{list[i].id, len(way), list[i].hold, true}}, below...)
+	}
 	if levels == len(way) {
-		return above
+		return rest
 	}
 	n := list.first(way[levels])
 	if n == nil {
-		return above
+		return rest
 	}
 	levels++
-	isRule := n.limited || n.below || len(n.children) == 0
-	if n.below || isRule && levels == len(way) {
-		above = append([]held{{n.id, levels, n.hold}}, above...)
+	own := append([]held{{n.id, levels, n.hold, false}}, below...)
+	if isRule := n.limited || n.below || len(n.children) == 0; isRule && levels == len(way) {
+		return own
 	}
-	return n.children.match(way, levels, above)
+	if n.below {
+		below, rest = own, own
+	}
+	return n.children.match(way, levels, below, rest)
 }
 
 // first returns the node that an entry leads to, or nil.
 func (list naive) first(e limiter.Entry) *naiveNode {
 	find := func(fits func(n naiveNode) bool) *naiveNode {
-		if i := slices.IndexFunc(list, func(n naiveNode) bool { return n.key == e.Key && fits(n) }); i >= 0 {
+		if i := slices.IndexFunc(list, func(n naiveNode) bool { return n.key == e.Key && n.key != "" && fits(n) }); i >= 0 {
 			return &list[i]
 		}
 		return nil
@@ -117,7 +120,7 @@ func (list naive) first(e limiter.Entry) *naiveNode {
 // < are networks and one with ~ is a regular expression. A line that begins with a dot
 // has a limit, one that begins with an exclamation mark has one that holds below; with a
 // + after that, it is of what is in flight, which the entry h names, with a - the entry
-// g. It skips what would be refused.
+// g. One with a limit and nothing more has no key. It skips what would be refused.
 func naiveTree(text string) naive {
 	root, id := naiveNode{}, 0
 	for line := range strings.Lines(text) {
@@ -125,8 +128,8 @@ func naiveTree(text string) naive {
 		entry := strings.TrimLeft(line, " ")
 		parent := &root
 		for range len(line) - len(entry) {
-			if len(parent.children) > 0 {
-				parent = &parent.children[len(parent.children)-1]
+			if last := len(parent.children) - 1; last >= 0 && parent.children[last].key != "" {
+				parent = &parent.children[last]
 			}
 		}
 		id++
@@ -140,7 +143,8 @@ func naiveTree(text string) naive {
 			}
 		}
 		key, value, _ := strings.Cut(entry, "=")
-		if n.key = key; key != "" && n.read(value, parent.children) {
+		isRule := key != "" || n.limited && value == "" && !slices.ContainsFunc(parent.children, func(s naiveNode) bool { return s.key == "" })
+		if n.key = key; isRule && n.read(value, parent.children) {
 			parent.children = append(parent.children, n)
 		}
 	}
@@ -218,6 +222,10 @@ func (list naive) yaml() string {
 		limit := ""
 		if n.limited || n.below {
 			limit = fmt.Sprintf("below: %t, rate_limit: {unit: day, requests_per_unit: 1%s}, ", n.below, inFlight(n.hold))
+		}
+		if n.key == "" {
+			items[i] = fmt.Sprintf("{metadata: {id: %d}, %s}", n.id, strings.TrimPrefix(strings.TrimSuffix(limit, ", "), "below: false, "))
+			continue
 		}
 		items[i] = fmt.Sprintf("{key: %q, %s: %s, metadata: {id: %d}, %sdescriptors: [%s]}", n.key, field, what, n.id, limit, n.children.yaml())
 	}

@@ -90,7 +90,7 @@ func LoadResources(resources []*anypb.Any, opts Options) (tree *Tree, unknown Pr
 		writer.File = fmt.Sprintf("resource %q", config.GetName())
 		d := l.decoder(writer.File)
 		d.whole(writer.message(config.ProtoReflect()))
-		l.problems = append(l.problems, d.Problems...)
+		l.add(d)
 		unknown = append(unknown, writer.Problems...)
 	}
 	tree, err = l.result()
@@ -164,9 +164,15 @@ func (l *loader) files(files []File, size, ahead int) bool {
 		} else if root := d.Parse(f.Data, "a domain and its descriptors"); root != nil {
 			d.whole(root)
 		}
-		l.problems = append(l.problems, d.Problems...)
+		l.add(d)
 	}
 	return true
+}
+
+// add takes over what was found in a document.
+func (l *loader) add(d *decoder) {
+	l.problems = append(l.problems, d.Problems...)
+	l.tree.warnings = append(l.tree.warnings, d.Warnings...)
 }
 
 // result is the tree or, if there is any problem, all of them.

@@ -39,7 +39,7 @@ func dump(t testing.TB, tree *Tree) string {
 
 func TestLoadReportsProblemsOfAllFilesInOrder(t *testing.T) {
 	_, err := Load([]File{
-		{Name: "b.yaml", Data: []byte("domain: api\ndescriptors:\n  - value: x\n")},
+		{Name: "b.yaml", Data: []byte("domain: api\ndescriptors:\n  - metadata:\n")},
 		{Name: "a.yaml", Data: []byte("domain: [\n")},
 		{Name: "c.yaml", Data: []byte("domain: other\n")},
 		{Name: "d.yaml", Data: []byte("domain: api\n")},
@@ -50,7 +50,7 @@ func TestLoadReportsProblemsOfAllFilesInOrder(t *testing.T) {
 	}
 	want := Problems{
 		{File: "a.yaml", Line: 2, Message: "invalid YAML: did not find expected node content"},
-		{File: "b.yaml", Line: 3, Column: 5, Path: "descriptors[0].key", Message: "a key is needed, allowed is any text but the empty one"},
+		{File: "b.yaml", Line: 3, Column: 5, Path: "descriptors[0].key", Message: "a key is needed, or a rate_limit for what no other rule of this level matches"},
 		{File: "d.yaml", Line: 1, Column: 9, Path: "domain", Message: `"api" is already the domain of b.yaml:1:9, allowed is one file per domain unless MERGE_DOMAIN_CONFIG is true`},
 	}
 	if !slices.Equal(got, want) {

@@ -1,6 +1,7 @@
 package descriptors
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"slices"
@@ -22,8 +23,7 @@ type Tree struct {
 	warnings Problems
 }
 
-// Rule is what a descriptor can lead to: a node of the tree, or the otherwise of a
-// domain. It is immutable.
+// Rule is what a descriptor can lead to: a node of the tree. It is immutable.
 type Rule struct {
 	// Above is the next rule on the way to this one whose limits hold below it, and so
 	// here, too. It is nil if there is none.
@@ -71,13 +71,14 @@ type node struct {
 	index        int32 // in its list of descriptors
 	more         int32 // how many values or networks lead here beside the first
 	order        int32 // of a wildcard and a regular expression, see patterns
-	how          How   // by what entries lead here; Nowhere for a domain, and for otherwise
+	how          How   // by what entries lead here; Nowhere for a domain, and for a rule without key
 	matchesAll   bool  // a wildcard or a regular expression leads here from every value
 
-	// rule is that of a descriptor that ends here: the node's own, else the next one
-	// above that holds below, nil if there is none either. Of a domain it is otherwise,
-	// which has a node of its own that is no child.
+	// rule is that of descriptors that end here, nil if the node only leads on.
 	rule *Rule
+	// keyless is the rule for entries that lead to none of the children. It has a node of
+	// its own that is no child.
+	keyless *Rule
 
 	children []*node // in the order of the files
 	// exact holds children by key and value: each value of a list, and the text of a
@@ -135,9 +136,9 @@ func (t *Tree) Places(places map[limiter.Series]string) {
 }
 
 // Match returns the rule that applies to a descriptor: the one that its last entry
-// leads to, if its entries lead there level by level; else the last one on the way
-// that holds below; else the domain's otherwise; else nil. The limits of Above
-// apply, too. It does not go back to try another way. It does not allocate.
+// leads to, if its entries lead there level by level; else the deepest one on the way
+// that has no key or holds below; else nil. The limits of Above apply, too. It does not
+// go back to try another way. It does not allocate.
 func (t *Tree) Match(domain string, entries []limiter.Entry) *Rule {
 	rule, _ := t.MatchHold(domain, entries)
 	return rule
@@ -158,29 +159,54 @@ func (t *Tree) MatchHold(domain string, entries []limiter.Entry) (rule *Rule, ho
 			n = next
 			continue
 		}
-		rule = n.below()
+		rule = n.rest()
 		if hold >= 0 || !slices.Contains(t.holds[domain], e.Key) {
-			return rule.named(root.rule, without, hold, entries)
+			return rule.named(without, hold, entries)
 		}
 		hold, without = i, rule
 	}
-	if rule = n.rule; hold < 0 && rule != nil && rule.Hold == "" { // nearly always
+	if rule = n.ending(); hold < 0 && rule != nil && rule.Hold == "" { // nearly always
 		return rule, -1
 	}
-	return rule.named(root.rule, without, hold, entries)
+	return rule.named(without, hold, entries)
+}
+
+// ending returns the rule for descriptors that end at n, or nil.
+func (n *node) ending() *Rule {
+	if n.rule != nil || n.parent == nil {
+		return cmp.Or(n.rule, n.keyless)
+	}
+	return n.parent.rest()
+}
+
+// rest returns the rule for descriptors that go on from n where no child is, or nil.
+func (n *node) rest() *Rule {
+	for ; n != nil; n = n.parent {
+		if n.keyless != nil {
+			return n.keyless
+		}
+		if n.rule != nil && n.rule.below {
+			return n.rule
+		}
+	}
+	return nil
+}
+
+// above returns the nearest rule, from n upwards, whose limits hold below it, or nil.
+func (n *node) above() *Rule {
+	for ; n != nil; n = n.parent {
+		if n.rule != nil && n.rule.below {
+			return n.rule
+		}
+	}
+	return nil
 }
 
 // named returns r and which entry names its hold. If that is not the one that was
-// taken for it, it returns without, as if that entry had led nowhere. In the place of
-// none it returns otherwise.
-func (r *Rule) named(otherwise, without *Rule, hold int, entries []limiter.Entry) (*Rule, int) {
-	if r == nil {
-		r = otherwise
-	}
+// taken for it, it returns without, as if that entry had led nowhere.
+func (r *Rule) named(without *Rule, hold int, entries []limiter.Entry) (*Rule, int) {
 	if hold >= 0 && (r == nil || r.Hold != entries[hold].Key) {
-		if r, hold = without, -1; r == nil {
-			r = otherwise
-		}
+		r, hold = without, -1
 	}
 	if hold < 0 && r != nil && r.Hold != "" { // it may be behind what led nowhere
 		hold = slices.IndexFunc(entries, func(e limiter.Entry) bool { return e.Key == r.Hold })
@@ -195,7 +221,7 @@ func (t *Tree) MatchOverride(domain string, entries []limiter.Entry) (rule *Rule
 	if !t.judgesOverrides {
 		return nil, -1
 	}
-	if rule, hold = t.MatchHold(domain, entries); rule != nil && (!rule.IsOtherwise() || rule.Hold != "") {
+	if rule, hold = t.MatchHold(domain, entries); rule != nil && (!rule.IsKeyless() || rule.Hold != "") {
 		return rule, hold
 	}
 	return nil, -1
@@ -203,50 +229,31 @@ func (t *Tree) MatchOverride(domain string, entries []limiter.Entry) (rule *Rule
 
 // Passed returns the last rule that a descriptor passes and whose limits hold below it.
 // The descriptor matched r and has so many entries, without the one that names its hold.
-// The rule at which it ends is not passed, nor is otherwise.
+// The rule at which it ends is not passed, nor is one without key.
 func (r *Rule) Passed(entries int) *Rule {
-	if entries > int(r.levels) && !r.IsOtherwise() {
+	if entries > int(r.levels) && !r.IsKeyless() {
 		return r
 	}
 	return r.Above
 }
 
 // Counted returns the entries of a descriptor, which matched r or a rule below it,
-// that spell the counters of r: those that lead to r. Those of otherwise are all.
+// that spell the counters of r: those that lead to r. Those of a rule without key are
+// all, or those that lead to its level if all share a counter.
 func (r *Rule) Counted(entries []limiter.Entry) []limiter.Entry {
 	switch {
-	case !r.IsOtherwise():
+	case !r.IsKeyless():
 		return entries[:r.levels]
-	case r.Patterns != nil:
-		return anyEntries
+	case len(r.Patterns) == int(r.levels):
+		return entries[:r.levels-1]
 	default:
 		return entries
 	}
 }
 
-// anyEntries stand for all descriptors where they share a counter. No entry of a
-// request has an empty key.
-var anyEntries = []limiter.Entry{{}}
-
-// IsOtherwise reports whether r is for the descriptors of its domain that no other
-// rule is for.
-func (r *Rule) IsOtherwise() bool { return r.node.how == Nowhere }
-
-// own returns the rule that n has itself, or nil.
-func (n *node) own() *Rule {
-	if n.rule == nil || n.rule.node != n {
-		return nil
-	}
-	return n.rule
-}
-
-// below returns the rule of n, or the next one above, that holds below n, or nil.
-func (n *node) below() *Rule {
-	if n.rule == nil || n.rule.below {
-		return n.rule
-	}
-	return n.rule.Above
-}
+// IsKeyless reports whether r has no key: it is for descriptors that no other rule of its
+// level matches.
+func (r *Rule) IsKeyless() bool { return r.node.how == Nowhere }
 
 // next returns the child that an entry leads to, or nil: the one with its key
 // and value, else what patterns find, else the one with its key for any value.

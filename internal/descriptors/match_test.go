@@ -38,7 +38,7 @@ func found(tree *Tree, descriptor []limiter.Entry) string {
 			counted = append(counted, Spell(e))
 		}
 		text := r.String()
-		if len(counted) != len(descriptor) || r.IsOtherwise() {
+		if len(counted) != len(descriptor) || r.IsKeyless() {
 			text += " of " + cmp.Or(strings.Join(counted, "|"), "nothing")
 		}
 		if r.Patterns != nil {

@@ -243,6 +243,8 @@ func (n *node) named() limiter.Entry { return limiter.Entry{Key: n.entry.Key, Va
 // not change if further values are listed.
 func (n *node) pattern() string {
 	switch n.how {
+	case Nowhere:
+		return "*"
 	case ByList:
 		return "values:" + withoutStars.Replace(n.entry.Value)
 	case ByNetwork:

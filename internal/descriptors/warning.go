@@ -32,7 +32,7 @@ func (l *loader) warn(place Problem, format string, args ...any) {
 // warnOfDomains warns of what all documents of a domain lack.
 func (l *loader) warnOfDomains() {
 	for name, root := range l.tree.domains {
-		if len(root.children) == 0 && root.rule == nil {
+		if len(root.children) == 0 && root.keyless == nil {
 			place := root.place()
 			place.Path = "domain"
 			l.warn(place, "the domain %q has no rules, everything is admitted", name)

@@ -57,7 +57,7 @@ func TestBadResources(t *testing.T) {
 		{"unlimited with unit", []string{api(`{"key": "a", "rate_limit": {"unlimited": true, "unit": "DAY"}}`)},
 			`resource "x": descriptors[0].rate_limit.unit: an unlimited limit has no unit, allowed is one of unit and unlimited`},
 		{"no key", []string{api(`{"value": "a"}`)},
-			`resource "x": descriptors[0].key: a key is needed, allowed is any text but the empty one`},
+			`resource "x": descriptors[0].value: a key is needed beside value: without one, a rule has only rate_limit, shadow_mode, quota_mode, share_threshold, metadata`},
 		{"no domain", []string{`{"name": "x"}`},
 			`resource "x": domain: a domain is needed, allowed is any text but the empty one`},
 		{"no name to replace", []string{api(`{"key": "a", "rate_limit": {"unit": "DAY", "replaces": [{}]}}`)},
@@ -65,9 +65,9 @@ func TestBadResources(t *testing.T) {
 		{"twins", []string{api(`{"key": "a"}, {"key": "b", "value": "c"}, {"key": "b", "value": "c"}`)},
 			`resource "x": descriptors[2]: key "b" with value "c" is already at resource "x": descriptors[1], allowed is one descriptor per key and value`},
 		{"the same problem in several places", []string{api(`{}, {}`), `{"name": "y", "domain": "other", "descriptors": [{}]}`},
-			`resource "x": descriptors[0].key: a key is needed, allowed is any text but the empty one
-resource "x": descriptors[1].key: a key is needed, allowed is any text but the empty one
-resource "y": descriptors[0].key: a key is needed, allowed is any text but the empty one`},
+			`resource "x": descriptors[0].key: a key is needed, or a rate_limit for what no other rule of this level matches
+resource "x": descriptors[1].key: a key is needed, or a rate_limit for what no other rule of this level matches
+resource "y": descriptors[0].key: a key is needed, or a rate_limit for what no other rule of this level matches`},
 		{"one domain in two resources", []string{`{"name": "y", "domain": "api"}`, api("")},
 			`resource "y": domain: "api" is already the domain of resource "x", allowed is one resource per domain unless MERGE_DOMAIN_CONFIG is true`},
 	}
@@ -226,6 +226,7 @@ func FuzzLoadResources(f *testing.F) {
 	for _, text := range []string{
 		`{"name": "x", "domain": "api", "descriptors": [{"key": "a", "value": "b*", "rate_limit": {"unit": "DAY", "requests_per_unit": 7}, "quota_mode": true}]}`,
 		`{"domain": "api", "descriptors": [{"key": "a", "metadata": {"s": ["x", 1, null, true]}, "descriptors": [{"key": "b", "rate_limit": {"unlimited": true}}, {"key": "b"}]}]}`,
+		`{"domain": "api", "descriptors": [{"key": "a", "descriptors": [{"rate_limit": {"unit": "DAY", "requests_per_unit": 5}, "quota_mode": true}]}]}`, // without key
 		`{"domain": "", "descriptors": [{"rate_limit": {"name": "n", "replaces": [{"name": "n"}, {}]}}]}`,
 		// All units; no amount denies all.
 		`{"name": "x", "domain": "api", "descriptors": [
@@ -296,10 +297,19 @@ func asYAML(m *ratelimit.RateLimitConfig) string {
 func descriptorsAsYAML(list []*ratelimit.RateLimitDescriptor) string {
 	var items []string
 	for _, d := range list {
-		fields := []string{
-			fmt.Sprintf("key: %+q, value: %+q", d.GetKey(), d.GetValue()),
-			fmt.Sprintf("shadow_mode: %t, quota_mode: %t, detailed_metric: %t", d.GetShadowMode(), d.GetQuotaMode(), d.GetDetailedMetric()),
-			"descriptors: " + descriptorsAsYAML(d.GetDescriptors()),
+		fields := []string{fmt.Sprintf("shadow_mode: %t, quota_mode: %t", d.GetShadowMode(), d.GetQuotaMode())}
+		hasKey := d.GetKey() != "" // what is not set is left out, or has no meaning
+		if hasKey {
+			fields = append(fields, fmt.Sprintf("key: %+q", d.GetKey()))
+		}
+		if hasKey || d.GetValue() != "" {
+			fields = append(fields, fmt.Sprintf("value: %+q", d.GetValue()))
+		}
+		if hasKey || d.GetDetailedMetric() {
+			fields = append(fields, fmt.Sprintf("detailed_metric: %t", d.GetDetailedMetric()))
+		}
+		if hasKey || len(d.GetDescriptors()) > 0 {
+			fields = append(fields, "descriptors: "+descriptorsAsYAML(d.GetDescriptors()))
 		}
 		if l := d.GetRateLimit(); l != nil {
 			limit := fmt.Sprintf("name: %+q, unlimited: %t, requests_per_unit: %d", l.GetName(), l.GetUnlimited(), l.GetRequestsPerUnit())

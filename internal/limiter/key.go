@@ -97,13 +97,17 @@ func (k Keys) DigestsValues() bool { return k.digest }
 
 // Append appends the key of limit's counter for a descriptor to dst. Where
 // patterns[i] is not empty, it replaces the value of entries[i]; patterns may
-// be shorter than entries.
+// be shorter than entries, or have one more, which stands for all further entries.
 func (k Keys) Append(dst []byte, domain string, entries []Entry, patterns []string, limit *Limit) []byte {
 	dst = append(dst, k.prefix...)
 	start, bucket := len(dst), uint32(0)
 	dst = append(dst, formatVersion...)
 	dst = appendPart(append(dst, '|'), domain, false)
-	for i, e := range entries {
+	for i := range max(len(entries), len(patterns)) {
+		var e Entry // no entry of a request has an empty key
+		if i < len(entries) {
+			e = entries[i]
+		}
 		dst = appendPart(append(dst, '|'), e.Key, false)
 		if i < len(patterns) && patterns[i] != "" {
 			dst = appendPart(append(dst, '~'), patterns[i], false)

@@ -30,7 +30,7 @@ descriptors:
         shadow_mode: true
         rate_limit: {name: files, unit: hour, requests_per_unit: 1, charge: always}
         descriptors: [{key: method, rate_limit: {name: method, unit: hour, requests_per_unit: 5}}]
-otherwise: {rate_limit: {name: rest, unit: second, requests_per_unit: 1}}
+  - {rate_limit: {name: rest, unit: second, requests_per_unit: 1}}
 `
 
 // hitsOf spells the hits of a request, each as name, key and labels.
@@ -85,10 +85,10 @@ func TestHitsBelow(t *testing.T) {
 	}
 }
 
-// A shared otherwise has one counter, which no descriptor has.
-func TestSharedOtherwise(t *testing.T) {
-	tree := load(t, "domain: api\ndescriptors: [{key: \"*\", value: \"*\", share_threshold: true, rate_limit: {unit: second, requests_per_unit: 1}}]\n"+
-		"otherwise: {share_threshold: true, rate_limit: [{unit: second, requests_per_unit: 1}, {unit: day, requests_per_unit: 1}]}\n")
+// A rule without key that shares has one counter, which no descriptor has.
+func TestSharedRuleWithoutKey(t *testing.T) {
+	tree := load(t, "domain: api\ndescriptors: [{key: \"*\", value: \"*\", share_threshold: true, rate_limit: {unit: second, requests_per_unit: 1}}, "+
+		"{share_threshold: true, rate_limit: [{unit: second, requests_per_unit: 1}, {unit: day, requests_per_unit: 1}]}]\n")
 	keys, err := limiter.Keys{}.InBuckets()
 	must(t, err)
 	got := hitsOf(planned(t, Options{Keys: keys}, tree, words("a=1"), words("b=1 c=2"), words(""), words("*=x")))
@@ -98,7 +98,7 @@ func TestSharedOtherwise(t *testing.T) {
 		}
 	}
 	if len(got) != 7 || slices.Contains(got[:6], got[6]) || !strings.Contains(got[0], "{") {
-		t.Errorf("got %q, want a counter of its own, with a tag, for each limit of otherwise and for the rule", got)
+		t.Errorf("got %q, want a counter of its own, with a tag, for each limit of both rules", got)
 	}
 }
 

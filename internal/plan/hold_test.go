@@ -121,10 +121,10 @@ descriptors:
 // together, and giving back leaves what it has counted.
 func TestOverrideOfWhatIsInFlight(t *testing.T) {
 	for name, rules := range map[string]string{
-		"rule":         flightRules,
-		"judge":        strings.Replace(flightRules, "rate_limit", "override: {charge: admitted}\n    rate_limit", 1),
-		"below":        strings.Replace(flightRules, "rate_limit", "below: true\n    rate_limit", 1),
-		"or otherwise": "domain: api\notherwise:\n  rate_limit: {unit: minute, requests_per_unit: 3, algorithm: concurrency}",
+		"rule":           flightRules,
+		"judge":          strings.Replace(flightRules, "rate_limit", "override: {charge: admitted}\n    rate_limit", 1),
+		"below":          strings.Replace(flightRules, "rate_limit", "below: true\n    rate_limit", 1),
+		"or without key": "domain: api\ndescriptors:\n- rate_limit: {unit: minute, requests_per_unit: 3, algorithm: concurrency}",
 	} {
 		tree := load(t, rules)
 		d := named("request_id=r1", "user=alice").with(Override{RequestsPerUnit: 5, Unit: limiter.Day})

@@ -32,7 +32,7 @@ descriptors:
     override: {max_requests_per_unit: 5, unit: day}
     rate_limit: {unit: minute, requests_per_unit: 100}
     descriptors: [{key: path, value: /login, rate_limit: {unit: hour, requests_per_unit: 20}}]
-otherwise: {rate_limit: {unit: second, requests_per_unit: 1}}
+  - {rate_limit: {unit: second, requests_per_unit: 1}}
 `
 
 // describe spells a limit with its burst and its modes.

@@ -41,7 +41,7 @@ func TestChartRefuses(t *testing.T) {
 		"rules: {files: {a.yaml: {domain: a, descriptors: [{key: a, value: off}]}}}":                                      "at '/rules/files/a.yaml/descriptors/0/value': got boolean, want null or string",
 		"rules: {files: {a.yaml: {domain: a, descriptors: [{key: a, value: [a, 12345678901234567890]}]}}}":                "at '/rules/files/a.yaml/descriptors/0/value': got array, want null or string",
 		"rules: {files: {a.yaml: {domain: a, descriptors: [{key: a, regex: 1.10}]}}}":                                     "at '/rules/files/a.yaml/descriptors/0/regex': got number, want string",
-		"rules: {files: {a.yaml: {domain: a, otherwise: {rate_limit: {name: 1, unlimited: true}}}}}":                      "at '/rules/files/a.yaml/otherwise/rate_limit/name': got number, want null or string",
+		"rules: {files: {a.yaml: {domain: a, descriptors: [{rate_limit: {name: 1, unlimited: true}}]}}}":                  "at '/rules/files/a.yaml/descriptors/0/rate_limit/name': got number, want null or string",
 		"env: {REDIS_AUTH: 01234}":            "at '/env/REDIS_AUTH': got number, want string",
 		"env: {OTEL_A: 12345678901234567890}": "at '/env/OTEL_A': maximum: got ",
 		"redis: {url: 'redis:6379', authSecret: {name: a}}\nenv: {REDIS_AUTH_COMMAND: a}":                                   "REDIS_AUTH_COMMAND (env) and REDIS_AUTH_FILE (redis.authSecret) are both set, only one may be",

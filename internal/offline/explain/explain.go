@@ -44,8 +44,8 @@ type Answer struct {
 	// does not end at it, Reason says why, and Candidates are the keys and values, or
 	// the domains, that are there instead.
 	Rule       string   `json:"rule,omitempty"`
-	Place      string   `json:"place,omitempty"`     // in the files
-	Otherwise  bool     `json:"otherwise,omitempty"` // the rule is that of the domain for what no other is for
+	Place      string   `json:"place,omitempty"`   // in the files
+	Keyless    bool     `json:"keyless,omitempty"` // the rule has no key: it applies where no other of its level matches
 	Reason     string   `json:"reason,omitempty"`
 	Candidates []string `json:"candidates,omitempty"`
 	// Hidden is a rule that would apply if a more specific one did not hide it.
@@ -112,7 +112,7 @@ func Explain(q Question) (Answer, error) {
 		a.addReason(q.Domain, &trace)
 	}
 	if r := trace.Rule; r != nil {
-		a.Rule, a.Place, a.Otherwise, a.Shared = r.String(), r.Place(), r.IsOtherwise(), r.Shared()
+		a.Rule, a.Place, a.Keyless, a.Shared = r.String(), r.Place(), r.IsKeyless(), r.Shared()
 		if r.Override != nil {
 			a.Override = r.Override.String()
 		}

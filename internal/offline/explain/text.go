@@ -23,8 +23,8 @@ func (a *Answer) WriteText(w io.Writer) error {
 	}
 	if a.Rule != "" {
 		why := ""
-		if a.Otherwise {
-			why = ", for descriptors that no rule is for"
+		if a.Keyless {
+			why = ", where no other rule of its level matches"
 		} else if a.Reason != "" {
 			why = ", whose limits hold below it"
 		}
@@ -141,8 +141,8 @@ func (a *Answer) writeLimit(w io.Writer, i int) {
 		if l.Slot != nil {
 			line("slot", fmt.Sprint(*l.Slot))
 		}
-		if len(l.shared) > 0 && a.Otherwise {
-			line("counter", "shared by all descriptors that no rule is for")
+		if len(l.shared) > 0 && a.Keyless {
+			line("counter", "shared by all descriptors that no other rule of its level matches")
 		} else if len(l.shared) > 0 {
 			line("counter", "shared by all values that match "+strings.Join(l.shared, ", "))
 		}

@@ -23,8 +23,8 @@ descriptors:
     descriptors:
       - key: path
         rate_limit: {unit: minute, requests_per_unit: 3}
-otherwise:
-  rate_limit: {unit: minute, requests_per_unit: 1}
+  -
+    rate_limit: {unit: minute, requests_per_unit: 1}
 `
 	var data bytes.Buffer
 	for _, e := range randomLog(rand.New(rand.NewPCG(5, 5)), 500) {

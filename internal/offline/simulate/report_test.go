@@ -113,7 +113,7 @@ func TestRequestsOfLimit(t *testing.T) {
   - actions: [{generic_key: {descriptor_value: all}}]
   - actions: [{generic_key: {descriptor_value: all}}]
 `)
-	rules := mustRules(t, "domain: api\notherwise: {rate_limit: {unit: minute, requests_per_unit: 2, charge: always}}\n")
+	rules := mustRules(t, "domain: api\ndescriptors: [{rate_limit: {unit: minute, requests_per_unit: 2, charge: always}}]\n")
 	r := mustRun(t, Options{Logs: []string{requests(t, "10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.1")}, Envoy: config, Rules: rules})
 	l := r.Limits[0]
 	if l.Requests != 4 || l.Denied != 3 || l.Clients != 2 || l.WorstMinute.count != (count{4, 3}) || l.Series.Counts[0] != (count{4, 3}) {

@@ -93,8 +93,7 @@ descriptors:
         rate_limit: {unit: hour, requests_per_unit: 40, algorithm: token_bucket, charge: always}
   - key: user
     value: root
-otherwise:
-  rate_limit: {unit: hour, requests_per_unit: 30}
+  - rate_limit: {unit: hour, requests_per_unit: 30}
 `
 
 // entry is a line of a random log.
