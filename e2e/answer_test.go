@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -215,7 +216,7 @@ func (s *headerSizes) ShouldRateLimit(ctx context.Context, _ *service.RateLimitR
 
 // TestHeadersOfEnvoy holds the bound of the headers to what Envoy sends with the headers
 // of tracing that W3C lets grow largest: half of it is enough for all but what a
-// configuration adds.
+// configuration adds. A denial has the ID that Envoy sends with it.
 func TestHeadersOfEnvoy(t *testing.T) {
 	t.Parallel()
 	testenv.Envoy(t)
@@ -234,7 +235,7 @@ tracing:
 `}
 		doc := g.bootstrap(t, weirAddr)
 		calls := get(t, connectionManager(t, doc), "http_filters", 0, "typed_config", "rate_limit_service", "grpc_service")
-		parse(t, `initial_metadata: [{key: baggage, value: "%REQ(baggage)%"}, {key: x-request-id, value: "%REQ(x-request-id)%"}]`, &calls)
+		parse(t, `initial_metadata: [{key: baggage, value: "%REQ(baggage)%"}, {key: x-request-id, value: "%STREAM_ID%"}]`, &calls)
 		return runEnvoy(t, doc)
 	}
 	ask := func(e *envoy, baggage int) int {
@@ -251,10 +252,14 @@ tracing:
 			t.Errorf("the headers have %d bytes, want at most %d", size, most)
 		}
 	}
-	e = traced(startWeir(t, writeRules(t, userRules(1))).grpc)
+	w := startWeir(t, writeRules(t, userRules(1)))
+	e = traced(w.grpc)
 	for _, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
 		if status := ask(e, 8185); status != want {
 			t.Errorf("status %d, want %d", status, want)
 		}
+	}
+	if page, err := fetch("http://" + w.debug + "/denials"); err != nil || !regexp.MustCompile(`"request_id": "[0-9a-f-]{36}"`).MatchString(page.body) {
+		t.Errorf("no ID of Envoy in %s (error: %v)", page.body, err)
 	}
 }

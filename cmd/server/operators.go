@@ -182,7 +182,7 @@ func (c topCommand) Run(ctx context.Context, p *program) error {
 // denialsCommand is the command denials.
 type denialsCommand struct {
 	scope
-	N int `short:"n" default:"20" placeholder:"N" help:"Show at most N of the last 100 denials that a server keeps."`
+	N int `short:"n" default:"20" placeholder:"N" help:"Show at most N, the newest."`
 	remote
 }
 

@@ -3,7 +3,6 @@ package operators
 import (
 	"hash/maphash"
 	"math/bits"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,6 +15,7 @@ import (
 type Denial struct {
 	Limit *limiter.Limit
 	Asked
+	RequestID  string        // that Envoy gave the request, "" if it did not send it
 	RetryAfter time.Duration // or limiter.Never
 	Shadow     bool          // the request was not denied, because of a shadow mode
 }
@@ -30,31 +30,34 @@ const (
 )
 
 const (
-	// sketchSize is how many keys are counted in a sub-window.
+	// sketchSize is how many keys are kept of a sub-window.
 	sketchSize = 512
-	// keySize bounds the text that is kept of a key, in bytes.
-	keySize = 256
-	// betweenLast is the time in which no more than MaxLast denials are kept one by one: those
-	// of a flood are not there long enough to be read.
-	betweenLast = 100 * time.Millisecond
+	// keySize bounds the text that is kept of a key, requestSize that of a request's ID, in
+	// bytes.
+	keySize, requestSize = 256, 64
+	// spellEvery is the time from one to the next of the new keys that take the counters of
+	// others and are spelled: most keys of a flood are never denied again, and to spell them
+	// all would cost more than to count them.
+	spellEvery = 100 * time.Microsecond
 )
 
-// Recorder knows which keys were denied most in the last minute and hour, and what was denied
-// last, in a bounded number of bytes, however many limits and keys there are. It is safe for
-// concurrent use.
+// Recorder keeps what was denied in the last minute and hour, by key: how often, when first and
+// last, and which request was last. It keeps 512 keys for each ten seconds of the minute and for
+// each five minutes of the hour, 9,216 keys in all, of at most 256 bytes each with its domain,
+// and takes 12 MiB at most.
+//
+// Where more keys than that are denied, those stay that are denied often. A flood of random keys
+// takes the counters of its own limit only, as far as other limits need theirs, and none of
+// earlier minutes. It is safe for concurrent use.
 type Recorder struct {
 	began time.Time // for a monotonic clock
 	seed  maphash.Seed
 
-	mu     sync.Mutex
-	latest int64 // second since the epoch
-	minute [minuteParts]part
-	hour   [hourParts]part
-
-	last  []LastDenial // the oldest is the next to be forgotten
-	next  int
-	burst time.Time // when taken began
-	taken int
+	mu      sync.Mutex
+	latest  int64 // second since the epoch
+	minute  [minuteParts]part
+	hour    [hourParts]part
+	spelled time.Time // the last key that took the counter of another
 }
 
 // part is a sub-window, known by its number: seconds since the epoch / its length.
@@ -68,10 +71,11 @@ type denied struct {
 	limit       *limiter.Limit // of the rules at the last denial
 	shadow      bool
 	domain      string
-	first, last int64 // in seconds since the epoch
-	// shown is nil for a key that took the counter of another and was not denied again: most
-	// keys of a flood never are, and to spell them would cost more than to count them. Such a
-	// key is not shown.
+	first, last int64         // milliseconds since the epoch
+	retryAfter  time.Duration // of the last denial, as request
+	request     []byte
+	// shown is nil for a key that took the counter of another, was not denied again and not
+	// spelled. It is not shown.
 	shown *Excerpt
 }
 
@@ -80,36 +84,14 @@ func NewRecorder(now time.Time) *Recorder {
 	return &Recorder{began: now, seed: maphash.MakeSeed()}
 }
 
-// Record takes a denial, of which it keeps neither bytes nor slices. In a flood of new keys it
-// does not allocate.
+// Record takes a denial, of which it keeps neither bytes nor slices.
 func (r *Recorder) Record(now time.Time, d *Denial) {
 	group, key := r.hash(d)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.advance(now)
-	five := r.hour[r.latest/hourSeconds%hourParts].add(group, key, d, r.latest, nil)
-	ten := r.minute[r.latest/partSeconds%minuteParts].add(group, key, d, r.latest, five)
-	if passed := now.Sub(r.burst); passed >= betweenLast || passed < 0 { // or the clock stepped back
-		r.burst, r.taken = now, 0
-	}
-	if r.taken++; r.taken > MaxLast {
-		return
-	}
-	shown := ten
-	if shown == nil {
-		shown = new(d.Excerpt(keySize))
-	}
-	event := LastDenial{At: now.UTC(), Source: sourceOf(d.Limit, d.Shadow), Descriptor: *shown}
-	event.Domain = shown.Domain
-	if d.RetryAfter != limiter.Never {
-		event.RetryAfter = new(d.RetryAfter.Seconds())
-	}
-	if len(r.last) < MaxLast {
-		r.last = append(r.last, event)
-		return
-	}
-	r.last[r.next] = event
-	r.next = (r.next + 1) % MaxLast
+	five := r.add(&r.hour[r.latest/hourSeconds%hourParts], group, key, now, d, nil)
+	r.add(&r.minute[r.latest/partSeconds%minuteParts], group, key, now, d, five)
 }
 
 // advance begins the sub-windows of now, unless later ones have begun.
@@ -128,23 +110,28 @@ func begin(parts []part, number int64) {
 	}
 }
 
-// add counts a denial and returns what is shown of its key, nil if it is not: known, if that
-// was spelled already.
-func (p *part) add(group, key uint64, d *Denial, now int64, known *Excerpt) *Excerpt {
+// add counts a denial in p and returns what is shown of its key, nil if it is not: known, if
+// that was spelled already.
+func (r *Recorder) add(p *part, group, key uint64, now time.Time, d *Denial, known *Excerpt) *Excerpt {
 	full := p.keys.Full()
 	c, old := p.keys.Add(group, key)
 	v := &c.Value
 	if !old {
-		v.first, v.shown = now, nil
+		v.first, v.shown = now.UnixMilli(), nil
 		if domain := Begin(d.Domain, MaxKey); v.domain != domain {
 			v.domain = strings.Clone(domain)
 		}
 	}
-	v.limit, v.shadow, v.last = d.Limit, d.Shadow, now
-	if v.shown == nil && (old || !full) {
-		if v.shown = known; known == nil {
-			v.shown = new(d.Excerpt(keySize))
-		}
+	v.limit, v.shadow, v.last, v.retryAfter = d.Limit, d.Shadow, now.UnixMilli(), d.RetryAfter
+	v.request = append(v.request[:0], Begin(d.RequestID, requestSize)...)
+	switch {
+	case v.shown != nil:
+	case known != nil:
+		v.shown = known
+	case old || !full:
+		v.shown = new(d.Excerpt(keySize))
+	case now.Sub(r.spelled) >= spellEvery:
+		r.spelled, v.shown = now, new(d.Excerpt(keySize))
 	}
 	return v.shown
 }
@@ -159,16 +146,18 @@ func (r *Recorder) hash(d *Denial) (group, key uint64) {
 	return group, (maphash.Bytes(r.seed, d.Key) ^ bits.RotateLeft64(group, 32)) * 0x9E3779B97F4A7C15
 }
 
-// Denials returns what is known, with so many keys of a limit at most.
+// Denials returns what is known, with so many keys of a limit at most. With half of
+// ReportedKeys it has a quarter of the last denials, so that a report loses those first.
 func (r *Recorder) Denials(now time.Time, keys int) Denials {
 	r.mu.Lock()
 	r.advance(now)
 	minute, minuteFrom := windowsOf(r.minute[:], r.latest/partSeconds)
 	hour, hourFrom := windowsOf(r.hour[:], r.latest/hourSeconds)
-	last := slices.Concat(r.last[r.next:], r.last[:r.next])
 	r.mu.Unlock()
-	slices.Reverse(last)
-	d := Denials{At: now.UTC(), Minute: mergeWindows(keys, minute), Hour: mergeWindows(keys, hour), Last: last}
+	d := Denials{At: now.UTC(), Minute: mergeWindows(minute), Hour: mergeWindows(hour)}
+	d.Last = d.Hour.last()
+	d.Last = d.Last[:min(len(d.Last), MaxLast*keys*keys/(ReportedKeys*ReportedKeys))]
+	d.cut(keys)
 	d.Minute.From = time.Unix(max(minuteFrom*partSeconds, r.began.Unix()), 0).UTC()
 	d.Hour.From = time.Unix(max(hourFrom*hourSeconds, r.began.Unix()), 0).UTC()
 	return d
@@ -203,7 +192,14 @@ func (p *part) window() Window {
 			l.OthersAtMost = max(l.OthersAtMost, c.Count)
 			continue
 		}
-		l.Keys = append(l.Keys, KeyDenials{Descriptor: *v.shown, Denied: c.Count, Error: c.Error, First: time.Unix(v.first, 0).UTC(), Last: time.Unix(v.last, 0).UTC()})
+		k := KeyDenials{
+			Descriptor: *v.shown, Denied: c.Count, Error: c.Error,
+			First: time.UnixMilli(v.first).UTC(), Last: time.UnixMilli(v.last).UTC(), RequestID: validUTF8(string(v.request)),
+		}
+		if v.retryAfter != limiter.Never {
+			k.retryAfter = new(v.retryAfter.Seconds())
+		}
+		l.Keys = append(l.Keys, k)
 	}
 	for _, l := range limits {
 		w.Limits = append(w.Limits, *l)

@@ -26,6 +26,7 @@ type LogRecord struct {
 	Outcome    string    `json:"outcome,omitempty"`
 	Remaining  *int64    `json:"remaining,omitempty"`
 	RetryAfter *float64  `json:"retry_after,omitempty"` // of a limit that is over, unless no waiting helps
+	RequestID  string    `json:"request_id,omitempty"`  // that Envoy gave the request, if it sent it
 	TraceID    string    `json:"trace_id,omitempty"`
 	// LeftOut says how many records are missing, instead of all else.
 	LeftOut *LeftOut `json:"left_out,omitempty"`

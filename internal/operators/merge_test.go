@@ -60,8 +60,13 @@ func TestMergeIsRight(t *testing.T) {
 				checkOthers(t, s.Minute, perReplica)
 			}
 			merged := MergeDenials(20, summaries...)
-			if !merged.At.Equal(noon.Add(2*time.Second)) || len(merged.Last) != MaxLast || !merged.Minute.From.Equal(summaries[0].Minute.From) {
+			if !merged.At.Equal(noon.Add(2*time.Second)) || len(merged.Last) > MaxLast || !merged.Minute.From.Equal(summaries[0].Minute.From) {
 				t.Errorf("got at %v, %d last, from %v", merged.At, len(merged.Last), merged.Minute.From)
+			}
+			for _, e := range merged.Last {
+				if name := e.Rule + "/" + e.Descriptor.Entries[0].Value; e.Count > exact[name] || find(merged, e.Descriptor.Entries[0].Value)[0].Last != noon {
+					t.Errorf("%s was denied %d times, got %+v", name, exact[name], e)
+				}
 			}
 			for _, w := range []Window{merged.Minute, merged.Hour} {
 				for _, l := range w.Limits {
@@ -105,6 +110,9 @@ func TestMergeOfFewIsExact(t *testing.T) {
 	deny(b, noon, l, "bob", 1)
 	merged := MergeDenials(MaxKeys, a.Denials(noon, MaxKeys), b.Denials(noon, MaxKeys))
 	wantCounts(t, "minute", merged.Minute, map[string]uint64{"user/alice": 7, "user/bob": 1})
+	if got := find(merged, "alice"); len(got) != 1 || got[0].Count != 7 || len(merged.Last) != 2 {
+		t.Errorf("got %+v", merged.Last)
+	}
 	if got := merged.Minute.Limits[0]; got.Denied != 8 || got.Error+got.OthersAtMost+got.Keys[0].Error != 0 {
 		t.Errorf("got %+v", got)
 	}

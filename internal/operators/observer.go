@@ -33,7 +33,7 @@ func (ob *Observer) Observe(ctx context.Context, now time.Time, r *plan.Request,
 		isDenial := o.Kind == plan.Denied || o.Kind == plan.Shadowed
 		if isDenial {
 			ob.Denials.Record(now, &Denial{
-				Limit: o.Hit.Limit, RetryAfter: o.Decision.RetryAfter, Shadow: o.Kind == plan.Shadowed,
+				Limit: o.Hit.Limit, RequestID: requestID(ctx, r), RetryAfter: o.Decision.RetryAfter, Shadow: o.Kind == plan.Shadowed,
 				Asked: Asked{Domain: r.Domain, Entries: o.Counted, Patterns: o.Patterns, Key: o.Hit.Key, Hashed: ob.Hashed},
 			})
 		}
@@ -44,7 +44,7 @@ func (ob *Observer) Observe(ctx context.Context, now time.Time, r *plan.Request,
 }
 
 func (ob *Observer) record(ctx context.Context, now time.Time, request *plan.Request, o *plan.Outcome) LogRecord {
-	r := LogRecord{Time: now.UTC(), Outcome: o.Kind.String(), Trace: traceOf(ctx)}
+	r := LogRecord{Time: now.UTC(), Outcome: o.Kind.String(), RequestID: validUTF8(Begin(requestID(ctx, request), requestSize)), Trace: traceOf(ctx)}
 	asked := Asked{Domain: request.Domain, Entries: o.Descriptor.Entries, Hashed: ob.Hashed}
 	if o.Rule != nil {
 		r.Rule, r.Place = o.Rule.Way(), Begin(o.Rule.Place(), logRule)
@@ -68,6 +68,25 @@ func (ob *Observer) record(ctx context.Context, now time.Time, request *plan.Req
 	r.Descriptor = new(asked.Excerpt(logText))
 	r.Domain = r.Descriptor.Domain
 	return r
+}
+
+// RequestIDHeader is the metadata in which Envoy sends the ID of a request, if it is asked to.
+const RequestIDHeader = "x-request-id"
+
+// requestID returns the ID that Envoy gave a request, which is in an entry of a descriptor or
+// in the metadata of the call, or "" if it is in neither.
+func requestID(ctx context.Context, r *plan.Request) string {
+	for i := range r.Descriptors {
+		for _, e := range r.Descriptors[i].Entries {
+			if e.Key == "request_id" || e.Key == RequestIDHeader {
+				return e.Value
+			}
+		}
+	}
+	if ids := grpcmetadata.ValueFromIncomingContext(ctx, RequestIDHeader); len(ids) > 0 {
+		return ids[0]
+	}
+	return ""
 }
 
 // traceOf returns the trace that a call belongs to: that of the span that is sent, or, if

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -139,6 +140,24 @@ func TestDenialsAreRecorded(t *testing.T) {
 	}
 }
 
+// TestRequestIsNamed finds the ID of the last request, in an entry before the metadata.
+func TestRequestIsNamed(t *testing.T) {
+	a := newAsker(t, false, plan.Options{})
+	ctx := grpcmetadata.NewIncomingContext(t.Context(), grpcmetadata.Pairs("X-Request-Id", "of-call"))
+	for request, want := range map[string]string{
+		"user=alice":                      "of-call",
+		"user=bob request_id=of-entry":    "of-entry",
+		"x-request-id=of-header user=eve": "of-header",
+	} {
+		for range 2 {
+			a.ask(ctx, request)
+		}
+		if last := a.Denials.Denials(began, ReportedKeys).Last; !slices.ContainsFunc(last, func(e LastDenial) bool { return e.RequestID == want && e.Count == 1 }) {
+			t.Errorf("%s: got %+v, want %s", request, last, want)
+		}
+	}
+}
+
 // logged asks several times, with headers of a trace the first two, and returns what is
 // logged, without the time.
 func logged(t *testing.T, all, hashed bool) (lines []map[string]any) {
@@ -150,7 +169,7 @@ func logged(t *testing.T, all, hashed bool) (lines []map[string]any) {
 		Registerer: prometheus.NewRegistry(), Failed: func(err error) { t.Error(err) },
 	})
 	traced := func(id string) context.Context {
-		return grpcmetadata.NewIncomingContext(t.Context(), grpcmetadata.Pairs("traceparent", "00-"+id+"af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"))
+		return grpcmetadata.NewIncomingContext(t.Context(), grpcmetadata.Pairs("x-request-id", "id-"+id, "traceparent", "00-"+id+"af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"))
 	}
 	a.ask(traced("0"), "user=a\xff")
 	a.ask(traced("1"), "user=bob nobody")
@@ -190,16 +209,16 @@ func TestDecisionsAreLogged(t *testing.T) {
 		at     = `"place":"rules.yaml:4:5",`
 		bob    = `{"descriptor":{"entries":[{"key":"user","value":"bob"}]},"domain":"api","limit":`
 		broken = `{"descriptor":{"entries":[{"key":"user","value":"a�","value_base64":"Yf8="}]},"domain":"api","limit":`
-		first  = `"trace_id":"0af7651916cd43dd8448eb211c80319c"}`
-		second = `"trace_id":"1af7651916cd43dd8448eb211c80319c"}`
+		first  = `"request_id":"id-0","rule":"user","trace_id":"0af7651916cd43dd8448eb211c80319c"}`
+		second = `"request_id":"id-1","rule":"user","trace_id":"1af7651916cd43dd8448eb211c80319c"}`
 		denied = bob + `"burst","outcome":"denied",` + at + `"rate":"1 per minute","remaining":0,"retry_after":30,"rule":"user"}`
 	)
 	wantLines(t, logged(t, true, false),
-		broken+`"burst","outcome":"admitted",`+at+`"rate":"1 per minute","remaining":0,"rule":"user",`+first,
-		broken+`"hour","outcome":"admitted",`+at+`"rate":"1000 per hour","remaining":999,"rule":"user",`+first,
-		bob+`"burst","outcome":"admitted",`+at+`"rate":"1 per minute","remaining":0,"rule":"user",`+second,
-		bob+`"hour","outcome":"admitted",`+at+`"rate":"1000 per hour","remaining":999,"rule":"user",`+second,
-		`{"descriptor":{"entries":[{"key":"nobody","value":""}]},"domain":"api","outcome":"admitted",`+second,
+		broken+`"burst","outcome":"admitted",`+at+`"rate":"1 per minute","remaining":0,`+first,
+		broken+`"hour","outcome":"admitted",`+at+`"rate":"1000 per hour","remaining":999,`+first,
+		bob+`"burst","outcome":"admitted",`+at+`"rate":"1 per minute","remaining":0,`+second,
+		bob+`"hour","outcome":"admitted",`+at+`"rate":"1000 per hour","remaining":999,`+second,
+		`{"descriptor":{"entries":[{"key":"nobody","value":""}]},"domain":"api","outcome":"admitted",`+strings.Replace(second, `"rule":"user",`, "", 1),
 		denied,
 		bob+`"hour","outcome":"withheld",`+at+`"rate":"1000 per hour","remaining":999,"rule":"user"}`,
 	)

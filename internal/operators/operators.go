@@ -28,18 +28,15 @@ type Desk struct {
 
 // Denials returns what was denied lately, here or on all servers.
 func (d *Desk) Denials(ctx context.Context, all bool) (Denials, error) {
-	if !all || d.Servers == nil {
-		here := d.DenialsHere(MaxKeys)
-		here.Servers = 1
-		return here, nil
-	}
-	others, err := d.others(ctx)
-	if err != nil {
-		return Denials{}, err
-	}
 	each := []Denials{d.DenialsHere(ReportedKeys)}
-	for _, r := range others {
-		each = append(each, r.Denials)
+	if all {
+		others, err := d.others(ctx)
+		if err != nil {
+			return Denials{}, err
+		}
+		for _, r := range others {
+			each = append(each, r.Denials)
+		}
 	}
 	return MergeDenials(MaxKeys, each...), nil
 }

@@ -14,8 +14,7 @@ type Denials struct {
 	At     time.Time `json:"at"`
 	Minute Window    `json:"minute"`
 	Hour   Window    `json:"hour"`
-	// Last are the last denials, newest first. Of a flood, of more than a thousand a second,
-	// some are left out.
+	// Last are the last denials of the hour, newest first, those of one key and limit as one.
 	Last []LastDenial `json:"last"`
 	// Servers is how many servers it is of, 0 if the server does not say.
 	Servers int `json:"servers,omitempty"`
@@ -60,13 +59,18 @@ type KeyDenials struct {
 	Error      uint64    `json:"error"`
 	First      time.Time `json:"first"` // denial that is known
 	Last       time.Time `json:"last"`
+	RequestID  string    `json:"request_id,omitempty"` // of the last, if Envoy sent it
+	retryAfter *float64
 }
 
-// LastDenial is one denial.
+// LastDenial is the last denial of a key by a limit, and those before it.
 type LastDenial struct {
-	At time.Time `json:"at"`
 	Source
-	Descriptor Excerpt `json:"descriptor"`
+	Descriptor Excerpt   `json:"descriptor"`
+	Count      uint64    `json:"count"` // of the denials since First
+	First      time.Time `json:"first"`
+	Last       time.Time `json:"last"`
+	RequestID  string    `json:"request_id,omitempty"` // of the last, if Envoy sent it
 	// RetryAfter is in seconds, nil if no waiting helps.
 	RetryAfter *float64 `json:"retry_after"`
 }
@@ -76,7 +80,7 @@ type LastDenial struct {
 const (
 	MaxLimits = 100
 	MaxKeys   = 10
-	MaxLast   = 100
+	MaxLast   = hourParts * sketchSize
 )
 
 // Locate fills in where the rules are written. find is called once, with the series of
@@ -103,23 +107,71 @@ func (d *Denials) eachSource(do func(*Source)) {
 // their errors. It shows so many keys of a limit at most.
 func MergeDenials(keys int, all ...Denials) (merged Denials) {
 	var minutes, hours []Window
+	byName := map[string]int{} // places in merged.Last
 	for _, d := range all {
 		if d.At.After(merged.At) {
 			merged.At = d.At
 		}
 		minutes, hours = append(minutes, d.Minute), append(hours, d.Hour)
-		merged.Last = append(merged.Last, d.Last...)
+		for _, e := range d.Last {
+			name := spell([]any{e.Domain, e.Rule, e.Limit, e.Shadow, e.Descriptor})
+			i, known := byName[name]
+			if !known {
+				byName[name] = len(merged.Last)
+				merged.Last = append(merged.Last, e)
+				continue
+			}
+			m := &merged.Last[i]
+			count, first := m.Count+e.Count, earlier(m.First, e.First)
+			if e.Last.After(m.Last) {
+				*m = e
+			}
+			m.Count, m.First = count, first
+		}
 	}
-	merged.Minute, merged.Hour, merged.Servers = mergeWindows(keys, minutes), mergeWindows(keys, hours), len(all)
-	slices.SortStableFunc(merged.Last, func(a, b LastDenial) int { return b.At.Compare(a.At) })
-	merged.Last = merged.Last[:min(len(merged.Last), MaxLast)]
+	merged.Minute, merged.Hour, merged.Servers = mergeWindows(minutes), mergeWindows(hours), len(all)
+	merged.cut(keys)
+	merged.Last = newest(merged.Last)
 	return merged
+}
+
+// last returns the last denials of all keys, the newest first.
+func (w *Window) last() []LastDenial {
+	all := []LastDenial{}
+	for i := range w.Limits {
+		l := &w.Limits[i]
+		for _, k := range l.Keys {
+			all = append(all, LastDenial{l.Source, k.Descriptor, k.Denied - k.Error, k.First, k.Last, k.RequestID, k.retryAfter})
+		}
+	}
+	return newest(all)
+}
+
+func newest(all []LastDenial) []LastDenial {
+	slices.SortStableFunc(all, func(a, b LastDenial) int { return b.Last.Compare(a.Last) })
+	return all[:min(len(all), MaxLast)]
+}
+
+// cut leaves so many keys of each limit.
+func (d *Denials) cut(keys int) {
+	for _, w := range []*Window{&d.Minute, &d.Hour} {
+		if len(w.Limits) > MaxLimits {
+			w.OthersAtMost = max(w.OthersAtMost, w.Limits[MaxLimits].Denied)
+			w.Limits = w.Limits[:MaxLimits]
+		}
+		for i := range w.Limits {
+			if l := &w.Limits[i]; len(l.Keys) > keys {
+				l.OthersAtMost = max(l.OthersAtMost, l.Keys[keys].Denied)
+				l.Keys = l.Keys[:keys]
+			}
+		}
+	}
 }
 
 // mergeWindows adds what was denied in windows of several times or servers (Agarwal et al.:
 // Mergeable Summaries, 2012). What one of them does not list may have been denied there as
 // often as it says of others, and adds so much to the error. It begins when the first does.
-func mergeWindows(keys int, windows []Window) Window {
+func mergeWindows(windows []Window) Window {
 	merged := Window{Limits: []LimitDenials{}}
 	byLimit := make(map[string][]*LimitDenials) // one for each window, nil where it is not listed
 	for i := range windows {
@@ -137,20 +189,16 @@ func mergeWindows(keys int, windows []Window) Window {
 		}
 	}
 	for _, limits := range byLimit {
-		merged.Limits = append(merged.Limits, mergeLimits(keys, windows, limits))
+		merged.Limits = append(merged.Limits, mergeLimits(windows, limits))
 	}
 	slices.SortFunc(merged.Limits, func(a, b LimitDenials) int {
 		return cmp.Or(cmp.Compare(b.Denied, a.Denied), cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Limit, b.Limit))
 	})
-	if len(merged.Limits) > MaxLimits {
-		merged.OthersAtMost = max(merged.OthersAtMost, merged.Limits[MaxLimits].Denied)
-		merged.Limits = merged.Limits[:MaxLimits]
-	}
 	return merged
 }
 
 // mergeLimits merges what the windows say of one limit.
-func mergeLimits(keys int, windows []Window, limits []*LimitDenials) (merged LimitDenials) {
+func mergeLimits(windows []Window, limits []*LimitDenials) (merged LimitDenials) {
 	byKey := make(map[string]*KeyDenials)
 	var names []string
 	for i, l := range limits {
@@ -174,7 +222,7 @@ func mergeLimits(keys int, windows []Window, limits []*LimitDenials) (merged Lim
 			known.Denied, known.Error = known.Denied+k.Denied-l.OthersAtMost, known.Error+k.Error-l.OthersAtMost
 			known.First = earlier(known.First, k.First)
 			if k.Last.After(known.Last) {
-				known.Last = k.Last
+				known.Last, known.RequestID, known.retryAfter = k.Last, k.RequestID, k.retryAfter
 			}
 		}
 	}
@@ -184,10 +232,6 @@ func mergeLimits(keys int, windows []Window, limits []*LimitDenials) (merged Lim
 		merged.Keys = append(merged.Keys, *k)
 	}
 	slices.SortStableFunc(merged.Keys, func(a, b KeyDenials) int { return cmp.Compare(b.Denied, a.Denied) })
-	if len(merged.Keys) > keys {
-		merged.OthersAtMost = max(merged.OthersAtMost, merged.Keys[keys].Denied)
-		merged.Keys = merged.Keys[:keys]
-	}
 	return merged
 }
 

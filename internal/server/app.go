@@ -195,12 +195,11 @@ func (a *App) bind(requests *rls.Service, options plan.Options) error {
 	}
 	a.http = a.add(httpServer("HTTP", bound.http, service(a.health.err, requests.JSONHandler()), serviceConnections, a.logger))
 
-	var headersRead []string
-	if a.opts.Settings.DecisionLog.Decisions != "off" {
-		headersRead = propagation.TraceContext{}.Fields()
-	}
+	headersRead := []string{operators.RequestIDHeader}
 	if a.tracing != nil {
-		headersRead = propagator.Fields()
+		headersRead = append(headersRead, propagator.Fields()...)
+	} else if a.opts.Settings.DecisionLog.Decisions != "off" {
+		headersRead = append(headersRead, propagation.TraceContext{}.Fields()...)
 	}
 	grpcOptions := grpcOptions(l, transport, a.health, headersRead)
 	if a.tracing != nil {

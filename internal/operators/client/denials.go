@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"weir/internal/offline/explain"
@@ -38,7 +39,7 @@ func (v view) top(w io.Writer, d *operators.Denials, window *operators.Window) {
 	keys.end(v, w)
 }
 
-// denials writes the last denials of d, newest first.
+// denials writes the last denials of d, newest first, with the ID of the last request of each.
 func (v view) denials(w io.Writer, d *operators.Denials) {
 	if len(d.Last) == 0 {
 		fmt.Fprintf(w, "No recent denials%s.\n", servers(d.Servers))
@@ -46,15 +47,28 @@ func (v view) denials(w io.Writer, d *operators.Denials) {
 	}
 	fmt.Fprintf(w, "Last denials%s, newest first (times in %s):\n\n", servers(d.Servers), v.zone())
 	var keys excerpts
-	rows := "AT\tRETRY\tLIMIT\tRULE\tDESCRIPTOR\n"
+	withIDs := slices.ContainsFunc(d.Last, func(e operators.LastDenial) bool { return e.RequestID != "" })
+	rows := "LAST\tDENIED\tSINCE\tRETRY\tLIMIT\tRULE\t"
+	if withIDs {
+		rows += "REQUEST\t"
+	}
+	rows += "DESCRIPTOR\n"
 	for i := range d.Last {
 		e := &d.Last[i]
 		place := cell(e.Rule) // what leads to it, where nobody knows where it is written
 		if e.Place != "" {
 			place = text(e.Place)
 		}
-		rows += fmt.Sprintf("%s\t%s\t%s\t%s\t%s %s\n", v.clock(e.At), strings.TrimPrefix(in(e.RetryAfter), "in "),
-			cell(limited(e.Limit, e.Rate)+shadowed(e.Shadow)), place, quotedDomain(e.Domain), keys.add(e.Domain, e.Descriptor))
+		since := "-"
+		if e.Count > 1 {
+			since = v.clock(e.First)
+		}
+		rows += fmt.Sprintf("%s\t%d\t%s\t%s\t%s\t%s\t", v.clock(e.Last), e.Count, since, strings.TrimPrefix(in(e.RetryAfter), "in "),
+			cell(limited(e.Limit, e.Rate)+shadowed(e.Shadow)), place)
+		if withIDs {
+			rows += cell(e.RequestID) + "\t"
+		}
+		rows += fmt.Sprintf("%s %s\n", quotedDomain(e.Domain), keys.add(e.Domain, e.Descriptor))
 	}
 	table(w, "", rows)
 	keys.end(v, w)
