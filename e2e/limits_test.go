@@ -32,7 +32,7 @@ descriptors:
         rate_limit: {unit: day, requests_per_unit: 2}
   - key: user
     value: tokyo
-    rate_limit: {unit: month, requests_per_unit: 2, anchor: calendar, time_zone: Asia/Tokyo}
+    rate_limit: {unit: month, requests_per_unit: 2, algorithm: calendar, time_zone: Asia/Tokyo}
   - key: term
     rate_limit: {unit: day, requests_per_unit: 2}
   - key: path
@@ -179,7 +179,7 @@ descriptors:
     rate_limit: {unit: second, unit_multiplier: 2, requests_per_unit: 2}
   - key: user
     value: window of the first hit
-    rate_limit: {unit: second, unit_multiplier: 2, requests_per_unit: 2, anchor: first_hit}
+    rate_limit: {unit: second, unit_multiplier: 2, requests_per_unit: 2, algorithm: first_hit}
   - key: user
     value: sliding window
     rate_limit: {unit: second, requests_per_unit: 2, algorithm: sliding_window}

@@ -306,11 +306,11 @@ domain: api
 descriptors:
   - key: user
     below: true
-    rate_limit: {unit: minute, requests_per_unit: 100, anchor: first_hit}
+    rate_limit: {unit: minute, requests_per_unit: 100, algorithm: first_hit}
     descriptors:
       - key: path
         value: /login
-        rate_limit: {unit: hour, requests_per_unit: 20, anchor: first_hit}
+        rate_limit: {unit: hour, requests_per_unit: 20, algorithm: first_hit}
   - {rate_limit: {unit: day, requests_per_unit: 2}}
 `)
 	s.want("/login", "x-user: alice", times(20, 200, 429, 429)...)

@@ -26,7 +26,7 @@ func TestBounds(t *testing.T) {
 		most    func(amount, burst int64, span time.Duration) int64
 	}{
 		{"fixed_window", "2L in less than a period, across the end of a window", period - 1, limiter.Spec{}, func(amount, _ int64, _ time.Duration) int64 { return 2 * amount }},
-		{"first_hit", "2L - 1 in less than a period", period - 1, limiter.Spec{Anchor: limiter.FirstHit}, func(amount, _ int64, _ time.Duration) int64 { return 2*amount - 1 }},
+		{"first_hit", "2L - 1 in less than a period", period - 1, limiter.Spec{Algorithm: limiter.FirstHit}, func(amount, _ int64, _ time.Duration) int64 { return 2*amount - 1 }},
 		{"sliding_window", "L in a window; L + L · t / W in any time t up to a period", period, limiter.Spec{Algorithm: limiter.SlidingWindow}, func(amount, _ int64, span time.Duration) int64 { return amount + share(amount, span) }},
 		{"token_bucket", "B + L · t / W in any time t", time.Hour, limiter.Spec{Algorithm: limiter.TokenBucket}, func(amount, burst int64, span time.Duration) int64 { return burst + share(amount, span) }},
 	}

@@ -22,7 +22,7 @@ func subjects(amount uint64) ([]subject, error) {
 		limiter.Spec
 	}{
 		{"fixed_window", limiter.Spec{}},
-		{"fixed_window, anchor first_hit", limiter.Spec{Anchor: limiter.FirstHit}},
+		{"first_hit", limiter.Spec{Algorithm: limiter.FirstHit}},
 		{"sliding_window", limiter.Spec{Algorithm: limiter.SlidingWindow}},
 		{"token_bucket", limiter.Spec{Algorithm: limiter.TokenBucket}},
 		{fmt.Sprintf("token_bucket, burst %d", amount/6), limiter.Spec{Algorithm: limiter.TokenBucket, Burst: amount / 6}},

@@ -102,7 +102,7 @@ func arithmetic(limit *limiter.Limit, admitted []request, r request) (test strin
 		for _, a := range append(admitted[:len(admitted):len(admitted)], request{at: r.at}) {
 			if a.at >= begin+period { // a new window
 				count, begin = 0, a.at
-				if limit.Anchor == limiter.Epoch {
+				if limit.Algorithm == limiter.FixedWindow {
 					begin -= a.at % period
 				}
 			}

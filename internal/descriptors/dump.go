@@ -166,14 +166,11 @@ func (r *Rule) options() []string {
 	return options
 }
 
-// describeCounting names the algorithm, the anchor and the time zone that are not the default.
+// describeCounting names the algorithm and the time zone that are not the default.
 func describeCounting(l *limiter.Limit) []string {
 	var words []string
 	if l.Algorithm != limiter.FixedWindow {
 		words = append(words, l.Algorithm.String())
-	}
-	if l.Anchor != limiter.Epoch {
-		words = append(words, anchors[l.Anchor])
 	}
 	if l.TimeZone != "" {
 		words = append(words, l.TimeZone)

@@ -88,8 +88,7 @@ func limitTables(d *decoder) (limit, override table) {
 		unit       = field{"unit", &l.Unit, d.unit, "", true}
 		multiplier = field{"unit_multiplier", &l.UnitMultiplier, nil, "", true}
 		algorithm  = field{"algorithm", &l.Algorithm, nil, "", true}
-		anchor     = field{"anchor", &l.Anchor, nil, limiter.AnchorOption, true}
-		timeZone   = field{"time_zone", &l.TimeZone, d.timeZone, "", true}
+		timeZone   = field{"time_zone", &l.TimeZone, d.timeZone, limiter.TimeZoneOption, true}
 		charge     = field{"charge", &l.Charge, nil, limiter.ChargeOption, true}
 		failure    = field{"failure_mode", &l.FailureMode, nil, "", true}
 	)
@@ -101,7 +100,6 @@ func limitTables(d *decoder) (limit, override table) {
 			field{"name", nil, func(_ string, n *yaml.Node) { l.Name, _ = d.Text(n) }, "", false},
 			field{"replaces", nil, d.replaces, "", false},
 			algorithm,
-			anchor,
 			timeZone,
 			field{"burst", &l.Burst, nil, limiter.BurstOption, true},
 			field{"hold", &l.Hold, d.hold, limiter.HoldOption, true},
@@ -112,7 +110,6 @@ func limitTables(d *decoder) (limit, override table) {
 		),
 		newTable(
 			algorithm,
-			anchor,
 			timeZone,
 			field{"burst_ratio", &l.burstRatio, nil, limiter.BurstOption, true},
 			field{"max_requests_per_unit", &l.most, nil, "", true},
@@ -141,11 +138,11 @@ const (
 
 // The words of fields that have some.
 var (
-	anchors = []string{limiter.Epoch: "epoch", limiter.FirstHit: "first_hit", limiter.ByCalendar: "calendar"}
 	charges = []string{"auto", "admitted", "always"} // from limiter.Auto on
 
 	// gone says what is written now in the place of fields that there were before.
 	gone = map[string]string{
+		"anchor":      "algorithm: write algorithm: first_hit or algorithm: calendar",
 		"values":      "value: write value: [a, b]",
 		"otherwise":   "a rule without key: write - rate_limit: {...} in descriptors",
 		"rate_limits": "rate_limit: write rate_limit: [{...}, {...}]",
@@ -212,8 +209,6 @@ func (d *decoder) value(into any, n *yaml.Node) {
 		*v = ratio(math.Round(millionths * d.Number(n, leastRatio, 1)))
 	case *limiter.Algorithm:
 		*v = limiter.Algorithm(d.Word(n, limiter.AlgorithmNames()))
-	case *limiter.Anchor:
-		*v = limiter.Anchor(d.Word(n, anchors))
 	case *limiter.Charge:
 		*v = limiter.Auto + limiter.Charge(d.Word(n, charges))
 	case *limiter.FailureMode:
@@ -237,8 +232,6 @@ func spell(value any) string {
 		return strconv.FormatUint(uint64(*v), 10)
 	case *ratio:
 		return fmt.Sprint(float64(*v) / millionths)
-	case *limiter.Anchor:
-		return anchors[*v]
 	case *limiter.Charge:
 		return charges[*v-limiter.Auto]
 	case *time.Duration:

@@ -80,7 +80,7 @@ func (d *decoder) distinct(first map[string]int, i int, f *limitFields, limit *l
 		return
 	}
 	if j, taken := earlier("counter ", string(limit.AppendKind(nil))); taken {
-		d.Problem(f.given.whole, "rate_limit[%d] has the same counter, allowed are limits that differ in algorithm, anchor, time_zone, period or shadow_mode", j)
+		d.Problem(f.given.whole, "rate_limit[%d] has the same counter, allowed are limits that differ in algorithm, time_zone, period or shadow_mode", j)
 	}
 	if key := limit.HoldKey(); key != "" {
 		for text, j := range first { // one at most has another key
@@ -104,8 +104,8 @@ func (d *decoder) limit(n *yaml.Node) (*limitFields, *limiter.Limit) {
 	if f.Trial {
 		f.Mode = limiter.Shadow
 	}
-	if d.opts.CalendarMonths && !f.given.has("anchor") {
-		f.Anchor = f.MonthAnchor()
+	if d.opts.CalendarMonths && f.Unit == limiter.Month && !f.Unlimited && !f.given.has("algorithm") {
+		f.Algorithm = limiter.ByCalendar
 	}
 	if n.Kind == yaml.MappingNode {
 		d.wholeLimit(f)
@@ -151,15 +151,12 @@ func (d *decoder) wholeLimit(f *limitFields) {
 	}
 }
 
-// takenFields reports fields that the algorithm or the anchor does not take.
+// takenFields reports fields that the algorithm does not take.
 func (d *decoder) takenFields(t *table, f *limitFields) {
 	for _, row := range t.fields {
 		if row.option != "" && f.given.has(row.name) && !f.Algorithm.Takes(row.option) {
 			d.ProblemIn(row.name, f.given.at(row.name), "%s has no %s, allowed is one with algorithm %s", f.Algorithm, row.name, row.option.Algorithms())
 		}
-	}
-	if f.given.has("time_zone") && f.Anchor != limiter.ByCalendar {
-		d.ProblemIn("time_zone", f.given.at("time_zone"), "only a calendar has a time zone, allowed is one with anchor calendar")
 	}
 }
 

@@ -27,7 +27,7 @@ type Options struct {
 	// MergeDomains lets several files hold rules of one domain. They are joined
 	// in the order of the files; the same descriptor may be in one of them only.
 	MergeDomains bool
-	// CalendarMonths counts months by the calendar of UTC where a fixed window has no anchor.
+	// CalendarMonths counts limits of unit month without an algorithm by the calendar.
 	CalendarMonths bool
 	// Pause is called again and again during a load, so that a large one can let
 	// others work. If it is nil, there are no others, and the load keeps all

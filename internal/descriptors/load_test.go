@@ -195,10 +195,10 @@ func TestLoadFillsLimit(t *testing.T) {
 		{"rate_limit: {unlimited: false, unit: day, requests_per_unit: 1125899906842624}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1 << 50}},
 		{"rate_limit: {unit: second, unit_multiplier: 30, requests_per_unit: 20}", limiter.Spec{Unit: limiter.Second, UnitMultiplier: 30, RequestsPerUnit: 20}},
 		{"rate_limit: {unit: second, unit_multiplier: 3153600000, requests_per_unit: 1}", limiter.Spec{Unit: limiter.Second, UnitMultiplier: 100 * 365 * 24 * 3600, RequestsPerUnit: 1}},
-		{"rate_limit: {unit: day, requests_per_unit: 1, algorithm: fixed_window, anchor: epoch}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1}},
-		{"rate_limit: {unit: day, requests_per_unit: 1, anchor: first_hit}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Anchor: limiter.FirstHit}},
-		{"rate_limit: {unit: day, requests_per_unit: 1, anchor: calendar}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Anchor: limiter.ByCalendar}},
-		{"rate_limit: {unit: day, requests_per_unit: 1, anchor: calendar, time_zone: Asia/Tokyo}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Anchor: limiter.ByCalendar, TimeZone: "Asia/Tokyo"}},
+		{"rate_limit: {unit: day, requests_per_unit: 1, algorithm: fixed_window}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1}},
+		{"rate_limit: {unit: day, requests_per_unit: 1, algorithm: first_hit}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Algorithm: limiter.FirstHit}},
+		{"rate_limit: {unit: day, requests_per_unit: 1, algorithm: calendar}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Algorithm: limiter.ByCalendar}},
+		{"rate_limit: {unit: day, requests_per_unit: 1, algorithm: calendar, time_zone: Asia/Tokyo}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Algorithm: limiter.ByCalendar, TimeZone: "Asia/Tokyo"}},
 		{"rate_limit: {unit: day, requests_per_unit: 1, algorithm: sliding_window}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Algorithm: limiter.SlidingWindow}},
 		{"rate_limit: {unit: day, requests_per_unit: 1, algorithm: token_bucket}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Algorithm: limiter.TokenBucket}},
 		{"rate_limit: {unit: day, requests_per_unit: 1, algorithm: token_bucket, burst: 7}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Algorithm: limiter.TokenBucket, Burst: 7}},
@@ -210,7 +210,7 @@ func TestLoadFillsLimit(t *testing.T) {
 		{"rate_limit: {unit: day, requests_per_unit: 1, failure_mode: allow}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, FailureMode: limiter.FailureAllow}},
 		{"rate_limit: {unit: day, requests_per_unit: 1, failure_mode: deny}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, FailureMode: limiter.FailureDeny}},
 		{"rate_limit: {unit: day, requests_per_unit: 1, failure_mode: local}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, FailureMode: limiter.FailureLocal}},
-		{"rate_limit: {unit: day, requests_per_unit: 1, unit_multiplier: , algorithm: , anchor: , time_zone: , burst: , charge: , failure_mode: , shadow_mode: , name: , replaces: }", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1}},
+		{"rate_limit: {unit: day, requests_per_unit: 1, unit_multiplier: , algorithm: , time_zone: , burst: , charge: , failure_mode: , shadow_mode: , name: , replaces: }", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1}},
 		{"quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Quota}},
 		{"shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 1}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Shadow}},
 		{"shadow_mode: true, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Shadow}},
@@ -228,17 +228,17 @@ func TestLoadFillsLimit(t *testing.T) {
 	}
 }
 
-// With CalendarMonths, fixed windows of months are those of the calendar, if they have no anchor.
+// With CalendarMonths, months are those of the calendar where a limit has no algorithm.
 func TestCalendarMonthsOfRules(t *testing.T) {
-	for fields, want := range map[string]limiter.Anchor{
-		"unit: month":                             limiter.ByCalendar,
-		"unit: month, unit_multiplier: 3":         limiter.ByCalendar,
-		"unit: month, time_zone: Asia/Tokyo":      limiter.ByCalendar,
-		"unit: month, anchor: epoch":              limiter.Epoch,
-		"unit: month, anchor: first_hit":          limiter.FirstHit,
-		"unit: month, algorithm: sliding_window":  limiter.Epoch,
-		"unit: year":                              limiter.Epoch,
-		"unit: month, anchor: , shadow_mode: yes": limiter.ByCalendar,
+	for fields, want := range map[string]limiter.Algorithm{
+		"unit: month":                                limiter.ByCalendar,
+		"unit: month, unit_multiplier: 3":            limiter.ByCalendar,
+		"unit: month, time_zone: Asia/Tokyo":         limiter.ByCalendar,
+		"unit: month, algorithm: fixed_window":       limiter.FixedWindow,
+		"unit: month, algorithm: first_hit":          limiter.FirstHit,
+		"unit: month, algorithm: sliding_window":     limiter.SlidingWindow,
+		"unit: year":                                 limiter.FixedWindow,
+		"unit: month, algorithm: , shadow_mode: yes": limiter.ByCalendar,
 	} {
 		rules := "{domain: api, descriptors: [{key: user, rate_limit: {" + fields + ", requests_per_unit: 1}}]}"
 		tree, err := Load([]File{{"rules.yaml", []byte(rules)}}, Options{CalendarMonths: true})
@@ -246,8 +246,8 @@ func TestCalendarMonthsOfRules(t *testing.T) {
 			t.Errorf("%s: %v", fields, err)
 			continue
 		}
-		if got := tree.Match("api", entries("user=a")).Limits[0].Anchor; got != want {
-			t.Errorf("%s: anchor %s, want %s", fields, anchors[got], anchors[want])
+		if got := tree.Match("api", entries("user=a")).Limits[0].Algorithm; got != want {
+			t.Errorf("%s: algorithm %s, want %s", fields, got, want)
 		}
 	}
 }

@@ -15,14 +15,13 @@ import (
 // Override counts in fixed windows and admits any amount.
 type Override struct {
 	Algorithm   limiter.Algorithm
-	Anchor      limiter.Anchor
-	TimeZone    string // of anchor ByCalendar; empty means UTC
+	TimeZone    string // of ByCalendar; empty means UTC
 	BurstRatio  uint32 // size of a token bucket, in millionths of the amount; 0 means all of it
 	Charge      limiter.Charge
 	FailureMode limiter.FailureMode
 	Mode        limiter.Mode   // the rule's
 	Series      limiter.Series // of the metrics
-	// CalendarMonths is whether months without an anchor are those of the calendar.
+	// CalendarMonths is whether months are those of the calendar.
 	CalendarMonths bool
 
 	// Most is what is admitted per Unit times UnitMultiplier, whatever a request asks
@@ -37,8 +36,8 @@ type Override struct {
 func (o *Override) NewLimit(amount uint64, unit limiter.Unit, multiplier uint32) (*limiter.Limit, error) {
 	s := o.spec()
 	s.RequestsPerUnit, s.Unit, s.UnitMultiplier = amount, unit, multiplier
-	if o.CalendarMonths {
-		s.Anchor = s.MonthAnchor()
+	if o.CalendarMonths && unit == limiter.Month {
+		s.Algorithm = limiter.ByCalendar
 	}
 	if ratio := uint64(o.BurstRatio); ratio > 0 {
 		s.Burst = max(1, amount/millionths*ratio+amount%millionths*ratio/millionths)
@@ -54,7 +53,7 @@ func (o *Override) NewMost() (*limiter.Limit, error) {
 // spec is how o counts, without an amount.
 func (o *Override) spec() limiter.Spec {
 	return limiter.Spec{
-		Unit: o.Unit, UnitMultiplier: o.UnitMultiplier, Algorithm: o.Algorithm, Anchor: o.Anchor, TimeZone: o.TimeZone,
+		Unit: o.Unit, UnitMultiplier: o.UnitMultiplier, Algorithm: o.Algorithm, TimeZone: o.TimeZone,
 		Charge: o.Charge, FailureMode: o.FailureMode, Mode: o.Mode, Series: o.Series,
 	}
 }
@@ -86,8 +85,8 @@ func (d *decoder) override(_ string, n *yaml.Node) {
 		return
 	}
 	o := &Override{
-		Algorithm: f.Algorithm, Anchor: f.Anchor, TimeZone: f.TimeZone, BurstRatio: uint32(f.burstRatio), Charge: f.Charge, FailureMode: f.FailureMode,
-		CalendarMonths: d.opts.CalendarMonths && !f.given.has("anchor"),
+		Algorithm: f.Algorithm, TimeZone: f.TimeZone, BurstRatio: uint32(f.burstRatio), Charge: f.Charge, FailureMode: f.FailureMode,
+		CalendarMonths: d.opts.CalendarMonths && !f.given.has("algorithm"),
 		Most:           f.most,
 	}
 	if _, err := o.NewLimit(1, limiter.Day, 1); errors.Is(err, limiter.ErrTimeZone) {

@@ -266,7 +266,7 @@ var schemaPlaces = []struct {
 	{format.limit.names, "{domain: api, descriptors: [{key: user, rate_limit: {%s}}]}", map[string]string{"unlimited": "true"}},
 	{[]string{"name"}, "{domain: api, descriptors: [{key: user, rate_limit: {unlimited: true, replaces: [{%s}]}}]}", nil},
 	{format.override.names, "{domain: api, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1}, override: {%s}}]}", map[string]string{"algorithm": "token_bucket"}},
-	{format.override.names, "{domain: api, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1}, override: {%s}}]}", map[string]string{"anchor": "calendar"}},
+	{format.override.names, "{domain: api, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1}, override: {%s}}]}", map[string]string{"algorithm": "calendar"}},
 }
 
 // inPlace spells a mapping within a place.
@@ -286,7 +286,7 @@ var onlyDecoderKnows = regexp.MustCompile("cannot be counted exactly|at most 100
 func TestSchemaAgreesWithDecoder(t *testing.T) {
 	schema := compiled(t)
 	known := 0
-	words := slices.Concat(samples, []string{"null"}, limiter.AlgorithmNames(), limiter.UnitNames(), limiter.FailureModeNames(), anchors, charges)
+	words := slices.Concat(samples, []string{"null"}, limiter.AlgorithmNames(), limiter.UnitNames(), limiter.FailureModeNames(), charges)
 	slices.Sort(words)
 	words = slices.Compact(words)
 	for _, place := range schemaPlaces {

@@ -10,7 +10,6 @@ import (
 type Words struct {
 	Period    string // such as minute, or 5 minutes
 	Algorithm string
-	Anchor    string // "" unless a fixed window
 	TimeZone  string // "" unless by a calendar
 	Charge    string // "" if what is denied is never counted
 	DenyFor   string // such as 10m; "" without bans
@@ -32,10 +31,7 @@ func WordsFor(l *limiter.Limit, charge limiter.Charge, failure limiter.FailureMo
 	if l.Algorithm.Takes(limiter.ChargeOption) {
 		w.Charge = charges[cmp.Or(l.Charge, charge, limiter.Auto)-limiter.Auto]
 	}
-	if l.Algorithm.Takes(limiter.AnchorOption) {
-		w.Anchor = anchors[l.Anchor]
-	}
-	if l.Anchor == limiter.ByCalendar {
+	if l.Algorithm == limiter.ByCalendar {
 		w.TimeZone = cmp.Or(l.TimeZone, "UTC")
 	}
 	if l.DenyFor > 0 {

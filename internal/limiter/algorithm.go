@@ -11,8 +11,14 @@ import (
 type Algorithm uint8
 
 const (
-	// FixedWindow admits the amount in each window of one period.
+	// FixedWindow admits the amount in each window of one period. Windows follow each
+	// other from 1970-01-01 00:00 UTC: full seconds, full minutes.
 	FixedWindow Algorithm = iota
+	// FirstHit is the same with windows that begin with the first hit after the last one
+	// ended, so that clients do not all return at the full minute.
+	FirstHit
+	// ByCalendar is the same with the windows of a Calendar.
+	ByCalendar
 	// SlidingWindow admits the amount in about any span of one period: it
 	// estimates the span's use from the current window and a share of the
 	// previous one.
@@ -30,12 +36,14 @@ const (
 // in storetest, the exact counter of the judge in the tests here, a paragraph in docs.
 var algorithms = [...]struct {
 	word    string                        // in rules
-	letter  string                        // in keys; one algorithm has none
+	letter  string                        // in keys; a fixed window has none, a calendar the @ of appendCalendar
 	options []Option                      // that it takes
 	returns returning                     // when who is denied comes back, see RetrySpread
 	new     func(*Spec) (counting, error) // how it counts, and gives back
 }{
-	FixedWindow:   {"fixed_window", "", []Option{AnchorOption, ChargeOption, DenyForOption}, byWindow, newFixedWindow},
+	FixedWindow:   {"fixed_window", "", []Option{ChargeOption, DenyForOption}, byWindow, newFixedWindow},
+	FirstHit:      {"first_hit", "f", []Option{ChargeOption, DenyForOption}, byWindow, newFirstHit},
+	ByCalendar:    {"calendar", "", []Option{TimeZoneOption, ChargeOption, DenyForOption}, byWindow, newCalendarWindow},
 	SlidingWindow: {"sliding_window", "s", []Option{ChargeOption, DenyForOption}, evenly, newSlidingWindow},
 	TokenBucket:   {"token_bucket", "b", []Option{BurstOption, ChargeOption, DenyForOption}, evenly, newTokenBucket},
 	Concurrency:   {"concurrency", "c", []Option{HoldOption}, atOnce, newConcurrency},
@@ -65,11 +73,11 @@ type Option string
 
 // The options.
 const (
-	BurstOption   Option = "burst"
-	AnchorOption  Option = "anchor"
-	ChargeOption  Option = "charge"
-	DenyForOption Option = "deny_for"
-	HoldOption    Option = "hold"
+	BurstOption    Option = "burst"
+	TimeZoneOption Option = "time_zone"
+	ChargeOption   Option = "charge"
+	DenyForOption  Option = "deny_for"
+	HoldOption     Option = "hold"
 )
 
 // Algorithms returns the words for those that take the option.

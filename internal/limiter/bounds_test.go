@@ -15,12 +15,12 @@ var bounded = []Spec{
 	{Unit: Month, RequestsPerUnit: 50_000_017},
 	{Unit: Second, RequestsPerUnit: math.MaxUint32 - 4},
 	{Unit: Month, RequestsPerUnit: MaxAmount - 27},
-	{Unit: Minute, RequestsPerUnit: 7, Anchor: FirstHit},
-	{Unit: Minute, RequestsPerUnit: MaxAmount, Anchor: FirstHit},
-	{Unit: Month, RequestsPerUnit: 50_000_017, Anchor: FirstHit},
-	{Unit: Day, RequestsPerUnit: 7, Anchor: ByCalendar, TimeZone: "Europe/Berlin"},
-	{Unit: Month, RequestsPerUnit: 50_000_017, Anchor: ByCalendar},
-	{Unit: Year, RequestsPerUnit: 7, Anchor: ByCalendar, TimeZone: "America/New_York"},
+	{Unit: Minute, RequestsPerUnit: 7, Algorithm: FirstHit},
+	{Unit: Minute, RequestsPerUnit: MaxAmount, Algorithm: FirstHit},
+	{Unit: Month, RequestsPerUnit: 50_000_017, Algorithm: FirstHit},
+	{Unit: Day, RequestsPerUnit: 7, Algorithm: ByCalendar, TimeZone: "Europe/Berlin"},
+	{Unit: Month, RequestsPerUnit: 50_000_017, Algorithm: ByCalendar},
+	{Unit: Year, RequestsPerUnit: 7, Algorithm: ByCalendar, TimeZone: "America/New_York"},
 	{Unit: Minute, RequestsPerUnit: 7, Algorithm: SlidingWindow},
 	{Unit: Day, RequestsPerUnit: 999_983, Algorithm: SlidingWindow},
 	{Unit: Month, RequestsPerUnit: 50_000_017, Algorithm: SlidingWindow},
@@ -40,7 +40,7 @@ var bounded = []Spec{
 // in exact numbers and to the microsecond.
 func TestBounds(t *testing.T) {
 	for _, spec := range bounded {
-		t.Run(fmt.Sprintf("algorithm %d anchor %d %d per %s burst %d", spec.Algorithm, spec.Anchor, spec.RequestsPerUnit, spec.Per(), spec.Burst), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s %d per %s burst %d", spec.Algorithm, spec.RequestsPerUnit, spec.Per(), spec.Burst), func(t *testing.T) {
 			l := must(spec)
 			for seed := range uint64(3) {
 				checkBound(t, newRule(l), greedy(l, rand.New(rand.NewPCG(seed, 0))))
@@ -97,9 +97,9 @@ func (r *rule) bound(span int64) *big.Rat {
 		return sum(r.size, refill)
 	case r.limit.Algorithm == SlidingWindow && span <= r.period:
 		return sum(r.amount, refill)
-	case r.limit.Algorithm == FixedWindow && span < r.period && r.limit.Anchor == FirstHit:
+	case r.limit.Algorithm == FirstHit && span < r.period:
 		return difference(sum(r.amount, r.amount), rat(1))
-	case r.limit.Algorithm == FixedWindow && span < r.period:
+	case (r.limit.Algorithm == FixedWindow || r.limit.Algorithm == ByCalendar) && span < r.period:
 		return sum(r.amount, r.amount)
 	}
 	return nil

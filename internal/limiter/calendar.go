@@ -52,7 +52,7 @@ func newCalendar(s *Spec) (*Calendar, error) {
 		return c.(*Calendar), nil
 	}
 	if parts := partsOf[s.Unit]; parts%int(of.count) != 0 {
-		return nil, fmt.Errorf("windows of %s have no place on the calendar, allowed with anchor calendar is a unit_multiplier of %s", s.Per(), divisors(parts))
+		return nil, fmt.Errorf("windows of %s have no place on the calendar, allowed with algorithm calendar is a unit_multiplier of %s", s.Per(), divisors(parts))
 	}
 	zone, err := loadZone(of.zone)
 	if err != nil {
@@ -210,6 +210,18 @@ func (c *Calendar) change(from, to int64) int64 {
 type calendarWindow struct {
 	fixedWindow // its period is about that of a window
 	calendar    *Calendar
+}
+
+func newCalendarWindow(s *Spec) (counting, error) {
+	c, err := newCalendar(s)
+	if err != nil {
+		return nil, err
+	}
+	period, amount := s.Period().Microseconds(), int64(s.RequestsPerUnit)
+	if period <= 60*second { // the clocks of all zones show the same seconds, and full minutes at the same time
+		return fixedWindow{window{period, amount}, period}, nil
+	}
+	return calendarWindow{fixedWindow{window{period, amount}, second}, c}, nil
 }
 
 func (w calendarWindow) roll(s State, now int64) State {

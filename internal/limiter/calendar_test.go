@@ -248,7 +248,7 @@ func TestKnownWindowsOfCalendars(t *testing.T) {
 		{"Pacific/Apia", 1, Week, "2011-12-31T00:00:00+14:00", "2011-12-26T00:00:00-10:00", "2012-01-02T00:00:00+14:00"},
 		{"Asia/Kathmandu", 30, Minute, "2026-01-01T00:20:00+05:45", "2026-01-01T00:00:00+05:45", "2026-01-01T00:30:00+05:45"},
 	} {
-		l := must(Spec{RequestsPerUnit: 1, Unit: tc.unit, UnitMultiplier: tc.count, Anchor: ByCalendar, TimeZone: tc.zone})
+		l := must(Spec{RequestsPerUnit: 1, Unit: tc.unit, UnitMultiplier: tc.count, Algorithm: ByCalendar, TimeZone: tc.zone})
 		w := l.Calendar().Windows(micros(t, tc.now))
 		if w.Start != micros(t, tc.start) || w.Next != micros(t, tc.next) {
 			t.Errorf("%s, %d %ss at %s: %s, want %s to %s", tc.zone, tc.count, tc.unit, tc.now, inZone(w, l.Calendar().zone), tc.start, tc.next)
@@ -268,7 +268,7 @@ func micros(t *testing.T, text string) int64 {
 // A state of a program whose data say that the window started at another time counts as
 // that of this window, so that two programs do not take turns to empty it.
 func TestStartWithinAWindow(t *testing.T) {
-	l := must(Spec{RequestsPerUnit: 5, Unit: Day, Anchor: ByCalendar})
+	l := must(Spec{RequestsPerUnit: 5, Unit: Day, Algorithm: ByCalendar})
 	now := micros(t, "2026-03-29T12:00:00Z")
 	other := State{At: now/second - 3600, Used: 4}
 	if got := l.roll(other, now); got != other {
@@ -284,8 +284,8 @@ func TestKindsOfCalendars(t *testing.T) {
 	kinds := map[string]Spec{}
 	for unit := Second; unit <= Year; unit++ {
 		for _, s := range []Spec{
-			{}, {Anchor: FirstHit}, {Algorithm: SlidingWindow}, {Algorithm: TokenBucket}, {Trial: true},
-			{Anchor: ByCalendar}, {Anchor: ByCalendar, Trial: true}, {Anchor: ByCalendar, TimeZone: "Europe/Berlin"}, {Anchor: ByCalendar, TimeZone: "Etc/GMT+1"},
+			{}, {Algorithm: FirstHit}, {Algorithm: SlidingWindow}, {Algorithm: TokenBucket}, {Trial: true},
+			{Algorithm: ByCalendar}, {Algorithm: ByCalendar, Trial: true}, {Algorithm: ByCalendar, TimeZone: "Europe/Berlin"}, {Algorithm: ByCalendar, TimeZone: "Etc/GMT+1"},
 		} {
 			s.Unit = unit
 			kind := string(s.AppendKind(nil))
@@ -302,7 +302,7 @@ func TestShortWindowsOfCalendars(t *testing.T) {
 	for _, spec := range []Spec{{Unit: Second}, {Unit: Second, UnitMultiplier: 60}, {Unit: Minute}} {
 		spec.RequestsPerUnit = 3
 		epoch := must(spec)
-		spec.Anchor, spec.TimeZone = ByCalendar, "Asia/Kathmandu"
+		spec.Algorithm, spec.TimeZone = ByCalendar, "Asia/Kathmandu"
 		if l := must(spec); l.Calendar() != nil || l.Constants() != epoch.Constants() {
 			t.Errorf("%d %ss: constants %v, want %v", spec.UnitMultiplier, spec.Unit, l.Constants(), epoch.Constants())
 		}

@@ -22,7 +22,7 @@ import (
 //     admitted when it was told.
 func TestStepsOfTheClock(t *testing.T) {
 	for _, spec := range bounded {
-		t.Run(fmt.Sprintf("algorithm %d anchor %d %d per %s burst %d", spec.Algorithm, spec.Anchor, spec.RequestsPerUnit, spec.Per(), spec.Burst), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s %d per %s burst %d", spec.Algorithm, spec.RequestsPerUnit, spec.Per(), spec.Burst), func(t *testing.T) {
 			l := must(spec)
 			for seed := range uint64(5) {
 				c := newSteppedClient(t, l, seed)
@@ -95,7 +95,7 @@ func (c *steppedClient) decide(cost int64) Decision {
 	} else {
 		c.admitted, c.stepped = append(c.admitted, admission{c.real, cost}), append(c.stepped, c.steps)
 	}
-	if c.limit.Algorithm == TokenBucket || c.limit.Anchor == FirstHit {
+	if c.limit.Algorithm == TokenBucket || c.limit.Algorithm == FirstHit {
 		return out[0]
 	}
 	switch shown := newRule(c.limit).start(c.clock()); {
@@ -153,7 +153,7 @@ func (c *steppedClient) mustWaitAsPromised() {
 		longest *= 2
 	case c.limit.Algorithm == TokenBucket:
 		longest = refill(&c.limit.Spec)
-	case c.limit.Anchor == ByCalendar:
+	case c.limit.Algorithm == ByCalendar:
 		longest = duration(exactWindow{start: c.clock()}.end(r) - r.start(c.clock()))
 	}
 	if d.ResetAfter > longest || d.RetryAfter > longest {
@@ -177,7 +177,7 @@ func (c *steppedClient) mustWaitAsPromised() {
 // checkBounds checks what was admitted within every span of real time.
 func (c *steppedClient) checkBounds() {
 	r := newRule(c.limit)
-	if c.limit.Algorithm != FixedWindow || c.limit.Anchor == FirstHit {
+	if c.limit.Algorithm != FixedWindow && c.limit.Algorithm != ByCalendar {
 		checkBound(c.T, r, c.admitted)
 		return
 	}

@@ -14,7 +14,7 @@ func at(d time.Duration) int64 {
 func TestExpiry(t *testing.T) {
 	minute := must(Spec{Unit: Minute})
 	twoDays := must(Spec{Unit: Day, UnitMultiplier: 2})
-	firstHit := must(Spec{Unit: Minute, Anchor: FirstHit})
+	firstHit := must(Spec{Unit: Minute, Algorithm: FirstHit})
 	sliding := must(Spec{Unit: Minute, RequestsPerUnit: 7, Algorithm: SlidingWindow})
 	bucket := must(Spec{Unit: Minute, RequestsPerUnit: 7, Algorithm: TokenBucket}) // 60e6 / 7 microseconds for a unit
 	number := at(0) / 60e6

@@ -13,6 +13,8 @@ import (
 // newExactCounter makes empty counters, one for each algorithm.
 var newExactCounter = map[Algorithm]func() exactCounter{
 	FixedWindow:   func() exactCounter { return exactWindow{use: new(big.Rat)} },
+	FirstHit:      func() exactCounter { return exactWindow{use: new(big.Rat)} },
+	ByCalendar:    func() exactCounter { return exactWindow{use: new(big.Rat)} },
 	SlidingWindow: func() exactCounter { return exactSliding{} },
 	TokenBucket:   func() exactCounter { return exactBucket{level: new(big.Rat)} },
 	Concurrency:   func() exactCounter { return exactHolds{} },
@@ -33,14 +35,14 @@ func (b exactWindow) turn(r *rule, now int64) exactCounter {
 
 // start is when the window starts that a hit at now would be in, if it is the first.
 func (r *rule) start(now int64) int64 {
-	switch r.limit.Anchor {
-	case Epoch:
-		return now - now%r.period
+	switch r.limit.Algorithm {
+	case FirstHit:
+		return now
 	case ByCalendar:
 		start, _ := r.onCalendar(now)
 		return start
 	}
-	return now
+	return now - now%r.period
 }
 
 // onCalendar is when the window of a calendar starts and ends, as package time computes the
@@ -87,7 +89,7 @@ func (b exactWindow) write(_ *rule, change *big.Rat) exactCounter {
 }
 
 func (b exactWindow) end(r *rule) int64 {
-	if r.limit.Anchor == ByCalendar {
+	if r.limit.Algorithm == ByCalendar {
 		_, end := r.onCalendar(b.start)
 		return end
 	}

@@ -38,22 +38,12 @@ func (w window) waitFor(later int64, s State, cost int64) int64 {
 func (w window) numbers() (int64, [4]int64) { return most, [4]int64{w.period, w.amount} }
 
 func newFixedWindow(s *Spec) (counting, error) {
-	w := fixedWindow{window{s.Period().Microseconds(), int64(s.RequestsPerUnit)}, 1}
-	switch s.Anchor {
-	case Epoch:
-		w.grid = w.period
-	case ByCalendar:
-		c, err := newCalendar(s)
-		if err != nil {
-			return nil, err
-		}
-		if w.period > 60*second {
-			w.grid = second
-			return calendarWindow{w, c}, nil
-		}
-		w.grid = w.period // the clocks of all zones show the same seconds, and full minutes at the same time
-	}
-	return w, nil
+	period := s.Period().Microseconds()
+	return fixedWindow{window{period, int64(s.RequestsPerUnit)}, period}, nil
+}
+
+func newFirstHit(s *Spec) (counting, error) {
+	return fixedWindow{window{s.Period().Microseconds(), int64(s.RequestsPerUnit)}, 1}, nil
 }
 
 func (w fixedWindow) end(s State) int64 { return s.At*w.grid + w.period }

@@ -29,19 +29,17 @@ var drawn = func() (specs []Spec) {
 			{Unit: Second}, {Unit: Second, UnitMultiplier: 30}, {Unit: Minute}, {Unit: Hour, UnitMultiplier: 7},
 			{Unit: Month, UnitMultiplier: 5}, {Unit: Year, UnitMultiplier: 100},
 		} {
-			s.Algorithm = Algorithm(a)
-			specs = append(specs, s)
-			if s.Algorithm.Takes(AnchorOption) {
-				s.Anchor = FirstHit
-				specs = append(specs, s)
+			if s.Algorithm = Algorithm(a); s.Algorithm == ByCalendar {
+				continue
 			}
+			specs = append(specs, s)
 		}
 	}
 	for _, s := range []Spec{
 		{Unit: Second, TimeZone: "Europe/Berlin"}, {Unit: Hour, TimeZone: "Europe/Berlin"}, {Unit: Day, TimeZone: "America/New_York"},
 		{Unit: Day}, {Unit: Week, TimeZone: "Europe/Berlin"}, {Unit: Month}, {Unit: Month, UnitMultiplier: 3, TimeZone: "Europe/Berlin"}, {Unit: Year},
 	} {
-		s.Anchor = ByCalendar
+		s.Algorithm = ByCalendar
 		specs = append(specs, s)
 	}
 	return specs

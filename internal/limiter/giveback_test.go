@@ -11,7 +11,7 @@ func TestGiveBack(t *testing.T) {
 	at := func(seconds float64) int64 { return int64(seconds * 1e6) }
 	ten := Spec{RequestsPerUnit: 10, Unit: Minute}
 	firstHit, sliding, bucket := ten, ten, ten
-	firstHit.Anchor, sliding.Algorithm, bucket.Algorithm = FirstHit, SlidingWindow, TokenBucket
+	firstHit.Algorithm, sliding.Algorithm, bucket.Algorithm = FirstHit, SlidingWindow, TokenBucket
 	for _, c := range []struct {
 		name   string
 		spec   Spec
@@ -64,7 +64,7 @@ func TestGiveBack(t *testing.T) {
 // What was charged, or what is stored, is from after now: the clock stepped back.
 func TestGiveBackAfterAStepBack(t *testing.T) {
 	const minute = 60_000_000
-	for _, spec := range []Spec{{}, {Anchor: FirstHit}, {Anchor: ByCalendar, UnitMultiplier: 2}, {Algorithm: SlidingWindow}, {Algorithm: TokenBucket}} {
+	for _, spec := range []Spec{{}, {Algorithm: FirstHit}, {Algorithm: ByCalendar, UnitMultiplier: 2}, {Algorithm: SlidingWindow}, {Algorithm: TokenBucket}} {
 		spec.RequestsPerUnit, spec.Unit = 10, Minute
 		l := must(spec)
 		take := func(s State, now int64) State { return l.add(l.roll(s, now), 4) }
@@ -87,7 +87,7 @@ func TestGiveBackAfterAStepBack(t *testing.T) {
 
 // What a window lost meanwhile, to a refund of everything, is not given back twice.
 func TestGiveBackToAWindowThatStartedAnew(t *testing.T) {
-	l := must(Spec{RequestsPerUnit: 10, Unit: Minute, Anchor: FirstHit})
+	l := must(Spec{RequestsPerUnit: 10, Unit: Minute, Algorithm: FirstHit})
 	second := time.Second.Microseconds()
 	charged := l.add(l.roll(State{}, 10*second), 4)
 	anew := l.add(l.roll(l.add(charged, -10), 20*second), 3)

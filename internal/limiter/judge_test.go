@@ -49,7 +49,7 @@ func newRule(l *Limit) *rule {
 	seconds := map[Unit]int64{
 		Second: 1, Minute: 60, Hour: 3600, Day: 86400, Week: 604800, Month: 2592000, Year: 31536000,
 	}[l.Unit]
-	if l.Anchor == ByCalendar && l.Unit >= Day { // the shortest
+	if l.Algorithm == ByCalendar && l.Unit >= Day { // the shortest
 		seconds -= map[Unit]int64{Day: 3600, Week: 3600, Month: 2*86400 + 3600}[l.Unit]
 	}
 	r := &rule{limit: l, period: seconds * int64(max(l.UnitMultiplier, 1)) * 1_000_000, ban: int64(l.DenyFor / time.Microsecond)}

@@ -24,8 +24,7 @@ type Entry struct {
 // for example "w1|api|user=alice|path=/login|1m". The period is a number of days,
 // hours, minutes or seconds, the first of these that it is whole of, since in
 // Redis' memory every byte of a key counts. The kind is the letter of the algorithm,
-// which a fixed window does not have, and f for a window that starts with its first
-// hit. A window of a calendar has units of the calendar instead, as in 1M for a month, a @
+// which a fixed window does not have. A window of a calendar has units of the calendar instead, as in 1M for a month, a @
 // and the time zone unless that is UTC. A trial, which has a counter of its own beside a limit
 // that counts alike, has a t before all that, and what an exception denies has an x. No two different inputs meet in one
 // key, whatever bytes they hold:
@@ -51,7 +50,7 @@ type Keys struct {
 const (
 	formatVersion = "w1"
 
-	trialLetter, firstHitLetter, vetoLetter = 't', 'f', 'x' // beside those of algorithms
+	trialLetter, vetoLetter = 't', 'x' // beside those of algorithms
 
 	maxPart = 64  // longest key or value that is spelled out, in bytes
 	maxKey  = 512 // longest key after the prefix, in bytes
@@ -164,11 +163,7 @@ func (s *Spec) AppendKind(dst []byte) []byte {
 	if s.Veto {
 		dst = append(dst, vetoLetter)
 	}
-	dst = append(dst, algorithms[s.Algorithm].letter...)
-	switch s.Anchor {
-	case FirstHit:
-		dst = append(dst, firstHitLetter)
-	case ByCalendar:
+	if dst = append(dst, algorithms[s.Algorithm].letter...); s.Algorithm == ByCalendar {
 		return s.appendCalendar(dst)
 	}
 	return appendPeriod(dst, s.Period())

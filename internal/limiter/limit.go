@@ -2,7 +2,6 @@ package limiter
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"slices"
@@ -14,7 +13,7 @@ import (
 // Unit is the unit of a limit's period. The zero value is no unit.
 type Unit uint8
 
-// The units, from the shortest. A month counts 30 days and a year 365, but on a Calendar.
+// The units, from the shortest. A month counts 30 days and a year 365, but ByCalendar.
 const (
 	Second Unit = iota + 1
 	Minute
@@ -74,20 +73,6 @@ const (
 	Shadow
 	// Quota denies the request only when every quota limit of it is over.
 	Quota
-)
-
-// Anchor says where the windows of a fixed window limit start.
-type Anchor uint8
-
-const (
-	// Epoch lets windows follow each other from 1970-01-01 00:00 UTC: full
-	// seconds, full minutes.
-	Epoch Anchor = iota
-	// FirstHit starts a window with the first hit after the last one ended, so
-	// that clients do not all return at the full minute.
-	FirstHit
-	// ByCalendar lets windows be those of a Calendar.
-	ByCalendar
 )
 
 // Charge says what becomes of the cost of a hit that is denied.
@@ -156,8 +141,7 @@ type Spec struct {
 	UnitMultiplier  uint32        // periods of so many units; 0 means 1
 	Unlimited       bool          // admits everything and never reaches a store
 	Algorithm       Algorithm     // how the amount is counted
-	Anchor          Anchor        // of a fixed window
-	TimeZone        string        // of anchor ByCalendar; empty means UTC
+	TimeZone        string        // of ByCalendar; empty means UTC
 	Burst           uint64        // size of a token bucket, at most MaxAmount; 0 means RequestsPerUnit
 	Hold            string        // key of the entry that names a hold of Concurrency; "" means DefaultHold
 	Charge          Charge        // whether denied hits are written
@@ -174,15 +158,6 @@ type Spec struct {
 // in which a bucket refills by the amount.
 func (s *Spec) Period() time.Duration {
 	return s.Unit.Duration() * time.Duration(max(s.UnitMultiplier, 1))
-}
-
-// MonthAnchor returns the anchor of a limit without one where months are those of the
-// calendar: ByCalendar for a fixed window of months, else Epoch.
-func (s *Spec) MonthAnchor() Anchor {
-	if s.Unit == Month && s.Algorithm == FixedWindow && !s.Unlimited {
-		return ByCalendar
-	}
-	return Epoch
 }
 
 // zone is the time zone of a calendar.
@@ -296,7 +271,7 @@ func (s *Spec) newCounting() (counting, error) {
 		given  bool
 	}{
 		{BurstOption, s.Burst > 0},
-		{AnchorOption, s.Anchor != Epoch},
+		{TimeZoneOption, s.TimeZone != ""},
 		{ChargeOption, s.Charge != ByDefault},
 		{HoldOption, s.Hold != ""},
 		{DenyForOption, s.DenyFor != 0},
@@ -305,10 +280,7 @@ func (s *Spec) newCounting() (counting, error) {
 			return nil, fmt.Errorf("%s is for algorithm %s only", o.option, o.option.Algorithms())
 		}
 	}
-	switch {
-	case s.TimeZone != "" && s.Anchor != ByCalendar:
-		return nil, errors.New("time_zone is for anchor calendar only")
-	case s.DenyFor != 0 && (s.DenyFor < MinBan || s.DenyFor > MaxPeriod):
+	if s.DenyFor != 0 && (s.DenyFor < MinBan || s.DenyFor > MaxPeriod) {
 		return nil, fmt.Errorf("a ban of %v is not allowed, allowed are %v to 100 years", s.DenyFor, MinBan)
 	}
 	return algorithms[s.Algorithm].new(s)

@@ -43,7 +43,7 @@ func must(s Spec) *Limit {
 func TestNewLimitRefuses(t *testing.T) {
 	const (
 		undefined = "undefined unit, allowed are second, minute, hour, day, week, month, year"
-		noPlace   = " have no place on the calendar, allowed with anchor calendar is a unit_multiplier of "
+		noPlace   = " have no place on the calendar, allowed with algorithm calendar is a unit_multiplier of "
 		zones     = ", allowed are names of the IANA database, such as UTC or Europe/Berlin"
 		inexact   = " needs numbers above 2^53, which cannot be counted exactly; a smaller amount, a shorter period or a fixed window can"
 	)
@@ -82,8 +82,7 @@ func TestNewLimitRefuses(t *testing.T) {
 		},
 		{Spec{Unit: Minute, Burst: 1}, "burst is for algorithm token_bucket only"},
 		{Spec{Unit: Minute, Algorithm: SlidingWindow, Burst: 1}, "burst is for algorithm token_bucket only"},
-		{Spec{Unit: Minute, Algorithm: SlidingWindow, Anchor: FirstHit}, "anchor is for algorithm fixed_window only"},
-		{Spec{Unit: Minute, Algorithm: TokenBucket, Anchor: FirstHit}, "anchor is for algorithm fixed_window only"},
+		{Spec{Unit: Minute, Algorithm: SlidingWindow, TimeZone: "UTC"}, "time_zone is for algorithm calendar only"},
 		{Spec{Unit: Month, RequestsPerUnit: math.MaxUint32, Algorithm: SlidingWindow}, "4294967295 per month" + inexact},
 		{Spec{Unit: Day, UnitMultiplier: 13, RequestsPerUnit: math.MaxUint32, Algorithm: SlidingWindow}, "4294967295 per 13 days" + inexact},
 		{Spec{Unit: Day, UnitMultiplier: 12, RequestsPerUnit: math.MaxUint32, Algorithm: SlidingWindow}, ""},
@@ -100,13 +99,13 @@ func TestNewLimitRefuses(t *testing.T) {
 			"a bucket of 21 that refills at 10 per 50 years takes too long, at most 100 years are allowed",
 		},
 		{Spec{Unit: Year, UnitMultiplier: 50, RequestsPerUnit: 10, Algorithm: TokenBucket, Burst: 20}, ""},
-		{Spec{Unit: Month, UnitMultiplier: 5, Anchor: ByCalendar}, "windows of 5 months" + noPlace + "1, 2, 3, 4, 6, 12"},
-		{Spec{Unit: Day, UnitMultiplier: 2, Anchor: ByCalendar}, "windows of 2 days" + noPlace + "1"},
-		{Spec{Unit: Hour, UnitMultiplier: 48, Anchor: ByCalendar}, "windows of 48 hours" + noPlace + "1, 2, 3, 4, 6, 8, 12, 24"},
-		{Spec{Unit: Day, TimeZone: "Europe/Berlim", Anchor: ByCalendar}, `unknown time zone "Europe/Berlim"` + zones},
-		{Spec{Unit: Minute, TimeZone: "Local", Anchor: ByCalendar}, `unknown time zone "Local"` + zones},
-		{Spec{Unit: Day, TimeZone: "../../etc/passwd", Anchor: ByCalendar}, `unknown time zone "../../etc/passwd"` + zones},
-		{Spec{Unit: Day, TimeZone: "UTC"}, "time_zone is for anchor calendar only"},
+		{Spec{Unit: Month, UnitMultiplier: 5, Algorithm: ByCalendar}, "windows of 5 months" + noPlace + "1, 2, 3, 4, 6, 12"},
+		{Spec{Unit: Day, UnitMultiplier: 2, Algorithm: ByCalendar}, "windows of 2 days" + noPlace + "1"},
+		{Spec{Unit: Hour, UnitMultiplier: 48, Algorithm: ByCalendar}, "windows of 48 hours" + noPlace + "1, 2, 3, 4, 6, 8, 12, 24"},
+		{Spec{Unit: Day, TimeZone: "Europe/Berlim", Algorithm: ByCalendar}, `unknown time zone "Europe/Berlim"` + zones},
+		{Spec{Unit: Minute, TimeZone: "Local", Algorithm: ByCalendar}, `unknown time zone "Local"` + zones},
+		{Spec{Unit: Day, TimeZone: "../../etc/passwd", Algorithm: ByCalendar}, `unknown time zone "../../etc/passwd"` + zones},
+		{Spec{Unit: Day, TimeZone: "UTC"}, "time_zone is for algorithm calendar only"},
 	} {
 		got := ""
 		if _, err := NewLimit(tc.spec); err != nil {

@@ -91,7 +91,7 @@ func seconds(n ...float64) (waits []time.Duration) {
 func TestRetrySpread(t *testing.T) {
 	fixed := limiter.Spec{RequestsPerUnit: 20, Unit: limiter.Minute}
 	firstHit, sliding, bucket, hourly, few, ban := fixed, fixed, fixed, fixed, fixed, fixed
-	firstHit.Anchor = limiter.FirstHit
+	firstHit.Algorithm = limiter.FirstHit
 	sliding.Algorithm = limiter.SlidingWindow
 	bucket.Algorithm = limiter.TokenBucket
 	hourly.Unit, hourly.Algorithm = limiter.Hour, limiter.TokenBucket
@@ -127,7 +127,7 @@ func TestRetrySpread(t *testing.T) {
 func everyAlgorithm() map[string]*limiter.Limit {
 	return map[string]*limiter.Limit{
 		"fixed window":            storetest.Must(limiter.Spec{RequestsPerUnit: 3, Unit: limiter.Minute}),
-		"window of the first hit": storetest.Must(limiter.Spec{RequestsPerUnit: 3, Unit: limiter.Minute, Anchor: limiter.FirstHit}),
+		"window of the first hit": storetest.Must(limiter.Spec{RequestsPerUnit: 3, Unit: limiter.Minute, Algorithm: limiter.FirstHit}),
 		"sliding window":          storetest.Must(limiter.Spec{RequestsPerUnit: 3, Unit: limiter.Minute, Algorithm: limiter.SlidingWindow}),
 		"bucket":                  storetest.Must(limiter.Spec{RequestsPerUnit: 3, Unit: limiter.Minute, Algorithm: limiter.TokenBucket, Burst: 2}),
 	}

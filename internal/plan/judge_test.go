@@ -19,7 +19,7 @@ descriptors:
   - key: trial
     shadow_mode: true
     detailed_metric: true
-    override: {anchor: first_hit, charge: always, failure_mode: deny}
+    override: {algorithm: first_hit, charge: always, failure_mode: deny}
   - key: quota
     quota_mode: true
     override: {algorithm: sliding_window, max_requests_per_unit: 50, unit: day, unit_multiplier: 7}
@@ -40,9 +40,6 @@ func describe(l *limiter.Limit) string {
 	text := l.Rate() + " " + l.Algorithm.String()
 	if l.Burst > 0 {
 		text += fmt.Sprint(" burst ", l.Burst)
-	}
-	if l.Anchor != limiter.Epoch {
-		text += " first_hit"
 	}
 	if l.Mode != limiter.Enforced || l.Charge != limiter.ByDefault || l.FailureMode != limiter.FailureByDefault {
 		text += fmt.Sprintf(" mode %d charge %d failure %s", l.Mode, l.Charge, l.FailureMode)
@@ -72,7 +69,7 @@ func TestJudgedOverrides(t *testing.T) {
 		{"tenant=a", 1_000_000, day, 0, []string{"1000000 per day token_bucket burst 100000", "10000 per minute token_bucket burst 1000"}},
 		{"tenant=a", 4_294_967_295, year, 100, []string{"10000 per minute token_bucket burst 1000"}}, // cannot be counted exactly
 
-		{"trial=a", 4_294_967_295, second, 0, []string{"4294967295 per second fixed_window first_hit mode 1 charge 3 failure deny"}},
+		{"trial=a", 4_294_967_295, second, 0, []string{"4294967295 per second first_hit mode 1 charge 3 failure deny"}},
 		{"quota=a", 60, day, 7, []string{"50 per 7 days sliding_window mode 2 charge 0 failure default"}},
 
 		// Of a rule without override, nothing is left.

@@ -55,7 +55,7 @@ const rulesOfSeveral = `
     rate_limit:
       - {unit: minute, requests_per_unit: 9}
       - {unit: minute, requests_per_unit: 9, algorithm: sliding_window, charge: auto}
-      - {unit: minute, requests_per_unit: 9, anchor: first_hit, charge: admitted}
+      - {unit: minute, requests_per_unit: 9, algorithm: first_hit, charge: admitted}
       - {unit: minute, requests_per_unit: 9, algorithm: token_bucket, charge: always}
 `
 

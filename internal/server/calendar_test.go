@@ -12,8 +12,8 @@ import (
 )
 
 // TestCalendarMonths counts months of rules and of requests as the reference does with
-// USE_CALENDAR_MONTH_RATE_LIMIT: until the first of the next month in UTC. Whatever has an
-// anchor keeps it.
+// USE_CALENDAR_MONTH_RATE_LIMIT: until the first of the next month in UTC. Whatever names an
+// algorithm keeps it.
 func TestCalendarMonths(t *testing.T) {
 	t.Setenv("USE_CALENDAR_MONTH_RATE_LIMIT", "true")
 	const rules = `
@@ -24,7 +24,7 @@ descriptors:
     rate_limit: {unit: month, requests_per_unit: 3}
   - key: user
     value: epoch
-    rate_limit: {unit: month, requests_per_unit: 3, anchor: epoch}
+    rate_limit: {unit: month, requests_per_unit: 3, algorithm: fixed_window}
   - key: user
     value: sliding
     rate_limit: {unit: month, requests_per_unit: 3, algorithm: sliding_window}
@@ -67,7 +67,7 @@ descriptors:
 			if got := reset("sent", sent); (got-end).Abs() > time.Minute && end > time.Minute {
 				t.Errorf("a limit that the request brings is whole again after %v, want %v", got, end)
 			}
-			f.wantAnswer("GET", f.DebugAddr(), "/rlconfig", 200, "api.user_plain: unit=MONTH requests_per_unit=3, shadow_mode: false, quota_mode: false, anchor: calendar,")
+			f.wantAnswer("GET", f.DebugAddr(), "/rlconfig", 200, "api.user_plain: unit=MONTH requests_per_unit=3, shadow_mode: false, quota_mode: false, algorithm: calendar,")
 		})
 	}
 }

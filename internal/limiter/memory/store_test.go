@@ -124,7 +124,7 @@ func TestExpiryOfEveryAlgorithm(t *testing.T) {
 		want time.Duration // when they no longer matter
 	}{
 		{"fixed window", limiter.Spec{}, 20 * time.Second, 60 * time.Second},
-		{"first hit", limiter.Spec{Anchor: limiter.FirstHit}, 20 * time.Second, 80 * time.Second},
+		{"first hit", limiter.Spec{Algorithm: limiter.FirstHit}, 20 * time.Second, 80 * time.Second},
 		{"sliding window", limiter.Spec{Algorithm: limiter.SlidingWindow}, 20 * time.Second, 120 * time.Second},
 		{"token bucket", limiter.Spec{Algorithm: limiter.TokenBucket}, 20 * time.Second, 32 * time.Second},
 	} {
@@ -308,7 +308,7 @@ func TestEviction(t *testing.T) {
 func TestWhatAResetCosts(t *testing.T) {
 	const kept = 10_000
 	for name, spec := range map[string]limiter.Spec{
-		"fixed window": {}, "first hit": {Anchor: limiter.FirstHit},
+		"fixed window": {}, "first hit": {Algorithm: limiter.FirstHit},
 		"sliding window": {Algorithm: limiter.SlidingWindow}, "token bucket": {Algorithm: limiter.TokenBucket},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -359,7 +359,7 @@ func TestLongHistory(t *testing.T) {
 	const rounds, perRound = 12, 2000
 	limits := []*limiter.Limit{
 		perMinute, perHour,
-		storetest.Must(limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Minute, Anchor: limiter.FirstHit}),
+		storetest.Must(limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Minute, Algorithm: limiter.FirstHit}),
 		storetest.Must(limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Minute, Algorithm: limiter.SlidingWindow}),
 		storetest.Must(limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Hour, Algorithm: limiter.TokenBucket}),
 	}

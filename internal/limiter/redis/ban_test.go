@@ -23,7 +23,7 @@ func TestABanCostsNoSecondKey(t *testing.T) {
 		{limiter.Day, 2 * time.Hour, 24 * time.Hour},
 		{limiter.Minute, 2 * time.Hour, 2 * time.Hour},
 	} {
-		l := storetest.Must(limiter.Spec{RequestsPerUnit: 2, Unit: c.unit, Anchor: limiter.FirstHit, DenyFor: c.denyFor})
+		l := storetest.Must(limiter.Spec{RequestsPerUnit: 2, Unit: c.unit, Algorithm: limiter.FirstHit, DenyFor: c.denyFor})
 		key := c.unit.String()
 		for n, over := range []bool{false, false, true, true} {
 			if d := mustAsk(t, p.store, key, l); d.Over != over {

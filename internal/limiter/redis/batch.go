@@ -53,13 +53,13 @@ type definition struct {
 // calendar are those of a bit earlier: clocks differ, and a call may wait. The second of
 // them still lasts for a while then.
 func (d *definition) append(dst []byte, now int64) []byte {
-	word, constants := d.algorithm.String(), d.constants
+	constants := d.constants
 	if d.calendar != nil {
 		const earlier = 30 * million
 		w := d.calendar.Windows(now - earlier)
-		word, constants[1], constants[2], constants[3] = calendarWindow, w.Start, w.Next, w.End
+		constants[1], constants[2], constants[3] = w.Start, w.Next, w.End
 	}
-	dst = appendIntegers(append(append(dst, word...), ' '), constants[:]...)
+	dst = appendIntegers(append(append(dst, d.algorithm.String()...), ' '), constants[:]...)
 	if d.ban > 0 {
 		dst = appendIntegers(dst, d.ban.Microseconds())
 	}
@@ -167,6 +167,9 @@ func (b *batch) begin(place int) int {
 // limit returns the number of the definition of a limit.
 func (b *batch) limit(l *limiter.Limit) int32 {
 	d := definition{l.Algorithm, l.Constants(), l.Calendar(), l.DenyFor}
+	if d.algorithm == limiter.ByCalendar && d.calendar == nil {
+		d.algorithm = limiter.FixedWindow // of a minute at most, which is the same in every calendar
+	}
 	n, known := b.numbers.limits[d]
 	if !known {
 		n = int32(len(b.limits))
@@ -285,8 +288,7 @@ const (
 
 // isStraight reports whether straight.lua knows such limits. It begins no bans.
 func (d *definition) isStraight() bool {
-	period, grid := d.constants[0], d.constants[2]
-	return d.algorithm == limiter.FixedWindow && grid == period && d.calendar == nil && d.ban == 0
+	return d.algorithm == limiter.FixedWindow && d.ban == 0
 }
 
 // appendHits appends the requests as decide.lua reads them.

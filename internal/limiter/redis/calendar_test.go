@@ -46,7 +46,7 @@ func TestTheVeryChangeOfAWindow(t *testing.T) {
 		"a year begins":              {limiter.Spec{Unit: limiter.Year}, utc(1, 1, 0), 365 * 24 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.spec.RequestsPerUnit, c.spec.Anchor = 5, limiter.ByCalendar
+			c.spec.RequestsPerUnit, c.spec.Algorithm = 5, limiter.ByCalendar
 			l := storetest.Must(c.spec)
 			for _, off = range []time.Duration{
 				0, time.Millisecond, -time.Millisecond, 29 * time.Second, -29 * time.Second, 31 * time.Second, -31 * time.Second,
@@ -88,7 +88,7 @@ func TestClockOfRedisIsFoundOut(t *testing.T) {
 	off := time.Duration(0)
 	s := open(t, Options{Main: at(redis.Addr())})
 	s.main.local = func() time.Time { return redisNow.Add(off) }
-	l := storetest.Must(limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Day, Anchor: limiter.ByCalendar})
+	l := storetest.Must(limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Day, Algorithm: limiter.ByCalendar})
 	mustAsk(t, s, "the script is loaded", l)
 	for _, step := range []struct {
 		off    time.Duration
@@ -120,7 +120,7 @@ func TestClocksOfNodesDiffer(t *testing.T) {
 		s.main.ahead.Store(0) // as another node says
 		return redisNow.Add(1000 * time.Hour)
 	}
-	l := storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Day, Anchor: limiter.ByCalendar})
+	l := storetest.Must(limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Day, Algorithm: limiter.ByCalendar})
 	if first, second := mustAsk(t, s, "k", l), mustAsk(t, s, "k", l); first.Over || !second.Over {
 		t.Errorf("got %+v, then %+v, want the second denied", first, second)
 	}
@@ -133,7 +133,7 @@ func TestGiveBackByAWrongClock(t *testing.T) {
 	redis.SetTime(now)
 	s := open(t, Options{Main: at(redis.Addr())})
 	s.main.local = func() time.Time { return now.Add(-1000 * time.Hour) }
-	l := storetest.Must(limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Month, Anchor: limiter.ByCalendar})
+	l := storetest.Must(limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Month, Algorithm: limiter.ByCalendar})
 	hit := limiter.Hit{Limit: l, Key: []byte("k"), Cost: 3}
 	out := make([]limiter.Decision, 1)
 	if _, err := s.Decide(t.Context(), []limiter.Hit{hit}, out); err != nil {
@@ -159,9 +159,9 @@ func TestGiveBackByAWrongClock(t *testing.T) {
 func TestProcessesWithWrongClocksAdmitOneAmount(t *testing.T) {
 	const amount = 500
 	r := testenv.RedisServer(t)
-	l := storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Year, Anchor: limiter.ByCalendar})
+	l := storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Year, Algorithm: limiter.ByCalendar})
 	if w := l.Calendar().Windows(time.Now().UnixMicro()); w.Next-time.Now().UnixMicro() < time.Hour.Microseconds() {
-		l = storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Year, Anchor: limiter.ByCalendar, TimeZone: "Asia/Kathmandu"})
+		l = storetest.Must(limiter.Spec{RequestsPerUnit: amount, Unit: limiter.Year, Algorithm: limiter.ByCalendar, TimeZone: "Asia/Kathmandu"})
 	}
 	var stores []*store
 	for _, off := range []time.Duration{0, time.Hour, -time.Hour, 24 * time.Hour, -24 * time.Hour, 31 * 24 * time.Hour, -31 * 24 * time.Hour, 366 * 24 * time.Hour, -366 * 24 * time.Hour} {

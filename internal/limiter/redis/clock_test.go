@@ -24,7 +24,7 @@ var tenPerSecond = []struct {
 	longest time.Duration
 }{
 	{"fixed", limiter.Spec{}, time.Second},
-	{"first hit", limiter.Spec{Anchor: limiter.FirstHit}, time.Second},
+	{"first hit", limiter.Spec{Algorithm: limiter.FirstHit}, time.Second},
 	{"sliding", limiter.Spec{Algorithm: limiter.SlidingWindow}, 1100 * time.Millisecond},
 	{"bucket", limiter.Spec{Algorithm: limiter.TokenBucket}, 100 * time.Millisecond},
 }
@@ -139,7 +139,7 @@ func (d *differing) check() {
 			}
 			used, total = used+1, total+1
 		}
-		if d.limit.Algorithm != limiter.TokenBucket && d.limit.Anchor == limiter.Epoch && used > 10 {
+		if d.limit.Algorithm != limiter.TokenBucket && d.limit.Algorithm != limiter.FirstHit && used > 10 {
 			d.Fatalf("%d units in a window of 10", used)
 		}
 	}

@@ -78,7 +78,7 @@ func TestCrossSlotIsDecidedAsByTheModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	var limits []*limiter.Limit
 	for _, unit := range []limiter.Unit{limiter.Second, limiter.Minute} {
-		for _, spec := range []limiter.Spec{{}, {Anchor: limiter.FirstHit}, {Anchor: limiter.ByCalendar, TimeZone: "Asia/Kathmandu"}, {Algorithm: limiter.SlidingWindow}, {Algorithm: limiter.TokenBucket}, {Algorithm: limiter.Concurrency}} {
+		for _, spec := range []limiter.Spec{{}, {Algorithm: limiter.FirstHit}, {Algorithm: limiter.ByCalendar, TimeZone: "Asia/Kathmandu"}, {Algorithm: limiter.SlidingWindow}, {Algorithm: limiter.TokenBucket}, {Algorithm: limiter.Concurrency}} {
 			for _, mode := range []limiter.Mode{limiter.Enforced, limiter.Shadow, limiter.Quota} {
 				spec.Unit, spec.UnitMultiplier, spec.RequestsPerUnit, spec.Mode = unit, 30, 7, mode
 				limits = append(limits, storetest.Must(spec))

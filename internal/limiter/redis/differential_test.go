@@ -188,9 +188,9 @@ func (h *history) renew() {
 // on few counters or on many.
 func (h *history) requests() (requests [][]limiter.Hit) {
 	kinds := []limiter.Spec{
-		{}, {Algorithm: limiter.SlidingWindow}, {Algorithm: limiter.TokenBucket}, {Anchor: limiter.FirstHit},
+		{}, {Algorithm: limiter.SlidingWindow}, {Algorithm: limiter.TokenBucket}, {Algorithm: limiter.FirstHit},
 		{Algorithm: limiter.Concurrency},
-		{Anchor: limiter.ByCalendar, TimeZone: "Europe/Berlin"},
+		{Algorithm: limiter.ByCalendar, TimeZone: "Europe/Berlin"},
 	}
 	if h.IntN(3) > 0 {
 		n := h.IntN(len(kinds))

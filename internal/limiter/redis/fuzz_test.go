@@ -150,12 +150,9 @@ func (in *input) hit() limiter.Hit {
 		longest := uint64(limiter.MaxPeriod / spec.Unit.Duration())
 		spec.UnitMultiplier = uint32(in.number() % (longest + 1))
 	}
-	if spec.Algorithm.Takes(limiter.AnchorOption) {
-		spec.Anchor = limiter.Anchor(in.byte() % 3)
-		if spec.Anchor == limiter.ByCalendar {
-			spec.UnitMultiplier = 1
-			spec.TimeZone = []string{"", "Europe/Berlin", "Australia/Lord_Howe", "Pacific/Apia"}[in.byte()%4]
-		}
+	if spec.Algorithm == limiter.ByCalendar {
+		spec.UnitMultiplier = 1
+		spec.TimeZone = []string{"", "Europe/Berlin", "Australia/Lord_Howe", "Pacific/Apia"}[in.byte()%4]
 	}
 	if spec.Algorithm.Takes(limiter.BurstOption) {
 		spec.Burst = min(in.number(), limiter.MaxAmount)

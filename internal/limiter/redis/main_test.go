@@ -27,7 +27,7 @@ var (
 	perMinute = storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Minute})
 	// perYear is for tests that count by Redis' own clock: no window ends meanwhile.
 	perYear      = storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Year})
-	firstHitYear = storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Year, Anchor: limiter.FirstHit})
+	firstHitYear = storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Year, Algorithm: limiter.FirstHit})
 	slidingYear  = storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Year, Algorithm: limiter.SlidingWindow})
 	bucketYear   = storetest.Must(limiter.Spec{RequestsPerUnit: 100, Unit: limiter.Year, Algorithm: limiter.TokenBucket})
 )

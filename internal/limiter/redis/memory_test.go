@@ -28,9 +28,9 @@ func TestMemoryOfACounter(t *testing.T) {
 		{"a window", year(limiter.Spec{}), 1, "int", 80},
 		{"a full window", year(limiter.Spec{}), 999_999, "int", 80},
 		{"a window of millions", year(limiter.Spec{}), 1_000_000, "embstr", 110},
-		{"a window of a calendar", year(limiter.Spec{Anchor: limiter.ByCalendar, TimeZone: "Europe/Berlin"}), 999_999, "int", 80},
+		{"a window of a calendar", year(limiter.Spec{Algorithm: limiter.ByCalendar, TimeZone: "Europe/Berlin"}), 999_999, "int", 80},
 		{"a sliding window", year(limiter.Spec{Algorithm: limiter.SlidingWindow}), 1, "int", 80},
-		{"a window of its own", year(limiter.Spec{Anchor: limiter.FirstHit}), 1, "embstr", 110},
+		{"a window of its own", year(limiter.Spec{Algorithm: limiter.FirstHit}), 1, "embstr", 110},
 		{"a bucket", year(limiter.Spec{Algorithm: limiter.TokenBucket}), 7, "embstr", 130},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -26,7 +26,7 @@ func TestOneRequestIsOneCommand(t *testing.T) {
 
 	var hits []limiter.Hit
 	for i, spec := range []limiter.Spec{
-		{}, {Anchor: limiter.FirstHit}, {Anchor: limiter.ByCalendar, TimeZone: "Europe/Berlin"}, {Algorithm: limiter.SlidingWindow}, {Algorithm: limiter.TokenBucket}, {Mode: limiter.Shadow},
+		{}, {Algorithm: limiter.FirstHit}, {Algorithm: limiter.ByCalendar, TimeZone: "Europe/Berlin"}, {Algorithm: limiter.SlidingWindow}, {Algorithm: limiter.TokenBucket}, {Mode: limiter.Shadow},
 	} {
 		spec.RequestsPerUnit, spec.Unit = 100, limiter.Year
 		hits = append(hits, limiter.Hit{Limit: storetest.Must(spec), Key: fmt.Append(nil, "counter ", i), Cost: 1})
@@ -216,7 +216,7 @@ func TestCountersExpireWithTheirWindow(t *testing.T) {
 	}
 
 	for name, spec := range map[string]limiter.Spec{
-		"fixed": {}, "first hit": {Anchor: limiter.FirstHit}, "sliding": {Algorithm: limiter.SlidingWindow}, "bucket": {Algorithm: limiter.TokenBucket},
+		"fixed": {}, "first hit": {Algorithm: limiter.FirstHit}, "sliding": {Algorithm: limiter.SlidingWindow}, "bucket": {Algorithm: limiter.TokenBucket},
 	} {
 		spec.RequestsPerUnit, spec.Unit = 1, limiter.Second
 		mustAsk(t, s, name, storetest.Must(spec))
@@ -231,7 +231,7 @@ func TestExpiry(t *testing.T) {
 	start := time.UnixMicro(1_767_323_045_678_900) // 54.3211 s before a full minute
 	minute := limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Minute}
 	firstHit, sliding, bucket := minute, minute, minute
-	firstHit.Anchor, sliding.Algorithm, bucket.Algorithm = limiter.FirstHit, limiter.SlidingWindow, limiter.TokenBucket
+	firstHit.Algorithm, sliding.Algorithm, bucket.Algorithm = limiter.FirstHit, limiter.SlidingWindow, limiter.TokenBucket
 	inSevenths := bucket
 	inSevenths.RequestsPerUnit = 7
 	inMillis := limiter.Spec{RequestsPerUnit: 1_000_000, Unit: limiter.Day, Algorithm: limiter.SlidingWindow}
@@ -246,7 +246,7 @@ func TestExpiry(t *testing.T) {
 			{54 * time.Second, 1, 322}, {54_321_100 * time.Microsecond, 1, 60_000},
 		}},
 		{"first hit", firstHit, []expiryStep{{0, 1, 60_000}, {10 * time.Second, 1, 50_000}, {20 * time.Second, -2, 1}, {30 * time.Second, 1, 60_000}}},
-		{"day of a calendar", limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Day, Anchor: limiter.ByCalendar, TimeZone: "Europe/Berlin"}, []expiryStep{
+		{"day of a calendar", limiter.Spec{RequestsPerUnit: 10, Unit: limiter.Day, Algorithm: limiter.ByCalendar, TimeZone: "Europe/Berlin"}, []expiryStep{
 			{0, 1, 71_754_322}, {10 * time.Second, 1, 71_744_322}, {20 * time.Second, -2, 1}, {20 * time.Hour, 1, 86_154_322}, {time.Second, 1, 71_753_322},
 		}},
 		{"sliding window", sliding, []expiryStep{

@@ -25,14 +25,10 @@ var (
 	scriptDigest = fmt.Sprintf("%x", sha1.Sum([]byte(scriptText)))
 )
 
-// scriptFiles lists the files of the script in its order. There is one for each algorithm, and
-// one for the windows that a calendar gives one of them.
+// scriptFiles lists the files of the script in its order. There is one for each algorithm.
 func scriptFiles() []string {
-	ways := append(limiter.AlgorithmNames(), calendarWindow)
-	return slices.Concat([]string{"time", "straight", "state"}, ways, []string{"holds", "decide"})
+	return slices.Concat([]string{"time", "straight", "state"}, limiter.AlgorithmNames(), []string{"holds", "decide"})
 }
-
-const calendarWindow = "calendar_window"
 
 // luaText returns the named files as one text.
 func luaText(names ...string) string {

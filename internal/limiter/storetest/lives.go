@@ -188,10 +188,6 @@ func (w *line) limit() *limiter.Limit {
 			case "per":
 			case "burst":
 				s.Burst = w.number()
-			case "first_hit":
-				s.Anchor = limiter.FirstHit
-			case "calendar":
-				s.Anchor = limiter.ByCalendar
 			case "zone":
 				s.TimeZone = w.next()
 			case "deny_for":

@@ -31,7 +31,7 @@ func ExampleExplain() {
 	//
 	// limit 1 of 1
 	//   amount     10 per minute
-	//   algorithm  fixed_window, anchor epoch
+	//   algorithm  fixed_window
 	//   mode       enforced
 	//   charge     auto, so what is denied is counted only if its descriptor has its own hits_addend other than 0
 	//   failure    error, so without Redis the request is answered UNAVAILABLE

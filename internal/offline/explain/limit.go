@@ -26,7 +26,6 @@ type Limit struct {
 	PeriodSeconds   int64    `json:"period_seconds,omitempty"`
 	rate            string   // such as 10 per 5 minutes
 	Algorithm       string   `json:"algorithm,omitempty"`
-	Anchor          string   `json:"anchor,omitempty"`
 	TimeZone        string   `json:"time_zone,omitempty"` // of a calendar
 	Burst           *uint64  `json:"burst,omitempty"`     // what fits into a token bucket
 	Hold            string   `json:"hold,omitempty"`      // key of the entry that names a hold
@@ -101,7 +100,7 @@ func newLimit(l *limiter.Limit, q *Question) Limit {
 	words := descriptors.WordsFor(l, q.Charge, q.Failure)
 	shown.RequestsPerUnit, shown.rate = &l.RequestsPerUnit, l.Rate()
 	shown.Period, shown.PeriodSeconds = words.Period, int64(l.Period()/time.Second)
-	shown.Algorithm, shown.Anchor, shown.TimeZone, shown.Charge, shown.Mode = words.Algorithm, words.Anchor, words.TimeZone, words.Charge, words.Mode
+	shown.Algorithm, shown.TimeZone, shown.Charge, shown.Mode = words.Algorithm, words.TimeZone, words.Charge, words.Mode
 	shown.DenyFor, shown.FailureMode, shown.Hold = words.DenyFor, words.FailureMode, l.HoldKey()
 	if l.Algorithm.Takes(limiter.BurstOption) {
 		shown.Burst = new(l.Size())

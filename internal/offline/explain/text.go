@@ -154,9 +154,7 @@ func (a *Answer) writeLimit(w io.Writer, i int) {
 func (l *Limit) algorithm() string {
 	switch {
 	case l.TimeZone != "":
-		return l.Algorithm + ", anchor " + l.Anchor + " of " + l.TimeZone
-	case l.Anchor != "":
-		return l.Algorithm + ", anchor " + l.Anchor
+		return l.Algorithm + " of " + l.TimeZone
 	case l.Hold != "":
 		return l.Algorithm + ", hold " + l.Hold
 	case l.Burst != nil:
@@ -234,11 +232,11 @@ func (d *Decision) reset(l *Limit) string {
 		return fmt.Sprintf("free again when it is given back, or after %v", after)
 	case l.Burst != nil:
 		return fmt.Sprintf("full again after %v", after)
-	case l.Anchor == "first_hit":
+	case l.Algorithm == "first_hit":
 		return fmt.Sprintf("the window ends after %v", after)
 	case l.TimeZone != "":
 		return fmt.Sprintf("the window ends with the %s of the calendar", l.Period)
-	case l.Anchor != "":
+	case l.Algorithm == "fixed_window":
 		return fmt.Sprintf("the window ends within %v", after)
 	default:
 		return fmt.Sprintf("all free again within %v", after)

@@ -150,12 +150,12 @@ var cases = []struct {
 		{time.Hour, "alice", 240, time.Hour},
 	}},
 	// To the microsecond, and not extended by later requests, admitted or denied.
-	{"5 requests per 10 seconds from the first on", limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Second, UnitMultiplier: 10, Anchor: limiter.FirstHit}, oddTime, []step{
+	{"5 requests per 10 seconds from the first on", limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Second, UnitMultiplier: 10, Algorithm: limiter.FirstHit}, oddTime, []step{
 		{0, "", 1, 0}, {time.Second, "", 1, 0}, {2 * time.Second, "", 1, 0}, {3 * time.Second, "", 1, 0},
 		{4 * time.Second, "", 1, 6 * time.Second}, {9 * time.Second, "", 0, time.Second}, {10*time.Second - micro, "", 0, micro},
 		{10 * time.Second, "", 5, 10 * time.Second},
 	}},
-	{"20 requests per 30 seconds from the first on", limiter.Spec{RequestsPerUnit: 20, Unit: limiter.Second, UnitMultiplier: 30, Anchor: limiter.FirstHit}, oddTime, []step{
+	{"20 requests per 30 seconds from the first on", limiter.Spec{RequestsPerUnit: 20, Unit: limiter.Second, UnitMultiplier: 30, Algorithm: limiter.FirstHit}, oddTime, []step{
 		{0, "", 1, 0}, {time.Second, "", 18, 0}, {19 * time.Second, "", 1, 11 * time.Second}, {30*time.Second - micro, "", 0, micro},
 		{30 * time.Second, "", 20, 30 * time.Second}, // what is admitted now begins the next 30 s
 	}},

@@ -29,7 +29,7 @@ var herdLimits = []struct {
 	inSeconds   float64 // at most so often what the limit itself needs, for those who wait in whole seconds
 }{
 	{"fixed window", "{unit: second, requests_per_unit: 50}", 1.2},
-	{"window of the first hit", "{unit: second, requests_per_unit: 50, anchor: first_hit}", 1.2},
+	{"window of the first hit", "{unit: second, requests_per_unit: 50, algorithm: first_hit}", 1.2},
 	// Workers that begin together and wait in whole seconds never leave the part of a
 	// second in which they began. A sliding window has room for 25 to 50 then, and a
 	// bucket for its burst, once a second: no answer can help them.

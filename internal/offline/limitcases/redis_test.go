@@ -62,7 +62,7 @@ func TestRedisDropsTheCounterWithItsWindow(t *testing.T) {
 		left time.Duration
 	}{
 		{limiter.Spec{RequestsPerUnit: 20, Unit: limiter.Minute}, noon.Add(15 * time.Second), 45 * time.Second},
-		{limiter.Spec{RequestsPerUnit: 20, Unit: limiter.Minute, Anchor: limiter.FirstHit}, oddTime, time.Minute},
+		{limiter.Spec{RequestsPerUnit: 20, Unit: limiter.Minute, Algorithm: limiter.FirstHit}, oddTime, time.Minute},
 		// Now Redis need not be waited for long.
 		{limiter.Spec{RequestsPerUnit: 20, Unit: limiter.Hour}, noon.Add(time.Hour - 200*time.Millisecond), 200 * time.Millisecond},
 	} {
@@ -101,7 +101,7 @@ func TestAttackGetsExactly5(t *testing.T) {
 // attack lets clients ask at the same moment, each one of the replicas.
 func attack(t *testing.T, clients int, replicas ...replica) {
 	t.Helper()
-	h := hit(storetest.Must(limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Second, UnitMultiplier: 10, Anchor: limiter.FirstHit}), "ip", "192.0.2.1")
+	h := hit(storetest.Must(limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Second, UnitMultiplier: 10, Algorithm: limiter.FirstHit}), "ip", "192.0.2.1")
 	for _, r := range replicas {
 		r.expectUsed(0, h) // connects
 	}
@@ -132,12 +132,12 @@ func attack(t *testing.T, clients int, replicas ...replica) {
 // let clients wait, windows may have ended before their fifth request.
 func TestAttackAcrossWindowEnds(t *testing.T) {
 	t.Parallel()
-	for name, anchor := range map[string]limiter.Anchor{"full seconds": limiter.Epoch, "from the first hit": limiter.FirstHit} {
+	for name, algorithm := range map[string]limiter.Algorithm{"full seconds": limiter.FixedWindow, "from the first hit": limiter.FirstHit} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := testenv.RedisServer(t)
 			redis := inspect(t, server)
-			perSecond := storetest.Must(limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Second, Anchor: anchor})
+			perSecond := storetest.Must(limiter.Spec{RequestsPerUnit: 5, Unit: limiter.Second, Algorithm: algorithm})
 			for try := 1; ; try++ {
 				h := hit(perSecond, "ip", fmt.Sprint("192.0.2.", try))
 				start := time.Now()
@@ -213,7 +213,7 @@ func TestReplicasNeedNoClock(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServer(t)
 	right := onRedis(t, server, nil)
-	h := hit(storetest.Must(limiter.Spec{RequestsPerUnit: 20, Unit: limiter.Second, UnitMultiplier: 30, Anchor: limiter.FirstHit}), "user", "alice")
+	h := hit(storetest.Must(limiter.Spec{RequestsPerUnit: 20, Unit: limiter.Second, UnitMultiplier: 30, Algorithm: limiter.FirstHit}), "user", "alice")
 
 	started := time.Now()
 	right.expectAdmitted(10, h)
@@ -243,7 +243,7 @@ func TestRedisClockKeepsItsWord(t *testing.T) {
 	t.Parallel()
 	const slack = 50 * time.Millisecond // for clocks that are being slewed
 	for name, spec := range map[string]limiter.Spec{
-		"from the first hit": {RequestsPerUnit: 20, Unit: limiter.Second, UnitMultiplier: 2, Anchor: limiter.FirstHit},
+		"from the first hit": {RequestsPerUnit: 20, Unit: limiter.Second, UnitMultiplier: 2, Algorithm: limiter.FirstHit},
 		"by token bucket":    {RequestsPerUnit: 10, Unit: limiter.Second, UnitMultiplier: 15, Algorithm: limiter.TokenBucket},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -60,8 +60,8 @@ func TestPeaks(t *testing.T) {
 	for name, spec := range map[string]limiter.Spec{
 		"fixed window":          {Unit: limiter.Hour},
 		"fixed window of a day": {Unit: limiter.Day},
-		"first hit":             {Unit: limiter.Hour, Anchor: limiter.FirstHit},
-		"calendar":              {Unit: limiter.Day, Anchor: limiter.ByCalendar, TimeZone: "Europe/Berlin"},
+		"first hit":             {Unit: limiter.Hour, Algorithm: limiter.FirstHit},
+		"calendar":              {Unit: limiter.Day, Algorithm: limiter.ByCalendar, TimeZone: "Europe/Berlin"},
 		"sliding window":        {Unit: limiter.Hour, Algorithm: limiter.SlidingWindow},
 		"token bucket":          {Unit: limiter.Minute, Algorithm: limiter.TokenBucket},
 		"token bucket of a day": {Unit: limiter.Day, Algorithm: limiter.TokenBucket},
@@ -120,10 +120,10 @@ func TestClientsWhoComeOnce(t *testing.T) {
 	for name, spec := range map[string]limiter.Spec{
 		"bucket of a day":       {RequestsPerUnit: 5, Unit: limiter.Day, Algorithm: limiter.TokenBucket},
 		"bucket of a second":    {RequestsPerUnit: 5, Unit: limiter.Second, Algorithm: limiter.TokenBucket},
-		"first hit of a day":    {RequestsPerUnit: 5, Unit: limiter.Day, Anchor: limiter.FirstHit},
-		"first hit of a month":  {RequestsPerUnit: 5, Unit: limiter.Month, Anchor: limiter.FirstHit},
+		"first hit of a day":    {RequestsPerUnit: 5, Unit: limiter.Day, Algorithm: limiter.FirstHit},
+		"first hit of a month":  {RequestsPerUnit: 5, Unit: limiter.Month, Algorithm: limiter.FirstHit},
 		"sliding day":           {RequestsPerUnit: 5, Unit: limiter.Day, Algorithm: limiter.SlidingWindow},
-		"calendar day":          {RequestsPerUnit: 5, Unit: limiter.Day, Anchor: limiter.ByCalendar, TimeZone: "Asia/Tokyo"},
+		"calendar day":          {RequestsPerUnit: 5, Unit: limiter.Day, Algorithm: limiter.ByCalendar, TimeZone: "Asia/Tokyo"},
 		"fixed window of a day": {RequestsPerUnit: 5, Unit: limiter.Day},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -78,14 +78,14 @@ descriptors:
     rate_limit:
       - {unit: minute, requests_per_unit: 12}
       - {unit: hour, requests_per_unit: 90, algorithm: sliding_window}
-      - {unit: day, requests_per_unit: 300, anchor: calendar, time_zone: America/New_York, shadow_mode: true}
+      - {unit: day, requests_per_unit: 300, algorithm: calendar, time_zone: America/New_York, shadow_mode: true}
   - key: user
     rate_limit: {unit: hour, requests_per_unit: 80, algorithm: token_bucket, burst: 20}
     below: true
     descriptors:
       - key: path
         value: /a
-        rate_limit: {unit: minute, requests_per_unit: 5, anchor: first_hit, deny_for: 2m}
+        rate_limit: {unit: minute, requests_per_unit: 5, algorithm: first_hit, deny_for: 2m}
       - key: path
         value: /free
         rate_limit: {unlimited: true}

@@ -60,7 +60,7 @@ func newTable(l *limiter.Limit, suggest bool) *table {
 		t.widths = [parts]uint{32, 10, 10, 0, 10}
 	case l.Algorithm == limiter.SlidingWindow:
 		t.widths = [parts]uint{32, 15, 15, 0, 0}
-	case l.Algorithm == limiter.FixedWindow && l.Anchor != limiter.FirstHit:
+	case l.Algorithm == limiter.FixedWindow || l.Algorithm == limiter.ByCalendar:
 		t.widths = [parts]uint{32, 15, 0, 0, 15}
 	case l.Algorithm == limiter.TokenBucket && suggest:
 		t.unit, t.widths = 1000, [parts]uint{42, 5, 5, 5, 5}

@@ -10,7 +10,7 @@
 
 -- The second integer of a reply, where it is not the state of a counter, which is never negative:
 local SINGLE = -1    -- each request was decided by itself, see decide.lua
-local NO_WINDOW = -2 -- nothing was done, see calendar_window.lua
+local NO_WINDOW = -2 -- nothing was done, see calendar.lua
 -- What became of a hit:
 local ADMITTED, OVER = 0, 1
 local ALREADY = 2 -- admitted, and its hold was as the hit wants it

@@ -3,7 +3,7 @@
 -- The window and the next one are from who calls, because only Go knows the calendar. Which of them it is is for the
 -- clock of Redis to say. If it is neither, nothing is decided: decide.lua replies NO_WINDOW.
 
-algorithms.calendar_window = {
+algorithms.calendar = {
   limit = function(t, amount, start, next, last)
     if t < start or t >= last then
       return
