@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/codes"
 
 	"weir/internal/limiter"
@@ -38,14 +37,6 @@ func slowly(t *testing.T, change func(*setup)) *Service {
 	return o.service()
 }
 
-// fromText is a request as it is sent.
-func fromText(t *testing.T, text string) []byte {
-	t.Helper()
-	var request ratelimitv3.RateLimitRequest
-	parse(t, text, &request)
-	return marshal(t, &request)
-}
-
 // decideOne decides a request of user a.
 func decideOne(s *Service, wire []byte) error {
 	c := s.calls.Get().(*call)
@@ -55,7 +46,7 @@ func decideOne(s *Service, wire []byte) error {
 }
 
 func TestMoreRequestsThanAllowedAreRefused(t *testing.T) {
-	wire := fromText(t, "domain: 'api' "+d("user", "a"))
+	wire := marshal(t, request(t, "user=a"))
 	synctest.Test(t, func(t *testing.T) {
 		s := slowly(t, func(o *setup) { o.MaxConcurrent = 2 })
 		for range 2 { // the places are free again afterwards
@@ -82,7 +73,7 @@ func TestMoreRequestsThanAllowedAreRefused(t *testing.T) {
 }
 
 func TestRequestTimeout(t *testing.T) {
-	wire := fromText(t, "domain: 'api' "+d("user", "a"))
+	wire := marshal(t, request(t, "user=a"))
 	synctest.Test(t, func(t *testing.T) {
 		s := slowly(t, func(o *setup) { o.Timeout = 300 * time.Millisecond })
 		began := time.Now()

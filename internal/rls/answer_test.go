@@ -1,209 +1,204 @@
 package rls
 
 import (
+	_ "embed"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"weir/internal/limiter"
+	"weir/internal/testenv"
 )
 
-const rules = `
-domain: api
-descriptors:
-  - key: user
-    rate_limit: {unit: minute, requests_per_unit: 2}
-  - key: user
-    value: root
-    rate_limit: {unlimited: true}
-  - key: user
-    value: friend
-  - key: path
-    rate_limit: {unit: hour, requests_per_unit: 3, name: paths}
-  - key: nobody
-    rate_limit: {unit: day, requests_per_unit: 0}
-  - key: tried
-    rate_limit: {unit: second, requests_per_unit: 1}
-    shadow_mode: true
-  - key: model
-    rate_limit: {unit: week, requests_per_unit: 1}
-    quota_mode: true
-  - key: vip
-    rate_limit: {unit: month, requests_per_unit: 100, replaces: [{name: paths}]}
-  - key: free
-    rate_limit: {unlimited: true, replaces: [{name: paths}]}
-  - key: tokens
-    rate_limit: {unit: year, requests_per_unit: 100}
-`
-
-// d is a descriptor of one entry in text format; more are its other fields.
-func d(key, value string, more ...string) string {
-	return fmt.Sprintf("descriptors {entries {key: %q value: %q} %s} ", key, value, strings.Join(more, " "))
-}
-
-const (
-	ok        = "overall_code: OK "
-	over      = "overall_code: OVER_LIMIT "
-	none      = "statuses {code: OK} "
-	unlimited = "statuses {code: OK limit_remaining: 4294967295} "
-	api       = "domain: 'api' "
+var (
+	//go:embed testdata/answers.txt
+	answers string
+	//go:embed testdata/modes.yaml
+	modeRules string
+	//go:embed testdata/modes.txt
+	modes string
 )
 
-// status is one of a limit, in text format; seconds 0 are not told.
-func status(code, limit string, remaining, seconds int) string {
-	reset := ""
-	if seconds > 0 {
-		reset = fmt.Sprintf("duration_until_reset {seconds: %d}", seconds)
-	}
-	return fmt.Sprintf("statuses {code: %s current_limit {%s} limit_remaining: %d %s} ", code, limit, remaining, reset)
-}
-
-// The statuses of the rules above.
-func user(code string, remaining int) string {
-	return status(code, "requests_per_unit: 2 unit: MINUTE", remaining, 30)
-}
-
-func path(code string, remaining int) string {
-	return status(code, "requests_per_unit: 3 unit: HOUR name: 'paths'", remaining, 30)
-}
-
-func tried(remaining int) string {
-	return status("OK", "requests_per_unit: 1 unit: SECOND", remaining, 1)
-}
-
-func model(code string, remaining int) string {
-	return status(code, "requests_per_unit: 1 unit: WEEK", remaining, 388830)
-}
-
-func vip(remaining int) string {
-	return status("OK", "requests_per_unit: 100 unit: MONTH", remaining, 302430)
-}
-
-func tokens(code string, remaining int) string {
-	return status(code, "requests_per_unit: 100 unit: YEAR", remaining, 11966430)
-}
-
-// talk is requests, one after the other, and what is answered.
-type talk struct {
-	name  string
-	steps []step
-}
-
-type step struct{ request, want string }
-
-// expectTalks has each talk with a service of its own.
-func expectTalks(t *testing.T, rules string, talks []talk) {
-	t.Helper()
-	for _, talk := range talks {
-		t.Run(talk.name, func(t *testing.T) {
+func TestAnswers(t *testing.T) {
+	for talk := range strings.SplitSeq(answers, "\n# ") {
+		name, steps, _ := strings.Cut(talk, "\n")
+		t.Run(name, func(t *testing.T) {
 			conn := serve(t, options(t, rules).service())
-			for _, s := range talk.steps {
-				expect(t, conn, s.request, s.want)
+			for step := range strings.Lines(steps) {
+				if request, want, is := strings.Cut(strings.TrimSpace(step), " -> "); is {
+					expect(t, conn, request, want)
+				}
 			}
 		})
 	}
 }
 
-func TestAnswers(t *testing.T) {
-	addend := func(n uint64) string { return fmt.Sprintf("hits_addend {value: %d}", n) }
-	expectTalks(t, rules, []talk{
-		{"up to the limit and over", []step{
-			{api + d("user", "a"), ok + user("OK", 1)},
-			{api + d("user", "a"), ok + user("OK", 0)},
-			{api + d("user", "a"), over + user("OVER_LIMIT", 0)},
-			{api + d("user", "b"), ok + user("OK", 1)},
-		}},
-		{"nothing applies", []step{
-			{api + d("stranger", "a"), ok + none},
-			{"domain: 'other' " + d("user", "a"), ok + none},
-			{api + d("user", "friend"), ok + none},
-			{api + "descriptors {}", ok + none},
-		}},
-		{"unlimited", []step{{api + d("user", "root"), ok + unlimited}}},
-		{"one status for each descriptor, in order", []step{
-			{api + d("path", "/") + d("stranger", "a") + d("user", "a") + d("user", "root"), ok + path("OK", 2) + none + user("OK", 1) + unlimited},
-		}},
-		{"the same descriptor twice", []step{
-			{api + d("user", "a") + d("user", "a"), ok + user("OK", 0) + user("OK", 0)},
-			{api + d("user", "b") + d("user", "b") + d("user", "b"), over + user("OK", 2) + user("OK", 2) + "statuses {code: OVER_LIMIT current_limit {requests_per_unit: 2 unit: MINUTE}}"},
-		}},
-		{"a denied request takes nothing from the others", []step{
-			{api + d("user", "a") + "hits_addend: 2", ok + user("OK", 0)},
-			{api + d("path", "/") + d("user", "a"), over + path("OK", 3) + user("OVER_LIMIT", 0)},
-			{api + d("path", "/"), ok + path("OK", 2)},
-		}},
-		{"deny all: no time to wait for", []step{
-			{api + d("nobody", "a"), over + "statuses {code: OVER_LIMIT current_limit {unit: DAY}}"},
-		}},
-		{"nothing remains for who asks for too much", []step{
-			{api + d("user", "a"), ok + user("OK", 1)},
-			{api + d("user", "a") + "hits_addend: 2", over + user("OVER_LIMIT", 0)},
-			{api + d("user", "a") + "hits_addend: 3", over + "statuses {code: OVER_LIMIT current_limit {requests_per_unit: 2 unit: MINUTE}}"},
-		}},
-		{"shadow", []step{
-			{api + d("tried", "a"), ok + tried(0)},
-			{api + d("tried", "a"), ok + tried(0)},
-		}},
-		{"quota: over when all are", []step{
-			{api + d("model", "a"), ok + model("OK", 0)},
-			{api + d("model", "a") + d("model", "b"), ok + model("OVER_LIMIT", 0) + model("OK", 0)},
-			{api + d("model", "a") + d("model", "b"), over + model("OVER_LIMIT", 0) + model("OVER_LIMIT", 0)},
-		}},
-		{"replaces", []step{
-			{api + d("path", "/") + d("vip", "a"), ok + none + vip(99)},
-			{api + d("vip", "a") + d("path", "/"), ok + vip(98) + none},
-			{api + d("free", "a") + d("path", "/"), ok + unlimited + none},
-			{api + d("path", "/"), ok + path("OK", 2)},
-		}},
-		{"cost of the request", []step{
-			{api + d("path", "/") + d("user", "a") + "hits_addend: 2", ok + path("OK", 1) + user("OK", 0)},
-		}},
-		{"cost of the descriptor", []step{
-			{api + d("path", "/", addend(3)) + d("user", "a") + "hits_addend: 2", ok + path("OK", 0) + user("OK", 0)},
-		}},
-		{"peek", []step{
-			{api + d("user", "a", addend(0)), ok + user("OK", 2)},
-			{api + d("user", "a") + "hits_addend: 2", ok + user("OK", 0)},
-			{api + d("user", "a", addend(0)), over + user("OVER_LIMIT", 0)},
-		}},
-		{"refund", []step{
-			{api + d("user", "a") + "hits_addend: 2", ok + user("OK", 0)},
-			{api + d("user", "a", "is_negative_hits: true"), ok + user("OK", 1)},
-			{api + d("user", "a", "is_negative_hits: true", addend(5)), ok + user("OK", 2)},
-		}},
-		{"a descriptor's own addend is charged always", []step{
-			{api + d("tokens", "a", addend(90)), ok + tokens("OK", 10)},
-			{api + d("tokens", "a", addend(20)), over + tokens("OVER_LIMIT", 0)},
-			{api + d("tokens", "a", "is_negative_hits: true", addend(15)), ok + tokens("OK", 5)},
-		}},
-		{"enormous costs", []step{
-			{api + d("user", "a", addend(1<<63)), over + "statuses {code: OVER_LIMIT current_limit {requests_per_unit: 2 unit: MINUTE}}"},
-			{api + d("user", "a", addend(1<<64-1), "is_negative_hits: true"), ok + user("OK", 2)},
-		}},
-	})
+func TestModes(t *testing.T) {
+	row, details := regexp.MustCompile(`(?m)^\[(.*)\] (.*) -> (.*)$`), regexp.MustCompile(` of [^,]*`)
+	found := row.FindAllStringSubmatch(modes, -1)
+	if len(found) < 50 {
+		t.Fatalf("%d rows", len(found))
+	}
+	for _, r := range found {
+		t.Run(r[1]+" "+r[2], func(t *testing.T) {
+			opts := options(t, modeRules)
+			opts.ShadowMode, opts.QuotaMode = strings.Contains(r[1], "S"), strings.Contains(r[1], "Q")
+			conn := serve(t, opts.service())
+			all := ""
+			for key := range strings.FieldsSeq(r[2]) {
+				name, usedUp := strings.CutSuffix(key, "!")
+				descriptor := name + "=a"
+				if name == "override" {
+					descriptor += "(10/MINUTE)"
+				}
+				if usedUp {
+					testenv.Must(ask(t, conn, descriptor+" +10"))(t)
+				}
+				all += descriptor + " "
+			}
+			if got := details.ReplaceAllString(outline(testenv.Must(ask(t, conn, all))(t)), ""); got != r[3] {
+				t.Errorf("got %s, want %s", got, r[3])
+			}
+		})
+	}
 }
 
-func TestOverride(t *testing.T) {
-	limit := func(fields string) string { return "limit {" + fields + "}" }
-	conn := serve(t, options(t, rules).service())
-	for _, s := range []struct{ name, request, want string }{
-		{"instead of the rule", "domain: 'api' " + d("user", "a", limit("requests_per_unit: 1 unit: HOUR")),
-			ok + status("OK", "requests_per_unit: 1 unit: HOUR", 0, 30)},
-		{"over", "domain: 'api' " + d("user", "a", limit("requests_per_unit: 1 unit: HOUR")),
-			over + status("OVER_LIMIT", "requests_per_unit: 1 unit: HOUR", 0, 30)},
-		{"another amount keeps the count", "domain: 'api' " + d("user", "a", limit("requests_per_unit: 5 unit: HOUR")),
-			ok + status("OK", "requests_per_unit: 5 unit: HOUR", 3, 30)},
-		{"multiplier", "domain: 'api' " + d("user", "a", limit("requests_per_unit: 5 unit: MINUTE unit_multiplier {value: 10}")),
-			ok + status("OK", "requests_per_unit: 5 unit: MINUTE unit_multiplier {value: 10}", 4, 30)},
-		{"without a rule", "domain: 'api' " + d("stranger", "a", limit("requests_per_unit: 9 unit: SECOND")),
-			ok + status("OK", "requests_per_unit: 9 unit: SECOND", 8, 1)},
-		{"month", "domain: 'api' " + d("user", "a", limit("requests_per_unit: 9 unit: MONTH")),
-			ok + status("OK", "requests_per_unit: 9 unit: MONTH", 8, 302430)},
-		{"year", "domain: 'api' " + d("user", "a", limit("requests_per_unit: 9 unit: YEAR")),
-			ok + status("OK", "requests_per_unit: 9 unit: YEAR", 8, 11966430)},
-		{"day", "domain: 'api' " + d("user", "a", limit("requests_per_unit: 9 unit: DAY")),
-			ok + status("OK", "requests_per_unit: 9 unit: DAY", 8, 43230)},
-		{"unknown domain", "domain: 'other' " + d("user", "a", limit("requests_per_unit: 1 unit: HOUR")),
-			ok + none},
+// The dashboards of the reference tell how many requests SHADOW_MODE lets pass:
+// those that would be denied without it, no others.
+func TestShadowModeCountsWhatItLetsPass(t *testing.T) {
+	for _, tc := range []struct {
+		quotaMode bool
+		request   string
+		want      float64
+	}{
+		{false, "plain=a", 0},
+		{false, "plain=a +11", 1},
+		{false, "shadow=a +11", 0},
+		{false, "quota=a quota2=a(11)", 0},
+		{false, "quota=a quota2=a +11", 1},
+		{true, "plain=a other=a(11)", 0},
+		{true, "plain=a other=a +11", 1},
+		{false, "stranger=a", 0},
 	} {
-		t.Run(s.name, func(t *testing.T) { expect(t, conn, s.request, s.want) })
+		opts := options(t, modeRules)
+		opts.ShadowMode, opts.QuotaMode = true, tc.quotaMode
+		s := opts.service()
+		decide(t, s, tc.request)
+		if got := testutil.ToFloat64(s.metrics.globalShadow); got != tc.want {
+			t.Errorf("%s: counted %v, want %v", tc.request, got, tc.want)
+		}
+	}
+}
+
+// A tighter limit that is tried beside the one that holds counts for itself.
+func TestTrialHasItsOwnCounter(t *testing.T) {
+	s := options(t, `
+domain: api
+descriptors:
+  - key: user
+    rate_limit:
+      - {unit: minute, requests_per_unit: 10}
+      - {unit: minute, requests_per_unit: 3, shadow_mode: true}
+`).service()
+	for i := range int64(10) {
+		c := decide(t, s, "user=a")
+		if real, trial := c.result.Decisions[0], c.result.Decisions[1]; real.Used != i+1 || trial.Used != min(i+1, 3) || trial.Over != (i >= 3) || c.result.Denied {
+			t.Errorf("request %d: got %+v and the trial %+v", i+1, real, trial)
+		}
+	}
+}
+
+// What becomes of a hit that fits, in a request that another limit denies.
+func TestCharge(t *testing.T) {
+	for _, tc := range []struct {
+		server limiter.Charge
+		// What is left of the limits of the rule kept, 9 each: of the one that
+		// says nothing, and of those with charge auto, admitted and always.
+		plain, ownAddend [4]int64
+		override         int64 // which says nothing
+	}{
+		{limiter.ByDefault, [4]int64{9, 9, 9, 8}, [4]int64{8, 8, 9, 8}, 9},
+		{limiter.Auto, [4]int64{9, 9, 9, 8}, [4]int64{8, 8, 9, 8}, 9},
+		{limiter.Admitted, [4]int64{9, 9, 9, 8}, [4]int64{9, 8, 9, 8}, 9},
+		{limiter.Always, [4]int64{8, 9, 9, 8}, [4]int64{8, 8, 9, 8}, 8},
+	} {
+		for note, want := range map[string][4]int64{
+			"": tc.plain, "(1)": tc.ownAddend, "(0)": {9, 9, 9, 9}, "(refund)": {9, 9, 9, 9}, "(refund,1)": {9, 9, 9, 9},
+			"(9/HOUR)": {tc.override},
+		} {
+			t.Run(fmt.Sprint(tc.server, note), func(t *testing.T) {
+				opts := options(t, rules)
+				opts.Charge = tc.server
+				c := decide(t, opts.service(), "kept="+note+" nobody=a")
+				var got [4]int64
+				for i := range c.result.Hits[1:] {
+					got[i] = c.result.Decisions[i].Remaining
+				}
+				if got != want || !c.result.Denied {
+					t.Errorf("got %v and denied %t, want %v and a denied request", got, c.result.Denied, want)
+				}
+			})
+		}
+	}
+}
+
+// A peek that comes before usage is told: of a limit of 2 a third one passes where
+// all usage is charged, as in the reference, whose scripts of quotas rely on it.
+func TestPeeksBeforeUsage(t *testing.T) {
+	for charge, want := range map[limiter.Charge]int{limiter.ByDefault: 2, limiter.Auto: 2, limiter.Admitted: 2, limiter.Always: 3} {
+		opts := options(t, rules)
+		opts.Charge = charge
+		s, passed := opts.service(), 0
+		for range 5 {
+			if c := decide(t, s, "user=a(0)"); !c.result.Denied {
+				passed++
+				decide(t, s, "user=a(1)")
+			}
+		}
+		if passed != want {
+			t.Errorf("charge %v: %d of 5 peeks passed, want %d", charge, passed, want)
+		}
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		requests []string
+		want     string // limit, remaining and reset of the last request
+		quotas   bool   // QUOTA_MODE
+	}{
+		{"admitted", []string{"user=a"}, "2 1 30", false},
+		{"no limit", []string{"stranger=a user=root user=friend"}, "", false},
+		{"least remaining", []string{"path=/ user=a tokens=t"}, "2 1 30", false},
+		{"first of equals", []string{"path=/", "path=/ user=a"}, "3 1 30", false},
+		{"denied before least remaining", []string{"user=a +2", "tried=a user=a path=/"}, "2 0 30", false},
+		{"last of the denied", []string{"path=/ +3", "path=/ nobody=a"}, "0 0 43230", false},
+		{"a quota denies nothing by itself", []string{"model=a", "tried=a model=a model=b"}, "1 0 1", false},
+		{"with QUOTA_MODE no limit does", []string{"path=/ user=a +4"}, "3 0 30", true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			names := []string{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"}
+			opts := options(t, rules)
+			opts.QuotaMode = tc.quotas
+			opts.ResponseHeaders = Headers{Limit: names[0], Remaining: names[1], Reset: names[2]}
+			conn := serve(t, opts.service())
+			var got []string
+			for _, request := range tc.requests {
+				got = nil
+				for i, h := range testenv.Must(ask(t, conn, request))(t).GetResponseHeadersToAdd() {
+					if h.GetKey() != names[i] {
+						t.Errorf("header %d is %q, want %q", i, h.GetKey(), names[i])
+					}
+					got = append(got, h.GetValue())
+				}
+			}
+			if got := strings.Join(got, " "); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"weir/internal/limiter"
 	"weir/internal/plan"
+	"weir/internal/testenv"
 )
 
 // requestOf is what decode must read from the encoding of m.
@@ -60,9 +61,7 @@ func sameRequest(a, b plan.Request) bool {
 
 func marshal(t testing.TB, m proto.Message) []byte {
 	t.Helper()
-	b, err := proto.Marshal(m)
-	must(t, err)
-	return b
+	return testenv.Must(proto.Marshal(m))(t)
 }
 
 // message builds a message field by field, in ways that no encoder would.
@@ -189,7 +188,7 @@ func FuzzDecode(f *testing.F) {
 
 func TestDecodeAnyBytes(t *testing.T) {
 	c := call{wire: wires(t)["not UTF-8"]}
-	must(t, c.decode(10))
+	testenv.OK(t, c.decode(10))
 	want := plan.Request{Domain: "a\xff", Descriptors: []plan.Descriptor{{Entries: []limiter.Entry{{Key: "k\xfe", Value: "\xff"}}}}}
 	if !sameRequest(c.request, want) {
 		t.Errorf("got %+v, want %+v", c.request, want)
@@ -202,7 +201,7 @@ func TestDecodeForgetsThePreviousRequest(t *testing.T) {
 		fresh := call{wire: wires(t)[name]}
 		used.reset()
 		used.wire = fresh.wire
-		must(t, errors.Join(fresh.decode(10), used.decode(10)))
+		testenv.OK(t, errors.Join(fresh.decode(10), used.decode(10)))
 		if !sameRequest(used.request, fresh.request) {
 			t.Errorf("%s: got %+v, want %+v", name, used.request, fresh.request)
 		}

@@ -23,7 +23,7 @@ func TestManyDescriptorsInTime(t *testing.T) {
 				m = m.bytes(2, message{}.bytes(1, message{}.string(1, "user").string(2, fmt.Sprint("user-", i%users))))
 			}
 			testenv.InProcessorTime(t, 200*time.Millisecond, func() {
-				must(t, decideOne(s, m))
+				testenv.OK(t, decideOne(s, m))
 			})
 		}
 	}
@@ -56,7 +56,7 @@ func TestEnormousCallsAreNotKept(t *testing.T) {
 			}
 			c := s.calls.Get().(*call)
 			c.wire = m
-			must(t, s.decide(t.Context(), c))
+			testenv.OK(t, s.decide(t.Context(), c))
 			if got := c.isEnormous(); got != tc.enormous {
 				t.Errorf("enormous: got %t, want %t", got, tc.enormous)
 			}

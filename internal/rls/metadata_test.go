@@ -14,6 +14,7 @@ import (
 
 	"weir/internal/limiter"
 	"weir/internal/plan"
+	"weir/internal/testenv"
 )
 
 const metadataRules = `
@@ -37,28 +38,28 @@ func TestDynamicMetadata(t *testing.T) {
 	opts.DynamicMetadata = true
 	conn := serve(t, opts.service())
 	for _, tc := range []struct {
-		name string
-		wire []byte
-		want string
+		name    string
+		request string
+		want    string
 	}{
-		{"without metadata", message{}.string(1, "api").varint(3, 5).bytes(2, entryMessage("d", "1")),
+		{"without metadata", "d=1 +5",
 			`{"domain": "api", "hitsAddend": 5, "descriptors": [{"entries": ["d=1"]}]}`},
-		{"the first of several stays, maps are merged", message{}.string(1, "api").bytes(2, entryMessage("a", "1")).bytes(2, entryMessage("b", "1")),
+		{"the first of several stays, maps are merged", "a=1 b=1",
 			`{"domain": "api", "descriptors": [{"entries": ["a=1"]}, {"entries": ["b=1"]}],
 			  "metadata": {"team": "blue", "price": {"currency": "EUR", "amount": 5, "unit": "token"}, "tags": ["x", true], "extra": null}}`},
-		{"only of the admitted", message{}.string(1, "api").bytes(2, entryMessage("a", "1")).bytes(2, entryMessage("b", "1")),
+		{"only of the admitted", "a=1 b=1",
 			`{"domain": "api", "descriptors": [{"entries": ["a=1"]}, {"entries": ["b=1"]}],
 			  "metadata": {"team": "red", "price": {"currency": "USD", "unit": "token"}, "extra": null}}`},
-		{"not of the unlimited", message{}.string(1, "api").bytes(2, entryMessage("c", "1")),
+		{"not of the unlimited", "c=1",
 			`{"domain": "api", "descriptors": [{"entries": ["c=1"]}]}`},
-		{"what a descriptor brings along", message{}.string(1, "api").bytes(2, entryMessage("x", "\xff").bytes(2, message{}.varint(1, 10).varint(2, 3)).bytes(3, message{}.varint(1, 1<<53))),
+		{"what a descriptor brings along", "x=\xff(9007199254740992,10/HOUR)",
 			"{\"domain\": \"api\", \"descriptors\": [{\"entries\": [\"x=\uFFFD\"], \"limit\": \"requests_per_unit:10 unit:HOUR\", \"hitsAddend\": 9007199254740992}]}"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			response, err := askRaw(t, conn, tc.wire)
-			must(t, err)
+			wire := strings.ReplaceAll(string(marshal(t, request(t, strings.ReplaceAll(tc.request, "\xff", "?")))), "?", "\xff")
+			response := testenv.Must(askRaw(t, conn, []byte(wire)))(t)
 			var want structpb.Struct
-			must(t, protojson.Unmarshal([]byte(tc.want), &want))
+			testenv.OK(t, protojson.Unmarshal([]byte(tc.want), &want))
 			if got := response.GetDynamicMetadata(); !proto.Equal(got, &want) {
 				t.Errorf("got %v, want %v", got, &want)
 			}

@@ -2,7 +2,6 @@ package rls
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -19,15 +18,13 @@ import (
 // Both entrances count their requests and errors, so that the share of errors
 // is one of all requests.
 func TestMetrics(t *testing.T) {
-	reg := prometheus.NewRegistry()
 	opts := options(t, rules)
-	opts.Registerer = reg
 	s := opts.service()
 	conn := serve(t, s)
 	for range 3 {
-		testenv.Must(ask(t, conn, "domain: 'api' "+d("user", "a")))(t)
+		testenv.Must(ask(t, conn, "user=a"))(t)
 	}
-	if _, err := ask(t, conn, "domain: 'api'"); err == nil {
+	if _, err := ask(t, conn, ""); err == nil {
 		t.Fatal("a bad request was accepted")
 	}
 	for body, want := range map[string]int{
@@ -39,7 +36,7 @@ func TestMetrics(t *testing.T) {
 			t.Fatalf("%s: got %d, want %d", body, w.Code, want)
 		}
 	}
-	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
+	if err := testutil.GatherAndCompare(opts.registry, strings.NewReader(`
 # HELP ratelimit_service_should_rate_limit_error Requests without a decision: redis_error, the store of whatever kind failed; service_error, the request is bad or there are no rules; overload, it was refused because of MAX_CONCURRENT_REQUESTS.
 # TYPE ratelimit_service_should_rate_limit_error counter
 ratelimit_service_should_rate_limit_error{err_type="overload"} 0
@@ -52,7 +49,7 @@ ratelimit_service_total_requests{grpc_method="ShouldRateLimit"} 4
 `), "ratelimit_service_should_rate_limit_error", "ratelimit_service_total_requests"); err != nil {
 		t.Error(err)
 	}
-	wantSeries(t, reg, `
+	wantSeries(t, opts.registry, `
 ratelimit_service_response_time_seconds_count{grpc_method="/json"} 3
 ratelimit_service_response_time_seconds_count{grpc_method="ShouldRateLimit"} 4
 `)
@@ -67,6 +64,9 @@ func wantSeries(t *testing.T, reg prometheus.Gatherer, want string) {
 	wanted := strings.Split(strings.TrimSpace(want), "\n")
 	var got []string
 	for _, line := range strings.Split(strings.TrimSpace(w.Body.String()), "\n") {
+		if strings.HasPrefix(line, "weir_limit_hits_total") && strings.HasSuffix(line, " 0") {
+			continue // which all outcomes have
+		}
 		if slices.ContainsFunc(wanted, func(other string) bool { return name(other) == name(line) }) {
 			got = append(got, line)
 		}
@@ -79,11 +79,6 @@ func wantSeries(t *testing.T, reg prometheus.Gatherer, want string) {
 }
 
 func TestMetricsOfLimits(t *testing.T) {
-	const (
-		user = "descriptors {entries {key: 'user' value: 'a|b'} entries {key: 'path' value: '/'} %s} "
-		path = "descriptors {entries {key: 'tenant' value: 'a'} entries {key: 'path' value: '/'} "
-		post = path + "entries {key: 'method' value: 'POST'}}"
-	)
 	for _, tc := range []struct {
 		name, rules string
 		requests    []string // without their domain
@@ -103,17 +98,15 @@ descriptors:
   - key: alone
     rate_limit: {unit: second, requests_per_unit: 1}
 `, []string{
-			fmt.Sprintf(user, "") + d("alone", "x") + "hits_addend: 2", // denied by alone
-			fmt.Sprintf(user, "") + "hits_addend: 2",
-			fmt.Sprintf(user, "") + "hits_addend: 2",    // denied by burst
-			fmt.Sprintf(user, "hits_addend {value: 2}"), // the same, but charged
-			fmt.Sprintf(user, "hits_addend {value: 0}"), // asks for nothing
+			"user=a|b;path=/ alone=x +2", // denied by alone
+			"user=a|b;path=/ +2",
+			"user=a|b;path=/ +2", // denied by burst
+			"user=a|b;path=/(2)", // the same, but charged
+			"user=a|b;path=/(0)", // asks for nothing
 		}, `
 ratelimit_service_rate_limit_total_hits{domain="api",key1="alone",key2=""} 2
 ratelimit_service_rate_limit_total_hits{domain="api",key1="user_a_b",key2="path"} 24
-weir_limit_hits_total{domain="api",limit="second",outcome="admitted",rule="alone"} 0
 weir_limit_hits_total{domain="api",limit="second",outcome="over",rule="alone"} 2
-weir_limit_hits_total{domain="api",limit="second",outcome="withheld",rule="alone"} 0
 weir_limit_hits_total{domain="api",limit="burst",outcome="admitted",rule="user=\"a|b\"|path"} 3
 weir_limit_hits_total{domain="api",limit="burst",outcome="over",rule="user=\"a|b\"|path"} 3
 weir_limit_hits_total{domain="api",limit="burst",outcome="withheld",rule="user=\"a|b\"|path"} 2
@@ -121,7 +114,6 @@ weir_limit_hits_total{domain="api",limit="minute sliding_window shadow_mode",out
 weir_limit_hits_total{domain="api",limit="minute sliding_window shadow_mode",outcome="over",rule="user=\"a|b\"|path"} 4
 weir_limit_hits_total{domain="api",limit="minute sliding_window shadow_mode",outcome="withheld",rule="user=\"a|b\"|path"} 2
 weir_limit_hits_total{domain="api",limit="minute token_bucket",outcome="admitted",rule="user=\"a|b\"|path"} 4
-weir_limit_hits_total{domain="api",limit="minute token_bucket",outcome="over",rule="user=\"a|b\"|path"} 0
 weir_limit_hits_total{domain="api",limit="minute token_bucket",outcome="withheld",rule="user=\"a|b\"|path"} 4
 `},
 		{"a limit at the third level has a series of its own", `
@@ -135,14 +127,11 @@ descriptors:
           - key: method
             value: POST
             rate_limit: {name: writes, unit: minute, requests_per_unit: 1}
-`, []string{post, path + "}", post, path + "}", post, path + "}"}, `
+`, slices.Repeat([]string{"tenant=a;path=/;method=POST", "tenant=a;path=/"}, 3), `
 ratelimit_service_rate_limit_over_limit{domain="api",key1="tenant",key2="path"} 2
 weir_limit_hits_total{domain="api",limit="minute",outcome="admitted",rule="tenant|path"} 3
-weir_limit_hits_total{domain="api",limit="minute",outcome="over",rule="tenant|path"} 0
-weir_limit_hits_total{domain="api",limit="minute",outcome="withheld",rule="tenant|path"} 0
 weir_limit_hits_total{domain="api",limit="writes",outcome="admitted",rule="tenant|path|method=POST"} 1
 weir_limit_hits_total{domain="api",limit="writes",outcome="over",rule="tenant|path|method=POST"} 2
-weir_limit_hits_total{domain="api",limit="writes",outcome="withheld",rule="tenant|path|method=POST"} 0
 `},
 		{"values of requests stand in labels where a rule asks for them, and nowhere else", `
 domain: api
@@ -155,8 +144,7 @@ descriptors:
   - key: path
     rate_limit: {unit: day, requests_per_unit: 100}
 `, []string{
-			d("user", "alice") + d("path", "alice"), d("user", "a|b:c") + d("path", "a|b:c"), d("user", "too many") + d("path", "too many"),
-			d("user", "far too many") + d("path", "far too many"), d("user", "alice") + d("path", "alice"),
+			"user=alice path=alice", "user=a|b:c path=a|b:c", "user=many path=many", "user=more path=more", "user=alice path=alice",
 		}, `
 ratelimit_service_rate_limit_total_hits{domain="api",key1="path",key2=""} 5
 ratelimit_service_rate_limit_total_hits{domain="api",key1="user",key2=""} 4
@@ -166,16 +154,12 @@ weir_detailed_series 2
 weir_detailed_series_overflow_total 4
 `},
 		{"overrides of a domain are where its rules are", `{domain: api, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 9}}]}`, []string{
-			d("user", "x") + d("user", "x", "limit {requests_per_unit: 9 unit: DAY}") + d("user", "x", "limit {requests_per_unit: 8 unit: HOUR}"),
+			"user=x user=x(9/DAY) user=x(8/HOUR)",
 		}, `
 ratelimit_service_rate_limit_total_hits{domain="api",key1="override",key2=""} 2
 ratelimit_service_rate_limit_total_hits{domain="api",key1="user",key2=""} 1
 weir_limit_hits_total{domain="api",limit="day",outcome="admitted",rule="user"} 1
-weir_limit_hits_total{domain="api",limit="day",outcome="over",rule="user"} 0
-weir_limit_hits_total{domain="api",limit="day",outcome="withheld",rule="user"} 0
 weir_limit_hits_total{domain="api",limit="override",outcome="admitted",rule="override"} 2
-weir_limit_hits_total{domain="api",limit="override",outcome="over",rule="override"} 0
-weir_limit_hits_total{domain="api",limit="override",outcome="withheld",rule="override"} 0
 `},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -183,9 +167,9 @@ weir_limit_hits_total{domain="api",limit="override",outcome="withheld",rule="ove
 			opts.maxDetailed = 2
 			s := opts.service()
 			for _, request := range tc.requests {
-				decide(t, s, "domain: 'a:b|c' "+request)
+				decide(t, s, "domain:a:b|c "+request)
 			}
-			wantSeries(t, opts.Registerer.(*prometheus.Registry), strings.ReplaceAll(tc.want, `"api"`, `"a_b_c"`))
+			wantSeries(t, opts.registry, strings.ReplaceAll(tc.want, `"api"`, `"a_b_c"`))
 		})
 	}
 }
@@ -207,9 +191,7 @@ func TestStoreErrorsAreCounted(t *testing.T) {
 func TestMetricNames(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	newMetrics(reg)
-	problems, err := testutil.GatherAndLint(reg)
-	must(t, err)
-	for _, p := range problems {
+	for _, p := range testenv.Must(testutil.GatherAndLint(reg))(t) {
 		// The names are those of the reference, whose counters lack the suffix.
 		if p.Text != `counter metrics should have "_total" suffix` {
 			t.Errorf("%s: %s", p.Metric, p.Text)

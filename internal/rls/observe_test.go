@@ -14,6 +14,7 @@ import (
 	grpcmetadata "google.golang.org/grpc/metadata"
 
 	"weir/internal/plan"
+	"weir/internal/testenv"
 )
 
 // An observer sees each request once it is decided, with the headers of a call of gRPC and
@@ -39,7 +40,7 @@ func TestRequestsAreObserved(t *testing.T) {
 	conn := serve(t, s)
 	ctx := grpcmetadata.AppendToOutgoingContext(t.Context(), "traceparent", traceparent)
 	wire := message{}.string(1, "api").bytes(2, message{}.bytes(1, message{}.string(1, "user").string(2, "bob")))
-	must(t, conn.Invoke(ctx, "/"+serviceName+"/"+methodName, []byte(wire), new([]byte), grpc.ForceCodec(rawCodec{})))
+	testenv.OK(t, conn.Invoke(ctx, "/"+serviceName+"/"+methodName, []byte(wire), new([]byte), grpc.ForceCodec(rawCodec{})))
 	r := httptest.NewRequest(http.MethodPost, "/json", strings.NewReader(`{"domain": "api", "descriptors": [{"entries": [{"key": "user", "value": "bob"}]}]}`))
 	r.Header.Set("Traceparent", traceparent)
 	s.JSONHandler().ServeHTTP(httptest.NewRecorder(), r)

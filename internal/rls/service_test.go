@@ -14,11 +14,11 @@ import (
 	"google.golang.org/grpc/codes"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	grpcstatus "google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"weir/internal/descriptors"
 	"weir/internal/limiter"
+	"weir/internal/testenv"
 )
 
 func TestBadRequests(t *testing.T) {
@@ -26,15 +26,15 @@ func TestBadRequests(t *testing.T) {
 	opts.MaxDescriptors = 3
 	conn := serve(t, opts.service())
 	for _, tc := range []struct{ name, request, want string }{
-		{"empty domain", d("user", "a"), "the domain is empty"},
-		{"no descriptors", "domain: 'api'", "the request has no descriptors"},
-		{"empty key", "domain: 'api' descriptors {} descriptors {entries {key: 'user' value: 'a'} entries {value: 'b'}}", "descriptor 1: the key of entry 1 is empty"},
-		{"no unit", "domain: 'api' " + d("user", "a", "limit {requests_per_unit: 1}"), "descriptor 0: limit: undefined unit, allowed are second, minute, hour, day, month, year"},
-		{"undefined unit", "domain: 'api' " + d("user", "a", "limit {requests_per_unit: 1 unit: 7}"), "descriptor 0: limit: undefined unit, allowed are second, minute, hour, day, month, year"},
-		{"undefined unit in a domain without rules", "domain: 'none' " + d("user", "a", "limit {unit: 7}"), "descriptor 0: limit: undefined unit, allowed are second, minute, hour, day, month, year"},
-		{"long period in a domain without rules", "domain: 'none' " + d("user", "a", "limit {unit: YEAR unit_multiplier {value: 101}}"), "descriptor 0: limit: a period of 101 years is too long, at most 100 years are allowed"},
-		{"long period", "domain: 'api' " + d("user", "a") + d("user", "a", "limit {unit: YEAR unit_multiplier {value: 101}}"), "descriptor 1: limit: a period of 101 years is too long, at most 100 years are allowed"},
-		{"many descriptors", "domain: 'api' " + strings.Repeat("descriptors {} ", 4), "the request has more than the 3 descriptors that are permitted"},
+		{"empty domain", "domain: user=a", "the domain is empty"},
+		{"no descriptors", "", "the request has no descriptors"},
+		{"empty key", "{} user=a;=b", "descriptor 1: the key of entry 1 is empty"},
+		{"no unit", "user=a(1/UNKNOWN)", "descriptor 0: limit: undefined unit, allowed are second, minute, hour, day, month, year"},
+		{"undefined unit", "user=a(1/7)", "descriptor 0: limit: undefined unit, allowed are second, minute, hour, day, month, year"},
+		{"undefined unit in a domain without rules", "domain:none user=a(0/7)", "descriptor 0: limit: undefined unit, allowed are second, minute, hour, day, month, year"},
+		{"long period in a domain without rules", "domain:none user=a(0/YEAR*101)", "descriptor 0: limit: a period of 101 years is too long, at most 100 years are allowed"},
+		{"long period", "user=a user=a(0/YEAR*101)", "descriptor 1: limit: a period of 101 years is too long, at most 100 years are allowed"},
+		{"many descriptors", "{} {} {} {}", "the request has more than the 3 descriptors that are permitted"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := ask(t, conn, tc.request)
@@ -63,13 +63,6 @@ func TestBadRequests(t *testing.T) {
 			_, err := askRaw(t, conn, wire)
 			expectError(t, err, codes.InvalidArgument, want)
 		})
-	}
-}
-
-func expectError(t *testing.T, err error, code codes.Code, message string) {
-	t.Helper()
-	if s := grpcstatus.Convert(err); s.Code() != code || s.Message() != message {
-		t.Errorf("got %v: %q, want %v: %q", s.Code(), s.Message(), code, message)
 	}
 }
 
@@ -114,15 +107,13 @@ func TestStoreFails(t *testing.T) {
 func TestNoRules(t *testing.T) {
 	opts := options(t, rules)
 	opts.rules = func() *descriptors.Tree { return nil }
-	_, err := ask(t, serve(t, opts.service()), "domain: 'api' "+d("user", "a"))
+	_, err := ask(t, serve(t, opts.service()), "user=a")
 	expectError(t, err, codes.Unavailable, "no rules are loaded")
 }
 
 func TestOtherServicesOfTheServer(t *testing.T) {
 	conn := serve(t, options(t, rules).service())
-	got, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{})
-	must(t, err)
-	if got.GetStatus() != healthv1.HealthCheckResponse_SERVING {
+	if got := testenv.Must(healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{}))(t); got.GetStatus() != healthv1.HealthCheckResponse_SERVING {
 		t.Errorf("got %v, want SERVING", got.GetStatus())
 	}
 }
@@ -134,8 +125,7 @@ func TestReflectionFindsTheService(t *testing.T) {
 	if !ok {
 		t.Fatalf("services are %v", server.GetServiceInfo())
 	}
-	file, err := protoregistry.GlobalFiles.FindFileByPath(info.Metadata.(string))
-	must(t, err)
+	file := testenv.Must(protoregistry.GlobalFiles.FindFileByPath(info.Metadata.(string)))(t)
 	service := file.Services().ByName("RateLimitService")
 	if service == nil || service.Methods().ByName(methodName) == nil {
 		t.Errorf("%s does not describe the service", file.Path())
@@ -154,12 +144,12 @@ func TestInterceptors(t *testing.T) {
 			}
 			return handler(ctx, req)
 		}))
-	expect(t, conn, "domain: 'api' "+d("user", "a"), "overall_code: OK "+user("OK", 1))
+	expect(t, conn, "user=a", "OK: OK 1 of 2/MINUTE for 30s")
 	if method != ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName {
 		t.Errorf("the interceptor saw method %q", method)
 	}
 	refuse = true
-	_, err := ask(t, conn, "domain: 'api' "+d("user", "a"))
+	_, err := ask(t, conn, "user=a")
 	if !errors.Is(err, refusal) {
 		t.Errorf("got %v, want %v", err, refusal)
 	}
@@ -174,45 +164,11 @@ func TestConcurrentRequests(t *testing.T) {
 		wg.Go(func() {
 			for i := range 50 {
 				name := strings.Repeat(fmt.Sprint(worker, "-", i), 1+i%7)
-				expect(t, conn, "domain: 'api' "+d("user", name)+strings.Repeat(d("path", name), i%3),
-					"overall_code: OK "+user("OK", 1)+[]string{"", path("OK", 2), path("OK", 1) + path("OK", 1)}[i%3])
+				const path = ", OK %d of 3/HOUR paths for 30s"
+				expect(t, conn, "user="+name+strings.Repeat(" path="+name, i%3),
+					"OK: OK 1 of 2/MINUTE for 30s"+strings.Repeat(fmt.Sprintf(path, 3-i%3), i%3))
 			}
 		})
 	}
 	wg.Wait()
-}
-
-// Whatever is sent, there is an answer to each descriptor or a reason why not.
-func FuzzDecide(f *testing.F) {
-	for _, wire := range wires(f) {
-		f.Add(wire)
-	}
-	for _, wire := range wiresOfSeveral() {
-		f.Add(wire)
-	}
-	opts := options(f, rules+rulesOfSeveral)
-	opts.DynamicMetadata = true
-	opts.ResponseHeaders = Headers{Limit: "l", Remaining: "r", Reset: "s"}
-	opts.RequestHeaders = opts.ResponseHeaders
-	s := opts.service()
-	f.Fuzz(func(t *testing.T, wire []byte) {
-		c := s.calls.Get().(*call)
-		defer s.release(c)
-		c.wire = wire
-		if err := s.decide(t.Context(), c); err != nil {
-			if grpcstatus.Code(err) != codes.InvalidArgument {
-				t.Errorf("got %v, want a reason that is INVALID_ARGUMENT", err)
-			}
-			return
-		}
-		var response ratelimitv3.RateLimitResponse
-		must(t, proto.Unmarshal(c.reply, &response))
-		if got, want := len(response.GetStatuses()), len(c.request.Descriptors); got != want {
-			t.Errorf("%d statuses for %d descriptors", got, want)
-		}
-		checkStatuses(t, c)
-		if response.GetDynamicMetadata() == nil {
-			t.Error("no dynamic metadata")
-		}
-	})
 }

@@ -24,13 +24,13 @@ func TestUnmatchedAreCounted(t *testing.T) {
 		name, request        string
 		descriptors, domains float64
 	}{
-		{"matched", "domain: 'api' " + d("user", "a"), 0, 0},
-		{"whitelisted", "domain: 'api' " + d("free", "a"), 0, 0},
-		{"limit of the request", "domain: 'api' " + d("typo", "a", "limit {requests_per_unit: 1 unit: MINUTE}"), 0, 0},
-		{"one of two", "domain: 'api' " + d("user", "a") + d("typo", "a"), 1, 0},
-		{"two of two", "domain: 'api' " + d("typo", "a") + d("typo", "a"), 2, 0},
-		{"unknown domain", "domain: 'typo' " + d("user", "a") + d("user", "b"), 0, 1},
-		{"unknown domain, limit of the request", "domain: 'typo' " + d("user", "a", "limit {requests_per_unit: 1 unit: MINUTE}"), 0, 1},
+		{"matched", "user=a", 0, 0},
+		{"whitelisted", "free=a", 0, 0},
+		{"limit of the request", "typo=a(1/MINUTE)", 0, 0},
+		{"one of two", "user=a typo=a", 1, 0},
+		{"two of two", "typo=a typo=a", 2, 0},
+		{"unknown domain", "domain:typo user=a user=b", 0, 1},
+		{"unknown domain, limit of the request", "domain:typo user=a(1/MINUTE)", 0, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
