@@ -246,7 +246,7 @@ type exceptAdd struct {
 	Allow  bool          `xor:"effect" help:"Allow everything."`
 	Deny   bool          `xor:"effect" help:"Deny everything."`
 	Amount factor        `xor:"effect" placeholder:"10x" help:"Multiply all limits, by 0.001x to 1000000x."`
-	For    time.Duration `required:"" placeholder:"2h" such:"30m or 24h" help:"How long it applies, such as 30m or 12h."`
+	For    time.Duration `required:"" placeholder:"2h" help:"How long it applies, such as 30m or 12h."`
 	Reason string        `required:"" placeholder:"TEXT" help:"Why, for others and for the audit log of the server."`
 	who
 	remote

@@ -247,7 +247,7 @@ func TestURLOfRedisIsReplaced(t *testing.T) {
 	f.wantHealth(true, "OK")
 	l := newLoad(t, f)
 	for _, bad := range []struct{ text, problem, note string }{
-		{url(first, "swordfish-1") + "/7", "redis URL has another database, which takes a restart", "--redis-url-file ($REDIS_URL_FILE): redis URL"},
+		{url(first, "swordfish-1") + "/7", "redis URL has another database, which needs a restart", "--redis-url-file ($REDIS_URL_FILE): redis URL"},
 		{url(second, "swordfish-3"), "redis does not accept a changed URL, user or password yet", "Redis refuses a changed URL, user or password: " + second.Addr()},
 	} {
 		mount(t, dir, bad.text)

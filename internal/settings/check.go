@@ -34,11 +34,10 @@ func (s *Settings) AfterApply(ctx *kong.Context) error {
 	if !s.Redis.Main.Named() {
 		s.Redis.Variables = redisVariables(names)
 	}
-	warnings, unusable := compare()
 	var err error
 	s.Metrics.Mogrifiers, err = mogrifiers(s.Metrics.DogStatsdMogrifiers)
-	errs = append(errs, unusable, s.checkSources(), s.TLS.check(), err, s.Check())
-	s.Warnings = slices.Concat(warnings, s.unused())
+	errs = append(errs, s.checkSources(), s.TLS.check(), err, s.Check())
+	s.Warnings = slices.Concat(withoutEffect(), s.unused())
 	return errors.Join(errs...)
 }
 
@@ -69,8 +68,12 @@ func checkFlag(flag *kong.Flag) error {
 		return nil
 	}
 	low, high := flag.Tag.Get("min"), flag.Tag.Get("max")
+	span := low + " to " + high
+	if high == "" {
+		span = low + " or more"
+	}
 	if low != "" && value.Int() < number(low) || high != "" && value.Int() > number(high) {
-		return fmt.Errorf("%s: %v is not allowed, allowed is %s", name(), value.Interface(), allowed(flag.Tag))
+		return fmt.Errorf("%s: %v is not allowed, allowed is %s", name(), value.Interface(), span)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -224,8 +225,9 @@ func TestCompatibilityDocument(t *testing.T) {
 			}
 		case c.readWith != "":
 			same = append(same, code(c.name))
-		case isOther && other.asks.met != nil:
-			warns += fmt.Sprintf("|`%s`|%s|%s|\n", c.name, other.asks.text, other.instead)
+		case isOther && other.warns:
+			asks := map[string]string{"": "is set", "false": "is true"}[other.silent]
+			warns += fmt.Sprintf("|`%s`|%s|%s|\n", c.name, cmp.Or(asks, "is not "+other.silent), other.instead)
 		case isOther:
 			ignore(c.name, other.instead)
 		case c.with != "":

@@ -31,7 +31,7 @@ type Redis struct {
 type RedisPlace struct {
 	URL     Secret `name:"url" env:"URL" placeholder:"URL" help:"Redis: host:port, socket path, or redis://, rediss:// or unix:// URL. SENTINEL: name,host:port,... (primary, sentinels). CLUSTER: host:port,... ${absent}"`
 	URLFile string `name:"url-file" env:"URL_FILE" placeholder:"FILE" help:"File with this URL."`
-	Type    Word   `env:"TYPE" default:"SINGLE" help:"SINGLE, SENTINEL or CLUSTER." words:"SINGLE,SENTINEL,CLUSTER" not:"is not a type of Redis" lower:""`
+	Type    Word   `env:"TYPE" default:"SINGLE" help:"SINGLE, SENTINEL or CLUSTER." words:"SINGLE,SENTINEL,CLUSTER" lower:""`
 }
 
 // Named reports whether the place of a Redis is named, if only by a file.
@@ -44,14 +44,14 @@ func (p RedisPlace) Clustered() bool { return p.Type == clusterType }
 type RedisServer struct {
 	RedisPlace
 
-	SocketType   Word          `env:"SOCKET_TYPE" placeholder:"tcp|unix" help:"tcp or unix. Unset: by the form of the URL." words:"tcp,unix" not:"is not a socket type"`
+	SocketType   Word          `env:"SOCKET_TYPE" placeholder:"tcp|unix" help:"tcp or unix. Unset: by the form of the URL." words:"tcp,unix"`
 	Auth         Secret        `env:"AUTH" placeholder:"PASSWORD" help:"Password of Redis, or user:password."`
 	AuthFile     string        `name:"auth-file" env:"AUTH_FILE" placeholder:"FILE" help:"File with this password."`
 	AuthCommand  Secret        `name:"auth-command" env:"AUTH_COMMAND" placeholder:"PROGRAM ARGUMENT..." help:"Program (no shell) that prints this password within 10 s. Runs every 5 minutes and when Redis rejects the password."`
 	SentinelAuth Secret        `env:"SENTINEL_AUTH" placeholder:"PASSWORD" help:"Password of the sentinels, or user:password."`
 	SentinelFile string        `name:"sentinel-auth-file" env:"SENTINEL_AUTH_FILE" placeholder:"FILE" help:"File with this password."`
 	TLS          bool          `name:"tls" env:"TLS" default:"false" help:"Use TLS to Redis and its sentinels."`
-	PoolSize     int           `env:"POOL_SIZE" placeholder:"N" min:"0" max:"10000" help:"Most connections to each node of a cluster. Unset: as the load needs, at most 10."`
+	PoolSize     int           `env:"POOL_SIZE" default:"0" min:"0" max:"10000" help:"Most connections to each node of a cluster. 0: as the load needs, at most 10."`
 	Timeout      time.Duration `env:"TIMEOUT" default:"1s" min:"1ms" help:"Longest time to connect or answer. Requests wait until just before their deadline, without one 100 ms."`
 }
 

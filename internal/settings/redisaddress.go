@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	neturl "net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,12 +42,12 @@ const (
 )
 
 // Address returns where s is and who Weir is there, or what is wrong with it. The URL may
-// hold one user and password: of a list of sentinels they are theirs. The error holds no
-// password.
+// hold one user and password: of a list of sentinels they are theirs. The error shows
+// nothing of the URL: anything in it may be a password.
 func (s RedisServer) Address() (RedisAddress, error) {
 	a, err := s.parse()
 	if err != nil {
-		return a, fmt.Errorf("redis URL %w", err) // which is not shown: anything in it may be a password
+		return a, fmt.Errorf("redis URL %w", err)
 	}
 	if s.Type == sentinelType {
 		a.Login, a.Sentinel = Login{}, a.Login.or(s.SentinelAuth.Login())
@@ -60,7 +59,7 @@ func (s RedisServer) Address() (RedisAddress, error) {
 	case a.Sentinel.User != "" && a.Sentinel.Password == "":
 		return a, errors.New("sentinel user has no password")
 	case s.Encrypted() && a.Network == "unix":
-		return a, errors.New("redis URL is that of a unix socket, which does not speak TLS")
+		return a, errors.New("redis URL is a unix socket, which does not support TLS")
 	}
 	return a, nil
 }
@@ -71,9 +70,6 @@ func (s RedisServer) parse() (a RedisAddress, err error) {
 	if s.Type != sentinelType && s.Type != clusterType {
 		return parseURL(list, s.Socket())
 	}
-	if socket := s.Socket(); socket != "" && socket != "tcp" {
-		return a, fmt.Errorf("type %s is reached over tcp only", s.Type)
-	}
 	primary := ""
 	if s.Type == sentinelType {
 		name, sentinels, found := strings.Cut(list, ",")
@@ -83,18 +79,16 @@ func (s RedisServer) parse() (a RedisAddress, err error) {
 		}
 	}
 	for i, entry := range strings.Split(list, ",") {
-		node, err := parseURL(strings.TrimSpace(entry), "tcp")
+		node, err := parseURL(strings.TrimSpace(entry), s.Socket())
 		switch {
 		case err != nil:
 			return a, fmt.Errorf("address %d %w", i+1, err)
-		case node.Network != "tcp":
-			return a, fmt.Errorf("address %d is a unix socket, allowed are host:port and URLs with redis:// or rediss://", i+1)
-		case node.DB != 0:
-			return a, fmt.Errorf("address %d has a database, which is allowed with type single only", i+1)
+		case node.Network != "tcp" || node.DB != 0:
+			return a, fmt.Errorf("address %d is a unix socket or has a database, which only type single may have", i+1)
 		case i == 0:
 			a = node
 		case node.Login != a.Login || node.encrypted != a.encrypted:
-			return a, fmt.Errorf("address %d has another user, password or scheme than the first, allowed are the same for all", i+1)
+			return a, fmt.Errorf("address %d differs from the first in user, password or scheme", i+1)
 		default:
 			a.Addrs = append(a.Addrs, node.Addrs...)
 		}
@@ -103,102 +97,83 @@ func (s RedisServer) parse() (a RedisAddress, err error) {
 	return a, nil
 }
 
-// parseURL finds out where one url leads.
+// parseURL returns where one url leads: host:port, a path with socket type unix, or a URL.
 func parseURL(url, socketType string) (a RedisAddress, err error) {
-	scheme, _, ok := strings.Cut(url, "://")
+	isUnix := socketType == "unix"
+	scheme, _, isURL := strings.Cut(url, "://")
 	switch {
 	case url == "":
 		return a, errors.New("is empty")
 	case strings.ContainsFunc(url, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
-		return a, errors.New("has a blank in it")
-	case !ok && socketType == "unix":
+		return a, errors.New("contains a blank")
+	case isURL && scheme != "redis" && scheme != "rediss" && scheme != "unix":
+		return a, errors.New("has an unknown scheme, allowed are redis, rediss and unix")
+	case isURL && isUnix && scheme != "unix":
+		return a, fmt.Errorf("has the scheme %s, but the socket type is unix", scheme)
+	case !isURL && isUnix:
 		return RedisAddress{Network: "unix", Addrs: []string{url}}, checkSocketPath(url)
-	case !ok:
+	case !isURL:
 		if _, _, err := net.SplitHostPort(url); err != nil || strings.ContainsAny(url, "@/") {
 			return a, errors.New("is not host:port; a user or a database needs redis://, a path needs unix://")
 		}
 		return RedisAddress{Network: "tcp", Addrs: []string{url}}, checkAddress(url)
-	case scheme != "redis" && scheme != "rediss" && scheme != "unix":
-		return a, errors.New("scheme is none of redis, rediss and unix")
-	case socketType == "unix" && scheme != "unix":
-		return a, fmt.Errorf("scheme %s contradicts socket type unix", scheme)
 	}
 	u, err := neturl.Parse(url)
-	if err != nil {
+	if err != nil || u.Fragment != "" {
 		return a, errUnclear
 	}
-	a.Network, a.encrypted = "tcp", scheme == "rediss"
-	a.Login.User = u.User.Username()
-	a.Login.Password, _ = u.User.Password()
+	a = RedisAddress{Network: "tcp", encrypted: scheme == "rediss"}
 	db := strings.Trim(u.Path, "/")
 	if scheme == "unix" {
 		a.Network, db = "unix", ""
 	}
-	if err := a.takeQuery(u, db); err != nil {
+	if err := a.takeLogin(u, db); err != nil {
 		return a, err
 	}
-	return a, a.takeHost(u)
+	switch {
+	case a.Network == "unix" && (u.Path == "" || u.Host != ""):
+		return a, errors.New("is not the path of a socket, such as unix:///run/redis.sock")
+	case a.Network == "unix":
+		a.Addrs = []string{u.Path}
+		return a, checkSocketPath(u.Path)
+	case u.User != nil && u.Hostname() != "" && u.Port() == "":
+		// Where the host was forgotten, this is the end of a password.
+		return a, errors.New("has a password but no port, which it needs then")
+	}
+	a.Addrs = []string{net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "6379"))}
+	return a, checkAddress(a.Addrs[0])
 }
 
-// takeQuery takes the database, the user and the password from the query of u. It refuses
-// what would be ignored. db is the database that the path names.
-func (a *RedisAddress) takeQuery(u *neturl.URL, db string) error {
+// takeLogin takes the user, the password and the database from u, whose path names db. It
+// refuses a query that would be ignored.
+func (a *RedisAddress) takeLogin(u *neturl.URL, db string) error {
 	query, err := neturl.ParseQuery(u.RawQuery)
 	if err != nil {
 		return errUnclear
 	}
-	for name := range query {
-		if name != "db" && name != "username" && name != "password" {
-			return errors.New("has a query with something else than db, username and password")
-		}
-	}
-	if u.Fragment != "" {
-		return errors.New("has a # in it; in a password, special characters are written as %XX")
-	}
-	a.Login.User = cmp.Or(a.Login.User, query.Get("username"))
+	a.Login.User = cmp.Or(u.User.Username(), query.Get("username"))
+	a.Login.Password, _ = u.User.Password()
 	a.Login.Password = cmp.Or(a.Login.Password, query.Get("password"))
 	if db = cmp.Or(query.Get("db"), db); db != "" {
 		if a.DB, err = strconv.Atoi(db); err != nil {
 			return errUnclear
 		}
 	}
+	for name := range query {
+		if name != "db" && name != "username" && name != "password" {
+			return errors.New("has an unknown parameter, allowed are db, username and password")
+		}
+	}
 	return nil
 }
 
-// takeHost takes the address from u.
-func (a *RedisAddress) takeHost(u *neturl.URL) error {
-	switch {
-	case a.Network == "unix" && strings.Trim(u.Path, " ") == "":
-		return errUnclear
-	case a.Network == "unix" && u.Host != "":
-		return errors.New("has a host, a unix socket has none")
-	case a.Network == "unix":
-		a.Addrs = []string{u.Path}
-		return checkSocketPath(u.Path)
-	case u.Hostname() == "":
-		return errNoHost // rather than one of this machine
-	case u.User != nil && u.Port() == "":
-		// Where the host was forgotten, this is the end of a password.
-		return errors.New("has a password but no port, which is needed then")
-	}
-	address := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "6379"))
-	a.Addrs = []string{address}
-	return checkAddress(address)
-}
+// The reason may quote a part of the password, so it is not shown.
+var errUnclear = errors.New("cannot be parsed; in a password, write special characters as %XX")
 
-var (
-	errNoHost = errors.New("has no host")
-	// The reason may quote a part of the password, so it is not shown.
-	errUnclear = errors.New("cannot be understood; in a password, special characters are written as %XX")
-)
-
-// loginLike is what a user, a password and an @ look like, wherever they stand.
-var loginLike = regexp.MustCompile(`^//|:[^/]*@`)
-
-// checkSocketPath refuses what is hardly the path of a socket but a URL whose scheme was
-// forgotten: else its password would be shown as a part of the path.
+// checkSocketPath refuses a URL whose scheme was forgotten: else its password would be shown
+// as a part of the path.
 func checkSocketPath(path string) error {
-	if loginLike.MatchString(path) {
+	if strings.Contains(path, "@") {
 		return errors.New("is not the path of a socket; a URL needs redis://, rediss:// or unix:// before it")
 	}
 	return nil
@@ -207,11 +182,11 @@ func checkSocketPath(path string) error {
 // checkAddress checks host:port, which has been found to have this form.
 func checkAddress(address string) error {
 	host, port, _ := net.SplitHostPort(address)
-	switch {
-	case host == "":
-		return errNoHost
-	case strings.Contains(host, ","):
-		return errors.New("names several hosts, allowed is one")
+	if host == "" {
+		return errors.New("has no host") // rather than one of this machine
+	}
+	if strings.Contains(host, ",") {
+		return errors.New("has several hosts, which needs type sentinel or cluster")
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 		return errors.New("port is not a number from 1 to 65535") // but may be a password
@@ -223,20 +198,16 @@ func checkAddress(address string) error {
 // URL, users and passwords. The error holds nothing of them.
 func (s RedisServer) checkChange(next RedisServer) error {
 	before, err := s.parse()
-	if err != nil {
-		return fmt.Errorf("redis URL %w", err)
-	}
-	after, err := next.parse()
-	if err != nil {
-		return fmt.Errorf("redis URL %w", err)
-	}
+	after, other := next.parse()
 	switch {
+	case err != nil || other != nil:
+		return fmt.Errorf("redis URL %w", cmp.Or(other, err))
 	case before.DB != after.DB:
-		return errors.New("redis URL has another database, which takes a restart")
+		return errors.New("redis URL has another database, which needs a restart")
 	case before.Network != after.Network || before.encrypted != after.encrypted:
-		return errors.New("redis URL has another scheme, which takes a restart")
+		return errors.New("redis URL has another scheme, which needs a restart")
 	case s.Type == clusterType && !slices.Equal(before.Addrs, after.Addrs):
-		return errors.New("redis URL has other addresses of a cluster, which takes a restart")
+		return errors.New("redis URL has other addresses of a cluster, which needs a restart")
 	}
 	return nil
 }

@@ -7,52 +7,19 @@ import (
 	"testing"
 )
 
-// TestReferenceIsCompared holds every row of the table to what it says of a
-// value that asks for something, of one that does not, and of one that means
-// nothing.
-func TestReferenceIsCompared(t *testing.T) {
-	for _, v := range reference {
-		t.Run(v.name, func(t *testing.T) {
-			asking, wrong := "somewhere", ""
-			switch v.values.allowed {
-			case switches.allowed:
-				asking, wrong = "t", "maybe"
-			case counts.allowed:
-				asking, wrong = "7", "-5"
-			case durations.allowed:
-				asking, wrong = "150us", "xyz"
-			}
-			silent := ""
-			if v.asks.text == isOn.text {
-				silent = "FALSE"
-			} else if text, ok := strings.CutPrefix(v.asks.text, "is not "); ok {
-				silent = text
-			}
-			if s, err := parse(t, map[string]string{v.name: silent}); err != nil || len(s.Warnings) != 0 {
-				t.Errorf("%q: got %v %v, want nothing", silent, s.Warnings, err)
-			}
-			s, err := parse(t, map[string]string{v.name: asking})
-			var warnings []Warning
-			if v.asks.met != nil {
-				warnings = []Warning{{v.name, asking, v.instead}}
-			}
-			if err != nil || !slices.Equal(s.Warnings, warnings) {
-				t.Errorf("%q: got %v %v, want %v", asking, s.Warnings, err, warnings)
-			}
-			want := fmt.Sprintf("$%s: %q is not allowed, allowed are %s", v.name, wrong, v.values.allowed)
-			if _, err := parse(t, map[string]string{v.name: wrong}); wrong != "" && (err == nil || err.Error() != want) {
-				t.Errorf("%q: got error %v, want %s", wrong, err, want)
-			}
-		})
-	}
-}
-
-// TestAllWrongValuesAreTold has two at once, one of them of the second Redis.
-func TestAllWrongValuesAreTold(t *testing.T) {
-	_, err := parse(t, map[string]string{"EXPIRATION_JITTER_MAX_SECONDS": "many", "REDIS_PERSECOND_PIPELINE_WINDOW": "-1s"})
-	for _, want := range []string{"$EXPIRATION_JITTER_MAX_SECONDS: ", "$REDIS_PERSECOND_PIPELINE_WINDOW: "} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got error %v, want %s", err, want)
+// TestVariablesWithoutEffect holds every row of the tables to whether it warns, and of what.
+func TestVariablesWithoutEffect(t *testing.T) {
+	for _, v := range slices.Concat(reference, removed) {
+		for value, warns := range map[string]bool{"": false, strings.ToUpper(v.silent): false, "7": v.warns} {
+			t.Run(v.name+"="+value, func(t *testing.T) {
+				var want []Warning
+				if warns {
+					want = []Warning{{v.name, value, v.instead}}
+				}
+				if s, err := parse(t, map[string]string{v.name: value}); err != nil || !slices.Equal(s.Warnings, want) {
+					t.Errorf("got %v %v, want %v", s.Warnings, err, want)
+				}
+			})
 		}
 	}
 }

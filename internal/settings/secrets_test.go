@@ -100,13 +100,13 @@ func TestUnusedSourcesAreNotRead(t *testing.T) {
 func TestChangesOfSecrets(t *testing.T) {
 	for _, c := range []struct{ kind, before, after, want string }{
 		{"SINGLE", "redis://:swordfish@a:1/3", "redis://u:halibut@b:2/3", ""},
-		{"SINGLE", "a:1", "redis://a:1/3", "redis URL has another database, which takes a restart"},
-		{"SINGLE", "redis://a:1", "rediss://a:1", "redis URL has another scheme, which takes a restart"},
-		{"SINGLE", "redis://a:1", "unix:///a", "redis URL has another scheme, which takes a restart"},
+		{"SINGLE", "a:1", "redis://a:1/3", "redis URL has another database, which needs a restart"},
+		{"SINGLE", "redis://a:1", "rediss://a:1", "redis URL has another scheme, which needs a restart"},
+		{"SINGLE", "redis://a:1", "unix:///a", "redis URL has another scheme, which needs a restart"},
 		{"SINGLE", "a:1", "a:swordfish", settingName("REDIS_URL") + ": redis URL port is not a number from 1 to 65535"},
 		{"SENTINEL", "main,a:1", "other,b:2,c:3", ""},
 		{"CLUSTER", "redis://:swordfish@a:1", "redis://:halibut@a:1", ""},
-		{"CLUSTER", "a:1", "b:1", "redis URL has other addresses of a cluster, which takes a restart"},
+		{"CLUSTER", "a:1", "b:1", "redis URL has other addresses of a cluster, which needs a restart"},
 	} {
 		s, err := parse(t, map[string]string{"REDIS_URL": c.before, "REDIS_TYPE": c.kind})
 		must(t, err)

@@ -39,7 +39,7 @@ type Listen struct {
 
 	AdminTokenFile string `name:"admin-token-file" env:"ADMIN_TOKEN_FILE" placeholder:"PATH" help:"File with the operators' token, 32 to 1024 visible ASCII characters. Without it, only this machine may change things or see values of requests."`
 
-	Proto Word `env:"PROTO" default:"tcp" help:"tcp (IPv4 and IPv6), tcp4, or tcp6 (0.0.0.0 means ::)." words:"tcp,tcp4,tcp6" not:"is not an IP version"`
+	Proto Word `env:"PROTO" default:"tcp" help:"tcp (IPv4 and IPv6), tcp4, or tcp6 (0.0.0.0 means ::)." words:"tcp,tcp4,tcp6"`
 
 	UsePrometheus  Choice  `env:"USE_PROMETHEUS" placeholder:"true|false" help:"Serve metrics at PROMETHEUS_ADDR. Unset: true."`
 	PrometheusAddr Address `env:"PROMETHEUS_ADDR" default:":9090" help:"Address of the metrics listener."`
@@ -86,7 +86,7 @@ type Reading struct {
 
 // XDS says whether the rules come from a control plane, and from which.
 type XDS struct {
-	ConfigType Word `env:"CONFIG_TYPE" default:"FILE" help:"Source of the rules: FILE, or GRPC_XDS_SOTW for a control plane." words:"FILE,GRPC_XDS_SOTW" not:"is not a source of rules"`
+	ConfigType Word `env:"CONFIG_TYPE" default:"FILE" help:"Source of the rules: FILE, or GRPC_XDS_SOTW for a control plane." words:"FILE,GRPC_XDS_SOTW"`
 
 	ServerURL    Target       `name:"config-grpc-xds-server-url" env:"CONFIG_GRPC_XDS_SERVER_URL" default:"localhost:18000" help:"Control plane: host:port or another gRPC target, such as unix:/run/xds.sock."`
 	NodeID       string       `name:"config-grpc-xds-node-id" env:"CONFIG_GRPC_XDS_NODE_ID" default:"default" help:"Node ID sent to the control plane."`
@@ -136,7 +136,7 @@ type Modes struct {
 
 // Store says what counters there are and what they count.
 type Store struct {
-	BackendType Word `env:"BACKEND_TYPE" placeholder:"redis" help:"Only redis. Without REDIS_URL, counters are in memory." words:"redis" not:"is not a backend"`
+	BackendType Word `env:"BACKEND_TYPE" placeholder:"redis" help:"Only redis. Without REDIS_URL, counters are in memory." words:"redis"`
 
 	Keys
 	Charging
@@ -155,7 +155,7 @@ type Charging struct {
 
 // Failure says what becomes of requests while Redis fails.
 type Failure struct {
-	Mode Word `name:"failure-mode" env:"FAILURE_MODE" default:"error" help:"Default failure_mode of limits while Redis is unavailable: error (UNAVAILABLE), allow, deny, or local (count in this server)." words:"error,allow,deny,local" not:"is not a failure mode"`
+	Mode Word `name:"failure-mode" env:"FAILURE_MODE" default:"error" help:"Default failure_mode of limits while Redis is unavailable: error (UNAVAILABLE), allow, deny, or local (count in this server)." words:"error,allow,deny,local"`
 }
 
 // Metrics says what is counted and, beside PROMETHEUS_ADDR, where it is sent.
@@ -165,7 +165,7 @@ type Metrics struct {
 	UseStatsd          Choice        `env:"USE_STATSD" placeholder:"true|false" help:"Send metrics to statsd. Unset: if it listens and USE_DOG_STATSD is not true."`
 	StatsdHost         string        `env:"STATSD_HOST" default:"localhost" help:"Host of statsd or DogStatsD."`
 	StatsdPort         Port          `env:"STATSD_PORT" default:"8125" help:"Port of statsd or DogStatsD."`
-	StatsdProtocol     Word          `env:"STATSD_PROTOCOL" default:"tcp" help:"tcp or udp to statsd. DogStatsD uses udp." words:"tcp,udp" not:"is not a protocol of statsd"`
+	StatsdProtocol     Word          `env:"STATSD_PROTOCOL" default:"tcp" help:"tcp or udp to statsd. DogStatsD uses udp." words:"tcp,udp"`
 	StatsFlushInterval time.Duration `env:"STATS_FLUSH_INTERVAL" default:"10s" min:"10ms" max:"1h" help:"Time between two reports to statsd."`
 	ExtraTags          Tags          `env:"EXTRA_TAGS" placeholder:"NAME:VALUE,..." help:"Tags of all metrics sent, as name:value,..."`
 
@@ -182,7 +182,7 @@ type Metrics struct {
 // OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS.
 type Tracing struct {
 	Enabled           bool   `name:"tracing-enabled" env:"TRACING_ENABLED" default:"false" help:"Send traces of gRPC calls by OTLP to OTEL_EXPORTER_OTLP_ENDPOINT."`
-	ExporterProtocol  Word   `name:"tracing-exporter-protocol" env:"TRACING_EXPORTER_PROTOCOL" default:"http" help:"OTLP over http or grpc." words:"http,grpc" not:"is not a protocol of OTLP"`
+	ExporterProtocol  Word   `name:"tracing-exporter-protocol" env:"TRACING_EXPORTER_PROTOCOL" default:"http" help:"OTLP over http or grpc." words:"http,grpc"`
 	ServiceName       string `name:"tracing-service-name" env:"TRACING_SERVICE_NAME" default:"RateLimit" help:"Name of this service in traces."`
 	ServiceNamespace  string `name:"tracing-service-namespace" env:"TRACING_SERVICE_NAMESPACE" placeholder:"NAME" help:"Namespace of that name."`
 	ServiceInstanceID string `name:"tracing-service-instance-id" env:"TRACING_SERVICE_INSTANCE_ID" placeholder:"ID" help:"Name of this server in traces. Unset: a random UUID."`
@@ -192,15 +192,15 @@ type Tracing struct {
 // DecisionLog says which decisions are logged, and where. A collector is reached as the
 // one of traces is.
 type DecisionLog struct {
-	Decisions Word `name:"decision-log" env:"DECISION_LOG" default:"off" help:"Decisions to log as JSON: off, denied (also what only shadow mode let pass) or all." words:"off,denied,all" not:"is not a choice of decisions"`
+	Decisions Word `name:"decision-log" env:"DECISION_LOG" default:"off" help:"Decisions to log as JSON: off, denied (also what only shadow mode let pass) or all." words:"off,denied,all"`
 	Rate      int  `name:"decision-log-rate" env:"DECISION_LOG_RATE" default:"100" min:"1" max:"1000000" help:"Most records per second; others are counted."`
-	To        Word `name:"decision-log-to" env:"DECISION_LOG_TO" default:"stdout" help:"stdout, or otlp for the collector of traces." words:"stdout,otlp" not:"is not a place for decisions"`
+	To        Word `name:"decision-log-to" env:"DECISION_LOG_TO" default:"stdout" help:"stdout, or otlp for the collector of traces." words:"stdout,otlp"`
 }
 
 // Process says how the process logs and ends.
 type Process struct {
-	LogLevel     LogLevel      `env:"LOG_LEVEL" default:"info" help:"Least severe messages to log: debug, info, warn or error." words:"debug,info,warn,error" not:"is not a log level"`
-	LogFormat    Word          `env:"LOG_FORMAT" default:"text" help:"text, or json with the fields @timestamp, level and @message." words:"text,json" not:"is not a log format"`
+	LogLevel     LogLevel      `env:"LOG_LEVEL" default:"info" help:"Least severe messages to log: debug, info, warn or error." words:"debug,info,warn,error"`
+	LogFormat    Word          `env:"LOG_FORMAT" default:"text" help:"text, or json with the fields @timestamp, level and @message." words:"text,json"`
 	DrainDelay   time.Duration `env:"DRAIN_DELAY" default:"5s" min:"0s" help:"Time after SIGTERM to fail health checks and still serve. SIGINT or a second signal ends it."`
 	DrainTimeout time.Duration `env:"DRAIN_TIMEOUT" default:"10s" min:"1ms" help:"Time after that for open requests to finish."`
 }

@@ -38,12 +38,3 @@ func TestDecisionLog(t *testing.T) {
 		}
 	}
 }
-
-// TestRemovedVariables sets one that once was a setting.
-func TestRemovedVariables(t *testing.T) {
-	s, err := parse(t, map[string]string{"MAX_DESCRIPTORS": "7", "GRPC_REFLECTION": ""})
-	must(t, err)
-	if want := []Warning{{"MAX_DESCRIPTORS", "7", "a request may have 100 descriptors"}}; !slices.Equal(s.Warnings, want) {
-		t.Errorf("got %v, want %v", s.Warnings, want)
-	}
-}

@@ -40,8 +40,8 @@ func (p Port) On(host string) string {
 	return net.JoinHostPort(host, strconv.Itoa(int(p)))
 }
 
-// Word is one of the words of the tag words, in any case. The tag not says what another
-// text is not. Nothing is allowed where there is no default.
+// Word is one of the words of the tag words, in any case. Nothing is allowed where there is
+// no default.
 type Word string
 
 // Decode implements kong.MapperValue.
@@ -53,7 +53,7 @@ func (w *Word) Decode(ctx *kong.DecodeContext) error {
 		return err
 	}
 	if ctx.Value.Name == "backend-type" && strings.EqualFold(text, "memcache") {
-		return errors.New("memcache is not supported, allowed is redis; without REDIS_URL counters are kept in memory")
+		return errors.New("memcache is not supported, allowed is redis; without REDIS_URL, counters are in memory")
 	}
 	word, err := wordOf(ctx.Value, text)
 	if ctx.Value.Tag.Has("lower") {
@@ -65,17 +65,12 @@ func (w *Word) Decode(ctx *kong.DecodeContext) error {
 
 // wordOf returns the word of a setting that text spells.
 func wordOf(v *kong.Value, text string) (string, error) {
-	words := WordsOf(v)
-	i := slices.IndexFunc(words, func(word string) bool { return strings.EqualFold(word, text) })
-	last := len(words) - 1
-	switch {
-	case i >= 0:
-		return words[i], nil
-	case last == 0:
-		return "", fmt.Errorf("%q %s, allowed is %s", text, v.Tag.Get("not"), words[0])
-	default:
-		return "", fmt.Errorf("%q %s, allowed are %s and %s", text, v.Tag.Get("not"), strings.Join(words[:last], ", "), words[last])
+	for _, word := range WordsOf(v) {
+		if strings.EqualFold(word, text) {
+			return word, nil
+		}
 	}
+	return "", fmt.Errorf("%q is not allowed, allowed are %s", text, strings.Join(WordsOf(v), ", "))
 }
 
 // WordsOf returns the words that a setting may be, nil if it may be something else. Of
