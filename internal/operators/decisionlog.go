@@ -69,11 +69,11 @@ func StartDecisionLog(opts LogOptions) *DecisionLog {
 	ctx, stop := context.WithCancel(context.Background())
 	l := &DecisionLog{
 		opts: opts, began: time.Now(), queue: make(chan LogRecord, queueSize), ended: make(chan struct{}), stop: stop, leaving: make(chan struct{}),
-		records: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_decision_log_records_total", Help: "Records that the decision log has written."}),
+		records: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_decision_log_records_total", Help: "Records written to the decision log."}),
 	}
 	left := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_decision_log_left_out_total",
-		Help: "Records that are missing in the decision log: rate, there were more than DECISION_LOG_RATE; slow, nobody read the log fast enough; failed, it could not be written.",
+		Help: "Records missing from the decision log: rate, DECISION_LOG_RATE was exceeded; slow, the log was not read fast enough; failed, it could not be written.",
 	}, []string{"reason"})
 	for i, name := range reasons {
 		l.left[i].all = left.WithLabelValues(name)

@@ -163,12 +163,12 @@ func offer(t *testing.T, l *DecisionLog, n int) (admitted int) {
 func wantMetrics(t *testing.T, reg *prometheus.Registry, records int, left LeftOut) {
 	t.Helper()
 	want := fmt.Sprintf(`
-# HELP weir_decision_log_left_out_total Records that are missing in the decision log: rate, there were more than DECISION_LOG_RATE; slow, nobody read the log fast enough; failed, it could not be written.
+# HELP weir_decision_log_left_out_total Records missing from the decision log: rate, DECISION_LOG_RATE was exceeded; slow, the log was not read fast enough; failed, it could not be written.
 # TYPE weir_decision_log_left_out_total counter
 weir_decision_log_left_out_total{reason="failed"} %d
 weir_decision_log_left_out_total{reason="rate"} %d
 weir_decision_log_left_out_total{reason="slow"} %d
-# HELP weir_decision_log_records_total Records that the decision log has written.
+# HELP weir_decision_log_records_total Records written to the decision log.
 # TYPE weir_decision_log_records_total counter
 weir_decision_log_records_total %d
 `, left.Failed, left.Rate, left.Slow, records)

@@ -209,10 +209,10 @@ func NewExceptions(shared limiter.Shared, reg prometheus.Registerer, logger *slo
 		known:   map[string]*record{},
 		inForce: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_exceptions", Help: "Exceptions in force."}),
 		used: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_exceptions_used_total", Help: "Descriptors that an exception was applied to.",
+			Name: "weir_exceptions_used_total", Help: "Descriptors to which an exception applied.",
 		}, []string{"effect"}),
 		errors: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "weir_exceptions_load_errors_total", Help: "Failed tries to learn of the exceptions that other servers added or removed.",
+			Name: "weir_exceptions_load_errors_total", Help: "Failed attempts to load the exceptions that other servers added or removed.",
 		}),
 	}
 	for _, effect := range plan.Effects {

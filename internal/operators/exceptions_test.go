@@ -481,7 +481,7 @@ func TestMetrics(t *testing.T) {
 	s.add(allowing("user=alice", time.Hour))
 	use(t, s, "user=alice")
 	if err := testutil.GatherAndCompare(s.reg, strings.NewReader(`
-# HELP weir_exceptions_used_total Descriptors that an exception was applied to.
+# HELP weir_exceptions_used_total Descriptors to which an exception applied.
 # TYPE weir_exceptions_used_total counter
 weir_exceptions_used_total{effect="allow"} 1
 weir_exceptions_used_total{effect="amount"} 0

@@ -38,18 +38,18 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		Namespace: "ratelimit_service", Name: "total_requests", Help: "Requests by gRPC method, or /json.",
 	}, []string{"grpc_method"})
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: "ratelimit_service", Name: "response_time_seconds", Help: "Time from a request to its answer, by gRPC method, or /json.",
+		Namespace: "ratelimit_service", Name: "response_time_seconds", Help: "Response time by gRPC method, or /json.",
 		Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .02, .05, .1, .25, 1},
 	}, []string{"grpc_method"})
 	errors := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "ratelimit_service", Name: "should_rate_limit_error",
-		Help: "Requests without a decision: redis_error, the store of whatever kind failed; service_error, the request is bad or there are no rules; overload, it was refused because of MAX_CONCURRENT_REQUESTS.",
+		Help: "Requests without a decision: redis_error, the store (of any kind) failed; service_error, the request is invalid or there are no rules; overload, MAX_CONCURRENT_REQUESTS was exceeded.",
 	}, []string{"err_type"})
 	globalShadow := prometheus.NewCounter(prometheus.CounterOpts{
-		Namespace: "ratelimit_service", Name: "global_shadow_mode", Help: "Requests that were admitted because SHADOW_MODE is on.",
+		Namespace: "ratelimit_service", Name: "global_shadow_mode", Help: "Requests admitted only because SHADOW_MODE is on.",
 	})
 	decided := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "weir", Name: "decided_requests_total", Help: "Requests that were decided, by outcome: admitted or denied.",
+		Namespace: "weir", Name: "decided_requests_total", Help: "Decided requests by outcome: admitted or denied.",
 	}, []string{"outcome"})
 	reg.MustRegister(requests, seconds, errors, globalShadow, decided)
 	return &metrics{
@@ -106,10 +106,10 @@ type unmatched struct {
 func newUnmatched(reg prometheus.Registerer, logger *slog.Logger) *unmatched {
 	u := &unmatched{
 		descriptors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "weir", Name: "unmatched_descriptors_total", Help: "Descriptors that no rule of their domain matches, which are admitted and not counted.",
+			Namespace: "weir", Name: "unmatched_descriptors_total", Help: "Descriptors that match no rule of their domain. They are admitted and not counted.",
 		}, []string{"domain"}),
 		requests: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: "weir", Name: "unknown_domain_requests_total", Help: "Requests for domains that there are no rules for, which are admitted and not counted.",
+			Namespace: "weir", Name: "unknown_domain_requests_total", Help: "Requests for domains without rules. They are admitted and not counted.",
 		}),
 		logger: logger,
 		tell:   rate.Sometimes{Interval: tellEvery},

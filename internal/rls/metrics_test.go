@@ -37,7 +37,7 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	if err := testutil.GatherAndCompare(opts.registry, strings.NewReader(`
-# HELP ratelimit_service_should_rate_limit_error Requests without a decision: redis_error, the store of whatever kind failed; service_error, the request is bad or there are no rules; overload, it was refused because of MAX_CONCURRENT_REQUESTS.
+# HELP ratelimit_service_should_rate_limit_error Requests without a decision: redis_error, the store (of any kind) failed; service_error, the request is invalid or there are no rules; overload, MAX_CONCURRENT_REQUESTS was exceeded.
 # TYPE ratelimit_service_should_rate_limit_error counter
 ratelimit_service_should_rate_limit_error{err_type="overload"} 0
 ratelimit_service_should_rate_limit_error{err_type="redis_error"} 0

@@ -17,7 +17,7 @@ type Build struct {
 // registerBuild registers the metric of what was built.
 func registerBuild(reg prometheus.Registerer, b Build) {
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "weir", Name: "build_info", Help: "1, with the version, commit and Go version of the program as labels.",
+		Namespace: "weir", Name: "build_info", Help: "Always 1, with the version, commit and Go version as labels.",
 		ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "go": b.Go},
 	}, func() float64 { return 1 }))
 }
@@ -37,10 +37,10 @@ func newLoadMetrics(reg prometheus.Registerer) *loadMetrics {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "weir", Subsystem: "config", Name: name, Help: help})
 	}
 	m := &loadMetrics{
-		success:   counter("config_load_success", "Loads of the rules that succeeded."),
-		failure:   counter("config_load_error", "Loads of the rules that failed and left the old ones serving."),
-		good:      gauge("last_reload_successful", "1 if the last load of the rules succeeded, else 0; 0 before the first."),
-		successAt: gauge("last_reload_success_timestamp_seconds", "Unix time of the last load of the rules that succeeded, 0 before the first."),
+		success:   counter("config_load_success", "Successful loads of the rules."),
+		failure:   counter("config_load_error", "Failed loads of the rules. The previous rules stay in use."),
+		good:      gauge("last_reload_successful", "1 if the last load of the rules succeeded, 0 if it failed or there was none."),
+		successAt: gauge("last_reload_success_timestamp_seconds", "Unix time of the last successful load of the rules, 0 before the first."),
 	}
 	reg.MustRegister(m.success, m.failure, m.good, m.successAt)
 	return m
@@ -73,8 +73,8 @@ func registerCertificates(reg prometheus.Registerer, connection string, config f
 		return prometheus.NewDesc("weir_tls_certificate_"+name+"_timestamp_seconds", help, nil, prometheus.Labels{"connection": connection})
 	}
 	reg.MustRegister(&certificates{
-		notBefore: desc("not_before", "Unix time from which the certificate that Weir shows on a connection is valid."),
-		notAfter:  desc("not_after", "Unix time until which the certificate that Weir shows on a connection is valid."),
+		notBefore: desc("not_before", "Unix time from which Weir's own certificate for a connection is valid."),
+		notAfter:  desc("not_after", "Unix time at which Weir's own certificate for a connection expires."),
 		config:    config,
 	})
 }

@@ -50,7 +50,7 @@ func (a *App) oldSecrets() (notes []string) {
 // registerSecrets registers the metric of secrets that cannot be used.
 func (a *App) registerSecrets() {
 	a.opts.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "weir", Name: "secrets_refused", Help: "Changed secrets that cannot be read or that Redis refuses, so that those read before stay in use.",
+		Namespace: "weir", Name: "secrets_refused", Help: "Changed secrets that cannot be read or that Redis rejects. The previous ones stay in use.",
 	}, func() float64 { return float64(len(a.oldSecrets())) }))
 }
 

@@ -23,31 +23,31 @@ func TestSeriesOfPrometheus(t *testing.T) {
 		l.ask(limiter.Hit{Limit: limit, Cost: 2})
 	}
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
-# HELP ratelimit_service_rate_limit_near_limit Units above NEAR_LIMIT_RATIO of the limit, and not over it.
+# HELP ratelimit_service_rate_limit_near_limit Units above NEAR_LIMIT_RATIO of the limit but not over it.
 # TYPE ratelimit_service_rate_limit_near_limit counter
 ratelimit_service_rate_limit_near_limit{domain="api",key1="a",key2="b"} 0
 # HELP ratelimit_service_rate_limit_over_limit Units over the limit.
 # TYPE ratelimit_service_rate_limit_over_limit counter
 ratelimit_service_rate_limit_over_limit{domain="api",key1="a",key2="b"} 0
-# HELP ratelimit_service_rate_limit_over_limit_with_local_cache Units over the limit that were denied without asking the store.
+# HELP ratelimit_service_rate_limit_over_limit_with_local_cache Units over the limit, denied without asking the store.
 # TYPE ratelimit_service_rate_limit_over_limit_with_local_cache counter
 ratelimit_service_rate_limit_over_limit_with_local_cache{domain="api",key1="a",key2="b"} 0
-# HELP ratelimit_service_rate_limit_shadow_mode Units that would have been denied, but for the shadow mode of the limit.
+# HELP ratelimit_service_rate_limit_shadow_mode Units over the limit that were admitted because of shadow mode.
 # TYPE ratelimit_service_rate_limit_shadow_mode counter
 ratelimit_service_rate_limit_shadow_mode{domain="api",key1="a",key2="b"} 0
-# HELP ratelimit_service_rate_limit_total_hits Units asked for.
+# HELP ratelimit_service_rate_limit_total_hits Requested units.
 # TYPE ratelimit_service_rate_limit_total_hits counter
 ratelimit_service_rate_limit_total_hits{domain="api",key1="a",key2="b"} 4
-# HELP ratelimit_service_rate_limit_within_limit Units admitted.
+# HELP ratelimit_service_rate_limit_within_limit Admitted units.
 # TYPE ratelimit_service_rate_limit_within_limit counter
 ratelimit_service_rate_limit_within_limit{domain="api",key1="a",key2="b"} 4
-# HELP weir_detailed_series Series that detailed_metric and value_to_metric made of the values of requests.
+# HELP weir_detailed_series Series created from request values by detailed_metric and value_to_metric.
 # TYPE weir_detailed_series gauge
 weir_detailed_series 0
-# HELP weir_detailed_series_overflow_total Hits that detailed_metric or value_to_metric would have given a new series, but for their bound of 10,000.
+# HELP weir_detailed_series_overflow_total Hits that got no series from detailed_metric or value_to_metric because there are 10,000 already.
 # TYPE weir_detailed_series_overflow_total counter
 weir_detailed_series_overflow_total 0
-# HELP weir_store_errors_total Requests that the store could not decide.
+# HELP weir_store_errors_total Requests that neither the store nor a failure mode decided.
 # TYPE weir_store_errors_total counter
 weir_store_errors_total 0
 `)); err != nil {
@@ -107,11 +107,11 @@ func TestOutcomesOfHitsWithValues(t *testing.T) {
 		hit(t, l, limiter.Hit{Limit: limit, Cost: 12, Labels: []byte(labels)})
 	}
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
-# HELP ratelimit_service_rate_limit_total_hits Units asked for.
+# HELP ratelimit_service_rate_limit_total_hits Requested units.
 # TYPE ratelimit_service_rate_limit_total_hits counter
 ratelimit_service_rate_limit_total_hits{domain="api",key1="user_alice",key2=""} 16
 ratelimit_service_rate_limit_total_hits{domain="api",key1="user_bob",key2=""} 16
-# HELP weir_limit_hits_total Units asked of a limit: admitted; over, they did not fit it; withheld, they did but another limit denied the request.
+# HELP weir_limit_hits_total Units requested from a limit: admitted; over, they exceeded it; withheld, they fit it but another limit denied the request.
 # TYPE weir_limit_hits_total counter
 weir_limit_hits_total{domain="api",limit="minute",outcome="admitted",rule="user"} 8
 weir_limit_hits_total{domain="api",limit="minute",outcome="over",rule="user"} 24

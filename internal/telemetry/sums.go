@@ -34,12 +34,12 @@ var metrics = [allSums]struct {
 	name string
 	desc *prometheus.Desc
 }{
-	TotalHits:               {"total_hits", referenceDesc("total_hits", "Units asked for.")},
+	TotalHits:               {"total_hits", referenceDesc("total_hits", "Requested units.")},
 	OverLimit:               {"over_limit", referenceDesc("over_limit", "Units over the limit.")},
-	NearLimit:               {"near_limit", referenceDesc("near_limit", "Units above NEAR_LIMIT_RATIO of the limit, and not over it.")},
-	WithinLimit:             {"within_limit", referenceDesc("within_limit", "Units admitted.")},
-	ShadowMode:              {"shadow_mode", referenceDesc("shadow_mode", "Units that would have been denied, but for the shadow mode of the limit.")},
-	OverLimitWithLocalCache: {"over_limit_with_local_cache", referenceDesc("over_limit_with_local_cache", "Units over the limit that were denied without asking the store.")},
+	NearLimit:               {"near_limit", referenceDesc("near_limit", "Units above NEAR_LIMIT_RATIO of the limit but not over it.")},
+	WithinLimit:             {"within_limit", referenceDesc("within_limit", "Admitted units.")},
+	ShadowMode:              {"shadow_mode", referenceDesc("shadow_mode", "Units over the limit that were admitted because of shadow mode.")},
+	OverLimitWithLocalCache: {"over_limit_with_local_cache", referenceDesc("over_limit_with_local_cache", "Units over the limit, denied without asking the store.")},
 	admitted:                {"admitted", limitDesc},
 	over:                    {"over", limitDesc},
 	withheld:                {"withheld", limitDesc},
@@ -50,7 +50,7 @@ func referenceDesc(name, help string) *prometheus.Desc {
 }
 
 var limitDesc = prometheus.NewDesc("weir_limit_hits_total",
-	"Units asked of a limit: admitted; over, they did not fit it; withheld, they did but another limit denied the request.",
+	"Units requested from a limit: admitted; over, they exceeded it; withheld, they fit it but another limit denied the request.",
 	[]string{"domain", "rule", "limit", "outcome"}, nil)
 
 // String returns the name that envoyproxy/ratelimit gives the sum.

@@ -62,12 +62,12 @@ func newTable(opts Options) *table {
 		leaving:     make(map[limiter.Series]standing),
 		overflow: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_detailed_series_overflow_total",
-			Help: "Hits that detailed_metric or value_to_metric would have given a new series, but for their bound of 10,000.",
+			Help: "Hits that got no series from detailed_metric or value_to_metric because there are 10,000 already.",
 		}),
 	}
 	t.setIndex(0, 0)
 	opts.Registerer.MustRegister(t, t.overflow, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "weir_detailed_series", Help: "Series that detailed_metric and value_to_metric made of the values of requests.",
+		Name: "weir_detailed_series", Help: "Series created from request values by detailed_metric and value_to_metric.",
 	}, func() float64 {
 		t.mu.RLock()
 		defer t.mu.RUnlock()

@@ -35,7 +35,7 @@ func New(opts Options) *Usage {
 		series:    newTable(opts),
 		nearRatio: opts.NearLimitRatio,
 		storeErrors: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "weir_store_errors_total", Help: "Requests that the store could not decide.",
+			Name: "weir_store_errors_total", Help: "Requests that neither the store nor a failure mode decided.",
 		}),
 	}
 	opts.Registerer.MustRegister(u.storeErrors)

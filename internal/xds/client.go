@@ -136,7 +136,7 @@ func New(opts Options) (*Client, error) {
 		unreachable: exponential(opts.Retry, opts.Backoff),
 		ended:       exponential(opts.Backoff.Initial, opts.Backoff),
 		connected: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "weir_xds_connected", Help: "Whether there is a stream to the control plane, 1 or 0.",
+			Name: "weir_xds_connected", Help: "1 while connected to the control plane, else 0.",
 		}),
 		status: Status{Since: time.Now()},
 	}

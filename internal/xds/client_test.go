@@ -115,7 +115,7 @@ func (s *subscriber) wantDown(reason string) {
 // wantMetric compares what the client has registered, as a scrape shows it.
 func (s *subscriber) wantMetric(connected int) {
 	s.t.Helper()
-	want := fmt.Sprintf("# HELP weir_xds_connected Whether there is a stream to the control plane, 1 or 0.\n# TYPE weir_xds_connected gauge\nweir_xds_connected %d\n", connected)
+	want := fmt.Sprintf("# HELP weir_xds_connected 1 while connected to the control plane, else 0.\n# TYPE weir_xds_connected gauge\nweir_xds_connected %d\n", connected)
 	if err := testutil.GatherAndCompare(s.reg, strings.NewReader(want)); err != nil {
 		s.t.Error(err)
 	}

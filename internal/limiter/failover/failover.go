@@ -48,7 +48,7 @@ func New(mode limiter.FailureMode, openLocal func() limiter.CounterStore, reg pr
 	f := &Failover{mode: cmp.Or(mode, limiter.FailureError), local: local{open: openLocal, began: time.Now()}}
 	decisions := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_failure_mode_decisions_total",
-		Help: "Hits that the store could not decide, by the failure mode that did; error left the request undecided.",
+		Help: "Hits that the store could not decide, by the failure mode that decided instead. error leaves the request undecided.",
 	}, []string{"mode"})
 	for mode := limiter.FailureError; mode <= limiter.FailureLocal; mode++ {
 		f.decisions[mode] = decisions.WithLabelValues(mode.String())

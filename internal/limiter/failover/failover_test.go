@@ -94,7 +94,7 @@ func TestErrorsThatAreNotOurs(t *testing.T) {
 func wantMetrics(t *testing.T, reg *prometheus.Registry, errors, allow, deny, local int) {
 	t.Helper()
 	want := fmt.Sprintf(`
-# HELP weir_failure_mode_decisions_total Hits that the store could not decide, by the failure mode that did; error left the request undecided.
+# HELP weir_failure_mode_decisions_total Hits that the store could not decide, by the failure mode that decided instead. error leaves the request undecided.
 # TYPE weir_failure_mode_decisions_total counter
 weir_failure_mode_decisions_total{mode="allow"} %d
 weir_failure_mode_decisions_total{mode="deny"} %d

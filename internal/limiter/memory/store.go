@@ -72,11 +72,11 @@ func New(o Options) *Store {
 	factory := promauto.With(o.Registerer)
 	factory.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "weir_memory_counters",
-		Help: "Counters kept in memory, expired ones included that are not cleared away yet.",
+		Help: "Counters in memory, including expired ones that are not removed yet.",
 	}, s.size)
 	s.evictions = factory.NewCounter(prometheus.CounterOpts{
 		Name: "weir_memory_evictions_total",
-		Help: "Counters dropped before they expired because memory was full; their limits started anew.",
+		Help: "Counters dropped before they expired because memory was full. Their limits restarted from zero.",
 	})
 	return s
 }

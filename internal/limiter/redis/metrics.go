@@ -19,14 +19,14 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) *metrics {
 	create := promauto.With(reg)
 	errors := create.NewCounterVec(prometheus.CounterOpts{
-		Name: "weir_redis_errors_total", Help: "Calls to Redis that failed, requests refused because too many wait, and requests that Redis answered too late, by kind.",
+		Name: "weir_redis_errors_total", Help: "Failed calls to Redis, requests rejected because too many are waiting, and requests that Redis answered too late, by kind.",
 	}, []string{"kind"})
 	m := &metrics{
 		calls: create.NewCounter(prometheus.CounterOpts{
 			Name: "weir_redis_calls_total", Help: "Calls to Redis, each for one batch of requests.",
 		}),
 		requests: create.NewHistogram(prometheus.HistogramOpts{
-			Name: "weir_redis_batch_requests", Help: "Requests that one call to Redis decides.",
+			Name: "weir_redis_batch_requests", Help: "Requests per call to Redis.",
 			Buckets: prometheus.ExponentialBuckets(1, 2, 11),
 		}),
 		seconds: create.NewHistogram(prometheus.HistogramOpts{
@@ -34,7 +34,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Buckets: prometheus.ExponentialBuckets(100e-6, 2, 14),
 		}),
 		breakerOpen: create.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "weir_redis_breaker_open", Help: "1 while Redis does not answer and so is not asked, else 0; none for a cluster.",
+			Name: "weir_redis_breaker_open", Help: "1 while Weir does not ask Redis because it does not answer, else 0. Absent for a cluster.",
 		}, []string{"redis"}),
 		errors: make(map[kind]prometheus.Counter, len(kinds)),
 	}

@@ -20,7 +20,7 @@ func TestMetrics(t *testing.T) {
 	}
 	// The buckets of weir_redis_call_seconds depend on the machine.
 	const want = `
-# HELP weir_redis_batch_requests Requests that one call to Redis decides.
+# HELP weir_redis_batch_requests Requests per call to Redis.
 # TYPE weir_redis_batch_requests histogram
 weir_redis_batch_requests_bucket{le="1"} 2
 weir_redis_batch_requests_bucket{le="2"} 2
@@ -39,7 +39,7 @@ weir_redis_batch_requests_count 2
 # HELP weir_redis_calls_total Calls to Redis, each for one batch of requests.
 # TYPE weir_redis_calls_total counter
 weir_redis_calls_total 2
-# HELP weir_redis_errors_total Calls to Redis that failed, requests refused because too many wait, and requests that Redis answered too late, by kind.
+# HELP weir_redis_errors_total Failed calls to Redis, requests rejected because too many are waiting, and requests that Redis answered too late, by kind.
 # TYPE weir_redis_errors_total counter
 weir_redis_errors_total{kind="auth"} 0
 weir_redis_errors_total{kind="cluster"} 0

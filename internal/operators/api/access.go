@@ -38,7 +38,7 @@ type Access struct {
 func NewAccess(tokenFile string, reg prometheus.Registerer, logger *slog.Logger) (*Access, error) {
 	a := &Access{
 		failed: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: "weir", Name: "admin_failed_logins_total", Help: "Wrong tokens on the debug port.",
+			Namespace: "weir", Name: "admin_failed_logins_total", Help: "Requests with a wrong token on the debug port.",
 		}),
 		logger: logger, warn: rate.Sometimes{Interval: time.Minute}, sites: http.NewCrossOriginProtection(),
 	}
