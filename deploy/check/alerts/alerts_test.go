@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"weir/internal/testenv"
 )
 
 // alert is a rule of alerts.yaml.
@@ -18,14 +20,9 @@ type alert struct {
 // readAlerts reads alerts.yaml, whose form promtool checks.
 func readAlerts(t *testing.T) map[string]alert {
 	t.Helper()
-	text, err := os.ReadFile("../../prometheus/alerts.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testenv.Must(os.ReadFile("../../prometheus/alerts.yaml"))(t)
 	var file struct{ Groups []struct{ Rules []alert } }
-	if err := yaml.Unmarshal(text, &file); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, yaml.Unmarshal(text, &file))
 	alerts := map[string]alert{}
 	for _, group := range file.Groups {
 		for _, rule := range group.Rules {
@@ -44,10 +41,7 @@ func readAlerts(t *testing.T) map[string]alert {
 // Every alert says how urgent it is, what is wrong, and in which section of a document
 // what to do is.
 func TestAlertsSayWhatToDo(t *testing.T) {
-	document, err := os.ReadFile("../../../docs/at-3am.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	document := testenv.Must(os.ReadFile("../../../docs/at-3am.md"))(t)
 	sections := map[string]bool{}
 	for _, heading := range regexp.MustCompile(`(?m)^## (.*)$`).FindAllStringSubmatch(string(document), -1) {
 		sections["YOUR-DOCS-URL/at-3am.md#"+strings.ReplaceAll(strings.ToLower(heading[1]), " ", "-")] = true
@@ -70,10 +64,7 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 // alerts_test.yaml, which promtool runs, has a time at which each alert fires, and
 // one at which nothing does.
 func TestEveryAlertIsTested(t *testing.T) {
-	text, err := os.ReadFile("../../prometheus/alerts_test.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testenv.Must(os.ReadFile("../../prometheus/alerts_test.yaml"))(t)
 	var file struct {
 		Tests []struct {
 			Checks []struct {
@@ -81,9 +72,7 @@ func TestEveryAlertIsTested(t *testing.T) {
 			} `yaml:"promql_expr_test"`
 		}
 	}
-	if err := yaml.Unmarshal(text, &file); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, yaml.Unmarshal(text, &file))
 	fires := map[string]bool{}
 	for i, test := range file.Tests {
 		silent := false

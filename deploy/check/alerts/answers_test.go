@@ -54,12 +54,8 @@ func startServers(t *testing.T) *servers {
 
 func write(t *testing.T, file, content string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	testenv.OK(t, os.WriteFile(file, []byte(content), 0o600))
 }
 
 // Every query of the dashboard and every condition of an alert has an answer of

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"weir/internal/testenv"
 )
 
 // dashboard is what this test reads of weir.json.
@@ -31,14 +33,9 @@ type variable struct{ Name, Type, Definition, AllValue string }
 
 func readDashboard(t *testing.T) dashboard {
 	t.Helper()
-	text, err := os.ReadFile("../../grafana/weir.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testenv.Must(os.ReadFile("../../grafana/weir.json"))(t)
 	var d dashboard
-	if err := json.Unmarshal(text, &d); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, json.Unmarshal(text, &d))
 	if len(d.Panels) < 30 || len(d.Templating.List) < 5 {
 		t.Fatalf("only %d panels and %d variables were found", len(d.Panels), len(d.Templating.List))
 	}

@@ -16,6 +16,8 @@ import (
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/util/teststorage"
+
+	"weir/internal/testenv"
 )
 
 var promQL = parser.NewParser(parser.Options{})
@@ -41,19 +43,10 @@ func newHistory(t *testing.T) *history {
 // Prometheus adds.
 func (h *history) scrape(target string, at time.Time) {
 	h.t.Helper()
-	response, err := http.Get("http://" + target + "/metrics")
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	response := testenv.Must(http.Get("http://" + target + "/metrics"))(h.t)
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	samples, err := textparse.New(text, response.Header.Get("Content-Type"), labels.NewSymbolTable(), textparse.ParserOptions{})
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	text := testenv.Must(io.ReadAll(response.Body))(h.t)
+	samples := testenv.Must(textparse.New(text, response.Header.Get("Content-Type"), labels.NewSymbolTable(), textparse.ParserOptions{}))(h.t)
 	appender := h.storage.Appender(h.t.Context())
 	for {
 		entry, err := samples.Next()
@@ -73,13 +66,9 @@ func (h *history) scrape(target string, at time.Time) {
 		for name, value := range map[string]string{"namespace": "edge", "job": "weir", "instance": target} {
 			b.Set(name, value)
 		}
-		if _, err := appender.Append(0, b.Labels(), at.UnixMilli(), value); err != nil {
-			h.t.Fatal(err)
-		}
+		testenv.Must(appender.Append(0, b.Labels(), at.UnixMilli(), value))(h.t)
 	}
-	if err := appender.Commit(); err != nil {
-		h.t.Fatal(err)
-	}
+	testenv.OK(h.t, appender.Commit())
 }
 
 // query returns the answer to a query at some time. NaN is no answer.

@@ -45,13 +45,8 @@ func startWeir(t *testing.T, program string, environment ...string) *weir {
 		"PROMETHEUS_ADDR=127.0.0.1:0", "DRAIN_DELAY=0s", "LOG_FORMAT=json", "DISABLE_STATS=true",
 	}, environment...)...)
 	log := new(testenv.Log)
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stderr := testenv.Must(cmd.StderrPipe())(t)
+	testenv.OK(t, cmd.Start())
 	w := &weir{t: t}
 	listening := make(chan struct{})
 	read := make(chan struct{})
@@ -103,10 +98,7 @@ func startWeir(t *testing.T, program string, environment ...string) *weir {
 func (w *weir) ask(domain, key, value string) int {
 	w.t.Helper()
 	body := fmt.Sprintf(`{"domain": %q, "descriptors": [{"entries": [{"key": %q, "value": %q}]}]}`, domain, key, value)
-	response, err := http.Post("http://"+w.http+"/json", "application/json", strings.NewReader(body))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	response := testenv.Must(http.Post("http://"+w.http+"/json", "application/json", strings.NewReader(body)))(w.t)
 	response.Body.Close()
 	return response.StatusCode
 }

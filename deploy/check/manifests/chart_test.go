@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	_ "embed"
 	"errors"
 	"log/slog"
 	"maps"
@@ -25,6 +26,8 @@ import (
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/yaml"
+
+	"weir/internal/testenv"
 )
 
 const chart = "../../../deploy/chart"
@@ -80,43 +83,10 @@ rules: {files: {2.yaml: {domain: a, descriptors: [{key: a, value: "01234", rate_
 	}},
 }
 
-const everything = `
-nameOverride: limits
-image: {repository: ghcr.io/weir, tag: v1, pullPolicy: Always, pullSecrets: [registry]}
-autoscaling: {enabled: true, minReplicas: 3, maxReplicas: 20, cpuUtilization: 60}
-topologySpread: {topologyKeys: [topology.kubernetes.io/zone], maxSkew: 2, whenUnsatisfiable: DoNotSchedule}
-redis: {url: "a:1,b:2", authSecret: {name: redis}, type: CLUSTER, tls: {enabled: true, caSecret: redis-ca}}
-failureMode: local
-rules:
-  files:
-    api.yaml: {domain: api, descriptors: [{key: user, rate_limit: {unit: minute, requests_per_unit: 5}}]}
-    shop.yaml: |
-      domain: shop
-      descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 5}}]
-tls: {secretName: tls, clientCertificates: true, clientName: "spiffe://mesh/ns/gateway/sa/envoy"}
-adminToken: {secretName: admin, key: admin}
-debug: {service: true}
-env: {LOG_LEVEL: debug}
-extraEnv: [{name: TRACING_ENABLED, valueFrom: {configMapKeyRef: {name: tracing, key: enabled}}}]
-extraVolumes: [{name: cert, secret: {secretName: cert}}, {name: token, emptyDir: {medium: Memory}}]
-extraVolumeMounts: [{name: cert, mountPath: /cert, readOnly: true}]
-extraInitContainers:
-  - {name: first, image: a, volumeMounts: [{name: token, mountPath: /token}], securityContext: &restricted {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}}
-extraContainers:
-  - {name: next, image: a, args: [every, 5m], volumeMounts: [{name: token, mountPath: /token}], securityContext: *restricted}
-service: {annotations: {a: b}}
-serviceAccount: {annotations: {a: b}}
-networkPolicy: {enabled: true, operators: [{ipBlock: {cidr: 10.0.0.0/8}}]}
-serviceMonitor: {enabled: true, interval: 1m, labels: {release: prometheus}}
-prometheusRule: {enabled: true, labels: {release: prometheus}, runbookURL: "https://example.com/at-3am"}
-dashboard: {enabled: true, annotations: {folder: limits}}
-podAnnotations: {a: b}
-podLabels: {a: b}
-priorityClassName: high
-nodeSelector: {a: b}
-tolerations: [{key: a, operator: Exists}]
-affinity: {nodeAffinity: {}}
-`
+// everything are values that use all that the chart has.
+//
+//go:embed testdata/everything.yaml
+var everything string
 
 // findHelm builds helm, unless that is done, and returns its path.
 var findHelm = sync.OnceValues(func() (string, error) {
@@ -127,10 +97,7 @@ var findHelm = sync.OnceValues(func() (string, error) {
 // helm returns a command of the helm of this module. Its files are the test's.
 func helm(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	program, err := findHelm()
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := testenv.Must(findHelm())(t)
 	cmd := exec.Command(program, args...)
 	dir := t.TempDir()
 	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+dir, "HELM_CONFIG_HOME="+dir, "HELM_DATA_HOME="+dir)
@@ -194,10 +161,7 @@ func only[T any](t *testing.T, manifests string) (found []T) {
 // TestChart renders the chart and holds the outcome to the schemas of Kubernetes, to
 // itself, to Pod Security and to what Istio needs.
 func TestChart(t *testing.T) {
-	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	evaluator := testenv.Must(policy.NewEvaluator(policy.DefaultChecks(), nil))(t)
 	for _, test := range valueSets {
 		t.Run(test.name, func(t *testing.T) {
 			lint := helm(t, "lint", "--strict", chart, "--values", "-")
@@ -205,10 +169,7 @@ func TestChart(t *testing.T) {
 			if out, err := lint.CombinedOutput(); err != nil {
 				t.Errorf("helm lint: %v\n%s", err, out)
 			}
-			manifests, err := render(test.values)
-			if err != nil {
-				t.Fatal(err)
-			}
+			manifests := testenv.Must(render(test.values))(t)
 			for _, text := range test.text {
 				if !strings.Contains(manifests, text) {
 					t.Errorf("there is no %q in:\n%s", text, manifests)
@@ -291,10 +252,7 @@ func TestChartOpensPortsToNamedClients(t *testing.T) {
 		t.Run(test.values, func(t *testing.T) {
 			t.Parallel()
 			// The schema refuses some of these.
-			installed, err := order{name: "edge", values: test.values, skipSchema: true}.install()
-			if err != nil {
-				t.Fatal(err)
-			}
+			installed := testenv.Must(order{name: "edge", values: test.values, skipSchema: true}.install())(t)
 			var ports []string
 			for _, rule := range only[*networkingv1.NetworkPolicy](t, installed.Manifest)[0].Spec.Ingress {
 				if len(rule.From) == 0 {
@@ -313,10 +271,7 @@ func TestChartOpensPortsToNamedClients(t *testing.T) {
 
 // TestChartGoesToWeir follows values to what Weir is started with.
 func TestChartGoesToWeir(t *testing.T) {
-	manifests, err := render(everything)
-	if err != nil {
-		t.Fatal(err)
-	}
+	manifests := testenv.Must(render(everything))(t)
 	rendered := new(set)
 	for _, document := range documents([]byte(manifests)) {
 		rendered.add(decode(t, document))
@@ -343,9 +298,7 @@ func TestChartGoesToWeir(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for name, rules := range rendered.configs["gateway/edge-limits-rules"].Data {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(rules), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(rules), 0o600))
 	}
 	validate := exec.Command("go", "run", "./cmd/server", "validate", dir)
 	validate.Dir = "../../.."
@@ -368,10 +321,7 @@ func TestChartExamples(t *testing.T) {
 		t.Fatalf("values.yaml has %d examples, want %d", len(comments), len(want))
 	}
 	for i, comment := range comments {
-		manifests, err := render(strings.ReplaceAll(comment[1], "#   ", ""))
-		if err != nil {
-			t.Fatal(err)
-		}
+		manifests := testenv.Must(render(strings.ReplaceAll(comment[1], "#   ", "")))(t)
 		for _, text := range want[i] {
 			if !strings.Contains(manifests, text) {
 				t.Errorf("there is no %q in:\n%s", text, manifests)
@@ -421,10 +371,7 @@ func TestChartNotes(t *testing.T) {
 	} {
 		t.Run(test.values, func(t *testing.T) {
 			t.Parallel()
-			installed, err := order{name: "edge", values: test.values}.install()
-			if err != nil {
-				t.Fatal(err)
-			}
+			installed := testenv.Must(order{name: "edge", values: test.values}.install())(t)
 			notes := installed.Info.Notes
 			for _, text := range test.has {
 				if !strings.Contains(notes, text) {
@@ -450,9 +397,7 @@ var mayBeNull = []string{
 // the chart does without it, or the error says that it is missing.
 func TestChartWithNull(t *testing.T) {
 	var defaults map[string]any
-	if err := yaml.Unmarshal([]byte(readFile(t, filepath.Join(chart, "values.yaml"))), &defaults); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, yaml.Unmarshal([]byte(readFile(t, filepath.Join(chart, "values.yaml"))), &defaults))
 	for path, value := range valuesIn("", defaults) {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()

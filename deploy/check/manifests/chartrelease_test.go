@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"weir/internal/testenv"
 )
 
 // TestChartIsWhole packs the chart. Links in it lead to files of this repository, which
@@ -47,16 +49,13 @@ func TestReleasedChart(t *testing.T) {
 		if out, err := helm(t, "lint", "--strict", released).CombinedOutput(); err != nil {
 			t.Errorf("helm lint: %v\n%s", err, out)
 		}
-		manifests, err := helm(t, "template", "edge", released, "--set", "prometheusRule.enabled=true,dashboard.enabled=true").Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		manifests := testenv.Must(helm(t, "template", "edge", released, "--set", "prometheusRule.enabled=true,dashboard.enabled=true").Output())(t)
 		for _, want := range []string{`/weir:` + version + `"`, `app.kubernetes.io/version: "` + version + `"`, "helm.sh/chart: weir-" + number + "\n"} {
 			if !strings.Contains(string(manifests), want) {
 				t.Errorf("there is no %q in:\n%s", want, manifests)
 			}
 		}
-		err = filepath.WalkDir(released, func(path string, d fs.DirEntry, err error) error {
+		err := filepath.WalkDir(released, func(path string, d fs.DirEntry, err error) error {
 			if err == nil && d.Type()&fs.ModeSymlink != 0 {
 				t.Errorf("%s is a symbolic link", path)
 			}
@@ -79,10 +78,7 @@ func TestReleasedChart(t *testing.T) {
 // unpack returns the files of a .tgz.
 func unpack(t *testing.T, file string) map[string]string {
 	t.Helper()
-	compressed, err := gzip.NewReader(strings.NewReader(readFile(t, file)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	compressed := testenv.Must(gzip.NewReader(strings.NewReader(readFile(t, file))))(t)
 	files := map[string]string{}
 	for archive := tar.NewReader(compressed); ; {
 		header, err := archive.Next()
@@ -92,10 +88,7 @@ func unpack(t *testing.T, file string) map[string]string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := io.ReadAll(archive)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testenv.Must(io.ReadAll(archive))(t)
 		files[header.Name] = string(text)
 	}
 }
@@ -105,10 +98,7 @@ func TestChartReadme(t *testing.T) {
 	readme := readFile(t, filepath.Join(chart, "README.md"))
 	_, rest, _ := strings.Cut(readme, "```yaml\n")
 	values, _, _ := strings.Cut(rest, "```")
-	manifests, err := render(values)
-	if err != nil {
-		t.Fatal(err)
-	}
+	manifests := testenv.Must(render(values))(t)
 	for _, want := range []string{`image: "registry.example.com/weir:v1.0.0"`, `value: "redis:6379"`, "requests_per_unit: 5"} {
 		if !strings.Contains(manifests, want) {
 			t.Errorf("no %s in:\n%s", want, manifests)
@@ -119,9 +109,7 @@ func TestChartReadme(t *testing.T) {
 		t.Fatal("README.md does not install the chart")
 	}
 	file := filepath.Join(t.TempDir(), "my.yaml")
-	if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, os.WriteFile(file, []byte(values), 0o600))
 	words := strings.Fields(strings.NewReplacer("my.yaml", file, "deploy/chart", chart).Replace(command))
 	notes, err := helm(t, append(words[1:], "--dry-run=client")...).CombinedOutput()
 	if err != nil || !strings.Contains(string(notes), "Envoy asks Weir at weir.gateway:8081 (gRPC).") || strings.Contains(string(notes), "WARNING") {

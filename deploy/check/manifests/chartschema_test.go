@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"weir/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "write the schema of rules in deploy/chart/values.schema.json anew")
@@ -24,15 +26,10 @@ func TestChartSchemaHasThatOfRules(t *testing.T) {
 	}
 	var whole map[string]json.RawMessage
 	text := []byte(readFile(t, "../../../docs/rules.schema.json"))
-	if err := errors.Join(json.Unmarshal(text, &rules), json.Unmarshal(text, &whole)); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, errors.Join(json.Unmarshal(text, &rules), json.Unmarshal(text, &whole)))
 	delete(whole, "$schema")
 	delete(whole, "definitions")
-	root, err := json.Marshal(whole)
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := testenv.Must(json.Marshal(whole))(t)
 	definitions := []string{`    "rules": ` + textsOnly(t, root)}
 	for _, name := range slices.Sorted(maps.Keys(rules.Definitions)) {
 		definitions = append(definitions, fmt.Sprintf("    %q: %s", name, textsOnly(t, rules.Definitions[name])))
@@ -45,9 +42,7 @@ func TestChartSchemaHasThatOfRules(t *testing.T) {
 		t.Fatal("the chart's schema has no definition of rules")
 	}
 	if *update {
-		if err := os.WriteFile(file, []byte(schema), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, os.WriteFile(file, []byte(schema), 0o644))
 	}
 	if readFile(t, file) != schema {
 		t.Error("it is not that of docs/rules.schema.json; run: go -C deploy/check test ./manifests -run Schema -update")
@@ -62,9 +57,7 @@ func textsOnly(t *testing.T, schema []byte) string {
 	var value any
 	decoder := json.NewDecoder(bytes.NewReader(schema))
 	decoder.UseNumber()
-	if err := decoder.Decode(&value); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, decoder.Decode(&value))
 	var walk func(any)
 	walk = func(value any) {
 		switch v := value.(type) {
@@ -85,8 +78,6 @@ func textsOnly(t *testing.T, schema []byte) string {
 	var short bytes.Buffer
 	encoder := json.NewEncoder(&short)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, encoder.Encode(value))
 	return strings.TrimSpace(short.String())
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+
+	"weir/internal/testenv"
 )
 
 // others are what commands of the READMEs do to a cluster's own installation of
@@ -22,10 +24,7 @@ var others = []string{
 // TestKubectlCommands holds the commands in each README.md of the examples to
 // manifests that other tests check.
 func TestKubectlCommands(t *testing.T) {
-	readmes, err := filepath.Glob("../../../examples/*/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	readmes := testenv.Must(filepath.Glob("../../../examples/*/README.md"))(t)
 	readmes = append(readmes, "../../../docs/at-3am.md")
 	seen := 0
 	for _, readme := range readmes {
@@ -77,9 +76,6 @@ func checkKubectl(t *testing.T, command string) {
 
 func readFile(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testenv.Must(os.ReadFile(name))(t)
 	return string(text)
 }

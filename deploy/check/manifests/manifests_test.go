@@ -26,6 +26,8 @@ import (
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
+
+	"weir/internal/testenv"
 )
 
 // TestManifestsHaveTheirTypes decodes each file of the examples but the rules,
@@ -33,10 +35,7 @@ import (
 func TestManifestsHaveTheirTypes(t *testing.T) {
 	for _, file := range files(t) {
 		t.Run(file, func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := testenv.Must(os.ReadFile(file))(t)
 			switch {
 			case filepath.Base(file) == "kustomization.yaml": // TestKustomizationsAreWhole
 			case file == "../../../examples/contour/contour.yaml":
@@ -80,10 +79,7 @@ func files(t *testing.T) (files []string) {
 
 // TestEnvoyGatewayRunsWeir reads what Envoy Gateway reads of its ConfigMap.
 func TestEnvoyGatewayRunsWeir(t *testing.T) {
-	text, err := os.ReadFile("../../../examples/envoy-gateway/config.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testenv.Must(os.ReadFile("../../../examples/envoy-gateway/config.yaml"))(t)
 	data := decode(t, text).(*corev1.ConfigMap).Data["envoy-gateway.yaml"]
 	config := decode(t, []byte(data)).(*gateway.EnvoyGateway)
 	if image := *config.Provider.Kubernetes.RateLimitDeployment.Container.Image; !strings.Contains(image, "/weir:") {
@@ -107,16 +103,10 @@ func TestKustomizationsAreWhole(t *testing.T) {
 // build returns what `kubectl apply -k` applies.
 func build(t *testing.T, dir string) *set {
 	t.Helper()
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	built := testenv.Must(krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir))(t)
 	s := new(set)
 	for _, resource := range built.Resources() {
-		text, err := resource.AsYAML()
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testenv.Must(resource.AsYAML())(t)
 		s.add(decode(t, text))
 	}
 	return s
@@ -209,10 +199,7 @@ func (s *set) check(t *testing.T) {
 func (s *set) checkMonitors(t *testing.T) {
 	t.Helper()
 	for _, m := range s.monitors {
-		selector, err := metav1.LabelSelectorAsSelector(&m.Spec.Selector)
-		if err != nil {
-			t.Fatal(err)
-		}
+		selector := testenv.Must(metav1.LabelSelectorAsSelector(&m.Spec.Selector))(t)
 		selected := func(service *corev1.Service) bool {
 			return selector.Matches(labels.Set(service.Labels)) && slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == m.Spec.Endpoints[0].Port })
 		}
@@ -286,17 +273,12 @@ func hasPort(d *appsv1.Deployment, port intstr.IntOrString) bool {
 func TestContourReadsItsDomain(t *testing.T) {
 	domain := func(file string) string {
 		t.Helper()
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testenv.Must(os.ReadFile(file))(t)
 		var content struct {
 			Domain           string
 			RateLimitService struct{ Domain string }
 		}
-		if err := yaml.Unmarshal(text, &content); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, yaml.Unmarshal(text, &content))
 		return content.Domain + content.RateLimitService.Domain
 	}
 	if rules, contour := domain("../../../examples/contour/rules/contour.yaml"), domain("../../../examples/contour/contour.yaml"); rules != contour {

@@ -29,6 +29,8 @@ import (
 	gatewayapi "sigs.k8s.io/gateway-api/apis/v1"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"weir/internal/testenv"
 )
 
 // types are those that the manifests may have, by apiVersion and kind.
@@ -71,9 +73,7 @@ func (s *envoyFilterSpec) UnmarshalJSON(data []byte) error {
 func kindOf(t *testing.T, manifest []byte) string {
 	t.Helper()
 	var head metav1.TypeMeta
-	if err := yaml.Unmarshal(manifest, &head); err != nil {
-		t.Fatal(err)
-	}
+	testenv.OK(t, yaml.Unmarshal(manifest, &head))
 	return head.Kind
 }
 
@@ -81,10 +81,7 @@ func kindOf(t *testing.T, manifest []byte) string {
 // schema of its custom resource definition, if it has one.
 func decode(t *testing.T, manifest []byte) any {
 	t.Helper()
-	schemas, err := readSchemas()
-	if err != nil {
-		t.Fatal(err)
-	}
+	schemas := testenv.Must(readSchemas())(t)
 	var head metav1.TypeMeta
 	if err := yaml.Unmarshal(manifest, &head); err != nil {
 		t.Fatalf("%v in:\n%s", err, manifest)
@@ -105,9 +102,7 @@ func decode(t *testing.T, manifest []byte) any {
 	}
 	if schema := schemas[name]; schema != nil {
 		var content any
-		if err := yaml.Unmarshal(manifest, &content); err != nil {
-			t.Fatal(err)
-		}
+		testenv.OK(t, yaml.Unmarshal(manifest, &content))
 		if err := validate.NewSchemaValidator(schema, nil, "", strfmt.Default).Validate(content).AsError(); err != nil {
 			t.Errorf("%s: %v in:\n%s", name, err, manifest)
 		}
