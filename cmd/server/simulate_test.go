@@ -30,13 +30,13 @@ func TestSimulate(t *testing.T) {
 		stdout []string
 		stderr []string
 	}{
-		{name: "text", args: []string{"a.yaml", "access.log"}, stdout: []string{"2 requests from 2026-11-02 09:00:00 to 2026-11-02 09:00:01 UTC, of which 1 (50 %) would be denied\n", "worst clients of api|user, 1 per hour\n  user=ann  1 denied\n"}},
+		{name: "text", args: []string{"a.yaml", "access.log"}, stdout: []string{"2 requests from 2026-11-02 09:00:00 to 2026-11-02 09:00:01 UTC, of which 1 (50 %) would be denied\n", "most denied clients of api|user, 1 per hour\n  user=ann  1 denied\n"}},
 		{name: "json", args: []string{"a.yaml", "access.log", "--output=json", "--suggest"}, stdout: []string{`"denied": 1,`, `"clients_denied_share": 0.01,` + "\n          \"amount\": 2\n"}},
-		{name: "bad lines", args: []string{"a.yaml", "access.log", "bad.log"}, code: 2, stderr: []string{"weir: bad.log: no line can be read\nbad.log:1: it has no known format: \\x1b[31mno\n"}},
+		{name: "bad lines", args: []string{"a.yaml", "access.log", "bad.log"}, code: 2, stderr: []string{"weir: bad.log: no readable line\nbad.log:1: unknown format: \\x1b[31mno\n"}},
 		{name: "fields", args: []string{"a.yaml", "own.log", "--fields=time=ts,header:x-user=who.name"}, stdout: []string{"1 requests from 2023-11-14 22:13:20", "user"}},
 		{name: "unknown field", args: []string{"a.yaml", "own.log", "--fields=tine=ts"}, code: 2, stderr: []string{`weir: --fields: unknown name "tine" in "tine=ts", did you mean "time"?`}},
-		{name: "compare", args: []string{"a.yaml", "access.log", "--compare=a.yaml"}, stdout: []string{"the old rules deny 1 requests\ndenied now, and not by the old rules: 0 requests\n"}},
-		{name: "other format", args: []string{"a.yaml", "access.log", "--format=nginx"}, code: 2, stderr: []string{"no line can be read"}},
+		{name: "compare", args: []string{"a.yaml", "access.log", "--compare=a.yaml"}, stdout: []string{"the old rules deny 1 requests\ndenied only by the new rules: 0 requests\n"}},
+		{name: "other format", args: []string{"a.yaml", "access.log", "--format=nginx"}, code: 2, stderr: []string{"no readable line"}},
 		{name: "unknown format", args: []string{"a.yaml", "access.log", "--format=apache"}, code: 2, stderr: []string{"--format must be one of"}},
 		{name: "no log", args: []string{"a.yaml", "none.log"}, code: 2, stderr: []string{"weir: open none.log: no such file"}},
 		{name: "no rules", args: []string{"none.yaml", "access.log"}, code: 2, stderr: []string{"none.yaml: no such file"}},
@@ -80,7 +80,7 @@ func TestSimulateCutLog(t *testing.T) {
 		}
 	}
 	for log, why := range map[string]string{"cut.gz": "after line 2: unexpected EOF", "corrupt.gz": "after line 4: gzip: invalid checksum"} {
-		why = log + ": " + why + "; what comes after is not in this report"
+		why = log + ": " + why + "; the rest of the log is not in this report"
 		for output, first := range map[string]string{"text": "warning: " + why, "json": "{\n  \"warnings\": [\n    \"" + why} {
 			code, stdout, stderr := callUntil(t.Context(), "simulate", "a.yaml", log, "--envoy=envoy.yaml", "--output="+output, "--html=page", "--denied=denied")
 			if code != exitUsage || !strings.HasPrefix(stdout, first) || stderr != "weir: "+why+"\n" {
@@ -131,7 +131,7 @@ func TestSimulateKeepsFiles(t *testing.T) {
 		{[]string{"a.yaml", "access.log", "--compare=rules", "--html=rules/r.yaml"}, "--html: rules/r.yaml is also an input (rules/r.yaml)"},
 		{[]string{"a.yaml", "access.log", "--html=envoy.yaml"}, "--html: envoy.yaml is also an input (envoy.yaml)"},
 		{[]string{"a.yaml", "access.log", "--html=x", "--denied=./x"}, "--denied: ./x is also the file of --html"},
-		{[]string{"a.yaml", "bad.log", "--html=old", "--denied=x"}, "bad.log: no line can be read"},
+		{[]string{"a.yaml", "bad.log", "--html=old", "--denied=x"}, "bad.log: no readable line"},
 	} {
 		code, stdout, stderr := callUntil(t.Context(), append([]string{"simulate", "--envoy=envoy.yaml"}, test.args...)...)
 		compare(t, 2, nil, []string{"weir: " + test.want}, code, stdout, stderr)

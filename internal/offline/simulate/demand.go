@@ -32,12 +32,16 @@ func newDemand(l *limiter.Limit) *demand {
 }
 
 // add takes one more hit of a client.
-func (d *demand) add(c *undenied, h *limiter.Hit, now int64) {
+func (d *demand) add(c *client, h *limiter.Hit, now int64) {
 	if d.limit.Algorithm == limiter.TokenBucket {
-		if !h.Refund {
-			amount := c.hull.add(float64(h.CountedCost()), now, float64(c.peak), d.ratio, d.period())
-			c.peak = max(c.peak, uint64(math.Ceil(amount*(1-1e-12)))) // amounts are whole numbers
+		if h.Refund {
+			return
 		}
+		if c.hull == nil {
+			c.hull = new(hull)
+		}
+		amount := c.hull.add(float64(h.CountedCost()), now, float64(c.amount), d.ratio, float64(d.limit.Period().Microseconds()))
+		c.amount = max(c.amount, uint64(math.Ceil(amount*(1-1e-12)))) // amounts are whole numbers
 		return
 	}
 	d.hits[0] = limiter.Hit{Limit: d.limit, Cost: h.Cost, Refund: h.Refund, Always: true, Mode: limiter.Shadow}
@@ -54,11 +58,8 @@ func (d *demand) add(c *undenied, h *limiter.Hit, now int64) {
 	if h.Cost == 0 && !h.Always { // a peek, which asks for one more
 		used++
 	}
-	c.peak = max(c.peak, uint64(used))
+	c.amount = max(c.amount, uint64(used))
 }
-
-// period is that of the limit in microseconds.
-func (d *demand) period() float64 { return float64(d.limit.Period().Microseconds()) }
 
 // hull finds the smallest amount of a token bucket that would never have denied a client.
 // A bucket of amount A per period and burst r·A admits all if no span of hits, from one at

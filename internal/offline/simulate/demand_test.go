@@ -106,39 +106,12 @@ func TestAmounts(t *testing.T) {
 	c := newTable(mustLimit(t, limiter.Spec{RequestsPerUnit: 1, Unit: limiter.Hour}), true)
 	const clients = 10_000
 	for i := range uint64(clients) {
-		c.put(i, &client{undenied: undenied{peak: 10 * (i + 1)}})
+		c.put(i, &client{peak: peak{amount: 10 * (i + 1)}})
 	}
 	for share, want := range map[float64]uint64{0: clients, 0.001: clients - 10, 0.01: clients - 100, 0.5: clients / 2} {
 		if got := c.amounts([]float64{share})[0]; got != 10*want {
 			t.Errorf("%v: %d, want %d", share, got, 10*want)
 		}
-	}
-}
-
-// Clients who come once have room in a word.
-func TestClientsWhoComeOnce(t *testing.T) {
-	for name, spec := range map[string]limiter.Spec{
-		"bucket of a day":       {RequestsPerUnit: 5, Unit: limiter.Day, Algorithm: limiter.TokenBucket},
-		"bucket of a second":    {RequestsPerUnit: 5, Unit: limiter.Second, Algorithm: limiter.TokenBucket},
-		"first hit of a day":    {RequestsPerUnit: 5, Unit: limiter.Day, Algorithm: limiter.FirstHit},
-		"first hit of a month":  {RequestsPerUnit: 5, Unit: limiter.Month, Algorithm: limiter.FirstHit},
-		"sliding day":           {RequestsPerUnit: 5, Unit: limiter.Day, Algorithm: limiter.SlidingWindow},
-		"calendar day":          {RequestsPerUnit: 5, Unit: limiter.Day, Algorithm: limiter.ByCalendar, TimeZone: "Asia/Tokyo"},
-		"fixed window of a day": {RequestsPerUnit: 5, Unit: limiter.Day},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := newStats(nil, mustLimit(t, spec), true)
-			e := engine{plan: &plan.Options{}, suggest: true, limits: []*limitStats{c}}
-			const clients = 30_000
-			step := 3 * c.limit.Period().Milliseconds() / clients * 1000
-			for i := range int64(clients) {
-				of := e.ask(uint64(i))
-				e.decide(&of, someTime+i*max(step, 1000), 0)
-			}
-			if large, n := len(c.table.large), len(c.table.words); large > 0 || n != clients {
-				t.Errorf("of %d clients, %d had no room in a word", n, large)
-			}
-		})
 	}
 }
 

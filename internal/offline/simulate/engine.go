@@ -154,10 +154,9 @@ func (e *engine) advance(now int64) {
 			e.call([]hit{l.hit}, false)
 			continue
 		}
-		var c client
 		t := l.hit.of.table
-		t.get(l.hit.hash, &c)
-		t.demand.add(&c.undenied, &l.hit.Hit, e.now)
+		c := t.get(l.hit.hash)
+		t.demand.add(&c, &l.hit.Hit, e.now)
 		t.put(l.hit.hash, &c)
 	}
 	e.now = max(e.now, now)
@@ -172,7 +171,7 @@ func (e *engine) call(hits []hit, begins bool) (denied bool) {
 	for i := range hits {
 		h, c := &hits[i], e.clients[i]
 		if h.of.table.demand != nil {
-			h.of.table.demand.add(&c.undenied, &h.Hit, e.now)
+			h.of.table.demand.add(c, &h.Hit, e.now)
 		}
 		if !begins || h.Refund {
 			continue
@@ -208,7 +207,7 @@ func (e *engine) load(hits []hit) {
 		if j := slices.IndexFunc(hits[:i], same); j >= 0 {
 			c = e.clients[j]
 		} else {
-			h.of.table.get(h.hash, c)
+			*c = h.of.table.get(h.hash)
 		}
 		e.hits = append(e.hits, h.Hit)
 		e.clients[i], e.states[i] = c, &c.state

@@ -12,7 +12,7 @@ import (
 //go:embed report.html
 var reportHTML string
 
-var page = template.Must(template.New("report").Funcs(template.FuncMap{"number": number[uint64], "share": shareTitle}).Parse(reportHTML))
+var page = template.Must(template.New("report").Funcs(functions).Parse(reportHTML))
 
 // WriteHTML writes the report as one file, which needs no network and no script.
 func (r *Report) WriteHTML(w io.Writer) error { return page.Execute(w, r) }

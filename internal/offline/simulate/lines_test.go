@@ -15,7 +15,7 @@ func TestNoRequests(t *testing.T) {
 [2023-11-14T22:14:00.310Z] "CONNECT - HTTP/1.1" 404 NR 0 0 0 - "192.0.2.2" "-" "-" "h:443" "-"
 `))
 	r := mustRun(t, Options{Logs: []string{log}, Envoy: mustEnvoy(t, byAddress), Rules: mustRules(t, perAddress)})
-	want := []string{"2 lines are of no request that Envoy's filters see, such as one without a path; they ask for no limit"}
+	want := []string{"2 lines are not requests that Envoy's filters see, such as those without a path; no limit applies to them"}
 	if r.Lines != 4 || r.Unreadable != 0 || r.Idle != 3 || r.Requests != 1 || !slices.Equal(r.Notes, want) {
 		t.Errorf("%d lines, %d unreadable, %d idle, %d requests, notes are %q, want %q", r.Lines, r.Unreadable, r.Idle, r.Requests, r.Notes, want)
 	}

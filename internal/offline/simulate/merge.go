@@ -9,7 +9,6 @@ import (
 	"io"
 	"math"
 	"slices"
-	"sync"
 
 	"weir/internal/offline/simulate/accesslog"
 )
@@ -24,9 +23,6 @@ const (
 // merger reads all logs, and yields their requests in the order of their times.
 type merger struct {
 	sources []*source
-	workers chan *worker // those that have nothing to do
-	batches sync.Pool    // to use again
-
 	number  uint64 // of batches
 	waiting queue[*batch]
 	count   int // of events in waiting
@@ -35,11 +31,12 @@ type merger struct {
 // source is a log that is read ahead of what is decided.
 type source struct {
 	Counts
+	worker *worker
 	log    *accesslog.Source
-	queue  chan (<-chan *batch) // of its blocks, in their order
-	next   *batch               // the one that follows what was taken, nil at the end
-	clock  int64                // how far its lines have come, of those taken
-	failed error                // there when queue is closed, nil at the end of the log
+	queue  chan *batch // of its blocks, in their order
+	next   *batch      // the one that follows what was taken, nil at the end
+	clock  int64       // how far its lines have come, of those taken
+	failed error       // there when queue is closed, nil at the end of the log
 }
 
 // noTime is the clock before the first line.
@@ -51,50 +48,22 @@ func (b *batch) before(o *batch) bool { //nolint:unused // queue calls it
 	return at < other || at == other && b.number < o.number
 }
 
-// open opens the logs, all of them before any is read.
-func (m *merger) open(names []string) error {
-	m.batches.New = func() any { return new(batch) }
-	for _, name := range names {
-		log, err := accesslog.Open(name)
-		if err != nil {
-			return err
-		}
-		m.sources = append(m.sources, &source{log: log, clock: noTime, queue: make(chan (<-chan *batch), max(1, 8/len(names)))})
-	}
-	return nil
-}
-
-func (m *merger) close() {
-	for _, s := range m.sources {
-		_ = s.log.Close()
-	}
-}
-
-// feed reads a log, and has each of its blocks made into a batch by any worker.
-func (m *merger) feed(ctx context.Context, s *source) {
+// feed reads a log, and makes a batch of each of its blocks.
+func (s *source) feed(ctx context.Context) {
 	defer close(s.queue)
 	for {
-		b := m.batches.Get().(*batch)
-		block, err := s.log.Next(b.data)
+		block, err := s.log.Next(nil)
 		if err != nil {
 			if !errors.Is(err, io.EOF) {
 				s.failed = err
 			}
 			return
 		}
-		b.data = block.Data
-		done := make(chan *batch, 1)
 		select {
-		case s.queue <- done:
+		case s.queue <- s.worker.work(s.log.Name, block):
 		case <-ctx.Done():
 			return
 		}
-		w := <-m.workers
-		go func() {
-			w.work(b, s.log.Name, block)
-			done <- b
-			m.workers <- w
-		}()
 	}
 }
 
@@ -102,10 +71,7 @@ func (m *merger) feed(ctx context.Context, s *source) {
 func (s *source) receive(ctx context.Context) {
 	s.next = nil
 	select {
-	case done, more := <-s.queue:
-		if more {
-			s.next = <-done
-		}
+	case s.next = <-s.queue:
 	case <-ctx.Done():
 	}
 }
@@ -123,7 +89,6 @@ func (m *merger) earliest() (first *source) {
 // wait lets the requests of a batch wait for their turn.
 func (m *merger) wait(b *batch) {
 	if len(b.events) == 0 {
-		m.batches.Put(b)
 		return
 	}
 	m.number++
@@ -146,7 +111,6 @@ func (m *merger) release(until int64, do func(b *batch, ev *event)) {
 			heap.Fix(&m.waiting, 0)
 		} else {
 			heap.Pop(&m.waiting)
-			m.batches.Put(b)
 		}
 	}
 }
@@ -198,16 +162,16 @@ func middle(times []lineTime) int64 {
 	return sorted[(len(sorted)-1)/2].at
 }
 
-// useless is the error of a log that was read to its end without a line that can be read.
+// useless is the error of a log that was read to its end without a readable line.
 func (s *source) useless() error {
 	name := plainName(s.log.Name)
 	switch {
 	case s.Lines > s.Unreadable:
 		return nil
 	case s.Lines == 0:
-		return cmp.Or(s.failed, fmt.Errorf("%s: there is no line", name))
+		return cmp.Or(s.failed, fmt.Errorf("%s: the log is empty", name))
 	}
-	lines := []error{fmt.Errorf("%s: no line can be read", name)}
+	lines := []error{fmt.Errorf("%s: no readable line", name)}
 	for _, w := range s.WrongLines {
 		lines = append(lines, errors.New(w.String()))
 	}

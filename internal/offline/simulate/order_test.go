@@ -78,7 +78,7 @@ func TestAhead(t *testing.T) {
 				t.Errorf("%d are denied, want about %d", got.Denied, want.Denied)
 			}
 			notes := strings.Join(got.Notes, "\n")
-			if len(test.wrong) == 0 != (notes == "") || notes != "" && !strings.Contains(notes, fmt.Sprintf("lines around them, and were decided at those: %s:%d", log, test.wrong[0]+1)) {
+			if len(test.wrong) == 0 != (notes == "") || notes != "" && !strings.Contains(notes, fmt.Sprintf("lines around them, and were decided at the time of those: %s:%d", log, test.wrong[0]+1)) {
 				t.Errorf("notes are %q", notes)
 			}
 		})
@@ -142,7 +142,7 @@ func TestLate(t *testing.T) {
 	for i := range maxShown {
 		where = append(where, fmt.Sprintf("%s:%d", log, 2001+i))
 	}
-	want := "7 lines came too late to be put in order, and were decided when they came: " + strings.Join(where, ", ") + ", ..."
+	want := "7 lines are more than a minute late, and were decided when they came: " + strings.Join(where, ", ") + ", ..."
 	if r.Late != 7 || r.Ahead != 0 || !slices.Contains(r.Notes, want) {
 		t.Errorf("%d late, %d ahead, notes are %q, want %q", r.Late, r.Ahead, r.Notes, want)
 	}

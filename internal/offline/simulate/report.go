@@ -207,7 +207,7 @@ func (r *run) finish() {
 	p := r.report
 	for _, s := range r.sources {
 		if s.failed != nil {
-			err := fmt.Errorf("%w; what comes after is not in this report", s.failed)
+			err := fmt.Errorf("%w; the rest of the log is not in this report", s.failed)
 			p.warn("%v", err)
 			p.cut = append(p.cut, err)
 		}
@@ -222,14 +222,14 @@ func (r *run) finish() {
 	for _, c := range r.engine.limits {
 		p.Limits = append(p.Limits, c.report(r.Options))
 		if c.limit.Algorithm == limiter.Concurrency && c.Requests > 0 && p.endless > 0 {
-			p.note("%s: %d lines say not how long a request took: what they have in flight ends at once", ruleName(c), p.endless)
+			p.note("%s: %d lines have no duration, their requests count as finished at once", ruleName(c), p.endless)
 		}
 	}
 	p.Late, p.Ahead = p.late.count, p.ahead.count
-	p.late.note(p, "came too late to be put in order, and were decided when they came")
-	p.ahead.note(p, "have a time more than a minute after those of the lines around them, and were decided at those")
+	p.late.note(p, "are more than a minute late, and were decided when they came")
+	p.ahead.note(p, "have a time more than a minute ahead of the lines around them, and were decided at the time of those")
 	if p.noRequest > 0 {
-		p.note("%s lines are of no request that Envoy's filters see, such as one without a path; they ask for no limit", number(p.noRequest))
+		p.note("%s lines are not requests that Envoy's filters see, such as those without a path; no limit applies to them", number(p.noRequest))
 	}
 	engines := []*engine{r.engine}
 	if r.old != nil {
@@ -238,7 +238,7 @@ func (r *run) finish() {
 	}
 	for _, e := range engines {
 		if e.idle() {
-			p.warn("no request asks for a limit of %s", e.name)
+			p.warn("no request matches a limit of %s", e.name)
 		}
 	}
 	all, hint := r.seen()
@@ -250,26 +250,18 @@ func (r *run) finish() {
 
 // idle reports whether no request asked for a limit.
 func (e *engine) idle() bool {
-	return !slices.ContainsFunc(e.limits, func(c *limitStats) bool { return len(c.table.words) > 0 })
+	return !slices.ContainsFunc(e.limits, func(c *limitStats) bool { return len(c.table.clients) > 0 })
 }
 
-// sayDomains says for which domains Envoy asks, and rules have nothing.
+// sayDomains says which domains Envoy sends and rules do not have.
 func (r *Report) sayDomains(all seen, e *engine) {
-	known := e.tree.DomainNames()
-	var list []string
-	for _, name := range known[:min(len(known), maxShown)] {
-		list = append(list, fmt.Sprintf("%q", name))
-	}
-	if len(known) > maxShown {
-		list = append(list, "...")
-	}
 	say := r.note
 	if e.idle() {
 		say = r.warn
 	}
 	for _, domain := range slices.Sorted(maps.Keys(all.domains)) {
 		if !e.tree.HasDomain(domain) {
-			say("Envoy asks for the domain %q, and %s have nothing for it; they are for %s", domain, e.name, cmp.Or(strings.Join(list, ", "), "no domain"))
+			say("Envoy sends the domain %q, which %s do not have", domain, e.name)
 		}
 	}
 }
@@ -277,8 +269,8 @@ func (r *Report) sayDomains(all seen, e *engine) {
 // seen returns what any line has, and a hint at where else JSON lines may have it.
 func (r *run) seen() (all seen, hint string) {
 	all.names, all.domains = map[string]bool{}, map[string]bool{}
-	for range cap(r.workers) {
-		w := <-r.workers
+	for _, s := range r.sources {
+		w := s.worker
 		maps.Copy(all.names, w.names)
 		maps.Copy(all.domains, w.domains)
 		all.address, all.noAddress = all.address || w.address, cmp.Or(all.noAddress, w.noAddress)
@@ -296,13 +288,13 @@ func (r *run) warnMissing(all seen, hint string) {
 		switch {
 		case all.names[name] || name == "x-envoy-internal":
 		case notHeader:
-			r.report.warn("Envoy's configuration looks at the %s of requests, and no line has it%s", part, hint)
+			r.report.warn("Envoy's configuration uses the %s, but no line has it%s", part, hint)
 		default:
-			r.report.warn("Envoy's configuration looks at the header %q, and no line has it%s", name, hint)
+			r.report.warn("Envoy's configuration uses the header %q, but no line has it%s", name, hint)
 		}
 	}
 	if all.noAddress != "" && !all.address {
-		r.report.warn("Envoy's configuration looks at the remote_address of requests, and no line has an IP address that Envoy takes for it, only such as the %s", all.noAddress)
+		r.report.warn("Envoy's configuration uses the remote_address, but no line has a valid one, only values such as %s", all.noAddress)
 	}
 }
 
@@ -311,7 +303,7 @@ func (c *limitStats) report(o *Options) LimitReport {
 	p := c.LimitReport
 	p.Rule, p.Place, p.Name = ruleName(c), plaintext.Line(c.rule.Place()), plaintext.Line(c.limit.Name)
 	p.Limit, p.Algorithm, p.Shadow = c.limit.Rate(), c.limit.Algorithm.String(), o.Plan.DecidingMode(c.limit) == limiter.Shadow
-	p.Clients = uint64(len(c.table.words))
+	p.Clients = uint64(len(c.table.clients))
 	p.Share = float64(p.ClientsDenied) / float64(max(p.Clients, 1))
 	p.WorstClients = c.worst.top(shownClients)
 	if c.series.flush(); p.Requests > 0 {

@@ -48,14 +48,14 @@ func TestHostileReport(t *testing.T) {
 // no line has, and that nothing at all was limited.
 func TestWarnings(t *testing.T) {
 	const (
-		noUser    = `Envoy's configuration looks at the header "x-user", and no line has it (see --fields)`
-		noAddress = "Envoy's configuration looks at the remote_address of requests, and no line has it (see --fields)"
-		noIP      = `Envoy's configuration looks at the remote_address of requests, and no line has an IP address that Envoy takes for it, only such as the remote_address "example.com"`
-		nothing   = "no request asks for a limit of the rules"
-		inText    = `Envoy's configuration looks at the header "x-user", and no line has it`
-		noName    = `Envoy's configuration looks at the remote_address of requests, and no line has an IP address that Envoy takes for it, only such as the remote_address "alpha"`
-		noForward = `Envoy's configuration looks at the remote_address of requests, and no line has an IP address that Envoy takes for it, only such as the x-forwarded-for "alpha"`
-		foreign   = `Envoy asks for the domain "shop", and the rules have nothing for it; they are for "api"`
+		noUser    = `Envoy's configuration uses the header "x-user", but no line has it (see --fields)`
+		noAddress = "Envoy's configuration uses the remote_address, but no line has it (see --fields)"
+		noIP      = `Envoy's configuration uses the remote_address, but no line has a valid one, only values such as remote_address "example.com"`
+		nothing   = "no request matches a limit of the rules"
+		inText    = `Envoy's configuration uses the header "x-user", but no line has it`
+		noName    = `Envoy's configuration uses the remote_address, but no line has a valid one, only values such as remote_address "alpha"`
+		noForward = `Envoy's configuration uses the remote_address, but no line has a valid one, only values such as x-forwarded-for "alpha"`
+		foreign   = `Envoy sends the domain "shop", which the rules do not have`
 	)
 	text := `203.0.113.9 - - [14/Nov/2023:22:14:00 +0000] "GET / HTTP/1.1" 200 150 "-" "-"` + "\n"
 	line := `{"start_time":1700000000,"method":"GET","path":"/"}` + "\n"
@@ -146,11 +146,11 @@ func TestForeignDomain(t *testing.T) {
 	old := mustRules(t, strings.Replace(perAddress, "api", "old", 1))
 	r := mustRun(t, Options{Logs: []string{requests(t, "10.0.0.1")}, Envoy: mustEnvoy(t, twoDomains), Rules: mustRules(t, perAddress), Old: old})
 	warnings := []string{
-		"no request asks for a limit of the old rules",
-		`Envoy asks for the domain "api", and the old rules have nothing for it; they are for "old"`,
-		`Envoy asks for the domain "shop", and the old rules have nothing for it; they are for "old"`,
+		"no request matches a limit of the old rules",
+		`Envoy sends the domain "api", which the old rules do not have`,
+		`Envoy sends the domain "shop", which the old rules do not have`,
 	}
-	notes := []string{`Envoy asks for the domain "shop", and the rules have nothing for it; they are for "api"`}
+	notes := []string{`Envoy sends the domain "shop", which the rules do not have`}
 	if !slices.Equal(r.Warnings, warnings) || !slices.Equal(r.Notes, notes) {
 		t.Errorf("warnings are %q, want %q; notes are %q, want %q", r.Warnings, warnings, r.Notes, notes)
 	}

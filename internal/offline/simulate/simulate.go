@@ -8,7 +8,6 @@ import (
 	"hash/maphash"
 	"io"
 	"math"
-	"runtime"
 	"runtime/debug"
 	"time"
 
@@ -64,13 +63,13 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 	if opts.Old != nil {
 		r.old = newEngine("the old rules", opts.Old, &opts, false)
 	}
-	r.workers = make(chan *worker, runtime.GOMAXPROCS(0))
-	for range cap(r.workers) {
-		r.workers <- newWorker(r)
-	}
-	defer r.close()
-	if err := r.open(opts.Logs); err != nil {
-		return nil, err
+	for _, name := range opts.Logs { // all of them before any is read
+		log, err := accesslog.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer log.Close()
+		r.sources = append(r.sources, &source{worker: newWorker(r), log: log, clock: noTime, queue: make(chan *batch, 4)})
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(20)) // the tables are large and hold no pointers: to collect often costs little
 	if err := r.replay(ctx); err != nil {
@@ -92,7 +91,7 @@ func (r *run) replay(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, s := range r.sources {
-		go r.feed(ctx, s)
+		go s.feed(ctx)
 	}
 	for _, s := range r.sources {
 		s.receive(ctx)

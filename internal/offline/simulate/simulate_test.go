@@ -253,12 +253,12 @@ func TestUnreadableLines(t *testing.T) {
 	for _, w := range r.WrongLines {
 		shown = append(shown, strings.TrimPrefix(w.String(), w.Log))
 	}
-	for _, want := range []string{`:1: it has no known format: \x1b]0;owned\a`, `:4: it has no time that can be read: {"start_time":"never"}`, `:6: it has no known format: <script>alert(1)</script>`, `:7: it has no known format: \xff\x00`} {
+	for _, want := range []string{`:1: unknown format: \x1b]0;owned\a`, `:4: no readable time: {"start_time":"never"}`, `:6: unknown format: <script>alert(1)</script>`, `:7: unknown format: \xff\x00`} {
 		if !slices.Contains(shown, want) {
 			t.Errorf("%q is not among %q", want, shown)
 		}
 	}
-	if !slices.ContainsFunc(r.WrongLines, func(w WrongLine) bool { return w.Line == 5 && strings.Contains(w.Why, "more than") }) {
+	if !slices.ContainsFunc(r.WrongLines, func(w WrongLine) bool { return w.Line == 5 && strings.Contains(w.Why, "longer than") }) {
 		t.Errorf("the long line is not among %v", r.WrongLines)
 	}
 }
@@ -276,15 +276,15 @@ func TestNothingToRead(t *testing.T) {
 	}{
 		{[]string{good}, nil},
 		{[]string{mixed, good}, nil},
-		{[]string{empty}, []string{empty + ": there is no line"}},
-		{[]string{bad}, []string{bad + ": no line can be read", bad + ":1: it has no known format: no", bad + ":2: it has no known format: log"}},
-		{[]string{good, bad}, []string{bad + ": no line can be read", bad + ":1: it has no known format: no", bad + ":2: it has no known format: log"}},
-		{[]string{good, empty}, []string{empty + ": there is no line"}},
-		{[]string{blank, good}, []string{blank + ": there is no line"}},
+		{[]string{empty}, []string{empty + ": the log is empty"}},
+		{[]string{bad}, []string{bad + ": no readable line", bad + ":1: unknown format: no", bad + ":2: unknown format: log"}},
+		{[]string{good, bad}, []string{bad + ": no readable line", bad + ":1: unknown format: no", bad + ":2: unknown format: log"}},
+		{[]string{good, empty}, []string{empty + ": the log is empty"}},
+		{[]string{blank, good}, []string{blank + ": the log is empty"}},
 		{[]string{short}, []string{short + ": unexpected EOF"}},
 		{[]string{good, broken}, []string{broken + ": gzip: invalid header"}},
-		{[]string{empty, good, broken}, []string{empty + ": there is no line", broken + ": gzip: invalid header"}},
-		{[]string{mixed, bad}, []string{bad + ": no line can be read", bad + ":1: it has no known format: no", bad + ":2: it has no known format: log"}},
+		{[]string{empty, good, broken}, []string{empty + ": the log is empty", broken + ": gzip: invalid header"}},
+		{[]string{mixed, bad}, []string{bad + ": no readable line", bad + ":1: unknown format: no", bad + ":2: unknown format: log"}},
 	} {
 		_, err := Run(t.Context(), Options{Logs: test.logs, Envoy: mustEnvoy(t, byAddress), Rules: mustRules(t, perAddress)})
 		if (err == nil) != (test.want == nil) || err != nil && err.Error() != strings.Join(test.want, "\n") {
@@ -350,7 +350,7 @@ func TestInterruption(t *testing.T) {
 
 func TestProgress(t *testing.T) {
 	p := Progress{Lines: 1000, Read: 250, Size: 1000, Elapsed: time.Minute}
-	if got, want := p.Line(), "[=======                       ]  25 %  1,000 lines  3m0s left"; got != want {
+	if got, want := p.Line(), "1,000 lines  25 %  3m0s left"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if got, want := (Progress{Lines: 5}).Line(), "5 lines"; got != want {

@@ -1,99 +1,56 @@
 package simulate
 
 import (
-	"bufio"
+	_ "embed"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"text/template"
 	"time"
 )
 
-const timeLayout = "2006-01-02 15:04:05"
+//go:embed report.txt
+var reportText string
+
+// functions are those of the templates.
+var functions = map[string]any{"number": number[uint64], "share": percent, "shares": func() []float64 { return shares }}
+
+var textPage = template.Must(template.New("report").Funcs(functions).Parse(reportText))
 
 // WriteText writes the report for people to read.
 func (r *Report) WriteText(w io.Writer) error {
-	b := bufio.NewWriter(w)
-	for _, warning := range r.Warnings {
-		fmt.Fprintf(b, "warning: %s\n", warning)
-	}
-	for _, line := range r.Summary() {
-		fmt.Fprintln(b, line)
-	}
-	for _, wrong := range r.WrongLines {
-		fmt.Fprintf(b, "  %s\n", wrong)
-	}
-	limits := [][]string{{"\nRULE", "LIMIT", "REQUESTS", "DENIED", "CLIENTS", "CLIENTS DENIED", "WORST MINUTE (UTC)"}}
-	amounts := [][]string{{"\namounts at which clients would be denied at least once\nRULE", "LIMIT"}}
-	for _, s := range shares {
-		amounts[0] = append(amounts[0], shareTitle(s))
-	}
-	for i := range r.Limits {
-		l := &r.Limits[i]
-		limits = append(limits, []string{l.Rule, l.Title(), number(l.Requests), number(l.Denied), number(l.Clients), l.Once(), l.Worst()})
-		if len(l.Amounts) > 0 {
-			row := []string{l.Rule, l.Title()}
-			for _, a := range l.Amounts {
-				row = append(row, a.String())
-			}
-			amounts = append(amounts, row)
-		}
-	}
-	writeRows(b, limits)
-	for i := range r.Limits {
-		if l := &r.Limits[i]; len(l.WorstClients) > 0 {
-			fmt.Fprintf(b, "\nworst clients of %s, %s\n", l.Rule, l.Title())
-			writeClients(b, l.WorstClients)
-		}
-	}
-	if len(amounts) > 1 {
-		writeRows(b, amounts)
-	}
-	if c := r.Compared; c != nil {
-		fmt.Fprintf(b, "\nthe old rules deny %s requests\n", number(c.DeniedBefore))
-		for _, p := range c.Parts() {
-			fmt.Fprintf(b, "%s: %s\n", p.Title, p.Sentence)
-			writeClients(b, p.WorstClients)
-		}
-	}
-	for i, n := range r.Notes {
-		if i == 0 {
-			fmt.Fprintln(b)
-		}
-		fmt.Fprintf(b, "note: %s\n", n)
-	}
-	return b.Flush()
-}
-
-// writeRows writes rows in columns.
-func writeRows(w io.Writer, rows [][]string) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		fmt.Fprintln(t, strings.Join(row, "\t"))
+	if err := textPage.Execute(t, r); err != nil {
+		return err
 	}
-	_ = t.Flush() // w keeps its error
+	return t.Flush()
 }
 
-func writeClients(w io.Writer, clients []Client) {
-	var rows [][]string
-	for _, c := range clients {
-		rows = append(rows, []string{"  " + c.Client, c.Count()})
-	}
-	writeRows(w, rows)
-}
+const timeLayout = "2006-01-02 15:04:05"
 
 // Summary returns some sentences about all that was read.
 func (r *Report) Summary() []string {
-	s := []string{fmt.Sprintf("%s lines, of which %s cannot be read and %s ask for no limit", number(r.Lines), number(r.Unreadable), number(r.Idle))}
+	s := []string{fmt.Sprintf("%s lines: %s unreadable, %s that match no limit", number(r.Lines), number(r.Unreadable), number(r.Idle))}
 	if r.Requests > 0 {
 		s = append(s, fmt.Sprintf("%s requests from %s to %s UTC, of which %s (%s) would be denied",
 			number(r.Requests), r.First.Format(timeLayout), r.Last.Format(timeLayout), number(r.Denied), percent(float64(r.Denied)/float64(r.Requests))))
 	}
 	if r.Refused > 0 {
-		s = append(s, fmt.Sprintf("%s requests that a server would not decide, the first at %s", number(r.Refused), r.Refusal))
+		s = append(s, fmt.Sprintf("%s requests that a server would reject, the first at %s", number(r.Refused), r.Refusal))
 	}
 	return s
+}
+
+// Suggests reports whether there are amounts.
+func (r *Report) Suggests() bool {
+	for i := range r.Limits {
+		if r.Limits[i].Amounts != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // Title returns the limit in words.
@@ -130,13 +87,6 @@ func (c Client) Count() string {
 	return number(c.Denied) + " denied"
 }
 
-func shareTitle(share float64) string {
-	if share == 0 {
-		return "NONE"
-	}
-	return percent(share)
-}
-
 // String returns the amount.
 func (a Amount) String() string {
 	if a.Burst > 0 {
@@ -153,18 +103,14 @@ type Part struct {
 
 // Parts returns both differences.
 func (c *Comparison) Parts() []Part {
-	return []Part{
-		{"denied now, and not by the old rules", c.NowOnly.sentence("were never denied before"), c.NowOnly.WorstClients},
-		{"denied by the old rules, and not now", c.BeforeOnly.sentence("are never denied now"), c.BeforeOnly.WorstClients},
+	part := func(title, others string, d *Difference) Part {
+		sentence := "0 requests"
+		if d.Requests > 0 {
+			sentence = fmt.Sprintf("%s requests of %s clients, of whom the %s rules never deny %s", number(d.Requests), number(d.Clients), others, number(d.ClientsOnly))
+		}
+		return Part{title, sentence, d.WorstClients}
 	}
-}
-
-// sentence returns how much it is. only says what the clients are of whom the other rules deny no request.
-func (d *Difference) sentence(only string) string {
-	if d.Requests == 0 {
-		return "0 requests"
-	}
-	return fmt.Sprintf("%s requests of %s clients, of whom %s %s", number(d.Requests), number(d.Clients), number(d.ClientsOnly), only)
+	return []Part{part("denied only by the new rules", "old", &c.NowOnly), part("denied only by the old rules", "new", &c.BeforeOnly)}
 }
 
 // number writes a number with commas.
@@ -190,14 +136,9 @@ func percent(share float64) string {
 // Line shows progress in one line.
 func (p Progress) Line() string {
 	line := fmt.Sprintf("%s lines", number(p.Lines))
-	if p.Size > 0 {
-		const width = 30
-		done := int(min(p.Read*width/p.Size, width))
-		line = fmt.Sprintf("[%-*s] %3d %%  %s", width, strings.Repeat("=", done), min(p.Read*100/p.Size, 100), line)
-	}
 	if p.Read > 0 && p.Size > p.Read {
 		left := time.Duration(float64(p.Elapsed) * float64(p.Size-p.Read) / float64(p.Read))
-		line += fmt.Sprintf("  %v left", left.Round(time.Second))
+		line += fmt.Sprintf("  %d %%  %v left", p.Read*100/p.Size, left.Round(time.Second))
 	}
 	return line
 }

@@ -78,9 +78,9 @@ func (p *Parser) HasJSON() bool { return p.hasJSON }
 
 // What may be wrong with a line.
 var (
-	errFormat = errors.New("it has no known format")
-	errTime   = errors.New("it has no time that can be read")
-	errJSON   = errors.New("it is not a JSON object")
+	errFormat = errors.New("unknown format")
+	errTime   = errors.New("no readable time")
+	errJSON   = errors.New("not a JSON object")
 )
 
 // said is what a line says of its request, as text.

@@ -296,7 +296,7 @@ func TestMapping(t *testing.T) {
 	check(t, NewParser(Auto, began), `{"ts":1700000000,"rt":"-"}`, want{at: "2023-11-14T22:13:20Z", duration: -1000})
 	for _, pairs := range [][]string{{"time=a", "path=x", "time=b"}, {"time=a", "end_time=a"}, {"duration=a", "duration_seconds=b"}, {"header:x-user=a", "header:X-User=b"}} {
 		last := pairs[len(pairs)-1]
-		if _, err := ParseMapping(pairs); err == nil || err.Error() != fmt.Sprintf("%q: %q says that already", last, pairs[0]) {
+		if _, err := ParseMapping(pairs); err == nil || err.Error() != fmt.Sprintf("%q repeats what %q says", last, pairs[0]) {
 			t.Errorf("%q: %v", pairs, err)
 		}
 	}

@@ -76,7 +76,7 @@ func ParseMapping(pairs []string) (m Mapping, err error) {
 			return m, unknownName(called, pair)
 		}
 		if before := said[is]; before != "" {
-			return m, fmt.Errorf("%q: %q says that already", pair, before)
+			return m, fmt.Errorf("%q repeats what %q says", pair, before)
 		}
 		m.fields[is], said[is] = field, pair
 		m.atEnd, m.seconds = m.atEnd || called == endTime, m.seconds || called == durationSeconds

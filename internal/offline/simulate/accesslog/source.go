@@ -14,7 +14,7 @@ import (
 const maxLine = 128<<10 - 1
 
 // ErrLong is about a line of more than maxLine bytes.
-var ErrLong = fmt.Errorf("it has more than %d bytes", maxLine)
+var ErrLong = fmt.Errorf("longer than %d bytes", maxLine)
 
 // blockSize is how many bytes a block has at least, if there are so many.
 const blockSize = 64 << 10
