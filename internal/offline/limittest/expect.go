@@ -22,6 +22,9 @@ type check struct {
 	got  func(*outcome) string
 }
 
+// statusFields are what may be expected of a status.
+var statusFields = []string{"code", "remaining", "reset", "retry_after", "limit"}
+
 // expectation is the field expect.
 type expectation struct {
 	checks []check
@@ -48,15 +51,10 @@ func (d *decoder) expectation(n *yaml.Node) expectation {
 		add(n, name, want, func(o *outcome) string { return got(&o.last.Statuses[i]) })
 	}
 	found := d.Found()
-	d.Fields(n, expectFields, func(name string, n *yaml.Node) {
-		switch name {
-		case "admitted":
-			count(n, name, func(o *outcome) int { return o.admitted })
-		case "denied":
-			count(n, name, func(o *outcome) int { return o.denied })
-		case "code":
-			add(n, name, d.code(n), func(o *outcome) string { return code(o.last.Denied) })
-		case "statuses":
+	rows := []row{
+		{"admitted", func(n *yaml.Node) { count(n, "admitted", func(o *outcome) int { return o.admitted }) }},
+		{"denied", func(n *yaml.Node) { count(n, "denied", func(o *outcome) int { return o.denied }) }},
+		{"statuses", func(n *yaml.Node) {
 			c.statusesAt = strictyaml.At(n)
 			d.Items(n, func(n *yaml.Node) {
 				i := c.statuses
@@ -64,20 +62,28 @@ func (d *decoder) expectation(n *yaml.Node) expectation {
 				if strictyaml.IsNull(n) {
 					return
 				}
+				var rows []row
+				for _, field := range statusFields {
+					rows = append(rows, row{field, func(n *yaml.Node) { status(n, fmt.Sprintf("statuses[%d].%s", i, field), i, field) }})
+				}
 				found := d.Found()
-				fields := d.fields(n, statusFields, func(field string, n *yaml.Node) { status(n, fmt.Sprintf("statuses[%d].%s", i, field), i, field) })
-				if len(fields) == 0 && d.Found() == found {
-					d.Problem(strictyaml.At(n), "nothing is expected, allowed are %s; null says so", strings.Join(statusFields, ", "))
+				if there := d.fields(n, rows...); len(there.values) == 0 && d.Found() == found {
+					d.Problem(strictyaml.At(n), "nothing is expected, allowed are %s; write null to expect nothing", strings.Join(statusFields, ", "))
 				}
 			})
-		default:
+		}},
+		{"code", func(n *yaml.Node) { add(n, "code", d.code(n), func(o *outcome) string { return code(o.last.Denied) }) }},
+	}
+	for _, field := range statusFields[1:] {
+		rows = append(rows, row{field, func(n *yaml.Node) {
 			c.statusAt = strictyaml.At(n)
-			status(n, name, 0, name)
-		}
-	})
+			status(n, field, 0, field)
+		}})
+	}
+	d.fields(n, rows...)
 	// An empty list of statuses is something: its length is wrong.
 	if len(c.checks) == 0 && (c.statuses > 0 || c.statusesAt == strictyaml.Position{}) && d.Found() == found {
-		d.Problem(strictyaml.At(n), "nothing is expected, allowed are %s", strings.Join(expectFields, ", "))
+		d.Problem(strictyaml.At(n), "nothing is expected, allowed are admitted, denied, statuses, %s", strings.Join(statusFields, ", "))
 	}
 	return c
 }
@@ -108,10 +114,10 @@ func (d *decoder) fits(c *expectation, descriptors int) {
 	defer d.Leave()
 	nowhere := strictyaml.Position{}
 	if c.statusAt != nowhere && descriptors != 1 {
-		d.Problem(c.statusAt, "the request has %d descriptors, allowed is this in statuses only", descriptors)
+		d.Problem(c.statusAt, "the request has %d descriptors, use statuses to expect this of one", descriptors)
 	}
 	if c.statusesAt != nowhere && c.statuses != descriptors {
-		d.ProblemIn("statuses", c.statusesAt, "%d statuses, allowed are as many as the request has descriptors, %d; null expects nothing", c.statuses, descriptors)
+		d.ProblemIn("statuses", c.statusesAt, "%d statuses, but the request has %d descriptors; null expects nothing", c.statuses, descriptors)
 	}
 }
 
@@ -137,7 +143,7 @@ func (d *decoder) limit(n *yaml.Node) string {
 	}
 	text, ok := d.Text(n)
 	if ok && text == "" {
-		d.Problem(strictyaml.At(n), "a name is needed, allowed is that of a limit, or null if none shall be counted")
+		d.Problem(strictyaml.At(n), "a name is needed, or null if no limit is counted")
 	}
 	return strconv.Quote(text)
 }

@@ -93,50 +93,28 @@ func Load(path string, opts Options) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading tests: %w", err)
 	}
-	d, f := newDecoder(path), &File{Name: path, opts: opts}
+	d, f := new(decoder), &File{Name: path, opts: opts}
+	d.File = path
 	if root := d.Parse(data, "rules and tests"); root != nil {
 		var files []descriptors.File
-		files, f.tests = d.file(root)
-		f.tree = d.load(files, opts.Rules)
+		if files, f.tests = d.file(root); len(files) > 0 {
+			f.tree, err = descriptors.Load(files, opts.Rules)
+			if problems, ok := errors.AsType[descriptors.Problems](err); ok {
+				d.Problems = append(d.Problems, problems...)
+			}
+		}
 	}
-	if f.tree != nil {
-		d.checkDomains(f)
+	for i, t := range f.tests { // what no rule applies to is admitted, which no test means
+		if f.tree != nil && t.domain != "" && !f.tree.HasDomain(t.domain) {
+			p := d.Here(t.domainAt)
+			p.Path = fmt.Sprintf("tests[%d].domain", i)
+			p.Message = fmt.Sprintf("there are no rules for the domain %q, there are: %s", t.domain, strings.Join(f.tree.DomainNames(), ", "))
+			d.Problems = append(d.Problems, p)
+		}
 	}
 	if len(d.Problems) > 0 {
 		d.Problems.Sort()
 		return nil, d.Problems
 	}
 	return f, nil
-}
-
-// load makes a tree of the rules, nil if there are none or anything is wrong with them.
-func (d *decoder) load(files []descriptors.File, opts descriptors.Options) *descriptors.Tree {
-	if len(files) == 0 {
-		return nil
-	}
-	tree, err := descriptors.Load(files, opts)
-	if problems, ok := errors.AsType[descriptors.Problems](err); ok {
-		d.Problems = append(d.Problems, problems...)
-	}
-	return tree
-}
-
-// maxDomains is how many domains are named where one is unknown.
-const maxDomains = 20
-
-// checkDomains reports domains that there are no rules for: whatever is asked
-// there is admitted, which no test means.
-func (d *decoder) checkDomains(f *File) {
-	names := f.tree.DomainNames()
-	if more := len(names) - maxDomains; more > 0 {
-		names = append(names[:maxDomains], fmt.Sprintf("and %d more", more))
-	}
-	for i, t := range f.tests {
-		if t.domain != "" && !f.tree.HasDomain(t.domain) {
-			p := d.Here(t.domainAt)
-			p.Path = fmt.Sprintf("tests[%d].domain", i)
-			p.Message = fmt.Sprintf("there are no rules for the domain %q, there are: %s", t.domain, strings.Join(names, ", "))
-			d.Problems = append(d.Problems, p)
-		}
-	}
 }

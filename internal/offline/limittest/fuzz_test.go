@@ -27,7 +27,8 @@ func FuzzDecode(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		d := newDecoder(filepath.Join(t.TempDir(), "fuzz_test.yaml"))
+		d := new(decoder)
+		d.File = filepath.Join(t.TempDir(), "fuzz_test.yaml")
 		root := d.Parse(data, "rules and tests")
 		if root == nil {
 			if len(d.Problems) == 0 {

@@ -6,9 +6,9 @@
 //
 //	accesslog/   a block of a file -> lines -> what each says of its request
 //	line.go      worker: a line -> an event, with the hits that Envoy's configuration and the rules say
-//	merge.go     merger: blocks of all logs, in parallel -> events in the order of their times
+//	merge.go     merger: blocks of all logs, each read beside the others -> events in the order of their times
 //	engine.go    engine: events -> decisions, by limiter.Count
-//	table.go     table: the counters of a limit, in a word of 8 bytes for each client
+//	table.go     table: what is known of the clients of a limit
 //	demand.go    demand: the amount that each client needs
 //	worst.go     the clients that are denied most, and the worst minute
 //	compare.go   difference: what one set of rules denies and another does not

@@ -21,6 +21,7 @@ type batch struct {
 	Counts
 	log    string
 	number uint64 // of batches, in the order in which they were read
+	data   []byte // of the block
 	events []event
 	next   int        // event, see merger.release
 	hits   []hit      // of all events
@@ -83,8 +84,8 @@ func newWorker(r *run) *worker {
 const maxShown = 5
 
 // work makes a batch of a block.
-func (w *worker) work(log string, block accesslog.Block) *batch {
-	b := &batch{log: log}
+func (w *worker) work(b *batch, log string, block accesslog.Block) {
+	*b = batch{log: log, data: block.Data, events: b.events[:0], hits: b.hits[:0], texts: b.texts[:0], times: b.times[:0]}
 	number := block.First
 	for line := range bytes.Lines(block.Data) {
 		line = bytes.TrimSuffix(bytes.TrimSuffix(line, []byte{'\n'}), []byte{'\r'})
@@ -99,7 +100,6 @@ func (w *worker) work(log string, block accesslog.Block) *batch {
 		b.reject(block.Long, accesslog.ErrLong, nil)
 	}
 	b.sort()
-	return b
 }
 
 // sort puts the events in the order of their times.

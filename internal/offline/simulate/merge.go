@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"sync"
 
 	"weir/internal/offline/simulate/accesslog"
 )
@@ -23,7 +24,8 @@ const (
 // merger reads all logs, and yields their requests in the order of their times.
 type merger struct {
 	sources []*source
-	number  uint64 // of batches
+	batches sync.Pool // to use again
+	number  uint64    // of batches
 	waiting queue[*batch]
 	count   int // of events in waiting
 }
@@ -49,18 +51,23 @@ func (b *batch) before(o *batch) bool { //nolint:unused // queue calls it
 }
 
 // feed reads a log, and makes a batch of each of its blocks.
-func (s *source) feed(ctx context.Context) {
+func (m *merger) feed(ctx context.Context, s *source) {
 	defer close(s.queue)
 	for {
-		block, err := s.log.Next(nil)
+		b, ok := m.batches.Get().(*batch)
+		if !ok {
+			b = new(batch)
+		}
+		block, err := s.log.Next(b.data)
 		if err != nil {
 			if !errors.Is(err, io.EOF) {
 				s.failed = err
 			}
 			return
 		}
+		s.worker.work(b, s.log.Name, block)
 		select {
-		case s.queue <- s.worker.work(s.log.Name, block):
+		case s.queue <- b:
 		case <-ctx.Done():
 			return
 		}
@@ -89,6 +96,7 @@ func (m *merger) earliest() (first *source) {
 // wait lets the requests of a batch wait for their turn.
 func (m *merger) wait(b *batch) {
 	if len(b.events) == 0 {
+		m.batches.Put(b)
 		return
 	}
 	m.number++
@@ -111,6 +119,7 @@ func (m *merger) release(until int64, do func(b *batch, ev *event)) {
 			heap.Fix(&m.waiting, 0)
 		} else {
 			heap.Pop(&m.waiting)
+			m.batches.Put(b)
 		}
 	}
 }

@@ -91,7 +91,7 @@ func (r *run) replay(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, s := range r.sources {
-		go s.feed(ctx)
+		go r.feed(ctx, s)
 	}
 	for _, s := range r.sources {
 		s.receive(ctx)
