@@ -70,7 +70,7 @@ func (d *definition) append(dst []byte, now int64) []byte {
 type counter struct {
 	key      string
 	limit    int32 // of its first hit
-	separate bool  // its hits cannot be summed up as straight.lua does
+	separate bool  // its hits cannot be summed up
 	sum      int64 // of the costs of its hits
 }
 
@@ -231,13 +231,13 @@ func (b *batch) arguments(args []any, clock string) []any {
 	for i := range b.order {
 		b.order[i] = int32(i)
 	}
-	straight := b.appendStraight(nil)
+	groups := b.appendGroups(nil)
 	text = b.appendHits(append(text, ';'))
 	args = append(args, len(b.order))
 	for _, n := range b.order {
 		args = append(args, &b.counters[n].key) // a pointer needs no memory of its own in an interface
 	}
-	args = append(args, straight, text)
+	args = append(args, groups, text)
 	if clock != "" || b.names != nil {
 		args = append(args, clock)
 	}
@@ -247,16 +247,18 @@ func (b *batch) arguments(args []any, clock string) []any {
 	return args
 }
 
-// appendStraight appends the groups as straight.lua reads them, and puts the counters of each next
-// to each other; or it does nothing if that way is not for this batch.
-func (b *batch) appendStraight(dst []byte) []byte {
-	if len(b.order) > maxStraight {
-		return nil
-	}
+// appendGroups appends the groups of counters that are charged together, as straight.lua reads
+// them, or together.lua if not all are fixed windows. It puts the counters of each next to each
+// other; or it does nothing if those ways are not for this batch.
+func (b *batch) appendGroups(dst []byte) []byte {
+	straight := true
 	for i := range b.counters {
-		if c := &b.counters[i]; c.separate || !b.limits[c.limit].isStraight() {
+		c := &b.counters[i]
+		d := &b.limits[c.limit]
+		if c.separate || d.ban > 0 || len(b.counters) > math.MaxUint16 {
 			return nil
 		}
+		straight = straight && d.algorithm == limiter.FixedWindow
 	}
 	compare := func(i, j int32) int {
 		c, d := &b.counters[i], &b.counters[j]
@@ -270,26 +272,20 @@ func (b *batch) appendStraight(dst []byte) []byte {
 		for i < len(b.order) && compare(b.order[i], b.order[begin]) == 0 {
 			i++
 		}
-		period, amount := b.limits[c.limit].constants[0], min(b.limits[c.limit].constants[1], million-1)
-		dst = binary.BigEndian.AppendUint64(dst, uint64(period)<<8|uint64(amount>>16))
-		dst = binary.BigEndian.AppendUint16(dst, uint16(amount))
+		period, n := int64(0), int64(c.limit+1)
+		if straight {
+			period, n = b.limits[c.limit].constants[0], min(b.limits[c.limit].constants[1], million-1)
+		}
+		dst = binary.BigEndian.AppendUint64(dst, uint64(period)<<8|uint64(n>>16))
+		dst = binary.BigEndian.AppendUint16(dst, uint16(n))
 		dst = binary.BigEndian.AppendUint32(dst, uint32(c.sum))
 		dst = binary.BigEndian.AppendUint16(dst, uint16(i-begin))
 	}
 	return dst
 }
 
-const (
-	// maxStraight is how many keys straight.lua reads with one command.
-	maxStraight = 1024
-	// maxSum is more than straight.lua charges a counter at once.
-	maxSum = math.MaxUint32
-)
-
-// isStraight reports whether straight.lua knows such limits. It begins no bans.
-func (d *definition) isStraight() bool {
-	return d.algorithm == limiter.FixedWindow && d.ban == 0
-}
+// maxSum is more than a counter is charged at once together with others.
+const maxSum = math.MaxUint32
 
 // appendHits appends the requests as decide.lua reads them.
 func (b *batch) appendHits(dst []byte) []byte {

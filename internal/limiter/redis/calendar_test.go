@@ -97,7 +97,7 @@ func TestClockOfRedisIsFoundOut(t *testing.T) {
 		off = step.off
 		want := 3 * 4 // EVALSHA, TIME, MGET and SET
 		if step.repeat {
-			want += 2 // EVALSHA and TIME
+			want += 3 // EVALSHA, TIME and MGET
 		}
 		before := redis.CommandCount()
 		for n := range 3 {

@@ -274,7 +274,7 @@ func (h *history) decide(requests [][]limiter.Hit) {
 		h.Fatal(b.err)
 	}
 	for place := range requests {
-		if !b.reply.together {
+		if b.reply.together == nil {
 			h.single++
 		} else {
 			h.together++

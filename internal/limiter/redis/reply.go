@@ -7,21 +7,20 @@ import (
 	"weir/internal/limiter"
 )
 
-// reply is what the script says about a batch, see straight.lua and decide.lua.
+// reply is what the script says about a batch, see straight.lua, together.lua and decide.lua.
 type reply struct {
-	batch    *batch
-	now      int64   // time of the decisions, in microseconds since the epoch
-	integers []int64 // all else: of each hit, or of each counter if all requests were charged together
-	together bool
-	later    []int64 // what requests behind its own charge the counter of each hit, if together; nil if nothing
-	places   []int32 // of the counters in integers, if together
-	refusal  error   // of the requests whose writes Redis refused, nil if there are none
+	now      int64           // time of the decisions, in microseconds since the epoch
+	integers []int64         // all else, of each hit
+	together []limiter.State // of each counter instead, if all requests were charged together
+	later    []int64         // what requests behind its own charge the counter of each hit, if together; nil if nothing
+	refusal  error           // of the requests whose writes Redis refused, nil if there are none
 }
 
 // The words of replies, as time.lua has them.
 const (
 	waySingle   = -1
 	wayNoWindow = -2
+	wayTogether = -3
 
 	wordOver    = 1
 	wordAlready = 2
@@ -55,16 +54,29 @@ func newReply(a answer, b *batch) (reply, error) {
 	case len(a.integers) < 2:
 		return reply{}, errReply
 	}
-	r := reply{batch: b, now: a.integers[0], integers: a.integers[1:]}
-	if r.together = r.integers[0] != waySingle; !r.together {
+	r := reply{now: a.integers[0], integers: a.integers[1:]}
+	way := r.integers[0]
+	if way == waySingle || way == wayTogether {
 		r.integers = r.integers[1:]
 	}
 	impossible := func(n int64) bool { return !possible(n) }
 	if impossible(r.now) || slices.ContainsFunc(r.integers, impossible) {
 		return reply{}, errReply
 	}
-	if r.together {
-		return r, r.readTogether()
+	switch {
+	case way == wayTogether && len(r.integers) == 3*len(b.counters):
+		err := r.readTogether(b, func(i int) limiter.State {
+			n := r.integers[3*i:]
+			return limiter.State{At: n[0], Used: n[1], Prev: n[2]}
+		})
+		return r, err
+	case way >= 0 && len(r.integers) == len(b.counters):
+		err := r.readTogether(b, func(i int) limiter.State {
+			return limiter.State{At: r.integers[i] / million, Used: r.integers[i] % million}
+		})
+		return r, err
+	case way != waySingle:
+		return reply{}, errReply
 	}
 	end := perHit * len(b.hits)
 	if len(r.integers) < end {
@@ -86,18 +98,14 @@ func newReply(a answer, b *batch) (reply, error) {
 }
 
 // readTogether finds the state of each counter, and what it was charged after each hit.
-// The order of the requests is that of the batch.
-func (r *reply) readTogether() error {
-	b := r.batch
-	if len(r.integers) != len(b.order) {
-		return errReply
-	}
-	r.places = make([]int32, len(b.order))
+// The order of the requests is that of the batch. state is that of a counter by its place in KEYS.
+func (r *reply) readTogether(b *batch, state func(i int) limiter.State) error {
+	r.together = make([]limiter.State, len(b.counters))
 	for i, n := range b.order {
-		if r.integers[i]%million < b.counters[n].sum {
+		r.together[n] = state(i)
+		if r.together[n].Used < b.counters[n].sum {
 			return errReply
 		}
-		r.places[n] = int32(i)
 	}
 	if len(b.hits) == len(b.counters) {
 		return nil
@@ -127,9 +135,8 @@ func (t ticket) outcomes(out []limiter.Decision, states []limiter.State) ([]limi
 	}
 	r, begin, hits := &t.batch.reply, t.batch.begin(t.place), t.batch.hitsOf(t.place)
 	for i := range out {
-		if r.together {
-			n := r.integers[r.places[hits[i].counter]]
-			state := limiter.State{At: n / million, Used: n % million}
+		if r.together != nil {
+			state := r.together[hits[i].counter]
 			if r.later != nil {
 				state.Used -= r.later[begin+i]
 			}

@@ -21,32 +21,6 @@
 --          If the windows of a calendar are not those of now: the time and NO_WINDOW. Nothing is done then.
 
 local HIT, LAST, ALWAYS, REFUND, GIVE_BACK = 14, 16, 1, 2, 3
-local CHUNK = 1024 -- keys per MGET: unpack can return some thousand values only
-
-local limits_text, text = match(ARGV[2], "^([^;]*);(.*)$")
-local limits = {}
-for word, a, b, c, d, ban in gmatch(limits_text, "(%l%S*) (%d+) (%d+) (%d+) (%d+) (%d*) ?") do
-  local algorithm = algorithms[word]
-  local limit = algorithm.limit(now, tonumber(a), tonumber(b), tonumber(c), tonumber(d))
-  if not limit then
-    return { now, NO_WINDOW }
-  end
-  limit.algorithm = algorithm
-  if ban ~= "" then
-    limit.ban = now + ban
-    limit.longest_ban = several and EXACT or limit.ban
-  end
-  limit.newest = several and EXACT or limit.newest
-  limits[#limits + 1] = limit
-end
-
-local stored = {}
-for i = 1, #KEYS, CHUNK do
-  local chunk = call("MGET", unpack(KEYS, i, min(i + CHUNK - 1, #KEYS)))
-  for j = 1, #chunk do
-    stored[i + j - 1] = chunk[j]
-  end
-end
 
 -- The states of the counters, as stored and as they are now. None of these tables changes, so that one can be put
 -- back. A state that was changed also has the limit that did it.
@@ -65,7 +39,12 @@ local function state_of(hit)
   local i, limit = hit.counter, hit.limit
   local s = states[i]
   if not s then
-    s = limit.holds and look(i, limit) or parse_state(stored[i], limit)
+    if limit.holds then
+      s = look(i, limit)
+    else
+      s = { limit = limit }
+      s.at, s.used, s.prev, s.banned = parse_state(stored[i], limit)
+    end
     found[i], states[i] = s, s
   end
   if hit.charge == GIVE_BACK then
@@ -201,45 +180,34 @@ while p <= #text do
   end
 end
 
--- Whether a counter is not what is stored of it.
-local function is_dirty(i)
-  local s = states[i]
+-- What is to be stored of a counter, nothing if it is stored already. Of one with holds it is true.
+local function news_of(i)
   if held[i] then
     return is_changed(i)
   end
-  return s ~= found[i] and (s.used > 0 or s.prev > 0 or s.banned or stored[i]) and state_text(s) ~= stored[i]
-end
-
--- For how many milliseconds a state is stored. An unused state is stored for the least time that there is, rather
--- than deleted: DEL is a permission more.
-local function expiry(s, limit)
-  local is_used = s.used > 0 or s.prev > 0
-  if not is_used and not s.banned then
-    return 1
+  local s = states[i]
+  if s ~= found[i] and (s.used > 0 or s.prev > 0 or s.banned or stored[i]) then
+    local text = state_text(s.at, s.used, s.prev, s.banned)
+    return text ~= stored[i] and text
   end
-  local left = is_used and limit.algorithm.left(limit, s.at, s.used, s.prev) or 0
-  return max(ceil(max(left, (s.banned or 0) - now) / 1000), 1) + spare
 end
 
 -- A replica, or a Redis out of memory, refuses the first write or none. Only a user who may use some of the commands
 -- has what was before a refusal written: the request fails all the same.
 local failure
 for i = 1, #KEYS do
-  local s = states[i]
-  if is_dirty(i) then
-    if held[i] then
-      failure = write_holds(i, s.limit, s.at)
-    else
-      local lasts, lasted = expiry(s, s.limit), expiry(found[i], s.limit)
-      if lasts == lasted and lasts > 1 then
-        failure = pcall("SET", KEYS[i], state_text(s), "KEEPTTL").err -- takes Redis half as long
-      else
-        failure = pcall("SET", KEYS[i], state_text(s), "PX", lasts).err
-      end
+  local s, news = states[i], news_of(i)
+  if news and held[i] then
+    failure = write_holds(i, s.limit, s.at)
+  elseif news then
+    local was, lasts = found[i], nil
+    if was.banned or s.banned or not expires_alike(s.limit, was.at, was.used, s.at, s.used) then
+      lasts = expiry(s.limit, s.at, s.used, s.prev, s.banned)
     end
-    if failure then
-      break
-    end
+    failure = store(KEYS[i], news, lasts)
+  end
+  if failure then
+    break
   end
 end
 
@@ -248,7 +216,7 @@ for r = 1, #requests do
   local hits, refused = requests[r], false
   for h = 1, failure and #hits or 0 do -- denials, which change nothing, are answered
     local i = hits[h].counter
-    refused = refused or is_dirty(i) and not states[i].brought
+    refused = refused or news_of(i) and not states[i].brought
   end
   for h = 1, #hits do
     local hit = hits[h]

@@ -35,31 +35,52 @@ end
 -- keeps in less memory than a text and can increment.
 local SHORT = 2 ^ 33 -- more than any at of a short state
 
--- Returns the state in a text; an unused one if it is no state that is possible with any amount of limit.
+-- Returns the state in a text: at, used, prev and banned; an unused one if no amount of limit makes such a state possible.
 local function parse_state(text, limit)
-  local at, used, prev, banned
+  local at, used, prev, banned = nil, nil, 0, nil
   local both = tonumber(text)
   if both and both >= 0 and both < EXACT and both % 1 == 0 then
     used = both % MILLION
     at = (both - used) / MILLION
   elseif text then
     at, used, prev, banned = match(text, "^(%d+) (%d+) ?(%d*) ?(%d*)$")
-    at, used, prev, banned = tonumber(at), tonumber(used), tonumber(prev), tonumber(banned)
+    at, used, prev, banned = tonumber(at), tonumber(used), tonumber(prev) or 0, tonumber(banned)
   end
-  if at and used <= limit.most and (prev or 0) <= limit.most_prev and at * limit.grid < EXACT and (banned or 0) < EXACT then
-    return { at = at, used = used, prev = prev or 0, banned = banned }
+  if at and used <= limit.most and prev <= limit.most_prev and at * limit.grid < EXACT and (banned or 0) < EXACT then
+    return at, used, prev, banned
   end
-  return { at = 0, used = 0, prev = 0 }
+  return 0, 0, 0
 end
 
-local function state_text(s) -- tostring gives 1.79e+15
-  if s.banned then
-    return format("%d %d %d %d", s.at, s.used, s.prev, s.banned)
-  elseif s.prev > 0 then
-    return format("%d %d %d", s.at, s.used, s.prev)
-  elseif s.used < MILLION and s.at < SHORT then
-    return format("%d", s.at * MILLION + s.used)
+local function state_text(at, used, prev, banned) -- tostring gives 1.79e+15
+  if banned then
+    return format("%d %d %d %d", at, used, prev, banned)
+  elseif prev > 0 then
+    return format("%d %d %d", at, used, prev)
+  elseif used < MILLION and at < SHORT then
+    return format("%d", at * MILLION + used)
   end
-  return format("%d %d", s.at, s.used)
+  return format("%d %d", at, used)
+end
+
+-- For how many milliseconds a state is stored. An unused state is stored for the least time that there is, rather
+-- than deleted: DEL is a permission more.
+local function expiry(limit, at, used, prev, banned)
+  local is_used = used > 0 or prev > 0
+  if not is_used and not banned then
+    return 1
+  end
+  local left = is_used and limit.algorithm.left(limit, at, used, prev) or 0
+  return max(ceil(max(left, (banned or 0) - now) / 1000), 1) + spare
+end
+
+-- Whether a state without a ban expires when the one before it did. A bucket lasts the longer the fuller it is.
+local function expires_alike(limit, was_at, was_used, at, used)
+  return at == was_at and was_used > 0 and used > 0 and not limit.drain
+end
+
+-- Stores a text for so many milliseconds, or for as long as what is stored, which takes Redis half as long.
+local function store(key, text, lasts)
+  return (lasts and pcall("SET", key, text, "PX", lasts) or pcall("SET", key, text, "KEEPTTL")).err
 end
 

@@ -17,9 +17,9 @@
 
 local GROUP = 16
 
--- Returns what each counter is to be charged, nothing if one has no room.
-local function groups_of(stored)
-  local groups, last = {}, 0
+-- Returns what each counter is to be charged, and the numbers of their states; nothing if one has no room.
+local function groups_of()
+  local groups, numbers, last = {}, {}, 0
   for p = 1, #ARGV[1], GROUP do
     local period, a1, a2, a3, s1, s2, s3, s4, c1, c2 = integer(ARGV[1], p), byte(ARGV[1], p + 7, p + GROUP - 1)
     local amount, sum = (a1 * 256 + a2) * 256 + a3, ((s1 * 256 + s2) * 256 + s3) * 256 + s4
@@ -31,23 +31,26 @@ local function groups_of(stored)
       if sum > amount or not (state and state <= none + amount - sum) then
         return
       end
-      stored[k] = state
+      numbers[k] = state
     end
     groups[#groups + 1] = { first = first, last = last, sum = sum, none = none, left = period - passed }
   end
-  return groups
+  return groups, numbers
 end
 
-if ARGV[1] ~= "" and not several then
-  local stored, reply = call("MGET", unpack(KEYS)), { now }
-  local groups, increments, failed = groups_of(stored) or {}, true, false
+local groups, numbers
+if ARGV[1] ~= "" and not several and integer(ARGV[1], 1) > 0 then
+  groups, numbers = groups_of()
+end
+if groups then
+  local reply, increments, failed = { now }, true, false
   for g = 1, #groups do
     local group = groups[g]
     local none, sum = group.none, group.sum
     local text = format("%d", sum)
     for k = group.first, failed and 0 or group.last do
-      local state, result = stored[k] + sum, nil
-      if stored[k] > none then
+      local state, result = numbers[k] + sum, nil
+      if numbers[k] > none then
         result = increments and pcall("INCRBY", KEYS[k], text)
         if result ~= state then -- a user may lack the permission
           result, increments = pcall("SET", KEYS[k], format("%d", state), "KEEPTTL"), false
@@ -66,7 +69,7 @@ if ARGV[1] ~= "" and not several then
       reply[k + 1] = state
     end
   end
-  if #groups > 0 and not failed then
+  if not failed then
     return reply
   end
 end

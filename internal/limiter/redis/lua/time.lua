@@ -10,6 +10,7 @@
 
 -- The second integer of a reply, where it is not the state of a counter, which is never negative:
 local SINGLE = -1    -- each request was decided by itself, see decide.lua
+local TOGETHER = -3  -- all were charged together, see together.lua
 local NO_WINDOW = -2 -- nothing was done, see calendar.lua
 -- What became of a hit:
 local ADMITTED, OVER = 0, 1
@@ -37,4 +38,14 @@ else
   now, several = time[1] * MILLION + time[2], false
 end
 local spare = several and 60000 or 0 -- milliseconds
+
+-- What is stored of the counters.
+local stored, CHUNK = nil, 1024 -- unpack can return some thousand values only
+for i = 1, #KEYS, CHUNK do
+  local chunk = call("MGET", unpack(KEYS, i, math.min(i + CHUNK - 1, #KEYS)))
+  stored = stored or chunk
+  for j = 1, i > 1 and #chunk or 0 do
+    stored[i + j - 1] = chunk[j]
+  end
+end
 

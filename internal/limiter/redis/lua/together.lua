@@ -1,0 +1,67 @@
+-- The limits of a batch, and the straight way for other algorithms, or several clocks: as in straight.lua, each counter is
+-- charged once if all hits fit.
+--
+-- ARGV[1]  groups as those of straight.lua, but for
+--            7 bytes  0
+--            3 bytes  the number of the limit
+-- ARGV[2]  the limits, see decide.lua
+-- Reply    integers: the time; TOGETHER; of each counter at, used and prev of its state
+
+local limits_text, text = match(ARGV[2], "^([^;]*);(.*)$")
+local limits = {}
+for word, a, b, c, d, ban in gmatch(limits_text, "(%l%S*) (%d+) (%d+) (%d+) (%d+) (%d*) ?") do
+  local algorithm = algorithms[word]
+  local limit = algorithm.limit(now, tonumber(a), tonumber(b), tonumber(c), tonumber(d))
+  if not limit then
+    return { now, NO_WINDOW }
+  end
+  limit.algorithm = algorithm
+  if ban ~= "" then
+    limit.ban = now + ban
+    limit.longest_ban = several and EXACT or limit.ban
+  end
+  limit.newest = several and EXACT or limit.newest
+  limits[#limits + 1] = limit
+end
+
+-- Returns the reply, the texts to store, and for how long; nothing if a counter has no room.
+local function charged_together()
+  local reply, texts, lasts, last, n = { now, TOGETHER }, {}, {}, 0, 2
+  for p = 1, #ARGV[1], GROUP do
+    local n1, n2, n3, s1, s2, s3, s4, c1, c2 = byte(ARGV[1], p + 7, p + GROUP - 1)
+    local limit, sum = limits[(n1 * 256 + n2) * 256 + n3], ((s1 * 256 + s2) * 256 + s3) * 256 + s4
+    local algorithm, newest, first = limit.algorithm, limit.newest, last + 1
+    local roll, fits, take = algorithm.roll, algorithm.fits, algorithm.take
+    last = last + c1 * 256 + c2
+    for k = first, last do
+      local was_at, was_used, was_prev, banned = parse_state(stored[k], limit)
+      local at, used, prev = roll(limit, was_at, was_used, was_prev)
+      if banned or was_at > newest or not fits(limit, sum, at, used, prev) then
+        return
+      end
+      used, prev = take(limit, sum, used, prev)
+      texts[k] = state_text(at, used, prev)
+      lasts[k] = not expires_alike(limit, was_at, was_used, at, used) and expiry(limit, at, used, prev)
+      reply[n + 1], reply[n + 2], reply[n + 3] = at, used, prev
+      n = n + 3
+    end
+  end
+  return reply, texts, lasts
+end
+
+if ARGV[1] ~= "" and integer(ARGV[1], 1) == 0 then
+  local reply, texts, lasts = charged_together()
+  for k = 1, reply and #KEYS or 0 do
+    local failure = store(KEYS[k], texts[k], lasts[k])
+    if failure and k > 1 then
+      return { err = failure }
+    elseif failure then
+      reply = nil -- nothing is written: decide.lua finds out which requests need it
+      break
+    end
+  end
+  if reply then
+    return reply
+  end
+end
+
