@@ -227,7 +227,7 @@ func (d *decoder) wholeRule(l *level) {
 	if !l.shadow {
 		mode = "quota_mode"
 	}
-	if (l.shadow || l.quota) && slices.ContainsFunc(l.limits, func(l *limiter.Limit) bool { return l.DenyFor > 0 && !l.Trial }) {
+	if (l.shadow || l.quota) && slices.ContainsFunc(l.limits, func(l *limiter.Limit) bool { return l.DenyFor > 0 && l.Mode == limiter.Enforced }) {
 		d.WarnIn(mode, l.given.at(mode), "in %s limits ban nobody, so their deny_for has no effect", mode)
 	}
 }

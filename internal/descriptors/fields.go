@@ -106,7 +106,11 @@ func limitTables(d *decoder) (limit, override table) {
 			charge,
 			field{"deny_for", &l.DenyFor, d.denyFor, limiter.DenyForOption, true},
 			failure,
-			field{"shadow_mode", nil, func(_ string, n *yaml.Node) { l.Trial = d.Flag(n) }, "", false},
+			field{"shadow_mode", nil, func(_ string, n *yaml.Node) {
+				if d.Flag(n) {
+					l.Mode = limiter.Shadow
+				}
+			}, "", false},
 		),
 		newTable(
 			algorithm,

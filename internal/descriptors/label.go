@@ -1,6 +1,7 @@
 package descriptors
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -124,8 +125,8 @@ func limitLabel(l *limiter.Limit) string {
 		return "unlimited"
 	}
 	words := append([]string{l.Per()}, describeCounting(l)...)
-	if l.Trial {
-		words = append(words, "shadow_mode")
+	if l.Nth > 0 {
+		words = append(words, fmt.Sprint(l.Nth))
 	}
 	return strings.Join(words, " ")
 }

@@ -42,12 +42,17 @@ func (d *decoder) rateLimit(_ string, n *yaml.Node) {
 
 func (d *decoder) rateLimits(list *yaml.Node) {
 	l := &d.level
-	i, first := 0, map[string]int{} // where a name, a counter or a hold occurs first
+	i, first := 0, map[string]int{} // where a name or a hold occurs first
+	alike := map[string]uint32{}    // how many count like this
 	d.Items(list, func(n *yaml.Node) {
 		f, limit := d.limit(n)
 		d.distinct(first, i, f, limit)
 		if limit != nil {
 			l.limits = append(l.limits, limit)
+			kind := string(limit.AppendKind(nil))
+			if alike[kind]++; alike[kind] > 1 && !limit.Unlimited {
+				limit.Nth = alike[kind]
+			}
 			if limit.Unlimited && len(limit.Replaces) == 0 && len(list.Content) > 1 {
 				d.WarnIn("unlimited", strictyaml.At(list.Content[i]), "the other limits count all the same; leave this one out, or let it replace them")
 			}
@@ -61,8 +66,7 @@ func isEmptyList(n *yaml.Node) bool {
 }
 
 // distinct reports what the limit at place i of a list has in common with an earlier
-// one: a name, which tells them apart in metrics and in replaces, or a counter, which
-// both would count in. Holds must have the same key.
+// one: a name, which tells them apart in metrics and in replaces. Holds must have the same key.
 func (d *decoder) distinct(first map[string]int, i int, f *limitFields, limit *limiter.Limit) {
 	earlier := func(kind, text string) (j int, taken bool) {
 		j, taken = first[kind+text]
@@ -78,9 +82,6 @@ func (d *decoder) distinct(first map[string]int, i int, f *limitFields, limit *l
 	}
 	if limit == nil || limit.Unlimited {
 		return
-	}
-	if j, taken := earlier("counter ", string(limit.AppendKind(nil))); taken {
-		d.Problem(f.given.whole, "rate_limit[%d] has the same counter, allowed are limits that differ in algorithm, time_zone, period or shadow_mode", j)
 	}
 	if key := limit.HoldKey(); key != "" {
 		for text, j := range first { // one at most has another key
@@ -101,9 +102,6 @@ func (d *decoder) limit(n *yaml.Node) (*limitFields, *limiter.Limit) {
 	f.given = d.fields(n, &d.tables.limit, func(name string, n *yaml.Node) bool {
 		return strictyaml.IsNull(n) || name == "unit" && n.Kind == yaml.ScalarNode && n.Value == ""
 	})
-	if f.Trial {
-		f.Mode = limiter.Shadow
-	}
 	if d.opts.CalendarMonths && f.Unit == limiter.Month && !f.Unlimited && !f.given.has("algorithm") {
 		f.Algorithm = limiter.ByCalendar
 	}
@@ -143,7 +141,7 @@ func (d *decoder) wholeLimit(f *limitFields) {
 		}
 		d.takenFields(&d.tables.limit, f)
 	}
-	if f.DenyFor > 0 && f.Trial {
+	if f.DenyFor > 0 && f.Mode == limiter.Shadow {
 		d.WarnIn("deny_for", f.given.at("deny_for"), "in shadow_mode a limit bans nobody, so this has no effect")
 	}
 	if f.Name != "" && slices.Contains(f.Replaces, f.Name) {

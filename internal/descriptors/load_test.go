@@ -214,8 +214,8 @@ func TestLoadFillsLimit(t *testing.T) {
 		{"quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Quota}},
 		{"shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 1}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Shadow}},
 		{"shadow_mode: true, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Shadow}},
-		{"rate_limit: {unit: day, requests_per_unit: 1, shadow_mode: true}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Shadow, Trial: true}},
-		{"quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1, shadow_mode: true}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Shadow, Trial: true}},
+		{"rate_limit: {unit: day, requests_per_unit: 1, shadow_mode: true}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Shadow}},
+		{"quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1, shadow_mode: true}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1, Mode: limiter.Shadow}},
 		{"value: '', shadow_mode: false, detailed_metric: false, descriptors: [], rate_limit: {requests_per_unit: 1, unit: DAY, unlimited: false, name: '', replaces: []}", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1}}, // as Envoy Gateway does
 		{"rate_limit: [{unit: day, requests_per_unit: 1}]", limiter.Spec{Unit: limiter.Day, RequestsPerUnit: 1}},
 	} {
@@ -275,12 +275,12 @@ descriptors:
 		}
 	}
 	burst, steady := of("burst"), of("5 minutes sliding_window")
-	trial, unlimited := of("5 minutes sliding_window shadow_mode"), of("unlimited")
+	trial, unlimited := of("5 minutes sliding_window 2"), of("unlimited")
 	burst.Name, burst.Unit, burst.RequestsPerUnit = "burst", limiter.Second, 5
 	steady.Unit, steady.UnitMultiplier, steady.RequestsPerUnit = limiter.Minute, 5, 100
 	steady.Algorithm = limiter.SlidingWindow
 	trial.Unit, trial.UnitMultiplier, trial.RequestsPerUnit = limiter.Minute, 5, 90
-	trial.Algorithm, trial.Mode, trial.Trial = limiter.SlidingWindow, limiter.Shadow, true
+	trial.Algorithm, trial.Nth, trial.Mode = limiter.SlidingWindow, 2, limiter.Shadow
 	unlimited.Unlimited = true
 	wantLimits(t, tree.Match("api", entries("user=alice", "q=\xff|")), burst, steady, trial, unlimited)
 }

@@ -200,7 +200,6 @@ var beyondSchema = map[string]string{
 	"duplicate_key_and_value.yaml": otherPlaces,
 	"hold_is_a_level.yaml":         otherPlaces,
 	"networks_twice.yaml":          otherPlaces,
-	"limits_same_counter.yaml":     otherPlaces,
 	"regex_twice.yaml":             otherPlaces,
 	"replaces_self.yaml":           otherPlaces,
 	"value_twice.yaml":             otherPlaces,

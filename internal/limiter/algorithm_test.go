@@ -14,7 +14,7 @@ import (
 // would be loaded, and count in the counters of another one, or not at all. The
 // packages redis and storetest test their part.
 func TestEveryAlgorithmIsWhole(t *testing.T) {
-	letters := map[string]string{string(trialLetter): "a trial"}
+	letters := map[string]string{string(vetoLetter): "what an exception denies"}
 	for i, row := range algorithms {
 		lacks := func(what string, args ...any) {
 			t.Helper()

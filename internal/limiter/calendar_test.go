@@ -284,8 +284,8 @@ func TestKindsOfCalendars(t *testing.T) {
 	kinds := map[string]Spec{}
 	for unit := Second; unit <= Year; unit++ {
 		for _, s := range []Spec{
-			{}, {Algorithm: FirstHit}, {Algorithm: SlidingWindow}, {Algorithm: TokenBucket}, {Trial: true},
-			{Algorithm: ByCalendar}, {Algorithm: ByCalendar, Trial: true}, {Algorithm: ByCalendar, TimeZone: "Europe/Berlin"}, {Algorithm: ByCalendar, TimeZone: "Etc/GMT+1"},
+			{}, {Algorithm: FirstHit}, {Algorithm: SlidingWindow}, {Algorithm: TokenBucket}, {Nth: 2}, {Nth: 3},
+			{Algorithm: ByCalendar}, {Algorithm: ByCalendar, Nth: 2}, {Algorithm: ByCalendar, TimeZone: "Europe/Berlin"}, {Algorithm: ByCalendar, TimeZone: "Etc/GMT+1"}, {Algorithm: ByCalendar, TimeZone: "Etc/GMT+1", Nth: 2},
 		} {
 			s.Unit = unit
 			kind := string(s.AppendKind(nil))

@@ -24,10 +24,12 @@ type Entry struct {
 // for example "w1|api|user=alice|path=/login|1m". The period is a number of days,
 // hours, minutes or seconds, the first of these that it is whole of, since in
 // Redis' memory every byte of a key counts. The kind is the letter of the algorithm,
-// which a fixed window does not have. A window of a calendar has units of the calendar instead, as in 1M for a month, a @
-// and the time zone unless that is UTC. A trial, which has a counter of its own beside a limit
-// that counts alike, has a t before all that, and what an exception denies has an x. No two different inputs meet in one
-// key, whatever bytes they hold:
+// which a fixed window does not have. A window of a calendar has units of the calendar
+// instead, as in 1M for a month, a @ and the time zone unless that is UTC. Of the limits of
+// a rule that count alike, the second has 2: before all that, the third 3:, whatever their
+// modes are: so a trial that is enforced, or takes the place of the first, keeps a count.
+// What an exception denies has an x. No two different inputs meet in one key, whatever
+// bytes they hold:
 //
 //   - The bytes % | = ~ # { }, blanks and control characters are written as %XX.
 //   - A long key or value is written as # and a 128-bit SHA-256 digest.
@@ -50,7 +52,8 @@ type Keys struct {
 const (
 	formatVersion = "w1"
 
-	trialLetter, vetoLetter = 't', 'x' // beside those of algorithms
+	vetoLetter = 'x' // beside those of algorithms
+	nthEnd     = ':'
 
 	maxPart = 64  // longest key or value that is spelled out, in bytes
 	maxKey  = 512 // longest key after the prefix, in bytes
@@ -157,8 +160,8 @@ const hex = "0123456789ABCDEF"
 // AppendKind appends the end of the keys of a limit's counters. It distinguishes
 // counters of one descriptor that cannot be read as each other.
 func (s *Spec) AppendKind(dst []byte) []byte {
-	if s.Trial {
-		dst = append(dst, trialLetter)
+	if s.Nth > 0 {
+		dst = append(strconv.AppendUint(dst, uint64(s.Nth), 10), nthEnd)
 	}
 	if s.Veto {
 		dst = append(dst, vetoLetter)

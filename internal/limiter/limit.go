@@ -141,13 +141,13 @@ type Spec struct {
 	UnitMultiplier  uint32        // periods of so many units; 0 means 1
 	Unlimited       bool          // admits everything and never reaches a store
 	Algorithm       Algorithm     // how the amount is counted
+	Nth             uint32        // 2 of the second limit of its rule that counts alike, and so on; 0 of the first
 	TimeZone        string        // of ByCalendar; empty means UTC
 	Burst           uint64        // size of a token bucket, at most MaxAmount; 0 means RequestsPerUnit
 	Hold            string        // key of the entry that names a hold of Concurrency; "" means DefaultHold
 	Charge          Charge        // whether denied hits are written
 	DenyFor         time.Duration // how long a ban of who goes over lasts; 0: there are none
 	Mode            Mode          // what a denial means
-	Trial           bool          // has a counter of its own beside a limit of its rule that counts alike
 	Veto            bool          // of an exception: an amount of 0 that no quota and no failure mode outweighs
 	FailureMode     FailureMode   // what becomes of hits while the store fails
 	Replaces        []string      // names of limits that do not count beside this one
@@ -201,7 +201,7 @@ func (s *Spec) HoldKey() string {
 }
 
 // Limit is a Spec that can be counted. It is immutable once it is used, and before that
-// but for Mode and Series; a new configuration makes new limits.
+// but for Nth, Mode and Series; a new configuration makes new limits.
 type Limit struct {
 	Spec
 	counting counting

@@ -130,6 +130,37 @@ func (w *world) want(when string, passing int, words ...string) {
 
 const all = 20 // as many as are asked
 
+// A tighter limit that is tried beside the real one is enforced, and takes its place,
+// without starting at 0.
+func TestTrialKeepsItsCount(t *testing.T) {
+	const domain = "{domain: api, descriptors: [{key: user, "
+	inWorlds(t, Options{}, func(w *world) {
+		for i, step := range []struct {
+			rules   string
+			ask     int // requests, 0: until one is denied
+			passing int
+		}{
+			{"rate_limit: [{unit: year, requests_per_unit: 10}, {unit: year, requests_per_unit: 5, shadow_mode: true}]}]}", 4, 4},
+			{"rate_limit: [{unit: year, requests_per_unit: 10}, {unit: year, requests_per_unit: 5}]}]}", 0, 1},
+			{"rate_limit: [{unit: year, requests_per_unit: 10}, {unit: year, requests_per_unit: 5, shadow_mode: true}]}]}", 2, 2},
+			{"rate_limit: {unit: year, requests_per_unit: 5}}]}", 0, 0},
+			{"quota_mode: true, rate_limit: {unit: year, requests_per_unit: 8, failure_mode: deny}}]}", 0, 1},
+		} {
+			w.tree = load(t, domain+step.rules)
+			for range step.ask {
+				if !w.decide("api", named("user=alice")).Denied {
+					step.passing--
+				}
+			}
+			if step.ask > 0 && step.passing > 0 {
+				t.Errorf("step %d: %d are denied", i, step.passing)
+			} else if step.ask == 0 {
+				w.want(fmt.Sprint("step ", i), step.passing, "user=alice")
+			}
+		}
+	})
+}
+
 // Another amount counts on the same counter, by each algorithm, and a ban does not hold.
 func TestExceptionOfTheAmount(t *testing.T) {
 	inWorlds(t, Options{}, func(w *world) {

@@ -110,9 +110,9 @@ weir_limit_hits_total{domain="api",limit="second",outcome="over",rule="alone"} 2
 weir_limit_hits_total{domain="api",limit="burst",outcome="admitted",rule="user=\"a|b\"|path"} 3
 weir_limit_hits_total{domain="api",limit="burst",outcome="over",rule="user=\"a|b\"|path"} 3
 weir_limit_hits_total{domain="api",limit="burst",outcome="withheld",rule="user=\"a|b\"|path"} 2
-weir_limit_hits_total{domain="api",limit="minute sliding_window shadow_mode",outcome="admitted",rule="user=\"a|b\"|path"} 2
-weir_limit_hits_total{domain="api",limit="minute sliding_window shadow_mode",outcome="over",rule="user=\"a|b\"|path"} 4
-weir_limit_hits_total{domain="api",limit="minute sliding_window shadow_mode",outcome="withheld",rule="user=\"a|b\"|path"} 2
+weir_limit_hits_total{domain="api",limit="minute sliding_window",outcome="admitted",rule="user=\"a|b\"|path"} 2
+weir_limit_hits_total{domain="api",limit="minute sliding_window",outcome="over",rule="user=\"a|b\"|path"} 4
+weir_limit_hits_total{domain="api",limit="minute sliding_window",outcome="withheld",rule="user=\"a|b\"|path"} 2
 weir_limit_hits_total{domain="api",limit="minute token_bucket",outcome="admitted",rule="user=\"a|b\"|path"} 4
 weir_limit_hits_total{domain="api",limit="minute token_bucket",outcome="withheld",rule="user=\"a|b\"|path"} 4
 `},
