@@ -134,25 +134,3 @@ func TestASumDoesNotFallWhenALimitLeaves(t *testing.T) {
 		wantSeries(t, l, reg, 0, map[limiter.LabelSet]uint64{})
 	})
 }
-
-// TestSeriesDoNotPileUp lets tenants come and go.
-func TestSeriesDoNotPileUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newDefault(shared{}, prometheus.NewRegistry())
-		for i := range 100 {
-			limit := tenant(string(rune('A' + i)))
-			l.Keep(slices.Values([]*limiter.Limit{limit}))
-			hit(t, l, limiter.Hit{Limit: limit, Cost: 1})
-			for range l.Sums() {
-				break
-			}
-			time.Sleep(keepIdle)
-		}
-		if n := len(maps.Collect(l.Sums())); n > 2 {
-			t.Errorf("%d series after 100 tenants, want at most the last two", n)
-		}
-		if n := len(l.series.all); n > 2 {
-			t.Errorf("%d counters after 100 tenants, want at most the last two", n)
-		}
-	})
-}

@@ -92,7 +92,7 @@ func TestDetailedSeriesAreBounded(t *testing.T) {
 	if got, want := testutil.ToFloat64(l.series.overflow), float64((values-bound)*workers); got != want {
 		t.Errorf("overflow is %v, want %v", got, want)
 	}
-	if got := strings.Count(log.String(), "as many series of metrics as is allowed"); got != 1 {
+	if got := strings.Count(log.String(), "maximum number of metric series"); got != 1 {
 		t.Errorf("told %d times, want once:\n%s", got, log.String())
 	}
 }

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"maps"
 	"os"
 	"regexp"
 	"strconv"
@@ -12,14 +13,24 @@ import (
 	"weir/internal/limiter"
 )
 
-// sumsOf are the units of one series.
-func sumsOf(l onStore, s limiter.LabelSet) Sums {
-	for series, units := range l.Sums() {
-		if series == s {
-			return units
-		}
-	}
-	return Sums{}
+// now is in a window whose counters stand as fixed says.
+const now = 1_767_323_045_000_000
+
+// limitOf is a limit a minute of one series.
+func limitOf(size uint64, mode limiter.Mode) *limiter.Limit {
+	return must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: size, Mode: mode, Series: limiter.LabelSet{Domain: "api", Key1: "user"}.Series()})
+}
+
+// counted returns what the series of limitOf has after hits that a store decides.
+func counted(store limiter.Store, hits ...limiter.Hit) Sums {
+	l := newDefault(store, prometheus.NewRegistry())
+	l.ask(hits...)
+	return maps.Collect(l.Sums())[limiter.LabelSet{Domain: "api", Key1: "user"}]
+}
+
+// used is a store whose counters all have so much used.
+func used(units int64) fixed {
+	return fixed{state: limiter.State{At: now / 60_000_000, Used: units}, now: now}
 }
 
 // The table in docs/metrics.md says what hits count as.
@@ -40,69 +51,39 @@ func TestDocumentedUnits(t *testing.T) {
 			}
 			return n
 		}
-		series := limiter.LabelSet{Domain: "api", Key1: "user"}
-		limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: number(1), Series: series.Series()})
-		const now = 1_767_323_045_000_000
-		l := newDefault(fixed{state: limiter.State{At: now / 60_000_000, Used: int64(number(2))}, now: now}, prometheus.NewRegistry())
-		hit := limiter.Hit{Limit: limit, Cost: number(3), Always: row[4] == "yes, although denied"}
-		l.ask(hit)
+		hit := limiter.Hit{Limit: limitOf(number(1), limiter.Enforced), Cost: number(3), Always: row[4] == "yes, although denied"}
 		want := Sums{TotalHits: number(5), WithinLimit: number(6), NearLimit: number(7), OverLimit: number(8)}
-		if got := sumsOf(l, series); got != want {
+		if got := counted(used(int64(number(2))), hit); got != want {
 			t.Errorf("%s: got %+v, want %+v", row[0], got, want)
 		}
 	}
 }
 
+// TestMetricsCountUnitsOfCost has what the reference does not count, or counts by modes of
+// Weir. Of the first hit alone it says what is counted.
 func TestMetricsCountUnitsOfCost(t *testing.T) {
-	user := limiter.LabelSet{Domain: "api", Key1: "user"}
-	ten := func(mode limiter.Mode) *limiter.Limit {
-		return must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Mode: mode, Series: user.Series()})
-	}
+	enforced, shadow, three := limitOf(10, limiter.Enforced), limitOf(10, limiter.Shadow), limitOf(3, limiter.Enforced)
 	full := limiter.Hit{Limit: must(limiter.Spec{Unit: limiter.Minute, Series: limiter.LabelSet{Domain: "api", Key1: "other"}.Series()}), Cost: 1, Key: []byte("full")}
 	for _, tc := range []struct {
-		name string
-		used int64
-		hits []limiter.Hit
-		want Sums // of the first hit
+		name  string
+		store limiter.Store
+		hits  []limiter.Hit
+		want  Sums
 	}{
-		{"far below", 0, []limiter.Hit{{Limit: ten(limiter.Enforced), Cost: 3}}, Sums{TotalHits: 3, WithinLimit: 3}},
-		{"up to 80 %", 5, []limiter.Hit{{Limit: ten(limiter.Enforced), Cost: 3}}, Sums{TotalHits: 3, WithinLimit: 3}},
-		{"across 80 %", 7, []limiter.Hit{{Limit: ten(limiter.Enforced), Cost: 3}}, Sums{TotalHits: 3, NearLimit: 2, WithinLimit: 3}},
-		{"above 80 %", 8, []limiter.Hit{{Limit: ten(limiter.Enforced), Cost: 2}}, Sums{TotalHits: 2, NearLimit: 2, WithinLimit: 2}},
-		{"over", 10, []limiter.Hit{{Limit: ten(limiter.Enforced), Cost: 3}}, Sums{TotalHits: 3, OverLimit: 3}},
-		{"partly over", 9, []limiter.Hit{{Limit: ten(limiter.Enforced), Cost: 3}}, Sums{TotalHits: 3, OverLimit: 3}},
-		{"partly over, charged all the same", 9, []limiter.Hit{{Limit: ten(limiter.Enforced), Cost: 3, Always: true}}, Sums{TotalHits: 3, OverLimit: 2, NearLimit: 1}},
-		{"over, charged all the same", 7, []limiter.Hit{{Limit: ten(limiter.Enforced), Cost: 5, Always: true}}, Sums{TotalHits: 5, OverLimit: 2, NearLimit: 2}},
-		{"far over, charged all the same", 90, []limiter.Hit{{Limit: ten(limiter.Enforced), Cost: 5, Always: true}}, Sums{TotalHits: 5, OverLimit: 5}},
-		{"denied by another limit", 0, []limiter.Hit{{Limit: ten(limiter.Enforced), Cost: 3}, full}, Sums{TotalHits: 3}},
-		{"shadow", 10, []limiter.Hit{{Limit: ten(limiter.Shadow), Cost: 3}}, Sums{TotalHits: 3, OverLimit: 3, ShadowMode: 3}},
-		{"shadow, partly over", 8, []limiter.Hit{{Limit: ten(limiter.Shadow), Cost: 3}}, Sums{TotalHits: 3, OverLimit: 3, ShadowMode: 3}},
-		{"shadow, partly over, charged all the same", 8, []limiter.Hit{{Limit: ten(limiter.Shadow), Cost: 3, Always: true}}, Sums{TotalHits: 3, OverLimit: 1, NearLimit: 2, ShadowMode: 1}},
-		{"peek", 10, []limiter.Hit{{Limit: ten(limiter.Enforced)}}, Sums{}},
-		{"refund", 10, []limiter.Hit{{Limit: ten(limiter.Enforced), Cost: 3, Refund: true}}, Sums{}},
-		{"huge", 0, []limiter.Hit{{Limit: ten(limiter.Enforced), Cost: 1<<64 - 1}}, Sums{TotalHits: 1 << 52, OverLimit: 1 << 52}},
+		{"denied by another limit", used(0), []limiter.Hit{{Limit: enforced, Cost: 3}, full}, Sums{TotalHits: 3}},
+		{"shadow", used(10), []limiter.Hit{{Limit: shadow, Cost: 3}}, Sums{TotalHits: 3, OverLimit: 3, ShadowMode: 3}},
+		{"shadow, partly over", used(8), []limiter.Hit{{Limit: shadow, Cost: 3}}, Sums{TotalHits: 3, OverLimit: 3, ShadowMode: 3}},
+		{"shadow, partly over, charged all the same", used(8), []limiter.Hit{{Limit: shadow, Cost: 3, Always: true}}, Sums{TotalHits: 3, OverLimit: 1, NearLimit: 2, ShadowMode: 1}},
+		{"peek", used(10), []limiter.Hit{{Limit: enforced}}, Sums{}},
+		{"refund", used(10), []limiter.Hit{{Limit: enforced, Cost: 3, Refund: true}}, Sums{}},
+		{"huge", used(0), []limiter.Hit{{Limit: enforced, Cost: 1<<64 - 1}}, Sums{TotalHits: 1 << 52, OverLimit: 1 << 52}},
+		// The counter, which holds neither after all, has room for the second.
+		{"an earlier hit left no room", shared{}, []limiter.Hit{{Limit: three, Cost: 2}, {Limit: three, Cost: 2}}, Sums{TotalHits: 4, OverLimit: 2}},
+		{"remembered", remembering{}, []limiter.Hit{{Limit: enforced, Cost: 3}}, Sums{TotalHits: 3, OverLimit: 3, OverLimitWithLocalCache: 3}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			const now = 1_767_323_045_000_000
-			l := newDefault(fixed{state: limiter.State{At: now / 60_000_000, Used: tc.used}, now: now}, prometheus.NewRegistry())
-			l.ask(tc.hits...)
-			if got := sumsOf(l, user); got != tc.want {
-				t.Errorf("got %+v, want %+v", got, tc.want)
-			}
-		})
-	}
-}
-
-// Of two hits on one counter the second is over although the counter, which
-// holds neither after all, has room for it.
-func TestMetricsOfAHitThatAnEarlierOneLeftNoRoomFor(t *testing.T) {
-	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 3, Series: limiter.LabelSet{Domain: "api", Key1: "user"}.Series()})
-	l := newDefault(shared{}, prometheus.NewRegistry())
-	if !l.ask(limiter.Hit{Limit: limit, Cost: 2}, limiter.Hit{Limit: limit, Cost: 2}) {
-		t.Fatal("admitted")
-	}
-	if got, want := sumsOf(l, limit.Series.Labels()), (Sums{TotalHits: 4, OverLimit: 2}); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
+		if got := counted(tc.store, tc.hits...); got != tc.want {
+			t.Errorf("%s: got %+v, want %+v", tc.name, got, tc.want)
+		}
 	}
 }
 
@@ -115,6 +96,16 @@ func (shared) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Decisi
 		states[i] = counter
 	}
 	return limiter.Decide(hits, states, nil, 0, out), nil
+}
+
+// remembering is a store that knows of every hit that it is over.
+type remembering struct{}
+
+func (remembering) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Decision) (bool, error) {
+	for i := range hits {
+		out[i] = limiter.Decision{Over: true, Remembered: true, Used: int64(hits[i].Limit.Size())}
+	}
+	return true, nil
 }
 
 // TestMetricsAreThoseOfTheReference compares with what envoyproxy/ratelimit
@@ -143,15 +134,11 @@ func TestMetricsAreThoseOfTheReference(t *testing.T) {
 		{limit: 1, used: 0, cost: 1, near: 1, within: 1},
 	} {
 		for _, always := range []bool{false, true} { // as with STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT, and without
-			const now = 1_767_323_045_000_000
-			limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: tc.limit, Series: limiter.LabelSet{Domain: "api", Key1: "user"}.Series()})
-			l := newDefault(fixed{state: limiter.State{At: now / 60_000_000, Used: tc.used}, now: now}, prometheus.NewRegistry())
-			l.ask(limiter.Hit{Limit: limit, Cost: tc.cost, Always: always})
 			want := Sums{TotalHits: tc.cost, OverLimit: tc.over, NearLimit: tc.near, WithinLimit: tc.within}
 			if !always && tc.over > 0 {
 				want[OverLimit], want[NearLimit] = tc.cost, 0
 			}
-			if got := sumsOf(l, limit.Series.Labels()); got != want {
+			if got := counted(used(tc.used), limiter.Hit{Limit: limitOf(tc.limit, limiter.Enforced), Cost: tc.cost, Always: always}); got != want {
 				t.Errorf("%+v, always %t: got %+v", tc, always, got)
 			}
 		}
@@ -172,29 +159,10 @@ func TestNearLimitRatio(t *testing.T) {
 		{0.5, 1 << 50, 1 << 49},
 	} {
 		l := onStore{New(Options{Registerer: prometheus.NewRegistry(), NearLimitRatio: tc.ratio}), shared{}}
-		limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: tc.limit, Series: limiter.LabelSet{Domain: "api", Key1: "user"}.Series()})
+		limit := limitOf(tc.limit, limiter.Enforced)
 		l.ask(limiter.Hit{Limit: limit, Cost: tc.limit})
-		if got := sumsOf(l, limit.Series.Labels())[NearLimit]; got != tc.near {
+		if got := maps.Collect(l.Sums())[limit.Series.Labels()][NearLimit]; got != tc.near {
 			t.Errorf("%v of %d: got %d units near, want %d", tc.ratio, tc.limit, got, tc.near)
 		}
-	}
-}
-
-// remembering is a store that knows of every hit that it is over.
-type remembering struct{}
-
-func (remembering) Decide(_ context.Context, hits []limiter.Hit, out []limiter.Decision) (bool, error) {
-	for i := range hits {
-		out[i] = limiter.Decision{Over: true, Remembered: true, Used: int64(hits[i].Limit.Size())}
-	}
-	return true, nil
-}
-
-func TestMetricsTellWhatWasRemembered(t *testing.T) {
-	limit := must(limiter.Spec{Unit: limiter.Minute, RequestsPerUnit: 10, Series: limiter.LabelSet{Domain: "api", Key1: "user"}.Series()})
-	l := newDefault(remembering{}, prometheus.NewRegistry())
-	l.ask(limiter.Hit{Limit: limit, Cost: 3})
-	if got, want := sumsOf(l, limit.Series.Labels()), (Sums{TotalHits: 3, OverLimit: 3, OverLimitWithLocalCache: 3}); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

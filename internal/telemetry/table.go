@@ -127,7 +127,7 @@ func (t *table) detailOf(limit limiter.Series, labels []byte) *counters {
 	}
 	t.overflow.Inc()
 	t.overflowOnce.Do(func() {
-		t.logger.Warn("values of requests made as many series of metrics as is allowed, more are counted under their rule",
+		t.logger.Warn("the maximum number of metric series from request values is reached, further values are counted under their rule",
 			"domain", limit.Domain(), "max", t.maxDetailed)
 	})
 	return nil

@@ -16,6 +16,9 @@ func TestCountersAreFoundByID(t *testing.T) {
 	all := users(100)
 	rules := []*limiter.Limit{all[3], all[4], all[20], all[90]}
 	l.Keep(slices.Values(rules))
+	if n := len(l.series.all); n != 0 {
+		t.Errorf("%d series before the first hit, want none", n)
+	}
 	for i, limit := range all {
 		for range 2 {
 			l.count(&limiter.Hit{Limit: limit, Cost: uint64(i) + 1}, &limiter.Decision{Charged: true})
@@ -28,14 +31,5 @@ func TestCountersAreFoundByID(t *testing.T) {
 	}
 	if n := len(l.series.index.Load().counters); n > 2*len(rules) {
 		t.Errorf("room for %d limits, want at most twice the rules'", n)
-	}
-}
-
-// Limits that nobody hit have no series.
-func TestLimitsWithoutHitsHaveNoSeries(t *testing.T) {
-	l := newDefault(nil, prometheus.NewRegistry())
-	l.Keep(slices.Values(users(100)))
-	if n := len(l.series.all); n != 0 {
-		t.Errorf("%d series, want none", n)
 	}
 }

@@ -105,11 +105,11 @@ func (c *Client) tell(err error) {
 	logger := c.opts.Logger.With("network", c.opts.Network, "address", c.opts.Address, "tags", c.opts.DogStatsD)
 	switch {
 	case reached:
-		logger.Info("metrics are sent to statsd")
+		logger.Info("sending metrics to statsd")
 	case c.opts.Quiet:
-		logger.Debug("no statsd takes metrics", "err", err)
+		logger.Debug("no statsd receives metrics", "err", err)
 	default:
-		logger.Warn("metrics do not reach statsd and stay due", "err", err)
+		logger.Warn("metrics do not reach statsd, they will be sent later", "err", err)
 	}
 }
 
@@ -125,7 +125,10 @@ func (c *Client) flush() error {
 	defer context.AfterFunc(ctx, func() { conn.Close() })() // ends a write
 	defer conn.Close()
 	c.round++
-	p := packet{conn: conn, most: mostBytes(c.opts.Network)}
+	p := packet{conn: conn, most: 64 << 10}
+	if c.opts.Network == "udp" {
+		p.most = 1432 // which passes without being cut to pieces almost everywhere
+	}
 	for sum := range c.opts.Source {
 		if err := p.add(c.line(sum), sum); err != nil {
 			return err

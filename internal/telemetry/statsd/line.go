@@ -15,6 +15,7 @@ type line struct {
 	name string // with tags that are part of it
 	tags string // of DogStatsD, with what leads them in
 	sent uint64 // how much of Total the server has
+	due  uint64 // what it has when the packet is sent
 
 	round uint64 // of the last flush that had the sum
 }
@@ -96,47 +97,28 @@ func rate(n uint64) float64 {
 // packet collects lines for one write.
 type packet struct {
 	conn  net.Conn
-	most  int // bytes
+	most  int // bytes of one write
 	bytes []byte
-	lines []growth // in bytes
+	lines []*line // in bytes
 }
 
-// growth is what a line says of a total.
-type growth struct {
-	*line
-	total uint64
-}
-
-// mostBytes is what one write holds. Over UDP it is what passes without being
-// cut to pieces almost everywhere.
-func mostBytes(network string) int {
-	if network == "udp" {
-		return 1432
-	}
-	return 64 << 10
-}
-
-// add collects what a sum grew by, and sends what no longer fits beside it.
+// add collects what a sum grew by, and sends first what it does not fit beside.
 func (p *packet) add(l *line, sum Sum) error {
 	if sum.Total == l.sent {
 		return nil
 	}
-	before := len(p.bytes)
-	p.bytes = l.append(p.bytes, sum.Total-l.sent, sum.Took)
-	if before > 0 && len(p.bytes) > p.most {
-		rest := slices.Clone(p.bytes[before:])
-		p.bytes = p.bytes[:before]
+	text := l.append(nil, sum.Total-l.sent, sum.Took)
+	if len(p.bytes)+len(text) > p.most {
 		if err := p.send(); err != nil {
 			return err
 		}
-		p.bytes = append(p.bytes, rest...)
 	}
-	p.lines = append(p.lines, growth{l, sum.Total})
+	l.due, p.lines, p.bytes = sum.Total, append(p.lines, l), append(p.bytes, text...)
 	return nil
 }
 
 // send writes the packet and begins a new one. Lines that could not be written
-// stay due; of a TCP connection that broke, some may be told twice.
+// stay due; of a TCP connection that broke, some may be sent twice.
 func (p *packet) send() error {
 	if len(p.bytes) == 0 {
 		return nil
@@ -144,8 +126,8 @@ func (p *packet) send() error {
 	if _, err := p.conn.Write(p.bytes); err != nil {
 		return fmt.Errorf("sending: %w", err)
 	}
-	for _, g := range p.lines {
-		g.sent = g.total
+	for _, l := range p.lines {
+		l.sent = l.due
 	}
 	p.bytes, p.lines = p.bytes[:0], p.lines[:0]
 	return nil
