@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 
 	loadgen "weir/internal/offline/bench"
 )
@@ -30,7 +31,7 @@ type subject struct {
 	way         *way                                        // of Redis, without a server; nil: none
 	measure     func(context.Context, *cost, subject) error // nil: addCost
 	keys        int                                         // 0: as many as the usual load has
-	draw        loadgen.Distribution                        // of the keys; "": evenly
+	draw        func(*rand.Rand) func() int                 // of the keys; nil: evenly
 	rate        float64                                     // of an open loop; 0: a closed one
 	change      func(*loadgen.Options)
 }
@@ -86,9 +87,9 @@ func (b *bench) cost(ctx context.Context) error {
 		subjects = append(subjects, b.waysOf(s, n, "", 0)...)
 		subjects = append(subjects,
 			subject{name: nameRedis, descriptors: n, server: s.stored, redis: s.redises(), keys: users},
-			subject{name: nameRedis, load: loadZipf, descriptors: n, server: s.stored, redis: s.redises(), keys: users, draw: loadgen.Zipf})
+			subject{name: nameRedis, load: loadZipf, descriptors: n, server: s.stored, redis: s.redises(), keys: users, draw: zipf})
 	}
-	subjects = append(subjects, subject{name: nameRedis, load: loadHot, descriptors: 1, server: s.stored, redis: s.redises(), draw: loadgen.Hot})
+	subjects = append(subjects, subject{name: nameRedis, load: loadHot, descriptors: 1, server: s.stored, redis: s.redises(), draw: hot})
 	for _, other := range []struct {
 		load              string
 		rules             string
@@ -182,9 +183,7 @@ func (b *bench) addCost(ctx context.Context, c *cost, s subject) error {
 	if s.keys > 0 {
 		opts.Traffic.Keys = s.keys
 	}
-	if s.draw != "" {
-		opts.Traffic.Distribution, opts.Traffic.Exponent = s.draw, 1.1 // as weir bench draws
-	}
+	opts.Traffic.Draw = s.draw
 	if s.change != nil {
 		s.change(&opts)
 	}
@@ -243,3 +242,12 @@ func (c *cost) addWork(w redisWork, decisions int64) {
 		c.Instructions = append(c.Instructions, w.instructions/float64(decisions))
 	}
 }
+
+// zipf draws key n with a probability that goes with (1+n)^-1.1.
+func zipf(rng *rand.Rand) func() int {
+	z := rand.NewZipf(rng, 1.1, 1, users-1)
+	return func() int { return int(z.Uint64()) }
+}
+
+// hot draws one key only.
+func hot(*rand.Rand) func() int { return func() int { return 0 } }

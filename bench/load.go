@@ -52,7 +52,7 @@ func (b *bench) load(p *program, descriptors int) loadgen.Options {
 	return loadgen.Options{
 		Servers: []string{p.address}, Connections: 4, Callers: 64,
 		Warmup: warmup, Duration: warmup + b.seconds,
-		Traffic: loadgen.Traffic{Domain: domain, Descriptors: descriptorsOf(descriptors), Keys: 1000, Distribution: loadgen.Uniform},
+		Traffic: loadgen.Traffic{Domain: domain, Descriptors: descriptorsOf(descriptors), Keys: 1000},
 	}
 }
 

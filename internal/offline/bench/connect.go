@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -56,26 +55,11 @@ func connect(ctx context.Context, conn *grpc.ClientConn) error {
 		if state == connectivity.TransientFailure {
 			// gRPC says why to a call only, which it refuses.
 			_, err := ratelimitv3.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, new(ratelimitv3.RateLimitRequest))
-			return fmt.Errorf("no connection: %s", plain(status.Convert(err).Message()))
+			return fmt.Errorf("no connection: %s", status.Convert(err).Message())
 		}
 		if !conn.WaitForStateChange(ctx, state) {
 			return fmt.Errorf("no connection within %v", connectTimeout)
 		}
 	}
 	return nil
-}
-
-// plain adds to what gRPC says of a connection what it leaves to be guessed.
-func plain(why string) string {
-	for _, known := range []struct{ part, meaning string }{
-		{"produced zero addresses", "the host is unknown: "},
-		{"first record does not look like a TLS handshake", "it does not speak TLS: "},
-		{"remote error: tls: ", "it refuses this client: "}, // by TLS 1.3 such a client takes the handshake for done
-		{"server preface", "it is no gRPC server, or one with TLS: "},
-	} {
-		if strings.Contains(why, known.part) {
-			return known.meaning + why
-		}
-	}
-	return why
 }

@@ -20,17 +20,6 @@ func TestNoConnection(t *testing.T) {
 			t.Errorf("%s: got %v, want %s", server, err, want)
 		}
 	}
-	for why, want := range map[string]string{
-		"name resolver error: produced zero addresses":                           "the host is unknown: ",
-		"error reading server preface: EOF":                                      "it is no gRPC server, or one with TLS: ",
-		"handshake failed: tls: first record does not look like a TLS handshake": "it does not speak TLS: ",
-		"error reading server preface: remote error: tls: certificate required":  "it refuses this client: ",
-		"connection refused": "connection refused",
-	} {
-		if got := plain(why); !strings.HasPrefix(got, want) || !strings.HasSuffix(got, why) {
-			t.Errorf("%s is told as %q, want %s", why, got, want)
-		}
-	}
 }
 
 // What gRPC would read in a way of its own is told before it is asked. cmd/server has the messages of single flags.
@@ -40,13 +29,13 @@ func TestBadOptions(t *testing.T) {
 		"localhost:8081": "", ":8081": "", "[::1]:8081": "", "unix:weir.sock": "", "unix:///run/socket": "", "dns:///weir:8081": "",
 		"":                 "missing port in address" + expected,
 		"localhost":        "missing port in address" + expected,
-		"localhost:":       "missing port in address" + expected,
+		"localhost:":       `"" is not a port` + expected,
 		"::1":              "too many colons in address" + expected,
 		"[::1]":            "missing port in address" + expected,
 		"http://host:8081": "too many colons in address" + expected,
-		"host:0":           `"0" is not a port, allowed are 1 to 65535` + expected,
-		"host:65536":       `"65536" is not a port, allowed are 1 to 65535` + expected,
-		"host:grpc":        `"grpc" is not a port, allowed are 1 to 65535` + expected,
+		"host:0":           `"0" is not a port` + expected,
+		"host:65536":       `"65536" is not a port` + expected,
+		"host:grpc":        `"grpc" is not a port` + expected,
 	} {
 		opts := closed(server)
 		if want != "" {
@@ -57,20 +46,16 @@ func TestBadOptions(t *testing.T) {
 		}
 	}
 	for want, change := range map[string]func(*Options){
-		"no server is given": func(o *Options) { o.Servers = nil },
-		"--connections: 2 is too few, each server needs one: 3 or more":                                     func(o *Options) { o.Servers = []string{"a:1", "b:1", "c:1"} },
-		"--callers: 1 is too few, each server needs one: 2 or more":                                         func(o *Options) { o.Servers, o.Callers = []string{"a:1", "b:1"}, 1 },
-		"--requests: 1 is too few, each server needs one: 2 or more":                                        func(o *Options) { o.Servers, o.Requests = []string{"a:1", "b:1"}, 1 },
-		"--rate: NaN is not allowed, allowed is up to 10000000 requests a second, or 0 for a closed loop":   func(o *Options) { o.Rate = math.NaN() },
-		"--rate: 1e+08 is not allowed, allowed is up to 10000000 requests a second, or 0 for a closed loop": func(o *Options) { o.Rate = 1e8 },
-		"--requests: -1 is not allowed, allowed is 0 for any number, or more":                               func(o *Options) { o.Requests = -1 },
-		"--timeout: -1ns is not allowed, allowed is 0 for none, or more":                                    func(o *Options) { o.Timeout = -1 },
-		"--duration: 0s is not allowed, allowed is more than 0":                                             func(o *Options) { o.Duration = 0 },
-		"--warmup: 1m0s is not allowed, allowed is 0 or more and less than the duration of 1m0s":            func(o *Options) { o.Warmup = o.Duration },
-		"--descriptor: none is given":                                                                       func(o *Options) { o.Traffic.Descriptors = nil },
-		"--keys: 0 is not allowed, allowed is 1 or more":                                                    func(o *Options) { o.Traffic.Keys = 0 },
-		"--zipf-exponent: +Inf is not allowed, allowed are numbers above 1":                                 func(o *Options) { o.Traffic.Distribution, o.Traffic.Exponent = Zipf, math.Inf(1) },
-		`--distribution: "flat" is not allowed, allowed are uniform, zipf and hot`:                          func(o *Options) { o.Traffic.Distribution = "flat" },
+		"server: 0 is not allowed, allowed is one or more":                                                func(o *Options) { o.Servers = nil },
+		"--connections: 2 is not allowed, allowed is one for each server, 3 or more":                      func(o *Options) { o.Servers = []string{"a:1", "b:1", "c:1"} },
+		"--callers: 1 is not allowed, allowed is one for each server, 2 or more":                          func(o *Options) { o.Servers, o.Callers = []string{"a:1", "b:1"}, 1 },
+		"--requests: 1 is not allowed, allowed is one for each server, 2 or more, or 0 for any number":    func(o *Options) { o.Servers, o.Requests = []string{"a:1", "b:1"}, 1 },
+		"--rate: NaN is not allowed, allowed is up to 10000000 requests a second, or 0 for a closed loop": func(o *Options) { o.Rate = math.NaN() },
+		"--timeout: -1ns is not allowed, allowed is 0 for none, or more":                                  func(o *Options) { o.Timeout = -1 },
+		"--duration: 0s is not allowed, allowed is more than 0":                                           func(o *Options) { o.Duration = 0 },
+		"--warmup: 1m0s is not allowed, allowed is 0 or more and less than the duration of 1m0s":          func(o *Options) { o.Warmup = o.Duration },
+		"--descriptor: 0 is not allowed, allowed is one or more":                                          func(o *Options) { o.Traffic.Descriptors = nil },
+		"--keys: 0 is not allowed, allowed is 1 or more":                                                  func(o *Options) { o.Traffic.Keys = 0 },
 	} {
 		opts := closed("127.0.0.1:1")
 		change(&opts)

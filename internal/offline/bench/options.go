@@ -31,51 +31,48 @@ type Options struct {
 
 // check finds what is wrong with the options.
 func (o *Options) check() error {
-	switch {
-	case len(o.Servers) == 0:
-		return errors.New("no server is given")
-	case o.Connections < len(o.Servers):
-		return fmt.Errorf("--connections: %d is too few, each server needs one: %d or more", o.Connections, len(o.Servers))
-	case o.Callers < 1:
-		return fmt.Errorf("--callers: %d can send nothing, allowed is 1 or more", o.Callers)
-	case o.Callers < len(o.Servers):
-		return fmt.Errorf("--callers: %d is too few, each server needs one: %d or more", o.Callers, len(o.Servers))
-	case !(o.Rate >= 0 && o.Rate <= 1e7): // which is true of what is no number, too
-		return fmt.Errorf("--rate: %g is not allowed, allowed is up to 10000000 requests a second, or 0 for a closed loop", o.Rate)
-	case o.Duration <= 0:
-		return fmt.Errorf("--duration: %v is not allowed, allowed is more than 0", o.Duration)
-	case o.Warmup < 0 || o.Warmup >= o.Duration:
-		return fmt.Errorf("--warmup: %v is not allowed, allowed is 0 or more and less than the duration of %v", o.Warmup, o.Duration)
-	case o.Requests < 0:
-		return fmt.Errorf("--requests: %d is not allowed, allowed is 0 for any number, or more", o.Requests)
-	case o.Requests > 0 && o.Requests < int64(len(o.Servers)):
-		return fmt.Errorf("--requests: %d is too few, each server needs one: %d or more", o.Requests, len(o.Servers))
-	case o.Timeout < 0:
-		return fmt.Errorf("--timeout: %v is not allowed, allowed is 0 for none, or more", o.Timeout)
+	servers := len(o.Servers)
+	for _, flag := range []struct {
+		name  string
+		value any
+		ok    bool
+		want  string
+	}{
+		{"--connections", o.Connections, o.Connections >= servers, fmt.Sprintf("one for each server, %d or more", servers)},
+		{"--callers", o.Callers, o.Callers >= max(servers, 1), fmt.Sprintf("one for each server, %d or more", servers)},
+		{"--rate", o.Rate, o.Rate >= 0 && o.Rate <= 1e7, "up to 10000000 requests a second, or 0 for a closed loop"},
+		{"--duration", o.Duration, o.Duration > 0, "more than 0"},
+		{"--warmup", o.Warmup, o.Warmup >= 0 && o.Warmup < o.Duration, fmt.Sprintf("0 or more and less than the duration of %v", o.Duration)},
+		{"--requests", o.Requests, o.Requests == 0 || o.Requests >= int64(servers), fmt.Sprintf("one for each server, %d or more, or 0 for any number", servers)},
+		{"--timeout", o.Timeout, o.Timeout >= 0, "0 for none, or more"},
+		{"--domain", strconv.Quote(o.Traffic.Domain), o.Traffic.Domain != "", "any text but an empty one"},
+		{"--keys", o.Traffic.Keys, o.Traffic.Keys >= 1, "1 or more"},
+		{"--descriptor", len(o.Traffic.Descriptors), len(o.Traffic.Descriptors) > 0, "one or more"},
+		{"server", servers, servers > 0, "one or more"},
+	} {
+		if !flag.ok {
+			return fmt.Errorf("%s: %v is not allowed, allowed is %s", flag.name, flag.value, flag.want)
+		}
 	}
 	for _, server := range o.Servers {
 		if err := checkServer(server); err != nil {
-			return fmt.Errorf("server %q: %w", server, err)
+			return fmt.Errorf("server %q: %w; expected is host:port such as 127.0.0.1:8081 or [::1]:8081, or unix:PATH", server, err)
 		}
 	}
-	return o.Traffic.check()
+	return nil
 }
 
-// checkServer refuses what gRPC would take in a way that is hardly meant: it
-// would ask what has no port at port 443.
+// checkServer refuses an address without port, for which gRPC would take 443.
 func checkServer(target string) error {
 	if u, err := url.Parse(target); err == nil && resolver.Get(u.Scheme) != nil {
-		return nil // such as unix:PATH, of which the resolver of that name is the judge
+		return nil // such as unix:PATH, which the resolver of that name checks
 	}
 	_, port, err := net.SplitHostPort(target)
-	why := "missing port in address"
-	if port != "" {
-		why = fmt.Sprintf("%q is not a port, allowed are 1 to 65535", port)
-	}
 	if malformed, ok := errors.AsType[*net.AddrError](err); ok {
-		why = malformed.Err
-	} else if n, err := strconv.ParseUint(port, 10, 16); err == nil && n > 0 {
-		return nil
+		return errors.New(malformed.Err)
 	}
-	return fmt.Errorf("%s; expected is host:port such as 127.0.0.1:8081 or [::1]:8081, or unix:PATH", why)
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return fmt.Errorf("%q is not a port", port)
+	}
+	return nil
 }

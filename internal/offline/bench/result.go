@@ -37,9 +37,6 @@ func (o *Options) used() Used {
 	if o.Rate > 0 {
 		u.Loop = "open"
 	}
-	if u.Distribution != Zipf {
-		u.Exponent = 0
-	}
 	return u
 }
 

@@ -15,7 +15,7 @@ func TestText(t *testing.T) {
 	result := Result{
 		Options: Used{
 			Servers: []string{"a:8081", "unix:/b"}, Loop: "open", Callers: 5, Connections: 2, Rate: 2500, TLS: true, WarmupSeconds: 0.25,
-			Traffic: Traffic{Domain: "shop", Descriptors: [][]Entry{{{"user", "{}"}, {"path", `/a,b\c`}}, {{"all", ""}}}, Keys: 70, Distribution: Zipf, Exponent: 1.5, Hits: 3},
+			Traffic: Traffic{Domain: "shop", Descriptors: [][]Entry{{{"user", "{}"}, {"path", `/a,b\c`}}, {{"all", ""}}}, Keys: 70, Hits: 3},
 		},
 		SentWithWarmup: 2000, Seconds: 1.5,
 		Answered: 1001, PerSecond: 667.33, OK: 1000, OverLimit: 1, NoLimit: 7,
@@ -30,18 +30,18 @@ func TestText(t *testing.T) {
 domain      shop
 descriptor  user={},path=/a\,b\\c
 descriptor  all=
-traffic     70 keys, zipf with exponent 1.5, hits_addend 3
+traffic     70 keys, hits_addend 3
 load        open loop at 2500/s, 5 callers, 2 connections with TLS, 1.5 s measured
-sent        2000  996 of them in the warm-up of 0.25 s, which is not in what follows
+sent        2000  996 of them in the warm-up of 0.25 s, which is not measured
 answered    1001  667/s while sending
 ok          1000  99.9 %
 over limit  1  0.1 %
 no limit    7  0.7 %
 failed      3  Canceled 2  Unavailable 1  last: gone
-never sent  4, all callers were waiting
-latency     p50 501µs  p90 901µs  p99 991µs  p99.9 1ms  max 2s  mean 2.5ms
-            what failed or was never sent is in it, with the time that it waited
-sent late   p50 0µs  p90 0µs  p99 0µs  p99.9 0µs  max 0µs  mean 0µs
+never sent  4, all callers were busy
+latency     p50 501µs  p90 901µs  p99 991µs  p99.9 1ms  max 2.000895s  mean 2.498ms
+            includes failed and unsent requests, with the time they waited
+sent late   p50 0s  p90 0s  p99 0s  p99.9 0s  max 0s  mean 0s
 `
 	if got.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", got.String(), want)
