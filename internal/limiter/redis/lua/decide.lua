@@ -42,7 +42,7 @@ local function state_of(hit)
     if limit.holds then
       s = look(i, limit)
     else
-      s = { limit = limit }
+      s = {}
       s.at, s.used, s.prev, s.banned = parse_state(stored[i], limit)
     end
     found[i], states[i] = s, s
@@ -200,11 +200,12 @@ for i = 1, #KEYS do
   if news and held[i] then
     failure = write_holds(i, s.limit, s.at)
   elseif news then
-    local was, lasts = found[i], nil
+    local was = found[i]
     if was.banned or s.banned or not expires_alike(s.limit, was.at, was.used, s.at, s.used) then
-      lasts = expiry(s.limit, s.at, s.used, s.prev, s.banned)
+      failure = pcall("SET", KEYS[i], news, "PX", expiry(s.limit, s.at, s.used, s.prev, s.banned)).err
+    else
+      failure = pcall("SET", KEYS[i], news, "KEEPTTL").err
     end
-    failure = store(KEYS[i], news, lasts)
   end
   if failure then
     break

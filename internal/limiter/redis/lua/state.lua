@@ -79,8 +79,3 @@ local function expires_alike(limit, was_at, was_used, at, used)
   return at == was_at and was_used > 0 and used > 0 and not limit.drain
 end
 
--- Stores a text for so many milliseconds, or for as long as what is stored, which takes Redis half as long.
-local function store(key, text, lasts)
-  return (lasts and pcall("SET", key, text, "PX", lasts) or pcall("SET", key, text, "KEEPTTL")).err
-end
-

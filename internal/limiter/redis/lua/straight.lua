@@ -17,59 +17,52 @@
 
 local GROUP = 16
 
--- Returns what each counter is to be charged, and the numbers of their states; nothing if one has no room.
-local function groups_of()
-  local groups, numbers, last = {}, {}, 0
+-- Returns the reply; the texts of the counters, and for how long to store them; and by what to increment the others.
+-- Returns nothing if a counter has no room.
+local function charged_straight()
+  local reply, texts, lasts, sums, last = { now }, {}, {}, {}, 0
   for p = 1, #ARGV[1], GROUP do
     local period, a1, a2, a3, s1, s2, s3, s4, c1, c2 = integer(ARGV[1], p), byte(ARGV[1], p + 7, p + GROUP - 1)
     local amount, sum = (a1 * 256 + a2) * 256 + a3, ((s1 * 256 + s2) * 256 + s3) * 256 + s4
     local first, passed = last + 1, now % period
     local none = (now - passed) / period * MILLION -- the state of an unused counter
+    local most, left, sum_text = none + amount - sum, math.ceil((period - passed) / 1000), format("%d", sum)
     last = last + c1 * 256 + c2
     for k = first, last do
       local state = tonumber(stored[k] or 0)
-      if sum > amount or not (state and state <= none + amount - sum) then
+      if sum > amount or not (state and state <= most) then
         return
+      elseif state > none then
+        sums[k], reply[k + 1] = sum_text, state + sum
+      else
+        texts[k], lasts[k], reply[k + 1] = format("%d", none + sum), left, none + sum
       end
-      numbers[k] = state
     end
-    groups[#groups + 1] = { first = first, last = last, sum = sum, none = none, left = period - passed }
   end
-  return groups, numbers
+  return reply, texts, lasts, sums
 end
 
-local groups, numbers
-if ARGV[1] ~= "" and not several and integer(ARGV[1], 1) > 0 then
-  groups, numbers = groups_of()
-end
-if groups then
-  local reply, increments, failed = { now }, true, false
-  for g = 1, #groups do
-    local group = groups[g]
-    local none, sum = group.none, group.sum
-    local text = format("%d", sum)
-    for k = group.first, failed and 0 or group.last do
-      local state, result = numbers[k] + sum, nil
-      if numbers[k] > none then
-        result = increments and pcall("INCRBY", KEYS[k], text)
-        if result ~= state then -- a user may lack the permission
-          result, increments = pcall("SET", KEYS[k], format("%d", state), "KEEPTTL"), false
-        end
-      else
-        state = none + sum
-        result = pcall("SET", KEYS[k], format("%d", state), "PX", math.ceil(group.left / 1000))
+-- Stores what a straight way has found, and returns the reply; nothing if Redis refuses the first write: then it is for
+-- decide.lua to find out which requests need it. INCRBY, or SET that keeps when a key expires, takes Redis half as long.
+local function store(reply, texts, lasts, sums)
+  for k = 1, reply and #KEYS or 0 do
+    local key, state = KEYS[k], reply[k + 1]
+    local done = sums and sums[k] and pcall("INCRBY", key, sums[k]) == state
+    if not done then
+      sums = lasts[k] and sums -- a user may lack the permission
+      local text = texts[k] or format("%d", state)
+      local result = lasts[k] and pcall("SET", key, text, "PX", lasts[k]) or pcall("SET", key, text, "KEEPTTL")
+      if result.err then
+        return k > 1 and result or nil
       end
-      if result ~= state and result.err then
-        if k > 1 then
-          return result
-        end
-        failed = true -- nothing is written: decide.lua finds out which requests need it
-        break
-      end
-      reply[k + 1] = state
     end
   end
-  if not failed then
+  return reply
+end
+
+if ARGV[1] ~= "" and not several and integer(ARGV[1], 1) > 0 then
+  local reply = store(charged_straight())
+  if reply then
     return reply
   end
 end

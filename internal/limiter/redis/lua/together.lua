@@ -50,16 +50,7 @@ local function charged_together()
 end
 
 if ARGV[1] ~= "" and integer(ARGV[1], 1) == 0 then
-  local reply, texts, lasts = charged_together()
-  for k = 1, reply and #KEYS or 0 do
-    local failure = store(KEYS[k], texts[k], lasts[k])
-    if failure and k > 1 then
-      return { err = failure }
-    elseif failure then
-      reply = nil -- nothing is written: decide.lua finds out which requests need it
-      break
-    end
-  end
+  local reply = store(charged_together())
   if reply then
     return reply
   end
