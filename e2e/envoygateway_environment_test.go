@@ -3,7 +3,6 @@ package e2e
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -71,14 +70,11 @@ func TestEnvoyGatewayEnvironmentServesEnvoy(t *testing.T) {
 		"/certs": {"tls.crt": string(cert), "tls.key": string(key), "ca.crt": string(authority.PEM())},
 	})
 	p.envoy(envoyGatewayBootstrap(t, authority))
-	alice := "x-user-id: alice"
-	testenv.Eventually(t, func() error {
-		return p.status("/", 500, alice) // no rules, and failure_mode_deny
-	})
+	p.waitFor(500, "http://"+podEnvoy+"/", "x-user-id: alice") // no rules, and failure_mode_deny
 	plane.SetFor("envoy-ratelimit", "1", envoyGatewayResource)
-	p.wantOK("http://127.0.0.1:8080/healthcheck")
-	p.wantOK("http://127.0.0.1:19001/metrics")
-	testenv.Eventually(t, func() error { return p.status("/", 200, "x-user-id: bob") })
+	p.waitFor(200, "http://127.0.0.1:8080/healthcheck")
+	p.waitFor(200, "http://127.0.0.1:19001/metrics")
+	p.waitFor(200, "http://"+podEnvoy+"/", "x-user-id: bob")
 
 	awayFromEnd(time.Hour)
 	loop := exec.Command(testenv.Shell(t), "-c", documentedBlock(t, "examples/envoy-gateway/README.md", "for i in"))
@@ -101,15 +97,6 @@ func TestEnvoyGatewayEnvironmentServesEnvoy(t *testing.T) {
 	}
 }
 
-// status compares the status of one answer of Envoy.
-func (p *pod) status(path string, want int, headers ...string) error {
-	a, err := fetchBy(p.client, "http://"+podEnvoy+path, headers...)
-	if err == nil && a.status != want {
-		err = fmt.Errorf("status %d, want %d: %s", a.status, want, a.body)
-	}
-	return err
-}
-
 // controlPlaneTLS is that of Envoy Gateway: it wants to see a certificate.
 func controlPlaneTLS(t *testing.T, authority *testenv.Authority) grpc.ServerOption {
 	t.Helper()
@@ -127,45 +114,37 @@ func controlPlaneTLS(t *testing.T, authority *testenv.Authority) grpc.ServerOpti
 // certificate comes from files.
 func envoyGatewayBootstrap(t *testing.T, authority *testenv.Authority) map[string]any {
 	t.Helper()
-	doc := gateway{upstream: podUpstream}.bootstrap(t, "127.0.0.1:8081")
-	setAddr(t, get(t, doc, "static_resources", "listeners", 0), podEnvoy)
-
-	manager := connectionManager(t, doc)
-	get(t, manager, "http_filters", 0)["typed_config"] = map[string]any{
-		"@type":  "type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit",
-		"domain": "default/gateway/http", "disable_x_envoy_ratelimited_header": true,
-		"enable_x_ratelimit_headers": "DRAFT_VERSION_03", "timeout": patient["timeout"], "failure_mode_deny": true,
-		"rate_limit_service": map[string]any{
-			"transport_api_version": "V3",
-			"grpc_service":          map[string]any{"envoy_grpc": map[string]any{"cluster_name": "weir"}},
-		},
-	}
-	host := get(t, manager, "route_config", "virtual_hosts", 0)
-	delete(host, "rate_limits")
-	route := "httproute/default/shop/rule/0"
-	host["routes"] = []any{map[string]any{
-		"match": map[string]any{"prefix": "/"}, "route": map[string]any{"cluster": "echo"},
-		"typed_per_filter_config": map[string]any{"envoy.filters.http.ratelimit": map[string]any{
-			"@type":  "type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute",
-			"domain": "default/gateway/http",
-			"rate_limits": []any{map[string]any{"actions": []any{
-				map[string]any{"generic_key": map[string]any{"descriptor_key": route, "descriptor_value": route}},
-				map[string]any{"request_headers": map[string]any{"descriptor_key": "rule-0-match-0", "header_name": "x-user-id"}},
-			}}},
-		}},
-	}}
-
+	dir := t.TempDir()
 	cert, key := authority.Issue(t, "*.envoy-gateway-system")
-	inline := func(pem []byte) any { return map[string]any{"inline_string": string(pem)} }
-	get(t, doc, "static_resources", "clusters", 0)["transport_socket"] = map[string]any{
-		"name": "envoy.transport_sockets.tls",
-		"typed_config": map[string]any{
-			"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
-			"common_tls_context": map[string]any{
-				"tls_certificates":   []any{map[string]any{"certificate_chain": inline(cert), "private_key": inline(key)}},
-				"validation_context": map[string]any{"trusted_ca": inline(authority.PEM())},
-			},
-		},
-	}
+	write(t, dir+"/tls.crt", string(cert))
+	write(t, dir+"/tls.key", string(key))
+	write(t, dir+"/ca.crt", string(authority.PEM()))
+	doc := gateway{
+		upstream:  podUpstream,
+		rateLimit: "{domain: default/gateway/http, disable_x_envoy_ratelimited_header: true, enable_retry_after_header: false}",
+		virtualHost: `
+routes:
+  - match: {prefix: /}
+    route: {cluster: echo}
+    typed_per_filter_config:
+      envoy.filters.http.ratelimit:
+        "@type": type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimitPerRoute
+        domain: default/gateway/http
+        rate_limits:
+          - actions:
+              - generic_key: {descriptor_key: httproute/default/shop/rule/0, descriptor_value: httproute/default/shop/rule/0}
+              - request_headers: {descriptor_key: rule-0-match-0, header_name: x-user-id}
+`,
+		cluster: strings.ReplaceAll(`
+transport_socket:
+  name: envoy.transport_sockets.tls
+  typed_config:
+    "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext
+    common_tls_context:
+      tls_certificates: [{certificate_chain: {filename: DIR/tls.crt}, private_key: {filename: DIR/tls.key}}]
+      validation_context: {trusted_ca: {filename: DIR/ca.crt}}
+`, "DIR", dir),
+	}.bootstrap(t, "127.0.0.1:8081")
+	setAddr(t, get(t, doc, "static_resources", "listeners", 0), podEnvoy)
 	return doc
 }

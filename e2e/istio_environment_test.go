@@ -44,10 +44,10 @@ func TestIstioEnvironmentServesEnvoy(t *testing.T) {
 	p := newPod(t)
 	p.redis()
 	p.weir(slices.Concat(istioEnvironment, patientWithRedis), "redis", map[string]map[string]string{"/data/ratelimit/config": {"config.yaml": string(rules)}})
-	p.wantOK("http://127.0.0.1:8080/healthcheck")
-	p.wantOK("http://[::1]:8080/healthcheck")
+	p.waitFor(200, "http://127.0.0.1:8080/healthcheck")
+	p.waitFor(200, "http://[::1]:8080/healthcheck")
 	p.envoy(istioBootstrap(t, "examples/istio/gateway.yaml", "127.0.0.1:8081", podUpstream))
-	p.wantOK("http://" + podEnvoy + "/ready")
+	p.waitFor(200, "http://" + podEnvoy + "/ready")
 
 	awayFromEnd(time.Minute)
 	p.want("/productpage", 200, 429)

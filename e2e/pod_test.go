@@ -92,13 +92,13 @@ func (p *pod) envoy(bootstrap map[string]any) {
 	launch(p.t, cmd, func() error { return p.Start(cmd) })
 }
 
-// wantOK waits until url answers 200.
-func (p *pod) wantOK(url string) {
+// waitFor waits until url has an answer with this status.
+func (p *pod) waitFor(status int, url string, headers ...string) {
 	p.t.Helper()
 	testenv.Eventually(p.t, func() error {
-		a, err := fetchBy(p.client, url)
-		if err == nil && a.status != 200 {
-			err = fmt.Errorf("%d %s", a.status, a.body)
+		a, err := fetchBy(p.client, url, headers...)
+		if err == nil && a.status != status {
+			err = fmt.Errorf("status %d, want %d: %s", a.status, status, a.body)
 		}
 		return err
 	})
